@@ -1,0 +1,112 @@
+package toolcrib
+
+import "encoding/json"
+
+// Role tells who speaks in a message. The system text is no message: it stands
+// in [Request.System].
+type Role string
+
+const (
+	RoleUser      Role = "user"      // the person, or text given as data
+	RoleAssistant Role = "assistant" // the model
+	RoleTool      Role = "tool"      // results, one part for each call of the turn before
+)
+
+// Message is one turn of a transcript, neutral of any provider.
+type Message struct {
+	Role  Role   `json:"role"`
+	Parts []Part `json:"parts"`
+}
+
+// Part is one piece of a message. Exactly one field is set; a part with none set
+// is an empty text.
+type Part struct {
+	Text       string      `json:"text,omitempty"`
+	Thinking   *Thinking   `json:"thinking,omitempty"`
+	ToolCall   *ToolCall   `json:"tool_call,omitempty"`
+	ToolResult *ToolResult `json:"tool_result,omitempty"`
+	File       *File       `json:"file,omitempty"`
+}
+
+// Thinking is a block of reasoning. Some APIs want it back byte for byte; its
+// Signature or Redacted data is opaque and only good for the model that made it.
+type Thinking struct {
+	Text      string `json:"text,omitempty"`
+	Signature string `json:"signature,omitempty"` // the API's proof that the text is its own
+	Redacted  string `json:"redacted,omitempty"`  // encrypted reasoning, without text
+	Model     string `json:"model,omitempty"`     // PROVIDER/MODEL that made the block
+}
+
+// ToolCall is a model's request to run a tool.
+type ToolCall struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// Arguments is always a valid canonical JSON object; {} if the model sent
+	// none or sent something that is no JSON object (then Broken is set).
+	Arguments json.RawMessage `json:"arguments"`
+	// Broken is what the model sent where that could not be read as one JSON
+	// object, cut to a few KiB. A broken call is never run.
+	Broken string `json:"broken,omitempty"`
+	// Problem says what is wrong with Broken, in words for the model.
+	Problem string `json:"problem,omitempty"`
+	// Cut is set if the reply ended inside this call (finish reason length).
+	Cut bool `json:"cut,omitempty"`
+	// ProviderID is the ID as the provider sent it where ID replaces it.
+	ProviderID string `json:"provider_id,omitempty"`
+	// Duplicate is set if the ID was used before in the same turn.
+	Duplicate bool `json:"duplicate,omitempty"`
+	// Signature is opaque reasoning data that some APIs bind to a call.
+	Signature string `json:"signature,omitempty"`
+}
+
+// ToolResult is what the model reads for one call: plain text, or a JSON value
+// as text; already cleaned, cut and wrapped (contract §7).
+type ToolResult struct {
+	CallID  string `json:"call_id"`
+	Name    string `json:"name"`
+	Content string `json:"content"`
+	IsError bool   `json:"is_error,omitempty"`
+}
+
+// File is an image or document, stored by reference.
+type File struct {
+	Ref       string `json:"ref"`        // key in the content store
+	MediaType string `json:"media_type"` // RFC 6838, such as image/png
+	Name      string `json:"name,omitempty"`
+	Bytes     int64  `json:"bytes,omitempty"`
+}
+
+// TextMessage makes a message of one text part.
+func TextMessage(role Role, text string) Message {
+	return Message{Role: role, Parts: []Part{{Text: text}}}
+}
+
+// Text joins the text parts of the message without a separator (C1).
+func (m Message) Text() string {
+	switch {
+	case len(m.Parts) == 0:
+		return ""
+	case len(m.Parts) == 1:
+		return m.Parts[0].Text
+	}
+	var n int
+	for i := range m.Parts {
+		n += len(m.Parts[i].Text)
+	}
+	b := make([]byte, 0, n)
+	for i := range m.Parts {
+		b = append(b, m.Parts[i].Text...)
+	}
+	return string(b)
+}
+
+// ToolCalls returns the calls of the message, in order.
+func (m Message) ToolCalls() []*ToolCall {
+	var calls []*ToolCall
+	for i := range m.Parts {
+		if m.Parts[i].ToolCall != nil {
+			calls = append(calls, m.Parts[i].ToolCall)
+		}
+	}
+	return calls
+}

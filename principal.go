@@ -1,0 +1,25 @@
+package toolcrib
+
+// Principal is whom a run acts for. Its zero value may do nothing that needs a
+// right: it is no administrator and has no grant.
+type Principal struct {
+	User   string   `json:"user"`             // local:OSUSER, anonymous, or a name
+	Admin  bool     `json:"admin,omitempty"`  // holds every right, implicitly
+	Roles  []string `json:"roles,omitempty"`  // names
+	Groups []string `json:"groups,omitempty"` // names
+	Grants []string `json:"grants,omitempty"` // tools and groups by name or glob; no wildcard by accident
+	Trust  Trust    `json:"trust,omitempty"`
+	// Actor is who really sat at the keyboard where that is somebody else (--as);
+	// both names stand in the audit log.
+	Actor string `json:"actor,omitempty"`
+}
+
+// Trust is a level of trust between nodes and callers (H19).
+type Trust string
+
+const (
+	TrustUnknown Trust = "" // the zero value trusts nobody
+	TrustMember  Trust = "member"
+	TrustTrusted Trust = "trusted"
+	TrustAnchor  Trust = "anchor"
+)

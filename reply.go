@@ -1,0 +1,113 @@
+package toolcrib
+
+import "strings"
+
+// ReplyBuilder joins the deltas of one reply. The zero value is ready to use.
+// It keeps the order in which blocks first appeared.
+type ReplyBuilder struct {
+	blocks   []block
+	byIndex  map[int]int // index of a call delta -> position in blocks
+	finish   Finish
+	finished bool
+	bytes    int
+}
+
+type block struct {
+	text     strings.Builder
+	thinking bool
+	closed   bool // a finished block of reasoning
+	part     Part
+}
+
+// Add takes the next delta.
+func (b *ReplyBuilder) Add(d Delta) {
+	b.bytes += len(d.Text) + len(d.Thinking) + len(d.Signature) + len(d.Redacted)
+	switch {
+	case d.Text != "":
+		b.open(false).text.WriteString(d.Text)
+	case d.Thinking != "":
+		b.open(true).text.WriteString(d.Thinking)
+	case d.Signature != "":
+		k := b.open(true)
+		k.part.Thinking = &Thinking{Signature: d.Signature}
+		k.closed = true
+	case d.Redacted != "":
+		b.blocks = append(b.blocks, block{closed: true, thinking: true, part: Part{Thinking: &Thinking{Redacted: d.Redacted}}})
+	case d.ToolCall != nil:
+		b.addCall(d.ToolCall)
+	case d.Finish != nil:
+		b.finish, b.finished = *d.Finish, true
+	}
+}
+
+// open returns the block that text of this kind goes to, a new one if the last
+// block is of another kind.
+func (b *ReplyBuilder) open(thinking bool) *block {
+	if n := len(b.blocks); n > 0 {
+		k := &b.blocks[n-1]
+		if k.part.ToolCall == nil && !k.closed && k.thinking == thinking {
+			return k
+		}
+	}
+	b.blocks = append(b.blocks, block{thinking: thinking})
+	return &b.blocks[len(b.blocks)-1]
+}
+
+func (b *ReplyBuilder) addCall(d *ToolCallDelta) {
+	b.bytes += len(d.Arguments) + len(d.Name) + len(d.ID)
+	pos, ok := b.byIndex[d.Index]
+	if !ok {
+		if b.byIndex == nil {
+			b.byIndex = make(map[int]int)
+		}
+		pos = len(b.blocks)
+		b.byIndex[d.Index] = pos
+		b.blocks = append(b.blocks, block{part: Part{ToolCall: &ToolCall{}}})
+	}
+	k := &b.blocks[pos]
+	if d.ID != "" {
+		k.part.ToolCall.ID = d.ID
+	}
+	if d.Name != "" {
+		k.part.ToolCall.Name = d.Name
+	}
+	if d.Signature != "" {
+		k.part.ToolCall.Signature = d.Signature
+	}
+	k.text.WriteString(d.Arguments)
+}
+
+// Bytes is the size of what was added so far.
+func (b *ReplyBuilder) Bytes() int { return b.bytes }
+
+// Finished tells whether the end of the reply was added.
+func (b *ReplyBuilder) Finished() bool { return b.finished }
+
+// Started tells whether anything of an answer was added.
+func (b *ReplyBuilder) Started() bool { return len(b.blocks) > 0 }
+
+// Reply returns what was added. The arguments of its calls are the text that the
+// model sent, byte for byte, which need not be JSON: whoever asked must read them
+// strictly before anything else sees them.
+func (b *ReplyBuilder) Reply() Reply {
+	m := Message{Role: RoleAssistant, Parts: make([]Part, 0, len(b.blocks))}
+	for i := range b.blocks {
+		k := &b.blocks[i]
+		switch {
+		case k.part.ToolCall != nil:
+			call := *k.part.ToolCall
+			call.Arguments = []byte(k.text.String())
+			m.Parts = append(m.Parts, Part{ToolCall: &call})
+		case k.thinking:
+			t := Thinking{}
+			if k.part.Thinking != nil {
+				t = *k.part.Thinking
+			}
+			t.Text = k.text.String()
+			m.Parts = append(m.Parts, Part{Thinking: &t})
+		default:
+			m.Parts = append(m.Parts, Part{Text: k.text.String()})
+		}
+	}
+	return Reply{Message: m, Finish: b.finish}
+}

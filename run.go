@@ -1,0 +1,204 @@
+package toolcrib
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// RunID names a run: run_ and 26 characters that sort by time of creation.
+type RunID string
+
+// SessionID names a session: ses_… or a name that a person chose (rules of C13).
+type SessionID string
+
+// Status is where a run stands (contract §5).
+type Status string
+
+const (
+	StatusQueued             Status = "queued"
+	StatusRunning            Status = "running"
+	StatusWaitingForApproval Status = "waiting_for_approval"
+	StatusWaitingForTool     Status = "waiting_for_tool"
+	StatusWaitingForInput    Status = "waiting_for_input"
+	StatusCompleted          Status = "completed"
+	StatusFailed             Status = "failed"
+	StatusCancelled          Status = "cancelled"
+)
+
+// Ended tells whether the status is final. A final status never changes.
+func (s Status) Ended() bool {
+	return s == StatusCompleted || s == StatusFailed || s == StatusCancelled
+}
+
+// Parked tells whether the run waits for somebody, without a worker.
+func (s Status) Parked() bool {
+	return s == StatusWaitingForApproval || s == StatusWaitingForTool || s == StatusWaitingForInput
+}
+
+// StopReason tells why a run ended (contract §5).
+type StopReason string
+
+const (
+	StopCompleted       StopReason = "completed"
+	StopMaxIterations   StopReason = "max_iterations"
+	StopBudgetExhausted StopReason = "budget_exhausted"
+	StopWallTime        StopReason = "wall_time"
+	StopProviderFailed  StopReason = "provider_failed"
+	StopContextLength   StopReason = "context_length"
+	StopPolicyDenied    StopReason = "policy_denied"
+	StopApprovalDenied  StopReason = "approval_denied"
+	StopWorkerLost      StopReason = "worker_lost"
+	StopCancelled       StopReason = "cancelled"
+)
+
+// Agent is a named way to run. A run keeps the agent as it was at its start.
+type Agent struct {
+	Name            string          `json:"name"`
+	Model           string          `json:"model"` // a name of the configuration, or PROVIDER/MODEL
+	Fallback        []string        `json:"fallback,omitempty"`
+	System          string          `json:"system,omitempty"`
+	Temperature     *float64        `json:"temperature,omitempty"`
+	MaxOutputTokens int             `json:"max_output_tokens,omitempty"` // 0 = the model's own
+	Tools           []string        `json:"tools"`                       // null = no restriction, [] = no tools
+	Skills          []string        `json:"skills,omitempty"`
+	ToolChoice      ToolChoice      `json:"tool_choice,omitzero"`
+	OutputSchema    json.RawMessage `json:"output_schema,omitempty"`
+	OnDenial        string          `json:"on_denial,omitempty"` // continue (or "") | stop
+	Limits          Limits          `json:"limits"`
+	Budget          Budget          `json:"budget,omitzero"`
+	TaintWrites     string          `json:"taint_writes,omitempty"` // ask (or "") | deny | allow
+	ReadOnly        bool            `json:"read_only,omitempty"`
+	ContextStrategy string          `json:"context_strategy,omitempty"` // condense | drop | fail
+	KeepRecent      float64         `json:"keep_recent,omitempty"`      // share of the context that is never condensed
+}
+
+// Limits bound a run. [DefaultLimits] are finite and safe; a field that is zero
+// means its default, but for MaxIdenticalCalls, where 0 is off.
+type Limits struct {
+	MaxIterations     int           `json:"max_iterations"`      // 1 to 200
+	OnLimit           string        `json:"on_limit"`            // finalize | error | ask
+	MaxParallel       int           `json:"max_parallel"`        // tool calls at a time; 1 = one after another
+	MaxCallsPerTurn   int           `json:"max_calls_per_turn"`  // calls beyond it are refused
+	MaxIdenticalCalls int           `json:"max_identical_calls"` // 0 = off
+	ToolTimeout       time.Duration `json:"tool_timeout_ns"`
+	MaxResultBytes    int           `json:"max_result_bytes"` // at least 256; bytes of the result as JSON
+	MaxDepth          int           `json:"max_depth"`
+	WallTime          time.Duration `json:"wall_time_ns"` // does not run while parked
+}
+
+// The values that [Limits.OnLimit] may take.
+const (
+	OnLimitFinalize = "finalize"
+	OnLimitError    = "error"
+	OnLimitAsk      = "ask"
+)
+
+// MaxIterationsCeiling is the highest max_iterations that anything may ask for.
+const MaxIterationsCeiling = 200
+
+// DefaultLimits returns the limits of contract §2.
+func DefaultLimits() Limits {
+	return Limits{
+		MaxIterations:     20,
+		OnLimit:           OnLimitFinalize,
+		MaxParallel:       4,
+		MaxCallsPerTurn:   64,
+		MaxIdenticalCalls: 3,
+		ToolTimeout:       30 * time.Second,
+		MaxResultBytes:    65536,
+		MaxDepth:          3,
+		WallTime:          15 * time.Minute,
+	}
+}
+
+// WithDefaults fills every zero field but MaxIdenticalCalls with its default.
+func (l Limits) WithDefaults() Limits {
+	d := DefaultLimits()
+	if l.MaxIterations <= 0 {
+		l.MaxIterations = d.MaxIterations
+	}
+	if l.MaxIterations > MaxIterationsCeiling {
+		l.MaxIterations = MaxIterationsCeiling
+	}
+	if l.OnLimit == "" {
+		l.OnLimit = d.OnLimit
+	}
+	if l.MaxParallel <= 0 {
+		l.MaxParallel = d.MaxParallel
+	}
+	if l.MaxCallsPerTurn <= 0 {
+		l.MaxCallsPerTurn = d.MaxCallsPerTurn
+	}
+	if l.ToolTimeout <= 0 {
+		l.ToolTimeout = d.ToolTimeout
+	}
+	if l.MaxResultBytes < 256 {
+		l.MaxResultBytes = d.MaxResultBytes
+	}
+	if l.MaxDepth <= 0 {
+		l.MaxDepth = d.MaxDepth
+	}
+	if l.WallTime <= 0 {
+		l.WallTime = d.WallTime
+	}
+	return l
+}
+
+// Budget caps what a run may spend; 0 = no cap.
+type Budget struct {
+	MaxCostUSD  float64 `json:"max_cost_usd,omitempty"`
+	MaxTokens   int64   `json:"max_tokens,omitempty"`
+	MaxRequests int     `json:"max_requests,omitempty"`
+	Mode        string  `json:"mode,omitempty"` // enforce (or "") | warn | off
+}
+
+// The values that [Budget.Mode] may take; "" is enforce.
+const (
+	BudgetEnforce = "enforce"
+	BudgetWarn    = "warn"
+	BudgetOff     = "off"
+)
+
+// Price of a model in US dollars per 1M tokens. Known is false for a model
+// without a price: its cost counts as 0 and is marked as estimated.
+type Price struct {
+	Input       float64 `json:"input"`
+	CachedInput float64 `json:"cached_input"`
+	CacheWrite  float64 `json:"cache_write,omitempty"` // 0 = as Input
+	Output      float64 `json:"output"`
+	Known       bool    `json:"known"`
+}
+
+// Cost returns the price of u in US dollars.
+func (p Price) Cost(u TokenUsage) float64 {
+	if u.CostUSD != nil {
+		return *u.CostUSD
+	}
+	write := p.CacheWrite
+	if write == 0 {
+		write = p.Input
+	}
+	plain := max(u.InputTokens-u.CachedInputTokens-u.CacheWriteTokens, 0)
+	return (float64(plain)*p.Input + float64(u.CachedInputTokens)*p.CachedInput +
+		float64(u.CacheWriteTokens)*write + float64(u.OutputTokens)*p.Output) / 1e6
+}
+
+// Usage sums what a run has spent.
+type Usage struct {
+	InputTokens       int64   `json:"input_tokens"`
+	CachedInputTokens int64   `json:"cached_input_tokens"`
+	OutputTokens      int64   `json:"output_tokens"`
+	TotalTokens       int64   `json:"total_tokens"`
+	Requests          int     `json:"requests"`
+	CostUSD           float64 `json:"cost_usd"`
+	Estimated         bool    `json:"estimated"` // some of it is an estimate, or a price is unknown
+	CacheWriteTokens  int64   `json:"cache_write_tokens,omitempty"`
+	ReasoningTokens   int64   `json:"reasoning_tokens,omitempty"`
+}
+
+// Notice tells a client something that changes nothing in the outcome but that a
+// person would want to know.
+type Notice struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}

@@ -1,0 +1,231 @@
+package toolcrib
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+)
+
+// Tool is something that a model may call (N1). Call is only ever reached through
+// a permit of the gate.
+//
+// Call must return soon after ctx ends and stop what it started. An error made
+// for the model is a [*ToolError]; any other error, and a panic, is a fault: the
+// model reads a neutral text with a ref, the detail goes to the operator (N21).
+type Tool interface {
+	Spec() Spec
+	Call(ctx context.Context, call Call) (Output, error)
+}
+
+// Spec describes a tool. The zero value of every field is the strictest reading:
+// off by default, a write that must not be repeated.
+type Spec struct {
+	Name        string          `json:"name"` // [A-Za-z0-9_-]{1,64}
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters,omitempty"` // JSON Schema 2020-12 of an object; empty = {"type":"object"}
+
+	Effect           Effect `json:"effect,omitempty"` // the worst that a call may do; see [Effector]
+	Group            string `json:"group,omitempty"`
+	Source           string `json:"source,omitempty"` // builtin, go, mcp:SERVER, bus:NODE, client
+	EnabledByDefault bool   `json:"enabled_by_default,omitempty"`
+	RequiresAdmin    bool   `json:"requires_admin,omitempty"`
+	Untrusted        bool   `json:"untrusted,omitempty"` // results are data of strangers
+	Sink             bool   `json:"sink,omitempty"`      // even a read can carry data out
+	Nested           bool   `json:"nested,omitempty"`    // calls tools or agents itself; counts against max_depth
+
+	Timeout        time.Duration `json:"timeout_ns,omitempty"`       // 0 = limits.tool_timeout
+	MaxResultBytes int           `json:"max_result_bytes,omitempty"` // 0 = limits.max_result_bytes
+}
+
+// ToolName is what a tool's name must match.
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// Check tells what is wrong with the spec; nil = nothing.
+func (s Spec) Check() error {
+	if !toolName.MatchString(s.Name) {
+		return fmt.Errorf("tool name %q: must match %s", s.Name, toolName)
+	}
+	switch s.Effect {
+	case "", EffectReadOnly, EffectIdempotentWrite, EffectNonIdempotentWrite:
+	default:
+		return fmt.Errorf("tool %s: unknown effect %q", s.Name, s.Effect)
+	}
+	return nil
+}
+
+// Effect is what a call may do to the world.
+type Effect string
+
+const (
+	EffectReadOnly           Effect = "read_only"
+	EffectIdempotentWrite    Effect = "idempotent_write"
+	EffectNonIdempotentWrite Effect = "non_idempotent_write"
+)
+
+// Writes tells whether the effect is a write. The zero value is one.
+func (e Effect) Writes() bool { return e != EffectReadOnly }
+
+// OrStrictest returns e, and for the zero value or an unknown one the strictest effect.
+func (e Effect) OrStrictest() Effect {
+	switch e {
+	case EffectReadOnly, EffectIdempotentWrite:
+		return e
+	}
+	return EffectNonIdempotentWrite
+}
+
+// Call is one call of a tool, as judged: the arguments are canonical JSON, valid
+// against the tool's schema, and exactly what a person was shown.
+type Call struct {
+	ID        string
+	Name      string
+	Arguments json.RawMessage
+	Run       RunID
+	Session   SessionID
+	Principal Principal
+	Workspace string // absolute path; "" = the tool must refuse
+	Depth     int    // 0 = called by the run of a person
+
+	// Progress tells watchers how far the call is; never nil when a tool is
+	// called. fraction is 0 to 1, negative if unknown. It does not block.
+	Progress func(message string, fraction float64)
+	// Invoke calls another tool through the same gate, as a child run. nil while
+	// the call is only judged.
+	Invoke func(ctx context.Context, name string, arguments json.RawMessage) (Invoked, error)
+}
+
+// Invoked is the outcome of a nested call.
+type Invoked struct {
+	Status  ResultStatus
+	Reason  Reason // set if refused
+	Content string
+}
+
+// Output is what a tool returns: a JSON value or a text, not both.
+type Output struct {
+	Text string          // plain text, in any encoding: it is cleaned
+	JSON json.RawMessage // a JSON value; wins over Text
+	// IsError marks an output that tells of a failure (a test that failed, an
+	// exit status) without being an error of the tool.
+	IsError bool
+	// Untrusted marks this one result as data of strangers; Source names it.
+	Untrusted bool
+	Source    string
+	// Cut is set by a tool that left some of its output out itself.
+	Cut bool
+}
+
+// ToolErrorKind is one of the seven kinds of C15.
+type ToolErrorKind string
+
+const (
+	ToolNotFound         ToolErrorKind = "tool not found"
+	InvalidArguments     ToolErrorKind = "invalid arguments"
+	ExecutionFailed      ToolErrorKind = "execution failed"
+	PermissionDenied     ToolErrorKind = "permission denied"
+	NotFound             ToolErrorKind = "not found"
+	InvalidPath          ToolErrorKind = "invalid path"
+	ToolTimeout          ToolErrorKind = "timeout"
+	toolTimeoutSeparator               = " after "
+)
+
+// ToolError is a failure made for the model: its text is shown as it is (C3,
+// C15). It must hold no secret and no path outside the workspace.
+type ToolError struct {
+	Kind    ToolErrorKind
+	Message string
+	Err     error // for the operator only; may be nil
+}
+
+// Error returns the text of C15: "not found: notes.txt", "timeout after 30s".
+func (e *ToolError) Error() string {
+	if e.Kind == ToolTimeout {
+		return string(e.Kind) + toolTimeoutSeparator + e.Message
+	}
+	return string(e.Kind) + ": " + e.Message
+}
+
+func (e *ToolError) Unwrap() error { return e.Err }
+
+// Failf makes a [*ToolError].
+func Failf(kind ToolErrorKind, format string, args ...any) *ToolError {
+	return &ToolError{Kind: kind, Message: fmt.Sprintf(format, args...)}
+}
+
+// ErrConflict says that a journal has moved on: somebody else drives the run.
+var ErrConflict = errors.New("journal: another writer was first")
+
+// ErrNotFound says that there is no such run, ref or name.
+var ErrNotFound = errors.New("not found")
+
+// What follows are optional interfaces of a [Tool]. All of them are called by the
+// gate and by what holds its permit, never by another tool: so no tool judges for
+// itself, and explain tells the truth. The Call has neither Progress nor Invoke.
+
+// Admitter is a tool with a policy of its own (a path outside, a host that is not
+// allowed). A non-nil error refuses the call with reason tool_policy; a
+// [*ToolError]'s text is what the model reads. Admit may look at files, and must
+// not change anything.
+type Admitter interface {
+	Admit(call Call) error
+}
+
+// Effector is a tool whose effect depends on its arguments. The answer replaces
+// Spec.Effect for this call; the empty answer is the strictest effect.
+type Effector interface {
+	EffectOf(call Call) Effect
+}
+
+// Targeter tells what a call touches: for the order of calls on one target, for
+// protected paths, sinks and rules.
+type Targeter interface {
+	Targets(call Call) []Target
+}
+
+// Target is one thing that a call touches.
+type Target struct {
+	Kind  string `json:"kind"` // file | host | agent | …
+	Name  string `json:"name"` // file: absolute path, symbolic links resolved as far as it exists
+	Write bool   `json:"write,omitempty"`
+}
+
+// TargetFile is the kind of a target that is a file or folder.
+const TargetFile = "file"
+
+// Previewer shows what a call would change, for the person who decides about it.
+// It must not change anything. Text is a unified diff where there is one.
+type Previewer interface {
+	Preview(ctx context.Context, call Call) (Preview, error)
+}
+
+// Preview is what a person is shown before deciding; bounded by the gate.
+type Preview struct {
+	Kind string `json:"kind"` // diff | text
+	Text string `json:"text"`
+}
+
+// Preparer is a write that can tell afterwards whether it happened. Prepare is
+// called just before the call runs; what it returns is journaled with the start
+// of the call, durably, and given to Reconcile after a crash.
+type Preparer interface {
+	Prepare(ctx context.Context, call Call) (json.RawMessage, error)
+	Reconcile(ctx context.Context, call Call, prepared json.RawMessage) (Reconciled, error)
+}
+
+// Reconciled is what became of a call that was cut off.
+type Reconciled struct {
+	State  ReconciledState
+	Output Output // with Happened: the result to use
+}
+
+// ReconciledState: the zero value is the careful one.
+type ReconciledState string
+
+const (
+	InDoubt     ReconciledState = ""
+	Happened    ReconciledState = "happened"
+	NotHappened ReconciledState = "not_happened"
+)
