@@ -1,0 +1,360 @@
+package journal
+
+import (
+	"encoding/json"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Format is the version of the bodies below. It stands in [RunStarted]; a journal
+// with a higher one was written by a later toolcrib and is not driven by this one.
+const Format = 1
+
+// The kinds of events.
+const (
+	KindRunStarted           toolcrib.Kind = "run_started"
+	KindTakenUp              toolcrib.Kind = "taken_up"
+	KindOffered              toolcrib.Kind = "offered"
+	KindModelRequest         toolcrib.Kind = "model_request"
+	KindModelFailed          toolcrib.Kind = "model_failed"
+	KindMessage              toolcrib.Kind = "message"
+	KindToolCall             toolcrib.Kind = "tool_call"
+	KindUsage                toolcrib.Kind = "usage"
+	KindVerdicts             toolcrib.Kind = "verdicts"
+	KindConfirmationRequired toolcrib.Kind = "confirmation_required"
+	KindConfirmationResolved toolcrib.Kind = "confirmation_resolved"
+	KindToolStarted          toolcrib.Kind = "tool_started"
+	KindToolResult           toolcrib.Kind = "tool_result"
+	KindNotice               toolcrib.Kind = "notice"
+	KindStopping             toolcrib.Kind = "stopping"
+	KindPaused               toolcrib.Kind = "paused"
+	KindDone                 toolcrib.Kind = "done"
+	KindError                toolcrib.Kind = "error"
+)
+
+// RunStarted is the first event of every run: all that was given. The agent is a
+// snapshot; the policy is not here, because it is always today's.
+type RunStarted struct {
+	Format    int                `json:"format"`
+	Version   string             `json:"version,omitempty"` // of toolcrib
+	Agent     toolcrib.Agent     `json:"agent"`
+	Models    []ModelInfo        `json:"models"` // the agent's model, then its fallbacks
+	Principal toolcrib.Principal `json:"principal"`
+	Session   toolcrib.SessionID `json:"session_id,omitempty"`
+	Parent    toolcrib.RunID     `json:"parent_id,omitempty"`
+	Depth     int                `json:"depth,omitempty"`
+	Workspace string             `json:"workspace,omitempty"`
+	Driver    string             `json:"driver,omitempty"` // cli | server
+
+	System      string             `json:"system,omitempty"` // the whole system text
+	Input       []toolcrib.Message `json:"input"`            // what came before in the session, then the task
+	RunTools    []string           `json:"run_tools"`        // null = no restriction
+	SkillTools  []string           `json:"skill_tools"`      // null = no restriction
+	WorkerTools []string           `json:"worker_tools"`     // null = no restriction
+	Approve     string             `json:"approve,omitempty"`
+	Offer       Offer              `json:"offer"`
+	// Given is the call of a run that has one given call and no model (tools
+	// call, a nested call). The run ends with its result.
+	Given *toolcrib.ToolCall `json:"given,omitempty"`
+}
+
+// ModelInfo is what the loop must know of a model.
+type ModelInfo struct {
+	Ref       string         `json:"ref"`      // as the agent names it
+	Provider  string         `json:"provider"` // name of the provider in the configuration
+	ID        string         `json:"id"`       // the provider's own name of the model
+	Price     toolcrib.Price `json:"price"`
+	Context   int            `json:"context,omitempty"` // tokens; 0 = unknown
+	MaxOutput int            `json:"max_output,omitempty"`
+	Tools     string         `json:"tools,omitempty"` // native (or "") | text | none
+	Reasoning string         `json:"reasoning,omitempty"`
+	// Extra holds further fields of the request body, a JSON object.
+	Extra json.RawMessage `json:"extra,omitempty"`
+}
+
+// Offer is the set of tools that a request may show to the model.
+type Offer struct {
+	Hash  string        `json:"hash"` // changes if and only if Tools changes
+	Tools []OfferedTool `json:"tools"`
+}
+
+// OfferedTool names a tool and the version of its spec (hex SHA-256 of its JSON).
+type OfferedTool struct {
+	Name string `json:"name"`
+	Hash string `json:"hash"`
+}
+
+// Names returns the names of the offered tools; never nil.
+func (o Offer) Names() []string {
+	names := make([]string, len(o.Tools))
+	for i, t := range o.Tools {
+		names[i] = t.Name
+	}
+	return names
+}
+
+// TakenUp says that a driver has taken up the run. Epoch counts the takings-up.
+type TakenUp struct {
+	Worker string `json:"worker"`
+	Epoch  int    `json:"epoch"`
+}
+
+// Offered says that the offer has changed since the run began.
+type Offered struct {
+	Offer Offer `json:"offer"`
+}
+
+// ModelRequest says that a request is about to be sent, with what it may cost.
+type ModelRequest struct {
+	Request   int    `json:"request"`   // counts the requests of the run, from 1
+	Iteration int    `json:"iteration"` // counts rounds, from 1; the closing request repeats the last
+	Attempt   int    `json:"attempt"`   // of this request on this model, from 1
+	Model     int    `json:"model"`     // index into RunStarted.Models
+	Closing   bool   `json:"closing,omitempty"`
+	OfferHash string `json:"offer_hash,omitempty"` // "" = sent without tools
+	Hash      string `json:"hash,omitempty"`       // of the provider-neutral request
+	// What is reserved until the reply settles it.
+	ReservedInput  int64   `json:"reserved_input"`
+	ReservedOutput int64   `json:"reserved_output"`
+	ReservedUSD    float64 `json:"reserved_usd"`
+	MaxOutput      int     `json:"max_output,omitempty"` // as sent; 0 = the provider's default
+}
+
+// ModelFailed says that a request failed. What it reserved is given back if it
+// was never sent, else settled as Charged says.
+type ModelFailed struct {
+	Request      int                 `json:"request"`
+	Class        toolcrib.ErrorClass `json:"class"`
+	Provider     string              `json:"provider,omitempty"`
+	Status       int                 `json:"status,omitempty"`
+	Message      string              `json:"message"`
+	Detail       string              `json:"detail,omitempty"` // for operators, under Ref
+	Ref          string              `json:"ref,omitempty"`
+	RetryAfterMS int64               `json:"retry_after_ms,omitempty"` // as the provider asked
+	Unsent       bool                `json:"unsent,omitempty"`
+	OutputBegan  bool                `json:"output_began,omitempty"` // somebody may have seen a part
+	DurationMS   int64               `json:"duration_ms"`
+	Charged      toolcrib.TokenUsage `json:"charged,omitzero"` // estimated; zero if unsent or refused by the API
+	ChargedUSD   float64             `json:"charged_usd,omitempty"`
+	Sum          toolcrib.Usage      `json:"sum"`
+}
+
+// Message is a whole model reply. Its tool-call parts hold ID and name only; the
+// calls follow as [ToolCall] events of the same append.
+type Message struct {
+	Request    int                   `json:"request"`
+	Iteration  int                   `json:"iteration"`
+	Parts      []toolcrib.Part       `json:"parts"`
+	Finish     toolcrib.FinishReason `json:"finish_reason"`
+	Model      string                `json:"model,omitempty"`      // as the API names the model that answered
+	RequestID  string                `json:"request_id,omitempty"` // of the API
+	Closing    bool                  `json:"closing,omitempty"`
+	DurationMS int64                 `json:"duration_ms"`
+	FirstMS    int64                 `json:"first_token_ms,omitempty"`
+}
+
+// ToolCall is one call of a reply, as it will be judged, shown and run.
+type ToolCall struct {
+	Iteration int `json:"iteration"`
+	toolcrib.ToolCall
+}
+
+// Usage settles a request, and sums up.
+type Usage struct {
+	Request   int                 `json:"request"`
+	Tokens    toolcrib.TokenUsage `json:"tokens"`
+	CostUSD   float64             `json:"cost_usd"`
+	Estimated bool                `json:"estimated,omitempty"`
+	Sum       toolcrib.Usage      `json:"sum"`
+}
+
+// Verdicts holds the gate's answers to the calls of one turn, in their order.
+type Verdicts struct {
+	Iteration int       `json:"iteration"`
+	Again     bool      `json:"again,omitempty"` // judged again, after a decision or at resume
+	Verdicts  []Verdict `json:"verdicts"`
+}
+
+// Verdict is the gate's answer to one call, as it is kept.
+type Verdict struct {
+	CallID   string            `json:"call_id"`
+	Tool     string            `json:"tool"`
+	Decision toolcrib.Decision `json:"decision"` // "" = refused
+	Reason   toolcrib.Reason   `json:"reason,omitempty"`
+	// Message is what the model reads of a refusal; for an ask, why.
+	Message      string            `json:"message,omitempty"`
+	OperatorHint string            `json:"operator_hint,omitempty"`
+	Rule         string            `json:"rule,omitempty"`
+	SchemaError  json.RawMessage   `json:"schema_error,omitempty"` // only for invalid_arguments
+	Position     string            `json:"position,omitempty"`     // FILE:LINE of what decided; never for the model
+	Detail       string            `json:"detail,omitempty"`       // for operators; never for the model
+	Effect       toolcrib.Effect   `json:"effect,omitempty"`       // of this call
+	Targets      []toolcrib.Target `json:"targets,omitempty"`
+	Preview      *toolcrib.Preview `json:"preview,omitempty"` // only for an ask
+	Untrusted    bool              `json:"untrusted,omitempty"`
+	Approval     string            `json:"approval,omitempty"` // the approval that let it pass
+	TimeoutMS    int64             `json:"timeout_ms,omitempty"`
+	MaxBytes     int               `json:"max_result_bytes,omitempty"`
+}
+
+// ApprovalKind says what is asked of a person.
+type ApprovalKind string
+
+const (
+	ApprovalCall    ApprovalKind = "approval"
+	ApprovalInDoubt ApprovalKind = "in_doubt"
+	ApprovalInput   ApprovalKind = "input"
+)
+
+// ConfirmationRequired asks a person about calls of a turn. No call of the turn
+// runs before it is resolved.
+type ConfirmationRequired struct {
+	ApprovalID string         `json:"approval_id"`
+	Digest     string         `json:"digest"` // see [Digest]
+	Kind       ApprovalKind   `json:"kind"`
+	Iteration  int            `json:"iteration"`
+	Calls      []ApprovalItem `json:"calls"`
+	Reason     string         `json:"reason"`
+}
+
+// ApprovalItem is one call as a person is shown it.
+type ApprovalItem struct {
+	ID        string            `json:"id"`
+	Name      string            `json:"name"`
+	Arguments json.RawMessage   `json:"arguments"`
+	Effect    toolcrib.Effect   `json:"effect"`
+	Preview   *toolcrib.Preview `json:"preview,omitempty"`
+	Reason    string            `json:"reason,omitempty"`
+}
+
+// The values of [ConfirmationResolved.Decision] and of [CallDecision.Decision].
+const (
+	DecisionApprove = "approve"
+	DecisionDeny    = "deny"
+	DecisionMixed   = "mixed" // see Calls
+)
+
+// ConfirmationResolved is a person's decision. It is used once.
+type ConfirmationResolved struct {
+	ApprovalID string                  `json:"approval_id"`
+	Digest     string                  `json:"digest"`
+	Decision   string                  `json:"decision"`
+	By         string                  `json:"by"`
+	Reason     string                  `json:"reason,omitempty"`
+	Calls      map[string]CallDecision `json:"calls,omitempty"` // by call ID; absent = Decision
+}
+
+// CallDecision is the decision on one call of an approval.
+type CallDecision struct {
+	Decision  string          `json:"decision"`
+	Arguments json.RawMessage `json:"arguments,omitempty"` // as a person changed them
+	Result    json.RawMessage `json:"result,omitempty"`    // for in_doubt: what happened
+}
+
+// Of returns the decision on one call.
+func (r ConfirmationResolved) Of(callID string) CallDecision {
+	if d, ok := r.Calls[callID]; ok {
+		return d
+	}
+	if r.Decision == DecisionMixed {
+		return CallDecision{}
+	}
+	return CallDecision{Decision: r.Decision}
+}
+
+// ToolStarted says that a call is about to run. For a write it is a barrier.
+type ToolStarted struct {
+	ID       string          `json:"id"`
+	Name     string          `json:"name"`
+	Write    bool            `json:"write,omitempty"`
+	Prepared json.RawMessage `json:"prepared,omitempty"` // see toolcrib.Preparer
+}
+
+// ToolResult is the one result of a call.
+type ToolResult struct {
+	ToolCallID string                `json:"tool_call_id"`
+	Name       string                `json:"name"`
+	Status     toolcrib.ResultStatus `json:"status"`
+	IsError    bool                  `json:"is_error,omitempty"`
+	Content    string                `json:"content"` // exactly what the model reads
+	Reason     toolcrib.Reason       `json:"reason,omitempty"`
+	DurationMS int64                 `json:"duration_ms"`
+	Truncated  bool                  `json:"truncated,omitempty"`
+	Untrusted  bool                  `json:"untrusted,omitempty"`
+	Source     string                `json:"source,omitempty"` // of untrusted data
+	Ref        string                `json:"ref,omitempty"`    // of the whole result, in the content store
+	Bytes      int64                 `json:"bytes,omitempty"`  // of the whole result
+	FaultRef   string                `json:"fault_ref,omitempty"`
+	Fault      string                `json:"fault,omitempty"` // for operators, under FaultRef; masked
+}
+
+// Notice is a notice to clients.
+type Notice struct {
+	toolcrib.Notice
+}
+
+// Stopping says that the run is to end early, and why. Calls that run are
+// cancelled, calls that wait are answered, then the run ends.
+type Stopping struct {
+	Reason  toolcrib.StopReason `json:"reason"`
+	Message string              `json:"message,omitempty"`
+	By      string              `json:"by,omitempty"`
+}
+
+// Pending is what a parked run waits for (contract §9).
+type Pending struct {
+	Kind       string          `json:"kind"` // approval | in_doubt | input | client_tool
+	ApprovalID string          `json:"approval_id,omitempty"`
+	Digest     string          `json:"digest,omitempty"`
+	Calls      []ApprovalItem  `json:"calls,omitempty"`
+	Question   string          `json:"question,omitempty"`
+	Schema     json.RawMessage `json:"schema,omitempty"`
+}
+
+// Paused says that the run is parked and its driver has let go of it.
+type Paused struct {
+	Status  toolcrib.Status `json:"status"`
+	Pending Pending         `json:"pending"`
+}
+
+// Done ends a run that completed or was cancelled.
+type Done struct {
+	Status     toolcrib.Status     `json:"status"`
+	StopReason toolcrib.StopReason `json:"stop_reason"`
+	Content    string              `json:"content"`
+	Truncated  bool                `json:"truncated"`
+	Iterations int                 `json:"iterations"`
+	Usage      toolcrib.Usage      `json:"usage"`
+}
+
+// Error ends a run that failed.
+type Error struct {
+	Code       string              `json:"error"` // such as provider_failed
+	Message    string              `json:"message"`
+	Ref        string              `json:"ref,omitempty"`
+	Status     toolcrib.Status     `json:"status"`
+	StopReason toolcrib.StopReason `json:"stop_reason"`
+	Content    string              `json:"content,omitempty"`
+	Truncated  bool                `json:"truncated,omitempty"`
+	Iterations int                 `json:"iterations"`
+	Usage      toolcrib.Usage      `json:"usage"`
+}
+
+func (*RunStarted) EventKind() toolcrib.Kind           { return KindRunStarted }
+func (*TakenUp) EventKind() toolcrib.Kind              { return KindTakenUp }
+func (*Offered) EventKind() toolcrib.Kind              { return KindOffered }
+func (*ModelRequest) EventKind() toolcrib.Kind         { return KindModelRequest }
+func (*ModelFailed) EventKind() toolcrib.Kind          { return KindModelFailed }
+func (*Message) EventKind() toolcrib.Kind              { return KindMessage }
+func (*ToolCall) EventKind() toolcrib.Kind             { return KindToolCall }
+func (*Usage) EventKind() toolcrib.Kind                { return KindUsage }
+func (*Verdicts) EventKind() toolcrib.Kind             { return KindVerdicts }
+func (*ConfirmationRequired) EventKind() toolcrib.Kind { return KindConfirmationRequired }
+func (*ConfirmationResolved) EventKind() toolcrib.Kind { return KindConfirmationResolved }
+func (*ToolStarted) EventKind() toolcrib.Kind          { return KindToolStarted }
+func (*ToolResult) EventKind() toolcrib.Kind           { return KindToolResult }
+func (*Notice) EventKind() toolcrib.Kind               { return KindNotice }
+func (*Stopping) EventKind() toolcrib.Kind             { return KindStopping }
+func (*Paused) EventKind() toolcrib.Kind               { return KindPaused }
+func (*Done) EventKind() toolcrib.Kind                 { return KindDone }
+func (*Error) EventKind() toolcrib.Kind                { return KindError }

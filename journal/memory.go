@@ -1,0 +1,107 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Memory is a journal and content store in memory, for tests and for programs
+// that need no record after they end. It keeps no hashes. It is safe for use by many
+// goroutines. The zero value is ready to use.
+//
+// Events hold on to their bodies: a body must not be changed after Append.
+type Memory struct {
+	mu       sync.RWMutex
+	runs     map[toolcrib.RunID][]toolcrib.Event
+	contents map[contentKey][]byte
+}
+
+type contentKey struct {
+	run toolcrib.RunID
+	ref string
+}
+
+// Append implements [toolcrib.Journal].
+func (m *Memory) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	have := m.runs[run]
+	if toolcrib.Seq(len(have)) != after {
+		return fmt.Errorf("run %s is at event %d, not %d: %w", run, len(have), after, toolcrib.ErrConflict)
+	}
+	for i := range events {
+		events[i].Seq = after + toolcrib.Seq(i) + 1
+	}
+	if m.runs == nil {
+		m.runs = make(map[toolcrib.RunID][]toolcrib.Event)
+	}
+	m.runs[run] = append(have, events...)
+	return nil
+}
+
+// Read implements [toolcrib.Journal].
+func (m *Memory) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq) iter.Seq2[toolcrib.Event, error] {
+	return func(yield func(toolcrib.Event, error) bool) {
+		m.mu.RLock()
+		events, ok := m.runs[run]
+		m.mu.RUnlock()
+		if !ok {
+			yield(toolcrib.Event{}, fmt.Errorf("run %s: %w", run, toolcrib.ErrNotFound))
+			return
+		}
+		for i := int(min(after, toolcrib.Seq(len(events)))); i < len(events); i++ {
+			if err := ctx.Err(); err != nil {
+				yield(toolcrib.Event{}, err)
+				return
+			}
+			if !yield(events[i], nil) {
+				return
+			}
+		}
+	}
+}
+
+// Put implements [toolcrib.Contents].
+func (m *Memory) Put(ctx context.Context, run toolcrib.RunID, ref string, data []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := contentKey{run, ref}
+	if old, ok := m.contents[key]; ok {
+		if string(old) == string(data) {
+			return nil
+		}
+		return fmt.Errorf("content %s of run %s exists with other bytes", ref, run)
+	}
+	if m.contents == nil {
+		m.contents = make(map[contentKey][]byte)
+	}
+	m.contents[key] = append([]byte(nil), data...)
+	return nil
+}
+
+// Range implements [toolcrib.Contents].
+func (m *Memory) Range(ctx context.Context, run toolcrib.RunID, ref string, offset, limit int64) ([]byte, int64, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, 0, err
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	data, ok := m.contents[contentKey{run, ref}]
+	if !ok {
+		return nil, 0, fmt.Errorf("content %s of run %s: %w", ref, run, toolcrib.ErrNotFound)
+	}
+	size := int64(len(data))
+	from := max(0, min(offset, size))
+	to := from + max(0, min(limit, size-from))
+	return append([]byte(nil), data[from:to]...), size, nil
+}

@@ -1,0 +1,163 @@
+package journal
+
+import (
+	"encoding/json"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Frame is an event as clients see it (contract §8), on every channel.
+type Frame struct {
+	Seq   toolcrib.Seq `json:"seq,omitempty"` // 0 = live only
+	Event string       `json:"event"`
+	Data  any          `json:"data"`
+}
+
+// The frames that are live only; they have no number and are not kept.
+const (
+	FrameToken         = "token"
+	FrameThinking      = "thinking"
+	FrameToolCallDelta = "tool_call_delta"
+	FrameToolProgress  = "tool_progress"
+)
+
+type startedView struct {
+	RunID     toolcrib.RunID     `json:"run_id"`
+	Agent     string             `json:"agent"`
+	Model     string             `json:"model"`
+	Principal string             `json:"principal"`
+	SessionID toolcrib.SessionID `json:"session_id"`
+	Offered   []string           `json:"offered"`
+}
+
+type messageView struct {
+	Iteration int                   `json:"iteration"`
+	Text      string                `json:"text"`
+	Thinking  string                `json:"thinking,omitempty"`
+	Finish    toolcrib.FinishReason `json:"finish_reason"`
+}
+
+type callView struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Arguments any    `json:"arguments"` // an object; the text as it came if it was none
+}
+
+type confirmationView struct {
+	ApprovalID string         `json:"approval_id"`
+	Digest     string         `json:"digest"`
+	Kind       ApprovalKind   `json:"kind"`
+	Calls      []ApprovalItem `json:"calls"`
+	Reason     string         `json:"reason"`
+}
+
+type resolvedView struct {
+	ApprovalID string `json:"approval_id"`
+	Decision   string `json:"decision"`
+	By         string `json:"by"`
+}
+
+type toolStartedView struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+type resultView struct {
+	ToolCallID string                `json:"tool_call_id"`
+	Name       string                `json:"name"`
+	Status     toolcrib.ResultStatus `json:"status"`
+	IsError    bool                  `json:"is_error"`
+	Content    string                `json:"content"`
+	Reason     toolcrib.Reason       `json:"reason,omitempty"`
+	DurationMS int64                 `json:"duration_ms"`
+	Truncated  bool                  `json:"truncated"`
+	Untrusted  bool                  `json:"untrusted"`
+}
+
+type doneView struct {
+	RunID toolcrib.RunID `json:"run_id"`
+	Done
+}
+
+type errorView struct {
+	Code       string              `json:"error"`
+	Message    string              `json:"message"`
+	Ref        string              `json:"ref,omitempty"`
+	RunID      toolcrib.RunID      `json:"run_id"`
+	Status     toolcrib.Status     `json:"status"`
+	StopReason toolcrib.StopReason `json:"stop_reason"`
+	Usage      toolcrib.Usage      `json:"usage"`
+}
+
+// View returns the event as clients see it; false for events that are the
+// journal's own. An event has at most one frame, so that the numbers of frames
+// rise strictly.
+func View(run toolcrib.RunID, e toolcrib.Event) (Frame, bool) {
+	data := viewData(run, e.Body)
+	if data == nil {
+		return Frame{}, false
+	}
+	return Frame{Seq: e.Seq, Event: string(e.Body.EventKind()), Data: data}, true
+}
+
+func viewData(run toolcrib.RunID, body toolcrib.Body) any {
+	switch b := body.(type) {
+	case *RunStarted:
+		return startedView{
+			RunID: run, Agent: b.Agent.Name, Model: b.Agent.Model, Principal: b.Principal.User,
+			SessionID: b.Session, Offered: b.Offer.Names(),
+		}
+	case *Message:
+		m := toolcrib.Message{Parts: b.Parts}
+		return messageView{Iteration: b.Iteration, Text: m.Text(), Thinking: thinking(b.Parts), Finish: b.Finish}
+	case *ToolCall:
+		return callView{ID: b.ID, Name: b.Name, Arguments: shownArguments(&b.ToolCall)}
+	case *ConfirmationRequired:
+		return confirmationView{ApprovalID: b.ApprovalID, Digest: b.Digest, Kind: b.Kind, Calls: b.Calls, Reason: b.Reason}
+	case *ConfirmationResolved:
+		return resolvedView{ApprovalID: b.ApprovalID, Decision: b.Decision, By: b.By}
+	case *ToolStarted:
+		return toolStartedView{ID: b.ID, Name: b.Name}
+	case *ToolResult:
+		return resultView{
+			ToolCallID: b.ToolCallID, Name: b.Name, Status: b.Status, IsError: b.IsError, Content: b.Content,
+			Reason: b.Reason, DurationMS: b.DurationMS, Truncated: b.Truncated, Untrusted: b.Untrusted,
+		}
+	case *Usage:
+		return b.Sum
+	case *Notice:
+		return b.Notice
+	case *Paused:
+		return b
+	case *Done:
+		return doneView{RunID: run, Done: *b}
+	case *Error:
+		return errorView{
+			Code: b.Code, Message: b.Message, Ref: b.Ref, RunID: run, Status: b.Status,
+			StopReason: b.StopReason, Usage: b.Usage,
+		}
+	}
+	return nil
+}
+
+// shownArguments is the arguments as an object, or as the text that the model
+// sent where it was none.
+func shownArguments(c *toolcrib.ToolCall) any {
+	switch {
+	case c.Broken != "":
+		return c.Broken
+	case len(c.Arguments) == 0:
+		return json.RawMessage("{}")
+	}
+	return c.Arguments
+}
+
+func thinking(parts []toolcrib.Part) string {
+	var s string
+	for _, p := range parts {
+		if p.Thinking != nil {
+			s += p.Thinking.Text
+		}
+	}
+	return s
+}
