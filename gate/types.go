@@ -1,0 +1,62 @@
+package gate
+
+import (
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Scope is what narrows the tools of one run: the agent's list, the run's list,
+// and so on. A nil list means no restriction from that layer, an empty list
+// means nothing (N15). It comes from the run's snapshot, so it holds for the
+// whole run; the policy (overrides, settings, protected paths) is today's and
+// belongs to the [Gate].
+type Scope struct {
+	Agent       string   // name of the agent
+	AgentTools  []string // names and globs
+	SkillTools  []string
+	RunTools    []string
+	WorkerTools []string // what the parent of a worker passes on
+	ReadOnly    bool     // refuse every write
+	NobodyAsks  bool     // --approve deny: whatever would be asked is refused
+	Workspace   string   // absolute
+	Depth       int      // 0 = the run of a person
+	MaxDepth    int
+	MaxCalls    int // a turn
+	MaxRepeats  int // identical calls in a row; 0 = off
+	Timeout     time.Duration
+	MaxBytes    int
+}
+
+// Facts is what the fold of the journal knows when a turn is judged.
+type Facts struct {
+	Run     toolcrib.RunID
+	Session toolcrib.SessionID
+	// Offered is the offer of the request that the calls answer. nil = nothing.
+	Offered map[string]bool
+	// Repeated returns how often in a row, up to now, this very call had the
+	// same result; nil = never.
+	Repeated func(name string, arguments []byte) int
+	// Decided holds decisions of a person on calls of this turn, by call ID; the
+	// zero value of an entry lets nothing pass.
+	Decided map[string]Decided
+}
+
+// Decided is what a person decided on one call.
+type Decided struct {
+	Decision   string // journal.DecisionApprove or journal.DecisionDeny; anything else is no decision
+	ApprovalID string
+	By         string
+	Reason     string // a person's words, or "expired"
+	Asked      string // the reason of the ask that this decision answers; "" = any. A call that asks for another reason now is asked anew
+}
+
+// Verdict is the gate's answer to one call: the record that is journaled, and,
+// if and only if the call may run, the permit to run it.
+type Verdict struct {
+	journal.Verdict
+	// Content is what the model reads of a refusal (contract §6), as JSON.
+	Content string
+	Permit  Permit
+}
