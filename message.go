@@ -53,11 +53,18 @@ type ToolCall struct {
 	Cut bool `json:"cut,omitempty"`
 	// ProviderID is the ID as the provider sent it where ID replaces it.
 	ProviderID string `json:"provider_id,omitempty"`
+	// ProviderName is the name as the model sent it where it can be no tool's name;
+	// Name is then [InvalidName].
+	ProviderName string `json:"provider_name,omitempty"`
 	// Duplicate is set if the ID was used before in the same turn.
 	Duplicate bool `json:"duplicate,omitempty"`
 	// Signature is opaque reasoning data that some APIs bind to a call.
 	Signature string `json:"signature,omitempty"`
 }
+
+// InvalidName stands for a name that no tool can have, so that the transcript
+// stays valid for every provider.
+const InvalidName = "invalid_tool_name"
 
 // ToolResult is what the model reads for one call: plain text, or a JSON value
 // as text; already cleaned, cut and wrapped (contract §7).

@@ -40,12 +40,15 @@ type Spec struct {
 	MaxResultBytes int           `json:"max_result_bytes,omitempty"` // 0 = limits.max_result_bytes
 }
 
-// ToolName is what a tool's name must match.
+// toolName is what a tool's name must match (design.md §5).
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// ValidToolName tells whether a tool may have this name.
+func ValidToolName(name string) bool { return toolName.MatchString(name) && name != InvalidName }
 
 // Check tells what is wrong with the spec; nil = nothing.
 func (s Spec) Check() error {
-	if !toolName.MatchString(s.Name) {
+	if !ValidToolName(s.Name) {
 		return fmt.Errorf("tool name %q: must match %s", s.Name, toolName)
 	}
 	switch s.Effect {

@@ -76,6 +76,7 @@ type ModelInfo struct {
 type Offer struct {
 	Hash  string        `json:"hash"` // changes if and only if Tools changes
 	Tools []OfferedTool `json:"tools"`
+	Bytes int64         `json:"bytes,omitempty"` // of the specs as a model is shown them
 }
 
 // OfferedTool names a tool and the version of its spec (hex SHA-256 of its JSON).
@@ -113,6 +114,8 @@ type ModelRequest struct {
 	Closing   bool   `json:"closing,omitempty"`
 	OfferHash string `json:"offer_hash,omitempty"` // "" = sent without tools
 	Hash      string `json:"hash,omitempty"`       // of the provider-neutral request
+	// Choice is the tool choice as sent; with none, nothing is offered.
+	Choice toolcrib.ToolChoice `json:"tool_choice,omitzero"`
 	// What is reserved until the reply settles it.
 	ReservedInput  int64   `json:"reserved_input"`
 	ReservedOutput int64   `json:"reserved_output"`

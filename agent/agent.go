@@ -1,0 +1,124 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Clock tells the time and waits. Tests give their own.
+type Clock interface {
+	Now() time.Time
+	// Sleep waits for d, or until ctx ends, and then returns its error.
+	Sleep(ctx context.Context, d time.Duration) error
+}
+
+// Approver asks a person about a parked turn, while the run is driven. ok is
+// false if nobody answered: the run parks.
+type Approver interface {
+	Decide(ctx context.Context, run toolcrib.RunID, ask *journal.ConfirmationRequired) (d journal.ConfirmationResolved, ok bool, err error)
+}
+
+// Options are what a [Runner] stands on. Journal, Contents, Gate and Models are
+// required.
+type Options struct {
+	Journal  toolcrib.Journal
+	Contents toolcrib.Contents
+	Gate     *gate.Gate
+	// Models opens a model of a run's snapshot.
+	Models func(ctx context.Context, m journal.ModelInfo) (toolcrib.Model, error)
+
+	Clock    Clock                                     // nil = the machine's
+	Mask     *guard.Masker                             // nil = no secrets to mask
+	Log      *slog.Logger                              // nil = nowhere
+	Watch    func(run toolcrib.RunID, f journal.Frame) // nil = nobody watches; called in order, must not block
+	Approver Approver                                  // nil = nobody can be asked: the run parks
+	Worker   string                                    // names this driver in the journal
+	Version  string                                    // of toolcrib
+	NewID    func(prefix string) string                // nil = [NewID]
+}
+
+// Runner carries out runs. It holds no state of a run and is safe for use by many
+// goroutines.
+type Runner struct {
+	Options
+	tools sync.WaitGroup // calls that outlived their timeout
+}
+
+// New checks the options and makes a runner.
+func New(o Options) (*Runner, error) {
+	switch {
+	case o.Journal == nil:
+		return nil, errors.New("agent: no journal")
+	case o.Contents == nil:
+		return nil, errors.New("agent: no content store")
+	case o.Gate == nil:
+		return nil, errors.New("agent: no gate")
+	case o.Models == nil:
+		return nil, errors.New("agent: no models")
+	}
+	if o.Clock == nil {
+		o.Clock = realClock{}
+	}
+	if o.Mask == nil {
+		o.Mask = guard.NewMasker()
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Watch == nil {
+		o.Watch = func(toolcrib.RunID, journal.Frame) {}
+	}
+	if o.NewID == nil {
+		o.NewID = NewID
+	}
+	return &Runner{Options: o}, nil
+}
+
+// Wait waits for tools that did not end when they were told to, at most until
+// ctx ends.
+func (r *Runner) Wait(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		r.tools.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("agent: tools still run: %w", ctx.Err())
+	}
+}
+
+type realClock struct{}
+
+func (realClock) Now() time.Time { return time.Now() }
+
+func (realClock) Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// CancelError is the cause to cancel a driver's context with so that the run
+// ends as cancelled. Any other cause leaves the run resumable.
+type CancelError struct{ By string }
+
+func (e *CancelError) Error() string { return "cancelled by " + e.By }
+
+// errWallTime is the cause when a run has used up its wall time.
+var errWallTime = errors.New("wall time used up")

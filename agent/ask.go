@@ -1,0 +1,332 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// maxReplyBytes bounds a reply, whatever an adapter lets through.
+const maxReplyBytes = 32 << 20
+
+// errClassCancelled marks a request that was given up by its run.
+const errClassCancelled toolcrib.ErrorClass = "cancelled"
+
+// ask sends one request and writes down what came of it.
+func (d *driver) ask(ctx context.Context, step Step) error {
+	ctx, cancel := d.bounded(ctx)
+	defer cancel()
+	if step.Delay > 0 {
+		if err := d.notices(ctx, step.Notices); err != nil {
+			return err
+		}
+		step.Notices = nil
+		if err := d.r.Clock.Sleep(ctx, jitter(step.Delay)); err != nil {
+			return d.givenUp(ctx, err)
+		}
+	}
+	specs, hash, err := d.offer(ctx, step)
+	if err != nil {
+		return err
+	}
+	model, err := d.open(ctx, step.Model)
+	if err != nil {
+		return err
+	}
+	req := buildRequest(d.s, step, specs, hash)
+	sent := &journal.ModelRequest{
+		Request: d.s.Requests + 1, Iteration: d.iteration(step), Attempt: step.Attempt, Model: step.Model,
+		Closing: step.Closing, OfferHash: req.ToolsHash, Hash: requestHash(d.s, req), Choice: req.ToolChoice,
+		ReservedInput: step.Reserve.Input, ReservedOutput: step.Reserve.Output, ReservedUSD: step.Reserve.USD,
+		MaxOutput: step.Reserve.MaxOutput,
+	}
+	bodies := make([]toolcrib.Body, 0, len(step.Notices)+1)
+	for _, n := range step.Notices {
+		bodies = append(bodies, &journal.Notice{Notice: n})
+	}
+	if err := d.append(ctx, append(bodies, sent)...); err != nil {
+		return err
+	}
+	return d.receive(ctx, model, req, sent)
+}
+
+func (d *driver) notices(ctx context.Context, notices []toolcrib.Notice) error {
+	bodies := make([]toolcrib.Body, len(notices))
+	for i, n := range notices {
+		bodies[i] = &journal.Notice{Notice: n}
+	}
+	return d.append(ctx, bodies...)
+}
+
+// givenUp turns the end of a context into what the run does about it: nothing is
+// an error if the run is to stop, for then the next step says so.
+func (d *driver) givenUp(ctx context.Context, err error) error {
+	if stop := d.stopped(ctx); stop != nil {
+		return d.append(ctx, stop)
+	}
+	return err
+}
+
+// iteration numbers the round that a request belongs to.
+func (d *driver) iteration(step Step) int {
+	if step.Closing {
+		return d.s.Iterations
+	}
+	return d.s.Iterations + 1
+}
+
+// offer asks the gate what this request may show, and writes down a change.
+func (d *driver) offer(ctx context.Context, step Step) (specs []toolcrib.Spec, hash string, err error) {
+	if step.Closing || d.s.Start.Models[step.Model].Tools == "none" {
+		return nil, "", nil
+	}
+	offer, err := d.r.Gate.Offer(ctx, d.s.Start.Principal, scopeOf(d.s.Start))
+	if err != nil {
+		return nil, "", fmt.Errorf("the offer of tools: %w", err)
+	}
+	record := offerRecord(offer)
+	if record.Hash != d.s.Offer.Hash {
+		if err := d.append(ctx, &journal.Offered{Offer: record}); err != nil {
+			return nil, "", err
+		}
+	}
+	return offer.Specs, record.Hash, nil
+}
+
+// open opens the model of this index for the run.
+func (d *driver) open(ctx context.Context, index int) (toolcrib.Model, error) {
+	if d.model != nil && d.index == index {
+		return d.model, nil
+	}
+	model, err := d.r.Models(ctx, d.s.Start.Models[index])
+	if err != nil {
+		return nil, err
+	}
+	if c, ok := model.(toolcrib.Conversational); ok {
+		model = c.Conversation()
+	}
+	d.model, d.index = model, index
+	return model, nil
+}
+
+// receive takes the reply, shows it as it comes, and writes it down whole.
+func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcrib.Request, sent *journal.ModelRequest) error {
+	began := d.r.Clock.Now()
+	var b toolcrib.ReplyBuilder
+	var first time.Duration
+	show := newShower(d)
+	err := stream(ctx, model, req, func(delta toolcrib.Delta) error {
+		if !b.Started() {
+			first = d.r.Clock.Now().Sub(began)
+		}
+		b.Add(delta)
+		if b.Bytes() > maxReplyBytes {
+			return &toolcrib.ModelError{Class: toolcrib.ErrOther, Message: fmt.Sprintf("the reply is longer than %d MiB; it was given up", maxReplyBytes>>20)}
+		}
+		show.delta(delta)
+		return nil
+	})
+	show.flush()
+	if err == nil && !b.Finished() {
+		err = &toolcrib.ModelError{Class: toolcrib.ErrNetwork, Message: "the reply broke off before its end"}
+	}
+	took := d.r.Clock.Now().Sub(began)
+	if err != nil {
+		return d.failed(ctx, sent, err, b.Started(), took)
+	}
+	reply := b.Reply()
+	calls := d.adopt(&reply)
+	tokens, estimated := d.count(sent, &reply)
+	cost, sum := d.settle(sent, tokens, estimated)
+	bodies := []toolcrib.Body{&journal.Message{
+		Request: sent.Request, Iteration: sent.Iteration, Parts: reply.Message.Parts, Finish: reply.Finish.Reason,
+		Model: reply.Finish.Model, RequestID: reply.Finish.RequestID, Closing: sent.Closing,
+		DurationMS: took.Milliseconds(), FirstMS: first.Milliseconds(),
+	}}
+	for _, c := range calls {
+		bodies = append(bodies, &journal.ToolCall{Iteration: sent.Iteration, ToolCall: c})
+	}
+	bodies = append(bodies, &journal.Usage{Request: sent.Request, Tokens: tokens, CostUSD: cost, Estimated: estimated, Sum: sum})
+	for _, n := range reply.Finish.Notices {
+		bodies = append(bodies, &journal.Notice{Notice: n})
+	}
+	if d.s.Requests == 1 && !d.s.Start.Models[sent.Model].Price.Known {
+		bodies = append(bodies, &journal.Notice{Notice: toolcrib.Notice{
+			Code: NoticePriceUnknown, Message: fmt.Sprintf("no price is known for %s; its cost counts as 0", d.s.Start.Models[sent.Model].Ref),
+		}})
+	}
+	if len(calls) > 0 {
+		d.r.Log.InfoContext(ctx, "executing tool calls", "run", d.s.Run, "iteration", sent.Iteration, "count", len(calls))
+	}
+	return d.append(ctx, bodies...)
+}
+
+// stream runs a model's stream; a panic of an adapter is an error like any other.
+func stream(ctx context.Context, model toolcrib.Model, req *toolcrib.Request, take func(toolcrib.Delta) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &toolcrib.ModelError{Class: toolcrib.ErrOther, Message: "the model's adapter failed", Detail: panicText(p)}
+		}
+	}()
+	for delta, err := range model.Stream(ctx, req) {
+		if err != nil {
+			return err
+		}
+		if err := take(delta); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// failed writes down a request that failed.
+func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err error, began bool, took time.Duration) error {
+	m := &d.s.Start.Models[sent.Model]
+	f := &journal.ModelFailed{
+		Request: sent.Request, Class: toolcrib.ErrOther, Provider: m.Provider,
+		Message: "the request failed", OutputBegan: began, DurationMS: took.Milliseconds(), Sum: d.s.Usage,
+	}
+	var me *toolcrib.ModelError
+	stop := d.stopped(ctx)
+	switch {
+	case stop != nil || ctx.Err() != nil:
+		f.Class, f.Message = errClassCancelled, "given up by the run"
+	case errors.As(err, &me):
+		f.Class, f.Status, f.Message, f.Detail = me.Class, me.Status, d.r.Mask.Mask(me.Message), d.r.Mask.Mask(me.Detail)
+		f.RetryAfterMS, f.Unsent = me.RetryAfter.Milliseconds(), me.Unsent
+	default:
+		f.Detail = d.r.Mask.Mask(err.Error())
+	}
+	if f.Detail != "" {
+		f.Ref = d.r.NewID("ref_")
+		d.r.Log.WarnContext(ctx, "model request failed", "run", d.s.Run, "class", f.Class, "ref", f.Ref, "detail", f.Detail)
+	}
+	// What was sent and not answered may have been paid for; what the API refused
+	// outright was not.
+	if !f.Unsent {
+		f.Sum.Requests++
+		if f.Status == 0 || began {
+			f.Charged = toolcrib.TokenUsage{InputTokens: sent.ReservedInput, OutputTokens: sent.ReservedOutput}
+			f.ChargedUSD = m.Price.Cost(f.Charged)
+			f.Sum = sumUsage(f.Sum, f.Charged, f.ChargedUSD, true)
+			f.Sum.Requests--
+		}
+	}
+	bodies := []toolcrib.Body{f}
+	if stop != nil {
+		bodies = append(bodies, stop)
+	}
+	if err := d.append(ctx, bodies...); err != nil {
+		return err
+	}
+	if stop == nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// count takes the tokens as the provider reports them, or estimates.
+func (d *driver) count(sent *journal.ModelRequest, reply *toolcrib.Reply) (toolcrib.TokenUsage, bool) {
+	u := reply.Finish.Usage
+	if u.Reported {
+		return u, false
+	}
+	return toolcrib.TokenUsage{InputTokens: sent.ReservedInput, OutputTokens: estimateReply(reply)}, true
+}
+
+func (d *driver) settle(sent *journal.ModelRequest, tokens toolcrib.TokenUsage, estimated bool) (float64, toolcrib.Usage) {
+	price := d.s.Start.Models[sent.Model].Price
+	cost := price.Cost(tokens)
+	return cost, sumUsage(d.s.Usage, tokens, cost, estimated || !price.Known && tokens.CostUSD == nil)
+}
+
+// sumUsage adds one request.
+func sumUsage(sum toolcrib.Usage, t toolcrib.TokenUsage, cost float64, estimated bool) toolcrib.Usage {
+	sum.Requests++
+	sum.InputTokens += t.InputTokens
+	sum.CachedInputTokens += t.CachedInputTokens
+	sum.CacheWriteTokens += t.CacheWriteTokens
+	sum.OutputTokens += t.OutputTokens
+	sum.ReasoningTokens += t.ReasoningTokens
+	sum.TotalTokens += t.InputTokens + t.OutputTokens
+	sum.CostUSD += cost
+	sum.Estimated = sum.Estimated || estimated
+	return sum
+}
+
+// shower shows the deltas of a reply, with secrets masked even where they are
+// split over deltas.
+type shower struct {
+	d              *driver
+	text, thinking *guard.MaskStream
+	calls          map[int]*shownCall
+}
+
+type shownCall struct {
+	id   string
+	args *guard.MaskStream
+}
+
+type textData struct {
+	Text string `json:"text"`
+}
+
+type callDeltaData struct {
+	ID             string `json:"id"`
+	Name           string `json:"name,omitempty"`
+	ArgumentsDelta string `json:"arguments_delta"`
+}
+
+func newShower(d *driver) *shower {
+	return &shower{d: d, text: d.r.Mask.Stream(), thinking: d.r.Mask.Stream()}
+}
+
+func (w *shower) delta(delta toolcrib.Delta) {
+	switch {
+	case delta.Text != "":
+		w.show(journal.FrameToken, w.text.Write(delta.Text))
+	case delta.Thinking != "":
+		w.show(journal.FrameThinking, w.thinking.Write(delta.Thinking))
+	case delta.ToolCall != nil:
+		w.call(delta.ToolCall)
+	}
+}
+
+func (w *shower) show(event, text string) {
+	if text != "" {
+		w.d.live(event, textData{Text: text})
+	}
+}
+
+func (w *shower) call(c *toolcrib.ToolCallDelta) {
+	k, ok := w.calls[c.Index]
+	if !ok {
+		if w.calls == nil {
+			w.calls = make(map[int]*shownCall)
+		}
+		// The ID that is shown is the one that the call will have, as far as it
+		// can be known before the reply is whole.
+		k = &shownCall{id: c.ID, args: w.d.r.Mask.Stream()}
+		w.calls[c.Index] = k
+		w.d.live(journal.FrameToolCallDelta, callDeltaData{ID: k.id, Name: c.Name, ArgumentsDelta: k.args.Write(c.Arguments)})
+		return
+	}
+	if safe := k.args.Write(c.Arguments); safe != "" {
+		w.d.live(journal.FrameToolCallDelta, callDeltaData{ID: k.id, ArgumentsDelta: safe})
+	}
+}
+
+func (w *shower) flush() {
+	w.show(journal.FrameToken, w.text.Flush())
+	w.show(journal.FrameThinking, w.thinking.Flush())
+	for _, k := range w.calls {
+		if rest := k.args.Flush(); rest != "" {
+			w.d.live(journal.FrameToolCallDelta, callDeltaData{ID: k.id, ArgumentsDelta: rest})
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// driver carries one run, on one goroutine. All appends, folds and frames of the
+// run go through it, in order.
+type driver struct {
+	r     *Runner
+	s     *State
+	model toolcrib.Model // of s.Model, opened at first use
+	index int            // the model that is open
+	// verdicts are the gate's answers to the current turn, with their permits.
+	// Only what the journal says too is ever used of them.
+	verdicts map[string]gate.Verdict
+}
+
+// Run starts a task and drives it to its end, or until it parks.
+func (r *Runner) Run(ctx context.Context, task Task) (*State, error) {
+	s, err := r.Start(ctx, task)
+	if err != nil {
+		return nil, err
+	}
+	return s, r.drive(ctx, s)
+}
+
+// Load folds the journal of a run.
+func (r *Runner) Load(ctx context.Context, run toolcrib.RunID) (*State, error) {
+	return Load(ctx, r.Journal, run)
+}
+
+// Load folds the journal of a run.
+func Load(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID) (*State, error) {
+	s := NewState(run)
+	for e, err := range j.Read(ctx, run, 0) {
+		if err != nil {
+			return nil, err
+		}
+		if err := Fold(s, e); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// drive goes on with a run until it ends, parks, or ctx ends. If ctx ends with a
+// [CancelError] the run ends as cancelled; with any other cause it is left as it
+// is, to be taken up again.
+func (r *Runner) drive(ctx context.Context, s *State) error {
+	d := &driver{r: r, s: s, index: -1}
+	if err := d.append(ctx, &journal.TakenUp{Worker: r.Worker, Epoch: s.Epochs + 1}); err != nil {
+		return err
+	}
+	for {
+		step := Next(s)
+		if step.Kind == StepNone || step.Kind == StepWait {
+			return nil
+		}
+		if err := d.carry(ctx, step); err != nil {
+			return err
+		}
+	}
+}
+
+// carry carries out one step. Whatever the step was, the state has moved on
+// afterwards, or there is an error.
+func (d *driver) carry(ctx context.Context, step Step) error {
+	if stop := d.stopped(ctx); stop != nil && d.s.Stopping == nil {
+		return d.append(ctx, stop)
+	}
+	if err := context.Cause(ctx); err != nil && d.s.Stopping == nil {
+		return err
+	}
+	switch step.Kind {
+	case StepAsk:
+		return d.ask(ctx, step)
+	case StepJudge:
+		return d.judge(ctx)
+	case StepConfirm:
+		return d.confirm(ctx)
+	case StepPark:
+		return d.park(ctx)
+	case StepExecute:
+		return d.execute(ctx)
+	case StepAnswer:
+		return d.answer(ctx, step.Answers)
+	case StepStop:
+		return d.append(ctx, &journal.Stopping{Reason: step.Reason, Message: step.Message})
+	case StepFinish:
+		return d.finish(ctx, step)
+	}
+	return fmt.Errorf("agent: no way to carry out step %q", step.Kind)
+}
+
+// stopped tells whether the run is to end early now: nil = no.
+func (d *driver) stopped(ctx context.Context) *journal.Stopping {
+	var cancel *CancelError
+	switch cause := context.Cause(ctx); {
+	case errors.As(cause, &cancel):
+		return &journal.Stopping{Reason: toolcrib.StopCancelled, Message: cancel.Error(), By: cancel.By}
+	case errors.Is(cause, errWallTime), cause == nil && d.wallLeft() <= 0:
+		return &journal.Stopping{Reason: toolcrib.StopWallTime, Message: fmt.Sprintf("limits.wall_time: %s used up", d.s.Limits().WallTime)}
+	}
+	return nil
+}
+
+// wallLeft is what is left of the run's wall time.
+func (d *driver) wallLeft() time.Duration {
+	used := d.s.Driven
+	if since := d.r.Clock.Now().Sub(d.s.Updated); d.s.held && since > 0 {
+		used += since
+	}
+	return d.s.Limits().WallTime - used
+}
+
+// bounded is a context that ends when the run's wall time does.
+func (d *driver) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, max(d.wallLeft(), 0), errWallTime)
+}
+
+// appendGrace bounds an append after the run's own context has ended: what
+// happened must still be written down.
+const appendGrace = 30 * time.Second
+
+// append writes events down, folds them, and shows them. It also works when ctx
+// has ended: the journal must not lose what has already happened.
+func (d *driver) append(ctx context.Context, bodies ...toolcrib.Body) error {
+	if len(bodies) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendGrace)
+	defer cancel()
+	now := d.r.Clock.Now().UTC().Truncate(time.Microsecond)
+	events := make([]toolcrib.Event, len(bodies))
+	for i, b := range bodies {
+		events[i] = toolcrib.Event{Time: now, Body: b}
+	}
+	if err := d.r.Journal.Append(ctx, d.s.Run, d.s.Seq, events...); err != nil {
+		return fmt.Errorf("run %s: %w", d.s.Run, err)
+	}
+	for _, e := range events {
+		if err := Fold(d.s, e); err != nil {
+			return err
+		}
+		if f, ok := journal.View(d.s.Run, e); ok {
+			d.r.Watch(d.s.Run, f)
+		}
+	}
+	return nil
+}
+
+// live shows a frame that is not kept.
+func (d *driver) live(event string, data any) {
+	d.r.Watch(d.s.Run, journal.Frame{Event: event, Data: data})
+}
+
+// answer answers open calls without running them.
+func (d *driver) answer(ctx context.Context, answers []Answer) error {
+	bodies := make([]toolcrib.Body, len(answers))
+	for i, a := range answers {
+		bodies[i] = &journal.ToolResult{
+			ToolCallID: a.Call.ID, Name: a.Call.Name, Status: a.Status,
+			IsError: true, Content: a.Content, Reason: a.Reason,
+		}
+	}
+	return d.append(ctx, bodies...)
+}
+
+// finish ends the run.
+func (d *driver) finish(ctx context.Context, step Step) error {
+	var bodies []toolcrib.Body
+	if step.Status == toolcrib.StatusCompleted && step.Reason == toolcrib.StopCompleted && step.Truncated {
+		bodies = append(bodies, &journal.Notice{Notice: toolcrib.Notice{
+			Code: NoticeOutputTruncated, Message: "the answer was cut by the model's output limit",
+		}})
+	}
+	if step.Status == toolcrib.StatusFailed {
+		bodies = append(bodies, &journal.Error{
+			Code: step.Code, Message: step.Message, Ref: step.Ref, Status: step.Status, StopReason: step.Reason,
+			Content: step.Content, Truncated: step.Truncated, Iterations: d.s.Iterations, Usage: d.s.Usage,
+		})
+	} else {
+		bodies = append(bodies, &journal.Done{
+			Status: step.Status, StopReason: step.Reason, Content: step.Content,
+			Truncated: step.Truncated, Iterations: d.s.Iterations, Usage: d.s.Usage,
+		})
+	}
+	d.r.Log.InfoContext(ctx, "tool loop complete", "run", d.s.Run, "iteration", d.s.Iterations, "stop_reason", step.Reason)
+	return d.append(ctx, bodies...)
+}

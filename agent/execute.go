@@ -1,0 +1,304 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// cancelGrace is how long a call may take to notice that it was told to end. A
+// tool that does not is left behind; its run goes on.
+const cancelGrace = 200 * time.Millisecond
+
+// execute answers the refused calls of the turn and runs the allowed ones: at
+// most MaxParallel at a time, calls that touch the same target one after another
+// in their order. It takes permits and looks nothing up. [law]
+func (d *driver) execute(ctx context.Context) error {
+	open := d.s.Turn.open()
+	var refused []toolcrib.Body
+	var ready []*Call
+	for _, c := range open {
+		v, ok := d.verdicts[c.ID]
+		if !ok {
+			// Taken up from the journal: the permits are gone, and the policy is
+			// today's.
+			return d.judge(ctx)
+		}
+		if c.Verdict.Decision == toolcrib.Allow && v.Permit.Valid() {
+			ready = append(ready, c)
+			continue
+		}
+		refused = append(refused, refusal(c, v))
+	}
+	if err := d.append(ctx, refused...); err != nil || len(ready) == 0 {
+		return err
+	}
+	ctx, cancel := d.bounded(ctx)
+	defer cancel()
+	x := &execution{d: d, ctx: ctx, waiting: ready, starts: make(chan *flight), ends: make(chan *flight)}
+	return x.run()
+}
+
+// refusal is the result of a call that the gate did not let pass.
+func refusal(c *Call, v gate.Verdict) *journal.ToolResult {
+	content := v.Content
+	reason := c.Verdict.Reason
+	if content == "" || c.Verdict.Decision == toolcrib.Allow {
+		// A verdict without a text or a permit without a tool: still a refusal.
+		reason = toolcrib.ReasonToolPolicy
+		content = string(guard.Refusal(guard.RefusalText{Tool: c.Name, Reason: reason, Message: "the call was not allowed"}))
+	}
+	return &journal.ToolResult{
+		ToolCallID: c.ID, Name: c.Name, Status: toolcrib.ResultRefused, IsError: true,
+		Content: content, Reason: reason,
+	}
+}
+
+// execution runs the allowed calls of one turn.
+type execution struct {
+	d       *driver
+	ctx     context.Context
+	waiting []*Call
+	flying  []*flight
+	starts  chan *flight // a prepared call asks to be written down as started
+	ends    chan *flight
+}
+
+// flight is one call on its way.
+type flight struct {
+	call     *Call
+	permit   gate.Permit
+	ctx      context.Context
+	cancel   context.CancelFunc
+	prepared []byte
+	leave    chan error // the answer to starts: nil = go
+	result   *journal.ToolResult
+	whole    []byte // of a result that was cut; to be kept
+	progress chan<- progress
+}
+
+type progress struct {
+	id, message string
+	fraction    float64
+}
+
+type progressData struct {
+	ID       string  `json:"id"`
+	Message  string  `json:"message"`
+	Fraction float64 `json:"fraction"`
+}
+
+// run launches calls, writes down what they do, and returns when all that could
+// be answered are. An error means that the journal could not be written.
+func (x *execution) run() error {
+	ticks := make(chan progress, 16)
+	over := x.ctx.Done()
+	var giveUp <-chan time.Time
+	for {
+		if x.ctx.Err() == nil {
+			if err := x.launch(ticks); err != nil {
+				x.abort()
+				return err
+			}
+		}
+		if len(x.flying) == 0 {
+			return x.stop()
+		}
+		select {
+		case f := <-x.starts:
+			err := x.d.append(x.ctx, &journal.ToolStarted{ID: f.call.ID, Name: f.call.Name, Write: f.permit.Effect().Writes(), Prepared: f.prepared})
+			f.leave <- err
+			if err != nil {
+				x.abort()
+				return err
+			}
+		case f := <-x.ends:
+			if err := x.land(f); err != nil {
+				x.abort()
+				return err
+			}
+		case p := <-ticks:
+			x.d.live(journal.FrameToolProgress, progressData{ID: p.id, Message: x.d.r.Mask.Mask(p.message), Fraction: p.fraction})
+		case <-over:
+			over = nil
+			giveUp = time.After(cancelGrace)
+		case <-giveUp:
+			giveUp = nil
+			if err := x.leaveBehind(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// launch starts every waiting call that may start now.
+func (x *execution) launch(ticks chan<- progress) error {
+	most := x.d.s.Limits().MaxParallel
+	var rest []*Call
+	var started []toolcrib.Body
+	var ready []*flight
+	for _, c := range x.waiting {
+		permit := x.d.verdicts[c.ID].Permit
+		if len(x.flying)+len(ready) >= most || x.blocked(c, permit, rest, ready) {
+			rest = append(rest, c)
+			continue
+		}
+		f := &flight{call: c, permit: permit, leave: make(chan error, 1), progress: ticks}
+		ready = append(ready, f)
+		if !permit.Effect().Writes() {
+			started = append(started, &journal.ToolStarted{ID: c.ID, Name: c.Name})
+		}
+	}
+	x.waiting = rest
+	// The starts of reads share one append; a write is written down by itself,
+	// when it is prepared and just before it runs.
+	if err := x.d.append(x.ctx, started...); err != nil {
+		return err
+	}
+	for _, f := range ready {
+		x.d.r.Log.InfoContext(x.ctx, "executing tool", "run", x.d.s.Run, "name", f.call.Name, "call", f.call.ID)
+		f.ctx, f.cancel = withTimeout(x.ctx, f.permit.Timeout())
+		x.flying = append(x.flying, f)
+		x.d.r.tools.Add(1)
+		go x.fly(f)
+	}
+	return nil
+}
+
+// withTimeout bounds a call; 0 = only by its run.
+func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, timeout, errToolTimeout)
+}
+
+var errToolTimeout = errors.New("tool timeout")
+
+// blocked tells whether an earlier call on the same target has not ended yet.
+func (x *execution) blocked(c *Call, permit gate.Permit, earlier []*Call, ready []*flight) bool {
+	for _, e := range earlier {
+		if overlap(x.d.verdicts[e.ID].Permit.Targets(), permit.Targets()) {
+			return true
+		}
+	}
+	for _, f := range append(append([]*flight(nil), x.flying...), ready...) {
+		if overlap(f.permit.Targets(), permit.Targets()) {
+			return true
+		}
+	}
+	return false
+}
+
+// overlap tells whether two calls touch the same target and at least one of them
+// writes. A folder overlaps what is in it.
+func overlap(a, b []toolcrib.Target) bool {
+	for _, t := range a {
+		for _, u := range b {
+			if (t.Write || u.Write) && t.Kind == u.Kind && sameOrWithin(t, u) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func sameOrWithin(t, u toolcrib.Target) bool {
+	if t.Name == u.Name {
+		return true
+	}
+	if t.Kind != toolcrib.TargetFile {
+		return false
+	}
+	return within(t.Name, u.Name) || within(u.Name, t.Name)
+}
+
+func within(folder, path string) bool {
+	rest, ok := strings.CutPrefix(path, strings.TrimRight(folder, `/\`))
+	return ok && rest != "" && (rest[0] == '/' || rest[0] == '\\')
+}
+
+// land writes down the end of a call.
+func (x *execution) land(f *flight) error {
+	if !x.remove(f) {
+		return nil // left behind; its result was written down already
+	}
+	if err := x.keep(f); err != nil {
+		return err
+	}
+	return x.d.append(x.ctx, f.result)
+}
+
+// keep stores a whole result that was cut, before the result that refers to it.
+func (x *execution) keep(f *flight) error {
+	if f.result.Ref == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), appendGrace)
+	defer cancel()
+	if err := x.d.r.Contents.Put(ctx, x.d.s.Run, f.result.Ref, f.whole); err != nil {
+		return fmt.Errorf("keep the result of %s: %w", f.call.ID, err)
+	}
+	return nil
+}
+
+func (x *execution) remove(f *flight) bool {
+	for i, g := range x.flying {
+		if g == f {
+			x.flying = append(x.flying[:i], x.flying[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// leaveBehind answers the calls that did not end when they were told to.
+func (x *execution) leaveBehind() error {
+	var bodies []toolcrib.Body
+	for _, f := range x.flying {
+		bodies = append(bodies, endedResult(f, x.d.stopped(x.ctx) != nil))
+		go f.drain(x)
+	}
+	x.flying = nil
+	return x.d.append(x.ctx, bodies...)
+}
+
+// abort lets go of all calls after the journal failed: nothing more can be
+// written, so nothing more may run.
+func (x *execution) abort() {
+	for _, f := range x.flying {
+		f.cancel()
+		go f.drain(x)
+	}
+	x.flying = nil
+}
+
+// drain takes what a call that was left behind still has to say.
+func (f *flight) drain(x *execution) {
+	for {
+		select {
+		case g := <-x.starts:
+			g.leave <- errLeftBehind
+		case <-x.ends:
+			return
+		}
+	}
+}
+
+var errLeftBehind = errors.New("the run has gone on without this call")
+
+// stop ends the execution: calls that never started are answered by the next
+// step, if the run is to stop.
+func (x *execution) stop() error {
+	if x.ctx.Err() == nil {
+		return nil
+	}
+	return x.d.givenUp(x.ctx, context.Cause(x.ctx))
+}

@@ -1,0 +1,217 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// readResultTool is the tool by whose presence in the offer a cut result tells
+// its reference.
+const readResultTool = "read_result"
+
+// fly runs one call on its own goroutine and sends it to ends.
+func (x *execution) fly(f *flight) {
+	defer x.d.r.tools.Done()
+	began := x.d.r.Clock.Now()
+	out, err := x.perform(f)
+	f.result = x.resultOf(f, out, err)
+	f.result.DurationMS = x.d.r.Clock.Now().Sub(began).Milliseconds()
+	f.cancel()
+	x.ends <- f
+}
+
+// perform prepares a write, has it written down as started, and runs the call
+// under its timeout. A call that does not end in time is not waited for longer
+// than cancelGrace.
+func (x *execution) perform(f *flight) (toolcrib.Output, error) {
+	if f.permit.Effect().Writes() {
+		prepared, err := contained(func() (json.RawMessage, error) { return f.permit.Prepare(f.ctx) })
+		if err != nil {
+			return toolcrib.Output{}, err
+		}
+		f.prepared = prepared
+		x.starts <- f
+		if err := <-f.leave; err != nil {
+			return toolcrib.Output{}, err
+		}
+	}
+	type end struct {
+		out toolcrib.Output
+		err error
+	}
+	ended := make(chan end, 1)
+	x.d.r.tools.Add(1)
+	go func() {
+		defer x.d.r.tools.Done()
+		out, err := contained(func() (toolcrib.Output, error) {
+			return f.permit.Execute(f.ctx, gate.Attachments{Progress: f.tell, Invoke: x.d.r.invoke(x.d.s, f.permit)})
+		})
+		ended <- end{out, err}
+	}()
+	select {
+	case e := <-ended:
+		return e.out, e.err
+	case <-f.ctx.Done():
+	}
+	grace := time.NewTimer(cancelGrace)
+	defer grace.Stop()
+	select {
+	case e := <-ended:
+		return e.out, e.err
+	case <-grace.C:
+		return toolcrib.Output{}, context.Cause(f.ctx)
+	}
+}
+
+// tell passes progress on; a reader that is slow misses some.
+func (f *flight) tell(message string, fraction float64) {
+	select {
+	case f.progress <- progress{id: f.call.ID, message: message, fraction: fraction}:
+	default:
+	}
+}
+
+// panicked is a panic of a tool.
+type panicked struct{ text string }
+
+func (p *panicked) Error() string { return p.text }
+
+// contained runs fn and turns a panic into an error.
+func contained[T any](fn func() (T, error)) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &panicked{text: panicText(p)}
+		}
+	}()
+	return fn()
+}
+
+// resultOf makes the one result of a call that ran (N21, N22, C3).
+func (x *execution) resultOf(f *flight, out toolcrib.Output, err error) *journal.ToolResult {
+	cause := context.Cause(f.ctx)
+	var failure *toolcrib.ToolError
+	switch {
+	case err == nil:
+		return x.fit(f, out)
+	case errors.Is(cause, errToolTimeout), cause != nil:
+		return endedResult(f, !errors.Is(cause, errToolTimeout))
+	case errors.As(err, &failure):
+		return x.fit(f, toolcrib.Output{JSON: guard.ErrorText(failure.Error()), IsError: true})
+	}
+	return x.fault(f, err)
+}
+
+// fault is a failure that was not made for the model: it reads a neutral text,
+// the detail goes to the operator.
+func (x *execution) fault(f *flight, err error) *journal.ToolResult {
+	ref := x.d.r.NewID("ref_")
+	detail := x.d.r.Mask.Mask(err.Error())
+	const most = 8 << 10
+	if len(detail) > most {
+		detail = detail[:most]
+	}
+	detail = guard.Clean(detail)
+	x.d.r.Log.ErrorContext(x.ctx, "tool execution failed", "run", x.d.s.Run, "name", f.call.Name, "ref", ref, "error", detail)
+	return &journal.ToolResult{
+		ToolCallID: f.call.ID, Name: f.call.Name, Status: toolcrib.ResultError, IsError: true,
+		Content: string(guard.FaultText(f.call.Name, ref)), FaultRef: ref, Fault: detail,
+	}
+}
+
+// endedResult is the result of a call that was told to end.
+func endedResult(f *flight, cancelled bool) *journal.ToolResult {
+	r := &journal.ToolResult{ToolCallID: f.call.ID, Name: f.call.Name, IsError: true}
+	if cancelled {
+		r.Status, r.Content = toolcrib.ResultCancelled, textCancelled
+		return r
+	}
+	r.Status = toolcrib.ResultTimeout
+	r.Content = string(guard.ErrorText(toolcrib.Failf(toolcrib.ToolTimeout, "%s", f.permit.Timeout()).Error()))
+	return r
+}
+
+// fit makes an output fit for the model: masked, cleaned, cut by type, wrapped
+// (contract §7). The whole is kept if it was cut.
+func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
+	status := toolcrib.ResultOK
+	if out.IsError {
+		status = toolcrib.ResultError
+	}
+	out.Text = x.d.r.Mask.Mask(out.Text)
+	out.JSON = x.d.r.Mask.MaskJSON(out.JSON)
+	untrusted := f.permit.Untrusted() || out.Untrusted
+	source := out.Source
+	if source == "" {
+		source = f.call.Name
+	}
+	ref := x.d.r.NewID("res_")
+	shownRef := ""
+	if x.d.s.offers(readResultTool) {
+		shownRef = ref
+	}
+	fitted := guard.Fit(out, guard.FitOptions{MaxBytes: f.permit.MaxBytes(), Ref: shownRef, Wrap: untrusted, Source: source})
+	r := &journal.ToolResult{
+		ToolCallID: f.call.ID, Name: f.call.Name, Status: status, IsError: out.IsError,
+		Content: fitted.Content, Truncated: fitted.Truncated || out.Cut, Untrusted: untrusted,
+	}
+	if untrusted {
+		r.Source = source
+	}
+	if fitted.Truncated {
+		r.Ref, r.Bytes, f.whole = ref, int64(len(fitted.Whole)), fitted.Whole
+	}
+	return r
+}
+
+// offers tells whether a tool is in the offer of the run.
+func (s *State) offers(name string) bool {
+	for _, t := range s.Offer.Tools {
+		if t.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// invoke makes the function by which a tool calls another: a child run of one
+// given call, through the same loop and the same gate (H18).
+func (r *Runner) invoke(s *State, permit gate.Permit) func(context.Context, string, json.RawMessage) (toolcrib.Invoked, error) {
+	return func(ctx context.Context, name string, arguments json.RawMessage) (toolcrib.Invoked, error) {
+		if !toolcrib.ValidToolName(name) {
+			return toolcrib.Invoked{}, fmt.Errorf("no tool can have the name %q", name)
+		}
+		call := &toolcrib.ToolCall{ID: "call_1", Name: name}
+		ReadArguments(call, arguments)
+		child, err := r.Run(ctx, Task{
+			Agent: s.Start.Agent, Principal: s.Start.Principal, Workspace: s.Start.Workspace,
+			Parent: s.Run, Depth: s.Start.Depth + 1, Driver: s.Start.Driver,
+			RunTools: s.Start.RunTools, SkillTools: s.Start.SkillTools,
+			WorkerTools: s.Offer.Names(), Approve: nestedApprove(Approve(s.Start.Approve)), Given: call,
+		})
+		if err != nil {
+			return toolcrib.Invoked{}, err
+		}
+		result := child.Trace[0].Result
+		if result == nil {
+			return toolcrib.Invoked{Status: toolcrib.ResultRefused, Reason: toolcrib.ReasonNeedsConfirmation}, nil
+		}
+		return toolcrib.Invoked{Status: result.Status, Reason: result.Reason, Content: result.Content}, nil
+	}
+}
+
+// nestedApprove: a nested call cannot park on its own, because the call around it
+// is running; so what nobody can be asked about now is refused.
+func nestedApprove(a Approve) Approve {
+	if a == ApproveNone {
+		return ApproveDeny
+	}
+	return a
+}

@@ -1,0 +1,20 @@
+package agent
+
+import (
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/binary"
+	"time"
+)
+
+// crockford is the alphabet of ULIDs: no I, L, O, U.
+var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
+
+// NewID makes an ID: the prefix and 26 characters that sort by time (to a
+// millisecond) and hold 80 random bits.
+func NewID(prefix string) string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16)
+	_, _ = rand.Read(b[6:]) // crypto/rand never fails: it ends the program instead
+	return prefix + crockford.EncodeToString(b[:])
+}

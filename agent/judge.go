@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// judge lets the gate decide about every call of the turn that has no result yet,
+// before any of them runs, and writes the answers down.
+func (d *driver) judge(ctx context.Context) error {
+	s := d.s
+	open := s.Turn.open()
+	calls := make([]toolcrib.ToolCall, len(open))
+	for i, c := range open {
+		calls[i] = c.ToolCall
+		if c.Decision != nil && len(c.Decision.Arguments) > 0 {
+			calls[i].Arguments = c.Decision.Arguments
+		}
+	}
+	facts := gate.Facts{
+		Run: s.Run, Session: s.Start.Session,
+		Offered: s.OfferedNow(), Repeated: s.Repeated, Decided: decided(open),
+	}
+	verdicts := d.r.Gate.Judge(ctx, s.Start.Principal, scopeOf(s.Start), facts, calls)
+	record := &journal.Verdicts{Iteration: s.Turn.Iteration, Again: s.Turn.Judged, Verdicts: make([]journal.Verdict, len(verdicts))}
+	d.verdicts = make(map[string]gate.Verdict, len(verdicts))
+	for i, v := range verdicts {
+		v.Verdict = d.maskVerdict(v.Verdict)
+		record.Verdicts[i] = v.Verdict
+		d.verdicts[v.CallID] = v
+	}
+	return d.append(ctx, record)
+}
+
+// decided is what a person decided on calls of this turn.
+func decided(calls []*Call) map[string]gate.Decided {
+	var m map[string]gate.Decided
+	for _, c := range calls {
+		if c.Decision == nil {
+			continue
+		}
+		if m == nil {
+			m = make(map[string]gate.Decided)
+		}
+		m[c.ID] = gate.Decided{
+			Decision: c.Decision.Decision, ApprovalID: c.DecidedBy.ApprovalID,
+			By: c.DecidedBy.By, Reason: c.DecidedBy.Reason, Asked: c.AskedFor,
+		}
+	}
+	return m
+}
+
+func (d *driver) maskVerdict(v journal.Verdict) journal.Verdict {
+	v.Message, v.Detail = d.r.Mask.Mask(v.Message), d.r.Mask.Mask(v.Detail)
+	if v.Preview != nil {
+		v.Preview = &toolcrib.Preview{Kind: v.Preview.Kind, Text: d.r.Mask.Mask(v.Preview.Text)}
+	}
+	return v
+}
+
+// confirm asks a person about the turn, as the run was told to.
+func (d *driver) confirm(ctx context.Context) error {
+	required := d.required()
+	if err := d.append(ctx, required); err != nil {
+		return err
+	}
+	switch Approve(d.s.Start.Approve) {
+	case ApproveAll:
+		return d.append(ctx, &journal.ConfirmationResolved{
+			ApprovalID: required.ApprovalID, Digest: required.Digest,
+			Decision: journal.DecisionApprove, By: "--approve all",
+		})
+	case ApproveAsk:
+		if d.r.Approver == nil {
+			return nil
+		}
+		decision, ok, err := d.r.Approver.Decide(ctx, d.s.Run, required)
+		if err != nil || !ok {
+			return err
+		}
+		decision.ApprovalID, decision.Digest = required.ApprovalID, required.Digest
+		return d.append(ctx, &decision)
+	}
+	return nil
+}
+
+// required is the approval that the turn needs.
+func (d *driver) required() *journal.ConfirmationRequired {
+	req := &journal.ConfirmationRequired{
+		ApprovalID: d.r.NewID("apr_"), Kind: journal.ApprovalCall, Iteration: d.s.Turn.Iteration,
+	}
+	for _, c := range d.s.Turn.open() {
+		if c.Verdict == nil || c.Verdict.Decision != toolcrib.Ask {
+			continue
+		}
+		req.Calls = append(req.Calls, journal.ApprovalItem{
+			ID: c.ID, Name: c.Name, Arguments: c.Arguments, Effect: c.Verdict.Effect,
+			Preview: c.Verdict.Preview, Reason: c.Verdict.Message,
+		})
+		if req.Reason == "" {
+			req.Reason = c.Verdict.Message
+		}
+	}
+	req.Digest = journal.Digest(d.s.Run, req.Iteration, d.s.Start.Principal, req.Calls)
+	return req
+}
+
+// park lets go of the run until somebody decides.
+func (d *driver) park(ctx context.Context) error {
+	a := d.s.Approval
+	return d.append(ctx, &journal.Paused{
+		Status: toolcrib.StatusWaitingForApproval,
+		Pending: journal.Pending{
+			Kind: string(a.Kind), ApprovalID: a.ApprovalID, Digest: a.Digest, Calls: a.Calls,
+		},
+	})
+}
+
+// offerRecord is the offer as the journal keeps it.
+func offerRecord(o gate.Offer) journal.Offer {
+	record := o.Record
+	record.Bytes = offerBytes(o.Specs)
+	return record
+}
+

@@ -1,0 +1,321 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// StepKind says what a step asks the shell to do.
+type StepKind string
+
+const (
+	StepNone    StepKind = ""        // the run has ended
+	StepWait    StepKind = "wait"    // parked: somebody must decide first
+	StepAsk     StepKind = "ask"     // send a request
+	StepJudge   StepKind = "judge"   // let the gate decide about the turn
+	StepConfirm StepKind = "confirm" // ask a person about the turn
+	StepPark    StepKind = "park"    // nobody answered: let go of the run
+	StepExecute StepKind = "execute" // run what is allowed, answer what is refused
+	StepAnswer  StepKind = "answer"  // answer open calls without running them
+	StepStop    StepKind = "stop"    // write down that the run is to end
+	StepFinish  StepKind = "finish"  // end the run
+)
+
+// Step is what comes next in a run. Which fields are set follows from Kind.
+type Step struct {
+	Kind StepKind
+
+	// StepAsk
+	Model    int // index into RunStarted.Models
+	Attempt  int // from 1
+	Delay    time.Duration
+	Closing  bool
+	Choice   toolcrib.ToolChoice
+	Reserve  Reserve
+	Notices  []toolcrib.Notice // to be written down before it
+	Fallback bool
+
+	// StepAnswer
+	Answers []Answer
+
+	// StepStop and StepFinish
+	Reason    toolcrib.StopReason
+	Status    toolcrib.Status
+	Code      string // of a failure
+	Message   string
+	Ref       string
+	Content   string
+	Truncated bool
+}
+
+// Answer is the result of a call that is not run.
+type Answer struct {
+	Call    *Call
+	Status  toolcrib.ResultStatus
+	Reason  toolcrib.Reason
+	Content string
+}
+
+// Reserve is what a request may cost at most, as far as can be known before.
+type Reserve struct {
+	Input, Output int64
+	USD           float64
+	MaxOutput     int // to be sent; 0 = the provider's default
+}
+
+// The texts that a model reads for calls that were not run (H9, contract §5.8).
+const (
+	TextIterationLimit = "iteration limit reached; finalise your answer"
+	textCancelled      = `{"error":"cancelled"}`
+)
+
+// The notices that the loop itself gives.
+const (
+	NoticeFallback        = "fallback_used"
+	NoticeRetry           = "retrying"
+	NoticeRestarted       = "reply_restarted"
+	NoticeOutputTruncated = "output_truncated"
+	NoticeCostWarning     = "cost_warning"
+	NoticePriceUnknown    = "price_unknown"
+	NoticeToolsIgnored    = "tools_ignored"
+)
+
+// Retries of one request on one model, and the bounds of the wait between them.
+const (
+	maxAttempts   = 4
+	firstDelay    = 500 * time.Millisecond
+	maxDelay      = 30 * time.Second
+	maxRetryAfter = 60 * time.Second
+	// defaultReserve is what a reply is reserved at when nothing bounds it.
+	defaultReserve = 4096
+	// largeOutput is more than most models write in one reply. A budget that
+	// leaves more is not sent as a bound: an API may refuse a number above its own.
+	largeOutput = 32768
+)
+
+// Next says what comes next. It is pure.
+func Next(s *State) Step {
+	switch {
+	case s.Ended():
+		return Step{Kind: StepNone}
+	case s.Turn != nil:
+		return nextInTurn(s)
+	case s.Stopping != nil:
+		return finishStopped(s)
+	case s.Start.Given != nil:
+		return Step{Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted, Content: s.Trace[0].Result.Content}
+	case s.Denied && s.Start.Agent.OnDenial == onDenialStop:
+		return fail(s, toolcrib.StopApprovalDenied, string(toolcrib.StopApprovalDenied), "a person denied a call, and the agent stops on a denial")
+	case s.Failures > 0:
+		return nextAfterFailure(s)
+	case s.Closed:
+		return finishClosed(s)
+	case s.Capped && s.Limits().OnLimit == toolcrib.OnLimitError:
+		return fail(s, toolcrib.StopMaxIterations, string(toolcrib.StopMaxIterations), fmt.Sprintf("max tool iterations (%d) exceeded", s.Limits().MaxIterations))
+	case s.Capped:
+		return ask(s, s.Model, 1, 0)
+	case s.Last != nil && !hasCalls(s.Last):
+		return finishAnswered(s)
+	}
+	return ask(s, s.Model, 1, 0)
+}
+
+const onDenialStop = "stop"
+
+func hasCalls(m *journal.Message) bool {
+	for _, p := range m.Parts {
+		if p.ToolCall != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// nextInTurn is what comes next while calls are open.
+func nextInTurn(s *State) Step {
+	t := s.Turn
+	switch {
+	case s.Stopping != nil:
+		return answerAll(t, toolcrib.ResultCancelled, "", textCancelled)
+	case s.Last != nil && s.Last.Closing:
+		return answerAll(t, toolcrib.ResultRefused, toolcrib.ReasonMaxIterations, TextIterationLimit)
+	case s.Start.Given == nil && t.Iteration >= s.Limits().MaxIterations:
+		return answerAll(t, toolcrib.ResultRefused, toolcrib.ReasonMaxIterations, TextIterationLimit)
+	case s.Pending != nil:
+		return Step{Kind: StepWait}
+	case s.Approval != nil:
+		return Step{Kind: StepPark}
+	case !t.Judged || t.Rejudge:
+		return Step{Kind: StepJudge}
+	}
+	for _, c := range t.Calls {
+		if c.Result == nil && c.Verdict != nil && c.Verdict.Decision == toolcrib.Ask {
+			return Step{Kind: StepConfirm}
+		}
+	}
+	return Step{Kind: StepExecute}
+}
+
+func answerAll(t *Turn, status toolcrib.ResultStatus, reason toolcrib.Reason, text string) Step {
+	step := Step{Kind: StepAnswer}
+	for _, c := range t.open() {
+		step.Answers = append(step.Answers, Answer{Call: c, Status: status, Reason: reason, Content: text})
+	}
+	return step
+}
+
+// ask makes the step of the next request, or of the end if the budget is spent.
+func ask(s *State, model, attempt int, delay time.Duration) Step {
+	step := Step{Kind: StepAsk, Model: model, Attempt: attempt, Delay: delay, Closing: s.Capped}
+	if s.Requests == 0 || s.Start.Agent.ToolChoice.Mode == toolcrib.ChoiceNone {
+		step.Choice = s.Start.Agent.ToolChoice
+	}
+	reserve, short := reserveFor(s, model)
+	if short != "" {
+		return Step{Kind: StepStop, Reason: toolcrib.StopBudgetExhausted, Message: short}
+	}
+	step.Reserve = reserve
+	if overBudget(s) && !s.Warned {
+		step.Notices = append(step.Notices, toolcrib.Notice{Code: NoticeCostWarning, Message: "the run has spent more than its budget; mode is warn, so it goes on"})
+	}
+	return step
+}
+
+// nextAfterFailure decides what a failed request leads to: the same again, the
+// next model, or the end (contract §4).
+func nextAfterFailure(s *State) Step {
+	f := s.LastFailed
+	if f.Class.Retryable() && s.Failures < maxAttempts && retryAfter(f) <= maxRetryAfter {
+		delay := firstDelay << (s.Failures - 1)
+		if after := retryAfter(f); after > 0 {
+			delay = after
+		}
+		step := ask(s, s.Model, s.Failures+1, min(delay, maxRetryAfter))
+		step.Notices = append(step.Notices, retryNotice(f, step.Delay))
+		return step
+	}
+	if s.Model+1 < len(s.Start.Models) && f.Class != toolcrib.ErrRefused {
+		next := s.Start.Models[s.Model+1]
+		step := ask(s, s.Model+1, 1, 0)
+		step.Fallback = true
+		step.Notices = append(step.Notices, toolcrib.Notice{
+			Code:    NoticeFallback,
+			Message: fmt.Sprintf("%s failed (%s); going on with %s", s.Start.Models[s.Model].Ref, f.Class, next.Ref),
+		})
+		return step
+	}
+	reason := toolcrib.StopProviderFailed
+	if f.Class == toolcrib.ErrContextLength {
+		reason = toolcrib.StopContextLength
+	}
+	step := fail(s, reason, string(reason), fmt.Sprintf("%s: %s", f.Class, f.Message))
+	step.Ref = f.Ref
+	return step
+}
+
+func retryAfter(f *journal.ModelFailed) time.Duration {
+	return time.Duration(f.RetryAfterMS) * time.Millisecond
+}
+
+func retryNotice(f *journal.ModelFailed, delay time.Duration) toolcrib.Notice {
+	if f.OutputBegan {
+		return toolcrib.Notice{Code: NoticeRestarted, Message: fmt.Sprintf("the reply broke off (%s) and is asked for anew; what was shown of it does not count", f.Class)}
+	}
+	return toolcrib.Notice{Code: NoticeRetry, Message: fmt.Sprintf("%s: %s; trying again in %s", f.Class, f.Message, delay)}
+}
+
+func fail(s *State, reason toolcrib.StopReason, code, message string) Step {
+	return Step{Kind: StepFinish, Status: toolcrib.StatusFailed, Reason: reason, Code: code, Message: message, Content: s.LastText}
+}
+
+// finishAnswered ends a run whose last reply asks for nothing (contract §5.3).
+func finishAnswered(s *State) Step {
+	text := toolcrib.Message{Parts: s.Last.Parts}.Text()
+	if s.Last.Finish == toolcrib.FinishFiltered || strings.TrimSpace(text) == "" {
+		message := "refused: the model gave neither text nor calls"
+		if s.Last.Finish == toolcrib.FinishFiltered {
+			message = "refused: the provider filtered the answer"
+		}
+		return fail(s, toolcrib.StopProviderFailed, string(toolcrib.StopProviderFailed), message)
+	}
+	return Step{
+		Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted,
+		Content: text, Truncated: s.Last.Finish == toolcrib.FinishLength,
+	}
+}
+
+// finishClosed ends a run after its closing request (contract §5.8).
+func finishClosed(s *State) Step {
+	return Step{
+		Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopMaxIterations,
+		Content: s.LastText, Truncated: true,
+	}
+}
+
+// finishStopped ends a run that was stopped early, with what there is (N10).
+func finishStopped(s *State) Step {
+	step := Step{Kind: StepFinish, Reason: s.Stopping.Reason, Message: s.Stopping.Message, Content: s.LastText, Truncated: true}
+	switch s.Stopping.Reason {
+	case toolcrib.StopCancelled:
+		step.Status, step.Truncated = toolcrib.StatusCancelled, s.LastText != ""
+	case toolcrib.StopBudgetExhausted, toolcrib.StopWallTime:
+		step.Status = toolcrib.StatusCompleted
+	default:
+		step.Status, step.Code = toolcrib.StatusFailed, string(s.Stopping.Reason)
+	}
+	return step
+}
+
+// reserveFor estimates what the next request may cost at most, and holds it to
+// what the budget has left. short says which cap leaves nothing; "" = none.
+func reserveFor(s *State, model int) (r Reserve, short string) {
+	a, m := &s.Start.Agent, &s.Start.Models[model]
+	r.Input = estimateInput(s, s.Offer.Bytes)
+	r.MaxOutput = a.MaxOutputTokens
+	if r.MaxOutput == 0 {
+		r.MaxOutput = m.MaxOutput
+	}
+	b := a.Budget
+	if b.Mode == "" || b.Mode == toolcrib.BudgetEnforce {
+		left, cap := int64(-1), ""
+		if b.MaxRequests > 0 && s.Usage.Requests >= b.MaxRequests {
+			return r, fmt.Sprintf("budget.max_requests: %d of %d spent", s.Usage.Requests, b.MaxRequests)
+		}
+		if b.MaxTokens > 0 {
+			left, cap = b.MaxTokens-s.Usage.TotalTokens-r.Input, "budget.max_tokens"
+		}
+		if b.MaxCostUSD > 0 && m.Price.Known && m.Price.Output > 0 {
+			usd := b.MaxCostUSD - s.Usage.CostUSD - float64(r.Input)*m.Price.Input/1e6
+			if n := int64(usd * 1e6 / m.Price.Output); left < 0 && cap == "" || n < left {
+				left, cap = n, "budget.max_cost_usd"
+			}
+		}
+		if cap != "" && left < 1 {
+			return r, fmt.Sprintf("%s: what is left does not cover another request", cap)
+		}
+		if cap != "" && left < int64(r.MaxOutput) || r.MaxOutput == 0 && cap != "" && left < largeOutput {
+			r.MaxOutput = int(left)
+		}
+	}
+	r.Output = defaultReserve
+	if r.MaxOutput > 0 {
+		r.Output = int64(r.MaxOutput)
+	}
+	r.USD = m.Price.Cost(toolcrib.TokenUsage{InputTokens: r.Input, OutputTokens: r.Output})
+	return r, ""
+}
+
+// overBudget tells whether a budget that only warns has been passed.
+func overBudget(s *State) bool {
+	b := s.Start.Agent.Budget
+	if b.Mode != toolcrib.BudgetWarn {
+		return false
+	}
+	return b.MaxRequests > 0 && s.Usage.Requests >= b.MaxRequests ||
+		b.MaxTokens > 0 && s.Usage.TotalTokens >= b.MaxTokens ||
+		b.MaxCostUSD > 0 && s.Usage.CostUSD >= b.MaxCostUSD
+}

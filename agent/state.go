@@ -1,0 +1,149 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// State is what the journal of a run amounts to. Only [Fold] changes it.
+type State struct {
+	Run    toolcrib.RunID
+	Seq    toolcrib.Seq
+	Start  *journal.RunStarted
+	Status toolcrib.Status
+
+	Messages []toolcrib.Message // valid for every provider whenever Turn is nil
+	Epoch    int                // see toolcrib.Request.Epoch
+	LastText string             // the last text of the assistant
+	Last     *journal.Message   // the last reply
+
+	Offer      journal.Offer
+	Iterations int                   // rounds begun; the closing request is none
+	Requests   int                   // requests numbered so far
+	Model      int                   // index of the model in use
+	Open       *journal.ModelRequest // sent, neither answered nor failed
+	Asked      *journal.ModelRequest // the last one that was answered
+	Failures   int                   // of the current request on the current model, in a row
+	LastFailed *journal.ModelFailed
+	Usage      toolcrib.Usage
+
+	Turn      *Turn   // calls that are not all answered yet
+	Trace     []*Call // every call of the run, in order
+	Capped    bool    // max_iterations was reached with calls pending
+	Closed    bool    // the closing request was answered
+	Denied    bool    // a person denied a call
+	Truncated bool
+	Stopping  *journal.Stopping
+	Approval  *journal.ConfirmationRequired // open
+	Pending   *journal.Pending              // while parked
+
+	Done   *journal.Done
+	Failed *journal.Error
+
+	Epochs  int           // takings-up so far
+	Driven  time.Duration // time under a driver, up to the last event; not while a person decides
+	Warned  bool          // the budget's warning was given
+	Started time.Time
+	Updated time.Time
+
+	held      bool // a driver holds the run since Updated
+	ids       map[string]bool
+	repeat    repeat
+	size      size
+	digest    hash.Hash // over Messages, in order
+	assembled *toolcrib.Message
+}
+
+// Turn is one reply's calls.
+type Turn struct {
+	Iteration int
+	Calls     []*Call
+	Expected  int // calls that the reply has; the turn is whole when all have come
+	Judged    bool
+	Rejudge   bool // a decision came since the last judgement
+}
+
+// Call is one call of a run and what became of it.
+type Call struct {
+	toolcrib.ToolCall
+	Iteration int
+	Verdict   *journal.Verdict
+	Decision  *journal.CallDecision
+	DecidedBy *journal.ConfirmationResolved
+	AskedFor  string // why it was asked about
+	Started   *journal.ToolStarted
+	Result    *journal.ToolResult
+}
+
+// repeat counts the same call with the same result in a row.
+type repeat struct {
+	name, arguments, content string
+	n                        int
+}
+
+// size keeps what is needed to estimate the tokens of the next request.
+type size struct {
+	bytes         int64 // of all messages now
+	reportedBytes int64 // of the messages of the last request whose tokens were reported
+	reported      int64 // its input tokens
+}
+
+// ErrNewer says that a later version of toolcrib wrote the journal.
+type ErrNewer struct{ Format int }
+
+func (e *ErrNewer) Error() string {
+	return fmt.Sprintf("the journal has format %d, this version of toolcrib knows up to %d: use the version that wrote it", e.Format, journal.Format)
+}
+
+// Whole tells whether all calls of the turn have come.
+func (t *Turn) Whole() bool { return len(t.Calls) == t.Expected }
+
+// open returns the calls without a result.
+func (t *Turn) open() []*Call {
+	var calls []*Call
+	for _, c := range t.Calls {
+		if c.Result == nil {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// Ended tells whether the run has ended.
+func (s *State) Ended() bool { return s.Done != nil || s.Failed != nil }
+
+// NewState is the state of a run of which nothing is known yet.
+func NewState(run toolcrib.RunID) *State {
+	return &State{Run: run, ids: make(map[string]bool), digest: sha256.New()}
+}
+
+// Limits returns the limits of the run, complete.
+func (s *State) Limits() toolcrib.Limits { return s.Start.Agent.Limits.WithDefaults() }
+
+// OfferedNow returns what was offered with the request that the current turn
+// answers; nil = nothing.
+func (s *State) OfferedNow() map[string]bool {
+	if s.Start.Given == nil {
+		if s.Asked == nil || s.Asked.OfferHash == "" || s.Asked.Choice.Mode == toolcrib.ChoiceNone {
+			return nil
+		}
+	}
+	names := make(map[string]bool, len(s.Offer.Tools))
+	for _, t := range s.Offer.Tools {
+		names[t.Name] = true
+	}
+	return names
+}
+
+// Repeated tells how often in a row, up to now, this call had the same result.
+func (s *State) Repeated(name string, arguments []byte) int {
+	if s.repeat.name != name || s.repeat.arguments != string(arguments) {
+		return 0
+	}
+	return s.repeat.n
+}

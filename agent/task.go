@@ -1,0 +1,161 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Task is what a run is to do.
+type Task struct {
+	Agent     toolcrib.Agent
+	Models    []journal.ModelInfo // the agent's model, then its fallbacks; empty only with Given
+	Principal toolcrib.Principal
+	Session   toolcrib.SessionID
+	History   []toolcrib.Message // the session so far; a valid transcript
+	Prompt    string
+	Workspace string // absolute
+	Parent    toolcrib.RunID
+	Depth     int
+	Driver    string // cli | server
+
+	RunTools    []string // null = no restriction
+	SkillTools  []string
+	WorkerTools []string
+	Approve     Approve
+
+	// Given makes a run of one call and no model.
+	Given *toolcrib.ToolCall
+}
+
+// Approve says what happens to calls that must be confirmed.
+type Approve string
+
+const (
+	ApproveNone Approve = ""     // the run parks
+	ApproveAsk  Approve = "ask"  // the Approver is asked
+	ApproveAll  Approve = "all"  // approved, and recorded so
+	ApproveDeny Approve = "deny" // refused: nobody is there
+)
+
+// UsageError is a task that cannot be started as it was given (exit 2, HTTP 400).
+type UsageError struct{ Message string }
+
+func (e *UsageError) Error() string { return e.Message }
+
+func usagef(format string, args ...any) error {
+	return &UsageError{Message: fmt.Sprintf(format, args...)}
+}
+
+// Start writes down a new run. Nothing of it has happened yet when Start returns.
+func (r *Runner) Start(ctx context.Context, task Task) (*State, error) {
+	task.Agent.Limits = task.Agent.Limits.WithDefaults()
+	ignored, err := check(&task)
+	if err != nil {
+		return nil, err
+	}
+	run := toolcrib.RunID(r.NewID("run_"))
+	start := r.started(&task)
+	offer, err := r.Gate.Offer(ctx, start.Principal, scopeOf(start))
+	if err != nil {
+		return nil, fmt.Errorf("the offer of tools: %w", err)
+	}
+	start.Offer = offerRecord(offer)
+	if err := checkChoice(&task, start.Offer); err != nil {
+		return nil, err
+	}
+	s := NewState(run)
+	d := &driver{r: r, s: s}
+	events := []toolcrib.Body{start}
+	if ignored && len(start.Offer.Tools) > 0 {
+		events = append(events, &journal.Notice{Notice: toolcrib.Notice{
+			Code: NoticeToolsIgnored, Message: fmt.Sprintf("model %s takes no tools; the run goes on without", task.Agent.Model),
+		}})
+	}
+	if err := d.append(ctx, events...); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (r *Runner) started(task *Task) *journal.RunStarted {
+	input := append([]toolcrib.Message(nil), task.History...)
+	if task.Given == nil {
+		input = append(input, toolcrib.TextMessage(toolcrib.RoleUser, r.Mask.Mask(task.Prompt)))
+	}
+	return &journal.RunStarted{
+		Format: journal.Format, Version: r.Version,
+		Agent: task.Agent, Models: task.Models, Principal: task.Principal,
+		Session: task.Session, Parent: task.Parent, Depth: task.Depth,
+		Workspace: task.Workspace, Driver: task.Driver,
+		System: r.Mask.Mask(task.Agent.System), Input: input,
+		RunTools: task.RunTools, SkillTools: task.SkillTools, WorkerTools: task.WorkerTools,
+		Approve: string(task.Approve), Given: task.Given,
+	}
+}
+
+// check refuses what cannot work before anything is written; ignored says that
+// the model takes no tools.
+func check(task *Task) (ignored bool, err error) {
+	if task.Given != nil {
+		return false, nil
+	}
+	if len(task.Models) == 0 {
+		return false, usagef("agent %s has no model", task.Agent.Name)
+	}
+	if task.Prompt == "" {
+		return false, usagef("the prompt is empty")
+	}
+	if task.Agent.Limits.OnLimit == toolcrib.OnLimitAsk {
+		return false, usagef("limits.on_limit: ask is not supported by this version; use finalize or error")
+	}
+	if task.Agent.OutputSchema != nil {
+		return false, usagef("output_schema is not supported by this version")
+	}
+	b := task.Agent.Budget
+	for i, m := range task.Models {
+		if m.Tools == "text" {
+			return false, usagef("model %s: tools: text is not supported by this version; use native or none", m.Ref)
+		}
+		if i == 0 && b.MaxCostUSD > 0 && (b.Mode == "" || b.Mode == toolcrib.BudgetEnforce) && !m.Price.Known {
+			return false, usagef("model %s has no known price, so budget.max_cost_usd cannot be kept: give models.NAME.price {input, output} in dollars per 1M tokens, or set budget.mode to warn", m.Ref)
+		}
+	}
+	return task.Models[0].Tools == "none", nil
+}
+
+// checkChoice refuses a tool choice that the offer cannot meet.
+func checkChoice(task *Task, offer journal.Offer) error {
+	choice := task.Agent.ToolChoice
+	if choice.Mode != toolcrib.ChoiceRequired && choice.Mode != toolcrib.ChoiceName || task.Given != nil {
+		return nil
+	}
+	if task.Models[0].Tools == "none" {
+		return usagef("tool_choice: model %s takes no tools", task.Agent.Model)
+	}
+	if choice.Mode == toolcrib.ChoiceRequired && len(offer.Tools) == 0 {
+		return usagef("tool_choice: required, but no tool is offered")
+	}
+	for _, t := range offer.Tools {
+		if t.Name == choice.Name || choice.Mode == toolcrib.ChoiceRequired {
+			return nil
+		}
+	}
+	return usagef("tool_choice: %q is not offered; `toolcrib tools explain %s` says why", choice.Name, choice.Name)
+}
+
+// scopeOf is what narrows the tools of the run.
+func scopeOf(start *journal.RunStarted) gate.Scope {
+	l := start.Agent.Limits
+	return gate.Scope{
+		Agent: start.Agent.Name, AgentTools: start.Agent.Tools, SkillTools: start.SkillTools,
+		RunTools: start.RunTools, WorkerTools: start.WorkerTools,
+		ReadOnly: start.Agent.ReadOnly, NobodyAsks: Approve(start.Approve) == ApproveDeny,
+		Workspace: start.Workspace, Depth: start.Depth, MaxDepth: l.MaxDepth,
+		MaxCalls: l.MaxCallsPerTurn, MaxRepeats: l.MaxIdenticalCalls,
+		Timeout: l.ToolTimeout, MaxBytes: l.MaxResultBytes,
+	}
+}
