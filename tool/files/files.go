@@ -1,0 +1,183 @@
+// Package files has the tools that read, list, search, write and edit the files of
+// a run's workspace (C9, C11; contract §11).
+//
+// Every path is resolved inside the workspace, opened component by component
+// without following a link, and checked after it was opened: somebody who changes
+// links while a tool runs gains nothing. Only regular files are read or written,
+// writes replace a file as a whole, and a file that has other names (hard links)
+// is never written through.
+//
+// Paths are cleaned as text first ("a/../b" is "b"); an absolute path inside the
+// workspace counts as the relative one. Error texts are those of C15.
+package files
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Group is the group of the file tools.
+const Group = "files"
+
+// SourceBuiltin is the source of the tools of this package.
+const SourceBuiltin = "builtin"
+
+// Options for [New]. Both functions get absolute paths with symbolic links
+// resolved as far as they exist, spelled as in the call: where the file system
+// does not tell upper from lower case, they must not either. They are called
+// often and by many calls at once.
+//
+// The gate asks the same questions first, about [toolcrib.Targeter]'s answers;
+// the tools ask again at the last moment, about what is really open.
+type Options struct {
+	// Protected tells which paths may be read and never written; nil = none.
+	Protected func(abs string) bool
+	// Hidden tells which paths may be neither read, listed nor written; nil = none.
+	Hidden func(abs string) bool
+}
+
+// New returns read_file, list_directory, search_files, write_file and edit_file.
+func New(options Options) []toolcrib.Tool {
+	s := &settings{protected: options.Protected, hidden: options.Hidden, now: time.Now, seed: maphash.MakeSeed()}
+	if s.protected == nil {
+		s.protected = func(string) bool { return false }
+	}
+	if s.hidden == nil {
+		s.hidden = func(string) bool { return false }
+	}
+	return []toolcrib.Tool{
+		&readFile{pathPolicy{set: s}},
+		&listDirectory{pathPolicy{set: s, whole: true}},
+		&searchFiles{pathPolicy{set: s, whole: true}},
+		newWriteFile(s), newEditFile(s),
+	}
+}
+
+// settings is what the tools of one [New] share.
+type settings struct {
+	protected, hidden func(abs string) bool
+	now               func() time.Time
+
+	// locks make a write to one file wait for another of this process; a path has
+	// one of them by its hash.
+	locks [64]sync.Mutex
+	seed  maphash.Seed
+
+	mu       sync.Mutex
+	prepared map[callKey]string // hash before, of calls prepared and not yet run
+}
+
+type callKey struct {
+	run toolcrib.RunID
+	id  string
+}
+
+// maxPrepared bounds the calls between Prepare and Call that are remembered. A
+// call that was forgotten is run without the comparison.
+const maxPrepared = 4096
+
+func (s *settings) remember(call toolcrib.Call, before string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.prepared == nil {
+		s.prepared = make(map[callKey]string)
+	}
+	if len(s.prepared) >= maxPrepared {
+		for key := range s.prepared {
+			delete(s.prepared, key)
+			break
+		}
+	}
+	s.prepared[callKey{call.Run, call.ID}] = before
+}
+
+// recall returns the hash that Prepare saw, once.
+func (s *settings) recall(call toolcrib.Call) (before string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := callKey{call.Run, call.ID}
+	before, ok = s.prepared[key]
+	delete(s.prepared, key)
+	return before, ok
+}
+
+func (s *settings) lock(abs string) *sync.Mutex {
+	return &s.locks[maphash.String(s.seed, abs)%uint64(len(s.locks))]
+}
+
+func temporaryName() string { return ".toolcrib-" + rand.Text() + ".tmp" }
+
+// spec fills in what all tools of the package have in common.
+func spec(name, description, parameters string, effect toolcrib.Effect) toolcrib.Spec {
+	return toolcrib.Spec{
+		Name: name, Description: description, Parameters: json.RawMessage(parameters), Effect: effect,
+		Group: Group, Source: SourceBuiltin, EnabledByDefault: true,
+	}
+}
+
+// pathPolicy is what the gate asks all tools of the package: whether the path of
+// the call is inside the workspace, and which file it is.
+type pathPolicy struct {
+	set   *settings
+	whole bool // no path means the whole workspace
+}
+
+// path reads the one argument that the gate's questions are about.
+func (p pathPolicy) path(call toolcrib.Call) (string, error) {
+	var in struct {
+		Path *string `json:"path"`
+	}
+	if err := json.Unmarshal(call.Arguments, &in); err != nil {
+		return "", &toolcrib.ToolError{Kind: toolcrib.InvalidArguments, Message: err.Error(), Err: err}
+	}
+	switch {
+	case in.Path != nil:
+		return *in.Path, nil
+	case p.whole:
+		return ".", nil
+	}
+	return "", nil
+}
+
+// Admit refuses a path outside the workspace, as text or by its links, and one
+// that is empty or no path at all (C11).
+func (p pathPolicy) Admit(call toolcrib.Call) error {
+	name, err := p.path(call)
+	if err != nil {
+		return err
+	}
+	w, err := p.set.open(call)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	found, err := w.find(name)
+	return w.failure(err, found.shown)
+}
+
+// targets names the file of the call, links resolved as far as it exists. A call
+// that Admit refuses has none.
+func (p pathPolicy) targets(call toolcrib.Call, write bool) []toolcrib.Target {
+	name, err := p.path(call)
+	if err != nil {
+		return nil
+	}
+	w, err := p.set.open(call)
+	if err != nil {
+		return nil
+	}
+	defer w.close()
+	found, err := w.find(name)
+	if err != nil {
+		return nil
+	}
+	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: w.abs(found.real), Write: write}}
+}
+
+// Targets names the file that is read.
+func (p pathPolicy) Targets(call toolcrib.Call) []toolcrib.Target { return p.targets(call, false) }

@@ -1,0 +1,170 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
+)
+
+const (
+	nameListDirectory = "list_directory"
+
+	maxListed    = 10_000  // entries of a result
+	maxDirectory = 100_000 // entries of one folder that are looked at
+)
+
+const listDirectoryParameters = `{
+	"type": "object",
+	"properties": {
+		"path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "Folder to list, relative to the workspace. Default: the workspace itself."}
+	},
+	"additionalProperties": false
+}`
+
+type listDirectory struct{ pathPolicy }
+
+type listDirectoryInput struct {
+	Path string `json:"path"`
+}
+
+type listDirectoryResult struct {
+	Entries   []listEntry `json:"entries"`
+	Truncated bool        `json:"truncated,omitempty"` // there are more
+}
+
+type listEntry struct {
+	Name      string `json:"name"`
+	IsDir     bool   `json:"is_dir"`
+	Size      int64  `json:"size"` // bytes; 0 for a folder
+	IsSymlink bool   `json:"is_symlink,omitempty"`
+}
+
+// Spec describes list_directory.
+func (t *listDirectory) Spec() toolcrib.Spec {
+	return spec(nameListDirectory, "List the files and folders in one folder of the workspace, sorted by name. "+
+		"It does not look into subfolders; search_files does.",
+		listDirectoryParameters, toolcrib.EffectReadOnly)
+}
+
+// Call lists one folder. A link is shown as what it leads to inside the
+// workspace, and as a link only where it leads outside.
+func (t *listDirectory) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	in := listDirectoryInput{Path: "."}
+	if err := wire.Decode(call, &in); err != nil {
+		return toolcrib.Output{}, err
+	}
+	w, err := t.set.open(call)
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	defer w.close()
+	var result listDirectoryResult
+	err = w.at(ctx, in.Path, func(p place) error {
+		result, err = w.list(ctx, p)
+		return err
+	})
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	out, err := wire.Output(result)
+	out.Cut = result.Truncated
+	return out, err
+}
+
+// openFolder opens the folder at p.
+func (w *workspace) openFolder(p place) (*os.Root, error) {
+	if err := w.hidden(p); err != nil {
+		return nil, err
+	}
+	switch {
+	case p.info == nil:
+		return nil, toolcrib.Failf(toolcrib.NotFound, "%s", p.shown)
+	case !p.info.IsDir():
+		return nil, toolcrib.Failf(toolcrib.InvalidPath, "%s is not a folder", p.shown)
+	}
+	return w.descend(p.real, false)
+}
+
+func (w *workspace) list(ctx context.Context, p place) (listDirectoryResult, error) {
+	dir, err := w.openFolder(p)
+	if err != nil {
+		return listDirectoryResult{}, err
+	}
+	defer dir.Close() //nolint:errcheck // only read
+	found, more, err := entries(ctx, dir)
+	if err != nil {
+		return listDirectoryResult{}, err
+	}
+	result := listDirectoryResult{Entries: []listEntry{}, Truncated: more}
+	for i, entry := range found {
+		if i%256 == 0 && ctx.Err() != nil {
+			return listDirectoryResult{}, ctx.Err()
+		}
+		at := path.Join(p.real, entry.Name())
+		if w.set.hidden(w.abs(at)) {
+			continue
+		}
+		if len(result.Entries) == maxListed {
+			result.Truncated = true
+			break
+		}
+		info, err := dir.Lstat(entry.Name())
+		if err != nil {
+			continue // gone since
+		}
+		result.Entries = append(result.Entries, w.entry(at, info))
+	}
+	return result, nil
+}
+
+func (w *workspace) entry(at string, info fs.FileInfo) listEntry {
+	e := listEntry{Name: info.Name(), IsSymlink: info.Mode()&fs.ModeSymlink != 0}
+	if e.IsSymlink {
+		target, err := w.find(at)
+		if err != nil || target.info == nil || w.hidden(target) != nil {
+			return e
+		}
+		info = target.info
+	}
+	e.IsDir = info.IsDir()
+	if info.Mode().IsRegular() {
+		e.Size = info.Size()
+	}
+	return e
+}
+
+// entries reads the entries of a folder, sorted by name, at most maxDirectory; more
+// tells that there are others.
+func entries(ctx context.Context, dir *os.Root) (found []fs.DirEntry, more bool, err error) {
+	f, err := dir.Open(".")
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	for len(found) < maxDirectory {
+		if err := ctx.Err(); err != nil {
+			return nil, false, err
+		}
+		batch, err := f.ReadDir(1024)
+		found = append(found, batch...)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	slices.SortFunc(found, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	if len(found) >= maxDirectory {
+		return found[:maxDirectory], true, nil
+	}
+	return found, false, nil
+}

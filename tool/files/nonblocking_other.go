@@ -1,0 +1,15 @@
+//go:build !unix
+
+package files
+
+import (
+	"io/fs"
+	"os"
+)
+
+const nonBlocking = 0
+
+func keepOwner(*os.File, fs.FileInfo) {}
+
+// A folder cannot be synced here; the system journals its own renames.
+func syncFolder(*os.Root) error { return nil }

@@ -1,0 +1,321 @@
+package files
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
+)
+
+const (
+	nameReadFile = "read_file"
+
+	maxReadBytes = 10 << 20 // of a whole file, and of a range of lines
+	sniffBytes   = 8 << 10  // looked at to tell text from binary
+	chunkBytes   = 64 << 10 // between two looks at the context
+)
+
+const readFileParameters = `{
+	"type": "object",
+	"properties": {
+		"path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "File to read, relative to the workspace."},
+		"offset": {"type": "integer", "minimum": 1, "description": "First line to return, counted from 1. Default 1."},
+		"limit": {"type": "integer", "minimum": 1, "description": "Number of lines to return. Default: to the end. With offset or limit, next_offset in the result is the line to go on with, if there are more."}
+	},
+	"required": ["path"],
+	"additionalProperties": false
+}`
+
+type readFile struct{ pathPolicy }
+
+type readFileInput struct {
+	Path   string `json:"path"`
+	Offset int64  `json:"offset"`
+	Limit  int64  `json:"limit"`
+}
+
+type readFileResult struct {
+	Content    string `json:"content"`
+	NextOffset int64  `json:"next_offset,omitempty"` // a line, from 1
+}
+
+// Spec describes read_file.
+func (t *readFile) Spec() toolcrib.Spec {
+	return spec(nameReadFile, "Read a text file of the workspace, whole or from one line on (offset, limit). "+
+		"Files larger than 10 MiB must be read in ranges of lines; binary files are refused.",
+		readFileParameters, toolcrib.EffectReadOnly)
+}
+
+// Call returns the whole file up to 10 MiB, or a range of lines of a file of any
+// size. It cuts nothing: the runtime fits the result to its limits.
+func (t *readFile) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	var in readFileInput
+	if err := wire.Decode(call, &in); err != nil {
+		return toolcrib.Output{}, err
+	}
+	w, err := t.set.open(call)
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	defer w.close()
+	var result readFileResult
+	err = w.at(ctx, in.Path, func(p place) error {
+		f, info, err := w.openRead(p)
+		if err != nil {
+			return err
+		}
+		defer f.Close() //nolint:errcheck // only read
+		if in.Offset > 0 || in.Limit > 0 {
+			result, err = readLines(ctx, f, info, p.shown, max(in.Offset, 1), in.Limit)
+		} else {
+			result.Content, err = readWhole(ctx, f, info, p.shown)
+		}
+		return err
+	})
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	return wire.Output(result)
+}
+
+// openRead opens the regular file at p.
+func (w *workspace) openRead(p place) (*os.File, fs.FileInfo, error) {
+	if err := w.hidden(p); err != nil {
+		return nil, nil, err
+	}
+	if p.info == nil {
+		return nil, nil, toolcrib.Failf(toolcrib.NotFound, "%s", p.shown)
+	}
+	if err := regular(p.info, p.shown); err != nil {
+		return nil, nil, err
+	}
+	dir, err := w.descend(p.dir(), false)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer dir.Close() //nolint:errcheck // only read
+	return openFile(dir, p.base(), p.shown)
+}
+
+// readWhole reads a text file of at most maxReadBytes.
+func readWhole(ctx context.Context, f *os.File, info fs.FileInfo, shown string) (string, error) {
+	head, err := sniff(f, info, shown)
+	if err != nil {
+		return "", err
+	}
+	if info.Size() > maxReadBytes {
+		return "", tooLarge(info.Size(), shown)
+	}
+	data, err := readAll(ctx, io.MultiReader(bytes.NewReader(head), f), info.Size(), maxReadBytes)
+	if errors.Is(err, errTooLong) {
+		return "", tooLarge(maxReadBytes+1, shown) // it grew meanwhile
+	}
+	if err != nil {
+		return "", err
+	}
+	if !utf8.Valid(data) {
+		return "", binary(data, info.Size(), shown)
+	}
+	return string(data), nil
+}
+
+func tooLarge(size int64, shown string) error {
+	return toolcrib.Failf(toolcrib.ExecutionFailed,
+		"%s has %d bytes, more than the %d that are read at once; read a part of it with offset and limit (lines)", shown, size, maxReadBytes)
+}
+
+var errTooLong = errors.New("longer than allowed")
+
+// readAll reads r to its end, with a look at ctx between chunks; more than limit
+// bytes are errTooLong.
+func readAll(ctx context.Context, r io.Reader, hint, limit int64) ([]byte, error) {
+	data := make([]byte, 0, min(max(hint, 0), limit)+512)
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if len(data) == cap(data) {
+			data = append(data, 0)[:len(data)]
+		}
+		n, err := r.Read(data[len(data):min(cap(data), len(data)+chunkBytes)])
+		data = data[:len(data)+n]
+		if int64(len(data)) > limit {
+			return nil, errTooLong
+		}
+		if err == io.EOF {
+			return data, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// sniff reads the head of a file and refuses it if it is no text.
+func sniff(r io.Reader, info fs.FileInfo, shown string) ([]byte, error) {
+	head := make([]byte, sniffBytes)
+	n, err := io.ReadFull(r, head)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return nil, err
+	}
+	head = head[:n]
+	if !isText(head, n == sniffBytes) {
+		return nil, binary(head, info.Size(), shown)
+	}
+	return head, nil
+}
+
+// isText tells whether data is UTF-8 without NUL; if cut, its last character may
+// be incomplete.
+func isText(data []byte, cut bool) bool {
+	if bytes.IndexByte(data, 0) >= 0 {
+		return false
+	}
+	if cut {
+		data = data[:completeRunes(data)]
+	}
+	return utf8.Valid(data)
+}
+
+// completeRunes is the length of data without an incomplete last character.
+func completeRunes(data []byte) int {
+	for back := 1; back <= min(utf8.UTFMax, len(data)); back++ {
+		if at := len(data) - back; utf8.RuneStart(data[at]) {
+			if !utf8.FullRune(data[at:]) {
+				return at
+			}
+			break
+		}
+	}
+	return len(data)
+}
+
+func binary(head []byte, size int64, shown string) error {
+	kind := http.DetectContentType(head[:min(len(head), 512)])
+	if kind == "text/plain; charset=utf-8" {
+		kind = "text that is not UTF-8" // the sniffer knows no other encodings
+	}
+	return toolcrib.Failf(toolcrib.ExecutionFailed, "%s is a binary file (%s, %d bytes) and cannot be read as text", shown, kind, size)
+}
+
+// readLines returns limit lines from the line first on (0 = all), as they stand,
+// at most maxReadBytes of them. It keeps no more than that in memory.
+func readLines(ctx context.Context, f *os.File, info fs.FileInfo, shown string, first, limit int64) (readFileResult, error) {
+	head, err := sniff(f, info, shown)
+	if err != nil {
+		return readFileResult{}, err
+	}
+	r := &lineReader{ctx: ctx, r: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(head), f), chunkBytes)}
+	for line := int64(1); line < first; line++ {
+		if err := r.skip(); err == io.EOF {
+			return readFileResult{}, beyond(first, line-1, shown)
+		} else if err != nil {
+			return readFileResult{}, err
+		}
+	}
+	var content []byte
+	for line := first; ; line++ {
+		more := r.more()
+		switch {
+		case !more && line == first && first > 1:
+			return readFileResult{}, beyond(first, first-1, shown)
+		case !more:
+			return finishLines(content, 0, info, shown)
+		case limit > 0 && line-first >= limit:
+			return finishLines(content, line, info, shown)
+		}
+		whole := len(content)
+		content, err = r.next(content, maxReadBytes)
+		switch {
+		case errors.Is(err, errTooLong) && whole > 0:
+			return finishLines(content[:whole], line, info, shown)
+		case errors.Is(err, errTooLong):
+			return readFileResult{}, toolcrib.Failf(toolcrib.ExecutionFailed, "line %d of %s is longer than %d bytes", line, shown, maxReadBytes)
+		case err != nil:
+			return readFileResult{}, err
+		}
+	}
+}
+
+func beyond(offset, lines int64, shown string) error {
+	return toolcrib.Failf(toolcrib.InvalidArguments, "offset %d is beyond the end: %s has %d lines", offset, shown, lines)
+}
+
+func finishLines(content []byte, next int64, info fs.FileInfo, shown string) (readFileResult, error) {
+	if !utf8.Valid(content) {
+		return readFileResult{}, binary(content, info.Size(), shown)
+	}
+	return readFileResult{Content: string(content), NextOffset: next}, nil
+}
+
+// lineReader reads lines of any length in bounded memory.
+type lineReader struct {
+	ctx  context.Context
+	r    *bufio.Reader
+	done int // bytes since the last look at ctx
+}
+
+// more tells whether there is anything left; a read error counts as more, and
+// next reports it.
+func (l *lineReader) more() bool {
+	_, err := l.r.Peek(1)
+	return err != io.EOF
+}
+
+// skip passes over one line.
+func (l *lineReader) skip() error {
+	for some := false; ; some = true {
+		_, err := l.part()
+		if err == io.EOF && some {
+			return nil
+		}
+		if err != bufio.ErrBufferFull {
+			return err
+		}
+	}
+}
+
+// next appends the next line, with its line break, to into. If into would grow
+// beyond keep bytes the error is errTooLong; after the last line it is io.EOF.
+func (l *lineReader) next(into []byte, keep int) ([]byte, error) {
+	for some := false; ; some = true {
+		part, err := l.part()
+		if err == io.EOF && some {
+			return into, nil
+		}
+		if err != nil && err != bufio.ErrBufferFull {
+			return into, err
+		}
+		if len(into)+len(part) > keep {
+			return into, errTooLong
+		}
+		into = append(into, part...)
+		if err == nil {
+			return into, nil
+		}
+	}
+}
+
+// part returns a line or the next piece of one (then the error is
+// bufio.ErrBufferFull). io.EOF comes without bytes only.
+func (l *lineReader) part() ([]byte, error) {
+	part, err := l.r.ReadSlice('\n')
+	if l.done += len(part); l.done >= chunkBytes {
+		l.done = 0
+		if err := l.ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	if err == io.EOF && len(part) > 0 {
+		err = nil
+	}
+	return part, err
+}

@@ -1,0 +1,385 @@
+package files
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
+)
+
+const (
+	nameSearchFiles = "search_files"
+
+	defaultMatches = 100
+	maxMatches     = 1000
+	maxPattern     = 1024      // bytes of a regular expression
+	maxGlob        = 256       // bytes
+	maxBraces      = 4         // {a,b} groups of a glob; each multiplies the work
+	maxVisited     = 100_000   // files and folders
+	maxSearched    = 512 << 20 // bytes read in one call
+	maxLine        = 64 << 10  // bytes of a line that are matched
+	maxShownLine   = 500       // bytes of a line that are returned
+	maxSearchDepth = 128       // folders below each other
+
+	// maxSearchTime is less than the usual limit of a call, so that a search of a
+	// huge folder ends with what it found instead of an error.
+	maxSearchTime = 20 * time.Second
+)
+
+const searchFilesParameters = `{
+	"type": "object",
+	"properties": {
+		"pattern": {"type": "string", "minLength": 1, "maxLength": 1024, "description": "Regular expression (RE2 syntax) that a line must match. Without it, files are found by glob alone."},
+		"path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "Folder or file to search, relative to the workspace. Default: the whole workspace."},
+		"glob": {"type": "string", "minLength": 1, "maxLength": 256, "description": "Only files whose name matches, such as *.go; with a slash, the path below the searched folder, such as src/**/*.{ts,tsx}."},
+		"case_insensitive": {"type": "boolean", "description": "Ignore case in pattern. Default false."},
+		"names_only": {"type": "boolean", "description": "Return each matching file once, without its lines. Default false."},
+		"max_results": {"type": "integer", "minimum": 1, "description": "Most matches to return. Default 100, at most 1000."}
+	},
+	"additionalProperties": false
+}`
+
+type searchFiles struct{ pathPolicy }
+
+type searchFilesInput struct {
+	Pattern         string `json:"pattern"`
+	Path            string `json:"path"`
+	Glob            string `json:"glob"`
+	CaseInsensitive bool   `json:"case_insensitive"`
+	NamesOnly       bool   `json:"names_only"`
+	MaxResults      int    `json:"max_results"`
+}
+
+type searchResult struct {
+	Matches   []searchMatch `json:"matches"`
+	Searched  int           `json:"files_searched"`
+	Truncated bool          `json:"truncated"`
+	Reason    string        `json:"reason,omitempty"` // why it is truncated
+}
+
+type searchMatch struct {
+	Path string `json:"path"`
+	Line int    `json:"line,omitempty"` // from 1; 0 = the file as a whole
+	Text string `json:"text,omitempty"` // the line, at most 500 bytes of it
+}
+
+// Spec describes search_files.
+func (t *searchFiles) Spec() toolcrib.Spec {
+	return spec(nameSearchFiles, "Search the files of the workspace: lines that match a regular expression, or files by name (glob). "+
+		"Binary files and .git are passed over, symbolic links are not followed. Files come sorted by path.",
+		searchFilesParameters, toolcrib.EffectReadOnly)
+}
+
+// Call searches until it has max_results or met one of its bounds, and says which.
+func (t *searchFiles) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	in := searchFilesInput{Path: "."}
+	if err := wire.Decode(call, &in); err != nil {
+		return toolcrib.Output{}, err
+	}
+	w, err := t.set.open(call)
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	defer w.close()
+	var s *search
+	err = w.at(ctx, in.Path, func(p place) error {
+		if s, err = newSearch(ctx, w, in); err != nil {
+			return err
+		}
+		return s.start(p)
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return toolcrib.Output{}, err
+	}
+	s.result.Truncated = s.result.Reason != ""
+	out, err := wire.Output(s.result)
+	out.Cut = s.result.Truncated
+	return out, err
+}
+
+// search is one run of search_files.
+type search struct {
+	ctx       context.Context
+	w         *workspace
+	pattern   *regexp.Regexp // nil: by name alone
+	glob      string
+	wholePath bool // the glob is about the path, not the name
+	namesOnly bool
+	max       int
+	deadline  time.Time
+
+	visited int
+	bytes   int64
+	unread  int // bytes since the last look at the clock
+	buffer  *bufio.Reader
+	result  searchResult
+}
+
+// errEnough ends the walk: a bound was met, s.result.Reason tells which.
+var errEnough = errors.New("a bound of the search was met")
+
+func newSearch(ctx context.Context, w *workspace, in searchFilesInput) (*search, error) {
+	s := &search{
+		ctx: ctx, w: w, glob: in.Glob, wholePath: strings.Contains(in.Glob, "/"), namesOnly: in.NamesOnly || in.Pattern == "",
+		max: defaultMatches, deadline: w.set.now().Add(maxSearchTime),
+		buffer: bufio.NewReaderSize(nil, maxLine), result: searchResult{Matches: []searchMatch{}},
+	}
+	if in.MaxResults > 0 {
+		s.max = min(in.MaxResults, maxMatches)
+	}
+	switch {
+	case in.Pattern == "" && in.Glob == "":
+		return nil, toolcrib.Failf(toolcrib.InvalidArguments, "give a pattern, a glob, or both")
+	case len(in.Pattern) > maxPattern:
+		return nil, toolcrib.Failf(toolcrib.InvalidArguments, "pattern is longer than %d bytes", maxPattern)
+	case len(in.Glob) > maxGlob || strings.Count(in.Glob, "{") > maxBraces:
+		return nil, toolcrib.Failf(toolcrib.InvalidArguments, "glob is longer than %d bytes or has more than %d groups {a,b}", maxGlob, maxBraces)
+	case in.Glob != "" && !doublestar.ValidatePattern(in.Glob):
+		return nil, toolcrib.Failf(toolcrib.InvalidArguments, "glob %q is not well formed", in.Glob)
+	}
+	if in.Pattern != "" {
+		text := in.Pattern
+		if in.CaseInsensitive {
+			text = "(?i)" + text
+		}
+		pattern, err := regexp.Compile(text)
+		if err != nil {
+			return nil, &toolcrib.ToolError{Kind: toolcrib.InvalidArguments, Message: "pattern: " + err.Error(), Err: err}
+		}
+		s.pattern = pattern
+	}
+	return s, nil
+}
+
+func (s *search) stop(reason string) error {
+	s.result.Reason = reason
+	return errEnough
+}
+
+// start searches the file or folder at p.
+func (s *search) start(p place) error {
+	if p.info != nil && !p.info.IsDir() {
+		f, info, err := s.w.openRead(p)
+		if err != nil {
+			return err
+		}
+		defer f.Close() //nolint:errcheck // only read
+		if !s.selected(p.base(), p.base()) {
+			return nil
+		}
+		return s.file(f, info, p.shown)
+	}
+	dir, err := s.w.openFolder(p)
+	if err != nil {
+		return err
+	}
+	defer dir.Close() //nolint:errcheck // only read
+	return s.folder(dir, p.real, p.shown, "", 0)
+}
+
+func (s *search) selected(name, below string) bool {
+	switch {
+	case s.glob == "":
+		return true
+	case s.wholePath:
+		return doublestar.MatchUnvalidated(strings.TrimPrefix(s.glob, "./"), below)
+	}
+	return doublestar.MatchUnvalidated(s.glob, name)
+}
+
+// folder searches what is in dir: real is its resolved path, shown how the model
+// names it, below its path under the start.
+func (s *search) folder(dir *os.Root, real, shown, below string, depth int) error {
+	if depth > maxSearchDepth {
+		return s.stop("folders are nested too deeply")
+	}
+	found, more, err := entries(s.ctx, dir)
+	if err != nil {
+		return s.passed(err)
+	}
+	for _, entry := range found {
+		if err := s.visit(); err != nil {
+			return err
+		}
+		name := entry.Name()
+		at := path.Join(real, name)
+		if s.w.set.hidden(s.w.abs(at)) {
+			continue
+		}
+		switch {
+		case entry.IsDir() && strings.EqualFold(name, ".git"):
+		case entry.IsDir():
+			err = s.subfolder(dir, name, at, path.Join(shown, name), path.Join(below, name), depth+1)
+		case entry.Type().IsRegular() && s.selected(name, path.Join(below, name)):
+			err = s.entry(dir, name, path.Join(shown, name))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if more {
+		return s.stop("a folder has too many entries")
+	}
+	return nil
+}
+
+func (s *search) subfolder(parent *os.Root, name, real, shown, below string, depth int) error {
+	dir, err := step(parent, name, false)
+	if err != nil {
+		return s.passed(err)
+	}
+	defer dir.Close() //nolint:errcheck // only read
+	return s.folder(dir, real, shown, below, depth)
+}
+
+func (s *search) entry(dir *os.Root, name, shown string) error {
+	if s.pattern == nil {
+		s.result.Searched++
+		return s.add(searchMatch{Path: shown})
+	}
+	f, info, err := openFile(dir, name, shown)
+	if err != nil {
+		return s.passed(err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	return s.file(f, info, shown)
+}
+
+// passed passes over what cannot be opened or has changed meanwhile; only the end
+// of the context ends a search.
+func (s *search) passed(error) error { return s.ctx.Err() }
+
+// visit counts one entry and looks at the clock.
+func (s *search) visit() error {
+	if s.visited++; s.visited > maxVisited {
+		return s.stop("too many files; narrow path or glob")
+	}
+	return s.alive()
+}
+
+func (s *search) alive() error {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	if s.w.set.now().After(s.deadline) {
+		return s.stop("the search took too long; narrow path or glob")
+	}
+	return nil
+}
+
+func (s *search) add(m searchMatch) error {
+	if len(s.result.Matches) >= s.max {
+		return s.stop("there are more matches than max_results")
+	}
+	s.result.Matches = append(s.result.Matches, m)
+	return nil
+}
+
+// file searches the lines of an open file.
+func (s *search) file(f *os.File, _ fs.FileInfo, shown string) error {
+	s.result.Searched++
+	if s.pattern == nil {
+		return s.add(searchMatch{Path: shown})
+	}
+	s.buffer.Reset(f)
+	head, err := s.buffer.Peek(sniffBytes)
+	if err != nil && err != io.EOF {
+		return s.passed(err)
+	}
+	if bytes.IndexByte(head, 0) >= 0 {
+		return nil // binary
+	}
+	for number := 1; ; number++ {
+		line, err := s.line()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		at := s.pattern.FindIndex(line)
+		if at == nil {
+			continue
+		}
+		if s.namesOnly {
+			return s.add(searchMatch{Path: shown})
+		}
+		if err := s.add(searchMatch{Path: shown, Line: number, Text: excerpt(line, at[0])}); err != nil {
+			return err
+		}
+	}
+}
+
+// line returns the next line without its break, at most maxLine bytes of it. It is
+// good until the next call.
+func (s *search) line() ([]byte, error) {
+	line, err := s.buffer.ReadSlice('\n')
+	if err := s.count(len(line)); err != nil {
+		return nil, err
+	}
+	if err == bufio.ErrBufferFull {
+		line = bytes.Clone(line)
+		for err == bufio.ErrBufferFull {
+			var more []byte
+			more, err = s.buffer.ReadSlice('\n')
+			if stop := s.count(len(more)); stop != nil {
+				return nil, stop
+			}
+		}
+	}
+	if len(line) == 0 && err != nil {
+		if err != io.EOF && s.ctx.Err() != nil {
+			return nil, s.ctx.Err()
+		}
+		return nil, io.EOF // a file that cannot be read further is passed over
+	}
+	return bytes.TrimRight(line, "\r\n"), nil
+}
+
+// count adds bytes read, and looks at the clock every 64 KiB.
+func (s *search) count(n int) error {
+	if s.bytes += int64(n); s.bytes > maxSearched {
+		return s.stop("too many bytes; narrow path or glob")
+	}
+	if s.unread += n; s.unread < chunkBytes {
+		return nil
+	}
+	s.unread = 0
+	return s.alive()
+}
+
+// excerpt cuts a long line around the match, at character bounds.
+func excerpt(line []byte, match int) string {
+	if len(line) <= maxShownLine {
+		return strings.ToValidUTF8(string(line), "\uFFFD")
+	}
+	from := max(0, min(match-maxShownLine/4, len(line)-maxShownLine))
+	to := from + maxShownLine
+	for from > 0 && from < to && !utf8.RuneStart(line[from]) {
+		from++
+	}
+	for to < len(line) && to > from && !utf8.RuneStart(line[to]) {
+		to--
+	}
+	text := strings.ToValidUTF8(string(line[from:to]), "\uFFFD")
+	if from > 0 {
+		text = "…" + text
+	}
+	if to < len(line) {
+		text += "…"
+	}
+	return text
+}

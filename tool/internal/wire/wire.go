@@ -1,0 +1,45 @@
+// Package wire turns a call's arguments into Go values and Go values into a
+// tool's output, the same way for every tool.
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Decode reads the arguments of call into in. The gate has validated them
+// already; what still does not fit is reported as [toolcrib.InvalidArguments].
+func Decode(call toolcrib.Call, in any) error {
+	arguments := call.Arguments
+	if len(arguments) == 0 {
+		arguments = []byte("{}")
+	}
+	if err := json.Unmarshal(arguments, in); err != nil {
+		return &toolcrib.ToolError{Kind: toolcrib.InvalidArguments, Message: err.Error(), Err: err}
+	}
+	return nil
+}
+
+// Marshal encodes v as JSON with <, > and & as they are (H2): a model reads the
+// text, no browser does.
+func Marshal(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode the result: %w", err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// Output makes an output of v as JSON.
+func Output(v any) (toolcrib.Output, error) {
+	data, err := Marshal(v)
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	return toolcrib.Output{JSON: data}, nil
+}
