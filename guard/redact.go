@@ -1,0 +1,81 @@
+package guard
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Redacted is what stands where something stood that looks like a secret (N24).
+const Redacted = "***redacted***"
+
+// secretName is the pattern of names whose values are never shown (requirements 1b).
+var secretName = regexp.MustCompile(`(?i)PASS|PWD|SECRET|TOKEN|KEY|SALT|CREDENTIAL|AUTH|PRIVATE|MASTER|ENCRYPT|DSN|DATABASE_URL|API_KEY`)
+
+// IsSecretName tells whether a variable or field of this name counts as a secret.
+func IsSecretName(name string) bool { return secretName.MatchString(name) }
+
+// RedactEnv returns the value of an environment variable as it may be shown (N24):
+// [Redacted] if its name says that it is a secret, else [RedactText] of it. An
+// empty value stays empty.
+func RedactEnv(name, value string) string {
+	switch {
+	case value == "":
+		return ""
+	case IsSecretName(name):
+		return Redacted
+	}
+	return RedactText(value)
+}
+
+var (
+	// A URL's user information runs up to the last @ before the path.
+	userInfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*:(?:\\?/){2})([^\s/?#"'<>\\]+)@`)
+	// NAME=value, NAME: value and "NAME": "value", where the name is one of those
+	// that mean a secret in logs; narrower than secretName, for in text KEY and AUTH
+	// are parts of everyday words.
+	assignment = regexp.MustCompile(`(?i)([A-Za-z0-9_.-]*(?:passw(?:or)?d|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|dsn|database_url)["']?[ \t]*[=:][ \t]*)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;&"'<>{}\[\]]+)`)
+	authScheme = regexp.MustCompile(`(?i)\b((?:Bearer|Basic|Digest|Token)[ \t]+)[A-Za-z0-9._~+/=-]{8,}`)
+	authHeader = regexp.MustCompile(`(?i)((?:authorization|cookie|x-api-key)["']?[ \t]*[=:][ \t]*["']?)([^\r\n"']+)`)
+	knownToken = regexp.MustCompile(`\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{20,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|sk-[A-Za-z0-9_-]{16,}|A(?:KIA|SIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+)`)
+	privateKey = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`)
+)
+
+// plainUser is the length up to which user information without a password is
+// taken for a user's name ("git@"), not for a token.
+const plainUser = 15
+
+// RedactText replaces what looks like a secret in text by [Redacted]: user
+// information of URLs (scheme://user:pass@), values of authorization and cookie
+// headers, of names such as password, token or api_key, well-known shapes of
+// tokens, and private keys. It is a net for secrets that nobody told us of; known
+// ones are replaced by value ([Masker]).
+func RedactText(s string) string {
+	if strings.Contains(s, "PRIVATE KEY-----") {
+		s = privateKey.ReplaceAllString(s, Redacted)
+	}
+	if strings.Contains(s, "@") {
+		s = redactUserInfo(s)
+	}
+	s = authHeader.ReplaceAllString(s, "${1}"+Redacted)
+	s = authScheme.ReplaceAllString(s, "${1}"+Redacted)
+	s = assignment.ReplaceAllStringFunc(s, func(found string) string {
+		at := assignment.FindStringSubmatchIndex(found)
+		value := found[at[4]:at[5]]
+		if quote := value[:1]; len(value) > 1 && (quote == `"` || quote == `'`) {
+			return found[:at[4]] + quote + Redacted + quote
+		}
+		return found[:at[4]] + Redacted
+	})
+	return knownToken.ReplaceAllString(s, Redacted)
+}
+
+func redactUserInfo(s string) string {
+	return userInfo.ReplaceAllStringFunc(s, func(found string) string {
+		at := userInfo.FindStringSubmatchIndex(found)
+		user := found[at[4]:at[5]]
+		if !strings.Contains(user, ":") && !strings.Contains(strings.ToLower(user), "%3a") && len(user) <= plainUser {
+			return found
+		}
+		return found[:at[4]] + Redacted + "@"
+	})
+}

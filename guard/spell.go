@@ -1,0 +1,167 @@
+package guard
+
+import "unicode/utf8"
+
+// bytestring is text of either kind.
+type bytestring interface{ ~string | ~[]byte }
+
+const (
+	eachByte = 0x0101010101010101
+	highBits = 0x80 * eachByte
+)
+
+// load8 reads eight bytes at i at once; the compiler makes one load of it.
+func load8[T bytestring](s T, i int) uint64 {
+	_ = s[i+7]
+	return uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
+		uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+}
+
+// unprintable has a high bit set if any byte of x is below 0x20 or above 0x7E.
+func unprintable(x uint64) uint64 {
+	// Adding 1 carries 0x7F into the high bit; where a byte is 0xFF the carry runs
+	// into its neighbour, but then the high bits of x answer anyway.
+	return ((x - 0x20*eachByte) | x | (x + eachByte)) & highBits
+}
+
+// zeroByte has a high bit set if a byte of x is zero.
+func zeroByte(x uint64) uint64 { return (x - eachByte) &^ x & highBits }
+
+// skipPlain returns the first position from i on that is not printable ASCII, or
+// is a quote or a backslash: all that JSON strings and this package care about.
+func skipPlain[T bytestring](s T, i int) int {
+	for ; i+8 <= len(s); i += 8 {
+		x := load8(s, i)
+		if unprintable(x)|zeroByte(x^'"'*eachByte)|zeroByte(x^'\\'*eachByte) != 0 {
+			break
+		}
+	}
+	for ; i < len(s); i++ {
+		if c := s[i]; c < 0x20 || c >= 0x7F || c == '"' || c == '\\' {
+			break
+		}
+	}
+	return i
+}
+
+// skipPrintable returns the first position from i on that is not printable ASCII.
+func skipPrintable(s string, i int) int {
+	for ; i+8 <= len(s); i += 8 {
+		if unprintable(load8(s, i)) != 0 {
+			break
+		}
+	}
+	for ; i < len(s); i++ {
+		if c := s[i]; c < 0x20 || c >= 0x7F {
+			break
+		}
+	}
+	return i
+}
+
+// escapeOf returns how a rune is escaped in a JSON string: 0 = not at all, 'u' =
+// by its number, else the letter after the backslash.
+func escapeOf(r rune) byte {
+	switch r {
+	case '"', '\\':
+		return byte(r)
+	case '\b':
+		return 'b'
+	case '\f':
+		return 'f'
+	case '\n':
+		return 'n'
+	case '\r':
+		return 'r'
+	case '\t':
+		return 't'
+	case '\u2028', '\u2029':
+		return 'u'
+	}
+	if r < 0x20 {
+		return 'u'
+	}
+	return 0
+}
+
+// appendEscaped appends a rune as it is spelt inside a JSON string.
+func appendEscaped(dst []byte, r rune) []byte {
+	const hex = "0123456789abcdef"
+	switch e := escapeOf(r); e {
+	case 0:
+		return utf8.AppendRune(dst, r)
+	case 'u':
+		return append(dst, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15])
+	default:
+		return append(dst, '\\', e)
+	}
+}
+
+// escapedLen is the length of what appendEscaped appends.
+func escapedLen(r rune) int {
+	switch escapeOf(r) {
+	case 0:
+		return utf8.RuneLen(r)
+	case 'u':
+		return 6
+	}
+	return 2
+}
+
+// appendQuoted appends s as a JSON string; invalid bytes become U+FFFD.
+func appendQuoted(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	dst = appendInside(dst, s)
+	return append(dst, '"')
+}
+
+func appendInside(dst []byte, s string) []byte {
+	for i := 0; i < len(s); {
+		j := skipPlain(s, i)
+		dst = append(dst, s[i:j]...)
+		if j >= len(s) {
+			break
+		}
+		r, size := utf8.DecodeRuneInString(s[j:])
+		dst = appendEscaped(dst, r)
+		i = j + size
+	}
+	return dst
+}
+
+// jsonStringLen is the length of s as a JSON string, quotes included.
+func jsonStringLen(s string) int {
+	n := 2
+	for i := 0; i < len(s); {
+		j := skipPlain(s, i)
+		n += j - i
+		if j >= len(s) {
+			break
+		}
+		r, size := utf8.DecodeRuneInString(s[j:])
+		n += escapedLen(r)
+		i = j + size
+	}
+	return n
+}
+
+// prefixFitting returns the longest prefix of s, cut between characters, whose
+// spelling inside a JSON string has at most room bytes.
+func prefixFitting(s string, room int) string {
+	n := 0
+	for i := 0; i < len(s); {
+		j := skipPlain(s, i)
+		if n += j - i; n > room {
+			return s[:j-(n-room)]
+		}
+		if j >= len(s) {
+			break
+		}
+		r, size := utf8.DecodeRuneInString(s[j:])
+		if n += escapedLen(r); n > room {
+			return s[:j]
+		}
+		i = j + size
+	}
+	return s
+}

@@ -1,0 +1,101 @@
+package guard
+
+import (
+	"unicode"
+	"unicode/utf8"
+)
+
+// Visible shows a person what text really holds, for terminals, approvals and
+// explain (design.md §7, Text). Everything that acts without being seen is
+// written as "[U+XXXX]": escape and other control characters (all but newline and
+// tab, so that a carriage return cannot overwrite a line), invalid bytes as
+// "[0xXX]", line and paragraph separators, everything that reorders text (marks
+// too), Unicode tags, format characters such as zero-width space and soft hyphen,
+// fillers that look like nothing, private use and unassigned code points, and
+// spaces other than the usual one.
+//
+// Joiners and variation selectors stay where writing needs them: after an emoji or
+// symbol, and between letters of scripts that join. Visible text is returned as it
+// is, without allocation. The result holds no control character but newline and
+// tab, so that nothing in it can command a terminal.
+func Visible(s string) string {
+	var out []byte
+	from := 0 // s[:from] is in out
+	prev := rune(0)
+	for i := 0; i < len(s); {
+		if j := skipPrintable(s, i); j > i {
+			i, prev = j, rune(s[j-1])
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		bad := r == utf8.RuneError && size <= 1
+		if !bad && (!hidden(r) || joins(prev, r)) {
+			prev = r
+			i += size
+			continue
+		}
+		out = append(out, s[from:i]...)
+		if bad {
+			out = append(out, '[', '0', 'x', upperHex[s[i]>>4], upperHex[s[i]&15], ']')
+		} else {
+			out = appendShown(out, r)
+		}
+		i += size
+		from, prev = i, 0
+	}
+	if out == nil {
+		return s
+	}
+	return string(append(out, s[from:]...))
+}
+
+const upperHex = "0123456789ABCDEF"
+
+// hidden tells whether a rune shows nothing of itself, or acts on its neighbours.
+func hidden(r rune) bool {
+	switch {
+	case r == '\n' || r == '\t':
+		return false
+	case r < 0x20 || r >= 0x7F && r <= 0x9F:
+		return true
+	case r < 0xA0:
+		return false
+	case r >= 0xFE00 && r <= 0xFE0F, // variation selectors
+		r >= 0x180B && r <= 0x180F,
+		r == 0x034F,              // combining grapheme joiner
+		r == 0x115F, r == 0x1160, // Hangul fillers
+		r == 0x3164, r == 0xFFA0, //
+		r == 0x17B4, r == 0x17B5, // Khmer vowels that are not shown
+		r == 0x2800,                  // the braille pattern without dots
+		r >= 0xE0000 && r <= 0xE0FFF: // tags and all that may be ignored
+		return true
+	case r == 0x3000: // the full-width space of Chinese and Japanese text
+		return false
+	}
+	return unicode.In(r, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp, unicode.Zs) || !unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.P, unicode.S)
+}
+
+// joins tells whether r is a joiner or selector that the character before it
+// gives a meaning.
+func joins(prev, r rune) bool {
+	switch r {
+	case 0x200D:
+		return pictograph(prev) || joiningScript(prev)
+	case 0x200C:
+		return joiningScript(prev)
+	case 0xFE0E, 0xFE0F:
+		return pictograph(prev) || prev == '#' || prev == '*' || prev >= '0' && prev <= '9'
+	}
+	return false
+}
+
+func pictograph(r rune) bool {
+	return r == 0xFE0F || r > 0x7F && unicode.In(r, unicode.So, unicode.Sk, unicode.Sm) || r == 0x203C || r == 0x2049
+}
+
+func joiningScript(r rune) bool {
+	return r > 0x7F && unicode.In(r, unicode.Arabic, unicode.Syriac, unicode.Mongolian, unicode.Nko,
+		unicode.Devanagari, unicode.Bengali, unicode.Gurmukhi, unicode.Gujarati, unicode.Oriya,
+		unicode.Tamil, unicode.Telugu, unicode.Kannada, unicode.Malayalam, unicode.Sinhala,
+		unicode.Khmer, unicode.Myanmar, unicode.Tibetan)
+}

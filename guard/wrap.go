@@ -1,0 +1,174 @@
+package guard
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	untrustedTag  = "untrusted_input"
+	toolResultTag = "tool_result"
+)
+
+// maxAttributeBytes bounds a source or name in a wrapper, before escaping.
+const maxAttributeBytes = 256
+
+// WrapUntrusted fences data of strangers (contract §7):
+//
+//	<untrusted_input source="…">
+//	body
+//	</untrusted_input>
+//
+// Nothing in the body can end the fence or seem to open another: see [Neutralize].
+func WrapUntrusted(source, body string) string {
+	return `<` + untrustedTag + ` source="` + attribute(source) + "\">\n" +
+		Neutralize(body) + "\n</" + untrustedTag + ">"
+}
+
+// WrapToolResult writes a result for a model that is spoken to by the text
+// protocol (contract §4):
+//
+//	<tool_result name="NAME">
+//	<untrusted_input>
+//	body
+//	</untrusted_input>
+//	</tool_result>
+func WrapToolResult(name, body string) string {
+	return `<` + toolResultTag + ` name="` + attribute(name) + "\">\n<" + untrustedTag + ">\n" +
+		Neutralize(body) + "\n</" + untrustedTag + ">\n</" + toolResultTag + ">"
+}
+
+// attribute makes text fit to stand in a quoted attribute, on one line.
+func attribute(s string) string {
+	if len(s) > maxAttributeBytes {
+		s = strings.ToValidUTF8(s[:maxAttributeBytes], "") + "…"
+	}
+	s = strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(Clean(s))
+	return strings.NewReplacer("&", "&amp;", `"`, "&quot;", "<", "&lt;", ">", "&gt;").Replace(s)
+}
+
+// Neutralize writes the "<" of everything in body that a reader could take for an
+// opening or closing tag of a wrapper as "&lt;": "&lt;/untrusted_input>". The rest
+// stays as it is. Counted as such a tag is an angle bracket of any script, then
+// any slashes, space and characters that do not show, then untrusted_input or
+// tool_result in any letter case, full-width, mathematical or look-alike letters,
+// with or without its underscore. Body is returned as it is if there is none.
+func Neutralize(body string) string {
+	var out []byte
+	from := 0
+	for i := 0; i < len(body); {
+		c := body[i]
+		if c < utf8.RuneSelf && c != '<' {
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(body[i:])
+		if opensTag(r) && namesWrapper(body[i+size:]) {
+			out = append(out, body[from:i]...)
+			out = append(out, "&lt;"...)
+			from = i + size
+		}
+		i += size
+	}
+	if out == nil {
+		return body
+	}
+	return string(append(out, body[from:]...))
+}
+
+// opensTag tells whether r is or looks like "<".
+func opensTag(r rune) bool {
+	switch r {
+	case '<', 0xFF1C, 0xFE64, 0x2039, 0x3008, 0x2329, 0x27E8, 0x276C, 0x276E, 0x2770,
+		0x1438, 0x02C2, 0x227A, 0x29FC, 0x1D236, 0x16B2, 0xFE3F, 0x300A, 0x00AB, 0x226A, 0x29FD:
+		return true
+	}
+	return false
+}
+
+// namesWrapper tells whether s goes on like the inside of a wrapper's tag.
+func namesWrapper(s string) bool {
+	s = skipRunes(s, func(r rune) bool {
+		switch r {
+		case '/', '\\', 0x2215, 0x2044, 0x29F8, 0x29F9, 0xFF0F, 0xFF3C, 0x2571, 0x338, 0x337, '_', '-':
+			return true
+		}
+		return unseen(r)
+	})
+	return spells(s, untrustedTag) || spells(s, toolResultTag)
+}
+
+func skipRunes(s string, skip func(rune) bool) string {
+	for i, r := range s {
+		if !skip(r) {
+			return s[i:]
+		}
+	}
+	return ""
+}
+
+// unseen tells whether a reader passes over r inside a tag.
+func unseen(r rune) bool {
+	return r <= 0x20 || unicode.IsSpace(r) || unicode.Is(unicode.M, r) || hidden(r)
+}
+
+// spells tells whether s begins with the name, as a lenient eye reads it.
+func spells(s, name string) bool {
+	for i := 0; i < len(name); i++ {
+		if name[i] == '_' {
+			continue // its spellings are passed over below, and so is its absence
+		}
+		s = skipRunes(s, func(r rune) bool { return unseen(r) || dash(r) })
+		r, size := utf8.DecodeRuneInString(s)
+		if size == 0 || !shows(r, name[i]) {
+			return false
+		}
+		s = s[size:]
+	}
+	return true
+}
+
+func dash(r rune) bool {
+	return r == '_' || r == '-' || r == '.' || unicode.In(r, unicode.Pc, unicode.Pd)
+}
+
+// lookAlikes are letters of other scripts that pass for the ASCII letter of the
+// wrappers' names that stands before them.
+const lookAlikes = "" +
+	"dԁⅾɗđ" +
+	"eеёєεеҽ℮ɛ" +
+	"iіїιıɪⅰḭïíìî|1ӏǀ" +
+	"lⅼӏǀ|1ıІ" +
+	"nոռпηñɴ" +
+	"oоοσօөøöóòôº0" +
+	"pрρ" +
+	"rгɾʀ" +
+	"sѕꜱʂ$" +
+	"tтτţᴛ†" +
+	"uսυцüúùûᴜ" +
+	"_"
+
+// shows tells whether r reads as the lower-case ASCII letter want.
+func shows(r rune, want byte) bool {
+	switch w := rune(want); {
+	case r < utf8.RuneSelf && r|0x20 == w:
+		return true
+	case r >= 0xFF21 && r <= 0xFF5A: // full-width
+		return r-0xFF21 == w-'a' || r-0xFF41 == w-'a'
+	case r >= 0x24B6 && r <= 0x24E9: // circled
+		return (r-0x24B6)%26 == w-'a'
+	case r >= 0x1D400 && r <= 0x1D6A3: // mathematical alphabets, 26 capitals and 26 small letters each
+		return (r-0x1D400)%26 == w-'a'
+	}
+	group := lookAlikes[strings.IndexByte(lookAlikes, want)+1:]
+	for _, l := range group {
+		switch {
+		case l >= 'a' && l <= 'z':
+			return false
+		case l == r || l == unicode.ToLower(r):
+			return true
+		}
+	}
+	return false
+}
