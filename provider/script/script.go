@@ -1,0 +1,238 @@
+// Package script plays replies from a YAML file: a model for tests and
+// demonstrations that needs no network (contract §4).
+//
+// A script is a list of replies. Which one is played follows from the number of
+// assistant messages in the request and from nothing else, so a run that is
+// resumed gets the same reply again, and a request that is sent again after an
+// error meets the same error:
+//
+//   - thinking: "The person wants to see a file."
+//     tool_calls:
+//   - {name: read_file, arguments: {path: notes.txt}, id: call_a}
+//     usage: {input: 120, cached_input: 100, output: 12}
+//   - {text: "There are three notes.", delay: 50ms}
+//   - {error: rate_limit, retry_after: 2s}
+//   - {text: "cut off in the mid", finish: length}
+//
+// Every key may be left out. arguments is an object, sent as JSON with its keys in
+// the order in which they are written, or a string, sent as it is, also where it
+// is no JSON. delay passes before the first delta. error ends the reply after its
+// text, thinking and tool calls, if it has any: with one of the classes auth,
+// rate_limit, overloaded, context_length, bad_request, timeout, network, refused
+// and other. finish is stop, tool_calls, length, filtered or other; without it
+// tool_calls if there are any, else stop. Without usage nothing is reported.
+//
+// Where a runtime takes messages out of the history (condensing it), the count of
+// assistant messages falls, and earlier replies are played again.
+package script
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/deltas"
+)
+
+// Options says where the script is: in File or in Bytes, not both.
+type Options struct {
+	Name  string // of the provider, for error messages; "" = script
+	File  string // path of a YAML file of at most 1 MiB
+	Bytes []byte // the YAML itself, at most 1 MiB
+}
+
+// Model plays a script. It is safe for use by many runs at once.
+type Model struct {
+	name, file string
+
+	mu     sync.Mutex
+	source []byte // what script was read from
+	script []reply
+}
+
+// New returns a model that plays the script of o. Bytes are read now. A file is
+// read at each request, so an edit counts from the next request on; one that is
+// missing or broken makes the request fail. [Model.Check] tells beforehand.
+func New(o Options) (*Model, error) {
+	m := &Model{name: o.Name, file: o.File}
+	if m.name == "" {
+		m.name = "script"
+	}
+	switch {
+	case o.File != "" && o.Bytes != nil:
+		return nil, fmt.Errorf("provider %s: a script is a file or bytes, not both", m.name)
+	case o.File != "":
+		return m, nil
+	case o.Bytes == nil:
+		return nil, fmt.Errorf("provider %s: no script given: set file", m.name)
+	}
+	if len(o.Bytes) > maxBytes {
+		return nil, fmt.Errorf("provider %s: %w", m.name, m.tooLarge())
+	}
+	replies, err := parse(m.shown(), o.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("provider %s: %w", m.name, err)
+	}
+	m.script = replies
+	return m, nil
+}
+
+// Check reads the script and tells what is wrong with it, with file and line.
+func (m *Model) Check() error {
+	_, err := m.load()
+	return err
+}
+
+// shown is what messages call the script.
+func (m *Model) shown() string {
+	if m.file == "" {
+		return "script"
+	}
+	return m.file
+}
+
+func (m *Model) tooLarge() error {
+	return fmt.Errorf("%s: larger than %d bytes: a script must be shorter", m.shown(), maxBytes)
+}
+
+// load returns the script as it is now. A file that has not changed is not parsed
+// again; whether it has is known from its bytes, because times are too coarse.
+func (m *Model) load() ([]reply, error) {
+	if m.file == "" {
+		return m.script, nil
+	}
+	source, err := m.read()
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.source != nil && bytes.Equal(source, m.source) {
+		return m.script, nil
+	}
+	replies, err := parse(m.file, source)
+	if err != nil {
+		return nil, err
+	}
+	m.source, m.script = source, replies
+	return replies, nil
+}
+
+func (m *Model) read() ([]byte, error) {
+	// A FIFO or device would block or never end; the check is for mistakes, not
+	// for attacks: the path stands in the user's own configuration.
+	info, err := os.Stat(m.file)
+	if err != nil {
+		return nil, m.unreadable(err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", m.file)
+	}
+	f, err := os.Open(m.file)
+	if err != nil {
+		return nil, m.unreadable(err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	source, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err != nil {
+		return nil, m.unreadable(err)
+	}
+	if len(source) > maxBytes {
+		return nil, m.tooLarge()
+	}
+	return source, nil
+}
+
+func (m *Model) unreadable(err error) error {
+	cause := err
+	if path := (*os.PathError)(nil); errors.As(err, &path) {
+		cause = path.Err
+	}
+	return fmt.Errorf("%s: cannot read the script: %w", m.file, cause)
+}
+
+// Stream plays the reply that the request is due. It fails with class other if
+// the script is broken or has no such reply, and with ctx's error as soon as ctx
+// ends.
+func (m *Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
+	return func(yield func(toolcrib.Delta, error) bool) {
+		r, err := m.due(req)
+		if err == nil {
+			err = wait(ctx, r.delay)
+		}
+		if err != nil {
+			yield(toolcrib.Delta{}, err)
+			return
+		}
+		for d := range deltas.Of(r.message) {
+			if err := ctx.Err(); err != nil {
+				yield(toolcrib.Delta{}, err)
+				return
+			}
+			if !yield(d, nil) {
+				return
+			}
+		}
+		if r.failure != "" {
+			yield(toolcrib.Delta{}, &toolcrib.ModelError{
+				Class: r.failure, Provider: m.name, RetryAfter: r.retryAfter,
+				Message: fmt.Sprintf("the script %s has this error as reply %d", m.shown(), r.number),
+			})
+			return
+		}
+		finish := r.finish
+		finish.Model = req.Model
+		yield(toolcrib.Delta{Finish: &finish}, nil)
+	}
+}
+
+// due returns the reply that a request gets.
+func (m *Model) due(req *toolcrib.Request) (reply, error) {
+	replies, err := m.load()
+	if err != nil {
+		return reply{}, &toolcrib.ModelError{
+			Class: toolcrib.ErrOther, Provider: m.name, Message: err.Error(), Unsent: true, Err: err,
+		}
+	}
+	n := 0
+	for i := range req.Messages {
+		if req.Messages[i].Role == toolcrib.RoleAssistant {
+			n++
+		}
+	}
+	if n >= len(replies) {
+		return reply{}, &toolcrib.ModelError{
+			Class: toolcrib.ErrOther, Provider: m.name, Unsent: true,
+			Message: fmt.Sprintf("the script %s has %s; the request needs reply %d", m.shown(), count(len(replies)), n+1),
+		}
+	}
+	return replies[n], nil
+}
+
+func count(n int) string {
+	if n == 1 {
+		return "1 reply"
+	}
+	return fmt.Sprintf("%d replies", n)
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	if err := ctx.Err(); err != nil || d <= 0 {
+		return err
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
