@@ -1,0 +1,369 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Client sends requests to one model API. It is safe for use by many at once and
+// keeps no state but idle connections.
+//
+// It never follows a redirect, so a key goes nowhere but to the host of the
+// configuration, and never retries: that is the loop's decision.
+type Client struct {
+	opts    Options
+	base    *url.URL
+	rt      http.RoundTripper
+	auth    func(h http.Header, key string)
+	header  atomic.Pointer[keyedHeader]
+	buffers sync.Pool // *[]byte for reading
+}
+
+type keyedHeader struct {
+	key    string
+	header http.Header
+}
+
+// NewClient checks o and makes a client. defaultURL is the vendor's own base
+// URL, auth puts the key into the headers.
+func NewClient(o Options, defaultURL string, auth func(h http.Header, key string)) (*Client, error) {
+	o = o.withDefaults()
+	if o.BaseURL == "" {
+		o.BaseURL = defaultURL
+	}
+	base, err := baseURL(o.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Name, err)
+	}
+	rt, err := o.transport()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Name, err)
+	}
+	return &Client{opts: o, base: base, rt: rt, auth: auth}, nil
+}
+
+// Options returns the options with their defaults filled in.
+func (c *Client) Options() Options { return c.opts }
+
+// Host is the host name of the API, without port.
+func (c *Client) Host() string { return strings.ToLower(c.base.Hostname()) }
+
+// CloseIdle closes connections that are not in use.
+func (c *Client) CloseIdle() {
+	if t, ok := c.rt.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
+}
+
+// Causes of a context that the client itself ended.
+var (
+	errFirstToken = errors.New("first token timeout")
+	errIdle       = errors.New("idle timeout")
+	errDrain      = errors.New("reply is over")
+)
+
+// Reply is the answer to one request, being read. Close it.
+type Reply struct {
+	Header http.Header
+	Status int
+
+	client *Client
+	ctx    context.Context // ends with the caller's, with a timeout, or with Close
+	parent context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	body   io.ReadCloser
+	key    string      // the key that was sent, to be masked
+	spoken atomic.Bool // the first piece has come
+}
+
+// Post sends body to path below the base URL and waits for the head of the
+// answer. Any status but a success is an error.
+func (c *Client) Post(ctx context.Context, path string, body *Segments) (*Reply, error) {
+	return c.do(ctx, http.MethodPost, path, body)
+}
+
+// Get asks for path below the base URL.
+func (c *Client) Get(ctx context.Context, path string) (*Reply, error) {
+	return c.do(ctx, http.MethodGet, path, nil)
+}
+
+func (c *Client) do(ctx context.Context, method, path string, body *Segments) (*Reply, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	header, key, err := c.headers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reply{client: c, parent: ctx, key: key}
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	r.timer = time.AfterFunc(c.opts.FirstTokenTimeout, r.tooSlow)
+
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	req := (&http.Request{
+		Method: method, URL: c.base.JoinPath(path), Header: header, Host: c.base.Host,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}).WithContext(httptrace.WithClientTrace(r.ctx, trace))
+	if body != nil {
+		req.Body, req.ContentLength = body.Reader(), body.Size()
+		req.GetBody = func() (io.ReadCloser, error) { return body.Reader(), nil }
+	}
+	resp, err := c.rt.RoundTrip(req)
+	if err != nil {
+		err = r.failure(err, !connected.Load())
+		r.Close()
+		return nil, err
+	}
+	r.Header, r.Status, r.body = resp.Header, resp.StatusCode, resp.Body
+	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
+		return r, nil
+	}
+	err = r.statusError()
+	r.Close()
+	return nil, err
+}
+
+// headers returns the headers of each request, and the key in them. They are
+// made once for a key; a transport must not change them (http.RoundTripper).
+func (c *Client) headers(ctx context.Context) (http.Header, string, error) {
+	key := c.opts.APIKey
+	if c.opts.APIKeyFunc != nil {
+		var err error
+		if key, err = c.opts.APIKeyFunc(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil, "", ctx.Err()
+			}
+			return nil, "", c.noKey("no key: check api_key", err)
+		}
+	}
+	if k := c.header.Load(); k != nil && k.key == key {
+		return k.header, key, nil
+	}
+	if strings.ContainsAny(key, "\r\n\x00") {
+		return nil, "", c.noKey("api_key holds a line break: check how it is stored", nil)
+	}
+	h := http.Header{
+		"Content-Type": {"application/json"},
+		"Accept":       {"text/event-stream, application/json"},
+		"User-Agent":   {"toolcrib"},
+	}
+	c.auth(h, key)
+	for name, value := range c.opts.Headers {
+		h.Set(name, value)
+	}
+	c.header.Store(&keyedHeader{key: key, header: h})
+	return h, key, nil
+}
+
+func (c *Client) noKey(message string, cause error) error {
+	e := &toolcrib.ModelError{Class: toolcrib.ErrAuth, Provider: c.opts.Name, Unsent: true, Message: message, Err: cause}
+	if cause != nil {
+		e.Detail = Clip(cause.Error(), maxDetail)
+	}
+	return e
+}
+
+// Read reads the body and keeps the timers: a Client's reply never hangs.
+func (r *Reply) Read(p []byte) (int, error) {
+	n, err := r.body.Read(p)
+	if n > 0 && r.spoken.Load() {
+		r.timer.Reset(r.client.opts.IdleTimeout)
+	}
+	if err != nil && err != io.EOF {
+		err = r.failure(err, false)
+	}
+	return n, err
+}
+
+// Spoke says that the first piece of the reply has come: from now on the idle
+// timeout counts.
+func (r *Reply) Spoke() {
+	if !r.spoken.Load() {
+		r.spoken.Store(true)
+		r.timer.Reset(r.client.opts.IdleTimeout)
+	}
+}
+
+func (r *Reply) tooSlow() {
+	if r.spoken.Load() {
+		r.cancel(errIdle)
+		return
+	}
+	r.cancel(errFirstToken)
+}
+
+// Frames reads the body as server-sent events. Give it back with Release.
+func (r *Reply) Frames() *FrameReader {
+	var buf []byte
+	if b, ok := r.client.buffers.Get().(*[]byte); ok {
+		buf = *b
+	}
+	return NewFrameReader(r, r.client.opts.MaxReplyBytes, buf)
+}
+
+// Release keeps the buffer of f for the next reply, unless it has grown large.
+func (r *Reply) Release(f *FrameReader) {
+	if b := f.Buffer(); cap(b) <= 1<<20 {
+		r.client.buffers.Put(&b)
+	}
+}
+
+// All reads the whole body, up to the bound of a reply.
+func (r *Reply) All() ([]byte, error) { return r.all(r.client.opts.MaxReplyBytes) }
+
+func (r *Reply) all(limit int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if int64(len(data)) > limit {
+		return data[:limit], ErrTooLarge
+	}
+	return data, err
+}
+
+// drainTime is how long Finish waits for the end of a body whose reply is over.
+const drainTime = 100 * time.Millisecond
+
+// Finish reads what little may follow the end of a reply, so that the connection
+// can be used again, and closes the reply.
+func (r *Reply) Finish() {
+	if !r.timer.Stop() {
+		r.Close()
+		return
+	}
+	stop := time.AfterFunc(drainTime, func() { r.cancel(errDrain) })
+	_, _ = io.Copy(io.Discard, io.LimitReader(r.body, 64<<10))
+	stop.Stop()
+	r.Close()
+}
+
+// Close ends the reply at once. It may be called more than once.
+func (r *Reply) Close() {
+	r.timer.Stop()
+	r.cancel(errDrain)
+	if r.body != nil {
+		_ = r.body.Close()
+		r.body = http.NoBody
+	}
+}
+
+// statusError reads the body of an answer that is no success.
+func (r *Reply) statusError() error {
+	body, err := r.all(maxErrorBody)
+	var failed *toolcrib.ModelError
+	switch {
+	case r.parent.Err() != nil:
+		return r.parent.Err()
+	case err != nil && !errors.Is(err, ErrTooLarge) && errors.As(err, &failed) && failed.Class == toolcrib.ErrTimeout:
+		return err
+	}
+	if r.Status >= 300 && r.Status < 400 {
+		where := "elsewhere"
+		if u, err := url.Parse(r.Header.Get("Location")); err == nil && u.Host != "" {
+			where = u.Host
+		}
+		return &toolcrib.ModelError{
+			Class: toolcrib.ErrBadRequest, Provider: r.client.opts.Name, Status: r.Status,
+			Message: fmt.Sprintf("HTTP %d: %s redirects to %s, which is not followed: set base_url to where the API is", r.Status, r.client.base.Host, Line(where)),
+		}
+	}
+	return r.Mask(StatusError(r.client.opts.Name, r.Status, r.Header, body))
+}
+
+// Mask takes the key and the configured headers out of what an error tells.
+func (r *Reply) Mask(e *toolcrib.ModelError) *toolcrib.ModelError {
+	e.Message, e.Detail = Mask(e.Message, r.key), Mask(e.Detail, r.key)
+	for _, value := range r.client.opts.Headers {
+		e.Message, e.Detail = Mask(e.Message, value), Mask(e.Detail, value)
+	}
+	return e
+}
+
+// failure tells what a transport error was about. The caller's own cancel comes
+// back as it is.
+func (r *Reply) failure(err error, unsent bool) error {
+	if perr := r.parent.Err(); perr != nil {
+		return perr
+	}
+	o := r.client.opts
+	e := &toolcrib.ModelError{Provider: o.Name, Status: r.Status, Unsent: unsent, Detail: Clip(err.Error(), maxDetail), Err: err}
+	var (
+		dns  *net.DNSError
+		op   *net.OpError
+		host = r.client.base.Host
+	)
+	switch cause := context.Cause(r.ctx); {
+	case errors.Is(cause, errFirstToken):
+		e.Class, e.Message = toolcrib.ErrTimeout, fmt.Sprintf("no answer from %s within %s (first_token_timeout)", host, o.FirstTokenTimeout)
+	case errors.Is(cause, errIdle):
+		e.Class, e.Message = toolcrib.ErrTimeout, fmt.Sprintf("%s stopped answering for %s (idle_timeout)", host, o.IdleTimeout)
+	case errors.As(err, &dns) && !dns.IsTimeout:
+		e.Class, e.Message = toolcrib.ErrNetwork, fmt.Sprintf("host %s cannot be resolved (check base_url and the network)", r.client.Host())
+	case unsent && isTimeout(err):
+		e.Class, e.Message = toolcrib.ErrTimeout, fmt.Sprintf("no connection to %s within %s (connect_timeout)", host, o.ConnectTimeout)
+	case errors.As(err, &op) && op.Op == "dial":
+		e.Class, e.Message = toolcrib.ErrNetwork, fmt.Sprintf("cannot connect to %s: %s", host, Line(op.Err.Error()))
+	case unsent:
+		e.Class, e.Message = toolcrib.ErrNetwork, fmt.Sprintf("cannot connect to %s: %s", host, Line(err.Error()))
+	default:
+		e.Class, e.Message = toolcrib.ErrNetwork, fmt.Sprintf("the connection to %s broke: %s", host, Line(err.Error()))
+	}
+	return r.Mask(e)
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// Mask replaces a secret by its value wherever it stands. Shorter than eight
+// bytes it is no secret, and a word such as "test" would garble every text.
+func Mask(s, secret string) string {
+	if len(secret) < 8 {
+		return s
+	}
+	return strings.ReplaceAll(s, secret, "[key]")
+}
+
+// ListModels asks path for the names of the models that there are, up to one
+// page of them: {"data": [{"id": …}]}, as several APIs answer.
+func (c *Client) ListModels(ctx context.Context, path string) ([]string, error) {
+	reply, err := c.Get(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer reply.Close()
+	body, err := reply.All()
+	if err != nil {
+		return nil, reply.broken(err)
+	}
+	var doc struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return nil, reply.Mask(&toolcrib.ModelError{
+			Class: toolcrib.ErrOther, Provider: c.opts.Name, Status: reply.Status,
+			Message: Line(plainBody(reply.Header.Get("Content-Type"), body)), Detail: Clip(string(body), maxDetail), Err: err,
+		})
+	}
+	names := make([]string, 0, len(doc.Data))
+	for _, m := range doc.Data {
+		names = append(names, m.ID)
+	}
+	return names, nil
+}

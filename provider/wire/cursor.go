@@ -1,0 +1,409 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// maxDepth bounds the nesting of what a provider sends.
+const maxDepth = 256
+
+var errJSON = errors.New("not valid JSON")
+
+// Cursor walks over one JSON text and decodes only what it is asked for: a
+// fraction of the work of encoding/json on the small frames of a stream.
+//
+// It reads what the APIs send; it is no validator: a value that is passed over
+// is checked for its structure, not for the grammar of numbers. A text that was
+// cut anywhere is an error. After an error every method does nothing and answers
+// with zero values; Err tells it.
+type Cursor struct {
+	data  []byte
+	pos   int
+	depth int
+	first bool // the next element is the first of its array or object
+	err   error
+}
+
+// NewCursor reads data, which must stay unchanged while the cursor is used.
+func NewCursor(data []byte) Cursor { return Cursor{data: data} }
+
+// Err is the first error met.
+func (c *Cursor) Err() error { return c.err }
+
+func (c *Cursor) fail() {
+	if c.err == nil {
+		c.err = errJSON
+	}
+}
+
+// Peek returns the first byte of the next value, 0 at the end or after an error.
+func (c *Cursor) Peek() byte {
+	if c.err != nil {
+		return 0
+	}
+	for c.pos < len(c.data) {
+		switch b := c.data[c.pos]; b {
+		case ' ', '\t', '\n', '\r':
+			c.pos++
+		default:
+			return b
+		}
+	}
+	return 0
+}
+
+// End checks that nothing follows.
+func (c *Cursor) End() error {
+	if c.Peek(); c.err == nil && c.pos < len(c.data) {
+		c.fail()
+	}
+	return c.err
+}
+
+// Enter steps into an object ('{') or array ('['). If the next value is
+// something else it is passed over and Enter returns false: an API may send null
+// where a container is expected.
+func (c *Cursor) Enter(open byte) bool {
+	if c.Peek() != open {
+		c.Skip()
+		return false
+	}
+	if c.depth++; c.depth > maxDepth {
+		c.fail()
+		return false
+	}
+	c.pos++
+	c.first = true
+	return true
+}
+
+// Key moves to the next member of the object that was entered and returns its
+// name; false at the end of the object, which is then left. The name is only
+// good until the next call.
+func (c *Cursor) Key() ([]byte, bool) {
+	if !c.more('}') {
+		return nil, false
+	}
+	if c.Peek() != '"' {
+		c.fail()
+		return nil, false
+	}
+	name := c.Bytes()
+	if c.Peek() != ':' {
+		c.fail()
+		return nil, false
+	}
+	c.pos++
+	return name, true
+}
+
+// Next moves to the next element of the array that was entered; false at its
+// end, which is then left.
+func (c *Cursor) Next() bool { return c.more(']') }
+
+func (c *Cursor) more(end byte) bool {
+	b := c.Peek()
+	first := c.first
+	c.first = false
+	switch {
+	case b == end:
+		c.pos++
+		c.depth--
+		return false
+	case first && b != 0:
+		return true
+	case b == ',':
+		c.pos++
+		if c.Peek() == end {
+			c.fail()
+			return false
+		}
+		return c.err == nil
+	}
+	c.fail()
+	return false
+}
+
+// rawString returns the inside of the string at the cursor and whether it holds
+// escapes.
+func (c *Cursor) rawString() (raw []byte, escaped bool) {
+	if c.Peek() != '"' {
+		c.fail()
+		return nil, false
+	}
+	start := c.pos + 1
+	i := start
+	for {
+		n := bytes.IndexByte(c.data[i:], '"')
+		if n < 0 {
+			c.fail()
+			return nil, false
+		}
+		end := i + n
+		back := end
+		for back > start && c.data[back-1] == '\\' {
+			back--
+		}
+		if (end-back)%2 == 0 {
+			raw = c.data[start:end]
+			c.pos = end + 1
+			return raw, bytes.IndexByte(raw, '\\') >= 0
+		}
+		i = end + 1
+	}
+}
+
+// Bytes decodes a string. The result may point into the text; it is only good
+// until that changes. null gives nil; any other value is an error.
+func (c *Cursor) Bytes() []byte {
+	if c.Peek() == 'n' {
+		c.Skip()
+		return nil
+	}
+	raw, escaped := c.rawString()
+	if !escaped {
+		return raw
+	}
+	return c.unescape(raw)
+}
+
+// String decodes a string into one of its own. null gives "".
+func (c *Cursor) String() string { return string(c.Bytes()) }
+
+// Text decodes a string; anything else that is no null comes as its JSON text.
+// It is for fields that some servers fill with an object where the API says
+// string.
+func (c *Cursor) Text() string {
+	switch c.Peek() {
+	case '"', 'n':
+		return c.String()
+	}
+	return string(c.Raw())
+}
+
+// Raw returns the text of the next value as it stands.
+func (c *Cursor) Raw() []byte {
+	c.Peek()
+	start := c.pos
+	c.Skip()
+	if c.err != nil {
+		return nil
+	}
+	return c.data[start:c.pos]
+}
+
+// Int decodes a number; null and numbers that are no whole ones are cut, what is
+// no number is 0.
+func (c *Cursor) Int() int64 {
+	if b := c.Peek(); b != '-' && (b < '0' || b > '9') {
+		c.Skip()
+		return 0
+	}
+	raw := c.Raw()
+	if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
+		return n
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || f >= 1<<62 || f <= -(1<<62) {
+		return 0
+	}
+	return int64(f)
+}
+
+// Float decodes a number; ok is false for anything else.
+func (c *Cursor) Float() (f float64, ok bool) {
+	raw := c.Raw()
+	f, err := strconv.ParseFloat(string(raw), 64)
+	return f, err == nil && c.err == nil
+}
+
+// Skip passes over the next value.
+func (c *Cursor) Skip() {
+	switch b := c.Peek(); b {
+	case '"':
+		c.rawString()
+	case '{', '[':
+		c.skipContainer()
+	case 't':
+		c.literal("true")
+	case 'f':
+		c.literal("false")
+	case 'n':
+		c.literal("null")
+	default:
+		if b == '-' || (b >= '0' && b <= '9') {
+			c.skipNumber()
+			return
+		}
+		c.fail()
+	}
+}
+
+func (c *Cursor) literal(word string) {
+	if !bytes.HasPrefix(c.data[c.pos:], []byte(word)) {
+		c.fail()
+		return
+	}
+	c.pos += len(word)
+}
+
+func (c *Cursor) skipNumber() {
+	for c.pos < len(c.data) {
+		switch b := c.data[c.pos]; {
+		case b >= '0' && b <= '9', b == '-', b == '+', b == '.', b == 'e', b == 'E':
+			c.pos++
+		default:
+			return
+		}
+	}
+}
+
+func (c *Cursor) skipContainer() {
+	if c.data[c.pos] == '{' {
+		c.Enter('{')
+		for {
+			if _, ok := c.Key(); !ok {
+				return
+			}
+			c.Skip()
+		}
+	}
+	c.Enter('[')
+	for c.Next() {
+		c.Skip()
+	}
+}
+
+func (c *Cursor) unescape(raw []byte) []byte {
+	out := make([]byte, 0, len(raw))
+	for i := 0; i < len(raw); {
+		b := raw[i]
+		if b != '\\' {
+			n := bytes.IndexByte(raw[i:], '\\')
+			if n < 0 {
+				n = len(raw) - i
+			}
+			out = append(out, raw[i:i+n]...)
+			i += n
+			continue
+		}
+		if i+1 >= len(raw) {
+			c.fail()
+			return nil
+		}
+		if raw[i+1] == 'u' {
+			r, n := unescapeRune(raw[i:])
+			if n == 0 {
+				c.fail()
+				return nil
+			}
+			out = utf8.AppendRune(out, r)
+			i += n
+			continue
+		}
+		d := plainEscape(raw[i+1])
+		if d == 0 {
+			c.fail()
+			return nil
+		}
+		out = append(out, d)
+		i += 2
+	}
+	return out
+}
+
+func plainEscape(b byte) byte {
+	switch b {
+	case '"', '\\', '/':
+		return b
+	case 'n':
+		return '\n'
+	case 't':
+		return '\t'
+	case 'r':
+		return '\r'
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	}
+	return 0
+}
+
+// unescapeRune reads \uXXXX, and the second half of a pair; n is 0 if it is none.
+func unescapeRune(raw []byte) (r rune, n int) {
+	one, ok := hex4(raw)
+	if !ok {
+		return 0, 0
+	}
+	if !utf16.IsSurrogate(one) {
+		return one, 6
+	}
+	if two, ok := hex4(raw[6:]); ok {
+		if r := utf16.DecodeRune(one, two); r != utf8.RuneError {
+			return r, 12
+		}
+	}
+	return utf8.RuneError, 6
+}
+
+func hex4(raw []byte) (rune, bool) {
+	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
+		return 0, false
+	}
+	var r rune
+	for _, b := range raw[2:6] {
+		r <<= 4
+		switch {
+		case b >= '0' && b <= '9':
+			r |= rune(b - '0')
+		case b >= 'a' && b <= 'f':
+			r |= rune(b-'a') + 10
+		case b >= 'A' && b <= 'F':
+			r |= rune(b-'A') + 10
+		default:
+			return 0, false
+		}
+	}
+	return r, true
+}
+
+// Runes joins pieces of text so that each piece that comes out is valid UTF-8:
+// the start of a character that a piece was cut in waits for its rest. Other bad
+// bytes become U+FFFD. The zero value is ready to use.
+type Runes struct {
+	rest string // at most three bytes
+}
+
+// Add takes the next piece and returns what can be shown of it.
+func (r *Runes) Add(s string) string {
+	if r.rest == "" && utf8.ValidString(s) {
+		return s
+	}
+	s = r.rest + s
+	r.rest = ""
+	for cut := 1; cut <= 3 && cut <= len(s); cut++ {
+		b := s[len(s)-cut]
+		if utf8.RuneStart(b) {
+			if b >= utf8.RuneSelf && !utf8.FullRuneInString(s[len(s)-cut:]) {
+				r.rest = s[len(s)-cut:]
+				s = s[:len(s)-cut]
+			}
+			break
+		}
+	}
+	return string(bytes.ToValidUTF8([]byte(s), []byte("\uFFFD")))
+}
+
+// Flush returns what was left waiting.
+func (r *Runes) Flush() string {
+	if r.rest == "" {
+		return ""
+	}
+	r.rest = ""
+	return "\uFFFD"
+}

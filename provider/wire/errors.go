@@ -1,0 +1,307 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Bounds of what is kept of an error.
+const (
+	maxMessage    = 300     // bytes of ModelError.Message
+	maxDetail     = 8 << 10 // bytes of ModelError.Detail
+	maxErrorBody  = 64 << 10
+	maxRetryAfter = 24 * time.Hour
+)
+
+// APIError is the error object of a reply, as far as it is known. The APIs put
+// the same things into slightly different places.
+type APIError struct {
+	Type    string
+	Code    string
+	Param   string
+	Message string
+}
+
+// ParseAPIError reads {"error": {...}}, {"error": "text"}, {"message": "text"},
+// {"detail": …}, and an array of one such object.
+func ParseAPIError(body []byte) (APIError, bool) {
+	body = bytes.TrimSpace(body)
+	if len(body) > 0 && body[0] == '[' {
+		var list []json.RawMessage
+		if json.Unmarshal(body, &list) != nil || len(list) == 0 {
+			return APIError{}, false
+		}
+		body = list[0]
+	}
+	var doc map[string]json.RawMessage
+	if json.Unmarshal(body, &doc) != nil {
+		return APIError{}, false
+	}
+	inner := doc
+	if raw, ok := doc["error"]; ok {
+		var obj map[string]json.RawMessage
+		if json.Unmarshal(raw, &obj) == nil && obj != nil {
+			inner = obj
+		} else {
+			return APIError{Message: text(raw), Type: text(doc["type"]), Code: text(doc["code"])}, true
+		}
+	}
+	e := APIError{Type: text(inner["type"]), Code: text(inner["code"]), Param: text(inner["param"]), Message: text(inner["message"])}
+	if e.Message == "" {
+		e.Message = text(doc["detail"])
+	}
+	return e, e.Message != "" || e.Type != ""
+}
+
+// text is a JSON string's content, or any other value as it stands.
+func text(raw json.RawMessage) string {
+	var s string
+	if len(raw) == 0 || string(raw) == "null" {
+		return ""
+	}
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
+}
+
+// Classify finds the class of an error from the HTTP status (0 = none, such as
+// an error event inside a stream) and what the API said. Type and code count
+// before the status; the message is only looked at for a context that is too
+// long, which several APIs tell in no other way.
+func Classify(status int, e APIError) toolcrib.ErrorClass {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusPaymentRequired:
+		return toolcrib.ErrAuth
+	}
+	if c := classOfWord(e.Code); c != "" {
+		return c
+	}
+	if c := classOfWord(e.Type); c != "" {
+		return c
+	}
+	switch {
+	case status == http.StatusRequestEntityTooLarge, saysTooLong(status, e.Message):
+		return toolcrib.ErrContextLength
+	case status == http.StatusTooManyRequests:
+		return toolcrib.ErrRateLimit
+	case status == http.StatusRequestTimeout, status == http.StatusGatewayTimeout, status == 524:
+		return toolcrib.ErrTimeout
+	case status >= 500:
+		return toolcrib.ErrOverloaded
+	case status >= 400, e.Type == "invalid_request_error", e.Type == "not_found_error":
+		return toolcrib.ErrBadRequest
+	}
+	return toolcrib.ErrOther
+}
+
+func classOfWord(word string) toolcrib.ErrorClass {
+	switch strings.ToLower(word) {
+	case "context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded", "request_too_large":
+		return toolcrib.ErrContextLength
+	case "invalid_api_key", "authentication_error", "permission_error", "invalid_authentication",
+		"insufficient_quota", "billing_error", "account_deactivated":
+		return toolcrib.ErrAuth
+	case "rate_limit_error", "rate_limit_exceeded", "rate_limit", "tokens", "requests":
+		return toolcrib.ErrRateLimit
+	case "overloaded_error", "engine_overloaded", "server_error", "api_error", "internal_server_error",
+		"service_unavailable", "unavailable_error":
+		return toolcrib.ErrOverloaded
+	case "timeout_error", "timeout":
+		return toolcrib.ErrTimeout
+	case "content_filter", "content_policy_violation", "responsibleaipolicyviolation":
+		return toolcrib.ErrRefused
+	}
+	return ""
+}
+
+func saysTooLong(status int, message string) bool {
+	switch status {
+	case 0, http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusInternalServerError:
+	default:
+		return false
+	}
+	m := strings.ToLower(message)
+	for _, phrase := range contextPhrases {
+		if strings.Contains(m, phrase) {
+			return true
+		}
+	}
+	return false
+}
+
+var contextPhrases = [...]string{
+	"prompt is too long",
+	"maximum context length",
+	"context length exceeded",
+	"exceeds the context window",
+	"context window exceeded",
+	"exceed context limit",
+	"exceeds the available context size",
+	"input is too long",
+	"too many tokens in the prompt",
+	"reduce the length of the messages",
+}
+
+// StatusError makes the error of a reply whose status is no success.
+func StatusError(provider string, status int, h http.Header, body []byte) *toolcrib.ModelError {
+	e, ok := ParseAPIError(body)
+	class := Classify(status, e)
+	err := &toolcrib.ModelError{
+		Class: class, Provider: provider, Status: status,
+		RetryAfter: RetryAfter(h, time.Now()),
+		Detail:     Clip(string(body), maxDetail),
+	}
+	said := e.Message
+	if !ok {
+		said = plainBody(h.Get("Content-Type"), body)
+	}
+	err.Message = statusMessage(status, Line(said))
+	return err
+}
+
+// EventError makes the error of an error object inside a reply that began well.
+func EventError(provider string, body []byte) *toolcrib.ModelError {
+	e, _ := ParseAPIError(body)
+	class := Classify(0, e)
+	if class == toolcrib.ErrOther {
+		if n, err := strconv.Atoi(e.Code); err == nil && n >= 400 && n < 600 {
+			class = Classify(n, APIError{})
+		}
+	}
+	said := Line(e.Message)
+	if said == "" {
+		said = "the stream ended with an error"
+	}
+	return &toolcrib.ModelError{Class: class, Provider: provider, Message: said, Detail: Clip(string(body), maxDetail)}
+}
+
+func plainBody(contentType string, body []byte) string {
+	trimmed := bytes.TrimSpace(body)
+	switch {
+	case len(trimmed) == 0:
+		return "empty answer"
+	case strings.Contains(strings.ToLower(contentType), "html"), trimmed[0] == '<':
+		return "answered with a web page instead of JSON: check base_url and proxies"
+	}
+	return string(trimmed)
+}
+
+func statusMessage(status int, said string) string {
+	head := "HTTP " + strconv.Itoa(status)
+	if said != "" {
+		head += ": " + said
+	}
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return head + " (check api_key)"
+	case http.StatusProxyAuthRequired:
+		return head + " (check proxy)"
+	case http.StatusNotFound:
+		return head + " (check base_url and the model's name)"
+	}
+	return head
+}
+
+// RetryAfter reads how long the API asks to wait: retry-after-ms, Retry-After in
+// seconds (also fractions) or as a date (RFC 9110 §10.2.3), and the reset times of
+// the x-ratelimit headers, such as 6m0s. At most a day; 0 = it does not ask.
+func RetryAfter(h http.Header, now time.Time) time.Duration {
+	if d := numberOf(h.Get("Retry-After-Ms"), time.Millisecond); d > 0 {
+		return d
+	}
+	if v := h.Get("Retry-After"); v != "" {
+		if d := numberOf(v, time.Second); d > 0 {
+			return d
+		}
+		if t, err := http.ParseTime(v); err == nil {
+			return clampWait(t.Sub(now))
+		}
+	}
+	var longest time.Duration
+	for _, kind := range [...]string{"Requests", "Tokens"} {
+		// Only a kind that is used up is what we wait for.
+		if h.Get("X-Ratelimit-Remaining-"+kind) == "0" {
+			longest = max(longest, duration(h.Get("X-Ratelimit-Reset-"+kind)))
+		}
+	}
+	return longest
+}
+
+func duration(v string) time.Duration {
+	if d, err := time.ParseDuration(v); err == nil {
+		return clampWait(d)
+	}
+	return numberOf(v, time.Second)
+}
+
+func numberOf(v string, unit time.Duration) time.Duration {
+	f, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
+	if err != nil || !(f > 0) {
+		return 0
+	}
+	if f > float64(maxRetryAfter)/float64(unit) {
+		return maxRetryAfter
+	}
+	return clampWait(time.Duration(f * float64(unit)))
+}
+
+func clampWait(d time.Duration) time.Duration { return min(max(d, 0), maxRetryAfter) }
+
+// Line makes one short, printable line of what a provider said. What looks like
+// a key is left out: some APIs repeat the key that they refuse.
+func Line(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if i := strings.IndexAny(s, "\r\n"); i >= 0 {
+		s = s[:i]
+	}
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) && r != ' ' {
+			return ' '
+		}
+		return r
+	}, s)
+	words := strings.Fields(s)
+	for i, w := range words {
+		if looksSecret(w) {
+			words[i] = "[key]"
+		}
+	}
+	return Clip(strings.Join(words, " "), maxMessage)
+}
+
+// looksSecret finds words such as sk-… and Bearer tokens.
+func looksSecret(w string) bool {
+	w = strings.Trim(w, `"'.,;:()[]{}`)
+	for _, prefix := range [...]string{"sk-", "sk_", "pk-", "key-", "AIza", "gsk_", "xai-", "eyJ", "ghp_", "hf_"} {
+		if strings.HasPrefix(w, prefix) && len(w) >= 8 {
+			return true
+		}
+	}
+	return false
+}
+
+// Clip cuts s to at most n bytes at a character.
+func Clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	const mark = "…"
+	s = s[:n-len(mark)]
+	for len(s) > 0 {
+		r, size := utf8.DecodeLastRuneInString(s)
+		if r != utf8.RuneError || size > 1 {
+			break
+		}
+		s = s[:len(s)-1]
+	}
+	return s + mark
+}

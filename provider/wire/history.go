@@ -1,0 +1,107 @@
+package wire
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// History is what a conversation remembers of the requests that it has sent, so
+// that only what is new is encoded: the encoded messages, tools and extra fields.
+// The adapters put the pieces together.
+type History struct {
+	Messages []byte // encoded so far
+	Tools    []byte
+	Head     []byte
+
+	ToolNames []string // the tools that were encoded
+	Notices   []toolcrib.Notice
+	Extra     Extra
+
+	sent      int
+	epoch     int
+	model     string
+	system    string
+	toolsHash string
+	hasTools  bool
+	extraRaw  []byte
+	hasExtra  bool
+	last      *Segments
+}
+
+// maxKept bounds a buffer that is kept for another run.
+const maxKept = 1 << 20
+
+// New returns the messages of req that are not encoded yet, and whether the
+// encoded ones were dropped because something before them has changed.
+func (h *History) New(req *toolcrib.Request) (messages []toolcrib.Message, fresh bool) {
+	if h.last != nil && !h.last.Done() {
+		// The transport still reads the old request: leave its bytes alone.
+		h.Messages, h.Tools, h.Head = bytes.Clone(h.Messages), bytes.Clone(h.Tools), nil
+	}
+	h.last = nil
+	if h.sent == 0 || h.epoch != req.Epoch || h.sent > len(req.Messages) || h.model != req.Model || h.system != req.System {
+		h.Messages, fresh = h.Messages[:0], true
+		h.sent, h.epoch, h.model, h.system = 0, req.Epoch, req.Model, req.System
+	}
+	messages = req.Messages[h.sent:]
+	h.sent = len(req.Messages)
+	return messages, fresh
+}
+
+// ToolsChanged tells whether the tools must be encoded again, and starts anew if
+// so.
+func (h *History) ToolsChanged(req *toolcrib.Request, modelMatters bool) bool {
+	key := req.ToolsHash
+	if key != "" && modelMatters {
+		key += "\x00" + req.Model
+	}
+	if h.hasTools && key != "" && key == h.toolsHash {
+		return false
+	}
+	h.Tools, h.ToolNames, h.Notices = h.Tools[:0], h.ToolNames[:0], nil
+	h.toolsHash, h.hasTools = key, true
+	return true
+}
+
+// ReadExtra reads req.Extra, once for each content.
+func (h *History) ReadExtra(req *toolcrib.Request, reserved ...string) error {
+	if h.hasExtra && bytes.Equal(h.extraRaw, req.Extra) {
+		return nil
+	}
+	x, err := ParseExtra(req.Extra, reserved...)
+	if err != nil {
+		return err
+	}
+	h.Extra, h.extraRaw, h.hasExtra = x, bytes.Clone(req.Extra), true
+	return nil
+}
+
+// Sent makes the body of the request and remembers it.
+func (h *History) Sent(parts ...[]byte) *Segments {
+	h.last = NewSegments(parts...)
+	return h.last
+}
+
+// Reusable tells whether the buffers can serve another run, and empties them.
+func (h *History) Reusable() bool {
+	if h.last != nil && !h.last.Done() || cap(h.Messages) > maxKept || cap(h.Tools) > maxKept {
+		return false
+	}
+	*h = History{Messages: h.Messages[:0], Tools: h.Tools[:0], Head: h.Head[:0], ToolNames: h.ToolNames[:0]}
+	return true
+}
+
+// Blank tells whether s holds nothing but white space.
+func Blank(s string) bool { return strings.TrimSpace(s) == "" }
+
+// FileText stands for a file in a request: its content is not part of a
+// transcript.
+func FileText(f *toolcrib.File) string {
+	name := f.Name
+	if name == "" {
+		name = f.Ref
+	}
+	return "[file " + name + ", " + f.MediaType + "]"
+}

@@ -1,0 +1,162 @@
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+// Defaults of contract §2.
+const (
+	DefaultConnectTimeout    = 10 * time.Second
+	DefaultFirstTokenTimeout = 120 * time.Second
+	DefaultIdleTimeout       = 60 * time.Second
+)
+
+// ProxyNone as [Options.Proxy] goes past a proxy of the environment.
+const ProxyNone = "none"
+
+// Options say where a model API is and how to reach it. The zero value of every
+// field but BaseURL is good: finite timeouts and bounds.
+type Options struct {
+	// Name is the provider's name of the configuration; it stands in errors. ""
+	// = the adapter's own name.
+	Name string
+	// BaseURL is where the API begins, such as https://api.openai.com/v1. "" =
+	// the vendor's own.
+	BaseURL string
+	// APIKey is sent as the API wants it; "" = no key is sent.
+	APIKey string
+	// APIKeyFunc gives the key of each request and wins over APIKey: for secrets
+	// that are filled in at use.
+	APIKeyFunc func(context.Context) (string, error)
+	// Headers are sent with each request and win over the adapter's own.
+	Headers map[string]string
+	// Proxy is the URL of an HTTP, HTTPS or SOCKS5 proxy. "" takes the usual
+	// variables of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY), as the
+	// vendors' own libraries do; "none" goes without.
+	Proxy string
+	// CAFile holds further root certificates (PEM).
+	CAFile string
+
+	ConnectTimeout    time.Duration // to a connection, TLS included; 0 = 10s
+	FirstTokenTimeout time.Duration // from the request to the first piece of the reply; 0 = 120s
+	IdleTimeout       time.Duration // between two pieces; 0 = 60s
+
+	MaxReplyBytes int64 // of one reply, after decompression; 0 = 32 MiB
+	NoStream      bool  // ask for replies in one piece
+
+	// Transport carries the requests; nil = one made from the fields above. It is
+	// the place for telemetry, and for tests.
+	Transport http.RoundTripper
+}
+
+func (o Options) withDefaults() Options {
+	if o.ConnectTimeout <= 0 {
+		o.ConnectTimeout = DefaultConnectTimeout
+	}
+	if o.FirstTokenTimeout <= 0 {
+		o.FirstTokenTimeout = DefaultFirstTokenTimeout
+	}
+	if o.IdleTimeout <= 0 {
+		o.IdleTimeout = DefaultIdleTimeout
+	}
+	if o.MaxReplyBytes <= 0 {
+		o.MaxReplyBytes = DefaultMaxReplyBytes
+	}
+	return o
+}
+
+// baseURL checks and cleans a base URL. A key in it would end up in logs, so
+// user info and queries are refused.
+func baseURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimRight(strings.TrimSpace(raw), "/"))
+	if err != nil {
+		return nil, errors.New("base_url: is no URL")
+	}
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("base_url: must begin with http:// or https://")
+	case u.Host == "" || u.Opaque != "":
+		return nil, errors.New("base_url: names no host")
+	case u.User != nil:
+		return nil, errors.New("base_url: must hold no user or password; use api_key or headers")
+	case u.Fragment != "":
+		return nil, errors.New("base_url: must hold no fragment")
+	}
+	return u, nil
+}
+
+func (o Options) transport() (http.RoundTripper, error) {
+	if o.Transport != nil {
+		return o.Transport, nil
+	}
+	proxy, err := o.proxy()
+	if err != nil {
+		return nil, err
+	}
+	roots, err := o.roots()
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: 30 * time.Second}
+	return &http.Transport{
+		Proxy:                 proxy,
+		DialContext:           dialer.DialContext,
+		TLSClientConfig:       &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:   o.ConnectTimeout,
+		ForceAttemptHTTP2:     true,
+		MaxIdleConns:          128,
+		MaxIdleConnsPerHost:   64,
+		IdleConnTimeout:       90 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		// A whole request leaves in one write (design §8).
+		WriteBufferSize:        256 << 10,
+		ReadBufferSize:         16 << 10,
+		MaxResponseHeaderBytes: 64 << 10,
+	}, nil
+}
+
+func (o Options) proxy() (func(*http.Request) (*url.URL, error), error) {
+	switch o.Proxy {
+	case "":
+		return http.ProxyFromEnvironment, nil
+	case ProxyNone:
+		return nil, nil
+	}
+	u, err := url.Parse(o.Proxy)
+	if err != nil || u.Host == "" {
+		return nil, errors.New("proxy: must be a URL such as http://proxy.example:3128, or none")
+	}
+	switch u.Scheme {
+	case "http", "https", "socks5", "socks5h":
+		return http.ProxyURL(u), nil
+	}
+	return nil, fmt.Errorf("proxy: unknown scheme %q", u.Scheme)
+}
+
+func (o Options) roots() (*x509.CertPool, error) {
+	if o.CAFile == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(o.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("ca_file: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("ca_file: %s holds no certificate", o.CAFile)
+	}
+	return pool, nil
+}

@@ -1,0 +1,125 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+)
+
+// Field is one member of a JSON object.
+type Field struct {
+	Name  string
+	Value json.RawMessage
+}
+
+// Extra is what a model's configuration adds to the body of each request.
+type Extra struct {
+	Fields []Field // in the order in which they were written
+}
+
+// ParseExtra reads a JSON object; reserved names are left out. A field whose
+// value is null takes the adapter's own field out of the request.
+func ParseExtra(raw json.RawMessage, reserved ...string) (Extra, error) {
+	var x Extra
+	if len(bytes.TrimSpace(raw)) == 0 || string(bytes.TrimSpace(raw)) == "null" {
+		return x, nil
+	}
+	if !json.Valid(raw) {
+		return x, errors.New("extra: is no JSON")
+	}
+	c := NewCursor(raw)
+	if !c.Enter('{') {
+		return x, errors.New("extra: must be an object")
+	}
+	for {
+		key, ok := c.Key()
+		if !ok {
+			break
+		}
+		name := string(key)
+		value := c.Raw()
+		if isReserved(name, reserved) {
+			continue
+		}
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, value); err != nil {
+			return Extra{}, errors.New("extra: is no JSON")
+		}
+		x.set(name, compact.Bytes())
+	}
+	return x, c.Err()
+}
+
+func isReserved(name string, reserved []string) bool {
+	for _, r := range reserved {
+		if r == name {
+			return true
+		}
+	}
+	return false
+}
+
+func (x *Extra) set(name string, value []byte) {
+	for i := range x.Fields {
+		if x.Fields[i].Name == name {
+			x.Fields[i].Value = value
+			return
+		}
+	}
+	x.Fields = append(x.Fields, Field{Name: name, Value: value})
+}
+
+// Get returns the value of a field, nil if there is none.
+func (x Extra) Get(name string) json.RawMessage {
+	for i := range x.Fields {
+		if x.Fields[i].Name == name {
+			return x.Fields[i].Value
+		}
+	}
+	return nil
+}
+
+// Object writes the members of a JSON object, without the closing brace. A
+// member that Extra holds is left to it.
+type Object struct {
+	Buf   []byte
+	Extra Extra
+	any   bool
+}
+
+// Begin opens the object.
+func (o *Object) Begin(buf []byte, extra Extra) {
+	o.Buf, o.Extra, o.any = append(buf, '{'), extra, false
+}
+
+// Member begins a member and tells whether its value is to be appended to Buf.
+func (o *Object) Member(name string) bool {
+	if o.Extra.Get(name) != nil {
+		return false
+	}
+	o.name(name)
+	return true
+}
+
+// Always begins a member that Extra cannot replace.
+func (o *Object) Always(name string) { o.name(name) }
+
+func (o *Object) name(name string) {
+	if o.any {
+		o.Buf = append(o.Buf, ',')
+	}
+	o.any = true
+	o.Buf = AppendString(o.Buf, name)
+	o.Buf = append(o.Buf, ':')
+}
+
+// End appends the members of Extra. Those that are null only took a member away.
+func (o *Object) End() {
+	for _, f := range o.Extra.Fields {
+		if string(f.Value) == "null" {
+			continue
+		}
+		o.name(f.Name)
+		o.Buf = append(o.Buf, f.Value...)
+	}
+}

@@ -1,0 +1,215 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+// Bounds of a stream. A line holds at most one frame of a reply.
+const (
+	// DefaultMaxReplyBytes bounds one whole reply, counted after decompression.
+	DefaultMaxReplyBytes = 32 << 20
+	readBytes            = 32 << 10
+)
+
+// ErrTooLarge says that a reply was longer than its bound.
+var ErrTooLarge = errors.New("the reply is too large")
+
+// Frame is one server-sent event (WHATWG HTML §9.2). Its bytes are only good
+// until the next call of Next.
+type Frame struct {
+	Event []byte // "" where the server sent none
+	Data  []byte // the data lines joined by \n
+}
+
+// FrameReader reads server-sent events by hand: lines of any length up to the
+// bound, LF, CR LF or CR, comments and unknown fields passed over.
+type FrameReader struct {
+	src   io.Reader
+	buf   []byte // read, not yet consumed: buf[start:end]
+	start int
+	end   int
+	max   int64
+	total int64
+	eof   bool
+	began bool
+	event []byte
+	data  []byte
+	lines int // data lines of the frame at hand
+
+	joined []byte // the data of a frame of several lines
+	stray  []byte // the first line that is no field
+}
+
+// NewFrameReader reads from src at most maxBytes bytes in all (0 = the default).
+// buf is the buffer to begin with; it may be nil.
+func NewFrameReader(src io.Reader, maxBytes int64, buf []byte) *FrameReader {
+	if maxBytes <= 0 {
+		maxBytes = DefaultMaxReplyBytes
+	}
+	if cap(buf) < readBytes {
+		buf = make([]byte, readBytes)
+	}
+	return &FrameReader{src: src, buf: buf[:cap(buf)], max: maxBytes}
+}
+
+// Buffer returns the buffer for further use; the reader must not be used after.
+func (r *FrameReader) Buffer() []byte { return r.buf }
+
+// Next returns the next frame that has data. At the end of the stream it returns
+// io.EOF; what stands in an unfinished frame before it is returned first, since
+// some servers leave the last blank line out: whether it is whole is for the
+// reader of its data to tell.
+func (r *FrameReader) Next() (Frame, error) {
+	r.event, r.data, r.lines = nil, nil, 0
+	for {
+		line, ok, err := r.line()
+		if err != nil {
+			return Frame{}, err
+		}
+		if !ok {
+			if r.lines > 0 {
+				return Frame{Event: r.event, Data: r.data}, nil
+			}
+			return Frame{}, io.EOF
+		}
+		if len(line) == 0 {
+			if r.lines > 0 {
+				return Frame{Event: r.event, Data: r.data}, nil
+			}
+			r.event = nil
+			continue
+		}
+		r.field(line)
+	}
+}
+
+func (r *FrameReader) field(line []byte) {
+	name, value, _ := bytes.Cut(line, colon)
+	if len(value) > 0 && value[0] == ' ' {
+		value = value[1:]
+	}
+	switch string(name) {
+	case "data":
+		r.lines++
+		if r.lines == 1 {
+			r.data = value
+			return
+		}
+		if r.lines == 2 {
+			r.joined = append(r.joined[:0], r.data...)
+		}
+		r.joined = append(append(r.joined, '\n'), value...)
+		r.data = r.joined
+	case "event":
+		r.event = value
+	case "", "id", "retry":
+	default:
+		if r.stray == nil {
+			r.stray = append([]byte{}, line[:min(len(line), maxErrorBody)]...)
+		}
+	}
+}
+
+// Stray returns the first line that was no field of a frame: an error that came
+// as plain JSON, or a web page.
+func (r *FrameReader) Stray() []byte { return r.stray }
+
+var (
+	colon = []byte{':'}
+	bom   = []byte("\xEF\xBB\xBF")
+)
+
+// line returns the next line without its end; ok is false at the end of the
+// stream. Lines of one frame stay valid together: the buffer is only moved in
+// fill, which keeps what the frame at hand points to by re-slicing.
+func (r *FrameReader) line() (line []byte, ok bool, err error) {
+	scanned := 0
+	for {
+		if !r.began && (r.end-r.start >= len(bom) || r.eof) {
+			r.began = true
+			if bytes.HasPrefix(r.buf[r.start:r.end], bom) {
+				r.start += len(bom)
+			}
+		}
+		window := r.buf[r.start:r.end]
+		if r.began {
+			if n, skip := lineEnd(window, scanned, r.eof); n >= 0 {
+				line = window[:n]
+				r.start += n + skip
+				return line, true, nil
+			}
+			scanned = max(len(window)-1, 0) // the last byte may be a CR that waits for its LF
+		}
+		if r.eof {
+			if len(window) == 0 {
+				return nil, false, nil
+			}
+			r.start = r.end
+			return window, true, nil
+		}
+		if err := r.fill(); err != nil {
+			return nil, false, err
+		}
+	}
+}
+
+// lineEnd finds the first line end from position from on; n is -1 if there is
+// none yet, skip the length of the line end.
+func lineEnd(b []byte, from int, eof bool) (n, skip int) {
+	lf := bytes.IndexByte(b[from:], '\n')
+	head := b[from:]
+	if lf >= 0 {
+		head = head[:lf]
+	}
+	cr := bytes.IndexByte(head, '\r')
+	switch {
+	case cr >= 0 && cr+1 < len(b[from:]):
+		if b[from+cr+1] == '\n' {
+			return from + cr, 2
+		}
+		return from + cr, 1
+	case cr >= 0 && eof:
+		return from + cr, 1
+	case lf >= 0:
+		return from + lf, 1
+	}
+	return -1, 0
+}
+
+// fill reads more. It never overwrites bytes that the frame at hand points to:
+// when there is no room the rest moves to a new buffer if a frame is open.
+func (r *FrameReader) fill() error {
+	if r.end == len(r.buf) {
+		r.makeRoom()
+	}
+	n, err := r.src.Read(r.buf[r.end:])
+	r.end += n
+	r.total += int64(n)
+	if r.total > r.max {
+		return ErrTooLarge
+	}
+	if err == io.EOF {
+		r.eof = true
+		return nil
+	}
+	return err
+}
+
+func (r *FrameReader) makeRoom() {
+	pending := r.end - r.start
+	switch {
+	case r.lines > 0 || r.event != nil:
+		next := make([]byte, max(2*pending, len(r.buf)))
+		copy(next, r.buf[r.start:r.end])
+		r.buf = next
+	case pending > len(r.buf)/2:
+		next := make([]byte, 2*len(r.buf))
+		copy(next, r.buf[r.start:r.end])
+		r.buf = next
+	default:
+		copy(r.buf, r.buf[r.start:r.end])
+	}
+	r.start, r.end = 0, pending
+}

@@ -1,0 +1,214 @@
+package wire
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// NoticeToolUnusable is the code of the notice about a tool that an API cannot
+// take (contract §4).
+const NoticeToolUnusable = "tool_unusable"
+
+// NoticeParameterIgnored is the code of the notice about a parameter that the
+// model in question refuses, so that it was not sent.
+const NoticeParameterIgnored = "parameter_ignored"
+
+// Notice makes a notice.
+func Notice(code, format string, args ...any) toolcrib.Notice {
+	return toolcrib.Notice{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+var emptySchema = json.RawMessage(`{"type":"object","properties":{}}`)
+
+const maxSchemaBytes = 1 << 20
+
+// ObjectSchema brings the schema of a tool's parameters into the form that the
+// model APIs take: one JSON object of type object with properties, without
+// combinators at its top, with object schemas for every property and items for
+// every array (requirements 1c.4). A schema that fits is only compacted, so the
+// order of its properties stays. What it loses the gate still checks: it judges
+// by the tool's own schema.
+func ObjectSchema(raw json.RawMessage) (json.RawMessage, error) {
+	if trimmed := bytes.TrimSpace(raw); len(trimmed) == 0 || string(trimmed) == "null" || string(trimmed) == "true" || string(trimmed) == "[]" {
+		return emptySchema, nil
+	}
+	if len(raw) > maxSchemaBytes {
+		return nil, fmt.Errorf("its schema is longer than %d bytes", maxSchemaBytes)
+	}
+	var doc any
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if err := dec.Decode(&doc); err != nil {
+		return nil, errors.New("its schema is no JSON")
+	}
+	schema, ok := doc.(map[string]any)
+	if !ok {
+		return nil, errors.New("its schema is no JSON object")
+	}
+	changed, err := topLevel(schema)
+	if err != nil {
+		return nil, err
+	}
+	if mend(schema, 0) || changed {
+		return json.Marshal(schema)
+	}
+	var out bytes.Buffer
+	if err := json.Compact(&out, raw); err != nil {
+		return nil, errors.New("its schema is no JSON")
+	}
+	return out.Bytes(), nil
+}
+
+func topLevel(schema map[string]any) (changed bool, err error) {
+	switch t := schema["type"].(type) {
+	case nil:
+		schema["type"], changed = "object", true
+	case string:
+		if t != "object" {
+			return false, fmt.Errorf("its schema is of type %s, not object", t)
+		}
+	case []any:
+		if !slices.Contains(t, any("object")) {
+			return false, errors.New("its schema is not of type object")
+		}
+		schema["type"], changed = "object", true
+	default:
+		return false, errors.New("its schema has no valid type")
+	}
+	if _, ok := schema["properties"].(map[string]any); !ok {
+		schema["properties"], changed = map[string]any{}, true
+	}
+	for _, word := range [...]string{"oneOf", "anyOf", "allOf", "not", "enum", "const", "if", "then", "else"} {
+		if _, ok := schema[word]; ok {
+			mergeProperties(schema, schema[word])
+			delete(schema, word)
+			changed = true
+		}
+	}
+	return changed, nil
+}
+
+// mergeProperties keeps the properties that only a combinator names, so that the
+// model learns of them.
+func mergeProperties(schema map[string]any, combinator any) {
+	branches, _ := combinator.([]any)
+	properties := schema["properties"].(map[string]any)
+	for _, b := range branches {
+		branch, _ := b.(map[string]any)
+		inner, _ := branch["properties"].(map[string]any)
+		for name, value := range inner {
+			if _, ok := properties[name]; !ok {
+				properties[name] = value
+			}
+		}
+	}
+}
+
+// mend repairs what strict APIs refuse anywhere in a schema, and tells whether
+// it changed anything.
+func mend(schema map[string]any, depth int) bool {
+	if depth > 64 {
+		return false
+	}
+	changed := false
+	if p, ok := schema["properties"]; ok {
+		if list, isList := p.([]any); isList && len(list) == 0 {
+			schema["properties"], changed = map[string]any{}, true
+		}
+	}
+	if isArray(schema["type"]) {
+		if _, ok := schema["items"]; !ok {
+			schema["items"], changed = map[string]any{}, true
+		}
+	}
+	for _, word := range [...]string{"properties", "$defs", "definitions", "patternProperties"} {
+		group, _ := schema[word].(map[string]any)
+		for name, value := range group {
+			if value == true {
+				group[name], changed = map[string]any{}, true
+			}
+			changed = mendAny(group[name], depth) || changed
+		}
+	}
+	for _, word := range [...]string{"items", "additionalProperties", "anyOf", "oneOf", "allOf", "prefixItems", "not"} {
+		if word == "items" && schema[word] == true {
+			schema[word], changed = map[string]any{}, true
+		}
+		changed = mendAny(schema[word], depth) || changed
+	}
+	return changed
+}
+
+func mendAny(value any, depth int) bool {
+	switch v := value.(type) {
+	case map[string]any:
+		return mend(v, depth+1)
+	case []any:
+		changed := false
+		for _, e := range v {
+			if m, ok := e.(map[string]any); ok {
+				changed = mend(m, depth+1) || changed
+			}
+		}
+		return changed
+	}
+	return false
+}
+
+func isArray(t any) bool {
+	if list, ok := t.([]any); ok {
+		return slices.Contains(list, any("array"))
+	}
+	return t == "array"
+}
+
+// Token makes s match [A-Za-z0-9_-]{1,limit}, as the APIs want names and call
+// IDs. A valid one stays as it is; another is changed, always in the same way,
+// and told apart by a few characters of its hash.
+func Token(s string, limit int) string {
+	if validToken(s, limit) {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	tail := "_" + hex.EncodeToString(sum[:4])
+	clean := strings.Map(func(r rune) rune {
+		if tokenByte(r) {
+			return r
+		}
+		return '_'
+	}, s)
+	return clean[:min(len(clean), limit-len(tail))] + tail
+}
+
+func validToken(s string, limit int) bool {
+	if s == "" || len(s) > limit {
+		return false
+	}
+	for _, r := range s {
+		if !tokenByte(r) {
+			return false
+		}
+	}
+	return true
+}
+
+func tokenByte(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
+}
+
+// Arguments returns the arguments of a call in the history as a JSON object,
+// always (N13): {} for none.
+func Arguments(call *toolcrib.ToolCall) []byte {
+	if a := bytes.TrimSpace(call.Arguments); len(a) > 1 && a[0] == '{' {
+		return a
+	}
+	return []byte("{}")
+}
