@@ -20,6 +20,7 @@ type Permit struct {
 	timeout   time.Duration
 	maxBytes  int
 	untrusted bool
+	source    string
 }
 
 // ErrNoPermit is what a permit that no gate made answers.
@@ -47,12 +48,7 @@ func (p Permit) MaxBytes() int { return p.maxBytes }
 func (p Permit) Untrusted() bool { return p.untrusted }
 
 // Source names where the tool comes from, for the mark on untrusted data.
-func (p Permit) Source() string {
-	if p.tool == nil {
-		return ""
-	}
-	return p.tool.Spec().Source
-}
+func (p Permit) Source() string { return p.source }
 
 // Prepare asks a write what is needed to tell later whether it happened; nil if
 // the tool cannot tell.

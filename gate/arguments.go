@@ -1,0 +1,286 @@
+package gate
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+)
+
+// Bounds of what is told about invalid arguments.
+const (
+	maxSchemaErrors = 8
+	maxShownValue   = 60  // bytes of a value
+	maxShownText    = 200 // bytes of an expectation or pointer
+)
+
+// schemaError is one fault of the arguments: schema_error of contract §6.
+type schemaError struct {
+	Path     string `json:"path"` // JSON Pointer (RFC 6901); "" = the arguments as a whole
+	Expected string `json:"expected"`
+	Got      string `json:"got"`
+	// More are further faults, at most seven; only in the first.
+	More []schemaError `json:"more,omitempty"`
+}
+
+func (e schemaError) String() string {
+	path := e.Path
+	if path == "" {
+		path = "/"
+	}
+	return fmt.Sprintf("%s: expected %s, got %s", path, e.Expected, e.Got)
+}
+
+// checkArguments validates canonical arguments against the schema (H4). It
+// returns nil if they are valid.
+func (s *schema) checkArguments(arguments []byte) *refusal {
+	dec := json.NewDecoder(bytes.NewReader(arguments))
+	dec.UseNumber()
+	var value any
+	if err := dec.Decode(&value); err != nil {
+		return invalid(schemaError{Expected: "one JSON object", Got: "something else"})
+	}
+	err := s.validate(value)
+	if err == nil {
+		return nil
+	}
+	var failed *jsonschema.ValidationError
+	if !errors.As(err, &failed) {
+		r := refuse("invalid_arguments: the arguments could not be checked; send simpler ones")
+		r.detail = err.Error()
+		return r
+	}
+	found := faults{root: value}
+	found.add(failed)
+	return invalid(found.list...)
+}
+
+// invalid makes the refusal of invalid arguments: the message names path,
+// expectation and what came.
+func invalid(list ...schemaError) *refusal {
+	if len(list) == 0 {
+		list = []schemaError{{Expected: "arguments as the schema says", Got: "others"}}
+	}
+	texts := make([]string, len(list))
+	for i, e := range list {
+		texts[i] = e.String()
+	}
+	r := refuse("invalid_arguments: " + strings.Join(texts, "; "))
+	first := list[0]
+	first.More = list[1:]
+	r.schemaError = encode(first)
+	return r
+}
+
+// faults collects the faults of a validation, bounded.
+type faults struct {
+	root any
+	list []schemaError
+}
+
+func (f *faults) put(tokens []string, expected, got string) {
+	if len(f.list) < maxSchemaErrors {
+		e := schemaError{Path: pointer(tokens), Expected: cut(expected, maxShownText), Got: cut(got, maxShownText)}
+		if !slices.ContainsFunc(f.list, func(o schemaError) bool {
+			return o.Path == e.Path && o.Expected == e.Expected
+		}) {
+			f.list = append(f.list, e)
+		}
+	}
+}
+
+// add takes an error of the library and what caused it.
+func (f *faults) add(e *jsonschema.ValidationError) {
+	if len(f.list) >= maxSchemaErrors {
+		return
+	}
+	at := e.InstanceLocation
+	switch k := e.ErrorKind.(type) {
+	case *kind.Required:
+		f.missing(at, k.Missing)
+	case *kind.DependentRequired:
+		f.missing(at, k.Missing)
+	case *kind.Dependency:
+		f.missing(at, k.Missing)
+	case *kind.AdditionalProperties:
+		for _, name := range slices.Sorted(slices.Values(k.Properties)) {
+			child := append(slices.Clone(at), name)
+			f.put(child, "no such property", describe(lookup(f.root, child)))
+		}
+	case *kind.AnyOf:
+		f.alternatives(e)
+	case *kind.OneOf:
+		if len(e.Causes) == 0 {
+			f.put(at, "exactly one of several shapes", "a value that has more than one of them")
+			return
+		}
+		f.alternatives(e)
+	default:
+		if len(e.Causes) > 0 {
+			causes := slices.SortedStableFunc(slices.Values(e.Causes), byLocation)
+			for _, c := range causes {
+				f.add(c)
+			}
+			return
+		}
+		f.put(at, expectation(e.ErrorKind), describe(lookup(f.root, at)))
+	}
+}
+
+// byLocation makes the order of faults the same every time.
+func byLocation(a, b *jsonschema.ValidationError) int {
+	return slices.Compare(a.InstanceLocation, b.InstanceLocation)
+}
+
+func (f *faults) missing(at, names []string) {
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		f.put(append(slices.Clone(at), name), "a value (required)", "nothing")
+	}
+}
+
+// alternatives tells what anyOf or oneOf wanted: the types if only those differ,
+// else what is wrong with each.
+func (f *faults) alternatives(e *jsonschema.ValidationError) {
+	var types []string
+	for _, c := range e.Causes {
+		t, ok := c.ErrorKind.(*kind.Type)
+		if !ok || !slices.Equal(c.InstanceLocation, e.InstanceLocation) {
+			types = nil
+			break
+		}
+		types = append(types, t.Want...)
+	}
+	if len(types) > 0 {
+		f.put(e.InstanceLocation, strings.Join(types, " or "), describe(lookup(f.root, e.InstanceLocation)))
+		return
+	}
+	for _, c := range e.Causes {
+		f.add(c)
+	}
+}
+
+// expectation says in words what a keyword wants.
+func expectation(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
+	case *kind.Type:
+		return strings.Join(k.Want, " or ")
+	case *kind.Enum:
+		return "one of " + values(k.Want)
+	case *kind.Const:
+		return values([]any{k.Want})
+	case *kind.Format:
+		return "a text in the format " + k.Want
+	case *kind.Pattern:
+		return "a text that matches " + k.Want
+	case *kind.MinLength:
+		return fmt.Sprintf("at least %d characters", k.Want)
+	case *kind.MaxLength:
+		return fmt.Sprintf("at most %d characters", k.Want)
+	case *kind.MinItems:
+		return fmt.Sprintf("at least %d items", k.Want)
+	case *kind.MaxItems:
+		return fmt.Sprintf("at most %d items", k.Want)
+	case *kind.MinProperties:
+		return fmt.Sprintf("at least %d properties", k.Want)
+	case *kind.MaxProperties:
+		return fmt.Sprintf("at most %d properties", k.Want)
+	case *kind.UniqueItems:
+		return "items that all differ"
+	case *kind.PropertyNames:
+		return "another name than " + strconv.Quote(cut(k.Property, maxShownValue))
+	case *kind.FalseSchema, *kind.AdditionalItems:
+		return "nothing here"
+	case *kind.Not:
+		return "another value"
+	}
+	return bounds(k)
+}
+
+func bounds(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
+	case *kind.Minimum:
+		return "a number of at least " + k.Want.RatString()
+	case *kind.Maximum:
+		return "a number of at most " + k.Want.RatString()
+	case *kind.ExclusiveMinimum:
+		return "a number above " + k.Want.RatString()
+	case *kind.ExclusiveMaximum:
+		return "a number below " + k.Want.RatString()
+	case *kind.MultipleOf:
+		return "a multiple of " + k.Want.RatString()
+	}
+	return "a value that satisfies " + strings.Join(k.KeywordPath(), "/")
+}
+
+func values(want []any) string {
+	texts := make([]string, 0, len(want))
+	for _, w := range want {
+		texts = append(texts, cut(string(encode(w)), maxShownValue))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// describe names a value by its type, and shows it if it is short.
+func describe(v any, ok bool) string {
+	if !ok {
+		return "nothing"
+	}
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "boolean " + strconv.FormatBool(v)
+	case json.Number:
+		return "number " + cut(v.String(), maxShownValue)
+	case string:
+		return "string " + cut(string(encode(v)), maxShownValue)
+	case []any:
+		return fmt.Sprintf("array of %d", len(v))
+	case map[string]any:
+		if len(v) > 0 && len(v) <= 4 {
+			return "object with " + strings.Join(slices.Sorted(maps.Keys(v)), ", ")
+		}
+		return fmt.Sprintf("object with %d properties", len(v))
+	}
+	return "something else"
+}
+
+// lookup follows the tokens of a pointer.
+func lookup(v any, tokens []string) (any, bool) {
+	for _, t := range tokens {
+		switch at := v.(type) {
+		case map[string]any:
+			member, ok := at[t]
+			if !ok {
+				return nil, false
+			}
+			v = member
+		case []any:
+			i, err := strconv.Atoi(t)
+			if err != nil || i < 0 || i >= len(at) {
+				return nil, false
+			}
+			v = at[i]
+		default:
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+// pointer writes a JSON Pointer (RFC 6901).
+func pointer(tokens []string) string {
+	var b strings.Builder
+	for _, t := range tokens {
+		b.WriteByte('/')
+		b.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(t))
+	}
+	return cut(b.String(), maxShownText)
+}

@@ -1,0 +1,96 @@
+package gate
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+)
+
+// argumentsStep reads and validates the arguments (H4), and makes the call that
+// everything after it is about.
+func (j *judgement) argumentsStep() *refusal {
+	if j.asked.Broken != "" || j.asked.Problem != "" {
+		return broken(j.asked.Problem)
+	}
+	// The arguments are canonical already; reading them strictly once more costs
+	// little, and keeps a caller's slip from making two texts of one call.
+	canonical, err := guard.Arguments(j.asked.Arguments)
+	if err != nil {
+		return broken(err.Error())
+	}
+	if j.entry.schema == nil {
+		return refuse("invalid_arguments: the arguments can not be checked, so the call was refused. Go on without it.")
+	}
+	if r := j.entry.schema.checkArguments(canonical); r != nil {
+		return r
+	}
+	j.call = toolcrib.Call{
+		ID:        j.asked.ID,
+		Name:      j.entry.spec.Name,
+		Arguments: canonical,
+		Run:       j.facts.Run,
+		Session:   j.facts.Session,
+		Principal: *j.who,
+		Workspace: j.scope.Workspace,
+		Depth:     j.scope.Depth,
+	}
+	return nil
+}
+
+// broken refuses arguments that are no JSON object.
+func broken(problem string) *refusal {
+	if problem == "" {
+		problem = "expected one JSON object"
+	}
+	r := refuse("invalid_arguments: " + problem)
+	r.schemaError = encode(schemaError{Expected: "one JSON object", Got: cut(problem, maxShownText)})
+	return r
+}
+
+// policyStep asks the tool's own policy. The text of a [*toolcrib.ToolError] is
+// made for the model (C15); any other error is for operators.
+func (j *judgement) policyStep() *refusal {
+	if j.entry.admitter == nil {
+		return nil
+	}
+	err := j.entry.admitter.Admit(j.judged())
+	if err == nil {
+		return nil
+	}
+	var forModel *toolcrib.ToolError
+	if errors.As(err, &forModel) && forModel != nil {
+		r := refuse(forModel.Error())
+		if forModel.Err != nil {
+			r.detail = forModel.Err.Error()
+		}
+		return r
+	}
+	r := refuse(j.name() + " refused this call. Go on without it.")
+	r.detail = err.Error()
+	return r
+}
+
+// effectStep asks the tool what this call does, and refuses a write where only
+// reading is allowed.
+func (j *judgement) effectStep() *refusal {
+	if j.entry.effector != nil {
+		j.effect = toolcrib.EffectNonIdempotentWrite // should the tool panic
+		j.effect = j.entry.effector.EffectOf(j.judged()).OrStrictest()
+	}
+	if !j.scope.ReadOnly || !j.effect.Writes() {
+		return nil
+	}
+	r := refuse(j.name() + " would change something, and this run may only read. Answer without changing anything.")
+	r.position = j.gate.agentPosition(j.scope, "read_only")
+	return r
+}
+
+// judged is the call as a tool is asked about it: with arguments of its own, so
+// that what the tool does to them changes nothing that is decided or run.
+func (j *judgement) judged() toolcrib.Call {
+	c := j.call
+	c.Arguments = bytes.Clone(c.Arguments)
+	return c
+}

@@ -1,0 +1,160 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Bounds of what a person is shown before deciding, and of what a person writes.
+const (
+	maxPreviewLines = 20
+	maxPreviewLine  = 500 // characters
+	previewTimeout  = 5 * time.Second
+	maxPersonWords  = 1000 // bytes
+)
+
+// question is what a person is asked about a call.
+type question struct {
+	asks bool
+	why  string // in words; the same for the same policy and effect
+	key  string // key path of the configuration
+}
+
+// question tells whether a call of this effect is put to a person. What
+// tools.settings.X.confirm says takes the place of tools.confirm; its always is
+// the one question that nothing lifts.
+func (g *Gate) question(e *entry, effect toolcrib.Effect) question {
+	q := question{key: "tools.confirm"}
+	mode := g.confirm
+	if e.settings.Confirm != "" {
+		mode, q.key = e.settings.Confirm, "tools.settings."+e.spec.Name+".confirm"
+	}
+	q.asks = mode.asks(effect)
+	does := "only reads"
+	if effect.Writes() {
+		does = "writes (" + string(effect) + ")"
+	}
+	if mode == "" {
+		mode = ConfirmAlways
+	}
+	q.why = fmt.Sprintf("%s %s; %s is %s", e.spec.Name, does, q.key, mode)
+	return q
+}
+
+// confirmStep is the last one: it asks a person about a call that is otherwise
+// allowed, or takes the decision that there is.
+func (j *judgement) confirmStep() *refusal {
+	decided := j.facts.Decided[j.asked.ID]
+	if decided.Decision == journal.DecisionDeny {
+		return j.denied(decided)
+	}
+	q := j.gate.question(j.entry, j.effect)
+	if !q.asks {
+		return nil
+	}
+	if decided.Decision == journal.DecisionApprove && answers(decided, q) {
+		j.verdict.Approval = decided.ApprovalID
+		return nil
+	}
+	if j.scope.NobodyAsks {
+		r := refuse(j.name() + " needs a person's approval, and nobody can be asked in this run. Go on without it.")
+		r.position, r.detail = j.gate.position(q.key), q.why
+		return r
+	}
+	v := j.verdict
+	v.Decision, v.Reason, v.Message = toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, q.why
+	v.Position = j.gate.position(q.key)
+	v.Untrusted = j.entry.spec.Untrusted || j.entry.settings.Untrusted
+	j.preview()
+	return nil
+}
+
+// answers tells whether a decision was made on this very question.
+func answers(d Decided, q question) bool {
+	return d.Asked == "" || d.Asked == q.why || d.Asked == string(toolcrib.ReasonNeedsConfirmation)
+}
+
+// denied refuses what a person did not approve (H16: declined, the model is told).
+func (j *judgement) denied(d Decided) *refusal {
+	by := strings.TrimSpace(d.By)
+	if by == "" {
+		by = "the person who was asked"
+	}
+	text := fmt.Sprintf("%s was denied by %s", j.name(), shown(by))
+	if reason := strings.TrimSpace(d.Reason); reason != "" {
+		text += ": " + cut(reason, maxPersonWords)
+	}
+	if !strings.HasSuffix(text, ".") {
+		text += "."
+	}
+	r := refuse(text + " Do not repeat this call.")
+	r.reason, r.detail = toolcrib.ReasonApprovalDenied, "approval "+d.ApprovalID
+	return r
+}
+
+// preview asks the tool to show what the call would change. A preview that fails
+// is shown as such, and still leaves the decision to the person.
+func (j *judgement) preview() {
+	if j.entry.previewer == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(j.ctx, previewTimeout)
+	defer cancel()
+	var p toolcrib.Preview
+	err := contain(func() (err error) {
+		p, err = j.entry.previewer.Preview(ctx, j.judged())
+		return err
+	})
+	if err != nil {
+		p = toolcrib.Preview{Kind: "text", Text: "The preview failed."}
+		var forModel *toolcrib.ToolError
+		if errors.As(err, &forModel) && forModel != nil {
+			p.Text = "The preview failed: " + forModel.Error()
+		}
+		j.verdict.Detail = cut("preview: "+err.Error(), maxDetailBytes)
+	}
+	if p.Kind != "diff" {
+		p.Kind = "text"
+	}
+	p.Text = boundPreview(p.Text)
+	j.verdict.Preview = &p
+}
+
+// boundPreview makes hidden characters visible and keeps the first lines.
+func boundPreview(text string) string {
+	const most = maxPreviewLines * maxPreviewLine * 8 // bytes that can count at all, with room for escapes
+	total := strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1
+	lines := strings.Split(strings.TrimSuffix(guard.Visible(cut(text, most)), "\n"), "\n")
+	if total > maxPreviewLines {
+		lines = append(lines[:min(len(lines), maxPreviewLines-1)], "")
+		lines[len(lines)-1] = fmt.Sprintf("… %d more lines", total-len(lines)+1)
+	}
+	for i, line := range lines {
+		lines[i] = cutRunes(line, maxPreviewLine)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// cutRunes shortens s to at most limit characters.
+func cutRunes(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	n, last := 0, 0 // characters so far; where the last one that fits before dots begins
+	for i := range s {
+		if n == limit-1 {
+			last = i
+		}
+		if n++; n > limit {
+			return s[:last] + "…"
+		}
+	}
+	return s
+}

@@ -1,0 +1,126 @@
+package gate
+
+import (
+	"context"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Explanation tells why a tool is or is not offered to a run.
+type Explanation struct {
+	Tool        string          `json:"tool"`
+	Registered  bool            `json:"registered"`
+	Description string          `json:"description,omitempty"`
+	Source      string          `json:"source,omitempty"`
+	Group       string          `json:"group,omitempty"`
+	Effect      toolcrib.Effect `json:"effect,omitempty"` // the worst that a call may do
+	Offered     bool            `json:"offered"`
+	Reason      toolcrib.Reason `json:"reason,omitempty"` // of the first layer that refuses
+	Layers      []LayerAnswer   `json:"layers"`           // every layer's answer, in order
+	Confirm     ConfirmAnswer   `json:"confirm"`
+	// Notes tell what else holds for calls of this tool in this run.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// ConfirmAnswer tells whether a call with the tool's worst effect would be put to
+// a person.
+type ConfirmAnswer struct {
+	Asks     bool   `json:"asks"`
+	Why      string `json:"why,omitempty"`
+	Position string `json:"position,omitempty"`
+}
+
+// Explain tells for each named tool what every layer answers, in the order of the
+// names; without names for every registered tool, sorted. It asks the same layers
+// with the same question as [Gate.Offer] and [Gate.Judge]. It never fails: if the
+// overrides can not be read, the answers say so, and nothing is offered.
+func (g *Gate) Explain(ctx context.Context, who toolcrib.Principal, scope Scope, names ...string) []Explanation {
+	if g == nil {
+		g = &Gate{}
+	}
+	over, err := g.overrides(ctx)
+	p := newPolicy(&who, &scope, over, err)
+	unknown := g.unknownInLists(&scope)
+	if len(names) == 0 {
+		names = g.Names()
+	}
+	out := make([]Explanation, len(names))
+	for i, name := range names {
+		out[i] = g.explain(p, name, unknown)
+	}
+	return out
+}
+
+func (g *Gate) explain(p *policy, name string, unknown map[toolcrib.Reason][]string) Explanation {
+	e := g.byName[name]
+	x := Explanation{Tool: name, Layers: make([]LayerAnswer, 0, len(g.layers))}
+	q := p.query(name, e)
+	refused, no := g.firstRefusal(q)
+	x.Offered = !no
+	if no {
+		x.Reason = refused.Layer
+	}
+	for _, l := range g.layers {
+		a := g.layerAnswer(ask(l, q))
+		a.Unknown = unknown[a.Layer]
+		x.Layers = append(x.Layers, a)
+	}
+	if e == nil {
+		return x
+	}
+	x.Registered = true
+	x.Description, x.Source, x.Group = e.spec.Description, e.spec.Source, e.spec.Group
+	x.Effect = e.spec.Effect.OrStrictest()
+	asked := g.question(e, x.Effect)
+	x.Confirm = ConfirmAnswer{Asks: asked.asks, Why: asked.why, Position: g.position(asked.key)}
+	x.Notes = notes(e, p.scope, asked)
+	return x
+}
+
+// notes tell what the steps after the layers will say, as far as it is known
+// without arguments.
+func notes(e *entry, s *Scope, asked question) []string {
+	var notes []string
+	writes := e.spec.Effect.Writes()
+	if e.effector != nil {
+		notes = append(notes, "the effect of a call depends on its arguments")
+	}
+	if s.ReadOnly && writes {
+		notes = append(notes, "calls that write are refused: the run may only read (read_only_mode)")
+	}
+	if s.NobodyAsks && asked.asks {
+		notes = append(notes, "calls that need an approval are refused: nobody can be asked (needs_confirmation)")
+	}
+	if s.Depth > s.MaxDepth || e.spec.Nested && s.Depth >= s.MaxDepth {
+		notes = append(notes, "calls are refused: too deep (depth_exceeded)")
+	}
+	if e.admitter != nil {
+		notes = append(notes, "the tool has a policy of its own (tool_policy)")
+	}
+	return notes
+}
+
+// unknownInLists returns, by layer, what on its list means no tool.
+func (g *Gate) unknownInLists(s *Scope) map[toolcrib.Reason][]string {
+	out := make(map[toolcrib.Reason][]string)
+	for _, l := range g.layers {
+		if list, ok := l.(allowlist); ok {
+			if unknown := list.unknown(s, g.sorted); len(unknown) > 0 {
+				out[list.reason] = unknown
+			}
+		}
+	}
+	return out
+}
+
+// UnknownNames returns the names and patterns of a list that mean no registered
+// tool; they are dropped (N4), with a notice.
+func (g *Gate) UnknownNames(list []string) []string {
+	var unknown []string
+	for _, p := range list {
+		if !meansOne(p, g.sorted) {
+			unknown = append(unknown, p)
+		}
+	}
+	return unknown
+}

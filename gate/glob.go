@@ -1,0 +1,65 @@
+package gate
+
+import "strings"
+
+// maxPattern bounds a pattern, in bytes.
+const maxPattern = 256
+
+// match tells whether a pattern of a list means the name. A pattern is a name in
+// which * stands for any characters, none too, and ? for exactly one. A pattern
+// that could be no tool's name otherwise is a bad one, and matches nothing.
+func match(pattern, name string) bool {
+	if pattern == name {
+		return name != "" && plain(pattern)
+	}
+	return strings.ContainsAny(pattern, "*?") && plain(pattern) && glob(pattern, name)
+}
+
+// matchesAny tells whether one of the patterns means the name.
+func matchesAny(patterns []string, name string) bool {
+	for _, p := range patterns {
+		if match(p, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// plain tells whether the pattern has only characters of tool names and wildcards.
+func plain(pattern string) bool {
+	if pattern == "" || len(pattern) > maxPattern {
+		return false
+	}
+	for i := range len(pattern) {
+		switch c := pattern[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		case c == '_', c == '-', c == '*', c == '?':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// glob matches without recursion: it goes back to the last star only, so that its
+// time is at most the product of the two lengths.
+func glob(pattern, name string) bool {
+	p, n := 0, 0
+	star, resume := -1, 0
+	for n < len(name) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, resume = p, n
+			p++
+		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == name[n]):
+			p++
+			n++
+		case star >= 0:
+			resume++
+			p, n = star+1, resume
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}

@@ -1,0 +1,274 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// minResultBytes is the smallest bound of a result (limits.max_result_bytes).
+const minResultBytes = 256
+
+// Judge judges all calls of a turn, in contract §6's order; the answers are in the
+// order of the calls. The overrides are read once for the turn. If they can not
+// be read, or ctx has ended, every call is refused. Nothing runs here, but tools
+// are asked for their policy, effect, targets and preview; a panic of one refuses
+// its call.
+func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, facts Facts, turn []toolcrib.ToolCall) []Verdict {
+	if g == nil {
+		g = &Gate{}
+	}
+	over, err := g.overrides(ctx)
+	p := newPolicy(&who, &scope, over, err)
+	verdicts := make([]Verdict, len(turn))
+	for i := range turn {
+		if p.overrides != nil && ctx.Err() != nil {
+			p = newPolicy(&who, &scope, over, ctx.Err())
+		}
+		j := judgement{
+			policy: p, ctx: ctx, gate: g, facts: &facts, index: i, asked: &turn[i],
+			entry: g.byName[turn[i].Name], verdict: &verdicts[i],
+		}
+		j.run()
+	}
+	return verdicts
+}
+
+// judgement is the judging of one call.
+type judgement struct {
+	*policy
+	ctx     context.Context
+	gate    *Gate
+	facts   *Facts
+	index   int // in the turn
+	asked   *toolcrib.ToolCall
+	entry   *entry // nil = no such tool
+	verdict *Verdict
+
+	// What the steps find out.
+	call    toolcrib.Call
+	effect  toolcrib.Effect
+	targets []toolcrib.Target
+}
+
+// step is one question of the judgement. It returns nil if it has nothing
+// against the call.
+type step struct {
+	reason toolcrib.Reason
+	judge  func(*judgement) *refusal
+}
+
+// steps returns the questions in contract §6's order. The first that refuses is
+// the one reported; none gives back what another took. What is still to come has
+// its place here: cost_cap_exceeded and hop_budget_exhausted of workers after
+// parse_error, rule_denied and tainted_flow after read_only_mode,
+// budget_exhausted after repeated_call.
+func steps() [12]step {
+	return [...]step{
+		{toolcrib.ReasonParseError, (*judgement).parseStep},
+		{toolcrib.ReasonDuplicateCallID, (*judgement).duplicateStep},
+		{toolcrib.ReasonTooManyCalls, (*judgement).countStep},
+		{toolcrib.ReasonNotPermitted, (*judgement).layersStep}, // reports the layer's own reason
+		{toolcrib.ReasonNotOffered, (*judgement).offeredStep},
+		{toolcrib.ReasonDepthExceeded, (*judgement).depthStep},
+		{toolcrib.ReasonInvalidArguments, (*judgement).argumentsStep},
+		{toolcrib.ReasonToolPolicy, (*judgement).policyStep},
+		{toolcrib.ReasonProtectedPath, (*judgement).targetsStep},
+		{toolcrib.ReasonReadOnlyMode, (*judgement).effectStep},
+		{toolcrib.ReasonRepeatedCall, (*judgement).repeatedStep},
+		{toolcrib.ReasonNeedsConfirmation, (*judgement).confirmStep},
+	}
+}
+
+// run asks the steps in order and writes the verdict. Until the last of them has
+// answered, the verdict is its zero value: refused.
+func (j *judgement) run() {
+	v := j.verdict
+	v.CallID, v.Tool = j.asked.ID, j.asked.Name
+	if j.entry != nil {
+		j.effect = j.entry.spec.Effect.OrStrictest()
+	}
+	for _, s := range steps() {
+		r := j.ask(s)
+		v.Effect, v.Targets = j.effect, j.targets
+		if r != nil {
+			if r.reason == "" {
+				r.reason = s.reason
+			}
+			v.refused(r)
+			return
+		}
+	}
+	if v.Decision != toolcrib.Ask {
+		j.allow()
+	}
+}
+
+// ask asks one step; a panic refuses.
+func (j *judgement) ask(s step) (r *refusal) {
+	err := contain(func() error {
+		r = s.judge(j)
+		return nil
+	})
+	if err != nil {
+		r = refuse(j.name() + " could not be judged, so it was refused. Go on without it.")
+		r.detail = err.Error()
+	}
+	return r
+}
+
+// allow writes the verdict that lets the call run, with its permit.
+func (j *judgement) allow() {
+	e, v := j.entry, j.verdict
+	v.Decision = toolcrib.Allow
+	v.Untrusted = e.spec.Untrusted || e.settings.Untrusted
+	v.MaxBytes = j.maxBytes()
+	timeout := j.timeout()
+	v.TimeoutMS = timeout.Milliseconds()
+	v.Permit = Permit{
+		tool: e.tool, call: j.call, effect: j.effect, targets: j.targets, timeout: timeout,
+		maxBytes: v.MaxBytes, untrusted: v.Untrusted, source: e.spec.Source,
+	}
+}
+
+// timeout is the first that is set: of the settings, the tool, the run. A tool
+// that calls tools or agents itself and sets none may take as long as the run.
+func (j *judgement) timeout() time.Duration {
+	spec := &j.entry.spec
+	switch {
+	case j.entry.settings.Timeout > 0:
+		return j.entry.settings.Timeout
+	case spec.Timeout > 0:
+		return spec.Timeout
+	case spec.Nested:
+		return 0
+	case j.scope.Timeout > 0:
+		return j.scope.Timeout
+	}
+	return toolcrib.DefaultLimits().ToolTimeout
+}
+
+// maxBytes is the smallest bound that is set.
+func (j *judgement) maxBytes() int {
+	smallest := toolcrib.DefaultLimits().MaxResultBytes
+	if j.scope.MaxBytes > 0 {
+		smallest = j.scope.MaxBytes
+	}
+	for _, bound := range []int{j.entry.spec.MaxResultBytes, j.entry.settings.MaxResultBytes} {
+		if bound > 0 {
+			smallest = min(smallest, bound)
+		}
+	}
+	return max(smallest, minResultBytes)
+}
+
+// name is the tool's name as it may be repeated.
+func (j *judgement) name() string { return shown(j.asked.Name) }
+
+func (j *judgement) parseStep() *refusal {
+	if j.asked.Cut {
+		return refuse("the reply was cut inside this call, so it was not run. Call again, with shorter arguments.")
+	}
+	return nil
+}
+
+func (j *judgement) duplicateStep() *refusal {
+	if j.asked.Duplicate {
+		return refuse("another call of this turn has the same id. Give every call an id of its own.")
+	}
+	return nil
+}
+
+func (j *judgement) countStep() *refusal {
+	if j.index < j.scope.MaxCalls {
+		return nil
+	}
+	r := refuse(fmt.Sprintf("at most %d calls run in one turn. Call again in the next turn.", max(0, j.scope.MaxCalls)))
+	r.position = j.gate.agentPosition(j.scope, "limits.max_calls_per_turn")
+	return r
+}
+
+func (j *judgement) layersStep() *refusal {
+	a, no := j.gate.firstRefusal(j.query(j.asked.Name, j.entry))
+	if !no {
+		return nil
+	}
+	return &refusal{
+		reason: a.Layer, message: j.layerMessage(a.Layer), hint: a.hint,
+		position: a.Position, detail: a.Detail,
+	}
+}
+
+// layerMessage is what a model reads of a layer's refusal. It tells no more than
+// the reason does, and nothing of the layers after it.
+func (j *judgement) layerMessage(reason toolcrib.Reason) string {
+	name := j.name()
+	switch reason {
+	case toolcrib.ReasonNotRegistered:
+		text := toolcrib.Failf(toolcrib.ToolNotFound, "%s", name).Error()
+		if near := nearNames(j.asked.Name, j.facts.Offered); near != "" {
+			text += ". Offered are: " + near
+		}
+		return text
+	case toolcrib.ReasonToolDisabled:
+		return name + " is not available. Go on without it."
+	case toolcrib.ReasonRequiresAdmin, toolcrib.ReasonNotPermitted:
+		return name + " is not available to this user. Go on without it."
+	case toolcrib.ReasonAgentAllowlist:
+		return name + " is not among the tools of this agent. Use the tools that you were offered."
+	case toolcrib.ReasonSkillAllowlist:
+		return name + " is not among the tools that the skills of this run allow. Use the tools that you were offered."
+	case toolcrib.ReasonRunAllowlist:
+		return name + " is not among the tools of this run. Use the tools that you were offered."
+	case toolcrib.ReasonWorkerAllowlist:
+		return name + " was not passed on to this agent. Use the tools that you were offered."
+	}
+	return name + " is not available in this run. Use the tools that you were offered."
+}
+
+func (j *judgement) offeredStep() *refusal {
+	if j.facts.Offered[j.asked.Name] {
+		return nil
+	}
+	return refuse(j.name() + " was not offered in this request. Use the tools that you were offered.")
+}
+
+func (j *judgement) depthStep() *refusal {
+	s := j.scope
+	if s.Depth > s.MaxDepth || j.entry.spec.Nested && s.Depth >= s.MaxDepth {
+		r := refuse(fmt.Sprintf("agents and tools may call each other %d deep, and this is the end. Do the work yourself.",
+			max(0, s.MaxDepth)))
+		r.position = j.gate.agentPosition(s, "limits.max_depth")
+		return r
+	}
+	return nil
+}
+
+func (j *judgement) repeatedStep() *refusal {
+	s := j.scope
+	if s.MaxRepeats <= 0 || j.facts.Repeated == nil {
+		return nil
+	}
+	times := j.facts.Repeated(j.call.Name, j.call.Arguments)
+	if times < s.MaxRepeats {
+		return nil
+	}
+	r := refuse(fmt.Sprintf("this very call had the same result %d times in a row. Try something else, or answer with what you have.", times))
+	r.position = j.gate.agentPosition(s, "limits.max_identical_calls")
+	return r
+}
+
+// agentPosition is where the configuration sets a key of the run's agent.
+func (g *Gate) agentPosition(s *Scope, key string) string {
+	if s.Agent == "" {
+		return ""
+	}
+	return g.position("agents." + s.Agent + "." + key)
+}
+
+// Refused tells whether the call must not run, for whatever reason.
+func (v Verdict) Refused() bool {
+	return v.Decision != toolcrib.Ask && (v.Decision != toolcrib.Allow || !v.Permit.Valid())
+}

@@ -1,0 +1,139 @@
+package gate
+
+import (
+	"fmt"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Layer is one of the questions that decide whether a run may have a tool at all,
+// whatever the arguments. A layer can only take away. It is pure: the same query
+// has the same answer, nothing is changed, and many goroutines may ask at once.
+// gatetest.RunLayer is the suite for it.
+type Layer interface {
+	// Reason is what a refusal by this layer is reported as.
+	Reason() toolcrib.Reason
+	Judge(q Query) Answer
+}
+
+// Query is what a layer is asked: may this run have this tool? The zero value is
+// about no tool for nobody, and every layer refuses it.
+type Query struct {
+	Name string         // as asked for
+	Spec *toolcrib.Spec // nil = no such tool
+	// Unusable says why a registered tool can not be used; "" = it can.
+	Unusable string
+	Who      *toolcrib.Principal // nil = nobody
+	Scope    *Scope              // nil = nothing is allowed
+	// Overrides is nil if they could not be read; Unknown then says why.
+	Overrides *Overrides
+	Unknown   string
+}
+
+// Answer is a layer's answer. The zero value refuses.
+type Answer struct {
+	Allowed bool
+	// Detail says why, for operators and explain; never for a model.
+	Detail string
+	// Key is the key path of the configuration that decided, if one did.
+	Key string
+	// Hint tells an operator how to change it; the model reads it too.
+	Hint string
+}
+
+func allowed(detail string) Answer { return Answer{Allowed: true, Detail: detail} }
+
+// unknownTool is every layer's answer about a tool that does not exist.
+func unknownTool() Answer { return Answer{Detail: "there is no such tool"} }
+
+// Layers returns the gate's own layers in their order (contract §6).
+func Layers() []Layer {
+	return []Layer{
+		registered{},
+		enabled{},
+		admin{},
+		permitted{},
+		agentList(),
+		skillList(),
+		runList(),
+		workerList(),
+	}
+}
+
+// LayerAnswer is one layer's answer as explain shows it.
+type LayerAnswer struct {
+	Layer    toolcrib.Reason `json:"layer"`
+	Allowed  bool            `json:"allowed"`
+	Detail   string          `json:"detail,omitempty"`
+	Position string          `json:"position,omitempty"` // FILE:LINE of the configuration
+	// Unknown are names and patterns of the layer's list that mean no tool (N4).
+	Unknown []string `json:"unknown,omitempty"`
+
+	hint string
+}
+
+// ask asks one layer; a panic refuses.
+func ask(l Layer, q Query) (reason toolcrib.Reason, answer Answer) {
+	err := contain(func() error {
+		reason = l.Reason()
+		answer = l.Judge(q)
+		return nil
+	})
+	if err != nil {
+		answer = Answer{Detail: err.Error()}
+	}
+	if reason == "" {
+		reason = toolcrib.ReasonNotPermitted
+	}
+	return reason, answer
+}
+
+// firstRefusal asks the layers in order until one refuses. It is the only way in
+// which an offer and a decision come to their answer; [Gate.explain] asks the same
+// layers with the same query and only goes on after a refusal.
+func (g *Gate) firstRefusal(q Query) (LayerAnswer, bool) {
+	if len(g.layers) == 0 {
+		return LayerAnswer{Layer: toolcrib.ReasonNotRegistered, Detail: "the gate has no tools"}, true
+	}
+	for _, l := range g.layers {
+		reason, a := ask(l, q)
+		if !a.Allowed {
+			return g.layerAnswer(reason, a), true
+		}
+	}
+	return LayerAnswer{}, false
+}
+
+func (g *Gate) layerAnswer(reason toolcrib.Reason, a Answer) LayerAnswer {
+	return LayerAnswer{
+		Layer: reason, Allowed: a.Allowed, Detail: cut(a.Detail, maxDetailBytes),
+		Position: g.position(a.Key), hint: a.Hint,
+	}
+}
+
+// query is what the layers are asked about a tool.
+func (p *policy) query(name string, e *entry) Query {
+	q := Query{Name: name, Who: p.who, Scope: p.scope, Overrides: p.overrides, Unknown: p.unknown}
+	if e != nil {
+		q.Spec, q.Unusable = &e.spec, e.unusable
+	}
+	return q
+}
+
+// policy is what holds for one offer, turn or explanation.
+type policy struct {
+	who       *toolcrib.Principal
+	scope     *Scope
+	overrides *Overrides
+	unknown   string
+}
+
+func newPolicy(who *toolcrib.Principal, scope *Scope, over Overrides, err error) *policy {
+	p := &policy{who: who, scope: scope}
+	if err != nil {
+		p.unknown = fmt.Sprintf("it could not be read which tools are switched off: %v", err)
+	} else {
+		p.overrides = &over
+	}
+	return p
+}

@@ -1,0 +1,41 @@
+package gate
+
+import (
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// permitted refuses what the principal has no grant for. Grants name tools or
+// groups of tools, or are globs over them; a glob of wildcards alone grants
+// nothing, so that no one is given everything by accident. Grants that are nil
+// restrict nothing (there may be no users at all), grants that are empty grant
+// nothing. An administrator holds every grant.
+type permitted struct{}
+
+func (permitted) Reason() toolcrib.Reason { return toolcrib.ReasonNotPermitted }
+
+func (permitted) Judge(q Query) Answer {
+	switch {
+	case q.Spec == nil:
+		return unknownTool()
+	case q.Who == nil:
+		return Answer{Detail: "nobody is acting"}
+	case q.Who.Admin && q.Who.User != "":
+		return allowed("an administrator holds every grant")
+	case q.Who.Grants == nil:
+		return allowed("no grants are set for this user")
+	}
+	for _, grant := range q.Who.Grants {
+		if strings.Trim(grant, "*?") == "" {
+			continue
+		}
+		if match(grant, q.Spec.Name) {
+			return allowed("granted by " + grant)
+		}
+		if q.Spec.Group != "" && (grant == q.Spec.Group || match(grant, q.Spec.Group)) {
+			return allowed("the group " + q.Spec.Group + " is granted by " + grant)
+		}
+	}
+	return Answer{Detail: "no grant of this user names the tool or its group"}
+}

@@ -1,0 +1,138 @@
+package gate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Offer is the set of tools that a request may show to the model: the record of
+// it, and the specs in the same order, sorted by name (C5). Offers are shared
+// between runs: nothing in them may be changed.
+type Offer struct {
+	journal.Offer
+	Specs []toolcrib.Spec
+}
+
+// Set returns the names as [Facts.Offered] wants them; a new map each time.
+func (o Offer) Set() map[string]bool { return OfferedSet(o.Offer) }
+
+// OfferedSet returns the names of a recorded offer as [Facts.Offered] wants them.
+func OfferedSet(o journal.Offer) map[string]bool {
+	set := make(map[string]bool, len(o.Tools))
+	for _, t := range o.Tools {
+		set[t.Name] = true
+	}
+	return set
+}
+
+// Offer makes the offer of a run: every tool that no layer refuses, sorted by
+// name. It can be empty (N8). It fails if the overrides can not be read or ctx has
+// ended; then nothing is offered.
+func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (Offer, error) {
+	if g == nil {
+		g = &Gate{}
+	}
+	over, err := g.overrides(ctx)
+	if err != nil {
+		return Offer{}, fmt.Errorf("gate: no offer: %w", err)
+	}
+	p := newPolicy(&who, &scope, over, nil)
+	if !g.cacheable {
+		return g.makeOffer(p), nil
+	}
+	key := offerKey(p)
+	if o, ok := g.offers.get(key, over); ok {
+		return o, nil
+	}
+	o := g.makeOffer(p)
+	g.offers.put(key, over, o)
+	return o, nil
+}
+
+func (g *Gate) makeOffer(p *policy) Offer {
+	o := Offer{Offer: journal.Offer{Tools: []journal.OfferedTool{}}}
+	h := sha256.New()
+	for _, e := range g.sorted {
+		if _, no := g.firstRefusal(p.query(e.spec.Name, e)); no {
+			continue
+		}
+		if o.Specs == nil {
+			o.Specs = make([]toolcrib.Spec, 0, len(g.sorted))
+			o.Tools = make([]journal.OfferedTool, 0, len(g.sorted))
+		}
+		o.Specs = append(o.Specs, e.spec)
+		o.Tools = append(o.Tools, journal.OfferedTool{Name: e.spec.Name, Hash: e.hash})
+		_, _ = h.Write(e.sum[:]) // the spec's hash covers the name
+	}
+	o.Hash = hex.EncodeToString(h.Sum(nil))
+	return o
+}
+
+// maxOffers bounds the cache of offers.
+const maxOffers = 64
+
+// offerCache keeps offers for as long as the overrides are the same.
+type offerCache struct {
+	mu     sync.Mutex
+	over   Overrides // of all offers here
+	offers map[string]Offer
+}
+
+func (c *offerCache) get(key string, over Overrides) (Offer, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.over.equal(over) {
+		return Offer{}, false
+	}
+	o, ok := c.offers[key]
+	return o, ok
+}
+
+func (c *offerCache) put(key string, over Overrides, o Offer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.over.equal(over) || c.offers == nil || len(c.offers) >= maxOffers {
+		c.over = Overrides{Tools: maps.Clone(over.Tools), Groups: maps.Clone(over.Groups)}
+		c.offers = make(map[string]Offer)
+	}
+	c.offers[key] = o
+}
+
+// offerKey holds everything of a policy that the gate's own layers look at, but
+// for the overrides. Each text has its length before it, each list its own, so
+// that no two policies have the same key.
+func offerKey(p *policy) string {
+	b := make([]byte, 0, 256)
+	b = appendText(b, p.who.User)
+	b = appendBool(b, p.who.Admin)
+	b = appendText(b, p.scope.Agent)
+	for _, list := range [][]string{
+		p.who.Grants, p.scope.AgentTools, p.scope.SkillTools, p.scope.RunTools, p.scope.WorkerTools,
+	} {
+		b = appendBool(b, list == nil)
+		b = binary.AppendUvarint(b, uint64(len(list)))
+		for _, s := range list {
+			b = appendText(b, s)
+		}
+	}
+	return string(b)
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}

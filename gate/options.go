@@ -1,0 +1,178 @@
+package gate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Confirm says which calls need a person's approval, by their effect
+// (tools.confirm).
+type Confirm string
+
+const (
+	ConfirmWrites Confirm = "writes" // calls whose effect is a write
+	ConfirmNever  Confirm = "never"
+	ConfirmAlways Confirm = "always"
+)
+
+func (c Confirm) valid() bool {
+	return c == ConfirmWrites || c == ConfirmNever || c == ConfirmAlways
+}
+
+// asks tells whether the mode puts a call of this effect to a person. Anything
+// that is no mode asks.
+func (c Confirm) asks(effect toolcrib.Effect) bool {
+	switch c {
+	case ConfirmNever:
+		return false
+	case ConfirmWrites:
+		return effect.Writes()
+	}
+	return true
+}
+
+// ToolSettings is what the configuration says about one tool (tools.settings.X).
+type ToolSettings struct {
+	Timeout        time.Duration // 0 = the tool's own, else the run's
+	MaxResultBytes int           // 0 = no bound of its own; the smallest bound counts
+	// Confirm takes the place of tools.confirm for this tool; "" = tools.confirm.
+	// always can be lifted by nothing.
+	Confirm   Confirm
+	Untrusted bool // marks the results as data of strangers; false marks nothing
+}
+
+// Options is what a gate is made from: the tools, and today's policy.
+type Options struct {
+	Tools []toolcrib.Tool
+	// Availability is required: there is no gate that does not look. [Overrides]
+	// is one that never changes.
+	Availability Availability
+	Confirm      Confirm // "" = writes
+	Settings     map[string]ToolSettings
+	Protected    Protected
+	// Layers are further layers. They are judged after the gate's own, in order,
+	// and like those can only narrow. An offer is not cached where there are any.
+	Layers []Layer
+	// Positions returns FILE:LINE of a key path of the configuration, such as
+	// tools.confirm; "" = unknown. It is used for explain and the journal, never
+	// for what a model reads. nil = all unknown.
+	Positions func(keyPath string) string
+}
+
+// New makes a gate. It fails if two tools have the same name or names that differ
+// only in letter case (N2; both sources are named), if a tool's own spec or
+// schema is wrong, or if the policy makes no sense. A tool from elsewhere (MCP,
+// bus, client) whose spec or schema is wrong stops nothing: it is unusable, and
+// States and Explain say why.
+func New(o Options) (*Gate, error) {
+	if o.Availability == nil {
+		return nil, fmt.Errorf("gate: Availability is missing: a gate must know which tools are switched off")
+	}
+	if o.Confirm == "" {
+		o.Confirm = ConfirmWrites
+	}
+	if !o.Confirm.valid() {
+		return nil, fmt.Errorf("gate: tools.confirm: %q must be writes, never or always", o.Confirm)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Settings)) {
+		if err := o.Settings[name].check(name); err != nil {
+			return nil, err
+		}
+	}
+	protected, err := o.Protected.compile()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := register(o.Tools, o.Settings)
+	if err != nil {
+		return nil, err
+	}
+	g := &Gate{
+		availability: o.Availability,
+		confirm:      o.Confirm,
+		protected:    protected,
+		positions:    o.Positions,
+		layers:       slices.Concat(Layers(), o.Layers),
+		cacheable:    len(o.Layers) == 0,
+		byName:       entries,
+		settings:     maps.Clone(o.Settings),
+	}
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		g.sorted = append(g.sorted, entries[name])
+	}
+	return g, nil
+}
+
+func (s ToolSettings) check(name string) error {
+	switch {
+	case s.Confirm != "" && !s.Confirm.valid():
+		return fmt.Errorf("gate: tools.settings.%s.confirm: %q must be writes, never or always", name, s.Confirm)
+	case s.Timeout < 0:
+		return fmt.Errorf("gate: tools.settings.%s.timeout: must not be negative", name)
+	case s.MaxResultBytes != 0 && s.MaxResultBytes < minResultBytes:
+		return fmt.Errorf("gate: tools.settings.%s.max_result_bytes: must be at least %d", name, minResultBytes)
+	}
+	return nil
+}
+
+// Gate decides about tools. Its methods may be used by many goroutines. The zero
+// value knows no tool and refuses everything.
+type Gate struct {
+	availability Availability
+	confirm      Confirm
+	protected    protectedPaths
+	positions    func(string) string
+	layers       []Layer
+	cacheable    bool
+	byName       map[string]*entry
+	sorted       []*entry // by name (C5)
+	settings     map[string]ToolSettings
+	offers       offerCache
+}
+
+// Names returns the names of all registered tools, sorted.
+func (g *Gate) Names() []string {
+	names := make([]string, len(g.sorted))
+	for i, e := range g.sorted {
+		names[i] = e.spec.Name
+	}
+	return names
+}
+
+// UnknownSettings returns the names under tools.settings that no tool has,
+// sorted. They mean nothing, and are worth a notice.
+func (g *Gate) UnknownSettings() []string {
+	var unknown []string
+	for name := range g.settings {
+		if g.byName[name] == nil {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.Sort(unknown)
+	return unknown
+}
+
+// position is where the configuration says what stands at keyPath; never fails.
+func (g *Gate) position(keyPath string) (position string) {
+	if g.positions == nil || keyPath == "" {
+		return ""
+	}
+	defer func() {
+		if recover() != nil {
+			position = ""
+		}
+	}()
+	return g.positions(keyPath)
+}
+
+// foreign tells whether a tool's spec was written by somebody that toolcrib does
+// not know.
+func foreign(source string) bool {
+	kind, _, _ := strings.Cut(source, ":")
+	return kind == "mcp" || kind == "bus" || kind == "client"
+}

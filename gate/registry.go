@@ -1,0 +1,123 @@
+package gate
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// maxDescriptionBytes bounds the description of a tool from elsewhere.
+const maxDescriptionBytes = 64 << 10
+
+// entry is one registered tool. It never changes after New.
+type entry struct {
+	tool     toolcrib.Tool
+	spec     toolcrib.Spec // as it was at New; Parameters compact, never empty
+	sum      [sha256.Size]byte
+	hash     string // hex of sum
+	schema   *schema
+	unusable string // why the tool can not be used; "" = it can
+	settings ToolSettings
+
+	// The optional interfaces; nil = the tool has it not.
+	admitter  toolcrib.Admitter
+	effector  toolcrib.Effector
+	targeter  toolcrib.Targeter
+	previewer toolcrib.Previewer
+}
+
+// register indexes the tools by name.
+func register(tools []toolcrib.Tool, settings map[string]ToolSettings) (map[string]*entry, error) {
+	byName := make(map[string]*entry, len(tools))
+	folded := make(map[string]*entry, len(tools))
+	for i, tool := range tools {
+		e, err := newEntry(tool)
+		if err != nil {
+			return nil, fmt.Errorf("gate: tool %d: %w", i+1, err)
+		}
+		key := strings.ToLower(e.spec.Name)
+		if other := folded[key]; other != nil {
+			return nil, duplicate(other, e)
+		}
+		e.settings = settings[e.spec.Name]
+		folded[key], byName[e.spec.Name] = e, e
+	}
+	return byName, nil
+}
+
+func duplicate(a, b *entry) error {
+	if a.spec.Name == b.spec.Name {
+		return fmt.Errorf("gate: two tools are named %q, one from %s, one from %s: rename or remove one of them",
+			a.spec.Name, sourceOf(a.spec), sourceOf(b.spec))
+	}
+	return fmt.Errorf("gate: the tools %q from %s and %q from %s differ only in letter case: rename or remove one of them",
+		a.spec.Name, sourceOf(a.spec), b.spec.Name, sourceOf(b.spec))
+}
+
+func sourceOf(s toolcrib.Spec) string {
+	if s.Source == "" {
+		return "an unnamed source"
+	}
+	return s.Source
+}
+
+// newEntry reads a tool's spec and compiles its schema.
+func newEntry(tool toolcrib.Tool) (*entry, error) {
+	spec, err := readSpec(tool)
+	if err != nil {
+		return nil, err
+	}
+	e := &entry{tool: tool, spec: spec}
+	e.admitter, _ = tool.(toolcrib.Admitter)
+	e.effector, _ = tool.(toolcrib.Effector)
+	e.targeter, _ = tool.(toolcrib.Targeter)
+	e.previewer, _ = tool.(toolcrib.Previewer)
+	if err := e.compile(); err != nil {
+		if !foreign(spec.Source) || spec.Name == "" {
+			return nil, fmt.Errorf("%s (%s): %w", spec.Name, sourceOf(spec), err)
+		}
+		e.unusable = cut(err.Error(), maxDetailBytes)
+		e.schema, e.spec.Parameters = nil, json.RawMessage(emptySchema)
+	}
+	return e, nil
+}
+
+func readSpec(tool toolcrib.Tool) (spec toolcrib.Spec, err error) {
+	if tool == nil {
+		return spec, errors.New("is nil")
+	}
+	err = contain(func() error {
+		spec = tool.Spec()
+		return nil
+	})
+	return spec, err
+}
+
+func (e *entry) compile() error {
+	if err := e.spec.Check(); err != nil {
+		return err
+	}
+	if foreign(e.spec.Source) && len(e.spec.Description) > maxDescriptionBytes {
+		return fmt.Errorf("the description is longer than %d bytes", maxDescriptionBytes)
+	}
+	parameters, compiled, err := compileSchema(e.spec.Parameters)
+	if err != nil {
+		return err
+	}
+	e.spec.Parameters, e.schema = parameters, compiled
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(e.spec); err != nil {
+		return err
+	}
+	e.sum = sha256.Sum256(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+	e.hash = hex.EncodeToString(e.sum[:])
+	return nil
+}

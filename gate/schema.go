@@ -1,0 +1,238 @@
+package gate
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/toolcrib/toolcrib/guard"
+)
+
+// Bounds of a tool's schema. Compiling costs up to the square of the values.
+const (
+	maxSchemaBytes  = 256 << 10
+	maxSchemaDepth  = 64
+	maxSchemaValues = 8192
+	// maxSchemaWork bounds one validation: schemas that refer to themselves can
+	// make the work grow exponentially with the depth of the arguments.
+	maxSchemaWork = 4 << 20
+)
+
+const (
+	emptySchema = `{"type":"object"}`
+	schemaURL   = "urn:toolcrib:parameters"
+)
+
+// schema is a compiled JSON Schema 2020-12 (or what its $schema names) that counts
+// the work of a validation.
+type schema struct {
+	compiled *jsonschema.Schema
+
+	mu   sync.Mutex // one validation at a time, for the count is the schema's own
+	work int
+}
+
+// errTooMuchWork ends a validation that would take too long.
+var errTooMuchWork = errors.New("the arguments take too long to check against the schema")
+
+// compileSchema returns the schema as it is shown, without space, and compiled.
+// A schema that is missing, null or empty is one of an object. The shape is
+// bounded before it is compiled, and nothing is ever loaded from elsewhere.
+func compileSchema(raw json.RawMessage) (json.RawMessage, *schema, error) {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || string(raw) == "null" {
+		raw = json.RawMessage(emptySchema)
+	}
+	limits := guard.JSONLimits{MaxBytes: maxSchemaBytes, MaxDepth: maxSchemaDepth}
+	if _, err := limits.Canonical(raw); err != nil {
+		return nil, nil, fmt.Errorf("parameters: %w", err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, nil, fmt.Errorf("parameters: %w", err)
+	}
+	root, ok := doc.(map[string]any)
+	if !ok {
+		return nil, nil, errors.New("parameters: must be a JSON Schema of an object")
+	}
+	if len(root) == 0 {
+		return compileSchema(nil)
+	}
+	if t, ok := root["type"]; ok && t != "object" {
+		return nil, nil, errors.New(`parameters: type must be "object": arguments always are one`)
+	}
+	if err := checkShape(doc); err != nil {
+		return nil, nil, fmt.Errorf("parameters: %w", err)
+	}
+	compiled, err := compileDocument(doc)
+	if err != nil {
+		return nil, nil, fmt.Errorf("parameters: %w", err)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
+		return nil, nil, fmt.Errorf("parameters: %w", err)
+	}
+	return compact.Bytes(), compiled, nil
+}
+
+// checkShape bounds the number of values, and refuses references that are only
+// resolved while validating: what they lead to can not be counted.
+func checkShape(doc any) error {
+	values := 0
+	var walk func(v any) error
+	walk = func(v any) error {
+		if values++; values > maxSchemaValues {
+			return fmt.Errorf("more than %d values", maxSchemaValues)
+		}
+		switch v := v.(type) {
+		case map[string]any:
+			for key, member := range v {
+				if key == "$dynamicRef" || key == "$recursiveRef" {
+					return fmt.Errorf("%s is not supported", key)
+				}
+				if err := walk(member); err != nil {
+					return err
+				}
+			}
+		case []any:
+			for _, item := range v {
+				if err := walk(item); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	return walk(doc)
+}
+
+// noLoader refuses references to other documents.
+type noLoader struct{}
+
+func (noLoader) Load(url string) (any, error) {
+	return nil, errors.New("references to other documents are not followed")
+}
+
+func compileDocument(doc any) (s *schema, err error) {
+	err = contain(func() error {
+		c := jsonschema.NewCompiler()
+		c.DefaultDraft(jsonschema.Draft2020)
+		c.UseLoader(noLoader{})
+		if err := c.AddResource(schemaURL, doc); err != nil {
+			return err
+		}
+		compiled, err := c.Compile(schemaURL)
+		if err != nil {
+			return err
+		}
+		s = &schema{compiled: compiled}
+		s.meter(compiled, make(map[*jsonschema.Schema]bool))
+		return nil
+	})
+	return s, err
+}
+
+// meter makes every part of the compiled schema count its use. The format is what
+// the library looks at first of all that can lead further.
+func (s *schema) meter(part *jsonschema.Schema, seen map[*jsonschema.Schema]bool) {
+	if part == nil || seen[part] {
+		return
+	}
+	seen[part] = true
+	format := part.Format
+	part.Format = &jsonschema.Format{Name: formatName(format), Validate: func(v any) error {
+		if s.work += cost(v); s.work > maxSchemaWork {
+			panic(errTooMuchWork) // caught in validate: the library has no other way out
+		}
+		if format != nil {
+			return format.Validate(v)
+		}
+		return nil
+	}}
+	for _, next := range parts(part) {
+		s.meter(next, seen)
+	}
+}
+
+func formatName(f *jsonschema.Format) string {
+	if f == nil {
+		return ""
+	}
+	return f.Name
+}
+
+// cost is about what one look at the value costs.
+func cost(v any) int {
+	switch v := v.(type) {
+	case string:
+		return 1 + len(v)/256
+	case []any:
+		return 1 + len(v)
+	case map[string]any:
+		return 1 + len(v)
+	}
+	return 1
+}
+
+// parts returns all schemas directly inside a schema.
+func parts(s *jsonschema.Schema) []*jsonschema.Schema {
+	all := []*jsonschema.Schema{
+		s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else, s.PropertyNames, s.UnevaluatedProperties,
+		s.Contains, s.Items2020, s.UnevaluatedItems, s.ContentSchema,
+	}
+	if s.DynamicRef != nil {
+		all = append(all, s.DynamicRef.Ref)
+	}
+	for _, list := range [][]*jsonschema.Schema{s.AllOf, s.AnyOf, s.OneOf, s.PrefixItems} {
+		all = append(all, list...)
+	}
+	for _, p := range s.Properties {
+		all = append(all, p)
+	}
+	for _, p := range s.PatternProperties {
+		all = append(all, p)
+	}
+	for _, p := range s.DependentSchemas {
+		all = append(all, p)
+	}
+	for _, d := range s.Dependencies {
+		all = append(all, either(d)...)
+	}
+	for _, v := range []any{s.AdditionalProperties, s.Items, s.AdditionalItems} {
+		all = append(all, either(v)...)
+	}
+	return all
+}
+
+// either returns the schemas of a field that may hold something else.
+func either(v any) []*jsonschema.Schema {
+	switch v := v.(type) {
+	case *jsonschema.Schema:
+		return []*jsonschema.Schema{v}
+	case []*jsonschema.Schema:
+		return v
+	}
+	return nil
+}
+
+// validate checks a decoded value, in which numbers are json.Number. It returns
+// nil, a [*jsonschema.ValidationError], or what kept it from checking.
+func (s *schema) validate(value any) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.work = 0
+	defer func() {
+		switch v := recover(); v {
+		case nil:
+		case errTooMuchWork:
+			err = errTooMuchWork
+		default:
+			err = &panicError{value: v}
+		}
+	}()
+	return s.compiled.Validate(value)
+}
