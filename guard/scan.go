@@ -24,7 +24,28 @@ type scanner struct {
 	strict   bool // valid UTF-8, no colliding keys, bounded numbers, sorted keys wanted
 	respell  bool // found: another spelling is wanted (space, escapes, order)
 	dirty    bool // found: a string holds something that Clean changes
-	keys     []span
+
+	// The keys of the objects that are open, as a stack: the first in room, which
+	// keeps small texts off the heap, the others in more.
+	room [manyKeys]span
+	more []span
+	open int
+}
+
+func (s *scanner) openKey(i int) span {
+	if i < len(s.room) {
+		return s.room[i]
+	}
+	return s.more[i-len(s.room)]
+}
+
+func (s *scanner) pushKey(k span) {
+	if s.open < len(s.room) {
+		s.room[s.open] = k
+	} else {
+		s.more = append(s.more[:s.open-len(s.room)], k)
+	}
+	s.open++
 }
 
 // manyKeys is the size of an object from which on collisions of keys are looked
@@ -156,7 +177,7 @@ func (s *scanner) object(depth int) *ArgumentError {
 		s.pos++
 		return nil
 	}
-	base := len(s.keys)
+	base := s.open
 	var seen map[string]span
 	for {
 		key, err := s.key()
@@ -167,7 +188,7 @@ func (s *scanner) object(depth int) *ArgumentError {
 			if seen, err = s.distinct(key, base, seen); err != nil {
 				return err
 			}
-			s.keys = append(s.keys, key)
+			s.pushKey(key)
 		}
 		if err := s.value(depth + 1); err != nil {
 			return err.under(string(s.text(key)))
@@ -179,7 +200,7 @@ func (s *scanner) object(depth int) *ArgumentError {
 			s.space()
 		case s.pos < len(s.raw) && s.raw[s.pos] == '}':
 			s.pos++
-			s.keys = s.keys[:base]
+			s.open = base
 			return nil
 		default:
 			return s.fail(s.pos, "expected ',' or '}', found %s", s.found())
@@ -216,17 +237,16 @@ func (s *scanner) text(k span) []byte {
 // distinct checks the key against those of the same object before it, and whether
 // it stands in order.
 func (s *scanner) distinct(key span, base int, seen map[string]span) (map[string]span, *ArgumentError) {
-	others := s.keys[base:]
-	if len(others) == 0 {
+	if s.open == base {
 		return seen, nil
 	}
 	text := s.text(key)
-	if !s.respell && bytes.Compare(s.text(others[len(others)-1]), text) > 0 {
+	if !s.respell && bytes.Compare(s.text(s.openKey(s.open-1)), text) > 0 {
 		s.respell = true
 	}
-	if len(others) < manyKeys {
-		for _, o := range others {
-			if t := s.text(o); bytes.EqualFold(t, text) {
+	if s.open-base < manyKeys {
+		for i := base; i < s.open; i++ {
+			if t := s.text(s.openKey(i)); bytes.EqualFold(t, text) {
 				return seen, s.collision(key, t, text)
 			}
 		}
@@ -234,7 +254,8 @@ func (s *scanner) distinct(key span, base int, seen map[string]span) (map[string
 	}
 	if seen == nil {
 		seen = make(map[string]span, 2*manyKeys)
-		for _, o := range others {
+		for i := base; i < s.open; i++ {
+			o := s.openKey(i)
 			seen[fold(s.text(o))] = o
 		}
 	}

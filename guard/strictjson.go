@@ -131,8 +131,7 @@ func (l JSONLimits) Canonical(raw []byte) (json.RawMessage, error) {
 	if len(raw) > l.MaxBytes {
 		return nil, &ArgumentError{Offset: l.MaxBytes, What: fmt.Sprintf("longer than %d bytes", l.MaxBytes)}
 	}
-	var room [manyKeys]span // keeps small texts off the heap
-	s := scanner{raw: raw, strict: true, maxDepth: min(l.MaxDepth, maxScanDepth), keys: room[:0]}
+	s := scanner{raw: raw, strict: true, maxDepth: min(l.MaxDepth, maxScanDepth)}
 	from, to, err := s.document()
 	if err != nil {
 		return nil, err
