@@ -17,12 +17,12 @@ import (
 // it, and the specs in the same order, sorted by name (C5). Offers are shared
 // between runs: nothing in them may be changed.
 type Offer struct {
-	journal.Offer
-	Specs []toolcrib.Spec
+	Record journal.Offer
+	Specs  []toolcrib.Spec
 }
 
 // Set returns the names as [Facts.Offered] wants them; a new map each time.
-func (o Offer) Set() map[string]bool { return OfferedSet(o.Offer) }
+func (o Offer) Set() map[string]bool { return OfferedSet(o.Record) }
 
 // OfferedSet returns the names of a recorded offer as [Facts.Offered] wants them.
 func OfferedSet(o journal.Offer) map[string]bool {
@@ -58,7 +58,7 @@ func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (
 }
 
 func (g *Gate) makeOffer(p *policy) Offer {
-	o := Offer{Offer: journal.Offer{Tools: []journal.OfferedTool{}}}
+	o := Offer{Record: journal.Offer{Tools: []journal.OfferedTool{}}}
 	h := sha256.New()
 	for _, e := range g.sorted {
 		if _, no := g.firstRefusal(p.query(e.spec.Name, e)); no {
@@ -66,13 +66,13 @@ func (g *Gate) makeOffer(p *policy) Offer {
 		}
 		if o.Specs == nil {
 			o.Specs = make([]toolcrib.Spec, 0, len(g.sorted))
-			o.Tools = make([]journal.OfferedTool, 0, len(g.sorted))
+			o.Record.Tools = make([]journal.OfferedTool, 0, len(g.sorted))
 		}
 		o.Specs = append(o.Specs, e.spec)
-		o.Tools = append(o.Tools, journal.OfferedTool{Name: e.spec.Name, Hash: e.hash})
+		o.Record.Tools = append(o.Record.Tools, journal.OfferedTool{Name: e.spec.Name, Hash: e.hash})
 		_, _ = h.Write(e.sum[:]) // the spec's hash covers the name
 	}
-	o.Hash = hex.EncodeToString(h.Sum(nil))
+	o.Record.Hash = hex.EncodeToString(h.Sum(nil))
 	return o
 }
 

@@ -10,23 +10,23 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Confirm says which calls need a person's approval, by their effect
+// ConfirmMode says which calls need a person's approval, by their effect
 // (tools.confirm).
-type Confirm string
+type ConfirmMode string
 
 const (
-	ConfirmWrites Confirm = "writes" // calls whose effect is a write
-	ConfirmNever  Confirm = "never"
-	ConfirmAlways Confirm = "always"
+	ConfirmWrites ConfirmMode = "writes" // calls whose effect is a write
+	ConfirmNever  ConfirmMode = "never"
+	ConfirmAlways ConfirmMode = "always"
 )
 
-func (c Confirm) valid() bool {
+func (c ConfirmMode) valid() bool {
 	return c == ConfirmWrites || c == ConfirmNever || c == ConfirmAlways
 }
 
 // asks tells whether the mode puts a call of this effect to a person. Anything
 // that is no mode asks.
-func (c Confirm) asks(effect toolcrib.Effect) bool {
+func (c ConfirmMode) asks(effect toolcrib.Effect) bool {
 	switch c {
 	case ConfirmNever:
 		return false
@@ -42,7 +42,7 @@ type ToolSettings struct {
 	MaxResultBytes int           // 0 = no bound of its own; the smallest bound counts
 	// Confirm takes the place of tools.confirm for this tool; "" = tools.confirm.
 	// always can be lifted by nothing.
-	Confirm   Confirm
+	Confirm   ConfirmMode
 	Untrusted bool // marks the results as data of strangers; false marks nothing
 }
 
@@ -52,7 +52,7 @@ type Options struct {
 	// Availability is required: there is no gate that does not look. [Overrides]
 	// is one that never changes.
 	Availability Availability
-	Confirm      Confirm // "" = writes
+	Confirm      ConfirmMode // "" = writes
 	Settings     map[string]ToolSettings
 	Protected    Protected
 	// Layers are further layers. They are judged after the gate's own, in order,
@@ -124,7 +124,7 @@ func (s ToolSettings) check(name string) error {
 // value knows no tool and refuses everything.
 type Gate struct {
 	availability Availability
-	confirm      Confirm
+	confirm      ConfirmMode
 	protected    protectedPaths
 	positions    func(string) string
 	layers       []Layer
