@@ -1,0 +1,195 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// maxShellTimeout is the longest that exec_shell may run (contract §2).
+const maxShellTimeout = 300 * time.Second
+
+// check finds what is only wrong in its context. It passes over what could not be
+// read, which has its error already.
+func (d *decoder) check(c *Config) {
+	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
+		d.checkProvider(c, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Models)) {
+		d.checkModel(c, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
+		d.checkAgent(c, name)
+	}
+	d.checkBudgets(c)
+	d.checkRules(c)
+	for _, name := range slices.Sorted(maps.Keys(c.MCPServers)) {
+		d.checkMCPServer(c, name)
+	}
+	d.checkTools(c)
+	d.checkServer(c)
+}
+
+// at reports an error at a key path, on the line of the nearest key that is
+// written, unless the key or what it belongs to has an error already.
+func (d *decoder) at(path, format string, args ...any) {
+	for p := path; p != ""; p = parent(p) {
+		if d.failed[p] {
+			return
+		}
+	}
+	line := 1
+	for p := path; p != ""; p = parent(p) {
+		if written, ok := d.positions[p]; ok {
+			line = written
+			break
+		}
+	}
+	d.errorf(line, path, format, args...)
+}
+
+// parent returns the key path that path belongs to.
+func parent(path string) string {
+	return path[:max(strings.LastIndexAny(path, ".["), 0)]
+}
+
+func (d *decoder) checkProvider(c *Config, name string) {
+	at := joinKey("providers", name)
+	p := c.Providers[name]
+	if p.Type == "" {
+		if !slices.Contains(providerTypes(), name) {
+			d.at(joinKey(at, "type"), "is required: one of %s", list(providerTypes()))
+			return
+		}
+		p.Type = name
+		c.Providers[name] = p
+	}
+	if p.Type == TypeScript && p.File.IsEmpty() {
+		d.at(joinKey(at, "file"), "is required for type script: the file with the replies")
+	}
+	if p.Type != TypeScript && !p.File.IsEmpty() {
+		d.at(joinKey(at, "file"), "is only for type script")
+	}
+}
+
+// providerTypes returns what a provider may speak (contract §4).
+func providerTypes() []string {
+	return []string{TypeOpenAI, TypeAnthropic, TypeGemini, TypeOllama, TypeLlamaCPP, TypeBus, TypeScript, TypeOffline}
+}
+
+func (d *decoder) checkModel(c *Config, name string) {
+	at := joinKey("models", name)
+	provider := c.Models[name].Provider
+	if provider == "" || d.failed["providers"] || d.failed[joinKey("providers", provider)] {
+		return
+	}
+	if _, ok := c.provider(provider); !ok {
+		d.at(joinKey(at, "provider"), "%s", c.unknownProvider(provider))
+	}
+}
+
+func (d *decoder) checkAgent(c *Config, name string) {
+	at := joinKey("agents", name)
+	agent := c.Agents[name]
+	d.checkModelRef(c, joinKey(at, "model"), agent.Model)
+	for i, ref := range agent.Fallback {
+		d.checkModelRef(c, joinIndex(joinKey(at, "fallback"), i), ref)
+	}
+	choice := agent.ToolChoice
+	if agent.Tools != nil && len(agent.Tools) == 0 && (choice.Mode == toolcrib.ChoiceRequired || choice.Mode == toolcrib.ChoiceName) {
+		d.at(joinKey(at, "tool_choice"), "asks for a tool, but tools is []: the agent has none")
+	}
+}
+
+func (d *decoder) checkModelRef(c *Config, at, ref string) {
+	if ref == "" || d.failed["models"] || d.failed["providers"] || d.failed[joinKey("models", ref)] {
+		return
+	}
+	// A model or provider with an error of its own is named there.
+	provider, _, _ := strings.Cut(ref, "/")
+	for path := range d.failed {
+		if strings.HasPrefix(path, joinKey("models", ref)+".") || path == joinKey("providers", provider) ||
+			strings.HasPrefix(path, joinKey("providers", provider)+".") {
+			return
+		}
+	}
+	if _, err := c.ResolveModel(ref); err != nil {
+		d.at(at, "%s", err)
+	}
+}
+
+func (d *decoder) checkBudgets(c *Config) {
+	first := map[string]int{}
+	for i, b := range c.Budgets {
+		if before, ok := first[b.User]; ok {
+			d.at(joinIndex("budgets", i)+".user", "%s has its budget in budgets[%d] already", short(b.User), before)
+			continue
+		}
+		first[b.User] = i
+	}
+}
+
+func (d *decoder) checkRules(c *Config) {
+	first := map[string]int{}
+	for i, r := range c.Rules {
+		if before, ok := first[r.Name]; ok && r.Name != "" {
+			d.at(joinIndex("rules", i)+".name", "%s is the name of rules[%d] already", short(r.Name), before)
+			continue
+		}
+		first[r.Name] = i
+	}
+}
+
+func (d *decoder) checkMCPServer(c *Config, name string) {
+	at := joinKey("mcpServers", name)
+	s := c.MCPServers[name]
+	program, remote := !s.Command.IsEmpty(), !s.URL.IsEmpty()
+	switch {
+	case program && remote:
+		d.at(joinKey(at, "url"), "cannot stand beside command: a server is a program or an address")
+	case !program && !remote:
+		d.at(at, "needs command (a program) or url (an address)")
+	case program && cmp.Or(s.Type, "stdio") != "stdio":
+		d.at(joinKey(at, "type"), "must be stdio for a server with command")
+	case remote && s.Type == "stdio":
+		d.at(joinKey(at, "type"), "must be http, streamable-http or sse for a server with url")
+	case remote && len(s.Args)+len(s.Env) > 0:
+		d.at(joinKey(at, "url"), "a server with url has no args and no env")
+	case program && len(s.Headers) > 0:
+		d.at(joinKey(at, "headers"), "are only for a server with url")
+	}
+}
+
+func (d *decoder) checkTools(c *Config) {
+	if s, ok := c.Tools.Settings["exec_shell"]; ok && s.Timeout != nil && s.Timeout.Std() > maxShellTimeout {
+		d.at("tools.settings.exec_shell.timeout", "must be at most 300s")
+	}
+}
+
+func (d *decoder) checkServer(c *Config) {
+	if c.Server.TLS.Cert.IsEmpty() != c.Server.TLS.Key.IsEmpty() {
+		d.at("server.tls", "needs both cert and key, or neither")
+	}
+	if c.Server.Auth != "none" || d.failed["listen"] {
+		return
+	}
+	if refPattern.MatchString(c.Listen.Raw()) {
+		d.at("server.auth", "none needs a listen address that is written out, so that it is known to be loopback")
+	} else if !isLoopback(c.Listen.Raw()) {
+		d.at("server.auth", "none is refused unless listen is loopback, such as 127.0.0.1:8420")
+	}
+}
+
+// unknown says that there is no such name, what is near, and what there is.
+func unknown(what, name string, names []string) string {
+	have := "there is none"
+	if len(names) > 0 {
+		have = "there is " + list(names)
+	}
+	return fmt.Sprintf("unknown %s %s%s (%s)", what, short(name), didYouMean(name, names), have)
+}

@@ -1,0 +1,67 @@
+package config
+
+import (
+	"fmt"
+)
+
+// The models that are used where nothing is configured: small, current, able to
+// call tools. They are stated here and nowhere else.
+const (
+	defaultAnthropicModel = "claude-haiku-4-5"
+	defaultOpenAIModel    = "gpt-5-mini"
+	defaultGeminiModel    = "gemini-2.5-flash"
+)
+
+// OllamaAddress is where an Ollama is looked for.
+const OllamaAddress = "http://localhost:11434"
+
+// Surroundings is what the search for a model may look at.
+type Surroundings struct {
+	LookupEnv func(name string) (string, bool)
+	// OllamaModels asks the Ollama at [OllamaAddress] for its models, within a
+	// second; an error or nil = there is none.
+	OllamaModels func() ([]string, error)
+}
+
+// Detected is a model that was found without a configuration.
+type Detected struct {
+	Model ResolvedModel
+	Why   string // "ANTHROPIC_API_KEY is set", for standard error
+}
+
+// DetectModel finds a model as contract §4 says: the first of ANTHROPIC_API_KEY,
+// OPENAI_API_KEY, GEMINI_API_KEY, an Ollama at localhost:11434, and the built-in
+// offline model. usable, if not nil, tells which types of providers there are
+// adapters for; others are passed over. A provider that is configured under the
+// name of its type counts with its settings.
+func (c *Config) DetectModel(s Surroundings, usable func(providerType string) bool) Detected {
+	can := func(t string) bool { return usable == nil || usable(t) }
+	for _, d := range []struct{ provider, model string }{
+		{TypeAnthropic, defaultAnthropicModel}, {TypeOpenAI, defaultOpenAIModel}, {TypeGemini, defaultGeminiModel},
+	} {
+		if !can(d.provider) || s.LookupEnv == nil {
+			continue
+		}
+		if key, ok := s.LookupEnv(keyVariable(d.provider)); ok && key != "" {
+			return c.detected(d.provider, d.model, keyVariable(d.provider)+" is set")
+		}
+	}
+	if can(TypeOllama) && s.OllamaModels != nil {
+		if models, err := s.OllamaModels(); err == nil && len(models) > 0 {
+			return c.detected(TypeOllama, models[0], "an Ollama answers at "+OllamaAddress)
+		}
+	}
+	return c.detected(TypeOffline, TypeOffline, fmt.Sprintf("no %s, %s or %s is set, and no Ollama with a model answers at %s",
+		keyVariable(TypeAnthropic), keyVariable(TypeOpenAI), keyVariable(TypeGemini), OllamaAddress))
+}
+
+func (c *Config) detected(provider, id, why string) Detected {
+	ref := provider + "/" + id
+	if p, ok := c.Providers[provider]; !ok || p.Type != provider {
+		// Another type under that name is not what was looked for.
+		p, _ = builtInProvider(provider)
+		return Detected{Model: ResolvedModel{Ref: ref, ProviderName: provider, Provider: p, ID: id, Tools: "native"}, Why: why}
+	}
+	m, _ := c.direct(ref, provider, id) // the provider was just found
+	return Detected{Model: m, Why: why}
+}

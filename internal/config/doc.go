@@ -1,0 +1,39 @@
+// Package config reads toolcrib.yaml (contract §2): strictly, with file, line and
+// key path in every error, and whole or not at all.
+//
+// The struct [Config] is the single source of what a configuration may hold: the
+// loader, the defaults, the JSON Schema and the printed form are made from its
+// fields and their tags:
+//
+//	yaml      the key
+//	default   what counts where the key is absent ("" where there is none)
+//	enum      the words that a string may be, separated by |
+//	min, max  bounds of a number, a duration or of the length of a list
+//	format    what a text must look like, and how it is read (see textFormats)
+//	keys      what the keys of a mapping must look like
+//	required  an error if the key is absent
+//	null      null is allowed, and is not the same as empty
+//	words     true, false and numbers without quotes are taken as text
+//	secret    the value is never shown: "all" of it, or the password of a URL
+//	doc       the description in the schema
+//
+// What the contract leaves open is decided here as follows.
+//
+//   - A relative path that is written in a file is relative to that file's folder;
+//     ~ is the home folder. The default of a path, and the workspace "." however
+//     it came there, are relative to the folder that toolcrib was started in.
+//   - An agent inherits nothing from agents.default but its model: a key that is
+//     not written has the built-in default. An agent without a model has the model
+//     and, if it names none, the fallback of agents.default; if that has none
+//     either, the model is found as contract §4 says ([DetectModel]).
+//   - PROVIDER in PROVIDER/MODEL, and a model's provider, may be a type that needs
+//     no more than a key from the environment (openai, anthropic, gemini, ollama,
+//     llamacpp, offline); an entry of providers with that name comes first.
+//   - References such as ${env:NAME} may stand in every value that is a text, path,
+//     address or secret, and are filled in at use ([Value]). They may not stand in
+//     names, words of a fixed list, lists of tools or hosts, and rules. $${ is a
+//     literal ${.
+//   - A section, mapping or list that is null (all of it commented out, say) is as
+//     if absent, except where null has a meaning of its own, and except for a list
+//     whose default is not empty: that one wants [] or values.
+package config

@@ -1,0 +1,168 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// What names must look like, by the tag keys or format. A provider's name has no
+// slash, so that PROVIDER/MODEL can be told apart.
+var (
+	namePattern    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+	modelPattern   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}$`)
+	toolPattern    = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	headerPattern  = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$") // RFC 9110, token
+	envPattern     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	programPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}$`)
+	hostPattern    = regexp.MustCompile(`^(\*\.)?[\p{L}\p{N}_-]+(\.[\p{L}\p{N}_-]+)*(:[0-9]{1,5})?$`)
+)
+
+func keyPattern(keys string) *regexp.Regexp {
+	switch keys {
+	case "model":
+		return modelPattern
+	case "tool":
+		return toolPattern
+	case "header":
+		return headerPattern
+	case "env":
+		return envPattern
+	}
+	return namePattern
+}
+
+// checkFormat tells what is wrong with a text of that format, in the words of an
+// error; "" = nothing. The text holds no references any more.
+func checkFormat(format, text string) string {
+	switch format {
+	case "name":
+		return match(namePattern, text)
+	case "program":
+		if strings.ContainsAny(text, `/\`) {
+			return "must be the name of a program, without a path"
+		}
+		return match(programPattern, text)
+	case "word", "glob":
+		return checkWord(format, text)
+	case "web":
+		return checkHosts(text)
+	case "path", "workspace":
+		if strings.ContainsRune(text, 0) || len(text) > 4096 {
+			return "is no valid path"
+		}
+	case "url":
+		return checkURL(text, "http", "https")
+	case "proxy":
+		return checkURL(text, "http", "https", "socks5", "socks5h")
+	case "database":
+		return checkURL(text, "postgres", "postgresql")
+	case "bus":
+		for server := range strings.SplitSeq(text, ",") {
+			if problem := checkURL(strings.TrimSpace(server), "nats", "tls", "ws", "wss"); problem != "" {
+				return problem
+			}
+		}
+	case "listen":
+		return checkListen(text)
+	}
+	return ""
+}
+
+func match(pattern *regexp.Regexp, text string) string {
+	if pattern.MatchString(text) {
+		return ""
+	}
+	return short(text) + " is no good name here: it must match " + pattern.String()
+}
+
+func checkWord(format, text string) string {
+	switch {
+	case text == "":
+		return "must not be empty"
+	case len(text) > 256:
+		return "must have at most 256 bytes"
+	case strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }):
+		return "must have no spaces or control characters"
+	}
+	if format == "glob" {
+		if _, err := path.Match(text, "x"); err != nil {
+			return short(text) + " is no valid glob"
+		}
+	}
+	return ""
+}
+
+func checkHosts(text string) string {
+	const forms = "must be host, *.host, https://host/prefix/ or *"
+	if text == "*" {
+		return ""
+	}
+	if strings.Contains(text, "://") {
+		u, err := url.Parse(text)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !isHost(u.Host) {
+			return forms
+		}
+		return ""
+	}
+	if !isHost(text) {
+		return forms
+	}
+	return ""
+}
+
+func isHost(text string) bool {
+	if hostPattern.MatchString(text) {
+		return true
+	}
+	_, err := netip.ParseAddr(strings.Trim(text, "[]"))
+	_, errPort := netip.ParseAddrPort(text)
+	return err == nil || errPort == nil
+}
+
+// checkURL never shows the text: it may hold a password.
+func checkURL(text string, schemes ...string) string {
+	if text == "" {
+		return ""
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return "is no valid address"
+	case !slices.Contains(schemes, u.Scheme):
+		return "must begin with " + strings.Join(schemes, ":// or ") + "://"
+	case u.Hostname() == "" && u.RawQuery == "":
+		return "is an address without a host"
+	}
+	return ""
+}
+
+func checkListen(text string) string {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return "must be HOST:PORT, such as 127.0.0.1:8420"
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
+		return "must end in a port from 0 to 65535"
+	}
+	return ""
+}
+
+// isLoopback tells whether only this machine reaches the address HOST:PORT.
+func isLoopback(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return false
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}

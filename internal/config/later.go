@@ -1,0 +1,56 @@
+package config
+
+import "slices"
+
+// Unsupported is a key that is set and checked, but that this version does not
+// act upon.
+type Unsupported struct {
+	Key      string // key path
+	Position string // toolcrib.yaml:31
+	Message  string // what that means and what to do
+	// Safety is set where passing over the key would allow more than its author
+	// meant: whatever would run under it must be refused.
+	Safety bool
+}
+
+// Error returns "toolcrib.yaml:31: rules: …".
+func (u Unsupported) Error() string { return u.Position + ": " + u.Key + ": " + u.Message }
+
+// Unsupported returns the keys that are set to more than their default and not yet
+// acted upon, in the order of the contract's sample.
+func (c *Config) Unsupported() []Unsupported {
+	var out []Unsupported
+	add := func(set bool, key, message string, safety bool) {
+		if set {
+			out = append(out, Unsupported{Key: key, Position: c.Position(key), Message: message, Safety: safety})
+		}
+	}
+	add(!c.Database.IsEmpty(), "database", "PostgreSQL is not supported by this version; remove the key to use SQLite", true)
+	add(!c.Bus.URL.IsEmpty(), "bus.url", "a bus of your own is not supported by this version; remove the key", true)
+	add(!c.Keys.IsEmpty(), "keys", "a file with keys is not supported by this version; remove the key", true)
+	for _, name := range c.AgentNames() {
+		add(len(c.Agents[name].Skills) > 0, joinKey(joinKey("agents", name), "skills"),
+			"skills are not supported by this version, nor the tools that they allow; remove them", true)
+	}
+	for i, b := range c.Budgets {
+		add(b.capped(), joinIndex("budgets", i), "budgets are not supported by this version and would not be enforced; remove them, or use agents.NAME.budget", true)
+	}
+	for i := range c.Rules {
+		add(true, joinIndex("rules", i), "rules are not supported by this version and would not be enforced; remove them", true)
+	}
+	add(c.Approvals.FourEyes, "approvals.four_eyes", "is not supported by this version and would not be enforced; remove it", true)
+	add(len(c.Approvals.Notify) > 0, "approvals.notify", "notices of approvals are not supported by this version; nobody is told", false)
+	add(!slices.EqualFunc(c.Skills.Dirs, Default().Skills.Dirs, sameText), "skills.dirs", "skills are not supported by this version; the folders are passed over", false)
+	add(len(c.MCPServers) > 0, "mcpServers", "MCP servers are not supported by this version; their tools are missing", false)
+	add(len(c.SQL) > 0, "sql", "is not supported by this version; describe_tables is missing", false)
+	add(c.Retention.Runs > 0, "retention.runs", "is not supported by this version; runs are kept", false)
+	add(c.Retention.Content > 0, "retention.content", "is not supported by this version; contents are kept", false)
+	return out
+}
+
+func (b UserBudget) capped() bool {
+	return b.RequestsPerDay > 0 || b.TokensPerDay > 0 || b.CostUSDPerDay > 0 ||
+		b.RequestsPerMonth > 0 || b.TokensPerMonth > 0 || b.CostUSDPerMonth > 0
+}
+
+func sameText(a, b Value) bool { return a.raw == b.raw }

@@ -1,0 +1,229 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+)
+
+// FileName is the configuration's file name.
+const FileName = "toolcrib.yaml"
+
+// EnvFile is the environment variable that names a configuration.
+const EnvFile = "TOOLCRIB_CONFIG"
+
+// Origin tells how a configuration was found, and so whether it is trusted.
+type Origin string
+
+const (
+	OriginNone Origin = ""     // there is none: every key has its default
+	OriginFlag Origin = "flag" // --config
+	OriginEnv  Origin = "env"  // $TOOLCRIB_CONFIG
+	OriginCwd  Origin = "cwd"  // ./toolcrib.yaml: counts only once it is trusted
+	OriginUser Origin = "user" // the user's own configuration folder
+)
+
+// Source is a configuration that was found.
+type Source struct {
+	Path   string // as it is named in messages; "" = none
+	Origin Origin
+}
+
+// NeedsTrust tells whether the content counts only once the user has trusted it.
+func (s Source) NeedsTrust() bool { return s.Origin == OriginCwd }
+
+// Find looks the configuration up in the order of contract §2: flag, which is the
+// value of --config, $TOOLCRIB_CONFIG, ./toolcrib.yaml, and the user's own folder.
+// A file that was named counts whether it exists or not: a typing error must not
+// lead to another configuration. getenv nil is os.Getenv.
+func Find(flag string, getenv func(string) string) Source {
+	if getenv == nil {
+		getenv = os.Getenv
+	}
+	if flag != "" {
+		return Source{Path: flag, Origin: OriginFlag}
+	}
+	if named := getenv(EnvFile); named != "" {
+		return Source{Path: named, Origin: OriginEnv}
+	}
+	if exists(FileName) {
+		return Source{Path: FileName, Origin: OriginCwd}
+	}
+	if folder := UserFolder(getenv); folder != "" {
+		if file := filepath.Join(folder, FileName); exists(file) {
+			return Source{Path: file, Origin: OriginUser}
+		}
+	}
+	return Source{}
+}
+
+// UserFolder returns the user's own configuration folder, "" if it is not known.
+// $XDG_CONFIG_HOME counts only if it is absolute, as the XDG specification has it.
+func UserFolder(getenv func(string) string) string {
+	if folder := getenv("XDG_CONFIG_HOME"); filepath.IsAbs(folder) {
+		return filepath.Join(folder, "toolcrib")
+	}
+	if home := getenv("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".config", "toolcrib")
+	}
+	return ""
+}
+
+// exists tells whether anything has that name, readable or not.
+func exists(file string) bool {
+	_, err := os.Lstat(file)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// Load reads the configuration that was found. One that needs trust is given to
+// trusted first, byte for byte what is loaded then; trusted nil refuses it, an
+// error of trusted is returned as it is. Without a file every key has its default.
+// Other errors are [Errors].
+func Load(source Source, trusted func(path string, content []byte) error) (*Config, error) {
+	if source.Origin == OriginNone {
+		return Default(), nil
+	}
+	data, err := ReadFile(source.Path)
+	if err != nil {
+		return nil, Errors{{File: source.Path, Message: reason(err)}}
+	}
+	if source.NeedsTrust() {
+		if trusted == nil {
+			return nil, Errors{{File: source.Path, Message: "is not trusted"}}
+		}
+		if err := trusted(source.Path, data); err != nil {
+			return nil, err
+		}
+	}
+	return Parse(source.Path, data)
+}
+
+// Default returns the configuration without a file.
+func Default() *Config {
+	c, err := parse("", "", nil)
+	if err != nil {
+		panic(err) // a mistake in Config's tags, found by every test
+	}
+	return c
+}
+
+// Parse reads a configuration. file is its name in messages, and its folder is
+// what relative paths in it count from. It returns either a whole configuration
+// or [Errors] with everything that is wrong, by line.
+func Parse(file string, data []byte) (*Config, error) {
+	whole, err := filepath.Abs(file)
+	if err != nil {
+		return nil, Errors{{File: file, Message: "the current folder is not known"}}
+	}
+	return parse(file, filepath.Dir(whole), data)
+}
+
+func parse(file, base string, data []byte) (*Config, error) {
+	d := newDecoder(file, base)
+	root, err := parseYAML(data)
+	if err != nil {
+		var syntax *syntaxError
+		if !errors.As(err, &syntax) {
+			return nil, Errors{{File: file, Line: 1, Message: err.Error()}}
+		}
+		return nil, Errors{{File: file, Line: syntax.line, Message: syntax.message}}
+	}
+	if root.kind != kindNull && root.kind != kindDict {
+		return nil, Errors{{File: file, Line: root.line, Message: fmt.Sprintf("must be a mapping of keys, not %s", root.kind)}}
+	}
+	c := &Config{file: file, base: base, positions: d.positions}
+	d.dict("", root, reflect.ValueOf(c).Elem())
+	d.defaultAgent(c)
+	d.check(c)
+	if len(d.errs) > 0 {
+		return nil, d.errs.sorted()
+	}
+	return c, nil
+}
+
+// defaultAgent adds the agent default where it is not written.
+func (d *decoder) defaultAgent(c *Config) {
+	if _, ok := c.Agents[DefaultAgent]; ok || d.failed["agents."+DefaultAgent] {
+		return
+	}
+	var agent Agent
+	d.absent("agents."+DefaultAgent, 1, reflect.ValueOf(&agent).Elem(), field{})
+	c.Agents[DefaultAgent] = agent
+}
+
+// File returns the name of the file as the user gave it; "" = there is none.
+func (c *Config) File() string { return c.file }
+
+// Folder returns the absolute folder of the file; "" = there is none.
+func (c *Config) Folder() string { return c.base }
+
+// Position returns where a key is written, as "toolcrib.yaml:31", or "default".
+// Key paths are those of error messages: agents.default.tools, rules[0].then; the
+// position of a key inside of an entry that is written is not that of the entry.
+func (c *Config) Position(path string) string {
+	line, ok := c.positions[path]
+	if !ok {
+		return "default"
+	}
+	return position(c.file, line)
+}
+
+// IsSet tells whether the key is written in the file.
+func (c *Config) IsSet(path string) bool {
+	_, ok := c.positions[path]
+	return ok
+}
+
+var (
+	errDirectory = errors.New("is a directory, not a file")
+	errIrregular = errors.New("is not a regular file")
+	errTooLarge  = fmt.Errorf("is larger than %d bytes", MaxBytes)
+)
+
+// ReadFile reads a regular file of at most [MaxBytes]. It never waits for a pipe
+// or a device.
+func ReadFile(file string) ([]byte, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, errDirectory
+	case !info.Mode().IsRegular():
+		return nil, errIrregular
+	}
+	data, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > MaxBytes {
+		return nil, errTooLarge
+	}
+	return data, nil
+}
+
+// reason puts an error of [ReadFile] into words that follow a file's name.
+func reason(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "does not exist"
+	case errors.Is(err, fs.ErrPermission):
+		return "cannot be read: permission denied"
+	case errors.Is(err, errDirectory), errors.Is(err, errIrregular), errors.Is(err, errTooLarge):
+		return err.Error()
+	}
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return "cannot be read: " + pe.Err.Error()
+	}
+	return "cannot be read"
+}

@@ -1,0 +1,151 @@
+package config
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// mask stands for a secret wherever a configuration is shown.
+const mask = "***"
+
+// sensitive is what the names of secrets have in common.
+var sensitive = regexp.MustCompile(`(?i)(key|token|secret|passw|pwd|auth|cookie|credential|signature)`)
+
+// assignment is a secret inside of a longer text: password=…, --api-key=….
+var assignment = regexp.MustCompile(`(?i)([a-z0-9_.-]*(?:key|token|secret|passw(?:or)?d|pwd|credential|auth)[a-z0-9_.-]*\s*[=:]\s*)([^\s&;,]+)`)
+
+// userinfo is the password of an address, however broken the rest of it is.
+var userinfo = regexp.MustCompile(`(://[^/?#@\s:]*:)([^/?#\s]*)(@)`)
+
+// scheme is the first word of an Authorization header.
+var scheme = regexp.MustCompile(`^(?i)(bearer|basic|token|apikey)\s+`)
+
+// tokenUser is the user of a NATS address without a password: a token.
+var tokenUser = regexp.MustCompile(`(://)([^/?#@:\s]+)(@)`)
+
+// everydayEnv are variables that hold no secret: masking a home folder wherever
+// it shows up would only blind the operator.
+var everydayEnv = regexp.MustCompile(`^(HOME|PWD|USER|LOGNAME|HOSTNAME|LANG|LC_.*|PATH|SHELL|TERM|TZ|TMPDIR|XDG_.*)$`)
+
+// isSecret tells whether what a reference stands for must be masked by value. What
+// fills a path, an address or a prompt is no secret by itself; the password of a
+// whole address is found by [Value.secretsOf].
+func (v Value) isSecret(p segment, text string) bool {
+	switch {
+	case p.kind == "secret" || v.secret == "all":
+		return true
+	case v.secret == "" || p.kind == "env" && everydayEnv.MatchString(p.text):
+		return false
+	case v.secret == "url":
+		return !strings.Contains(text, "://")
+	}
+	return true
+}
+
+// secretsOf returns the secrets in text, which is the Value filled in.
+func (v Value) secretsOf(text string) []string {
+	switch v.secret {
+	case "all", "notify":
+		return withoutScheme(text)
+	case "named":
+		if sensitive.MatchString(lastKey(v.at.Key)) {
+			return withoutScheme(text)
+		}
+	case "args":
+		return assigned(text)
+	case "url":
+		out := append(passwords(userinfo, text), assigned(text)...)
+		if v.format == "bus" {
+			out = append(out, passwords(tokenUser, text)...)
+		}
+		return out
+	}
+	return nil
+}
+
+func withoutScheme(text string) []string {
+	if bare := scheme.ReplaceAllString(text, ""); bare != text {
+		return []string{text, bare}
+	}
+	return []string{text}
+}
+
+func assigned(text string) []string {
+	var out []string
+	for _, m := range assignment.FindAllStringSubmatch(text, -1) {
+		out = append(out, m[2])
+		if plain, err := url.QueryUnescape(m[2]); err == nil && plain != m[2] {
+			out = append(out, plain)
+		}
+	}
+	return out
+}
+
+func passwords(pattern *regexp.Regexp, text string) []string {
+	var out []string
+	for _, m := range pattern.FindAllStringSubmatch(text, -1) {
+		out = append(out, m[2])
+		if plain, err := url.PathUnescape(m[2]); err == nil && plain != m[2] {
+			out = append(out, plain)
+		}
+	}
+	return out
+}
+
+// lastKey returns the last name of a key path.
+func lastKey(path string) string {
+	if i := strings.LastIndexAny(path, ".["); i >= 0 {
+		return strings.Trim(path[i+1:], `]"`)
+	}
+	return path
+}
+
+// masked returns the Value as it may be shown: references stay, since they are not
+// the secret itself; literal secrets do not.
+func (v Value) masked() string {
+	switch v.secret {
+	case "":
+		return v.raw
+	case "url":
+		text := hide(userinfo, hide(assignment, v.raw))
+		if v.format == "bus" {
+			text = hide(tokenUser, text)
+		}
+		return text
+	case "args":
+		return hide(assignment, v.raw)
+	}
+	parts, _ := v.segments()
+	var b strings.Builder
+	for _, p := range parts {
+		switch {
+		case p.kind != "":
+			b.WriteString("${" + p.kind + ":" + p.text + "}")
+		case v.secret == "notify" && strings.Contains(p.text, "://"):
+			before, _, _ := strings.Cut(p.text, "://")
+			b.WriteString(before + "://" + mask)
+		default:
+			b.WriteString(scheme.FindString(p.text))
+			if scheme.ReplaceAllString(p.text, "") != "" {
+				b.WriteString(mask)
+			}
+		}
+	}
+	return b.String()
+}
+
+// hide masks the second group of pattern unless it is a reference.
+func hide(pattern *regexp.Regexp, text string) string {
+	return pattern.ReplaceAllStringFunc(text, func(found string) string {
+		m := pattern.FindStringSubmatch(found)
+		if whole := refPattern.FindString(m[2]); whole != "" && whole == m[2] {
+			return found
+		}
+		out := m[1] + mask
+		if len(m) > 3 {
+			out += m[3]
+		}
+		return out
+	})
+}

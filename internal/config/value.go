@@ -1,0 +1,298 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Value is a text that may hold references: ${env:NAME}, ${file:PATH} and
+// ${secret:NAME}. It is kept as it was written, and filled in by [Value.Resolve]
+// at use, so that a key that is not there only stops what needs it. Printing a
+// Value shows its masked form. The zero Value is the empty text.
+type Value struct {
+	raw    string
+	at     Error  // file, line and key path; no message
+	base   string // folder that a relative path counts from; "" = the current one
+	format string
+	secret string
+}
+
+// Literal makes a Value that does not come from a file.
+func Literal(text string) Value { return Value{raw: text} }
+
+// SecretStore gives the secrets that `toolcrib secret set` stored. An error that
+// wraps [toolcrib.ErrNotFound] says that there is none of that name.
+type SecretStore interface {
+	Secret(name string) (string, error)
+}
+
+// Resolver fills in references. Its zero value reads the process's environment
+// and files, and has no stored secrets.
+type Resolver struct {
+	LookupEnv func(name string) (string, bool) // nil = os.LookupEnv
+	Secrets   SecretStore                      // nil = none
+	// OnSecret is called with every secret that was filled in or stands in a
+	// secret's place, before Resolve returns: so that it can be masked. Never empty.
+	OnSecret func(secret string)
+}
+
+// segment is a piece of a Value: a literal text, or a reference.
+type segment struct {
+	kind string // "" | env | file | secret
+	text string
+}
+
+var refPattern = regexp.MustCompile(`\$\{(env|file|secret):[^}]*\}`)
+
+// anyRef is whatever looks like a reference; $${ is a literal ${.
+var anyRef = regexp.MustCompile(`\$?\$\{([^}]*)\}`)
+
+var secretName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
+
+// segments splits a Value; problem is in the words of an error.
+func (v Value) segments() (parts []segment, problem string) {
+	text, rest := "", 0
+	for _, m := range anyRef.FindAllStringSubmatchIndex(v.raw, -1) {
+		whole, inner := v.raw[m[0]:m[1]], v.raw[m[2]:m[3]]
+		text += v.raw[rest:m[0]]
+		rest = m[1]
+		kind, name, ok := strings.Cut(inner, ":")
+		known := ok && (kind == "env" || kind == "file" || kind == "secret")
+		switch {
+		case strings.HasPrefix(whole, "$$"):
+			text += whole[1:]
+			continue
+		case !known && (v.format == "prompt" || v.format == "text"):
+			text += whole // a shell's or a template's own
+			continue
+		case !known:
+			return nil, "has a reference of no known kind; write ${env:NAME}, ${file:PATH} or ${secret:NAME}, and $${ for a literal ${"
+		case kind == "env" && !envPattern.MatchString(name), kind == "secret" && !secretName.MatchString(name), kind == "file" && name == "":
+			return nil, fmt.Sprintf("has a reference ${%s:…} without a valid name", kind)
+		case kind == "secret" && v.format == "prompt":
+			return nil, "a secret does not belong in a prompt"
+		}
+		if text != "" {
+			parts = append(parts, segment{text: text})
+		}
+		parts = append(parts, segment{kind: kind, text: name})
+		text = ""
+	}
+	if text += v.raw[rest:]; text != "" {
+		parts = append(parts, segment{text: text})
+	}
+	return parts, ""
+}
+
+// check tells what is wrong with the Value as it was written; "" = nothing. What
+// holds references is checked when they are filled in.
+func (v Value) check() string {
+	parts, problem := v.segments()
+	if problem != "" || v.raw == "" {
+		return problem
+	}
+	if v.secret != "" && strings.Contains(v.raw, mask) {
+		return "is masked (" + mask + "); write the value itself"
+	}
+	if hasRefs(parts) {
+		return ""
+	}
+	return checkFormat(v.format, join(parts))
+}
+
+func hasRefs(parts []segment) bool {
+	for _, p := range parts {
+		if p.kind != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// join is for parts without references.
+func join(parts []segment) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(p.text)
+	}
+	return b.String()
+}
+
+// Raw returns the text as it was written, secrets and references included.
+func (v Value) Raw() string { return v.raw }
+
+// IsEmpty tells whether nothing is written.
+func (v Value) IsEmpty() bool { return v.raw == "" }
+
+// Position returns "toolcrib.yaml:4", or "default".
+func (v Value) Position() string { return position(v.at.File, v.at.Line) }
+
+// String returns the masked form.
+func (v Value) String() string { return v.masked() }
+
+// GoString returns the masked form.
+func (v Value) GoString() string { return fmt.Sprintf("%q", v.masked()) }
+
+// LogValue returns the masked form.
+func (v Value) LogValue() slog.Value { return slog.StringValue(v.masked()) }
+
+// MarshalText returns the masked form.
+func (v Value) MarshalText() ([]byte, error) { return []byte(v.masked()), nil }
+
+// Resolve fills in the references, makes a path absolute, and checks the result.
+// An error names file, line and key path, and never a secret.
+func (v Value) Resolve(r Resolver) (string, error) {
+	parts, problem := v.segments()
+	if problem != "" {
+		return "", v.errorf("%s", problem)
+	}
+	var b strings.Builder
+	for _, p := range parts {
+		text := p.text
+		if p.kind != "" {
+			filled, err := v.fill(r, p)
+			if err != nil {
+				return "", err
+			}
+			text = filled
+		}
+		b.WriteString(text)
+	}
+	text := b.String()
+	for _, secret := range v.secretsOf(text) {
+		r.found(secret)
+	}
+	if hasRefs(parts) {
+		if problem := checkFormat(v.format, text); problem != "" {
+			return "", v.errorf("%s, once its references are filled in", problem)
+		}
+	}
+	return v.absolute(text)
+}
+
+func (r Resolver) found(secret string) {
+	if r.OnSecret != nil && strings.TrimSpace(secret) != "" {
+		r.OnSecret(secret)
+	}
+}
+
+func (v Value) errorf(format string, args ...any) error {
+	e := v.at
+	e.Message = fmt.Sprintf(format, args...)
+	return e
+}
+
+// fill returns what a reference stands for.
+func (v Value) fill(r Resolver, p segment) (string, error) {
+	text, err := "", error(nil)
+	switch p.kind {
+	case "env":
+		text, err = v.env(r, p.text)
+	case "file":
+		text, err = v.file(p.text)
+	default:
+		text, err = v.stored(r, p.text)
+	}
+	if err != nil {
+		return "", err
+	}
+	if v.isSecret(p, text) {
+		r.found(text)
+	}
+	return text, nil
+}
+
+func (v Value) env(r Resolver, name string) (string, error) {
+	lookup := r.LookupEnv
+	if lookup == nil {
+		lookup = os.LookupEnv
+	}
+	text, ok := lookup(name)
+	switch {
+	case !ok:
+		return "", v.errorf("the environment variable %s is not set", name)
+	case text == "" && v.secret != "":
+		return "", v.errorf("the environment variable %s is empty", name)
+	}
+	return text, nil
+}
+
+func (v Value) file(name string) (string, error) {
+	file, err := absolute(name, v.base)
+	if err != nil {
+		return "", v.errorf("the file %s: %s", name, err)
+	}
+	data, err := ReadFile(file)
+	if err != nil {
+		return "", v.errorf("the file %s %s", name, reason(err))
+	}
+	// A file's last line ends in a newline that belongs to no key.
+	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), nil
+}
+
+func (v Value) stored(r Resolver, name string) (string, error) {
+	missing := v.errorf("no secret %s is stored; store it with `toolcrib secret set %s`, or use ${env:…} or ${file:…}", name, name)
+	if r.Secrets == nil {
+		return "", missing
+	}
+	text, err := r.Secrets.Secret(name)
+	switch {
+	case errors.Is(err, toolcrib.ErrNotFound):
+		return "", missing
+	case err != nil:
+		return "", v.errorf("the secret %s cannot be read", name)
+	}
+	return text, nil
+}
+
+// absolute makes a path absolute; other values stay as they are.
+func (v Value) absolute(text string) (string, error) {
+	if text == "" || v.format != "path" && v.format != "workspace" {
+		return text, nil
+	}
+	base := v.base
+	if v.format == "workspace" && filepath.Clean(text) == "." {
+		base = "" // the default and the written "." mean the same place
+	}
+	out, err := absolute(text, base)
+	if err != nil {
+		return "", v.errorf("%s", err)
+	}
+	return out, nil
+}
+
+// absolute expands ~ and makes name absolute, from base or the current folder.
+func absolute(name, base string) (string, error) {
+	if name == "~" || strings.HasPrefix(name, "~/") {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", errors.New("the home folder is not known; set HOME, or write a whole path")
+		}
+		return filepath.Join(home, name[1:]), nil
+	}
+	if !filepath.IsAbs(name) && base != "" {
+		return filepath.Join(base, name), nil
+	}
+	out, err := filepath.Abs(name)
+	if err != nil {
+		return "", errors.New("the current folder is not known")
+	}
+	return out, nil
+}
+
+func position(file string, line int) string {
+	switch {
+	case line > 0:
+		return fmt.Sprintf("%s:%d", file, line)
+	case file != "":
+		return file
+	}
+	return "default"
+}
