@@ -1,0 +1,123 @@
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
+)
+
+// shell runs a command by exec_shell and compares exit status and output.
+func (c *check) shell(ctx context.Context, call toolcrib.Call) error {
+	if c.Command == "" {
+		return errors.New("cmd is missing")
+	}
+	arguments := map[string]any{"command": c.Command}
+	if c.TimeoutSeconds > 0 {
+		arguments["timeout"] = c.TimeoutSeconds
+	}
+	var got struct {
+		ExitCode *int   `json:"exit_code"`
+		Stdout   string `json:"stdout"`
+	}
+	if err := invoke(ctx, call, shellTool, arguments, &got); err != nil {
+		return err
+	}
+	switch {
+	case got.ExitCode == nil:
+		return fmt.Errorf("%s told no exit status", shellTool)
+	case *got.ExitCode != c.ExpectExit:
+		return fmt.Errorf("exit status %d, expected %d", *got.ExitCode, c.ExpectExit)
+	case c.ExpectStdoutContains != nil && !strings.Contains(got.Stdout, *c.ExpectStdoutContains):
+		return fmt.Errorf("the output does not contain %s", quote(*c.ExpectStdoutContains))
+	case c.ExpectStdoutRegex != nil:
+		expression, err := compile(*c.ExpectStdoutRegex, false)
+		if err != nil {
+			return err
+		}
+		if !expression.MatchString(got.Stdout) {
+			return fmt.Errorf("the output does not match %s", quote(*c.ExpectStdoutRegex))
+		}
+	}
+	return nil
+}
+
+// urlHead asks for the head of an address by web_fetch and compares the status.
+func (c *check) urlHead(ctx context.Context, call toolcrib.Call) error {
+	if c.URL == "" {
+		return errors.New("url is missing")
+	}
+	expect := c.ExpectStatus
+	if expect == 0 {
+		expect = 200
+	}
+	var got struct {
+		Status *int `json:"status"`
+	}
+	if err := invoke(ctx, call, fetchTool, map[string]any{"url": c.URL, "method": "HEAD"}, &got); err != nil {
+		return err
+	}
+	if got.Status == nil {
+		return fmt.Errorf("%s told no status", fetchTool)
+	}
+	if *got.Status != expect {
+		return fmt.Errorf("status %d, expected %d", *got.Status, expect)
+	}
+	return nil
+}
+
+// invoke calls another tool through the gate and reads its result. A failing
+// command is a result with status error as well: what counts is what it holds.
+func invoke(ctx context.Context, call toolcrib.Call, name string, arguments, result any) error {
+	if call.Invoke == nil {
+		return fmt.Errorf("%s cannot be called from here", name)
+	}
+	data, err := wire.Marshal(arguments)
+	if err != nil {
+		return err
+	}
+	got, err := call.Invoke(ctx, name, data)
+	if err != nil {
+		return fmt.Errorf("%s could not be called", name) // the detail is not the model's
+	}
+	switch got.Status {
+	case toolcrib.ResultOK, toolcrib.ResultError:
+		return read(name, got, result)
+	case toolcrib.ResultRefused:
+		return fmt.Errorf("%s was refused: %s", name, got.Reason)
+	}
+	return fmt.Errorf("%s ended with status %q", name, got.Status)
+}
+
+func read(name string, got toolcrib.Invoked, result any) error {
+	if got.Status == toolcrib.ResultError {
+		var failed struct {
+			Error string `json:"error"`
+		}
+		if err := unwrap(got.Content, &failed); err == nil && failed.Error != "" {
+			return fmt.Errorf("%s: %s", name, cut(failed.Error, 200))
+		}
+	}
+	if err := unwrap(got.Content, result); err != nil {
+		return fmt.Errorf("the result of %s could not be read", name)
+	}
+	return nil
+}
+
+// unwrap reads the JSON object of a result that may be wrapped as untrusted
+// (contract §7: a line that opens, one with the canary, the content, a line that
+// closes).
+func unwrap(content string, result any) error {
+	for strings.HasPrefix(content, "<") {
+		_, rest, found := strings.Cut(content, "\n")
+		if !found {
+			break
+		}
+		content = rest
+	}
+	return json.NewDecoder(strings.NewReader(content)).Decode(result)
+}

@@ -1,0 +1,116 @@
+package verify
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// values returns value and values as one list, which must not be empty.
+func (c *check) values() ([]string, error) {
+	values := c.Values
+	if len(c.Value) > 0 && string(c.Value) != "null" {
+		var value string
+		if err := json.Unmarshal(c.Value, &value); err != nil {
+			return nil, errors.New("value must be a string")
+		}
+		values = append([]string{value}, values...)
+	}
+	if len(values) == 0 {
+		return nil, errors.New("value or values is missing")
+	}
+	return values, nil
+}
+
+// text makes the checks that look for something in the target text.
+func (c *check) text(values []string) error {
+	if c.Kind == "regex_match" {
+		return c.regex(values)
+	}
+	found, missing := c.find(values)
+	switch c.Kind {
+	case "not_contains":
+		if len(found) > 0 {
+			return fmt.Errorf("target_text contains %s", quote(found[0]))
+		}
+	case "contains_any":
+		if len(found) == 0 {
+			return fmt.Errorf("target_text contains none of the %d values", len(values))
+		}
+	default:
+		if len(missing) > 0 {
+			return fmt.Errorf("target_text does not contain %s", quote(missing[0]))
+		}
+	}
+	return nil
+}
+
+func (c *check) find(values []string) (found, missing []string) {
+	text := c.TargetText
+	if c.CaseInsensitive {
+		text = strings.ToLower(text)
+	}
+	for _, value := range values {
+		part := value
+		if c.CaseInsensitive {
+			part = strings.ToLower(part)
+		}
+		if strings.Contains(text, part) {
+			found = append(found, value)
+		} else {
+			missing = append(missing, value)
+		}
+	}
+	return found, missing
+}
+
+func (c *check) regex(patterns []string) error {
+	for _, pattern := range patterns {
+		expression, err := compile(pattern, c.CaseInsensitive)
+		if err != nil {
+			return err
+		}
+		if !expression.MatchString(c.TargetText) {
+			return fmt.Errorf("target_text does not match %s", quote(pattern))
+		}
+	}
+	return nil
+}
+
+// compile reads a regular expression of RE2, whose matching takes linear time.
+func compile(pattern string, caseInsensitive bool) (*regexp.Regexp, error) {
+	if len(pattern) > maxPattern {
+		return nil, fmt.Errorf("the regular expression is longer than %d bytes", maxPattern)
+	}
+	if caseInsensitive {
+		pattern = "(?i)" + pattern
+	}
+	return regexp.Compile(pattern)
+}
+
+func (c *check) minLength() error {
+	var least int64
+	if err := json.Unmarshal(c.Value, &least); err != nil {
+		return errors.New("value must be a number of characters")
+	}
+	if length := utf8.RuneCountInString(c.TargetText); int64(length) < least {
+		return fmt.Errorf("target_text has %d characters, fewer than %d", length, least)
+	}
+	return nil
+}
+
+func quote(s string) string { return fmt.Sprintf("%q", cut(s, 100)) }
+
+// cut shortens s to at most n bytes and a mark, at a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}

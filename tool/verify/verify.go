@@ -1,0 +1,186 @@
+// Package verify has the tool verify, with which a model checks its own claims:
+// texts against expectations, and, through other tools, commands and addresses.
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
+)
+
+const (
+	// Group is the group of the tools of this package.
+	Group = "checks"
+
+	maxChecks  = 50
+	maxValues  = 100
+	maxPattern = 1024 // bytes of a regular expression
+	maxReason  = 500  // bytes of a reason
+)
+
+// The tools that the checks shell and url_head are made with.
+const (
+	shellTool = "exec_shell"
+	fetchTool = "web_fetch"
+)
+
+// Options for [New].
+type Options struct {
+	// Shell adds the check "shell". It is the program's to give, never an argument:
+	// a model that could set it would help itself to a shell. Workers of package
+	// team get a verify without it.
+	Shell bool
+}
+
+// New returns verify.
+//
+// Its spec is not marked as nested, so that it stays usable at max_depth: most
+// checks call nothing. The two kinds that do call a tool reach it through the gate
+// as every nested call does, with its depth, its effect and its approval; refused
+// there, the check fails and says why.
+func New(options Options) []toolcrib.Tool { return []toolcrib.Tool{&verify{options}} }
+
+type verify struct{ options Options }
+
+// check is one check as the model asks for it.
+type check struct {
+	Kind            string          `json:"kind"`
+	TargetText      string          `json:"target_text"`
+	Value           json.RawMessage `json:"value"` // a string, for min_length a number
+	Values          []string        `json:"values"`
+	CaseInsensitive bool            `json:"case_insensitive"`
+
+	Command              string  `json:"cmd"`
+	TimeoutSeconds       int     `json:"timeout_s"`
+	ExpectExit           int     `json:"expect_exit"`
+	ExpectStdoutContains *string `json:"expect_stdout_contains"`
+	ExpectStdoutRegex    *string `json:"expect_stdout_regex"`
+
+	URL          string `json:"url"`
+	ExpectStatus int    `json:"expect_status"`
+}
+
+type output struct {
+	ChecksRun int      `json:"checks_run"`
+	Results   []result `json:"results"`
+	AllPassed bool     `json:"all_passed"`
+	Summary   string   `json:"summary"`
+}
+
+type result struct {
+	ID     string `json:"id"`
+	Kind   string `json:"kind"`
+	Passed bool   `json:"passed"`
+	Reason string `json:"reason"`
+}
+
+const parameters = `{
+	"type": "object",
+	"properties": {
+		"checks": {
+			"type": "array",
+			"maxItems": 50,
+			"description": "The checks to make, at least one.",
+			"items": {
+				"type": "object",
+				"properties": {
+					"kind": {"type": "string", "enum": ["contains", "not_contains", "regex_match", "contains_any", "contains_all", "min_length", %s"url_head"]},
+					"target_text": {"type": "string", "description": "The text to check."},
+					"value": {"type": ["string", "integer"], "description": "What to look for; for regex_match a regular expression (RE2), for min_length the least number of characters."},
+					"values": {"type": "array", "items": {"type": "string"}, "maxItems": 100, "description": "What to look for, for contains_any and contains_all."},
+					"case_insensitive": {"type": "boolean", "description": "Ignore case. Default false."},
+					%s"url": {"type": "string", "maxLength": 2048, "description": "url_head: the address to ask for."},
+					"expect_status": {"type": "integer", "minimum": 100, "maximum": 599, "description": "url_head: the HTTP status to expect. Default 200."}
+				},
+				"required": ["kind"],
+				"additionalProperties": false
+			}
+		}
+	},
+	"additionalProperties": false
+}`
+
+const shellParameters = `"cmd": {"type": "string", "maxLength": 8192, "description": "shell: the command to run."},
+					"timeout_s": {"type": "integer", "minimum": 1, "maximum": 300, "description": "shell: seconds the command may take."},
+					"expect_exit": {"type": "integer", "description": "shell: the exit status to expect. Default 0."},
+					"expect_stdout_contains": {"type": "string", "description": "shell: text that the output must hold."},
+					"expect_stdout_regex": {"type": "string", "maxLength": 1024, "description": "shell: regular expression (RE2) that the output must match."},
+					`
+
+// Spec describes verify.
+func (t *verify) Spec() toolcrib.Spec {
+	schema := fmt.Sprintf(parameters, "", "")
+	if t.options.Shell {
+		schema = fmt.Sprintf(parameters, `"shell", `, shellParameters)
+	}
+	return toolcrib.Spec{
+		Name:        "verify",
+		Description: "Check claims before relying on them: whether a text holds, lacks or matches something or is long enough, and whether an address answers.",
+		Parameters:  json.RawMessage(schema), Effect: toolcrib.EffectReadOnly,
+		Group: Group, Source: "builtin", EnabledByDefault: true,
+	}
+}
+
+// Call makes the checks in order. A check that cannot be made has failed.
+func (t *verify) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	var in struct {
+		Checks []check `json:"checks"`
+	}
+	if err := wire.Decode(call, &in); err != nil {
+		return toolcrib.Output{}, err
+	}
+	switch {
+	case len(in.Checks) == 0:
+		return toolcrib.Output{}, toolcrib.Failf(toolcrib.InvalidArguments, "VERIFY_MISSING_CHECKS: give at least one check in checks")
+	case len(in.Checks) > maxChecks:
+		return toolcrib.Output{}, toolcrib.Failf(toolcrib.InvalidArguments, "VERIFY_TOO_MANY_CHECKS: at most %d checks in one call", maxChecks)
+	}
+	out := output{ChecksRun: len(in.Checks), Results: make([]result, len(in.Checks)), AllPassed: true}
+	passed := 0
+	for i := range in.Checks {
+		if err := ctx.Err(); err != nil {
+			return toolcrib.Output{}, err
+		}
+		r := result{ID: fmt.Sprintf("check%d", i+1), Kind: in.Checks[i].Kind, Passed: true, Reason: "ok"}
+		if err := t.make(ctx, call, &in.Checks[i]); err != nil {
+			r.Passed, r.Reason = false, "failed: "+cut(err.Error(), maxReason)
+			out.AllPassed = false
+		} else {
+			passed++
+		}
+		out.Results[i] = r
+	}
+	if err := ctx.Err(); err != nil {
+		return toolcrib.Output{}, err
+	}
+	out.Summary = fmt.Sprintf("%d of %d checks passed", passed, len(in.Checks))
+	return wire.Output(out)
+}
+
+// make makes one check; what it returns says why the check failed.
+func (t *verify) make(ctx context.Context, call toolcrib.Call, c *check) error {
+	if len(c.Values) > maxValues {
+		return fmt.Errorf("at most %d values", maxValues)
+	}
+	switch c.Kind {
+	case "contains", "contains_all", "not_contains", "contains_any", "regex_match":
+		values, err := c.values()
+		if err != nil {
+			return err
+		}
+		return c.text(values)
+	case "min_length":
+		return c.minLength()
+	case "shell":
+		if !t.options.Shell {
+			return fmt.Errorf("checks of kind shell are not available here")
+		}
+		return c.shell(ctx, call)
+	case "url_head":
+		return c.urlHead(ctx, call)
+	}
+	return fmt.Errorf("unknown kind %q", cut(c.Kind, 40))
+}
