@@ -1,0 +1,129 @@
+package toolcribtest
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// ToolOptions say what a [Tool] is and does.
+type ToolOptions struct {
+	Spec toolcrib.Spec
+
+	// What a call does, in this order: it waits for Hold (and, unless Stubborn, for
+	// its context), panics with Panic, fails with Err, does Do, returns Output.
+	// A [*toolcrib.ToolError] as Err is a failure, any other error a fault.
+	Hold     <-chan struct{}
+	Stubborn bool // Hold is waited for even when the call is cancelled
+	Panic    any
+	Err      error
+	Do       func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error)
+	Output   toolcrib.Output
+}
+
+// Tool does what it is told to and records its calls. It is safe for use by many
+// runs at once.
+type Tool struct {
+	o ToolOptions
+
+	mu      sync.Mutex
+	calls   []toolcrib.Call
+	running int
+	most    int
+	changed signal
+}
+
+// NewTool returns a tool as o says.
+func NewTool(o ToolOptions) *Tool { return &Tool{o: o} }
+
+// ReadOnly returns a tool of that name, on by default, that only reads and always
+// returns text.
+func ReadOnly(name, text string) *Tool {
+	return NewTool(ToolOptions{
+		Spec:   toolcrib.Spec{Name: name, Effect: toolcrib.EffectReadOnly, EnabledByDefault: true, Source: "go"},
+		Output: toolcrib.Output{Text: text},
+	})
+}
+
+// Writer returns a tool of that name, on by default, whose calls are writes that
+// must not be repeated, and that always returns text.
+func Writer(name, text string) *Tool {
+	return NewTool(ToolOptions{
+		Spec:   toolcrib.Spec{Name: name, Effect: toolcrib.EffectNonIdempotentWrite, EnabledByDefault: true, Source: "go"},
+		Output: toolcrib.Output{Text: text},
+	})
+}
+
+// Spec returns the spec that was given.
+func (t *Tool) Spec() toolcrib.Spec { return t.o.Spec }
+
+// Call records the call and does what the options say.
+func (t *Tool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	t.begin(call)
+	defer t.end()
+	if t.o.Stubborn && t.o.Hold != nil {
+		<-t.o.Hold
+	} else if err := hold(ctx, t.o.Hold); err != nil {
+		return toolcrib.Output{}, err
+	}
+	switch {
+	case t.o.Panic != nil:
+		panic(t.o.Panic)
+	case t.o.Err != nil:
+		return toolcrib.Output{}, t.o.Err
+	case t.o.Do != nil:
+		return t.o.Do(ctx, call)
+	}
+	return t.o.Output, nil
+}
+
+func (t *Tool) begin(call toolcrib.Call) {
+	call.Arguments = bytes.Clone(call.Arguments)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.calls = append(t.calls, call)
+	t.running++
+	t.most = max(t.most, t.running)
+	t.changed.all()
+}
+
+func (t *Tool) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running--
+	t.changed.all()
+}
+
+// Calls returns the calls so far, in the order in which they began.
+func (t *Tool) Calls() []toolcrib.Call {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.calls)
+}
+
+// Running is the number of calls that have begun and not ended.
+func (t *Tool) Running() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.running
+}
+
+// MostAtOnce is the largest number of calls that ran at the same time.
+func (t *Tool) MostAtOnce() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.most
+}
+
+// WaitForCalls returns once n calls have begun, or with ctx's error.
+func (t *Tool) WaitForCalls(ctx context.Context, n int) error {
+	return t.changed.wait(ctx, &t.mu, func() bool { return len(t.calls) >= n })
+}
+
+// WaitForIdle returns once no call is running, or with ctx's error.
+func (t *Tool) WaitForIdle(ctx context.Context) error {
+	return t.changed.wait(ctx, &t.mu, func() bool { return t.running == 0 })
+}
