@@ -68,9 +68,6 @@ func New(o Options) (*Runner, error) {
 	if o.Clock == nil {
 		o.Clock = realClock{}
 	}
-	if o.Mask == nil {
-		o.Mask = guard.NewMasker()
-	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

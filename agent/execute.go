@@ -53,7 +53,7 @@ func refusal(c *Call, v gate.Verdict) *journal.ToolResult {
 	if content == "" || c.Verdict.Decision == toolcrib.Allow {
 		// A verdict without a text or a permit without a tool: still a refusal.
 		reason = toolcrib.ReasonToolPolicy
-		content = string(guard.Refusal(guard.RefusalText{Tool: c.Name, Reason: reason, Message: "the call was not allowed"}))
+		content = guard.Refusal{Tool: c.Name, Reason: reason, Message: "the call was not allowed"}.JSON()
 	}
 	return &journal.ToolResult{
 		ToolCallID: c.ID, Name: c.Name, Status: toolcrib.ResultRefused, IsError: true,
@@ -80,7 +80,7 @@ type flight struct {
 	prepared []byte
 	leave    chan error // the answer to starts: nil = go
 	result   *journal.ToolResult
-	whole    []byte // of a result that was cut; to be kept
+	whole    string // of a result that was cut; to be kept
 	progress chan<- progress
 }
 
@@ -230,10 +230,20 @@ func (x *execution) land(f *flight) error {
 	if !x.remove(f) {
 		return nil // left behind; its result was written down already
 	}
+	if f.result.Status == toolcrib.ResultCancelled && x.leftResumable() {
+		return nil
+	}
 	if err := x.keep(f); err != nil {
 		return err
 	}
 	return x.d.append(x.ctx, f.result)
+}
+
+// leftResumable tells whether the driver lets go of the run without ending it.
+// Then a call that was cut off keeps no result: whoever takes the run up decides
+// about it.
+func (x *execution) leftResumable() bool {
+	return x.ctx.Err() != nil && x.d.s.Stopping == nil && x.d.stopped(x.ctx) == nil
 }
 
 // keep stores a whole result that was cut, before the result that refers to it.
@@ -243,7 +253,7 @@ func (x *execution) keep(f *flight) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), appendGrace)
 	defer cancel()
-	if err := x.d.r.Contents.Put(ctx, x.d.s.Run, f.result.Ref, f.whole); err != nil {
+	if err := x.d.r.Contents.Put(ctx, x.d.s.Run, f.result.Ref, []byte(f.whole)); err != nil {
 		return fmt.Errorf("keep the result of %s: %w", f.call.ID, err)
 	}
 	return nil
@@ -262,8 +272,11 @@ func (x *execution) remove(f *flight) bool {
 // leaveBehind answers the calls that did not end when they were told to.
 func (x *execution) leaveBehind() error {
 	var bodies []toolcrib.Body
+	resumable := x.leftResumable()
 	for _, f := range x.flying {
-		bodies = append(bodies, endedResult(f, x.d.stopped(x.ctx) != nil))
+		if !resumable {
+			bodies = append(bodies, endedResult(f, true))
+		}
 		go f.drain(x)
 	}
 	x.flying = nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -104,7 +105,10 @@ func (x *execution) resultOf(f *flight, out toolcrib.Output, err error) *journal
 	case errors.Is(cause, errToolTimeout), cause != nil:
 		return endedResult(f, !errors.Is(cause, errToolTimeout))
 	case errors.As(err, &failure):
-		return x.fit(f, toolcrib.Output{JSON: guard.ErrorText(failure.Error()), IsError: true})
+		return &journal.ToolResult{
+			ToolCallID: f.call.ID, Name: f.call.Name, Status: toolcrib.ResultError, IsError: true,
+			Content: guard.ErrorJSON(x.d.r.Mask.Mask(failure.Error()), f.permit.MaxBytes()),
+		}
 	}
 	return x.fault(f, err)
 }
@@ -122,7 +126,7 @@ func (x *execution) fault(f *flight, err error) *journal.ToolResult {
 	x.d.r.Log.ErrorContext(x.ctx, "tool execution failed", "run", x.d.s.Run, "name", f.call.Name, "ref", ref, "error", detail)
 	return &journal.ToolResult{
 		ToolCallID: f.call.ID, Name: f.call.Name, Status: toolcrib.ResultError, IsError: true,
-		Content: string(guard.FaultText(f.call.Name, ref)), FaultRef: ref, Fault: detail,
+		Content: guard.FaultJSON(f.call.Name, ref), FaultRef: ref, Fault: detail,
 	}
 }
 
@@ -134,8 +138,13 @@ func endedResult(f *flight, cancelled bool) *journal.ToolResult {
 		return r
 	}
 	r.Status = toolcrib.ResultTimeout
-	r.Content = string(guard.ErrorText(toolcrib.Failf(toolcrib.ToolTimeout, "%s", f.permit.Timeout()).Error()))
+	r.Content = guard.ErrorJSON(toolcrib.Failf(toolcrib.ToolTimeout, "%s", seconds(f.permit.Timeout())).Error(), 0)
 	return r
+}
+
+// seconds writes a duration as C15 does: "30s", "0.5s".
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
 }
 
 // fit makes an output fit for the model: masked, cleaned, cut by type, wrapped
@@ -145,8 +154,6 @@ func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
 	if out.IsError {
 		status = toolcrib.ResultError
 	}
-	out.Text = x.d.r.Mask.Mask(out.Text)
-	out.JSON = x.d.r.Mask.MaskJSON(out.JSON)
 	untrusted := f.permit.Untrusted() || out.Untrusted
 	source := out.Source
 	if source == "" {
@@ -157,16 +164,19 @@ func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
 	if x.d.s.offers(readResultTool) {
 		shownRef = ref
 	}
-	fitted := guard.Fit(out, guard.FitOptions{MaxBytes: f.permit.MaxBytes(), Ref: shownRef, Wrap: untrusted, Source: source})
+	fitted := guard.Fit(out, guard.FitOptions{
+		MaxBytes: f.permit.MaxBytes(), Ref: shownRef, Wrap: untrusted, Source: source, Masker: x.d.r.Mask,
+	})
 	r := &journal.ToolResult{
 		ToolCallID: f.call.ID, Name: f.call.Name, Status: status, IsError: out.IsError,
-		Content: fitted.Content, Truncated: fitted.Truncated || out.Cut, Untrusted: untrusted,
+		Content: fitted.Content, Truncated: fitted.Truncated, Untrusted: untrusted,
 	}
 	if untrusted {
 		r.Source = source
 	}
-	if fitted.Truncated {
-		r.Ref, r.Bytes, f.whole = ref, int64(len(fitted.Whole)), fitted.Whole
+	if fitted.Cut {
+		f.whole = fitted.Whole.String()
+		r.Ref, r.Bytes = ref, int64(len(f.whole))
 	}
 	return r
 }

@@ -125,4 +125,3 @@ func offerRecord(o gate.Offer) journal.Offer {
 	record.Bytes = offerBytes(o.Specs)
 	return record
 }
-

@@ -1,0 +1,225 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// targeted is a tool that touches the file named by its argument.
+type targeted struct {
+	*fn
+	write bool
+}
+
+func (t targeted) Targets(c toolcrib.Call) []toolcrib.Target {
+	var args struct{ Path string }
+	mustDecode(c.Arguments, &args)
+	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: args.Path, Write: t.write}}
+}
+
+// withTools makes a world whose gate knows these tools instead.
+func withTools(t testing.TB, w *world, mask *guard.Masker, tools ...toolcrib.Tool) {
+	t.Helper()
+	g, err := gate.New(gate.Options{Tools: tools, Availability: noOverrides{}, Confirm: gate.ConfirmNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := w.runner.Options
+	o.Gate, o.Mask = g, mask
+	if w.runner, err = agent.New(o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Calls on the same file run one after another in their order; others do not wait
+// for them (contract §5.6).
+func TestSameTargetInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, gate.ConfirmNever)
+		var mu sync.Mutex
+		var log []string
+		note := func(s string) {
+			mu.Lock()
+			log = append(log, s)
+			mu.Unlock()
+		}
+		tool := func(name string, write bool) toolcrib.Tool {
+			effect := toolcrib.EffectReadOnly
+			if write {
+				effect = toolcrib.EffectIdempotentWrite
+			}
+			return targeted{write: write, fn: &fn{w: w, spec: toolcrib.Spec{Name: name, Effect: effect, EnabledByDefault: true}, call: func(_ context.Context, c toolcrib.Call) (toolcrib.Output, error) {
+				note("+" + c.ID)
+				time.Sleep(10 * time.Millisecond)
+				note("-" + c.ID)
+				return toolcrib.Output{Text: "ok"}, nil
+			}}}
+		}
+		withTools(t, w, nil, tool("put", true), tool("get", false))
+		w.script(calls("put", `{"path":"/w/a"}`, "get", `{"path":"/w/a"}`, "get", `{"path":"/w/a"}`, "put", `{"path":"/w/a"}`, "put", `{"path":"/w/b"}`, "get", `{"path":"/w"}`), say("ok"))
+		run(t, w, limits(func(l *toolcrib.Limits) { l.MaxParallel = 8 }))
+		at := map[string]int{}
+		for i, s := range log {
+			at[s] = i
+		}
+		before := func(a, b string) {
+			t.Helper()
+			if at[a] >= at[b] {
+				t.Errorf("%s is not before %s: %v", a, b, log)
+			}
+		}
+		before("-call_1", "+call_2") // a read after the write it follows
+		before("-call_1", "+call_3")
+		before("+call_2", "-call_3") // two reads together
+		before("+call_3", "-call_2")
+		before("-call_2", "+call_4") // a write after both reads
+		before("-call_3", "+call_4")
+		before("+call_5", "-call_1") // another file does not wait
+		before("-call_4", "+call_6") // a folder waits for what is in it
+		before("-call_5", "+call_6")
+	})
+}
+
+// H18: a tool that calls itself stops at max_depth, and every nested call is a run
+// of its own with its parent's name in it.
+func TestH18_DepthStopsAToolThatCallsItself(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	deepest := 0
+	var inner toolcrib.Invoked
+	self := &fn{w: w, spec: toolcrib.Spec{Name: "self", Effect: toolcrib.EffectReadOnly, EnabledByDefault: true, Nested: true}}
+	self.call = func(ctx context.Context, c toolcrib.Call) (toolcrib.Output, error) {
+		deepest = max(deepest, c.Depth)
+		got, err := c.Invoke(ctx, "self", nil)
+		if err != nil {
+			return toolcrib.Output{}, err
+		}
+		if got.Status == toolcrib.ResultRefused {
+			inner = got
+		}
+		return toolcrib.Output{Text: "depth " + fmt.Sprint(c.Depth)}, nil
+	}
+	withTools(t, w, nil, self)
+	w.script(calls("self", `{}`), say("ok"))
+	s := run(t, w, limits(func(l *toolcrib.Limits) { l.MaxDepth = 3 }))
+	equal(t, "deepest", deepest, 2)
+	equal(t, "refused", inner.Reason, toolcrib.ReasonDepthExceeded)
+	equal(t, "result", s.Trace[0].Result.Content, "depth 0")
+}
+
+// failing is a journal that stops taking events at the n-th append.
+type failing struct {
+	toolcrib.Journal
+	left int
+	err  error
+}
+
+func (f *failing) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
+	if f.left--; f.left < 0 {
+		return f.err
+	}
+	return f.Journal.Append(ctx, run, after, events...)
+}
+
+// Once the journal cannot be written, nothing more happens: no tool runs whose
+// start was not written down, and the driver says why it stopped.
+func TestJournalFailsAtEveryAppend(t *testing.T) {
+	for _, want := range []error{toolcrib.ErrConflict, errors.New("disk full")} {
+		for n := range 12 {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, gate.ConfirmNever)
+				o := w.runner.Options
+				o.Journal = &failing{Journal: w.journal, left: n, err: want}
+				w.runner, _ = agent.New(o)
+				w.script(calls("write", `{}`, "wait", `{}`), calls("write", `{"n":2}`), say("ok"))
+				s, err := w.runner.Run(t.Context(), task())
+				if err == nil {
+					if s.Done == nil {
+						t.Errorf("append %d: no error and no end", n)
+					}
+					return
+				}
+				if !errors.Is(err, want) {
+					t.Errorf("append %d: %v", n, err)
+				}
+				if err := w.runner.Wait(t.Context()); err != nil {
+					t.Error(err)
+				}
+				started := map[string]bool{}
+				if s != nil {
+					for _, e := range w.events(t, s.Run) {
+						if b, ok := e.Body.(*journal.ToolStarted); ok {
+							started[b.ID] = true
+						}
+					}
+				}
+				for id := range w.ran {
+					if !started[id] {
+						t.Errorf("append %d: call %s ran without a start in the journal", n, id)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A secret that toolcrib was given is masked in the journal, in what the model
+// reads and in the live stream, also where it is split over deltas.
+func TestSecretsAreMasked(t *testing.T) {
+	const secret = "s3cr3t-value-1234"
+	w := newWorld(t, gate.ConfirmNever)
+	leak := &fn{w: w, spec: toolcrib.Spec{Name: "leak", Effect: toolcrib.EffectReadOnly, EnabledByDefault: true}}
+	leak.call = func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
+		return toolcrib.Output{Text: "the key is " + secret}, nil
+	}
+	bad := &fn{w: w, spec: toolcrib.Spec{Name: "bad", Effect: toolcrib.EffectReadOnly, EnabledByDefault: true}}
+	bad.call = func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
+		return toolcrib.Output{}, errors.New("no access with " + secret)
+	}
+	withTools(t, w, guard.NewMasker(secret), leak, bad)
+	w.script(calls("leak", `{"x":"`+secret+`"}`, "bad", `{}`), []toolcrib.Delta{{Text: "it is " + secret[:7]}, {Text: secret[7:]}, finish(toolcrib.FinishStop)})
+	s := run(t, w, func(k *agent.Task) { k.Prompt = "my key: " + secret })
+	for _, e := range w.events(t, s.Run) {
+		b, err := journal.Encode(e.Body)
+		if err != nil || strings.Contains(string(b), secret) {
+			t.Errorf("event %d %s: %s %v", e.Seq, e.Body.EventKind(), b, err)
+		}
+	}
+	live := ""
+	for _, f := range w.frames {
+		live += fmt.Sprint(f.Data)
+	}
+	if strings.Contains(live, secret) || strings.Contains(live, secret[:7]) {
+		t.Errorf("shown: %s", live)
+	}
+}
+
+// A shutdown leaves the run as it is: a call that was cut off keeps no result.
+func TestShutdownLeavesTheRunResumable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, gate.ConfirmNever)
+		w.script(calls("slow", `{}`), say("never"))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		s, err := w.runner.Run(ctx, task())
+		if !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		equal(t, "status", s.Status, toolcrib.StatusRunning)
+		equal(t, "result", s.Trace[0].Result, nil)
+		if s.Trace[0].Started == nil {
+			t.Error("the start is missing")
+		}
+	})
+}
