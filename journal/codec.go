@@ -8,8 +8,12 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Encode returns the stored JSON of a body, without HTML escaping.
+// Encode returns the stored JSON of a body, without HTML escaping. A kind that
+// [Decode] would not know is an [*UnknownKindError].
 func Encode(body toolcrib.Body) ([]byte, error) {
+	if newBody(body.EventKind()) == nil {
+		return nil, &UnknownKindError{Kind: body.EventKind()}
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -19,8 +23,8 @@ func Encode(body toolcrib.Body) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// UnknownKindError says that a journal holds an event that this version of
-// toolcrib does not know: a later one wrote it.
+// UnknownKindError says that an event is of a kind that this version of toolcrib
+// does not know: a later one wrote it.
 type UnknownKindError struct{ Kind toolcrib.Kind }
 
 func (e *UnknownKindError) Error() string {
@@ -80,7 +84,20 @@ func Decode(kind toolcrib.Kind, payload []byte) (toolcrib.Body, error) {
 	if err := json.Unmarshal(payload, body); err != nil {
 		return nil, fmt.Errorf("journal: decode %s: %w", kind, err)
 	}
+	if m, ok := body.(*Message); ok {
+		withoutNull(m.Parts)
+	}
 	return body, nil
+}
+
+// withoutNull gives the calls of a message, which are stored without arguments,
+// back as they were: encoding/json writes a raw value that is not there as null.
+func withoutNull(parts []toolcrib.Part) {
+	for _, p := range parts {
+		if p.ToolCall != nil && string(p.ToolCall.Arguments) == "null" {
+			p.ToolCall.Arguments = nil
+		}
+	}
 }
 
 // Barrier tells whether an append that holds body must survive power loss before

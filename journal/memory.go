@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 )
@@ -25,7 +26,7 @@ type contentKey struct {
 	ref string
 }
 
-// Append implements [toolcrib.Journal].
+// Append implements [toolcrib.Journal]. Without events it only checks the fence.
 func (m *Memory) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -36,13 +37,34 @@ func (m *Memory) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.
 	if toolcrib.Seq(len(have)) != after {
 		return fmt.Errorf("run %s is at event %d, not %d: %w", run, len(have), after, toolcrib.ErrConflict)
 	}
+	if len(events) == 0 {
+		return nil
+	}
+	if err := storable(events); err != nil {
+		return err
+	}
 	for i := range events {
 		events[i].Seq = after + toolcrib.Seq(i) + 1
+		events[i].Time = time.UnixMicro(events[i].Time.UnixMicro()).UTC()
 	}
 	if m.runs == nil {
 		m.runs = make(map[toolcrib.RunID][]toolcrib.Event)
 	}
 	m.runs[run] = append(have, events...)
+	return nil
+}
+
+// storable tells whether events are such as a durable journal would take. They
+// are not encoded for it.
+func storable(events []toolcrib.Event) error {
+	for i, e := range events {
+		if e.Body == nil {
+			return fmt.Errorf("journal: append: event %d has no body", i)
+		}
+		if newBody(e.Body.EventKind()) == nil {
+			return &UnknownKindError{Kind: e.Body.EventKind()}
+		}
+	}
 	return nil
 }
 

@@ -1,0 +1,85 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// What can be wrong with a store. Each text says what to do.
+var (
+	ErrLocked      = errors.New("the database is locked: another program has held it for too long; end that program, or try again")
+	ErrFull        = errors.New("the database cannot grow: the disk, or the limit set for the database, is full; make room and try again, nothing was stored by halves")
+	ErrNewer       = errors.New("the database was written by a later version of toolcrib and was not touched; use that version, or another data folder")
+	ErrCorrupt     = errors.New("the file is damaged or is no database of toolcrib; move it away with its -wal and -shm files and restore a copy, or start with an empty data folder")
+	ErrReadOnly    = errors.New("the database cannot be written; make the file and its folder writable for this user, or use another data folder")
+	ErrUnavailable = errors.New("the database cannot be used; check the path, the rights and the disk")
+	ErrClosed      = errors.New("the store is closed")
+	ErrTooLarge    = errors.New("too large to store")
+	ErrBadCursor   = errors.New("the cursor is none that a list gave; begin the list anew")
+)
+
+// ErrSessionBusy is matched by every [*SessionBusyError].
+var ErrSessionBusy = errors.New("the session has a run that has not ended")
+
+// Error is a store that could not do its work. Kind is one of the values above;
+// Err is the cause, for operators.
+type Error struct {
+	Kind error
+	Path string // of the database; not for people outside
+	Err  error
+}
+
+func (e *Error) Error() string {
+	text := e.Kind.Error()
+	if e.Path != "" {
+		text = e.Path + ": " + text
+	}
+	if e.Err != nil {
+		text += " (" + e.Err.Error() + ")"
+	}
+	return text
+}
+
+// Unwrap makes both the kind and the cause known to [errors.Is].
+func (e *Error) Unwrap() []error {
+	if e.Err == nil {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, e.Err}
+}
+
+// SessionBusyError says that a session has a run that has not ended: one at a
+// time (contract §1). It is a conflict.
+type SessionBusyError struct {
+	Session toolcrib.SessionID
+	Run     toolcrib.RunID // the one that has not ended
+	Status  toolcrib.Status
+}
+
+func (e *SessionBusyError) Error() string {
+	return fmt.Sprintf("session %s has run %s (%s), which has not ended; let it end, resume it or cancel it first", e.Session, e.Run, e.Status)
+}
+
+// Unwrap makes the error [ErrSessionBusy] and [toolcrib.ErrConflict].
+func (e *SessionBusyError) Unwrap() []error { return []error{ErrSessionBusy, toolcrib.ErrConflict} }
+
+// Verified is what a chain was found to hold.
+type Verified struct {
+	Events  int `json:"events"`
+	Pruned  int `json:"pruned"`  // of these, without content; the chain holds all the same
+	Anchors int `json:"anchors"` // that stand in the system journal and fit
+}
+
+// ChainError says where a hash chain does not hold: somebody has changed what is
+// stored.
+type ChainError struct {
+	Run  toolcrib.RunID // SystemChain for the system journal
+	Seq  toolcrib.Seq   // the first event that does not fit
+	What string
+}
+
+func (e *ChainError) Error() string {
+	return fmt.Sprintf("the chain of %s breaks at event %d: %s; what is stored was changed from outside", e.Run, e.Seq, e.What)
+}

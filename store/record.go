@@ -1,0 +1,131 @@
+package store
+
+import (
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// RunRecord is what a store tells of a run without reading its journal. It is
+// kept in the transaction of each append.
+type RunRecord struct {
+	ID         toolcrib.RunID      `json:"id"`
+	Status     toolcrib.Status     `json:"status"`
+	StopReason toolcrib.StopReason `json:"stop_reason,omitempty"`
+	Agent      string              `json:"agent"`
+	Model      string              `json:"model"` // as the agent names it
+	User       string              `json:"user"`
+	Actor      string              `json:"actor,omitempty"` // who really asked, with --as
+	Session    toolcrib.SessionID  `json:"session_id"`
+	Parent     toolcrib.RunID      `json:"parent_id"`
+	Content    string              `json:"content"`
+	Truncated  bool                `json:"truncated"`
+	Iterations int                 `json:"iterations"`
+	Usage      toolcrib.Usage      `json:"usage"`
+	Pending    *journal.Pending    `json:"pending,omitempty"`
+	Error      *RunError           `json:"error,omitempty"`
+	Driver     string              `json:"driver,omitempty"` // cli | server
+	Workspace  string              `json:"workspace,omitempty"`
+	CreatedAt  time.Time           `json:"created_at"`
+	EndedAt    time.Time           `json:"ended_at,omitzero"` // zero = it has not ended
+	LastSeq    toolcrib.Seq        `json:"last_seq"`          // the number of its last event
+}
+
+// RunError is why a run failed.
+type RunError struct {
+	Code    string `json:"error"`
+	Message string `json:"message"`
+	Ref     string `json:"ref,omitempty"` // the detail stands in the log and journal under it
+}
+
+// Project brings rec up to date with one more event of its run. Applied to all
+// events of a run in their order, beginning with an empty record that has only
+// its ID, it gives the record of the run. It never changes what rec pointed to
+// before, so a copy of the old record stays as it was.
+//
+// A run is queued until a driver takes it up, and again when what it was parked
+// for has come. An end is final: later events change nothing but LastSeq.
+func Project(rec *RunRecord, e toolcrib.Event) {
+	rec.LastSeq = e.Seq
+	if rec.CreatedAt.IsZero() {
+		rec.CreatedAt = e.Time
+	}
+	if rec.Status.Ended() {
+		return
+	}
+	if rec.Status == "" {
+		rec.Status = toolcrib.StatusQueued
+	}
+	switch b := e.Body.(type) {
+	case *journal.RunStarted:
+		projectStart(rec, b)
+	case *journal.TakenUp:
+		rec.Status, rec.Pending = toolcrib.StatusRunning, nil
+	case *journal.ModelRequest:
+		rec.Status, rec.Pending = toolcrib.StatusRunning, nil
+		rec.Iterations = max(rec.Iterations, b.Iteration)
+	case *journal.ToolStarted:
+		rec.Status, rec.Pending = toolcrib.StatusRunning, nil
+	case *journal.ModelFailed:
+		rec.Usage = b.Sum
+	case *journal.Usage:
+		rec.Usage = b.Sum
+	case *journal.ConfirmationResolved:
+		if rec.Pending != nil && rec.Pending.ApprovalID == b.ApprovalID {
+			wake(rec)
+		}
+	case *journal.ToolResult:
+		projectResult(rec, b)
+	case *journal.Stopping:
+		wake(rec)
+	case *journal.Paused:
+		pending := b.Pending
+		rec.Status, rec.Pending = b.Status, &pending
+	case *journal.Done:
+		end(rec, e.Time, b.Status, b.StopReason)
+		rec.Content, rec.Truncated, rec.Iterations, rec.Usage = b.Content, b.Truncated, b.Iterations, b.Usage
+	case *journal.Error:
+		end(rec, e.Time, b.Status, b.StopReason)
+		rec.Content, rec.Truncated, rec.Iterations, rec.Usage = b.Content, b.Truncated, b.Iterations, b.Usage
+		rec.Error = &RunError{Code: b.Code, Message: b.Message, Ref: b.Ref}
+	}
+}
+
+func projectStart(rec *RunRecord, b *journal.RunStarted) {
+	rec.Agent, rec.Model = b.Agent.Name, b.Agent.Model
+	rec.User, rec.Actor = b.Principal.User, b.Principal.Actor
+	rec.Session, rec.Parent = b.Session, b.Parent
+	rec.Driver, rec.Workspace = b.Driver, b.Workspace
+}
+
+// projectResult takes a client's result off what a run waits for; with the last
+// one the run can go on.
+func projectResult(rec *RunRecord, b *journal.ToolResult) {
+	if rec.Status != toolcrib.StatusWaitingForTool || rec.Pending == nil {
+		return
+	}
+	pending := *rec.Pending
+	pending.Calls = make([]journal.ApprovalItem, 0, len(rec.Pending.Calls))
+	for _, c := range rec.Pending.Calls {
+		if c.ID != b.ToolCallID {
+			pending.Calls = append(pending.Calls, c)
+		}
+	}
+	if len(pending.Calls) == 0 {
+		wake(rec)
+		return
+	}
+	rec.Pending = &pending
+}
+
+// wake makes a parked run one that a driver can take up.
+func wake(rec *RunRecord) {
+	if rec.Status.Parked() {
+		rec.Status, rec.Pending = toolcrib.StatusQueued, nil
+	}
+}
+
+func end(rec *RunRecord, at time.Time, status toolcrib.Status, why toolcrib.StopReason) {
+	rec.Status, rec.StopReason, rec.Pending, rec.EndedAt = status, why, nil, at
+}

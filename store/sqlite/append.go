@@ -1,0 +1,236 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+const (
+	// MaxEventBytes bounds the stored JSON of one event.
+	MaxEventBytes = 64 << 20
+	// maxSeq is what the key of an event has room for.
+	maxSeq = math.MaxUint32
+)
+
+// Append implements [toolcrib.Journal]. Without events it only checks the fence.
+// The first event of a session's run, if it has no parent, fails with
+// [*store.SessionBusyError] while another such run of that session and user has
+// not ended. On success the events carry number, time as stored, and hashes; on
+// an error they and the store are as they were.
+func (s *Store) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
+	if run == "" {
+		return errors.New("sqlite: append: no run ID")
+	}
+	rows, job, err := encode(after, events)
+	if err != nil {
+		return err
+	}
+	job.do = func(t *tx) error { return t.append(run, after, rows) }
+	if err := s.write(ctx, job); err != nil {
+		return err
+	}
+	for i := range rows {
+		events[i] = rows[i].event
+	}
+	return nil
+}
+
+// row is an event on its way into the table.
+type row struct {
+	event   toolcrib.Event // with its payload's hash; Hash is set in the transaction
+	payload string
+}
+
+func encode(after toolcrib.Seq, events []toolcrib.Event) ([]row, *job, error) {
+	if after > maxSeq-toolcrib.Seq(len(events)) {
+		return nil, nil, fmt.Errorf("sqlite: append: a run holds at most %d events", uint32(maxSeq))
+	}
+	rows, j := make([]row, len(events)), new(job)
+	for i, e := range events {
+		if e.Body == nil {
+			return nil, nil, fmt.Errorf("sqlite: append: event %d has no body", i)
+		}
+		payload, err := journal.Encode(e.Body)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(payload) > MaxEventBytes {
+			return nil, nil, fmt.Errorf("sqlite: append: %s of %d bytes, at most %d: %w", e.Body.EventKind(), len(payload), MaxEventBytes, store.ErrTooLarge)
+		}
+		rows[i] = row{payload: string(payload), event: toolcrib.Event{
+			Seq: after + toolcrib.Seq(i) + 1, Time: wholeMicro(e.Time), Body: e.Body, PayloadHash: journal.PayloadHash(payload),
+		}}
+		j.bytes += len(payload)
+		j.barrier = j.barrier || journal.Barrier(e.Body)
+	}
+	return rows, j, nil
+}
+
+// head is where a run stands.
+type head struct {
+	num  int64 // 0 = there is no such run
+	hash []byte
+	rec  store.RunRecord
+}
+
+const selectHead = "SELECT num, " + recordColumns + ", last_hash FROM runs WHERE id = ?"
+
+func (t *tx) head(run toolcrib.RunID) (head, error) {
+	h := head{rec: store.RunRecord{ID: run}}
+	st, err := t.stmt(selectHead)
+	if err != nil {
+		return h, err
+	}
+	err = scanRecord(st.QueryRowContext(t.ctx, string(run)).Scan, &h.rec, []any{&h.num}, []any{&h.hash})
+	if errors.Is(err, sql.ErrNoRows) {
+		return head{rec: store.RunRecord{ID: run}}, nil
+	}
+	return h, err
+}
+
+func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
+	h, err := t.head(run)
+	if err != nil {
+		return err
+	}
+	if h.rec.LastSeq != after {
+		return reject(fmt.Errorf("run %s is at event %d, not %d: %w", run, h.rec.LastSeq, after, toolcrib.ErrConflict))
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if err := t.checkSession(run, rows[0].event); err != nil {
+		return err
+	}
+	rec, hash, anchored := h.rec, h.hash, false
+	for i := range rows {
+		e := &rows[i].event
+		kind := e.Body.EventKind()
+		hash = journal.ChainHash(hash, run, e.Seq, kind, e.Time, e.PayloadHash)
+		e.Hash = hash
+		store.Project(&rec, *e)
+		anchored = anchored || kind == journal.KindPaused || kind == journal.KindDone || kind == journal.KindError
+	}
+	if h.num, err = t.putHead(h.num, &h.rec, &rec, hash); err != nil {
+		return err
+	}
+	if err := t.putEvents(h.num, rows); err != nil {
+		return err
+	}
+	if !anchored {
+		return nil
+	}
+	return t.appendSystem(rows[len(rows)-1].event.Time, store.SystemAnchor, store.Anchor{
+		Run: run, Seq: rec.LastSeq, Hash: hex.EncodeToString(hash), Status: rec.Status,
+	})
+}
+
+// checkSession lets a session have one run at a time (contract §1). The runs of
+// sub-agents belong to the run that started them.
+func (t *tx) checkSession(run toolcrib.RunID, first toolcrib.Event) error {
+	start, ok := first.Body.(*journal.RunStarted)
+	if !ok || start.Session == "" || start.Parent != "" {
+		return nil
+	}
+	busy := store.SessionBusyError{Session: start.Session}
+	err := t.row(`SELECT id, status FROM runs
+		WHERE session_id = ? AND session_id <> '' AND user = ? AND parent_id = '' AND ended_at IS NULL AND id <> ?
+		LIMIT 1`, []any{string(start.Session), start.Principal.User, string(run)}, &busy.Run, &busy.Status)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	}
+	return reject(&busy)
+}
+
+const (
+	insertHead = "INSERT INTO runs (" + recordColumns + ", last_hash, id) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+	updateHead = "UPDATE runs SET (" + recordColumns + ", last_hash) = (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) WHERE num = ?"
+	updateSeq  = "UPDATE runs SET last_seq = ?, last_hash = ? WHERE num = ?"
+)
+
+// putHead stores where the run stands now and returns its number. Most appends
+// change nothing but the fence.
+func (t *tx) putHead(num int64, old, rec *store.RunRecord, hash []byte) (int64, error) {
+	same := *rec
+	same.LastSeq = old.LastSeq
+	if num != 0 && same == *old {
+		_, err := t.exec(updateSeq, int64(rec.LastSeq), hash, num)
+		return num, err
+	}
+	args, err := recordArgs(rec)
+	if err != nil {
+		return 0, err
+	}
+	if num != 0 {
+		_, err := t.exec(updateHead, append(args, hash, num)...)
+		return num, err
+	}
+	res, err := t.exec(insertHead, append(args, hash, string(rec.ID))...)
+	if err != nil {
+		return 0, err
+	}
+	return res.LastInsertId()
+}
+
+const insertEvent = "INSERT INTO events (key, kind, time, payload, payload_hash, hash) VALUES (?,?,?,?,?,?)"
+
+func (t *tx) putEvents(num int64, rows []row) error {
+	for i := range rows {
+		e := &rows[i].event
+		_, err := t.exec(insertEvent, eventKey(num, e.Seq), string(e.Body.EventKind()), e.Time.UnixMicro(),
+			rows[i].payload, e.PayloadHash, e.Hash)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// systemHead is where the system journal stands.
+type systemHead struct {
+	seq  toolcrib.Seq
+	hash []byte
+}
+
+// appendSystem adds an event to the system journal.
+func (t *tx) appendSystem(at time.Time, kind toolcrib.Kind, payload any) error {
+	raw, err := encodeJSON(payload)
+	if err != nil {
+		return fmt.Errorf("sqlite: system event %s: %w", kind, err)
+	}
+	return t.putSystem(&store.SystemEvent{Time: wholeMicro(at), Kind: kind, Payload: raw})
+}
+
+func (t *tx) putSystem(e *store.SystemEvent) error {
+	if t.system == nil {
+		var h systemHead
+		err := t.row("SELECT seq, hash FROM system_events ORDER BY seq DESC LIMIT 1", nil, &h.seq, &h.hash)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		t.system = &h
+	}
+	e.Seq = t.system.seq + 1
+	e.PayloadHash = journal.PayloadHash(e.Payload)
+	e.Hash = journal.ChainHash(t.system.hash, store.SystemChain, e.Seq, e.Kind, e.Time, e.PayloadHash)
+	_, err := t.exec("INSERT INTO system_events (seq, kind, time, payload, payload_hash, hash) VALUES (?,?,?,?,?,?)",
+		int64(e.Seq), string(e.Kind), e.Time.UnixMicro(), string(e.Payload), e.PayloadHash, e.Hash)
+	if err != nil {
+		return err
+	}
+	t.system = &systemHead{seq: e.Seq, hash: bytes.Clone(e.Hash)}
+	return nil
+}

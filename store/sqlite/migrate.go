@@ -1,0 +1,131 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/pressly/goose/v3"
+
+	"github.com/toolcrib/toolcrib/store"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+const (
+	// schemaVersion is the number of the last migration.
+	schemaVersion = 1
+	// applicationID marks the file as one of toolcrib: "tcrb".
+	applicationID = 0x74637262
+	// migrationWait is how long a process waits while another one migrates.
+	migrationWait = time.Minute
+)
+
+// rowQuerier is what a pool and a connection have in common.
+type rowQuerier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// readVersion returns the schema's version; 0 = it has none yet. It reads the
+// header only, which is all that most starts need.
+func readVersion(ctx context.Context, q rowQuerier, path string) (int, error) {
+	var version, id int
+	row := q.QueryRowContext(ctx, "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id")
+	if err := row.Scan(&version, &id); err != nil {
+		return 0, err
+	}
+	switch {
+	case id == applicationID && version > schemaVersion:
+		return 0, &store.Error{Kind: store.ErrNewer, Path: path, Err: fmt.Errorf("its schema is %d, this version knows %d", version, schemaVersion)}
+	case id == applicationID:
+		return version, nil
+	}
+	return 0, checkEmpty(ctx, q, path)
+}
+
+// checkEmpty refuses the database of another program. The table of goose may be
+// there already: a migration was cut off before its first step.
+func checkEmpty(ctx context.Context, q rowQuerier, path string) error {
+	var tables int
+	row := q.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE 'goose_%' AND name NOT LIKE 'sqlite_%'")
+	if err := row.Scan(&tables); err != nil {
+		return err
+	}
+	if tables > 0 {
+		return &store.Error{Kind: store.ErrCorrupt, Path: path, Err: errors.New("it is the database of another program")}
+	}
+	return nil
+}
+
+// upgrade brings the schema up to date. Only one process does it at a time; the
+// others find it done.
+func upgrade(ctx context.Context, path string) (err error) {
+	unlock, err := lockMigration(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+
+	db, err := openDB(path, migrationWait)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	v, err := readVersion(ctx, db, path)
+	if err != nil || v == schemaVersion {
+		return err
+	}
+	if err := walMode(ctx, db); err != nil {
+		return err
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return err
+	}
+	_, err = provider.Up(ctx)
+	return err
+}
+
+// lockMigration holds an exclusive lock on an empty database beside path: goose
+// itself has no lock for SQLite, and this one ends with its process.
+func lockMigration(ctx context.Context, path string) (unlock func() error, err error) {
+	path += "-migrate"
+	if err := makeFile(path, false); err != nil {
+		return nil, err
+	}
+	db, err := openDB(path, migrationWait)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	unlock = func() error { return errors.Join(conn.Close(), db.Close()) }
+	if _, err := conn.ExecContext(ctx, "BEGIN EXCLUSIVE"); err != nil {
+		return nil, errors.Join(err, unlock())
+	}
+	return unlock, nil
+}
+
+// walMode puts the file into WAL mode, which it stays in. A copy made by VACUUM
+// INTO has to be put into it again.
+func walMode(ctx context.Context, q rowQuerier) error {
+	var mode string
+	if err := q.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return &store.Error{Kind: store.ErrUnavailable, Err: fmt.Errorf("its file system allows no write-ahead log (journal mode %s)", mode)}
+	}
+	return nil
+}

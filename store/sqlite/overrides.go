@@ -1,0 +1,158 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// overrideCache holds the overrides as they were at one version of theirs.
+type overrideCache struct {
+	mu      sync.Mutex
+	read    bool
+	version uint64
+	list    []store.Override
+}
+
+// OverridesVersion returns a number that rises with every change of an override,
+// whichever process makes it. It reads one row.
+func (s *Store) OverridesVersion(ctx context.Context) (uint64, error) {
+	var v uint64
+	if err := s.readers.QueryRowContext(ctx, "SELECT value FROM counters WHERE name = 'overrides'").Scan(&v); err != nil {
+		return 0, s.failed(ctx, err)
+	}
+	return v, nil
+}
+
+// Overrides returns all overrides (A1), by kind and name, as they are now: a
+// change by any process is seen by the next call (A2, A9). The list is read again
+// only if its version has changed, so it is cheap enough for every call of a
+// tool. The caller owns the slice.
+func (s *Store) Overrides(ctx context.Context) ([]store.Override, error) {
+	version, err := s.OverridesVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &s.overrides
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.read && c.version >= version {
+		return slices.Clone(c.list), nil
+	}
+	// What is read may be newer than version: then it is read once more than it
+	// need be, never once less.
+	list, err := s.readOverrides(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.read, c.version, c.list = true, version, list
+	return slices.Clone(list), nil
+}
+
+func (s *Store) readOverrides(ctx context.Context) (list []store.Override, err error) {
+	rows, err := s.readers.QueryContext(ctx, "SELECT kind, name, enabled, by, at FROM overrides ORDER BY kind, name")
+	if err != nil {
+		return nil, s.failed(ctx, err)
+	}
+	defer func() {
+		if e := rows.Close(); err == nil && e != nil {
+			err = s.failed(ctx, e)
+		}
+	}()
+	list = []store.Override{}
+	for rows.Next() {
+		var o store.Override
+		var at int64
+		if err := rows.Scan(&o.Kind, &o.Name, &o.Enabled, &o.By, &at); err != nil {
+			return nil, s.failed(ctx, err)
+		}
+		o.At = fromMicro(at)
+		list = append(list, o)
+	}
+	return list, s.readError(ctx, rows)
+}
+
+// SetOverride sets an override, for the time it returns (A2, A7). If it is set to
+// the same already, nothing changes, By and At stay those of the first, and
+// changed is false. A change stands in the system journal, in the same
+// transaction, and survives loss of power.
+func (s *Store) SetOverride(ctx context.Context, o store.Override) (changed bool, err error) {
+	if err := o.Check(); err != nil {
+		return false, err
+	}
+	o.At = wholeMicro(s.now())
+	err = s.write(ctx, &job{barrier: true, do: func(t *tx) error {
+		changed, err = t.setOverride(o)
+		return err
+	}})
+	return changed && err == nil, err
+}
+
+func (t *tx) setOverride(o store.Override) (bool, error) {
+	var enabled bool
+	err := t.row("SELECT enabled FROM overrides WHERE kind = ? AND name = ?", []any{string(o.Kind), o.Name}, &enabled)
+	if err == nil && enabled == o.Enabled {
+		return false, nil
+	}
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return false, err
+	}
+	_, err = t.exec(`INSERT INTO overrides (kind, name, enabled, by, at) VALUES (?,?,?,?,?)
+		ON CONFLICT (kind, name) DO UPDATE SET enabled = excluded.enabled, by = excluded.by, at = excluded.at`,
+		string(o.Kind), o.Name, o.Enabled, o.By, o.At.UnixMicro())
+	if err != nil {
+		return false, err
+	}
+	return true, t.overrideChanged(store.SystemOverrideSet, o)
+}
+
+// ResetOverride removes an override, so that the default holds again. Without one
+// nothing changes and changed is false. by is who does it.
+func (s *Store) ResetOverride(ctx context.Context, kind store.OverrideKind, name, by string) (changed bool, err error) {
+	o := store.Override{Kind: kind, Name: name, By: by, At: wholeMicro(s.now())}
+	if err := o.Check(); err != nil {
+		return false, err
+	}
+	err = s.write(ctx, &job{barrier: true, do: func(t *tx) error {
+		changed, err = t.resetOverride(o)
+		return err
+	}})
+	return changed && err == nil, err
+}
+
+func (t *tx) resetOverride(o store.Override) (bool, error) {
+	err := t.row("DELETE FROM overrides WHERE kind = ? AND name = ? RETURNING enabled", []any{string(o.Kind), o.Name}, &o.Enabled)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, t.overrideChanged(store.SystemOverrideReset, o)
+}
+
+func (t *tx) overrideChanged(kind toolcrib.Kind, o store.Override) error {
+	if _, err := t.exec("UPDATE counters SET value = value + 1 WHERE name = 'overrides'"); err != nil {
+		return err
+	}
+	return t.appendSystem(o.At, kind, o)
+}
+
+// encodeJSON is JSON as it is stored: without HTML escaping.
+func encodeJSON(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}

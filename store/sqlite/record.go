@@ -1,0 +1,87 @@
+package sqlite
+
+import (
+	"database/sql"
+	"encoding/json"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// recordColumns are the columns of a projection, in the order of recordArgs and
+// of scanRecord.
+const recordColumns = `status, stop_reason, agent, model, user, actor, session_id, parent_id, driver, workspace,
+	content, truncated, iterations, input_tokens, cached_tokens, write_tokens, output_tokens, reason_tokens,
+	total_tokens, requests, cost_usd, estimated, pending, error, created_at, ended_at, last_seq`
+
+// recordArgs returns the values of recordColumns.
+func recordArgs(rec *store.RunRecord) ([]any, error) {
+	var pending, failure any
+	if rec.Pending != nil {
+		b, err := json.Marshal(rec.Pending)
+		if err != nil {
+			return nil, err
+		}
+		pending = string(b)
+	}
+	if rec.Error != nil {
+		b, err := json.Marshal(rec.Error)
+		if err != nil {
+			return nil, err
+		}
+		failure = string(b)
+	}
+	var ended any
+	if !rec.EndedAt.IsZero() {
+		ended = rec.EndedAt.UnixMicro()
+	}
+	u := &rec.Usage
+	return []any{
+		string(rec.Status), string(rec.StopReason), rec.Agent, rec.Model, rec.User, rec.Actor,
+		string(rec.Session), string(rec.Parent), rec.Driver, rec.Workspace,
+		rec.Content, rec.Truncated, rec.Iterations, u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens,
+		u.OutputTokens, u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated,
+		pending, failure, rec.CreatedAt.UnixMicro(), ended, int64(rec.LastSeq),
+	}, nil
+}
+
+// scanRecord reads recordColumns into rec, and what stands before and after them
+// into first and last.
+func scanRecord(scan func(...any) error, rec *store.RunRecord, first, last []any) error {
+	var pending, failure sql.Null[[]byte]
+	var created int64
+	var ended sql.NullInt64
+	u := &rec.Usage
+	dest := append(append([]any(nil), first...),
+		&rec.Status, &rec.StopReason, &rec.Agent, &rec.Model, &rec.User, &rec.Actor,
+		&rec.Session, &rec.Parent, &rec.Driver, &rec.Workspace,
+		&rec.Content, &rec.Truncated, &rec.Iterations, &u.InputTokens, &u.CachedInputTokens, &u.CacheWriteTokens,
+		&u.OutputTokens, &u.ReasoningTokens, &u.TotalTokens, &u.Requests, &u.CostUSD, &u.Estimated,
+		&pending, &failure, &created, &ended, &rec.LastSeq)
+	if err := scan(append(dest, last...)...); err != nil {
+		return err
+	}
+	rec.CreatedAt = fromMicro(created)
+	if ended.Valid {
+		rec.EndedAt = fromMicro(ended.Int64)
+	}
+	if pending.Valid {
+		if err := json.Unmarshal(pending.V, &rec.Pending); err != nil {
+			return err
+		}
+	}
+	if failure.Valid {
+		return json.Unmarshal(failure.V, &rec.Error)
+	}
+	return nil
+}
+
+// fromMicro is the time of a number of microseconds, as events carry it.
+func fromMicro(us int64) time.Time { return time.UnixMicro(us).UTC() }
+
+// wholeMicro is a time as it will be read again.
+func wholeMicro(t time.Time) time.Time { return fromMicro(t.UnixMicro()) }
+
+// eventKey is the key of an event, or of a piece of content, in its table.
+func eventKey(num int64, seq toolcrib.Seq) int64 { return num<<32 | int64(seq) }

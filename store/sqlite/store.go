@@ -1,0 +1,221 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	driver "modernc.org/sqlite"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// What [Options] means by zero.
+const (
+	DefaultBusyTimeout = 5 * time.Second
+	DefaultReaders     = 4
+)
+
+// The store is a journal and a content store.
+var (
+	_ toolcrib.Journal  = (*Store)(nil)
+	_ toolcrib.Contents = (*Store)(nil)
+)
+
+// Options are the choices of [Open]; the zero value is good.
+type Options struct {
+	// BusyTimeout is how long a write waits for another process before it fails
+	// with store.ErrLocked; 0 = DefaultBusyTimeout.
+	BusyTimeout time.Duration
+	// MaxBytes is the size of the database file at which writes fail with
+	// store.ErrFull; 0 = no limit but the disk's. The -wal file comes on top.
+	MaxBytes int64
+	// Readers is the number of connections that read; 0 = DefaultReaders.
+	Readers int
+	// ReadOnly opens an existing database for reading; writes fail with
+	// store.ErrReadOnly.
+	ReadOnly bool
+	// Now gives the time of overrides and system events; nil = time.Now.
+	Now func() time.Time
+}
+
+// Store is an open database. It is safe for use by many goroutines.
+type Store struct {
+	path    string
+	now     func() time.Time
+	readers *sql.DB
+	writer  *writer // nil = read only
+
+	overrides overrideCache
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Open opens the database at path, and makes it, and its folder, if there is
+// none (0600, 0700). A database of an earlier toolcrib is brought up to date; one
+// of a later toolcrib is store.ErrNewer and is not touched.
+func Open(ctx context.Context, path string, o Options) (*Store, error) {
+	o = o.withDefaults()
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: %w", err)
+	}
+	s := &Store{path: path, now: o.Now}
+	if err := s.open(ctx, o); err != nil {
+		return nil, errors.Join(mapped(path, err), s.Close())
+	}
+	return s, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.BusyTimeout <= 0 {
+		o.BusyTimeout = DefaultBusyTimeout
+	}
+	if o.Readers <= 0 {
+		o.Readers = DefaultReaders
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+func (s *Store) open(ctx context.Context, o Options) error {
+	if err := makeFile(s.path, o.ReadOnly); err != nil {
+		return err
+	}
+	var err error
+	if s.readers, err = openDB(s.path, o.BusyTimeout, "query_only(1)"); err != nil {
+		return err
+	}
+	s.readers.SetMaxOpenConns(o.Readers)
+	s.readers.SetMaxIdleConns(o.Readers)
+	if o.ReadOnly {
+		return s.checkReadOnly(ctx)
+	}
+	s.writer, err = openWriter(ctx, s.path, o)
+	return err
+}
+
+// checkReadOnly sees to it that the database is one that this version can read.
+func (s *Store) checkReadOnly(ctx context.Context) error {
+	v, err := readVersion(ctx, s.readers, s.path)
+	if err == nil && v < schemaVersion {
+		return &store.Error{Kind: store.ErrReadOnly, Path: s.path, Err: fmt.Errorf("its schema %d must be brought up to %d first", v, schemaVersion)}
+	}
+	return err
+}
+
+// Path returns the absolute path of the database.
+func (s *Store) Path() string { return s.path }
+
+// Close waits for the appends that were begun, then closes the database. A
+// second Close does nothing.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		var errs []error
+		if s.writer != nil {
+			errs = append(errs, s.writer.close())
+		}
+		if s.readers != nil {
+			errs = append(errs, s.readers.Close())
+		}
+		s.closeErr = mapped(s.path, errors.Join(errs...))
+	})
+	return s.closeErr
+}
+
+// Stats returns what the store has written since it was opened.
+func (s *Store) Stats() Stats {
+	if s.writer == nil {
+		return Stats{}
+	}
+	return s.writer.stats()
+}
+
+// Check reads the whole database and returns store.ErrCorrupt if it is damaged.
+// It takes seconds for each GiB.
+func (s *Store) Check(ctx context.Context) error {
+	var answer string
+	if err := s.readers.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&answer); err != nil {
+		return s.failed(ctx, err)
+	}
+	if answer != "ok" {
+		return &store.Error{Kind: store.ErrCorrupt, Path: s.path, Err: errors.New(answer)}
+	}
+	return nil
+}
+
+// failed is an error of reading as callers see it.
+func (s *Store) failed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errors.Is(err, sql.ErrConnDone) || (err != nil && strings.Contains(err.Error(), "sql: database is closed")) {
+		return &store.Error{Kind: store.ErrClosed, Path: s.path}
+	}
+	return mapped(s.path, err)
+}
+
+// write runs fn in a transaction of the writer.
+func (s *Store) write(ctx context.Context, j *job) error {
+	if s.writer == nil {
+		return &store.Error{Kind: store.ErrReadOnly, Path: s.path, Err: errors.New("it was opened for reading")}
+	}
+	return s.writer.do(ctx, j)
+}
+
+// makeFile makes the file of the database and its folder if there is none. The
+// driver would make them readable for others.
+func makeFile(path string, readOnly bool) error {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		return &store.Error{Kind: store.ErrUnavailable, Path: path, Err: errors.New("it is no regular file")}
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist) || readOnly:
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil // another process was first
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// openDB makes a pool of connections to the file; it connects at first use.
+func openDB(path string, busy time.Duration, pragmas ...string) (*sql.DB, error) {
+	query := url.Values{
+		"_txlock": {"immediate"},
+		"_pragma": append([]string{
+			"busy_timeout(" + strconv.FormatInt(busy.Milliseconds(), 10) + ")",
+			"foreign_keys(1)",
+		}, pragmas...),
+	}
+	name := filepath.ToSlash(path)
+	if !strings.HasPrefix(name, "/") {
+		name = "/" + name
+	}
+	connector, err := driver.NewConnector("file:" + (&url.URL{Path: name}).EscapedPath() + "?" + query.Encode())
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
+}

@@ -1,0 +1,361 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// The bounds of the queue before the writer, and of what one transaction takes.
+const (
+	queueJobs  = 256
+	groupJobs  = 128
+	groupBytes = 16 << 20
+	// walKeepBytes is what the -wal file is cut back to after a large write.
+	walKeepBytes = 64 << 20
+)
+
+// Stats counts what a store has written since it was opened.
+type Stats struct {
+	Commits  uint64 // transactions
+	Synced   uint64 // of these, with a full sync
+	Jobs     uint64 // appends and other writes that were stored
+	Barriers uint64 // of these, such as had to be synced
+	Largest  uint64 // the most writes that shared a transaction
+}
+
+// job is one write. do may run more than once, each time in a new transaction,
+// so it must change nothing outside but what it sets anew each time.
+type job struct {
+	barrier bool
+	bytes   int
+	do      func(*tx) error
+
+	state atomic.Int32
+	done  chan error
+}
+
+// The states of a job: whoever moves it away from jobWaiting decides.
+const (
+	jobWaiting int32 = iota
+	jobTaken
+	jobAbandoned
+)
+
+// rejection is an error of one job that has written nothing, so that the others
+// of its group go on.
+type rejection struct{ err error }
+
+func (r *rejection) Error() string { return r.err.Error() }
+
+func reject(err error) error { return &rejection{err: err} }
+
+// writer owns the connection that writes, and the goroutine that uses it.
+type writer struct {
+	path  string
+	db    *sql.DB
+	conn  *sql.Conn
+	stmts map[string]*sql.Stmt
+	full  bool // the connection's synchronous is FULL, not NORMAL
+
+	mu     sync.RWMutex // held for reading while a job is handed in
+	closed bool
+	jobs   chan *job
+	ended  chan struct{} // closed when the goroutine has ended
+
+	commits, synced, stored, barriers, largest atomic.Uint64
+}
+
+func openWriter(ctx context.Context, path string, o Options) (*writer, error) {
+	db, err := openDB(path, o.BusyTimeout,
+		"synchronous(NORMAL)", "fullfsync(1)", fmt.Sprintf("journal_size_limit(%d)", walKeepBytes))
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	w := &writer{path: path, db: db, stmts: make(map[string]*sql.Stmt), jobs: make(chan *job, queueJobs), ended: make(chan struct{})}
+	if err := w.connect(ctx, o); err != nil {
+		return nil, errors.Join(err, w.release())
+	}
+	go w.loop()
+	return w, nil
+}
+
+func (w *writer) connect(ctx context.Context, o Options) error {
+	var err error
+	if w.conn, err = w.db.Conn(ctx); err != nil {
+		return err
+	}
+	v, err := readVersion(ctx, w.conn, w.path)
+	if err != nil {
+		return err
+	}
+	if v < schemaVersion {
+		if err := upgrade(ctx, w.path); err != nil {
+			return err
+		}
+	}
+	if err := walMode(ctx, w.conn); err != nil {
+		return err
+	}
+	if o.MaxBytes > 0 {
+		return w.limit(ctx, o.MaxBytes)
+	}
+	return nil
+}
+
+// limit bounds the size of the file, in whole pages.
+func (w *writer) limit(ctx context.Context, bytes int64) error {
+	var page int64
+	if err := w.conn.QueryRowContext(ctx, "PRAGMA page_size").Scan(&page); err != nil {
+		return err
+	}
+	_, err := w.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count=%d", max(bytes/page, 1)))
+	return err
+}
+
+// do hands a job to the writer and waits for its outcome. If ctx ends before the
+// job is in a transaction, nothing is stored; later, its outcome is waited for,
+// so that the caller always knows.
+func (w *writer) do(ctx context.Context, j *job) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	j.done = make(chan error, 1)
+	if err := w.hand(ctx, j); err != nil {
+		return err
+	}
+	select {
+	case err := <-j.done:
+		return err
+	case <-ctx.Done():
+		if j.state.CompareAndSwap(jobWaiting, jobAbandoned) {
+			return ctx.Err()
+		}
+		return <-j.done
+	}
+}
+
+func (w *writer) hand(ctx context.Context, j *job) error {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if w.closed {
+		return &store.Error{Kind: store.ErrClosed, Path: w.path}
+	}
+	select {
+	case w.jobs <- j:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// loop is the writer's goroutine; close ends it and waits for it.
+func (w *writer) loop() {
+	defer close(w.ended)
+	for first := range w.jobs {
+		w.commit(w.gather(first))
+	}
+}
+
+// gather takes what waits already, without waiting for more.
+func (w *writer) gather(first *job) []*job {
+	group, bytes := []*job{first}, first.bytes
+	for len(group) < groupJobs && bytes < groupBytes {
+		select {
+		case j, ok := <-w.jobs:
+			if !ok {
+				return group
+			}
+			group, bytes = append(group, j), bytes+j.bytes
+		default:
+			return group
+		}
+	}
+	return group
+}
+
+// commit stores a group in one transaction. If that fails, each job gets one of
+// its own, so that a job that cannot be stored fails alone.
+func (w *writer) commit(group []*job) {
+	ctx := context.Background() // once begun, a transaction is not given up halfway
+	barrier := false
+	for _, j := range group {
+		barrier = barrier || j.barrier
+	}
+	locked := w.begin(ctx, barrier)
+	taken := group[:0]
+	for _, j := range group {
+		if j.state.CompareAndSwap(jobWaiting, jobTaken) {
+			taken = append(taken, j)
+		}
+	}
+	if locked != nil {
+		w.deliver(taken, nil, locked)
+		return
+	}
+	errs, err := w.attempt(ctx, taken)
+	if err == nil || len(taken) < 2 {
+		w.deliver(taken, errs, err)
+		return
+	}
+	for i, j := range taken {
+		one := taken[i : i+1]
+		if err = w.begin(ctx, j.barrier); err == nil {
+			errs, err = w.attempt(ctx, one)
+		}
+		w.deliver(one, errs, err)
+	}
+}
+
+// deliver tells the callers of jobs what became of them: the job's own
+// rejection, else what became of the transaction.
+func (w *writer) deliver(group []*job, errs []error, whole error) {
+	for i, j := range group {
+		var r *rejection
+		if whole == nil && errors.As(errs[i], &r) {
+			j.done <- r.err
+			continue
+		}
+		j.done <- mapped(w.path, whole)
+	}
+}
+
+// attempt runs jobs in the transaction that was begun, and commits it. It
+// returns their rejections; with an error nothing was stored.
+func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
+	t := &tx{ctx: ctx, w: w}
+	errs := make([]error, len(group))
+	for i, j := range group {
+		errs[i] = j.do(t)
+		var r *rejection
+		if errs[i] != nil && !errors.As(errs[i], &r) {
+			w.rollback(ctx)
+			return nil, errs[i]
+		}
+	}
+	if _, err := t.exec("COMMIT"); err != nil {
+		w.rollback(ctx)
+		return nil, err
+	}
+	w.count(group, errs)
+	return errs, nil
+}
+
+// begin begins a transaction with the sync that it needs. SQLite allows no
+// change of it inside of one.
+func (w *writer) begin(ctx context.Context, full bool) error {
+	t := &tx{ctx: ctx, w: w}
+	if full != w.full {
+		pragma := "PRAGMA synchronous=NORMAL"
+		if full {
+			pragma = "PRAGMA synchronous=FULL"
+		}
+		if _, err := w.conn.ExecContext(ctx, pragma); err != nil {
+			return err
+		}
+		w.full = full
+	}
+	_, err := t.exec("BEGIN IMMEDIATE")
+	return err
+}
+
+// rollback ends a transaction that failed.
+func (w *writer) rollback(ctx context.Context) {
+	// After some errors (a full disk, say) SQLite has rolled back by itself, and
+	// says here that there is nothing to roll back.
+	_, _ = w.conn.ExecContext(ctx, "ROLLBACK")
+}
+
+func (w *writer) count(taken []*job, errs []error) {
+	var stored, barriers uint64
+	for i, j := range taken {
+		if errs[i] != nil {
+			continue
+		}
+		stored++
+		if j.barrier {
+			barriers++
+		}
+	}
+	if stored == 0 {
+		return
+	}
+	w.commits.Add(1)
+	if w.full {
+		w.synced.Add(1)
+	}
+	w.stored.Add(stored)
+	w.barriers.Add(barriers)
+	w.largest.Store(max(w.largest.Load(), stored))
+}
+
+func (w *writer) stats() Stats {
+	return Stats{
+		Commits: w.commits.Load(), Synced: w.synced.Load(), Jobs: w.stored.Load(),
+		Barriers: w.barriers.Load(), Largest: w.largest.Load(),
+	}
+}
+
+// close takes no more jobs, waits for those that were handed in, and closes the
+// connection.
+func (w *writer) close() error {
+	w.mu.Lock()
+	w.closed = true
+	close(w.jobs)
+	w.mu.Unlock()
+	<-w.ended
+	return w.release()
+}
+
+func (w *writer) release() error {
+	var errs []error
+	for _, st := range w.stmts {
+		errs = append(errs, st.Close())
+	}
+	if w.conn != nil {
+		errs = append(errs, w.conn.Close())
+	}
+	return errors.Join(append(errs, w.db.Close())...)
+}
+
+// tx is a transaction of the writer. Only the writer's goroutine uses it.
+type tx struct {
+	ctx    context.Context
+	w      *writer
+	system *systemHead // nil = not read yet
+}
+
+// stmt prepares a statement once for the life of the connection.
+func (t *tx) stmt(query string) (*sql.Stmt, error) {
+	if st, ok := t.w.stmts[query]; ok {
+		return st, nil
+	}
+	st, err := t.w.conn.PrepareContext(t.ctx, query)
+	if err == nil {
+		t.w.stmts[query] = st
+	}
+	return st, err
+}
+
+func (t *tx) exec(query string, args ...any) (sql.Result, error) {
+	st, err := t.stmt(query)
+	if err != nil {
+		return nil, err
+	}
+	return st.ExecContext(t.ctx, args...)
+}
+
+// row reads one row into dest; [sql.ErrNoRows] if there is none.
+func (t *tx) row(query string, args []any, dest ...any) error {
+	st, err := t.stmt(query)
+	if err != nil {
+		return err
+	}
+	return st.QueryRowContext(t.ctx, args...).Scan(dest...)
+}

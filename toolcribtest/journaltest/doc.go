@@ -1,0 +1,3 @@
+// Package journaltest is the conformance suite of [toolcrib.Journal] and
+// [toolcrib.Contents]: every implementation must pass it.
+package journaltest

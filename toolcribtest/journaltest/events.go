@@ -1,0 +1,140 @@
+package journaltest
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// At is the time of the first event of the suite. It has microseconds that are
+// easily lost.
+func At() time.Time { return time.Date(2026, 2, 28, 23, 59, 59, 999_999_000, time.UTC) }
+
+// Bodies returns a body of every kind with every field set, in an order in which
+// a run could hold them.
+func Bodies() []toolcrib.Body {
+	cost := 0.25
+	temperature := 0.5
+	usage := toolcrib.Usage{
+		InputTokens: 100, CachedInputTokens: 40, OutputTokens: 20, TotalTokens: 120, Requests: 2,
+		CostUSD: 0.00125, Estimated: true, CacheWriteTokens: 7, ReasoningTokens: 5,
+	}
+	tokens := toolcrib.TokenUsage{
+		InputTokens: 50, CachedInputTokens: 20, CacheWriteTokens: 3, OutputTokens: 10, ReasoningTokens: 2,
+		CostUSD: &cost, Reported: true,
+	}
+	preview := &toolcrib.Preview{Kind: "diff", Text: "-old\n+new <&>\u2028"}
+	item := journal.ApprovalItem{
+		ID: "call_1", Name: "write_file", Arguments: json.RawMessage(`{"path":"a.txt","text":"<b>&é\u0000"}`),
+		Effect: toolcrib.EffectIdempotentWrite, Preview: preview, Reason: "writes need an approval",
+	}
+	call := toolcrib.ToolCall{
+		ID: "call_1", Name: "write_file", Arguments: json.RawMessage(`{"path":"a.txt"}`), Broken: "{", Problem: "ends early",
+		Cut: true, ProviderID: "toolu_9", Duplicate: true, Signature: "c2ln",
+	}
+	offer := journal.Offer{Hash: "f0", Tools: []journal.OfferedTool{{Name: "read_file", Hash: "aa"}, {Name: "write_file", Hash: "bb"}}}
+	return []toolcrib.Body{
+		runStarted(offer, &call, &temperature),
+		&journal.TakenUp{Worker: "host-1", Epoch: 2},
+		&journal.Offered{Offer: offer},
+		&journal.ModelRequest{
+			Request: 1, Iteration: 1, Attempt: 1, Model: 1, Closing: true, OfferHash: "f0", Hash: "e1",
+			ReservedInput: 1000, ReservedOutput: 500, ReservedUSD: 0.5, MaxOutput: 500,
+		},
+		&journal.ModelFailed{
+			Request: 1, Class: toolcrib.ErrOverloaded, Provider: "anthropic", Status: 529, Message: "overloaded", Detail: "line\nline",
+			Ref: "err_1", RetryAfterMS: 1500, Unsent: true, OutputBegan: true, DurationMS: 12, Charged: tokens, ChargedUSD: 0.1, Sum: usage,
+		},
+		&journal.Message{
+			Request: 2, Iteration: 1, Finish: toolcrib.FinishToolCalls, Model: "m-2026", RequestID: "req_1", Closing: true,
+			DurationMS: 900, FirstMS: 150,
+			Parts: []toolcrib.Part{
+				{Thinking: &toolcrib.Thinking{Text: "hm", Signature: "sig", Redacted: "xx", Model: "anthropic/m"}},
+				{Text: "I will look.\n\tΩ 漢字 🙂"},
+				{ToolCall: &toolcrib.ToolCall{ID: "call_1", Name: "write_file"}},
+				{ToolResult: &toolcrib.ToolResult{CallID: "c0", Name: "x", Content: "y", IsError: true}},
+				{File: &toolcrib.File{Ref: "r1", MediaType: "image/png", Name: "a.png", Bytes: 12}},
+			},
+		},
+		&journal.ToolCall{Iteration: 1, ToolCall: call},
+		&journal.Usage{Request: 2, Tokens: tokens, CostUSD: 0.001, Estimated: true, Sum: usage},
+		&journal.Verdicts{Iteration: 1, Again: true, Verdicts: []journal.Verdict{{
+			CallID: "call_1", Tool: "write_file", Decision: toolcrib.Ask, Reason: toolcrib.ReasonNeedsConfirmation, Message: "m",
+			OperatorHint: "h", Rule: "r", SchemaError: json.RawMessage(`{"at":"/path"}`), Position: "toolcrib.yaml:3", Detail: "d",
+			Effect: toolcrib.EffectIdempotentWrite, Targets: []toolcrib.Target{{Kind: "file", Name: "/w/a.txt", Write: true}},
+			Preview: preview, Untrusted: true, Approval: "apr_1", TimeoutMS: 30000, MaxBytes: 65536,
+		}}},
+		&journal.ConfirmationRequired{
+			ApprovalID: "apr_1", Digest: "d1", Kind: journal.ApprovalCall, Iteration: 1, Calls: []journal.ApprovalItem{item}, Reason: "writes",
+		},
+		&journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: journal.Pending{
+			Kind: "approval", ApprovalID: "apr_1", Digest: "d1", Calls: []journal.ApprovalItem{item}, Question: "q?",
+			Schema: json.RawMessage(`{"type":"string"}`),
+		}},
+		&journal.ConfirmationResolved{
+			ApprovalID: "apr_1", Digest: "d1", Decision: journal.DecisionMixed, By: "local:ann", Reason: "fine",
+			Calls: map[string]journal.CallDecision{"call_1": {
+				Decision: journal.DecisionApprove, Arguments: json.RawMessage(`{"path":"b.txt"}`), Result: json.RawMessage(`"done"`),
+			}},
+		},
+		&journal.ToolStarted{ID: "call_1", Name: "write_file", Write: true, Prepared: json.RawMessage(`{"before":"00"}`)},
+		&journal.ToolResult{
+			ToolCallID: "call_1", Name: "write_file", Status: toolcrib.ResultError, IsError: true, Content: `{"error":"<full>"}`,
+			Reason: toolcrib.ReasonToolPolicy, DurationMS: 3, Truncated: true, Untrusted: true, Source: "web", Ref: "res_1",
+			Bytes: 1 << 40, FaultRef: "err_2", Fault: "disk",
+		},
+		&journal.Notice{Notice: toolcrib.Notice{Code: "fallback", Message: "used m2"}},
+		&journal.Stopping{Reason: toolcrib.StopWallTime, Message: "15m are over", By: "local:ann"},
+		&journal.Done{
+			Status: toolcrib.StatusCompleted, StopReason: toolcrib.StopCompleted, Content: "ready", Truncated: true, Iterations: 2, Usage: usage,
+		},
+		&journal.Error{
+			Code: "provider_failed", Message: "no model answered", Ref: "err_3", Status: toolcrib.StatusFailed,
+			StopReason: toolcrib.StopProviderFailed, Content: "so far", Truncated: true, Iterations: 2, Usage: usage,
+		},
+	}
+}
+
+func runStarted(offer journal.Offer, given *toolcrib.ToolCall, temperature *float64) *journal.RunStarted {
+	return &journal.RunStarted{
+		Format: journal.Format, Version: "1.2.3",
+		Agent: toolcrib.Agent{
+			Name: "default", Model: "small", Fallback: []string{"tiny"}, System: "Be careful.", Temperature: temperature,
+			MaxOutputTokens: 4096, Tools: []string{}, Skills: []string{"review"},
+			ToolChoice:   toolcrib.ToolChoice{Mode: toolcrib.ChoiceName, Name: "read_file"},
+			OutputSchema: json.RawMessage(`{"type":"object"}`), OnDenial: "stop", Limits: toolcrib.DefaultLimits(),
+			Budget:      toolcrib.Budget{MaxCostUSD: 1.5, MaxTokens: 1000, MaxRequests: 3, Mode: toolcrib.BudgetWarn},
+			TaintWrites: "deny", ReadOnly: true, ContextStrategy: "condense", KeepRecent: 0.3,
+		},
+		Models: []journal.ModelInfo{{
+			Ref: "small", Provider: "openai", ID: "gpt-5-mini", Price: toolcrib.Price{Input: 0.25, CachedInput: 0.025, CacheWrite: 0.3, Output: 2, Known: true},
+			Context: 400000, MaxOutput: 128000, Tools: "native", Reasoning: "low", Extra: json.RawMessage(`{"seed":1}`),
+		}},
+		Principal: toolcrib.Principal{
+			User: "ann", Admin: true, Roles: []string{"dev"}, Groups: []string{"g"}, Grants: []string{"read_*"}, Trust: toolcrib.TrustMember, Actor: "local:root",
+		},
+		Session: "ses_1", Parent: "run_0", Depth: 1, Workspace: "/w", Driver: "server", System: "Be careful.",
+		Input:    []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "hello")},
+		RunTools: nil, SkillTools: []string{}, WorkerTools: []string{"fetch"}, Approve: "ask", Offer: offer, Given: given,
+	}
+}
+
+// Events makes events of bodies, a millisecond and a microsecond apart.
+func Events(bodies ...toolcrib.Body) []toolcrib.Event {
+	events := make([]toolcrib.Event, len(bodies))
+	for i, b := range bodies {
+		events[i] = toolcrib.Event{Time: At().Add(time.Duration(i) * 1001 * time.Microsecond), Body: b}
+	}
+	return events
+}
+
+// notices makes n small events.
+func notices(n int) []toolcrib.Event {
+	bodies := make([]toolcrib.Body, n)
+	for i := range bodies {
+		bodies[i] = &journal.Notice{Notice: toolcrib.Notice{Code: "n"}}
+	}
+	return Events(bodies...)
+}
