@@ -3,6 +3,7 @@ package guard
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -51,14 +52,22 @@ func Clean(s string) string {
 	if ok {
 		return s
 	}
-	b := make([]byte, 0, len(s)+16)
+	var b strings.Builder
+	b.Grow(len(s) + 16)
 	for {
-		b = append(b, s[:i]...)
+		b.WriteString(s[:i])
 		r, size := utf8.DecodeRuneInString(s[i:])
-		b = appendClean(b, r)
+		switch cleanClass(r) {
+		case keep: // an invalid byte, now U+FFFD
+			b.WriteRune(r)
+		case show:
+			b.Write(appendShown(nil, r))
+		case remove:
+		}
 		s = s[i+size:]
 		if i, ok = firstDirty(s); ok {
-			return string(append(b, s...))
+			b.WriteString(s)
+			return b.String()
 		}
 	}
 }
@@ -81,17 +90,7 @@ func firstDirty(s string) (at int, ok bool) {
 	return len(s), true
 }
 
-// appendClean appends what becomes of a rune.
-func appendClean(dst []byte, r rune) []byte {
-	switch cleanClass(r) {
-	case remove:
-		return dst
-	case show:
-		return appendShown(dst, r)
-	}
-	return utf8.AppendRune(dst, r)
-}
-
+// appendShown appends "[U+XXXX]".
 func appendShown(dst []byte, r rune) []byte { return fmt.Appendf(dst, "[U+%04X]", r) }
 
 // CleanJSON does to every string of a JSON value, keys too, what [Clean] does to
