@@ -1,0 +1,246 @@
+// Package gatetest is the suite that every [gate.Layer] must pass.
+package gatetest
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"sync"
+	"testing"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+)
+
+// rounds is how many queries the suite makes up.
+const rounds = 2000
+
+// RunLayer checks that a layer keeps its promises: it refuses what it is told
+// nothing about, tells operators why it refuses, answers the same question always
+// the same, changes nothing, never panics, can be asked by many at once, and
+// never allows more because something was restricted. allow is a query that the
+// layer allows.
+func RunLayer(t *testing.T, l gate.Layer, allow gate.Query) {
+	t.Helper()
+	t.Run("has a reason", func(t *testing.T) {
+		if l.Reason() == "" || l.Reason() != l.Reason() { //nolint:staticcheck // asked twice on purpose
+			t.Fatalf("Reason() is %q", l.Reason())
+		}
+	})
+	t.Run("allows what it should", func(t *testing.T) {
+		if a := l.Judge(allow); !a.Allowed {
+			t.Fatalf("refused: %+v", a)
+		}
+	})
+	t.Run("refuses the zero query", func(t *testing.T) {
+		if a := l.Judge(gate.Query{}); a.Allowed {
+			t.Fatalf("allowed: %+v", a)
+		}
+	})
+	t.Run("refuses a tool that does not exist", func(t *testing.T) {
+		q := allow
+		q.Spec = nil
+		if a := l.Judge(q); a.Allowed {
+			t.Fatalf("allowed: %+v", a)
+		}
+	})
+	t.Run("keeps its promises for any query", func(t *testing.T) { anyQuery(t, l) })
+	t.Run("can be asked by many", func(t *testing.T) {
+		want := l.Judge(allow)
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for range 100 {
+					if got := l.Judge(allow); got != want {
+						t.Errorf("answered %+v, then %+v", want, got)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+func anyQuery(t *testing.T, l gate.Layer) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 2)) // the same queries every time
+	allowed, refused := 0, 0
+	for range rounds {
+		q, twin := draw(r)
+		a := l.Judge(q)
+		if again := l.Judge(q); again != a {
+			t.Fatalf("%s: answered %+v, then %+v", show(q), a, again)
+		}
+		if !reflect.DeepEqual(q, twin) {
+			t.Fatalf("changed the query %s to %s", show(twin), show(q))
+		}
+		if a.Allowed {
+			allowed++
+			continue
+		}
+		refused++
+		if a.Detail == "" {
+			t.Fatalf("%s: refused without saying why", show(q))
+		}
+		for _, restrict := range restrictions() {
+			narrower := clone(q)
+			restrict.apply(&narrower)
+			if l.Judge(narrower).Allowed {
+				t.Fatalf("%s is refused, but allowed with %s: %s", show(q), restrict.name, show(narrower))
+			}
+		}
+	}
+	if allowed == 0 || refused == 0 {
+		t.Fatalf("of %d queries %d were allowed and %d refused: nothing was tried", rounds, allowed, refused)
+	}
+}
+
+type restriction struct {
+	name  string
+	apply func(*gate.Query)
+}
+
+// restrictions are the ways to narrow a query.
+func restrictions() []restriction {
+	list := func(name string, of func(*gate.Scope) *[]string) restriction {
+		return restriction{name, func(q *gate.Query) {
+			if q.Scope != nil {
+				*of(q.Scope) = []string{}
+			}
+		}}
+	}
+	return []restriction{
+		list("an empty agent list", func(s *gate.Scope) *[]string { return &s.AgentTools }),
+		list("an empty skill list", func(s *gate.Scope) *[]string { return &s.SkillTools }),
+		list("an empty run list", func(s *gate.Scope) *[]string { return &s.RunTools }),
+		list("an empty worker list", func(s *gate.Scope) *[]string { return &s.WorkerTools }),
+		{"no overrides known", func(q *gate.Query) { q.Overrides = nil }},
+		{"an unusable tool", func(q *gate.Query) { q.Unusable = "broken" }},
+		{"nobody", func(q *gate.Query) { q.Who = nil }},
+		{"no run", func(q *gate.Query) { q.Scope = nil }},
+		{"no tool", func(q *gate.Query) { q.Spec = nil }},
+		{"a tool for administrators", func(q *gate.Query) {
+			if q.Spec != nil {
+				q.Spec.RequiresAdmin = true
+			}
+		}},
+		{"no administrator", func(q *gate.Query) {
+			if q.Who != nil {
+				q.Who.Admin = false
+			}
+		}},
+		{"no grants", func(q *gate.Query) {
+			if q.Who != nil {
+				q.Who.Grants = []string{}
+			}
+		}},
+		{"the tool switched off", func(q *gate.Query) {
+			if q.Overrides != nil && q.Spec != nil {
+				q.Overrides.Tools[q.Spec.Name] = false
+			}
+		}},
+		{"the group switched off", func(q *gate.Query) {
+			if q.Overrides != nil && q.Spec != nil {
+				q.Overrides.Groups[q.Spec.Group] = false
+			}
+		}},
+	}
+}
+
+// draw makes up a query, and the same once more.
+func draw(r *rand.Rand) (query, twin gate.Query) {
+	q := gate.Query{Name: pick(r, names())}
+	if r.IntN(8) > 0 {
+		q.Spec = &toolcrib.Spec{
+			Name: q.Name, Group: pick(r, []string{"", "files", "web"}), Source: pick(r, []string{"", "builtin", "mcp:x"}),
+			EnabledByDefault: r.IntN(3) > 0, RequiresAdmin: r.IntN(3) == 0,
+			Effect: pick(r, []toolcrib.Effect{"", toolcrib.EffectReadOnly}),
+		}
+	}
+	if r.IntN(8) == 0 {
+		q.Unusable = "its schema is wrong"
+	}
+	if r.IntN(8) > 0 {
+		q.Who = &toolcrib.Principal{
+			User: pick(r, []string{"", "alice", "anonymous"}), Admin: r.IntN(3) == 0,
+			Grants: drawList(r, []string{"files", "read_*", "*", "write_file"}),
+		}
+	}
+	if r.IntN(8) > 0 {
+		patterns := append(names(), "*", "read_*", "ghost", "[bad", "")
+		q.Scope = &gate.Scope{
+			Agent: pick(r, []string{"", "default"}), AgentTools: drawList(r, patterns), SkillTools: drawList(r, patterns),
+			RunTools: drawList(r, patterns), WorkerTools: drawList(r, patterns),
+		}
+	}
+	if r.IntN(8) > 0 {
+		q.Overrides = &gate.Overrides{
+			Tools:  drawSwitches(r, names()),
+			Groups: drawSwitches(r, []string{"", "files", "web"}),
+		}
+	}
+	return q, clone(q)
+}
+
+func names() []string { return []string{"read_file", "write_file", "web_fetch"} }
+
+func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
+
+func drawList(r *rand.Rand, from []string) []string {
+	if r.IntN(2) == 0 {
+		return nil
+	}
+	list := []string{}
+	for range r.IntN(4) {
+		list = append(list, pick(r, from))
+	}
+	return list
+}
+
+func drawSwitches(r *rand.Rand, from []string) map[string]bool {
+	m := map[string]bool{}
+	for _, name := range from {
+		if r.IntN(3) == 0 {
+			m[name] = r.IntN(2) == 0
+		}
+	}
+	return m
+}
+
+// clone copies a query so far that a change of one does not show in the other.
+func clone(q gate.Query) gate.Query {
+	if q.Spec != nil {
+		spec := *q.Spec
+		q.Spec = &spec
+	}
+	if q.Who != nil {
+		who := *q.Who
+		who.Grants = cloneList(who.Grants)
+		q.Who = &who
+	}
+	if q.Scope != nil {
+		s := *q.Scope
+		s.AgentTools, s.SkillTools = cloneList(s.AgentTools), cloneList(s.SkillTools)
+		s.RunTools, s.WorkerTools = cloneList(s.RunTools), cloneList(s.WorkerTools)
+		q.Scope = &s
+	}
+	if q.Overrides != nil {
+		q.Overrides = &gate.Overrides{Tools: cloneMap(q.Overrides.Tools), Groups: cloneMap(q.Overrides.Groups)}
+	}
+	return q
+}
+
+func cloneList(list []string) []string {
+	if list == nil {
+		return nil
+	}
+	return append([]string{}, list...)
+}
+
+func cloneMap(m map[string]bool) map[string]bool {
+	out := make(map[string]bool, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
+}
