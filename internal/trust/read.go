@@ -1,0 +1,177 @@
+package trust
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+)
+
+// Bounds of what is read for a hash. What is larger cannot be trusted.
+const (
+	MaxFileBytes   = 1 << 20  // toolcrib.yaml, .mcp.json, and one file of a folder
+	MaxFolderBytes = 32 << 20 // all files of a folder
+	MaxFolderFiles = 5000
+	maxFolderDepth = 16
+)
+
+var (
+	errTooLarge  = fmt.Errorf("is larger than %d bytes", MaxFileBytes)
+	errTooMuch   = fmt.Errorf("holds more than %d files, %d bytes or %d levels", MaxFolderFiles, MaxFolderBytes, maxFolderDepth)
+	errIrregular = errors.New("is neither a regular file nor a folder")
+)
+
+// Read reads a regular file of at most [MaxFileBytes] and returns it with its
+// hash. Symbolic links are followed: what counts is what is really read. It never
+// waits for a pipe or a device.
+func Read(file string) (content []byte, hash string, err error) {
+	content, err = readRegular(file)
+	if err != nil {
+		return nil, "", err
+	}
+	return content, hashOf(content), nil
+}
+
+func readRegular(file string) ([]byte, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errIrregular
+	}
+	data, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > MaxFileBytes {
+		return nil, errTooLarge
+	}
+	return data, nil
+}
+
+// Folder is the content of a folder as it was read at one time.
+type Folder struct {
+	Files map[string][]byte // by path relative to the folder, with slashes
+	Hash  string            // over all paths and contents
+}
+
+// ReadFolder reads a folder with everything in it. Symbolic links are followed, so
+// that what lies behind them is part of the hash; the bounds end a circle of them.
+func ReadFolder(dir string) (Folder, error) {
+	r := folderReader{files: map[string][]byte{}}
+	if err := r.read(dir, "", 0); err != nil {
+		return Folder{}, err
+	}
+	names := make([]string, 0, len(r.files))
+	for name := range r.files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	sum := sha256.New()
+	for _, name := range names {
+		// Length before name: no two folders may look alike by clever names.
+		fmt.Fprintf(sum, "%d %s %s\n", len(name), name, hashOf(r.files[name]))
+	}
+	return Folder{Files: r.files, Hash: "sha256:" + hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+type folderReader struct {
+	files map[string][]byte
+	bytes int
+	seen  int // entries, empty folders too
+}
+
+func (r *folderReader) read(dir, prefix string, depth int) error {
+	if depth > maxFolderDepth {
+		return errTooMuch
+	}
+	f, err := os.OpenFile(dir, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for {
+		entries, err := f.ReadDir(256)
+		for _, e := range entries {
+			if err := r.entry(dir, prefix, e.Name(), depth); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (r *folderReader) entry(dir, prefix, name string, depth int) error {
+	if r.seen++; r.seen > MaxFolderFiles {
+		return errTooMuch
+	}
+	whole, relative := filepath.Join(dir, name), path.Join(prefix, name)
+	info, err := os.Stat(whole)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return r.read(whole, relative, depth+1)
+	}
+	data, err := readRegular(whole)
+	if err != nil {
+		return err
+	}
+	if r.bytes += len(data); r.bytes > MaxFolderBytes {
+		return errTooMuch
+	}
+	r.files[relative] = data
+	return nil
+}
+
+// look reads what a folder has under a name and returns its hash, and the state
+// Absent or, for now, Untrusted.
+func look(dir, name string) File {
+	out := File{Name: name}
+	whole := filepath.Join(dir, name)
+	if _, err := os.Lstat(whole); errors.Is(err, fs.ErrNotExist) {
+		out.State = Absent
+		return out
+	}
+	info, err := os.Stat(whole)
+	if err == nil && info.IsDir() {
+		var folder Folder
+		if folder, err = ReadFolder(whole); err == nil {
+			out.Hash = folder.Hash
+		}
+	} else if err == nil {
+		_, out.Hash, err = Read(whole)
+	}
+	if err != nil {
+		out.Problem = problem(err)
+	}
+	return out
+}
+
+// problem puts an error into words that follow the name of the file.
+func problem(err error) string {
+	switch {
+	case errors.Is(err, errTooLarge), errors.Is(err, errTooMuch), errors.Is(err, errIrregular):
+		return err.Error()
+	case errors.Is(err, fs.ErrNotExist):
+		return "is a link to nothing, or holds one"
+	}
+	return "cannot be read: " + plainCause(err).Error()
+}

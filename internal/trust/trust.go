@@ -1,0 +1,262 @@
+// Package trust remembers which configurations, .mcp.json files and skills folders
+// of which folders this user has looked at and trusts (contract §2, design.md §7).
+//
+// A workspace is hostile until then: it may bring a configuration that starts
+// programs. Trust is bound to the absolute real path of the folder and to the hash
+// of the content, so a changed file asks again. The record lies in the user's state
+// folder and depends on no configuration, or a configuration could move it.
+//
+// Whoever uses a file must use the very bytes that were hashed: read them once with
+// [Read] or [ReadFolder], ask [Store.CheckContent] or [Store.CheckFolder], and go on
+// with the same bytes.
+package trust
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strconv"
+)
+
+// State tells what is known of a file or folder. The zero value trusts nothing.
+type State string
+
+const (
+	Untrusted State = ""        // never trusted, or it cannot be told
+	Changed   State = "changed" // trusted once, with another content
+	Trusted   State = "trusted" // trusted with exactly this content
+	Absent    State = "absent"  // there is no such file
+)
+
+// File is what was found of one name in a folder.
+type File struct {
+	Name    string // toolcrib.yaml, .mcp.json or skills, or as it was asked for
+	State   State
+	Hash    string // "sha256:…"; "" if absent or unreadable
+	Problem string // why it cannot be read; "" = it can
+}
+
+// Names are what a folder may bring that steers toolcrib.
+func Names() []string { return []string{"toolcrib.yaml", ".mcp.json", "skills"} }
+
+// UntrustedError says that something was found that is not trusted (exit 2 for a
+// configuration).
+type UntrustedError struct {
+	Path  string // as it was found
+	Dir   string // the folder to trust
+	State State
+}
+
+// Error names the file and the way out.
+func (e *UntrustedError) Error() string {
+	why := "is not trusted yet"
+	if e.State == Changed {
+		why = "has changed since you trusted it"
+	}
+	return fmt.Sprintf("%s %s, so nothing of it is used; look at it, then run: toolcrib trust %s", e.Path, why, shellWord(e.Dir))
+}
+
+// PassedOver is the notice for a .mcp.json or skills folder that is not used.
+func PassedOver(dir string, f File) string {
+	if f.Problem != "" {
+		return fmt.Sprintf("%s is passed over: it %s", filepath.Join(dir, f.Name), f.Problem)
+	}
+	e := UntrustedError{Path: filepath.Join(dir, f.Name), Dir: dir, State: f.State}
+	return e.Error()
+}
+
+// Question is what a person on a terminal is asked about the files of a folder
+// that are not trusted.
+func Question(dir string) string {
+	return "Trust what this folder brings: " + strconv.Quote(dir) + "?"
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./~@%+=:,-]+$`)
+
+// shellWord writes a folder so that it can be pasted into a shell, and so that no
+// control character of its name reaches the terminal.
+func shellWord(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return strconv.Quote(text)
+}
+
+// Check looks at what dir brings: the names given, or those of [Names]. The answer
+// for the folder is the worst of its files: Trusted only if each that is there is
+// trusted, Absent if none is there. An error (the record cannot be read) comes
+// with everything untrusted.
+func (s Store) Check(dir string, names ...string) (State, []File, error) {
+	if len(names) == 0 {
+		names = Names()
+	}
+	root, err := realPath(dir)
+	if err != nil {
+		return Untrusted, nil, err
+	}
+	rec, err := s.read()
+	files := make([]File, len(names))
+	for i, name := range names {
+		files[i] = look(root, name)
+		if files[i].State != Absent {
+			files[i].State = rec.state(root, name, files[i].Hash)
+		}
+	}
+	return worst(files), files, err
+}
+
+func worst(files []File) State {
+	out := Absent
+	for _, f := range files {
+		switch {
+		case f.State == Untrusted, f.State == Changed && out != Untrusted, f.State == Trusted && out == Absent:
+			out = f.State
+		}
+		if out == Untrusted {
+			return out
+		}
+	}
+	return out
+}
+
+// CheckContent tells whether a file is trusted with this content, which the caller
+// has read and goes on to use.
+func (s Store) CheckContent(path string, content []byte) (State, error) {
+	return s.checkHash(path, hashOf(content))
+}
+
+// CheckFolder tells whether a folder is trusted with this content.
+func (s Store) CheckFolder(path string, content Folder) (State, error) {
+	return s.checkHash(path, content.Hash)
+}
+
+func (s Store) checkHash(path, hash string) (State, error) {
+	root, err := realPath(filepath.Dir(path))
+	if err != nil {
+		return Untrusted, err
+	}
+	rec, err := s.read()
+	if err != nil {
+		return Untrusted, err
+	}
+	return rec.state(root, filepath.Base(path), hash), nil
+}
+
+// Require returns nil if the file is trusted with this content, and else an error
+// that says what to do: an [*UntrustedError], or that of a broken record. It is
+// made for config.Load.
+func (s Store) Require(path string, content []byte) error {
+	state, err := s.CheckContent(path, content)
+	if err != nil {
+		return err
+	}
+	if state == Trusted {
+		return nil
+	}
+	dir, err := realPath(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return &UntrustedError{Path: path, Dir: dir, State: state}
+}
+
+// Trust trusts what dir brings now, and returns it. What cannot be read is not
+// trusted and is an error. For a question on the terminal use [Store.TrustFiles]
+// with what was shown.
+func (s Store) Trust(dir string, names ...string) ([]File, error) {
+	if len(names) == 0 {
+		names = Names()
+	}
+	root, err := realPath(dir)
+	if err != nil {
+		return nil, err
+	}
+	files := make([]File, len(names))
+	for i, name := range names {
+		files[i] = look(root, name)
+		if files[i].Problem != "" {
+			return nil, fmt.Errorf("%s cannot be trusted: it %s", filepath.Join(dir, name), files[i].Problem)
+		}
+	}
+	if err := s.TrustFiles(dir, files); err != nil {
+		return nil, err
+	}
+	for i := range files {
+		if files[i].State != Absent {
+			files[i].State = Trusted
+		}
+	}
+	return files, nil
+}
+
+// TrustFiles trusts the files with the hashes that [Store.Check] gave and a person
+// was shown, whatever lies there by now. What is Absent loses its trust.
+func (s Store) TrustFiles(dir string, files []File) error {
+	root, err := realPath(dir)
+	if err != nil {
+		return err
+	}
+	return s.update(func(rec *record) error {
+		folder := rec.Folders[root]
+		if folder == nil {
+			folder = map[string]string{}
+		}
+		for _, f := range files {
+			delete(folder, f.Name)
+			if f.Hash != "" && f.State != Absent && f.Problem == "" {
+				folder[f.Name] = f.Hash
+			}
+		}
+		rec.set(root, folder)
+		return nil
+	})
+}
+
+// Revoke forgets the trust in a folder, which need not exist any more. It returns
+// fs.ErrNotExist if there was none.
+func (s Store) Revoke(dir string) error {
+	root, err := realPath(dir)
+	if err != nil {
+		if root, err = filepath.Abs(dir); err != nil {
+			return err
+		}
+	}
+	return s.update(func(rec *record) error {
+		if rec.Folders[root] == nil {
+			return fmt.Errorf("%s is not trusted: %w", dir, fs.ErrNotExist)
+		}
+		delete(rec.Folders, root)
+		return nil
+	})
+}
+
+// realPath returns the absolute path of an existing folder without symbolic links.
+func realPath(dir string) (string, error) {
+	whole, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	root, err := filepath.EvalSymlinks(whole)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", dir, plainCause(err))
+	}
+	return root, nil
+}
+
+// plainCause drops the path that the standard library puts before a cause.
+func plainCause(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+func hashOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
