@@ -53,7 +53,7 @@ func (c *conversation) encode(req *toolcrib.Request) (*wire.Segments, error) {
 	for i := range messages {
 		h.Messages = c.appendMessage(h.Messages, &messages[i])
 	}
-	if h.ToolsChanged(req, false) {
+	if h.ToolsChanged(req) {
 		c.encodeTools(req.Tools)
 	}
 	c.notices = slices.Clip(h.Notices)

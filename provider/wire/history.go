@@ -52,11 +52,8 @@ func (h *History) New(req *toolcrib.Request) (messages []toolcrib.Message, fresh
 
 // ToolsChanged tells whether the tools must be encoded again, and starts anew if
 // so.
-func (h *History) ToolsChanged(req *toolcrib.Request, modelMatters bool) bool {
+func (h *History) ToolsChanged(req *toolcrib.Request) bool {
 	key := req.ToolsHash
-	if key != "" && modelMatters {
-		key += "\x00" + req.Model
-	}
 	if h.hasTools && key != "" && key == h.toolsHash {
 		return false
 	}

@@ -1,0 +1,344 @@
+package anthropic
+
+import (
+	"context"
+	"iter"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/provider/wire"
+)
+
+// Limits of the API.
+const (
+	maxCallID = 64
+	maxName   = 64
+)
+
+// conversation keeps the encoded history of one run. It serves one goroutine.
+type conversation struct {
+	model   *Model
+	history wire.History
+	script  script
+	notices []toolcrib.Notice // of the request at hand
+	traits  traits
+	system  []byte
+}
+
+// Stream implements [toolcrib.Model].
+func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
+	return func(yield func(toolcrib.Delta, error) bool) {
+		body, err := c.encode(req)
+		if err != nil {
+			yield(toolcrib.Delta{}, err)
+			return
+		}
+		d := &decoder{provider: c.model.opts.Name, notices: c.notices}
+		c.model.client.Exchange(ctx, c.model.prefix+"messages", body, d, yield)
+	}
+}
+
+func (c *conversation) unsent(message string) error {
+	return &toolcrib.ModelError{Class: toolcrib.ErrBadRequest, Provider: c.model.opts.Name, Unsent: true, Message: message}
+}
+
+func (c *conversation) encode(req *toolcrib.Request) (*wire.Segments, error) {
+	h := &c.history
+	if err := h.ReadExtra(req, "model", "messages", "tools", "system"); err != nil {
+		return nil, c.unsent(err.Error())
+	}
+	messages, fresh := h.New(req)
+	if fresh {
+		c.script = script{model: req.Model}
+		c.traits = traitsOf(req.Model)
+	}
+	for i := range messages {
+		h.Messages = c.script.add(h.Messages, &messages[i])
+	}
+	if len(h.Messages) == 0 {
+		return nil, c.unsent("the request has no message with content")
+	}
+	if h.ToolsChanged(req) {
+		c.encodeTools(req.Tools)
+	}
+	c.notices = slices.Clip(h.Notices)
+	c.encodeHead(req)
+	c.encodeSystem(req)
+	parts := make([][]byte, 0, 12)
+	parts = append(parts, h.Head)
+	if len(h.Tools) > 0 {
+		parts = append(parts, toolsOpen, h.Tools, c.mark(), listEnd)
+	}
+	if len(c.system) > 0 {
+		parts = append(parts, c.system)
+	}
+	parts = append(parts, messagesOpen)
+	parts = c.script.parts(parts, h.Messages, !c.model.opts.NoCache)
+	return h.Sent(append(parts, bodyEnd)...), nil
+}
+
+var (
+	toolsOpen    = []byte(`,"tools":[`)
+	listEnd      = []byte(`]`)
+	messagesOpen = []byte(`,"messages":[`)
+	bodyEnd      = []byte(`]}`)
+	objectEnd    = []byte(`}`)
+	cacheMark    = []byte(`,"cache_control":{"type":"ephemeral"}}`)
+)
+
+// mark ends an object, with a mark for the prompt cache.
+func (c *conversation) mark() []byte {
+	if c.model.opts.NoCache {
+		return objectEnd
+	}
+	return cacheMark
+}
+
+func (c *conversation) ignored(parameter, why string) {
+	c.notices = append(c.notices, wire.Notice(wire.NoticeParameterIgnored, "%s is not sent: %s", parameter, why))
+}
+
+// encodeHead encodes everything but tools, system text and messages. It is
+// small, so it is made anew each time.
+func (c *conversation) encodeHead(req *toolcrib.Request) {
+	h := &c.history
+	stream := !c.model.opts.NoStream && string(h.Extra.Get("stream")) != "false"
+	plan := c.plan(req)
+	var o wire.Object
+	o.Begin(h.Head[:0], withoutStream(h.Extra))
+	o.Always("model")
+	o.Buf = wire.AppendString(o.Buf, req.Model)
+	if o.Member("max_tokens") {
+		o.Buf = strconv.AppendInt(o.Buf, int64(plan.maxTokens), 10)
+	}
+	if stream {
+		o.Always("stream")
+		o.Buf = append(o.Buf, "true"...)
+	}
+	if plan.thinking != "" && o.Member("thinking") {
+		o.Buf = append(o.Buf, plan.thinking...)
+		if plan.budget > 0 {
+			o.Buf = append(strconv.AppendInt(o.Buf, int64(plan.budget), 10), '}')
+		}
+	}
+	if plan.effort != "" || len(plan.format) > 0 {
+		c.encodeOutput(&o, plan)
+	}
+	if plan.temperature != nil && o.Member("temperature") {
+		o.Buf = wire.AppendFloat(o.Buf, *plan.temperature)
+	}
+	if plan.choice != "" && o.Member("tool_choice") {
+		o.Buf = append(o.Buf, `{"type":`...)
+		o.Buf = wire.AppendString(o.Buf, plan.choice)
+		if plan.choice == "tool" {
+			o.Buf = append(o.Buf, `,"name":`...)
+			o.Buf = wire.AppendString(o.Buf, req.ToolChoice.Name)
+		}
+		o.Buf = append(o.Buf, '}')
+	}
+	o.End()
+	h.Head = o.Buf
+}
+
+func (c *conversation) encodeOutput(o *wire.Object, plan plan) {
+	if !o.Member("output_config") {
+		return
+	}
+	o.Buf = append(o.Buf, '{')
+	if plan.effort != "" {
+		o.Buf = append(o.Buf, `"effort":`...)
+		o.Buf = wire.AppendString(o.Buf, plan.effort)
+	}
+	if len(plan.format) > 0 {
+		if plan.effort != "" {
+			o.Buf = append(o.Buf, ',')
+		}
+		o.Buf = append(o.Buf, `"format":{"type":"json_schema","schema":`...)
+		o.Buf = append(append(o.Buf, plan.format...), '}')
+	}
+	o.Buf = append(o.Buf, '}')
+}
+
+func withoutStream(extra wire.Extra) wire.Extra {
+	if extra.Get("stream") == nil {
+		return extra
+	}
+	return wire.Extra{Fields: slices.DeleteFunc(slices.Clone(extra.Fields), func(f wire.Field) bool { return f.Name == "stream" })}
+}
+
+// encodeSystem encodes the system text, and the output schema where the model
+// takes it in no other way.
+func (c *conversation) encodeSystem(req *toolcrib.Request) {
+	c.system = nil
+	text := req.System
+	if len(req.OutputSchema) > 0 && c.format(req) == nil {
+		text = strings.TrimSpace(text + "\n\nAnswer with one JSON value that is valid against this JSON Schema, and with nothing else:\n" + string(req.OutputSchema))
+	}
+	if wire.Blank(text) {
+		return
+	}
+	c.system = append(c.system, `,"system":[{"type":"text","text":`...)
+	c.system = wire.AppendString(c.system, text)
+	c.system = append(append(c.system, c.mark()...), ']')
+}
+
+// plan is what a request asks for besides its text.
+type plan struct {
+	maxTokens   int
+	thinking    string // JSON; with a budget its start
+	budget      int
+	effort      string
+	format      []byte
+	temperature *float64
+	choice      string
+}
+
+func (c *conversation) plan(req *toolcrib.Request) plan {
+	t := c.traits
+	p := plan{maxTokens: req.MaxOutputTokens, format: c.format(req)}
+	p.choice = c.choice(req)
+	c.think(req, &p)
+	if p.maxTokens <= 0 {
+		p.maxTokens = c.defaultMaxTokens() + p.budget
+	}
+	if temp := req.Temperature; temp != nil && !math.IsNaN(*temp) {
+		switch {
+		case p.thinking != "" && !strings.Contains(p.thinking, "disabled"):
+			c.ignored("temperature", "it does not go with reasoning")
+		case c.model.vendor && t.noSampling:
+			c.ignored("temperature", req.Model+" takes none")
+		default:
+			value := min(max(*temp, 0), 1)
+			p.temperature = &value
+		}
+	}
+	return p
+}
+
+func (c *conversation) defaultMaxTokens() int {
+	switch {
+	case c.model.opts.MaxTokens > 0:
+		return c.model.opts.MaxTokens
+	case c.traits.known && c.traits.small:
+		return 4096
+	case c.traits.adaptive:
+		return 2 * DefaultMaxTokens
+	}
+	return DefaultMaxTokens
+}
+
+// choice maps the tool choice; "" sends none, which is auto.
+func (c *conversation) choice(req *toolcrib.Request) string {
+	if len(c.history.Tools) == 0 {
+		return ""
+	}
+	forced := ""
+	switch req.ToolChoice.Mode {
+	case toolcrib.ChoiceAuto, toolcrib.ChoiceNone:
+		return req.ToolChoice.Mode
+	case toolcrib.ChoiceRequired:
+		forced = "any"
+	case toolcrib.ChoiceName:
+		if !slices.Contains(c.history.ToolNames, req.ToolChoice.Name) {
+			c.ignored("tool_choice", "tool "+req.ToolChoice.Name+" is not in the request")
+			return ""
+		}
+		forced = "tool"
+	}
+	if forced != "" && c.model.vendor && c.traits.noForce {
+		c.ignored("tool_choice", req.Model+" cannot be made to call a tool")
+		return ""
+	}
+	return forced
+}
+
+// think decides about reasoning. The API refuses it together with a forced tool,
+// and refuses a budget when the turn at hand did not begin with reasoning.
+func (c *conversation) think(req *toolcrib.Request, p *plan) {
+	t := c.traits
+	forced := p.choice == "any" || p.choice == "tool"
+	if forced && t.thinksDef && !t.alwaysOn {
+		p.thinking = `{"type":"disabled"}`
+	}
+	switch {
+	case req.Reasoning == "":
+		return
+	case req.Reasoning == "off":
+		switch {
+		case t.alwaysOn:
+			p.effort = "low"
+			c.ignored("reasoning off", req.Model+" always reasons; it does so at the lowest effort")
+		case t.thinksDef:
+			p.thinking = `{"type":"disabled"}`
+		}
+		return
+	case !t.thinks:
+		c.ignored("reasoning", req.Model+" has none")
+		return
+	case t.adaptive:
+		p.effort = req.Reasoning
+		if !forced {
+			p.thinking = `{"type":"adaptive","display":"summarized"}`
+		}
+		return
+	case forced:
+		c.ignored("reasoning", "it does not go with a forced tool")
+		return
+	case c.script.callsWithoutThinking:
+		return
+	}
+	p.budget = budget(req.Reasoning)
+	if p.maxTokens > 0 {
+		p.budget = min(p.budget, p.maxTokens/2)
+	}
+	if p.budget < minBudget {
+		p.budget = 0
+		c.ignored("reasoning", "max_output_tokens leaves no room for it")
+		return
+	}
+	p.thinking = `{"type":"enabled","budget_tokens":`
+}
+
+func (c *conversation) format(req *toolcrib.Request) []byte {
+	if len(req.OutputSchema) == 0 || !c.traits.structured {
+		return nil
+	}
+	return strictSchema(req.OutputSchema)
+}
+
+var propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+
+func (c *conversation) encodeTools(specs []toolcrib.Spec) {
+	h := &c.history
+	for i := range specs {
+		spec := &specs[i]
+		schema, err := wire.ObjectSchema(spec.Parameters)
+		if err == nil {
+			err = checkNames(schema)
+		}
+		if err == nil && spec.Name != wire.Token(spec.Name, maxName) {
+			err = errName
+		}
+		if err != nil {
+			h.Notices = append(h.Notices, wire.Notice(wire.NoticeToolUnusable, "tool %s is left out: %s", spec.Name, err))
+			continue
+		}
+		if len(h.Tools) > 0 {
+			h.Tools = append(h.Tools, `},`...)
+		}
+		// The last brace is left to the mark.
+		h.Tools = append(h.Tools, `{"name":`...)
+		h.Tools = wire.AppendString(h.Tools, spec.Name)
+		if !wire.Blank(spec.Description) {
+			h.Tools = append(h.Tools, `,"description":`...)
+			h.Tools = wire.AppendString(h.Tools, spec.Description)
+		}
+		h.Tools = append(h.Tools, `,"input_schema":`...)
+		h.Tools = append(h.Tools, schema...)
+		h.ToolNames = append(h.ToolNames, spec.Name)
+	}
+}

@@ -1,0 +1,113 @@
+package anthropic
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+var errName = errors.New("its name is not taken by this API")
+
+// checkNames finds properties whose names the API refuses. They cannot be sent
+// under another name: the call would come back with it.
+func checkNames(schema json.RawMessage) error {
+	if !bytes.Contains(schema, []byte(`"properties"`)) {
+		return nil
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(schema, &doc); err != nil {
+		return err
+	}
+	properties, _ := doc["properties"].(map[string]any)
+	for name := range properties {
+		if !propertyName.MatchString(name) {
+			return fmt.Errorf("this API does not take the parameter name %q", name)
+		}
+	}
+	return nil
+}
+
+// strictSchema brings a schema of the answer into the subset that structured
+// outputs take: no further properties, no numeric or length limits (the answer
+// is checked against the whole schema elsewhere). nil = it cannot be brought
+// there without changing what it means.
+func strictSchema(raw json.RawMessage) []byte {
+	var doc any
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if dec.Decode(&doc) != nil {
+		return nil
+	}
+	root, ok := doc.(map[string]any)
+	if !ok || !narrow(root, 0) {
+		return nil
+	}
+	out, err := json.Marshal(root)
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+var formats = []string{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
+
+// narrow changes a schema in place; false = it cannot be done.
+func narrow(schema map[string]any, depth int) bool {
+	if depth > 32 {
+		return false
+	}
+	for _, word := range [...]string{"not", "if", "then", "else", "patternProperties", "prefixItems", "contains", "dependentSchemas", "dependentRequired", "propertyNames", "unevaluatedProperties", "$dynamicRef"} {
+		if _, ok := schema[word]; ok {
+			return false
+		}
+	}
+	for _, word := range [...]string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "$schema", "$id"} {
+		delete(schema, word)
+	}
+	if f, ok := schema["format"].(string); ok && !slices.Contains(formats, f) {
+		delete(schema, "format")
+	}
+	if ref, ok := schema["$ref"].(string); ok && (depth > 24 || !strings.HasPrefix(ref, "#/$defs/") && !strings.HasPrefix(ref, "#/definitions/")) {
+		return false
+	}
+	if branches, ok := schema["oneOf"]; ok && schema["anyOf"] == nil {
+		schema["anyOf"] = branches
+		delete(schema, "oneOf")
+	}
+	properties, isObject := schema["properties"].(map[string]any)
+	if isObject || schema["type"] == "object" {
+		if more, ok := schema["additionalProperties"]; ok && more != false {
+			return false
+		}
+		schema["additionalProperties"] = false
+	}
+	for _, group := range [...]any{properties, schema["$defs"], schema["definitions"]} {
+		m, _ := group.(map[string]any)
+		for _, inner := range m {
+			if !narrowAny(inner, depth+1) {
+				return false
+			}
+		}
+	}
+	return narrowAny(schema["items"], depth+1) && narrowAny(schema["anyOf"], depth+1) && narrowAny(schema["allOf"], depth+1)
+}
+
+func narrowAny(value any, depth int) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		return narrow(v, depth)
+	case []any:
+		for _, e := range v {
+			if !narrowAny(e, depth) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}

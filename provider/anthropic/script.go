@@ -1,0 +1,171 @@
+package anthropic
+
+import (
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/provider/wire"
+)
+
+// script turns messages into the API's turns: user and assistant take turns, the
+// user begins, all results of a turn stand in one user message, and no text is
+// blank. The last turn stays open, so that what follows can join it.
+type script struct {
+	model string
+	role  toolcrib.Role // of the open turn; "" = none
+	mark  int           // where the block ended that the request before marked
+	last  int           // the same of the request at hand
+
+	// callsWithoutThinking: the latest turn of the assistant calls tools and did
+	// not begin with reasoning.
+	callsWithoutThinking bool
+}
+
+// goOn stands where the API wants a user's turn and the history has none.
+const goOn = `{"type":"text","text":"Continue."}`
+
+func (s *script) add(dst []byte, m *toolcrib.Message) []byte {
+	if m.Role == toolcrib.RoleAssistant {
+		return s.addAssistant(dst, m)
+	}
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		switch {
+		case p.ToolResult != nil:
+			dst = appendResult(s.block(dst, toolcrib.RoleUser), p.ToolResult)
+		case p.File != nil:
+			dst = appendText(s.block(dst, toolcrib.RoleUser), wire.FileText(p.File))
+		case !wire.Blank(p.Text):
+			if s.role == toolcrib.RoleAssistant {
+				s.callsWithoutThinking = false // a new question: the model may reason again
+			}
+			dst = appendText(s.block(dst, toolcrib.RoleUser), p.Text)
+		}
+	}
+	return dst
+}
+
+func (s *script) addAssistant(dst []byte, m *toolcrib.Message) []byte {
+	first := true
+	s.callsWithoutThinking = false
+	began := false
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		switch {
+		case p.Thinking != nil:
+			if s.replays(p.Thinking) {
+				dst = appendThinking(s.block(dst, toolcrib.RoleAssistant), p.Thinking)
+				began = began || first
+				first = false
+			}
+		case p.ToolCall != nil:
+			dst = appendCall(s.block(dst, toolcrib.RoleAssistant), p.ToolCall)
+			s.callsWithoutThinking = !began
+			first = false
+		case p.File == nil && p.ToolResult == nil && !wire.Blank(p.Text):
+			dst = appendText(s.block(dst, toolcrib.RoleAssistant), p.Text)
+			first = false
+		}
+	}
+	return dst
+}
+
+// replays tells whether a block of reasoning is sent back: it must be the API's
+// own, of the same model.
+func (s *script) replays(t *toolcrib.Thinking) bool {
+	if t.Signature == "" && t.Redacted == "" {
+		return false
+	}
+	return t.Model == "" || t.Model == s.model || strings.HasSuffix(t.Model, "/"+s.model)
+}
+
+// block makes dst ready for a further block of that role.
+func (s *script) block(dst []byte, role toolcrib.Role) []byte {
+	if s.role == role {
+		return append(dst, ',')
+	}
+	switch {
+	case s.role != "":
+		dst = append(dst, `]},`...)
+	case role == toolcrib.RoleAssistant:
+		dst = append(dst, `{"role":"user","content":[`+goOn+`]},`...)
+	}
+	s.role = role
+	dst = append(dst, `{"role":"`...)
+	dst = append(dst, role...)
+	return append(dst, `","content":[`...)
+}
+
+// parts cuts the encoded messages where the marks for the prompt cache go: at
+// the last block, and at the one that was the last before, so that even after a
+// turn of many blocks the cache is found.
+func (s *script) parts(parts [][]byte, messages []byte, cache bool) [][]byte {
+	s.mark, s.last = s.last, len(messages)
+	if !cache || s.role != toolcrib.RoleUser {
+		s.last = s.mark
+		parts = s.marked(parts, messages, s.mark, cache)
+		if s.role != toolcrib.RoleUser {
+			return append(parts, []byte(`]},{"role":"user","content":[`+goOn+`]}`))
+		}
+		return append(parts, turnEnd)
+	}
+	if s.mark > 0 && s.mark < s.last {
+		parts = s.marked(parts, messages[:s.last-1], s.mark, cache)
+		return append(parts, cacheMark, turnEnd)
+	}
+	return append(parts, messages[:s.last-1], cacheMark, turnEnd)
+}
+
+func (s *script) marked(parts [][]byte, messages []byte, at int, cache bool) [][]byte {
+	if !cache || at <= 0 || at > len(messages) {
+		return append(parts, messages)
+	}
+	return append(parts, messages[:at-1], cacheMark, messages[at:])
+}
+
+var turnEnd = []byte(`]}`)
+
+func appendText(dst []byte, text string) []byte {
+	dst = append(dst, `{"type":"text","text":`...)
+	return append(wire.AppendString(dst, text), '}')
+}
+
+func appendThinking(dst []byte, t *toolcrib.Thinking) []byte {
+	if t.Redacted != "" {
+		dst = append(dst, `{"type":"redacted_thinking","data":`...)
+		return append(wire.AppendString(dst, t.Redacted), '}')
+	}
+	dst = append(dst, `{"type":"thinking","thinking":`...)
+	dst = wire.AppendString(dst, t.Text)
+	dst = append(dst, `,"signature":`...)
+	return append(wire.AppendString(dst, t.Signature), '}')
+}
+
+func appendCall(dst []byte, call *toolcrib.ToolCall) []byte {
+	dst = append(dst, `{"type":"tool_use","id":`...)
+	dst = wire.AppendString(dst, wire.Token(call.ID, maxCallID))
+	dst = append(dst, `,"name":`...)
+	dst = wire.AppendString(dst, wire.Token(call.Name, maxName))
+	dst = append(dst, `,"input":`...)
+	return append(append(dst, wire.Arguments(call)...), '}')
+}
+
+func appendResult(dst []byte, r *toolcrib.ToolResult) []byte {
+	dst = append(dst, `{"type":"tool_result","tool_use_id":`...)
+	dst = wire.AppendString(dst, wire.Token(r.CallID, maxCallID))
+	content := r.Content
+	if wire.Blank(content) {
+		content = "" // a blank text is refused
+		if r.IsError {
+			content = "error"
+		}
+	}
+	if content != "" {
+		dst = append(dst, `,"content":`...)
+		dst = wire.AppendString(dst, content)
+	}
+	if r.IsError {
+		dst = append(dst, `,"is_error":true`...)
+	}
+	return append(dst, '}')
+}
