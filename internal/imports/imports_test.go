@@ -1,0 +1,264 @@
+package imports_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/toolcrib/toolcrib"
+
+// layers are the core, the outermost first. A layer may import the ones after it,
+// the standard library, and of other modules those named here.
+var layers = []layer{
+	{name: "replay"},
+	{name: "agent"},
+	{name: "gate", modules: []string{"github.com/santhosh-tekuri/jsonschema/v6"}},
+	{name: "journal"},
+	{name: "guard", modules: []string{"golang.org/x/text"}},
+	{name: "."},
+}
+
+type layer struct {
+	name    string
+	modules []string
+}
+
+// shared are packages beside adapters that several of them use; they wrap nothing.
+var shared = []string{"provider/wire", "provider/limit", "provider/texttag"}
+
+// adapter returns the adapter that a package belongs to, "" if to none. An adapter
+// wraps one outside dependency, or holds one family of tools.
+func adapter(name string) string {
+	if slices.Contains(shared, name) || strings.Contains(name, "/internal/") {
+		return ""
+	}
+	for _, one := range []string{"mcp", "bus/natsbus", "gate/celrule"} {
+		if within(name, one) {
+			return one
+		}
+	}
+	for _, family := range []string{"provider/", "store/", "tool/"} {
+		if rest, ok := strings.CutPrefix(name, family); ok {
+			first, _, _ := strings.Cut(rest, "/")
+			return family + first
+		}
+	}
+	return ""
+}
+
+// wiring tells which packages may put adapters together.
+func wiring(name string) bool {
+	return within(name, "cmd") || within(name, "internal/cli")
+}
+
+func within(name, folder string) bool {
+	return name == folder || strings.HasPrefix(name, folder+"/")
+}
+
+// pkg is what the rules need to know of a package, as go list tells it.
+type pkg struct {
+	ImportPath string
+	Standard   bool
+	Imports    []string
+	Deps       []string
+}
+
+// packages lists the packages of the module and all that they depend on, tests
+// left out, by the name that they have here: a path below the module for its own.
+func packages(t *testing.T) map[string]pkg {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "go", "list", "-e", "-deps", "-json=ImportPath,Standard,Imports,Deps", "./...")
+	command.Dir = root(t)
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	all := map[string]pkg{}
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for i, path := range p.Imports {
+			p.Imports[i] = local(path)
+		}
+		for i, path := range p.Deps {
+			p.Deps[i] = local(path)
+		}
+		all[local(p.ImportPath)] = p
+	}
+	if _, ok := all["."]; !ok {
+		t.Fatalf("go list does not know %s", module)
+	}
+	return all
+}
+
+// local shortens the path of a package of the module; "." is its root.
+func local(path string) string {
+	if path == module {
+		return "."
+	}
+	return strings.TrimPrefix(path, module+"/")
+}
+
+func (p pkg) ours() bool {
+	return p.ImportPath == module || strings.HasPrefix(p.ImportPath, module+"/")
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		t.Fatalf("go list -m: %v", err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestImports keeps the import rules of docs/architecture.md.
+func TestImports(t *testing.T) {
+	all := packages(t)
+	rules := []struct {
+		name string
+		// allowed tells whether the package from may import to.
+		allowed func(all map[string]pkg, from, to string) bool
+	}{
+		{"the root imports the standard library only", rootStandsAlone},
+		{"a layer of the core imports inwards only", coreImportsInwards},
+		{"an adapter imports neither agent nor replay", adapterKnowsNoLoop},
+		{"an adapter imports no other adapter", adapterStandsAlone},
+		{"only cmd and internal/cli wire adapters", onlyWiringWires},
+		{"nothing imports cmd or internal/cli but cmd", nobodyImportsWiring},
+		{"the product does not import toolcribtest", testsStayOutside},
+	}
+	for _, rule := range rules {
+		t.Run(rule.name, func(t *testing.T) {
+			for from, p := range all {
+				if !p.ours() {
+					continue
+				}
+				for _, to := range p.Imports {
+					if !rule.allowed(all, from, to) {
+						t.Errorf("%s imports %s", from, to)
+					}
+				}
+			}
+		})
+	}
+}
+
+func rootStandsAlone(all map[string]pkg, from, to string) bool {
+	return from != "." || all[to].Standard
+}
+
+func coreImportsInwards(all map[string]pkg, from, to string) bool {
+	at := layerOf(from)
+	if at < 0 || all[to].Standard {
+		return true
+	}
+	if !all[to].ours() {
+		return slices.ContainsFunc(layers[at].modules, func(m string) bool { return within(to, m) })
+	}
+	if below := layerOf(to); below >= 0 {
+		return below >= at
+	}
+	return within(to, "internal") && leaf(all, to)
+}
+
+// layerOf returns the layer that a package belongs to, -1 if to none.
+func layerOf(name string) int {
+	if adapter(name) != "" {
+		return -1
+	}
+	return slices.IndexFunc(layers, func(l layer) bool {
+		return name == l.name || l.name != "." && within(name, l.name)
+	})
+}
+
+// leaf tells whether a package depends on nothing but the standard library and
+// the root.
+func leaf(all map[string]pkg, name string) bool {
+	return !slices.ContainsFunc(all[name].Deps, func(dep string) bool { return !all[dep].Standard && dep != "." })
+}
+
+func adapterKnowsNoLoop(_ map[string]pkg, from, to string) bool {
+	return adapter(from) == "" || !within(to, "agent") && !within(to, "replay")
+}
+
+func adapterStandsAlone(all map[string]pkg, from, to string) bool {
+	a, b := adapter(from), adapter(to)
+	if a == "" || b == "" || a == b || !all[to].ours() {
+		return true
+	}
+	return a == "tool/builtin" && strings.HasPrefix(b, "tool/") // it lists the families
+}
+
+func onlyWiringWires(all map[string]pkg, from, to string) bool {
+	return !all[to].ours() || adapter(to) == "" || adapter(from) != "" || wiring(from)
+}
+
+func nobodyImportsWiring(_ map[string]pkg, from, to string) bool {
+	return !wiring(to) || wiring(from)
+}
+
+func testsStayOutside(_ map[string]pkg, from, to string) bool {
+	return !within(to, "toolcribtest") || within(from, "toolcribtest")
+}
+
+// TestRules_Bite tries the rules on packages that break them, for a rule that
+// never refuses would keep nothing.
+func TestRules_Bite(t *testing.T) {
+	all := map[string]pkg{"context": {ImportPath: "context", Standard: true}}
+	for _, name := range []string{
+		".", "guard", "journal", "gate", "agent", "replay", "gate/celrule", "provider/openai", "provider/script", "provider/wire",
+		"tool/files", "tool/builtin", "tool/internal/wire", "store/sqlite", "internal/cli", "internal/deltas", "internal/config", "cmd/toolcrib",
+		"toolcribtest", "server",
+	} {
+		all[name] = pkg{ImportPath: strings.TrimSuffix(module+"/"+name, "/.")}
+	}
+	for _, yaml := range []string{"github.com/goccy/go-yaml", "github.com/santhosh-tekuri/jsonschema/v6/kind"} {
+		all[yaml] = pkg{ImportPath: yaml}
+	}
+	all["internal/config"] = pkg{ImportPath: module + "/internal/config", Deps: []string{"github.com/goccy/go-yaml"}}
+	tests := []struct {
+		rule     func(map[string]pkg, string, string) bool
+		from, to string
+		want     bool
+	}{
+		{rootStandsAlone, ".", "context", true},
+		{rootStandsAlone, ".", "guard", false},
+		{coreImportsInwards, "agent", "gate", true},
+		{coreImportsInwards, "gate", "agent", false},
+		{coreImportsInwards, "guard", "journal", false},
+		{coreImportsInwards, "agent", "provider/openai", false},
+		{coreImportsInwards, "agent", "github.com/goccy/go-yaml", false},
+		{coreImportsInwards, "gate", "github.com/santhosh-tekuri/jsonschema/v6/kind", true},
+		{coreImportsInwards, "agent", "internal/deltas", true},
+		{coreImportsInwards, "agent", "internal/config", false},
+		{coreImportsInwards, "agent", "server", false},
+		{adapterKnowsNoLoop, "store/sqlite", "agent", false},
+		{adapterKnowsNoLoop, "store/sqlite", "journal", true},
+		{adapterKnowsNoLoop, "gate/celrule", "agent", false},
+		{adapterStandsAlone, "provider/openai", "provider/script", false},
+		{adapterStandsAlone, "provider/openai", "provider/wire", true},
+		{adapterStandsAlone, "tool/files", "tool/internal/wire", true},
+		{adapterStandsAlone, "tool/builtin", "tool/files", true},
+		{adapterStandsAlone, "tool/builtin", "store/sqlite", false},
+		{onlyWiringWires, "server", "store/sqlite", false},
+		{onlyWiringWires, "internal/cli", "store/sqlite", true},
+		{nobodyImportsWiring, "server", "internal/cli", false},
+		{nobodyImportsWiring, "cmd/toolcrib", "internal/cli", true},
+		{testsStayOutside, "agent", "toolcribtest", false},
+	}
+	for _, tt := range tests {
+		if got := tt.rule(all, tt.from, tt.to); got != tt.want {
+			t.Errorf("%s imports %s: allowed %v, want %v", tt.from, tt.to, got, tt.want)
+		}
+	}
+}
