@@ -1,0 +1,314 @@
+package guard
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+const secret = `s3cr<t/"p&s'w` + "\n" + `\rd+é`
+
+func TestMaskEverySpelling(t *testing.T) {
+	m := NewMasker(secret)
+	html, _ := json.Marshal(secret)
+	for name, spelt := range map[string]string{
+		"plain":          secret,
+		"JSON":           oracle(secret),
+		"JSON with HTML": string(html),
+		"JSON slashes":   strings.ReplaceAll(oracle(secret), "/", `\/`),
+		"JSON in JSON":   oracle(map[string]any{"a": "b " + secret}),
+		"query":          url.QueryEscape(secret),
+		"path":           url.PathEscape(secret),
+		"base64":         base64.StdEncoding.EncodeToString([]byte(secret)),
+		"base64 raw":     base64.RawStdEncoding.EncodeToString([]byte(secret)),
+		"base64 URL":     base64.URLEncoding.EncodeToString([]byte(secret)),
+		"base64 URL raw": base64.RawURLEncoding.EncodeToString([]byte(secret)),
+	} {
+		got := m.Mask("before " + spelt + " after")
+		if want := "before *** after"; name != "JSON in JSON" && strings.ReplaceAll(got, `"`, "") != want {
+			t.Errorf("%s: %q became %q", name, spelt, got)
+		} else if !strings.Contains(got, Mask) || strings.Contains(got, "s3cr") {
+			t.Errorf("%s: %q became %q", name, spelt, got)
+		}
+	}
+	// Inside longer data that is encoded as a whole, at each alignment.
+	for _, before := range []string{"", "u", "us", "use", "user:"} {
+		for _, after := range []string{"", "x", "xy", "xyz"} {
+			for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.RawURLEncoding} {
+				all := enc.EncodeToString([]byte(before + "correct horse battery" + after))
+				got := NewMasker("correct horse battery").Mask(all)
+				if !strings.Contains(got, Mask) || len(got) > len(Mask)+4+len(before)*2+len(after)*2 {
+					t.Errorf("%q with %q before and %q after became %q", all, before, after, got)
+				}
+			}
+		}
+	}
+}
+
+func TestMaskSeveral(t *testing.T) {
+	m := NewMasker("abcdef", "abcdefghij", "fghijklm", "", "short", "  padded-secret\n")
+	for in, want := range map[string]string{
+		"":                            "",
+		"nothing here":                "nothing here",
+		"x abcdef y":                  "x *** y",
+		"x abcdefghij y":              "x *** y",
+		"x abcdefg y":                 "x ***g y",
+		"x abcdefghijklm y":           "x *** y",
+		"abcdefabcdef":                "***",
+		"abcdef abcdef":               "*** ***",
+		"short stays":                 "short stays",
+		"=padded-secret=":             "=***=",
+		"abcde":                       "abcde",
+		"ababcdefx":                   "ab***x",
+		"日abcdef本":                    "日***本",
+		strings.Repeat("abcdef", 500): "***",
+	} {
+		if got := m.Mask(in); got != want {
+			t.Errorf("Mask(%q) = %q, want %q", in, got, want)
+		}
+		if got := m.MaskBytes([]byte(in)); string(got) != want {
+			t.Errorf("MaskBytes(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestMaskerIsImmutable(t *testing.T) {
+	a := NewMasker("first-secret")
+	b := a.With("second-secret")
+	text := "first-secret second-secret"
+	if got := a.Mask(text); got != "*** second-secret" {
+		t.Errorf("a: %q", got)
+	}
+	if got := b.Mask(text); got != "*** ***" {
+		t.Errorf("b: %q", got)
+	}
+	in := []byte(text)
+	b.MaskBytes(in)
+	if string(in) != text {
+		t.Errorf("the input was changed: %q", in)
+	}
+}
+
+func TestMaskNothing(t *testing.T) {
+	var none *Masker
+	text := strings.Repeat("ordinary text\n", 1000)
+	raw := json.RawMessage(`{ "a": "ordinary" }`)
+	for name, m := range map[string]*Masker{"nil": none, "zero": {}, "empty": NewMasker(), "short": NewMasker("abc", ""), "other": NewMasker("first-secret", "ordinary secret")} {
+		if m.Mask(text) != text || string(m.MaskBytes([]byte(text))) != text || string(m.MaskJSON(raw)) != string(raw) {
+			t.Errorf("%s: something was masked", name)
+		}
+		s := m.Stream()
+		if got := s.Write(text) + s.Flush(); got != text {
+			t.Errorf("%s: the stream changed the text", name)
+		}
+		if n := testing.AllocsPerRun(10, func() { m.Mask(text); m.MaskJSON(raw) }); n > 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+		if m.Empty() != (name != "other") {
+			t.Errorf("%s: Empty = %v", name, m.Empty())
+		}
+	}
+	if got := none.With("first-secret").Mask("first-secret"); got != Mask {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestMaskJSON(t *testing.T) {
+	m := NewMasker("first-secret", "12345678", `a":"bc`)
+	for in, want := range map[string]string{
+		`{"k":"a first-secret b"}`:                    `{"k":"a *** b"}`,
+		`{"first-secret": 1}`:                         `{"***":1}`,
+		`["\u0066irst\u002dsecret","\/"]`:             `["***","/"]`,
+		`[112345678.5, 12345678, -12345678, 1234567]`: `["***","***","***",1234567]`,
+		`["12345678"]`:                                `["***"]`,
+		`{"a":"bc"}`:                                  `"{\"***\"}"`,
+		`{"a": "bc"}`:                                 `{"a": "bc"}`,
+		`{"first-secret" oops`:                        `"{\"***\" oops"`,
+		`oops`:                                        `"oops"`,
+		` "first-secret" `:                            `"***"`,
+		`["{\"k\":\"first-secret\"}"]`:                `["{\"k\":\"***\"}"]`,
+	} {
+		got := m.MaskJSON([]byte(in))
+		if string(got) != want || !validJSON(got) {
+			t.Errorf("MaskJSON(%s) = %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestMaskStream(t *testing.T) {
+	m := NewMasker("abcdef", "abcdefghij", "fghijklm")
+	s := m.Stream()
+	for _, step := range [][2]string{
+		{"hello abc", "hello "}, {"d", ""}, {"x", "abcdx"}, {" abcdef", " "}, {"!", "***!"}, {"abcdefghij", "***"}, {"klm", ""}, {"no", "no"}, {"", ""}, {"ab", ""},
+	} {
+		if got := s.Write(step[0]); got != step[1] {
+			t.Fatalf("Write(%q) = %q, want %q", step[0], got, step[1])
+		}
+	}
+	if got := s.Flush(); got != "ab" {
+		t.Fatalf("Flush = %q", got)
+	}
+	if got := s.Flush(); got != "" {
+		t.Fatalf("second Flush = %q", got)
+	}
+	if got := s.Write("abcdef.") + s.Flush(); got != "***." {
+		t.Fatalf("after Flush: %q", got)
+	}
+}
+
+// A text that is one secret after another must not pile up in a stream.
+func TestMaskStreamIsBounded(t *testing.T) {
+	m := NewMasker("aaaaaa", "aaaaaaaaab")
+	s := m.Stream()
+	var out strings.Builder
+	for range 10_000 {
+		out.WriteString(s.Write("aaa"))
+		if len(s.held) > m.longest {
+			t.Fatalf("holds %d bytes", len(s.held))
+		}
+	}
+	out.WriteString(s.Flush())
+	if out.String() != Mask {
+		t.Errorf("got %.60q", out.String())
+	}
+}
+
+// secretsAndText draws secrets over few letters, so that they overlap, and text of
+// their pieces.
+func secretsAndText(t *rapid.T) (secrets []string, pieces []string) {
+	letters := rapid.StringMatching(`[ab/é"]{3,12}`)
+	secrets = rapid.SliceOfN(letters, 0, 4).Draw(t, "secrets")
+	piece := rapid.Custom(func(t *rapid.T) string {
+		if len(secrets) > 0 && rapid.Bool().Draw(t, "of a secret") {
+			s := rapid.SampledFrom(secrets).Draw(t, "secret")
+			from := rapid.IntRange(0, len(s)).Draw(t, "from")
+			return s[from:rapid.IntRange(from, len(s)).Draw(t, "to")]
+		}
+		return rapid.StringMatching(`[abx/é"]{0,4}`).Draw(t, "text")
+	})
+	return secrets, rapid.SliceOfN(piece, 0, 20).Draw(t, "pieces")
+}
+
+// bruteMask is the reference: every occurrence of every form is covered, covered
+// stretches that touch are one.
+func bruteMask(m *Masker, s string) string {
+	covered := make([]bool, len(s))
+	for _, f := range m.forms {
+		for i := 0; i+len(f) <= len(s); i++ {
+			if s[i:i+len(f)] == f {
+				for j := i; j < i+len(f); j++ {
+					covered[j] = true
+				}
+			}
+		}
+	}
+	var b strings.Builder
+	for i := range len(s) {
+		switch {
+		case !covered[i]:
+			b.WriteByte(s[i])
+		case i == 0 || !covered[i-1]:
+			b.WriteString(Mask)
+		}
+	}
+	return b.String()
+}
+
+func TestMaskProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		secrets, pieces := secretsAndText(t)
+		m := NewMasker(secrets...)
+		text := strings.Join(pieces, "")
+		want := bruteMask(m, text)
+		if got := m.Mask(text); got != want {
+			t.Fatalf("Mask(%q) = %q, want %q", text, got, want)
+		}
+		for _, s := range secrets {
+			if len(s) >= MinSecretBytes && strings.Contains(want, s) {
+				t.Fatalf("%q shows %q", want, s)
+			}
+		}
+	})
+}
+
+// However a text is cut into pieces, the stream shows what Mask shows, and at no
+// time more.
+func TestMaskStreamProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		secrets, pieces := secretsAndText(t)
+		m := NewMasker(secrets...)
+		want := m.Mask(strings.Join(pieces, ""))
+		s := m.Stream()
+		var out strings.Builder
+		for _, p := range pieces {
+			out.WriteString(s.Write(p))
+			if !strings.HasPrefix(want, out.String()) || len(s.held) > m.longest {
+				t.Fatalf("%q shows %q, want %q; holds %q", pieces, out.String(), want, s.held)
+			}
+		}
+		out.WriteString(s.Flush())
+		if out.String() != want {
+			t.Fatalf("%q became %q, want %q", pieces, out.String(), want)
+		}
+	})
+}
+
+func TestMaskJSONProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		secrets, pieces := secretsAndText(t)
+		m := NewMasker(secrets...)
+		list := make([]any, len(pieces))
+		for i, p := range pieces {
+			list[i] = p
+		}
+		raw := spell(t, map[string]any{strings.Join(pieces, ""): list, "n": json.Number("12")})
+		got := m.MaskJSON([]byte(raw))
+		if !validJSON(got) {
+			t.Fatalf("%q became %q", raw, got)
+		}
+		if from, _ := nextSecret(m, got, 0); from >= 0 {
+			t.Fatalf("%q still holds a secret: %q", raw, got)
+		}
+	})
+}
+
+func FuzzMaskStream(f *testing.F) {
+	f.Add("aaaaaa", "ab\xc3\xa9ab\"", "aaaaaaab\xc3\xa9ab\"x", 3)
+	f.Fuzz(func(t *testing.T, one, two, text string, size int) {
+		m := NewMasker(one, two)
+		want := bruteMask(m, text)
+		if got := m.Mask(text); got != want {
+			t.Fatalf("Mask(%q) = %q, want %q", text, got, want)
+		}
+		size = max(1, min(size, 64))
+		s := m.Stream()
+		var out strings.Builder
+		for rest := text; rest != ""; rest = rest[min(size, len(rest)):] {
+			out.WriteString(s.Write(rest[:min(size, len(rest))]))
+		}
+		if out.WriteString(s.Flush()); out.String() != want {
+			t.Fatalf("%q in pieces of %d became %q, want %q", text, size, out.String(), want)
+		}
+		if got := m.MaskJSON([]byte(text)); !m.Empty() && !json.Valid(got) {
+			t.Fatalf("%q became %q", text, got)
+		}
+	})
+}
+
+func BenchmarkMask(b *testing.B) {
+	secrets := make([]string, 20)
+	for i := range secrets {
+		secrets[i] = "sk-live-" + strings.Repeat(string(rune('a'+i)), 30)
+	}
+	m := NewMasker(secrets...)
+	text := strings.Repeat("some ordinary text with \"quotes\" and a line\n", 1<<20/44)
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Mask(text)
+	}
+}
