@@ -85,7 +85,8 @@ type head struct {
 
 const selectHead = "SELECT num, " + recordColumns + ", last_hash FROM runs WHERE id = ?"
 
-func (t *tx) head(run toolcrib.RunID) (head, error) {
+// readHead reads a head from the table.
+func (t *tx) readHead(run toolcrib.RunID) (head, error) {
 	h := head{rec: store.RunRecord{ID: run}}
 	st, err := t.stmt(selectHead)
 	if err != nil {
@@ -98,41 +99,67 @@ func (t *tx) head(run toolcrib.RunID) (head, error) {
 	return h, err
 }
 
+// head returns where a run stands, from the writer's memory if that agrees with
+// what the caller expects. What is remembered may be out of date, if another
+// process has written; then the fence in putHead holds.
+func (t *tx) head(run toolcrib.RunID, after toolcrib.Seq) (head, error) {
+	h, ok := t.heads[run]
+	if !ok {
+		h, ok = t.w.heads[run]
+	}
+	if ok && h.rec.LastSeq == after {
+		return h, nil
+	}
+	return t.readHead(run)
+}
+
 func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
-	h, err := t.head(run)
+	h, err := t.head(run, after)
 	if err != nil {
 		return err
 	}
-	if h.rec.LastSeq != after {
-		return reject(fmt.Errorf("run %s is at event %d, not %d: %w", run, h.rec.LastSeq, after, toolcrib.ErrConflict))
-	}
-	if len(rows) == 0 {
-		return nil
+	if h.rec.LastSeq != after || len(rows) == 0 {
+		return t.fence(run, after)
 	}
 	if err := t.checkSession(run, rows[0].event); err != nil {
 		return err
 	}
-	rec, hash, anchored := h.rec, h.hash, false
+	next, anchored := head{num: h.num, hash: h.hash, rec: h.rec}, false
 	for i := range rows {
 		e := &rows[i].event
 		kind := e.Body.EventKind()
-		hash = journal.ChainHash(hash, run, e.Seq, kind, e.Time, e.PayloadHash)
-		e.Hash = hash
-		store.Project(&rec, *e)
+		next.hash = journal.ChainHash(next.hash, run, e.Seq, kind, e.Time, e.PayloadHash)
+		e.Hash = next.hash
+		store.Project(&next.rec, *e)
 		anchored = anchored || kind == journal.KindPaused || kind == journal.KindDone || kind == journal.KindError
 	}
-	if h.num, err = t.putHead(h.num, &h.rec, &rec, hash); err != nil {
+	moved, err := t.putHead(&h, &next)
+	if err != nil {
 		return err
 	}
-	if err := t.putEvents(h.num, rows); err != nil {
+	if !moved {
+		return t.fence(run, after)
+	}
+	t.heads[run] = next
+	if err := t.putEvents(next.num, rows); err != nil {
 		return err
 	}
 	if !anchored {
 		return nil
 	}
 	return t.appendSystem(rows[len(rows)-1].event.Time, store.SystemAnchor, store.Anchor{
-		Run: run, Seq: rec.LastSeq, Hash: hex.EncodeToString(hash), Status: rec.Status,
+		Run: run, Seq: next.rec.LastSeq, Hash: hex.EncodeToString(next.hash), Status: next.rec.Status,
 	})
+}
+
+// fence looks into the table for where the run stands. It rejects the job if
+// that is not where its caller thinks.
+func (t *tx) fence(run toolcrib.RunID, after toolcrib.Seq) error {
+	h, err := t.readHead(run)
+	if err == nil && h.rec.LastSeq != after {
+		err = reject(fmt.Errorf("run %s is at event %d, not %d: %w", run, h.rec.LastSeq, after, toolcrib.ErrConflict))
+	}
+	return err
 }
 
 // checkSession lets a session have one run at a time (contract §1). The runs of
@@ -157,32 +184,40 @@ func (t *tx) checkSession(run toolcrib.RunID, first toolcrib.Event) error {
 
 const (
 	insertHead = "INSERT INTO runs (" + recordColumns + ", last_hash, id) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-	updateHead = "UPDATE runs SET (" + recordColumns + ", last_hash) = (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) WHERE num = ?"
-	updateSeq  = "UPDATE runs SET last_seq = ?, last_hash = ? WHERE num = ?"
+	updateHead = "UPDATE runs SET (" + recordColumns + ", last_hash) = (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)" + atHead
+	updateSeq  = "UPDATE runs SET last_seq = ?, last_hash = ?" + atHead
+	atHead     = " WHERE num = ? AND last_seq = ? AND last_hash = ?"
 )
 
-// putHead stores where the run stands now and returns its number. Most appends
-// change nothing but the fence.
-func (t *tx) putHead(num int64, old, rec *store.RunRecord, hash []byte) (int64, error) {
-	same := *rec
-	same.LastSeq = old.LastSeq
-	if num != 0 && same == *old {
-		_, err := t.exec(updateSeq, int64(rec.LastSeq), hash, num)
-		return num, err
+// putHead moves a run from old to next. moved is false, and nothing is written,
+// if the run does not stand at old. Most appends move nothing but the fence.
+func (t *tx) putHead(old, next *head) (moved bool, err error) {
+	same := next.rec
+	same.LastSeq = old.rec.LastSeq
+	if old.num != 0 && same == old.rec {
+		return movedOne(t.exec(updateSeq, int64(next.rec.LastSeq), next.hash, old.num, int64(old.rec.LastSeq), old.hash))
 	}
-	args, err := recordArgs(rec)
+	args, err := recordArgs(&next.rec)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
-	if num != 0 {
-		_, err := t.exec(updateHead, append(args, hash, num)...)
-		return num, err
+	if old.num != 0 {
+		return movedOne(t.exec(updateHead, append(args, next.hash, old.num, int64(old.rec.LastSeq), old.hash)...))
 	}
-	res, err := t.exec(insertHead, append(args, hash, string(rec.ID))...)
+	res, err := t.exec(insertHead, append(args, next.hash, string(next.rec.ID))...)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
-	return res.LastInsertId()
+	next.num, err = res.LastInsertId()
+	return true, err
+}
+
+func movedOne(res sql.Result, err error) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n == 1, err
 }
 
 const insertEvent = "INSERT INTO events (key, kind, time, payload, payload_hash, hash) VALUES (?,?,?,?,?,?)"

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -16,6 +17,8 @@ const (
 	queueJobs  = 256
 	groupJobs  = 128
 	groupBytes = 16 << 20
+	// headsKept is how many runs are remembered.
+	headsKept = 256
 	// walKeepBytes is what the -wal file is cut back to after a large write.
 	walKeepBytes = 64 << 20
 )
@@ -61,7 +64,8 @@ type writer struct {
 	db    *sql.DB
 	conn  *sql.Conn
 	stmts map[string]*sql.Stmt
-	full  bool // the connection's synchronous is FULL, not NORMAL
+	full  bool                    // the connection's synchronous is FULL, not NORMAL
+	heads map[toolcrib.RunID]head // where the runs of late stood; only the goroutine looks
 
 	mu     sync.RWMutex // held for reading while a job is handed in
 	closed bool
@@ -78,7 +82,7 @@ func openWriter(ctx context.Context, path string, o Options) (*writer, error) {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1)
-	w := &writer{path: path, db: db, stmts: make(map[string]*sql.Stmt), jobs: make(chan *job, queueJobs), ended: make(chan struct{})}
+	w := &writer{path: path, db: db, stmts: make(map[string]*sql.Stmt), heads: make(map[toolcrib.RunID]head), jobs: make(chan *job, queueJobs), ended: make(chan struct{})}
 	if err := w.connect(ctx, o); err != nil {
 		return nil, errors.Join(err, w.release())
 	}
@@ -229,7 +233,7 @@ func (w *writer) deliver(group []*job, errs []error, whole error) {
 // attempt runs jobs in the transaction that was begun, and commits it. It
 // returns their rejections; with an error nothing was stored.
 func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
-	t := &tx{ctx: ctx, w: w}
+	t := &tx{ctx: ctx, w: w, heads: make(map[toolcrib.RunID]head, len(group))}
 	errs := make([]error, len(group))
 	for i, j := range group {
 		errs[i] = j.do(t)
@@ -243,8 +247,27 @@ func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 		w.rollback(ctx)
 		return nil, err
 	}
+	w.remember(t.heads)
 	w.count(group, errs)
 	return errs, nil
+}
+
+// remember keeps where runs stand after a commit. Runs that have ended are not
+// asked for again.
+func (w *writer) remember(heads map[toolcrib.RunID]head) {
+	for run, h := range heads {
+		if h.rec.Status.Ended() {
+			delete(w.heads, run)
+			continue
+		}
+		if _, ok := w.heads[run]; !ok && len(w.heads) >= headsKept {
+			for other := range w.heads {
+				delete(w.heads, other)
+				break
+			}
+		}
+		w.heads[run] = h
+	}
 }
 
 // begin begins a transaction with the sync that it needs. SQLite allows no
@@ -328,7 +351,8 @@ func (w *writer) release() error {
 type tx struct {
 	ctx    context.Context
 	w      *writer
-	system *systemHead // nil = not read yet
+	heads  map[toolcrib.RunID]head // where the runs stand that it has moved
+	system *systemHead             // nil = not read yet
 }
 
 // stmt prepares a statement once for the life of the connection.
