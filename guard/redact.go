@@ -30,10 +30,10 @@ func RedactEnv(name, value string) string {
 var (
 	// A URL's user information runs up to the last @ before the path.
 	userInfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*:(?:\\?/){2})([^\s/?#"'<>\\]+)@`)
-	// NAME=value, NAME: value and "NAME": "value", where the name is one of those
-	// that mean a secret in logs; narrower than secretName, for in text KEY and AUTH
-	// are parts of everyday words.
-	assignment = regexp.MustCompile(`(?i)([A-Za-z0-9_.-]*(?:passw(?:or)?d|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|dsn|database_url)["']?[ \t]*[=:][ \t]*)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;&"'<>{}\[\]]+)`)
+	// NAME=value, NAME: value and "NAME": "value", also as JSON inside JSON, where
+	// the name ends like those that mean a secret in logs; narrower than secretName,
+	// for in text KEY and AUTH are parts of everyday words.
+	assignment = regexp.MustCompile(`(?i)((?:passw(?:or)?d|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|dsn|database_url)\\*["']?[ \t]*[=:][ \t]*(?:\\+["'])?)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;&"'<>{}\[\]\\]+)`)
 	authScheme = regexp.MustCompile(`(?i)\b((?:Bearer|Basic|Digest|Token)[ \t]+)[A-Za-z0-9._~+/=-]{8,}`)
 	authHeader = regexp.MustCompile(`(?i)((?:authorization|cookie|x-api-key)["']?[ \t]*[=:][ \t]*["']?)([^\r\n"']+)`)
 	knownToken = regexp.MustCompile(`\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{20,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|sk-[A-Za-z0-9_-]{16,}|A(?:KIA|SIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+)`)
