@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// version is set by scripts/release with -ldflags -X, and only there.
-var version string
+// Both are set by scripts/release with -ldflags -X, and only there.
+var version, commit string
 
 // Version is the version of this build, such as 1.2.0: as it was released, or as
 // the module was fetched; dev for a build of a checkout.
@@ -34,6 +34,9 @@ func fromModule(module string) string {
 // Commit is the first 12 digits of the commit that was built, with "+dirty" if
 // files had been changed since; "" if the build does not know.
 func Commit() string {
+	if commit != "" {
+		return commit
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""

@@ -1,0 +1,178 @@
+// Command testsummary reads the events of go test -json from standard input and
+// tells a person what matters: a line for each package, the output of what
+// failed, each skipped test with its reason, and the sums alone on the last line.
+//
+// It exits with 1 if a test or a package failed, or if nothing was tested.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// maxOutput bounds what is kept of the output of one test, in bytes.
+const maxOutput = 64 << 10
+
+func main() {
+	failedChecks := flag.String("failed", "", "checks that failed before the tests, to be told at the end")
+	flag.Parse()
+	s := summary{out: os.Stdout, outputs: map[string]*strings.Builder{}}
+	err := s.read(os.Stdin)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testsummary:", err)
+	}
+	s.end(strings.Fields(*failedChecks))
+	if err != nil || s.failed > 0 || s.passed == 0 || *failedChecks != "" {
+		os.Exit(1)
+	}
+}
+
+// event is one line of go test -json (go doc test2json).
+type event struct {
+	Action      string
+	Package     string
+	ImportPath  string // of build-output
+	Test        string
+	Output      string
+	Elapsed     float64
+	FailedBuild string
+}
+
+type summary struct {
+	out                     io.Writer
+	outputs                 map[string]*strings.Builder // by package and test, until it ends
+	passed, failed, skipped int
+	failedTests             map[string]bool // packages in which a test failed
+	failures, skips         []string
+}
+
+func (s *summary) read(r io.Reader) error {
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadString('\n')
+		if line != "" {
+			var e event
+			if json.Unmarshal([]byte(line), &e) != nil {
+				fmt.Fprint(s.out, line) // what the go command says itself
+			} else {
+				s.add(e)
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (s *summary) add(e event) {
+	key := e.Package + " " + e.Test
+	switch e.Action {
+	case "output":
+		s.keep(key, e.Output)
+	case "build-output":
+		s.keep(e.ImportPath+" ", e.Output)
+	case "pass", "fail", "skip":
+		if e.Test == "" {
+			s.endPackage(e)
+		} else {
+			s.endTest(e)
+		}
+		delete(s.outputs, key)
+	}
+}
+
+func (s *summary) keep(key, output string) {
+	b := s.outputs[key]
+	if b == nil {
+		b = &strings.Builder{}
+		s.outputs[key] = b
+	}
+	if b.Len() < maxOutput {
+		b.WriteString(output)
+	}
+}
+
+func (s *summary) endTest(e event) {
+	switch e.Action {
+	case "pass":
+		s.passed++
+	case "skip":
+		s.skipped++
+		s.skips = append(s.skips, fmt.Sprintf("SKIP %s %s: %s", e.Package, e.Test, s.reason(e)))
+	case "fail":
+		s.failed++
+		s.markFailed(e.Package)
+		text := s.text(e.Package + " " + e.Test)
+		s.failures = append(s.failures, "FAIL "+e.Package+" "+e.Test)
+		fmt.Fprintf(s.out, "FAIL %s %s\n%s", e.Package, e.Test, text)
+	}
+}
+
+func (s *summary) markFailed(name string) {
+	if s.failedTests == nil {
+		s.failedTests = map[string]bool{}
+	}
+	s.failedTests[name] = true
+}
+
+func (s *summary) endPackage(e event) {
+	switch e.Action {
+	case "pass":
+		fmt.Fprintf(s.out, "ok   %s %.1fs\n", e.Package, e.Elapsed)
+	case "skip":
+		fmt.Fprintf(s.out, "     %s has no tests\n", e.Package)
+	case "fail":
+		fmt.Fprintf(s.out, "FAIL %s %.1fs\n%s", e.Package, e.Elapsed, s.text(e.Package+" "))
+		if e.FailedBuild != "" {
+			fmt.Fprint(s.out, s.text(e.FailedBuild+" "))
+		}
+		if !s.failedTests[e.Package] { // it did not build, panicked outside of a test, or timed out
+			s.failed++
+			s.failures = append(s.failures, "FAIL "+e.Package)
+		}
+	}
+}
+
+func (s *summary) text(key string) string {
+	if b := s.outputs[key]; b != nil {
+		return b.String()
+	}
+	return ""
+}
+
+// reason is what a skipped test said, in one line.
+func (s *summary) reason(e event) string {
+	var said []string
+	for _, line := range strings.Split(s.text(e.Package+" "+e.Test), "\n") {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "--- ") {
+			said = append(said, line)
+		}
+	}
+	if len(said) == 0 {
+		return "no reason given"
+	}
+	return strings.Join(said, " ")
+}
+
+func (s *summary) end(failedChecks []string) {
+	fmt.Fprintln(s.out)
+	for _, line := range s.skips {
+		fmt.Fprintln(s.out, line)
+	}
+	for _, line := range s.failures {
+		fmt.Fprintln(s.out, line)
+	}
+	for _, check := range failedChecks {
+		fmt.Fprintln(s.out, "FAIL check", check)
+	}
+	fmt.Fprintf(s.out, "%d passed, %d failed, %d skipped\n", s.passed, s.failed, s.skipped)
+}
