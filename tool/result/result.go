@@ -105,7 +105,10 @@ func (t *readResult) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Out
 	if t.options.Untrusted != nil {
 		out.Source, out.Untrusted = t.options.Untrusted(call.Run, in.Ref)
 	}
-	if out.Untrusted && out.Source == "" {
+	switch {
+	case !out.Untrusted:
+		out.Source = ""
+	case out.Source == "":
 		out.Source = Name
 	}
 	return out, err

@@ -1,0 +1,284 @@
+//go:build unix
+
+package files_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/files"
+)
+
+func TestC11_NoFIFOsDevicesSockets(t *testing.T) {
+	k := newKit(t, files.Options{})
+	if err := syscall.Mkfifo(k.path("pipe"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(k.dir) // the path of a socket is short
+	socket, err := net.Listen("unix", "socket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close() //nolint:errcheck // a test's
+	special := map[string]string{"pipe": "a named pipe", "socket": "a socket"}
+	if err := syscall.Mknod(k.path("null"), syscall.S_IFCHR|0o666, 1<<8|3); err == nil {
+		special["null"] = "a device"
+	} else {
+		t.Logf("SKIP devices: cannot make one: %v", err)
+	}
+	for name, what := range special {
+		want := "invalid path: " + name + " is " + what + ", not a regular file"
+		k.fails("read_file", args{"path": name}, want)
+		k.fails("read_file", args{"path": name, "offset": 1, "limit": 1}, want)
+		k.fails("write_file", args{"path": name, "content": "x"}, want)
+		k.fails("edit_file", args{"path": name, "old_text": "x", "new_text": "y"}, want)
+		k.fails("search_files", args{"path": name, "pattern": "x"}, want)
+	}
+	k.want("search_files", args{"pattern": "."}, `{"matches":[],"files_searched":0,"truncated":false}`)
+	k.fails("list_directory", args{"path": "pipe"}, "invalid path: pipe is not a folder")
+	k.fails("write_file", args{"path": "pipe/x", "content": ""}, "invalid path: a part of the path is not a folder")
+}
+
+func TestC11_HardLinksAreNotWrittenThrough(t *testing.T) {
+	k := newKit(t, files.Options{})
+	outside := filepath.Join(filepath.Dir(k.dir), "outside")
+	if err := os.WriteFile(outside, []byte("precious\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"w", "e"} {
+		if err := os.Link(outside, k.path(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.want("write_file", args{"path": "w", "content": "x"}, `{"message":"Successfully wrote 1 bytes to w"}`)
+	k.want("edit_file", args{"path": "e", "old_text": "precious", "new_text": "gone"}, `{"message":"Successfully edited e"}`)
+	if data, err := os.ReadFile(outside); err != nil || string(data) != "precious\n" {
+		t.Fatalf("the other name of the file holds %q (%v)", data, err)
+	}
+	if k.get("w") != "x" || k.get("e") != "gone\n" {
+		t.Fatal("not written")
+	}
+}
+
+// flip swaps a folder with a link, both ways, until stop is closed.
+func flip(k *kit, name, target string, stop <-chan struct{}) func() {
+	real, link := k.path(name+".real"), k.path(name+".link")
+	if err := os.Rename(k.path(name), real); err != nil {
+		k.t.Fatal(err)
+	}
+	if err := os.Symlink(target, link); err != nil {
+		k.t.Fatal(err)
+	}
+	var attacker sync.WaitGroup
+	attacker.Go(func() {
+		at := k.path(name)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			// Errors are the attacker's: the next round tries again.
+			_ = os.Rename(real, at)
+			_ = os.Rename(at, real)
+			_ = os.Rename(link, at)
+			_ = os.Rename(at, link)
+		}
+	})
+	return attacker.Wait
+}
+
+// An attacker swaps folders with links while tools read and write: nothing outside
+// is read or written, nothing protected is written, nothing hidden is read.
+func TestC11_LinkFlipper(t *testing.T) {
+	base := newKit(t, files.Options{})
+	base.put("outside/f", "SECRET")
+	base.put("outside/untouched", "SECRET")
+	k := newKit(t, files.Options{
+		Protected: func(abs string) bool { return strings.Contains(abs, "/.git") },
+		Hidden:    func(abs string) bool { return strings.Contains(abs, "/keys") },
+	})
+	k.put("a/f", "public")
+	k.put("b/f", "public")
+	k.put("c/f", "public")
+	k.put(".git/f", "GIT")
+	k.put("keys/f", "SECRET")
+	stop := make(chan struct{})
+	waits := []func(){
+		flip(k, "a", base.path("outside"), stop),
+		flip(k, "b", ".git", stop),
+		flip(k, "c", "keys", stop),
+	}
+	tries := 2000
+	if testing.Short() {
+		tries = 200
+	}
+	done := 0
+	for i := range tries {
+		for _, dir := range []string{"a", "b", "c"} {
+			for _, try := range []struct {
+				tool      string
+				arguments args
+			}{
+				{"read_file", args{"path": dir + "/f"}},
+				{"list_directory", args{"path": dir}},
+				{"search_files", args{"path": dir, "pattern": "."}},
+				{"write_file", args{"path": dir + "/w", "content": "written"}},
+				{"edit_file", args{"path": dir + "/f", "old_text": "public", "new_text": "public "}},
+			} {
+				if _, writes := try.arguments["content"]; (writes || try.tool == "edit_file") && i%20 != 0 {
+					continue // each syncs the disk
+				}
+				got, err := k.call(try.tool, try.arguments)
+				if err == nil {
+					done++
+				} else if made := (*toolcrib.ToolError)(nil); !errors.As(err, &made) || strings.Contains(err.Error(), base.dir) {
+					t.Fatalf("%s: %v", try.tool, err)
+				}
+				if strings.Contains(got, "SECRET") || strings.Contains(got, "untouched") {
+					t.Fatalf("%s %v leaked: %s", try.tool, try.arguments, got)
+				}
+			}
+		}
+	}
+	close(stop)
+	for _, wait := range waits {
+		wait()
+	}
+	if done == 0 {
+		t.Error("no call ever succeeded: the attack was not tried")
+	}
+	for _, gone := range []string{base.path("outside/w"), k.path(".git/w"), k.path("keys/w")} {
+		if _, err := os.Lstat(gone); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("written to %s", gone)
+		}
+	}
+	if base.get("outside/f") != "SECRET" || k.get(".git/f") != "GIT" || k.get("keys/f") != "SECRET" {
+		t.Error("something that is not the tools' was changed")
+	}
+	k.clean()
+	base.clean()
+}
+
+func TestC15_ReadOnlyFile(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("SKIP: root may write every file; run as another user")
+	}
+	k := newKit(t, files.Options{})
+	k.put("fixed", "x")
+	k.put("closed/f", "x")
+	for name, mode := range map[string]os.FileMode{"fixed": 0o444, "closed": 0o555} {
+		if err := os.Chmod(k.path(name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.fails("write_file", args{"path": "fixed", "content": "y"}, "permission denied: the file is read-only: fixed")
+	k.fails("write_file", args{"path": "closed/g", "content": "y"}, "permission denied: closed/g")
+	if err := os.Chmod(k.path("closed"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	k.clean()
+}
+
+func TestC9_WriteKeepsOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: only root can give files away")
+	}
+	k := newKit(t, files.Options{})
+	k.put("theirs", "x")
+	if err := os.Chown(k.path("theirs"), 1234, 1235); err != nil {
+		t.Fatal(err)
+	}
+	k.want("write_file", args{"path": "theirs", "content": "y"}, `{"message":"Successfully wrote 1 bytes to theirs"}`)
+	info, err := os.Stat(k.path("theirs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stat := info.Sys().(*syscall.Stat_t); stat.Uid != 1234 || stat.Gid != 1235 {
+		t.Errorf("owner %d:%d", stat.Uid, stat.Gid)
+	}
+}
+
+func TestC11_ProtectedPaths(t *testing.T) {
+	k := newKit(t, files.Options{
+		Protected: func(abs string) bool {
+			return strings.Contains(abs+"/", "/.git/") || filepath.Base(abs) == "toolcrib.yaml"
+		},
+		Hidden: func(abs string) bool { return strings.Contains(abs+"/", "/keys/") },
+	})
+	k.put(".git/config", "git")
+	k.put("toolcrib.yaml", "steer")
+	k.put("keys/k", "key")
+	k.link(".git", "innocent")
+	k.link("toolcrib.yaml", "notes.txt")
+	k.link("keys/k", "readme")
+	for _, path := range []string{".git/config", ".git/hooks/new", "innocent/config", "innocent/new", "toolcrib.yaml", "notes.txt", "keys/k", "keys/new", "readme"} {
+		k.fails("write_file", args{"path": path, "content": "x"}, "permission denied: protected path: "+path)
+	}
+	for _, path := range []string{"innocent/config", "readme"} {
+		k.fails("edit_file", args{"path": path, "old_text": "g", "new_text": "x"}, "permission denied: protected path: "+path)
+	}
+	k.want("read_file", args{"path": "innocent/config"}, `{"content":"git"}`)
+	k.fails("read_file", args{"path": "readme"}, "permission denied: protected path: readme")
+	k.fails("search_files", args{"path": "keys", "pattern": "."}, "permission denied: protected path: keys")
+	k.want("search_files", args{"pattern": "key|git|steer"}, `{"matches":[{"path":"toolcrib.yaml","line":1,"text":"steer"}],"files_searched":1,"truncated":false}`)
+	if k.get(".git/config") != "git" || k.get("toolcrib.yaml") != "steer" || k.get("keys/k") != "key" {
+		t.Error("something protected was changed")
+	}
+	if _, err := os.Lstat(k.path(".git/hooks")); !errors.Is(err, os.ErrNotExist) {
+		t.Error("a folder was made in a protected one")
+	}
+	k.clean()
+}
+
+func TestC9_CancelLeavesNothing(t *testing.T) {
+	k := newKit(t, files.Options{})
+	k.put("huge", "x\n")
+	if err := os.Truncate(k.path("huge"), 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	for tool, arguments := range map[string]args{
+		"read_file":    {"path": "huge", "offset": 3},
+		"write_file":   {"path": "huge", "content": "y"},
+		"search_files": {"pattern": "never"},
+	} {
+		if tool == "search_files" {
+			// A NUL makes the sparse file binary; letters keep it text for the first look.
+			k.put("huge", strings.Repeat("x", 9000))
+			if err := os.Truncate(k.path("huge"), 1<<40); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx := &countdown{Context: t.Context(), looks: 20}
+		_, err := k.tools[tool].Call(ctx, k.made(tool, arguments))
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", tool, err)
+		}
+	}
+	k.clean()
+}
+
+// countdown is a context that ends after it was looked at so often: the moment of
+// the cancel needs no clock.
+type countdown struct {
+	context.Context
+	mu    sync.Mutex
+	looks int
+}
+
+func (c *countdown) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.looks--; c.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
