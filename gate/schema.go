@@ -19,7 +19,7 @@ const (
 	maxSchemaValues = 8192
 	// maxSchemaWork bounds one validation: schemas that refer to themselves can
 	// make the work grow exponentially with the depth of the arguments.
-	maxSchemaWork = 4 << 20
+	maxSchemaWork = 1 << 18
 )
 
 const (
