@@ -58,16 +58,29 @@ func Fit(out toolcrib.Output, opt FitOptions) Fitted {
 	} else {
 		c.Text = opt.Masker.Mask(c.Text)
 	}
-	f := Fitted{Whole: c, Bytes: c.SerializedLen()}
+	f := Fitted{Whole: c, Bytes: c.SerializedLen(), Wrapped: (opt.Wrap || out.Untrusted) && !opt.NoWrap}
 	c, f.Cut = Truncate(c, opt.MaxBytes, opt.Ref)
-	f.Truncated = f.Cut || out.Cut
-	f.JSON = c.IsJSON()
 	f.Content = c.String()
-	if (opt.Wrap || out.Untrusted) && !opt.NoWrap {
-		f.Wrapped = true
+	if f.Wrapped {
+		c, f.Content = f.neutralize(c, opt)
 		f.Content = fence(f.Content, out, opt)
 	}
+	f.JSON = c.IsJSON()
+	f.Truncated = f.Cut || out.Cut
 	return f
+}
+
+// neutralize makes what was cut safe inside a fence. Where that makes it longer
+// than allowed, the whole is cut anew with so much less room.
+func (f *Fitted) neutralize(c Content, opt FitOptions) (Content, string) {
+	text := c.String()
+	safe := Neutralize(text)
+	limit := max(opt.MaxBytes, MinResultBytes)
+	if grown := len(safe) - len(text); c.SerializedLen()+grown > limit {
+		c, f.Cut = truncate(f.Whole, limit-grown, opt.Ref)
+		safe = Neutralize(c.String())
+	}
+	return c, safe
 }
 
 func fence(body string, out toolcrib.Output, opt FitOptions) string {

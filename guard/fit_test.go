@@ -73,6 +73,29 @@ func TestFitWraps(t *testing.T) {
 	}
 }
 
+// Making tags harmless adds bytes; the body still fits.
+func TestC10_FitCountsNeutralizedTags(t *testing.T) {
+	for _, n := range []int{256, 300, 1000, 65536} {
+		for _, out := range []toolcrib.Output{
+			{Text: strings.Repeat("<toolresult", n/11)},
+			{Text: strings.Repeat("<toolresult", n)},
+			{JSON: json.RawMessage(`["` + strings.Repeat(`<toolresult","`, n) + `"]`)},
+			{JSON: json.RawMessage(`{"a":"` + strings.Repeat(`<toolresult`, n) + `"}`)},
+		} {
+			out.Untrusted = true
+			f := Fit(out, FitOptions{MaxBytes: n, Ref: strings.Repeat("r", 94)})
+			body := strings.TrimSuffix(strings.TrimPrefix(f.Content, "<untrusted_input source=\"\">\n"), "\n</untrusted_input>")
+			c := Content{Text: body}
+			if f.JSON {
+				c = Content{JSON: json.RawMessage(body)}
+			}
+			if !f.Cut || c.SerializedLen() > n || strings.Contains(body, "<toolresult") || !strings.Contains(body, "rrr") || f.JSON && !validJSON(c.JSON) {
+				t.Errorf("limit %d: %d bytes of %d: %.80q", n, c.SerializedLen(), f.Bytes, body)
+			}
+		}
+	}
+}
+
 // A secret is hidden wherever it stands: behind characters that cleaning removes,
 // behind escapes, and at the place of the cut.
 func TestFitMasks(t *testing.T) {

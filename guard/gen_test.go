@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"testing"
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
@@ -148,17 +147,6 @@ func oracle(v any) string {
 		panic(err)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
-}
-
-func decode(tb testing.TB, raw []byte) any {
-	tb.Helper()
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
-		tb.Fatalf("%q is no JSON: %v", raw, err)
-	}
-	return v
 }
 
 // validJSON is stricter than json.Valid: it wants valid UTF-8 too.

@@ -148,6 +148,9 @@ func jsonStringLen(s string) int {
 // prefixFitting returns the longest prefix of s, cut between characters, whose
 // spelling inside a JSON string has at most room bytes.
 func prefixFitting(s string, room int) string {
+	if room <= 0 {
+		return ""
+	}
 	n := 0
 	for i := 0; i < len(s); {
 		j := skipPlain(s, i)

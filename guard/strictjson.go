@@ -260,31 +260,3 @@ func (w *canonizer) str() []byte {
 	}
 	return appendDecoded(nil, w.raw[from:to])
 }
-
-// appendRespelt appends the inside of a checked JSON string in the one spelling.
-func appendRespelt(dst, inside []byte) []byte {
-	for i := 0; i < len(inside); {
-		j := skipPlain(inside, i)
-		dst = append(dst, inside[i:j]...)
-		if j >= len(inside) {
-			break
-		}
-		c := nextChar(inside, j)
-		dst = appendEscaped(dst, c.r)
-		i = j + max(c.size, 1)
-	}
-	return dst
-}
-
-// stringEnd returns the position after the JSON string that begins at i.
-func stringEnd(raw []byte, i int) int {
-	for i++; i < len(raw); i++ {
-		switch raw[i] {
-		case '"':
-			return i + 1
-		case '\\':
-			i++
-		}
-	}
-	return len(raw)
-}

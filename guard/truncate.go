@@ -9,9 +9,9 @@ import (
 // this one (contract §2, max_result_bytes).
 const MinResultBytes = 256
 
-// maxRefBytes bounds a reference in a note, so that every note fits into
-// [MinResultBytes]; a longer one is left out.
-const maxRefBytes = 128
+// maxRefBytes bounds a reference in a note, in bytes as JSON, so that every note
+// fits well into [MinResultBytes]; a longer one is left out.
+const maxRefBytes = 96
 
 // Content is a text or a JSON value.
 type Content struct {
@@ -58,12 +58,16 @@ func (c Content) SerializedLen() int {
 // notes carry it: "…, ref: R]", "ref":"R". A JSON string counts as text and comes
 // back as text. The result as JSON is valid, has at most limit bytes, and is cut
 // between characters and between elements. A limit below [MinResultBytes] counts
-// as that; a ref of more than 128 bytes is left out.
+// as that; a ref of more than 96 bytes as JSON is left out.
 //
 // The content must be clean ([Clean], [CleanJSON]); of what is not, invalid bytes
 // become U+FFFD where they are cut.
 func Truncate(c Content, limit int, ref string) (Content, bool) {
-	limit = max(limit, MinResultBytes)
+	return truncate(c, max(limit, MinResultBytes), ref)
+}
+
+// truncate is Truncate for a limit that need only leave room for the note.
+func truncate(c Content, limit int, ref string) (Content, bool) {
 	if jsonStringLen(ref) > maxRefBytes {
 		ref = ""
 	}
@@ -170,7 +174,7 @@ func truncateOther(raw []byte, limit int, ref string) []byte {
 	tail := appendRef(strconv.AppendInt([]byte(`...","original_bytes":`), int64(len(raw)), 10), ref)
 	const head = `{"_truncated_json":"`
 	room := limit - len(head) - len(tail)
-	prefix := prefixFitting(string(raw[:min(len(raw), room+3)]), room)
+	prefix := prefixFitting(string(raw[:min(len(raw), max(room, 0)+3)]), room)
 	out := make([]byte, 0, limit)
 	out = append(out, head...)
 	out = appendInside(out, prefix)
