@@ -1,7 +1,7 @@
 package config
 
 import (
-	"fmt"
+	"strings"
 )
 
 // The models that are used where nothing is configured: small, current, able to
@@ -36,23 +36,32 @@ type Detected struct {
 // name of its type counts with its settings.
 func (c *Config) DetectModel(s Surroundings, usable func(providerType string) bool) Detected {
 	can := func(t string) bool { return usable == nil || usable(t) }
+	var why []string // what was looked for, and why it is not taken
 	for _, d := range []struct{ provider, model string }{
 		{TypeAnthropic, defaultAnthropicModel}, {TypeOpenAI, defaultOpenAIModel}, {TypeGemini, defaultGeminiModel},
 	} {
-		if !can(d.provider) || s.LookupEnv == nil {
-			continue
-		}
-		if key, ok := s.LookupEnv(keyVariable(d.provider)); ok && key != "" {
-			return c.detected(d.provider, d.model, keyVariable(d.provider)+" is set")
+		variable := keyVariable(d.provider)
+		switch {
+		case s.LookupEnv == nil || !isSet(s.LookupEnv, variable):
+			why = append(why, variable+" is not set")
+		case !can(d.provider):
+			why = append(why, variable+" is set, but this version cannot use "+d.provider)
+		default:
+			return c.detected(d.provider, d.model, variable+" is set")
 		}
 	}
 	if can(TypeOllama) && s.OllamaModels != nil {
 		if models, err := s.OllamaModels(); err == nil && len(models) > 0 {
 			return c.detected(TypeOllama, models[0], "an Ollama answers at "+OllamaAddress)
 		}
+		why = append(why, "no Ollama with a model answers at "+OllamaAddress)
 	}
-	return c.detected(TypeOffline, TypeOffline, fmt.Sprintf("no %s, %s or %s is set, and no Ollama with a model answers at %s",
-		keyVariable(TypeAnthropic), keyVariable(TypeOpenAI), keyVariable(TypeGemini), OllamaAddress))
+	return c.detected(TypeOffline, TypeOffline, strings.Join(why, ", "))
+}
+
+func isSet(lookup func(string) (string, bool), variable string) bool {
+	text, ok := lookup(variable)
+	return ok && text != ""
 }
 
 func (c *Config) detected(provider, id, why string) Detected {

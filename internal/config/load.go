@@ -147,7 +147,7 @@ func parse(file, base string, data []byte) (*Config, error) {
 
 // defaultAgent adds the agent default where it is not written.
 func (d *decoder) defaultAgent(c *Config) {
-	if _, ok := c.Agents[DefaultAgent]; ok || d.failed["agents."+DefaultAgent] {
+	if _, ok := c.Agents[DefaultAgent]; ok || c.Agents == nil {
 		return
 	}
 	var agent Agent

@@ -205,7 +205,11 @@ func checkSchema(text []byte) string {
 		if errors.As(err, &invalid) && errors.As(invalid.Err, &cause) {
 			return "is no valid JSON Schema, at " + firstLeaf(cause)
 		}
-		return "is no valid JSON Schema: " + strings.ReplaceAll(err.Error(), url, "")
+		var outside *jsonschema.LoadURLError
+		if !errors.As(err, &outside) {
+			return "is no valid JSON Schema: a reference or pattern in it is wrong"
+		}
+		return "is no valid JSON Schema: it refers to what is outside of it"
 	}
 	return ""
 }

@@ -38,7 +38,6 @@ const (
 type node struct {
 	kind    kind
 	text    string // of a scalar, as written; of a text, its value
-	quoted  bool   // a text that was written in quotes or as a block
 	line    int
 	items   []*node
 	entries []entry
@@ -203,9 +202,12 @@ func convert(n ast.Node, line, depth int) (*node, error) {
 		return scalar(kindNumber)
 	case *ast.StringNode:
 		quoted := x.Token.Type == token.SingleQuoteType || x.Token.Type == token.DoubleQuoteType
-		return &node{kind: kindText, text: x.Value, quoted: quoted, line: line}, nil
+		if !quoted && jsonNumber.MatchString(x.Value) {
+			return scalar(kindNumber) // 1e3 and whole numbers of more than 64 bits
+		}
+		return &node{kind: kindText, text: x.Value, line: line}, nil
 	case *ast.LiteralNode:
-		return &node{kind: kindText, text: x.Value.Value, quoted: true, line: line}, nil
+		return &node{kind: kindText, text: x.Value.Value, line: line}, nil
 	case *ast.SequenceNode:
 		return convertList(x, line, depth)
 	case *ast.MappingNode:

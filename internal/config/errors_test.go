@@ -1,0 +1,141 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/toolcrib/toolcrib/internal/config"
+)
+
+// Each bad configuration has exactly these errors, in this order.
+func TestN5_ErrorsOfBadConfigurations(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"contract", "\n\n\n\n\n\n\n\nagents:\n  default:\n    limits:\n      max_iterations: 0\n", "toolcrib.yaml:12: agents.default.limits.max_iterations: must be at least 1"},
+		{"too many iterations", "agents: {default: {limits: {max_iterations: 201}}}", "toolcrib.yaml:1: agents.default.limits.max_iterations: must be at most 200"},
+		{"near key", "agents:\n  default:\n    limits:\n      max_iteration: 3", `toolcrib.yaml:4: agents.default.limits.max_iteration: unknown key "max_iteration"; did you mean "max_iterations"?`},
+		{"far key", "colour: red", `toolcrib.yaml:1: colour: unknown key "colour"`},
+		{"odd key", `"a.b c": red`, `toolcrib.yaml:1: ["a.b c"]: unknown key "a.b c"`},
+		{"duplicate key", "log: {level: info}\n\nlog: {level: debug}", `toolcrib.yaml:3: log: duplicate key "log"; it stands at line 1 already`},
+		{"duplicate name", "agents:\n  a: {}\n  a: {}", `toolcrib.yaml:3: agents.a: duplicate key "a"; it stands at line 2 already`},
+		{"duplicate in extra", "models: {m: {provider: offline, model: x, extra: {a: 1, a: 2}}}", `toolcrib.yaml:1: models.m.extra.a: duplicate key "a"; it stands at line 1 already`},
+		{"number for text", "log: {level: 3}", "toolcrib.yaml:1: log.level: must be a text, not a number; put it in quotes"},
+		{"text for number", "server: {rate_limit: many}", "toolcrib.yaml:1: server.rate_limit: must be a whole number, not a text"},
+		{"part for whole", "server: {rate_limit: 1.5}", "toolcrib.yaml:1: server.rate_limit: must be a whole number in plain digits"},
+		{"octal", "server: {rate_limit: 010}", "toolcrib.yaml:1: server.rate_limit: must be a whole number in plain digits"},
+		{"huge", "server: {rate_limit: 99999999999999999999}", "toolcrib.yaml:1: server.rate_limit: must be a whole number in plain digits"},
+		{"infinite", "agents: {default: {budget: {max_cost_usd: .inf}}}", "toolcrib.yaml:1: agents.default.budget.max_cost_usd: must be a plain decimal number"},
+		{"negative money", "agents: {default: {budget: {max_cost_usd: -0.5}}}", "toolcrib.yaml:1: agents.default.budget.max_cost_usd: must be at least 0"},
+		{"yes", "agents: {default: {read_only: yes}}", "toolcrib.yaml:1: agents.default.read_only: must be true or false, not a text"},
+		{"list for mapping", "agents: [a]", "toolcrib.yaml:1: agents: must be a mapping, not a list"},
+		{"text for list", "agents: {default: {tools: read_file}}", "toolcrib.yaml:1: agents.default.tools: must be a list, not a text"},
+		{"null for text", "log: {level: null}", "toolcrib.yaml:1: log.level: must not be null; leave the key out for the default"},
+		{"null for list with default", "tools: {shell: {allow: }}", "toolcrib.yaml:1: tools.shell.allow: must be a list, not null; write [] for none"},
+		{"empty api key", "providers:\n  openai:\n    api_key:\n", `toolcrib.yaml:3: providers.openai.api_key: must not be null; leave the key out, or write ""`},
+		{"wrong word", "agents: {default: {limits: {on_limit: finalise}}}", `toolcrib.yaml:1: agents.default.limits.on_limit: must be one of finalize, error, ask, not "finalise"; did you mean "finalize"?`},
+		{"tool choice", "agents: {default: {tool_choice: any}}", "toolcrib.yaml:1: agents.default.tool_choice: must be auto, none, required or {name: TOOL}"},
+		{"tool choice without tools", "agents: {default: {tools: [], tool_choice: required}}", "toolcrib.yaml:1: agents.default.tool_choice: asks for a tool, but tools is []: the agent has none"},
+		{"result bytes", "agents: {default: {limits: {max_result_bytes: 255}}}", "toolcrib.yaml:1: agents.default.limits.max_result_bytes: must be at least 256"},
+		{"keep recent", "agents: {default: {context: {keep_recent: 1.1}}}", "toolcrib.yaml:1: agents.default.context.keep_recent: must be at most 1"},
+		{"duration without unit", "agents: {default: {limits: {wall_time: 15}}}", "toolcrib.yaml:1: agents.default.limits.wall_time: must be a duration with its unit, such as 30s, 15m, 72h or 90d"},
+		{"duration of nothing", "agents: {default: {limits: {wall_time: 0}}}", "toolcrib.yaml:1: agents.default.limits.wall_time: must be at least 1ms"},
+		{"negative duration", "retention: {runs: -5s}", "toolcrib.yaml:1: retention.runs: must be a duration such as 30s, 15m, 72h or 90d, or 0"},
+		{"long duration", "retention: {runs: 999999999d}", "toolcrib.yaml:1: retention.runs: is too long"},
+		{"shell timeout", "tools: {settings: {exec_shell: {timeout: 301s}}}", "toolcrib.yaml:1: tools.settings.exec_shell.timeout: must be at most 300s"},
+		{"settings of no tool", "tools: {settings: {read file: {}}}", `toolcrib.yaml:1: tools.settings["read file"]: "read file" is no good name here: it must match ^[A-Za-z0-9_-]{1,64}$`},
+		{"path as program", "tools: {shell: {allow: [/bin/ls]}}", "toolcrib.yaml:1: tools.shell.allow[0]: must be the name of a program, without a path"},
+		{"web host", "tools: {web: {allow: [example.org, 'ftp://x', 'a b']}}", "toolcrib.yaml:1: tools.web.allow[1]: must be host, *.host, https://host/prefix/ or *\ntoolcrib.yaml:1: tools.web.allow[2]: must be host, *.host, https://host/prefix/ or *"},
+		{"unknown type", "providers: {x: {type: opnai}}", `toolcrib.yaml:1: providers.x.type: must be one of openai, anthropic, gemini, ollama, llamacpp, bus, script, offline, not "opnai"; did you mean "openai"?`},
+		{"no type", "providers: {x: {}}", "toolcrib.yaml:1: providers.x.type: is required: one of openai, anthropic, gemini, ollama, llamacpp, bus, script, offline"},
+		{"script without file", "providers: {x: {type: script}}", "toolcrib.yaml:1: providers.x.file: is required for type script: the file with the replies"},
+		{"provider name", "providers: {a/b: {type: openai}}", `toolcrib.yaml:1: providers["a/b"]: "a/b" is no good name here: it must match ^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`},
+		{"bad address", "providers: {openai: {base_url: localhost}}", "toolcrib.yaml:1: providers.openai.base_url: must begin with http:// or https://"},
+		{"unknown provider", "models: {m: {provider: opena, model: x}}", `toolcrib.yaml:1: models.m.provider: unknown provider "opena"; did you mean "openai"? (there is openai, anthropic, gemini, ollama, llamacpp, offline)`},
+		{"model without all", "models:\n  m: {}", "toolcrib.yaml:2: models.m.provider: is required\ntoolcrib.yaml:2: models.m.model: is required"},
+		{"unknown model", "models: {small: {provider: openai, model: x}}\nagents: {default: {model: smal}}", `toolcrib.yaml:2: agents.default.model: unknown model "smal"; did you mean "small"? (there is small); or name it PROVIDER/MODEL`},
+		{"unknown fallback", "agents: {default: {fallback: [offline, nobody/x]}}", `toolcrib.yaml:1: agents.default.fallback[1]: unknown provider "nobody" (there is openai, anthropic, gemini, ollama, llamacpp, offline)`},
+		{"one error, not two", "models: {m: {provider: openai}}\nagents: {default: {model: m}}", "toolcrib.yaml:1: models.m.model: is required"},
+		{"schema", "agents: {default: {output_schema: {type: 3}}}", "toolcrib.yaml:1: agents.default.output_schema: is no valid JSON Schema, at /type"},
+		{"schema from outside", "agents: {default: {output_schema: {$ref: 'file:///etc/passwd'}}}", "toolcrib.yaml:1: agents.default.output_schema: is no valid JSON Schema: it refers to what is outside of it"},
+		{"no auth", "listen: 0.0.0.0:80\nserver: {auth: none}", "toolcrib.yaml:2: server.auth: none is refused unless listen is loopback, such as 127.0.0.1:8420"},
+		{"no auth on all", "listen: ':80'\nserver: {auth: none}", "toolcrib.yaml:2: server.auth: none is refused unless listen is loopback, such as 127.0.0.1:8420"},
+		{"no auth by reference", "listen: '${env:L}'\nserver: {auth: none}", "toolcrib.yaml:2: server.auth: none needs a listen address that is written out, so that it is known to be loopback"},
+		{"listen", "listen: '8420'", "toolcrib.yaml:1: listen: must be HOST:PORT, such as 127.0.0.1:8420"},
+		{"half TLS", "server: {tls: {cert: x}}", "toolcrib.yaml:1: server.tls: needs both cert and key, or neither"},
+		{"rule", "rules:\n  - name: a\n    then: refuse\n  - {then: ask}", "toolcrib.yaml:3: rules[0].then: must be one of allow, ask, deny, not \"refuse\"\ntoolcrib.yaml:4: rules[1].name: is required"},
+		{"rule twice", "rules: [{name: a, then: ask},\n {name: a, then: deny}]", `toolcrib.yaml:2: rules[1].name: "a" is the name of rules[0] already`},
+		{"budget twice", "budgets: [{user: a}, {user: a}]", `toolcrib.yaml:1: budgets[1].user: "a" has its budget in budgets[0] already`},
+		{"mcp of nothing", "mcpServers: {x: {}}", "toolcrib.yaml:1: mcpServers.x: needs command (a program) or url (an address)"},
+		{"mcp of both", "mcpServers: {x: {command: a, url: 'http://h'}}", "toolcrib.yaml:1: mcpServers.x.url: cannot stand beside command: a server is a program or an address"},
+		{"database", "database: mysql://h/x", "toolcrib.yaml:1: database: must begin with postgres:// or postgresql://"},
+		{"reference without name", "providers: {openai: {api_key: '${env:}'}}", "toolcrib.yaml:1: providers.openai.api_key: has a reference ${env:…} without a valid name"},
+		{"reference of a shell", "providers: {openai: {api_key: '${KEY}'}}", "toolcrib.yaml:1: providers.openai.api_key: has a reference of no known kind; write ${env:NAME}, ${file:PATH} or ${secret:NAME}, and $${ for a literal ${"},
+		{"reference in a name", "agents: {default: {model: '${env:M}'}}", "toolcrib.yaml:1: agents.default.model: cannot hold a reference such as ${env:NAME}; write the value itself"},
+		{"secret in a prompt", "agents: {default: {system: 'x ${secret:k}'}}", "toolcrib.yaml:1: agents.default.system: a secret does not belong in a prompt"},
+		{"by line", "log: {level: x}\nlisten: 1\ndatabase: 2\n", "toolcrib.yaml:1: log.level: must be one of debug, info, warn, error, not \"x\"\ntoolcrib.yaml:2: listen: must be a text, not a number; put it in quotes\ntoolcrib.yaml:3: database: must be a text, not a number; put it in quotes"},
+		{"alias", "agents: {default: {tools: [*]}}", "toolcrib.yaml:1: anchors and aliases (& and *) are not allowed; put a text that begins with * in quotes"},
+		{"anchor", "a: &x 1", "toolcrib.yaml:1: anchors and aliases (& and *) are not allowed; put a text that begins with & in quotes"},
+		{"tag", "\ndata_dir: !!str x", "toolcrib.yaml:2: tags are not allowed; put a text that begins with ! in quotes"},
+		{"merge", "log:\n  <<: {level: info}", "toolcrib.yaml:2: merge keys (<<) are not allowed"},
+		{"two documents", "log: {}\n---\nlog: {}", "toolcrib.yaml:2: only one YAML document is allowed"},
+		{"a text", "hello", "toolcrib.yaml:1: must be a mapping of keys, not a text"},
+		{"tab", "log:\n\tlevel: info", "toolcrib.yaml:2: is no valid YAML: a tab is used for indentation; use spaces"},
+		{"open quote", "log: {level: info}\ndata_dir: \"x\n\n", "toolcrib.yaml:2: is no valid YAML: could not find end character of double-quoted text"},
+		{"Latin-1", "log: {}\ndata_dir: caf\xe9", "toolcrib.yaml:2: is not valid UTF-8 text"},
+		{"NUL", "log: {}\n\x00", "toolcrib.yaml:2: is not valid UTF-8 text"},
+		{"deep", "agents: " + strings.Repeat("[", 20_000), "toolcrib.yaml:1: lists and mappings are nested deeper than 32"},
+		{"deep dashes", strings.Repeat("- ", 20_000), "toolcrib.yaml:1: lists and mappings are nested deeper than 32"},
+		{"large", strings.Repeat("# x\n", config.MaxBytes/4+1), "toolcrib.yaml:1: is larger than 1048576 bytes"},
+		{"many keys", strings.Repeat("a: 1\n", 20_000), "toolcrib.yaml:10001: the file has more than 30000 words and marks"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := config.Parse("toolcrib.yaml", []byte(c.text))
+			if err == nil {
+				t.Fatal("it loads")
+			}
+			if got != nil {
+				t.Error("a configuration comes with the error")
+			}
+			if diff := cmp.Diff(c.want, err.Error()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestN5_ErrorsAreBounded(t *testing.T) {
+	_, err := config.Parse("toolcrib.yaml", []byte("x: 1\n"+manyKeys(3000)))
+	if err == nil {
+		t.Fatal("it loads")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != 201 || lines[200] != "toolcrib.yaml: 2801 more errors" {
+		t.Errorf("%d errors, the last: %s", len(lines), lines[len(lines)-1])
+	}
+}
+
+func manyKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString("k" + strings.Repeat("x", i%50) + string(rune('a'+i%26)) + strings.Repeat("y", i/50) + ": 1\n")
+	}
+	return b.String()
+}
+
+// An error never shows a value that could be a secret.
+func TestN21_ErrorsHoldNoSecret(t *testing.T) {
+	for _, text := range []string{
+		"providers: {openai: {api_key: [s3cr3t]}}", "providers: {openai: {base_url: 's3cr3t'}}", "database: 'mysql://u:s3cr3t@h'", "database: 'postgres://u:s3cr3t@h:bad/'",
+		"sql: {a: {url: {x: s3cr3t}}}", "providers: {openai: {api_key: s3cr3t", "providers: {openai: {api_key: \"s3cr3t", "providers:\n  openai:\n    api_key: s3cr3t: x\n", "api_key: 's3cr3t' s3cr3t\n",
+		"providers: {openai: {api_key: @s3cr3t}}\n", "providers: {openai: {api_key: [s3cr3t}}\n", "providers:\n openai:\n   api_key: s3cr3t\n  x: s3cr3t\n", "mcpServers: {x: {command: a, env: {A: [s3cr3t]}}}",
+		"bus: {url: 's3cr3t://x'}", "providers: {openai: {proxy: '%s3cr3t'}}", "server: {rate_limit: s3cr3t}", "providers: {openai: {api_key: \"\\q s3cr3t\"}}", "s: |3cr3t\n s3cr3t", "a: `s3cr3t`", "a: %s3cr3t",
+	} {
+		_, err := config.Parse("toolcrib.yaml", []byte(text))
+		if err == nil {
+			t.Errorf("loads: %s", text)
+		} else if strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%s:\n%v", text, err)
+		}
+	}
+}

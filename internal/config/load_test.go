@@ -1,0 +1,135 @@
+package config_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/toolcrib/toolcrib/internal/config"
+)
+
+func writeFile(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestN5_OrderOfLookup(t *testing.T) {
+	cwd, xdg, home := t.TempDir(), t.TempDir(), t.TempDir()
+	t.Chdir(cwd)
+	vars := map[string]string{"HOME": home}
+	find := func(flag string) config.Source {
+		return config.Find(flag, func(name string) string { return vars[name] })
+	}
+	want := func(flag string, want config.Source, trust bool) {
+		t.Helper()
+		if got := find(flag); got != want || got.NeedsTrust() != trust {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+	want("", config.Source{}, false)
+	atHome := filepath.Join(home, ".config", "toolcrib", "toolcrib.yaml")
+	writeFile(t, atHome, "")
+	want("", config.Source{Path: atHome, Origin: config.OriginUser}, false)
+	vars["XDG_CONFIG_HOME"] = "relative"
+	want("", config.Source{Path: atHome, Origin: config.OriginUser}, false)
+	vars["XDG_CONFIG_HOME"] = xdg
+	want("", config.Source{}, false)
+	atXDG := filepath.Join(xdg, "toolcrib", "toolcrib.yaml")
+	writeFile(t, atXDG, "")
+	want("", config.Source{Path: atXDG, Origin: config.OriginUser}, false)
+	if err := os.Symlink("nothing", filepath.Join(cwd, "toolcrib.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	want("", config.Source{Path: "toolcrib.yaml", Origin: config.OriginCwd}, true)
+	vars["TOOLCRIB_CONFIG"] = "elsewhere.yaml"
+	want("", config.Source{Path: "elsewhere.yaml", Origin: config.OriginEnv}, false)
+	want("x.yaml", config.Source{Path: "x.yaml", Origin: config.OriginFlag}, false)
+}
+
+func TestN5_LoadRefusesWhatIsNoFile(t *testing.T) {
+	dir := t.TempDir()
+	pipe, big, closed := filepath.Join(dir, "pipe"), filepath.Join(dir, "big"), filepath.Join(dir, "closed")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, big, strings.Repeat("#", config.MaxBytes+1))
+	writeFile(t, closed, "")
+	if err := os.Chmod(closed, 0); err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]string{
+		dir: "is a directory, not a file", pipe: "is not a regular file", big: "is larger than 1048576 bytes",
+		filepath.Join(dir, "missing"): "does not exist", filepath.Join(big, "x"): "cannot be read: not a directory",
+	}
+	if os.Getuid() != 0 { // root may read everything
+		cases[closed] = "cannot be read: permission denied"
+	}
+	for file, want := range cases {
+		c, err := config.Load(config.Source{Path: file, Origin: config.OriginFlag}, nil)
+		if c != nil || err == nil || err.Error() != file+": "+want {
+			t.Errorf("%v, %v; want %s", c, err, want)
+		}
+	}
+}
+
+func TestN5_LoadAsksForTrustWithWhatItLoads(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFile(t, "toolcrib.yaml", "log: {level: debug}\n")
+	source := config.Find("", func(string) string { return "" })
+	if _, err := config.Load(source, nil); err == nil || err.Error() != "toolcrib.yaml: is not trusted" {
+		t.Errorf("nobody asked: %v", err)
+	}
+	refused := errors.New("refused")
+	if _, err := config.Load(source, func(string, []byte) error { return refused }); !errors.Is(err, refused) {
+		t.Errorf("err = %v", err)
+	}
+	c, err := config.Load(source, func(path string, content []byte) error {
+		if path != "toolcrib.yaml" || string(content) != "log: {level: debug}\n" {
+			t.Errorf("asked about %s: %q", path, content)
+		}
+		writeFile(t, "toolcrib.yaml", "log: {level: error}\n") // too late to matter
+		return nil
+	})
+	if err != nil || c.Log.Level != "debug" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	named := config.Source{Path: "toolcrib.yaml", Origin: config.OriginFlag}
+	if c, err := config.Load(named, nil); err != nil || c.Log.Level != "error" {
+		t.Errorf("named by a flag: %v", err)
+	}
+	if c, err := config.Load(config.Source{}, nil); err != nil || c.Position("log") != "default" {
+		t.Errorf("no file: %v", err)
+	}
+}
+
+func TestN5_UnsupportedKeysAreNamed(t *testing.T) {
+	c := mustParse(t, everything)
+	var got []string
+	for _, u := range c.Unsupported() {
+		mark := ""
+		if u.Safety {
+			mark = "!"
+		}
+		got = append(got, u.Position+" "+u.Key+mark)
+		if !strings.Contains(u.Message, "not supported by this version") {
+			t.Errorf("message: %s", u)
+		}
+	}
+	want := "toolcrib.yaml:2 database!, toolcrib.yaml:19 agents.coder.skills!, toolcrib.yaml:22 budgets[0]!, toolcrib.yaml:28 rules[0]!, " +
+		"toolcrib.yaml:29 rules[1]!, toolcrib.yaml:30 approvals.four_eyes!, toolcrib.yaml:30 approvals.notify, toolcrib.yaml:31 skills.dirs, " +
+		"toolcrib.yaml:32 mcpServers, toolcrib.yaml:35 sql, toolcrib.yaml:36 retention.runs"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("got  %s\nwant %s", strings.Join(got, ", "), want)
+	}
+	if list := config.Default().Unsupported(); len(list) != 0 {
+		t.Errorf("by default: %v", list)
+	}
+}
