@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/files"
 )
 
@@ -66,106 +65,6 @@ func TestC11_HardLinksAreNotWrittenThrough(t *testing.T) {
 	if k.get("w") != "x" || k.get("e") != "gone\n" {
 		t.Fatal("not written")
 	}
-}
-
-// flip swaps a folder with a link, both ways, until stop is closed.
-func flip(k *kit, name, target string, stop <-chan struct{}) func() {
-	real, link := k.path(name+".real"), k.path(name+".link")
-	if err := os.Rename(k.path(name), real); err != nil {
-		k.t.Fatal(err)
-	}
-	if err := os.Symlink(target, link); err != nil {
-		k.t.Fatal(err)
-	}
-	var attacker sync.WaitGroup
-	attacker.Go(func() {
-		at := k.path(name)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			// Errors are the attacker's: the next round tries again.
-			_ = os.Rename(real, at)
-			_ = os.Rename(at, real)
-			_ = os.Rename(link, at)
-			_ = os.Rename(at, link)
-		}
-	})
-	return attacker.Wait
-}
-
-// An attacker swaps folders with links while tools read and write: nothing outside
-// is read or written, nothing protected is written, nothing hidden is read.
-func TestC11_LinkFlipper(t *testing.T) {
-	base := newKit(t, files.Options{})
-	base.put("outside/f", "SECRET")
-	base.put("outside/untouched", "SECRET")
-	k := newKit(t, files.Options{
-		Protected: func(abs string) bool { return strings.Contains(abs, "/.git") },
-		Hidden:    func(abs string) bool { return strings.Contains(abs, "/keys") },
-	})
-	k.put("a/f", "public")
-	k.put("b/f", "public")
-	k.put("c/f", "public")
-	k.put(".git/f", "GIT")
-	k.put("keys/f", "SECRET")
-	stop := make(chan struct{})
-	waits := []func(){
-		flip(k, "a", base.path("outside"), stop),
-		flip(k, "b", ".git", stop),
-		flip(k, "c", "keys", stop),
-	}
-	tries := 2000
-	if testing.Short() {
-		tries = 200
-	}
-	done := 0
-	for i := range tries {
-		for _, dir := range []string{"a", "b", "c"} {
-			for _, try := range []struct {
-				tool      string
-				arguments args
-			}{
-				{"read_file", args{"path": dir + "/f"}},
-				{"list_directory", args{"path": dir}},
-				{"search_files", args{"path": dir, "pattern": "."}},
-				{"write_file", args{"path": dir + "/w", "content": "written"}},
-				{"edit_file", args{"path": dir + "/f", "old_text": "public", "new_text": "public "}},
-			} {
-				if _, writes := try.arguments["content"]; (writes || try.tool == "edit_file") && i%20 != 0 {
-					continue // each syncs the disk
-				}
-				got, err := k.call(try.tool, try.arguments)
-				if err == nil {
-					done++
-				} else if made := (*toolcrib.ToolError)(nil); !errors.As(err, &made) || strings.Contains(err.Error(), base.dir) {
-					t.Fatalf("%s: %v", try.tool, err)
-				}
-				if strings.Contains(got, "SECRET") || strings.Contains(got, "untouched") {
-					t.Fatalf("%s %v leaked: %s", try.tool, try.arguments, got)
-				}
-			}
-		}
-	}
-	close(stop)
-	for _, wait := range waits {
-		wait()
-	}
-	if done == 0 {
-		t.Error("no call ever succeeded: the attack was not tried")
-	}
-	for _, gone := range []string{base.path("outside/w"), k.path(".git/w"), k.path("keys/w")} {
-		if _, err := os.Lstat(gone); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("written to %s", gone)
-		}
-	}
-	if base.get("outside/f") != "SECRET" || k.get(".git/f") != "GIT" || k.get("keys/f") != "SECRET" {
-		t.Error("something that is not the tools' was changed")
-	}
-	k.clean()
-	base.clean()
 }
 
 func TestC15_ReadOnlyFile(t *testing.T) {
@@ -241,7 +140,7 @@ func TestC11_ProtectedPaths(t *testing.T) {
 
 func TestC9_CancelLeavesNothing(t *testing.T) {
 	k := newKit(t, files.Options{})
-	k.put("huge", "x\n")
+	k.put("huge", strings.Repeat("x", 9000)) // text as far as the first look goes, then a hole
 	if err := os.Truncate(k.path("huge"), 1<<40); err != nil {
 		t.Fatal(err)
 	}
@@ -250,13 +149,6 @@ func TestC9_CancelLeavesNothing(t *testing.T) {
 		"write_file":   {"path": "huge", "content": "y"},
 		"search_files": {"pattern": "never"},
 	} {
-		if tool == "search_files" {
-			// A NUL makes the sparse file binary; letters keep it text for the first look.
-			k.put("huge", strings.Repeat("x", 9000))
-			if err := os.Truncate(k.path("huge"), 1<<40); err != nil {
-				t.Fatal(err)
-			}
-		}
 		ctx := &countdown{Context: t.Context(), looks: 20}
 		_, err := k.tools[tool].Call(ctx, k.made(tool, arguments))
 		if !errors.Is(err, context.Canceled) {
