@@ -134,7 +134,7 @@ func judge(t testing.TB, g *gate.Gate, who toolcrib.Principal, s gate.Scope, f g
 }
 
 // checkVerdict holds for every verdict there is.
-func checkVerdict(t testing.TB, c toolcrib.ToolCall, v gate.Verdict) {
+func checkVerdict(t fataler, c toolcrib.ToolCall, v gate.Verdict) {
 	t.Helper()
 	if v.CallID != c.ID || v.Tool != c.Name {
 		t.Fatalf("the verdict is about %s %s, the call is %s %s", v.CallID, v.Tool, c.ID, c.Name)
@@ -191,4 +191,10 @@ func wantAsked(t testing.TB, v gate.Verdict) {
 
 func approve(why string) gate.Decided {
 	return gate.Decided{Decision: journal.DecisionApprove, ApprovalID: "apr_1", By: "bob", Asked: why}
+}
+
+// fataler is what the tests and the property tests share.
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
 }

@@ -1,0 +1,102 @@
+package gate_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+)
+
+func thousand(b *testing.B) *gate.Gate {
+	b.Helper()
+	tools := make([]toolcrib.Tool, 1000)
+	for i := range tools {
+		spec := withSchema(reads(fmt.Sprintf("server%02d__tool_%03d", i%50, i)), strict)
+		spec.Group = fmt.Sprintf("server%02d", i%50)
+		tools[i] = tool(spec)
+	}
+	return gateOf(b, gate.Options{Tools: tools, Availability: gate.Overrides{Tools: map[string]bool{"server01__tool_001": false}}})
+}
+
+func narrowed() gate.Scope {
+	s := wide()
+	s.AgentTools = []string{"server0*", "server1*", "server2*", "server3*", "server4*"}
+	s.RunTools = []string{"*__tool_*"}
+	return s
+}
+
+func BenchmarkJudge1000(b *testing.B) {
+	g := thousand(b)
+	f := offering(g)
+	turn := []toolcrib.ToolCall{call("1", "server07__tool_007", `{"n":3,"path":"notes.txt"}`)}
+	s := narrowed()
+	b.ReportAllocs()
+	for b.Loop() {
+		if v := g.Judge(b.Context(), alice(), s, f, turn); v[0].Refused() {
+			b.Fatal(v[0].Message)
+		}
+	}
+}
+
+func BenchmarkJudgeTurnOf64(b *testing.B) {
+	g := thousand(b)
+	f := offering(g)
+	var turn []toolcrib.ToolCall
+	for i := range 64 {
+		turn = append(turn, call(fmt.Sprint(i), "server07__tool_007", `{"n":3,"path":"notes.txt"}`))
+	}
+	s := narrowed()
+	b.ReportAllocs()
+	for b.Loop() {
+		if v := g.Judge(b.Context(), alice(), s, f, turn); v[63].Refused() {
+			b.Fatal(v[63].Message)
+		}
+	}
+}
+
+func BenchmarkJudgeRefused1000(b *testing.B) {
+	g := thousand(b)
+	f := offering(g)
+	turn := []toolcrib.ToolCall{call("1", "server07__tool_7", `{}`)}
+	s := narrowed()
+	b.ReportAllocs()
+	for b.Loop() {
+		if v := g.Judge(b.Context(), alice(), s, f, turn); !v[0].Refused() {
+			b.Fatal("allowed")
+		}
+	}
+}
+
+func BenchmarkOffer1000(b *testing.B) {
+	g := thousand(b)
+	s := narrowed()
+	b.Run("cached", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := g.Offer(b.Context(), alice(), s); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("made", func(b *testing.B) {
+		b.ReportAllocs()
+		who := alice()
+		for i := 0; b.Loop(); i++ {
+			who.User = fmt.Sprint(i) // never the same policy twice
+			if o, err := g.Offer(b.Context(), who, s); err != nil || len(o.Specs) != 999 {
+				b.Fatal(len(o.Specs), err)
+			}
+		}
+	})
+}
+
+func BenchmarkExplain1000(b *testing.B) {
+	g := thousand(b)
+	s := narrowed()
+	for b.Loop() {
+		if x := g.Explain(b.Context(), alice(), s); len(x) != 1000 {
+			b.Fatal(len(x))
+		}
+	}
+}

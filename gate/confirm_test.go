@@ -1,0 +1,192 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+func TestH16_ConfirmByEffect(t *testing.T) {
+	for _, c := range []struct {
+		mode, setting gate.ConfirmMode
+		effect        toolcrib.Effect
+		asks          bool
+		why           string
+	}{
+		{"", "", toolcrib.EffectReadOnly, false, ""},
+		{"", "", toolcrib.EffectIdempotentWrite, true, "x writes (idempotent_write); tools.confirm is writes"},
+		{gate.ConfirmWrites, "", "", true, "x writes (non_idempotent_write); tools.confirm is writes"},
+		{gate.ConfirmNever, "", "", false, ""},
+		{gate.ConfirmAlways, "", toolcrib.EffectReadOnly, true, "x only reads; tools.confirm is always"},
+		{gate.ConfirmNever, gate.ConfirmAlways, toolcrib.EffectReadOnly, true, "x only reads; tools.settings.x.confirm is always"},
+		{gate.ConfirmAlways, gate.ConfirmNever, "", false, ""},
+		{gate.ConfirmAlways, gate.ConfirmWrites, toolcrib.EffectReadOnly, false, ""},
+		{gate.ConfirmNever, gate.ConfirmWrites, "", true, "x writes (non_idempotent_write); tools.settings.x.confirm is writes"},
+	} {
+		t.Run(fmt.Sprintf("%s %s %s", c.mode, c.setting, c.effect), func(t *testing.T) {
+			spec := reads("x")
+			spec.Effect = c.effect
+			g := gateOf(t, gate.Options{
+				Tools: []toolcrib.Tool{tool(spec)}, Confirm: c.mode,
+				Settings:  map[string]gate.ToolSettings{"x": {Confirm: c.setting}},
+				Positions: func(key string) string { return "f.yaml:3 " + key },
+			})
+			v := judgeOne(t, g, call("1", "x", `{}`))
+			if (v.Decision == toolcrib.Ask) != c.asks || v.Message != c.why {
+				t.Fatalf("%q: %q, want %q", v.Decision, v.Message, c.why)
+			}
+			if !c.asks {
+				return
+			}
+			key := "tools.confirm"
+			if c.setting != "" {
+				key = "tools.settings.x.confirm"
+			}
+			if v.Position != "f.yaml:3 "+key {
+				t.Fatalf("position %q", v.Position)
+			}
+			x := g.Explain(t.Context(), alice(), wide(), "x")[0].Confirm
+			if !x.Asks || x.Why != v.Message || x.Position != v.Position {
+				t.Fatalf("explained %+v", x)
+			}
+		})
+	}
+}
+
+func TestDecisions(t *testing.T) {
+	const why = "x writes (non_idempotent_write); tools.confirm is writes"
+	g := newGate(t, tool(writes("x")))
+	never := gateOf(t, gate.Options{Tools: []toolcrib.Tool{tool(writes("x"))}, Confirm: gate.ConfirmNever})
+	decide := func(d gate.Decided) func(*gate.Scope, *gate.Facts) {
+		return func(_ *gate.Scope, f *gate.Facts) { f.Decided = map[string]gate.Decided{"1": d} }
+	}
+	deny := func(by, reason string) gate.Decided {
+		return gate.Decided{Decision: journal.DecisionDeny, ApprovalID: "apr_1", By: by, Reason: reason}
+	}
+	for _, c := range []struct {
+		name    string
+		g       *gate.Gate
+		change  func(*gate.Scope, *gate.Facts)
+		want    toolcrib.Decision
+		reason  toolcrib.Reason
+		message string
+	}{
+		{"undecided", g, func(*gate.Scope, *gate.Facts) {}, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
+		{"approved", g, decide(approve(why)), toolcrib.Allow, "", ""},
+		{"approved for any reason", g, decide(approve("")), toolcrib.Allow, "", ""},
+		{"approved for another reason: asked anew", g, decide(approve("x only reads; tools.confirm is always")), toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
+		{"no decision", g, decide(gate.Decided{}), toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
+		{"an unknown decision", g, decide(gate.Decided{Decision: "mixed"}), toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
+		{"a decision on another call", g, func(_ *gate.Scope, f *gate.Facts) {
+			f.Decided = map[string]gate.Decided{"2": approve("")}
+		}, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
+		{"denied", g, decide(deny("bob", "not on fridays.")), toolcrib.Refuse, toolcrib.ReasonApprovalDenied, "x was denied by bob: not on fridays. Do not repeat this call."},
+		{"denied without words", g, decide(deny("bob", "")), toolcrib.Refuse, toolcrib.ReasonApprovalDenied, "x was denied by bob. Do not repeat this call."},
+		{"expired", g, decide(deny("", "expired")), toolcrib.Refuse, toolcrib.ReasonApprovalDenied, "x was denied by the person who was asked: expired. Do not repeat this call."},
+		{"denied, though it would not be asked now", never, decide(deny("bob", "no")), toolcrib.Refuse, toolcrib.ReasonApprovalDenied, "x was denied by bob: no. Do not repeat this call."},
+		{"nobody asks", g, func(s *gate.Scope, _ *gate.Facts) { s.NobodyAsks = true }, toolcrib.Refuse, toolcrib.ReasonNeedsConfirmation, "x needs a person's approval, and nobody can be asked in this run. Go on without it."},
+		{"nobody asks, and nothing needs to", never, func(s *gate.Scope, _ *gate.Facts) { s.NobodyAsks = true }, toolcrib.Allow, "", ""},
+		{"nobody asks, but it is approved", g, func(s *gate.Scope, f *gate.Facts) {
+			s.NobodyAsks = true
+			decide(approve(why))(s, f)
+		}, toolcrib.Allow, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, f := wide(), offering(c.g)
+			c.change(&s, &f)
+			v := judge(t, c.g, alice(), s, f, call("1", "x", `{}`))[0]
+			if v.Decision != c.want || v.Reason != c.reason || v.Message != c.message {
+				t.Fatalf("have %q %s %q", v.Decision, v.Reason, v.Message)
+			}
+			if want := f.Decided["1"].ApprovalID; v.Decision == toolcrib.Allow && v.Approval != want {
+				t.Fatalf("approval %q, want %q", v.Approval, want)
+			}
+		})
+	}
+}
+
+func TestApprovedIsJudgedAgain(t *testing.T) {
+	s := &switches{}
+	g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{tool(writes("x"))}, Availability: s})
+	f := offering(g)
+	f.Decided = map[string]gate.Decided{"1": approve("")}
+	wantAllowed(t, judge(t, g, alice(), wide(), f, call("1", "x", `{}`))[0])
+	s.over = gate.Overrides{Tools: map[string]bool{"x": false}}
+	wantRefused(t, judge(t, g, alice(), wide(), f, call("1", "x", `{}`))[0], toolcrib.ReasonToolDisabled, "")
+}
+
+func TestPreview(t *testing.T) {
+	long := strings.Repeat("line\n", 30)
+	for _, c := range []struct {
+		name    string
+		preview func(context.Context, toolcrib.Call) (toolcrib.Preview, error)
+		check   func(toolcrib.Preview, string) bool // preview, detail
+	}{
+		{"short", func(_ context.Context, c toolcrib.Call) (toolcrib.Preview, error) {
+			return toolcrib.Preview{Kind: "diff", Text: "+" + string(c.Arguments) + "\n"}, nil
+		}, func(p toolcrib.Preview, _ string) bool { return p.Kind == "diff" && p.Text == `+{"a":1}` }},
+		{"many lines", func(context.Context, toolcrib.Call) (toolcrib.Preview, error) {
+			return toolcrib.Preview{Kind: "diff", Text: long}, nil
+		}, func(p toolcrib.Preview, _ string) bool {
+			return strings.Count(p.Text, "\n") == 19 && strings.HasSuffix(p.Text, "line\n… 11 more lines")
+		}},
+		{"exactly 20", func(context.Context, toolcrib.Call) (toolcrib.Preview, error) {
+			return toolcrib.Preview{Text: long[:100]}, nil
+		}, func(p toolcrib.Preview, _ string) bool {
+			return p.Kind == "text" && p.Text == strings.TrimSuffix(long[:100], "\n")
+		}},
+		{"a long line", func(context.Context, toolcrib.Call) (toolcrib.Preview, error) {
+			return toolcrib.Preview{Text: strings.Repeat("ü", 501)}, nil
+		}, func(p toolcrib.Preview, _ string) bool { return p.Text == strings.Repeat("ü", 499)+"…" }},
+		{"megabytes", func(context.Context, toolcrib.Call) (toolcrib.Preview, error) {
+			return toolcrib.Preview{Text: strings.Repeat("x", 5<<20)}, nil
+		}, func(p toolcrib.Preview, _ string) bool { return utf8.RuneCountInString(p.Text) == 500 }},
+		{"hidden characters", func(context.Context, toolcrib.Call) (toolcrib.Preview, error) {
+			return toolcrib.Preview{Text: "a\u202eb\x1b[2J"}, nil
+		}, func(p toolcrib.Preview, _ string) bool { return p.Text == "a[U+202E]b[U+001B][2J" }},
+		{"an error", func(context.Context, toolcrib.Call) (toolcrib.Preview, error) {
+			return toolcrib.Preview{Text: "half"}, errors.New("password=1")
+		}, func(p toolcrib.Preview, detail string) bool {
+			return p.Text == "The preview failed." && strings.Contains(detail, "password=1")
+		}},
+		{"an error made to be shown", func(context.Context, toolcrib.Call) (toolcrib.Preview, error) {
+			return toolcrib.Preview{}, toolcrib.Failf(toolcrib.NotFound, "notes.txt")
+		}, func(p toolcrib.Preview, _ string) bool { return p.Text == "The preview failed: not found: notes.txt" }},
+		{"a panic", func(context.Context, toolcrib.Call) (toolcrib.Preview, error) { panic("boom") }, func(p toolcrib.Preview, detail string) bool {
+			return p.Text == "The preview failed." && strings.Contains(detail, "boom")
+		}},
+		{"bounded in time", func(ctx context.Context, _ toolcrib.Call) (toolcrib.Preview, error) {
+			if end, ok := ctx.Deadline(); !ok || time.Until(end) > time.Minute {
+				return toolcrib.Preview{Text: "no deadline"}, nil
+			}
+			return toolcrib.Preview{Text: "ok"}, nil
+		}, func(p toolcrib.Preview, _ string) bool { return p.Text == "ok" }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := newGate(t, &fullTool{plainTool: plainTool{writes("x")}, preview: c.preview})
+			v := judgeOne(t, g, call("1", "x", `{"a":1}`))
+			wantAsked(t, v)
+			if v.Preview == nil || !c.check(*v.Preview, v.Detail) {
+				t.Fatalf("preview %+v, detail %q", v.Preview, v.Detail)
+			}
+		})
+	}
+	t.Run("only for an ask", func(t *testing.T) {
+		asked := 0
+		f := &fullTool{plainTool: plainTool{reads("x")}, preview: func(context.Context, toolcrib.Call) (toolcrib.Preview, error) {
+			asked++
+			return toolcrib.Preview{}, nil
+		}}
+		if v := judgeOne(t, newGate(t, f), call("1", "x", `{}`)); v.Preview != nil || asked != 0 {
+			t.Fatalf("preview %+v, asked %d times", v.Preview, asked)
+		}
+	})
+}
