@@ -61,12 +61,15 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 	case *journal.RunStarted:
 		projectStart(rec, b)
 	case *journal.TakenUp:
+		if !rec.Status.Parked() { // a driver that finds nothing decided lets go again
+			rec.Status = toolcrib.StatusRunning
+		}
+	case *journal.ModelRequest, *journal.ToolStarted:
 		rec.Status, rec.Pending = toolcrib.StatusRunning, nil
-	case *journal.ModelRequest:
-		rec.Status, rec.Pending = toolcrib.StatusRunning, nil
-		rec.Iterations = max(rec.Iterations, b.Iteration)
-	case *journal.ToolStarted:
-		rec.Status, rec.Pending = toolcrib.StatusRunning, nil
+	case *journal.Message:
+		if !b.Closing {
+			rec.Iterations = b.Iteration
+		}
 	case *journal.ModelFailed:
 		rec.Usage = b.Sum
 	case *journal.Usage:
@@ -97,6 +100,9 @@ func projectStart(rec *RunRecord, b *journal.RunStarted) {
 	rec.User, rec.Actor = b.Principal.User, b.Principal.Actor
 	rec.Session, rec.Parent = b.Session, b.Parent
 	rec.Driver, rec.Workspace = b.Driver, b.Workspace
+	if b.Given != nil {
+		rec.Iterations = 1
+	}
 }
 
 // projectResult takes a client's result off what a run waits for; with the last

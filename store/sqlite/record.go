@@ -19,14 +19,14 @@ const recordColumns = `status, stop_reason, agent, model, user, actor, session_i
 func recordArgs(rec *store.RunRecord) ([]any, error) {
 	var pending, failure any
 	if rec.Pending != nil {
-		b, err := json.Marshal(rec.Pending)
+		b, err := encodeJSON(rec.Pending) // arguments byte by byte, as they were digested
 		if err != nil {
 			return nil, err
 		}
 		pending = string(b)
 	}
 	if rec.Error != nil {
-		b, err := json.Marshal(rec.Error)
+		b, err := encodeJSON(rec.Error)
 		if err != nil {
 			return nil, err
 		}

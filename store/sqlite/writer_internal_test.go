@@ -1,0 +1,229 @@
+package sqlite
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
+)
+
+func openTest(t *testing.T) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "toolcrib.db"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // the error of a second Close is that of the first
+	return s
+}
+
+// The values of PRAGMA synchronous.
+const (
+	syncNormal = 1
+	syncFull   = 2
+)
+
+// A transaction with a barrier in it has the full sync, whatever came before it
+// on the connection, and only such a one.
+func TestSynchronousOfTransaction(t *testing.T) {
+	s := openTest(t)
+	for _, barrier := range []bool{false, true, true, false, true, false, false} {
+		var level int
+		err := s.write(t.Context(), &job{barrier: barrier, do: func(t *tx) error {
+			return t.row("PRAGMA synchronous", nil, &level)
+		}})
+		want := syncNormal
+		if barrier {
+			want = syncFull
+		}
+		if err != nil || level != want {
+			t.Errorf("barrier %v: synchronous %d, error %v; want %d", barrier, level, err, want)
+		}
+	}
+}
+
+// Every kind that is a barrier has its transaction synced, no other one has.
+func TestBarrierKinds(t *testing.T) {
+	s := openTest(t)
+	for i, body := range journaltest.Bodies() {
+		before := s.Stats()
+		if err := s.Append(t.Context(), "run_a", toolcrib.Seq(i), journaltest.Events(body)...); err != nil {
+			t.Fatal(err)
+		}
+		after := s.Stats()
+		if got, want := after.Synced-before.Synced == 1, journal.Barrier(body); got != want {
+			t.Errorf("append of %s: synced %v, want %v", body.EventKind(), got, want)
+		}
+		if after.Commits != before.Commits+1 {
+			t.Errorf("append of %s: %d commits", body.EventKind(), after.Commits-before.Commits)
+		}
+	}
+	read := &journal.ToolStarted{Name: "read_file"}
+	before := s.Stats()
+	if err := s.Append(t.Context(), "run_b", 0, journaltest.Events(read, read, read)...); err != nil {
+		t.Fatal(err)
+	}
+	if s.Stats().Synced != before.Synced {
+		t.Error("the start of a read was synced")
+	}
+}
+
+// Jobs of one group share a transaction; each has its own outcome, and one that
+// cannot be stored does not take the others with it.
+func TestGroup(t *testing.T) {
+	s := openTest(t)
+	broken := errors.New("cannot be stored")
+	refused := errors.New("refused")
+	insert := func(code string) func(*tx) error {
+		return func(t *tx) error {
+			_, err := t.exec("INSERT INTO counters (name, value) VALUES (?, 1)", code)
+			return err
+		}
+	}
+	group := []*job{
+		{do: insert("a")},
+		{do: func(*tx) error { return reject(refused) }},
+		{barrier: true, do: insert("b")},
+		{do: func(*tx) error { return nil }},
+	}
+	before := s.Stats()
+	wantOutcomes(t, s, group, []error{nil, refused, nil, nil})
+	after := s.Stats()
+	if after.Commits != before.Commits+1 || after.Synced != before.Synced+1 || after.Jobs != before.Jobs+3 || after.Largest != 3 {
+		t.Errorf("stats %+v after %+v: want one synced commit of three jobs", after, before)
+	}
+	group = []*job{
+		{do: insert("c")},
+		{do: func(t *tx) error { return errors.Join(insert("d")(t), broken) }},
+		{barrier: true, do: insert("e")},
+		{do: insert("a")}, // exists
+		{do: func(*tx) error { return reject(refused) }},
+	}
+	wantOutcomes(t, s, group, []error{nil, broken, nil, errAny, refused})
+	var names string
+	if err := s.readers.QueryRowContext(t.Context(), "SELECT group_concat(name, '') FROM (SELECT name FROM counters WHERE name <> 'overrides' ORDER BY name)").Scan(&names); err != nil {
+		t.Fatal(err)
+	}
+	if names != "abce" {
+		t.Errorf("stored %q, want abce", names)
+	}
+}
+
+var (
+	errAny  = errors.New("any error")
+	errIdle = errors.New("nothing done")
+)
+
+// wantOutcomes commits a group in the writer's goroutine, between two others of
+// its groups, and compares what its jobs read.
+func wantOutcomes(t *testing.T, s *Store, group []*job, want []error) {
+	t.Helper()
+	for _, j := range group {
+		j.done = make(chan error, 1)
+	}
+	s.writer.mu.Lock() // nobody else hands in
+	idle := &job{done: make(chan error, 1), do: func(*tx) error {
+		for _, j := range group {
+			s.writer.jobs <- j // queued while the writer is busy, so gathered together
+		}
+		return reject(errIdle)
+	}}
+	s.writer.jobs <- idle
+	s.writer.mu.Unlock()
+	if err := <-idle.done; !errors.Is(err, errIdle) {
+		t.Fatal(err)
+	}
+	for i, j := range group {
+		err := <-j.done
+		switch {
+		case want[i] == errAny && err != nil:
+		case !errors.Is(err, want[i]):
+			t.Errorf("job %d: error %v, want %v", i, err, want[i])
+		}
+	}
+}
+
+// What the writer remembers of a run is dropped when a transaction fails.
+func TestRememberedAfterFailure(t *testing.T) {
+	s := openTest(t)
+	notice := func() []toolcrib.Event { return journaltest.Events(&journal.Notice{}) }
+	if err := s.Append(t.Context(), "run_a", 0, notice()...); err != nil {
+		t.Fatal(err)
+	}
+	rows, _, err := encode(1, notice())
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("after the append")
+	err = s.write(t.Context(), &job{do: func(t *tx) error { return errors.Join(t.append("run_a", 1, rows), broken) }})
+	if !errors.Is(err, broken) {
+		t.Fatalf("error %v", err)
+	}
+	if err := s.Append(t.Context(), "run_a", 1, notice()...); err != nil {
+		t.Errorf("append after one that was rolled back: %v", err)
+	}
+	if err := s.Append(t.Context(), "run_a", 1, notice()...); !errors.Is(err, toolcrib.ErrConflict) {
+		t.Errorf("append with an old number: error %v, want ErrConflict", err)
+	}
+}
+
+// The number of runs that are remembered is bounded, and an ended one is not.
+func TestRememberedIsBounded(t *testing.T) {
+	s := openTest(t)
+	rows, _, err := encode(0, journaltest.Events(&journal.Notice{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, _, err := encode(0, journaltest.Events(&journal.Done{Status: toolcrib.StatusCompleted}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.write(t.Context(), &job{do: func(t *tx) error {
+		for i := range headsKept + 50 {
+			if err := t.append(toolcrib.RunID("run_"+string(rune('A'+i))), 0, rows); err != nil {
+				return err
+			}
+		}
+		return t.append("run_done", 0, done)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil { // the goroutine has ended: its memory may be looked at
+		t.Fatal(err)
+	}
+	if n := len(s.writer.heads); n != headsKept {
+		t.Errorf("%d runs are remembered, want %d", n, headsKept)
+	}
+	if _, ok := s.writer.heads["run_done"]; ok {
+		t.Error("an ended run is remembered")
+	}
+}
+
+// The number of the schema is that of the last migration, each migration sets
+// its own, and none goes back.
+func TestMigrationsAreNumbered(t *testing.T) {
+	files, err := migrations.ReadDir("migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != schemaVersion {
+		t.Errorf("%d migrations, schema version %d", len(files), schemaVersion)
+	}
+	s := openTest(t)
+	for query, want := range map[string]int{
+		"PRAGMA user_version":                           schemaVersion,
+		"PRAGMA application_id":                         applicationID,
+		"SELECT max(version_id) FROM goose_db_version":  schemaVersion,
+		"SELECT count(*) FROM overrides":                0, // A1: a new store has none
+		"SELECT count(*) FROM pragma_foreign_key_check": 0,
+	} {
+		var got int
+		if err := s.readers.QueryRowContext(t.Context(), query).Scan(&got); err != nil || got != want {
+			t.Errorf("%s: %d, error %v; want %d", query, got, err, want)
+		}
+	}
+}
