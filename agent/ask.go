@@ -14,8 +14,13 @@ import (
 // maxReplyBytes bounds a reply, whatever an adapter lets through.
 const maxReplyBytes = 32 << 20
 
-// errClassCancelled marks a request that was given up by its run.
-const errClassCancelled toolcrib.ErrorClass = "cancelled"
+// Classes of the journal's own: a request that was given up by its run, and one
+// that was open when its driver was lost. Neither counts as a failure of the
+// provider.
+const (
+	classCancelled toolcrib.ErrorClass = "cancelled"
+	classLost      toolcrib.ErrorClass = "lost"
+)
 
 // ask sends one request and writes down what came of it.
 func (d *driver) ask(ctx context.Context, step Step) error {
@@ -195,7 +200,7 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 	stop := d.stopped(ctx)
 	switch {
 	case stop != nil || ctx.Err() != nil:
-		f.Class, f.Message = errClassCancelled, "given up by the run"
+		f.Class, f.Message = classCancelled, "given up by the run"
 	case errors.As(err, &me):
 		f.Class, f.Status, f.Message, f.Detail = me.Class, me.Status, d.r.Mask.Mask(me.Message), d.r.Mask.Mask(me.Detail)
 		f.RetryAfterMS, f.Unsent = me.RetryAfter.Milliseconds(), me.Unsent
@@ -211,10 +216,7 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 	if !f.Unsent {
 		f.Sum.Requests++
 		if f.Status == 0 || began {
-			f.Charged = toolcrib.TokenUsage{InputTokens: sent.ReservedInput, OutputTokens: sent.ReservedOutput}
-			f.ChargedUSD = m.Price.Cost(f.Charged)
-			f.Sum = sumUsage(f.Sum, f.Charged, f.ChargedUSD, true)
-			f.Sum.Requests--
+			d.charge(f, sent)
 		}
 	}
 	bodies := []toolcrib.Body{f}
@@ -228,6 +230,28 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// charge settles a request that was sent and not answered at what was reserved
+// for it.
+func (d *driver) charge(f *journal.ModelFailed, sent *journal.ModelRequest) {
+	f.Charged = toolcrib.TokenUsage{InputTokens: sent.ReservedInput, OutputTokens: sent.ReservedOutput}
+	f.ChargedUSD = d.s.Start.Models[sent.Model].Price.Cost(f.Charged)
+	requests := f.Sum.Requests
+	f.Sum = sumUsage(f.Sum, f.Charged, f.ChargedUSD, true)
+	f.Sum.Requests = requests
+}
+
+// settleLost writes down a request that was open when its driver was lost.
+func (d *driver) settleLost(ctx context.Context) error {
+	sent := d.s.Open
+	f := &journal.ModelFailed{
+		Request: sent.Request, Class: classLost, Provider: d.s.Start.Models[sent.Model].Provider,
+		Message: "the driver of the run was lost before the reply was written down", Sum: d.s.Usage,
+	}
+	f.Sum.Requests++
+	d.charge(f, sent)
+	return d.append(ctx, f)
 }
 
 // count takes the tokens as the provider reports them, or estimates.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -51,6 +52,34 @@ func Load(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID) (*State, 
 	return s, nil
 }
 
+// Resume takes a run up where its journal ends, and drives it to its end, or until
+// it parks. A run that waits for a decision is returned as it is; one that has
+// ended is a [*StateError]. The caller holds the lock that keeps two drivers of
+// one machine apart; should there be two all the same, the journal's fence lets
+// one of them go on, and the other gets [toolcrib.ErrConflict].
+func (r *Runner) Resume(ctx context.Context, run toolcrib.RunID) (*State, error) {
+	s, err := r.Load(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	if s.Ended() {
+		return s, &StateError{Run: run, Status: s.Status, Message: "has ended; `runs fork` starts a new run from one of its turns"}
+	}
+	if Next(s).Kind == StepWait {
+		return s, nil
+	}
+	return s, r.drive(ctx, s)
+}
+
+// StateError says that a run is not in a state for what was asked (conflict).
+type StateError struct {
+	Run     toolcrib.RunID
+	Status  toolcrib.Status
+	Message string
+}
+
+func (e *StateError) Error() string { return fmt.Sprintf("run %s (%s) %s", e.Run, e.Status, e.Message) }
+
 // drive goes on with a run until it ends, parks, or ctx ends. If ctx ends with a
 // [CancelError] the run ends as cancelled; with any other cause it is left as it
 // is, to be taken up again.
@@ -88,6 +117,10 @@ func (d *driver) carry(ctx context.Context, step Step) error {
 		return d.confirm(ctx)
 	case StepPark:
 		return d.park(ctx)
+	case StepSettle:
+		return d.settleLost(ctx)
+	case StepReconcile:
+		return d.reconcile(ctx)
 	case StepExecute:
 		return d.execute(ctx)
 	case StepAnswer:
@@ -166,10 +199,15 @@ func (d *driver) live(event string, data any) {
 func (d *driver) answer(ctx context.Context, answers []Answer) error {
 	bodies := make([]toolcrib.Body, len(answers))
 	for i, a := range answers {
-		bodies[i] = &journal.ToolResult{
+		r := &journal.ToolResult{
 			ToolCallID: a.Call.ID, Name: a.Call.Name, Status: a.Status,
-			IsError: true, Content: a.Content, Reason: a.Reason,
+			IsError: a.Status != toolcrib.ResultOK, Content: a.Content, Reason: a.Reason,
 		}
+		if a.Raw != nil {
+			fitted := guard.Fit(toolcrib.Output{JSON: a.Raw}, guard.FitOptions{MaxBytes: d.s.Limits().MaxResultBytes, Masker: d.r.Mask})
+			r.Content, r.Truncated = fitted.Content, fitted.Truncated
+		}
+		bodies[i] = r
 	}
 	return d.append(ctx, bodies...)
 }

@@ -28,7 +28,8 @@ func Fold(s *State, e toolcrib.Event) error {
 	}
 	// Time runs between two events of one driver, forwards only: a clock set
 	// back costs nothing and gives nothing.
-	if d := e.Time.Sub(s.Updated); s.held && d > 0 {
+	_, takenUp := e.Body.(*journal.TakenUp)
+	if d := e.Time.Sub(s.Updated); s.held && d > 0 && !takenUp {
 		s.Driven += d
 	}
 	if err := s.apply(e.Body); err != nil {
@@ -43,18 +44,17 @@ func (s *State) apply(body toolcrib.Body) error {
 	case *journal.RunStarted:
 		return s.start(b)
 	case *journal.TakenUp:
-		s.held, s.Epochs = true, b.Epoch
-		s.Open = nil
-		if s.Pending == nil {
-			s.Status = toolcrib.StatusRunning
-		}
+		s.takenUp(b)
 	case *journal.Offered:
 		s.Offer = b.Offer
 	case *journal.ModelRequest:
 		return s.request(b)
 	case *journal.ModelFailed:
-		s.Open, s.LastFailed, s.Usage = nil, b, b.Sum
-		s.Failures++
+		s.Open, s.Usage = nil, b.Sum
+		if b.Class != classLost && b.Class != classCancelled {
+			s.LastFailed = b
+			s.Failures++
+		}
 	case *journal.Message:
 		return s.message(b)
 	case *journal.ToolCall:
@@ -72,6 +72,8 @@ func (s *State) apply(body toolcrib.Body) error {
 		return s.resolved(b)
 	case *journal.ToolStarted:
 		return s.started(b)
+	case *journal.Reconciled:
+		return s.reconciled(b)
 	case *journal.ToolResult:
 		return s.result(b)
 	case *journal.Notice:
@@ -114,6 +116,41 @@ func (s *State) start(b *journal.RunStarted) error {
 	return nil
 }
 
+// takenUp notes what the driver before has left behind: a read that had started
+// runs again; a write that had started is lost until it is known what became of
+// it.
+func (s *State) takenUp(b *journal.TakenUp) {
+	s.held, s.Epochs, s.Status = true, b.Epoch, toolcrib.StatusRunning
+	s.Idle++
+	if s.Turn == nil {
+		return
+	}
+	for _, c := range s.Turn.open() {
+		switch {
+		case c.Started == nil:
+		case c.Started.Write:
+			c.Lost = true
+		default:
+			c.Started = nil
+		}
+	}
+}
+
+func (s *State) reconciled(b *journal.Reconciled) error {
+	c, err := s.find(b.ID)
+	if err != nil {
+		return err
+	}
+	if !c.Lost {
+		return fmt.Errorf("call %s was not lost", b.ID)
+	}
+	c.Reconciled = b
+	if b.State == toolcrib.NotHappened {
+		c.Lost, c.Started = false, nil
+	}
+	return nil
+}
+
 func (s *State) request(b *journal.ModelRequest) error {
 	if s.Turn != nil {
 		return fmt.Errorf("a request with %d calls open", len(s.Turn.open()))
@@ -129,7 +166,7 @@ func (s *State) message(b *journal.Message) error {
 	if s.Open == nil {
 		return fmt.Errorf("a reply without a request")
 	}
-	s.Asked, s.Open, s.Last, s.Failures = s.Open, nil, b, 0
+	s.Asked, s.Open, s.Last, s.Failures, s.Idle = s.Open, nil, b, 0, 0
 	s.size.reportedBytes = s.size.bytes
 	s.Closed = b.Closing
 	if !b.Closing {
@@ -218,6 +255,7 @@ func (s *State) resolved(b *journal.ConfirmationResolved) error {
 	if s.Approval == nil || s.Approval.ApprovalID != b.ApprovalID {
 		return fmt.Errorf("approval %s is not open", b.ApprovalID)
 	}
+	s.Idle = 0
 	if s.Approval.Digest != b.Digest {
 		return fmt.Errorf("approval %s: the digest is another one", b.ApprovalID)
 	}
@@ -226,16 +264,36 @@ func (s *State) resolved(b *journal.ConfirmationResolved) error {
 		if err != nil {
 			return err
 		}
-		d := b.Of(item.ID)
-		c.Decision, c.DecidedBy = &d, b
-		if d.Decision == journal.DecisionDeny {
-			s.Denied = true
+		if d := b.Of(item.ID); d.Decision != "" || !b.Open {
+			s.decide(c, d, b)
 		}
 	}
-	s.Approval, s.Pending, s.held = nil, nil, true
-	s.Status = toolcrib.StatusRunning
+	if b.Open {
+		return nil
+	}
+	s.Status, s.held = toolcrib.StatusRunning, true
+	if s.Pending != nil {
+		// Decided while no driver had the run: somebody must take it up.
+		s.Status, s.held = toolcrib.StatusQueued, false
+	}
+	s.Approval, s.Pending = nil, nil
 	s.Turn.Rejudge = true
 	return nil
+}
+
+// decide takes a person's word on one call.
+func (s *State) decide(c *Call, d journal.CallDecision, by *journal.ConfirmationResolved) {
+	if s.Approval.Kind == journal.ApprovalInDoubt {
+		c.Doubt = &d
+		if d.Decision == journal.DecisionRetry {
+			c.Lost, c.Started, c.Reconciled = false, nil, nil
+		}
+		return
+	}
+	c.Decision, c.DecidedBy = &d, by
+	if d.Decision == journal.DecisionDeny {
+		s.Denied = true
+	}
 }
 
 func (s *State) started(b *journal.ToolStarted) error {
@@ -258,7 +316,7 @@ func (s *State) result(b *journal.ToolResult) error {
 	if c.Result != nil {
 		return fmt.Errorf("call %s has a second result", b.ToolCallID)
 	}
-	c.Result = b
+	c.Result, s.Idle = b, 0
 	if b.Reason == toolcrib.ReasonMaxIterations {
 		s.Capped = true
 	}

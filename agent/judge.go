@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
@@ -16,9 +17,7 @@ func (d *driver) judge(ctx context.Context) error {
 	calls := make([]toolcrib.ToolCall, len(open))
 	for i, c := range open {
 		calls[i] = c.ToolCall
-		if c.Decision != nil && len(c.Decision.Arguments) > 0 {
-			calls[i].Arguments = c.Decision.Arguments
-		}
+		calls[i].Arguments = c.judgedArguments()
 	}
 	facts := gate.Facts{
 		Run: s.Run, Session: s.Start.Session,
@@ -67,7 +66,11 @@ func (d *driver) confirm(ctx context.Context) error {
 	if err := d.append(ctx, required); err != nil {
 		return err
 	}
-	switch Approve(d.s.Start.Approve) {
+	approve := Approve(d.s.Start.Approve)
+	if approve == ApproveAll && required.Kind != journal.ApprovalCall {
+		approve = ApproveNone // what is in doubt is for a person
+	}
+	switch approve {
 	case ApproveAll:
 		return d.append(ctx, &journal.ConfirmationResolved{
 			ApprovalID: required.ApprovalID, Digest: required.Digest,
@@ -87,8 +90,12 @@ func (d *driver) confirm(ctx context.Context) error {
 	return nil
 }
 
-// required is the approval that the turn needs.
+// required is the approval that the turn needs: about calls in doubt first, for
+// nothing else of the turn can be decided before.
 func (d *driver) required() *journal.ConfirmationRequired {
+	if lost := d.s.Turn.lost(); len(lost) > 0 {
+		return d.inDoubt(lost)
+	}
 	req := &journal.ConfirmationRequired{
 		ApprovalID: d.r.NewID("apr_"), Kind: journal.ApprovalCall, Iteration: d.s.Turn.Iteration,
 	}
@@ -97,7 +104,7 @@ func (d *driver) required() *journal.ConfirmationRequired {
 			continue
 		}
 		req.Calls = append(req.Calls, journal.ApprovalItem{
-			ID: c.ID, Name: c.Name, Arguments: c.Arguments, Effect: c.Verdict.Effect,
+			ID: c.ID, Name: c.Name, Arguments: c.judgedArguments(), Effect: c.Verdict.Effect,
 			Preview: c.Verdict.Preview, Reason: c.Verdict.Message,
 		})
 		if req.Reason == "" {
@@ -106,6 +113,35 @@ func (d *driver) required() *journal.ConfirmationRequired {
 	}
 	req.Digest = journal.Digest(d.s.Run, req.Iteration, d.s.Start.Principal, req.Calls)
 	return req
+}
+
+// inDoubt asks what became of writes whose driver was lost.
+func (d *driver) inDoubt(lost []*Call) *journal.ConfirmationRequired {
+	req := &journal.ConfirmationRequired{
+		ApprovalID: d.r.NewID("apr_"), Kind: journal.ApprovalInDoubt, Iteration: d.s.Turn.Iteration,
+		Reason: "the run was cut off after these calls had started; nobody knows whether they took effect",
+	}
+	for _, c := range lost {
+		if c.Doubt != nil {
+			continue
+		}
+		effect := toolcrib.EffectNonIdempotentWrite
+		if c.Verdict != nil {
+			effect = c.Verdict.Effect
+		}
+		req.Calls = append(req.Calls, journal.ApprovalItem{ID: c.ID, Name: c.Name, Arguments: c.judgedArguments(), Effect: effect})
+	}
+	req.Digest = journal.Digest(d.s.Run, req.Iteration, d.s.Start.Principal, req.Calls)
+	return req
+}
+
+// judgedArguments are the arguments that are judged and run: the model's, or a
+// person's in their place.
+func (c *Call) judgedArguments() json.RawMessage {
+	if c.Decision != nil && len(c.Decision.Arguments) > 0 {
+		return c.Decision.Arguments
+	}
+	return c.Arguments
 }
 
 // park lets go of the run until somebody decides.

@@ -13,16 +13,18 @@ import (
 type StepKind string
 
 const (
-	StepNone    StepKind = ""        // the run has ended
-	StepWait    StepKind = "wait"    // parked: somebody must decide first
-	StepAsk     StepKind = "ask"     // send a request
-	StepJudge   StepKind = "judge"   // let the gate decide about the turn
-	StepConfirm StepKind = "confirm" // ask a person about the turn
-	StepPark    StepKind = "park"    // nobody answered: let go of the run
-	StepExecute StepKind = "execute" // run what is allowed, answer what is refused
-	StepAnswer  StepKind = "answer"  // answer open calls without running them
-	StepStop    StepKind = "stop"    // write down that the run is to end
-	StepFinish  StepKind = "finish"  // end the run
+	StepNone      StepKind = ""          // the run has ended
+	StepWait      StepKind = "wait"      // parked: somebody must decide first
+	StepAsk       StepKind = "ask"       // send a request
+	StepJudge     StepKind = "judge"     // let the gate decide about the turn
+	StepConfirm   StepKind = "confirm"   // ask a person about the turn
+	StepPark      StepKind = "park"      // nobody answered: let go of the run
+	StepSettle    StepKind = "settle"    // settle a request whose driver was lost
+	StepReconcile StepKind = "reconcile" // find out what became of lost writes
+	StepExecute   StepKind = "execute"   // run what is allowed, answer what is refused
+	StepAnswer    StepKind = "answer"    // answer open calls without running them
+	StepStop      StepKind = "stop"      // write down that the run is to end
+	StepFinish    StepKind = "finish"    // end the run
 )
 
 // Step is what comes next in a run. Which fields are set follows from Kind.
@@ -58,6 +60,7 @@ type Answer struct {
 	Status  toolcrib.ResultStatus
 	Reason  toolcrib.Reason
 	Content string
+	Raw     []byte // JSON to be made fit, instead of Content
 }
 
 // Reserve is what a request may cost at most, as far as can be known before.
@@ -71,6 +74,8 @@ type Reserve struct {
 const (
 	TextIterationLimit = "iteration limit reached; finalise your answer"
 	textCancelled      = `{"error":"cancelled"}`
+	textInDoubt        = `{"error":"it is not known whether this call took effect; do not repeat it without checking"}`
+	textNotHappened    = `{"error":"the call was cut off and did not take effect"}`
 )
 
 // The notices that the loop itself gives.
@@ -102,6 +107,10 @@ func Next(s *State) Step {
 	switch {
 	case s.Ended():
 		return Step{Kind: StepNone}
+	case s.Open != nil:
+		return Step{Kind: StepSettle}
+	case s.Idle > maxIdle && s.Stopping == nil:
+		return Step{Kind: StepStop, Reason: toolcrib.StopWorkerLost, Message: fmt.Sprintf("taken up %d times without progress", maxIdle)}
 	case s.Turn != nil:
 		return nextInTurn(s)
 	case s.Stopping != nil:
@@ -124,7 +133,11 @@ func Next(s *State) Step {
 	return ask(s, s.Model, 1, 0)
 }
 
-const onDenialStop = "stop"
+const (
+	onDenialStop = "stop"
+	// maxIdle is how often a run is taken up without progress before it fails.
+	maxIdle = 3
+)
 
 func hasCalls(m *journal.Message) bool {
 	for _, p := range m.Parts {
@@ -149,6 +162,8 @@ func nextInTurn(s *State) Step {
 		return Step{Kind: StepWait}
 	case s.Approval != nil:
 		return Step{Kind: StepPark}
+	case len(t.lost()) > 0:
+		return nextForLost(t.lost())
 	case !t.Judged || t.Rejudge:
 		return Step{Kind: StepJudge}
 	}
@@ -163,7 +178,32 @@ func nextInTurn(s *State) Step {
 func answerAll(t *Turn, status toolcrib.ResultStatus, reason toolcrib.Reason, text string) Step {
 	step := Step{Kind: StepAnswer}
 	for _, c := range t.open() {
-		step.Answers = append(step.Answers, Answer{Call: c, Status: status, Reason: reason, Content: text})
+		a := Answer{Call: c, Status: status, Reason: reason, Content: text}
+		if c.Lost {
+			a.Status, a.Reason, a.Content = toolcrib.ResultInDoubt, "", textInDoubt
+		}
+		step.Answers = append(step.Answers, a)
+	}
+	return step
+}
+
+// nextForLost decides about writes whose driver was lost: first ask the tool,
+// then a person; what they say is the result.
+func nextForLost(lost []*Call) Step {
+	step := Step{Kind: StepAnswer}
+	for _, c := range lost {
+		switch {
+		case c.Reconciled == nil:
+			return Step{Kind: StepReconcile}
+		case c.Doubt == nil:
+			return Step{Kind: StepConfirm}
+		case c.Doubt.Decision == journal.DecisionHappened:
+			step.Answers = append(step.Answers, Answer{Call: c, Status: toolcrib.ResultOK, Raw: c.Doubt.Result})
+		case c.Doubt.Decision == journal.DecisionNotHappened:
+			step.Answers = append(step.Answers, Answer{Call: c, Status: toolcrib.ResultError, Content: textNotHappened})
+		default:
+			step.Answers = append(step.Answers, Answer{Call: c, Status: toolcrib.ResultInDoubt, Content: textInDoubt})
+		}
 	}
 	return step
 }

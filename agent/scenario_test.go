@@ -110,7 +110,9 @@ func TestN9_ClosingReplyWithCalls(t *testing.T) {
 func TestC4_CapFails(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
 	w.script(calls("echo", `{}`))
-	s := run(t, w, limits(func(l *toolcrib.Limits) { l.MaxIterations, l.OnLimit, l.MaxIdenticalCalls = 2, toolcrib.OnLimitError, 0 }))
+	s := run(t, w, limits(func(l *toolcrib.Limits) {
+		l.MaxIterations, l.OnLimit, l.MaxIdenticalCalls = 2, toolcrib.OnLimitError, 0
+	}))
 	equal(t, "message", s.Failed.Message, "max tool iterations (2) exceeded")
 	equal(t, "status", s.Failed.Status, toolcrib.StatusFailed)
 	equal(t, "reason", s.Failed.StopReason, toolcrib.StopMaxIterations)
@@ -392,7 +394,9 @@ func TestWallTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, gate.ConfirmWrites)
 		w.script(append([]toolcrib.Delta{{Text: "so far"}}, calls("wait", `{}`)...))
-		s := run(t, w, limits(func(l *toolcrib.Limits) { l.WallTime, l.MaxIterations, l.MaxIdenticalCalls = 25*time.Millisecond, 200, 0 }))
+		s := run(t, w, limits(func(l *toolcrib.Limits) {
+			l.WallTime, l.MaxIterations, l.MaxIdenticalCalls = 25*time.Millisecond, 200, 0
+		}))
 		equal(t, "reason", s.Done.StopReason, toolcrib.StopWallTime)
 		equal(t, "content", s.Done.Content, "so far")
 		equal(t, "status", s.Done.Status, toolcrib.StatusCompleted)

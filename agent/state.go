@@ -46,6 +46,7 @@ type State struct {
 	Failed *journal.Error
 
 	Epochs  int           // takings-up so far
+	Idle    int           // takings-up since anything was achieved
 	Driven  time.Duration // time under a driver, up to the last event; not while a person decides
 	Warned  bool          // the budget's warning was given
 	Started time.Time
@@ -77,7 +78,12 @@ type Call struct {
 	DecidedBy *journal.ConfirmationResolved
 	AskedFor  string // why it was asked about
 	Started   *journal.ToolStarted
-	Result    *journal.ToolResult
+	// Lost is set while the call is a write that had started when its driver was
+	// lost, and nobody knows yet what became of it.
+	Lost       bool
+	Reconciled *journal.Reconciled
+	Doubt      *journal.CallDecision // a person's word on a call in doubt
+	Result     *journal.ToolResult
 }
 
 // repeat counts the same call with the same result in a row.
@@ -102,6 +108,17 @@ func (e *ErrNewer) Error() string {
 
 // Whole tells whether all calls of the turn have come.
 func (t *Turn) Whole() bool { return len(t.Calls) == t.Expected }
+
+// lost returns the calls of which nobody knows what became of them.
+func (t *Turn) lost() []*Call {
+	var calls []*Call
+	for _, c := range t.Calls {
+		if c.Lost && c.Result == nil {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
 
 // open returns the calls without a result.
 func (t *Turn) open() []*Call {

@@ -24,6 +24,7 @@ const (
 	KindConfirmationRequired toolcrib.Kind = "confirmation_required"
 	KindConfirmationResolved toolcrib.Kind = "confirmation_resolved"
 	KindToolStarted          toolcrib.Kind = "tool_started"
+	KindReconciled           toolcrib.Kind = "reconciled"
 	KindToolResult           toolcrib.Kind = "tool_result"
 	KindNotice               toolcrib.Kind = "notice"
 	KindStopping             toolcrib.Kind = "stopping"
@@ -231,14 +232,21 @@ type ApprovalItem struct {
 }
 
 // The values of [ConfirmationResolved.Decision] and of [CallDecision.Decision].
+// The last three answer an approval of kind in_doubt.
 const (
-	DecisionApprove = "approve"
-	DecisionDeny    = "deny"
-	DecisionMixed   = "mixed" // see Calls
+	DecisionApprove     = "approve"
+	DecisionDeny        = "deny"
+	DecisionMixed       = "mixed" // see Calls
+	DecisionRetry       = "retry"
+	DecisionHappened    = "happened"
+	DecisionNotHappened = "not_happened"
 )
 
 // ConfirmationResolved is a person's decision. It is used once.
 type ConfirmationResolved struct {
+	// Open says that calls of the approval are still undecided: only those in
+	// Calls are decided by this event.
+	Open       bool                    `json:"open,omitempty"`
 	ApprovalID string                  `json:"approval_id"`
 	Digest     string                  `json:"digest"`
 	Decision   string                  `json:"decision"`
@@ -259,7 +267,7 @@ func (r ConfirmationResolved) Of(callID string) CallDecision {
 	if d, ok := r.Calls[callID]; ok {
 		return d
 	}
-	if r.Decision == DecisionMixed {
+	if r.Decision == DecisionMixed || r.Open {
 		return CallDecision{}
 	}
 	return CallDecision{Decision: r.Decision}
@@ -271,6 +279,13 @@ type ToolStarted struct {
 	Name     string          `json:"name"`
 	Write    bool            `json:"write,omitempty"`
 	Prepared json.RawMessage `json:"prepared,omitempty"` // see toolcrib.Preparer
+}
+
+// Reconciled says what became of a write that had started when its driver was
+// lost (design.md §2). A write that is in doubt is put to a person.
+type Reconciled struct {
+	ID    string                   `json:"id"`
+	State toolcrib.ReconciledState `json:"state"` // "" = in doubt
 }
 
 // ToolResult is the one result of a call.
@@ -355,6 +370,7 @@ func (*Verdicts) EventKind() toolcrib.Kind             { return KindVerdicts }
 func (*ConfirmationRequired) EventKind() toolcrib.Kind { return KindConfirmationRequired }
 func (*ConfirmationResolved) EventKind() toolcrib.Kind { return KindConfirmationResolved }
 func (*ToolStarted) EventKind() toolcrib.Kind          { return KindToolStarted }
+func (*Reconciled) EventKind() toolcrib.Kind           { return KindReconciled }
 func (*ToolResult) EventKind() toolcrib.Kind           { return KindToolResult }
 func (*Notice) EventKind() toolcrib.Kind               { return KindNotice }
 func (*Stopping) EventKind() toolcrib.Kind             { return KindStopping }

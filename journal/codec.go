@@ -58,6 +58,8 @@ func newBody(kind toolcrib.Kind) toolcrib.Body {
 		return new(ConfirmationResolved)
 	case KindToolStarted:
 		return new(ToolStarted)
+	case KindReconciled:
+		return new(Reconciled)
 	case KindToolResult:
 		return new(ToolResult)
 	case KindNotice:
