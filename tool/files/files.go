@@ -12,6 +12,7 @@
 package files
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"hash/maphash"
@@ -50,6 +51,9 @@ func New(options Options) []toolcrib.Tool {
 	if s.hidden == nil {
 		s.hidden = func(string) bool { return false }
 	}
+	for i := range s.locks {
+		s.locks[i] = make(chan struct{}, 1)
+	}
 	return []toolcrib.Tool{
 		&readFile{pathPolicy{set: s}},
 		&listDirectory{pathPolicy{set: s, whole: true}},
@@ -65,7 +69,7 @@ type settings struct {
 
 	// locks make a write to one file wait for another of this process; a path has
 	// one of them by its hash.
-	locks [64]sync.Mutex
+	locks [64]chan struct{}
 	seed  maphash.Seed
 
 	mu       sync.Mutex
@@ -106,8 +110,15 @@ func (s *settings) recall(call toolcrib.Call) (before string, ok bool) {
 	return before, ok
 }
 
-func (s *settings) lock(abs string) *sync.Mutex {
-	return &s.locks[maphash.String(s.seed, abs)%uint64(len(s.locks))]
+// lock waits until no other call writes the file, or ctx ends.
+func (s *settings) lock(ctx context.Context, abs string) (unlock func(), err error) {
+	lock := s.locks[maphash.String(s.seed, abs)%uint64(len(s.locks))]
+	select {
+	case lock <- struct{}{}:
+		return func() { <-lock }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 func temporaryName() string { return ".toolcrib-" + rand.Text() + ".tmp" }

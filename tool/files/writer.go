@@ -101,9 +101,11 @@ func (t *writer) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 	expected, compare := t.set.recall(call)
 	var result writeResult
 	err := t.with(ctx, call, func(w *workspace, p place, c change) error {
-		lock := t.set.lock(w.abs(p.real))
-		lock.Lock()
-		defer lock.Unlock()
+		unlock, err := t.set.lock(ctx, w.abs(p.real))
+		if err != nil {
+			return err
+		}
+		defer unlock()
 		before, _, after, err := c.plan(ctx, w, p)
 		if compare && (err == nil || before.hash != "") && before.hash != expected {
 			return toolcrib.Failf(toolcrib.ExecutionFailed, "%s was changed by somebody else just now; nothing was written, read it again", p.shown)
