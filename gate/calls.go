@@ -83,7 +83,7 @@ func (j *judgement) effectStep() *refusal {
 		return nil
 	}
 	r := refuse(j.name() + " would change something, and this run may only read. Answer without changing anything.")
-	r.position = j.gate.agentPosition(j.scope, "read_only")
+	r.position = j.gate.scopePosition(j.scope, "agents.AGENT.read_only")
 	return r
 }
 

@@ -60,8 +60,9 @@ func (g *Gate) explain(p *policy, name string, unknown map[toolcrib.Reason][]str
 	if no {
 		x.Reason = refused.Layer
 	}
-	for _, l := range g.layers {
-		a := g.layerAnswer(ask(l, q))
+	for i, l := range g.layers {
+		_, answer := firstOf(g.layers[i:i+1], q)
+		a := g.layerAnswer(q, reasonOf(l), answer)
 		a.Unknown = unknown[a.Layer]
 		x.Layers = append(x.Layers, a)
 	}

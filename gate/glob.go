@@ -9,36 +9,33 @@ const maxPattern = 256
 // which * stands for any characters, none too, and ? for exactly one. A pattern
 // that could be no tool's name otherwise is a bad one, and matches nothing.
 func match(pattern, name string) bool {
-	if pattern == name {
-		return name != "" && plain(pattern)
-	}
-	return strings.ContainsAny(pattern, "*?") && plain(pattern) && glob(pattern, name)
-}
-
-// matchesAny tells whether one of the patterns means the name.
-func matchesAny(patterns []string, name string) bool {
-	for _, p := range patterns {
-		if match(p, name) {
-			return true
-		}
-	}
-	return false
-}
-
-// plain tells whether the pattern has only characters of tool names and wildcards.
-func plain(pattern string) bool {
-	if pattern == "" || len(pattern) > maxPattern {
+	ok, wild := readPattern(pattern)
+	switch {
+	case !ok:
 		return false
+	case wild:
+		return glob(pattern, name)
+	}
+	return pattern == name
+}
+
+// readPattern tells whether the pattern has only characters of tool names and
+// wildcards, and whether it has wildcards.
+func readPattern(pattern string) (ok, wild bool) {
+	if pattern == "" || len(pattern) > maxPattern {
+		return false, false
 	}
 	for i := range len(pattern) {
 		switch c := pattern[i]; {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-		case c == '_', c == '-', c == '*', c == '?':
+		case c == '_', c == '-':
+		case c == '*', c == '?':
+			wild = true
 		default:
-			return false
+			return false, false
 		}
 	}
-	return true
+	return true, wild
 }
 
 // glob matches without recursion: it goes back to the last star only, so that its

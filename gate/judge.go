@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -186,7 +187,7 @@ func (j *judgement) countStep() *refusal {
 		return nil
 	}
 	r := refuse(fmt.Sprintf("at most %d calls run in one turn. Call again in the next turn.", max(0, j.scope.MaxCalls)))
-	r.position = j.gate.agentPosition(j.scope, "limits.max_calls_per_turn")
+	r.position = j.gate.scopePosition(j.scope, "agents.AGENT.limits.max_calls_per_turn")
 	return r
 }
 
@@ -240,7 +241,7 @@ func (j *judgement) depthStep() *refusal {
 	if s.Depth > s.MaxDepth || j.entry.spec.Nested && s.Depth >= s.MaxDepth {
 		r := refuse(fmt.Sprintf("agents and tools may call each other %d deep, and this is the end. Do the work yourself.",
 			max(0, s.MaxDepth)))
-		r.position = j.gate.agentPosition(s, "limits.max_depth")
+		r.position = j.gate.scopePosition(s, "agents.AGENT.limits.max_depth")
 		return r
 	}
 	return nil
@@ -256,16 +257,23 @@ func (j *judgement) repeatedStep() *refusal {
 		return nil
 	}
 	r := refuse(fmt.Sprintf("this very call had the same result %d times in a row. Try something else, or answer with what you have.", times))
-	r.position = j.gate.agentPosition(s, "limits.max_identical_calls")
+	r.position = j.gate.scopePosition(s, "agents.AGENT.limits.max_identical_calls")
 	return r
 }
 
-// agentPosition is where the configuration sets a key of the run's agent.
-func (g *Gate) agentPosition(s *Scope, key string) string {
-	if s.Agent == "" {
+// scopePosition is where the configuration says what stands at keyPath, in which
+// AGENT stands for the name of the run's agent.
+func (g *Gate) scopePosition(s *Scope, keyPath string) string {
+	if g.positions == nil || keyPath == "" {
 		return ""
 	}
-	return g.position("agents." + s.Agent + "." + key)
+	if before, after, ok := strings.Cut(keyPath, ".AGENT."); ok {
+		if s == nil || s.Agent == "" {
+			return ""
+		}
+		keyPath = before + "." + s.Agent + "." + after
+	}
+	return g.position(keyPath)
 }
 
 // Refused tells whether the call must not run, for whatever reason.

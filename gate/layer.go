@@ -35,7 +35,10 @@ type Answer struct {
 	Allowed bool
 	// Detail says why, for operators and explain; never for a model.
 	Detail string
-	// Key is the key path of the configuration that decided, if one did.
+	// By is the name, pattern or grant that decided, if one did.
+	By string
+	// Key is the key path of the configuration that decided, if one did; in it
+	// AGENT stands for the name of the run's agent.
 	Key string
 	// Hint tells an operator how to change it; the model reads it too.
 	Hint string
@@ -72,42 +75,55 @@ type LayerAnswer struct {
 	hint string
 }
 
-// ask asks one layer; a panic refuses.
-func ask(l Layer, q Query) (reason toolcrib.Reason, answer Answer) {
+// reasonOf is what a layer's refusals are reported as; never "".
+func reasonOf(l Layer) (reason toolcrib.Reason) {
 	err := contain(func() error {
 		reason = l.Reason()
-		answer = l.Judge(q)
+		return nil
+	})
+	if err != nil || reason == "" {
+		return toolcrib.ReasonNotPermitted
+	}
+	return reason
+}
+
+// firstOf asks the layers in order until one refuses, and returns which one and
+// its answer; len(layers) if none did. A panic refuses. It is the only way in
+// which an offer, a decision and an explanation ask a layer.
+func firstOf(layers []Layer, q Query) (i int, a Answer) {
+	err := contain(func() error {
+		for ; i < len(layers); i++ {
+			if a = layers[i].Judge(q); !a.Allowed {
+				return nil
+			}
+		}
 		return nil
 	})
 	if err != nil {
-		answer = Answer{Detail: err.Error()}
+		a = Answer{Detail: err.Error()}
 	}
-	if reason == "" {
-		reason = toolcrib.ReasonNotPermitted
-	}
-	return reason, answer
+	return i, a
 }
 
-// firstRefusal asks the layers in order until one refuses. It is the only way in
-// which an offer and a decision come to their answer; [Gate.explain] asks the same
-// layers with the same query and only goes on after a refusal.
+// firstRefusal returns the answer of the first layer that refuses; false = none.
 func (g *Gate) firstRefusal(q Query) (LayerAnswer, bool) {
 	if len(g.layers) == 0 {
 		return LayerAnswer{Layer: toolcrib.ReasonNotRegistered, Detail: "the gate has no tools"}, true
 	}
-	for _, l := range g.layers {
-		reason, a := ask(l, q)
-		if !a.Allowed {
-			return g.layerAnswer(reason, a), true
-		}
+	i, a := firstOf(g.layers, q)
+	if i == len(g.layers) {
+		return LayerAnswer{}, false
 	}
-	return LayerAnswer{}, false
+	return g.layerAnswer(q, reasonOf(g.layers[i]), a), true
 }
 
-func (g *Gate) layerAnswer(reason toolcrib.Reason, a Answer) LayerAnswer {
+func (g *Gate) layerAnswer(q Query, reason toolcrib.Reason, a Answer) LayerAnswer {
+	if a.By != "" {
+		a.Detail += ": " + a.By
+	}
 	return LayerAnswer{
 		Layer: reason, Allowed: a.Allowed, Detail: cut(a.Detail, maxDetailBytes),
-		Position: g.position(a.Key), hint: a.Hint,
+		Position: g.scopePosition(q.Scope, a.Key), hint: a.Hint,
 	}
 }
 

@@ -19,7 +19,7 @@ func (admin) Judge(q Query) Answer {
 	case q.Who.User == "":
 		return Answer{Detail: "for administrators, and no user is acting"}
 	case !q.Who.Admin:
-		return Answer{Detail: "for administrators, and " + q.Who.User + " is none"}
+		return Answer{Detail: "for administrators, and this user is none", By: q.Who.User}
 	}
-	return allowed("for administrators, and " + q.Who.User + " is one")
+	return Answer{Allowed: true, Detail: "for administrators, and this user is one", By: q.Who.User}
 }

@@ -1,54 +1,50 @@
 package gate
 
-import (
-	"fmt"
-
-	"github.com/toolcrib/toolcrib"
-)
+import "github.com/toolcrib/toolcrib"
 
 // allowlist refuses what is not on one of the lists of the run's [Scope]: nil
 // restricts nothing, empty allows nothing (N15, A5).
 type allowlist struct {
 	reason toolcrib.Reason
-	whose  string // in words
 	list   func(*Scope) []string
-	key    func(*Scope) string // key path of the configuration; nil = none
-	hint   func(*Scope) string // nil = none
+	key    string // key path of the configuration; "" = it stands nowhere
+	hint   string
+	// What is told of the list.
+	none, empty, has, lacks string
+}
+
+func newAllowlist(reason toolcrib.Reason, whose string, list func(*Scope) []string) allowlist {
+	return allowlist{
+		reason: reason, list: list,
+		none:  whose + " restricts nothing",
+		empty: whose + " is empty: no tools",
+		has:   whose + " has it",
+		lacks: whose + " does not have it",
+	}
 }
 
 func (l allowlist) Reason() toolcrib.Reason { return l.reason }
 
 func (l allowlist) Judge(q Query) Answer {
-	if q.Spec == nil {
+	switch {
+	case q.Spec == nil:
 		return unknownTool()
-	}
-	if q.Scope == nil {
+	case q.Scope == nil:
 		return Answer{Detail: "there is no run"}
 	}
 	patterns := l.list(q.Scope)
 	if patterns == nil {
-		return allowed(l.whose + " restricts nothing")
+		return allowed(l.none)
 	}
-	a := Answer{Key: call(l.key, q.Scope)}
 	for _, p := range patterns {
 		if match(p, q.Spec.Name) {
-			a.Allowed, a.Detail = true, l.whose+" has "+p
-			return a
+			return Answer{Allowed: true, Detail: l.has, By: p, Key: l.key}
 		}
 	}
-	a.Hint = call(l.hint, q.Scope)
-	a.Detail = l.whose + " does not have it"
 	if len(patterns) == 0 {
-		a.Detail = l.whose + " is empty: no tools"
+		return Answer{Detail: l.empty, Key: l.key, Hint: l.hint}
 	}
-	return a
-}
-
-func call(f func(*Scope) string, s *Scope) string {
-	if f == nil {
-		return ""
-	}
-	return f(s)
+	return Answer{Detail: l.lacks, Key: l.key, Hint: l.hint}
 }
 
 // unknown returns the patterns of the list that mean none of the names.
@@ -72,48 +68,23 @@ func meansOne(pattern string, entries []*entry) bool {
 }
 
 func agentList() Layer {
-	key := func(s *Scope) string {
-		if s.Agent == "" {
-			return ""
-		}
-		return "agents." + s.Agent + ".tools"
-	}
-	return allowlist{
-		reason: toolcrib.ReasonAgentAllowlist,
-		whose:  "the agent's list",
-		list:   func(s *Scope) []string { return s.AgentTools },
-		key:    key,
-		hint: func(s *Scope) string {
-			if s.Agent == "" {
-				return ""
-			}
-			return fmt.Sprintf("add it to %s in the configuration", key(s))
-		},
-	}
+	l := newAllowlist(toolcrib.ReasonAgentAllowlist, "the agent's list", func(s *Scope) []string { return s.AgentTools })
+	l.key, l.hint = "agents.AGENT.tools", "add it to the agent's tools in the configuration"
+	return l
 }
 
 func skillList() Layer {
-	return allowlist{
-		reason: toolcrib.ReasonSkillAllowlist,
-		whose:  "the skills' allowed-tools",
-		list:   func(s *Scope) []string { return s.SkillTools },
-		hint:   func(*Scope) string { return "add it to allowed-tools of a skill of this run" },
-	}
+	l := newAllowlist(toolcrib.ReasonSkillAllowlist, "the skills' allowed-tools", func(s *Scope) []string { return s.SkillTools })
+	l.hint = "add it to allowed-tools of a skill of this run"
+	return l
 }
 
 func runList() Layer {
-	return allowlist{
-		reason: toolcrib.ReasonRunAllowlist,
-		whose:  "the run's list",
-		list:   func(s *Scope) []string { return s.RunTools },
-		hint:   func(*Scope) string { return "add it to --tools, or to tools in the request" },
-	}
+	l := newAllowlist(toolcrib.ReasonRunAllowlist, "the run's list", func(s *Scope) []string { return s.RunTools })
+	l.hint = "add it to --tools, or to tools in the request"
+	return l
 }
 
 func workerList() Layer {
-	return allowlist{
-		reason: toolcrib.ReasonWorkerAllowlist,
-		whose:  "what the calling agent passes on",
-		list:   func(s *Scope) []string { return s.WorkerTools },
-	}
+	return newAllowlist(toolcrib.ReasonWorkerAllowlist, "what the calling agent passes on", func(s *Scope) []string { return s.WorkerTools })
 }

@@ -1,10 +1,6 @@
 package gate
 
-import (
-	"fmt"
-
-	"github.com/toolcrib/toolcrib"
-)
+import "github.com/toolcrib/toolcrib"
 
 // enabled refuses what is switched off: by its group, by an administrator, or
 // because it is off from the start (A1, A2, A4). A tool that can not be used, and
@@ -27,8 +23,8 @@ func (enabled) Judge(q Query) Answer {
 	}
 	if on, ok := q.Overrides.Groups[q.Spec.Group]; ok && !on && q.Spec.Group != "" {
 		return Answer{
-			Detail: fmt.Sprintf("the group %s is switched off", q.Spec.Group),
-			Hint:   "toolcrib tools enable --group " + q.Spec.Group,
+			Detail: "the tool's group is switched off", By: q.Spec.Group,
+			Hint: "toolcrib tools enable --group " + q.Spec.Group,
 		}
 	}
 	on, overridden := q.Overrides.Tools[q.Spec.Name]

@@ -31,10 +31,10 @@ func (permitted) Judge(q Query) Answer {
 			continue
 		}
 		if match(grant, q.Spec.Name) {
-			return allowed("granted by " + grant)
+			return Answer{Allowed: true, Detail: "granted", By: grant}
 		}
 		if q.Spec.Group != "" && (grant == q.Spec.Group || match(grant, q.Spec.Group)) {
-			return allowed("the group " + q.Spec.Group + " is granted by " + grant)
+			return Answer{Allowed: true, Detail: "the tool's group is granted", By: grant}
 		}
 	}
 	return Answer{Detail: "no grant of this user names the tool or its group"}

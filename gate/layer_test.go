@@ -73,7 +73,7 @@ func runCases(t *testing.T, reason toolcrib.Reason, cases []layerCase) {
 
 func TestN4_LayerNotRegistered(t *testing.T) {
 	runCases(t, toolcrib.ReasonNotRegistered, []layerCase{
-		{"a tool", func(*gate.Query) {}, true, "builtin"},
+		{"a tool", func(*gate.Query) {}, true, "registered"},
 		{"no tool", func(q *gate.Query) { q.Spec = nil }, false, "no such tool"},
 	})
 }
@@ -91,11 +91,11 @@ func TestA1_A2_LayerToolDisabled(t *testing.T) {
 			override(true)(q)
 		}, true, "by an administrator"},
 		{"another tool is off", func(q *gate.Query) { q.Overrides.Tools = map[string]bool{"x": false} }, true, ""},
-		{"group off", func(q *gate.Query) { q.Overrides.Groups = map[string]bool{"files": false} }, false, "group files"},
+		{"group off", func(q *gate.Query) { q.Overrides.Groups = map[string]bool{"files": false} }, false, "group is switched off"},
 		{"group off beats tool on (ADR-043)", func(q *gate.Query) {
 			override(true)(q)
 			q.Overrides.Groups = map[string]bool{"files": false}
-		}, false, "group files"},
+		}, false, "group is switched off"},
 		{"group on does not switch on", func(q *gate.Query) {
 			q.Spec.EnabledByDefault = false
 			q.Overrides.Groups = map[string]bool{"files": true}
@@ -124,8 +124,8 @@ func TestN18_LayerRequiresAdmin(t *testing.T) {
 	user := alice()
 	runCases(t, toolcrib.ReasonRequiresAdmin, []layerCase{
 		{"for everybody", func(*gate.Query) {}, true, ""},
-		{"administrator", needs(&admin), true, "root"},
-		{"no administrator", needs(&user), false, "alice"},
+		{"administrator", needs(&admin), true, "is one"},
+		{"no administrator", needs(&user), false, "is none"},
 		{"no acting user is no administrator", needs(&nobody), false, "no user"},
 		{"nobody", needs(nil), false, "nobody"},
 		{"an unknown tool counts as admin-only", func(q *gate.Query) { q.Spec = nil }, false, ""},
@@ -170,8 +170,8 @@ func TestN15_LayerAllowlists(t *testing.T) {
 			runCases(t, reason, []layerCase{
 				{"no list", func(*gate.Query) {}, true, "restricts nothing"},
 				{"an empty list", list(), false, "empty"},
-				{"named", list("x", "read_file"), true, "read_file"},
-				{"glob", list("read_*"), true, "read_*"},
+				{"named", list("x", "read_file"), true, "has it"},
+				{"glob", list("read_*"), true, "has it"},
 				{"not named", list("write_file", "ghost"), false, "does not have it"},
 				{"a bad pattern matches nothing", list("[r]ead_file", "read_file(x)", " read_file", ""), false, ""},
 				{"no run", func(q *gate.Query) { q.Scope = nil }, false, "no run"},

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 )
@@ -14,8 +15,12 @@ const (
 // nearNames returns at most three offered names that a wrong one may have meant,
 // the closest first; "" = none. Only what was offered is ever named.
 func nearNames(wrong string, offered map[string]bool) string {
-	key := squash(wrong)
-	if key == "" || len(wrong) > maxNearLength {
+	if len(wrong) > maxNearLength {
+		return ""
+	}
+	var wrongRoom, nameRoom [maxNearLength]byte
+	key := squash(wrongRoom[:0], wrong)
+	if len(key) == 0 {
 		return ""
 	}
 	type candidate struct {
@@ -24,10 +29,11 @@ func nearNames(wrong string, offered map[string]bool) string {
 	}
 	var found []candidate
 	for name, on := range offered {
-		if !on {
+		if !on || len(name) > maxNearLength {
 			continue
 		}
-		if d := nameDistance(key, squash(name)); d <= max(1, len(key)/4) {
+		most := max(1, len(key)/4)
+		if d := nameDistance(key, squash(nameRoom[:0], name), most); d <= most {
 			found = append(found, candidate{name, d})
 		}
 	}
@@ -44,27 +50,39 @@ func nearNames(wrong string, offered map[string]bool) string {
 	return strings.Join(names, ", ")
 }
 
-// squash takes out what models get wrong in names: letter case and separators.
-func squash(name string) string {
-	return strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(strings.ToLower(name))
+// squash appends the name without what models get wrong in names: letter case and
+// separators.
+func squash(to []byte, name string) []byte {
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c == '_', c == '-', c == '.', c == ' ':
+		case c >= 'A' && c <= 'Z':
+			to = append(to, c+'a'-'A')
+		default:
+			to = append(to, c)
+		}
+	}
+	return to
 }
 
-// nameDistance is the number of edits between two names; 1 if one is the end or
-// beginning of the other; large if the lengths are too far apart.
-func nameDistance(a, b string) int {
-	if len(a) >= 4 && len(b) >= 4 && (strings.HasSuffix(b, a) || strings.HasSuffix(a, b) ||
-		strings.HasPrefix(b, a) || strings.HasPrefix(a, b)) {
+// nameDistance is the number of edits between two names of at most 64 bytes; at
+// most 1 if one is the end or beginning of the other; more than most, whatever, if
+// it is more than most.
+func nameDistance(a, b []byte, most int) int {
+	if len(a) >= 4 && len(b) >= 4 && (bytes.HasSuffix(b, a) || bytes.HasSuffix(a, b) ||
+		bytes.HasPrefix(b, a) || bytes.HasPrefix(a, b)) {
 		return min(1, max(len(a), len(b))-min(len(a), len(b)))
 	}
-	if apart := len(a) - len(b); apart > 4 || apart < -4 {
-		return len(a) + len(b)
+	if apart := len(a) - len(b); apart > most || apart < -most {
+		return most + 1
 	}
-	row := make([]int, len(b)+1)
+	var room [maxNearLength + 1]int
+	row := room[:len(b)+1]
 	for i := range row {
 		row[i] = i
 	}
 	for i := range len(a) {
-		diagonal := row[0]
+		diagonal, least := row[0], i+1
 		row[0] = i + 1
 		for k := range len(b) {
 			cost := diagonal
@@ -73,6 +91,10 @@ func nameDistance(a, b string) int {
 			}
 			diagonal = row[k+1]
 			row[k+1] = min(cost, row[k]+1, diagonal+1)
+			least = min(least, row[k+1])
+		}
+		if least > most {
+			return least
 		}
 	}
 	return row[len(b)]

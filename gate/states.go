@@ -36,7 +36,7 @@ func (g *Gate) States(ctx context.Context) ([]State, error) {
 	p := newPolicy(nil, nil, over, nil)
 	states := make([]State, len(g.sorted))
 	for i, e := range g.sorted {
-		_, a := ask(enabled{}, p.query(e.spec.Name, e))
+		a := enabled{}.Judge(p.query(e.spec.Name, e))
 		_, overridden := over.Tools[e.spec.Name]
 		on, known := over.Groups[e.spec.Group]
 		states[i] = State{
