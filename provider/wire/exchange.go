@@ -156,7 +156,7 @@ func (r *Reply) decodeFrames(frames *FrameReader, d Decoder, emit Emit) error {
 }
 
 func (r *Reply) strayError(line []byte) error {
-	if e, ok := ParseAPIError(line); ok && line[0] == '{' && e.Message != "" {
+	if e, ok := ParseAPIError(line); ok && e.Message != "" {
 		return r.Mask(EventError(r.client.opts.Name, line))
 	}
 	return r.Mask(&toolcrib.ModelError{

@@ -39,7 +39,7 @@ type FrameReader struct {
 	lines int // data lines of the frame at hand
 
 	joined []byte // the data of a frame of several lines
-	stray  []byte // the first line that is no field
+	stray  []byte // see Stray
 }
 
 // NewFrameReader reads from src at most maxBytes bytes in all (0 = the default).
@@ -104,16 +104,15 @@ func (r *FrameReader) field(line []byte) {
 		r.data = r.joined
 	case "event":
 		r.event = value
-	case "", "id", "retry":
 	default:
-		if r.stray == nil {
+		if r.stray == nil && (line[0] == '{' || line[0] == '<') {
 			r.stray = append([]byte{}, line[:min(len(line), maxErrorBody)]...)
 		}
 	}
 }
 
-// Stray returns the first line that was no field of a frame: an error that came
-// as plain JSON, or a web page.
+// Stray returns the first line that was no field of a frame but looks like an
+// error that came as plain JSON, or like a web page.
 func (r *FrameReader) Stray() []byte { return r.stray }
 
 var (
