@@ -50,15 +50,28 @@ func Find(flag string, getenv func(string) string) Source {
 	if named := getenv(EnvFile); named != "" {
 		return Source{Path: named, Origin: OriginEnv}
 	}
-	if exists(FileName) {
-		return Source{Path: FileName, Origin: OriginCwd}
-	}
+	own := ""
 	if folder := UserFolder(getenv); folder != "" {
-		if file := filepath.Join(folder, FileName); exists(file) {
-			return Source{Path: file, Origin: OriginUser}
-		}
+		own = filepath.Join(folder, FileName)
+	}
+	switch {
+	case exists(FileName) && !sameFolder(".", filepath.Dir(own)):
+		return Source{Path: FileName, Origin: OriginCwd}
+	case own != "" && exists(own):
+		return Source{Path: own, Origin: OriginUser}
 	}
 	return Source{}
+}
+
+// sameFolder tells whether toolcrib was started in the user's own configuration
+// folder, whose file needs no trust.
+func sameFolder(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil || !filepath.IsAbs(b) {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
 }
 
 // UserFolder returns the user's own configuration folder, "" if it is not known.
@@ -162,8 +175,8 @@ func (c *Config) File() string { return c.file }
 func (c *Config) Folder() string { return c.base }
 
 // Position returns where a key is written, as "toolcrib.yaml:31", or "default".
-// Key paths are those of error messages: agents.default.tools, rules[0].then; the
-// position of a key inside of an entry that is written is not that of the entry.
+// Key paths are those of error messages: agents.default.tools, rules[0].then,
+// models["gpt-5.1"].price. A key that an entry leaves out is "default".
 func (c *Config) Position(path string) string {
 	line, ok := c.positions[path]
 	if !ok {

@@ -1,3 +1,5 @@
+//go:build unix
+
 package config_test
 
 import (
@@ -45,6 +47,9 @@ func TestN5_OrderOfLookup(t *testing.T) {
 	atXDG := filepath.Join(xdg, "toolcrib", "toolcrib.yaml")
 	writeFile(t, atXDG, "")
 	want("", config.Source{Path: atXDG, Origin: config.OriginUser}, false)
+	t.Chdir(filepath.Dir(atXDG))
+	want("", config.Source{Path: atXDG, Origin: config.OriginUser}, false)
+	t.Chdir(cwd)
 	if err := os.Symlink("nothing", filepath.Join(cwd, "toolcrib.yaml")); err != nil {
 		t.Fatal(err)
 	}

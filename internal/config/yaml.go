@@ -81,18 +81,28 @@ func parseYAML(data []byte) (n *node, err error) {
 	if err := checkTokens(tokens); err != nil {
 		return nil, err
 	}
+	content, err := checkDocuments(tokens)
+	if err != nil {
+		return nil, err
+	}
 	// Duplicate keys are found by the decoder, with their key path.
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		return nil, fromParser(err, 1+bytes.Count(data, []byte("\n")))
 	}
-	if len(file.Docs) > 1 {
-		return nil, syntaxErrorf(lineOf(file.Docs[1].Start, 1), "only one YAML document is allowed")
+	var body ast.Node
+	for _, doc := range file.Docs {
+		if body == nil {
+			body = doc.Body
+		}
 	}
-	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
+	if body == nil {
+		if content { // never read a file as empty that is not
+			return nil, syntaxErrorf(1, "cannot be read as YAML")
+		}
 		return &node{kind: kindNull, line: 1}, nil
 	}
-	return convert(file.Docs[0].Body, 1, 0)
+	return convert(body, 1, 0)
 }
 
 // invalidLine returns the line of the first byte that is no valid UTF-8 or a NUL; 0 = none.
@@ -148,6 +158,30 @@ func checkTokens(tokens token.Tokens) error {
 		}
 	}
 	return nil
+}
+
+// checkDocuments refuses a second document, of which the parser may keep either,
+// and tells whether there is any content.
+func checkDocuments(tokens token.Tokens) (content bool, err error) {
+	header, ended := false, false
+	for _, t := range tokens {
+		switch t.Type {
+		case token.CommentType:
+		case token.DocumentEndType:
+			ended = true
+		case token.DocumentHeaderType:
+			if header || content || ended {
+				return false, syntaxErrorf(lineOf(t, 1), "only one YAML document is allowed")
+			}
+			header = true
+		default:
+			if ended {
+				return false, syntaxErrorf(lineOf(t, 1), "only one YAML document is allowed")
+			}
+			content = true
+		}
+	}
+	return content, nil
 }
 
 // fromParser keeps message and line of the library's error, and not its excerpt

@@ -15,7 +15,7 @@ import (
 
 // Bounds of what is read for a hash. What is larger cannot be trusted.
 const (
-	MaxFileBytes   = 1 << 20  // toolcrib.yaml, .mcp.json, and one file of a folder
+	MaxFileBytes   = 1 << 20  // toolcrib.yaml or .mcp.json
 	MaxFolderBytes = 32 << 20 // all files of a folder
 	MaxFolderFiles = 5000
 	maxFolderDepth = 16
@@ -31,14 +31,14 @@ var (
 // hash. Symbolic links are followed: what counts is what is really read. It never
 // waits for a pipe or a device.
 func Read(file string) (content []byte, hash string, err error) {
-	content, err = readRegular(file)
+	content, err = readRegular(file, MaxFileBytes)
 	if err != nil {
 		return nil, "", err
 	}
 	return content, hashOf(content), nil
 }
 
-func readRegular(file string) ([]byte, error) {
+func readRegular(file string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(file, os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, err
@@ -51,11 +51,11 @@ func readRegular(file string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, errIrregular
 	}
-	data, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(data) > MaxFileBytes {
+	if int64(len(data)) > limit {
 		return nil, errTooLarge
 	}
 	return data, nil
@@ -89,7 +89,7 @@ func ReadFolder(dir string) (Folder, error) {
 
 type folderReader struct {
 	files map[string][]byte
-	bytes int
+	bytes int64
 	seen  int // entries, empty folders too
 }
 
@@ -130,13 +130,14 @@ func (r *folderReader) entry(dir, prefix, name string, depth int) error {
 	if info.IsDir() {
 		return r.read(whole, relative, depth+1)
 	}
-	data, err := readRegular(whole)
+	data, err := readRegular(whole, MaxFolderBytes-r.bytes)
+	if errors.Is(err, errTooLarge) {
+		return errTooMuch
+	}
 	if err != nil {
 		return err
 	}
-	if r.bytes += len(data); r.bytes > MaxFolderBytes {
-		return errTooMuch
-	}
+	r.bytes += int64(len(data))
 	r.files[relative] = data
 	return nil
 }
