@@ -116,7 +116,7 @@ func (c *Client) do(ctx context.Context, method, path string, body *Segments) (*
 	var connected atomic.Bool
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
 	req := (&http.Request{
-		Method: method, URL: c.base.JoinPath(path), Header: header, Host: c.base.Host,
+		Method: method, URL: c.join(path), Header: header, Host: c.base.Host,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(httptrace.WithClientTrace(r.ctx, trace))
 	if body != nil {
@@ -136,6 +136,16 @@ func (c *Client) do(ctx context.Context, method, path string, body *Segments) (*
 	err = r.statusError()
 	r.Close()
 	return nil, err
+}
+
+// join appends path to the base URL, whose query stays: some gateways want one.
+func (c *Client) join(path string) *url.URL {
+	u := *c.base
+	u.Path = strings.TrimRight(u.Path, "/") + "/" + path
+	if u.RawPath != "" {
+		u.RawPath = strings.TrimRight(u.RawPath, "/") + "/" + path
+	}
+	return &u
 }
 
 // headers returns the headers of each request, and the key in them. They are
