@@ -81,7 +81,7 @@ func parseYAML(data []byte) (n *node, err error) {
 	if err := checkTokens(tokens); err != nil {
 		return nil, err
 	}
-	content, err := checkDocuments(tokens)
+	words, err := checkDocuments(tokens)
 	if err != nil {
 		return nil, err
 	}
@@ -96,13 +96,18 @@ func parseYAML(data []byte) (n *node, err error) {
 			body = doc.Body
 		}
 	}
-	if body == nil {
-		if content { // never read a file as empty that is not
-			return nil, syntaxErrorf(1, "cannot be read as YAML")
-		}
-		return &node{kind: kindNull, line: 1}, nil
+	c := converter{read: make(map[*token.Token]bool, len(words))}
+	n, err = c.convert(body, 1, 0)
+	if err != nil {
+		return nil, err
 	}
-	return convert(body, 1, 0)
+	for _, word := range words {
+		if !c.read[word] {
+			// A rule that the parser drops must not become one that is not there.
+			return nil, syntaxErrorf(lineOf(word, 1), "is no valid YAML: something is out of place")
+		}
+	}
+	return n, nil
 }
 
 // invalidLine returns the line of the first byte that is no valid UTF-8 or a NUL; 0 = none.
@@ -161,9 +166,9 @@ func checkTokens(tokens token.Tokens) error {
 }
 
 // checkDocuments refuses a second document, of which the parser may keep either,
-// and tells whether there is any content.
-func checkDocuments(tokens token.Tokens) (content bool, err error) {
-	header, ended := false, false
+// and returns the words of the file: keys and scalar values.
+func checkDocuments(tokens token.Tokens) (words token.Tokens, err error) {
+	content, header, ended := false, false, false
 	for _, t := range tokens {
 		switch t.Type {
 		case token.CommentType:
@@ -171,18 +176,35 @@ func checkDocuments(tokens token.Tokens) (content bool, err error) {
 			ended = true
 		case token.DocumentHeaderType:
 			if header || content || ended {
-				return false, syntaxErrorf(lineOf(t, 1), "only one YAML document is allowed")
+				return nil, syntaxErrorf(lineOf(t, 1), "only one YAML document is allowed")
 			}
 			header = true
 		default:
 			if ended {
-				return false, syntaxErrorf(lineOf(t, 1), "only one YAML document is allowed")
+				return nil, syntaxErrorf(lineOf(t, 1), "only one YAML document is allowed")
 			}
 			content = true
+			if isWord(t) {
+				words = append(words, t)
+			}
 		}
 	}
-	return content, nil
+	return words, nil
 }
+
+// isWord tells whether a token is a key or a scalar value that is written.
+func isWord(t *token.Token) bool {
+	switch t.Type {
+	case token.StringType, token.SingleQuoteType, token.DoubleQuoteType, token.BoolType, token.NullType,
+		token.IntegerType, token.BinaryIntegerType, token.OctetIntegerType, token.HexIntegerType,
+		token.FloatType, token.InfinityType, token.NanType:
+		return true
+	}
+	return false
+}
+
+// converter turns the library's tree into ours and remembers the words in it.
+type converter struct{ read map[*token.Token]bool }
 
 // fromParser keeps message and line of the library's error, and not its excerpt
 // of the file, which may hold a secret.
@@ -216,7 +238,7 @@ func lineOf(t *token.Token, otherwise int) int {
 	return t.Position.Line
 }
 
-func convert(n ast.Node, line, depth int) (*node, error) {
+func (c *converter) convert(n ast.Node, line, depth int) (*node, error) {
 	if n == nil {
 		return &node{kind: kindNull, line: line}, nil
 	}
@@ -224,6 +246,7 @@ func convert(n ast.Node, line, depth int) (*node, error) {
 	if depth > maxDepth {
 		return nil, syntaxErrorf(line, "lists and mappings are nested deeper than %d", maxDepth)
 	}
+	c.read[n.GetToken()] = true
 	scalar := func(k kind) (*node, error) {
 		return &node{kind: k, text: n.GetToken().Value, line: line}, nil
 	}
@@ -241,21 +264,22 @@ func convert(n ast.Node, line, depth int) (*node, error) {
 		}
 		return &node{kind: kindText, text: x.Value, line: line}, nil
 	case *ast.LiteralNode:
+		c.read[x.Value.GetToken()] = true // n's own is the mark before it
 		return &node{kind: kindText, text: x.Value.Value, line: line}, nil
 	case *ast.SequenceNode:
-		return convertList(x, line, depth)
+		return c.list(x, line, depth)
 	case *ast.MappingNode:
-		return convertDict(x.Values, line, depth)
+		return c.dict(x.Values, line, depth)
 	case *ast.MappingValueNode:
-		return convertDict([]*ast.MappingValueNode{x}, line, depth)
+		return c.dict([]*ast.MappingValueNode{x}, line, depth)
 	}
 	return nil, syntaxErrorf(line, "%s is not allowed here", strings.ToLower(n.Type().String()))
 }
 
-func convertList(x *ast.SequenceNode, line, depth int) (*node, error) {
+func (c *converter) list(x *ast.SequenceNode, line, depth int) (*node, error) {
 	out := &node{kind: kindList, line: line, items: make([]*node, 0, len(x.Values))}
 	for _, v := range x.Values {
-		item, err := convert(v, line, depth+1)
+		item, err := c.convert(v, line, depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -264,18 +288,18 @@ func convertList(x *ast.SequenceNode, line, depth int) (*node, error) {
 	return out, nil
 }
 
-func convertDict(values []*ast.MappingValueNode, line, depth int) (*node, error) {
+func (c *converter) dict(values []*ast.MappingValueNode, line, depth int) (*node, error) {
 	out := &node{kind: kindDict, line: line, entries: make([]entry, 0, len(values))}
 	for _, v := range values {
 		keyLine := lineOf(v.Key.GetToken(), line)
-		key, err := convert(v.Key, keyLine, depth+1)
+		key, err := c.convert(v.Key, keyLine, depth+1)
 		if err != nil {
 			return nil, err
 		}
 		if key.kind != kindText && key.kind != kindBool && key.kind != kindNumber {
 			return nil, syntaxErrorf(keyLine, "a key must be a text")
 		}
-		value, err := convert(v.Value, keyLine, depth+1)
+		value, err := c.convert(v.Value, keyLine, depth+1)
 		if err != nil {
 			return nil, err
 		}
