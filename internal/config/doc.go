@@ -9,12 +9,14 @@
 //	default   what counts where the key is absent ("" where there is none)
 //	enum      the words that a string may be, separated by |
 //	min, max  bounds of a number, a duration or of the length of a list
-//	format    what a text must look like, and how it is read (see textFormats)
+//	format    what a text must look like, and how it is read (see checkFormat)
 //	keys      what the keys of a mapping must look like
 //	required  an error if the key is absent
 //	null      null is allowed, and is not the same as empty
 //	words     true, false and numbers without quotes are taken as text
-//	secret    the value is never shown: "all" of it, or the password of a URL
+//	secret    what is never shown: "all" of the value, the password of a "url",
+//	          what a header or variable that is "named" like a secret holds,
+//	          all but the scheme of a "notify" address, key=value in "args"
 //	doc       the description in the schema
 //
 // What the contract leaves open is decided here as follows.
