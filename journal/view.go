@@ -33,7 +33,7 @@ type startedView struct {
 type messageView struct {
 	Iteration int                   `json:"iteration"`
 	Text      string                `json:"text"`
-	Thinking  string                `json:"thinking,omitempty"`
+	Thinking  string                `json:"thinking"`
 	Finish    toolcrib.FinishReason `json:"finish_reason"`
 }
 
@@ -68,7 +68,7 @@ type resultView struct {
 	Status     toolcrib.ResultStatus `json:"status"`
 	IsError    bool                  `json:"is_error"`
 	Content    string                `json:"content"`
-	Reason     toolcrib.Reason       `json:"reason,omitempty"`
+	Reason     toolcrib.Reason       `json:"reason"`
 	DurationMS int64                 `json:"duration_ms"`
 	Truncated  bool                  `json:"truncated"`
 	Untrusted  bool                  `json:"untrusted"`
@@ -113,7 +113,8 @@ func viewData(run toolcrib.RunID, body toolcrib.Body) any {
 	case *ToolCall:
 		return callView{ID: b.ID, Name: b.Name, Arguments: shownArguments(&b.ToolCall)}
 	case *ConfirmationRequired:
-		return confirmationView{ApprovalID: b.ApprovalID, Digest: b.Digest, Kind: b.Kind, Calls: b.Calls, Reason: b.Reason}
+		calls := append([]ApprovalItem{}, b.Calls...) // a list, also if there is none
+		return confirmationView{ApprovalID: b.ApprovalID, Digest: b.Digest, Kind: b.Kind, Calls: calls, Reason: b.Reason}
 	case *ConfirmationResolved:
 		return resolvedView{ApprovalID: b.ApprovalID, Decision: b.Decision, By: b.By}
 	case *ToolStarted:

@@ -75,7 +75,7 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 	case *journal.Usage:
 		rec.Usage = b.Sum
 	case *journal.ConfirmationResolved:
-		if rec.Pending != nil && rec.Pending.ApprovalID == b.ApprovalID {
+		if rec.Pending != nil && rec.Pending.ApprovalID == b.ApprovalID && !b.Open {
 			wake(rec)
 		}
 	case *journal.ToolResult:

@@ -65,6 +65,7 @@ func TestProject_Status(t *testing.T) {
 		"parked":                {[]toolcrib.Body{started, up, approval}, toolcrib.StatusWaitingForApproval, true},
 		"parked, taken up":      {[]toolcrib.Body{started, up, approval, up}, toolcrib.StatusWaitingForApproval, true},
 		"decided":               {[]toolcrib.Body{started, up, approval, &journal.ConfirmationResolved{ApprovalID: "apr_1"}}, toolcrib.StatusQueued, false},
+		"partly decided":        {[]toolcrib.Body{started, up, approval, &journal.ConfirmationResolved{ApprovalID: "apr_1", Open: true}}, toolcrib.StatusWaitingForApproval, true},
 		"another one decided":   {[]toolcrib.Body{started, up, approval, &journal.ConfirmationResolved{ApprovalID: "apr_0"}}, toolcrib.StatusWaitingForApproval, true},
 		"decided, taken up":     {[]toolcrib.Body{started, up, approval, &journal.ConfirmationResolved{ApprovalID: "apr_1"}, up}, toolcrib.StatusRunning, false},
 		"parked, to be stopped": {[]toolcrib.Body{started, up, approval, &journal.Stopping{}}, toolcrib.StatusQueued, false},

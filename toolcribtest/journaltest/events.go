@@ -34,14 +34,14 @@ func Bodies() []toolcrib.Body {
 		ID: "call_1", Name: "write_file", Arguments: json.RawMessage(`{"path":"a.txt"}`), Broken: "{", Problem: "ends early",
 		Cut: true, ProviderID: "toolu_9", Duplicate: true, Signature: "c2ln",
 	}
-	offer := journal.Offer{Hash: "f0", Tools: []journal.OfferedTool{{Name: "read_file", Hash: "aa"}, {Name: "write_file", Hash: "bb"}}}
+	offer := journal.Offer{Hash: "f0", Bytes: 2048, Tools: []journal.OfferedTool{{Name: "read_file", Hash: "aa"}, {Name: "write_file", Hash: "bb"}}}
 	return []toolcrib.Body{
 		runStarted(offer, &call, &temperature),
 		&journal.TakenUp{Worker: "host-1", Epoch: 2},
 		&journal.Offered{Offer: offer},
 		&journal.ModelRequest{
 			Request: 1, Iteration: 1, Attempt: 1, Model: 1, Closing: true, OfferHash: "f0", Hash: "e1",
-			ReservedInput: 1000, ReservedOutput: 500, ReservedUSD: 0.5, MaxOutput: 500,
+			Choice: toolcrib.ToolChoice{Mode: toolcrib.ChoiceRequired}, ReservedInput: 1000, ReservedOutput: 500, ReservedUSD: 0.5, MaxOutput: 500,
 		},
 		&journal.ModelFailed{
 			Request: 1, Class: toolcrib.ErrOverloaded, Provider: "anthropic", Status: 529, Message: "overloaded", Detail: "line\nline",
@@ -74,12 +74,13 @@ func Bodies() []toolcrib.Body {
 			Schema: json.RawMessage(`{"type":"string"}`),
 		}},
 		&journal.ConfirmationResolved{
-			ApprovalID: "apr_1", Digest: "d1", Decision: journal.DecisionMixed, By: "local:ann", Reason: "fine",
+			Open: true, ApprovalID: "apr_1", Digest: "d1", Decision: journal.DecisionMixed, By: "local:ann", Reason: "fine",
 			Calls: map[string]journal.CallDecision{"call_1": {
 				Decision: journal.DecisionApprove, Arguments: json.RawMessage(`{"path":"b.txt"}`), Result: json.RawMessage(`"done"`),
 			}},
 		},
 		&journal.ToolStarted{ID: "call_1", Name: "write_file", Write: true, Prepared: json.RawMessage(`{"before":"00"}`)},
+		&journal.Reconciled{ID: "call_1", State: toolcrib.Happened},
 		&journal.ToolResult{
 			ToolCallID: "call_1", Name: "write_file", Status: toolcrib.ResultError, IsError: true, Content: `{"error":"<full>"}`,
 			Reason: toolcrib.ReasonToolPolicy, DurationMS: 3, Truncated: true, Untrusted: true, Source: "web", Ref: "res_1",

@@ -1,0 +1,252 @@
+package journal_test
+
+import (
+	"bufio"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
+)
+
+// kinds reads all kinds there are from the source, so that none is forgotten.
+func kinds(t *testing.T) []toolcrib.Kind {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "body.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []toolcrib.Kind
+	ast.Inspect(file, func(n ast.Node) bool {
+		v, ok := n.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(v.Names[0].Name, "Kind") {
+			return true
+		}
+		text, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, toolcrib.Kind(text))
+		return false
+	})
+	if len(list) < 19 {
+		t.Fatalf("kinds %v: there must be more", list)
+	}
+	return list
+}
+
+// The sample bodies have every kind once, and every field set, so that the tests
+// that go through them leave nothing out.
+func TestBodiesAreWhole(t *testing.T) {
+	have := make(map[toolcrib.Kind]int)
+	for _, b := range journaltest.Bodies() {
+		have[b.EventKind()]++
+		v := reflect.ValueOf(b).Elem()
+		for i := range v.NumField() {
+			name := v.Type().Field(i).Name
+			if nullable := name == "RunTools" || name == "SkillTools"; v.Field(i).IsZero() && !nullable {
+				t.Errorf("%s: %s is not set", b.EventKind(), name)
+			}
+		}
+	}
+	for _, k := range kinds(t) {
+		if have[k] != 1 {
+			t.Errorf("%d bodies of %s", have[k], k)
+		}
+	}
+	if len(have) != len(kinds(t)) {
+		t.Errorf("%d kinds, want %d", len(have), len(kinds(t)))
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	for _, want := range journaltest.Bodies() {
+		payload, err := journal.Encode(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := journal.Decode(want.EventKind(), payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-encoded +decoded)\n%s", want.EventKind(), diff)
+		}
+		for _, escaped := range []string{`\u003c`, `\u003e`, `\u0026`, "\n"} {
+			if strings.Contains(string(payload), escaped) {
+				t.Errorf("%s is stored with %q: %s", want.EventKind(), escaped, payload)
+			}
+		}
+	}
+}
+
+// The zero value of every kind is stored and read as itself.
+func TestRoundTripZero(t *testing.T) {
+	for _, k := range kinds(t) {
+		zero, err := journal.Decode(k, []byte("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		payload, err := journal.Encode(zero)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := journal.Decode(k, payload)
+		if err != nil || again.EventKind() != k {
+			t.Errorf("%s: read as %v, error %v", k, again, err)
+		}
+	}
+}
+
+type strange struct{}
+
+func (strange) EventKind() toolcrib.Kind { return "dreamt" }
+
+func TestUnknownKind(t *testing.T) {
+	_, decoded := journal.Decode("dreamt", []byte("{}"))
+	_, encoded := journal.Encode(strange{})
+	for _, err := range []error{decoded, encoded} {
+		var unknown *journal.UnknownKindError
+		if !errors.As(err, &unknown) || unknown.Kind != "dreamt" || !strings.Contains(err.Error(), "later version") {
+			t.Errorf("error %v, want an UnknownKindError", err)
+		}
+	}
+}
+
+func TestDecodeBad(t *testing.T) {
+	for _, payload := range []string{"", "{", "[]", `"x"`, `{"code":1}`, "{}{}"} {
+		if b, err := journal.Decode(journal.KindNotice, []byte(payload)); err == nil {
+			t.Errorf("%q is read as %+v", payload, b)
+		} else if !strings.Contains(err.Error(), "notice") {
+			t.Errorf("the error does not name the kind: %v", err)
+		}
+	}
+}
+
+func TestDecodePassesOverNewFields(t *testing.T) {
+	got, err := journal.Decode(journal.KindNotice, []byte(`{"code":"a","later":{"b":[1]}}`))
+	want := &journal.Notice{Notice: toolcrib.Notice{Code: "a"}}
+	if diff := cmp.Diff(toolcrib.Body(want), got); diff != "" || err != nil {
+		t.Errorf("error %v\n%s", err, diff)
+	}
+}
+
+func TestBarrier(t *testing.T) {
+	want := map[toolcrib.Kind]bool{
+		journal.KindConfirmationRequired: true, journal.KindConfirmationResolved: true, journal.KindPaused: true,
+		journal.KindDone: true, journal.KindError: true, journal.KindToolStarted: true, // of a write, as in the sample
+	}
+	for _, b := range journaltest.Bodies() {
+		if got := journal.Barrier(b); got != want[b.EventKind()] {
+			t.Errorf("%s: barrier %v, want %v", b.EventKind(), got, want[b.EventKind()])
+		}
+	}
+	if journal.Barrier(&journal.ToolStarted{Name: "read_file"}) {
+		t.Error("the start of a read is a barrier")
+	}
+}
+
+// line is an event of a kept journal.
+type line struct {
+	Seq     toolcrib.Seq    `json:"seq"`
+	Time    int64           `json:"time"` // Unix microseconds
+	Kind    toolcrib.Kind   `json:"kind"`
+	Payload json.RawMessage `json:"payload"`
+	Hash    string          `json:"hash"`
+}
+
+// A journal as the first format wrote it is read for ever: never write the file
+// anew. Each field that was stored is still known under its name with its value,
+// and the chain over what was stored still holds.
+func TestOldJournal(t *testing.T) {
+	f, err := os.Open("testdata/format1.ndjson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }() // read only
+	const run = "run_01K0FORMAT1000000000000000"
+	var prev []byte
+	seen := make(map[toolcrib.Kind]bool)
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var l line
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+			t.Fatal(err)
+		}
+		seen[l.Kind] = true
+		prev = journal.ChainHash(prev, run, l.Seq, l.Kind, time.UnixMicro(l.Time), journal.PayloadHash(l.Payload))
+		if got := hex.EncodeToString(prev); got != l.Hash {
+			t.Fatalf("event %d: hash %s, want %s", l.Seq, got, l.Hash)
+		}
+		body, err := journal.Decode(l.Kind, l.Payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := journal.Encode(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, lost := range missing("", generic(t, l.Payload), generic(t, again)) {
+			t.Errorf("event %d (%s): %s is lost", l.Seq, l.Kind, lost)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if len(seen) != 19 {
+		t.Errorf("the old journal has %d kinds, it had 19", len(seen))
+	}
+}
+
+func generic(t *testing.T, raw []byte) any {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// missing lists what of old is not in now.
+func missing(at string, old, now any) []string {
+	switch o := old.(type) {
+	case map[string]any:
+		n, ok := now.(map[string]any)
+		if !ok {
+			return []string{at}
+		}
+		var lost []string
+		for k, v := range o {
+			lost = append(lost, missing(at+"."+k, v, n[k])...)
+		}
+		return lost
+	case []any:
+		n, ok := now.([]any)
+		if !ok || len(n) != len(o) {
+			return []string{at}
+		}
+		var lost []string
+		for i := range o {
+			lost = append(lost, missing(fmt.Sprintf("%s[%d]", at, i), o[i], n[i])...)
+		}
+		return lost
+	}
+	if old != now {
+		return []string{at}
+	}
+	return nil
+}

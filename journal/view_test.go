@@ -1,0 +1,170 @@
+package journal_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
+)
+
+var update = flag.Bool("update", false, "write testdata/view.ndjson anew; compare it with contract §8")
+
+// fields are the members that the data of each event has at least, by contract
+// §8. Kinds that are not here are the journal's own and have no frame.
+var fields = map[toolcrib.Kind]string{
+	journal.KindRunStarted:           "run_id agent model principal session_id offered",
+	journal.KindMessage:              "iteration text thinking finish_reason",
+	journal.KindToolCall:             "id name arguments",
+	journal.KindConfirmationRequired: "approval_id digest kind calls reason",
+	journal.KindConfirmationResolved: "approval_id decision by",
+	journal.KindToolStarted:          "id name",
+	journal.KindToolResult:           "tool_call_id name status is_error content reason duration_ms truncated untrusted",
+	journal.KindUsage:                "input_tokens cached_input_tokens output_tokens total_tokens requests cost_usd estimated",
+	journal.KindNotice:               "code message",
+	journal.KindPaused:               "status pending",
+	journal.KindDone:                 "run_id status stop_reason content truncated iterations usage",
+	journal.KindError:                "error message run_id status stop_reason usage",
+}
+
+// frames returns the frames of events as lines of JSON.
+func frames(t *testing.T, events []toolcrib.Event) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	for _, e := range events {
+		if f, ok := journal.View("run_a", e); ok {
+			if err := enc.Encode(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return b.Bytes()
+}
+
+func sample() []toolcrib.Event {
+	events := journaltest.Events(journaltest.Bodies()...)
+	for i := range events {
+		events[i].Seq = toolcrib.Seq(i + 1)
+	}
+	return events
+}
+
+func TestViewGolden(t *testing.T) {
+	got := frames(t, sample())
+	const name = "testdata/view.ndjson"
+	if *update {
+		if err := os.WriteFile(name, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")); diff != "" {
+		t.Errorf("frames (-golden +now)\n%s", diff)
+	}
+}
+
+// Each event has one frame or none, under its own number and name, with the
+// members of the contract, whether the event is full or has its zero value.
+func TestViewShapes(t *testing.T) {
+	events := sample()
+	for _, k := range kinds(t) {
+		zero, err := journal.Decode(k, []byte("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, toolcrib.Event{Seq: toolcrib.Seq(len(events) + 1), Body: zero})
+	}
+	for _, e := range events {
+		kind := e.Body.EventKind()
+		frame, ok := journal.View("run_a", e)
+		names, public := fields[kind]
+		if ok != public {
+			t.Errorf("%s: has a frame %v, want %v", kind, ok, public)
+		}
+		if !ok {
+			continue
+		}
+		if frame.Seq != e.Seq || frame.Event != string(kind) {
+			t.Errorf("event %d (%s) has frame %d (%s)", e.Seq, kind, frame.Seq, frame.Event)
+		}
+		raw, err := json.Marshal(frame.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, ok := generic(t, raw).(map[string]any)
+		for _, name := range strings.Fields(names) {
+			if v, there := data[name]; !ok || !there || v == nil {
+				t.Errorf("%s has no %s: %s", kind, name, raw)
+			}
+		}
+	}
+}
+
+// What is for operators, or opaque, is in no frame.
+func TestViewKeepsToItself(t *testing.T) {
+	shown := string(frames(t, []toolcrib.Event{
+		{Seq: 1, Body: &journal.RunStarted{System: "SECRET", Workspace: "SECRET", Input: []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "SECRET")}}},
+		{Seq: 2, Body: &journal.Verdicts{Verdicts: []journal.Verdict{{Position: "SECRET", Detail: "SECRET"}}}},
+		{Seq: 3, Body: &journal.ModelFailed{Detail: "SECRET"}},
+		{Seq: 4, Body: &journal.ToolStarted{Prepared: json.RawMessage(`"SECRET"`)}},
+		{Seq: 5, Body: &journal.ToolResult{Fault: "SECRET"}},
+		{Seq: 6, Body: &journal.Message{Parts: []toolcrib.Part{{Thinking: &toolcrib.Thinking{Signature: "SECRET", Redacted: "SECRET"}}}}},
+	}))
+	if strings.Contains(shown, "SECRET") {
+		t.Errorf("shown to clients:\n%s", shown)
+	}
+}
+
+func TestViewArguments(t *testing.T) {
+	for _, c := range []struct {
+		call toolcrib.ToolCall
+		want string
+	}{
+		{toolcrib.ToolCall{Arguments: json.RawMessage(`{"a":[1]}`)}, `{"a":[1]}`},
+		{toolcrib.ToolCall{}, `{}`},
+		{toolcrib.ToolCall{Arguments: json.RawMessage(`{}`), Broken: `{"a":`}, `"{\"a\":"`},
+	} {
+		frame, _ := journal.View("run_a", toolcrib.Event{Body: &journal.ToolCall{ToolCall: c.call}})
+		raw, err := json.Marshal(frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := `"arguments":` + c.want + `}`; !strings.Contains(string(raw), want) {
+			t.Errorf("%+v is shown as %s, want %s", c.call, raw, want)
+		}
+	}
+}
+
+func TestResolvedOf(t *testing.T) {
+	approve, deny := journal.CallDecision{Decision: journal.DecisionApprove}, journal.CallDecision{Decision: journal.DecisionDeny}
+	named := map[string]journal.CallDecision{"a": deny}
+	for name, c := range map[string]struct {
+		resolved journal.ConfirmationResolved
+		id       string
+		want     journal.CallDecision
+	}{
+		"all":           {journal.ConfirmationResolved{Decision: journal.DecisionApprove}, "a", approve},
+		"named":         {journal.ConfirmationResolved{Decision: journal.DecisionApprove, Calls: named}, "a", deny},
+		"not named":     {journal.ConfirmationResolved{Decision: journal.DecisionApprove, Calls: named}, "b", approve},
+		"mixed":         {journal.ConfirmationResolved{Decision: journal.DecisionMixed, Calls: named}, "b", journal.CallDecision{}},
+		"open":          {journal.ConfirmationResolved{Decision: journal.DecisionApprove, Calls: named, Open: true}, "b", journal.CallDecision{}},
+		"open, decided": {journal.ConfirmationResolved{Decision: journal.DecisionApprove, Calls: named, Open: true}, "a", deny},
+		"nothing":       {journal.ConfirmationResolved{}, "a", journal.CallDecision{}},
+	} {
+		if diff := cmp.Diff(c.want, c.resolved.Of(c.id)); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+}
