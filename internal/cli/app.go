@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/user"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+)
+
+// app is one invocation: its flags, its streams, and what it has opened so far.
+type app struct {
+	in    *os.File
+	out   *output
+	err   io.Writer
+	began bool // a command of ours was reached: its errors are ours
+
+	inTerminal, outTerminal, errTerminal bool
+	style                                render.Style // of standard error
+	outStyle                             render.Style
+
+	configFlag, dataFlag, asFlag string
+
+	started time.Time
+	config  *config.Config
+	secrets []string // found while references were filled in
+	store   *sqlite.Store
+	closers []io.Closer
+}
+
+func newApp(in, out, err *os.File) *app {
+	a := &app{in: in, out: &output{w: out}, err: err, started: time.Now()}
+	a.inTerminal, a.outTerminal, a.errTerminal = isTerminal(in), isTerminal(out), isTerminal(err)
+	a.style = styleOf(err, a.errTerminal)
+	a.outStyle = styleOf(out, a.outTerminal)
+	return a
+}
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// styleOf: colours only on a terminal that can show them, and never against
+// NO_COLOR (https://no-color.org).
+func styleOf(f *os.File, terminal bool) render.Style {
+	if !terminal {
+		return render.Style{}
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		width = 0
+	}
+	return render.Style{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Width: width}
+}
+
+// close closes what was opened, last first.
+func (a *app) close() error {
+	var errs []error
+	for i := len(a.closers) - 1; i >= 0; i-- {
+		errs = append(errs, a.closers[i].Close())
+	}
+	a.closers = nil
+	return errors.Join(errs...)
+}
+
+// osUser is the name of who sits at the keyboard.
+func osUser() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	return "unknown"
+}
+
+// maxUserName bounds a name given with --as.
+const maxUserName = 256
+
+// principal is whom the command acts for (contract §1).
+func (a *app) principal() (toolcrib.Principal, error) {
+	self := "local:" + osUser()
+	switch {
+	case a.asFlag == "":
+		return toolcrib.Principal{User: self, Admin: true}, nil
+	case len(a.asFlag) > maxUserName || guard.Visible(a.asFlag) != a.asFlag:
+		return toolcrib.Principal{}, usagef("--as: a user's name has at most %d bytes and only visible characters", maxUserName)
+	}
+	return toolcrib.Principal{User: a.asFlag, Actor: self}, nil
+}
+
+// administrator returns the name of the administrator who acts, or an error.
+func (a *app) administrator() (string, error) {
+	who, err := a.principal()
+	if err != nil {
+		return "", err
+	}
+	if !who.Admin {
+		return "", failedf("forbidden: this is for administrators, and %s is none", who.User)
+	}
+	return who.User, nil
+}
+
+// resolver fills in references and remembers the secrets among them.
+func (a *app) resolver() config.Resolver {
+	return config.Resolver{OnSecret: func(secret string) { a.secrets = append(a.secrets, secret) }}
+}
+
+// mask knows every secret that the command knows by now.
+func (a *app) mask() *guard.Masker {
+	secrets := a.secrets
+	if a.config != nil {
+		secrets = append(secrets[:len(secrets):len(secrets)], a.config.Secrets()...)
+	}
+	return guard.NewMasker(secrets...)
+}
+
+// dataDir is the absolute folder of everything that is kept.
+func (a *app) dataDir() (string, error) {
+	if a.dataFlag != "" {
+		return filepath.Abs(a.dataFlag)
+	}
+	c, err := a.configuration()
+	if err != nil {
+		return "", err
+	}
+	return c.DataDir.Resolve(a.resolver())
+}

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"charm.land/fang/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/toolcrib/toolcrib/guard"
+)
+
+// Main runs the command line and returns its exit code.
+func Main(args []string) int {
+	// A reader that goes away ends no run: what cannot be written is dropped.
+	signal.Ignore(syscall.SIGPIPE)
+	a := newApp(os.Stdin, os.Stdout, os.Stderr)
+	code := a.execute(context.Background(), args)
+	if err := a.out.failure(); err != nil && code == exitOK {
+		fmt.Fprintf(a.err, "toolcrib: standard output: %v\n", err)
+		return exitFailed
+	}
+	return code
+}
+
+// execute runs one command line.
+func (a *app) execute(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if closing := a.close(); err == nil {
+		err = closing
+	}
+	if err == nil {
+		return exitOK
+	}
+	if message := err.Error(); message != "" {
+		a.complain(message)
+	}
+	return a.code(err)
+}
+
+// complain writes an error. Each line of it may come from anywhere.
+func (a *app) complain(message string) {
+	message = guard.Visible(strings.TrimRight(message, "\n"))
+	fmt.Fprintf(a.err, "%s %s\n", a.style.Red("toolcrib:"), message)
+}
+
+// code is the exit code of an error of a command. What cobra itself refuses is
+// wrong usage.
+func (a *app) code(err error) int {
+	if !a.began {
+		return exitUsage
+	}
+	return codeOf(err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "toolcrib",
+		Short: "Run language models with tools: one loop, one gate, one journal",
+		Long: "toolcrib is the runtime between language models and tools. A run asks a model, " +
+			"judges each tool call that it wants, runs what is allowed, and keeps everything in a journal.",
+		Example: `toolcrib run "What is in this folder?"
+toolcrib run --approve all "Write a haiku to poem.txt"
+toolcrib runs show last
+toolcrib tools list`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.ArbitraryArgs,
+		RunE:          group,
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			a.began = true
+		},
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.configFlag, "config", "", "configuration file (default: $TOOLCRIB_CONFIG, ./toolcrib.yaml, the user's own)")
+	flags.StringVar(&a.dataFlag, "data-dir", "", "folder of the database and everything that is kept")
+	flags.StringVar(&a.asFlag, "as", "", "act for this user, who is no administrator")
+	root.AddCommand(
+		a.runCommand(), a.toolsCommand(), a.runsCommand(), a.agentsCommand(), a.modelsCommand(),
+		a.configCommand(), a.trustCommand(), a.doctorCommand(), a.versionCommand(), a.completionCommand(),
+	)
+	root.SetHelpCommand(a.helpCommand(root))
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpFunc(a.help)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	return root
+}
+
+// group is what a command does that only holds others: without a name it shows
+// its help, a name that is none of them is wrong usage.
+func group(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		text += fmt.Sprintf("; did you mean %q?", near[0])
+	} else if near := nearest(args[0], commandNames(cmd)); near != "" {
+		text += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return usagef("%s\nSee: %s --help", text, cmd.CommandPath())
+}
+
+func commandNames(cmd *cobra.Command) []string {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
+
+// help shows the help of a command, styled. The styling costs start-up time, so it
+// is only set up here; fang sets its own help function and comes back to it.
+func (a *app) help(cmd *cobra.Command, _ []string) {
+	root := cmd.Root()
+	path := strings.Fields(cmd.CommandPath())[1:]
+	root.SetArgs(append(path, "--help"))
+	if err := fang.Execute(cmd.Context(), root, fang.WithoutVersion(), fang.WithoutManpage(), fang.WithoutCompletions()); err != nil {
+		fmt.Fprintln(a.err, guard.Visible(err.Error()))
+	}
+}
+
+func (a *app) helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "Show the help of a command",
+		Example: "toolcrib help run",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || cmd == nil || len(rest) > 0 {
+				return usagef("unknown command %q; see: toolcrib --help", strings.Join(args, " "))
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		},
+	}
+}

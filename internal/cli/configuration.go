@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/trust"
+)
+
+// configuration returns the configuration, read once. One that lies in the current
+// folder counts only if it is trusted (contract §2).
+func (a *app) configuration() (*config.Config, error) {
+	if a.config != nil {
+		return a.config, nil
+	}
+	source := config.Find(a.configFlag, os.Getenv)
+	c, err := config.Load(source, a.trusted)
+	if err != nil {
+		return nil, err
+	}
+	a.config = c
+	return c, nil
+}
+
+// configurationAnyway reads the configuration for commands that only look at it:
+// nothing of it takes effect.
+func (a *app) configurationAnyway() (*config.Config, config.Source, error) {
+	source := config.Find(a.configFlag, os.Getenv)
+	c, err := config.Load(source, func(string, []byte) error { return nil })
+	return c, source, err
+}
+
+func (a *app) trustStore() (trust.Store, error) {
+	path, err := trust.DefaultPath(os.Getenv)
+	if err != nil {
+		return trust.Store{}, err
+	}
+	return trust.NewStore(path), nil
+}
+
+// trusted lets a configuration pass if its user trusts it, and asks on a terminal
+// if not.
+func (a *app) trusted(path string, content []byte) error {
+	store, err := a.trustStore()
+	if err != nil {
+		return err
+	}
+	err = store.Require(path, content)
+	var untrusted *trust.UntrustedError
+	if !errors.As(err, &untrusted) || !a.inTerminal || !a.errTerminal {
+		return err
+	}
+	dir := filepath.Dir(path)
+	_, files, checkErr := store.Check(dir)
+	if checkErr != nil {
+		return checkErr
+	}
+	a.showFolder(dir, files)
+	if !a.confirm(trust.Question(untrusted.Dir)) {
+		return err
+	}
+	if err := store.TrustFiles(dir, files); err != nil {
+		return err
+	}
+	// What is used is what was read; another content by now is not trusted.
+	return store.Require(path, content)
+}
+
+// confirm asks a yes-or-no question on the terminal; anything but yes is no.
+func (a *app) confirm(question string) bool {
+	fmt.Fprintf(a.err, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(a.in).ReadString('\n')
+	if err != nil {
+		fmt.Fprintln(a.err)
+		return false
+	}
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes"
+}
+
+// showFolder tells what a folder brings that steers toolcrib.
+func (a *app) showFolder(dir string, files []trust.File) {
+	fmt.Fprintf(a.err, "%s brings files that steer toolcrib:\n", guard.Visible(dir))
+	for _, f := range files {
+		if f.State == trust.Absent {
+			continue
+		}
+		state := "new"
+		switch f.State {
+		case trust.Trusted:
+			state = "trusted"
+		case trust.Changed:
+			state = "changed since you trusted it"
+		}
+		text := f.Hash
+		if f.Problem != "" {
+			text = f.Problem
+		}
+		fmt.Fprintf(a.err, "  %-14s %s  %s\n", guard.Visible(f.Name), state, a.style.Dim(guard.Visible(text)))
+		if f.Name == config.FileName && f.State != trust.Trusted {
+			a.excerpt(filepath.Join(dir, f.Name))
+		}
+	}
+}
+
+// excerptLines is how much of an untrusted configuration is shown.
+const excerptLines = 30
+
+func (a *app) excerpt(path string) {
+	content, err := config.ReadFile(path)
+	if err != nil {
+		return
+	}
+	lines := strings.Split(strings.TrimRight(string(content), "\n"), "\n")
+	for i, l := range lines {
+		if i == excerptLines {
+			fmt.Fprintf(a.err, "    … %d more lines\n", len(lines)-i)
+			return
+		}
+		fmt.Fprintf(a.err, "    %s\n", a.style.Dim(guard.Visible(l)))
+	}
+}
+
+// notice tells something on standard error that ends nothing.
+func (a *app) notice(format string, args ...any) {
+	fmt.Fprintln(a.err, a.style.Dim("· "+guard.Visible(fmt.Sprintf(format, args...))))
+}
+
+// passedOver tells what the current folder brings and is not used.
+func (a *app) passedOver() {
+	present := false
+	for _, name := range trust.Names() {
+		if name == config.FileName {
+			continue
+		}
+		if _, err := os.Lstat(name); err == nil {
+			present = true
+		}
+	}
+	if !present {
+		return
+	}
+	store, err := a.trustStore()
+	if err != nil {
+		return // nothing is trusted then, and nothing is used
+	}
+	_, files, _ := store.Check(".", ".mcp.json", "skills")
+	for _, f := range files {
+		switch f.State {
+		case trust.Absent:
+		case trust.Trusted:
+			a.notice("%s is passed over: this version of toolcrib does not use it", f.Name)
+		default:
+			a.notice("%s", trust.PassedOver(".", f))
+		}
+	}
+}
+
+// supported refuses to run under a configuration that says more than this version
+// can keep, and tells what else of it is passed over.
+func (a *app) supported(c *config.Config, agentName string) error {
+	if agentName == "" {
+		agentName = config.DefaultAgent
+	}
+	var refused []string
+	for _, u := range c.Unsupported() {
+		other := strings.HasPrefix(u.Key, "agents.") && !strings.HasPrefix(u.Key, "agents."+agentName+".")
+		switch {
+		case other:
+		case u.Safety:
+			refused = append(refused, u.Error())
+		default:
+			a.notice("%s", u.Error())
+		}
+	}
+	if len(refused) > 0 {
+		return usagef("%s", strings.Join(refused, "\n"))
+	}
+	return nil
+}

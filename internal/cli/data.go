@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+)
+
+// databaseName is the database's file in the data folder.
+const databaseName = "toolcrib.db"
+
+// database opens the store, once; it is made at its first use.
+func (a *app) database(ctx context.Context) (*sqlite.Store, error) {
+	return a.openDatabase(ctx, false)
+}
+
+// databaseToRead opens the store for a command that only looks: a database that
+// cannot be written is no reason not to.
+func (a *app) databaseToRead(ctx context.Context) (*sqlite.Store, error) {
+	s, err := a.openDatabase(ctx, false)
+	if errors.Is(err, store.ErrReadOnly) {
+		return a.openDatabase(ctx, true)
+	}
+	return s, err
+}
+
+func (a *app) openDatabase(ctx context.Context, readOnly bool) (*sqlite.Store, error) {
+	if a.store != nil {
+		return a.store, nil
+	}
+	dir, err := a.dataDir()
+	if err != nil {
+		return nil, err
+	}
+	s, err := sqlite.Open(ctx, filepath.Join(dir, databaseName), sqlite.Options{ReadOnly: readOnly})
+	if err != nil {
+		return nil, fmt.Errorf("the database: %w", err)
+	}
+	a.store = s
+	a.closers = append(a.closers, s)
+	return s, nil
+}
+
+// availability reads what administrators have switched on and off, at each offer
+// and each turn anew (A9).
+type availability struct{ store *sqlite.Store }
+
+func (v availability) Overrides(ctx context.Context) (gate.Overrides, error) {
+	list, err := v.store.Overrides(ctx)
+	if err != nil {
+		return gate.Overrides{}, err
+	}
+	over := gate.Overrides{Tools: map[string]bool{}, Groups: map[string]bool{}}
+	for _, o := range list {
+		switch o.Kind {
+		case store.OverrideTool:
+			over.Tools[o.Name] = o.Enabled
+		case store.OverrideGroup:
+			over.Groups[o.Name] = o.Enabled
+		}
+	}
+	return over, nil
+}
+
+// workspace returns the root of the file tools: absolute, an existing folder.
+func (a *app) workspace(flag string, given bool) (string, error) {
+	name, dir := "--workspace", flag
+	if !given {
+		c, err := a.configuration()
+		if err != nil {
+			return "", err
+		}
+		name = "workspace"
+		if dir, err = c.Workspace.Resolve(a.resolver()); err != nil {
+			return "", err
+		}
+	} else if flag == "" {
+		return "", usagef("--workspace: must name a folder")
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", usagef("%s: the current folder is not known", name)
+	}
+	// Links are resolved once, here, so that every later check sees one name.
+	real, err := filepath.EvalSymlinks(abs)
+	if err == nil {
+		var info os.FileInfo
+		if info, err = os.Stat(real); err == nil && !info.IsDir() {
+			return "", usagef("%s: %s is no folder", name, dir)
+		}
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", usagef("%s: %s does not exist; make it first, or name another folder", name, dir)
+	case errors.Is(err, fs.ErrPermission):
+		return "", usagef("%s: %s cannot be read by this user", name, dir)
+	case err != nil:
+		return "", usagef("%s: %s cannot be used", name, dir)
+	}
+	f, err := os.Open(real)
+	if err != nil {
+		return "", usagef("%s: %s cannot be read by this user", name, dir)
+	}
+	return real, f.Close()
+}
+
+// findRun finds a run by its ID, the beginning of it, or as last: the newest run
+// that no other run started.
+func findRun(ctx context.Context, s *sqlite.Store, name string) (store.RunRecord, error) {
+	if name == "last" {
+		page, err := s.Runs(ctx, store.Filter{TopLevel: true, Limit: 1})
+		if err == nil && len(page.Runs) == 0 {
+			err = failedf("not found: there is no run yet")
+		}
+		if err != nil {
+			return store.RunRecord{}, err
+		}
+		return page.Runs[0], nil
+	}
+	rec, err := s.FindRun(ctx, name)
+	if errors.Is(err, toolcrib.ErrNotFound) {
+		return rec, failedf("not found: there is no run %s; `toolcrib runs list` shows what there is", name)
+	}
+	return rec, err
+}

@@ -1,0 +1,284 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// finding is one thing that doctor looked at.
+type finding struct {
+	Check  string `json:"check"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+	Mend   string `json:"mend,omitempty"` // what to do where it is not ok
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "doctor",
+		Short:   "Test configuration, data folder, database and providers, and say how to mend what fails",
+		Example: "toolcrib doctor\ntoolcrib doctor --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			findings := a.examine(cmd.Context())
+			failed := 0
+			for _, f := range findings {
+				if !f.OK {
+					failed++
+				}
+			}
+			if asJSON {
+				if err := printJSON(a.out, map[string]any{"ok": failed == 0, "checks": findings}, true); err != nil {
+					return err
+				}
+			} else {
+				a.tell(findings)
+			}
+			if failed > 0 {
+				return silent(exitFailed)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
+	return cmd
+}
+
+func (a *app) tell(findings []finding) {
+	s := a.outStyle
+	for _, f := range findings {
+		mark := s.Green("✓")
+		if !f.OK {
+			mark = s.Red("✗")
+		}
+		fmt.Fprintf(a.out, "%s %s %s\n", mark, s.Bold(fmt.Sprintf("%-14s", guard.Visible(f.Check))), guard.Visible(f.Detail))
+		if !f.OK && f.Mend != "" {
+			fmt.Fprintf(a.out, "  %14s %s\n", "", guard.Visible("→ "+f.Mend))
+		}
+	}
+}
+
+// examine looks at everything. Nothing of an untrusted configuration takes
+// effect: it is only read.
+func (a *app) examine(ctx context.Context) []finding {
+	c, source, err := a.configurationAnyway()
+	findings := []finding{configFinding(c, source, err)}
+	if err != nil {
+		c, source = config.Default(), config.Source{}
+	}
+	trusted, usable := a.trustFinding(source)
+	findings = append(findings, trusted)
+	if !usable {
+		// What an untrusted file says is not acted upon: no folder made, no server asked.
+		c = config.Default()
+	}
+	a.config = c
+	findings = append(findings, a.dataFinding(), a.databaseFinding(ctx), a.workspaceFinding())
+	findings = append(findings, a.providerFindings(ctx, c)...)
+	return append(findings, a.terminalFinding())
+}
+
+func configFinding(c *config.Config, source config.Source, err error) finding {
+	f := finding{Check: "configuration", OK: err == nil, Detail: source.Path}
+	switch {
+	case err != nil:
+		f.Detail, f.Mend = err.Error(), "correct the file; `toolcrib config check` tells when it is right"
+		return f
+	case source.Origin == config.OriginNone:
+		f.Detail = "none; every key has its default"
+	}
+	var refused []string
+	for _, u := range c.Unsupported() {
+		if u.Safety {
+			f.OK = false
+			refused = append(refused, u.Error())
+		}
+	}
+	if !f.OK {
+		f.Detail, f.Mend = strings.Join(refused, "\n"), "remove the keys; runs are refused until then"
+	}
+	return f
+}
+
+func (a *app) trustFinding(source config.Source) (f finding, usable bool) {
+	f = finding{Check: "trust", OK: true, Detail: "nothing in this folder needs trust"}
+	store, err := a.trustStore()
+	if err != nil {
+		return finding{Check: "trust", Detail: err.Error(), Mend: "set HOME or XDG_STATE_HOME"}, !source.NeedsTrust()
+	}
+	state, files, err := store.Check(".")
+	if err != nil {
+		return finding{Check: "trust", Detail: err.Error(), Mend: "mend or remove " + store.Path()}, !source.NeedsTrust()
+	}
+	usable = true
+	var parts []string
+	for _, file := range files {
+		switch file.State {
+		case trust.Absent:
+		case trust.Trusted:
+			parts = append(parts, file.Name+" is trusted")
+		default:
+			if file.Name == config.FileName && source.NeedsTrust() {
+				usable = false
+			}
+			parts = append(parts, trust.PassedOver(".", file))
+		}
+	}
+	if len(parts) > 0 {
+		f.Detail = strings.Join(parts, "\n")
+	}
+	if state != trust.Absent && state != trust.Trusted {
+		f.OK, f.Mend = usable, "look at the files, then: toolcrib trust"
+	}
+	return f, usable
+}
+
+func (a *app) dataFinding() finding {
+	f := finding{Check: "data folder", Mend: "make the folder writable for this user, or use another with --data-dir"}
+	dir, err := a.dataDir()
+	if err != nil {
+		f.Detail = err.Error()
+		return f
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		f.Detail = err.Error()
+		return f
+	}
+	probe, err := os.CreateTemp(dir, ".doctor-*")
+	if err != nil {
+		f.Detail = fmt.Sprintf("%s cannot be written: %v", dir, errors.Unwrap(err))
+		return f
+	}
+	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
+		f.Detail = err.Error()
+		return f
+	}
+	f.OK, f.Detail = true, dir
+	if free, ok := freeBytes(dir); ok {
+		f.Detail += fmt.Sprintf(" (%d MiB free)", free>>20)
+		if free < minFree {
+			f.OK, f.Mend = false, "make room on the disk"
+		}
+	}
+	return f
+}
+
+// minFree is the free space under which a store may fail any time.
+const minFree = 64 << 20
+
+func (a *app) databaseFinding(ctx context.Context) finding {
+	f := finding{Check: "database"}
+	s, err := a.database(ctx)
+	if err == nil {
+		err = s.Check(ctx)
+	}
+	if err == nil {
+		f.OK, f.Detail = true, s.Path()+": opens, and is whole"
+		return f
+	}
+	f.Detail = err.Error()
+	switch {
+	case errors.Is(err, store.ErrNewer):
+		f.Mend = "use the later version of toolcrib, or another --data-dir"
+	case errors.Is(err, store.ErrCorrupt):
+		f.Mend = "move the file away with its -wal and -shm files, and restore a copy"
+	case errors.Is(err, store.ErrLocked):
+		f.Mend = "end the program that holds it"
+	case errors.Is(err, store.ErrFull):
+		f.Mend = "make room on the disk"
+	default:
+		f.Mend = "check the path, the rights and the disk"
+	}
+	return f
+}
+
+func (a *app) workspaceFinding() finding {
+	f := finding{Check: "workspace", Mend: "set workspace, or start toolcrib in another folder"}
+	dir, err := a.workspace("", false)
+	if err != nil {
+		f.Detail = err.Error()
+		return f
+	}
+	if _, err := a.protection(dir); err != nil {
+		f.Detail = err.Error()
+		return f
+	}
+	f.OK, f.Detail = true, dir
+	if probe, err := os.CreateTemp(dir, ".toolcrib-doctor-*"); err != nil {
+		f.Detail += " (read only for this user: tools cannot write)"
+	} else if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
+		f.OK, f.Detail = false, err.Error()
+	}
+	return f
+}
+
+// checkTimeout bounds the test of one provider.
+const checkTimeout = 10 * time.Second
+
+// providerFindings tests each configured provider, and the one that is used where
+// none is configured.
+func (a *app) providerFindings(ctx context.Context, c *config.Config) []finding {
+	var out []finding
+	for _, name := range c.ProviderNames() {
+		out = append(out, a.providerFinding(ctx, name, c.Providers[name]))
+	}
+	if agent := c.Agents[config.DefaultAgent]; agent.Model == "" {
+		found := c.DetectModel(config.Surroundings{LookupEnv: os.LookupEnv}, supportedType)
+		if _, ok := c.Providers[found.Model.ProviderName]; !ok {
+			f := a.providerFinding(ctx, found.Model.ProviderName, found.Model.Provider)
+			f.Detail += fmt.Sprintf(" (used because no model is configured: %s)", found.Why)
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func (a *app) providerFinding(ctx context.Context, name string, p config.Provider) finding {
+	f := finding{Check: name, Mend: fmt.Sprintf("correct providers.%s", name)}
+	model, err := a.adapter(name, p)
+	if err != nil {
+		f.Detail = err.Error()
+		var value config.Error
+		if errors.As(err, &value) {
+			f.Mend = "set it in the environment, or correct " + value.Key
+		}
+		return f
+	}
+	remote, ok := model.(interface{ Check(context.Context) error })
+	if !ok {
+		f.OK, f.Detail = true, p.Type+": ready"
+		return f
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if err := remote.Check(ctx); err != nil {
+		f.Detail = a.mask().Mask(err.Error())
+		f.Mend = "check the key, the address and the network"
+		return f
+	}
+	f.OK, f.Detail = true, p.Type+": answers, and takes the key"
+	return f
+}
+
+func (a *app) terminalFinding() finding {
+	f := finding{Check: "terminal", OK: true}
+	switch {
+	case a.inTerminal && a.errTerminal:
+		f.Detail = "yes: approvals can be asked for"
+	default:
+		f.Detail = "no: calls that need an approval park the run, unless --approve says otherwise"
+	}
+	return f
+}

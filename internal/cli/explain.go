@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
+)
+
+func (a *app) toolsExplainCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "explain [NAME]",
+		Short: "Tell why a tool is or is not offered: every layer's answer",
+		Long: "Tell for one tool, or for all, what every layer of the gate answers, in its order. " +
+			"The first that refuses is the one that counts. It is the same code that decides at a call.",
+		Example: `toolcrib tools explain
+toolcrib tools explain write_file --agent reader
+toolcrib tools explain get_runtime_info --as guest
+toolcrib tools explain --tools 'read_*,ghost' --json`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completeTools,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.explain(cmd, &f, args)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.agent, "agent", "", "agent of the configuration (default: default)")
+	flags.StringVar(&f.tools, "tools", "", "the run's own list, as with run --tools; '' = none")
+	flags.BoolVar(&f.readOnly, "read-only", false, "as with run --read-only")
+	flags.BoolVar(&f.json, "json", false, "one JSON value")
+	return cmd
+}
+
+func (a *app) explain(cmd *cobra.Command, f *runFlags, names []string) error {
+	c, err := a.configuration()
+	if err != nil {
+		return err
+	}
+	who, err := a.principal()
+	if err != nil {
+		return err
+	}
+	def, err := a.agent(c, f, cmd)
+	if err != nil {
+		return err
+	}
+	g, err := a.toolGate(cmd.Context())
+	if err != nil {
+		return err
+	}
+	limits := def.Limits.WithDefaults()
+	scope := gate.Scope{
+		Agent: def.Name, AgentTools: def.Tools, ReadOnly: def.ReadOnly, MaxDepth: limits.MaxDepth,
+		MaxCalls: limits.MaxCallsPerTurn, MaxRepeats: limits.MaxIdenticalCalls,
+		Timeout: limits.ToolTimeout, MaxBytes: limits.MaxResultBytes,
+	}
+	if cmd.Flags().Changed("tools") {
+		scope.RunTools = splitList(f.tools)
+	}
+	answers := g.Explain(cmd.Context(), who, scope, names...)
+	if f.json {
+		return printJSON(a.out, answers, true)
+	}
+	if len(names) == 1 {
+		a.explainOne(&answers[0])
+		return nil
+	}
+	a.explainAll(answers)
+	return nil
+}
+
+// explainAll is one line for each tool, and what on the lists means none.
+func (a *app) explainAll(answers []gate.Explanation) {
+	rows := [][]string{{"TOOL", "OFFERED", "BECAUSE"}}
+	for i := range answers {
+		x := &answers[i]
+		answer, why := "yes", confirmText(x)
+		if !x.Offered {
+			answer = "no"
+			if l := deciding(x); l != nil {
+				why = layerText(l)
+			}
+		}
+		rows = append(rows, []string{x.Tool, answer, why})
+	}
+	a.outStyle.Table(a.out, rows)
+	if len(answers) == 0 {
+		return
+	}
+	for _, l := range answers[0].Layers {
+		if len(l.Unknown) > 0 {
+			fmt.Fprintf(a.out, "\n%s: no tool is meant by %s\n", l.Layer, guard.Visible(strings.Join(l.Unknown, ", ")))
+		}
+	}
+}
+
+// deciding is the first layer that refuses.
+func deciding(x *gate.Explanation) *gate.LayerAnswer {
+	for i := range x.Layers {
+		if !x.Layers[i].Allowed {
+			return &x.Layers[i]
+		}
+	}
+	return nil
+}
+
+func layerText(l *gate.LayerAnswer) string {
+	text := string(l.Layer)
+	if l.Detail != "" {
+		text += ": " + l.Detail
+	}
+	if l.Position != "" {
+		text += " (" + l.Position + ")"
+	}
+	return text
+}
+
+func confirmText(x *gate.Explanation) string {
+	text := "calls need no approval"
+	if x.Confirm.Asks {
+		text = "calls need an approval"
+	}
+	if x.Confirm.Why != "" {
+		text += ": " + x.Confirm.Why
+	}
+	if x.Confirm.Position != "" {
+		text += " (" + x.Confirm.Position + ")"
+	}
+	return text
+}
+
+// explainOne tells everything about one tool.
+func (a *app) explainOne(x *gate.Explanation) {
+	s := a.outStyle
+	verdict := s.Green("is offered")
+	if !x.Offered {
+		verdict = s.Red("is not offered: " + string(x.Reason))
+	}
+	fmt.Fprintf(a.out, "%s %s\n", s.Bold(guard.Visible(x.Tool)), verdict)
+	first := toolcrib.Reason("")
+	for i := range x.Layers {
+		l := &x.Layers[i]
+		mark := s.Green("✓")
+		note := ""
+		if !l.Allowed {
+			mark = s.Red("✗")
+			if first == "" {
+				first, note = l.Layer, s.Bold("  ← this decides")
+			}
+		}
+		fmt.Fprintf(a.out, "  %s %s%s\n", mark, guard.Visible(layerText(l)), note)
+		if len(l.Unknown) > 0 {
+			fmt.Fprintf(a.out, "      %s\n", s.Dim("no tool is meant by "+guard.Visible(strings.Join(l.Unknown, ", "))))
+		}
+	}
+	if !x.Registered {
+		return
+	}
+	fmt.Fprintf(a.out, "  %s\n", guard.Visible(confirmText(x)))
+	for _, n := range x.Notes {
+		fmt.Fprintf(a.out, "  %s\n", s.Dim(guard.Visible(n)))
+	}
+}

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/version"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/tool/builtin"
+)
+
+// gate makes the gate: the tools there are, and today's policy.
+func (a *app) gate(ctx context.Context, s *sqlite.Store, workspace string) (*gate.Gate, error) {
+	c, err := a.configuration()
+	if err != nil {
+		return nil, err
+	}
+	protected, err := a.protection(workspace)
+	if err != nil {
+		return nil, err
+	}
+	rules := newPathRules(protected)
+	g, err := gate.New(gate.Options{
+		Tools: builtin.New(builtin.Options{
+			Protected: rules.protected, Hidden: rules.hidden,
+			Version: version.Version(), Started: a.started, Data: storeFacts(s),
+			Results: s, Untrusted: untrustedResult(ctx, s),
+		}),
+		Availability: availability{s},
+		Confirm:      gate.ConfirmMode(c.Tools.Confirm),
+		Settings:     toolSettings(c),
+		Protected:    protected,
+		Positions:    positions(c),
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range g.UnknownSettings() {
+		a.notice("%s: tools.settings.%s: there is no such tool", c.Position("tools.settings."+name), name)
+	}
+	return g, nil
+}
+
+// positions tells where the configuration says something; a default stands
+// nowhere.
+func positions(c *config.Config) func(string) string {
+	return func(key string) string {
+		if !c.IsSet(key) {
+			return ""
+		}
+		return c.Position(key)
+	}
+}
+
+func toolSettings(c *config.Config) map[string]gate.ToolSettings {
+	out := make(map[string]gate.ToolSettings, len(c.Tools.Settings))
+	for name, s := range c.Tools.Settings {
+		set := gate.ToolSettings{Confirm: gate.ConfirmMode(s.Confirm)}
+		if s.Timeout != nil {
+			set.Timeout = s.Timeout.Std()
+		}
+		if s.MaxResultBytes != nil {
+			set.MaxResultBytes = *s.MaxResultBytes
+		}
+		if s.Untrusted != nil {
+			set.Untrusted = *s.Untrusted
+		}
+		out[name] = set
+	}
+	return out
+}
+
+// storeFacts is what get_runtime_info tells of the store.
+func storeFacts(s *sqlite.Store) func(context.Context) map[string]string {
+	return func(ctx context.Context) map[string]string {
+		facts := map[string]string{"store": "sqlite"}
+		if v, err := s.OverridesVersion(ctx); err == nil {
+			facts["overrides_version"] = strconv.FormatUint(v, 10)
+		}
+		return facts
+	}
+}
+
+// untrustedResult tells from the journal whether a kept result is data of
+// strangers; what cannot be told is.
+func untrustedResult(ctx context.Context, s *sqlite.Store) func(toolcrib.RunID, string) (string, bool) {
+	return func(run toolcrib.RunID, ref string) (string, bool) {
+		for e, err := range s.Read(ctx, run, 0) {
+			if err != nil {
+				break
+			}
+			if r, ok := e.Body.(*journal.ToolResult); ok && r.Ref == ref {
+				return r.Source, r.Untrusted
+			}
+		}
+		return "unknown", true
+	}
+}

@@ -1,0 +1,339 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+)
+
+func (a *app) runsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "runs",
+		Short:   "List, show and export stored runs",
+		Example: "toolcrib runs list\ntoolcrib runs show last",
+		Args:    cobra.ArbitraryArgs,
+		RunE:    group,
+	}
+	cmd.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsEventsCommand(), a.runsExportCommand())
+	return cmd
+}
+
+type listFlags struct {
+	status, agent, user, since string
+	limit                      int
+	json                       bool
+}
+
+func (a *app) runsListCommand() *cobra.Command {
+	var f listFlags
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List stored runs, newest first",
+		Example: `toolcrib runs list
+toolcrib runs list --status failed,cancelled --since 24h
+toolcrib runs list --json --limit 1000`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listRuns(cmd.Context(), &f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.status, "status", "", "only these statuses, separated by commas")
+	flags.StringVar(&f.agent, "agent", "", "only runs of this agent")
+	flags.StringVar(&f.user, "user", "", "only runs of this user")
+	flags.StringVar(&f.since, "since", "", "only runs since then: a span such as 24h or 7d, a date, or a time (RFC 3339)")
+	flags.IntVar(&f.limit, "limit", store.DefaultLimit, fmt.Sprintf("at most so many, up to %d", store.MaxLimit))
+	flags.BoolVar(&f.json, "json", false, "one JSON value")
+	return cmd
+}
+
+// statuses are all that a run may have.
+func statuses() []toolcrib.Status {
+	return []toolcrib.Status{
+		toolcrib.StatusQueued, toolcrib.StatusRunning, toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForTool,
+		toolcrib.StatusWaitingForInput, toolcrib.StatusCompleted, toolcrib.StatusFailed, toolcrib.StatusCancelled,
+	}
+}
+
+func (f *listFlags) filter(now time.Time) (store.Filter, error) {
+	out := store.Filter{User: f.user, Agent: f.agent, Limit: f.limit}
+	if f.limit < 1 || f.limit > store.MaxLimit {
+		return out, usagef("--limit: must be 1 to %d", store.MaxLimit)
+	}
+	for _, text := range splitList(f.status) {
+		names := make([]string, 0, len(statuses()))
+		for _, s := range statuses() {
+			names = append(names, string(s))
+			if string(s) == text {
+				out.Status = append(out.Status, s)
+			}
+		}
+		if n := len(out.Status); n == 0 || string(out.Status[n-1]) != text {
+			return out, usagef("--status: %q is none; there are %s", text, strings.Join(names, ", "))
+		}
+	}
+	if f.since != "" {
+		since, err := parseSince(f.since, now)
+		if err != nil {
+			return out, err
+		}
+		out.Since = since
+	}
+	return out, nil
+}
+
+// parseSince reads a span before now, a date, or a time.
+func parseSince(text string, now time.Time) (time.Time, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if span, err := time.ParseDuration(days + "h"); err == nil && span >= 0 {
+			return now.Add(-24 * span), nil
+		}
+	}
+	if span, err := time.ParseDuration(text); err == nil && span >= 0 {
+		return now.Add(-span), nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	if t, err := time.ParseInLocation(time.DateOnly, text, time.Local); err == nil {
+		return t, nil
+	}
+	return time.Time{}, usagef("--since: %q is no span such as 24h or 7d, no date such as 2026-01-31, and no time (RFC 3339)", text)
+}
+
+func (a *app) listRuns(ctx context.Context, f *listFlags) error {
+	filter, err := f.filter(time.Now())
+	if err != nil {
+		return err
+	}
+	s, locks, err := a.storedRuns(ctx)
+	if err != nil {
+		return err
+	}
+	page, err := s.Runs(ctx, filter)
+	if err != nil {
+		return err
+	}
+	views := make([]runView, len(page.Runs))
+	for i, rec := range page.Runs {
+		views[i] = viewOfRecord(rec)
+		views[i].Interrupted = locks.interrupted(rec)
+	}
+	if f.json {
+		return printJSON(a.out, views, true)
+	}
+	rows := [][]string{{"RUN", "STARTED", "STATUS", "AGENT", "MODEL", "TOKENS", "ANSWER"}}
+	for _, v := range views {
+		rows = append(rows, []string{
+			string(v.ID), v.CreatedAt.Local().Format("2006-01-02 15:04"), statusText(v), v.Agent, v.Model,
+			render.Number(v.Usage.TotalTokens), answerText(v),
+		})
+	}
+	a.outStyle.Table(a.out, rows)
+	if page.Next != "" {
+		a.notice("there are more runs; see --limit and --since")
+	}
+	return nil
+}
+
+// storedRuns opens the store for looking, with the locks of the drivers.
+func (a *app) storedRuns(ctx context.Context) (*sqlite.Store, *driverLocks, error) {
+	s, err := a.databaseToRead(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	data, err := a.dataDir()
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, newDriverLocks(data), nil
+}
+
+func statusText(v runView) string {
+	switch {
+	case v.Interrupted:
+		return "interrupted"
+	case v.StopReason != "" && string(v.StopReason) != string(v.Status):
+		return fmt.Sprintf("%s (%s)", v.Status, v.StopReason)
+	}
+	return string(v.Status)
+}
+
+const answerColumns = 60
+
+func answerText(v runView) string {
+	text := v.Content
+	if text == "" && v.Error != nil {
+		text = v.Error.Message
+	}
+	if r := []rune(text); len(r) > answerColumns {
+		text = string(r[:answerColumns]) + "…"
+	}
+	return text
+}
+
+func (a *app) runsShowCommand() *cobra.Command {
+	var asJSON, whole bool
+	cmd := &cobra.Command{
+		Use:     "show RUN",
+		Short:   "Tell the story of a run",
+		Long:    "Tell the story of a run: who asked what, each turn with verdicts and results, what it cost, and why it ended. RUN is an ID, the beginning of one, or last.",
+		Example: "toolcrib runs show last\ntoolcrib runs show run_01K --whole\ntoolcrib runs show last --json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.showRun(cmd.Context(), args[0], asJSON, whole)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the run as one JSON value")
+	cmd.Flags().BoolVar(&whole, "whole", false, "results and thoughts whole instead of folded")
+	return cmd
+}
+
+func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) error {
+	s, locks, err := a.storedRuns(ctx)
+	if err != nil {
+		return err
+	}
+	rec, err := findRun(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	interrupted := locks.interrupted(rec)
+	if asJSON {
+		state, err := agent.Load(ctx, s, rec.ID)
+		if err != nil {
+			return err
+		}
+		view := viewOfState(state)
+		view.Interrupted = interrupted
+		return printJSON(a.out, view, true)
+	}
+	fmt.Fprintf(a.out, "%s  %s\n", a.outStyle.Bold(string(rec.ID)), statusOfRecord(rec, interrupted))
+	story := render.Story{Out: a.out, Style: a.outStyle, Whole: whole}
+	for e, err := range s.Read(ctx, rec.ID, 0) {
+		if err != nil {
+			return err
+		}
+		story.Tell(e)
+	}
+	a.ending(rec, interrupted)
+	return nil
+}
+
+func statusOfRecord(rec store.RunRecord, interrupted bool) string {
+	v := viewOfRecord(rec)
+	v.Interrupted = interrupted
+	return statusText(v)
+}
+
+// ending tells what the journal does not say by itself.
+func (a *app) ending(rec store.RunRecord, interrupted bool) {
+	switch {
+	case interrupted:
+		fmt.Fprintf(a.out, "\n%s the run was cut off; what is shown was done\n", a.outStyle.Yellow("■"))
+	case rec.Status.Parked() && rec.Pending != nil:
+		fmt.Fprintf(a.out, "\n%s waits for a decision on %s\n", a.outStyle.Yellow("■"), guard.Visible(rec.Pending.ApprovalID))
+	case rec.Content != "" && rec.StopReason != toolcrib.StopCompleted:
+		fmt.Fprintf(a.out, "\n%s\n%s\n", a.outStyle.Dim("what there is of an answer:"), guard.Visible(rec.Content))
+	}
+}
+
+func (a *app) runsEventsCommand() *cobra.Command {
+	var asJSON, follow bool
+	var after uint64
+	cmd := &cobra.Command{
+		Use:   "events RUN",
+		Short: "Write the events of a run",
+		Long:  "Write the kept events of a run, as clients see them; --follow goes on until it ends. RUN is an ID, the beginning of one, or last.",
+		Example: `toolcrib runs events last
+toolcrib runs events last --json --after 12
+toolcrib runs events run_01K --follow`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, _, err := a.storedRuns(cmd.Context())
+			if err != nil {
+				return err
+			}
+			rec, err := findRun(cmd.Context(), s, args[0])
+			if err != nil {
+				return err
+			}
+			return a.events(cmd.Context(), s, rec.ID, toolcrib.Seq(after), follow, a.eventWriter(asJSON))
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&asJSON, "json", false, "one JSON event a line")
+	flags.BoolVar(&follow, "follow", false, "go on until the run ends")
+	flags.Uint64Var(&after, "after", 0, "only events after this number")
+	return cmd
+}
+
+// eventWriter writes frames as NDJSON, or in the form of server-sent events.
+func (a *app) eventWriter(asJSON bool) func(journal.Frame) error {
+	if asJSON {
+		w := &jsonWatcher{out: a.out}
+		return func(f journal.Frame) error {
+			w.Frame(f)
+			return nil
+		}
+	}
+	return func(f journal.Frame) error {
+		var data strings.Builder
+		if err := printJSON(&data, f.Data, false); err != nil {
+			return err
+		}
+		text := data.String()
+		if a.outTerminal {
+			text = guard.Visible(text)
+		}
+		_, err := io.WriteString(a.out, fmt.Sprintf("id: %d\nevent: %s\ndata: %s\n", f.Seq, f.Event, text))
+		return err
+	}
+}
+
+// followEvery is how often a run of another process is looked at.
+const followEvery = 250 * time.Millisecond
+
+func (a *app) events(ctx context.Context, s *sqlite.Store, run toolcrib.RunID, after toolcrib.Seq, follow bool, write func(journal.Frame) error) error {
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	for {
+		ended := false
+		for e, err := range s.Read(ctx, run, after) {
+			if err != nil {
+				return err
+			}
+			after = e.Seq
+			if f, ok := journal.View(run, e); ok {
+				if err := write(f); err != nil {
+					return err
+				}
+			}
+			switch e.Body.(type) {
+			case *journal.Done, *journal.Error:
+				ended = true
+			}
+		}
+		if !follow || ended {
+			return nil
+		}
+		if rec, err := s.Run(ctx, run); err != nil || rec.Status.Ended() && rec.LastSeq <= after {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

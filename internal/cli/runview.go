@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// runView is a run as contract §9 has it.
+type runView struct {
+	ID         toolcrib.RunID      `json:"id"`
+	Status     toolcrib.Status     `json:"status"`
+	StopReason toolcrib.StopReason `json:"stop_reason"`
+	Agent      string              `json:"agent"`
+	Model      string              `json:"model"`
+	User       string              `json:"user"`
+	Actor      string              `json:"actor,omitempty"`
+	SessionID  toolcrib.SessionID  `json:"session_id"`
+	ParentID   toolcrib.RunID      `json:"parent_id"`
+	Content    string              `json:"content"`
+	Truncated  bool                `json:"truncated"`
+	Iterations int                 `json:"iterations"`
+	Trace      []traceView         `json:"trace,omitempty"`
+	Usage      toolcrib.Usage      `json:"usage"`
+	Pending    *journal.Pending    `json:"pending"`
+	Error      *store.RunError     `json:"error"`
+	CreatedAt  time.Time           `json:"created_at"`
+	EndedAt    *time.Time          `json:"ended_at"`
+	// Interrupted is set if the run was cut off and nobody drives it.
+	Interrupted bool `json:"interrupted,omitempty"`
+}
+
+type traceView struct {
+	ID         string                `json:"id"`
+	Name       string                `json:"name"`
+	Arguments  any                   `json:"arguments"`
+	Status     toolcrib.ResultStatus `json:"status"` // "" = it has no result yet
+	IsError    bool                  `json:"is_error"`
+	Result     string                `json:"result"`
+	Reason     toolcrib.Reason       `json:"reason"`
+	DurationMS int64                 `json:"duration_ms"`
+}
+
+// viewOfRecord is a run without its trace, as lists show it.
+func viewOfRecord(rec store.RunRecord) runView {
+	v := runView{
+		ID: rec.ID, Status: rec.Status, StopReason: rec.StopReason, Agent: rec.Agent, Model: rec.Model,
+		User: rec.User, Actor: rec.Actor, SessionID: rec.Session, ParentID: rec.Parent, Content: rec.Content,
+		Truncated: rec.Truncated, Iterations: rec.Iterations, Usage: rec.Usage, Pending: rec.Pending,
+		Error: rec.Error, CreatedAt: rec.CreatedAt,
+	}
+	if !rec.EndedAt.IsZero() {
+		ended := rec.EndedAt
+		v.EndedAt = &ended
+	}
+	return v
+}
+
+// viewOfState is a whole run.
+func viewOfState(s *agent.State) runView {
+	v := runView{
+		ID: s.Run, Status: s.Status, Agent: s.Start.Agent.Name, Model: s.Start.Agent.Model,
+		User: s.Start.Principal.User, Actor: s.Start.Principal.Actor, SessionID: s.Start.Session,
+		ParentID: s.Start.Parent, Iterations: s.Iterations, Usage: s.Usage, Pending: s.Pending,
+		CreatedAt: s.Started, Trace: make([]traceView, 0, len(s.Trace)),
+	}
+	switch {
+	case s.Done != nil:
+		v.StopReason, v.Content, v.Truncated = s.Done.StopReason, s.Done.Content, s.Done.Truncated
+	case s.Failed != nil:
+		v.StopReason, v.Content, v.Truncated = s.Failed.StopReason, s.Failed.Content, s.Failed.Truncated
+		v.Error = &store.RunError{Code: s.Failed.Code, Message: s.Failed.Message, Ref: s.Failed.Ref}
+	}
+	if s.Ended() {
+		ended := s.Updated
+		v.EndedAt = &ended
+	}
+	for _, c := range s.Trace {
+		v.Trace = append(v.Trace, traceOf(c))
+	}
+	return v
+}
+
+func traceOf(c *agent.Call) traceView {
+	t := traceView{ID: c.ID, Name: c.Name, Arguments: arguments(&c.ToolCall)}
+	if c.ProviderName != "" {
+		t.Name = c.ProviderName
+	}
+	if r := c.Result; r != nil {
+		t.Status, t.IsError, t.Result, t.Reason, t.DurationMS = r.Status, r.IsError, r.Content, r.Reason, r.DurationMS
+	}
+	return t
+}
+
+// arguments are an object, or the text that a model sent where it was none.
+func arguments(c *toolcrib.ToolCall) any {
+	switch {
+	case c.Broken != "":
+		return c.Broken
+	case len(c.Arguments) == 0:
+		return json.RawMessage("{}")
+	}
+	return c.Arguments
+}

@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/toolcrib/toolcrib/agent"
+)
+
+// Why a run was left to be taken up again.
+var (
+	errInterrupted = errors.New("interrupted")
+	errTerminated  = errors.New("terminated (SIGTERM)")
+	errHangup      = errors.New("the terminal has gone (SIGHUP)")
+)
+
+// interruptible gives a context that ends as contract §3 says: the first ctrl-c
+// cancels the run, SIGTERM and SIGHUP leave it resumable, the second signal of any
+// kind ends the process at once. stop must be called.
+func (a *app) interruptible(ctx context.Context, by string) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	quit := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Add(1)
+	go func() {
+		defer watch.Done()
+		for n := 0; ; n++ {
+			select {
+			case <-quit:
+				return
+			case s := <-signals:
+				code, cause := meaning(s, by)
+				if n > 0 {
+					os.Exit(code)
+				}
+				if code == exitCanceled {
+					fmt.Fprintln(a.err, a.style.Dim("· cancelling; ctrl-c once more ends at once"))
+				}
+				cancel(cause)
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(quit)
+		watch.Wait()
+		cancel(nil)
+	}
+}
+
+// meaning tells exit code and cause of a signal.
+func meaning(s os.Signal, by string) (int, error) {
+	switch s {
+	case syscall.SIGTERM:
+		return exitTerm, errTerminated
+	case syscall.SIGHUP:
+		return exitHangup, errHangup
+	}
+	return exitCanceled, &agent.CancelError{By: by}
+}

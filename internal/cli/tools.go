@@ -1,0 +1,305 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+func (a *app) toolsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "tools",
+		Short:   "List tools, switch them on and off, call one, explain why one is offered",
+		Example: "toolcrib tools list\ntoolcrib tools disable write_file\ntoolcrib tools explain write_file",
+		Args:    cobra.ArbitraryArgs,
+		RunE:    group,
+	}
+	cmd.AddCommand(
+		a.toolsListCommand(), a.toolsShowCommand(),
+		a.toolsSwitchCommand("enable", "Switch a tool or a group of tools on"),
+		a.toolsSwitchCommand("disable", "Switch a tool or a group of tools off"),
+		a.toolsSwitchCommand("reset", "Forget what was switched: the default holds again"),
+		a.toolsCallCommand(), a.toolsExplainCommand(),
+	)
+	return cmd
+}
+
+// toolView is a tool as contract §9 has it.
+type toolView struct {
+	gate.State
+	Calls  int `json:"calls"`
+	Errors int `json:"errors"`
+}
+
+// toolGate opens the store and the gate for commands about tools.
+func (a *app) toolGate(ctx context.Context) (*gate.Gate, error) {
+	if _, err := a.configuration(); err != nil {
+		return nil, err
+	}
+	s, err := a.databaseToRead(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// The workspace decides nothing about which tools there are, so one that is
+	// missing is told by run, not here.
+	workspace, err := a.workspace("", false)
+	if err != nil {
+		workspace = "/"
+	}
+	return a.gate(ctx, s, workspace)
+}
+
+func (a *app) toolViews(ctx context.Context) ([]toolView, error) {
+	g, err := a.toolGate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	states, err := g.States(ctx)
+	if err != nil {
+		return nil, err
+	}
+	uses, err := toolUses(ctx, a.store)
+	if err != nil {
+		return nil, err
+	}
+	views := make([]toolView, len(states))
+	for i, s := range states {
+		views[i] = toolView{State: s, Calls: uses[s.Name].calls, Errors: uses[s.Name].errors}
+	}
+	return views, nil
+}
+
+func (a *app) toolsListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the tools and whether they are enabled",
+		Example: "toolcrib tools list\ntoolcrib tools list --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			views, err := a.toolViews(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(a.out, views, true)
+			}
+			rows := [][]string{{"NAME", "STATE", "FOR", "EFFECT", "SOURCE", "DESCRIPTION"}}
+			for _, v := range views {
+				who := "all"
+				if v.RequiresAdmin {
+					who = "admin"
+				}
+				rows = append(rows, []string{v.Name, stateText(v.State), who, string(v.Effect), v.Source, v.Description})
+			}
+			a.outStyle.Table(a.out, rows)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
+	return cmd
+}
+
+// stateText says whether a tool is enabled, and by what.
+func stateText(s gate.State) string {
+	text := "disabled"
+	if s.Enabled {
+		text = "enabled"
+	}
+	switch {
+	case s.Unusable != "":
+		return text + " (unusable)"
+	case s.GroupDisabled:
+		return text + " (group)"
+	case s.Overridden:
+		return text + " (override)"
+	}
+	return text
+}
+
+func (a *app) toolsShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:               "show NAME",
+		Short:             "Show a tool with its parameters",
+		Example:           "toolcrib tools show read_file",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeTools,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			views, err := a.toolViews(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for _, v := range views {
+				if v.Name != args[0] {
+					continue
+				}
+				if asJSON {
+					return printJSON(a.out, v, true)
+				}
+				a.showTool(v)
+				return nil
+			}
+			return noTool(args[0], namesOf(views))
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
+	return cmd
+}
+
+func namesOf(views []toolView) []string {
+	names := make([]string, len(views))
+	for i, v := range views {
+		names[i] = v.Name
+	}
+	return names
+}
+
+func noTool(name string, names []string) error {
+	text := fmt.Sprintf("not found: there is no tool %q", name)
+	if near := nearest(name, names); near != "" {
+		text += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return failedf("%s", text)
+}
+
+func (a *app) showTool(v toolView) {
+	s := a.outStyle
+	fmt.Fprintf(a.out, "%s  %s\n%s\n\n", s.Bold(guard.Visible(v.Name)), stateText(v.State), guard.Visible(v.Description))
+	who := "everybody"
+	if v.RequiresAdmin {
+		who = "administrators"
+	}
+	for _, row := range [][2]string{
+		{"effect", string(v.Effect)}, {"group", v.Group}, {"source", v.Source}, {"for", who},
+		{"by default", onOff(v.EnabledByDefault)}, {"calls", fmt.Sprintf("%d, %d of them failed", v.Calls, v.Errors)},
+		{"unusable", v.Unusable},
+	} {
+		if row[1] != "" {
+			fmt.Fprintf(a.out, "%s %s\n", s.Dim(fmt.Sprintf("%-11s", row[0])), guard.Visible(row[1]))
+		}
+	}
+	fmt.Fprintf(a.out, "\n%s\n%s\n", s.Dim("parameters"), render.Indented(json.RawMessage(v.Parameters)))
+}
+
+func onOff(on bool) string {
+	if on {
+		return "enabled"
+	}
+	return "disabled"
+}
+
+func (a *app) toolsSwitchCommand(verb, short string) *cobra.Command {
+	var groupName string
+	cmd := &cobra.Command{
+		Use:   verb + " [NAME]",
+		Short: short,
+		Long:  short + ". For administrators. It holds at the next call, also in runs that go on.",
+		Example: fmt.Sprintf("toolcrib tools %s write_file\ntoolcrib tools %s --group files",
+			verb, verb),
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case groupName != "" && len(args) > 0:
+				return usagef("give a tool or --group, not both")
+			case groupName == "" && len(args) != 1:
+				return usagef("give the name of one tool, or --group")
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeTools,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o := store.Override{Kind: store.OverrideGroup, Name: groupName, Enabled: verb == "enable"}
+			if groupName == "" {
+				o.Kind, o.Name = store.OverrideTool, args[0]
+			}
+			return a.switchTool(cmd.Context(), verb, o)
+		},
+	}
+	cmd.Flags().StringVar(&groupName, "group", "", "all tools of this group, now and later")
+	return cmd
+}
+
+// switchTool sets or resets an override.
+func (a *app) switchTool(ctx context.Context, verb string, o store.Override) error {
+	by, err := a.administrator()
+	if err != nil {
+		return err
+	}
+	s, err := a.database(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.known(ctx, verb, o); err != nil {
+		return err
+	}
+	o.By = by
+	var changed bool
+	if verb == "reset" {
+		changed, err = s.ResetOverride(ctx, o.Kind, o.Name, by)
+	} else {
+		changed, err = s.SetOverride(ctx, o)
+	}
+	if err != nil {
+		return err
+	}
+	what := guard.Visible(o.Name)
+	if o.Kind == store.OverrideGroup {
+		what = "group " + what
+	}
+	word := map[string]string{"enable": "enabled", "disable": "disabled", "reset": "reset to the default"}[verb]
+	if !changed {
+		word += " already"
+	}
+	fmt.Fprintf(a.out, "%s: %s\n", what, word)
+	return nil
+}
+
+// known refuses names that mean nothing. Resetting one is allowed: the tool may
+// have gone since.
+func (a *app) known(ctx context.Context, verb string, o store.Override) error {
+	if verb == "reset" {
+		return o.Check()
+	}
+	g, err := a.toolGate(ctx)
+	if err != nil {
+		return err
+	}
+	states, err := g.States(ctx)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, s := range states {
+		name := s.Name
+		if o.Kind == store.OverrideGroup {
+			name = s.Group
+		}
+		if name == o.Name {
+			return nil
+		}
+		names = append(names, name)
+	}
+	if o.Kind == store.OverrideGroup {
+		return failedf("not found: there is no group %q", o.Name)
+	}
+	return noTool(o.Name, names)
+}
+
+// completeTools completes the names of tools; a shell that cannot is told nothing.
+func (a *app) completeTools(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	g, err := a.toolGate(cmd.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return g.Names(), cobra.ShellCompDirectiveNoFileComp
+}

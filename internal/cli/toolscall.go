@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+func (a *app) toolsCallCommand() *cobra.Command {
+	var f runFlags
+	var args string
+	cmd := &cobra.Command{
+		Use:   "call NAME",
+		Short: "Call one tool through the gate, without a model",
+		Long: "Call one tool through the gate, without a model: a run with one given call, judged under --agent. " +
+			"Standard output is what a model would read. Exit status: 0 ok, 1 error, 3 parked, 5 refused.",
+		Example: `toolcrib tools call read_file --args '{"path":"README.md"}'
+toolcrib tools call write_file --approve all --args '{"path":"a.txt","content":"hello"}'
+echo '{"path":"."}' | toolcrib tools call list_directory --args -`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeTools,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			raw := []byte(args)
+			if args == "-" {
+				var err error
+				if raw, err = a.readStdin(); err != nil {
+					return err
+				}
+			}
+			return a.call(cmd, &f, names[0], raw)
+		},
+	}
+	a.judgingFlags(cmd, &f)
+	cmd.Flags().StringVar(&args, "args", "{}", "arguments, a JSON object; - reads standard input")
+	cmd.Flags().BoolVar(&f.json, "json", false, "the whole run as one JSON value")
+	return cmd
+}
+
+// call carries out a run of one given call.
+func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) error {
+	c, err := a.configuration()
+	if err != nil {
+		return err
+	}
+	who, err := a.principal()
+	if err != nil {
+		return err
+	}
+	def, err := a.agent(c, f, cmd)
+	if err != nil {
+		return err
+	}
+	if err := a.supported(c, def.Name); err != nil {
+		return err
+	}
+	workspace, err := a.workspace(f.workspace, cmd.Flags().Changed("workspace"))
+	if err != nil {
+		return err
+	}
+	approve, err := a.approval(f)
+	if err != nil {
+		return err
+	}
+	task := agent.Task{
+		Agent: def, Principal: who, Workspace: workspace, Driver: driverName,
+		Approve: approve, Given: a.given(name, raw),
+	}
+	d, err := a.newDrive(cmd.Context(), c, task, &models{})
+	if err != nil {
+		return err
+	}
+	state, err := d.carry(cmd.Context(), silentWatcher{})
+	if state == nil || err != nil {
+		return d.cutOff(state, err)
+	}
+	if f.json {
+		if err := printJSON(a.out, viewOfState(state), true); err != nil {
+			return err
+		}
+	} else if r := state.Trace[0].Result; r != nil {
+		a.printResult(r.Content)
+	}
+	d.parked(state)
+	return silent(exitOfCall(state))
+}
+
+// given is the call as it is judged: its arguments read strictly, once. Secrets
+// are masked before anything is kept.
+func (a *app) given(name string, raw []byte) *toolcrib.ToolCall {
+	call := &toolcrib.ToolCall{ID: "call_1", Name: name}
+	if !toolcrib.ValidToolName(name) {
+		call.Name, call.ProviderName = toolcrib.InvalidName, strings.ToValidUTF8(name, "\uFFFD")
+	}
+	agent.ReadArguments(call, a.mask().MaskBytes(raw))
+	return call
+}
+
+// printResult writes a result: as it is for programs, visible for people.
+func (a *app) printResult(content string) {
+	if a.outTerminal {
+		content = guard.Visible(content)
+	}
+	fmt.Fprintln(a.out, strings.TrimSuffix(content, "\n"))
+}
+
+// silentWatcher shows nothing.
+type silentWatcher struct{}
+
+func (silentWatcher) Start()              {}
+func (silentWatcher) Frame(journal.Frame) {}
+func (silentWatcher) Stop()               {}
+
+// exitOfCall is the exit code of tools call (contract §3).
+func exitOfCall(s *agent.State) int {
+	r := s.Trace[0].Result
+	switch {
+	case s.Status.Parked():
+		return exitParked
+	case s.Status == toolcrib.StatusCancelled:
+		return exitCanceled
+	case r == nil:
+		return exitFailed
+	case r.Status == toolcrib.ResultRefused:
+		return exitRefused
+	case r.Status != toolcrib.ResultOK:
+		return exitFailed
+	}
+	return exitOK
+}

@@ -1,0 +1,190 @@
+package render
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+)
+
+// leading are the arguments that say most about a call; they are shown without
+// their names, in this order.
+func leading() []string {
+	return []string{"path", "command", "url", "pattern", "query", "name", "ref"}
+}
+
+// Arguments tells the arguments of a call in one line of at most width columns.
+func Arguments(arguments json.RawMessage, width int) string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(arguments, &fields) != nil {
+		return line(string(arguments), width)
+	}
+	var parts []string
+	for _, name := range leading() {
+		if raw, ok := fields[name]; ok {
+			parts = append(parts, plainValue(raw))
+			delete(fields, name)
+		}
+	}
+	names := make([]string, 0, len(fields))
+	for name := range fields {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		parts = append(parts, name+"="+line(plainValue(fields[name]), 40))
+	}
+	return line(strings.Join(parts, " "), width)
+}
+
+// plainValue is a text without its quotes, anything else as its JSON.
+func plainValue(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	return string(raw)
+}
+
+// Indented returns JSON over several lines, visible; what is no JSON as it is.
+func Indented(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		return guard.Visible(string(raw))
+	}
+	return guard.Visible(b.String())
+}
+
+// Result is what became of a call.
+type Result struct {
+	Status     toolcrib.ResultStatus
+	Reason     toolcrib.Reason
+	Content    string
+	DurationMS int64
+	Truncated  bool
+	Untrusted  bool
+}
+
+// resultText is what a person wants to read of a result: the text inside of the
+// usual envelopes, or the JSON.
+func resultText(content string) string {
+	var fields map[string]json.RawMessage
+	if !strings.HasPrefix(content, "{") || json.Unmarshal([]byte(content), &fields) != nil {
+		var text string
+		if strings.HasPrefix(content, `"`) && json.Unmarshal([]byte(content), &text) == nil {
+			return text
+		}
+		return content
+	}
+	for _, name := range []string{"error", "content", "message"} {
+		var text string
+		if raw, ok := fields[name]; ok && json.Unmarshal(raw, &text) == nil {
+			return text
+		}
+	}
+	return content
+}
+
+// foldedLines is how many lines of a result are shown where it is folded.
+const foldedLines = 4
+
+// Fold tells a result in a few indented lines; most < 1 shows all of it.
+func (s Style) Fold(r Result, most int) string {
+	var b strings.Builder
+	text := strings.TrimRight(resultText(r.Content), "\n")
+	lines := strings.Split(text, "\n")
+	if text == "" {
+		lines = nil
+	}
+	shown := len(lines)
+	if most > 0 && shown > most {
+		shown = most
+	}
+	head := s.outcome(r)
+	for i, l := range lines[:shown] {
+		l = cutLine(l, s.width()-5)
+		switch {
+		case i == 0 && head != "":
+			l = head + ": " + s.tone(r, l)
+		default:
+			l = s.tone(r, l)
+		}
+		fmt.Fprintf(&b, "  %s %s\n", gutter(i), l)
+	}
+	if shown == 0 {
+		if head == "" {
+			head = s.Dim("(empty)")
+		}
+		fmt.Fprintf(&b, "  %s %s\n", gutter(0), head)
+	}
+	if tail := tail(r, len(lines)-shown); tail != "" {
+		fmt.Fprintf(&b, "    %s\n", s.Dim(tail))
+	}
+	return b.String()
+}
+
+func gutter(i int) string {
+	if i == 0 {
+		return "└"
+	}
+	return " "
+}
+
+// outcome names everything but success.
+func (s Style) outcome(r Result) string {
+	switch r.Status {
+	case toolcrib.ResultOK:
+		return ""
+	case toolcrib.ResultRefused:
+		return s.Yellow(fmt.Sprintf("refused (%s)", guard.Visible(string(r.Reason))))
+	case toolcrib.ResultError:
+		return s.Red("error")
+	}
+	return s.Red(guard.Visible(string(r.Status)))
+}
+
+func (s Style) tone(r Result, text string) string {
+	if r.Status == toolcrib.ResultOK {
+		return s.Dim(text)
+	}
+	return text
+}
+
+// tail is what is to be said after the lines of a result.
+func tail(r Result, more int) string {
+	var parts []string
+	if more == 1 {
+		parts = append(parts, "… 1 more line")
+	} else if more > 1 {
+		parts = append(parts, fmt.Sprintf("… %d more lines", more))
+	}
+	if r.Truncated {
+		parts = append(parts, "cut")
+	}
+	if r.Untrusted {
+		parts = append(parts, "untrusted")
+	}
+	// What took no time to speak of needs no word about it.
+	if r.DurationMS >= 100 {
+		parts = append(parts, Duration(time.Duration(r.DurationMS)*time.Millisecond))
+	}
+	return strings.Join(parts, " · ")
+}
+
+// Duration writes a span as people say it: 80ms, 3.2s, 2m05s, 1h02m.
+func Duration(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", max(d.Milliseconds(), 0))
+	case d < time.Minute:
+		return fmt.Sprintf("%.1fs", d.Truncate(100*time.Millisecond).Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+}

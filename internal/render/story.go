@@ -1,0 +1,253 @@
+package render
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Story tells a stored run from its journal: who asked what, each turn with the
+// verdicts and results, what it cost, and why it ended.
+type Story struct {
+	Out   io.Writer
+	Style Style
+	// Whole shows results and thoughts whole instead of folded.
+	Whole bool
+
+	calls    map[string]*journal.ToolCall
+	verdicts map[string]*journal.Verdict
+	known    bool // the price of every model is known
+	began    time.Time
+}
+
+// Tell writes the next event of the run.
+func (t *Story) Tell(e toolcrib.Event) {
+	switch b := e.Body.(type) {
+	case *journal.RunStarted:
+		t.start(e.Time, b)
+	case *journal.TakenUp:
+		if b.Epoch > 1 {
+			t.note(fmt.Sprintf("taken up again by %s", b.Worker))
+		}
+	case *journal.Message:
+		t.message(b)
+	case *journal.ModelFailed:
+		t.failed(b)
+	case *journal.ToolCall:
+		t.calls[b.ID] = b
+	case *journal.Verdicts:
+		for i := range b.Verdicts {
+			t.verdicts[b.Verdicts[i].CallID] = &b.Verdicts[i]
+		}
+	case *journal.ConfirmationRequired:
+		t.asked(b)
+	case *journal.ConfirmationResolved:
+		t.resolved(b)
+	case *journal.ToolResult:
+		t.result(b)
+	case *journal.Notice:
+		t.note(b.Code + ": " + b.Message)
+	case *journal.Stopping:
+		t.note("stopping: " + string(b.Reason) + ": " + b.Message)
+	case *journal.Paused:
+		t.note("parked: " + string(b.Status))
+	case *journal.Done:
+		t.done(e.Time, b)
+	case *journal.Error:
+		t.failure(e.Time, b)
+	}
+}
+
+func (t *Story) start(at time.Time, b *journal.RunStarted) {
+	s := t.Style
+	t.calls, t.verdicts = map[string]*journal.ToolCall{}, map[string]*journal.Verdict{}
+	t.began, t.known = at, true
+	models := make([]string, len(b.Models))
+	for i, m := range b.Models {
+		models[i] = m.Ref
+		t.known = t.known && m.Price.Known
+	}
+	who := b.Principal.User
+	if b.Principal.Actor != "" {
+		who += " (asked by " + b.Principal.Actor + ")"
+	}
+	t.field("agent", b.Agent.Name)
+	if len(models) > 0 {
+		t.field("model", strings.Join(models, ", then "))
+	}
+	t.field("user", who)
+	if b.Session != "" {
+		t.field("session", string(b.Session))
+	}
+	if b.Parent != "" {
+		t.field("started by", string(b.Parent))
+	}
+	t.field("workspace", b.Workspace)
+	t.field("started", at.Local().Format("2006-01-02 15:04:05 MST"))
+	t.field("offered", offered(b.Offer))
+	if g := b.Given; g != nil {
+		t.calls[g.ID] = &journal.ToolCall{Iteration: 1, ToolCall: *g}
+	}
+	if n := len(b.Input); n > 0 && b.Given == nil {
+		fmt.Fprintf(t.Out, "\n%s %s\n", s.Bold("❯"), guard.Visible(b.Input[n-1].Text()))
+	}
+	fmt.Fprintln(t.Out)
+}
+
+func offered(o journal.Offer) string {
+	if len(o.Tools) == 0 {
+		return "no tools"
+	}
+	return fmt.Sprintf("%d tools: %s", len(o.Tools), strings.Join(o.Names(), ", "))
+}
+
+func (t *Story) field(name, value string) {
+	if value != "" {
+		fmt.Fprintf(t.Out, "%s %s\n", t.Style.Dim(fmt.Sprintf("%-11s", name)), line(value, 4096))
+	}
+}
+
+func (t *Story) note(text string) {
+	fmt.Fprintln(t.Out, t.Style.Dim("· "+line(text, 4096)))
+}
+
+func (t *Story) message(b *journal.Message) {
+	for _, p := range b.Parts {
+		switch {
+		case p.Thinking != nil && p.Thinking.Text != "":
+			t.thought(p.Thinking.Text)
+		case p.ToolCall == nil && p.Thinking == nil && strings.TrimSpace(p.Text) != "":
+			fmt.Fprintln(t.Out, guard.Visible(strings.TrimSpace(p.Text)))
+		}
+	}
+	if b.Finish == toolcrib.FinishLength || b.Finish == toolcrib.FinishFiltered {
+		t.note("the reply ended early: " + string(b.Finish))
+	}
+}
+
+func (t *Story) thought(text string) {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i, l := range lines {
+		if !t.Whole && i == foldedThinking {
+			fmt.Fprintln(t.Out, t.Style.Dim(fmt.Sprintf("  … %d more lines", len(lines)-i)))
+			return
+		}
+		fmt.Fprintln(t.Out, t.Style.Dim("  "+guard.Visible(l)))
+	}
+}
+
+func (t *Story) failed(b *journal.ModelFailed) {
+	text := fmt.Sprintf("request %d failed: %s: %s", b.Request, b.Class, b.Message)
+	if b.Ref != "" {
+		text += " (" + b.Ref + ")"
+	}
+	fmt.Fprintln(t.Out, t.Style.Red("✗ "+line(text, 4096)))
+}
+
+func (t *Story) asked(b *journal.ConfirmationRequired) {
+	fmt.Fprintf(t.Out, "%s %s\n", t.Style.Yellow("? asked for approval"), t.Style.Dim(guard.Visible(b.ApprovalID)))
+	for _, c := range b.Calls {
+		fmt.Fprintf(t.Out, "  %s %s", line(c.Name, 64), Arguments(c.Arguments, t.Style.width()-len(c.Name)-4))
+		fmt.Fprintf(t.Out, "\n    %s\n", t.Style.Dim(line(string(c.Effect)+" · "+c.Reason, 4096)))
+	}
+}
+
+func (t *Story) resolved(b *journal.ConfirmationResolved) {
+	text := decided(b.Decision) + " by " + b.By
+	if b.Reason != "" {
+		text += ": " + b.Reason
+	}
+	t.note(text)
+}
+
+func (t *Story) result(b *journal.ToolResult) {
+	var arguments json.RawMessage
+	name := b.Name
+	if c := t.calls[b.ToolCallID]; c != nil {
+		arguments, name = c.Arguments, c.Name
+		if c.Broken != "" {
+			arguments = json.RawMessage(c.Broken)
+		}
+		if c.ProviderName != "" {
+			name = c.ProviderName
+		}
+	}
+	fmt.Fprint(t.Out, t.Style.Call(name, arguments, b.Status))
+	most := foldedLines
+	if t.Whole {
+		most = 0
+	}
+	fmt.Fprint(t.Out, t.Style.Fold(Result{
+		Status: b.Status, Reason: b.Reason, Content: b.Content, DurationMS: b.DurationMS,
+		Truncated: b.Truncated, Untrusted: b.Untrusted,
+	}, most))
+	if v := t.verdicts[b.ToolCallID]; v != nil {
+		t.verdict(v)
+	}
+	if b.FaultRef != "" {
+		fmt.Fprintf(t.Out, "    %s\n", t.Style.Dim(line(b.FaultRef+": "+b.Fault, 4096)))
+	}
+}
+
+// verdict adds what the gate knows and the model does not read.
+func (t *Story) verdict(v *journal.Verdict) {
+	var parts []string
+	if v.Decision == toolcrib.Allow && v.Effect.Writes() {
+		parts = append(parts, string(v.Effect.OrStrictest()))
+	}
+	if v.Approval != "" {
+		parts = append(parts, "allowed by "+v.Approval)
+	}
+	if v.Rule != "" {
+		parts = append(parts, "rule "+v.Rule)
+	}
+	if v.Position != "" {
+		parts = append(parts, v.Position)
+	}
+	if v.Detail != "" {
+		parts = append(parts, v.Detail)
+	}
+	if len(parts) > 0 {
+		fmt.Fprintf(t.Out, "    %s\n", t.Style.Dim(line(strings.Join(parts, " · "), 4096)))
+	}
+}
+
+func (t *Story) done(at time.Time, b *journal.Done) {
+	mark := t.Style.Green("✓")
+	if b.Status != toolcrib.StatusCompleted || b.Truncated {
+		mark = t.Style.Yellow("■")
+	}
+	text := string(b.StopReason)
+	if b.Truncated {
+		text += ", the answer is cut or not final"
+	}
+	t.ended(mark, text, at, b.Iterations, b.Usage)
+}
+
+func (t *Story) failure(at time.Time, b *journal.Error) {
+	text := string(b.StopReason) + ": " + b.Message
+	if b.Ref != "" {
+		text += " (" + b.Ref + ")"
+	}
+	t.ended(t.Style.Red("✗"), text, at, b.Iterations, b.Usage)
+}
+
+func (t *Story) ended(mark, text string, at time.Time, iterations int, u toolcrib.Usage) {
+	fmt.Fprintf(t.Out, "\n%s %s\n", mark, line(text, 4096))
+	fmt.Fprintln(t.Out, t.Style.Dim(fmt.Sprintf("  %s · %s · %s · %s",
+		Count(iterations, "round"), Tokens(u), Cost(u, t.known), Duration(at.Sub(t.began)))))
+}
+
+// Count writes a number with its word: 1 round, 2 rounds.
+func Count(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
