@@ -93,8 +93,14 @@ func (r *Runner) drive(ctx context.Context, s *State) error {
 		if step.Kind == StepNone || step.Kind == StepWait {
 			return nil
 		}
+		at := s.Seq
 		if err := d.carry(ctx, step); err != nil {
 			return err
+		}
+		if s.Seq == at {
+			// Only a journal with holes can bring a run here: each step writes down
+			// what it did, and an append is all or nothing.
+			return fmt.Errorf("run %s: step %q after event %d leads nowhere: the journal is damaged; `runs verify` tells where", s.Run, step.Kind, at)
 		}
 	}
 }

@@ -236,6 +236,9 @@ func (x *execution) land(f *flight) error {
 	if err := x.keep(f); err != nil {
 		return err
 	}
+	if d := f.call.Decision; d != nil && len(d.Arguments) > 0 {
+		f.result.Content = textEdited + string(d.Arguments) + "\n" + f.result.Content
+	}
 	return x.d.append(x.ctx, f.result)
 }
 

@@ -75,6 +75,7 @@ const (
 	TextIterationLimit = "iteration limit reached; finalise your answer"
 	textCancelled      = `{"error":"cancelled"}`
 	textInDoubt        = `{"error":"it is not known whether this call took effect; do not repeat it without checking"}`
+	textEdited         = "[a person changed the arguments of this call before it ran; it ran with:] "
 	textNotHappened    = `{"error":"the call was cut off and did not take effect"}`
 )
 

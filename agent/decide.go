@@ -1,0 +1,233 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Decision is a person's word on an approval (contract §9).
+type Decision struct {
+	ApprovalID string
+	// Digest must be the one that the person was shown; "" = the open one, for a
+	// person who was shown it just now.
+	Digest string
+	By     string
+	Reason string
+	// Decision is for all calls that Calls does not name: approve or deny, or for
+	// calls in doubt retry, happened or not_happened. "" leaves them open.
+	Decision string
+	Result   json.RawMessage // with happened: what happened, for all calls
+	Calls    map[string]journal.CallDecision
+}
+
+// Decide writes a decision down. It is used once: of two that come at the same
+// time the journal's fence lets one pass, and the other gets a [*StateError], as
+// does one on a run or an approval that waits for nothing, or whose digest is
+// stale. Arguments that a person changed are judged before; if the gate refuses
+// them, nothing is written, and the answer is a [*UsageError].
+//
+// Decide does not drive the run: [Runner.Resume] does.
+func (r *Runner) Decide(ctx context.Context, run toolcrib.RunID, decision Decision) (*State, error) {
+	s, err := r.Load(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	resolved, err := r.resolve(ctx, s, decision)
+	if err != nil {
+		return s, err
+	}
+	d := &driver{r: r, s: s, index: -1}
+	if err := d.append(ctx, resolved); err != nil {
+		return s, conflict(run, s, err)
+	}
+	return s, nil
+}
+
+// conflict tells a person what a lost race means.
+func conflict(run toolcrib.RunID, s *State, err error) error {
+	if isConflict(err) {
+		return &StateError{Run: run, Status: s.Status, Message: "was decided or changed by somebody else at the same time; look at it again"}
+	}
+	return err
+}
+
+// Expire denies an approval that has waited for longer than after. In-doubt calls
+// and questions never expire. expired is false if there was nothing to do.
+func (r *Runner) Expire(ctx context.Context, run toolcrib.RunID, after time.Duration) (expired bool, err error) {
+	s, err := r.Load(ctx, run)
+	if err != nil {
+		return false, err
+	}
+	if after <= 0 || s.Approval == nil || s.Pending == nil || s.Approval.Kind != journal.ApprovalCall || r.Clock.Now().Sub(s.Updated) < after {
+		return false, nil
+	}
+	d := &driver{r: r, s: s, index: -1}
+	err = d.append(ctx, &journal.ConfirmationResolved{
+		ApprovalID: s.Approval.ApprovalID, Digest: s.Approval.Digest,
+		Decision: journal.DecisionDeny, By: "approvals.expire", Reason: "expired",
+	})
+	return err == nil, conflict(run, s, err)
+}
+
+// resolve checks a decision against the run and makes its event.
+func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.ConfirmationResolved, error) {
+	a := s.Approval
+	switch {
+	case s.Ended():
+		return nil, &StateError{Run: s.Run, Status: s.Status, Message: "has ended; there is nothing to decide"}
+	case a == nil || s.Pending == nil:
+		return nil, &StateError{Run: s.Run, Status: s.Status, Message: "waits for no decision"}
+	case d.ApprovalID != a.ApprovalID:
+		return nil, &StateError{Run: s.Run, Status: s.Status, Message: fmt.Sprintf("no longer waits for %s but for %s; look at that one", d.ApprovalID, a.ApprovalID)}
+	case d.Digest != "" && d.Digest != a.Digest:
+		return nil, &StateError{Run: s.Run, Status: s.Status, Message: "asks about other calls than those that were shown (the digest is stale); look at it again"}
+	}
+	resolved := &journal.ConfirmationResolved{
+		ApprovalID: a.ApprovalID, Digest: a.Digest, Decision: d.Decision, By: r.Mask.Mask(d.By), Reason: r.Mask.Mask(d.Reason),
+		Calls: map[string]journal.CallDecision{},
+	}
+	open := undecided(s)
+	for id, c := range d.Calls {
+		if !slices.ContainsFunc(open, func(o *Call) bool { return o.ID == id }) {
+			return nil, usagef("approval %s has no open call %s; open are: %s", a.ApprovalID, id, callIDList(open))
+		}
+		checked, err := r.checkDecision(ctx, s, open, id, c)
+		if err != nil {
+			return nil, err
+		}
+		resolved.Calls[id] = checked
+	}
+	if d.Decision == "" {
+		resolved.Open = len(resolved.Calls) < len(open)
+		resolved.Decision = journal.DecisionMixed
+		if len(resolved.Calls) == 0 {
+			return nil, usagef("no decision was given")
+		}
+	} else if err := r.decideRest(ctx, s, open, d, resolved); err != nil {
+		return nil, err
+	}
+	return withEarlier(s, resolved), nil
+}
+
+// decideRest gives the decision for all to the calls that are not named.
+func (r *Runner) decideRest(ctx context.Context, s *State, open []*Call, d Decision, resolved *journal.ConfirmationResolved) error {
+	for _, c := range open {
+		if _, named := resolved.Calls[c.ID]; named {
+			resolved.Decision = journal.DecisionMixed
+			continue
+		}
+		checked, err := r.checkDecision(ctx, s, open, c.ID, journal.CallDecision{Decision: d.Decision, Result: d.Result})
+		if err != nil {
+			return err
+		}
+		resolved.Calls[c.ID] = checked
+	}
+	return nil
+}
+
+// withEarlier keeps what was decided on single calls of the approval before.
+func withEarlier(s *State, resolved *journal.ConfirmationResolved) *journal.ConfirmationResolved {
+	for _, item := range s.Approval.Calls {
+		c, err := s.find(item.ID)
+		if err != nil {
+			continue
+		}
+		if _, now := resolved.Calls[c.ID]; now {
+			continue
+		}
+		if word := wordOn(s, c); word != nil {
+			resolved.Calls[c.ID] = *word
+		}
+	}
+	return resolved
+}
+
+// wordOn is what was decided on a call of the open approval; nil = nothing yet.
+func wordOn(s *State, c *Call) *journal.CallDecision {
+	if s.Approval.Kind == journal.ApprovalInDoubt {
+		return c.Doubt
+	}
+	if c.DecidedBy != nil && c.DecidedBy.ApprovalID == s.Approval.ApprovalID {
+		return c.Decision
+	}
+	return nil
+}
+
+// undecided are the calls of the open approval that nobody has decided on yet.
+func undecided(s *State) []*Call {
+	var open []*Call
+	for _, item := range s.Approval.Calls {
+		if c, err := s.find(item.ID); err == nil && wordOn(s, c) == nil {
+			open = append(open, c)
+		}
+	}
+	return open
+}
+
+func callIDList(calls []*Call) string {
+	ids := make([]string, len(calls))
+	for i, c := range calls {
+		ids[i] = c.ID
+	}
+	return strings.Join(ids, ", ")
+}
+
+// checkDecision checks the word on one call, and judges changed arguments.
+func (r *Runner) checkDecision(ctx context.Context, s *State, open []*Call, id string, d journal.CallDecision) (journal.CallDecision, error) {
+	allowed := map[string]bool{journal.DecisionApprove: true, journal.DecisionDeny: true}
+	if s.Approval.Kind == journal.ApprovalInDoubt {
+		allowed = map[string]bool{journal.DecisionRetry: true, journal.DecisionHappened: true, journal.DecisionNotHappened: true}
+	}
+	if !allowed[d.Decision] {
+		return d, usagef("decision %q does not fit an approval of kind %s; use %s", d.Decision, s.Approval.Kind, strings.Join(slices.Sorted(maps.Keys(allowed)), ", "))
+	}
+	if d.Result != nil && d.Decision != journal.DecisionHappened {
+		return d, usagef("a result goes with happened only")
+	}
+	if d.Decision == journal.DecisionHappened {
+		result, err := guard.Canonical(d.Result)
+		if err != nil {
+			return d, usagef("happened: the result must be JSON: %v", err)
+		}
+		d.Result = r.Mask.MaskJSON(result)
+	}
+	if len(d.Arguments) == 0 {
+		return d, nil
+	}
+	if d.Decision != journal.DecisionApprove {
+		return d, usagef("changed arguments go with approve only")
+	}
+	return d, r.checkEdit(ctx, s, open, id, &d)
+}
+
+// checkEdit reads arguments that a person changed, and lets the gate judge them:
+// a person may change a call, but not past the gate.
+func (r *Runner) checkEdit(ctx context.Context, s *State, open []*Call, id string, d *journal.CallDecision) error {
+	canonical, err := guard.Arguments(r.Mask.MaskBytes(d.Arguments))
+	if err != nil {
+		return usagef("changed arguments of %s: %v", id, err)
+	}
+	d.Arguments = canonical
+	i := slices.IndexFunc(open, func(c *Call) bool { return c.ID == id })
+	call := open[i].ToolCall
+	call.Arguments = canonical
+	facts := gate.Facts{
+		Run: s.Run, Session: s.Start.Session, Offered: s.OfferedNow(), Repeated: s.Repeated,
+		Decided: map[string]gate.Decided{id: {Decision: journal.DecisionApprove, ApprovalID: s.Approval.ApprovalID, By: "edit"}},
+	}
+	v := r.Gate.Judge(ctx, s.Start.Principal, scopeOf(s.Start), facts, []toolcrib.ToolCall{call})[0]
+	if v.Decision != toolcrib.Allow {
+		return usagef("changed arguments of %s are refused (%s): %s", id, v.Reason, v.Message)
+	}
+	return nil
+}
