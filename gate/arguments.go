@@ -114,6 +114,8 @@ func (f *faults) add(e *jsonschema.ValidationError) {
 			child := append(slices.Clone(at), name)
 			f.put(child, "no such property", describe(lookup(f.root, child)))
 		}
+	case *kind.PropertyNames, *kind.Contains, *kind.MinContains: // their causes speak of names or items one by one
+		f.put(at, expectation(k), describe(lookup(f.root, at)))
 	case *kind.AnyOf:
 		f.alternatives(e)
 	case *kind.OneOf:
@@ -195,6 +197,8 @@ func expectation(k jsonschema.ErrorKind) string {
 		return "items that all differ"
 	case *kind.PropertyNames:
 		return "another name than " + strconv.Quote(cut(k.Property, maxShownValue))
+	case *kind.Contains, *kind.MinContains:
+		return "more items of the kind that must be in it"
 	case *kind.FalseSchema, *kind.AdditionalItems:
 		return "nothing here"
 	case *kind.Not:

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -76,6 +78,10 @@ func TestN2_NewRefuses(t *testing.T) {
 }
 
 func TestForeignToolThatIsBrokenStopsNothing(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "schema.json")
+	if err := os.WriteFile(file, []byte(`{"type":"object"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	deep := strings.Repeat(`{"properties":{"a":`, 40) + "{}" + strings.Repeat("}}", 40)
 	for name, schema := range map[string]string{
 		"type":       `{"type":"objekt"}`,
@@ -85,7 +91,7 @@ func TestForeignToolThatIsBrokenStopsNothing(t *testing.T) {
 		"deep":       deep,
 		"large":      `{"description":"` + strings.Repeat("x", 300<<10) + `"}`,
 		"many":       `{"enum":[` + strings.Repeat("1,", 9000) + `1]}`,
-		"file":       `{"$ref":"file:///etc/hostname"}`,
+		"file":       `{"$ref":"file://` + filepath.ToSlash(file) + `"}`,
 		"remote":     `{"$ref":"https://example.com/schema.json"}`,
 		"dynamic":    `{"$dynamicRef":"#a"}`,
 		"metaschema": `{"$schema":"https://example.com/mine"}`,
@@ -153,6 +159,40 @@ func TestC5_N4_N8_Offer(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOfferCacheTellsPoliciesApart asks for offers that differ in one thing that
+// decides, one after the other.
+func TestOfferCacheTellsPoliciesApart(t *testing.T) {
+	adminOnly := reads("only_admin")
+	adminOnly.RequiresAdmin = true
+	g := newGate(t, tool(reads("a")), tool(reads("b")), tool(adminOnly))
+	user, narrow := alice(), wide()
+	granted, empty, admin := user, user, user
+	granted.Grants, empty.Grants, admin.Admin = []string{"a"}, []string{}, true
+	narrow.RunTools = []string{"a"}
+	for range 2 {
+		for _, c := range []struct {
+			who   toolcrib.Principal
+			scope gate.Scope
+			want  string
+		}{
+			{user, wide(), "a b"}, {granted, wide(), "a"}, {empty, wide(), ""}, {admin, wide(), "a b only_admin"},
+			{user, narrow, "a"}, {user, gate.Scope{AgentTools: []string{"b"}}, "b"}, {user, gate.Scope{SkillTools: []string{}}, ""},
+			{user, gate.Scope{WorkerTools: []string{"a", "b"}}, "a b"}, {user, gate.Scope{WorkerTools: []string{"ab"}}, ""},
+		} {
+			o, err := g.Offer(t.Context(), c.who, c.scope)
+			if have := strings.Join(o.Record.Names(), " "); err != nil || have != c.want {
+				t.Fatalf("%+v %+v: offered %q, want %q (%v)", c.who, c.scope, have, c.want, err)
+			}
+		}
+	}
+	for i := range 200 { // more policies than the cache holds
+		user.User = fmt.Sprint(i)
+		if o, err := g.Offer(t.Context(), user, wide()); err != nil || len(o.Specs) != 2 {
+			t.Fatal(o.Record.Names(), err)
+		}
 	}
 }
 

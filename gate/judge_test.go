@@ -240,6 +240,65 @@ func TestH4_InvalidArguments(t *testing.T) {
 	}
 }
 
+// TestExpectations has every keyword of JSON Schema fail once.
+func TestExpectations(t *testing.T) {
+	for schema, want := range map[string]string{
+		`{"const":"b"}`:     `expected "b", got string "a"`,
+		`{"pattern":"^b"}`:  `expected a text that matches ^b, got string "a"`,
+		`{"maxLength":0}`:   `expected at most 0 characters, got string "a"`,
+		`{"not":{}}`:        `expected another value, got string "a"`,
+		`false`:             `expected nothing here, got string "a"`,
+		`{"oneOf":[{},{}]}`: `expected exactly one of several shapes, got a value that has more than one of them`,
+		`{"oneOf":[{"type":"null"},{"type":"array"}]}`:    `expected null or array, got string "a"`,
+		`{"anyOf":[{"type":"null"},{"minLength":2}]}`:     `expected null, got string "a"; /v: expected at least 2 characters, got string "a"`,
+		`{"allOf":[{"minLength":2},{"type":"null"}]}`:     `expected at least 2 characters, got string "a"; /v: expected null, got string "a"`,
+		`{"if":{"type":"string"},"then":{"type":"null"}}`: `expected null, got string "a"`,
+		`{"$ref":"#/$defs/d"}`:                            `expected null, got string "a"`,
+		`{"type":["null","boolean"]}`:                     `expected null or boolean, got string "a"`,
+	} {
+		checkExpectation(t, schema, `"a"`, want)
+	}
+	for schema, want := range map[string]string{
+		`{"exclusiveMinimum":2.5}`: "expected a number above 5/2, got number 2",
+		`{"exclusiveMaximum":2}`:   "expected a number below 2, got number 2",
+		`{"multipleOf":3}`:         "expected a multiple of 3, got number 2",
+	} {
+		checkExpectation(t, schema, `2`, want)
+	}
+	for schema, want := range map[string]string{
+		`{"minItems":3}`:                     "expected at least 3 items, got array of 2",
+		`{"maxItems":1}`:                     "expected at most 1 items, got array of 2",
+		`{"prefixItems":[{}],"items":false}`: "/1: expected nothing here, got number 2",
+		`{"contains":{"type":"null"}}`:       "expected more items of the kind that must be in it, got array of 2",
+	} {
+		checkExpectation(t, schema, `[1,2]`, want)
+	}
+	for schema, want := range map[string]string{
+		`{"minProperties":3}`:                                   "expected at least 3 properties, got object with a, b",
+		`{"maxProperties":1}`:                                   "expected at most 1 properties, got object with a, b",
+		`{"propertyNames":{"const":"a"}}`:                       `expected another name than "b", got object with a, b`,
+		`{"dependentRequired":{"a":["c"]}}`:                     "/c: expected a value (required), got nothing",
+		`{"dependentSchemas":{"a":{"required":["c"]}}}`:         "/c: expected a value (required), got nothing",
+		`{"properties":{"a":{}},"unevaluatedProperties":false}`: "/b: expected nothing here, got null",
+	} {
+		checkExpectation(t, schema, `{"a":true,"b":null}`, want)
+	}
+}
+
+// checkExpectation validates {"v": value} where v has the schema. A want that
+// begins with a slash goes on from the pointer /v.
+func checkExpectation(t *testing.T, schema, value, want string) {
+	t.Helper()
+	whole := `{"type":"object","properties":{"v":` + schema + `},"$defs":{"d":{"type":"null"}}}`
+	v := judgeOne(t, newGate(t, tool(withSchema(reads("x"), whole))), call("1", "x", `{"v":`+value+`}`))
+	if !strings.HasPrefix(want, "/") {
+		want = ": " + want
+	}
+	if want = "invalid_arguments: /v" + want; v.Message != want {
+		t.Errorf("%s\nhave %s\nwant %s", schema, v.Message, want)
+	}
+}
+
 func TestInvalidArgumentsAreBounded(t *testing.T) {
 	g := newGate(t, tool(withSchema(reads("x"), `{"type":"object","additionalProperties":{"type":"boolean"}}`)))
 	members := make([]string, 5000)
