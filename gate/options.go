@@ -84,7 +84,7 @@ func New(o Options) (*Gate, error) {
 			return nil, err
 		}
 	}
-	protected, err := o.Protected.compile()
+	protected, err := o.Protected.Rules()
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (s ToolSettings) check(name string) error {
 type Gate struct {
 	availability Availability
 	confirm      ConfirmMode
-	protected    protectedPaths
+	protected    PathRules
 	positions    func(string) string
 	layers       []Layer
 	cacheable    bool

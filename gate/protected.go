@@ -26,15 +26,17 @@ type Protected struct {
 // maxTargets bounds what one call may touch.
 const maxTargets = 1024
 
-// protectedPaths is a [Protected] made ready for comparing.
-type protectedPaths struct {
+// PathRules is a [Protected] made ready for comparing. The zero value protects
+// nothing. It may be used by many goroutines.
+type PathRules struct {
 	write, touch [][]string // components, folded
 	names        map[string]bool
 	except       [][]string // components as they are
 }
 
-func (p Protected) compile() (protectedPaths, error) {
-	out := protectedPaths{names: make(map[string]bool, len(p.Names))}
+// Rules makes p ready for comparing. Symbolic links are looked at once, here.
+func (p Protected) Rules() (PathRules, error) {
+	out := PathRules{names: make(map[string]bool, len(p.Names))}
 	for _, name := range p.Names {
 		if name == "" || strings.ContainsAny(name, `/\`) {
 			return out, fmt.Errorf("gate: protected name %q must be the name of a file or folder", name)
@@ -117,8 +119,19 @@ const (
 	notJudged // the target is not told so that it could be judged
 )
 
+// NeverWritten tells whether the path, absolute and with its symbolic links
+// resolved, must not be written. A path that can not be judged must not.
+func (p *PathRules) NeverWritten(path string) bool {
+	return p.judge(toolcrib.Target{Kind: toolcrib.TargetFile, Name: path, Write: true}) != free
+}
+
+// NeverTouched is NeverWritten for reading and writing.
+func (p *PathRules) NeverTouched(path string) bool {
+	return p.judge(toolcrib.Target{Kind: toolcrib.TargetFile, Name: path}) != free
+}
+
 // judge tells whether a target may be touched.
-func (p *protectedPaths) judge(t toolcrib.Target) protection {
+func (p *PathRules) judge(t toolcrib.Target) protection {
 	if t.Kind != toolcrib.TargetFile {
 		return free
 	}

@@ -11,12 +11,17 @@ import (
 )
 
 func TestProtectedPaths(t *testing.T) {
-	g, target := protectedGate(t, gate.Protected{
+	protected := gate.Protected{
 		Write:  []string{"/ws/toolcrib.yaml", "/ws/skills", "/home/a/.config/toolcrib/toolcrib.yaml"},
 		Names:  []string{".git", ".mcp.json"},
 		Touch:  []string{"/data", "/data/workspaces/a/private"},
 		Except: []string{"/data/workspaces"},
-	})
+	}
+	rules, err := protected.Rules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, target := protectedGate(t, protected)
 	for _, c := range []struct {
 		path        string
 		read, write bool // allowed
@@ -53,6 +58,9 @@ func TestProtectedPaths(t *testing.T) {
 		{"", false, false},
 		{"/ws/a\x00b", false, false},
 	} {
+		if rules.NeverTouched(c.path) == c.read || rules.NeverWritten(c.path) == c.write {
+			t.Errorf("%q: never touched %v, never written %v", c.path, rules.NeverTouched(c.path), rules.NeverWritten(c.path))
+		}
 		for _, write := range []bool{false, true} {
 			*target = toolcrib.Target{Kind: toolcrib.TargetFile, Name: c.path, Write: write}
 			want := c.read

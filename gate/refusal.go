@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // refusal is what a step of the judgement says against a call; nil = nothing.
@@ -20,29 +21,18 @@ type refusal struct {
 
 func refuse(message string) *refusal { return &refusal{message: message} }
 
-// envelope is what a model reads of a refusal (contract §6), in this order.
-type envelope struct {
-	Refused      bool            `json:"refused"`
-	Tool         string          `json:"tool"`
-	Reason       toolcrib.Reason `json:"reason"`
-	Message      string          `json:"message"`
-	OperatorHint string          `json:"operator_hint,omitempty"`
-	Rule         string          `json:"rule,omitempty"`
-	SchemaError  json.RawMessage `json:"schema_error,omitempty"`
-}
-
 // refused writes a refusal into a verdict.
 func (v *Verdict) refused(r *refusal) {
 	v.Decision, v.Reason = toolcrib.Refuse, r.reason
-	v.Message = cut(r.message, maxMessageBytes)
-	v.OperatorHint, v.Rule = cut(r.hint, maxMessageBytes), r.rule
+	v.Message = cut(guard.Clean(r.message), maxMessageBytes)
+	v.OperatorHint, v.Rule = cut(guard.Clean(r.hint), maxMessageBytes), r.rule
 	v.SchemaError = r.schemaError
 	v.Position, v.Detail = r.position, cut(r.detail, maxDetailBytes)
 	v.Permit, v.Preview, v.Approval = Permit{}, nil, ""
-	v.Content = string(encode(envelope{
-		Refused: true, Tool: shown(v.Tool), Reason: v.Reason, Message: v.Message,
+	v.Content = guard.Refusal{
+		Tool: shown(v.Tool), Reason: v.Reason, Message: v.Message,
 		OperatorHint: v.OperatorHint, Rule: v.Rule, SchemaError: v.SchemaError,
-	}))
+	}.JSON()
 }
 
 // encode writes JSON as it is meant to be read, without HTML escapes. What it is
