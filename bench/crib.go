@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/provider/openai"
+	"github.com/toolcrib/toolcrib/provider/wire"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/tool"
+)
+
+type enabled struct{}
+
+func (enabled) Overrides(context.Context) (gate.Overrides, error) { return gate.Overrides{}, nil }
+
+// crib is toolcrib's loop on the same work: gate, validation and journal on.
+type crib struct {
+	runner *agent.Runner
+	stop   func() error
+}
+
+// store is what a runner keeps runs in.
+type store interface {
+	toolcrib.Journal
+	toolcrib.Contents
+}
+
+func newCrib(url string, stream bool, s store, stop func() error) (*crib, error) {
+	model, err := openai.New(openai.Options{Options: wire.Options{BaseURL: url, APIKey: "key", Proxy: "none", NoStream: !stream}})
+	if err != nil {
+		return nil, err
+	}
+	look, err := tool.Func(toolcrib.Spec{
+		Name: "lookup", Description: lookupDescription, Parameters: json.RawMessage(lookupSchema), Effect: toolcrib.EffectReadOnly,
+	}, func(_ context.Context, _ toolcrib.Call, a lookupArgs) (lookupResult, error) { return lookup(a), nil })
+	if err != nil {
+		return nil, err
+	}
+	g, err := gate.New(gate.Options{Tools: []toolcrib.Tool{look}, Availability: enabled{}})
+	if err != nil {
+		return nil, err
+	}
+	runner, err := agent.New(agent.Options{
+		Journal: s, Contents: s, Gate: g,
+		Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) { return model, nil },
+	})
+	return &crib{runner: runner, stop: stop}, err
+}
+
+func newMemoryCrib(url string, stream bool) (*crib, error) {
+	return newCrib(url, stream, &perRun{}, func() error { return nil })
+}
+
+func newSQLiteCrib(url string, stream bool, dir string) (*crib, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	s, err := sqlite.Open(context.Background(), filepath.Join(dir, "crib.db"), sqlite.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return newCrib(url, stream, s, s.Close)
+}
+
+func (c *crib) run(ctx context.Context, model string, rounds int) (string, error) {
+	limits := toolcrib.DefaultLimits()
+	limits.MaxIterations = min(rounds+1, toolcrib.MaxIterationsCeiling)
+	s, err := c.runner.Run(ctx, agent.Task{
+		Agent:     toolcrib.Agent{Name: "default", Model: "mock/" + model, System: system, Limits: limits},
+		Models:    []journal.ModelInfo{{Ref: "mock/" + model, Provider: "mock", ID: model, Price: toolcrib.Price{Input: 0.25, Output: 2, Known: true}}},
+		Principal: toolcrib.Principal{User: "bench"},
+		Prompt:    prompt, Workspace: "/", Driver: "cli",
+	})
+	if err != nil {
+		return "", err
+	}
+	if s.Done == nil {
+		return "", fmt.Errorf("the run did not complete: %+v", s.Failed)
+	}
+	return s.Done.Content, nil
+}
