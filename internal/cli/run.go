@@ -340,14 +340,14 @@ func (d *drive) carry(ctx context.Context, show watcher) (*agent.State, error) {
 	if by == "" {
 		by = d.task.Principal.User
 	}
-	ctx, stop := a.interruptible(ctx, by)
-	defer stop()
-	mask := a.mask()
 	var stderr io.Writer = a.err
 	live, terminal := show.(*render.Live)
 	if terminal {
 		stderr = live
 	}
+	ctx, stop := a.interruptible(ctx, by, stderr)
+	defer stop()
+	mask := a.mask()
 	log, err := a.logger(d.config, mask, stderr)
 	if err != nil {
 		return nil, err
@@ -436,13 +436,13 @@ func (d *drive) summary(s *agent.State) {
 		known = known && m.Price.Known
 		model = m.Ref
 	}
-	parts := []string{string(s.Run)}
+	var parts []string
 	if len(s.Start.Models) > 0 {
 		parts = append(parts, model, render.Tokens(s.Usage), render.Cost(s.Usage, known))
 	}
 	parts = append(parts, render.Duration(s.Driven))
-	parts = append(parts, fmt.Sprintf("toolcrib runs show %s (%s)", s.Run, d.dbPath))
 	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(strings.Join(parts, " · "))))
+	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(fmt.Sprintf("toolcrib runs show %s (kept in %s)", s.Run, d.dbPath))))
 }
 
 // parked tells what a parked run waits for and how to look at it.

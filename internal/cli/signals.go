@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -22,7 +23,7 @@ var (
 // interruptible gives a context that ends as contract §3 says: the first ctrl-c
 // cancels the run, SIGTERM and SIGHUP leave it resumable, the second signal of any
 // kind ends the process at once. stop must be called.
-func (a *app) interruptible(ctx context.Context, by string) (_ context.Context, stop func()) {
+func (a *app) interruptible(ctx context.Context, by string, stderr io.Writer) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -41,7 +42,7 @@ func (a *app) interruptible(ctx context.Context, by string) (_ context.Context, 
 					os.Exit(code)
 				}
 				if code == exitCanceled {
-					fmt.Fprintln(a.err, a.style.Dim("· cancelling; ctrl-c once more ends at once"))
+					fmt.Fprintln(stderr, a.style.Dim("· cancelling; ctrl-c once more ends at once"))
 				}
 				cancel(cause)
 			}

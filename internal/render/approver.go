@@ -65,7 +65,10 @@ func (a *Approver) item(c *journal.ApprovalItem) {
 	s := a.Style
 	fmt.Fprint(a.Out, s.Call(c.Name, c.Arguments, ""))
 	text := string(c.Effect.OrStrictest())
-	if c.Reason != "" {
+	switch {
+	case strings.Contains(c.Reason, text):
+		text = line(c.Reason, s.width()-4)
+	case c.Reason != "":
 		text += " · " + line(c.Reason, s.width()-len(text)-8)
 	}
 	fmt.Fprintf(a.Out, "    %s\n", s.Dim(text))

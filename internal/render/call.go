@@ -106,6 +106,10 @@ func (s Style) Fold(r Result, most int) string {
 		shown = most
 	}
 	head := s.outcome(r)
+	if text == string(r.Status) { // cancelled: cancelled
+		shown = 0
+		lines = nil
+	}
 	for i, l := range lines[:shown] {
 		l = cutLine(l, s.width()-5)
 		switch {

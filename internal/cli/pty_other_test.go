@@ -1,0 +1,9 @@
+//go:build !linux
+
+package cli_test
+
+import "github.com/rogpeppe/go-internal/testscript"
+
+func cmdPTY(ts *testscript.TestScript, _ bool, _ []string) {
+	ts.Fatalf("pty: only on Linux; guard the line with [linux]")
+}

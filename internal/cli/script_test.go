@@ -1,0 +1,232 @@
+package cli_test
+
+import (
+	"bufio"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	_ "modernc.org/sqlite" // the driver, to spoil databases with
+
+	"github.com/toolcrib/toolcrib/internal/cli"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"toolcrib": func() { os.Exit(cli.Main(os.Args[1:])) },
+	})
+}
+
+// TestScripts runs the command line as its users do: as a process of its own,
+// with an empty home.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			home := filepath.Join(env.WorkDir, "home")
+			env.Setenv("HOME", home)
+			env.Setenv("DATA", filepath.Join(home, ".local", "share", "toolcrib"))
+			return os.MkdirAll(home, 0o700)
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits":     cmdExits,
+			"cmpevents": cmdCompareEvents,
+			"signal":    cmdSignal,
+			"serve":     cmdServe,
+			"sqlite":    cmdSQLite,
+			"holdlock":  cmdHoldLock,
+			"manycalls": cmdManyCalls,
+			"nothas":    cmdNotHas,
+			"pty":       cmdPTY,
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "root" {
+				return os.Geteuid() == 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+	})
+}
+
+// cmdExits runs a program and wants one exit code: exits CODE toolcrib ARGS.
+func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	if got := exitCode(err); got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	}
+	return -1
+}
+
+// changing is what differs from run to run.
+func changing() []struct{ pattern, with string } {
+	return []struct{ pattern, with string }{
+		{`\b(run|apr|res|ref)_[0-9A-Z]{26}\b`, "${1}_ID"},
+		{`"digest":"[0-9a-f]{64}"`, `"digest":"DIGEST"`},
+		{`"seq":\d+`, `"seq":N`},
+		{`"duration_ms":\d+`, `"duration_ms":0`},
+		{`"principal":"local:[^"]*"`, `"principal":"local:USER"`},
+		{`"by":"local:[^"]*"`, `"by":"local:USER"`},
+		{`"input_tokens":\d+`, `"input_tokens":N`},
+		{`"output_tokens":\d+`, `"output_tokens":N`},
+		{`"total_tokens":\d+`, `"total_tokens":N`},
+		{`"offered":\[[^\]]*\]`, `"offered":[TOOLS]`},
+	}
+}
+
+// cmdCompareEvents compares standard output of the last command with a file,
+// without what changes from run to run. Live events are left out.
+func cmdCompareEvents(ts *testscript.TestScript, _ bool, args []string) {
+	var kept []string
+	for _, l := range strings.Split(strings.TrimSpace(ts.ReadFile("stdout")), "\n") {
+		if strings.HasPrefix(l, `{"seq":`) {
+			kept = append(kept, l)
+		}
+	}
+	got := strings.Join(kept, "\n")
+	for _, c := range changing() {
+		got = regexp.MustCompile(c.pattern).ReplaceAllString(got, c.with)
+	}
+	if want := strings.TrimSpace(ts.ReadFile(args[0])); got != want {
+		ts.Fatalf("events differ from %s; got:\n%s", args[0], got)
+	}
+}
+
+// cmdNotHas fails if a file or stdout holds a byte, given as a Go escape.
+func cmdNotHas(ts *testscript.TestScript, _ bool, args []string) {
+	text, err := strconv.Unquote(`"` + args[1] + `"`)
+	ts.Check(err)
+	if strings.Contains(ts.ReadFile(args[0]), text) {
+		ts.Fatalf("%s has %s", args[0], args[1])
+	}
+}
+
+// environment is what programs get that are not started by testscript itself.
+func environment(ts *testscript.TestScript) []string {
+	var env []string
+	for _, name := range []string{"PATH", "HOME", "URL", "GOCOVERDIR", "NO_COLOR"} {
+		if value := ts.Getenv(name); value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	return append(env, "TERM=xterm")
+}
+
+// cmdSignal runs a program, sends it a signal as soon as a line of its output
+// holds a text, and wants an exit code: signal TEXT SIGNAL CODE toolcrib ARGS.
+func cmdSignal(ts *testscript.TestScript, _ bool, args []string) {
+	signals := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP}
+	want, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	path := lookPath(ts, args[3])
+	cmd := exec.Command(path, args[4:]...)
+	cmd.Dir, cmd.Env = ts.MkAbs("."), environment(ts)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	sent := false
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		fmt.Fprintln(ts.Stdout(), lines.Text())
+		if !sent && strings.Contains(lines.Text(), args[0]) {
+			sent = true
+			ts.Check(cmd.Process.Signal(signals[args[1]]))
+		}
+	}
+	err = cmd.Wait()
+	fmt.Fprint(ts.Stderr(), stderr.String())
+	if got := exitCode(err); got != want || !sent {
+		ts.Fatalf("exit code %d, want %d; signal sent: %v; stderr:\n%s", got, want, sent, stderr.String())
+	}
+}
+
+func lookPath(ts *testscript.TestScript, name string) string {
+	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
+		if path := filepath.Join(dir, name); isFile(path) {
+			return path
+		}
+	}
+	ts.Fatalf("no program %s", name)
+	return ""
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// cmdServe starts an HTTP server that answers everything the same way, and sets
+// URL: serve html|nothing|unauthorized.
+func cmdServe(ts *testscript.TestScript, _ bool, args []string) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		switch args[0] {
+		case "html":
+			w.Header().Set("Content-Type", "text/html")
+			fmt.Fprint(w, "<html><body>It works!</body></html>")
+		case "unauthorized":
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, `{"error":{"message":"wrong key sk-secret-key-1234"}}`)
+		}
+	}))
+	ts.Defer(server.Close)
+	ts.Setenv("URL", server.URL)
+}
+
+// cmdSQLite runs SQL on a database: sqlite FILE SQL.
+func cmdSQLite(ts *testscript.TestScript, _ bool, args []string) {
+	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer db.Close()
+	_, err = db.Exec(args[1])
+	ts.Check(err)
+}
+
+// cmdHoldLock holds the write lock of a database until the script ends.
+func cmdHoldLock(ts *testscript.TestScript, _ bool, args []string) {
+	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
+	ts.Check(err)
+	db.SetMaxOpenConns(1)
+	_, err = db.Exec("BEGIN IMMEDIATE")
+	ts.Check(err)
+	ts.Defer(func() { _ = db.Close() })
+}
+
+// cmdManyCalls writes a script whose first reply has n calls.
+func cmdManyCalls(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	var b strings.Builder
+	b.WriteString("- tool_calls:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "    - {name: read_file, arguments: {path: notes.txt, offset: %d}}\n", i+1)
+	}
+	b.WriteString("- {text: enough}\n")
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(b.String()), 0o600))
+}
