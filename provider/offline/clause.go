@@ -37,8 +37,9 @@ var (
 	dotFile   = regexp.MustCompile(`^\.[a-z][\w.-]+$`)
 	wellKnown = regexp.MustCompile(`^(?:Makefile|Dockerfile|LICEN[CS]E|NOTICE|README|Readme|CHANGELOG|CONTRIBUTING|AUTHORS|SECURITY|COPYING|Gemfile|Rakefile|Procfile|Vagrantfile|Jenkinsfile|CODEOWNERS|readme|license|makefile|changelog|contributing)$`)
 	pronoun   = regexp.MustCompile(`(?i)\b(?:it|its|this file|that file|the file|the same file|in ihr|die datei|dieser datei|darin)\b`)
-	inFolder  = regexp.MustCompile(`(?i)\b(?:in|under|inside|inside of|within|of|from|im|unter)\s+(?:the\s+|my\s+|our\s+|dem\s+)?(?:(?:folder|directory|dir|package|ordner|verzeichnis)\s+([\w./@-]+)|([\w./@-]+)\s+(?:folder|directory|dir|package|ordner|verzeichnis)|([\w.@-]+(?:/[\w.@-]+)*/))`)
-	ofKind    = regexp.MustCompile(`(?i)(?:^|[\s(])(\*\.[a-z0-9]+|\.[a-z0-9]+|[a-z+#]+)(?:[\s-]+(?:source|code|quell))?[\s-]*(?:files?|dateien|datei|scripts?)\b`)
+	inFolder  = regexp.MustCompile(`(?i)\b(?:in|under|inside|inside of|within|of|from|im|unter)\s+(?:the\s+|my\s+|our\s+|dem\s+)?(?:(?:folder|directory|dir|package|ordner|verzeichnis)\s+([\w./@-]+)|([\w./@-]+)\s+(?:folder|directory|dir|package|ordner|verzeichnis)|([\w.@-]+(?:/[\w.@-]+)*/)(?:\s|$)|([\w.@-]+(?:/[\w.@-]+)*/[\w@-]+)(?:\s|$))`)
+	inWord    = regexp.MustCompile(`(?i)\b(?:in|under|inside|im)\s+(?:the\s+)?([a-z][\w-]*)$`)
+	ofKind    = regexp.MustCompile(`(?i)(?:^|[\s(])(\*\.[a-z0-9]+|\.[a-z0-9]+|[a-z+#]+)(?:[\s-]+(?:source|code|quell))?[\s-]*(?:files?|dateien|datei|scripts?|code)\b`)
 	globLike  = regexp.MustCompile(`(?:^|\s)([\w./*{},?\[\]-]*\*[\w./*{},?\[\]-]*)`)
 	endMarks  = ".,:;!?)(\"'…"
 )
@@ -123,7 +124,7 @@ func newClause(text string, quotes, before []string) clause {
 		c.quotes = append(c.quotes, unquote(m, quotes))
 	}
 	if m := inFolder.FindStringSubmatch(text); m != nil {
-		folder := strings.Trim(m[1]+m[2]+m[3], "/")
+		folder := strings.Trim(m[1]+m[2]+m[3]+m[4], "/")
 		if !slices.Contains([]string{"this", "the", "current", "same", "a", "diesem", "dem", "src/"}, strings.ToLower(folder)) && !withDot.MatchString(folder) {
 			c.folder = folder
 		}
@@ -176,6 +177,16 @@ func (c *clause) findKind() {
 			return
 		}
 	}
+}
+
+// inBareFolder takes the last word of "… in gate" for a folder, where the clause
+// names no file and no other folder. What is no folder is told as not found.
+func (c clause) inBareFolder() clause {
+	if m := inWord.FindStringSubmatch(strings.TrimRight(c.text, endMarks)); m != nil && c.folder == "" && len(c.files) == 0 &&
+		!slices.Contains([]string{"total", "here", "all", "it", "there", "detail", "general", "folder", "directory", "repo", "repository", "project", "workspace", "files", "sum", "summe", "ordner", "verzeichnis", "projekt", "code", "codebase", "tests"}, strings.ToLower(m[1])) {
+		c.folder = m[1]
+	}
+	return c
 }
 
 // writes tells whether the clause changes something, so that its place among the

@@ -22,7 +22,7 @@ func list(t *turn, c clause, _ string) (string, bool) {
 		}
 		return fmt.Sprintf("%s%d %s %s:\n%s", upper(f.more()), len(f.paths()), c.kind, c.where(), bullets(f.paths())), true
 	}
-	folder := c.folder
+	folder := c.inBareFolder().folder
 	if folder == "" && len(c.files) > 0 {
 		folder = strings.TrimSuffix(c.files[0], "/")
 	}
@@ -160,6 +160,7 @@ func countFiles(t *turn, c clause, previous string) (string, bool) {
 	if what := subject(c, isFileOf); isFileOf.MatchString(c.text) && what != "" {
 		return filesAbout(t, c, previous)
 	}
+	c = c.inBareFolder()
 	glob := cmp.Or(c.glob, "*")
 	f, done := t.search(arguments{"glob": glob, "path": c.folder, "max_results": 1000})
 	switch {
@@ -197,6 +198,7 @@ func countFolders(t *turn, c clause, _ string) (string, bool) {
 
 // countTests counts Go test functions.
 func countTests(t *turn, c clause, _ string) (string, bool) {
+	c = c.inBareFolder()
 	f, done := t.search(arguments{"pattern": `^func (Test|Fuzz|Benchmark|Example)\w*\(`, "glob": "*_test.go", "path": c.folder, "max_results": 1000})
 	switch {
 	case !done:

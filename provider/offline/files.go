@@ -11,7 +11,7 @@ import (
 const (
 	maxShown = 40  // lines of a list or file that an answer shows
 	maxFound = 500 // files that a search by name asks for
-	maxReads = 48  // files that one task reads
+	maxReads = 64  // files that one task reads
 	maxPages = 12  // parts in which one file is read
 )
 
@@ -249,6 +249,7 @@ func (t *turn) filesOf(c clause) (paths []string, all bool, problem string, done
 	if len(c.files) > 0 {
 		return c.files, true, "", true
 	}
+	c = c.inBareFolder()
 	glob := c.glob
 	if glob == "" {
 		glob = "*"
@@ -258,11 +259,13 @@ func (t *turn) filesOf(c clause) (paths []string, all bool, problem string, done
 }
 
 // bullets lists items, the first maxShown of them.
-func bullets(items []string) string {
+func bullets(items []string) string { return bulletsUpTo(maxShown, items) }
+
+func bulletsUpTo(most int, items []string) string {
 	var b strings.Builder
 	for i, item := range items {
-		if i == maxShown {
-			fmt.Fprintf(&b, "… and %d more\n", len(items)-maxShown)
+		if i == most {
+			fmt.Fprintf(&b, "… and %d more\n", len(items)-most)
 			break
 		}
 		fmt.Fprintf(&b, "- %s\n", item)

@@ -176,3 +176,49 @@ func howTo(t *turn, c clause, _ string) (string, bool) {
 	}
 	return fmt.Sprintf("I cannot explain it, but these lines speak of %q:\n%s", what, bullets(lines(f))), true
 }
+
+var (
+	beforePackage = pattern(`([\w-]+)\s+(?:package|paket)\b`)
+	afterPackage  = pattern(`\b(?:package|paket)\s+([\w-]+)`)
+	noPackage     = pattern(`^(?:the|this|that|which|what|does|is|a|an|go|explain|describe|about|do|for|das|dieses|tut|macht)$`)
+)
+
+// packageName is the package that a clause asks about; "" = none.
+func packageName(c clause) string {
+	for _, rule := range []*regexp.Regexp{beforePackage, afterPackage} {
+		if m := rule.FindStringSubmatch(c.text); m != nil && !noPackage.MatchString(m[1]) {
+			return m[1]
+		}
+	}
+	return ""
+}
+
+// aboutPackage shows what a Go package says of itself.
+func aboutPackage(t *turn, c clause, _ string) (string, bool) {
+	name := packageName(c)
+	f, done := t.search(arguments{"pattern": `^// (Package|Command) ` + regexp.QuoteMeta(name) + `\b`, "glob": "*.go", "max_results": 10})
+	switch {
+	case !done:
+		return "", false
+	case f.problem != "":
+		return cannot("search", f.problem), true
+	case len(f.Matches) == 0:
+		return fmt.Sprintf("I found no Go package %q that says what it does.", name), true
+	}
+	d, done := t.read(f.Matches[0].Path)
+	switch {
+	case !done:
+		return "", false
+	case d.problem != "":
+		return cannot("read "+d.path, d.problem), true
+	}
+	var comment []string
+	all := strings.Split(d.text, "\n")
+	for _, line := range all[min(f.Matches[0].Line-1, len(all)):] {
+		if !strings.HasPrefix(line, "//") {
+			break
+		}
+		comment = append(comment, strings.TrimSpace(strings.TrimPrefix(line, "//")))
+	}
+	return fmt.Sprintf("%s says:\n%s", d.path, fence(clip(strings.Join(comment, "\n")))), true
+}

@@ -162,3 +162,19 @@ func paragraph(text string) string {
 	}
 	return ""
 }
+
+// showTitle gives the first heading of a file, or its first line.
+func showTitle(t *turn, c clause, _ string) (string, bool) {
+	return t.each(c, func(d document) string {
+		first := ""
+		for _, line := range strings.Split(d.text, "\n") {
+			if line = strings.TrimSpace(line); heading.MatchString(line) {
+				return fmt.Sprintf("%sThe first heading of %s is %q.", d.note, d.path, strings.TrimSpace(strings.TrimLeft(line, "#")))
+			}
+			if first == "" {
+				first = line
+			}
+		}
+		return fmt.Sprintf("%s%s has no heading; its first line is %q.", d.note, d.path, oneLine(first))
+	})
+}

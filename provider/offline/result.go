@@ -157,10 +157,13 @@ func scan(s string, comma func(at int, previous byte)) (open []byte, inString bo
 }
 
 // oneLine shortens a text to one line of at most 300 characters.
-func oneLine(s string) string {
+func oneLine(s string) string { return shorten(s, 300) }
+
+// shorten makes one line of at most n characters.
+func shorten(s string, n int) string {
 	s = strings.Join(strings.Fields(s), " ")
-	if r := []rune(s); len(r) > 300 {
-		return string(r[:300]) + "…"
+	if r := []rune(s); len(r) > n {
+		return string(r[:n]) + "…"
 	}
 	return s
 }

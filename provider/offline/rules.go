@@ -51,7 +51,7 @@ var (
 	isFolder = pattern(`\b(?:how\s+many|number\s+of|count|wie\s*viele?|anzahl|zähle?|list|which|what|show|zeige?)\s+(?:the\s+|all\s+|all\s+the\s+)?(?:sub-?)?(?:folders|directories|ordner|verzeichnisse|packages)\b`)
 	isTests  = pattern(`\b(?:how\s+many|number\s+of|count)\s+(?:the\s+|all\s+|all\s+the\s+)?(?:go\s+|unit\s+)?(?:tests|test\s+functions|test\s+cases)\b`)
 	isSize   = pattern(`\bhow\s+(?:big|large)\b|\bsize\s+of\b|\bwie\s+groß\b`)
-	isBig    = pattern(`\b(?:largest|biggest|größte[nr]?)\s+(?:files?|datei(?:en)?)\b`)
+	isBig    = pattern(`\b(?:largest|biggest|größte[nr]?)\s+(?:files?|datei(?:en)?)\b|\bfiles?\s+(?:\w+\s+)?(?:bigger|larger)\b`)
 	isLong   = pattern(`\blongest\s+(?:[\w+.*]+\s+)?files?\b|\bmost\s+lines\b`)
 
 	isLicence  = pattern(`\b(?:which|what|under\s+what)\b.*\blicen[cs]e\b|\blicen[cs]e\s+(?:is|of|does)\b|\bwelche\s+lizenz\b`)
@@ -67,14 +67,17 @@ var (
 	isDigest  = pattern(`\b(?:summar|outline|headings?|sections?|table\s+of\s+contents|toc|explain|describe|about\b|overview|überschriften|zusammenfass|fasse|worum|gist|tl;?dr|functions|types)`)
 	isReading = pattern(`\b(?:read|show|cat|open|display|print|view|say|says|contents?|inside|lies|zeige?|öffne|inhalt|steht|give\s+me|what(?:'s|\s+is)\s+in|head|tail|title)\b`)
 
-	isThere  = pattern(`^(?:is|are)\s+there\s+(?:an?\s+|any\s+)?(.+)$|^(?:does|do|has|have)\s+.*?\b(?:have|contain)\s+(?:an?\s+|any\s+)?(.+)$|^gibt\s+es\s+(?:eine?n?\s+)?(.+)$`)
-	isNamed  = pattern(`\bfiles?\b.*?\b(?:called|named|whose\s+name\s+(?:is|contains|has)|with\s+(?:the\s+)?name)\s+(.+)$`)
-	isFileOf = pattern(`\b(?:files?|dateien|datei|docs?|documents?)\b.*?\b(?:about|mention(?:s|ing)?|contain(?:s|ing)?|use|uses|using|import(?:s|ing)?|include(?:s|ing)?|refer(?:s|ring)?\s+to|talk(?:s|ing)?\s+about|deal(?:s|ing)?\s+with|have|has|with|call(?:s)?|about|enthalten|enthält|erwähnen|erwähnt|über)\s+(.+)$`)
-	isTopic  = pattern(`\b(?:about|talk(?:s|ing)?\s+about|deal(?:s|ing)?\s+with|related\s+to|über)\s+‹?\S`)
-	isWhere  = pattern(`^(?:where|wo)\s+(?:is|are|do(?:es)?|can\s+i\s+find|was|ist|sind|steht|wird)\s+(?:the\s+)?(?:function\s+|type\s+|class\s+|method\s+|variable\s+|constant\s+|we\s+|it\s+)?(.+)$`)
-	isFind   = pattern(please + `(?:(?:find|search|grep|look|suche?|finde)(?:\s+(?:for|nach|me|through|in\s+the\s+files\s+for))*\s+)(.+)$`)
-	isUse    = pattern(`^(?:who|what|which\s+\w+)\s+(?:uses?|calls?|imports?|mentions?|references?)\s+(.+)$`)
-	isList   = pattern(`\b(?:list|ls|files|folders?|directory|directories|tree|structure|dateien|ordner|verzeichnis|liste|hier)\b|\bwhat(?:'s|\s+is)\s+(?:in\s+)?here\b|\bwhat\s+do\s+(?:you\s+see|we\s+have)\b`)
+	isTitle = pattern(`\b(?:title|titel)\b`)
+
+	isDefined = pattern(`\b(?:definition|declaration|implementation)\s+of\s+(.+)$|\bfiles?\s+(?:defines?|declares?|implements?|has\s+the\s+definition\s+of)\s+(.+)$`)
+	isThere   = pattern(`^(?:is|are)\s+there\s+(?:an?\s+|any\s+)?(.+)$|^(?:does|do|has|have)\s+.*?\b(?:have|contain)\s+(?:an?\s+|any\s+)?(.+)$|^gibt\s+es\s+(?:eine?n?\s+)?(.+)$`)
+	isNamed   = pattern(`\bfiles?\b.*?\b(?:called|named|whose\s+name\s+(?:is|contains|has)|with\s+(?:the\s+)?name)\s+(.+)$`)
+	isFileOf  = pattern(`\b(?:files?|dateien|datei|docs?|documents?)\b.*?\b(?:about|mention(?:s|ing)?|contain(?:s|ing)?|use|uses|using|import(?:s|ing)?|include(?:s|ing)?|refer(?:s|ring)?\s+to|talk(?:s|ing)?\s+about|deal(?:s|ing)?\s+with|have|has|with|call(?:s)?|about|enthalten|enthält|erwähnen|erwähnt|über)\s+(.+)$`)
+	isTopic   = pattern(`\b(?:about|talk(?:s|ing)?\s+about|deal(?:s|ing)?\s+with|related\s+to|über)\s+‹?\S`)
+	isWhere   = pattern(`^(?:where|wo)\s+(?:is|are|do(?:es)?|can\s+i\s+find|was|ist|sind|steht|wird)\s+(?:the\s+)?(?:function\s+|type\s+|class\s+|method\s+|variable\s+|constant\s+|we\s+|it\s+)?(.+)$`)
+	isFind    = pattern(please + `(?:(?:find|search|grep|look|suche?|finde)(?:\s+(?:for|nach|me|through|in\s+the\s+files\s+for))*\s+)(.+)$`)
+	isUse     = pattern(`^(?:who|what|which\s+\w+)\s+(?:uses?|calls?|imports?|mentions?|references?)\s+(.+)$`)
+	isList    = pattern(`\b(?:list|ls|files|folders?|directory|directories|tree|structure|dateien|ordner|verzeichnis|liste|hier)\b|\bwhat(?:'s|\s+is)\s+(?:in\s+)?here\b|\bwhat\s+do\s+(?:you\s+see|we\s+have)\b`)
 )
 
 type rule struct {
@@ -119,7 +122,10 @@ func rules() []rule {
 		{func(c clause) bool { return isLanguage.MatchString(c.text) && len(c.files) == 0 }, fileKinds},
 
 		{func(c clause) bool { return isSpan.MatchString(c.text) && len(c.files) > 0 }, readSpan},
-		{func(c clause) bool { return isThere.MatchString(c.text) }, existence},
+		{func(c clause) bool { return isTitle.MatchString(c.text) && len(c.files) > 0 }, showTitle},
+		{func(c clause) bool { return isTell.MatchString(c.text) && packageName(c) != "" && len(c.files) == 0 }, aboutPackage},
+		{func(c clause) bool { return isDefined.MatchString(c.text) }, whereIs},
+		{func(c clause) bool { return isThere.MatchString(c.text) && !isVague(c) }, existence},
 		{func(c clause) bool { return isNamed.MatchString(c.text) }, findNamed},
 		{func(c clause) bool { return isWhere.MatchString(c.text) }, whereIs},
 		{func(c clause) bool { return isFileOf.MatchString(c.text) && subject(c, isFileOf) != "" }, filesAbout},

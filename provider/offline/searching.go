@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -41,7 +40,7 @@ func (t *turn) grep(c clause, what string) (string, bool) {
 // lines shows matches with their places.
 func lines(f found) (items []string) {
 	for _, m := range f.Matches {
-		items = append(items, fmt.Sprintf("%s:%d: `%s`", m.Path, m.Line, strings.ReplaceAll(oneLine(m.Text), "`", "'")))
+		items = append(items, fmt.Sprintf("%s:%d: `%s`", m.Path, m.Line, strings.ReplaceAll(shorten(m.Text, 160), "`", "'")))
 	}
 	return items
 }
@@ -49,7 +48,10 @@ func lines(f found) (items []string) {
 // whereIs looks for a definition first, and then for any mention.
 func whereIs(t *turn, c clause, previous string) (string, bool) {
 	rule := isWhere
-	if !rule.MatchString(c.text) {
+	switch {
+	case isDefined.MatchString(c.text):
+		rule = isDefined
+	case !rule.MatchString(c.text):
 		rule = isUse
 	}
 	what := subject(c, rule)
@@ -86,6 +88,10 @@ func findNamed(t *turn, c clause, _ string) (string, bool) {
 	if what == "" {
 		return help(t), true
 	}
+	if strings.Contains(what, "*") {
+		c.glob, c.kind = what, "files that match "+what
+		return list(t, c, "")
+	}
 	return t.named(c, what)
 }
 
@@ -118,6 +124,14 @@ func existence(t *turn, c clause, previous string) (string, bool) {
 	}
 	word := strings.Fields(what)[0]
 	return t.yesNo(c, stem(strings.TrimSuffix(word, "s")))
+}
+
+// isVague tells whether the question is about files as such, which their names
+// cannot answer.
+func isVague(c clause) bool {
+	words := strings.Fields(subject(c, isThere))
+	return len(words) > 0 && len(c.files) == 0 && c.glob == "" && !isFileOf.MatchString(c.text) &&
+		slices.Contains([]string{"file", "files", "folder", "folders", "way", "something", "anything", "dateien", "datei"}, strings.ToLower(words[0]))
 }
 
 func (t *turn) yesNo(c clause, what string) (string, bool) {
@@ -180,14 +194,14 @@ func tellFiles(f, byName found, what, word string, topic bool) string {
 		return fmt.Sprintf("No file has %q in its name or its text (%s searched).", word, plural(f.Searched, "file", "files"))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "What a file is about I can only tell by words. ")
+	b.WriteString("What a file is about I can only tell by words. ")
 	if len(names) > 0 {
-		fmt.Fprintf(&b, "%s%s %q in the name:\n%s\n", upper(byName.more()), plural(len(names), "file has", "files have"), word, bullets(names))
+		fmt.Fprintf(&b, "%s%s %q in the name:\n%s\n", upper(byName.more()), plural(len(names), "file has", "files have"), word, bulletsUpTo(topicShown, names))
 	} else {
 		fmt.Fprintf(&b, "No file has %q in its name.\n", word)
 	}
 	if len(mentions) > 0 {
-		fmt.Fprintf(&b, "%s%s it in the text:\n%s", upper(f.more()), plural(len(mentions), cmp.Or(other(names), "")+"file has", cmp.Or(other(names), "")+"files have"), bullets(mentions))
+		fmt.Fprintf(&b, "%s%s it in the text:\n%s", upper(f.more()), plural(len(mentions), other(names)+"file has", other(names)+"files have"), bulletsUpTo(topicShown, mentions))
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
@@ -198,3 +212,6 @@ func other(names []string) string {
 	}
 	return ""
 }
+
+// topicShown is how many files are named where the match is only a guess.
+const topicShown = 12
