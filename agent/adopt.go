@@ -21,7 +21,7 @@ const maxBroken = 4 << 10
 // The calls are returned whole; the reply's parts keep their IDs and names.
 func (d *driver) adopt(reply *toolcrib.Reply) []toolcrib.ToolCall {
 	var calls []toolcrib.ToolCall
-	ids := newIDs(d.s.ids, reply.Message.Parts)
+	ids := newIDs(d.s.ids)
 	ref := ""
 	if d.s.Start != nil && len(d.s.Start.Models) > 0 {
 		ref = d.s.Start.Models[d.index].Ref
@@ -87,25 +87,19 @@ func giveName(c *toolcrib.ToolCall) {
 	c.ProviderName = strings.ToValidUTF8(c.ProviderName, "")
 }
 
-// callIDs gives calls their IDs: the provider's where it is new in the run;
-// call_<n> for one used in an earlier turn, or for none; one repeated within the
-// turn is replaced too, and marked (contract §4, N14).
+// callIDs gives the calls of one reply their IDs, in order: the provider's where it
+// is new in the run; call_<n> for one used before, or for none; one repeated
+// within the turn is replaced too, and marked (contract §4, N14). It never looks
+// ahead, so that the ID shown with a call's first delta is the one it keeps.
 type callIDs struct {
 	used map[string]bool // in earlier turns
-	sent map[string]bool // by the provider in this turn, so that n skips them
-	turn map[string]bool // by the provider, seen so far in this turn
-	made map[string]bool
+	turn map[string]bool // as the provider sent them, so far in this turn
+	took map[string]bool // given so far in this turn
 	n    int
 }
 
-func newIDs(used map[string]bool, parts []toolcrib.Part) *callIDs {
-	ids := &callIDs{used: used, sent: map[string]bool{}, turn: map[string]bool{}, made: map[string]bool{}}
-	for i := range parts {
-		if c := parts[i].ToolCall; c != nil {
-			ids.sent[c.ID] = true
-		}
-	}
-	return ids
+func newIDs(used map[string]bool) *callIDs {
+	return &callIDs{used: used, turn: map[string]bool{}, took: map[string]bool{}}
 }
 
 // maxIDBytes bounds a provider's ID; a longer one is replaced.
@@ -113,23 +107,25 @@ const maxIDBytes = 256
 
 func (ids *callIDs) give(c *toolcrib.ToolCall) {
 	own := c.ID
-	if ids.turn[own] && own != "" {
-		c.Duplicate = true
+	if own != "" {
+		c.Duplicate = ids.turn[own]
+		ids.turn[own] = true
 	}
-	ids.turn[own] = true
-	if own != "" && !c.Duplicate && !ids.used[own] && !ids.made[own] && len(own) <= maxIDBytes && utf8.ValidString(own) {
+	if own != "" && !c.Duplicate && !ids.taken(own) && len(own) <= maxIDBytes && utf8.ValidString(own) {
+		ids.took[own] = true
 		return
 	}
 	for {
 		ids.n++
-		id := "call_" + strconv.Itoa(ids.n)
-		if !ids.used[id] && !ids.sent[id] && !ids.made[id] {
-			ids.made[id] = true
+		if id := "call_" + strconv.Itoa(ids.n); !ids.taken(id) {
+			ids.took[id] = true
 			c.ID, c.ProviderID = id, strings.ToValidUTF8(own[:min(len(own), maxIDBytes)], "\uFFFD")
 			return
 		}
 	}
 }
+
+func (ids *callIDs) taken(id string) bool { return ids.used[id] || ids.took[id] }
 
 // jitter spreads retries by up to a quarter, so that many runs do not come back
 // at once.

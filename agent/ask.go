@@ -289,6 +289,7 @@ type shower struct {
 	d              *driver
 	text, thinking *guard.MaskStream
 	calls          map[int]*shownCall
+	ids            *callIDs
 }
 
 type shownCall struct {
@@ -307,7 +308,7 @@ type callDeltaData struct {
 }
 
 func newShower(d *driver) *shower {
-	return &shower{d: d, text: d.r.Mask.Stream(), thinking: d.r.Mask.Stream()}
+	return &shower{d: d, text: d.r.Mask.Stream(), thinking: d.r.Mask.Stream(), ids: newIDs(d.s.ids)}
 }
 
 func (w *shower) delta(delta toolcrib.Delta) {
@@ -333,11 +334,13 @@ func (w *shower) call(c *toolcrib.ToolCallDelta) {
 		if w.calls == nil {
 			w.calls = make(map[int]*shownCall)
 		}
-		// The ID that is shown is the one that the call will have, as far as it
-		// can be known before the reply is whole.
-		k = &shownCall{id: c.ID, args: w.d.r.Mask.Stream()}
+		// The ID that is shown is the one that the call will have.
+		shown := toolcrib.ToolCall{ID: c.ID, Name: c.Name}
+		w.ids.give(&shown)
+		giveName(&shown)
+		k = &shownCall{id: shown.ID, args: w.d.r.Mask.Stream()}
 		w.calls[c.Index] = k
-		w.d.live(journal.FrameToolCallDelta, callDeltaData{ID: k.id, Name: c.Name, ArgumentsDelta: k.args.Write(c.Arguments)})
+		w.d.live(journal.FrameToolCallDelta, callDeltaData{ID: k.id, Name: shown.Name, ArgumentsDelta: k.args.Write(c.Arguments)})
 		return
 	}
 	if safe := k.args.Write(c.Arguments); safe != "" {

@@ -185,8 +185,22 @@ func TestN12_N13_N14_IDsAndArguments(t *testing.T) {
 		ids = append(ids, c.ID)
 		equal(t, "arguments", string(c.Arguments), "{}")
 	}
-	equal(t, "ids", strings.Join(ids, " "), "call_2 a call_3 call_1 call_4 call_5")
+	equal(t, "ids", strings.Join(ids, " "), "call_1 a call_2 call_3 call_4 call_5")
 	equal(t, "results", strings.Join(results(s), ","), "echo ok ,echo ok ,echo refused duplicate_call_id,echo ok ,echo ok ,echo ok ")
+	shown := map[string]bool{}
+	for _, f := range w.frames {
+		if f.Event == journal.FrameToolCallDelta {
+			b, _ := json.Marshal(f.Data)
+			var d struct{ ID string }
+			mustDecode(b, &d)
+			shown[d.ID] = true
+		}
+	}
+	for _, id := range ids {
+		if !shown[id] {
+			t.Errorf("call %s was shown under another ID while it came: %v", id, shown)
+		}
+	}
 }
 
 // N17: a registered tool that was not offered is not run.
