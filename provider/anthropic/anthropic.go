@@ -45,6 +45,8 @@ type Model struct {
 	client *wire.Client
 	prefix string // v1/, unless the base URL has it
 	vendor bool   // Anthropic itself: what its models refuse is known
+
+	schemas wire.Schemas
 }
 
 var _ interface {
@@ -67,7 +69,7 @@ func New(o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{opts: o, client: client, prefix: "v1/"}
+	m := &Model{opts: o, client: client, prefix: "v1/", schemas: wire.Schemas{Check: checkNames}}
 	if strings.HasSuffix(strings.TrimRight(client.Options().BaseURL, "/"), "/v1") {
 		m.prefix = ""
 	}

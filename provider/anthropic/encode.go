@@ -316,10 +316,7 @@ func (c *conversation) encodeTools(specs []toolcrib.Spec) {
 	h := &c.history
 	for i := range specs {
 		spec := &specs[i]
-		schema, err := wire.ObjectSchema(spec.Parameters)
-		if err == nil {
-			err = checkNames(schema)
-		}
+		schema, err := c.model.schemas.Object(spec.Parameters)
 		if err == nil && spec.Name != wire.Token(spec.Name, maxName) {
 			err = errName
 		}

@@ -181,7 +181,7 @@ func (c *conversation) encodeTools(specs []toolcrib.Spec) {
 	h := &c.history
 	for i := range specs {
 		spec := &specs[i]
-		schema, err := wire.ObjectSchema(spec.Parameters)
+		schema, err := c.model.schemas.Object(spec.Parameters)
 		switch {
 		case err != nil:
 			h.Notices = append(h.Notices, wire.Notice(wire.NoticeToolUnusable, "tool %s is left out: %s", spec.Name, err))

@@ -48,6 +48,8 @@ type Model struct {
 	opts   Options
 	client *wire.Client
 	rules  rules
+
+	schemas wire.Schemas
 }
 
 var _ interface {

@@ -217,19 +217,23 @@ func (r *Reply) tooSlow() {
 	r.cancel(errFirstToken)
 }
 
-// Frames reads the body as server-sent events. Give it back with Release.
+// Frames reads the body as server-sent events.
 func (r *Reply) Frames() *FrameReader {
-	var buf []byte
-	if b, ok := r.client.buffers.Get().(*[]byte); ok {
-		buf = *b
-	}
-	return NewFrameReader(r, r.client.opts.MaxReplyBytes, buf)
+	return NewFrameReader(r, r.client.opts.MaxReplyBytes, r.client.buffer())
 }
 
-// Release keeps the buffer of f for the next reply, unless it has grown large.
-func (r *Reply) Release(f *FrameReader) {
-	if b := f.Buffer(); cap(b) <= 1<<20 {
-		r.client.buffers.Put(&b)
+// buffer takes a buffer for reading from the pool.
+func (c *Client) buffer() []byte {
+	if b, ok := c.buffers.Get().(*[]byte); ok {
+		return *b
+	}
+	return make([]byte, readBytes)
+}
+
+// keep puts a buffer back, unless it has grown large.
+func (c *Client) keep(b []byte) {
+	if b = b[:cap(b)]; len(b) >= readBytes && len(b) <= maxKept {
+		c.buffers.Put(&b)
 	}
 }
 

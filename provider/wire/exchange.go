@@ -1,13 +1,13 @@
 package wire
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -68,53 +68,79 @@ func (r *Reply) decode(d Decoder, emit Emit) error {
 	if strings.Contains(kind, "event-stream") {
 		return r.decodeFrames(r.Frames(), d, emit)
 	}
-	src := bufio.NewReader(r)
-	first, err := firstByte(src)
+	buf := r.client.buffer()
+	defer func() { r.client.keep(buf) }()
+	start, err := r.start(buf)
 	if err != nil {
 		return r.broken(err)
 	}
+	first := bytes.TrimLeft(start, " \t\r\n")[0]
 	switch {
 	case first == '{':
-		return r.decodeWhole(src, d, emit)
+		r.Spoke()
+		buf, err = r.rest(start)
+		if err != nil {
+			return r.broken(err)
+		}
+		return r.decodeWhole(buf, d, emit)
 	case first != '<' && !strings.Contains(kind, "json") && !strings.Contains(kind, "html"):
 		// Some servers stream under another content type, or none.
+		src := io.MultiReader(bytes.NewReader(bytes.Clone(start)), r)
 		return r.decodeFrames(NewFrameReader(src, r.client.opts.MaxReplyBytes, nil), d, emit)
 	}
-	start, err := io.ReadAll(io.LimitReader(src, maxErrorBody))
 	if perr := r.parent.Err(); perr != nil {
 		return perr
 	}
-	message := "answered with no JSON: check base_url"
-	if err == nil {
-		message = Line(plainBody(kind, start))
-	}
-	return r.Mask(&toolcrib.ModelError{Class: toolcrib.ErrOther, Provider: r.client.opts.Name, Status: r.Status, Message: message, Detail: Clip(string(start), maxDetail)})
+	return r.Mask(&toolcrib.ModelError{
+		Class: toolcrib.ErrOther, Provider: r.client.opts.Name, Status: r.Status,
+		Message: notJSON(kind, start), Detail: Clip(string(start), maxDetail),
+	})
 }
 
-func firstByte(src *bufio.Reader) (byte, error) {
+func notJSON(kind string, start []byte) string {
+	if start[0] == '<' || strings.Contains(kind, "html") {
+		return plainBody(kind, start)
+	}
+	return "answered with no JSON object: check base_url"
+}
+
+// start reads into buf until there is more than white space.
+func (r *Reply) start(buf []byte) ([]byte, error) {
+	buf = buf[:0]
 	for {
-		b, err := src.ReadByte()
-		if err != nil {
-			return 0, err
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case len(bytes.TrimLeft(buf, " \t\r\n")) > 0:
+			return buf, nil
+		case err != nil:
+			return nil, err
+		case len(buf) == cap(buf):
+			buf = buf[:0]
 		}
-		switch b {
-		case ' ', '\t', '\r', '\n':
-			continue
-		}
-		return b, src.UnreadByte()
 	}
 }
 
-func (r *Reply) decodeWhole(src io.Reader, d Decoder, emit Emit) error {
-	r.Spoke()
+// rest reads what follows start, up to the bound of a reply.
+func (r *Reply) rest(buf []byte) ([]byte, error) {
 	limit := r.client.opts.MaxReplyBytes
-	body, err := io.ReadAll(io.LimitReader(src, limit+1))
-	if err == nil && int64(len(body)) > limit {
-		err = ErrTooLarge
+	for int64(len(buf)) <= limit {
+		if len(buf) == cap(buf) {
+			buf = slices.Grow(buf, len(buf))
+		}
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if err == io.EOF {
+			return buf, nil
+		}
+		if err != nil {
+			return buf, err
+		}
 	}
-	if err != nil {
-		return r.broken(err)
-	}
+	return buf, ErrTooLarge
+}
+
+func (r *Reply) decodeWhole(body []byte, d Decoder, emit Emit) error {
 	if err := d.Whole(body, emit); err != nil {
 		return r.bad(err, body)
 	}
@@ -125,7 +151,7 @@ func (r *Reply) decodeWhole(src io.Reader, d Decoder, emit Emit) error {
 }
 
 func (r *Reply) decodeFrames(frames *FrameReader, d Decoder, emit Emit) error {
-	defer r.Release(frames)
+	defer func() { r.client.keep(frames.Buffer()) }()
 	listening := true
 	watch := func(delta toolcrib.Delta) bool {
 		listening = emit(delta)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/toolcrib/toolcrib"
 )
@@ -65,6 +66,47 @@ func ObjectSchema(raw json.RawMessage) (json.RawMessage, error) {
 		return nil, errors.New("its schema is no JSON")
 	}
 	return out.Bytes(), nil
+}
+
+// Schemas remembers what became of schemas, so that a tool costs its work once
+// and not in every run. It is bounded, and safe for use by many at once.
+type Schemas struct {
+	// Check is a further check of an API; nil = none.
+	Check func(schema json.RawMessage) error
+
+	mu    sync.Mutex
+	known map[string]schemaResult
+	bytes int
+}
+
+type schemaResult struct {
+	schema json.RawMessage
+	err    error
+}
+
+// maxKnownSchemas bounds the bytes of remembered schemas.
+const maxKnownSchemas = 4 << 20
+
+// Object is [ObjectSchema] with a memory.
+func (s *Schemas) Object(raw json.RawMessage) (json.RawMessage, error) {
+	s.mu.Lock()
+	known, ok := s.known[string(raw)]
+	s.mu.Unlock()
+	if ok {
+		return known.schema, known.err
+	}
+	schema, err := ObjectSchema(raw)
+	if err == nil && s.Check != nil {
+		err = s.Check(schema)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil || s.bytes > maxKnownSchemas {
+		s.known, s.bytes = make(map[string]schemaResult), 0
+	}
+	s.known[string(raw)] = schemaResult{schema, err}
+	s.bytes += len(raw) + len(schema) + 64
+	return schema, err
 }
 
 func topLevel(schema map[string]any) (changed bool, err error) {
