@@ -71,9 +71,6 @@ func New(o Options) (*Runner, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Watch == nil {
-		o.Watch = func(toolcrib.RunID, journal.Frame) {}
-	}
 	if o.NewID == nil {
 		o.NewID = NewID
 	}

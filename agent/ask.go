@@ -124,7 +124,7 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 	began := d.r.Clock.Now()
 	var b toolcrib.ReplyBuilder
 	var first time.Duration
-	show := newShower(d)
+	show := newShower(d) // nil if nobody watches
 	err := stream(ctx, model, req, func(delta toolcrib.Delta) error {
 		if !b.Started() {
 			first = d.r.Clock.Now().Sub(began)
@@ -308,11 +308,15 @@ type callDeltaData struct {
 }
 
 func newShower(d *driver) *shower {
+	if d.r.Watch == nil {
+		return nil
+	}
 	return &shower{d: d, text: d.r.Mask.Stream(), thinking: d.r.Mask.Stream(), ids: newIDs(d.s.ids)}
 }
 
 func (w *shower) delta(delta toolcrib.Delta) {
 	switch {
+	case w == nil:
 	case delta.Text != "":
 		w.show(journal.FrameToken, w.text.Write(delta.Text))
 	case delta.Thinking != "":
@@ -349,6 +353,9 @@ func (w *shower) call(c *toolcrib.ToolCallDelta) {
 }
 
 func (w *shower) flush() {
+	if w == nil {
+		return
+	}
 	w.show(journal.FrameToken, w.text.Flush())
 	w.show(journal.FrameThinking, w.thinking.Flush())
 	for _, k := range w.calls {

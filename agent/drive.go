@@ -175,8 +175,13 @@ func (d *driver) append(ctx context.Context, bodies ...toolcrib.Body) error {
 	if len(bodies) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendGrace)
-	defer cancel()
+	ended := ctx.Err() != nil
+	ctx = context.WithoutCancel(ctx)
+	if ended {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, appendGrace)
+		defer cancel()
+	}
 	now := d.r.Clock.Now().UTC().Truncate(time.Microsecond)
 	events := make([]toolcrib.Event, len(bodies))
 	for i, b := range bodies {
@@ -189,6 +194,9 @@ func (d *driver) append(ctx context.Context, bodies ...toolcrib.Body) error {
 		if err := Fold(d.s, e); err != nil {
 			return err
 		}
+		if d.r.Watch == nil {
+			continue
+		}
 		if f, ok := journal.View(d.s.Run, e); ok {
 			d.r.Watch(d.s.Run, f)
 		}
@@ -198,7 +206,9 @@ func (d *driver) append(ctx context.Context, bodies ...toolcrib.Body) error {
 
 // live shows a frame that is not kept.
 func (d *driver) live(event string, data any) {
-	d.r.Watch(d.s.Run, journal.Frame{Event: event, Data: data})
+	if d.r.Watch != nil {
+		d.r.Watch(d.s.Run, journal.Frame{Event: event, Data: data})
+	}
 }
 
 // answer answers open calls without running them.

@@ -42,7 +42,11 @@ func (d *driver) execute(ctx context.Context) error {
 	}
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
-	x := &execution{d: d, ctx: ctx, waiting: ready, starts: make(chan *flight), ends: make(chan *flight)}
+	n := len(ready)
+	x := &execution{
+		d: d, ctx: ctx, waiting: ready,
+		starts: make(chan *flight, n), ends: make(chan *flight, n), late: make(chan late, 2*n),
+	}
 	return x.run()
 }
 
@@ -61,7 +65,8 @@ func refusal(c *Call, v gate.Verdict) *journal.ToolResult {
 	}
 }
 
-// execution runs the allowed calls of one turn.
+// execution runs the allowed calls of one turn. Its channels have room for all
+// that can ever be sent, so that a call that was left behind never blocks.
 type execution struct {
 	d       *driver
 	ctx     context.Context
@@ -69,6 +74,7 @@ type execution struct {
 	flying  []*flight
 	starts  chan *flight // a prepared call asks to be written down as started
 	ends    chan *flight
+	late    chan late
 }
 
 // flight is one call on its way.
@@ -82,6 +88,12 @@ type flight struct {
 	result   *journal.ToolResult
 	whole    string // of a result that was cut; to be kept
 	progress chan<- progress
+}
+
+// late says that a call was told to end; gone, that it did not in time.
+type late struct {
+	f    *flight
+	gone bool
 }
 
 type progress struct {
@@ -99,10 +111,8 @@ type progressData struct {
 // be answered are. An error means that the journal could not be written.
 func (x *execution) run() error {
 	ticks := make(chan progress, 16)
-	over := x.ctx.Done()
-	var giveUp <-chan time.Time
 	for {
-		if x.ctx.Err() == nil {
+		if x.ctx.Err() == nil && len(x.waiting) > 0 {
 			if err := x.launch(ticks); err != nil {
 				x.abort()
 				return err
@@ -111,30 +121,31 @@ func (x *execution) run() error {
 		if len(x.flying) == 0 {
 			return x.stop()
 		}
-		select {
-		case f := <-x.starts:
-			err := x.d.append(x.ctx, &journal.ToolStarted{ID: f.call.ID, Name: f.call.Name, Write: f.permit.Effect().Writes(), Prepared: f.prepared})
-			f.leave <- err
-			if err != nil {
-				x.abort()
-				return err
-			}
-		case f := <-x.ends:
-			if err := x.land(f); err != nil {
-				x.abort()
-				return err
-			}
-		case p := <-ticks:
-			x.d.live(journal.FrameToolProgress, progressData{ID: p.id, Message: x.d.r.Mask.Mask(p.message), Fraction: p.fraction})
-		case <-over:
-			over = nil
-			giveUp = time.After(cancelGrace)
-		case <-giveUp:
-			giveUp = nil
-			if err := x.leaveBehind(); err != nil {
-				return err
-			}
+		if err := x.step(ticks); err != nil {
+			x.abort()
+			return err
 		}
+	}
+}
+
+// step waits for the next thing that a call does, and writes it down.
+func (x *execution) step(ticks <-chan progress) error {
+	select {
+	case f := <-x.starts:
+		err := x.d.append(x.ctx, &journal.ToolStarted{ID: f.call.ID, Name: f.call.Name, Write: f.permit.Effect().Writes(), Prepared: f.prepared})
+		f.answer(err)
+		return err
+	case f := <-x.ends:
+		return x.land(f)
+	case p := <-ticks:
+		x.d.live(journal.FrameToolProgress, progressData{ID: p.id, Message: x.d.r.Mask.Mask(p.message), Fraction: p.fraction})
+		return nil
+	case l := <-x.late:
+		if !l.gone {
+			time.AfterFunc(cancelGrace, func() { x.late <- late{f: l.f, gone: true} })
+			return nil
+		}
+		return x.leaveBehind(l.f)
 	}
 }
 
@@ -165,6 +176,7 @@ func (x *execution) launch(ticks chan<- progress) error {
 	for _, f := range ready {
 		x.d.r.Log.InfoContext(x.ctx, "executing tool", "run", x.d.s.Run, "name", f.call.Name, "call", f.call.ID)
 		f.ctx, f.cancel = withTimeout(x.ctx, f.permit.Timeout())
+		f.watch(x.late)
 		x.flying = append(x.flying, f)
 		x.d.r.tools.Add(1)
 		go x.fly(f)
@@ -272,18 +284,17 @@ func (x *execution) remove(f *flight) bool {
 	return false
 }
 
-// leaveBehind answers the calls that did not end when they were told to.
-func (x *execution) leaveBehind() error {
-	var bodies []toolcrib.Body
-	resumable := x.leftResumable()
-	for _, f := range x.flying {
-		if !resumable {
-			bodies = append(bodies, endedResult(f, true))
-		}
-		go f.drain(x)
+// leaveBehind answers a call that did not end when it was told to.
+func (x *execution) leaveBehind(f *flight) error {
+	if !x.remove(f) {
+		return nil // it ended after all
 	}
-	x.flying = nil
-	return x.d.append(x.ctx, bodies...)
+	f.answer(errLeftBehind)
+	result := endedResult(f, !errors.Is(context.Cause(f.ctx), errToolTimeout))
+	if result.Status == toolcrib.ResultCancelled && x.leftResumable() {
+		return nil
+	}
+	return x.d.append(x.ctx, result)
 }
 
 // abort lets go of all calls after the journal failed: nothing more can be
@@ -291,20 +302,26 @@ func (x *execution) leaveBehind() error {
 func (x *execution) abort() {
 	for _, f := range x.flying {
 		f.cancel()
-		go f.drain(x)
+		f.answer(errLeftBehind)
 	}
 	x.flying = nil
 }
 
-// drain takes what a call that was left behind still has to say.
-func (f *flight) drain(x *execution) {
-	for {
-		select {
-		case g := <-x.starts:
-			g.leave <- errLeftBehind
-		case <-x.ends:
-			return
-		}
+// watch tells when the call's time is over.
+func (f *flight) watch(over chan<- late) {
+	stop := context.AfterFunc(f.ctx, func() { over <- late{f: f} })
+	cancel := f.cancel
+	f.cancel = func() {
+		stop()
+		cancel()
+	}
+}
+
+// answer answers the call's wish to start; the first answer counts.
+func (f *flight) answer(err error) {
+	select {
+	case f.leave <- err:
+	default:
 	}
 }
 

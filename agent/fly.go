@@ -18,7 +18,8 @@ import (
 // its reference.
 const readResultTool = "read_result"
 
-// fly runs one call on its own goroutine and sends it to ends.
+// fly runs one call on its own goroutine and sends it to ends. The driver does not
+// wait for it longer than its timeout and cancelGrace.
 func (x *execution) fly(f *flight) {
 	defer x.d.r.tools.Done()
 	began := x.d.r.Clock.Now()
@@ -29,9 +30,7 @@ func (x *execution) fly(f *flight) {
 	x.ends <- f
 }
 
-// perform prepares a write, has it written down as started, and runs the call
-// under its timeout. A call that does not end in time is not waited for longer
-// than cancelGrace.
+// perform prepares a write, has it written down as started, and runs the call.
 func (x *execution) perform(f *flight) (toolcrib.Output, error) {
 	if f.permit.Effect().Writes() {
 		prepared, err := contained(func() (json.RawMessage, error) { return f.permit.Prepare(f.ctx) })
@@ -44,32 +43,9 @@ func (x *execution) perform(f *flight) (toolcrib.Output, error) {
 			return toolcrib.Output{}, err
 		}
 	}
-	type end struct {
-		out toolcrib.Output
-		err error
-	}
-	ended := make(chan end, 1)
-	x.d.r.tools.Add(1)
-	go func() {
-		defer x.d.r.tools.Done()
-		out, err := contained(func() (toolcrib.Output, error) {
-			return f.permit.Execute(f.ctx, gate.Attachments{Progress: f.tell, Invoke: x.d.r.invoke(x.d.s, f.permit)})
-		})
-		ended <- end{out, err}
-	}()
-	select {
-	case e := <-ended:
-		return e.out, e.err
-	case <-f.ctx.Done():
-	}
-	grace := time.NewTimer(cancelGrace)
-	defer grace.Stop()
-	select {
-	case e := <-ended:
-		return e.out, e.err
-	case <-grace.C:
-		return toolcrib.Output{}, context.Cause(f.ctx)
-	}
+	return contained(func() (toolcrib.Output, error) {
+		return f.permit.Execute(f.ctx, gate.Attachments{Progress: f.tell, Invoke: x.d.r.invoke(x.d.s, f.permit)})
+	})
 }
 
 // tell passes progress on; a reader that is slow misses some.

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -353,10 +352,16 @@ func (s *State) countRepeat(c *Call) {
 	s.repeat = now
 }
 
+// maxScratch is how large a buffer is kept between messages.
+const maxScratch = 256 << 10
+
 // add appends a message and takes it into the digest and the size.
 func (s *State) add(m toolcrib.Message) {
 	s.Messages = append(s.Messages, m)
-	n := &counter{}
-	writeMessage(io.MultiWriter(s.digest, n), &m)
-	s.size.bytes += n.n
+	b := appendMessage(s.scratch[:0], &m)
+	_, _ = s.digest.Write(b) // a hash never fails
+	s.size.bytes += int64(len(b))
+	if s.scratch = b; cap(b) > maxScratch {
+		s.scratch = nil
+	}
 }

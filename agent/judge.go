@@ -3,9 +3,11 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -27,7 +29,7 @@ func (d *driver) judge(ctx context.Context) error {
 	record := &journal.Verdicts{Iteration: s.Turn.Iteration, Again: s.Turn.Judged, Verdicts: make([]journal.Verdict, len(verdicts))}
 	d.verdicts = make(map[string]gate.Verdict, len(verdicts))
 	for i, v := range verdicts {
-		v.Verdict = d.maskVerdict(v.Verdict)
+		v.Verdict, v.Content = d.maskVerdict(v.Verdict), d.r.Mask.Mask(v.Content)
 		record.Verdicts[i] = v.Verdict
 		d.verdicts[v.CallID] = v
 	}
@@ -48,12 +50,23 @@ func decided(calls []*Call) map[string]gate.Decided {
 			Decision: c.Decision.Decision, ApprovalID: c.DecidedBy.ApprovalID,
 			By: c.DecidedBy.By, Reason: c.DecidedBy.Reason, Asked: c.AskedFor,
 		}
+		if strings.Contains(c.AskedFor, guard.Mask) {
+			// The words that were shown are not the gate's own any more; the digest
+			// still binds the decision to this call.
+			d := m[c.ID]
+			d.Asked = ""
+			m[c.ID] = d
+		}
 	}
 	return m
 }
 
 func (d *driver) maskVerdict(v journal.Verdict) journal.Verdict {
+	if d.r.Mask.Empty() {
+		return v
+	}
 	v.Message, v.Detail = d.r.Mask.Mask(v.Message), d.r.Mask.Mask(v.Detail)
+	v.OperatorHint, v.SchemaError = d.r.Mask.Mask(v.OperatorHint), d.r.Mask.MaskJSON(v.SchemaError)
 	if v.Preview != nil {
 		v.Preview = &toolcrib.Preview{Kind: v.Preview.Kind, Text: d.r.Mask.Mask(v.Preview.Text)}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"hash"
-	"io"
 	"strconv"
 
 	"github.com/toolcrib/toolcrib"
@@ -37,20 +36,23 @@ func buildRequest(s *State, step Step, specs []toolcrib.Spec, offerHash string) 
 // carried along in the state.
 func requestHash(s *State, req *toolcrib.Request) string {
 	h := cloneHash(s.digest)
-	field(h, req.Model)
-	field(h, req.System)
-	field(h, req.ToolsHash)
-	field(h, req.ToolChoice.Mode)
-	field(h, req.ToolChoice.Name)
+	b := s.scratch[:0]
+	b = appendField(b, req.Model)
+	b = appendField(b, req.System)
+	b = appendField(b, req.ToolsHash)
+	b = appendField(b, req.ToolChoice.Mode)
+	b = appendField(b, req.ToolChoice.Name)
+	temperature := ""
 	if req.Temperature != nil {
-		field(h, strconv.FormatFloat(*req.Temperature, 'g', -1, 64))
-	} else {
-		field(h, "")
+		temperature = strconv.FormatFloat(*req.Temperature, 'g', -1, 64)
 	}
-	field(h, strconv.Itoa(req.MaxOutputTokens))
-	field(h, req.Reasoning)
-	field(h, string(req.OutputSchema))
-	field(h, string(req.Extra))
+	b = appendField(b, temperature)
+	b = appendField(b, strconv.Itoa(req.MaxOutputTokens))
+	b = appendField(b, req.Reasoning)
+	b = appendField(b, req.OutputSchema)
+	b = appendField(b, req.Extra)
+	_, _ = h.Write(b) // a hash never fails
+	s.scratch = b
 	return hex.EncodeToString(h.Sum(nil))
 }
 
@@ -65,51 +67,46 @@ func cloneHash(h hash.Hash) hash.Hash {
 	return sha256.New()
 }
 
-// writeMessage writes all of a message that a model can see, field by field with
+// appendMessage appends all of a message that a model can see, field by field with
 // lengths, so that no two messages give the same bytes.
-func writeMessage(w io.Writer, m *toolcrib.Message) {
-	field(w, string(m.Role))
+func appendMessage(b []byte, m *toolcrib.Message) []byte {
+	b = appendField(b, string(m.Role))
 	for i := range m.Parts {
 		p := &m.Parts[i]
 		switch {
 		case p.Thinking != nil:
-			field(w, "thinking")
-			field(w, p.Thinking.Text)
-			field(w, p.Thinking.Signature)
-			field(w, p.Thinking.Redacted)
+			b = appendField(b, "thinking")
+			b = appendField(b, p.Thinking.Text)
+			b = appendField(b, p.Thinking.Signature)
+			b = appendField(b, p.Thinking.Redacted)
 		case p.ToolCall != nil:
-			field(w, "call")
-			field(w, p.ToolCall.ID)
-			field(w, p.ToolCall.Name)
-			_, _ = w.Write(p.ToolCall.Arguments) // a hash and a counter never fail
-			field(w, p.ToolCall.Signature)
+			b = appendField(b, "call")
+			b = appendField(b, p.ToolCall.ID)
+			b = appendField(b, p.ToolCall.Name)
+			b = appendField(b, p.ToolCall.Arguments)
+			b = appendField(b, p.ToolCall.Signature)
 		case p.ToolResult != nil:
-			field(w, "result")
-			field(w, p.ToolResult.CallID)
-			field(w, p.ToolResult.Content)
-			field(w, strconv.FormatBool(p.ToolResult.IsError))
+			b = appendField(b, "result")
+			b = appendField(b, p.ToolResult.CallID)
+			b = appendField(b, p.ToolResult.Content)
+			b = appendField(b, strconv.FormatBool(p.ToolResult.IsError))
 		case p.File != nil:
-			field(w, "file")
-			field(w, p.File.Ref)
-			field(w, p.File.MediaType)
+			b = appendField(b, "file")
+			b = appendField(b, p.File.Ref)
+			b = appendField(b, p.File.MediaType)
 		default:
-			field(w, "text")
-			field(w, p.Text)
+			b = appendField(b, "text")
+			b = appendField(b, p.Text)
 		}
 	}
+	return b
 }
 
-func field(w io.Writer, s string) {
-	_, _ = io.WriteString(w, strconv.Itoa(len(s)))
-	_, _ = io.WriteString(w, ":")
-	_, _ = io.WriteString(w, s)
+func appendField[T ~string | ~[]byte](b []byte, s T) []byte {
+	b = strconv.AppendInt(b, int64(len(s)), 10)
+	b = append(b, ':')
+	return append(b, s...)
 }
-
-// counter counts what is written to it.
-type counter struct{ n int64 }
-
-func (c *counter) Write(p []byte) (int, error)       { c.n += int64(len(p)); return len(p), nil }
-func (c *counter) WriteString(s string) (int, error) { c.n += int64(len(s)); return len(s), nil }
 
 // bytesPerToken is a cautious mean over languages and JSON: real ratios are 3 to
 // 4.5. What the provider reports corrects it from the second request on.
@@ -132,9 +129,7 @@ func tokens(bytes int64) int64 {
 
 // estimateReply estimates the output tokens of a reply whose provider reports none.
 func estimateReply(r *toolcrib.Reply) int64 {
-	n := &counter{}
-	writeMessage(n, &r.Message)
-	return tokens(n.n)
+	return tokens(int64(len(appendMessage(nil, &r.Message))))
 }
 
 // offerBytes is the size of the offered specs as a model is shown them.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -58,6 +59,9 @@ type State struct {
 	size      size
 	digest    hash.Hash // over Messages, in order
 	assembled *toolcrib.Message
+	scratch   []byte          // for the digest
+	offered   map[string]bool // of the offer offeredAs
+	offeredAs string
 }
 
 // Turn is one reply's calls.
@@ -150,11 +154,10 @@ func (s *State) OfferedNow() map[string]bool {
 			return nil
 		}
 	}
-	names := make(map[string]bool, len(s.Offer.Tools))
-	for _, t := range s.Offer.Tools {
-		names[t.Name] = true
+	if s.offered == nil || s.offeredAs != s.Offer.Hash {
+		s.offered, s.offeredAs = gate.OfferedSet(s.Offer), s.Offer.Hash
 	}
-	return names
+	return s.offered
 }
 
 // Repeated tells how often in a row, up to now, this call had the same result.

@@ -20,7 +20,14 @@ func main() {
 	}
 	runs := flag.Int("runs", 300, "runs of each kind")
 	cold := flag.String("cold", "", "toolcrib `binary` whose cold start is measured")
+	profile := flag.String("profile", "", "write a CPU profile of one kind of run to this `file`, and measure nothing else")
+	which := flag.Int("kind", 1, "with -profile: 0 hand-written, 1 in memory, 2 hand-written with SQLite, 3 SQLite")
+	stream := flag.Bool("stream", false, "with -profile: as an event stream")
 	flag.Parse()
+	if *profile != "" {
+		exit(profileOf(*profile, *which, *stream, *runs))
+		return
+	}
 	exit(bench(*runs, *cold))
 }
 
