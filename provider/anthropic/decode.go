@@ -31,10 +31,9 @@ type callState struct {
 
 // event is what one event says; which fields count depends on its type.
 type event struct {
-	kind    string
-	index   int
-	block   block // content_block, or delta
-	message bool
+	kind  string
+	index int
+	block block // content_block, or delta
 }
 
 // block is a content block or a delta of one.
