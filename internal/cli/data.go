@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -42,7 +41,7 @@ func (a *app) openDatabase(ctx context.Context, readOnly bool) (*sqlite.Store, e
 	}
 	s, err := sqlite.Open(ctx, filepath.Join(dir, databaseName), sqlite.Options{ReadOnly: readOnly})
 	if err != nil {
-		return nil, fmt.Errorf("the database: %w", err)
+		return nil, err
 	}
 	a.store = s
 	a.closers = append(a.closers, s)

@@ -53,7 +53,7 @@ type liveCall struct {
 func (l *Live) Start() {
 	l.atMargin = true
 	l.calls = make(map[string]*liveCall)
-	if l.ErrTerminal {
+	if l.ErrTerminal && l.Style.Color {
 		l.spin = newSpinner(l.Err, l.Style)
 	}
 }

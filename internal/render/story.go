@@ -241,7 +241,7 @@ func (t *Story) failure(at time.Time, b *journal.Error) {
 func (t *Story) ended(mark, text string, at time.Time, iterations int, u toolcrib.Usage) {
 	fmt.Fprintf(t.Out, "\n%s %s\n", mark, line(text, 4096))
 	fmt.Fprintln(t.Out, t.Style.Dim(fmt.Sprintf("  %s · %s · %s · %s",
-		Count(iterations, "round"), Tokens(u), Cost(u, t.known), Duration(at.Sub(t.began)))))
+		Count(iterations, "round"), Tokens(u, t.known), Cost(u, t.known), Duration(at.Sub(t.began)))))
 }
 
 // Count writes a number with its word: 1 round, 2 rounds.

@@ -8,10 +8,12 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Tokens writes a count of tokens: "1,234 tokens (1,100 in, 134 out)".
-func Tokens(u toolcrib.Usage) string {
+// Tokens writes a count of tokens: "1,234 tokens (1,100 in, 134 out)". An estimate
+// is told from a count only where the price is known: without one, every usage is
+// marked as estimated.
+func Tokens(u toolcrib.Usage, known bool) string {
 	approx := ""
-	if u.Estimated && u.TotalTokens > 0 && u.CostUSD == 0 {
+	if u.Estimated && known && u.TotalTokens > 0 {
 		approx = "~"
 	}
 	text := fmt.Sprintf("%s%s tokens", approx, Number(u.TotalTokens))

@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+func TestNearest(t *testing.T) {
+	names := []string{"run", "runs", "tools", "list", "model", "max-iterations"}
+	for word, want := range map[string]string{
+		"rnu": "run", "lst": "list", "modle": "model", "max-iteration": "max-iterations", "elephant": "", "": "",
+	} {
+		if got := nearest(word, names); got != want {
+			t.Errorf("%s: %q, want %q", word, got, want)
+		}
+	}
+}
+
+func TestParseSince(t *testing.T) {
+	now := time.Date(2026, 5, 10, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"24h":                  now.Add(-24 * time.Hour),
+		"7d":                   now.Add(-7 * 24 * time.Hour),
+		"2026-05-01T00:00:00Z": time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC),
+		"2026-05-01":           time.Date(2026, 5, 1, 0, 0, 0, 0, time.Local),
+	} {
+		got, err := parseSince(text, now)
+		if err != nil || !got.Equal(want) {
+			t.Errorf("%s: %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "yesterday", "-1h", "-3d", "5"} {
+		if got, err := parseSince(text, now); err == nil {
+			t.Errorf("%q: %v, want an error", text, got)
+		}
+	}
+}
+
+func TestSplitListIsNeverNil(t *testing.T) {
+	if got := splitList(" , "); got == nil || len(got) != 0 {
+		t.Errorf("got %#v", got)
+	}
+	if got := splitList("a, b,"); len(got) != 2 || got[0] != "a" || got[1] != "b" {
+		t.Errorf("got %#v", got)
+	}
+}
+
+func TestPaceHoldsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pace{most: 2}
+		began := time.Now()
+		for range 5 {
+			if err := p.wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took != 2*time.Minute {
+			t.Errorf("5 requests at 2 a minute took %s", took)
+		}
+		if err := p.wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		why := errors.New("why")
+		cancel(why)
+		if err := p.wait(ctx); !errors.Is(err, why) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestDriverLocks(t *testing.T) {
+	dir := t.TempDir()
+	rec := store.RunRecord{ID: "run_A", Driver: driverName, Status: toolcrib.StatusRunning}
+	ours, others := newDriverLocks(dir), newDriverLocks(dir)
+	if !others.interrupted(rec) {
+		t.Error("a run that nobody holds is interrupted")
+	}
+	ours.take(rec.ID)
+	if others.interrupted(rec) {
+		t.Error("a run that is held is not interrupted")
+	}
+	if err := ours.Close(); err != nil {
+		t.Error(err)
+	}
+	if !others.interrupted(rec) {
+		t.Error("a run that was let go is interrupted")
+	}
+	for _, status := range []toolcrib.Status{toolcrib.StatusCompleted, toolcrib.StatusWaitingForApproval} {
+		rec.Status = status
+		if others.interrupted(rec) {
+			t.Errorf("%s is not interrupted", status)
+		}
+	}
+	rec.Status, rec.Driver = toolcrib.StatusRunning, "server"
+	if others.interrupted(rec) {
+		t.Error("a server's run is not ours to judge")
+	}
+	ours.take("../evil")
+	if _, err := os.Stat(filepath.Join(dir, "evil.lock")); err == nil {
+		t.Error("an ID led out of the folder")
+	}
+}
+
+func TestPathRules(t *testing.T) {
+	base := t.TempDir()
+	link := filepath.Join(base, "link")
+	real := filepath.Join(base, "real")
+	if err := os.Mkdir(real, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(real, link); err != nil {
+		t.Skip(err)
+	}
+	r := newPathRules(gate.Protected{
+		Names: []string{".git"}, Write: []string{filepath.Join(base, "c.yaml")},
+		Touch: []string{link}, Except: []string{filepath.Join(link, "workspaces")},
+	})
+	for path, want := range map[string][2]bool{ // protected, hidden
+		"c.yaml": {true, false}, "C.YAML": {true, false}, "c.yaml2": {false, false},
+		".git": {true, false}, "sub/.git/hooks/x": {true, false}, "sub/.GIT./x": {true, false}, ".gitignore": {false, false},
+		"real": {false, true}, "real/toolcrib.db": {false, true}, "link/x": {false, true}, "realistic": {false, false},
+		"real/workspaces/a": {false, false},
+	} {
+		abs := filepath.Join(base, path)
+		if p, h := r.protected(abs), r.hidden(abs); p != want[0] || h != want[1] {
+			t.Errorf("%s: protected %v, hidden %v; want %v", path, p, h, want)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0}, {errors.New("x"), 1}, {usagef("x"), 2}, {&agent.UsageError{}, 2},
+		{errTerminated, 143}, {errHangup, 129}, {context.Canceled, 130}, {silent(4), 4},
+		{store.ErrLocked, 1},
+	} {
+		if got := codeOf(test.err); got != test.want {
+			t.Errorf("%v: %d, want %d", test.err, got, test.want)
+		}
+	}
+}
+
+// An output that has gone is no failure of the command; one that is full is.
+func TestOutputFailure(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := &output{w: w}
+	if n, err := o.Write([]byte("x")); n != 1 || err != nil {
+		t.Errorf("got %d, %v", n, err)
+	}
+	if err := o.failure(); err != nil {
+		t.Errorf("a reader that has gone: %v", err)
+	}
+	full := &output{w: failing{}}
+	_, _ = full.Write([]byte("x"))
+	if full.failure() == nil {
+		t.Error("a full disk goes untold")
+	}
+}
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, errors.New("no space left") }

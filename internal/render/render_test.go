@@ -1,0 +1,249 @@
+package render
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Whatever the pieces, nothing of a text can command a terminal, and plain text
+// arrives as it is (N25).
+func TestN25_VisibleStreamPieces(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.SampledFrom([]string{
+			"plain", "\x1b]0;title\a", "日本語", "e\u0301\u200d", "👩\u200d👩\u200d👧", "\u202eright", "a\rb\n\tc", "\x9b31m", "\xff\xfe",
+		}).Draw(t, "text") + rapid.String().Draw(t, "rest")
+		var v visibleStream
+		var got strings.Builder
+		for rest := text; rest != ""; {
+			n := rapid.IntRange(1, len(rest)).Draw(t, "n")
+			got.WriteString(v.Write(rest[:n]))
+			rest = rest[n:]
+		}
+		got.WriteString(v.Flush())
+		for _, r := range got.String() {
+			if r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
+				t.Fatalf("%q became %q, which holds %U", text, got.String(), r)
+			}
+		}
+		if guard.Visible(text) == text && got.String() != text {
+			t.Fatalf("%q became %q", text, got.String())
+		}
+	})
+}
+
+func TestArguments(t *testing.T) {
+	for _, test := range []struct{ arguments, want string }{
+		{`{}`, ""},
+		{`{"path":"a.txt"}`, "a.txt"},
+		{`{"content":"x\ny","path":"a.txt"}`, "a.txt content=x y"},
+		{`{"n":1,"flags":["a","b"]}`, `flags=["a","b"] n=1`},
+		{`{"path":"\u001b[2Jx"}`, "[U+001B][2Jx"},
+		{`no JSON`, "no JSON"},
+	} {
+		if got := Arguments(json.RawMessage(test.arguments), 80); got != test.want {
+			t.Errorf("%s: %q, want %q", test.arguments, got, test.want)
+		}
+	}
+	if got := Arguments(json.RawMessage(`{"path":"`+strings.Repeat("x", 500)+`"}`), 20); len([]rune(got)) != 20 {
+		t.Errorf("not cut: %q", got)
+	}
+}
+
+func TestFold(t *testing.T) {
+	lines := make([]string, 9)
+	for i := range lines {
+		lines[i] = fmt.Sprintf("line %d", i+1)
+	}
+	content, err := json.Marshal(map[string]string{"content": strings.Join(lines, "\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := Style{}.Fold(Result{Status: toolcrib.ResultOK, Content: string(content), DurationMS: 3200, Truncated: true}, 4)
+	want := "  └ line 1\n    line 2\n    line 3\n    line 4\n    … 5 more lines · cut · 3.2s\n"
+	if got != want {
+		t.Errorf("folded:\n%s\nwant:\n%s", got, want)
+	}
+	if got := (Style{}).Fold(Result{Status: toolcrib.ResultOK, Content: string(content)}, 0); strings.Count(got, "\n") != 9 {
+		t.Errorf("not whole:\n%s", got)
+	}
+	refusal := guard.Refusal{Tool: "x", Reason: toolcrib.ReasonToolDisabled, Message: "x is switched off"}.JSON()
+	if got := (Style{}).Fold(Result{Status: toolcrib.ResultRefused, Reason: toolcrib.ReasonToolDisabled, Content: refusal}, 4); got != "  └ refused (tool_disabled): x is switched off\n" {
+		t.Errorf("refusal: %q", got)
+	}
+	if got := (Style{}).Fold(Result{Status: toolcrib.ResultOK}, 4); got != "  └ (empty)\n" {
+		t.Errorf("empty: %q", got)
+	}
+}
+
+func TestDurationAndCost(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		80 * time.Millisecond: "80ms", 3250 * time.Millisecond: "3.2s", 125 * time.Second: "2m05s", 62 * time.Minute: "1h02m",
+	} {
+		if got := Duration(d); got != want {
+			t.Errorf("%d: %s, want %s", d, got, want)
+		}
+	}
+	for _, test := range []struct {
+		usage toolcrib.Usage
+		known bool
+		want  string
+	}{
+		{toolcrib.Usage{}, false, "?"},
+		{toolcrib.Usage{}, true, "$0"},
+		{toolcrib.Usage{CostUSD: 0.0012}, true, "$0.001200"},
+		{toolcrib.Usage{CostUSD: 1.5, Estimated: true}, true, "~$1.50"},
+	} {
+		if got := Cost(test.usage, test.known); got != test.want {
+			t.Errorf("%+v: %s, want %s", test.usage, got, test.want)
+		}
+	}
+	if got := Number(-1234567); got != "-1,234,567" {
+		t.Error(got)
+	}
+}
+
+func frame(event string, data any) journal.Frame { return journal.Frame{Event: event, Data: data} }
+
+// The answer stands on the output once: streamed on a terminal, whole elsewhere.
+func TestLiveAnswerOnce(t *testing.T) {
+	for _, terminal := range []bool{true, false} {
+		var out, log bytes.Buffer
+		l := &Live{Out: &out, Err: &log, OutTerminal: terminal}
+		l.Start()
+		for _, f := range []journal.Frame{
+			frame("token", map[string]string{"text": "I look. "}),
+			frame("message", map[string]string{"text": "I look. "}),
+			frame("tool_call", map[string]any{"id": "c", "name": "read_file", "arguments": map[string]string{"path": "a"}}),
+			frame("tool_result", map[string]any{"tool_call_id": "c", "name": "read_file", "status": "ok", "content": `{"content":"text"}`}),
+			frame("token", map[string]string{"text": "The "}),
+			frame("token", map[string]string{"text": "answer"}),
+			frame("message", map[string]string{"text": "The answer"}),
+			frame("done", map[string]any{"content": "The answer", "status": "completed"}),
+		} {
+			l.Frame(f)
+		}
+		l.Stop()
+		want := "The answer\n"
+		if terminal {
+			want = "I look. \nThe answer\n"
+		}
+		if out.String() != want {
+			t.Errorf("terminal %v: %q, want %q", terminal, out.String(), want)
+		}
+		if !strings.Contains(log.String(), "● read_file a\n  └ text\n") {
+			t.Errorf("terminal %v: %q", terminal, log.String())
+		}
+		if strings.Contains(log.String(), "I look") == terminal {
+			t.Errorf("terminal %v: the aside: %q", terminal, log.String())
+		}
+	}
+}
+
+// No byte of a model or tool reaches a terminal unseen (N25).
+func TestN25_LiveIsVisible(t *testing.T) {
+	var out, log bytes.Buffer
+	evil := "\x1b]0;evil\a\x9b\u202e"
+	l := &Live{Out: &out, Err: &log, OutTerminal: true, ErrTerminal: true}
+	l.Start()
+	for _, f := range []journal.Frame{
+		frame("thinking", map[string]string{"text": evil}),
+		frame("token", map[string]string{"text": evil}),
+		frame("message", map[string]string{"text": evil}),
+		frame("tool_call", map[string]any{"id": evil, "name": evil, "arguments": map[string]string{evil: evil}}),
+		frame("tool_result", map[string]any{"tool_call_id": evil, "name": evil, "status": evil, "reason": evil, "content": evil}),
+		frame("notice", map[string]string{"code": evil, "message": evil}),
+		frame("confirmation_resolved", map[string]string{"by": evil}),
+		frame("done", map[string]any{"content": evil + evil}),
+	} {
+		l.Frame(f)
+	}
+	l.Stop()
+	for _, text := range []string{out.String(), log.String()} {
+		if strings.ContainsAny(text, "\x1b\a\u009b\u202e") {
+			t.Errorf("%q", text)
+		}
+	}
+}
+
+func asked(n int) *journal.ConfirmationRequired {
+	ask := &journal.ConfirmationRequired{ApprovalID: "apr_1", Kind: journal.ApprovalCall}
+	for i := range n {
+		ask.Calls = append(ask.Calls, journal.ApprovalItem{
+			ID: fmt.Sprintf("c%d", i+1), Name: "write_file", Arguments: json.RawMessage(`{"path":"a"}`),
+			Effect: toolcrib.EffectIdempotentWrite, Preview: &toolcrib.Preview{Kind: "diff", Text: "-old\n+new\x1b[2J\n"},
+		})
+	}
+	return ask
+}
+
+func TestH16_Approver(t *testing.T) {
+	for _, test := range []struct {
+		name, typed string
+		calls       int
+		decided     bool
+		decision    string
+		reason      string
+	}{
+		{"approve", "a\n", 1, true, "approve", ""},
+		{"after nonsense", "x\n\nhow?\ny\n", 1, true, "approve", ""},
+		{"show first", "s\na\n", 1, true, "approve", ""},
+		{"deny with a reason", "d\nnot today\n", 1, true, "deny", "not today"},
+		{"deny without one", "d\n\n", 1, true, "deny", ""},
+		{"deny, then the end", "d\n", 1, false, "", ""},
+		{"each", "e\na\nd\nno\n", 2, true, "mixed", "no"},
+		{"each needs several", "e\na\n", 1, true, "approve", ""},
+		{"the end of the input", "", 1, false, "", ""},
+		{"half a line", "a", 1, false, "", ""},
+		{"each, cut off", "e\na\n", 2, false, "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var out bytes.Buffer
+			a := &Approver{In: bufio.NewReader(strings.NewReader(test.typed)), Out: &out, By: "local:me"}
+			d, ok, err := a.Decide(context.Background(), "run_1", asked(test.calls))
+			if err != nil || ok != test.decided || d.Decision != test.decision || d.Reason != test.reason {
+				t.Fatalf("got %+v, %v, %v", d, ok, err)
+			}
+			if ok && d.By != "local:me" {
+				t.Errorf("by %q", d.By)
+			}
+			if d.Decision == "mixed" && (d.Of("c1").Decision != "approve" || d.Of("c2").Decision != "deny") {
+				t.Errorf("calls: %+v", d.Calls)
+			}
+			if strings.Contains(out.String(), "\x1b") {
+				t.Errorf("an escape sequence: %q", out.String())
+			}
+		})
+	}
+}
+
+// An answer that comes after the run was cancelled decides nothing.
+func TestH16_ApproverCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	a := &Approver{In: bufio.NewReader(strings.NewReader("a\n")), Out: &bytes.Buffer{}}
+	if d, ok, err := a.Decide(ctx, "run_1", asked(1)); ok || err != nil {
+		t.Errorf("got %+v, %v, %v", d, ok, err)
+	}
+}
+
+// What no person can be asked this way parks.
+func TestH16_ApproverOtherKinds(t *testing.T) {
+	ask := asked(1)
+	ask.Kind = journal.ApprovalInDoubt
+	a := &Approver{In: bufio.NewReader(strings.NewReader("a\n")), Out: &bytes.Buffer{}}
+	if d, ok, err := a.Decide(context.Background(), "run_1", ask); ok || err != nil {
+		t.Errorf("got %+v, %v, %v", d, ok, err)
+	}
+}
