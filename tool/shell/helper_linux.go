@@ -1,0 +1,331 @@
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Main makes the calling program able to sandbox what it runs: programs are started
+// by a copy of it, which restricts itself first. So Main must be the first thing in
+// the program's main function (and in TestMain): in such a copy it does not return.
+// Elsewhere it returns at once.
+func Main() {
+	if len(os.Args) == 2 && os.Args[1] == helperArgument {
+		os.Exit(helper())
+	}
+	mainCalled.Store(true)
+}
+
+// mainCalled is a fact about the process, once true: its main function called Main.
+// Without it a copy would not stop at Main, but be the program once more.
+var mainCalled atomic.Bool
+
+const helperArgument = "toolcrib-shell-helper"
+
+// File descriptors of a copy, beside its standard ones.
+const (
+	jobFile    = 3 // the job as JSON; its end means: stop
+	statusFile = 4 // the outcome as JSON
+)
+
+const maxStatus = 64 << 10 // bytes
+
+// helper is the copy: it reads its job, restricts itself, runs the job, ends what
+// is left of it, and tells the outcome.
+func helper() int {
+	syscall.CloseOnExec(jobFile)
+	syscall.CloseOnExec(statusFile)
+	jobs, status := os.NewFile(jobFile, "job"), os.NewFile(statusFile, "status")
+	if jobs == nil || status == nil {
+		return 2
+	}
+	// Sent to the group, and meant for the programs; what a handler is set for is
+	// theirs again when they start.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
+	var j job
+	decoder := json.NewDecoder(jobs)
+	if err := decoder.Decode(&j); err != nil {
+		return 2
+	}
+	stop := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, jobs)
+		close(stop)
+	}()
+	out := confined(j, stop)
+	if err := json.NewEncoder(status).Encode(out); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// confined runs a job in the sandbox. What cannot be restricted is not run.
+func confined(j job, stop <-chan struct{}) outcome {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return outcome{Exit: -1, Setup: err.Error()}
+	}
+	if err := errors.Join(adopt(), j.confine()); err != nil {
+		return outcome{Exit: -1, Setup: err.Error()}
+	}
+	r := &runner{job: j, stdout: os.Stdout, stderr: os.Stderr, null: null, inherit: true}
+	if j.Watch {
+		r.reap, r.count = reapAll, func() int { return len(descendants()) }
+	}
+	return r.run(stop)
+}
+
+// confine restricts this process and what it starts.
+func (j *job) confine() error {
+	if err := noNewPrivileges(); err != nil {
+		return err
+	}
+	if j.Rules != nil {
+		if err := j.Rules.restrict(); err != nil {
+			return err
+		}
+	}
+	if j.Offline {
+		return noSockets()
+	}
+	return nil
+}
+
+// launch starts the job in a sandboxed copy of this program where that is possible,
+// else from this process.
+func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) outcome, error) {
+	if !l.report.Helper {
+		return l.direct()
+	}
+	program := "/proc/self/exe"
+	args := []string{program, helperArgument}
+	if l.report.LandlockABI > 0 {
+		l.Rules = l.rules()
+	}
+	if l.report.Bubblewrap != "" && (l.writes || l.Rules == nil) {
+		own, err := os.Executable()
+		if err != nil {
+			return nil, fault("the sandbox could not be made", err)
+		}
+		args = l.bubblewrap(own)
+		program = args[0]
+	}
+	return l.start(program, args)
+}
+
+// start starts the copy and returns what waits for it.
+func (l *launcher) start(program string, args []string) (func(stop <-chan struct{}) outcome, error) {
+	jobRead, jobWrite, err := os.Pipe()
+	if err != nil {
+		return nil, fault("no pipe", err)
+	}
+	defer func() { _ = jobRead.Close() }()
+	statusRead, statusWrite, err := os.Pipe()
+	if err != nil {
+		_ = jobWrite.Close()
+		return nil, fault("no pipe", err)
+	}
+	defer func() { _ = statusWrite.Close() }()
+	process, err := os.StartProcess(program, args, &os.ProcAttr{
+		Dir: l.Dir, Env: []string{}, Files: []*os.File{l.null, l.stdout, l.stderr, jobRead, statusWrite},
+		Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err != nil {
+		_, _ = jobWrite.Close(), statusRead.Close()
+		return nil, fault("the sandbox could not be started", err)
+	}
+	// These ends are the copy's alone, so that its end is seen.
+	_, _, _ = l.stdout.Close(), l.stderr.Close(), statusWrite.Close()
+	c := &copied{process: process, jobs: jobWrite, status: statusRead, job: &l.job}
+	return c.wait, nil
+}
+
+// copied is a copy that runs.
+type copied struct {
+	process      *os.Process
+	jobs, status *os.File
+	job          *job
+}
+
+// killAfter is how long the copy has to end by itself once it was told to.
+const killAfter = 2 * time.Second
+
+// wait gives the copy its job and waits until it has ended. Whatever is left in its
+// group then is killed.
+func (c *copied) wait(stop <-chan struct{}) outcome {
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_ = json.NewEncoder(c.jobs).Encode(c.job) // a copy that is gone tells no outcome, which is looked at below
+	}()
+	told := make(chan []byte, 1)
+	go func() {
+		data, _ := io.ReadAll(io.LimitReader(c.status, maxStatus))
+		told <- data
+	}()
+	done, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = c.process.Wait()
+		cancel()
+	}()
+	stopped := false
+	select {
+	case <-done.Done():
+	case <-stop:
+		stopped = true
+		_ = c.jobs.SetWriteDeadline(time.Now())
+		<-sent
+		_ = c.jobs.Close()
+		timer := time.NewTimer(killAfter)
+		defer timer.Stop()
+		select {
+		case <-done.Done():
+		case <-timer.C:
+		}
+	}
+	_ = syscall.Kill(-c.process.Pid, syscall.SIGKILL)
+	<-done.Done()
+	_ = c.jobs.SetWriteDeadline(time.Now())
+	<-sent
+	_ = c.jobs.Close()
+	_ = c.status.SetReadDeadline(time.Now().Add(pipeGrace))
+	out := outcome{}
+	if err := json.Unmarshal(<-told, &out); err != nil {
+		out = outcome{Exit: -1, Setup: "the sandboxed process ended without a word"}
+	}
+	_ = c.status.Close()
+	if stopped {
+		out = outcome{Exit: -1, Stopped: true}
+	}
+	return out
+}
+
+// wrapped is where the copy finds itself under bubblewrap.
+const wrapped = "/.toolcrib-shell"
+
+// bubblewrap returns the command that starts the copy in namespaces of its own,
+// with the workspace and the folder for temporary files as the only places to
+// write. Protected paths that exist are read-only; hidden ones are empty.
+func (l *launcher) bubblewrap(own string) []string {
+	args := []string{
+		l.report.Bubblewrap, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--clearenv",
+		"--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp",
+	}
+	if !l.options.Network {
+		args = append(args, "--unshare-net")
+	}
+	for _, path := range systemFolders() {
+		if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSymlink != 0 {
+			if target, err := os.Readlink(path); err == nil {
+				args = append(args, "--symlink", target, path)
+				continue
+			}
+		}
+		args = append(args, "--ro-bind-try", path, path)
+	}
+	for _, path := range systemFiles(l.options.Network) {
+		args = append(args, "--ro-bind-try", path, path)
+	}
+	args = append(args, "--ro-bind", own, wrapped, "--bind", l.scratch, l.scratch)
+	bind := "--ro-bind"
+	if l.writes {
+		bind = "--bind"
+	}
+	args = append(args, bind, l.Dir, l.Dir)
+	for _, path := range l.shut {
+		if path = real(path); within(path, l.Dir) {
+			args = append(args, "--ro-bind-try", path, path)
+		}
+	}
+	for _, path := range l.options.Hidden {
+		if path = real(path); within(path, l.Dir) {
+			args = append(args, cover(path)...)
+		}
+	}
+	return append(args, "--chdir", l.Dir, "--", wrapped, helperArgument)
+}
+
+// cover puts something empty over a hidden path that exists.
+func cover(path string) []string {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil
+	case info.IsDir():
+		return []string{"--tmpfs", path, "--remount-ro", path}
+	}
+	return []string{"--ro-bind", os.DevNull, path}
+}
+
+// rules is what Landlock grants to the job.
+func (l *launcher) rules() *rules {
+	r := &rules{
+		ABI: l.report.LandlockABI, Closed: !l.options.Network, DevRead: true,
+		Read: append(systemFolders(), systemFiles(l.options.Network)...), Write: []string{l.scratch},
+	}
+	if l.writes {
+		r.Read = append(r.Read, "/opt", "/proc")
+	}
+	inside := &r.Data
+	if l.writes {
+		inside = &r.Write
+	}
+	r.grant(l.Dir, l.options, inside, 0)
+	return r
+}
+
+// maxBeside bounds the files beside a hidden one that get a rule of their own.
+const maxBeside = 4096
+
+// grant grants a folder, but for what is hidden in it. Landlock only adds: where
+// something is hidden below, all that is beside it is granted one by one, and
+// nothing new can be made in that folder.
+func (r *rules) grant(folder string, o *Options, into *[]string, depth int) {
+	if !o.holdsHidden(folder) || depth > maxGuardDepth {
+		if !o.hides(folder) && depth <= maxGuardDepth {
+			*into = append(*into, folder)
+		}
+		return
+	}
+	r.Folders = append(r.Folders, folder)
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		at := filepath.Join(folder, entry.Name())
+		if entry.Type()&os.ModeSymlink != 0 || len(*into) > maxBeside {
+			continue // a link is followed to what it leads to, which has a rule or none
+		}
+		r.grant(at, o, into, depth+1)
+	}
+}
+
+// systemFolders are where programs and what they need are.
+func systemFolders() []string {
+	return []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32", "/nix/store"}
+}
+
+// systemFiles are the files of /etc that programs commonly need, none of them
+// secret.
+func systemFiles(network bool) []string {
+	files := []string{
+		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld-musl-x86_64.path", "/etc/localtime", "/etc/timezone", "/etc/nsswitch.conf",
+		"/etc/passwd", "/etc/group", "/etc/locale.alias", "/etc/alternatives", "/etc/os-release", "/etc/mime.types",
+		"/etc/services", "/etc/protocols", "/etc/terminfo", "/etc/magic", "/etc/hosts", "/etc/host.conf",
+	}
+	if network {
+		files = append(files, "/etc/resolv.conf", "/etc/gai.conf", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs",
+			"/etc/pki/ca-trust/extracted", "/etc/ca-certificates", "/run/systemd/resolve")
+	}
+	return files
+}

@@ -1,0 +1,65 @@
+package shell
+
+// job is what is run, by this process or by the re-executed one that sandboxes
+// itself first (see [Main]). It is passed to it as JSON.
+type job struct {
+	Dir   string   `json:"dir"` // the workspace, absolute
+	Env   []string `json:"env"`
+	Steps []step   `json:"steps"`
+	Rules *rules   `json:"rules,omitempty"` // nil = no Landlock
+	// Offline takes away the sockets.
+	Offline bool `json:"offline,omitempty"`
+	// Watch is set if programs may start others: these are watched, and ended.
+	Watch bool `json:"watch,omitempty"`
+}
+
+// step is a pipeline, and what joins it to the one before.
+type step struct {
+	Join     string    `json:"join,omitempty"` // "", ";", "&&" or "||"
+	Commands []command `json:"commands"`
+}
+
+// skipped tells whether a step is passed over after the exit status of the last
+// one that ran.
+func (s step) skipped(status int) bool {
+	return s.Join == "&&" && status != 0 || s.Join == "||" && status == 0
+}
+
+// command is one program, found and judged.
+type command struct {
+	Path    string   `json:"path"`
+	Args    []string `json:"args"`               // with the name first
+	In      string   `json:"in,omitempty"`       // a regular file, relative to the workspace, links resolved
+	NoInput bool     `json:"no_input,omitempty"` // nothing to read, whatever is piped
+	Out     sink     `json:"out"`
+	Err     sink     `json:"err"`
+}
+
+// rules is what Landlock grants.
+type rules struct {
+	Read    []string `json:"read"`     // files and folders with all below: read and run
+	Data    []string `json:"data"`     // read, and not run
+	Write   []string `json:"write"`    // read, run and written
+	Folders []string `json:"folders"`  // only listed
+	Closed  bool     `json:"closed"`   // no TCP, from ABI 4 on
+	ABI     int      `json:"abi"`      // of the kernel, as probed
+	DevRead bool     `json:"dev_read"` // the harmless devices
+}
+
+// outcome is how a job ended.
+type outcome struct {
+	Exit   int    `json:"exit"`
+	Signal string `json:"signal,omitempty"`
+	// Stopped is set if it was ended from outside.
+	Stopped bool `json:"stopped,omitempty"`
+	// Swarm is set if it was ended because it had started too many processes.
+	Swarm bool `json:"swarm,omitempty"`
+	// Problem is what kept a program from starting, Program its name; Setup is a
+	// sandbox that could not be made.
+	Problem string `json:"problem,omitempty"`
+	Program string `json:"program,omitempty"`
+	Setup   string `json:"setup,omitempty"`
+}
+
+// maxProcesses bounds what a job may have running at once.
+const maxProcesses = 512

@@ -1,0 +1,257 @@
+package shell
+
+import (
+	"errors"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// parse reads a command line as bash does. Bash's language is the widest: what it
+// has beyond POSIX gets a node of its own here, and is refused as such instead of
+// being taken for an ordinary word.
+func parse(command string) (*syntax.File, error) {
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(command), "")
+	if err == nil {
+		return file, nil
+	}
+	text := err.Error()
+	var problem syntax.ParseError
+	if errors.As(err, &problem) {
+		text = problem.Text
+	}
+	return nil, &toolcrib.ToolError{
+		Kind: toolcrib.InvalidArguments, Message: "the command line cannot be read: " + quoteText(text), Err: err,
+	}
+}
+
+// quoteText keeps a parser's words short and on one line.
+func quoteText(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > 200 {
+		text = strings.ToValidUTF8(text[:200], "") + "…"
+	}
+	return text
+}
+
+// sink is where one of a command's two outputs goes.
+type sink string
+
+const (
+	toOut  sink = "out" // the next command of the pipe, or the result
+	toErr  sink = "err" // the errors of the result
+	toNull sink = "null"
+)
+
+// simple is a simple command as written.
+type simple struct {
+	words    []word
+	in       *word // the file of "<"
+	emptyIn  bool  // "< /dev/null"
+	out, err sink
+}
+
+// pipeline is commands joined by pipes, and what joins it to the one before.
+type pipeline struct {
+	join     string // "", ";", "&&" or "||"
+	commands []simple
+}
+
+// lines turns a syntax tree into pipelines, or refuses it.
+func lines(file *syntax.File) ([]pipeline, error) {
+	c := collector{}
+	for i, statement := range file.Stmts {
+		join := ";"
+		if i == 0 {
+			join = ""
+		}
+		if err := c.list(statement, join); err != nil {
+			return nil, err
+		}
+	}
+	if len(c.found) == 0 {
+		return nil, refuse("the command line holds no command")
+	}
+	return c.found, nil
+}
+
+type collector struct {
+	found    []pipeline
+	commands int
+}
+
+// list takes a statement apart at && and ||.
+func (c *collector) list(s *syntax.Stmt, join string) error {
+	if binary, ok := s.Cmd.(*syntax.BinaryCmd); ok && (binary.Op == syntax.AndStmt || binary.Op == syntax.OrStmt) {
+		if err := plain(s); err != nil {
+			return err
+		}
+		if err := c.list(binary.X, join); err != nil {
+			return err
+		}
+		return c.list(binary.Y, binary.Op.String())
+	}
+	p := pipeline{join: join}
+	if err := c.pipe(s, &p); err != nil {
+		return err
+	}
+	c.found = append(c.found, p)
+	return nil
+}
+
+// pipe takes a statement apart at the pipes.
+func (c *collector) pipe(s *syntax.Stmt, p *pipeline) error {
+	binary, ok := s.Cmd.(*syntax.BinaryCmd)
+	if !ok {
+		command, err := simpleCommand(s)
+		if err != nil {
+			return err
+		}
+		if c.commands++; c.commands > maxCommands {
+			return refuse("more than %d commands in one line; use several calls", maxCommands)
+		}
+		p.commands = append(p.commands, command)
+		return nil
+	}
+	if binary.Op != syntax.Pipe {
+		return refuse("%s is not allowed here; commands may be joined by |, &&, || and ;", quote(binary.Op.String()))
+	}
+	if err := plain(s); err != nil {
+		return err
+	}
+	if err := c.pipe(binary.X, p); err != nil {
+		return err
+	}
+	return c.pipe(binary.Y, p)
+}
+
+// plain refuses what may stand around a statement.
+func plain(s *syntax.Stmt) error {
+	switch {
+	case s.Background:
+		return refuse("& (running in the background) is not allowed; a command runs until it ends")
+	case s.Coprocess, s.Disown:
+		return refuse("coprocesses are not allowed; use a pipe")
+	case s.Negated:
+		return refuse("! before a command is not allowed; look at exit_code")
+	case len(s.Redirs) > 0 && !isCall(s.Cmd):
+		return refuse("a redirection may only follow a simple command")
+	}
+	return nil
+}
+
+func isCall(c syntax.Command) bool {
+	_, ok := c.(*syntax.CallExpr)
+	return ok || c == nil
+}
+
+const onlySimple = "; allowed are simple commands joined by |, &&, || and ;"
+
+// simpleCommand reads a simple command, or refuses it.
+func simpleCommand(s *syntax.Stmt) (simple, error) {
+	command := simple{out: toOut, err: toErr}
+	if err := plain(s); err != nil {
+		return command, err
+	}
+	call, ok := s.Cmd.(*syntax.CallExpr)
+	switch {
+	case s.Cmd == nil && len(s.Redirs) > 0:
+		return command, refuse("a redirection without a command is not allowed; to write a file use the tools for files")
+	case !ok:
+		return command, refuse("%s", construct(s.Cmd)+onlySimple)
+	case len(call.Assigns) > 0:
+		return command, refuse("assignments of variables are not allowed; write the values out")
+	case len(call.Args) == 0:
+		return command, refuse("an empty command is not allowed")
+	}
+	for _, part := range call.Args {
+		w, err := readWord(part)
+		if err != nil {
+			return command, err
+		}
+		command.words = append(command.words, w)
+	}
+	for _, r := range s.Redirs {
+		if err := command.redirect(r); err != nil {
+			return command, err
+		}
+	}
+	return command, nil
+}
+
+// construct names a construct of the shell that is refused.
+func construct(c syntax.Command) string {
+	switch c.(type) {
+	case *syntax.Subshell, *syntax.Block:
+		return "grouping by ( ) or { } is not allowed"
+	case *syntax.FuncDecl:
+		return "functions are not allowed"
+	case *syntax.IfClause, *syntax.WhileClause, *syntax.ForClause, *syntax.CaseClause:
+		return "control flow (if, for, while, case) is not allowed"
+	case *syntax.TestClause:
+		return "[[ ]] is not allowed; test and [ are, if they are on the list"
+	case *syntax.DeclClause, *syntax.LetClause, *syntax.ArithmCmd:
+		return "variables and arithmetic are not allowed"
+	}
+	return "this construct of the shell is not allowed"
+}
+
+const onlyRedirections = "; allowed are <FILE, >/dev/null, 2>/dev/null and 2>&1. To write a file use the tools for files"
+
+// redirect reads one redirection, or refuses it. They take effect from left to
+// right.
+func (c *simple) redirect(r *syntax.Redirect) error {
+	target, err := readWord(r.Word)
+	if err != nil {
+		return err
+	}
+	if target.pattern() {
+		return refuse("a pattern is not allowed in a redirection")
+	}
+	number := ""
+	if r.N != nil {
+		number = r.N.Value
+	}
+	operator, text := r.Op.String(), target.text
+	if operator == "<" && (number == "" || number == "0") {
+		c.emptyIn, c.in = text == devNull, nil
+		if !c.emptyIn {
+			c.in = &target
+		}
+		return nil
+	}
+	to, known := c.sinkOf(operator, text)
+	if !known {
+		return refuse("the redirection %s is not allowed%s", quote(number+operator+text), onlyRedirections)
+	}
+	switch {
+	case operator == "&>" || operator == "&>>":
+		c.out, c.err = to, to
+	case number == "" || number == "1":
+		c.out = to
+	case number == "2":
+		c.err = to
+	default:
+		return refuse("the redirection %s is not allowed%s", quote(number+operator+text), onlyRedirections)
+	}
+	return nil
+}
+
+const devNull = "/dev/null"
+
+func (c *simple) sinkOf(operator, text string) (sink, bool) {
+	switch operator {
+	case ">", ">>", "&>", "&>>", ">|":
+		return toNull, text == devNull
+	case ">&":
+		switch text {
+		case "1":
+			return c.out, true
+		case "2":
+			return c.err, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,261 @@
+package shell
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// plan is a judged call: what runs, and what is told about it.
+type plan struct {
+	set     *Options
+	w       *workspace
+	steps   []step
+	writes  bool // a program is not in the built-in table
+	targets []toolcrib.Target
+	touched map[string]int // place in targets by path
+	words   int
+}
+
+func (p *plan) close() { p.w.close() }
+
+func (p *plan) effect() toolcrib.Effect {
+	if p.writes {
+		return toolcrib.EffectNonIdempotentWrite
+	}
+	return toolcrib.EffectReadOnly
+}
+
+// plan judges a call. The plan holds the workspace open.
+func (s *shell) plan(call toolcrib.Call) (*plan, error) {
+	if !supported {
+		return nil, refuse("%s is not available on this system", Name)
+	}
+	in, _, err := s.arguments(call)
+	if err != nil {
+		return nil, err
+	}
+	file, err := parse(in.Command)
+	if err != nil {
+		return nil, err
+	}
+	w, err := openWorkspace(call)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{set: &s.options, w: w, touched: map[string]int{}}
+	if s.options.hides(w.dir) {
+		err = refuse("the workspace is in a protected folder")
+	} else if s.options.Mode == ModeAny {
+		err = s.planAny(p, file, in.Command)
+	} else if found, refused := lines(file); refused != nil {
+		err = refused
+	} else {
+		err = s.planSteps(p, found)
+	}
+	if err == nil {
+		err = s.walled()
+	}
+	if err != nil {
+		w.close()
+		return nil, err
+	}
+	p.sortTargets()
+	return p, nil
+}
+
+// walled refuses where a sandbox is required and there is none.
+func (s *shell) walled() error {
+	if s.options.Sandbox != SandboxRequired {
+		return nil
+	}
+	if r := s.report(); !r.sandboxed() {
+		return refuse("a sandbox is required, and there is none: %s", r.Problem)
+	}
+	return nil
+}
+
+// planSteps judges the pipelines of a line.
+func (s *shell) planSteps(p *plan, found []pipeline) error {
+	e := &expander{w: p.w}
+	for _, line := range found {
+		next := step{Join: line.join}
+		for i := range line.commands {
+			c, err := s.planCommand(p, e, &line.commands[i])
+			if err != nil {
+				return err
+			}
+			next.Commands = append(next.Commands, c)
+		}
+		p.steps = append(p.steps, next)
+	}
+	return nil
+}
+
+// planCommand judges one command: the program, its options, its operands.
+func (s *shell) planCommand(p *plan, e *expander, c *simple) (command, error) {
+	out := command{Out: c.out, Err: c.err}
+	name := c.words[0].text
+	known, err := s.allowed(name)
+	if err != nil {
+		return out, err
+	}
+	if out.Path, err = s.find(name, known != nil); err != nil {
+		return out, err
+	}
+	if within(out.Path, p.w.dir) {
+		return out, refuse("%s would be run from the workspace; only programs of the system are run", name)
+	}
+	args := []string{}
+	for _, w := range c.words[1:] {
+		expanded, err := e.expand(w)
+		if err != nil {
+			return out, err
+		}
+		if p.words += len(expanded); p.words > maxWords {
+			return out, refuse("more than %d words in one line, patterns expanded; use several calls, or find", maxWords)
+		}
+		args = append(args, expanded...)
+	}
+	if known != nil {
+		j := &judge{name: name, prog: known, plan: p}
+		args, err = j.judged(args)
+	} else {
+		p.writes = true
+		err = p.unjudged(args)
+	}
+	if err != nil {
+		return out, err
+	}
+	out.Args = append([]string{name}, args...)
+	return out, p.input(c, &out)
+}
+
+// allowed tells whether a program may run; a program of the table is returned.
+func (s *shell) allowed(name string) (*program, error) {
+	if strings.ContainsAny(name, "/\\") {
+		return nil, refuse("%s: programs are named without a path%s", quote(name), s.allowedText())
+	}
+	if slices.Contains(s.options.Allow, name) || name == "[" && slices.Contains(s.options.Allow, "test") {
+		return s.table[name], nil
+	}
+	return nil, refuse("%s is not an allowed program%s", quote(name), s.allowedText())
+}
+
+func (s *shell) allowedText() string {
+	if len(s.options.Allow) == 0 {
+		return "; none is allowed"
+	}
+	shown, more := s.options.Allow, ""
+	if len(shown) > 40 {
+		shown, more = shown[:40], ", …"
+	}
+	return "; allowed are " + strings.Join(shown, ", ") + more
+}
+
+// input judges the file of "<".
+func (p *plan) input(c *simple, out *command) error {
+	if c.in == nil {
+		out.NoInput = c.emptyIn
+		return nil
+	}
+	found, err := p.find(c.in.text)
+	if err != nil {
+		return err
+	}
+	switch {
+	case found.info == nil:
+		return toolcrib.Failf(toolcrib.NotFound, "%s", quote(c.in.text))
+	case !found.info.Mode().IsRegular():
+		return refuse("%s is no regular file, so it cannot be the input", quote(c.in.text))
+	}
+	p.touch(found, false)
+	out.In = found.real
+	return nil
+}
+
+// find resolves an operand, and refuses one outside or hidden.
+func (p *plan) find(name string) (place, error) {
+	found, err := p.w.resolve(name)
+	var made *toolcrib.ToolError
+	switch {
+	case errors.Is(err, errEscapes):
+		return found, refuse("path escapes workspace: %s; paths are relative to the workspace", quote(name))
+	case errors.As(err, &made):
+		return found, err
+	case err != nil:
+		return found, &toolcrib.ToolError{Kind: toolcrib.PermissionDenied, Message: quote(name) + " cannot be looked at", Err: err}
+	}
+	if p.set.hides(p.w.abs(found.real)) {
+		return found, refuse("protected path: %s", quote(name))
+	}
+	return found, nil
+}
+
+// touch notes a file that the line reads or may write.
+func (p *plan) touch(found place, write bool) {
+	p.target(p.w.abs(found.real), write)
+}
+
+func (p *plan) target(abs string, write bool) {
+	abs = filepath.Clean(abs)
+	if i, known := p.touched[abs]; known {
+		p.targets[i].Write = p.targets[i].Write || write
+		return
+	}
+	p.touched[abs] = len(p.targets)
+	p.targets = append(p.targets, toolcrib.Target{Kind: toolcrib.TargetFile, Name: abs, Write: write})
+}
+
+func (p *plan) sortTargets() {
+	slices.SortFunc(p.targets, func(a, b toolcrib.Target) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// unjudged notes what may be a file among the arguments of a program that the
+// table does not know: each word that is no option, and what follows a = in one.
+// Whether it is written is not known, so it counts as written; the workspace is.
+func (p *plan) unjudged(args []string) error {
+	p.target(p.w.dir, true)
+	for _, word := range args {
+		if _, after, ok := strings.Cut(word, "="); ok {
+			if err := p.maybe(after); err != nil {
+				return err
+			}
+		}
+		if strings.HasPrefix(word, "-") {
+			continue
+		}
+		if err := p.maybe(word); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maybe notes a word that may be a file. One outside the workspace is left to the
+// sandbox and, as a target, to the gate; a hidden one is refused.
+func (p *plan) maybe(word string) error {
+	if word == "" || len(word) > maxPathBytes || strings.ContainsRune(word, 0) {
+		return nil
+	}
+	found, err := p.w.resolve(word)
+	abs := ""
+	switch {
+	case err == nil && (found.info != nil || strings.Contains(word, "/") || strings.HasPrefix(word, ".")):
+		abs = p.w.abs(found.real)
+	case errors.Is(err, errEscapes) && filepath.IsAbs(word):
+		abs = real(word)
+	case errors.Is(err, errEscapes):
+		abs = real(filepath.Join(p.w.dir, word))
+	default:
+		return nil
+	}
+	if p.set.hides(abs) {
+		return refuse("protected path: %s", quote(word))
+	}
+	p.target(abs, true)
+	return nil
+}

@@ -1,0 +1,12 @@
+//go:build unix && !linux
+
+package shell
+
+// Probe tells what there is to keep programs in: nothing on this system. Judging
+// holds all the same.
+func Probe() Report { return Report{Problem: "there is none for this system"} }
+
+// Main returns at once on this system, where no process is re-executed.
+func Main() {}
+
+func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) outcome, error) { return l.direct() }

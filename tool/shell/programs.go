@@ -1,0 +1,219 @@
+package shell
+
+import (
+	"io/fs"
+	"strings"
+)
+
+// programs returns the built-in table: the programs whose listed options only read
+// files of the workspace and print. Left out are, of each, the options that write
+// (sort -o), run another program (sort --compress-program, diff -l), read a list of
+// files (wc --files0-from), follow links (ls -L, grep -R), wait (tail -f), take
+// memory or change the clock; and the abbreviations of long options.
+func programs() map[string]*program {
+	test := &program{whole: testExpression}
+	return map[string]*program{
+		"echo":  {whole: anyWords},
+		"true":  {whole: anyWords},
+		"false": {whole: anyWords},
+		"test":  test,
+		"[":     test,
+		"find":  {whole: findExpression},
+		"pwd":   {short: "LP", long: []string{"logical", "physical"}, operands: noOperands},
+		"cat": {
+			short: "AbeEnstTuv", operands: files,
+			long: []string{"show-all", "number-nonblank", "show-ends", "number", "squeeze-blank", "show-tabs", "show-nonprinting"},
+		},
+		"head": {short: "c:n:qvz", long: []string{"bytes:", "lines:", "quiet", "silent", "verbose", "zero-terminated"}, number: true, operands: files},
+		"tail": {short: "c:n:qvz", long: []string{"bytes:", "lines:", "quiet", "silent", "verbose", "zero-terminated"}, number: true, operands: files},
+		"wc":   {short: "cmlLw", long: []string{"bytes", "chars", "lines", "max-line-length", "words", "total:"}, operands: files},
+		"uniq": {
+			short: "cdDf:is:uzw:", operands: atMostOneFile,
+			long: []string{"count", "repeated", "all-repeated?", "skip-fields:", "group?", "ignore-case", "skip-chars:", "unique", "zero-terminated", "check-chars:"},
+		},
+		"sort": {
+			short: "bdfgiMhnRrVcCk:mst:uz", operands: files,
+			long: []string{
+				"ignore-leading-blanks", "dictionary-order", "ignore-case", "general-numeric-sort", "ignore-nonprinting",
+				"month-sort", "human-numeric-sort", "numeric-sort", "random-sort", "reverse", "sort:", "version-sort",
+				"check?", "debug", "key:", "merge", "stable", "field-separator:", "unique", "zero-terminated",
+			},
+		},
+		"date": {
+			short: "d:I?Ru", operands: dateFormat,
+			long: []string{"date:", "debug", "iso-8601?", "rfc-email", "rfc-3339:", "utc", "universal"},
+		},
+		"ls": {
+			short: "aAbBcCdfFgGhiI:klmnNopqQrRsStT:uUvw:xXZ1", operands: listed,
+			long: []string{
+				"all", "almost-all", "author", "escape", "block-size:", "ignore-backups", "color?", "directory", "classify?",
+				"file-type", "format:", "full-time", "group-directories-first", "no-group", "human-readable", "si", "hide:",
+				"indicator-style:", "inode", "ignore:", "kibibytes", "numeric-uid-gid", "literal", "hide-control-chars",
+				"show-control-chars", "quote-name", "quoting-style:", "reverse", "recursive", "size", "sort:", "time:",
+				"time-style:", "tabsize:", "width:", "context", "zero",
+			},
+		},
+		"grep": {
+			short: "EFGPe:f@iwxzsvm:bnHhoqaId:rLlcTZB:A:C:UyV", number: true, operands: searched,
+			long: []string{
+				"extended-regexp", "fixed-strings", "basic-regexp", "perl-regexp", "regexp:", "file@", "ignore-case", "no-ignore-case",
+				"word-regexp", "line-regexp", "null-data", "no-messages", "invert-match", "max-count:", "byte-offset", "line-number",
+				"line-buffered", "with-filename", "no-filename", "label:", "only-matching", "quiet", "silent", "binary-files:", "text",
+				"directories:", "recursive", "include:", "exclude:", "exclude-from@", "exclude-dir:", "files-without-match",
+				"files-with-matches", "count", "initial-tab", "null", "before-context:", "after-context:", "context:",
+				"group-separator:", "no-group-separator", "color?", "colour?", "binary",
+			},
+		},
+		"diff": {
+			short: "qscC:uU:enyW:pF:tTrNx:X@iEZbwBI:ad", operands: compared,
+			long: []string{
+				"normal", "brief", "report-identical-files", "context?", "unified?", "ed", "rcs", "side-by-side", "width:", "left-column",
+				"suppress-common-lines", "show-c-function", "show-function-line:", "label:", "expand-tabs", "initial-tab", "tabsize:",
+				"suppress-blank-empty", "recursive", "no-dereference", "new-file", "unidirectional-new-file", "ignore-file-name-case",
+				"no-ignore-file-name-case", "exclude:", "exclude-from@", "ignore-case", "ignore-tab-expansion", "ignore-trailing-space",
+				"ignore-space-change", "ignore-all-space", "ignore-blank-lines", "ignore-matching-lines:", "text", "strip-trailing-cr",
+				"minimal", "speed-large-files", "color?",
+			},
+		},
+	}
+}
+
+// anyWords are arguments that are only printed, or not looked at.
+func anyWords(*judge, []string) error { return nil }
+
+func noOperands(j *judge, operands []string) error {
+	if len(operands) > 0 {
+		return refuse("%s takes no operands", j.name)
+	}
+	return nil
+}
+
+// files are operands that are read.
+func files(j *judge, operands []string) error {
+	for _, name := range operands {
+		if err := j.reads(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// atMostOneFile: uniq's second operand is a file that is written.
+func atMostOneFile(j *judge, operands []string) error {
+	if len(operands) > 1 {
+		return refuse("%s with a second file would write it; give one file, and read the result from stdout", j.name)
+	}
+	return files(j, operands)
+}
+
+// dateFormat: an operand of date is a format, or sets the clock.
+func dateFormat(j *judge, operands []string) error {
+	for _, word := range operands {
+		if !strings.HasPrefix(word, "+") {
+			return refuse("%s with %s would set the clock; a format begins with +", j.name, quote(word))
+		}
+	}
+	return nil
+}
+
+func listed(j *judge, operands []string) error {
+	return j.folders(operands, j.has("R", "recursive"), true)
+}
+
+// searched: the first operand of grep is the pattern, unless an option gave one.
+func searched(j *judge, operands []string) error {
+	for _, name := range []string{"d", "directories"} {
+		switch action := j.last[name]; action {
+		case "", "read", "skip":
+		case "recurse":
+			j.seen["r"] = true
+		default:
+			return refuse("%s: directories can be read, skip or recurse, not %s", j.name, quote(action))
+		}
+	}
+	if !j.has("e", "regexp", "f", "file") && len(operands) > 0 {
+		operands = operands[1:]
+	}
+	return j.folders(operands, j.has("r", "recursive"), j.has("r", "recursive"))
+}
+
+// compared: diff takes two files or two folders. In folders it would follow links,
+// so it is told not to.
+func compared(j *judge, operands []string) error {
+	if len(operands) != 2 {
+		return refuse("%s takes two files or two folders", j.name)
+	}
+	folder := 0
+	for _, name := range operands {
+		if name == "-" || name == devNull {
+			continue
+		}
+		p, err := j.find(name)
+		if err != nil {
+			return err
+		}
+		if p.info != nil && p.info.IsDir() {
+			folder++
+		}
+	}
+	if folder > 0 {
+		j.add = []string{"--no-dereference"}
+	}
+	if folder == 1 {
+		return refuse("%s of a folder and a file is not allowed; name both files", j.name)
+	}
+	return j.folders(operands, folder > 0, false)
+}
+
+// folders are operands that are read, folders among them with all that is in
+// them if it is a recursion. Without operands it is the workspace if itself is set.
+func (j *judge) folders(operands []string, recursive, itself bool) error {
+	if len(operands) == 0 && itself {
+		operands = []string{"."}
+	}
+	for _, name := range operands {
+		if err := j.reads(name); err != nil {
+			return err
+		}
+		if !recursive || name == "-" || name == devNull {
+			continue
+		}
+		p, err := j.find(name)
+		if err != nil {
+			return err
+		}
+		if j.set.holdsHidden(j.w.abs(p.real)) {
+			return refuse("%s is protected in part: toolcrib's own data is below it. Name the folders or files that are meant", quote(name))
+		}
+	}
+	return nil
+}
+
+// reads judges a file that is read: it must be in the workspace, and a regular
+// file, a folder or nothing.
+func (j *judge) reads(name string) error {
+	if name == "-" || name == devNull {
+		return nil
+	}
+	p, err := j.find(name)
+	if err != nil {
+		return err
+	}
+	if p.info != nil && !p.info.Mode().IsRegular() && !p.info.IsDir() {
+		return refuse("%s is %s; only regular files and folders can be read", quote(name), special(p.info.Mode()))
+	}
+	j.touch(p, false)
+	return nil
+}
+
+func special(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "no regular file"
+}

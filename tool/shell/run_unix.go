@@ -1,0 +1,173 @@
+//go:build unix
+
+package shell
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// ran is how a call went.
+type ran struct {
+	result
+	stopped bool
+}
+
+// launcher has what a job needs to be started.
+type launcher struct {
+	job
+	writes         bool
+	scratch        string
+	report         Report
+	options        *Options
+	shut           []string // protected paths that exist, to be mounted read-only
+	stdout, stderr *os.File
+	null           *os.File
+}
+
+// direct runs the job from this process.
+func (l *launcher) direct() (func(stop <-chan struct{}) outcome, error) {
+	r := &runner{job: l.job, stdout: l.stdout, stderr: l.stderr, null: l.null}
+	return r.run, nil
+}
+
+// run runs a plan and collects what it prints. It returns when everything has
+// ended, at most a little after ctx.
+func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan) (ran, error) {
+	scratch, err := os.MkdirTemp("", "toolcrib-shell-")
+	if err != nil {
+		return ran{}, fault("no folder for temporary files", err)
+	}
+	defer removeAll(scratch)
+	if scratch, err = filepath.EvalSymlinks(scratch); err != nil {
+		return ran{}, fault("no folder for temporary files", err)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return ran{}, fault("no "+os.DevNull, err)
+	}
+	defer func() { _ = null.Close() }()
+	guarded := s.guard(p)
+	l := &launcher{
+		job: job{
+			Dir: p.w.dir, Steps: p.steps, Watch: p.writes, Offline: !s.options.Network,
+			Env: []string{"PATH=" + searchPath, "HOME=" + scratch, "TMPDIR=" + scratch, "LANG=C.UTF-8", "TERM=dumb"},
+		},
+		writes: p.writes, scratch: scratch, report: s.report(), options: &s.options, shut: guarded.paths(), null: null,
+	}
+	res, err := s.collect(ctx, l)
+	if changed := guarded.changed(); len(changed) > 0 {
+		res.Warning = strings.TrimSpace(res.Warning + " The command changed what is protected: " + strings.Join(p.named(changed), ", ") +
+			". These files steer toolcrib or programs beside it; tell the user, and do not rely on them.")
+		if s.options.OnProtectedChange != nil {
+			s.options.OnProtectedChange(call, changed)
+		}
+	}
+	return res, err
+}
+
+func fault(text string, err error) error {
+	return &toolcrib.ToolError{Kind: toolcrib.ExecutionFailed, Message: text, Err: err}
+}
+
+// named names paths to a model: relative to the workspace, or not at all.
+func (p *plan) named(paths []string) []string {
+	names := make([]string, len(paths))
+	for i, path := range paths {
+		names[i] = "a file outside the workspace"
+		if rel, err := filepath.Rel(p.w.dir, path); err == nil && filepath.IsLocal(rel) {
+			names[i] = quote(rel)
+		}
+	}
+	return names
+}
+
+// collect starts the job, reads its output, and waits for its end.
+func (s *shell) collect(ctx context.Context, l *launcher) (ran, error) {
+	outRead, outWrite, err := os.Pipe()
+	if err != nil {
+		return ran{}, fault("no pipe", err)
+	}
+	defer func() { _ = outRead.Close() }()
+	errRead, errWrite, err := os.Pipe()
+	if err != nil {
+		_ = outWrite.Close()
+		return ran{}, fault("no pipe", err)
+	}
+	defer func() { _ = errRead.Close() }()
+	l.stdout, l.stderr = outWrite, errWrite
+	work, err := s.launch(l)
+	if err != nil {
+		_, _ = outWrite.Close(), errWrite.Close()
+		return ran{}, err
+	}
+	limited, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var (
+		stdout, stderr keeper
+		read           atomic.Int64
+		readers        sync.WaitGroup
+	)
+	flooded := func() { stop(errFlood) }
+	readers.Go(func() { stdout.drain(outRead, &read, flooded) })
+	readers.Go(func() { stderr.drain(errRead, &read, flooded) })
+	out := work(limited.Done())
+	_, _ = outWrite.Close(), errWrite.Close()
+	// What escaped everything else may still hold the pipes: it is not waited for.
+	_, _ = outRead.SetReadDeadline(time.Now().Add(pipeGrace)), errRead.SetReadDeadline(time.Now().Add(pipeGrace))
+	readers.Wait()
+	res := ran{stopped: out.Stopped, result: result{
+		ExitCode: out.Exit, Signal: out.Signal, Stdout: stdout.text(), Stderr: stderr.text(),
+		StdoutTruncated: stdout.cut(), StderrTruncated: stderr.cut(),
+	}}
+	return res, res.judge(out, context.Cause(limited))
+}
+
+const pipeGrace = 500 * time.Millisecond
+
+// judge turns the end of a job into what the model reads.
+func (r *ran) judge(out outcome, cause error) error {
+	switch {
+	case out.Setup != "":
+		return &toolcrib.ToolError{
+			Kind: toolcrib.ExecutionFailed, Message: "the sandbox could not be made, so nothing was run", Err: errText(out.Setup),
+		}
+	case out.Problem != "":
+		return &toolcrib.ToolError{
+			Kind: toolcrib.ExecutionFailed, Message: quote(out.Program) + " could not be started", Err: errText(out.Problem),
+		}
+	case out.Swarm:
+		r.Warning = "The command was killed: it had started too many processes."
+	case out.Stopped && cause == errFlood: //nolint:errorlint // it is our own, and never wrapped
+		r.Warning = "The command was killed: it wrote more than 64 MiB."
+	}
+	return nil
+}
+
+type errText string
+
+func (e errText) Error() string { return string(e) }
+
+const errFlood = errText("too much output")
+
+// removeAll removes a folder, also one whose rights were taken away.
+func removeAll(folder string) {
+	if os.RemoveAll(folder) == nil {
+		return
+	}
+	_ = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if entry != nil && entry.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	_ = os.RemoveAll(folder)
+}

@@ -1,0 +1,34 @@
+//go:build !unix
+
+package shell
+
+import (
+	"context"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// supported: without process groups nothing could be ended for certain, so the tool
+// refuses every call here.
+const supported = false
+
+func notFolder(error) bool { return false }
+
+func (s *shell) run(context.Context, toolcrib.Call, *plan) (ran, error) {
+	return ran{}, toolcrib.Failf(toolcrib.PermissionDenied, "%s is not available on this system", Name)
+}
+
+type ran struct {
+	result
+	stopped bool
+}
+
+func findProgram(name string, _ bool) (string, error) {
+	return "", toolcrib.Failf(toolcrib.NotFound, "%s", name)
+}
+
+// Probe tells what there is to keep programs in: nothing here.
+func Probe() Report { return Report{Problem: "there is none for this system"} }
+
+// Main returns at once here.
+func Main() {}

@@ -1,0 +1,240 @@
+//go:build unix
+
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// supported tells whether process groups and the rest are there.
+const supported = true
+
+const (
+	termGrace  = 100 * time.Millisecond // between SIGTERM and SIGKILL: a cancelled call is to end within 200 ms
+	watchEvery = 50 * time.Millisecond
+)
+
+func notFolder(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
+
+// runner runs one job.
+type runner struct {
+	job
+	stdout, stderr, null *os.File
+	// group is the process group of the programs: 0 = each pipeline gets its own.
+	// The re-executed process keeps the programs in its own group.
+	inherit bool
+	reap    func() // ends and collects what the programs left behind; nil = only the group is ended
+	count   func() int
+	swarmed bool
+}
+
+// running is a pipeline that runs.
+type running struct {
+	group     int // 0 = the group of this process
+	processes []*os.Process
+	ended     chan ended
+}
+
+type ended struct {
+	index int
+	state *os.ProcessState
+	err   error
+}
+
+// run runs the steps until one cannot be started or stop is closed. The thread is
+// kept for the whole time: where the system ends programs with the thread that
+// started them, that is not before.
+func (r *runner) run(stop <-chan struct{}) outcome {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var out outcome
+	for _, s := range r.Steps {
+		select {
+		case <-stop:
+			out.Exit, out.Stopped = -1, true
+			return out
+		default:
+		}
+		if s.skipped(out.Exit) {
+			continue
+		}
+		if out = r.step(s, stop); out.Stopped || out.Problem != "" || out.Swarm {
+			return out
+		}
+	}
+	return out
+}
+
+// step runs one pipeline. Its status is that of its last command.
+func (r *runner) step(s step, stop <-chan struct{}) outcome {
+	p := &running{ended: make(chan ended, len(s.Commands))}
+	problem := r.start(p, s.Commands)
+	if problem.Problem != "" {
+		closed := make(chan struct{})
+		close(closed)
+		stop = closed
+	}
+	states := make([]*os.ProcessState, len(p.processes))
+	stopped := r.wait(p, states, stop)
+	r.sweep(p)
+	switch {
+	case problem.Problem != "":
+		return problem
+	case r.swarmed:
+		return outcome{Exit: -1, Swarm: true}
+	}
+	out := exitOf(states[len(states)-1])
+	out.Stopped = stopped
+	return out
+}
+
+func exitOf(state *os.ProcessState) outcome {
+	if state == nil {
+		return outcome{Exit: -1}
+	}
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return outcome{Exit: -1, Signal: status.Signal().String()}
+	}
+	return outcome{Exit: state.ExitCode()}
+}
+
+// start starts the commands of a pipeline, the first to the last.
+func (r *runner) start(p *running, commands []command) outcome {
+	var before *os.File // what the next command reads
+	closeFile := func(f *os.File) {
+		if f != nil && f != r.null && f != r.stdout && f != r.stderr {
+			_ = f.Close()
+		}
+	}
+	defer func() { closeFile(before) }()
+	for i := range commands {
+		c := &commands[i]
+		in, out, next := before, r.stdout, (*os.File)(nil)
+		before = nil
+		if i < len(commands)-1 {
+			var err error
+			if next, out, err = os.Pipe(); err != nil {
+				closeFile(in)
+				return failed(c, err)
+			}
+		}
+		in, err := r.input(c, in, closeFile)
+		if err == nil {
+			err = r.startOne(p, c, in, out)
+		}
+		closeFile(in)
+		closeFile(out)
+		before = next
+		if err != nil {
+			return failed(c, err)
+		}
+	}
+	return outcome{}
+}
+
+func failed(c *command, err error) outcome {
+	return outcome{Exit: -1, Problem: err.Error(), Program: c.Args[0]}
+}
+
+// input opens what a command reads: its own file, the pipe, or nothing.
+func (r *runner) input(c *command, piped *os.File, closeFile func(*os.File)) (*os.File, error) {
+	if c.In == "" && !c.NoInput && piped != nil {
+		return piped, nil
+	}
+	closeFile(piped)
+	if c.In == "" {
+		return r.null, nil
+	}
+	root, err := os.OpenRoot(r.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	f, err := root.OpenFile(c.In, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		_ = f.Close()
+		return nil, fmt.Errorf("the input is no regular file any more")
+	}
+	return f, nil
+}
+
+func (r *runner) startOne(p *running, c *command, in, out *os.File) error {
+	to := map[sink]*os.File{toOut: out, toErr: r.stderr, toNull: r.null}
+	attributes := &syscall.SysProcAttr{}
+	if !r.inherit {
+		attributes.Setpgid, attributes.Pgid = true, p.group
+	}
+	dieWithParent(attributes)
+	process, err := os.StartProcess(c.Path, c.Args, &os.ProcAttr{
+		Dir: r.Dir, Env: r.Env, Files: []*os.File{in, to[c.Out], to[c.Err]}, Sys: attributes,
+	})
+	if err != nil {
+		return err
+	}
+	if !r.inherit && p.group == 0 {
+		p.group = process.Pid
+	}
+	index := len(p.processes)
+	p.processes = append(p.processes, process)
+	limit(process.Pid, r.Watch)
+	go func() {
+		state, err := process.Wait()
+		p.ended <- ended{index, state, err}
+	}()
+	return nil
+}
+
+// wait waits for all processes of a pipeline. Once stop is closed they are asked to
+// end, and made to soon after.
+func (r *runner) wait(p *running, states []*os.ProcessState, stop <-chan struct{}) (stopped bool) {
+	var kill <-chan time.Time
+	var watch <-chan time.Time
+	if r.Watch && r.count != nil {
+		ticker := time.NewTicker(watchEvery)
+		defer ticker.Stop()
+		watch = ticker.C
+	}
+	for left := len(p.processes); left > 0; {
+		select {
+		case e := <-p.ended:
+			states[e.index] = e.state
+			left--
+		case <-stop:
+			stop, stopped = nil, true
+			_ = syscall.Kill(-p.group, syscall.SIGTERM) // 0 is this process's own group
+			timer := time.NewTimer(termGrace)
+			defer timer.Stop()
+			kill = timer.C
+		case <-kill:
+			r.sweep(p)
+			kill = time.After(termGrace)
+		case <-watch:
+			if r.count() > maxProcesses {
+				r.swarmed = true
+				r.sweep(p)
+			}
+		}
+	}
+	return stopped
+}
+
+// sweep kills what is left of a pipeline.
+func (r *runner) sweep(p *running) {
+	if p.group != 0 {
+		_ = syscall.Kill(-p.group, syscall.SIGKILL)
+	}
+	for _, process := range p.processes {
+		_ = process.Kill() // an ended process says so
+	}
+	if r.reap != nil {
+		r.reap()
+	}
+}

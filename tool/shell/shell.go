@@ -1,0 +1,349 @@
+// Package shell has exec_shell (C9, C12, C18; contract §11): it runs command lines
+// in the workspace of a run.
+//
+// In mode allowlist no shell is involved. One syntax tree is judged and run: the
+// line may hold simple commands, joined by |, &&, || and ;, and nothing that a
+// shell would have to work out. Each program must be on the list of allowed ones,
+// each option of a program of the built-in table must be known to be harmless, and
+// each operand must be in the workspace. What was judged is started by absolute
+// path, with exactly the judged arguments. A program that was added to the list by
+// the user is run with any options; such a call counts as a write.
+//
+// In mode any the line goes to /bin/sh. Then the sandbox is the wall (see
+// [Report]), each call counts as a write, and changes to protected files that the
+// sandbox could not prevent are found afterwards and reported.
+//
+// A program that uses this package calls [Main] first in its main function; else
+// there is no sandbox. An exit status other than 0 is a result, not an error:
+// grep that finds nothing and diff that finds something have done their work.
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
+)
+
+// Name is the name of the tool, Group its group, Source its source.
+const (
+	Name   = "exec_shell"
+	Group  = "shell"
+	Source = "builtin"
+)
+
+// Mode says which command lines run (tools.shell.mode). The zero value is
+// [ModeAllowlist].
+type Mode string
+
+const (
+	ModeAllowlist Mode = "allowlist"
+	ModeAny       Mode = "any"
+	ModeOff       Mode = "off"
+)
+
+// Sandbox says what happens where there is no sandbox (tools.shell.sandbox). The
+// zero value is [SandboxBestEffort].
+type Sandbox string
+
+const (
+	SandboxBestEffort Sandbox = "best_effort" // run without, and say so
+	SandboxRequired   Sandbox = "required"    // refuse
+)
+
+// DefaultAllow returns the programs that are allowed where nothing else is said
+// (contract §2). test stands for [ as well.
+func DefaultAllow() []string {
+	return []string{
+		"echo", "cat", "ls", "pwd", "head", "tail", "wc", "grep", "find", "sort", "uniq", "diff", "date",
+		"true", "false", "test",
+	}
+}
+
+// Limits of a call. The timeout of a call is in seconds.
+const (
+	DefaultTimeout = 30
+	MaxTimeout     = 300
+
+	maxCommandBytes = 16 << 10
+	maxCommands     = 64   // simple commands of one line
+	maxWords        = 1000 // of all commands together, patterns expanded; a gate judges 1024 targets
+	maxKept         = 1 << 20
+	maxDrained      = 64 << 20 // bytes of output that are read before the line is killed
+	grace           = 10 * time.Second
+)
+
+// Options for [New]. Paths are absolute. The zero value is the default mode with
+// the default programs, a sandbox where there is one, no network and no protected
+// path.
+type Options struct {
+	Mode    Mode
+	Allow   []string // names of programs, without a path; nil = [DefaultAllow], empty = none
+	Sandbox Sandbox
+	Network bool // whether programs may reach the network
+
+	// Protected are files and folders that may be read and never written,
+	// ProtectedNames are names (.git) that are protected wherever they are in the
+	// workspace. Bubblewrap mounts what is there read-only; without it a change is
+	// found after the call and reported.
+	Protected      []string
+	ProtectedNames []string
+	// Hidden are files and folders that may be neither read nor written, Except
+	// what is free again below them. The longest path counts.
+	Hidden []string
+	Except []string
+
+	// OnProtectedChange is told the protected paths that were changed by a call,
+	// absolute; nil = nobody is told but the model. It must not block for long.
+	OnProtectedChange func(call toolcrib.Call, paths []string)
+
+	// Report is what the machine can do; nil = [Probe] is asked, once.
+	Report *Report
+}
+
+// New makes exec_shell. In mode off there is none: it returns nil and no error.
+func New(options Options) (toolcrib.Tool, error) {
+	if options.Mode == "" {
+		options.Mode = ModeAllowlist
+	}
+	if options.Sandbox == "" {
+		options.Sandbox = SandboxBestEffort
+	}
+	if options.Allow == nil {
+		options.Allow = DefaultAllow()
+	}
+	if err := options.check(); err != nil {
+		return nil, err
+	}
+	if options.Mode == ModeOff {
+		return nil, nil
+	}
+	options.Allow = slices.Clone(options.Allow)
+	probe := Probe
+	if options.Report != nil {
+		given := *options.Report
+		probe = func() Report { return given }
+	}
+	return &shell{options: options, report: sync.OnceValue(probe), table: programs(), find: findProgram}, nil
+}
+
+func (o *Options) check() error {
+	switch o.Mode {
+	case ModeAllowlist, ModeAny, ModeOff:
+	default:
+		return fmt.Errorf("shell: unknown mode %q", o.Mode)
+	}
+	switch o.Sandbox {
+	case SandboxBestEffort, SandboxRequired:
+	default:
+		return fmt.Errorf("shell: unknown sandbox %q", o.Sandbox)
+	}
+	for _, name := range o.Allow {
+		if name == "" || strings.HasPrefix(name, "-") || strings.ContainsAny(name, "/\\\x00 \t\n") {
+			return fmt.Errorf("shell: %q is not the name of a program", name)
+		}
+	}
+	for _, list := range [][]string{o.Protected, o.Hidden, o.Except} {
+		for _, path := range list {
+			if !isAbs(path) {
+				return fmt.Errorf("shell: path %q must be absolute", path)
+			}
+		}
+	}
+	return nil
+}
+
+// AlwaysAsks tells whether every call has to be confirmed by a person whatever
+// tools.confirm says: in mode any, where protected files inside the workspace
+// cannot be mounted read-only (design: Landlock only adds permissions). The wiring
+// then sets tools.settings.exec_shell.confirm to always.
+func AlwaysAsks(mode Mode, report Report) bool {
+	return mode == ModeAny && report.Bubblewrap == ""
+}
+
+// shell is exec_shell.
+type shell struct {
+	options Options
+	report  func() Report
+	table   map[string]*program
+	find    func(name string, known bool) (string, error) // absolute path of a program
+}
+
+// arguments of a call.
+type arguments struct {
+	Command string   `json:"command"`
+	Timeout *float64 `json:"timeout,omitempty"`
+}
+
+// result is what a call returns. ExitCode is that of the last command that ran,
+// -1 if it is not known because a signal ended it.
+type result struct {
+	ExitCode        int    `json:"exit_code"`
+	Stdout          string `json:"stdout"`
+	Stderr          string `json:"stderr"`
+	DurationMS      int64  `json:"duration_ms"`
+	Signal          string `json:"signal,omitempty"`
+	StdoutTruncated bool   `json:"stdout_truncated,omitempty"`
+	StderrTruncated bool   `json:"stderr_truncated,omitempty"`
+	Warning         string `json:"warning,omitempty"`
+}
+
+const parameters = `{
+  "type": "object",
+  "properties": {
+    "command": {"type": "string", "minLength": 1, "maxLength": 16384, "description": "The command line. It runs in the workspace."},
+    "timeout": {"type": "integer", "minimum": 1, "maximum": 300, "default": 30, "description": "Seconds until the command is killed."}
+  },
+  "required": ["command"],
+  "additionalProperties": false
+}`
+
+// Spec describes the tool. Its timeout is beyond the longest that a call may ask
+// for, so that the call's own is the one that counts (C18).
+func (s *shell) Spec() toolcrib.Spec {
+	return toolcrib.Spec{
+		Name: Name, Description: s.description(), Parameters: json.RawMessage(parameters),
+		Effect: toolcrib.EffectNonIdempotentWrite, Group: Group, Source: Source, EnabledByDefault: true,
+		Timeout: MaxTimeout*time.Second + grace,
+	}
+}
+
+func (s *shell) description() string {
+	const gives = "Returns exit_code, stdout, stderr and duration_ms; an exit_code other than 0 is no error of the tool."
+	if s.options.Mode == ModeAny {
+		return "Run a command line with /bin/sh in the workspace, the only place where it can write. " + gives
+	}
+	allowed := strings.Join(s.options.Allow, ", ")
+	if allowed == "" {
+		allowed = "none"
+	}
+	return "Run a command line in the workspace, without a shell. Allowed programs: " + allowed +
+		". Commands may be joined by |, &&, || and ;, and words quoted; *, ? and [a-z] match file names; 2>/dev/null, 2>&1 and <FILE work. " +
+		"There are no variables, substitutions, other redirections or control flow, no options that write or run something, and no paths outside the workspace. " +
+		"To write files use the tools for files. " + gives
+}
+
+func (s *shell) arguments(call toolcrib.Call) (arguments, time.Duration, error) {
+	var in arguments
+	if err := wire.Decode(call, &in); err != nil {
+		return in, 0, err
+	}
+	timeout := float64(DefaultTimeout)
+	if in.Timeout != nil {
+		timeout = *in.Timeout
+	}
+	switch {
+	case strings.TrimSpace(in.Command) == "":
+		return in, 0, toolcrib.Failf(toolcrib.InvalidArguments, "command is empty")
+	case len(in.Command) > maxCommandBytes:
+		return in, 0, toolcrib.Failf(toolcrib.InvalidArguments, "command is longer than %d bytes", maxCommandBytes)
+	case strings.ContainsRune(in.Command, 0):
+		return in, 0, toolcrib.Failf(toolcrib.InvalidArguments, "command holds a NUL byte")
+	case !(timeout >= 1 && timeout <= MaxTimeout):
+		return in, 0, toolcrib.Failf(toolcrib.InvalidArguments, "timeout must be 1 to %d seconds", MaxTimeout)
+	}
+	return in, time.Duration(timeout * float64(time.Second)), nil
+}
+
+// Admit refuses what the mode does not let run. The text says what is allowed
+// instead.
+func (s *shell) Admit(call toolcrib.Call) error {
+	p, err := s.plan(call)
+	if err != nil {
+		return err
+	}
+	p.close()
+	return nil
+}
+
+// EffectOf is read_only if every program and option of the line is in the built-in
+// table, and otherwise, as for what Admit refuses, non_idempotent_write.
+func (s *shell) EffectOf(call toolcrib.Call) toolcrib.Effect {
+	p, err := s.plan(call)
+	if err != nil {
+		return toolcrib.EffectNonIdempotentWrite
+	}
+	p.close()
+	return p.effect()
+}
+
+// Targets names the files of the line: what a judged command reads; for others
+// whatever may be a path, as written, and the whole workspace.
+func (s *shell) Targets(call toolcrib.Call) []toolcrib.Target {
+	p, err := s.plan(call)
+	if err != nil {
+		return nil
+	}
+	p.close()
+	return p.targets
+}
+
+// Preview shows the line and what keeps it in.
+func (s *shell) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
+	p, err := s.plan(call)
+	if err != nil {
+		return toolcrib.Preview{}, err
+	}
+	p.close()
+	in, _, err := s.arguments(call)
+	if err != nil {
+		return toolcrib.Preview{}, err
+	}
+	return toolcrib.Preview{Kind: "text", Text: in.Command + "\n\n" + s.walls(p)}, nil
+}
+
+// walls says in words what keeps the line of a plan in.
+func (s *shell) walls(p *plan) string {
+	if !p.writes {
+		return "Only reads: every program and option is in the built-in table."
+	}
+	text := "Runs programs that are not in the built-in table. "
+	if s.options.Mode == ModeAny {
+		text = "Runs with /bin/sh. "
+	}
+	return text + s.report().describe(s.options.Network)
+}
+
+// Call runs the line. It ends with a result, with timeout after the call's own
+// time (C18), or with the end of ctx; in each case nothing that it started is left
+// running, as far as the system lets one know (see [Report]).
+func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	if err := ctx.Err(); err != nil {
+		return toolcrib.Output{}, err
+	}
+	_, timeout, err := s.arguments(call)
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	p, err := s.plan(call)
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	defer p.close()
+	timed, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
+	defer cancel()
+	started := time.Now()
+	res, err := s.run(timed, call, p)
+	switch {
+	case ctx.Err() != nil:
+		return toolcrib.Output{}, ctx.Err()
+	case errors.Is(context.Cause(timed), errTimeout) && (err != nil || res.stopped):
+		return toolcrib.Output{}, toolcrib.Failf(toolcrib.ToolTimeout, "%s", timeout)
+	case err != nil:
+		return toolcrib.Output{}, err
+	}
+	res.DurationMS = time.Since(started).Milliseconds()
+	out, err := wire.Output(res.result)
+	out.Cut = res.StdoutTruncated || res.StderrTruncated
+	return out, err
+}
+
+// errTimeout is the cause of a context that ended with the call's own time.
+var errTimeout = errors.New("the call's timeout")

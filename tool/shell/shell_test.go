@@ -1,0 +1,255 @@
+package shell_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/shell"
+)
+
+func TestMain(m *testing.M) {
+	shell.Main() // the programs of the tests run in the sandbox
+	os.Exit(m.Run())
+}
+
+// probed asks the machine once for all tests.
+var probed = sync.OnceValue(shell.Probe)
+
+// tool makes exec_shell; without a Report the machine's own is taken.
+func tool(t testing.TB, options shell.Options) toolcrib.Tool {
+	t.Helper()
+	if options.Report == nil {
+		report := probed()
+		options.Report = &report
+	}
+	made, err := shell.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// landlockOnly is the machine's report without bubblewrap.
+func landlockOnly() *shell.Report {
+	r := probed()
+	r.Bubblewrap = ""
+	return &r
+}
+
+func folder(t testing.TB) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func write(t testing.TB, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func callOf(t testing.TB, workspace, command string, timeout int) toolcrib.Call {
+	t.Helper()
+	in := map[string]any{"command": command}
+	if timeout > 0 {
+		in["timeout"] = timeout
+	}
+	data, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return toolcrib.Call{ID: "call_1", Name: shell.Name, Arguments: data, Run: "run_1", Workspace: workspace}
+}
+
+type output struct {
+	ExitCode        int    `json:"exit_code"`
+	Stdout          string `json:"stdout"`
+	Stderr          string `json:"stderr"`
+	DurationMS      *int64 `json:"duration_ms"`
+	Signal          string `json:"signal"`
+	StdoutTruncated bool   `json:"stdout_truncated"`
+	StderrTruncated bool   `json:"stderr_truncated"`
+	Warning         string `json:"warning"`
+}
+
+func runIn(ctx context.Context, t testing.TB, made toolcrib.Tool, call toolcrib.Call) (output, error) {
+	t.Helper()
+	out, err := made.Call(ctx, call)
+	if err != nil {
+		return output{}, err
+	}
+	if out.IsError {
+		t.Error("an exit status is marked as an error of the tool")
+	}
+	var o output
+	if err := json.Unmarshal(out.JSON, &o); err != nil {
+		t.Fatalf("%v in %s", err, out.JSON)
+	}
+	return o, nil
+}
+
+func admit(made toolcrib.Tool, call toolcrib.Call) error { return made.(toolcrib.Admitter).Admit(call) }
+
+func effect(made toolcrib.Tool, call toolcrib.Call) toolcrib.Effect {
+	return made.(toolcrib.Effector).EffectOf(call)
+}
+
+// kind is the kind of a ToolError, "" for nil.
+func kind(t testing.TB, err error) toolcrib.ToolErrorKind {
+	t.Helper()
+	if err == nil {
+		return ""
+	}
+	var made *toolcrib.ToolError
+	if !errors.As(err, &made) {
+		t.Fatalf("error %v (%T) is not made for the model", err, err)
+	}
+	return made.Kind
+}
+
+// project fills a workspace with ordinary files.
+func project(t testing.TB) string {
+	t.Helper()
+	dir := folder(t)
+	write(t, filepath.Join(dir, "README.md"), "# Title\n\nhello world\nTODO: more\n")
+	write(t, filepath.Join(dir, "notes.txt"), "banana\napple\ncherry\napple\n")
+	write(t, filepath.Join(dir, "numbers.txt"), "10\n9\n2\n1\n")
+	write(t, filepath.Join(dir, "src/main.go"), "package main\n\n// TODO: sudo\nfunc main() {}\n")
+	write(t, filepath.Join(dir, "src/util.go"), "package main\n\nfunc one() int { return 1 }\n")
+	write(t, filepath.Join(dir, "data/a.csv"), "a,1\nb,2\n")
+	write(t, filepath.Join(dir, "data/b.csv"), "a,1\nc,3\n")
+	write(t, filepath.Join(dir, "with space.txt"), "spaced\n")
+	write(t, filepath.Join(dir, ".hidden"), "dot\n")
+	return dir
+}
+
+// ordinaryLines work without an approval. out is contained in stdout, exit is the
+// status.
+var ordinaryLines = []struct {
+	line, out string
+	exit      int
+}{
+	{"echo hello", "hello\n", 0},
+	{`echo "two words" 'and more'`, "two words and more\n", 0},
+	{`echo a\ b`, "a b\n", 0},
+	{"echo -n x", "x", 0},
+	{"pwd", "/", 0},
+	{"pwd -P", "/", 0},
+	{"ls", "README.md\n", 0},
+	{"ls -la", ".hidden", 0},
+	{"ls -lh src data", "main.go", 0},
+	{"ls -R", "src:", 0},
+	{"ls -1 *.txt", "notes.txt\n", 0},
+	{"ls --all --color=never", ".hidden", 0},
+	{"cat README.md", "hello world", 0},
+	{"cat *.md", "# Title", 0},
+	{"cat -n src/main.go", "1\tpackage main", 0},
+	{"cat 'with space.txt'", "spaced", 0},
+	{`cat with\ space.txt`, "spaced", 0},
+	{"cat ./src/../README.md", "hello", 0},
+	{"cat data/*.csv | sort | uniq -c | sort -rn", "2 a,1", 0},
+	{"head -n 1 README.md", "# Title\n", 0},
+	{"head -2 notes.txt", "banana\napple\n", 0},
+	{"head -c 5 notes.txt", "banan", 0},
+	{"tail -n 2 notes.txt", "cherry\napple\n", 0},
+	{"tail -1 notes.txt", "apple\n", 0},
+	{"tail -n +3 notes.txt", "cherry\napple\n", 0},
+	{"wc -l notes.txt", "4 notes.txt", 0},
+	{"wc -l src/*.go", "total", 0},
+	{"wc -l < notes.txt", "4\n", 0},
+	{"grep -rn TODO .", "README.md:4:TODO", 0},
+	{"grep -rn sudo .", "TODO: sudo", 0},
+	{"grep -n TODO src/*.go", "src/main.go:3:", 0},
+	{"grep -c apple notes.txt", "2\n", 0},
+	{"grep -E '^(a|b)' notes.txt", "banana\napple", 0},
+	{"grep -i TITLE README.md", "# Title", 0},
+	{"grep -A1 -B1 hello README.md", "TODO", 0},
+	{"grep --include='*.go' -rl package src", "src/main.go", 0},
+	{"grep -q nothing notes.txt", "", 1},
+	{"grep -v apple notes.txt 2>/dev/null", "banana", 0},
+	{"find . -name '*.go'", "./src/main.go", 0},
+	{"find . -type f -name '*.csv' -size -10k", "./data/a.csv", 0},
+	{`find src \( -name main.go -o -name other.go \) -print`, "src/main.go", 0},
+	{"find . -maxdepth 1 -not -name '.*' -printf '%f\\n'", "README.md\n", 0},
+	{"find . -newer notes.txt -type f | wc -l", "\n", 0},
+	{"sort notes.txt", "apple\napple\nbanana\ncherry\n", 0},
+	{"sort -n numbers.txt", "1\n2\n9\n10\n", 0},
+	{"sort -t, -k2,2nr data/b.csv", "c,3\na,1", 0},
+	{"sort -u notes.txt", "apple\nbanana\ncherry\n", 0},
+	{"sort notes.txt | uniq", "apple\nbanana\ncherry\n", 0},
+	{"uniq notes.txt", "banana", 0},
+	{"diff data/a.csv data/b.csv", "< b,2", 1},
+	{"diff -u data/a.csv data/b.csv", "+c,3", 1},
+	{"diff -r data data", "", 0},
+	{"diff /dev/null README.md", "> # Title", 1},
+	{"date +%Y", "20", 0},
+	{"date -u", "UTC", 0},
+	{"date -d '2020-01-02' +%F", "2020-01-02", 0},
+	{"true", "", 0},
+	{"false", "", 1},
+	{"test -f README.md", "", 0},
+	{"test -d README.md", "", 1},
+	{"[ -f notes.txt ] && echo yes", "yes\n", 0},
+	{"test -f nothing || echo no", "no\n", 0},
+	{"test 3 -gt 2 && test abc = abc && echo ok", "ok\n", 0},
+	{"false && echo never; echo after", "after\n", 0},
+	{"echo a; echo b", "a\nb\n", 0},
+	{"echo one\necho two", "one\ntwo\n", 0},
+	{"ls nothing 2>&1 | wc -l", "1\n", 0},
+	{"cat nothing 2>/dev/null || echo missing", "missing\n", 0},
+	{"echo loud >/dev/null", "", 0},
+	{"cat < README.md | head -1", "# Title", 0},
+	{"echo '$HOME `id` $(id)'", "$HOME `id` $(id)\n", 0},
+	{"echo rm -rf / is only text", "rm -rf / is only text\n", 0},
+	{"grep -rn 'mkfs\\|shutdown' src", "", 1},
+	{"ls *.nothing", "", 2},
+	{"# a comment\necho said", "said\n", 0},
+}
+
+func TestC9_OrdinaryLines(t *testing.T) {
+	if len(ordinaryLines) < 40 {
+		t.Fatalf("only %d lines", len(ordinaryLines))
+	}
+	for name, options := range map[string]shell.Options{
+		"sandbox": {Report: landlockOnly()}, "without": {Report: &shell.Report{Problem: "switched off"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made, dir := tool(t, options), project(t)
+			for _, c := range ordinaryLines {
+				call := callOf(t, dir, c.line, 0)
+				if err := admit(made, call); err != nil {
+					t.Errorf("%q is refused: %v", c.line, err)
+					continue
+				}
+				if got := effect(made, call); got != toolcrib.EffectReadOnly {
+					t.Errorf("%q: effect %s", c.line, got)
+				}
+				got, err := runIn(t.Context(), t, made, call)
+				if err != nil {
+					t.Errorf("%q: %v", c.line, err)
+					continue
+				}
+				if got.ExitCode != c.exit || !strings.Contains(got.Stdout, c.out) {
+					t.Errorf("%q: %+v, want status %d and %q", c.line, got, c.exit, c.out)
+				}
+				if got.DurationMS == nil {
+					t.Errorf("%q: no duration_ms", c.line)
+				}
+			}
+		})
+	}
+}
