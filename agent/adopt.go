@@ -24,7 +24,8 @@ func (d *driver) adopt(reply *toolcrib.Reply) []toolcrib.ToolCall {
 	ids := newIDs(d.s.ids)
 	ref := ""
 	if d.s.Start != nil && len(d.s.Start.Models) > 0 {
-		ref = d.s.Start.Models[d.index].Ref
+		m := &d.s.Start.Models[d.index]
+		ref = m.Provider + "/" + m.ID
 	}
 	for i := range reply.Message.Parts {
 		p := &reply.Message.Parts[i]

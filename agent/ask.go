@@ -18,8 +18,8 @@ const maxReplyBytes = 32 << 20
 // that was open when its driver was lost. Neither counts as a failure of the
 // provider.
 const (
-	classCancelled toolcrib.ErrorClass = "cancelled"
-	classLost      toolcrib.ErrorClass = "lost"
+	ClassCancelled toolcrib.ErrorClass = "cancelled"
+	ClassLost      toolcrib.ErrorClass = "lost"
 )
 
 // ask sends one request and writes down what came of it.
@@ -45,7 +45,7 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 	}
 	req := buildRequest(d.s, step, specs, hash)
 	sent := &journal.ModelRequest{
-		Request: d.s.Requests + 1, Iteration: d.iteration(step), Attempt: step.Attempt, Model: step.Model,
+		Request: d.s.Requests + 1, Iteration: Rounds(d.s, step), Attempt: step.Attempt, Model: step.Model,
 		Closing: step.Closing, OfferHash: req.ToolsHash, Hash: requestHash(d.s, req), Choice: req.ToolChoice,
 		ReservedInput: step.Reserve.Input, ReservedOutput: step.Reserve.Output, ReservedUSD: step.Reserve.USD,
 		MaxOutput: step.Reserve.MaxOutput,
@@ -75,14 +75,6 @@ func (d *driver) givenUp(ctx context.Context, err error) error {
 		return d.append(ctx, stop)
 	}
 	return err
-}
-
-// iteration numbers the round that a request belongs to.
-func (d *driver) iteration(step Step) int {
-	if step.Closing {
-		return d.s.Iterations
-	}
-	return d.s.Iterations + 1
 }
 
 // offer asks the gate what this request may show, and writes down a change.
@@ -200,7 +192,7 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 	stop := d.stopped(ctx)
 	switch {
 	case stop != nil || ctx.Err() != nil:
-		f.Class, f.Message = classCancelled, "given up by the run"
+		f.Class, f.Message = ClassCancelled, "given up by the run"
 	case errors.As(err, &me):
 		f.Class, f.Status, f.Message, f.Detail = me.Class, me.Status, d.r.Mask.Mask(me.Message), d.r.Mask.Mask(me.Detail)
 		f.RetryAfterMS, f.Unsent = me.RetryAfter.Milliseconds(), me.Unsent
@@ -246,7 +238,7 @@ func (d *driver) charge(f *journal.ModelFailed, sent *journal.ModelRequest) {
 func (d *driver) settleLost(ctx context.Context) error {
 	sent := d.s.Open
 	f := &journal.ModelFailed{
-		Request: sent.Request, Class: classLost, Provider: d.s.Start.Models[sent.Model].Provider,
+		Request: sent.Request, Class: ClassLost, Provider: d.s.Start.Models[sent.Model].Provider,
 		Message: "the driver of the run was lost before the reply was written down", Sum: d.s.Usage,
 	}
 	f.Sum.Requests++

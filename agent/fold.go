@@ -50,7 +50,7 @@ func (s *State) apply(body toolcrib.Body) error {
 		return s.request(b)
 	case *journal.ModelFailed:
 		s.Open, s.Usage = nil, b.Sum
-		if b.Class != classLost && b.Class != classCancelled {
+		if b.Class != ClassLost && b.Class != ClassCancelled {
 			s.LastFailed = b
 			s.Failures++
 		}

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/replay"
 )
 
 // conversation is a generated run: what the model will say, and how the run is
@@ -91,6 +93,9 @@ func drawConversation(t *rapid.T) conversation {
 // TestProperty_Conversations_N12_H17_N17_N22 drives generated conversations and
 // holds each against what must be true of every run.
 func TestProperty_Conversations_N12_H17_N17_N22(t *testing.T) {
+	if err := flag.Set("rapid.checks", "300"); err != nil {
+		t.Fatal(err)
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		c := drawConversation(rt)
 		var failure error
@@ -180,6 +185,12 @@ func (w *world) hold(t *testing.T, c conversation, s *agent.State, driven error)
 	return nil
 }
 
+// replayed compares every step of the run with its journal.
+func (w *world) replayed(s *agent.State) error {
+	_, err := replay.Run(context.Background(), w.journal, s.Run)
+	return err
+}
+
 func (w *world) holdEvents(events []toolcrib.Event, s *agent.State) error {
 	allowed, started, ends := map[string]bool{}, map[string]bool{}, 0
 	again := agent.NewState(s.Run)
@@ -216,6 +227,9 @@ func (w *world) holdEvents(events []toolcrib.Event, s *agent.State) error {
 		if n != 1 || !started[id] {
 			return fmt.Errorf("call %s ran %d times, started: %v", id, n, started[id])
 		}
+	}
+	if err := w.replayed(s); err != nil {
+		return err
 	}
 	if again.Status != s.Status || again.Usage != s.Usage || len(again.Messages) != len(s.Messages) || again.Iterations != s.Iterations {
 		return fmt.Errorf("folding the journal again gives another state")

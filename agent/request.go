@@ -143,3 +143,21 @@ func offerBytes(specs []toolcrib.Spec) int64 {
 
 // canonicalEmpty is what a call without arguments gets (N13).
 var canonicalEmpty = json.RawMessage("{}")
+
+// RequestHash is the hash of the request that a step asks for, given the offer
+// that was sent with it ("" = none); replay compares it with the journal's.
+func RequestHash(s *State, step Step, offerHash string) string {
+	var specs []toolcrib.Spec
+	if offerHash != "" {
+		specs = make([]toolcrib.Spec, 1)
+	}
+	return requestHash(s, buildRequest(s, step, specs, offerHash))
+}
+
+// Rounds is the number of the round that a request of this step belongs to.
+func Rounds(s *State, step Step) int {
+	if step.Closing {
+		return s.Iterations
+	}
+	return s.Iterations + 1
+}

@@ -25,6 +25,9 @@ func run(t *testing.T, w *world, change ...func(*agent.Task)) *agent.State {
 	if err := w.runner.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if err := w.replayed(s); err != nil {
+		t.Error(err)
+	}
 	return s
 }
 

@@ -1,0 +1,211 @@
+// Package replay goes through a stored run again, with no model and no tool
+// called, and compares each step that the pure core takes with what the journal
+// says happened (design.md §2). What came from outside (replies, verdicts,
+// results, decisions) is taken from the journal; everything that the core decides
+// must come out the same.
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Report is what a replay found.
+type Report struct {
+	Run      toolcrib.RunID  `json:"run_id"`
+	Events   int             `json:"events"`
+	Requests int             `json:"requests"` // whose content was compared by hash
+	Status   toolcrib.Status `json:"status"`
+}
+
+// DifferenceError says where a run comes out differently.
+type DifferenceError struct {
+	Run   toolcrib.RunID
+	Seq   toolcrib.Seq
+	Kind  toolcrib.Kind
+	What  string
+	Want  string // as the journal has it
+	Found string // as it comes out now
+}
+
+func (e *DifferenceError) Error() string {
+	return fmt.Sprintf("run %s, event %d (%s): %s: the journal has %s, replay gives %s", e.Run, e.Seq, e.Kind, e.What, e.Want, e.Found)
+}
+
+// Run replays a run from its journal. The error is a [*DifferenceError] if a step
+// comes out differently, or says what is wrong with the journal.
+func Run(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID) (Report, error) {
+	r := replayer{state: agent.NewState(run), report: Report{Run: run}}
+	for e, err := range j.Read(ctx, run, 0) {
+		if err != nil {
+			return r.report, err
+		}
+		if err := r.take(e); err != nil {
+			return r.report, err
+		}
+	}
+	r.report.Status = r.state.Status
+	return r.report, nil
+}
+
+type replayer struct {
+	state  *agent.State
+	report Report
+}
+
+// take compares one event with what the core asks for at this point, then folds
+// it.
+func (r *replayer) take(e toolcrib.Event) error {
+	if r.state.Start != nil {
+		if err := r.compare(e); err != nil {
+			return err
+		}
+	}
+	r.report.Events++
+	return agent.Fold(r.state, e)
+}
+
+func (r *replayer) compare(e toolcrib.Event) error {
+	c := &comparison{e: e, run: r.state.Run}
+	s := r.state
+	switch b := e.Body.(type) {
+	case *journal.ModelRequest:
+		r.report.Requests++
+		c.request(s, b)
+	case *journal.ModelFailed:
+		if b.Class == agent.ClassLost {
+			c.step(s, agent.StepSettle)
+		}
+	case *journal.Usage:
+		c.sum(s, b)
+	case *journal.ConfirmationRequired:
+		c.step(s, agent.StepConfirm)
+		c.same("digest", b.Digest, journal.Digest(s.Run, b.Iteration, s.Start.Principal, b.Calls))
+	case *journal.Reconciled:
+		c.step(s, agent.StepReconcile)
+	case *journal.ToolStarted:
+		c.step(s, agent.StepExecute)
+	case *journal.ToolResult:
+		c.result(s, b)
+	case *journal.Stopping:
+		if b.Reason != toolcrib.StopCancelled && b.Reason != toolcrib.StopWallTime {
+			step := c.step(s, agent.StepStop)
+			c.same("reason", b.Reason, step.Reason)
+		}
+	case *journal.Paused:
+		c.step(s, agent.StepPark)
+	case *journal.Done:
+		c.done(s, b)
+	case *journal.Error:
+		c.failed(s, b)
+	}
+	return c.err
+}
+
+// comparison compares one event; the first difference counts.
+type comparison struct {
+	e   toolcrib.Event
+	run toolcrib.RunID
+	err error
+}
+
+// same compares two values as JSON.
+func (c *comparison) same(what string, want, found any) {
+	if c.err != nil {
+		return
+	}
+	w, f := text(want), text(found)
+	if w != f {
+		c.err = &DifferenceError{Run: c.run, Seq: c.e.Seq, Kind: c.e.Body.EventKind(), What: what, Want: w, Found: f}
+	}
+}
+
+func text(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	const most = 200
+	if len(b) > most {
+		return string(b[:most]) + "…"
+	}
+	return string(b)
+}
+
+// step compares the kind of what comes next.
+func (c *comparison) step(s *agent.State, want agent.StepKind) agent.Step {
+	step := agent.Next(s)
+	c.same("step", want, step.Kind)
+	return step
+}
+
+func (c *comparison) request(s *agent.State, b *journal.ModelRequest) {
+	step := c.step(s, agent.StepAsk)
+	if c.err != nil {
+		return
+	}
+	c.same("iteration", b.Iteration, agent.Rounds(s, step))
+	c.same("model", b.Model, step.Model)
+	c.same("attempt", b.Attempt, step.Attempt)
+	c.same("closing", b.Closing, step.Closing)
+	c.same("reserved tokens", [3]int64{b.ReservedInput, b.ReservedOutput, int64(b.MaxOutput)}, [3]int64{step.Reserve.Input, step.Reserve.Output, int64(step.Reserve.MaxOutput)})
+	if c.err == nil {
+		c.same("request", b.Hash, agent.RequestHash(s, step, b.OfferHash))
+	}
+}
+
+func (c *comparison) sum(s *agent.State, b *journal.Usage) {
+	c.same("requests", b.Sum.Requests, s.Usage.Requests+1)
+	c.same("tokens", b.Sum.TotalTokens, s.Usage.TotalTokens+b.Tokens.InputTokens+b.Tokens.OutputTokens)
+}
+
+func (c *comparison) result(s *agent.State, b *journal.ToolResult) {
+	step := agent.Next(s)
+	switch step.Kind {
+	case agent.StepExecute:
+		return
+	case agent.StepReconcile:
+		return // a write of which its tool said that it had happened
+	case agent.StepAnswer:
+		for _, a := range step.Answers {
+			if a.Call.ID != b.ToolCallID {
+				continue
+			}
+			c.same("status", b.Status, a.Status)
+			c.same("reason", b.Reason, a.Reason)
+			if a.Raw == nil {
+				c.same("content", b.Content, a.Content)
+			}
+			return
+		}
+	}
+	// A call that ran when the run was told to stop may still have ended by itself.
+	if s.Stopping == nil {
+		c.same("step", agent.StepExecute, step.Kind)
+	}
+}
+
+func (c *comparison) done(s *agent.State, b *journal.Done) {
+	step := c.step(s, agent.StepFinish)
+	c.same("status", b.Status, step.Status)
+	c.same("stop reason", b.StopReason, step.Reason)
+	c.same("content", b.Content, step.Content)
+	c.same("truncated", b.Truncated, step.Truncated)
+	c.same("iterations", b.Iterations, s.Iterations)
+	c.same("usage", b.Usage, s.Usage)
+}
+
+func (c *comparison) failed(s *agent.State, b *journal.Error) {
+	step := c.step(s, agent.StepFinish)
+	c.same("status", b.Status, step.Status)
+	c.same("stop reason", b.StopReason, step.Reason)
+	c.same("code", b.Code, step.Code)
+	c.same("message", b.Message, step.Message)
+	c.same("iterations", b.Iterations, s.Iterations)
+	c.same("usage", b.Usage, s.Usage)
+}
