@@ -73,8 +73,14 @@ toolcrib tools list`,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
 		RunE:          group,
-		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			for _, name := range []string{"config", "data-dir", "as"} {
+				if f := cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
+					return usagef("--%s: must not be empty", name)
+				}
+			}
 			a.began = true
+			return nil
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true

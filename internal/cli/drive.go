@@ -3,12 +3,14 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/muesli/cancelreader"
 
@@ -150,8 +152,22 @@ func (d *drive) carry(ctx context.Context, show watcher) (*agent.State, error) {
 	}
 	show.Start()
 	defer show.Stop()
-	return runner.Run(ctx, d.task)
+	state, err := runner.Run(ctx, d.task)
+	// Tools that did not end when they were told to end with the process.
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), toolGrace)
+	defer cancel()
+	if late := runner.Wait(ending); late != nil {
+		options.Log.WarnContext(ctx, "tools were left behind", "error", late)
+	}
+	if errors.Is(err, context.Canceled) {
+		// What was under way when the signal came says no more than that.
+		err = context.Cause(ctx)
+	}
+	return state, err
 }
+
+// toolGrace is how long the process waits for tools that were told to end.
+const toolGrace = time.Second
 
 // by is who sits at the keyboard.
 func (d *drive) by() string {

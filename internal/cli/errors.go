@@ -54,6 +54,7 @@ func codeOf(err error) int {
 	var usage *agent.UsageError
 	var broken config.Errors
 	var value config.Error
+	var cancelled *agent.CancelError
 	var untrusted *trust.UntrustedError
 	switch {
 	case err == nil:
@@ -62,7 +63,7 @@ func codeOf(err error) int {
 		return exit.code
 	case errors.As(err, &usage), errors.As(err, &broken), errors.As(err, &value), errors.As(err, &untrusted):
 		return exitUsage
-	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
+	case errors.As(err, &cancelled), errors.Is(err, context.Canceled):
 		return exitCanceled
 	case errors.Is(err, errTerminated):
 		return exitTerm

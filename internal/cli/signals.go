@@ -15,9 +15,8 @@ import (
 
 // Why a run was left to be taken up again.
 var (
-	errInterrupted = errors.New("interrupted")
-	errTerminated  = errors.New("terminated (SIGTERM)")
-	errHangup      = errors.New("the terminal has gone (SIGHUP)")
+	errTerminated = errors.New("terminated (SIGTERM)")
+	errHangup     = errors.New("the terminal has gone (SIGHUP)")
 )
 
 // interruptible gives a context that ends as contract §3 says: the first ctrl-c

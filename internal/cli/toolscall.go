@@ -67,6 +67,8 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) err
 	if err != nil {
 		return err
 	}
+	// No model has a part in it.
+	def.Model, def.Fallback = "", nil
 	task := agent.Task{
 		Agent: def, Principal: who, Workspace: workspace, Driver: driverName,
 		Approve: approve, Given: a.given(name, raw),

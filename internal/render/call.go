@@ -87,7 +87,45 @@ func resultText(content string) string {
 			return text
 		}
 	}
+	for _, name := range []string{"entries", "matches"} {
+		if text, ok := listText(fields[name]); ok {
+			return text
+		}
+	}
 	return content
+}
+
+// listed is an element of a listing: of a folder, or of a search.
+type listed struct {
+	Name  string `json:"name"`
+	IsDir bool   `json:"is_dir"`
+	Path  string `json:"path"`
+	Line  int    `json:"line"`
+	Text  string `json:"text"`
+}
+
+// listText writes a listing as people expect it, one element a line.
+func listText(raw json.RawMessage) (string, bool) {
+	var list []listed
+	if len(raw) == 0 || json.Unmarshal(raw, &list) != nil {
+		return "", false
+	}
+	lines := make([]string, len(list))
+	for i, e := range list {
+		switch {
+		case e.Name != "" && e.IsDir:
+			lines[i] = e.Name + "/"
+		case e.Name != "":
+			lines[i] = e.Name
+		case e.Path != "" && e.Line > 0:
+			lines[i] = fmt.Sprintf("%s:%d: %s", e.Path, e.Line, strings.TrimSpace(e.Text))
+		case e.Path != "":
+			lines[i] = e.Path
+		default:
+			return "", false
+		}
+	}
+	return strings.Join(lines, "\n"), true
 }
 
 // foldedLines is how many lines of a result are shown where it is folded.

@@ -82,6 +82,16 @@ func TestFold(t *testing.T) {
 	if got := (Style{}).Fold(Result{Status: toolcrib.ResultRefused, Reason: toolcrib.ReasonToolDisabled, Content: refusal}, 4); got != "  └ refused (tool_disabled): x is switched off\n" {
 		t.Errorf("refusal: %q", got)
 	}
+	for content, want := range map[string]string{
+		`{"entries":[{"name":"a"},{"name":"b","is_dir":true}]}`:            "  └ a\n    b/\n",
+		`{"matches":[{"path":"a.go","line":3,"text":"\tx"},{"path":"b"}]}`: "  └ a.go:3: x\n    b\n",
+		`{"matches":[]}`:              "  └ (empty)\n",
+		`{"matches":[{"other":"x"}]}`: "  └ {\"matches\":[{\"other\":\"x\"}]}\n",
+	} {
+		if got := (Style{}).Fold(Result{Status: toolcrib.ResultOK, Content: content}, 4); got != want {
+			t.Errorf("%s: %q, want %q", content, got, want)
+		}
+	}
 	if got := (Style{}).Fold(Result{Status: toolcrib.ResultOK}, 4); got != "  └ (empty)\n" {
 		t.Errorf("empty: %q", got)
 	}
