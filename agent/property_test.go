@@ -27,11 +27,9 @@ type conversation struct {
 	budget      toolcrib.Budget
 	approve     agent.Approve
 	readOnly    bool
-	onDenial    string
 	cancelAt    int // frame number; 0 = never
 	runTools    []string
 	shutdown    bool // the cancel is a shutdown: the run stays resumable
-	wallTime    time.Duration
 	confirmMode gate.ConfirmMode
 }
 
