@@ -149,7 +149,8 @@ func TestNothingIsLeftUndone(t *testing.T) {
 // themselves.
 func forbidden(top string) []*regexp.Regexp {
 	patterns := []*regexp.Regexp{
-		regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME)\b`),
+		// In a comment; as data (a search for it, say) the word is no offence.
+		regexp.MustCompile(`(^|\s)(//|#|/\*|<!--).*\b(TO` + `DO|FIX` + `ME)\b`),
 		regexp.MustCompile(`\b(proxy|sum)\.golang` + `\.org\b`),
 	}
 	parent := filepath.ToSlash(filepath.Dir(top))
