@@ -5,9 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -180,3 +183,23 @@ func TestOutputFailure(t *testing.T) {
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+// Every command says what it does and shows an example (contract §3).
+func TestEveryCommandHasExamples(t *testing.T) {
+	a := newApp(os.Stdin, os.Stdout, os.Stderr)
+	seen := 0
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		seen++
+		if cmd.Short == "" || !strings.Contains(cmd.Example, "toolcrib") {
+			t.Errorf("%s: needs a short description and an example", cmd.CommandPath())
+		}
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+	}
+	walk(a.root())
+	if seen < 25 {
+		t.Errorf("only %d commands", seen)
+	}
+}
