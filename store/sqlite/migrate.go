@@ -34,32 +34,44 @@ type rowQuerier interface {
 // readVersion returns the schema's version; 0 = it has none yet. It reads the
 // header only, which is all that most starts need.
 func readVersion(ctx context.Context, q rowQuerier, path string) (int, error) {
-	var version, id int
-	row := q.QueryRowContext(ctx, "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id")
-	if err := row.Scan(&version, &id); err != nil {
+	version, ours, err := readHeader(ctx, q)
+	if err != nil {
 		return 0, err
 	}
-	switch {
-	case id == applicationID && version > schemaVersion:
-		return 0, &store.Error{Kind: store.ErrNewer, Path: path, Err: fmt.Errorf("its schema is %d, this version knows %d", version, schemaVersion)}
-	case id == applicationID:
-		return version, nil
+	if !ours {
+		tables, err := countTables(ctx, q)
+		if err != nil || tables == 0 {
+			return 0, err
+		}
+		// Another process may have migrated it since the header was read. It sets
+		// the mark together with the tables, so now the mark is there or never.
+		if version, ours, err = readHeader(ctx, q); err != nil {
+			return 0, err
+		}
 	}
-	return 0, checkEmpty(ctx, q, path)
+	switch {
+	case !ours:
+		return 0, &store.Error{Kind: store.ErrCorrupt, Path: path, Err: errors.New("it is the database of another program")}
+	case version > schemaVersion:
+		return 0, &store.Error{Kind: store.ErrNewer, Path: path, Err: fmt.Errorf("its schema is %d, this version knows %d", version, schemaVersion)}
+	}
+	return version, nil
 }
 
-// checkEmpty refuses the database of another program. The table of goose may be
-// there already: a migration was cut off before its first step.
-func checkEmpty(ctx context.Context, q rowQuerier, path string) error {
-	var tables int
+// readHeader returns the version, and whether the file has toolcrib's mark.
+func readHeader(ctx context.Context, q rowQuerier) (version int, ours bool, err error) {
+	var id int
+	row := q.QueryRowContext(ctx, "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id")
+	err = row.Scan(&version, &id)
+	return version, id == applicationID, err
+}
+
+// countTables counts the tables but for that of goose, which is there already if
+// a migration was cut off before its first step.
+func countTables(ctx context.Context, q rowQuerier) (n int, err error) {
 	row := q.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE 'goose_%' AND name NOT LIKE 'sqlite_%'")
-	if err := row.Scan(&tables); err != nil {
-		return err
-	}
-	if tables > 0 {
-		return &store.Error{Kind: store.ErrCorrupt, Path: path, Err: errors.New("it is the database of another program")}
-	}
-	return nil
+	err = row.Scan(&n)
+	return n, err
 }
 
 // upgrade brings the schema up to date. Only one process does it at a time; the
