@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -37,11 +38,16 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 	}
 	specs, hash, err := d.offer(ctx, step)
 	if err != nil {
+		if ctx.Err() != nil {
+			return d.givenUp(ctx, context.Cause(ctx))
+		}
 		return err
 	}
 	model, err := d.open(ctx, step.Model)
 	if err != nil {
-		return err
+		// As if the request had failed: the core decides what that leads to.
+		model = unopened{err}
+		d.model = nil
 	}
 	req := buildRequest(d.s, step, specs, hash)
 	sent := &journal.ModelRequest{
@@ -109,6 +115,23 @@ func (d *driver) open(ctx context.Context, index int) (toolcrib.Model, error) {
 	}
 	d.model, d.index = model, index
 	return model, nil
+}
+
+// unopened is a model that could not be opened (no key, a bad address).
+type unopened struct{ err error }
+
+// Stream implements toolcrib.Model.
+func (u unopened) Stream(context.Context, *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
+	return func(yield func(toolcrib.Delta, error) bool) {
+		var known *toolcrib.ModelError
+		if errors.As(u.err, &known) {
+			yield(toolcrib.Delta{}, u.err)
+			return
+		}
+		yield(toolcrib.Delta{}, &toolcrib.ModelError{
+			Class: toolcrib.ErrOther, Message: "the model could not be opened", Detail: u.err.Error(), Unsent: true, Err: u.err,
+		})
+	}
 }
 
 // receive takes the reply, shows it as it comes, and writes it down whole.

@@ -336,7 +336,7 @@ func (s *State) closeTurn() {
 		s.countRepeat(c)
 	}
 	s.add(m)
-	s.Turn, s.Approval = nil, nil
+	s.Turn, s.Approval, s.Pending = nil, nil, nil
 }
 
 func (s *State) countRepeat(c *Call) {

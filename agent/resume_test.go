@@ -305,3 +305,67 @@ func TestExpire(t *testing.T) {
 		}
 	})
 }
+
+// A fork has the transcript up to a round, and changes nothing of the old run.
+func TestFork(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	w.byTurn(calls("echo", `{"n":1}`), calls("echo", `{"n":2}`), say("done"))
+	old := run(t, w)
+	before := len(w.events(t, old.Run))
+	w.byTurn(nil, say("another end"))
+	s, err := w.runner.Fork(t.Context(), old.Run, 2, old.Start.Principal, "now otherwise", agent.ApproveNone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "content", s.Done.Content, "another end")
+	equal(t, "messages", len(s.Start.Input), 4)
+	equal(t, "from", s.Start.ForkedFrom, old.Run)
+	equal(t, "old events", len(w.events(t, old.Run)), before)
+	if err := checkTranscript(s.Messages); err != nil {
+		t.Error(err)
+	}
+	for _, round := range []int{0, 4, -1} {
+		if _, err := w.runner.Fork(t.Context(), old.Run, round, old.Start.Principal, "", agent.ApproveNone); err == nil {
+			t.Errorf("round %d was taken", round)
+		}
+	}
+}
+
+func TestCancel_Parked(t *testing.T) {
+	w, s := parked(t)
+	s, err := w.runner.Cancel(t.Context(), s.Run, "local:test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "status", s.Status, toolcrib.StatusCancelled)
+	equal(t, "results", strings.Join(results(s), ","), "write cancelled ,write cancelled ")
+	if err := w.replayed(s); err != nil {
+		t.Error(err)
+	}
+	var state *agent.StateError
+	if _, err := w.runner.Cancel(t.Context(), s.Run, "local:test"); !errors.As(err, &state) {
+		t.Errorf("cancelled twice: %v", err)
+	}
+	if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: "x", Decision: journal.DecisionApprove}); !errors.As(err, &state) {
+		t.Errorf("decided after the end: %v", err)
+	}
+}
+
+// A model that cannot be opened is a request that failed: the next model is taken.
+func TestModelThatCannotBeOpened(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	w.script(say("from two"))
+	o := w.runner.Options
+	o.Models = func(_ context.Context, m journal.ModelInfo) (toolcrib.Model, error) {
+		if m.ID == "one" {
+			return nil, errors.New("no key for one")
+		}
+		return w, nil
+	}
+	w.runner, _ = agent.New(o)
+	s := run(t, w, func(k *agent.Task) {
+		k.Models = append(k.Models, journal.ModelInfo{Ref: "fake/two", Provider: "fake", ID: "two"})
+	})
+	equal(t, "content", s.Done.Content, "from two")
+	equal(t, "requests", s.Usage.Requests, 1)
+}

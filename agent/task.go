@@ -22,6 +22,11 @@ type Task struct {
 	Depth     int
 	Driver    string // cli | server
 
+	// ForkedFrom and ForkedRound say where History comes from; with them there may
+	// be no Prompt.
+	ForkedFrom  toolcrib.RunID
+	ForkedRound int
+
 	RunTools    []string // null = no restriction
 	SkillTools  []string
 	WorkerTools []string
@@ -83,13 +88,14 @@ func (r *Runner) Start(ctx context.Context, task Task) (*State, error) {
 
 func (r *Runner) started(task *Task) *journal.RunStarted {
 	input := append([]toolcrib.Message(nil), task.History...)
-	if task.Given == nil {
+	if task.Given == nil && task.Prompt != "" {
 		input = append(input, toolcrib.TextMessage(toolcrib.RoleUser, r.Mask.Mask(task.Prompt)))
 	}
 	return &journal.RunStarted{
 		Format: journal.Format, Version: r.Version,
 		Agent: task.Agent, Models: task.Models, Principal: task.Principal,
 		Session: task.Session, Parent: task.Parent, Depth: task.Depth,
+		ForkedFrom: task.ForkedFrom, ForkedRound: task.ForkedRound,
 		Workspace: task.Workspace, Driver: task.Driver,
 		System: r.Mask.Mask(task.Agent.System), Input: input,
 		RunTools: task.RunTools, SkillTools: task.SkillTools, WorkerTools: task.WorkerTools,
@@ -106,7 +112,7 @@ func check(task *Task) (ignored bool, err error) {
 	if len(task.Models) == 0 {
 		return false, usagef("agent %s has no model", task.Agent.Name)
 	}
-	if task.Prompt == "" {
+	if task.Prompt == "" && task.ForkedFrom == "" {
 		return false, usagef("the prompt is empty")
 	}
 	if task.Agent.Limits.OnLimit == toolcrib.OnLimitAsk {

@@ -44,8 +44,11 @@ type RunStarted struct {
 	Session   toolcrib.SessionID `json:"session_id,omitempty"`
 	Parent    toolcrib.RunID     `json:"parent_id,omitempty"`
 	Depth     int                `json:"depth,omitempty"`
-	Workspace string             `json:"workspace,omitempty"`
-	Driver    string             `json:"driver,omitempty"` // cli | server
+	// ForkedFrom names the run whose first rounds are the beginning of this one.
+	ForkedFrom  toolcrib.RunID `json:"forked_from,omitempty"`
+	ForkedRound int            `json:"forked_round,omitempty"`
+	Workspace   string         `json:"workspace,omitempty"`
+	Driver      string         `json:"driver,omitempty"` // cli | server
 
 	System      string             `json:"system,omitempty"` // the whole system text
 	Input       []toolcrib.Message `json:"input"`            // what came before in the session, then the task

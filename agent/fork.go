@@ -1,0 +1,66 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Fork starts a new run from a round of another one: it has the transcript as it
+// was before the model was asked for that round, and the same agent, workspace
+// and lists. round counts from 1; prompt, if any, is added as the person's next
+// message. The principal is the one who forks. Nothing of the old run changes, and
+// nothing of its effects is undone.
+func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who toolcrib.Principal, prompt string, approve Approve) (*State, error) {
+	old, err := r.Load(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	if old.Start.Given != nil {
+		return nil, usagef("run %s is one given call; there is no round to fork from", run)
+	}
+	if round < 1 || round > max(old.Iterations, 1) {
+		return nil, usagef("run %s has rounds 1 to %d, not %d", run, max(old.Iterations, 1), round)
+	}
+	s, err := r.Start(ctx, Task{
+		Agent: old.Start.Agent, Models: old.Start.Models, Principal: who,
+		History: upToRound(old, round), Prompt: prompt, Workspace: old.Start.Workspace, Driver: old.Start.Driver,
+		ForkedFrom: run, ForkedRound: round,
+		RunTools: old.Start.RunTools, SkillTools: old.Start.SkillTools, WorkerTools: old.Start.WorkerTools,
+		Approve: approve,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, r.drive(ctx, s)
+}
+
+// upToRound is the transcript as it was before round was asked for.
+func upToRound(s *State, round int) []toolcrib.Message {
+	n := len(s.Start.Input)
+	for ; n < len(s.Messages); n++ {
+		if s.Messages[n].Role != toolcrib.RoleAssistant {
+			continue
+		}
+		if round--; round == 0 {
+			break
+		}
+	}
+	return append([]toolcrib.Message(nil), s.Messages[:n]...)
+}
+
+// Cancel ends a run that no driver has: one that is parked, queued or was cut
+// off. Calls that are open are answered as cancelled, writes that were cut off as
+// in doubt. A run that has ended is a [*StateError].
+func (r *Runner) Cancel(ctx context.Context, run toolcrib.RunID, by string) (*State, error) {
+	s, err := r.Load(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	if s.Ended() {
+		return s, &StateError{Run: run, Status: s.Status, Message: "has ended; there is nothing to cancel"}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	cancel(&CancelError{By: by})
+	return s, conflict(run, s, r.drive(ctx, s))
+}
