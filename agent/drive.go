@@ -90,7 +90,7 @@ func (r *Runner) drive(ctx context.Context, s *State) error {
 	}
 	for {
 		step := Next(s)
-		if step.Kind == StepNone || step.Kind == StepWait {
+		if step.Kind == StepNone || step.Kind == StepWait && (s.Stopping != nil || d.stopped(ctx) == nil) {
 			return nil
 		}
 		at := s.Seq

@@ -47,17 +47,7 @@ func Bodies() []toolcrib.Body {
 			Request: 1, Class: toolcrib.ErrOverloaded, Provider: "anthropic", Status: 529, Message: "overloaded", Detail: "line\nline",
 			Ref: "err_1", RetryAfterMS: 1500, Unsent: true, OutputBegan: true, DurationMS: 12, Charged: tokens, ChargedUSD: 0.1, Sum: usage,
 		},
-		&journal.Message{
-			Request: 2, Iteration: 1, Finish: toolcrib.FinishToolCalls, Model: "m-2026", RequestID: "req_1", Closing: true,
-			DurationMS: 900, FirstMS: 150,
-			Parts: []toolcrib.Part{
-				{Thinking: &toolcrib.Thinking{Text: "hm", Signature: "sig", Redacted: "xx", Model: "anthropic/m"}},
-				{Text: "I will look.\n\tΩ 漢字 🙂"},
-				{ToolCall: &toolcrib.ToolCall{ID: "call_1", Name: "write_file"}},
-				{ToolResult: &toolcrib.ToolResult{CallID: "c0", Name: "x", Content: "y", IsError: true}},
-				{File: &toolcrib.File{Ref: "r1", MediaType: "image/png", Name: "a.png", Bytes: 12}},
-			},
-		},
+		reply(),
 		&journal.ToolCall{Iteration: 1, ToolCall: call},
 		&journal.Usage{Request: 2, Tokens: tokens, CostUSD: 0.001, Estimated: true, Sum: usage},
 		&journal.Verdicts{Iteration: 1, Again: true, Verdicts: []journal.Verdict{{
@@ -98,9 +88,24 @@ func Bodies() []toolcrib.Body {
 	}
 }
 
+// reply has a part of every kind, also those that no reply has.
+func reply() *journal.Message {
+	return &journal.Message{
+		Request: 2, Iteration: 1, Finish: toolcrib.FinishToolCalls, Model: "m-2026", RequestID: "req_1", Closing: true,
+		DurationMS: 900, FirstMS: 150,
+		Parts: []toolcrib.Part{
+			{Thinking: &toolcrib.Thinking{Text: "hm", Signature: "sig", Redacted: "xx", Model: "anthropic/m"}},
+			{Text: "I will look.\n\tΩ 漢字 🙂"},
+			{ToolCall: &toolcrib.ToolCall{ID: "call_1", Name: "write_file"}},
+			{ToolResult: &toolcrib.ToolResult{CallID: "c0", Name: "x", Content: "y", IsError: true}},
+			{File: &toolcrib.File{Ref: "r1", MediaType: "image/png", Name: "a.png", Bytes: 12}},
+		},
+	}
+}
+
 func runStarted(offer journal.Offer, given *toolcrib.ToolCall, temperature *float64) *journal.RunStarted {
 	return &journal.RunStarted{
-		Format: journal.Format, Version: "1.2.3",
+		Format: journal.Format, Version: "1.2.3", ForkedFrom: "run_0", ForkedRound: 2,
 		Agent: toolcrib.Agent{
 			Name: "default", Model: "small", Fallback: []string{"tiny"}, System: "Be careful.", Temperature: temperature,
 			MaxOutputTokens: 4096, Tools: []string{}, Skills: []string{"review"},
