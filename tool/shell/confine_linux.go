@@ -2,6 +2,7 @@ package shell
 
 import (
 	"errors"
+	"os"
 	"runtime"
 	"unsafe"
 
@@ -13,6 +14,23 @@ import (
 // noNewPrivileges keeps set-user-ID programs from being what they are.
 func noNewPrivileges() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }
 
+const read = ll.AccessFSReadFile
+
+// apart tells folders from files, which have fewer rights. What does not exist is
+// neither.
+func apart(paths []string) (folders, files []string) {
+	for _, path := range paths {
+		switch info, err := os.Stat(path); {
+		case err != nil:
+		case info.IsDir():
+			folders = append(folders, path)
+		default:
+			files = append(files, path)
+		}
+	}
+	return folders, files
+}
+
 // restrict puts the rules on this process and all that it starts. Of what newer
 // kernels can restrict, this kernel's part is taken; a kernel without Landlock is
 // an error.
@@ -20,23 +38,29 @@ func (r *rules) restrict() error {
 	if r.ABI < 1 {
 		return errors.New("no Landlock")
 	}
-	write := landlock.RWDirs(r.Write...).IgnoreIfMissing()
+	var granted []landlock.Rule
+	grant := func(folder, file landlock.AccessFSSet, paths []string) {
+		folders, files := apart(paths)
+		granted = append(granted,
+			landlock.PathAccess(folder, folders...).IgnoreIfMissing(), landlock.PathAccess(file, files...).IgnoreIfMissing())
+	}
+	grant(read|ll.AccessFSReadDir|ll.AccessFSExecute, read|ll.AccessFSExecute, r.Read)
+	grant(read|ll.AccessFSReadDir, read, r.Data)
+	grant(ll.AccessFSReadDir, 0, r.Folders)
+	folders, files := apart(r.Write)
+	write := landlock.RWDirs(folders...).IgnoreIfMissing()
 	if r.ABI >= 2 {
 		write = write.WithRefer() // files move between folders of the workspace
 	}
-	rules := []landlock.Rule{
-		landlock.PathAccess(ll.AccessFSExecute|ll.AccessFSReadFile|ll.AccessFSReadDir, r.Read...).IgnoreIfMissing(),
-		landlock.PathAccess(ll.AccessFSReadFile|ll.AccessFSReadDir, r.Data...).IgnoreIfMissing(),
-		landlock.PathAccess(ll.AccessFSReadDir, r.Folders...).IgnoreIfMissing(),
-		landlock.RWFiles("/dev/null").IgnoreIfMissing(),
-		landlock.ROFiles("/dev/zero", "/dev/full", "/dev/random", "/dev/urandom").IgnoreIfMissing(),
-		write,
-	}
+	granted = append(granted, write,
+		landlock.PathAccess(read|ll.AccessFSExecute|ll.AccessFSWriteFile|ll.AccessFSTruncate, files...).IgnoreIfMissing(),
+		landlock.PathAccess(read|ll.AccessFSWriteFile, devNull).IgnoreIfMissing(),
+		landlock.PathAccess(read, "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom").IgnoreIfMissing())
 	config := landlock.V11.BestEffort()
 	if r.Closed {
-		return config.Restrict(rules...)
+		return config.Restrict(granted...)
 	}
-	return errors.Join(config.RestrictPaths(rules...), config.RestrictScoped())
+	return errors.Join(config.RestrictPaths(granted...), config.RestrictScoped())
 }
 
 // noSockets takes away, from all threads and all that is started, the calls that

@@ -269,7 +269,7 @@ func cover(path string) []string {
 // rules is what Landlock grants to the job.
 func (l *launcher) rules() *rules {
 	r := &rules{
-		ABI: l.report.LandlockABI, Closed: !l.options.Network, DevRead: true,
+		ABI: l.report.LandlockABI, Closed: !l.options.Network,
 		Read: append(systemFolders(), systemFiles(l.options.Network)...), Write: []string{l.scratch},
 	}
 	if l.writes {

@@ -37,13 +37,12 @@ type command struct {
 
 // rules is what Landlock grants.
 type rules struct {
-	Read    []string `json:"read"`     // files and folders with all below: read and run
-	Data    []string `json:"data"`     // read, and not run
-	Write   []string `json:"write"`    // read, run and written
-	Folders []string `json:"folders"`  // only listed
-	Closed  bool     `json:"closed"`   // no TCP, from ABI 4 on
-	ABI     int      `json:"abi"`      // of the kernel, as probed
-	DevRead bool     `json:"dev_read"` // the harmless devices
+	Read    []string `json:"read"`    // files and folders with all below: read and run
+	Data    []string `json:"data"`    // read, and not run
+	Write   []string `json:"write"`   // read, run and written
+	Folders []string `json:"folders"` // only listed
+	Closed  bool     `json:"closed"`  // no TCP, from ABI 4 on
+	ABI     int      `json:"abi"`     // of the kernel, as probed
 }
 
 // outcome is how a job ended.

@@ -6,8 +6,9 @@ import "fmt"
 //
 // Landlock lets the programs of the built-in table read the workspace and the
 // system's own files and write nothing but a folder of their own that is removed;
-// all others may write the workspace too. It cannot keep them from files inside
-// the workspace: for these it takes bubblewrap. Where toolcrib has its own process
+// all others may write the workspace too. It can neither keep them from single files inside
+// the workspace, nor from changing the rights and times of the user's files
+// elsewhere: for these it takes bubblewrap. Where toolcrib has its own process
 // over the programs (Helper), also those that leave the process group are ended;
 // bubblewrap ends them for certain, by a process namespace.
 type Report struct {
@@ -37,5 +38,5 @@ func (r Report) describe(network bool) string {
 		return "Sandbox: bubblewrap; only the workspace can be written, protected files in it cannot. " + net
 	}
 	return fmt.Sprintf("Sandbox: Landlock (ABI %d); only the workspace can be written, but protected files in it CAN be, "+
-		"which is found afterwards and reported. ", r.LandlockABI) + net
+		"which is found afterwards and reported; rights and times of files elsewhere are not held. ", r.LandlockABI) + net
 }

@@ -71,7 +71,7 @@ func descendants() []int {
 }
 
 // reapAll ends everything that descends from this process, which adopts what lost
-// its parent, and collects it. All are stopped before the first is killed, so that
+// its parent. All are stopped before the first is killed, so that
 // none can start another in between; it gives up after a while.
 func reapAll() {
 	const rounds = 200

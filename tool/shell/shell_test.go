@@ -240,7 +240,7 @@ func TestC9_OrdinaryLines(t *testing.T) {
 				}
 				got, err := runIn(t.Context(), t, made, call)
 				if err != nil {
-					t.Errorf("%q: %v", c.line, err)
+					t.Errorf("%q: %v (%v)", c.line, err, errors.Unwrap(err))
 					continue
 				}
 				if got.ExitCode != c.exit || !strings.Contains(got.Stdout, c.out) {

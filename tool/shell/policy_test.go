@@ -1,0 +1,335 @@
+package shell_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/shell"
+)
+
+// The eleven patterns of C12, each as a command.
+var elevenPatterns = []string{
+	"rm -rf /", "sudo ls", "mkfs /dev/sda1", "dd if=/dev/zero of=/dev/sda", ":(){ :|:& };:", "chmod 777 /", "echo x > /dev/sda",
+	"shutdown -h now", "reboot", "poweroff", "format c:",
+}
+
+func TestC12_ElevenPatterns(t *testing.T) {
+	dir := folder(t)
+	for _, mode := range []shell.Mode{shell.ModeAllowlist, shell.ModeAny} {
+		made := tool(t, shell.Options{Mode: mode})
+		variants := slices.Clone(elevenPatterns)
+		for _, line := range elevenPatterns {
+			variants = append(variants, "true; "+line, "true && "+line, strings.ReplaceAll(line, " ", "\t"))
+		}
+		variants = append(variants, "rm -r -f /", "rm -fr //", "rm --recursive --force /*", "SUDO ls", "/usr/bin/sudo ls", "s'u'do ls", "bomb() { bomb | bomb & }; bomb", "mkfs.ext4 x", "command sudo ls")
+		for _, line := range variants {
+			err := admit(made, callOf(t, dir, line, 0))
+			if kind(t, err) != toolcrib.PermissionDenied || !strings.HasPrefix(err.Error(), "permission denied: ") {
+				t.Errorf("%s: %q: %v", mode, line, err)
+			}
+		}
+		for _, line := range []string{"grep -rn sudo .", "echo reboot", "echo 'rm -rf /'", "echo mkfs shutdown poweroff", "grep 'dd if=' -r ."} {
+			if err := admit(made, callOf(t, dir, line, 0)); err != nil {
+				t.Errorf("%s: the word inside an argument: %q: %v", mode, line, err)
+			}
+		}
+	}
+}
+
+func TestC15_RefusalsSayWhatIsAllowed(t *testing.T) {
+	made := tool(t, shell.Options{Allow: []string{"ls", "find", "cat", "uniq", "no-such-program"}})
+	for line, want := range map[string]string{
+		"rm x":             "permission denied: rm is not an allowed program; allowed are ls, find, cat, uniq, no-such-program",
+		"/bin/ls":          "permission denied: /bin/ls: programs are named without a path; allowed are ls, find, cat, uniq, no-such-program",
+		"ls > x":           "permission denied: the redirection >x is not allowed; allowed are <FILE, >/dev/null, 2>/dev/null and 2>&1. To write a file use the tools for files",
+		"ls &":             "permission denied: & (running in the background) is not allowed; a command runs until it ends",
+		"ls $HOME":         "permission denied: variables ($NAME) are not allowed; quote with '…' to mean the characters themselves",
+		"if true; then fi": "invalid arguments: the command line cannot be read: `if` must be followed by a statement list",
+		"cat ../x":         "permission denied: path escapes workspace: ../x; paths are relative to the workspace",
+		"uniq a b":         "permission denied: uniq with a second file would write it; give one file, and read the result from stdout",
+		"no-such-program":  "not found: program no-such-program; it is allowed, but not installed in /usr/local/bin:/usr/bin:/bin",
+		"cat --sho x":      "permission denied: cat with --sho is not allowed; allowed options: -AbeEnstTuv and long ones written out in full (--show-all, …) that only read and print",
+	} {
+		if err := admit(made, callOf(t, folder(t), line, 0)); err == nil || err.Error() != want {
+			if strings.HasPrefix(want, "invalid arguments") && kind(t, err) == toolcrib.InvalidArguments {
+				continue // the parser's own words
+			}
+			t.Errorf("%q: %v\nwant %s", line, err, want)
+		}
+	}
+}
+
+func TestC12_AddedProgramIsAWrite(t *testing.T) {
+	made, dir := tool(t, shell.Options{Allow: []string{"cp", "cat", "ls"}, Report: landlockOnly()}), project(t)
+	call := callOf(t, dir, "cp notes.txt copy.txt && cat copy.txt", 0)
+	if err := admit(made, call); err != nil {
+		t.Fatal(err)
+	}
+	if got := effect(made, call); got != toolcrib.EffectNonIdempotentWrite {
+		t.Errorf("effect %s", got)
+	}
+	if got := effect(made, callOf(t, dir, "cat notes.txt | ls", 0)); got != toolcrib.EffectReadOnly {
+		t.Errorf("effect of judged programs %s", got)
+	}
+	got, err := runIn(t.Context(), t, made, call)
+	if err != nil || !strings.HasPrefix(got.Stdout, "banana") {
+		t.Errorf("%+v %v", got, err)
+	}
+	targets := made.(toolcrib.Targeter).Targets(callOf(t, dir, "cp notes.txt src/new.txt --suffix=.mcp.json", 0))
+	for _, name := range []string{"", "notes.txt", "src/new.txt", ".mcp.json"} {
+		if !slices.Contains(targets, toolcrib.Target{Kind: toolcrib.TargetFile, Name: filepath.Join(dir, name), Write: true}) {
+			t.Errorf("%q is no target: %v", name, targets)
+		}
+	}
+}
+
+func TestTargets_OfJudgedCommands(t *testing.T) {
+	made, dir := tool(t, shell.Options{}), project(t)
+	if err := os.Symlink("src", filepath.Join(dir, "code")); err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string][]string{
+		"cat notes.txt | grep -f numbers.txt":   {"notes.txt", "numbers.txt"},
+		"cat code/main.go code/../README.md":    {"README.md", "src/main.go"},
+		"grep -rn x":                            {""},
+		"find src -newer data/a.csv":            {"data/a.csv", "src"},
+		"wc -l data/*.csv":                      {"data/a.csv", "data/b.csv"},
+		"sort < notes.txt":                      {"notes.txt"},
+		"cat " + dir + "/notes.txt /dev/null -": {"notes.txt"},
+		"echo notes.txt":                        nil,
+		"test -f nothing":                       {"nothing"},
+	} {
+		var got []string
+		for _, target := range made.(toolcrib.Targeter).Targets(callOf(t, dir, line, 0)) {
+			rel, err := filepath.Rel(dir, target.Name)
+			if err != nil || target.Write || target.Kind != toolcrib.TargetFile {
+				t.Errorf("%q: %+v", line, target)
+			}
+			got = append(got, strings.TrimPrefix(rel, "."))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+}
+
+func TestHidden_IsNeitherReadNorSearched(t *testing.T) {
+	home := folder(t)
+	data := filepath.Join(home, "share/toolcrib")
+	write(t, filepath.Join(data, "keys"), secret)
+	write(t, filepath.Join(data, "workspaces/bob/notes.txt"), "fine\n")
+	write(t, filepath.Join(home, "docs/a.txt"), "text\n")
+	options := shell.Options{Hidden: []string{data}, Except: []string{filepath.Join(data, "workspaces")}, Report: landlockOnly()}
+	made := tool(t, options)
+	for _, line := range []string{
+		"cat share/toolcrib/keys", "cat share/toolcrib/*", "cat < share/toolcrib/keys", "ls share/toolcrib", "grep -r x .", "grep -r x", "find", "find . -type f",
+		"find share", "ls -R", "diff -r share docs", "test -f share/toolcrib/keys", "cat docs/../share/toolcrib/keys",
+	} {
+		if err := admit(made, callOf(t, home, line, 0)); kind(t, err) != toolcrib.PermissionDenied {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+	for _, line := range []string{"ls", "find docs", "grep -r text docs", "cat docs/a.txt", "ls -R docs"} {
+		if err := admit(made, callOf(t, home, line, 0)); err != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+	if err := admit(made, callOf(t, data, "ls", 0)); kind(t, err) != toolcrib.PermissionDenied {
+		t.Errorf("a workspace that is hidden: %v", err)
+	}
+	got, err := runIn(t.Context(), t, made, callOf(t, filepath.Join(data, "workspaces/bob"), "find . -type f", 0))
+	if err != nil || got.Stdout != "./notes.txt\n" {
+		t.Errorf("a workspace that is free again: %+v %v", got, err)
+	}
+}
+
+func TestModes(t *testing.T) {
+	if made, err := shell.New(shell.Options{Mode: shell.ModeOff}); made != nil || err != nil {
+		t.Errorf("off: %v %v", made, err)
+	}
+	for _, wrong := range []shell.Options{
+		{Mode: "some"}, {Sandbox: "maybe"}, {Allow: []string{"/bin/ls"}}, {Allow: []string{""}}, {Allow: []string{"a b"}},
+		{Protected: []string{"relative"}}, {Hidden: []string{"x"}}, {Except: []string{""}},
+	} {
+		if _, err := shell.New(wrong); err == nil {
+			t.Errorf("%+v is taken", wrong)
+		}
+	}
+	none := tool(t, shell.Options{Allow: []string{}})
+	if err := admit(none, callOf(t, folder(t), "ls", 0)); kind(t, err) != toolcrib.PermissionDenied {
+		t.Errorf("an empty list: %v", err)
+	}
+	for _, workspace := range []string{"", "relative"} {
+		if err := admit(tool(t, shell.Options{}), callOf(t, workspace, "ls", 0)); kind(t, err) != toolcrib.PermissionDenied {
+			t.Errorf("workspace %q: %v", workspace, err)
+		}
+	}
+}
+
+func TestSandbox_RequiredRefusesWithout(t *testing.T) {
+	for _, report := range []shell.Report{{Problem: "none"}, {LandlockABI: 7, Problem: "no Main"}, {Helper: true, Problem: "no kernel"}} {
+		for _, mode := range []shell.Mode{shell.ModeAllowlist, shell.ModeAny} {
+			required := tool(t, shell.Options{Mode: mode, Sandbox: shell.SandboxRequired, Report: &report})
+			err := admit(required, callOf(t, folder(t), "ls", 0))
+			if kind(t, err) != toolcrib.PermissionDenied || !strings.Contains(err.Error(), report.Problem) {
+				t.Errorf("%+v: %v", report, err)
+			}
+			if _, err := required.Call(t.Context(), callOf(t, folder(t), "ls", 0)); kind(t, err) != toolcrib.PermissionDenied {
+				t.Errorf("%+v: called: %v", report, err)
+			}
+			effort := tool(t, shell.Options{Mode: mode, Report: &report})
+			if err := admit(effort, callOf(t, folder(t), "ls", 0)); err != nil {
+				t.Errorf("%+v: best effort: %v", report, err)
+			}
+		}
+	}
+}
+
+func TestPreview_SaysWhatHolds(t *testing.T) {
+	for _, c := range []struct {
+		options shell.Options
+		line    string
+		want    []string
+	}{
+		{shell.Options{}, "ls | wc -l", []string{"ls | wc -l\n", "Only reads"}},
+		{shell.Options{Mode: shell.ModeAny, Report: &shell.Report{Problem: "off"}}, "ls", []string{"NO sandbox (off)"}},
+		{shell.Options{Mode: shell.ModeAny, Report: &shell.Report{Helper: true, LandlockABI: 3}}, "ls", []string{"Landlock (ABI 3)", "protected files in it CAN be", "network CANNOT"}},
+		{shell.Options{Mode: shell.ModeAny, Report: &shell.Report{Helper: true, LandlockABI: 5}, Network: true}, "ls", []string{"network is open"}},
+		{shell.Options{Mode: shell.ModeAny, Report: &shell.Report{Helper: true, Bubblewrap: "/usr/bin/bwrap"}}, "ls", []string{"bubblewrap", "No network"}},
+		{shell.Options{Allow: []string{"cp"}, Report: &shell.Report{Problem: "off"}}, "cp a b", []string{"not in the built-in table", "NO sandbox"}},
+	} {
+		got, err := tool(t, c.options).(toolcrib.Previewer).Preview(t.Context(), callOf(t, folder(t), c.line, 0))
+		if err != nil || got.Kind != "text" {
+			t.Errorf("%q: %v %v", c.line, got, err)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(got.Text, want) {
+				t.Errorf("%q: %q lacks %q", c.line, got.Text, want)
+			}
+		}
+	}
+	if !shell.AlwaysAsks(shell.ModeAny, shell.Report{Helper: true, LandlockABI: 7}) || shell.AlwaysAsks(shell.ModeAny, shell.Report{Bubblewrap: "x"}) ||
+		shell.AlwaysAsks(shell.ModeAllowlist, shell.Report{}) {
+		t.Error("AlwaysAsks")
+	}
+}
+
+func TestProtected_ChangesAreFound(t *testing.T) {
+	report := landlockOnly()
+	dir := project(t)
+	write(t, filepath.Join(dir, ".git/config"), "[core]\n")
+	write(t, filepath.Join(dir, "sub/.git/HEAD"), "ref\n")
+	write(t, filepath.Join(dir, "toolcrib.yaml"), "listen: x\n")
+	var told []string
+	made := tool(t, shell.Options{
+		Mode: shell.ModeAny, Report: report, ProtectedNames: []string{".git"},
+		Protected:         []string{filepath.Join(dir, "toolcrib.yaml"), filepath.Join(dir, ".mcp.json")},
+		OnProtectedChange: func(_ toolcrib.Call, paths []string) { told = append(told, paths...) },
+	})
+	for line, want := range map[string]string{
+		"echo fine > other.txt; cat .git/config":             "",
+		"echo evil >> $(echo .git/config)":                   ".git",
+		"echo {} > $(echo .mcp).json":                        ".mcp.json",
+		"f=toolcrib; rm $f.yaml":                             "toolcrib.yaml",
+		"d=sub; mkdir $d/.git/hooks; echo x>$d/.git/hooks/p": "sub/.git",
+	} {
+		told = nil
+		got, err := runIn(t.Context(), t, made, callOf(t, dir, line, 0))
+		if err != nil {
+			t.Errorf("%q: %v", line, err)
+			continue
+		}
+		if want == "" {
+			if got.Warning != "" || len(told) > 0 {
+				t.Errorf("%q: %q %q", line, got.Warning, told)
+			}
+			continue
+		}
+		if !strings.Contains(got.Warning, want) || !slices.Equal(told, []string{filepath.Join(dir, want)}) {
+			t.Errorf("%q: %+v, told %q", line, got, told)
+		}
+	}
+}
+
+func TestProtected_BubblewrapMountsReadOnly(t *testing.T) {
+	report := probed()
+	if report.Bubblewrap == "" {
+		t.Skip("NOT TESTED: bubblewrap is not installed, or may not be used here")
+	}
+	dir := project(t)
+	write(t, filepath.Join(dir, ".git/config"), "[core]\n")
+	write(t, filepath.Join(dir, "data/keys"), secret)
+	made := tool(t, shell.Options{
+		Mode: shell.ModeAny, Report: &report, ProtectedNames: []string{".git"}, Hidden: []string{filepath.Join(dir, "data")},
+	})
+	got, err := runIn(t.Context(), t, made, callOf(t, dir, "d=git; echo evil >> .$d/config; mv .$d moved; cat d*/keys; ls d*", 0))
+	if err != nil || got.Warning != "" || strings.Contains(got.Stdout, secret) || got.Stdout != "" && !strings.HasPrefix(got.Stdout, "data") {
+		t.Errorf("%+v %v", got, err)
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, ".git/config")); err != nil || string(data) != "[core]\n" {
+		t.Errorf("%q %v", data, err)
+	}
+}
+
+func TestHidden_LandlockKeepsAddedProgramsOut(t *testing.T) {
+	report := landlockOnly()
+	if !report.Helper || report.LandlockABI == 0 {
+		t.Skip("NOT TESTED: this kernel has no Landlock")
+	}
+	dir := project(t)
+	write(t, filepath.Join(dir, "share/toolcrib/keys"), secret)
+	made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, Hidden: []string{filepath.Join(dir, "share/toolcrib")}})
+	got, err := runIn(t.Context(), t, made, callOf(t, dir, "s=share; cat $s/toolcrib/keys $s/*/*; cp -r $s x; echo work >> notes.txt; tail -1 notes.txt", 0))
+	if err != nil || strings.Contains(got.Stdout, secret) || got.Stdout != "work\n" {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+// FuzzAdmit: judging never panics, and of what it lets through every program is an
+// allowed one and no word was left for a shell to work out.
+func FuzzAdmit(f *testing.F) {
+	for _, c := range ordinaryLines {
+		f.Add(c.line)
+	}
+	for _, line := range elevenPatterns {
+		f.Add(line)
+	}
+	dir := project(f)
+	for _, line := range []string{"cat ${a:-b}", "((((", "a=(1 2)", "cat <<E\nx\nE", "ls\\\n -l", "[ ! ]", "find ( )", "grep -e", "sort -k", "ls -", "ls --", "\\", "'", "a|b&&c;d", "cat \xff", "e'c'h\"o\" x"} {
+		f.Add(line)
+	}
+	report := shell.Report{Problem: "not run"}
+	made, err := shell.New(shell.Options{Report: &report})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		data, err := json.Marshal(map[string]any{"command": line})
+		if err != nil {
+			t.Skip()
+		}
+		call := toolcrib.Call{Name: shell.Name, Arguments: data, Workspace: dir}
+		if err := admit(made, call); err != nil {
+			_ = kind(t, err)
+			return
+		}
+		if got := effect(made, call); got != toolcrib.EffectReadOnly {
+			t.Errorf("%q: effect %s", line, got)
+		}
+		for _, argv := range shell.Argvs(t, made, call) {
+			if name := filepath.Base(argv[0]); !slices.Contains(append(shell.DefaultAllow(), "["), name) || argv[1] != name {
+				t.Errorf("%q runs %q", line, argv)
+			}
+		}
+		for _, target := range made.(toolcrib.Targeter).Targets(call) {
+			if !strings.HasPrefix(target.Name+"/", dir+"/") || target.Write {
+				t.Errorf("%q: target %+v", line, target)
+			}
+		}
+	})
+}

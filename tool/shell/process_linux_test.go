@@ -1,0 +1,331 @@
+package shell_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/shell"
+	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
+)
+
+// alive returns the processes that have the mark among their arguments or in their
+// environment's place of work.
+func alive(t *testing.T, mark string) []string {
+	t.Helper()
+	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var marked []string
+	for _, path := range found {
+		data, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(data), mark) {
+			marked = append(marked, path+" "+strings.ReplaceAll(string(data), "\x00", " "))
+		}
+	}
+	return marked
+}
+
+// walls are the ways to run: each must end what it started.
+func walls(t *testing.T) map[string]*shell.Report {
+	t.Helper()
+	full := probed()
+	all := map[string]*shell.Report{"landlock": landlockOnly(), "without": {Problem: "switched off"}}
+	if full.LandlockABI == 0 {
+		t.Log("NOT TESTED: this kernel has no Landlock")
+		delete(all, "landlock")
+	}
+	if full.Bubblewrap == "" {
+		t.Log("NOT TESTED: bubblewrap is not installed, or may not be used here")
+	} else {
+		all["bubblewrap"] = &full
+	}
+	return all
+}
+
+// onWalls runs a test for each wall.
+func onWalls(t *testing.T, test func(t *testing.T, report *shell.Report)) {
+	for name, report := range walls(t) {
+		t.Run(name, func(t *testing.T) { test(t, report) })
+	}
+}
+
+func mark(t *testing.T) string {
+	return fmt.Sprintf("mark%d", time.Now().UnixNano())
+}
+
+func TestC18_TimeoutKillsTheProcesses(t *testing.T) {
+	for name, line := range map[string]string{
+		"sleeps":           "sleep 1000.MARK",
+		"pipe":             "sleep 1000.MARK | sleep 1000.MARK | cat",
+		"in between":       "sleep 1000.MARK; echo never",
+		"ignores SIGTERM":  `sh -c 'trap "" TERM; while :; do sleep 1000.MARK; done'`,
+		"children":         `sh -c 'sleep 1000.MARK & sleep 1000.MARK & wait'`,
+		"loops":            `sh -c ': MARK; while :; do :; done'`,
+		"closes its files": `sh -c 'exec <&- >&- 2>&-; sleep 1000.MARK'`,
+		"own session":      `setsid -f sh -c 'sleep 1000.MARK'; sleep 1000.MARK`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			onWalls(t, func(t *testing.T, report *shell.Report) {
+				t.Parallel()
+				if name == "own session" && !report.Helper {
+					t.Skip("without a process over it, a program that leaves its session cannot be found: documented")
+				}
+				made := tool(t, shell.Options{Allow: []string{"sh", "sleep", "cat", "setsid", "echo"}, Report: report})
+				m := strings.TrimPrefix(mark(t), "mark")
+				_, err := made.Call(t.Context(), callOf(t, folder(t), strings.ReplaceAll(line, "MARK", m), 1))
+				if kind(t, err) != toolcrib.ToolTimeout || err.Error() != "timeout after 1s" {
+					t.Errorf("error %v", err)
+				}
+				if left := alive(t, m); len(left) > 0 {
+					t.Errorf("still running: %q", left)
+				}
+			})
+		})
+	}
+}
+
+func TestC18_NothingIsLeftBehind(t *testing.T) {
+	for name, line := range map[string]string{
+		"background":  `sh -c 'sleep 1000.MARK & echo started'`,
+		"keeps pipe":  `sh -c '(trap "" TERM HUP; sleep 1000.MARK) & echo started'`,
+		"own session": `sh -c 'setsid sleep 1000.MARK & echo started'`,
+		"orphan":      `sh -c '(sh -c "setsid setsid sleep 1000.MARK &" &) ; echo started'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			onWalls(t, func(t *testing.T, report *shell.Report) {
+				if strings.Contains(line, "setsid") && !report.Helper {
+					t.Skip("without a process over it, a program that leaves its session cannot be found: documented")
+				}
+				made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
+				m := strings.TrimPrefix(mark(t), "mark")
+				got, err := runIn(t.Context(), t, made, callOf(t, folder(t), strings.ReplaceAll(line, "MARK", m), 20))
+				if err != nil || got.Stdout != "started\n" || got.ExitCode != 0 {
+					t.Errorf("%+v %v", got, err)
+				}
+				if left := alive(t, m); len(left) > 0 {
+					t.Errorf("still running: %q", left)
+				}
+			})
+		})
+	}
+}
+
+func TestC18_CancelEndsTheCall(t *testing.T) {
+	onWalls(t, func(t *testing.T, report *shell.Report) {
+		made := tool(t, shell.Options{Allow: []string{"sh", "sleep"}, Report: report})
+		dir, m := folder(t), strings.TrimPrefix(mark(t), "mark")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan error, 1)
+		go func() {
+			_, err := made.Call(ctx, callOf(t, dir, fmt.Sprintf(`sh -c 'sleep 1000.%s & echo > started; wait'`, m), 300))
+			done <- err
+		}()
+		waitFor(t, filepath.Join(dir, "started"))
+		cancel()
+		if err := <-done; err != context.Canceled { //nolint:errorlint // exactly that
+			t.Errorf("error %v", err)
+		}
+		if left := alive(t, m); len(left) > 0 {
+			t.Errorf("still running: %q", left)
+		}
+	})
+}
+
+// waitFor waits until a file is there.
+func waitFor(t *testing.T, path string) {
+	t.Helper()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for range ticker.C {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		if t.Context().Err() != nil {
+			t.Fatalf("%s never came", filepath.Base(path))
+		}
+	}
+}
+
+func TestC9_OutputIsBounded(t *testing.T) {
+	onWalls(t, func(t *testing.T, report *shell.Report) {
+		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
+		dir := folder(t)
+		got, err := runIn(t.Context(), t, made, callOf(t, dir, "echo first; yes 0123456789 | head -c 3000000; echo; echo last", 60))
+		if err != nil || got.ExitCode != 0 || !got.StdoutTruncated || got.StderrTruncated {
+			t.Fatalf("status %d, truncated %v %v, %v", got.ExitCode, got.StdoutTruncated, got.StderrTruncated, err)
+		}
+		if !strings.HasPrefix(got.Stdout, "first\n") || !strings.HasSuffix(got.Stdout, "\nlast\n") || len(got.Stdout) > 1<<20+100 ||
+			!strings.Contains(got.Stdout, " bytes left out]") {
+			t.Errorf("%d bytes, %.20q … %.20q", len(got.Stdout), got.Stdout, got.Stdout[len(got.Stdout)-20:])
+		}
+		for _, line := range []string{"yes", "yes >&2", "cat /dev/zero", "yes | cat"} {
+			got, err := runIn(t.Context(), t, made, callOf(t, dir, line, 300))
+			if err != nil || got.ExitCode != -1 || !strings.Contains(got.Warning, "64 MiB") {
+				t.Errorf("%q: status %d, %q, %v", line, got.ExitCode, got.Warning, err)
+			}
+			if len(got.Stdout)+len(got.Stderr) > 8<<20 {
+				t.Errorf("%q: %d bytes", line, len(got.Stdout)+len(got.Stderr))
+			}
+		}
+	})
+}
+
+func TestC18_SwarmsAreEnded(t *testing.T) {
+	m := strings.TrimPrefix(mark(t), "mark")
+	report := landlockOnly()
+	if report.LandlockABI == 0 {
+		t.Skip("NOT TESTED: this kernel has no Landlock")
+	}
+	made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
+	line := fmt.Sprintf("i=0; while [ $i -lt 900 ]; do sleep 1000.%s & i=$((i+1)); done; wait", m)
+	got, err := runIn(t.Context(), t, made, callOf(t, folder(t), line, 60))
+	if err != nil || got.ExitCode != -1 || !strings.Contains(got.Warning, "too many processes") {
+		t.Errorf("%+v %v", got, err)
+	}
+	if left := alive(t, m); len(left) > 0 {
+		t.Errorf("%d still running", len(left))
+	}
+}
+
+func TestC9_ExitStatus(t *testing.T) {
+	onWalls(t, func(t *testing.T, report *shell.Report) {
+		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
+		for line, want := range map[string]output{
+			"exit 0": {}, "exit 7": {ExitCode: 7}, "no-such-program 2>/dev/null": {ExitCode: 127},
+			"kill -9 $$": {ExitCode: -1, Signal: "killed"}, "echo out; echo err >&2; exit 3": {ExitCode: 3, Stdout: "out\n", Stderr: "err\n"},
+			"echo $TERM $LANG $PATH; read x || echo none": {Stdout: "dumb C.UTF-8 /usr/local/bin:/usr/bin:/bin\nnone\n"},
+		} {
+			got, err := runIn(t.Context(), t, made, callOf(t, folder(t), line, 20))
+			got.DurationMS = nil
+			if err != nil || got != want {
+				t.Errorf("%q: %+v %v, want %+v", line, got, err, want)
+			}
+		}
+	})
+}
+
+func TestN24_EnvironmentIsClean(t *testing.T) {
+	t.Setenv("TOOLCRIB_TEST_SECRET", secret)
+	onWalls(t, func(t *testing.T, report *shell.Report) {
+		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
+		got, err := runIn(t.Context(), t, made, callOf(t, folder(t), "env; cat /proc/$PPID/environ 2>/dev/null; cat /proc/1/environ 2>/dev/null", 20))
+		if err != nil || report.Helper && strings.Contains(got.Stdout, secret) {
+			t.Errorf("%+v %v", got, err)
+		}
+		var names []string
+		for line := range strings.Lines(got.Stdout) {
+			if name, _, ok := strings.Cut(strings.TrimRight(line, "\n"), "="); ok && report.Helper {
+				names = append(names, name)
+			}
+		}
+		for _, name := range names {
+			if !slices.Contains([]string{"PATH", "HOME", "TMPDIR", "LANG", "TERM", "PWD", "OLDPWD", "_", "SHLVL"}, name) {
+				t.Errorf("the environment has %q", name)
+			}
+		}
+	})
+}
+
+// sandboxed is walls without the one that is none.
+func sandboxed(t *testing.T, test func(t *testing.T, report *shell.Report)) {
+	onWalls(t, func(t *testing.T, report *shell.Report) {
+		if report.Helper {
+			test(t, report)
+		}
+	})
+}
+
+func TestC12_SandboxHoldsAnyLine(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	port := listener.Addr().(*net.TCPAddr).Port
+	sandboxed(t, func(t *testing.T, report *shell.Report) {
+		p := newTrap(t)
+		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, Sandbox: shell.SandboxRequired})
+		outside := state(t, p.outside, true)
+		if report.Bubblewrap != "" { // Landlock holds neither rights nor times
+			got, err := runIn(t.Context(), t, made, callOf(t, p.workspace, p.line("touch OUT/secret.txt; chmod 777 OUT/secret.txt"), 20))
+			if err != nil || got.ExitCode == 0 {
+				t.Errorf("%+v %v", got, err)
+			}
+		}
+		for _, line := range []string{
+			"cat OUT/secret.txt", "cat link", "cat sub/evil", "cp OUT/secret.txt copy; cat copy", "ln OUT/secret.txt hard; cat hard",
+			"echo x > OUT/new", "echo x >> OUT/secret.txt", ": > OUT/secret.txt", "truncate -s 0 OUT/secret.txt", "rm -r OUT/deep", "mv OUT/secret.txt .",
+			"mkdir OUT/new", "ln -s OUT/secret.txt l2; cat l2",
+			"cd OUT && cat secret.txt", "ls OUT", "find / -name secret.txt 2>/dev/null | xargs cat", "tar cf - OUT", "sh -c 'sh -c \"cat OUT/secret.txt\"'",
+			"dd of=OUT/secret.txt </dev/null", "cat /etc/shadow; cat /etc/sudoers", "cat $(echo OUT)/secret.txt", "x=OUT; cat $x/secret.txt",
+			fmt.Sprintf("bash -c 'exec 3<>/dev/tcp/127.0.0.1/%d && echo CONNECTED'", port), fmt.Sprintf("bash -c 'echo x > /dev/udp/127.0.0.1/%d && echo CONNECTED'", port),
+			"echo x > /tmp/toolcrib-escape-test; ls /root",
+		} {
+			got, err := runIn(t.Context(), t, made, callOf(t, p.workspace, p.line(line), 20))
+			if err != nil {
+				if kind(t, err) != toolcrib.PermissionDenied {
+					t.Errorf("%q: %v", line, err)
+				}
+				continue
+			}
+			for _, bad := range []string{secret, "CONNECTED", "root:"} {
+				if strings.Contains(got.Stdout+got.Stderr, bad) {
+					t.Errorf("%q: %+v", line, got)
+				}
+			}
+		}
+		if _, err := os.Stat("/tmp/toolcrib-escape-test"); err == nil {
+			t.Error("a file was written outside")
+			_ = os.Remove("/tmp/toolcrib-escape-test")
+		}
+		if now := state(t, p.outside, true); now != outside {
+			t.Errorf("the outside changed:\n%s\n%s", outside, now)
+		}
+		got, err := runIn(t.Context(), t, made, callOf(t, p.workspace, "mkdir -p d/e && echo work > d/e/f && mv d/e/f g && cat g && rm -r d g", 20))
+		if err != nil || got.Stdout != "work\n" || got.ExitCode != 0 {
+			t.Errorf("ordinary work: %+v %v", got, err)
+		}
+	})
+}
+
+func TestC9_Conforms(t *testing.T) {
+	setup := func(t *testing.T, dir string) { write(t, filepath.Join(dir, "a.txt"), "beta\nalpha\n") }
+	started := make(chan struct{})
+	tooltest.Run(t, func() toolcrib.Tool {
+		return tool(t, shell.Options{Allow: append(shell.DefaultAllow(), "sleep"), Report: landlockOnly()})
+	}, tooltest.Cases{
+		Calls: []tooltest.Case{
+			{Name: "reads", Arguments: `{"command": "sort a.txt | head -1"}`, Setup: setup, Check: func(t *testing.T, _ string, out toolcrib.Output) {
+				if !strings.Contains(string(out.JSON), `"exit_code":0,"stdout":"alpha\n","stderr":"","duration_ms":`) {
+					t.Errorf("%s", out.JSON)
+				}
+			}},
+			{Name: "fails", Arguments: `{"command": "false", "timeout": 5}`},
+			{Name: "added program", Arguments: `{"command": "sleep 0.01"}`},
+			{Name: "refused", Arguments: `{"command": "rm a.txt"}`, Setup: setup, Err: toolcrib.PermissionDenied},
+			{Name: "outside", Arguments: `{"command": "cat ../a.txt"}`, Err: toolcrib.PermissionDenied},
+			{Name: "unreadable", Arguments: `{"command": "echo \""}`, Err: toolcrib.InvalidArguments},
+			{Name: "empty", Arguments: `{"command": " "}`, Err: toolcrib.InvalidArguments},
+			{Name: "NUL", Arguments: `{"command": "echo \u0000"}`, Err: toolcrib.InvalidArguments},
+			{Name: "no command", Arguments: `{}`, Invalid: true, Err: toolcrib.InvalidArguments},
+			{Name: "timeout", Arguments: `{"command": "true", "timeout": 301}`, Invalid: true, Err: toolcrib.InvalidArguments},
+			{Name: "no timeout", Arguments: `{"command": "true", "timeout": 0}`, Invalid: true, Err: toolcrib.InvalidArguments},
+		},
+		Long: &tooltest.Long{Case: tooltest.Case{Arguments: `{"command": "sleep 100"}`}, Started: started},
+		Prepare: func(call *toolcrib.Call) {
+			if strings.Contains(string(call.Arguments), "sleep 100") {
+				close(started)
+			}
+		},
+	})
+}
