@@ -5,6 +5,11 @@ import (
 	"os"
 
 	"github.com/toolcrib/toolcrib/internal/cli"
+	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
-func main() { os.Exit(cli.Main(os.Args[1:])) }
+func main() {
+	// A copy of this process that keeps a program in its sandbox ends here.
+	shell.Main()
+	os.Exit(cli.Main(os.Args[1:]))
+}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -112,33 +111,6 @@ func TestDriverLocks(t *testing.T) {
 	ours.take("../evil")
 	if _, err := os.Stat(filepath.Join(dir, "evil.lock")); err == nil {
 		t.Error("an ID led out of the folder")
-	}
-}
-
-func TestPathRules(t *testing.T) {
-	base := t.TempDir()
-	link := filepath.Join(base, "link")
-	real := filepath.Join(base, "real")
-	if err := os.Mkdir(real, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(real, link); err != nil {
-		t.Skip(err)
-	}
-	r := newPathRules(gate.Protected{
-		Names: []string{".git"}, Write: []string{filepath.Join(base, "c.yaml")},
-		Touch: []string{link}, Except: []string{filepath.Join(link, "workspaces")},
-	})
-	for path, want := range map[string][2]bool{ // protected, hidden
-		"c.yaml": {true, false}, "C.YAML": {true, false}, "c.yaml2": {false, false},
-		".git": {true, false}, "sub/.git/hooks/x": {true, false}, "sub/.GIT./x": {true, false}, ".gitignore": {false, false},
-		"real": {false, true}, "real/toolcrib.db": {false, true}, "link/x": {false, true}, "realistic": {false, false},
-		"real/workspaces/a": {false, false},
-	} {
-		abs := filepath.Join(base, path)
-		if p, h := r.protected(abs), r.hidden(abs); p != want[0] || h != want[1] {
-			t.Errorf("%s: protected %v, hidden %v; want %v", path, p, h, want)
-		}
 	}
 }
 

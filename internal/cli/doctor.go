@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
 // finding is one thing that doctor looked at.
@@ -85,7 +86,7 @@ func (a *app) examine(ctx context.Context) []finding {
 		c = config.Default()
 	}
 	a.config = c
-	findings = append(findings, a.dataFinding(), a.databaseFinding(ctx), a.workspaceFinding())
+	findings = append(findings, a.dataFinding(), a.databaseFinding(ctx), a.workspaceFinding(), shellFinding(c.Tools.Shell))
 	findings = append(findings, a.providerFindings(ctx, c)...)
 	return append(findings, a.terminalFinding())
 }
@@ -221,6 +222,35 @@ func (a *app) workspaceFinding() finding {
 	} else if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
 		f.OK, f.Detail = false, err.Error()
 	}
+	return f
+}
+
+// shellFinding tells what keeps in the programs that exec_shell runs.
+func shellFinding(set config.Shell) finding {
+	f := finding{Check: "shell", OK: true}
+	if set.Mode == string(shell.ModeOff) {
+		f.Detail = "off: there is no exec_shell"
+		return f
+	}
+	r := shell.Probe()
+	if r.Problem != "" {
+		f.Detail = fmt.Sprintf("mode %s, without a sandbox: %s", set.Mode, r.Problem)
+		if set.Sandbox == string(shell.SandboxRequired) {
+			f.OK, f.Mend = false, "install bubblewrap, or use a kernel with Landlock; until then exec_shell refuses every call"
+		}
+		return f
+	}
+	var walls []string
+	if r.Bubblewrap != "" {
+		walls = append(walls, "bubblewrap ("+r.Bubblewrap+")")
+	}
+	if r.LandlockABI > 0 {
+		walls = append(walls, fmt.Sprintf("Landlock ABI %d", r.LandlockABI))
+	}
+	if r.Seccomp {
+		walls = append(walls, "seccomp")
+	}
+	f.Detail = fmt.Sprintf("mode %s, sandbox: %s", set.Mode, strings.Join(walls, ", "))
 	return f
 }
 

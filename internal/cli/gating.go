@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool/builtin"
+	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
 // gate makes the gate: the tools there are, and today's policy.
@@ -23,13 +24,26 @@ func (a *app) gate(ctx context.Context, s *sqlite.Store, workspace string) (*gat
 	if err != nil {
 		return nil, err
 	}
-	rules := newPathRules(protected)
+	// The file tools ask once more about what is really open: the gate asks about
+	// what a call names, a search also meets what lies below that.
+	rules, err := protected.Rules()
+	if err != nil {
+		return nil, err
+	}
+	command, err := execShell(c, protected)
+	if err != nil {
+		return nil, err
+	}
+	tools := builtin.New(builtin.Options{
+		Protected: rules.NeverWritten, Hidden: rules.NeverTouched,
+		Version: version.Version(), Started: a.started, Data: storeFacts(s),
+		Shell: command != nil, Results: s, Untrusted: untrustedResult(ctx, s),
+	})
+	if command != nil {
+		tools = append(tools, command)
+	}
 	g, err := gate.New(gate.Options{
-		Tools: builtin.New(builtin.Options{
-			Protected: rules.protected, Hidden: rules.hidden,
-			Version: version.Version(), Started: a.started, Data: storeFacts(s),
-			Results: s, Untrusted: untrustedResult(ctx, s),
-		}),
+		Tools:        tools,
 		Availability: availability{s},
 		Confirm:      gate.ConfirmMode(c.Tools.Confirm),
 		Settings:     toolSettings(c),
@@ -71,7 +85,26 @@ func toolSettings(c *config.Config) map[string]gate.ToolSettings {
 		}
 		out[name] = set
 	}
+	// What the sandbox cannot hold back a person has to look at first.
+	if c.Tools.Shell.Mode == string(shell.ModeAny) && shell.AlwaysAsks(shell.ModeAny, shell.Probe()) {
+		set := out[shell.Name]
+		set.Confirm = gate.ConfirmAlways
+		out[shell.Name] = set
+	}
 	return out
+}
+
+// execShell makes exec_shell as the configuration says; nil in mode off.
+func execShell(c *config.Config, p gate.Protected) (toolcrib.Tool, error) {
+	set := c.Tools.Shell
+	tool, err := shell.New(shell.Options{
+		Mode: shell.Mode(set.Mode), Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox), Network: set.Network,
+		Protected: p.Write, ProtectedNames: p.Names, Hidden: p.Touch, Except: p.Except,
+	})
+	if err != nil {
+		return nil, usagef("tools.%v", err)
+	}
+	return tool, nil
 }
 
 // storeFacts is what get_runtime_info tells of the store.

@@ -3,7 +3,6 @@ package cli
 import (
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/config"
@@ -70,61 +69,4 @@ func resolved(path string) string {
 		}
 		rest = filepath.Join(filepath.Base(at), rest)
 	}
-}
-
-// pathRules answers the file tools, which ask once more about what is really
-// open: the gate asks about what a call names, a search also meets what lies
-// below that.
-type pathRules struct {
-	write, touch, except []string // folded
-	names                map[string]bool
-}
-
-func newPathRules(p gate.Protected) *pathRules {
-	r := &pathRules{names: map[string]bool{}}
-	for _, name := range p.Names {
-		r.names[foldPath(name)] = true
-	}
-	for _, list := range []struct {
-		from []string
-		to   *[]string
-	}{{p.Write, &r.write}, {p.Touch, &r.touch}, {p.Except, &r.except}} {
-		for _, path := range list.from {
-			*list.to = append(*list.to, foldPath(filepath.Clean(path)), foldPath(resolved(path)))
-		}
-	}
-	return r
-}
-
-// foldPath maps the spellings that a file system may take for one name.
-func foldPath(path string) string { return strings.ToLower(path) }
-
-// protected tells which paths may be read and never written.
-func (r *pathRules) protected(abs string) bool {
-	abs = foldPath(filepath.Clean(abs))
-	if within(r.write, abs) {
-		return true
-	}
-	for _, name := range strings.Split(filepath.ToSlash(abs), "/") {
-		if r.names[strings.TrimRight(name, ". ")] {
-			return true
-		}
-	}
-	return false
-}
-
-// hidden tells which paths may be neither read nor written.
-func (r *pathRules) hidden(abs string) bool {
-	abs = foldPath(filepath.Clean(abs))
-	return within(r.touch, abs) && !within(r.except, abs)
-}
-
-func within(dirs []string, path string) bool {
-	for _, dir := range dirs {
-		rest, ok := strings.CutPrefix(path, dir)
-		if ok && (rest == "" || rest[0] == filepath.Separator || strings.HasSuffix(dir, string(filepath.Separator))) {
-			return true
-		}
-	}
-	return false
 }

@@ -21,9 +21,11 @@ import (
 	_ "modernc.org/sqlite" // the driver, to spoil databases with
 
 	"github.com/toolcrib/toolcrib/internal/cli"
+	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
 func TestMain(m *testing.M) {
+	shell.Main()
 	testscript.Main(m, map[string]func(){
 		"toolcrib": func() { os.Exit(cli.Main(os.Args[1:])) },
 	})
