@@ -35,6 +35,9 @@ type Spec struct {
 	Untrusted        bool   `json:"untrusted,omitempty"` // results are data of strangers
 	Sink             bool   `json:"sink,omitempty"`      // even a read can carry data out
 	Nested           bool   `json:"nested,omitempty"`    // calls tools or agents itself; counts against max_depth
+	// AnsweredBy says that nobody executes the tool: its result comes from outside,
+	// and the run parks until then. "" = the tool itself answers.
+	AnsweredBy string `json:"answered_by,omitempty"` // person
 
 	Timeout        time.Duration `json:"timeout_ns,omitempty"`       // 0 = limits.tool_timeout
 	MaxResultBytes int           `json:"max_result_bytes,omitempty"` // 0 = limits.max_result_bytes
@@ -58,6 +61,11 @@ func (s Spec) Check() error {
 	}
 	return nil
 }
+
+// ByPerson is the [Spec.AnsweredBy] of tools that put a question to the person,
+// as ask_user does: arguments question (text) and schema (JSON Schema of the answer,
+// optional); the run is waiting_for_input meanwhile.
+const ByPerson = "person"
 
 // Effect is what a call may do to the world.
 type Effect string

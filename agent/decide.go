@@ -26,7 +26,7 @@ type Decision struct {
 	// Decision is for all calls that Calls does not name: approve or deny, or for
 	// calls in doubt retry, happened or not_happened. "" leaves them open.
 	Decision string
-	Result   json.RawMessage // with happened: what happened, for all calls
+	Result   json.RawMessage // with happened: what happened, for all calls; with answer: the answer, as JSON
 	Calls    map[string]journal.CallDecision
 }
 
@@ -95,6 +95,12 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 	resolved := &journal.ConfirmationResolved{
 		ApprovalID: a.ApprovalID, Digest: a.Digest, Decision: d.Decision, By: r.Mask.Mask(d.By), Reason: r.Mask.Mask(d.Reason),
 		Calls: map[string]journal.CallDecision{},
+	}
+	if a.Kind == journal.ApprovalInput && len(a.Calls) == 0 {
+		if d.Decision != journal.DecisionDeny {
+			return nil, usagef("approval %s asks whether a limit is raised: grant more with runs resume --add-…, or deny", a.ApprovalID)
+		}
+		return resolved, nil
 	}
 	open := undecided(s)
 	for id, c := range d.Calls {
@@ -185,11 +191,17 @@ func callIDList(calls []*Call) string {
 // checkDecision checks the word on one call, and judges changed arguments.
 func (r *Runner) checkDecision(ctx context.Context, s *State, open []*Call, id string, d journal.CallDecision) (journal.CallDecision, error) {
 	allowed := map[string]bool{journal.DecisionApprove: true, journal.DecisionDeny: true}
-	if s.Approval.Kind == journal.ApprovalInDoubt {
+	switch s.Approval.Kind {
+	case journal.ApprovalInDoubt:
 		allowed = map[string]bool{journal.DecisionRetry: true, journal.DecisionHappened: true, journal.DecisionNotHappened: true}
+	case journal.ApprovalInput:
+		allowed = map[string]bool{journal.DecisionAnswer: true, journal.DecisionDeny: true}
 	}
 	if !allowed[d.Decision] {
 		return d, usagef("decision %q does not fit an approval of kind %s; use %s", d.Decision, s.Approval.Kind, strings.Join(slices.Sorted(maps.Keys(allowed)), ", "))
+	}
+	if d.Decision == journal.DecisionAnswer {
+		return r.checkAnswer(s.Approval, d)
 	}
 	if d.Result != nil && d.Decision != journal.DecisionHappened {
 		return d, usagef("a result goes with happened only")

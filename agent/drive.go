@@ -120,7 +120,7 @@ func (d *driver) carry(ctx context.Context, step Step) error {
 	case StepJudge:
 		return d.judge(ctx)
 	case StepConfirm:
-		return d.confirm(ctx)
+		return d.confirm(ctx, step)
 	case StepPark:
 		return d.park(ctx)
 	case StepSettle:

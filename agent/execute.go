@@ -31,6 +31,9 @@ func (d *driver) execute(ctx context.Context) error {
 			// today's.
 			return d.judge(ctx)
 		}
+		if c.question() {
+			continue // a person answers it, when all else is done
+		}
 		if c.Verdict.Decision == toolcrib.Allow && v.Permit.Valid() {
 			ready = append(ready, c)
 			continue

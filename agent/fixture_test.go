@@ -173,6 +173,10 @@ func task(change ...func(*agent.Task)) agent.Task {
 	return t
 }
 
+func newEcho(_ context.Context, c toolcrib.Call) (toolcrib.Output, error) {
+	return toolcrib.Output{JSON: c.Arguments}, nil
+}
+
 func mustDecode(raw json.RawMessage, v any) {
 	if err := json.Unmarshal(raw, v); err != nil {
 		panic(err)

@@ -81,6 +81,11 @@ func (s *State) apply(body toolcrib.Body) error {
 		}
 	case *journal.Stopping:
 		s.Stopping = b
+	case *journal.Granted:
+		s.grant(b)
+	case *journal.Said:
+		s.Said = append(s.Said, *b)
+		s.hear()
 	case *journal.Paused:
 		s.Status, s.Pending, s.held = b.Status, &b.Pending, false
 	case *journal.Done:
@@ -275,8 +280,13 @@ func (s *State) resolved(b *journal.ConfirmationResolved) error {
 		// Decided while no driver had the run: somebody must take it up.
 		s.Status, s.held = toolcrib.StatusQueued, false
 	}
+	if s.Approval.Kind == journal.ApprovalInput && len(s.Approval.Calls) == 0 {
+		s.Declined = true // a limit is raised by Granted, and by nothing else
+	}
+	if s.Turn != nil && s.Approval.Kind == journal.ApprovalCall {
+		s.Turn.Rejudge = true
+	}
 	s.Approval, s.Pending = nil, nil
-	s.Turn.Rejudge = true
 	return nil
 }
 
@@ -287,6 +297,10 @@ func (s *State) decide(c *Call, d journal.CallDecision, by *journal.Confirmation
 		if d.Decision == journal.DecisionRetry {
 			c.Lost, c.Started, c.Reconciled = false, nil, nil
 		}
+		return
+	}
+	if s.Approval.Kind == journal.ApprovalInput {
+		c.Answer = &d
 		return
 	}
 	c.Decision, c.DecidedBy = &d, by
@@ -337,6 +351,30 @@ func (s *State) closeTurn() {
 	}
 	s.add(m)
 	s.Turn, s.Approval, s.Pending = nil, nil, nil
+	s.hear()
+}
+
+// hear puts what a person said into the transcript, as soon as that is valid.
+func (s *State) hear() {
+	if s.Turn != nil {
+		return
+	}
+	for _, said := range s.Said {
+		s.add(toolcrib.TextMessage(toolcrib.RoleUser, said.Text))
+	}
+	s.Said = nil
+}
+
+// grant raises limits; a question about a limit is answered by it.
+func (s *State) grant(b *journal.Granted) {
+	s.Granted.Iterations += b.Iterations
+	s.Granted.CostUSD += b.CostUSD
+	s.Granted.Tokens += b.Tokens
+	s.Granted.Requests += b.Requests
+	s.Idle, s.Declined = 0, false
+	if s.Approval != nil && s.Approval.Kind == journal.ApprovalInput && len(s.Approval.Calls) == 0 {
+		s.Approval, s.Pending, s.Status = nil, nil, toolcrib.StatusQueued
+	}
 }
 
 func (s *State) countRepeat(c *Call) {

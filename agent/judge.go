@@ -74,8 +74,8 @@ func (d *driver) maskVerdict(v journal.Verdict) journal.Verdict {
 }
 
 // confirm asks a person about the turn, as the run was told to.
-func (d *driver) confirm(ctx context.Context) error {
-	required := d.required()
+func (d *driver) confirm(ctx context.Context, step Step) error {
+	required := d.required(step)
 	if err := d.append(ctx, required); err != nil {
 		return err
 	}
@@ -105,12 +105,18 @@ func (d *driver) confirm(ctx context.Context) error {
 
 // required is the approval that the turn needs: about calls in doubt first, for
 // nothing else of the turn can be decided before.
-func (d *driver) required() *journal.ConfirmationRequired {
+func (d *driver) required(step Step) *journal.ConfirmationRequired {
+	if step.Message != "" {
+		return d.more(step.Message)
+	}
 	if lost := d.s.Turn.lost(); len(lost) > 0 {
 		return d.inDoubt(lost)
 	}
 	req := &journal.ConfirmationRequired{
 		ApprovalID: d.r.NewID("apr_"), Kind: journal.ApprovalCall, Iteration: d.s.Turn.Iteration,
+	}
+	if q := d.s.Turn.firstQuestion(); q != nil {
+		return d.question(req, q)
 	}
 	for _, c := range d.s.Turn.open() {
 		if c.Verdict == nil || c.Verdict.Decision != toolcrib.Ask {
@@ -160,10 +166,15 @@ func (c *Call) judgedArguments() json.RawMessage {
 // park lets go of the run until somebody decides.
 func (d *driver) park(ctx context.Context) error {
 	a := d.s.Approval
+	status := toolcrib.StatusWaitingForApproval
+	if a.Kind == journal.ApprovalInput {
+		status = toolcrib.StatusWaitingForInput
+	}
 	return d.append(ctx, &journal.Paused{
-		Status: toolcrib.StatusWaitingForApproval,
+		Status: status,
 		Pending: journal.Pending{
 			Kind: string(a.Kind), ApprovalID: a.ApprovalID, Digest: a.Digest, Calls: a.Calls,
+			Question: a.Question, Schema: a.Schema,
 		},
 	})
 }

@@ -76,6 +76,7 @@ const (
 	textCancelled      = `{"error":"cancelled"}`
 	textInDoubt        = `{"error":"it is not known whether this call took effect; do not repeat it without checking"}`
 	textEdited         = "[a person changed the arguments of this call before it ran; it ran with:] "
+	textNotAnswered    = `{"error":"the person did not answer"}`
 	textNotHappened    = `{"error":"the call was cut off and did not take effect"}`
 )
 
@@ -157,6 +158,8 @@ func nextInTurn(s *State) Step {
 		return answerAll(t, toolcrib.ResultCancelled, "", textCancelled)
 	case s.Last != nil && s.Last.Closing:
 		return answerAll(t, toolcrib.ResultRefused, toolcrib.ReasonMaxIterations, TextIterationLimit)
+	case s.Start.Given == nil && t.Iteration >= s.Limits().MaxIterations && asksForMore(s):
+		return nextForMore(s, "")
 	case s.Start.Given == nil && t.Iteration >= s.Limits().MaxIterations:
 		return answerAll(t, toolcrib.ResultRefused, toolcrib.ReasonMaxIterations, TextIterationLimit)
 	case s.Pending != nil:
@@ -168,12 +171,63 @@ func nextInTurn(s *State) Step {
 	case !t.Judged || t.Rejudge:
 		return Step{Kind: StepJudge}
 	}
-	for _, c := range t.Calls {
-		if c.Result == nil && c.Verdict != nil && c.Verdict.Decision == toolcrib.Ask {
+	questions := 0
+	for _, c := range t.open() {
+		if c.Verdict != nil && c.Verdict.Decision == toolcrib.Ask {
 			return Step{Kind: StepConfirm}
 		}
+		if c.question() {
+			questions++
+		}
+	}
+	if questions > 0 && questions == len(t.open()) {
+		return nextForQuestions(t)
 	}
 	return Step{Kind: StepExecute}
+}
+
+// question tells whether a person answers the call, instead of a tool.
+func (c *Call) question() bool {
+	return c.Verdict != nil && c.Verdict.Decision == toolcrib.Allow && c.Verdict.AnsweredBy == toolcrib.ByPerson
+}
+
+// nextForQuestions puts the questions of a turn to the person, one after another,
+// when all its other calls are answered.
+func nextForQuestions(t *Turn) Step {
+	step := Step{Kind: StepAnswer}
+	for _, c := range t.open() {
+		if c.Answer == nil {
+			continue
+		}
+		a := Answer{Call: c, Status: toolcrib.ResultOK, Raw: c.Answer.Result}
+		if c.Answer.Decision != journal.DecisionAnswer {
+			a = Answer{Call: c, Status: toolcrib.ResultError, Content: textNotAnswered}
+		}
+		step.Answers = append(step.Answers, a)
+	}
+	if len(step.Answers) > 0 {
+		return step
+	}
+	return Step{Kind: StepConfirm}
+}
+
+// asksForMore tells whether a limit that is reached is put to a person.
+func asksForMore(s *State) bool {
+	return s.Limits().OnLimit == toolcrib.OnLimitAsk && !s.Declined
+}
+
+// nextForMore asks a person whether a limit is raised.
+func nextForMore(s *State, short string) Step {
+	switch {
+	case s.Pending != nil:
+		return Step{Kind: StepWait}
+	case s.Approval != nil:
+		return Step{Kind: StepPark}
+	}
+	if short == "" {
+		short = fmt.Sprintf("limits.max_iterations: %d reached", s.Limits().MaxIterations)
+	}
+	return Step{Kind: StepConfirm, Message: short}
 }
 
 func answerAll(t *Turn, status toolcrib.ResultStatus, reason toolcrib.Reason, text string) Step {
@@ -216,6 +270,9 @@ func ask(s *State, model, attempt int, delay time.Duration) Step {
 		step.Choice = s.Start.Agent.ToolChoice
 	}
 	reserve, short := reserveFor(s, model)
+	if short != "" && asksForMore(s) {
+		return nextForMore(s, short)
+	}
 	if short != "" {
 		return Step{Kind: StepStop, Reason: toolcrib.StopBudgetExhausted, Message: short}
 	}
@@ -320,7 +377,7 @@ func reserveFor(s *State, model int) (r Reserve, short string) {
 	if r.MaxOutput == 0 {
 		r.MaxOutput = m.MaxOutput
 	}
-	b := a.Budget
+	b := s.Budget()
 	if b.Mode == "" || b.Mode == toolcrib.BudgetEnforce {
 		left, cap := int64(-1), ""
 		if b.MaxRequests > 0 && s.Usage.Requests >= b.MaxRequests {
@@ -352,7 +409,7 @@ func reserveFor(s *State, model int) (r Reserve, short string) {
 
 // overBudget tells whether a budget that only warns has been passed.
 func overBudget(s *State) bool {
-	b := s.Start.Agent.Budget
+	b := s.Budget()
 	if b.Mode != toolcrib.BudgetWarn {
 		return false
 	}

@@ -46,12 +46,16 @@ type State struct {
 	Done   *journal.Done
 	Failed *journal.Error
 
-	Epochs  int           // takings-up so far
-	Idle    int           // takings-up since anything was achieved
-	Driven  time.Duration // time under a driver, up to the last event; not while a person decides
-	Warned  bool          // the budget's warning was given
-	Started time.Time
-	Updated time.Time
+	Epochs  int             // takings-up so far
+	Idle    int             // takings-up since anything was achieved
+	Driven  time.Duration   // time under a driver, up to the last event; not while a person decides
+	Warned  bool            // the budget's warning was given
+	Granted journal.Granted // limits that were raised, summed up
+	// Declined is set when a person would not raise a limit that was reached.
+	Declined bool
+	Said     []journal.Said // messages that the model has not read yet
+	Started  time.Time
+	Updated  time.Time
 
 	held      bool // a driver holds the run since Updated
 	ids       map[string]bool
@@ -87,6 +91,7 @@ type Call struct {
 	Lost       bool
 	Reconciled *journal.Reconciled
 	Doubt      *journal.CallDecision // a person's word on a call in doubt
+	Answer     *journal.CallDecision // a person's answer to a question
 	Result     *journal.ToolResult
 }
 
@@ -144,7 +149,26 @@ func NewState(run toolcrib.RunID) *State {
 }
 
 // Limits returns the limits of the run, complete.
-func (s *State) Limits() toolcrib.Limits { return s.Start.Agent.Limits.WithDefaults() }
+func (s *State) Limits() toolcrib.Limits {
+	l := s.Start.Agent.Limits.WithDefaults()
+	l.MaxIterations += s.Granted.Iterations
+	return l
+}
+
+// Budget returns the budget of the run, with what was granted on top.
+func (s *State) Budget() toolcrib.Budget {
+	b := s.Start.Agent.Budget
+	if b.MaxCostUSD > 0 {
+		b.MaxCostUSD += s.Granted.CostUSD
+	}
+	if b.MaxTokens > 0 {
+		b.MaxTokens += s.Granted.Tokens
+	}
+	if b.MaxRequests > 0 {
+		b.MaxRequests += s.Granted.Requests
+	}
+	return b
+}
 
 // OfferedNow returns what was offered with the request that the current turn
 // answers; nil = nothing.

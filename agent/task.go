@@ -115,9 +115,6 @@ func check(task *Task) (ignored bool, err error) {
 	if task.Prompt == "" && task.ForkedFrom == "" {
 		return false, usagef("the prompt is empty")
 	}
-	if task.Agent.Limits.OnLimit == toolcrib.OnLimitAsk {
-		return false, usagef("limits.on_limit: ask is not supported by this version; use finalize or error")
-	}
 	if task.Agent.OutputSchema != nil {
 		return false, usagef("output_schema is not supported by this version")
 	}

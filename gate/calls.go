@@ -26,6 +26,9 @@ func (j *judgement) argumentsStep() *refusal {
 	if r := j.entry.schema.checkArguments(canonical); r != nil {
 		return r
 	}
+	if r := j.questionStep(canonical); r != nil {
+		return r
+	}
 	j.call = toolcrib.Call{
 		ID:        j.asked.ID,
 		Name:      j.entry.spec.Name,

@@ -55,6 +55,9 @@ func (j *judgement) confirmStep() *refusal {
 	if decided.Decision == journal.DecisionDeny {
 		return j.denied(decided)
 	}
+	if j.entry.spec.AnsweredBy == toolcrib.ByPerson && j.scope.NobodyAsks {
+		return refuse("nobody is there to answer in this run. Go on with what you know, and say what you assumed.")
+	}
 	q := j.gate.question(j.entry, j.effect)
 	if !q.asks {
 		return nil

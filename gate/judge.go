@@ -128,6 +128,7 @@ func (j *judgement) allow() {
 	v.MaxBytes = j.maxBytes()
 	timeout := j.timeout()
 	v.TimeoutMS = timeout.Milliseconds()
+	v.AnsweredBy = e.spec.AnsweredBy
 	v.Permit = Permit{
 		tool: e.tool, call: j.call, effect: j.effect, targets: j.targets, timeout: timeout,
 		maxBytes: v.MaxBytes, untrusted: v.Untrusted, source: e.spec.Source,

@@ -28,6 +28,8 @@ const (
 	KindToolResult           toolcrib.Kind = "tool_result"
 	KindNotice               toolcrib.Kind = "notice"
 	KindStopping             toolcrib.Kind = "stopping"
+	KindGranted              toolcrib.Kind = "granted"
+	KindSaid                 toolcrib.Kind = "said"
 	KindPaused               toolcrib.Kind = "paused"
 	KindDone                 toolcrib.Kind = "done"
 	KindError                toolcrib.Kind = "error"
@@ -202,6 +204,7 @@ type Verdict struct {
 	Approval     string            `json:"approval,omitempty"` // the approval that let it pass
 	TimeoutMS    int64             `json:"timeout_ms,omitempty"`
 	MaxBytes     int               `json:"max_result_bytes,omitempty"`
+	AnsweredBy   string            `json:"answered_by,omitempty"` // see toolcrib.Spec
 }
 
 // ApprovalKind says what is asked of a person.
@@ -222,6 +225,10 @@ type ConfirmationRequired struct {
 	Iteration  int            `json:"iteration"`
 	Calls      []ApprovalItem `json:"calls"`
 	Reason     string         `json:"reason"`
+	// For kind input: what is asked, and the JSON Schema of the answer. Without
+	// Calls the question is whether a limit that was reached is raised.
+	Question string          `json:"question,omitempty"`
+	Schema   json.RawMessage `json:"schema,omitempty"`
 }
 
 // ApprovalItem is one call as a person is shown it.
@@ -243,6 +250,8 @@ const (
 	DecisionRetry       = "retry"
 	DecisionHappened    = "happened"
 	DecisionNotHappened = "not_happened"
+	// DecisionAnswer answers an approval of kind input.
+	DecisionAnswer = "answer"
 )
 
 // ConfirmationResolved is a person's decision. It is used once.
@@ -262,7 +271,7 @@ type ConfirmationResolved struct {
 type CallDecision struct {
 	Decision  string          `json:"decision"`
 	Arguments json.RawMessage `json:"arguments,omitempty"` // as a person changed them
-	Result    json.RawMessage `json:"result,omitempty"`    // for in_doubt: what happened
+	Result    json.RawMessage `json:"result,omitempty"`    // for in_doubt: what happened; for input: the answer
 }
 
 // Of returns the decision on one call.
@@ -322,6 +331,22 @@ type Stopping struct {
 	By      string              `json:"by,omitempty"`
 }
 
+// Granted raises limits of the run, by a person's word (resume --add-…).
+type Granted struct {
+	Iterations int     `json:"iterations,omitempty"`
+	CostUSD    float64 `json:"cost_usd,omitempty"`
+	Tokens     int64   `json:"tokens,omitempty"`
+	Requests   int     `json:"requests,omitempty"`
+	By         string  `json:"by"`
+}
+
+// Said is a message that a person adds to a run that has not ended. The model
+// reads it before its next reply.
+type Said struct {
+	Text string `json:"text"`
+	By   string `json:"by"`
+}
+
 // Pending is what a parked run waits for (contract §9).
 type Pending struct {
 	Kind       string          `json:"kind"` // approval | in_doubt | input | client_tool
@@ -377,6 +402,8 @@ func (*Reconciled) EventKind() toolcrib.Kind           { return KindReconciled }
 func (*ToolResult) EventKind() toolcrib.Kind           { return KindToolResult }
 func (*Notice) EventKind() toolcrib.Kind               { return KindNotice }
 func (*Stopping) EventKind() toolcrib.Kind             { return KindStopping }
+func (*Granted) EventKind() toolcrib.Kind              { return KindGranted }
+func (*Said) EventKind() toolcrib.Kind                 { return KindSaid }
 func (*Paused) EventKind() toolcrib.Kind               { return KindPaused }
 func (*Done) EventKind() toolcrib.Kind                 { return KindDone }
 func (*Error) EventKind() toolcrib.Kind                { return KindError }

@@ -66,6 +66,10 @@ func newBody(kind toolcrib.Kind) toolcrib.Body {
 		return new(Notice)
 	case KindStopping:
 		return new(Stopping)
+	case KindGranted:
+		return new(Granted)
+	case KindSaid:
+		return new(Said)
 	case KindPaused:
 		return new(Paused)
 	case KindDone:
@@ -108,7 +112,7 @@ func Barrier(body toolcrib.Body) bool {
 	switch b := body.(type) {
 	case *ToolStarted:
 		return b.Write
-	case *ConfirmationRequired, *ConfirmationResolved, *Paused, *Done, *Error:
+	case *ConfirmationRequired, *ConfirmationResolved, *Granted, *Said, *Paused, *Done, *Error:
 		return true
 	}
 	return false

@@ -49,6 +49,9 @@ type confirmationView struct {
 	Kind       ApprovalKind   `json:"kind"`
 	Calls      []ApprovalItem `json:"calls"`
 	Reason     string         `json:"reason"`
+	// Only for kind input.
+	Question string          `json:"question,omitempty"`
+	Schema   json.RawMessage `json:"schema,omitempty"`
 }
 
 type resolvedView struct {
@@ -114,7 +117,7 @@ func viewData(run toolcrib.RunID, body toolcrib.Body) any {
 		return callView{ID: b.ID, Name: b.Name, Arguments: shownArguments(&b.ToolCall)}
 	case *ConfirmationRequired:
 		calls := append([]ApprovalItem{}, b.Calls...) // a list, also if there is none
-		return confirmationView{ApprovalID: b.ApprovalID, Digest: b.Digest, Kind: b.Kind, Calls: calls, Reason: b.Reason}
+		return confirmationView{ApprovalID: b.ApprovalID, Digest: b.Digest, Kind: b.Kind, Calls: calls, Reason: b.Reason, Question: b.Question, Schema: b.Schema}
 	case *ConfirmationResolved:
 		return resolvedView{ApprovalID: b.ApprovalID, Decision: b.Decision, By: b.By}
 	case *ToolStarted:

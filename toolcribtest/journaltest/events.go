@@ -54,10 +54,11 @@ func Bodies() []toolcrib.Body {
 			CallID: "call_1", Tool: "write_file", Decision: toolcrib.Ask, Reason: toolcrib.ReasonNeedsConfirmation, Message: "m",
 			OperatorHint: "h", Rule: "r", SchemaError: json.RawMessage(`{"at":"/path"}`), Position: "toolcrib.yaml:3", Detail: "d",
 			Effect: toolcrib.EffectIdempotentWrite, Targets: []toolcrib.Target{{Kind: "file", Name: "/w/a.txt", Write: true}},
-			Preview: preview, Untrusted: true, Approval: "apr_1", TimeoutMS: 30000, MaxBytes: 65536,
+			Preview: preview, Untrusted: true, Approval: "apr_1", TimeoutMS: 30000, MaxBytes: 65536, AnsweredBy: toolcrib.ByPerson,
 		}}},
 		&journal.ConfirmationRequired{
 			ApprovalID: "apr_1", Digest: "d1", Kind: journal.ApprovalCall, Iteration: 1, Calls: []journal.ApprovalItem{item}, Reason: "writes",
+			Question: "q?", Schema: json.RawMessage(`{"type":"string"}`),
 		},
 		&journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: journal.Pending{
 			Kind: "approval", ApprovalID: "apr_1", Digest: "d1", Calls: []journal.ApprovalItem{item}, Question: "q?",
@@ -77,6 +78,8 @@ func Bodies() []toolcrib.Body {
 			Bytes: 1 << 40, FaultRef: "err_2", Fault: "disk",
 		},
 		&journal.Notice{Notice: toolcrib.Notice{Code: "fallback", Message: "used m2"}},
+		&journal.Granted{Iterations: 5, CostUSD: 0.5, Tokens: 1000, Requests: 2, By: "local:ann"},
+		&journal.Said{Text: "go on", By: "local:ann"},
 		&journal.Stopping{Reason: toolcrib.StopWallTime, Message: "15m are over", By: "local:ann"},
 		&journal.Done{
 			Status: toolcrib.StatusCompleted, StopReason: toolcrib.StopCompleted, Content: "ready", Truncated: true, Iterations: 2, Usage: usage,

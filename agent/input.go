@@ -1,0 +1,116 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// firstQuestion is the first call that a person has yet to answer, when nothing
+// else of the turn is left to do; nil = there is none.
+func (t *Turn) firstQuestion() *Call {
+	var first *Call
+	for _, c := range t.open() {
+		switch {
+		case !c.question():
+			return nil
+		case first == nil && c.Answer == nil:
+			first = c
+		}
+	}
+	return first
+}
+
+// question makes the approval that puts a call's question to the person.
+func (d *driver) question(req *journal.ConfirmationRequired, c *Call) *journal.ConfirmationRequired {
+	req.Kind = journal.ApprovalInput
+	req.Question, req.Schema = gate.Question(c.judgedArguments())
+	req.Reason = c.Name + " asks the person"
+	req.Calls = []journal.ApprovalItem{{ID: c.ID, Name: c.Name, Arguments: c.judgedArguments(), Effect: c.Verdict.Effect}}
+	req.Digest = journal.Digest(d.s.Run, req.Iteration, d.s.Start.Principal, req.Calls)
+	return req
+}
+
+// more makes the question whether a limit is raised. It has no calls: the answer
+// is [Runner.Grant], or a refusal.
+func (d *driver) more(short string) *journal.ConfirmationRequired {
+	req := &journal.ConfirmationRequired{
+		ApprovalID: d.r.NewID("apr_"), Kind: journal.ApprovalInput, Iteration: d.s.Iterations,
+		Calls: []journal.ApprovalItem{}, Reason: short,
+		Question: short + ". Grant more (resume with --add-iterations, --add-cost or --add-tokens), or deny, and the run ends with what it has.",
+	}
+	req.Digest = journal.Digest(d.s.Run, req.Iteration, d.s.Start.Principal, req.Calls)
+	return req
+}
+
+// Grant raises limits of a run that has not ended, by a person's word. A run that
+// waits for that can then be resumed. More iterations than
+// [toolcrib.MaxIterationsCeiling] in all, or less than nothing, is a
+// [*UsageError].
+func (r *Runner) Grant(ctx context.Context, run toolcrib.RunID, g journal.Granted) (*State, error) {
+	s, err := r.Load(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	if s.Ended() {
+		return s, &StateError{Run: run, Status: s.Status, Message: "has ended; nothing can be added to it"}
+	}
+	if g.Iterations < 0 || g.CostUSD < 0 || g.Tokens < 0 || g.Requests < 0 {
+		return s, usagef("what is added must not be negative")
+	}
+	if all := s.Limits().MaxIterations + g.Iterations; all > toolcrib.MaxIterationsCeiling {
+		return s, usagef("%d iterations in all are more than %d", all, toolcrib.MaxIterationsCeiling)
+	}
+	b := s.Start.Agent.Budget
+	if g.CostUSD > 0 && b.MaxCostUSD == 0 || g.Tokens > 0 && b.MaxTokens == 0 || g.Requests > 0 && b.MaxRequests == 0 {
+		return s, usagef("the run has no such cap, so nothing can be added to it")
+	}
+	if g == (journal.Granted{By: g.By}) {
+		return s, usagef("nothing was added")
+	}
+	d := &driver{r: r, s: s, index: -1}
+	return s, conflict(run, s, d.append(ctx, &g))
+}
+
+// Say adds a person's message to a run that has not ended; the model reads it
+// before its next reply.
+func (r *Runner) Say(ctx context.Context, run toolcrib.RunID, text, by string) (*State, error) {
+	s, err := r.Load(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	if s.Ended() {
+		return s, &StateError{Run: run, Status: s.Status, Message: "has ended; go on in its session, or fork it"}
+	}
+	if text == "" {
+		return s, usagef("the message is empty")
+	}
+	d := &driver{r: r, s: s, index: -1}
+	return s, conflict(run, s, d.append(ctx, &journal.Said{Text: guard.Clean(r.Mask.Mask(text)), By: by}))
+}
+
+// checkAnswer checks a person's answer against the question's schema.
+func (r *Runner) checkAnswer(a *journal.ConfirmationRequired, d journal.CallDecision) (journal.CallDecision, error) {
+	if len(d.Result) == 0 {
+		return d, usagef("the answer is missing")
+	}
+	answer, err := guard.Canonical(d.Result)
+	if err != nil {
+		return d, usagef("the answer must be JSON: %v", err)
+	}
+	if err := gate.CheckAnswer(a.Schema, answer); err != nil {
+		return d, usagef("the answer does not fit the question: %v", err)
+	}
+	d.Result = r.Mask.MaskJSON(answerResult(answer))
+	return d, nil
+}
+
+// answerResult is what the model reads of an answer.
+func answerResult(answer json.RawMessage) json.RawMessage {
+	return fmt.Appendf(nil, `{"answer":%s}`, answer)
+}

@@ -1,0 +1,40 @@
+// Package ask has ask_user: a typed question of the model to the person. Nobody
+// executes it; the run parks as waiting_for_input until somebody answers
+// (contract §11).
+package ask
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Name of the tool.
+const Name = "ask_user"
+
+// New makes ask_user.
+func New() toolcrib.Tool { return asker{} }
+
+type asker struct{}
+
+// Spec implements [toolcrib.Tool].
+func (asker) Spec() toolcrib.Spec {
+	return toolcrib.Spec{
+		Name: Name,
+		Description: "Ask the person a question when you can not go on without an answer that only they have. " +
+			"Give schema (JSON Schema of the answer) to get a typed answer.",
+		Parameters: json.RawMessage(`{"type":"object","properties":{` +
+			`"question":{"type":"string","minLength":1,"maxLength":4000,"description":"the question, in one or two sentences"},` +
+			`"schema":{"type":"object","description":"JSON Schema of the answer, such as {\"type\":\"string\",\"enum\":[\"yes\",\"no\"]}; without it the answer is text"}},` +
+			`"required":["question"],"additionalProperties":false}`),
+		Effect: toolcrib.EffectReadOnly, Group: "people", Source: "builtin", EnabledByDefault: true,
+		AnsweredBy: toolcrib.ByPerson,
+	}
+}
+
+// Call implements [toolcrib.Tool]. It is never reached: the loop takes the answer
+// of the person instead.
+func (asker) Call(context.Context, toolcrib.Call) (toolcrib.Output, error) {
+	return toolcrib.Output{}, toolcrib.Failf(toolcrib.ExecutionFailed, "a person answers this, and nobody has")
+}
