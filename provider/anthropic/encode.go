@@ -46,7 +46,7 @@ func (c *conversation) unsent(message string) error {
 	return &toolcrib.ModelError{Class: toolcrib.ErrBadRequest, Provider: c.model.opts.Name, Unsent: true, Message: message}
 }
 
-func (c *conversation) encode(req *toolcrib.Request) (*wire.Segments, error) {
+func (c *conversation) encode(req *toolcrib.Request) (*wire.Body, error) {
 	h := &c.history
 	if err := h.ReadExtra(req, "model", "messages", "tools", "system"); err != nil {
 		return nil, c.unsent(err.Error())

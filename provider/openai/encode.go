@@ -40,7 +40,7 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 	}
 }
 
-func (c *conversation) encode(req *toolcrib.Request) (*wire.Segments, error) {
+func (c *conversation) encode(req *toolcrib.Request) (*wire.Body, error) {
 	h := &c.history
 	if err := h.ReadExtra(req, "model", "messages", "tools"); err != nil {
 		return nil, &toolcrib.ModelError{Class: toolcrib.ErrBadRequest, Provider: c.model.opts.Name, Unsent: true, Message: err.Error()}

@@ -1,81 +1,50 @@
 package wire
 
 import (
+	"bytes"
 	"io"
 	"sync/atomic"
 )
 
-// Segments is the body of a request in pieces that were encoded before: what is
-// old is neither copied nor encoded again. The pieces must stay unchanged until
-// Done; bytes may be appended behind them.
-type Segments struct {
-	parts [][]byte
-	size  int64
-	open  atomic.Int32 // readers that the transport has not closed yet
+// Body is the body of one request, in one piece. net/http sends a body that it
+// knows to be in memory together with the head, in one write; any other kind costs
+// a write and a buffer more. Joining the pieces is a copy of bytes that were
+// encoded before.
+type Body struct {
+	bytes    []byte
+	answered atomic.Bool
 }
 
-// NewSegments makes a body of parts.
-func NewSegments(parts ...[]byte) *Segments {
-	s := &Segments{parts: parts}
+// NewBody joins the parts in buf, which is grown as needed.
+func NewBody(buf []byte, parts ...[]byte) *Body {
+	size := 0
 	for _, p := range parts {
-		s.size += int64(len(p))
+		size += len(p)
 	}
-	return s
+	if cap(buf) < size {
+		buf = make([]byte, 0, size+size/4)
+	}
+	buf = buf[:0]
+	for _, p := range parts {
+		buf = append(buf, p...)
+	}
+	return &Body{bytes: buf}
 }
 
 // Size is the length of the body in bytes.
-func (s *Segments) Size() int64 { return s.size }
+func (b *Body) Size() int64 { return int64(len(b.bytes)) }
 
-// Done tells whether the transport has let go of the body. It may hold it for a
-// moment longer than the request takes when that was cancelled.
-func (s *Segments) Done() bool { return s.open.Load() == 0 }
+// Bytes is the body.
+func (b *Body) Bytes() []byte { return b.bytes }
 
-// Bytes joins the pieces.
-func (s *Segments) Bytes() []byte {
-	out := make([]byte, 0, s.size)
-	for _, p := range s.parts {
-		out = append(out, p...)
+// reader opens the body for reading, from its start.
+func (b *Body) reader() io.ReadCloser { return io.NopCloser(bytes.NewReader(b.bytes)) }
+
+// spare returns the memory of the body for the next one, if its request was
+// answered whole: only then has the transport surely let go of it.
+func (b *Body) spare() []byte {
+	if b == nil || !b.answered.Load() || cap(b.bytes) > maxKept {
+		return nil
 	}
-	return out
-}
-
-// Reader opens the body for reading, from its start.
-func (s *Segments) Reader() io.ReadCloser {
-	s.open.Add(1)
-	return &segmentReader{body: s}
-}
-
-type segmentReader struct {
-	body   *Segments
-	part   int
-	offset int
-	closed atomic.Bool
-}
-
-func (r *segmentReader) Read(p []byte) (int, error) {
-	if r.closed.Load() {
-		return 0, io.ErrClosedPipe
-	}
-	var n int
-	for n < len(p) && r.part < len(r.body.parts) {
-		src := r.body.parts[r.part][r.offset:]
-		k := copy(p[n:], src)
-		n += k
-		r.offset += k
-		if k == len(src) {
-			r.part++
-			r.offset = 0
-		}
-	}
-	if n == 0 && r.part == len(r.body.parts) {
-		return 0, io.EOF
-	}
-	return n, nil
-}
-
-func (r *segmentReader) Close() error {
-	if r.closed.CompareAndSwap(false, true) {
-		r.body.open.Add(-1)
-	}
-	return nil
+	return b.bytes[:0]
 }

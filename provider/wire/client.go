@@ -92,7 +92,7 @@ type Reply struct {
 
 // Post sends body to path below the base URL and waits for the head of the
 // answer. Any status but a success is an error.
-func (c *Client) Post(ctx context.Context, path string, body *Segments) (*Reply, error) {
+func (c *Client) Post(ctx context.Context, path string, body *Body) (*Reply, error) {
 	return c.do(ctx, http.MethodPost, path, body)
 }
 
@@ -101,7 +101,7 @@ func (c *Client) Get(ctx context.Context, path string) (*Reply, error) {
 	return c.do(ctx, http.MethodGet, path, nil)
 }
 
-func (c *Client) do(ctx context.Context, method, path string, body *Segments) (*Reply, error) {
+func (c *Client) do(ctx context.Context, method, path string, body *Body) (*Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -120,8 +120,8 @@ func (c *Client) do(ctx context.Context, method, path string, body *Segments) (*
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(httptrace.WithClientTrace(r.ctx, trace))
 	if body != nil {
-		req.Body, req.ContentLength = body.Reader(), body.Size()
-		req.GetBody = func() (io.ReadCloser, error) { return body.Reader(), nil }
+		req.Body, req.ContentLength = body.reader(), body.Size()
+		req.GetBody = func() (io.ReadCloser, error) { return body.reader(), nil }
 	}
 	resp, err := c.rt.RoundTrip(req)
 	if err != nil {

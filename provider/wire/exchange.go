@@ -35,7 +35,7 @@ type Decoder interface {
 // Exchange sends body to path and yields the deltas of the reply, Finish last,
 // or one error. It follows [toolcrib.Model]: a reply that was cut is an error,
 // never a short reply.
-func (c *Client) Exchange(ctx context.Context, path string, body *Segments, d Decoder, yield func(toolcrib.Delta, error) bool) {
+func (c *Client) Exchange(ctx context.Context, path string, body *Body, d Decoder, yield func(toolcrib.Delta, error) bool) {
 	reply, err := c.Post(ctx, path, body)
 	if err != nil {
 		yield(toolcrib.Delta{}, err)
@@ -61,6 +61,7 @@ func (c *Client) Exchange(ctx context.Context, path string, body *Segments, d De
 	if emit(toolcrib.Delta{Finish: &finish}) {
 		reply.Finish()
 	}
+	body.answered.Store(true)
 }
 
 func (r *Reply) decode(d Decoder, emit Emit) error {

@@ -27,7 +27,7 @@ type History struct {
 	hasTools  bool
 	extraRaw  []byte
 	hasExtra  bool
-	last      *Segments
+	last      *Body
 }
 
 // maxKept bounds a buffer that is kept for another run.
@@ -36,11 +36,6 @@ const maxKept = 1 << 20
 // New returns the messages of req that are not encoded yet, and whether the
 // encoded ones were dropped because something before them has changed.
 func (h *History) New(req *toolcrib.Request) (messages []toolcrib.Message, fresh bool) {
-	if h.last != nil && !h.last.Done() {
-		// The transport still reads the old request: leave its bytes alone.
-		h.Messages, h.Tools, h.Head = bytes.Clone(h.Messages), bytes.Clone(h.Tools), nil
-	}
-	h.last = nil
 	if h.sent == 0 || h.epoch != req.Epoch || h.sent > len(req.Messages) || h.model != req.Model || h.system != req.System {
 		h.Messages, fresh = h.Messages[:0], true
 		h.sent, h.epoch, h.model, h.system = 0, req.Epoch, req.Model, req.System
@@ -76,17 +71,17 @@ func (h *History) ReadExtra(req *toolcrib.Request, reserved ...string) error {
 }
 
 // Sent makes the body of the request and remembers it.
-func (h *History) Sent(parts ...[]byte) *Segments {
-	h.last = NewSegments(parts...)
+func (h *History) Sent(parts ...[]byte) *Body {
+	h.last = NewBody(h.last.spare(), parts...)
 	return h.last
 }
 
 // Reusable tells whether the buffers can serve another run, and empties them.
 func (h *History) Reusable() bool {
-	if h.last != nil && !h.last.Done() || cap(h.Messages) > maxKept || cap(h.Tools) > maxKept {
+	if cap(h.Messages) > maxKept || cap(h.Tools) > maxKept {
 		return false
 	}
-	*h = History{Messages: h.Messages[:0], Tools: h.Tools[:0], Head: h.Head[:0], ToolNames: h.ToolNames[:0]}
+	*h = History{last: h.last, Messages: h.Messages[:0], Tools: h.Tools[:0], Head: h.Head[:0], ToolNames: h.ToolNames[:0]}
 	return true
 }
 
