@@ -11,7 +11,7 @@ import (
 // Encode returns the stored JSON of a body, without HTML escaping. A kind that
 // [Decode] would not know is an [*UnknownKindError].
 func Encode(body toolcrib.Body) ([]byte, error) {
-	if newBody(body.EventKind()) == nil {
+	if bodies[body.EventKind()] == nil {
 		return nil, &UnknownKindError{Kind: body.EventKind()}
 	}
 	var b bytes.Buffer
@@ -31,62 +31,39 @@ func (e *UnknownKindError) Error() string {
 	return fmt.Sprintf("journal: unknown event %q: it was written by a later version of toolcrib; use that one", e.Kind)
 }
 
-// newBody has an empty body for each kind.
-func newBody(kind toolcrib.Kind) toolcrib.Body {
-	switch kind {
-	case KindRunStarted:
-		return new(RunStarted)
-	case KindTakenUp:
-		return new(TakenUp)
-	case KindOffered:
-		return new(Offered)
-	case KindModelRequest:
-		return new(ModelRequest)
-	case KindModelFailed:
-		return new(ModelFailed)
-	case KindMessage:
-		return new(Message)
-	case KindToolCall:
-		return new(ToolCall)
-	case KindUsage:
-		return new(Usage)
-	case KindVerdicts:
-		return new(Verdicts)
-	case KindConfirmationRequired:
-		return new(ConfirmationRequired)
-	case KindConfirmationResolved:
-		return new(ConfirmationResolved)
-	case KindToolStarted:
-		return new(ToolStarted)
-	case KindReconciled:
-		return new(Reconciled)
-	case KindToolResult:
-		return new(ToolResult)
-	case KindNotice:
-		return new(Notice)
-	case KindStopping:
-		return new(Stopping)
-	case KindGranted:
-		return new(Granted)
-	case KindSaid:
-		return new(Said)
-	case KindPaused:
-		return new(Paused)
-	case KindDone:
-		return new(Done)
-	case KindError:
-		return new(Error)
-	}
-	return nil
+// bodies makes an empty body of each kind.
+var bodies = map[toolcrib.Kind]func() toolcrib.Body{
+	KindRunStarted:           func() toolcrib.Body { return new(RunStarted) },
+	KindTakenUp:              func() toolcrib.Body { return new(TakenUp) },
+	KindOffered:              func() toolcrib.Body { return new(Offered) },
+	KindModelRequest:         func() toolcrib.Body { return new(ModelRequest) },
+	KindModelFailed:          func() toolcrib.Body { return new(ModelFailed) },
+	KindMessage:              func() toolcrib.Body { return new(Message) },
+	KindToolCall:             func() toolcrib.Body { return new(ToolCall) },
+	KindUsage:                func() toolcrib.Body { return new(Usage) },
+	KindVerdicts:             func() toolcrib.Body { return new(Verdicts) },
+	KindConfirmationRequired: func() toolcrib.Body { return new(ConfirmationRequired) },
+	KindConfirmationResolved: func() toolcrib.Body { return new(ConfirmationResolved) },
+	KindToolStarted:          func() toolcrib.Body { return new(ToolStarted) },
+	KindReconciled:           func() toolcrib.Body { return new(Reconciled) },
+	KindToolResult:           func() toolcrib.Body { return new(ToolResult) },
+	KindNotice:               func() toolcrib.Body { return new(Notice) },
+	KindStopping:             func() toolcrib.Body { return new(Stopping) },
+	KindGranted:              func() toolcrib.Body { return new(Granted) },
+	KindSaid:                 func() toolcrib.Body { return new(Said) },
+	KindPaused:               func() toolcrib.Body { return new(Paused) },
+	KindDone:                 func() toolcrib.Body { return new(Done) },
+	KindError:                func() toolcrib.Body { return new(Error) },
 }
 
 // Decode is the inverse of [Encode]. Fields that this version does not know are
 // passed over; a kind that it does not know is an [*UnknownKindError].
 func Decode(kind toolcrib.Kind, payload []byte) (toolcrib.Body, error) {
-	body := newBody(kind)
-	if body == nil {
+	empty, ok := bodies[kind]
+	if !ok {
 		return nil, &UnknownKindError{Kind: kind}
 	}
+	body := empty()
 	if err := json.Unmarshal(payload, body); err != nil {
 		return nil, fmt.Errorf("journal: decode %s: %w", kind, err)
 	}

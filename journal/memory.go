@@ -61,7 +61,7 @@ func storable(events []toolcrib.Event) error {
 		if e.Body == nil {
 			return fmt.Errorf("journal: append: event %d has no body", i)
 		}
-		if newBody(e.Body.EventKind()) == nil {
+		if bodies[e.Body.EventKind()] == nil {
 			return &UnknownKindError{Kind: e.Body.EventKind()}
 		}
 	}
