@@ -153,8 +153,14 @@ func TestModes(t *testing.T) {
 		t.Errorf("off: %v %v", made, err)
 	}
 	for _, wrong := range []shell.Options{
-		{Mode: "some"}, {Sandbox: "maybe"}, {Allow: []string{"/bin/ls"}}, {Allow: []string{""}}, {Allow: []string{"a b"}},
-		{Protected: []string{"relative"}}, {Hidden: []string{"x"}}, {Except: []string{""}},
+		{Mode: "some"},
+		{Sandbox: "maybe"},
+		{Allow: []string{"/bin/ls"}},
+		{Allow: []string{""}},
+		{Allow: []string{"a b"}},
+		{Protected: []string{"relative"}},
+		{Hidden: []string{"x"}},
+		{Except: []string{""}},
 	} {
 		if _, err := shell.New(wrong); err == nil {
 			t.Errorf("%+v is taken", wrong)

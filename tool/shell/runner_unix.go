@@ -42,8 +42,7 @@ type running struct {
 
 type ended struct {
 	index int
-	state *os.ProcessState
-	err   error
+	state *os.ProcessState // nil = not known
 }
 
 // run runs the steps until one cannot be started or stop is closed. The thread is
@@ -74,6 +73,13 @@ func (r *runner) run(stop <-chan struct{}) outcome {
 func (r *runner) step(s step, stop <-chan struct{}) outcome {
 	p := &running{ended: make(chan ended, len(s.Commands))}
 	problem := r.start(p, s.Commands)
+	// Not before all are started: a group is gone once its first process was waited for.
+	for index, process := range p.processes {
+		go func() {
+			state, _ := process.Wait()
+			p.ended <- ended{index, state}
+		}()
+	}
 	if problem.Problem != "" {
 		closed := make(chan struct{})
 		close(closed)
@@ -182,13 +188,8 @@ func (r *runner) startOne(p *running, c *command, in, out *os.File) error {
 	if !r.inherit && p.group == 0 {
 		p.group = process.Pid
 	}
-	index := len(p.processes)
 	p.processes = append(p.processes, process)
 	limit(process.Pid, r.Watch)
-	go func() {
-		state, err := process.Wait()
-		p.ended <- ended{index, state, err}
-	}()
 	return nil
 }
 
