@@ -34,6 +34,7 @@ type app struct {
 	config  *config.Config
 	secrets []string // found while references were filled in
 	store   *sqlite.Store
+	locks   *driverLocks // of the runs that this process drives
 	closers []io.Closer
 }
 

@@ -88,7 +88,12 @@ func TestDriverLocks(t *testing.T) {
 	if !others.interrupted(rec) {
 		t.Error("a run that nobody holds is interrupted")
 	}
-	ours.take(rec.ID)
+	if err := ours.take(rec.ID); err != nil {
+		t.Error(err)
+	}
+	if err := others.take(rec.ID); !errors.Is(err, errDriven) {
+		t.Errorf("a second driver: %v", err)
+	}
 	if others.interrupted(rec) {
 		t.Error("a run that is held is not interrupted")
 	}
@@ -108,7 +113,9 @@ func TestDriverLocks(t *testing.T) {
 	if others.interrupted(rec) {
 		t.Error("a server's run is not ours to judge")
 	}
-	ours.take("../evil")
+	if err := ours.take("../evil"); err != nil {
+		t.Error(err)
+	}
 	if _, err := os.Stat(filepath.Join(dir, "evil.lock")); err == nil {
 		t.Error("an ID led out of the folder")
 	}

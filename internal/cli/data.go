@@ -111,11 +111,23 @@ func (a *app) workspace(flag string, given bool) (string, error) {
 	return real, f.Close()
 }
 
+// visibleTo tells whether who may know of a user's runs (contract §9: another
+// user's run is not found).
+func visibleTo(who toolcrib.Principal, user string) bool { return who.Admin || who.User == user }
+
 // findRun finds a run by its ID, the beginning of it, or as last: the newest run
 // that no other run started.
-func findRun(ctx context.Context, s *sqlite.Store, name string) (store.RunRecord, error) {
+func (a *app) findRun(ctx context.Context, s *sqlite.Store, name string) (store.RunRecord, error) {
+	who, err := a.principal()
+	if err != nil {
+		return store.RunRecord{}, err
+	}
 	if name == "last" {
-		page, err := s.Runs(ctx, store.Filter{TopLevel: true, Limit: 1})
+		f := store.Filter{TopLevel: true, Limit: 1}
+		if !who.Admin {
+			f.User = who.User
+		}
+		page, err := s.Runs(ctx, f)
 		if err == nil && len(page.Runs) == 0 {
 			err = failedf("not found: there is no run yet")
 		}
@@ -125,8 +137,8 @@ func findRun(ctx context.Context, s *sqlite.Store, name string) (store.RunRecord
 		return page.Runs[0], nil
 	}
 	rec, err := s.FindRun(ctx, name)
-	if errors.Is(err, toolcrib.ErrNotFound) {
-		return rec, failedf("not found: there is no run %s; `toolcrib runs list` shows what there is", name)
+	if errors.Is(err, toolcrib.ErrNotFound) || err == nil && !visibleTo(who, rec.User) {
+		return store.RunRecord{}, failedf("not found: there is no run %s; `toolcrib runs list` shows what there is", name)
 	}
 	return rec, err
 }

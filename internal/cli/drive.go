@@ -26,15 +26,91 @@ import (
 
 // drive starts the task, shows it, and tells by the exit code what became of it.
 func (a *app) drive(ctx context.Context, c *config.Config, task agent.Task, opened *models, asJSON bool) error {
-	d, err := a.newDrive(ctx, c, task, opened)
+	d, err := a.newDrive(ctx, c, setup{
+		who: task.Principal, approve: task.Approve, models: opened, workspace: task.Workspace,
+		agent: task.Agent, runTools: task.RunTools,
+	})
 	if err != nil {
 		return err
 	}
-	var show watcher = &jsonWatcher{out: a.out}
-	if !asJSON {
-		show = a.live()
+	return d.show(ctx, asJSON, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
+		return r.Run(ctx, task)
+	})
+}
+
+// setup is what a drive is made from.
+type setup struct {
+	who       toolcrib.Principal // who drives
+	approve   agent.Approve      // what this process does about calls that need an approval
+	models    *models
+	workspace string
+	agent     toolcrib.Agent
+	runTools  []string
+	seen      []*agent.Call // calls that were shown before, of a run that is taken up
+}
+
+// drive is one run on its way, with all that it stands on.
+type drive struct {
+	setup
+	a      *app
+	gate   *gate.Gate
+	config *config.Config
+	dbPath string
+	locks  *driverLocks
+	ask    agent.Approver // nil = nobody can be asked
+}
+
+// begin is what a drive does: it starts a run, or takes one up.
+type begin func(ctx context.Context, r *agent.Runner) (*agent.State, error)
+
+func (a *app) newDrive(ctx context.Context, c *config.Config, set setup) (*drive, error) {
+	s, err := a.database(ctx)
+	if err != nil {
+		return nil, err
 	}
-	state, err := d.carry(ctx, show)
+	g, err := a.gate(ctx, s, set.workspace)
+	if err != nil {
+		return nil, err
+	}
+	for _, list := range []struct {
+		what  string
+		names []string
+	}{{"--tools", set.runTools}, {"agents." + set.agent.Name + ".tools", set.agent.Tools}} {
+		for _, name := range g.UnknownNames(list.names) {
+			a.unknownTool(g, list.what, name)
+		}
+	}
+	locks, err := a.driverLocks()
+	if err != nil {
+		return nil, err
+	}
+	return &drive{setup: set, a: a, gate: g, config: c, dbPath: s.Path(), locks: locks}, nil
+}
+
+// driverLocks are the locks of this process, let go when the command ends.
+func (a *app) driverLocks() (*driverLocks, error) {
+	if a.locks == nil {
+		data, err := a.dataDir()
+		if err != nil {
+			return nil, err
+		}
+		a.locks = newDriverLocks(data)
+		a.closers = append(a.closers, a.locks)
+	}
+	return a.locks, nil
+}
+
+// show drives, shows what happens, and tells by the exit code what became of it.
+func (d *drive) show(ctx context.Context, asJSON bool, begin begin) error {
+	var show watcher = &jsonWatcher{out: d.a.out}
+	if !asJSON {
+		live := d.a.live()
+		for _, c := range d.seen {
+			live.Recall(c.ID, c.Name, c.Arguments)
+		}
+		show = live
+	}
+	state, err := d.carry(ctx, show, begin)
 	if state == nil || err != nil {
 		return d.cutOff(state, err)
 	}
@@ -43,43 +119,6 @@ func (a *app) drive(ctx context.Context, c *config.Config, task agent.Task, open
 	}
 	d.parked(state)
 	return silent(exitOf(state))
-}
-
-// drive is one run on its way, with all that it stands on.
-type drive struct {
-	a      *app
-	task   agent.Task
-	models *models
-	gate   *gate.Gate
-	config *config.Config
-	dbPath string
-	locks  *driverLocks
-}
-
-func (a *app) newDrive(ctx context.Context, c *config.Config, task agent.Task, opened *models) (*drive, error) {
-	s, err := a.database(ctx)
-	if err != nil {
-		return nil, err
-	}
-	g, err := a.gate(ctx, s, task.Workspace)
-	if err != nil {
-		return nil, err
-	}
-	for _, list := range []struct {
-		what  string
-		names []string
-	}{{"--tools", task.RunTools}, {"agents." + task.Agent.Name + ".tools", task.Agent.Tools}} {
-		for _, name := range g.UnknownNames(list.names) {
-			a.unknownTool(g, list.what, name)
-		}
-	}
-	data, err := a.dataDir()
-	if err != nil {
-		return nil, err
-	}
-	locks := newDriverLocks(data)
-	a.closers = append(a.closers, locks)
-	return &drive{a: a, task: task, models: opened, gate: g, config: c, dbPath: s.Path(), locks: locks}, nil
 }
 
 // unknownTool tells that a name of a list means no tool and is dropped.
@@ -119,20 +158,22 @@ func (a *app) live() *render.Live {
 }
 
 // carry drives the run to its end, its pause, or a signal.
-func (d *drive) carry(ctx context.Context, show watcher) (*agent.State, error) {
+func (d *drive) carry(ctx context.Context, show watcher, begin begin) (*agent.State, error) {
 	a := d.a
 	var stderr io.Writer = a.err
 	live, terminal := show.(*render.Live)
 	if terminal {
 		stderr = live
 	}
-	ctx, stop := a.interruptible(ctx, d.by(), stderr)
+	ctx, stop := a.interruptible(ctx, nameOf(d.who), stderr)
 	defer stop()
+	ctx, unwatch := d.cancellable(ctx)
+	defer unwatch()
 	options, err := d.options(show, stderr)
 	if err != nil {
 		return nil, err
 	}
-	if d.task.Approve == agent.ApproveAsk {
+	if d.approve == agent.ApproveAsk {
 		reader, err := cancelreader.NewReader(a.in)
 		if err != nil {
 			return nil, failedf("the terminal: %v", err)
@@ -140,11 +181,11 @@ func (d *drive) carry(ctx context.Context, show watcher) (*agent.State, error) {
 		defer reader.Close()
 		unhook := context.AfterFunc(ctx, func() { reader.Cancel() })
 		defer unhook()
-		approver := &render.Approver{In: bufio.NewReader(reader), Out: a.err, Style: a.style, By: d.by()}
+		approver := &render.Approver{In: bufio.NewReader(reader), Out: a.err, Style: a.style, By: nameOf(d.who)}
 		if terminal {
 			approver.Hold, approver.Release = live.Hold, live.Release
 		}
-		options.Approver = approver
+		options.Approver, d.ask = approver, approver
 	}
 	runner, err := agent.New(options)
 	if err != nil {
@@ -152,7 +193,7 @@ func (d *drive) carry(ctx context.Context, show watcher) (*agent.State, error) {
 	}
 	show.Start()
 	defer show.Stop()
-	state, err := runner.Run(ctx, d.task)
+	state, err := begin(ctx, runner)
 	// Tools that did not end when they were told to end with the process.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), toolGrace)
 	defer cancel()
@@ -169,12 +210,41 @@ func (d *drive) carry(ctx context.Context, show watcher) (*agent.State, error) {
 // toolGrace is how long the process waits for tools that were told to end.
 const toolGrace = time.Second
 
-// by is who sits at the keyboard.
-func (d *drive) by() string {
-	if d.task.Principal.Actor != "" {
-		return d.task.Principal.Actor
+// nameOf names who acts; with --as both names.
+func nameOf(who toolcrib.Principal) string {
+	if who.Actor != "" {
+		return fmt.Sprintf("%s (for %s)", who.Actor, who.User)
 	}
-	return d.task.Principal.User
+	return who.User
+}
+
+// cancelEvery is how often a driver looks for a request to cancel its run.
+const cancelEvery = 500 * time.Millisecond
+
+// cancellable gives a context that ends when another process asks to cancel the
+// run. stop must be called; it waits for the watch to end.
+func (d *drive) cancellable(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(cancelEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if by, ok := d.locks.requested(d.locks.first()); ok {
+				cancel(&agent.CancelError{By: by})
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-ended
+	}
 }
 
 // options are what the loop stands on.
@@ -185,23 +255,19 @@ func (d *drive) options(show watcher, stderr io.Writer) (agent.Options, error) {
 	if err != nil {
 		return agent.Options{}, err
 	}
-	var top toolcrib.RunID
 	return agent.Options{
 		Journal: a.store, Contents: a.store, Gate: d.gate, Models: d.models.Open,
 		Mask: mask, Log: log, Worker: workerName(), Version: version.Version(),
 		Watch: func(run toolcrib.RunID, f journal.Frame) {
 			// Runs that the run starts itself have streams of their own.
-			if top == "" {
-				top = run
-			}
-			if run == top {
+			if run == d.locks.first() {
 				show.Frame(f)
 			}
 		},
 		NewID: func(prefix string) string {
 			id := agent.NewID(prefix)
 			if prefix == "run_" {
-				d.locks.take(toolcrib.RunID(id))
+				_ = d.locks.take(toolcrib.RunID(id)) // nobody else can have a new one
 			}
 			return id
 		},
@@ -257,20 +323,30 @@ func (d *drive) summary(s *agent.State) {
 	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(fmt.Sprintf("toolcrib runs show %s (kept in %s)", s.Run, d.dbPath))))
 }
 
-// parked tells what a parked run waits for and how to look at it.
+// parked tells what a parked run waits for, and the way on.
 func (d *drive) parked(s *agent.State) {
 	if s.Pending == nil {
 		return
 	}
 	a := d.a
-	fmt.Fprintf(a.err, "%s run %s waits for an approval (%s):\n", a.style.Yellow("parked:"), s.Run, guard.Visible(s.Pending.ApprovalID))
+	what := "an approval"
+	if s.Pending.Kind == string(journal.ApprovalInDoubt) {
+		what = "a word on calls in doubt"
+	}
+	fmt.Fprintf(a.err, "%s run %s waits for %s (%s):\n", a.style.Yellow("parked:"), s.Run, what, guard.Visible(s.Pending.ApprovalID))
 	for _, c := range s.Pending.Calls {
 		fmt.Fprint(a.err, "  "+a.style.Call(c.Name, c.Arguments, ""))
 		if c.Reason != "" {
 			fmt.Fprintf(a.err, "      %s\n", a.style.Dim(guard.Visible(c.Reason)))
 		}
 	}
-	fmt.Fprintf(a.err, "See: toolcrib runs show %s\nTo let such calls pass, run again with --approve all, or on a terminal.\n", s.Run)
+	id := guard.Visible(s.Pending.ApprovalID)
+	fmt.Fprintf(a.err, "See: toolcrib approvals show %s\n", id)
+	if s.Pending.Kind == string(journal.ApprovalInDoubt) {
+		fmt.Fprintf(a.err, "Then: toolcrib approvals resolve %s --retry, --happened JSON or --not-happened\n", id)
+		return
+	}
+	fmt.Fprintf(a.err, "Then: toolcrib approvals approve %s --resume, or deny\n", id)
 }
 
 // exitOf is the exit code of a run that ended or parked (contract §3, §5).
@@ -278,6 +354,8 @@ func exitOf(s *agent.State) int {
 	switch {
 	case s.Status.Parked():
 		return exitParked
+	case s.Start.Given != nil:
+		return exitOfCall(s)
 	case s.Status == toolcrib.StatusCancelled:
 		return exitCanceled
 	case s.Failed != nil && s.Failed.StopReason == toolcrib.StopMaxIterations:

@@ -2,23 +2,31 @@ package cli
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/store"
 )
 
 // driverLocks are the files that this process holds for the runs that it drives.
 // The system lets go of them however the process ends, so that others can tell a
-// run that goes on from one that was cut off (design.md §6).
+// run that goes on from one that was cut off (design.md §6). Beside a lock lies,
+// for a moment, the request of another process to cancel the run.
 type driverLocks struct {
 	dir string
 
 	mu    sync.Mutex
 	files map[toolcrib.RunID]*os.File
+	top   toolcrib.RunID // the first run that was taken: those that it starts come later
 }
 
 func newDriverLocks(dataDir string) *driverLocks {
@@ -27,32 +35,73 @@ func newDriverLocks(dataDir string) *driverLocks {
 
 var plainID = regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`)
 
-// lockPath is the file of a run.
-func (l *driverLocks) lockPath(run toolcrib.RunID) (string, bool) {
+// path is a file of a run.
+func (l *driverLocks) path(run toolcrib.RunID, suffix string) (string, bool) {
 	if !plainID.MatchString(string(run)) {
 		return "", false
 	}
-	return filepath.Join(l.dir, string(run)+".lock"), true
+	return filepath.Join(l.dir, string(run)+suffix), true
 }
 
-// take locks the file of a run. Without it a run works all the same; it only
-// shows as interrupted while it goes on.
-func (l *driverLocks) take(run toolcrib.RunID) {
-	path, ok := l.lockPath(run)
-	if !ok || os.MkdirAll(l.dir, 0o700) != nil {
-		return
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return
-	}
-	if tryLock(f) != nil {
-		_ = f.Close() // nothing was written
-		return
+const (
+	lockSuffix   = ".lock"
+	cancelSuffix = ".cancel"
+)
+
+// errDriven says that another process has the run.
+var errDriven = errors.New("another process drives it")
+
+// A look of somebody else at a lock holds it for a moment, so it is tried for.
+const (
+	lockAttempts = 10
+	lockPause    = 20 * time.Millisecond
+)
+
+// take locks the file of a run, or returns errDriven. Where files cannot be
+// locked a run works all the same, and the journal's fence keeps two drivers
+// apart; it only shows as interrupted while it goes on.
+func (l *driverLocks) take(run toolcrib.RunID) error {
+	path, ok := l.path(run, lockSuffix)
+	if !ok {
+		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.files[run] = f
+	if l.top == "" {
+		l.top = run
+	}
+	if l.files[run] != nil || os.MkdirAll(l.dir, 0o700) != nil {
+		return nil
+	}
+	for range lockAttempts {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return nil
+		}
+		err = tryLock(f)
+		if err == nil && current(f, path) {
+			l.files[run] = f
+			l.removeRequest(run) // left over from a driver before
+			return nil
+		}
+		_ = f.Close() // nothing was written
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil
+		}
+		time.Sleep(lockPause)
+	}
+	return errDriven
+}
+
+// current tells whether f is still the file at path: one that its holder removed
+// before it let go keeps nobody out.
+func current(f *os.File, path string) bool {
+	held, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(held, there)
 }
 
 // Close lets go of all runs.
@@ -61,7 +110,8 @@ func (l *driverLocks) Close() error {
 	defer l.mu.Unlock()
 	var errs []error
 	for run, f := range l.files {
-		if path, ok := l.lockPath(run); ok {
+		l.removeRequest(run)
+		if path, ok := l.path(run, lockSuffix); ok {
 			errs = append(errs, os.Remove(path))
 		}
 		errs = append(errs, f.Close())
@@ -70,20 +120,85 @@ func (l *driverLocks) Close() error {
 	return errors.Join(errs...)
 }
 
-// interrupted tells whether a run of a command line was cut off: it has not ended
-// and nobody holds it.
+// interrupted tells whether a run of a command line was cut off: it was being
+// driven, has not ended, and nobody holds it.
 func (l *driverLocks) interrupted(rec store.RunRecord) bool {
-	if rec.Driver != driverName || rec.Status.Ended() || rec.Status.Parked() {
-		return false
-	}
-	path, ok := l.lockPath(rec.ID)
+	return rec.Driver == driverName && rec.Status == toolcrib.StatusRunning && !l.driven(rec.ID)
+}
+
+// driven tells whether a process holds the run, or may hold it.
+func (l *driverLocks) driven(run toolcrib.RunID) bool {
+	path, ok := l.path(run, lockSuffix)
 	if !ok {
-		return false
+		return true
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
 	if err != nil {
-		return errors.Is(err, os.ErrNotExist)
+		return true
 	}
 	defer f.Close()
-	return tryLock(f) == nil
+	return tryLock(f) != nil
+}
+
+// first returns the run that this process was started for; "" = none yet.
+func (l *driverLocks) first() toolcrib.RunID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.top
+}
+
+// request asks the process that drives a run to cancel it.
+func (l *driverLocks) request(run toolcrib.RunID, by string) error {
+	path, ok := l.path(run, cancelSuffix)
+	if !ok {
+		return fmt.Errorf("run %s has no files", run)
+	}
+	f, err := os.CreateTemp(l.dir, "cancel-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(by)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// maxRequest bounds what is read of a request.
+const maxRequest = 1 << 10
+
+// requested returns who asks to cancel the run, once.
+func (l *driverLocks) requested(run toolcrib.RunID) (by string, ok bool) {
+	path, ok := l.path(run, cancelSuffix)
+	if !ok {
+		return "", false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxRequest))
+	if err != nil {
+		return "", false
+	}
+	l.removeRequest(run)
+	by = strings.TrimSpace(guard.Visible(strings.ToValidUTF8(string(data), "\uFFFD")))
+	if by == "" {
+		by = "somebody with access to the data folder"
+	}
+	return by, true
+}
+
+// removeRequest removes a request, if there is one.
+func (l *driverLocks) removeRequest(run toolcrib.RunID) {
+	if path, ok := l.path(run, cancelSuffix); ok {
+		_ = os.Remove(path) // mostly there is none
+	}
 }

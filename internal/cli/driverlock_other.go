@@ -8,4 +8,4 @@ import (
 )
 
 // tryLock cannot tell here; no run is shown as interrupted.
-func tryLock(*os.File) error { return errors.New("file locks are not supported here") }
+func tryLock(*os.File) error { return errors.ErrUnsupported }

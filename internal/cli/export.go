@@ -60,7 +60,7 @@ func (a *app) runsExportCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rec, err := findRun(cmd.Context(), s, args[0])
+			rec, err := a.findRun(cmd.Context(), s, args[0])
 			if err != nil {
 				return err
 			}

@@ -62,14 +62,10 @@ toolcrib run --model anthropic/claude-haiku-4-5 --max-iterations 5 "Plan the wee
 func (a *app) judgingFlags(cmd *cobra.Command, f *runFlags) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.agent, "agent", "", "agent of the configuration (default: default)")
-	flags.StringVar(&f.approve, "approve", "", "calls that need an approval: ask, all, none (park) or deny (default: ask on a terminal, else none)")
+	a.approveFlag(cmd, f)
 	flags.BoolVar(&f.readOnly, "read-only", false, "refuse every call that writes")
 	flags.StringVar(&f.workspace, "workspace", "", "root of the file tools (default: the configuration's, else the current folder)")
-	complete := func(words ...string) cobra.CompletionFunc {
-		return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
-	}
-	// The flags were just made, so this cannot fail.
-	_ = cmd.RegisterFlagCompletionFunc("approve", complete("ask", "all", "none", "deny"))
+	// The flag was just made, so this cannot fail.
 	_ = cmd.RegisterFlagCompletionFunc("agent", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		c, err := a.configuration()
 		if err != nil {
@@ -77,6 +73,14 @@ func (a *app) judgingFlags(cmd *cobra.Command, f *runFlags) {
 		}
 		return c.AgentNames(), cobra.ShellCompDirectiveNoFileComp
 	})
+}
+
+// approveFlag says what happens to calls that must be confirmed.
+func (a *app) approveFlag(cmd *cobra.Command, f *runFlags) {
+	words := []string{"ask", "all", "none", "deny"}
+	cmd.Flags().StringVar(&f.approve, "approve", "", "calls that need an approval: ask, all, none (park) or deny (default: ask on a terminal, else none)")
+	// The flag was just made, so this cannot fail.
+	_ = cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // prompt joins the arguments, or reads standard input for -.

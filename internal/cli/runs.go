@@ -21,12 +21,13 @@ import (
 func (a *app) runsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "runs",
-		Short:   "List, show and export stored runs",
+		Short:   "List and show stored runs, go on with them, cancel, fork, export",
 		Example: "toolcrib runs list\ntoolcrib runs show last",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    group,
 	}
-	cmd.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsEventsCommand(), a.runsExportCommand())
+	cmd.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsEventsCommand(), a.runsExportCommand(),
+		a.runsResumeCommand(), a.runsCancelCommand(), a.runsForkCommand(), a.runsVerifyCommand(), a.runsReplayCommand())
 	return cmd
 }
 
@@ -120,9 +121,18 @@ func (a *app) listRuns(ctx context.Context, f *listFlags) error {
 	if err != nil {
 		return err
 	}
-	page, err := s.Runs(ctx, filter)
+	who, err := a.principal()
 	if err != nil {
 		return err
+	}
+	page := store.Page{}
+	if !who.Admin && filter.User == "" {
+		filter.User = who.User
+	}
+	if visibleTo(who, filter.User) {
+		if page, err = s.Runs(ctx, filter); err != nil {
+			return err
+		}
 	}
 	views := make([]runView, len(page.Runs))
 	for i, rec := range page.Runs {
@@ -152,11 +162,8 @@ func (a *app) storedRuns(ctx context.Context) (*sqlite.Store, *driverLocks, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	data, err := a.dataDir()
-	if err != nil {
-		return nil, nil, err
-	}
-	return s, newDriverLocks(data), nil
+	locks, err := a.driverLocks()
+	return s, locks, err
 }
 
 func statusText(v runView) string {
@@ -204,7 +211,7 @@ func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) erro
 	if err != nil {
 		return err
 	}
-	rec, err := findRun(ctx, s, name)
+	rec, err := a.findRun(ctx, s, name)
 	if err != nil {
 		return err
 	}
@@ -240,7 +247,9 @@ func statusOfRecord(rec store.RunRecord, interrupted bool) string {
 func (a *app) ending(rec store.RunRecord, interrupted bool) {
 	switch {
 	case interrupted:
-		fmt.Fprintf(a.out, "\n%s the run was cut off; what is shown was done\n", a.outStyle.Yellow("■"))
+		fmt.Fprintf(a.out, "\n%s the run was cut off; what is shown was done. To go on: toolcrib runs resume %s\n", a.outStyle.Yellow("■"), rec.ID)
+	case rec.Status == toolcrib.StatusQueued:
+		fmt.Fprintf(a.out, "\n%s nobody drives the run. To go on: toolcrib runs resume %s\n", a.outStyle.Yellow("■"), rec.ID)
 	case rec.Status.Parked() && rec.Pending != nil:
 		fmt.Fprintf(a.out, "\n%s waits for a decision on %s\n", a.outStyle.Yellow("■"), guard.Visible(rec.Pending.ApprovalID))
 	case rec.Content != "" && rec.StopReason != toolcrib.StopCompleted:
@@ -264,7 +273,7 @@ toolcrib runs events run_01K --follow`,
 			if err != nil {
 				return err
 			}
-			rec, err := findRun(cmd.Context(), s, args[0])
+			rec, err := a.findRun(cmd.Context(), s, args[0])
 			if err != nil {
 				return err
 			}

@@ -52,6 +52,7 @@ func TestScripts(t *testing.T) {
 			"manycalls": cmdManyCalls,
 			"nothas":    cmdNotHas,
 			"pty":       cmdPTY,
+			"replayall": cmdReplayAll,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {
@@ -231,4 +232,14 @@ func cmdManyCalls(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	b.WriteString("- {text: enough}\n")
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(b.String()), 0o600))
+}
+
+// cmdReplayAll replays and verifies every run of the script's data folder: each
+// journal that a script leaves behind must come out the same (design.md §2).
+func cmdReplayAll(ts *testscript.TestScript, _ bool, args []string) {
+	for _, verb := range []string{"verify", "replay"} {
+		if err := ts.Exec("toolcrib", append(args, "runs", verb, "--all")...); err != nil {
+			ts.Fatalf("runs %s --all: %v", verb, err)
+		}
+	}
 }

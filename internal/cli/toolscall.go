@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -73,11 +74,15 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) err
 		Agent: def, Principal: who, Workspace: workspace, Driver: driverName,
 		Approve: approve, Given: a.given(name, raw),
 	}
-	d, err := a.newDrive(cmd.Context(), c, task, &models{})
+	d, err := a.newDrive(cmd.Context(), c, setup{
+		who: who, approve: approve, models: &models{}, workspace: workspace, agent: def,
+	})
 	if err != nil {
 		return err
 	}
-	state, err := d.carry(cmd.Context(), silentWatcher{})
+	state, err := d.carry(cmd.Context(), silentWatcher{}, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
+		return r.Run(ctx, task)
+	})
 	if state == nil || err != nil {
 		return d.cutOff(state, err)
 	}

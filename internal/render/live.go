@@ -52,10 +52,21 @@ type liveCall struct {
 // Start begins; Stop must follow.
 func (l *Live) Start() {
 	l.atMargin = true
-	l.calls = make(map[string]*liveCall)
+	if l.calls == nil {
+		l.calls = make(map[string]*liveCall)
+	}
 	if l.ErrTerminal && l.Style.Color {
 		l.spin = newSpinner(l.Err, l.Style)
 	}
+}
+
+// Recall tells of a call whose frame came before the run was taken up. It comes
+// before Start.
+func (l *Live) Recall(id, name string, arguments json.RawMessage) {
+	if l.calls == nil {
+		l.calls = make(map[string]*liveCall)
+	}
+	l.calls[id] = &liveCall{name: name, arguments: arguments}
 }
 
 // Stop ends what is on the way.

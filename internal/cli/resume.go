@@ -1,0 +1,389 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+func (a *app) runsResumeCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "resume RUN",
+		Short: "Go on with a run that is parked, was decided on, or was cut off",
+		Long: "Go on with a run where its journal ends. What has finished is not done again; a write that had started is put " +
+			"to you unless its tool can tell what became of it. A run that waits for an approval is asked about on a terminal. " +
+			"RUN is an ID, the beginning of one, or last. Output and exit status are those of run.",
+		Example: `toolcrib runs resume last
+toolcrib runs resume run_01K --approve all
+toolcrib runs resume run_01K --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.database(cmd.Context())
+			if err != nil {
+				return err
+			}
+			rec, err := a.findRun(cmd.Context(), s, args[0])
+			if err != nil {
+				return err
+			}
+			return a.resume(cmd.Context(), rec, &f)
+		},
+	}
+	a.approveFlag(cmd, &f)
+	cmd.Flags().BoolVar(&f.json, "json", false, "events as JSON, one a line")
+	return cmd
+}
+
+// resume takes a run up and drives it to its end, or until it parks again.
+func (a *app) resume(ctx context.Context, rec store.RunRecord, f *runFlags) error {
+	who, err := a.principal()
+	if err != nil {
+		return err
+	}
+	if err := a.takeUp(rec); err != nil {
+		return err
+	}
+	state, err := agent.Load(ctx, a.store, rec.ID)
+	if err != nil {
+		return err
+	}
+	if state.Ended() {
+		return failedf("conflict: run %s (%s) has ended; there is nothing to go on with", rec.ID, state.Status)
+	}
+	approve, err := a.resumeApproval(state, f)
+	if err != nil {
+		return err
+	}
+	d, err := a.driveAgain(ctx, state, who, approve)
+	if err != nil {
+		return err
+	}
+	if state.Turn != nil {
+		d.seen = state.Turn.Calls
+	}
+	return d.show(ctx, f.json, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
+		return d.goOn(ctx, r, rec.ID)
+	})
+}
+
+// takeUp holds the run for this process, so that no other drives it.
+func (a *app) takeUp(rec store.RunRecord) error {
+	if rec.Driver != "" && rec.Driver != driverName {
+		return failedf("conflict: run %s belongs to a %s, which goes on with it by itself", rec.ID, rec.Driver)
+	}
+	locks, err := a.driverLocks()
+	if err != nil {
+		return err
+	}
+	if err := locks.take(rec.ID); err != nil {
+		return failedf("conflict: run %s is going on: %v; `toolcrib runs events %s --follow` shows it, `toolcrib runs cancel %s` ends it",
+			rec.ID, err, rec.ID, rec.ID)
+	}
+	return nil
+}
+
+// resumeApproval is what this process does about calls that need an approval. A
+// run that was told from its start to approve or to refuse everything keeps to it.
+func (a *app) resumeApproval(s *agent.State, f *runFlags) (agent.Approve, error) {
+	own := agent.Approve(s.Start.Approve)
+	switch own {
+	case agent.ApproveAll, agent.ApproveDeny:
+		if f.approve != "" && f.approve != string(own) {
+			return "", usagef("--approve %s: run %s was started with --approve %s, which holds until it ends", f.approve, s.Run, own)
+		}
+		return own, nil
+	}
+	return a.approval(f)
+}
+
+// driveAgain makes a drive from what a stored run began with, under today's
+// configuration.
+func (a *app) driveAgain(ctx context.Context, s *agent.State, who toolcrib.Principal, approve agent.Approve) (*drive, error) {
+	c, err := a.configuration()
+	if err != nil {
+		return nil, err
+	}
+	if err := a.supported(c, s.Start.Agent.Name); err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(s.Start.Workspace); err != nil || !info.IsDir() {
+		return nil, failedf("the workspace of run %s, %s, is not there any more; put it back, or cancel the run", s.Run, s.Start.Workspace)
+	}
+	opened, err := a.reopenModels(c, s.Start.Models)
+	if err != nil {
+		return nil, err
+	}
+	return a.newDrive(ctx, c, setup{
+		who: who, approve: approve, models: opened, workspace: s.Start.Workspace,
+		agent: s.Start.Agent, runTools: s.Start.RunTools,
+	})
+}
+
+// reopenModels opens the models of a run's snapshot, by what the configuration
+// says of their providers today.
+func (a *app) reopenModels(c *config.Config, infos []journal.ModelInfo) (*models, error) {
+	m := &models{infos: infos, open: map[string]toolcrib.Model{}}
+	for i, info := range infos {
+		if m.open[info.Provider] != nil {
+			continue
+		}
+		var model toolcrib.Model
+		r, err := c.ResolveModel(info.Provider + "/" + info.ID)
+		if err == nil {
+			model, err = a.provider(info.Provider, r.Provider)
+		}
+		switch {
+		case err != nil && i == 0 && codeOf(err) == exitUsage:
+			return nil, err
+		case err != nil && i == 0:
+			return nil, usagef("the run's model %s: %v", info.Ref, err)
+		case err != nil:
+			model = broken{provider: info.Provider, err: err}
+		}
+		m.open[info.Provider] = model
+	}
+	return m, nil
+}
+
+// goOn drives a run as far as it goes. An approval that it waits for is put to
+// whoever is there, or decided as --approve says.
+func (d *drive) goOn(ctx context.Context, r *agent.Runner, run toolcrib.RunID) (*agent.State, error) {
+	if _, err := r.Expire(ctx, run, d.config.Approvals.Expire.Std()); err != nil && !isConflict(err) {
+		return nil, err
+	}
+	for {
+		state, err := r.Resume(ctx, run)
+		if err != nil || state.Pending == nil {
+			return state, err
+		}
+		decided, err := d.decide(ctx, r, state)
+		if err == nil && decided {
+			continue
+		}
+		if err != nil && !isConflict(err) {
+			return state, err
+		}
+		var cancel *agent.CancelError
+		if errors.As(context.Cause(ctx), &cancel) {
+			return r.Cancel(context.WithoutCancel(ctx), run, cancel.By)
+		}
+		if err != nil && context.Cause(ctx) == nil {
+			// Somebody else was quicker, while the question stood here.
+			continue
+		}
+		return state, context.Cause(ctx)
+	}
+}
+
+// isConflict tells whether somebody else changed the run in the meantime.
+func isConflict(err error) bool {
+	var state *agent.StateError
+	return errors.As(err, &state) || errors.Is(err, toolcrib.ErrConflict)
+}
+
+// decide answers what a parked run waits for; false = nobody did.
+func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State) (bool, error) {
+	if s.Approval == nil || s.Approval.Kind != journal.ApprovalCall || ctx.Err() != nil {
+		return false, nil
+	}
+	word := agent.Decision{ApprovalID: s.Approval.ApprovalID, Digest: s.Approval.Digest}
+	switch d.approve {
+	case agent.ApproveAll:
+		word.Decision, word.By = journal.DecisionApprove, "--approve all"
+	case agent.ApproveDeny:
+		word.Decision, word.By = journal.DecisionDeny, "--approve deny"
+	case agent.ApproveAsk:
+		open := *s.Approval
+		open.Calls = openCalls(s)
+		answer, ok, err := d.ask.Decide(ctx, s.Run, &open)
+		if err != nil || !ok {
+			return false, err
+		}
+		word.By, word.Reason, word.Calls = answer.By, answer.Reason, answer.Calls
+		if answer.Decision != journal.DecisionMixed {
+			word.Decision = answer.Decision
+		}
+	default:
+		return false, nil
+	}
+	_, err := r.Decide(ctx, s.Run, word)
+	return err == nil, err
+}
+
+// openCalls are the calls of the open approval that nobody has decided on yet.
+func openCalls(s *agent.State) []journal.ApprovalItem {
+	decided := map[string]bool{}
+	for _, c := range s.Trace {
+		if c.DecidedBy != nil && c.DecidedBy.ApprovalID == s.Approval.ApprovalID || c.Doubt != nil {
+			decided[c.ID] = true
+		}
+	}
+	var open []journal.ApprovalItem
+	for _, item := range s.Approval.Calls {
+		if !decided[item.ID] {
+			open = append(open, item)
+		}
+	}
+	return open
+}
+
+func (a *app) runsForkCommand() *cobra.Command {
+	var f runFlags
+	var round int
+	cmd := &cobra.Command{
+		Use:   "fork RUN [PROMPT...]",
+		Short: "Start a new run from a round of another one",
+		Long: "Start a new run with the transcript of another one as it was before the model was asked for a round, and the " +
+			"same agent, workspace and tools. PROMPT is added as your next message. Nothing of the old run changes, and " +
+			"nothing that it did is undone. RUN is an ID, the beginning of one, or last.",
+		Example: `toolcrib runs fork last
+toolcrib runs fork run_01K --round 2 "Use the other file instead"`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			prompt := ""
+			if len(args) > 1 {
+				var err error
+				if prompt, err = a.prompt(args[1:]); err != nil {
+					return err
+				}
+			}
+			if cmd.Flags().Changed("round") && round < 1 {
+				return usagef("--round: counts from 1")
+			}
+			return a.fork(cmd.Context(), args[0], round, prompt, &f)
+		},
+	}
+	a.approveFlag(cmd, &f)
+	cmd.Flags().IntVar(&round, "round", 0, "the round to begin from, counted from 1 (default: the last)")
+	cmd.Flags().BoolVar(&f.json, "json", false, "events as JSON, one a line")
+	return cmd
+}
+
+// fork starts a new run from a round of another one.
+func (a *app) fork(ctx context.Context, name string, round int, prompt string, f *runFlags) error {
+	who, err := a.principal()
+	if err != nil {
+		return err
+	}
+	s, err := a.database(ctx)
+	if err != nil {
+		return err
+	}
+	rec, err := a.findRun(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	old, err := agent.Load(ctx, s, rec.ID)
+	if err != nil {
+		return err
+	}
+	if round == 0 {
+		round = max(old.Iterations, 1)
+	}
+	approve, err := a.approval(f)
+	if err != nil {
+		return err
+	}
+	d, err := a.driveAgain(ctx, old, who, approve)
+	if err != nil {
+		return err
+	}
+	return d.show(ctx, f.json, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
+		state, err := r.Fork(ctx, rec.ID, round, who, prompt, approve)
+		if state != nil && !f.json {
+			a.notice("run %s, forked from round %d of %s", state.Run, round, rec.ID)
+		}
+		return state, err
+	})
+}
+
+func (a *app) runsCancelCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "cancel RUN",
+		Short: "End a run: one that goes on, is parked, or was cut off",
+		Long: "End a run as cancelled. One that another process drives is told, and ends by itself. " +
+			"RUN is an ID, the beginning of one, or last.",
+		Example: "toolcrib runs cancel last\ntoolcrib runs cancel run_01K",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.cancel(cmd.Context(), args[0])
+		},
+	}
+}
+
+func (a *app) cancel(ctx context.Context, name string) error {
+	who, err := a.principal()
+	if err != nil {
+		return err
+	}
+	s, err := a.database(ctx)
+	if err != nil {
+		return err
+	}
+	rec, err := a.findRun(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	ended := func(status toolcrib.Status) error {
+		return failedf("conflict: run %s (%s) has ended; there is nothing to cancel", rec.ID, status)
+	}
+	if rec.Status.Ended() {
+		return ended(rec.Status)
+	}
+	locks, err := a.driverLocks()
+	if err != nil {
+		return err
+	}
+	if locks.take(rec.ID) == nil {
+		return a.cancelHere(ctx, rec, nameOf(who))
+	}
+	if rec.Parent != "" {
+		return failedf("conflict: run %s is a part of run %s; cancel that one", rec.ID, rec.Parent)
+	}
+	return a.cancelThere(ctx, rec, nameOf(who))
+}
+
+// cancelHere ends a run that nobody drives.
+func (a *app) cancelHere(ctx context.Context, rec store.RunRecord, by string) error {
+	r, err := a.runnerOf(ctx, rec)
+	if err != nil {
+		return err
+	}
+	state, err := r.Cancel(ctx, rec.ID, by)
+	if isConflict(err) {
+		return failedf("conflict: %v", err)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "run %s: %s\n", rec.ID, state.Status)
+	return nil
+}
+
+// runnerOf makes a runner that writes something down about a run, and asks no
+// model.
+func (a *app) runnerOf(ctx context.Context, rec store.RunRecord) (*agent.Runner, error) {
+	c, err := a.configuration()
+	if err != nil {
+		return nil, err
+	}
+	d, err := a.newDrive(ctx, c, setup{models: &models{}, workspace: rec.Workspace})
+	if err != nil {
+		return nil, err
+	}
+	options, err := d.options(silentWatcher{}, a.err)
+	if err != nil {
+		return nil, err
+	}
+	return agent.New(options)
+}
