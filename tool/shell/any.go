@@ -88,9 +88,14 @@ func (p *plan) anyRedirect(r *syntax.Redirect) error {
 	if r.Op != syntax.RdrIn {
 		return p.maybe(w.text)
 	}
-	if found, err := p.w.resolve(w.text); err == nil {
-		p.touch(found, false)
+	found, err := p.w.resolve(w.text)
+	switch {
+	case err != nil:
+		return nil //nolint:nilerr // as above
+	case p.set.hides(p.w.abs(found.real)):
+		return refuse("protected path: %s", quote(w.text))
 	}
+	p.touch(found, false)
 	return nil
 }
 

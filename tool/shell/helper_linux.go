@@ -247,7 +247,7 @@ func (l *launcher) bubblewrap(own string) []string {
 		}
 	}
 	for _, path := range l.options.Hidden {
-		if path = real(path); within(path, l.Dir) {
+		if within(path, l.Dir) {
 			args = append(args, cover(path)...)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 // plan is a judged call: what runs, and what is told about it.
 type plan struct {
-	set     *Options
+	set     *Options // with the links of its paths resolved
 	w       *workspace
 	steps   []step
 	writes  bool // a program is not in the built-in table
@@ -46,8 +46,8 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{set: &s.options, w: w, touched: map[string]int{}}
-	if s.options.hides(w.dir) {
+	p := &plan{set: s.options.resolved(), w: w, touched: map[string]int{}}
+	if p.set.hides(w.dir) {
 		err = refuse("the workspace is in a protected folder")
 	} else if s.options.Mode == ModeAny {
 		err = s.planAny(p, file, in.Command)

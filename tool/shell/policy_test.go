@@ -296,6 +296,26 @@ func TestHidden_LandlockKeepsAddedProgramsOut(t *testing.T) {
 	}
 }
 
+func TestC12_DeepNestingIsRefused(t *testing.T) {
+	for _, mode := range []shell.Mode{shell.ModeAllowlist, shell.ModeAny} {
+		made := tool(t, shell.Options{Mode: mode, Report: &shell.Report{Problem: "not run"}})
+		for _, piece := range []string{"(", "$(", "`(", "{ ", "<(", "if ", "\"$(", "((", "[[ (", "a && ", "a | ", "! ", "${a:-", "case x in x) ", "f() ", "a=("} {
+			if err := admit(made, callOf(t, folder(t), strings.Repeat(piece, 16000/len(piece)), 0)); err == nil {
+				t.Errorf("%s: %q is admitted", mode, piece)
+			}
+		}
+		if err := admit(made, callOf(t, folder(t), strings.Repeat("x", 16<<10+1), 0)); kind(t, err) != toolcrib.InvalidArguments {
+			t.Errorf("too long: %v", err)
+		}
+	}
+	many := tool(t, shell.Options{})
+	for _, line := range []string{strings.Repeat("true;", 65), strings.Repeat("true | ", 65) + "true", "echo" + strings.Repeat(" x", 1001)} {
+		if err := admit(many, callOf(t, folder(t), line, 0)); kind(t, err) != toolcrib.PermissionDenied {
+			t.Errorf("%.20q…: %v", line, err)
+		}
+	}
+}
+
 // FuzzAdmit: judging never panics, and of what it lets through every program is an
 // allowed one and no word was left for a shell to work out.
 func FuzzAdmit(f *testing.F) {

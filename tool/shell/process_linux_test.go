@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -139,6 +141,75 @@ func TestC18_CancelEndsTheCall(t *testing.T) {
 			t.Errorf("still running: %q", left)
 		}
 	})
+}
+
+func TestC18_NothingOutlivesAKilledParent(t *testing.T) {
+	if !landlockOnly().Helper || landlockOnly().LandlockABI == 0 {
+		t.Skip("NOT TESTED: this kernel has no Landlock")
+	}
+	dir, m := folder(t), strings.TrimPrefix(mark(t), "mark")
+	parent := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
+	parent.Env = append(os.Environ(), parentEnv+"="+dir, parentEnv+"_MARK="+m)
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, filepath.Join(dir, "started"))
+	if len(alive(t, m)) == 0 {
+		t.Error("nothing runs: the test sees nothing")
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = parent.Wait() // it was killed
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for range 4000 {
+		if len(alive(t, m)) == 0 {
+			return
+		}
+		<-ticker.C
+	}
+	t.Errorf("still running: %q", alive(t, m))
+}
+
+// TestC11_FlippedLink flips a link between a file inside and one outside while it is
+// read: what the judging cannot see the sandbox must hold.
+func TestC11_FlippedLink(t *testing.T) {
+	report := landlockOnly()
+	if !report.Helper || report.LandlockABI == 0 {
+		t.Skip("NOT TESTED: this kernel has no Landlock")
+	}
+	p := newTrap(t)
+	made := tool(t, shell.Options{Report: report})
+	ctx, cancel := context.WithCancel(t.Context())
+	var flipper sync.WaitGroup
+	flip, next := filepath.Join(p.workspace, "flip"), filepath.Join(p.workspace, "next")
+	flipper.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			target := "a.txt"
+			if i%2 == 1 {
+				target = filepath.Join(p.outside, "secret.txt")
+			}
+			if os.Symlink(target, next) != nil || os.Rename(next, flip) != nil {
+				return
+			}
+		}
+	})
+	read, denied := 0, 0
+	for range 150 {
+		got, err := runIn(t.Context(), t, made, callOf(t, p.workspace, "cat flip | head -3; grep -r CANARY sub; cat < a.txt", 20))
+		switch {
+		case err != nil:
+			denied++
+		case strings.Contains(got.Stdout+got.Stderr, secret):
+			t.Fatalf("the secret came out: %+v", got)
+		default:
+			read++
+		}
+	}
+	cancel()
+	flipper.Wait()
+	t.Logf("%d calls ran, %d were refused", read, denied)
 }
 
 // waitFor waits until a file is there.

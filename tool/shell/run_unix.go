@@ -61,7 +61,7 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan) (ran, erro
 			Dir: p.w.dir, Steps: p.steps, Watch: p.writes, Offline: !s.options.Network,
 			Env: []string{"PATH=" + searchPath, "HOME=" + scratch, "TMPDIR=" + scratch, "LANG=C.UTF-8", "TERM=dumb"},
 		},
-		writes: p.writes, scratch: scratch, report: s.report(), options: &s.options, shut: guarded.paths(), null: null,
+		writes: p.writes, scratch: scratch, report: s.report(), options: p.set, shut: guarded.paths(), null: null,
 	}
 	res, err := s.collect(ctx, l)
 	if changed := guarded.changed(); len(changed) > 0 {
@@ -138,7 +138,8 @@ func (r *ran) judge(out outcome, cause error) error {
 	switch {
 	case out.Setup != "":
 		return &toolcrib.ToolError{
-			Kind: toolcrib.ExecutionFailed, Message: "the sandbox could not be made, so nothing was run", Err: errText(out.Setup),
+			Kind: toolcrib.ExecutionFailed, Message: "the sandbox could not be made, so nothing was run",
+			Err: errText(out.Setup + " " + quoteText(r.Stderr)), // bubblewrap says why there
 		}
 	case out.Problem != "":
 		return &toolcrib.ToolError{

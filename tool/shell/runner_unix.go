@@ -210,7 +210,9 @@ func (r *runner) wait(p *running, states []*os.ProcessState, stop <-chan struct{
 			left--
 		case <-stop:
 			stop, stopped = nil, true
-			_ = syscall.Kill(-p.group, syscall.SIGTERM) // 0 is this process's own group
+			if r.inherit || p.group != 0 {
+				_ = syscall.Kill(-p.group, syscall.SIGTERM) // 0 is this process's own group
+			}
 			timer := time.NewTimer(termGrace)
 			defer timer.Stop()
 			kill = timer.C

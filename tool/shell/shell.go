@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -331,11 +332,12 @@ func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, 
 	defer cancel()
 	started := time.Now()
 	res, err := s.run(timed, call, p)
+	// What has ended by itself has its result, however late.
 	switch {
-	case ctx.Err() != nil:
+	case (err != nil || res.stopped) && ctx.Err() != nil:
 		return toolcrib.Output{}, ctx.Err()
-	case errors.Is(context.Cause(timed), errTimeout) && (err != nil || res.stopped):
-		return toolcrib.Output{}, toolcrib.Failf(toolcrib.ToolTimeout, "%s", timeout)
+	case res.stopped && errors.Is(context.Cause(timed), errTimeout):
+		return toolcrib.Output{}, toolcrib.Failf(toolcrib.ToolTimeout, "%s", seconds(timeout))
 	case err != nil:
 		return toolcrib.Output{}, err
 	}
@@ -344,6 +346,9 @@ func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, 
 	out.Cut = res.StdoutTruncated || res.StderrTruncated
 	return out, err
 }
+
+// seconds writes a time as C15 has it: 90s, not 1m30s.
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s" }
 
 // errTimeout is the cause of a context that ended with the call's own time.
 var errTimeout = errors.New("the call's timeout")

@@ -16,7 +16,28 @@ import (
 
 func TestMain(m *testing.M) {
 	shell.Main() // the programs of the tests run in the sandbox
+	if workspace := os.Getenv(parentEnv); workspace != "" {
+		os.Exit(parent(workspace))
+	}
 	os.Exit(m.Run())
+}
+
+// parentEnv makes the test binary a program that runs a long command in the folder
+// that it names, to be killed.
+const parentEnv = "TOOLCRIB_SHELL_TEST_PARENT"
+
+func parent(workspace string) int {
+	made, err := shell.New(shell.Options{Mode: shell.ModeAny})
+	if err != nil {
+		return 1
+	}
+	line := "sleep 1000." + os.Getenv(parentEnv+"_MARK") + " & setsid sleep 1000." + os.Getenv(parentEnv+"_MARK") + " & echo > started; wait"
+	data, err := json.Marshal(map[string]any{"command": line, "timeout": 300})
+	if err != nil {
+		return 1
+	}
+	_, _ = made.Call(context.Background(), toolcrib.Call{Name: shell.Name, Arguments: data, Workspace: workspace})
+	return 0
 }
 
 // probed asks the machine once for all tests.

@@ -165,16 +165,30 @@ func within(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, string(filepath.Separator))+string(filepath.Separator))
 }
 
+// resolved returns the options with the links resolved in the paths that are
+// compared with: for one call, since they may come to be at any time.
+func (o *Options) resolved() *Options {
+	out := *o
+	out.Hidden, out.Except = make([]string, len(o.Hidden)), make([]string, len(o.Except))
+	for i, path := range o.Hidden {
+		out.Hidden[i] = real(path)
+	}
+	for i, path := range o.Except {
+		out.Except[i] = real(path)
+	}
+	return &out
+}
+
 // hides tells whether abs may not even be read. The longest path counts.
 func (o *Options) hides(abs string) bool {
 	longest, hidden := -1, false
 	for _, path := range o.Hidden {
-		if path = real(path); within(abs, path) && len(path) > longest {
+		if within(abs, path) && len(path) > longest {
 			longest, hidden = len(path), true
 		}
 	}
 	for _, path := range o.Except {
-		if path = real(path); within(abs, path) && len(path) >= longest {
+		if within(abs, path) && len(path) >= longest {
 			longest, hidden = len(path), false
 		}
 	}
@@ -184,7 +198,7 @@ func (o *Options) hides(abs string) bool {
 // holdsHidden tells whether something hidden is below the folder abs.
 func (o *Options) holdsHidden(abs string) bool {
 	for _, path := range o.Hidden {
-		if path = real(path); path != abs && within(path, abs) {
+		if path != abs && within(path, abs) {
 			return true
 		}
 	}
