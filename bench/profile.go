@@ -36,7 +36,9 @@ func profileOf(file string, which int, stream bool, runs int) error {
 		return err
 	}
 	defer pprof.StopCPUProfile()
-	runtime.MemProfileRate = 512
+	if os.Getenv("MEM") != "" {
+		runtime.MemProfileRate = 512
+	}
 	got, err := measure(kinds[which], "rounds-5", 5, 1, runs)
 	if err == nil {
 		if m, err := os.Create(file + ".mem"); err == nil {
