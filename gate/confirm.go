@@ -67,7 +67,7 @@ func (j *judgement) confirmStep() *refusal {
 		return nil
 	}
 	if j.scope.NobodyAsks {
-		r := refuse(j.name() + " needs a person's approval, and nobody can be asked in this run. Go on without it.")
+		r := refuse(j.name() + " needs a person's approval, and in this run nobody gives one. Go on without it.")
 		r.position, r.detail = j.gate.position(q.key), q.why
 		return r
 	}
