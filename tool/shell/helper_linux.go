@@ -192,8 +192,9 @@ func (c *copied) wait(stop <-chan struct{}) outcome {
 		case <-timer.C:
 		}
 	}
-	_ = syscall.Kill(-c.process.Pid, syscall.SIGKILL)
+	_ = c.process.Kill() // an ended process says so
 	<-done.Done()
+	endGroup(c.process.Pid)
 	_ = c.jobs.SetWriteDeadline(time.Now())
 	<-sent
 	_ = c.jobs.Close()

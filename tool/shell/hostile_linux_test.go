@@ -16,8 +16,6 @@ import (
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
-const secret = "CANARY-7f3a91"
-
 // trap is a workspace with all kinds of bait, and an outside that nothing may
 // touch.
 type trap struct {

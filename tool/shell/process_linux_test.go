@@ -88,7 +88,7 @@ func TestC18_TimeoutKillsTheProcesses(t *testing.T) {
 					t.Errorf("error %v", err)
 				}
 				if left := alive(t, m); len(left) > 0 {
-					t.Errorf("still running: %q", left)
+					t.Errorf("%s: still running: %q", t.Name(), left)
 				}
 			})
 		})
@@ -114,7 +114,7 @@ func TestC18_NothingIsLeftBehind(t *testing.T) {
 					t.Errorf("%+v %v", got, err)
 				}
 				if left := alive(t, m); len(left) > 0 {
-					t.Errorf("still running: %q", left)
+					t.Errorf("%s: still running: %q", t.Name(), left)
 				}
 			})
 		})

@@ -70,22 +70,38 @@ func descendants() []int {
 	return all
 }
 
-// reapAll ends everything that descends from this process, which adopts what lost
-// its parent. All are stopped before the first is killed, so that
-// none can start another in between; it gives up after a while.
+// reapAll ends everything that descends from this process. It adopts what lost its
+// parent, so that as long as anything is left it has a child: only that tells for
+// certain, since processes come and go while they are looked for. All that are
+// found are stopped before the first is killed, so that none can start another in
+// between. It gives up after a while.
 func reapAll() {
-	const rounds = 200
+	const rounds = 1000
 	for range rounds {
+		if childless() {
+			return
+		}
 		found := descendants()
 		for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 			for _, pid := range found {
 				_ = syscall.Kill(pid, signal)
 			}
 		}
-		if len(found) == 0 {
-			return
-		}
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// childless collects the dead, and tells whether no child is left.
+func childless() bool {
+	for {
+		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		switch {
+		case err == syscall.EINTR || pid > 0: //nolint:errorlint // an errno
+		case err != nil:
+			return true // ECHILD
+		default:
+			return false
+		}
 	}
 }
 

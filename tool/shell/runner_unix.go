@@ -231,13 +231,25 @@ func (r *runner) wait(p *running, states []*os.ProcessState, stop <-chan struct{
 
 // sweep kills what is left of a pipeline.
 func (r *runner) sweep(p *running) {
-	if p.group != 0 {
-		_ = syscall.Kill(-p.group, syscall.SIGKILL)
-	}
 	for _, process := range p.processes {
 		_ = process.Kill() // an ended process says so
 	}
+	if p.group != 0 {
+		endGroup(p.group)
+	}
 	if r.reap != nil {
 		r.reap()
+	}
+}
+
+// endGroup kills a process group and waits a little until it is gone: what is
+// killed still runs for a moment. Where nobody collects the dead it gives up.
+func endGroup(group int) {
+	const looks = 100
+	for range looks {
+		if err := syscall.Kill(-group, syscall.SIGKILL); err != nil {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }

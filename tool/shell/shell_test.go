@@ -22,6 +22,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// secret is what must never come out.
+const secret = "CANARY-7f3a91"
+
 // parentEnv makes the test binary a program that runs a long command in the folder
 // that it names, to be killed.
 const parentEnv = "TOOLCRIB_SHELL_TEST_PARENT"
