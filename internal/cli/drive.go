@@ -290,7 +290,7 @@ func (d *drive) cutOff(state *agent.State, err error) error {
 	code := codeOf(err)
 	text := fmt.Sprintf("run %s was cut off: %v", state.Run, err)
 	if slices.Contains([]int{exitTerm, exitHangup}, code) {
-		text += "; what was done is kept and it can be taken up again"
+		text += "; what was done is kept and it can be taken up again: toolcrib runs resume " + string(state.Run)
 	}
 	return &exitError{code: code, message: text + fmt.Sprintf("\nSee: toolcrib runs show %s", state.Run)}
 }

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bufio"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -53,6 +54,7 @@ func TestScripts(t *testing.T) {
 			"nothas":    cmdNotHas,
 			"pty":       cmdPTY,
 			"replayall": cmdReplayAll,
+			"approval":  cmdApproval,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {
@@ -139,9 +141,11 @@ func environment(ts *testscript.TestScript) []string {
 }
 
 // cmdSignal runs a program, sends it a signal as soon as a line of its output
-// holds a text, and wants an exit code: signal TEXT SIGNAL CODE toolcrib ARGS.
+// holds a text, and wants an exit code (-1 = it was killed): signal TEXT SIGNAL
+// CODE toolcrib ARGS. With fifo:PATH for the text it is sent when something that
+// the program started writes to that named pipe, which is made before.
 func cmdSignal(ts *testscript.TestScript, _ bool, args []string) {
-	signals := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP}
+	signals := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "KILL": syscall.SIGKILL}
 	want, err := strconv.Atoi(args[2])
 	ts.Check(err)
 	path := lookPath(ts, args[3])
@@ -151,8 +155,17 @@ func cmdSignal(ts *testscript.TestScript, _ bool, args []string) {
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
 	ts.Check(err)
+	pipe, fifo := strings.CutPrefix(args[0], "fifo:")
+	written := make(chan bool, 1)
+	if fifo {
+		go waitForPipe(makePipe(ts, pipe), written)
+	}
 	ts.Check(cmd.Start())
 	sent := false
+	if fifo {
+		sent = <-written
+		ts.Check(cmd.Process.Signal(signals[args[1]]))
+	}
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		fmt.Fprintln(ts.Stdout(), lines.Text())
@@ -166,6 +179,18 @@ func cmdSignal(ts *testscript.TestScript, _ bool, args []string) {
 	if got := exitCode(err); got != want || !sent {
 		ts.Fatalf("exit code %d, want %d; signal sent: %v; stderr:\n%s", got, want, sent, stderr.String())
 	}
+}
+
+// waitForPipe waits for the first byte that is written to a named pipe.
+func waitForPipe(path string, written chan<- bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		written <- false
+		return
+	}
+	_, err = f.Read(make([]byte, 1))
+	written <- err == nil
+	_ = f.Close()
 }
 
 func lookPath(ts *testscript.TestScript, name string) string {
@@ -242,4 +267,22 @@ func cmdReplayAll(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("runs %s --all: %v", verb, err)
 		}
 	}
+}
+
+// cmdApproval sets a variable to the newest pending approval, and DIGEST to its
+// digest: approval NAME FLAGS. It reads the run's record, so that nothing expires.
+func cmdApproval(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(ts.Exec("toolcrib", append(args[1:], "runs", "show", "last", "--json")...))
+	var run struct {
+		Pending struct {
+			ID     string `json:"approval_id"`
+			Digest string `json:"digest"`
+		} `json:"pending"`
+	}
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &run))
+	if run.Pending.ID == "" {
+		ts.Fatalf("the last run waits for nothing")
+	}
+	ts.Setenv(args[0], run.Pending.ID)
+	ts.Setenv("DIGEST", run.Pending.Digest)
 }

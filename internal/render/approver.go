@@ -62,8 +62,19 @@ func (a *Approver) show(ask *journal.ConfirmationRequired) {
 }
 
 func (a *Approver) item(c *journal.ApprovalItem) {
-	s := a.Style
-	fmt.Fprint(a.Out, s.Call(c.Name, c.Arguments, ""))
+	fmt.Fprint(a.Out, a.Style.Item(c, false))
+}
+
+// Item tells what is asked about one call: its arguments, effect, reason and what
+// it would change; whole shows all of it.
+func (s Style) Item(c *journal.ApprovalItem, whole bool) string {
+	var b strings.Builder
+	b.WriteString(s.Call(c.Name, c.Arguments, ""))
+	most := previewLines
+	if whole {
+		most = 0
+		b.WriteString(Indented(c.Arguments) + "\n")
+	}
 	text := string(c.Effect.OrStrictest())
 	switch {
 	case strings.Contains(c.Reason, text):
@@ -71,8 +82,9 @@ func (a *Approver) item(c *journal.ApprovalItem) {
 	case c.Reason != "":
 		text += " · " + line(c.Reason, s.width()-len(text)-8)
 	}
-	fmt.Fprintf(a.Out, "    %s\n", s.Dim(text))
-	fmt.Fprint(a.Out, s.Preview(c.Preview, previewLines))
+	fmt.Fprintf(&b, "    %s\n", s.Dim(text))
+	b.WriteString(s.Preview(c.Preview, most))
+	return b.String()
 }
 
 // decide asks until there is an answer.

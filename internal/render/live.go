@@ -173,6 +173,12 @@ func decided(decision string) string {
 		return "approved"
 	case journal.DecisionDeny:
 		return "denied"
+	case journal.DecisionRetry:
+		return "to be run once more"
+	case journal.DecisionHappened:
+		return "counted as happened"
+	case journal.DecisionNotHappened:
+		return "counted as not happened"
 	}
 	return "decided call by call"
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,6 +51,10 @@ func (t *Story) Tell(e toolcrib.Event) {
 		t.asked(b)
 	case *journal.ConfirmationResolved:
 		t.resolved(b)
+	case *journal.Reconciled:
+		t.reconciled(b)
+	case *journal.Usage:
+		t.spent(b)
 	case *journal.ToolResult:
 		t.result(b)
 	case *journal.Notice:
@@ -151,7 +157,11 @@ func (t *Story) failed(b *journal.ModelFailed) {
 }
 
 func (t *Story) asked(b *journal.ConfirmationRequired) {
-	fmt.Fprintf(t.Out, "%s %s\n", t.Style.Yellow("? asked for approval"), t.Style.Dim(guard.Visible(b.ApprovalID)))
+	what := "? asked for approval"
+	if b.Kind == journal.ApprovalInDoubt {
+		what = "? in doubt: " + line(b.Reason, 4096)
+	}
+	fmt.Fprintf(t.Out, "%s %s\n", t.Style.Yellow(what), t.Style.Dim(guard.Visible(b.ApprovalID)))
 	for _, c := range b.Calls {
 		fmt.Fprintf(t.Out, "  %s %s", line(c.Name, 64), Arguments(c.Arguments, t.Style.width()-len(c.Name)-4))
 		fmt.Fprintf(t.Out, "\n    %s\n", t.Style.Dim(line(string(c.Effect)+" · "+c.Reason, 4096)))
@@ -164,6 +174,49 @@ func (t *Story) resolved(b *journal.ConfirmationResolved) {
 		text += ": " + b.Reason
 	}
 	t.note(text)
+	differ := false
+	for _, d := range b.Calls {
+		differ = differ || d.Decision != b.Decision || len(d.Arguments) > 0 || len(d.Result) > 0
+	}
+	if !differ {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(b.Calls)) {
+		t.word(id, b.Calls[id])
+	}
+}
+
+// word tells the decision on one call.
+func (t *Story) word(id string, d journal.CallDecision) {
+	text := id + ": " + decided(d.Decision)
+	switch {
+	case len(d.Arguments) > 0:
+		text += ", with other arguments: " + string(d.Arguments)
+	case len(d.Result) > 0:
+		text += ": " + string(d.Result)
+	}
+	fmt.Fprintln(t.Out, t.Style.Dim("    "+line(text, 4096)))
+}
+
+// reconciled tells what became of a write that was cut off.
+func (t *Story) reconciled(b *journal.Reconciled) {
+	text := "was cut off; nobody knows whether it took effect"
+	switch b.State {
+	case toolcrib.Happened:
+		text = "was cut off after it had taken effect"
+	case toolcrib.NotHappened:
+		text = "was cut off before it took effect; it runs again"
+	}
+	t.note(b.ID + " " + text)
+}
+
+// spent tells what one request cost.
+func (t *Story) spent(b *journal.Usage) {
+	u := toolcrib.Usage{
+		InputTokens: b.Tokens.InputTokens, CachedInputTokens: b.Tokens.CachedInputTokens, OutputTokens: b.Tokens.OutputTokens,
+		TotalTokens: b.Tokens.InputTokens + b.Tokens.OutputTokens, CostUSD: b.CostUSD, Estimated: b.Estimated,
+	}
+	t.note(fmt.Sprintf("request %d: %s · %s", b.Request, Tokens(u, t.known), Cost(u, t.known)))
 }
 
 func (t *Story) result(b *journal.ToolResult) {

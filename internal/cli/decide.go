@@ -1,0 +1,268 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// decideFlags are the flags of the commands that decide.
+type decideFlags struct {
+	calls                []string
+	edit, reason, digest string
+	resume, json         bool
+
+	retry, notHappened bool
+	happened           string
+}
+
+// maxWords bounds what a person gives as a reason.
+const maxWords = 4 << 10
+
+func (a *app) decideFlags(cmd *cobra.Command, f *decideFlags) {
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.calls, "call", nil, "only this call, by its ID; may be repeated; the others stay open")
+	flags.StringVar(&f.reason, "reason", "", "why; the model reads it after a denial")
+	flags.StringVar(&f.digest, "digest", "", "the digest that approvals show tells; required without a terminal")
+	flags.BoolVar(&f.resume, "resume", false, "go on with the run at once")
+	flags.BoolVar(&f.json, "json", false, "the decision as one JSON value; with --resume the run's events, one a line")
+}
+
+func (a *app) approvalsDecideCommand(decision string) *cobra.Command {
+	var f decideFlags
+	short := map[string]string{
+		journal.DecisionApprove: "Let the calls of an approval run", journal.DecisionDeny: "Refuse the calls of an approval",
+	}[decision]
+	cmd := &cobra.Command{
+		Use:   decision + " ID",
+		Short: short,
+		Long: short + ". On a terminal the calls are shown and it is asked once more; without one --digest says what was " +
+			"looked at. A decision is used once. ID is an approval, the beginning of one, or last.",
+		Example: fmt.Sprintf("toolcrib approvals %s last --resume\ntoolcrib approvals %s apr_01K --digest D --call call_2", decision, decision),
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			word := journal.CallDecision{Decision: decision}
+			if cmd.Flags().Changed("edit") {
+				if strings.TrimSpace(f.edit) == "" {
+					return usagef("--edit: must be the arguments as a JSON object")
+				}
+				word.Arguments = json.RawMessage(f.edit)
+			}
+			return a.decide(cmd.Context(), args[0], word, &f)
+		},
+	}
+	a.decideFlags(cmd, &f)
+	if decision == journal.DecisionApprove {
+		cmd.Flags().StringVar(&f.edit, "edit", "", "arguments that the call runs with instead, a JSON object")
+	}
+	return cmd
+}
+
+func (a *app) approvalsResolveCommand() *cobra.Command {
+	var f decideFlags
+	cmd := &cobra.Command{
+		Use:   "resolve ID --retry | --happened JSON | --not-happened",
+		Short: "Say what became of calls that were cut off after they had started",
+		Long: "Say what became of writes of which nobody knows whether they took effect: --retry runs them once more, " +
+			"--happened gives their result, --not-happened tells the model that nothing came of them. " +
+			"ID is an approval, the beginning of one, or last.",
+		Example: `toolcrib approvals resolve last --retry --resume
+toolcrib approvals resolve last --happened '{"exit_code":0}'
+toolcrib approvals resolve apr_01K --digest D --call call_1 --not-happened`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var words []journal.CallDecision
+			if f.retry {
+				words = append(words, journal.CallDecision{Decision: journal.DecisionRetry})
+			}
+			if cmd.Flags().Changed("happened") {
+				words = append(words, journal.CallDecision{Decision: journal.DecisionHappened, Result: json.RawMessage(f.happened)})
+			}
+			if f.notHappened {
+				words = append(words, journal.CallDecision{Decision: journal.DecisionNotHappened})
+			}
+			if len(words) != 1 {
+				return usagef("give one of --retry, --happened JSON and --not-happened")
+			}
+			return a.decide(cmd.Context(), args[0], words[0], &f)
+		},
+	}
+	a.decideFlags(cmd, &f)
+	cmd.Flags().BoolVar(&f.retry, "retry", false, "run the calls once more")
+	cmd.Flags().StringVar(&f.happened, "happened", "", "the calls took effect, with this result (JSON)")
+	cmd.Flags().BoolVar(&f.notHappened, "not-happened", false, "the calls took no effect")
+	return cmd
+}
+
+// decide writes a person's word on an approval down, and goes on with the run if
+// that is asked for.
+func (a *app) decide(ctx context.Context, name string, word journal.CallDecision, f *decideFlags) error {
+	if len(f.reason) > maxWords || !utf8.ValidString(f.reason) {
+		return usagef("--reason: must be valid UTF-8 of at most %d bytes", maxWords)
+	}
+	who, err := a.principal()
+	if err != nil {
+		return err
+	}
+	s, err := a.database(ctx)
+	if err != nil {
+		return err
+	}
+	v, err := a.findApproval(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	if err := a.decidable(v, word, f); err != nil {
+		return err
+	}
+	digest := f.digest
+	if digest == "" {
+		if !a.inTerminal || !a.errTerminal {
+			return usagef("--digest: is required without a terminal, so that the decision is about what was looked at; read it with: toolcrib approvals show %s", v.ID)
+		}
+		if !a.agrees(v, word, f) {
+			return failedf("nothing was decided")
+		}
+		digest = v.Digest
+	}
+	r, err := a.runnerOf(ctx, v.rec)
+	if err != nil {
+		return err
+	}
+	state, err := r.Decide(ctx, v.Run, decisionOf(v, word, f, digest, nameOf(who)))
+	if isConflict(err) {
+		return failedf("conflict: %v", err)
+	}
+	if err != nil {
+		return err
+	}
+	return a.decided(ctx, v, word, state, nameOf(who), f)
+}
+
+// decidable refuses what cannot be meant, before anybody is asked.
+func (a *app) decidable(v *approvalView, word journal.CallDecision, f *decideFlags) error {
+	doubt := v.Kind == journal.ApprovalInDoubt
+	answersCalls := word.Decision == journal.DecisionApprove || word.Decision == journal.DecisionDeny
+	switch {
+	case v.Status == approvalDecided:
+		last := v.Decisions[len(v.Decisions)-1]
+		return failedf("conflict: approval %s was decided already (%s by %s); run %s is %s", v.ID, last.Decision, last.By, v.Run, v.rec.Status)
+	case v.Status != approvalPending:
+		return failedf("conflict: approval %s is not open any more; run %s is %s", v.ID, v.Run, v.rec.Status)
+	case doubt && answersCalls:
+		return usagef("approval %s asks what became of calls; use: toolcrib approvals resolve %s --retry, --happened JSON or --not-happened", v.ID, v.ID)
+	case !doubt && !answersCalls:
+		return usagef("approval %s asks whether calls may run; use: toolcrib approvals approve %s, or deny", v.ID, v.ID)
+	case word.Arguments != nil && len(f.calls) != 1 && len(v.Calls) != 1:
+		return usagef("--edit: approval %s has %d calls; name the one that is meant with --call", v.ID, len(v.Calls))
+	}
+	for _, id := range f.calls {
+		if open := v.open(); !slices.Contains(open, id) {
+			return usagef("--call %s: approval %s has no such open call; open are: %s", id, v.ID, strings.Join(open, ", "))
+		}
+	}
+	return nil
+}
+
+// agrees shows the calls and asks.
+func (a *app) agrees(v *approvalView, word journal.CallDecision, f *decideFlags) bool {
+	s := a.style
+	n := 0
+	for _, c := range v.request().Calls {
+		if len(f.calls) > 0 && !slices.Contains(f.calls, c.ID) {
+			continue
+		}
+		n++
+		if word.Arguments != nil {
+			c.Arguments, c.Preview = word.Arguments, nil
+		}
+		fmt.Fprint(a.err, s.Item(&c, true))
+	}
+	question := map[string]string{
+		journal.DecisionApprove: "Approve", journal.DecisionDeny: "Deny", journal.DecisionRetry: "Run once more",
+		journal.DecisionHappened: "Count as happened", journal.DecisionNotHappened: "Count as not happened",
+	}[word.Decision]
+	what := "this call"
+	if n > 1 {
+		what = fmt.Sprintf("these %d calls", n)
+	}
+	return a.confirm(question + ": " + what + "?")
+}
+
+// decisionOf is the decision as the loop takes it.
+func decisionOf(v *approvalView, word journal.CallDecision, f *decideFlags, digest, by string) agent.Decision {
+	d := agent.Decision{ApprovalID: v.ID, Digest: digest, By: by, Reason: f.reason}
+	if len(f.calls) == 0 && word.Arguments == nil {
+		d.Decision, d.Result = word.Decision, word.Result
+		return d
+	}
+	ids := f.calls
+	if len(ids) == 0 {
+		ids = v.open()
+	}
+	d.Calls = make(map[string]journal.CallDecision, len(ids))
+	for _, id := range ids {
+		d.Calls[id] = word
+	}
+	return d
+}
+
+// decidedView is a decision that was written down.
+type decidedView struct {
+	ID       string          `json:"approval_id"`
+	Run      toolcrib.RunID  `json:"run_id"`
+	Decision string          `json:"decision"`
+	By       string          `json:"by"`
+	Reason   string          `json:"reason,omitempty"`
+	Calls    []string        `json:"calls"` // that were decided on
+	Open     []string        `json:"open"`  // that are still open
+	Status   toolcrib.Status `json:"status"`
+}
+
+// decided tells what was decided and the way on, or goes it.
+func (a *app) decided(ctx context.Context, v *approvalView, word journal.CallDecision, s *agent.State, by string, f *decideFlags) error {
+	view := decidedView{
+		ID: v.ID, Run: v.Run, Decision: word.Decision, By: by, Reason: f.reason,
+		Calls: []string{}, Open: []string{}, Status: s.Status,
+	}
+	if s.Approval != nil {
+		for _, c := range openCalls(s) {
+			view.Open = append(view.Open, c.ID)
+		}
+	}
+	for _, id := range v.open() {
+		if !slices.Contains(view.Open, id) {
+			view.Calls = append(view.Calls, id)
+		}
+	}
+	switch {
+	case f.json && f.resume:
+	case f.json:
+		return printJSON(a.out, view, true)
+	default:
+		fmt.Fprintf(a.out, "%s: %s (%s)\n", v.ID, strings.ReplaceAll(word.Decision, "_", " "), guard.Visible(strings.Join(view.Calls, ", ")))
+		if len(view.Open) > 0 {
+			fmt.Fprintf(a.out, "still open: %s\n", guard.Visible(strings.Join(view.Open, ", ")))
+		} else if !f.resume {
+			fmt.Fprintf(a.out, "toolcrib runs resume %s\n", v.Run)
+		}
+	}
+	if !f.resume {
+		return nil
+	}
+	rec, err := a.store.Run(ctx, v.Run)
+	if err != nil {
+		return err
+	}
+	return a.resume(ctx, rec, &runFlags{json: f.json})
+}
