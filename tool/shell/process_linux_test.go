@@ -149,7 +149,7 @@ func TestC18_NothingOutlivesAKilledParent(t *testing.T) {
 	}
 	dir, m := folder(t), strings.TrimPrefix(mark(t), "mark")
 	parent := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
-	parent.Env = append(os.Environ(), parentEnv+"="+dir, parentEnv+"_MARK="+m)
+	parent.Env = append(os.Environ(), parentEnv+"="+dir, parentEnv+"_MARK="+m, "TMPDIR="+t.TempDir()) // killed, it leaves its folder for temporary files
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
