@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs the command line as its users do: as a process of its own,
 // with an empty home.
 func TestScripts(t *testing.T) {
+	behind := &processes{named: map[string]*background{}}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
@@ -44,17 +45,20 @@ func TestScripts(t *testing.T) {
 			return os.MkdirAll(home, 0o700)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits":     cmdExits,
-			"cmpevents": cmdCompareEvents,
-			"signal":    cmdSignal,
-			"serve":     cmdServe,
-			"sqlite":    cmdSQLite,
-			"holdlock":  cmdHoldLock,
-			"manycalls": cmdManyCalls,
-			"nothas":    cmdNotHas,
-			"pty":       cmdPTY,
-			"replayall": cmdReplayAll,
-			"approval":  cmdApproval,
+			"exits":      cmdExits,
+			"cmpevents":  cmdCompareEvents,
+			"signal":     cmdSignal,
+			"serve":      cmdServe,
+			"sqlite":     cmdSQLite,
+			"holdlock":   cmdHoldLock,
+			"manycalls":  cmdManyCalls,
+			"nothas":     cmdNotHas,
+			"pty":        cmdPTY,
+			"replayall":  cmdReplayAll,
+			"approval":   cmdApproval,
+			"together":   cmdTogether,
+			"background": behind.start,
+			"ended":      behind.end,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {
