@@ -32,7 +32,8 @@ func openPTY() (control, terminal *os.File, err error) {
 
 // cmdPTY runs a program on a terminal, types a file into it, and wants an exit
 // code: pty FILE CODE toolcrib ARGS. What the terminal shows is standard output.
-// A file named - types nothing but the end of the input.
+// A file named - types nothing but the end of the input. ROWS sets the height of
+// the terminal.
 func cmdPTY(ts *testscript.TestScript, _ bool, args []string) {
 	typed := ""
 	if args[0] != "-" {
@@ -42,6 +43,9 @@ func cmdPTY(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	control, terminal, err := openPTY()
 	ts.Check(err)
+	if rows, err := strconv.ParseUint(ts.Getenv("ROWS"), 10, 16); err == nil {
+		ts.Check(unix.IoctlSetWinsize(int(control.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(rows), Col: 80}))
+	}
 	cmd := exec.Command(lookPath(ts, args[2]), args[3:]...)
 	cmd.Dir, cmd.Env = ts.MkAbs("."), environment(ts)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal

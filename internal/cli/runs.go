@@ -225,16 +225,18 @@ func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) erro
 		view.Interrupted = interrupted
 		return printJSON(a.out, view, true)
 	}
-	fmt.Fprintf(a.out, "%s  %s\n", a.outStyle.Bold(string(rec.ID)), statusOfRecord(rec, interrupted))
-	story := render.Story{Out: a.out, Style: a.outStyle, Whole: whole}
-	for e, err := range s.Read(ctx, rec.ID, 0) {
-		if err != nil {
-			return err
+	return a.paged(func(w io.Writer) error {
+		fmt.Fprintf(w, "%s  %s\n", a.outStyle.Bold(string(rec.ID)), statusOfRecord(rec, interrupted))
+		story := render.Story{Out: w, Style: a.outStyle, Whole: whole}
+		for e, err := range s.Read(ctx, rec.ID, 0) {
+			if err != nil {
+				return err
+			}
+			story.Tell(e)
 		}
-		story.Tell(e)
-	}
-	a.ending(rec, interrupted)
-	return nil
+		a.ending(w, rec, interrupted)
+		return nil
+	})
 }
 
 func statusOfRecord(rec store.RunRecord, interrupted bool) string {
@@ -244,16 +246,16 @@ func statusOfRecord(rec store.RunRecord, interrupted bool) string {
 }
 
 // ending tells what the journal does not say by itself.
-func (a *app) ending(rec store.RunRecord, interrupted bool) {
+func (a *app) ending(w io.Writer, rec store.RunRecord, interrupted bool) {
 	switch {
 	case interrupted:
-		fmt.Fprintf(a.out, "\n%s the run was cut off; what is shown was done. To go on: toolcrib runs resume %s\n", a.outStyle.Yellow("■"), rec.ID)
+		fmt.Fprintf(w, "\n%s the run was cut off; what is shown was done. To go on: toolcrib runs resume %s\n", a.outStyle.Yellow("■"), rec.ID)
 	case rec.Status == toolcrib.StatusQueued:
-		fmt.Fprintf(a.out, "\n%s nobody drives the run. To go on: toolcrib runs resume %s\n", a.outStyle.Yellow("■"), rec.ID)
+		fmt.Fprintf(w, "\n%s nobody drives the run. To go on: toolcrib runs resume %s\n", a.outStyle.Yellow("■"), rec.ID)
 	case rec.Status.Parked() && rec.Pending != nil:
-		fmt.Fprintf(a.out, "\n%s waits for a decision on %s\n", a.outStyle.Yellow("■"), guard.Visible(rec.Pending.ApprovalID))
+		fmt.Fprintf(w, "\n%s waits for a decision on %s\n", a.outStyle.Yellow("■"), guard.Visible(rec.Pending.ApprovalID))
 	case rec.Content != "" && rec.StopReason != toolcrib.StopCompleted:
-		fmt.Fprintf(a.out, "\n%s\n%s\n", a.outStyle.Dim("what there is of an answer:"), guard.Visible(rec.Content))
+		fmt.Fprintf(w, "\n%s\n%s\n", a.outStyle.Dim("what there is of an answer:"), guard.Visible(rec.Content))
 	}
 }
 
