@@ -178,9 +178,15 @@ func TestOfferCacheTellsPoliciesApart(t *testing.T) {
 			scope gate.Scope
 			want  string
 		}{
-			{user, wide(), "a b"}, {granted, wide(), "a"}, {empty, wide(), ""}, {admin, wide(), "a b only_admin"},
-			{user, narrow, "a"}, {user, gate.Scope{AgentTools: []string{"b"}}, "b"}, {user, gate.Scope{SkillTools: []string{}}, ""},
-			{user, gate.Scope{WorkerTools: []string{"a", "b"}}, "a b"}, {user, gate.Scope{WorkerTools: []string{"ab"}}, ""},
+			{user, wide(), "a b"},
+			{granted, wide(), "a"},
+			{empty, wide(), ""},
+			{admin, wide(), "a b only_admin"},
+			{user, narrow, "a"},
+			{user, gate.Scope{AgentTools: []string{"b"}}, "b"},
+			{user, gate.Scope{SkillTools: []string{}}, ""},
+			{user, gate.Scope{WorkerTools: []string{"a", "b"}}, "a b"},
+			{user, gate.Scope{WorkerTools: []string{"ab"}}, ""},
 		} {
 			o, err := g.Offer(t.Context(), c.who, c.scope)
 			if have := strings.Join(o.Record.Names(), " "); err != nil || have != c.want {

@@ -543,7 +543,8 @@ func TestTimeoutAndBytes(t *testing.T) {
 		{"the tool's", func(s *toolcrib.Spec) { s.Timeout, s.MaxResultBytes = time.Hour, 999 }, gate.ToolSettings{}, func(s *gate.Scope) { s.Timeout, s.MaxBytes = time.Second, 1000 }, time.Hour, 999},
 		{
 			"the settings'", func(s *toolcrib.Spec) { s.Timeout, s.MaxResultBytes = time.Hour, 999 },
-			gate.ToolSettings{Timeout: time.Minute, MaxResultBytes: 500}, func(*gate.Scope) {}, time.Minute, 500,
+			gate.ToolSettings{Timeout: time.Minute, MaxResultBytes: 500},
+			func(*gate.Scope) {}, time.Minute, 500,
 		},
 		{"bytes never grow", func(*toolcrib.Spec) {}, gate.ToolSettings{MaxResultBytes: 1 << 20}, func(s *gate.Scope) { s.MaxBytes = 300 }, 30 * time.Second, 300},
 		{"at least 256", func(s *toolcrib.Spec) { s.MaxResultBytes = 1 }, gate.ToolSettings{}, func(*gate.Scope) {}, 30 * time.Second, 256},

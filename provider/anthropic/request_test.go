@@ -209,7 +209,8 @@ func TestForcedToolWhereItIsRefused(t *testing.T) {
 func TestThinkingOfAnotherModelIsNotReplayed(t *testing.T) {
 	req := modeltest.Request("q")
 	req.Messages = append(req.Messages, toolcrib.Message{Role: toolcrib.RoleAssistant, Parts: []toolcrib.Part{
-		{Thinking: &toolcrib.Thinking{Text: "hm", Signature: "s", Model: "anthropic/claude-opus-5"}}, {Thinking: &toolcrib.Thinking{Text: "unsigned"}}, {Text: "a"}}},
+		{Thinking: &toolcrib.Thinking{Text: "hm", Signature: "s", Model: "anthropic/claude-opus-5"}}, {Thinking: &toolcrib.Thinking{Text: "unsigned"}}, {Text: "a"},
+	}},
 		toolcrib.TextMessage(toolcrib.RoleUser, "r"))
 	for model, want := range map[string]bool{"claude-opus-5": true, "claude-sonnet-5": false} {
 		req.Model = model

@@ -72,8 +72,10 @@ func BenchmarkConversation(b *testing.B) {
 }
 
 func converse(b *testing.B, m toolcrib.Model, rounds int) {
-	req := &toolcrib.Request{Model: "m", System: "You are careful.", Tools: benchTools(), ToolsHash: "1",
-		Messages: []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "go")}}
+	req := &toolcrib.Request{
+		Model: "m", System: "You are careful.", Tools: benchTools(), ToolsHash: "1",
+		Messages: []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "go")},
+	}
 	for i := range rounds {
 		var r toolcrib.ReplyBuilder
 		for d, err := range m.Stream(b.Context(), req) {

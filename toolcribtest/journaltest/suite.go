@@ -389,8 +389,17 @@ func ranges(t *testing.T, c toolcrib.Contents) {
 		offset, limit int64
 		want          string
 	}{
-		{0, 100, data}, {0, size, data}, {0, 0, ""}, {2, 3, data[2:5]}, {size - 1, 9, "\n"}, {size, 9, ""},
-		{size + 5, 9, ""}, {-3, 2, data[:2]}, {1, -1, ""}, {0, 1<<63 - 1, data}, {1<<63 - 1, 1<<63 - 1, ""},
+		{0, 100, data},
+		{0, size, data},
+		{0, 0, ""},
+		{2, 3, data[2:5]},
+		{size - 1, 9, "\n"},
+		{size, 9, ""},
+		{size + 5, 9, ""},
+		{-3, 2, data[:2]},
+		{1, -1, ""},
+		{0, 1<<63 - 1, data},
+		{1<<63 - 1, 1<<63 - 1, ""},
 	} {
 		wantRange(t, c, "r", r.offset, r.limit, r.want, size)
 	}
