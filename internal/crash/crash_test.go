@@ -1,0 +1,272 @@
+package crash_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/crash"
+	"github.com/toolcrib/toolcrib/provider/script"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/tool/ask"
+	"github.com/toolcrib/toolcrib/tool/files"
+	"github.com/toolcrib/toolcrib/tool/shell"
+	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
+)
+
+// lyingEnv makes edit_file say of everything that it did not happen.
+const lyingEnv = "TOOLCRIB_CRASH_LYING"
+
+func TestMain(m *testing.M) {
+	shell.Main()
+	crash.Main(wiring())
+	os.Exit(m.Run())
+}
+
+func wiring() crash.Wiring {
+	return crash.Wiring{
+		Open: func(ctx context.Context, path string) (crash.Store, error) {
+			st, err := sqlite.Open(ctx, path, sqlite.Options{})
+			if err != nil {
+				return nil, err
+			}
+			return synced{st}, nil
+		},
+		Model: func(text string) (toolcrib.Model, error) { return script.New(script.Options{Bytes: []byte(text)}) },
+		Tools: func() ([]toolcrib.Tool, error) {
+			sh, err := shell.New(shell.Options{Mode: shell.ModeAny, Report: &shell.Report{Problem: "not for this test"}})
+			tools := append(files.New(files.Options{}), ask.New(), sh)
+			if os.Getenv(lyingEnv) != "" {
+				for i, t := range tools {
+					if t.Spec().Name == "edit_file" {
+						tools[i] = liar{t.(writer)}
+					}
+				}
+			}
+			return tools, err
+		},
+	}
+}
+
+type writer interface {
+	toolcrib.Tool
+	toolcrib.Admitter
+	toolcrib.Targeter
+	toolcrib.Previewer
+	toolcrib.Preparer
+}
+
+type liar struct{ writer }
+
+func (liar) Reconcile(context.Context, toolcrib.Call, json.RawMessage) (toolcrib.Reconciled, error) {
+	return toolcrib.Reconciled{State: toolcrib.NotHappened}, nil
+}
+
+var (
+	seed    = flag.Uint64("crash.seed", 0, "of the sample; 0 = from the time")
+	singles = flag.Int("crash.singles", 90, "stories with one kill")
+	doubles = flag.Int("crash.doubles", 60, "stories with two kills")
+)
+
+// jobs is how many stories are played at a time.
+const jobs = 3
+
+func harness(t *testing.T) *crash.Harness {
+	t.Helper()
+	if !crash.Supported {
+		t.Skip("SKIP: a process cannot be killed here as kill -9 does; the crash test needs Unix")
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &crash.Harness{Wiring: wiring(), Exe: exe, Dir: t.TempDir()}
+}
+
+func scenario(t *testing.T, name string) *crash.Scenario {
+	t.Helper()
+	all := crash.Scenarios()
+	i := slices.IndexFunc(all, func(sc *crash.Scenario) bool { return sc.Name == name })
+	if i < 0 {
+		t.Fatalf("no scenario %q", name)
+	}
+	return all[i]
+}
+
+// sample is what TestCrash_Sample has seen.
+type sample struct {
+	t       *testing.T
+	r       *rand.Rand
+	covered map[toolcrib.Kind]bool
+	inDoubt int
+	told    int
+	missed  int
+	late    []crash.Tale // stories with a second kill, to choose from
+}
+
+// TestCrash_Sample kills runs at points of a sample that covers each scenario and
+// each kind of event; bench/crash takes all points.
+func TestCrash_Sample(t *testing.T) {
+	h := harness(t)
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("to play it again: -crash.seed=%d", *seed)
+	s := &sample{t: t, r: rand.New(rand.NewPCG(*seed, 0)), covered: map[toolcrib.Kind]bool{}}
+	var all []crash.Tale
+	var chosen []crash.Tale
+	for _, base := range s.undisturbed(h) {
+		tales := tales(base, base.Deaths(0, s.r), nil)
+		if len(tales) > 0 {
+			chosen = append(chosen, tales[s.r.IntN(len(tales))])
+		}
+		all = append(all, tales...)
+	}
+	s.play(h, s.choose(all, chosen, *singles))
+	s.play(h, s.choose(s.late, nil, *doubles))
+	for _, body := range journaltest.Bodies() {
+		if !s.covered[body.EventKind()] {
+			t.Errorf("nothing was killed around an append of %s", body.EventKind())
+		}
+	}
+	if s.inDoubt == 0 || s.told == 0 {
+		t.Errorf("%d calls were in doubt, %d were told by their tool: the sample shows nothing", s.inDoubt, s.told)
+	}
+	t.Logf("%d scenarios, %d points; %d calls in doubt, %d told by their tool, %d kills too late",
+		len(crash.Scenarios()), len(all), s.inDoubt, s.told, s.missed)
+}
+
+// undisturbed plays each scenario without a kill.
+func (s *sample) undisturbed(h *crash.Harness) []*crash.Story {
+	var tales []crash.Tale
+	for _, sc := range crash.Scenarios() {
+		tales = append(tales, crash.Tale{Scenario: sc})
+	}
+	if len(tales) < 14 {
+		s.t.Fatalf("only %d scenarios", len(tales))
+	}
+	var stories []*crash.Story
+	err := h.PlayAll(s.t.Context(), tales, jobs, func(story *crash.Story) bool {
+		s.report(story)
+		stories = append(stories, story)
+		return true
+	})
+	if err != nil || s.t.Failed() {
+		s.t.Fatal("scenarios fail without a kill: ", err)
+	}
+	// They end in any order; the sample of a seed is always the same.
+	slices.SortFunc(stories, func(a, b *crash.Story) int { return strings.Compare(a.Scenario.Name, b.Scenario.Name) })
+	return stories
+}
+
+// tales makes a story of each kill, after those that were before.
+func tales(s *crash.Story, kills []crash.Kill, want *crash.Outcome) []crash.Tale {
+	if want == nil {
+		want = &s.Outcome
+	}
+	var all []crash.Tale
+	for _, k := range kills {
+		all = append(all, crash.Tale{Scenario: s.Scenario, Kills: append(slices.Clone(s.Kills), k), Want: want})
+	}
+	return all
+}
+
+// choose takes stories until there are n, and first such that each kind of event
+// is covered.
+func (s *sample) choose(from, chosen []crash.Tale, n int) []crash.Tale {
+	have := map[toolcrib.Kind]bool{}
+	for _, i := range s.r.Perm(len(from)) {
+		k := from[i].Kills[len(from[i].Kills)-1]
+		isNew := slices.ContainsFunc(k.Kinds, func(kind toolcrib.Kind) bool { return !have[kind] && !s.covered[kind] })
+		if !isNew || k.Delay > 0 {
+			continue
+		}
+		for _, kind := range k.Kinds {
+			have[kind] = true
+		}
+		chosen = append(chosen, from[i])
+	}
+	for _, i := range s.r.Perm(len(from)) {
+		if len(chosen) >= n {
+			break
+		}
+		chosen = append(chosen, from[i])
+	}
+	return chosen
+}
+
+func (s *sample) play(h *crash.Harness, tales []crash.Tale) {
+	err := h.PlayAll(s.t.Context(), tales, jobs, func(story *crash.Story) bool {
+		s.report(story)
+		s.inDoubt += story.InDoubt
+		s.told += story.Told
+		if !story.Reached() {
+			s.missed++
+			return true
+		}
+		for _, k := range story.Kills {
+			for _, kind := range k.Kinds {
+				s.covered[kind] = true
+			}
+		}
+		if len(story.Problems) == 0 && len(story.Kills) == 1 {
+			i := slices.IndexFunc(tales, func(t crash.Tale) bool { return t.Scenario == story.Scenario })
+			s.late = append(s.late, taleOf(story, tales[i].Want, s.r)...)
+		}
+		return true
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func taleOf(story *crash.Story, want *crash.Outcome, r *rand.Rand) []crash.Tale {
+	return tales(story, story.Deaths(story.Kills[0].Step+1, r), want)
+}
+
+func (s *sample) report(story *crash.Story) {
+	if len(story.Problems) > 0 {
+		s.t.Errorf("%s:\n    %s", story, strings.Join(story.Problems, "\n    "))
+	}
+}
+
+// A tool that says what is not so is found out: the test can fail.
+func TestCrash_Bites(t *testing.T) {
+	h := harness(t)
+	sc := scenario(t, "file writes")
+	base, err := h.Play(t.Context(), sc, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(lyingEnv, "1")
+	story, err := h.Play(t.Context(), sc, []crash.Kill{{Label: "effect/w2/1/after"}}, &base.Outcome)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !story.Reached() || !slices.ContainsFunc(story.Problems, func(p string) bool { return strings.Contains(p, "occurs 0 times") }) {
+		t.Errorf("an edit that was made twice was not noticed: %q", story.Problems)
+	}
+}
+
+// A run whose drivers die again and again before anything is achieved is given up,
+// instead of killing one driver after another for ever (contract §5).
+func TestCrash_WorkerLost(t *testing.T) {
+	h := harness(t)
+	// In the first process append 2 is taken_up, 3 the request; in each later one
+	// the lost request is settled between the two.
+	kills := []crash.Kill{{Step: 0, Label: "append/3/after"}, {Step: 1, Label: "append/3/after"}, {Step: 2, Label: "append/3/after"}}
+	story, err := h.Play(t.Context(), scenario(t, "answer"), kills, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !story.Reached() || story.Outcome.Status != toolcrib.StatusFailed || story.Outcome.Reason != toolcrib.StopWorkerLost {
+		t.Errorf("%s: reached %v, %s, %s, %q", story, story.Reached(), story.Outcome.Status, story.Outcome.Reason, story.Problems)
+	}
+}

@@ -1,0 +1,12 @@
+//go:build !unix
+
+package crash
+
+import "os"
+
+// Supported tells whether a process can kill itself here as kill -9 would.
+const Supported = false
+
+func killSelf() {}
+
+func killed(*os.ProcessState) bool { return false }

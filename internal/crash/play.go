@@ -1,0 +1,302 @@
+package crash
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// Harness starts processes, kills them, and looks at what they leave.
+type Harness struct {
+	Wiring Wiring
+	Exe    string // the program that is started; its main function calls Main first
+	Dir    string // an existing folder for the scenarios' own
+}
+
+// Kill is one death: in the Step-th process of a story (from 0), at a point.
+type Kill struct {
+	Step  int
+	Label string
+	Delay time.Duration   // for points of the kind "during"
+	Kinds []toolcrib.Kind // of the events of an append
+}
+
+func (k Kill) String() string {
+	text := fmt.Sprintf("process %d at %s", k.Step, k.Label)
+	if k.Delay > 0 {
+		text += fmt.Sprintf(" + %s", k.Delay)
+	}
+	return text
+}
+
+// Step is one process.
+type Step struct {
+	Command string
+	Points  []Point // as they were passed
+	Killed  bool
+}
+
+// Story is a run from its start to its end, in as many processes as it took.
+type Story struct {
+	Scenario *Scenario
+	Kills    []Kill
+	Steps    []Step
+	Outcome  Outcome
+	InDoubt  int // calls that a person was asked about
+	Told     int // writes whose tool knew what became of them
+	Problems []string
+
+	dir      string
+	run      toolcrib.RunID
+	finished map[string]int    // executions of calls that had a result at some kill
+	words    map[string]string // what the person said of calls in doubt
+	said     bool
+	stop     bool // the run was cancelled before its process died
+}
+
+// maxSteps bounds the processes of a story.
+const maxSteps = 40
+
+// String tells how the story can be played again.
+func (s *Story) String() string {
+	text := "scenario " + s.Scenario.Name
+	for _, k := range s.Kills {
+		text += "; kill " + k.String()
+	}
+	return text
+}
+
+func (s *Story) problemf(format string, args ...any) {
+	s.Problems = append(s.Problems, fmt.Sprintf(format, args...))
+}
+
+// Play tells a story. The error is one of the test itself; what the run did wrong
+// stands in Story.Problems. want is the outcome of the story without kills, nil
+// for that one.
+func (h *Harness) Play(ctx context.Context, sc *Scenario, kills []Kill, want *Outcome) (*Story, error) {
+	dir, err := os.MkdirTemp(h.Dir, "story-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Story{Scenario: sc, Kills: kills, dir: dir, finished: map[string]int{}, words: map[string]string{}}
+	err = h.play(ctx, s, want)
+	return s, errors.Join(err, os.RemoveAll(dir))
+}
+
+func (h *Harness) play(ctx context.Context, s *Story, want *Outcome) error {
+	for name, content := range s.Scenario.workFiles() {
+		path := filepath.Join(s.dir, workspace, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+			return err
+		}
+	}
+	for len(s.Steps) < maxSteps {
+		state, err := h.look(ctx, s)
+		if err != nil {
+			s.problemf("the journal cannot be read: %v", err)
+			return nil
+		}
+		if state != nil && state.Ended() {
+			return h.check(ctx, s, state, want)
+		}
+		o, err := s.next(state, want)
+		if err != nil {
+			s.problemf("%v", err)
+			return nil
+		}
+		if err := h.step(ctx, s, o); err != nil || len(s.Problems) > 0 {
+			return err
+		}
+	}
+	s.problemf("after %d processes the run has not ended", maxSteps)
+	return nil
+}
+
+// look folds the journal as it is now; nil = there is no run yet.
+func (h *Harness) look(ctx context.Context, s *Story) (state *agent.State, err error) {
+	path := filepath.Join(s.dir, database)
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	st, err := h.Wiring.Open(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	page, err := st.Runs(ctx, store.Filter{})
+	if err != nil || len(page.Runs) == 0 {
+		return nil, err
+	}
+	if len(page.Runs) > 1 {
+		return nil, fmt.Errorf("there are %d runs", len(page.Runs))
+	}
+	s.run = page.Runs[0].ID
+	if state, err = agent.Load(ctx, st, s.run); err != nil {
+		return nil, err
+	}
+	times, err := s.executions()
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range state.Trace {
+		if before, ok := s.finished[c.ID]; ok && before != times[c.ID] {
+			s.problemf("call %s had finished, and was executed again", c.ID)
+		}
+		if c.Result != nil {
+			s.finished[c.ID] = times[c.ID]
+		}
+	}
+	return state, nil
+}
+
+// step starts one process and waits for its end.
+func (h *Harness) step(ctx context.Context, s *Story, o *order) error {
+	n := len(s.Steps)
+	for _, k := range s.Kills {
+		if k.Step == n {
+			o.Kill, o.Delay = k.Label, k.Delay
+		}
+	}
+	o.Scenario, o.Dir, o.Run = s.Scenario.Name, s.dir, s.run
+	o.Trace = filepath.Join(s.dir, fmt.Sprintf("trace-%d", n))
+	status, text, err := h.start(ctx, o)
+	if err != nil {
+		return err
+	}
+	points, err := readTrace(o.Trace)
+	if err != nil {
+		return err
+	}
+	step := Step{Command: o.Command, Points: points, Killed: killed(status)}
+	s.Steps = append(s.Steps, step)
+	for _, p := range points {
+		s.stop = s.stop || p.Label == "cancelled"
+	}
+	switch {
+	case step.Killed && o.Kill == "":
+		s.problemf("process %d (%s) was killed, by nobody here", n, o.Command)
+	case !step.Killed && status.ExitCode() != 0:
+		s.problemf("process %d (%s) failed with %d: %s", n, o.Command, status.ExitCode(), text)
+	case step.Killed && o.Command == commandDecide:
+		return h.again(ctx, s, o)
+	}
+	return nil
+}
+
+// again makes a decision again whose process was killed: it must be refused if it
+// was written down.
+func (h *Harness) again(ctx context.Context, s *Story, o *order) error {
+	state, err := h.look(ctx, s)
+	if err != nil || state == nil || state.Pending != nil {
+		return err
+	}
+	second := *o
+	second.Kill, second.Trace = "", o.Trace+"-again"
+	status, _, err := h.start(ctx, &second)
+	if err == nil && status.ExitCode() != refused {
+		s.problemf("a decision was taken twice (%d)", status.ExitCode())
+	}
+	return err
+}
+
+func (h *Harness) start(ctx context.Context, o *order) (*os.ProcessState, string, error) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return nil, "", err
+	}
+	var out bytes.Buffer
+	c := exec.CommandContext(ctx, h.Exe)
+	c.Env = append(os.Environ(), childEnv+"="+string(text))
+	c.Stdout, c.Stderr = &out, &out
+	err = c.Run()
+	var ended *exec.ExitError
+	if ctx.Err() != nil {
+		return nil, "", ctx.Err()
+	}
+	if err != nil && !errors.As(err, &ended) {
+		return nil, "", err
+	}
+	return c.ProcessState, strings.TrimSpace(out.String()), nil
+}
+
+// next is what a person does next.
+func (s *Story) next(state *agent.State, want *Outcome) (*order, error) {
+	switch {
+	case state == nil:
+		return &order{Command: commandRun}, nil
+	case state.Pending == nil && s.stop && state.Stopping == nil:
+		return &order{Command: commandCancel}, nil // what was asked of the dead process
+	case state.Pending == nil:
+		return &order{Command: commandResume}, nil
+	case s.Scenario.say != "" && !s.said:
+		// Said once: a person who is not sure looks into the run.
+		for _, m := range state.Messages {
+			s.said = s.said || m.Text() == s.Scenario.say
+		}
+		if !s.said && len(state.Said) == 0 {
+			return &order{Command: commandSay}, nil
+		}
+		s.said = true
+		return s.next(state, want)
+	case state.Pending.Kind == string(journal.ApprovalInDoubt):
+		return s.clear(state, want)
+	case s.Scenario.cancel:
+		return &order{Command: commandCancel}, nil
+	case state.Pending.Kind == string(journal.ApprovalInput) && len(state.Pending.Calls) == 0 && s.Scenario.granted != nil:
+		return &order{Command: commandGrant, Granted: *s.Scenario.granted}, nil
+	}
+	d := agent.Decision{Decision: journal.DecisionApprove}
+	switch {
+	case state.Pending.Kind != string(journal.ApprovalInput):
+		if s.Scenario.decide != nil {
+			d = s.Scenario.decide(state)
+		}
+	case len(state.Pending.Calls) == 0:
+		d.Decision = journal.DecisionDeny
+	default:
+		d.Decision, d.Result = journal.DecisionAnswer, json.RawMessage(s.Scenario.answer)
+	}
+	return decision(state, d), nil
+}
+
+func decision(state *agent.State, d agent.Decision) *order {
+	d.ApprovalID, d.Digest, d.By = state.Pending.ApprovalID, state.Pending.Digest, person
+	return &order{Command: commandDecide, Decision: &d}
+}
+
+// clear answers for calls in doubt, as a person does who looks at what happened.
+func (s *Story) clear(state *agent.State, want *Outcome) (*order, error) {
+	if want == nil {
+		return nil, errors.New("calls are in doubt, though nothing was killed")
+	}
+	d := agent.Decision{Calls: map[string]journal.CallDecision{}}
+	for _, item := range state.Pending.Calls {
+		effect, err := s.effectOf(item.ID)
+		if err != nil {
+			return nil, err
+		}
+		word := journal.CallDecision{Decision: journal.DecisionRetry}
+		switch {
+		case effect:
+			word.Decision, word.Result = journal.DecisionHappened, want.resultOf(item.ID)
+		case s.Scenario.notHappened:
+			word.Decision = journal.DecisionNotHappened
+		}
+		d.Calls[item.ID] = word
+		s.words[item.ID] = word.Decision
+		s.InDoubt++
+	}
+	return decision(state, d), nil
+}

@@ -1,0 +1,201 @@
+package crash
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// Store is what the crash test needs of a durable store.
+type Store interface {
+	toolcrib.Journal
+	toolcrib.Contents
+	Runs(ctx context.Context, f store.Filter) (store.Page, error)
+	Verify(ctx context.Context, run toolcrib.RunID) (store.Verified, error)
+	VerifySystem(ctx context.Context) (store.Verified, error)
+	io.Closer
+}
+
+// Wiring is what a process is made of.
+type Wiring struct {
+	Open  func(ctx context.Context, path string) (Store, error)
+	Model func(script string) (toolcrib.Model, error)
+	// Tools are write_file, edit_file, read_file, search_files, exec_shell (mode
+	// any) and ask_user.
+	Tools func() ([]toolcrib.Tool, error)
+}
+
+// childEnv makes a program play a process of the crash test: an order as JSON.
+const childEnv = "TOOLCRIB_CRASH_ORDER"
+
+// The commands of an order.
+const (
+	commandRun    = "run"
+	commandResume = "resume"
+	commandDecide = "decide"
+	commandGrant  = "grant"
+	commandSay    = "say"
+	commandCancel = "cancel"
+)
+
+// order is what one process does, and where it dies.
+type order struct {
+	Scenario string
+	Dir      string
+	Command  string
+	Run      toolcrib.RunID  `json:",omitempty"`
+	Decision *agent.Decision `json:",omitempty"`
+	Granted  journal.Granted
+	Kill     string        // label; "" = live
+	Delay    time.Duration // see dead
+	Trace    string        // file
+}
+
+// refused is the exit status for a command that the run does not allow (now).
+const refused = 3
+
+// Main plays a process of the crash test, if the program was started as one; then
+// it does not return. Call it before anything else.
+func Main(w Wiring) {
+	text := os.Getenv(childEnv)
+	if text == "" {
+		return
+	}
+	var o order
+	err := json.Unmarshal([]byte(text), &o)
+	if err == nil {
+		err = o.carryOut(context.Background(), w)
+	}
+	var state *agent.StateError
+	switch {
+	case errors.As(err, &state):
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(refused)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func (o *order) carryOut(ctx context.Context, w Wiring) (err error) {
+	sc, err := find(o.Scenario)
+	if err != nil {
+		return err
+	}
+	trace, err := os.OpenFile(o.Trace, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, trace.Close()) }()
+	st, err := w.Open(ctx, filepath.Join(o.Dir, database))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	d := &dead{at: o.Kill, delay: o.Delay, trace: trace}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	runner, err := o.runner(sc, w, st, d, func() {
+		d.pass("cancelled")
+		cancel(&agent.CancelError{By: person})
+	})
+	if err != nil {
+		return err
+	}
+	switch o.Command {
+	case commandRun:
+		_, err = runner.Run(ctx, sc.task(o.Dir))
+	case commandResume:
+		_, err = runner.Resume(ctx, o.Run)
+	case commandDecide:
+		if string(o.Decision.Result) == "null" {
+			o.Decision.Result = nil // as it was before it became JSON
+		}
+		_, err = runner.Decide(ctx, o.Run, *o.Decision)
+	case commandGrant:
+		_, err = runner.Grant(ctx, o.Run, o.Granted)
+	case commandSay:
+		_, err = runner.Say(ctx, o.Run, sc.say, person)
+	case commandCancel:
+		_, err = runner.Cancel(ctx, o.Run, person)
+	default:
+		err = fmt.Errorf("unknown command %q", o.Command)
+	}
+	return err
+}
+
+func (o *order) runner(sc *Scenario, w Wiring, st Store, d *dead, cancel func()) (*agent.Runner, error) {
+	given, err := w.Tools()
+	if err != nil {
+		return nil, err
+	}
+	var tools []toolcrib.Tool
+	for _, t := range append(given, functions(o.Dir, cancel)...) {
+		tools = append(tools, deadlyTool(t, d, o.Dir))
+	}
+	g, err := gate.New(gate.Options{Tools: tools, Availability: availability{o.Dir}, Confirm: sc.confirm})
+	if err != nil {
+		return nil, err
+	}
+	durable := &deadly{Store: st, dead: d}
+	return agent.New(agent.Options{
+		Journal: durable, Contents: durable, Gate: g, Clock: clock{}, Worker: "crash", Version: "test",
+		Models: func(_ context.Context, m journal.ModelInfo) (toolcrib.Model, error) {
+			if m.ID == "two" {
+				return w.Model(sc.second)
+			}
+			model, err := w.Model(sc.script)
+			if sc.flaky {
+				model = &flaky{Model: model, dir: o.Dir}
+			}
+			return model, err
+		},
+	})
+}
+
+// clock tells the time and does not wait.
+type clock struct{}
+
+func (clock) Now() time.Time { return time.Now() }
+
+func (clock) Sleep(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
+
+// flaky fails at its first attempt at each round; a file for each round says that
+// it has.
+type flaky struct {
+	toolcrib.Model
+	dir string
+}
+
+func (f *flaky) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
+	n := 0
+	for _, m := range req.Messages {
+		if m.Role == toolcrib.RoleAssistant {
+			n++
+		}
+	}
+	mark := filepath.Join(f.dir, fmt.Sprintf("failed-%d", n))
+	if _, err := os.Stat(mark); err == nil {
+		return f.Model.Stream(ctx, req)
+	}
+	return func(yield func(toolcrib.Delta, error) bool) {
+		if err := os.WriteFile(mark, nil, 0o600); err != nil {
+			yield(toolcrib.Delta{}, err)
+			return
+		}
+		yield(toolcrib.Delta{}, &toolcrib.ModelError{Class: toolcrib.ErrOverloaded, Status: 529, Message: "too much to do"})
+	}
+}

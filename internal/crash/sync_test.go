@@ -1,0 +1,105 @@
+package crash_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/crash"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+)
+
+// syncedEnv names a file for the kinds of barriers that were committed with a full
+// sync.
+const syncedEnv = "TOOLCRIB_CRASH_SYNCED"
+
+// synced is a store that fails an append with a barrier that was not committed with
+// a full sync, by the store's own counters. All processes of the tests use it.
+type synced struct{ *sqlite.Store }
+
+func (s synced) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
+	before := s.Stats()
+	if err := s.Store.Append(ctx, run, after, events...); err != nil {
+		return err
+	}
+	now := s.Stats()
+	for _, e := range events {
+		if !barrier(e.Body) {
+			continue
+		}
+		if now.Barriers != before.Barriers+1 || now.Synced != before.Synced+1 {
+			return fmt.Errorf("%s was committed without a full sync: %+v, before %+v", e.Body.EventKind(), now, before)
+		}
+		if err := note(e.Body.EventKind()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// barrier tells whether an event must survive a power loss, as design.md §2 has it:
+// before a write runs, a decision, a pause, the end.
+func barrier(body toolcrib.Body) bool {
+	if b, ok := body.(*journal.ToolStarted); ok {
+		return b.Write
+	}
+	switch body.EventKind() {
+	case journal.KindConfirmationRequired, journal.KindConfirmationResolved, journal.KindGranted, journal.KindSaid,
+		journal.KindPaused, journal.KindDone, journal.KindError:
+		return true
+	}
+	return false
+}
+
+func note(kind toolcrib.Kind) error {
+	path := os.Getenv(syncedEnv)
+	if path == "" {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := f.WriteString(string(kind) + "\n"); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// A kill loses nothing that the system has; power loss does. So each kind of
+// barrier has to be committed with a full sync, in processes of their own as
+// everywhere in this test.
+func TestCrash_BarriersAreSynced(t *testing.T) {
+	h := harness(t)
+	path := filepath.Join(t.TempDir(), "kinds")
+	t.Setenv(syncedEnv, path)
+	var tales []crash.Tale
+	for _, name := range []string{"approval", "message", "limit raised", "cap error"} {
+		tales = append(tales, crash.Tale{Scenario: scenario(t, name)})
+	}
+	if err := h.PlayAll(t.Context(), tales, jobs, func(s *crash.Story) bool {
+		for _, p := range s.Problems {
+			t.Errorf("%s: %s", s, p)
+		}
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []toolcrib.Kind{
+		journal.KindToolStarted, journal.KindConfirmationRequired, journal.KindConfirmationResolved,
+		journal.KindGranted, journal.KindSaid, journal.KindPaused, journal.KindDone, journal.KindError,
+	} {
+		if !strings.Contains(string(data), string(kind)+"\n") {
+			t.Errorf("no %s was seen to be synced", kind)
+		}
+	}
+}

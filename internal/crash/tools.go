@@ -1,0 +1,182 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/tool"
+)
+
+// Files of a scenario's folder, beside its workspace.
+const (
+	effectsFile  = "effects.log"  // a line for each effect: CALL KEY
+	executedFile = "executed.log" // a line for each execution: CALL
+	offFile      = "off"          // exists once read_thing is switched off
+	workspace    = "workspace"
+	database     = "toolcrib.db"
+)
+
+// appendLine adds a line to a file, and syncs it if it is an effect.
+func appendLine(path, line string) (err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := f.WriteString(line + "\n"); err != nil || filepath.Base(path) != effectsFile {
+		return err
+	}
+	return f.Sync()
+}
+
+type keyed struct {
+	Key string `json:"key"`
+}
+
+type appended struct {
+	Appended string `json:"appended"`
+}
+
+type named struct {
+	Name string `json:"name,omitempty"`
+}
+
+type nothing struct{}
+
+// functions are tools made of Go functions. Their effects are lines of effectsFile.
+func functions(dir string, cancel func()) []toolcrib.Tool {
+	read := func(name string) toolcrib.Spec {
+		return toolcrib.Spec{Name: name, Effect: toolcrib.EffectReadOnly}
+	}
+	brief := func(spec toolcrib.Spec) toolcrib.Spec {
+		spec.Timeout = 30 * time.Millisecond
+		return spec
+	}
+	write := func(name string) toolcrib.Spec { return toolcrib.Spec{Name: name} }
+	effect := func(call toolcrib.Call, key string) (appended, error) {
+		return appended{key}, appendLine(filepath.Join(dir, effectsFile), call.ID+" "+key)
+	}
+	wait := func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return []toolcrib.Tool{
+		tool.MustFunc(read("read_thing"), func(_ context.Context, _ toolcrib.Call, in named) (string, error) {
+			return "the thing " + in.Name, nil
+		}),
+		tool.MustFunc(read("fail"), func(context.Context, toolcrib.Call, nothing) (string, error) {
+			return "", toolcrib.Failf(toolcrib.NotFound, "the thing")
+		}),
+		tool.MustFunc(read("faulty"), func(context.Context, toolcrib.Call, nothing) (string, error) {
+			return "", errors.New("something that no model should read")
+		}),
+		tool.MustFunc(read("panics"), func(context.Context, toolcrib.Call, nothing) (string, error) {
+			panic("something that no model should read")
+		}),
+		tool.MustFunc(read("big"), func(context.Context, toolcrib.Call, nothing) (string, error) {
+			return strings.Repeat("0123456789abcdef", 8<<10), nil
+		}),
+		tool.MustFunc(brief(read("slow")), func(ctx context.Context, _ toolcrib.Call, _ nothing) (string, error) {
+			return "", wait(ctx)
+		}),
+		tool.MustFunc(brief(write("slow_append")), func(ctx context.Context, call toolcrib.Call, in keyed) (appended, error) {
+			out, err := effect(call, in.Key)
+			return out, errors.Join(err, wait(ctx))
+		}),
+		tool.MustFunc(write("append_line"), func(_ context.Context, call toolcrib.Call, in keyed) (appended, error) {
+			return effect(call, in.Key)
+		}),
+		tool.MustFunc(read("cancel_run"), func(ctx context.Context, _ toolcrib.Call, _ nothing) (string, error) {
+			cancel()
+			return "", wait(ctx)
+		}),
+		tool.MustFunc(write("cancel_and_append"), func(ctx context.Context, call toolcrib.Call, in keyed) (appended, error) {
+			cancel()
+			out, err := effect(call, in.Key)
+			return out, errors.Join(err, wait(ctx))
+		}),
+		tool.MustFunc(read("switch_off"), func(context.Context, toolcrib.Call, nothing) (string, error) {
+			return "read_thing is off", os.WriteFile(filepath.Join(dir, offFile), nil, 0o600)
+		}),
+	}
+}
+
+// availability switches search_files off, and read_thing once switch_off has run.
+type availability struct{ dir string }
+
+func (a availability) Overrides(context.Context) (gate.Overrides, error) {
+	over := gate.Overrides{Tools: map[string]bool{"search_files": false}}
+	if _, err := os.Stat(filepath.Join(a.dir, offFile)); err == nil {
+		over.Tools["read_thing"] = false
+	}
+	return over, nil
+}
+
+// executed is a tool that notes each execution, and whose process can die around
+// its effect. It has none of the optional interfaces.
+type executed struct {
+	toolcrib.Tool
+	*dead
+	dir string
+}
+
+func (t *executed) Call(ctx context.Context, call toolcrib.Call) (out toolcrib.Output, err error) {
+	label := fmt.Sprintf("effect/%s/%d", call.ID, t.call(call.ID))
+	t.pass(label + "/before")
+	if err := appendLine(filepath.Join(t.dir, executedFile), call.ID); err != nil {
+		return out, err
+	}
+	t.pass(label + "/during")
+	out, err = t.Tool.Call(ctx, call)
+	t.pass(label + "/after")
+	return out, err
+}
+
+// The kinds of tools with optional interfaces: all of a kind have the same ones.
+type (
+	reader struct {
+		*executed
+		toolcrib.Admitter
+		toolcrib.Targeter
+	}
+	writer struct {
+		*executed
+		toolcrib.Admitter
+		toolcrib.Targeter
+		toolcrib.Previewer
+		toolcrib.Preparer
+	}
+	runner struct {
+		*executed
+		toolcrib.Admitter
+		toolcrib.Targeter
+		toolcrib.Previewer
+		toolcrib.Effector
+	}
+)
+
+// deadlyTool makes the process able to die around the effects of t.
+func deadlyTool(t toolcrib.Tool, d *dead, dir string) toolcrib.Tool {
+	inner := &executed{Tool: t, dead: d, dir: dir}
+	admits, _ := t.(toolcrib.Admitter)
+	targets, _ := t.(toolcrib.Targeter)
+	previews, _ := t.(toolcrib.Previewer)
+	prepares, _ := t.(toolcrib.Preparer)
+	judges, _ := t.(toolcrib.Effector)
+	switch {
+	case prepares != nil:
+		return &writer{inner, admits, targets, previews, prepares}
+	case judges != nil:
+		return &runner{inner, admits, targets, previews, judges}
+	case targets != nil:
+		return &reader{inner, admits, targets}
+	}
+	return inner
+}
