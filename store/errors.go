@@ -17,6 +17,9 @@ var (
 	ErrUnavailable = errors.New("the database cannot be used; check the path, the rights and the disk")
 	ErrClosed      = errors.New("the store is closed")
 	ErrTooLarge    = errors.New("too large to store")
+	ErrKeys        = errors.New("the key file cannot be used; restore it from a backup, or accept the system journal as it is, with a new key")
+	ErrNetwork     = errors.New("the database lies on a network file system, where its write-ahead log does not work; choose a data folder on a local disk")
+	ErrPruned      = errors.New("content pruned")
 	ErrBadCursor   = errors.New("the cursor is none that a list gave; begin the list anew")
 )
 
@@ -70,16 +73,43 @@ type Verified struct {
 	Events  int `json:"events"`
 	Pruned  int `json:"pruned"`  // of these, without content; the chain holds all the same
 	Anchors int `json:"anchors"` // that stand in the system journal and fit
+
+	// Adopted, of the system journal, is the event before which nothing was sealed
+	// by the key that the head has now; 0 = all was.
+	Adopted toolcrib.Seq `json:"adopted,omitempty"`
 }
+
+// VerifiedAll is what a whole store was found to hold.
+type VerifiedAll struct {
+	Runs    int      `json:"runs"`
+	Removed int      `json:"removed"` // runs that were removed, as the system journal says
+	Events  int      `json:"events"`  // of all runs
+	Pruned  int      `json:"pruned"`  // of these, without content
+	System  Verified `json:"system"`  // of the system journal
+
+	// Problems are what does not hold, at most MaxProblems of them. More says that
+	// there are others.
+	Problems []*ChainError `json:"problems,omitempty"`
+	More     bool          `json:"more,omitempty"`
+}
+
+// MaxProblems is how many problems are told at once.
+const MaxProblems = 100
 
 // ChainError says where a hash chain does not hold: somebody has changed what is
 // stored.
 type ChainError struct {
-	Run  toolcrib.RunID // SystemChain for the system journal
-	Seq  toolcrib.Seq   // the first event that does not fit
-	What string
+	Run  toolcrib.RunID `json:"run_id"` // SystemChain for the system journal; "" = of no run
+	Seq  toolcrib.Seq   `json:"seq"`    // the first event that does not fit; 0 = none in particular
+	What string         `json:"what"`
 }
 
 func (e *ChainError) Error() string {
+	switch {
+	case e.Run == "":
+		return e.What + "; what is stored was changed from outside"
+	case e.Seq == 0:
+		return fmt.Sprintf("run %s: %s; what is stored was changed from outside", e.Run, e.What)
+	}
 	return fmt.Sprintf("the chain of %s breaks at event %d: %s; what is stored was changed from outside", e.Run, e.Seq, e.What)
 }

@@ -69,4 +69,9 @@ type Anchor struct {
 	Seq    toolcrib.Seq    `json:"seq"`
 	Hash   string          `json:"hash"` // hex, of the run's chain up to Seq
 	Status toolcrib.Status `json:"status"`
+
+	// Num is the number of the run in the database, Contents the hash of its kept
+	// results (hex; "" = none); both are missing in databases of schema 1.
+	Num      int64  `json:"num,omitempty"`
+	Contents string `json:"contents,omitempty"`
 }

@@ -30,6 +30,10 @@ type RunRecord struct {
 	CreatedAt  time.Time           `json:"created_at"`
 	EndedAt    time.Time           `json:"ended_at,omitzero"` // zero = it has not ended
 	LastSeq    toolcrib.Seq        `json:"last_seq"`          // the number of its last event
+
+	// PrunedAt is when the content of the run was removed; zero = it is there. It
+	// does not follow from the run's own events but from the system journal.
+	PrunedAt time.Time `json:"pruned_at,omitzero"`
 }
 
 // RunError is why a run failed.

@@ -1,14 +1,12 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
@@ -147,8 +145,12 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 	if !anchored {
 		return nil
 	}
+	contents, err := contentsDigest(t.ctx, t.query, run)
+	if err != nil {
+		return err
+	}
 	return t.appendSystem(rows[len(rows)-1].event.Time, store.SystemAnchor, store.Anchor{
-		Run: run, Seq: next.rec.LastSeq, Hash: hex.EncodeToString(next.hash), Status: next.rec.Status,
+		Run: run, Seq: next.rec.LastSeq, Hash: hex.EncodeToString(next.hash), Status: next.rec.Status, Num: next.num, Contents: contents,
 	})
 }
 
@@ -230,42 +232,7 @@ func (t *tx) putEvents(num int64, rows []row) error {
 		if err != nil {
 			return err
 		}
+		store.CountTool(t.counts, e.Body)
 	}
-	return nil
-}
-
-// systemHead is where the system journal stands.
-type systemHead struct {
-	seq  toolcrib.Seq
-	hash []byte
-}
-
-// appendSystem adds an event to the system journal.
-func (t *tx) appendSystem(at time.Time, kind toolcrib.Kind, payload any) error {
-	raw, err := encodeJSON(payload)
-	if err != nil {
-		return fmt.Errorf("sqlite: system event %s: %w", kind, err)
-	}
-	return t.putSystem(&store.SystemEvent{Time: wholeMicro(at), Kind: kind, Payload: raw})
-}
-
-func (t *tx) putSystem(e *store.SystemEvent) error {
-	if t.system == nil {
-		var h systemHead
-		err := t.row("SELECT seq, hash FROM system_events ORDER BY seq DESC LIMIT 1", nil, &h.seq, &h.hash)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return err
-		}
-		t.system = &h
-	}
-	e.Seq = t.system.seq + 1
-	e.PayloadHash = journal.PayloadHash(e.Payload)
-	e.Hash = journal.ChainHash(t.system.hash, store.SystemChain, e.Seq, e.Kind, e.Time, e.PayloadHash)
-	_, err := t.exec("INSERT INTO system_events (seq, kind, time, payload, payload_hash, hash) VALUES (?,?,?,?,?,?)",
-		int64(e.Seq), string(e.Kind), e.Time.UnixMicro(), string(e.Payload), e.PayloadHash, e.Hash)
-	if err != nil {
-		return err
-	}
-	t.system = &systemHead{seq: e.Seq, hash: bytes.Clone(e.Hash)}
 	return nil
 }

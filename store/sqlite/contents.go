@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -20,7 +21,8 @@ const (
 	pieceBytes = 64 << 10
 )
 
-// Put implements [toolcrib.Contents]. More than MaxContentBytes is
+// Put implements [toolcrib.Contents]. A run that has ended takes no more, which is
+// toolcrib.ErrConflict. More than MaxContentBytes is
 // store.ErrTooLarge. It is no barrier: what is put is durable with the next
 // barrier, so at the latest with an event that is one and names it.
 func (s *Store) Put(ctx context.Context, run toolcrib.RunID, ref string, data []byte) error {
@@ -37,8 +39,13 @@ func (s *Store) Put(ctx context.Context, run toolcrib.RunID, ref string, data []
 }
 
 func (t *tx) put(run toolcrib.RunID, ref string, data, hash []byte) error {
+	var ended bool
+	err := t.row("SELECT ended_at IS NOT NULL FROM runs WHERE id = ?", []any{string(run)}, &ended)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
 	var old []byte
-	err := t.row("SELECT hash FROM contents WHERE run_id = ? AND ref = ?", []any{string(run), ref}, &old)
+	err = t.row("SELECT hash FROM contents WHERE run_id = ? AND ref = ?", []any{string(run), ref}, &old)
 	switch {
 	case err == nil && bytes.Equal(old, hash):
 		return nil
@@ -46,6 +53,8 @@ func (t *tx) put(run toolcrib.RunID, ref string, data, hash []byte) error {
 		return reject(fmt.Errorf("content %s of run %s exists with other bytes", ref, run))
 	case !errors.Is(err, sql.ErrNoRows):
 		return err
+	case ended: // its last anchor says what it has
+		return reject(fmt.Errorf("content %s: run %s has ended: %w", ref, run, toolcrib.ErrConflict))
 	}
 	res, err := t.exec("INSERT INTO contents (run_id, ref, size, hash) VALUES (?,?,?,?)", string(run), ref, len(data), hash)
 	if err != nil {
@@ -116,4 +125,25 @@ func (s *Store) pieces(ctx context.Context, num, from, to int64) (data []byte, e
 		return nil, &store.Error{Kind: store.ErrCorrupt, Path: s.path, Err: errors.New("a piece of a content is missing")}
 	}
 	return data[skip : skip+to-from : skip+to-from], nil
+}
+
+// contentsDigest is the hash of what is kept for a run: of each content its
+// reference, size and hash, each with its length before it; "" = nothing is kept.
+func contentsDigest(ctx context.Context, query queryFunc, run toolcrib.RunID) (string, error) {
+	h, none := sha256.New(), true
+	err := each(ctx, query, "SELECT ref, size, hash FROM contents WHERE run_id = ? ORDER BY ref", []any{string(run)}, func(scan func(...any) error) error {
+		var ref string
+		var size int64
+		var hash []byte
+		if err := scan(&ref, &size, &hash); err != nil {
+			return err
+		}
+		none = false
+		_, err := fmt.Fprintf(h, "%d:%s%d:%d:%s", len(ref), ref, size, len(hash), hash)
+		return err
+	})
+	if err != nil || none {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }

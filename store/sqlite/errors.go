@@ -27,6 +27,16 @@ const (
 	codeNotADB   = 26
 )
 
+// Extended codes of codeIO for a file that could not be made longer. The first is
+// that alone; the others may be a broken disk too, so the disk is asked.
+const (
+	codeShmSize  = codeIO | 19<<8
+	codeWrite    = codeIO | 3<<8
+	codeSync     = codeIO | 4<<8
+	codeTruncate = codeIO | 6<<8
+	codeShmMap   = codeIO | 21<<8
+)
+
 // mapped turns an error of the driver or the file system into a [*store.Error];
 // other errors stay as they are.
 func mapped(path string, err error) error {
@@ -37,19 +47,19 @@ func mapped(path string, err error) error {
 	if errors.As(err, &already) {
 		return err
 	}
-	if kind := kindOf(err); kind != nil {
+	if kind := kindOf(path, err); kind != nil {
 		return &store.Error{Kind: kind, Path: path, Err: err}
 	}
 	return err
 }
 
-func kindOf(err error) error {
+func kindOf(path string, err error) error {
 	var e *driver.Error
 	if errors.As(err, &e) {
-		return kindOfCode(e.Code() & 0xff)
+		return kindOfCode(e.Code(), func() bool { return noRoom(path) })
 	}
 	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
 		return store.ErrFull
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return store.ErrReadOnly
@@ -61,8 +71,18 @@ func kindOf(err error) error {
 	return nil
 }
 
-func kindOfCode(code int) error {
+// kindOfCode is what a result code of SQLite means; full tells whether there is
+// no room for the file to grow.
+func kindOfCode(code int, full func() bool) error {
 	switch code {
+	case codeShmSize:
+		return store.ErrFull
+	case codeWrite, codeSync, codeTruncate, codeShmMap:
+		if full() {
+			return store.ErrFull
+		}
+	}
+	switch code & 0xff {
 	case codeBusy, codeLocked, codeProtocol:
 		return store.ErrLocked
 	case codeFull:

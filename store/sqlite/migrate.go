@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -19,7 +22,7 @@ var migrations embed.FS
 
 const (
 	// schemaVersion is the number of the last migration.
-	schemaVersion = 1
+	schemaVersion = 3
 	// applicationID marks the file as one of toolcrib: "tcrb".
 	applicationID = 0x74637262
 	// migrationWait is how long a process waits while another one migrates.
@@ -76,7 +79,7 @@ func countTables(ctx context.Context, q rowQuerier) (n int, err error) {
 
 // upgrade brings the schema up to date. Only one process does it at a time; the
 // others find it done.
-func upgrade(ctx context.Context, path string) (err error) {
+func upgrade(ctx context.Context, path string, o Options) (err error) {
 	unlock, err := lockMigration(ctx, path)
 	if err != nil {
 		return err
@@ -99,11 +102,37 @@ func upgrade(ctx context.Context, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
+	keys, err := makeKeys(o.Keys)
+	if err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true),
+		goose.WithGoMigrations(goose.NewGoMigration(3, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
+			return sealAndCount(ctx, tx, keys, o.Now)
+		}}, nil)))
 	if err != nil {
 		return err
 	}
 	_, err = provider.Up(ctx)
+	return err
+}
+
+// sealAndCount is migration 3: it seals the system journal as it is, once, and
+// counts the calls of tools so far.
+func sealAndCount(ctx context.Context, tx *sql.Tx, keys *store.Keys, now func() time.Time) error {
+	if err := sealTx(ctx, tx, keys, store.AdoptedByMigration, now); err != nil {
+		return err
+	}
+	counts, err := countTools(ctx, tx.QueryContext, 0, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if _, err := tx.ExecContext(ctx, addCount, name, counts[name].Calls, counts[name].Errors); err != nil {
+			return err
+		}
+	}
+	_, err = tx.ExecContext(ctx, "PRAGMA user_version = 3")
 	return err
 }
 

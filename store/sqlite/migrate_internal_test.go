@@ -36,7 +36,7 @@ func TestVersionWhileAnotherMigrates(t *testing.T) {
 	}
 	defer func() { _ = db.Close() }() // only read from
 	b := &between{db: db, then: func() {
-		if err := upgrade(t.Context(), path); err != nil {
+		if err := upgrade(t.Context(), path, Options{Keys: path + "-keys"}.withDefaults()); err != nil {
 			t.Fatal(err)
 		}
 	}}

@@ -57,27 +57,26 @@ func (s *Store) Overrides(ctx context.Context) ([]store.Override, error) {
 	return slices.Clone(list), nil
 }
 
-func (s *Store) readOverrides(ctx context.Context) (list []store.Override, err error) {
-	rows, err := s.readers.QueryContext(ctx, "SELECT kind, name, enabled, by, at FROM overrides ORDER BY kind, name")
+const selectOverrides = "SELECT kind, name, enabled, by, at FROM overrides ORDER BY kind, name"
+
+func scanOverride(scan func(...any) error) (o store.Override, err error) {
+	var at int64
+	err = scan(&o.Kind, &o.Name, &o.Enabled, &o.By, &at)
+	o.At = fromMicro(at)
+	return o, err
+}
+
+func (s *Store) readOverrides(ctx context.Context) ([]store.Override, error) {
+	list := []store.Override{}
+	err := each(ctx, s.readers.QueryContext, selectOverrides, nil, func(scan func(...any) error) error {
+		o, err := scanOverride(scan)
+		list = append(list, o)
+		return err
+	})
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
-	defer func() {
-		if e := rows.Close(); err == nil && e != nil {
-			err = s.failed(ctx, e)
-		}
-	}()
-	list = []store.Override{}
-	for rows.Next() {
-		var o store.Override
-		var at int64
-		if err := rows.Scan(&o.Kind, &o.Name, &o.Enabled, &o.By, &at); err != nil {
-			return nil, s.failed(ctx, err)
-		}
-		o.At = fromMicro(at)
-		list = append(list, o)
-	}
-	return list, s.readError(ctx, rows)
+	return list, nil
 }
 
 // SetOverride sets an override, for the time it returns (A2, A7). If it is set to

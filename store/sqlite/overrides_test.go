@@ -209,8 +209,8 @@ func TestAnchors(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantSystem(t, s, []string{
-		fmt.Sprintf(`1 anchor {"run_id":"run_a","seq":2,"hash":"%x","status":"waiting_for_approval"}`, events[1].Hash),
-		fmt.Sprintf(`2 anchor {"run_id":"run_a","seq":4,"hash":"%x","status":"failed"}`, end[0].Hash),
+		fmt.Sprintf(`1 anchor {"run_id":"run_a","seq":2,"hash":"%x","status":"waiting_for_approval","num":1}`, events[1].Hash),
+		fmt.Sprintf(`2 anchor {"run_id":"run_a","seq":4,"hash":"%x","status":"failed","num":1}`, end[0].Hash),
 	})
 	if v, err := s.Verify(t.Context(), "run_a"); err != nil || v != (store.Verified{Events: 4, Anchors: 2}) {
 		t.Errorf("%+v, error %v", v, err)
@@ -257,7 +257,7 @@ func TestVerifyFindsChanges(t *testing.T) {
 		"row":             {`UPDATE runs SET last_hash = x'00'`, 4},
 		"anchor":          {`UPDATE system_events SET payload = replace(payload, '"hash":"', '"hash":"00')`, 4},
 		"another run's":   {`UPDATE runs SET id = 'run_b'; UPDATE system_events SET payload = replace(payload, 'run_a', 'run_b')`, 1},
-		"content, pruned": {`UPDATE events SET payload = NULL WHERE key & 0xff = 1`, 0},
+		"content, pruned": {`UPDATE events SET payload = NULL WHERE key & 0xff = 1`, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
@@ -267,13 +267,7 @@ func TestVerifyFindsChanges(t *testing.T) {
 				run = "run_b"
 			}
 			execAt(t, s.Path(), c.change)
-			v, err := s.Verify(t.Context(), run)
-			if c.seq == 0 {
-				if err != nil || v != (store.Verified{Events: 4, Pruned: 1, Anchors: 1}) {
-					t.Fatalf("%+v, error %v", v, err)
-				}
-				return
-			}
+			_, err := s.Verify(t.Context(), run)
 			var broken *store.ChainError
 			if !errors.As(err, &broken) || broken.Seq != c.seq {
 				t.Errorf("error %v, want one at event %d", err, c.seq)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // Reading goes by pages, so that a slow reader holds neither a connection nor a
@@ -26,10 +27,11 @@ type stored struct {
 	payload     []byte // nil = pruned
 	payloadHash []byte
 	hash        []byte
+	odd         bool // a value is of a type that is never written; only verifying looks
 }
 
 // Read implements [toolcrib.Journal]. It yields the events that the run has when
-// reading begins.
+// reading begins. An event whose content was pruned is store.ErrPruned.
 func (s *Store) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq) iter.Seq2[toolcrib.Event, error] {
 	return func(yield func(toolcrib.Event, error) bool) {
 		for raw, err := range s.raw(ctx, run, after) {
@@ -46,7 +48,7 @@ func (s *Store) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq
 
 func (r *stored) decode(run toolcrib.RunID) (toolcrib.Event, error) {
 	if r.payload == nil {
-		return toolcrib.Event{}, fmt.Errorf("run %s, event %d: its content was pruned", run, r.seq)
+		return toolcrib.Event{}, fmt.Errorf("run %s, event %d: %w", run, r.seq, store.ErrPruned)
 	}
 	body, err := journal.Decode(r.kind, r.payload)
 	if err != nil {

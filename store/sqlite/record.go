@@ -3,7 +3,9 @@ package sqlite
 import (
 	"database/sql"
 	"encoding/json"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
@@ -14,6 +16,14 @@ import (
 const recordColumns = `status, stop_reason, agent, model, user, actor, session_id, parent_id, driver, workspace,
 	content, truncated, iterations, input_tokens, cached_tokens, write_tokens, output_tokens, reason_tokens,
 	total_tokens, requests, cost_usd, estimated, pending, error, created_at, ended_at, last_seq`
+
+// recordWidth is how many columns that are.
+const recordWidth = 27
+
+// recordColumn is the name of one of them.
+func recordColumn(i int) string {
+	return strings.TrimSpace(strings.Split(recordColumns, ",")[i])
+}
 
 // recordArgs returns the values of recordColumns.
 func recordArgs(rec *store.RunRecord) ([]any, error) {
@@ -38,12 +48,21 @@ func recordArgs(rec *store.RunRecord) ([]any, error) {
 	}
 	u := &rec.Usage
 	return []any{
-		string(rec.Status), string(rec.StopReason), rec.Agent, rec.Model, rec.User, rec.Actor,
-		string(rec.Session), string(rec.Parent), rec.Driver, rec.Workspace,
-		rec.Content, rec.Truncated, rec.Iterations, u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens,
+		string(rec.Status), string(rec.StopReason), text(rec.Agent), text(rec.Model), text(rec.User), text(rec.Actor),
+		text(string(rec.Session)), text(string(rec.Parent)), text(rec.Driver), text(rec.Workspace),
+		text(rec.Content), rec.Truncated, rec.Iterations, u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens,
 		u.OutputTokens, u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated,
 		pending, failure, rec.CreatedAt.UnixMicro(), ended, int64(rec.LastSeq),
 	}, nil
+}
+
+// text is a string as it is in the journal's JSON, so that a row is exactly what
+// the events of its run make of it.
+func text(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
 }
 
 // scanRecord reads recordColumns into rec, and what stands before and after them

@@ -34,7 +34,9 @@ func TestNotWritable(t *testing.T) {
 			if err := os.Mkdir(data, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			path := copyOf(t, closedAt(t), data)
+			original := closedAt(t)
+			path := copyOf(t, original, data)
+			copyOf(t, filepath.Join(filepath.Dir(original), "keys"), data)
 			if err := os.Chmod(path, c.file); err != nil {
 				t.Fatal(err)
 			}

@@ -45,16 +45,30 @@ type Options struct {
 	// ReadOnly opens an existing database for reading; writes fail with
 	// store.ErrReadOnly.
 	ReadOnly bool
+	// Keys is the file with the keys that seal the system journal; "" = the file
+	// keys beside the database. It is made, 0600, together with the database. If it
+	// is missing later, Open fails with store.ErrKeys.
+	Keys string
+	// AdoptBy is who accepts the system journal as it is where its seal does not
+	// hold, or its key file is missing, which is then made anew. The journal says so
+	// from there on. "" = nobody.
+	AdoptBy string
+	// FileSystem returns the kind of the file system that holds a path, such as
+	// nfs; nil = what the operating system says. A network file system is
+	// store.ErrNetwork.
+	FileSystem func(path string) (string, error)
 	// Now gives the time of overrides and system events; nil = time.Now.
 	Now func() time.Time
 }
 
 // Store is an open database. It is safe for use by many goroutines.
 type Store struct {
-	path    string
-	now     func() time.Time
-	readers *sql.DB
-	writer  *writer // nil = read only
+	path     string
+	keysPath string
+	now      func() time.Time
+	busy     time.Duration
+	readers  *sql.DB
+	writer   *writer // nil = read only
 
 	overrides overrideCache
 	closeOnce sync.Once
@@ -70,7 +84,12 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: %w", err)
 	}
-	s := &Store{path: path, now: o.Now}
+	if o.Keys == "" {
+		o.Keys = filepath.Join(filepath.Dir(path), keysName)
+	} else if o.Keys, err = filepath.Abs(o.Keys); err != nil {
+		return nil, fmt.Errorf("sqlite: %w", err)
+	}
+	s := &Store{path: path, keysPath: o.Keys, now: o.Now, busy: o.BusyTimeout}
 	if err := s.open(ctx, o); err != nil {
 		return nil, errors.Join(mapped(path, err), s.Close())
 	}
@@ -87,10 +106,16 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.FileSystem == nil {
+		o.FileSystem = fileSystemOf
+	}
 	return o
 }
 
 func (s *Store) open(ctx context.Context, o Options) error {
+	if err := checkFileSystem(s.path, o.FileSystem); err != nil {
+		return err
+	}
 	if err := makeFile(s.path, o.ReadOnly); err != nil {
 		return err
 	}
@@ -143,11 +168,11 @@ func (s *Store) Stats() Stats {
 	return s.writer.stats()
 }
 
-// Check reads the whole database and returns store.ErrCorrupt if it is damaged.
-// It takes seconds for each GiB.
+// Check reads the whole database, also its indexes, and returns store.ErrCorrupt
+// if it is damaged. It takes many seconds for each GiB.
 func (s *Store) Check(ctx context.Context) error {
 	var answer string
-	if err := s.readers.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&answer); err != nil {
+	if err := s.readers.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&answer); err != nil {
 		return s.failed(ctx, err)
 	}
 	if answer != "ok" {
@@ -207,6 +232,7 @@ func openDB(path string, busy time.Duration, pragmas ...string) (*sql.DB, error)
 		"_pragma": append([]string{
 			"busy_timeout(" + strconv.FormatInt(busy.Milliseconds(), 10) + ")",
 			"foreign_keys(1)",
+			"secure_delete(1)", // what is pruned leaves nothing in the file
 		}, pragmas...),
 	}
 	name := filepath.ToSlash(path)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
@@ -61,6 +62,8 @@ func reject(err error) error { return &rejection{err: err} }
 // writer owns the connection that writes, and the goroutine that uses it.
 type writer struct {
 	path  string
+	now   func() time.Time
+	keys  *store.Keys // seal the system journal
 	db    *sql.DB
 	conn  *sql.Conn
 	stmts map[string]*sql.Stmt
@@ -82,7 +85,10 @@ func openWriter(ctx context.Context, path string, o Options) (*writer, error) {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1)
-	w := &writer{path: path, db: db, stmts: make(map[string]*sql.Stmt), heads: make(map[toolcrib.RunID]head), jobs: make(chan *job, queueJobs), ended: make(chan struct{})}
+	w := &writer{
+		path: path, now: o.Now, db: db, stmts: make(map[string]*sql.Stmt), heads: make(map[toolcrib.RunID]head),
+		jobs: make(chan *job, queueJobs), ended: make(chan struct{}),
+	}
 	if err := w.connect(ctx, o); err != nil {
 		return nil, errors.Join(err, w.release())
 	}
@@ -100,11 +106,14 @@ func (w *writer) connect(ctx context.Context, o Options) error {
 		return err
 	}
 	if v < schemaVersion {
-		if err := upgrade(ctx, w.path); err != nil {
+		if err := upgrade(ctx, w.path, o); err != nil {
 			return err
 		}
 	}
 	if err := walMode(ctx, w.conn); err != nil {
+		return err
+	}
+	if w.keys, err = openKeys(ctx, w.conn, o); err != nil {
 		return err
 	}
 	if o.MaxBytes > 0 {
@@ -233,7 +242,7 @@ func (w *writer) deliver(group []*job, errs []error, whole error) {
 // attempt runs jobs in the transaction that was begun, and commits it. It
 // returns their rejections; with an error nothing was stored.
 func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
-	t := &tx{ctx: ctx, w: w, heads: make(map[toolcrib.RunID]head, len(group))}
+	t := &tx{ctx: ctx, w: w, heads: make(map[toolcrib.RunID]head, len(group)), counts: make(map[string]store.ToolCount)}
 	errs := make([]error, len(group))
 	for i, j := range group {
 		errs[i] = j.do(t)
@@ -243,7 +252,7 @@ func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 			return nil, errs[i]
 		}
 	}
-	if _, err := t.exec("COMMIT"); err != nil {
+	if err := t.finish(); err != nil {
 		w.rollback(ctx)
 		return nil, err
 	}
@@ -353,6 +362,30 @@ type tx struct {
 	w      *writer
 	heads  map[toolcrib.RunID]head // where the runs stand that it has moved
 	system *systemHead             // nil = not read yet
+	// unsealed says that the system journal has moved on since.
+	unsealed bool
+	counts   map[string]store.ToolCount // what it has added to
+}
+
+// finish stores what is kept once for all jobs of a transaction, and commits it.
+func (t *tx) finish() error {
+	if err := t.putCounts(); err != nil {
+		return err
+	}
+	if err := t.seal(); err != nil {
+		return err
+	}
+	_, err := t.exec("COMMIT")
+	return err
+}
+
+// query reads rows.
+func (t *tx) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	st, err := t.stmt(query)
+	if err != nil {
+		return nil, err
+	}
+	return st.QueryContext(ctx, args...)
 }
 
 // stmt prepares a statement once for the life of the connection.

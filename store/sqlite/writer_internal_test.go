@@ -210,8 +210,8 @@ func TestMigrationsAreNumbered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != schemaVersion {
-		t.Errorf("%d migrations, schema version %d", len(files), schemaVersion)
+	if len(files)+1 != schemaVersion { // the last one is code: it needs the key file
+		t.Errorf("%d migrations as SQL, schema version %d", len(files), schemaVersion)
 	}
 	s := openTest(t)
 	for query, want := range map[string]int{

@@ -1,0 +1,70 @@
+package store
+
+import (
+	"errors"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// PruneOptions chooses what is pruned: the runs that are named, or all that ended
+// so long ago. Only runs that have ended are pruned.
+type PruneOptions struct {
+	// Runs are pruned, all of which must have ended.
+	Runs []toolcrib.RunID
+	// OlderThan chooses the runs that ended longer ago; 0 = none, so no setting
+	// that is left out removes anything.
+	OlderThan time.Duration
+	// ContentOnly keeps each run with its row, its events without their content,
+	// and its chain. Else runs are removed, and only their anchors stay.
+	ContentOnly bool
+	// By is who prunes; it stands in the system journal.
+	By string
+}
+
+// Check tells what is wrong with the options; nil = nothing.
+func (o PruneOptions) Check() error {
+	switch {
+	case o.By == "":
+		return errors.New("prune: who prunes must be given")
+	case o.OlderThan < 0:
+		return errors.New("prune: the age of what is pruned must not be negative")
+	case len(o.Runs) == 0 && o.OlderThan == 0:
+		return errors.New("prune: runs or an age must be given")
+	case len(o.Runs) > 0 && o.OlderThan > 0:
+		return errors.New("prune: give either runs or an age")
+	}
+	return nil
+}
+
+// PruneResult is what was pruned.
+type PruneResult struct {
+	Runs     []toolcrib.RunID `json:"runs"`
+	Events   int              `json:"events"`   // whose content is gone
+	Contents int              `json:"contents"` // kept results that are gone
+	Bytes    int64            `json:"bytes"`    // of both
+	// Wiped says that the bytes are gone from the files too. If not, another
+	// process still reads an older state; they go when the -wal file is next begun anew.
+	Wiped bool `json:"wiped"`
+}
+
+// The kinds of system events of pruning.
+const (
+	SystemContentPruned toolcrib.Kind = "content_pruned" // payload: Pruned
+	SystemRunRemoved    toolcrib.Kind = "run_removed"    // payload: Pruned
+)
+
+// Pruned is what the system journal keeps of a run that was pruned.
+type Pruned struct {
+	Run      toolcrib.RunID       `json:"run_id"`
+	By       string               `json:"by"`
+	Status   toolcrib.Status      `json:"status"`
+	EndedAt  time.Time            `json:"ended_at"`
+	Seq      toolcrib.Seq         `json:"seq"`  // the last event
+	Hash     string               `json:"hash"` // hex, of the run's chain up to Seq
+	Events   int                  `json:"events"`
+	Contents int                  `json:"contents"`
+	Bytes    int64                `json:"bytes"`
+	Record   string               `json:"record,omitempty"` // hex, hash of the row that stays
+	Tools    map[string]ToolCount `json:"tools,omitempty"`  // what can be counted no more
+}

@@ -1,0 +1,273 @@
+package sqlite_test
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+)
+
+// login adds an event to the system journal.
+func login(t testing.TB, s *sqlite.Store, text string) {
+	t.Helper()
+	if err := s.AppendSystem(t.Context(), store.SystemEvent{Kind: "login", Payload: json.RawMessage(`"` + text + `"`)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantBroken(t testing.TB, err error, what string) {
+	t.Helper()
+	var broken *store.ChainError
+	if !errors.As(err, &broken) || !strings.Contains(err.Error(), what) {
+		t.Errorf("error %v, want a broken chain (%s)", err, what)
+	}
+}
+
+func TestKeyFileIsMadeOnce(t *testing.T) {
+	s := open(t)
+	keys := filepath.Join(filepath.Dir(s.Path()), "keys")
+	info, err := os.Stat(keys)
+	if err != nil || info.Mode() != 0o600 {
+		t.Fatalf("mode %v, error %v", info, err)
+	}
+	before, err := os.ReadFile(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	openAt(t, s.Path(), sqlite.Options{})
+	if after, err := os.ReadFile(keys); err != nil || string(after) != string(before) {
+		t.Errorf("opening again has changed the key file (error %v)", err)
+	}
+	names, err := filepath.Glob(filepath.Join(filepath.Dir(keys), ".keys*"))
+	if err != nil || len(names) > 0 {
+		t.Errorf("left behind: %v, error %v", names, err)
+	}
+}
+
+func TestKeyFileElsewhere(t *testing.T) {
+	o := sqlite.Options{Keys: filepath.Join(t.TempDir(), "secrets", "toolcrib.keys")}
+	a := openAt(t, filepath.Join(t.TempDir(), "a.db"), o)
+	b := openAt(t, filepath.Join(t.TempDir(), "b.db"), o)
+	for _, s := range []*sqlite.Store{a, b} {
+		login(t, s, "x")
+		if _, err := s.VerifySystem(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(filepath.Join(filepath.Dir(s.Path()), "keys")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("another key file: error %v", err)
+		}
+	}
+}
+
+// Without its keys a database is not opened for writing, and nothing is said
+// about its journal; somebody has to accept it, and that stays visible.
+func TestKeyFileMissing(t *testing.T) {
+	path := closedAt(t)
+	keys := filepath.Join(filepath.Dir(path), "keys")
+	if err := os.Remove(keys); err != nil {
+		t.Fatal(err)
+	}
+	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	if !errors.Is(err, store.ErrKeys) || !strings.Contains(err.Error(), keys) {
+		t.Fatalf("store %v, error %v; want ErrKeys that names %s", s, err, keys)
+	}
+	s = openAt(t, path, sqlite.Options{ReadOnly: true})
+	if _, err := s.VerifySystem(t.Context()); !errors.Is(err, store.ErrKeys) {
+		t.Errorf("verify: error %v, want ErrKeys", err)
+	}
+	if _, err := s.VerifyAll(t.Context()); !errors.Is(err, store.ErrKeys) {
+		t.Errorf("verify all: error %v, want ErrKeys", err)
+	}
+	if _, err := s.Head(t.Context()); !errors.Is(err, store.ErrKeys) {
+		t.Errorf("head: error %v, want ErrKeys", err)
+	}
+	s = openAt(t, path, sqlite.Options{AdoptBy: "ann"})
+	if v, err := s.VerifySystem(t.Context()); err != nil || v.Adopted == 0 {
+		t.Errorf("%+v, error %v; want it adopted", v, err)
+	}
+	events := systemEvents(t, s, 0)
+	last := events[len(events)-1]
+	if last.Kind != store.SystemHeadAdopted || !strings.Contains(string(last.Payload), `"by":"ann"`) {
+		t.Errorf("last event %s %s", last.Kind, last.Payload)
+	}
+	openAt(t, path, sqlite.Options{AdoptBy: "ann"})
+	if n := len(systemEvents(t, s, 0)); n != len(events) {
+		t.Errorf("adopted again: %d events, had %d", n, len(events))
+	}
+}
+
+func TestKeyFileDamaged(t *testing.T) {
+	path := closedAt(t)
+	keys := filepath.Join(filepath.Dir(path), "keys")
+	for name, text := range map[string]string{"empty": "", "garbage": "x", "large": strings.Repeat("x", 1<<20)} {
+		if err := os.WriteFile(keys, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, by := range []string{"", "ann"} { // a file that is there is never replaced
+			s, err := sqlite.Open(t.Context(), path, sqlite.Options{AdoptBy: by})
+			if !errors.Is(err, store.ErrKeys) {
+				t.Errorf("%s: store %v, error %v; want ErrKeys", name, s, err)
+			}
+		}
+	}
+}
+
+// The end of the system journal can be neither cut nor written anew, and adding to
+// it afterwards does not hide that.
+func TestHeadFindsChanges(t *testing.T) {
+	other := open(t)
+	login(t, other, "x")
+	for name, c := range map[string]struct{ change, what string }{
+		"cut":             {`DELETE FROM system_events WHERE seq = 3`, "ends at event 2, and its head says 3"},
+		"cut, with head":  {`DELETE FROM system_events WHERE seq = 3; UPDATE system_head SET seq = 2, hash = (SELECT hash FROM system_events WHERE seq = 2)`, "not sealed with this key"},
+		"all":             {`DELETE FROM system_events; DELETE FROM system_head`, "head is gone"},
+		"all but head":    {`DELETE FROM system_events`, "ends at event 0"},
+		"head":            {`DELETE FROM system_head`, "head is gone"},
+		"number":          {`UPDATE system_head SET seq = 2`, "not sealed with this key"},
+		"mac":             {`UPDATE system_head SET mac = zeroblob(32)`, "not sealed with this key"},
+		"hash":            {`UPDATE system_head SET hash = zeroblob(32)`, "not sealed with this key"},
+		"another's":       {`ATTACH '` + other.Path() + `' AS o; DELETE FROM system_events; INSERT INTO system_events SELECT * FROM o.system_events; DELETE FROM system_head; INSERT INTO system_head SELECT * FROM o.system_head`, "not sealed with this key"},
+		"two more events": {`INSERT INTO system_events SELECT 4, kind, time, payload, payload_hash, hash FROM system_events WHERE seq = 3`, "does not follow"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			for _, text := range []string{"a", "b", "c"} {
+				login(t, s, text)
+			}
+			execAt(t, s.Path(), c.change)
+			_, err := s.VerifySystem(t.Context())
+			wantBroken(t, err, c.what)
+			login(t, s, "later")
+			for _, err := range errorsOfAll(t, s) {
+				wantBroken(t, err, "")
+			}
+			if name == "two more events" {
+				return // nobody can accept a chain that breaks
+			}
+			s = openAt(t, s.Path(), sqlite.Options{AdoptBy: "ann"})
+			if _, err := s.VerifySystem(t.Context()); err == nil {
+				t.Error("opening with AdoptBy has hidden a break that was sealed")
+			}
+		})
+	}
+}
+
+// errorsOfAll is what both ways to verify the system journal say.
+func errorsOfAll(t testing.TB, s *sqlite.Store) []error {
+	t.Helper()
+	_, err1 := s.VerifySystem(t.Context())
+	_, err2 := s.VerifyAll(t.Context())
+	return []error{err1, err2}
+}
+
+// A store that was put back to an old copy, key file and all, is in itself whole;
+// a head that was kept elsewhere tells.
+func TestHeadShowsRollBack(t *testing.T) {
+	s := open(t)
+	empty, err := s.Head(t.Context())
+	if err != nil || empty.Seq != 0 {
+		t.Fatalf("%+v, error %v", empty, err)
+	}
+	login(t, s, "a")
+	copied := filepath.Join(t.TempDir(), "copy.db")
+	execAt(t, s.Path(), "VACUUM INTO '"+copied+"'")
+	early, err := s.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	login(t, s, "b")
+	head, err := s.Head(t.Context())
+	if err != nil || head.Seq != 2 || head.Time.IsZero() {
+		t.Fatalf("%+v, error %v", head, err)
+	}
+	for _, h := range []store.Head{empty, early, head} {
+		if v, err := s.VerifySystemAgainst(t.Context(), h); err != nil || v.Events != 2 {
+			t.Errorf("against %+v: %+v, error %v", h, v, err)
+		}
+	}
+	old := openAt(t, copied, sqlite.Options{Keys: filepath.Join(filepath.Dir(s.Path()), "keys")})
+	if _, err := old.VerifySystem(t.Context()); err != nil {
+		t.Errorf("the copy itself: %v", err)
+	}
+	if _, err := old.VerifySystemAgainst(t.Context(), early); err != nil {
+		t.Errorf("against the head of its time: %v", err)
+	}
+	_, err = old.VerifySystemAgainst(t.Context(), head)
+	wantBroken(t, err, "older copy")
+	login(t, old, "another b") // and goes on from there
+	_, err = old.VerifySystemAgainst(t.Context(), head)
+	wantBroken(t, err, "written anew")
+	forged := head
+	forged.Seq = 1
+	_, err = s.VerifySystemAgainst(t.Context(), forged)
+	wantBroken(t, err, "not sealed")
+}
+
+// schema1 is a database as the first schema left it: three runs, one of them with
+// every kind of event, a kept result, overrides.
+func schema1(t testing.TB) string {
+	t.Helper()
+	f, err := os.Open(filepath.Join("testdata", "schema1.db.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }() // read only
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "toolcrib.db")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A database of schema 1 is opened, adopted once, and verified, for ever.
+func TestSchema1(t *testing.T) {
+	path := schema1(t)
+	wantOpenError(t, path, sqlite.Options{ReadOnly: true}, store.ErrReadOnly)
+	for range 2 {
+		s := openAt(t, path, sqlite.Options{})
+		all, err := s.VerifyAll(t.Context())
+		want := store.VerifiedAll{Runs: 3, Events: 30, System: store.Verified{Events: 9, Anchors: 3, Adopted: 9}}
+		if diff := cmp.Diff(want, all); diff != "" || err != nil {
+			t.Errorf("error %v (-want +got)\n%s", err, diff)
+		}
+		counts, err := s.ToolCounts(t.Context())
+		wantCounts := map[string]store.ToolCount{"read_file": {Calls: 2, Errors: 1}, "exec_shell": {Calls: 1, Errors: 1}, "write_file": {Calls: 1, Errors: 1}}
+		if diff := cmp.Diff(wantCounts, counts); diff != "" || err != nil {
+			t.Errorf("error %v, counts (-want +got)\n%s", err, diff)
+		}
+	}
+	s := openAt(t, path, sqlite.Options{})
+	if b, size, err := s.Range(t.Context(), "run_a", "res_1", 0, 100); err != nil || size != 17 || string(b) != "the whole result\n" {
+		t.Errorf("%q of %d, error %v", b, size, err)
+	}
+	add(t, s, "run_b", 7, &journal.TakenUp{}, &journal.ToolResult{Name: "read_file", Status: toolcrib.ResultOK}, completed)
+	if _, err := s.VerifyAll(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Prune(t.Context(), store.PruneOptions{Runs: []toolcrib.RunID{"run_a", "run_b"}, ContentOnly: true, By: "ann"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.VerifyAll(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,122 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// keysName is the key file beside the database, where no other is named.
+const keysName = "keys"
+
+// loadKeys reads the key file; what is wrong with it is store.ErrKeys.
+func loadKeys(path string) (*store.Keys, error) {
+	text, err := readKeys(path)
+	if err != nil {
+		return nil, keysError(path, err)
+	}
+	k, err := store.ParseKeys(text)
+	if err != nil {
+		return nil, keysError(path, err)
+	}
+	return k, nil
+}
+
+func keysError(path string, err error) error {
+	return &store.Error{Kind: store.ErrKeys, Path: path, Err: err}
+}
+
+func readKeys(path string) (text []byte, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is no regular file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // read only
+	return io.ReadAll(io.LimitReader(f, store.MaxKeysBytes+1))
+}
+
+// makeKeys returns the keys of the file, which it makes if there is none: whole
+// or not at all, and never in the place of one that another process has made.
+func makeKeys(path string) (*store.Keys, error) {
+	k, err := loadKeys(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return k, err
+	}
+	if err := writeKeys(path, store.NewKeys()); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, keysError(path, err)
+	}
+	return loadKeys(path)
+}
+
+func writeKeys(path string, k *store.Keys) (err error) {
+	folder := filepath.Dir(path)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(folder, ".keys-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // its other name stays
+	if _, err := f.Write(k.Text()); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil {
+		return fmt.Errorf("make it: %w", err)
+	}
+	return syncFolder(folder)
+}
+
+// syncFolder makes the names in a folder survive the loss of power, where the
+// system can do that.
+func syncFolder(folder string) error {
+	d, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	_ = d.Sync() // not every file system knows it
+	return d.Close()
+}
+
+// openKeys returns the keys of a database that has its head already. A key file
+// that is gone is made anew only for somebody who accepts that nothing vouches
+// for what was there; that is kept in the system journal.
+func openKeys(ctx context.Context, conn *sql.Conn, o Options) (*store.Keys, error) {
+	keys, err := loadKeys(o.Keys)
+	if o.AdoptBy == "" || (err != nil && !errors.Is(err, fs.ErrNotExist)) {
+		return keys, err
+	}
+	if keys, err = makeKeys(o.Keys); err != nil {
+		return nil, err
+	}
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after the commit
+	found, err := scanSealed(tx.QueryRowContext(ctx, selectSealed))
+	if err != nil || found.broken(keys) == "" {
+		return keys, err
+	}
+	if err := sealTx(ctx, tx, keys, o.AdoptBy, o.Now); err != nil {
+		return nil, err
+	}
+	return keys, tx.Commit()
+}

@@ -1,0 +1,193 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// Prune removes runs, or their content only, each in a transaction of its own, and
+// says so in the system journal. A run that is named and does not exist is
+// toolcrib.ErrNotFound, one that has not ended toolcrib.ErrConflict; then nothing
+// is pruned. Removing content that is gone already does nothing. If it is
+// cut off in between, the result tells what was pruned by then.
+//
+// What is removed is overwritten in the file, and the -wal file is emptied, unless
+// another process reads an older state; see store.PruneResult.
+func (s *Store) Prune(ctx context.Context, o store.PruneOptions) (store.PruneResult, error) {
+	var result store.PruneResult
+	if err := o.Check(); err != nil {
+		return result, err
+	}
+	runs, err := s.toPrune(ctx, o)
+	if err != nil {
+		return result, err
+	}
+	for _, run := range runs {
+		if err := s.pruneRun(ctx, run, o, &result); err != nil {
+			return result, err
+		}
+	}
+	result.Wiped, err = s.wipe(ctx)
+	return result, err
+}
+
+// toPrune returns the runs that options choose.
+func (s *Store) toPrune(ctx context.Context, o store.PruneOptions) (runs []toolcrib.RunID, err error) {
+	for _, run := range o.Runs {
+		rec, err := s.Run(ctx, run)
+		if err != nil {
+			return nil, err
+		}
+		if !rec.Status.Ended() {
+			return nil, notEnded(run, rec.Status)
+		}
+	}
+	if len(o.Runs) > 0 {
+		return o.Runs, nil
+	}
+	query, before := "SELECT id FROM runs WHERE ended_at < ?", s.now().Add(-o.OlderThan)
+	if o.ContentOnly {
+		query += " AND pruned_at IS NULL"
+	}
+	err = each(ctx, s.readers.QueryContext, query+" ORDER BY num", []any{before.UnixMicro()}, func(scan func(...any) error) error {
+		runs = append(runs, "")
+		return scan(&runs[len(runs)-1])
+	})
+	if err != nil {
+		return nil, s.failed(ctx, err)
+	}
+	return runs, nil
+}
+
+func notEnded(run toolcrib.RunID, status toolcrib.Status) error {
+	return fmt.Errorf("run %s has not ended (%s), so it cannot be pruned: %w", run, status, toolcrib.ErrConflict)
+}
+
+func (s *Store) pruneRun(ctx context.Context, run toolcrib.RunID, o store.PruneOptions, result *store.PruneResult) error {
+	var pruned *store.Pruned
+	err := s.write(ctx, &job{barrier: true, do: func(t *tx) (err error) {
+		pruned, err = t.prune(run, s.now(), o)
+		return err
+	}})
+	if err != nil || pruned == nil {
+		return err
+	}
+	result.Runs = append(result.Runs, run)
+	result.Events += pruned.Events
+	result.Contents += pruned.Contents
+	result.Bytes += pruned.Bytes
+	return nil
+}
+
+// prune prunes one run; nil = there was nothing to do.
+func (t *tx) prune(run toolcrib.RunID, now time.Time, o store.PruneOptions) (*store.Pruned, error) {
+	h, err := t.readHead(run)
+	switch {
+	case err != nil:
+		return nil, err
+	case h.num == 0: // another process has removed it meanwhile
+		return nil, nil
+	case !h.rec.Status.Ended():
+		return nil, reject(notEnded(run, h.rec.Status))
+	}
+	p := &store.Pruned{
+		Run: run, By: o.By, Status: h.rec.Status, EndedAt: h.rec.EndedAt, Seq: h.rec.LastSeq, Hash: hex.EncodeToString(h.hash),
+	}
+	from, to := eventKey(h.num, 0), eventKey(h.num, maxSeq)
+	if p.Tools, err = countTools(t.ctx, t.query, from, to); err != nil {
+		return nil, err
+	}
+	err = t.row("SELECT count(payload), ifnull(sum(octet_length(payload)), 0) FROM events WHERE key BETWEEN ? AND ?", []any{from, to}, &p.Events, &p.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	if o.ContentOnly && p.Events == 0 {
+		return nil, nil
+	}
+	if err := t.dropContents(run, p); err != nil {
+		return nil, err
+	}
+	kind := store.SystemRunRemoved
+	if o.ContentOnly {
+		kind, err = store.SystemContentPruned, t.emptyRun(h, now, p)
+	} else {
+		err = t.removeRun(h)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, t.appendSystem(now, kind, p)
+}
+
+// dropContents removes what is kept for a run.
+func (t *tx) dropContents(run toolcrib.RunID, p *store.Pruned) error {
+	for {
+		var num, size int64
+		err := t.row("DELETE FROM contents WHERE num = (SELECT min(num) FROM contents WHERE run_id = ?) RETURNING num, size", []any{string(run)}, &num, &size)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec("DELETE FROM content_pieces WHERE key BETWEEN ? AND ?", eventKey(num, 0), eventKey(num, math.MaxUint32)); err != nil {
+			return err
+		}
+		p.Contents, p.Bytes = p.Contents+1, p.Bytes+size
+	}
+}
+
+// emptyRun takes the content out of a run: out of its events, and out of its row
+// the answer and the text of its error.
+func (t *tx) emptyRun(h head, now time.Time, p *store.Pruned) error {
+	if _, err := t.exec("UPDATE events SET payload = NULL WHERE key BETWEEN ? AND ?", eventKey(h.num, 0), eventKey(h.num, maxSeq)); err != nil {
+		return err
+	}
+	var failure any
+	if h.rec.Error != nil {
+		raw, err := encodeJSON(store.RunError{Code: h.rec.Error.Code, Ref: h.rec.Error.Ref})
+		if err != nil {
+			return err
+		}
+		failure = string(raw)
+	}
+	_, err := t.exec("UPDATE runs SET content = '', error = ?, pruned_at = ? WHERE num = ?", failure, now.UnixMicro(), h.num)
+	if err != nil {
+		return err
+	}
+	r, err := readRow(t.ctx, t.w.conn, h.rec.ID)
+	p.Record = r.digest()
+	return err
+}
+
+// removeRun removes a run; its anchors stay in the system journal.
+func (t *tx) removeRun(h head) error {
+	if _, err := t.exec("DELETE FROM events WHERE key BETWEEN ? AND ?", eventKey(h.num, 0), eventKey(h.num, maxSeq)); err != nil {
+		return err
+	}
+	_, err := t.exec("DELETE FROM runs WHERE num = ?", h.num)
+	return err
+}
+
+// wipe writes everything into the database file and empties the -wal file, which
+// holds pages as they were. It is false if a reader or writer did not let it.
+func (s *Store) wipe(ctx context.Context) (done bool, err error) {
+	db, err := openDB(s.path, s.busy)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	var busy, pages, moved int
+	if err := db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved); err != nil {
+		return false, s.failed(ctx, err)
+	}
+	return busy == 0, nil
+}

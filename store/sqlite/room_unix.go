@@ -1,0 +1,33 @@
+//go:build linux || darwin
+
+package sqlite
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// little is what a write of the database may need at once.
+const little = 256 << 10
+
+// noRoom tells whether a file at path cannot grow: hardly anything is free on its
+// disk, or it is as large as the process may make files (RLIMIT_FSIZE), which
+// SQLite tells as any other failed write.
+func noRoom(path string) bool {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(filepath.Dir(path), &st); err == nil && st.Bavail*uint64(st.Bsize) < little {
+		return true
+	}
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		return false
+	}
+	largest := int64(0)
+	for _, end := range []string{"", "-wal", "-shm", "-migrate"} {
+		if info, err := os.Stat(path + end); err == nil {
+			largest = max(largest, info.Size())
+		}
+	}
+	return uint64(largest)+little > limit.Cur
+}

@@ -1,0 +1,261 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// Verify goes through the chain of a run, and compares it with the run's row, its
+// kept results, and its anchors in the system journal. What does not hold is a
+// [*store.ChainError]. The anchors themselves are vouched for by
+// [Store.VerifySystem].
+func (s *Store) Verify(ctx context.Context, run toolcrib.RunID) (v store.Verified, err error) {
+	err = s.frozen(ctx, func(sn snapshot) error {
+		f, err := sn.factsOf(ctx, run)
+		if err != nil {
+			return err
+		}
+		v, err = sn.verifyRun(ctx, run, f)
+		return err
+	})
+	return v, err
+}
+
+// VerifySystem goes through the chain of the system journal, compares its end with
+// its sealed head, and what administrators have switched with what it tells of
+// it. What does not hold is a [*store.ChainError]; without the key file nothing
+// can be said, which is store.ErrKeys.
+func (s *Store) VerifySystem(ctx context.Context) (store.Verified, error) {
+	return s.verifySystem(ctx, nil)
+}
+
+// VerifySystemAgainst is VerifySystem, and finds too that the store was put back
+// to a copy older than a head that [Store.Head] gave.
+func (s *Store) VerifySystemAgainst(ctx context.Context, head store.Head) (store.Verified, error) {
+	return s.verifySystem(ctx, &head)
+}
+
+func (s *Store) verifySystem(ctx context.Context, head *store.Head) (v store.Verified, err error) {
+	keys, err := loadKeys(s.keysPath)
+	if err != nil {
+		return v, err
+	}
+	err = s.frozen(ctx, func(sn snapshot) error {
+		c := systemCheck{keys: keys, against: head}
+		v, err = sn.verifySystem(ctx, &c)
+		return err
+	})
+	return v, err
+}
+
+// VerifyAll verifies the system journal and every run, and finds what stands
+// there that belongs to neither: runs that have an anchor and are gone, events
+// without a run. The error joins the Problems of what it returns. It looks at one
+// moment of the store, and the -wal file is not cut back until it is done.
+func (s *Store) VerifyAll(ctx context.Context) (all store.VerifiedAll, err error) {
+	keys, err := loadKeys(s.keysPath)
+	if err != nil {
+		return all, err
+	}
+	err = s.frozen(ctx, func(sn snapshot) error { return sn.verifyAll(ctx, keys, &all) })
+	if err != nil {
+		return all, err
+	}
+	errs := make([]error, len(all.Problems))
+	for i, p := range all.Problems {
+		errs[i] = p
+	}
+	return all, errors.Join(errs...)
+}
+
+// snapshot is the store at one moment.
+type snapshot struct{ conn *sql.Conn }
+
+// frozen lets do look at one moment of the store.
+func (s *Store) frozen(ctx context.Context, do func(snapshot) error) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	conn, err := s.readers.Conn(ctx)
+	if err != nil {
+		return s.failed(ctx, err)
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if _, err := conn.ExecContext(ctx, "BEGIN"); err != nil {
+		return s.failed(ctx, err)
+	}
+	defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") }() // nothing was written
+	err = do(snapshot{conn: conn})
+	var broken *store.ChainError
+	if err == nil || errors.As(err, &broken) || errors.Is(err, toolcrib.ErrNotFound) {
+		return err
+	}
+	return s.failed(ctx, err)
+}
+
+// problems collects what does not hold.
+type problems struct{ all *store.VerifiedAll }
+
+// add takes a broken chain; any other error is given back.
+func (p problems) add(err error) error {
+	var broken *store.ChainError
+	switch {
+	case !errors.As(err, &broken):
+		return err
+	case len(p.all.Problems) >= store.MaxProblems:
+		p.all.More = true
+	default:
+		p.all.Problems = append(p.all.Problems, broken)
+	}
+	return nil
+}
+
+func (sn snapshot) verifyAll(ctx context.Context, keys *store.Keys, all *store.VerifiedAll) error {
+	p := problems{all: all}
+	c := systemCheck{keys: keys, facts: make(map[toolcrib.RunID]*facts), tools: make(map[string]store.ToolCount)}
+	var err error
+	all.System, err = sn.verifySystem(ctx, &c)
+	if err := p.add(err); err != nil {
+		return err
+	}
+	counts, err := sn.verifyRuns(ctx, c.facts, p)
+	if err != nil {
+		return err
+	}
+	for name, n := range c.tools {
+		counts.add(name, n)
+	}
+	if err := sn.verifyCounts(ctx, counts, p); err != nil {
+		return err
+	}
+	return sn.verifyStray(ctx, p)
+}
+
+// verifyRuns verifies each run, and finds the anchors without one.
+func (sn snapshot) verifyRuns(ctx context.Context, known map[toolcrib.RunID]*facts, p problems) (toolCounts, error) {
+	counts := make(toolCounts)
+	var runs []toolcrib.RunID
+	err := each(ctx, sn.conn.QueryContext, "SELECT id FROM runs ORDER BY num", nil, func(scan func(...any) error) error {
+		var id toolcrib.RunID
+		if err := scan(&id); err != nil {
+			return err
+		}
+		runs = append(runs, id)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	there := make(map[toolcrib.RunID]bool, len(runs))
+	for _, run := range runs {
+		f := known[run]
+		if f == nil {
+			f = new(facts)
+		}
+		f.counts, there[run] = counts, true
+		v, err := sn.verifyRun(ctx, run, f)
+		if err := p.add(err); err != nil {
+			return nil, err
+		}
+		p.all.Runs++
+		p.all.Events += v.Events
+		p.all.Pruned += v.Pruned
+	}
+	var gone []toolcrib.RunID
+	for run, f := range known {
+		switch {
+		case there[run]:
+		case f.removed != nil:
+			p.all.Removed++
+		default:
+			gone = append(gone, run)
+		}
+	}
+	slices.Sort(gone)
+	for _, run := range gone {
+		if err := p.add(goneError(run)); err != nil {
+			return nil, err
+		}
+	}
+	return counts, nil
+}
+
+func goneError(run toolcrib.RunID) *store.ChainError {
+	return &store.ChainError{Run: run, What: "it has an anchor in the system journal but is gone, and no removal is recorded"}
+}
+
+// toolCounts is what the calls of tools add up to; nil = nobody wants to know.
+type toolCounts map[string]store.ToolCount
+
+func (t toolCounts) add(name string, n store.ToolCount) {
+	have := t[name]
+	t[name] = store.ToolCount{Calls: have.Calls + n.Calls, Errors: have.Errors + n.Errors}
+}
+
+// verifyCounts compares the counts of calls with what the events and the records
+// of pruning give.
+func (sn snapshot) verifyCounts(ctx context.Context, want toolCounts, p problems) error {
+	if len(p.all.Problems) > 0 {
+		return nil // they would only say the same again
+	}
+	have, err := readCounts(ctx, sn.conn.QueryContext)
+	if err != nil {
+		return err
+	}
+	for name := range want {
+		if have[name] != want[name] {
+			return p.add(&store.ChainError{What: fmt.Sprintf("tool %s is counted with %+v, its calls are %+v", name, have[name], want[name])})
+		}
+	}
+	if len(have) > len(want) {
+		return p.add(&store.ChainError{What: "calls of a tool are counted that no event tells of"})
+	}
+	return nil
+}
+
+// verifyStray finds rows that belong to no run, values of a kind that is never
+// written, and kept results that are not what their hash says.
+func (sn snapshot) verifyStray(ctx context.Context, p problems) error {
+	for _, stray := range []struct{ what, query string }{
+		{"there are events of no run", "SELECT count(*) FROM events WHERE key >> 32 NOT IN (SELECT num FROM runs)"},
+		{"there are pieces of no kept result", "SELECT count(*) FROM content_pieces WHERE key >> 32 NOT IN (SELECT num FROM contents)"},
+		{
+			"there are kept results of a run that was removed",
+			"SELECT count(*) FROM contents WHERE run_id IN (SELECT payload ->> 'run_id' FROM system_events WHERE kind = 'run_removed')",
+		},
+		{"a value in the table of runs is of another type", `SELECT count(*) FROM runs WHERE typeof(id) <> 'text'
+			OR typeof(last_hash) <> 'blob' OR typeof(pruned_at) NOT IN ('null', 'integer')`},
+		{"a value in the system journal is of another type", `SELECT count(*) FROM system_events WHERE typeof(kind) <> 'text'
+			OR typeof(time) <> 'integer' OR typeof(payload) <> 'text' OR typeof(payload_hash) <> 'blob' OR typeof(hash) <> 'blob'`},
+		{"a value in the table of overrides is of another type", `SELECT count(*) FROM overrides WHERE typeof(kind) <> 'text'
+			OR typeof(name) <> 'text' OR enabled NOT IN (0, 1) OR typeof(by) <> 'text' OR typeof(at) <> 'integer'`},
+		{"there are counters that nobody knows", "SELECT count(*) FROM counters WHERE name <> 'overrides' OR typeof(name) <> 'text'"},
+	} {
+		var n int
+		if err := sn.conn.QueryRowContext(ctx, stray.query).Scan(&n); err != nil {
+			return err
+		}
+		if n == 0 {
+			continue
+		}
+		if err := p.add(&store.ChainError{What: stray.what}); err != nil {
+			return err
+		}
+	}
+	// Of what was kept for a run that is not there (yet), only this is known.
+	var runs []toolcrib.RunID
+	err := each(ctx, sn.conn.QueryContext, "SELECT DISTINCT run_id FROM contents WHERE run_id NOT IN (SELECT id FROM runs)", nil, func(scan func(...any) error) error {
+		runs = append(runs, "")
+		return scan(&runs[len(runs)-1])
+	})
+	for i := 0; i < len(runs) && err == nil; i++ {
+		err = p.add(sn.verifyContents(ctx, runs[i]))
+	}
+	return err
+}

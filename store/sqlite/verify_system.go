@@ -1,0 +1,178 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/hmac"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// systemCheck goes through the system journal.
+type systemCheck struct {
+	keys    *store.Keys
+	against *store.Head               // nil = none
+	facts   map[toolcrib.RunID]*facts // of each run; nil = not wanted
+	tools   toolCounts                // of what was pruned; nil = not wanted
+
+	v         store.Verified
+	prev      []byte
+	overrides map[string]store.Override // as the events leave them
+	changes   uint64                    // of overrides
+	broke     *store.ChainError         // the head did not fit, since it was last adopted
+}
+
+func (sn snapshot) verifySystem(ctx context.Context, c *systemCheck) (store.Verified, error) {
+	if err := c.checkHead(); err != nil {
+		return c.v, err
+	}
+	c.overrides = make(map[string]store.Override)
+	var seq toolcrib.Seq
+	for {
+		page, err := systemPage(ctx, sn.conn.QueryContext, seq)
+		if err != nil {
+			return c.v, err
+		}
+		if len(page) == 0 {
+			break
+		}
+		for i := range page {
+			seq = page[i].Seq
+			if err := c.event(&page[i]); err != nil {
+				return c.v, err
+			}
+		}
+	}
+	if c.against != nil && c.against.Seq > seq {
+		return c.v, systemError(seq, fmt.Sprintf("it ends before event %d, which the kept head has: the store was put back to an older copy, or its end was cut off", c.against.Seq))
+	}
+	found, err := scanSealed(sn.conn.QueryRowContext(ctx, selectSealed))
+	if err != nil {
+		return c.v, err
+	}
+	if what := found.broken(c.keys); what != "" {
+		return c.v, systemError(seq, what)
+	}
+	if c.broke != nil {
+		return c.v, c.broke
+	}
+	return c.v, sn.verifyOverrides(ctx, c, seq)
+}
+
+func systemError(seq toolcrib.Seq, what string) *store.ChainError {
+	return &store.ChainError{Run: store.SystemChain, Seq: seq, What: what}
+}
+
+// checkHead tells whether the head to compare with was sealed with this key.
+func (c *systemCheck) checkHead() error {
+	if c.against == nil {
+		return nil
+	}
+	hash, err1 := hex.DecodeString(c.against.Hash)
+	mac, err2 := hex.DecodeString(c.against.MAC)
+	if err1 != nil || err2 != nil || !hmac.Equal(mac, c.keys.HeadMAC(c.against.Seq, hash)) {
+		return systemError(c.against.Seq, "the kept head was not sealed with the key of this data folder")
+	}
+	return nil
+}
+
+// event checks the next event.
+func (c *systemCheck) event(e *store.SystemEvent) error {
+	c.v.Events++
+	r := stored{seq: e.Seq, kind: e.Kind, time: e.Time.UnixMicro(), payload: e.Payload, payloadHash: e.PayloadHash, hash: e.Hash}
+	if what := r.check(store.SystemChain, c.prev, toolcrib.Seq(c.v.Events)); what != "" {
+		return systemError(e.Seq, what)
+	}
+	c.prev = e.Hash
+	if c.against != nil && c.against.Seq == e.Seq && c.against.Hash != hex.EncodeToString(e.Hash) {
+		return systemError(e.Seq, "the kept head has another hash: the journal was written anew")
+	}
+	if err := c.learn(e); err != nil {
+		return systemError(e.Seq, "its content cannot be read: "+err.Error())
+	}
+	return nil
+}
+
+// learn takes what an event tells of other tables.
+func (c *systemCheck) learn(e *store.SystemEvent) error {
+	switch e.Kind {
+	case store.SystemAnchor:
+		c.v.Anchors++
+	case store.SystemHeadAdopted:
+		c.v.Adopted, c.broke = e.Seq, nil
+	case store.SystemHeadBroken:
+		var b store.HeadBroken
+		if err := json.Unmarshal(e.Payload, &b); err != nil {
+			return err
+		}
+		if c.broke == nil {
+			c.broke = systemError(e.Seq, "when it was added, the journal was not as it was sealed: "+b.What)
+		}
+	case store.SystemOverrideSet, store.SystemOverrideReset:
+		var o store.Override
+		if err := json.Unmarshal(e.Payload, &o); err != nil {
+			return err
+		}
+		c.changes++
+		key := string(o.Kind) + " " + o.Name
+		if c.overrides[key] = o; e.Kind == store.SystemOverrideReset {
+			delete(c.overrides, key)
+		}
+	}
+	if c.facts == nil || !ofRun(e.Kind) {
+		return nil
+	}
+	return c.learnRun(e)
+}
+
+func (c *systemCheck) learnRun(e *store.SystemEvent) error {
+	var of struct {
+		Run   toolcrib.RunID             `json:"run_id"`
+		Tools map[string]store.ToolCount `json:"tools"`
+	}
+	if err := json.Unmarshal(e.Payload, &of); err != nil {
+		return err
+	}
+	for name, n := range of.Tools {
+		c.tools.add(name, n)
+	}
+	f := c.facts[of.Run]
+	if f == nil {
+		f = new(facts)
+		c.facts[of.Run] = f
+	}
+	return f.learn(e.Kind, e.Payload)
+}
+
+// verifyOverrides compares what is switched on and off with what the journal says.
+func (sn snapshot) verifyOverrides(ctx context.Context, c *systemCheck, last toolcrib.Seq) error {
+	n := 0
+	err := each(ctx, sn.conn.QueryContext, selectOverrides, nil, func(scan func(...any) error) error {
+		o, err := scanOverride(scan)
+		if err != nil {
+			return err
+		}
+		n++
+		if want, ok := c.overrides[string(o.Kind)+" "+o.Name]; !ok || want != o {
+			return systemError(last, fmt.Sprintf("the override of %s %s is not the one that it tells of", o.Kind, o.Name))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if n < len(c.overrides) {
+		return systemError(last, "an override that it tells of is gone")
+	}
+	var version uint64
+	if err := sn.conn.QueryRowContext(ctx, "SELECT value FROM counters WHERE name = 'overrides'").Scan(&version); err != nil {
+		return err
+	}
+	if version != c.changes {
+		return systemError(last, fmt.Sprintf("overrides were changed %d times, and their counter is at %d", c.changes, version))
+	}
+	return nil
+}
