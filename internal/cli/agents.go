@@ -191,10 +191,18 @@ func (a *app) showAgent(v agentView) {
 	s := a.outStyle
 	fmt.Fprintf(a.out, "%s  %s\n\n", s.Bold(guard.Visible(v.Name)), s.Dim(guard.Visible(v.Position)))
 	rows := [][2]string{
-		{"model", orFound(v.Model)}, {"fallback", strings.Join(v.Fallback, ", ")}, {"system", v.System},
-		{"tools", toolsText(v.Tools)}, {"skills", strings.Join(v.Skills, ", ")}, {"tool_choice", jsonText(v.ToolChoice)},
-		{"on_denial", v.OnDenial}, {"read_only", fmt.Sprint(v.ReadOnly)}, {"limits", fieldsText(v.Limits)},
-		{"budget", fieldsText(v.Budget)}, {"taint", fieldsText(v.Taint)}, {"context", fieldsText(v.Context)},
+		{"model", orFound(v.Model)},
+		{"fallback", strings.Join(v.Fallback, ", ")},
+		{"system", v.System},
+		{"tools", toolsText(v.Tools)},
+		{"skills", strings.Join(v.Skills, ", ")},
+		{"tool_choice", jsonText(v.ToolChoice)},
+		{"on_denial", v.OnDenial},
+		{"read_only", fmt.Sprint(v.ReadOnly)},
+		{"limits", fieldsText(v.Limits)},
+		{"budget", fieldsText(v.Budget)},
+		{"taint", fieldsText(v.Taint)},
+		{"context", fieldsText(v.Context)},
 	}
 	if v.Temperature != nil {
 		rows = append(rows, [2]string{"temperature", fmt.Sprint(*v.Temperature)})

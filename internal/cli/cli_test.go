@@ -126,8 +126,14 @@ func TestExitCodes(t *testing.T) {
 		err  error
 		want int
 	}{
-		{nil, 0}, {errors.New("x"), 1}, {usagef("x"), 2}, {&agent.UsageError{}, 2},
-		{errTerminated, 143}, {errHangup, 129}, {context.Canceled, 130}, {silent(4), 4},
+		{nil, 0},
+		{errors.New("x"), 1},
+		{usagef("x"), 2},
+		{&agent.UsageError{}, 2},
+		{errTerminated, 143},
+		{errHangup, 129},
+		{context.Canceled, 130},
+		{silent(4), 4},
 		{store.ErrLocked, 1},
 	} {
 		if got := codeOf(test.err); got != test.want {

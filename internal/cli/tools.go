@@ -178,8 +178,12 @@ func (a *app) showTool(v toolView) {
 		who = "administrators"
 	}
 	for _, row := range [][2]string{
-		{"effect", string(v.Effect)}, {"group", v.Group}, {"source", v.Source}, {"for", who},
-		{"by default", onOff(v.EnabledByDefault)}, {"calls", fmt.Sprintf("%d, %d of them failed", v.Calls, v.Errors)},
+		{"effect", string(v.Effect)},
+		{"group", v.Group},
+		{"source", v.Source},
+		{"for", who},
+		{"by default", onOff(v.EnabledByDefault)},
+		{"calls", fmt.Sprintf("%d, %d of them failed", v.Calls, v.Errors)},
 		{"unusable", v.Unusable},
 	} {
 		if row[1] != "" {

@@ -87,12 +87,36 @@ func resultText(content string) string {
 			return text
 		}
 	}
+	if text, ok := commandText(fields); ok {
+		return text
+	}
 	for _, name := range []string{"entries", "matches"} {
 		if text, ok := listText(fields[name]); ok {
 			return text
 		}
 	}
 	return content
+}
+
+// commandText is what a command wrote, as a terminal would show it, and its exit
+// status where that is not 0.
+func commandText(fields map[string]json.RawMessage) (string, bool) {
+	var code int
+	var stdout, stderr string
+	if json.Unmarshal(fields["exit_code"], &code) != nil || json.Unmarshal(fields["stdout"], &stdout) != nil {
+		return "", false
+	}
+	var parts []string
+	if code != 0 {
+		parts = append(parts, fmt.Sprintf("exit status %d", code))
+	}
+	if stdout = strings.TrimRight(stdout, "\n"); stdout != "" {
+		parts = append(parts, stdout)
+	}
+	if raw, ok := fields["stderr"]; ok && json.Unmarshal(raw, &stderr) == nil && strings.TrimSpace(stderr) != "" {
+		parts = append(parts, strings.TrimRight(stderr, "\n"))
+	}
+	return strings.Join(parts, "\n"), true
 }
 
 // listed is an element of a listing: of a folder, or of a search.

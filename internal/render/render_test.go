@@ -92,6 +92,15 @@ func TestFold(t *testing.T) {
 			t.Errorf("%s: %q, want %q", content, got, want)
 		}
 	}
+	for content, want := range map[string]string{
+		`{"exit_code":0,"stdout":"a\nb\n","stderr":"","duration_ms":1}`: "  └ a\n    b\n",
+		`{"exit_code":2,"stdout":"","stderr":"no such file\n"}`:         "  └ exit status 2\n    no such file\n",
+		`{"exit_code":0,"stdout":""}`:                                   "  └ (empty)\n",
+	} {
+		if got := (Style{}).Fold(Result{Status: toolcrib.ResultOK, Content: content}, 4); got != want {
+			t.Errorf("%s: %q, want %q", content, got, want)
+		}
+	}
 	if got := (Style{}).Fold(Result{Status: toolcrib.ResultOK}, 4); got != "  └ (empty)\n" {
 		t.Errorf("empty: %q", got)
 	}
@@ -255,5 +264,35 @@ func TestH16_ApproverOtherKinds(t *testing.T) {
 	a := &Approver{In: bufio.NewReader(strings.NewReader("a\n")), Out: &bytes.Buffer{}}
 	if d, ok, err := a.Decide(context.Background(), "run_1", ask); ok || err != nil {
 		t.Errorf("got %+v, %v, %v", d, ok, err)
+	}
+}
+
+// The story of a decision tells who decided what on which call, with the changed
+// arguments; and what became of calls in doubt (N25, H16).
+func TestN25_StoryOfDecisions(t *testing.T) {
+	var out bytes.Buffer
+	story := Story{Out: &out}
+	call := toolcrib.ToolCall{ID: "call_1", Name: "write_file", Arguments: json.RawMessage(`{"path":"a"}`)}
+	for _, body := range []toolcrib.Body{
+		&journal.RunStarted{Given: &call},
+		&journal.ConfirmationRequired{ApprovalID: "apr_1", Kind: journal.ApprovalInDoubt, Reason: "it was cut off"},
+		&journal.ConfirmationResolved{ApprovalID: "apr_1", Decision: journal.DecisionNotHappened, By: "ann", Reason: "I looked"},
+		&journal.ConfirmationResolved{ApprovalID: "apr_2", Decision: journal.DecisionMixed, By: "bob", Calls: map[string]journal.CallDecision{
+			"call_1": {Decision: journal.DecisionApprove, Arguments: json.RawMessage(`{"path":"b"}`)},
+			"call_2": {Decision: journal.DecisionDeny},
+		}},
+		&journal.Reconciled{ID: "call_1", State: toolcrib.Happened},
+		&journal.Usage{Request: 1, Tokens: toolcrib.TokenUsage{InputTokens: 1200, OutputTokens: 34}, CostUSD: 0.5},
+	} {
+		story.Tell(toolcrib.Event{Time: time.Unix(0, 0), Body: body})
+	}
+	for _, want := range []string{
+		"in doubt: it was cut off", "counted as not happened by ann: I looked", "decided call by call by bob",
+		`call_1: approved, with other arguments: {"path":"b"}`, "call_2: denied",
+		"call_1 was cut off after it had taken effect", "request 1: 1,234 tokens (1,200 in, 34 out) · $0.50",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the story lacks %q:\n%s", want, out.String())
+		}
 	}
 }

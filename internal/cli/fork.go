@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolcrib/toolcrib/agent"
+)
+
+func (a *app) runsForkCommand() *cobra.Command {
+	var f runFlags
+	var round int
+	cmd := &cobra.Command{
+		Use:   "fork RUN [PROMPT...]",
+		Short: "Start a new run from a round of another one",
+		Long: "Start a new run with the transcript of another one as it was before the model was asked for a round, and the " +
+			"same agent, workspace and tools. PROMPT is added as your next message. Nothing of the old run changes, and " +
+			"nothing that it did is undone. RUN is an ID, the beginning of one, or last.",
+		Example: `toolcrib runs fork last
+toolcrib runs fork run_01K --round 2 "Use the other file instead"`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			prompt := ""
+			if len(args) > 1 {
+				var err error
+				if prompt, err = a.prompt(args[1:]); err != nil {
+					return err
+				}
+			}
+			if cmd.Flags().Changed("round") && round < 1 {
+				return usagef("--round: counts from 1")
+			}
+			return a.fork(cmd.Context(), args[0], round, prompt, &f)
+		},
+	}
+	a.approveFlag(cmd, &f)
+	cmd.Flags().IntVar(&round, "round", 0, "the round to begin from, counted from 1 (default: the last)")
+	cmd.Flags().BoolVar(&f.json, "json", false, "events as JSON, one a line")
+	return cmd
+}
+
+// fork starts a new run from a round of another one.
+func (a *app) fork(ctx context.Context, name string, round int, prompt string, f *runFlags) error {
+	who, err := a.principal()
+	if err != nil {
+		return err
+	}
+	s, err := a.database(ctx)
+	if err != nil {
+		return err
+	}
+	rec, err := a.findRun(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	old, err := agent.Load(ctx, s, rec.ID)
+	if err != nil {
+		return err
+	}
+	if round == 0 {
+		round = max(old.Iterations, 1)
+	}
+	approve, err := a.approval(f)
+	if err != nil {
+		return err
+	}
+	d, err := a.driveAgain(ctx, old, who, approve)
+	if err != nil {
+		return err
+	}
+	return d.show(ctx, f.json, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
+		state, err := r.Fork(ctx, rec.ID, round, who, prompt, approve)
+		if state != nil && !f.json {
+			a.notice("run %s, forked from round %d of %s", state.Run, round, rec.ID)
+		}
+		return state, err
+	})
+}
