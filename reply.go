@@ -5,7 +5,7 @@ import "strings"
 // ReplyBuilder joins the deltas of one reply. The zero value is ready to use.
 // It keeps the order in which blocks first appeared.
 type ReplyBuilder struct {
-	blocks   []block
+	blocks   []*block    // pointers: a strings.Builder must not be copied
 	byIndex  map[int]int // index of a call delta -> position in blocks
 	finish   Finish
 	finished bool
@@ -32,7 +32,7 @@ func (b *ReplyBuilder) Add(d Delta) {
 		k.part.Thinking = &Thinking{Signature: d.Signature}
 		k.closed = true
 	case d.Redacted != "":
-		b.blocks = append(b.blocks, block{closed: true, thinking: true, part: Part{Thinking: &Thinking{Redacted: d.Redacted}}})
+		b.blocks = append(b.blocks, &block{closed: true, thinking: true, part: Part{Thinking: &Thinking{Redacted: d.Redacted}}})
 	case d.ToolCall != nil:
 		b.addCall(d.ToolCall)
 	case d.Finish != nil:
@@ -44,13 +44,14 @@ func (b *ReplyBuilder) Add(d Delta) {
 // block is of another kind.
 func (b *ReplyBuilder) open(thinking bool) *block {
 	if n := len(b.blocks); n > 0 {
-		k := &b.blocks[n-1]
+		k := b.blocks[n-1]
 		if k.part.ToolCall == nil && !k.closed && k.thinking == thinking {
 			return k
 		}
 	}
-	b.blocks = append(b.blocks, block{thinking: thinking})
-	return &b.blocks[len(b.blocks)-1]
+	k := &block{thinking: thinking}
+	b.blocks = append(b.blocks, k)
+	return k
 }
 
 func (b *ReplyBuilder) addCall(d *ToolCallDelta) {
@@ -62,9 +63,9 @@ func (b *ReplyBuilder) addCall(d *ToolCallDelta) {
 		}
 		pos = len(b.blocks)
 		b.byIndex[d.Index] = pos
-		b.blocks = append(b.blocks, block{part: Part{ToolCall: &ToolCall{}}})
+		b.blocks = append(b.blocks, &block{part: Part{ToolCall: &ToolCall{}}})
 	}
-	k := &b.blocks[pos]
+	k := b.blocks[pos]
 	if d.ID != "" {
 		k.part.ToolCall.ID = d.ID
 	}
@@ -91,8 +92,7 @@ func (b *ReplyBuilder) Started() bool { return len(b.blocks) > 0 }
 // strictly before anything else sees them.
 func (b *ReplyBuilder) Reply() Reply {
 	m := Message{Role: RoleAssistant, Parts: make([]Part, 0, len(b.blocks))}
-	for i := range b.blocks {
-		k := &b.blocks[i]
+	for _, k := range b.blocks {
 		switch {
 		case k.part.ToolCall != nil:
 			call := *k.part.ToolCall

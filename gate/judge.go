@@ -129,6 +129,7 @@ func (j *judgement) allow() {
 	timeout := j.timeout()
 	v.TimeoutMS = timeout.Milliseconds()
 	v.AnsweredBy = e.spec.AnsweredBy
+	j.call.MaxBytes = v.MaxBytes
 	v.Permit = Permit{
 		tool: e.tool, call: j.call, effect: j.effect, targets: j.targets, timeout: timeout,
 		maxBytes: v.MaxBytes, untrusted: v.Untrusted, source: e.spec.Source,
@@ -167,7 +168,12 @@ func (j *judgement) maxBytes() int {
 }
 
 // name is the tool's name as it may be repeated.
-func (j *judgement) name() string { return shown(j.asked.Name) }
+func (j *judgement) name() string {
+	if j.asked.ProviderName != "" {
+		return shown(j.asked.ProviderName)
+	}
+	return shown(j.asked.Name)
+}
 
 func (j *judgement) parseStep() *refusal {
 	if j.asked.Cut {

@@ -149,5 +149,27 @@ func oracle(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
+// oneSpelling gives numbers their one spelling: -0 and 0 are one number, 1.0 and 1
+// are.
+func oneSpelling(v any) any {
+	switch v := v.(type) {
+	case float64:
+		if v == 0 {
+			return 0.0
+		}
+	case json.Number:
+		return json.Number(appendNumber(nil, []byte(v))) // see TestAppendNumber
+	case []any:
+		for i := range v {
+			v[i] = oneSpelling(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = oneSpelling(v[k])
+		}
+	}
+	return v
+}
+
 // validJSON is stricter than json.Valid: it wants valid UTF-8 too.
 func validJSON(raw []byte) bool { return utf8.Valid(raw) && json.Valid(raw) }

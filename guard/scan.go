@@ -324,6 +324,9 @@ func (s *scanner) number() *ArgumentError {
 	if s.strict && s.pos-from > maxNumberBytes {
 		return s.fail(from, "number longer than %d bytes", maxNumberBytes)
 	}
+	if s.strict && !s.respell && !plainNumber(s.raw[from:s.pos]) {
+		s.respell = true
+	}
 	return nil
 }
 

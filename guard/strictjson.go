@@ -69,9 +69,9 @@ func quoteShort(key []byte) string { return strconv.Quote(shorten(string(key))) 
 // texts mean different things to different readers.
 //
 // Canonical means: no space, keys sorted by their bytes, strings in the one
-// spelling of this package. Numbers stay as they are written: going through a
-// float would change large IDs and amounts, and what is shown must be what runs.
-// They have at most 256 bytes and an exponent of at most 999.
+// spelling of this package, integers of up to 18 digits as their digits (1.0 and 1e0
+// are 1). Other numbers stay as they are written: going through a float would
+// change large IDs and amounts, and what is shown must be what runs. They have at most 256 bytes and an exponent of at most 999.
 //
 // A text that is canonical already is returned itself, not copied: do not change
 // it afterwards. The error is an [*ArgumentError].
@@ -184,7 +184,7 @@ func (w *canonizer) value() {
 		for w.pos < len(w.raw) && strings.IndexByte(",]} \t\r\n", w.raw[w.pos]) < 0 {
 			w.pos++
 		}
-		w.out = append(w.out, w.raw[from:w.pos]...)
+		w.out = appendNumber(w.out, w.raw[from:w.pos]) // or a literal, which is plain
 	}
 }
 

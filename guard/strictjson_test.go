@@ -201,7 +201,7 @@ func TestCanonicalProperty(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%q: %v", raw, err)
 		}
-		if want := oracle(value); string(got) != want {
+		if want := oracle(oneSpelling(value)); string(got) != want {
 			t.Fatalf("%q\n got %s\nwant %s", raw, got, want)
 		}
 		if raw != before {
@@ -253,7 +253,7 @@ func checkStrict(t failer, raw []byte) {
 		t.Fatalf("%q was taken as %q", raw, got)
 	}
 	var a, b any
-	if json.Unmarshal(raw, &a) == nil && json.Unmarshal(got, &b) == nil && oracle(a) != oracle(b) {
+	if json.Unmarshal(raw, &a) == nil && json.Unmarshal(got, &b) == nil && oracle(oneSpelling(a)) != oracle(oneSpelling(b)) {
 		t.Fatalf("%q means something else than %q", raw, got)
 	}
 	if again, err := Canonical(got); err != nil || !bytes.Equal(again, got) {

@@ -76,6 +76,11 @@ func (w *workspace) relative(name string) (string, error) {
 	if filepath.IsAbs(local) {
 		inside, ok := below(local, w.given, w.dir)
 		if !ok {
+			// The workspace under another name: through a link above it (/tmp on
+			// some systems).
+			inside, ok = below(resolved(local), w.dir)
+		}
+		if !ok {
 			return "", escapes(name)
 		}
 		local = inside
@@ -84,6 +89,21 @@ func (w *workspace) relative(name string) (string, error) {
 		return "", escapes(name)
 	}
 	return filepath.ToSlash(local), nil
+}
+
+// resolved is an absolute path with the links of the part of it that exists
+// resolved.
+func resolved(name string) string {
+	rest := ""
+	for at := name; ; at = filepath.Dir(at) {
+		if real, err := filepath.EvalSymlinks(at); err == nil {
+			return filepath.Join(real, rest)
+		}
+		if filepath.Dir(at) == at {
+			return name
+		}
+		rest = filepath.Join(filepath.Base(at), rest)
+	}
 }
 
 // below returns name relative to the first of the folders that it is in.

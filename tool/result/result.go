@@ -58,6 +58,8 @@ type input struct {
 	Ref    string `json:"ref"`
 	Offset int64  `json:"offset"`
 	Limit  int64  `json:"limit"`
+
+	most int64 // bytes that fit the bound of the call
 }
 
 type output struct {
@@ -96,6 +98,7 @@ func (t *readResult) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Out
 	if t.options.Contents == nil || !refPattern.MatchString(in.Ref) {
 		return toolcrib.Output{}, unknown(in.Ref)
 	}
+	in.most = fitting(call.MaxBytes)
 	result, err := t.piece(ctx, call.Run, in)
 	if err != nil {
 		return toolcrib.Output{}, err
@@ -114,6 +117,19 @@ func (t *readResult) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Out
 	return out, err
 }
 
+// envelope is what a piece needs besides its content.
+const envelope = 128
+
+// fitting is how many bytes of a result surely fit a bound: as JSON a byte can
+// become two (a quote), rarely six, and a piece that is cut once more by its own
+// bound would have to be read by yet another reference.
+func fitting(bound int) int64 {
+	if bound <= 0 {
+		return maxLimit
+	}
+	return max(16, int64(bound-envelope)/2)
+}
+
 func unknown(ref string) error {
 	return toolcrib.Failf(toolcrib.NotFound, "no result with the reference %q in this run", ref)
 }
@@ -121,7 +137,7 @@ func unknown(ref string) error {
 func (t *readResult) piece(ctx context.Context, run toolcrib.RunID, in input) (output, error) {
 	// A few bytes more on either side show where the characters at the edges begin.
 	from := max(0, in.Offset-(utf8.UTFMax-1))
-	limit := min(in.Limit, maxLimit)
+	limit := min(in.Limit, maxLimit, in.most)
 	data, size, err := t.options.Contents.Range(ctx, run, in.Ref, from, in.Offset-from+limit+utf8.UTFMax)
 	switch {
 	case errors.Is(err, toolcrib.ErrNotFound):

@@ -5,7 +5,9 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 )
@@ -17,10 +19,17 @@ func Decode(call toolcrib.Call, in any) error {
 	if len(arguments) == 0 {
 		arguments = []byte("{}")
 	}
-	if err := json.Unmarshal(arguments, in); err != nil {
-		return &toolcrib.ToolError{Kind: toolcrib.InvalidArguments, Message: err.Error(), Err: err}
+	err := json.Unmarshal(arguments, in)
+	if err == nil {
+		return nil
 	}
-	return nil
+	message := "the arguments could not be read"
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) {
+		// Without the names of Go types: they say nothing to a model.
+		message = "/" + strings.ReplaceAll(mismatch.Field, ".", "/") + ": " + mismatch.Value + " does not fit"
+	}
+	return &toolcrib.ToolError{Kind: toolcrib.InvalidArguments, Message: message, Err: err}
 }
 
 // Marshal encodes v as JSON with <, > and & as they are (H2): a model reads the
