@@ -22,6 +22,11 @@ const maxBroken = 4 << 10
 func (d *driver) adopt(reply *toolcrib.Reply) []toolcrib.ToolCall {
 	var calls []toolcrib.ToolCall
 	ids := newIDs(d.s.ids)
+	for i := range reply.Message.Parts {
+		if c := reply.Message.Parts[i].ToolCall; c != nil {
+			ids.sent[c.ID] = true
+		}
+	}
 	ref := ""
 	if d.s.Start != nil && len(d.s.Start.Models) > 0 {
 		m := &d.s.Start.Models[d.index]
@@ -90,9 +95,11 @@ func giveName(c *toolcrib.ToolCall) {
 
 // callIDs gives the calls of one reply their IDs, in order: the provider's where it
 // is new in the run; call_<n> for one used before, or for none; one repeated
-// within the turn is replaced too, and marked (contract §4, N14). It never looks
-// ahead, so that the ID shown with a call's first delta is the one it keeps.
+// within the turn is replaced too, and marked (contract §4, N14). While a reply
+// still comes, what its later calls are called is not known: then the ID shown with
+// a call's first delta is the one it keeps unless a later call brings that very ID.
 type callIDs struct {
+	sent map[string]bool // by the provider anywhere in this turn, as far as known
 	used map[string]bool // in earlier turns
 	turn map[string]bool // as the provider sent them, so far in this turn
 	took map[string]bool // given so far in this turn
@@ -100,7 +107,7 @@ type callIDs struct {
 }
 
 func newIDs(used map[string]bool) *callIDs {
-	return &callIDs{used: used, turn: map[string]bool{}, took: map[string]bool{}}
+	return &callIDs{used: used, sent: map[string]bool{}, turn: map[string]bool{}, took: map[string]bool{}}
 }
 
 // maxIDBytes bounds a provider's ID; a longer one is replaced.
@@ -118,7 +125,7 @@ func (ids *callIDs) give(c *toolcrib.ToolCall) {
 	}
 	for {
 		ids.n++
-		if id := "call_" + strconv.Itoa(ids.n); !ids.taken(id) {
+		if id := "call_" + strconv.Itoa(ids.n); !ids.taken(id) && !ids.sent[id] {
 			ids.took[id] = true
 			c.ID, c.ProviderID = id, strings.ToValidUTF8(own[:min(len(own), maxIDBytes)], "\uFFFD")
 			return

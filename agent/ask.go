@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
+	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -157,7 +159,7 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 	}
 	took := d.r.Clock.Now().Sub(began)
 	if err != nil {
-		return d.failed(ctx, sent, err, b.Started(), took)
+		return d.failed(ctx, sent, err, &b, took)
 	}
 	reply := b.Reply()
 	calls := d.adopt(&reply)
@@ -175,7 +177,7 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 	for _, n := range reply.Finish.Notices {
 		bodies = append(bodies, &journal.Notice{Notice: n})
 	}
-	if d.s.Requests == 1 && !d.s.Start.Models[sent.Model].Price.Known {
+	if first := d.s.Asked == nil || d.s.Asked.Model != sent.Model; first && !d.s.Start.Models[sent.Model].Price.Known {
 		bodies = append(bodies, &journal.Notice{Notice: toolcrib.Notice{
 			Code: NoticePriceUnknown, Message: fmt.Sprintf("no price is known for %s; its cost counts as 0", d.s.Start.Models[sent.Model].Ref),
 		}})
@@ -205,11 +207,11 @@ func stream(ctx context.Context, model toolcrib.Model, req *toolcrib.Request, ta
 }
 
 // failed writes down a request that failed.
-func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err error, began bool, took time.Duration) error {
+func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err error, b *toolcrib.ReplyBuilder, took time.Duration) error {
 	m := &d.s.Start.Models[sent.Model]
 	f := &journal.ModelFailed{
 		Request: sent.Request, Class: toolcrib.ErrOther, Provider: m.Provider,
-		Message: "the request failed", OutputBegan: began, DurationMS: took.Milliseconds(), Sum: d.s.Usage,
+		Message: "the request failed", OutputBegan: b.Started(), DurationMS: took.Milliseconds(), Sum: d.s.Usage,
 	}
 	var me *toolcrib.ModelError
 	stop := d.stopped(ctx)
@@ -226,12 +228,17 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 		f.Ref = d.r.NewID("ref_")
 		d.r.Log.WarnContext(ctx, "model request failed", "run", d.s.Run, "class", f.Class, "ref", f.Ref, "detail", f.Detail)
 	}
-	// What was sent and not answered may have been paid for; what the API refused
-	// outright was not.
 	if !f.Unsent {
 		f.Sum.Requests++
-		if f.Status == 0 || began {
-			d.charge(f, sent)
+		switch {
+		case b.Started():
+			// The API has told how much it wrote by writing it.
+			partial := b.Reply()
+			d.charge(f, sent, min(sent.ReservedOutput, estimateReply(&partial)))
+		case f.Class == toolcrib.ErrTimeout || f.Class == toolcrib.ErrNetwork || f.Class == ClassCancelled:
+			// Sent and not answered: nobody knows, so it counts as reserved. What the
+			// API refused outright costs nothing.
+			d.charge(f, sent, sent.ReservedOutput)
 		}
 	}
 	bodies := []toolcrib.Body{f}
@@ -247,10 +254,9 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 	return nil
 }
 
-// charge settles a request that was sent and not answered at what was reserved
-// for it.
-func (d *driver) charge(f *journal.ModelFailed, sent *journal.ModelRequest) {
-	f.Charged = toolcrib.TokenUsage{InputTokens: sent.ReservedInput, OutputTokens: sent.ReservedOutput}
+// charge settles a request that was not answered whole, as an estimate.
+func (d *driver) charge(f *journal.ModelFailed, sent *journal.ModelRequest, output int64) {
+	f.Charged = toolcrib.TokenUsage{InputTokens: sent.ReservedInput, OutputTokens: output}
 	f.ChargedUSD = d.s.Start.Models[sent.Model].Price.Cost(f.Charged)
 	requests := f.Sum.Requests
 	f.Sum = sumUsage(f.Sum, f.Charged, f.ChargedUSD, true)
@@ -265,17 +271,28 @@ func (d *driver) settleLost(ctx context.Context) error {
 		Message: "the driver of the run was lost before the reply was written down", Sum: d.s.Usage,
 	}
 	f.Sum.Requests++
-	d.charge(f, sent)
+	d.charge(f, sent, sent.ReservedOutput)
 	return d.append(ctx, f)
 }
 
 // count takes the tokens as the provider reports them, or estimates.
 func (d *driver) count(sent *journal.ModelRequest, reply *toolcrib.Reply) (toolcrib.TokenUsage, bool) {
-	u := reply.Finish.Usage
-	if u.Reported {
+	if u := reply.Finish.Usage; u.Reported && plausible(u) {
 		return u, false
 	}
 	return toolcrib.TokenUsage{InputTokens: sent.ReservedInput, OutputTokens: estimateReply(reply)}, true
+}
+
+// plausible tells whether reported tokens can be true: a budget must not be
+// evaded by a number that is none.
+func plausible(u toolcrib.TokenUsage) bool {
+	const most = 1 << 30
+	for _, n := range []int64{u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens, u.OutputTokens, u.ReasoningTokens} {
+		if n < 0 || n > most {
+			return false
+		}
+	}
+	return u.CachedInputTokens+u.CacheWriteTokens <= u.InputTokens && (u.CostUSD == nil || *u.CostUSD >= 0 && *u.CostUSD < 1e6)
 }
 
 func (d *driver) settle(sent *journal.ModelRequest, tokens toolcrib.TokenUsage, estimated bool) (float64, toolcrib.Usage) {
@@ -293,7 +310,8 @@ func sumUsage(sum toolcrib.Usage, t toolcrib.TokenUsage, cost float64, estimated
 	sum.OutputTokens += t.OutputTokens
 	sum.ReasoningTokens += t.ReasoningTokens
 	sum.TotalTokens += t.InputTokens + t.OutputTokens
-	sum.CostUSD += cost
+	// Prices are per million tokens; below a billionth of a cent is only noise.
+	sum.CostUSD = math.Round((sum.CostUSD+cost)*1e11) / 1e11
 	sum.Estimated = sum.Estimated || estimated
 	return sum
 }
@@ -308,8 +326,9 @@ type shower struct {
 }
 
 type shownCall struct {
-	id   string
-	args *guard.MaskStream
+	id     string
+	args   *guard.MaskStream
+	silent bool // no piece of arguments has come
 }
 
 type textData struct {
@@ -357,11 +376,12 @@ func (w *shower) call(c *toolcrib.ToolCallDelta) {
 		shown := toolcrib.ToolCall{ID: c.ID, Name: c.Name}
 		w.ids.give(&shown)
 		giveName(&shown)
-		k = &shownCall{id: shown.ID, args: w.d.r.Mask.Stream()}
+		k = &shownCall{id: shown.ID, args: w.d.r.Mask.Stream(), silent: strings.TrimSpace(c.Arguments) == ""}
 		w.calls[c.Index] = k
 		w.d.live(journal.FrameToolCallDelta, callDeltaData{ID: k.id, Name: shown.Name, ArgumentsDelta: k.args.Write(c.Arguments)})
 		return
 	}
+	k.silent = k.silent && strings.TrimSpace(c.Arguments) == ""
 	if safe := k.args.Write(c.Arguments); safe != "" {
 		w.d.live(journal.FrameToolCallDelta, callDeltaData{ID: k.id, ArgumentsDelta: safe})
 	}
@@ -374,7 +394,11 @@ func (w *shower) flush() {
 	w.show(journal.FrameToken, w.text.Flush())
 	w.show(journal.FrameThinking, w.thinking.Flush())
 	for _, k := range w.calls {
-		if rest := k.args.Flush(); rest != "" {
+		rest := k.args.Flush()
+		if k.silent {
+			rest = string(canonicalEmpty) // the deltas joined are the arguments (N13)
+		}
+		if rest != "" {
 			w.d.live(journal.FrameToolCallDelta, callDeltaData{ID: k.id, ArgumentsDelta: rest})
 		}
 	}

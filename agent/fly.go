@@ -81,6 +81,7 @@ func (x *execution) resultOf(f *flight, out toolcrib.Output, err error) *journal
 	case errors.Is(cause, errToolTimeout), cause != nil:
 		return endedResult(f, !errors.Is(cause, errToolTimeout))
 	case errors.As(err, &failure):
+		x.d.r.Log.InfoContext(x.ctx, "tool execution failed", "run", x.d.s.Run, "name", f.call.Name, "error", x.d.r.Mask.Mask(failure.Error()))
 		return &journal.ToolResult{
 			ToolCallID: f.call.ID, Name: f.call.Name, Status: toolcrib.ResultError, IsError: true,
 			Content: guard.ErrorJSON(x.d.r.Mask.Mask(failure.Error()), f.permit.MaxBytes()),

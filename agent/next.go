@@ -32,14 +32,13 @@ type Step struct {
 	Kind StepKind
 
 	// StepAsk
-	Model    int // index into RunStarted.Models
-	Attempt  int // from 1
-	Delay    time.Duration
-	Closing  bool
-	Choice   toolcrib.ToolChoice
-	Reserve  Reserve
-	Notices  []toolcrib.Notice // to be written down before it
-	Fallback bool
+	Model   int // index into RunStarted.Models
+	Attempt int // from 1
+	Delay   time.Duration
+	Closing bool
+	Choice  toolcrib.ToolChoice
+	Reserve Reserve
+	Notices []toolcrib.Notice // to be written down before it
 
 	// StepAnswer
 	Answers []Answer
@@ -266,8 +265,9 @@ func nextForLost(lost []*Call) Step {
 // ask makes the step of the next request, or of the end if the budget is spent.
 func ask(s *State, model, attempt int, delay time.Duration) Step {
 	step := Step{Kind: StepAsk, Model: model, Attempt: attempt, Delay: delay, Closing: s.Capped}
-	if s.Requests == 0 || s.Start.Agent.ToolChoice.Mode == toolcrib.ChoiceNone {
-		step.Choice = s.Start.Agent.ToolChoice
+	// auto is the zero value, so that the request is the same in every round.
+	if choice := s.Start.Agent.ToolChoice; choice.Mode != toolcrib.ChoiceAuto && (s.Last == nil || choice.Mode == toolcrib.ChoiceNone) {
+		step.Choice = choice
 	}
 	reserve, short := reserveFor(s, model)
 	if short != "" && asksForMore(s) {
@@ -296,15 +296,16 @@ func nextAfterFailure(s *State) Step {
 		step.Notices = append(step.Notices, retryNotice(f, step.Delay))
 		return step
 	}
-	if s.Model+1 < len(s.Start.Models) && f.Class != toolcrib.ErrRefused {
-		next := s.Start.Models[s.Model+1]
-		step := ask(s, s.Model+1, 1, 0)
-		step.Fallback = true
-		step.Notices = append(step.Notices, toolcrib.Notice{
-			Code:    NoticeFallback,
-			Message: fmt.Sprintf("%s failed (%s); going on with %s", s.Start.Models[s.Model].Ref, f.Class, next.Ref),
-		})
-		return step
+	if f.Class != toolcrib.ErrRefused {
+		if next, notices := fallback(s); next > 0 {
+			step := ask(s, next, 1, 0)
+			step.Notices = append(step.Notices, notices...)
+			step.Notices = append(step.Notices, toolcrib.Notice{
+				Code:    NoticeFallback,
+				Message: fmt.Sprintf("%s failed (%s); going on with %s", s.Start.Models[s.Model].Ref, f.Class, s.Start.Models[next].Ref),
+			})
+			return step
+		}
 	}
 	reason := toolcrib.StopProviderFailed
 	if f.Class == toolcrib.ErrContextLength {
@@ -313,6 +314,24 @@ func nextAfterFailure(s *State) Step {
 	step := fail(s, reason, string(reason), fmt.Sprintf("%s: %s", f.Class, f.Message))
 	step.Ref = f.Ref
 	return step
+}
+
+// fallback is the next model that may be asked; 0 = there is none. Under an
+// enforced cap of cost a model without a price is passed over.
+func fallback(s *State) (next int, notices []toolcrib.Notice) {
+	b := s.Budget()
+	capped := b.MaxCostUSD > 0 && (b.Mode == "" || b.Mode == toolcrib.BudgetEnforce)
+	for next = s.Model + 1; next < len(s.Start.Models); next++ {
+		m := &s.Start.Models[next]
+		if !capped || m.Price.Known {
+			return next, notices
+		}
+		notices = append(notices, toolcrib.Notice{
+			Code:    NoticePriceUnknown,
+			Message: fmt.Sprintf("%s has no known price, so budget.max_cost_usd cannot be kept with it; it is passed over", m.Ref),
+		})
+	}
+	return 0, nil
 }
 
 func retryAfter(f *journal.ModelFailed) time.Duration {

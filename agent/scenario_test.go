@@ -188,7 +188,7 @@ func TestN12_N13_N14_IDsAndArguments(t *testing.T) {
 		ids = append(ids, c.ID)
 		equal(t, "arguments", string(c.Arguments), "{}")
 	}
-	equal(t, "ids", strings.Join(ids, " "), "call_1 a call_2 call_3 call_4 call_5")
+	equal(t, "ids", strings.Join(ids, " "), "call_2 a call_3 call_1 call_4 call_5")
 	equal(t, "results", strings.Join(results(s), ","), "echo ok ,echo ok ,echo refused duplicate_call_id,echo ok ,echo ok ,echo ok ")
 	shown := map[string]bool{}
 	for _, f := range w.frames {

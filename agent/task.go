@@ -72,10 +72,14 @@ func (r *Runner) Start(ctx context.Context, task Task) (*State, error) {
 	if err := checkChoice(&task, start.Offer); err != nil {
 		return nil, err
 	}
+	unused := ignored && len(start.Offer.Tools) > 0
+	if ignored {
+		start.Offer = journal.Offer{Tools: []journal.OfferedTool{}}
+	}
 	s := NewState(run)
 	d := &driver{r: r, s: s}
 	events := []toolcrib.Body{start}
-	if ignored && len(start.Offer.Tools) > 0 {
+	if unused {
 		events = append(events, &journal.Notice{Notice: toolcrib.Notice{
 			Code: NoticeToolsIgnored, Message: fmt.Sprintf("model %s takes no tools; the run goes on without", task.Agent.Model),
 		}})

@@ -324,8 +324,8 @@ func (s *scanner) number() *ArgumentError {
 	if s.strict && s.pos-from > maxNumberBytes {
 		return s.fail(from, "number longer than %d bytes", maxNumberBytes)
 	}
-	if s.strict && !s.respell && !plainNumber(s.raw[from:s.pos]) {
-		s.respell = true
+	if lexeme := s.raw[from:s.pos]; s.strict && !s.respell && !plainNumber(lexeme) {
+		_, _, s.respell = integer(lexeme)
 	}
 	return nil
 }

@@ -1,0 +1,76 @@
+package agent_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// What a failed request costs: nothing if the API refused it, what arrived if it
+// broke off, what was reserved if nobody answered (N6, N23).
+func TestFailedRequestsAreSettled(t *testing.T) {
+	for name, c := range map[string]struct {
+		deltas  []toolcrib.Delta
+		err     toolcrib.ModelError
+		atLeast int64
+		atMost  int64
+	}{
+		"refused outright": {err: toolcrib.ModelError{Class: toolcrib.ErrAuth}},
+		"bad request":      {err: toolcrib.ModelError{Class: toolcrib.ErrBadRequest, Status: 400}},
+		"unsent":           {err: toolcrib.ModelError{Class: toolcrib.ErrOther, Unsent: true}},
+		"broke off":        {deltas: []toolcrib.Delta{{Text: "five "}}, err: toolcrib.ModelError{Class: toolcrib.ErrOther}, atLeast: 1, atMost: 20},
+		"not answered":     {err: toolcrib.ModelError{Class: toolcrib.ErrTimeout}, atLeast: 4096, atMost: 5 * 4096},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, gate.ConfirmNever)
+			w.reply = func(context.Context, int, *toolcrib.Request) ([]toolcrib.Delta, error) { return c.deltas, &c.err }
+			u := run(t, w).Failed.Usage
+			if u.OutputTokens < c.atLeast || u.OutputTokens > c.atMost {
+				t.Errorf("%s: %d output tokens, want %d to %d", name, u.OutputTokens, c.atLeast, c.atMost)
+			}
+			if u.Estimated != (c.atLeast > 0) {
+				t.Errorf("%s: estimated is %v", name, u.Estimated)
+			}
+		})
+	}
+}
+
+// Under an enforced cap of cost a fallback without a price is passed over.
+func TestFallback_WithoutPriceUnderACap(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	w.reply = func(_ context.Context, _ int, req *toolcrib.Request) ([]toolcrib.Delta, error) {
+		if req.Model == "one" {
+			return nil, &toolcrib.ModelError{Class: toolcrib.ErrAuth, Status: 401}
+		}
+		return say("from " + req.Model), nil
+	}
+	chain := func(k *agent.Task) {
+		k.Models = append(k.Models,
+			journal.ModelInfo{Ref: "fake/two", Provider: "fake", ID: "two"},
+			journal.ModelInfo{Ref: "fake/three", Provider: "fake", ID: "three", Price: toolcrib.Price{Known: true}})
+	}
+	s := run(t, w, chain, func(k *agent.Task) { k.Agent.Budget.MaxCostUSD = 1 })
+	equal(t, "content", s.Done.Content, "from three")
+	equal(t, "notices", countNotices(w, "price_unknown"), 1)
+	w.frames = nil
+	s = run(t, w, chain)
+	equal(t, "without a cap", s.Done.Content, "from two")
+	equal(t, "notices", countNotices(w, "price_unknown"), 1)
+}
+
+// Numbers that cannot be true are no report.
+func TestAbsurdUsageIsEstimated(t *testing.T) {
+	for _, u := range []toolcrib.TokenUsage{{InputTokens: -5, Reported: true}, {OutputTokens: 1 << 40, Reported: true}, {CachedInputTokens: 9, Reported: true}} {
+		w := newWorld(t, gate.ConfirmNever)
+		w.script([]toolcrib.Delta{{Text: "hello"}, {Finish: &toolcrib.Finish{Reason: toolcrib.FinishStop, Usage: u}}})
+		s := run(t, w)
+		if got := s.Done.Usage; !got.Estimated || got.OutputTokens < 1 || got.OutputTokens > 100 {
+			t.Errorf("%+v became %+v", u, got)
+		}
+	}
+}
