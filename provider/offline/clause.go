@@ -17,10 +17,12 @@ type clause struct {
 	glob    string   // the kind of files that it is about; "" = any
 	kind    string   // that kind in words
 	content string   // what is to be written: the text after the colon
+	plain   bool     // nothing is asked but to read the files
+	words   []string // words that could be names of files, in an order to read
 }
 
 var (
-	quoted = regexp.MustCompile("(?s)```[a-zA-Z]*\\n?(.*?)```|`([^`\n]+)`|\"([^\"]*)\"|“([^”]*)”|„([^“”]*)[“”]|«([^»]*)»|(?:^|[\\s(:])'([^'\n]+)'")
+	quoted = regexp.MustCompile("(?s)```[a-zA-Z]*\\n?(.*?)```|`([^`\n]+)`|\"([^\"]*)\"|“([^”]*)”|„([^“”]*)[“”]|«([^»]*)»|‘([^’\n]*)’|(?:^|[\\s(:])'([^'\n]+)'")
 	mark   = regexp.MustCompile(`‹(\d+)›`)
 
 	// A prompt is split at the end of sentences, and at "and" and commas where a new
@@ -32,14 +34,13 @@ var (
 	// The text after the colon of an order to write is written as it is.
 	writeOrder = regexp.MustCompile(`(?is)\b(?:write|create|save|put|append|make|schreibe?|erstelle?|speichere?)\b[^:\n]*?(?:‹\d+›|[\w-]+\.[\w]+|[\w-]+)[^:\n]*:\s*(\S.*)$`)
 
-	pathLike  = regexp.MustCompile(`^(?:\.{0,2}/)?[\w@+.~-]+(?:/[\w@+.~-]+)*/?$`)
-	withDot   = regexp.MustCompile(`^[\w@+~.-]*[\w@+~-]\.[A-Za-z][A-Za-z0-9]{0,9}$`)
-	dotFile   = regexp.MustCompile(`^\.[a-z][\w.-]+$`)
 	wellKnown = regexp.MustCompile(`^(?:Makefile|Dockerfile|LICEN[CS]E|NOTICE|README|Readme|CHANGELOG|CONTRIBUTING|AUTHORS|SECURITY|COPYING|Gemfile|Rakefile|Procfile|Vagrantfile|Jenkinsfile|CODEOWNERS|readme|license|makefile|changelog|contributing)$`)
 	pronoun   = regexp.MustCompile(`(?i)\b(?:it|its|this file|that file|the file|the same file|in ihr|die datei|dieser datei|darin)\b`)
 	inFolder  = regexp.MustCompile(`(?i)\b(?:in|under|inside|inside of|within|of|from|im|unter)\s+(?:the\s+|my\s+|our\s+|dem\s+)?(?:(?:folder|directory|dir|package|ordner|verzeichnis)\s+([\w./@-]+)|([\w./@-]+)\s+(?:folder|directory|dir|package|ordner|verzeichnis)|([\w.@-]+(?:/[\w.@-]+)*/)(?:\s|$)|([\w.@-]+(?:/[\w.@-]+)*/[\w@-]+)(?:\s|$))`)
 	inWord    = regexp.MustCompile(`(?i)\b(?:in|under|inside|im)\s+(?:the\s+)?([a-z][\w-]*)$`)
 	ofKind    = regexp.MustCompile(`(?i)(?:^|[\s(])(\*\.[a-z0-9]+|\.[a-z0-9]+|[a-z+#]+)(?:[\s-]+(?:source|code|quell))?[\s-]*(?:files?|dateien|datei|scripts?|code)\b`)
+	oneFile   = regexp.MustCompile(`(?i)(?:file|datei)$`)
+	eachFile  = regexp.MustCompile(`(?i)\b(?:every|each|any|jede)\b`)
 	globLike  = regexp.MustCompile(`(?:^|\s)([\w./*{},?\[\]-]*\*[\w./*{},?\[\]-]*)`)
 	endMarks  = ".,:;!?)(\"'…"
 )
@@ -63,12 +64,12 @@ func understand(prompt string, before []string) []clause {
 	if isCall.MatchString(strings.TrimSpace(prompt)) {
 		return []clause{{raw: strings.TrimSpace(prompt)}} // its quotes belong to JSON
 	}
-	var quotes []string
+	var quotes, asWritten []string
 	text := quoted.ReplaceAllStringFunc(prompt, func(q string) string {
 		lead := q[:len(q)-len(strings.TrimLeft(q, " \t\n(:"))]
 		for _, m := range quoted.FindStringSubmatch(q)[1:] {
 			if m != "" {
-				quotes = append(quotes, m)
+				quotes, asWritten = append(quotes, m), append(asWritten, q[len(lead):])
 				return fmt.Sprintf("%s‹%d›", lead, len(quotes)-1)
 			}
 		}
@@ -76,13 +77,18 @@ func understand(prompt string, before []string) []clause {
 	})
 	content := ""
 	if m := writeOrder.FindStringSubmatchIndex(text); m != nil {
-		content = unquote(text[m[2]:m[3]], quotes)
+		content = text[m[2]:m[3]]
+		if oneMark.MatchString(strings.TrimSpace(content)) {
+			content = unquote(strings.TrimSpace(content), quotes)
+		} else {
+			content = unquote(content, asWritten) // quotes inside of a text belong to it
+		}
 		text = text[:m[2]]
 	}
 	var clauses []clause
 	for _, part := range split(text) {
 		c := newClause(part, quotes, before)
-		before = append(before, c.files...)
+		before = append(before, c.spoken()...)
 		clauses = append(clauses, c)
 	}
 	if n := len(clauses); n > 0 {
@@ -131,21 +137,33 @@ func newClause(text string, quotes, before []string) clause {
 	}
 	c.findKind()
 	for _, word := range strings.Fields(text) {
-		word = strings.Trim(word, endMarks)
-		word = strings.TrimSuffix(word, "'s")
-		if isPath(word) && strings.Trim(word, "/") != c.folder {
+		word = trimWord(word)
+		if isPath(word) && strings.Trim(word, "/") != c.folder && c.kind != word+" files" {
 			c.files = append(c.files, word)
 		}
+	}
+	if names, sure := c.names(quotes); sure {
+		c.files, c.plain, c.glob, c.folder = names, true, "", ""
+	} else if len(c.files) == 0 {
+		c.words, c.files = names, c.quotedFiles(quotes)
 	}
 	for _, q := range c.quotes {
 		if isPath(q) && len(c.files) == 0 {
 			c.files = append(c.files, q)
 		}
 	}
-	if len(c.files) == 0 && c.glob == "" && len(before) > 0 && pronoun.MatchString(text) {
+	if len(c.files)+len(c.words) == 0 && c.glob == "" && len(before) > 0 && pronoun.MatchString(text) {
 		c.files = before[len(before)-1:]
 	}
 	return c
+}
+
+// spoken are the names that a later "it" can stand for.
+func (c clause) spoken() []string {
+	if len(c.files) > 0 {
+		return c.files
+	}
+	return c.words
 }
 
 func isPath(word string) bool {
@@ -171,6 +189,9 @@ func (c *clause) findKind() {
 		if glob, ok := kinds[strings.TrimPrefix(name, ".")]; ok {
 			c.glob, c.kind = glob, m[1]+" files"
 			return
+		}
+		if strings.HasPrefix(name, ".") && oneFile.MatchString(m[0]) && !eachFile.MatchString(c.text) {
+			continue // "the .env file" is that file
 		}
 		if strings.HasPrefix(name, ".") {
 			c.glob, c.kind = "*"+name, name+" files"

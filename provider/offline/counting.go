@@ -20,7 +20,8 @@ func list(t *turn, c clause, _ string) (string, bool) {
 		case len(f.Matches) == 0:
 			return fmt.Sprintf("There are no %s %s.", c.kind, c.where()), true
 		}
-		return fmt.Sprintf("%s%d %s %s:\n%s", upper(f.more()), len(f.paths()), c.kind, c.where(), bullets(f.paths())), true
+		n := len(f.paths())
+		return fmt.Sprintf("%s%d %s %s:\n%s", upper(f.more()), n, c.kindOf(n), c.where(), bullets(f.paths())), true
 	}
 	folder := c.inBareFolder().folder
 	if folder == "" && len(c.files) > 0 {
@@ -34,7 +35,7 @@ func list(t *turn, c clause, _ string) (string, bool) {
 	case !done:
 		return "", false
 	case l.problem != "":
-		return cannot("list "+cmp.Or(folder, "this folder"), l.problem), true
+		return cannot("list "+visible(cmp.Or(folder, "this folder")), l.problem), true
 	}
 	return describe(l, folder), true
 }
@@ -44,35 +45,16 @@ var (
 	everything = []string{"files", "file", "all", "everything", "folders", "folder", "directory", "directories", "here", "contents", "dateien", "structure"}
 )
 
-// describe tells a listing, folders first.
-func describe(l listing, folder string) string {
-	where := cmp.Or(folder, "this folder")
-	var folders, files []string
-	for _, e := range l.Entries {
-		if e.IsDir {
-			folders = append(folders, e.Name+"/")
-		} else {
-			files = append(files, fmt.Sprintf("%s (%s)", e.Name, bytes(e.Size)))
-		}
+// kindOf names the kind of files of the clause, for n of them.
+func (c clause) kindOf(n int) string {
+	kind := cmp.Or(c.kind, "files")
+	if n != 1 {
+		return kind
 	}
-	if len(folders)+len(files) == 0 {
-		return fmt.Sprintf("There is nothing in %s.", where)
+	if glob, ok := strings.CutPrefix(kind, "files that match "); ok {
+		return "file that matches " + glob
 	}
-	text := fmt.Sprintf("In %s there are %s and %s", where, plural(len(folders), "folder", "folders"), plural(len(files), "file", "files"))
-	if l.Truncated {
-		text += " (and more: the list was cut)"
-	}
-	return text + ":\n" + bullets(append(folders, files...))
-}
-
-func bytes(n int64) string {
-	switch {
-	case n < 10_000:
-		return plural(int(n), "byte", "bytes")
-	case n < 10_000_000:
-		return fmt.Sprintf("%d kB", (n+500)/1000)
-	}
-	return fmt.Sprintf("%d MB", (n+500_000)/1_000_000)
+	return strings.TrimSuffix(kind, "s")
 }
 
 func upper(s string) string {
@@ -114,9 +96,9 @@ func countUnits(t *turn, c clause, _ string) (string, bool) {
 	if len(documents) == 1 {
 		d := documents[0]
 		if d.problem != "" {
-			return cannot("read "+d.path, d.problem), true
+			return d.failure(), true
 		}
-		return fmt.Sprintf("%s%s has %s%d %s.", d.note, d.path, d.atLeast(), count(d.text, unit), singular(unit, count(d.text, unit))), true
+		return fmt.Sprintf("%s%s has %s%d %s.", d.note, visible(d.path), d.atLeast(), count(d.text, unit), singular(unit, count(d.text, unit))), true
 	}
 	return t.sums(documents, len(paths)-len(documents), all, unit)
 }
@@ -127,7 +109,7 @@ func (t *turn) sums(documents []document, left int, all bool, unit string) (stri
 	sum, exact := 0, all && left == 0
 	for _, d := range documents {
 		if d.problem != "" {
-			problems = append(problems, fmt.Sprintf("%s: %s", d.path, d.problem))
+			problems = append(problems, cmp.Or(d.absent, d.path+": "+d.problem))
 			continue
 		}
 		n := count(d.text, unit)
@@ -169,11 +151,12 @@ func countFiles(t *turn, c clause, previous string) (string, bool) {
 	case f.problem != "":
 		return cannot("count files", f.problem), true
 	}
-	text := fmt.Sprintf("There are %s%d %s %s and the folders below it (.git not counted).", f.more(), len(f.Matches), cmp.Or(c.kind, "files"), c.where())
-	if len(f.Matches) == 1 {
-		text = fmt.Sprintf("There is %sone of them %s and the folders below it: %s.", f.more(), c.where(), f.Matches[0].Path)
+	n := len(f.Matches)
+	text := fmt.Sprintf("There are %s%d %s %s and the folders below it (.git not counted)", f.more(), n, c.kindOf(n), c.where())
+	if n == 1 {
+		text = fmt.Sprintf("There is %s%d %s %s and the folders below it: %s", f.more(), n, c.kindOf(n), c.where(), visible(f.Matches[0].Path))
 	}
-	return text, true
+	return text + ".", true
 }
 
 func countFolders(t *turn, c clause, _ string) (string, bool) {
@@ -216,7 +199,7 @@ func countTests(t *turn, c clause, _ string) (string, bool) {
 			}
 		}
 	}
-	text := fmt.Sprintf("%s%d Go test functions in %s", upper(f.more()), len(f.Matches), plural(len(f.paths()), "file", "files"))
+	text := fmt.Sprintf("%s%s in %s", upper(f.more()), plural(len(f.Matches), "Go test function", "Go test functions"), plural(len(f.paths()), "file", "files"))
 	var parts []string
 	for _, kind := range []string{"Test", "Fuzz", "Benchmark", "Example"} {
 		if kinds[kind] > 0 {
@@ -281,9 +264,13 @@ func fileSize(t *turn, c clause, _ string) (string, bool) {
 		case l.problem != "":
 			answers = append(answers, cannot("look at "+name, l.problem))
 		case i < 0:
-			answers = append(answers, fmt.Sprintf("There is no %s here.", name))
+			answers = append(answers, fmt.Sprintf("There is no %s here.", visible(name)))
+		case l.Entries[i].IsDir:
+			answers = append(answers, fmt.Sprintf("%s is a folder; its size I cannot tell.", visible(name)))
+		case l.Entries[i].IsSymlink:
+			answers = append(answers, fmt.Sprintf("%s is %s.", visible(name), l.Entries[i].about()))
 		default:
-			answers = append(answers, fmt.Sprintf("%s has %s.", name, plural(int(l.Entries[i].Size), "byte", "bytes")))
+			answers = append(answers, fmt.Sprintf("%s has %s.", visible(name), exactly(l.Entries[i].Size)))
 		}
 	}
 	return strings.Join(answers, "\n"), true
@@ -305,7 +292,7 @@ func largestFile(t *turn, c clause, _ string) (string, bool) {
 	slices.SortStableFunc(files, func(a, b entry) int { return cmp.Compare(b.Size, a.Size) })
 	var items []string
 	for _, e := range files[:min(len(files), 5)] {
-		items = append(items, fmt.Sprintf("%s: %s", e.Name, plural(int(e.Size), "byte", "bytes")))
+		items = append(items, fmt.Sprintf("%s: %s", e.Name, exactly(e.Size)))
 	}
 	return fmt.Sprintf("The largest files directly %s (folders below it not looked at):\n%s", c.where(), bullets(items)), true
 }
@@ -331,7 +318,7 @@ func longestFile(t *turn, c clause, _ string) (string, bool) {
 	}
 	var items []string
 	for _, d := range documents[:min(len(documents), 5)] {
-		items = append(items, fmt.Sprintf("%s: %s%d lines", d.path, d.atLeast(), count(d.text, "lines")))
+		items = append(items, fmt.Sprintf("%s: %s%s", d.path, d.atLeast(), plural(count(d.text, "lines"), "line", "lines")))
 	}
 	text := "The longest of " + plural(len(documents), "file", "files") + " that I read:\n" + bullets(items)
 	if !all || len(paths) > maxReads {

@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -16,9 +15,10 @@ const (
 )
 
 type entry struct {
-	Name  string `json:"name"`
-	IsDir bool   `json:"is_dir"`
-	Size  int64  `json:"size"`
+	Name      string `json:"name"`
+	IsDir     bool   `json:"is_dir"`
+	Size      int64  `json:"size"`
+	IsSymlink bool   `json:"is_symlink"`
 }
 
 type listing struct {
@@ -105,7 +105,17 @@ type document struct {
 	text    string
 	whole   bool
 	problem string
+	folder  bool   // the problem is that it is a folder
+	absent  string // there is no such file: said instead of the problem
 	note    string // said with the answer: another file was taken
+}
+
+// failure says why there is no text.
+func (d document) failure() string {
+	if d.absent != "" {
+		return d.absent
+	}
+	return cannot("read "+visible(d.path), d.problem)
 }
 
 // read reads a file, in parts where it is too long for one result. A file that
@@ -115,40 +125,23 @@ func (t *turn) read(name string) (d document, done bool) {
 	if !done || !missing {
 		return d, done
 	}
-	near, done := t.nearest(name)
-	if !done || near == "" {
-		return d, done
+	near, similar, done := t.nearest(name)
+	if !done {
+		return d, false
 	}
-	other, _, done := t.readPath(near)
-	other.note = fmt.Sprintf("(There is no %s; I took %s.)\n", name, near)
+	if len(near) == 0 {
+		if d.absent = t.noSuchFile(name, similar); slices.Contains(similar, path.Clean(name)) {
+			d.absent = visible(name) + " is a link, and there is nothing where it leads to."
+		}
+		return d, true
+	}
+	other, _, done := t.readPath(near[0])
+	also := ""
+	if len(near) > 1 {
+		also = " Also: " + listed(near[1:]) + "."
+	}
+	other.note = fmt.Sprintf("(There is no %s; I took %s.%s)\n", visible(name), visible(near[0]), also)
 	return other, done
-}
-
-// nearest finds a file whose name begins as name does; "" if there is none.
-func (t *turn) nearest(name string) (string, bool) {
-	if _, ok := t.offered[searchFiles]; !ok {
-		return "", true
-	}
-	f, done := t.search(arguments{"glob": anyCase(path.Base(name)) + "*", "max_results": maxFound})
-	if !done || len(f.Matches) == 0 {
-		return "", done
-	}
-	paths := f.paths()
-	slices.SortStableFunc(paths, func(a, b string) int {
-		return cmp.Or(
-			cmp.Compare(unlike(a, name), unlike(b, name)),
-			cmp.Compare(strings.Count(a, "/"), strings.Count(b, "/")),
-			cmp.Compare(len(a), len(b)))
-	})
-	return paths[0], true
-}
-
-// unlike is 0 if the file at p is just what name calls, but for case or folder.
-func unlike(p, name string) int {
-	if strings.EqualFold(path.Base(p), path.Base(name)) {
-		return 0
-	}
-	return 1
 }
 
 // readPath reads the file at a path. missing tells that there is none.
@@ -159,7 +152,7 @@ func (t *turn) readPath(name string) (d document, missing, done bool) {
 		return d, false, false
 	}
 	if r.problem != "" {
-		d.problem = r.problem
+		d.problem, d.folder = r.problem, r.isFolder
 		return d, r.notFound, true
 	}
 	var result struct {
@@ -268,9 +261,11 @@ func bulletsUpTo(most int, items []string) string {
 			fmt.Fprintf(&b, "… and %d more\n", len(items)-most)
 			break
 		}
-		fmt.Fprintf(&b, "- %s\n", item)
+		fmt.Fprintf(&b, "- %s\n", visible(item))
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
 
-func cannot(what, problem string) string { return fmt.Sprintf("I could not %s: %s", what, problem) }
+func cannot(what, problem string) string {
+	return fmt.Sprintf("I could not %s: %s.", what, strings.TrimSuffix(problem, "."))
+}

@@ -251,13 +251,17 @@ func TestOffline_NewcomersPrompts(t *testing.T) {
 
 func TestOffline_Writes(t *testing.T) {
 	for _, tt := range []struct{ prompt, file, want string }{
-		{"Write \"hello\" to notes.txt", "notes.txt", "hello\n"},
-		{"Create a file called todo.md with the content: buy oil, and wind the clock", "todo.md", "buy oil, and wind the clock\n"},
-		{"save to notes/a.txt:\n- one\n- \"two\"; three?", "notes/a.txt", "- one\n- two; three?\n"},
+		{"Write \"hello\" to notes.txt", "notes.txt", "hello"},
+		{"Create a file called todo.md with the content: buy oil, and wind the clock", "todo.md", "buy oil, and wind the clock"},
+		{"Create a file called todo.md with the content: \"buy oil\"", "todo.md", "buy oil"},
+		{"Write \"hello\" to \"my notes.txt\"", "my notes.txt", "hello"},
+		{"Write \"main.go\" to 'my list'", "my list", "main.go"},
+		{"Write \"hallo\" to 日本.md", "日本.md", "hallo"},
+		{"save to notes/a.txt:\n- one\n- \"two\"; three?", "notes/a.txt", "- one\n- \"two\"; three?"},
 		{"count the lines in README.md and write the result to count.txt", "count.txt", "README.md has 16 lines.\n"},
 		{"append \"one more\" to docs/faq.md and show it", "docs/faq.md", "# Questions\n\nWhy does it tick? Because of the context.\none more\n"},
 		{"replace \"tick\" with \"tock\" in scripts/wind.sh", "scripts/wind.sh", "#!/bin/sh\necho tock\n"},
-		{"schreibe \"hallo\" in gruss.txt", "gruss.txt", "hallo\n"},
+		{"schreibe \"hallo\" in gruss.txt", "gruss.txt", "hallo"},
 	} {
 		c := converse(t)
 		answer := c.say(t, tt.prompt)
@@ -294,15 +298,20 @@ func TestOffline_PartlyUnderstood(t *testing.T) {
 
 // TestOffline_Conversation keeps a whole conversation, to be read by people.
 func TestOffline_Conversation(t *testing.T) {
-	c := converse(t)
-	var b strings.Builder
-	for _, prompt := range []string{
+	keep(t, converse(t), "conversation.txt", []string{
 		"which files here are about testing, and how many lines has README.md?",
 		"outline it",
 		"count the lines of every .md file",
 		"Write \"wind me\" to notes.txt, and then show notes.txt",
 		"what does missing.txt say?",
-	} {
+	})
+}
+
+// keep compares a conversation with the golden file of this name.
+func keep(t *testing.T, c *conversation, name string, prompts []string) {
+	t.Helper()
+	var b strings.Builder
+	for _, prompt := range prompts {
 		answer := c.say(t, prompt)
 		fmt.Fprintf(&b, ">>> %s\n", prompt)
 		for _, call := range c.calls {
@@ -310,7 +319,7 @@ func TestOffline_Conversation(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "%s\n\n", answer)
 	}
-	golden := filepath.Join("testdata", "conversation.txt")
+	golden := filepath.Join("testdata", name)
 	if *update {
 		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
@@ -384,7 +393,7 @@ func TestOffline_CutResults(t *testing.T) {
 	c.answer = func(toolcrib.ToolCall, string) (string, bool) {
 		return `{"_truncated_json": "{\"matches\":[{\"path\":\"a.go\"},{\"path\":\"b.g...", "original_bytes": 99999}`, false
 	}
-	if answer := c.say(t, "list all go files"); !strings.Contains(answer, "At least 1 go files") || !strings.Contains(answer, "a.go") || strings.Contains(answer, "b.g") {
+	if answer := c.say(t, "list all go files"); !strings.Contains(answer, "At least 1 go file in") || !strings.Contains(answer, "a.go") || strings.Contains(answer, "b.g") {
 		t.Errorf("a list that was cut: %s", answer)
 	}
 	c.answer = func(toolcrib.ToolCall, string) (string, bool) {
@@ -470,6 +479,7 @@ func FuzzOffline(f *testing.F) {
 		f.Add(p.prompt, `{"content":"x"}`, false)
 	}
 	f.Add("show a.txt", `{"_truncated_json": "{\"content\":\"\\u00"}`, false)
+	f.Add("how many aK\u212aes are there", `{"matches": []}`, false)
 	f.Add("list *.go", `{"matches": [{"path": 1}]}`, true)
 	var specs []toolcrib.Spec
 	for _, tool := range files.New(files.Options{}) {

@@ -9,29 +9,6 @@ import (
 	"strings"
 )
 
-// overview tells what a project says of itself: the folder and its README.
-func overview(t *turn, c clause, _ string) (string, bool) {
-	l, listed := t.folder(c.folder)
-	if !listed {
-		return "", false
-	}
-	if l.problem != "" {
-		return cannot("list this folder", l.problem), true
-	}
-	i := slices.IndexFunc(l.Entries, func(e entry) bool { return !e.IsDir && strings.HasPrefix(strings.ToLower(e.Name), "readme") })
-	if i < 0 {
-		return "There is no README that says what this is.\n" + describe(l, c.folder), true
-	}
-	d, done := t.read(path.Join(c.folder, l.Entries[i].Name))
-	switch {
-	case !done:
-		return "", false
-	case d.problem != "":
-		return cannot("read "+d.path, d.problem) + "\n\n" + describe(l, c.folder), true
-	}
-	return outline(d) + "\n\n" + describe(l, c.folder), true
-}
-
 // licence shows the beginning of the licence file.
 func licence(t *turn, _ clause, _ string) (string, bool) {
 	f, done := t.search(arguments{"glob": "{LICENSE,LICENCE,COPYING,License,Licence,license,licence}*", "max_results": 20})
@@ -50,7 +27,7 @@ func licence(t *turn, _ clause, _ string) (string, bool) {
 	case !done:
 		return "", false
 	case d.problem != "":
-		return cannot("read "+d.path, d.problem), true
+		return d.failure(), true
 	}
 	var head []string
 	for _, line := range strings.Split(d.text, "\n") {
@@ -90,7 +67,7 @@ func dependencies(t *turn, _ clause, _ string) (string, bool) {
 		case !done:
 			return "", false
 		case d.problem != "":
-			return cannot("read "+d.path, d.problem), true
+			return d.failure(), true
 		}
 		var items []string
 		for _, line := range strings.Split(d.text, "\n") {
@@ -146,7 +123,7 @@ func fileKinds(t *turn, c clause, _ string) (string, bool) {
 	for _, k := range all {
 		items = append(items, fmt.Sprintf("%s: %d", k.name, k.n))
 	}
-	return fmt.Sprintf("%s%d files %s, by the ends of their names:\n%s", upper(f.more()), len(f.paths()), c.where(), bullets(items[:min(len(items), 12)])), true
+	return fmt.Sprintf("%s%s %s, by the ends of their names:\n%s", upper(f.more()), plural(len(f.paths()), "file", "files"), c.where(), bullets(items[:min(len(items), 12)])), true
 }
 
 // howTo shows the lines of the project's own texts that speak of something.
@@ -210,7 +187,7 @@ func aboutPackage(t *turn, c clause, _ string) (string, bool) {
 	case !done:
 		return "", false
 	case d.problem != "":
-		return cannot("read "+d.path, d.problem), true
+		return d.failure(), true
 	}
 	var comment []string
 	all := strings.Split(d.text, "\n")

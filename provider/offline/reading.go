@@ -2,7 +2,6 @@ package offline
 
 import (
 	"fmt"
-	"path"
 	"regexp"
 	"strconv"
 	"strings"
@@ -13,14 +12,15 @@ import (
 func showFile(t *turn, c clause, _ string) (string, bool) {
 	return t.each(c, func(d document) string {
 		lines := strings.SplitAfter(strings.TrimSuffix(d.text, "\n"), "\n")
+		name := visible(d.path)
 		if d.text == "" {
-			return d.note + d.path + " is empty."
+			return d.note + name + " is empty."
 		}
 		if d.whole && len(lines) <= maxShown+20 && len(d.text) <= 6000 {
-			return fmt.Sprintf("%s%s (%s):\n%s", d.note, d.path, plural(len(lines), "line", "lines"), fence(d.text))
+			return fmt.Sprintf("%s%s (%s):\n%s", d.note, name, plural(len(lines), "line", "lines"), fence(d.text))
 		}
 		shown := clip(strings.Join(lines[:min(len(lines), maxShown)], ""))
-		return fmt.Sprintf("%sThe beginning of %s (%s%d lines in all):\n%s", d.note, d.path, d.atLeast(), len(lines), fence(shown))
+		return fmt.Sprintf("%sThe beginning of %s (%s%s in all):\n%s", d.note, name, d.atLeast(), plural(len(lines), "line", "lines"), fence(shown))
 	})
 }
 
@@ -46,21 +46,22 @@ func (t *turn) each(c clause, tell func(document) string) (string, bool) {
 		switch {
 		case !done:
 			all = false
-		case d.problem != "" && path.Ext(name) == "":
-			l, done := t.folder(name)
-			all = all && done
-			if l.problem != "" {
-				answers = append(answers, cannot("read "+name, d.problem))
-			} else {
-				answers = append(answers, describe(l, name))
-			}
+		case d.folder:
+			text, done := list(t, clause{folder: name}, "")
+			answers, all = append(answers, text), all && done
 		case d.problem != "":
-			answers = append(answers, cannot("read "+name, d.problem))
+			answers = append(answers, d.failure())
 		default:
 			answers = append(answers, tell(d))
 		}
 	}
 	return strings.Join(answers, "\n\n"), all
+}
+
+// showWords reads files that are named by plain words: "show me link".
+func showWords(t *turn, c clause, previous string) (string, bool) {
+	c.files = c.words
+	return showFile(t, c, previous)
 }
 
 // readSpan shows some lines of a file.
@@ -79,19 +80,19 @@ func readSpan(t *turn, c clause, _ string) (string, bool) {
 			to = number(m[4], from)
 		case strings.HasPrefix(word, "l"):
 			if !d.whole {
-				return fmt.Sprintf("%s%s is too long to be read to its end here, so I cannot show its last lines.", d.note, d.path)
+				return fmt.Sprintf("%s%s is too long to be read to its end here, so I cannot show its last lines.", d.note, visible(d.path))
 			}
 			from, to = max(len(lines)-n+1, 1), len(lines)
 		}
 		if from > len(lines) {
-			return fmt.Sprintf("%s%s has only %s.", d.note, d.path, plural(len(lines), "line", "lines"))
+			return fmt.Sprintf("%s%s has only %s.", d.note, visible(d.path), plural(len(lines), "line", "lines"))
 		}
 		to = min(max(to, from), len(lines), from+199)
 		name := fmt.Sprintf("Lines %d to %d", from, to)
 		if from == to {
 			name = fmt.Sprintf("Line %d", from)
 		}
-		return fmt.Sprintf("%s%s of %s:\n%s", d.note, name, d.path, fence(clip(strings.Join(lines[from-1:to], "\n"))))
+		return fmt.Sprintf("%s%s of %s:\n%s", d.note, name, visible(d.path), fence(clip(strings.Join(lines[from-1:to], "\n"))))
 	})
 }
 
@@ -110,14 +111,14 @@ var (
 // outlineFile gives what rules can give instead of a summary: headings or
 // declarations, and the first paragraph.
 func outlineFile(t *turn, c clause, _ string) (string, bool) {
-	return t.each(c, func(d document) string { return outline(d) })
+	return t.each(c, func(d document) string { return outline(d, true) })
 }
 
-func outline(d document) string {
+func outline(d document, begins bool) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s%s: %s%d lines, %d words. I cannot summarise (no language model); this is its outline.\n",
-		d.note, d.path, d.atLeast(), count(d.text, "lines"), count(d.text, "words"))
-	if p := paragraph(d.text); p != "" {
+	fmt.Fprintf(&b, "%s%s: %s%s, %s. I cannot summarise (no language model); this is its outline.\n",
+		d.note, visible(d.path), d.atLeast(), plural(count(d.text, "lines"), "line", "lines"), plural(count(d.text, "words"), "word", "words"))
+	if p := paragraph(d.text); begins && p != "" {
 		fmt.Fprintf(&b, "\nIt begins:\n> %s\n", p)
 	}
 	var items []string
@@ -169,12 +170,12 @@ func showTitle(t *turn, c clause, _ string) (string, bool) {
 		first := ""
 		for _, line := range strings.Split(d.text, "\n") {
 			if line = strings.TrimSpace(line); heading.MatchString(line) {
-				return fmt.Sprintf("%sThe first heading of %s is %q.", d.note, d.path, strings.TrimSpace(strings.TrimLeft(line, "#")))
+				return fmt.Sprintf("%sThe first heading of %s is %q.", d.note, visible(d.path), strings.TrimSpace(strings.TrimLeft(line, "#")))
 			}
 			if first == "" {
 				first = line
 			}
 		}
-		return fmt.Sprintf("%s%s has no heading; its first line is %q.", d.note, d.path, oneLine(first))
+		return fmt.Sprintf("%s%s has no heading; its first line is %q.", d.note, visible(d.path), oneLine(first))
 	})
 }

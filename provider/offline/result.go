@@ -12,6 +12,8 @@ import (
 type result struct {
 	problem  string // why there is nothing to use: refused, failed
 	notFound bool   // the problem is that there is no such file
+	isFolder bool   // the problem is that it is a folder, not a file
+	withheld bool   // the problem is that the tool may not be used, however it is called
 	content  string // the text of the result
 	cut      bool   // the result was too long and is not whole
 }
@@ -54,13 +56,27 @@ func failed(content string) result {
 	}
 	switch {
 	case told.Refused && told.Message != "":
-		return result{problem: "the call was refused (" + told.Reason + "): " + oneLine(told.Message)}
+		return result{problem: "the call was refused (" + told.Reason + "): " + strings.TrimSuffix(oneLine(told.Message), "."), withheld: withholds(told.Reason)}
 	case told.Refused:
-		return result{problem: "the call was refused (" + told.Reason + ")"}
+		return result{problem: "the call was refused (" + told.Reason + ")", withheld: withholds(told.Reason)}
 	case told.Error != "":
-		return result{problem: oneLine(told.Error), notFound: strings.HasPrefix(told.Error, string(toolcrib.NotFound)+":")}
+		return result{
+			problem: oneLine(told.Error), notFound: strings.HasPrefix(told.Error, string(toolcrib.NotFound)+":"),
+			isFolder: strings.HasPrefix(told.Error, string(toolcrib.InvalidPath)+":") && strings.Contains(told.Error, " is a folder"),
+		}
 	}
 	return result{problem: oneLine(content), content: content}
+}
+
+// withholds tells whether a reason is about the tool, not about this call of it.
+func withholds(reason string) bool {
+	switch toolcrib.Reason(reason) {
+	case toolcrib.ReasonNotRegistered, toolcrib.ReasonToolDisabled, toolcrib.ReasonRequiresAdmin, toolcrib.ReasonNotPermitted,
+		toolcrib.ReasonAgentAllowlist, toolcrib.ReasonSkillAllowlist, toolcrib.ReasonRunAllowlist, toolcrib.ReasonWorkerAllowlist,
+		toolcrib.ReasonNotOffered, toolcrib.ReasonReadOnlyMode:
+		return true
+	}
+	return false
 }
 
 // decode reads the JSON of the result into v. Of a result that was cut, what came

@@ -2,6 +2,7 @@ package offline
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -96,6 +97,8 @@ func rules() []rule {
 		{func(c clause) bool { return isRun.MatchString(c.text) && command(c) != "" }, runCommand},
 		{func(c clause) bool { return isURL.MatchString(c.raw) }, fetchPage},
 		{func(c clause) bool { return isAbout.MatchString(c.text) || isHello.MatchString(c.text) }, introduce},
+		{func(c clause) bool { return c.plain }, showFile},
+		{func(c clause) bool { return isWorking.MatchString(c.text) && aboutWhat(c) != "" }, askReadme},
 		{func(c clause) bool { return isHelp.MatchString(c.text) }, capabilities},
 
 		{func(c clause) bool { return isRuntime.MatchString(c.text) }, ask("get_runtime_info")},
@@ -139,6 +142,8 @@ func rules() []rule {
 		{func(c clause) bool { return isHowTo.MatchString(c.text) }, howTo},
 		{func(c clause) bool { return isList.MatchString(c.text) || c.glob != "" || c.folder != "" }, list},
 		{func(c clause) bool { return len(c.files) > 0 }, showFile},
+		{func(c clause) bool { return len(c.words) > 0 }, showWords},
+		{func(c clause) bool { return isWhatIs.MatchString(c.text) && aboutWhat(c) != "" }, askReadme},
 	}
 }
 
@@ -157,7 +162,7 @@ func onlyFiles(c clause) bool { return len(strings.Fields(c.text)) <= len(c.file
 // countsMatches tells whether what is counted are the lines or words that mention
 // something, not all of a file.
 func countsMatches(c clause) bool {
-	return len(c.quotes) > 0 && !isPath(c.quotes[0]) || lineWith.MatchString(c.text)
+	return len(c.quotes) > 0 && !isPath(c.quotes[0]) && !slices.Contains(c.files, c.quotes[0]) || lineWith.MatchString(c.text)
 }
 
 var lineWith = pattern(`\b(?:lines|zeilen)\s+(?:that\s+|which\s+|with\s+|die\s+|mit\s+)*(?:mention|contain|have|include|match|with)\w*\s+`)

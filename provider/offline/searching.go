@@ -24,7 +24,7 @@ func find(t *turn, c clause, previous string) (string, bool) {
 
 // grep shows the lines that mention something.
 func (t *turn) grep(c clause, what string) (string, bool) {
-	f, done := t.search(c.area(arguments{"pattern": expression(what), "case_insensitive": len(c.quotes) == 0, "max_results": 100}))
+	f, done := t.mentions(c, what)
 	switch {
 	case !done:
 		return "", false
@@ -63,18 +63,43 @@ func whereIs(t *turn, c clause, previous string) (string, bool) {
 	case rule == isUse || strings.Contains(what, " ") || usesOnly.MatchString(c.text):
 		return t.grep(c, what)
 	}
-	name := regexp.QuoteMeta(strings.TrimSuffix(what, "()"))
-	f, done := t.search(c.area(arguments{"max_results": 50, "pattern": `^\s*(export |pub |public |private |static |async |default )*` +
-		`(func|type|class|def|interface|struct|enum|trait|fn|function|const|var|let|module)\s+(\([^)]*\)\s*)?` + name + `\b|^\t` + name + `\s+(=|[\w.\[\]*]+\s*=)`}))
+	return t.defined(c, strings.TrimSuffix(what, "()"))
+}
+
+// maxExpression is what search_files takes, in bytes.
+const maxExpression = 1024
+
+// defined shows the lines that look like the definition of a name, else those that
+// mention it. The plain word is searched for, which is what a person can follow;
+// only if that finds too much, the definition is.
+func (t *turn) defined(c clause, name string) (string, bool) {
+	quoted := regexp.QuoteMeta(name)
+	e := `^\s*(export |pub |public |private |static |async |default )*` +
+		`(func|type|class|def|interface|struct|enum|trait|fn|function|const|var|let|module)\s+(\([^)]*\)\s*)?` + quoted + `\b|^\t` + quoted + `\s+(=|[\w.\[\]*]+\s*=)`
+	definition, err := regexp.Compile(e)
+	if err != nil || name == "" || len(e) > maxExpression {
+		return t.grep(c, name+"()")
+	}
+	f, done := t.mentions(c, name)
+	if done && f.problem == "" && f.Truncated {
+		f, done = t.search(c.area(arguments{"max_results": 50, "pattern": e}))
+	}
 	switch {
 	case !done:
 		return "", false
 	case f.problem != "":
 		return cannot("search", f.problem), true
-	case len(f.Matches) == 0:
-		return t.grep(c, what)
 	}
-	return fmt.Sprintf("%s is defined here:\n%s", what, bullets(lines(f))), true
+	f.Matches = slices.DeleteFunc(slices.Clone(f.Matches), func(m match) bool { return !definition.MatchString(m.Text) })
+	if len(f.Matches) == 0 {
+		return t.grep(c, name)
+	}
+	return fmt.Sprintf("%s is defined here:\n%s", name, bullets(lines(f))), true
+}
+
+// mentions asks for the lines that mention something.
+func (t *turn) mentions(c clause, what string) (found, bool) {
+	return t.search(c.area(arguments{"pattern": expression(what), "case_insensitive": len(c.quotes) == 0, "max_results": 100}))
 }
 
 var usesOnly = pattern(`\b(?:used|mentioned|called|imported|verwendet|benutzt|erwähnt)\b`)
@@ -104,7 +129,7 @@ func (t *turn) named(c clause, what string) (string, bool) {
 	case f.problem != "":
 		return cannot("look for files", f.problem), true
 	case len(f.Matches) == 0:
-		return fmt.Sprintf("There is no file whose name contains %q %s.", path.Base(what), c.where()), true
+		return fmt.Sprintf("There is no file whose name contains %q %s (links not counted).", path.Base(what), c.where()), true
 	}
 	return fmt.Sprintf("%s%s %q in the name:\n%s", upper(f.more()), plural(len(f.paths()), "file has", "files have"), path.Base(what), bullets(f.paths())), true
 }

@@ -54,7 +54,7 @@ func newTurn(req *toolcrib.Request) *turn {
 		case m.Role == toolcrib.RoleUser && strings.TrimSpace(m.Text()) != "":
 			if last >= 0 {
 				for _, c := range understand(req.Messages[last].Text(), before) {
-					before = append(before, c.files...)
+					before = append(before, c.spoken()...)
 				}
 			}
 			last = i
@@ -83,7 +83,11 @@ func (t *turn) learn(messages []toolcrib.Message) {
 			case p.ToolResult != nil:
 				if k, ok := asked[p.ToolResult.CallID]; ok {
 					at++
-					t.known[k] = append(t.known[k], answered{at, readResult(p.ToolResult)})
+					r := readResult(p.ToolResult)
+					if tool, _, _ := strings.Cut(k, " "); r.withheld {
+						r.problem += "; " + explain(tool)
+					}
+					t.known[k] = append(t.known[k], answered{at, r})
 				}
 			}
 		}
@@ -116,11 +120,14 @@ func (t *turn) call(tool string, a arguments) (r result, done bool) {
 		}
 	}
 	if _, ok := t.offered[tool]; !ok {
-		return result{problem: fmt.Sprintf("the tool %s is not offered to me here", tool)}, true
+		return result{problem: fmt.Sprintf("the tool %s is not offered to me here; %s", tool, explain(tool))}, true
 	}
 	t.want(tool, a)
 	return result{}, false
 }
+
+// explain says how a person finds out why a tool may not be used.
+func explain(tool string) string { return fmt.Sprintf("`toolcrib tools explain %s` says why.", tool) }
 
 // want adds a call to the reply, once.
 func (t *turn) want(tool string, a arguments) {

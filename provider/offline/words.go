@@ -12,7 +12,8 @@ const (
 	signature = "offline model"
 	footer    = "(Answered by toolcrib's offline model: rules, no language model. " + howToConfigure + ")"
 
-	howToConfigure = "For a real one set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, start Ollama, or name a provider in toolcrib.yaml."
+	howToConfigure = "For a real model set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name a provider in toolcrib.yaml."
+	notYet         = "Gemini and Ollama are not supported yet by this version."
 )
 
 const introduction = `I am toolcrib's offline model: a few fixed rules, no language model. No language model is configured, or the offline model was chosen.
@@ -52,7 +53,7 @@ func help(t *turn) string {
 	if !some {
 		b.WriteString("In this request none of the tools that I know is offered to me, so there is nothing that I can look up.\n")
 	}
-	b.WriteString("\n" + howToConfigure)
+	b.WriteString("\n" + howToConfigure + " " + notYet)
 	return b.String()
 }
 
@@ -99,8 +100,9 @@ func fence(text string) string {
 // thumb: testing, tests, tested → test.
 func stem(word string) string {
 	for _, end := range []string{"ization", "ations", "ation", "ings", "ing", "ies", "ers", "er", "ed", "es", "s"} {
-		if rest, ok := strings.CutSuffix(strings.ToLower(word), end); ok && len(rest) >= 4 {
-			return word[:len(rest)]
+		n := len(word) - len(end)
+		if n >= 4 && strings.EqualFold(word[n:], end) {
+			return word[:n]
 		}
 	}
 	return word

@@ -13,8 +13,9 @@ var (
 	intoFile      = pattern(`\s+(?:in|into|to|as|nach|unter)\s+(?:the\s+|a\s+)?(?:new\s+)?(?:file\s+)?(?:called\s+|named\s+)?\S+$`)
 )
 
-// writeText writes a file: what stands in quotes or after the colon, or the answer
-// to the clause before, or to a question inside of the order.
+// writeText writes a file: what stands in quotes or after the colon, to the byte;
+// or the answer to the clause before, or to a question inside of the order, as
+// lines.
 func writeText(t *turn, c clause, previous string) (string, bool) {
 	target := c.files[len(c.files)-1]
 	text, what := c.content, ""
@@ -31,10 +32,13 @@ func writeText(t *turn, c clause, previous string) (string, bool) {
 		if text, done = t.answerFor(c, previous); !done {
 			return "", false
 		}
-		what = " (my answer)"
+		what = " (my answer, with a line break at its end)"
 	}
 	if text == "" {
-		return fmt.Sprintf("What shall I write to %s? Give me the text in quotes, or after a colon.", target), true
+		return whatToWrite(c, target), true
+	}
+	if what != "" {
+		text = ending(text)
 	}
 	if isAppend.MatchString(c.text) {
 		old, missing, done := t.readPath(target)
@@ -49,15 +53,29 @@ func writeText(t *turn, c clause, previous string) (string, bool) {
 		case old.text != "":
 			text = strings.TrimSuffix(old.text, "\n") + "\n" + text
 		}
+		text, what = ending(text), what+", the new text on a line of its own"
 	}
-	r, done := t.call(writeFile, arguments{"path": target, "content": ending(text)})
+	r, done := t.call(writeFile, arguments{"path": target, "content": text})
 	switch {
 	case !done:
 		return "", false
 	case r.problem != "":
-		return cannot("write "+target, r.problem), true
+		return cannot("write "+visible(target), r.problem), true
 	}
-	return fmt.Sprintf("Done: %s%s.", message(r, "wrote "+target), what), true
+	return fmt.Sprintf("Done: %s%s.", visible(message(r, "wrote "+target)), what), true
+}
+
+// whatToWrite asks for the text, with an order that works.
+func whatToWrite(c clause, target string) string {
+	verb, name := "Write", visible(target)
+	if isAppend.MatchString(c.text) {
+		verb = "Append"
+	}
+	if !isPath(target) {
+		name = `"` + name + `"`
+	}
+	return fmt.Sprintf("What shall I write to %s? I cannot make up a text. Give it to me in quotes or after a colon, such as:\n%s \"hello\" to %s",
+		visible(target), verb, name)
 }
 
 // answerFor makes the text to write from a question: the clause before ("… and
@@ -84,7 +102,7 @@ func (t *turn) answerFor(c clause, previous string) (string, bool) {
 	return "", true
 }
 
-// ending ends a text of several lines, and one line too, with a line break.
+// ending ends a text with a line break.
 func ending(text string) string {
 	if strings.HasSuffix(text, "\n") {
 		return text
@@ -209,7 +227,7 @@ func fetchPage(t *turn, c clause, _ string) (string, bool) {
 	case !r.decode(&told, true):
 		return "This came back:\n" + fence(clip(r.content)), true
 	}
-	return fmt.Sprintf("%s answered with status %d and %d bytes of text. It begins:\n%s", url, told.Status, len(told.Body), fence(clip(firstLines(told.Body)))), true
+	return fmt.Sprintf("%s answered with status %d and %s of text. It begins:\n%s", url, told.Status, plural(len(told.Body), "byte", "bytes"), fence(clip(firstLines(told.Body)))), true
 }
 
 func firstLines(text string) string {
