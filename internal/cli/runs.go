@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -26,7 +27,7 @@ func (a *app) runsCommand() *cobra.Command {
 		RunE:    group,
 	}
 	cmd.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsEventsCommand(), a.runsExportCommand(),
-		a.runsResumeCommand(), a.runsCancelCommand(), a.runsForkCommand(), a.runsVerifyCommand(), a.runsReplayCommand())
+		a.runsResumeCommand(), a.runsCancelCommand(), a.runsForkCommand(), a.runsVerifyCommand(), a.runsReplayCommand(), a.runsPruneCommand())
 	return cmd
 }
 
@@ -215,6 +216,9 @@ func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) erro
 		return err
 	}
 	interrupted, driven := locks.interrupted(rec), locks.driven(rec.ID)
+	if asJSON && !rec.PrunedAt.IsZero() {
+		return printJSON(a.out, viewOfRecord(rec), true)
+	}
 	if asJSON {
 		state, err := agent.Load(ctx, s, rec.ID)
 		if err != nil {
@@ -228,6 +232,9 @@ func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) erro
 		fmt.Fprintf(w, "%s  %s\n", a.outStyle.Bold(string(rec.ID)), statusOfRecord(rec, interrupted))
 		story := render.Story{Out: w, Style: a.outStyle, Whole: whole}
 		for e, err := range s.Read(ctx, rec.ID, 0) {
+			if errors.Is(err, store.ErrPruned) {
+				break
+			}
 			if err != nil {
 				return err
 			}
@@ -247,6 +254,8 @@ func statusOfRecord(rec store.RunRecord, interrupted bool) string {
 // ending tells what the journal does not say by itself.
 func (a *app) ending(w io.Writer, rec store.RunRecord, interrupted, driven bool) {
 	switch {
+	case !rec.PrunedAt.IsZero():
+		fmt.Fprintf(w, "\n%s the content was pruned on %s\n", a.outStyle.Yellow("■"), rec.PrunedAt.Local().Format("2006-01-02 15:04"))
 	case interrupted:
 		fmt.Fprintf(w, "\n%s the run was cut off; what is shown was done. To go on: toolcrib runs resume %s\n", a.outStyle.Yellow("■"), rec.ID)
 	case rec.Status == toolcrib.StatusQueued && !driven:

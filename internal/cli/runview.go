@@ -30,6 +30,7 @@ type runView struct {
 	Error      *store.RunError     `json:"error"`
 	CreatedAt  time.Time           `json:"created_at"`
 	EndedAt    *time.Time          `json:"ended_at"`
+	PrunedAt   *time.Time          `json:"pruned_at,omitempty"` // when its content was removed
 	// Interrupted is set if the run was cut off and nobody drives it.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
@@ -56,6 +57,10 @@ func viewOfRecord(rec store.RunRecord) runView {
 	if !rec.EndedAt.IsZero() {
 		ended := rec.EndedAt
 		v.EndedAt = &ended
+	}
+	if !rec.PrunedAt.IsZero() {
+		pruned := rec.PrunedAt
+		v.PrunedAt = &pruned
 	}
 	return v
 }

@@ -34,8 +34,8 @@ func (a *app) toolsCommand() *cobra.Command {
 // toolView is a tool as contract §9 has it.
 type toolView struct {
 	gate.State
-	Calls  int `json:"calls"`
-	Errors int `json:"errors"`
+	Calls  int64 `json:"calls"`
+	Errors int64 `json:"errors"`
 }
 
 // toolGate opens the store and the gate for commands about tools.
@@ -65,13 +65,13 @@ func (a *app) toolViews(ctx context.Context) ([]toolView, error) {
 	if err != nil {
 		return nil, err
 	}
-	uses, err := toolUses(ctx, a.store)
+	uses, err := a.store.ToolCounts(ctx)
 	if err != nil {
 		return nil, err
 	}
 	views := make([]toolView, len(states))
 	for i, s := range states {
-		views[i] = toolView{State: s, Calls: uses[s.Name].calls, Errors: uses[s.Name].errors}
+		views[i] = toolView{State: s, Calls: uses[s.Name].Calls, Errors: uses[s.Name].Errors}
 	}
 	return views, nil
 }

@@ -2,23 +2,23 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/replay"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
-// checkedView is what was found out about one run.
+// checkedView is what was found out about one run, or about everything.
 type checkedView struct {
-	Run    toolcrib.RunID `json:"run_id"`
+	Run    toolcrib.RunID `json:"run_id"` // "" = everything
 	OK     bool           `json:"ok"`
-	Found  any            `json:"found,omitempty"` // store.Verified or replay.Report
+	Found  any            `json:"found,omitempty"` // store.Verified, store.VerifiedAll or replay.Report
 	Detail string         `json:"detail"`
 }
 
@@ -27,52 +27,58 @@ type checking struct {
 	use, short, long string
 	// run checks one run; text says in words what was found.
 	run func(ctx context.Context, s *sqlite.Store, run toolcrib.RunID) (found any, text string, err error)
-	// whole checks what belongs to no run; nil = nothing.
-	whole func(ctx context.Context, s *sqlite.Store, all bool) []checkedView
+	// all checks everything that is stored.
+	all func(ctx context.Context, s *sqlite.Store) ([]checkedView, error)
 }
 
 func (a *app) runsVerifyCommand() *cobra.Command {
 	return a.checkCommand(checking{
 		use: "verify", short: "Check the hash chains: that nothing stored was changed",
-		long: "Check the hash chain of a run, or with --all of every run, against its events, its anchors in the system " +
-			"journal, and that journal's own chain. What was changed, removed, reordered or cut is named. " +
-			"A whole database put back to an older copy does not show.",
+		long: "Check the hash chain of a run against its events, its kept results and its anchors in the system journal, and " +
+			"that journal's own chain and sealed end; with --all everything that is stored. What was changed, removed, " +
+			"reordered or cut is named. A whole data folder put back to an older copy does not show.",
 		run: func(ctx context.Context, s *sqlite.Store, run toolcrib.RunID) (any, string, error) {
 			v, err := s.Verify(ctx, run)
-			return v, fmt.Sprintf("%d events, %d anchors%s", v.Events, v.Anchors, prunedText(v)), err
+			if err == nil {
+				_, err = s.VerifySystem(ctx)
+			}
+			return v, fmt.Sprintf("%s, %s%s", render.Count(v.Events, "event"), render.Count(v.Anchors, "anchor"), prunedText(v.Pruned)), err
 		},
-		whole: verifySystem,
+		all: a.verifyAll,
 	})
 }
 
-func prunedText(v store.Verified) string {
-	if v.Pruned == 0 {
+func prunedText(events int) string {
+	if events == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", the content of %d events was pruned", v.Pruned)
+	return fmt.Sprintf(", the content of %d events was pruned", events)
 }
 
-// verifySystem checks the system journal, and with all that each run that has an
-// anchor there still exists.
-func verifySystem(ctx context.Context, s *sqlite.Store, all bool) []checkedView {
-	v, err := s.VerifySystem(ctx)
-	out := []checkedView{checked(store.SystemChain, v, fmt.Sprintf("%d events, %d anchors", v.Events, v.Anchors), err)}
-	if !all {
-		return out
+// verifyAll checks the whole store. It is for administrators: what is wrong names
+// runs of everybody.
+func (a *app) verifyAll(ctx context.Context, s *sqlite.Store) ([]checkedView, error) {
+	if _, err := a.administrator(); err != nil {
+		return nil, err
 	}
-	seen := map[toolcrib.RunID]bool{}
-	for e, err := range s.ReadSystem(ctx, 0) {
-		var anchor store.Anchor
-		if err != nil || e.Kind != store.SystemAnchor || json.Unmarshal(e.Payload, &anchor) != nil || seen[anchor.Run] {
-			continue // what cannot be read was told above
-		}
-		seen[anchor.Run] = true
-		if _, err := s.Run(ctx, anchor.Run); errors.Is(err, toolcrib.ErrNotFound) {
-			out = append(out, checked(anchor.Run, nil, "", fmt.Errorf(
-				"run %s is gone: the system journal has an anchor of its event %d, but nothing of it is stored", anchor.Run, anchor.Seq)))
-		}
+	all, err := s.VerifyAll(ctx)
+	if err != nil && len(all.Problems) == 0 {
+		return nil, err
 	}
-	return out
+	var out []checkedView
+	for _, p := range all.Problems {
+		out = append(out, checked(p.Run, p, "", p))
+	}
+	if all.More {
+		out = append(out, checked("", nil, "", errors.New("there are more problems than these")))
+	}
+	if err == nil {
+		text := fmt.Sprintf("%s, %s%s; removed before: %s; the system journal: %s",
+			render.Count(all.Runs, "run"), render.Count(all.Events, "event"), prunedText(all.Pruned),
+			render.Count(all.Removed, "run"), render.Count(all.System.Events, "event"))
+		out = append(out, checked("", all, text, nil))
+	}
+	return out, nil
 }
 
 func checked(run toolcrib.RunID, found any, text string, err error) checkedView {
@@ -89,9 +95,31 @@ func (a *app) runsReplayCommand() *cobra.Command {
 			"request that it would send must come out as it was. No model and no tool is called.",
 		run: func(ctx context.Context, s *sqlite.Store, run toolcrib.RunID) (any, string, error) {
 			r, err := replay.Run(ctx, s, run)
-			return r, fmt.Sprintf("%d events, %d requests come out the same (%s)", r.Events, r.Requests, r.Status), err
+			if errors.Is(err, store.ErrPruned) {
+				return nil, "", fmt.Errorf("run %s cannot be replayed: its content was pruned", run)
+			}
+			return r, replayedText(r), err
 		},
+		all: a.replayAll,
 	})
+}
+
+// replayAll replays every run that has its content.
+func (a *app) replayAll(ctx context.Context, s *sqlite.Store) ([]checkedView, error) {
+	var out []checkedView
+	err := a.eachRun(ctx, s, store.Filter{}, func(rec store.RunRecord) error {
+		if !rec.PrunedAt.IsZero() {
+			return nil
+		}
+		r, err := replay.Run(ctx, s, rec.ID)
+		out = append(out, checked(rec.ID, r, replayedText(r), err))
+		return ctx.Err()
+	})
+	return out, err
+}
+
+func replayedText(r replay.Report) string {
+	return fmt.Sprintf("%d events, %s the same (%s)", r.Events, render.Count(r.Requests, "request"), r.Status)
 }
 
 func (a *app) checkCommand(c checking) *cobra.Command {
@@ -122,31 +150,22 @@ func (a *app) check(ctx context.Context, c checking, args []string, asJSON bool)
 	if err != nil {
 		return err
 	}
-	views := []checkedView{}
-	one := func(rec store.RunRecord) error {
-		found, text, err := c.run(ctx, s, rec.ID)
-		if ctx.Err() != nil {
-			return ctx.Err()
+	if len(args) == 0 {
+		views, err := c.all(ctx, s)
+		if err != nil {
+			return err
 		}
-		views = append(views, checked(rec.ID, found, text, err))
-		return nil
+		return a.tellChecked(views, asJSON)
 	}
-	if len(args) == 1 {
-		rec, err := a.findRun(ctx, s, args[0])
-		if err != nil {
-			return err
-		}
-		err = one(rec)
-		if err != nil {
-			return err
-		}
-	} else if err := a.eachRun(ctx, s, store.Filter{}, one); err != nil {
+	rec, err := a.findRun(ctx, s, args[0])
+	if err != nil {
 		return err
 	}
-	if c.whole != nil {
-		views = append(views, c.whole(ctx, s, len(args) == 0)...)
+	found, text, err := c.run(ctx, s, rec.ID)
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	return a.tellChecked(views, asJSON)
+	return a.tellChecked([]checkedView{checked(rec.ID, found, text, err)}, asJSON)
 }
 
 // tellChecked tells what holds and what does not; the exit code says whether all
@@ -160,13 +179,17 @@ func (a *app) tellChecked(views []checkedView, asJSON bool) error {
 		switch {
 		case asJSON:
 		case v.OK:
-			fmt.Fprintf(a.out, "%s %s: %s\n", a.outStyle.Green("✓"), v.Run, v.Detail)
+			name := string(v.Run)
+			if name == "" {
+				name = "everything"
+			}
+			fmt.Fprintf(a.out, "%s %s: %s\n", a.outStyle.Green("✓"), name, v.Detail)
 		default:
 			a.complain(v.Detail)
 		}
 	}
 	if asJSON {
-		if err := printJSON(a.out, views, true); err != nil {
+		if err := printJSON(a.out, append([]checkedView{}, views...), true); err != nil {
 			return err
 		}
 	}
