@@ -22,7 +22,7 @@ const cancelGrace = 200 * time.Millisecond
 // in their order. It takes permits and looks nothing up. [law]
 func (d *driver) execute(ctx context.Context) error {
 	open := d.s.Turn.open()
-	var refused []toolcrib.Body
+	x := &execution{d: d, order: open, results: make(map[*Call]*journal.ToolResult, len(open))}
 	var ready []*Call
 	for _, c := range open {
 		v, ok := d.verdicts[c.ID]
@@ -38,19 +38,21 @@ func (d *driver) execute(ctx context.Context) error {
 			ready = append(ready, c)
 			continue
 		}
-		refused = append(refused, refusal(c, v))
-	}
-	if err := d.append(ctx, refused...); err != nil || len(ready) == 0 {
-		return err
+		x.results[c] = refusal(c, v)
 	}
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
 	n := len(ready)
-	x := &execution{
-		d: d, ctx: ctx, waiting: ready,
-		starts: make(chan *flight, n), ends: make(chan *flight, n), late: make(chan late, 2*n),
+	x.ctx, x.waiting = ctx, ready
+	x.starts, x.ends, x.late = make(chan *flight, n), make(chan *flight, n), make(chan late, 2*n)
+	err := x.run()
+	if err == nil {
+		err = x.flush(true)
 	}
-	return x.run()
+	if err != nil {
+		return err
+	}
+	return x.stop()
 }
 
 // refusal is the result of a call that the gate did not let pass.
@@ -73,6 +75,9 @@ func refusal(c *Call, v gate.Verdict) *journal.ToolResult {
 type execution struct {
 	d       *driver
 	ctx     context.Context
+	order   []*Call                       // the open calls of the turn
+	results map[*Call]*journal.ToolResult // not written down yet
+	next    int                           // of order: the first without a written result
 	waiting []*Call
 	flying  []*flight
 	starts  chan *flight // a prepared call asks to be written down as started
@@ -122,7 +127,7 @@ func (x *execution) run() error {
 			}
 		}
 		if len(x.flying) == 0 {
-			return x.stop()
+			return nil
 		}
 		if err := x.step(ticks); err != nil {
 			x.abort()
@@ -254,7 +259,28 @@ func (x *execution) land(f *flight) error {
 	if d := f.call.Decision; d != nil && len(d.Arguments) > 0 {
 		f.result.Content = textEdited + string(d.Arguments) + "\n" + f.result.Content
 	}
-	return x.d.append(x.ctx, f.result)
+	x.results[f.call] = f.result
+	return x.flush(false)
+}
+
+// flush writes down results in the order of the calls: those that wait for no
+// earlier call, and the results of writes, which never wait: that a write happened
+// must not be lost, while a read whose driver is lost is read again. At the end
+// the rest is written too.
+func (x *execution) flush(rest bool) error {
+	var bodies []toolcrib.Body
+	waits := false
+	for _, c := range x.order {
+		r, ok := x.results[c]
+		switch {
+		case !ok:
+			waits = waits || c.Result == nil
+		case rest || !waits || c.Started != nil && c.Started.Write:
+			bodies = append(bodies, r)
+			delete(x.results, c)
+		}
+	}
+	return x.d.append(x.ctx, bodies...)
 }
 
 // leftResumable tells whether the driver lets go of the run without ending it.
@@ -297,7 +323,8 @@ func (x *execution) leaveBehind(f *flight) error {
 	if result.Status == toolcrib.ResultCancelled && x.leftResumable() {
 		return nil
 	}
-	return x.d.append(x.ctx, result)
+	x.results[f.call] = result
+	return x.flush(false)
 }
 
 // abort lets go of all calls after the journal failed: nothing more can be

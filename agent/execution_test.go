@@ -223,3 +223,20 @@ func TestShutdownLeavesTheRunResumable(t *testing.T) {
 		}
 	})
 }
+
+// Results are written down in the order of the calls; the result of a write does
+// not wait for a read before it (design.md §2).
+func TestResultsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, gate.ConfirmNever)
+		w.script(calls("slow", `{}`, "echo", `{}`, "ghost", `{}`, "write", `{}`, "wait", `{}`), say("ok"))
+		s := run(t, w)
+		var order []string
+		for _, e := range w.events(t, s.Run) {
+			if b, ok := e.Body.(*journal.ToolResult); ok {
+				order = append(order, b.Name)
+			}
+		}
+		equal(t, "order", strings.Join(order, " "), "write slow echo ghost wait")
+	})
+}
