@@ -16,7 +16,6 @@ import (
 	"os/signal"
 	"runtime"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -79,8 +78,8 @@ func sweep(ctx context.Context) (err error) {
 	h := &crash.Harness{Wiring: wiring(), Exe: exe, Dir: folder}
 	r := rand.New(rand.NewPCG(*seed, 0))
 	fmt.Printf("seed %d\n", *seed)
-	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(out, "scenario\tprocesses\tappends\tpoints\tone kill\ttwo kills\ttoo late\tin doubt\ttold by tool\tfailed\tseconds\t")
+	fmt.Printf("%-20s %9s %7s %6s %8s %9s %8s %8s %12s %6s %7s\n",
+		"scenario", "processes", "appends", "points", "one kill", "two kills", "too late", "in doubt", "told by tool", "failed", "seconds")
 	total, began := crash.Row{Name: "all"}, time.Now()
 	for _, sc := range crash.Scenarios() {
 		if !strings.Contains(sc.Name, *only) {
@@ -89,23 +88,20 @@ func sweep(ctx context.Context) (err error) {
 		start := time.Now()
 		row, err := h.Sweep(ctx, sc, crash.Pairs(*pairs), *jobs, r, report)
 		if err != nil {
-			return errors.Join(err, out.Flush())
+			return err
 		}
-		write(out, row, time.Since(start))
+		write(row, time.Since(start))
 		total.Add(row)
 	}
-	write(out, total, time.Since(began))
-	if err := out.Flush(); err != nil {
-		return err
-	}
+	write(total, time.Since(began))
 	if total.Failed > 0 {
 		return fmt.Errorf("%d stories failed", total.Failed)
 	}
 	return nil
 }
 
-func write(out *tabwriter.Writer, r crash.Row, took time.Duration) {
-	fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f\t\n", r.Name, r.Processes, r.Appends, r.Points,
+func write(r crash.Row, took time.Duration) {
+	fmt.Printf("%-20s %9d %7d %6d %8d %9d %8d %8d %12d %6d %7.0f\n", r.Name, r.Processes, r.Appends, r.Points,
 		r.Singles, r.Doubles, r.Missed, r.InDoubt, r.Told, r.Failed, took.Seconds())
 }
 
