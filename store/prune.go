@@ -18,6 +18,9 @@ type PruneOptions struct {
 	// ContentOnly keeps each run with its row, its events without their content,
 	// and its chain. Else runs are removed, and only their anchors stay.
 	ContentOnly bool
+	// InPlace leaves the file as large as it is and does not write it anew: quick,
+	// also for a large one, but copies of what is removed may stay in it.
+	InPlace bool
 	// By is who prunes; it stands in the system journal.
 	By string
 }
@@ -43,8 +46,9 @@ type PruneResult struct {
 	Events   int              `json:"events"`   // whose content is gone
 	Contents int              `json:"contents"` // kept results that are gone
 	Bytes    int64            `json:"bytes"`    // of both
-	// Wiped says that the bytes are gone from the files too. If not, another
-	// process still reads an older state; they go when the -wal file is next begun anew.
+	// Wiped says that the bytes are surely gone from the files too. If not, the
+	// file was not written anew, because of InPlace, because another process still
+	// used it as it was, or because the disk has no room for that.
 	Wiped bool `json:"wiped"`
 }
 

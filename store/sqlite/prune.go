@@ -19,8 +19,9 @@ import (
 // is pruned. Removing content that is gone already does nothing. If it is
 // cut off in between, the result tells what was pruned by then.
 //
-// What is removed is overwritten in the file, and the -wal file is emptied, unless
-// another process reads an older state; see store.PruneResult.
+// What is removed is overwritten, then the whole file is written anew, which takes
+// seconds for each GiB, in which other writers wait, and once more its size on the
+// disk; see store.PruneOptions.InPlace.
 func (s *Store) Prune(ctx context.Context, o store.PruneOptions) (store.PruneResult, error) {
 	var result store.PruneResult
 	if err := o.Check(); err != nil {
@@ -35,7 +36,13 @@ func (s *Store) Prune(ctx context.Context, o store.PruneOptions) (store.PruneRes
 			return result, err
 		}
 	}
-	result.Wiped, err = s.wipe(ctx)
+	if len(result.Runs) > 0 {
+		if o.InPlace {
+			_, err = s.checkpoint(ctx, "")
+			return result, err
+		}
+		result.Wiped, err = s.Compact(ctx)
+	}
 	return result, err
 }
 
@@ -177,16 +184,36 @@ func (t *tx) removeRun(h head) error {
 	return err
 }
 
-// wipe writes everything into the database file and empties the -wal file, which
-// holds pages as they were. It is false if a reader or writer did not let it.
-func (s *Store) wipe(ctx context.Context) (done bool, err error) {
+// Compact writes the database file anew, without what is unused in it, and empties
+// the -wal file, which holds pages as they were. Overwriting what is removed is not
+// enough to be rid of it: when SQLite moves rows from page to page, it leaves copies
+// in the gaps of pages. done is false if another process, or a disk without room for
+// a second copy, did not let it; nothing is lost then.
+func (s *Store) Compact(ctx context.Context) (done bool, err error) {
+	if s.writer == nil {
+		return false, s.notWritable()
+	}
+	return s.checkpoint(ctx, "VACUUM")
+}
+
+// checkpoint runs a statement, if any, and empties the -wal file.
+func (s *Store) checkpoint(ctx context.Context, first string) (done bool, err error) {
 	db, err := openDB(s.path, s.busy)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	if first != "" {
+		_, err = db.ExecContext(ctx, first)
+	}
 	var busy, pages, moved int
-	if err := db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved); err != nil {
+	if err == nil {
+		err = db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved)
+	}
+	switch kind := mapped(s.path, err); {
+	case errors.Is(kind, store.ErrLocked), errors.Is(kind, store.ErrFull):
+		return false, nil
+	case err != nil:
 		return false, s.failed(ctx, err)
 	}
 	return busy == 0, nil

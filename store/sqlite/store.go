@@ -195,9 +195,13 @@ func (s *Store) failed(ctx context.Context, err error) error {
 // write runs fn in a transaction of the writer.
 func (s *Store) write(ctx context.Context, j *job) error {
 	if s.writer == nil {
-		return &store.Error{Kind: store.ErrReadOnly, Path: s.path, Err: errors.New("it was opened for reading")}
+		return s.notWritable()
 	}
 	return s.writer.do(ctx, j)
+}
+
+func (s *Store) notWritable() error {
+	return &store.Error{Kind: store.ErrReadOnly, Path: s.path, Err: errors.New("it was opened for reading")}
 }
 
 // makeFile makes the file of the database and its folder if there is none. The

@@ -36,3 +36,5 @@ func TestJournal(t *testing.T) {
 func TestContents(t *testing.T) {
 	journaltest.RunContents(t, func(t *testing.T) toolcrib.Contents { return open(t) })
 }
+
+func readOnly() sqlite.Options { return sqlite.Options{ReadOnly: true} }

@@ -279,9 +279,6 @@ func (r *rowOfRun) digest() string {
 }
 
 func value(h hash.Hash, v any) {
-	if b, ok := v.([]byte); ok {
-		v = string(b)
-	}
 	text := fmt.Sprintf("%T %v", v, v)
 	_, _ = fmt.Fprintf(h, "%d:%s", len(text), text) // a hash never fails to write
 }

@@ -1,0 +1,257 @@
+package sqlite_test
+
+import (
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// of is the key of an event of a run.
+func of(run, seq string) string {
+	return "(((SELECT num FROM runs WHERE id = '" + run + "') << 32) + " + seq + ")"
+}
+
+// changes are what somebody with the database in hand, and without the key, could do.
+func changes() map[string]string {
+	event := "UPDATE events SET %s WHERE key = " + of("run_done", "3")
+	set := func(what string) string {
+		return event[:len("UPDATE events SET ")] + what + event[len("UPDATE events SET %s"):]
+	}
+	row := func(what string) string { return "UPDATE runs SET " + what + " WHERE id = 'run_done'" }
+	return map[string]string{
+		"event: payload":              set("payload = replace(payload, 'content', 'CONTENT')"),
+		"event: payload with hash":    set("payload = '{}', payload_hash = x'44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a'"),
+		"event: payload as blob":      set("payload = CAST(payload AS BLOB)"),
+		"event: payload gone":         set("payload = NULL"),
+		"event: kind":                 set("kind = 'notice'"),
+		"event: kind as blob":         set("kind = CAST(kind AS BLOB)"),
+		"event: time":                 set("time = time - 1"),
+		"event: hash":                 set("hash = zeroblob(32)"),
+		"event: payload hash":         set("payload_hash = zeroblob(32)"),
+		"event: removed":              "DELETE FROM events WHERE key = " + of("run_done", "3"),
+		"event: first removed":        "DELETE FROM events WHERE key = " + of("run_done", "1"),
+		"event: end cut":              "DELETE FROM events WHERE key = " + of("run_done", "6"),
+		"event: end cut, row put":     "DELETE FROM events WHERE key = " + of("run_done", "6") + "; " + row("last_seq = 5, last_hash = (SELECT hash FROM events WHERE key = "+of("run_done", "5")+")"),
+		"event: all removed":          "DELETE FROM events WHERE key BETWEEN " + of("run_done", "0") + " AND " + of("run_done", "99"),
+		"event: two swapped":          "UPDATE events SET key = key + 100 WHERE key = " + of("run_done", "2") + "; UPDATE events SET key = key - 1 WHERE key = " + of("run_done", "3") + "; UPDATE events SET key = key - 99 WHERE key = " + of("run_done", "102"),
+		"event: inserted":             "INSERT INTO events SELECT key + 1, kind, time, payload, payload_hash, hash FROM events WHERE key = " + of("run_done", "6"),
+		"event: inserted far behind":  "INSERT INTO events SELECT key + 1000, kind, time, payload, payload_hash, hash FROM events WHERE key = " + of("run_done", "6"),
+		"event: inserted as number 0": "INSERT INTO events SELECT key - 6, kind, time, payload, payload_hash, hash FROM events WHERE key = " + of("run_done", "6"),
+		"event: of no run":            "INSERT INTO events SELECT 999 << 32 | 1, kind, time, payload, payload_hash, hash FROM events WHERE key = " + of("run_done", "6"),
+		"event: another run's":        "UPDATE events SET (kind, time, payload, payload_hash, hash) = (SELECT kind, time, payload, payload_hash, hash FROM events WHERE key = " + of("run_twin", "2") + ") WHERE key = " + of("run_done", "2"),
+
+		"run: removed":           "DELETE FROM runs WHERE id = 'run_done'",
+		"run: removed, all":      "DELETE FROM events WHERE key BETWEEN " + of("run_done", "0") + " AND " + of("run_done", "99") + "; DELETE FROM runs WHERE id = 'run_done'",
+		"run: renamed":           row("id = 'run_other'"),
+		"runs: swapped names":    "UPDATE runs SET id = 'run_x' WHERE id = 'run_done'; UPDATE runs SET id = 'run_done' WHERE id = 'run_twin'; UPDATE runs SET id = 'run_twin' WHERE id = 'run_x'",
+		"runs: swapped numbers":  "UPDATE runs SET num = 99 WHERE id = 'run_done'; UPDATE runs SET num = num - 1 WHERE id = 'run_twin'; UPDATE runs SET num = num + 1 WHERE num = 98; UPDATE runs SET num = 3 WHERE num = 99",
+		"run: another number":    "UPDATE events SET key = key + (90 << 32) WHERE key BETWEEN " + of("run_done", "0") + " AND " + of("run_done", "99") + "; " + row("num = num + 90"),
+		"run: inserted, empty":   "INSERT INTO runs (id, status, last_seq, last_hash) VALUES ('run_new', 'completed', 0, x'')",
+		"run: inserted as copy":  "INSERT INTO runs (num, id, status, ended_at, last_seq, last_hash) SELECT 99, 'run_new', status, ended_at, last_seq, last_hash FROM runs WHERE id = 'run_twin'; INSERT INTO events SELECT (99 << 32) + (key & 0xffffffff), kind, time, payload, payload_hash, hash FROM events WHERE key >> 32 = (SELECT num FROM runs WHERE id = 'run_twin')",
+		"run: status":            row("status = 'failed'"),
+		"run: stop_reason":       row("stop_reason = 'budget'"),
+		"run: agent":             row("agent = 'x'"),
+		"run: model":             row("model = 'x'"),
+		"run: user":              row("user = 'eve'"),
+		"run: actor":             row("actor = 'eve'"),
+		"run: session":           row("session_id = ''"),
+		"run: parent":            row("parent_id = 'run_all'"),
+		"run: driver":            row("driver = 'server'"),
+		"run: workspace":         row("workspace = '/'"),
+		"run: content":           row("content = 'other'"),
+		"run: content as blob":   row("content = CAST(content AS BLOB)"),
+		"run: truncated":         row("truncated = 1"),
+		"run: truncated, odd":    row("truncated = 2"),
+		"run: iterations":        row("iterations = iterations + 1"),
+		"run: input_tokens":      row("input_tokens = 1"),
+		"run: cached_tokens":     row("cached_tokens = 1"),
+		"run: write_tokens":      row("write_tokens = 1"),
+		"run: output_tokens":     row("output_tokens = 1"),
+		"run: reason_tokens":     row("reason_tokens = 1"),
+		"run: total_tokens":      row("total_tokens = 1"),
+		"run: requests":          row("requests = requests + 1"),
+		"run: cost_usd":          row("cost_usd = 0.01"),
+		"run: estimated":         row("estimated = 1"),
+		"run: pending":           row("pending = '{}'"),
+		"run: pending, spelling": "UPDATE runs SET pending = replace(pending, 'kind', 'Kind') WHERE id = 'run_parked'",
+		"run: pending gone":      "UPDATE runs SET pending = NULL WHERE id = 'run_parked'",
+		"run: error":             row(`error = '{"error":"x","message":""}'`),
+		"run: created_at":        row("created_at = created_at + 1"),
+		"run: ended_at":          row("ended_at = ended_at + 1"),
+		"run: not ended":         row("ended_at = NULL"),
+		"run: last_seq":          row("last_seq = 5"),
+		"run: last_hash":         row("last_hash = zeroblob(32)"),
+		"run: pruned_at":         row("pruned_at = 1"),
+
+		"pruned: status":      "UPDATE runs SET status = 'failed' WHERE id = 'run_pruned'",
+		"pruned: content":     "UPDATE runs SET content = 'x' WHERE id = 'run_pruned'",
+		"pruned: cost":        "UPDATE runs SET cost_usd = 1 WHERE id = 'run_pruned'",
+		"pruned: when":        "UPDATE runs SET pruned_at = pruned_at + 1 WHERE id = 'run_pruned'",
+		"pruned: not":         "UPDATE runs SET pruned_at = NULL WHERE id = 'run_pruned'",
+		"pruned: event back":  "UPDATE events SET payload = '{}' WHERE key = " + of("run_pruned", "2"),
+		"pruned: event cut":   "DELETE FROM events WHERE key = " + of("run_pruned", "3"),
+		"pruned: result back": "INSERT INTO contents (run_id, ref, size, hash) VALUES ('run_pruned', 'res_1', 0, x'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855')",
+		"removed: is back":    "INSERT INTO runs (id, status, last_seq, last_hash) VALUES ('run_removed', 'completed', 0, x'')",
+		"removed: result":     "INSERT INTO contents (run_id, ref, size, hash) VALUES ('run_removed', 'res_1', 0, x'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855')",
+
+		"kept: bytes":             "UPDATE content_pieces SET data = CAST(replace(data, 'whole', 'WHOLE') AS BLOB)",
+		"kept: bytes with hash":   "UPDATE contents SET size = 0, hash = x'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855' WHERE ref = 'res_1'; DELETE FROM content_pieces WHERE key >> 32 = (SELECT num FROM contents WHERE ref = 'res_1')",
+		"kept: removed":           "DELETE FROM content_pieces WHERE key >> 32 = (SELECT num FROM contents WHERE ref = 'res_2'); DELETE FROM contents WHERE ref = 'res_2'",
+		"kept: names swapped":     "UPDATE contents SET ref = 'x' WHERE ref = 'res_1'; UPDATE contents SET ref = 'res_1' WHERE ref = 'res_2'; UPDATE contents SET ref = 'res_2' WHERE ref = 'x'",
+		"kept: given to another":  "UPDATE contents SET run_id = 'run_done' WHERE ref = 'res_2'",
+		"kept: inserted":          "INSERT INTO contents (run_id, ref, size, hash) VALUES ('run_done', 'res_9', 0, x'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855')",
+		"kept: size":              "UPDATE contents SET size = size + 1 WHERE ref = 'res_1'",
+		"kept: piece inserted":    "INSERT INTO content_pieces SELECT key + 1, x'00' FROM content_pieces LIMIT 1",
+		"kept: piece of nothing":  "INSERT INTO content_pieces VALUES (99 << 32, x'00')",
+		"kept: of no run, broken": "INSERT INTO contents (run_id, ref, size, hash) VALUES ('run_later', 'r', 5, zeroblob(32))",
+
+		"system: payload":        "UPDATE system_events SET payload = replace(payload, 'ann', 'eve')",
+		"system: anchor's hash":  "UPDATE system_events SET payload = json_set(payload, '$.hash', '00') WHERE kind = 'anchor'",
+		"system: removed":        "DELETE FROM system_events WHERE seq = 2",
+		"system: end cut":        "DELETE FROM system_events WHERE seq = (SELECT max(seq) FROM system_events)",
+		"system: end cut, head":  "DELETE FROM system_events WHERE seq = (SELECT max(seq) FROM system_events); UPDATE system_head SET (seq, hash) = (SELECT seq, hash FROM system_events ORDER BY seq DESC LIMIT 1)",
+		"system: end inserted":   "INSERT INTO system_events SELECT seq + 1, kind, time, payload, payload_hash, hash FROM system_events ORDER BY seq DESC LIMIT 1",
+		"system: kind":           "UPDATE system_events SET kind = 'x' WHERE seq = 1",
+		"system: time":           "UPDATE system_events SET time = 1 WHERE seq = 1",
+		"system: as blob":        "UPDATE system_events SET payload = CAST(payload AS BLOB) WHERE seq = 1",
+		"system: kind as blob":   "UPDATE system_events SET kind = CAST(kind AS BLOB) WHERE seq = 1",
+		"system: emptied":        "DELETE FROM system_events; DELETE FROM system_head; DELETE FROM overrides; UPDATE counters SET value = 0",
+		"head: number":           "UPDATE system_head SET seq = seq + 1",
+		"head: seal":             "UPDATE system_head SET mac = zeroblob(32)",
+		"head: gone":             "DELETE FROM system_head",
+		"override: switched":     "UPDATE overrides SET enabled = 1",
+		"override: who":          "UPDATE overrides SET by = 'eve'",
+		"override: when":         "UPDATE overrides SET at = at + 1",
+		"override: other tool":   "UPDATE overrides SET name = 'y' WHERE name = 'x'",
+		"override: removed":      "DELETE FROM overrides WHERE name = 'x'",
+		"override: inserted":     "INSERT INTO overrides SELECT 'tool', 'exec_shell', 1, by, at FROM overrides LIMIT 1",
+		"override: counter":      "UPDATE counters SET value = value + 1",
+		"override: counter gone": "DELETE FROM counters",
+		"counters: inserted":     "INSERT INTO counters VALUES ('x', 1)",
+		"count: calls":           "UPDATE tool_counts SET calls = calls + 1 WHERE name = 'web_fetch'",
+		"count: errors":          "UPDATE tool_counts SET errors = 0",
+		"count: removed":         "DELETE FROM tool_counts WHERE name = 'read_file'",
+		"count: inserted":        "INSERT INTO tool_counts VALUES ('x', 0, 0)",
+	}
+}
+
+// Tables and triggers of others are found: they could change what is written.
+func TestTamperedSchema(t *testing.T) {
+	path := finished(t)
+	for name, change := range map[string]string{
+		"trigger": "CREATE TRIGGER x AFTER INSERT ON events BEGIN UPDATE runs SET user = 'eve'; END",
+		"table":   "CREATE TABLE x (a)",
+		"view":    "DROP VIEW journal; CREATE VIEW other AS SELECT 1",
+		"index":   "DROP INDEX runs_user",
+	} {
+		path := copied(t, path)
+		execAt(t, path, change)
+		if verdict, detail := judge(t.Context(), path, filepath.Join(filepath.Dir(path), "keys"), rows{}); verdict != byChain {
+			t.Errorf("%s: %s: %s", name, verdict, detail)
+		}
+	}
+}
+
+// Each change of rows is found, and is one.
+func TestTamperedRows(t *testing.T) {
+	path := finished(t)
+	before, err := readRows(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for name, change := range changes() {
+		t.Run(name, func(t *testing.T) {
+			path := copied(t, path)
+			execAt(t, path, change)
+			after, err := readRows(t.Context(), path)
+			if err != nil || after == before {
+				t.Fatalf("it has changed nothing (error %v)", err)
+			}
+			verdict, detail := judge(t.Context(), path, filepath.Join(filepath.Dir(path), "keys"), before)
+			if verdict != byChain && verdict != byRead {
+				t.Errorf("%s: %s", verdict, detail)
+			}
+			counts[verdict]++
+		})
+	}
+	report(t, counts)
+}
+
+// Somebody who knows how the hashes are made, but has no key, writes a run anew:
+// its anchor tells; writes the anchor anew too: the seal tells.
+func TestTamperedWithRightHashes(t *testing.T) {
+	path := copied(t, finished(t))
+	db := outside(t, path)
+	rechain(t, db, "events", "run_twin", "SELECT key, kind, time, replace(payload, 'ready', 'READY') FROM events WHERE key >> 32 = (SELECT num FROM runs WHERE id = 'run_twin') ORDER BY key")
+	for _, change := range []string{
+		"UPDATE runs SET content = 'READY', last_hash = (SELECT hash FROM events WHERE key = " + of("run_twin", "3") + ") WHERE id = 'run_twin'",
+	} {
+		if _, err := db.ExecContext(t.Context(), change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := openAt(t, path, readOnly())
+	_, err := s.VerifyAll(t.Context())
+	wantBroken(t, err, "run_twin breaks at event 3: the anchor in the system journal has another hash")
+
+	var hash []byte
+	if err := db.QueryRowContext(t.Context(), "SELECT last_hash FROM runs WHERE id = 'run_twin'").Scan(&hash); err != nil {
+		t.Fatal(err)
+	}
+	rechain(t, db, "system_events", string(store.SystemChain), `SELECT seq, kind, time, CASE WHEN kind = 'anchor' AND payload ->> 'run_id' = 'run_twin'
+		THEN json_set(payload, '$.hash', '`+hex.EncodeToString(hash)+`') ELSE payload END FROM system_events ORDER BY seq`)
+	if _, err := db.ExecContext(t.Context(), "UPDATE system_head SET hash = (SELECT hash FROM system_events ORDER BY seq DESC LIMIT 1)"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Verify(t.Context(), "run_twin"); err != nil {
+		t.Errorf("the run itself: %v", err)
+	}
+	_, err = s.VerifyAll(t.Context())
+	wantBroken(t, err, "not sealed with this key")
+}
+
+// rechain writes rows of a chain anew, with payloads as query gives them.
+func rechain(t *testing.T, db *sql.DB, table, run, query string) {
+	t.Helper()
+	type event struct {
+		key, time int64
+		kind      toolcrib.Kind
+		payload   string
+	}
+	var events []event
+	rows, err := db.QueryContext(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		var e event
+		if err := rows.Scan(&e.key, &e.kind, &e.time, &e.payload); err != nil {
+			t.Fatal(err)
+		}
+		if !json.Valid([]byte(e.payload)) {
+			t.Fatal(e.payload)
+		}
+		events = append(events, e)
+	}
+	if err := rows.Err(); err != nil || len(events) == 0 {
+		t.Fatalf("%d events, error %v", len(events), err)
+	}
+	key := map[string]string{"events": "key", "system_events": "seq"}[table]
+	var prev []byte
+	for i, e := range events {
+		hash := journal.PayloadHash([]byte(e.payload))
+		prev = journal.ChainHash(prev, toolcrib.RunID(run), toolcrib.Seq(i+1), e.kind, time.UnixMicro(e.time), hash)
+		_, err := db.ExecContext(t.Context(), "UPDATE "+table+" SET payload = ?, payload_hash = ?, hash = ? WHERE "+key+" = ?", e.payload, hash, prev, e.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package sqlite_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
+)
+
+// tamper says which bytes TestTamperedByte changes; bench/tamper changes all.
+var tamper = flag.String("tamper", "sample", "bytes of the database that are changed: sample | all")
+
+// finished makes a database with runs of every kind, that are over, parked, pruned
+// and removed, closes it, and returns its path. Everything is in the one file then.
+func finished(t *testing.T) string {
+	t.Helper()
+	at := journaltest.At()
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "toolcrib.db"), sqlite.Options{Now: func() time.Time { return at }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := journaltest.Bodies()
+	add(t, s, "run_all", 0, all[:17]...)
+	if err := s.Put(t.Context(), "run_all", "res_1", []byte(strings.Repeat("the whole result\n", 400))); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Put(t.Context(), "run_all", "res_2", []byte("another")); err != nil {
+		t.Fatal(err)
+	}
+	add(t, s, "run_all", 17, all[17:]...)
+	paused := &journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: journal.Pending{Kind: "approval", ApprovalID: "apr_1"}}
+	add(t, s, "run_done", 0, started("ann", "default", "ses_1", ""), &journal.TakenUp{Worker: "w", Epoch: 1},
+		&journal.ToolResult{ToolCallID: "c1", Name: "read_file", Status: toolcrib.ResultOK, Content: strings.Repeat("content ", 50)}, paused)
+	add(t, s, "run_done", 4, &journal.ConfirmationResolved{ApprovalID: "apr_1", Decision: journal.DecisionApprove, By: "ann"}, completed)
+	add(t, s, "run_twin", 0, started("ann", "default", "", "run_done"), &journal.TakenUp{Worker: "w", Epoch: 1}, completed)
+	add(t, s, "run_parked", 0, started("bob", "default", "", ""), paused)
+	for _, run := range []toolcrib.RunID{"run_pruned", "run_removed"} {
+		if err := s.Put(t.Context(), run, "res_1", []byte("kept")); err != nil {
+			t.Fatal(err)
+		}
+		add(t, s, run, 0, started("bob", "default", "", ""), &journal.ToolResult{Name: "web_fetch", Status: toolcrib.ResultError}, completed)
+	}
+	prune(t, s, store.PruneOptions{Runs: []toolcrib.RunID{"run_pruned"}, ContentOnly: true})
+	prune(t, s, store.PruneOptions{Runs: []toolcrib.RunID{"run_removed"}})
+	set(t, s, store.Override{Kind: store.OverrideTool, Name: "x", By: "ann"}, true)
+	set(t, s, store.Override{Kind: store.OverrideGroup, Name: "web", Enabled: true, By: "ann"}, true)
+	login(t, s, "ann")
+	verifyAll(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return s.Path()
+}
+
+// copied copies a closed database and its keys.
+func copied(t testing.TB, path string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, name := range []string{filepath.Base(path), "keys"} {
+		b, err := os.ReadFile(filepath.Join(filepath.Dir(path), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(folder, filepath.Base(path))
+}
+
+// What looks at a tampered database, and what a change comes to.
+const (
+	byOpen   = "found when it is opened"
+	byChain  = "found by VerifyAll: the chain, the head or a projection"
+	byRead   = "found by VerifyAll: it cannot be read"
+	bySQLite = "found by SQLite's own check"
+	noRow    = "changed no row"
+	goose    = "changed only the list of migrations"
+	missed   = "MISSED"
+)
+
+// judge tells how a change of a database is found. before is its rows without it.
+func judge(ctx context.Context, path, keys string, before rows) (verdict, detail string) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	s, err := sqlite.Open(ctx, path, sqlite.Options{ReadOnly: true, Keys: keys, Readers: 1})
+	if err != nil {
+		return byOpen, err.Error()
+	}
+	defer func() { _ = s.Close() }() // it was only read from
+	_, err = s.VerifyAll(ctx)
+	var broken *store.ChainError
+	switch {
+	case errors.As(err, &broken):
+		return byChain, err.Error()
+	case err != nil:
+		return byRead, err.Error()
+	}
+	if err := s.Check(ctx); err != nil {
+		return bySQLite, err.Error()
+	}
+	after, err := readRows(ctx, path)
+	switch {
+	case err != nil:
+		return missed, err.Error()
+	case before == after:
+		return noRow, ""
+	case before.journal == after.journal:
+		return goose, ""
+	}
+	return missed, "rows are others"
+}
+
+// rows is the hash of all that the tables hold, by value and type.
+type rows struct{ journal, migrations [sha256.Size]byte }
+
+func readRows(ctx context.Context, path string) (r rows, err error) {
+	db, err := sql.Open("sqlite", path+"?_pragma=query_only(1)")
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	h := sha256.New()
+	for _, q := range []string{
+		"SELECT * FROM runs ORDER BY num", "SELECT * FROM events ORDER BY key", "SELECT * FROM system_events ORDER BY seq",
+		"SELECT * FROM system_head", "SELECT * FROM contents ORDER BY num", "SELECT * FROM content_pieces ORDER BY key",
+		"SELECT * FROM overrides ORDER BY kind, name", "SELECT * FROM counters ORDER BY name", "SELECT * FROM tool_counts ORDER BY name",
+	} {
+		if err := dumpRows(ctx, db, q, func(text string) { _, _ = h.Write([]byte(text)) }); err != nil {
+			return r, err
+		}
+	}
+	h.Sum(r.journal[:0])
+	h.Reset()
+	if err := dumpRows(ctx, db, "SELECT * FROM goose_db_version ORDER BY id", func(text string) { _, _ = h.Write([]byte(text)) }); err != nil {
+		return r, err
+	}
+	h.Sum(r.migrations[:0])
+	return r, nil
+}
+
+func dumpRows(ctx context.Context, db *sql.DB, query string, do func(string)) (err error) {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	names, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	values, dest := make([]any, len(names)), make([]any, len(names))
+	for i := range values {
+		dest[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		for _, v := range values {
+			do(fmt.Sprintf("%T %#v\n", v, v))
+		}
+	}
+	return rows.Err()
+}
+
+// positions are the bytes that are changed: a seeded sample of 2,000, three
+// quarters of them such as hold something, or all.
+func positions(file []byte) []int {
+	var all, used []int
+	for i, b := range file {
+		all = append(all, i)
+		if b != 0 {
+			used = append(used, i)
+		}
+	}
+	if *tamper == "all" {
+		return all
+	}
+	const sample = 2000
+	random := rand.New(rand.NewPCG(1, 2)) // any seed will do, as long as it stays
+	chosen := map[int]bool{}
+	for len(chosen) < sample*3/4 {
+		chosen[used[random.IntN(len(used))]] = true
+	}
+	for len(chosen) < sample {
+		chosen[all[random.IntN(len(all))]] = true
+	}
+	return slices.Sorted(maps.Keys(chosen))
+}
+
+// Each byte of the database that is changed is found, or no row is another.
+func TestTamperedByte(t *testing.T) {
+	path := finished(t)
+	keys := filepath.Join(filepath.Dir(path), "keys")
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := readRows(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if verdict, detail := judge(t.Context(), path, keys, before); verdict != noRow {
+		t.Fatalf("as it is, it is %s: %s", verdict, detail)
+	}
+	at := make(chan int)
+	var mu sync.Mutex
+	counts := map[string]int{}
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		folder := t.TempDir()
+		wg.Go(func() {
+			changed := slices.Clone(file)
+			for i := range at {
+				mask := byte(1) << (i % 8)
+				if i%3 == 0 {
+					mask = 0xff
+				}
+				changed[i] ^= mask
+				verdict, detail := judgeFile(t, folder, changed, keys, before)
+				changed[i] ^= mask
+				mu.Lock()
+				counts[verdict]++
+				mu.Unlock()
+				if verdict == missed {
+					t.Errorf("byte %d (page %d): %#02x became %#02x: %s", i, i/4096+1, file[i], file[i]^mask, detail)
+				}
+			}
+		})
+	}
+	for _, i := range positions(file) {
+		at <- i
+	}
+	close(at)
+	wg.Wait()
+	report(t, counts)
+}
+
+// judgeFile judges a file with this content.
+func judgeFile(t *testing.T, folder string, content []byte, keys string, before rows) (verdict, detail string) {
+	path := filepath.Join(folder, "toolcrib.db")
+	for _, end := range []string{"-wal", "-shm"} {
+		if err := os.Remove(path + end); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Error(err)
+		}
+	}
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Error(err)
+	}
+	return judge(t.Context(), path, keys, before)
+}
+
+// report prints what was found how.
+func report(t *testing.T, counts map[string]int) {
+	t.Helper()
+	sum := 0
+	for _, n := range counts {
+		sum += n
+	}
+	for _, verdict := range slices.Sorted(maps.Keys(counts)) {
+		t.Logf("%7d of %d %s", counts[verdict], sum, verdict)
+	}
+}
