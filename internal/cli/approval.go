@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -22,6 +23,8 @@ type approvalView struct {
 	Agent     string               `json:"agent"`
 	User      string               `json:"user"`
 	Reason    string               `json:"reason"`
+	Question  string               `json:"question,omitempty"` // of kind input
+	Schema    json.RawMessage      `json:"schema,omitempty"`   // of its answer
 	Calls     []approvalCall       `json:"calls"`
 	CreatedAt time.Time            `json:"created_at"`
 	ExpiresAt *time.Time           `json:"expires_at"` // null = never, or not pending any more
@@ -61,7 +64,9 @@ func (v *approvalView) open() []string {
 
 // request is the approval as it was asked, with the calls that are open.
 func (v *approvalView) request() *journal.ConfirmationRequired {
-	ask := &journal.ConfirmationRequired{ApprovalID: v.ID, Digest: v.Digest, Kind: v.Kind, Reason: v.Reason}
+	ask := &journal.ConfirmationRequired{
+		ApprovalID: v.ID, Digest: v.Digest, Kind: v.Kind, Reason: v.Reason, Question: v.Question, Schema: v.Schema,
+	}
 	for _, c := range v.Calls {
 		if c.Decision == "" {
 			ask.Calls = append(ask.Calls, c.ApprovalItem)
@@ -83,7 +88,7 @@ func (a *app) approvalsOf(ctx context.Context, s *sqlite.Store, rec store.RunRec
 		case *journal.ConfirmationRequired:
 			v := &approvalView{
 				ID: b.ApprovalID, Run: rec.ID, Status: approvalDecided, Kind: b.Kind, Digest: b.Digest, Agent: rec.Agent,
-				User: rec.User, Reason: b.Reason, CreatedAt: e.Time, Calls: []approvalCall{}, Decisions: []approvalWord{}, rec: rec,
+				User: rec.User, Reason: b.Reason, Question: b.Question, Schema: b.Schema, CreatedAt: e.Time, Calls: []approvalCall{}, Decisions: []approvalWord{}, rec: rec,
 			}
 			for _, c := range b.Calls {
 				v.Calls = append(v.Calls, approvalCall{ApprovalItem: c})
@@ -93,16 +98,18 @@ func (a *app) approvalsOf(ctx context.Context, s *sqlite.Store, rec store.RunRec
 			if n := len(all); n > 0 && all[n-1].ID == b.ApprovalID {
 				all[n-1].resolved(e.Time, b)
 			}
+		case *journal.Granted:
+			if n := len(all); n > 0 && len(all[n-1].Calls) == 0 {
+				all[n-1].Decisions = append(all[n-1].Decisions, approvalWord{Decision: "grant", By: b.By, At: e.Time})
+			}
 		}
 	}
 	for _, v := range all {
-		if len(v.open()) == 0 {
-			continue
-		}
-		v.Status = approvalEnded
-		if rec.Pending != nil && rec.Pending.ApprovalID == v.ID && rec.Status.Parked() {
-			v.Status = approvalPending
-			v.ExpiresAt = a.expiry(v, last)
+		switch {
+		case rec.Pending != nil && rec.Pending.ApprovalID == v.ID && rec.Status.Parked():
+			v.Status, v.ExpiresAt = approvalPending, a.expiry(v, last)
+		case len(v.open()) > 0, len(v.Decisions) == 0:
+			v.Status = approvalEnded
 		}
 	}
 	return all, nil
@@ -131,7 +138,7 @@ func (a *app) expiry(v *approvalView, last time.Time) *time.Time {
 // waited for too long are denied here and now.
 func (a *app) pendingApprovals(ctx context.Context, s *sqlite.Store) ([]*approvalView, error) {
 	var pending []*approvalView
-	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForApproval}}
+	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForInput}}
 	err := a.eachRun(ctx, s, f, func(rec store.RunRecord) error {
 		views, err := a.approvalsOf(ctx, s, rec)
 		if err != nil {

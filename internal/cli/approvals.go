@@ -73,6 +73,9 @@ func expiresText(v *approvalView, now time.Time) string {
 const callColumns = 60
 
 func callsText(v *approvalView) string {
+	if v.Question != "" {
+		return v.Question
+	}
 	parts := make([]string, 0, len(v.Calls))
 	for _, c := range v.request().Calls {
 		parts = append(parts, c.Name+" "+render.Arguments(c.Arguments, callColumns))
@@ -121,6 +124,7 @@ func (a *app) showApproval(v *approvalView) {
 		{"user", v.User},
 		{"kind", string(v.Kind)},
 		{"reason", v.Reason},
+		{"question", v.Question},
 		{"age", render.Duration(now.Sub(v.CreatedAt))},
 		{"digest", v.Digest},
 	}
@@ -128,7 +132,9 @@ func (a *app) showApproval(v *approvalView) {
 		rows = append(rows, [2]string{"expires in", expiresText(v, now)})
 	}
 	for _, row := range rows {
-		fmt.Fprintf(a.out, "%s %s\n", s.Dim(fmt.Sprintf("%-11s", row[0])), guard.Visible(row[1]))
+		if row[1] != "" {
+			fmt.Fprintf(a.out, "%s %s\n", s.Dim(fmt.Sprintf("%-11s", row[0])), guard.Visible(row[1]))
+		}
 	}
 	for _, c := range v.Calls {
 		fmt.Fprintf(a.out, "\n%s %s  %s\n", s.Bold(guard.Visible(c.Name)), s.Dim(guard.Visible(c.ID)), guard.Visible(c.Decision))
@@ -149,8 +155,12 @@ func (a *app) showApproval(v *approvalView) {
 		return
 	}
 	fmt.Fprintln(a.out)
-	if v.Kind == journal.ApprovalInDoubt {
+	switch v.Kind {
+	case journal.ApprovalInDoubt:
 		fmt.Fprintf(a.out, "toolcrib approvals resolve %s --digest %s --retry\n", v.ID, v.Digest)
+		return
+	case journal.ApprovalInput:
+		fmt.Fprintf(a.out, "toolcrib approvals deny %s --digest %s\n", v.ID, v.Digest)
 		return
 	}
 	fmt.Fprintf(a.out, "toolcrib approvals approve %s --digest %s\ntoolcrib approvals deny %s --digest %s\n", v.ID, v.Digest, v.ID, v.Digest)

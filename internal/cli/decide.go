@@ -161,6 +161,8 @@ func (a *app) decidable(v *approvalView, word journal.CallDecision, f *decideFla
 		return failedf("conflict: approval %s is not open any more; run %s is %s", v.ID, v.Run, v.rec.Status)
 	case doubt && answersCalls:
 		return usagef("approval %s asks what became of calls; use: toolcrib approvals resolve %s --retry, --happened JSON or --not-happened", v.ID, v.ID)
+	case v.Kind == journal.ApprovalInput && word.Decision != journal.DecisionDeny:
+		return usagef("approval %s asks a question that has no yes; what can be said to it is: toolcrib approvals deny %s", v.ID, v.ID)
 	case !doubt && !answersCalls:
 		return usagef("approval %s asks whether calls may run; use: toolcrib approvals approve %s, or deny", v.ID, v.ID)
 	case word.Arguments != nil && len(f.calls) != 1 && len(v.Calls) != 1:
@@ -177,6 +179,9 @@ func (a *app) decidable(v *approvalView, word journal.CallDecision, f *decideFla
 // agrees shows the calls and asks.
 func (a *app) agrees(v *approvalView, word journal.CallDecision, f *decideFlags) bool {
 	s := a.style
+	if v.Question != "" {
+		fmt.Fprintln(a.err, guard.Visible(v.Question))
+	}
 	n := 0
 	for _, c := range v.request().Calls {
 		if len(f.calls) > 0 && !slices.Contains(f.calls, c.ID) {
@@ -193,6 +198,9 @@ func (a *app) agrees(v *approvalView, word journal.CallDecision, f *decideFlags)
 		journal.DecisionHappened: "Count as happened", journal.DecisionNotHappened: "Count as not happened",
 	}[word.Decision]
 	what := "this call"
+	if n == 0 {
+		what = "this question"
+	}
 	if n > 1 {
 		what = fmt.Sprintf("these %d calls", n)
 	}
@@ -250,7 +258,11 @@ func (a *app) decided(ctx context.Context, v *approvalView, word journal.CallDec
 	case f.json:
 		return printJSON(a.out, view, true)
 	default:
-		fmt.Fprintf(a.out, "%s: %s (%s)\n", v.ID, strings.ReplaceAll(word.Decision, "_", " "), guard.Visible(strings.Join(view.Calls, ", ")))
+		text := v.ID + ": " + strings.ReplaceAll(word.Decision, "_", " ")
+		if len(view.Calls) > 0 {
+			text += " (" + strings.Join(view.Calls, ", ") + ")"
+		}
+		fmt.Fprintln(a.out, guard.Visible(text))
 		if len(view.Open) > 0 {
 			fmt.Fprintf(a.out, "still open: %s\n", guard.Visible(strings.Join(view.Open, ", ")))
 		} else if !f.resume {

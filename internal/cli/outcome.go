@@ -59,24 +59,25 @@ func (d *drive) parked(s *agent.State) {
 		return
 	}
 	a := d.a
-	what := "an approval"
-	if s.Pending.Kind == string(journal.ApprovalInDoubt) {
-		what = "a word on calls in doubt"
+	id := guard.Visible(s.Pending.ApprovalID)
+	what, then := "an approval", fmt.Sprintf("toolcrib approvals approve %s --resume, or deny", id)
+	switch s.Pending.Kind {
+	case string(journal.ApprovalInDoubt):
+		what, then = "a word on calls in doubt", fmt.Sprintf("toolcrib approvals resolve %s --retry, --happened JSON or --not-happened", id)
+	case string(journal.ApprovalInput):
+		what, then = "an answer", fmt.Sprintf("toolcrib approvals deny %s --resume", id)
 	}
-	fmt.Fprintf(a.err, "%s run %s waits for %s (%s):\n", a.style.Yellow("parked:"), s.Run, what, guard.Visible(s.Pending.ApprovalID))
+	fmt.Fprintf(a.err, "%s run %s waits for %s (%s):\n", a.style.Yellow("parked:"), s.Run, what, id)
+	if s.Pending.Question != "" {
+		fmt.Fprintf(a.err, "  %s\n", guard.Visible(s.Pending.Question))
+	}
 	for _, c := range s.Pending.Calls {
 		fmt.Fprint(a.err, "  "+a.style.Call(c.Name, c.Arguments, ""))
 		if c.Reason != "" {
 			fmt.Fprintf(a.err, "      %s\n", a.style.Dim(guard.Visible(c.Reason)))
 		}
 	}
-	id := guard.Visible(s.Pending.ApprovalID)
-	fmt.Fprintf(a.err, "See: toolcrib approvals show %s\n", id)
-	if s.Pending.Kind == string(journal.ApprovalInDoubt) {
-		fmt.Fprintf(a.err, "Then: toolcrib approvals resolve %s --retry, --happened JSON or --not-happened\n", id)
-		return
-	}
-	fmt.Fprintf(a.err, "Then: toolcrib approvals approve %s --resume, or deny\n", id)
+	fmt.Fprintf(a.err, "See: toolcrib approvals show %s\nThen: %s\n", id, then)
 }
 
 // exitOf is the exit code of a run that ended or parked (contract §3, §5).

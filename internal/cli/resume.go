@@ -223,7 +223,7 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State) (bo
 func openCalls(s *agent.State) []journal.ApprovalItem {
 	decided := map[string]bool{}
 	for _, c := range s.Trace {
-		if c.DecidedBy != nil && c.DecidedBy.ApprovalID == s.Approval.ApprovalID || c.Doubt != nil {
+		if c.DecidedBy != nil && c.DecidedBy.ApprovalID == s.Approval.ApprovalID || c.Doubt != nil || c.Answer != nil {
 			decided[c.ID] = true
 		}
 	}

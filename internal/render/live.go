@@ -173,6 +173,8 @@ func decided(decision string) string {
 		return "approved"
 	case journal.DecisionDeny:
 		return "denied"
+	case journal.DecisionAnswer:
+		return "answered"
 	case journal.DecisionRetry:
 		return "to be run once more"
 	case journal.DecisionHappened:

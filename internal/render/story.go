@@ -51,6 +51,10 @@ func (t *Story) Tell(e toolcrib.Event) {
 		t.asked(b)
 	case *journal.ConfirmationResolved:
 		t.resolved(b)
+	case *journal.Granted:
+		t.granted(b)
+	case *journal.Said:
+		fmt.Fprintf(t.Out, "%s %s %s\n", t.Style.Bold("❯"), guard.Visible(b.Text), t.Style.Dim("("+guard.Visible(b.By)+")"))
 	case *journal.Reconciled:
 		t.reconciled(b)
 	case *journal.Usage:
@@ -158,8 +162,11 @@ func (t *Story) failed(b *journal.ModelFailed) {
 
 func (t *Story) asked(b *journal.ConfirmationRequired) {
 	what := "? asked for approval"
-	if b.Kind == journal.ApprovalInDoubt {
+	switch b.Kind {
+	case journal.ApprovalInDoubt:
 		what = "? in doubt: " + line(b.Reason, 4096)
+	case journal.ApprovalInput:
+		what = "? asked: " + line(b.Question, 4096)
 	}
 	fmt.Fprintf(t.Out, "%s %s\n", t.Style.Yellow(what), t.Style.Dim(guard.Visible(b.ApprovalID)))
 	for _, c := range b.Calls {
@@ -196,6 +203,24 @@ func (t *Story) word(id string, d journal.CallDecision) {
 		text += ": " + string(d.Result)
 	}
 	fmt.Fprintln(t.Out, t.Style.Dim("    "+line(text, 4096)))
+}
+
+// granted tells which limits a person raised.
+func (t *Story) granted(b *journal.Granted) {
+	var parts []string
+	if b.Iterations > 0 {
+		parts = append(parts, Count(b.Iterations, "round"))
+	}
+	if b.Requests > 0 {
+		parts = append(parts, Count(b.Requests, "request"))
+	}
+	if b.Tokens > 0 {
+		parts = append(parts, Number(b.Tokens)+" tokens")
+	}
+	if b.CostUSD > 0 {
+		parts = append(parts, dollars(b.CostUSD))
+	}
+	t.note(strings.Join(parts, ", ") + " more granted by " + b.By)
 }
 
 // reconciled tells what became of a write that was cut off.
