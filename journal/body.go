@@ -237,7 +237,7 @@ type ApprovalItem struct {
 	Name      string            `json:"name"`
 	Arguments json.RawMessage   `json:"arguments"`
 	Effect    toolcrib.Effect   `json:"effect"`
-	Preview   *toolcrib.Preview `json:"preview,omitempty"`
+	Preview   *toolcrib.Preview `json:"preview"` // null = the tool shows none
 	Reason    string            `json:"reason,omitempty"`
 }
 
