@@ -38,12 +38,21 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 			return d.givenUp(ctx, err)
 		}
 	}
+	offered := d.s.Offer.Hash
 	specs, hash, err := d.offer(ctx, step)
 	if err != nil {
 		if ctx.Err() != nil {
 			return d.givenUp(ctx, context.Cause(ctx))
 		}
 		return err
+	}
+	if d.s.Offer.Hash != offered {
+		// The offer has changed, and with it what the request may cost.
+		notices := step.Notices
+		if step = Next(d.s); step.Kind != StepAsk {
+			return nil
+		}
+		step.Notices = notices
 	}
 	model, err := d.open(ctx, step.Model)
 	if err != nil {

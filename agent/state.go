@@ -184,6 +184,13 @@ func (s *State) OfferedNow() map[string]bool {
 	return s.offered
 }
 
+// Reconciled tells whether an open call is a write of which its tool has said that
+// it happened: its result follows at once.
+func (s *State) Reconciled(callID string) bool {
+	c, err := s.find(callID)
+	return err == nil && c.Reconciled != nil && c.Reconciled.State == toolcrib.Happened
+}
+
 // Repeated tells how often in a row, up to now, this call had the same result.
 func (s *State) Repeated(name string, arguments []byte) int {
 	if s.repeat.name != name || s.repeat.arguments != string(arguments) {

@@ -165,12 +165,13 @@ func (c *comparison) sum(s *agent.State, b *journal.Usage) {
 }
 
 func (c *comparison) result(s *agent.State, b *journal.ToolResult) {
+	if s.Reconciled(b.ToolCallID) {
+		return // a write of which its tool said that it had happened
+	}
 	step := agent.Next(s)
 	switch step.Kind {
 	case agent.StepExecute:
 		return
-	case agent.StepReconcile:
-		return // a write of which its tool said that it had happened
 	case agent.StepAnswer:
 		for _, a := range step.Answers {
 			if a.Call.ID != b.ToolCallID {
