@@ -105,7 +105,7 @@ func (d *driver) offer(ctx context.Context, step Step) (specs []toolcrib.Spec, h
 	}
 	record := offerRecord(offer)
 	if record.Hash != d.s.Offer.Hash {
-		if err := d.append(ctx, &journal.Offered{Offer: record}); err != nil {
+		if err := d.hold(&journal.Offered{Offer: record}); err != nil {
 			return nil, "", err
 		}
 	}
@@ -194,7 +194,7 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 	if len(calls) > 0 {
 		d.r.Log.InfoContext(ctx, "executing tool calls", "run", d.s.Run, "iteration", sent.Iteration, "count", len(calls))
 	}
-	return d.append(ctx, bodies...)
+	return d.hold(bodies...)
 }
 
 // stream runs a model's stream; a panic of an adapter is an error like any other.

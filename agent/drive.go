@@ -22,6 +22,7 @@ type driver struct {
 	// verdicts are the gate's answers to the current turn, with their permits.
 	// Only what the journal says too is ever used of them.
 	verdicts map[string]gate.Verdict
+	held     []toolcrib.Event // folded, and not written down yet
 }
 
 // Run starts a task and drives it to its end, or until it parks.
@@ -88,6 +89,12 @@ func (r *Runner) drive(ctx context.Context, s *State) error {
 	if err := d.append(ctx, &journal.TakenUp{Worker: r.Worker, Epoch: s.Epochs + 1}); err != nil {
 		return err
 	}
+	return errors.Join(d.run(ctx), d.flush(ctx))
+}
+
+// run carries out one step after the other.
+func (d *driver) run(ctx context.Context) error {
+	s := d.s
 	for {
 		step := Next(s)
 		if step.Kind == StepNone || step.Kind == StepWait && (s.Stopping != nil || d.stopped(ctx) == nil) {
@@ -96,6 +103,11 @@ func (r *Runner) drive(ctx context.Context, s *State) error {
 		at := s.Seq
 		if err := d.carry(ctx, step); err != nil {
 			return err
+		}
+		if len(d.held) > maxHeld {
+			if err := d.flush(ctx); err != nil {
+				return err
+			}
 		}
 		if s.Seq == at {
 			// Only a journal with holes can bring a run here: each step writes down
@@ -169,10 +181,38 @@ func (d *driver) bounded(ctx context.Context) (context.Context, context.CancelFu
 // happened must still be written down.
 const appendGrace = 30 * time.Second
 
-// append writes events down, folds them, and shows them. It also works when ctx
-// has ended: the journal must not lose what has already happened.
+// maxHeld bounds what waits for the next flush.
+const maxHeld = 256
+
+// hold folds events and keeps them for the next flush, at the latest before
+// anything outside can depend on them: before a request is sent, a call is
+// launched, a person is asked, the run ends. Commits are dear, and what is lost
+// with a driver before its flush has had no effect: a reply is asked for again, a
+// read is read again (design.md §2).
+func (d *driver) hold(bodies ...toolcrib.Body) error {
+	now := d.r.Clock.Now().UTC().Truncate(time.Microsecond)
+	for _, b := range bodies {
+		e := toolcrib.Event{Seq: d.s.Seq + 1, Time: now, Body: b}
+		if err := Fold(d.s, e); err != nil {
+			return err
+		}
+		d.held = append(d.held, e)
+	}
+	return nil
+}
+
+// append writes events down, with all that is held, and shows them.
 func (d *driver) append(ctx context.Context, bodies ...toolcrib.Body) error {
-	if len(bodies) == 0 {
+	if err := d.hold(bodies...); err != nil {
+		return err
+	}
+	return d.flush(ctx)
+}
+
+// flush writes down what is held. It also works when ctx has ended: the journal
+// must not lose what has already happened.
+func (d *driver) flush(ctx context.Context) error {
+	if len(d.held) == 0 {
 		return nil
 	}
 	ended := ctx.Err() != nil
@@ -182,21 +222,15 @@ func (d *driver) append(ctx context.Context, bodies ...toolcrib.Body) error {
 		ctx, cancel = context.WithTimeout(ctx, appendGrace)
 		defer cancel()
 	}
-	now := d.r.Clock.Now().UTC().Truncate(time.Microsecond)
-	events := make([]toolcrib.Event, len(bodies))
-	for i, b := range bodies {
-		events[i] = toolcrib.Event{Time: now, Body: b}
-	}
-	if err := d.r.Journal.Append(ctx, d.s.Run, d.s.Seq, events...); err != nil {
+	events := d.held
+	d.held = nil
+	if err := d.r.Journal.Append(ctx, d.s.Run, d.s.Seq-toolcrib.Seq(len(events)), events...); err != nil {
 		return fmt.Errorf("run %s: %w", d.s.Run, err)
 	}
+	if d.r.Watch == nil {
+		return nil
+	}
 	for _, e := range events {
-		if err := Fold(d.s, e); err != nil {
-			return err
-		}
-		if d.r.Watch == nil {
-			continue
-		}
 		if f, ok := journal.View(d.s.Run, e); ok {
 			d.r.Watch(d.s.Run, f)
 		}

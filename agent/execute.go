@@ -176,8 +176,8 @@ func (x *execution) launch(ticks chan<- progress) error {
 		}
 	}
 	x.waiting = rest
-	// The starts of reads share one append; a write is written down by itself,
-	// when it is prepared and just before it runs.
+	// The starts of reads share one append with the verdicts; a write is written
+	// down by itself, when it is prepared and just before it runs.
 	if err := x.d.append(x.ctx, started...); err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func (x *execution) land(f *flight) error {
 // the rest is written too.
 func (x *execution) flush(rest bool) error {
 	var bodies []toolcrib.Body
-	waits := false
+	waits, wrote := false, false
 	for _, c := range x.order {
 		r, ok := x.results[c]
 		switch {
@@ -278,9 +278,13 @@ func (x *execution) flush(rest bool) error {
 		case rest || !waits || c.Started != nil && c.Started.Write:
 			bodies = append(bodies, r)
 			delete(x.results, c)
+			wrote = wrote || c.Started != nil && c.Started.Write
 		}
 	}
-	return x.d.append(x.ctx, bodies...)
+	if err := x.d.hold(bodies...); err != nil || !wrote && len(x.flying) == 0 {
+		return err // reads ride with what comes next
+	}
+	return x.d.flush(x.ctx)
 }
 
 // leftResumable tells whether the driver lets go of the run without ending it.

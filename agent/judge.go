@@ -33,7 +33,7 @@ func (d *driver) judge(ctx context.Context) error {
 		record.Verdicts[i] = v.Verdict
 		d.verdicts[v.CallID] = v
 	}
-	return d.append(ctx, record)
+	return d.hold(record)
 }
 
 // decided is what a person decided on calls of this turn.
