@@ -86,7 +86,7 @@ const maxUserName = 256
 func (a *app) principal() (toolcrib.Principal, error) {
 	self := "local:" + osUser()
 	switch {
-	case a.asFlag == "":
+	case a.asFlag == "", a.asFlag == self:
 		return toolcrib.Principal{User: self, Admin: true}, nil
 	case len(a.asFlag) > maxUserName || guard.Visible(a.asFlag) != a.asFlag:
 		return toolcrib.Principal{}, usagef("--as: a user's name has at most %d bytes and only visible characters", maxUserName)

@@ -3,9 +3,11 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
@@ -136,9 +138,59 @@ func (a *app) findRun(ctx context.Context, s *sqlite.Store, name string) (store.
 		}
 		return page.Runs[0], nil
 	}
-	rec, err := s.FindRun(ctx, name)
-	if errors.Is(err, toolcrib.ErrNotFound) || err == nil && !visibleTo(who, rec.User) {
+	rec, err := s.Run(ctx, toolcrib.RunID(name))
+	if err == nil && !visibleTo(who, rec.User) {
+		err = toolcrib.ErrNotFound
+	}
+	if errors.Is(err, toolcrib.ErrNotFound) && len(name) >= minPart {
+		rec, err = a.runByPart(ctx, s, name)
+	}
+	if errors.Is(err, toolcrib.ErrNotFound) {
 		return store.RunRecord{}, failedf("not found: there is no run %s; `toolcrib runs list` shows what there is", name)
 	}
 	return rec, err
+}
+
+const (
+	minPart     = 2 // characters of an ID that may stand for it
+	partsShown  = 5 // runs that an ambiguous part is said to fit
+	partsLooked = 1 << 14
+)
+
+// runByPart finds the one run whose ID begins or ends with part, among the newest
+// of those that the principal may know of.
+func (a *app) runByPart(ctx context.Context, s *sqlite.Store, part string) (store.RunRecord, error) {
+	start := "run_" + strings.TrimPrefix(part, "run_")
+	var begin, end []store.RunRecord
+	looked := 0
+	err := a.eachRun(ctx, s, store.Filter{}, func(rec store.RunRecord) error {
+		if looked++; looked > partsLooked {
+			return errFound
+		}
+		switch id := string(rec.ID); {
+		case strings.HasPrefix(id, start):
+			begin = append(begin, rec)
+		case strings.HasSuffix(id, part):
+			end = append(end, rec)
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errFound) {
+		return store.RunRecord{}, err
+	}
+	fit := append(begin, end...)
+	switch len(fit) {
+	case 0:
+		return store.RunRecord{}, toolcrib.ErrNotFound
+	case 1:
+		return fit[0], nil
+	}
+	text := fmt.Sprintf("run ID %s is ambiguous, give more of it (its end is enough); it fits", part)
+	for _, rec := range fit[:min(len(fit), partsShown)] {
+		text += "\n  " + string(rec.ID)
+	}
+	if more := len(fit) - partsShown; more > 0 {
+		text += fmt.Sprintf("\n  and %d more", more)
+	}
+	return store.RunRecord{}, failedf("%s", text)
 }

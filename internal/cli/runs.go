@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ toolcrib runs list --json --limit 1000`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listRuns(cmd.Context(), &f) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.status, "status", "", "only these statuses, separated by commas")
+	flags.StringVar(&f.status, "status", "", "only these statuses, separated by commas; parked and interrupted are some, too")
 	flags.StringVar(&f.agent, "agent", "", "only runs of this agent")
 	flags.StringVar(&f.user, "user", "", "only runs of this user")
 	flags.StringVar(&f.since, "since", "", "only runs since then: a span such as 24h or 7d, a date, or a time (RFC 3339)")
@@ -66,22 +67,52 @@ func statuses() []toolcrib.Status {
 	}
 }
 
+// Words of --status beside the statuses themselves.
+const (
+	statusInterrupted = "interrupted" // was cut off, and nobody drives it
+	statusParked      = "parked"      // waits for anything
+)
+
+// statusesOf are the statuses that a word of --status means; nil = it is none.
+func statusesOf(word string) []toolcrib.Status {
+	var fit []toolcrib.Status
+	for _, s := range statuses() {
+		if string(s) == word || word == statusInterrupted && s == toolcrib.StatusRunning || word == statusParked && s.Parked() {
+			fit = append(fit, s)
+		}
+	}
+	return fit
+}
+
+// fits tells whether a run is one of those that --status names: one that was cut
+// off is interrupted and not running, though the store knows it as running.
+func (f *listFlags) fits(v runView) bool {
+	words := splitList(f.status)
+	switch {
+	case v.Status != toolcrib.StatusRunning || len(words) == 0:
+		return true
+	case v.Interrupted:
+		return slices.Contains(words, statusInterrupted)
+	}
+	return slices.Contains(words, string(v.Status))
+}
+
 func (f *listFlags) filter(now time.Time) (store.Filter, error) {
 	out := store.Filter{User: f.user, Agent: f.agent, Limit: f.limit}
 	if f.limit < 1 || f.limit > store.MaxLimit {
 		return out, usagef("--limit: must be 1 to %d", store.MaxLimit)
 	}
 	for _, text := range splitList(f.status) {
-		names := make([]string, 0, len(statuses()))
-		for _, s := range statuses() {
-			names = append(names, string(s))
-			if string(s) == text {
-				out.Status = append(out.Status, s)
+		fit := statusesOf(text)
+		if fit == nil {
+			var names []string
+			for _, s := range statuses() {
+				names = append(names, string(s))
 			}
-		}
-		if n := len(out.Status); n == 0 || string(out.Status[n-1]) != text {
+			names = append(names, statusInterrupted, statusParked)
 			return out, usagef("--status: %q is none; there are %s", text, strings.Join(names, ", "))
 		}
+		out.Status = append(out.Status, fit...)
 	}
 	if f.since != "" {
 		since, err := parseSince(f.since, now)
@@ -125,19 +156,14 @@ func (a *app) listRuns(ctx context.Context, f *listFlags) error {
 	if err != nil {
 		return err
 	}
-	page := store.Page{}
 	if !who.Admin && filter.User == "" {
 		filter.User = who.User
 	}
+	views, more := []runView{}, false
 	if visibleTo(who, filter.User) {
-		if page, err = s.Runs(ctx, filter); err != nil {
+		if views, more, err = f.views(ctx, s, locks, filter); err != nil {
 			return err
 		}
-	}
-	views := make([]runView, len(page.Runs))
-	for i, rec := range page.Runs {
-		views[i] = viewOfRecord(rec)
-		views[i].Interrupted = locks.interrupted(rec)
 	}
 	if f.json {
 		return printJSON(a.out, views, true)
@@ -150,10 +176,39 @@ func (a *app) listRuns(ctx context.Context, f *listFlags) error {
 		})
 	}
 	a.outStyle.Table(a.out, rows)
-	if page.Next != "" {
+	if more {
 		a.notice("there are more runs; see --limit and --since")
 	}
 	return nil
+}
+
+// views are the runs that fit, newest first, and whether there are more.
+func (f *listFlags) views(ctx context.Context, s *sqlite.Store, locks *driverLocks, filter store.Filter) (views []runView, more bool, err error) {
+	views = []runView{}
+	for {
+		page, err := s.Runs(ctx, filter)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, rec := range page.Runs {
+			v := viewOfRecord(rec)
+			v.Interrupted = locks.interrupted(rec)
+			if !f.fits(v) {
+				continue
+			}
+			if len(views) == f.limit {
+				return views, true, nil
+			}
+			views = append(views, v)
+		}
+		if page.Next == "" {
+			return views, false, nil
+		}
+		if len(views) == f.limit && !slices.Contains(splitList(f.status), statusInterrupted) {
+			return views, true, nil
+		}
+		filter.Cursor = page.Next
+	}
 }
 
 // storedRuns opens the store for looking, with the locks of the drivers.
@@ -217,7 +272,9 @@ func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) erro
 	}
 	interrupted, driven := locks.interrupted(rec), locks.driven(rec.ID)
 	if asJSON && !rec.PrunedAt.IsZero() {
-		return printJSON(a.out, viewOfRecord(rec), true)
+		view := viewOfRecord(rec)
+		view.Trace = []traceView{}
+		return printJSON(a.out, view, true)
 	}
 	if asJSON {
 		state, err := agent.Load(ctx, s, rec.ID)

@@ -24,7 +24,7 @@ type runView struct {
 	Content    string              `json:"content"`
 	Truncated  bool                `json:"truncated"`
 	Iterations int                 `json:"iterations"`
-	Trace      []traceView         `json:"trace,omitempty"`
+	Trace      []traceView         `json:"trace,omitzero"` // not in lists
 	Usage      toolcrib.Usage      `json:"usage"`
 	Pending    *journal.Pending    `json:"pending"`
 	Error      *store.RunError     `json:"error"`

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -41,6 +42,9 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			home := filepath.Join(env.WorkDir, "home")
 			env.Setenv("HOME", home)
+			if self, err := user.Current(); err == nil {
+				env.Setenv("SELF", "local:"+self.Username)
+			}
 			env.Setenv("DATA", filepath.Join(home, ".local", "share", "toolcrib"))
 			return os.MkdirAll(home, 0o700)
 		},
@@ -56,6 +60,7 @@ func TestScripts(t *testing.T) {
 			"pty":        cmdPTY,
 			"replayall":  cmdReplayAll,
 			"approval":   cmdApproval,
+			"runid":      cmdRunID,
 			"together":   cmdTogether,
 			"background": behind.start,
 			"ended":      behind.end,
@@ -271,6 +276,21 @@ func cmdReplayAll(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("runs %s --all: %v", verb, err)
 		}
 	}
+}
+
+// cmdRunID sets a variable to the ID of the newest run, and ENDOF plus its name to
+// the end of it: runid NAME.
+func cmdRunID(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(ts.Exec("toolcrib", "runs", "list", "--limit", "1", "--json"))
+	var runs []struct {
+		ID string `json:"id"`
+	}
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &runs))
+	if len(runs) != 1 {
+		ts.Fatalf("there is no run")
+	}
+	ts.Setenv(args[0], runs[0].ID)
+	ts.Setenv("ENDOF"+args[0], runs[0].ID[len(runs[0].ID)-8:])
 }
 
 // cmdApproval sets a variable to the newest pending approval, and DIGEST to its
