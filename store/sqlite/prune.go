@@ -170,7 +170,7 @@ func (t *tx) emptyRun(h head, now time.Time, p *store.Pruned) error {
 	if err != nil {
 		return err
 	}
-	r, err := readRow(t.ctx, t.w.conn, h.rec.ID)
+	r, err := readRow(h.rec.ID, t.row)
 	p.Record = r.digest()
 	return err
 }

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -74,8 +75,54 @@ func (s *Store) VerifyAll(ctx context.Context) (all store.VerifiedAll, err error
 	return all, errors.Join(errs...)
 }
 
-// snapshot is the store at one moment.
-type snapshot struct{ conn *sql.Conn }
+// snapshot is the store at one moment. Its statements are prepared once: the same
+// few are run for each run.
+type snapshot struct {
+	conn  *sql.Conn
+	stmts map[string]*sql.Stmt
+}
+
+func (sn snapshot) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
+	if st, ok := sn.stmts[query]; ok {
+		return st, nil
+	}
+	st, err := sn.conn.PrepareContext(ctx, query)
+	if err == nil {
+		sn.stmts[query] = st
+	}
+	return st, err
+}
+
+func (sn snapshot) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	st, err := sn.stmt(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return st.QueryContext(ctx, args...)
+}
+
+// row reads one row into dest.
+func (sn snapshot) row(ctx context.Context, query string, args []any, dest ...any) error {
+	st, err := sn.stmt(ctx, query)
+	if err != nil {
+		return err
+	}
+	return st.QueryRowContext(ctx, args...).Scan(dest...)
+}
+
+// close ends it. Nothing was written.
+func (sn snapshot) close(ctx context.Context) error {
+	var errs []error
+	for _, st := range sn.stmts {
+		errs = append(errs, st.Close())
+	}
+	// Also where ctx has ended: the connection goes back to the pool.
+	_, err := sn.conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+	if err != nil { // then it is in a state that nobody should inherit
+		_ = sn.conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+	return errors.Join(append(errs, sn.conn.Close())...)
+}
 
 // frozen lets do look at one moment of the store.
 func (s *Store) frozen(ctx context.Context, do func(snapshot) error) (err error) {
@@ -86,12 +133,16 @@ func (s *Store) frozen(ctx context.Context, do func(snapshot) error) (err error)
 	if err != nil {
 		return s.failed(ctx, err)
 	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
+	sn := snapshot{conn: conn, stmts: make(map[string]*sql.Stmt)}
 	if _, err := conn.ExecContext(ctx, "BEGIN"); err != nil {
-		return s.failed(ctx, err)
+		return errors.Join(s.failed(ctx, err), conn.Close())
 	}
-	defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") }() // nothing was written
-	err = do(snapshot{conn: conn})
+	defer func() {
+		if e := sn.close(ctx); err == nil && e != nil {
+			err = s.failed(ctx, e)
+		}
+	}()
+	err = do(sn)
 	var broken *store.ChainError
 	if err == nil || errors.As(err, &broken) || errors.Is(err, toolcrib.ErrNotFound) {
 		return err
@@ -141,7 +192,7 @@ func (sn snapshot) verifyAll(ctx context.Context, keys *store.Keys, all *store.V
 func (sn snapshot) verifyRuns(ctx context.Context, known map[toolcrib.RunID]*facts, p problems) (toolCounts, error) {
 	counts := make(toolCounts)
 	var runs []toolcrib.RunID
-	err := each(ctx, sn.conn.QueryContext, "SELECT id FROM runs ORDER BY num", nil, func(scan func(...any) error) error {
+	err := each(ctx, sn.query, "SELECT id FROM runs ORDER BY num", nil, func(scan func(...any) error) error {
 		var id toolcrib.RunID
 		if err := scan(&id); err != nil {
 			return err
@@ -204,7 +255,7 @@ func (sn snapshot) verifyCounts(ctx context.Context, want toolCounts, p problems
 	if len(p.all.Problems) > 0 {
 		return nil // they would only say the same again
 	}
-	have, err := readCounts(ctx, sn.conn.QueryContext)
+	have, err := readCounts(ctx, sn.query)
 	if err != nil {
 		return err
 	}
@@ -242,7 +293,7 @@ func (sn snapshot) verifyStray(ctx context.Context, p problems) error {
 		{"there are counters that nobody knows", "SELECT count(*) FROM counters WHERE name <> 'overrides' OR typeof(name) <> 'text'"},
 	} {
 		var n int
-		if err := sn.conn.QueryRowContext(ctx, stray.query).Scan(&n); err != nil {
+		if err := sn.row(ctx, stray.query, nil, &n); err != nil {
 			return err
 		}
 		if n == 0 {
@@ -254,7 +305,7 @@ func (sn snapshot) verifyStray(ctx context.Context, p problems) error {
 	}
 	// Of what was kept for a run that is not there (yet), only this is known.
 	var runs []toolcrib.RunID
-	err := each(ctx, sn.conn.QueryContext, "SELECT DISTINCT run_id FROM contents WHERE run_id NOT IN (SELECT id FROM runs)", nil, func(scan func(...any) error) error {
+	err := each(ctx, sn.query, "SELECT DISTINCT run_id FROM contents WHERE run_id NOT IN (SELECT id FROM runs)", nil, func(scan func(...any) error) error {
 		runs = append(runs, "")
 		return scan(&runs[len(runs)-1])
 	})

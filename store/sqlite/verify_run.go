@@ -60,7 +60,7 @@ const selectFacts = `SELECT kind, payload FROM system_events
 
 func (sn snapshot) factsOf(ctx context.Context, run toolcrib.RunID) (*facts, error) {
 	f := new(facts)
-	err := each(ctx, sn.conn.QueryContext, selectFacts, []any{string(run)}, func(scan func(...any) error) error {
+	err := each(ctx, sn.query, selectFacts, []any{string(run)}, func(scan func(...any) error) error {
 		var kind toolcrib.Kind
 		var payload []byte
 		if err := scan(&kind, &payload); err != nil {
@@ -94,18 +94,19 @@ type rowOfRun struct {
 	values []any // of recordColumns
 }
 
-func readRow(ctx context.Context, q rowQuerier, run toolcrib.RunID) (r rowOfRun, err error) {
+// readRow reads the row of a run with row, in a transaction.
+func readRow(run toolcrib.RunID, row func(query string, args []any, dest ...any) error) (r rowOfRun, err error) {
 	r.values = make([]any, recordWidth)
 	dest := []any{&r.num, &r.hash, &r.pruned}
 	for i := range r.values {
 		dest = append(dest, &r.values[i])
 	}
-	err = q.QueryRowContext(ctx, "SELECT num, last_hash, pruned_at, "+recordColumns+" FROM runs WHERE id = ?", string(run)).Scan(dest...)
+	err = row("SELECT num, last_hash, pruned_at, "+recordColumns+" FROM runs WHERE id = ?", []any{string(run)}, dest...)
 	return r, err
 }
 
 func (sn snapshot) verifyRun(ctx context.Context, run toolcrib.RunID, f *facts) (store.Verified, error) {
-	r, err := readRow(ctx, sn.conn, run)
+	r, err := readRow(run, func(query string, args []any, dest ...any) error { return sn.row(ctx, query, args, dest...) })
 	switch {
 	case errors.Is(err, sql.ErrNoRows) && f.removed != nil:
 		return store.Verified{}, fmt.Errorf("run %s was removed by %s: %w", run, f.removed.By, toolcrib.ErrNotFound)
@@ -136,7 +137,7 @@ func (sn snapshot) verifyRun(ctx context.Context, run toolcrib.RunID, f *facts) 
 func (sn snapshot) events(ctx context.Context, num int64, do func(*stored) error) error {
 	for from := eventKey(num, 0); ; {
 		n, size, next := 0, 0, from
-		err := each(ctx, sn.conn.QueryContext, `SELECT key & 0xffffffff, kind, time, payload, payload_hash, hash,
+		err := each(ctx, sn.query, `SELECT key & 0xffffffff, kind, time, payload, payload_hash, hash,
 			typeof(kind) || typeof(time) || typeof(payload) || typeof(payload_hash) || typeof(hash)
 			FROM events WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?`,
 			[]any{from, eventKey(num, maxSeq), pageEvents}, func(scan func(...any) error) error {
@@ -298,7 +299,7 @@ func sameValue(want, have any) bool {
 // verifyKept compares what is kept for a run that stands at its last anchor with
 // what that says.
 func (sn snapshot) verifyKept(ctx context.Context, c *runCheck) error {
-	digest, err := contentsDigest(ctx, sn.conn.QueryContext, c.run)
+	digest, err := contentsDigest(ctx, sn.query, c.run)
 	if err != nil {
 		return err
 	}
@@ -321,7 +322,7 @@ func (sn snapshot) verifyContents(ctx context.Context, run toolcrib.RunID) error
 		types     string
 	}
 	var all []kept
-	err := each(ctx, sn.conn.QueryContext, `SELECT num, ref, size, hash, typeof(run_id) || typeof(ref) || typeof(size) || typeof(hash)
+	err := each(ctx, sn.query, `SELECT num, ref, size, hash, typeof(run_id) || typeof(ref) || typeof(size) || typeof(hash)
 		FROM contents WHERE run_id = ? ORDER BY num`, []any{string(run)}, func(scan func(...any) error) error {
 		var k kept
 		if err := scan(&k.num, &k.ref, &k.size, &k.hash, &k.types); err != nil {
@@ -332,7 +333,7 @@ func (sn snapshot) verifyContents(ctx context.Context, run toolcrib.RunID) error
 	})
 	for i := 0; i < len(all) && err == nil; i++ {
 		k, h, at, ok := all[i], sha256.New(), int64(0), true
-		err = each(ctx, sn.conn.QueryContext, "SELECT key & 0xffffffff, data, typeof(data) FROM content_pieces WHERE key BETWEEN ? AND ? ORDER BY key",
+		err = each(ctx, sn.query, "SELECT key & 0xffffffff, data, typeof(data) FROM content_pieces WHERE key BETWEEN ? AND ? ORDER BY key",
 			[]any{eventKey(k.num, 0), eventKey(k.num, maxSeq)}, func(scan func(...any) error) error {
 				var index int64
 				var data sql.RawBytes

@@ -32,7 +32,7 @@ func (sn snapshot) verifySystem(ctx context.Context, c *systemCheck) (store.Veri
 	c.overrides = make(map[string]store.Override)
 	var seq toolcrib.Seq
 	for {
-		page, err := systemPage(ctx, sn.conn.QueryContext, seq)
+		page, err := systemPage(ctx, sn.query, seq)
 		if err != nil {
 			return c.v, err
 		}
@@ -150,7 +150,7 @@ func (c *systemCheck) learnRun(e *store.SystemEvent) error {
 // verifyOverrides compares what is switched on and off with what the journal says.
 func (sn snapshot) verifyOverrides(ctx context.Context, c *systemCheck, last toolcrib.Seq) error {
 	n := 0
-	err := each(ctx, sn.conn.QueryContext, selectOverrides, nil, func(scan func(...any) error) error {
+	err := each(ctx, sn.query, selectOverrides, nil, func(scan func(...any) error) error {
 		o, err := scanOverride(scan)
 		if err != nil {
 			return err
@@ -168,7 +168,7 @@ func (sn snapshot) verifyOverrides(ctx context.Context, c *systemCheck, last too
 		return systemError(last, "an override that it tells of is gone")
 	}
 	var version uint64
-	if err := sn.conn.QueryRowContext(ctx, "SELECT value FROM counters WHERE name = 'overrides'").Scan(&version); err != nil {
+	if err := sn.row(ctx, "SELECT value FROM counters WHERE name = 'overrides'", nil, &version); err != nil {
 		return err
 	}
 	if version != c.changes {
