@@ -255,7 +255,7 @@ func (d *driver) answer(ctx context.Context, answers []Answer) error {
 		}
 		if a.Raw != nil {
 			fitted := guard.Fit(toolcrib.Output{JSON: a.Raw}, guard.FitOptions{MaxBytes: d.s.Limits().MaxResultBytes, Masker: d.r.Mask})
-			r.Content, r.Truncated = fitted.Content, fitted.Truncated
+			r.Content, r.Truncated = a.Call.noted(fitted.Content), fitted.Truncated
 		}
 		bodies[i] = r
 	}

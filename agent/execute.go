@@ -256,11 +256,18 @@ func (x *execution) land(f *flight) error {
 	if err := x.keep(f); err != nil {
 		return err
 	}
-	if d := f.call.Decision; d != nil && len(d.Arguments) > 0 {
-		f.result.Content = textEdited + string(d.Arguments) + "\n" + f.result.Content
-	}
+	f.result.Content = f.call.noted(f.result.Content)
 	x.results[f.call] = f.result
 	return x.flush(false)
+}
+
+// noted is a result with a note to the model, if a person changed the arguments of
+// the call (contract §5.5).
+func (c *Call) noted(content string) string {
+	if c.Decision == nil || len(c.Decision.Arguments) == 0 {
+		return content
+	}
+	return textEdited + string(c.Decision.Arguments) + "\n" + content
 }
 
 // flush writes down results in the order of the calls: those that wait for no

@@ -132,8 +132,10 @@ func (s *State) takenUp(b *journal.TakenUp) {
 	for _, c := range s.Turn.open() {
 		switch {
 		case c.Started == nil:
+		case c.Started.Write && !c.Lost:
+			// What was said of it before, it was said of an earlier start.
+			c.Lost, c.Reconciled, c.Doubt = true, nil, nil
 		case c.Started.Write:
-			c.Lost = true
 		default:
 			c.Started = nil
 		}

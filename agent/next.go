@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -244,11 +245,12 @@ func answerAll(t *Turn, status toolcrib.ResultStatus, reason toolcrib.Reason, te
 // nextForLost decides about writes whose driver was lost: first ask the tool,
 // then a person; what they say is the result.
 func nextForLost(lost []*Call) Step {
+	if slices.ContainsFunc(lost, func(c *Call) bool { return c.Reconciled == nil }) {
+		return Step{Kind: StepReconcile}
+	}
 	step := Step{Kind: StepAnswer}
 	for _, c := range lost {
 		switch {
-		case c.Reconciled == nil:
-			return Step{Kind: StepReconcile}
 		case c.Doubt == nil:
 			return Step{Kind: StepConfirm}
 		case c.Doubt.Decision == journal.DecisionHappened:

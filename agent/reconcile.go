@@ -62,6 +62,6 @@ func (d *driver) happened(c *Call, out toolcrib.Output) *journal.ToolResult {
 	}
 	return &journal.ToolResult{
 		ToolCallID: c.ID, Name: c.Name, Status: status, IsError: out.IsError,
-		Content: fitted.Content, Truncated: fitted.Truncated,
+		Content: c.noted(fitted.Content), Truncated: fitted.Truncated,
 	}
 }

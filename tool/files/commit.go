@@ -76,7 +76,11 @@ func (w *workspace) replace(ctx context.Context, p place, before version, conten
 	if err := unchanged(dir, p, before); err != nil {
 		return err
 	}
-	temporary := temporaryName()
+	temporary := w.temporary
+	// What a driver that was killed has left of this very call.
+	if err := discard(dir, temporary); err != nil {
+		return err
+	}
 	if err := writeTemporary(ctx, dir, temporary, before.info, content); err != nil {
 		return errors.Join(err, discard(dir, temporary))
 	}

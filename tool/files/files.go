@@ -14,6 +14,8 @@ package files
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"hash/maphash"
 	"sync"
@@ -121,7 +123,16 @@ func (s *settings) lock(ctx context.Context, abs string) (unlock func(), err err
 	}
 }
 
-func temporaryName() string { return ".toolcrib-" + rand.Text() + ".tmp" }
+// temporaryName is the name under which a call writes before it renames: the same
+// for the same call, so that what a killed driver has left is found again.
+func temporaryName(call toolcrib.Call) string {
+	name := rand.Text()
+	if call.Run != "" && call.ID != "" {
+		sum := sha256.Sum256([]byte(string(call.Run) + "\x00" + call.ID))
+		name = hex.EncodeToString(sum[:13])
+	}
+	return ".toolcrib-" + name + ".tmp"
+}
 
 // spec fills in what all tools of the package have in common.
 func spec(name, description, parameters string, effect toolcrib.Effect) toolcrib.Spec {

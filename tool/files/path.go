@@ -26,6 +26,8 @@ type workspace struct {
 	given string // as the call names it
 	dir   string // absolute, symbolic links resolved
 	set   *settings
+
+	temporary string // the name under which this call writes before it renames
 }
 
 // place is a path of a call, found.
@@ -50,7 +52,9 @@ func (s *settings) open(call toolcrib.Call) (*workspace, error) {
 	if err == nil {
 		var root *os.Root
 		if root, err = os.OpenRoot(dir); err == nil {
-			return &workspace{root: root, given: filepath.Clean(call.Workspace), dir: dir, set: s}, nil
+			return &workspace{
+				root: root, given: filepath.Clean(call.Workspace), dir: dir, set: s, temporary: temporaryName(call),
+			}, nil
 		}
 	}
 	return nil, &toolcrib.ToolError{Kind: toolcrib.ExecutionFailed, Message: "the workspace folder cannot be opened", Err: err}

@@ -159,6 +159,10 @@ func (t *writer) Reconcile(ctx context.Context, call toolcrib.Call, data json.Ra
 		if p.real != record.Path {
 			return nil // the path leads elsewhere now
 		}
+		if dir, err := w.descend(p.dir(), false); err == nil {
+			_ = discard(dir, w.temporary) // what the killed driver has left; a try
+			_ = dir.Close()
+		}
 		now, err := w.version(ctx, p)
 		if err != nil {
 			return err
