@@ -22,7 +22,7 @@ func (a *app) approvalsCommand() *cobra.Command {
 	}
 	cmd.AddCommand(a.approvalsListCommand(), a.approvalsShowCommand(),
 		a.approvalsDecideCommand(journal.DecisionApprove), a.approvalsDecideCommand(journal.DecisionDeny),
-		a.approvalsResolveCommand())
+		a.approvalsAnswerCommand(), a.approvalsResolveCommand())
 	return cmd
 }
 
@@ -155,13 +155,11 @@ func (a *app) showApproval(v *approvalView) {
 		return
 	}
 	fmt.Fprintln(a.out)
-	switch v.Kind {
-	case journal.ApprovalInDoubt:
-		fmt.Fprintf(a.out, "toolcrib approvals resolve %s --digest %s --retry\n", v.ID, v.Digest)
-		return
-	case journal.ApprovalInput:
-		fmt.Fprintf(a.out, "toolcrib approvals deny %s --digest %s\n", v.ID, v.Digest)
-		return
+	_, commands := wayOn(v.Run, v.request(), true)
+	for i, command := range commands {
+		if i > 0 {
+			fmt.Fprint(a.out, "or: ")
+		}
+		fmt.Fprintln(a.out, command)
 	}
-	fmt.Fprintf(a.out, "toolcrib approvals approve %s --digest %s\ntoolcrib approvals deny %s --digest %s\n", v.ID, v.Digest, v.ID, v.Digest)
 }

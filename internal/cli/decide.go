@@ -24,6 +24,7 @@ type decideFlags struct {
 
 	retry, notHappened bool
 	happened           string
+	answer             string // of approvals answer
 }
 
 // maxWords bounds what a person gives as a reason.
@@ -65,6 +66,39 @@ func (a *app) approvalsDecideCommand(decision string) *cobra.Command {
 	if decision == journal.DecisionApprove {
 		cmd.Flags().StringVar(&f.edit, "edit", "", "arguments that the call runs with instead, a JSON object")
 	}
+	return cmd
+}
+
+func (a *app) approvalsAnswerCommand() *cobra.Command {
+	var f decideFlags
+	cmd := &cobra.Command{
+		Use:   "answer ID TEXT...",
+		Short: "Answer a question of the model",
+		Long: "Answer a question of ask_user. TEXT is the answer; where the question wants something else than a text, it is " +
+			"read as JSON. - reads it from standard input. ID is an approval, the beginning of one, or last.",
+		Example: `toolcrib approvals answer last "the blue one" --resume
+toolcrib approvals answer apr_01K --digest D '["a","b"]'`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text := strings.Join(args[1:], " ")
+			if text == "-" {
+				data, err := a.readStdin()
+				if err != nil {
+					return err
+				}
+				text = strings.TrimSpace(string(data))
+			}
+			if strings.TrimSpace(text) == "" || !utf8.ValidString(text) || len(text) > maxStdin {
+				return usagef("the answer must be a text of valid UTF-8, not empty, of at most %d bytes", maxStdin)
+			}
+			f.answer = text
+			return a.decide(cmd.Context(), args[0], journal.CallDecision{Decision: journal.DecisionAnswer}, &f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.digest, "digest", "", "the digest that approvals show tells; required without a terminal")
+	flags.BoolVar(&f.resume, "resume", false, "go on with the run at once")
+	flags.BoolVar(&f.json, "json", false, "the decision as one JSON value; with --resume the run's events, one a line")
 	return cmd
 }
 
@@ -125,6 +159,11 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 	if err := a.decidable(v, word, f); err != nil {
 		return err
 	}
+	if word.Decision == journal.DecisionAnswer {
+		if word.Result, err = answerJSON(v.Schema, f.answer); err != nil {
+			return err
+		}
+	}
 	digest := f.digest
 	if digest == "" {
 		if !a.inTerminal || !a.errTerminal {
@@ -151,20 +190,16 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 
 // decidable refuses what cannot be meant, before anybody is asked.
 func (a *app) decidable(v *approvalView, word journal.CallDecision, f *decideFlags) error {
-	doubt := v.Kind == journal.ApprovalInDoubt
-	answersCalls := word.Decision == journal.DecisionApprove || word.Decision == journal.DecisionDeny
 	switch {
 	case v.Status == approvalDecided:
 		last := v.Decisions[len(v.Decisions)-1]
 		return failedf("conflict: approval %s was decided already (%s by %s); run %s is %s", v.ID, last.Decision, last.By, v.Run, v.rec.Status)
 	case v.Status != approvalPending:
 		return failedf("conflict: approval %s is not open any more; run %s is %s", v.ID, v.Run, v.rec.Status)
-	case doubt && answersCalls:
-		return usagef("approval %s asks what became of calls; use: toolcrib approvals resolve %s --retry, --happened JSON or --not-happened", v.ID, v.ID)
-	case v.Kind == journal.ApprovalInput && word.Decision != journal.DecisionDeny:
-		return usagef("approval %s asks a question that has no yes; what can be said to it is: toolcrib approvals deny %s", v.ID, v.ID)
-	case !doubt && !answersCalls:
-		return usagef("approval %s asks whether calls may run; use: toolcrib approvals approve %s, or deny", v.ID, v.ID)
+	case !fitsKind(word.Decision, v.Kind, len(v.Calls)):
+		what, commands := wayOn(v.Run, v.request(), true)
+		return usagef("approval %s waits for %s, and %s does not fit; use: %s", v.ID, what,
+			strings.ReplaceAll(word.Decision, "_", " "), strings.Join(commands, "\n  or: "))
 	case word.Arguments != nil && len(f.calls) != 1 && len(v.Calls) != 1:
 		return usagef("--edit: approval %s has %d calls; name the one that is meant with --call", v.ID, len(v.Calls))
 	}
@@ -191,15 +226,18 @@ func (a *app) agrees(v *approvalView, word journal.CallDecision, f *decideFlags)
 		if word.Arguments != nil {
 			c.Arguments, c.Preview = word.Arguments, nil
 		}
-		fmt.Fprint(a.err, s.Item(&c, true))
+		if v.Kind != journal.ApprovalInput {
+			fmt.Fprint(a.err, s.Item(&c, true))
+		}
 	}
 	question := map[string]string{
 		journal.DecisionApprove: "Approve", journal.DecisionDeny: "Deny", journal.DecisionRetry: "Run once more",
 		journal.DecisionHappened: "Count as happened", journal.DecisionNotHappened: "Count as not happened",
+		journal.DecisionAnswer: "Answer with " + string(word.Result),
 	}[word.Decision]
 	what := "this call"
-	if n == 0 {
-		what = "this question"
+	if v.Kind == journal.ApprovalInput {
+		what, n = "this question", 0
 	}
 	if n > 1 {
 		what = fmt.Sprintf("these %d calls", n)

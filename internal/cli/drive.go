@@ -32,7 +32,8 @@ func (a *app) drive(ctx context.Context, c *config.Config, task agent.Task, open
 		return err
 	}
 	return d.show(ctx, asJSON, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
-		return r.Run(ctx, task)
+		state, err := r.Run(ctx, task)
+		return d.onward(ctx, r, state, err)
 	})
 }
 
@@ -55,7 +56,7 @@ type drive struct {
 	config *config.Config
 	dbPath string
 	locks  *driverLocks
-	ask    agent.Approver // nil = nobody can be asked
+	ask    *render.Approver // nil = nobody can be asked
 }
 
 // begin is what a drive does: it starts a run, or takes one up.
@@ -171,7 +172,7 @@ func (d *drive) carry(ctx context.Context, show watcher, begin begin) (*agent.St
 	if err != nil {
 		return nil, err
 	}
-	if d.approve == agent.ApproveAsk {
+	if d.approve == agent.ApproveAsk || d.approve == agent.ApproveAll && a.inTerminal && a.errTerminal {
 		reader, err := cancelreader.NewReader(a.in)
 		if err != nil {
 			return nil, failedf("the terminal: %v", err)

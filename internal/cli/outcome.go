@@ -9,7 +9,6 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
-	"github.com/toolcrib/toolcrib/journal"
 )
 
 // cutOff tells what became of a run that was neither ended nor parked.
@@ -59,17 +58,18 @@ func (d *drive) parked(s *agent.State) {
 		return
 	}
 	a := d.a
-	id := guard.Visible(s.Pending.ApprovalID)
-	what, then := "an approval", fmt.Sprintf("toolcrib approvals approve %s --resume, or deny", id)
-	switch s.Pending.Kind {
-	case string(journal.ApprovalInDoubt):
-		what, then = "a word on calls in doubt", fmt.Sprintf("toolcrib approvals resolve %s --retry, --happened JSON or --not-happened", id)
-	case string(journal.ApprovalInput):
-		what, then = "an answer", fmt.Sprintf("toolcrib approvals deny %s --resume", id)
+	ask := s.Approval
+	if ask == nil {
+		return
 	}
+	id := guard.Visible(ask.ApprovalID)
+	what, commands := wayOn(s.Run, ask, !a.inTerminal || !a.errTerminal)
 	fmt.Fprintf(a.err, "%s run %s waits for %s (%s):\n", a.style.Yellow("parked:"), s.Run, what, id)
-	if s.Pending.Question != "" {
-		fmt.Fprintf(a.err, "  %s\n", guard.Visible(s.Pending.Question))
+	if text := s.Pending.Question; text != "" {
+		if len(ask.Calls) == 0 {
+			text = ask.Reason
+		}
+		fmt.Fprintf(a.err, "  %s\n", guard.Visible(text))
 	}
 	for _, c := range s.Pending.Calls {
 		fmt.Fprint(a.err, "  "+a.style.Call(c.Name, c.Arguments, ""))
@@ -77,7 +77,7 @@ func (d *drive) parked(s *agent.State) {
 			fmt.Fprintf(a.err, "      %s\n", a.style.Dim(guard.Visible(c.Reason)))
 		}
 	}
-	fmt.Fprintf(a.err, "See: toolcrib approvals show %s\nThen: %s\n", id, then)
+	fmt.Fprintf(a.err, "See: toolcrib approvals show %s\nThen: %s\n", id, strings.Join(commands, "\n  or: "))
 }
 
 // exitOf is the exit code of a run that ended or parked (contract §3, §5).

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -20,13 +24,18 @@ func (a *app) runsResumeCommand() *cobra.Command {
 		Use:   "resume RUN",
 		Short: "Go on with a run that is parked, was decided on, or was cut off",
 		Long: "Go on with a run where its journal ends. What has finished is not done again; a write that had started is put " +
-			"to you unless its tool can tell what became of it. A run that waits for an approval is asked about on a terminal. " +
+			"to you unless its tool can tell what became of it. What it waits for is put to you on a terminal; one that waits " +
+			"for a higher limit goes on with --add-iterations, --add-cost, --add-tokens or --add-requests. " +
 			"RUN is an ID, the beginning of one, or last. Output and exit status are those of run.",
 		Example: `toolcrib runs resume last
 toolcrib runs resume run_01K --approve all
+toolcrib runs resume last --add-iterations 10 --message "Be brief"
 toolcrib runs resume run_01K --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.additions(cmd.Flags()); err != nil {
+				return err
+			}
 			s, err := a.database(cmd.Context())
 			if err != nil {
 				return err
@@ -39,8 +48,51 @@ toolcrib runs resume run_01K --json`,
 		},
 	}
 	a.approveFlag(cmd, &f)
-	cmd.Flags().BoolVar(&f.json, "json", false, "events as JSON, one a line")
+	flags := cmd.Flags()
+	flags.IntVar(&f.add.Iterations, "add-iterations", 0, "rounds that the run may take more")
+	flags.Float64Var(&f.add.CostUSD, "add-cost", 0, "US dollars that it may spend more")
+	flags.Int64Var(&f.add.Tokens, "add-tokens", 0, "tokens that it may use more")
+	flags.IntVar(&f.add.Requests, "add-requests", 0, "requests that it may send more")
+	flags.StringVar(&f.message, "message", "", "a message of yours, which the model reads before it goes on")
+	flags.BoolVar(&f.json, "json", false, "events as JSON, one a line")
 	return cmd
+}
+
+// maxAddedCost bounds what may be added at once: more is a slip of the finger.
+const maxAddedCost = 1e6
+
+// additions checks what is added to a run that goes on.
+func (f *runFlags) additions(flags *pflag.FlagSet) error {
+	for _, name := range []string{"add-iterations", "add-cost", "add-tokens", "add-requests"} {
+		if v, err := strconv.ParseFloat(flags.Lookup(name).Value.String(), 64); flags.Changed(name) && (err != nil || !(v > 0 && v < 1e15)) {
+			return usagef("--%s: must be more than 0", name)
+		}
+	}
+	switch {
+	case f.add.CostUSD >= maxAddedCost:
+		return usagef("--add-cost: must be less than %d", int(maxAddedCost))
+	case flags.Changed("message") && strings.TrimSpace(f.message) == "":
+		return usagef("--message: must not be empty")
+	case len(f.message) > maxStdin || !utf8.ValidString(f.message):
+		return usagef("--message: must be valid UTF-8 of at most %d bytes", maxStdin)
+	}
+	return nil
+}
+
+// addTo adds what resume was given to a run, before it goes on.
+func (f *runFlags) addTo(ctx context.Context, r *agent.Runner, run toolcrib.RunID, by string) error {
+	if f.add != (journal.Granted{}) {
+		granted := f.add
+		granted.By = by
+		if _, err := r.Grant(ctx, run, granted); err != nil {
+			return err
+		}
+	}
+	if f.message == "" {
+		return nil
+	}
+	_, err := r.Say(ctx, run, f.message, by)
+	return err
 }
 
 // resume takes a run up and drives it to its end, or until it parks again.
@@ -71,6 +123,12 @@ func (a *app) resume(ctx context.Context, rec store.RunRecord, f *runFlags) erro
 		d.seen = state.Turn.Calls
 	}
 	return d.show(ctx, f.json, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
+		if err := f.addTo(ctx, r, rec.ID, nameOf(who)); err != nil {
+			if isConflict(err) {
+				err = failedf("conflict: %v", err)
+			}
+			return nil, err
+		}
 		return d.goOn(ctx, r, rec.ID)
 	})
 }
@@ -160,11 +218,17 @@ func (d *drive) goOn(ctx context.Context, r *agent.Runner, run toolcrib.RunID) (
 	if _, err := r.Expire(ctx, run, d.config.Approvals.Expire.Std()); err != nil && !isConflict(err) {
 		return nil, err
 	}
-	for {
-		state, err := r.Resume(ctx, run)
+	state, err := r.Resume(ctx, run)
+	return d.onward(ctx, r, state, err)
+}
+
+// onward goes on with a run as long as somebody answers what it waits for.
+func (d *drive) onward(ctx context.Context, r *agent.Runner, state *agent.State, err error) (*agent.State, error) {
+	for ; ; state, err = r.Resume(ctx, state.Run) {
 		if err != nil || state.Pending == nil {
 			return state, err
 		}
+		run := state.Run
 		decided, err := d.decide(ctx, r, state)
 		if err == nil && decided {
 			continue
@@ -192,10 +256,13 @@ func isConflict(err error) bool {
 
 // decide answers what a parked run waits for; false = nobody did.
 func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State) (bool, error) {
-	if s.Approval == nil || s.Approval.Kind != journal.ApprovalCall || ctx.Err() != nil {
+	if s.Approval == nil || ctx.Err() != nil {
 		return false, nil
 	}
 	word := agent.Decision{ApprovalID: s.Approval.ApprovalID, Digest: s.Approval.Digest}
+	if kind := s.Approval.Kind; kind != journal.ApprovalCall && (kind != journal.ApprovalInput || d.approve != agent.ApproveDeny) {
+		return d.put(ctx, r, s)
+	}
 	switch d.approve {
 	case agent.ApproveAll:
 		word.Decision, word.By = journal.DecisionApprove, "--approve all"

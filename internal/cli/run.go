@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 // driverName marks runs of the command line (contract §3).
@@ -26,6 +27,9 @@ type runFlags struct {
 	tools                    string
 	maxIterations            int
 	readOnly, json           bool
+
+	add     journal.Granted // of runs resume
+	message string
 }
 
 func (a *app) runCommand() *cobra.Command {

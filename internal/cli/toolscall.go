@@ -81,7 +81,8 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) err
 		return err
 	}
 	state, err := d.carry(cmd.Context(), silentWatcher{}, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
-		return r.Run(ctx, task)
+		state, err := r.Run(ctx, task)
+		return d.onward(ctx, r, state, err)
 	})
 	if state == nil || err != nil {
 		return d.cutOff(state, err)

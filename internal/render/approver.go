@@ -23,14 +23,17 @@ type Approver struct {
 	// Hold and Release leave the terminal to the question and take it back; may
 	// be nil.
 	Hold, Release func()
+
+	left string // the approval that got no answer last
 }
 
 // errNobody says that no answer came: the end of the input, or of the run.
 var errNobody = errors.New("nobody answered")
 
-// Decide shows the calls and asks. No answer decides nothing: the run parks.
+// Decide shows the calls and asks. No answer decides nothing: the run parks. What
+// is no approval of calls is asked about with [Approver.Ask].
 func (a *Approver) Decide(ctx context.Context, _ toolcrib.RunID, ask *journal.ConfirmationRequired) (journal.ConfirmationResolved, bool, error) {
-	if ask.Kind != journal.ApprovalCall {
+	if ask.Kind != journal.ApprovalCall || a.Left(ask.ApprovalID) {
 		return journal.ConfirmationResolved{}, false, nil
 	}
 	if a.Hold != nil {
@@ -40,6 +43,7 @@ func (a *Approver) Decide(ctx context.Context, _ toolcrib.RunID, ask *journal.Co
 	a.show(ask)
 	d, err := a.decide(ctx, ask)
 	if err != nil {
+		a.left = ask.ApprovalID
 		fmt.Fprintln(a.Out)
 		return journal.ConfirmationResolved{}, false, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/ask"
 	"github.com/toolcrib/toolcrib/tool/files"
 	"github.com/toolcrib/toolcrib/tool/result"
 	"github.com/toolcrib/toolcrib/tool/system"
@@ -43,6 +44,7 @@ func New(options Options) []toolcrib.Tool {
 	tools := files.New(files.Options{Protected: options.Protected, Hidden: options.Hidden})
 	tools = append(tools, system.New(system.Options{Version: options.Version, Started: options.Started, Data: options.Data})...)
 	tools = append(tools, verify.New(verify.Options{Shell: options.Shell})...)
+	tools = append(tools, ask.New())
 	if options.Results != nil {
 		tools = append(tools, result.New(result.Options{Contents: options.Results, Untrusted: options.Untrusted})...)
 	}

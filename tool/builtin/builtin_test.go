@@ -22,7 +22,7 @@ func (noContents) Range(context.Context, toolcrib.RunID, string, int64, int64) (
 // The table of contract §11, as far as it is built.
 func TestN1_BuiltinTable(t *testing.T) {
 	want := []string{
-		"edit_file files idempotent_write", "get_runtime_info system read_only admin", "list_directory files read_only",
+		"ask_user people read_only", "edit_file files idempotent_write", "get_runtime_info system read_only admin", "list_directory files read_only",
 		"read_file files read_only", "read_result results read_only", "search_files files read_only",
 		"verify checks read_only", "write_file files idempotent_write",
 	}

@@ -1,0 +1,298 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// put puts what a run waits for, and what is no approval, to the person at the
+// terminal: a question, a limit, calls in doubt. false = nobody answered.
+func (d *drive) put(ctx context.Context, r *agent.Runner, s *agent.State) (bool, error) {
+	ask := s.Approval
+	switch {
+	case d.ask == nil || d.ask.Left(ask.ApprovalID):
+		return false, nil
+	case ask.Kind == journal.ApprovalInDoubt:
+		return d.putDoubt(ctx, r, s)
+	case ask.Kind == journal.ApprovalInput && len(ask.Calls) == 0:
+		return d.putLimit(ctx, r, s)
+	case ask.Kind == journal.ApprovalInput:
+		return d.putQuestion(ctx, r, s)
+	}
+	return false, nil
+}
+
+// again shows what is wrong with an answer, so that it is asked for once more;
+// false = something else is wrong.
+func (d *drive) again(err error) bool {
+	var usage *agent.UsageError
+	var exit *exitError
+	if !errors.As(err, &usage) && !(errors.As(err, &exit) && exit.code == exitUsage) {
+		return false
+	}
+	d.a.complain(err.Error())
+	return true
+}
+
+const leaveIt = "empty: leave it waiting"
+
+func (d *drive) putQuestion(ctx context.Context, r *agent.Runner, s *agent.State) (bool, error) {
+	ask := s.Approval
+	head := "The model asks you: " + ask.Question
+	if choices := choicesOf(ask.Schema); choices != "" {
+		head += "\n" + choices
+	}
+	for {
+		text, ok := d.ask.Ask(ctx, ask.ApprovalID, head, "your answer ("+leaveIt+")? ")
+		if !ok {
+			return false, nil
+		}
+		head = ""
+		result, err := answerJSON(ask.Schema, text)
+		if err == nil {
+			_, err = r.Decide(ctx, s.Run, agent.Decision{
+				ApprovalID: ask.ApprovalID, Digest: ask.Digest, By: d.ask.By, Decision: journal.DecisionAnswer, Result: result,
+			})
+		}
+		if err == nil || !d.again(err) {
+			return err == nil, err
+		}
+	}
+}
+
+// choicesOf tells what an answer must look like; "" = any text.
+func choicesOf(schema json.RawMessage) string {
+	var known struct {
+		Type string            `json:"type"`
+		Enum []json.RawMessage `json:"enum"`
+	}
+	if len(schema) == 0 || json.Unmarshal(schema, &known) != nil {
+		return ""
+	}
+	switch {
+	case len(known.Enum) > 0:
+		words := make([]string, len(known.Enum))
+		for i, raw := range known.Enum {
+			var text string
+			if words[i] = string(raw); json.Unmarshal(raw, &text) == nil {
+				words[i] = text
+			}
+		}
+		return "one of: " + strings.Join(words, ", ")
+	case known.Type == "string":
+		return ""
+	case known.Type == "boolean":
+		return "yes or no"
+	case known.Type == "integer" || known.Type == "number":
+		return "a number"
+	}
+	return "as JSON that fits " + string(schema)
+}
+
+// answerJSON is a person's answer as JSON: a text, unless the question's schema
+// wants something else.
+func answerJSON(schema json.RawMessage, text string) (json.RawMessage, error) {
+	asText, err := json.Marshal(text)
+	if err != nil {
+		return nil, err
+	}
+	var known struct {
+		Type string `json:"type"`
+	}
+	if len(schema) == 0 || json.Unmarshal(schema, &known) != nil {
+		return asText, nil
+	}
+	if known.Type == "boolean" {
+		switch strings.ToLower(text) {
+		case "y", "yes":
+			text = "true"
+		case "n", "no":
+			text = "false"
+		}
+	}
+	if known.Type != "string" && json.Valid([]byte(text)) && (gate.CheckAnswer(schema, json.RawMessage(text)) == nil || gate.CheckAnswer(schema, asText) != nil) {
+		return json.RawMessage(text), nil
+	}
+	if err := gate.CheckAnswer(schema, asText); err != nil {
+		if choices := choicesOf(schema); choices != "" {
+			return nil, usagef("the answer must be %s", choices)
+		}
+		return nil, usagef("the answer does not fit the question: %v", err)
+	}
+	return asText, nil
+}
+
+func (d *drive) putLimit(ctx context.Context, r *agent.Runner, s *agent.State) (bool, error) {
+	ask := s.Approval
+	limit := limitOf(ask.Reason)
+	head := "A limit was reached: " + ask.Reason
+	for {
+		text, ok := d.ask.Ask(ctx, ask.ApprovalID, head, fmt.Sprintf("how many %s more (d: no more, the run ends with what it has; %s)? ", limit.unit, leaveIt))
+		if !ok {
+			return false, nil
+		}
+		head = ""
+		var err error
+		switch granted, bad := limit.more(text); {
+		case strings.EqualFold(text, "d") || strings.EqualFold(text, "deny"):
+			_, err = r.Decide(ctx, s.Run, agent.Decision{ApprovalID: ask.ApprovalID, Digest: ask.Digest, By: d.ask.By, Decision: journal.DecisionDeny})
+		case bad != nil:
+			err = bad
+		default:
+			granted.By = d.ask.By
+			_, err = r.Grant(ctx, s.Run, granted)
+		}
+		if err == nil || !d.again(err) {
+			return err == nil, err
+		}
+	}
+}
+
+// limit is what a person may raise.
+type limit struct {
+	unit, flag string
+	more       func(text string) (journal.Granted, error)
+}
+
+// limitOf tells from the reason of a pause which limit was reached.
+func limitOf(reason string) limit {
+	count := func(text string) (int, error) {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return 0, usagef("must be a number from 1, or d")
+		}
+		return n, nil
+	}
+	switch {
+	case strings.HasPrefix(reason, "budget.max_cost_usd"):
+		return limit{unit: "US dollars", flag: "--add-cost USD", more: func(text string) (journal.Granted, error) {
+			usd, err := strconv.ParseFloat(strings.TrimPrefix(text, "$"), 64)
+			if err != nil || !(usd > 0 && usd < maxAddedCost) {
+				return journal.Granted{}, usagef("must be an amount such as 0.50, or d")
+			}
+			return journal.Granted{CostUSD: usd}, nil
+		}}
+	case strings.HasPrefix(reason, "budget.max_tokens"):
+		return limit{unit: "tokens", flag: "--add-tokens N", more: func(text string) (journal.Granted, error) {
+			n, err := count(text)
+			return journal.Granted{Tokens: int64(n)}, err
+		}}
+	case strings.HasPrefix(reason, "budget.max_requests"):
+		return limit{unit: "requests", flag: "--add-requests N", more: func(text string) (journal.Granted, error) {
+			n, err := count(text)
+			return journal.Granted{Requests: n}, err
+		}}
+	}
+	return limit{unit: "rounds", flag: "--add-iterations N", more: func(text string) (journal.Granted, error) {
+		n, err := count(text)
+		return journal.Granted{Iterations: n}, err
+	}}
+}
+
+// putDoubt asks about one call after the other.
+func (d *drive) putDoubt(ctx context.Context, r *agent.Runner, s *agent.State) (bool, error) {
+	word := agent.Decision{
+		ApprovalID: s.Approval.ApprovalID, Digest: s.Approval.Digest, By: d.ask.By, Calls: map[string]journal.CallDecision{},
+	}
+	for _, c := range openCalls(s) {
+		head := "The run was cut off while this call ran; nobody knows whether it took effect.\n" + d.a.style.Item(&c, true)
+		one, ok := d.doubt(ctx, word.ApprovalID, head)
+		if !ok {
+			break
+		}
+		word.Calls[c.ID] = one
+	}
+	if len(word.Calls) == 0 {
+		return false, nil
+	}
+	_, err := r.Decide(ctx, s.Run, word)
+	return err == nil, err
+}
+
+func (d *drive) doubt(ctx context.Context, approval, head string) (journal.CallDecision, bool) {
+	for {
+		text, ok := d.ask.AskRaw(ctx, approval, head, "[r]un it once more, it has [h]appened, it has [n]ot happened ("+leaveIt+")? ")
+		if !ok {
+			return journal.CallDecision{}, false
+		}
+		head = ""
+		switch strings.ToLower(text) {
+		case "r", "retry":
+			return journal.CallDecision{Decision: journal.DecisionRetry}, true
+		case "n", "not":
+			return journal.CallDecision{Decision: journal.DecisionNotHappened}, true
+		case "h", "happened":
+			text, ok := d.ask.Ask(ctx, approval, "", "what is its result, for the model to read? ")
+			if !ok {
+				return journal.CallDecision{}, false
+			}
+			return journal.CallDecision{Decision: journal.DecisionHappened, Result: jsonOrText(text)}, true
+		}
+	}
+}
+
+func jsonOrText(text string) json.RawMessage {
+	if json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	raw, err := json.Marshal(text)
+	if err != nil {
+		return json.RawMessage(`""`) // a text has a JSON form always
+	}
+	return raw
+}
+
+// wayOn is what a run waits for, and the commands that go on with it.
+func wayOn(run toolcrib.RunID, ask *journal.ConfirmationRequired, withDigest bool) (what string, commands []string) {
+	id, digest := guard.Visible(ask.ApprovalID), ""
+	if withDigest {
+		digest = " --digest " + ask.Digest
+	}
+	decide := func(verb, rest string) string {
+		return fmt.Sprintf("toolcrib approvals %s %s%s%s --resume", verb, id, rest, digest)
+	}
+	switch {
+	case ask.Kind == journal.ApprovalInDoubt:
+		return "a word on calls in doubt", []string{
+			decide("resolve", " --retry"), decide("resolve", ` --happened '{"done":true}'`), decide("resolve", " --not-happened"),
+		}
+	case ask.Kind == journal.ApprovalInput && len(ask.Calls) == 0:
+		return "a higher limit", []string{fmt.Sprintf("toolcrib runs resume %s %s", run, limitOf(ask.Reason).flag), decide("deny", "")}
+	case ask.Kind == journal.ApprovalInput:
+		return "an answer", []string{decide("answer", ` "YOUR ANSWER"`), decide("deny", "")}
+	}
+	return "an approval", []string{decide("approve", ""), decide("deny", "")}
+}
+
+// isQuestion tells whether an approval asks for an answer in words.
+func isQuestion(kind journal.ApprovalKind, calls int) bool {
+	return kind == journal.ApprovalInput && calls > 0
+}
+
+// decisionsOf are the words that fit an approval.
+func decisionsOf(kind journal.ApprovalKind, calls int) []string {
+	switch {
+	case kind == journal.ApprovalInDoubt:
+		return []string{journal.DecisionRetry, journal.DecisionHappened, journal.DecisionNotHappened}
+	case isQuestion(kind, calls):
+		return []string{journal.DecisionAnswer, journal.DecisionDeny}
+	case kind == journal.ApprovalInput:
+		return []string{journal.DecisionDeny}
+	}
+	return []string{journal.DecisionApprove, journal.DecisionDeny}
+}
+
+func fitsKind(decision string, kind journal.ApprovalKind, calls int) bool {
+	return slices.Contains(decisionsOf(kind, calls), decision)
+}
