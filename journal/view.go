@@ -85,7 +85,6 @@ type doneView struct {
 type errorView struct {
 	Code       string              `json:"error"`
 	Message    string              `json:"message"`
-	Ref        string              `json:"ref,omitempty"`
 	RunID      toolcrib.RunID      `json:"run_id"`
 	Status     toolcrib.Status     `json:"status"`
 	StopReason toolcrib.StopReason `json:"stop_reason"`
@@ -137,11 +136,19 @@ func viewData(run toolcrib.RunID, body toolcrib.Body) any {
 		return doneView{RunID: run, Done: *b}
 	case *Error:
 		return errorView{
-			Code: b.Code, Message: b.Message, Ref: b.Ref, RunID: run, Status: b.Status,
+			Code: b.Code, Message: withRef(b.Message, b.Ref), RunID: run, Status: b.Status,
 			StopReason: b.StopReason, Usage: b.Usage,
 		}
 	}
 	return nil
+}
+
+// withRef adds the ref under which the operator finds the detail.
+func withRef(message, ref string) string {
+	if ref == "" {
+		return message
+	}
+	return message + " (" + ref + ")"
 }
 
 // shownArguments is the arguments as an object, or as the text that the model
