@@ -23,8 +23,13 @@ func (a *app) configCommand() *cobra.Command {
 			Use:     "check",
 			Short:   "Tell everything that is wrong with the configuration",
 			Example: "toolcrib config check\ntoolcrib --config new.yaml config check",
-			Args:    cobra.NoArgs,
-			RunE:    func(*cobra.Command, []string) error { return a.checkConfig() },
+			Args: func(_ *cobra.Command, args []string) error {
+				if len(args) > 0 {
+					return usagef("config check takes no file; use: toolcrib --config %s config check", args[0])
+				}
+				return nil
+			},
+			RunE: func(*cobra.Command, []string) error { return a.checkConfig() },
 		},
 		&cobra.Command{
 			Use:     "show",
@@ -32,10 +37,11 @@ func (a *app) configCommand() *cobra.Command {
 			Example: "toolcrib config show",
 			Args:    cobra.NoArgs,
 			RunE: func(*cobra.Command, []string) error {
-				c, _, err := a.configurationAnyway()
+				c, source, err := a.configurationAnyway()
 				if err != nil {
 					return err
 				}
+				a.notTrustedYet(source)
 				text := string(config.Show(c))
 				if a.outTerminal {
 					text = guard.Visible(text)
@@ -58,6 +64,24 @@ func (a *app) configCommand() *cobra.Command {
 	return cmd
 }
 
+// notTrustedYet tells that a file that is only looked at here is not used yet.
+func (a *app) notTrustedYet(source config.Source) {
+	if !source.NeedsTrust() {
+		return
+	}
+	content, err := config.ReadFile(source.Path)
+	if err != nil {
+		return // it was read just now, and has its error elsewhere
+	}
+	store, err := a.trustStore()
+	if err == nil {
+		err = store.Require(source.Path, content)
+	}
+	if err != nil {
+		a.notice("%v; until then run refuses, unless another file is named with --config", err)
+	}
+}
+
 // checkConfig tells every error, and what this version does not act upon.
 func (a *app) checkConfig() error {
 	c, source, err := a.configurationAnyway()
@@ -74,6 +98,10 @@ func (a *app) checkConfig() error {
 	for _, u := range c.Unsupported() {
 		a.notice("%s", u.Error())
 	}
+	for _, text := range unusable(c) {
+		a.notice("%s", text)
+	}
+	a.notTrustedYet(source)
 	if source.Origin == config.OriginNone {
 		fmt.Fprintln(a.out, "no configuration file: every key has its default")
 		return nil

@@ -33,12 +33,14 @@ func (a *app) doctorCommand() *cobra.Command {
 		Example: "toolcrib doctor\ntoolcrib doctor --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			findings := a.examine(cmd.Context())
+			findings, broken := a.examine(cmd.Context())
 			failed := 0
-			for _, f := range findings {
-				if !f.OK {
-					failed++
+			for i, f := range findings {
+				if f.OK {
+					findings[i].Mend = ""
+					continue
 				}
+				failed++
 			}
 			if asJSON {
 				if err := printJSON(a.out, map[string]any{"ok": failed == 0, "checks": findings}, true); err != nil {
@@ -47,7 +49,10 @@ func (a *app) doctorCommand() *cobra.Command {
 			} else {
 				a.tell(findings)
 			}
-			if failed > 0 {
+			switch {
+			case broken:
+				return silent(exitUsage)
+			case failed > 0:
 				return silent(exitFailed)
 			}
 			return nil
@@ -72,12 +77,14 @@ func (a *app) tell(findings []finding) {
 }
 
 // examine looks at everything. Nothing of an untrusted configuration takes
-// effect: it is only read.
-func (a *app) examine(ctx context.Context) []finding {
+// effect: it is only read. Of a broken one nothing is known: what would be tested
+// then is not what runs would use.
+func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 	c, source, err := a.configurationAnyway()
-	findings := []finding{configFinding(c, source, err)}
-	if err != nil {
-		c, source = config.Default(), config.Source{}
+	findings = []finding{configFinding(c, source, err)}
+	broken = err != nil
+	if broken {
+		c = config.Default()
 	}
 	trusted, usable := a.trustFinding(source)
 	findings = append(findings, trusted)
@@ -86,16 +93,22 @@ func (a *app) examine(ctx context.Context) []finding {
 		c = config.Default()
 	}
 	a.config = c
-	findings = append(findings, a.dataFinding(), a.databaseFinding(ctx), a.workspaceFinding(), shellFinding(c.Tools.Shell))
-	findings = append(findings, a.providerFindings(ctx, c)...)
-	return append(findings, a.terminalFinding())
+	if broken && a.dataFlag == "" {
+		return append(findings, a.terminalFinding()), broken
+	}
+	findings = append(findings, a.dataFinding(), a.databaseFinding(ctx))
+	if !broken {
+		findings = append(findings, a.workspaceFinding(), shellFinding(c.Tools.Shell))
+		findings = append(findings, a.providerFindings(ctx, c)...)
+	}
+	return append(findings, a.terminalFinding()), broken
 }
 
 func configFinding(c *config.Config, source config.Source, err error) finding {
 	f := finding{Check: "configuration", OK: err == nil, Detail: source.Path}
 	switch {
 	case err != nil:
-		f.Detail, f.Mend = err.Error(), "correct the file; `toolcrib config check` tells when it is right"
+		f.Detail, f.Mend = err.Error(), "correct it; `toolcrib config check` tells when it is right"
 		return f
 	case source.Origin == config.OriginNone:
 		f.Detail = "none; every key has its default"
@@ -131,7 +144,10 @@ func (a *app) trustFinding(source config.Source) (f finding, usable bool) {
 		case trust.Trusted:
 			parts = append(parts, file.Name+" is trusted")
 		default:
-			if file.Name == config.FileName && source.NeedsTrust() {
+			if file.Name == config.FileName && !source.NeedsTrust() {
+				continue // another file is used
+			}
+			if file.Name == config.FileName {
 				usable = false
 			}
 			parts = append(parts, trust.PassedOver(".", file))
@@ -141,7 +157,10 @@ func (a *app) trustFinding(source config.Source) (f finding, usable bool) {
 		f.Detail = strings.Join(parts, "\n")
 	}
 	if state != trust.Absent && state != trust.Trusted {
-		f.OK, f.Mend = usable, "look at the files, then: toolcrib trust"
+		f.OK = usable
+	}
+	if !usable {
+		f.Detail += "\nuntil then run refuses to start here, unless another file is named with --config"
 	}
 	return f, usable
 }
@@ -168,12 +187,23 @@ func (a *app) dataFinding() finding {
 	}
 	f.OK, f.Detail = true, dir
 	if free, ok := freeBytes(dir); ok {
-		f.Detail += fmt.Sprintf(" (%d MiB free)", free>>20)
+		f.Detail += fmt.Sprintf(" (%s free)", sizeText(free))
 		if free < minFree {
 			f.OK, f.Mend = false, "make room on the disk"
 		}
 	}
 	return f
+}
+
+// sizeText writes a size in the units that disks are sold in, as everywhere here.
+func sizeText(bytes uint64) string {
+	switch {
+	case bytes >= 10e9:
+		return fmt.Sprintf("%d GB", bytes/1e9)
+	case bytes >= 1e9:
+		return fmt.Sprintf("%.1f GB", float64(bytes)/1e9)
+	}
+	return fmt.Sprintf("%d MB", bytes/1e6)
 }
 
 // minFree is the free space under which a store may fail any time.
@@ -262,17 +292,36 @@ const checkTimeout = 10 * time.Second
 func (a *app) providerFindings(ctx context.Context, c *config.Config) []finding {
 	var out []finding
 	for _, name := range c.ProviderNames() {
+		if t := c.Providers[name].Type; !supportedType(t) {
+			out = append(out, finding{
+				Check: name, OK: !usedProvider(c, name), Detail: "type " + t + ": this version cannot use it",
+				Mend: "use a provider of type " + strings.Join(supportedTypes(), ", "),
+			})
+			continue
+		}
 		out = append(out, a.providerFinding(ctx, name, c.Providers[name]))
 	}
 	if agent := c.Agents[config.DefaultAgent]; agent.Model == "" {
 		found := c.DetectModel(config.Surroundings{LookupEnv: os.LookupEnv}, supportedType)
 		if _, ok := c.Providers[found.Model.ProviderName]; !ok {
 			f := a.providerFinding(ctx, found.Model.ProviderName, found.Model.Provider)
-			f.Detail += fmt.Sprintf(" (used because no model is configured: %s)", found.Why)
+			f.Detail += fmt.Sprintf(" (used because no model is configured: %s)", a.why(found))
 			out = append(out, f)
 		}
 	}
 	return out
+}
+
+// usedProvider tells whether an agent's model is of a provider.
+func usedProvider(c *config.Config, provider string) bool {
+	for _, name := range c.AgentNames() {
+		for _, ref := range append([]string{c.Agents[name].Model}, c.Agents[name].Fallback...) {
+			if r, err := c.ResolveModel(ref); ref != "" && err == nil && r.ProviderName == provider {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (a *app) providerFinding(ctx context.Context, name string, p config.Provider) finding {

@@ -250,7 +250,8 @@ func (d *drive) cancellable(ctx context.Context) (_ context.Context, stop func()
 func (d *drive) options(show watcher, stderr io.Writer) (agent.Options, error) {
 	a := d.a
 	mask := a.mask()
-	log, err := a.logger(d.config, mask, stderr)
+	_, people := show.(*render.Live)
+	log, err := a.logger(d.config, mask, stderr, people)
 	if err != nil {
 		return agent.Options{}, err
 	}

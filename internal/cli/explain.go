@@ -137,6 +137,10 @@ func confirmText(x *gate.Explanation) string {
 // explainOne tells everything about one tool.
 func (a *app) explainOne(x *gate.Explanation) {
 	s := a.outStyle
+	if !x.Registered {
+		fmt.Fprintf(a.out, "%s: there is no such tool (%s)\n", s.Bold(guard.Visible(x.Tool)), x.Reason)
+		return
+	}
 	verdict := s.Green("is offered")
 	if !x.Offered {
 		verdict = s.Red("is not offered: " + string(x.Reason))
@@ -157,9 +161,6 @@ func (a *app) explainOne(x *gate.Explanation) {
 		if len(l.Unknown) > 0 {
 			fmt.Fprintf(a.out, "      %s\n", s.Dim("no tool is meant by "+guard.Visible(strings.Join(l.Unknown, ", "))))
 		}
-	}
-	if !x.Registered {
-		return
 	}
 	fmt.Fprintf(a.out, "  %s\n", guard.Visible(confirmText(x)))
 	for _, n := range x.Notes {

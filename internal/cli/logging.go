@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"os"
@@ -10,15 +11,14 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 )
 
-// logger makes the operator's log as the configuration says. Without a word from
-// it a person at a terminal is only told of warnings. Secrets are masked in the
-// finished line, wherever they stand in it.
-func (a *app) logger(c *config.Config, mask *guard.Masker, stderr io.Writer) (*slog.Logger, error) {
-	level := slog.LevelWarn
-	if c.IsSet("log.level") {
-		if err := level.UnmarshalText([]byte(c.Log.Level)); err != nil {
-			return nil, usagef("log.level: %v", err)
-		}
+// logger makes the operator's log. With log.file it goes there, from log.level on.
+// Without, standard error gets what somebody at it should know: warnings and
+// errors, all of it only with level debug. What is shown to people anyway, as a
+// notice, is not logged in their sight a second time.
+func (a *app) logger(c *config.Config, mask *guard.Masker, stderr io.Writer, people bool) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Log.Level)); err != nil {
+		return nil, usagef("log.level: %v", err)
 	}
 	w := stderr
 	file, err := c.Log.File.Resolve(a.resolver())
@@ -34,15 +34,43 @@ func (a *app) logger(c *config.Config, mask *guard.Masker, stderr io.Writer) (*s
 			return nil, failedf("log.file: %v", err)
 		}
 		a.closers = append(a.closers, f)
-		w = f
+		w, people = f, false
+	} else if level > slog.LevelDebug {
+		level = max(level, slog.LevelWarn)
+	} else {
+		people = false
 	}
 	w = masked{w: w, mask: mask}
 	options := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler = slog.NewTextHandler(w, options)
 	if c.Log.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options)), nil
+		handler = slog.NewJSONHandler(w, options)
 	}
-	return slog.New(slog.NewTextHandler(w, options)), nil
+	if people {
+		handler = unsaid{handler}
+	}
+	return slog.New(handler), nil
 }
+
+// requestFailed is what the loop logs of a failed request (requirement C17).
+const requestFailed = "model request failed"
+
+// unsaid passes over what people are told by a notice.
+type unsaid struct{ slog.Handler }
+
+// Handle implements [slog.Handler].
+func (u unsaid) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == requestFailed {
+		return nil
+	}
+	return u.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements [slog.Handler].
+func (u unsaid) WithAttrs(attrs []slog.Attr) slog.Handler { return unsaid{u.Handler.WithAttrs(attrs)} }
+
+// WithGroup implements [slog.Handler].
+func (u unsaid) WithGroup(name string) slog.Handler { return unsaid{u.Handler.WithGroup(name)} }
 
 // masked hides secrets in what is written; slog writes one line at a time.
 type masked struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -58,20 +59,20 @@ func (a *app) openModels(c *config.Config, agent *toolcrib.Agent) (*models, erro
 	var all []config.ResolvedModel
 	if agent.Model == "" {
 		found := c.DetectModel(config.Surroundings{LookupEnv: os.LookupEnv}, supportedType)
-		a.notice("no model is configured: using %s (%s)", found.Model.Name(), found.Why)
+		a.notice("no model is configured: using %s (%s)", found.Model.Name(), a.why(found))
 		agent.Model = found.Model.Ref
 		all = append(all, found.Model)
 	} else {
-		first, err := c.ResolveModel(agent.Model)
+		first, err := resolveModel(c, agent.Model)
 		if err != nil {
-			return nil, usagef("%v", err)
+			return nil, err
 		}
 		all = append(all, first)
 	}
 	for _, ref := range agent.Fallback {
-		next, err := c.ResolveModel(ref)
+		next, err := resolveModel(c, ref)
 		if err != nil {
-			return nil, usagef("%v", err)
+			return nil, err
 		}
 		all = append(all, next)
 	}
@@ -90,6 +91,50 @@ func (a *app) openModels(c *config.Config, agent *toolcrib.Agent) (*models, erro
 		m.open[r.ProviderName] = model
 	}
 	return m, nil
+}
+
+// why tells why a model was found, and what else is there that this version cannot
+// use.
+func (a *app) why(found config.Detected) string {
+	why := found.Why
+	if found.Model.Provider.Type == config.TypeOffline && !supportedType(config.TypeOllama) && ollamaAnswers() {
+		why += fmt.Sprintf(", an Ollama answers at %s, but this version cannot use %s", config.OllamaAddress, config.TypeOllama)
+	}
+	return why
+}
+
+// ollamaAnswers looks whether something listens where an Ollama would. It takes no
+// time where nothing does.
+func ollamaAnswers() bool {
+	const patience = 300 * time.Millisecond
+	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(config.OllamaAddress, "http://"), patience)
+	if err != nil {
+		return false
+	}
+	return conn.Close() == nil
+}
+
+// unusable are the configured providers that this version cannot speak to.
+func unusable(c *config.Config) []string {
+	var out []string
+	for _, name := range c.ProviderNames() {
+		if t := c.Providers[name].Type; !supportedType(t) {
+			key := "providers." + name
+			out = append(out, fmt.Sprintf("%s: %s: this version cannot use type %s; it can use %s",
+				c.Position(key), key, t, strings.Join(supportedTypes(), ", ")))
+		}
+	}
+	return out
+}
+
+// resolveModel finds a model by its name; an error also tells which types of providers
+// this version can use.
+func resolveModel(c *config.Config, ref string) (config.ResolvedModel, error) {
+	r, err := c.ResolveModel(ref)
+	if err != nil {
+		return r, usagef("%v; this version can use providers of type %s", err, strings.Join(supportedTypes(), ", "))
+	}
+	return r, nil
 }
 
 func infoOf(r config.ResolvedModel) journal.ModelInfo {
@@ -168,11 +213,6 @@ func (a *app) wire(name string, p config.Provider) (wire.Options, error) {
 			return o, err
 		}
 		*f.to = text
-	}
-	if o.Proxy == "" {
-		// None is taken from the environment (contract §2): a variable that a folder
-		// sets must not see the key.
-		o.Proxy = wire.ProxyNone
 	}
 	if len(p.Headers) > 0 {
 		o.Headers = make(map[string]string, len(p.Headers))

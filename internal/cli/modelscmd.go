@@ -128,8 +128,10 @@ func modelRow(v modelView) []string {
 	switch {
 	case !v.Supported:
 		note = "provider type " + v.Type + " is not supported by this version"
+	case v.Type == config.TypeOffline && v.Detected != "":
+		note = "used where no model is configured"
 	case v.Detected != "":
-		note = "found: " + v.Detected
+		note = "used where no model is configured: " + v.Detected
 	}
 	in, cached, out := "?", "?", "?"
 	if v.Price != nil {

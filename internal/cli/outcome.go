@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 // cutOff tells what became of a run that was neither ended nor parked.
@@ -34,8 +36,8 @@ func (d *drive) summary(s *agent.State) {
 		}
 		a.complain(string(f.StopReason) + ": " + text)
 	}
-	if s.Stopping != nil && s.Stopping.Message != "" {
-		a.notice("%s", s.Stopping.Message)
+	if text := incomplete(s); text != "" {
+		a.notice("%s", text)
 	}
 	known := true
 	model := s.Start.Agent.Model
@@ -45,11 +47,56 @@ func (d *drive) summary(s *agent.State) {
 	}
 	var parts []string
 	if len(s.Start.Models) > 0 {
-		parts = append(parts, model, render.Tokens(s.Usage, known), render.Cost(s.Usage, known))
+		parts = append(parts, model, render.Tokens(s.Usage, d.estimated(s, known)), render.Cost(s.Usage, known))
 	}
 	parts = append(parts, render.Duration(s.Driven))
 	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(strings.Join(parts, " · "))))
 	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(fmt.Sprintf("toolcrib runs show %s (kept in %s)", s.Run, d.dbPath))))
+}
+
+// estimated tells whether tokens of the run were estimated. The sum does not say
+// so where a price is unknown: what it cost is an estimate then in any case.
+func (d *drive) estimated(s *agent.State, known bool) bool {
+	if known || !s.Usage.Estimated {
+		return s.Usage.Estimated
+	}
+	for e, err := range d.a.store.Read(context.Background(), s.Run, 0) {
+		if err != nil {
+			return true
+		}
+		if u, ok := e.Body.(*journal.Usage); ok && u.Estimated {
+			return true
+		}
+	}
+	return false
+}
+
+// incomplete tells why an answer may lack something, and the way to a whole one;
+// "" = it is whole, or nothing else is to be said.
+func incomplete(s *agent.State) string {
+	stopped := ""
+	if s.Stopping != nil {
+		stopped = s.Stopping.Message
+	}
+	if s.Done == nil || !s.Done.Truncated || s.Done.StopReason == toolcrib.StopCancelled {
+		return stopped
+	}
+	head := "the answer may be incomplete: "
+	if s.Done.Content == "" {
+		head = "there is no answer: "
+	}
+	in := "agents." + s.Start.Agent.Name + "."
+	switch s.Done.StopReason {
+	case toolcrib.StopMaxIterations:
+		return head + fmt.Sprintf("max_iterations (%d) was reached; --max-iterations N allows more", s.Limits().MaxIterations)
+	case toolcrib.StopCompleted:
+		return head + "the last reply reached the most that the model writes at once; " + in + "max_output_tokens or another model allows more"
+	case toolcrib.StopWallTime:
+		return head + stopped + "; " + in + "limits.wall_time allows more"
+	case toolcrib.StopBudgetExhausted:
+		return head + stopped + "; " + in + "budget allows more"
+	}
+	return head + stopped
 }
 
 // parked tells what a parked run waits for, and the way on.

@@ -262,14 +262,43 @@ func (a *app) switchTool(ctx context.Context, verb string, o store.Override) err
 		word += " already"
 	}
 	fmt.Fprintf(a.out, "%s: %s\n", what, word)
+	return a.stillOff(ctx, verb, o)
+}
+
+// stillOff tells that a tool that was switched on stays off by its group.
+func (a *app) stillOff(ctx context.Context, verb string, o store.Override) error {
+	if verb == "disable" || o.Kind == store.OverrideGroup {
+		return nil
+	}
+	g, err := a.toolGate(ctx)
+	if err != nil {
+		return err
+	}
+	states, err := g.States(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range states {
+		if s.Name == o.Name && s.GroupDisabled {
+			a.notice("%s stays off, because its group is: toolcrib tools enable --group %s", s.Name, s.Group)
+		}
+	}
 	return nil
 }
 
-// known refuses names that mean nothing. Resetting one is allowed: the tool may
-// have gone since.
+// known refuses names that mean nothing. What was switched can be reset always:
+// the tool may have gone since.
 func (a *app) known(ctx context.Context, verb string, o store.Override) error {
 	if verb == "reset" {
-		return o.Check()
+		overrides, err := a.store.Overrides(ctx)
+		if err != nil {
+			return err
+		}
+		for _, old := range overrides {
+			if old.Kind == o.Kind && old.Name == o.Name {
+				return nil
+			}
+		}
 	}
 	g, err := a.toolGate(ctx)
 	if err != nil {

@@ -25,7 +25,9 @@ type Story struct {
 	calls    map[string]*journal.ToolCall
 	verdicts map[string]*journal.Verdict
 	known    bool // the price of every model is known
-	began    time.Time
+	// estimated is set once tokens were estimated.
+	estimated bool
+	began     time.Time
 }
 
 // Tell writes the next event of the run.
@@ -77,7 +79,7 @@ func (t *Story) Tell(e toolcrib.Event) {
 func (t *Story) start(at time.Time, b *journal.RunStarted) {
 	s := t.Style
 	t.calls, t.verdicts = map[string]*journal.ToolCall{}, map[string]*journal.Verdict{}
-	t.began, t.known = at, true
+	t.began, t.known, t.estimated = at, true, false
 	models := make([]string, len(b.Models))
 	for i, m := range b.Models {
 		models[i] = m.Ref
@@ -241,7 +243,8 @@ func (t *Story) spent(b *journal.Usage) {
 		InputTokens: b.Tokens.InputTokens, CachedInputTokens: b.Tokens.CachedInputTokens, OutputTokens: b.Tokens.OutputTokens,
 		TotalTokens: b.Tokens.InputTokens + b.Tokens.OutputTokens, CostUSD: b.CostUSD, Estimated: b.Estimated,
 	}
-	t.note(fmt.Sprintf("request %d: %s · %s", b.Request, Tokens(u, t.known), Cost(u, t.known)))
+	t.estimated = t.estimated || b.Estimated || t.known && b.Sum.Estimated
+	t.note(fmt.Sprintf("request %d: %s · %s", b.Request, Tokens(u, b.Estimated), Cost(u, t.known)))
 }
 
 func (t *Story) result(b *journal.ToolResult) {
@@ -319,7 +322,7 @@ func (t *Story) failure(at time.Time, b *journal.Error) {
 func (t *Story) ended(mark, text string, at time.Time, iterations int, u toolcrib.Usage) {
 	fmt.Fprintf(t.Out, "\n%s %s\n", mark, line(text, 4096))
 	fmt.Fprintln(t.Out, t.Style.Dim(fmt.Sprintf("  %s · %s · %s · %s",
-		Count(iterations, "round"), Tokens(u, t.known), Cost(u, t.known), Duration(at.Sub(t.began)))))
+		Count(iterations, "round"), Tokens(u, t.estimated), Cost(u, t.known), Duration(at.Sub(t.began)))))
 }
 
 // Count writes a number with its word: 1 round, 2 rounds.

@@ -8,12 +8,12 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Tokens writes a count of tokens: "1,234 tokens (1,100 in, 134 out)". An estimate
-// is told from a count only where the price is known: without one, every usage is
-// marked as estimated.
-func Tokens(u toolcrib.Usage, known bool) string {
+// Tokens writes a count of tokens: "1,234 tokens (1,100 in, 134 out)", with ~ if
+// it is estimated. [toolcrib.Usage.Estimated] does not tell that alone: it is set
+// too where only the price is unknown.
+func Tokens(u toolcrib.Usage, estimated bool) string {
 	approx := ""
-	if u.Estimated && known && u.TotalTokens > 0 {
+	if estimated && u.TotalTokens > 0 {
 		approx = "~"
 	}
 	text := fmt.Sprintf("%s%s tokens", approx, Number(u.TotalTokens))
