@@ -7,7 +7,7 @@
 //	go run ./tamper [-v]
 //
 // The work is that of TestTampered… in store/sqlite, which takes a sample; this
-// takes some twenty minutes on two processors.
+// takes some minutes on two processors.
 package main
 
 import (

@@ -150,7 +150,7 @@ func readRows(ctx context.Context, path string) (r rows, err error) {
 	}
 	h.Sum(r.journal[:0])
 	h.Reset()
-	if err := dumpRows(ctx, db, "SELECT * FROM goose_db_version ORDER BY id", func(text string) { _, _ = h.Write([]byte(text)) }); err != nil {
+	if err := dumpRows(ctx, db, "SELECT * FROM goose_db_version ORDER BY rowid", func(text string) { _, _ = h.Write([]byte(text)) }); err != nil {
 		return r, err
 	}
 	h.Sum(r.migrations[:0])
