@@ -115,7 +115,7 @@ func (a *app) agentsListCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List the agents",
 		Example: "toolcrib agents list\ntoolcrib agents list --json",
-		Args:    cobra.NoArgs,
+		Args:    positional,
 		RunE: func(*cobra.Command, []string) error {
 			c, err := a.configuration()
 			if err != nil {
@@ -162,7 +162,7 @@ func (a *app) agentsShowCommand() *cobra.Command {
 		Use:     "show NAME",
 		Short:   "Show an agent as it would run",
 		Example: "toolcrib agents show default\ntoolcrib agents show default --json",
-		Args:    cobra.ExactArgs(1),
+		Args:    positional,
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, err := a.configuration()
 			if err != nil {

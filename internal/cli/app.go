@@ -23,6 +23,8 @@ type app struct {
 	out   *output
 	err   io.Writer
 	began bool // a command of ours was reached: its errors are ours
+	// helpErr is set if there is no help for what was asked about.
+	helpErr error
 
 	inTerminal, outTerminal, errTerminal bool
 	style                                render.Style // of standard error

@@ -32,7 +32,7 @@ func (a *app) approvalsListCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List what parked runs wait for, newest first",
 		Example: "toolcrib approvals list\ntoolcrib approvals list --json",
-		Args:    cobra.NoArgs,
+		Args:    positional,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := a.configuration(); err != nil {
 				return err
@@ -91,7 +91,7 @@ func (a *app) approvalsShowCommand() *cobra.Command {
 		Long: "Show what is asked: each call with its arguments, what it would change, and why it is asked about. " +
 			"The digest says that a decision is about exactly this. ID is an approval, the beginning of one, or last.",
 		Example: "toolcrib approvals show last\ntoolcrib approvals show apr_01K --json",
-		Args:    cobra.ExactArgs(1),
+		Args:    positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := a.configuration(); err != nil {
 				return err

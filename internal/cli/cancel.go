@@ -18,7 +18,7 @@ func (a *app) runsCancelCommand() *cobra.Command {
 		Long: "End a run as cancelled. One that another process drives is told, and ends by itself. " +
 			"RUN is an ID, the beginning of one, or last.",
 		Example: "toolcrib runs cancel last\ntoolcrib runs cancel run_01K",
-		Args:    cobra.ExactArgs(1),
+		Args:    positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.cancel(cmd.Context(), args[0])
 		},

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 
-	"charm.land/fang/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib/guard"
@@ -32,6 +31,9 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = a.helpErr
+	}
 	if closing := a.close(); err == nil {
 		err = closing
 	}
@@ -60,19 +62,26 @@ func (a *app) code(err error) int {
 }
 
 func (a *app) root() *cobra.Command {
+	version := false
 	root := &cobra.Command{
 		Use:   "toolcrib",
 		Short: "Run language models with tools: one loop, one gate, one journal",
 		Long: "toolcrib is the runtime between language models and tools. A run asks a model, " +
 			"judges each tool call that it wants, runs what is allowed, and keeps everything in a journal.",
 		Example: `toolcrib run "What is in this folder?"
-toolcrib run --approve all "Write a haiku to poem.txt"
+toolcrib run --approve all "Write 'hello' to notes.txt"
 toolcrib runs show last
 toolcrib tools list`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
-		RunE:          group,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if version && len(args) == 0 {
+				a.printVersion()
+				return nil
+			}
+			return group(cmd, args)
+		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"config", "data-dir", "as"} {
 				if f := cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
@@ -84,10 +93,11 @@ toolcrib tools list`,
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.Flags().BoolVar(&version, "version", false, "show the version, as the command version does")
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configFlag, "config", "", "configuration file (default: $TOOLCRIB_CONFIG, ./toolcrib.yaml, the user's own)")
 	flags.StringVar(&a.dataFlag, "data-dir", "", "folder of the database and everything that is kept")
-	flags.StringVar(&a.asFlag, "as", "", "act for this user, who is no administrator")
+	flags.StringVar(&a.asFlag, "as", "", "act for this user, who is no administrator (administrators only)")
 	root.AddCommand(
 		a.runCommand(), a.toolsCommand(), a.runsCommand(), a.approvalsCommand(), a.agentsCommand(), a.modelsCommand(),
 		a.configCommand(), a.trustCommand(), a.doctorCommand(), a.versionCommand(), a.completionCommand(),
@@ -124,31 +134,4 @@ func commandNames(cmd *cobra.Command) []string {
 		}
 	}
 	return names
-}
-
-// help shows the help of a command, styled. The styling costs start-up time, so it
-// is only set up here; fang sets its own help function and comes back to it.
-func (a *app) help(cmd *cobra.Command, _ []string) {
-	root := cmd.Root()
-	path := strings.Fields(cmd.CommandPath())[1:]
-	root.SetArgs(append(path, "--help"))
-	if err := fang.Execute(cmd.Context(), root, fang.WithoutVersion(), fang.WithoutManpage(), fang.WithoutCompletions()); err != nil {
-		fmt.Fprintln(a.err, guard.Visible(err.Error()))
-	}
-}
-
-func (a *app) helpCommand(root *cobra.Command) *cobra.Command {
-	return &cobra.Command{
-		Use:     "help [COMMAND]",
-		Short:   "Show the help of a command",
-		Example: "toolcrib help run",
-		RunE: func(_ *cobra.Command, args []string) error {
-			cmd, rest, err := root.Find(args)
-			if err != nil || cmd == nil || len(rest) > 0 {
-				return usagef("unknown command %q; see: toolcrib --help", strings.Join(args, " "))
-			}
-			cmd.InitDefaultHelpFlag()
-			return cmd.Help()
-		},
-	}
 }

@@ -35,7 +35,7 @@ func (a *app) configCommand() *cobra.Command {
 			Use:     "show",
 			Short:   "Print the effective configuration, with secrets masked",
 			Example: "toolcrib config show",
-			Args:    cobra.NoArgs,
+			Args:    positional,
 			RunE: func(*cobra.Command, []string) error {
 				c, source, err := a.configurationAnyway()
 				if err != nil {
@@ -54,7 +54,7 @@ func (a *app) configCommand() *cobra.Command {
 			Use:     "schema",
 			Short:   "Print the JSON Schema of the configuration",
 			Example: "toolcrib config schema > toolcrib.schema.json",
-			Args:    cobra.NoArgs,
+			Args:    positional,
 			RunE: func(*cobra.Command, []string) error {
 				_, err := a.out.Write(append(config.Schema(), '\n'))
 				return err

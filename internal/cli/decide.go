@@ -50,7 +50,7 @@ func (a *app) approvalsDecideCommand(decision string) *cobra.Command {
 		Long: short + ". On a terminal the calls are shown and it is asked once more; without one --digest says what was " +
 			"looked at. A decision is used once. ID is an approval, the beginning of one, or last.",
 		Example: fmt.Sprintf("toolcrib approvals %s last --resume\ntoolcrib approvals %s apr_01K --digest D --call call_2", decision, decision),
-		Args:    cobra.ExactArgs(1),
+		Args:    positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			word := journal.CallDecision{Decision: decision}
 			if cmd.Flags().Changed("edit") {
@@ -78,7 +78,7 @@ func (a *app) approvalsAnswerCommand() *cobra.Command {
 			"read as JSON. - reads it from standard input. ID is an approval, the beginning of one, or last.",
 		Example: `toolcrib approvals answer last "the blue one" --resume
 toolcrib approvals answer apr_01K --digest D '["a","b"]'`,
-		Args: cobra.MinimumNArgs(2),
+		Args: positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text := strings.Join(args[1:], " ")
 			if text == "-" {
@@ -113,7 +113,7 @@ func (a *app) approvalsResolveCommand() *cobra.Command {
 		Example: `toolcrib approvals resolve last --retry --resume
 toolcrib approvals resolve last --happened '{"exit_code":0}'
 toolcrib approvals resolve apr_01K --digest D --call call_1 --not-happened`,
-		Args: cobra.ExactArgs(1),
+		Args: positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var words []journal.CallDecision
 			if f.retry {

@@ -31,7 +31,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:     "doctor",
 		Short:   "Test configuration, data folder, database and providers, and say how to mend what fails",
 		Example: "toolcrib doctor\ntoolcrib doctor --json",
-		Args:    cobra.NoArgs,
+		Args:    positional,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			findings, broken := a.examine(cmd.Context())
 			failed := 0

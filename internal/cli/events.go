@@ -25,7 +25,7 @@ func (a *app) runsEventsCommand() *cobra.Command {
 		Example: `toolcrib runs events last
 toolcrib runs events last --json --after 12
 toolcrib runs events run_01K --follow`,
-		Args: cobra.ExactArgs(1),
+		Args: positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, _, err := a.storedRuns(cmd.Context())
 			if err != nil {

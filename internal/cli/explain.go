@@ -22,7 +22,7 @@ func (a *app) toolsExplainCommand() *cobra.Command {
 toolcrib tools explain write_file --agent reader
 toolcrib tools explain get_runtime_info --as guest
 toolcrib tools explain --tools 'read_*,ghost' --json`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              positional,
 		ValidArgsFunction: a.completeTools,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.explain(cmd, &f, args)

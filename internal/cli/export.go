@@ -54,7 +54,7 @@ func (a *app) runsExportCommand() *cobra.Command {
 		Long: "Write the whole journal of a run as JSON, one value a line: a header, every event with its hashes, " +
 			"the results that were kept whole, and an end. RUN is an ID, the beginning of one, or last.",
 		Example: "toolcrib runs export last > run.ndjson",
-		Args:    cobra.ExactArgs(1),
+		Args:    positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, _, err := a.storedRuns(cmd.Context())
 			if err != nil {

@@ -19,7 +19,7 @@ func (a *app) runsForkCommand() *cobra.Command {
 			"nothing that it did is undone. RUN is an ID, the beginning of one, or last.",
 		Example: `toolcrib runs fork last
 toolcrib runs fork run_01K --round 2 "Use the other file instead"`,
-		Args: cobra.MinimumNArgs(1),
+		Args: positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			prompt := ""
 			if len(args) > 1 {

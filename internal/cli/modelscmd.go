@@ -65,7 +65,7 @@ func (a *app) modelsListCommand() *cobra.Command {
 		Short:   "List the models that are configured or found, with prices",
 		Long:    "List the models that are configured, those that agents name, and the one that is used where none is configured. Prices are in US dollars per 1M tokens; ? = unknown.",
 		Example: "toolcrib models list\ntoolcrib models list --json",
-		Args:    cobra.NoArgs,
+		Args:    positional,
 		RunE: func(*cobra.Command, []string) error {
 			c, err := a.configuration()
 			if err != nil {

@@ -31,7 +31,7 @@ func (a *app) runsResumeCommand() *cobra.Command {
 toolcrib runs resume run_01K --approve all
 toolcrib runs resume last --add-iterations 10 --message "Be brief"
 toolcrib runs resume run_01K --json`,
-		Args: cobra.ExactArgs(1),
+		Args: positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.additions(cmd.Flags()); err != nil {
 				return err

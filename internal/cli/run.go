@@ -42,8 +42,9 @@ func (a *app) runCommand() *cobra.Command {
 		Example: `toolcrib run "What is in README.md?"
 git diff | toolcrib run -
 toolcrib run --tools read_file,search_files --json "Where is main?"
-toolcrib run --approve all --workspace ./site "Fix the typo in index.html"
-toolcrib run --model anthropic/claude-haiku-4-5 --max-iterations 5 "Plan the week"`,
+toolcrib run --approve all "Write 'hello' to notes.txt"
+toolcrib run --workspace ./site --read-only "Is there a typo in index.html?"
+toolcrib run --model anthropic/claude-haiku-4-5 "Plan the week"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			prompt, err := a.prompt(args)
 			if err != nil {
@@ -89,6 +90,9 @@ func (a *app) approveFlag(cmd *cobra.Command, f *runFlags) {
 
 // prompt joins the arguments, or reads standard input for -.
 func (a *app) prompt(args []string) (string, error) {
+	if len(args) > 1 && args[0] == "-" {
+		return "", usagef("give the prompt as words, or - to read it from standard input, not both")
+	}
 	prompt := strings.Join(args, " ")
 	if len(args) == 1 && args[0] == "-" {
 		data, err := a.readStdin()
@@ -190,9 +194,9 @@ func (a *app) agent(c *config.Config, f *runFlags, cmd *cobra.Command) (toolcrib
 }
 
 func toolChoice(text string) (toolcrib.ToolChoice, error) {
-	switch text {
+	switch mode := strings.ToLower(text); mode {
 	case toolcrib.ChoiceAuto, toolcrib.ChoiceNone, toolcrib.ChoiceRequired:
-		return toolcrib.ToolChoice{Mode: text}, nil
+		return toolcrib.ToolChoice{Mode: mode}, nil
 	}
 	if !toolcrib.ValidToolName(text) {
 		return toolcrib.ToolChoice{}, usagef("--tool-choice: must be auto, none, required or the name of a tool, not %q", text)

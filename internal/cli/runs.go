@@ -46,7 +46,7 @@ func (a *app) runsListCommand() *cobra.Command {
 		Example: `toolcrib runs list
 toolcrib runs list --status failed,cancelled --since 24h
 toolcrib runs list --json --limit 1000`,
-		Args: cobra.NoArgs,
+		Args: positional,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listRuns(cmd.Context(), &f) },
 	}
 	flags := cmd.Flags()
@@ -251,7 +251,7 @@ func (a *app) runsShowCommand() *cobra.Command {
 		Short:   "Tell the story of a run",
 		Long:    "Tell the story of a run: who asked what, each turn with verdicts and results, what it cost, and why it ended. RUN is an ID, the beginning of one, or last.",
 		Example: "toolcrib runs show last\ntoolcrib runs show run_01K --whole\ntoolcrib runs show last --json",
-		Args:    cobra.ExactArgs(1),
+		Args:    positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.showRun(cmd.Context(), args[0], asJSON, whole)
 		},

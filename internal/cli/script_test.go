@@ -18,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	_ "modernc.org/sqlite" // the driver, to spoil databases with
@@ -57,6 +58,7 @@ func TestScripts(t *testing.T) {
 			"holdlock":   cmdHoldLock,
 			"manycalls":  cmdManyCalls,
 			"nothas":     cmdNotHas,
+			"narrow":     cmdNarrow,
 			"pty":        cmdPTY,
 			"replayall":  cmdReplayAll,
 			"approval":   cmdApproval,
@@ -135,6 +137,18 @@ func cmdNotHas(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	if strings.Contains(ts.ReadFile(args[0]), text) {
 		ts.Fatalf("%s has %s", args[0], args[1])
+	}
+}
+
+// cmdNarrow fails if a line of stdout is wider than so many columns, or ends with
+// spaces: narrow COLUMNS.
+func cmdNarrow(ts *testscript.TestScript, _ bool, args []string) {
+	most, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	for line := range strings.SplitSeq(ts.ReadFile("stdout"), "\n") {
+		if utf8.RuneCountInString(line) > most || strings.TrimRight(line, " ") != line {
+			ts.Fatalf("wider than %d columns, or padded: %q", most, line)
+		}
 	}
 }
 

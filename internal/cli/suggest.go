@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -11,6 +12,10 @@ import (
 // flagError adds to an error about flags what was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
 	text := err.Error()
+	var value *pflag.InvalidValueError
+	if errors.As(err, &value) {
+		text = fmt.Sprintf("--%s: must be %s, not %q", value.GetFlag().Name, kindOf(value.GetFlag()), value.GetValue())
+	}
 	if name, ok := strings.CutPrefix(text, "unknown flag: --"); ok {
 		var names []string
 		collect := func(f *pflag.Flag) {
@@ -25,6 +30,21 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	return usagef("%s\nSee: %s --help", text, cmd.CommandPath())
+}
+
+// kindOf says what values a flag takes.
+func kindOf(f *pflag.Flag) string {
+	switch f.Value.Type() {
+	case "int", "int64":
+		return "a whole number"
+	case "uint64":
+		return "a whole number from 0"
+	case "float64":
+		return "a number"
+	case "bool":
+		return "true or false"
+	}
+	return "another value"
 }
 
 // maxSuggest bounds the work of comparing words.

@@ -82,7 +82,7 @@ func (a *app) toolsListCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List the tools and whether they are enabled",
 		Example: "toolcrib tools list\ntoolcrib tools list --json",
-		Args:    cobra.NoArgs,
+		Args:    positional,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			views, err := a.toolViews(cmd.Context())
 			if err != nil {
@@ -130,7 +130,7 @@ func (a *app) toolsShowCommand() *cobra.Command {
 		Use:               "show NAME",
 		Short:             "Show a tool with its parameters",
 		Example:           "toolcrib tools show read_file",
-		Args:              cobra.ExactArgs(1),
+		Args:              positional,
 		ValidArgsFunction: a.completeTools,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			views, err := a.toolViews(cmd.Context())

@@ -24,7 +24,7 @@ func (a *app) toolsCallCommand() *cobra.Command {
 		Example: `toolcrib tools call read_file --args '{"path":"README.md"}'
 toolcrib tools call write_file --approve all --args '{"path":"a.txt","content":"hello"}'
 echo '{"path":"."}' | toolcrib tools call list_directory --args -`,
-		Args:              cobra.ExactArgs(1),
+		Args:              positional,
 		ValidArgsFunction: a.completeTools,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			raw := []byte(args)

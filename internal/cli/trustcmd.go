@@ -20,7 +20,7 @@ func (a *app) trustCommand() *cobra.Command {
 		Long: "Trust what a folder brings now: its toolcrib.yaml, .mcp.json and skills, by their content. " +
 			"A file that changes must be trusted again. Without DIR it is the current folder. On a terminal it asks first.",
 		Example: "toolcrib trust\ntoolcrib trust ~/src/project\ntoolcrib trust --list\ntoolcrib trust --revoke ~/src/project",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    positional,
 		RunE: func(_ *cobra.Command, args []string) error {
 			store, err := a.trustStore()
 			if err != nil {

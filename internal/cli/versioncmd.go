@@ -14,23 +14,27 @@ func (a *app) versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Show the version",
 		Example: "toolcrib version\ntoolcrib version --json",
-		Args:    cobra.NoArgs,
+		Args:    positional,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
 				return printJSON(a.out, map[string]string{
 					"version": version.Version(), "commit": version.Commit(), "go": version.Go(), "platform": version.Platform(),
 				}, true)
 			}
-			text := "toolcrib " + version.Version()
-			if commit := version.Commit(); commit != "" {
-				text += " (" + commit + ")"
-			}
-			fmt.Fprintf(a.out, "%s %s %s\n", text, version.Go(), version.Platform())
+			a.printVersion()
 			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
 	return cmd
+}
+
+func (a *app) printVersion() {
+	text := "toolcrib " + version.Version()
+	if commit := version.Commit(); commit != "" {
+		text += " (" + commit + ")"
+	}
+	fmt.Fprintf(a.out, "%s %s %s\n", text, version.Go(), version.Platform())
 }
 
 func (a *app) completionCommand() *cobra.Command {
@@ -40,7 +44,7 @@ func (a *app) completionCommand() *cobra.Command {
 		Short:     "Write the completion script of a shell",
 		Example:   "source <(toolcrib completion bash)\ntoolcrib completion fish > ~/.config/fish/completions/toolcrib.fish",
 		ValidArgs: shells,
-		Args:      cobra.ExactArgs(1),
+		Args:      positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
 			switch args[0] {
