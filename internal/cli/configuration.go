@@ -86,7 +86,7 @@ func (a *app) confirm(question string) bool {
 
 // showFolder tells what a folder brings that steers toolcrib.
 func (a *app) showFolder(dir string, files []trust.File) {
-	fmt.Fprintf(a.err, "%s brings files that steer toolcrib:\n", guard.Visible(dir))
+	fmt.Fprintf(a.err, "%s brings files that steer toolcrib:\n", pathText(dir))
 	for _, f := range files {
 		if f.State == trust.Absent {
 			continue

@@ -2,15 +2,13 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -21,7 +19,7 @@ func (a *app) runsEventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events RUN",
 		Short: "Write the events of a run",
-		Long:  "Write the kept events of a run, as clients see them; --follow goes on until it ends. RUN is an ID, the beginning of one, or last.",
+		Long:  "Write the kept events of a run, a line each; with --json as clients see them. --follow goes on until it ends. RUN is an ID, the beginning of one, or last.",
 		Example: `toolcrib runs events last
 toolcrib runs events last --json --after 12
 toolcrib runs events run_01K --follow`,
@@ -45,7 +43,7 @@ toolcrib runs events run_01K --follow`,
 	return cmd
 }
 
-// eventWriter writes frames as NDJSON, or in the form of server-sent events.
+// eventWriter writes frames as NDJSON, or a line each for people.
 func (a *app) eventWriter(asJSON bool) func(journal.Frame) error {
 	if asJSON {
 		w := &jsonWatcher{out: a.out}
@@ -54,16 +52,12 @@ func (a *app) eventWriter(asJSON bool) func(journal.Frame) error {
 			return nil
 		}
 	}
+	width := 0
+	if a.outTerminal {
+		width = a.outStyle.Width
+	}
 	return func(f journal.Frame) error {
-		var data strings.Builder
-		if err := printJSON(&data, f.Data, false); err != nil {
-			return err
-		}
-		text := data.String()
-		if a.outTerminal {
-			text = guard.Visible(text)
-		}
-		_, err := io.WriteString(a.out, fmt.Sprintf("id: %d\nevent: %s\ndata: %s\n", f.Seq, f.Event, text))
+		_, err := io.WriteString(a.out, render.Frame(f, width)+"\n")
 		return err
 	}
 }

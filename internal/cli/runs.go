@@ -15,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -168,11 +169,24 @@ func (a *app) listRuns(ctx context.Context, f *listFlags) error {
 	if f.json {
 		return printJSON(a.out, views, true)
 	}
-	rows := [][]string{{"RUN", "STARTED", "STATUS", "AGENT", "MODEL", "TOKENS", "ANSWER"}}
+	narrow := a.outTerminal && a.outStyle.Width < wideList
+	rows := [][]string{{"RUN", "STARTED", "STATUS", "AGENT", "MODEL", "TOKENS", "PROMPT"}}
+	if narrow {
+		rows = [][]string{{"RUN", "STARTED", "STATUS", "PROMPT"}}
+	}
 	for _, v := range views {
+		prompt, err := promptOf(ctx, s, v.ID)
+		if err != nil {
+			return err
+		}
+		started := v.CreatedAt.Local()
+		if narrow {
+			rows = append(rows, []string{string(v.ID), shortTime(started, time.Now()), statusText(v), prompt})
+			continue
+		}
 		rows = append(rows, []string{
-			string(v.ID), v.CreatedAt.Local().Format("2006-01-02 15:04"), statusText(v), v.Agent, v.Model,
-			render.Number(v.Usage.TotalTokens), answerText(v),
+			string(v.ID), started.Format("2006-01-02 15:04"), statusText(v), v.Agent, v.Model,
+			render.Number(v.Usage.TotalTokens), prompt,
 		})
 	}
 	a.outStyle.Table(a.out, rows)
@@ -231,17 +245,47 @@ func statusText(v runView) string {
 	return string(v.Status)
 }
 
-const answerColumns = 60
+// wideList is the width from which a list of runs shows all its columns.
+const wideList = 130
 
-func answerText(v runView) string {
-	text := v.Content
-	if text == "" && v.Error != nil {
-		text = v.Error.Message
+const promptColumns = 60
+
+// promptOf is the beginning of what a run was asked; "" = it was pruned.
+func promptOf(ctx context.Context, s *sqlite.Store, run toolcrib.RunID) (string, error) {
+	for e, err := range s.Read(ctx, run, 0) {
+		if errors.Is(err, store.ErrPruned) || errors.Is(err, toolcrib.ErrNotFound) {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+		b, ok := e.Body.(*journal.RunStarted)
+		switch {
+		case !ok:
+			return "", nil
+		case b.Given != nil:
+			return "tools call " + b.Given.Name, nil
+		case len(b.Input) == 0:
+			return "", nil
+		}
+		text := strings.Join(strings.Fields(b.Input[len(b.Input)-1].Text()), " ")
+		if r := []rune(text); len(r) > promptColumns {
+			text = string(r[:promptColumns]) + "…"
+		}
+		return text, nil
 	}
-	if r := []rune(text); len(r) > answerColumns {
-		text = string(r[:answerColumns]) + "…"
+	return "", nil
+}
+
+// shortTime is the time of today, or the day before.
+func shortTime(at, now time.Time) string {
+	switch {
+	case at.YearDay() == now.YearDay() && at.Year() == now.Year():
+		return at.Format("15:04")
+	case at.Year() == now.Year():
+		return at.Format("Jan _2")
 	}
-	return text
+	return at.Format("2006-01")
 }
 
 func (a *app) runsShowCommand() *cobra.Command {

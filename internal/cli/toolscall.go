@@ -22,8 +22,8 @@ func (a *app) toolsCallCommand() *cobra.Command {
 		Long: "Call one tool through the gate, without a model: a run with one given call, judged under --agent. " +
 			"Standard output is what a model would read. Exit status: 0 ok, 1 error, 3 parked, 5 refused.",
 		Example: `toolcrib tools call read_file --args '{"path":"README.md"}'
-toolcrib tools call write_file --approve all --args '{"path":"a.txt","content":"hello"}'
-echo '{"path":"."}' | toolcrib tools call list_directory --args -`,
+toolcrib tools call list_directory --args '{"path":"."}' --json
+toolcrib tools call write_file --approve all --args - < arguments.json`,
 		Args:              positional,
 		ValidArgsFunction: a.completeTools,
 		RunE: func(cmd *cobra.Command, names []string) error {

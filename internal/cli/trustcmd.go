@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -52,7 +54,7 @@ func (a *app) listTrust(store trust.Store) error {
 		return err
 	}
 	for _, dir := range folders {
-		fmt.Fprintln(a.out, guard.Visible(dir))
+		fmt.Fprintln(a.out, pathText(dir))
 	}
 	return nil
 }
@@ -65,8 +67,13 @@ func (a *app) revokeTrust(store trust.Store, dir string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "%s: no longer trusted\n", guard.Visible(dir))
+	fmt.Fprintf(a.out, "%s: no longer trusted\n", pathText(dir))
 	return nil
+}
+
+// pathText shows a path on one line, whatever stands in it.
+func pathText(path string) string {
+	return guard.Visible(strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(path))
 }
 
 // giveTrust trusts what lies there now; on a terminal it shows that and asks.
@@ -95,9 +102,13 @@ func (a *app) giveTrust(store trust.Store, dir string) error {
 	if err := store.TrustFiles(dir, files); err != nil {
 		return err
 	}
+	whole, err := filepath.Abs(dir)
+	if err != nil {
+		whole = dir
+	}
 	for _, f := range files {
 		if f.State != trust.Absent {
-			fmt.Fprintf(a.out, "trusted %s %s\n", guard.Visible(f.Name), f.Hash)
+			fmt.Fprintf(a.out, "trusted %s %s\n", pathText(filepath.Join(whole, f.Name)), f.Hash)
 		}
 	}
 	return nil

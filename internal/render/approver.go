@@ -82,13 +82,33 @@ func (s Style) Item(c *journal.ApprovalItem, whole bool) string {
 	text := string(c.Effect.OrStrictest())
 	switch {
 	case strings.Contains(c.Reason, text):
-		text = line(c.Reason, s.width()-4)
+		text = line(plainReason(c.Reason), s.width()-4)
 	case c.Reason != "":
 		text += " · " + line(c.Reason, s.width()-len(text)-8)
 	}
 	fmt.Fprintf(&b, "    %s\n", s.Dim(text))
 	b.WriteString(s.Preview(c.Preview, most))
+	if !whole && cutSomewhere(b.String(), c) {
+		fmt.Fprintf(&b, "    %s\n", s.Dim("… (s shows all)"))
+	}
 	return b.String()
+}
+
+// cutSomewhere tells whether something of a call is not shown.
+func cutSomewhere(shown string, c *journal.ApprovalItem) bool {
+	whole := string(c.Arguments) + c.Reason
+	if c.Preview != nil {
+		whole += c.Preview.Text
+	}
+	return strings.Contains(shown, "…") && !strings.Contains(whole, "…") && !strings.Contains(shown, moreLines)
+}
+
+// plainReason says in the words of everyday why a call is asked about.
+func plainReason(reason string) string {
+	return strings.NewReplacer(
+		" ("+string(toolcrib.EffectIdempotentWrite)+")", "", " ("+string(toolcrib.EffectNonIdempotentWrite)+")", "",
+		"tools.confirm is writes", "you decide about writes (tools.confirm)",
+	).Replace(reason)
 }
 
 // decide asks until there is an answer.

@@ -149,6 +149,9 @@ func listText(raw json.RawMessage) (string, bool) {
 			return "", false
 		}
 	}
+	for i := range lines {
+		lines[i] = oneLine(lines[i]) // a name with an end of line in it is one name
+	}
 	return strings.Join(lines, "\n"), true
 }
 

@@ -10,6 +10,9 @@ import (
 // previewLines is how much of a preview is shown before somebody asks for more.
 const previewLines = 40
 
+// moreLines says how to see the rest of a preview.
+const moreLines = "more lines (s shows all)"
+
 // Preview shows what a call would change, in at most most lines (0 = all).
 func (s Style) Preview(p *toolcrib.Preview, most int) string {
 	if p == nil || p.Text == "" {
@@ -34,7 +37,7 @@ func (s Style) Preview(p *toolcrib.Preview, most int) string {
 		fmt.Fprintf(&b, "    %s\n", l)
 	}
 	if more := len(lines) - shown; more > 0 {
-		fmt.Fprintf(&b, "    %s\n", s.Dim(fmt.Sprintf("… %d more lines; s shows them", more)))
+		fmt.Fprintf(&b, "    %s\n", s.Dim(fmt.Sprintf("… %d %s", more, moreLines)))
 	}
 	return b.String()
 }

@@ -296,3 +296,22 @@ func TestN25_StoryOfDecisions(t *testing.T) {
 		}
 	}
 }
+
+// A person is told that something of a call is not shown, and how to see it; names
+// with ends of lines stay on one line (N25).
+func TestN25_WhatIsCutIsSaid(t *testing.T) {
+	long := journal.ApprovalItem{Name: "write_file", Arguments: []byte(`{"path":"a.txt","content":"` + strings.Repeat("x", 500) + `"}`), Effect: toolcrib.EffectIdempotentWrite, Reason: "write_file writes (idempotent_write); tools.confirm is writes"}
+	short := long
+	short.Arguments = []byte(`{"path":"a.txt"}`)
+	s := Style{Width: 80}
+	if got := s.Item(&long, false); !strings.Contains(got, "(s shows all)") {
+		t.Errorf("nothing says that it is cut:\n%s", got)
+	}
+	if got := s.Item(&short, false); strings.Contains(got, "shows all") || !strings.Contains(got, "you decide about writes (tools.confirm)") {
+		t.Errorf("short:\n%s", got)
+	}
+	f := journal.Frame{Seq: 3, Event: "message", Data: map[string]any{"text": "a\nb\x1b[2J"}}
+	if got := Frame(f, 40); strings.ContainsAny(got, "\n\x1b") || !strings.Contains(got, `a\nb`) {
+		t.Errorf("frame %q", got)
+	}
+}
