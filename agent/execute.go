@@ -77,7 +77,6 @@ type execution struct {
 	ctx     context.Context
 	order   []*Call                       // the open calls of the turn
 	results map[*Call]*journal.ToolResult // not written down yet
-	next    int                           // of order: the first without a written result
 	waiting []*Call
 	flying  []*flight
 	starts  chan *flight // a prepared call asks to be written down as started

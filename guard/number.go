@@ -11,7 +11,7 @@ const maxIntegerDigits = 18
 
 // plainNumber tells whether a number is canonical as it is written.
 func plainNumber(lexeme []byte) bool {
-	return bytes.IndexAny(lexeme, ".eE") < 0 && string(lexeme) != "-0"
+	return !bytes.ContainsAny(lexeme, ".eE") && string(lexeme) != "-0"
 }
 
 // appendNumber writes a number in its one spelling: one that is an integer of at
