@@ -88,6 +88,9 @@ func (d *driver) notices(ctx context.Context, notices []toolcrib.Notice) error {
 // givenUp turns the end of a context into what the run does about it: nothing is
 // an error if the run is to stop, for then the next step says so.
 func (d *driver) givenUp(ctx context.Context, err error) error {
+	if d.s.Stopping != nil {
+		return nil
+	}
 	if stop := d.stopped(ctx); stop != nil {
 		return d.append(ctx, stop)
 	}

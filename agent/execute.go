@@ -287,6 +287,10 @@ func (x *execution) flush(rest bool) error {
 			wrote = wrote || c.Started != nil && c.Started.Write
 		}
 	}
+	if stop := x.d.stopped(x.ctx); stop != nil && x.d.s.Stopping == nil {
+		// That the run is to end stands before what it ends.
+		bodies = append([]toolcrib.Body{stop}, bodies...)
+	}
 	if err := x.d.hold(bodies...); err != nil || !wrote && len(x.flying) == 0 {
 		return err // reads ride with what comes next
 	}

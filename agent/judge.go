@@ -76,19 +76,21 @@ func (d *driver) maskVerdict(v journal.Verdict) journal.Verdict {
 // confirm asks a person about the turn, as the run was told to.
 func (d *driver) confirm(ctx context.Context, step Step) error {
 	required := d.required(step)
-	if err := d.append(ctx, required); err != nil {
-		return err
-	}
 	approve := Approve(d.s.Start.Approve)
 	if approve == ApproveAll && required.Kind != journal.ApprovalCall {
 		approve = ApproveNone // what is in doubt is for a person
 	}
-	switch approve {
-	case ApproveAll:
-		return d.append(ctx, &journal.ConfirmationResolved{
+	if approve == ApproveAll {
+		// At once, so that a run that is cut off here does what it was told.
+		return d.append(ctx, required, &journal.ConfirmationResolved{
 			ApprovalID: required.ApprovalID, Digest: required.Digest,
 			Decision: journal.DecisionApprove, By: "--approve all",
 		})
+	}
+	if err := d.append(ctx, required); err != nil {
+		return err
+	}
+	switch approve {
 	case ApproveAsk:
 		if d.r.Approver == nil {
 			return nil

@@ -177,6 +177,9 @@ func (c *comparison) result(s *agent.State, b *journal.ToolResult) {
 			if a.Call.ID != b.ToolCallID {
 				continue
 			}
+			if s.Stopping != nil && b.Status != a.Status {
+				return // it had ended, or been refused, when the run was told to stop
+			}
 			c.same("status", b.Status, a.Status)
 			c.same("reason", b.Reason, a.Reason)
 			if a.Raw == nil {

@@ -136,8 +136,10 @@ func asked() []*Scenario {
 		{Name: "nobody asks", confirm: gate.ConfirmWrites, approve: agent.ApproveDeny, script: writes},
 		{Name: "input", answer: `"blue"`, script: turn(line("c1"), call("ask_user", "q1", "{question: Which colour}")) + done},
 		{Name: "message", answer: `"blue"`, say: "and be quick", script: turn(call("ask_user", "q1", "{question: Which colour}")) + done},
-		{Name: "limit raised", granted: &journal.Granted{Iterations: 2, By: person}, limits: atLimit,
-			script: turn(line("c1")) + turn(line("c2")) + done},
+		{
+			Name: "limit raised", granted: &journal.Granted{Iterations: 2, By: person}, limits: atLimit,
+			script: turn(line("c1")) + turn(line("c2")) + done,
+		},
 		{Name: "limit kept", limits: atLimit, script: turn(line("c1")) + turn(line("c2")) + done},
 	}
 }
