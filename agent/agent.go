@@ -39,7 +39,7 @@ type Options struct {
 	Clock    Clock                                     // nil = the machine's
 	Mask     *guard.Masker                             // nil = no secrets to mask
 	Log      *slog.Logger                              // nil = nowhere
-	Watch    func(run toolcrib.RunID, f journal.Frame) // nil = nobody watches; called in order, must not block
+	Watch    func(run toolcrib.RunID, f journal.Frame) // nil = nobody watches; called in order for each run, for a run and those nested in it at the same time; must not block
 	Approver Approver                                  // nil = nobody can be asked: the run parks
 	Worker   string                                    // names this driver in the journal
 	Version  string                                    // of toolcrib

@@ -139,6 +139,11 @@ func (x *execution) run() error {
 func (x *execution) step(ticks <-chan progress) error {
 	select {
 	case f := <-x.starts:
+		if f.ctx.Err() != nil {
+			// Told to end before it began: what has not started does not start.
+			f.answer(errLeftBehind)
+			return nil
+		}
 		err := x.d.append(x.ctx, &journal.ToolStarted{ID: f.call.ID, Name: f.call.Name, Write: f.permit.Effect().Writes(), Prepared: f.prepared})
 		f.answer(err)
 		return err

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/tool/ask"
 )
 
 // targeted is a tool that touches the file named by its argument.
@@ -202,6 +204,68 @@ func TestSecretsAreMasked(t *testing.T) {
 	}
 	if strings.Contains(live, secret) || strings.Contains(live, secret[:7]) {
 		t.Errorf("shown: %s", live)
+	}
+}
+
+// lingering is a write whose preparation takes until the run is cancelled.
+type lingering struct{ *fn }
+
+func (lingering) Prepare(ctx context.Context, _ toolcrib.Call) (json.RawMessage, error) {
+	<-ctx.Done()
+	return json.RawMessage(`{}`), nil
+}
+
+func (lingering) Reconcile(context.Context, toolcrib.Call, json.RawMessage) (toolcrib.Reconciled, error) {
+	return toolcrib.Reconciled{}, nil
+}
+
+// A write that is ready only after the run was told to stop does not start, though
+// its tool would not look at its context.
+func TestCancel_NoWriteStartsAfterIt(t *testing.T) {
+	for range 20 { // which of two that are ready is taken first is chance
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, gate.ConfirmNever)
+			tool := lingering{&fn{w: w, spec: toolcrib.Spec{Name: "put", EnabledByDefault: true}}}
+			tool.call = newEcho
+			withTools(t, w, nil, tool)
+			w.script(calls("put", `{}`), say("never"))
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Second, func() { cancel(&agent.CancelError{By: "test"}) })
+			s, err := w.runner.Run(ctx, task())
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "ran", len(w.ran), 0)
+			equal(t, "results", strings.Join(results(s), ","), "put cancelled ")
+		})
+	}
+}
+
+// A nested call that would wait for a person does not stay behind as a parked run.
+func TestH18_NestedCallDoesNotStayParked(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	var got toolcrib.Invoked
+	outer := &fn{w: w, spec: toolcrib.Spec{Name: "outer", Effect: toolcrib.EffectReadOnly, EnabledByDefault: true, Nested: true}}
+	outer.call = func(ctx context.Context, c toolcrib.Call) (_ toolcrib.Output, err error) {
+		got, err = c.Invoke(ctx, "ask_user", json.RawMessage(`{"question":"Which?"}`))
+		return toolcrib.Output{Text: "ok"}, err
+	}
+	withTools(t, w, nil, outer, ask.New())
+	var mu sync.Mutex
+	ended := map[toolcrib.RunID]string{}
+	o := w.runner.Options
+	o.Watch = func(run toolcrib.RunID, f journal.Frame) {
+		mu.Lock()
+		defer mu.Unlock()
+		ended[run] = f.Event
+	}
+	w.runner, _ = agent.New(o)
+	w.script(calls("outer", `{}`), say("ok"))
+	run(t, w, func(k *agent.Task) { k.Approve = agent.ApproveAll })
+	equal(t, "reason", got.Reason, toolcrib.ReasonNeedsConfirmation)
+	equal(t, "runs", len(ended), 2)
+	for id, last := range ended {
+		equal(t, "last event of "+string(id), last, "done")
 	}
 }
 

@@ -188,6 +188,11 @@ func (r *Runner) invoke(s *State, permit gate.Permit) func(context.Context, stri
 		}
 		result := child.Trace[0].Result
 		if result == nil {
+			// It waits for a person, whom nobody asks on its behalf: it must not stay
+			// behind as a parked run.
+			if _, err := r.Cancel(context.WithoutCancel(ctx), child.Run, "run "+string(s.Run)); err != nil {
+				return toolcrib.Invoked{}, err
+			}
 			return toolcrib.Invoked{Status: toolcrib.ResultRefused, Reason: toolcrib.ReasonNeedsConfirmation}, nil
 		}
 		return toolcrib.Invoked{Status: result.Status, Reason: result.Reason, Content: result.Content}, nil
