@@ -29,7 +29,8 @@ type world struct {
 	requests []*toolcrib.Request
 	running  atomic.Int32
 	most     atomic.Int32
-	ran      map[string]int // by call ID
+	ran      map[string]int    // by call ID
+	gave     map[string]string // the arguments that the tool got, by call ID
 	onFrame  func(journal.Frame)
 }
 
@@ -49,6 +50,7 @@ func (f *fn) Spec() toolcrib.Spec { return f.spec }
 func (f *fn) Call(ctx context.Context, c toolcrib.Call) (toolcrib.Output, error) {
 	f.w.mu.Lock()
 	f.w.ran[c.ID]++
+	f.w.gave[c.ID] = string(c.Arguments)
 	f.w.mu.Unlock()
 	n := f.w.running.Add(1)
 	for {
@@ -83,7 +85,7 @@ func (w *world) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[too
 
 func newWorld(t testing.TB, confirm gate.ConfirmMode) *world {
 	t.Helper()
-	w := &world{journal: &journal.Memory{}, ran: map[string]int{}}
+	w := &world{journal: &journal.Memory{}, ran: map[string]int{}, gave: map[string]string{}}
 	read := toolcrib.Spec{Effect: toolcrib.EffectReadOnly, EnabledByDefault: true, Source: "go"}
 	tool := func(name string, spec toolcrib.Spec, call func(context.Context, toolcrib.Call) (toolcrib.Output, error)) toolcrib.Tool {
 		spec.Name = name

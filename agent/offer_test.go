@@ -18,6 +18,49 @@ func (s *switches) Overrides(context.Context) (gate.Overrides, error) {
 	return gate.Overrides{Tools: s.tools}, nil
 }
 
+// looking is an availability that looks at what is in the journal when it is asked.
+type looking struct{ look func() }
+
+func (l looking) Overrides(context.Context) (gate.Overrides, error) {
+	l.look()
+	return gate.Overrides{}, nil
+}
+
+// The result of a write is written down at once, before anything else is done: what
+// comes next may take long, and that a write happened must not be lost.
+func TestWriteResultIsWrittenAtOnce(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	ran, asked := false, 0
+	put := &fn{w: w, spec: toolcrib.Spec{Name: "put", EnabledByDefault: true}}
+	put.call = func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
+		ran = true
+		return toolcrib.Output{Text: "ok"}, nil
+	}
+	results := 0
+	g, err := gate.New(gate.Options{Confirm: gate.ConfirmNever, Tools: []toolcrib.Tool{put}, Availability: looking{func() {
+		if ran {
+			asked++
+			equal(t, "results in the journal", results, 1)
+		}
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := w.runner.Options
+	o.Gate = g
+	o.Watch = func(_ toolcrib.RunID, f journal.Frame) { // told of what is in the journal
+		if f.Event == string(journal.KindToolResult) {
+			results++
+		}
+	}
+	w.runner, _ = agent.New(o)
+	w.script(calls("put", `{}`), say("done"))
+	run(t, w)
+	if asked == 0 {
+		t.Error("the gate was not asked after the write")
+	}
+}
+
 // A tool that is switched off between two rounds is neither offered nor run in the
 // second (A9), and the run replays.
 func TestA9_SwitchedOffWhileTheRunIsOn(t *testing.T) {

@@ -233,6 +233,7 @@ func TestDecide_SingleCalls(t *testing.T) {
 	if !strings.Contains(s.Trace[1].Result.Content, `a person changed the arguments of this call before it ran; it ran with:] {"n":3}`) {
 		t.Errorf("the model is not told of the change: %s", s.Trace[1].Result.Content)
 	}
+	equal(t, "arguments that ran", w.gave[second], `{"n":3}`)
 }
 
 func TestDecide_Refused(t *testing.T) {
