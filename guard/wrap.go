@@ -50,9 +50,9 @@ func attribute(s string) string {
 
 // Neutralize writes the "<" of everything in body that a reader could take for an
 // opening or closing tag of a wrapper as "&lt;": "&lt;/untrusted_input>". The rest
-// stays as it is. Counted as such a tag is an angle bracket of any script, then
-// any slashes, space and characters that do not show, then untrusted_input or
-// tool_result in any letter case, full-width, mathematical or look-alike letters,
+// stays as it is. Counted as such a tag is an angle bracket of any script, then,
+// with any slashes, space and characters that do not show before and between its
+// letters, untrusted_input or tool_result in any letter case, full-width, mathematical or look-alike letters,
 // with or without its underscore. Body is returned as it is if there is none.
 func Neutralize(body string) string {
 	var out []byte
@@ -89,13 +89,6 @@ func opensTag(r rune) bool {
 
 // namesWrapper tells whether s goes on like the inside of a wrapper's tag.
 func namesWrapper(s string) bool {
-	s = skipRunes(s, func(r rune) bool {
-		switch r {
-		case '/', '\\', 0x2215, 0x2044, 0x29F8, 0x29F9, 0xFF0F, 0xFF3C, 0x2571, 0x338, 0x337, '_', '-':
-			return true
-		}
-		return unseen(r)
-	})
 	return spells(s, untrustedTag) || spells(s, toolResultTag)
 }
 
@@ -119,7 +112,7 @@ func spells(s, name string) bool {
 		if name[i] == '_' {
 			continue // its spellings are passed over below, and so is its absence
 		}
-		s = skipRunes(s, func(r rune) bool { return unseen(r) || dash(r) })
+		s = skipRunes(s, func(r rune) bool { return unseen(r) || dash(r) || slash(r) })
 		r, size := utf8.DecodeRuneInString(s)
 		if size == 0 || !shows(r, name[i]) {
 			return false
@@ -127,6 +120,16 @@ func spells(s, name string) bool {
 		s = s[size:]
 	}
 	return true
+}
+
+// slash tells whether r is or looks like a slash, which stands before the name in
+// a closing tag and which some readers pass over within it.
+func slash(r rune) bool {
+	switch r {
+	case '/', '\\', 0x2215, 0x2044, 0x29F8, 0x29F9, 0xFF0F, 0xFF3C, 0x2571, 0x338, 0x337:
+		return true
+	}
+	return false
 }
 
 func dash(r rune) bool {
