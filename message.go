@@ -73,6 +73,7 @@ type ToolResult struct {
 	Name    string `json:"name"`
 	Content string `json:"content"`
 	IsError bool   `json:"is_error,omitempty"`
+	Files   []File `json:"files,omitempty"` // images and documents that came with it
 }
 
 // File is an image or document, stored by reference.

@@ -45,7 +45,23 @@ type Request struct {
 	Epoch int `json:"epoch,omitempty"`
 	// ToolsHash changes if and only if Tools changes; "" = unknown.
 	ToolsHash string `json:"tools_hash,omitempty"`
+
+	// Files opens what a [File] of the messages refers to, whole (at most
+	// [MaxFileBytes]). nil = the model takes no files. An adapter sends a file that
+	// the API takes, and otherwise a line of text in its place, with the notice
+	// [NoticeFileNotSent]; a file never makes a request fail.
+	Files func(ctx context.Context, ref string) ([]byte, error) `json:"-"`
 }
+
+// MaxFileBytes bounds a file of a message.
+const MaxFileBytes = 20 << 20
+
+// The notices that adapters give in [Finish.Notices].
+const (
+	NoticeFileNotSent      = "file_not_sent"      // a text stands in a file's place
+	NoticeToolUnusable     = "tool_unusable"      // a tool was left out of the request
+	NoticeToolCallRepaired = "tool_call_repaired" // what stood around a call was passed over
+)
 
 // ToolChoice says whether the model may, must not or must call a tool (H13).
 // The zero value is auto.
@@ -162,6 +178,7 @@ type ModelError struct {
 	Detail     string        // for operators
 	RetryAfter time.Duration // as the provider asked; 0 = it did not
 	Unsent     bool          // true only if the request certainly never left (its budget is given back)
+	NoTools    bool          // the API says that this model takes no tools
 	Err        error         // the cause, for errors.Is
 }
 

@@ -128,6 +128,20 @@ type Output struct {
 	Source    string
 	// Cut is set by a tool that left some of its output out itself.
 	Cut bool
+	// Files are images and documents that belong to the output: at most
+	// [MaxOutputFiles], each of at most [MaxFileBytes]; more is left out, and the
+	// text says so.
+	Files []OutputFile
+}
+
+// MaxOutputFiles bounds the files of one output.
+const MaxOutputFiles = 8
+
+// OutputFile is an image or document that a tool returns.
+type OutputFile struct {
+	MediaType string // RFC 6838, such as image/png
+	Name      string
+	Data      []byte
 }
 
 // ToolErrorKind is one of the seven kinds of C15.

@@ -30,6 +30,8 @@ const (
 	KindStopping             toolcrib.Kind = "stopping"
 	KindGranted              toolcrib.Kind = "granted"
 	KindSaid                 toolcrib.Kind = "said"
+	KindCondensed            toolcrib.Kind = "condensed"
+	KindAnswerChecked        toolcrib.Kind = "answer_checked"
 	KindPaused               toolcrib.Kind = "paused"
 	KindDone                 toolcrib.Kind = "done"
 	KindError                toolcrib.Kind = "error"
@@ -73,6 +75,7 @@ type ModelInfo struct {
 	Context   int            `json:"context,omitempty"` // tokens; 0 = unknown
 	MaxOutput int            `json:"max_output,omitempty"`
 	Tools     string         `json:"tools,omitempty"` // native (or "") | text | none
+	Files     string         `json:"files,omitempty"` // none = the model is known to take no files; "" = as its API
 	Reasoning string         `json:"reasoning,omitempty"`
 	// Extra holds further fields of the request body, a JSON object.
 	Extra json.RawMessage `json:"extra,omitempty"`
@@ -113,11 +116,14 @@ type Offered struct {
 
 // ModelRequest says that a request is about to be sent, with what it may cost.
 type ModelRequest struct {
-	Request   int    `json:"request"`   // counts the requests of the run, from 1
-	Iteration int    `json:"iteration"` // counts rounds, from 1; the closing request repeats the last
-	Attempt   int    `json:"attempt"`   // of this request on this model, from 1
-	Model     int    `json:"model"`     // index into RunStarted.Models
-	Closing   bool   `json:"closing,omitempty"`
+	Request   int  `json:"request"`   // counts the requests of the run, from 1
+	Iteration int  `json:"iteration"` // counts rounds, from 1; the closing request repeats the last
+	Attempt   int  `json:"attempt"`   // of this request on this model, from 1
+	Model     int  `json:"model"`     // index into RunStarted.Models
+	Closing   bool `json:"closing,omitempty"`
+	// Purpose is condense for a request whose reply is no part of the conversation
+	// but becomes a [Condensed]; "" = the conversation goes on.
+	Purpose   string `json:"purpose,omitempty"`
 	OfferHash string `json:"offer_hash,omitempty"` // "" = sent without tools
 	Hash      string `json:"hash,omitempty"`       // of the provider-neutral request
 	// Choice is the tool choice as sent; with none, nothing is offered.
@@ -142,6 +148,7 @@ type ModelFailed struct {
 	RetryAfterMS int64               `json:"retry_after_ms,omitempty"` // as the provider asked
 	Unsent       bool                `json:"unsent,omitempty"`
 	OutputBegan  bool                `json:"output_began,omitempty"` // somebody may have seen a part
+	NoTools      bool                `json:"no_tools,omitempty"`     // the model takes no tools: it is asked again by the text protocol
 	DurationMS   int64               `json:"duration_ms"`
 	Charged      toolcrib.TokenUsage `json:"charged,omitzero"` // estimated; zero if unsent or refused by the API
 	ChargedUSD   float64             `json:"charged_usd,omitempty"`
@@ -265,7 +272,27 @@ type ConfirmationResolved struct {
 	By         string                  `json:"by"`
 	Reason     string                  `json:"reason,omitempty"`
 	Calls      map[string]CallDecision `json:"calls,omitempty"` // by call ID; absent = Decision
+	// Remember makes approvals hold for later calls, too: of this run, of its
+	// session or of its user. "" = for these calls only.
+	Remember *Remember `json:"remember,omitempty"`
 }
+
+// Remember says for what an approval holds besides the calls that it was about.
+type Remember struct {
+	Scope string `json:"scope"` // run | session | user
+	// Calls is tool (any call of the tool) or arguments (the same arguments only);
+	// "" is tool for calls that may be repeated safely, and arguments for others.
+	Calls string `json:"calls,omitempty"`
+}
+
+// The values of [Remember].
+const (
+	RememberRun       = "run"
+	RememberSession   = "session"
+	RememberUser      = "user"
+	RememberTool      = "tool"
+	RememberArguments = "arguments"
+)
 
 // CallDecision is the decision on one call of an approval.
 type CallDecision struct {
@@ -347,6 +374,31 @@ type Said struct {
 	By   string `json:"by"`
 }
 
+// Condensed replaces the oldest messages of the transcript, which would not have
+// fitted into the model's context. Whole turns are replaced, so that no call is
+// parted from its result; the input that the run began with is kept.
+type Condensed struct {
+	Request   int    `json:"request,omitempty"` // that wrote the summary; 0 = none was asked for
+	Iteration int    `json:"iteration"`
+	Strategy  string `json:"strategy"` // condense | drop
+	// From and Messages name the messages that are replaced: the first, from 0, and
+	// how many.
+	From     int    `json:"from"`
+	Messages int    `json:"messages"`
+	Text     string `json:"text"`          // what stands in their place, as a message of the user
+	Before   int64  `json:"tokens_before"` // estimates of the next request's input
+	After    int64  `json:"tokens_after"`
+	Reason   string `json:"reason,omitempty"` // context_length if the API refused the request for its length
+}
+
+// AnswerChecked says whether an answer fits the agent's output_schema.
+type AnswerChecked struct {
+	Request int    `json:"request"`
+	Valid   bool   `json:"valid,omitempty"`
+	Answer  string `json:"answer,omitempty"`  // if valid: the JSON value alone, canonical
+	Problem string `json:"problem,omitempty"` // what the model is told
+}
+
 // Pending is what a parked run waits for (contract §9).
 type Pending struct {
 	Kind       string          `json:"kind"` // approval | in_doubt | input | client_tool
@@ -404,6 +456,8 @@ func (*Notice) EventKind() toolcrib.Kind               { return KindNotice }
 func (*Stopping) EventKind() toolcrib.Kind             { return KindStopping }
 func (*Granted) EventKind() toolcrib.Kind              { return KindGranted }
 func (*Said) EventKind() toolcrib.Kind                 { return KindSaid }
+func (*Condensed) EventKind() toolcrib.Kind            { return KindCondensed }
+func (*AnswerChecked) EventKind() toolcrib.Kind        { return KindAnswerChecked }
 func (*Paused) EventKind() toolcrib.Kind               { return KindPaused }
 func (*Done) EventKind() toolcrib.Kind                 { return KindDone }
 func (*Error) EventKind() toolcrib.Kind                { return KindError }

@@ -51,6 +51,8 @@ var bodies = map[toolcrib.Kind]func() toolcrib.Body{
 	KindStopping:             func() toolcrib.Body { return new(Stopping) },
 	KindGranted:              func() toolcrib.Body { return new(Granted) },
 	KindSaid:                 func() toolcrib.Body { return new(Said) },
+	KindCondensed:            func() toolcrib.Body { return new(Condensed) },
+	KindAnswerChecked:        func() toolcrib.Body { return new(AnswerChecked) },
 	KindPaused:               func() toolcrib.Body { return new(Paused) },
 	KindDone:                 func() toolcrib.Body { return new(Done) },
 	KindError:                func() toolcrib.Body { return new(Error) },

@@ -16,7 +16,7 @@ import (
 
 // NoticeToolUnusable is the code of the notice about a tool that an API cannot
 // take (contract §4).
-const NoticeToolUnusable = "tool_unusable"
+const NoticeToolUnusable = toolcrib.NoticeToolUnusable
 
 // NoticeParameterIgnored is the code of the notice about a parameter that the
 // model in question refuses, so that it was not sent.

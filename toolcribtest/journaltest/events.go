@@ -40,10 +40,11 @@ func Bodies() []toolcrib.Body {
 		&journal.TakenUp{Worker: "host-1", Epoch: 2},
 		&journal.Offered{Offer: offer},
 		&journal.ModelRequest{
-			Request: 1, Iteration: 1, Attempt: 1, Model: 1, Closing: true, OfferHash: "f0", Hash: "e1",
+			Request: 1, Iteration: 1, Attempt: 1, Model: 1, Closing: true, Purpose: "condense", OfferHash: "f0", Hash: "e1",
 			Choice: toolcrib.ToolChoice{Mode: toolcrib.ChoiceRequired}, ReservedInput: 1000, ReservedOutput: 500, ReservedUSD: 0.5, MaxOutput: 500,
 		},
 		&journal.ModelFailed{
+			NoTools: true,
 			Request: 1, Class: toolcrib.ErrOverloaded, Provider: "anthropic", Status: 529, Message: "overloaded", Detail: "line\nline",
 			Ref: "err_1", RetryAfterMS: 1500, Unsent: true, OutputBegan: true, DurationMS: 12, Charged: tokens, ChargedUSD: 0.1, Sum: usage,
 		},
@@ -65,6 +66,8 @@ func Bodies() []toolcrib.Body {
 			Schema: json.RawMessage(`{"type":"string"}`),
 		}},
 		&journal.ConfirmationResolved{
+			Remember: &journal.Remember{Scope: journal.RememberRun, Calls: journal.RememberTool},
+
 			Open: true, ApprovalID: "apr_1", Digest: "d1", Decision: journal.DecisionMixed, By: "local:ann", Reason: "fine",
 			Calls: map[string]journal.CallDecision{"call_1": {
 				Decision: journal.DecisionApprove, Arguments: json.RawMessage(`{"path":"b.txt"}`), Result: json.RawMessage(`"done"`),
@@ -88,6 +91,10 @@ func Bodies() []toolcrib.Body {
 			Code: "provider_failed", Message: "no model answered", Ref: "err_3", Status: toolcrib.StatusFailed,
 			StopReason: toolcrib.StopProviderFailed, Content: "so far", Truncated: true, Iterations: 2, Usage: usage,
 		},
+		&journal.Condensed{
+			Request: 4, Iteration: 3, Strategy: "condense", From: 1, Messages: 6, Text: "earlier: <b>&é", Before: 9000, After: 2000, Reason: "context_length",
+		},
+		&journal.AnswerChecked{Request: 5, Valid: true, Answer: `{"n":1}`, Problem: "at /n: must be a number"},
 	}
 }
 
@@ -100,7 +107,7 @@ func reply() *journal.Message {
 			{Thinking: &toolcrib.Thinking{Text: "hm", Signature: "sig", Redacted: "xx", Model: "anthropic/m"}},
 			{Text: "I will look.\n\tΩ 漢字 🙂"},
 			{ToolCall: &toolcrib.ToolCall{ID: "call_1", Name: "write_file"}},
-			{ToolResult: &toolcrib.ToolResult{CallID: "c0", Name: "x", Content: "y", IsError: true}},
+			{ToolResult: &toolcrib.ToolResult{CallID: "c0", Name: "x", Content: "y", IsError: true, Files: []toolcrib.File{{Ref: "r2", MediaType: "image/png"}}}},
 			{File: &toolcrib.File{Ref: "r1", MediaType: "image/png", Name: "a.png", Bytes: 12}},
 		},
 	}
@@ -119,7 +126,7 @@ func runStarted(offer journal.Offer, given *toolcrib.ToolCall, temperature *floa
 		},
 		Models: []journal.ModelInfo{{
 			Ref: "small", Provider: "openai", ID: "gpt-5-mini", Price: toolcrib.Price{Input: 0.25, CachedInput: 0.025, CacheWrite: 0.3, Output: 2, Known: true},
-			Context: 400000, MaxOutput: 128000, Tools: "native", Reasoning: "low", Extra: json.RawMessage(`{"seed":1}`),
+			Context: 400000, MaxOutput: 128000, Tools: "native", Files: "none", Reasoning: "low", Extra: json.RawMessage(`{"seed":1}`),
 		}},
 		Principal: toolcrib.Principal{
 			User: "ann", Admin: true, Roles: []string{"dev"}, Groups: []string{"g"}, Grants: []string{"read_*"}, Trust: toolcrib.TrustMember, Actor: "local:root",
