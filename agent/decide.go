@@ -28,6 +28,8 @@ type Decision struct {
 	Decision string
 	Result   json.RawMessage // with happened: what happened, for all calls; with answer: the answer, as JSON
 	Calls    map[string]journal.CallDecision
+	// Remember makes the approvals hold for later calls, too; nil = for these only.
+	Remember *journal.Remember
 }
 
 // Decide writes a decision down. It is used once: of two that come at the same
@@ -96,6 +98,10 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 		ApprovalID: a.ApprovalID, Digest: a.Digest, Decision: d.Decision, By: r.Mask.Mask(d.By), Reason: r.Mask.Mask(d.Reason),
 		Calls: map[string]journal.CallDecision{},
 	}
+	if err := checkRemember(a, d.Remember); err != nil {
+		return nil, err
+	}
+	resolved.Remember = d.Remember
 	if a.Kind == journal.ApprovalInput && len(a.Calls) == 0 {
 		if d.Decision != journal.DecisionDeny {
 			return nil, usagef("approval %s asks whether a limit is raised: grant more with runs resume --add-…, or deny", a.ApprovalID)
@@ -123,6 +129,23 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 		return nil, err
 	}
 	return withEarlier(s, resolved), nil
+}
+
+// checkRemember refuses what cannot be remembered.
+func checkRemember(a *journal.ConfirmationRequired, m *journal.Remember) error {
+	switch {
+	case m == nil:
+		return nil
+	case a.Kind != journal.ApprovalCall:
+		return usagef("approval %s is of kind %s, which cannot be remembered; only approvals of calls can", a.ApprovalID, a.Kind)
+	case m.Scope == journal.RememberSession || m.Scope == journal.RememberUser:
+		return usagef("remember: %s is not supported by this version; use %s", m.Scope, journal.RememberRun)
+	case m.Scope != journal.RememberRun:
+		return usagef("remember: %q is unknown; use %s", m.Scope, journal.RememberRun)
+	case m.Calls != "" && m.Calls != journal.RememberTool && m.Calls != journal.RememberArguments:
+		return usagef("remember: calls %q is unknown; use %s or %s", m.Calls, journal.RememberTool, journal.RememberArguments)
+	}
+	return nil
 }
 
 // decideRest gives the decision for all to the calls that are not named.

@@ -93,6 +93,8 @@ func newWorld(t testing.TB, confirm gate.ConfirmMode) *world {
 	}
 	write := read
 	write.Effect = toolcrib.EffectNonIdempotentWrite
+	put := read
+	put.Effect = toolcrib.EffectIdempotentWrite
 	strict := read
 	strict.Parameters = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}`)
 	slow := read
@@ -134,6 +136,9 @@ func newWorld(t testing.TB, confirm gate.ConfirmMode) *world {
 		}),
 		tool("write", write, func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
 			return toolcrib.Output{Text: "written"}, nil
+		}),
+		tool("put", put, func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
+			return toolcrib.Output{Text: "put"}, nil
 		}),
 		tool("off", toolcrib.Spec{Effect: toolcrib.EffectReadOnly}, func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
 			return toolcrib.Output{Text: "must never run"}, nil

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -306,8 +307,11 @@ func (s *State) decide(c *Call, d journal.CallDecision, by *journal.Confirmation
 		return
 	}
 	c.Decision, c.DecidedBy = &d, by
-	if d.Decision == journal.DecisionDeny {
+	switch {
+	case d.Decision == journal.DecisionDeny:
 		s.Denied = true
+	case d.Decision == journal.DecisionApprove && by.Remember != nil && by.Remember.Scope == journal.RememberRun && c.Verdict != nil:
+		s.Remembered = append(s.Remembered, gate.Remember(*by.Remember, by, c.Name, c.judgedArguments(), c.Verdict.Effect))
 	}
 }
 

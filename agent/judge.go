@@ -24,6 +24,7 @@ func (d *driver) judge(ctx context.Context) error {
 	facts := gate.Facts{
 		Run: s.Run, Session: s.Start.Session,
 		Offered: s.OfferedNow(), Repeated: s.Repeated, Decided: decided(open),
+		Remembered: s.Remembered,
 	}
 	verdicts := d.r.Gate.Judge(ctx, s.Start.Principal, scopeOf(s.Start), facts, calls)
 	record := &journal.Verdicts{Iteration: s.Turn.Iteration, Again: s.Turn.Judged, Verdicts: make([]journal.Verdict, len(verdicts))}

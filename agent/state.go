@@ -54,8 +54,10 @@ type State struct {
 	// Declined is set when a person would not raise a limit that was reached.
 	Declined bool
 	Said     []journal.Said // messages that the model has not read yet
-	Started  time.Time
-	Updated  time.Time
+	// Remembered are approvals of this run that hold for later calls, too.
+	Remembered []gate.Remembered
+	Started    time.Time
+	Updated    time.Time
 
 	held      bool // a driver holds the run since Updated
 	ids       map[string]bool

@@ -66,6 +66,10 @@ func (j *judgement) confirmStep() *refusal {
 		j.verdict.Approval = decided.ApprovalID
 		return nil
 	}
+	if m := j.remembered(); m != nil {
+		j.verdict.Approval, j.verdict.Detail = m.ApprovalID, m.detail()
+		return nil
+	}
 	if j.scope.NobodyAsks {
 		r := refuse(j.name() + " needs a person's approval, and in this run nobody gives one. Go on without it.")
 		r.position, r.detail = j.gate.position(q.key), q.why

@@ -41,6 +41,8 @@ type Facts struct {
 	// Decided holds decisions of a person on calls of this turn, by call ID; the
 	// zero value of an entry lets nothing pass.
 	Decided map[string]Decided
+	// Remembered are earlier approvals that hold for later calls, too.
+	Remembered []Remembered
 }
 
 // Decided is what a person decided on one call.

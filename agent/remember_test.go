@@ -1,0 +1,91 @@
+package agent_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// H16: an approval that is remembered for the run answers later questions: of the
+// tool where its calls may be repeated safely, of the same arguments otherwise.
+func TestH16_RememberedForTheRun(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		remember *journal.Remember
+		tool     string
+		edit     string // the arguments of the first call as the person changes them
+		second   string // arguments of the second call
+		asks     bool
+	}{
+		{"not remembered", nil, "put", "", `{"n":1}`, true},
+		{"repeatable, same", &journal.Remember{Scope: journal.RememberRun}, "put", "", `{"n":1}`, false},
+		{"repeatable, other", &journal.Remember{Scope: journal.RememberRun}, "put", "", `{"n":2}`, false},
+		{"by arguments", &journal.Remember{Scope: journal.RememberRun, Calls: journal.RememberArguments}, "put", "", `{"n":2}`, true},
+		{"not repeatable, same", &journal.Remember{Scope: journal.RememberRun}, "write", "", `{"n":1}`, false},
+		{"not repeatable, other", &journal.Remember{Scope: journal.RememberRun}, "write", "", `{"n":2}`, true},
+		{"not repeatable, by tool", &journal.Remember{Scope: journal.RememberRun, Calls: journal.RememberTool}, "write", "", `{"n":2}`, false},
+		{"edited: what ran counts", &journal.Remember{Scope: journal.RememberRun}, "write", `{"n":3}`, `{"n":3}`, false},
+		{"edited: what was asked does not", &journal.Remember{Scope: journal.RememberRun}, "write", `{"n":3}`, `{"n":1}`, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, gate.ConfirmWrites)
+			w.script(calls(c.tool, `{"n":1}`), calls(c.tool, c.second), say("ok"))
+			s := run(t, w)
+			d := agent.Decision{ApprovalID: s.Pending.ApprovalID, By: "local:test", Decision: journal.DecisionApprove, Remember: c.remember}
+			if c.edit != "" {
+				d.Calls = map[string]journal.CallDecision{s.Trace[0].ID: {Decision: journal.DecisionApprove, Arguments: []byte(c.edit)}}
+				d.Decision = ""
+			}
+			if _, err := w.runner.Decide(t.Context(), s.Run, d); err != nil {
+				t.Fatal(err)
+			}
+			s, err := w.runner.Resume(t.Context(), s.Run)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "parked", s.Status.Parked(), c.asks)
+			if err := w.replayed(s); err != nil {
+				t.Error(err)
+			}
+			if c.asks {
+				return
+			}
+			v := s.Trace[1].Verdict
+			equal(t, "approval", v.Approval, d.ApprovalID)
+			if !strings.Contains(v.Detail, "remembered for the run") {
+				t.Errorf("nothing says why it passed: %+v", v)
+			}
+		})
+	}
+}
+
+// A denial is never remembered, nor what is no question about a call.
+func TestH16_RememberRefused(t *testing.T) {
+	w := newWorld(t, gate.ConfirmWrites)
+	w.script(calls("put", `{"n":1}`), calls("put", `{"n":1}`), say("ok"))
+	s := run(t, w)
+	d := agent.Decision{ApprovalID: s.Pending.ApprovalID, By: "local:test", Decision: journal.DecisionDeny}
+	for _, m := range []journal.Remember{{}, {Scope: "always"}, {Scope: journal.RememberUser}, {Scope: journal.RememberRun, Calls: "all"}} {
+		d.Remember = &m
+		_, err := w.runner.Decide(t.Context(), s.Run, d)
+		var usage *agent.UsageError
+		if !errors.As(err, &usage) {
+			t.Errorf("%+v: %v", m, err)
+		}
+	}
+	d.Remember = &journal.Remember{Scope: journal.RememberRun}
+	if _, err := w.runner.Decide(t.Context(), s.Run, d); err != nil {
+		t.Fatal(err)
+	}
+	s, err := w.runner.Resume(t.Context(), s.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "status", s.Status, toolcrib.StatusWaitingForApproval)
+	equal(t, "remembered", len(s.Remembered), 0)
+}

@@ -1,0 +1,54 @@
+package gate_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+)
+
+// A remembered decision lifts the question of tools.confirm, and nothing else
+// (contract §6).
+func TestH16_RememberedLiftsOneThing(t *testing.T) {
+	any := gate.Remembered{Tool: "x", Effect: toolcrib.EffectNonIdempotentWrite, Scope: "run", ApprovalID: "apr_1", By: "ann"}
+	one := any
+	one.Arguments = json.RawMessage(`{"n":1}`)
+	mild := any
+	mild.Effect = toolcrib.EffectIdempotentWrite
+	other := any
+	other.Tool = "y"
+	for _, c := range []struct {
+		name       string
+		remembered gate.Remembered
+		settings   gate.ConfirmMode
+		scope      func(*gate.Scope)
+		want       toolcrib.Decision
+		reason     toolcrib.Reason
+	}{
+		{"tool", any, "", nil, toolcrib.Allow, ""},
+		{"same arguments", one, "", nil, toolcrib.Allow, ""},
+		{"another tool", other, "", nil, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation},
+		{"a worse effect", mild, "", nil, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation},
+		{"nothing", gate.Remembered{}, "", nil, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation},
+		{"always asks", any, gate.ConfirmAlways, nil, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation},
+		{"read only", any, "", func(s *gate.Scope) { s.ReadOnly = true }, toolcrib.Refuse, toolcrib.ReasonReadOnlyMode},
+		{"not of the agent", any, "", func(s *gate.Scope) { s.AgentTools = []string{} }, toolcrib.Refuse, toolcrib.ReasonAgentAllowlist},
+		{"nobody asks", any, "", func(s *gate.Scope) { s.NobodyAsks = true }, toolcrib.Allow, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := gateOf(t, gate.Options{
+				Tools: []toolcrib.Tool{tool(writes("x"))}, Settings: map[string]gate.ToolSettings{"x": {Confirm: c.settings}},
+			})
+			scope := wide()
+			if c.scope != nil {
+				c.scope(&scope)
+			}
+			facts := gate.Facts{Offered: map[string]bool{"x": true}, Remembered: []gate.Remembered{c.remembered}}
+			v := g.Judge(t.Context(), alice(), scope, facts, []toolcrib.ToolCall{call("1", "x", `{"n":1}`)})[0]
+			if v.Decision != c.want || v.Reason != c.reason {
+				t.Fatalf("%q %q (%s), want %q %q", v.Decision, v.Reason, v.Message, c.want, c.reason)
+			}
+		})
+	}
+}
