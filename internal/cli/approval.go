@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ type approvalView struct {
 	CreatedAt time.Time            `json:"created_at"`
 	ExpiresAt *time.Time           `json:"expires_at"` // null = never, or not pending any more
 	Decisions []approvalWord       `json:"decisions"`
+	LetPass   []string             `json:"let_pass"` // later calls that passed because it was remembered
 
 	rec store.RunRecord
 }
@@ -43,6 +45,8 @@ type approvalWord struct {
 	By       string    `json:"by"`
 	Reason   string    `json:"reason,omitempty"`
 	At       time.Time `json:"at"`
+
+	Remember *journal.Remember `json:"remember,omitempty"`
 }
 
 const (
@@ -88,7 +92,7 @@ func (a *app) approvalsOf(ctx context.Context, s *sqlite.Store, rec store.RunRec
 		case *journal.ConfirmationRequired:
 			v := &approvalView{
 				ID: b.ApprovalID, Run: rec.ID, Status: approvalDecided, Kind: b.Kind, Digest: b.Digest, Agent: rec.Agent,
-				User: rec.User, Reason: b.Reason, Question: b.Question, Schema: b.Schema, CreatedAt: e.Time, Calls: []approvalCall{}, Decisions: []approvalWord{}, rec: rec,
+				User: rec.User, Reason: b.Reason, Question: b.Question, Schema: b.Schema, CreatedAt: e.Time, Calls: []approvalCall{}, Decisions: []approvalWord{}, LetPass: []string{}, rec: rec,
 			}
 			for _, c := range b.Calls {
 				v.Calls = append(v.Calls, approvalCall{ApprovalItem: c})
@@ -98,6 +102,8 @@ func (a *app) approvalsOf(ctx context.Context, s *sqlite.Store, rec store.RunRec
 			if n := len(all); n > 0 && all[n-1].ID == b.ApprovalID {
 				all[n-1].resolved(e.Time, b)
 			}
+		case *journal.Verdicts:
+			letPass(all, b)
 		case *journal.Granted:
 			if n := len(all); n > 0 && len(all[n-1].Calls) == 0 {
 				all[n-1].Decisions = append(all[n-1].Decisions, approvalWord{Decision: "grant", By: b.By, At: e.Time})
@@ -116,10 +122,23 @@ func (a *app) approvalsOf(ctx context.Context, s *sqlite.Store, rec store.RunRec
 }
 
 func (v *approvalView) resolved(at time.Time, b *journal.ConfirmationResolved) {
-	v.Decisions = append(v.Decisions, approvalWord{Decision: b.Decision, By: b.By, Reason: b.Reason, At: at})
+	v.Decisions = append(v.Decisions, approvalWord{Decision: b.Decision, By: b.By, Reason: b.Reason, At: at, Remember: b.Remember})
 	for i := range v.Calls {
 		if d := b.Of(v.Calls[i].ID); d.Decision != "" {
 			v.Calls[i].Decision = d.Decision
+		}
+	}
+}
+
+// letPass notes the calls that passed because an earlier approval was remembered.
+func letPass(all []*approvalView, b *journal.Verdicts) {
+	for _, verdict := range b.Verdicts {
+		for _, v := range all {
+			own := func(c approvalCall) bool { return c.ID == verdict.CallID }
+			if v.ID == verdict.Approval && verdict.Decision == toolcrib.Allow && !slices.ContainsFunc(v.Calls, own) &&
+				!slices.Contains(v.LetPass, verdict.CallID) {
+				v.LetPass = append(v.LetPass, verdict.CallID)
+			}
 		}
 	}
 }

@@ -146,10 +146,16 @@ func (a *app) showApproval(v *approvalView) {
 	}
 	for _, d := range v.Decisions {
 		text := fmt.Sprintf("%s by %s, %s", d.Decision, d.By, d.At.Local().Format("2006-01-02 15:04:05"))
+		if d.Remember != nil {
+			text += ", remembered for the " + d.Remember.Scope
+		}
 		if d.Reason != "" {
 			text += ": " + d.Reason
 		}
 		fmt.Fprintf(a.out, "\n%s %s\n", s.Yellow("■"), guard.Visible(text))
+	}
+	if len(v.LetPass) > 0 {
+		fmt.Fprintf(a.out, "%s\n", guard.Visible("let pass since, because it was remembered: "+strings.Join(v.LetPass, ", ")))
 	}
 	if v.Status != approvalPending {
 		return

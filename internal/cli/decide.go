@@ -13,6 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -25,6 +26,8 @@ type decideFlags struct {
 	retry, notHappened bool
 	happened           string
 	answer             string // of approvals answer
+
+	remember, rememberCalls string // of approvals approve
 }
 
 // maxWords bounds what a person gives as a reason.
@@ -49,7 +52,7 @@ func (a *app) approvalsDecideCommand(decision string) *cobra.Command {
 		Short: short,
 		Long: short + ". On a terminal the calls are shown and it is asked once more; without one --digest says what was " +
 			"looked at. A decision is used once. ID is an approval, the beginning of one, or last.",
-		Example: fmt.Sprintf("toolcrib approvals %s last --resume\ntoolcrib approvals %s apr_01K --digest D --call call_2", decision, decision),
+		Example: decideExamples(decision),
 		Args:    positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			word := journal.CallDecision{Decision: decision}
@@ -59,14 +62,26 @@ func (a *app) approvalsDecideCommand(decision string) *cobra.Command {
 				}
 				word.Arguments = json.RawMessage(f.edit)
 			}
+			if err := f.checkRemember(cmd.Flags()); err != nil {
+				return err
+			}
 			return a.decide(cmd.Context(), args[0], word, &f)
 		},
 	}
 	a.decideFlags(cmd, &f)
 	if decision == journal.DecisionApprove {
 		cmd.Flags().StringVar(&f.edit, "edit", "", "arguments that the call runs with instead, a JSON object")
+		a.rememberFlags(cmd, &f)
 	}
 	return cmd
+}
+
+func decideExamples(decision string) string {
+	text := fmt.Sprintf("toolcrib approvals %s last --resume\ntoolcrib approvals %s apr_01K --digest D --call call_2", decision, decision)
+	if decision == journal.DecisionApprove {
+		text += "\ntoolcrib approvals approve last --remember run --resume"
+	}
+	return text
 }
 
 func (a *app) approvalsAnswerCommand() *cobra.Command {
@@ -247,7 +262,7 @@ func (a *app) agrees(v *approvalView, word journal.CallDecision, f *decideFlags)
 
 // decisionOf is the decision as the loop takes it.
 func decisionOf(v *approvalView, word journal.CallDecision, f *decideFlags, digest, by string) agent.Decision {
-	d := agent.Decision{ApprovalID: v.ID, Digest: digest, By: by, Reason: f.reason}
+	d := agent.Decision{ApprovalID: v.ID, Digest: digest, By: by, Reason: f.reason, Remember: f.remembered()}
 	if len(f.calls) == 0 && word.Arguments == nil {
 		d.Decision, d.Result = word.Decision, word.Result
 		return d
@@ -273,13 +288,15 @@ type decidedView struct {
 	Calls    []string        `json:"calls"` // that were decided on
 	Open     []string        `json:"open"`  // that are still open
 	Status   toolcrib.Status `json:"status"`
+
+	Remember *journal.Remember `json:"remember,omitempty"`
 }
 
 // decided tells what was decided and the way on, or goes it.
 func (a *app) decided(ctx context.Context, v *approvalView, word journal.CallDecision, s *agent.State, by string, f *decideFlags) error {
 	view := decidedView{
 		ID: v.ID, Run: v.Run, Decision: word.Decision, By: by, Reason: f.reason,
-		Calls: []string{}, Open: []string{}, Status: s.Status,
+		Calls: []string{}, Open: []string{}, Status: s.Status, Remember: f.remembered(),
 	}
 	if s.Approval != nil {
 		for _, c := range openCalls(s) {
@@ -301,6 +318,9 @@ func (a *app) decided(ctx context.Context, v *approvalView, word journal.CallDec
 			text += " (" + strings.Join(view.Calls, ", ") + ")"
 		}
 		fmt.Fprintln(a.out, guard.Visible(text))
+		if view.Remember != nil {
+			fmt.Fprintln(a.out, render.RememberText(v.decidedNow(view.Calls), *view.Remember))
+		}
 		if len(view.Open) > 0 {
 			fmt.Fprintf(a.out, "still open: %s\n", guard.Visible(strings.Join(view.Open, ", ")))
 		} else if !f.resume {

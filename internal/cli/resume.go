@@ -275,7 +275,7 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State) (bo
 		if err != nil || !ok {
 			return false, err
 		}
-		word.By, word.Reason, word.Calls = answer.By, answer.Reason, answer.Calls
+		word.By, word.Reason, word.Calls, word.Remember = answer.By, answer.Reason, answer.Calls, answer.Remember
 		if answer.Decision != journal.DecisionMixed {
 			word.Decision = answer.Decision
 		}

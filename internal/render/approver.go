@@ -114,9 +114,13 @@ func plainReason(reason string) string {
 // decide asks until there is an answer.
 func (a *Approver) decide(ctx context.Context, ask *journal.ConfirmationRequired) (d journal.ConfirmationResolved, err error) {
 	many := len(ask.Calls) > 1
-	question := "[a]pprove, [d]eny, [s]how everything"
+	always := ""
+	if Rememberable(ask.Calls) {
+		always = "a[l]ways in this run, "
+	}
+	question := "[a]pprove, " + always + "[d]eny, [s]how everything"
 	if many {
-		question = "[a]pprove all, [d]eny all, decide on [e]ach, [s]how everything"
+		question = "[a]pprove all, " + always + "[d]eny all, [e]ach by itself, [s]how all"
 	}
 	for {
 		answer, err := a.read(ctx, question+"? ")
@@ -127,6 +131,12 @@ func (a *Approver) decide(ctx context.Context, ask *journal.ConfirmationRequired
 		case "a", "approve", "y", "yes":
 			d.Decision = journal.DecisionApprove
 			return d, nil
+		case "l", "always":
+			if always != "" {
+				d.Decision, d.Remember = journal.DecisionApprove, &journal.Remember{Scope: journal.RememberRun}
+				fmt.Fprintln(a.Out, a.Style.Dim(RememberText(ask.Calls, *d.Remember)))
+				return d, nil
+			}
 		case "d", "deny", "n", "no":
 			d.Decision = journal.DecisionDeny
 			d.Reason, err = a.reason(ctx)

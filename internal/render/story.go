@@ -179,6 +179,9 @@ func (t *Story) asked(b *journal.ConfirmationRequired) {
 
 func (t *Story) resolved(b *journal.ConfirmationResolved) {
 	text := decided(b.Decision) + " by " + b.By
+	if b.Remember != nil {
+		text += ", remembered for the " + b.Remember.Scope
+	}
 	if b.Reason != "" {
 		text += ": " + b.Reason
 	}
