@@ -54,9 +54,9 @@ func ParseAPIError(body []byte) (APIError, bool) {
 			return APIError{Message: text(raw), Type: text(doc["type"]), Code: text(doc["code"])}, true
 		}
 	}
-	e := APIError{Type: text(inner["type"]), Code: text(inner["code"]), Param: text(inner["param"]), Message: text(inner["message"])}
+	e := APIError{Type: text(inner["type"]), Code: text(inner["code"]), Param: text(inner["param"]), Message: upstream(said(inner["message"]), inner["metadata"])}
 	if e.Message == "" {
-		e.Message = text(doc["detail"])
+		e.Message = said(doc["detail"])
 	}
 	return e, e.Message != "" || e.Type != ""
 }
@@ -85,7 +85,7 @@ func Classify(status int, e APIError) toolcrib.ErrorClass {
 	if c := classOfWord(e.Code); c != "" {
 		return c
 	}
-	if c := classOfWord(e.Type); c != "" {
+	if c := classOfWord(e.Type); c != "" && (c != toolcrib.ErrOverloaded || !faultOfRequest(status)) {
 		return c
 	}
 	switch {
@@ -103,6 +103,12 @@ func Classify(status int, e APIError) toolcrib.ErrorClass {
 	return toolcrib.ErrOther
 }
 
+// faultOfRequest tells the statuses that say that the request is at fault, even
+// if the type says api_error for everything, as Ollama's does.
+func faultOfRequest(status int) bool {
+	return status == http.StatusBadRequest || status == http.StatusNotFound || status == http.StatusUnprocessableEntity
+}
+
 func classOfWord(word string) toolcrib.ErrorClass {
 	switch strings.ToLower(word) {
 	case "context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded", "request_too_large":
@@ -117,7 +123,7 @@ func classOfWord(word string) toolcrib.ErrorClass {
 		return toolcrib.ErrOverloaded
 	case "timeout_error", "timeout":
 		return toolcrib.ErrTimeout
-	case "content_filter", "content_policy_violation", "responsibleaipolicyviolation":
+	case "content_filter", "content_policy_violation", "responsibleaipolicyviolation", "invalid_prompt", "cyber_policy":
 		return toolcrib.ErrRefused
 	}
 	return ""
@@ -156,15 +162,15 @@ func StatusError(provider string, status int, h http.Header, body []byte) *toolc
 	e, ok := ParseAPIError(body)
 	class := Classify(status, e)
 	err := &toolcrib.ModelError{
-		Class: class, Provider: provider, Status: status,
+		Class: class, Provider: provider, Status: status, NoTools: class == toolcrib.ErrBadRequest && SaysNoTools(e.Message),
 		RetryAfter: RetryAfter(h, time.Now()),
 		Detail:     Clip(string(body), maxDetail),
 	}
-	said := e.Message
+	message := e.Message
 	if !ok {
-		said = plainBody(h.Get("Content-Type"), body)
+		message = plainBody(h.Get("Content-Type"), body)
 	}
-	err.Message = statusMessage(status, Line(said))
+	err.Message = statusMessage(status, Line(message))
 	return err
 }
 
@@ -177,11 +183,11 @@ func EventError(provider string, body []byte) *toolcrib.ModelError {
 			class = Classify(n, APIError{})
 		}
 	}
-	said := Line(e.Message)
-	if said == "" {
-		said = "the stream ended with an error"
+	message := Line(e.Message)
+	if message == "" {
+		message = "the stream ended with an error"
 	}
-	return &toolcrib.ModelError{Class: class, Provider: provider, Message: said, Detail: Clip(string(body), maxDetail)}
+	return &toolcrib.ModelError{Class: class, Provider: provider, NoTools: SaysNoTools(e.Message), Message: message, Detail: Clip(string(body), maxDetail)}
 }
 
 func plainBody(contentType string, body []byte) string {
