@@ -34,6 +34,11 @@ func (a *app) databaseToRead(ctx context.Context) (*sqlite.Store, error) {
 }
 
 func (a *app) openDatabase(ctx context.Context, readOnly bool) (*sqlite.Store, error) {
+	return a.openWith(ctx, sqlite.Options{ReadOnly: readOnly})
+}
+
+// openWith opens the store, with the keys that the configuration names.
+func (a *app) openWith(ctx context.Context, o sqlite.Options) (*sqlite.Store, error) {
 	if a.store != nil {
 		return a.store, nil
 	}
@@ -41,13 +46,29 @@ func (a *app) openDatabase(ctx context.Context, readOnly bool) (*sqlite.Store, e
 	if err != nil {
 		return nil, err
 	}
-	s, err := sqlite.Open(ctx, filepath.Join(dir, databaseName), sqlite.Options{ReadOnly: readOnly})
+	if o.Keys, err = a.keysFile(); err != nil {
+		return nil, err
+	}
+	s, err := sqlite.Open(ctx, filepath.Join(dir, databaseName), o)
+	if errors.Is(err, store.ErrKeys) {
+		return nil, fmt.Errorf("%w\nTo accept it: toolcrib runs verify --adopt", err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	a.store = s
 	a.closers = append(a.closers, s)
 	return s, nil
+}
+
+// keysFile is the absolute path of the key file that is configured; "" = the one
+// beside the database.
+func (a *app) keysFile() (string, error) {
+	c, err := a.configuration()
+	if err != nil {
+		return "", err
+	}
+	return c.Keys.Resolve(a.resolver())
 }
 
 // availability reads what administrators have switched on and off, at each offer

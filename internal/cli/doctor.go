@@ -225,6 +225,8 @@ func (a *app) databaseFinding(ctx context.Context) finding {
 		f.Mend = "use the later version of toolcrib, or another --data-dir"
 	case errors.Is(err, store.ErrCorrupt):
 		f.Mend = "move the file away with its -wal and -shm files, and restore a copy"
+	case errors.Is(err, store.ErrKeys):
+		f.Mend = "restore the key file from a backup, or accept the journal without it: toolcrib runs verify --adopt"
 	case errors.Is(err, store.ErrLocked):
 		f.Mend = "end the program that holds it"
 	case errors.Is(err, store.ErrFull):

@@ -25,6 +25,13 @@ func (a *app) protection(workspace string) (gate.Protected, error) {
 		Except: []string{filepath.Join(data, "workspaces")},
 		Write:  []string{filepath.Join(workspace, "skills")},
 	}
+	keys, err := a.keysFile()
+	if err != nil {
+		return gate.Protected{}, err
+	}
+	if keys != "" {
+		p.Touch = append(p.Touch, keys)
+	}
 	if c.File() != "" {
 		abs, err := filepath.Abs(c.File())
 		if err != nil {

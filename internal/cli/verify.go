@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -31,12 +32,9 @@ type checking struct {
 	all func(ctx context.Context, s *sqlite.Store) ([]checkedView, error)
 }
 
-func (a *app) runsVerifyCommand() *cobra.Command {
-	return a.checkCommand(checking{
+func (a *app) verifying() checking {
+	return checking{
 		use: "verify", short: "Check the hash chains: that nothing stored was changed",
-		long: "Check the hash chain of a run against its events, its kept results and its anchors in the system journal, and " +
-			"that journal's own chain and sealed end; with --all everything that is stored. What was changed, removed, " +
-			"reordered or cut is named. A whole data folder put back to an older copy does not show.",
 		run: func(ctx context.Context, s *sqlite.Store, run toolcrib.RunID) (any, string, error) {
 			v, err := s.Verify(ctx, run)
 			if err == nil {
@@ -45,7 +43,7 @@ func (a *app) runsVerifyCommand() *cobra.Command {
 			return v, fmt.Sprintf("%s, %s%s", render.Count(v.Events, "event"), render.Count(v.Anchors, "anchor"), prunedText(v.Pruned)), err
 		},
 		all: a.verifyAll,
-	})
+	}
 }
 
 func prunedText(events int) string {
@@ -76,6 +74,9 @@ func (a *app) verifyAll(ctx context.Context, s *sqlite.Store) ([]checkedView, er
 		text := fmt.Sprintf("%s, %s%s; removed before: %s; the system journal: %s",
 			render.Count(all.Runs, "run"), render.Count(all.Events, "event"), prunedText(all.Pruned),
 			render.Count(all.Removed, "run"), render.Count(all.System.Events, "event"))
+		if all.System.Adopted > 0 {
+			text += fmt.Sprintf(", of which those before event %d were accepted as they were", all.System.Adopted)
+		}
 		out = append(out, checked("", all, text, nil))
 	}
 	return out, nil
@@ -155,7 +156,7 @@ func (a *app) check(ctx context.Context, c checking, args []string, asJSON bool)
 		if err != nil {
 			return err
 		}
-		return a.tellChecked(views, asJSON)
+		return a.tellChecked(views, asJSON, false)
 	}
 	rec, err := a.findRun(ctx, s, args[0])
 	if err != nil {
@@ -165,13 +166,17 @@ func (a *app) check(ctx context.Context, c checking, args []string, asJSON bool)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return a.tellChecked([]checkedView{checked(rec.ID, found, text, err)}, asJSON)
+	return a.tellChecked([]checkedView{checked(rec.ID, found, text, err)}, asJSON, false)
 }
 
 // tellChecked tells what holds and what does not; the exit code says whether all
-// does.
-func (a *app) tellChecked(views []checkedView, asJSON bool) error {
+// does. toErr tells it on standard error, because something else is the output.
+func (a *app) tellChecked(views []checkedView, asJSON, toErr bool) error {
 	broken := 0
+	var out io.Writer = a.out
+	if toErr {
+		out = a.err
+	}
 	for _, v := range views {
 		if !v.OK {
 			broken++
@@ -183,7 +188,7 @@ func (a *app) tellChecked(views []checkedView, asJSON bool) error {
 			if name == "" {
 				name = "everything"
 			}
-			fmt.Fprintf(a.out, "%s %s: %s\n", a.outStyle.Green("✓"), name, v.Detail)
+			fmt.Fprintf(out, "%s %s: %s\n", a.outStyle.Green("✓"), name, v.Detail)
 		default:
 			a.complain(v.Detail)
 		}

@@ -11,7 +11,7 @@ type Provider struct {
 	APIKey  Value            `yaml:"api_key" default:"" secret:"all" doc:"The key; better a reference such as ${env:OPENAI_API_KEY}."`
 	BaseURL Value            `yaml:"base_url" default:"" format:"url" secret:"url" doc:"Address of the API; empty: that of the type."`
 	Headers map[string]Value `yaml:"headers" keys:"header" secret:"named" doc:"Further HTTP headers."`
-	Proxy   Value            `yaml:"proxy" default:"" format:"proxy" secret:"url" doc:"Address of an HTTP or SOCKS proxy; empty: as HTTPS_PROXY and NO_PROXY of the environment say."`
+	Proxy   Value            `yaml:"proxy" default:"" format:"proxy" secret:"url" doc:"Address of an HTTP or SOCKS proxy; none: no proxy; empty: as HTTPS_PROXY and NO_PROXY of the environment say."`
 	CAFile  Value            `yaml:"ca_file" default:"" format:"path" doc:"PEM file with further certificate authorities."`
 	File    Value            `yaml:"file" default:"" format:"path" doc:"Replies to play, for type script."`
 

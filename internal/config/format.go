@@ -60,6 +60,9 @@ func checkFormat(format, text string) string {
 	case "url":
 		return checkURL(text, "http", "https")
 	case "proxy":
+		if text == "none" {
+			return ""
+		}
 		return checkURL(text, "http", "https", "socks5", "socks5h")
 	case "database":
 		return checkURL(text, "postgres", "postgresql")

@@ -27,7 +27,6 @@ func (c *Config) Unsupported() []Unsupported {
 	}
 	add(!c.Database.IsEmpty(), "database", "PostgreSQL is not supported by this version; remove the key to use SQLite", true)
 	add(!c.Bus.URL.IsEmpty(), "bus.url", "a bus of your own is not supported by this version; remove the key", true)
-	add(!c.Keys.IsEmpty(), "keys", "a file with keys is not supported by this version; remove the key", true)
 	for _, name := range c.AgentNames() {
 		add(len(c.Agents[name].Skills) > 0, joinKey(joinKey("agents", name), "skills"),
 			"skills are not supported by this version, nor the tools that they allow; remove them", true)
