@@ -27,6 +27,7 @@ type app struct {
 	helpErr error
 
 	inTerminal, outTerminal, errTerminal bool
+	beside                               io.Writer    // what is said while a run is shown; nil = err
 	style                                render.Style // of standard error
 	outStyle                             render.Style
 

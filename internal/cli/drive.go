@@ -164,6 +164,7 @@ func (d *drive) carry(ctx context.Context, show watcher, begin begin) (*agent.St
 	if terminal {
 		stderr = live
 	}
+	a.beside = stderr
 	ctx, stop := a.interruptible(ctx, nameOf(d.who), stderr)
 	defer stop()
 	ctx, unwatch := d.cancellable(ctx)

@@ -30,7 +30,7 @@ func (a *app) gate(ctx context.Context, s *sqlite.Store, workspace string) (*gat
 	if err != nil {
 		return nil, err
 	}
-	command, err := execShell(c, protected)
+	command, err := a.execShell(c, protected)
 	if err != nil {
 		return nil, err
 	}
@@ -95,11 +95,12 @@ func toolSettings(c *config.Config) map[string]gate.ToolSettings {
 }
 
 // execShell makes exec_shell as the configuration says; nil in mode off.
-func execShell(c *config.Config, p gate.Protected) (toolcrib.Tool, error) {
+func (a *app) execShell(c *config.Config, p gate.Protected) (toolcrib.Tool, error) {
 	set := c.Tools.Shell
 	tool, err := shell.New(shell.Options{
 		Mode: shell.Mode(set.Mode), Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox), Network: set.Network,
 		Protected: p.Write, ProtectedNames: p.Names, Hidden: p.Touch, Except: p.Except,
+		OnProtectedChange: func(_ toolcrib.Call, paths []string) { a.protectedChanged(paths) },
 	})
 	if err != nil {
 		return nil, usagef("tools.%v", err)

@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 )
 
@@ -56,6 +59,34 @@ func (a *app) protection(workspace string) (gate.Protected, error) {
 		return gate.Protected{}, usagef("the workspace %s lies in the data folder %s, which no tool may touch; choose another of the two", workspace, data)
 	}
 	return p, nil
+}
+
+// protectedChanged tells the person that a command changed what steers toolcrib or
+// its neighbours, and ends the trust in the folders around it (design.md §7).
+func (a *app) protectedChanged(paths []string) {
+	out := a.beside
+	if out == nil {
+		out = a.err
+	}
+	tell := func(format string, args ...any) {
+		fmt.Fprintf(out, "%s %s\n", a.style.Red("!"), guard.Visible(fmt.Sprintf(format, args...)))
+	}
+	names := make([]string, len(paths))
+	for i, path := range paths {
+		names[i] = pathText(path)
+	}
+	tell("a command changed files that steer toolcrib or programs beside it: %s; look at them before you go on", strings.Join(names, ", "))
+	store, err := a.trustStore()
+	if err != nil {
+		return // there is no record, so nothing is trusted
+	}
+	folders, err := store.RevokeAround(paths...)
+	if err != nil {
+		tell("the trust in their folder could not be ended: %v", err)
+	}
+	for _, dir := range folders {
+		tell("%s is no longer trusted; once you have looked at it: toolcrib trust %s", pathText(dir), pathText(dir))
+	}
 }
 
 // inside tells whether path is dir or lies below it; links are resolved as far as

@@ -19,6 +19,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 )
 
@@ -232,6 +233,48 @@ func (s Store) Revoke(dir string) error {
 		delete(rec.Folders, root)
 		return nil
 	})
+}
+
+// RevokeAround forgets the trust in every folder that holds one of the paths, at
+// any depth, and returns these folders, sorted. The paths are absolute and need
+// not exist any more. It is for files that steer toolcrib or its neighbours and
+// were changed behind its back (design.md §7): what a person looked at is not what
+// is there now.
+func (s Store) RevokeAround(paths ...string) ([]string, error) {
+	rec, err := s.read()
+	if err != nil {
+		return nil, err // a record that cannot be read trusts nothing
+	}
+	if len(around(rec, paths)) == 0 {
+		return nil, nil
+	}
+	var revoked []string
+	err = s.update(func(rec *record) error {
+		revoked = around(rec, paths)
+		for _, dir := range revoked {
+			delete(rec.Folders, dir)
+		}
+		return nil
+	})
+	return revoked, err
+}
+
+func around(rec *record, paths []string) []string {
+	var dirs []string
+	for dir := range rec.Folders {
+		holds := func(path string) bool {
+			if real, err := realPath(filepath.Dir(path)); err == nil {
+				path = filepath.Join(real, filepath.Base(path))
+			}
+			rel, err := filepath.Rel(dir, path)
+			return err == nil && filepath.IsLocal(rel)
+		}
+		if slices.ContainsFunc(paths, holds) {
+			dirs = append(dirs, dir)
+		}
+	}
+	slices.Sort(dirs)
+	return dirs
 }
 
 // realPath returns the absolute path of an existing folder without symbolic links.

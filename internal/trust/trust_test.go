@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -364,5 +365,38 @@ func TestTrust_MessagesHoldNoControlCharacters(t *testing.T) {
 	e := &trust.UntrustedError{Path: "toolcrib.yaml", Dir: "/a b\x1b[2J"}
 	if want := `toolcrib.yaml is not trusted yet, so nothing of it is used; look at it, then run: toolcrib trust "/a b\x1b[2J"`; e.Error() != want {
 		t.Errorf("got  %s\nwant %s", e, want)
+	}
+}
+
+// A protected file that changed ends the trust in each folder that holds it, and in
+// no other (design.md §7).
+func TestTrust_RevokeAround(t *testing.T) {
+	s, top := newStore(t), t.TempDir()
+	for _, name := range []string{".", "in", "in/deep", "inner", "other"} {
+		write(t, filepath.Join(top, name, "toolcrib.yaml"), name)
+		if _, err := s.Trust(filepath.Join(top, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := s.RevokeAround(filepath.Join(t.TempDir(), "x")); err != nil || len(got) != 0 {
+		t.Errorf("elsewhere: %v, %v", got, err)
+	}
+	real, err := filepath.EvalSymlinks(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(filepath.Join(top, "in"), link); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.RevokeAround(filepath.Join(link, "hook"), filepath.Join(top, "in", "gone", "hook"))
+	if want := []string{real, filepath.Join(real, "in")}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v; want %v", got, err, want)
+	}
+	check(t, s, filepath.Join(top, "in"), trust.Untrusted)
+	check(t, s, filepath.Join(top, "inner"), trust.Trusted)
+	check(t, s, filepath.Join(top, "in/deep"), trust.Trusted)
+	if got, err := s.RevokeAround(filepath.Join(top, "in", "hook")); err != nil || len(got) != 0 {
+		t.Errorf("a second time: %v, %v", got, err)
 	}
 }

@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/toolcrib/toolcrib/internal/trust"
+)
+
+// A protected file that a command changed is told, and ends the folder's trust.
+func TestProtectedChangeEndsTrust(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	dir := t.TempDir()
+	file := filepath.Join(dir, "toolcrib.yaml")
+	if err := os.WriteFile(file, []byte("listen: 127.0.0.1:1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := newApp(os.Stdin, os.Stdout, os.Stderr)
+	var said strings.Builder
+	a.beside = &said
+	store, err := a.trustStore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Trust(dir); err != nil {
+		t.Fatal(err)
+	}
+	a.protectedChanged([]string{filepath.Join(dir, ".git", "hooks", "post\x1bcommit")})
+	state, _, err := store.Check(dir)
+	if err != nil || state != trust.Untrusted {
+		t.Errorf("state %q, %v", state, err)
+	}
+	for _, want := range []string{"a command changed files", ".git/hooks", "no longer trusted", "toolcrib trust "} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("%q is not said: %s", want, said.String())
+		}
+	}
+	if strings.Contains(said.String(), "post\x1b") {
+		t.Error("a control character reached the terminal")
+	}
+}
