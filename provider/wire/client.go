@@ -139,11 +139,19 @@ func (c *Client) do(ctx context.Context, method, path string, body *Body) (*Repl
 }
 
 // join appends path to the base URL, whose query stays: some gateways want one.
+// What follows a "?" in path is added to that query.
 func (c *Client) join(path string) *url.URL {
 	u := *c.base
+	path, query, _ := strings.Cut(path, "?")
 	u.Path = strings.TrimRight(u.Path, "/") + "/" + path
 	if u.RawPath != "" {
 		u.RawPath = strings.TrimRight(u.RawPath, "/") + "/" + path
+	}
+	switch {
+	case u.RawQuery == "":
+		u.RawQuery = query
+	case query != "":
+		u.RawQuery += "&" + query
 	}
 	return &u
 }
