@@ -1,0 +1,179 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"image"
+	_ "image/gif"  // sizes of images
+	_ "image/jpeg" // sizes of images
+	_ "image/png"  // sizes of images
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Bounds of what the files of one history may be where an API tells none.
+const (
+	DefaultMaxFiles      = 100
+	DefaultMaxFilesBytes = 20 << 20 // of all files, before base64
+)
+
+// FileRules tell which files an API takes in a request.
+type FileRules struct {
+	Types    []string // media types, such as image/png
+	MaxBytes int      // of one file; 0 = toolcrib.MaxFileBytes
+	MaxEdge  int      // pixels of an image's longer side; 0 = no bound
+	MaxTotal int      // bytes of all files of the history; 0 = DefaultMaxFilesBytes
+	MaxFiles int      // of the history; 0 = DefaultMaxFiles
+}
+
+// Attachments reads the files of one conversation, each when the message that
+// holds it is encoded: once, as long as the encoded history stays. It serves one
+// goroutine. The zero value takes no file.
+type Attachments struct {
+	Rules FileRules
+	// Notices tells of the files that were not sent since Begin.
+	Notices []toolcrib.Notice
+
+	count, bytes int
+	err          error
+}
+
+// Attachment is a file that goes into a request.
+type Attachment struct {
+	Data      []byte
+	MediaType string // as the bytes say, where they say it
+	Name      string // never empty
+}
+
+// Image tells whether the file is an image.
+func (a *Attachment) Image() bool { return strings.HasPrefix(a.MediaType, "image/") }
+
+// AppendBase64 appends the file in base64 (RFC 4648 §4).
+func (a *Attachment) AppendBase64(dst []byte) []byte {
+	return base64.StdEncoding.AppendEncode(dst, a.Data)
+}
+
+// AppendDataURL appends the file as a data URL (RFC 2397).
+func (a *Attachment) AppendDataURL(dst []byte) []byte {
+	dst = append(append(append(dst, "data:"...), a.MediaType...), ";base64,"...)
+	return a.AppendBase64(dst)
+}
+
+// Begin starts a request; fresh says that the history is encoded from its start.
+func (a *Attachments) Begin(fresh bool) {
+	a.Notices, a.err = nil, nil
+	if fresh {
+		a.count, a.bytes = 0, 0
+	}
+}
+
+// Err is the end of the request's context, if that came while a file was read:
+// the history is not to be used then.
+func (a *Attachments) Err() error { return a.err }
+
+// Open reads a file of req. nil = it is not sent, for the reason that Notices
+// tells; [FileText] is to stand in its place.
+func (a *Attachments) Open(ctx context.Context, req *toolcrib.Request, f *toolcrib.File) *Attachment {
+	found, why := a.open(ctx, req, f)
+	if why != "" {
+		a.Notices = append(a.Notices, Notice(toolcrib.NoticeFileNotSent, "%s is not sent: %s", strings.Trim(FileText(f), "[]"), why))
+		return nil
+	}
+	a.count++
+	a.bytes += len(found.Data)
+	return found
+}
+
+func (a *Attachments) open(ctx context.Context, req *toolcrib.Request, f *toolcrib.File) (*Attachment, string) {
+	kind := mediaType(f.MediaType)
+	maxBytes, maxTotal, maxFiles := or(a.Rules.MaxBytes, toolcrib.MaxFileBytes), or(a.Rules.MaxTotal, DefaultMaxFilesBytes), or(a.Rules.MaxFiles, DefaultMaxFiles)
+	switch {
+	case req.Files == nil:
+		return nil, "this model takes no files"
+	case !a.takes(kind) && kind != "application/octet-stream" && kind != "":
+		return nil, "this API does not take its type"
+	case f.Bytes > int64(maxBytes):
+		return nil, tooLarge(maxBytes)
+	case a.count >= maxFiles:
+		return nil, fmt.Sprintf("this API takes %d files at most", maxFiles)
+	}
+	data, err := req.Files(ctx, f.Ref)
+	if cause := ctx.Err(); cause != nil && err != nil {
+		a.err = cause
+	}
+	switch {
+	case err != nil:
+		return nil, "it could not be read"
+	case len(data) == 0:
+		return nil, "it is empty"
+	case len(data) > maxBytes:
+		return nil, tooLarge(maxBytes)
+	case a.bytes+len(data) > maxTotal:
+		return nil, fmt.Sprintf("all files together have more than %d bytes", maxTotal)
+	}
+	kind, ok := contentType(kind, data)
+	switch {
+	case !ok || !a.takes(kind):
+		return nil, "its content is not of a type that this API takes"
+	case a.tooWide(kind, data):
+		return nil, fmt.Sprintf("it is wider or higher than %d pixels", a.Rules.MaxEdge)
+	}
+	name := f.Name
+	if name == "" {
+		name = f.Ref
+	}
+	if name == "" {
+		name = "file"
+	}
+	return &Attachment{Data: data, MediaType: kind, Name: name}, ""
+}
+
+func (a *Attachments) takes(kind string) bool { return slices.Contains(a.Rules.Types, kind) }
+
+func tooLarge(limit int) string { return fmt.Sprintf("it has more than %d bytes", limit) }
+
+func or(n, otherwise int) int {
+	if n > 0 {
+		return n
+	}
+	return otherwise
+}
+
+func mediaType(s string) string {
+	kind, _, err := mime.ParseMediaType(s)
+	switch {
+	case err != nil:
+		return strings.ToLower(strings.TrimSpace(s))
+	case kind == "image/jpg":
+		return "image/jpeg"
+	}
+	return kind
+}
+
+// contentType checks what a file is said to be against its first bytes: the APIs
+// refuse a request whose image is of another type than it says.
+func contentType(said string, data []byte) (kind string, ok bool) {
+	found := mediaType(http.DetectContentType(data))
+	switch {
+	case strings.HasPrefix(found, "image/"), found == "application/pdf":
+		return found, true
+	case strings.HasPrefix(said, "image/"), said == "application/pdf", said == "application/octet-stream", said == "":
+		return "", false
+	}
+	return said, !strings.HasPrefix(said, "text/") || utf8.Valid(data)
+}
+
+func (a *Attachments) tooWide(kind string, data []byte) bool {
+	if a.Rules.MaxEdge <= 0 || !strings.HasPrefix(kind, "image/") {
+		return false
+	}
+	c, _, err := image.DecodeConfig(bytes.NewReader(data))
+	return err == nil && max(c.Width, c.Height) > a.Rules.MaxEdge
+}
