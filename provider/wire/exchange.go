@@ -66,6 +66,9 @@ func (c *Client) Exchange(ctx context.Context, path string, body *Body, d Decode
 
 func (r *Reply) decode(d Decoder, emit Emit) error {
 	kind := strings.ToLower(r.Header.Get("Content-Type"))
+	if l, ok := d.(LineDecoder); ok && streamsLines(kind) {
+		return r.decodeLines(kind, l, emit)
+	}
 	if strings.Contains(kind, "event-stream") {
 		return r.decodeFrames(r.Frames(), d, emit)
 	}
