@@ -61,6 +61,9 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 		d.model = nil
 	}
 	req := buildRequest(d.s, step, specs, hash)
+	if d.s.files && d.s.Start.Models[step.Model].Files != filesNone {
+		req.Files = d.r.openFile
+	}
 	sent := &journal.ModelRequest{
 		Request: d.s.Requests + 1, Iteration: Rounds(d.s, step), Attempt: step.Attempt, Model: step.Model,
 		Closing: step.Closing, OfferHash: req.ToolsHash, Hash: requestHash(d.s, req), Choice: req.ToolChoice,
@@ -99,7 +102,7 @@ func (d *driver) givenUp(ctx context.Context, err error) error {
 
 // offer asks the gate what this request may show, and writes down a change.
 func (d *driver) offer(ctx context.Context, step Step) (specs []toolcrib.Spec, hash string, err error) {
-	if step.Closing || d.s.Start.Models[step.Model].Tools == "none" {
+	if step.Closing || d.s.Start.Models[step.Model].Tools == modeNone {
 		return nil, "", nil
 	}
 	offer, err := d.r.Gate.Offer(ctx, d.s.Start.Principal, scopeOf(d.s.Start))
@@ -117,18 +120,38 @@ func (d *driver) offer(ctx context.Context, step Step) (specs []toolcrib.Spec, h
 
 // open opens the model of this index for the run.
 func (d *driver) open(ctx context.Context, index int) (toolcrib.Model, error) {
-	if d.model != nil && d.index == index {
+	info := d.modelInfo(index)
+	if d.model != nil && d.index == index && d.tools == info.Tools {
 		return d.model, nil
 	}
-	model, err := d.r.Models(ctx, d.s.Start.Models[index])
+	model, err := d.r.Models(ctx, info)
 	if err != nil {
 		return nil, err
 	}
 	if c, ok := model.(toolcrib.Conversational); ok {
 		model = c.Conversation()
 	}
-	d.model, d.index = model, index
+	d.model, d.index, d.tools = model, index, info.Tools
 	return model, nil
+}
+
+// How a model takes tools ([journal.ModelInfo.Tools]).
+const (
+	modeText = "text"
+	modeNone = "none"
+)
+
+// filesNone is the [journal.ModelInfo.Files] of a model that is known to take none.
+const filesNone = "none"
+
+// modelInfo is a model of the run as it is opened: one that turned out to take no
+// tools is opened for the text protocol.
+func (d *driver) modelInfo(index int) journal.ModelInfo {
+	info := d.s.Start.Models[index]
+	if d.s.AsText[index] {
+		info.Tools = modeText
+	}
+	return info
 }
 
 // unopened is a model that could not be opened (no key, a bad address).
@@ -232,7 +255,7 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 		f.Class, f.Message = ClassCancelled, "given up by the run"
 	case errors.As(err, &me):
 		f.Class, f.Status, f.Message, f.Detail = me.Class, me.Status, d.r.Mask.Mask(me.Message), d.r.Mask.Mask(me.Detail)
-		f.RetryAfterMS, f.Unsent = me.RetryAfter.Milliseconds(), me.Unsent
+		f.RetryAfterMS, f.Unsent, f.NoTools = me.RetryAfter.Milliseconds(), me.Unsent, me.NoTools
 	default:
 		f.Detail = d.r.Mask.Mask(err.Error())
 	}

@@ -19,6 +19,7 @@ type driver struct {
 	s     *State
 	model toolcrib.Model // of s.Model, opened at first use
 	index int            // the model that is open
+	tools string         // how it takes tools
 	// verdicts are the gate's answers to the current turn, with their permits.
 	// Only what the journal says too is ever used of them.
 	verdicts map[string]gate.Verdict
@@ -145,6 +146,10 @@ func (d *driver) carry(ctx context.Context, step Step) error {
 		return d.answer(ctx, step.Answers)
 	case StepStop:
 		return d.append(ctx, &journal.Stopping{Reason: step.Reason, Message: step.Message})
+	case StepCondense:
+		return d.condense(ctx, step)
+	case StepCheck:
+		return d.check(ctx)
 	case StepFinish:
 		return d.finish(ctx, step)
 	}

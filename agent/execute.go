@@ -94,6 +94,7 @@ type flight struct {
 	leave    chan error // the answer to starts: nil = go
 	result   *journal.ToolResult
 	whole    string // of a result that was cut; to be kept
+	files    []keptFile
 	progress chan<- progress
 }
 
@@ -311,13 +312,18 @@ func (x *execution) leftResumable() bool {
 
 // keep stores a whole result that was cut, before the result that refers to it.
 func (x *execution) keep(f *flight) error {
-	if f.result.Ref == "" {
+	if f.result.Ref == "" && len(f.files) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), appendGrace)
 	defer cancel()
-	if err := x.d.r.Contents.Put(ctx, x.d.s.Run, f.result.Ref, []byte(f.whole)); err != nil {
-		return fmt.Errorf("keep the result of %s: %w", f.call.ID, err)
+	if f.result.Ref != "" {
+		f.files = append(f.files, keptFile{ref: f.result.Ref, data: []byte(f.whole)})
+	}
+	for _, k := range f.files {
+		if err := x.d.r.Contents.Put(ctx, x.d.s.Run, k.ref, k.data); err != nil {
+			return fmt.Errorf("keep the result of %s: %w", f.call.ID, err)
+		}
 	}
 	return nil
 }

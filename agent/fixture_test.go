@@ -32,6 +32,7 @@ type world struct {
 	ran      map[string]int    // by call ID
 	gave     map[string]string // the arguments that the tool got, by call ID
 	onFrame  func(journal.Frame)
+	tools    map[string]toolcrib.Output // what tools without a function return
 }
 
 type noOverrides struct{}
@@ -85,7 +86,7 @@ func (w *world) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[too
 
 func newWorld(t testing.TB, confirm gate.ConfirmMode) *world {
 	t.Helper()
-	w := &world{journal: &journal.Memory{}, ran: map[string]int{}, gave: map[string]string{}}
+	w := &world{journal: &journal.Memory{}, ran: map[string]int{}, gave: map[string]string{}, tools: map[string]toolcrib.Output{}}
 	read := toolcrib.Spec{Effect: toolcrib.EffectReadOnly, EnabledByDefault: true, Source: "go"}
 	tool := func(name string, spec toolcrib.Spec, call func(context.Context, toolcrib.Call) (toolcrib.Output, error)) toolcrib.Tool {
 		spec.Name = name
@@ -139,6 +140,9 @@ func newWorld(t testing.TB, confirm gate.ConfirmMode) *world {
 		}),
 		tool("put", put, func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
 			return toolcrib.Output{Text: "put"}, nil
+		}),
+		tool("draw", read, func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
+			return w.tools["draw"], nil
 		}),
 		tool("off", toolcrib.Spec{Effect: toolcrib.EffectReadOnly}, func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
 			return toolcrib.Output{Text: "must never run"}, nil

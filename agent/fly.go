@@ -137,6 +137,7 @@ func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
 		source = f.call.Name
 	}
 	ref := x.d.r.NewID("res_")
+	files := x.files(f, ref, &out)
 	shownRef := ""
 	if x.d.s.offers(readResultTool) {
 		shownRef = ref
@@ -146,7 +147,7 @@ func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
 	})
 	r := &journal.ToolResult{
 		ToolCallID: f.call.ID, Name: f.call.Name, Status: status, IsError: out.IsError,
-		Content: fitted.Content, Truncated: fitted.Truncated, Untrusted: untrusted,
+		Content: fitted.Content, Truncated: fitted.Truncated, Untrusted: untrusted, Files: files,
 	}
 	if untrusted {
 		r.Source = source

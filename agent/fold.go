@@ -50,19 +50,17 @@ func (s *State) apply(body toolcrib.Body) error {
 	case *journal.ModelRequest:
 		return s.request(b)
 	case *journal.ModelFailed:
-		s.Open, s.Usage = nil, b.Sum
-		if b.Class != ClassLost && b.Class != ClassCancelled {
-			s.LastFailed = b
-			s.Failures++
-		}
+		s.requestFailed(b)
 	case *journal.Message:
 		return s.message(b)
 	case *journal.ToolCall:
 		return s.call(b)
 	case *journal.Usage:
 		s.Usage = b.Sum
-		if b.Tokens.Reported && b.Tokens.InputTokens > 0 {
+		aside := s.Open != nil && s.Open.Purpose != ""
+		if b.Tokens.Reported && b.Tokens.InputTokens > 0 && !aside {
 			s.size.reported = b.Tokens.InputTokens
+			s.size.rest = int64(len(s.Start.System)) + s.Offer.Bytes
 		}
 	case *journal.Verdicts:
 		return s.verdicts(b)
@@ -87,6 +85,10 @@ func (s *State) apply(body toolcrib.Body) error {
 	case *journal.Said:
 		s.Said = append(s.Said, *b)
 		s.hear()
+	case *journal.Condensed:
+		return s.condensed(b)
+	case *journal.AnswerChecked:
+		return s.answerChecked(b)
 	case *journal.Paused:
 		s.Status, s.Pending, s.held = b.Status, &b.Pending, false
 	case *journal.Done:
@@ -113,6 +115,7 @@ func (s *State) start(b *journal.RunStarted) error {
 		}
 		s.add(m)
 	}
+	s.task = max(len(b.Input)-1, 0)
 	if b.Given != nil {
 		s.Iterations = 1
 		s.Turn = &Turn{Iteration: 1, Expected: 1}
@@ -162,11 +165,36 @@ func (s *State) request(b *journal.ModelRequest) error {
 	if s.Turn != nil {
 		return fmt.Errorf("a request with %d calls open", len(s.Turn.open()))
 	}
-	if b.Model != s.Model {
-		s.Model, s.Failures = b.Model, 0
-	}
 	s.Open, s.Requests = b, b.Request
+	if b.Purpose != "" {
+		return nil
+	}
+	if b.Model != s.Model {
+		s.Model, s.Failures, s.shortened = b.Model, 0, false
+	}
+	s.askedShort = s.shortened
 	return nil
+}
+
+// requestFailed notes what a failure leads to.
+func (s *State) requestFailed(b *journal.ModelFailed) {
+	sent := s.Open
+	s.Open, s.Usage = nil, b.Sum
+	if b.Class == ClassLost || b.Class == ClassCancelled {
+		return
+	}
+	if sent != nil && sent.Purpose != "" {
+		s.CondenseFailed = true
+		return
+	}
+	s.LastFailed = b
+	s.Failures++
+	if b.NoTools && !s.AsText[s.Model] && s.Start.Models[s.Model].Tools != modeText {
+		if s.AsText == nil {
+			s.AsText = make(map[int]bool)
+		}
+		s.AsText[s.Model], s.textFrom = true, b.Request
+	}
 }
 
 func (s *State) message(b *journal.Message) error {
@@ -175,6 +203,7 @@ func (s *State) message(b *journal.Message) error {
 	}
 	s.Asked, s.Open, s.Last, s.Failures, s.Idle = s.Open, nil, b, 0, 0
 	s.size.reportedBytes = s.size.bytes
+	s.shortened, s.askedShort, s.CondenseFailed = false, false, false
 	s.Closed = b.Closing
 	if !b.Closing {
 		s.Iterations = b.Iteration
@@ -351,7 +380,7 @@ func (s *State) closeTurn() {
 	m := toolcrib.Message{Role: toolcrib.RoleTool, Parts: make([]toolcrib.Part, len(s.Turn.Calls))}
 	for i, c := range s.Turn.Calls {
 		m.Parts[i] = toolcrib.Part{ToolResult: &toolcrib.ToolResult{
-			CallID: c.ID, Name: c.Name, Content: c.Result.Content, IsError: c.Result.IsError,
+			CallID: c.ID, Name: c.Name, Content: c.Result.Content, IsError: c.Result.IsError, Files: c.Result.Files,
 		}}
 		s.countRepeat(c)
 	}
@@ -404,8 +433,20 @@ func (s *State) add(m toolcrib.Message) {
 	s.Messages = append(s.Messages, m)
 	b := appendMessage(s.scratch[:0], &m)
 	_, _ = s.digest.Write(b) // a hash never fails
-	s.size.bytes += int64(len(b))
+	files := filesBytes(&m)
+	s.size.bytes += int64(len(b)) + files
+	s.files = s.files || files > 0
 	if s.scratch = b; cap(b) > maxScratch {
 		s.scratch = nil
+	}
+}
+
+// restart makes a transcript of other messages.
+func (s *State) restart(messages []toolcrib.Message) {
+	s.Messages = make([]toolcrib.Message, 0, len(messages)+8)
+	s.digest.Reset()
+	s.size.bytes = 0
+	for _, m := range messages {
+		s.add(m)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 // Fork starts a new run from a round of another one: it has the transcript as it
@@ -22,9 +23,13 @@ func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who to
 	if round < 1 || round > max(old.Iterations, 1) {
 		return nil, usagef("run %s has rounds 1 to %d, not %d", run, max(old.Iterations, 1), round)
 	}
+	history, err := r.upToRound(ctx, run, round)
+	if err != nil {
+		return nil, err
+	}
 	s, err := r.Start(ctx, Task{
 		Agent: old.Start.Agent, Models: old.Start.Models, Principal: who,
-		History: upToRound(old, round), Prompt: prompt, Workspace: old.Start.Workspace, Driver: old.Start.Driver,
+		History: history, Prompt: prompt, Workspace: old.Start.Workspace, Driver: old.Start.Driver,
 		ForkedFrom: run, ForkedRound: round,
 		RunTools: old.Start.RunTools, SkillTools: old.Start.SkillTools, WorkerTools: old.Start.WorkerTools,
 		Approve: approve,
@@ -35,18 +40,22 @@ func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who to
 	return s, r.drive(ctx, s)
 }
 
-// upToRound is the transcript as it was before round was asked for.
-func upToRound(s *State, round int) []toolcrib.Message {
-	n := len(s.Start.Input)
-	for ; n < len(s.Messages); n++ {
-		if s.Messages[n].Role != toolcrib.RoleAssistant {
-			continue
+// upToRound is the transcript as it was when round was asked for, with what was
+// condensed by then.
+func (r *Runner) upToRound(ctx context.Context, run toolcrib.RunID, round int) ([]toolcrib.Message, error) {
+	s := NewState(run)
+	for e, err := range r.Journal.Read(ctx, run, 0) {
+		if err != nil {
+			return nil, err
 		}
-		if round--; round == 0 {
+		if b, ok := e.Body.(*journal.ModelRequest); ok && b.Purpose == "" && !b.Closing && b.Iteration == round {
 			break
 		}
+		if err := Fold(s, e); err != nil {
+			return nil, err
+		}
 	}
-	return append([]toolcrib.Message(nil), s.Messages[:n]...)
+	return append([]toolcrib.Message(nil), s.Messages...), nil
 }
 
 // Cancel ends a run that no driver has: one that is parked, queued or was cut

@@ -26,6 +26,8 @@ const (
 	StepAnswer    StepKind = "answer"    // answer open calls without running them
 	StepStop      StepKind = "stop"      // write down that the run is to end
 	StepFinish    StepKind = "finish"    // end the run
+	StepCondense  StepKind = "condense"  // make the transcript shorter
+	StepCheck     StepKind = "check"     // hold the answer against the agent's schema
 )
 
 // Step is what comes next in a run. Which fields are set follows from Kind.
@@ -40,6 +42,8 @@ type Step struct {
 	Choice  toolcrib.ToolChoice
 	Reserve Reserve
 	Notices []toolcrib.Notice // to be written down before it
+
+	Condense *Condensation // StepCondense
 
 	// StepAnswer
 	Answers []Answer
@@ -89,6 +93,7 @@ const (
 	NoticeCostWarning     = "cost_warning"
 	NoticePriceUnknown    = "price_unknown"
 	NoticeToolsIgnored    = "tools_ignored"
+	NoticeToolsAsText     = "tools_as_text"
 )
 
 // Retries of one request on one model, and the bounds of the wait between them.
@@ -268,10 +273,13 @@ func nextForLost(lost []*Call) Step {
 func ask(s *State, model, attempt int, delay time.Duration) Step {
 	step := Step{Kind: StepAsk, Model: model, Attempt: attempt, Delay: delay, Closing: s.Capped}
 	// auto is the zero value, so that the request is the same in every round.
-	if choice := s.Start.Agent.ToolChoice; choice.Mode != toolcrib.ChoiceAuto && (s.Last == nil || choice.Mode == toolcrib.ChoiceNone) {
+	if choice := s.Start.Agent.ToolChoice; choice.Mode != toolcrib.ChoiceAuto && (s.Asked == nil || choice.Mode == toolcrib.ChoiceNone) {
 		step.Choice = choice
 	}
 	reserve, short := reserveFor(s, model)
+	if room, fits := makeRoom(s, model, reserve); !fits {
+		return room
+	}
 	if short != "" && asksForMore(s) {
 		return nextForMore(s, short)
 	}
@@ -289,6 +297,27 @@ func ask(s *State, model, attempt int, delay time.Duration) Step {
 // next model, or the end (contract §4).
 func nextAfterFailure(s *State) Step {
 	f := s.LastFailed
+	switch {
+	case f.NoTools && s.textFrom == f.Request:
+		step := ask(s, s.Model, 1, 0)
+		step.Notices = append(step.Notices, toolcrib.Notice{
+			Code: NoticeToolsAsText, Message: fmt.Sprintf("%s takes no tools; it is asked again by the text protocol", s.Start.Models[s.Model].Ref),
+		})
+		return step
+	case f.Class == toolcrib.ErrContextLength && s.shortened:
+		if !s.askedShort {
+			return ask(s, s.Model, 1, 0)
+		}
+	case f.Class == toolcrib.ErrContextLength && s.Start.Agent.ContextStrategy != ContextFail:
+		// What the API takes is less than was sent, whatever was known of it.
+		limit := estimateInput(s, s.Offer.Bytes) * 7 / 10
+		if known := room(&s.Start.Models[s.Model], defaultReserve); known > 0 {
+			limit = min(limit, known)
+		}
+		if step, ok := condense(s, s.Model, limit, string(toolcrib.ErrContextLength)); ok {
+			return step
+		}
+	}
 	if f.Class.Retryable() && s.Failures < maxAttempts && retryAfter(f) <= maxRetryAfter {
 		delay := firstDelay << (s.Failures - 1)
 		if after := retryAfter(f); after > 0 {
@@ -354,6 +383,12 @@ func fail(s *State, reason toolcrib.StopReason, code, message string) Step {
 // finishAnswered ends a run whose last reply asks for nothing (contract §5.3).
 func finishAnswered(s *State) Step {
 	text := toolcrib.Message{Parts: s.Last.Parts}.Text()
+	if s.Last.Finish != toolcrib.FinishFiltered && strings.TrimSpace(text) != "" && len(s.Start.Agent.OutputSchema) > 0 {
+		if s.mustCheck() {
+			return Step{Kind: StepCheck}
+		}
+		return finishChecked(s)
+	}
 	if s.Last.Finish == toolcrib.FinishFiltered || strings.TrimSpace(text) == "" {
 		message := "refused: the model gave neither text nor calls"
 		if s.Last.Finish == toolcrib.FinishFiltered {

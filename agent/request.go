@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"hash"
 	"strconv"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 )
@@ -33,10 +34,19 @@ func buildRequest(s *State, step Step, specs []toolcrib.Spec, offerHash string) 
 
 // requestHash is SHA-256 over all that the model is told, in a fixed layout of
 // fields with their lengths. It costs what is new: the digest of the messages is
-// carried along in the state.
+// carried along in the state. A request that is none of the conversation has no
+// state.
 func requestHash(s *State, req *toolcrib.Request) string {
-	h := cloneHash(s.digest)
-	b := s.scratch[:0]
+	var h hash.Hash
+	var b []byte
+	if s != nil {
+		h, b = cloneHash(s.digest), s.scratch[:0]
+	} else {
+		h = sha256.New()
+		for i := range req.Messages {
+			_, _ = h.Write(appendMessage(nil, &req.Messages[i]))
+		}
+	}
 	b = appendField(b, req.Model)
 	b = appendField(b, req.System)
 	b = appendField(b, req.ToolsHash)
@@ -51,8 +61,13 @@ func requestHash(s *State, req *toolcrib.Request) string {
 	b = appendField(b, req.Reasoning)
 	b = appendField(b, req.OutputSchema)
 	b = appendField(b, req.Extra)
+	if len(req.OutputSchema) > 0 {
+		b = appendField(b, req.OutputSchema)
+	}
 	_, _ = h.Write(b) // a hash never fails
-	s.scratch = b
+	if s != nil {
+		s.scratch = b
+	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
@@ -90,6 +105,10 @@ func appendMessage(b []byte, m *toolcrib.Message) []byte {
 			b = appendField(b, p.ToolResult.CallID)
 			b = appendField(b, p.ToolResult.Content)
 			b = appendField(b, strconv.FormatBool(p.ToolResult.IsError))
+			for _, f := range p.ToolResult.Files {
+				b = appendField(b, f.Ref)
+				b = appendField(b, f.MediaType)
+			}
 		case p.File != nil:
 			b = appendField(b, "file")
 			b = appendField(b, p.File.Ref)
@@ -112,19 +131,71 @@ func appendField[T ~string | ~[]byte](b []byte, s T) []byte {
 // 4.5. What the provider reports corrects it from the second request on.
 const bytesPerToken = 3.5
 
+// fileTokens is what an image counts as: APIs charge some hundred to some thousand.
+const fileTokens = 1500
+
 // estimateInput estimates the input tokens of the next request.
 func estimateInput(s *State, toolBytes int64) int64 {
 	if s.size.reported > 0 {
 		return s.size.reported + tokens(s.size.bytes-s.size.reportedBytes)
 	}
-	return tokens(s.size.bytes + int64(len(s.Start.System)) + toolBytes)
+	return s.tokens(s.size.bytes + int64(len(s.Start.System)) + toolBytes)
 }
 
-func tokens(bytes int64) int64 {
+func tokens(bytes int64) int64 { return tokensAt(bytes, bytesPerToken) }
+
+func tokensAt(bytes int64, perToken float64) int64 {
 	if bytes <= 0 {
 		return 0
 	}
-	return int64(float64(bytes)/bytesPerToken) + 1
+	return int64(float64(bytes)/perToken) + 1
+}
+
+// tokens estimates by what the provider has reported of this run, if it has.
+func (s *State) tokens(bytes int64) int64 { return tokensAt(bytes, s.perToken()) }
+
+func (s *State) perToken() float64 {
+	if s.size.perToken > 0 {
+		return s.size.perToken
+	}
+	return bytesPerToken
+}
+
+// learn keeps the ratio of bytes to tokens that was reported, before the messages
+// that it was reported of change.
+func (z *size) learn() {
+	const least, most = 1, 8 // what no language or tokenizer passes
+	if z.reported > 0 {
+		z.perToken = min(max(float64(z.reportedBytes+z.rest)/float64(z.reported), least), most)
+	}
+	z.reported, z.reportedBytes = 0, 0
+}
+
+// messageBytes is the size of a message as it is estimated.
+func messageBytes(m *toolcrib.Message) int64 {
+	return int64(len(appendMessage(nil, m))) + filesBytes(m)
+}
+
+// filesBytes is what the files of a message count as, in bytes of text.
+func filesBytes(m *toolcrib.Message) (n int64) {
+	for i := range m.Parts {
+		if f := m.Parts[i].File; f != nil {
+			n += fileBytes(f)
+		}
+		if r := m.Parts[i].ToolResult; r != nil {
+			for k := range r.Files {
+				n += fileBytes(&r.Files[k])
+			}
+		}
+	}
+	return n
+}
+
+func fileBytes(f *toolcrib.File) int64 {
+	if strings.HasPrefix(f.MediaType, "image/") {
+		return fileTokens * bytesPerToken
+	}
+	return max(f.Bytes/4, fileTokens*bytesPerToken)
 }
 
 // estimateReply estimates the output tokens of a reply whose provider reports none.
@@ -147,6 +218,9 @@ var canonicalEmpty = json.RawMessage("{}")
 // RequestHash is the hash of the request that a step asks for, given the offer
 // that was sent with it ("" = none); replay compares it with the journal's.
 func RequestHash(s *State, step Step, offerHash string) string {
+	if step.Condense != nil {
+		return requestHash(nil, summaryRequest(s, step))
+	}
 	var specs []toolcrib.Spec
 	if offerHash != "" {
 		specs = make([]toolcrib.Spec, 1)

@@ -59,6 +59,22 @@ type State struct {
 	Started    time.Time
 	Updated    time.Time
 
+	// CondenseFailed is set when a summary was asked for and did not come.
+	CondenseFailed bool
+	// AsText holds the models, by index, that turned out to take no tools.
+	AsText map[int]bool
+
+	// Checked is the last answer that was held against the agent's output_schema;
+	// AnswerTries counts those that did not fit.
+	Checked     *journal.AnswerChecked
+	AnswerTries int
+
+	task       int  // index of the message that this run began with
+	shortened  bool // since the last reply, because the API refused a request for its length
+	askedShort bool // and asked again after that
+	textFrom   int  // the request by which a model turned out to take no tools
+
+	files     bool // the transcript has files
 	held      bool // a driver holds the run since Updated
 	ids       map[string]bool
 	repeat    repeat
@@ -105,9 +121,11 @@ type repeat struct {
 
 // size keeps what is needed to estimate the tokens of the next request.
 type size struct {
-	bytes         int64 // of all messages now
-	reportedBytes int64 // of the messages of the last request whose tokens were reported
-	reported      int64 // its input tokens
+	bytes         int64   // of all messages now
+	rest          int64   // of the system text and the tools, when tokens were reported
+	perToken      float64 // bytes a token, as reported; 0 = not known
+	reportedBytes int64   // of the messages of the last request whose tokens were reported
+	reported      int64   // its input tokens
 }
 
 // ErrNewer says that a later version of toolcrib wrote the journal.

@@ -17,7 +17,8 @@ type Task struct {
 	Session   toolcrib.SessionID
 	History   []toolcrib.Message // the session so far; a valid transcript
 	Prompt    string
-	Workspace string // absolute
+	Files     []toolcrib.OutputFile // attached to the prompt: at most 16, of MaxFileBytes each
+	Workspace string                // absolute
 	Parent    toolcrib.RunID
 	Depth     int
 	Driver    string // cli | server
@@ -63,7 +64,11 @@ func (r *Runner) Start(ctx context.Context, task Task) (*State, error) {
 		return nil, err
 	}
 	run := toolcrib.RunID(r.NewID("run_"))
-	start := r.started(&task)
+	attached, err := r.attach(ctx, run, task.Files)
+	if err != nil {
+		return nil, err
+	}
+	start := r.started(&task, attached)
 	offer, err := r.Gate.Offer(ctx, start.Principal, scopeOf(start))
 	if err != nil {
 		return nil, fmt.Errorf("the offer of tools: %w", err)
@@ -90,10 +95,15 @@ func (r *Runner) Start(ctx context.Context, task Task) (*State, error) {
 	return s, nil
 }
 
-func (r *Runner) started(task *Task) *journal.RunStarted {
+func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStarted {
 	input := append([]toolcrib.Message(nil), task.History...)
-	if task.Given == nil && task.Prompt != "" {
-		input = append(input, toolcrib.TextMessage(toolcrib.RoleUser, r.Mask.Mask(task.Prompt)))
+	if task.Given == nil && (task.Prompt != "" || len(attached) > 0) {
+		said := toolcrib.Message{Role: toolcrib.RoleUser}
+		if task.Prompt != "" {
+			said = toolcrib.TextMessage(toolcrib.RoleUser, r.Mask.Mask(task.Prompt))
+		}
+		said.Parts = append(said.Parts, attached...)
+		input = append(input, said)
 	}
 	return &journal.RunStarted{
 		Format: journal.Format, Version: r.Version,
@@ -116,22 +126,22 @@ func check(task *Task) (ignored bool, err error) {
 	if len(task.Models) == 0 {
 		return false, usagef("agent %s has no model", task.Agent.Name)
 	}
-	if task.Prompt == "" && task.ForkedFrom == "" {
+	if err := checkFiles(task.Files); err != nil {
+		return false, err
+	}
+	if task.Prompt == "" && task.ForkedFrom == "" && len(task.Files) == 0 {
 		return false, usagef("the prompt is empty")
 	}
-	if task.Agent.OutputSchema != nil {
-		return false, usagef("output_schema is not supported by this version")
+	if err := checkSchema(task.Agent.OutputSchema); err != nil {
+		return false, err
 	}
 	b := task.Agent.Budget
 	for i, m := range task.Models {
-		if m.Tools == "text" {
-			return false, usagef("model %s: tools: text is not supported by this version; use native or none", m.Ref)
-		}
 		if i == 0 && b.MaxCostUSD > 0 && (b.Mode == "" || b.Mode == toolcrib.BudgetEnforce) && !m.Price.Known {
 			return false, usagef("model %s has no known price, so budget.max_cost_usd cannot be kept: give models.NAME.price {input, output} in dollars per 1M tokens, or set budget.mode to warn", m.Ref)
 		}
 	}
-	return task.Models[0].Tools == "none", nil
+	return task.Models[0].Tools == modeNone, nil
 }
 
 // checkChoice refuses a tool choice that the offer cannot meet.
@@ -140,7 +150,7 @@ func checkChoice(task *Task, offer journal.Offer) error {
 	if choice.Mode != toolcrib.ChoiceRequired && choice.Mode != toolcrib.ChoiceName || task.Given != nil {
 		return nil
 	}
-	if task.Models[0].Tools == "none" {
+	if task.Models[0].Tools == modeNone {
 		return usagef("tool_choice: model %s takes no tools", task.Agent.Model)
 	}
 	if choice.Mode == toolcrib.ChoiceRequired && len(offer.Tools) == 0 {

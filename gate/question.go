@@ -66,3 +66,10 @@ func CheckAnswer(raw, answer json.RawMessage) error {
 	}
 	return nil
 }
+
+// CheckSchema tells why no answer could be held against a JSON Schema; nil = it is
+// one.
+func CheckSchema(raw json.RawMessage) error {
+	_, err := answerSchema(raw)
+	return err
+}

@@ -339,6 +339,7 @@ type ToolResult struct {
 	Truncated  bool                  `json:"truncated,omitempty"`
 	Untrusted  bool                  `json:"untrusted,omitempty"`
 	Source     string                `json:"source,omitempty"` // of untrusted data
+	Files      []toolcrib.File       `json:"files,omitempty"`  // that came with it; their Ref names run and key
 	Ref        string                `json:"ref,omitempty"`    // of the whole result, in the content store
 	Bytes      int64                 `json:"bytes,omitempty"`  // of the whole result
 	FaultRef   string                `json:"fault_ref,omitempty"`

@@ -92,6 +92,10 @@ func (r *replayer) compare(e toolcrib.Event) error {
 		c.step(s, agent.StepExecute)
 	case *journal.ToolResult:
 		c.result(s, b)
+	case *journal.Condensed:
+		c.condensed(s, b)
+	case *journal.AnswerChecked:
+		c.step(s, agent.StepCheck)
 	case *journal.Stopping:
 		if b.Reason != toolcrib.StopCancelled && b.Reason != toolcrib.StopWallTime {
 			step := c.step(s, agent.StepStop)
@@ -145,6 +149,16 @@ func (c *comparison) step(s *agent.State, want agent.StepKind) agent.Step {
 }
 
 func (c *comparison) request(s *agent.State, b *journal.ModelRequest) {
+	if b.Purpose != "" {
+		step := c.step(s, agent.StepCondense)
+		if c.err == nil && (step.Condense == nil || !step.Condense.Ask) {
+			c.same("purpose", b.Purpose, "")
+		}
+		if c.err == nil {
+			c.same("request", b.Hash, agent.RequestHash(s, step, ""))
+		}
+		return
+	}
 	step := c.step(s, agent.StepAsk)
 	if c.err != nil {
 		return
@@ -156,6 +170,21 @@ func (c *comparison) request(s *agent.State, b *journal.ModelRequest) {
 	c.same("reserved tokens", [3]int64{b.ReservedInput, b.ReservedOutput, int64(b.MaxOutput)}, [3]int64{step.Reserve.Input, step.Reserve.Output, int64(step.Reserve.MaxOutput)})
 	if c.err == nil {
 		c.same("request", b.Hash, agent.RequestHash(s, step, b.OfferHash))
+	}
+}
+
+// condensed compares which messages are replaced. A summary that was asked for
+// comes while its request is open.
+func (c *comparison) condensed(s *agent.State, b *journal.Condensed) {
+	if b.Request > 0 {
+		if s.Open == nil || s.Open.Request != b.Request {
+			c.same("request", b.Request, "none that is open")
+		}
+		return
+	}
+	step := c.step(s, agent.StepCondense)
+	if c.err == nil {
+		c.same("messages", [2]int{b.From, b.Messages}, [2]int{step.Condense.From, step.Condense.Messages})
 	}
 }
 

@@ -78,7 +78,7 @@ func Bodies() []toolcrib.Body {
 		&journal.ToolResult{
 			ToolCallID: "call_1", Name: "write_file", Status: toolcrib.ResultError, IsError: true, Content: `{"error":"<full>"}`,
 			Reason: toolcrib.ReasonToolPolicy, DurationMS: 3, Truncated: true, Untrusted: true, Source: "web", Ref: "res_1",
-			Bytes: 1 << 40, FaultRef: "err_2", Fault: "disk",
+			Bytes: 1 << 40, FaultRef: "err_2", Fault: "disk", Files: []toolcrib.File{{Ref: "run_a/res_1_1", MediaType: "image/png"}},
 		},
 		&journal.Notice{Notice: toolcrib.Notice{Code: "fallback", Message: "used m2"}},
 		&journal.Granted{Iterations: 5, CostUSD: 0.5, Tokens: 1000, Requests: 2, By: "local:ann"},

@@ -1,0 +1,99 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// CodeSchemaMismatch is the code of a run whose answer does not fit the agent's
+// output_schema, even when asked for again.
+const CodeSchemaMismatch = "schema_mismatch"
+
+// maxAnswerTries is how often an answer that must fit a schema is asked for.
+const maxAnswerTries = 2
+
+// checkSchema refuses an output_schema that no answer could be held against.
+func checkSchema(schema json.RawMessage) error {
+	if len(schema) == 0 {
+		return nil
+	}
+	if err := gate.CheckSchema(schema); err != nil {
+		return usagef("output_schema: %v", err)
+	}
+	return nil
+}
+
+// mustCheck tells whether the last reply is an answer that has to fit a schema and
+// was not held against it yet.
+func (s *State) mustCheck() bool {
+	return len(s.Start.Agent.OutputSchema) > 0 && (s.Checked == nil || s.Checked.Request != s.Last.Request)
+}
+
+// check holds the answer against the agent's schema.
+func (d *driver) check(ctx context.Context) error {
+	last := d.s.Last
+	b := &journal.AnswerChecked{Request: last.Request}
+	answer, err := structured(toolcrib.Message{Parts: last.Parts}.Text())
+	if err == nil {
+		err = gate.CheckAnswer(d.s.Start.Agent.OutputSchema, answer)
+	}
+	if err != nil {
+		b.Problem = strings.TrimPrefix(err.Error(), "invalid_arguments: ")
+	} else {
+		b.Valid, b.Answer = true, string(answer)
+	}
+	return d.hold(b)
+}
+
+// structured reads the one JSON value of an answer, which models like to put into
+// a code fence.
+func structured(text string) (json.RawMessage, error) {
+	text = strings.TrimSpace(text)
+	if rest, ok := strings.CutPrefix(text, "```"); ok {
+		if _, body, ok := strings.Cut(rest, "\n"); ok {
+			text = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(body), "```"))
+		}
+	}
+	answer, err := guard.Canonical(json.RawMessage(text))
+	if err != nil {
+		return nil, fmt.Errorf("the answer is not one JSON value: %w", err)
+	}
+	return answer, nil
+}
+
+// answerChecked notes the outcome; an answer that does not fit is asked for once
+// more.
+func (s *State) answerChecked(b *journal.AnswerChecked) error {
+	if s.Last == nil || s.Last.Request != b.Request {
+		return fmt.Errorf("request %d was not the last one answered", b.Request)
+	}
+	s.Checked = b
+	if b.Valid {
+		return nil
+	}
+	s.AnswerTries++
+	if s.AnswerTries < maxAnswerTries {
+		s.add(toolcrib.TextMessage(toolcrib.RoleUser, answerAgain(b.Problem)))
+		s.Last = nil
+	}
+	return nil
+}
+
+func answerAgain(problem string) string {
+	return "Your answer does not fit the JSON Schema that was asked for: " + problem + "\nAnswer again, with one JSON value that fits it and nothing else."
+}
+
+// finishChecked ends a run whose answer was held against its schema.
+func finishChecked(s *State) Step {
+	if !s.Checked.Valid {
+		return fail(s, toolcrib.StopProviderFailed, CodeSchemaMismatch, fmt.Sprintf("the answer does not fit output_schema, also when asked for again: %s", s.Checked.Problem))
+	}
+	return Step{Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted, Content: s.Checked.Answer}
+}

@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// condense makes the transcript shorter, as the step says.
+func (d *driver) condense(ctx context.Context, step Step) error {
+	if !step.Condense.Ask {
+		return d.append(ctx, d.replaced(step, 0, "")...)
+	}
+	ctx, cancel := d.bounded(ctx)
+	defer cancel()
+	// The request is none of the conversation, so it does not go through the
+	// conversation's encoder.
+	model, err := d.r.Models(ctx, d.modelInfo(step.Model))
+	if err != nil {
+		model = unopened{err}
+	}
+	req := summaryRequest(d.s, step)
+	sent := &journal.ModelRequest{
+		Request: d.s.Requests + 1, Iteration: Rounds(d.s, step), Attempt: step.Attempt, Model: step.Model,
+		Purpose: purposeCondense, Hash: requestHash(nil, req),
+		ReservedInput: step.Reserve.Input, ReservedOutput: step.Reserve.Output, ReservedUSD: step.Reserve.USD,
+		MaxOutput: step.Reserve.MaxOutput,
+	}
+	if err := d.append(ctx, sent); err != nil {
+		return err
+	}
+	began := d.r.Clock.Now()
+	var b toolcrib.ReplyBuilder
+	err = stream(ctx, model, req, func(delta toolcrib.Delta) error {
+		if b.Add(delta); b.Bytes() > maxReplyBytes {
+			return errors.New("the summary is too long")
+		}
+		return nil
+	})
+	if err == nil && !b.Finished() {
+		err = &toolcrib.ModelError{Class: toolcrib.ErrNetwork, Message: "the summary broke off before its end"}
+	}
+	if err != nil {
+		return d.failed(ctx, sent, err, &b, d.r.Clock.Now().Sub(began))
+	}
+	reply := b.Reply()
+	tokens, estimated := d.count(sent, &reply)
+	cost, sum := d.settle(sent, tokens, estimated)
+	spent := &journal.Usage{Request: sent.Request, Tokens: tokens, CostUSD: cost, Estimated: estimated, Sum: sum}
+	summary := strings.TrimSpace(guard.Clean(d.r.Mask.Mask(reply.Message.Text())))
+	return d.append(ctx, append([]toolcrib.Body{spent}, d.replaced(step, sent.Request, summary)...)...)
+}
+
+// replaced is what is written down about messages that are replaced; without a
+// summary they are dropped.
+func (d *driver) replaced(step Step, request int, summary string) []toolcrib.Body {
+	c := step.Condense
+	b := &journal.Condensed{
+		Request: request, Iteration: Rounds(d.s, step), Strategy: ContextCondense, From: c.From, Messages: c.Messages,
+		Text:   condensedText(c.Messages, summary, d.s.holdsUntrusted(c.From, c.Messages)),
+		Before: c.Before, Reason: c.Reason,
+	}
+	done := "condensed"
+	if summary == "" {
+		b.Strategy, done = ContextDrop, "left out"
+	}
+	var gone int64
+	for i := c.From; i < c.From+c.Messages; i++ {
+		gone += messageBytes(&d.s.Messages[i])
+	}
+	b.After = max(c.Before-d.s.tokens(gone)+d.s.tokens(int64(len(b.Text))), 0)
+	return []toolcrib.Body{b, &journal.Notice{Notice: toolcrib.Notice{
+		Code:    NoticeCondensed,
+		Message: fmt.Sprintf("the conversation would not fit into the model's context: its %d oldest messages were %s (about %d tokens before, %d now)", c.Messages, done, b.Before, b.After),
+	}}}
+}
