@@ -1,0 +1,200 @@
+package catalog
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Model is what is known of a model.
+type Model struct {
+	Provider    string         `json:"provider,omitempty"`    // the vendor whose list it stands in; "" = local
+	ID          string         `json:"id"`                    // as that list has it, which may be longer than what was asked for
+	Name        string         `json:"name,omitempty"`        // for people
+	Price       toolcrib.Price `json:"price"`                 // Known is false where the list has no price
+	Context     int            `json:"context,omitempty"`     // tokens; 0 = unknown
+	MaxOutput   int            `json:"max_output,omitempty"`  // tokens of a reply, as the vendor or catwalk suggests
+	Reasoning   bool           `json:"reasoning,omitempty"`   // it can think before it answers
+	Attachments bool           `json:"attachments,omitempty"` // it takes images
+	// Local says that the model runs on machines of the user: it costs nothing.
+	Local bool `json:"local,omitempty"`
+}
+
+// Info tells where the data come from.
+type Info struct {
+	Source  string `json:"source"`            // a Go module, or what Parse was told
+	Version string `json:"version,omitempty"` // of the source
+	Date    string `json:"date,omitempty"`    // of that version, YYYY-MM-DD
+	License string `json:"license,omitempty"` // SPDX
+	Models  int    `json:"models"`
+}
+
+// Catalog is a set of lists, one a vendor. It does not change and is safe for
+// use by many goroutines.
+type Catalog struct {
+	info      Info
+	providers []provider
+}
+
+// provider is the list of one vendor. What the embedded file says of its models is
+// decoded when it is first asked for.
+type provider struct {
+	id, baseURL string
+	models      func() []Model
+}
+
+// Info tells where the data come from. After [Catalog.Merge] it is that of the
+// catalog which was laid over.
+func (c *Catalog) Info() Info {
+	info := c.info
+	info.Models = 0
+	for _, p := range c.providers {
+		info.Models += len(p.models())
+	}
+	return info
+}
+
+// All yields every model, by vendor and in the order of its list.
+func (c *Catalog) All() iter.Seq[Model] {
+	return func(yield func(Model) bool) {
+		for _, p := range c.providers {
+			for _, m := range p.models() {
+				if !yield(m) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Lookup returns what is known of a model of a configured provider. providerType
+// is one of contract §4; baseURL is that of the configuration, "" = the type's own.
+// For types that speak to any compatible server the address tells whose list
+// counts. False means that nothing is known: the price is unknown then, not 0.
+//
+// The ID counts as it is first. Then, where the vendor's list has exactly that:
+// without a date at its end (-2025-08-07, -20250807) or -latest; the newest of the
+// dated versions of an ID without a date; for gemini without models/ before it.
+// Any other difference is another model.
+func (c *Catalog) Lookup(providerType, baseURL, model string) (Model, bool) {
+	if model == "" {
+		return Model{}, false
+	}
+	switch providerType {
+	case "script", "offline", "llamacpp":
+		return local(model), true
+	case "ollama":
+		if hosted(baseURL, model) {
+			return Model{}, false
+		}
+		return local(model), true
+	}
+	p := c.provider(providerType, baseURL)
+	if p == nil {
+		return Model{}, false
+	}
+	return find(p.models(), p.id, model)
+}
+
+func local(model string) Model {
+	return Model{ID: model, Price: toolcrib.Price{Known: true}, Local: true}
+}
+
+// hosted tells whether a model of Ollama runs on the machines of its makers, at a
+// price that nobody here knows: by the address, or by the mark of such models.
+func hosted(baseURL, model string) bool {
+	host, _ := place(baseURL)
+	return host == "ollama.com" || strings.HasSuffix(host, ".ollama.com") ||
+		strings.HasSuffix(model, "-cloud") || strings.HasSuffix(model, ":cloud")
+}
+
+// Merge returns a catalog with over laid over c: a model of over replaces the one
+// of the same vendor and ID, the others stay.
+func (c *Catalog) Merge(over *Catalog) *Catalog {
+	merged := &Catalog{info: over.info}
+	at := make(map[string]int, len(c.providers))
+	for i, p := range c.providers {
+		merged.providers = append(merged.providers, p)
+		at[p.id] = i
+	}
+	for _, p := range over.providers {
+		i, ok := at[p.id]
+		if !ok {
+			merged.providers = append(merged.providers, p)
+			continue
+		}
+		old := merged.providers[i]
+		merged.providers[i] = fixed(p.id, cmp.Or(p.baseURL, old.baseURL), mergeModels(old.models(), p.models()))
+	}
+	return merged
+}
+
+func mergeModels(old, over []Model) []Model {
+	at := make(map[string]int, len(old))
+	models := append([]Model(nil), old...)
+	for i, m := range models {
+		at[m.ID] = i
+	}
+	for _, m := range over {
+		if i, ok := at[m.ID]; ok {
+			models[i] = m
+			continue
+		}
+		models = append(models, m)
+	}
+	return models
+}
+
+// Write gives the catalog in the form that [Parse] reads, one line a vendor.
+func (c *Catalog) Write(w io.Writer) error {
+	head, err := json.Marshal(file{Format: formatV1, Source: c.info.Source, Version: c.info.Version, Date: c.info.Date, License: c.info.License})
+	if err != nil {
+		return fmt.Errorf("catalog: %w", err)
+	}
+	text := bytes.TrimSuffix(head, []byte("null}"))
+	text = append(text, '[')
+	for i, p := range c.providers {
+		list, err := p.encode()
+		if err != nil {
+			return fmt.Errorf("catalog: %s: %w", p.id, err)
+		}
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(append(text, '\n'), list...)
+	}
+	if _, err := w.Write(append(text, "\n]}\n"...)); err != nil {
+		return fmt.Errorf("catalog: %w", err)
+	}
+	return nil
+}
+
+func (p *provider) encode() ([]byte, error) {
+	entries := make([]entry, 0, len(p.models()))
+	for _, m := range p.models() {
+		entries = append(entries, entryOf(m))
+	}
+	raw, err := json.Marshal(entries)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(fileProvider{ID: p.id, BaseURL: p.baseURL, Models: raw})
+}
+
+// fixed is a list that was read.
+func fixed(id, baseURL string, models []Model) provider {
+	return provider{id: id, baseURL: baseURL, models: func() []Model { return models }}
+}
+
+// Dated returns the catalog with another version and date of its source.
+func (c *Catalog) Dated(version, date string) *Catalog {
+	dated := *c
+	dated.info.Version, dated.info.Date = version, date
+	return &dated
+}
