@@ -1,0 +1,191 @@
+package ollama
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/provider/wire"
+)
+
+// Info is what Ollama tells of a model.
+type Info struct {
+	// Context is the most that the model can take, in tokens; 0 = not told. What a
+	// server gives it is often less: see [Info.NumCtx].
+	Context int
+	// NumCtx is the context that the Modelfile asks for, in tokens; 0 = the
+	// server's default. extra.num_ctx of a request wins over it.
+	NumCtx int
+
+	Tools, Vision, Thinking bool
+	// Capabilities says that the server told them; old ones tell none, and then the
+	// three above say nothing.
+	Capabilities bool
+}
+
+// Bounds of what is remembered of models.
+const (
+	maxKnown    = 64
+	keepKnown   = 10 * time.Minute // a model may be pulled again
+	keepUnknown = time.Minute      // the server may come back
+	showTimeout = 5 * time.Second
+)
+
+// Show asks /api/show for a model. A model that is not there is an error of class
+// bad_request that says how to get it.
+func (m *Model) Show(ctx context.Context, model string) (Info, error) {
+	body, err := m.ask(ctx, "api/show", wire.NewBody(nil, wire.AppendString([]byte(`{"model":`), model), []byte(`}`)))
+	if err != nil {
+		return Info{}, m.explain(err, model)
+	}
+	info, err := readShow(body)
+	if err != nil {
+		return Info{}, m.unread(body, err)
+	}
+	return info, nil
+}
+
+// ask reads the whole answer to a request; a nil body asks by GET.
+func (m *Model) ask(ctx context.Context, path string, body *wire.Body) ([]byte, error) {
+	send := func() (*wire.Reply, error) { return m.client.Get(ctx, path) }
+	if body != nil {
+		send = func() (*wire.Reply, error) { return m.client.Post(ctx, path, body) }
+	}
+	reply, err := send()
+	if err != nil {
+		return nil, err
+	}
+	defer reply.Close()
+	return reply.All()
+}
+
+func (m *Model) unread(body []byte, err error) error {
+	return &toolcrib.ModelError{
+		Class: toolcrib.ErrOther, Provider: m.opts.Name, Err: err,
+		Message: "answered with something that Ollama does not answer: check base_url", Detail: wire.Clip(string(body), 8<<10),
+	}
+}
+
+func readShow(body []byte) (Info, error) {
+	var doc struct {
+		Capabilities []string                   `json:"capabilities"`
+		Parameters   string                     `json:"parameters"`
+		Info         map[string]json.RawMessage `json:"model_info"`
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return Info{}, err
+	}
+	info := Info{Capabilities: len(doc.Capabilities) > 0}
+	for _, c := range doc.Capabilities {
+		info.Tools = info.Tools || c == "tools"
+		info.Vision = info.Vision || c == "vision"
+		info.Thinking = info.Thinking || c == "thinking"
+	}
+	for name, value := range doc.Info {
+		// The name begins with the architecture: llama.context_length.
+		if strings.HasSuffix(name, ".context_length") {
+			if n, err := strconv.Atoi(string(value)); err == nil {
+				info.Context = max(info.Context, n)
+			}
+		}
+	}
+	for line := range strings.Lines(doc.Parameters) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == "num_ctx" {
+			if n, err := strconv.Atoi(f[1]); err == nil && n > 0 {
+				info.NumCtx = n
+			}
+		}
+	}
+	return info, nil
+}
+
+// ListModels asks for the names of the models that the server has.
+func (m *Model) ListModels(ctx context.Context) ([]string, error) {
+	body, err := m.ask(ctx, "api/tags", nil)
+	if err != nil {
+		return nil, m.explain(err, "")
+	}
+	var doc struct {
+		Models []struct {
+			Name  string `json:"name"`
+			Model string `json:"model"`
+		} `json:"models"`
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return nil, m.unread(body, err)
+	}
+	names := make([]string, 0, len(doc.Models))
+	for _, e := range doc.Models {
+		if e.Name == "" {
+			e.Name = e.Model
+		}
+		names = append(names, e.Name)
+	}
+	return names, nil
+}
+
+// Check asks the server for its models: it tells whether it is there without
+// loading one.
+func (m *Model) Check(ctx context.Context) error {
+	_, err := m.ListModels(ctx)
+	return err
+}
+
+// shelf remembers for a while what is known of models. The zero value is ready.
+type shelf struct {
+	mu     sync.Mutex
+	models map[string]trait
+}
+
+type trait struct {
+	info    Info
+	noTools bool // a request was refused for its tools
+	until   time.Time
+}
+
+func (s *shelf) get(model string) (trait, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, ok := s.models[model]
+	return t, ok && time.Now().Before(t.until)
+}
+
+func (s *shelf) put(model string, t trait) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.models == nil || len(s.models) >= maxKnown {
+		s.models = make(map[string]trait)
+	}
+	s.models[model] = t
+}
+
+// refusesTools tells whether the model is known to take no tools.
+func (m *Model) refusesTools(model string) bool {
+	t, ok := m.known.get(model)
+	return ok && (t.noTools || t.info.Capabilities && !t.info.Tools)
+}
+
+func (m *Model) rememberNoTools(model string) {
+	t, _ := m.known.get(model)
+	t.noTools, t.until = true, time.Now().Add(keepKnown)
+	m.known.put(model, t)
+}
+
+// info is Show with a memory and a bound; what cannot be learned is no error.
+func (m *Model) info(ctx context.Context, model string) Info {
+	if t, ok := m.known.get(model); ok {
+		return t.info
+	}
+	ctx, cancel := context.WithTimeout(ctx, showTimeout)
+	defer cancel()
+	t := trait{until: time.Now().Add(keepUnknown)}
+	if info, err := m.Show(ctx, model); err == nil {
+		t.info, t.until = info, time.Now().Add(keepKnown)
+	}
+	m.known.put(model, t)
+	return t.info
+}
