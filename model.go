@@ -43,6 +43,9 @@ type Request struct {
 	// Epoch changes whenever messages that were sent before have changed
 	// (condensed, dropped). Within an epoch Messages only grows.
 	Epoch int `json:"epoch,omitempty"`
+	// Replaced counts the assistant's messages that condensed or dropped ones stand
+	// for.
+	Replaced int `json:"replaced,omitempty"`
 	// ToolsHash changes if and only if Tools changes; "" = unknown.
 	ToolsHash string `json:"tools_hash,omitempty"`
 
@@ -98,6 +101,10 @@ type ToolCallDelta struct {
 	Name      string
 	Arguments string
 	Signature string
+	// Problem says why what the model wrote cannot be read as a call, in words for
+	// the model; Arguments is then all that it wrote, JSON or not. It makes the call
+	// [ToolCall.Malformed].
+	Problem string
 }
 
 // Finish ends a reply.

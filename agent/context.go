@@ -183,6 +183,11 @@ func (s *State) condensed(b *journal.Condensed) error {
 	if s.Turn != nil || b.From < 1 || b.Messages < 1 || end > len(s.Messages) || end < len(s.Messages) && s.Messages[end].Role == toolcrib.RoleTool {
 		return fmt.Errorf("messages %d to %d of %d cannot be replaced", b.From, end-1, len(s.Messages))
 	}
+	for i := b.From; i < end; i++ {
+		if s.Messages[i].Role == toolcrib.RoleAssistant {
+			s.replaced++
+		}
+	}
 	kept := append([]toolcrib.Message(nil), s.Messages[:b.From]...)
 	kept = append(kept, toolcrib.TextMessage(toolcrib.RoleUser, b.Text))
 	kept = append(kept, s.Messages[end:]...)

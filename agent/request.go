@@ -25,6 +25,7 @@ func buildRequest(s *State, step Step, specs []toolcrib.Spec, offerHash string) 
 		OutputSchema:    a.OutputSchema,
 		Extra:           m.Extra,
 		Epoch:           s.Epoch,
+		Replaced:        s.replaced,
 	}
 	if len(specs) > 0 {
 		req.Tools, req.ToolsHash, req.ToolChoice = specs, offerHash, step.Choice

@@ -75,6 +75,7 @@ type State struct {
 	textFrom   int  // the request by which a model turned out to take no tools
 
 	files     bool // the transcript has files
+	replaced  int  // assistant's messages that were condensed or dropped
 	held      bool // a driver holds the run since Updated
 	ids       map[string]bool
 	repeat    repeat

@@ -34,6 +34,9 @@ type Scenario struct {
 	granted     *journal.Granted // to a question about a limit; nil = deny
 	say         string           // before the first decision
 	cancel      bool             // instead of a decision
+
+	context int    // of the model, in tokens; 0 = unknown
+	schema  string // of the answer
 }
 
 // person is who decides, cancels and speaks.
@@ -70,6 +73,11 @@ func turn(calls ...[3]string) string {
 	return text
 }
 
+// big is a reply that calls for much, and does not tell what it costs.
+func big(text, id string) string {
+	return fmt.Sprintf("- text: %q\n  tool_calls:\n  - {name: big, id: %s, arguments: {}}\n", text, id)
+}
+
 func call(name, id, arguments string) [3]string { return [3]string{name, id, arguments} }
 
 // line is a call that must never run twice.
@@ -103,6 +111,12 @@ func plain() []*Scenario {
 		{Name: "fallback", script: "- {error: auth}\n", second: turn(line("c1")) + done},
 		{Name: "retries", flaky: true, script: turn(line("c1")) + done},
 		{Name: "offer changes", script: turn(call("switch_off", "o1", "{}")) + turn(thing("r1"), line("c1")) + done},
+		{Name: "dropped", context: 25_000, script: big("", "b1") + big("", "b2") + turn(line("c1")) + done},
+		{Name: "condensed", context: 25_000, script: big("noted", "b1") + big("", "b2") + turn(line("c1")) + done},
+		{
+			Name: "answer to a schema", schema: `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`,
+			script: turn(line("c1")) + "- {text: \"one\"}\n- {text: '{\"n\": 1}'}\n",
+		},
 		{Name: "given call", given: &toolcrib.ToolCall{ID: "call_1", Name: "append_line", Arguments: json.RawMessage(`{"key":"given"}`)}},
 	}
 }
@@ -182,6 +196,10 @@ func (sc *Scenario) task(dir string) agent.Task {
 	}
 	if sc.second != "" {
 		t.Models = append(t.Models, journal.ModelInfo{Ref: "script/two", Provider: "script", ID: "two", Price: price})
+	}
+	t.Models[0].Context = sc.context
+	if sc.schema != "" {
+		t.Agent.OutputSchema = json.RawMessage(sc.schema)
 	}
 	if sc.limits != nil {
 		sc.limits(&t.Agent.Limits)

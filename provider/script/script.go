@@ -201,7 +201,7 @@ func (m *Model) due(req *toolcrib.Request) (reply, error) {
 			Class: toolcrib.ErrOther, Provider: m.name, Message: err.Error(), Unsent: true, Err: err,
 		}
 	}
-	n := 0
+	n := req.Replaced
 	for i := range req.Messages {
 		if req.Messages[i].Role == toolcrib.RoleAssistant {
 			n++
