@@ -83,7 +83,7 @@ func (v *approvalView) request() *journal.ConfirmationRequired {
 func (a *app) approvalsOf(ctx context.Context, s *sqlite.Store, rec store.RunRecord) ([]*approvalView, error) {
 	var all []*approvalView
 	var last time.Time
-	for e, err := range s.Read(ctx, rec.ID, 0) {
+	for e, err := range (wholeJournal{s}).Read(ctx, rec.ID, 0) {
 		if err != nil {
 			return nil, err
 		}
@@ -161,7 +161,11 @@ func (a *app) pendingApprovals(ctx context.Context, s *sqlite.Store) ([]*approva
 	err := a.eachRun(ctx, s, f, func(rec store.RunRecord) error {
 		views, err := a.approvalsOf(ctx, s, rec)
 		if err != nil {
-			return err
+			if ctx.Err() != nil || storeFailed(err) {
+				return err
+			}
+			a.notice("what run %s waits for cannot be told: %v", rec.ID, err)
+			return nil // the others can
 		}
 		for _, v := range views {
 			if v.Status != approvalPending {

@@ -59,6 +59,9 @@ func (a *app) cancel(ctx context.Context, name string) error {
 
 // cancelHere ends a run that nobody drives.
 func (a *app) cancelHere(ctx context.Context, rec store.RunRecord, by string) error {
+	if _, err := a.load(ctx, a.store, rec.ID); err != nil {
+		return err
+	}
 	r, err := a.runnerOf(ctx, rec)
 	if err != nil {
 		return err

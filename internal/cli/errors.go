@@ -8,6 +8,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // The exit codes of contract §3.
@@ -71,4 +72,10 @@ func codeOf(err error) int {
 		return exitHangup
 	}
 	return exitFailed
+}
+
+// storeFailed tells whether the store itself could not do its work.
+func storeFailed(err error) bool {
+	var failed *store.Error
+	return errors.As(err, &failed)
 }

@@ -54,7 +54,7 @@ func (a *app) fork(ctx context.Context, name string, round int, prompt string, f
 	if err != nil {
 		return err
 	}
-	old, err := agent.Load(ctx, s, rec.ID)
+	old, err := a.load(ctx, s, rec.ID)
 	if err != nil {
 		return err
 	}

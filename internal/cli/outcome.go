@@ -19,8 +19,9 @@ func (d *drive) cutOff(state *agent.State, err error) error {
 		return err
 	}
 	code := codeOf(err)
-	text := fmt.Sprintf("run %s was cut off: %v", state.Run, err)
-	if slices.Contains([]int{exitTerm, exitHangup}, code) {
+	why := strings.TrimPrefix(err.Error(), "run "+string(state.Run)+": ")
+	text := fmt.Sprintf("run %s was cut off: %s", state.Run, why)
+	if slices.Contains([]int{exitTerm, exitHangup}, code) || storeFailed(err) {
 		text += "; what was done is kept and it can be taken up again: toolcrib runs resume " + string(state.Run)
 	}
 	return &exitError{code: code, message: text + fmt.Sprintf("\nSee: toolcrib runs show %s", state.Run)}

@@ -104,7 +104,7 @@ func (a *app) resume(ctx context.Context, rec store.RunRecord, f *runFlags) erro
 	if err := a.takeUp(rec); err != nil {
 		return err
 	}
-	state, err := agent.Load(ctx, a.store, rec.ID)
+	state, err := a.load(ctx, a.store, rec.ID)
 	if err != nil {
 		return err
 	}

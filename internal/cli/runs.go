@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
@@ -321,7 +320,7 @@ func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) erro
 		return printJSON(a.out, view, true)
 	}
 	if asJSON {
-		state, err := agent.Load(ctx, s, rec.ID)
+		state, err := a.load(ctx, s, rec.ID)
 		if err != nil {
 			return err
 		}
@@ -332,7 +331,7 @@ func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) erro
 	return a.paged(func(w io.Writer) error {
 		fmt.Fprintf(w, "%s  %s\n", a.outStyle.Bold(string(rec.ID)), statusOfRecord(rec, interrupted))
 		story := render.Story{Out: w, Style: a.outStyle, Whole: whole}
-		for e, err := range s.Read(ctx, rec.ID, 0) {
+		for e, err := range (wholeJournal{s}).Read(ctx, rec.ID, 0) {
 			if errors.Is(err, store.ErrPruned) {
 				break
 			}

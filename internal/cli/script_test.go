@@ -66,6 +66,9 @@ func TestScripts(t *testing.T) {
 			"together":   cmdTogether,
 			"background": behind.start,
 			"ended":      behind.end,
+			"spoil":      cmdSpoil,
+			"filelimit":  cmdFileLimit,
+			"bigfile":    cmdBigFile,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {
