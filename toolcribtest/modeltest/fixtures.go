@@ -18,7 +18,7 @@ var testdata embed.FS
 type Fixture struct {
 	Name    string
 	Dialect Dialect
-	Stream  []byte // server-sent events; nil = none
+	Stream  []byte // server-sent events, or NDJSON; nil = none
 	Whole   []byte // JSON; nil = none
 	Want    Want
 }
@@ -73,6 +73,9 @@ func Fixtures(d Dialect) ([]Fixture, error) {
 			return nil, fmt.Errorf("%s: %w", e.Name(), err)
 		}
 		f.Stream, _ = fs.ReadFile(testdata, dir+"/"+name+".sse") // either may be absent
+		if d == Ollama {
+			f.Stream, _ = fs.ReadFile(testdata, dir+"/"+name+".ndjson")
+		}
 		f.Whole, _ = fs.ReadFile(testdata, dir+"/"+name+".json")
 		if f.Stream == nil && f.Whole == nil {
 			return nil, fmt.Errorf("%s: has neither .sse nor .json", name)

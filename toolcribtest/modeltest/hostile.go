@@ -124,7 +124,7 @@ func (s HTTPSubject) fixtures(t *testing.T) {
 		for _, step := range []int{0, 1, 7} {
 			if f.Stream != nil {
 				t.Run(fmt.Sprintf("%s/stream/%d", f.Name, step), func(t *testing.T) {
-					s.expect(t, f.Want, canned{header: contentType(streamType + "; charset=utf-8"), body: f.Stream, step: step})
+					s.expect(t, f.Want, canned{header: contentType(s.Dialect.streamType() + "; charset=utf-8"), body: f.Stream, step: step})
 				})
 			}
 			if f.Whole != nil {
@@ -208,7 +208,7 @@ func (s HTTPSubject) cuts(t *testing.T) {
 		if f.Want.Error != "" {
 			continue
 		}
-		for kind, body := range map[string][]byte{streamType: f.Stream, jsonType: f.Whole} {
+		for kind, body := range map[string][]byte{s.Dialect.streamType(): f.Stream, jsonType: f.Whole} {
 			for n := range body {
 				for _, end := range []error{nil, io.ErrUnexpectedEOF} {
 					r, err := Collect(t.Context(), s.canned(t, canned{header: contentType(kind), body: body[:n], end: end}), Request("hi"))
@@ -256,14 +256,14 @@ func (s HTTPSubject) errorClasses(t *testing.T) {
 		{name: "binary", status: 400, body: "\x00\xff\xfe\r\n" + long, class: toolcrib.ErrBadRequest},
 		{name: "200 html", status: 200, kind: "text/html", body: "<!doctype html><title>Login</title>", class: toolcrib.ErrOther},
 		{name: "200 html as json", status: 200, kind: jsonType, body: "<!doctype html><title>Login</title>", class: toolcrib.ErrOther},
-		{name: "200 html as stream", status: 200, kind: streamType, body: "<!doctype html>\n<title>Login</title>\n", class: toolcrib.ErrOther},
+		{name: "200 html as stream", status: 200, kind: s.Dialect.streamType(), body: "<!doctype html>\n<title>Login</title>\n", class: toolcrib.ErrOther},
 		{name: "200 empty", status: 200, kind: jsonType, class: toolcrib.ErrNetwork},
-		{name: "200 empty stream", status: 200, kind: streamType, class: toolcrib.ErrNetwork},
+		{name: "200 empty stream", status: 200, kind: s.Dialect.streamType(), class: toolcrib.ErrNetwork},
 		{name: "200 other json", status: 200, kind: jsonType, body: `{"hello":"world"}`, class: toolcrib.ErrOther},
-		{name: "200 error as stream", status: 200, kind: streamType, body: s.err("overloaded_error", "Overloaded"), class: toolcrib.ErrOverloaded},
+		{name: "200 error as stream", status: 200, kind: s.Dialect.streamType(), body: s.err("overloaded_error", "Overloaded"), class: toolcrib.ErrOverloaded},
 		{name: "200 word", status: 200, kind: jsonType, body: `"hello"`, class: toolcrib.ErrOther},
 		{name: "200 deep", status: 200, kind: jsonType, body: `{"a":` + strings.Repeat("[", 100_000), class: toolcrib.ErrNetwork},
-		{name: "200 deep in stream", status: 200, kind: streamType, body: `data: {"a":` + strings.Repeat(`{"a":`, 100_000) + "\n\n", class: toolcrib.ErrNetwork},
+		{name: "200 deep in stream", status: 200, kind: s.Dialect.streamType(), body: string(s.Dialect.frame([]byte(`{"a":` + strings.Repeat(`{"a":`, 100_000)))), class: toolcrib.ErrNetwork},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -297,7 +297,7 @@ func (s HTTPSubject) err(kind, message string) string {
 func (s HTTPSubject) tinyChunks(t *testing.T) {
 	text := strings.Repeat("0123456789", 10_000)
 	body := bytes.Join(s.Dialect.Frames(Text(text), 1), nil)
-	r, err := Collect(t.Context(), s.canned(t, canned{header: contentType(streamType), body: body, step: 4093}), Request("hi"))
+	r, err := Collect(t.Context(), s.canned(t, canned{header: contentType(s.Dialect.streamType()), body: body, step: 4093}), Request("hi"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +334,7 @@ func (s HTTPSubject) stall(t *testing.T, frames int) string {
 	all := s.Dialect.Frames(Text("one two three"), 4)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", streamType)
+		w.Header().Set("Content-Type", s.Dialect.streamType())
 		for _, f := range all[:frames] {
 			_, _ = w.Write(f)
 		}
@@ -388,12 +388,9 @@ func (s HTTPSubject) cancelStreaming(t *testing.T) {
 // neverEnds sends text without end: the bound of the reply ends it.
 func (s HTTPSubject) neverEnds(t *testing.T) {
 	frames := s.Dialect.Frames(Text("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"), 8)
-	for name, piece := range map[string][]byte{"text": frames[3], "one line": []byte("data: {\"aaaaaaaaaaaaaaaaaaaaaaaaaa"), "comments": []byte(": ping\n\n"), "data lines": []byte("data:\n")} {
-		body := append(bytes.Join(frames[:3], nil), bytes.Repeat(piece, 400_000/len(piece))...)
-		if name == "one line" {
-			body = append(bytes.Join(frames[:3], nil), "data: \""+strings.Repeat("a", 400_000)...)
-		}
-		model := s.New(t, Target{BaseURL: "http://model.test/v1", MaxReplyBytes: 200_000, Transport: canned{header: contentType(streamType), body: body, step: 5000}})
+	for _, tail := range s.Dialect.endless(frames[3], 400_000) {
+		body := append(bytes.Join(frames[:3], nil), tail...)
+		model := s.New(t, Target{BaseURL: "http://model.test/v1", MaxReplyBytes: 200_000, Transport: canned{header: contentType(s.Dialect.streamType()), body: body, step: 5000}})
 		_, err := Collect(t.Context(), model, Request("hi"))
 		wantClass(t, err, toolcrib.ErrOther)
 	}

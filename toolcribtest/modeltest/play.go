@@ -27,7 +27,7 @@ func (s *Server) play(w http.ResponseWriter, r *http.Request, step Step, body []
 	}
 	frames, kind := s.frames(step, body)
 	w.Header().Set("Content-Type", kind)
-	if step.Cut == 0 && kind != streamType {
+	if step.Cut == 0 && kind != s.dialect.streamType() {
 		w.Header().Set("Content-Length", strconv.Itoa(len(frames[0])))
 	}
 	flush := http.NewResponseController(w)
@@ -73,7 +73,7 @@ func sleep(r *http.Request, d time.Duration) bool {
 func (s *Server) frames(step Step, body []byte) (frames [][]byte, contentType string) {
 	if step.Raw != nil {
 		if contentType = step.ContentType; contentType == "" {
-			contentType = streamType
+			contentType = s.dialect.streamType()
 		}
 		return [][]byte{step.Raw}, contentType
 	}
@@ -93,18 +93,23 @@ func (s *Server) frames(step Step, body []byte) (frames [][]byte, contentType st
 		failed := s.dialect.errorBody(step.ErrorType, step.ErrorText)
 		if s.dialect == Anthropic {
 			failed = sseEvent("error", failed)
+		} else if s.dialect == Ollama {
+			failed = append(failed, '\n')
 		} else {
 			failed = sseEvent("", failed)
 		}
 		frames = append(frames[:len(frames)/2], failed)
 	}
-	return frames, streamType
+	return frames, s.dialect.streamType()
 }
 
 // JSON encodes a reply in one piece.
 func (d Dialect) JSON(r toolcrib.Reply) []byte {
 	if d == Anthropic {
 		return anthropicJSON(r)
+	}
+	if d == Ollama {
+		return ollamaJSON(r)
 	}
 	return openAIJSON(r)
 }
@@ -114,6 +119,9 @@ func (d Dialect) JSON(r toolcrib.Reply) []byte {
 func (d Dialect) Frames(r toolcrib.Reply, chunk int) [][]byte {
 	if d == Anthropic {
 		return anthropicFrames(r, chunk)
+	}
+	if d == Ollama {
+		return ollamaFrames(r, chunk)
 	}
 	return openAIFrames(r, chunk)
 }

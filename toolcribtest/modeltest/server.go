@@ -21,12 +21,20 @@ type Dialect string
 const (
 	OpenAI    Dialect = "openai"    // Chat Completions
 	Anthropic Dialect = "anthropic" // Messages
+	Ollama    Dialect = "ollama"    // Ollama's own chat API
+	LlamaCpp  Dialect = "llamacpp"  // Chat Completions as llama-server takes them
 )
 
 // Check is the dialect's checker of requests.
 func (d Dialect) Check(body []byte) error {
 	if d == Anthropic {
 		return CheckAnthropicRequest(body)
+	}
+	if d == Ollama {
+		return CheckOllamaRequest(body)
+	}
+	if d == LlamaCpp {
+		return CheckLlamaCppRequest(body)
 	}
 	return CheckOpenAIRequest(body)
 }
@@ -120,6 +128,10 @@ func (s *Server) Handler() http.Handler {
 	if s.dialect == Anthropic {
 		path = "/messages"
 	}
+	if s.dialect == Ollama {
+		path = "/api/chat"
+	}
+	s.localRoutes(mux)
 	mux.HandleFunc("POST /v1"+path, s.serve)
 	mux.HandleFunc("POST "+path, s.serve)
 	mux.HandleFunc("GET /v1/models", s.models)
@@ -326,6 +338,9 @@ func (d Dialect) errorBody(kind, message string) []byte {
 	inner := map[string]any{"type": kind, "message": message}
 	if d == Anthropic {
 		return encode(map[string]any{"type": "error", "error": inner, "request_id": "req_test"})
+	}
+	if d == Ollama || d == LlamaCpp {
+		return localError(d, kind, message)
 	}
 	inner["param"], inner["code"] = nil, nil
 	return encode(map[string]any{"error": inner})
