@@ -19,6 +19,8 @@ type Subject struct {
 	New func(t *testing.T, replies ...toolcrib.Reply) toolcrib.Model
 	// Thinking: the model passes reasoning on.
 	Thinking bool
+	// Uncached: the API does not tell input that came from a cache.
+	Uncached bool
 }
 
 // Run is the conformance suite of [toolcrib.Model].
@@ -93,6 +95,9 @@ var JSONArguments = cmp.Transformer("JSON", func(c WantCall) any {
 func (s Subject) usage(t *testing.T) {
 	reply := Text("x")
 	reply.Finish.Usage = toolcrib.TokenUsage{InputTokens: 120, CachedInputTokens: 100, OutputTokens: 7, Reported: true}
+	if s.Uncached {
+		reply.Finish.Usage.CachedInputTokens = 0
+	}
 	r := mustCollect(t, s.New(t, reply), Request("hi"))
 	if diff := cmp.Diff(reply.Finish.Usage, r.Finish.Usage); diff != "" {
 		t.Errorf("usage differs (-want +got):\n%s", diff)
