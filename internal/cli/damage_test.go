@@ -2,11 +2,18 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 // cmdSpoil overwrites the last page of a database with garbage, or cuts it and a
@@ -43,4 +50,29 @@ func cmdBigFile(ts *testscript.TestScript, _ bool, args []string) {
 	lines, err := strconv.Atoi(args[1])
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Repeat(strings.Repeat("x", 79)+"\n", lines)), 0o600))
+}
+
+// cmdAheadClock copies the runs of a data folder to a new one as a machine would
+// have kept them whose clock is a day ahead: aheadclock FROM TO.
+func cmdAheadClock(ts *testscript.TestScript, _ bool, args []string) {
+	const ahead = 24 * time.Hour
+	ctx := context.Background()
+	from, err := sqlite.Open(ctx, filepath.Join(ts.MkAbs(args[0]), "toolcrib.db"), sqlite.Options{})
+	ts.Check(err)
+	defer from.Close()
+	to, err := sqlite.Open(ctx, filepath.Join(ts.MkAbs(args[1]), "toolcrib.db"), sqlite.Options{
+		Now: func() time.Time { return time.Now().Add(ahead) },
+	})
+	ts.Check(err)
+	defer to.Close()
+	page, err := from.Runs(ctx, store.Filter{})
+	ts.Check(err)
+	for _, rec := range page.Runs {
+		var events []toolcrib.Event
+		for e, err := range from.Read(ctx, rec.ID, 0) {
+			ts.Check(err)
+			events = append(events, toolcrib.Event{Time: e.Time.Add(ahead), Body: e.Body})
+		}
+		ts.Check(to.Append(ctx, rec.ID, 0, events...))
+	}
 }

@@ -69,6 +69,7 @@ func TestScripts(t *testing.T) {
 			"spoil":      cmdSpoil,
 			"filelimit":  cmdFileLimit,
 			"bigfile":    cmdBigFile,
+			"aheadclock": cmdAheadClock,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {
