@@ -1,0 +1,346 @@
+package gemini
+
+import (
+	"context"
+	"iter"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/provider/wire"
+)
+
+// conversation keeps the encoded history of one run. It serves one goroutine.
+type conversation struct {
+	model   *Model
+	history wire.History
+	script  script
+	notices []toolcrib.Notice // of the request at hand
+	traits  traits
+	system  []byte
+}
+
+// Stream implements [toolcrib.Model].
+func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
+	return func(yield func(toolcrib.Delta, error) bool) {
+		path, body, err := c.encode(ctx, req)
+		if err != nil {
+			yield(toolcrib.Delta{}, err)
+			return
+		}
+		d := &decoder{provider: c.model.opts.Name, model: c.script.model, notices: c.notices, tools: c.history.ToolNames}
+		c.model.client.Exchange(ctx, path, body, d, func(delta toolcrib.Delta, err error) bool {
+			if err != nil {
+				err = refine(err)
+			}
+			return yield(delta, err)
+		})
+	}
+}
+
+func (c *conversation) unsent(message string) error {
+	return &toolcrib.ModelError{Class: toolcrib.ErrBadRequest, Provider: c.model.opts.Name, Unsent: true, Message: message}
+}
+
+func (c *conversation) ignored(parameter, why string) {
+	c.notices = append(c.notices, wire.Notice(wire.NoticeParameterIgnored, "%s is not sent: %s", parameter, why))
+}
+
+func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (path string, body *wire.Body, err error) {
+	h := &c.history
+	if err := h.ReadExtra(req, "model", "contents", "tools", "systemInstruction", "system_instruction"); err != nil {
+		return "", nil, c.unsent(err.Error())
+	}
+	stream := !c.model.opts.NoStream && string(h.Extra.Get("stream")) != "false"
+	path, ok := c.model.path(req.Model, stream)
+	if !ok {
+		return "", nil, c.unsent("model: " + strconv.Quote(wire.Line(req.Model)) + " is no name of a model")
+	}
+	if h.ToolsChanged(req) {
+		c.encodeTools(req.Tools)
+	}
+	c.notices = slices.Clip(h.Notices)
+	if err := c.encodeMessages(ctx, req); err != nil {
+		return "", nil, err
+	}
+	inner, err := wire.ParseExtra(h.Extra.Get("generationConfig"))
+	if err != nil {
+		return "", nil, c.unsent("extra: generationConfig: must be an object")
+	}
+	format := c.format(req, inner)
+	c.encodeHead(req, inner, format)
+	c.encodeSystem(req, format != nil)
+	parts := make([][]byte, 0, 10)
+	parts = append(parts, h.Head, c.system)
+	if len(h.Tools) > 0 {
+		parts = append(parts, toolsOpen, h.Tools, toolsEnd)
+	}
+	parts = append(parts, contentsOpen, h.Messages)
+	if c.script.role != toolcrib.RoleUser {
+		parts = append(parts, goOnTurn)
+	}
+	return path, h.Sent(append(parts, bodyEnd)...), nil
+}
+
+var (
+	toolsOpen    = []byte(`"tools":[{"functionDeclarations":[`)
+	toolsEnd     = []byte(`]}],`)
+	contentsOpen = []byte(`"contents":[`)
+	goOnTurn     = []byte(`]},{"role":"user","parts":[` + goOn)
+	bodyEnd      = []byte(`]}]}`)
+)
+
+func (c *conversation) encodeMessages(ctx context.Context, req *toolcrib.Request) error {
+	h := &c.history
+	messages, fresh := h.New(req)
+	if fresh {
+		c.traits = traitsOf(req.Model)
+		c.script = script{model: bareModel(req.Model), traits: c.traits}
+		if c.traits.noSystem {
+			h.Messages = c.script.text(h.Messages, toolcrib.RoleUser, wire.WithSchemaInstruction(req.System, req.OutputSchema))
+		}
+	}
+	c.script.files = opener{ctx: ctx, open: req.Files}
+	for i := range messages {
+		h.Messages = c.script.add(h.Messages, &messages[i])
+	}
+	if err := ctx.Err(); err != nil {
+		c.history = wire.History{} // a file may be missing in it
+		return err
+	}
+	c.notices = append(c.notices, c.script.notices...)
+	c.script.notices, c.script.files = nil, opener{}
+	if len(h.Messages) == 0 {
+		c.history = wire.History{}
+		return c.unsent("the request has no message with content")
+	}
+	return nil
+}
+
+// encodeHead encodes everything but system text, tools and contents. It is
+// small, so it is made anew each time. What follows begins with a name, so the
+// head ends with a comma if it holds anything.
+func (c *conversation) encodeHead(req *toolcrib.Request, inner wire.Extra, format []byte) {
+	h := &c.history
+	var o wire.Object
+	o.Begin(h.Head[:0], without(h.Extra, "stream", "generationConfig"))
+	start := len(o.Buf)
+	if config := c.generationConfig(req, inner, format); len(config) > len(`{}`) {
+		o.Always("generationConfig")
+		o.Buf = append(o.Buf, config...)
+	}
+	if len(h.Tools) > 0 {
+		c.encodeToolChoice(&o, req.ToolChoice)
+	}
+	o.End()
+	if len(o.Buf) > start {
+		o.Buf = append(o.Buf, ',')
+	}
+	h.Head = o.Buf
+}
+
+// without leaves out what the adapter writes itself.
+func without(extra wire.Extra, names ...string) wire.Extra {
+	if !slices.ContainsFunc(names, func(name string) bool { return extra.Get(name) != nil }) {
+		return extra
+	}
+	return wire.Extra{Fields: slices.DeleteFunc(slices.Clone(extra.Fields), func(f wire.Field) bool { return slices.Contains(names, f.Name) })}
+}
+
+// generationConfig is the object of parameters. What extra holds under that name
+// goes into it, member by member.
+func (c *conversation) generationConfig(req *toolcrib.Request, inner wire.Extra, format []byte) []byte {
+	var o wire.Object
+	o.Begin(nil, inner)
+	if t := req.Temperature; t != nil && !math.IsNaN(*t) && o.Member("temperature") {
+		o.Buf = wire.AppendFloat(o.Buf, min(max(*t, 0), 2))
+	}
+	if req.MaxOutputTokens > 0 && o.Member("maxOutputTokens") {
+		o.Buf = strconv.AppendInt(o.Buf, int64(min(req.MaxOutputTokens, math.MaxInt32)), 10)
+	}
+	if req.Reasoning != "" && inner.Get("thinkingConfig") == nil {
+		if config := c.thinking(req); config != "" {
+			o.Always("thinkingConfig")
+			o.Buf = append(o.Buf, config...)
+		}
+	}
+	if format != nil {
+		o.Always("responseMimeType")
+		o.Buf = append(o.Buf, `"application/json"`...)
+		o.Always("responseJsonSchema")
+		o.Buf = append(o.Buf, format...)
+	}
+	o.End()
+	return append(o.Buf, '}')
+}
+
+// thinking maps the level of reasoning; "" sends none.
+func (c *conversation) thinking(req *toolcrib.Request) string {
+	switch {
+	case !c.traits.thinks():
+		if req.Reasoning != "off" {
+			c.ignored("reasoning", req.Model+" has none")
+		}
+		return ""
+	case c.traits.levels():
+		return c.thinkingLevel(req)
+	}
+	return c.thinkingBudget(req)
+}
+
+func (c *conversation) thinkingLevel(req *toolcrib.Request) string {
+	level := strings.ToUpper(req.Reasoning)
+	switch {
+	case req.Reasoning == "off":
+		level = "LOW"
+		if c.traits.flash {
+			level = "MINIMAL"
+		}
+		c.ignored("reasoning off", req.Model+" always reasons; it does so at the level "+level)
+		return `{"thinkingLevel":"` + level + `"}`
+	case req.Reasoning == "medium" && c.traits.pro && c.traits.generation == 300:
+		level = "HIGH"
+		c.ignored("reasoning medium", req.Model+" knows low and high only; it reasons at high")
+	case level != "LOW" && level != "MEDIUM" && level != "HIGH":
+		c.ignored("reasoning", "it is none of low, medium, high and off")
+		return ""
+	}
+	return `{"thinkingLevel":"` + level + `","includeThoughts":true}`
+}
+
+// thinkingBudget gives the reasoning at most half of the output: it counts as
+// output.
+func (c *conversation) thinkingBudget(req *toolcrib.Request) string {
+	tokens, least := c.traits.budget(req.Reasoning)
+	if req.Reasoning == "off" {
+		if c.traits.pro {
+			c.ignored("reasoning off", req.Model+" always reasons; it does so with the least budget")
+			return `{"thinkingBudget":` + strconv.Itoa(least) + `}`
+		}
+		return `{"thinkingBudget":0}`
+	}
+	if req.MaxOutputTokens > 0 {
+		tokens = min(tokens, req.MaxOutputTokens/2)
+	}
+	if tokens < max(least, 1) {
+		c.ignored("reasoning", "max_output_tokens leaves no room for it")
+		return ""
+	}
+	return `{"thinkingBudget":` + strconv.Itoa(tokens) + `,"includeThoughts":true}`
+}
+
+// format is the schema of the answer as the API takes it; nil = the model is told
+// about it in words. Generations before 3 refuse it beside tools.
+func (c *conversation) format(req *toolcrib.Request, inner wire.Extra) []byte {
+	switch {
+	case len(req.OutputSchema) == 0, !c.traits.takesSchema():
+		return nil
+	case len(c.history.Tools) > 0 && !c.traits.schemaWithTools():
+		return nil
+	}
+	for _, name := range [...]string{"responseMimeType", "responseSchema", "responseJsonSchema"} {
+		if inner.Get(name) != nil {
+			return nil
+		}
+	}
+	return answerSchema(req.OutputSchema)
+}
+
+func (c *conversation) encodeSystem(req *toolcrib.Request, formatted bool) {
+	c.system = c.system[:0]
+	text := req.System
+	if !formatted {
+		text = wire.WithSchemaInstruction(text, req.OutputSchema)
+	}
+	if c.traits.noSystem || wire.Blank(text) {
+		return
+	}
+	c.system = append(c.system, `"systemInstruction":{"parts":[{"text":`...)
+	c.system = append(wire.AppendString(c.system, text), `}]},`...)
+}
+
+// encodeToolChoice maps the tool choice; none is auto.
+func (c *conversation) encodeToolChoice(o *wire.Object, choice toolcrib.ToolChoice) {
+	var mode string
+	switch choice.Mode {
+	case toolcrib.ChoiceAuto:
+		mode = "AUTO"
+	case toolcrib.ChoiceNone:
+		mode = "NONE"
+	case toolcrib.ChoiceRequired:
+		mode = "ANY"
+	case toolcrib.ChoiceName:
+		mode = "ANY"
+		if !slices.Contains(c.history.ToolNames, choice.Name) {
+			c.ignored("tool_choice", "tool "+choice.Name+" is not in the request")
+			return
+		}
+	default:
+		return
+	}
+	if !o.Member("toolConfig") {
+		return
+	}
+	o.Buf = append(append(append(o.Buf, `{"functionCallingConfig":{"mode":"`...), mode...), '"')
+	if choice.Mode == toolcrib.ChoiceName {
+		o.Buf = append(o.Buf, `,"allowedFunctionNames":[`...)
+		o.Buf = append(wire.AppendString(o.Buf, choice.Name), ']')
+	}
+	o.Buf = append(o.Buf, `}}`...)
+}
+
+// Limits of the API.
+const (
+	maxName         = 64
+	maxDeclarations = 512
+)
+
+var functionName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
+
+func (c *conversation) encodeTools(specs []toolcrib.Spec) {
+	h := &c.history
+	unusable := func(format string, args ...any) {
+		h.Notices = append(h.Notices, wire.Notice(wire.NoticeToolUnusable, format, args...))
+	}
+	for i := range specs {
+		spec := &specs[i]
+		schema, err := c.model.schemas.parameters(spec.Parameters)
+		switch {
+		case err != nil:
+			unusable("tool %s is left out: %s", spec.Name, err)
+			continue
+		case !functionName.MatchString(spec.Name):
+			unusable("tool %q is left out: its name is not taken by this API", spec.Name)
+			continue
+		case len(h.ToolNames) == maxDeclarations:
+			unusable("tool %s is left out: this API takes %d tools at most", spec.Name, maxDeclarations)
+			continue
+		}
+		h.Tools = append(separated(h.Tools, len(h.ToolNames)), `{"name":`...)
+		h.Tools = wire.AppendString(h.Tools, spec.Name)
+		description := spec.Description
+		if wire.Blank(description) {
+			description = spec.Name // the API wants one
+		}
+		h.Tools = append(h.Tools, `,"description":`...)
+		h.Tools = wire.AppendString(h.Tools, description)
+		if schema != nil {
+			h.Tools = append(h.Tools, `,"parametersJsonSchema":`...)
+			h.Tools = append(h.Tools, schema...)
+		}
+		h.Tools = append(h.Tools, '}')
+		h.ToolNames = append(h.ToolNames, spec.Name)
+	}
+}
+
+// sentName is the name of a call in the history, where it may be any.
+func sentName(name string) string {
+	name = wire.Token(name, maxName)
+	if !functionName.MatchString(name) {
+		name = wire.Token("_"+name, maxName)
+	}
+	return name
+}
