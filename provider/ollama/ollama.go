@@ -62,7 +62,7 @@ func New(o Options) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{opts: o, client: client}
-	m.schemas.Check = decodable
+	m.schemas.Fit, m.schemas.Check = wire.GrammarSchema, decodable
 	return m, nil
 }
 

@@ -71,6 +71,9 @@ func ObjectSchema(raw json.RawMessage) (json.RawMessage, error) {
 // Schemas remembers what became of schemas, so that a tool costs its work once
 // and not in every run. It is bounded, and safe for use by many at once.
 type Schemas struct {
+	// Fit brings a schema that [ObjectSchema] has made into the form that an API
+	// takes; nil = it takes it as it is.
+	Fit func(schema json.RawMessage) (json.RawMessage, error)
 	// Check is a further check of an API; nil = none.
 	Check func(schema json.RawMessage) error
 
@@ -96,6 +99,9 @@ func (s *Schemas) Object(raw json.RawMessage) (json.RawMessage, error) {
 		return known.schema, known.err
 	}
 	schema, err := ObjectSchema(raw)
+	if err == nil && s.Fit != nil {
+		schema, err = s.Fit(schema)
+	}
 	if err == nil && s.Check != nil {
 		err = s.Check(schema)
 	}

@@ -1,0 +1,152 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strings"
+)
+
+// Bounds of what a grammar is asked to count. llama.cpp unrolls repetitions and
+// refuses more than 2,000 of them, those of nested ones multiplied.
+const (
+	maxCountedBytes = 200
+	maxCountedItems = 50
+	maxCountedValue = 1e15
+)
+
+// countable are the patterns that llama.cpp turns into rules as they are meant: it
+// wants both anchors, and knows neither classes such as \d nor groups that look
+// around.
+var countable = regexp.MustCompile(`^\^(?:(?:\[[A-Za-z0-9_ .:/@-]+\]|[A-Za-z0-9_ :/@-])(?:[+*?]|\{\d{1,2}(?:,\d{0,2})?\})?)+\$$`)
+
+// anything says in words that a grammar takes that every value will do; a schema
+// without a type is no rule, or that of an object.
+var anything = []any{"object", "array", "string", "number", "boolean", "null"}
+
+// GrammarSchema leaves out of a schema what llama.cpp, which holds the arguments
+// of calls to their schemas by a grammar, cannot turn into one: a single such
+// word makes it refuse the whole request. A schema that fits stays as it is, byte
+// for byte. What it loses the gate still checks.
+func GrammarSchema(raw json.RawMessage) (json.RawMessage, error) {
+	var doc any
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if err := dec.Decode(&doc); err != nil {
+		return nil, err
+	}
+	g := grammar{root: doc}
+	fitted := g.fit(doc, false, 0)
+	if !g.changed {
+		return raw, nil
+	}
+	return json.Marshal(fitted)
+}
+
+type grammar struct {
+	root    any
+	changed bool
+}
+
+// fit returns the schema that stands for s; repeated tells that it is the schema
+// of elements that are counted already.
+func (g *grammar) fit(s any, repeated bool, depth int) any {
+	schema, ok := s.(map[string]any)
+	if !ok || depth > 64 {
+		if s == true {
+			g.changed = true
+			return map[string]any{"type": anything}
+		}
+		return s
+	}
+	g.drop(schema, repeated)
+	for _, word := range [...]string{"properties", "$defs", "definitions"} {
+		group, _ := schema[word].(map[string]any)
+		for name := range group {
+			group[name] = g.fit(group[name], repeated, depth+1)
+		}
+	}
+	for _, word := range [...]string{"anyOf", "oneOf", "allOf", "prefixItems"} {
+		list, _ := schema[word].([]any)
+		for i := range list {
+			list[i] = g.fit(list[i], repeated, depth+1)
+		}
+	}
+	_, most := schema["maxItems"]
+	_, least := schema["minItems"]
+	if items, ok := schema["items"]; ok {
+		schema["items"] = g.fit(items, repeated || most || least, depth+1)
+	}
+	if more, ok := schema["additionalProperties"].(map[string]any); ok {
+		schema["additionalProperties"] = g.fit(more, repeated, depth+1)
+	}
+	if !decides(schema) {
+		schema["type"], g.changed = anything, true
+	}
+	return schema
+}
+
+// decides tells whether a schema says what kind of value it takes.
+func decides(schema map[string]any) bool {
+	for _, word := range [...]string{"type", "properties", "anyOf", "oneOf", "allOf", "enum", "const", "$ref", "items", "prefixItems", "additionalProperties"} {
+		if _, ok := schema[word]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (g *grammar) drop(schema map[string]any, repeated bool) {
+	for word, value := range schema {
+		keep := true
+		switch word {
+		case "pattern":
+			p, ok := value.(string)
+			keep = ok && !repeated && countable.MatchString(p)
+		case "minLength", "maxLength":
+			keep = !repeated && within(value, maxCountedBytes)
+		case "minItems", "maxItems":
+			keep = !repeated && within(value, maxCountedItems)
+		case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum":
+			keep = within(value, maxCountedValue)
+		case "$ref":
+			ref, ok := value.(string)
+			keep = ok && g.resolves(ref)
+		case "not", "if", "then", "else", "patternProperties", "propertyNames", "dependentSchemas", "contains", "unevaluatedProperties":
+			keep = false
+		}
+		if !keep {
+			delete(schema, word)
+			g.changed = true
+		}
+	}
+}
+
+func within(value any, limit float64) bool {
+	n, ok := value.(json.Number)
+	if !ok {
+		return false
+	}
+	f, err := n.Float64()
+	return err == nil && f <= limit && f >= -limit
+}
+
+// resolves tells whether a reference leads to a place in the schema itself
+// (RFC 6901); others would be fetched, or fail.
+func (g *grammar) resolves(ref string) bool {
+	path, ok := strings.CutPrefix(ref, "#/")
+	if !ok {
+		return false
+	}
+	at := g.root
+	for _, step := range strings.Split(path, "/") {
+		m, ok := at.(map[string]any)
+		if !ok {
+			return false
+		}
+		if at, ok = m[strings.NewReplacer("~1", "/", "~0", "~").Replace(step)]; !ok {
+			return false
+		}
+	}
+	return true
+}
