@@ -14,6 +14,7 @@ type callPiece struct {
 	id        string
 	name      string
 	arguments string
+	extra     string // extra_content, the JSON text of an object
 }
 
 // callState is what is known of one call of the reply.
@@ -50,6 +51,12 @@ func readCalls(c *wire.Cursor) []callPiece {
 				p.id = c.Text()
 			case "function":
 				p, _ = readFunction(c, p)
+			case "extra_content":
+				if c.Peek() == '{' {
+					p.extra = string(c.Raw())
+				} else {
+					c.Skip()
+				}
 			default:
 				c.Skip()
 			}
@@ -92,7 +99,7 @@ func (d *decoder) addCall(p *callPiece) *toolcrib.ToolCallDelta {
 		d.calls = append(d.calls, callState{index: p.index})
 	}
 	k := &d.calls[pos]
-	delta := &toolcrib.ToolCallDelta{Index: pos, Arguments: p.arguments}
+	delta := &toolcrib.ToolCallDelta{Index: pos, Arguments: p.arguments, Signature: p.extra}
 	if k.id == "" && p.id != "" {
 		k.id, delta.ID = p.id, p.id
 	}
@@ -100,7 +107,7 @@ func (d *decoder) addCall(p *callPiece) *toolcrib.ToolCallDelta {
 		k.name, delta.Name = p.name, p.name
 	}
 	k.depth.add(p.arguments)
-	if !fresh && delta.ID == "" && delta.Name == "" && delta.Arguments == "" {
+	if !fresh && delta.ID == "" && delta.Name == "" && delta.Arguments == "" && delta.Signature == "" {
 		return nil
 	}
 	return delta

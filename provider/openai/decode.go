@@ -19,6 +19,8 @@ type decoder struct {
 	refused  bool
 	over     bool // [DONE] was sent
 	whole    bool // the reply comes in one piece
+	details  details
+	failed   []byte // an error object inside a choice
 	text     wire.Runes
 	thinking wire.Runes
 }
@@ -26,6 +28,7 @@ type decoder struct {
 // piece is what one choice of one frame says.
 type piece struct {
 	text, thinking, refusal string
+	detailed                string // reasoning that only stands in the details
 	calls                   []callPiece
 }
 
@@ -59,7 +62,6 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 		c.Skip()
 		return c.End() // a JSON value that is no object says nothing
 	}
-	var failed []byte
 	choices := false
 	c.Enter('{')
 	for {
@@ -82,7 +84,11 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 				c.Skip()
 			}
 		case "error":
-			failed = c.Raw()
+			d.setFailed(c.Raw(), data)
+		case "object":
+			if textIs(&c, "error") {
+				d.failed = data // vLLM
+			}
 		default:
 			c.Skip()
 		}
@@ -90,8 +96,8 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 	if err := c.End(); err != nil {
 		return err
 	}
-	if len(failed) > 0 && string(failed) != "null" {
-		return wire.EventError(d.provider, data)
+	if d.failed != nil {
+		return wire.EventError(d.provider, d.failed)
 	}
 	if d.whole && !choices {
 		return &toolcrib.ModelError{Class: toolcrib.ErrOther, Provider: d.provider, Message: "answered with JSON that is no chat completion: check base_url", Detail: wire.Clip(string(data), 8<<10)}
@@ -99,11 +105,21 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 	if d.reason == "error" {
 		return wire.EventError(d.provider, data)
 	}
+	if p.thinking == "" {
+		p.thinking = p.detailed
+	}
 	if len(d.calls)+len(p.calls) > maxCalls {
 		return &toolcrib.ModelError{Class: toolcrib.ErrOther, Provider: d.provider, Message: "the reply asks for too many tool calls"}
 	}
 	d.emit(&p, emit)
 	return nil
+}
+
+// setFailed keeps what an error is told in: the object that holds it.
+func (d *decoder) setFailed(raw, holder []byte) {
+	if len(raw) > 0 && string(raw) != "null" {
+		d.failed = holder
+	}
 }
 
 // emit hands on what a frame said, in the order in which a model works.
@@ -123,6 +139,11 @@ func (d *decoder) emit(p *piece, emit wire.Emit) {
 	for i := range p.calls {
 		if delta := d.addCall(&p.calls[i]); delta != nil && !emit(toolcrib.Delta{ToolCall: delta}) {
 			return
+		}
+	}
+	if d.reason != "" {
+		if s := d.details.take(); s != "" {
+			emit(toolcrib.Delta{Signature: s})
 		}
 	}
 }
@@ -151,13 +172,16 @@ func (d *decoder) readChoice(c *wire.Cursor, p *piece) {
 		}
 		switch string(key) {
 		case "delta":
-			readMessage(c, p)
+			d.readMessage(c, p)
 		case "message":
 			if d.whole {
-				readMessage(c, p)
+				d.readMessage(c, p)
 			} else {
 				c.Skip()
 			}
+		case "error":
+			raw := c.Raw() // OpenRouter tells it inside the choice too
+			d.setFailed(raw, append(append([]byte(`{"error":`), raw...), '}'))
 		case "finish_reason":
 			if reason := c.Text(); reason != "" {
 				d.reason = reason
@@ -168,7 +192,7 @@ func (d *decoder) readChoice(c *wire.Cursor, p *piece) {
 	}
 }
 
-func readMessage(c *wire.Cursor, p *piece) {
+func (d *decoder) readMessage(c *wire.Cursor, p *piece) {
 	if !c.Enter('{') {
 		return
 	}
@@ -185,6 +209,8 @@ func readMessage(c *wire.Cursor, p *piece) {
 			reasoningContent = readText(c)
 		case "reasoning":
 			reasoning = readText(c)
+		case "reasoning_details":
+			p.detailed += d.details.read(c)
 		case "refusal":
 			p.refusal = readText(c)
 		case "tool_calls":
@@ -202,6 +228,15 @@ func readMessage(c *wire.Cursor, p *piece) {
 		reasoningContent = reasoning
 	}
 	p.thinking += reasoningContent
+}
+
+// textIs compares a string without a copy of it.
+func textIs(c *wire.Cursor, want string) bool {
+	if c.Peek() != '"' {
+		c.Skip()
+		return false
+	}
+	return string(c.Bytes()) == want
 }
 
 func readText(c *wire.Cursor) string {

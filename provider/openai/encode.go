@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"context"
 	"iter"
 	"math"
@@ -23,40 +24,106 @@ const (
 type conversation struct {
 	model   *Model
 	history wire.History
+	files   wire.Attachments
+	answer  answer
 	stream  bool
 	notices []toolcrib.Notice // of the request at hand
+
+	afterResults bool   // the last message is a result of a tool
+	late         []byte // encoded parts: files of the results before
+}
+
+// answer remembers what became of the output schema.
+type answer struct {
+	schema []byte // as the request has it
+	plan   answerPlan
+	system string // the system text with it
+	plain  string // and without
+	known  bool
 }
 
 // Stream implements [toolcrib.Model].
 func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
 	return func(yield func(toolcrib.Delta, error) bool) {
-		body, err := c.encode(req)
+		path, encode := "chat/completions", c.encode
+		responses := c.model.rules.responses(req.Model)
+		if responses {
+			path, encode = "responses", c.encodeResponses
+		}
+		body, err := encode(ctx, req)
 		if err != nil {
 			yield(toolcrib.Delta{}, err)
 			return
 		}
+		if responses {
+			d := &responsesDecoder{provider: c.model.opts.Name, notices: c.notices}
+			c.model.client.Exchange(ctx, path, body, d, yield)
+			return
+		}
 		d := &decoder{provider: c.model.opts.Name, notices: c.notices}
-		c.model.client.Exchange(ctx, "chat/completions", body, d, yield)
+		c.model.client.Exchange(ctx, path, body, d, d.mending(yield))
 	}
 }
 
-func (c *conversation) encode(req *toolcrib.Request) (*wire.Body, error) {
+// begin starts a request: it returns the messages that are not encoded yet, and
+// whether the history begins anew.
+func (c *conversation) begin(req *toolcrib.Request, reserved ...string) (messages []toolcrib.Message, fresh bool, err error) {
 	h := &c.history
-	if err := h.ReadExtra(req, "model", "messages", "tools"); err != nil {
-		return nil, &toolcrib.ModelError{Class: toolcrib.ErrBadRequest, Provider: c.model.opts.Name, Unsent: true, Message: err.Error()}
+	if err := h.ReadExtra(req, reserved...); err != nil {
+		return nil, false, &toolcrib.ModelError{Class: toolcrib.ErrBadRequest, Provider: c.model.opts.Name, Unsent: true, Message: err.Error()}
 	}
-	messages, fresh := h.New(req)
-	if fresh && req.System != "" {
+	plain := *req
+	plain.System = c.systemText(req)
+	messages, fresh = h.New(&plain)
+	if fresh {
+		c.afterResults, c.late = false, nil
+		c.files.Rules = c.model.rules.files
+	}
+	c.files.Begin(fresh)
+	return messages, fresh, nil
+}
+
+// systemText is the system text with the schema of the answer where the server
+// has no other means for it.
+func (c *conversation) systemText(req *toolcrib.Request) string {
+	a := &c.answer
+	if !a.known || a.plain != req.System || !bytes.Equal(a.schema, req.OutputSchema) {
+		*a = answer{known: true, plain: req.System, system: req.System, schema: bytes.Clone(req.OutputSchema), plan: c.model.rules.answerOf(req.OutputSchema)}
+		if a.plan.words {
+			a.system = wire.WithSchemaInstruction(req.System, req.OutputSchema)
+		}
+	}
+	return a.system
+}
+
+// forget drops the history: a file could not be read because the request ended.
+func (c *conversation) forget(err error) error {
+	c.history = wire.History{}
+	return err
+}
+
+func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire.Body, error) {
+	messages, fresh, err := c.begin(req, "model", "messages", "tools")
+	if err != nil {
+		return nil, err
+	}
+	h := &c.history
+	if fresh && c.answer.system != "" {
 		h.Messages = append(h.Messages, `{"role":"system","content":`...)
-		h.Messages = append(wire.AppendString(h.Messages, req.System), '}')
+		h.Messages = append(wire.AppendString(h.Messages, c.answer.system), '}')
 	}
+	w := writer{conversation: c, ctx: ctx, req: req, order: c.model.rules.mistralOrder(req.Model)}
 	for i := range messages {
-		h.Messages = c.appendMessage(h.Messages, &messages[i])
+		h.Messages = w.appendMessage(h.Messages, &messages[i])
+	}
+	h.Messages = w.flush(h.Messages)
+	if err := c.files.Err(); err != nil {
+		return nil, c.forget(err)
 	}
 	if h.ToolsChanged(req) {
-		c.encodeTools(req.Tools)
+		c.encodeTools(req.Tools, chatTool)
 	}
-	c.notices = slices.Clip(h.Notices)
+	c.notices = append(slices.Clip(h.Notices), c.files.Notices...)
 	c.encodeHead(req)
 	if len(h.Tools) == 0 {
 		return h.Sent(h.Head, messagesOpen, h.Messages, bodyEnd), nil
@@ -84,7 +151,7 @@ func (c *conversation) encodeHead(req *toolcrib.Request) {
 	if c.stream {
 		o.Always("stream")
 		o.Buf = append(o.Buf, "true"...)
-		if o.Member("stream_options") {
+		if !r.mistral && o.Member("stream_options") {
 			o.Buf = append(o.Buf, `{"include_usage":true}`...)
 		}
 	}
@@ -95,15 +162,30 @@ func (c *conversation) encodeHead(req *toolcrib.Request) {
 			o.Buf = strconv.AppendInt(o.Buf, int64(req.MaxOutputTokens), 10)
 		}
 	}
-	if len(req.OutputSchema) > 0 && o.Member("response_format") {
-		o.Buf = append(o.Buf, `{"type":"json_schema","json_schema":{"name":"answer","schema":`...)
-		o.Buf = append(append(o.Buf, req.OutputSchema...), `}}`...)
-	}
+	c.encodeFormat(&o)
 	if len(h.Tools) > 0 {
-		c.encodeToolChoice(&o, req.ToolChoice)
+		c.encodeToolChoice(&o, req.ToolChoice, chatChoice)
 	}
 	o.End()
 	h.Head = o.Buf
+}
+
+// encodeFormat asks for an answer that fits the schema. Without tools it is asked
+// for all the same; so it is in every request of a run.
+func (c *conversation) encodeFormat(o *wire.Object) {
+	p := &c.answer.plan
+	format := c.model.rules.formatFor(*p, len(c.history.Tools) > 0)
+	if format == "" || !o.Member("response_format") {
+		return
+	}
+	o.Buf = append(o.Buf, `{"type":"`...)
+	o.Buf = append(append(o.Buf, format...), '"')
+	if format == "json_schema" {
+		o.Buf = append(o.Buf, `,"json_schema":{"name":"answer","strict":`...)
+		o.Buf = strconv.AppendBool(o.Buf, p.strict)
+		o.Buf = append(append(append(o.Buf, `,"schema":`...), p.schema...), '}')
+	}
+	o.Buf = append(o.Buf, '}')
 }
 
 // without leaves the fields of the stream to the adapter; stream_options is an
@@ -120,32 +202,45 @@ func without(extra wire.Extra, stream bool) wire.Extra {
 
 func (c *conversation) encodeSampling(o *wire.Object, req *toolcrib.Request) {
 	r := c.model.rules
-	if t := req.Temperature; t != nil && !math.IsNaN(*t) && !math.IsInf(*t, 0) {
-		switch {
-		case r.vendor && refusesTemperature(req.Model):
-			c.ignored("temperature", req.Model)
-		case o.Member("temperature"):
-			o.Buf = wire.AppendFloat(o.Buf, *t)
-		}
-	}
-	effort := req.Reasoning
-	if effort == "off" {
-		effort = "none"
-		if r.vendor && refusesTemperature(req.Model) {
-			effort = "minimal" // these models always reason
-			if bareModel(req.Model)[0] == 'o' {
-				effort = "low"
+	word := req.Reasoning
+	if r.vendor && reasons(req.Model) {
+		word = c.effort(req)
+		if len(c.history.Tools) > 0 && toolsWithoutReasoning(req.Model) && word != "none" {
+			if word != "" {
+				c.ignored("reasoning", req.Model+" with tools on this API")
 			}
+			word = "none"
 		}
+	} else if word == "off" {
+		word = "none"
 	}
-	if r.vendor && len(c.history.Tools) > 0 && toolsWithoutReasoning(req.Model) && effort != "none" {
-		if effort != "" {
-			c.ignored("reasoning", req.Model+" with tools on this API")
-		}
-		effort = "none"
+	c.encodeTemperature(o, req, word)
+	if word != "" && o.Member("reasoning_effort") {
+		o.Buf = wire.AppendString(o.Buf, word)
 	}
-	if effort != "" && o.Member("reasoning_effort") {
-		o.Buf = wire.AppendString(o.Buf, effort)
+}
+
+// effort is the word for the level of reasoning, with a notice where it is
+// another one than was asked for.
+func (c *conversation) effort(req *toolcrib.Request) string {
+	word, why := effort(req.Model, req.Reasoning)
+	if why != "" {
+		c.notices = append(c.notices, wire.Notice(wire.NoticeParameterIgnored, "reasoning %s is not sent to %s: %s", req.Reasoning, req.Model, why))
+	}
+	return word
+}
+
+func (c *conversation) encodeTemperature(o *wire.Object, req *toolcrib.Request, effort string) {
+	t := req.Temperature
+	if t == nil || math.IsNaN(*t) || math.IsInf(*t, 0) {
+		return
+	}
+	if c.model.rules.vendor && !takesTemperature(req.Model, effort) {
+		c.ignored("temperature", req.Model)
+		return
+	}
+	if o.Member("temperature") {
+		o.Buf = wire.AppendFloat(o.Buf, *t)
 	}
 }
 
@@ -153,7 +248,7 @@ func (c *conversation) ignored(parameter, where string) {
 	c.notices = append(c.notices, wire.Notice(wire.NoticeParameterIgnored, "%s is not sent: %s does not take it", parameter, where))
 }
 
-func (c *conversation) encodeToolChoice(o *wire.Object, choice toolcrib.ToolChoice) {
+func (c *conversation) encodeToolChoice(o *wire.Object, choice toolcrib.ToolChoice, form [2]string) {
 	var value string
 	switch choice.Mode {
 	case toolcrib.ChoiceAuto, toolcrib.ChoiceNone, toolcrib.ChoiceRequired:
@@ -173,11 +268,24 @@ func (c *conversation) encodeToolChoice(o *wire.Object, choice toolcrib.ToolChoi
 		o.Buf = wire.AppendString(o.Buf, value)
 		return
 	}
-	o.Buf = append(o.Buf, `{"type":"function","function":{"name":`...)
-	o.Buf = append(wire.AppendString(o.Buf, choice.Name), `}}`...)
+	o.Buf = append(o.Buf, form[0]...)
+	o.Buf = append(wire.AppendString(o.Buf, choice.Name), form[1]...)
 }
 
-func (c *conversation) encodeTools(specs []toolcrib.Spec) {
+// The two forms of the choice of one tool.
+var (
+	chatChoice      = [2]string{`{"type":"function","function":{"name":`, `}}`}
+	responsesChoice = [2]string{`{"type":"function","name":`, `}`}
+)
+
+// The two forms of a tool: Chat Completions wraps it once more, and the Responses
+// API would make it strict by itself.
+var (
+	chatTool      = [2]string{`{"type":"function","function":{"name":`, `}}`}
+	responsesTool = [2]string{`{"type":"function","strict":false,"name":`, `}`}
+)
+
+func (c *conversation) encodeTools(specs []toolcrib.Spec, form [2]string) {
 	h := &c.history
 	for i := range specs {
 		spec := &specs[i]
@@ -200,115 +308,12 @@ func (c *conversation) encodeTools(specs []toolcrib.Spec) {
 		if len(h.Tools) > 0 {
 			h.Tools = append(h.Tools, ',')
 		}
-		h.Tools = append(h.Tools, `{"type":"function","function":{"name":`...)
+		h.Tools = append(h.Tools, form[0]...)
 		h.Tools = wire.AppendString(h.Tools, spec.Name)
 		h.Tools = append(h.Tools, `,"description":`...)
 		h.Tools = wire.AppendString(h.Tools, description)
 		h.Tools = append(h.Tools, `,"parameters":`...)
-		h.Tools = append(append(h.Tools, schema...), `}}`...)
+		h.Tools = append(append(h.Tools, schema...), form[1]...)
 		h.ToolNames = append(h.ToolNames, spec.Name)
 	}
-}
-
-func (c *conversation) appendMessage(dst []byte, m *toolcrib.Message) []byte {
-	switch m.Role {
-	case toolcrib.RoleAssistant:
-		return c.appendAssistant(dst, m)
-	case toolcrib.RoleTool:
-		for i := range m.Parts {
-			if r := m.Parts[i].ToolResult; r != nil {
-				dst = append(separator(dst), `{"role":"tool","tool_call_id":`...)
-				dst = wire.AppendString(dst, callID(r.CallID))
-				dst = append(dst, `,"content":`...)
-				dst = append(wire.AppendString(dst, r.Content), '}')
-			}
-		}
-		return dst
-	}
-	dst = append(separator(dst), `{"role":"user","content":"`...)
-	for i := range m.Parts {
-		if f := m.Parts[i].File; f != nil {
-			dst = wire.AppendEscaped(dst, wire.FileText(f))
-			continue
-		}
-		dst = wire.AppendEscaped(dst, m.Parts[i].Text)
-	}
-	return append(dst, `"}`...)
-}
-
-// appendAssistant encodes a turn of the model. Its content is null, not "", if
-// it only calls tools (4c.2). A turn that says nothing is left out.
-func (c *conversation) appendAssistant(dst []byte, m *toolcrib.Message) []byte {
-	var text, calls, thinking bool
-	for i := range m.Parts {
-		p := &m.Parts[i]
-		text = text || p.Text != ""
-		calls = calls || p.ToolCall != nil
-		thinking = thinking || p.Thinking != nil && p.Thinking.Text != ""
-	}
-	if !text && !calls {
-		return dst
-	}
-	dst = append(separator(dst), `{"role":"assistant","content":`...)
-	if text {
-		dst = append(dst, '"')
-		for i := range m.Parts {
-			dst = wire.AppendEscaped(dst, m.Parts[i].Text)
-		}
-		dst = append(dst, '"')
-	} else {
-		dst = append(dst, "null"...)
-	}
-	if field := c.model.rules.replayReasoning; field != "" && thinking {
-		dst = append(dst, ',')
-		dst = append(wire.AppendString(dst, field), ':', '"')
-		for i := range m.Parts {
-			if t := m.Parts[i].Thinking; t != nil {
-				dst = wire.AppendEscaped(dst, t.Text)
-			}
-		}
-		dst = append(dst, '"')
-	}
-	if calls {
-		dst = appendCalls(dst, m.Parts)
-	}
-	return append(dst, '}')
-}
-
-func appendCalls(dst []byte, parts []toolcrib.Part) []byte {
-	dst = append(dst, `,"tool_calls":[`...)
-	first := true
-	for i := range parts {
-		call := parts[i].ToolCall
-		if call == nil {
-			continue
-		}
-		if !first {
-			dst = append(dst, ',')
-		}
-		first = false
-		dst = append(dst, `{"id":`...)
-		dst = wire.AppendString(dst, callID(call.ID))
-		dst = append(dst, `,"type":"function","function":{"name":`...)
-		dst = wire.AppendString(dst, wire.Token(call.Name, maxName))
-		dst = append(dst, `,"arguments":`...)
-		dst = wire.AppendString(dst, string(wire.Arguments(call)))
-		dst = append(dst, `}}`...)
-	}
-	return append(dst, ']')
-}
-
-// callID keeps an ID as it is, unless it is longer than the API takes.
-func callID(id string) string {
-	if len(id) <= maxCallID {
-		return id
-	}
-	return wire.Token(id, maxCallID)
-}
-
-func separator(dst []byte) []byte {
-	if len(dst) > 0 {
-		return append(dst, ',')
-	}
-	return dst
 }

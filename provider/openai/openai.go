@@ -1,16 +1,25 @@
 // Package openai adapts the Chat Completions API of OpenAI, and of the many
-// servers that are compatible with it, to [toolcrib.Model].
+// servers that are compatible with it, and OpenAI's Responses API to
+// [toolcrib.Model].
 //
 // It is a thin layer over net/http. It streams, keeps the encoded history of a
 // conversation, and sends requests whose bytes only grow at their end within a
 // run, which pleases prompt caches. Wire format: OpenAI API reference, "Chat
-// Completions" and "Streaming".
+// Completions", "Responses" and "Streaming".
+//
+// The Responses API is used without state on the server (store: false): the
+// reasoning of earlier turns goes back encrypted, as it came. Images and PDFs of
+// messages are sent where the API takes them. Results of tools are text in Chat
+// Completions, so their files follow in a message of the user that says whose
+// they are; the Responses API takes them in the result.
 package openai
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -19,6 +28,12 @@ import (
 
 // DefaultBaseURL is OpenAI's own API.
 const DefaultBaseURL = "https://api.openai.com/v1"
+
+// The APIs that [Options.API] may name.
+const (
+	APIChat      = "chat"      // Chat Completions
+	APIResponses = "responses" // Responses
+)
 
 // The names of the field that bounds the output.
 const (
@@ -31,18 +46,24 @@ const (
 type Options struct {
 	wire.Options
 
+	// API names the API: APIChat or APIResponses. "" takes the Responses API on
+	// OpenAI's own host and Azure's v1 (base_url ending in /openai/v1) for the
+	// models that need it, by name, else Chat Completions. Azure's models must be
+	// deployed under their own names for that.
+	API string
+
 	// MaxTokensField names the field that bounds the output. "" takes
 	// max_completion_tokens for OpenAI, Azure and OpenAI's reasoning models by
 	// name, else max_tokens, which most compatible servers know.
 	MaxTokensField string
 
 	// ReplayReasoning names the field in which the reasoning of earlier turns is
-	// sent back, such as reasoning_content. "" sends it only to hosts that are
-	// known to ask for it; "none" never.
+	// sent back, such as reasoning_content, or reasoning_details as OpenRouter has
+	// them. "" sends it only to hosts that are known to ask for it; "none" never.
 	ReplayReasoning string
 }
 
-// Model is a [toolcrib.Model] over Chat Completions. It is safe for use by many
+// Model is a [toolcrib.Model] over Chat Completions or Responses. It is safe for use by many
 // runs at once and keeps no state of a run.
 type Model struct {
 	opts   Options
@@ -63,15 +84,35 @@ func New(o Options) (*Model, error) {
 	if o.Name == "" {
 		o.Name = "openai"
 	}
-	client, err := wire.NewClient(o.Options, DefaultBaseURL, func(h http.Header, key string) {
-		if key != "" {
-			h.Set("Authorization", "Bearer "+key)
-		}
-	})
+	switch o.API {
+	case "", APIChat, APIResponses:
+	default:
+		return nil, fmt.Errorf("%s: api: %q is neither %s nor %s", o.Name, o.API, APIChat, APIResponses)
+	}
+	m := &Model{opts: o}
+	client, err := wire.NewClient(o.Options, DefaultBaseURL, m.authorize)
 	if err != nil {
 		return nil, err
 	}
-	return &Model{opts: o, client: client, rules: rulesOf(client.Host(), o)}, nil
+	m.client = client
+	path := ""
+	if u, err := url.Parse(client.Options().BaseURL); err == nil {
+		path = u.Path
+	}
+	m.rules = rulesOf(client.Host(), path, o)
+	return m, nil
+}
+
+// authorize puts the key where the API wants it: Azure has a header of its own,
+// and takes only tokens of Entra (JWTs) as a bearer.
+func (m *Model) authorize(h http.Header, key string) {
+	switch {
+	case key == "":
+	case m.rules.azure && !strings.HasPrefix(key, "eyJ"):
+		h.Set("Api-Key", key)
+	default:
+		h.Set("Authorization", "Bearer "+key)
+	}
 }
 
 // Stream implements [toolcrib.Model].
@@ -98,71 +139,4 @@ func (m *Model) Check(ctx context.Context) error {
 func (m *Model) Close() error {
 	m.client.CloseIdle()
 	return nil
-}
-
-// rules are what one server asks for and another refuses. They only ever follow
-// the host, or the name of a model where every host behaves alike.
-type rules struct {
-	vendor          bool // OpenAI itself or Azure: limits that others do not have
-	maxTokensField  string
-	replayReasoning string
-}
-
-func rulesOf(host string, o Options) rules {
-	r := rules{maxTokensField: o.MaxTokensField, replayReasoning: o.ReplayReasoning}
-	r.vendor = host == "api.openai.com" || strings.HasSuffix(host, ".api.openai.com") || strings.HasSuffix(host, ".openai.azure.com")
-	if r.replayReasoning == "" {
-		switch host {
-		case "api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn":
-			r.replayReasoning = "reasoning_content"
-		}
-	}
-	if r.replayReasoning == "none" {
-		r.replayReasoning = ""
-	}
-	return r
-}
-
-func (r rules) maxTokens(model string) string {
-	switch {
-	case r.maxTokensField != "":
-		return r.maxTokensField
-	case r.vendor, reasons(model):
-		return FieldMaxCompletionTokens
-	}
-	return FieldMaxTokens
-}
-
-// bareModel strips the prefix that gateways put before a model's name.
-func bareModel(model string) string {
-	return strings.ToLower(model[strings.LastIndexByte(model, '/')+1:])
-}
-
-// reasons tells OpenAI's reasoning models, which refuse max_tokens.
-func reasons(model string) bool {
-	name := bareModel(model)
-	for _, prefix := range [...]string{"o1", "o3", "o4", "gpt-5", "gpt-6"} {
-		rest, ok := strings.CutPrefix(name, prefix)
-		if ok && (rest == "" || rest[0] == '-' || rest[0] == '.') {
-			return !strings.HasPrefix(rest, "-chat")
-		}
-	}
-	return false
-}
-
-// refusesTemperature tells the models of OpenAI that take no temperature.
-func refusesTemperature(model string) bool {
-	name := bareModel(model)
-	return reasons(model) && !strings.HasPrefix(name, "gpt-5.") && !strings.HasPrefix(name, "gpt-6")
-}
-
-// toolsWithoutReasoning tells the models that refuse function tools on this API
-// unless their reasoning is off: GPT-5.4 and later.
-func toolsWithoutReasoning(model string) bool {
-	name := bareModel(model)
-	if strings.HasPrefix(name, "gpt-6") {
-		return true
-	}
-	rest, ok := strings.CutPrefix(name, "gpt-5.")
-	return ok && rest != "" && rest[0] >= '4' && rest[0] <= '9'
 }

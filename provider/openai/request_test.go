@@ -175,7 +175,7 @@ func TestVendorRules(t *testing.T) {
 		if tt.tools {
 			req.Tools = []toolcrib.Spec{{Name: "f"}}
 		}
-		r, reply := send(t, openai.Options{Options: wire.Options{BaseURL: tt.host}}, req)
+		r, reply := send(t, openai.Options{API: openai.APIChat, Options: wire.Options{BaseURL: tt.host}}, req)
 		if got := string(r.fields(t)[tt.field]); got != tt.want {
 			t.Errorf("%s at %s: %s is %s, want %s", tt.model, tt.host, tt.field, got, tt.want)
 		}
@@ -218,7 +218,7 @@ func TestOutputSchema(t *testing.T) {
 	req := modeltest.Request("q")
 	req.OutputSchema = json.RawMessage(`{"type":"object"}`)
 	r, _ := send(t, openai.Options{}, req)
-	if got, want := string(r.fields(t)["response_format"]), `{"type":"json_schema","json_schema":{"name":"answer","schema":{"type":"object"}}}`; got != want {
+	if got, want := string(r.fields(t)["response_format"]), `{"type":"json_schema","json_schema":{"name":"answer","strict":false,"schema":{"type":"object"}}}`; got != want {
 		t.Errorf("response_format %s, want %s", got, want)
 	}
 }

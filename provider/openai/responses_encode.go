@@ -1,0 +1,308 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/provider/wire"
+)
+
+// minOutputTokens is the least that the Responses API takes as a bound.
+const minOutputTokens = 16
+
+// includeReasoning asks for reasoning in a form that can be sent back, since
+// nothing is stored on the server.
+const includeReasoning = `["reasoning.encrypted_content"]`
+
+var inputOpen = []byte(`,"input":[`)
+
+func (c *conversation) encodeResponses(ctx context.Context, req *toolcrib.Request) (*wire.Body, error) {
+	messages, _, err := c.begin(req, "model", "input", "tools", "instructions")
+	if err != nil {
+		return nil, err
+	}
+	h := &c.history
+	w := responsesWriter{conversation: c, ctx: ctx, req: req, phases: c.model.rules.vendor && hasPhases(req.Model)}
+	for i := range messages {
+		h.Messages = w.appendMessage(h.Messages, &messages[i])
+	}
+	if err := c.files.Err(); err != nil {
+		return nil, c.forget(err)
+	}
+	if h.ToolsChanged(req) {
+		c.encodeTools(req.Tools, responsesTool)
+	}
+	c.notices = append(slices.Clip(h.Notices), c.files.Notices...)
+	c.encodeResponsesHead(req)
+	if len(h.Tools) == 0 {
+		return h.Sent(h.Head, inputOpen, h.Messages, bodyEnd), nil
+	}
+	return h.Sent(h.Head, toolsOpen, h.Tools, listEnd, inputOpen, h.Messages, bodyEnd), nil
+}
+
+// encodeResponsesHead encodes everything but tools and input.
+func (c *conversation) encodeResponsesHead(req *toolcrib.Request) {
+	h := &c.history
+	var o wire.Object
+	c.stream = !c.model.opts.NoStream && string(h.Extra.Get("stream")) != "false"
+	o.Begin(h.Head[:0], without(h.Extra, c.stream))
+	o.Always("model")
+	o.Buf = wire.AppendString(o.Buf, req.Model)
+	if c.stream {
+		o.Always("stream")
+		o.Buf = append(o.Buf, "true"...)
+	}
+	if o.Member("store") {
+		o.Buf = append(o.Buf, "false"...)
+	}
+	if reasons(req.Model) && o.Member("include") {
+		o.Buf = append(o.Buf, includeReasoning...)
+	}
+	if c.answer.system != "" {
+		o.Always("instructions")
+		o.Buf = wire.AppendString(o.Buf, c.answer.system)
+	}
+	c.encodeResponsesSampling(&o, req)
+	if n := req.MaxOutputTokens; n > 0 && o.Member("max_output_tokens") {
+		if c.model.rules.vendor {
+			n = max(n, minOutputTokens)
+		}
+		o.Buf = strconv.AppendInt(o.Buf, int64(n), 10)
+	}
+	c.encodeText(&o)
+	if len(h.Tools) > 0 {
+		c.encodeToolChoice(&o, req.ToolChoice, responsesChoice)
+	}
+	o.End()
+	h.Head = o.Buf
+}
+
+func (c *conversation) encodeResponsesSampling(o *wire.Object, req *toolcrib.Request) {
+	word := req.Reasoning
+	if reasons(req.Model) {
+		word = c.effort(req)
+	} else if word == "off" {
+		word = "none"
+	}
+	c.encodeTemperature(o, req, word)
+	switch {
+	case word == "":
+	case c.model.rules.vendor && !reasons(req.Model):
+		c.ignored("reasoning", req.Model)
+	case o.Member("reasoning"):
+		o.Buf = append(o.Buf, `{"effort":`...)
+		o.Buf = append(wire.AppendString(o.Buf, word), '}')
+	}
+}
+
+// encodeText asks for an answer that fits the schema.
+func (c *conversation) encodeText(o *wire.Object) {
+	p := &c.answer.plan
+	format := c.model.rules.formatFor(*p, len(c.history.Tools) > 0)
+	if format == "" || !o.Member("text") {
+		return
+	}
+	o.Buf = append(append(append(o.Buf, `{"format":{"type":"`...), format...), '"')
+	if format == "json_schema" {
+		o.Buf = append(o.Buf, `,"name":"answer","strict":`...)
+		o.Buf = strconv.AppendBool(o.Buf, p.strict)
+		o.Buf = append(append(o.Buf, `,"schema":`...), p.schema...)
+	}
+	o.Buf = append(o.Buf, `}}`...)
+}
+
+// hasPhases tells the models that tell what they say on the way from the answer,
+// and want to be told so of earlier turns: GPT-5.3 codex, and GPT-5.4 and later.
+func hasPhases(model string) bool {
+	return sinceGPT(model, 5, 4) || sinceGPT(model, 5, 3) && needsResponses(model)
+}
+
+// responsesWriter encodes the messages of one request that are new in it, as
+// items.
+type responsesWriter struct {
+	*conversation
+	ctx    context.Context
+	req    *toolcrib.Request
+	phases bool
+}
+
+func (w *responsesWriter) appendMessage(dst []byte, m *toolcrib.Message) []byte {
+	switch m.Role {
+	case toolcrib.RoleAssistant:
+		return w.appendAssistant(dst, m)
+	case toolcrib.RoleTool:
+		for i := range m.Parts {
+			if r := m.Parts[i].ToolResult; r != nil {
+				dst = w.appendOutput(dst, r)
+			}
+		}
+		return dst
+	}
+	return w.appendUser(dst, m)
+}
+
+func (w *responsesWriter) appendUser(dst []byte, m *toolcrib.Message) []byte {
+	dst = append(separator(dst), `{"type":"message","role":"user","content":[`...)
+	start := len(dst)
+	open := false // a text
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		if p.File != nil {
+			if a := w.files.Open(w.ctx, w.req, p.File); a != nil {
+				dst, open = closeText(dst, open), false
+				dst = append(appendResponsesFile(dst, a), ',')
+				continue
+			}
+		} else if p.Text == "" {
+			continue
+		}
+		if !open {
+			dst, open = append(dst, `{"type":"input_text","text":"`...), true
+		}
+		dst = appendPlain(dst, p)
+	}
+	dst = closeText(dst, open)
+	if len(dst) == start {
+		dst = append(dst, `{"type":"input_text","text":""},`...)
+	}
+	return append(dst[:len(dst)-1], `]}`...)
+}
+
+func closeText(dst []byte, open bool) []byte {
+	if open {
+		return append(dst, `"},`...)
+	}
+	return dst
+}
+
+func appendResponsesFile(dst []byte, a *wire.Attachment) []byte {
+	if a.Image() {
+		dst = append(dst, `{"type":"input_image","detail":"auto","image_url":"`...)
+		return append(a.AppendDataURL(dst), `"}`...)
+	}
+	dst = append(dst, `{"type":"input_file","filename":`...)
+	dst = wire.AppendString(dst, a.Name)
+	dst = append(dst, `,"file_data":"`...)
+	return append(a.AppendDataURL(dst), `"}`...)
+}
+
+// appendOutput encodes a result: a text, or a list if files came with it.
+func (w *responsesWriter) appendOutput(dst []byte, r *toolcrib.ToolResult) []byte {
+	dst = append(separator(dst), `{"type":"function_call_output","call_id":`...)
+	dst = wire.AppendString(dst, responsesCallID(r.CallID))
+	dst = append(dst, `,"output":`...)
+	text := r.Content
+	var found []*wire.Attachment
+	for i := range r.Files {
+		if a := w.files.Open(w.ctx, w.req, &r.Files[i]); a != nil {
+			found = append(found, a)
+			continue
+		}
+		if text != "" {
+			text += "\n"
+		}
+		text += wire.FileText(&r.Files[i])
+	}
+	if len(found) == 0 {
+		return append(wire.AppendString(dst, text), '}')
+	}
+	dst = append(dst, '[')
+	if text != "" {
+		dst = append(dst, `{"type":"input_text","text":`...)
+		dst = append(wire.AppendString(dst, text), `},`...)
+	}
+	for _, a := range found {
+		dst = append(appendResponsesFile(dst, a), ',')
+	}
+	return append(dst[:len(dst)-1], `]}`...)
+}
+
+// appendAssistant encodes a turn of the model in the order of its parts. Reasoning
+// goes back only before something that it led to: alone it is refused.
+func (w *responsesWriter) appendAssistant(dst []byte, m *toolcrib.Message) []byte {
+	last, calls := -1, false
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		if p.Text != "" || p.ToolCall != nil {
+			last = i
+		}
+		calls = calls || p.ToolCall != nil
+	}
+	open := false // a message
+	for i := 0; i <= last; i++ {
+		p := &m.Parts[i]
+		if p.Text != "" && open {
+			dst = wire.AppendEscaped(dst, p.Text)
+			continue
+		}
+		if open {
+			dst, open = append(dst, `"}`...), false
+		}
+		switch {
+		case p.Text != "":
+			dst, open = w.openMessage(dst, calls), true
+			dst = wire.AppendEscaped(dst, p.Text)
+		case p.Thinking != nil:
+			dst = w.appendReasoning(dst, p.Thinking)
+		case p.ToolCall != nil:
+			dst = appendFunctionCall(dst, p.ToolCall)
+		}
+	}
+	if open {
+		dst = append(dst, `"}`...)
+	}
+	return dst
+}
+
+func (w *responsesWriter) openMessage(dst []byte, calls bool) []byte {
+	dst = append(separator(dst), `{"type":"message","role":"assistant",`...)
+	switch {
+	case !w.phases:
+	case calls:
+		dst = append(dst, `"phase":"commentary",`...)
+	default:
+		dst = append(dst, `"phase":"final_answer",`...)
+	}
+	return append(dst, `"content":"`...)
+}
+
+func appendFunctionCall(dst []byte, call *toolcrib.ToolCall) []byte {
+	dst = append(separator(dst), `{"type":"function_call","call_id":`...)
+	dst = wire.AppendString(dst, responsesCallID(call.ID))
+	dst = append(dst, `,"name":`...)
+	dst = wire.AppendString(dst, wire.Token(call.Name, maxName))
+	dst = append(dst, `,"arguments":`...)
+	return append(wire.AppendString(dst, string(wire.Arguments(call))), '}')
+}
+
+// appendReasoning sends an item of reasoning back as it came, if it is the API's
+// own, of the same model.
+func (w *responsesWriter) appendReasoning(dst []byte, t *toolcrib.Thinking) []byte {
+	raw := t.Redacted
+	if raw == "" {
+		raw = t.Signature
+	}
+	if !isReasoningItem(raw) || !ownThinking(t, w.req.Model) {
+		return dst
+	}
+	return append(separator(dst), raw...)
+}
+
+const reasoningOpen = `{"type":"reasoning",`
+
+func isReasoningItem(raw string) bool {
+	return len(raw) > len(reasoningOpen) && raw[:len(reasoningOpen)] == reasoningOpen && json.Valid([]byte(raw))
+}
+
+// maxResponsesID is the longest call ID that the Responses API takes.
+const maxResponsesID = 64
+
+func responsesCallID(id string) string {
+	if id != "" && len(id) <= maxResponsesID {
+		return id
+	}
+	return wire.Token(id, maxResponsesID)
+}

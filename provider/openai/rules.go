@@ -1,0 +1,233 @@
+package openai
+
+import (
+	"strings"
+
+	"github.com/toolcrib/toolcrib/provider/wire"
+)
+
+// rules are what one server asks for and another refuses. They only ever follow
+// the host, or the name of a model where every host behaves alike.
+type rules struct {
+	vendor          bool   // OpenAI itself or Azure: limits that others do not have
+	azure           bool   // Azure: its own header for the key
+	api             string // APIChat, APIResponses, or "" = by the model's name
+	maxTokensField  string
+	replayReasoning string
+	replayDetails   bool // reasoning_details go back as they came (OpenRouter)
+	extraContent    bool // extra_content of calls goes back (Gemini's signatures)
+	mistral         bool // Mistral's own API: stricter about IDs, order and fields
+	answers         answerMeans
+	files           wire.FileRules
+}
+
+// answerMeans is how a server can be asked for an answer that fits a schema.
+type answerMeans int
+
+const (
+	answerSchema answerMeans = iota // response_format json_schema
+	answerObject                    // response_format json_object, the schema in words
+	answerApart                     // json_schema, but not together with tools: then in words
+)
+
+var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
+
+const pdfType = "application/pdf"
+
+func rulesOf(host, path string, o Options) rules {
+	r := rules{maxTokensField: o.MaxTokensField, replayReasoning: o.ReplayReasoning, api: o.API}
+	r.azure = hostIn(host, "openai.azure.com", "cognitiveservices.azure.com", "services.ai.azure.com")
+	openAI := hostIn(host, "api.openai.com")
+	r.vendor = openAI || r.azure
+	if r.api == "" && !openAI && !(r.azure && strings.HasSuffix(strings.TrimRight(path, "/"), "/openai/v1")) {
+		r.api = APIChat
+	}
+	r.files.Types = imageTypes
+	switch {
+	case openAI, hostIn(host, "openrouter.ai"):
+		r.files.Types = append([]string{pdfType}, imageTypes...)
+		r.replayDetails = !openAI
+	case hostIn(host, "api.deepseek.com"):
+		r.answers = answerObject
+	case hostIn(host, "api.mistral.ai", "codestral.mistral.ai"):
+		r.mistral = true
+	case hostIn(host, "generativelanguage.googleapis.com"):
+		r.extraContent, r.answers = true, answerApart
+	case hostIn(host, "api.groq.com", "api.cerebras.ai", "api.fireworks.ai"):
+		r.answers = answerApart
+	}
+	switch r.replayReasoning {
+	case "":
+		if hostIn(host, "api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn") {
+			r.replayReasoning = "reasoning_content"
+		}
+	case "none":
+		r.replayReasoning, r.replayDetails = "", false
+	case "reasoning_details":
+		r.replayReasoning, r.replayDetails = "", true
+	}
+	return r
+}
+
+// hostIn tells whether host is one of those, or below one.
+func hostIn(host string, names ...string) bool {
+	for _, name := range names {
+		if host == name || strings.HasSuffix(host, "."+name) {
+			return true
+		}
+	}
+	return false
+}
+
+// responses tells whether a model is asked over the Responses API.
+func (r rules) responses(model string) bool {
+	if r.api != "" {
+		return r.api == APIResponses
+	}
+	return needsResponses(model)
+}
+
+func (r rules) maxTokens(model string) string {
+	switch {
+	case r.maxTokensField != "":
+		return r.maxTokensField
+	case r.vendor, reasons(model):
+		return FieldMaxCompletionTokens
+	}
+	return FieldMaxTokens
+}
+
+// mistralOrder tells the models whose servers want call IDs of nine characters
+// and a turn of the assistant between results and the user: Mistral's, wherever
+// they are served, since the rules stand in their templates.
+func (r rules) mistralOrder(model string) bool {
+	if r.mistral {
+		return true
+	}
+	name := bareModel(model)
+	for _, family := range [...]string{"mistral", "mixtral", "ministral", "magistral", "codestral", "devstral", "pixtral"} {
+		if strings.HasPrefix(name, family) {
+			return true
+		}
+	}
+	return false
+}
+
+// bareModel strips the prefix that gateways put before a model's name.
+func bareModel(model string) string {
+	return strings.ToLower(model[strings.LastIndexByte(model, '/')+1:])
+}
+
+// generation reads the GPT generation of a name: gpt-5.4-mini is 5 and 4. ok is
+// false for other names and for the chat variants, which do not reason.
+func generation(model string) (major, minor int, rest string, ok bool) {
+	rest, ok = strings.CutPrefix(bareModel(model), "gpt-")
+	if !ok {
+		return 0, 0, "", false
+	}
+	major, rest = digits(rest)
+	if after, dotted := strings.CutPrefix(rest, "."); dotted {
+		minor, rest = digits(after)
+	}
+	if major < 5 || rest != "" && rest[0] != '-' || strings.HasPrefix(rest, "-chat") {
+		return 0, 0, "", false
+	}
+	return major, minor, rest, true
+}
+
+func digits(s string) (n int, rest string) {
+	for rest = s; rest != "" && rest[0] >= '0' && rest[0] <= '9' && n < 1000; rest = rest[1:] {
+		n = n*10 + int(rest[0]-'0')
+	}
+	return n, rest
+}
+
+// reasons tells OpenAI's reasoning models, which refuse max_tokens.
+func reasons(model string) bool {
+	if _, _, _, ok := generation(model); ok {
+		return true
+	}
+	name := bareModel(model)
+	if strings.HasPrefix(name, "codex-mini") || strings.HasPrefix(name, "computer-use") {
+		return true
+	}
+	for _, prefix := range [...]string{"o1", "o3", "o4"} {
+		rest, ok := strings.CutPrefix(name, prefix)
+		if ok && (rest == "" || rest[0] == '-') {
+			return true
+		}
+	}
+	return false
+}
+
+// sinceGPT tells whether a model is of that generation or a later one.
+func sinceGPT(model string, major, minor int) bool {
+	a, b, _, ok := generation(model)
+	return ok && (a > major || a == major && b >= minor)
+}
+
+// alwaysReasons tells the models whose reasoning cannot be turned off, and which
+// take no temperature: o-series and GPT-5 without a point.
+func alwaysReasons(model string) bool { return reasons(model) && !sinceGPT(model, 5, 1) }
+
+// takesTemperature tells whether a model of OpenAI takes a temperature, which the
+// reasoning ones only do where their reasoning is off: by word, or by default as
+// in GPT-5.1 to 5.4.
+func takesTemperature(model, effort string) bool {
+	switch {
+	case !reasons(model):
+		return true
+	case alwaysReasons(model) || isPro(model) || strings.Contains(model, "codex"):
+		return false
+	}
+	return effort == "none" || effort == "" && !sinceGPT(model, 5, 5)
+}
+
+// toolsWithoutReasoning tells the models that refuse function tools over Chat
+// Completions unless their reasoning is off: GPT-5.4 and later.
+func toolsWithoutReasoning(model string) bool { return sinceGPT(model, 5, 4) }
+
+// needsResponses tells the models that only the Responses API serves (codex, pro
+// and deep research), and those that can use tools and reason only there: GPT-5.4
+// and later.
+func needsResponses(model string) bool {
+	if sinceGPT(model, 5, 4) {
+		return true
+	}
+	name := bareModel(model)
+	if !reasons(model) {
+		return false
+	}
+	return strings.Contains(name, "codex") || isPro(model) || strings.Contains(name, "-deep-research") || strings.HasPrefix(name, "computer-use")
+}
+
+// isPro tells the pro models: o1-pro, o3-pro, gpt-5-pro and their dated names.
+func isPro(model string) bool {
+	name := bareModel(model)
+	return strings.HasSuffix(name, "-pro") || strings.Contains(name, "-pro-")
+}
+
+// effort maps a level of reasoning to a word that the model takes; why tells
+// what was changed, "" = nothing.
+func effort(model, level string) (word, why string) {
+	_, minor, rest, gpt := generation(model)
+	codex := strings.Contains(rest, "-codex") || strings.HasPrefix(bareModel(model), "codex")
+	switch {
+	case level == "":
+		return "", ""
+	case isPro(model) && gpt && minor == 0:
+		if level != "high" {
+			why = "its reasoning is always high"
+		}
+		return "high", why
+	case isPro(model) && gpt && (level == "low" || level == "off"):
+		return "medium", "it reasons at medium effort at least"
+	case level != "off":
+		return level, ""
+	case codex && !sinceGPT(model, 5, 4), !gpt:
+		return "low", "it always reasons; it does so at the lowest effort"
+	case minor == 0 && alwaysReasons(model):
+		return "minimal", "it always reasons; it does so at the lowest effort"
+	}
+	return "none", ""
+}
