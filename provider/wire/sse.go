@@ -104,6 +104,10 @@ func (r *FrameReader) field(line []byte) {
 		r.data = r.joined
 	case "event":
 		r.event = value
+	case "error": // a field of older llama-servers, with the error as JSON
+		if r.stray == nil {
+			r.stray = append([]byte{}, value[:min(len(value), maxErrorBody)]...)
+		}
 	default:
 		if r.stray == nil && (line[0] == '{' || line[0] == '<') {
 			r.stray = append([]byte{}, line[:min(len(line), maxErrorBody)]...)
