@@ -58,34 +58,101 @@ func (j *judgement) confirmStep() *refusal {
 	if j.entry.spec.AnsweredBy == toolcrib.ByPerson && j.scope.NobodyAsks {
 		return refuse("nobody is there to answer in this run. Go on with what you know, and say what you assumed.")
 	}
-	q := j.gate.question(j.entry, j.effect)
-	if !q.asks {
+	asks := j.questions()
+	if len(asks) == 0 {
 		return nil
 	}
-	if decided.Decision == journal.DecisionApprove && answers(decided, q) {
+	if decided.Decision == journal.DecisionApprove && answers(decided, asks) {
 		j.verdict.Approval = decided.ApprovalID
 		return nil
 	}
-	if m := j.remembered(); m != nil {
-		j.verdict.Approval, j.verdict.Detail = m.ApprovalID, m.detail()
-		return nil
-	}
 	if j.scope.NobodyAsks {
-		r := refuse(j.name() + " needs a person's approval, and in this run nobody gives one. Go on without it.")
-		r.position, r.detail = j.gate.position(q.key), q.why
-		return r
+		return j.nobodyAsks(asks)
 	}
 	v := j.verdict
-	v.Decision, v.Reason, v.Message = toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, q.why
-	v.Position = j.gate.position(q.key)
+	v.Decision, v.Reason, v.Message = toolcrib.Ask, asks[0].reason, joinQuestions(asks)
+	v.Position, v.Rule = asks[0].position, asks[0].rule
 	v.Untrusted = j.entry.spec.Untrusted || j.entry.settings.Untrusted
 	j.preview()
 	return nil
 }
 
-// answers tells whether a decision was made on this very question.
-func answers(d Decided, q question) bool {
-	return d.Asked == "" || d.Asked == q.why || d.Asked == string(toolcrib.ReasonNeedsConfirmation)
+// asked is one reason to ask a person about a call.
+type asked struct {
+	reason         toolcrib.Reason
+	why            string
+	position, rule string
+}
+
+// questions are the reasons to ask about the call, the gravest first. An allowing
+// rule, or an approval that is remembered, lifts the question of tools.confirm and
+// nothing else (contract §2).
+func (j *judgement) questions() []asked {
+	var all []asked
+	if j.taintAsks != "" {
+		all = append(all, asked{
+			reason: toolcrib.ReasonTaintedFlow, why: j.taintAsks,
+			position: j.gate.scopePosition(j.scope, "agents.AGENT.taint.writes"),
+		})
+	}
+	if m := j.ruleAsks; m != nil {
+		all = append(all, asked{reason: toolcrib.ReasonNeedsConfirmation, why: m.ask(), position: m.Position, rule: m.Name})
+	}
+	q := j.gate.question(j.entry, j.effect)
+	if !q.asks || j.lifted() {
+		return all
+	}
+	return append(all, asked{reason: toolcrib.ReasonNeedsConfirmation, why: q.why, position: j.gate.position(q.key)})
+}
+
+// lifted tells whether something answers the question of tools.confirm, and notes
+// what it was.
+func (j *judgement) lifted() bool {
+	if j.entry.settings.Confirm == ConfirmAlways {
+		return false
+	}
+	if m := j.ruleAllows; m != nil {
+		j.verdict.Rule, j.verdict.Position = m.Name, m.Position
+		return true
+	}
+	if m := j.remembered(); m != nil {
+		j.verdict.Approval, j.verdict.Detail = m.ApprovalID, m.detail()
+		return true
+	}
+	return false
+}
+
+// nobodyAsks refuses what would be asked in a run where nobody is.
+func (j *judgement) nobodyAsks(asks []asked) *refusal {
+	r := refuse(j.name() + " needs a person's approval, and in this run nobody gives one. Go on without it.")
+	r.reason, r.position, r.detail = asks[0].reason, asks[0].position, joinQuestions(asks)
+	return r
+}
+
+// questionSeparator stands between the reasons of one question.
+const questionSeparator = "; "
+
+func joinQuestions(asks []asked) string {
+	why := make([]string, len(asks))
+	for i, a := range asks {
+		why[i] = a.why
+	}
+	return strings.Join(why, questionSeparator)
+}
+
+// answers tells whether a decision was made on these very questions: whoever was
+// shown more has answered them too, who was shown less has not.
+func answers(d Decided, asks []asked) bool {
+	if d.Asked == "" || d.Asked == string(toolcrib.ReasonNeedsConfirmation) && asks[0].reason == toolcrib.ReasonNeedsConfirmation {
+		return true
+	}
+	shown := questionSeparator + d.Asked + questionSeparator
+	for _, a := range asks {
+		if !strings.Contains(shown, questionSeparator+a.why+questionSeparator) {
+			return false
+		}
+	}
+	return true
 }
 
 // denied refuses what a person did not approve (H16: declined, the model is told).

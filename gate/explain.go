@@ -18,6 +18,8 @@ type Explanation struct {
 	Reason      toolcrib.Reason `json:"reason,omitempty"` // of the first layer that refuses
 	Layers      []LayerAnswer   `json:"layers"`           // every layer's answer, in order
 	Confirm     ConfirmAnswer   `json:"confirm"`
+	// Rules are those that may apply to calls of the tool, in their order.
+	Rules []RuleInfo `json:"rules,omitempty"`
 	// Notes tell what else holds for calls of this tool in this run.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -75,6 +77,9 @@ func (g *Gate) explain(p *policy, name string, unknown map[toolcrib.Reason][]str
 	asked := g.question(e, x.Effect)
 	x.Confirm = ConfirmAnswer{Asks: asked.asks, Why: asked.why, Position: g.position(asked.key)}
 	x.Notes = notes(e, p.scope, asked)
+	if g.rules != nil {
+		x.Rules = g.rules.About(name)
+	}
 	return x
 }
 
@@ -91,6 +96,9 @@ func notes(e *entry, s *Scope, asked question) []string {
 	}
 	if s.NobodyAsks && asked.asks {
 		notes = append(notes, "calls that need an approval are refused: nobody can be asked (needs_confirmation)")
+	}
+	if note := taintNote(e, s); note != "" {
+		notes = append(notes, note)
 	}
 	if s.Depth > s.MaxDepth || e.spec.Nested && s.Depth >= s.MaxDepth {
 		notes = append(notes, "calls are refused: too deep (depth_exceeded)")

@@ -381,7 +381,7 @@ func TestExplain(t *testing.T) {
 		t.Fatalf("a: %+v", a)
 	}
 	if n := x[1]; n.Offered || n.Reason != toolcrib.ReasonRunAllowlist || !n.Confirm.Asks ||
-		n.Confirm.Position != "toolcrib.yaml:7 tools.confirm" || len(n.Notes) != 3 {
+		n.Confirm.Position != "toolcrib.yaml:7 tools.confirm" || len(n.Notes) != 4 {
 		t.Fatalf("nested: %+v", n)
 	}
 	if ghost := x[2]; ghost.Registered || ghost.Offered || ghost.Reason != toolcrib.ReasonNotRegistered {

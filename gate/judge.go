@@ -52,6 +52,9 @@ type judgement struct {
 	call    toolcrib.Call
 	effect  toolcrib.Effect
 	targets []toolcrib.Target
+
+	ruleAsks, ruleAllows *RuleMatch // nil = no rule does
+	taintAsks            string     // why; "" = it does not
 }
 
 // step is one question of the judgement. It returns nil if it has nothing
@@ -64,9 +67,8 @@ type step struct {
 // steps returns the questions in contract §6's order. The first that refuses is
 // the one reported; none gives back what another took. What is still to come has
 // its place here: cost_cap_exceeded and hop_budget_exhausted of workers after
-// parse_error, rule_denied and tainted_flow after read_only_mode,
-// budget_exhausted after repeated_call.
-func steps() [12]step {
+// parse_error, budget_exhausted after repeated_call.
+func steps() [14]step {
 	return [...]step{
 		{toolcrib.ReasonParseError, (*judgement).parseStep},
 		{toolcrib.ReasonDuplicateCallID, (*judgement).duplicateStep},
@@ -78,6 +80,8 @@ func steps() [12]step {
 		{toolcrib.ReasonToolPolicy, (*judgement).policyStep},
 		{toolcrib.ReasonProtectedPath, (*judgement).targetsStep},
 		{toolcrib.ReasonReadOnlyMode, (*judgement).effectStep},
+		{toolcrib.ReasonRuleDenied, (*judgement).ruleStep},
+		{toolcrib.ReasonTaintedFlow, (*judgement).taintStep},
 		{toolcrib.ReasonRepeatedCall, (*judgement).repeatedStep},
 		{toolcrib.ReasonNeedsConfirmation, (*judgement).confirmStep},
 	}
@@ -178,6 +182,9 @@ func (j *judgement) name() string {
 func (j *judgement) parseStep() *refusal {
 	if j.asked.Cut {
 		return refuse("the reply was cut inside this call, so it was not run. Call again, with shorter arguments.")
+	}
+	if j.asked.Malformed {
+		return refuse("this is no call that can be read, so it was not run: " + j.asked.Problem + ". Write it again.")
 	}
 	return nil
 }

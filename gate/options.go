@@ -55,6 +55,7 @@ type Options struct {
 	Confirm      ConfirmMode // "" = writes
 	Settings     map[string]ToolSettings
 	Protected    Protected
+	Rules        Rules // nil = none
 	// Layers are further layers. They are judged after the gate's own, in order,
 	// and like those can only narrow. An offer is not cached where there are any.
 	Layers []Layer
@@ -96,6 +97,7 @@ func New(o Options) (*Gate, error) {
 		availability: o.Availability,
 		confirm:      o.Confirm,
 		protected:    protected,
+		rules:        o.Rules,
 		positions:    o.Positions,
 		layers:       slices.Concat(Layers(), o.Layers),
 		cacheable:    len(o.Layers) == 0,
@@ -126,6 +128,7 @@ type Gate struct {
 	availability Availability
 	confirm      ConfirmMode
 	protected    PathRules
+	rules        Rules
 	positions    func(string) string
 	layers       []Layer
 	cacheable    bool

@@ -65,9 +65,6 @@ func severity(e toolcrib.Effect) int {
 // remembered is the approval that answers the question about this call; nil =
 // none.
 func (j *judgement) remembered() *Remembered {
-	if j.entry.settings.Confirm == ConfirmAlways {
-		return nil
-	}
 	for i := range j.facts.Remembered {
 		m := &j.facts.Remembered[i]
 		if m.lifts(j.name(), j.asked.Arguments, j.effect) {

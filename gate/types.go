@@ -19,6 +19,7 @@ type Scope struct {
 	RunTools    []string
 	WorkerTools []string // what the parent of a worker passes on
 	ReadOnly    bool     // refuse every write
+	TaintWrites string   // ask | deny | allow: sinks once untrusted data has been read; anything else is ask
 	NobodyAsks  bool     // --approve deny: whatever would be asked is refused
 	Workspace   string   // absolute
 	Depth       int      // 0 = the run of a person
@@ -41,6 +42,8 @@ type Facts struct {
 	// Decided holds decisions of a person on calls of this turn, by call ID; the
 	// zero value of an entry lets nothing pass.
 	Decided map[string]Decided
+	// Taint names the sources of untrusted data that the run has read.
+	Taint []string
 	// Remembered are earlier approvals that hold for later calls, too.
 	Remembered []Remembered
 }

@@ -74,14 +74,17 @@ func Fit(out toolcrib.Output, opt FitOptions) Fitted {
 // than allowed, the whole is cut anew with so much less room.
 func (f *Fitted) neutralize(c Content, opt FitOptions) (Content, string) {
 	text := c.String()
-	safe := Neutralize(text)
+	safe := harmless(text)
 	limit := max(opt.MaxBytes, MinResultBytes)
 	if grown := len(safe) - len(text); c.SerializedLen()+grown > limit {
 		c, f.Cut = truncate(f.Whole, limit-grown, opt.Ref)
-		safe = Neutralize(c.String())
+		safe = harmless(c.String())
 	}
 	return c, safe
 }
+
+// harmless is text as it stands inside a fence.
+func harmless(text string) string { return Neutralize(MarkPhrases(text)) }
 
 func fence(body string, out toolcrib.Output, opt FitOptions) string {
 	source := opt.Source

@@ -1,0 +1,126 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Rules judge calls by their arguments (contract §2, rules). [celrule] has them in
+// CEL.
+//
+// Judge returns every rule that applies to the call, in their order. It does not
+// panic, is bounded in time and memory, and is used by many goroutines.
+//
+// [celrule]: https://pkg.go.dev/github.com/toolcrib/toolcrib/gate/celrule
+type Rules interface {
+	Judge(ctx context.Context, in RuleInput) []RuleMatch
+	// About returns the rules that may apply to calls of a tool, in their order,
+	// for explain.
+	About(tool string) []RuleInfo
+}
+
+// RuleInput is what a rule can look at.
+type RuleInput struct {
+	Tool      string
+	Arguments json.RawMessage // canonical, valid against the tool's schema
+	Effect    toolcrib.Effect // of this call
+	Targets   []toolcrib.Target
+	Who       *toolcrib.Principal
+	Agent     string
+	Run       toolcrib.RunID
+	Session   toolcrib.SessionID
+	Depth     int
+	Workspace string
+	Taint     []string // sources of untrusted data that the run has read
+}
+
+// RuleMatch is one rule that applies to a call.
+type RuleMatch struct {
+	Name     string
+	Then     RuleThen
+	Message  string // the author's, for the model or the person who is asked; may be ""
+	Position string // FILE:LINE
+	// Err says that the rule could not be evaluated: the call is refused.
+	Err error
+}
+
+// RuleThen is what a rule says about the calls that it applies to.
+type RuleThen string
+
+const (
+	RuleAllow RuleThen = "allow" // lifts the question of tools.confirm, and nothing else
+	RuleAsk   RuleThen = "ask"
+	RuleDeny  RuleThen = "deny"
+)
+
+// RuleInfo tells about a rule without judging by it.
+type RuleInfo struct {
+	Name     string   `json:"name"`
+	When     string   `json:"when"` // "" = always
+	Then     RuleThen `json:"then"`
+	Message  string   `json:"message,omitempty"`
+	Position string   `json:"position,omitempty"`
+}
+
+// ruleStep refuses what a rule denies, or what a rule could not be evaluated for.
+// Deny beats ask beats allow, in whatever order the rules stand; of those that say
+// the same the first is reported.
+func (j *judgement) ruleStep() *refusal {
+	if j.gate.rules == nil {
+		return nil
+	}
+	var denied, failed *RuleMatch
+	matches := j.gate.rules.Judge(j.ctx, RuleInput{
+		Tool: j.call.Name, Arguments: j.call.Arguments, Effect: j.effect, Targets: j.targets,
+		Who: j.who, Agent: j.scope.Agent, Run: j.facts.Run, Session: j.facts.Session,
+		Depth: j.scope.Depth, Workspace: j.scope.Workspace, Taint: j.facts.Taint,
+	})
+	for i := range matches {
+		m := &matches[i]
+		switch {
+		case m.Err != nil:
+			failed = first(failed, m)
+		case m.Then == RuleAsk:
+			j.ruleAsks = first(j.ruleAsks, m)
+		case m.Then == RuleAllow:
+			j.ruleAllows = first(j.ruleAllows, m)
+		default: // deny, and whatever is no answer
+			denied = first(denied, m)
+		}
+	}
+	switch {
+	case denied != nil:
+		text := denied.Message
+		if text == "" {
+			text = fmt.Sprintf("%s is not allowed with these arguments (rule %s). Go on without it.", j.name(), shown(denied.Name))
+		}
+		r := refuse(text)
+		r.rule, r.position = denied.Name, denied.Position
+		return r
+	case failed != nil:
+		r := refuse(fmt.Sprintf("a rule about %s could not be evaluated, so the call was refused. Go on without it.", j.name()))
+		r.rule, r.position, r.detail = failed.Name, failed.Position, failed.Err.Error()
+		return r
+	}
+	return nil
+}
+
+func first(have, m *RuleMatch) *RuleMatch {
+	if have != nil {
+		return have
+	}
+	return m
+}
+
+// ask is the question of a rule.
+func (m *RuleMatch) ask() string {
+	text := "rule " + shown(m.Name) + " asks"
+	if message := strings.TrimSpace(m.Message); message != "" {
+		text += ": " + strings.ReplaceAll(cut(message, maxPersonWords), ";", ",")
+	}
+	return text
+}
