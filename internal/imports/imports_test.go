@@ -196,6 +196,9 @@ func adapterStandsAlone(all map[string]pkg, from, to string) bool {
 	if a == "" || b == "" || a == b || !all[to].ours() {
 		return true
 	}
+	if a == "provider/llamacpp" && b == "provider/openai" {
+		return true // a dialect of the same API: it changes requests, and has no encoder of its own
+	}
 	return a == "tool/builtin" && strings.HasPrefix(b, "tool/") // it lists the families
 }
 
@@ -216,7 +219,7 @@ func testsStayOutside(_ map[string]pkg, from, to string) bool {
 func TestRules_Bite(t *testing.T) {
 	all := map[string]pkg{"context": {ImportPath: "context", Standard: true}}
 	for _, name := range []string{
-		".", "guard", "journal", "gate", "agent", "replay", "gate/celrule", "provider/openai", "provider/script", "provider/wire",
+		".", "guard", "journal", "gate", "agent", "replay", "gate/celrule", "provider/openai", "provider/llamacpp", "provider/script", "provider/wire",
 		"tool/files", "tool/builtin", "tool/internal/wire", "store/sqlite", "internal/cli", "internal/deltas", "internal/config", "cmd/toolcrib",
 		"toolcribtest", "server",
 	} {
@@ -247,6 +250,9 @@ func TestRules_Bite(t *testing.T) {
 		{adapterKnowsNoLoop, "gate/celrule", "agent", false},
 		{adapterStandsAlone, "provider/openai", "provider/script", false},
 		{adapterStandsAlone, "provider/openai", "provider/wire", true},
+		{adapterStandsAlone, "provider/llamacpp", "provider/openai", true},
+		{adapterStandsAlone, "provider/openai", "provider/llamacpp", false},
+		{adapterStandsAlone, "provider/llamacpp", "provider/script", false},
 		{adapterStandsAlone, "tool/files", "tool/internal/wire", true},
 		{adapterStandsAlone, "tool/builtin", "tool/files", true},
 		{adapterStandsAlone, "tool/builtin", "store/sqlite", false},
