@@ -11,6 +11,9 @@ import (
 
 // play answers one request with one step.
 func (s *Server) play(w http.ResponseWriter, r *http.Request, step Step, body []byte) {
+	if s.dialect == Gemini {
+		body = geminiAsk(r)
+	}
 	if !sleep(r, step.Latency) {
 		return
 	}
@@ -111,6 +114,9 @@ func (d Dialect) JSON(r toolcrib.Reply) []byte {
 	if d == Ollama {
 		return ollamaJSON(r)
 	}
+	if d == Gemini {
+		return geminiJSON(r)
+	}
 	return openAIJSON(r)
 }
 
@@ -122,6 +128,9 @@ func (d Dialect) Frames(r toolcrib.Reply, chunk int) [][]byte {
 	}
 	if d == Ollama {
 		return ollamaFrames(r, chunk)
+	}
+	if d == Gemini {
+		return geminiFrames(r, chunk)
 	}
 	return openAIFrames(r, chunk)
 }

@@ -22,6 +22,7 @@ const (
 	OpenAI    Dialect = "openai"    // Chat Completions
 	Anthropic Dialect = "anthropic" // Messages
 	Ollama    Dialect = "ollama"    // Ollama's own chat API
+	Gemini    Dialect = "gemini"    // Generative Language API
 	LlamaCpp  Dialect = "llamacpp"  // Chat Completions as llama-server takes them
 )
 
@@ -32,6 +33,9 @@ func (d Dialect) Check(body []byte) error {
 	}
 	if d == Ollama {
 		return CheckOllamaRequest(body)
+	}
+	if d == Gemini {
+		return CheckGeminiRequest("", body)
 	}
 	if d == LlamaCpp {
 		return CheckLlamaCppRequest(body)
@@ -123,6 +127,9 @@ func (s *Server) Errors() error {
 
 // Handler serves the API.
 func (s *Server) Handler() http.Handler {
+	if s.dialect == Gemini {
+		return s.geminiHandler()
+	}
 	mux := http.NewServeMux()
 	path := "/chat/completions"
 	if s.dialect == Anthropic {
@@ -243,6 +250,9 @@ func (s *Server) authorized(r *http.Request) bool {
 	if s.dialect == Anthropic {
 		return r.Header.Get("X-Api-Key") == s.opts.APIKey
 	}
+	if s.dialect == Gemini {
+		return r.Header.Get("X-Goog-Api-Key") == s.opts.APIKey
+	}
 	return r.Header.Get("Authorization") == "Bearer "+s.opts.APIKey
 }
 
@@ -285,6 +295,9 @@ func (s *Server) check(r *http.Request, body []byte) error {
 		}
 		body, _ = json.Marshal(doc)
 	}
+	if s.dialect == Gemini {
+		return checkGeminiCall(r, body)
+	}
 	return s.dialect.Check(body)
 }
 
@@ -297,6 +310,9 @@ func (s *Server) step(n int, body []byte) Step {
 	}
 	if s.opts.ByTurn {
 		n = assistantTurns(body)
+	}
+	if s.opts.ByTurn && s.dialect == Gemini {
+		n = geminiTurns(body)
 	}
 	return s.opts.Steps[min(n, len(s.opts.Steps)-1)]
 }
@@ -341,6 +357,9 @@ func (d Dialect) errorBody(kind, message string) []byte {
 	}
 	if d == Ollama || d == LlamaCpp {
 		return localError(d, kind, message)
+	}
+	if d == Gemini {
+		return geminiError(kind, message)
 	}
 	inner["param"], inner["code"] = nil, nil
 	return encode(map[string]any{"error": inner})
