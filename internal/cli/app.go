@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/provider/catalog"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
@@ -33,16 +34,19 @@ type app struct {
 
 	configFlag, dataFlag, asFlag string
 
+	ollamaAt string // where an Ollama is looked for that nobody configured
+
 	started time.Time
 	config  *config.Config
 	secrets []string // found while references were filled in
 	store   *sqlite.Store
 	locks   *driverLocks // of the runs that this process drives
+	catalog *catalog.Catalog
 	closers []io.Closer
 }
 
 func newApp(in, out, err *os.File) *app {
-	a := &app{in: in, out: &output{w: out}, err: err, started: time.Now()}
+	a := &app{in: in, out: &output{w: out}, err: err, started: time.Now(), ollamaAt: config.OllamaAddress}
 	a.inTerminal, a.outTerminal, a.errTerminal = isTerminal(in), isTerminal(out), isTerminal(err)
 	a.style = styleOf(err, a.errTerminal)
 	a.outStyle = styleOf(out, a.outTerminal)

@@ -304,10 +304,10 @@ func (a *app) providerFindings(ctx context.Context, c *config.Config) []finding 
 		out = append(out, a.providerFinding(ctx, name, c.Providers[name]))
 	}
 	if agent := c.Agents[config.DefaultAgent]; agent.Model == "" {
-		found := c.DetectModel(config.Surroundings{LookupEnv: os.LookupEnv}, supportedType)
+		found := a.detect(c)
 		if _, ok := c.Providers[found.Model.ProviderName]; !ok {
 			f := a.providerFinding(ctx, found.Model.ProviderName, found.Model.Provider)
-			f.Detail += fmt.Sprintf(" (used because no model is configured: %s)", a.why(found))
+			f.Detail += fmt.Sprintf(" (used because no model is configured: %s)", found.Why)
 			out = append(out, f)
 		}
 	}

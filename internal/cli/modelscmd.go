@@ -1,24 +1,27 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
-	"os"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/provider/catalog"
 )
 
 func (a *app) modelsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "models",
-		Short:   "List the models and their prices",
-		Example: "toolcrib models list",
+		Short:   "List the models and their prices, and refresh these",
+		Example: "toolcrib models list\ntoolcrib models refresh catwalk.json",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    group,
 	}
-	cmd.AddCommand(a.modelsListCommand())
+	cmd.AddCommand(a.modelsListCommand(), a.modelsRefreshCommand())
 	return cmd
 }
 
@@ -28,12 +31,15 @@ type modelView struct {
 	Provider  string     `json:"provider"`
 	Type      string     `json:"type"`
 	Model     string     `json:"model"`
-	Price     *priceView `json:"price"` // in US dollars per 1M tokens; null = unknown
-	Context   int        `json:"context"`
+	Price     *priceView `json:"price"`      // in US dollars per 1M tokens; null = unknown
+	Context   int        `json:"context"`    // tokens; 0 = unknown
+	MaxOutput int        `json:"max_output"` // tokens of a reply; 0 = unknown
 	Tools     string     `json:"tools"`
+	Files     *bool      `json:"files"` // whether it takes images; null = unknown
 	Reasoning string     `json:"reasoning"`
 	Supported bool       `json:"supported"` // this version can speak to it
 	Detected  string     `json:"detected"`  // why it is used where none is configured
+	From      string     `json:"from"`      // configured | detected | known: the list of prices has it
 }
 
 type priceView struct {
@@ -43,11 +49,21 @@ type priceView struct {
 	Output      float64 `json:"output"`
 }
 
-func viewOfModel(r config.ResolvedModel) modelView {
-	info := infoOf(r)
+// Where a model of a list comes from.
+const (
+	fromConfig   = "configured"
+	fromDetected = "detected"
+	fromKnown    = "known"
+)
+
+func (a *app) viewOfModel(r config.ResolvedModel, from string) modelView {
+	info := a.infoOf(r)
 	v := modelView{
-		Name: r.Ref, Provider: r.ProviderName, Type: r.Provider.Type, Model: r.ID, Context: r.Context,
-		Tools: r.Tools, Reasoning: r.Reasoning, Supported: supportedType(r.Provider.Type),
+		Name: r.Ref, Provider: r.ProviderName, Type: r.Provider.Type, Model: r.ID, Context: info.Context, MaxOutput: info.MaxOutput,
+		Tools: r.Tools, Reasoning: r.Reasoning, Supported: supportedType(r.Provider.Type), From: from,
+	}
+	if known, ok := a.lookup(r.Provider, r.ID); ok && !known.Local {
+		v.Files = &known.Attachments
 	}
 	if info.Price.Known {
 		v.Price = &priceView{
@@ -58,43 +74,74 @@ func viewOfModel(r config.ResolvedModel) modelView {
 	return v
 }
 
+type modelsFlags struct {
+	provider   string
+	configured bool
+	json       bool
+}
+
 func (a *app) modelsListCommand() *cobra.Command {
-	var asJSON bool
+	var f modelsFlags
 	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the models that are configured or found, with prices",
-		Long:    "List the models that are configured, those that agents name, and the one that is used where none is configured. Prices are in US dollars per 1M tokens; ? = unknown.",
-		Example: "toolcrib models list\ntoolcrib models list --json",
+		Use:   "list",
+		Short: "List the models: configured, found and known ones, with prices",
+		Long: "List the models that are configured, those that agents name, the one that is used where none is configured, and " +
+			"those that the list of prices knows of the providers among these. Prices are in US dollars per 1M tokens; ? = unknown.",
+		Example: "toolcrib models list\ntoolcrib models list --provider anthropic\ntoolcrib models list --configured --json",
 		Args:    positional,
 		RunE: func(*cobra.Command, []string) error {
 			c, err := a.configuration()
 			if err != nil {
 				return err
 			}
-			views, err := modelViews(c)
+			views, err := a.modelViews(c, &f)
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if f.json {
 				return printJSON(a.out, views, true)
 			}
-			rows := [][]string{{"NAME", "PROVIDER", "MODEL", "INPUT", "CACHED", "OUTPUT", "TOOLS", "NOTE"}}
-			for _, v := range views {
-				rows = append(rows, modelRow(v))
-			}
-			a.outStyle.Table(a.out, rows)
+			a.tellModels(views)
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
+	flags := cmd.Flags()
+	flags.StringVar(&f.provider, "provider", "", "only models of this provider; one that is not configured is listed too")
+	flags.BoolVar(&f.configured, "configured", false, "without those that are only known")
+	flags.BoolVar(&f.json, "json", false, "one JSON value")
 	return cmd
 }
 
-// modelViews are the configured models, those that only agents name, and the one
-// that is found.
-func modelViews(c *config.Config) ([]modelView, error) {
+func (a *app) tellModels(views []modelView) {
+	narrow := a.outTerminal && a.outStyle.Width < wideList
+	rows := [][]string{{"NAME", "PROVIDER", "INPUT", "CACHED", "OUTPUT", "CONTEXT", "TOOLS", "NOTE"}}
+	if narrow {
+		rows = [][]string{{"NAME", "INPUT", "OUTPUT", "CONTEXT", "NOTE"}}
+	}
+	for _, v := range views {
+		row := modelRow(v)
+		if narrow {
+			row = []string{row[0], row[2], row[4], row[5], row[7]}
+		}
+		rows = append(rows, row)
+	}
+	a.outStyle.Table(a.out, rows)
+	info := a.knownModels().Info()
+	a.notice("prices in US dollars per 1M tokens, from %s%s; refresh them with: toolcrib models refresh FILE", info.Source, dated(info))
+}
+
+func dated(info catalog.Info) string {
+	if info.Date == "" {
+		return ""
+	}
+	return " of " + info.Date
+}
+
+// modelViews are the configured models, those that only agents name, the one that
+// is found, and those that are known of the providers among these.
+func (a *app) modelViews(c *config.Config, f *modelsFlags) ([]modelView, error) {
 	refs := c.ModelNames()
-	seen := make(map[string]bool, len(refs))
+	seen := make(map[string]bool, len(refs)) // by name, and by PROVIDER/MODEL
 	for _, ref := range refs {
 		seen[ref] = true
 	}
@@ -112,15 +159,57 @@ func modelViews(c *config.Config) ([]modelView, error) {
 		if err != nil {
 			return nil, usagef("%v", err)
 		}
-		views = append(views, viewOfModel(r))
+		seen[r.Name()] = true
+		views = append(views, a.viewOfModel(r, fromConfig))
 	}
-	found := c.DetectModel(config.Surroundings{LookupEnv: os.LookupEnv}, supportedType)
-	v := viewOfModel(found.Model)
-	v.Detected = found.Why
-	if seen[v.Name] {
-		return views, nil
+	found := a.detect(c)
+	if !seen[found.Model.Ref] {
+		seen[found.Model.Name()] = true
+		v := a.viewOfModel(found.Model, fromDetected)
+		v.Detected = found.Why
+		views = append(views, v)
 	}
-	return append(views, v), nil
+	if !f.configured {
+		known, err := a.knownOf(c, views, seen, f.provider)
+		if err != nil {
+			return nil, err
+		}
+		views = append(views, known...)
+	}
+	return slices.DeleteFunc(views, func(v modelView) bool { return f.provider != "" && v.Provider != f.provider }), nil
+}
+
+// knownOf are the models that the catalog has of the configured providers, of
+// those that views name, and of the one that is asked for.
+func (a *app) knownOf(c *config.Config, views []modelView, seen map[string]bool, asked string) ([]modelView, error) {
+	names := c.ProviderNames()
+	for _, v := range views {
+		names = append(names, v.Provider)
+	}
+	if asked != "" {
+		names = append(names, asked)
+	}
+	slices.Sort(names)
+	var out []modelView
+	for _, name := range slices.Compact(names) {
+		any, err := c.ResolveModel(name + "/x")
+		if err != nil {
+			return nil, usagef("--provider: %v", err)
+		}
+		for known := range a.knownModels().All() {
+			found, ok := a.lookup(any.Provider, known.ID)
+			if !ok || found.Local || found.Provider != known.Provider || found.ID != known.ID || seen[name+"/"+known.ID] {
+				continue
+			}
+			r, err := c.ResolveModel(name + "/" + known.ID)
+			if err != nil {
+				return nil, usagef("%v", err)
+			}
+			seen[r.Name()] = true
+			out = append(out, a.viewOfModel(r, fromKnown))
+		}
+	}
+	return out, nil
 }
 
 func modelRow(v modelView) []string {
@@ -132,12 +221,17 @@ func modelRow(v modelView) []string {
 		note = "used where no model is configured"
 	case v.Detected != "":
 		note = "used where no model is configured: " + v.Detected
+	case v.Name != v.Provider+"/"+v.Model:
+		note = v.Model
 	}
-	in, cached, out := "?", "?", "?"
+	in, cached, out, context := "?", "?", "?", "?"
 	if v.Price != nil {
 		in, cached, out = priceText(v.Price.Input), priceText(v.Price.CachedInput), priceText(v.Price.Output)
 	}
-	return []string{v.Name, fmt.Sprintf("%s (%s)", v.Provider, v.Type), v.Model, in, cached, out, v.Tools, note}
+	if v.Context > 0 {
+		context = render.Number(int64(v.Context))
+	}
+	return []string{v.Name, fmt.Sprintf("%s (%s)", v.Provider, v.Type), in, cached, out, context, cmp.Or(v.Tools, "native"), note}
 }
 
 func priceText(usd float64) string { return "$" + strconv.FormatFloat(usd, 'f', -1, 64) }

@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/provider/anthropic"
+	"github.com/toolcrib/toolcrib/provider/gemini"
+	"github.com/toolcrib/toolcrib/provider/llamacpp"
+	"github.com/toolcrib/toolcrib/provider/offline"
+	"github.com/toolcrib/toolcrib/provider/ollama"
+	"github.com/toolcrib/toolcrib/provider/openai"
+	"github.com/toolcrib/toolcrib/provider/script"
+	"github.com/toolcrib/toolcrib/provider/wire"
+)
+
+// provider makes the adapter of a configured provider. Errors are wrong
+// configuration.
+func (a *app) provider(name string, p config.Provider) (toolcrib.Model, error) {
+	model, err := a.adapter(name, p)
+	if err != nil {
+		var exit *exitError
+		var value config.Error
+		if errors.As(err, &exit) || errors.As(err, &value) {
+			return nil, err
+		}
+		return nil, usagef("providers.%s: %v", name, err)
+	}
+	if p.RequestsPerMinute > 0 {
+		model = &paced{model: model, pace: &pace{most: p.RequestsPerMinute}}
+	}
+	return model, nil
+}
+
+func (a *app) adapter(name string, p config.Provider) (toolcrib.Model, error) {
+	switch p.Type {
+	case config.TypeScript:
+		file, err := p.File.Resolve(a.resolver())
+		if err != nil {
+			return nil, err
+		}
+		m, err := script.New(script.Options{Name: name, File: file})
+		if err != nil {
+			return nil, err
+		}
+		return m, m.Check()
+	case config.TypeOffline:
+		return offline.New(), nil
+	}
+	if !supportedType(p.Type) {
+		return nil, unsupportedType(name, p.Type)
+	}
+	o, err := a.wire(name, p)
+	if err != nil {
+		return nil, err
+	}
+	switch p.Type {
+	case config.TypeOpenAI:
+		return openai.New(openai.Options{Options: o})
+	case config.TypeAnthropic:
+		return anthropic.New(anthropic.Options{Options: o})
+	case config.TypeGemini:
+		return gemini.New(gemini.Options{Options: o})
+	case config.TypeOllama:
+		return ollama.New(ollama.Options{Options: o})
+	case config.TypeLlamaCPP:
+		return llamacpp.New(llamacpp.Options{Options: o})
+	}
+	return nil, unsupportedType(name, p.Type)
+}
+
+// wire fills in what the adapters of HTTP APIs have in common.
+func (a *app) wire(name string, p config.Provider) (wire.Options, error) {
+	o := wire.Options{
+		Name: name, ConnectTimeout: p.ConnectTimeout.Std(),
+		FirstTokenTimeout: p.FirstTokenTimeout.Std(), IdleTimeout: p.IdleTimeout.Std(),
+	}
+	r := a.resolver()
+	for _, f := range []struct {
+		value config.Value
+		to    *string
+	}{{p.APIKey, &o.APIKey}, {p.BaseURL, &o.BaseURL}, {p.Proxy, &o.Proxy}, {p.CAFile, &o.CAFile}} {
+		text, err := f.value.Resolve(r)
+		if err != nil {
+			return o, err
+		}
+		*f.to = text
+	}
+	if len(p.Headers) > 0 {
+		o.Headers = make(map[string]string, len(p.Headers))
+		for header, value := range p.Headers {
+			text, err := value.Resolve(r)
+			if err != nil {
+				return o, err
+			}
+			o.Headers[header] = text
+		}
+	}
+	return o, nil
+}
+
+// broken stands for a fallback that could not be opened.
+type broken struct {
+	provider string
+	err      error
+}
+
+// Stream fails like a request that never left.
+func (b broken) Stream(context.Context, *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
+	return func(yield func(toolcrib.Delta, error) bool) {
+		yield(toolcrib.Delta{}, &toolcrib.ModelError{
+			Class: toolcrib.ErrAuth, Provider: b.provider, Message: b.err.Error(), Unsent: true, Err: b.err,
+		})
+	}
+}

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/provider/ollama"
+	"github.com/toolcrib/toolcrib/provider/wire"
+)
+
+// How long an Ollama is waited for that nobody has configured, and how many of its
+// models are asked about. Where nothing listens it takes no time.
+const (
+	ollamaPatience = time.Second
+	ollamaAsked    = 16
+)
+
+// detect finds a model where none is configured (contract §4).
+func (a *app) detect(c *config.Config) config.Detected {
+	more := ""
+	found := c.DetectModel(config.Surroundings{
+		LookupEnv: os.LookupEnv,
+		OllamaModels: func() ([]string, error) {
+			names, why, err := a.ollamaModels()
+			more = why
+			return names, err
+		},
+	}, supportedType)
+	if found.Model.Provider.Type == config.TypeOllama {
+		found.Why += more
+	}
+	return found
+}
+
+// ollamaModels are the models of the Ollama at its usual address, the best first:
+// the one that was pulled last of those that take tools, else of those that can
+// chat at all.
+func (a *app) ollamaModels() (names []string, why string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), ollamaPatience)
+	defer cancel()
+	m, err := ollama.New(ollama.Options{Options: wire.Options{
+		BaseURL: a.ollamaAt, Proxy: wire.ProxyNone, ConnectTimeout: ollamaPatience, FirstTokenTimeout: ollamaPatience,
+	}})
+	if err != nil {
+		return nil, "", err
+	}
+	defer m.Close()
+	names, err = m.ListModels(ctx)
+	if err != nil || len(names) == 0 {
+		return nil, "", err
+	}
+	chosen := max(slices.IndexFunc(names, canChat), 0)
+	takes := slices.IndexFunc(names[:min(len(names), ollamaAsked)], func(name string) bool {
+		info, err := m.Show(ctx, name)
+		return err == nil && info.Capabilities && info.Tools
+	})
+	if takes >= 0 {
+		chosen = takes
+	}
+	first := names[chosen]
+	names = append([]string{first}, slices.Delete(slices.Clone(names), chosen, chosen+1)...)
+	if len(names) == 1 {
+		return names, "", nil
+	}
+	text := fmt.Sprintf("; it is the newest of its %d models", len(names))
+	if takes >= 0 {
+		text += " that takes tools"
+	}
+	return names, text + ", --model ollama/NAME takes another", nil
+}
+
+// canChat tells by its name whether a model is none that only embeds.
+func canChat(name string) bool { return !strings.Contains(strings.ToLower(name), "embed") }

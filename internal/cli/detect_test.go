@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/toolcrib/toolcrib/internal/config"
+)
+
+// ollamaWith serves the two lists that are asked for, with models of these names;
+// those with a + take tools.
+func ollamaWith(t *testing.T, models ...string) string {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/tags", func(w http.ResponseWriter, _ *http.Request) {
+		var list []string
+		for _, name := range models {
+			list = append(list, fmt.Sprintf(`{"name":%q}`, strings.TrimPrefix(name, "+")))
+		}
+		fmt.Fprintf(w, `{"models":[%s]}`, strings.Join(list, ","))
+	})
+	mux.HandleFunc("POST /api/show", func(w http.ResponseWriter, r *http.Request) {
+		var asked struct {
+			Model string `json:"model"`
+		}
+		if json.NewDecoder(r.Body).Decode(&asked) != nil || !slices.Contains(models, asked.Model) && !slices.Contains(models, "+"+asked.Model) {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		capabilities := `"completion"`
+		if slices.Contains(models, "+"+asked.Model) {
+			capabilities += `,"tools"`
+		}
+		fmt.Fprintf(w, `{"capabilities":[%s]}`, capabilities)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// The first of contract 4 that is there is used, and it is said which: of an
+// Ollama's models the newest that takes tools.
+func TestN5_DetectOllama(t *testing.T) {
+	for _, name := range []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"} {
+		t.Setenv(name, "")
+	}
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	for _, k := range []struct{ at, model, why string }{
+		{ollamaWith(t, "tiny", "+qwen3:8b", "+llama3.2"), "ollama/qwen3:8b", "it is the newest of its 3 models that takes tools, --model ollama/NAME takes another"},
+		{ollamaWith(t, "nomic-embed-text", "gemma3"), "ollama/gemma3", "the newest of its 2 models, --model"},
+		{ollamaWith(t, "+only"), "ollama/only", "an Ollama answers at " + config.OllamaAddress},
+		{ollamaWith(t), "offline/offline", "no Ollama with a model answers"},
+		{gone.URL, "offline/offline", "no Ollama with a model answers"},
+	} {
+		a := newApp(os.Stdin, os.Stdout, os.Stderr)
+		a.ollamaAt = k.at
+		found := a.detect(config.Default())
+		if found.Model.Name() != k.model || !strings.Contains(found.Why, k.why) {
+			t.Errorf("got %s (%s), want %s (%s)", found.Model.Name(), found.Why, k.model, k.why)
+		}
+	}
+	t.Setenv("GEMINI_API_KEY", "x")
+	a := newApp(os.Stdin, os.Stdout, os.Stderr)
+	a.ollamaAt = ollamaWith(t, "+only")
+	if found := a.detect(config.Default()); found.Model.Name() != "gemini/gemini-2.5-flash" {
+		t.Errorf("a key comes first: %s", found.Model.Name())
+	}
+}

@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/provider/catalog"
+)
+
+// catalogName is the file in the data folder that holds newer prices than those
+// that toolcrib brings.
+const catalogName = "models.json"
+
+// knownModels is what is known of models: what toolcrib brings, and what `models
+// refresh` has kept; the newer of the two counts.
+func (a *app) knownModels() *catalog.Catalog {
+	if a.catalog == nil {
+		a.catalog = a.readCatalog()
+	}
+	return a.catalog
+}
+
+func (a *app) readCatalog() *catalog.Catalog {
+	brought := catalog.Embedded()
+	path, err := a.catalogPath()
+	if err != nil {
+		return brought
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return brought
+	}
+	if err != nil {
+		a.notice("%s cannot be read, so the prices that toolcrib brings count: %v", path, err)
+		return brought
+	}
+	defer f.Close()
+	kept, err := catalog.Parse(f)
+	switch {
+	case err != nil:
+		a.notice("%s is passed over, so the prices that toolcrib brings count: %v; refresh it with: toolcrib models refresh FILE", path, err)
+		return brought
+	case kept.Info().Date < brought.Info().Date:
+		return kept.Merge(brought)
+	}
+	return brought.Merge(kept)
+}
+
+func (a *app) catalogPath() (string, error) {
+	dir, err := a.dataDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, catalogName), nil
+}
+
+// filesNone is what journal.ModelInfo.Files says of a model that takes no files.
+const filesNone = "none"
+
+// infoOf is what a run keeps of a model: what the configuration says, and for the
+// rest what is known. A script plays any model: nothing is known of it.
+func (a *app) infoOf(r config.ResolvedModel) journal.ModelInfo {
+	info := journal.ModelInfo{
+		Ref: r.Ref, Provider: r.ProviderName, ID: r.ID, Price: r.Price, Context: r.Context,
+		Tools: r.Tools, Reasoning: r.Reasoning, Extra: r.Extra,
+	}
+	if r.Provider.Type == config.TypeScript {
+		return info
+	}
+	if info.Context == 0 && r.Provider.Type == config.TypeOllama {
+		info.Context = numCtx(r.Extra)
+	}
+	known, ok := a.lookup(r.Provider, r.ID)
+	if !ok {
+		return info
+	}
+	if !info.Price.Known {
+		info.Price = known.Price
+	}
+	if info.Context == 0 {
+		info.Context = known.Context
+	}
+	info.MaxOutput = known.MaxOutput
+	if !known.Local && !known.Attachments {
+		info.Files = filesNone
+	}
+	return info
+}
+
+// lookup finds what is known of a model of a provider.
+func (a *app) lookup(p config.Provider, model string) (catalog.Model, bool) {
+	base, err := p.BaseURL.Resolve(a.resolver())
+	if err != nil {
+		return catalog.Model{}, false // opening the provider tells why
+	}
+	return a.knownModels().Lookup(p.Type, base, model)
+}
+
+// numCtx is the context that the extra fields of a request ask an Ollama for; 0 =
+// they say nothing.
+func numCtx(extra json.RawMessage) int {
+	var fields struct {
+		NumCtx  int `json:"num_ctx"`
+		Options struct {
+			NumCtx int `json:"num_ctx"`
+		} `json:"options"`
+	}
+	if len(extra) == 0 || json.Unmarshal(extra, &fields) != nil {
+		return 0
+	}
+	return max(cmp.Or(fields.Options.NumCtx, fields.NumCtx), 0)
+}
