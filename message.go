@@ -49,6 +49,10 @@ type ToolCall struct {
 	Broken string `json:"broken,omitempty"`
 	// Problem says what is wrong with Broken, in words for the model.
 	Problem string `json:"problem,omitempty"`
+	// Malformed is set if the model meant a call and what it wrote cannot be read as
+	// one (text protocol): what stands in Broken or Arguments is then all that it
+	// wrote, and the call is refused as parse_error with Problem.
+	Malformed bool `json:"malformed,omitempty"`
 	// Cut is set if the reply ended inside this call (finish reason length).
 	Cut bool `json:"cut,omitempty"`
 	// ProviderID is the ID as the provider sent it where ID replaces it.

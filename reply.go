@@ -75,6 +75,9 @@ func (b *ReplyBuilder) addCall(d *ToolCallDelta) {
 	if d.Signature != "" {
 		k.part.ToolCall.Signature = d.Signature
 	}
+	if d.Problem != "" {
+		k.part.ToolCall.Problem, k.part.ToolCall.Malformed = d.Problem, true
+	}
 	k.text.WriteString(d.Arguments)
 }
 

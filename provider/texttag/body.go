@@ -1,0 +1,299 @@
+package texttag
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+)
+
+// body finds the end of a call's tag: the first closing tag that stands in no JSON
+// string, so that arguments may hold any text, this one included.
+type body struct {
+	buf      strings.Builder
+	at       int  // how far buf is scanned
+	depth    int  // open objects and arrays
+	whole    bool // a value has ended
+	spoken   bool // something that is no space has come
+	inString bool
+	escaped  bool
+	// inner is one more than the offset of the first closing tag inside a string: the
+	// end after all, should the string never end.
+	inner int
+	size  int // of the text before the end
+}
+
+// write takes a piece; done tells that the tag has ended, rest is what follows it.
+func (b *body) write(s string) (rest string, done bool) {
+	room := maxBody - b.buf.Len()
+	b.buf.WriteString(s[:min(room, len(s))])
+	if end, after := b.scan(); end >= 0 {
+		b.size = end
+		return b.buf.String()[after:] + s[min(room, len(s)):], true
+	}
+	if b.buf.Len() >= maxBody {
+		b.size = b.buf.Len()
+		return s[min(room, len(s)):], true
+	}
+	return "", false
+}
+
+// text is what stood in the tag.
+func (b *body) text() string { return b.buf.String()[:b.size] }
+
+// scan goes on scanning; end is where the tag's text ends, after what follows the
+// closing tag, both -1 if that has not come.
+func (b *body) scan() (end, after int) {
+	s := b.buf.String()
+	for b.at < len(s) {
+		i := b.at
+		if s[i] == '<' || s[i] == 0xEF {
+			if nextBracket(s[i:i+min(3, len(s)-i)], 0) == 0 {
+				t, v := scanTag(s[i:], goesOn)
+				switch {
+				case v == isPartial:
+					return -1, -1
+				case v == isTag && b.inString:
+					if b.inner == 0 && t.kind == tagClose {
+						b.inner = i + 1
+					}
+				case v == isTag && t.kind == tagClose:
+					return i, i + t.size
+				case v == isTag && b.depth == 0 && b.whole:
+					return i, i // the closing tag was forgotten
+				}
+			}
+		}
+		b.step(s[i])
+		b.at++
+	}
+	return -1, -1
+}
+
+// step follows the JSON text by one byte. Prose before the value may hold quotes
+// and brackets that mean nothing.
+func (b *body) step(c byte) {
+	switch {
+	case b.inString:
+		switch {
+		case b.escaped:
+			b.escaped = false
+		case c == '\\':
+			b.escaped = true
+		case c == '"':
+			b.inString = false
+		}
+	case c == '"' && b.depth > 0:
+		b.inString = true
+	case c == '{', c == '[' && (b.depth > 0 || !b.spoken):
+		b.depth++
+	case (c == '}' || c == ']') && b.depth > 0:
+		if b.depth--; b.depth == 0 {
+			b.whole = true
+		}
+	}
+	b.spoken = b.spoken || c > ' '
+}
+
+// end takes the end of a reply that ended inside the tag. complete tells whether
+// there is a whole JSON value.
+func (b *body) end(end ending) (text string, complete bool) {
+	text = b.buf.String()
+	if b.at < len(text) && !b.inString { // it stopped at what may be the closing tag
+		if _, v := scanTag(text[b.at:], end); v == isTag {
+			text = text[:b.at]
+		}
+	}
+	if b.inString && b.inner > 0 {
+		return text[:b.inner-1], false
+	}
+	return text, b.depth == 0 && b.whole
+}
+
+// call is what a tag says.
+type call struct {
+	name      string
+	arguments string   // as the model wrote them; with a problem all that it wrote
+	problem   string   // why it is no call; "" = it is one
+	cut       bool     // the reply was cut inside it
+	notes     []string // what was passed over to read it
+}
+
+func (c *call) note(what string) { c.notes = append(c.notes, what) }
+
+// The keys of a call; the last two stand for the second, which is what many models
+// were trained on.
+const (
+	keyName       = "name"
+	keyArgs       = "args"
+	keyArguments  = "arguments"
+	keyParameters = "parameters"
+)
+
+// bodyLimits are a little wider than those of a call's arguments, so that whatever
+// breaks them breaks those too.
+func bodyLimits() guard.JSONLimits {
+	return guard.JSONLimits{MaxBytes: maxBody, MaxDepth: guard.MaxArgumentsDepth + 2}
+}
+
+// parseBody reads what stood in a tag, strictly but for what can be passed over
+// without a doubt about what was meant.
+func parseBody(text string) call {
+	s := strings.TrimSpace(text)
+	var notes []string
+	if _, err := bodyLimits().Canonical([]byte(s)); err != nil {
+		inner, ok := onlyValue(s)
+		if !ok {
+			return brokenBody(text)
+		}
+		if _, err := bodyLimits().Canonical([]byte(inner)); err != nil {
+			return brokenBody(text)
+		}
+		s, notes = inner, []string{"text or a code fence stood around the JSON"}
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal([]byte(s), &members) != nil || members == nil {
+		return brokenBody(text)
+	}
+	c := interpret(members)
+	if c.problem != "" {
+		c.arguments = text
+		return c
+	}
+	c.notes = append(notes, c.notes...)
+	return c
+}
+
+// member finds text that belongs to an object whose beginning is missing.
+var member = regexp.MustCompile(`"\s*:`)
+
+// onlyValue finds the one JSON object of a text. The first brace must begin it and
+// no other may follow it: a value that was fished out of a broken one would be
+// another call than the one that was meant.
+func onlyValue(s string) (string, bool) {
+	from := strings.IndexByte(s, '{')
+	if from < 0 {
+		return "", false
+	}
+	d := json.NewDecoder(strings.NewReader(s[from:]))
+	var value json.RawMessage
+	if d.Decode(&value) != nil {
+		return "", false
+	}
+	to := from + int(d.InputOffset())
+	if strings.Contains(s[to:], "{") || member.MatchString(s[:from]) || member.MatchString(s[to:]) {
+		return "", false
+	}
+	return s[from:to], true
+}
+
+// interpret reads the members of a call.
+func interpret(members map[string]json.RawMessage) (c call) {
+	raw, ok := members[keyName]
+	if !ok {
+		c.problem = `"name" is missing: expected {"name": "NAME", "args": {…}}`
+		return c
+	}
+	if json.Unmarshal(raw, &c.name) != nil || c.name == "" {
+		c.name, c.problem = "", `"name" must be a text that names a tool`
+		return c
+	}
+	key := ""
+	for _, k := range slices.Sorted(maps.Keys(members)) {
+		switch k {
+		case keyArgs, keyArguments, keyParameters:
+			if key != "" {
+				c.problem = fmt.Sprintf("%q and %q stand beside each other; give the arguments once, in %q", key, k, keyArgs)
+				return c
+			}
+			key = k
+		case keyName:
+		case "id", "type":
+			c.note(fmt.Sprintf("%q was passed over", k))
+		default:
+			c.problem = `only "name" and "args" are known here; every argument belongs into "args"`
+			return c
+		}
+	}
+	if key == "" {
+		c.arguments = "{}"
+		return c
+	}
+	c.readArguments(key, strings.TrimSpace(string(members[key])))
+	return c
+}
+
+func (c *call) readArguments(key, raw string) {
+	if key != keyArgs {
+		c.note(fmt.Sprintf("%q stood for %q", key, keyArgs))
+	}
+	switch raw[0] {
+	case '{':
+		c.arguments = raw
+		return
+	case 'n':
+		c.arguments = "{}"
+		c.note(fmt.Sprintf("%q was null", key))
+		return
+	case '"':
+		var text string
+		if json.Unmarshal([]byte(raw), &text) == nil && strings.HasPrefix(strings.TrimSpace(text), "{") {
+			if _, err := guard.Arguments([]byte(text)); err == nil {
+				c.arguments = text
+				c.note(fmt.Sprintf("%q was a text that holds an object", key))
+				return
+			}
+		}
+	}
+	c.problem = fmt.Sprintf("%q must be a JSON object", key)
+}
+
+// brokenBody is the call of a body that is no JSON object.
+func brokenBody(text string) call {
+	c := call{name: nameOf(text), arguments: text}
+	_, err := guard.Arguments([]byte(text))
+	switch {
+	case strings.TrimSpace(text) == "":
+		c.problem = "the tag is empty"
+	case err != nil:
+		c.problem = err.Error()
+	default:
+		c.problem = `expected one JSON object {"name": "NAME", "args": {…}}`
+	}
+	return c
+}
+
+// nameOf tells which tool a broken body means; "" = it cannot be told.
+func nameOf(text string) string {
+	from := strings.IndexByte(text, '{')
+	if from < 0 || member.MatchString(text[:from]) {
+		return ""
+	}
+	d := json.NewDecoder(strings.NewReader(text[from:]))
+	if _, err := d.Token(); err != nil {
+		return ""
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return ""
+		}
+		if key == keyName {
+			name, err := d.Token()
+			if text, ok := name.(string); err == nil && ok && toolcrib.ValidToolName(text) {
+				return text
+			}
+			return ""
+		}
+		var value json.RawMessage
+		if d.Decode(&value) != nil {
+			return ""
+		}
+	}
+	return ""
+}

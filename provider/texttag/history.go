@@ -1,0 +1,216 @@
+package texttag
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+)
+
+// history keeps the messages of one run as the text protocol writes them, so that
+// a request costs what is new in it and its bytes only grow at their end.
+type history struct {
+	messages []toolcrib.Message
+	taken    int  // messages of the request that are in it
+	sent     int  // of messages, that the inner model has seen
+	epoch    int  // of the request
+	inner    int  // epoch for the inner model
+	called   bool // a call stands in it
+	answered bool // the last message is made of results
+}
+
+// update takes what is new in the request.
+func (h *history) update(req *toolcrib.Request) {
+	if h.taken > len(req.Messages) || h.epoch != req.Epoch {
+		*h = history{epoch: req.Epoch, inner: h.inner + 1}
+	}
+	for i := h.taken; i < len(req.Messages); i++ {
+		h.add(&req.Messages[i])
+	}
+	h.taken, h.sent = len(req.Messages), len(h.messages)
+}
+
+func (h *history) add(m *toolcrib.Message) {
+	answered := h.answered
+	h.answered = false
+	switch {
+	case m.Role == toolcrib.RoleTool:
+		h.called = true
+		h.results(m)
+	case m.Role == toolcrib.RoleAssistant && len(m.ToolCalls()) > 0:
+		h.called = true
+		h.messages = append(h.messages, assistant(m))
+	case m.Role == toolcrib.RoleUser && answered:
+		// Many chat templates insist that user and assistant take turns.
+		h.extend(m.Parts)
+	default:
+		h.messages = append(h.messages, *m)
+	}
+}
+
+// extend adds what a person said to the message with the results before it.
+func (h *history) extend(parts []toolcrib.Part) {
+	last := len(h.messages) - 1
+	if last < h.sent {
+		h.inner++ // what was sent has changed
+		h.messages = slices.Clone(h.messages)
+	}
+	all := slices.Concat(h.messages[last].Parts, []toolcrib.Part{{Text: "\n\n"}}, parts)
+	h.messages[last].Parts = merged(all)
+	h.answered = true
+}
+
+// results writes the results of a turn as one message, in their order.
+func (h *history) results(m *toolcrib.Message) {
+	var parts []toolcrib.Part
+	for i := range m.Parts {
+		r := m.Parts[i].ToolResult
+		if r == nil {
+			parts = append(parts, m.Parts[i])
+			continue
+		}
+		if len(parts) > 0 {
+			parts = append(parts, toolcrib.Part{Text: "\n"})
+		}
+		parts = append(parts, toolcrib.Part{Text: resultText(r)})
+		for k := range r.Files {
+			parts = append(parts, toolcrib.Part{File: &r.Files[k]})
+		}
+	}
+	if len(parts) > 0 {
+		h.messages = append(h.messages, toolcrib.Message{Role: toolcrib.RoleUser, Parts: merged(parts)})
+		h.answered = true
+	}
+}
+
+// assistant writes the calls of a turn as tags behind its text.
+func assistant(m *toolcrib.Message) toolcrib.Message {
+	parts := make([]toolcrib.Part, 0, len(m.Parts)+1)
+	text := ""
+	for i := range m.Parts {
+		p := m.Parts[i]
+		if p.ToolCall != nil {
+			p = toolcrib.Part{Text: callText(p.ToolCall)}
+			if text != "" && !strings.HasSuffix(text, "\n") {
+				p.Text = "\n" + p.Text
+			}
+		}
+		if isText(&p) && p.Text != "" {
+			text = p.Text
+		}
+		parts = append(parts, p)
+	}
+	return toolcrib.Message{Role: toolcrib.RoleAssistant, Parts: merged(parts)}
+}
+
+func isText(p *toolcrib.Part) bool {
+	return p.Thinking == nil && p.ToolCall == nil && p.ToolResult == nil && p.File == nil
+}
+
+// merged joins texts that follow each other.
+func merged(parts []toolcrib.Part) []toolcrib.Part {
+	out := make([]toolcrib.Part, 0, len(parts))
+	for _, p := range parts {
+		if n := len(out); n > 0 && isText(&p) && isText(&out[n-1]) {
+			out[n-1].Text += p.Text
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// callText writes a call as its tag. What could not be read stands there as the
+// model wrote it, so that it sees what to mend.
+func callText(c *toolcrib.ToolCall) string {
+	if c.Malformed {
+		text := c.Broken
+		if text == "" {
+			text = string(c.Arguments)
+		}
+		return callOpen + inert(text, entity) + callClose
+	}
+	name := c.Name
+	if name == toolcrib.InvalidName && c.ProviderName != "" {
+		name = c.ProviderName
+	}
+	arguments := inert(string(bytes.TrimSpace(c.Arguments)), escape)
+	switch {
+	case c.Broken != "":
+		arguments = inert(c.Broken, entity)
+	case arguments == "":
+		arguments = "{}"
+	}
+	return callOpen + `{"name": ` + quoted(name) + `, "args": ` + arguments + `}` + callClose
+}
+
+func quoted(s string) string {
+	q, err := json.Marshal(s) // a string can always be written
+	if err != nil {
+		return `""`
+	}
+	return string(q)
+}
+
+// How [inert] writes a bracket.
+const (
+	entity = "&lt;"
+	escape = `\u003c` // in JSON, where a bracket only stands inside a string
+)
+
+// inert writes the bracket of everything in s that reads as a tag of a call in
+// another way.
+func inert(s, bracket string) string {
+	var out []byte
+	from := 0
+	for i := nextBracket(s, 0); i >= 0; i = nextBracket(s, i+1) {
+		if t, v := scanTag(s[i:], ended); v == isTag && (t.kind != tagStray || bracket == entity) {
+			out = append(append(out, s[from:i]...), bracket...)
+			c := cursor{s: s, i: i}
+			_, size := c.peek()
+			from = i + max(size, 1)
+		}
+	}
+	if out == nil {
+		return s
+	}
+	return string(append(out, s[from:]...))
+}
+
+// resultText writes a result in the protocol's wrapper (X7). Where the content is
+// fenced as data of strangers already, this wrapper stands instead, and what
+// strangers wrote cannot look like a call either.
+func resultText(r *toolcrib.ToolResult) string {
+	content := r.Content
+	if inside, ok := unfenced(content); ok {
+		content = inert(inside, entity)
+	}
+	return guard.WrapToolResult(r.Name, content)
+}
+
+const (
+	fenceHead = "<" + untrustedTag + ` source="`
+	fenceTail = "\n</" + untrustedTag + ">"
+)
+
+// unfenced returns what stands in content if that is one wrapper of
+// [guard.WrapUntrusted], perhaps with a note before it, and nothing else. What
+// forges one is no such wrapper, for nothing inside a genuine one reads as a tag.
+func unfenced(content string) (string, bool) {
+	note, rest, ok := strings.Cut(content, fenceHead)
+	if !ok {
+		return "", false
+	}
+	source, rest, ok := strings.Cut(rest, "\">\n")
+	if !ok || strings.ContainsAny(source, "<>\"\n") {
+		return "", false
+	}
+	inside, ok := strings.CutSuffix(rest, fenceTail)
+	if !ok || guard.Neutralize(inside) != inside || guard.Neutralize(note) != note {
+		return "", false
+	}
+	return note + inside, true
+}

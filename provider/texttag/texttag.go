@@ -1,0 +1,199 @@
+// Package texttag makes any model one that calls tools, by the text protocol of
+// contract §4: the tools are described in the system text, the model writes
+//
+//	<tool_call>{"name": "NAME", "args": {…}}</tool_call>
+//
+// and reads the result as a user message,
+//
+//	<tool_result name="NAME">
+//	<untrusted_input>
+//	…
+//	</untrusted_input>
+//	</tool_result>
+//
+// It is a decorator: whatever is a [toolcrib.Model] can stand inside. Outside it is
+// one too, so that loop, gate and journal know nothing of tags.
+//
+// # What counts as a call
+//
+// The first tag of a reply (X1), wherever it stands, in a code fence too. What
+// follows it is dropped. The tag ends at the first closing tag that is in no JSON
+// string. Its body must be one JSON object with a "name" and "args". A few things
+// that small models do are read and recorded as [toolcrib.NoticeToolCallRepaired]:
+// another spelling of the tags (letter case, space, look-alike letters), a code
+// fence or text around the one JSON value, "arguments" or "parameters" for "args",
+// "args" as a text that holds an object, members "id" and "type", a closing tag
+// that is missing behind a whole object. Everything else that stands in a tag
+// becomes a call that is [toolcrib.ToolCall.Malformed]: the gate refuses it with
+// parse_error, and the model reads what is wrong (X8). A reply that was cut inside
+// a call is a cut call, as with other adapters.
+//
+// Nothing without the tag is a call: no bare JSON, no JSON in a code fence, none of
+// the special tokens that models were trained on ([TOOL_CALLS], <|python_tag|>).
+// A reply that quotes a document must not run what the document says.
+//
+// # What a reader sees
+//
+// Text up to the first tag, as it comes; what may be the beginning of a tag is held
+// back until that is known. Opening and closing tags that belong to no call, tags
+// of results and half tags are taken out, and what stands between them stays; the
+// reply then carries the notice [NoticeMarkupRemoved]. A call is given as a whole,
+// once its tag has ended.
+package texttag
+
+import (
+	"context"
+	"iter"
+	"slices"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// The codes of the notices that this package gives, besides those of the root.
+const (
+	NoticeMarkupRemoved = "tag_markup_removed"  // tags without a call were taken out of the text
+	NoticeChoiceIgnored = "tool_choice_ignored" // the model called nothing although it had to (H14)
+)
+
+// New returns a model that calls tools by text, over inner. It is safe for use by
+// many runs at once if inner is, and it is a [toolcrib.Conversational].
+func New(inner toolcrib.Model) toolcrib.Model { return &model{inner: inner} }
+
+type model struct{ inner toolcrib.Model }
+
+var _ toolcrib.Conversational = (*model)(nil)
+
+// Stream implements [toolcrib.Model].
+func (m *model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
+	return (&conversation{inner: m.inner}).Stream(ctx, req)
+}
+
+// Conversation implements [toolcrib.Conversational].
+func (m *model) Conversation() toolcrib.Model {
+	inner := m.inner
+	if c, ok := inner.(toolcrib.Conversational); ok {
+		inner = c.Conversation()
+	}
+	return &conversation{inner: inner}
+}
+
+// conversation keeps the rewritten history of one run. It serves one goroutine.
+type conversation struct {
+	inner   toolcrib.Model
+	history history
+	tools   tools
+}
+
+// Stream implements [toolcrib.Model].
+func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
+	return func(yield func(toolcrib.Delta, error) bool) {
+		r := reply{yield: yield}
+		rewritten := c.rewrite(req, &r)
+		for d, err := range c.inner.Stream(ctx, rewritten) {
+			if err != nil {
+				yield(toolcrib.Delta{}, err)
+				return
+			}
+			if !r.take(d) {
+				return
+			}
+		}
+	}
+}
+
+// rewrite makes the request for the inner model, which never offers it tools, and
+// tells the reply what was asked for.
+func (c *conversation) rewrite(req *toolcrib.Request, r *reply) *toolcrib.Request {
+	out := *req
+	c.history.update(req)
+	out.Messages, out.Epoch = c.history.messages, c.history.inner
+	out.Tools, out.ToolsHash, out.ToolChoice = nil, "", toolcrib.ToolChoice{}
+	offered := len(req.Tools) > 0 && req.ToolChoice.Mode != toolcrib.ChoiceNone
+	if offered {
+		c.tools.update(req)
+		r.notices = c.tools.notices
+		offered = len(c.tools.names) > 0
+	}
+	out.System = c.tools.system(req, offered, c.history.called)
+	if offered {
+		// An API that holds its output to a schema would never let a tag through; the
+		// schema stands in the system text instead.
+		out.OutputSchema = nil
+		r.must = req.ToolChoice.Mode == toolcrib.ChoiceRequired || req.ToolChoice.Mode == toolcrib.ChoiceName
+	}
+	return &out
+}
+
+// reply filters one reply.
+type reply struct {
+	yield   func(toolcrib.Delta, error) bool
+	filter  filter
+	notices []toolcrib.Notice
+	must    bool // a call was asked for
+	called  bool // a call was given
+	native  bool // the inner API brought calls of its own
+}
+
+// take takes a delta; false means that nobody listens any more.
+func (r *reply) take(d toolcrib.Delta) bool {
+	switch {
+	case d.Text != "":
+		return r.show(r.filter.write(d.Text)) && r.give()
+	case d.ToolCall != nil:
+		return r.own(d)
+	case d.Finish != nil:
+		return r.finish(*d.Finish)
+	}
+	return r.yield(d, nil)
+}
+
+func (r *reply) show(text string) bool {
+	return text == "" || r.yield(toolcrib.Delta{Text: text}, nil)
+}
+
+// give yields the call as soon as there is one.
+func (r *reply) give() bool {
+	c := r.filter.call
+	if c == nil || r.called {
+		return true
+	}
+	r.called = true
+	return r.yield(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{
+		Name: c.name, Arguments: c.arguments, Problem: c.problem,
+	}}, nil)
+}
+
+// own passes on a call that the inner API has read by itself, unless a tag was
+// first.
+func (r *reply) own(d toolcrib.Delta) bool {
+	if !r.native {
+		if r.filter.phase != inText {
+			return true
+		}
+		shown := r.filter.end(false)
+		r.native, r.filter.phase = true, inAfter
+		if !r.show(shown) {
+			return false
+		}
+	}
+	return r.yield(d, nil)
+}
+
+func (r *reply) finish(f toolcrib.Finish) bool {
+	open := r.filter.phase == inBody
+	shown := r.filter.end(f.Reason == toolcrib.FinishLength)
+	if c := r.filter.call; open && c != nil && c.problem != "" && f.Reason == toolcrib.FinishFiltered {
+		r.filter.call = nil // the provider stopped the model inside it
+	}
+	if !r.show(shown) || !r.give() {
+		return false
+	}
+	if c := r.filter.call; c != nil && !c.cut && f.Reason != toolcrib.FinishFiltered {
+		f.Reason = toolcrib.FinishToolCalls
+	}
+	f.Notices = slices.Concat(f.Notices, r.notices, r.filter.notices())
+	if r.must && !r.called && !r.native {
+		f.Notices = append(f.Notices, toolcrib.Notice{Code: NoticeChoiceIgnored, Message: "the model was told to call a tool and called none"})
+	}
+	return r.yield(toolcrib.Delta{Finish: &f}, nil)
+}
