@@ -198,6 +198,7 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 	}
 	reply := b.Reply()
 	calls := d.adopt(&reply)
+	leaks := d.redactCanary(&reply, calls)
 	tokens, estimated := d.count(sent, &reply)
 	cost, sum := d.settle(sent, tokens, estimated)
 	bodies := []toolcrib.Body{&journal.Message{
@@ -209,6 +210,7 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 		bodies = append(bodies, &journal.ToolCall{Iteration: sent.Iteration, ToolCall: c})
 	}
 	bodies = append(bodies, &journal.Usage{Request: sent.Request, Tokens: tokens, CostUSD: cost, Estimated: estimated, Sum: sum})
+	bodies = append(bodies, leaks...)
 	for _, n := range reply.Finish.Notices {
 		bodies = append(bodies, &journal.Notice{Notice: n})
 	}
@@ -356,6 +358,7 @@ func sumUsage(sum toolcrib.Usage, t toolcrib.TokenUsage, cost float64, estimated
 type shower struct {
 	d              *driver
 	text, thinking *guard.MaskStream
+	said           *guard.CanaryStream // of the text
 	calls          map[int]*shownCall
 	ids            *callIDs
 }
@@ -363,6 +366,7 @@ type shower struct {
 type shownCall struct {
 	id     string
 	args   *guard.MaskStream
+	canary *guard.CanaryStream
 	silent bool // no piece of arguments has come
 }
 
@@ -380,14 +384,14 @@ func newShower(d *driver) *shower {
 	if d.r.Watch == nil {
 		return nil
 	}
-	return &shower{d: d, text: d.r.Mask.Stream(), thinking: d.r.Mask.Stream(), ids: newIDs(d.s.ids)}
+	return &shower{d: d, text: d.r.Mask.Stream(), thinking: d.r.Mask.Stream(), said: guard.NewCanaryStream(d.s.canary()), ids: newIDs(d.s.ids)}
 }
 
 func (w *shower) delta(delta toolcrib.Delta) {
 	switch {
 	case w == nil:
 	case delta.Text != "":
-		w.show(journal.FrameToken, w.text.Write(delta.Text))
+		w.show(journal.FrameToken, w.said.Write(w.text.Write(delta.Text)))
 	case delta.Thinking != "":
 		w.show(journal.FrameThinking, w.thinking.Write(delta.Thinking))
 	case delta.ToolCall != nil:
@@ -411,13 +415,13 @@ func (w *shower) call(c *toolcrib.ToolCallDelta) {
 		shown := toolcrib.ToolCall{ID: c.ID, Name: c.Name}
 		w.ids.give(&shown)
 		giveName(&shown)
-		k = &shownCall{id: shown.ID, args: w.d.r.Mask.Stream(), silent: strings.TrimSpace(c.Arguments) == ""}
+		k = &shownCall{id: shown.ID, args: w.d.r.Mask.Stream(), canary: guard.NewCanaryStream(w.d.s.canary()), silent: strings.TrimSpace(c.Arguments) == ""}
 		w.calls[c.Index] = k
-		w.d.live(journal.FrameToolCallDelta, callDeltaData{ID: k.id, Name: shown.Name, ArgumentsDelta: k.args.Write(c.Arguments)})
+		w.d.live(journal.FrameToolCallDelta, callDeltaData{ID: k.id, Name: shown.Name, ArgumentsDelta: k.canary.Write(k.args.Write(c.Arguments))})
 		return
 	}
 	k.silent = k.silent && strings.TrimSpace(c.Arguments) == ""
-	if safe := k.args.Write(c.Arguments); safe != "" {
+	if safe := k.canary.Write(k.args.Write(c.Arguments)); safe != "" {
 		w.d.live(journal.FrameToolCallDelta, callDeltaData{ID: k.id, ArgumentsDelta: safe})
 	}
 }
@@ -426,10 +430,10 @@ func (w *shower) flush() {
 	if w == nil {
 		return
 	}
-	w.show(journal.FrameToken, w.text.Flush())
+	w.show(journal.FrameToken, w.said.Write(w.text.Flush())+w.said.Flush())
 	w.show(journal.FrameThinking, w.thinking.Flush())
 	for _, k := range w.calls {
-		rest := k.args.Flush()
+		rest := k.canary.Write(k.args.Flush()) + k.canary.Flush()
 		if k.silent {
 			rest = string(canonicalEmpty) // the deltas joined are the arguments (N13)
 		}

@@ -257,7 +257,7 @@ func (r *Runner) checkEdit(ctx context.Context, s *State, open []*Call, id strin
 	call := open[i].ToolCall
 	call.Arguments = canonical
 	facts := gate.Facts{
-		Run: s.Run, Session: s.Start.Session, Offered: s.OfferedNow(), Repeated: s.Repeated,
+		Run: s.Run, Session: s.Start.Session, Offered: s.OfferedNow(), Repeated: s.Repeated, Taint: s.Taint,
 		Decided: map[string]gate.Decided{id: {Decision: journal.DecisionApprove, ApprovalID: s.Approval.ApprovalID, By: "edit"}},
 	}
 	v := r.Gate.Judge(ctx, s.Start.Principal, scopeOf(s.Start), facts, []toolcrib.ToolCall{call})[0]

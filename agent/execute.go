@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -95,6 +97,8 @@ type flight struct {
 	result   *journal.ToolResult
 	whole    string // of a result that was cut; to be kept
 	files    []keptFile
+	taint    []string               // of the run when the call was launched
+	nested   atomic.Pointer[string] // the source of untrusted data that a nested call read
 	progress chan<- progress
 }
 
@@ -174,7 +178,7 @@ func (x *execution) launch(ticks chan<- progress) error {
 			rest = append(rest, c)
 			continue
 		}
-		f := &flight{call: c, permit: permit, leave: make(chan error, 1), progress: ticks}
+		f := &flight{call: c, permit: permit, leave: make(chan error, 1), progress: ticks, taint: slices.Clip(x.d.s.Taint)}
 		ready = append(ready, f)
 		if !permit.Effect().Writes() {
 			started = append(started, &journal.ToolStarted{ID: c.ID, Name: c.Name})

@@ -30,6 +30,7 @@ type world struct {
 	running  atomic.Int32
 	most     atomic.Int32
 	ran      map[string]int    // by call ID
+	writes   int               // calls of tools that write
 	gave     map[string]string // the arguments that the tool got, by call ID
 	onFrame  func(journal.Frame)
 	tools    map[string]toolcrib.Output // what tools without a function return
@@ -52,6 +53,9 @@ func (f *fn) Call(ctx context.Context, c toolcrib.Call) (toolcrib.Output, error)
 	f.w.mu.Lock()
 	f.w.ran[c.ID]++
 	f.w.gave[c.ID] = string(c.Arguments)
+	if f.spec.Effect.Writes() {
+		f.w.writes++
+	}
 	f.w.mu.Unlock()
 	n := f.w.running.Add(1)
 	for {
@@ -96,6 +100,8 @@ func newWorld(t testing.TB, confirm gate.ConfirmMode) *world {
 	write.Effect = toolcrib.EffectNonIdempotentWrite
 	put := read
 	put.Effect = toolcrib.EffectIdempotentWrite
+	nested := read
+	nested.Nested = true
 	strict := read
 	strict.Parameters = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}`)
 	slow := read
@@ -143,6 +149,12 @@ func newWorld(t testing.TB, confirm gate.ConfirmMode) *world {
 		}),
 		tool("draw", read, func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
 			return w.tools["draw"], nil
+		}),
+		tool("nest", nested, func(ctx context.Context, c toolcrib.Call) (toolcrib.Output, error) {
+			var in struct{ Tool string }
+			mustDecode(c.Arguments, &in)
+			got, err := c.Invoke(ctx, in.Tool, nil)
+			return toolcrib.Output{Text: string(got.Status)}, err
 		}),
 		tool("off", toolcrib.Spec{Effect: toolcrib.EffectReadOnly}, func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
 			return toolcrib.Output{Text: "must never run"}, nil
@@ -269,4 +281,26 @@ func checkTranscript(messages []toolcrib.Message) error {
 		}
 	}
 	return nil
+}
+
+// wrote counts the calls of tools that write.
+func (w *world) wrote() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.writes
+}
+
+// frameText is what a live frame adds to what is shown.
+func frameText(t *testing.T, f journal.Frame) string {
+	t.Helper()
+	raw, err := json.Marshal(f.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data struct {
+		Text           string `json:"text"`
+		ArgumentsDelta string `json:"arguments_delta"`
+	}
+	mustDecode(raw, &data)
+	return data.Text + data.ArgumentsDelta
 }

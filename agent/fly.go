@@ -44,7 +44,7 @@ func (x *execution) perform(f *flight) (toolcrib.Output, error) {
 		}
 	}
 	return contained(func() (toolcrib.Output, error) {
-		return f.permit.Execute(f.ctx, gate.Attachments{Progress: f.tell, Invoke: x.d.r.invoke(x.d.s, f.permit)})
+		return f.permit.Execute(f.ctx, gate.Attachments{Progress: f.tell, Invoke: x.d.r.invoke(x.d.s, f)})
 	})
 }
 
@@ -82,9 +82,13 @@ func (x *execution) resultOf(f *flight, out toolcrib.Output, err error) *journal
 		return endedResult(f, !errors.Is(cause, errToolTimeout))
 	case errors.As(err, &failure):
 		x.d.r.Log.InfoContext(x.ctx, "tool execution failed", "run", x.d.s.Run, "name", f.call.Name, "error", x.d.r.Mask.Mask(failure.Error()))
+		content := guard.ErrorJSON(x.d.r.Mask.Mask(failure.Error()), f.permit.MaxBytes())
+		if f.permit.Untrusted() {
+			// The error of an untrusted tool is a stranger's text like its results.
+			return x.fit(f, toolcrib.Output{JSON: json.RawMessage(content), IsError: true})
+		}
 		return &journal.ToolResult{
-			ToolCallID: f.call.ID, Name: f.call.Name, Status: toolcrib.ResultError, IsError: true,
-			Content: guard.ErrorJSON(x.d.r.Mask.Mask(failure.Error()), f.permit.MaxBytes()),
+			ToolCallID: f.call.ID, Name: f.call.Name, Status: toolcrib.ResultError, IsError: true, Content: content,
 		}
 	}
 	return x.fault(f, err)
@@ -131,8 +135,12 @@ func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
 	if out.IsError {
 		status = toolcrib.ResultError
 	}
-	untrusted := f.permit.Untrusted() || out.Untrusted
+	nested := f.nested.Load()
+	untrusted := f.permit.Untrusted() || out.Untrusted || nested != nil
 	source := out.Source
+	if source == "" && nested != nil {
+		source = *nested
+	}
 	if source == "" {
 		source = f.call.Name
 	}
@@ -143,7 +151,7 @@ func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
 		shownRef = ref
 	}
 	fitted := guard.Fit(out, guard.FitOptions{
-		MaxBytes: f.permit.MaxBytes(), Ref: shownRef, Wrap: untrusted, Source: source, Masker: x.d.r.Mask,
+		MaxBytes: f.permit.MaxBytes(), Ref: shownRef, Wrap: untrusted, Source: source, Masker: x.d.r.Mask, Canary: x.d.s.Start.Canary,
 	})
 	r := &journal.ToolResult{
 		ToolCallID: f.call.ID, Name: f.call.Name, Status: status, IsError: out.IsError,
@@ -171,7 +179,7 @@ func (s *State) offers(name string) bool {
 
 // invoke makes the function by which a tool calls another: a child run of one
 // given call, through the same loop and the same gate (H18).
-func (r *Runner) invoke(s *State, permit gate.Permit) func(context.Context, string, json.RawMessage) (toolcrib.Invoked, error) {
+func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.RawMessage) (toolcrib.Invoked, error) {
 	return func(ctx context.Context, name string, arguments json.RawMessage) (toolcrib.Invoked, error) {
 		if !toolcrib.ValidToolName(name) {
 			return toolcrib.Invoked{}, fmt.Errorf("no tool can have the name %q", name)
@@ -183,9 +191,13 @@ func (r *Runner) invoke(s *State, permit gate.Permit) func(context.Context, stri
 			Parent: s.Run, Depth: s.Start.Depth + 1, Driver: s.Start.Driver,
 			RunTools: s.Start.RunTools, SkillTools: s.Start.SkillTools,
 			WorkerTools: s.Offer.Names(), Approve: nestedApprove(Approve(s.Start.Approve)), Given: call,
+			Taint: f.taint,
 		})
 		if err != nil {
 			return toolcrib.Invoked{}, err
+		}
+		if n := len(child.Taint); n > len(f.taint) {
+			f.nested.Store(&child.Taint[n-1])
 		}
 		result := child.Trace[0].Result
 		if result == nil {

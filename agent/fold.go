@@ -115,6 +115,9 @@ func (s *State) start(b *journal.RunStarted) error {
 		}
 		s.add(m)
 	}
+	for _, source := range b.Taint {
+		s.taint(source)
+	}
 	s.task = max(len(b.Input)-1, 0)
 	if b.Given != nil {
 		s.Iterations = 1
@@ -365,6 +368,9 @@ func (s *State) result(b *journal.ToolResult) error {
 		return fmt.Errorf("call %s has a second result", b.ToolCallID)
 	}
 	c.Result, s.Idle = b, 0
+	if b.Untrusted {
+		s.taint(b.Source)
+	}
 	if b.Reason == toolcrib.ReasonMaxIterations {
 		s.Capped = true
 	}

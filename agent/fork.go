@@ -23,13 +23,13 @@ func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who to
 	if round < 1 || round > max(old.Iterations, 1) {
 		return nil, usagef("run %s has rounds 1 to %d, not %d", run, max(old.Iterations, 1), round)
 	}
-	history, err := r.upToRound(ctx, run, round)
+	history, taint, err := r.upToRound(ctx, run, round)
 	if err != nil {
 		return nil, err
 	}
 	s, err := r.Start(ctx, Task{
 		Agent: old.Start.Agent, Models: old.Start.Models, Principal: who,
-		History: history, Prompt: prompt, Workspace: old.Start.Workspace, Driver: old.Start.Driver,
+		History: history, Taint: taint, Prompt: prompt, Workspace: old.Start.Workspace, Driver: old.Start.Driver,
 		ForkedFrom: run, ForkedRound: round,
 		RunTools: old.Start.RunTools, SkillTools: old.Start.SkillTools, WorkerTools: old.Start.WorkerTools,
 		Approve: approve,
@@ -41,21 +41,21 @@ func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who to
 }
 
 // upToRound is the transcript as it was when round was asked for, with what was
-// condensed by then.
-func (r *Runner) upToRound(ctx context.Context, run toolcrib.RunID, round int) ([]toolcrib.Message, error) {
+// condensed by then, and the sources of untrusted data in it.
+func (r *Runner) upToRound(ctx context.Context, run toolcrib.RunID, round int) (history []toolcrib.Message, taint []string, err error) {
 	s := NewState(run)
 	for e, err := range r.Journal.Read(ctx, run, 0) {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if b, ok := e.Body.(*journal.ModelRequest); ok && b.Purpose == "" && !b.Closing && b.Iteration == round {
 			break
 		}
 		if err := Fold(s, e); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return append([]toolcrib.Message(nil), s.Messages...), nil
+	return append([]toolcrib.Message(nil), s.Messages...), s.Taint, nil
 }
 
 // Cancel ends a run that no driver has: one that is parked, queued or was cut

@@ -24,7 +24,7 @@ func (d *driver) judge(ctx context.Context) error {
 	facts := gate.Facts{
 		Run: s.Run, Session: s.Start.Session,
 		Offered: s.OfferedNow(), Repeated: s.Repeated, Decided: decided(open),
-		Remembered: s.Remembered,
+		Remembered: s.Remembered, Taint: s.Taint,
 	}
 	verdicts := d.r.Gate.Judge(ctx, s.Start.Principal, scopeOf(s.Start), facts, calls)
 	record := &journal.Verdicts{Iteration: s.Turn.Iteration, Again: s.Turn.Judged, Verdicts: make([]journal.Verdict, len(verdicts))}
@@ -83,10 +83,9 @@ func (d *driver) confirm(ctx context.Context, step Step) error {
 	}
 	if approve == ApproveAll {
 		// At once, so that a run that is cut off here does what it was told.
-		return d.append(ctx, required, &journal.ConfirmationResolved{
-			ApprovalID: required.ApprovalID, Digest: required.Digest,
-			Decision: journal.DecisionApprove, By: "--approve all",
-		})
+		if resolved := d.approvedByAll(required); resolved != nil {
+			return d.append(ctx, required, resolved)
+		}
 	}
 	if err := d.append(ctx, required); err != nil {
 		return err

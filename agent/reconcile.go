@@ -55,13 +55,24 @@ func (d *driver) found(ctx context.Context, c *Call) toolcrib.Reconciled {
 // happened is the result of a write that took effect before its result could be
 // written down.
 func (d *driver) happened(c *Call, out toolcrib.Output) *journal.ToolResult {
-	fitted := guard.Fit(out, guard.FitOptions{MaxBytes: d.verdicts[c.ID].Permit.MaxBytes(), Masker: d.r.Mask})
+	permit := d.verdicts[c.ID].Permit
+	untrusted, source := permit.Untrusted() || out.Untrusted, out.Source
+	if source == "" {
+		source = c.Name
+	}
+	fitted := guard.Fit(out, guard.FitOptions{
+		MaxBytes: permit.MaxBytes(), Masker: d.r.Mask, Wrap: untrusted, Source: source, Canary: d.s.Start.Canary,
+	})
 	status := toolcrib.ResultOK
 	if out.IsError {
 		status = toolcrib.ResultError
 	}
-	return &journal.ToolResult{
+	r := &journal.ToolResult{
 		ToolCallID: c.ID, Name: c.Name, Status: status, IsError: out.IsError,
-		Content: c.noted(fitted.Content), Truncated: fitted.Truncated,
+		Content: c.noted(fitted.Content), Truncated: fitted.Truncated, Untrusted: untrusted,
 	}
+	if untrusted {
+		r.Source = source
+	}
+	return r
 }

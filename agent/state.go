@@ -54,6 +54,8 @@ type State struct {
 	// Declined is set when a person would not raise a limit that was reached.
 	Declined bool
 	Said     []journal.Said // messages that the model has not read yet
+	// Taint names the sources of untrusted data that the run has read.
+	Taint []string
 	// Remembered are approvals of this run that hold for later calls, too.
 	Remembered []gate.Remembered
 	Started    time.Time

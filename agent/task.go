@@ -19,6 +19,7 @@ type Task struct {
 	Prompt    string
 	Files     []toolcrib.OutputFile // attached to the prompt: at most 16, of MaxFileBytes each
 	Workspace string                // absolute
+	Taint     []string              // sources of untrusted data in History
 	Parent    toolcrib.RunID
 	Depth     int
 	Driver    string // cli | server
@@ -105,6 +106,10 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		said.Parts = append(said.Parts, attached...)
 		input = append(input, said)
 	}
+	canary := ""
+	if task.Given == nil {
+		canary = r.newCanary()
+	}
 	return &journal.RunStarted{
 		Format: journal.Format, Version: r.Version,
 		Agent: task.Agent, Models: task.Models, Principal: task.Principal,
@@ -113,7 +118,7 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		Workspace: task.Workspace, Driver: task.Driver,
 		System: r.Mask.Mask(task.Agent.System), Input: input,
 		RunTools: task.RunTools, SkillTools: task.SkillTools, WorkerTools: task.WorkerTools,
-		Approve: string(task.Approve), Given: task.Given,
+		Approve: string(task.Approve), Given: task.Given, Taint: task.Taint, Canary: canary,
 	}
 }
 
@@ -170,7 +175,7 @@ func scopeOf(start *journal.RunStarted) gate.Scope {
 	return gate.Scope{
 		Agent: start.Agent.Name, AgentTools: start.Agent.Tools, SkillTools: start.SkillTools,
 		RunTools: start.RunTools, WorkerTools: start.WorkerTools,
-		ReadOnly: start.Agent.ReadOnly, NobodyAsks: Approve(start.Approve) == ApproveDeny,
+		ReadOnly: start.Agent.ReadOnly, TaintWrites: start.Agent.TaintWrites, NobodyAsks: Approve(start.Approve) == ApproveDeny,
 		Workspace: start.Workspace, Depth: start.Depth, MaxDepth: l.MaxDepth,
 		MaxCalls: l.MaxCallsPerTurn, MaxRepeats: l.MaxIdenticalCalls,
 		Timeout: l.ToolTimeout, MaxBytes: l.MaxResultBytes,

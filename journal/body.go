@@ -61,6 +61,10 @@ type RunStarted struct {
 	WorkerTools []string           `json:"worker_tools"`     // null = no restriction
 	Approve     string             `json:"approve,omitempty"`
 	Offer       Offer              `json:"offer"`
+	// Taint names the sources of untrusted data in Input; Canary is the token that
+	// marks such data in this run.
+	Taint  []string `json:"taint,omitempty"`
+	Canary string   `json:"canary,omitempty"`
 	// Given is the call of a run that has one given call and no model (tools
 	// call, a nested call). The run ends with its result.
 	Given *toolcrib.ToolCall `json:"given,omitempty"`
