@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -75,4 +76,11 @@ func cmdAheadClock(ts *testscript.TestScript, _ bool, args []string) {
 		}
 		ts.Check(to.Append(ctx, rec.ID, 0, events...))
 	}
+}
+
+// cmdBinary makes a file of bytes, given in base64: binary FILE BASE64.
+func cmdBinary(ts *testscript.TestScript, _ bool, args []string) {
+	data, err := base64.StdEncoding.DecodeString(args[1])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), data, 0o600))
 }

@@ -27,6 +27,7 @@ type runFlags struct {
 	tools                    string
 	maxIterations            int
 	readOnly, json           bool
+	attach                   []string
 
 	add     journal.Granted // of runs resume
 	message string
@@ -43,12 +44,16 @@ func (a *app) runCommand() *cobra.Command {
 git diff | toolcrib run -
 toolcrib run --tools read_file,search_files --json "Where is main?"
 toolcrib run --approve all "Write 'hello' to notes.txt"
+toolcrib run --attach photo.jpg "What is this?"
 toolcrib run --workspace ./site --read-only "Is there a typo in index.html?"
 toolcrib run --model anthropic/claude-haiku-4-5 "Plan the week"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			prompt, err := a.prompt(args)
-			if err != nil {
-				return err
+			prompt := ""
+			if len(args) > 0 || len(f.attach) == 0 {
+				var err error
+				if prompt, err = a.prompt(args); err != nil {
+					return err
+				}
 			}
 			return a.run(cmd, &f, prompt)
 		},
@@ -59,6 +64,7 @@ toolcrib run --model anthropic/claude-haiku-4-5 "Plan the week"`,
 	flags.StringVar(&f.tools, "tools", "", "only these tools, separated by commas; globs work; '' = none")
 	flags.StringVar(&f.toolChoice, "tool-choice", "", "auto, none, required, or the name of a tool; for the first request")
 	flags.IntVar(&f.maxIterations, "max-iterations", 0, "rounds of model call and tool calls, 1 to 200")
+	flags.StringArrayVar(&f.attach, "attach", nil, "a file that goes with the prompt: an image, a PDF document or a text; may be repeated")
 	flags.BoolVar(&f.json, "json", false, "events as JSON, one a line")
 	return cmd
 }
@@ -146,13 +152,17 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, prompt string) error {
 	if err != nil {
 		return err
 	}
+	files, err := attached(f.attach)
+	if err != nil {
+		return err
+	}
 	opened, err := a.openModels(c, &def)
 	if err != nil {
 		return err
 	}
 	a.passedOver()
 	task := agent.Task{
-		Agent: def, Models: opened.infos, Principal: who, Prompt: prompt,
+		Agent: def, Models: opened.infos, Principal: who, Prompt: prompt, Files: files,
 		Workspace: workspace, Driver: driverName, Approve: approve,
 	}
 	if cmd.Flags().Changed("tools") {

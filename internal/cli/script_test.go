@@ -70,6 +70,7 @@ func TestScripts(t *testing.T) {
 			"filelimit":  cmdFileLimit,
 			"bigfile":    cmdBigFile,
 			"aheadclock": cmdAheadClock,
+			"binary":     cmdBinary,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {

@@ -63,6 +63,12 @@ func (t *Story) Tell(e toolcrib.Event) {
 		t.spent(b)
 	case *journal.ToolResult:
 		t.result(b)
+	case *journal.Condensed:
+		t.note(fmt.Sprintf("%s were replaced (%s): about %s tokens became %s", Count(b.Messages, "message"), b.Strategy, Number(b.Before), Number(b.After)))
+	case *journal.AnswerChecked:
+		if !b.Valid {
+			t.note("the answer does not fit the output_schema: " + b.Problem)
+		}
 	case *journal.Notice:
 		t.note(b.Code + ": " + b.Message)
 	case *journal.Stopping:
@@ -108,8 +114,22 @@ func (t *Story) start(at time.Time, b *journal.RunStarted) {
 	}
 	if n := len(b.Input); n > 0 && b.Given == nil {
 		fmt.Fprintf(t.Out, "\n%s %s\n", s.Bold("❯"), guard.Visible(b.Input[n-1].Text()))
+		for _, p := range b.Input[n-1].Parts {
+			if p.File != nil {
+				t.note("attached: " + fileText(*p.File))
+			}
+		}
 	}
 	fmt.Fprintln(t.Out)
+}
+
+// fileText names a file of a transcript.
+func fileText(f toolcrib.File) string {
+	name := f.Name
+	if name == "" {
+		name = f.Ref
+	}
+	return fmt.Sprintf("%s (%s, %s bytes)", name, f.MediaType, Number(f.Bytes))
 }
 
 func offered(o journal.Offer) string {
@@ -271,6 +291,9 @@ func (t *Story) result(b *journal.ToolResult) {
 		Status: b.Status, Reason: b.Reason, Content: b.Content, DurationMS: b.DurationMS,
 		Truncated: b.Truncated, Untrusted: b.Untrusted,
 	}, most))
+	for _, f := range b.Files {
+		fmt.Fprintf(t.Out, "    %s\n", t.Style.Dim("file: "+line(fileText(f), 4096)))
+	}
 	if v := t.verdicts[b.ToolCallID]; v != nil {
 		t.verdict(v)
 	}

@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+)
+
+// attached reads the files of --attach: images, PDF documents and texts.
+func attached(paths []string) ([]toolcrib.OutputFile, error) {
+	var files []toolcrib.OutputFile
+	for _, path := range paths {
+		data, err := readAttached(path)
+		if err != nil {
+			return nil, usagef("--attach: %s %v", guard.Visible(path), err)
+		}
+		media := mediaType(data)
+		if media == "" {
+			return nil, usagef("--attach: %s is neither an image (PNG, JPEG, GIF, WebP) nor a PDF document nor a text", guard.Visible(path))
+		}
+		files = append(files, toolcrib.OutputFile{MediaType: media, Name: filepath.Base(path), Data: data})
+	}
+	return files, nil
+}
+
+// readAttached reads a regular file of at most toolcrib.MaxFileBytes.
+func readAttached(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errors.New("does not exist")
+	case err != nil:
+		return nil, errors.New("cannot be read by this user")
+	case !info.Mode().IsRegular():
+		return nil, errors.New("is not a regular file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, errors.New("cannot be read by this user")
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, toolcrib.MaxFileBytes+1))
+	switch {
+	case err != nil:
+		return nil, errors.New("cannot be read")
+	case len(data) == 0:
+		return nil, errors.New("is empty")
+	case len(data) > toolcrib.MaxFileBytes:
+		return nil, fmt.Errorf("has more than %d bytes", toolcrib.MaxFileBytes)
+	}
+	return data, nil
+}
+
+// mediaType tells by its content what a file is that a model may take; "" = none.
+// The name is not believed.
+func mediaType(data []byte) string {
+	media, _, _ := strings.Cut(http.DetectContentType(data), ";")
+	switch media {
+	case "image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf":
+		return media
+	}
+	if utf8.Valid(data) && !strings.ContainsRune(string(data), 0) {
+		return "text/plain"
+	}
+	return ""
+}
