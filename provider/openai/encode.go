@@ -26,6 +26,7 @@ type conversation struct {
 	history wire.History
 	files   wire.Attachments
 	answer  answer
+	api     string // of the request before
 	stream  bool
 	notices []toolcrib.Notice // of the request at hand
 
@@ -49,6 +50,9 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 		responses := c.model.rules.responses(req.Model)
 		if responses {
 			path, encode = "responses", c.encodeResponses
+		}
+		if c.api != path {
+			c.history, c.api = wire.History{}, path // nothing of the other form is of use
 		}
 		body, err := encode(ctx, req)
 		if err != nil {

@@ -98,6 +98,8 @@ func (s *Server) frames(step Step, body []byte) (frames [][]byte, contentType st
 			failed = sseEvent("error", failed)
 		} else if s.dialect == Ollama {
 			failed = append(failed, '\n')
+		} else if s.dialect == Responses {
+			failed = responsesError(step.ErrorType, step.ErrorText)
 		} else {
 			failed = sseEvent("", failed)
 		}
@@ -114,6 +116,9 @@ func (d Dialect) JSON(r toolcrib.Reply) []byte {
 	if d == Ollama {
 		return ollamaJSON(r)
 	}
+	if d == Responses {
+		return responsesJSON(r)
+	}
 	if d == Gemini {
 		return geminiJSON(r)
 	}
@@ -128,6 +133,9 @@ func (d Dialect) Frames(r toolcrib.Reply, chunk int) [][]byte {
 	}
 	if d == Ollama {
 		return ollamaFrames(r, chunk)
+	}
+	if d == Responses {
+		return responsesFrames(r, chunk)
 	}
 	if d == Gemini {
 		return geminiFrames(r, chunk)

@@ -34,6 +34,9 @@ func (d Dialect) Check(body []byte) error {
 	if d == Ollama {
 		return CheckOllamaRequest(body)
 	}
+	if d == Responses {
+		return CheckResponsesRequest(body)
+	}
 	if d == Gemini {
 		return CheckGeminiRequest("", body)
 	}
@@ -139,6 +142,9 @@ func (s *Server) Handler() http.Handler {
 		path = "/api/chat"
 	}
 	s.localRoutes(mux)
+	if s.dialect == Responses {
+		path = "/responses"
+	}
 	mux.HandleFunc("POST /v1"+path, s.serve)
 	mux.HandleFunc("POST "+path, s.serve)
 	mux.HandleFunc("GET /v1/models", s.models)
@@ -309,7 +315,9 @@ func (s *Server) step(n int, body []byte) Step {
 		return Step{}
 	}
 	if s.opts.ByTurn {
-		n = assistantTurns(body)
+		if n = assistantTurns(body); s.dialect == Responses {
+			n = responsesTurns(body)
+		}
 	}
 	if s.opts.ByTurn && s.dialect == Gemini {
 		n = geminiTurns(body)
