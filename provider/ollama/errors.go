@@ -43,7 +43,7 @@ func (m *Model) explain(err error, model string) error {
 	case says(said, tooLong[:]):
 		e.Class = toolcrib.ErrContextLength
 		e.Message += " (num_ctx in the model's extra, or OLLAMA_CONTEXT_LENGTH of the server, gives it more)"
-	case e.Status == http.StatusNotFound && strings.Contains(said, "not found") && strings.Contains(said, "model"):
+	case e.Status == http.StatusNotFound && notPulled(said):
 		e.Class = toolcrib.ErrBadRequest
 		e.Message = fmt.Sprintf("model %s is not there: get it with `ollama pull %s`", name, name)
 	case e.Status == http.StatusUnauthorized && strings.Contains(e.Detail, `"signin_url"`):
@@ -62,6 +62,12 @@ func noTools(e toolcrib.ModelError, model string) toolcrib.ModelError {
 	e.Class, e.NoTools = toolcrib.ErrBadRequest, true
 	e.Message = fmt.Sprintf("model %s does not support tools: take one that does, or set tools: text for it", model)
 	return e
+}
+
+// notPulled tells the error about a model, which names it in quotes, from that about
+// a route that there is not.
+func notPulled(said string) bool {
+	return strings.Contains(said, "not found") && (strings.Contains(said, "model '") || strings.Contains(said, `model "`))
 }
 
 func says(text string, phrases []string) bool {
