@@ -9,6 +9,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/provider/texttag"
 )
 
 // supportedTypes are the types of providers that this version has adapters for.
@@ -35,14 +36,22 @@ type models struct {
 	open  map[string]toolcrib.Model // by name of the provider
 }
 
-// Open is the loop's way to a model.
+// Open is the loop's way to a model. A provider serves models that call tools by
+// its API, and others that do so by text.
 func (m *models) Open(_ context.Context, info journal.ModelInfo) (toolcrib.Model, error) {
 	model, ok := m.open[info.Provider]
 	if !ok {
 		return nil, fmt.Errorf("provider %s is not open", info.Provider)
 	}
+	if info.Tools == toolsByText {
+		return texttag.New(model), nil
+	}
 	return model, nil
 }
+
+// toolsByText is what journal.ModelInfo.Tools says of a model that calls tools by
+// the text protocol of contract §4.
+const toolsByText = "text"
 
 // openModels resolves and opens the models of an agent. An agent without one gets
 // the first that is found, and standard error says which.
