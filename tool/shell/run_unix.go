@@ -4,7 +4,6 @@ package shell
 
 import (
 	"context"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,14 +41,13 @@ func (l *launcher) direct() (func(stop <-chan struct{}) outcome, error) {
 // run runs a plan and collects what it prints. It returns when everything has
 // ended, at most a little after ctx.
 func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan) (ran, error) {
-	scratch, err := os.MkdirTemp("", "toolcrib-shell-")
+	s.sweep.Do(func() { sweep(time.Now()) })
+	temporary, err := newScratch()
 	if err != nil {
 		return ran{}, fault("no folder for temporary files", err)
 	}
-	defer removeAll(scratch)
-	if scratch, err = filepath.EvalSymlinks(scratch); err != nil {
-		return ran{}, fault("no folder for temporary files", err)
-	}
+	defer temporary.remove()
+	scratch := temporary.path
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return ran{}, fault("no "+os.DevNull, err)
@@ -158,17 +156,3 @@ type errText string
 func (e errText) Error() string { return string(e) }
 
 const errFlood = errText("too much output")
-
-// removeAll removes a folder, also one whose rights were taken away.
-func removeAll(folder string) {
-	if os.RemoveAll(folder) == nil {
-		return
-	}
-	_ = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if entry != nil && entry.IsDir() {
-			_ = os.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	_ = os.RemoveAll(folder)
-}

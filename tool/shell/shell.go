@@ -171,6 +171,7 @@ func AlwaysAsks(mode Mode, report Report) bool {
 
 // shell is exec_shell.
 type shell struct {
+	sweep   sync.Once
 	options Options
 	report  func() Report
 	table   map[string]*program
