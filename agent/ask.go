@@ -70,6 +70,9 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 		ReservedInput: step.Reserve.Input, ReservedOutput: step.Reserve.Output, ReservedUSD: step.Reserve.USD,
 		MaxOutput: step.Reserve.MaxOutput,
 	}
+	if stop, err := d.reserve(ctx, sent); stop || err != nil {
+		return err
+	}
 	bodies := make([]toolcrib.Body, 0, len(step.Notices)+1)
 	for _, n := range step.Notices {
 		bodies = append(bodies, &journal.Notice{Notice: n})
@@ -78,6 +81,33 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 		return err
 	}
 	return d.receive(ctx, model, req, sent)
+}
+
+// byBudgets marks a stop that comes from the budgets of the user.
+const byBudgets = "budgets"
+
+// reserve sets aside what a request may cost the user; stop says that there is no
+// room for it, and that this was written down.
+func (d *driver) reserve(ctx context.Context, sent *journal.ModelRequest) (stop bool, err error) {
+	if d.r.Ledger == nil {
+		return false, nil
+	}
+	// What is settled counts only when it is written down.
+	if err := d.flush(ctx); err != nil {
+		return false, err
+	}
+	err = d.r.Ledger.Reserve(ctx, toolcrib.Reservation{
+		Run: d.s.Run, Request: sent.Request, User: d.s.Start.Principal.User,
+		Tokens: sent.ReservedInput + sent.ReservedOutput, CostUSD: sent.ReservedUSD, At: d.r.Clock.Now(),
+	})
+	var over *toolcrib.BudgetError
+	if errors.As(err, &over) {
+		return true, d.append(ctx, &journal.Stopping{Reason: toolcrib.StopBudgetExhausted, Message: over.Error(), By: byBudgets})
+	}
+	if err != nil {
+		return false, fmt.Errorf("the budgets of %s: %w", d.s.Start.Principal.User, err)
+	}
+	return false, nil
 }
 
 func (d *driver) notices(ctx context.Context, notices []toolcrib.Notice) error {

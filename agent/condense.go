@@ -31,6 +31,9 @@ func (d *driver) condense(ctx context.Context, step Step) error {
 		ReservedInput: step.Reserve.Input, ReservedOutput: step.Reserve.Output, ReservedUSD: step.Reserve.USD,
 		MaxOutput: step.Reserve.MaxOutput,
 	}
+	if stop, err := d.reserve(ctx, sent); stop || err != nil {
+		return err
+	}
 	if err := d.append(ctx, sent); err != nil {
 		return err
 	}

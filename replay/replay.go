@@ -97,7 +97,7 @@ func (r *replayer) compare(e toolcrib.Event) error {
 	case *journal.AnswerChecked:
 		c.step(s, agent.StepCheck)
 	case *journal.Stopping:
-		if b.Reason != toolcrib.StopCancelled && b.Reason != toolcrib.StopWallTime {
+		if b.Reason != toolcrib.StopCancelled && b.Reason != toolcrib.StopWallTime && b.By == "" {
 			step := c.step(s, agent.StepStop)
 			c.same("reason", b.Reason, step.Reason)
 		}

@@ -1,0 +1,53 @@
+package toolcrib
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Ledger keeps the budgets of users, over all runs of all processes (contract §2,
+// budgets).
+//
+// Reserve sets aside what a request may cost, before it is sent; it is atomic, so
+// that runs at the same time never spend the same. A [*BudgetError] names the
+// ceiling that leaves no room: the request must not be sent. A run has at most one
+// reservation; a new one takes the place of the old. It is settled when what the
+// request did cost is written into the journal.
+type Ledger interface {
+	Reserve(ctx context.Context, r Reservation) error
+}
+
+// Reservation is what one request may cost at most, as far as can be known before.
+type Reservation struct {
+	Run     RunID
+	Request int // the number of the request in its run
+	User    string
+	Tokens  int64 // of the prompt and of the most that may come back
+	CostUSD float64
+	At      time.Time
+}
+
+// BudgetError says which budget leaves no room for a request.
+type BudgetError struct {
+	Bucket string  // such as budgets[0].requests_per_day
+	User   string  // whom the ceiling is for
+	Limit  float64 // the ceiling: requests, tokens or US dollars
+	Spent  float64 // and reserved
+	Asked  float64
+	Resets time.Time // when the period ends
+}
+
+// Error names the bucket, and when there is room again.
+func (e *BudgetError) Error() string {
+	text := fmt.Sprintf("%s of %s: %s of %s spent or reserved", e.Bucket, e.User, amount(e.Spent), amount(e.Limit))
+	if e.Spent < e.Limit {
+		text += fmt.Sprintf(", and the next request may take %s", amount(e.Asked))
+	}
+	if !e.Resets.IsZero() {
+		text += "; there is room again from " + e.Resets.UTC().Format("2006-01-02 15:04 MST")
+	}
+	return text
+}
+
+func amount(v float64) string { return fmt.Sprintf("%.6g", v) }
