@@ -17,14 +17,13 @@ import (
 const (
 	maxSchemaNodes = 5000
 	maxSchemaDepth = 30
+	maxSchemaBytes = 1 << 20
 	maxHintBytes   = 200
 )
 
 // schemas remembers what became of the schemas of tools, so that a tool costs
 // its work once and not in every run. It is bounded, and safe for use by many.
 type schemas struct {
-	object wire.Schemas
-
 	mu    sync.Mutex
 	known map[string]projected
 	bytes int
@@ -46,10 +45,7 @@ func (s *schemas) parameters(raw json.RawMessage) (json.RawMessage, error) {
 	if ok {
 		return known.schema, known.err
 	}
-	schema, err := s.object.Object(raw)
-	if err == nil {
-		schema, err = parameters(schema)
-	}
+	schema, err := parameters(raw)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.known == nil || s.bytes > maxKnownSchemas {
@@ -61,21 +57,77 @@ func (s *schemas) parameters(raw json.RawMessage) (json.RawMessage, error) {
 }
 
 func parameters(schema json.RawMessage) (json.RawMessage, error) {
-	root, err := parse(schema)
-	if err != nil {
+	switch strings.TrimSpace(string(schema)) {
+	case "", "null", "true", "[]":
+		return nil, nil
+	}
+	if len(schema) > maxSchemaBytes {
+		return nil, fmt.Errorf("its schema is longer than %d bytes", maxSchemaBytes)
+	}
+	if !json.Valid(schema) {
 		return nil, errors.New("its schema is no JSON")
 	}
-	if top, ok := root.(object); ok {
-		if p, ok := top.get("properties").(object); ok && len(p) == 0 {
-			return nil, nil
-		}
+	root, err := parse(schema)
+	if err != nil {
+		return nil, errors.New("its schema is nested too deep")
 	}
 	p := projector{root: root}
-	out := p.schema(nil, root, 0)
-	if p.err != nil {
+	top, err := p.top()
+	if err != nil {
+		return nil, err
+	}
+	if properties, _ := top.get("properties").(object); len(properties) == 0 {
 		return nil, p.err
 	}
-	return out, nil
+	out := p.members(nil, top, 0)
+	return out, p.err
+}
+
+// top is the schema of the parameters themselves, which must be an object: what
+// a reference or a combinator at the top says is merged into it.
+func (p *projector) top() (object, error) {
+	top, ok := p.root.(object)
+	for n := 0; ok && top.text("$ref") != ""; n++ {
+		target, found := find(p.root, top.text("$ref"))
+		if !found || n == maxSchemaDepth {
+			return nil, fmt.Errorf("its schema refers to %q, which is not in it", wire.Clip(top.text("$ref"), 80))
+		}
+		top, ok = target.(object)
+	}
+	if !ok {
+		return nil, errors.New("its schema is no JSON object")
+	}
+	merged := object{{"type", json.RawMessage(`"object"`)}}
+	for _, f := range top {
+		switch f.name {
+		case "type":
+			if !namesObject(f.value) {
+				return nil, errors.New("its schema is not of type object")
+			}
+		case "allOf", "anyOf", "oneOf", "enum", "const":
+		default:
+			merged = append(merged, f)
+		}
+	}
+	for _, word := range [...]string{"allOf", "anyOf", "oneOf"} {
+		branches, _ := top.get(word).([]any)
+		before, _ := merged.get("required").([]any)
+		merged = p.allOf(merged, branches, 0)
+		if word != "allOf" && merged.get("required") != nil {
+			// What one branch asks for another may not.
+			merged = merged.set("required", before)
+		}
+	}
+	return merged, p.err
+}
+
+// namesObject tells whether a type is object, or a list with it.
+func namesObject(v any) bool {
+	list, ok := v.([]any)
+	if !ok {
+		list = []any{v}
+	}
+	return slices.ContainsFunc(list, func(one any) bool { return string(raw(one)) == `"object"` })
 }
 
 // answerSchema brings a schema of the answer into what responseJsonSchema takes;
@@ -276,10 +328,21 @@ func (p *projector) members(dst []byte, o object, depth int) []byte {
 			p.lossy = true
 		}
 	}
+	if isArray(o) && !slices.Contains(w.names, "prefixItems") {
+		w.raw("items", []byte(`{}`)) // an array without is refused
+	}
 	if hint != "" {
 		w.text("description", hint)
 	}
 	return append(w.buf, '}')
+}
+
+func isArray(o object) bool {
+	list, ok := o.get("type").([]any)
+	if !ok {
+		list = []any{o.get("type")}
+	}
+	return slices.ContainsFunc(list, func(one any) bool { return string(raw(one)) == `"array"` })
 }
 
 // writer writes the members of an object; the first of a name counts.
