@@ -199,8 +199,18 @@ func TestX1_OtherTextStays(t *testing.T) {
 func TestStream_TextIsHeldBackOnlyWhereItMustBe(t *testing.T) {
 	var f filter
 	for _, tt := range []struct{ in, out string }{
-		{"Hello ", "Hello "}, {"a<b ", "a<b "}, {"x <", "x "}, {"t", ""}, {"ool", ""}, {"box>", "<toolbox>"}, {"y", "y"},
-		{"see <tool_", "see "}, {"call", ""}, {">", ""}, {`{"name":`, ""}, {`"a"}</tool_call> bye`, ""},
+		{"Hello ", "Hello "},
+		{"a<b ", "a<b "},
+		{"x <", "x "},
+		{"t", ""},
+		{"ool", ""},
+		{"box>", "<toolbox>"},
+		{"y", "y"},
+		{"see <tool_", "see "},
+		{"call", ""},
+		{">", ""},
+		{`{"name":`, ""},
+		{`"a"}</tool_call> bye`, ""},
 	} {
 		if got := f.write(tt.in); got != tt.out {
 			t.Errorf("%q gave %q, want %q", tt.in, got, tt.out)
