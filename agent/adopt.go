@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 // maxBroken is how much is kept of arguments that could not be read.
@@ -19,14 +21,16 @@ const maxBroken = 4 << 10
 // adopt makes a reply the run's own: secrets masked, calls with IDs that are
 // unique in the run and with arguments read strictly, once (contract §4, §11).
 // The calls are returned whole; the reply's parts keep their IDs and names.
-func (d *driver) adopt(reply *toolcrib.Reply) []toolcrib.ToolCall {
-	var calls []toolcrib.ToolCall
+func (d *driver) adopt(reply *toolcrib.Reply) []journal.ToolCall {
 	ids := newIDs(d.s.ids)
+	n := 0
 	for i := range reply.Message.Parts {
 		if c := reply.Message.Parts[i].ToolCall; c != nil {
-			ids.sent[c.ID] = true
+			ids.sent.add(c.ID)
+			n++
 		}
 	}
+	calls := make([]journal.ToolCall, 0, n)
 	ref := ""
 	if d.s.Start != nil && len(d.s.Start.Models) > 0 {
 		m := &d.s.Start.Models[d.index]
@@ -36,12 +40,12 @@ func (d *driver) adopt(reply *toolcrib.Reply) []toolcrib.ToolCall {
 		p := &reply.Message.Parts[i]
 		switch {
 		case p.ToolCall != nil:
-			c := *p.ToolCall
-			ids.give(&c)
-			giveName(&c)
-			ReadArguments(&c, d.r.Mask.MaskBytes(c.Arguments))
-			calls = append(calls, c)
-			p.ToolCall = &toolcrib.ToolCall{ID: c.ID, Name: c.Name, Arguments: canonicalEmpty}
+			calls = append(calls, journal.ToolCall{ToolCall: *p.ToolCall})
+			c := &calls[len(calls)-1].ToolCall
+			ids.give(c)
+			giveName(c)
+			ReadArguments(c, d.r.Mask.MaskBytes(c.Arguments))
+			*p.ToolCall = toolcrib.ToolCall{ID: c.ID, Name: c.Name, Arguments: canonicalEmpty}
 		case p.Thinking != nil:
 			p.Thinking.Model = ref
 			// A signature is over the text as it came; masked text would make it
@@ -99,15 +103,38 @@ func giveName(c *toolcrib.ToolCall) {
 // still comes, what its later calls are called is not known: then the ID shown with
 // a call's first delta is the one it keeps unless a later call brings that very ID.
 type callIDs struct {
-	sent map[string]bool // by the provider anywhere in this turn, as far as known
 	used map[string]bool // in earlier turns
-	turn map[string]bool // as the provider sent them, so far in this turn
-	took map[string]bool // given so far in this turn
+	sent idSet           // by the provider anywhere in this turn, as far as known
+	turn idSet           // as the provider sent them, so far in this turn
+	took idSet           // given so far in this turn
 	n    int
 }
 
-func newIDs(used map[string]bool) *callIDs {
-	return &callIDs{used: used, sent: map[string]bool{}, turn: map[string]bool{}, took: map[string]bool{}}
+func newIDs(used map[string]bool) *callIDs { return &callIDs{used: used} }
+
+// idSet is a set of IDs; most turns have few.
+type idSet struct {
+	n    int
+	few  [4]string
+	many map[string]bool
+}
+
+func (s *idSet) has(id string) bool {
+	return slices.Contains(s.few[:min(s.n, len(s.few))], id) || s.many[id]
+}
+
+func (s *idSet) add(id string) {
+	switch {
+	case s.has(id):
+		return
+	case s.n < len(s.few):
+		s.few[s.n] = id
+	case s.many == nil:
+		s.many = map[string]bool{id: true}
+	default:
+		s.many[id] = true
+	}
+	s.n++
 }
 
 // maxIDBytes bounds a provider's ID; a longer one is replaced.
@@ -116,24 +143,24 @@ const maxIDBytes = 256
 func (ids *callIDs) give(c *toolcrib.ToolCall) {
 	own := c.ID
 	if own != "" {
-		c.Duplicate = ids.turn[own]
-		ids.turn[own] = true
+		c.Duplicate = ids.turn.has(own)
+		ids.turn.add(own)
 	}
 	if own != "" && !c.Duplicate && !ids.taken(own) && len(own) <= maxIDBytes && utf8.ValidString(own) {
-		ids.took[own] = true
+		ids.took.add(own)
 		return
 	}
 	for {
 		ids.n++
-		if id := "call_" + strconv.Itoa(ids.n); !ids.taken(id) && !ids.sent[id] {
-			ids.took[id] = true
+		if id := "call_" + strconv.Itoa(ids.n); !ids.taken(id) && !ids.sent.has(id) {
+			ids.took.add(id)
 			c.ID, c.ProviderID = id, strings.ToValidUTF8(own[:min(len(own), maxIDBytes)], "\uFFFD")
 			return
 		}
 	}
 }
 
-func (ids *callIDs) taken(id string) bool { return ids.used[id] || ids.took[id] }
+func (ids *callIDs) taken(id string) bool { return ids.used[id] || ids.took.has(id) }
 
 // jitter spreads retries by up to a quarter, so that many runs do not come back
 // at once.

@@ -27,8 +27,7 @@ const (
 
 // ask sends one request and writes down what came of it.
 func (d *driver) ask(ctx context.Context, step Step) error {
-	ctx, cancel := d.bounded(ctx)
-	defer cancel()
+	ctx = d.bounded(ctx)
 	if step.Delay > 0 {
 		if err := d.notices(ctx, step.Notices); err != nil {
 			return err
@@ -73,7 +72,7 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 	if stop, err := d.reserve(ctx, sent); stop || err != nil {
 		return err
 	}
-	bodies := make([]toolcrib.Body, 0, len(step.Notices)+1)
+	bodies := make([]toolcrib.Body, 0, 4)
 	for _, n := range step.Notices {
 		bodies = append(bodies, &journal.Notice{Notice: n})
 	}
@@ -203,41 +202,29 @@ func (u unopened) Stream(context.Context, *toolcrib.Request) iter.Seq2[toolcrib.
 
 // receive takes the reply, shows it as it comes, and writes it down whole.
 func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcrib.Request, sent *journal.ModelRequest) error {
-	began := d.r.Clock.Now()
-	var b toolcrib.ReplyBuilder
-	var first time.Duration
-	show := newShower(d) // nil if nobody watches
-	err := stream(ctx, model, req, func(delta toolcrib.Delta) error {
-		if !b.Started() {
-			first = d.r.Clock.Now().Sub(began)
-		}
-		b.Add(delta)
-		if b.Bytes() > maxReplyBytes {
-			return &toolcrib.ModelError{Class: toolcrib.ErrOther, Message: fmt.Sprintf("the reply is longer than %d MiB; it was given up", maxReplyBytes>>20)}
-		}
-		show.delta(delta)
-		return nil
-	})
-	show.flush()
-	if err == nil && !b.Finished() {
+	in := &reception{d: d, began: d.r.Clock.Now(), show: newShower(d), most: maxReplyBytes}
+	err := in.stream(ctx, model, req)
+	in.show.flush()
+	if err == nil && !in.reply.Finished() {
 		err = &toolcrib.ModelError{Class: toolcrib.ErrNetwork, Message: "the reply broke off before its end"}
 	}
-	took := d.r.Clock.Now().Sub(began)
+	took := d.r.Clock.Now().Sub(in.began)
 	if err != nil {
-		return d.failed(ctx, sent, err, &b, took)
+		return d.failed(ctx, sent, err, &in.reply, took)
 	}
-	reply := b.Reply()
+	reply := in.reply.Reply()
 	calls := d.adopt(&reply)
 	leaks := d.redactCanary(&reply, calls)
 	tokens, estimated := d.count(sent, &reply)
 	cost, sum := d.settle(sent, tokens, estimated)
-	bodies := []toolcrib.Body{&journal.Message{
+	bodies := append(make([]toolcrib.Body, 0, 8), &journal.Message{
 		Request: sent.Request, Iteration: sent.Iteration, Parts: reply.Message.Parts, Finish: reply.Finish.Reason,
 		Model: reply.Finish.Model, RequestID: reply.Finish.RequestID, Closing: sent.Closing,
-		DurationMS: took.Milliseconds(), FirstMS: first.Milliseconds(),
-	}}
-	for _, c := range calls {
-		bodies = append(bodies, &journal.ToolCall{Iteration: sent.Iteration, ToolCall: c})
+		DurationMS: took.Milliseconds(), FirstMS: in.first.Milliseconds(),
+	})
+	for i := range calls {
+		calls[i].Iteration = sent.Iteration
+		bodies = append(bodies, &calls[i])
 	}
 	bodies = append(bodies, &journal.Usage{Request: sent.Request, Tokens: tokens, CostUSD: cost, Estimated: estimated, Sum: sum})
 	bodies = append(bodies, leaks...)
@@ -249,28 +236,55 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 			Code: NoticePriceUnknown, Message: fmt.Sprintf("no price is known for %s; its cost counts as 0", d.s.Start.Models[sent.Model].Ref),
 		}})
 	}
-	if len(calls) > 0 {
+	if len(calls) > 0 && d.logs(ctx) {
 		d.r.Log.InfoContext(ctx, "executing tool calls", "run", d.s.Run, "iteration", sent.Iteration, "count", len(calls))
 	}
 	return d.hold(bodies...)
 }
 
+// reception is a reply on its way.
+type reception struct {
+	d     *driver
+	reply toolcrib.ReplyBuilder
+	most  int     // bytes
+	show  *shower // nil if nobody watches
+	began time.Time
+	first time.Duration // until something of the answer came
+	ended bool
+	err   error
+}
+
 // stream runs a model's stream; a panic of an adapter is an error like any other.
-func stream(ctx context.Context, model toolcrib.Model, req *toolcrib.Request, take func(toolcrib.Delta) error) (err error) {
+func (in *reception) stream(ctx context.Context, model toolcrib.Model, req *toolcrib.Request) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &toolcrib.ModelError{Class: toolcrib.ErrOther, Message: "the model's adapter failed", Detail: panicText(p)}
 		}
 	}()
-	for delta, err := range model.Stream(ctx, req) {
-		if err != nil {
-			return err
+	model.Stream(ctx, req)(in.take)
+	in.ended = true
+	return in.err
+}
+
+// take takes the next delta; false = no more of them.
+func (in *reception) take(delta toolcrib.Delta, err error) bool {
+	switch {
+	case in.ended:
+	case err != nil:
+		in.err, in.ended = err, true
+	default:
+		if !in.reply.Started() {
+			in.first = in.d.r.Clock.Now().Sub(in.began)
 		}
-		if err := take(delta); err != nil {
-			return err
+		in.reply.Add(delta)
+		if in.reply.Bytes() > in.most {
+			in.ended = true
+			in.err = &toolcrib.ModelError{Class: toolcrib.ErrOther, Message: fmt.Sprintf("the reply is longer than %d MiB; it was given up", in.most>>20)}
+			break
 		}
+		in.show.delta(delta)
 	}
-	return nil
+	return !in.ended
 }
 
 // failed writes down a request that failed.

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -16,8 +15,7 @@ func (d *driver) condense(ctx context.Context, step Step) error {
 	if !step.Condense.Ask {
 		return d.append(ctx, d.replaced(step, 0, "")...)
 	}
-	ctx, cancel := d.bounded(ctx)
-	defer cancel()
+	ctx = d.bounded(ctx)
 	// The request is none of the conversation, so it does not go through the
 	// conversation's encoder.
 	model, err := d.r.Models(ctx, d.modelInfo(step.Model))
@@ -37,21 +35,15 @@ func (d *driver) condense(ctx context.Context, step Step) error {
 	if err := d.append(ctx, sent); err != nil {
 		return err
 	}
-	began := d.r.Clock.Now()
-	var b toolcrib.ReplyBuilder
-	err = stream(ctx, model, req, func(delta toolcrib.Delta) error {
-		if b.Add(delta); b.Bytes() > maxReplyBytes {
-			return errors.New("the summary is too long")
-		}
-		return nil
-	})
-	if err == nil && !b.Finished() {
+	in := &reception{d: d, began: d.r.Clock.Now(), most: maxReplyBytes}
+	err = in.stream(ctx, model, req)
+	if err == nil && !in.reply.Finished() {
 		err = &toolcrib.ModelError{Class: toolcrib.ErrNetwork, Message: "the summary broke off before its end"}
 	}
 	if err != nil {
-		return d.failed(ctx, sent, err, &b, d.r.Clock.Now().Sub(began))
+		return d.failed(ctx, sent, err, &in.reply, d.r.Clock.Now().Sub(in.began))
 	}
-	reply := b.Reply()
+	reply := in.reply.Reply()
 	tokens, estimated := d.count(sent, &reply)
 	cost, sum := d.settle(sent, tokens, estimated)
 	spent := &journal.Usage{Request: sent.Request, Tokens: tokens, CostUSD: cost, Estimated: estimated, Sum: sum}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -22,8 +23,33 @@ type driver struct {
 	tools string         // how it takes tools
 	// verdicts are the gate's answers to the current turn, with their permits.
 	// Only what the journal says too is ever used of them.
-	verdicts map[string]gate.Verdict
+	verdicts []gate.Verdict
 	held     []toolcrib.Event // folded, and not written down yet
+
+	wall    context.Context // ends when the run's wall time does
+	unwall  context.CancelFunc
+	wallEnd time.Time
+	writing context.Context // what appends are made with: it does not end with the driver's
+}
+
+// verdict is the gate's answer to a call of the current turn; nil = it was not
+// judged by this driver.
+func (d *driver) verdict(callID string) *gate.Verdict {
+	for i := range d.verdicts {
+		if d.verdicts[i].CallID == callID {
+			return &d.verdicts[i]
+		}
+	}
+	return nil
+}
+
+// permit is the gate's leave for a call of the current turn; without one, the zero
+// permit, which runs nothing.
+func (d *driver) permit(callID string) gate.Permit {
+	if v := d.verdict(callID); v != nil {
+		return v.Permit
+	}
+	return gate.Permit{}
 }
 
 // Run starts a task and drives it to its end, or until it parks.
@@ -87,6 +113,7 @@ func (e *StateError) Error() string { return fmt.Sprintf("run %s (%s) %s", e.Run
 // is, to be taken up again.
 func (r *Runner) drive(ctx context.Context, s *State) error {
 	d := &driver{r: r, s: s, index: -1}
+	defer d.unbound()
 	if err := d.append(ctx, &journal.TakenUp{Worker: r.Worker, Epoch: s.Epochs + 1}); err != nil {
 		return err
 	}
@@ -158,11 +185,15 @@ func (d *driver) carry(ctx context.Context, step Step) error {
 
 // stopped tells whether the run is to end early now: nil = no.
 func (d *driver) stopped(ctx context.Context) *journal.Stopping {
+	cause := context.Cause(ctx)
+	if cause == nil && d.wallLeft() > 0 {
+		return nil
+	}
 	var cancel *CancelError
-	switch cause := context.Cause(ctx); {
+	switch {
 	case errors.As(cause, &cancel):
 		return &journal.Stopping{Reason: toolcrib.StopCancelled, Message: cancel.Error(), By: cancel.By}
-	case errors.Is(cause, errWallTime), cause == nil && d.wallLeft() <= 0:
+	case cause == nil, errors.Is(cause, errWallTime):
 		return &journal.Stopping{Reason: toolcrib.StopWallTime, Message: fmt.Sprintf("limits.wall_time: %s used up", d.s.Limits().WallTime)}
 	}
 	return nil
@@ -177,9 +208,29 @@ func (d *driver) wallLeft() time.Duration {
 	return d.s.Limits().WallTime - used
 }
 
-// bounded is a context that ends when the run's wall time does.
-func (d *driver) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, max(d.wallLeft(), 0), errWallTime)
+// wallDrift is by how much the end of the wall time may move before the context
+// that ends with it is made anew. It moves while a person decides, and when the
+// machine sleeps or its clock is set.
+const wallDrift = 10 * time.Millisecond
+
+// bounded is a context that ends when the run's wall time does. It is the same one
+// for as long as that moment stays, and ends with the driving at the latest.
+func (d *driver) bounded(ctx context.Context) context.Context {
+	left := max(d.wallLeft(), 0)
+	if d.wall != nil && (time.Until(d.wallEnd)-left).Abs() <= wallDrift {
+		return d.wall
+	}
+	d.unbound()
+	d.wallEnd = time.Now().Add(left)
+	d.wall, d.unwall = context.WithTimeoutCause(ctx, left, errWallTime)
+	return d.wall
+}
+
+func (d *driver) unbound() {
+	if d.unwall != nil {
+		d.unwall()
+		d.wall, d.unwall = nil, nil
+	}
 }
 
 // appendGrace bounds an append after the run's own context has ended: what
@@ -196,6 +247,9 @@ const maxHeld = 256
 // read is read again (design.md §2).
 func (d *driver) hold(bodies ...toolcrib.Body) error {
 	now := d.r.Clock.Now().UTC().Truncate(time.Microsecond)
+	if d.held == nil {
+		d.held = make([]toolcrib.Event, 0, 16)
+	}
 	for _, b := range bodies {
 		e := toolcrib.Event{Seq: d.s.Seq + 1, Time: now, Body: b}
 		if err := Fold(d.s, e); err != nil {
@@ -221,7 +275,10 @@ func (d *driver) flush(ctx context.Context) error {
 		return nil
 	}
 	ended := ctx.Err() != nil
-	ctx = context.WithoutCancel(ctx)
+	if d.writing == nil {
+		d.writing = context.WithoutCancel(ctx)
+	}
+	ctx = d.writing
 	if ended {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, appendGrace)
@@ -232,16 +289,20 @@ func (d *driver) flush(ctx context.Context) error {
 	if err := d.r.Journal.Append(ctx, d.s.Run, d.s.Seq-toolcrib.Seq(len(events)), events...); err != nil {
 		return fmt.Errorf("run %s: %w", d.s.Run, err)
 	}
-	if d.r.Watch == nil {
-		return nil
-	}
-	for _, e := range events {
-		if f, ok := journal.View(d.s.Run, e); ok {
-			d.r.Watch(d.s.Run, f)
+	if d.r.Watch != nil {
+		for _, e := range events {
+			if f, ok := journal.View(d.s.Run, e); ok {
+				d.r.Watch(d.s.Run, f)
+			}
 		}
 	}
+	clear(events)
+	d.held = events[:0] // a journal keeps events, but not the slice that held them
 	return nil
 }
+
+// logs tells whether anybody reads what goes well.
+func (d *driver) logs(ctx context.Context) bool { return d.r.Log.Enabled(ctx, slog.LevelInfo) }
 
 // live shows a frame that is not kept.
 func (d *driver) live(event string, data any) {
@@ -286,6 +347,8 @@ func (d *driver) finish(ctx context.Context, step Step) error {
 			Truncated: step.Truncated, Iterations: d.s.Iterations, Usage: d.s.Usage,
 		})
 	}
-	d.r.Log.InfoContext(ctx, "tool loop complete", "run", d.s.Run, "iteration", d.s.Iterations, "stop_reason", step.Reason)
+	if d.logs(ctx) {
+		d.r.Log.InfoContext(ctx, "tool loop complete", "run", d.s.Run, "iteration", d.s.Iterations, "stop_reason", step.Reason)
+	}
 	return d.append(ctx, bodies...)
 }

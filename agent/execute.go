@@ -27,8 +27,8 @@ func (d *driver) execute(ctx context.Context) error {
 	x := &execution{d: d, order: open, results: make(map[*Call]*journal.ToolResult, len(open))}
 	var ready []*Call
 	for _, c := range open {
-		v, ok := d.verdicts[c.ID]
-		if !ok {
+		v := d.verdict(c.ID)
+		if v == nil {
 			// Taken up from the journal: the permits are gone, and the policy is
 			// today's.
 			return d.judge(ctx)
@@ -42,8 +42,7 @@ func (d *driver) execute(ctx context.Context) error {
 		}
 		x.results[c] = refusal(c, v)
 	}
-	ctx, cancel := d.bounded(ctx)
-	defer cancel()
+	ctx = d.bounded(ctx)
 	n := len(ready)
 	x.ctx, x.waiting = ctx, ready
 	x.starts, x.ends, x.late = make(chan *flight, n), make(chan *flight, n), make(chan late, 2*n)
@@ -58,7 +57,7 @@ func (d *driver) execute(ctx context.Context) error {
 }
 
 // refusal is the result of a call that the gate did not let pass.
-func refusal(c *Call, v gate.Verdict) *journal.ToolResult {
+func refusal(c *Call, v *gate.Verdict) *journal.ToolResult {
 	content := v.Content
 	reason := c.Verdict.Reason
 	if content == "" || c.Verdict.Decision == toolcrib.Allow {
@@ -173,7 +172,7 @@ func (x *execution) launch(ticks chan<- progress) error {
 	var started []toolcrib.Body
 	var ready []*flight
 	for _, c := range x.waiting {
-		permit := x.d.verdicts[c.ID].Permit
+		permit := x.d.permit(c.ID)
 		if len(x.flying)+len(ready) >= most || x.blocked(c, permit, rest, ready) {
 			rest = append(rest, c)
 			continue
@@ -191,7 +190,9 @@ func (x *execution) launch(ticks chan<- progress) error {
 		return err
 	}
 	for _, f := range ready {
-		x.d.r.Log.InfoContext(x.ctx, "executing tool", "run", x.d.s.Run, "name", f.call.Name, "call", f.call.ID)
+		if x.d.logs(x.ctx) {
+			x.d.r.Log.InfoContext(x.ctx, "executing tool", "run", x.d.s.Run, "name", f.call.Name, "call", f.call.ID)
+		}
 		f.ctx, f.cancel = withTimeout(x.ctx, f.permit.Timeout())
 		f.watch(x.late)
 		x.flying = append(x.flying, f)
@@ -214,7 +215,7 @@ var errToolTimeout = errors.New("tool timeout")
 // blocked tells whether an earlier call on the same target has not ended yet.
 func (x *execution) blocked(c *Call, permit gate.Permit, earlier []*Call, ready []*flight) bool {
 	for _, e := range earlier {
-		if overlap(x.d.verdicts[e.ID].Permit.Targets(), permit.Targets()) {
+		if overlap(x.d.permit(e.ID).Targets(), permit.Targets()) {
 			return true
 		}
 	}

@@ -16,5 +16,6 @@ func NewID(prefix string) string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16)
 	_, _ = rand.Read(b[6:]) // crypto/rand never fails: it ends the program instead
-	return prefix + crockford.EncodeToString(b[:])
+	id := make([]byte, 0, 64)
+	return string(crockford.AppendEncode(append(id, prefix...), b[:]))
 }

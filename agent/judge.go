@@ -28,12 +28,13 @@ func (d *driver) judge(ctx context.Context) error {
 	}
 	verdicts := d.r.Gate.Judge(ctx, s.Start.Principal, scopeOf(s.Start), facts, calls)
 	record := &journal.Verdicts{Iteration: s.Turn.Iteration, Again: s.Turn.Judged, Verdicts: make([]journal.Verdict, len(verdicts))}
-	d.verdicts = make(map[string]gate.Verdict, len(verdicts))
-	for i, v := range verdicts {
-		v.Verdict, v.Content = d.maskVerdict(v.Verdict), d.r.Mask.Mask(v.Content)
+	for i := range verdicts {
+		v := &verdicts[i]
+		d.maskVerdict(&v.Verdict)
+		v.Content = d.r.Mask.Mask(v.Content)
 		record.Verdicts[i] = v.Verdict
-		d.verdicts[v.CallID] = v
 	}
+	d.verdicts = verdicts
 	return d.hold(record)
 }
 
@@ -62,16 +63,15 @@ func decided(calls []*Call) map[string]gate.Decided {
 	return m
 }
 
-func (d *driver) maskVerdict(v journal.Verdict) journal.Verdict {
+func (d *driver) maskVerdict(v *journal.Verdict) {
 	if d.r.Mask.Empty() {
-		return v
+		return
 	}
 	v.Message, v.Detail = d.r.Mask.Mask(v.Message), d.r.Mask.Mask(v.Detail)
 	v.OperatorHint, v.SchemaError = d.r.Mask.Mask(v.OperatorHint), d.r.Mask.MaskJSON(v.SchemaError)
 	if v.Preview != nil {
 		v.Preview = &toolcrib.Preview{Kind: v.Preview.Kind, Text: d.r.Mask.Mask(v.Preview.Text)}
 	}
-	return v
 }
 
 // confirm asks a person about the turn, as the run was told to.

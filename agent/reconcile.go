@@ -15,7 +15,7 @@ import (
 func (d *driver) reconcile(ctx context.Context) error {
 	lost := d.s.Turn.lost()
 	for _, c := range lost {
-		if _, ok := d.verdicts[c.ID]; !ok {
+		if d.verdict(c.ID) == nil {
 			return d.judge(ctx)
 		}
 	}
@@ -36,7 +36,7 @@ func (d *driver) reconcile(ctx context.Context) error {
 
 // found asks the tool of one call. An error, a panic and silence all mean doubt.
 func (d *driver) found(ctx context.Context, c *Call) toolcrib.Reconciled {
-	permit := d.verdicts[c.ID].Permit
+	permit := d.permit(c.ID)
 	if c.Verdict == nil || c.Verdict.Decision != toolcrib.Allow || !permit.Valid() || len(c.Started.Prepared) == 0 {
 		return toolcrib.Reconciled{}
 	}
@@ -55,7 +55,7 @@ func (d *driver) found(ctx context.Context, c *Call) toolcrib.Reconciled {
 // happened is the result of a write that took effect before its result could be
 // written down.
 func (d *driver) happened(c *Call, out toolcrib.Output) *journal.ToolResult {
-	permit := d.verdicts[c.ID].Permit
+	permit := d.permit(c.ID)
 	untrusted, source := permit.Untrusted() || out.Untrusted, out.Source
 	if source == "" {
 		source = c.Name

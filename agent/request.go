@@ -2,6 +2,7 @@ package agent
 
 import (
 	"crypto/sha256"
+	"encoding"
 	"encoding/hex"
 	"encoding/json"
 	"hash"
@@ -41,7 +42,7 @@ func requestHash(s *State, req *toolcrib.Request) string {
 	var h hash.Hash
 	var b []byte
 	if s != nil {
-		h, b = cloneHash(s.digest), s.scratch[:0]
+		h, b = s.cloneDigest(), s.scratch[:0]
 	} else {
 		h = sha256.New()
 		for i := range req.Messages {
@@ -66,21 +67,35 @@ func requestHash(s *State, req *toolcrib.Request) string {
 		b = appendField(b, req.OutputSchema)
 	}
 	_, _ = h.Write(b) // a hash never fails
+	b = h.Sum(b[:0])
+	n := len(b)
+	b = hex.AppendEncode(b, b)
 	if s != nil {
 		s.scratch = b
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	return string(b[n:])
 }
 
-func cloneHash(h hash.Hash) hash.Hash {
-	if c, ok := h.(hash.Cloner); ok {
-		if n, err := c.Clone(); err == nil {
-			return n
+// cloneDigest copies the digest of the messages, so that more can be hashed after
+// them. The copy is the state's own and holds until the next one.
+func (s *State) cloneDigest() hash.Hash {
+	if s.clone == nil {
+		s.clone = sha256.New()
+	}
+	from, ok := s.digest.(encoding.BinaryAppender)
+	to, can := s.clone.(encoding.BinaryUnmarshaler)
+	if ok && can {
+		if b, err := from.AppendBinary(s.scratch[:0]); err == nil {
+			s.scratch = b
+			if to.UnmarshalBinary(b) == nil {
+				return s.clone
+			}
 		}
 	}
-	// Every hash of the standard library can be cloned; a fresh one would only
-	// make the digest cover less.
-	return sha256.New()
+	// SHA-256 of the standard library can be copied so; a fresh hash would only make
+	// the digest cover less.
+	s.clone.Reset()
+	return s.clone
 }
 
 // appendMessage appends all of a message that a model can see, field by field with

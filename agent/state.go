@@ -83,6 +83,7 @@ type State struct {
 	repeat    repeat
 	size      size
 	digest    hash.Hash // over Messages, in order
+	clone     hash.Hash // see cloneDigest
 	assembled *toolcrib.Message
 	scratch   []byte          // for the digest
 	offered   map[string]bool // of the offer offeredAs

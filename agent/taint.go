@@ -2,6 +2,7 @@ package agent
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ const maxTaint = 64
 // newCanary makes the token that marks untrusted data of one run (contract §7).
 func (r *Runner) newCanary() string {
 	sum := sha256.Sum256([]byte(r.NewID("canary_")))
-	return guard.CanaryPrefix + strings.ToUpper(fmt.Sprintf("%x", sum[:8]))
+	return guard.CanaryPrefix + strings.ToUpper(hex.EncodeToString(sum[:8]))
 }
 
 // taint notes a source of untrusted data that the run has read.
@@ -45,7 +46,7 @@ func (s *State) canary() string {
 
 // redactCanary takes the canary out of a reply and its calls, and tells what to
 // write down about it.
-func (d *driver) redactCanary(reply *toolcrib.Reply, calls []toolcrib.ToolCall) []toolcrib.Body {
+func (d *driver) redactCanary(reply *toolcrib.Reply, calls []journal.ToolCall) []toolcrib.Body {
 	canary := d.s.canary()
 	if canary == "" {
 		return nil
