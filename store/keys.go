@@ -27,13 +27,16 @@ const (
 // Keys are the secrets of a data folder: a root of 32 random bytes, from which
 // the key of each purpose is derived, so that one file serves all of them. It
 // prints as a word, never as what it holds.
-type Keys struct{ root [keyBytes]byte }
+type Keys struct {
+	root [keyBytes]byte
+	head []byte // derived from it
+}
 
 // NewKeys makes new keys.
 func NewKeys() *Keys {
 	k := new(Keys)
 	_, _ = rand.Read(k.root[:]) // it never fails
-	return k
+	return k.derived()
 }
 
 // ParseKeys reads a key file: a line that names the format, then one line for
@@ -65,7 +68,7 @@ func ParseKeys(text []byte) (*Keys, error) {
 	if !found {
 		return nil, errors.New("it has no key")
 	}
-	return k, nil
+	return k.derived(), nil
 }
 
 // Text returns the content of a key file.
@@ -86,7 +89,13 @@ func (k *Keys) Derive(purpose string) []byte {
 // HeadMAC is the seal of the system journal's head: HMAC-SHA256 over its last
 // number (big-endian, 64 bits) and the hash of its chain.
 func (k *Keys) HeadMAC(seq toolcrib.Seq, hash []byte) []byte {
-	return headMAC(k.Derive("system journal head"), seq, hash)
+	return headMAC(k.head, seq, hash)
+}
+
+// derived makes the keys that are needed often.
+func (k *Keys) derived() *Keys {
+	k.head = k.Derive("system journal head")
+	return k
 }
 
 func headMAC(key []byte, seq toolcrib.Seq, hash []byte) []byte {

@@ -54,21 +54,27 @@ type PruneResult struct {
 
 // The kinds of system events of pruning.
 const (
+	// SystemUsageKept says what was used by runs that were pruned before usage was
+	// counted; payload: KeptUsage.
+	SystemUsageKept     toolcrib.Kind = "usage_kept"
 	SystemContentPruned toolcrib.Kind = "content_pruned" // payload: Pruned
 	SystemRunRemoved    toolcrib.Kind = "run_removed"    // payload: Pruned
 )
 
 // Pruned is what the system journal keeps of a run that was pruned.
 type Pruned struct {
-	Run      toolcrib.RunID       `json:"run_id"`
-	By       string               `json:"by"`
-	Status   toolcrib.Status      `json:"status"`
-	EndedAt  time.Time            `json:"ended_at"`
-	Seq      toolcrib.Seq         `json:"seq"`  // the last event
-	Hash     string               `json:"hash"` // hex, of the run's chain up to Seq
-	Events   int                  `json:"events"`
-	Contents int                  `json:"contents"`
-	Bytes    int64                `json:"bytes"`
-	Record   string               `json:"record,omitempty"` // hex, hash of the row that stays
-	Tools    map[string]ToolCount `json:"tools,omitempty"`  // what can be counted no more
+	Run      toolcrib.RunID  `json:"run_id"`
+	By       string          `json:"by"`
+	Status   toolcrib.Status `json:"status"`
+	EndedAt  time.Time       `json:"ended_at"`
+	Seq      toolcrib.Seq    `json:"seq"`  // the last event
+	Hash     string          `json:"hash"` // hex, of the run's chain up to Seq
+	Events   int             `json:"events"`
+	Contents int             `json:"contents"`
+	Bytes    int64           `json:"bytes"`
+	Record   string          `json:"record,omitempty"` // hex, hash of the row that stays
+	// Tools is what older versions kept of what can be counted no more; now it is
+	// KeptUsage.
+	Tools map[string]ToolCount `json:"tools,omitempty"`
+	KeptUsage
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
@@ -79,6 +80,9 @@ type head struct {
 	num  int64 // 0 = there is no such run
 	hash []byte
 	rec  store.RunRecord
+
+	meter store.Meter // of what it uses, if known
+	known bool        // the meter is
 }
 
 const selectHead = "SELECT num, " + recordColumns + ", last_hash FROM runs WHERE id = ?"
@@ -92,7 +96,7 @@ func (t *tx) readHead(run toolcrib.RunID) (head, error) {
 	}
 	err = scanRecord(st.QueryRowContext(t.ctx, string(run)).Scan, &h.rec, []any{&h.num}, []any{&h.hash})
 	if errors.Is(err, sql.ErrNoRows) {
-		return head{rec: store.RunRecord{ID: run}}, nil
+		return head{rec: store.RunRecord{ID: run}, known: true}, nil
 	}
 	return h, err
 }
@@ -122,14 +126,9 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 	if err := t.checkSession(run, rows[0].event); err != nil {
 		return err
 	}
-	next, anchored := head{num: h.num, hash: h.hash, rec: h.rec}, false
-	for i := range rows {
-		e := &rows[i].event
-		kind := e.Body.EventKind()
-		next.hash = journal.ChainHash(next.hash, run, e.Seq, kind, e.Time, e.PayloadHash)
-		e.Hash = next.hash
-		store.Project(&next.rec, *e)
-		anchored = anchored || kind == journal.KindPaused || kind == journal.KindDone || kind == journal.KindError
+	next, anchored, err := t.project(h, rows)
+	if err != nil {
+		return err
 	}
 	moved, err := t.putHead(&h, &next)
 	if err != nil {
@@ -139,6 +138,9 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 		return t.fence(run, after)
 	}
 	t.heads[run] = next
+	for _, c := range t.charges {
+		t.used.Add(c)
+	}
 	if err := t.putEvents(next.num, rows); err != nil {
 		return err
 	}
@@ -154,6 +156,37 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 	})
 }
 
+// project is where a run stands after rows, which get their hashes; anchored says
+// that this is left in the system journal. What they say was used stands in
+// t.charges.
+func (t *tx) project(h head, rows []row) (next head, anchored bool, err error) {
+	next, t.charges = h, t.charges[:0]
+	for i := range rows {
+		e := &rows[i].event
+		kind := e.Body.EventKind()
+		next.hash = journal.ChainHash(next.hash, h.rec.ID, e.Seq, kind, e.Time, e.PayloadHash)
+		e.Hash = next.hash
+		if !next.known && next.meter.Needs(e.Body) {
+			if next.meter, err = t.readMeter(h.num); err != nil {
+				return next, false, err
+			}
+			for _, earlier := range rows[:i] {
+				next.meter.Learn(earlier.event.Body)
+			}
+			next.known = true
+		}
+		if next.known {
+			next.meter.Learn(e.Body)
+		}
+		if c, ok := next.meter.Charge(&next.rec, *e); ok {
+			t.charges = append(t.charges, c)
+		}
+		store.Project(&next.rec, *e)
+		anchored = anchored || kind == journal.KindPaused || kind == journal.KindDone || kind == journal.KindError
+	}
+	return next, anchored, nil
+}
+
 // fence looks into the table for where the run stands. It rejects the job if
 // that is not where its caller thinks.
 func (t *tx) fence(run toolcrib.RunID, after toolcrib.Seq) error {
@@ -164,47 +197,35 @@ func (t *tx) fence(run toolcrib.RunID, after toolcrib.Seq) error {
 	return err
 }
 
-// checkSession lets a session have one run at a time (contract §1). The runs of
-// sub-agents belong to the run that started them.
-func (t *tx) checkSession(run toolcrib.RunID, first toolcrib.Event) error {
-	start, ok := first.Body.(*journal.RunStarted)
-	if !ok || start.Session == "" || start.Parent != "" {
-		return nil
-	}
-	busy := store.SessionBusyError{Session: start.Session}
-	err := t.row(`SELECT id, status FROM runs
-		WHERE session_id = ? AND session_id <> '' AND user = ? AND parent_id = '' AND ended_at IS NULL AND id <> ?
-		LIMIT 1`, []any{string(start.Session), start.Principal.User, string(run)}, &busy.Run, &busy.Status)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil
-	case err != nil:
-		return err
-	}
-	return reject(&busy)
-}
-
-const (
-	insertHead = "INSERT INTO runs (" + recordColumns + ", last_hash, id) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-	updateHead = "UPDATE runs SET (" + recordColumns + ", last_hash) = (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)" + atHead
+var (
+	insertHead = "INSERT INTO runs (" + recordColumns + ", last_hash, id) VALUES (?" + strings.Repeat(",?", recordWidth+1) + ")"
+	updateHead = "UPDATE runs SET (" + recordColumns + ", last_hash) = (?" + strings.Repeat(",?", recordWidth) + ")" + atHead
+	updateSum  = "UPDATE runs SET (" + sumColumns + ", last_hash) = (?" + strings.Repeat(",?", sumWidth) + ")" + atHead
 	updateSeq  = "UPDATE runs SET last_seq = ?, last_hash = ?" + atHead
-	atHead     = " WHERE num = ? AND last_seq = ? AND last_hash = ?"
 )
 
+const atHead = " WHERE num = ? AND last_seq = ? AND last_hash = ?"
+
 // putHead moves a run from old to next. moved is false, and nothing is written,
-// if the run does not stand at old. Most appends move nothing but the fence.
+// if the run does not stand at old. It sets no more than what has changed, because
+// each column that is set has its indexes written anew.
 func (t *tx) putHead(old, next *head) (moved bool, err error) {
+	where := []any{next.hash, old.num, int64(old.rec.LastSeq), old.hash}
 	same := next.rec
 	same.LastSeq = old.rec.LastSeq
 	if old.num != 0 && same == old.rec {
-		return movedOne(t.exec(updateSeq, int64(next.rec.LastSeq), next.hash, old.num, int64(old.rec.LastSeq), old.hash))
+		return movedOne(t.exec(updateSeq, append([]any{int64(next.rec.LastSeq)}, where...)...))
+	}
+	same.Iterations, same.Usage = old.rec.Iterations, old.rec.Usage
+	if old.num != 0 && same == old.rec {
+		return movedOne(t.exec(updateSum, append(sumArgs(&next.rec), where...)...))
 	}
 	args, err := recordArgs(&next.rec)
 	if err != nil {
 		return false, err
 	}
 	if old.num != 0 {
-		return movedOne(t.exec(updateHead, append(args, next.hash, old.num, int64(old.rec.LastSeq), old.hash)...))
+		return movedOne(t.exec(updateHead, append(args, where...)...))
 	}
 	res, err := t.exec(insertHead, append(args, next.hash, string(next.rec.ID))...)
 	if err != nil {
@@ -222,17 +243,16 @@ func movedOne(res sql.Result, err error) (bool, error) {
 	return n == 1, err
 }
 
-const insertEvent = "INSERT INTO events (key, kind, time, payload, payload_hash, hash) VALUES (?,?,?,?,?,?)"
+var eventInserts = newInserts("events", "key, kind, time, payload, payload_hash, hash", "")
 
 func (t *tx) putEvents(num int64, rows []row) error {
+	args := t.args[:0]
 	for i := range rows {
 		e := &rows[i].event
-		_, err := t.exec(insertEvent, eventKey(num, e.Seq), string(e.Body.EventKind()), e.Time.UnixMicro(),
-			rows[i].payload, e.PayloadHash, e.Hash)
-		if err != nil {
-			return err
-		}
-		store.CountTool(t.counts, e.Body)
+		args = append(args, eventKey(num, e.Seq), string(e.Body.EventKind()), e.Time.UnixMicro(), rows[i].payload, e.PayloadHash, e.Hash)
 	}
-	return nil
+	err := eventInserts.run(t.exec, args)
+	clear(args) // so that they hold on to nothing
+	t.args = args
+	return err
 }

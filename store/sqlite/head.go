@@ -73,9 +73,7 @@ func (t *tx) openSystem() error {
 	if what == "" {
 		return nil
 	}
-	return t.chain(t.w.now(), store.SystemHeadBroken, store.HeadBroken{
-		Seq: s.last.seq, Hash: hex.EncodeToString(s.last.hash), HeadSeq: s.head.seq, HeadHash: hex.EncodeToString(s.head.hash), What: what,
-	})
+	return t.chain(t.w.now(), store.SystemHeadBroken, s.brokenEvent(what))
 }
 
 // appendSystem adds an event to the system journal.

@@ -246,7 +246,7 @@ func TestSchema1(t *testing.T) {
 	for range 2 {
 		s := openAt(t, path, sqlite.Options{})
 		all, err := s.VerifyAll(t.Context())
-		want := store.VerifiedAll{Runs: 3, Events: 30, System: store.Verified{Events: 9, Anchors: 3, Adopted: 9}}
+		want := store.VerifiedAll{Runs: 3, Events: 30, System: store.Verified{Events: 10, Anchors: 3, Adopted: 9}}
 		if diff := cmp.Diff(want, all); diff != "" || err != nil {
 			t.Errorf("error %v (-want +got)\n%s", err, diff)
 		}

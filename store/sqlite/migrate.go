@@ -7,9 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"math"
-	"slices"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -22,7 +19,9 @@ var migrations embed.FS
 
 const (
 	// schemaVersion is the number of the last migration.
-	schemaVersion = 3
+	schemaVersion = 5
+	// sealedVersion is the first whose system journal is sealed.
+	sealedVersion = 3
 	// applicationID marks the file as one of toolcrib: "tcrb".
 	applicationID = 0x74637262
 	// migrationWait is how long a process waits while another one migrates.
@@ -102,14 +101,16 @@ func upgrade(ctx context.Context, path string, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	keys, err := makeKeys(o.Keys)
+	keys, err := keysToMigrate(v, o)
 	if err != nil {
 		return err
 	}
 	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true),
-		goose.WithGoMigrations(goose.NewGoMigration(3, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
-			return sealAndCount(ctx, tx, keys, o.Now)
-		}}, nil)))
+		goose.WithGoMigrations(inGo(3, func(ctx context.Context, tx *sql.Tx) error {
+			return sealTx(ctx, tx, keys, store.AdoptedByMigration, o.Now)
+		}), inGo(5, func(ctx context.Context, tx *sql.Tx) error {
+			return fillUsage(ctx, tx, keys, o)
+		})))
 	if err != nil {
 		return err
 	}
@@ -117,23 +118,25 @@ func upgrade(ctx context.Context, path string, o Options) (err error) {
 	return err
 }
 
-// sealAndCount is migration 3: it seals the system journal as it is, once, and
-// counts the calls of tools so far.
-func sealAndCount(ctx context.Context, tx *sql.Tx, keys *store.Keys, now func() time.Time) error {
-	if err := sealTx(ctx, tx, keys, store.AdoptedByMigration, now); err != nil {
-		return err
-	}
-	counts, err := countTools(ctx, tx.QueryContext, 0, math.MaxInt64)
-	if err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		if _, err := tx.ExecContext(ctx, addCount, name, counts[name].Calls, counts[name].Errors); err != nil {
+// inGo is a migration that SQL alone cannot do.
+func inGo(version int64, do func(ctx context.Context, tx *sql.Tx) error) *goose.Migration {
+	return goose.NewGoMigration(version, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
+		if err := do(ctx, tx); err != nil {
 			return err
 		}
+		_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
+		return err
+	}}, nil)
+}
+
+// keysToMigrate returns the keys that seal what a migration adds to the system
+// journal. A sealed one has its keys already; a lost file is made anew only for
+// somebody who accepts that.
+func keysToMigrate(version int, o Options) (*store.Keys, error) {
+	if version >= sealedVersion && o.AdoptBy == "" {
+		return loadKeys(o.Keys)
 	}
-	_, err = tx.ExecContext(ctx, "PRAGMA user_version = 3")
-	return err
+	return makeKeys(o.Keys)
 }
 
 // lockMigration holds an exclusive lock on an empty database beside path: goose

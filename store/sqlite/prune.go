@@ -32,7 +32,7 @@ func (s *Store) Prune(ctx context.Context, o store.PruneOptions) (store.PruneRes
 		return result, err
 	}
 	for _, run := range runs {
-		if err := s.pruneRun(ctx, run, o, &result); err != nil {
+		if err := s.pruneRun(ctx, run, s.now(), o, &result); err != nil {
 			return result, err
 		}
 	}
@@ -78,10 +78,10 @@ func notEnded(run toolcrib.RunID, status toolcrib.Status) error {
 	return fmt.Errorf("run %s has not ended (%s), so it cannot be pruned: %w", run, status, toolcrib.ErrConflict)
 }
 
-func (s *Store) pruneRun(ctx context.Context, run toolcrib.RunID, o store.PruneOptions, result *store.PruneResult) error {
+func (s *Store) pruneRun(ctx context.Context, run toolcrib.RunID, now time.Time, o store.PruneOptions, result *store.PruneResult) error {
 	var pruned *store.Pruned
 	err := s.write(ctx, &job{barrier: true, do: func(t *tx) (err error) {
-		pruned, err = t.prune(run, s.now(), o)
+		pruned, err = t.prune(run, now, o)
 		return err
 	}})
 	if err != nil || pruned == nil {
@@ -109,9 +109,11 @@ func (t *tx) prune(run toolcrib.RunID, now time.Time, o store.PruneOptions) (*st
 		Run: run, By: o.By, Status: h.rec.Status, EndedAt: h.rec.EndedAt, Seq: h.rec.LastSeq, Hash: hex.EncodeToString(h.hash),
 	}
 	from, to := eventKey(h.num, 0), eventKey(h.num, maxSeq)
-	if p.Tools, err = countTools(t.ctx, t.query, from, to); err != nil {
+	used := store.NewUsed()
+	if err := metered(t.ctx, t.query, run, h.num, used); err != nil {
 		return nil, err
 	}
+	p.KeptUsage = kept(used)
 	err = t.row("SELECT count(payload), ifnull(sum(octet_length(payload)), 0) FROM events WHERE key BETWEEN ? AND ?", []any{from, to}, &p.Events, &p.Bytes)
 	if err != nil {
 		return nil, err

@@ -20,6 +20,22 @@ const recordColumns = `status, stop_reason, agent, model, user, actor, session_i
 // recordWidth is how many columns that are.
 const recordWidth = 27
 
+// sumColumns are those that each reply of a model moves, in the order of sumArgs.
+const (
+	sumColumns = `iterations, input_tokens, cached_tokens, write_tokens, output_tokens, reason_tokens,
+	total_tokens, requests, cost_usd, estimated, last_seq`
+	sumWidth = 11
+)
+
+// sumArgs returns the values of sumColumns.
+func sumArgs(rec *store.RunRecord) []any {
+	u := &rec.Usage
+	return []any{
+		rec.Iterations, u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens,
+		u.OutputTokens, u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated, int64(rec.LastSeq),
+	}
+}
+
 // recordColumn is the name of one of them.
 func recordColumn(i int) string {
 	return strings.TrimSpace(strings.Split(recordColumns, ",")[i])

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/toolcrib/toolcrib"
@@ -168,29 +167,24 @@ func (p problems) add(err error) error {
 }
 
 func (sn snapshot) verifyAll(ctx context.Context, keys *store.Keys, all *store.VerifiedAll) error {
-	p := problems{all: all}
-	c := systemCheck{keys: keys, facts: make(map[toolcrib.RunID]*facts), tools: make(map[string]store.ToolCount)}
+	p, used := problems{all: all}, store.NewUsed()
+	c := systemCheck{keys: keys, facts: make(map[toolcrib.RunID]*facts), used: &used}
 	var err error
 	all.System, err = sn.verifySystem(ctx, &c)
 	if err := p.add(err); err != nil {
 		return err
 	}
-	counts, err := sn.verifyRuns(ctx, c.facts, p)
-	if err != nil {
+	if err := sn.verifyRuns(ctx, c.facts, &used, p); err != nil {
 		return err
 	}
-	for name, n := range c.tools {
-		counts.add(name, n)
-	}
-	if err := sn.verifyCounts(ctx, counts, p); err != nil {
+	if err := sn.verifyUsed(ctx, used, p); err != nil {
 		return err
 	}
 	return sn.verifyStray(ctx, p)
 }
 
 // verifyRuns verifies each run, and finds the anchors without one.
-func (sn snapshot) verifyRuns(ctx context.Context, known map[toolcrib.RunID]*facts, p problems) (toolCounts, error) {
-	counts := make(toolCounts)
+func (sn snapshot) verifyRuns(ctx context.Context, known map[toolcrib.RunID]*facts, used *store.Used, p problems) error {
 	var runs []toolcrib.RunID
 	err := each(ctx, sn.query, "SELECT id FROM runs ORDER BY num", nil, func(scan func(...any) error) error {
 		var id toolcrib.RunID
@@ -201,7 +195,7 @@ func (sn snapshot) verifyRuns(ctx context.Context, known map[toolcrib.RunID]*fac
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	there := make(map[toolcrib.RunID]bool, len(runs))
 	for _, run := range runs {
@@ -209,10 +203,10 @@ func (sn snapshot) verifyRuns(ctx context.Context, known map[toolcrib.RunID]*fac
 		if f == nil {
 			f = new(facts)
 		}
-		f.counts, there[run] = counts, true
+		f.used, there[run] = used, true
 		v, err := sn.verifyRun(ctx, run, f)
 		if err := p.add(err); err != nil {
-			return nil, err
+			return err
 		}
 		p.all.Runs++
 		p.all.Events += v.Events
@@ -231,43 +225,14 @@ func (sn snapshot) verifyRuns(ctx context.Context, known map[toolcrib.RunID]*fac
 	slices.Sort(gone)
 	for _, run := range gone {
 		if err := p.add(goneError(run)); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return counts, nil
+	return nil
 }
 
 func goneError(run toolcrib.RunID) *store.ChainError {
 	return &store.ChainError{Run: run, What: "it has an anchor in the system journal but is gone, and no removal is recorded"}
-}
-
-// toolCounts is what the calls of tools add up to; nil = nobody wants to know.
-type toolCounts map[string]store.ToolCount
-
-func (t toolCounts) add(name string, n store.ToolCount) {
-	have := t[name]
-	t[name] = store.ToolCount{Calls: have.Calls + n.Calls, Errors: have.Errors + n.Errors}
-}
-
-// verifyCounts compares the counts of calls with what the events and the records
-// of pruning give.
-func (sn snapshot) verifyCounts(ctx context.Context, want toolCounts, p problems) error {
-	if len(p.all.Problems) > 0 {
-		return nil // they would only say the same again
-	}
-	have, err := readCounts(ctx, sn.query)
-	if err != nil {
-		return err
-	}
-	for name := range want {
-		if have[name] != want[name] {
-			return p.add(&store.ChainError{What: fmt.Sprintf("tool %s is counted with %+v, its calls are %+v", name, have[name], want[name])})
-		}
-	}
-	if len(have) > len(want) {
-		return p.add(&store.ChainError{What: "calls of a tool are counted that no event tells of"})
-	}
-	return nil
 }
 
 // verifyStray finds rows that belong to no run, values of a kind that is never
@@ -286,9 +251,10 @@ func (sn snapshot) verifyStray(ctx context.Context, p problems) error {
 			OR typeof(time) <> 'integer' OR typeof(payload) <> 'text' OR typeof(payload_hash) <> 'blob' OR typeof(hash) <> 'blob'`},
 		{"a value in the table of overrides is of another type", `SELECT count(*) FROM overrides WHERE typeof(kind) <> 'text'
 			OR typeof(name) <> 'text' OR enabled NOT IN (0, 1) OR typeof(by) <> 'text' OR typeof(at) <> 'integer'`},
-		{"there is a table, view or trigger that is not toolcrib's, or one of its own is gone", `SELECT count(*) <> 15 OR sum(name NOT IN (
-			'runs', 'events', 'journal', 'contents', 'content_pieces', 'overrides', 'counters', 'system_events', 'system_head', 'tool_counts',
-			'runs_user', 'runs_session', 'runs_parent', 'runs_open', 'system_events_run')) > 0
+		{"there is a table, view or trigger that is not toolcrib's, or one of its own is gone", `SELECT count(*) <> 19 OR sum(name NOT IN (
+			'runs', 'events', 'journal', 'contents', 'content_pieces', 'overrides', 'counters', 'system_events', 'system_head',
+			'usage', 'tool_usage', 'sessions', 'sessions_name',
+			'runs_user', 'runs_session', 'runs_parent', 'runs_open', 'runs_ended', 'system_events_run')) > 0
 			FROM sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!' AND name <> 'goose_db_version'`},
 		{"there are counters that nobody knows", "SELECT count(*) FROM counters WHERE name <> 'overrides' OR typeof(name) <> 'text'"},
 	} {

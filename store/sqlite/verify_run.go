@@ -22,7 +22,7 @@ type facts struct {
 	last    toolcrib.Seq // of the anchors
 	pruned  *store.Pruned
 	removed *store.Pruned
-	counts  toolCounts // where its calls are counted
+	used    *store.Used // where what it has used is counted; nil = nowhere
 }
 
 // learn takes what an event of the system journal tells.
@@ -79,6 +79,8 @@ type runCheck struct {
 	prev []byte
 	rec  store.RunRecord // what the events make of the run
 	mark toolcrib.Seq    // of the last event that leaves an anchor
+
+	meter store.Meter
 }
 
 // broken is a break at an event.
@@ -203,10 +205,11 @@ func (c *runCheck) project(r *stored) error {
 	if err != nil {
 		return err // the bytes are those that were written: a later version may have
 	}
-	store.Project(&c.rec, e)
-	if c.f.counts != nil {
-		store.CountTool(c.f.counts, e.Body)
+	c.meter.Learn(e.Body)
+	if charge, ok := c.meter.Charge(&c.rec, e); ok && c.f.used != nil {
+		c.f.used.Add(charge)
 	}
+	store.Project(&c.rec, e)
 	return nil
 }
 

@@ -16,20 +16,21 @@ type systemCheck struct {
 	keys    *store.Keys
 	against *store.Head               // nil = none
 	facts   map[toolcrib.RunID]*facts // of each run; nil = not wanted
-	tools   toolCounts                // of what was pruned; nil = not wanted
+	used    *store.Used               // what was used by what was pruned; nil = not wanted
 
 	v         store.Verified
 	prev      []byte
-	overrides map[string]store.Override // as the events leave them
-	changes   uint64                    // of overrides
-	broke     *store.ChainError         // the head did not fit, since it was last adopted
+	overrides map[string]store.Override  // as the events leave them
+	sessions  map[sessionKey]sessionFact // as the events leave them
+	changes   uint64                     // of overrides
+	broke     *store.ChainError          // the head did not fit, since it was last adopted
 }
 
 func (sn snapshot) verifySystem(ctx context.Context, c *systemCheck) (store.Verified, error) {
 	if err := c.checkHead(); err != nil {
 		return c.v, err
 	}
-	c.overrides = make(map[string]store.Override)
+	c.overrides, c.sessions = make(map[string]store.Override), make(map[sessionKey]sessionFact)
 	var seq toolcrib.Seq
 	for {
 		page, err := systemPage(ctx, sn.query, seq)
@@ -59,7 +60,53 @@ func (sn snapshot) verifySystem(ctx context.Context, c *systemCheck) (store.Veri
 	if c.broke != nil {
 		return c.v, c.broke
 	}
-	return c.v, sn.verifyOverrides(ctx, c, seq)
+	if err := sn.verifyOverrides(ctx, c, seq); err != nil {
+		return c.v, err
+	}
+	return c.v, sn.verifySessions(ctx, c, seq)
+}
+
+// sessionKey and sessionFact are a session as the system journal tells of it.
+type (
+	sessionKey  struct{ id, user string }
+	sessionFact struct {
+		name string
+		at   int64
+	}
+)
+
+// learnSession takes what an event tells of a session.
+func (c *systemCheck) learnSession(e *store.SystemEvent) error {
+	var of store.SessionMade
+	if err := json.Unmarshal(e.Payload, &of); err != nil {
+		return err
+	}
+	key := sessionKey{id: string(of.ID), user: of.User}
+	if c.sessions[key] = (sessionFact{name: of.Name, at: e.Time.UnixMicro()}); e.Kind == store.SystemSessionRemoved {
+		delete(c.sessions, key)
+	}
+	return nil
+}
+
+// verifySessions compares the sessions with what the journal says.
+func (sn snapshot) verifySessions(ctx context.Context, c *systemCheck, last toolcrib.Seq) error {
+	n := 0
+	err := each(ctx, sn.query, "SELECT id, user, name, created_at FROM sessions", nil, func(scan func(...any) error) error {
+		var key sessionKey
+		var have sessionFact
+		if err := scan(&key.id, &key.user, &have.name, &have.at); err != nil {
+			return err
+		}
+		n++
+		if want, ok := c.sessions[key]; !ok || want != have {
+			return systemError(last, fmt.Sprintf("session %s of %s is not the one that it tells of", key.id, key.user))
+		}
+		return nil
+	})
+	if err == nil && n < len(c.sessions) {
+		err = systemError(last, "a session that it tells of is gone")
+	}
+	return err
 }
 
 func systemError(seq toolcrib.Seq, what string) *store.ChainError {
@@ -121,8 +168,10 @@ func (c *systemCheck) learn(e *store.SystemEvent) error {
 		if c.overrides[key] = o; e.Kind == store.SystemOverrideReset {
 			delete(c.overrides, key)
 		}
+	case store.SystemSessionMade, store.SystemSessionRemoved:
+		return c.learnSession(e)
 	}
-	if c.facts == nil || !ofRun(e.Kind) {
+	if c.facts == nil || !ofRun(e.Kind) && e.Kind != store.SystemUsageKept {
 		return nil
 	}
 	return c.learnRun(e)
@@ -130,14 +179,15 @@ func (c *systemCheck) learn(e *store.SystemEvent) error {
 
 func (c *systemCheck) learnRun(e *store.SystemEvent) error {
 	var of struct {
-		Run   toolcrib.RunID             `json:"run_id"`
-		Tools map[string]store.ToolCount `json:"tools"`
+		Run toolcrib.RunID `json:"run_id"`
+		store.KeptUsage
 	}
 	if err := json.Unmarshal(e.Payload, &of); err != nil {
 		return err
 	}
-	for name, n := range of.Tools {
-		c.tools.add(name, n)
+	c.used.AddKept(of.KeptUsage)
+	if !ofRun(e.Kind) {
+		return nil
 	}
 	f := c.facts[of.Run]
 	if f == nil {

@@ -242,7 +242,7 @@ func (w *writer) deliver(group []*job, errs []error, whole error) {
 // attempt runs jobs in the transaction that was begun, and commits it. It
 // returns their rejections; with an error nothing was stored.
 func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
-	t := &tx{ctx: ctx, w: w, heads: make(map[toolcrib.RunID]head, len(group)), counts: make(map[string]store.ToolCount)}
+	t := &tx{ctx: ctx, w: w, heads: make(map[toolcrib.RunID]head, len(group)), used: store.NewUsed()}
 	errs := make([]error, len(group))
 	for i, j := range group {
 		errs[i] = j.do(t)
@@ -364,12 +364,15 @@ type tx struct {
 	system *systemHead             // nil = not read yet
 	// unsealed says that the system journal has moved on since.
 	unsealed bool
-	counts   map[string]store.ToolCount // what it has added to
+	used     store.Used // what its appends say was used
+
+	charges []store.Charge // of the append that is being stored
+	args    []any          // kept for the next statement
 }
 
 // finish stores what is kept once for all jobs of a transaction, and commits it.
 func (t *tx) finish() error {
-	if err := t.putCounts(); err != nil {
+	if err := putUsed(t.exec, t.used); err != nil {
 		return err
 	}
 	if err := t.seal(); err != nil {

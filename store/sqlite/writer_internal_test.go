@@ -210,7 +210,7 @@ func TestMigrationsAreNumbered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files)+1 != schemaVersion { // the last one is code: it needs the key file
+	if inGo := 2; len(files)+inGo != schemaVersion { // 3 and 5 are code: they need the key file
 		t.Errorf("%d migrations as SQL, schema version %d", len(files), schemaVersion)
 	}
 	s := openTest(t)

@@ -35,7 +35,7 @@ func Bodies() []toolcrib.Body {
 		Cut: true, ProviderID: "toolu_9", Duplicate: true, Signature: "c2ln",
 	}
 	offer := journal.Offer{Hash: "f0", Bytes: 2048, Tools: []journal.OfferedTool{{Name: "read_file", Hash: "aa"}, {Name: "write_file", Hash: "bb"}}}
-	return []toolcrib.Body{
+	return append([]toolcrib.Body{
 		runStarted(offer, &call, &temperature),
 		&journal.TakenUp{Worker: "host-1", Epoch: 2},
 		&journal.Offered{Offer: offer},
@@ -80,6 +80,13 @@ func Bodies() []toolcrib.Body {
 			Reason: toolcrib.ReasonToolPolicy, DurationMS: 3, Truncated: true, Untrusted: true, Source: "web", Ref: "res_1",
 			Bytes: 1 << 40, FaultRef: "err_2", Fault: "disk", Files: []toolcrib.File{{Ref: "run_a/res_1_1", MediaType: "image/png"}},
 		},
+	}, ends(usage)...)
+}
+
+// ends are the bodies of what people add to a run, of its ends, and of kinds that
+// came later.
+func ends(usage toolcrib.Usage) []toolcrib.Body {
+	return []toolcrib.Body{
 		&journal.Notice{Notice: toolcrib.Notice{Code: "fallback", Message: "used m2"}},
 		&journal.Granted{Iterations: 5, CostUSD: 0.5, Tokens: 1000, Requests: 2, By: "local:ann"},
 		&journal.Said{Text: "go on", By: "local:ann"},

@@ -1,0 +1,263 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/base32"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// NewSession makes a session of a user; name is what the user calls it, "" = it has
+// no name (C13). A name that another session of the user has is
+// toolcrib.ErrConflict, a bad one store.ErrSessionName. Sessions are also made by
+// the first event of a run that names one which nobody has.
+func (s *Store) NewSession(ctx context.Context, user, name string) (store.SessionInfo, error) {
+	if name != "" {
+		if err := store.CheckSessionName(name); err != nil {
+			return store.SessionInfo{}, err
+		}
+	}
+	at := wholeMicro(s.now())
+	made := store.SessionMade{ID: newSessionID(at), User: user, Name: name}
+	err := s.write(ctx, &job{do: func(t *tx) error {
+		if id, err := t.sessionNamed(user, name); err != nil || id != "" {
+			if err == nil {
+				err = reject(fmt.Errorf("session %s: there is one of that name: %w", name, toolcrib.ErrConflict))
+			}
+			return err
+		}
+		return t.makeSession(made, at)
+	}})
+	if err != nil {
+		return store.SessionInfo{}, err
+	}
+	return store.SessionInfo{ID: made.ID, Name: name, User: user, CreatedAt: at, UpdatedAt: at}, nil
+}
+
+// crockford is the alphabet of ULIDs: no I, L, O, U.
+var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
+
+// newSessionID makes an ID that sorts by time (to a millisecond) and holds 80
+// random bits.
+func newSessionID(at time.Time) toolcrib.SessionID {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(at.UnixMilli())<<16)
+	_, _ = rand.Read(b[6:]) // it never fails
+	return toolcrib.SessionID(store.SessionPrefix + crockford.EncodeToString(b[:]))
+}
+
+const insertSession = "INSERT INTO sessions (id, user, name, created_at) VALUES (?,?,?,?)"
+
+// makeSession keeps a session, and says so in the system journal.
+func (t *tx) makeSession(made store.SessionMade, at time.Time) error {
+	_, err := t.exec(insertSession, text(string(made.ID)), text(made.User), made.Name, at.UnixMicro())
+	if err != nil {
+		return err
+	}
+	return t.appendSystem(at, store.SystemSessionMade, made)
+}
+
+// sessionNamed returns the session that a user calls by a name; "" = none.
+func (t *tx) sessionNamed(user, name string) (id string, err error) {
+	if name == "" {
+		return "", nil
+	}
+	err = t.row("SELECT id FROM sessions WHERE user = ? AND name = ? AND name <> ''", []any{text(user), name}, &id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return id, err
+}
+
+// checkSession lets only its user's runs into a session, one at a time (contract
+// §1). A session that nobody has is made. The runs of sub-agents belong to the run
+// that started them.
+func (t *tx) checkSession(run toolcrib.RunID, first toolcrib.Event) error {
+	start, ok := first.Body.(*journal.RunStarted)
+	if !ok || start.Session == "" || start.Parent != "" {
+		return nil
+	}
+	user := start.Principal.User
+	busy := store.SessionBusyError{Session: start.Session}
+	err := t.row(`SELECT id, status FROM runs
+		WHERE session_id = ? AND session_id <> '' AND user = ? AND parent_id = '' AND ended_at IS NULL AND id <> ?
+		LIMIT 1`, []any{string(start.Session), user, string(run)}, &busy.Run, &busy.Status)
+	switch {
+	case err == nil:
+		return reject(&busy)
+	case !errors.Is(err, sql.ErrNoRows):
+		return err
+	}
+	return t.ownSession(start.Session, user, first.Time)
+}
+
+// ownSession sees to it that a user has a session. An ID that a store made is of one
+// user only, and to others there is no such session; what a program calls its
+// sessions is each user's own.
+func (t *tx) ownSession(id toolcrib.SessionID, user string, at time.Time) error {
+	var all, own int
+	err := t.row("SELECT count(*), ifnull(sum(user = ?), 0) FROM sessions WHERE id = ?", []any{text(user), text(string(id))}, &all, &own)
+	switch {
+	case err != nil || own > 0:
+		return err
+	case all > 0 && strings.HasPrefix(string(id), store.SessionPrefix):
+		return reject(sessionNotFound(string(id)))
+	}
+	made := store.SessionMade{ID: id, User: user}
+	if store.CheckSessionName(string(id)) == nil {
+		taken, err := t.sessionNamed(user, string(id))
+		if err != nil {
+			return err
+		}
+		if taken == "" {
+			made.Name = string(id)
+		}
+	}
+	return t.makeSession(made, at)
+}
+
+func sessionNotFound(id string) error {
+	return fmt.Errorf("session %s: %w", id, toolcrib.ErrNotFound)
+}
+
+// sessionColumns are what is known of a session s. A run's number rises with time,
+// so the last run is the one with the highest.
+const sessionColumns = `SELECT s.id, s.user, s.name, s.created_at, ifnull(last.id, ''), ifnull(last.status, ''),
+	ifnull(last.ended_at, ifnull(last.created_at, s.created_at)), ifnull(last.num, 0),
+	(SELECT count(*) FROM runs r WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user AND r.parent_id = ''),
+	ifnull((SELECT min(r.num) FROM runs r WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user AND r.parent_id = '' AND r.pruned_at IS NULL), 0)
+	FROM sessions s LEFT JOIN runs last ON last.num = (SELECT max(r.num) FROM runs r
+		WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user AND r.parent_id = '') `
+
+// sessionRow is a session with the numbers of its last run and of the one that has its
+// title; 0 = none.
+type sessionRow struct {
+	store.SessionInfo
+	last, titled int64
+}
+
+func scanSession(scan func(...any) error) (r sessionRow, err error) {
+	var created, updated int64
+	err = scan(&r.ID, &r.User, &r.Name, &created, &r.LastRun, &r.Status, &updated, &r.last, &r.Runs, &r.titled)
+	r.CreatedAt, r.UpdatedAt = fromMicro(created), fromMicro(updated)
+	return r, err
+}
+
+// Session returns the session of a user with this ID, or the one that the user calls
+// so; toolcrib.ErrNotFound if there is none, also if it is another user's. user ""
+// means any; a name that several users have is toolcrib.ErrNotFound then.
+func (s *Store) Session(ctx context.Context, user, idOrName string) (store.SessionInfo, error) {
+	for _, column := range []string{"id", "name"} {
+		query, args := sessionColumns+"WHERE s."+column+" = ? AND s."+column+" <> ''", []any{idOrName}
+		if user != "" {
+			query, args = query+" AND s.user = ?", append(args, user)
+		}
+		found, err := s.sessions(ctx, query+" LIMIT 2", args)
+		if err != nil {
+			return store.SessionInfo{}, err
+		}
+		if len(found) == 1 {
+			return found[0].SessionInfo, nil
+		}
+	}
+	return store.SessionInfo{}, sessionNotFound(idOrName)
+}
+
+// Sessions returns a page of the sessions that fit. Those with the newest runs come
+// first, then those without a run, by their ID.
+func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) (store.SessionPage, error) {
+	where, args := "WHERE 1", []any(nil)
+	if f.User != "" {
+		where, args = where+" AND s.user = ?", append(args, f.User)
+	}
+	if f.Cursor != "" {
+		num, rest, ok := strings.Cut(f.Cursor, ":")
+		id, user, ok2 := strings.Cut(rest, ":")
+		last, err := strconv.ParseInt(num, 36, 64)
+		if err != nil || !ok || !ok2 || last < 0 {
+			return store.SessionPage{}, store.ErrBadCursor
+		}
+		where += " AND (ifnull(last.num, 0), s.id, s.user) < (?, ?, ?)"
+		args = append(args, last, unescaped(id), unescaped(user))
+	}
+	limit := f.Bound()
+	found, err := s.sessions(ctx, sessionColumns+where+" ORDER BY ifnull(last.num, 0) DESC, s.id DESC, s.user DESC LIMIT ?", append(args, limit+1))
+	if err != nil {
+		return store.SessionPage{}, err
+	}
+	var page store.SessionPage
+	for _, r := range found[:min(len(found), limit)] {
+		page.Sessions = append(page.Sessions, r.SessionInfo)
+	}
+	if len(found) > limit {
+		r := found[limit-1]
+		page.Next = strconv.FormatInt(r.last, 36) + ":" + escaped(string(r.ID)) + ":" + escaped(r.User)
+	}
+	return page, nil
+}
+
+// escaped and unescaped are a text in a cursor, whose parts a colon parts.
+func escaped(s string) string   { return strings.NewReplacer("%", "%25", ":", "%3a").Replace(s) }
+func unescaped(s string) string { return strings.NewReplacer("%25", "%", "%3a", ":").Replace(s) }
+
+// sessions reads sessions, with their titles.
+func (s *Store) sessions(ctx context.Context, query string, args []any) (found []sessionRow, err error) {
+	err = each(ctx, s.readers.QueryContext, query, args, func(scan func(...any) error) error {
+		r, err := scanSession(scan)
+		found = append(found, r)
+		return err
+	})
+	for i := 0; err == nil && i < len(found); i++ {
+		if found[i].titled > 0 {
+			found[i].Title, err = s.titleOf(ctx, found[i].titled)
+		}
+	}
+	if err != nil {
+		return nil, s.failed(ctx, err)
+	}
+	return found, nil
+}
+
+// titleOf is the title that the run with this number gives to its session: of its
+// prompt, which is the last message of its input.
+func (s *Store) titleOf(ctx context.Context, num int64) (string, error) {
+	var kind toolcrib.Kind
+	var payload []byte
+	err := s.readers.QueryRowContext(ctx, "SELECT kind, payload FROM events WHERE key = ? AND payload IS NOT NULL", eventKey(num, 1)).Scan(&kind, &payload)
+	if errors.Is(err, sql.ErrNoRows) { // it was pruned meanwhile
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	// A list does not fail for an event that only a later version can read.
+	body, _ := journal.Decode(kind, payload)
+	if start, ok := body.(*journal.RunStarted); ok && len(start.Input) > 0 {
+		return store.TitleOf(start.Input[len(start.Input)-1].Text()), nil
+	}
+	return "", nil
+}
+
+// LastRun returns the newest run of a session, without sub-runs: the transcript of
+// the session is that of this run. user "" means any; toolcrib.ErrNotFound if there
+// is none.
+func (s *Store) LastRun(ctx context.Context, user string, session toolcrib.SessionID) (store.RunRecord, error) {
+	page, err := s.Runs(ctx, store.Filter{User: user, Session: session, TopLevel: true, Limit: 1})
+	switch {
+	case err != nil:
+		return store.RunRecord{}, err
+	case session == "" || len(page.Runs) == 0:
+		return store.RunRecord{}, fmt.Errorf("session %s has no run: %w", session, toolcrib.ErrNotFound)
+	}
+	return page.Runs[0], nil
+}
