@@ -25,6 +25,7 @@ type conversation struct {
 	history wire.History
 	script  script
 	notices []toolcrib.Notice // of the request at hand
+	files   wire.Attachments
 	traits  traits
 	system  []byte
 }
@@ -32,7 +33,7 @@ type conversation struct {
 // Stream implements [toolcrib.Model].
 func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
 	return func(yield func(toolcrib.Delta, error) bool) {
-		body, err := c.encode(req)
+		body, err := c.encode(ctx, req)
 		if err != nil {
 			yield(toolcrib.Delta{}, err)
 			return
@@ -46,7 +47,7 @@ func (c *conversation) unsent(message string) error {
 	return &toolcrib.ModelError{Class: toolcrib.ErrBadRequest, Provider: c.model.opts.Name, Unsent: true, Message: message}
 }
 
-func (c *conversation) encode(req *toolcrib.Request) (*wire.Body, error) {
+func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire.Body, error) {
 	h := &c.history
 	if err := h.ReadExtra(req, "model", "messages", "tools", "system"); err != nil {
 		return nil, c.unsent(err.Error())
@@ -55,9 +56,17 @@ func (c *conversation) encode(req *toolcrib.Request) (*wire.Body, error) {
 	if fresh {
 		c.script = script{model: req.Model}
 		c.traits = traitsOf(req.Model)
+		c.files.Rules = fileRules()
 	}
+	c.files.Begin(fresh)
+	c.script.open = func(f *toolcrib.File) *wire.Attachment { return c.files.Open(ctx, req, f) }
+	c.script.refuse = c.files.Refuse
 	for i := range messages {
 		h.Messages = c.script.add(h.Messages, &messages[i])
+	}
+	if err := c.files.Err(); err != nil {
+		c.history = wire.History{} // the request ended while a file was read
+		return nil, err
 	}
 	if len(h.Messages) == 0 {
 		return nil, c.unsent("the request has no message with content")
@@ -65,7 +74,7 @@ func (c *conversation) encode(req *toolcrib.Request) (*wire.Body, error) {
 	if h.ToolsChanged(req) {
 		c.encodeTools(req.Tools)
 	}
-	c.notices = slices.Clip(h.Notices)
+	c.notices = append(slices.Clip(h.Notices), c.files.Notices...)
 	c.encodeHead(req)
 	c.encodeSystem(req)
 	parts := make([][]byte, 0, 12)
@@ -176,7 +185,7 @@ func (c *conversation) encodeSystem(req *toolcrib.Request) {
 	c.system = nil
 	text := req.System
 	if len(req.OutputSchema) > 0 && c.format(req) == nil {
-		text = strings.TrimSpace(text + "\n\nAnswer with one JSON value that is valid against this JSON Schema, and with nothing else:\n" + string(req.OutputSchema))
+		text = wire.WithSchemaInstruction(text, req.OutputSchema)
 	}
 	if wire.Blank(text) {
 		return

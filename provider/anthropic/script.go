@@ -12,9 +12,12 @@ import (
 // blank. The last turn stays open, so that what follows can join it.
 type script struct {
 	model string
-	role  toolcrib.Role // of the open turn; "" = none
-	mark  int           // where the block ended that the request before marked
-	last  int           // the same of the request at hand
+	// open reads a file; nil = it is not sent. refuse tells why one is not opened.
+	open   func(f *toolcrib.File) *wire.Attachment
+	refuse func(f *toolcrib.File, why string)
+	role toolcrib.Role // of the open turn; "" = none
+	mark int           // where the block ended that the request before marked
+	last int           // the same of the request at hand
 
 	// callsWithoutThinking: the latest turn of the assistant calls tools and did
 	// not begin with reasoning.
@@ -32,9 +35,12 @@ func (s *script) add(dst []byte, m *toolcrib.Message) []byte {
 		p := &m.Parts[i]
 		switch {
 		case p.ToolResult != nil:
-			dst = appendResult(s.block(dst, toolcrib.RoleUser), p.ToolResult)
+			dst = s.appendResult(s.block(dst, toolcrib.RoleUser), p.ToolResult)
 		case p.File != nil:
-			dst = appendText(s.block(dst, toolcrib.RoleUser), wire.FileText(p.File))
+			if s.role == toolcrib.RoleAssistant {
+				s.callsWithoutThinking = false
+			}
+			dst = s.appendFile(s.block(dst, toolcrib.RoleUser), p.File)
 		case !wire.Blank(p.Text):
 			if s.role == toolcrib.RoleAssistant {
 				s.callsWithoutThinking = false // a new question: the model may reason again
@@ -148,24 +154,4 @@ func appendCall(dst []byte, call *toolcrib.ToolCall) []byte {
 	dst = wire.AppendString(dst, wire.Token(call.Name, maxName))
 	dst = append(dst, `,"input":`...)
 	return append(append(dst, wire.Arguments(call)...), '}')
-}
-
-func appendResult(dst []byte, r *toolcrib.ToolResult) []byte {
-	dst = append(dst, `{"type":"tool_result","tool_use_id":`...)
-	dst = wire.AppendString(dst, wire.Token(r.CallID, maxCallID))
-	content := r.Content
-	if wire.Blank(content) {
-		content = "" // a blank text is refused
-		if r.IsError {
-			content = "error"
-		}
-	}
-	if content != "" {
-		dst = append(dst, `,"content":`...)
-		dst = wire.AppendString(dst, content)
-	}
-	if r.IsError {
-		dst = append(dst, `,"is_error":true`...)
-	}
-	return append(dst, '}')
 }

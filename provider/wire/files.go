@@ -28,9 +28,14 @@ const (
 type FileRules struct {
 	Types    []string // media types, such as image/png
 	MaxBytes int      // of one file; 0 = toolcrib.MaxFileBytes
+	MaxImage int      // bytes of an image; 0 = MaxBytes
 	MaxEdge  int      // pixels of an image's longer side; 0 = no bound
 	MaxTotal int      // bytes of all files of the history; 0 = DefaultMaxFilesBytes
 	MaxFiles int      // of the history; 0 = DefaultMaxFiles
+
+	// If there are more than Many files, no image may be wider or higher than
+	// ManyEdge; 0 = no such rule.
+	Many, ManyEdge int
 }
 
 // Attachments reads the files of one conversation, each when the message that
@@ -42,6 +47,7 @@ type Attachments struct {
 	Notices []toolcrib.Notice
 
 	count, bytes int
+	wide         bool // an image wider or higher than ManyEdge is among them
 	err          error
 }
 
@@ -70,7 +76,7 @@ func (a *Attachment) AppendDataURL(dst []byte) []byte {
 func (a *Attachments) Begin(fresh bool) {
 	a.Notices, a.err = nil, nil
 	if fresh {
-		a.count, a.bytes = 0, 0
+		a.count, a.bytes, a.wide = 0, 0, false
 	}
 }
 
@@ -83,12 +89,17 @@ func (a *Attachments) Err() error { return a.err }
 func (a *Attachments) Open(ctx context.Context, req *toolcrib.Request, f *toolcrib.File) *Attachment {
 	found, why := a.open(ctx, req, f)
 	if why != "" {
-		a.Notices = append(a.Notices, Notice(toolcrib.NoticeFileNotSent, "%s is not sent: %s", strings.Trim(FileText(f), "[]"), why))
+		a.Refuse(f, why)
 		return nil
 	}
 	a.count++
 	a.bytes += len(found.Data)
 	return found
+}
+
+// Refuse tells that a file is not sent, and why.
+func (a *Attachments) Refuse(f *toolcrib.File, why string) {
+	a.Notices = append(a.Notices, Notice(toolcrib.NoticeFileNotSent, "%s is not sent: %s", strings.Trim(FileText(f), "[]"), why))
 }
 
 func (a *Attachments) open(ctx context.Context, req *toolcrib.Request, f *toolcrib.File) (*Attachment, string) {
@@ -122,8 +133,11 @@ func (a *Attachments) open(ctx context.Context, req *toolcrib.Request, f *toolcr
 	switch {
 	case !ok || !a.takes(kind):
 		return nil, "its content is not of a type that this API takes"
-	case a.tooWide(kind, data):
-		return nil, fmt.Sprintf("it is wider or higher than %d pixels", a.Rules.MaxEdge)
+	case strings.HasPrefix(kind, "image/") && len(data) > or(a.Rules.MaxImage, maxBytes):
+		return nil, tooLarge(a.Rules.MaxImage)
+	}
+	if why := a.checkEdge(kind, data); why != "" {
+		return nil, why
 	}
 	name := f.Name
 	if name == "" {
@@ -170,10 +184,26 @@ func contentType(said string, data []byte) (kind string, ok bool) {
 	return said, !strings.HasPrefix(said, "text/") || utf8.Valid(data)
 }
 
-func (a *Attachments) tooWide(kind string, data []byte) bool {
-	if a.Rules.MaxEdge <= 0 || !strings.HasPrefix(kind, "image/") {
-		return false
+// checkEdge tells what is wrong with the size of an image in pixels; "" = nothing,
+// or it cannot be told.
+func (a *Attachments) checkEdge(kind string, data []byte) string {
+	r := &a.Rules
+	if r.MaxEdge <= 0 && r.Many <= 0 {
+		return ""
 	}
-	c, _, err := image.DecodeConfig(bytes.NewReader(data))
-	return err == nil && max(c.Width, c.Height) > a.Rules.MaxEdge
+	edge := 0
+	if strings.HasPrefix(kind, "image/") {
+		if c, _, err := image.DecodeConfig(bytes.NewReader(data)); err == nil {
+			edge = max(c.Width, c.Height)
+		}
+	}
+	wide := r.Many > 0 && edge > r.ManyEdge
+	switch {
+	case r.MaxEdge > 0 && edge > r.MaxEdge:
+		return fmt.Sprintf("it is wider or higher than %d pixels", r.MaxEdge)
+	case r.Many > 0 && a.count >= r.Many && (wide || a.wide):
+		return fmt.Sprintf("of more than %d files none may be wider or higher than %d pixels", r.Many, r.ManyEdge)
+	}
+	a.wide = a.wide || wide
+	return ""
 }

@@ -96,6 +96,25 @@ func TestAttachments_Bounded(t *testing.T) {
 	}
 }
 
+func TestAttachments_ManyAndWide(t *testing.T) {
+	stored := map[string][]byte{"small": pngOf(t, 2, 2), "wide": pngOf(t, 11, 1), "huge": pngOf(t, 40, 40)}
+	req := &toolcrib.Request{Files: func(_ context.Context, ref string) ([]byte, error) { return stored[ref], nil }}
+	for order, want := range map[string]string{"small small small wide": "1110", "wide small small": "110", "small small small small": "1111", "huge small": "01"} {
+		a := wire.Attachments{Rules: wire.FileRules{Types: []string{"image/png"}, Many: 2, ManyEdge: 10, MaxImage: len(stored["huge"]) - 1}}
+		got := ""
+		for _, ref := range strings.Fields(order) {
+			if a.Open(t.Context(), req, &toolcrib.File{Ref: ref, MediaType: "image/png"}) != nil {
+				got += "1"
+			} else {
+				got += "0"
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s (%v)", order, got, want, a.Notices)
+		}
+	}
+}
+
 func TestAttachments_ContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -49,6 +49,7 @@ type anthropicBlock struct {
 	Signature    string           `json:"signature"`
 	Data         string           `json:"data"`
 	Source       json.RawMessage  `json:"source"`
+	Title        string           `json:"title"`
 	CacheControl *anthropicCache  `json:"cache_control"`
 }
 
@@ -343,11 +344,31 @@ func (b *anthropicBlock) check(marks *int) error {
 			return errors.New("redacted_thinking: needs data")
 		}
 	case "image", "document":
-		if !jsonObject(b.Source) {
-			return errors.New("source: must be an object")
-		}
+		return b.checkSource()
 	default:
 		return fmt.Errorf("type: %q", b.Type)
+	}
+	return nil
+}
+
+func (b *anthropicBlock) checkSource() error {
+	var source struct {
+		Type      string `json:"type"`
+		MediaType string `json:"media_type"`
+		Data      string `json:"data"`
+	}
+	if err := strict(b.Source, &source); err != nil {
+		return fmt.Errorf("source: %w", err)
+	}
+	isImage := slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp"}, source.MediaType)
+	switch {
+	case source.Data == "":
+		return errors.New("source.data: is empty")
+	case b.Type == "image" && source.Type == "base64" && isImage:
+	case b.Type == "document" && source.Type == "base64" && source.MediaType == "application/pdf":
+	case b.Type == "document" && source.Type == "text" && source.MediaType == "text/plain":
+	default:
+		return fmt.Errorf("source: %s of type %s, media type %s", b.Type, source.Type, source.MediaType)
 	}
 	return nil
 }
@@ -375,6 +396,9 @@ func (b *anthropicBlock) checkResult() error {
 	}
 	marks := 0
 	for i := range inner {
+		if b.IsError && inner[i].Type != "text" {
+			return errors.New("content: must be text with is_error")
+		}
 		if err := inner[i].check(&marks); err != nil {
 			return fmt.Errorf("content[%d]: %w", i, err)
 		}

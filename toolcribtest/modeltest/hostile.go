@@ -54,6 +54,10 @@ func RunHTTP(t *testing.T, s HTTPSubject) {
 	t.Run("NoConnection", s.noConnection)
 	t.Run("KeyStaysSecret", s.secret)
 	t.Run("HostileHistory", s.history)
+	t.Run("Image", s.image)
+	t.Run("NoFiles", s.noFiles)
+	t.Run("StructuredAnswer", s.structured)
+	t.Run("StablePrefix", s.prefix)
 }
 
 // canned answers every request with the same bytes, read in pieces of step bytes.
