@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -283,73 +282,6 @@ func shellFinding(set config.Shell) finding {
 		walls = append(walls, "seccomp")
 	}
 	f.Detail = fmt.Sprintf("mode %s, sandbox: %s", set.Mode, strings.Join(walls, ", "))
-	return f
-}
-
-// checkTimeout bounds the test of one provider.
-const checkTimeout = 10 * time.Second
-
-// providerFindings tests each configured provider, and the one that is used where
-// none is configured.
-func (a *app) providerFindings(ctx context.Context, c *config.Config) []finding {
-	var out []finding
-	for _, name := range c.ProviderNames() {
-		if t := c.Providers[name].Type; !supportedType(t) {
-			out = append(out, finding{
-				Check: name, OK: !usedProvider(c, name), Detail: "type " + t + ": this version cannot use it",
-				Mend: "use a provider of type " + strings.Join(supportedTypes(), ", "),
-			})
-			continue
-		}
-		out = append(out, a.providerFinding(ctx, name, c.Providers[name]))
-	}
-	if agent := c.Agents[config.DefaultAgent]; agent.Model == "" {
-		found := a.detect(c)
-		if _, ok := c.Providers[found.Model.ProviderName]; !ok {
-			f := a.providerFinding(ctx, found.Model.ProviderName, found.Model.Provider)
-			f.Detail += fmt.Sprintf(" (used because no model is configured: %s)", found.Why)
-			out = append(out, f)
-		}
-	}
-	return out
-}
-
-// usedProvider tells whether an agent's model is of a provider.
-func usedProvider(c *config.Config, provider string) bool {
-	for _, name := range c.AgentNames() {
-		for _, ref := range append([]string{c.Agents[name].Model}, c.Agents[name].Fallback...) {
-			if r, err := c.ResolveModel(ref); ref != "" && err == nil && r.ProviderName == provider {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func (a *app) providerFinding(ctx context.Context, name string, p config.Provider) finding {
-	f := finding{Check: name, Mend: fmt.Sprintf("correct providers.%s", name)}
-	model, err := a.adapter(name, p)
-	if err != nil {
-		f.Detail = err.Error()
-		var value config.Error
-		if errors.As(err, &value) {
-			f.Mend = "set it in the environment, or correct " + value.Key
-		}
-		return f
-	}
-	remote, ok := model.(interface{ Check(context.Context) error })
-	if !ok {
-		f.OK, f.Detail = true, p.Type+": ready"
-		return f
-	}
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	if err := remote.Check(ctx); err != nil {
-		f.Detail = a.mask().Mask(err.Error())
-		f.Mend = "check the key, the address and the network"
-		return f
-	}
-	f.OK, f.Detail = true, p.Type+": answers, and takes the key"
 	return f
 }
 

@@ -330,19 +330,27 @@ func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) erro
 	}
 	return a.paged(func(w io.Writer) error {
 		fmt.Fprintf(w, "%s  %s\n", a.outStyle.Bold(string(rec.ID)), statusOfRecord(rec, interrupted))
-		story := render.Story{Out: w, Style: a.outStyle, Whole: whole}
-		for e, err := range (wholeJournal{s}).Read(ctx, rec.ID, 0) {
-			if errors.Is(err, store.ErrPruned) {
-				break
-			}
-			if err != nil {
-				return err
-			}
-			story.Tell(e)
+		if err := a.tellRun(ctx, w, s, rec, whole); err != nil {
+			return err
 		}
 		a.ending(w, rec, interrupted, driven)
 		return nil
 	})
+}
+
+// tellRun tells the story of a run, as far as it was not pruned.
+func (a *app) tellRun(ctx context.Context, w io.Writer, s *sqlite.Store, rec store.RunRecord, whole bool) error {
+	story := render.Story{Out: w, Style: a.outStyle, Whole: whole}
+	for e, err := range (wholeJournal{s}).Read(ctx, rec.ID, 0) {
+		if errors.Is(err, store.ErrPruned) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		story.Tell(e)
+	}
+	return nil
 }
 
 func statusOfRecord(rec store.RunRecord, interrupted bool) string {

@@ -237,7 +237,7 @@ func isFile(path string) bool {
 }
 
 // cmdServe starts an HTTP server that answers everything the same way, and sets
-// URL: serve html|nothing|unauthorized.
+// URL: serve html|nothing|unauthorized|ollama.
 func cmdServe(ts *testscript.TestScript, _ bool, args []string) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -245,6 +245,8 @@ func cmdServe(ts *testscript.TestScript, _ bool, args []string) {
 		case "html":
 			w.Header().Set("Content-Type", "text/html")
 			fmt.Fprint(w, "<html><body>It works!</body></html>")
+		case "ollama":
+			fmt.Fprint(w, `{"models":[{"name":"gemma3:latest"},{"name":"tiny"}]}`)
 		case "unauthorized":
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusUnauthorized)

@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/render"
+)
+
+// checkTimeout bounds the test of one provider.
+const checkTimeout = 10 * time.Second
+
+// providerFindings tests each configured provider, and the one that is used where
+// none is configured.
+func (a *app) providerFindings(ctx context.Context, c *config.Config) []finding {
+	var out []finding
+	for _, name := range c.ProviderNames() {
+		if t := c.Providers[name].Type; !supportedType(t) {
+			out = append(out, finding{
+				Check: name, OK: !usedProvider(c, name), Detail: "type " + t + ": this version cannot use it",
+				Mend: "use a provider of type " + strings.Join(supportedTypes(), ", "),
+			})
+			continue
+		}
+		out = append(out, a.providerFinding(ctx, name, c.Providers[name], usedModels(c, name)))
+	}
+	out = append(out, a.builtInFindings(ctx, c)...)
+	if agent := c.Agents[config.DefaultAgent]; agent.Model == "" {
+		found := a.detect(c)
+		if _, ok := c.Providers[found.Model.ProviderName]; !ok {
+			f := a.providerFinding(ctx, found.Model.ProviderName, found.Model.Provider, []string{found.Model.ID})
+			f.Detail += fmt.Sprintf(" (used because no model is configured: %s)", found.Why)
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// builtInFindings tests the providers that agents name by their type alone.
+func (a *app) builtInFindings(ctx context.Context, c *config.Config) []finding {
+	var out []finding
+	seen := map[string]bool{}
+	for _, ref := range usedRefs(c) {
+		r, err := c.ResolveModel(ref)
+		if err != nil {
+			out = append(out, finding{Check: ref, Detail: err.Error(), Mend: "correct the agent's model"})
+			continue
+		}
+		if _, ok := c.Providers[r.ProviderName]; ok || seen[r.ProviderName] || !supportedType(r.Provider.Type) {
+			continue
+		}
+		seen[r.ProviderName] = true
+		out = append(out, a.providerFinding(ctx, r.ProviderName, r.Provider, usedModels(c, r.ProviderName)))
+	}
+	return out
+}
+
+// usedRefs are the models that agents name.
+func usedRefs(c *config.Config) []string {
+	var refs []string
+	for _, name := range c.AgentNames() {
+		for _, ref := range append([]string{c.Agents[name].Model}, c.Agents[name].Fallback...) {
+			if ref != "" && !slices.Contains(refs, ref) {
+				refs = append(refs, ref)
+			}
+		}
+	}
+	return refs
+}
+
+// usedModels are the provider's own names of the models of it that agents or the
+// configuration name.
+func usedModels(c *config.Config, provider string) []string {
+	var ids []string
+	for _, ref := range append(usedRefs(c), c.ModelNames()...) {
+		if r, err := c.ResolveModel(ref); err == nil && r.ProviderName == provider && !slices.Contains(ids, r.ID) {
+			ids = append(ids, r.ID)
+		}
+	}
+	return ids
+}
+
+// usedProvider tells whether an agent's model is of a provider.
+func usedProvider(c *config.Config, provider string) bool {
+	return slices.ContainsFunc(usedRefs(c), func(ref string) bool {
+		r, err := c.ResolveModel(ref)
+		return err == nil && r.ProviderName == provider
+	})
+}
+
+// providerFinding asks a provider whether it is there, takes the key, and, where it
+// can tell, has the models that are named.
+func (a *app) providerFinding(ctx context.Context, name string, p config.Provider, models []string) finding {
+	f := finding{Check: name, Mend: fmt.Sprintf("correct providers.%s", name)}
+	model, err := a.adapter(name, p)
+	if err != nil {
+		f.Detail = err.Error()
+		var value config.Error
+		if errors.As(err, &value) {
+			f.Mend = "set it in the environment, or correct " + value.Key
+		}
+		return f
+	}
+	remote, ok := model.(interface{ Check(context.Context) error })
+	if !ok {
+		f.OK, f.Detail = true, p.Type+": ready"
+		return f
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if err := remote.Check(ctx); err != nil {
+		f.Detail = a.mask().Mask(err.Error())
+		f.Mend = mendProvider(name, p.Type, err)
+		return f
+	}
+	f.OK, f.Detail = true, p.Type+": answers, and takes the key"
+	if p.APIKey.IsEmpty() {
+		f.Detail = p.Type + ": answers"
+	}
+	if served, ok := model.(interface {
+		ListModels(context.Context) ([]string, error)
+	}); ok && p.Type == config.TypeOllama {
+		pulled(ctx, served, models, &f)
+	}
+	return f
+}
+
+// pulled looks whether an Ollama has the models that are named.
+func pulled(ctx context.Context, served interface {
+	ListModels(context.Context) ([]string, error)
+}, models []string, f *finding,
+) {
+	names, err := served.ListModels(ctx)
+	if err != nil {
+		return // it answered a moment ago
+	}
+	f.Detail += "; it has " + render.Count(len(names), "model")
+	var missing []string
+	for _, id := range models {
+		if !slices.Contains(names, id) && !slices.Contains(names, id+":latest") {
+			missing = append(missing, id)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		f.OK, f.Detail = false, f.Detail+", but not "+strings.Join(missing, ", ")
+		f.Mend = "ollama pull " + strings.Join(missing, " && ollama pull ")
+	case len(names) == 0:
+		f.OK, f.Mend = false, "pull one that takes tools: ollama pull qwen3"
+	}
+}
+
+// mendProvider says what to do about a provider that does not answer as it should.
+func mendProvider(name, providerType string, err error) string {
+	var failed *toolcrib.ModelError
+	if !errors.As(err, &failed) {
+		return "check the key, the address and the network"
+	}
+	key := "providers." + name
+	switch failed.Class {
+	case toolcrib.ErrAuth:
+		return "check the key: " + key + ".api_key, and what it may be used for"
+	case toolcrib.ErrNetwork, toolcrib.ErrTimeout:
+		switch providerType {
+		case config.TypeOllama:
+			return "start it: ollama serve; or correct " + key + ".base_url"
+		case config.TypeLlamaCPP:
+			return "start it: llama-server --jinja -m MODEL.gguf; or correct " + key + ".base_url"
+		}
+		return "check the network, " + key + ".base_url, and the proxy"
+	case toolcrib.ErrRateLimit, toolcrib.ErrOverloaded:
+		return "wait a little: it answers, but takes no requests now"
+	}
+	return "check " + key + ".base_url: something else answers there"
+}
