@@ -216,9 +216,9 @@ func TestExtra(t *testing.T) {
 	req.Temperature, req.MaxOutputTokens, req.Reasoning = ptr(0.5), 10, "high"
 	tests := map[string]string{
 		`{"options":{"num_ctx":1,"temperature":0.9},"num_ctx":2,"top_k":3}`: `"think":true,"truncate":false,"options":{"num_predict":10,"num_ctx":1,"temperature":0.9,"top_k":3}`,
-		`{"think":"max","truncate":false,"shift":false,"options":null}`:      `"options":{"temperature":0.5,"num_predict":10},"think":"max","truncate":false,"shift":false`,
-		`{"think":null,"temperature":null,"num_predict":null}`:               `"truncate":false`,
-		`{"model":"evil","messages":[],"tools":[{}],"keep_alive":-1}`:        `"think":true,"truncate":false,"options":{"temperature":0.5,"num_predict":10},"keep_alive":-1`,
+		`{"think":"max","truncate":false,"shift":false,"options":null}`:     `"options":{"temperature":0.5,"num_predict":10},"think":"max","truncate":false,"shift":false`,
+		`{"think":null,"temperature":null,"num_predict":null}`:              `"truncate":false`,
+		`{"model":"evil","messages":[],"tools":[{}],"keep_alive":-1}`:       `"think":true,"truncate":false,"options":{"temperature":0.5,"num_predict":10},"keep_alive":-1`,
 	}
 	for extra, want := range tests {
 		req.Extra = json.RawMessage(extra)
@@ -247,8 +247,12 @@ func TestExtra(t *testing.T) {
 
 func TestReasoning(t *testing.T) {
 	for _, tt := range []struct{ model, reasoning, want string }{
-		{"qwen3", "", ""}, {"qwen3", "low", "true"}, {"qwen3", "off", "false"},
-		{"gpt-oss:20b", "medium", `"medium"`}, {"user/GPT-OSS", "off", `"low"`}, {"gpt-oss", "", ""},
+		{"qwen3", "", ""},
+		{"qwen3", "low", "true"},
+		{"qwen3", "off", "false"},
+		{"gpt-oss:20b", "medium", `"medium"`},
+		{"user/GPT-OSS", "off", `"low"`},
+		{"gpt-oss", "", ""},
 	} {
 		req := modeltest.Request("q")
 		req.Model, req.Reasoning = tt.model, tt.reasoning
@@ -277,7 +281,9 @@ func TestOutputSchema(t *testing.T) {
 func TestToolUnusable(t *testing.T) {
 	req := modeltest.Request("q")
 	req.Tools = []toolcrib.Spec{
-		{Name: "bad", Parameters: json.RawMessage(`"x"`)}, {Name: "good"}, {Name: "not good"},
+		{Name: "bad", Parameters: json.RawMessage(`"x"`)},
+		{Name: "good"},
+		{Name: "not good"},
 		{Name: "odd", Parameters: json.RawMessage(`{"type":"object","properties":{"x":{"type":"string","required":true}}}`)},
 		{Name: "pattern", Parameters: json.RawMessage(`{"type":"object","properties":{"x":{"type":"array","items":{"type":"string","pattern":"\\S"}}}}`)},
 	}

@@ -47,7 +47,7 @@ func decodable(schema json.RawMessage) error {
 		if errors.As(err, &kind) && kind.Field != "" {
 			return fmt.Errorf("its schema has a %s at %s, which Ollama cannot decode", kind.Value, kind.Field)
 		}
-		return fmt.Errorf("Ollama cannot decode its schema: %w", err)
+		return fmt.Errorf("its schema cannot be decoded by Ollama: %w", err)
 	}
 	return nil
 }
