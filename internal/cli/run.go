@@ -28,6 +28,7 @@ type runFlags struct {
 	maxIterations            int
 	readOnly, json           bool
 	attach                   []string
+	session                  string
 
 	add     journal.Granted // of runs resume
 	message string
@@ -44,6 +45,7 @@ func (a *app) runCommand() *cobra.Command {
 git diff | toolcrib run -
 toolcrib run --tools read_file,search_files --json "Where is main?"
 toolcrib run --approve all "Write 'hello' to notes.txt"
+toolcrib run --session trip "And the day after?"
 toolcrib run --attach photo.jpg "What is this?"
 toolcrib run --workspace ./site --read-only "Is there a typo in index.html?"
 toolcrib run --model anthropic/claude-haiku-4-5 "Plan the week"`,
@@ -64,6 +66,7 @@ toolcrib run --model anthropic/claude-haiku-4-5 "Plan the week"`,
 	flags.StringVar(&f.tools, "tools", "", "only these tools, separated by commas; globs work; '' = none")
 	flags.StringVar(&f.toolChoice, "tool-choice", "", "auto, none, required, or the name of a tool; for the first request")
 	flags.IntVar(&f.maxIterations, "max-iterations", 0, "rounds of model call and tool calls, 1 to 200")
+	flags.StringVar(&f.session, "session", "", "session that the run is a part of: its ID, a name of yours (made if it is new), or last")
 	flags.StringArrayVar(&f.attach, "attach", nil, "a file that goes with the prompt: an image, a PDF document or a text; may be repeated")
 	flags.BoolVar(&f.json, "json", false, "events as JSON, one a line")
 	return cmd
@@ -156,6 +159,12 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, prompt string) error {
 	if err != nil {
 		return err
 	}
+	var session *joining
+	if cmd.Flags().Changed("session") {
+		if session, err = a.join(cmd.Context(), f.session, who); err != nil {
+			return err
+		}
+	}
 	opened, err := a.openModels(c, &def)
 	if err != nil {
 		return err
@@ -167,6 +176,11 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, prompt string) error {
 	}
 	if cmd.Flags().Changed("tools") {
 		task.RunTools = splitList(f.tools)
+	}
+	if session != nil {
+		if err := a.into(cmd.Context(), session, &task); err != nil {
+			return err
+		}
 	}
 	return a.drive(cmd.Context(), c, task, opened, f.json)
 }

@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/internal/version"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+)
+
+func (a *app) sessionsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "sessions",
+		Short:   "List, show and export sessions: runs that share a transcript",
+		Example: "toolcrib sessions list\ntoolcrib sessions show trip",
+		Args:    cobra.ArbitraryArgs,
+		RunE:    group,
+	}
+	cmd.AddCommand(a.sessionsListCommand(), a.sessionsShowCommand(), a.sessionsExportCommand())
+	return cmd
+}
+
+func (a *app) sessionsListCommand() *cobra.Command {
+	var f struct {
+		user  string
+		limit int
+		json  bool
+	}
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List sessions, those with the newest runs first",
+		Example: "toolcrib sessions list\ntoolcrib sessions list --json --limit 1000",
+		Args:    positional,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.limit < 1 || f.limit > store.MaxLimit {
+				return usagef("--limit: must be 1 to %d", store.MaxLimit)
+			}
+			return a.listSessions(cmd.Context(), store.SessionFilter{User: f.user, Limit: f.limit}, f.json)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.user, "user", "", "only sessions of this user")
+	flags.IntVar(&f.limit, "limit", store.DefaultLimit, fmt.Sprintf("at most so many, up to %d", store.MaxLimit))
+	flags.BoolVar(&f.json, "json", false, "one JSON value")
+	return cmd
+}
+
+func (a *app) listSessions(ctx context.Context, f store.SessionFilter, asJSON bool) error {
+	who, err := a.principal()
+	if err != nil {
+		return err
+	}
+	if !who.Admin && f.User == "" {
+		f.User = who.User
+	}
+	s, err := a.databaseToRead(ctx)
+	if err != nil {
+		return err
+	}
+	page := store.SessionPage{}
+	if visibleTo(who, f.User) {
+		if page, err = s.Sessions(ctx, f); err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		return printJSON(a.out, append([]store.SessionInfo{}, page.Sessions...), true)
+	}
+	rows := [][]string{{"SESSION", "NAME", "RUNS", "LAST", "STATUS", "USER", "TITLE"}}
+	now := time.Now()
+	for _, info := range page.Sessions {
+		rows = append(rows, []string{
+			string(info.ID), info.Name, fmt.Sprint(info.Runs), shortTime(info.UpdatedAt.Local(), now.Local()), string(info.Status), info.User, info.Title,
+		})
+	}
+	a.outStyle.Table(a.out, rows)
+	if page.Next != "" {
+		a.notice("there are more sessions; see --limit")
+	}
+	return nil
+}
+
+// sessionView is a session with its runs.
+type sessionView struct {
+	store.SessionInfo
+	Items []runView `json:"items"` // its runs, oldest first
+}
+
+// sessionRuns finds a session and its runs, oldest first.
+func (a *app) sessionRuns(ctx context.Context, s *sqlite.Store, name string) (store.SessionInfo, []store.RunRecord, error) {
+	info, err := a.findSession(ctx, s, name)
+	if err != nil {
+		return info, nil, err
+	}
+	runs, err := s.SessionRuns(ctx, info.User, info.ID)
+	return info, runs, err
+}
+
+func (a *app) sessionsShowCommand() *cobra.Command {
+	var asJSON, whole bool
+	cmd := &cobra.Command{
+		Use:     "show SESSION",
+		Short:   "Tell the story of a session, run after run",
+		Long:    "Tell the story of a session: each run with what was asked, done and answered. SESSION is an ID, the name that you gave it, or last.",
+		Example: "toolcrib sessions show trip\ntoolcrib sessions show last --json",
+		Args:    positional,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.databaseToRead(cmd.Context())
+			if err != nil {
+				return err
+			}
+			info, runs, err := a.sessionRuns(cmd.Context(), s, args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				view := sessionView{SessionInfo: info, Items: make([]runView, 0, len(runs))}
+				for _, rec := range runs {
+					view.Items = append(view.Items, viewOfRecord(rec))
+				}
+				return printJSON(a.out, view, true)
+			}
+			return a.paged(func(w io.Writer) error { return a.tellSession(cmd.Context(), w, s, info, runs, whole) })
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the session and its runs as one JSON value")
+	cmd.Flags().BoolVar(&whole, "whole", false, "results and thoughts whole instead of folded")
+	return cmd
+}
+
+func (a *app) tellSession(ctx context.Context, w io.Writer, s *sqlite.Store, info store.SessionInfo, runs []store.RunRecord, whole bool) error {
+	style := a.outStyle
+	fmt.Fprintf(w, "%s  %s\n", style.Bold(guard.Visible(cmp.Or(info.Name, string(info.ID)))), style.Dim(guard.Visible(string(info.ID))))
+	fmt.Fprintf(w, "%s\n", guard.Visible(fmt.Sprintf("%s of %s, since %s", render.Count(info.Runs, "run"), info.User, info.CreatedAt.Local().Format("2006-01-02 15:04"))))
+	if len(runs) < info.Runs {
+		fmt.Fprintf(w, "%s\n", style.Dim(fmt.Sprintf("the newest %d of them:", len(runs))))
+	}
+	for _, rec := range runs {
+		fmt.Fprintf(w, "\n%s  %s\n", style.Bold(string(rec.ID)), statusOfRecord(rec, false))
+		if err := a.tellRun(ctx, w, s, rec, whole); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The export of a session: a header, then the exports of its runs.
+type exportSession struct {
+	Export  string             `json:"export"`
+	Version string             `json:"version"`
+	Session store.SessionInfo  `json:"session"`
+	Runs    []toolcrib.RunID   `json:"runs"` // in the order in which they follow
+	ID      toolcrib.SessionID `json:"session_id"`
+}
+
+// exportSessionFormat names the form of an exported session.
+const exportSessionFormat = "toolcrib-session-1"
+
+func (a *app) sessionsExportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "export SESSION",
+		Short: "Write the whole journals of a session's runs, with hashes and kept contents",
+		Long: "Write a session as JSON, one value a line: a header, then each of its runs as `runs export` writes it, oldest first. " +
+			"SESSION is an ID, the name that you gave it, or last.",
+		Example: "toolcrib sessions export trip > trip.ndjson",
+		Args:    positional,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.databaseToRead(cmd.Context())
+			if err != nil {
+				return err
+			}
+			info, runs, err := a.sessionRuns(cmd.Context(), s, args[0])
+			if err != nil {
+				return err
+			}
+			head := exportSession{Export: exportSessionFormat, Version: version.Version(), ID: info.ID, Session: info, Runs: []toolcrib.RunID{}}
+			for _, rec := range runs {
+				if !rec.PrunedAt.IsZero() {
+					a.notice("the content of run %s was pruned; it is left out", rec.ID)
+					continue
+				}
+				head.Runs = append(head.Runs, rec.ID)
+			}
+			if err := printJSON(a.out, head, false); err != nil {
+				return err
+			}
+			for _, run := range head.Runs {
+				if err := a.export(cmd.Context(), s, run); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
