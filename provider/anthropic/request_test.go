@@ -3,6 +3,7 @@ package anthropic_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -231,7 +232,16 @@ func TestOutputSchema(t *testing.T) {
 	if got := string(r.fields(t)["output_config"]); got != want {
 		t.Errorf("output_config %s, want %s", got, want)
 	}
-	for _, schema := range []string{`{"type":"object","additionalProperties":{"type":"string"}}`, `{"type":"object","patternProperties":{}}`, `true`} {
+	many := ""
+	for i := range 25 {
+		many += fmt.Sprintf(`"p%d":{},`, i)
+	}
+	for _, schema := range []string{
+		`{"type":"object","additionalProperties":{"type":"string"}}`, `{"type":"object","patternProperties":{}}`, `true`,
+		`{"type":"object","properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{"type":"object","properties":{"b":{"$ref":"#/$defs/b"}}},"b":{"type":"array","items":{"$ref":"#/$defs/a"}}}}`,
+		`{"type":"object","properties":{` + many + `"x":{}}}`,
+		`{"type":"object","properties":{"a":{"anyOf":[` + strings.Repeat(`{"type":["string","null"]},`, 17) + `{}]}},"required":["a"]}`,
+	} {
 		req.OutputSchema = json.RawMessage(schema)
 		r, _ = send(t, anthropic.Options{}, req)
 		if _, ok := r.fields(t)["output_config"]; ok || !strings.Contains(string(r.fields(t)["system"]), "JSON Schema") {

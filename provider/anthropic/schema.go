@@ -42,7 +42,7 @@ func strictSchema(raw json.RawMessage) []byte {
 		return nil
 	}
 	root, ok := doc.(map[string]any)
-	if !ok || !narrow(root, 0) {
+	if !ok || recursive(root) || !narrow(root, 0) || tooComplex(root) {
 		return nil
 	}
 	out, err := json.Marshal(root)
@@ -108,6 +108,78 @@ func narrowAny(value any, depth int) bool {
 			}
 		}
 		return true
+	}
+	return false
+}
+
+// Limits of structured outputs ("Schema complexity limits").
+const (
+	maxOptional = 24 // properties that are not required
+	maxUnions   = 16 // anyOf, and types that are lists
+)
+
+// tooComplex tells whether the API would refuse a schema for its size.
+func tooComplex(root map[string]any) bool {
+	optional, unions := 0, 0
+	each(root, func(schema map[string]any) {
+		properties, _ := schema["properties"].(map[string]any)
+		required, _ := schema["required"].([]any)
+		for name := range properties {
+			if !slices.Contains(required, any(name)) {
+				optional++
+			}
+		}
+		if _, list := schema["type"].([]any); list || schema["anyOf"] != nil {
+			unions++
+		}
+	})
+	return optional > maxOptional || unions > maxUnions
+}
+
+// each visits a schema and all in it.
+func each(value any, visit func(map[string]any)) {
+	switch v := value.(type) {
+	case map[string]any:
+		visit(v)
+		for _, inner := range v {
+			each(inner, visit)
+		}
+	case []any:
+		for _, inner := range v {
+			each(inner, visit)
+		}
+	}
+}
+
+// recursive tells whether a definition leads back to itself, which the API does
+// not take.
+func recursive(root map[string]any) bool {
+	leads := map[string][]string{} // from a definition to others
+	for _, group := range [...]string{"$defs", "definitions"} {
+		defs, _ := root[group].(map[string]any)
+		for name, def := range defs {
+			from := "#/" + group + "/" + name
+			each(def, func(schema map[string]any) {
+				if to, ok := schema["$ref"].(string); ok {
+					leads[from] = append(leads[from], to)
+				}
+			})
+		}
+	}
+	for from := range leads {
+		seen := map[string]bool{}
+		open := slices.Clone(leads[from])
+		for len(open) > 0 {
+			to := open[len(open)-1]
+			open = open[:len(open)-1]
+			if to == from {
+				return true
+			}
+			if !seen[to] {
+				seen[to] = true
+				open = append(open, leads[to]...)
+			}
+		}
 	}
 	return false
 }
