@@ -117,6 +117,7 @@ func (d *drive) show(ctx context.Context, asJSON bool, begin begin) error {
 		d.summary(state)
 	}
 	d.parked(state)
+	d.a.keepNoLonger(ctx, d.config)
 	return silent(exitOf(state))
 }
 

@@ -14,28 +14,41 @@ import (
 )
 
 type pruneFlags struct {
-	olderThan          string
-	content, yes, json bool
+	olderThan                     string
+	content, yes, json, retention bool
 }
 
 func (a *app) runsPruneCommand() *cobra.Command {
 	var f pruneFlags
 	cmd := &cobra.Command{
-		Use:   "prune RUN... | --older-than SPAN",
+		Use:   "prune RUN... | --older-than SPAN | --retention",
 		Short: "Remove runs that have ended, or only their content",
 		Long: "Remove runs that have ended, for good; with --content only what was said and done in them, while the run, its " +
 			"cost and its hash chain stay. What was removed, and by whom, stands in the system journal. For administrators. " +
+			"--retention does now what the configuration says under retention, which is done by and by after each run otherwise. " +
 			"On a terminal it asks first. RUN is an ID, the beginning of one, or last.",
-		Example: "toolcrib runs prune run_01K\ntoolcrib runs prune --older-than 90d --content",
+		Example: "toolcrib runs prune run_01K\ntoolcrib runs prune --older-than 90d --content\ntoolcrib runs prune --retention",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("older-than") == (len(args) > 0) {
-				return usagef("give runs, or --older-than")
+			ways := 0
+			for _, given := range []bool{len(args) > 0, cmd.Flags().Changed("older-than"), f.retention} {
+				if given {
+					ways++
+				}
+			}
+			switch {
+			case ways != 1:
+				return usagef("give runs, or --older-than, or --retention")
+			case f.retention && f.content:
+				return usagef("--content: the configuration says what --retention keeps")
+			case f.retention:
+				return a.pruneByPolicy(cmd.Context(), &f)
 			}
 			return a.prune(cmd.Context(), args, &f)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.olderThan, "older-than", "", "all runs that ended longer ago, such as 30d or 12h")
+	flags.BoolVar(&f.retention, "retention", false, "what the configuration keeps no longer (retention.runs, retention.content)")
 	flags.BoolVar(&f.content, "content", false, "only the content; the run, its cost and its chain stay")
 	flags.BoolVar(&f.yes, "yes", false, "do not ask")
 	flags.BoolVar(&f.json, "json", false, "one JSON value")

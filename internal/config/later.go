@@ -42,8 +42,6 @@ func (c *Config) Unsupported() []Unsupported {
 	add(!slices.EqualFunc(c.Skills.Dirs, Default().Skills.Dirs, sameText), "skills.dirs", "skills are not supported by this version; the folders are passed over", false)
 	add(len(c.MCPServers) > 0, "mcpServers", "MCP servers are not supported by this version; their tools are missing", false)
 	add(len(c.SQL) > 0, "sql", "is not supported by this version; describe_tables is missing", false)
-	add(c.Retention.Runs > 0, "retention.runs", "is not supported by this version; runs are kept", false)
-	add(c.Retention.Content > 0, "retention.content", "is not supported by this version; contents are kept", false)
 	return out
 }
 
