@@ -80,9 +80,12 @@ func (m *Model) refusesTools(ctx context.Context) bool {
 	info, fresh := m.known.info, time.Now().Before(m.known.until)
 	m.known.mu.Unlock()
 	if !fresh {
-		ctx, cancel := context.WithTimeout(ctx, propsTimeout)
+		bounded, cancel := context.WithTimeout(ctx, propsTimeout)
 		defer cancel()
-		info, _ = m.Show(ctx) // nothing is known then
+		info, _ = m.Show(bounded) // after an error nothing is known
+		if ctx.Err() != nil {
+			return false // a run that was cancelled has learned nothing
+		}
 		m.known.mu.Lock()
 		m.known.info, m.known.until = info, time.Now().Add(keepKnown)
 		m.known.mu.Unlock()

@@ -21,6 +21,7 @@ const maxName = 64
 type conversation struct {
 	model   *Model
 	history wire.History
+	files   wire.Attachments
 	system  encodedSystem
 	notices []toolcrib.Notice // of the request at hand
 }
@@ -79,8 +80,15 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire
 		c.notices = append(c.notices, wire.Notice(wire.NoticeParameterIgnored, "tool_choice is not sent: tool %s is not in the request", stray))
 	}
 	withTools := len(offer.Tools) > 0 && len(h.Tools) > 0
-	messages, _ := h.New(req)
+	messages, fresh := h.New(req)
+	c.files.Rules = fileRules()
+	c.files.Begin(fresh)
 	c.encodeMessages(ctx, req, messages)
+	if err := c.files.Err(); err != nil {
+		*h = wire.History{} // what was encoded lacks files
+		return nil, err
+	}
+	c.notices = append(c.notices, c.files.Notices...)
 	c.encodeSystem(req, withTools, demand)
 	c.encodeHead(req, top, options, withTools)
 

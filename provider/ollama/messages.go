@@ -2,8 +2,6 @@ package ollama
 
 import (
 	"context"
-	"encoding/base64"
-	"net/http"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/wire"
@@ -186,53 +184,24 @@ func (e *encoder) flush() {
 	e.pending, e.pendingNames = nil, nil
 }
 
+// fileRules are the images that every version of Ollama can decode: one that it
+// cannot makes the whole request fail.
+func fileRules() wire.FileRules {
+	return wire.FileRules{Types: []string{"image/png", "image/jpeg", "image/webp"}}
+}
+
 // open returns the content of an image as base64, or nil for a file that is not
 // sent, with a notice that says why.
 func (c *conversation) open(ctx context.Context, req *toolcrib.Request, f *toolcrib.File) []byte {
-	data, why := c.read(ctx, req, f)
-	if why != "" {
-		c.notices = append(c.notices, wire.Notice(toolcrib.NoticeFileNotSent, "file %s is not sent: %s", fileName(f), why))
+	if req.Files != nil {
+		if info := c.model.info(ctx, req.Model); info.Capabilities && !info.Vision {
+			c.files.Refuse(f, "model "+wire.Line(req.Model)+" takes no images")
+			return nil
+		}
+	}
+	image := c.files.Open(ctx, req, f)
+	if image == nil {
 		return nil
 	}
-	return base64.StdEncoding.AppendEncode(nil, data)
-}
-
-// read returns the bytes of an image that every version of Ollama can decode. The
-// bytes decide, not the name of their type: one image that cannot be decoded makes
-// the whole request fail.
-func (c *conversation) read(ctx context.Context, req *toolcrib.Request, f *toolcrib.File) (data []byte, why string) {
-	if req.Files == nil {
-		return nil, "the model takes no files"
-	}
-	if !isImage(f.MediaType) {
-		return nil, "Ollama takes images of type PNG, JPEG and WebP only"
-	}
-	if info := c.model.info(ctx, req.Model); info.Capabilities && !info.Vision {
-		return nil, "model " + wire.Line(req.Model) + " takes no images"
-	}
-	data, err := req.Files(ctx, f.Ref)
-	switch {
-	case err != nil:
-		return nil, "it cannot be opened"
-	case int64(len(data)) > toolcrib.MaxFileBytes:
-		return nil, "it is too large"
-	case !isImage(http.DetectContentType(data)):
-		return nil, "it is no PNG, JPEG or WebP image"
-	}
-	return data, ""
-}
-
-func isImage(mediaType string) bool {
-	switch mediaType {
-	case "image/png", "image/jpeg", "image/webp":
-		return true
-	}
-	return false
-}
-
-func fileName(f *toolcrib.File) string {
-	if f.Name != "" {
-		return wire.Line(f.Name)
-	}
-	return wire.Line(f.Ref)
+	return image.AppendBase64(nil)
 }

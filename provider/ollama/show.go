@@ -180,12 +180,14 @@ func (m *Model) info(ctx context.Context, model string) Info {
 	if t, ok := m.known.get(model); ok {
 		return t.info
 	}
-	ctx, cancel := context.WithTimeout(ctx, showTimeout)
+	bounded, cancel := context.WithTimeout(ctx, showTimeout)
 	defer cancel()
 	t := trait{until: time.Now().Add(keepUnknown)}
-	if info, err := m.Show(ctx, model); err == nil {
+	if info, err := m.Show(bounded, model); err == nil {
 		t.info, t.until = info, time.Now().Add(keepKnown)
 	}
-	m.known.put(model, t)
+	if ctx.Err() == nil { // a run that was cancelled has learned nothing
+		m.known.put(model, t)
+	}
 	return t.info
 }
