@@ -9,6 +9,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/provider/anthropic"
 	"github.com/toolcrib/toolcrib/provider/gemini"
+	"github.com/toolcrib/toolcrib/provider/limit"
 	"github.com/toolcrib/toolcrib/provider/llamacpp"
 	"github.com/toolcrib/toolcrib/provider/offline"
 	"github.com/toolcrib/toolcrib/provider/ollama"
@@ -29,10 +30,17 @@ func (a *app) provider(name string, p config.Provider) (toolcrib.Model, error) {
 		}
 		return nil, usagef("providers.%s: %v", name, err)
 	}
-	if p.RequestsPerMinute > 0 {
-		model = &paced{model: model, pace: &pace{most: p.RequestsPerMinute}}
+	return limited(name, p, model), nil
+}
+
+// limited puts what a provider serves under its limits, once for all its models.
+// What runs in this process has none unless they are set.
+func limited(name string, p config.Provider, model toolcrib.Model) toolcrib.Model {
+	local := p.Type == config.TypeScript || p.Type == config.TypeOffline
+	if local && p.MaxConcurrent == 0 && p.RequestsPerMinute == 0 {
+		return model
 	}
-	return model, nil
+	return limit.New(model, limit.Options{Name: name, MaxConcurrent: p.MaxConcurrent, RequestsPerMinute: p.RequestsPerMinute})
 }
 
 func (a *app) adapter(name string, p config.Provider) (toolcrib.Model, error) {

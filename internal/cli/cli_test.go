@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,30 +54,6 @@ func TestSplitListIsNeverNil(t *testing.T) {
 	if got := splitList("a, b,"); len(got) != 2 || got[0] != "a" || got[1] != "b" {
 		t.Errorf("got %#v", got)
 	}
-}
-
-func TestPaceHoldsBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &pace{most: 2}
-		began := time.Now()
-		for range 5 {
-			if err := p.wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if took := time.Since(began); took != 2*time.Minute {
-			t.Errorf("5 requests at 2 a minute took %s", took)
-		}
-		if err := p.wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancelCause(t.Context())
-		why := errors.New("why")
-		cancel(why)
-		if err := p.wait(ctx); !errors.Is(err, why) {
-			t.Errorf("got %v", err)
-		}
-	})
 }
 
 func TestDriverLocks(t *testing.T) {

@@ -159,14 +159,14 @@ func (d *drive) putLimit(ctx context.Context, r *agent.Runner, s *agent.State) (
 	}
 }
 
-// limit is what a person may raise.
-type limit struct {
+// raisable is a limit that a person may raise.
+type raisable struct {
 	unit, flag string
 	more       func(text string) (journal.Granted, error)
 }
 
 // limitOf tells from the reason of a pause which limit was reached.
-func limitOf(reason string) limit {
+func limitOf(reason string) raisable {
 	count := func(text string) (int, error) {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
@@ -176,7 +176,7 @@ func limitOf(reason string) limit {
 	}
 	switch {
 	case strings.HasPrefix(reason, "budget.max_cost_usd"):
-		return limit{unit: "US dollars", flag: "--add-cost USD", more: func(text string) (journal.Granted, error) {
+		return raisable{unit: "US dollars", flag: "--add-cost USD", more: func(text string) (journal.Granted, error) {
 			usd, err := strconv.ParseFloat(strings.TrimPrefix(text, "$"), 64)
 			if err != nil || !(usd > 0 && usd < maxAddedCost) {
 				return journal.Granted{}, usagef("must be an amount such as 0.50, or d")
@@ -184,17 +184,17 @@ func limitOf(reason string) limit {
 			return journal.Granted{CostUSD: usd}, nil
 		}}
 	case strings.HasPrefix(reason, "budget.max_tokens"):
-		return limit{unit: "tokens", flag: "--add-tokens N", more: func(text string) (journal.Granted, error) {
+		return raisable{unit: "tokens", flag: "--add-tokens N", more: func(text string) (journal.Granted, error) {
 			n, err := count(text)
 			return journal.Granted{Tokens: int64(n)}, err
 		}}
 	case strings.HasPrefix(reason, "budget.max_requests"):
-		return limit{unit: "requests", flag: "--add-requests N", more: func(text string) (journal.Granted, error) {
+		return raisable{unit: "requests", flag: "--add-requests N", more: func(text string) (journal.Granted, error) {
 			n, err := count(text)
 			return journal.Granted{Requests: n}, err
 		}}
 	}
-	return limit{unit: "rounds", flag: "--add-iterations N", more: func(text string) (journal.Granted, error) {
+	return raisable{unit: "rounds", flag: "--add-iterations N", more: func(text string) (journal.Granted, error) {
 		n, err := count(text)
 		return journal.Granted{Iterations: n}, err
 	}}
