@@ -17,16 +17,17 @@ import (
 // models are asked about. Where nothing listens it takes no time.
 const (
 	ollamaPatience = time.Second
-	ollamaAsked    = 16
+	ollamaLooked   = 16
 )
 
 // detect finds a model where none is configured (contract §4).
 func (a *app) detect(c *config.Config) config.Detected {
 	more := ""
+	set, at := a.ollamaAsked(c)
 	found := c.DetectModel(config.Surroundings{
-		LookupEnv: os.LookupEnv,
+		LookupEnv: os.LookupEnv, OllamaAt: at,
 		OllamaModels: func() ([]string, error) {
-			names, why, err := a.ollamaModels()
+			names, why, err := ollamaModels(set)
 			more = why
 			return names, err
 		},
@@ -37,15 +38,24 @@ func (a *app) detect(c *config.Config) config.Detected {
 	return found
 }
 
-// ollamaModels are the models of the Ollama at its usual address, the best first:
-// the one that was pulled last of those that take tools, else of those that can
-// chat at all.
-func (a *app) ollamaModels() (names []string, why string, err error) {
+// ollamaAsked is where an Ollama is looked for: at its usual address, unless a
+// provider ollama is configured, and what stands in the notice about it.
+func (a *app) ollamaAsked(c *config.Config) (set wire.Options, at string) {
+	if p, ok := c.Providers[config.TypeOllama]; ok && p.Type == config.TypeOllama && !p.BaseURL.IsEmpty() {
+		if set, err := a.wire(config.TypeOllama, p); err == nil {
+			return set, "providers.ollama.base_url"
+		}
+	}
+	return wire.Options{BaseURL: a.ollamaAt, Proxy: wire.ProxyNone}, config.OllamaAddress
+}
+
+// ollamaModels are the models of an Ollama, the best first: the one that was pulled
+// last of those that take tools, else of those that can chat at all.
+func ollamaModels(set wire.Options) (names []string, why string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), ollamaPatience)
 	defer cancel()
-	m, err := ollama.New(ollama.Options{Options: wire.Options{
-		BaseURL: a.ollamaAt, Proxy: wire.ProxyNone, ConnectTimeout: ollamaPatience, FirstTokenTimeout: ollamaPatience,
-	}})
+	set.ConnectTimeout, set.FirstTokenTimeout = ollamaPatience, ollamaPatience
+	m, err := ollama.New(ollama.Options{Options: set})
 	if err != nil {
 		return nil, "", err
 	}
@@ -55,7 +65,7 @@ func (a *app) ollamaModels() (names []string, why string, err error) {
 		return nil, "", err
 	}
 	chosen := max(slices.IndexFunc(names, canChat), 0)
-	takes := slices.IndexFunc(names[:min(len(names), ollamaAsked)], func(name string) bool {
+	takes := slices.IndexFunc(names[:min(len(names), ollamaLooked)], func(name string) bool {
 		info, err := m.Show(ctx, name)
 		return err == nil && info.Capabilities && info.Tools
 	})

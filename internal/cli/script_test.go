@@ -71,6 +71,7 @@ func TestScripts(t *testing.T) {
 			"bigfile":    cmdBigFile,
 			"aheadclock": cmdAheadClock,
 			"binary":     cmdBinary,
+			"model":      cmdModel,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {

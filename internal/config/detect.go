@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"strings"
 )
 
@@ -18,9 +19,10 @@ const OllamaAddress = "http://localhost:11434"
 // Surroundings is what the search for a model may look at.
 type Surroundings struct {
 	LookupEnv func(name string) (string, bool)
-	// OllamaModels asks the Ollama at [OllamaAddress] for its models, within a
-	// second; an error or nil = there is none.
+	// OllamaModels asks an Ollama for its models, within a second; an error or nil =
+	// there is none.
 	OllamaModels func() ([]string, error)
+	OllamaAt     string // where it is asked; "" = OllamaAddress
 }
 
 // Detected is a model that was found without a configuration.
@@ -50,11 +52,12 @@ func (c *Config) DetectModel(s Surroundings, usable func(providerType string) bo
 			return c.detected(d.provider, d.model, variable+" is set")
 		}
 	}
+	at := cmp.Or(s.OllamaAt, OllamaAddress)
 	if can(TypeOllama) && s.OllamaModels != nil {
 		if models, err := s.OllamaModels(); err == nil && len(models) > 0 {
-			return c.detected(TypeOllama, models[0], "an Ollama answers at "+OllamaAddress)
+			return c.detected(TypeOllama, models[0], "an Ollama answers at "+at)
 		}
-		why = append(why, "no Ollama with a model answers at "+OllamaAddress)
+		why = append(why, "no Ollama with a model answers at "+at)
 	}
 	return c.detected(TypeOffline, TypeOffline, strings.Join(why, ", "))
 }

@@ -1,0 +1,38 @@
+package cli_test
+
+import (
+	"net/http/httptest"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
+)
+
+// cmdModel plays a model of an API: it reads notes.txt, then writes out.txt, then
+// answers. URL is its address; at the end of the script every request must have
+// been as the API wants it: model openai|anthropic|gemini|ollama|llamacpp.
+func cmdModel(ts *testscript.TestScript, _ bool, args []string) {
+	call := func(id, name, arguments string) toolcrib.Reply {
+		return modeltest.Calls(toolcrib.ToolCall{ID: id, Name: name, Arguments: []byte(arguments)})
+	}
+	s := modeltest.NewServer(modeltest.Dialect(args[0]), modeltest.ServerOptions{ByTurn: true, Steps: modeltest.Steps(
+		call("c1", "read_file", `{"path":"notes.txt"}`),
+		call("c2", "write_file", `{"path":"out.txt","content":"hello"}`),
+		modeltest.Text("the end"),
+	)})
+	server := httptest.NewServer(s.Handler())
+	ts.Defer(func() {
+		server.Close()
+		if err := s.Errors(); err != nil {
+			ts.Logf("%s: %v", args[0], err)
+			panic("a request was not as the API wants it: " + err.Error())
+		}
+	})
+	url := server.URL
+	if args[0] == "openai" || args[0] == "anthropic" || args[0] == "llamacpp" {
+		url += "/v1"
+	}
+	ts.Setenv("URL", strings.TrimRight(url, "/"))
+}
