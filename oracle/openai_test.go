@@ -158,6 +158,9 @@ func ourModel(t *testing.T, d modeltest.Dialect, o wire.Options) toolcrib.Model 
 	if d == modeltest.Anthropic {
 		return anthropicModel(t, o)
 	}
+	if d == modeltest.Gemini {
+		return geminiModel(t, o)
+	}
 	m, err := openai.New(openai.Options{Options: o})
 	if err != nil {
 		t.Fatal(err)
