@@ -57,6 +57,7 @@ type responsesItem struct {
 	Type      string           `json:"type"`
 	Role      string           `json:"role"`
 	Phase     string           `json:"phase"`
+	Status    string           `json:"status"`
 	Content   json.RawMessage  `json:"content"`
 	ID        string           `json:"id"`
 	CallID    string           `json:"call_id"`
@@ -198,6 +199,9 @@ func (r *responsesRequest) checkInput() error {
 		var item responsesItem
 		err := strict(raw, &item)
 		if err == nil {
+			if item.Type == "" && item.Role != "" {
+				item.Type = "message" // it may be left out
+			}
 			err = in.check(&item)
 		}
 		if err != nil {
