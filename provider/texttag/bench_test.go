@@ -17,12 +17,13 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// The benchmark compares a conversation by the text protocol with the same one by
-// the calls of the API itself, over the same adapter and server. Measured on two
-// shared cores, 20 rounds of 4 KiB of text and one call: 1.0 times the native one.
+// The benchmark compares replies of 4 KiB of text and one call by the text protocol
+// with the same ones by the calls of the API itself, over the same adapter and
+// server. CPU time on a shared machine of two cores, the server's included: 1.13 times
+// the native one for one reply, 1.18 over 20 rounds.
 func BenchmarkStreaming(b *testing.B) {
-	const rounds = 20
-	said := strings.Repeat("Let me look at that `file`, for 3 < 4. ", 100)
+	prose := strings.Repeat("I will look at that file, because it may say why. ", 8)
+	said := strings.Repeat(prose+"See `notes.txt`, for 3 < 4. ", 9)
 	arguments := `{"limit":200,"path":"notes/today.txt"}`
 	native := toolcrib.Reply{Message: toolcrib.Message{Role: toolcrib.RoleAssistant, Parts: []toolcrib.Part{
 		{Text: said}, {ToolCall: &toolcrib.ToolCall{ID: "call_1", Name: "read_file", Arguments: json.RawMessage(arguments)}},
@@ -36,24 +37,28 @@ func BenchmarkStreaming(b *testing.B) {
 		{"native", native, func(m toolcrib.Model) toolcrib.Model { return m }},
 		{"text", tagged, texttag.New},
 	} {
-		b.Run(kind.name, func(b *testing.B) {
-			body := bytes.Join(modeltest.OpenAI.Frames(kind.reply, 8), nil)
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				_, _ = io.Copy(io.Discard, r.Body)
-				w.Header().Set("Content-Type", "text/event-stream")
-				_, _ = w.Write(body)
-			}))
-			b.Cleanup(s.Close)
-			inner, err := openai.New(openai.Options{Options: wire.Options{BaseURL: s.URL}})
-			if err != nil {
-				b.Fatal(err)
-			}
-			m := kind.wrap(inner)
-			b.ReportAllocs()
-			for b.Loop() {
-				converse(b, m.(toolcrib.Conversational).Conversation(), rounds)
-			}
-		})
+		for _, rounds := range []int{1, 20} {
+			b.Run(fmt.Sprintf("rounds=%d/%s", rounds, kind.name), func(b *testing.B) { stream(b, kind.reply, kind.wrap, rounds) })
+		}
+	}
+}
+
+func stream(b *testing.B, reply toolcrib.Reply, wrap func(toolcrib.Model) toolcrib.Model, rounds int) {
+	body := bytes.Join(modeltest.OpenAI.Frames(reply, 8), nil)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = w.Write(body)
+	}))
+	b.Cleanup(s.Close)
+	inner, err := openai.New(openai.Options{Options: wire.Options{BaseURL: s.URL}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := wrap(inner)
+	b.ReportAllocs()
+	for b.Loop() {
+		converse(b, m.(toolcrib.Conversational).Conversation(), rounds)
 	}
 }
 

@@ -2,7 +2,6 @@ package texttag
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -198,24 +197,30 @@ func holdsCall(s string) bool {
 	return false
 }
 
-// fence is the opening line of a code fence, or a piece of one, at the end of a
-// text: what may stand around a tag.
-var fence = regexp.MustCompile("`+[A-Za-z_]{0,16}[ \t\r\n]{0,16}$")
+// Bounds of the opening line of a code fence that is told from other text.
+const (
+	maxFence  = 64 // backticks
+	maxInfo   = 16 // letters of the language
+	maxSpaces = 16 // behind them
+)
 
-// fenceWindow is more than a fence can be long, but for its backticks.
-const fenceWindow = 64
-
-// fenceStart returns where a fence that ends s begins; len(s) = there is none.
+// fenceStart returns where the opening line of a code fence, or a piece of one,
+// that ends s begins: what may stand around a tag. len(s) = there is none.
 func fenceStart(s string) int {
-	from := max(0, len(s)-fenceWindow)
-	if strings.IndexByte(s[from:], '`') < 0 {
-		return len(s)
+	i := back(s, len(s), maxSpaces, func(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' })
+	i = back(s, i, maxInfo, func(c byte) bool { return c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' })
+	if start := back(s, i, maxFence, func(c byte) bool { return c == '`' }); start < i {
+		return start
 	}
-	at := fence.FindStringIndex(s[from:])
-	if at == nil {
-		return len(s)
+	return len(s)
+}
+
+// back goes back from i over at most most bytes.
+func back(s string, i, most int, over func(byte) bool) int {
+	for n := 0; n < most && i > 0 && over(s[i-1]); n++ {
+		i--
 	}
-	return from + at[0]
+	return i
 }
 
 // notices tell what was passed over in the reply.

@@ -50,6 +50,9 @@ type tools struct {
 	text    string
 	names   []string
 	notices []toolcrib.Notice
+
+	// The last system text and what it was made of.
+	before, after string
 }
 
 // update makes the text anew if the tools have changed. The same tools always give
@@ -104,7 +107,10 @@ func (t *tools) system(req *toolcrib.Request, offered, called bool) string {
 		}
 		return req.System
 	}
-	text := join(req.System, t.text)
+	if t.after == "" || t.before != req.System {
+		t.before, t.after = req.System, join(req.System, t.text)
+	}
+	text := t.after
 	text = wire.WithSchemaInstruction(text, req.OutputSchema)
 	switch req.ToolChoice.Mode {
 	case toolcrib.ChoiceRequired:
