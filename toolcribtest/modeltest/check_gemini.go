@@ -167,7 +167,7 @@ func (r *geminiRequest) checkTools() error {
 		return errors.New("tools: must hold one list of functions that is not empty; leave it out (N8)")
 	}
 	if r.model.gemma && r.model.generation < 400 {
-		return errors.New("Function calling is not enabled for this model")
+		return errors.New("tools: Function calling is not enabled for this model")
 	}
 	for i, f := range (*r.Tools)[0].FunctionDeclarations {
 		where := fmt.Sprintf("tools[0].functionDeclarations[%d]", i)
@@ -234,7 +234,7 @@ func (r *geminiRequest) checkConfig() error {
 	case c.ResponseJSONSchema != nil && (c.ResponseMIMEType == nil || *c.ResponseMIMEType != "application/json"):
 		return errors.New("responseJsonSchema: only with responseMimeType application/json")
 	case c.ResponseMIMEType != nil && *c.ResponseMIMEType == "application/json" && len(r.names) > 0 && !r.model.three():
-		return errors.New("Function calling with a response mime type: 'application/json' is unsupported")
+		return errors.New("tools: Function calling with a response mime type: 'application/json' is unsupported")
 	}
 	if c.ResponseJSONSchema != nil {
 		if err := checkGeminiSchema("", c.ResponseJSONSchema, 0); err != nil {
@@ -286,7 +286,7 @@ func (r *geminiRequest) checkSystem() error {
 	case s == nil:
 		return nil
 	case r.model.gemma && r.model.generation < 400:
-		return errors.New("Developer instruction is not enabled for this model")
+		return errors.New("systemInstruction: Developer instruction is not enabled for this model")
 	case s.Role != "" || len(s.Parts) != 1 || s.Parts[0].Text == nil || blank(*s.Parts[0].Text):
 		return errors.New("systemInstruction: must hold one text that is not blank")
 	}
