@@ -308,7 +308,7 @@ func (t *Story) verdict(v *journal.Verdict) {
 	if v.Decision == toolcrib.Allow && v.Effect.Writes() {
 		parts = append(parts, string(v.Effect.OrStrictest()))
 	}
-	if v.Approval != "" {
+	if v.Approval != "" && !strings.Contains(v.Detail, v.Approval) {
 		parts = append(parts, "allowed by "+v.Approval)
 	}
 	if v.Rule != "" {
