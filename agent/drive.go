@@ -13,14 +13,11 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// driver carries one run, on one goroutine at a time. All appends, folds and frames
-// of the run go through it, in order.
+// driver carries one run, on one goroutine. All appends, folds and frames of the
+// run go through it, in order.
 type driver struct {
 	r     *Runner
 	s     *State
-	ctx   context.Context // of the driving
-	watch watch
-	seat  *seat          // of the goroutine that drives
 	model toolcrib.Model // of s.Model, opened at first use
 	index int            // the model that is open
 	tools string         // how it takes tools
@@ -115,11 +112,12 @@ func (e *StateError) Error() string { return fmt.Sprintf("run %s (%s) %s", e.Run
 // [CancelError] the run ends as cancelled; with any other cause it is left as it
 // is, to be taken up again.
 func (r *Runner) drive(ctx context.Context, s *State) error {
-	d := &driver{r: r, s: s, index: -1, ctx: ctx}
+	d := &driver{r: r, s: s, index: -1}
+	defer d.unbound()
 	if err := d.append(ctx, &journal.TakenUp{Worker: r.Worker, Epoch: s.Epochs + 1}); err != nil {
 		return err
 	}
-	return d.await()
+	return errors.Join(d.run(ctx), d.flush(ctx))
 }
 
 // run carries out one step after the other.
@@ -224,10 +222,8 @@ func (d *driver) bounded(ctx context.Context) context.Context {
 	}
 	d.unbound()
 	d.wallEnd = time.Now().Add(left)
-	wall, cancel := context.WithTimeoutCause(ctx, left, errWallTime)
-	stop := context.AfterFunc(wall, d.watch.hurry)
-	d.wall, d.unwall = wall, func() { stop(); cancel() }
-	return wall
+	d.wall, d.unwall = context.WithTimeoutCause(ctx, left, errWallTime)
+	return d.wall
 }
 
 func (d *driver) unbound() {

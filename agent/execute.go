@@ -24,9 +24,9 @@ const cancelGrace = 200 * time.Millisecond
 // in their order. It takes permits and looks nothing up. [law]
 func (d *driver) execute(ctx context.Context) error {
 	open := d.s.Turn.open()
-	x := &execution{d: d, order: open, results: make([]*journal.ToolResult, len(open))}
-	ready := make([]*Call, 0, len(open))
-	for i, c := range open {
+	x := &execution{d: d, order: open, results: make(map[*Call]*journal.ToolResult, len(open))}
+	var ready []*Call
+	for _, c := range open {
 		v := d.verdict(c.ID)
 		if v == nil {
 			// Taken up from the journal: the permits are gone, and the policy is
@@ -40,14 +40,12 @@ func (d *driver) execute(ctx context.Context) error {
 			ready = append(ready, c)
 			continue
 		}
-		x.results[i] = refusal(c, v)
+		x.results[c] = refusal(c, v)
 	}
-	x.ctx, x.waiting = d.bounded(ctx), ready
-	return x.carry()
-}
-
-// carry runs what waits and writes the results down.
-func (x *execution) carry() error {
+	ctx = d.bounded(ctx)
+	n := len(ready)
+	x.ctx, x.waiting = ctx, ready
+	x.starts, x.ends, x.late = make(chan *flight, n), make(chan *flight, n), make(chan late, 2*n)
 	err := x.run()
 	if err == nil {
 		err = x.flush(true)
@@ -73,39 +71,18 @@ func refusal(c *Call, v *gate.Verdict) *journal.ToolResult {
 	}
 }
 
-// execution runs the allowed calls of one turn: one that is alone on the driver's own
-// goroutine (alone.go), several beside each other on goroutines of theirs. Its
-// channels have room for all that can ever be sent, so that a call that was left
-// behind never blocks.
+// execution runs the allowed calls of one turn. Its channels have room for all
+// that can ever be sent, so that a call that was left behind never blocks.
 type execution struct {
 	d       *driver
 	ctx     context.Context
-	order   []*Call               // the open calls of the turn
-	results []*journal.ToolResult // of those in order; nil = none, or written down
+	order   []*Call                       // the open calls of the turn
+	results map[*Call]*journal.ToolResult // not written down yet
 	waiting []*Call
 	flying  []*flight
 	starts  chan *flight // a prepared call asks to be written down as started
 	ends    chan *flight
 	late    chan late
-	ticks   chan progress
-}
-
-// beside makes the channels for calls that run beside each other.
-func (x *execution) beside(n int) {
-	if x.starts == nil {
-		n += len(x.waiting)
-		x.starts, x.ends, x.late = make(chan *flight, n), make(chan *flight, n), make(chan late, 2*n)
-		x.ticks = make(chan progress, 16)
-	}
-}
-
-// put keeps the result of a call until it is written down.
-func (x *execution) put(c *Call, r *journal.ToolResult) {
-	for i := range x.order {
-		if x.order[i] == c {
-			x.results[i] = r
-		}
-	}
 }
 
 // flight is one call on its way.
@@ -115,14 +92,13 @@ type flight struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	prepared []byte
-	leave    chan error // the answer to starts: nil = go; no channel = the call is alone
+	leave    chan error // the answer to starts: nil = go
 	result   *journal.ToolResult
 	whole    string // of a result that was cut; to be kept
 	files    []keptFile
 	taint    []string               // of the run when the call was launched
 	nested   atomic.Pointer[string] // the source of untrusted data that a nested call read
 	progress chan<- progress
-	alone    *driver // that runs the call itself; nil = it has a goroutine of its own
 }
 
 // late says that a call was told to end; gone, that it did not in time.
@@ -142,32 +118,21 @@ type progressData struct {
 	Fraction float64 `json:"fraction"`
 }
 
-// progressed shows how far a call is.
-func (d *driver) progressed(p progress) {
-	d.live(journal.FrameToolProgress, progressData{ID: p.id, Message: d.r.Mask.Mask(p.message), Fraction: p.fraction})
-}
-
 // run launches calls, writes down what they do, and returns when all that could
 // be answered are. An error means that the journal could not be written.
 func (x *execution) run() error {
+	ticks := make(chan progress, 16)
 	for {
-		var err error
-		var alone *flight
 		if x.ctx.Err() == nil && len(x.waiting) > 0 {
-			alone, err = x.launch()
-		}
-		switch {
-		case err != nil:
-		case alone != nil:
-			if err = x.flyAlone(alone); errors.Is(err, errTakenOver) {
+			if err := x.launch(ticks); err != nil {
+				x.abort()
 				return err
 			}
-		case len(x.flying) == 0:
-			return nil
-		default:
-			err = x.step()
 		}
-		if err != nil {
+		if len(x.flying) == 0 {
+			return nil
+		}
+		if err := x.step(ticks); err != nil {
 			x.abort()
 			return err
 		}
@@ -175,7 +140,7 @@ func (x *execution) run() error {
 }
 
 // step waits for the next thing that a call does, and writes it down.
-func (x *execution) step() error {
+func (x *execution) step(ticks <-chan progress) error {
 	select {
 	case f := <-x.starts:
 		if f.ctx.Err() != nil {
@@ -188,8 +153,8 @@ func (x *execution) step() error {
 		return err
 	case f := <-x.ends:
 		return x.land(f)
-	case p := <-x.ticks:
-		x.d.progressed(p)
+	case p := <-ticks:
+		x.d.live(journal.FrameToolProgress, progressData{ID: p.id, Message: x.d.r.Mask.Mask(p.message), Fraction: p.fraction})
 		return nil
 	case l := <-x.late:
 		if !l.gone {
@@ -200,20 +165,19 @@ func (x *execution) step() error {
 	}
 }
 
-// launch starts every waiting call that may start now. If it is one, and no other
-// is on its way, it is returned to be run by the driver itself.
-func (x *execution) launch() (alone *flight, err error) {
+// launch starts every waiting call that may start now.
+func (x *execution) launch(ticks chan<- progress) error {
 	most := x.d.s.Limits().MaxParallel
 	var rest []*Call
-	started := make([]toolcrib.Body, 0, 4)
-	ready := make([]*flight, 0, 4)
+	var started []toolcrib.Body
+	var ready []*flight
 	for _, c := range x.waiting {
 		permit := x.d.permit(c.ID)
 		if len(x.flying)+len(ready) >= most || x.blocked(c, permit, rest, ready) {
 			rest = append(rest, c)
 			continue
 		}
-		f := &flight{call: c, permit: permit, taint: slices.Clip(x.d.s.Taint)}
+		f := &flight{call: c, permit: permit, leave: make(chan error, 1), progress: ticks, taint: slices.Clip(x.d.s.Taint)}
 		ready = append(ready, f)
 		if !permit.Effect().Writes() {
 			started = append(started, &journal.ToolStarted{ID: c.ID, Name: c.Name})
@@ -223,25 +187,19 @@ func (x *execution) launch() (alone *flight, err error) {
 	// The starts of reads share one append with the verdicts; a write is written
 	// down by itself, when it is prepared and just before it runs.
 	if err := x.d.append(x.ctx, started...); err != nil {
-		return nil, err
+		return err
 	}
-	single := len(ready) == 1 && len(x.flying) == 0
 	for _, f := range ready {
 		if x.d.logs(x.ctx) {
 			x.d.r.Log.InfoContext(x.ctx, "executing tool", "run", x.d.s.Run, "name", f.call.Name, "call", f.call.ID)
 		}
 		f.ctx, f.cancel = withTimeout(x.ctx, f.permit.Timeout())
-		x.flying = append(x.flying, f)
-		if single {
-			return f, nil
-		}
-		x.beside(len(ready))
-		f.leave, f.progress = make(chan error, 1), x.ticks
 		f.watch(x.late)
+		x.flying = append(x.flying, f)
 		x.d.r.tools.Add(1)
 		go x.fly(f)
 	}
-	return nil, nil
+	return nil
 }
 
 // withTimeout bounds a call; 0 = only by its run.
@@ -261,11 +219,9 @@ func (x *execution) blocked(c *Call, permit gate.Permit, earlier []*Call, ready 
 			return true
 		}
 	}
-	for _, flights := range [][]*flight{x.flying, ready} {
-		for _, f := range flights {
-			if overlap(f.permit.Targets(), permit.Targets()) {
-				return true
-			}
+	for _, f := range append(append([]*flight(nil), x.flying...), ready...) {
+		if overlap(f.permit.Targets(), permit.Targets()) {
+			return true
 		}
 	}
 	return false
@@ -311,7 +267,7 @@ func (x *execution) land(f *flight) error {
 		return err
 	}
 	f.result.Content = f.call.noted(f.result.Content)
-	x.put(f.call, f.result)
+	x.results[f.call] = f.result
 	return x.flush(false)
 }
 
@@ -329,16 +285,16 @@ func (c *Call) noted(content string) string {
 // must not be lost, while a read whose driver is lost is read again. At the end
 // the rest is written too.
 func (x *execution) flush(rest bool) error {
-	bodies := make([]toolcrib.Body, 0, 4)
+	var bodies []toolcrib.Body
 	waits, wrote := false, false
-	for i, c := range x.order {
-		r := x.results[i]
+	for _, c := range x.order {
+		r, ok := x.results[c]
 		switch {
-		case r == nil:
+		case !ok:
 			waits = waits || c.Result == nil
 		case rest || !waits || c.Started != nil && c.Started.Write:
 			bodies = append(bodies, r)
-			x.results[i] = nil
+			delete(x.results, c)
 			wrote = wrote || c.Started != nil && c.Started.Write
 		}
 	}
@@ -397,7 +353,7 @@ func (x *execution) leaveBehind(f *flight) error {
 	if result.Status == toolcrib.ResultCancelled && x.leftResumable() {
 		return nil
 	}
-	x.put(f.call, result)
+	x.results[f.call] = result
 	return x.flush(false)
 }
 

@@ -50,13 +50,8 @@ func (x *execution) perform(f *flight) (toolcrib.Output, error) {
 
 // tell passes progress on; a reader that is slow misses some.
 func (f *flight) tell(message string, fraction float64) {
-	p := progress{id: f.call.ID, message: message, fraction: fraction}
-	if f.alone != nil {
-		f.alone.tell(f, p)
-		return
-	}
 	select {
-	case f.progress <- p:
+	case f.progress <- progress{id: f.call.ID, message: message, fraction: fraction}:
 	default:
 	}
 }
