@@ -31,6 +31,7 @@ const (
 // the work of a validation.
 type schema struct {
 	compiled *jsonschema.Schema
+	plain    *plain // nil = it has no plain form
 
 	mu   sync.Mutex // one validation at a time, for the count is the schema's own
 	work int
@@ -129,7 +130,7 @@ func compileDocument(doc any) (s *schema, err error) {
 		if err != nil {
 			return err
 		}
-		s = &schema{compiled: compiled}
+		s = &schema{compiled: compiled, plain: newPlain(compiled)}
 		s.meter(compiled, make(map[*jsonschema.Schema]bool))
 		return nil
 	})
@@ -222,6 +223,9 @@ func either(v any) []*jsonschema.Schema {
 // validate checks a decoded value, in which numbers are json.Number. It returns
 // nil, a [*jsonschema.ValidationError], or what kept it from checking.
 func (s *schema) validate(value any) (err error) {
+	if work := 0; s.plain != nil && s.plain.valid(value, &work) {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.work = 0
