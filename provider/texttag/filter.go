@@ -13,6 +13,7 @@ const (
 	maxBody    = guard.MaxArgumentsBytes + 64<<10 // bytes of a call
 	maxDropped = 4 << 10                          // bytes behind the call that are looked at
 	maxBack    = 512                              // bytes that are looked at again when markup was taken out
+	maxPiece   = 4 << 10                          // bytes that are worked on at a time: taking out copies them
 )
 
 // phase is where in a reply the filter is.
@@ -29,6 +30,7 @@ const (
 // how that was cut into pieces.
 type filter struct {
 	phase    phase
+	deaf     bool   // no tag begins a call
 	held     string // text that may belong to a tag, or to a fence around one
 	body     body
 	call     *call
@@ -51,7 +53,16 @@ func (f *filter) write(s string) string {
 	if f.held == "" && nextBracket(s, 0) < 0 && strings.IndexByte(s, '`') < 0 {
 		return s // by far the most
 	}
-	return f.text(f.held+s, goesOn)
+	if len(s) <= maxPiece {
+		return f.text(f.held+s, goesOn)
+	}
+	var shown strings.Builder
+	for len(s) > 0 {
+		n := min(len(s), maxPiece)
+		shown.WriteString(f.write(s[:n]))
+		s = s[n:]
+	}
+	return shown.String()
 }
 
 // text shows s but for markup; it ends where a call begins.
@@ -75,7 +86,7 @@ func (f *filter) text(s string, end ending) string {
 			}
 			chain = -1
 			i = nextBracket(s, i+1)
-		case t.kind == tagOpen:
+		case t.kind == tagOpen && !f.deaf:
 			if chain < 0 {
 				chain = i
 			}
@@ -174,17 +185,14 @@ func (f *filter) endInside(end ending) string {
 
 // prose shows what follows a tag that began no call; further tags begin none either.
 func (f *filter) prose(s string) string {
-	for i := nextBracket(s, 0); i >= 0; {
-		t, v := scanTag(s[i:], ended)
-		if v != isTag {
-			i = nextBracket(s, i+1)
-			continue
-		}
-		f.removed++
-		s = s[:i] + s[i+t.size:]
-		i = nextBracket(s, max(0, i-maxBack))
+	if nextBracket(s, 0) < 0 {
+		return s
 	}
-	return s
+	rest := filter{deaf: true}
+	shown := rest.write(s)
+	shown += rest.end(false)
+	f.removed += rest.removed
+	return shown
 }
 
 // holdsCall tells whether a call begins in s.

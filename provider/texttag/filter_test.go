@@ -221,6 +221,20 @@ func TestStream_TextIsHeldBackOnlyWhereItMustBe(t *testing.T) {
 	}
 }
 
+// Replies in one piece and full of markup cost no more than others of their size.
+func TestStream_LongRepliesInOnePiece(t *testing.T) {
+	stray := strings.Repeat("x</tool_call>", 200_000)
+	for _, reply := range []string{stray, callOpen + strings.Repeat("x<tool_result>", 50_000)} {
+		text, c, _ := read(whole(reply), toolcrib.FinishStop)
+		if c != nil || strings.Trim(text, "x") != "" || len(text) < 50_000 {
+			t.Errorf("%d bytes, call %+v", len(text), c)
+		}
+	}
+	if _, c, _ := read(whole(strings.Repeat("<", 1<<20)+callOpen+`{"name":"a"}`+callClose), toolcrib.FinishStop); c == nil || c.name != "a" {
+		t.Errorf("call %+v", c)
+	}
+}
+
 // pieces are what the properties build replies of.
 var pieces = []string{
 	"<", ">", "/", "tool", "_", "call", "result", "untrusted_input", "<tool_call>", "</tool_call>", "<tool_result name=\"x\">", "</tool_result>",
