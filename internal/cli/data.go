@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
@@ -50,6 +51,9 @@ func (a *app) openWith(ctx context.Context, o sqlite.Options) (*sqlite.Store, er
 		return nil, err
 	}
 	s, err := sqlite.Open(ctx, filepath.Join(dir, databaseName), o)
+	if errors.Is(err, store.ErrUnavailable) && readOnlyFolder(dir) {
+		err = &store.Error{Kind: store.ErrReadOnly, Path: filepath.Join(dir, databaseName), Err: err}
+	}
 	if errors.Is(err, store.ErrKeys) {
 		return nil, fmt.Errorf("%w\nTo accept it: toolcrib runs verify --adopt", err)
 	}
@@ -59,6 +63,17 @@ func (a *app) openWith(ctx context.Context, o sqlite.Options) (*sqlite.Store, er
 	a.store = s
 	a.closers = append(a.closers, s)
 	return s, nil
+}
+
+// readOnlyFolder tells whether nobody, or not this user, can write in an existing
+// folder: SQLite says of it no more than that it cannot open its file.
+func readOnlyFolder(dir string) bool {
+	probe, err := os.CreateTemp(dir, ".probe-*")
+	if err != nil {
+		return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)
+	}
+	_ = errors.Join(probe.Close(), os.Remove(probe.Name()))
+	return false
 }
 
 // keysFile is the absolute path of the key file that is configured; "" = the one

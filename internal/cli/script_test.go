@@ -77,6 +77,9 @@ func TestScripts(t *testing.T) {
 			if cond == "root" {
 				return os.Geteuid() == 0, nil
 			}
+			if cond == "bwrap" {
+				return exec.Command("bwrap", "--dev-bind", "/", "/", "true").Run() == nil, nil
+			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 	})

@@ -76,10 +76,20 @@ func (a *app) listSessions(ctx context.Context, f store.SessionFilter, asJSON bo
 		return printJSON(a.out, append([]store.SessionInfo{}, page.Sessions...), true)
 	}
 	rows := [][]string{{"SESSION", "NAME", "RUNS", "LAST", "STATUS", "USER", "TITLE"}}
+	narrow := a.outTerminal && a.outStyle.Width < wideList
+	if narrow {
+		rows = [][]string{{"SESSION", "RUNS", "LAST", "NAME OR TITLE"}}
+	}
 	now := time.Now()
 	for _, info := range page.Sessions {
+		if narrow {
+			rows = append(rows, []string{
+				string(info.ID), fmt.Sprint(info.Runs), shortTime(info.UpdatedAt.Local(), now), cmp.Or(info.Name, info.Title),
+			})
+			continue
+		}
 		rows = append(rows, []string{
-			string(info.ID), info.Name, fmt.Sprint(info.Runs), shortTime(info.UpdatedAt.Local(), now.Local()), string(info.Status), info.User, info.Title,
+			string(info.ID), info.Name, fmt.Sprint(info.Runs), shortTime(info.UpdatedAt.Local(), now), string(info.Status), info.User, info.Title,
 		})
 	}
 	a.outStyle.Table(a.out, rows)
