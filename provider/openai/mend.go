@@ -29,7 +29,7 @@ func (d *decoder) mending(yield func(toolcrib.Delta, error) bool) func(toolcrib.
 		}
 		call, ok := callOf(err)
 		if !ok {
-			return yield(delta, err)
+			return yield(delta, withHint(err))
 		}
 		call.Index = len(d.calls)
 		if !yield(toolcrib.Delta{ToolCall: &call}, nil) {
@@ -40,6 +40,17 @@ func (d *decoder) mending(yield func(toolcrib.Delta, error) bool) func(toolcrib.
 		f.Notices = append(d.notices, wire.Notice(toolcrib.NoticeToolCallRepaired, "the server refused a call of %s; it is judged here instead", call.Name))
 		return yield(toolcrib.Delta{Finish: &f}, nil)
 	}
+}
+
+// withHint says what helps where a model is served by the other API only.
+func withHint(err error) error {
+	var e *toolcrib.ModelError
+	if !errors.As(err, &e) || e.Class != toolcrib.ErrBadRequest || !strings.Contains(e.Message, "v1/responses") {
+		return err
+	}
+	hinted := *e
+	hinted.Message += " (set api: " + APIResponses + " for this provider)"
+	return &hinted
 }
 
 func callOf(err error) (call toolcrib.ToolCallDelta, ok bool) {

@@ -171,6 +171,11 @@ func TestGroq_ToolUseFailed(t *testing.T) {
 	}
 }
 
+func TestHint_OtherAPI(t *testing.T) {
+	_, err := replyTo(t, answering{404, "application/json", `{"error":{"message":"This model is only supported in v1/responses and not in v1/chat/completions.","type":"invalid_request_error","param":"model","code":null}}`})
+	wantError(t, err, toolcrib.ErrBadRequest, "set api: responses", false)
+}
+
 const openRouterDetails = `[{"type":"reasoning.text","text":"hm","signature":"sig==","index":0}]`
 
 func TestOpenRouter_DetailsGoBack(t *testing.T) {

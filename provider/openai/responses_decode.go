@@ -93,10 +93,14 @@ func (d *responsesDecoder) take(e *responsesEvent, data []byte, emit wire.Emit) 
 		}
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
 		d.think(d.item(e.index), e.part, e.text, emit)
+	case "response.created", "response.in_progress", "response.queued", "keepalive":
+		return false, false, nil // the model has not spoken: it may think for minutes
 	case "response.output_item.added":
-		if k := d.itemOf(e.index, e.item.id); e.item.kind == "function_call" {
+		k := d.itemOf(e.index, e.item.id)
+		if e.item.kind == "function_call" {
 			return true, false, d.startCall(k, &e.item, emit)
 		}
+		return e.item.kind != "reasoning", false, nil
 	case "response.output_item.done":
 		return true, false, d.end(d.itemOf(e.index, e.item.id), &e.item, emit)
 	case "response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done":

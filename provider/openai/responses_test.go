@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/openai"
@@ -347,5 +349,30 @@ func TestResponses_ModelChanges(t *testing.T) {
 	}
 	if err := modeltest.CheckOpenAIRequest(r.bodies[2]); err != nil || !bytes.Equal(r.bodies[0], r.bodies[2]) {
 		t.Errorf("%v\n%s\n%s", err, r.bodies[0], r.bodies[2])
+	}
+}
+
+// While the model thinks, and the API only says that it does, the timeout of the
+// first piece counts and not the one between pieces.
+func TestResponses_ThinkingIsNoPause(t *testing.T) {
+	begun := []string{
+		`{"type":"response.created","response":{"object":"response","status":"in_progress","output":[]}}`,
+		`{"type":"response.in_progress","response":{"object":"response","status":"in_progress","output":[]}}`,
+		`{"type":"response.output_item.added","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[]}}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, data := range begun {
+			_, _ = io.WriteString(w, "data: "+data+"\n\n")
+		}
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	model := openResponses(t, modeltest.Target{BaseURL: server.URL, IdleTimeout: time.Nanosecond, FirstTokenTimeout: 200 * time.Millisecond})
+	_, err := modeltest.Collect(t.Context(), model, modeltest.Request("hi"))
+	if err == nil || !strings.Contains(err.Error(), "first_token_timeout") {
+		t.Errorf("error %v", err)
 	}
 }

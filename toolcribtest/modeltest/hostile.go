@@ -214,7 +214,11 @@ func (s HTTPSubject) cuts(t *testing.T) {
 		}
 		for kind, body := range map[string][]byte{s.Dialect.streamType(): f.Stream, jsonType: f.Whole} {
 			for n := range body {
-				for _, end := range []error{nil, io.ErrUnexpectedEOF} {
+				ends := []error{nil, io.ErrUnexpectedEOF}
+				if f.Want.Lenient {
+					ends = ends[n%2:][:1] // there are many of them
+				}
+				for _, end := range ends {
 					r, err := Collect(t.Context(), s.canned(t, canned{header: contentType(kind), body: body[:n], end: end}), Request("hi"))
 					if err != nil {
 						wantClass(t, err, toolcrib.ErrNetwork)
