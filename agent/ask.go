@@ -295,11 +295,13 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 		Message: "the request failed", OutputBegan: b.Started(), DurationMS: took.Milliseconds(), Sum: d.s.Usage,
 	}
 	var me *toolcrib.ModelError
+	known := errors.As(err, &me)
 	stop := d.stopped(ctx)
 	switch {
 	case stop != nil || ctx.Err() != nil:
 		f.Class, f.Message = ClassCancelled, "given up by the run"
-	case errors.As(err, &me):
+		f.Unsent = known && me.Unsent // it waited for its turn
+	case known:
 		f.Class, f.Status, f.Message, f.Detail = me.Class, me.Status, d.r.Mask.Mask(me.Message), d.r.Mask.Mask(me.Detail)
 		f.RetryAfterMS, f.Unsent, f.NoTools = me.RetryAfter.Milliseconds(), me.Unsent, me.NoTools
 	default:

@@ -318,7 +318,14 @@ func nextAfterFailure(s *State) Step {
 			return step
 		}
 	}
-	if f.Class.Retryable() && s.Failures < maxAttempts && retryAfter(f) <= maxRetryAfter {
+	next, notices := 0, []toolcrib.Notice(nil)
+	if f.Class != toolcrib.ErrRefused {
+		next, notices = fallback(s)
+	}
+	// A provider that toolcrib itself holds back has failed often enough already:
+	// there is nothing to wait for where another one is.
+	heldBack := f.Unsent && f.Class == toolcrib.ErrOverloaded && next > 0
+	if !heldBack && f.Class.Retryable() && s.Failures < maxAttempts && retryAfter(f) <= maxRetryAfter {
 		delay := firstDelay << (s.Failures - 1)
 		if after := retryAfter(f); after > 0 {
 			delay = after
@@ -327,16 +334,14 @@ func nextAfterFailure(s *State) Step {
 		step.Notices = append(step.Notices, retryNotice(f, step.Delay))
 		return step
 	}
-	if f.Class != toolcrib.ErrRefused {
-		if next, notices := fallback(s); next > 0 {
-			step := ask(s, next, 1, 0)
-			step.Notices = append(step.Notices, notices...)
-			step.Notices = append(step.Notices, toolcrib.Notice{
-				Code:    NoticeFallback,
-				Message: fmt.Sprintf("%s failed (%s); going on with %s", s.Start.Models[s.Model].Ref, f.Class, s.Start.Models[next].Ref),
-			})
-			return step
-		}
+	if next > 0 {
+		step := ask(s, next, 1, 0)
+		step.Notices = append(step.Notices, notices...)
+		step.Notices = append(step.Notices, toolcrib.Notice{
+			Code:    NoticeFallback,
+			Message: fmt.Sprintf("%s failed (%s); going on with %s", s.Start.Models[s.Model].Ref, f.Class, s.Start.Models[next].Ref),
+		})
+		return step
 	}
 	reason := toolcrib.StopProviderFailed
 	if f.Class == toolcrib.ErrContextLength {

@@ -116,6 +116,11 @@ func appendMessage(b []byte, m *toolcrib.Message) []byte {
 			b = appendField(b, p.ToolCall.Name)
 			b = appendField(b, p.ToolCall.Arguments)
 			b = appendField(b, p.ToolCall.Signature)
+			if p.ToolCall.Broken != "" || p.ToolCall.Problem != "" {
+				// A model that calls tools by text is shown what it wrote.
+				b = appendField(b, p.ToolCall.Broken)
+				b = appendField(b, p.ToolCall.Problem)
+			}
 		case p.ToolResult != nil:
 			b = appendField(b, "result")
 			b = appendField(b, p.ToolResult.CallID)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -72,5 +73,53 @@ func TestAbsurdUsageIsEstimated(t *testing.T) {
 		if got := s.Done.Usage; !got.Estimated || got.OutputTokens < 1 || got.OutputTokens > 100 {
 			t.Errorf("%+v became %+v", u, got)
 		}
+	}
+}
+
+// A provider whose breaker is open is not waited for where there is another one;
+// where there is none, it is.
+func TestFallback_HeldBackProvider(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, gate.ConfirmNever)
+			w.reply = func(_ context.Context, n int, req *toolcrib.Request) ([]toolcrib.Delta, error) {
+				if req.Model == "one" && n == 0 {
+					return nil, &toolcrib.ModelError{Class: toolcrib.ErrOverloaded, Unsent: true, RetryAfter: 20 * time.Second}
+				}
+				return say("from " + req.Model), nil
+			}
+			began := time.Now()
+			s := run(t, w, func(k *agent.Task) {
+				if !alone {
+					k.Models = append(k.Models, journal.ModelInfo{Ref: "fake/two", Provider: "fake", ID: "two", Price: toolcrib.Price{Known: true}})
+				}
+			})
+			waited := time.Since(began) >= 20*time.Second
+			if alone {
+				equal(t, "content", s.Done.Content, "from one")
+				equal(t, "waited", waited, true)
+				return
+			}
+			equal(t, "content", s.Done.Content, "from two")
+			equal(t, "waited", waited, false)
+		})
+	}
+}
+
+// What was cancelled before it was sent costs nothing.
+func TestCancelledBeforeSent(t *testing.T) {
+	for _, unsent := range []bool{true, false} {
+		w := newWorld(t, gate.ConfirmNever)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		w.reply = func(context.Context, int, *toolcrib.Request) ([]toolcrib.Delta, error) {
+			cancel(&agent.CancelError{By: "local:test"})
+			return nil, &toolcrib.ModelError{Class: toolcrib.ErrOther, Unsent: unsent, Err: context.Canceled}
+		}
+		s, err := w.runner.Run(ctx, task())
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "status", s.Status, toolcrib.StatusCancelled)
+		equal(t, "requests", s.Usage.Requests == 0, unsent)
 	}
 }
