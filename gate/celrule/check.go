@@ -1,0 +1,211 @@
+package celrule
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
+	"cel.dev/cel-go/common/types"
+)
+
+func variableNames() []string { return slices.Sorted(maps.Keys(variables())) }
+
+// reference is an argument that a condition names.
+type reference struct {
+	name string
+	// test is set where the argument need not be there: has(args.x), args.?x,
+	// "x" in args.
+	test bool
+	at   place
+}
+
+// checkExpression finds in a typed condition what the types allow and still must
+// be a mistake. It reports whether it found nothing.
+func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
+	before := len(c.problems)
+	var references []reference
+	byTool := false
+	at := func(e ast.Expr) place {
+		l := typed.SourceInfo().GetStartLocation(e.ID())
+		return place{max(l.Line(), 1), max(l.Column(), 0) + 1}
+	}
+	ast.PreOrderVisit(typed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.IdentKind:
+			byTool = byTool || e.AsIdent() == varTool
+		case ast.ComprehensionKind:
+			r.loops = true
+			for _, name := range []string{e.AsComprehension().IterVar(), e.AsComprehension().IterVar2()} {
+				if _, taken := variables()[name]; taken {
+					c.reportAt(at(e), "%s is a variable of every condition; give the one of the loop another name", name)
+				}
+			}
+		case ast.SelectKind:
+			if s := e.AsSelect(); isIdent(s.Operand(), varArgs) {
+				references = append(references, reference{s.FieldName(), s.IsTestOnly(), at(e)})
+			}
+		case ast.CallKind:
+			if ref, ok := callReference(e.AsCall()); ok {
+				ref.at = at(e)
+				references = append(references, ref)
+			}
+			c.checkWords(e.AsCall(), at)
+			c.checkPattern(e.AsCall(), at)
+		}
+	}))
+	if len(c.problems) == before {
+		c.checkReferences(r, references, byTool)
+	}
+	return len(c.problems) == before
+}
+
+func isIdent(e ast.Expr, name string) bool {
+	return e.Kind() == ast.IdentKind && e.AsIdent() == name
+}
+
+// literal returns the text of a literal.
+func literal(e ast.Expr) (string, bool) {
+	if e.Kind() != ast.LiteralKind {
+		return "", false
+	}
+	s, ok := e.AsLiteral().(types.String)
+	return string(s), ok
+}
+
+// callReference finds args["x"], args.?x, args[?"x"] and "x" in args.
+func callReference(call ast.CallExpr) (reference, bool) {
+	args := call.Args()
+	if len(args) != 2 {
+		return reference{}, false
+	}
+	of, key := args[0], args[1]
+	if call.FunctionName() == operators.In {
+		of, key = key, of
+	}
+	name, ok := literal(key)
+	if !ok || !isIdent(of, varArgs) {
+		return reference{}, false
+	}
+	switch call.FunctionName() {
+	case operators.Index:
+		return reference{name: name}, true
+	case operators.OptIndex, operators.OptSelect, operators.In:
+		return reference{name: name, test: true}, true
+	}
+	return reference{}, false
+}
+
+// checkWords finds comparisons of effect or trust with a text that it never is.
+func (c *compiler) checkWords(call ast.CallExpr, at func(ast.Expr) place) {
+	args := call.Args()
+	if len(args) != 2 {
+		return
+	}
+	switch call.FunctionName() {
+	case operators.Equals, operators.NotEquals:
+		c.checkWord(args[0], args[1], at)
+		c.checkWord(args[1], args[0], at)
+	case operators.In:
+		if args[1].Kind() == ast.ListKind {
+			for _, element := range args[1].AsList().Elements() {
+				c.checkWord(args[0], element, at)
+			}
+		}
+	}
+}
+
+func (c *compiler) checkWord(variable, other ast.Expr, at func(ast.Expr) place) {
+	if variable.Kind() != ast.IdentKind {
+		return
+	}
+	name := variable.AsIdent()
+	list := words(name)
+	if text, ok := literal(other); ok && list != nil && !slices.Contains(list, text) {
+		c.reportAt(at(other), "%s is never %s, but one of %s%s", name, quoted(text), strings.Join(list, ", "), didYouMean(text, list))
+	}
+}
+
+// checkPattern finds regular expressions that are none.
+func (c *compiler) checkPattern(call ast.CallExpr, at func(ast.Expr) place) {
+	if call.FunctionName() != overloads.Matches || len(call.Args()) == 0 {
+		return
+	}
+	pattern := call.Args()[len(call.Args())-1]
+	if source, ok := literal(pattern); ok {
+		if _, _, err := compilePattern(source); err != nil {
+			c.reportAt(at(pattern), "%s", err)
+		}
+	}
+}
+
+// checkReferences compares the arguments that a condition names with those that
+// its tools have. byTool says that the condition asks which tool it is: then it
+// may well name arguments of one of them.
+func (c *compiler) checkReferences(r *rule, references []reference, byTool bool) {
+	tools := c.known.tools(r)
+	if len(tools) == 0 {
+		return
+	}
+	tested := map[string]bool{}
+	for _, ref := range references {
+		tested[ref.name] = tested[ref.name] || ref.test
+	}
+	seen := map[string]bool{}
+	for _, ref := range references {
+		if seen[ref.name] {
+			continue
+		}
+		seen[ref.name] = true
+		c.checkReference(r, ref, tools, tested[ref.name] || byTool)
+	}
+}
+
+func (c *compiler) checkReference(r *rule, ref reference, tools []knownTool, guarded bool) {
+	var lacking, optional []string
+	closed, names := true, []string{}
+	for _, t := range tools {
+		required, has := t.arguments[ref.name]
+		switch {
+		case !has:
+			lacking = append(lacking, t.name)
+			closed = closed && t.closed
+			names = append(names, slices.Sorted(maps.Keys(t.arguments))...)
+		case !required:
+			optional = append(optional, t.name)
+		}
+	}
+	named := !r.every && !slices.ContainsFunc(r.tools, func(p pattern) bool { return p.wild })
+	unguarded := fmt.Sprintf("calls without it will be refused, because the rule cannot be evaluated; write has(args.%[1]s) && … or args.?%[1]s.orValue(…)", ref.name)
+	if !identifier(ref.name) {
+		unguarded = "calls without it will be refused, because the rule cannot be evaluated; test for it first"
+	}
+	switch {
+	case len(lacking) == len(tools) && closed && named && len(tools) == len(r.tools):
+		c.reportAt(ref.at, "%s has no argument %s%s", some(lacking), quoted(ref.name), didYouMean(ref.name, names))
+	case len(lacking) == len(tools):
+		c.warn("when", ref.at, "%s: no argument %s is described%s", some(lacking), quoted(ref.name), didYouMean(ref.name, names))
+	case len(lacking) > 0 && !guarded:
+		c.warn("when", ref.at, "%s: no argument %s is described; %s", some(lacking), quoted(ref.name), unguarded)
+	case len(optional) > 0 && !guarded:
+		c.warn("when", ref.at, "%s: the argument %s is optional; %s", some(optional), quoted(ref.name), unguarded)
+	}
+}
+
+// identifier tells whether a name can stand behind a dot.
+func identifier(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
+}
+
+// some names at most three of a list.
+func some(names []string) string {
+	if len(names) <= 3 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more tools", strings.Join(names[:3], ", "), len(names)-3)
+}

@@ -1,0 +1,300 @@
+package celrule
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+
+	"github.com/toolcrib/toolcrib/gate"
+)
+
+// maxRemembered bounds the tools whose rules are remembered.
+const maxRemembered = 4096
+
+// Set is a list of rules, compiled. It is safe for use by many goroutines; its
+// zero value has no rules.
+type Set struct {
+	rules    []*rule
+	warnings Problems
+	adapter  types.Adapter
+
+	mu     sync.RWMutex
+	byTool map[string][]*rule
+}
+
+var _ gate.Rules = (*Set)(nil)
+
+// rule is one rule, compiled.
+type rule struct {
+	index int
+	info  gate.RuleInfo
+	every bool // tool
+	tools []pattern
+	// program is nil for a rule without a condition; loops tells whether the
+	// condition has any.
+	program cel.Program
+	loops   bool
+}
+
+// New compiles rules. An error is of type [Problems], and has everything that is
+// wrong with any of them. What is only suspicious is in [Set.Warnings].
+func New(rules []Rule, o Options) (*Set, error) {
+	s := &Set{byTool: map[string][]*rule{}}
+	if len(rules) > MaxRules {
+		return nil, Problems{{Index: MaxRules, Rule: oneLine(rules[MaxRules].Name), Field: "name", Message: fmt.Sprintf("there are more than %d rules", MaxRules)}}
+	}
+	language, err := environment()
+	if err != nil {
+		return nil, err
+	}
+	c := &compiler{env: language, known: newKnowledge(o), names: map[string]int{}}
+	for i := range rules {
+		c.index, c.rule = i, &rules[i]
+		if r := c.compile(); r != nil {
+			s.rules = append(s.rules, r)
+		}
+	}
+	if len(c.problems) > 0 {
+		return nil, c.problems
+	}
+	s.warnings, s.adapter = c.warnings, language.CELTypeAdapter()
+	return s, nil
+}
+
+// Warnings returns what the authors of the rules should look at, in the order of
+// the rules: names of tools that there are not, and arguments that a tool need not
+// have, so that calls would be refused because the rule cannot be evaluated.
+func (s *Set) Warnings() Problems {
+	if s == nil {
+		return nil
+	}
+	return s.warnings
+}
+
+// About returns the rules for calls of a tool, in their order.
+func (s *Set) About(tool string) []gate.RuleInfo {
+	rules := s.about(tool)
+	infos := make([]gate.RuleInfo, len(rules))
+	for i, r := range rules {
+		infos[i] = r.info
+	}
+	return infos
+}
+
+// about returns the rules for a tool, and remembers them.
+func (s *Set) about(tool string) []*rule {
+	if s == nil || len(s.rules) == 0 {
+		return nil
+	}
+	s.mu.RLock()
+	rules, ok := s.byTool[tool]
+	s.mu.RUnlock()
+	if ok {
+		return rules
+	}
+	for _, r := range s.rules {
+		if r.about(tool) {
+			rules = append(rules, r)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.byTool) < maxRemembered {
+		s.byTool[strings.Clone(tool)] = rules
+	}
+	return rules
+}
+
+func (r *rule) about(tool string) bool {
+	if r.every {
+		return true
+	}
+	for _, p := range r.tools {
+		if p.match(tool) {
+			return true
+		}
+	}
+	return false
+}
+
+// compiler compiles rule after rule.
+type compiler struct {
+	env                *cel.Env
+	known              *knowledge
+	names              map[string]int
+	problems, warnings Problems
+
+	index int
+	rule  *Rule
+}
+
+// compile returns nil if it found a problem.
+func (c *compiler) compile() *rule {
+	before := len(c.problems)
+	in := c.rule
+	r := &rule{index: c.index, every: in.Tools == nil, info: gate.RuleInfo{
+		Name: in.Name, When: in.When, Then: in.Then, Message: in.Message, Position: in.Position,
+	}}
+	c.checkName()
+	switch in.Then {
+	case gate.RuleAllow, gate.RuleAsk, gate.RuleDeny:
+	default:
+		c.report("then", "must be one of allow, ask, deny, not %s", quoted(string(in.Then)))
+	}
+	if len(in.Message) > MaxMessage {
+		c.report("message", "must be at most %d bytes long", MaxMessage)
+	}
+	c.compileTools(r)
+	if strings.TrimSpace(in.When) != "" {
+		c.compileWhen(r)
+	}
+	if len(c.problems) > before {
+		return nil
+	}
+	return r
+}
+
+func (c *compiler) checkName() {
+	name := c.rule.Name
+	first, taken := c.names[name]
+	switch {
+	case name == "":
+		c.report("name", "is required")
+	case len(name) > maxName:
+		c.report("name", "must be at most %d bytes long", maxName)
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+		c.report("name", "must have printable characters only")
+	case taken:
+		c.report("name", "%s is the name of rules[%d] already", quoted(name), first)
+	default:
+		c.names[name] = c.index
+	}
+}
+
+func (c *compiler) compileTools(r *rule) {
+	if len(c.rule.Tools) > maxRuleTools {
+		c.report("tools", "must have at most %d entries", maxRuleTools)
+		return
+	}
+	for i, text := range c.rule.Tools {
+		p, ok := readPattern(text)
+		if !ok {
+			c.report(fmt.Sprintf("tools[%d]", i), "%s is neither a tool's name nor a glob over names; * and ? are the wildcards", quoted(text))
+			continue
+		}
+		r.tools = append(r.tools, p)
+		if hint, missing := c.known.missing(p); missing {
+			c.warn(fmt.Sprintf("tools[%d]", i), place{}, "there is no tool %s now%s", text, hint)
+		}
+	}
+}
+
+// compileWhen compiles the condition of a rule.
+func (c *compiler) compileWhen(r *rule) {
+	source := c.rule.When
+	if !utf8.ValidString(source) {
+		c.report("when", "is not valid UTF-8")
+		return
+	}
+	ast, issues := c.env.Compile(source)
+	if issues.Err() != nil {
+		for _, e := range issues.Errors() {
+			c.reportAt(place{e.Location.Line(), e.Location.Column() + 1}, "%s", c.explain(e.Message))
+		}
+		return
+	}
+	if out := ast.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
+		c.reportAt(place{1, 1}, "must be true or false, not a %s", cel.FormatCELType(out))
+		return
+	}
+	if !c.checkExpression(r, ast.NativeRep()) {
+		return
+	}
+	b := newBounds()
+	program, err := c.env.Program(ast,
+		cel.EvalOptions(cel.OptOptimize),
+		cel.CustomDecoratorV2(b.decorate),
+		cel.CostTracking(b), cel.CostLimit(MaxCost),
+		cel.InterruptCheckFrequency(checkEvery),
+	)
+	if err != nil {
+		c.reportAt(place{1, 1}, "%s", readable(err.Error()))
+		return
+	}
+	r.program = program
+}
+
+// explain mends what the library says about an error.
+func (c *compiler) explain(message string) string {
+	message = readable(message)
+	if rest, ok := strings.CutPrefix(message, "undeclared reference to '"); ok {
+		name, _, _ := strings.Cut(rest, "'")
+		message += didYouMean(name, variableNames())
+	}
+	return message
+}
+
+func (c *compiler) report(field, format string, args ...any) {
+	c.problems = c.add(c.problems, field, place{}, format, args...)
+}
+
+// reportAt reports a problem at a place in the condition.
+func (c *compiler) reportAt(at place, format string, args ...any) {
+	c.problems = c.add(c.problems, "when", at, format, args...)
+}
+
+func (c *compiler) warn(field string, at place, format string, args ...any) {
+	c.warnings = c.add(c.warnings, field, at, format, args...)
+}
+
+func (c *compiler) add(list Problems, field string, at place, format string, args ...any) Problems {
+	if len(list) >= maxProblems {
+		return list
+	}
+	p := Problem{
+		Index: c.index, Rule: oneLine(c.rule.Name), Field: field, at: at, Column: at.column,
+		Message: oneLine(fmt.Sprintf(format, args...)),
+	}
+	p.File, p.Line = filePosition(c.rule.Position)
+	if at.line > 0 && c.rule.WhenLine > 0 {
+		p.Line = c.rule.WhenLine + at.line - 1
+		p.Column = at.column + max(c.rule.WhenColumn, 1) - 1
+		p.mapped = true
+	}
+	return append(list, p)
+}
+
+// filePosition splits FILE:LINE.
+func filePosition(position string) (file string, line int) {
+	file, number, ok := cutLast(position, ":")
+	if !ok {
+		return position, 0
+	}
+	line, err := strconv.Atoi(number)
+	if err != nil || line < 0 {
+		return position, 0
+	}
+	return file, line
+}
+
+func cutLast(s, separator string) (before, after string, found bool) {
+	at := strings.LastIndex(s, separator)
+	if at < 0 {
+		return s, "", false
+	}
+	return s[:at], s[at+len(separator):], true
+}
+
+// quoted shows a short text of the configuration.
+func quoted(s string) string {
+	if len(s) > 60 {
+		s = s[:60] + "…"
+	}
+	return fmt.Sprintf("%q", s)
+}

@@ -1,0 +1,231 @@
+package celrule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"unicode"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/interpreter"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+)
+
+// Judge returns the rules that apply to the call, in their order. A rule about
+// other tools is not evaluated. One that cannot be evaluated (an argument that is
+// missing, work beyond the bounds, ctx has ended) has Err set. Arguments are read
+// once for all rules, and only if a condition looks at them.
+func (s *Set) Judge(ctx context.Context, in gate.RuleInput) []gate.RuleMatch {
+	rules := s.about(in.Tool)
+	if len(rules) == 0 {
+		return nil
+	}
+	facts := factsPool.Get().(*facts) //nolint:forcetypeassert // the pool holds nothing else
+	facts.in, facts.adapter = &in, s.adapter
+	defer func() {
+		facts.clear()
+		factsPool.Put(facts)
+	}()
+	var matches []gate.RuleMatch
+	spent := uint64(0)
+	for _, r := range rules {
+		applies, err := true, ctx.Err()
+		if err == nil && r.program != nil {
+			var cost uint64
+			applies, cost, err = r.evaluate(ctx, facts)
+			if spent += cost; err == nil && spent > MaxCost {
+				err = errTooCostly
+			}
+		}
+		if !applies && err == nil {
+			continue
+		}
+		m := gate.RuleMatch{Name: r.info.Name, Then: r.info.Then, Message: r.info.Message, Position: r.info.Position}
+		if err != nil {
+			m.Err = fmt.Errorf("rule %s: %w", r.info.Name, err)
+		}
+		matches = append(matches, m)
+	}
+	return matches
+}
+
+var errTooCostly = errors.New("the conditions of this call's rules cost too much together")
+
+// evaluate tells whether the condition holds, and what that cost. Whatever goes
+// wrong is an error of the rule.
+func (r *rule) evaluate(ctx context.Context, facts *facts) (holds bool, cost uint64, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			holds, err = false, errors.New("the condition could not be evaluated")
+		}
+	}()
+	var (
+		v       ref.Val
+		details *cel.EvalDetails
+	)
+	if r.loops {
+		v, details, err = r.program.ContextEval(ctx, facts)
+	} else { // it ends soon by itself; a context costs more than the whole evaluation
+		v, details, err = r.program.Eval(facts)
+	}
+	if spent := details.ActualCost(); spent != nil {
+		cost = *spent
+	}
+	if err != nil {
+		return false, cost, evaluationError(ctx, err)
+	}
+	result, ok := v.(types.Bool)
+	if !ok {
+		return false, cost, fmt.Errorf("the condition is a %s, not true or false", typeName(v))
+	}
+	return bool(result), cost, nil
+}
+
+// typeName names the type of a value.
+func typeName(v ref.Val) string {
+	if v == nil || v.Type() == nil {
+		return "nothing"
+	}
+	return v.Type().TypeName()
+}
+
+// evaluationError says shortly why a condition could not be evaluated. The text is
+// for operators; it may hold pieces of arguments, and is cut.
+func evaluationError(ctx context.Context, err error) error {
+	var cancelled interpreter.EvalCancelledError
+	switch {
+	case errors.As(err, &cancelled) && cancelled.Cause == interpreter.CostLimitExceeded:
+		return fmt.Errorf("the condition costs more than %d units", MaxCost)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return errors.New(oneLine(readable(err.Error())))
+}
+
+// readable takes the library's own notation out of a message.
+func readable(message string) string {
+	message = strings.ReplaceAll(message, " (in container '')", "")
+	for _, operator := range []string{"==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "&&", "||", "[_]"} {
+		message = strings.ReplaceAll(message, "'_"+operator+"_'", "'"+operator+"'")
+	}
+	return strings.NewReplacer("'@in'", "'in'", "'!_'", "'!'", "'_[_]'", "'[]'", "'_?_:_'", "'? :'").Replace(message)
+}
+
+// oneLine makes a message one short line without control characters.
+func oneLine(message string) string {
+	message = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == unicode.ReplacementChar || unicode.Is(unicode.Cf, r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(message, " "))
+	if len(message) <= maxProblem {
+		return message
+	}
+	at := maxProblem
+	for at > 0 && message[at]&0xc0 == 0x80 {
+		at--
+	}
+	return message[:at] + "…"
+}
+
+// facts are the variables of the conditions for one call.
+type facts struct {
+	in      *gate.RuleInput
+	adapter types.Adapter
+	args    ref.Val
+	targets ref.Val
+}
+
+var factsPool = sync.Pool{New: func() any { return &facts{} }}
+
+func (f *facts) clear() { *f = facts{} }
+
+// Parent implements CEL's activation.
+func (f *facts) Parent() interpreter.Activation { return nil }
+
+// ResolveName implements CEL's activation.
+func (f *facts) ResolveName(name string) (any, bool) {
+	switch name {
+	case varArgs:
+		return f.arguments(), true
+	case varTool:
+		return types.String(f.in.Tool), true
+	case varEffect:
+		return types.String(f.in.Effect.OrStrictest()), true
+	case varTargets:
+		return f.touched(), true
+	case varAgent:
+		return types.String(f.in.Agent), true
+	case varRun:
+		return types.String(f.in.Run), true
+	case varSession:
+		return types.String(f.in.Session), true
+	case varDepth:
+		return types.Int(f.in.Depth), true
+	case varWorkspace:
+		return types.String(f.in.Workspace), true
+	case varTainted:
+		return types.Bool(len(f.in.Taint) > 0), true
+	case varTaint:
+		return texts(f.in.Taint), true
+	}
+	return f.principal(name)
+}
+
+// principal has the variables about whom the run acts for; nobody has no rights.
+func (f *facts) principal(name string) (any, bool) {
+	who := f.in.Who
+	if who == nil {
+		who = &toolcrib.Principal{}
+	}
+	switch name {
+	case varUser:
+		return types.String(who.User), true
+	case varAdmin:
+		return types.Bool(who.Admin), true
+	case varRoles:
+		return texts(who.Roles), true
+	case varGroups:
+		return texts(who.Groups), true
+	case varTrust:
+		switch who.Trust {
+		case toolcrib.TrustMember, toolcrib.TrustTrusted, toolcrib.TrustAnchor:
+			return types.String(who.Trust), true
+		}
+		return types.String(trustUnknown), true
+	}
+	return nil, false
+}
+
+func texts(list []string) ref.Val {
+	return types.NewStringList(types.DefaultTypeAdapter, list)
+}
+
+func (f *facts) arguments() ref.Val {
+	if f.args == nil {
+		v, err := arguments(f.in.Arguments)
+		if err != nil {
+			v = types.WrapErr(err)
+		}
+		f.args = v
+	}
+	return f.args
+}
+
+func (f *facts) touched() ref.Val {
+	if f.targets == nil {
+		list := make([]ref.Val, len(f.in.Targets))
+		for i, t := range f.in.Targets {
+			list[i] = f.adapter.NativeToValue(target{t.Kind, t.Name, t.Write})
+		}
+		f.targets = types.NewRefValList(types.DefaultTypeAdapter, list)
+	}
+	return f.targets
+}

@@ -1,0 +1,108 @@
+package celrule
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/toolcrib/toolcrib/gate"
+)
+
+// Bounds of rules.
+const (
+	MaxRules      = 1000
+	MaxExpression = 8192 // characters of a condition
+	MaxMessage    = 4096 // bytes of a message
+	MaxCost       = 4_000_000
+
+	maxRuleTools = 1000
+	maxName      = 128 // bytes
+	maxProblem   = 400 // bytes of what is said about one problem
+	maxProblems  = 200
+)
+
+// Rule is one rule as it is written.
+type Rule struct {
+	Name    string
+	Tools   []string // names and globs of tools (* and ?); nil = every tool, [] = none
+	When    string   // CEL; "" = always
+	Then    gate.RuleThen
+	Message string // for the model, or the person who is asked
+
+	// Position is where the rule stands, FILE:LINE; "" = unknown.
+	Position string
+	// WhenLine and WhenColumn say where the text of When begins in that file, from
+	// 1; 0 = unknown. Later lines of a condition are taken to begin at the same
+	// column, as they do in a block of YAML.
+	WhenLine, WhenColumn int
+}
+
+// Options are what is known of the tools when rules are loaded. With none of it
+// the rules work the same; problems with arguments are then found at calls only.
+type Options struct {
+	// Tools are the names of the tools that there are; nil = not known.
+	Tools []string
+	// Schemas returns the JSON Schema of a tool's arguments, nil if it is not known.
+	Schemas func(tool string) json.RawMessage
+}
+
+// Problem is one thing that is wrong with a rule, or that its author should know.
+type Problem struct {
+	Index int    // of the rule, from 0
+	Rule  string // its name
+	Field string // name, tools[0], when, then, message
+	File  string // "" = unknown
+	Line  int    // in File, from 1; 0 = unknown
+	// Column is where in that line the problem is, from 1; 0 = unknown. If the
+	// place of the condition in the file is not known, Line is the rule's and
+	// Column counts in the condition.
+	Column  int
+	Message string
+
+	at     place // within the condition
+	mapped bool  // Line and Column are the file's
+}
+
+// place is a line and column, both from 1.
+type place struct{ line, column int }
+
+// Key is the key path of what is wrong, such as rules[2].when.
+func (p Problem) Key() string {
+	return fmt.Sprintf("rules[%d].%s", p.Index, p.Field)
+}
+
+// Text is what is wrong, with its column: what stands behind the key path.
+func (p Problem) Text() string {
+	switch {
+	case p.at.line > 1 && !p.mapped:
+		return fmt.Sprintf("line %d, column %d: %s", p.at.line, p.Column, p.Message)
+	case p.Column > 0:
+		return fmt.Sprintf("column %d: %s", p.Column, p.Message)
+	}
+	return p.Message
+}
+
+// Error returns "toolcrib.yaml:31: rules[2].when: column 15: …" (contract §2).
+func (p Problem) Error() string {
+	var b strings.Builder
+	if p.File != "" {
+		b.WriteString(p.File)
+		if p.Line > 0 {
+			fmt.Fprintf(&b, ":%d", p.Line)
+		}
+		b.WriteString(": ")
+	}
+	return b.String() + p.Key() + ": " + p.Text()
+}
+
+// Problems is everything that is wrong with a list of rules, in their order.
+type Problems []Problem
+
+// Error returns one line a problem.
+func (p Problems) Error() string {
+	lines := make([]string, len(p))
+	for i := range p {
+		lines[i] = p[i].Error()
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,143 @@
+package celrule
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// knownTool is what is known of a tool's arguments.
+type knownTool struct {
+	name      string
+	arguments map[string]bool // whether it is required
+	closed    bool            // there are no others
+}
+
+// knowledge is what is known of the tools.
+type knowledge struct {
+	names   []string
+	schemas func(string) json.RawMessage
+	byName  map[string]*knownTool // nil = nothing is known of its arguments
+}
+
+func newKnowledge(o Options) *knowledge {
+	return &knowledge{names: o.Tools, schemas: o.Schemas, byName: map[string]*knownTool{}}
+}
+
+// missing tells whether a pattern means none of the tools that there are, and
+// hints at the one that was meant.
+func (k *knowledge) missing(p pattern) (hint string, missing bool) {
+	if k.names == nil || slices.ContainsFunc(k.names, p.match) {
+		return "", false
+	}
+	return didYouMean(p.text, k.names), true
+}
+
+// tools returns the tools of a rule whose arguments are known.
+func (k *knowledge) tools(r *rule) []knownTool {
+	var names []string
+	for _, name := range k.names {
+		if r.about(name) {
+			names = append(names, name)
+		}
+	}
+	for _, p := range r.tools {
+		if !p.wild && !slices.Contains(names, p.text) {
+			names = append(names, p.text)
+		}
+	}
+	var tools []knownTool
+	for _, name := range names {
+		if t := k.tool(name); t != nil {
+			tools = append(tools, *t)
+		}
+	}
+	return tools
+}
+
+func (k *knowledge) tool(name string) *knownTool {
+	if t, ok := k.byName[name]; ok {
+		return t
+	}
+	var t *knownTool
+	if k.schemas != nil {
+		t = readSchema(name, k.schemas(name))
+	}
+	k.byName[name] = t
+	return t
+}
+
+// readSchema reads the arguments of a JSON Schema. A schema that says more of them
+// than properties, required and additionalProperties do tells nothing here.
+func readSchema(name string, raw json.RawMessage) *knownTool {
+	if len(raw) == 0 {
+		return nil
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil {
+		return nil
+	}
+	for _, keyword := range []string{"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"} {
+		if _, has := members[keyword]; has {
+			return nil
+		}
+	}
+	var properties map[string]json.RawMessage
+	var required []string
+	if p, has := members["properties"]; has && json.Unmarshal(p, &properties) != nil {
+		return nil
+	}
+	if r, has := members["required"]; has && json.Unmarshal(r, &required) != nil {
+		return nil
+	}
+	t := &knownTool{name: name, arguments: map[string]bool{}, closed: string(members["additionalProperties"]) == "false"}
+	for p := range properties {
+		t.arguments[p] = slices.Contains(required, p)
+	}
+	if len(t.arguments) == 0 && !t.closed {
+		return nil // any object
+	}
+	return t
+}
+
+// didYouMean returns `; did you mean "x"?` for the nearest name, "" if none is.
+func didYouMean(name string, names []string) string {
+	best, least := "", 1+max(1, len(name)/3)
+	if len(name) > maxName {
+		return ""
+	}
+	for _, candidate := range names {
+		if len(candidate) > maxName {
+			continue
+		}
+		if d := distance(strings.ToLower(name), strings.ToLower(candidate)); d < least && candidate != name {
+			best, least = candidate, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", best)
+}
+
+// distance counts the letters to add, drop or change (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
