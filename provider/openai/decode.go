@@ -129,6 +129,12 @@ func (d *decoder) emit(p *piece, emit wire.Emit) {
 			return
 		}
 	}
+	// The details end the block of their text: what is masked there takes them away.
+	if p.text+p.refusal != "" || len(p.calls) > 0 || d.reason != "" {
+		if s := d.details.take(); s != "" && !emit(toolcrib.Delta{Signature: s}) {
+			return
+		}
+	}
 	// A refusal is what the model says; that it is one stands in the reason.
 	if said := p.text + p.refusal; said != "" {
 		d.refused = d.refused || p.refusal != ""
@@ -139,11 +145,6 @@ func (d *decoder) emit(p *piece, emit wire.Emit) {
 	for i := range p.calls {
 		if delta := d.addCall(&p.calls[i]); delta != nil && !emit(toolcrib.Delta{ToolCall: delta}) {
 			return
-		}
-	}
-	if d.reason != "" {
-		if s := d.details.take(); s != "" {
-			emit(toolcrib.Delta{Signature: s})
 		}
 	}
 }

@@ -189,11 +189,8 @@ func (w *writer) appendAssistant(dst []byte, m *toolcrib.Message) []byte {
 func (w *writer) appendReasoning(dst []byte, m *toolcrib.Message) []byte {
 	r := &w.model.rules
 	if r.replayDetails {
-		for i := range m.Parts {
-			if t := m.Parts[i].Thinking; t != nil && strings.HasPrefix(t.Signature, "[{") && ownThinking(t, w.req.Model) && json.Valid([]byte(t.Signature)) {
-				dst = append(dst, `,"reasoning_details":`...)
-				return append(dst, t.Signature...)
-			}
+		if list := w.details(m); len(list) > 0 {
+			return append(append(append(dst, `,"reasoning_details":[`...), list...), ']')
 		}
 	}
 	if r.replayReasoning == "" {
@@ -215,6 +212,18 @@ func (w *writer) appendReasoning(dst []byte, m *toolcrib.Message) []byte {
 		dst = append(dst, '"')
 	}
 	return dst
+}
+
+// details are the elements of reasoning_details that came with a turn.
+func (w *writer) details(m *toolcrib.Message) (list []byte) {
+	for i := range m.Parts {
+		t := m.Parts[i].Thinking
+		if t == nil || !strings.HasPrefix(t.Signature, "[{") || !ownThinking(t, w.req.Model) || !json.Valid([]byte(t.Signature)) {
+			continue
+		}
+		list = append(separator(list), t.Signature[1:len(t.Signature)-1]...)
+	}
+	return list
 }
 
 // ownThinking tells whether a block of reasoning is of the same model.

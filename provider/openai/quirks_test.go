@@ -198,7 +198,11 @@ func TestOpenRouter_DetailsGoBack(t *testing.T) {
 			t.Errorf("%s %q: %s", tt.host, tt.replay, r.body)
 		}
 	}
-	call.Parts[2].Thinking.Model = "router/other"
+	call.Parts[0].Thinking.Signature = `[{"type":"reasoning.summary","summary":"s"}]`
+	if r, _ := send(t, openai.Options{Options: wire.Options{BaseURL: "https://openrouter.ai/api/v1"}}, req); !strings.Contains(string(r.body), `"reasoning_details":[{"type":"reasoning.summary","summary":"s"},`+openRouterDetails[1:]) {
+		t.Errorf("details in two blocks: %s", r.body)
+	}
+	call.Parts[0].Thinking.Signature, call.Parts[2].Thinking.Model = "", "router/other"
 	if r, _ := send(t, openai.Options{Options: wire.Options{BaseURL: "https://openrouter.ai/api/v1"}}, req); strings.Contains(string(r.body), "reasoning") {
 		t.Errorf("details of another model: %s", r.body)
 	}
