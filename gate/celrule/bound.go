@@ -2,7 +2,6 @@ package celrule
 
 import (
 	"fmt"
-	"math"
 	"regexp"
 	"regexp/syntax"
 
@@ -20,10 +19,12 @@ const (
 	maxWeight       = 1 << 20 // of a value that is compared or built, see weight
 	maxPatternBytes = 1024    // of a regular expression
 	maxPatternSteps = 2048    // instructions of a compiled one
+	maxMadeSteps    = 256     // of one that is made at the call
+	compileUnits    = 5000    // what compiling one then costs
 	// bytesPerUnit and stepsPerUnit are what one unit of cost pays for: bytes looked
 	// at once, and bytes of a text times instructions of a regular expression.
 	bytesPerUnit = 10
-	stepsPerUnit = 20
+	stepsPerUnit = 40
 )
 
 // bounds makes the operations of one program safe, and prices them.
@@ -157,8 +158,8 @@ func (b *bounds) add(left, right ref.Val) ref.Val {
 			if have+more > maxElements {
 				return tooMany()
 			}
-			// A heavy element may be in the list once, not a thousand times.
-			if uint64(have+more)*b.weight(right) > 4*maxWeight {
+			// Heavy elements may be few, and many elements must be light.
+			if more > 0 && uint64(have+more)*(b.weight(right)/uint64(more)) > 4*maxWeight {
 				return tooHeavy()
 			}
 		}
@@ -173,7 +174,7 @@ func (b *bounds) matches(with func(func(left, right ref.Val) ref.Val) interprete
 		if !ok {
 			return nil, fmt.Errorf("matches: the pattern is no string")
 		}
-		compiled, steps, err := compilePattern(string(source))
+		compiled, steps, err := compilePattern(string(source), maxPatternSteps)
 		if err != nil {
 			return nil, err
 		}
@@ -185,7 +186,7 @@ func (b *bounds) matches(with func(func(left, right ref.Val) ref.Val) interprete
 		if !ok {
 			return types.MaybeNoSuchOverloadErr(right)
 		}
-		compiled, steps, err := compilePattern(string(source))
+		compiled, steps, err := compilePattern(string(source), maxMadeSteps)
 		if err != nil {
 			return types.WrapErr(err)
 		}
@@ -197,9 +198,9 @@ func (b *bounds) matches(with func(func(left, right ref.Val) ref.Val) interprete
 // would put its own in the place of it.
 type opaque struct{ interpreter.InterpretableV2 }
 
-// compilePattern compiles a regular expression (RE2) within bounds, and returns how
-// many instructions it has.
-func compilePattern(source string) (*regexp.Regexp, int, error) {
+// compilePattern compiles a regular expression (RE2) of at most so many
+// instructions, and returns how many it has.
+func compilePattern(source string, most int) (*regexp.Regexp, int, error) {
 	if len(source) > maxPatternBytes {
 		return nil, 0, fmt.Errorf("a regular expression has more than %d bytes", maxPatternBytes)
 	}
@@ -211,8 +212,8 @@ func compilePattern(source string) (*regexp.Regexp, int, error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("no regular expression: %w", err)
 	}
-	if len(program.Inst) > maxPatternSteps {
-		return nil, 0, fmt.Errorf("a regular expression is too large: it has %d steps, more than %d", len(program.Inst), maxPatternSteps)
+	if len(program.Inst) > most {
+		return nil, 0, fmt.Errorf("a regular expression is too large: it has %d steps, more than %d", len(program.Inst), most)
 	}
 	compiled, err := regexp.Compile(source)
 	if err != nil {
@@ -267,7 +268,7 @@ func (b *bounds) CallCost(function, _ string, args []ref.Val, result ref.Val) *u
 			units = b.weight(s)
 		}
 	case overloads.Matches:
-		units = b.patternCost(args)
+		units = b.patternCost(args, result)
 	case "join":
 		units = b.weight(args[0]) + b.weight(result)
 	case "split", "replace":
@@ -293,11 +294,13 @@ func (b *bounds) CallCost(function, _ string, args []ref.Val, result ref.Val) *u
 	return &units
 }
 
-func (b *bounds) patternCost(args []ref.Val) uint64 {
-	source := text(args[1])
-	steps, ok := b.steps[source]
-	if !ok { // compiled at the call
-		steps = maxPatternSteps + stepsPerUnit*len(source)
+func (b *bounds) patternCost(args []ref.Val, result ref.Val) uint64 {
+	steps, ok := b.steps[text(args[1])]
+	switch {
+	case !ok:
+		return compileUnits + uint64(len(text(args[0])))*maxMadeSteps/stepsPerUnit
+	case types.IsError(result):
+		return 1 // nothing was searched
 	}
-	return min(1+uint64(len(text(args[0])))*uint64(steps)/stepsPerUnit, math.MaxInt64)
+	return 1 + uint64(len(text(args[0])))*uint64(steps)/stepsPerUnit
 }

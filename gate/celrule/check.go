@@ -38,7 +38,6 @@ func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 		case ast.IdentKind:
 			byTool = byTool || e.AsIdent() == varTool
 		case ast.ComprehensionKind:
-			r.loops = true
 			for _, name := range []string{e.AsComprehension().IterVar(), e.AsComprehension().IterVar2()} {
 				if _, taken := variables()[name]; taken {
 					c.reportAt(at(e), "%s is a variable of every condition; give the one of the loop another name", name)
@@ -57,10 +56,44 @@ func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 			c.checkPattern(e.AsCall(), at)
 		}
 	}))
+	c.checkLoops(r, typed, at)
 	if len(c.problems) == before {
 		c.checkReferences(r, references, byTool)
 	}
 	return len(c.problems) == before
+}
+
+// checkLoops bounds the loops of a condition.
+func (c *compiler) checkLoops(r *rule, typed *ast.AST, at func(ast.Expr) place) {
+	loops := ast.MatchDescendants(ast.NavigateAST(typed), ast.KindMatcher(ast.ComprehensionKind))
+	r.loops = len(loops) > 0
+	if len(loops) > maxLoops {
+		c.reportAt(at(loops[maxLoops]), "a condition may have at most %d loops (all, exists, exists_one, map, filter)", maxLoops)
+		return
+	}
+	for _, loop := range loops {
+		if loopDepth(loop) > maxLoopDepth {
+			c.reportAt(at(loop), "loops may stand at most %d deep in each other", maxLoopDepth)
+			return
+		}
+	}
+}
+
+// loopDepth counts the loops that run this one again each round. The one that
+// makes the list for another runs once.
+func loopDepth(loop ast.NavigableExpr) int {
+	depth := 1
+	child := loop
+	for {
+		parent, ok := child.Parent()
+		if !ok {
+			return depth
+		}
+		if parent.Kind() == ast.ComprehensionKind && parent.AsComprehension().IterRange().ID() != child.ID() {
+			depth++
+		}
+		child = parent
+	}
 }
 
 func isIdent(e ast.Expr, name string) bool {
@@ -136,7 +169,7 @@ func (c *compiler) checkPattern(call ast.CallExpr, at func(ast.Expr) place) {
 	}
 	pattern := call.Args()[len(call.Args())-1]
 	if source, ok := literal(pattern); ok {
-		if _, _, err := compilePattern(source); err != nil {
+		if _, _, err := compilePattern(source, maxPatternSteps); err != nil {
 			c.reportAt(at(pattern), "%s", err)
 		}
 	}

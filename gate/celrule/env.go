@@ -14,7 +14,8 @@ import (
 const (
 	maxLevels    = 64   // expressions inside each other
 	maxNodes     = 4096 // of the expanded expression
-	maxLoops     = 3    // all, exists, exists_one, map, filter inside each other
+	maxLoopDepth = 3    // all, exists, exists_one, map, filter inside each other
+	maxLoops     = 12   // of them in one condition
 	checkEvery   = 64   // rounds of a loop until the next look at the context
 	maxRecovered = 8    // syntax errors that the parser goes on after
 )
@@ -95,7 +96,7 @@ func environment() (*cel.Env, error) {
 		cel.ParserExpressionSizeLimit(MaxExpression),
 		cel.ParserErrorRecoveryLimit(maxRecovered),
 		cel.ExpressionNodeLimit(maxNodes),
-		cel.ASTValidators(cel.ValidateComprehensionNestingLimit(maxLoops), cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals()),
+		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals()),
 	}
 	for name, of := range variables() {
 		options = append(options, cel.Variable(name, of))

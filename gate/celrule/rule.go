@@ -11,9 +11,9 @@ import (
 // Bounds of rules.
 const (
 	MaxRules      = 1000
-	MaxExpression = 8192 // characters of a condition
-	MaxMessage    = 4096 // bytes of a message
-	MaxCost       = 4_000_000
+	MaxExpression = 8192      // characters of a condition
+	MaxMessage    = 4096      // bytes of a message
+	MaxCost       = 2_000_000 // units, of all conditions for one call
 
 	maxRuleTools = 1000
 	maxName      = 128 // bytes
