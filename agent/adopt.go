@@ -31,11 +31,6 @@ func (d *driver) adopt(reply *toolcrib.Reply) []journal.ToolCall {
 		}
 	}
 	calls := make([]journal.ToolCall, 0, n)
-	ref := ""
-	if d.s.Start != nil && len(d.s.Start.Models) > 0 {
-		m := &d.s.Start.Models[d.index]
-		ref = m.Provider + "/" + m.ID
-	}
 	for i := range reply.Message.Parts {
 		p := &reply.Message.Parts[i]
 		switch {
@@ -47,7 +42,7 @@ func (d *driver) adopt(reply *toolcrib.Reply) []journal.ToolCall {
 			ReadArguments(c, d.r.Mask.MaskBytes(c.Arguments))
 			*p.ToolCall = toolcrib.ToolCall{ID: c.ID, Name: c.Name, Arguments: canonicalEmpty}
 		case p.Thinking != nil:
-			p.Thinking.Model = ref
+			p.Thinking.Model = d.modelRef()
 			// A signature is over the text as it came; masked text would make it
 			// worthless, so then the block is only kept to be read.
 			if masked := d.r.Mask.Mask(p.Thinking.Text); masked != p.Thinking.Text {
@@ -62,6 +57,15 @@ func (d *driver) adopt(reply *toolcrib.Reply) []journal.ToolCall {
 		calls[n-1].Cut = true
 	}
 	return calls
+}
+
+// modelRef names the model that is open, as PROVIDER/MODEL; "" = none is.
+func (d *driver) modelRef() string {
+	if d.s.Start == nil || d.index < 0 || d.index >= len(d.s.Start.Models) {
+		return ""
+	}
+	m := &d.s.Start.Models[d.index]
+	return m.Provider + "/" + m.ID
 }
 
 // ReadArguments decodes arguments strictly into the call, once and for all; what

@@ -25,6 +25,8 @@ type driver struct {
 	// Only what the journal says too is ever used of them.
 	verdicts []gate.Verdict
 	held     []toolcrib.Event // folded, and not written down yet
+	room     int              // how many events that may become, mostly
+	overdue  *time.Timer      // of the calls that run; nil = none was needed yet
 
 	wall    context.Context // ends when the run's wall time does
 	unwall  context.CancelFunc
@@ -45,11 +47,11 @@ func (d *driver) verdict(callID string) *gate.Verdict {
 
 // permit is the gate's leave for a call of the current turn; without one, the zero
 // permit, which runs nothing.
-func (d *driver) permit(callID string) gate.Permit {
+func (d *driver) permit(callID string) *gate.Permit {
 	if v := d.verdict(callID); v != nil {
-		return v.Permit
+		return &v.Permit
 	}
-	return gate.Permit{}
+	return &gate.Permit{}
 }
 
 // Run starts a task and drives it to its end, or until it parks.
@@ -112,7 +114,7 @@ func (e *StateError) Error() string { return fmt.Sprintf("run %s (%s) %s", e.Run
 // [CancelError] the run ends as cancelled; with any other cause it is left as it
 // is, to be taken up again.
 func (r *Runner) drive(ctx context.Context, s *State) error {
-	d := &driver{r: r, s: s, index: -1}
+	d := &driver{r: r, s: s, index: -1, room: 8}
 	defer d.unbound()
 	if err := d.append(ctx, &journal.TakenUp{Worker: r.Worker, Epoch: s.Epochs + 1}); err != nil {
 		return err
@@ -248,7 +250,7 @@ const maxHeld = 256
 func (d *driver) hold(bodies ...toolcrib.Body) error {
 	now := d.r.Clock.Now().UTC().Truncate(time.Microsecond)
 	if d.held == nil {
-		d.held = make([]toolcrib.Event, 0, 16)
+		d.held = make([]toolcrib.Event, 0, max(len(bodies), d.room))
 	}
 	for _, b := range bodies {
 		e := toolcrib.Event{Seq: d.s.Seq + 1, Time: now, Body: b}

@@ -24,9 +24,9 @@ const cancelGrace = 200 * time.Millisecond
 // in their order. It takes permits and looks nothing up. [law]
 func (d *driver) execute(ctx context.Context) error {
 	open := d.s.Turn.open()
-	x := &execution{d: d, order: open, results: make(map[*Call]*journal.ToolResult, len(open))}
-	var ready []*Call
-	for _, c := range open {
+	x := &execution{d: d, order: open, results: make([]*journal.ToolResult, len(open))}
+	ready := make([]*Call, 0, len(open))
+	for i, c := range open {
 		v := d.verdict(c.ID)
 		if v == nil {
 			// Taken up from the journal: the permits are gone, and the policy is
@@ -40,12 +40,13 @@ func (d *driver) execute(ctx context.Context) error {
 			ready = append(ready, c)
 			continue
 		}
-		x.results[c] = refusal(c, v)
+		x.results[i] = refusal(c, v)
 	}
-	ctx = d.bounded(ctx)
-	n := len(ready)
-	x.ctx, x.waiting = ctx, ready
-	x.starts, x.ends, x.late = make(chan *flight, n), make(chan *flight, n), make(chan late, 2*n)
+	x.ctx, x.waiting = d.bounded(ctx), ready
+	x.told, x.news = x.ctx.Done(), make(chan news, 2*len(ready))
+	if d.r.Watch != nil {
+		x.ticks = make(chan progress, 16)
+	}
 	err := x.run()
 	if err == nil {
 		err = x.flush(true)
@@ -71,40 +72,51 @@ func refusal(c *Call, v *gate.Verdict) *journal.ToolResult {
 	}
 }
 
-// execution runs the allowed calls of one turn. Its channels have room for all
-// that can ever be sent, so that a call that was left behind never blocks.
+// execution runs the allowed calls of one turn. Its channel has room for all that
+// can ever be sent, so that a call that was left behind never blocks.
 type execution struct {
 	d       *driver
 	ctx     context.Context
-	order   []*Call                       // the open calls of the turn
-	results map[*Call]*journal.ToolResult // not written down yet
+	told    <-chan struct{}       // ends with ctx; nil = that was seen
+	order   []*Call               // the open calls of the turn
+	results []*journal.ToolResult // of those in order; nil = none, or written down
 	waiting []*Call
 	flying  []*flight
-	starts  chan *flight // a prepared call asks to be written down as started
-	ends    chan *flight
-	late    chan late
+	news    chan news
+	ticks   chan progress // nil = nobody watches
+}
+
+// news is what a call tells: it has ended, or it is prepared and asks to be written
+// down as started.
+type news struct {
+	f     *flight
+	ended bool
+}
+
+// put keeps the result of a call until it is written down.
+func (x *execution) put(c *Call, r *journal.ToolResult) {
+	for i := range x.order {
+		if x.order[i] == c {
+			x.results[i] = r
+		}
+	}
 }
 
 // flight is one call on its way.
 type flight struct {
 	call     *Call
-	permit   gate.Permit
+	permit   *gate.Permit
 	ctx      context.Context
 	cancel   context.CancelFunc
+	over     time.Time // when it is left behind
 	prepared []byte
-	leave    chan error // the answer to starts: nil = go
+	leave    chan error // of a write: the answer to its wish to start, nil = go
 	result   *journal.ToolResult
 	whole    string // of a result that was cut; to be kept
 	files    []keptFile
 	taint    []string               // of the run when the call was launched
 	nested   atomic.Pointer[string] // the source of untrusted data that a nested call read
 	progress chan<- progress
-}
-
-// late says that a call was told to end; gone, that it did not in time.
-type late struct {
-	f    *flight
-	gone bool
 }
 
 type progress struct {
@@ -121,10 +133,9 @@ type progressData struct {
 // run launches calls, writes down what they do, and returns when all that could
 // be answered are. An error means that the journal could not be written.
 func (x *execution) run() error {
-	ticks := make(chan progress, 16)
 	for {
 		if x.ctx.Err() == nil && len(x.waiting) > 0 {
-			if err := x.launch(ticks); err != nil {
+			if err := x.launch(); err != nil {
 				x.abort()
 				return err
 			}
@@ -132,7 +143,7 @@ func (x *execution) run() error {
 		if len(x.flying) == 0 {
 			return nil
 		}
-		if err := x.step(ticks); err != nil {
+		if err := x.step(); err != nil {
 			x.abort()
 			return err
 		}
@@ -140,46 +151,103 @@ func (x *execution) run() error {
 }
 
 // step waits for the next thing that a call does, and writes it down.
-func (x *execution) step(ticks <-chan progress) error {
+func (x *execution) step() error {
 	select {
-	case f := <-x.starts:
-		if f.ctx.Err() != nil {
-			// Told to end before it began: what has not started does not start.
-			f.answer(errLeftBehind)
-			return nil
-		}
-		err := x.d.append(x.ctx, &journal.ToolStarted{ID: f.call.ID, Name: f.call.Name, Write: f.permit.Effect().Writes(), Prepared: f.prepared})
-		f.answer(err)
-		return err
-	case f := <-x.ends:
-		return x.land(f)
-	case p := <-ticks:
+	case n := <-x.news:
+		return x.hear(n)
+	case p := <-x.ticks:
 		x.d.live(journal.FrameToolProgress, progressData{ID: p.id, Message: x.d.r.Mask.Mask(p.message), Fraction: p.fraction})
 		return nil
-	case l := <-x.late:
-		if !l.gone {
-			time.AfterFunc(cancelGrace, func() { x.late <- late{f: l.f, gone: true} })
-			return nil
+	case <-x.told:
+		x.told = nil
+		end := time.Now().Add(cancelGrace)
+		for _, f := range x.flying {
+			if f.over.IsZero() || end.Before(f.over) {
+				f.over = end
+			}
 		}
-		return x.leaveBehind(l.f)
+		x.arm()
+		return nil
+	case <-x.d.overdue.C:
+		return x.passOver()
 	}
 }
 
+// hear writes down what a call tells.
+func (x *execution) hear(n news) error {
+	f := n.f
+	if n.ended {
+		return x.land(f)
+	}
+	if f.ctx.Err() != nil {
+		// Told to end before it began: what has not started does not start.
+		f.answer(errLeftBehind)
+		return nil
+	}
+	err := x.d.append(x.ctx, &journal.ToolStarted{ID: f.call.ID, Name: f.call.Name, Write: f.permit.Effect().Writes(), Prepared: f.prepared})
+	f.answer(err)
+	return err
+}
+
+// passOver leaves the calls behind that did not end when they were told to.
+func (x *execution) passOver() error {
+	defer x.arm()
+	select {
+	case n := <-x.news: // it may be that of a call that has ended after all
+		return x.hear(n)
+	default:
+	}
+	now := time.Now()
+	for _, f := range slices.Clone(x.flying) {
+		switch {
+		case f.over.IsZero() || now.Before(f.over):
+		case f.ctx.Err() == nil: // not told yet
+			f.over = now.Add(cancelGrace)
+		default:
+			if err := x.leaveBehind(f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// arm sets the timer to when the first call will be left behind.
+func (x *execution) arm() {
+	var first time.Time
+	for _, f := range x.flying {
+		if first.IsZero() || !f.over.IsZero() && f.over.Before(first) {
+			first = f.over
+		}
+	}
+	wait := time.Until(first)
+	if first.IsZero() {
+		wait = time.Hour // it goes off for nothing
+	}
+	if x.d.overdue == nil {
+		x.d.overdue = time.NewTimer(wait)
+		return
+	}
+	x.d.overdue.Reset(wait)
+}
+
 // launch starts every waiting call that may start now.
-func (x *execution) launch(ticks chan<- progress) error {
+func (x *execution) launch() error {
 	most := x.d.s.Limits().MaxParallel
 	var rest []*Call
-	var started []toolcrib.Body
-	var ready []*flight
+	started := make([]toolcrib.Body, 0, 4)
+	ready := make([]*flight, 0, 4)
 	for _, c := range x.waiting {
 		permit := x.d.permit(c.ID)
 		if len(x.flying)+len(ready) >= most || x.blocked(c, permit, rest, ready) {
 			rest = append(rest, c)
 			continue
 		}
-		f := &flight{call: c, permit: permit, leave: make(chan error, 1), progress: ticks, taint: slices.Clip(x.d.s.Taint)}
+		f := &flight{call: c, permit: permit, progress: x.ticks, taint: slices.Clip(x.d.s.Taint)}
 		ready = append(ready, f)
-		if !permit.Effect().Writes() {
+		if permit.Effect().Writes() {
+			f.leave = make(chan error, 1)
+		} else {
 			started = append(started, &journal.ToolStarted{ID: c.ID, Name: c.Name})
 		}
 	}
@@ -194,11 +262,14 @@ func (x *execution) launch(ticks chan<- progress) error {
 			x.d.r.Log.InfoContext(x.ctx, "executing tool", "run", x.d.s.Run, "name", f.call.Name, "call", f.call.ID)
 		}
 		f.ctx, f.cancel = withTimeout(x.ctx, f.permit.Timeout())
-		f.watch(x.late)
+		if end, ok := f.ctx.Deadline(); ok {
+			f.over = end.Add(cancelGrace)
+		}
 		x.flying = append(x.flying, f)
 		x.d.r.tools.Add(1)
 		go x.fly(f)
 	}
+	x.arm()
 	return nil
 }
 
@@ -213,15 +284,17 @@ func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, c
 var errToolTimeout = errors.New("tool timeout")
 
 // blocked tells whether an earlier call on the same target has not ended yet.
-func (x *execution) blocked(c *Call, permit gate.Permit, earlier []*Call, ready []*flight) bool {
+func (x *execution) blocked(c *Call, permit *gate.Permit, earlier []*Call, ready []*flight) bool {
 	for _, e := range earlier {
 		if overlap(x.d.permit(e.ID).Targets(), permit.Targets()) {
 			return true
 		}
 	}
-	for _, f := range append(append([]*flight(nil), x.flying...), ready...) {
-		if overlap(f.permit.Targets(), permit.Targets()) {
-			return true
+	for _, flights := range [][]*flight{x.flying, ready} {
+		for _, f := range flights {
+			if overlap(f.permit.Targets(), permit.Targets()) {
+				return true
+			}
 		}
 	}
 	return false
@@ -267,7 +340,7 @@ func (x *execution) land(f *flight) error {
 		return err
 	}
 	f.result.Content = f.call.noted(f.result.Content)
-	x.results[f.call] = f.result
+	x.put(f.call, f.result)
 	return x.flush(false)
 }
 
@@ -285,16 +358,16 @@ func (c *Call) noted(content string) string {
 // must not be lost, while a read whose driver is lost is read again. At the end
 // the rest is written too.
 func (x *execution) flush(rest bool) error {
-	var bodies []toolcrib.Body
+	bodies := make([]toolcrib.Body, 0, 4)
 	waits, wrote := false, false
-	for _, c := range x.order {
-		r, ok := x.results[c]
+	for i, c := range x.order {
+		r := x.results[i]
 		switch {
-		case !ok:
+		case r == nil:
 			waits = waits || c.Result == nil
 		case rest || !waits || c.Started != nil && c.Started.Write:
 			bodies = append(bodies, r)
-			delete(x.results, c)
+			x.results[i] = nil
 			wrote = wrote || c.Started != nil && c.Started.Write
 		}
 	}
@@ -353,7 +426,7 @@ func (x *execution) leaveBehind(f *flight) error {
 	if result.Status == toolcrib.ResultCancelled && x.leftResumable() {
 		return nil
 	}
-	x.results[f.call] = result
+	x.put(f.call, result)
 	return x.flush(false)
 }
 
@@ -365,16 +438,6 @@ func (x *execution) abort() {
 		f.answer(errLeftBehind)
 	}
 	x.flying = nil
-}
-
-// watch tells when the call's time is over.
-func (f *flight) watch(over chan<- late) {
-	stop := context.AfterFunc(f.ctx, func() { over <- late{f: f} })
-	cancel := f.cancel
-	f.cancel = func() {
-		stop()
-		cancel()
-	}
 }
 
 // answer answers the call's wish to start; the first answer counts.

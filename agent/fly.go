@@ -18,7 +18,7 @@ import (
 // its reference.
 const readResultTool = "read_result"
 
-// fly runs one call on its own goroutine and sends it to ends. The driver does not
+// fly runs one call on its own goroutine and tells its end. The driver does not
 // wait for it longer than its timeout and cancelGrace.
 func (x *execution) fly(f *flight) {
 	defer x.d.r.tools.Done()
@@ -27,7 +27,7 @@ func (x *execution) fly(f *flight) {
 	f.result = x.resultOf(f, out, err)
 	f.result.DurationMS = x.d.r.Clock.Now().Sub(began).Milliseconds()
 	f.cancel()
-	x.ends <- f
+	x.news <- news{f: f, ended: true}
 }
 
 // perform prepares a write, has it written down as started, and runs the call.
@@ -38,7 +38,7 @@ func (x *execution) perform(f *flight) (toolcrib.Output, error) {
 			return toolcrib.Output{}, err
 		}
 		f.prepared = prepared
-		x.starts <- f
+		x.news <- news{f: f}
 		if err := <-f.leave; err != nil {
 			return toolcrib.Output{}, err
 		}
@@ -73,11 +73,12 @@ func contained[T any](fn func() (T, error)) (v T, err error) {
 
 // resultOf makes the one result of a call that ran (N21, N22, C3).
 func (x *execution) resultOf(f *flight, out toolcrib.Output, err error) *journal.ToolResult {
+	if err == nil {
+		return x.fit(f, out)
+	}
 	cause := context.Cause(f.ctx)
 	var failure *toolcrib.ToolError
 	switch {
-	case err == nil:
-		return x.fit(f, out)
 	case errors.Is(cause, errToolTimeout), cause != nil:
 		return endedResult(f, !errors.Is(cause, errToolTimeout))
 	case errors.As(err, &failure):

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -223,7 +224,7 @@ func (s *State) message(b *journal.Message) error {
 	}
 	if calls > 0 {
 		s.assembled = &m
-		s.Turn = &Turn{Iteration: b.Iteration, Expected: calls}
+		s.Turn = &Turn{Iteration: b.Iteration, Expected: calls, Calls: make([]*Call, 0, calls)}
 		return nil
 	}
 	if strings.TrimSpace(m.Text()) != "" {
@@ -424,8 +425,8 @@ func (s *State) countRepeat(c *Call) {
 	if c.Result.Reason == toolcrib.ReasonRepeatedCall {
 		return
 	}
-	now := repeat{name: c.Name, arguments: string(c.Arguments), content: c.Result.Content, n: 1}
-	if now.name == s.repeat.name && now.arguments == s.repeat.arguments && now.content == s.repeat.content {
+	now := repeat{name: c.Name, arguments: c.Arguments, content: c.Result.Content, n: 1}
+	if now.name == s.repeat.name && bytes.Equal(now.arguments, s.repeat.arguments) && now.content == s.repeat.content {
 		now.n = s.repeat.n + 1
 	}
 	s.repeat = now

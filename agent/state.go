@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"hash"
@@ -119,8 +120,9 @@ type Call struct {
 
 // repeat counts the same call with the same result in a row.
 type repeat struct {
-	name, arguments, content string
-	n                        int
+	name, content string
+	arguments     []byte
+	n             int
 }
 
 // size keeps what is needed to estimate the tokens of the next request.
@@ -155,7 +157,7 @@ func (t *Turn) lost() []*Call {
 
 // open returns the calls without a result.
 func (t *Turn) open() []*Call {
-	var calls []*Call
+	calls := make([]*Call, 0, len(t.Calls))
 	for _, c := range t.Calls {
 		if c.Result == nil {
 			calls = append(calls, c)
@@ -217,7 +219,7 @@ func (s *State) Reconciled(callID string) bool {
 
 // Repeated tells how often in a row, up to now, this call had the same result.
 func (s *State) Repeated(name string, arguments []byte) int {
-	if s.repeat.name != name || s.repeat.arguments != string(arguments) {
+	if s.repeat.name != name || !bytes.Equal(s.repeat.arguments, arguments) {
 		return 0
 	}
 	return s.repeat.n
