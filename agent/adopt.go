@@ -48,6 +48,13 @@ func (d *driver) adopt(reply *toolcrib.Reply) []journal.ToolCall {
 			if masked := d.r.Mask.Mask(p.Thinking.Text); masked != p.Thinking.Text {
 				p.Thinking.Text, p.Thinking.Signature = masked, ""
 			}
+			// Some APIs sign with data that can be read.
+			if masked := d.r.Mask.Mask(p.Thinking.Signature); masked != p.Thinking.Signature {
+				p.Thinking.Signature = ""
+			}
+			if masked := d.r.Mask.Mask(p.Thinking.Redacted); masked != p.Thinking.Redacted {
+				p.Thinking.Redacted = ""
+			}
 		default:
 			p.Text = strings.ToValidUTF8(d.r.Mask.Mask(p.Text), "\uFFFD")
 		}

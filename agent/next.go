@@ -434,9 +434,14 @@ func finishStopped(s *State) Step {
 func reserveFor(s *State, model int) (r Reserve, short string) {
 	a, m := &s.Start.Agent, &s.Start.Models[model]
 	r.Input = estimateInput(s, s.Offer.Bytes)
-	r.MaxOutput = a.MaxOutputTokens
-	if r.MaxOutput == 0 {
-		r.MaxOutput = m.MaxOutput
+	// The most that the model can write at all; what nobody set is not sent.
+	most := int64(largeOutput)
+	if m.MaxOutput > 0 {
+		most = int64(m.MaxOutput)
+	}
+	r.MaxOutput = int(min(int64(a.MaxOutputTokens), most))
+	if m.MaxOutput == 0 {
+		r.MaxOutput = a.MaxOutputTokens
 	}
 	b := s.Budget()
 	if b.Mode == "" || b.Mode == toolcrib.BudgetEnforce {
@@ -456,11 +461,11 @@ func reserveFor(s *State, model int) (r Reserve, short string) {
 		if cap != "" && left < 1 {
 			return r, fmt.Sprintf("%s: what is left does not cover another request", cap)
 		}
-		if cap != "" && left < int64(r.MaxOutput) || r.MaxOutput == 0 && cap != "" && left < largeOutput {
+		if cap != "" && left < int64(r.MaxOutput) || r.MaxOutput == 0 && cap != "" && left < most {
 			r.MaxOutput = int(left)
 		}
 	}
-	r.Output = defaultReserve
+	r.Output = min(defaultReserve, most)
 	if r.MaxOutput > 0 {
 		r.Output = int64(r.MaxOutput)
 	}

@@ -123,3 +123,22 @@ func TestCancelledBeforeSent(t *testing.T) {
 		equal(t, "requests", s.Usage.Requests == 0, unsent)
 	}
 }
+
+// What nobody has set is not sent: a model's own bound on its output caps what an
+// agent or a budget asks for, and the reserve.
+func TestMaxOutput(t *testing.T) {
+	for _, c := range []struct{ agent, model, tokens, sent int }{
+		{0, 0, 0, 0}, {0, 128000, 0, 0}, {500, 0, 0, 500}, {500, 100, 0, 100}, {500, 1000, 0, 500},
+		{0, 128000, 2000, -1}, {0, 100, 2000, 0}, {50, 0, 2000, 50},
+	} {
+		w := newWorld(t, gate.ConfirmNever)
+		w.script(say("ok"))
+		run(t, w, func(k *agent.Task) {
+			k.Agent.MaxOutputTokens, k.Models[0].MaxOutput, k.Agent.Budget.MaxTokens = c.agent, c.model, int64(c.tokens)
+		})
+		got := w.requests[0].MaxOutputTokens
+		if c.sent < 0 && (got <= 0 || got >= c.tokens) || c.sent >= 0 && got != c.sent {
+			t.Errorf("%+v: sent %d", c, got)
+		}
+	}
+}
