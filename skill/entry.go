@@ -1,0 +1,223 @@
+package skill
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Bounds of allowed-tools.
+const (
+	maxEntries      = 256  // of one skill
+	maxEntryName    = 256  // bytes of a name or glob
+	maxEntryPattern = 1024 // bytes between the parentheses
+	maxStars        = 16   // * of one pattern
+)
+
+// Entry is one entry of allowed-tools: Tool or Tool(argument pattern).
+type Entry struct {
+	// Tool is a tool's name, or a glob in which * stands for any characters, none
+	// too, and ? for exactly one.
+	Tool string
+	// Pattern narrows the entry to calls whose main argument matches; "" = every
+	// call of the tool. See [Rules].
+	Pattern string
+}
+
+// String returns the entry in its canonical form, which [ParseEntry] reads back.
+func (e Entry) String() string {
+	if e.Pattern == "" {
+		return e.Tool
+	}
+	return e.Tool + "(" + e.Pattern + ")"
+}
+
+// aliases are the names that skills written for other programs use for tools that
+// toolcrib has too.
+func aliases() map[string]string {
+	return map[string]string{
+		"Bash": "exec_shell", "Shell": "exec_shell",
+		"Read": "read_file", "Write": "write_file", "Edit": "edit_file", "MultiEdit": "edit_file",
+		"Grep": "search_files", "Glob": "search_files", "LS": "list_directory",
+		"WebFetch": "web_fetch", "WebSearch": "web_search",
+		"Task": "spawn", "Agent": "spawn", "Skill": "read_skill", "AskUserQuestion": "ask_user",
+	}
+}
+
+// ParseEntry reads an entry. Names of other programs become toolcrib's: Bash is
+// exec_shell, Read read_file, Write write_file, Edit edit_file, Grep and Glob
+// search_files, LS list_directory, WebFetch web_fetch, WebSearch web_search, Task
+// spawn, Skill read_skill, mcp__SERVER__TOOL SERVER__TOOL, and mcp__SERVER
+// SERVER__*. Tool(*) is Tool. An entry that cannot be read is an error; it allows
+// nothing.
+func ParseEntry(text string) (Entry, error) {
+	text = strings.TrimSpace(text)
+	name, rest, hasPattern := strings.Cut(text, "(")
+	e := Entry{Tool: strings.TrimSpace(name)}
+	if err := checkToolName(e.Tool); err != nil {
+		return Entry{}, err
+	}
+	if hasPattern {
+		inner, ok := strings.CutSuffix(rest, ")")
+		if !ok || !balanced(inner) {
+			return Entry{}, errors.New("its parentheses do not match")
+		}
+		e.Pattern = strings.TrimSpace(inner)
+		if err := checkPattern(e.Pattern); err != nil {
+			return Entry{}, err
+		}
+		if e.Pattern == "*" {
+			e.Pattern = ""
+		}
+	}
+	e.Tool = canonicalTool(e.Tool)
+	return e, nil
+}
+
+func checkToolName(name string) error {
+	if name == "" || len(name) > maxEntryName {
+		return fmt.Errorf("a tool's name has 1 to %d characters", maxEntryName)
+	}
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-', c == '*', c == '?':
+		default:
+			return errors.New("a tool's name has letters a-z, digits, _ and -, and * and ? as wildcards")
+		}
+	}
+	if strings.Count(name, "*") > maxStars {
+		return fmt.Errorf("it has more than %d *", maxStars)
+	}
+	return nil
+}
+
+func checkPattern(pattern string) error {
+	switch {
+	case pattern == "":
+		return errors.New("there is nothing between its parentheses; write the name alone to allow every call")
+	case len(pattern) > maxEntryPattern:
+		return fmt.Errorf("its pattern has more than %d bytes", maxEntryPattern)
+	case strings.Count(pattern, "*") > maxStars:
+		return fmt.Errorf("its pattern has more than %d *", maxStars)
+	}
+	for _, r := range pattern {
+		if r < ' ' || r == 0x7F {
+			return errors.New("its pattern has control characters")
+		}
+	}
+	return nil
+}
+
+// balanced tells whether parentheses inside a pattern match.
+func balanced(s string) bool {
+	depth := 0
+	for i := range len(s) {
+		switch s[i] {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		}
+		if depth < 0 {
+			return false
+		}
+	}
+	return depth == 0
+}
+
+func canonicalTool(name string) string {
+	if tool, ok := aliases()[name]; ok {
+		return tool
+	}
+	rest, ok := strings.CutPrefix(name, "mcp__")
+	switch {
+	case !ok || rest == "":
+		return name
+	case strings.Contains(rest, "__"):
+		return rest
+	}
+	return rest + "__*"
+}
+
+// splitEntries splits the text form of allowed-tools at commas and space that
+// stand outside parentheses. Parentheses that never close keep the rest together,
+// as one entry that cannot be read.
+func splitEntries(text string) []string {
+	var words []string
+	depth, from := 0, 0
+	flush := func(to int) {
+		if word := strings.TrimSpace(text[from:to]); word != "" {
+			words = append(words, word)
+		}
+	}
+	for i, r := range text {
+		switch {
+		case r == '(':
+			depth++
+		case r == ')':
+			depth = max(0, depth-1)
+		case depth > 0:
+		case r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r':
+			flush(i)
+			from = i + 1
+		}
+	}
+	flush(len(text))
+	return words
+}
+
+// means tells whether the entry is about the tool.
+func (e Entry) means(tool string) bool { return glob(e.Tool, tool, true) }
+
+// Unknown returns the entries that mean none of the known tools, in order: they
+// are dropped, and a person should know (contract §6).
+func Unknown(entries, known []string) []string {
+	var unknown []string
+	for _, text := range entries {
+		e, err := ParseEntry(text)
+		if err != nil || !slices.ContainsFunc(known, e.means) {
+			unknown = append(unknown, text)
+		}
+	}
+	return unknown
+}
+
+// Names returns the names and globs of the entries, without their patterns, each
+// once. nil stays nil, and an empty list empty. A list of names alone allows more
+// than its entries do: whoever uses it must ask [Rules] at each call.
+func Names(entries []string) []string {
+	if entries == nil {
+		return nil
+	}
+	names := make([]string, 0, len(entries))
+	for _, text := range entries {
+		if e, err := ParseEntry(text); err == nil && !slices.Contains(names, e.Tool) {
+			names = append(names, e.Tool)
+		}
+	}
+	return names
+}
+
+// glob matches * (any bytes, none too) and, if question, ? (one byte). It goes
+// back to the last star only: its time is at most the product of the two lengths.
+func glob(pattern, s string, question bool) bool {
+	p, n := 0, 0
+	star, resume := -1, 0
+	for n < len(s) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, resume = p, n
+			p++
+		case p < len(pattern) && (pattern[p] == s[n] || question && pattern[p] == '?'):
+			p++
+			n++
+		case star >= 0:
+			resume++
+			p, n = star+1, resume
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}

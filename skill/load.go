@@ -1,0 +1,296 @@
+package skill
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib/guard"
+)
+
+// Dir is a folder that holds skills, each a folder of its own with a SKILL.md.
+type Dir struct {
+	Path   string // absolute, or relative to the current folder
+	Source string // for people: workspace, user, configured
+	// Files are the folder's files as they were read before, by path with slashes
+	// (trust.Folder has them): the skills are then made of these very bytes, so that
+	// what was trusted is what is used. nil = read the folder.
+	Files map[string][]byte
+}
+
+// Options for [Load]. The zero value is right.
+type Options struct {
+	// MaxSkills bounds the skills of the library. 0, and all above [MaxSkills], is
+	// MaxSkills.
+	MaxSkills int
+}
+
+// Library holds the skills that were found, as they were at one time. A nil
+// library has none.
+type Library struct {
+	skills map[string]*Skill
+	// broken are names whose first folder cannot be used, with the reason.
+	broken map[string]Problem
+}
+
+// maxDirEntries bounds what lies in a folder that holds skills.
+const maxDirEntries = 10_000
+
+// Load reads the skills of some folders, which must be trusted by then (contract
+// §2): that is the caller's to ask. The first folder that has a skill of a name
+// has it for good: one in a later folder is shadowed, also if the first is broken
+// or switched off, so that an attempt to replace a skill never falls back to
+// another silently. The library is never nil. A folder that is not there is a
+// problem of the harmless kind, and so is a folder without a SKILL.md. Files beside
+// the skills and folders whose name begins with a dot are passed over.
+func Load(dirs []Dir, options Options) (*Library, []Problem) {
+	l := &loader{
+		library: &Library{skills: map[string]*Skill{}, broken: map[string]Problem{}},
+		room:    options.MaxSkills,
+	}
+	if l.room <= 0 || l.room > MaxSkills {
+		l.room = MaxSkills
+	}
+	for i, dir := range dirs {
+		if i == MaxDirs {
+			l.problem(Problem{Code: CodeTooMany, Path: dir.Path, Message: fmt.Sprintf("more than %d folders hold skills; this one and the rest are passed over", MaxDirs)})
+			break
+		}
+		if dir.Files != nil {
+			l.fromFiles(dir)
+		} else {
+			l.fromDisk(dir)
+		}
+	}
+	return l.library, l.problems
+}
+
+type loader struct {
+	library  *Library
+	problems []Problem
+	room     int // skills
+	bytes    int64
+	full     bool
+}
+
+func (l *loader) problem(p Problem) { l.problems = append(l.problems, p) }
+
+func (l *loader) fromDisk(dir Dir) {
+	root, err := os.OpenRoot(dir.Path)
+	if err != nil {
+		code, message := CodeUnreadable, "cannot be read: "+plainCause(err)
+		if errors.Is(err, fs.ErrNotExist) {
+			code, message = CodeNoFolder, "there is no such folder"
+		}
+		l.problem(Problem{Code: code, Path: dir.Path, Message: message})
+		return
+	}
+	defer root.Close() //nolint:errcheck // only read
+	names, err := l.list(root, dir)
+	if err != nil {
+		l.problem(Problem{Code: CodeUnreadable, Path: dir.Path, Message: "cannot be read: " + plainCause(err)})
+		return
+	}
+	for _, name := range names {
+		l.one(dir, name, topNames(root, name), func() (content, error) { return readFolder(root, name) })
+	}
+}
+
+// topNames returns the names in a skill's folder, as far as they can be read: it is
+// only for telling whether it is one.
+func topNames(root *os.Root, name string) []string {
+	d, err := root.OpenFile(name, os.O_RDONLY|nonBlocking, 0)
+	if err != nil {
+		return []string{FileName} // reading the folder says what is wrong
+	}
+	defer d.Close() //nolint:errcheck // only read
+	names, err := d.Readdirnames(MaxFolderFiles + 1)
+	if err != nil && !errors.Is(err, io.EOF) || len(names) > MaxFolderFiles {
+		return []string{FileName}
+	}
+	return names
+}
+
+// list returns the names of the folders that may be skills, sorted.
+func (l *loader) list(root *os.Root, dir Dir) ([]string, error) {
+	d, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close() //nolint:errcheck // only read
+	entries, err := d.ReadDir(maxDirEntries + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if len(entries) > maxDirEntries {
+		return nil, fmt.Errorf("it holds more than %d entries", maxDirEntries)
+	}
+	var names []string
+	for _, e := range entries {
+		name := e.Name()
+		switch {
+		case strings.HasPrefix(name, "."):
+		case e.IsDir():
+			names = append(names, name)
+		case e.Type()&fs.ModeSymlink != 0 && ValidName(name):
+			l.take(dir, name, "it is a link; a skill is a folder of its own: copy it here")
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// fromFiles loads the skills of a folder that was read before.
+func (l *loader) fromFiles(dir Dir) {
+	folders := map[string]map[string][]byte{}
+	for name, data := range dir.Files {
+		folder, rest, ok := strings.Cut(name, "/")
+		if !ok || strings.HasPrefix(folder, ".") {
+			continue
+		}
+		if folders[folder] == nil {
+			folders[folder] = map[string][]byte{}
+		}
+		folders[folder][rest] = data
+	}
+	for _, name := range slices.Sorted(maps.Keys(folders)) {
+		l.one(dir, name, slices.Collect(maps.Keys(folders[name])), func() (content, error) { return fromMemory(folders[name]) })
+	}
+}
+
+// taken tells whether a folder before has this name.
+func (l *loader) taken(dir Dir, name string) bool {
+	where := ""
+	if s := l.library.skills[name]; s != nil {
+		where = s.Path
+	} else if p, ok := l.library.broken[name]; ok {
+		where = p.Path
+	} else {
+		return false
+	}
+	l.problem(Problem{
+		Code: CodeShadowed, Skill: name, Path: filepath.Join(dir.Path, name),
+		Message: "it is not used: the skill of this name is " + guard.Visible(where),
+	})
+	return true
+}
+
+// take notes that the name belongs to a folder that cannot be used.
+func (l *loader) take(dir Dir, name, why string) {
+	if l.taken(dir, name) {
+		return
+	}
+	p := Problem{Code: CodeInvalid, Skill: name, Path: filepath.Join(dir.Path, name), Message: "no skill: " + why}
+	l.library.broken[name] = p
+	l.problem(p)
+}
+
+// one loads one skill. top are the names in its folder.
+func (l *loader) one(dir Dir, name string, top []string, read func() (content, error)) {
+	at := filepath.Join(dir.Path, name)
+	named := meaning(top)
+	switch {
+	case !ValidName(name) && named == "":
+		return // nothing can ask for it, and it does not mean to be a skill
+	case !ValidName(name):
+		l.problem(Problem{Code: CodeInvalid, Path: filepath.Join(dir.Path, short(name)), Message: "no skill: a skill's folder is called by " + nameRule})
+		return
+	case named == "":
+		l.problem(Problem{Code: CodeNotice, Path: at, Message: "no skill: " + errNoSkill.Error()})
+		return
+	case l.taken(dir, name):
+		return
+	case l.full || len(l.library.skills)+len(l.library.broken) >= l.room:
+		l.tooMany(dir, name, fmt.Sprintf("more than %d skills", l.room))
+		return
+	}
+	c, err := read()
+	l.bytes += c.bytes
+	var known *folderError
+	switch {
+	case errors.Is(err, errNoSkill):
+		l.take(dir, name, fmt.Sprintf("its %s must be a file called %s", quote(named), FileName))
+	case errors.As(err, &known):
+		l.take(dir, name, known.message)
+	case err != nil:
+		p := Problem{Code: CodeUnreadable, Skill: name, Path: at, Message: "cannot be read: " + plainCause(err)}
+		l.library.broken[name] = p
+		l.problem(p)
+	case l.bytes > MaxLibraryBytes:
+		l.tooMany(dir, name, fmt.Sprintf("more than %d bytes of skills", MaxLibraryBytes))
+	default:
+		l.add(dir, name, c)
+	}
+}
+
+// tooMany says once that the library is full.
+func (l *loader) tooMany(dir Dir, name, what string) {
+	p := Problem{Code: CodeTooMany, Skill: name, Path: filepath.Join(dir.Path, name), Message: "it is not loaded: there are " + what}
+	l.library.broken[name] = p
+	if !l.full {
+		p.Message += "; those after it are not loaded either"
+		l.problem(p)
+	}
+	l.full = true
+}
+
+func (l *loader) add(dir Dir, name string, c content) {
+	at := filepath.Join(dir.Path, name)
+	s, err := Parse(name, c.main)
+	if err != nil {
+		p := Problem{Code: CodeInvalid, Skill: name, Path: at, Message: err.Error()}
+		var e *Error
+		if errors.As(err, &e) {
+			p.Line, p.Message = e.Line, e.Message
+		}
+		l.library.broken[name] = p
+		l.problem(p)
+		return
+	}
+	s.Source, s.Path, s.Hash, s.Files = dir.Source, at, c.hash(), c.files
+	if s.dir, err = filepath.Abs(dir.Path); err != nil {
+		s.dir = "" // then its files cannot be read later, only its text
+	}
+	l.library.skills[name] = s
+	for _, n := range s.Notices {
+		l.problem(Problem{Code: CodeNotice, Skill: name, Path: at, Message: n})
+	}
+}
+
+// Skills returns the skills that can be used, switched off ones too, sorted by
+// name.
+func (l *Library) Skills() []*Skill {
+	if l == nil {
+		return nil
+	}
+	skills := make([]*Skill, 0, len(l.skills))
+	for _, s := range l.skills {
+		skills = append(skills, s)
+	}
+	slices.SortFunc(skills, func(a, b *Skill) int { return strings.Compare(a.Name, b.Name) })
+	return skills
+}
+
+// Skill returns the skill of a name, nil if there is none that can be used.
+func (l *Library) Skill(name string) *Skill {
+	if l == nil {
+		return nil
+	}
+	return l.skills[name]
+}
+
+// Broken says why the skill of a name cannot be used; false = there is none of
+// that name, or it can.
+func (l *Library) Broken(name string) (Problem, bool) {
+	if l == nil {
+		return Problem{}, false
+	}
+	p, ok := l.broken[name]
+	return p, ok
+}

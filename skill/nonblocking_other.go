@@ -1,0 +1,5 @@
+//go:build !unix
+
+package skill
+
+const nonBlocking = 0

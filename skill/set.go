@@ -1,0 +1,160 @@
+package skill
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/toolcrib/toolcrib/guard"
+)
+
+// Set is the effective skills of a run: enabled, present, approved, each once
+// (N16). The zero value, and nil, is no skill and no restriction.
+type Set struct {
+	skills []*Skill
+	// withheld tells that a skill was asked for whose list does not count although
+	// it has, or may have, one.
+	withheld bool
+}
+
+// maxAsked bounds the names that a run may ask for.
+const maxAsked = 1000
+
+// Effective chooses the skills of a run by name, in the order given, and says why
+// one that was asked for is not among them:
+//
+//   - a name that no folder has is dropped, with a notice (contract §6);
+//   - one that is switched off in its own front matter counts as not there (N16);
+//   - one whose content approved does not confirm is off until a person has looked
+//     at it. approved gets the name and [Skill.Hash]; nil confirms none;
+//   - one that cannot be used stays off.
+//
+// The last two do not widen the gate: if no other skill declares allowed-tools, a
+// skill that is off, and declares them or cannot be read, leaves the run without
+// tools, not without restriction.
+func (l *Library) Effective(names []string, approved func(name, hash string) bool) (Set, []Problem) {
+	var set Set
+	var problems []Problem
+	seen := make(map[string]bool, len(names))
+	for i, name := range names {
+		if i == maxAsked {
+			set.withheld = true
+			problems = append(problems, Problem{Code: CodeTooMany, Message: fmt.Sprintf("more than %d skills are asked for; the rest are off", maxAsked)})
+			break
+		}
+		if seen[name] {
+			problems = append(problems, Problem{Code: CodeRepeated, Skill: shownName(name), Message: "skill " + shownName(name) + " is asked for twice; it counts once"})
+			continue
+		}
+		seen[name] = true
+		if p := l.choose(&set, name, approved); p != nil {
+			problems = append(problems, *p)
+		}
+	}
+	return set, problems
+}
+
+// choose adds the skill to the set, or says why not.
+func (l *Library) choose(set *Set, name string, approved func(name, hash string) bool) *Problem {
+	if broken, ok := l.Broken(name); ok {
+		set.withheld = true
+		broken.Message = fmt.Sprintf("skill %s is off: %s; see: toolcrib skills check %s", name, broken.Message, name)
+		return &broken
+	}
+	s := l.Skill(name)
+	switch {
+	case s == nil:
+		return &Problem{
+			Code: CodeUnknown, Skill: shownName(name),
+			Message: fmt.Sprintf("there is no skill %s, so it is left out; toolcrib skills list shows what there is", shownName(name)),
+		}
+	case !s.Enabled:
+		return &Problem{
+			Code: CodeDisabled, Skill: name, Path: s.Path,
+			Message: fmt.Sprintf("skill %s is switched off by enabled: false in its %s", name, FileName),
+		}
+	case approved == nil || !approved(name, s.Hash):
+		set.withheld = set.withheld || s.AllowedTools != nil
+		return &Problem{
+			Code: CodeUnapproved, Skill: name, Path: s.Path,
+			Message: fmt.Sprintf("skill %s is off: nobody has looked at what it holds now; look at it with: toolcrib skills check %s", name, name),
+		}
+	}
+	set.skills = append(set.skills, s)
+	return nil
+}
+
+// Skills returns the skills of the set, in the order that was asked for.
+func (s *Set) Skills() []*Skill {
+	if s == nil {
+		return nil
+	}
+	return slices.Clone(s.skills)
+}
+
+// Names returns the names of the skills, in order; never nil.
+func (s *Set) Names() []string {
+	names := []string{}
+	if s != nil {
+		for _, one := range s.skills {
+			names = append(names, one.Name)
+		}
+	}
+	return names
+}
+
+// Skill returns a skill of the set by its name; nil = the set does not have it.
+func (s *Set) Skill(name string) *Skill {
+	if s == nil {
+		return nil
+	}
+	for _, one := range s.skills {
+		if one.Name == name {
+			return one
+		}
+	}
+	return nil
+}
+
+// AllowedTools returns what the skills allow, in the canonical form that
+// [ParseEntry] reads (N15): nil if none declares allowed-tools, which restricts
+// nothing, else the union, sorted; empty = no tools. Every skill of the set counts,
+// whatever [Set.Text] had room for.
+func (s *Set) AllowedTools() []string {
+	if s == nil {
+		return nil
+	}
+	var union []string
+	if s.withheld {
+		union = []string{}
+	}
+	for _, one := range s.skills {
+		if one.AllowedTools == nil {
+			continue
+		}
+		if union == nil {
+			union = []string{}
+		}
+		union = append(union, one.AllowedTools...)
+	}
+	slices.Sort(union)
+	return slices.Compact(union)
+}
+
+// UnknownVariables says which variables the skills have that vars does not.
+func (s *Set) UnknownVariables(vars map[string]string) []Problem {
+	if s == nil {
+		return nil
+	}
+	var problems []Problem
+	for _, one := range s.skills {
+		for _, name := range one.Variables() {
+			if _, ok := vars[name]; !ok {
+				problems = append(problems, Problem{
+					Code: CodeVariable, Skill: one.Name, Path: one.Path,
+					Message: fmt.Sprintf("skill %s: the variable ${%s} stands for nothing and stays as it is", one.Name, guard.Visible(name)),
+				})
+			}
+		}
+	}
+	return problems
+}

@@ -1,0 +1,306 @@
+// Package skillread has read_skill, which reads the skills of a run: what the
+// first message had no room for, and the files beside their SKILL.md (contract
+// §11).
+package skillread
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/skill"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
+)
+
+const (
+	// Name is the tool's name, Group its group.
+	Name  = "read_skill"
+	Group = "skills"
+
+	defaultLimit = 16 << 10
+	// maxLimit is such that a result fits the usual 65 536 bytes even if every
+	// character is one that JSON doubles.
+	maxLimit = 24 << 10
+
+	maxListed      = 50      // skills or files that a result names
+	maxListedBytes = 4 << 10 // of their names and descriptions
+	maxExpanded    = 8 << 20 // of a text with its variables replaced
+	envelope       = 512     // bytes of a result besides its content and lists
+	maxNamed       = 10      // skills that an error names
+	sniffBytes     = 8 << 10 // looked at to tell text from binary
+)
+
+const parameters = `{
+	"type": "object",
+	"properties": {
+		"name": {"type": "string", "minLength": 1, "maxLength": 64, "description": "Skill to read. Without it the skills of this run are listed."},
+		"file": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "File of the skill, such as references/forms.md. Default: its SKILL.md."},
+		"offset": {"type": "integer", "minimum": 0, "description": "First byte to return, counted from 0. Default 0."},
+		"limit": {"type": "integer", "minimum": 1, "description": "Number of bytes to return. Default 16384, at most 24576. next_offset in the result is the byte to go on with, if there are more."}
+	},
+	"additionalProperties": false
+}`
+
+// Options for [New].
+type Options struct {
+	// Skills returns the skills of the run that makes the call. Others are not the
+	// model's to read. nil, or a nil set, is no skill.
+	Skills func(call toolcrib.Call) *skill.Set
+	// Variables returns the variables of skill.Set.Text for that run, so that the
+	// same text is read here. nil = none.
+	Variables func(call toolcrib.Call) map[string]string
+}
+
+// New returns read_skill.
+func New(options Options) []toolcrib.Tool { return []toolcrib.Tool{&readSkill{options}} }
+
+type readSkill struct{ options Options }
+
+type input struct {
+	Name   *string `json:"name"`
+	File   *string `json:"file"`
+	Offset int64   `json:"offset"`
+	Limit  int64   `json:"limit"`
+}
+
+// listing is the result without a name.
+type listing struct {
+	Skills []listed `json:"skills"`
+	More   int      `json:"more,omitempty"` // that are not listed
+}
+
+type listed struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+// piece is the result with a name.
+type piece struct {
+	Name       string   `json:"name"`
+	File       string   `json:"file"`
+	Content    string   `json:"content"`
+	Offset     int64    `json:"offset"`                // of content, moved back to the start of a character
+	NextOffset int64    `json:"next_offset,omitempty"` // to go on with; absent at the end
+	TotalBytes int64    `json:"total_bytes"`
+	Files      []string `json:"files,omitempty"` // beside SKILL.md; with its beginning only
+	MoreFiles  int      `json:"more_files,omitempty"`
+}
+
+// Spec describes read_skill.
+func (t *readSkill) Spec() toolcrib.Spec {
+	return toolcrib.Spec{
+		Name: Name,
+		Description: "Read a skill of this run: its text, or a file that belongs to it (file), piece by piece. " +
+			"Without a name, list the skills of this run.",
+		Parameters: json.RawMessage(parameters), Effect: toolcrib.EffectReadOnly,
+		Group: Group, Source: "builtin", EnabledByDefault: true,
+	}
+}
+
+// Call lists the skills of the run, or returns a piece of one, at character
+// bounds: it starts no later than offset, and holds at least one character. Only
+// what a person approved is read: a file that has changed since is an error.
+func (t *readSkill) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	if err := ctx.Err(); err != nil {
+		return toolcrib.Output{}, err
+	}
+	in := input{Limit: defaultLimit}
+	if err := wire.Decode(call, &in); err != nil {
+		return toolcrib.Output{}, err
+	}
+	if in.Offset < 0 || in.Limit < 1 {
+		return toolcrib.Output{}, toolcrib.Failf(toolcrib.InvalidArguments, "offset must be at least 0 and limit at least 1")
+	}
+	var set *skill.Set
+	if t.options.Skills != nil {
+		set = t.options.Skills(call)
+	}
+	if in.Name == nil {
+		if in.File != nil {
+			return toolcrib.Output{}, toolcrib.Failf(toolcrib.InvalidArguments, "file needs the name of a skill")
+		}
+		return wire.Output(list(set, call.MaxBytes))
+	}
+	s := set.Skill(*in.Name)
+	if s == nil {
+		return toolcrib.Output{}, unknown(*in.Name, set)
+	}
+	result, err := t.read(call, s, in)
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	return wire.Output(result)
+}
+
+// unknown names what there is instead.
+func unknown(name string, set *skill.Set) error {
+	names := set.Names()
+	if len(names) == 0 {
+		return toolcrib.Failf(toolcrib.NotFound, "this run has no skill %q; it has none at all", shown(name))
+	}
+	more := ""
+	if len(names) > maxNamed {
+		names, more = names[:maxNamed], ", …"
+	}
+	return toolcrib.Failf(toolcrib.NotFound, "this run has no skill %q; it has: %s%s", shown(name), strings.Join(names, ", "), more)
+}
+
+// shown is a text of the model's as an error repeats it.
+func shown(text string) string {
+	const most = 100
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return guard.Visible(text)
+}
+
+// list names the skills of the run.
+func list(set *skill.Set, bound int) listing {
+	out := listing{Skills: []listed{}}
+	room := listRoom(bound)
+	for _, s := range set.Skills() {
+		if room -= 2*(len(s.Name)+len(s.Description)) + 40; room < 0 || len(out.Skills) == maxListed {
+			out.More++
+			continue
+		}
+		out.Skills = append(out.Skills, listed{Name: s.Name, Description: s.Description})
+	}
+	return out
+}
+
+// listRoom is how many bytes of JSON a list may take, doubled characters counted.
+func listRoom(bound int) int {
+	const most = 40 << 10
+	if bound <= 0 {
+		return most
+	}
+	return min(most, max(0, bound-envelope))
+}
+
+// read returns a piece of the skill's text or of one of its files.
+func (t *readSkill) read(call toolcrib.Call, s *skill.Skill, in input) (piece, error) {
+	name := skill.FileName
+	if in.File != nil {
+		cleaned, err := within(*in.File)
+		if err != nil {
+			return piece{}, err
+		}
+		name = cleaned
+	}
+	var data []byte
+	if name == skill.FileName {
+		var vars map[string]string
+		if t.options.Variables != nil {
+			vars = t.options.Variables(call)
+		}
+		data = []byte(s.Expand(vars, maxExpanded))
+	} else {
+		var err error
+		if data, err = file(s, name); err != nil {
+			return piece{}, err
+		}
+	}
+	out := piece{Name: s.Name, File: name}
+	room := fitting(call.MaxBytes)
+	if name == skill.FileName && in.Offset == 0 {
+		room -= out.files(s, room/4)
+	}
+	if in.Offset > int64(len(data)) {
+		return piece{}, toolcrib.Failf(toolcrib.InvalidArguments, "offset %d is beyond the end: %s has %d bytes", in.Offset, shown(name), len(data))
+	}
+	out.cut(data, in.Offset, max(1, min(in.Limit, maxLimit, room)))
+	return out, nil
+}
+
+// fitting is how many bytes of content surely fit a bound: as JSON a byte can
+// become two.
+func fitting(bound int) int64 {
+	if bound <= 0 {
+		return maxLimit
+	}
+	return max(16, int64(bound-envelope)/2)
+}
+
+// within makes the name of a file of the skill, or refuses one that means a file
+// elsewhere.
+func within(name string) (string, error) {
+	if strings.ContainsAny(name, "\x00\\") {
+		return "", toolcrib.Failf(toolcrib.InvalidPath, "a file of a skill has neither NUL nor a backslash in its name: %s", shown(name))
+	}
+	if path.IsAbs(name) || slices.Contains(strings.Split(name, "/"), "..") {
+		return "", toolcrib.Failf(toolcrib.InvalidPath, "path escapes the skill: %s", shown(name))
+	}
+	return path.Clean(name), nil
+}
+
+// file reads a file of the skill that is text.
+func file(s *skill.Skill, name string) ([]byte, error) {
+	data, err := s.ReadFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, toolcrib.Failf(toolcrib.NotFound, "the skill %s has no file %s; read the skill without file to see which it has", s.Name, shown(name))
+	case errors.Is(err, skill.ErrChanged):
+		return nil, toolcrib.Failf(toolcrib.PermissionDenied, "%s of the skill %s has changed since it was approved; a person must look at it: toolcrib skills check %s", shown(name), s.Name, s.Name)
+	case err != nil:
+		return nil, err
+	}
+	if head := data[:min(len(data), sniffBytes)]; bytes.IndexByte(head, 0) >= 0 || !utf8.Valid(data) {
+		return nil, toolcrib.Failf(toolcrib.ExecutionFailed, "%s is a binary file (%s, %d bytes) and cannot be read as text",
+			shown(name), http.DetectContentType(head[:min(len(head), 512)]), len(data))
+	}
+	return data, nil
+}
+
+// files names the files of the skill, and returns the room that they take.
+func (p *piece) files(s *skill.Skill, room int64) (taken int64) {
+	room = min(room, maxListedBytes)
+	for _, f := range s.Files {
+		if f.Name == skill.FileName {
+			continue
+		}
+		if size := int64(len(f.Name)) + 4; taken+size <= room && len(p.Files) < maxListed {
+			taken += size
+			p.Files = append(p.Files, f.Name)
+			continue
+		}
+		p.MoreFiles++
+	}
+	return taken
+}
+
+// cut takes the piece out of data.
+func (p *piece) cut(data []byte, offset, limit int64) {
+	p.TotalBytes = int64(len(data))
+	start := backToRune(data, int(offset))
+	end := backToRune(data, int(min(offset+limit, p.TotalBytes)))
+	if end <= start && start < len(data) {
+		_, width := utf8.DecodeRune(data[start:])
+		end = start + width
+	}
+	p.Content, p.Offset = string(data[start:end]), int64(start)
+	if end < len(data) {
+		p.NextOffset = int64(end)
+	}
+}
+
+// backToRune moves at back to the start of the character that it is in.
+func backToRune(data []byte, at int) int {
+	if at >= len(data) {
+		return len(data)
+	}
+	for back := range min(utf8.UTFMax, at+1) {
+		if utf8.RuneStart(data[at-back]) {
+			return at - back
+		}
+	}
+	return at
+}
