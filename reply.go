@@ -6,17 +6,45 @@ import "strings"
 // It keeps the order in which blocks first appeared.
 type ReplyBuilder struct {
 	blocks   []*block    // pointers: a strings.Builder must not be copied
-	byIndex  map[int]int // index of a call delta -> position in blocks
+	first    *block      // the first call; most replies have one or none
+	byIndex  map[int]int // index of a delta of another call -> position in blocks
 	finish   Finish
 	finished bool
 	bytes    int
 }
 
 type block struct {
-	text     strings.Builder
+	text     pieces
 	thinking bool
 	closed   bool // a finished block of reasoning
+	index    int  // of a call
 	part     Part
+}
+
+// pieces joins texts; one alone is kept as it is.
+type pieces struct {
+	one  string
+	more strings.Builder
+}
+
+func (p *pieces) add(s string) {
+	switch {
+	case s == "":
+	case p.one == "":
+		p.one = s
+	default:
+		if p.more.Len() == 0 {
+			p.more.WriteString(p.one)
+		}
+		p.more.WriteString(s)
+	}
+}
+
+func (p *pieces) String() string {
+	if p.more.Len() > 0 {
+		return p.more.String()
+	}
+	return p.one
 }
 
 // Add takes the next delta.
@@ -24,9 +52,9 @@ func (b *ReplyBuilder) Add(d Delta) {
 	b.bytes += len(d.Text) + len(d.Thinking) + len(d.Signature) + len(d.Redacted)
 	switch {
 	case d.Text != "":
-		b.open(false).text.WriteString(d.Text)
+		b.open(false).text.add(d.Text)
 	case d.Thinking != "":
-		b.open(true).text.WriteString(d.Thinking)
+		b.open(true).text.add(d.Thinking)
 	case d.Signature != "":
 		k := b.open(true)
 		k.part.Thinking = &Thinking{Signature: d.Signature}
@@ -56,16 +84,7 @@ func (b *ReplyBuilder) open(thinking bool) *block {
 
 func (b *ReplyBuilder) addCall(d *ToolCallDelta) {
 	b.bytes += len(d.Arguments) + len(d.Name) + len(d.ID)
-	pos, ok := b.byIndex[d.Index]
-	if !ok {
-		if b.byIndex == nil {
-			b.byIndex = make(map[int]int)
-		}
-		pos = len(b.blocks)
-		b.byIndex[d.Index] = pos
-		b.blocks = append(b.blocks, &block{part: Part{ToolCall: &ToolCall{}}})
-	}
-	k := b.blocks[pos]
+	k := b.call(d.Index)
 	if d.ID != "" {
 		k.part.ToolCall.ID = d.ID
 	}
@@ -78,7 +97,28 @@ func (b *ReplyBuilder) addCall(d *ToolCallDelta) {
 	if d.Problem != "" {
 		k.part.ToolCall.Problem, k.part.ToolCall.Malformed = d.Problem, true
 	}
-	k.text.WriteString(d.Arguments)
+	k.text.add(d.Arguments)
+}
+
+// call returns the block of the call with this index, a new one for a new call.
+func (b *ReplyBuilder) call(index int) *block {
+	if b.first != nil && b.first.index == index {
+		return b.first
+	}
+	if pos, ok := b.byIndex[index]; ok {
+		return b.blocks[pos]
+	}
+	k := &block{index: index, part: Part{ToolCall: &ToolCall{}}}
+	switch {
+	case b.first == nil:
+		b.first = k
+	case b.byIndex == nil:
+		b.byIndex = map[int]int{index: len(b.blocks)}
+	default:
+		b.byIndex[index] = len(b.blocks)
+	}
+	b.blocks = append(b.blocks, k)
+	return k
 }
 
 // Bytes is the size of what was added so far.

@@ -306,3 +306,26 @@ func TestResultsInOrder(t *testing.T) {
 		equal(t, "order", strings.Join(order, " "), "write slow echo ghost wait")
 	})
 }
+
+// A short result that grows too long by being made fit is kept whole and has a
+// reference, as any that is cut.
+func TestResultThatGrowsIsKept(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	grows := &fn{w: w, spec: toolcrib.Spec{Name: "grows", Effect: toolcrib.EffectReadOnly, EnabledByDefault: true, MaxResultBytes: 4096}}
+	text := strings.Repeat("\u202e", 160) // 480 bytes, and 1,280 when they are shown
+	grows.call = func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
+		return toolcrib.Output{Text: text}, nil
+	}
+	reads := &fn{w: w, spec: toolcrib.Spec{Name: "read_result", Effect: toolcrib.EffectReadOnly, EnabledByDefault: true}, call: newEcho}
+	withTools(t, w, nil, grows, reads)
+	w.script(calls("grows", `{}`), say("ok"))
+	s := run(t, w, limits(func(l *toolcrib.Limits) { l.MaxResultBytes = 1024 }))
+	r := s.Trace[0].Result
+	if r.Ref == "" || !r.Truncated || !strings.Contains(r.Content, r.Ref) {
+		t.Fatalf("result: %+v", r)
+	}
+	whole, _, err := w.journal.Range(t.Context(), s.Run, r.Ref, 0, 1<<20)
+	if err != nil || len(whole) != len(text)/3*len("[U+202E]") {
+		t.Errorf("%d bytes are kept: %v", len(whole), err)
+	}
+}

@@ -145,15 +145,24 @@ func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
 	if source == "" {
 		source = f.call.Name
 	}
-	ref := x.d.r.NewID("res_")
-	files := x.files(f, ref, &out)
-	shownRef := ""
-	if x.d.s.offers(readResultTool) {
-		shownRef = ref
+	ref := ""
+	if len(out.Files) > 0 || mayCut(&out, f.permit.MaxBytes()) {
+		ref = x.d.r.NewID("res_")
 	}
-	fitted := guard.Fit(out, guard.FitOptions{
-		MaxBytes: f.permit.MaxBytes(), Ref: shownRef, Wrap: untrusted, Source: source, Masker: x.d.r.Mask, Canary: x.d.s.Start.Canary,
-	})
+	files := x.files(f, ref, &out)
+	opt := guard.FitOptions{MaxBytes: f.permit.MaxBytes(), Wrap: untrusted, Source: source, Masker: x.d.r.Mask, Canary: x.d.s.Start.Canary}
+	shown := x.d.s.offers(readResultTool)
+	if shown {
+		opt.Ref = ref
+	}
+	fitted := guard.Fit(out, opt)
+	if fitted.Cut && ref == "" {
+		ref = x.d.r.NewID("res_")
+		if shown {
+			opt.Ref = ref
+			fitted = guard.Fit(out, opt)
+		}
+	}
 	r := &journal.ToolResult{
 		ToolCallID: f.call.ID, Name: f.call.Name, Status: status, IsError: out.IsError,
 		Content: fitted.Content, Truncated: fitted.Truncated, Untrusted: untrusted, Files: files,
@@ -166,6 +175,12 @@ func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
 		r.Ref, r.Bytes = ref, int64(len(f.whole))
 	}
 	return r
+}
+
+// mayCut tells whether an output is likely to be cut, and so needs a reference;
+// few texts grow by half or more when they are made fit.
+func mayCut(out *toolcrib.Output, most int) bool {
+	return max(len(out.JSON), len(out.Text)) >= most/2
 }
 
 // offers tells whether a tool is in the offer of the run.
