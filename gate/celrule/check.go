@@ -53,6 +53,7 @@ func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 				references = append(references, ref)
 			}
 			c.checkWords(e.AsCall(), at)
+			c.checkDivision(e.AsCall(), at)
 			c.checkPattern(e.AsCall(), at)
 		}
 	}))
@@ -162,6 +163,17 @@ func (c *compiler) checkWord(variable, other ast.Expr, at func(ast.Expr) place) 
 	}
 }
 
+// checkDivision finds divisions by the literal zero.
+func (c *compiler) checkDivision(call ast.CallExpr, at func(ast.Expr) place) {
+	switch call.FunctionName() {
+	case operators.Divide, operators.Modulo:
+		by := call.Args()[1]
+		if by.Kind() == ast.LiteralKind && (by.AsLiteral() == types.IntZero || by.AsLiteral() == types.Uint(0)) {
+			c.reportAt(at(by), "division by zero")
+		}
+	}
+}
+
 // checkPattern finds regular expressions that are none.
 func (c *compiler) checkPattern(call ast.CallExpr, at func(ast.Expr) place) {
 	if call.FunctionName() != overloads.Matches || len(call.Args()) == 0 {
@@ -218,7 +230,7 @@ func (c *compiler) checkReference(r *rule, ref reference, tools []knownTool, gua
 	}
 	switch {
 	case len(lacking) == len(tools) && closed && named && len(tools) == len(r.tools):
-		c.reportAt(ref.at, "%s has no argument %s%s", some(lacking), quoted(ref.name), didYouMean(ref.name, names))
+		c.reportAt(ref.at, "%s: there is no argument %s%s", some(lacking), quoted(ref.name), didYouMean(ref.name, names))
 	case len(lacking) == len(tools):
 		c.warn("when", ref.at, "%s: no argument %s is described%s", some(lacking), quoted(ref.name), didYouMean(ref.name, names))
 	case len(lacking) > 0 && !guarded:

@@ -205,12 +205,15 @@ func (c *compiler) compileWhen(r *rule) {
 	ast, issues := c.env.Compile(source)
 	if issues.Err() != nil {
 		for _, e := range issues.Errors() {
-			c.reportAt(place{e.Location.Line(), e.Location.Column() + 1}, "%s", c.explain(e.Message))
+			c.reportAt(place{max(e.Location.Line(), 1), max(e.Location.Column(), 0) + 1}, "%s", explain(e.Message))
+			if strings.HasPrefix(e.Message, "Syntax error") {
+				break // what follows is said because of the first
+			}
 		}
 		return
 	}
 	if out := ast.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
-		c.reportAt(place{1, 1}, "must be true or false, not a %s", cel.FormatCELType(out))
+		c.reportAt(place{1, 1}, "must be true or false, and is a value of type %s", cel.FormatCELType(out))
 		return
 	}
 	if !c.checkExpression(r, ast.NativeRep()) {
@@ -230,10 +233,26 @@ func (c *compiler) compileWhen(r *rule) {
 	r.program = program
 }
 
-// explain mends what the library says about an error.
-func (c *compiler) explain(message string) string {
-	message = readable(message)
-	if rest, ok := strings.CutPrefix(message, "undeclared reference to '"); ok {
+// explain says in plain words what the library says about an error.
+func explain(message string) string {
+	message = strings.TrimPrefix(readable(message), "Syntax error: ")
+	what, expecting, found := strings.Cut(message, " expecting ")
+	switch {
+	case found && strings.Contains(what, "'<EOF>'"), strings.HasSuffix(message, " at '<EOF>'"):
+		return "syntax error: the condition ends too early"
+	case found && strings.HasPrefix(expecting, "<EOF>"):
+		return "syntax error: " + what + " after what is a whole condition already"
+	case found:
+		return "syntax error: " + what
+	case strings.HasPrefix(message, "token recognition error at: '= "):
+		return "syntax error: compare with ==, not ="
+	case strings.HasPrefix(message, "token recognition error at: '"), strings.HasPrefix(message, "no viable alternative at input "):
+		_, at, _ := strings.Cut(message, "'")
+		return "syntax error at '" + at
+	case message == "invalid argument to has() macro":
+		return "has() takes a field of something, such as has(args.path)"
+	}
+	if rest, ok := strings.CutPrefix(message, "undeclared reference to '"); ok && !strings.Contains(rest, "did you mean") {
 		name, _, _ := strings.Cut(rest, "'")
 		message += didYouMean(name, variableNames())
 	}
