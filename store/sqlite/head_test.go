@@ -217,9 +217,12 @@ func TestHeadShowsRollBack(t *testing.T) {
 
 // schema1 is a database as the first schema left it: three runs, one of them with
 // every kind of event, a kept result, overrides.
-func schema1(t testing.TB) string {
+func schema1(t testing.TB) string { return unpacked(t, "schema1.db.gz") }
+
+// unpacked is a copy of a database of the test data.
+func unpacked(t testing.TB, name string) string {
 	t.Helper()
-	f, err := os.Open(filepath.Join("testdata", "schema1.db.gz"))
+	f, err := os.Open(filepath.Join("testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}

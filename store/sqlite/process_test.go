@@ -73,6 +73,18 @@ func play(ctx context.Context, role, name, path string) (err error) {
 		}
 		fmt.Println("stored", 1)
 		_, err = io.Copy(io.Discard, in) // until it is killed
+	case "session":
+		who, id, _ := strings.Cut(name, ":")
+		err := s.Append(ctx, toolcrib.RunID("run_"+who), 0, journaltest.Events(started("ann", "default", toolcrib.SessionID(id), ""))...)
+		var busy *store.SessionBusyError
+		switch {
+		case err == nil:
+			fmt.Println("stored", 1)
+		case errors.As(err, &busy) && busy.Run != "":
+			fmt.Println("stored", 0)
+		default:
+			return err
+		}
 	case "override":
 		if _, err := s.SetOverride(ctx, store.Override{Kind: store.OverrideTool, Name: "exec_shell", By: name}); err != nil {
 			return err

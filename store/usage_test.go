@@ -1,0 +1,123 @@
+package store_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+func TestDayOf(t *testing.T) {
+	for text, want := range map[string]string{
+		"2026-02-28T23:59:59.999999Z":      "2026-02-28",
+		"2026-03-01T00:00:00Z":             "2026-03-01",
+		"2026-03-01T00:30:00+01:00":        "2026-02-28", // days are those of UTC
+		"2026-02-28T23:30:00-05:00":        "2026-03-01",
+		"1970-01-01T00:00:00Z":             "1970-01-01",
+		"1969-12-31T23:59:59.5Z":           "1969-12-31",
+		"1969-12-31T00:00:00Z":             "1969-12-31",
+		"1969-12-30T23:59:59Z":             "1969-12-30",
+		"2024-02-29T12:00:00.000000-12:00": "2024-03-01",
+	} {
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := store.DayOf(at).String(); got != want {
+			t.Errorf("%s is of %s, want %s", text, got, want)
+		}
+	}
+}
+
+// meterOf goes through events as a store does, and tells what was used.
+func meterOf(bodies ...toolcrib.Body) store.Used {
+	used, rec := store.NewUsed(), store.RunRecord{ID: "run_a"}
+	var m store.Meter
+	for i, b := range bodies {
+		e := toolcrib.Event{Seq: toolcrib.Seq(i + 1), Time: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), Body: b}
+		m.Learn(b)
+		if c, ok := m.Charge(&rec, e); ok {
+			used.Add(c)
+		}
+		store.Project(&rec, e)
+	}
+	return used
+}
+
+func TestMeter(t *testing.T) {
+	start := &journal.RunStarted{
+		Agent: toolcrib.Agent{Name: "default"}, Principal: toolcrib.Principal{User: "ann"}, Session: "ses_1",
+		Models: []journal.ModelInfo{{Provider: "openai", ID: "a"}, {Provider: "anthropic", ID: "b"}},
+	}
+	tokens := toolcrib.TokenUsage{InputTokens: 10, CachedInputTokens: 4, CacheWriteTokens: 3, OutputTokens: 5, ReasoningTokens: 2}
+	got := meterOf(
+		&journal.ToolResult{Name: "early", Status: toolcrib.ResultOK}, // of no model, and of nobody yet
+		start,
+		&journal.ModelRequest{Model: 0},
+		&journal.ModelFailed{Charged: tokens, ChargedUSD: 0.5},
+		&journal.ModelFailed{Unsent: true, Charged: tokens, ChargedUSD: 9}, // never left
+		&journal.ModelFailed{}, // refused outright: a request that cost nothing
+		&journal.ModelRequest{Model: 1},
+		&journal.Usage{Tokens: tokens, CostUSD: 0.25},
+		&journal.Usage{Tokens: tokens, CostUSD: 0.25, Estimated: true},
+		&journal.ToolResult{Name: "read_file", Status: toolcrib.ResultOK, DurationMS: 5},
+		&journal.ToolResult{Name: "read_file", Status: toolcrib.ResultRefused},
+		&journal.ToolResult{Name: "no such name", Status: toolcrib.ResultError},
+		&journal.ModelRequest{Model: 7}, // none of the run's
+		&journal.Usage{Tokens: toolcrib.TokenUsage{InputTokens: -1, OutputTokens: math.MaxInt64}, CostUSD: math.Inf(1)},
+		&journal.Usage{CostUSD: math.NaN()},
+		&journal.Done{Status: toolcrib.StatusCompleted},
+		&journal.Usage{Tokens: tokens, CostUSD: 1}, // after the end
+		&journal.ToolResult{Name: "read_file", Status: toolcrib.ResultOK},
+	)
+	day := store.DayOf(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
+	key := store.UsageKey{Day: day, Run: "run_a", User: "ann", Agent: "default", Session: "ses_1"}
+	a, b := key, key
+	a.Provider, a.Model = "openai", "a"
+	b.Provider, b.Model = "anthropic", "b"
+	sums := store.UsageTokens{InputTokens: 10, CachedInputTokens: 4, CacheWriteTokens: 3, OutputTokens: 5, ReasoningTokens: 2}
+	twice := store.UsageTokens{InputTokens: 20, CachedInputTokens: 8, CacheWriteTokens: 6, OutputTokens: 10, ReasoningTokens: 4}
+	want := store.Used{
+		Models: map[store.UsageKey]store.UsageSum{
+			{Day: day, Run: "run_a"}: {Calls: 1},
+			a:                        {Requests: 2, UsageTokens: sums, NanoUSD: 5e8, Estimated: true},
+			b:                        {Requests: 2, UsageTokens: twice, NanoUSD: 5e8, Estimated: true, Calls: 3, Errors: 2},
+			key:                      {Requests: 2, UsageTokens: store.UsageTokens{OutputTokens: 1 << 40}, NanoUSD: 1e15},
+		},
+		Tools: map[store.ToolUseKey]store.ToolUseSum{
+			{Tool: "early", Day: day}:                                    {Calls: 1},
+			{Tool: "read_file", Day: day, Agent: "default", User: "ann"}: {Calls: 2, Errors: 1, Refused: 1, DurationMS: 5},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestUsageQueryCheck(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		q    store.UsageQuery
+		good bool
+	}{
+		{store.UsageQuery{}, true},
+		{store.UsageQuery{By: store.UsageByRun, Since: at, Until: at}, true},
+		{store.UsageQuery{Since: at, Until: at.Add(-time.Hour)}, true}, // the same day
+		{store.UsageQuery{Since: at, Until: at.AddDate(0, 0, -1)}, false},
+		{store.UsageQuery{By: "colour"}, false},
+	} {
+		if err := c.q.Check(); (err == nil) != c.good {
+			t.Errorf("%+v: error %v", c.q, err)
+		}
+	}
+	for limit, want := range map[int]int{-1: store.DefaultUsageRows, 0: store.DefaultUsageRows, 7: 7, 1 << 30: store.MaxUsageRows} {
+		if got := (store.UsageQuery{Limit: limit}).Bound(); got != want {
+			t.Errorf("limit %d: %d", limit, got)
+		}
+	}
+}
