@@ -33,14 +33,20 @@ type store interface {
 	toolcrib.Contents
 }
 
-func newCrib(url string, stream bool, s store, stop func() error) (*crib, error) {
+// newCrib makes it; called, if not nil, is told of each tool call.
+func newCrib(url string, stream bool, s store, stop func() error, called func()) (*crib, error) {
 	model, err := openai.New(openai.Options{Options: wire.Options{BaseURL: url, APIKey: "key", Proxy: "none", NoStream: !stream}})
 	if err != nil {
 		return nil, err
 	}
 	look, err := tool.Func(toolcrib.Spec{
 		Name: "lookup", Description: lookupDescription, Parameters: json.RawMessage(lookupSchema), Effect: toolcrib.EffectReadOnly,
-	}, func(_ context.Context, _ toolcrib.Call, a lookupArgs) (lookupResult, error) { return lookup(a), nil })
+	}, func(_ context.Context, _ toolcrib.Call, a lookupArgs) (lookupResult, error) {
+		if called != nil {
+			called()
+		}
+		return lookup(a), nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +62,7 @@ func newCrib(url string, stream bool, s store, stop func() error) (*crib, error)
 }
 
 func newMemoryCrib(url string, stream bool) (*crib, error) {
-	return newCrib(url, stream, &perRun{}, func() error { return nil })
+	return newCrib(url, stream, &perRun{}, func() error { return nil }, nil)
 }
 
 func newSQLiteCrib(url string, stream bool, dir string) (*crib, error) {
@@ -67,7 +73,7 @@ func newSQLiteCrib(url string, stream bool, dir string) (*crib, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newCrib(url, stream, s, s.Close)
+	return newCrib(url, stream, s, s.Close, nil)
 }
 
 func (c *crib) run(ctx context.Context, model string, rounds int) (string, error) {

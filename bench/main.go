@@ -21,7 +21,7 @@ func main() {
 	runs := flag.Int("runs", 300, "runs of each kind")
 	cold := flag.String("cold", "", "toolcrib `binary` whose cold start is measured")
 	profile := flag.String("profile", "", "write a CPU profile of one kind of run to this `file`, and measure nothing else")
-	which := flag.Int("kind", 1, "with -profile: 0 hand-written, 1 in memory, 2 hand-written with SQLite, 3 SQLite")
+	which := flag.Int("kind", 1, "with -profile: 0 hand-written, 1 in memory, 2 hand-written with SQLite, 3 SQLite, 4 raw wire")
 	stream := flag.Bool("stream", false, "with -profile: as an event stream")
 	flag.Parse()
 	if *profile != "" {
@@ -62,8 +62,8 @@ func bench(runs int, cold string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	fmt.Printf("%s, %d CPUs; 5 model calls and 5 tool calls a run; ratios to the hand-written loop of the same row\n\n", runtime.Version(), runtime.NumCPU())
-	fmt.Printf("%-28s %10s %8s %8s %10s %10s\n", "", "CPU a run", "CPU ×", "wall ×", "allocs", "bytes")
+	fmt.Printf("%s, %d CPUs; 5 model calls and 5 tool calls a run; ratios to the hand-written loop (with SQLite: to the one with SQLite), medians of turns\n\n", runtime.Version(), runtime.NumCPU())
+	fmt.Printf("%-30s %10s %8s %8s %10s %10s\n", "", "CPU a run", "CPU ×", "wall ×", "allocs", "bytes")
 	for _, stream := range []bool{false, true} {
 		for _, at := range []int{1, 32} {
 			if err := compare(url, dir, stream, at, runs); err != nil {
@@ -91,7 +91,7 @@ func compare(url, dir string, stream bool, at, runs int) error {
 		return err
 	}
 	defer closeAll()
-	const turns = 7
+	const turns = 11
 	figures := make([][]figure, len(kinds))
 	for turn := range turns + 1 {
 		for i, k := range kinds {
@@ -106,27 +106,35 @@ func compare(url, dir string, stream bool, at, runs int) error {
 	}
 	mode := map[bool]string{false: "JSON", true: "SSE"}[stream]
 	fmt.Printf("%s, %d at once\n", mode, at)
-	var floor, synced figure
 	for i, k := range kinds {
-		f := median(figures[i])
-		base := floor
-		switch i {
-		case 0:
-			floor, base = f, f
-		case 2:
-			synced, base = f, f
-		case 3:
-			base = synced
+		base := figures[0]
+		if i == 2 || i == 3 {
+			base = figures[2]
 		}
-		fmt.Printf("  %-26s %10s %8.2f %8.2f %10d %10d\n", k.name, f.cpu.Round(time.Microsecond), ratio(f.cpu, base.cpu), ratio(f.wall, base.wall), f.allocs, f.bytes)
+		f := median(figures[i])
+		fmt.Printf("  %-28s %10s %8.2f %8.2f %10d %10d\n", k.name, f.cpu.Round(time.Microsecond), paired(figures[i], base, cpuOf), paired(figures[i], base, wallOf), f.allocs, f.bytes)
 	}
 	return nil
 }
 
+func cpuOf(f figure) time.Duration  { return f.cpu }
+func wallOf(f figure) time.Duration { return f.wall }
+
+// paired is the median of the ratios of figures that were measured one right after
+// the other.
+func paired(a, b []figure, of func(figure) time.Duration) float64 {
+	ratios := make([]float64, len(a))
+	for i := range a {
+		ratios[i] = ratio(of(a[i]), of(b[i]))
+	}
+	slices.Sort(ratios)
+	return ratios[len(ratios)/2]
+}
+
 func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
 
-// kindsOf makes the four kinds: floor, toolcrib in memory, floor with a synced
-// event each, toolcrib with SQLite.
+// kindsOf makes the five kinds: floor, toolcrib in memory, floor with a synced
+// event each, toolcrib with SQLite, and the raw wire.
 func kindsOf(url, dir string, stream bool) ([]kind, func(), error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, err
@@ -136,6 +144,7 @@ func kindsOf(url, dir string, stream bool) ([]kind, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	raw := &rawWire{url: url, stream: stream}
 	memory, err := newMemoryCrib(url, stream)
 	if err != nil {
 		return nil, nil, err
@@ -153,7 +162,8 @@ func kindsOf(url, dir string, stream bool) ([]kind, func(), error) {
 			return floorRun(ctx, client, url, model, stream, floorNote(db, "run"))
 		}},
 		{"toolcrib, SQLite", durable.run},
-	}, func() { _ = db.Close(); _ = durable.stop() }, nil
+		{"raw wire", raw.run},
+	}, func() { raw.close(); client.CloseIdleConnections(); _ = db.Close(); _ = durable.stop() }, nil
 }
 
 // measure runs one kind n times, at so many at once.
@@ -203,48 +213,4 @@ func median(fs []figure) figure {
 	m := byCPU[len(byCPU)/2]
 	m.wall = byWall[len(byWall)/2].wall
 	return m
-}
-
-// rounds measures long runs: what 10, 50 and 200 rounds cost, beside the
-// hand-written loop, and what the last of them costs.
-func rounds(url, dir string) error {
-	fmt.Printf("\nlong runs, JSON, journal in memory: CPU of the whole run, and of one round at its end\n")
-	kinds, closeAll, err := kindsOf(url, filepath.Join(dir, "rounds"), false)
-	if err != nil {
-		return err
-	}
-	defer closeAll()
-	tenth := map[int]time.Duration{}
-	for _, n := range []int{10, 50, 200} {
-		var whole, last [2]time.Duration
-		for i := range 2 {
-			long, err := cpuOf(kinds[i], n)
-			if err != nil {
-				return err
-			}
-			short, err := cpuOf(kinds[i], n-5)
-			if err != nil {
-				return err
-			}
-			whole[i], last[i] = long, (long-short)/5
-			if n == 10 {
-				tenth[i] = last[i]
-			}
-		}
-		fmt.Printf("  %3d rounds: whole %8s, %.2f × the hand-written loop; a round %8s, %.2f × its round 10 (hand-written %.2f ×)\n",
-			n, whole[1].Round(time.Microsecond), ratio(whole[1], whole[0]), last[1].Round(time.Microsecond), ratio(last[1], tenth[1]), ratio(last[0], tenth[0]))
-	}
-	return nil
-}
-
-func cpuOf(k kind, rounds int) (time.Duration, error) {
-	var all []figure
-	for range 9 {
-		f, err := measure(k, fmt.Sprintf("rounds-%d", rounds), rounds, 1, max(1, 400/rounds))
-		if err != nil {
-			return 0, err
-		}
-		all = append(all, f)
-	}
-	return median(all).cpu, nil
 }
