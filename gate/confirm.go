@@ -115,7 +115,7 @@ func (j *judgement) lifted() bool {
 		j.verdict.Rule, j.verdict.Position = m.Name, m.Position
 		return true
 	}
-	if m := j.remembered(); m != nil {
+	if m := j.remembered(); m != nil && j.facts.Decided[j.asked.ID].Decision != journal.DecisionApprove {
 		j.verdict.Approval, j.verdict.Detail = m.ApprovalID, m.detail()
 		return true
 	}
