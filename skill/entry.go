@@ -71,7 +71,10 @@ func ParseEntry(text string) (Entry, error) {
 			e.Pattern = ""
 		}
 	}
-	e.Tool = canonicalTool(e.Tool)
+	var err error
+	if e.Tool, err = canonicalTool(e.Tool); err != nil {
+		return Entry{}, err
+	}
 	return e, nil
 }
 
@@ -126,18 +129,22 @@ func balanced(s string) bool {
 	return depth == 0
 }
 
-func canonicalTool(name string) string {
+// canonicalTool is the name that toolcrib has for a tool. Of a canonical name it is
+// that name.
+func canonicalTool(name string) (string, error) {
 	if tool, ok := aliases()[name]; ok {
-		return tool
+		return tool, nil
 	}
 	rest, ok := strings.CutPrefix(name, "mcp__")
 	switch {
 	case !ok || rest == "":
-		return name
+		return name, nil
+	case rest == "mcp" || strings.HasPrefix(rest, "mcp__"):
+		return "", errors.New("a server called mcp cannot be told from the mark of one")
 	case strings.Contains(rest, "__"):
-		return rest
+		return rest, nil
 	}
-	return rest + "__*"
+	return rest + "__*", nil
 }
 
 // splitEntries splits the text form of allowed-tools at commas and space that

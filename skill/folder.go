@@ -261,12 +261,8 @@ func (s *Skill) ReadFile(name string) ([]byte, error) {
 	}
 	defer root.Close() //nolint:errcheck // only read
 	f, _, err := openRegular(root, path.Join(s.Name, name))
-	var plain *folderError
-	switch {
-	case errors.As(err, &plain), errors.Is(err, fs.ErrNotExist), errors.Is(err, errChanging):
-		return nil, ErrChanged
-	case err != nil:
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrChanged, err) // it was there, and could be read
 	}
 	defer f.Close() //nolint:errcheck // only read
 	data, err := io.ReadAll(io.LimitReader(f, s.Files[at].Size+1))

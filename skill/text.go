@@ -126,6 +126,9 @@ func (s *Set) cutText(blocks []string, budget int) (text string, cut []string) {
 	if fit > 0 {
 		return preamble + strings.Join(blocks[:fit], "\n") + "\n" + note(cut, ""), cut
 	}
+	if len(blocks) == 0 {
+		return "", cut
+	}
 	half := cutBlock(blocks[0], s.skills[0].Name, budget-len(preamble)-maxNote-1)
 	if half == "" {
 		return "", cut

@@ -1,0 +1,106 @@
+//go:build unix
+
+package skill_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/toolcrib/toolcrib/skill"
+)
+
+func (k *kit) link(to, name string) {
+	k.t.Helper()
+	if err := os.Symlink(to, filepath.Join(k.top, filepath.FromSlash(name))); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// Links and things that are no files make a folder no skill, and never make a load
+// wait.
+func TestN26_LoadTakesNoTricks(t *testing.T) {
+	pipe := func(name string) func(*kit) {
+		return func(k *kit) {
+			if err := syscall.Mkfifo(filepath.Join(k.top, filepath.FromSlash(name)), 0o600); err != nil {
+				k.t.Fatal(err)
+			}
+		}
+	}
+	for name, fill := range map[string]func(k *kit){
+		"a link out":              func(k *kit) { k.link("/etc/passwd", "ws/a/x") },
+		"a link to a folder out":  func(k *kit) { k.link("/etc", "ws/a/x") },
+		"a link within":           func(k *kit) { k.link("SKILL.md", "ws/a/x") },
+		"a link above":            func(k *kit) { k.link("../..", "ws/a/x") },
+		"a link to itself":        func(k *kit) { k.link("x", "ws/a/x") },
+		"a pipe":                  pipe("ws/a/x"),
+		"the text is a link":      func(k *kit) { k.put("other", "x"); k.remove("ws/a/SKILL.md"); k.link("../../other", "ws/a/SKILL.md") },
+		"the text is a pipe":      func(k *kit) { k.remove("ws/a/SKILL.md"); pipe("ws/a/SKILL.md")(k) },
+		"the text is a folder":    func(k *kit) { k.remove("ws/a/SKILL.md"); k.put("ws/a/SKILL.md/x", "") },
+		"the text is called else": func(k *kit) { k.remove("ws/a/SKILL.md"); k.put("ws/a/skill.md", "") },
+		"the folder is a link":    func(k *kit) { k.remove("ws/a"); k.skill("other/a", ""); k.link("../other/a", "ws/a") },
+		"the folder is a loop":    func(k *kit) { k.remove("ws/a"); k.link("a", "ws/a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKit(t)
+			k.skill("ws/a", "allowed-tools: Read\n")
+			k.skill("ws/b", "")
+			k.skill("user/a", "")
+			fill(k)
+			l, problems := k.load("ws", "user")
+			if l.Skill("a") != nil || l.Skill("b") == nil || len(problems) != 2 || !has(problems, skill.CodeInvalid, "a", "no skill: ") || !has(problems, skill.CodeShadowed, "a", "") {
+				t.Errorf("%+v, %v", l.Skill("a"), problems)
+			}
+			if set, _ := l.Effective([]string{"a"}, everything); set.AllowedTools() == nil || len(set.Names()) != 0 {
+				t.Error("a broken skill frees the tools")
+			}
+		})
+	}
+}
+
+func (k *kit) remove(name string) {
+	k.t.Helper()
+	if err := os.RemoveAll(filepath.Join(k.top, filepath.FromSlash(name))); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// The folder that holds skills may itself be a link: a person named it.
+func TestN16_LoadThroughALinkOfTheFolder(t *testing.T) {
+	k := newKit(t)
+	k.skill("real/a", "")
+	k.link("real", "ws")
+	if l, problems := k.load("ws"); l.Skill("a") == nil || len(problems) != 0 {
+		t.Errorf("%v", problems)
+	}
+	k.put("file", "")
+	if _, problems := k.load("file"); len(problems) != 1 || problems[0].Code != skill.CodeUnreadable {
+		t.Errorf("%v", problems)
+	}
+}
+
+// A file that became a link or a pipe after the load is not followed.
+func TestN26_ReadFileTakesNoTricks(t *testing.T) {
+	for name, replace := range map[string]func(k *kit){
+		"link out":       func(k *kit) { k.link("../../secret", "ws/a/x") },
+		"link in":        func(k *kit) { k.link("y", "ws/a/x") },
+		"folder":         func(k *kit) { k.put("ws/a/x/z", "") },
+		"pipe":           func(k *kit) { _ = syscall.Mkfifo(filepath.Join(k.top, "ws", "a", "x"), 0o600) },
+		"nothing":        func(*kit) {},
+		"a linked skill": func(k *kit) { k.put("other/x", "same bytes?"); k.remove("ws/a"); k.link("../other", "ws/a") },
+	} {
+		k := newKit(t)
+		k.skill("ws/a", "")
+		k.put("ws/a/x", "data")
+		k.put("ws/a/y", "secret")
+		k.put("secret", "secret")
+		l, _ := k.load("ws")
+		k.remove("ws/a/x")
+		replace(k)
+		if data, err := l.Skill("a").ReadFile("x"); data != nil || !errors.Is(err, skill.ErrChanged) {
+			t.Errorf("%s: %q, %v", name, data, err)
+		}
+	}
+}

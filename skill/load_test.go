@@ -1,0 +1,268 @@
+package skill_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/toolcrib/toolcrib/skill"
+)
+
+// kit is a folder of folders that hold skills.
+type kit struct {
+	t   testing.TB
+	top string
+}
+
+func newKit(t testing.TB) *kit {
+	t.Helper()
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &kit{t, top}
+}
+
+// put writes a file, such as ws/pdf/SKILL.md.
+func (k *kit) put(name, text string) {
+	k.t.Helper()
+	path := filepath.Join(k.top, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		k.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// skill writes a skill, with more front matter.
+func (k *kit) skill(at, more string) {
+	k.t.Helper()
+	k.put(at+"/SKILL.md", fmt.Sprintf("---\nname: %s\ndescription: Does %s.\n%s---\nBody of %s.\n", filepath.Base(at), filepath.Base(at), more, at))
+}
+
+func (k *kit) dirs(names ...string) []skill.Dir {
+	var dirs []skill.Dir
+	for _, name := range names {
+		dirs = append(dirs, skill.Dir{Path: filepath.Join(k.top, name), Source: name})
+	}
+	return dirs
+}
+
+func (k *kit) load(names ...string) (*skill.Library, []skill.Problem) {
+	return skill.Load(k.dirs(names...), skill.Options{})
+}
+
+// has tells whether there is such a problem with such words.
+func has(problems []skill.Problem, code skill.Code, name, words string) bool {
+	return slices.ContainsFunc(problems, func(p skill.Problem) bool {
+		return p.Code == code && p.Skill == name && strings.Contains(p.String(), words)
+	})
+}
+
+func everything(string, string) bool { return true }
+
+func TestN16_LoadPrecedence(t *testing.T) {
+	k := newKit(t)
+	k.skill("ws/a", "allowed-tools: Read\n")
+	k.skill("user/a", "")
+	k.skill("user/b", "")
+	k.skill("conf/b", "")
+	k.put("ws/c/SKILL.md", "broken")
+	k.skill("user/c", "")
+	k.skill("ws/d", "enabled: false\n")
+	k.skill("user/d", "")
+	k.put("ws/README.md", "x")
+	k.put("ws/.git/config", "x")
+	k.put("ws/plain/notes.txt", "x")
+	l, problems := k.load("ws", "user", "conf", "gone")
+	var got []string
+	for _, s := range l.Skills() {
+		got = append(got, s.Source+"/"+s.Name)
+	}
+	if !slices.Equal(got, []string{"ws/a", "user/b", "ws/d"}) {
+		t.Errorf("skills %v", got)
+	}
+	for _, want := range []struct {
+		code        skill.Code
+		name, words string
+	}{
+		{skill.CodeShadowed, "a", "the skill of this name is " + filepath.Join(k.top, "ws", "a")},
+		{skill.CodeShadowed, "b", filepath.Join(k.top, "conf", "b")},
+		{skill.CodeInvalid, "c", "ws/c/SKILL.md:1: the file must begin with front matter"},
+		{skill.CodeShadowed, "c", "user/c"},
+		{skill.CodeShadowed, "d", "user/d"},
+		{skill.CodeNotice, "", "plain: no skill: it has no SKILL.md"},
+		{skill.CodeNoFolder, "", "gone: there is no such folder"},
+	} {
+		if !has(problems, want.code, want.name, filepath.FromSlash(want.words)) {
+			t.Errorf("no problem %v in %v", want, problems)
+		}
+	}
+	if len(problems) != 7 {
+		t.Errorf("%d problems: %v", len(problems), problems)
+	}
+	if _, ok := l.Broken("c"); !ok || l.Skill("c") != nil || l.Skill("a") == nil {
+		t.Error("what is broken is not told")
+	}
+	var nobody *skill.Library
+	if _, ok := nobody.Broken("a"); ok || nobody.Skill("a") != nil || nobody.Skills() != nil {
+		t.Error("a nil library has something")
+	}
+}
+
+// Every file counts for the hash, by name and content.
+func TestN16_HashCoversTheFolder(t *testing.T) {
+	seen := map[string]string{}
+	for name, change := range map[string]func(k *kit){
+		"as it is":   func(*kit) {},
+		"text":       func(k *kit) { k.put("ws/a/SKILL.md", "---\nname: a\ndescription: Does a.\n---\nOther.\n") },
+		"file":       func(k *kit) { k.put("ws/a/scripts/run.sh", "rm") },
+		"more":       func(k *kit) { k.put("ws/a/new", "") },
+		"other name": func(k *kit) { k.put("ws/a/new2", "") },
+		"hidden":     func(k *kit) { k.put("ws/a/.hidden", "") },
+	} {
+		k := newKit(t)
+		k.skill("ws/a", "")
+		k.put("ws/a/scripts/run.sh", "echo")
+		change(k)
+		l, problems := k.load("ws")
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		hash := l.Skill("a").Hash
+		if other, ok := seen[hash]; ok || !strings.HasPrefix(hash, "sha256:") {
+			t.Errorf("%s has the hash of %s: %s", name, other, hash)
+		}
+		seen[hash] = name
+	}
+	k := newKit(t)
+	k.skill("ws/a", "")
+	k.put("ws/a/scripts/run.sh", "echo")
+	k.put("ws/a/.git/config", "changes all the time")
+	l, _ := k.load("ws")
+	s := l.Skill("a")
+	if seen[s.Hash] == "" || len(s.Files) != 2 || s.Files[0].Name != "SKILL.md" || s.Files[1].Name != "scripts/run.sh" || s.Files[1].Size != 4 {
+		t.Errorf("where the folder lies, or .git, changes the hash: %+v", s)
+	}
+}
+
+// Files that were read before make the same skills.
+func TestN16_LoadFromMemory(t *testing.T) {
+	k := newKit(t)
+	k.skill("ws/a", "allowed-tools: Read\n")
+	k.put("ws/a/ref/x.md", "text")
+	disk, _ := k.load("ws")
+	whole, err := os.ReadFile(filepath.Join(k.top, "ws", "a", "SKILL.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{
+		"a/SKILL.md": whole, "a/ref/x.md": []byte("text"), "a/.git/x": nil, ".hidden/SKILL.md": nil, "README": nil, "b/x": nil, "C/SKILL.md": nil,
+		"d/skill.md": nil, "e/SKILL.md": bytes.Repeat([]byte("x"), 300<<10),
+	}
+	l, problems := skill.Load([]skill.Dir{{Path: filepath.Join(k.top, "ws"), Source: "workspace", Files: files}}, skill.Options{})
+	s := l.Skill("a")
+	if s == nil || s.Hash != disk.Skill("a").Hash || len(l.Skills()) != 1 {
+		t.Fatalf("%+v", l.Skills())
+	}
+	if data, err := s.ReadFile("ref/x.md"); err != nil || string(data) != "text" {
+		t.Errorf("%q, %v", data, err)
+	}
+	for _, want := range []struct {
+		code        skill.Code
+		name, words string
+	}{{skill.CodeNotice, "", "has no SKILL.md"}, {skill.CodeInvalid, "", "folder is called"}, {skill.CodeInvalid, "d", "must be a file called"}, {skill.CodeInvalid, "e", "more than the 262144"}} {
+		if !has(problems, want.code, want.name, want.words) {
+			t.Errorf("no problem %v in %v", want, problems)
+		}
+	}
+	if l, problems := skill.Load([]skill.Dir{{Path: filepath.Join(k.top, "ws"), Files: map[string][]byte{}}}, skill.Options{}); len(l.Skills()) != 0 || len(problems) != 0 {
+		t.Errorf("no files, and %v, %v", l.Skills(), problems)
+	}
+}
+
+// What is too large is refused, and says so.
+func TestN16_LoadBounds(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fill  func(k *kit)
+		words string
+	}{
+		"10 MB of text": {func(k *kit) { k.put("ws/a/SKILL.md", strings.Repeat("x", 10<<20)) }, `"SKILL.md" has 10485760 bytes, more than the 262144`},
+		"10 MB file":    {func(k *kit) { k.put("ws/a/big", strings.Repeat("x", 10<<20)) }, `"big" has 10485760 bytes, more than the 8388608`},
+		"many bytes": {func(k *kit) {
+			for i := range 5 {
+				k.put(fmt.Sprintf("ws/a/%d", i), strings.Repeat("x", 7<<20))
+			}
+		}, "more than 33554432 bytes"},
+		"many files": {func(k *kit) {
+			for i := range 1001 {
+				k.put(fmt.Sprintf("ws/a/f/%d", i), "")
+			}
+		}, "more than 1000 files"},
+		"deep folders": {func(k *kit) { k.put("ws/a/"+strings.Repeat("d/", 12)+"x", "") }, "more than 8 folders inside"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKit(t)
+			k.skill("ws/a", "")
+			tt.fill(k)
+			k.skill("ws/b", "")
+			l, problems := k.load("ws")
+			if l.Skill("a") != nil || l.Skill("b") == nil || len(problems) != 1 || !has(problems, skill.CodeInvalid, "a", tt.words) {
+				t.Errorf("%v", problems)
+			}
+		})
+	}
+	k := newKit(t)
+	for i := range 20 {
+		k.skill(fmt.Sprintf("ws/s%02d", i), "allowed-tools: Read\n")
+	}
+	l, problems := skill.Load(k.dirs("ws"), skill.Options{MaxSkills: 12})
+	if len(l.Skills()) != 12 || len(problems) != 1 || !has(problems, skill.CodeTooMany, "s12", "more than 12 skills") {
+		t.Errorf("%d skills, %v", len(l.Skills()), problems)
+	}
+	// A skill that there was no room for does not free the tools.
+	set, problems := l.Effective([]string{"s19"}, everything)
+	if set.AllowedTools() == nil || len(problems) != 1 {
+		t.Errorf("%v, %v", set.AllowedTools(), problems)
+	}
+	if _, problems = skill.Load(make([]skill.Dir, skill.MaxDirs+5), skill.Options{}); !has(problems, skill.CodeTooMany, "", "more than 100 folders") {
+		t.Errorf("%v", problems)
+	}
+}
+
+func TestN16_ReadFileGivesWhatWasLoaded(t *testing.T) {
+	k := newKit(t)
+	k.skill("ws/a", "")
+	k.put("ws/a/x", "one")
+	k.put("ws/a/y", "two")
+	k.put("ws/secret", "s")
+	l, _ := k.load("ws")
+	s := l.Skill("a")
+	if data, err := s.ReadFile("x"); err != nil || string(data) != "one" {
+		t.Errorf("%q, %v", data, err)
+	}
+	k.put("ws/a/x", "two")
+	k.put("ws/a/y", "two and more")
+	k.put("ws/a/z", "new")
+	if err := os.Remove(filepath.Join(k.top, "ws", "a", "SKILL.md")); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]error{
+		"x": skill.ErrChanged, "y": skill.ErrChanged, "SKILL.md": skill.ErrChanged, "z": fs.ErrNotExist, "../secret": fs.ErrNotExist, "": fs.ErrNotExist,
+		"./x": fs.ErrNotExist, k.top + "/ws/secret": fs.ErrNotExist,
+	} {
+		if data, err := s.ReadFile(name); data != nil || !errors.Is(err, want) {
+			t.Errorf("%s: %q, %v; want %v", name, data, err, want)
+		}
+	}
+	if _, err := (&skill.Skill{Name: "a"}).ReadFile("x"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a skill that was not loaded: %v", err)
+	}
+}
