@@ -100,6 +100,7 @@ type Call struct {
 	Workspace string // absolute path; "" = the tool must refuse
 	Depth     int    // 0 = called by the run of a person
 	MaxBytes  int    // bound of the result as the model reads it, in bytes of JSON; 0 = not known
+	Tainted   bool   // the run had read untrusted data when the call was judged
 
 	// Progress tells watchers how far the call is; never nil when a tool is
 	// called. fraction is 0 to 1, negative if unknown. It does not block.

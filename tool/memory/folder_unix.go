@@ -1,0 +1,58 @@
+//go:build unix
+
+package memory
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"time"
+)
+
+// nonBlocking lets an open return at once where a FIFO would wait.
+const nonBlocking = syscall.O_NONBLOCK
+
+// lockFolder waits until no other process writes in the folder, or ctx ends. The
+// lock ends with the process that holds it, however that ends.
+func lockFolder(ctx context.Context, dir *os.Root) (release func(), err error) {
+	file, err := dir.OpenFile(lockName, os.O_RDWR|os.O_CREATE|nonBlocking, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = file.Close() }, nil
+		}
+		if errors.Is(err, syscall.ENOTSUP) || errors.Is(err, syscall.ENOLCK) {
+			// A file system without locks: this process still is one writer.
+			return func() { _ = file.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			return nil, errors.Join(err, file.Close())
+		}
+		again := time.NewTimer(lockRetry)
+		select {
+		case <-ctx.Done():
+			again.Stop()
+			return nil, errors.Join(ctx.Err(), file.Close())
+		case <-again.C:
+		}
+	}
+}
+
+// syncFolder makes a rename in the folder last through a power loss.
+func syncFolder(dir *os.Root) error {
+	file, err := dir.Open(".")
+	if err != nil {
+		return err
+	}
+	if err = file.Sync(); errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+		err = nil // a file system that cannot sync a folder does without
+	}
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	return err
+}

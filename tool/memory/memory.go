@@ -1,0 +1,143 @@
+// Package memory has the tools that keep notes of a user from one run to the next:
+// memory_read and memory_write (C9; contract §11).
+//
+// Notes belong to the user that a run acts for; no argument can name another one's.
+// A note that a run has written after it had read untrusted data is marked, and
+// what is read of it is untrusted data again: so a stranger's words do not become
+// trusted by being written down.
+package memory
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
+)
+
+const (
+	// Group is the group of the tools of this package.
+	Group = "memory"
+	// Target is the kind of the targets of the tools of this package. Its names are
+	// keys of notes, and [AllNotes].
+	Target = "memory"
+	// AllNotes is the name of the target that stands for all notes of a user. Every
+	// write touches it, so that a look at all notes and a write keep their order.
+	AllNotes = "*"
+	// Source is the source of untrusted data that comes out of memory.
+	Source = "memory"
+	// DefaultKey is the note that is meant when a call names none.
+	DefaultKey = "memory"
+	// MaxKeyBytes is the length of a key (C13).
+	MaxKeyBytes = 256
+)
+
+// Options for [New].
+type Options struct {
+	// Store keeps the notes; it must not be nil.
+	Store Store
+	// Now is the clock; nil = time.Now.
+	Now func() time.Time
+}
+
+// New returns memory_read and memory_write.
+func New(options Options) []toolcrib.Tool {
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	return []toolcrib.Tool{&readTool{options}, &writeTool{options: options}}
+}
+
+// spec fills in what both tools have in common.
+func spec(name, description, parameters string, effect toolcrib.Effect) toolcrib.Spec {
+	return toolcrib.Spec{
+		Name: name, Description: description, Parameters: json.RawMessage(parameters), Effect: effect,
+		Group: Group, Source: "builtin", EnabledByDefault: true,
+	}
+}
+
+// CheckKey tells what is wrong with the key of a note (C13): it has 1 to 256 bytes
+// of UTF-8 and no "..", slash, backslash or control character.
+func CheckKey(key string) error {
+	switch {
+	case key == "":
+		return toolcrib.Failf(toolcrib.InvalidArguments, "the key is empty")
+	case len(key) > MaxKeyBytes:
+		return toolcrib.Failf(toolcrib.InvalidArguments, "the key has %d bytes, at most %d are allowed", len(key), MaxKeyBytes)
+	case !utf8.ValidString(key):
+		return toolcrib.Failf(toolcrib.InvalidArguments, "the key is not valid UTF-8")
+	case strings.Contains(key, ".."), strings.ContainsAny(key, `/\`), strings.ContainsFunc(key, unicode.IsControl):
+		return toolcrib.Failf(toolcrib.InvalidArguments, "the key must not hold \"..\", a slash, a backslash or a control character")
+	}
+	return nil
+}
+
+// owner is whose notes the call is about.
+func owner(call toolcrib.Call) (string, error) {
+	if call.Principal.User == "" {
+		return "", toolcrib.Failf(toolcrib.PermissionDenied, "nobody is acting, and notes belong to a user")
+	}
+	return call.Principal.User, nil
+}
+
+// shown names a note to the model. It is no path that a file tool could open.
+func shown(key string) string { return "memory/" + key }
+
+// input is the arguments of a call, which are about one note.
+type input interface{ key() string }
+
+// decode reads arguments and checks whom and what they are about.
+func decode(call toolcrib.Call, in input) (user string, err error) {
+	if user, err = owner(call); err != nil {
+		return "", err
+	}
+	if err := wire.Decode(call, in); err != nil {
+		return "", err
+	}
+	return user, CheckKey(in.key())
+}
+
+// pending remembers, between Prepare and Call, which version of a note a call is to
+// replace.
+type pending struct {
+	mu     sync.Mutex
+	hashes map[callKey]string
+}
+
+type callKey struct {
+	run toolcrib.RunID
+	id  string
+}
+
+// maxPending bounds what is remembered; a call that was forgotten replaces the note
+// as it finds it.
+const maxPending = 4096
+
+func (p *pending) remember(call toolcrib.Call, hash string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hashes == nil {
+		p.hashes = make(map[callKey]string)
+	}
+	if len(p.hashes) >= maxPending {
+		for key := range p.hashes {
+			delete(p.hashes, key)
+			break
+		}
+	}
+	p.hashes[callKey{call.Run, call.ID}] = hash
+}
+
+// recall returns the hash that Prepare saw, once.
+func (p *pending) recall(call toolcrib.Call) (hash string, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := callKey{call.Run, call.ID}
+	hash, ok = p.hashes[key]
+	delete(p.hashes, key)
+	return hash, ok
+}
