@@ -141,11 +141,11 @@ func TestN15_ParseFields(t *testing.T) {
 
 func TestN15_ParseSaysTheLine(t *testing.T) {
 	for text, line := range map[string]int{
-		"---\nname: pdf\ndescription: x\nenabled: 1\n---\n":  4,
-		"---\nname: pdf\ndescription: x\nbad: [a\n---\n":      4,
-		"---\nname: pdf\n\n# c\nname: pdf\n---\n":            5,
-		"---\nname: pdf\ndescription: use when: x\n---\n":    3,
-		"no":                                                  1,
+		"---\nname: pdf\ndescription: x\nenabled: 1\n---\n": 4,
+		"---\nname: pdf\ndescription: x\nbad: [a\n---\n":    4,
+		"---\nname: pdf\n\n# c\nname: pdf\n---\n":           5,
+		"---\nname: pdf\ndescription: use when: x\n---\n":   3,
+		"no": 1,
 		"---\nname: pdf\ndescription: x\na: *alias\n---\n":    4,
 		"---\ndescription: x\n---\n":                          1,
 		"---\nname: pdf\ndescription: x\nTools: [a]\n---\n":   4,
