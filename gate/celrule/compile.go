@@ -202,14 +202,16 @@ func (c *compiler) compileWhen(r *rule) {
 		c.report("when", "is not valid UTF-8")
 		return
 	}
-	ast, issues := c.env.Compile(source)
-	if issues.Err() != nil {
-		for _, e := range issues.Errors() {
-			c.reportAt(place{max(e.Location.Line(), 1), max(e.Location.Column(), 0) + 1}, "%s", explain(e.Message))
-			if strings.HasPrefix(e.Message, "Syntax error") {
-				break // what follows is said because of the first
-			}
-		}
+	// Not Compile: it writes out every error with its line, in the square of the
+	// condition's length.
+	ast, issues := c.env.Parse(source)
+	if list := issues.Errors(); len(list) > 0 {
+		c.reportIssues(list[:1]) // what follows is said because of the first
+		return
+	}
+	ast, issues = c.env.Check(ast)
+	if list := issues.Errors(); len(list) > 0 {
+		c.reportIssues(list[:min(len(list), maxIssues)])
 		return
 	}
 	if out := ast.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
@@ -231,6 +233,12 @@ func (c *compiler) compileWhen(r *rule) {
 		return
 	}
 	r.program = program
+}
+
+func (c *compiler) reportIssues(list []*cel.Error) {
+	for _, e := range list {
+		c.reportAt(place{max(e.Location.Line(), 1), max(e.Location.Column(), 0) + 1}, "%s", explain(e.Message))
+	}
 }
 
 // explain says in plain words what the library says about an error.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"unicode"
@@ -137,10 +138,11 @@ func oneLine(message string) string {
 
 // facts are the variables of the conditions for one call.
 type facts struct {
-	in      *gate.RuleInput
-	adapter types.Adapter
-	args    ref.Val
-	targets ref.Val
+	in        *gate.RuleInput
+	adapter   types.Adapter
+	args      ref.Val
+	targets   ref.Val
+	workspace ref.Val
 }
 
 var factsPool = sync.Pool{New: func() any { return &facts{} }}
@@ -170,7 +172,7 @@ func (f *facts) ResolveName(name string) (any, bool) {
 	case varDepth:
 		return types.Int(f.in.Depth), true
 	case varWorkspace:
-		return types.String(f.in.Workspace), true
+		return f.root(), true
 	case varTainted:
 		return types.Bool(len(f.in.Taint) > 0), true
 	case varTaint:
@@ -217,6 +219,18 @@ func (f *facts) arguments() ref.Val {
 		f.args = v
 	}
 	return f.args
+}
+
+// root is the workspace as the names of targets begin: with its links resolved.
+func (f *facts) root() ref.Val {
+	if f.workspace == nil {
+		path := f.in.Workspace
+		if resolved, err := filepath.EvalSymlinks(path); err == nil {
+			path = resolved
+		}
+		f.workspace = types.String(path)
+	}
+	return f.workspace
 }
 
 func (f *facts) touched() ref.Val {

@@ -19,6 +19,7 @@ const (
 	maxName      = 128 // bytes
 	maxProblem   = 400 // bytes of what is said about one problem
 	maxProblems  = 200
+	maxIssues    = 10 // of one condition
 )
 
 // Rule is one rule as it is written.
