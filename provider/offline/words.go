@@ -12,8 +12,7 @@ const (
 	signature = "offline model"
 	footer    = "(Answered by toolcrib's offline model: rules, no language model. " + howToConfigure + ")"
 
-	howToConfigure = "For a real model set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name a provider in toolcrib.yaml."
-	notYet         = "Gemini and Ollama are not supported yet by this version."
+	howToConfigure = "For a real model set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, start Ollama, or name a provider in toolcrib.yaml."
 )
 
 const introduction = `I am toolcrib's offline model: a few fixed rules, no language model. No language model is configured, or the offline model was chosen.
@@ -53,7 +52,7 @@ func help(t *turn) string {
 	if !some {
 		b.WriteString("In this request none of the tools that I know is offered to me, so there is nothing that I can look up.\n")
 	}
-	b.WriteString("\n" + howToConfigure + " " + notYet)
+	b.WriteString("\n" + howToConfigure)
 	return b.String()
 }
 
