@@ -90,7 +90,8 @@ func matchPath(pattern string, main argument, at Place) bool {
 // written turns a path into what the pattern is about: one relative to the
 // workspace, or for an absolute pattern an absolute one, without the first /.
 func (p pathPattern) written(name, workspace string) (string, bool) {
-	if len(name) > maxPath || strings.ContainsRune(name, 0) {
+	// A backslash parts folders on some systems.
+	if len(name) > maxPath || strings.ContainsAny(name, "\x00\\") {
 		return "", false
 	}
 	for _, segment := range strings.Split(name, "/") {

@@ -102,6 +102,7 @@ func TestN15_Allowed(t *testing.T) {
 		{"path other folder", list("Read(docs/**)"), "read_file", "path", "docs2/b.md", false},
 		{"path dots", list("Read(docs/**)"), "read_file", "path", "docs/../secret", false},
 		{"path dots that stay", list("Read(docs/**)"), "read_file", "path", "docs/a/../b", false},
+		{"path backslash", list("Read(*.md)"), "read_file", "path", `docs\x.md`, false},
 		{"path star is one folder", list("Read(docs/*)"), "read_file", "path", "docs/a/b", false},
 		{"path at the top", list("Read(*.md)"), "read_file", "path", "a.md", true},
 		{"path at the top only", list("Read(*.md)"), "read_file", "path", "docs/a.md", false},
