@@ -2,7 +2,6 @@ package celrule
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"unicode"
@@ -241,32 +240,6 @@ func (c *compiler) reportIssues(list []*cel.Error) {
 	}
 }
 
-// explain says in plain words what the library says about an error.
-func explain(message string) string {
-	message = strings.TrimPrefix(readable(message), "Syntax error: ")
-	what, expecting, found := strings.Cut(message, " expecting ")
-	switch {
-	case found && strings.Contains(what, "'<EOF>'"), strings.HasSuffix(message, " at '<EOF>'"):
-		return "syntax error: the condition ends too early"
-	case found && strings.HasPrefix(expecting, "<EOF>"):
-		return "syntax error: " + what + " after what is a whole condition already"
-	case found:
-		return "syntax error: " + what
-	case strings.HasPrefix(message, "token recognition error at: '= "):
-		return "syntax error: compare with ==, not ="
-	case strings.HasPrefix(message, "token recognition error at: '"), strings.HasPrefix(message, "no viable alternative at input "):
-		_, at, _ := strings.Cut(message, "'")
-		return "syntax error at '" + at
-	case message == "invalid argument to has() macro":
-		return "has() takes a field of something, such as has(args.path)"
-	}
-	if rest, ok := strings.CutPrefix(message, "undeclared reference to '"); ok && !strings.Contains(rest, "did you mean") {
-		name, _, _ := strings.Cut(rest, "'")
-		message += didYouMean(name, variableNames())
-	}
-	return message
-}
-
 func (c *compiler) report(field, format string, args ...any) {
 	c.problems = c.add(c.problems, field, place{}, format, args...)
 }
@@ -295,33 +268,4 @@ func (c *compiler) add(list Problems, field string, at place, format string, arg
 		p.mapped = true
 	}
 	return append(list, p)
-}
-
-// filePosition splits FILE:LINE.
-func filePosition(position string) (file string, line int) {
-	file, number, ok := cutLast(position, ":")
-	if !ok {
-		return position, 0
-	}
-	line, err := strconv.Atoi(number)
-	if err != nil || line < 0 {
-		return position, 0
-	}
-	return file, line
-}
-
-func cutLast(s, separator string) (before, after string, found bool) {
-	at := strings.LastIndex(s, separator)
-	if at < 0 {
-		return s, "", false
-	}
-	return s[:at], s[at+len(separator):], true
-}
-
-// quoted shows a short text of the configuration.
-func quoted(s string) string {
-	if len(s) > 60 {
-		s = s[:60] + "…"
-	}
-	return fmt.Sprintf("%q", s)
 }

@@ -127,9 +127,9 @@ func TestRules_HostileArguments(t *testing.T) {
 		{"deep, missing", `args.b == 1`, deep, "error: no such key: b"},
 		{"a text too large for numbers", `int(args.s) == 1`, encode(map[string]string{"s": strings.Repeat("9", 1<<20)}), "error: "},
 		{"no object", `args.x == 1`, `[1]`, "error: the arguments are no JSON object"},
-		{"null", `args.x == 1`, `null`, "error: the arguments are not one JSON object"},
-		{"two objects", `args.x == 1`, `{"x":1}{"x":2}`, "error: the arguments are not one JSON object"},
-		{"nothing", `args.x == 1`, ``, "error: the arguments are no JSON object"},
+		{"null", `args.x == 1`, `null`, "error: the arguments are no JSON object"},
+		{"two objects", `args.x == 1`, `{"x":1}{"x":2}`, "error: the arguments are not one JSON value"},
+		{"nothing", `args.x == 1`, ``, "error: the arguments are not one JSON value"},
 		{"broken, and not looked at", `tool == "exec_shell"`, `{`, "yes"},
 		{"5 MB", `args.x == 1`, `{"s":"` + strings.Repeat(megabyte, 5) + `"}`, "error: the arguments are longer than 4194304 bytes"},
 	}

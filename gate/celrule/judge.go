@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"sync"
-	"unicode"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
@@ -107,33 +105,6 @@ func evaluationError(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	return errors.New(oneLine(readable(err.Error())))
-}
-
-// readable takes the library's own notation out of a message.
-func readable(message string) string {
-	message = strings.ReplaceAll(message, " (in container '')", "")
-	for _, operator := range []string{"==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "&&", "||", "[_]"} {
-		message = strings.ReplaceAll(message, "'_"+operator+"_'", "'"+operator+"'")
-	}
-	return strings.NewReplacer("'@in'", "'in'", "'!_'", "'!'", "'_[_]'", "'[]'", "'_?_:_'", "'? :'").Replace(message)
-}
-
-// oneLine makes a message one short line without control characters.
-func oneLine(message string) string {
-	message = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == unicode.ReplacementChar || unicode.Is(unicode.Cf, r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(message, " "))
-	if len(message) <= maxProblem {
-		return message
-	}
-	at := maxProblem
-	for at > 0 && message[at]&0xc0 == 0x80 {
-		at--
-	}
-	return message[:at] + "…"
 }
 
 // facts are the variables of the conditions for one call.

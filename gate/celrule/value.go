@@ -1,11 +1,9 @@
 package celrule
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -20,48 +18,117 @@ const maxArguments = 4 << 20
 
 // arguments reads canonical arguments as a CEL map.
 func arguments(raw json.RawMessage) (ref.Val, error) {
-	if len(raw) > maxArguments {
+	switch {
+	case len(raw) > maxArguments:
 		return nil, fmt.Errorf("the arguments are longer than %d bytes", maxArguments)
+	case !json.Valid(raw):
+		return nil, errors.New("the arguments are not one JSON value")
 	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var object map[string]any
-	if err := dec.Decode(&object); err != nil {
+	r := reader{text: string(raw)}
+	if r.next() != '{' {
 		return nil, errors.New("the arguments are no JSON object")
 	}
-	if _, err := dec.Token(); object == nil || !errors.Is(err, io.EOF) {
-		return nil, errors.New("the arguments are not one JSON object")
-	}
-	return value(object), nil
+	return r.object(), nil
 }
 
-// value turns decoded JSON into CEL: a number that is an integer becomes an int,
-// or a uint where only that holds it; any other a double.
-func value(v any) ref.Val {
-	switch v := v.(type) {
-	case string:
-		return types.String(v)
-	case json.Number:
-		return number(v.String())
-	case bool:
-		return types.Bool(v)
-	case []any:
-		list := make([]ref.Val, len(v))
-		for i := range v {
-			list[i] = value(v[i])
-		}
-		return types.NewRefValList(types.DefaultTypeAdapter, list)
-	case map[string]any:
-		members := make(map[string]ref.Val, len(v))
-		for key, member := range v {
-			members[key] = value(member)
-		}
-		return types.NewMap(types.DefaultTypeAdapter, members)
-	}
-	return types.NullValue
+// reader reads JSON that is known to be valid, straight into CEL values: going by
+// way of any costs more than the conditions do. json.Valid bounds its depth.
+type reader struct {
+	text string
+	at   int
 }
 
-// number never makes another number of one. What rules have no number for (an
+// next goes to the next byte that is no space, and returns it.
+func (r *reader) next() byte {
+	for r.at < len(r.text) {
+		switch c := r.text[r.at]; c {
+		case ' ', '\t', '\r', '\n':
+			r.at++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+func (r *reader) value() ref.Val {
+	switch r.next() {
+	case '{':
+		return r.object()
+	case '[':
+		return r.list()
+	case '"':
+		return types.String(r.string())
+	case 't':
+		r.at += len("true")
+		return types.True
+	case 'f':
+		r.at += len("false")
+		return types.False
+	case 'n':
+		r.at += len("null")
+		return types.NullValue
+	}
+	from := r.at
+	for r.at < len(r.text) && strings.IndexByte("+-.0123456789eE", r.text[r.at]) >= 0 {
+		r.at++
+	}
+	return number(r.text[from:r.at])
+}
+
+func (r *reader) object() ref.Val {
+	members := map[string]ref.Val{}
+	for r.at++; r.next() != '}'; {
+		if r.text[r.at] == ',' {
+			r.at++
+			continue
+		}
+		key := r.string()
+		r.next()
+		r.at++ // the colon
+		members[key] = r.value()
+	}
+	r.at++
+	return types.NewMap(types.DefaultTypeAdapter, members)
+}
+
+func (r *reader) list() ref.Val {
+	var elements []ref.Val
+	for r.at++; r.next() != ']'; {
+		if r.text[r.at] == ',' {
+			r.at++
+			continue
+		}
+		elements = append(elements, r.value())
+	}
+	r.at++
+	return types.NewRefValList(types.DefaultTypeAdapter, elements)
+}
+
+func (r *reader) string() string {
+	from := r.at
+	r.at++
+	plain := true
+	for r.text[r.at] != '"' {
+		if r.text[r.at] == '\\' {
+			plain = false
+			r.at++
+		}
+		r.at++
+	}
+	r.at++
+	if plain {
+		return strings.ToValidUTF8(r.text[from+1:r.at-1], "\ufffd")
+	}
+	var s string
+	if err := json.Unmarshal([]byte(r.text[from:r.at]), &s); err != nil {
+		return "" // it is valid, so there is no error
+	}
+	return s
+}
+
+// number never makes another number of one: a whole one becomes an int, or a uint
+// where only that holds it, any other a double. What rules have no number for (an
 // integer beyond 64 bits, anything beyond all doubles) is an error only for the
 // condition that touches it.
 func number(text string) ref.Val {
