@@ -68,22 +68,25 @@ func (q UsageQuery) Bound() int {
 type UsageRow struct {
 	// Key is the day (2026-02-28), user, agent, PROVIDER/MODEL, provider, tool,
 	// session or run; "" also where that is none, such as the session of a run
-	// without one, or the model of a run that asked none.
+	// without one, or the model of a call that no model asked for.
 	Key      string `json:"key"`
 	Provider string `json:"provider,omitempty"` // by model
 	Model    string `json:"model,omitempty"`    // by model, as the provider names it
 
-	Runs     int64 `json:"runs"` // that asked a model or called a tool; 0 by tool
+	Runs     int64 `json:"runs"` // that asked a model; 0 by tool
 	Requests int64 `json:"requests"`
 	UsageTokens
 	TotalTokens int64   `json:"total_tokens"` // input and output
 	CostUSD     float64 `json:"cost_usd"`     // to a billionth of a dollar for each request
 	Estimated   bool    `json:"estimated"`    // some of it is an estimate, or a price is unknown
 
-	Calls      int64 `json:"calls"`             // of tools, by the model that asked for them
-	Errors     int64 `json:"errors"`            // of these, such as failed or were refused
-	Refused    int64 `json:"refused,omitempty"` // of these, by the gate; only by tool
-	DurationMS int64 `json:"duration_ms,omitempty"`
+	// Calls are those of tools, by the model that asked for them where there was one.
+	// They are counted by day, user, agent, model, provider and tool, and are 0 by
+	// session and run.
+	Calls      int64 `json:"calls"`
+	Errors     int64 `json:"errors"`      // of these, such as failed or were refused
+	Refused    int64 `json:"refused"`     // of these, by the gate
+	DurationMS int64 `json:"duration_ms"` // of all calls
 }
 
 // UsageTokens are tokens by what they are. Cached and cache-write tokens are part
@@ -131,8 +134,6 @@ type UsageSum struct {
 	UsageTokens
 	NanoUSD   int64 `json:"nano_usd"`
 	Estimated bool  `json:"estimated"`
-	Calls     int64 `json:"calls"`
-	Errors    int64 `json:"errors"`
 }
 
 func (s *UsageSum) add(o UsageSum) {
@@ -144,16 +145,16 @@ func (s *UsageSum) add(o UsageSum) {
 	s.ReasoningTokens += o.ReasoningTokens
 	s.NanoUSD += o.NanoUSD
 	s.Estimated = s.Estimated || o.Estimated
-	s.Calls += o.Calls
-	s.Errors += o.Errors
 }
 
 // ToolUseKey is what a store keeps the calls of tools by.
 type ToolUseKey struct {
-	Tool  string `json:"tool"`
-	Day   Day    `json:"day"`
-	Agent string `json:"agent"`
-	User  string `json:"user"`
+	Tool     string `json:"tool"`
+	Day      Day    `json:"day"`
+	Agent    string `json:"agent"`
+	User     string `json:"user"`
+	Provider string `json:"provider"` // of the model that asked for the call; "" = none
+	Model    string `json:"model"`
 }
 
 // ToolUseSum is how a tool was used.
@@ -171,34 +172,36 @@ func (s *ToolUseSum) add(o ToolUseSum) {
 	s.DurationMS += o.DurationMS
 }
 
-// Used is what runs have used: what a store adds to its projections.
+// Used is what runs have used: what a store adds to its projections. The zero value
+// is nothing.
 type Used struct {
 	Models map[UsageKey]UsageSum
 	Tools  map[ToolUseKey]ToolUseSum
 }
 
-// NewUsed makes one that is empty.
-func NewUsed() Used {
-	return Used{Models: make(map[UsageKey]UsageSum), Tools: make(map[ToolUseKey]ToolUseSum)}
-}
-
-func (u Used) addModel(k UsageKey, s UsageSum) {
+func (u *Used) addModel(k UsageKey, s UsageSum) {
+	if u.Models == nil {
+		u.Models = make(map[UsageKey]UsageSum)
+	}
 	sum := u.Models[k]
 	sum.add(s)
 	u.Models[k] = sum
 }
 
-func (u Used) addTool(k ToolUseKey, s ToolUseSum) {
+func (u *Used) addTool(k ToolUseKey, s ToolUseSum) {
+	if u.Tools == nil {
+		u.Tools = make(map[ToolUseKey]ToolUseSum)
+	}
 	sum := u.Tools[k]
 	sum.add(s)
 	u.Tools[k] = sum
 }
 
 // Empty tells whether there is nothing in it.
-func (u Used) Empty() bool { return len(u.Models) == 0 && len(u.Tools) == 0 }
+func (u *Used) Empty() bool { return len(u.Models) == 0 && len(u.Tools) == 0 }
 
 // AddKept adds what a record of pruning kept.
-func (u Used) AddKept(k KeptUsage) {
+func (u *Used) AddKept(k KeptUsage) {
 	for _, e := range k.Usage {
 		u.addModel(e.UsageKey, e.UsageSum)
 	}
@@ -239,8 +242,10 @@ type modelName struct{ provider, id string }
 // to be known.
 func (Meter) Needs(body toolcrib.Body) bool {
 	switch b := body.(type) {
-	case *journal.Usage, *journal.ToolResult:
+	case *journal.Usage:
 		return true
+	case *journal.ToolResult:
+		return toolName(b.Name) // a model may make up any
 	case *journal.ModelFailed:
 		return !b.Unsent
 	}
@@ -263,13 +268,12 @@ func (m *Meter) Learn(body toolcrib.Body) {
 	}
 }
 
-// Charge is what one event says was used.
+// Charge is what one event says was used: by a request, or by a call of a tool.
 type Charge struct {
-	key      UsageKey
-	sum      UsageSum
-	toolKey  ToolUseKey
-	toolSum  ToolUseSum
-	withTool bool
+	key     UsageKey
+	sum     UsageSum
+	toolKey ToolUseKey
+	toolSum ToolUseSum
 }
 
 // Charge tells what an event says was used; false = nothing. rec is the run as it is
@@ -278,37 +282,44 @@ func (m *Meter) Charge(rec *RunRecord, e toolcrib.Event) (c Charge, ok bool) {
 	if rec.Status.Ended() || !m.Needs(e.Body) {
 		return c, false
 	}
-	c.key = UsageKey{Day: DayOf(e.Time), Run: rec.ID, User: rec.User, Agent: rec.Agent, Session: rec.Session}
+	var model modelName
 	if m.asked && m.index >= 0 && m.index < len(m.models) {
-		c.key.Provider, c.key.Model = m.models[m.index].provider, m.models[m.index].id
+		model = m.models[m.index]
 	}
+	day := DayOf(e.Time)
 	switch b := e.Body.(type) {
 	case *journal.Usage:
 		c.sum = settled(b.Tokens, b.CostUSD, b.Estimated)
 	case *journal.ModelFailed:
 		c.sum = settled(b.Charged, b.ChargedUSD, b.Charged != toolcrib.TokenUsage{})
 	case *journal.ToolResult:
-		c.toolSum = ToolUseSum{Calls: 1, DurationMS: bounded(b.DurationMS)}
-		if b.Status != toolcrib.ResultOK {
-			c.toolSum.Errors = 1
-		}
-		if b.Status == toolcrib.ResultRefused {
-			c.toolSum.Refused = 1
-		}
-		c.sum = UsageSum{Calls: 1, Errors: c.toolSum.Errors}
-		if c.withTool = toolName(b.Name); c.withTool { // a model may make up any name
-			c.toolKey = ToolUseKey{Tool: b.Name, Day: c.key.Day, Agent: c.key.Agent, User: c.key.User}
-		}
+		c.toolKey = ToolUseKey{Tool: b.Name, Day: day, Agent: rec.Agent, User: rec.User, Provider: model.provider, Model: model.id}
+		c.toolSum = calledOnce(b)
+		return c, true
 	}
+	c.key = UsageKey{Day: day, Run: rec.ID, Provider: model.provider, Model: model.id, User: rec.User, Agent: rec.Agent, Session: rec.Session}
 	return c, true
 }
 
-// Add adds a charge.
-func (u Used) Add(c Charge) {
-	u.addModel(c.key, c.sum)
-	if c.withTool {
-		u.addTool(c.toolKey, c.toolSum)
+// calledOnce is one call of a tool.
+func calledOnce(b *journal.ToolResult) ToolUseSum {
+	sum := ToolUseSum{Calls: 1, DurationMS: bounded(b.DurationMS)}
+	if b.Status != toolcrib.ResultOK {
+		sum.Errors = 1
 	}
+	if b.Status == toolcrib.ResultRefused {
+		sum.Refused = 1
+	}
+	return sum
+}
+
+// Add adds a charge.
+func (u *Used) Add(c Charge) {
+	if c.toolSum.Calls == 0 {
+		u.addModel(c.key, c.sum)
+		return
+	}
+	u.addTool(c.toolKey, c.toolSum)
 }
 
 // settled is the use of one request.
@@ -322,8 +333,7 @@ func settled(t toolcrib.TokenUsage, usd float64, estimated bool) UsageSum {
 	}
 }
 
-// SumOf is what a run has used, as its record has it; what tools were called does
-// not stand there.
+// SumOf is what a run has used, as its record has it.
 func SumOf(u toolcrib.Usage) UsageSum {
 	sum := settled(toolcrib.TokenUsage{
 		InputTokens: u.InputTokens, CachedInputTokens: u.CachedInputTokens, CacheWriteTokens: u.CacheWriteTokens,

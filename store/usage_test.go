@@ -36,7 +36,8 @@ func TestDayOf(t *testing.T) {
 
 // meterOf goes through events as a store does, and tells what was used.
 func meterOf(bodies ...toolcrib.Body) store.Used {
-	used, rec := store.NewUsed(), store.RunRecord{ID: "run_a"}
+	var used store.Used
+	rec := store.RunRecord{ID: "run_a"}
 	var m store.Meter
 	for i, b := range bodies {
 		e := toolcrib.Event{Seq: toolcrib.Seq(i + 1), Time: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), Body: b}
@@ -84,14 +85,13 @@ func TestMeter(t *testing.T) {
 	twice := store.UsageTokens{InputTokens: 20, CachedInputTokens: 8, CacheWriteTokens: 6, OutputTokens: 10, ReasoningTokens: 4}
 	want := store.Used{
 		Models: map[store.UsageKey]store.UsageSum{
-			{Day: day, Run: "run_a"}: {Calls: 1},
-			a:                        {Requests: 2, UsageTokens: sums, NanoUSD: 5e8, Estimated: true},
-			b:                        {Requests: 2, UsageTokens: twice, NanoUSD: 5e8, Estimated: true, Calls: 3, Errors: 2},
-			key:                      {Requests: 2, UsageTokens: store.UsageTokens{OutputTokens: 1 << 40}, NanoUSD: 1e15},
+			a:   {Requests: 2, UsageTokens: sums, NanoUSD: 5e8, Estimated: true},
+			b:   {Requests: 2, UsageTokens: twice, NanoUSD: 5e8, Estimated: true},
+			key: {Requests: 2, UsageTokens: store.UsageTokens{OutputTokens: 1 << 40}, NanoUSD: 1e15},
 		},
 		Tools: map[store.ToolUseKey]store.ToolUseSum{
-			{Tool: "early", Day: day}:                                    {Calls: 1},
-			{Tool: "read_file", Day: day, Agent: "default", User: "ann"}: {Calls: 2, Errors: 1, Refused: 1, DurationMS: 5},
+			{Tool: "early", Day: day}: {Calls: 1},
+			{Tool: "read_file", Day: day, Agent: "default", User: "ann", Provider: "anthropic", Model: "b"}: {Calls: 2, Errors: 1, Refused: 1, DurationMS: 5},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -138,7 +138,7 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 		return t.fence(run, after)
 	}
 	t.heads[run] = next
-	for _, c := range t.charges {
+	for _, c := range t.w.charges {
 		t.used.Add(c)
 	}
 	if err := t.putEvents(next.num, rows); err != nil {
@@ -158,9 +158,9 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 
 // project is where a run stands after rows, which get their hashes; anchored says
 // that this is left in the system journal. What they say was used stands in
-// t.charges.
+// t.w.charges.
 func (t *tx) project(h head, rows []row) (next head, anchored bool, err error) {
-	next, t.charges = h, t.charges[:0]
+	next, t.w.charges = h, t.w.charges[:0]
 	for i := range rows {
 		e := &rows[i].event
 		kind := e.Body.EventKind()
@@ -179,7 +179,7 @@ func (t *tx) project(h head, rows []row) (next head, anchored bool, err error) {
 			next.meter.Learn(e.Body)
 		}
 		if c, ok := next.meter.Charge(&next.rec, *e); ok {
-			t.charges = append(t.charges, c)
+			t.w.charges = append(t.w.charges, c)
 		}
 		store.Project(&next.rec, *e)
 		anchored = anchored || kind == journal.KindPaused || kind == journal.KindDone || kind == journal.KindError
@@ -246,13 +246,13 @@ func movedOne(res sql.Result, err error) (bool, error) {
 var eventInserts = newInserts("events", "key, kind, time, payload, payload_hash, hash", "")
 
 func (t *tx) putEvents(num int64, rows []row) error {
-	args := t.args[:0]
+	args := t.w.args[:0]
 	for i := range rows {
 		e := &rows[i].event
 		args = append(args, eventKey(num, e.Seq), string(e.Body.EventKind()), e.Time.UnixMicro(), rows[i].payload, e.PayloadHash, e.Hash)
 	}
 	err := eventInserts.run(t.exec, args)
 	clear(args) // so that they hold on to nothing
-	t.args = args
+	t.w.args = args
 	return err
 }

@@ -20,13 +20,12 @@ type usageFill struct {
 	ctx    context.Context
 	tx     *sql.Tx
 	now    func() time.Time
-	calls  map[toolcrib.RunID]store.UsageSum // of runs that were pruned
-	old    store.Used                        // of these
+	old    store.Used // of runs that were pruned
 	events []store.SystemEvent
 }
 
 func fillUsage(ctx context.Context, tx *sql.Tx, keys *store.Keys, o Options) error {
-	f := &usageFill{ctx: ctx, tx: tx, now: o.Now, calls: make(map[toolcrib.RunID]store.UsageSum), old: store.NewUsed()}
+	f := &usageFill{ctx: ctx, tx: tx, now: o.Now}
 	for _, step := range []func() error{f.pruned, f.runs, f.keep, f.sessions} {
 		if err := step(); err != nil {
 			return err
@@ -53,15 +52,12 @@ func (f *usageFill) pruned() error {
 			return err
 		}
 		var k store.KeptUsage
-		sum := f.calls[p.Run]
 		for name, n := range p.Tools {
-			sum.Calls, sum.Errors = sum.Calls+n.Calls, sum.Errors+n.Errors
 			k.ToolUsage = append(k.ToolUsage, store.ToolUseEntry{
 				ToolUseKey: store.ToolUseKey{Tool: name, Day: store.DayOf(p.EndedAt)},
 				ToolUseSum: store.ToolUseSum{Calls: n.Calls, Errors: n.Errors},
 			})
 		}
-		f.calls[p.Run] = sum
 		f.old.AddKept(k)
 		return nil
 	})
@@ -93,17 +89,16 @@ func (f *usageFill) runs() error {
 		return err
 	}
 	for _, r := range whole {
-		used := store.NewUsed()
-		if err := metered(f.ctx, f.tx.QueryContext, r.rec.ID, r.num, used); err != nil {
+		var used store.Used
+		if err := metered(f.ctx, f.tx.QueryContext, r.rec.ID, r.num, &used); err != nil {
 			return err
 		}
-		if err := putUsed(f.exec, used); err != nil {
+		if err := f.put(used); err != nil {
 			return err
 		}
 	}
 	for _, r := range emptied {
 		sum := store.SumOf(r.rec.Usage)
-		sum.Calls, sum.Errors = f.calls[r.rec.ID].Calls, f.calls[r.rec.ID].Errors
 		if sum == (store.UsageSum{}) {
 			continue
 		}
@@ -114,12 +109,21 @@ func (f *usageFill) runs() error {
 	return nil
 }
 
+func (f *usageFill) put(u store.Used) error {
+	for k, v := range u.Models {
+		if _, err := f.exec(insertUsage, usageSumArgs(usageKeyArgs(nil, k), v)...); err != nil {
+			return err
+		}
+	}
+	return putTools(f.exec, u.Tools)
+}
+
 // keep puts down what no event tells of.
 func (f *usageFill) keep() error {
 	if f.old.Empty() {
 		return nil
 	}
-	if err := putUsed(f.exec, f.old); err != nil {
+	if err := f.put(f.old); err != nil {
 		return err
 	}
 	k, at := kept(f.old), wholeMicro(f.now())

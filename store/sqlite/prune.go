@@ -109,8 +109,8 @@ func (t *tx) prune(run toolcrib.RunID, now time.Time, o store.PruneOptions) (*st
 		Run: run, By: o.By, Status: h.rec.Status, EndedAt: h.rec.EndedAt, Seq: h.rec.LastSeq, Hash: hex.EncodeToString(h.hash),
 	}
 	from, to := eventKey(h.num, 0), eventKey(h.num, maxSeq)
-	used := store.NewUsed()
-	if err := metered(t.ctx, t.query, run, h.num, used); err != nil {
+	var used store.Used
+	if err := metered(t.ctx, t.query, run, h.num, &used); err != nil {
 		return nil, err
 	}
 	p.KeptUsage = kept(used)

@@ -78,16 +78,17 @@ func schema3Usage() map[string]struct {
 		want []string
 	}{
 		"run": {store.UsageQuery{By: store.UsageByRun}, []string{
-			"run_a: 1 runs, 2 requests, 200+20 tokens, 0.00 USD, 4 calls, 2 errors",
-			"run_b: 1 runs, 2 requests, 200+20 tokens, 0.00 USD, 4 calls, 2 errors",
-			"run_child: 1 runs, 2 requests, 200+20 tokens, 0.00 USD, 4 calls, 2 errors",
-			"run_open: 1 runs, 2 requests, 200+20 tokens, 0.00 USD, 4 calls, 2 errors",
-			"run_pruned: 1 runs, 2 requests, 200+20 tokens, 0.00 USD, 4 calls, 2 errors",
+			"run_a: 1 runs, 2 requests, 200+20 tokens, 0.00 USD, 0 calls, 0 errors",
+			"run_b: 1 runs, 2 requests, 200+20 tokens, 0.00 USD, 0 calls, 0 errors",
+			"run_child: 1 runs, 2 requests, 200+20 tokens, 0.00 USD, 0 calls, 0 errors",
+			"run_open: 1 runs, 2 requests, 200+20 tokens, 0.00 USD, 0 calls, 0 errors",
+			"run_pruned: 1 runs, 2 requests, 200+20 tokens, 0.00 USD, 0 calls, 0 errors",
 		}},
 		"model": {store.UsageQuery{By: store.UsageByModel}, []string{
-			"anthropic/claude-sonnet-4-6: 4 runs, 4 requests, 400+40 tokens, 0.00 USD, 8 calls, 4 errors",
-			"openai/gpt-5-mini: 4 runs, 4 requests, 400+40 tokens, 0.00 USD, 8 calls, 4 errors",
-			"/small: 1 runs, 2 requests, 200+20 tokens, 0.00 USD, 4 calls, 2 errors", // of its content there is no more
+			"anthropic/claude-sonnet-4-6: 4 runs, 4 requests, 400+40 tokens, 0.00 USD, 8 calls, 4 errors, 4 refused, 28 ms",
+			"openai/gpt-5-mini: 4 runs, 4 requests, 400+40 tokens, 0.00 USD, 8 calls, 4 errors, 4 refused, 28 ms",
+			"/small: 1 runs, 2 requests, 200+20 tokens, 0.00 USD, 0 calls, 0 errors", // of its content there is no more
+			": 0 runs, 0 requests, 0+0 tokens, 0.00 USD, 12 calls, 6 errors",         // of runs without content
 		}},
 		"tool": {store.UsageQuery{By: store.UsageByTool}, []string{ // also of those that were removed
 			"exec_shell: 0 runs, 0 requests, 0+0 tokens, 0.00 USD, 14 calls, 14 errors, 8 refused, 0 ms",

@@ -142,7 +142,7 @@ func readRows(ctx context.Context, path string) (r rows, err error) {
 	for _, q := range []string{
 		"SELECT * FROM runs ORDER BY num", "SELECT * FROM events ORDER BY key", "SELECT * FROM system_events ORDER BY seq",
 		"SELECT * FROM system_head", "SELECT * FROM contents ORDER BY num", "SELECT * FROM content_pieces ORDER BY key",
-		"SELECT * FROM overrides ORDER BY kind, name", "SELECT * FROM counters ORDER BY name", "SELECT * FROM usage ORDER BY day, run_id", "SELECT * FROM tool_usage ORDER BY tool, day",
+		"SELECT * FROM overrides ORDER BY kind, name", "SELECT * FROM counters ORDER BY name", "SELECT * FROM usage ORDER BY num", "SELECT * FROM tool_usage ORDER BY tool, day",
 		"SELECT * FROM sessions ORDER BY id, user",
 	} {
 		if err := dumpRows(ctx, db, q, func(text string) { _, _ = h.Write([]byte(text)) }); err != nil {

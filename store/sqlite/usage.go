@@ -13,35 +13,66 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// usageGroups are the keys of a usage row, by what it is summed up by.
-var usageGroups = map[store.UsageBy]string{
-	store.UsageTotal:      "''",
-	store.UsageByDay:      "day",
-	store.UsageByUser:     "user",
-	store.UsageByAgent:    "agent",
-	store.UsageByModel:    "provider, model",
-	store.UsageByProvider: "provider",
-	store.UsageBySession:  "session_id",
-	store.UsageByRun:      "run_id",
+// usageGroups are the keys of a usage row by what it is summed up by, of the tables
+// usage and tool_usage; "" = that table does not tell.
+var usageGroups = map[store.UsageBy]struct{ usage, tools string }{
+	store.UsageTotal:      {"'', ''", "'', ''"},
+	store.UsageByDay:      {"day, ''", "day, ''"},
+	store.UsageByUser:     {"user, ''", "user, ''"},
+	store.UsageByAgent:    {"agent, ''", "agent, ''"},
+	store.UsageByModel:    {"provider, model", "provider, model"},
+	store.UsageByProvider: {"provider, ''", "provider, ''"},
+	store.UsageByTool:     {"", "tool, ''"},
+	store.UsageBySession:  {"session_id, ''", ""},
+	store.UsageByRun:      {"run_id, ''", ""},
 }
 
 // Usage sums up what runs have used, also those that were pruned since; see
 // [store.UsageRow]. Days come in their order, everything else by cost, then tokens,
 // then calls, the most first.
-func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (rows []store.UsageRow, err error) {
+func (s *Store) Usage(ctx context.Context, q store.UsageQuery) ([]store.UsageRow, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
-	where, args := usageWhere(q)
-	if q.By == store.UsageByTool {
-		rows, err = s.toolUsage(ctx, where, append(args, q.Bound()))
-	} else {
-		rows, err = s.modelUsage(ctx, q.By, where, append(args, q.Bound()))
-	}
+	query, args := usageQuery(q)
+	var rows []store.UsageRow
+	err := each(ctx, s.readers.QueryContext, query, args, func(scan func(...any) error) error {
+		r, err := scanUsage(scan, q.By)
+		rows = append(rows, r)
+		return err
+	})
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
+	if q.By == store.UsageTotal && len(rows) == 0 {
+		rows = []store.UsageRow{{}}
+	}
 	return rows, nil
+}
+
+// usageQuery is a query as SQL. Only values of its fields become arguments.
+func usageQuery(q store.UsageQuery) (query string, args []any) {
+	where, values := usageWhere(q)
+	var parts []string
+	group := usageGroups[q.By]
+	if group.usage != "" {
+		parts = append(parts, "SELECT "+group.usage+`, count(DISTINCT run_id), sum(requests), sum(input_tokens), sum(cached_tokens), sum(write_tokens),
+			sum(output_tokens), sum(reason_tokens), sum(nano_usd), max(estimated), 0, 0, 0, 0 FROM usage WHERE `+where+" GROUP BY 1, 2")
+		args = append(args, values...)
+	}
+	if group.tools != "" {
+		parts = append(parts, "SELECT "+group.tools+", 0, 0, 0, 0, 0, 0, 0, 0, 0, sum(calls), sum(errors), sum(refused), sum(duration_ms) FROM tool_usage WHERE "+where+" GROUP BY 1, 2")
+		args = append(args, values...)
+	}
+	order := "nano DESC, input + output DESC, calls DESC, a, b"
+	if q.By == store.UsageByDay {
+		order = "a"
+	}
+	return `WITH parts (a, b, runs, requests, input, cached, write, output, reason, nano, estimated, calls, errors, refused, ms) AS (` +
+		strings.Join(parts, " UNION ALL ") + `)
+		SELECT a, b, sum(runs), sum(requests), sum(input) input, sum(cached), sum(write), sum(output) output, sum(reason), sum(nano) nano,
+			max(estimated), sum(calls) calls, sum(errors), sum(refused), sum(ms)
+		FROM parts GROUP BY a, b ORDER BY ` + order + " LIMIT ?", append(args, q.Bound())
 }
 
 func usageWhere(q store.UsageQuery) (where string, args []any) {
@@ -58,63 +89,31 @@ func usageWhere(q store.UsageQuery) (where string, args []any) {
 	return strings.Join(terms, " AND "), args
 }
 
-func (s *Store) modelUsage(ctx context.Context, by store.UsageBy, where string, args []any) ([]store.UsageRow, error) {
-	group, order := usageGroups[by], "ORDER BY nano DESC, input + output DESC, calls DESC, 1"
-	columns := group + ", ''"
-	switch by {
-	case store.UsageByDay:
-		order = "ORDER BY 1"
-	case store.UsageByModel:
-		columns = group
+func scanUsage(scan func(...any) error, by store.UsageBy) (r store.UsageRow, err error) {
+	var key any
+	var second string
+	var nano int64
+	if err := scan(&key, &second, &r.Runs, &r.Requests, &r.InputTokens, &r.CachedInputTokens, &r.CacheWriteTokens, &r.OutputTokens, &r.ReasoningTokens,
+		&nano, &r.Estimated, &r.Calls, &r.Errors, &r.Refused, &r.DurationMS); err != nil {
+		return r, err
 	}
-	query := "SELECT " + columns + `, count(DISTINCT run_id), sum(requests), sum(input_tokens) input, sum(cached_tokens), sum(write_tokens),
-		sum(output_tokens) output, sum(reason_tokens), sum(nano_usd) nano, max(estimated), sum(calls) calls, sum(errors)
-		FROM usage WHERE ` + where + " GROUP BY " + group + " " + order + " LIMIT ?"
-	var rows []store.UsageRow
-	err := each(ctx, s.readers.QueryContext, query, args, func(scan func(...any) error) error {
-		var r store.UsageRow
-		var key any
-		var second string
-		var nano int64
-		if err := scan(&key, &second, &r.Runs, &r.Requests, &r.InputTokens, &r.CachedInputTokens, &r.CacheWriteTokens,
-			&r.OutputTokens, &r.ReasoningTokens, &nano, &r.Estimated, &r.Calls, &r.Errors); err != nil {
-			return err
+	switch k := key.(type) {
+	case int64:
+		r.Key = store.Day(k).String()
+	case string:
+		r.Key = k
+	}
+	switch by {
+	case store.UsageByModel:
+		r.Provider, r.Model = r.Key, second
+		if second != "" {
+			r.Key += "/" + second
 		}
-		switch k := key.(type) {
-		case int64:
-			r.Key = store.Day(k).String()
-		case string:
-			r.Key = k
-		}
-		switch by {
-		case store.UsageByModel:
-			r.Provider, r.Model = r.Key, second
-			if second != "" {
-				r.Key += "/" + second
-			}
-		case store.UsageByProvider:
-			r.Provider = r.Key
-		}
-		r.TotalTokens, r.CostUSD = r.InputTokens+r.OutputTokens, float64(nano)/1e9
-		rows = append(rows, r)
-		return nil
-	})
-	return rows, err
-}
-
-func (s *Store) toolUsage(ctx context.Context, where string, args []any) ([]store.UsageRow, error) {
-	query := `SELECT tool, sum(calls), sum(errors), sum(refused), sum(duration_ms) FROM tool_usage
-		WHERE ` + where + " GROUP BY tool ORDER BY 2 DESC, 1 LIMIT ?"
-	var rows []store.UsageRow
-	err := each(ctx, s.readers.QueryContext, query, args, func(scan func(...any) error) error {
-		var r store.UsageRow
-		if err := scan(&r.Key, &r.Calls, &r.Errors, &r.Refused, &r.DurationMS); err != nil {
-			return err
-		}
-		rows = append(rows, r)
-		return nil
-	})
-	return rows, err
+	case store.UsageByProvider:
+		r.Provider = r.Key
+	}
+	r.TotalTokens, r.CostUSD = r.InputTokens+r.OutputTokens, float64(nano)/1e9
+	return r, nil
 }
 
 // ToolCounts returns how often each tool was called and failed, in all runs, also
@@ -137,49 +136,84 @@ func (s *Store) ToolCounts(ctx context.Context) (map[string]store.ToolCount, err
 }
 
 const (
-	usageColumns = "day, run_id, provider, model, user, agent, session_id, requests, input_tokens, cached_tokens, write_tokens, output_tokens, reason_tokens, nano_usd, estimated, calls, errors"
-	addUsage     = ` ON CONFLICT DO UPDATE SET requests = requests + excluded.requests, input_tokens = input_tokens + excluded.input_tokens,
+	usageKeys    = "day, run_id, provider, model, user, agent, session_id"
+	usageSums    = "requests, input_tokens, cached_tokens, write_tokens, output_tokens, reason_tokens, nano_usd, estimated"
+	usageColumns = usageKeys + ", " + usageSums
+	// insertUsage adds to a row by its key, and tells its number; addUsage adds to it by that.
+	insertUsage = "INSERT INTO usage (" + usageColumns + `) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+		ON CONFLICT (` + usageKeys + `) DO UPDATE SET requests = requests + excluded.requests, input_tokens = input_tokens + excluded.input_tokens,
 		cached_tokens = cached_tokens + excluded.cached_tokens, write_tokens = write_tokens + excluded.write_tokens,
 		output_tokens = output_tokens + excluded.output_tokens, reason_tokens = reason_tokens + excluded.reason_tokens,
-		nano_usd = nano_usd + excluded.nano_usd, estimated = max(estimated, excluded.estimated),
-		calls = calls + excluded.calls, errors = errors + excluded.errors`
-	toolColumns = "tool, day, agent, user, calls, errors, refused, duration_ms"
-	addToolUse  = ` ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, errors = errors + excluded.errors,
-		refused = refused + excluded.refused, duration_ms = duration_ms + excluded.duration_ms`
+		nano_usd = nano_usd + excluded.nano_usd, estimated = max(estimated, excluded.estimated) RETURNING num`
+	addUsage = `UPDATE usage SET requests = requests + ?, input_tokens = input_tokens + ?, cached_tokens = cached_tokens + ?,
+		write_tokens = write_tokens + ?, output_tokens = output_tokens + ?, reason_tokens = reason_tokens + ?,
+		nano_usd = nano_usd + ?, estimated = max(estimated, ?) WHERE num = ?`
+	toolColumns = "tool, day, agent, user, provider, model, calls, errors, refused, duration_ms"
 )
 
-func usageArgs(args []any, k store.UsageKey, v store.UsageSum) []any {
-	return append(args, int64(k.Day), string(k.Run), text(k.Provider), text(k.Model), text(k.User), text(k.Agent), text(string(k.Session)),
-		v.Requests, v.InputTokens, v.CachedInputTokens, v.CacheWriteTokens, v.OutputTokens, v.ReasoningTokens, v.NanoUSD, v.Estimated, v.Calls, v.Errors)
+var toolInserts = newInserts("tool_usage", toolColumns, ` ON CONFLICT DO UPDATE SET calls = calls + excluded.calls,
+	errors = errors + excluded.errors, refused = refused + excluded.refused, duration_ms = duration_ms + excluded.duration_ms`)
+
+func usageKeyArgs(args []any, k store.UsageKey) []any {
+	return append(args, int64(k.Day), string(k.Run), text(k.Provider), text(k.Model), text(k.User), text(k.Agent), text(string(k.Session)))
+}
+
+func usageSumArgs(args []any, v store.UsageSum) []any {
+	return append(args, v.Requests, v.InputTokens, v.CachedInputTokens, v.CacheWriteTokens, v.OutputTokens, v.ReasoningTokens, v.NanoUSD, v.Estimated)
 }
 
 func toolArgs(args []any, k store.ToolUseKey, v store.ToolUseSum) []any {
-	return append(args, k.Tool, int64(k.Day), text(k.Agent), text(k.User), v.Calls, v.Errors, v.Refused, v.DurationMS)
+	return append(args, k.Tool, int64(k.Day), text(k.Agent), text(k.User), text(k.Provider), text(k.Model), v.Calls, v.Errors, v.Refused, v.DurationMS)
 }
 
-var (
-	usageInserts = newInserts("usage", usageColumns, addUsage)
-	toolInserts  = newInserts("tool_usage", toolColumns, addToolUse)
-)
+// usageNums are the numbers of rows of usage that were added to of late: a row
+// never goes, so they stay right.
+type usageNums map[store.UsageKey]int64
 
-// putUsed adds to the projections.
-func putUsed(exec execFunc, u store.Used) error {
-	var args []any
-	for k, v := range u.Models {
-		args = usageArgs(args, k, v)
+// usageNumsKept bounds them.
+const usageNumsKept = 1024
+
+// putUsed adds what the transaction's appends say was used to the projections.
+func (t *tx) putUsed() error {
+	for k, v := range t.used.Models {
+		if num, ok := t.w.usage[k]; ok {
+			moved, err := movedOne(t.exec(addUsage, append(usageSumArgs(t.w.args[:0], v), num)...))
+			if err != nil {
+				return err
+			}
+			if moved {
+				continue
+			}
+		}
+		if err := t.insertUsage(k, v); err != nil {
+			return err
+		}
 	}
-	if err := usageInserts.run(exec, args); err != nil {
+	return putTools(t.exec, t.used.Tools)
+}
+
+func (t *tx) insertUsage(k store.UsageKey, v store.UsageSum) error {
+	var num int64
+	if err := t.row(insertUsage, usageSumArgs(usageKeyArgs(t.w.args[:0], k), v), &num); err != nil {
 		return err
 	}
-	args = args[:0]
-	for k, v := range u.Tools {
+	if t.usage == nil {
+		t.usage = make(usageNums)
+	}
+	t.usage[k] = num
+	return nil
+}
+
+func putTools(exec execFunc, tools map[store.ToolUseKey]store.ToolUseSum) error {
+	var args []any
+	for k, v := range tools {
 		args = toolArgs(args, k, v)
 	}
 	return toolInserts.run(exec, args)
 }
 
 // metered adds what the events of a run say was used.
-func metered(ctx context.Context, query queryFunc, run toolcrib.RunID, num int64, used store.Used) error {
+func metered(ctx context.Context, query queryFunc, run toolcrib.RunID, num int64, used *store.Used) error {
 	const events = `SELECT key & 0xffffffff, kind, time, payload, payload_hash, hash FROM events WHERE key BETWEEN ? AND ? AND payload IS NOT NULL
 		AND kind IN ('run_started', 'model_request', 'usage', 'model_failed', 'tool_result', 'done', 'error') ORDER BY key`
 	var m store.Meter
@@ -216,7 +250,8 @@ func kept(u store.Used) store.KeptUsage {
 			strings.Compare(a.Model, b.Model), strings.Compare(a.User, b.User), strings.Compare(a.Agent, b.Agent), strings.Compare(string(a.Session), string(b.Session)))
 	})
 	slices.SortFunc(k.ToolUsage, func(a, b store.ToolUseEntry) int {
-		return cmp.Or(strings.Compare(a.Tool, b.Tool), cmp.Compare(a.Day, b.Day), strings.Compare(a.Agent, b.Agent), strings.Compare(a.User, b.User))
+		return cmp.Or(strings.Compare(a.Tool, b.Tool), cmp.Compare(a.Day, b.Day), strings.Compare(a.Agent, b.Agent), strings.Compare(a.User, b.User),
+			strings.Compare(a.Provider, b.Provider), strings.Compare(a.Model, b.Model))
 	})
 	return k
 }

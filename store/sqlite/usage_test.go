@@ -136,27 +136,27 @@ func usageWants() map[string]struct {
 		q    store.UsageQuery
 		want []string
 	}{
-		"total": {store.UsageQuery{}, []string{": 3 runs, 3 requests, 300+30 tokens, 0.70 USD, 4 calls, 2 errors, estimated"}},
+		"total": {store.UsageQuery{}, []string{": 2 runs, 3 requests, 300+30 tokens, 0.70 USD, 4 calls, 2 errors, estimated, 1 refused, 59 ms"}},
 		"day": {store.UsageQuery{By: store.UsageByDay}, []string{
-			"2026-02-28: 1 runs, 1 requests, 100+10 tokens, 0.10 USD, 1 calls, 0 errors",
-			"2026-03-01: 3 runs, 2 requests, 200+20 tokens, 0.60 USD, 3 calls, 2 errors, estimated",
+			"2026-02-28: 1 runs, 1 requests, 100+10 tokens, 0.10 USD, 1 calls, 0 errors, 0 refused, 50 ms",
+			"2026-03-01: 2 runs, 2 requests, 200+20 tokens, 0.60 USD, 3 calls, 2 errors, estimated, 1 refused, 9 ms",
 		}},
 		"user": {store.UsageQuery{By: store.UsageByUser}, []string{
-			"ann: 2 runs, 3 requests, 300+30 tokens, 0.70 USD, 3 calls, 2 errors, estimated",
-			"bob: 1 runs, 0 requests, 0+0 tokens, 0.00 USD, 1 calls, 0 errors",
+			"ann: 2 runs, 3 requests, 300+30 tokens, 0.70 USD, 3 calls, 2 errors, estimated, 1 refused, 57 ms",
+			"bob: 0 runs, 0 requests, 0+0 tokens, 0.00 USD, 1 calls, 0 errors, 0 refused, 2 ms",
 		}},
 		"agent": {store.UsageQuery{By: store.UsageByAgent}, []string{
 			"worker: 1 runs, 1 requests, 100+10 tokens, 0.40 USD, 0 calls, 0 errors, estimated",
-			"default: 2 runs, 2 requests, 200+20 tokens, 0.30 USD, 4 calls, 2 errors",
+			"default: 1 runs, 2 requests, 200+20 tokens, 0.30 USD, 4 calls, 2 errors, 1 refused, 59 ms",
 		}},
 		"model": {store.UsageQuery{By: store.UsageByModel}, []string{
-			"anthropic/large: 2 runs, 2 requests, 200+20 tokens, 0.60 USD, 2 calls, 2 errors, estimated",
-			"openai/mini: 1 runs, 1 requests, 100+10 tokens, 0.10 USD, 1 calls, 0 errors",
-			": 1 runs, 0 requests, 0+0 tokens, 0.00 USD, 1 calls, 0 errors",
+			"anthropic/large: 2 runs, 2 requests, 200+20 tokens, 0.60 USD, 2 calls, 2 errors, estimated, 1 refused, 7 ms",
+			"openai/mini: 1 runs, 1 requests, 100+10 tokens, 0.10 USD, 1 calls, 0 errors, 0 refused, 50 ms",
+			": 0 runs, 0 requests, 0+0 tokens, 0.00 USD, 1 calls, 0 errors, 0 refused, 2 ms",
 		}},
 		"provider": {store.UsageQuery{By: store.UsageByProvider, User: "ann"}, []string{
-			"anthropic: 2 runs, 2 requests, 200+20 tokens, 0.60 USD, 2 calls, 2 errors, estimated",
-			"openai: 1 runs, 1 requests, 100+10 tokens, 0.10 USD, 1 calls, 0 errors",
+			"anthropic: 2 runs, 2 requests, 200+20 tokens, 0.60 USD, 2 calls, 2 errors, estimated, 1 refused, 7 ms",
+			"openai: 1 runs, 1 requests, 100+10 tokens, 0.10 USD, 1 calls, 0 errors, 0 refused, 50 ms",
 		}},
 		"tool": {store.UsageQuery{By: store.UsageByTool}, []string{
 			"read_file: 0 runs, 0 requests, 0+0 tokens, 0.00 USD, 3 calls, 2 errors, 1 refused, 9 ms",
@@ -166,22 +166,20 @@ func usageWants() map[string]struct {
 			"read_file: 0 runs, 0 requests, 0+0 tokens, 0.00 USD, 1 calls, 0 errors, 0 refused, 2 ms",
 		}},
 		"session": {store.UsageQuery{By: store.UsageBySession}, []string{
-			"ses_1: 2 runs, 3 requests, 300+30 tokens, 0.70 USD, 3 calls, 2 errors, estimated",
-			": 1 runs, 0 requests, 0+0 tokens, 0.00 USD, 1 calls, 0 errors",
+			"ses_1: 2 runs, 3 requests, 300+30 tokens, 0.70 USD, 0 calls, 0 errors, estimated",
 		}},
 		"run": {store.UsageQuery{By: store.UsageByRun}, []string{
 			"run_child: 1 runs, 1 requests, 100+10 tokens, 0.40 USD, 0 calls, 0 errors, estimated",
-			"run_a: 1 runs, 2 requests, 200+20 tokens, 0.30 USD, 3 calls, 2 errors",
-			"run_b: 1 runs, 0 requests, 0+0 tokens, 0.00 USD, 1 calls, 0 errors",
+			"run_a: 1 runs, 2 requests, 200+20 tokens, 0.30 USD, 0 calls, 0 errors",
 		}},
 		"first of the runs": {store.UsageQuery{By: store.UsageByRun, Limit: 1}, []string{
 			"run_child: 1 runs, 1 requests, 100+10 tokens, 0.40 USD, 0 calls, 0 errors, estimated",
 		}},
 		"since": {store.UsageQuery{By: store.UsageByDay, Since: sunday.Add(20 * time.Hour)}, []string{
-			"2026-03-01: 3 runs, 2 requests, 200+20 tokens, 0.60 USD, 3 calls, 2 errors, estimated",
+			"2026-03-01: 2 runs, 2 requests, 200+20 tokens, 0.60 USD, 3 calls, 2 errors, estimated, 1 refused, 9 ms",
 		}},
 		"until": {store.UsageQuery{By: store.UsageByDay, Until: saturday.Add(-20 * time.Hour)}, []string{
-			"2026-02-28: 1 runs, 1 requests, 100+10 tokens, 0.10 USD, 1 calls, 0 errors",
+			"2026-02-28: 1 runs, 1 requests, 100+10 tokens, 0.10 USD, 1 calls, 0 errors, 0 refused, 50 ms",
 		}},
 		"nobody": {store.UsageQuery{By: store.UsageByUser, User: "eve"}, []string{}},
 	}
@@ -199,7 +197,7 @@ func TestUsage(t *testing.T) {
 		t.Fatalf("%+v, error %v", rows, err)
 	}
 	want := store.UsageRow{
-		Key: "anthropic/large", Provider: "anthropic", Model: "large", Runs: 2, Requests: 2, TotalTokens: 220, CostUSD: 0.6, Estimated: true, Calls: 2, Errors: 2,
+		Key: "anthropic/large", Provider: "anthropic", Model: "large", Runs: 2, Requests: 2, TotalTokens: 220, CostUSD: 0.6, Estimated: true, Calls: 2, Errors: 2, Refused: 1, DurationMS: 7,
 		UsageTokens: store.UsageTokens{InputTokens: 200, CachedInputTokens: 80, CacheWriteTokens: 10, OutputTokens: 20, ReasoningTokens: 6},
 	}
 	if diff := cmp.Diff(want, rows[0]); diff != "" {
@@ -237,7 +235,7 @@ func TestUsageOfFork(t *testing.T) {
 	f.add(s, sunday, start)
 	f.ask(s, sunday, 0, 1, false)
 	f.end(s, sunday)
-	want := []string{": 4 runs, 4 requests, 400+40 tokens, 0.71 USD, 4 calls, 2 errors, estimated"}
+	want := []string{": 3 runs, 4 requests, 400+40 tokens, 0.71 USD, 4 calls, 2 errors, estimated, 1 refused, 59 ms"}
 	if diff := cmp.Diff(want, lines(t, s, store.UsageQuery{})); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -313,7 +311,7 @@ func TestUsageAddsUp(t *testing.T) {
 				rt.Errorf("by %q: cost %v, want %v", by, got.CostUSD, total.CostUSD)
 			}
 			total.CachedInputTokens, got.CostUSD = 0, total.CostUSD
-			if got.Requests != total.Requests || got.InputTokens != total.InputTokens || got.OutputTokens != total.OutputTokens || got.Estimated != total.Estimated || found != calls {
+			if got.Requests != total.Requests || got.InputTokens != total.InputTokens || got.OutputTokens != total.OutputTokens || got.Estimated != total.Estimated || found != calls && by != store.UsageByRun {
 				rt.Errorf("by %q: %+v and %d calls, want %+v and %d", by, got, found, total, calls)
 			}
 		}

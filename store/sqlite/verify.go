@@ -167,7 +167,7 @@ func (p problems) add(err error) error {
 }
 
 func (sn snapshot) verifyAll(ctx context.Context, keys *store.Keys, all *store.VerifiedAll) error {
-	p, used := problems{all: all}, store.NewUsed()
+	p, used := problems{all: all}, store.Used{}
 	c := systemCheck{keys: keys, facts: make(map[toolcrib.RunID]*facts), used: &used}
 	var err error
 	all.System, err = sn.verifySystem(ctx, &c)
@@ -251,9 +251,9 @@ func (sn snapshot) verifyStray(ctx context.Context, p problems) error {
 			OR typeof(time) <> 'integer' OR typeof(payload) <> 'text' OR typeof(payload_hash) <> 'blob' OR typeof(hash) <> 'blob'`},
 		{"a value in the table of overrides is of another type", `SELECT count(*) FROM overrides WHERE typeof(kind) <> 'text'
 			OR typeof(name) <> 'text' OR enabled NOT IN (0, 1) OR typeof(by) <> 'text' OR typeof(at) <> 'integer'`},
-		{"there is a table, view or trigger that is not toolcrib's, or one of its own is gone", `SELECT count(*) <> 19 OR sum(name NOT IN (
+		{"there is a table, view or trigger that is not toolcrib's, or one of its own is gone", `SELECT count(*) <> 20 OR sum(name NOT IN (
 			'runs', 'events', 'journal', 'contents', 'content_pieces', 'overrides', 'counters', 'system_events', 'system_head',
-			'usage', 'tool_usage', 'sessions', 'sessions_name',
+			'usage', 'usage_key', 'tool_usage', 'sessions', 'sessions_name',
 			'runs_user', 'runs_session', 'runs_parent', 'runs_open', 'runs_ended', 'system_events_run')) > 0
 			FROM sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!' AND name <> 'goose_db_version'`},
 		{"there are counters that nobody knows", "SELECT count(*) FROM counters WHERE name <> 'overrides' OR typeof(name) <> 'text'"},

@@ -19,7 +19,7 @@ func (sn snapshot) verifyUsed(ctx context.Context, want store.Used, p problems) 
 		var v store.UsageSum
 		models++
 		err := scan(&k.Day, &k.Run, &k.Provider, &k.Model, &k.User, &k.Agent, &k.Session, &v.Requests, &v.InputTokens, &v.CachedInputTokens,
-			&v.CacheWriteTokens, &v.OutputTokens, &v.ReasoningTokens, &v.NanoUSD, &v.Estimated, &v.Calls, &v.Errors)
+			&v.CacheWriteTokens, &v.OutputTokens, &v.ReasoningTokens, &v.NanoUSD, &v.Estimated)
 		if w, ok := want.Models[k]; err == nil && (!ok || w != v) {
 			err = &store.ChainError{Run: k.Run, What: fmt.Sprintf("its usage of %s is kept as %+v, its events give %+v", k.Day, v, w)}
 		}
@@ -35,7 +35,7 @@ func (sn snapshot) verifyUsed(ctx context.Context, want store.Used, p problems) 
 		var k store.ToolUseKey
 		var v store.ToolUseSum
 		tools++
-		err := scan(&k.Tool, &k.Day, &k.Agent, &k.User, &v.Calls, &v.Errors, &v.Refused, &v.DurationMS)
+		err := scan(&k.Tool, &k.Day, &k.Agent, &k.User, &k.Provider, &k.Model, &v.Calls, &v.Errors, &v.Refused, &v.DurationMS)
 		if w, ok := want.Tools[k]; err == nil && (!ok || w != v) {
 			err = &store.ChainError{What: fmt.Sprintf("tool %s is counted on %s with %+v, its calls are %+v", k.Tool, k.Day, v, w)}
 		}

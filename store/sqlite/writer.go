@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,6 +70,10 @@ type writer struct {
 	stmts map[string]*sql.Stmt
 	full  bool                    // the connection's synchronous is FULL, not NORMAL
 	heads map[toolcrib.RunID]head // where the runs of late stood; only the goroutine looks
+	usage usageNums               // likewise
+
+	charges []store.Charge // of the append that is being stored
+	args    []any          // of the statement that is being run
 
 	mu     sync.RWMutex // held for reading while a job is handed in
 	closed bool
@@ -87,7 +92,8 @@ func openWriter(ctx context.Context, path string, o Options) (*writer, error) {
 	db.SetMaxOpenConns(1)
 	w := &writer{
 		path: path, now: o.Now, db: db, stmts: make(map[string]*sql.Stmt), heads: make(map[toolcrib.RunID]head),
-		jobs: make(chan *job, queueJobs), ended: make(chan struct{}),
+		usage: make(usageNums),
+		jobs:  make(chan *job, queueJobs), ended: make(chan struct{}),
 	}
 	if err := w.connect(ctx, o); err != nil {
 		return nil, errors.Join(err, w.release())
@@ -242,7 +248,7 @@ func (w *writer) deliver(group []*job, errs []error, whole error) {
 // attempt runs jobs in the transaction that was begun, and commits it. It
 // returns their rejections; with an error nothing was stored.
 func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
-	t := &tx{ctx: ctx, w: w, heads: make(map[toolcrib.RunID]head, len(group)), used: store.NewUsed()}
+	t := &tx{ctx: ctx, w: w, heads: make(map[toolcrib.RunID]head, len(group))}
 	errs := make([]error, len(group))
 	for i, j := range group {
 		errs[i] = j.do(t)
@@ -257,6 +263,10 @@ func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 		return nil, err
 	}
 	w.remember(t.heads)
+	if len(w.usage)+len(t.usage) > usageNumsKept {
+		clear(w.usage)
+	}
+	maps.Copy(w.usage, t.usage)
 	w.count(group, errs)
 	return errs, nil
 }
@@ -365,14 +375,12 @@ type tx struct {
 	// unsealed says that the system journal has moved on since.
 	unsealed bool
 	used     store.Used // what its appends say was used
-
-	charges []store.Charge // of the append that is being stored
-	args    []any          // kept for the next statement
+	usage    usageNums  // of rows that it has made
 }
 
 // finish stores what is kept once for all jobs of a transaction, and commits it.
 func (t *tx) finish() error {
-	if err := putUsed(t.exec, t.used); err != nil {
+	if err := t.putUsed(); err != nil {
 		return err
 	}
 	if err := t.seal(); err != nil {

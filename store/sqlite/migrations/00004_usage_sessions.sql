@@ -1,10 +1,12 @@
 -- +goose Up
 -- What runs have used, added to in the transaction of each append; the rows of a
--- run stay when it is removed. The migration after this one fills them.
+-- run stay when it is removed. The migration after this one fills them. A row is
+-- added to many times, by its number.
 CREATE TABLE usage (
+    num           INTEGER PRIMARY KEY,
     day           INTEGER NOT NULL,             -- since 1970-01-01, UTC
     run_id        TEXT    NOT NULL,
-    provider      TEXT    NOT NULL,             -- '' = no model was asked
+    provider      TEXT    NOT NULL,             -- as the configuration names it
     model         TEXT    NOT NULL,             -- as the provider names it
     user          TEXT    NOT NULL,
     agent         TEXT    NOT NULL,
@@ -16,11 +18,9 @@ CREATE TABLE usage (
     output_tokens INTEGER NOT NULL,
     reason_tokens INTEGER NOT NULL,             -- part of output_tokens
     nano_usd      INTEGER NOT NULL,             -- billionths of a US dollar
-    estimated     INTEGER NOT NULL,
-    calls         INTEGER NOT NULL,             -- of tools
-    errors        INTEGER NOT NULL,             -- of these, such as failed or were refused
-    PRIMARY KEY (day, run_id, provider, model, user, agent, session_id)
-) STRICT, WITHOUT ROWID;
+    estimated     INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX usage_key ON usage (day, run_id, provider, model, user, agent, session_id);
 
 -- How tools were used. It takes the place of tool_counts.
 CREATE TABLE tool_usage (
@@ -28,11 +28,13 @@ CREATE TABLE tool_usage (
     day         INTEGER NOT NULL,
     agent       TEXT    NOT NULL,               -- '' = of runs pruned before there was this table
     user        TEXT    NOT NULL,
+    provider    TEXT    NOT NULL,               -- of the model that asked for the call; '' = none
+    model       TEXT    NOT NULL,
     calls       INTEGER NOT NULL,
     errors      INTEGER NOT NULL,               -- of these, such as failed or were refused
     refused     INTEGER NOT NULL,               -- of these, by the gate
     duration_ms INTEGER NOT NULL,
-    PRIMARY KEY (tool, day, agent, user)
+    PRIMARY KEY (tool, day, agent, user, provider, model)
 ) STRICT, WITHOUT ROWID;
 DROP TABLE tool_counts;
 
