@@ -67,7 +67,7 @@ func (a *app) adapter(name string, p config.Provider) (toolcrib.Model, error) {
 	}
 	switch p.Type {
 	case config.TypeOpenAI:
-		return openai.New(openai.Options{Options: o})
+		return openai.New(openai.Options{Options: o, API: p.API})
 	case config.TypeAnthropic:
 		return anthropic.New(anthropic.Options{Options: o})
 	case config.TypeGemini:

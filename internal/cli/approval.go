@@ -38,6 +38,9 @@ type approvalView struct {
 type approvalCall struct {
 	journal.ApprovalItem
 	Decision string `json:"decision"` // "" = open
+	// Rule asks, and Position is where the configuration says that it is asked.
+	Rule     string `json:"rule,omitempty"`
+	Position string `json:"position,omitempty"`
 }
 
 type approvalWord struct {
@@ -83,6 +86,7 @@ func (v *approvalView) request() *journal.ConfirmationRequired {
 func (a *app) approvalsOf(ctx context.Context, s *sqlite.Store, rec store.RunRecord) ([]*approvalView, error) {
 	var all []*approvalView
 	var last time.Time
+	verdicts := map[string]journal.Verdict{}
 	for e, err := range (wholeJournal{s}).Read(ctx, rec.ID, 0) {
 		if err != nil {
 			return nil, err
@@ -95,7 +99,8 @@ func (a *app) approvalsOf(ctx context.Context, s *sqlite.Store, rec store.RunRec
 				User: rec.User, Reason: b.Reason, Question: b.Question, Schema: b.Schema, CreatedAt: e.Time, Calls: []approvalCall{}, Decisions: []approvalWord{}, LetPass: []string{}, rec: rec,
 			}
 			for _, c := range b.Calls {
-				v.Calls = append(v.Calls, approvalCall{ApprovalItem: c})
+				why := verdicts[c.ID]
+				v.Calls = append(v.Calls, approvalCall{ApprovalItem: c, Rule: why.Rule, Position: why.Position})
 			}
 			all = append(all, v)
 		case *journal.ConfirmationResolved:
@@ -104,6 +109,9 @@ func (a *app) approvalsOf(ctx context.Context, s *sqlite.Store, rec store.RunRec
 			}
 		case *journal.Verdicts:
 			letPass(all, b)
+			for _, v := range b.Verdicts {
+				verdicts[v.CallID] = v
+			}
 		case *journal.Granted:
 			if n := len(all); n > 0 && len(all[n-1].Calls) == 0 {
 				all[n-1].Decisions = append(all[n-1].Decisions, approvalWord{Decision: "grant", By: b.By, At: e.Time})

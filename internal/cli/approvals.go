@@ -142,6 +142,9 @@ func (a *app) showApproval(v *approvalView) {
 		if text := strings.Trim(string(c.Effect.OrStrictest())+" · "+c.Reason, " ·"); text != "" {
 			fmt.Fprintf(a.out, "%s\n", s.Dim(guard.Visible(text)))
 		}
+		if c.Position != "" {
+			fmt.Fprintf(a.out, "%s\n", s.Dim(guard.Visible("asked by "+c.Position)))
+		}
 		fmt.Fprint(a.out, s.Preview(c.Preview, 0))
 	}
 	for _, d := range v.Decisions {

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolcrib/toolcrib/gate/celrule"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 )
@@ -29,7 +31,7 @@ func (a *app) configCommand() *cobra.Command {
 				}
 				return nil
 			},
-			RunE: func(*cobra.Command, []string) error { return a.checkConfig() },
+			RunE: func(cmd *cobra.Command, _ []string) error { return a.checkConfig(cmd.Context()) },
 		},
 		&cobra.Command{
 			Use:     "show",
@@ -83,8 +85,12 @@ func (a *app) notTrustedYet(source config.Source) {
 }
 
 // checkConfig tells every error, and what this version does not act upon.
-func (a *app) checkConfig() error {
+func (a *app) checkConfig(ctx context.Context) error {
 	c, source, err := a.configurationAnyway()
+	var warnings celrule.Problems
+	if err == nil {
+		warnings, err = a.checkRules(ctx, c)
+	}
 	var all config.Errors
 	if errors.As(err, &all) {
 		for _, e := range all {
@@ -94,6 +100,9 @@ func (a *app) checkConfig() error {
 	}
 	if err != nil {
 		return err
+	}
+	for _, w := range warnings {
+		a.notice("%v", w)
 	}
 	for _, u := range c.Unsupported() {
 		a.notice("%s", u.Error())

@@ -80,6 +80,9 @@ func (a *app) tell(findings []finding) {
 // then is not what runs would use.
 func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 	c, source, err := a.configurationAnyway()
+	if err == nil {
+		_, err = a.checkRules(ctx, c)
+	}
 	findings = []finding{configFinding(c, source, err)}
 	broken = err != nil
 	if broken {

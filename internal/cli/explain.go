@@ -7,24 +7,31 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 )
 
 func (a *app) toolsExplainCommand() *cobra.Command {
-	var f runFlags
+	var f explainFlags
 	cmd := &cobra.Command{
 		Use:   "explain [NAME]",
 		Short: "Tell why a tool is or is not offered: every layer's answer",
-		Long: "Tell for one tool, or for all, what every layer of the gate answers, in its order. " +
-			"The first that refuses is the one that counts. It is the same code that decides at a call.",
+		Long: "Tell for one tool, or for all, what every layer of the gate answers, in its order, which rules may apply to its calls, " +
+			"and what is asked about. The first that refuses is the one that counts. With --args that very call is judged, and " +
+			"nothing runs. It is the same code that decides at a call.",
 		Example: `toolcrib tools explain
 toolcrib tools explain write_file --agent reader
 toolcrib tools explain get_runtime_info --as guest
-toolcrib tools explain --tools 'read_*,ghost' --json`,
+toolcrib tools explain --tools 'read_*,ghost' --json
+toolcrib tools explain exec_shell --args '{"command":"git push"}'
+toolcrib tools explain write_file --args '{"path":"a.txt","content":"x"}' --tainted web_fetch`,
 		Args:              positional,
 		ValidArgsFunction: a.completeTools,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(cmd.Flags(), args); err != nil {
+				return err
+			}
 			return a.explain(cmd, &f, args)
 		},
 	}
@@ -32,11 +39,15 @@ toolcrib tools explain --tools 'read_*,ghost' --json`,
 	flags.StringVar(&f.agent, "agent", "", "agent of the configuration (default: default)")
 	flags.StringVar(&f.tools, "tools", "", "the run's own list, as with run --tools; '' = none")
 	flags.BoolVar(&f.readOnly, "read-only", false, "as with run --read-only")
+	flags.StringVar(&f.args, "args", "", "judge a call of the tool with these arguments, a JSON object; - reads standard input")
+	flags.StringArrayVar(&f.tainted, "tainted", nil, "with --args: as if the run had read untrusted data from here; may be repeated")
+	flags.StringVar(&f.approve, "approve", "", "with --args: as with run --approve; deny refuses what would be asked")
+	flags.StringVar(&f.workspace, "workspace", "", "as with run --workspace")
 	flags.BoolVar(&f.json, "json", false, "one JSON value")
 	return cmd
 }
 
-func (a *app) explain(cmd *cobra.Command, f *runFlags, names []string) error {
+func (a *app) explain(cmd *cobra.Command, f *explainFlags, names []string) error {
 	c, err := a.configuration()
 	if err != nil {
 		return err
@@ -45,17 +56,22 @@ func (a *app) explain(cmd *cobra.Command, f *runFlags, names []string) error {
 	if err != nil {
 		return err
 	}
-	def, err := a.agent(c, f, cmd)
+	def, err := a.agent(c, &f.runFlags, cmd)
 	if err != nil {
 		return err
 	}
-	g, err := a.toolGate(cmd.Context())
+	approve, err := a.approval(&f.runFlags)
+	if err != nil {
+		return err
+	}
+	g, workspace, err := a.toolGateAt(cmd.Context(), f.workspace, cmd.Flags().Changed("workspace"))
 	if err != nil {
 		return err
 	}
 	limits := def.Limits.WithDefaults()
 	scope := gate.Scope{
 		Agent: def.Name, AgentTools: def.Tools, ReadOnly: def.ReadOnly, MaxDepth: limits.MaxDepth,
+		TaintWrites: def.TaintWrites, NobodyAsks: approve == agent.ApproveDeny, Workspace: workspace,
 		MaxCalls: limits.MaxCallsPerTurn, MaxRepeats: limits.MaxIdenticalCalls,
 		Timeout: limits.ToolTimeout, MaxBytes: limits.MaxResultBytes,
 	}
@@ -63,6 +79,9 @@ func (a *app) explain(cmd *cobra.Command, f *runFlags, names []string) error {
 		scope.RunTools = splitList(f.tools)
 	}
 	answers := g.Explain(cmd.Context(), who, scope, names...)
+	if cmd.Flags().Changed("args") {
+		return a.explainCall(cmd.Context(), g, who, scope, f, &answers[0])
+	}
 	if f.json {
 		return printJSON(a.out, answers, true)
 	}
@@ -163,6 +182,9 @@ func (a *app) explainOne(x *gate.Explanation) {
 		}
 	}
 	fmt.Fprintf(a.out, "  %s\n", guard.Visible(confirmText(x)))
+	for _, r := range x.Rules {
+		fmt.Fprintf(a.out, "  %s\n", guard.Visible(ruleText(r)))
+	}
 	for _, n := range x.Notes {
 		fmt.Fprintf(a.out, "  %s\n", s.Dim(guard.Visible(n)))
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
@@ -26,7 +27,7 @@ func (a *app) gate(ctx context.Context, s *sqlite.Store, workspace string) (*gat
 	}
 	// The file tools ask once more about what is really open: the gate asks about
 	// what a call names, a search also meets what lies below that.
-	rules, err := protected.Rules()
+	paths, err := protected.Rules()
 	if err != nil {
 		return nil, err
 	}
@@ -34,29 +35,48 @@ func (a *app) gate(ctx context.Context, s *sqlite.Store, workspace string) (*gat
 	if err != nil {
 		return nil, err
 	}
-	tools := builtin.New(builtin.Options{
-		Protected: rules.NeverWritten, Hidden: rules.NeverTouched,
-		Version: version.Version(), Started: a.started, Data: storeFacts(s),
-		Shell: command != nil, Results: s, Untrusted: untrustedResult(ctx, s),
-	})
-	if command != nil {
-		tools = append(tools, command)
-	}
-	g, err := gate.New(gate.Options{
+	tools := a.builtIn(ctx, s, paths, command)
+	options := gate.Options{
 		Tools:        tools,
 		Availability: availability{s},
 		Confirm:      gate.ConfirmMode(c.Tools.Confirm),
 		Settings:     toolSettings(c),
 		Protected:    protected,
 		Positions:    positions(c),
-	})
+	}
+	set, err := rules(c, tools)
 	if err != nil {
 		return nil, err
+	}
+	if set != nil {
+		options.Rules = set
+	}
+	g, err := gate.New(options)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range set.Warnings() {
+		if strings.HasPrefix(w.Field, "tools") { // the rule does not hold for what it names
+			a.notice("%v", w)
+		}
 	}
 	for _, name := range g.UnknownSettings() {
 		a.notice("%s: tools.settings.%s: there is no such tool", c.Position("tools.settings."+name), name)
 	}
 	return g, nil
+}
+
+// builtIn are the tools that toolcrib comes with; command nil = no exec_shell.
+func (a *app) builtIn(ctx context.Context, s *sqlite.Store, paths gate.PathRules, command toolcrib.Tool) []toolcrib.Tool {
+	tools := builtin.New(builtin.Options{
+		Protected: paths.NeverWritten, Hidden: paths.NeverTouched,
+		Version: version.Version(), Started: a.started, Data: storeFacts(s),
+		Shell: command != nil, Results: s, Untrusted: untrustedResult(ctx, s),
+	})
+	if command != nil {
+		tools = append(tools, command)
+	}
+	return tools
 }
 
 // positions tells where the configuration says something; a default stands

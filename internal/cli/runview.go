@@ -26,6 +26,7 @@ type runView struct {
 	Iterations int                 `json:"iterations"`
 	Trace      []traceView         `json:"trace,omitzero"` // not in lists
 	Usage      toolcrib.Usage      `json:"usage"`
+	Taint      []string            `json:"taint,omitempty"` // sources of untrusted data that it has read; not in lists
 	Pending    *journal.Pending    `json:"pending"`
 	Error      *store.RunError     `json:"error"`
 	CreatedAt  time.Time           `json:"created_at"`
@@ -44,6 +45,9 @@ type traceView struct {
 	Result     string                `json:"result"`
 	Reason     toolcrib.Reason       `json:"reason"`
 	DurationMS int64                 `json:"duration_ms"`
+	// Rule decided about the call, and Position is where the configuration says so.
+	Rule     string `json:"rule,omitempty"`
+	Position string `json:"position,omitempty"`
 }
 
 // viewOfRecord is a run without its trace, as lists show it.
@@ -70,7 +74,7 @@ func viewOfState(s *agent.State) runView {
 	v := runView{
 		ID: s.Run, Status: s.Status, Agent: s.Start.Agent.Name, Model: s.Start.Agent.Model,
 		User: s.Start.Principal.User, Actor: s.Start.Principal.Actor, SessionID: s.Start.Session,
-		ParentID: s.Start.Parent, Iterations: s.Iterations, Usage: s.Usage, Pending: s.Pending,
+		ParentID: s.Start.Parent, Iterations: s.Iterations, Usage: s.Usage, Pending: s.Pending, Taint: s.Taint,
 		CreatedAt: s.Started, Trace: make([]traceView, 0, len(s.Trace)),
 	}
 	switch {
@@ -97,6 +101,9 @@ func traceOf(c *agent.Call) traceView {
 	}
 	if r := c.Result; r != nil {
 		t.Status, t.IsError, t.Result, t.Reason, t.DurationMS = r.Status, r.IsError, r.Content, r.Reason, r.DurationMS
+	}
+	if c.Verdict != nil {
+		t.Rule, t.Position = c.Verdict.Rule, c.Verdict.Position
 	}
 	return t
 }

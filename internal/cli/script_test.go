@@ -62,6 +62,7 @@ func TestScripts(t *testing.T) {
 			"pty":        cmdPTY,
 			"replayall":  cmdReplayAll,
 			"approval":   cmdApproval,
+			"judged":     cmdJudged,
 			"runid":      cmdRunID,
 			"together":   cmdTogether,
 			"background": behind.start,

@@ -40,20 +40,31 @@ type toolView struct {
 
 // toolGate opens the store and the gate for commands about tools.
 func (a *app) toolGate(ctx context.Context) (*gate.Gate, error) {
+	g, _, err := a.toolGateAt(ctx, "", false)
+	return g, err
+}
+
+// toolGateAt does so for calls in a workspace, which is that of the flag if it was
+// given.
+func (a *app) toolGateAt(ctx context.Context, flag string, given bool) (g *gate.Gate, workspace string, err error) {
 	if _, err := a.configuration(); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	s, err := a.databaseToRead(ctx)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	// The workspace decides nothing about which tools there are, so one that is
 	// missing is told by run, not here.
-	workspace, err := a.workspace("", false)
+	workspace, err = a.workspace(flag, given)
+	if err != nil && given {
+		return nil, "", err
+	}
 	if err != nil {
 		workspace = "/"
 	}
-	return a.gate(ctx, s, workspace)
+	g, err = a.gate(ctx, s, workspace)
+	return g, workspace, err
 }
 
 func (a *app) toolViews(ctx context.Context) ([]toolView, error) {

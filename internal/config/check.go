@@ -75,6 +75,9 @@ func (d *decoder) checkProvider(c *Config, name string) {
 	if p.Type != TypeScript && !p.File.IsEmpty() {
 		d.at(joinKey(at, "file"), "is only for type script")
 	}
+	if p.Type != TypeOpenAI && p.API != "" {
+		d.at(joinKey(at, "api"), "is only for type openai")
+	}
 }
 
 // providerTypes returns what a provider may speak (contract §4).

@@ -29,6 +29,7 @@ type Config struct {
 	file      string         // as the user named it; "" = no file
 	base      string         // absolute folder of the file; "" = no file
 	positions map[string]int // key path -> line, of what is written in the file
+	texts     map[string]TextPosition
 }
 
 // Bus says where the bus is.
@@ -51,7 +52,7 @@ type UserBudget struct {
 type Rule struct {
 	Name    string   `yaml:"name" required:"true" format:"name" doc:"Name, shown in refusals and explain."`
 	Tools   []string `yaml:"tools" null:"true" default:"null" format:"glob" doc:"Tools by name or glob; null = every tool."`
-	When    string   `yaml:"when" default:"" doc:"CEL expression that must be true; empty = always."`
+	When    string   `yaml:"when" default:"" format:"expression" doc:"CEL expression that must be true; empty = always."`
 	Then    string   `yaml:"then" required:"true" enum:"allow|ask|deny" doc:"What happens to the call."`
 	Message string   `yaml:"message" default:"" doc:"What the model and the person read."`
 }

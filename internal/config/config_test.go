@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -412,4 +413,44 @@ func complaintAbout(err error, key string) string {
 		}
 	}
 	return ""
+}
+
+// Where a condition stands is known to the column, as far as it stands in the file
+// as it is (contract §2: config check names line and column).
+func TestTextPosition_Contract2(t *testing.T) {
+	c, err := config.Parse("toolcrib.yaml", []byte(`rules:
+  - {name: plain, then: ask, when: args.x == 1}
+  - {name: single, then: ask, when: 'args.x == "é"'}
+  - {name: double, then: ask, when: "args.x == 'a'"}
+  - name: block
+    then: ask
+    when: |
+
+      args.x == 1 &&
+        args.y == 2
+  - {name: escaped, then: ask, when: "args.x == \"a\""}
+  - {name: doubled, then: ask, when: 'args.x == ''a'''}
+  - name: folded
+    then: ask
+    when: >-
+      args.x == 1 &&
+      args.y == 2
+  - name: over
+    then: ask
+    when: args.x == 1 &&
+      args.y == 2
+  - {name: none, then: ask}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]config.TextPosition{
+		"plain": {2, 36}, "single": {3, 38}, "double": {4, 38}, "block": {8, 7},
+		"escaped": {}, "doubled": {}, "folded": {}, "over": {}, "none": {},
+	}
+	for i, r := range c.Rules {
+		if got := c.TextPosition(fmt.Sprintf("rules[%d].when", i)); got != want[r.Name] {
+			t.Errorf("%s: %+v, want %+v", r.Name, got, want[r.Name])
+		}
+	}
 }

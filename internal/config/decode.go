@@ -19,11 +19,12 @@ type decoder struct {
 	errs      Errors
 	failed    map[string]bool
 	positions map[string]int
-	defaults  bool // what is decoded now is a default, not from the file
+	texts     map[string]TextPosition // of keys that hold an expression
+	defaults  bool                    // what is decoded now is a default, not from the file
 }
 
 func newDecoder(file, base string) *decoder {
-	return &decoder{file: file, base: base, failed: map[string]bool{}, positions: map[string]int{}}
+	return &decoder{file: file, base: base, failed: map[string]bool{}, positions: map[string]int{}, texts: map[string]TextPosition{}}
 }
 
 func (d *decoder) errorf(line int, path, format string, args ...any) {
@@ -223,6 +224,9 @@ func (d *decoder) scalar(path string, n *node, v reflect.Value, f field) {
 	case reflect.String:
 		if text, ok := d.word(path, n, f); ok {
 			v.SetString(text)
+		}
+		if f.format == "expression" && !d.defaults {
+			d.texts[path] = n.start
 		}
 	default:
 		panic("config: no decoder for " + v.Type().String()) // a mistake in Config itself, found by every test

@@ -34,9 +34,6 @@ func (c *Config) Unsupported() []Unsupported {
 	for i, b := range c.Budgets {
 		add(b.capped(), joinIndex("budgets", i), "budgets are not supported by this version and would not be enforced; remove them, or use agents.NAME.budget", true)
 	}
-	for i := range c.Rules {
-		add(true, joinIndex("rules", i), "rules are not supported by this version and would not be enforced; remove them", true)
-	}
 	add(c.Approvals.FourEyes, "approvals.four_eyes", "is not supported by this version and would not be enforced; remove it", true)
 	add(len(c.Approvals.Notify) > 0, "approvals.notify", "notices of approvals are not supported by this version; nobody is told", false)
 	add(!slices.EqualFunc(c.Skills.Dirs, Default().Skills.Dirs, sameText), "skills.dirs", "skills are not supported by this version; the folders are passed over", false)

@@ -148,7 +148,7 @@ func parse(file, base string, data []byte) (*Config, error) {
 	if root.kind != kindNull && root.kind != kindDict {
 		return nil, Errors{{File: file, Line: root.line, Message: fmt.Sprintf("must be a mapping of keys, not %s", root.kind)}}
 	}
-	c := &Config{file: file, base: base, positions: d.positions}
+	c := &Config{file: file, base: base, positions: d.positions, texts: d.texts}
 	d.dict("", root, reflect.ValueOf(c).Elem())
 	d.defaultAgent(c)
 	d.check(c)

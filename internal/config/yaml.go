@@ -39,6 +39,7 @@ type node struct {
 	kind    kind
 	text    string // of a scalar, as written; of a text, its value
 	line    int
+	start   TextPosition // of a text, where it is known
 	items   []*node
 	entries []entry
 }
@@ -262,10 +263,10 @@ func (c *converter) convert(n ast.Node, line, depth int) (*node, error) {
 		if !quoted && jsonNumber.MatchString(x.Value) {
 			return scalar(kindNumber) // 1e3 and whole numbers of more than 64 bits
 		}
-		return &node{kind: kindText, text: x.Value, line: line}, nil
+		return &node{kind: kindText, text: x.Value, line: line, start: startOfWord(x)}, nil
 	case *ast.LiteralNode:
 		c.read[x.Value.GetToken()] = true // n's own is the mark before it
-		return &node{kind: kindText, text: x.Value.Value, line: line}, nil
+		return &node{kind: kindText, text: x.Value.Value, line: line, start: startOfBlock(x)}, nil
 	case *ast.SequenceNode:
 		return c.list(x, line, depth)
 	case *ast.MappingNode:

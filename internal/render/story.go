@@ -24,7 +24,9 @@ type Story struct {
 
 	calls    map[string]*journal.ToolCall
 	verdicts map[string]*journal.Verdict
-	known    bool // the price of every model is known
+	taint    []string // sources of untrusted data so far
+	sinks    string   // what happens to writes and other sinks then
+	known    bool     // the price of every model is known
 	// estimated is set once tokens were estimated.
 	estimated bool
 	began     time.Time
@@ -85,6 +87,7 @@ func (t *Story) Tell(e toolcrib.Event) {
 func (t *Story) start(at time.Time, b *journal.RunStarted) {
 	s := t.Style
 	t.calls, t.verdicts = map[string]*journal.ToolCall{}, map[string]*journal.Verdict{}
+	t.taint, t.sinks = slices.Clone(b.Taint), b.Agent.TaintWrites
 	t.began, t.known, t.estimated = at, true, false
 	models := make([]string, len(b.Models))
 	for i, m := range b.Models {
@@ -109,6 +112,7 @@ func (t *Story) start(at time.Time, b *journal.RunStarted) {
 	t.field("workspace", b.Workspace)
 	t.field("started", at.Local().Format("2006-01-02 15:04:05 MST"))
 	t.field("offered", offered(b.Offer))
+	t.field("tainted by", strings.Join(b.Taint, ", "))
 	if g := b.Given; g != nil {
 		t.calls[g.ID] = &journal.ToolCall{Iteration: 1, ToolCall: *g}
 	}
@@ -193,7 +197,11 @@ func (t *Story) asked(b *journal.ConfirmationRequired) {
 	fmt.Fprintf(t.Out, "%s %s\n", t.Style.Yellow(what), t.Style.Dim(guard.Visible(b.ApprovalID)))
 	for _, c := range b.Calls {
 		fmt.Fprintf(t.Out, "  %s %s", line(c.Name, 64), Arguments(c.Arguments, t.Style.width()-len(c.Name)-4))
-		fmt.Fprintf(t.Out, "\n    %s\n", t.Style.Dim(line(string(c.Effect)+" · "+c.Reason, 4096)))
+		why := string(c.Effect) + " · " + c.Reason
+		if v := t.verdicts[c.ID]; v != nil && v.Position != "" {
+			why += " (" + v.Position + ")"
+		}
+		fmt.Fprintf(t.Out, "\n    %s\n", t.Style.Dim(line(why, 4096)))
 	}
 }
 
@@ -297,9 +305,26 @@ func (t *Story) result(b *journal.ToolResult) {
 	if v := t.verdicts[b.ToolCallID]; v != nil {
 		t.verdict(v)
 	}
+	t.tainted(b)
 	if b.FaultRef != "" {
 		fmt.Fprintf(t.Out, "    %s\n", t.Style.Dim(line(b.FaultRef+": "+b.Fault, 4096)))
 	}
+}
+
+// tainted tells what a result of a new untrusted source means for what follows.
+func (t *Story) tainted(b *journal.ToolResult) {
+	if !b.Untrusted || slices.Contains(t.taint, b.Source) {
+		return
+	}
+	t.taint = append(t.taint, b.Source)
+	then := "what writes or can carry data out is asked about from here on"
+	switch t.sinks {
+	case "deny":
+		then = "what writes or can carry data out is refused from here on"
+	case "allow":
+		then = "taint.writes is allow: nothing follows"
+	}
+	t.note(fmt.Sprintf("the run has read untrusted data of %s: %s", b.Source, then))
 }
 
 // verdict adds what the gate knows and the model does not read.

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// explainFlags are the flags of tools explain.
+type explainFlags struct {
+	runFlags
+	args    string
+	tainted []string
+}
+
+// check refuses flags that mean nothing without others.
+func (f *explainFlags) check(flags *pflag.FlagSet, names []string) error {
+	if flags.Changed("args") {
+		if len(names) != 1 {
+			return usagef("--args: judges a call of one tool; give its name")
+		}
+		return nil
+	}
+	for _, name := range []string{"tainted", "approve"} {
+		if flags.Changed(name) {
+			return usagef("--%s: is about a call; give its arguments with --args", name)
+		}
+	}
+	return nil
+}
+
+// explainedCall is an explanation with the verdict on one call.
+type explainedCall struct {
+	gate.Explanation
+	Call judgedCall `json:"call"`
+}
+
+// judgedCall is a call as it would be judged now.
+type judgedCall struct {
+	Arguments any             `json:"arguments"`
+	Taint     []string        `json:"taint,omitempty"`
+	Verdict   journal.Verdict `json:"verdict"`
+	// Content is what a model would read of a refusal.
+	Content json.RawMessage `json:"content,omitempty"`
+}
+
+// explainCall judges one call as if a model had made it in the first round of a new
+// run, and tells the verdict. Nothing runs, and nothing is kept.
+func (a *app) explainCall(ctx context.Context, g *gate.Gate, who toolcrib.Principal, scope gate.Scope, f *explainFlags, x *gate.Explanation) error {
+	raw := []byte(f.args)
+	if f.args == "-" {
+		var err error
+		if raw, err = a.readStdin(); err != nil {
+			return err
+		}
+	}
+	offer, err := g.Offer(ctx, who, scope)
+	if err != nil {
+		return err
+	}
+	facts := gate.Facts{Offered: map[string]bool{}, Taint: f.tainted}
+	for _, name := range offer.Record.Names() {
+		facts.Offered[name] = true
+	}
+	call := a.given(x.Tool, raw)
+	v := g.Judge(ctx, who, scope, facts, []toolcrib.ToolCall{*call})[0]
+	judged := judgedCall{Arguments: arguments(call), Taint: f.tainted, Verdict: v.Verdict}
+	if v.Refused() {
+		judged.Content = json.RawMessage(v.Content)
+	}
+	if f.json {
+		return printJSON(a.out, []explainedCall{{Explanation: *x, Call: judged}}, true)
+	}
+	a.explainOne(x)
+	a.showVerdict(call, &judged)
+	return nil
+}
+
+// showVerdict tells what the gate says about a call, and why.
+func (a *app) showVerdict(call *toolcrib.ToolCall, j *judgedCall) {
+	s, v := a.outStyle, &j.Verdict
+	fmt.Fprintf(a.out, "\n%s", s.Call(call.Name, call.Arguments, ""))
+	switch v.Decision {
+	case toolcrib.Allow:
+		fmt.Fprintf(a.out, "  %s %s\n", s.Green("✓"), s.Bold("would run"))
+	case toolcrib.Ask:
+		fmt.Fprintf(a.out, "  %s %s: %s\n", s.Yellow("?"), s.Bold("would be asked about ("+string(v.Reason)+")"), guard.Visible(v.Message))
+	default:
+		fmt.Fprintf(a.out, "  %s %s: %s\n", s.Red("✗"), s.Bold("would be refused ("+string(v.Reason)+")"), guard.Visible(v.Message))
+	}
+	rows := [][2]string{{"rule", v.Rule}, {"position", v.Position}, {"detail", v.Detail}}
+	if v.Reason != toolcrib.ReasonNotRegistered {
+		rows = append(rows, [2]string{"effect", string(v.Effect)}, [2]string{"targets", targetsText(v.Targets)})
+	}
+	if v.Approval != "" {
+		rows = append(rows, [2]string{"approval", v.Approval})
+	}
+	for _, row := range rows {
+		if row[1] != "" {
+			fmt.Fprintf(a.out, "    %s %s\n", s.Dim(fmt.Sprintf("%-9s", row[0])), guard.Visible(row[1]))
+		}
+	}
+	fmt.Fprint(a.out, s.Preview(v.Preview, 0))
+}
+
+func targetsText(targets []toolcrib.Target) string {
+	parts := make([]string, len(targets))
+	for i, t := range targets {
+		parts[i] = t.Kind + " " + t.Name
+		if t.Write {
+			parts[i] += " (written)"
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// ruleText tells a rule in one line: what it is about, what it says, and where it
+// stands.
+func ruleText(r gate.RuleInfo) string {
+	text := fmt.Sprintf("rule %s: %s", r.Name, r.Then)
+	if when := strings.Join(strings.Fields(r.When), " "); when != "" {
+		text += " when " + when
+	}
+	if r.Position != "" {
+		text += " (" + r.Position + ")"
+	}
+	return text
+}
