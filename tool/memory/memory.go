@@ -85,7 +85,12 @@ func owner(call toolcrib.Call) (string, error) {
 }
 
 // shown names a note to the model. It is no path that a file tool could open.
-func shown(key string) string { return "memory/" + key }
+func shown(key string) string {
+	if key == DefaultKey {
+		return "memory"
+	}
+	return "memory/" + key
+}
 
 // input is the arguments of a call, which are about one note.
 type input interface{ key() string }

@@ -116,7 +116,7 @@ func TestC9_ReadAndWrite(t *testing.T) {
 		t.Errorf("nothing yet: %v, %v", got, err)
 	}
 	first := k.write(args{"content": "one\ntwo\n"})
-	if first["message"] != "Successfully appended 8 bytes to memory/memory" || first["path"] != "memory/memory" {
+	if first["message"] != "Successfully wrote 8 bytes to memory (mode: append)" || first["path"] != "memory" {
 		t.Errorf("got %v", first)
 	}
 	k.write(args{"content": "Three"})
@@ -315,7 +315,7 @@ func TestC9_MemoryPreview(t *testing.T) {
 		}
 		return p
 	}
-	if p := preview(args{"content": "a\nb"}); p.Kind != "diff" || !strings.Contains(p.Text, "--- /dev/null\n+++ b/memory/memory\n") || !strings.Contains(p.Text, "+a\n+b\n") {
+	if p := preview(args{"content": "a\nb"}); p.Kind != "diff" || !strings.Contains(p.Text, "--- /dev/null\n+++ b/memory\n") || !strings.Contains(p.Text, "+a\n+b\n") {
 		t.Errorf("new: %+v", p)
 	}
 	k.write(args{"content": "a\nb"})

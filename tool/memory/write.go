@@ -52,7 +52,7 @@ func (in *writeInput) key() string {
 
 type writeResult struct {
 	Message string `json:"message"`
-	Path    string `json:"path"`  // memory/KEY: what to call the note, no file of the workspace
+	Path    string `json:"path"`  // memory or memory/KEY: what to call the note, no file of the workspace
 	Bytes   int    `json:"bytes"` // of the whole note
 }
 
@@ -136,11 +136,13 @@ func (t *writeTool) look(ctx context.Context, c change) (before, after Note, err
 func (c change) result(before, after Note) writeResult {
 	name := shown(c.key)
 	r := writeResult{Path: name, Bytes: len(after.Content)}
+	mode := modeOverwrite
+	if c.appends {
+		mode = modeAppend
+	}
 	switch {
-	case c.appends:
-		r.Message = fmt.Sprintf("Successfully appended %d bytes to %s", len(c.content), name)
 	case after.Content != "":
-		r.Message = fmt.Sprintf("Successfully wrote %d bytes to %s", len(c.content), name)
+		r.Message = fmt.Sprintf("Successfully wrote %d bytes to %s (mode: %s)", len(c.content), name, mode)
 	case before.Content != "":
 		r.Message = "Removed " + name
 	default:

@@ -1,0 +1,202 @@
+// Package tree has get_tree: the folders and files of a run's workspace at a glance,
+// without what is protected (N19, N24; contract §11).
+package tree
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"syscall"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
+)
+
+const (
+	// Name of the tool.
+	Name = "get_tree"
+	// Group is the group of the tool.
+	Group = "files"
+
+	defaultDepth = 3
+	maxDepth     = 5 // levels of folders (requirements 1b)
+	defaultLimit = 500
+	maxLimit     = 2000 // entries of a result
+	maxBytes     = 48 << 10
+	minBytes     = 1 << 10
+
+	maxFolder  = 100_000 // entries of one folder that are looked at
+	maxVisited = 200_000 // entries looked at in one call
+)
+
+const parameters = `{
+	"type": "object",
+	"properties": {
+		"path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "Folder to begin with, relative to the workspace. Default: the workspace itself."},
+		"depth": {"type": "integer", "minimum": 1, "description": "Levels of folders to show. Default 3, at most 5."},
+		"limit": {"type": "integer", "minimum": 1, "description": "Most entries to show. Default 500, at most 2000."}
+	},
+	"additionalProperties": false
+}`
+
+// Options for [New].
+type Options struct {
+	// Excluded tells which files and folders the acting user does not see, by absolute
+	// path with symbolic links resolved; nil = none. It is called often and by many
+	// calls at once.
+	Excluded func(who toolcrib.Principal, abs string) bool
+}
+
+// New returns get_tree.
+func New(options Options) []toolcrib.Tool {
+	if options.Excluded == nil {
+		options.Excluded = func(toolcrib.Principal, string) bool { return false }
+	}
+	return []toolcrib.Tool{&getTree{options}}
+}
+
+type getTree struct{ options Options }
+
+type input struct {
+	Path  string `json:"path"`
+	Depth int    `json:"depth"`
+	Limit int    `json:"limit"`
+}
+
+type result struct {
+	Path      string  `json:"path"`
+	Entries   []*node `json:"entries"`
+	Folders   int     `json:"folders"`
+	Files     int     `json:"files"` // and whatever else is no folder
+	Truncated bool    `json:"truncated,omitempty"`
+	Reason    string  `json:"reason,omitempty"` // why it is truncated
+}
+
+// node is one entry of a folder.
+type node struct {
+	Name string `json:"name"`
+	Type string `json:"type"`           // folder | file | link | other
+	Size int64  `json:"size,omitempty"` // bytes of a file
+	// Entries of a folder; absent if it was not looked into, because it lies too deep
+	// or cannot be read.
+	Entries    *[]*node `json:"entries,omitempty"`
+	More       bool     `json:"more,omitempty"` // there are entries that are not shown
+	Unreadable bool     `json:"unreadable,omitempty"`
+
+	real string // path in the workspace
+}
+
+// Spec describes get_tree.
+func (t *getTree) Spec() toolcrib.Spec {
+	return toolcrib.Spec{
+		Name: Name, Description: "Show the folders and files of the workspace as a tree, sorted by name; all of one level before the next. " +
+			"Symbolic links are shown and not followed.",
+		Parameters: json.RawMessage(parameters), Effect: toolcrib.EffectReadOnly,
+		Group: Group, Source: "builtin", EnabledByDefault: true,
+	}
+}
+
+// place is where a call begins.
+type place struct {
+	folder      *beneath.Folder
+	shown, real string
+}
+
+// open finds the folder of the call. What the acting user must not see is not
+// there.
+func (t *getTree) open(call toolcrib.Call) (p place, in input, err error) {
+	in = input{Path: "."}
+	if err := wire.Decode(call, &in); err != nil {
+		return p, in, err
+	}
+	if in.Depth < 0 || in.Limit < 0 {
+		return p, in, toolcrib.Failf(toolcrib.InvalidArguments, "depth and limit must be at least 1")
+	}
+	if call.Principal.User == "" {
+		return p, in, toolcrib.Failf(toolcrib.PermissionDenied, "nobody is acting")
+	}
+	if p.folder, err = beneath.Open(call); err != nil {
+		return p, in, err
+	}
+	if p.shown, err = p.folder.Clean(in.Path); err == nil {
+		p.real, err = p.folder.Resolve(p.shown)
+	}
+	if err == nil && t.options.Excluded(call.Principal, p.folder.Abs(p.real)) {
+		err = toolcrib.Failf(toolcrib.NotFound, "%s", p.shown)
+	}
+	if err != nil {
+		p.folder.Close()
+		return p, in, failure(err, p.shown)
+	}
+	return p, in, nil
+}
+
+// failure turns an error of the file system into one that a model can read (C15).
+func failure(err error, shown string) error {
+	if made := (*toolcrib.ToolError)(nil); errors.As(err, &made) {
+		return err
+	}
+	kind, message := toolcrib.ExecutionFailed, shown+": the file system reported an error"
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, beneath.ErrOutside):
+		kind, message = toolcrib.InvalidPath, "path escapes workspace: "+shown
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, beneath.ErrMoved):
+		kind, message = toolcrib.InvalidPath, shown+" is not a folder"
+	case errors.Is(err, syscall.ENAMETOOLONG):
+		kind, message = toolcrib.InvalidPath, "a name in the path is too long: "+shown
+	case errors.Is(err, fs.ErrNotExist):
+		kind, message = toolcrib.NotFound, shown
+	case errors.Is(err, fs.ErrPermission):
+		kind, message = toolcrib.PermissionDenied, shown
+	}
+	return &toolcrib.ToolError{Kind: kind, Message: message, Err: err}
+}
+
+// Admit refuses a path outside the workspace, by its text or its links (C11).
+func (t *getTree) Admit(call toolcrib.Call) error {
+	p, _, err := t.open(call)
+	if err != nil {
+		if made := (*toolcrib.ToolError)(nil); errors.As(err, &made) && made.Kind == toolcrib.NotFound {
+			return nil // the call itself says so
+		}
+		return err
+	}
+	p.folder.Close()
+	return nil
+}
+
+// Targets names the folder that is shown.
+func (t *getTree) Targets(call toolcrib.Call) []toolcrib.Target {
+	p, _, err := t.open(call)
+	if err != nil {
+		return nil
+	}
+	defer p.folder.Close()
+	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: p.folder.Abs(p.real)}}
+}
+
+// Call shows the tree, level by level, until it has limit entries or met another of
+// its bounds, and says which.
+func (t *getTree) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	if err := ctx.Err(); err != nil {
+		return toolcrib.Output{}, err
+	}
+	p, in, err := t.open(call)
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	defer p.folder.Close()
+	w := newWalk(ctx, p, in, call.MaxBytes)
+	w.excluded = func(abs string) bool { return t.options.Excluded(call.Principal, abs) }
+	found, err := w.run(p)
+	if err != nil {
+		return toolcrib.Output{}, failure(err, p.shown)
+	}
+	out, err := wire.Output(found)
+	out.Cut = found.Truncated
+	return out, err
+}
