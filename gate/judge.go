@@ -68,7 +68,7 @@ type step struct {
 // the one reported; none gives back what another took. What is still to come has
 // its place here: cost_cap_exceeded and hop_budget_exhausted of workers after
 // parse_error, budget_exhausted after repeated_call.
-func steps() [14]step {
+func steps() [15]step {
 	return [...]step{
 		{toolcrib.ReasonParseError, (*judgement).parseStep},
 		{toolcrib.ReasonDuplicateCallID, (*judgement).duplicateStep},
@@ -79,6 +79,7 @@ func steps() [14]step {
 		{toolcrib.ReasonInvalidArguments, (*judgement).argumentsStep},
 		{toolcrib.ReasonToolPolicy, (*judgement).policyStep},
 		{toolcrib.ReasonProtectedPath, (*judgement).targetsStep},
+		{toolcrib.ReasonSkillAllowlist, (*judgement).skillStep}, // by arguments
 		{toolcrib.ReasonReadOnlyMode, (*judgement).effectStep},
 		{toolcrib.ReasonRuleDenied, (*judgement).ruleStep},
 		{toolcrib.ReasonTaintedFlow, (*judgement).taintStep},

@@ -37,7 +37,7 @@ func (l allowlist) Judge(q Query) Answer {
 		return allowed(l.none)
 	}
 	for _, p := range patterns {
-		if match(p, q.Spec.Name) {
+		if l.matches(p, q.Spec.Name) {
 			return Answer{Allowed: true, Detail: l.has, By: p, Key: l.key}
 		}
 	}
@@ -51,11 +51,24 @@ func (l allowlist) Judge(q Query) Answer {
 func (l allowlist) unknown(s *Scope, entries []*entry) []string {
 	var unknown []string
 	for _, p := range l.list(s) {
-		if !meansOne(p, entries) {
+		name := p
+		if l.reason == toolcrib.ReasonSkillAllowlist {
+			name = entryName(p)
+		}
+		if !meansOne(name, entries) {
 			unknown = append(unknown, p)
 		}
 	}
 	return unknown
+}
+
+// matches tells whether an entry of the list means a tool. What narrows the
+// arguments of a skill's entry is judged at a call.
+func (l allowlist) matches(pattern, name string) bool {
+	if l.reason == toolcrib.ReasonSkillAllowlist {
+		pattern = entryName(pattern)
+	}
+	return match(pattern, name)
 }
 
 func meansOne(pattern string, entries []*entry) bool {

@@ -173,7 +173,8 @@ func TestN15_LayerAllowlists(t *testing.T) {
 				{"named", list("x", "read_file"), true, "has it"},
 				{"glob", list("read_*"), true, "has it"},
 				{"not named", list("write_file", "ghost"), false, "does not have it"},
-				{"a bad pattern matches nothing", list("[r]ead_file", "read_file(x)", " read_file", ""), false, ""},
+				{"a bad pattern matches nothing", list("[r]ead_file", " read_file", "(x)", ""), false, ""},
+				{"what narrows the arguments is a skill's alone", list("read_file(x)"), reason == toolcrib.ReasonSkillAllowlist, ""},
 				{"no run", func(q *gate.Query) { q.Scope = nil }, false, "no run"},
 			})
 		})

@@ -56,6 +56,9 @@ type Options struct {
 	Settings     map[string]ToolSettings
 	Protected    Protected
 	Rules        Rules // nil = none
+	// SkillArguments judges what the skills' entries say about arguments; nil = such
+	// an entry allows no call.
+	SkillArguments SkillArguments
 	// Layers are further layers. They are judged after the gate's own, in order,
 	// and like those can only narrow. An offer is not cached where there are any.
 	Layers []Layer
@@ -94,15 +97,16 @@ func New(o Options) (*Gate, error) {
 		return nil, err
 	}
 	g := &Gate{
-		availability: o.Availability,
-		confirm:      o.Confirm,
-		protected:    protected,
-		rules:        o.Rules,
-		positions:    o.Positions,
-		layers:       slices.Concat(Layers(), o.Layers),
-		cacheable:    len(o.Layers) == 0,
-		byName:       entries,
-		settings:     maps.Clone(o.Settings),
+		availability:   o.Availability,
+		confirm:        o.Confirm,
+		protected:      protected,
+		rules:          o.Rules,
+		skillArguments: o.SkillArguments,
+		positions:      o.Positions,
+		layers:         slices.Concat(Layers(), o.Layers),
+		cacheable:      len(o.Layers) == 0,
+		byName:         entries,
+		settings:       maps.Clone(o.Settings),
 	}
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		g.sorted = append(g.sorted, entries[name])
@@ -125,17 +129,18 @@ func (s ToolSettings) check(name string) error {
 // Gate decides about tools. Its methods may be used by many goroutines. The zero
 // value knows no tool and refuses everything.
 type Gate struct {
-	availability Availability
-	confirm      ConfirmMode
-	protected    PathRules
-	rules        Rules
-	positions    func(string) string
-	layers       []Layer
-	cacheable    bool
-	byName       map[string]*entry
-	sorted       []*entry // by name (C5)
-	settings     map[string]ToolSettings
-	offers       offerCache
+	availability   Availability
+	confirm        ConfirmMode
+	protected      PathRules
+	rules          Rules
+	skillArguments SkillArguments
+	positions      func(string) string
+	layers         []Layer
+	cacheable      bool
+	byName         map[string]*entry
+	sorted         []*entry // by name (C5)
+	settings       map[string]ToolSettings
+	offers         offerCache
 }
 
 // Names returns the names of all registered tools, sorted.

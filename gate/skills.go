@@ -1,0 +1,54 @@
+package gate
+
+import (
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// SkillArguments tells whether the allowed-tools of the run's skills allow a call
+// with these arguments: entries may narrow a tool, as exec_shell(git:*) does
+// (requirements N15). An error means no, and its text is fit for the model.
+type SkillArguments func(entries []string, call toolcrib.Call, targets []toolcrib.Target) (bool, error)
+
+// entryName is the name or glob of an entry of allowed-tools, without what narrows
+// its arguments.
+func entryName(entry string) string {
+	name, _, _ := strings.Cut(entry, "(")
+	return name
+}
+
+// skillStep holds the arguments against the skills' entries. The layer before it
+// has seen to the name; where an entry has no pattern for the tool, the name was
+// enough.
+func (j *judgement) skillStep() *refusal {
+	entries := j.scope.SkillTools
+	if entries == nil {
+		return nil
+	}
+	patterned := false
+	for _, e := range entries {
+		if !match(entryName(e), j.entry.spec.Name) {
+			continue
+		}
+		if !strings.Contains(e, "(") {
+			return nil
+		}
+		patterned = true
+	}
+	if !patterned {
+		return refuse(j.layerMessage(toolcrib.ReasonSkillAllowlist))
+	}
+	text := j.name() + " is not allowed with these arguments by the skills of this run. Use it as they say."
+	if j.gate.skillArguments == nil {
+		return refuse(text)
+	}
+	ok, err := j.gate.skillArguments(entries, j.judged(), j.targets)
+	if err != nil {
+		return refuse(text + " " + err.Error())
+	}
+	if !ok {
+		return refuse(text)
+	}
+	return nil
+}
