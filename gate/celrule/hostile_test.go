@@ -16,7 +16,7 @@ import (
 // maxAllocated is more than any decision may allocate, in bytes. Memory, and not
 // time, is what is measured: it is the same on a busy machine, and what is never
 // allocated is never walked through either.
-const maxAllocated = 1 << 30
+const maxAllocated = 1 << 29
 
 // judged judges by one condition, and holds it to what it may allocate.
 func judged(t *testing.T, condition string, in gate.RuleInput) string {
@@ -180,8 +180,8 @@ func TestRules_ContextEnded(t *testing.T) {
 	}
 }
 
-// TestRules_ContextEndsLoop ends a loop in the middle: the principal's roles are
-// looked at when the loop begins, and the context ends there.
+// TestRules_ContextEndsLoop has a context that ends between the beginning of the
+// decision and the loop, which then does not go on to its end.
 func TestRules_ContextEndsLoop(t *testing.T) {
 	ctx := &endsLater{Context: t.Context(), done: make(chan struct{})}
 	set := compile(t, when(`args.list.all(x, args.list.all(y, y < 10))`))
