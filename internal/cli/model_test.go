@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"net/http/httptest"
+	"regexp"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -10,18 +11,34 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
+// canaries are the tokens that mark data of strangers (contract 7).
+var canaries = regexp.MustCompile(`CC_CANARY_[0-9A-F]+`)
+
 // cmdModel plays a model of an API: it reads notes.txt, then writes out.txt, then
 // answers. URL is its address; at the end of the script every request must have
-// been as the API wants it: model openai|anthropic|gemini|ollama|llamacpp.
+// been as the API wants it: model openai|responses|anthropic|gemini|ollama|llamacpp.
+// With canary behind it, it repeats the canary that it finds, in the call and the
+// answer.
 func cmdModel(ts *testscript.TestScript, _ bool, args []string) {
 	call := func(id, name, arguments string) toolcrib.Reply {
 		return modeltest.Calls(toolcrib.ToolCall{ID: id, Name: name, Arguments: []byte(arguments)})
 	}
-	s := modeltest.NewServer(modeltest.Dialect(args[0]), modeltest.ServerOptions{ByTurn: true, Steps: modeltest.Steps(
+	options := modeltest.ServerOptions{ByTurn: true, Steps: modeltest.Steps(
 		call("c1", "read_file", `{"path":"notes.txt"}`),
 		call("c2", "write_file", `{"path":"out.txt","content":"hello"}`),
 		modeltest.Text("the end"),
-	)})
+	)}
+	if len(args) > 1 && args[1] == "canary" {
+		options = modeltest.ServerOptions{Next: func(n int, body []byte) modeltest.Step {
+			canary := string(canaries.Find(body))
+			return modeltest.Steps(
+				call("c1", "read_file", `{"path":"notes.txt"}`),
+				call("c2", "write_file", `{"path":"out.txt","content":"`+canary+`"}`),
+				modeltest.Text("it says "+canary+"!"),
+			)[n%3]
+		}}
+	}
+	s := modeltest.NewServer(modeltest.Dialect(args[0]), options)
 	server := httptest.NewServer(s.Handler())
 	ts.Defer(func() {
 		server.Close()
@@ -31,7 +48,7 @@ func cmdModel(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	})
 	url := server.URL
-	if args[0] == "openai" || args[0] == "anthropic" || args[0] == "llamacpp" {
+	if args[0] == "openai" || args[0] == "responses" || args[0] == "anthropic" || args[0] == "llamacpp" {
 		url += "/v1"
 	}
 	ts.Setenv("URL", strings.TrimRight(url, "/"))

@@ -263,27 +263,59 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State) (bo
 	if kind := s.Approval.Kind; kind != journal.ApprovalCall && (kind != journal.ApprovalInput || d.approve != agent.ApproveDeny) {
 		return d.put(ctx, r, s)
 	}
-	switch d.approve {
-	case agent.ApproveAll:
-		word.Decision, word.By = journal.DecisionApprove, "--approve all"
-	case agent.ApproveDeny:
+	switch {
+	case d.approve == agent.ApproveAll && coveredByAll(s, &word):
+		word.By = "--approve all"
+	case d.approve == agent.ApproveDeny:
 		word.Decision, word.By = journal.DecisionDeny, "--approve deny"
-	case agent.ApproveAsk:
-		open := *s.Approval
-		open.Calls = openCalls(s)
-		answer, ok, err := d.ask.Decide(ctx, s.Run, &open)
-		if err != nil || !ok {
+	case d.ask != nil:
+		if ok, err := d.person(ctx, s, &word); err != nil || !ok {
 			return false, err
-		}
-		word.By, word.Reason, word.Calls, word.Remember = answer.By, answer.Reason, answer.Calls, answer.Remember
-		if answer.Decision != journal.DecisionMixed {
-			word.Decision = answer.Decision
 		}
 	default:
 		return false, nil
 	}
 	_, err := r.Decide(ctx, s.Run, word)
 	return err == nil, err
+}
+
+// person puts the open calls of an approval to whoever sits at the terminal; false
+// = nobody answered.
+func (d *drive) person(ctx context.Context, s *agent.State, word *agent.Decision) (bool, error) {
+	open := *s.Approval
+	open.Calls = openCalls(s)
+	answer, ok, err := d.ask.Decide(ctx, s.Run, &open)
+	if err != nil || !ok {
+		return false, err
+	}
+	word.By, word.Reason, word.Calls, word.Remember = answer.By, answer.Reason, answer.Calls, answer.Remember
+	if answer.Decision != journal.DecisionMixed {
+		word.Decision = answer.Decision
+	}
+	return true, nil
+}
+
+// coveredByAll makes the decision of --approve all: it approves every open call but
+// those that are asked about because of taint (contract §6); false = there is none.
+func coveredByAll(s *agent.State, word *agent.Decision) bool {
+	tainted := map[string]bool{}
+	if s.Turn != nil {
+		for _, c := range s.Turn.Calls {
+			tainted[c.ID] = c.Verdict != nil && c.Verdict.Reason == toolcrib.ReasonTaintedFlow
+		}
+	}
+	open := openCalls(s)
+	word.Calls = make(map[string]journal.CallDecision, len(open))
+	for _, c := range open {
+		if !tainted[c.ID] {
+			word.Calls[c.ID] = journal.CallDecision{Decision: journal.DecisionApprove}
+		}
+	}
+	if len(word.Calls) == len(open) {
+		word.Decision, word.Calls = journal.DecisionApprove, nil
+		return true
+	}
+	return len(word.Calls) > 0
 }
 
 // openCalls are the calls of the open approval that nobody has decided on yet.

@@ -98,6 +98,27 @@ func resultText(content string) string {
 	return content
 }
 
+// unwrapped takes away what stands around data of strangers for a model's eyes
+// (contract §7); a person is told beside it.
+func unwrapped(content string) string {
+	inner, ok := strings.CutPrefix(content, "<untrusted_input source=")
+	if !ok {
+		return content
+	}
+	if _, inner, ok = strings.Cut(inner, ">\n"); !ok {
+		return content
+	}
+	if inner, ok = strings.CutSuffix(inner, "\n</untrusted_input>"); !ok {
+		return content
+	}
+	if rest, ok := strings.CutPrefix(inner, "<canary>"); ok {
+		if _, rest, ok = strings.Cut(rest, "</canary>\n"); ok {
+			return rest
+		}
+	}
+	return inner
+}
+
 // commandText is what a command wrote, as a terminal would show it, and its exit
 // status where that is not 0.
 func commandText(fields map[string]json.RawMessage) (string, bool) {
@@ -161,7 +182,11 @@ const foldedLines = 4
 // Fold tells a result in a few indented lines; most < 1 shows all of it.
 func (s Style) Fold(r Result, most int) string {
 	var b strings.Builder
-	text := strings.TrimRight(resultText(r.Content), "\n")
+	content := r.Content
+	if r.Untrusted {
+		content = unwrapped(content)
+	}
+	text := strings.TrimRight(resultText(content), "\n")
 	lines := strings.Split(text, "\n")
 	if text == "" {
 		lines = nil
