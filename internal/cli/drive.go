@@ -258,7 +258,7 @@ func (d *drive) options(show watcher, stderr io.Writer) (agent.Options, error) {
 		return agent.Options{}, err
 	}
 	return agent.Options{
-		Journal: a.store, Contents: a.store, Gate: d.gate, Models: d.models.Open,
+		Journal: d.journaled(), Contents: a.store, Gate: d.gate, Models: d.models.Open,
 		Mask: mask, Log: log, Worker: workerName(), Version: version.Version(),
 		Watch: func(run toolcrib.RunID, f journal.Frame) {
 			// Runs that the run starts itself have streams of their own.

@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/tui"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+func (a *app) chatCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "chat",
+		Short: "Talk with an agent on the terminal",
+		Long: "Talk with an agent: each message is a run, all of them share a session, which can be gone on with later. /help tells the " +
+			"commands. Without a terminal each line of standard input is a message, and the answers go to standard output.",
+		Example: `toolcrib chat
+toolcrib chat --session trip
+toolcrib chat --session last --workspace ./site
+printf '%s\n' "What is in this folder?" "Which file is the largest?" | toolcrib chat`,
+		Args: positional,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.chat(cmd, &f) },
+	}
+	flags := cmd.Flags()
+	a.judgingFlags(cmd, &f)
+	flags.StringVar(&f.model, "model", "", "model: a name of the configuration, or PROVIDER/MODEL")
+	flags.StringVar(&f.tools, "tools", "", "only these tools, separated by commas; globs work; '' = none")
+	flags.StringVar(&f.session, "session", "", "session to go on with: its ID, a name of yours (made if it is new), or last")
+	flags.BoolVar(&f.json, "json", false, "without a terminal: events as JSON, one a line")
+	return cmd
+}
+
+// chat is a conversation: what holds for its next turn.
+type chat struct {
+	a     *app
+	c     *config.Config
+	who   toolcrib.Principal
+	front front
+
+	def       toolcrib.Agent
+	models    *models
+	workspace string
+	approve   agent.Approve
+	runTools  []string // null = no restriction
+	session   *joining
+	files     []toolcrib.OutputFile // go with the next message
+	undone    []string              // files that were put back, of which the model does not know
+
+	gate  *gate.Gate // that the turns stand on
+	spent spent
+	exit  int // the first exit code of a turn that was not 0
+}
+
+// front is where a conversation takes place.
+type front interface {
+	// carry drives a run, and puts what it waits for to the person. given says that
+	// it is one call without a model.
+	carry(ctx context.Context, c *chat, d *drive, given bool, begin begin) (*agent.State, error)
+	note(text string)  // an aside
+	warn(text string)  // what went wrong
+	print(text string) // what a command has to say
+	status(parts []string)
+	parked(d *drive, s *agent.State) // a turn is left waiting
+}
+
+// spent sums up what the session has cost.
+type spent struct {
+	usage toolcrib.Usage
+	known bool // the price of every model
+	runs  int
+}
+
+func (a *app) chat(cmd *cobra.Command, f *runFlags) error {
+	ctx := cmd.Context()
+	c, err := a.newChat(cmd, f)
+	if err != nil {
+		return err
+	}
+	screen := a.inTerminal && a.outTerminal && a.errTerminal
+	if screen && f.json {
+		return usagef("--json: is for scripts; give the messages on standard input")
+	}
+	history, err := a.inputHistory(c.who)
+	if err != nil {
+		return err
+	}
+	if screen && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != "" {
+		return a.chatOnScreen(ctx, c, history)
+	}
+	return a.chatInLines(ctx, c, history, f.json)
+}
+
+// newChat reads what a conversation begins with; what is wrong with it is told
+// before anything is said.
+func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
+	conf, err := a.configuration()
+	if err != nil {
+		return nil, err
+	}
+	c := &chat{a: a, c: conf, session: &joining{}, spent: spent{known: true}}
+	if c.who, err = a.principal(); err != nil {
+		return nil, err
+	}
+	if c.def, err = a.agent(conf, f, cmd); err != nil {
+		return nil, err
+	}
+	if err := a.supported(conf, c.def.Name); err != nil {
+		return nil, err
+	}
+	if c.workspace, err = a.workspace(f.workspace, cmd.Flags().Changed("workspace")); err != nil {
+		return nil, err
+	}
+	if c.approve, err = a.approval(f); err != nil {
+		return nil, err
+	}
+	if cmd.Flags().Changed("tools") {
+		c.runTools = splitList(f.tools)
+	}
+	if _, err := a.database(cmd.Context()); err != nil {
+		return nil, err
+	}
+	if cmd.Flags().Changed("session") {
+		if c.session, err = a.enter(cmd.Context(), f.session, c.who); err != nil {
+			return nil, err
+		}
+	}
+	if c.models, err = a.openModels(conf, &c.def); err != nil {
+		return nil, err
+	}
+	a.passedOver()
+	return c, nil
+}
+
+// enter finds a session to talk in. Unlike a run, a conversation takes one that is
+// busy: it can decide what that waits for.
+func (a *app) enter(ctx context.Context, name string, who toolcrib.Principal) (*joining, error) {
+	if name == "last" {
+		info, err := a.lastSession(ctx, a.store, who)
+		return &joining{name: string(info.ID), info: info}, err
+	}
+	info, err := a.store.Session(ctx, who.User, name)
+	if errors.Is(err, toolcrib.ErrNotFound) {
+		if err := store.CheckSessionName(name); err != nil {
+			return nil, usagef("--session: %v", err)
+		}
+		return &joining{name: name}, nil
+	}
+	return &joining{name: name, info: info}, err
+}
+
+// inputHistory is what the user has typed in conversations before.
+func (a *app) inputHistory(who toolcrib.Principal) (*tui.History, error) {
+	dir, err := a.dataDir()
+	if err != nil {
+		return nil, err
+	}
+	// A user's name may hold characters that no file's name can.
+	sum := sha256.Sum256([]byte(who.User))
+	h, err := tui.OpenHistory(filepath.Join(dir, "chat", "history-"+hex.EncodeToString(sum[:8])+".ndjson"))
+	if err != nil {
+		a.notice("%v", err)
+	}
+	return h, nil
+}
+
+// drive makes the drive of the next run. The gate is the same for all of them: it
+// reads what changes at each offer and each call anew.
+func (c *chat) drive(ctx context.Context, def toolcrib.Agent, opened *models) (*drive, error) {
+	a := c.a
+	set := setup{who: c.who, approve: c.approve, models: opened, workspace: c.workspace, agent: def, runTools: c.runTools}
+	if c.gate == nil {
+		d, err := a.newDrive(ctx, c.c, set)
+		if err != nil {
+			return nil, err
+		}
+		c.gate = d.gate
+		return d, nil
+	}
+	locks, err := a.driverLocks()
+	if err != nil {
+		return nil, err
+	}
+	return &drive{setup: set, a: a, gate: c.gate, config: c.c, dbPath: a.store.Path(), locks: locks}, nil
+}
+
+// carry drives one run. What it opened for itself is closed with it, and not only
+// when the conversation ends; others may take up what it leaves.
+func (c *chat) carry(ctx context.Context, d *drive, given bool, begin begin) (*agent.State, error) {
+	before := len(c.a.closers)
+	state, err := c.front.carry(ctx, c, d, given, begin)
+	for _, one := range c.a.closers[before:] {
+		if closing := one.Close(); closing != nil {
+			c.front.note(closing.Error())
+		}
+	}
+	c.a.closers = c.a.closers[:before]
+	c.letGo()
+	return state, err
+}
+
+// letGo lets go of the run that was driven. The next one is the first of locks of
+// its own.
+func (c *chat) letGo() {
+	if c.a.locks == nil {
+		return
+	}
+	if err := c.a.locks.Close(); err != nil {
+		c.front.note(err.Error())
+	}
+	c.a.locks = nil
+}
+
+// ctxCause is why ctx ended, if that ends the conversation too.
+func ctxCause(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, tui.ErrStopped) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,346 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/internal/tui"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// slash is a command of a conversation.
+type slash struct {
+	name, args, does string
+	do               func(c *chat, ctx context.Context, args string) error
+}
+
+// errLeave ends a conversation.
+var errLeave = errors.New("leave")
+
+// slashes are the commands, in the order in which /help tells them.
+func slashes() []slash {
+	return []slash{
+		{"/help", "", "this list", (*chat).help},
+		{"/model", "[MODEL]", "what answers; with a name, change it", (*chat).model},
+		{"/tools", "[a,b|all|none]", "what may be called; with a list, change it", (*chat).tools},
+		{"/cost", "", "tokens and cost of this session", (*chat).cost},
+		{"/attach", "[FILE|none]", "an image, PDF or text goes with the next message", (*chat).attach},
+		{"/retry", "", "send the last message once more, without its answer", func(c *chat, ctx context.Context, _ string) error { return c.retry(ctx) }},
+		{"/undo", "", "put back the files that the last turn changed", func(c *chat, ctx context.Context, _ string) error { return c.undo(ctx) }},
+		{"/show", "[N]", "show something folded whole; ctrl-o shows the last", (*chat).show},
+		{"/decide", "", "go on with a turn that waits for you", func(c *chat, ctx context.Context, _ string) error { return c.goOn(ctx) }},
+		{"/cancel", "", "end a turn that waits", func(c *chat, ctx context.Context, _ string) error { return c.cancelLast(ctx) }},
+		{"/clear", "", "begin a new session", (*chat).clear},
+		{"/sessions", "[NAME]", "list sessions; with a name, go on with that one", (*chat).sessions},
+		{"/quit", "", "leave; ctrl-d does too", func(*chat, context.Context, string) error { return errLeave }},
+	}
+}
+
+// do carries out what was sent: a command, or a message. Two slashes begin a
+// message with one.
+func (c *chat) do(ctx context.Context, line string) error {
+	line = strings.TrimSpace(line)
+	if strings.HasPrefix(line, "//") {
+		return c.say(ctx, line[1:])
+	}
+	if !strings.HasPrefix(line, "/") {
+		return c.say(ctx, line)
+	}
+	name, args, _ := strings.Cut(line, " ")
+	if name == "/exit" {
+		name = "/quit"
+	}
+	var names []string
+	for _, s := range slashes() {
+		if s.name == name {
+			return s.do(c, ctx, strings.TrimSpace(args))
+		}
+		names = append(names, s.name)
+	}
+	text := fmt.Sprintf("there is no command %s", firstLine(name))
+	if near := nearest(name, names); near != "" {
+		text += fmt.Sprintf("; did you mean %s?", near)
+	}
+	return failedf("%s (/help tells them; // begins a message with a slash)", text)
+}
+
+func (c *chat) help(context.Context, string) error {
+	rows := make([]string, 0, 20)
+	for _, s := range slashes() {
+		rows = append(rows, fmt.Sprintf("  %-24s %s", strings.TrimSpace(s.name+" "+s.args), s.does))
+	}
+	rows = append(rows, "",
+		"  enter                    send; alt-enter or \\ and enter: a new line",
+		"  up, down                 what you sent before",
+		"  tab                      complete a command",
+		"  ctrl-c                   stop the turn; at an empty prompt twice: leave")
+	c.front.print(strings.Join(rows, "\n"))
+	return nil
+}
+
+func (c *chat) model(_ context.Context, name string) error {
+	if name == "" {
+		text := "model: " + c.def.Model
+		if len(c.def.Fallback) > 0 {
+			text += ", then " + strings.Join(c.def.Fallback, ", ")
+		}
+		if names := c.c.ModelNames(); len(names) > 0 {
+			text += "\nconfigured: " + strings.Join(names, ", ")
+		}
+		c.front.print(text + "\nany other: PROVIDER/MODEL; `toolcrib models list` shows what is known")
+		return nil
+	}
+	def := c.def
+	def.Model, def.Fallback = name, nil
+	opened, err := c.a.openModels(c.c, &def)
+	if err != nil {
+		return err
+	}
+	c.def, c.models = def, opened
+	c.front.note("from now on " + def.Model + " answers")
+	c.showStatus()
+	return nil
+}
+
+func (c *chat) tools(ctx context.Context, list string) error {
+	switch list {
+	case "":
+		return c.listTools(ctx)
+	case "all":
+		c.runTools = nil
+	case "none":
+		c.runTools = []string{}
+	default:
+		c.runTools = splitList(list)
+	}
+	c.gate = nil // made anew, it tells which names mean nothing
+	return c.listTools(ctx)
+}
+
+func (c *chat) listTools(ctx context.Context) error {
+	if c.gate == nil {
+		if _, err := c.drive(ctx, c.def, c.models); err != nil {
+			return err
+		}
+		c.letGo()
+	}
+	limits := c.def.Limits.WithDefaults()
+	offer, err := c.gate.Offer(ctx, c.who, gate.Scope{
+		Agent: c.def.Name, AgentTools: c.def.Tools, RunTools: c.runTools, ReadOnly: c.def.ReadOnly,
+		TaintWrites: c.def.TaintWrites, Workspace: c.workspace, MaxDepth: limits.MaxDepth, MaxCalls: limits.MaxCallsPerTurn,
+		MaxRepeats: limits.MaxIdenticalCalls, Timeout: limits.ToolTimeout, MaxBytes: limits.MaxResultBytes,
+	})
+	if err != nil {
+		return err
+	}
+	if len(offer.Specs) == 0 {
+		c.front.print("no tools are offered; `toolcrib tools explain` says why")
+		return nil
+	}
+	rows := make([]string, 0, len(offer.Specs))
+	for _, s := range offer.Specs {
+		rows = append(rows, fmt.Sprintf("  %-18s %-22s %s", s.Name, strings.ReplaceAll(string(s.Effect.OrStrictest()), "_", " "), firstSentence(s.Description)))
+	}
+	c.front.print(strings.Join(rows, "\n"))
+	return nil
+}
+
+func firstSentence(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if i := strings.Index(text, ". "); i > 0 {
+		text = text[:i]
+	}
+	return strings.TrimSuffix(text, ".")
+}
+
+func (c *chat) cost(context.Context, string) error {
+	u := c.spent.usage
+	c.front.print(fmt.Sprintf("%s of this session: %s, %s, %s", render.Count(c.spent.runs, "turn"),
+		render.Count(u.Requests, "request"), render.Tokens(u, u.Estimated), render.Cost(u, c.spent.known)))
+	return nil
+}
+
+// maxAttached is how many files may go with one message.
+const maxAttached = 16
+
+func (c *chat) attach(_ context.Context, path string) error {
+	switch {
+	case path == "none":
+		c.files = nil
+	case path == "" && len(c.files) == 0:
+		c.front.note("nothing is attached; /attach FILE does")
+		return nil
+	case path != "" && len(c.files) >= maxAttached:
+		return failedf("%d files are attached, at most %d can be", len(c.files), maxAttached)
+	case path != "":
+		files, err := attached([]string{path})
+		if err != nil {
+			return err
+		}
+		c.files = append(c.files, files...)
+	}
+	names := make([]string, len(c.files))
+	for i, f := range c.files {
+		names[i] = fmt.Sprintf("%s (%s, %s bytes)", f.Name, f.MediaType, render.Number(int64(len(f.Data))))
+	}
+	c.front.note("with the next message: " + strings.Join(append(names, "")[:max(len(names), 1)], ", "))
+	c.showStatus()
+	return nil
+}
+
+func (c *chat) show(context.Context, string) error {
+	return failedf("nothing is folded here; `toolcrib runs show last --whole` shows a run whole")
+}
+
+func (c *chat) clear(context.Context, string) error {
+	c.session, c.spent = &joining{}, spent{known: true}
+	c.files, c.undone = nil, nil
+	c.front.note("a new session begins with your next message")
+	c.showStatus()
+	return nil
+}
+
+// sessionsShown is how many sessions are listed.
+const sessionsShown = 20
+
+func (c *chat) sessions(ctx context.Context, name string) error {
+	if name != "" {
+		session, err := c.a.enter(ctx, name, c.who)
+		if err != nil {
+			return err
+		}
+		c.session, c.files, c.undone = session, nil, nil
+		if session.info.ID == "" {
+			c.front.note("a new session " + name + " begins with your next message")
+		}
+		return c.began(ctx)
+	}
+	page, err := c.a.store.Sessions(ctx, store.SessionFilter{User: c.who.User, Limit: sessionsShown})
+	if err != nil {
+		return err
+	}
+	if len(page.Sessions) == 0 {
+		c.front.note("there is no session yet")
+		return nil
+	}
+	now := time.Now()
+	rows := make([]string, len(page.Sessions))
+	for i, s := range page.Sessions {
+		name, mark := s.Name, "  "
+		if name == "" {
+			name = string(s.ID)
+		}
+		if s.ID == c.session.info.ID {
+			mark = "> "
+		}
+		rows[i] = fmt.Sprintf("%s%-30s  %-11s  %-10s  %s", mark, name, shortTime(s.UpdatedAt.Local(), now.Local()), s.Status, s.Title)
+	}
+	c.front.print(strings.Join(rows, "\n"))
+	return nil
+}
+
+// complete returns what a line may become.
+func (c *chat) complete(line string) []string {
+	name, rest, args := strings.Cut(line, " ")
+	if !args {
+		var all []string
+		for _, s := range slashes() {
+			if strings.HasPrefix(s.name, name) {
+				all = append(all, s.name+" ")
+			}
+		}
+		return all
+	}
+	var words []string
+	switch name {
+	case "/model":
+		words = c.c.ModelNames()
+		for _, p := range c.c.ProviderNames() {
+			words = append(words, p+"/")
+		}
+	case "/tools":
+		words = []string{"all", "none"}
+		if c.gate != nil {
+			words = append(words, c.gate.Names()...)
+		}
+	case "/attach":
+		words = pathsLike(rest)
+	}
+	var all []string
+	for _, w := range words {
+		if strings.HasPrefix(w, rest) {
+			all = append(all, name+" "+w)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// maxPaths bounds how many paths are looked at and offered.
+const maxPaths = 200
+
+// pathsLike are the paths that begin like part.
+func pathsLike(part string) []string {
+	dir, base := filepath.Split(part)
+	f, err := os.Open(filepath.Clean("./" + dir))
+	if filepath.IsAbs(dir) {
+		f, err = os.Open(dir)
+	}
+	if err != nil {
+		return nil
+	}
+	defer f.Close() //nolint:errcheck // only read
+	entries, _ := f.ReadDir(20 * maxPaths)
+	var paths []string
+	for _, e := range entries {
+		name := e.Name()
+		if !strings.HasPrefix(name, base) || strings.HasPrefix(name, ".") && base == "" || guard.Visible(name) != name {
+			continue
+		}
+		if e.IsDir() {
+			name += string(filepath.Separator)
+		}
+		if paths = append(paths, dir+name); len(paths) == maxPaths {
+			break
+		}
+	}
+	return paths
+}
+
+// began shows where the conversation stands, and puts to the person what it waits
+// for.
+func (c *chat) began(ctx context.Context) error {
+	screen := (*tui.Screen)(nil)
+	if on, ok := c.front.(*screenFront); ok {
+		screen = on.screen
+	}
+	if err := c.recall(ctx, screen); err != nil {
+		return err
+	}
+	c.showStatus()
+	rec, err := c.unfinished(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // no run is unfinished
+	}
+	switch {
+	case c.a.driven(rec.ID):
+		c.front.note(fmt.Sprintf("another process goes on with the last turn (%s) at the moment", rec.ID))
+	case rec.Status == toolcrib.StatusRunning || rec.Status == toolcrib.StatusQueued:
+		c.front.note("the last turn was cut off; /decide goes on with it, /cancel ends it")
+	case screen != nil:
+		return c.goOn(ctx)
+	default:
+		c.front.note(fmt.Sprintf("the last turn waits (%s); /decide goes on with it, /cancel ends it", words(rec.Status)))
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/internal/tui"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// screenFront is a conversation on a terminal that can draw.
+type screenFront struct {
+	chat   *chat
+	screen *tui.Screen
+	fail   error // what ended the conversation
+}
+
+// chatOnScreen holds the conversation on the terminal.
+func (a *app) chatOnScreen(ctx context.Context, c *chat, history *tui.History) error {
+	f := &screenFront{chat: c}
+	talk := tui.New(tui.Options{
+		Talk: f, In: a.in, Out: os.Stdout, Environ: os.Environ(), Look: tui.LookOf(os.Getenv, runtime.GOOS), History: history,
+	})
+	f.screen, c.front = talk.Screen(), f
+	// What is said beside the conversation would be written into the drawing.
+	stderr, beside := a.err, a.beside
+	a.err, a.beside = f.screen, f.screen
+	defer func() { a.err, a.beside = stderr, beside }()
+	ctx, stop := terminated(ctx)
+	defer stop()
+	err := talk.Run(ctx)
+	if f.fail != nil {
+		return f.fail
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return &exitError{code: codeOf(cause)}
+	}
+	return err
+}
+
+// terminated gives a context that ends with SIGTERM or SIGHUP, which leave a run
+// resumable; ctrl-c is a key of the conversation, and a signal of its kind from
+// elsewhere ends it as SIGTERM does.
+func terminated(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case s := <-signals:
+			_, cause := meaning(s, "a signal")
+			cancel(cause)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel(nil)
+		<-ended
+	}
+}
+
+// Begin implements [tui.Talk].
+func (f *screenFront) Begin(ctx context.Context, s *tui.Screen) {
+	s.Note("toolcrib chat: /help tells the commands, ctrl-d leaves")
+	f.told(ctx, f.chat.began(ctx))
+}
+
+// Do implements [tui.Talk].
+func (f *screenFront) Do(ctx context.Context, line string, _ *tui.Screen) (leave bool) {
+	return f.told(ctx, f.chat.do(ctx, line))
+}
+
+// told tells an error; leave is set if it ends the conversation.
+func (f *screenFront) told(ctx context.Context, err error) (leave bool) {
+	switch {
+	case err == nil:
+	case errors.Is(err, errLeave):
+		return true
+	case ctxCause(ctx) != nil:
+		return true
+	default:
+		f.warn(err.Error())
+	}
+	return false
+}
+
+// Complete implements [tui.Talk].
+func (f *screenFront) Complete(line string) []string { return f.chat.complete(line) }
+
+func (f *screenFront) note(text string)      { f.screen.Note(text) }
+func (f *screenFront) warn(text string)      { f.screen.Warn(text) }
+func (f *screenFront) print(text string)     { f.screen.Text(text) }
+func (f *screenFront) status(parts []string) { f.screen.Status(tui.Status{Parts: parts}) }
+
+func (f *screenFront) parked(_ *drive, s *agent.State) {
+	f.note(fmt.Sprintf("this turn waits (%s); /decide goes on with it, /cancel ends it", words(s.Status)))
+}
+
+// screenWatcher shows the frames of a run.
+type screenWatcher struct {
+	screen *tui.Screen
+	given  bool
+}
+
+func (screenWatcher) Start() {}
+func (screenWatcher) Stop()  {}
+
+// Frame shows a frame. Of one call without a model only what a person decided is
+// worth a line: the conversation tells the rest.
+func (w screenWatcher) Frame(f journal.Frame) {
+	if w.given && f.Event != string(journal.KindConfirmationResolved) && f.Event != string(journal.KindToolResult) {
+		return
+	}
+	w.screen.Frame(f)
+}
+
+// carry implements [front].
+func (f *screenFront) carry(ctx context.Context, c *chat, d *drive, given bool, begin begin) (*agent.State, error) {
+	ctx, stop := stoppable(ctx, nameOf(c.who))
+	defer stop()
+	ctx, unwatch := d.cancellable(ctx)
+	defer unwatch()
+	options, err := d.options(screenWatcher{f.screen, given}, f.screen)
+	if err != nil {
+		return nil, err
+	}
+	runner, err := agent.New(options)
+	if err != nil {
+		return nil, err
+	}
+	for _, seen := range d.seen {
+		f.screen.Frame(journal.Frame{Event: string(journal.KindToolCall), Data: seen.ToolCall})
+	}
+	state, err := begin(ctx, runner)
+	state, err = f.onward(ctx, d, runner, state, err)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), toolGrace)
+	defer cancel()
+	if late := runner.Wait(ending); late != nil {
+		options.Log.WarnContext(ctx, "tools were left behind", "error", late)
+	}
+	if errors.Is(err, context.Canceled) {
+		err = context.Cause(ctx)
+	}
+	return state, err
+}
+
+// stoppable gives a context that ends as a run wants it: cancelled if the person
+// stopped the turn, left as it is for anything else.
+func stoppable(parent context.Context, by string) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
+	unhook := context.AfterFunc(parent, func() {
+		cause := context.Cause(parent)
+		if errors.Is(cause, tui.ErrStopped) {
+			cause = &agent.CancelError{By: by}
+		}
+		cancel(cause)
+	})
+	return ctx, func() {
+		unhook()
+		cancel(nil)
+	}
+}
+
+// onward goes on with a run as long as the person answers what it waits for.
+func (f *screenFront) onward(ctx context.Context, d *drive, r *agent.Runner, state *agent.State, err error) (*agent.State, error) {
+	problem := ""
+	for err == nil && state != nil && state.Pending != nil && state.Approval != nil {
+		run := state.Run
+		decided, word := f.decide(ctx, d, r, state, problem)
+		problem = ""
+		var usage *agent.UsageError
+		var exit *exitError
+		var cancelled *agent.CancelError
+		switch {
+		case errors.As(context.Cause(ctx), &cancelled):
+			return r.Cancel(context.WithoutCancel(ctx), run, cancelled.By)
+		case context.Cause(ctx) != nil:
+			return state, context.Cause(ctx)
+		case errors.As(word, &usage), errors.As(word, &exit) && exit.code == exitUsage:
+			problem = word.Error()
+			continue
+		case word != nil && isConflict(word): // somebody else was quicker
+			f.note("this was decided elsewhere in the meantime")
+		case word != nil:
+			return state, word
+		case !decided:
+			return state, nil
+		}
+		state, err = r.Resume(ctx, run)
+	}
+	return state, err
+}
+
+// decide puts to the person what a run waits for; false = it is left.
+func (f *screenFront) decide(ctx context.Context, d *drive, r *agent.Runner, s *agent.State, problem string) (bool, error) {
+	open := *s.Approval
+	open.Calls = openCalls(s)
+	word := agent.Decision{ApprovalID: open.ApprovalID, Digest: open.Digest, By: nameOf(d.who)}
+	limit := open.Kind == journal.ApprovalInput && len(s.Approval.Calls) == 0
+	switch {
+	case open.Kind == journal.ApprovalCall && d.approve != agent.ApproveAsk,
+		open.Kind == journal.ApprovalInput && d.approve == agent.ApproveDeny:
+		return d.decide(ctx, r, s)
+	case open.Kind == journal.ApprovalInput:
+		open.Calls = s.Approval.Calls
+	}
+	q := tui.Question{Ask: open, Choices: choicesOf(open.Schema), Problem: problem}
+	if limit {
+		q.Unit = limitOf(open.Reason).unit
+	}
+	a, ok := f.screen.Ask(ctx, q)
+	switch {
+	case !ok || a.Later:
+		return false, nil
+	case limit && a.Decision == "":
+		granted, err := limitOf(open.Reason).more(a.Text)
+		if err != nil {
+			return false, err
+		}
+		granted.By = word.By
+		_, err = r.Grant(ctx, s.Run, granted)
+		return err == nil, err
+	case a.Decision == journal.DecisionAnswer:
+		result, err := answerJSON(open.Schema, a.Text)
+		if err != nil {
+			return false, err
+		}
+		word.Result = result
+	}
+	word.Decision, word.Calls, word.Reason, word.Remember = a.Decision, a.Calls, a.Reason, a.Remember
+	_, err := r.Decide(ctx, s.Run, word)
+	return err == nil, err
+}
+
+// driven tells whether some process goes on with a run at the moment.
+func (a *app) driven(run toolcrib.RunID) bool {
+	data, err := a.dataDir()
+	return err == nil && newDriverLocks(data).driven(run)
+}

@@ -1,0 +1,387 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/internal/tui"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// say sends a message: one run of the session.
+func (c *chat) say(ctx context.Context, text string) error {
+	if err := c.free(ctx); err != nil {
+		return err
+	}
+	if len(c.undone) > 0 {
+		text = fmt.Sprintf("(Your changes of %s were undone.)\n\n%s", strings.Join(c.undone, ", "), text)
+	}
+	task := agent.Task{Principal: c.who, Prompt: text, Files: c.files}
+	if err := c.a.into(ctx, c.session, &task); err != nil {
+		return err
+	}
+	if err := c.run(ctx, task); err != nil {
+		return err
+	}
+	c.files, c.undone = nil, nil
+	return nil
+}
+
+// free tells whether the session takes another run; a run that has not ended is
+// said with the way on.
+func (c *chat) free(ctx context.Context) error {
+	if c.session.info.ID == "" {
+		return nil
+	}
+	info, err := c.a.store.Session(ctx, c.who.User, string(c.session.info.ID))
+	if err != nil {
+		return err
+	}
+	c.session.info = info
+	if !info.Busy() {
+		return nil
+	}
+	return failedf("the last turn (%s) has not ended: it is %s. /decide goes on with it, /cancel ends it", info.LastRun, words(info.Status))
+}
+
+// words is a status as people say it.
+func words(s toolcrib.Status) string { return strings.ReplaceAll(string(s), "_", " ") }
+
+// run starts a run of the session and carries it to its end.
+func (c *chat) run(ctx context.Context, task agent.Task) error {
+	def := c.def
+	task.Agent, task.Models, task.Workspace = def, c.models.infos, c.workspace
+	task.Driver, task.Approve, task.RunTools = driverName, c.approve, c.runTools
+	d, err := c.drive(ctx, def, c.models)
+	if err != nil {
+		return err
+	}
+	state, err := c.carry(ctx, d, false, func(ctx context.Context, r *agent.Runner) (*agent.State, error) { return r.Run(ctx, task) })
+	return c.ended(ctx, d, state, err, toolcrib.Usage{})
+}
+
+// ended tells what became of a turn.
+func (c *chat) ended(ctx context.Context, d *drive, s *agent.State, err error, before toolcrib.Usage) error {
+	if s != nil && s.Start != nil {
+		c.spent.add(s, before)
+	}
+	c.showStatus()
+	if s == nil || err != nil {
+		if cause := ctxCause(ctx); cause != nil {
+			return cause
+		}
+		return d.cutOff(s, err)
+	}
+	c.leaves(exitOf(s))
+	if text := incomplete(s); text != "" {
+		c.front.note(text)
+	}
+	if s.Status.Parked() {
+		c.front.parked(d, s)
+	}
+	c.front.note(c.summary(d, s, before))
+	c.a.keepNoLonger(context.WithoutCancel(ctx), c.c)
+	return nil
+}
+
+// leaves remembers the first exit code that tells of something.
+func (c *chat) leaves(code int) {
+	if c.exit == exitOK && code != exitCanceled {
+		c.exit = code
+	}
+}
+
+// summary is what a turn has cost.
+func (c *chat) summary(d *drive, s *agent.State, before toolcrib.Usage) string {
+	known := pricesKnown(s)
+	u := minus(s.Usage, before)
+	parts := []string{render.Number(u.TotalTokens) + " tokens"}
+	if d.estimated(s, known) && u.TotalTokens > 0 {
+		parts[0] = "~" + parts[0]
+	}
+	if known || u.CostUSD > 0 {
+		parts = append(parts, render.Cost(u, known))
+	}
+	if s.Driven >= worthTelling {
+		parts = append(parts, render.Duration(s.Driven))
+	}
+	if s.Status == toolcrib.StatusCancelled {
+		parts = append([]string{"stopped"}, parts...)
+	}
+	return strings.Join(parts, " · ")
+}
+
+// worthTelling is how long a turn takes at least for its time to be of interest.
+const worthTelling = 100 * time.Millisecond
+
+func pricesKnown(s *agent.State) bool {
+	known := true
+	for _, m := range s.Start.Models[:min(s.Model+1, len(s.Start.Models))] {
+		known = known && m.Price.Known
+	}
+	return known
+}
+
+func (p *spent) add(s *agent.State, before toolcrib.Usage) {
+	p.known = p.known && pricesKnown(s)
+	u := minus(s.Usage, before)
+	p.sum(u)
+	if before == (toolcrib.Usage{}) {
+		p.runs++
+	}
+}
+
+func (p *spent) sum(u toolcrib.Usage) {
+	p.usage.InputTokens += u.InputTokens
+	p.usage.CachedInputTokens += u.CachedInputTokens
+	p.usage.OutputTokens += u.OutputTokens
+	p.usage.TotalTokens += u.TotalTokens
+	p.usage.Requests += u.Requests
+	p.usage.CostUSD += u.CostUSD
+	p.usage.Estimated = p.usage.Estimated || u.Estimated
+}
+
+func minus(u, before toolcrib.Usage) toolcrib.Usage {
+	u.InputTokens -= before.InputTokens
+	u.CachedInputTokens -= before.CachedInputTokens
+	u.OutputTokens -= before.OutputTokens
+	u.TotalTokens -= before.TotalTokens
+	u.Requests -= before.Requests
+	u.CostUSD -= before.CostUSD
+	return u
+}
+
+// showStatus writes the line at the bottom.
+func (c *chat) showStatus() {
+	parts := []string{c.def.Model}
+	if u := c.spent.usage; u.TotalTokens > 0 {
+		parts = append(parts, render.Number(u.TotalTokens)+" tokens")
+		if c.spent.known || u.CostUSD > 0 {
+			parts = append(parts, render.Cost(u, c.spent.known))
+		}
+	}
+	name := c.session.name
+	if name == "" && c.session.info.ID == "" {
+		name = "new session"
+	} else if name == "" {
+		name = c.session.info.Name
+	}
+	parts = append(parts, name)
+	if c.def.Name != "default" {
+		parts = append(parts, c.def.Name)
+	}
+	if c.def.ReadOnly {
+		parts = append(parts, "read-only")
+	}
+	if n := len(c.files); n > 0 {
+		parts = append(parts, render.Count(n, "file")+" attached")
+	}
+	c.front.status(append(parts, "/help"))
+}
+
+// goOn goes on with the last run of the session: what it waits for is put to the
+// person.
+func (c *chat) goOn(ctx context.Context) error {
+	rec, err := c.unfinished(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.a.takeUp(rec); err != nil {
+		return err
+	}
+	defer c.letGo()
+	state, err := c.a.load(ctx, c.a.store, rec.ID)
+	if err != nil {
+		return err
+	}
+	approve, err := c.a.resumeApproval(state, &runFlags{approve: string(c.approve)})
+	if err != nil {
+		approve = agent.Approve(state.Start.Approve)
+	}
+	d, err := c.a.driveAgain(ctx, state, c.who, approve)
+	if err != nil {
+		return err
+	}
+	if state.Turn != nil {
+		d.seen = state.Turn.Calls
+	}
+	before := state.Usage
+	state, err = c.carry(ctx, d, false, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
+		if _, err := r.Expire(ctx, rec.ID, c.c.Approvals.Expire.Std()); err != nil && !isConflict(err) {
+			return nil, err
+		}
+		return r.Resume(ctx, rec.ID)
+	})
+	return c.ended(ctx, d, state, err, before)
+}
+
+// unfinished is the run that keeps the session busy.
+func (c *chat) unfinished(ctx context.Context) (store.RunRecord, error) {
+	none := failedf("no turn of this session waits for anything")
+	if c.session.info.ID == "" {
+		return store.RunRecord{}, none
+	}
+	rec, err := c.a.store.LastRun(ctx, c.who.User, c.session.info.ID)
+	if errors.Is(err, toolcrib.ErrNotFound) || err == nil && rec.Status.Ended() {
+		return rec, none
+	}
+	return rec, err
+}
+
+// cancelLast ends the run that keeps the session busy.
+func (c *chat) cancelLast(ctx context.Context) error {
+	rec, err := c.unfinished(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.a.takeUp(rec); err != nil {
+		return err
+	}
+	defer c.letGo()
+	r, err := c.a.runnerOf(ctx, rec)
+	if err != nil {
+		return err
+	}
+	state, err := r.Cancel(ctx, rec.ID, nameOf(c.who))
+	if err != nil {
+		return err
+	}
+	c.front.note("the turn is " + string(state.Status))
+	return nil
+}
+
+// retry sends the last message once more, as if there had been no answer.
+func (c *chat) retry(ctx context.Context) error {
+	if err := c.free(ctx); err != nil {
+		return err
+	}
+	none := failedf("there is no message to send once more")
+	if c.session.info.ID == "" || c.session.info.LastRun == "" {
+		return none
+	}
+	state, err := c.a.load(ctx, c.a.store, c.session.info.LastRun)
+	if errors.Is(err, store.ErrPruned) {
+		return failedf("what was said last was pruned")
+	}
+	if err != nil {
+		return err
+	}
+	in := state.Start.Input
+	if len(in) == 0 || in[len(in)-1].Role != toolcrib.RoleUser {
+		return none
+	}
+	last := in[len(in)-1]
+	task := agent.Task{
+		Principal: c.who, Session: c.session.info.ID, Prompt: last.Text(), History: in[:len(in)-1], Taint: state.Start.Taint,
+	}
+	for _, p := range last.Parts {
+		if p.File == nil {
+			continue
+		}
+		run, ref, _ := strings.Cut(p.File.Ref, "/")
+		data, _, err := c.a.store.Range(ctx, toolcrib.RunID(run), ref, 0, toolcrib.MaxFileBytes)
+		if err != nil {
+			return err
+		}
+		task.Files = append(task.Files, toolcrib.OutputFile{MediaType: p.File.MediaType, Name: p.File.Name, Data: data})
+	}
+	c.front.note("once more: " + firstLine(task.Prompt))
+	return c.run(ctx, task)
+}
+
+func firstLine(text string) string { return store.TitleOf(text) }
+
+// earlier is how many messages of a session are shown when it is gone on with.
+const earlier = 12
+
+// recall shows the end of what was said in the session, and what it waits for.
+func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
+	id := c.session.info.ID
+	c.spent = spent{known: true}
+	if id == "" {
+		return nil
+	}
+	runs, err := c.a.store.SessionRuns(ctx, c.who.User, id)
+	if err != nil {
+		return err
+	}
+	for _, rec := range runs {
+		c.spent.sum(rec.Usage)
+		c.spent.known = c.spent.known && !(rec.Usage.Estimated && rec.Usage.CostUSD == 0 && rec.Usage.TotalTokens > 0)
+		c.spent.runs++
+	}
+	if len(runs) == 0 {
+		return nil
+	}
+	state, err := c.a.load(ctx, c.a.store, runs[len(runs)-1].ID)
+	if errors.Is(err, store.ErrPruned) {
+		return nil // what was said is gone; the next message says so
+	}
+	if err != nil || s == nil {
+		return err
+	}
+	c.transcript(s, state)
+	return nil
+}
+
+// transcript shows the end of a session.
+func (c *chat) transcript(s *tui.Screen, state *agent.State) {
+	all := state.Messages
+	from := len(all)
+	for n := 0; from > 0 && n < earlier; n++ {
+		from--
+	}
+	for from > 0 && all[from].Role != toolcrib.RoleUser { // never within a turn
+		from--
+	}
+	if from > 0 {
+		s.Note(fmt.Sprintf("%s before; toolcrib sessions show %s", render.Count(from, "message"), c.session.info.ID))
+	}
+	calls := map[string]*toolcrib.ToolCall{}
+	results := map[string]*agent.Call{}
+	for _, call := range state.Trace {
+		results[call.ID] = call
+	}
+	for _, m := range all[from:] {
+		text := strings.TrimSpace(m.Text())
+		switch m.Role {
+		case toolcrib.RoleUser:
+			s.Said(text)
+		case toolcrib.RoleAssistant:
+			if text != "" {
+				s.Answer(text)
+			}
+			for _, call := range m.ToolCalls() {
+				calls[call.ID] = call
+			}
+		case toolcrib.RoleTool:
+			for _, p := range m.Parts {
+				if p.ToolResult != nil {
+					recallCall(s, calls[p.ToolResult.CallID], p.ToolResult, results[p.ToolResult.CallID])
+				}
+			}
+		}
+	}
+}
+
+// recallCall shows a call of before. The transcript tells whether it failed; the run
+// that it belongs to, how.
+func recallCall(s *tui.Screen, call *toolcrib.ToolCall, r *toolcrib.ToolResult, known *agent.Call) {
+	shown := render.Result{Status: toolcrib.ResultOK, Content: r.Content}
+	if r.IsError {
+		shown.Status = toolcrib.ResultError
+	}
+	if known != nil && known.Result != nil && known.Result.Content == r.Content {
+		shown.Status, shown.Reason, shown.DurationMS = known.Result.Status, known.Result.Reason, known.Result.DurationMS
+	}
+	if call == nil {
+		call = &toolcrib.ToolCall{Name: r.Name}
+	}
+	s.Recall(call.Name, call.Arguments, shown)
+}

@@ -1,0 +1,230 @@
+package tui
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/toolcrib/toolcrib/guard"
+)
+
+// key is a key of the person.
+func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
+	name := k.String()
+	leaving := m.leaving
+	m.leaving, m.hint = false, ""
+	switch name {
+	case "ctrl+c":
+		return m.interrupt(leaving)
+	case "ctrl+d":
+		if m.input.Value() == "" && m.asking == nil {
+			return m.leave()
+		}
+	case "ctrl+l":
+		return tea.ClearScreen
+	case "ctrl+o":
+		m.unfold(0)
+		return nil
+	}
+	if m.asking != nil && m.askKey(k) {
+		return nil
+	}
+	switch name {
+	case "enter":
+		return m.enter()
+	case "tab":
+		m.complete()
+		return nil
+	case "up":
+		if m.input.Line() == 0 && m.input.LineInfo().RowOffset == 0 {
+			m.older()
+			return nil
+		}
+	case "down":
+		if m.recall < len(m.history.Lines()) && m.input.Line() == m.input.LineCount()-1 {
+			m.newer()
+			return nil
+		}
+	}
+	var cmd tea.Cmd
+	m.input, cmd = m.input.Update(k)
+	return cmd
+}
+
+// interrupt is ctrl-c: it stops what goes on, or empties the input, or leaves when
+// it is pressed twice.
+func (m *model) interrupt(again bool) tea.Cmd {
+	switch {
+	case m.working && m.stopped:
+		m.hint = "stopping… (ctrl-c once more leaves at once)"
+		if again {
+			return m.leave()
+		}
+		m.leaving = true
+	case m.working:
+		m.stopped = true
+		m.queued = nil
+		m.asking = m.dropQuestion()
+		m.cancel(ErrStopped)
+	case m.input.Value() != "":
+		m.input.Reset()
+		m.recall = len(m.history.Lines())
+	case again:
+		return m.leave()
+	default:
+		m.leaving = true
+		m.hint = "ctrl-c once more leaves, as does ctrl-d"
+	}
+	return nil
+}
+
+// leave ends the conversation.
+func (m *model) leave() tea.Cmd {
+	if m.working && !m.stopped {
+		m.hint = "a turn is going on; ctrl-c stops it"
+		return nil
+	}
+	m.quit = true
+	return nil
+}
+
+// enter sends the input; a backslash before it begins another line instead.
+func (m *model) enter() tea.Cmd {
+	text := m.input.Value()
+	if strings.HasSuffix(text, `\`) && m.input.Line() == m.input.LineCount()-1 {
+		m.edit(strings.TrimSuffix(text, `\`) + "\n")
+		return nil
+	}
+	if text = strings.TrimRight(text, " \n"); strings.TrimSpace(text) == "" {
+		return nil
+	}
+	if m.working && len(m.queued) >= maxQueued {
+		m.hint = "too many messages wait already"
+		return nil
+	}
+	m.input.Reset()
+	if err := m.history.Add(text); err != nil {
+		m.note(err.Error())
+	}
+	m.recall = len(m.history.Lines())
+	if !m.working {
+		return m.send(text)
+	}
+	if n, ok := showNumber(text); ok {
+		m.unfold(n)
+		return nil
+	}
+	m.queued = append(m.queued, text)
+	return nil
+}
+
+// showNumber reads the command /show.
+func showNumber(line string) (n int, ok bool) {
+	fields := strings.Fields(line)
+	if len(fields) == 0 || fields[0] != "/show" || len(fields) > 2 {
+		return 0, false
+	}
+	if len(fields) == 2 {
+		var err error
+		if n, err = strconv.Atoi(strings.TrimPrefix(fields[1], "#")); err != nil || n < 1 {
+			return -1, true
+		}
+	}
+	return n, true
+}
+
+// ownCommand carries out the commands that only the screen can.
+func (m *model) ownCommand(line string) bool {
+	n, ok := showNumber(line)
+	if ok {
+		m.unfold(n)
+	}
+	return ok
+}
+
+func (m *model) older() {
+	all := m.history.Lines()
+	if m.recall == 0 {
+		return
+	}
+	if m.recall >= len(all) {
+		m.recall, m.draft = len(all), m.input.Value()
+	}
+	m.recall--
+	m.edit(guard.Visible(all[m.recall]))
+}
+
+func (m *model) newer() {
+	all := m.history.Lines()
+	m.recall++
+	if m.recall >= len(all) {
+		m.recall = len(all)
+		m.edit(m.draft)
+		return
+	}
+	m.edit(guard.Visible(all[m.recall]))
+}
+
+// complete completes the input as far as that is certain, and shows what it may
+// become.
+func (m *model) complete() {
+	line := m.input.Value()
+	if !strings.HasPrefix(line, "/") || strings.Contains(line, "\n") {
+		return
+	}
+	all := m.talk.Complete(line)
+	switch len(all) {
+	case 0:
+		m.hint = "nothing to complete"
+		return
+	case 1:
+		m.edit(all[0])
+		return
+	}
+	common := all[0]
+	words := make([]string, len(all))
+	for i, one := range all {
+		for !strings.HasPrefix(one, common) {
+			_, size := utf8.DecodeLastRuneInString(common)
+			common = common[:len(common)-size]
+		}
+		words[i] = one[strings.LastIndexByte(strings.TrimRight(one, " "), ' ')+1:]
+	}
+	if len(common) > len(line) {
+		m.edit(common)
+	}
+	m.hint = strings.Join(words, "  ")
+}
+
+// paste takes a text that was pasted. It is made visible: what a person does not
+// see they cannot mean to send.
+func (m *model) paste(text string) {
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+	if m.asking != nil && m.asking.field == fieldNone {
+		return
+	}
+	if len(text)+m.input.Length() > maxInput || strings.Count(text, "\n")+m.input.LineCount() > maxInputLines {
+		m.hint = fmt.Sprintf("what was pasted is too long: at most %d lines and %d kB; attach it with /attach FILE", maxInputLines, maxInput>>10)
+		return
+	}
+	m.input.InsertString(visible(text))
+}
+
+// escaped writes what is not visible as escapes of JSON.
+func escaped(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if guard.Visible(string(r)) == string(r) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,406 @@
+package tui
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// turn is what is known of the turn that is going on.
+type turn struct {
+	answer   blocks
+	streamed strings.Builder // of the current reply
+	shown    string          // text of the last reply that was shown
+	printed  bool            // a block of the current reply was printed
+	thought  strings.Builder
+	thinking time.Time // when the thought began
+	writing  string    // the tool that the model is writing a call of
+	calls    map[string]callFrame
+	running  []string // IDs, in the order in which they began
+	progress string
+}
+
+// maxThought bounds what is kept of a thought.
+const maxThought = 64 << 10
+
+// show takes the next item of the feed.
+func (m *model) show(item any) {
+	switch it := item.(type) {
+	case *streamItem:
+		if it.thought {
+			m.think(string(it.text))
+		} else {
+			m.token(string(it.text))
+		}
+	case frameItem:
+		m.frame(it.frame)
+	case noteItem:
+		m.note(it.text)
+	case warnItem:
+		m.warn(it.text)
+	case textItem:
+		m.text(it.text)
+	case saidItem:
+		m.said(it.text)
+	case answerItem:
+		m.whole(it.text)
+	case recallItem:
+		m.call(it.call)
+	case statusItem:
+		m.status = it.status
+	case questionItem:
+		m.ask(it)
+	case withdrawItem:
+		if m.asking != nil && m.asking.reply == it.reply {
+			m.asking = m.dropQuestion()
+		}
+	}
+}
+
+func (m *model) frame(f journal.Frame) {
+	t := &m.turn
+	switch f.Event {
+	case string(journal.KindMessage):
+		m.message(decode[messageFrame](f.Data))
+	case journal.FrameToolCallDelta:
+		if c := decode[callFrame](f.Data); c.Name != "" {
+			m.endThought()
+			t.writing = c.Name
+		}
+	case string(journal.KindToolCall):
+		c := decode[callFrame](f.Data)
+		if t.calls == nil {
+			t.calls = map[string]callFrame{}
+		}
+		t.calls[c.ID] = c
+	case string(journal.KindToolStarted):
+		t.running, t.progress = append(t.running, decode[callFrame](f.Data).ID), ""
+	case journal.FrameToolProgress:
+		p := decode[progressFrame](f.Data)
+		if t.progress = p.Message; p.Fraction > 0 {
+			t.progress = strings.TrimSpace(fmt.Sprintf("%s %.0f %%", p.Message, 100*min(p.Fraction, 1)))
+		}
+	case string(journal.KindToolResult):
+		m.result(decode[resultFrame](f.Data))
+	case string(journal.KindConfirmationResolved):
+		m.note(m.decided(decode[resolvedFrame](f.Data)))
+	case string(journal.KindNotice):
+		n := decode[toolcrib.Notice](f.Data)
+		if n.Code == "reply_restarted" {
+			m.endReply()
+		}
+		m.notice(n.Code + ": " + n.Message)
+	case string(journal.KindDone), string(journal.KindError):
+		m.end(decode[endFrame](f.Data))
+	}
+}
+
+func (m *model) decided(r resolvedFrame) string {
+	text := "decided call by call"
+	switch r.Decision {
+	case journal.DecisionApprove:
+		text = "approved"
+	case journal.DecisionDeny:
+		text = "denied"
+	case journal.DecisionAnswer:
+		text = "answered"
+	case journal.DecisionRetry:
+		text = "to be run once more"
+	case journal.DecisionHappened:
+		text = "counted as happened"
+	case journal.DecisionNotHappened:
+		text = "counted as not happened"
+	}
+	return text + " by " + r.By
+}
+
+// token shows a piece of the answer: whole blocks are printed, the rest stands in
+// the live region.
+func (m *model) token(text string) {
+	m.endThought()
+	m.turn.writing = ""
+	m.turn.streamed.WriteString(text)
+	m.printBlocks(m.turn.answer.write(text))
+}
+
+func (m *model) printBlocks(done []block) {
+	for _, b := range done {
+		if !b.joined {
+			m.gap()
+		}
+		m.print(m.md.render(b.text, m.width-1)...)
+		m.turn.printed = true
+	}
+}
+
+// whole prints an answer that did not stream.
+func (m *model) whole(text string) {
+	var b blocks
+	m.printBlocks(append(b.write(text), b.flush()...))
+}
+
+// endReply prints what is left of a reply.
+func (m *model) endReply() {
+	m.endThought()
+	m.printBlocks(m.turn.answer.flush())
+	m.turn.streamed.Reset()
+	m.turn.printed, m.turn.writing = false, ""
+}
+
+// message ends a reply. One that did not stream, or not all of it, is shown now.
+func (m *model) message(msg messageFrame) {
+	t := &m.turn
+	if t.thought.Len() == 0 && t.streamed.Len() == 0 && msg.Thinking != "" {
+		m.think(msg.Thinking)
+	}
+	streamed := t.streamed.String()
+	m.endReply()
+	switch {
+	case streamed == "":
+		m.whole(msg.Text)
+	case strings.HasPrefix(msg.Text, streamed):
+		m.whole(msg.Text[len(streamed):])
+	case msg.Text != "" && strings.TrimSpace(msg.Text) != strings.TrimSpace(streamed):
+		m.note("the whole reply is:")
+		m.whole(msg.Text)
+	}
+	t.shown = msg.Text
+}
+
+// think takes a piece of a thought.
+func (m *model) think(text string) {
+	t := &m.turn
+	if t.thought.Len() == 0 {
+		t.thinking = m.now()
+	}
+	t.thought.WriteString(text[:min(len(text), max(maxThought-t.thought.Len(), 0))])
+}
+
+// endThought folds a thought into one line.
+func (m *model) endThought() {
+	t := &m.turn
+	text := strings.TrimSpace(strings.ToValidUTF8(t.thought.String(), "\uFFFD"))
+	t.thought.Reset()
+	if text == "" {
+		return
+	}
+	n := m.shelf.put(shelved{title: "thought", text: text})
+	s := m.style()
+	tail := fmt.Sprintf(" · /show %d", n)
+	m.gap()
+	m.print(s.Dim("∴ " + oneLine(text, max(m.width-5-len(tail), 8)) + tail))
+}
+
+// result prints a call with what became of it, in two lines.
+func (m *model) result(r resultFrame) {
+	t := &m.turn
+	t.running = slices.DeleteFunc(t.running, func(id string) bool { return id == r.ToolCallID })
+	t.progress = ""
+	c, ok := t.calls[r.ToolCallID]
+	if !ok {
+		c = callFrame{Name: r.Name}
+	}
+	delete(t.calls, r.ToolCallID)
+	m.call(recalled{c.Name, c.Arguments, render.Result{
+		Status: r.Status, Reason: r.Reason, Content: r.Content, DurationMS: r.DurationMS, Truncated: r.Truncated, Untrusted: r.Untrusted,
+	}})
+}
+
+// call prints a call, folded.
+func (m *model) call(c recalled) {
+	n := m.shelf.put(shelved{title: c.name, arguments: c.arguments, result: &c.result})
+	s := m.style()
+	m.gap()
+	m.print(lines(s.Call(c.name, plainArguments(c.arguments), c.result.Status))...)
+	show := fmt.Sprintf(" · /show %d", n)
+	if c.result.Status == toolcrib.ResultOK {
+		m.print("  " + s.Dim("└ "+oneLine(sizes(c.result), max(m.width-6-len(show), 8))+show))
+		return
+	}
+	narrow := m.look.style(max(m.width-1-len(show), 20))
+	first := lines(narrow.Fold(render.Result{Status: c.result.Status, Reason: c.result.Reason, Content: c.result.Content}, 1))[0]
+	m.print(first + s.Dim(show))
+}
+
+// plainArguments is what stands for arguments that are no JSON: a text.
+func plainArguments(raw json.RawMessage) json.RawMessage {
+	var text string
+	if len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
+		return json.RawMessage(text)
+	}
+	return raw
+}
+
+// sizes tells of a result how much it is and how long it took.
+func sizes(r render.Result) string {
+	parts := []string{"ok", size(len(r.Content))}
+	if r.Truncated {
+		parts = append(parts, "cut")
+	}
+	if r.Untrusted {
+		parts = append(parts, "untrusted")
+	}
+	return strings.Join(append(parts, render.Duration(time.Duration(r.DurationMS)*time.Millisecond)), " · ")
+}
+
+func size(bytes int) string {
+	switch {
+	case bytes < 1024:
+		return fmt.Sprintf("%d B", bytes)
+	case bytes < 1<<20:
+		return fmt.Sprintf("%.1f kB", float64(bytes)/1024)
+	}
+	return fmt.Sprintf("%.1f MB", float64(bytes)/(1<<20))
+}
+
+// end shows an answer that was not shown yet, or why there is none.
+func (m *model) end(e endFrame) {
+	m.endReply()
+	if e.Message != "" {
+		m.warn(string(e.StopReason) + ": " + e.Message)
+	}
+	if e.Content != "" && strings.TrimSpace(e.Content) != strings.TrimSpace(m.turn.shown) {
+		m.whole(e.Content)
+	}
+	m.turn.running = nil
+}
+
+// lines splits what ends with an end of line.
+func lines(text string) []string { return strings.Split(strings.TrimRight(text, "\n"), "\n") }
+
+// maxNotices bounds how many notices are remembered.
+const maxNotices = 100
+
+// notice shows a notice of a run, once in a conversation.
+func (m *model) notice(text string) {
+	if m.noticed[text] {
+		return
+	}
+	if len(m.noticed) < maxNotices {
+		m.noticed[text] = true
+	}
+	m.note(text)
+}
+
+func (m *model) note(text string) {
+	m.endReply()
+	s := m.style()
+	if !m.aside {
+		m.gap()
+	}
+	defer func() { m.aside = true }()
+	for i, l := range fit(lines(visible(text)), m.width-3) {
+		mark := "· "
+		if i > 0 {
+			mark = "  "
+		}
+		m.print(s.Dim(mark + l))
+	}
+}
+
+func (m *model) warn(text string) {
+	m.endReply()
+	s := m.style()
+	m.gap()
+	for i, l := range fit(lines(visible(text)), m.width-3) {
+		if i == 0 {
+			m.print(s.Red("✗") + " " + l)
+			continue
+		}
+		m.print("  " + l)
+	}
+}
+
+func (m *model) text(text string) {
+	m.endReply()
+	m.gap()
+	m.print(lines(onlyColours(text, m.look.Color))...)
+}
+
+// shelf keeps what was folded, so that it can be shown whole.
+type shelf struct {
+	first int // the number of the first item
+	items []shelved
+	bytes int
+}
+
+type shelved struct {
+	title     string
+	text      string
+	arguments json.RawMessage
+	result    *render.Result
+}
+
+func (s shelved) size() int {
+	n := len(s.text) + len(s.arguments) + 64
+	if s.result != nil {
+		n += len(s.result.Content)
+	}
+	return n
+}
+
+// Bounds of the shelf.
+const (
+	maxShelf      = 500
+	maxShelfBytes = 16 << 20
+)
+
+// put keeps an item and returns its number, from 1. The oldest go first.
+func (s *shelf) put(item shelved) int {
+	if s.first == 0 {
+		s.first = 1
+	}
+	s.items = append(s.items, item)
+	s.bytes += item.size()
+	for len(s.items) > 1 && (len(s.items) > maxShelf || s.bytes > maxShelfBytes) {
+		s.bytes -= s.items[0].size()
+		s.items, s.first = s.items[1:], s.first+1
+	}
+	return s.first + len(s.items) - 1
+}
+
+// get returns item n; 0 is the last.
+func (s *shelf) get(n int) (shelved, bool) {
+	if n == 0 {
+		n = s.first + len(s.items) - 1
+	}
+	if i := n - s.first; len(s.items) > 0 && i >= 0 && i < len(s.items) {
+		return s.items[i], true
+	}
+	return shelved{}, false
+}
+
+// unfold prints a folded item whole.
+func (m *model) unfold(n int) {
+	item, ok := m.shelf.get(n)
+	if !ok {
+		m.note("there is nothing folded with this number; `toolcrib runs show last --whole` shows a run whole")
+		return
+	}
+	s := m.style()
+	m.gap()
+	if item.result == nil {
+		for _, l := range lines(visible(item.text)) {
+			m.print(s.Dim("  " + l))
+		}
+		return
+	}
+	wide := m.look.style(1 << 16)
+	m.print(lines(s.Call(item.title, nil, item.result.Status))...)
+	if len(item.arguments) > 0 {
+		for _, l := range lines(render.Indented(item.arguments)) {
+			m.print("    " + strings.ReplaceAll(l, "\t", "    "))
+		}
+	}
+	m.print(lines(wide.Fold(*item.result, 0))...)
+	if w := guard.Visible(string(item.result.Reason)); w != "" && item.result.Status == toolcrib.ResultOK {
+		m.print(s.Dim("    " + w))
+	}
+}

@@ -1,0 +1,184 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/toolcrib/toolcrib/internal/render"
+)
+
+// View implements [tea.Model]: the few lines at the bottom.
+func (m *model) View() tea.View {
+	above, below := m.above(), m.below()
+	rows := make([]string, 0, len(above)+len(below)+maxInputRows)
+	rows = append(rows, above...)
+	var cursor *tea.Cursor
+	if m.inputShown() {
+		cursor = m.input.Cursor()
+		if cursor != nil {
+			cursor.Y += len(rows)
+		}
+		rows = append(rows, strings.Split(m.input.View(), "\n")...)
+	}
+	rows = append(rows, below...)
+	if m.quit {
+		rows, cursor = nil, nil
+	}
+	for i, r := range rows {
+		rows[i] = ansi.Truncate(r, max(m.width-1, 1), "")
+	}
+	v := tea.NewView(strings.Join(rows, "\n"))
+	v.Cursor = cursor
+	return v
+}
+
+// liveRows is how many rows the live region may have at the moment.
+func (m *model) liveRows() int {
+	return len(m.above()) + len(m.below()) + m.input.Height() + 1
+}
+
+func (m *model) inputShown() bool { return m.asking == nil || m.asking.field != fieldNone }
+
+// above is what stands over the input: what streams, and what goes on.
+func (m *model) above() []string {
+	s := m.style()
+	rows := []string{""}
+	if tail := m.turn.answer.tail(); strings.TrimSpace(tail) != "" {
+		most := max(min(maxTailRows, m.height/2-2), 1)
+		rows = append(rows, m.tail(tail, most)...)
+		rows = append(rows, "")
+	}
+	if m.asking != nil {
+		for _, l := range m.keyRows(m.asking.keysText()) {
+			rows = append(rows, s.Yellow(m.look.signs(l)))
+		}
+		return rows
+	}
+	if m.working {
+		rows = append(rows, m.activity(), "")
+	}
+	return rows
+}
+
+// keyRows breaks a list of keys between them.
+func (m *model) keyRows(text string) []string {
+	var rows []string
+	row := ""
+	for _, key := range strings.Split(text, " · ") {
+		next := key
+		if row != "" {
+			next = row + " · " + key
+		}
+		if row != "" && ansi.StringWidth(next) > m.width-2 {
+			rows, next = append(rows, row), key
+		}
+		row = next
+	}
+	return fit(append(rows, row), m.width-1)
+}
+
+// tail is the end of a text that streams, as plain text.
+func (m *model) tail(text string, most int) []string {
+	if bytes := most * 4 * m.width; len(text) > bytes {
+		text = strings.ToValidUTF8(text[len(text)-bytes:], "")
+	}
+	rows := fit(strings.Split(ansi.Wrap(visible(text), max(min(m.width-1, maxProse), 1), ""), "\n"), m.width-1)
+	if len(rows) > most {
+		rows = rows[len(rows)-most:]
+	}
+	for i, r := range rows {
+		rows[i] = m.look.signs(r)
+	}
+	return rows
+}
+
+// activity is one line about what goes on.
+func (m *model) activity() string {
+	s, t := m.style(), &m.turn
+	what := "waiting for the model"
+	switch {
+	case m.stopped:
+		what = "stopping"
+	case len(t.running) > 0:
+		names := make([]string, len(t.running))
+		for i, id := range t.running {
+			c := t.calls[id]
+			names[i] = strings.TrimSpace(c.Name + " " + render.Arguments(plainArguments(c.Arguments), 40))
+		}
+		if what = strings.Join(names, ", "); t.progress != "" {
+			what += ": " + t.progress
+		}
+	case t.thought.Len() > 0:
+		text := t.thought.String()
+		what = "thinking: " + lastLine(text)
+	case t.writing != "":
+		what = "writing a call of " + t.writing
+	case t.streamed.Len() > 0:
+		what = "writing"
+	}
+	pictures := m.look.spinner()
+	since := m.now().Sub(m.began)
+	tail := ""
+	if since.Seconds() >= 1 {
+		tail = fmt.Sprintf("  %ds", int(since.Seconds()))
+	}
+	what = oneLine(what, max(m.width-5-len(tail), 5))
+	return s.Cyan(pictures[m.spin%len(pictures)]) + " " + s.Dim(m.look.signs(what+tail))
+}
+
+// lastLine is the last line of a text that has something on it.
+func lastLine(text string) string {
+	const most = 2 << 10
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[len(text)-most:], "")
+	}
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}
+
+// below is what stands under the input.
+func (m *model) below() []string {
+	s := m.style()
+	var rows []string
+	for _, q := range m.queued {
+		rows = append(rows, s.Dim(m.look.signs("  "+oneLine("next: "+q, max(m.width-4, 5)))))
+	}
+	if m.hint != "" {
+		for _, l := range lines(ansi.Wrap(visible(m.hint), max(m.width-3, 5), "")) {
+			rows = append(rows, s.Dim(m.look.signs("  "+l)))
+			if len(rows) > 5 {
+				break
+			}
+		}
+		return rows
+	}
+	if text := m.statusText(max(m.width-3, 5)); text != "" {
+		rows = append(rows, s.Dim(m.look.signs("  "+text)))
+	}
+	return rows
+}
+
+// statusText is as much of the status as fits.
+func (m *model) statusText(width int) string {
+	text := ""
+	for _, part := range m.status.Parts {
+		if part == "" {
+			continue
+		}
+		next := part
+		if text != "" {
+			next = text + " · " + part
+		}
+		if ansi.StringWidth(next) > width {
+			if text == "" {
+				return oneLine(next, width)
+			}
+			continue
+		}
+		text = next
+	}
+	return visible(text)
+}
