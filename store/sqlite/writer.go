@@ -174,12 +174,32 @@ func (w *writer) hand(ctx context.Context, j *job) error {
 	}
 }
 
-// loop is the writer's goroutine; close ends it and waits for it.
+// loop is the writer's goroutine; close ends it and waits for it. Jobs that wait at
+// the same time are not in any order, so those that need a sync may come second.
 func (w *writer) loop() {
 	defer close(w.ended)
 	for first := range w.jobs {
-		w.commit(w.gather(first))
+		plain, barriers := apart(w.gather(first))
+		if len(plain) > 0 {
+			w.commit(plain)
+		}
+		if len(barriers) > 0 {
+			w.commit(barriers)
+		}
 	}
+}
+
+// apart parts a group: what need not reach the disk at once does not wait for what
+// must, and during that sync the runs of the others go on to their next appends.
+func apart(group []*job) (plain, barriers []*job) {
+	for _, j := range group {
+		if j.barrier {
+			barriers = append(barriers, j)
+		} else {
+			plain = append(plain, j)
+		}
+	}
+	return plain, barriers
 }
 
 // gather takes what waits already, without waiting for more.
