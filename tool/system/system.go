@@ -1,19 +1,19 @@
 // Package system has the tools that tell about the running toolcrib itself, for
-// administrators (contract §11, N24).
+// administrators (contract §11, N24): get_runtime_info, get_env and fetch_logs, which
+// leave out what could be a secret, and get_runtime_info_raw and get_env_raw, which
+// do not and are off until an administrator switches them on.
 package system
 
 import (
 	"context"
 	"encoding/json"
 	"maps"
-	"runtime"
-	"runtime/metrics"
+	"os"
 	"slices"
-	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
 // Group is the group of the tools of this package.
@@ -31,6 +31,16 @@ type Options struct {
 	// schema, counts. It must hold no secret, no address and no path; at most 32
 	// pairs of at most 200 bytes are shown. nil = nothing is told.
 	Data func(ctx context.Context) map[string]string
+	// Details is what get_runtime_info_raw tells besides: paths, addresses. It must
+	// hold no secret; bounds are those of Data. nil = nothing more is told.
+	Details func(ctx context.Context) map[string]string
+	// Environ is the environment; nil = os.Environ.
+	Environ func() []string
+	// Logs is toolcrib's own log; nil = there is no fetch_logs.
+	Logs Logs
+	// Mask takes secrets that are known by value out of a text, before what only looks
+	// like one is; nil = none are known. get_env_raw does without.
+	Mask func(string) string
 }
 
 const (
@@ -38,7 +48,8 @@ const (
 	maxFactBytes = 200
 )
 
-// New returns get_runtime_info.
+// New returns get_runtime_info, get_env, both again as raw, and fetch_logs if there
+// is a log.
 func New(options Options) []toolcrib.Tool {
 	if options.Version == "" {
 		options.Version = "unknown"
@@ -46,71 +57,26 @@ func New(options Options) []toolcrib.Tool {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	return []toolcrib.Tool{&runtimeInfo{options}}
+	if options.Environ == nil {
+		options.Environ = os.Environ
+	}
+	if options.Mask == nil {
+		options.Mask = func(s string) string { return s }
+	}
+	tools := []toolcrib.Tool{&runtimeInfo{options: options}, &runtimeInfo{options, true}, &getEnv{options: options}, &getEnv{options, true}}
+	if options.Logs != nil {
+		tools = append(tools, &fetchLogs{options})
+	}
+	return tools
 }
 
 // spec fills in what all tools of the package have in common: they are for
-// administrators and change nothing.
-func spec(name, description, parameters string) toolcrib.Spec {
+// administrators and change nothing. A raw one is off by default.
+func spec(name, description, parameters string, raw bool) toolcrib.Spec {
 	return toolcrib.Spec{
 		Name: name, Description: description, Parameters: json.RawMessage(parameters), Effect: toolcrib.EffectReadOnly,
-		Group: Group, Source: "builtin", EnabledByDefault: true, RequiresAdmin: true,
+		Group: Group, Source: "builtin", EnabledByDefault: !raw, RequiresAdmin: true,
 	}
-}
-
-type runtimeInfo struct{ options Options }
-
-type runtimeInfoResult struct {
-	Version       string            `json:"version"`
-	Go            string            `json:"go"`
-	OS            string            `json:"os"`
-	Arch          string            `json:"arch"`
-	CPUs          int               `json:"cpus"`
-	Goroutines    int               `json:"goroutines"`
-	Memory        memoryInfo        `json:"memory"`
-	UptimeSeconds int64             `json:"uptime_seconds,omitempty"`
-	Data          map[string]string `json:"data,omitempty"`
-}
-
-type memoryInfo struct {
-	HeapBytes  uint64 `json:"heap_bytes"`  // live and not yet collected objects
-	TotalBytes uint64 `json:"total_bytes"` // what the Go runtime holds from the system
-}
-
-// Spec describes get_runtime_info.
-func (t *runtimeInfo) Spec() toolcrib.Spec {
-	return spec("get_runtime_info", "Tell about the running toolcrib: version, platform, processors, memory, uptime and its store.",
-		`{"type": "object", "properties": {}, "additionalProperties": false}`)
-}
-
-// Call tells what is known; it reads no environment, no configuration and no path.
-func (t *runtimeInfo) Call(ctx context.Context, _ toolcrib.Call) (toolcrib.Output, error) {
-	if err := ctx.Err(); err != nil {
-		return toolcrib.Output{}, err
-	}
-	result := runtimeInfoResult{
-		Version: t.options.Version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
-		CPUs: runtime.NumCPU(), Goroutines: runtime.NumGoroutine(), Memory: memory(),
-	}
-	if !t.options.Started.IsZero() {
-		result.UptimeSeconds = int64(t.options.Now().Sub(t.options.Started) / time.Second)
-	}
-	if t.options.Data != nil {
-		result.Data = bounded(t.options.Data(ctx))
-	}
-	return wire.Output(result)
-}
-
-func memory() memoryInfo {
-	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
-	metrics.Read(samples)
-	var values [2]uint64
-	for i, sample := range samples {
-		if sample.Value.Kind() == metrics.KindUint64 {
-			values[i] = sample.Value.Uint64()
-		}
-	}
-	return memoryInfo{HeapBytes: values[0], TotalBytes: values[1]}
 }
 
 // bounded keeps the first maxFacts by name, each cut to maxFactBytes.
@@ -125,9 +91,15 @@ func bounded(facts map[string]string) map[string]string {
 	return kept
 }
 
-func cut(s string) string {
-	if len(s) <= maxFactBytes {
+func cut(s string) string { return cutTo(s, maxFactBytes) }
+
+// cutTo cuts a text to most bytes and a mark that says so.
+func cutTo(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxFactBytes], "") + "…"
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + "…"
 }

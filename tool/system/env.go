@@ -1,0 +1,107 @@
+package system
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
+)
+
+const (
+	maxVariables = 500
+	maxNames     = 100  // that a call may ask for
+	maxValue     = 1000 // bytes of a value
+	maxRawValue  = 4096 // the same in the raw variants
+)
+
+const envParameters = `{
+	"type": "object",
+	"properties": {
+		"names": {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 256}, "maxItems": 100, "description": "Names of variables. Default: all."}
+	},
+	"additionalProperties": false
+}`
+
+// getEnv is get_env, and with raw get_env_raw.
+type getEnv struct {
+	options Options
+	raw     bool
+}
+
+type envInput struct {
+	Names []string `json:"names"`
+}
+
+type envResult struct {
+	Variables map[string]string `json:"variables"` // value by name
+	NotSet    []string          `json:"not_set,omitempty"`
+	Truncated bool              `json:"truncated,omitempty"` // there are more
+}
+
+// Spec describes get_env or get_env_raw.
+func (t *getEnv) Spec() toolcrib.Spec {
+	if t.raw {
+		return spec("get_env_raw", "Read the environment variables of the running toolcrib as they are, secrets too.", envParameters, true)
+	}
+	return spec("get_env", "Read the environment variables of the running toolcrib. Values that could be secrets are shown as "+guard.Redacted+".", envParameters, false)
+}
+
+// Call lists variables sorted by name, at most 500.
+func (t *getEnv) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	if err := ctx.Err(); err != nil {
+		return toolcrib.Output{}, err
+	}
+	var in envInput
+	if err := wire.Decode(call, &in); err != nil {
+		return toolcrib.Output{}, err
+	}
+	if len(in.Names) > maxNames {
+		return toolcrib.Output{}, toolcrib.Failf(toolcrib.InvalidArguments, "at most %d names", maxNames)
+	}
+	show := t.redacted
+	if t.raw {
+		show = rawValue
+	}
+	var result envResult
+	result.Variables, result.Truncated = environment(t.options.Environ(), in.Names, show)
+	for _, name := range in.Names {
+		if _, ok := result.Variables[name]; !ok && !slices.Contains(result.NotSet, name) {
+			result.NotSet = append(result.NotSet, name)
+		}
+	}
+	out, err := wire.Output(result)
+	out.Cut = result.Truncated
+	return out, err
+}
+
+// redacted is a value without what is or could be a secret (N24).
+func (t *getEnv) redacted(name, value string) string {
+	return cutTo(guard.RedactEnv(name, t.options.Mask(value)), maxValue)
+}
+
+func rawValue(_, value string) string { return cutTo(value, maxRawValue) }
+
+// environment makes a map of NAME=value lines: those with one of the names, or the
+// first maxVariables by name. more tells that there are others.
+func environment(lines, names []string, show func(name, value string) string) (variables map[string]string, more bool) {
+	all := make(map[string]string, len(lines))
+	for _, line := range lines {
+		name, value, ok := strings.Cut(line, "=")
+		if _, twice := all[name]; !ok || name == "" || twice || len(names) > 0 && !slices.Contains(names, name) {
+			continue // Windows keeps lines without a name
+		}
+		all[name] = value
+	}
+	variables = make(map[string]string, min(len(all), maxVariables))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if len(variables) == maxVariables {
+			return variables, true
+		}
+		variables[cutTo(name, maxValue)] = show(name, all[name])
+	}
+	return variables, false
+}

@@ -1,0 +1,254 @@
+package system
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
+)
+
+const (
+	nameFetchLogs = "fetch_logs"
+
+	defaultEntries = 20 // requirements 1b
+	maxEntries     = 50
+	maxLogBytes    = 48 << 10 // of a result
+	maxMessage     = 2000     // bytes
+	maxAttributes  = 32       // of an entry
+	maxAttribute   = 500      // bytes of a value
+)
+
+const logsParameters = `{
+	"type": "object",
+	"properties": {
+		"level": {"type": "string", "enum": ["debug", "info", "warn", "error"], "description": "Only entries of this level or a more serious one. Default: all that is logged."},
+		"since": {"type": "string", "minLength": 1, "maxLength": 64, "description": "Only entries from this time on (RFC 3339, such as 2026-01-02T15:04:05Z), or not older than this (such as 15m or 2h30m)."},
+		"contains": {"type": "string", "minLength": 1, "maxLength": 256, "description": "Only entries that contain this text, whatever its case, as they are shown."},
+		"limit": {"type": "integer", "minimum": 1, "description": "Most entries to return, the newest ones. Default 20, at most 50."}
+	},
+	"additionalProperties": false
+}`
+
+// Logs is toolcrib's own log. Recent yields its entries, the newest first; they are
+// read until there are enough of them.
+type Logs interface {
+	Recent(ctx context.Context) iter.Seq2[LogEntry, error]
+}
+
+// LogEntry is one entry of a log.
+type LogEntry struct {
+	Time       time.Time
+	Level      slog.Level
+	Message    string
+	Attributes []LogAttribute
+}
+
+// LogAttribute is what an entry says besides its message.
+type LogAttribute struct{ Name, Value string }
+
+type fetchLogs struct{ options Options }
+
+type logsInput struct {
+	Level    string `json:"level"`
+	Since    string `json:"since"`
+	Contains string `json:"contains"`
+	Limit    int    `json:"limit"`
+}
+
+type logsResult struct {
+	Entries   []shownEntry `json:"entries"` // the oldest first
+	Count     int          `json:"count"`
+	Truncated bool         `json:"truncated,omitempty"` // there are older ones
+}
+
+type shownEntry struct {
+	Time       string            `json:"time,omitempty"` // RFC 3339, UTC
+	Level      string            `json:"level"`
+	Message    string            `json:"message"`
+	Attributes map[string]string `json:"attributes,omitempty"`
+}
+
+// Spec describes fetch_logs.
+func (t *fetchLogs) Spec() toolcrib.Spec {
+	return spec(nameFetchLogs, "Read the newest entries of toolcrib's own log. Secrets, mail and network addresses are shown as "+guard.Redacted+".", logsParameters, false)
+}
+
+// filter is which entries a call wants.
+type filter struct {
+	level    slog.Level
+	since    time.Time
+	contains string
+	most     int
+}
+
+func (t *fetchLogs) filter(call toolcrib.Call) (filter, error) {
+	in := logsInput{Limit: defaultEntries}
+	if err := wire.Decode(call, &in); err != nil {
+		return filter{}, err
+	}
+	f := filter{level: slog.Level(-128), contains: strings.ToLower(in.Contains), most: min(in.Limit, maxEntries)}
+	if in.Limit < 1 {
+		return f, toolcrib.Failf(toolcrib.InvalidArguments, "limit must be at least 1")
+	}
+	if in.Level != "" {
+		if err := f.level.UnmarshalText([]byte(in.Level)); err != nil {
+			return f, toolcrib.Failf(toolcrib.InvalidArguments, "level must be debug, info, warn or error")
+		}
+	}
+	if in.Since == "" {
+		return f, nil
+	}
+	ago, err := time.ParseDuration(in.Since)
+	if err == nil && ago >= 0 {
+		f.since = t.options.Now().Add(-ago)
+	} else if f.since, err = time.Parse(time.RFC3339, in.Since); err != nil {
+		return f, toolcrib.Failf(toolcrib.InvalidArguments, "since must be a time (2026-01-02T15:04:05Z) or how long ago (15m)")
+	}
+	return f, nil
+}
+
+// Call returns the newest entries that fit the filter. What is sought is sought in
+// what is shown: otherwise a secret could be guessed piece by piece.
+func (t *fetchLogs) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	if err := ctx.Err(); err != nil {
+		return toolcrib.Output{}, err
+	}
+	f, err := t.filter(call)
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	result, room := logsResult{Entries: []shownEntry{}}, maxLogBytes
+	if call.MaxBytes > 0 {
+		room = min(room, call.MaxBytes-128)
+	}
+	for e, err := range t.options.Logs.Recent(ctx) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return toolcrib.Output{}, err
+		}
+		if e.Level < f.level || !f.since.IsZero() && e.Time.Before(f.since) {
+			continue
+		}
+		entry := show(e, t.options.Mask)
+		if !entry.contains(f.contains) {
+			continue
+		}
+		data, err := wire.Marshal(entry)
+		if err != nil {
+			return toolcrib.Output{}, err
+		}
+		if room -= len(data) + 1; room < 0 || len(result.Entries) == f.most {
+			result.Truncated = true
+			break
+		}
+		result.Entries = append(result.Entries, entry)
+	}
+	slices.Reverse(result.Entries)
+	result.Count = len(result.Entries)
+	out, err := wire.Output(result)
+	out.Cut = result.Truncated
+	if result.instructs() {
+		// What a stranger's server or file said stands in the log, too, when it failed.
+		out.Untrusted, out.Source = true, "log"
+	}
+	return out, err
+}
+
+// instructs tells whether an entry holds phrases that read like instructions to a
+// model.
+func (r *logsResult) instructs() bool {
+	for _, e := range r.Entries {
+		if _, found := guard.NeutralizePhrases(e.Message); found > 0 {
+			return true
+		}
+		for _, value := range e.Attributes {
+			if _, found := guard.NeutralizePhrases(value); found > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (e *shownEntry) contains(text string) bool {
+	if text == "" || strings.Contains(strings.ToLower(e.Message), text) {
+		return true
+	}
+	for name, value := range e.Attributes {
+		if strings.Contains(strings.ToLower(name+"="+value), text) {
+			return true
+		}
+	}
+	return false
+}
+
+// show makes of an entry what may be seen: without secrets and without what tells
+// who somebody is (N24), then cut.
+func show(e LogEntry, mask func(string) string) shownEntry {
+	e = tidy(e, mask)
+	entry := shownEntry{Level: strings.ToLower(e.Level.String()), Message: redactPersonal(e.Message)}
+	if !e.Time.IsZero() {
+		entry.Time = e.Time.UTC().Format("2006-01-02T15:04:05.000Z")
+	}
+	for _, a := range e.Attributes {
+		if entry.Attributes == nil {
+			entry.Attributes = make(map[string]string, len(e.Attributes))
+		}
+		entry.Attributes[a.Name] = redactPersonal(a.Value)
+	}
+	return entry
+}
+
+// tidy takes secrets out of an entry, then cuts it. A text that is cut first could
+// keep a part of a secret that nothing recognises any more.
+func tidy(e LogEntry, mask func(string) string) LogEntry {
+	tidied := LogEntry{Time: e.Time, Level: e.Level, Message: cutTo(guard.RedactText(mask(e.Message)), maxMessage)}
+	for _, a := range e.Attributes[:min(len(e.Attributes), maxAttributes)] {
+		value := guard.RedactText(mask(a.Value))
+		if secretAttribute(a.Name) && value != "" {
+			value = guard.Redacted
+		}
+		tidied.Attributes = append(tidied.Attributes, LogAttribute{cutTo(mask(a.Name), maxFactBytes), cutTo(value, maxAttribute)})
+	}
+	return tidied
+}
+
+// secretAttribute tells whether a value of this name is redacted in a text, too:
+// token, but not input_tokens.
+func secretAttribute(name string) bool {
+	probe := name + "=x"
+	return guard.RedactText(probe) != probe
+}
+
+var (
+	mailAddress = regexp.MustCompile(`[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+`)
+	address4    = regexp.MustCompile(`\b\d{1,3}(?:\.\d{1,3}){3}\b`)
+	address6    = regexp.MustCompile(`\b[0-9A-Fa-f]{1,4}:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*`)
+)
+
+// redactPersonal hides mail addresses and network addresses but those that every
+// machine has.
+func redactPersonal(s string) string {
+	if strings.Contains(s, "@") {
+		s = mailAddress.ReplaceAllString(s, guard.Redacted)
+	}
+	hide := func(text string) string {
+		for _, one := range []string{text, strings.TrimRight(text, ":.")} { // "ADDRESS: refused"
+			if at, err := netip.ParseAddr(one); err == nil && !at.IsLoopback() && !at.IsUnspecified() {
+				return guard.Redacted + text[len(one):]
+			}
+		}
+		return text
+	}
+	return address6.ReplaceAllStringFunc(address4.ReplaceAllStringFunc(s, hide), hide)
+}

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package system
+
+const nonBlocking = 0
