@@ -28,8 +28,8 @@ const (
 // the key of each purpose is derived, so that one file serves all of them. It
 // prints as a word, never as what it holds.
 type Keys struct {
-	root [keyBytes]byte
-	head []byte // derived from it
+	root     [keyBytes]byte
+	head, id []byte // derived from it
 }
 
 // NewKeys makes new keys.
@@ -95,8 +95,13 @@ func (k *Keys) HeadMAC(seq toolcrib.Seq, hash []byte) []byte {
 // derived makes the keys that are needed often.
 func (k *Keys) derived() *Keys {
 	k.head = k.Derive("system journal head")
+	k.id = k.Derive("key ID")[:16]
 	return k
 }
+
+// ID tells these keys from others, and nothing about them. A database has it beside
+// its seal, so that a wrong key file is told from a broken seal.
+func (k *Keys) ID() []byte { return bytes.Clone(k.id) }
 
 func headMAC(key []byte, seq toolcrib.Seq, hash []byte) []byte {
 	m := hmac.New(sha256.New, key)

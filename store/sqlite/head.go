@@ -26,16 +26,17 @@ type sealed struct {
 	found    bool // the row of the head is there
 	head     systemHead
 	mac      []byte
+	keyID    []byte
 	last     systemHead // zero = there is no event
 	lastTime int64
 }
 
-const selectSealed = `SELECT h.one IS NOT NULL, ifnull(h.seq, 0), h.hash, h.mac, ifnull(e.seq, 0), e.hash, ifnull(e.time, 0)
+const selectSealed = `SELECT h.one IS NOT NULL, ifnull(h.seq, 0), h.hash, h.mac, h.key_id, ifnull(e.seq, 0), e.hash, ifnull(e.time, 0)
 	FROM (SELECT 1) LEFT JOIN system_head h ON h.one = 1
 	LEFT JOIN (SELECT seq, hash, time FROM system_events ORDER BY seq DESC LIMIT 1) e`
 
 func scanSealed(row *sql.Row) (s sealed, err error) {
-	err = row.Scan(&s.found, &s.head.seq, &s.head.hash, &s.mac, &s.last.seq, &s.last.hash, &s.lastTime)
+	err = row.Scan(&s.found, &s.head.seq, &s.head.hash, &s.mac, &s.keyID, &s.last.seq, &s.last.hash, &s.lastTime)
 	return s, err
 }
 
@@ -44,6 +45,8 @@ func (s *sealed) broken(keys *store.Keys) string {
 	switch {
 	case !s.found:
 		return "its head is gone"
+	case !bytes.Equal(s.keyID, keys.ID()):
+		return "its head was not sealed with this key but with another one; is the key file the right one?"
 	case !hmac.Equal(s.mac, keys.HeadMAC(s.head.seq, s.head.hash)):
 		return "its head was not sealed with this key"
 	case s.head.seq > s.last.seq:
@@ -96,8 +99,15 @@ func (t *tx) chain(at time.Time, kind toolcrib.Kind, payload any) error {
 
 const (
 	insertSystem = "INSERT INTO system_events (seq, kind, time, payload, payload_hash, hash) VALUES (?,?,?,?,?,?)"
-	putSeal      = "INSERT OR REPLACE INTO system_head (one, seq, hash, mac) VALUES (1,?,?,?)"
+	putSeal      = "INSERT OR REPLACE INTO system_head (one, seq, hash, mac, key_id) VALUES (1,?,?,?,?)"
+	// putFirstSeal is that of migration 3, when there was no ID of keys yet.
+	putFirstSeal = "INSERT OR REPLACE INTO system_head (one, seq, hash, mac) VALUES (1,?,?,?)"
 )
+
+// args returns the arguments of putSeal.
+func (h *systemHead) args(keys *store.Keys) []any {
+	return []any{int64(h.seq), h.hash, keys.HeadMAC(h.seq, h.hash), keys.ID()}
+}
 
 func (t *tx) putSystem(e *store.SystemEvent) error {
 	if t.system == nil {
@@ -127,8 +137,7 @@ func (t *tx) seal() error {
 	if !t.unsealed {
 		return nil
 	}
-	h := t.system
-	_, err := t.exec(putSeal, int64(h.seq), h.hash, t.w.keys.HeadMAC(h.seq, h.hash))
+	_, err := t.exec(putSeal, t.system.args(t.w.keys)...)
 	return err
 }
 
@@ -176,6 +185,10 @@ func sealTx(ctx context.Context, tx *sql.Tx, keys *store.Keys, by string, now fu
 		}
 		last = next
 	}
-	_, err = tx.ExecContext(ctx, putSeal, int64(last.seq), last.hash, keys.HeadMAC(last.seq, last.hash))
+	if by == store.AdoptedByMigration {
+		_, err = tx.ExecContext(ctx, putFirstSeal, last.args(keys)[:3]...)
+		return err
+	}
+	_, err = tx.ExecContext(ctx, putSeal, last.args(keys)...)
 	return err
 }

@@ -108,6 +108,39 @@ func TestKeyFileMissing(t *testing.T) {
 	}
 }
 
+// The key file of another database is told, and seals nothing here; somebody may
+// accept it all the same.
+func TestKeyFileOfAnother(t *testing.T) {
+	path := closedAt(t)
+	other := closedAt(t)
+	mine, theirs := filepath.Join(filepath.Dir(path), "keys"), filepath.Join(filepath.Dir(other), "keys")
+	s, err := sqlite.Open(t.Context(), path, sqlite.Options{Keys: theirs})
+	if !errors.Is(err, store.ErrKeys) || !strings.Contains(err.Error(), theirs) || !strings.Contains(err.Error(), "other keys") {
+		t.Fatalf("store %v, error %v; want ErrKeys that names %s", s, err, theirs)
+	}
+	for range 2 { // and it was left as it was
+		s = openAt(t, path, sqlite.Options{Keys: mine})
+		login(t, s, "ann")
+		if v, err := s.VerifySystem(t.Context()); err != nil || v.Adopted != 0 {
+			t.Errorf("%+v, error %v", v, err)
+		}
+	}
+	ro := openAt(t, path, sqlite.Options{Keys: theirs, ReadOnly: true})
+	_, err = ro.VerifySystem(t.Context())
+	wantBroken(t, err, "is the key file the right one?")
+	s = openAt(t, path, sqlite.Options{Keys: theirs, AdoptBy: "ann"})
+	if v, err := s.VerifySystem(t.Context()); err != nil || v.Adopted == 0 {
+		t.Errorf("%+v, error %v; want it adopted", v, err)
+	}
+	last := systemEvents(t, s, 0)
+	if e := last[len(last)-1]; e.Kind != store.SystemHeadAdopted || !strings.Contains(string(e.Payload), `"by":"ann"`) {
+		t.Errorf("last event %s %s", e.Kind, e.Payload)
+	}
+	if s, err := sqlite.Open(t.Context(), path, sqlite.Options{Keys: mine}); !errors.Is(err, store.ErrKeys) {
+		t.Errorf("the key of before: store %v, error %v; want ErrKeys", s, err)
+	}
+}
+
 func TestKeyFileDamaged(t *testing.T) {
 	path := closedAt(t)
 	keys := filepath.Join(filepath.Dir(path), "keys")

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -100,8 +101,11 @@ func syncFolder(folder string) error {
 // for what was there; that is kept in the system journal.
 func openKeys(ctx context.Context, conn *sql.Conn, o Options) (*store.Keys, error) {
 	keys, err := loadKeys(o.Keys)
+	if err == nil && o.AdoptBy == "" {
+		return keys, checkKeys(ctx, conn, o.Keys, keys)
+	}
 	if o.AdoptBy == "" || (err != nil && !errors.Is(err, fs.ErrNotExist)) {
-		return keys, err
+		return nil, err
 	}
 	if keys, err = makeKeys(o.Keys); err != nil {
 		return nil, err
@@ -119,4 +123,18 @@ func openKeys(ctx context.Context, conn *sql.Conn, o Options) (*store.Keys, erro
 		return nil, err
 	}
 	return keys, tx.Commit()
+}
+
+// checkKeys tells a key file of another database, which must not go on sealing this
+// one. A seal that does not hold otherwise is no reason not to open it: no run may
+// be lost for that.
+func checkKeys(ctx context.Context, conn *sql.Conn, path string, keys *store.Keys) error {
+	found, err := scanSealed(conn.QueryRowContext(ctx, selectSealed))
+	if err != nil {
+		return err
+	}
+	if len(found.keyID) > 0 && !bytes.Equal(found.keyID, keys.ID()) {
+		return keysError(path, errors.New("it has other keys than those that have sealed the system journal"))
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"crypto/hmac"
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
@@ -25,6 +26,9 @@ type usageFill struct {
 }
 
 func fillUsage(ctx context.Context, tx *sql.Tx, keys *store.Keys, o Options) error {
+	if err := nameKeys(ctx, tx, keys); err != nil {
+		return err
+	}
 	f := &usageFill{ctx: ctx, tx: tx, now: o.Now}
 	for _, step := range []func() error{f.pruned, f.runs, f.keep, f.sessions} {
 		if err := step(); err != nil {
@@ -213,7 +217,17 @@ func appendTx(ctx context.Context, tx *sql.Tx, keys *store.Keys, o Options, even
 		}
 		last = next
 	}
-	_, err = tx.ExecContext(ctx, putSeal, int64(last.seq), last.hash, keys.HeadMAC(last.seq, last.hash))
+	_, err = tx.ExecContext(ctx, putSeal, last.args(keys)...)
+	return err
+}
+
+// nameKeys puts the ID of the keys to a seal that is theirs.
+func nameKeys(ctx context.Context, tx *sql.Tx, keys *store.Keys) error {
+	found, err := scanSealed(tx.QueryRowContext(ctx, selectSealed))
+	if err != nil || !found.found || !hmac.Equal(found.mac, keys.HeadMAC(found.head.seq, found.head.hash)) {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE system_head SET key_id = ?", keys.ID())
 	return err
 }
 

@@ -65,7 +65,7 @@ func (s *Store) raw(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq)
 			var page []stored
 			page, err = s.page(ctx, num, after, last)
 			if err == nil && len(page) == 0 {
-				err = fmt.Errorf("run %s: event %d is missing: %w", run, after+1, toolcrib.ErrNotFound)
+				err = &store.ChainError{Run: run, Seq: after + 1, What: "the event is missing"}
 			}
 			for i := range page {
 				if ctx.Err() != nil {

@@ -125,6 +125,8 @@ func changes() map[string]string {
 		"system: emptied":        "DELETE FROM system_events; DELETE FROM system_head; DELETE FROM overrides; UPDATE counters SET value = 0",
 		"head: number":           "UPDATE system_head SET seq = seq + 1",
 		"head: seal":             "UPDATE system_head SET mac = zeroblob(32)",
+		"head: key":              "UPDATE system_head SET key_id = zeroblob(16)",
+		"head: no key":           "UPDATE system_head SET key_id = x''",
 		"head: gone":             "DELETE FROM system_head",
 		"override: switched":     "UPDATE overrides SET enabled = 1",
 		"override: who":          "UPDATE overrides SET by = 'eve'",

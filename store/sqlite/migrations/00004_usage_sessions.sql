@@ -48,8 +48,10 @@ CREATE TABLE sessions (
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX sessions_name ON sessions (user, name) WHERE name <> '';
 
+-- Whose key has sealed the head; the migration after this one fills it.
+ALTER TABLE system_head ADD COLUMN key_id BLOB NOT NULL DEFAULT x'';
+
 -- What ended when, for pruning by age.
 CREATE INDEX runs_ended ON runs (ended_at) WHERE ended_at IS NOT NULL;
-
 
 PRAGMA user_version = 4;
