@@ -205,7 +205,7 @@ func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.
 		child, err := r.Run(ctx, Task{
 			Agent: s.Start.Agent, Principal: s.Start.Principal, Workspace: s.Start.Workspace,
 			Parent: s.Run, Depth: s.Start.Depth + 1, Driver: s.Start.Driver,
-			RunTools: s.Start.RunTools, SkillTools: s.Start.SkillTools,
+			RunTools: s.Start.RunTools, SkillTools: s.Start.SkillTools, Skills: s.Start.Skills,
 			WorkerTools: s.Offer.Names(), Approve: nestedApprove(Approve(s.Start.Approve)), Given: call,
 			Taint: f.taint,
 		})

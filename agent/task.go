@@ -34,6 +34,10 @@ type Task struct {
 	WorkerTools []string
 	Approve     Approve
 
+	// Skills are those that count for the run. SkillTools are what they allow, and
+	// their text is part of History: both are the caller's to fill in.
+	Skills []journal.Skill
+
 	// Given makes a run of one call and no model.
 	Given *toolcrib.ToolCall
 }
@@ -118,7 +122,7 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		Workspace: task.Workspace, Driver: task.Driver,
 		System: r.Mask.Mask(task.Agent.System), Input: input,
 		RunTools: task.RunTools, SkillTools: task.SkillTools, WorkerTools: task.WorkerTools,
-		Approve: string(task.Approve), Given: task.Given, Taint: task.Taint, Canary: canary,
+		Skills: task.Skills, Approve: string(task.Approve), Given: task.Given, Taint: task.Taint, Canary: canary,
 	}
 }
 
@@ -174,7 +178,7 @@ func scopeOf(start *journal.RunStarted) gate.Scope {
 	l := start.Agent.Limits
 	return gate.Scope{
 		Agent: start.Agent.Name, AgentTools: start.Agent.Tools, SkillTools: start.SkillTools,
-		RunTools: start.RunTools, WorkerTools: start.WorkerTools,
+		RunTools: start.RunTools, WorkerTools: start.WorkerTools, HasSkills: len(start.Skills) > 0,
 		ReadOnly: start.Agent.ReadOnly, TaintWrites: start.Agent.TaintWrites, NobodyAsks: Approve(start.Approve) == ApproveDeny,
 		Workspace: start.Workspace, Depth: start.Depth, MaxDepth: l.MaxDepth,
 		MaxCalls: l.MaxCallsPerTurn, MaxRepeats: l.MaxIdenticalCalls,

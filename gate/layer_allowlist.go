@@ -32,6 +32,9 @@ func (l allowlist) Judge(q Query) Answer {
 	case q.Scope == nil:
 		return Answer{Detail: "there is no run"}
 	}
+	if l.reason == toolcrib.ReasonSkillAllowlist && q.Spec.Name == readSkill && !q.Scope.HasSkills {
+		return Answer{Detail: "the run has no skills to read"}
+	}
 	patterns := l.list(q.Scope)
 	if patterns == nil {
 		return allowed(l.none)

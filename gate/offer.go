@@ -114,6 +114,7 @@ func offerKey(p *policy) string {
 	b = appendText(b, p.who.User)
 	b = appendBool(b, p.who.Admin)
 	b = appendText(b, p.scope.Agent)
+	b = appendBool(b, p.scope.HasSkills)
 	for _, list := range [][]string{
 		p.who.Grants, p.scope.AgentTools, p.scope.SkillTools, p.scope.RunTools, p.scope.WorkerTools,
 	} {

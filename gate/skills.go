@@ -11,6 +11,9 @@ import (
 // (requirements N15). An error means no, and its text is fit for the model.
 type SkillArguments func(entries []string, call toolcrib.Call, targets []toolcrib.Target) (bool, error)
 
+// readSkill is the tool that reads the skills of a run (contract §11).
+const readSkill = "read_skill"
+
 // entryName is the name or glob of an entry of allowed-tools, without what narrows
 // its arguments.
 func entryName(entry string) string {

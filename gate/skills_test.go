@@ -43,3 +43,44 @@ func TestN15_SkillArguments(t *testing.T) {
 		})
 	}
 }
+
+// Without skills there is nothing to read: read_skill is not offered, and not run
+// where a model calls it anyway (contract §11). Having skills grants it to nobody.
+func TestN17_ReadSkillNeedsSkills(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		skills bool
+		list   []string
+		want   bool
+	}{
+		{"no skills", false, nil, false},
+		{"no skills, on the list", false, []string{"read_skill"}, false},
+		{"skills", true, nil, true},
+		{"skills that do not name it", true, []string{"x"}, false},
+		{"skills that name it", true, []string{"read_skill(a)"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{tool(reads("x")), tool(reads("read_skill"))}})
+			scope := wide()
+			scope.HasSkills, scope.SkillTools = c.skills, c.list
+			for range 2 { // the second from the cache
+				offer, err := g.Offer(t.Context(), alice(), scope)
+				if err != nil || offer.Set()["read_skill"] != c.want {
+					t.Fatal(offer.Record.Names(), err)
+				}
+				other := scope
+				other.HasSkills = !c.skills
+				if offer, err = g.Offer(t.Context(), alice(), other); err != nil || offer.Set()["read_skill"] == c.want && c.want {
+					t.Fatal(offer.Record.Names(), err)
+				}
+			}
+			v := g.Judge(t.Context(), alice(), scope, gate.Facts{Offered: map[string]bool{"read_skill": true}}, []toolcrib.ToolCall{call("1", "read_skill", `{}`)})[0]
+			if !c.want && v.Reason != toolcrib.ReasonSkillAllowlist {
+				t.Fatalf("%q %q", v.Decision, v.Reason)
+			}
+			if x := g.Explain(t.Context(), alice(), scope, "read_skill")[0]; x.Offered != c.want {
+				t.Fatalf("%+v", x)
+			}
+		})
+	}
+}

@@ -18,6 +18,7 @@ type Scope struct {
 	SkillTools  []string
 	RunTools    []string
 	WorkerTools []string // what the parent of a worker passes on
+	HasSkills   bool     // without any, the run has no read_skill either
 	ReadOnly    bool     // refuse every write
 	TaintWrites string   // ask | deny | allow: sinks once untrusted data has been read; anything else is ask
 	NobodyAsks  bool     // --approve deny: whatever would be asked is refused

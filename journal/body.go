@@ -59,8 +59,11 @@ type RunStarted struct {
 	RunTools    []string           `json:"run_tools"`        // null = no restriction
 	SkillTools  []string           `json:"skill_tools"`      // null = no restriction
 	WorkerTools []string           `json:"worker_tools"`     // null = no restriction
-	Approve     string             `json:"approve,omitempty"`
-	Offer       Offer              `json:"offer"`
+	// Skills are those that count for the run, each with the content that it had.
+	// SkillTools comes from them, and their text stands in Input.
+	Skills  []Skill `json:"skills,omitempty"`
+	Approve string  `json:"approve,omitempty"`
+	Offer   Offer   `json:"offer"`
 	// Taint names the sources of untrusted data in Input; Canary is the token that
 	// marks such data in this run.
 	Taint  []string `json:"taint,omitempty"`
@@ -68,6 +71,12 @@ type RunStarted struct {
 	// Given is the call of a run that has one given call and no model (tools
 	// call, a nested call). The run ends with its result.
 	Given *toolcrib.ToolCall `json:"given,omitempty"`
+}
+
+// Skill names a skill of a run and the version of it.
+type Skill struct {
+	Name string `json:"name"`
+	Hash string `json:"hash"` // sha256:… over all files of its folder
 }
 
 // ModelInfo is what the loop must know of a model.

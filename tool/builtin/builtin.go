@@ -9,15 +9,17 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/tool/ask"
 	"github.com/toolcrib/toolcrib/tool/files"
 	"github.com/toolcrib/toolcrib/tool/result"
+	"github.com/toolcrib/toolcrib/tool/skillread"
 	"github.com/toolcrib/toolcrib/tool/system"
 	"github.com/toolcrib/toolcrib/tool/verify"
 )
 
 // Options for [New]. The zero value gives tools that protect no path but stay in
-// the workspace, a verify without a shell, and no read_result.
+// the workspace, a verify without a shell, no read_result and no read_skill.
 type Options struct {
 	// Protected and Hidden tell which files are never written, and which are neither
 	// read nor written; see [files.Options].
@@ -37,6 +39,11 @@ type Options struct {
 	Results toolcrib.Contents
 	// Untrusted tells the source of such a result; see [result.Options].
 	Untrusted func(run toolcrib.RunID, ref string) (source string, untrusted bool)
+
+	// Skills and SkillVariables are what read_skill asks for; see
+	// [skillread.Options]. Skills nil = there is no read_skill.
+	Skills         func(call toolcrib.Call) *skill.Set
+	SkillVariables func(call toolcrib.Call) map[string]string
 }
 
 // New returns the built-in tools, each with Source "builtin".
@@ -47,6 +54,9 @@ func New(options Options) []toolcrib.Tool {
 	tools = append(tools, ask.New())
 	if options.Results != nil {
 		tools = append(tools, result.New(result.Options{Contents: options.Results, Untrusted: options.Untrusted})...)
+	}
+	if options.Skills != nil {
+		tools = append(tools, skillread.New(skillread.Options{Skills: options.Skills, Variables: options.SkillVariables})...)
 	}
 	return tools
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/tool/builtin"
 )
 
@@ -23,11 +24,13 @@ func (noContents) Range(context.Context, toolcrib.RunID, string, int64, int64) (
 func TestN1_BuiltinTable(t *testing.T) {
 	want := []string{
 		"ask_user people read_only", "edit_file files idempotent_write", "get_runtime_info system read_only admin", "list_directory files read_only",
-		"read_file files read_only", "read_result results read_only", "search_files files read_only",
+		"read_file files read_only", "read_result results read_only", "read_skill skills read_only", "search_files files read_only",
 		"verify checks read_only", "write_file files idempotent_write",
 	}
 	var got []string
-	for _, tool := range builtin.New(builtin.Options{Results: noContents{}}) {
+	for _, tool := range builtin.New(builtin.Options{
+		Results: noContents{}, Skills: func(toolcrib.Call) *skill.Set { return nil },
+	}) {
 		spec := tool.Spec()
 		if !spec.EnabledByDefault || spec.Source != "builtin" || spec.Check() != nil {
 			t.Errorf("spec %+v", spec)
@@ -43,8 +46,8 @@ func TestN1_BuiltinTable(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for _, tool := range builtin.New(builtin.Options{}) {
-		if tool.Spec().Name == "read_result" {
-			t.Error("read_result without results")
+		if name := tool.Spec().Name; name == "read_result" || name == "read_skill" {
+			t.Errorf("%s without what it reads", name)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func TestN17_ReadSkillPassesTheGate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		scope := gate.Scope{Agent: "default", SkillTools: tt.skills, Workspace: t.TempDir(), MaxDepth: 3, MaxCalls: 10}
+		scope := gate.Scope{Agent: "default", HasSkills: true, SkillTools: tt.skills, Workspace: t.TempDir(), MaxDepth: 3, MaxCalls: 10}
 		who := toolcrib.Principal{User: "tester"}
 		offer, err := g.Offer(t.Context(), who, scope)
 		if err != nil {
