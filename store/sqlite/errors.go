@@ -56,6 +56,9 @@ func mapped(path string, err error) error {
 func kindOf(path string, err error) error {
 	var e *driver.Error
 	if errors.As(err, &e) {
+		if e.Code()&0xff == codeCantOpen && readOnlyFolder(path) {
+			return store.ErrReadOnly // what SQLite cannot make is a file beside the database
+		}
 		return kindOfCode(e.Code(), func() bool { return noRoom(path) })
 	}
 	switch {

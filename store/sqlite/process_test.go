@@ -26,7 +26,7 @@ const childEnv = "TOOLCRIB_STORE_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if what := os.Getenv(childEnv); what != "" {
-		f := strings.SplitN(what, " ", 3)
+		f := strings.SplitN(what, "|", 3)
 		if err := play(context.Background(), f[0], f[1], f[2]); err != nil {
 			fmt.Println("error", err)
 			os.Exit(1)
@@ -45,8 +45,11 @@ func play(ctx context.Context, role, name, path string) (err error) {
 	if _, err := in.ReadString('\n'); err != nil {
 		return err
 	}
-	if role == "write" {
+	switch role {
+	case "write":
 		return tryToWrite(ctx, name, path)
+	case "limited":
+		return playLimited(ctx, path)
 	}
 	s, err := sqlite.Open(ctx, path, sqlite.Options{})
 	if err != nil {
@@ -72,6 +75,14 @@ func play(ctx context.Context, role, name, path string) (err error) {
 			return err
 		}
 		fmt.Println("stored", 1)
+		_, err = io.Copy(io.Discard, in) // until it is killed
+	case "die later":
+		for i := range childEvents {
+			if err := s.Append(ctx, "run_a", toolcrib.Seq(i), note(name)...); err != nil {
+				return err
+			}
+		}
+		fmt.Println("stored", childEvents)
 		_, err = io.Copy(io.Discard, in) // until it is killed
 	case "session":
 		who, id, _ := strings.Cut(name, ":")
@@ -146,7 +157,7 @@ type child struct {
 func newChild(t *testing.T, role, name, path string, change ...func(*exec.Cmd)) *child {
 	t.Helper()
 	c := &child{t: t, name: name, cmd: exec.CommandContext(t.Context(), os.Args[0])}
-	c.cmd.Env = append(os.Environ(), childEnv+"="+role+" "+name+" "+path)
+	c.cmd.Env = append(os.Environ(), childEnv+"="+role+"|"+name+"|"+path)
 	c.cmd.Stderr = os.Stderr
 	for _, f := range change {
 		f(c.cmd)

@@ -31,3 +31,10 @@ func noRoom(path string) bool {
 	}
 	return uint64(largest)+little > limit.Cur
 }
+
+// readOnlyFolder tells whether the file at path can be read and its folder cannot be
+// written, by rights or because its file system is read-only.
+func readOnlyFolder(path string) bool {
+	const write, read = 2, 4
+	return path != "" && syscall.Access(filepath.Dir(path), write) != nil && syscall.Access(path, read) == nil
+}

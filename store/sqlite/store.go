@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -126,10 +127,37 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	s.readers.SetMaxOpenConns(o.Readers)
 	s.readers.SetMaxIdleConns(o.Readers)
 	if o.ReadOnly {
-		return s.checkReadOnly(ctx)
+		err := s.checkReadOnly(ctx)
+		if errors.Is(mapped(s.path, err), store.ErrReadOnly) && alone(s.path) {
+			return errors.Join(s.readers.Close(), s.openImmutable(ctx, o))
+		}
+		return err
 	}
 	s.writer, err = openWriter(ctx, s.path, o)
 	return err
+}
+
+// openImmutable opens a database whose folder cannot be written, such as one on a
+// read-only disk: nothing beside it says who uses it, so nobody must be writing.
+func (s *Store) openImmutable(ctx context.Context, o Options) error {
+	var err error
+	if s.readers, err = openDB(s.path, o.BusyTimeout, immutable); err != nil {
+		return err
+	}
+	s.readers.SetMaxOpenConns(o.Readers)
+	s.readers.SetMaxIdleConns(o.Readers)
+	return s.checkReadOnly(ctx)
+}
+
+// alone tells whether nothing lies beside a database that belongs to it, as when it was
+// closed by the last who used it.
+func alone(path string) bool {
+	for _, end := range []string{"-wal", "-shm"} {
+		if _, err := os.Stat(path + end); !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	return true
 }
 
 // checkReadOnly sees to it that the database is one that this version can read.
@@ -229,6 +257,9 @@ func makeFile(path string, readOnly bool) error {
 	return f.Close()
 }
 
+// immutable, in the place of a pragma, opens a file that nothing changes.
+const immutable = "immutable"
+
 // openDB makes a pool of connections to the file; it connects at first use.
 func openDB(path string, busy time.Duration, pragmas ...string) (*sql.DB, error) {
 	query := url.Values{
@@ -238,6 +269,10 @@ func openDB(path string, busy time.Duration, pragmas ...string) (*sql.DB, error)
 			"foreign_keys(1)",
 			"secure_delete(1)", // what is pruned leaves nothing in the file
 		}, pragmas...),
+	}
+	if i := slices.Index(query["_pragma"], immutable); i >= 0 {
+		query["_pragma"] = slices.Delete(query["_pragma"], i, i+1)
+		query.Set(immutable, "1")
 	}
 	name := filepath.ToSlash(path)
 	if !strings.HasPrefix(name, "/") {
