@@ -83,7 +83,11 @@ func tooLong(s *State, model int, input int64) string {
 	if s.Start.Agent.ContextStrategy == ContextFail {
 		return text + "; agents.NAME.context.strategy is fail: condense or drop would go on"
 	}
-	return text + "; what is left cannot be condensed further: use a model with a larger context, or smaller results (limits.max_result_bytes)"
+	text += "; what is left cannot be condensed further: use a model with a larger context, or smaller results (limits.max_result_bytes)"
+	if tools := s.tokens(s.Offer.Bytes); tools > input/3 {
+		text += fmt.Sprintf(", or offer fewer tools (agents.NAME.tools): they take about %d tokens", tools)
+	}
+	return text
 }
 
 // condense is the step that makes the transcript shorter; ok is false if nothing
