@@ -60,6 +60,11 @@ func TestKeyFileElsewhere(t *testing.T) {
 	o := sqlite.Options{Keys: filepath.Join(t.TempDir(), "secrets", "toolcrib.keys")}
 	a := openAt(t, filepath.Join(t.TempDir(), "a.db"), o)
 	b := openAt(t, filepath.Join(t.TempDir(), "b.db"), o)
+	for name, want := range map[string]os.FileMode{o.Keys: 0o600, filepath.Dir(o.Keys): 0o700 | os.ModeDir} {
+		if info, err := os.Stat(name); err != nil || info.Mode() != want {
+			t.Errorf("%s: mode %v, error %v; want %v", name, info.Mode(), err, want)
+		}
+	}
 	for _, s := range []*sqlite.Store{a, b} {
 		login(t, s, "x")
 		if _, err := s.VerifySystem(t.Context()); err != nil {
