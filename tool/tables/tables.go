@@ -1,0 +1,336 @@
+// Package tables has describe_tables: the structure of configured databases, never
+// what is in them (N19, N24; contract §11). The packages below it read one kind of
+// database each.
+package tables
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
+)
+
+const (
+	// Name of the tool.
+	Name = "describe_tables"
+	// Group is the group of the tool.
+	Group = "sql"
+	// Target is the kind of the targets of the tool; their names are those of
+	// databases.
+	Target = "sql"
+
+	maxListed    = 1000 // tables of a database by name
+	maxDescribed = 100  // tables with their columns
+	maxColumns   = 500  // of a table
+	maxBytes     = 48 << 10
+	maxText      = 256 // bytes of a name or type
+
+	defaultTimeout = 10 * time.Second // for one database
+	maxAtOnce      = 4                // connections of one tool
+)
+
+// Database is one that the configuration names (sql: {name: {url}}).
+type Database struct {
+	Name string
+	// Read reads its structure. It connects anew, reads only, and lets go. Its errors
+	// are for operators, and hold neither password nor URL.
+	Read func(ctx context.Context, q Query) (Structure, error)
+}
+
+// Query says what is wanted of a database.
+type Query struct {
+	Schema, Table string // "" = any
+	// Want tells whether a table is wanted at all; it decides beside Schema and Table.
+	Want func(schema, table string) bool
+	// Columns asks for columns and keys, not for names alone.
+	Columns bool
+	// At most so many tables, and columns of each, are read.
+	MaxTables, MaxColumns int
+}
+
+// Matches tells whether a table is wanted.
+func (q Query) Matches(schema, table string) bool {
+	return (q.Schema == "" || q.Schema == schema) && (q.Table == "" || q.Table == table) && q.Want != nil && q.Want(schema, table)
+}
+
+// Structure is what a database consists of, sorted by schema and name.
+type Structure struct {
+	Kind   string // sqlite | postgresql
+	Tables []Table
+	More   bool // there are other tables
+}
+
+// Table is a table or a view.
+type Table struct {
+	Schema      string       `json:"schema"`
+	Name        string       `json:"name"`
+	Kind        string       `json:"kind"` // table | view | materialized view | foreign table | virtual table
+	Columns     []Column     `json:"columns,omitempty"`
+	PrimaryKey  []string     `json:"primary_key,omitempty"`
+	ForeignKeys []ForeignKey `json:"foreign_keys,omitempty"`
+	More        bool         `json:"more_columns,omitempty"`
+}
+
+// Column is a column of a table.
+type Column struct {
+	Name     string `json:"name"`
+	Type     string `json:"type"` // as the database calls it
+	Nullable bool   `json:"nullable"`
+}
+
+// ForeignKey says that columns refer to those of another table.
+type ForeignKey struct {
+	Columns    []string `json:"columns"`
+	Schema     string   `json:"schema"`
+	Table      string   `json:"table"`
+	References []string `json:"references,omitempty"` // none = its primary key
+}
+
+// Options for [New].
+type Options struct {
+	// Databases by distinct names.
+	Databases []Database
+	// Timeout is for one database; 0 = 10 s.
+	Timeout time.Duration
+}
+
+// New returns describe_tables; without a database there is none.
+func New(options Options) []toolcrib.Tool {
+	if len(options.Databases) == 0 {
+		return nil
+	}
+	if options.Timeout <= 0 {
+		options.Timeout = defaultTimeout
+	}
+	return []toolcrib.Tool{&describe{options: options, slots: make(chan struct{}, maxAtOnce)}}
+}
+
+const parameters = `{
+	"type": "object",
+	"properties": {
+		"database": {"type": "string", "minLength": 1, "maxLength": 128, "description": "Name of a database. Default: all that you may see, by the names of their tables only."},
+		"schema": {"type": "string", "minLength": 1, "maxLength": 256, "description": "Only tables of this schema (SQLite: main)."},
+		"table": {"type": "string", "minLength": 1, "maxLength": 256, "description": "Only this table."}
+	},
+	"additionalProperties": false
+}`
+
+type describe struct {
+	options Options
+	slots   chan struct{} // one for each connection
+}
+
+type input struct {
+	Database string `json:"database"`
+	Schema   string `json:"schema"`
+	Table    string `json:"table"`
+}
+
+type result struct {
+	Databases []shownDatabase `json:"databases"`
+	Message   string          `json:"message,omitempty"`
+	Truncated bool            `json:"truncated,omitempty"` // there are more tables: name a schema or a table
+}
+
+type shownDatabase struct {
+	Name   string  `json:"name"`
+	Kind   string  `json:"kind,omitempty"`
+	Tables []Table `json:"tables"`
+	Error  string  `json:"error,omitempty"`
+}
+
+// Spec describes describe_tables.
+func (t *describe) Spec() toolcrib.Spec {
+	return toolcrib.Spec{
+		Name: Name, Description: "Show the tables of databases that you may see: columns with types, primary and foreign keys; never their data. " +
+			"Without arguments: the names of all tables.",
+		Parameters: json.RawMessage(parameters), Effect: toolcrib.EffectReadOnly,
+		Group: Group, Source: "builtin", EnabledByDefault: true,
+	}
+}
+
+func read(call toolcrib.Call) (input, error) {
+	var in input
+	if err := wire.Decode(call, &in); err != nil {
+		return in, err
+	}
+	if call.Principal.User == "" {
+		return in, toolcrib.Failf(toolcrib.PermissionDenied, "nobody is acting")
+	}
+	return in, nil
+}
+
+// Admit refuses a call that nobody makes.
+func (t *describe) Admit(call toolcrib.Call) error {
+	_, err := read(call)
+	return err
+}
+
+// Targets names the database, if the call does.
+func (t *describe) Targets(call toolcrib.Call) []toolcrib.Target {
+	in, err := read(call)
+	if err != nil || in.Database == "" {
+		return nil
+	}
+	return []toolcrib.Target{{Kind: Target, Name: in.Database}}
+}
+
+// Call shows what the acting user's grants name. A database or table that there is
+// none of and one that is not permitted get the same answer; nothing is connected
+// to for the latter.
+func (t *describe) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	if err := ctx.Err(); err != nil {
+		return toolcrib.Output{}, err
+	}
+	in, err := read(call)
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	found, room, tables := result{Databases: []shownDatabase{}}, maxBytes, 0
+	if call.MaxBytes > 0 {
+		room = min(room, call.MaxBytes)
+	}
+	room -= 256
+	for _, d := range t.options.Databases {
+		if in.Database != "" && in.Database != d.Name || !mayConnect(call.Principal, d.Name) {
+			continue
+		}
+		shown, more, err := t.one(ctx, call.Principal, d, in)
+		if err != nil && (in.Database != "" || ctx.Err() != nil) {
+			return toolcrib.Output{}, err
+		}
+		if err != nil {
+			shown.Error = "the database cannot be read now"
+		}
+		tables += len(shown.Tables)
+		found.Truncated = shown.fit(&room) || more || found.Truncated
+		found.Databases = append(found.Databases, shown)
+	}
+	if err := nothing(in, found, tables); err != nil {
+		return toolcrib.Output{}, err
+	}
+	if len(found.Databases) == 0 {
+		found.Message = "there is no table that you may see"
+	}
+	out, err := wire.Output(found)
+	out.Cut = found.Truncated
+	return out, err
+}
+
+// nothing is the one answer for what is not there and for what is not permitted.
+func nothing(in input, found result, tables int) error {
+	if in.Database != "" && len(found.Databases) == 0 {
+		return toolcrib.Failf(toolcrib.NotFound, "there is no database %q, or you may not see any of its tables", in.Database)
+	}
+	for _, d := range found.Databases {
+		if d.Error != "" {
+			return nil
+		}
+	}
+	if tables == 0 && (in.Table != "" || in.Schema != "") {
+		return toolcrib.Failf(toolcrib.NotFound, "there is no such table, or you may not see it")
+	}
+	return nil
+}
+
+// one reads one database.
+func (t *describe) one(ctx context.Context, who toolcrib.Principal, d Database, in input) (shownDatabase, bool, error) {
+	shown := shownDatabase{Name: d.Name, Tables: []Table{}}
+	select {
+	case t.slots <- struct{}{}:
+		defer func() { <-t.slots }()
+	case <-ctx.Done():
+		return shown, false, ctx.Err()
+	}
+	may := permitted(who, d.Name)
+	q := Query{Schema: in.Schema, Table: in.Table, Want: may, MaxTables: maxListed, MaxColumns: maxColumns}
+	if in != (input{}) {
+		q.Columns, q.MaxTables = true, maxDescribed
+	}
+	limited, cancel := context.WithTimeout(ctx, t.options.Timeout)
+	defer cancel()
+	structure, err := d.Read(limited, q)
+	if err != nil {
+		if ctx.Err() != nil {
+			return shown, false, ctx.Err()
+		}
+		return shown, false, failure(d.Name, err)
+	}
+	shown.Kind = structure.Kind
+	more := structure.More
+	for _, table := range structure.Tables {
+		// Whatever reads the database, only what is permitted is shown.
+		if !q.Matches(table.Schema, table.Name) {
+			continue
+		}
+		if len(shown.Tables) == q.MaxTables {
+			more = true
+			break
+		}
+		shown.Tables = append(shown.Tables, table.visible(may))
+	}
+	return shown, more, nil
+}
+
+func failure(name string, err error) error {
+	message := "the database " + name + " cannot be read now"
+	if errors.Is(err, context.DeadlineExceeded) {
+		message = "the database " + name + " did not answer in time"
+	}
+	return &toolcrib.ToolError{Kind: toolcrib.ExecutionFailed, Message: message, Err: err}
+}
+
+// visible is the table without what points to tables that are not permitted.
+func (table Table) visible(may func(schema, table string) bool) Table {
+	shown := Table{Schema: table.Schema, Name: table.Name, Kind: table.Kind, More: table.More, PrimaryKey: cutAll(table.PrimaryKey)}
+	for _, c := range table.Columns {
+		if len(shown.Columns) == maxColumns {
+			shown.More = true
+			break
+		}
+		shown.Columns = append(shown.Columns, Column{cut(c.Name), cut(c.Type), c.Nullable})
+	}
+	for _, k := range table.ForeignKeys {
+		if may(k.Schema, k.Table) && len(shown.ForeignKeys) < maxColumns {
+			shown.ForeignKeys = append(shown.ForeignKeys, ForeignKey{cutAll(k.Columns), cut(k.Schema), cut(k.Table), cutAll(k.References)})
+		}
+	}
+	shown.Schema, shown.Name = cut(shown.Schema), cut(shown.Name)
+	return shown
+}
+
+// fit leaves out the last tables, until the rest fits the room there is.
+func (d *shownDatabase) fit(room *int) (cutOff bool) {
+	*room -= len(d.Name) + len(d.Error) + 64
+	for i, table := range d.Tables {
+		data, err := wire.Marshal(table)
+		if *room -= len(data) + 1; err != nil || *room < 0 {
+			d.Tables = d.Tables[:i]
+			return true
+		}
+	}
+	return false
+}
+
+func cutAll(all []string) []string {
+	var kept []string
+	for _, s := range all[:min(len(all), maxColumns)] {
+		kept = append(kept, cut(s))
+	}
+	return kept
+}
+
+func cut(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	at := maxText
+	for at > 0 && !utf8.RuneStart(s[at]) {
+		at--
+	}
+	return s[:at] + "…"
+}
