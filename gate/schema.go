@@ -223,9 +223,6 @@ func either(v any) []*jsonschema.Schema {
 // validate checks a decoded value, in which numbers are json.Number. It returns
 // nil, a [*jsonschema.ValidationError], or what kept it from checking.
 func (s *schema) validate(value any) (err error) {
-	if work := 0; s.plain != nil && s.plain.valid(value, &work) {
-		return nil
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.work = 0

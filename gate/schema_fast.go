@@ -1,12 +1,9 @@
 package gate
 
 import (
-	"encoding/json"
 	"math/big"
 	"reflect"
 	"slices"
-	"strconv"
-	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -130,7 +127,7 @@ func (p *plain) setEnum(enum *jsonschema.Enum) bool {
 	return true
 }
 
-// plainDigits is how many digits a number may have for a quick answer.
+// plainDigits is how many digits a bounded number may have for a quick answer.
 const plainDigits = 15
 
 const plainLimit = 1_000_000_000_000_000 // the first number with more digits
@@ -148,89 +145,6 @@ func (p *plain) setBounds(least, most *big.Rat) bool {
 			return false
 		}
 		*b.to = b.rat.Num().Int64()
-	}
-	return true
-}
-
-// valid tells whether a decoded value is surely valid; false = ask the library. work
-// counts as the library's validation does.
-func (p *plain) valid(value any, work *int) bool {
-	if *work += cost(value); *work > maxSchemaWork {
-		return false
-	}
-	switch v := value.(type) {
-	case nil:
-		return p.is(plainNull)
-	case bool:
-		return p.is(plainBoolean)
-	case json.Number:
-		return p.number(string(v))
-	case string:
-		return (p.types == 0 || p.types&plainString != 0) && p.text(v)
-	case []any:
-		return p.is(plainArray) && p.array(v, work)
-	case map[string]any:
-		return p.is(plainObject) && p.object(v, work)
-	}
-	return false
-}
-
-// is tells whether values of this type, which are no text, may stand here.
-func (p *plain) is(t plainTypes) bool { return p.texts == nil && (p.types == 0 || p.types&t != 0) }
-
-func (p *plain) number(text string) bool {
-	anyNumber := p.is(plainNumber)
-	if anyNumber && !p.bounded {
-		return true
-	}
-	if !anyNumber && !p.is(plainInteger) || len(text) > plainDigits {
-		return false
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	return err == nil && n >= p.least && n <= p.most
-}
-
-func (p *plain) text(s string) bool {
-	if p.texts != nil && !slices.Contains(p.texts, s) {
-		return false
-	}
-	if len(s) <= p.maxLength && p.minLength == 0 {
-		return true
-	}
-	n := utf8.RuneCountInString(s)
-	return n >= p.minLength && n <= p.maxLength
-}
-
-func (p *plain) array(items []any, work *int) bool {
-	if len(items) < p.minItems || len(items) > p.maxItems {
-		return false
-	}
-	if p.items == nil {
-		return true
-	}
-	for _, item := range items {
-		if !p.items.valid(item, work) {
-			return false
-		}
-	}
-	return true
-}
-
-func (p *plain) object(members map[string]any, work *int) bool {
-	if len(members) < p.minProperties || len(members) > p.maxProperties {
-		return false
-	}
-	for _, name := range p.required {
-		if _, ok := members[name]; !ok {
-			return false
-		}
-	}
-	for name, member := range members {
-		property, known := p.properties[name]
-		switch {
-		case known && !property.valid(member, work), !known && p.closed:
-			return false
-		}
 	}
 	return true
 }

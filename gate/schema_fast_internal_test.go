@@ -10,6 +10,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"pgregory.net/rapid"
+
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // drawSchema draws a schema as tools have them, most of it plain.
@@ -129,13 +131,59 @@ func TestH4_PlainSchemaAcceptsOnlyWhatTheLibraryDoes(t *testing.T) {
 		if s.plain == nil {
 			return
 		}
-		work := 0
-		quick := s.plain.valid(value, &work)
-		s.plain = nil
+		text, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := walker{text: text}
+		quick := w.value(s.plain, 0)
 		if slow := s.validate(value); quick && slow != nil {
-			t.Fatalf("%s takes %#v: %v", raw, value, slow)
-		} else if quick && work != s.work {
-			t.Fatalf("%s with %#v: counted %d, the library %d", raw, value, work, s.work)
+			t.Fatalf("%s takes %s: %v", raw, text, slow)
+		} else if quick && w.work < s.work {
+			t.Fatalf("%s with %s: counted %d, the library %d", raw, text, w.work, s.work)
+		}
+		if quick != s.plain.surely(text) {
+			t.Fatalf("%s: surely valid is another word than valid", text)
+		}
+	})
+}
+
+// H4: the quick answer takes no text that is damaged, whatever the damage.
+func TestH4_PlainSchemaTakesNoDamagedText(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		doc := drawSchema(t, 2)
+		doc["type"] = "object"
+		raw, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, s, err := compileSchema(raw)
+		if err != nil {
+			t.Skip(err)
+		}
+		text, err := json.Marshal(drawValue(t, 3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pieces := []string{"", "{", "}", "[", "]", `"`, `\`, ",", ":", "0", "1", "-", ".", "e", "null", "true", " ", "\n", "\xff", "\\u0061", `"a":1,`, `,"a":1`, "\x00"}
+		for range rapid.IntRange(1, 3).Draw(t, "damages") {
+			from := rapid.IntRange(0, len(text)).Draw(t, "from")
+			to := min(from+rapid.IntRange(0, 2).Draw(t, "cut"), len(text))
+			text = slices.Concat(text[:from], []byte(rapid.SampledFrom(pieces).Draw(t, "piece")), text[to:])
+		}
+		if !s.plain.surely(text) {
+			return
+		}
+		canonical, err := guard.Canonical(text)
+		if err != nil {
+			t.Fatalf("%s takes %q: %v", raw, text, err)
+		}
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			t.Fatalf("%s takes %q: %v", raw, text, err)
+		}
+		if err := s.validate(value); err != nil {
+			t.Fatalf("%s takes %q (canonical %q): %v", raw, text, canonical, err)
 		}
 	})
 }
@@ -156,7 +204,8 @@ func TestH4_PlainSchemaIsUsed(t *testing.T) {
 	}
 	for text, want := range map[string]bool{
 		`{"path":"x","limit":5,"ratio":1.5e3,"mode":"b","all":true,"names":["q"],"at":null}`: true,
-		`{"path":"x","at":-7}`:               true,
+		`{"path":"x","at":-7}`:                     true,
+		`{"path":"a \"b\" \n äö","limit":1}`: true,
 		`{}`:                                 false,
 		`{"path":""}`:                        false,
 		`{"path":"x","limit":0}`:             false,
@@ -172,9 +221,12 @@ func TestH4_PlainSchemaIsUsed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		work := 0
-		if got := s.plain.valid(value, &work); got != want {
-			t.Errorf("%s: quickly valid: %v, want %v", text, got, want)
+		canonical, err := guard.Canonical([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.plain.surely(canonical); got != want {
+			t.Errorf("%s: quickly valid: %v, want %v", canonical, got, want)
 		}
 		if err := s.validate(value); (err == nil) != want {
 			t.Errorf("%s: %v", text, err)
