@@ -11,15 +11,21 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/tool/ask"
+	"github.com/toolcrib/toolcrib/tool/asset"
+	"github.com/toolcrib/toolcrib/tool/directory"
 	"github.com/toolcrib/toolcrib/tool/files"
+	"github.com/toolcrib/toolcrib/tool/memory"
 	"github.com/toolcrib/toolcrib/tool/result"
 	"github.com/toolcrib/toolcrib/tool/skillread"
 	"github.com/toolcrib/toolcrib/tool/system"
+	"github.com/toolcrib/toolcrib/tool/tables"
+	"github.com/toolcrib/toolcrib/tool/tree"
 	"github.com/toolcrib/toolcrib/tool/verify"
 )
 
 // Options for [New]. The zero value gives tools that protect no path but stay in
-// the workspace, a verify without a shell, no read_result and no read_skill.
+// the workspace, a verify without a shell, and none of those that need something to
+// read from: read_result, read_skill, fetch_logs, memory, users and databases.
 type Options struct {
 	// Protected and Hidden tell which files are never written, and which are neither
 	// read nor written; see [files.Options].
@@ -31,6 +37,19 @@ type Options struct {
 	Version string
 	Started time.Time
 	Data    func(ctx context.Context) map[string]string
+	// Details, Environ, Logs and Mask are for the other tools about toolcrib itself; see
+	// [system.Options]. Without Logs there is no fetch_logs.
+	Details func(ctx context.Context) map[string]string
+	Environ func() []string
+	Logs    system.Logs
+	Mask    func(string) string
+
+	// Directory knows users and groups; nil = there is no list_users and list_groups.
+	Directory directory.Directory
+	// Memory keeps notes of users; nil = there is no memory_read and memory_write.
+	Memory memory.Store
+	// Databases are what describe_tables shows; none = there is no describe_tables.
+	Databases []Database
 
 	// Shell lets verify run commands by exec_shell, through the gate.
 	Shell bool
@@ -49,7 +68,12 @@ type Options struct {
 // New returns the built-in tools, each with Source "builtin".
 func New(options Options) []toolcrib.Tool {
 	tools := files.New(files.Options{Protected: options.Protected, Hidden: options.Hidden})
-	tools = append(tools, system.New(system.Options{Version: options.Version, Started: options.Started, Data: options.Data})...)
+	tools = append(tools, tree.New(tree.Options{Excluded: options.excluded()})...)
+	tools = append(tools, asset.New(asset.Options{Hidden: options.Hidden})...)
+	tools = append(tools, system.New(system.Options{
+		Version: options.Version, Started: options.Started, Data: options.Data,
+		Details: options.Details, Environ: options.Environ, Logs: options.Logs, Mask: options.Mask,
+	})...)
 	tools = append(tools, verify.New(verify.Options{Shell: options.Shell})...)
 	tools = append(tools, ask.New())
 	if options.Results != nil {
@@ -58,5 +82,19 @@ func New(options Options) []toolcrib.Tool {
 	if options.Skills != nil {
 		tools = append(tools, skillread.New(skillread.Options{Skills: options.Skills, Variables: options.SkillVariables})...)
 	}
-	return tools
+	if options.Directory != nil {
+		tools = append(tools, directory.New(directory.Options{Directory: options.Directory})...)
+	}
+	if options.Memory != nil {
+		tools = append(tools, memory.New(memory.Options{Store: options.Memory})...)
+	}
+	return append(tools, tables.New(tables.Options{Databases: databases(options.Databases)})...)
+}
+
+// excluded tells what get_tree leaves out: all that is protected in either way
+// (contract §11), for everybody.
+func (o Options) excluded() func(toolcrib.Principal, string) bool {
+	return func(_ toolcrib.Principal, abs string) bool {
+		return o.Protected != nil && o.Protected(abs) || o.Hidden != nil && o.Hidden(abs)
+	}
 }

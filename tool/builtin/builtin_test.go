@@ -2,7 +2,12 @@ package builtin_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +15,9 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/tool/builtin"
+	"github.com/toolcrib/toolcrib/tool/directory"
+	"github.com/toolcrib/toolcrib/tool/memory"
+	"github.com/toolcrib/toolcrib/tool/system"
 )
 
 type noContents struct{}
@@ -23,21 +31,28 @@ func (noContents) Range(context.Context, toolcrib.RunID, string, int64, int64) (
 // The table of contract §11, as far as it is built.
 func TestN1_BuiltinTable(t *testing.T) {
 	want := []string{
-		"ask_user people read_only", "edit_file files idempotent_write", "get_runtime_info system read_only admin", "list_directory files read_only",
-		"read_file files read_only", "read_result results read_only", "read_skill skills read_only", "search_files files read_only",
-		"verify checks read_only", "write_file files idempotent_write",
+		"ask_user people read_only", "describe_tables sql read_only", "edit_file files idempotent_write", "fetch_logs system read_only admin",
+		"get_env system read_only admin", "get_env_raw system read_only admin off", "get_runtime_info system read_only admin", "get_runtime_info_raw system read_only admin off",
+		"get_tree files read_only", "list_directory files read_only", "list_groups directory read_only admin", "list_users directory read_only admin",
+		"list_users_raw directory read_only admin off", "memory_read memory read_only", "memory_write memory non_idempotent_write",
+		"read_asset_meta files read_only admin", "read_file files read_only", "read_result results read_only", "read_skill skills read_only",
+		"search_files files read_only", "verify checks read_only", "write_file files idempotent_write",
 	}
 	var got []string
 	for _, tool := range builtin.New(builtin.Options{
-		Results: noContents{}, Skills: func(toolcrib.Call) *skill.Set { return nil },
+		Results: noContents{}, Skills: func(toolcrib.Call) *skill.Set { return nil }, Logs: system.NewLogRing(0, nil), Directory: nobody{},
+		Memory: memory.NewFiles(t.TempDir(), memory.Limits{}), Databases: []builtin.Database{{Name: "main"}},
 	}) {
 		spec := tool.Spec()
-		if !spec.EnabledByDefault || spec.Source != "builtin" || spec.Check() != nil {
+		if spec.Source != "builtin" || spec.Check() != nil {
 			t.Errorf("spec %+v", spec)
 		}
 		line := fmt.Sprintf("%s %s %s", spec.Name, spec.Group, spec.Effect)
 		if spec.RequiresAdmin {
 			line += " admin"
+		}
+		if !spec.EnabledByDefault {
+			line += " off"
 		}
 		got = append(got, line)
 	}
@@ -46,8 +61,80 @@ func TestN1_BuiltinTable(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for _, tool := range builtin.New(builtin.Options{}) {
-		if name := tool.Spec().Name; name == "read_result" || name == "read_skill" {
+		switch name := tool.Spec().Name; name {
+		case "read_result", "read_skill", "fetch_logs", "list_users", "list_users_raw", "list_groups", "memory_read", "memory_write", "describe_tables":
 			t.Errorf("%s without what it reads", name)
+		}
+	}
+}
+
+// nobody is a directory without users.
+type nobody struct{}
+
+func (nobody) Users(context.Context) iter.Seq2[directory.User, error] {
+	return func(func(directory.User, error) bool) {}
+}
+
+func (nobody) Groups(context.Context) iter.Seq2[directory.UserGroup, error] {
+	return func(func(directory.UserGroup, error) bool) {}
+}
+
+// get_tree leaves out what is protected in either way (contract §11).
+func TestN19_TreeWithoutProtectedPaths(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"open", ".mcp.json", "keys"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ends := func(name string) func(string) bool {
+		return func(abs string) bool { return filepath.Base(abs) == name }
+	}
+	for _, tool := range builtin.New(builtin.Options{Protected: ends(".mcp.json"), Hidden: ends("keys")}) {
+		call := toolcrib.Call{Arguments: json.RawMessage(`{}`), Workspace: dir, Principal: toolcrib.Principal{User: "ann", Admin: true}}
+		switch tool.Spec().Name {
+		case "get_tree":
+			out, err := tool.Call(t.Context(), call)
+			if want := `{"path":".","entries":[{"name":"open","type":"file"}],"folders":0,"files":1}`; err != nil || string(out.JSON) != want {
+				t.Errorf("%s, %v", out.JSON, err)
+			}
+		case "read_asset_meta":
+			call.Arguments = json.RawMessage(`{"path":"keys"}`)
+			if out, err := tool.Call(t.Context(), call); err == nil {
+				t.Errorf("%s", out.JSON)
+			}
+		}
+	}
+}
+
+func TestN24_DatabaseByURL(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "shop.db")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const hidden = "hunter2-of-the-test"
+	for address, want := range map[string]bool{
+		file: true, "sqlite:" + file: true, "sqlite://" + file + "?x=" + hidden: true,
+		"mysql://u:" + hidden + "@h/x": false, "": false, "postgres://u:" + hidden + "@127.0.0.1:1/x?connect_timeout=1": false,
+		"host=/nowhere user=u password=" + hidden: false, "postgres://u:" + hidden + "@[/x": false, hidden: false,
+	} {
+		for _, tool := range builtin.New(builtin.Options{Databases: []builtin.Database{
+			{Name: "shop", URL: func(context.Context) (string, error) { return address, nil }},
+		}}) {
+			if tool.Spec().Name != "describe_tables" {
+				continue
+			}
+			out, err := tool.Call(t.Context(), toolcrib.Call{
+				Arguments: json.RawMessage(`{"database":"shop"}`), Principal: toolcrib.Principal{User: "root", Admin: true},
+			})
+			if (err == nil) != want {
+				t.Errorf("%s: %s, %v", address, out.JSON, err)
+			}
+			for ; err != nil; err = errors.Unwrap(err) {
+				if strings.Contains(err.Error(), hidden) || strings.Contains(err.Error(), "@") {
+					t.Errorf("%s: %v", address, err)
+				}
+			}
 		}
 	}
 }
