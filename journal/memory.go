@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,8 +18,15 @@ import (
 // Events hold on to their bodies: a body must not be changed after Append.
 type Memory struct {
 	mu       sync.RWMutex
-	runs     map[toolcrib.RunID][]toolcrib.Event
+	runs     map[toolcrib.RunID]chain
 	contents map[contentKey][]byte
+}
+
+// chain holds the events of one run, as they were appended: a slice of them all
+// would be copied again and again while it grows.
+type chain struct {
+	appended [][]toolcrib.Event
+	last     toolcrib.Seq
 }
 
 type contentKey struct {
@@ -34,8 +42,8 @@ func (m *Memory) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	have := m.runs[run]
-	if toolcrib.Seq(len(have)) != after {
-		return fmt.Errorf("run %s is at event %d, not %d: %w", run, len(have), after, toolcrib.ErrConflict)
+	if have.last != after {
+		return fmt.Errorf("run %s is at event %d, not %d: %w", run, have.last, after, toolcrib.ErrConflict)
 	}
 	if len(events) == 0 {
 		return nil
@@ -48,9 +56,9 @@ func (m *Memory) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.
 		events[i].Time = time.UnixMicro(events[i].Time.UnixMicro()).UTC()
 	}
 	if m.runs == nil {
-		m.runs = make(map[toolcrib.RunID][]toolcrib.Event)
+		m.runs = make(map[toolcrib.RunID]chain)
 	}
-	m.runs[run] = append(have, events...)
+	m.runs[run] = chain{appended: append(have.appended, slices.Clone(events)), last: after + toolcrib.Seq(len(events))}
 	return nil
 }
 
@@ -72,19 +80,24 @@ func storable(events []toolcrib.Event) error {
 func (m *Memory) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq) iter.Seq2[toolcrib.Event, error] {
 	return func(yield func(toolcrib.Event, error) bool) {
 		m.mu.RLock()
-		events, ok := m.runs[run]
+		have, ok := m.runs[run]
 		m.mu.RUnlock()
 		if !ok {
 			yield(toolcrib.Event{}, fmt.Errorf("run %s: %w", run, toolcrib.ErrNotFound))
 			return
 		}
-		for i := int(min(after, toolcrib.Seq(len(events)))); i < len(events); i++ {
-			if err := ctx.Err(); err != nil {
-				yield(toolcrib.Event{}, err)
-				return
-			}
-			if !yield(events[i], nil) {
-				return
+		for _, events := range have.appended {
+			for _, e := range events {
+				if e.Seq <= after {
+					continue
+				}
+				if err := ctx.Err(); err != nil {
+					yield(toolcrib.Event{}, err)
+					return
+				}
+				if !yield(e, nil) {
+					return
+				}
 			}
 		}
 	}

@@ -87,7 +87,7 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire
 	}
 	parts = append(parts, messagesOpen)
 	parts = c.script.parts(parts, h.Messages, !c.model.opts.NoCache)
-	return h.Sent(append(parts, bodyEnd)...), nil
+	return wire.NewBody(append(parts, bodyEnd)...), nil
 }
 
 var (

@@ -82,7 +82,7 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (path 
 	if c.script.role != toolcrib.RoleUser {
 		parts = append(parts, goOnTurn)
 	}
-	return path, h.Sent(append(parts, bodyEnd)...), nil
+	return path, wire.NewBody(append(parts, bodyEnd)...), nil
 }
 
 var (

@@ -100,7 +100,7 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire
 	if len(c.system.json) > 0 && len(h.Messages) > 0 {
 		parts = append(parts, comma)
 	}
-	return h.Sent(append(parts, h.Messages, bodyEnd)...), nil
+	return wire.NewBody(append(parts, h.Messages, bodyEnd)...), nil
 }
 
 var (

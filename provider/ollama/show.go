@@ -38,7 +38,7 @@ const (
 // Show asks /api/show for a model. A model that is not there is an error of class
 // bad_request that says how to get it.
 func (m *Model) Show(ctx context.Context, model string) (Info, error) {
-	body, err := m.ask(ctx, "api/show", wire.NewBody(nil, wire.AppendString([]byte(`{"model":`), model), []byte(`}`)))
+	body, err := m.ask(ctx, "api/show", wire.NewBody(wire.AppendString([]byte(`{"model":`), model), []byte(`}`)))
 	if err != nil {
 		return Info{}, m.explain(err, model)
 	}

@@ -130,9 +130,9 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire
 	c.notices = append(slices.Clip(h.Notices), c.files.Notices...)
 	c.encodeHead(req)
 	if len(h.Tools) == 0 {
-		return h.Sent(h.Head, messagesOpen, h.Messages, bodyEnd), nil
+		return wire.NewBody(h.Head, messagesOpen, h.Messages, bodyEnd), nil
 	}
-	return h.Sent(h.Head, toolsOpen, h.Tools, listEnd, messagesOpen, h.Messages, bodyEnd), nil
+	return wire.NewBody(h.Head, toolsOpen, h.Tools, listEnd, messagesOpen, h.Messages, bodyEnd), nil
 }
 
 var (

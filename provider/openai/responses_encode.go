@@ -38,9 +38,9 @@ func (c *conversation) encodeResponses(ctx context.Context, req *toolcrib.Reques
 	c.notices = append(slices.Clip(h.Notices), c.files.Notices...)
 	c.encodeResponsesHead(req)
 	if len(h.Tools) == 0 {
-		return h.Sent(h.Head, inputOpen, h.Messages, bodyEnd), nil
+		return wire.NewBody(h.Head, inputOpen, h.Messages, bodyEnd), nil
 	}
-	return h.Sent(h.Head, toolsOpen, h.Tools, listEnd, inputOpen, h.Messages, bodyEnd), nil
+	return wire.NewBody(h.Head, toolsOpen, h.Tools, listEnd, inputOpen, h.Messages, bodyEnd), nil
 }
 
 // encodeResponsesHead encodes everything but tools and input.

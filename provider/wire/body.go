@@ -6,45 +6,48 @@ import (
 	"sync/atomic"
 )
 
-// Body is the body of one request, in one piece. net/http sends a body that it
-// knows to be in memory together with the head, in one write; any other kind costs
-// a write and a buffer more. Joining the pieces is a copy of bytes that were
-// encoded before.
-type Body struct {
-	bytes    []byte
-	answered atomic.Bool
-}
+// Body is the body of one request, in pieces that were encoded before. They are
+// joined when it is sent: net/http sends a body that it knows to be in memory
+// together with the head, in one write; any other kind costs a write and a buffer
+// more. The pieces must stay unchanged until the answer has come.
+type Body struct{ parts [][]byte }
 
-// NewBody joins the parts in buf, which is grown as needed.
-func NewBody(buf []byte, parts ...[]byte) *Body {
-	size := 0
-	for _, p := range parts {
-		size += len(p)
-	}
-	if cap(buf) < size {
-		buf = make([]byte, 0, size+size/4)
-	}
-	buf = buf[:0]
-	for _, p := range parts {
-		buf = append(buf, p...)
-	}
-	return &Body{bytes: buf}
-}
+// NewBody makes a body of its pieces.
+func NewBody(parts ...[]byte) *Body { return &Body{parts: parts} }
 
 // Size is the length of the body in bytes.
-func (b *Body) Size() int64 { return int64(len(b.bytes)) }
+func (b *Body) Size() int {
+	size := 0
+	for _, p := range b.parts {
+		size += len(p)
+	}
+	return size
+}
 
-// Bytes is the body.
-func (b *Body) Bytes() []byte { return b.bytes }
+// outgoing is a body on its way: one piece of memory, which serves another request
+// when the transport has surely let go of it.
+type outgoing struct {
+	bytes []byte
+	// What the transport did: connections it took, and requests it wrote to their
+	// end. More than one of either is a retry, of which nobody knows what is left.
+	connections, written atomic.Int32
+}
+
+// join makes b one piece.
+func (o *outgoing) join(b *Body) {
+	if size := b.Size(); cap(o.bytes) < size {
+		o.bytes = make([]byte, 0, size+size/4)
+	}
+	o.bytes = o.bytes[:0]
+	for _, p := range b.parts {
+		o.bytes = append(o.bytes, p...)
+	}
+}
 
 // reader opens the body for reading, from its start.
-func (b *Body) reader() io.ReadCloser { return io.NopCloser(bytes.NewReader(b.bytes)) }
+func (o *outgoing) reader() io.ReadCloser { return io.NopCloser(bytes.NewReader(o.bytes)) }
 
-// spare returns the memory of the body for the next one, if its request was
-// answered whole: only then has the transport surely let go of it.
-func (b *Body) spare() []byte {
-	if b == nil || !b.answered.Load() || cap(b.bytes) > maxKept {
-		return nil
-	}
-	return b.bytes[:0]
-}
+func (o *outgoing) gotBody() (io.ReadCloser, error) { return o.reader(), nil }
+
+// free tells whether nothing reads the bytes any more, and nothing will.
+func (o *outgoing) free() bool { return o.connections.Load() == 1 && o.written.Load() == 1 }

@@ -29,7 +29,9 @@ type Client struct {
 	rt      http.RoundTripper
 	auth    func(h http.Header, key string)
 	header  atomic.Pointer[keyedHeader]
+	joined  atomic.Pointer[joinedURL]
 	buffers sync.Pool // *[]byte for reading
+	bodies  sync.Pool // *[]byte for bodies
 }
 
 type keyedHeader struct {
@@ -86,8 +88,11 @@ type Reply struct {
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	body   io.ReadCloser
+	eof    bool        // the body was read to its end
 	key    string      // the key that was sent, to be masked
 	spoken atomic.Bool // the first piece has come
+	sent   outgoing
+	trace  httptrace.ClientTrace
 }
 
 // Post sends body to path below the base URL and waits for the head of the
@@ -112,20 +117,22 @@ func (c *Client) do(ctx context.Context, method, path string, body *Body) (*Repl
 	r := &Reply{client: c, parent: ctx, key: key}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	r.timer = time.AfterFunc(c.opts.FirstTokenTimeout, r.tooSlow)
-
-	var connected atomic.Bool
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	r.trace.GotConn = func(httptrace.GotConnInfo) { r.sent.connections.Add(1) }
+	r.trace.WroteRequest = func(httptrace.WroteRequestInfo) { r.sent.written.Add(1) }
 	req := (&http.Request{
 		Method: method, URL: c.join(path), Header: header, Host: c.base.Host,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}).WithContext(httptrace.WithClientTrace(r.ctx, trace))
+	}).WithContext(httptrace.WithClientTrace(r.ctx, &r.trace))
 	if body != nil {
-		req.Body, req.ContentLength = body.reader(), body.Size()
-		req.GetBody = func() (io.ReadCloser, error) { return body.reader(), nil }
+		if b, ok := c.bodies.Get().(*[]byte); ok {
+			r.sent.bytes = *b
+		}
+		r.sent.join(body)
+		req.Body, req.ContentLength, req.GetBody = r.sent.reader(), int64(len(r.sent.bytes)), r.sent.gotBody
 	}
 	resp, err := c.rt.RoundTrip(req)
 	if err != nil {
-		err = r.failure(err, !connected.Load())
+		err = r.failure(err, r.sent.connections.Load() == 0)
 		r.Close()
 		return nil, err
 	}
@@ -138,9 +145,25 @@ func (c *Client) do(ctx context.Context, method, path string, body *Body) (*Repl
 	return nil, err
 }
 
+// joinedURL is the URL of a path.
+type joinedURL struct {
+	path string
+	url  *url.URL
+}
+
 // join appends path to the base URL, whose query stays: some gateways want one.
-// What follows a "?" in path is added to that query.
+// What follows a "?" in path is added to that query. The URL of the path before is
+// kept, for it is mostly the same; a transport must not change it (http.RoundTripper).
 func (c *Client) join(path string) *url.URL {
+	if j := c.joined.Load(); j != nil && j.path == path {
+		return j.url
+	}
+	j := &joinedURL{path: path, url: c.joinURL(path)}
+	c.joined.Store(j)
+	return j.url
+}
+
+func (c *Client) joinURL(path string) *url.URL {
 	u := *c.base
 	path, query, _ := strings.Cut(path, "?")
 	u.Path = strings.TrimRight(u.Path, "/") + "/" + path
@@ -202,7 +225,9 @@ func (r *Reply) Read(p []byte) (int, error) {
 	if n > 0 && r.spoken.Load() {
 		r.timer.Reset(r.client.opts.IdleTimeout)
 	}
-	if err != nil && err != io.EOF {
+	if err == io.EOF {
+		r.eof = true
+	} else if err != nil {
 		err = r.failure(err, false)
 	}
 	return n, err
@@ -262,7 +287,7 @@ const drainTime = 100 * time.Millisecond
 // Finish reads what little may follow the end of a reply, so that the connection
 // can be used again, and closes the reply.
 func (r *Reply) Finish() {
-	if !r.timer.Stop() {
+	if !r.timer.Stop() || r.eof {
 		r.Close()
 		return
 	}
@@ -270,6 +295,14 @@ func (r *Reply) Finish() {
 	_, _ = io.Copy(io.Discard, io.LimitReader(r.body, 64<<10))
 	stop.Stop()
 	r.Close()
+}
+
+// release keeps the memory of the request's body for another one, if its reply has
+// come whole and the transport has let go of it.
+func (r *Reply) release() {
+	if b := r.sent.bytes; r.sent.free() && cap(b) > 0 && cap(b) <= maxKept {
+		r.client.bodies.Put(&b)
+	}
 }
 
 // Close ends the reply at once. It may be called more than once.

@@ -61,7 +61,7 @@ func (c *Client) Exchange(ctx context.Context, path string, body *Body, d Decode
 	if emit(toolcrib.Delta{Finish: &finish}) {
 		reply.Finish()
 	}
-	body.answered.Store(true)
+	reply.release()
 }
 
 func (r *Reply) decode(d Decoder, emit Emit) error {

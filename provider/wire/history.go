@@ -27,7 +27,6 @@ type History struct {
 	hasTools  bool
 	extraRaw  []byte
 	hasExtra  bool
-	last      *Body
 }
 
 // maxKept bounds a buffer that is kept for another run.
@@ -68,21 +67,6 @@ func (h *History) ReadExtra(req *toolcrib.Request, reserved ...string) error {
 	}
 	h.Extra, h.extraRaw, h.hasExtra = x, bytes.Clone(req.Extra), true
 	return nil
-}
-
-// Sent makes the body of the request and remembers it.
-func (h *History) Sent(parts ...[]byte) *Body {
-	h.last = NewBody(h.last.spare(), parts...)
-	return h.last
-}
-
-// Reusable tells whether the buffers can serve another run, and empties them.
-func (h *History) Reusable() bool {
-	if cap(h.Messages) > maxKept || cap(h.Tools) > maxKept {
-		return false
-	}
-	*h = History{last: h.last, Messages: h.Messages[:0], Tools: h.Tools[:0], Head: h.Head[:0], ToolNames: h.ToolNames[:0]}
-	return true
 }
 
 // Blank tells whether s holds nothing but white space.
