@@ -48,9 +48,13 @@ func (r *Runner) Decide(ctx context.Context, run toolcrib.RunID, decision Decisi
 	if err != nil {
 		return s, err
 	}
+	lasting := s.lasting(resolved)
 	d := &driver{r: r, s: s, index: -1}
 	if err := d.append(ctx, resolved); err != nil {
 		return s, conflict(run, s, err)
+	}
+	if err := r.keep(ctx, s, lasting); err != nil {
+		return s, fmt.Errorf("the decision stands, but is not remembered: %w", err)
 	}
 	return s, nil
 }
@@ -98,7 +102,7 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 		ApprovalID: a.ApprovalID, Digest: a.Digest, Decision: d.Decision, By: r.Mask.Mask(d.By), Reason: r.Mask.Mask(d.Reason),
 		Calls: map[string]journal.CallDecision{},
 	}
-	if err := checkRemember(a, d.Remember); err != nil {
+	if err := r.checkRemember(s, d.Remember); err != nil {
 		return nil, err
 	}
 	resolved.Remember = d.Remember
@@ -132,16 +136,18 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 }
 
 // checkRemember refuses what cannot be remembered.
-func checkRemember(a *journal.ConfirmationRequired, m *journal.Remember) error {
-	switch {
+func (r *Runner) checkRemember(s *State, m *journal.Remember) error {
+	switch a := s.Approval; {
 	case m == nil:
 		return nil
 	case a.Kind != journal.ApprovalCall:
 		return usagef("approval %s is of kind %s, which cannot be remembered; only approvals of calls can", a.ApprovalID, a.Kind)
-	case m.Scope == journal.RememberSession || m.Scope == journal.RememberUser:
-		return usagef("remember: %s is not supported by this version; use %s", m.Scope, journal.RememberRun)
-	case m.Scope != journal.RememberRun:
-		return usagef("remember: %q is unknown; use %s", m.Scope, journal.RememberRun)
+	case m.Scope != journal.RememberRun && m.Scope != journal.RememberSession && m.Scope != journal.RememberUser:
+		return usagef("remember: %q is unknown; use %s, %s or %s", m.Scope, journal.RememberRun, journal.RememberSession, journal.RememberUser)
+	case m.Scope != journal.RememberRun && r.Memory == nil:
+		return usagef("remember: %s is not supported here; use %s", m.Scope, journal.RememberRun)
+	case m.Scope == journal.RememberSession && s.Start.Session == "":
+		return usagef("remember: the run belongs to no session; use %s or %s", journal.RememberRun, journal.RememberUser)
 	case m.Calls != "" && m.Calls != journal.RememberTool && m.Calls != journal.RememberArguments:
 		return usagef("remember: calls %q is unknown; use %s or %s", m.Calls, journal.RememberTool, journal.RememberArguments)
 	}

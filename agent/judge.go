@@ -24,7 +24,7 @@ func (d *driver) judge(ctx context.Context) error {
 	facts := gate.Facts{
 		Run: s.Run, Session: s.Start.Session,
 		Offered: s.OfferedNow(), Repeated: s.Repeated, Decided: decided(open),
-		Remembered: s.Remembered, Taint: s.Taint,
+		Remembered: d.remembered(ctx), Taint: s.Taint,
 	}
 	verdicts := d.r.Gate.Judge(ctx, s.Start.Principal, scopeOf(s.Start), facts, calls)
 	record := &journal.Verdicts{Iteration: s.Turn.Iteration, Again: s.Turn.Judged, Verdicts: make([]journal.Verdict, len(verdicts))}
@@ -100,7 +100,13 @@ func (d *driver) confirm(ctx context.Context, step Step) error {
 			return err
 		}
 		decision.ApprovalID, decision.Digest = required.ApprovalID, required.Digest
-		return d.append(ctx, &decision)
+		lasting := d.s.lasting(&decision)
+		if err := d.append(ctx, &decision); err != nil {
+			return err
+		}
+		if err := d.r.keep(ctx, d.s, lasting); err != nil {
+			d.r.Log.WarnContext(ctx, "an approval is not remembered", "run", d.s.Run, "error", d.r.Mask.Mask(err.Error()))
+		}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -88,4 +89,80 @@ func TestH16_RememberRefused(t *testing.T) {
 	}
 	equal(t, "status", s.Status, toolcrib.StatusWaitingForApproval)
 	equal(t, "remembered", len(s.Remembered), 0)
+}
+
+// kept is a memory in a map.
+type kept struct {
+	byScope map[string][]gate.Remembered // session:ID or user:NAME
+	err     error
+}
+
+func (k *kept) Remembered(_ context.Context, user string, session toolcrib.SessionID) ([]gate.Remembered, error) {
+	all := append([]gate.Remembered(nil), k.byScope["user:"+user]...)
+	if session != "" {
+		all = append(all, k.byScope["session:"+string(session)]...)
+	}
+	return all, k.err
+}
+
+func (k *kept) Remember(_ context.Context, user string, session toolcrib.SessionID, _ toolcrib.RunID, approvals []gate.Remembered) error {
+	for _, a := range approvals {
+		key := "user:" + user
+		if a.Scope == journal.RememberSession {
+			key = "session:" + string(session)
+		}
+		k.byScope[key] = append(k.byScope[key], a)
+	}
+	return k.err
+}
+
+// H16: an approval that is remembered for a session or a user holds for their later
+// runs, and for no others; what is revoked, or cannot be read, does not hold.
+func TestH16_RememberedBeyondTheRun(t *testing.T) {
+	for _, c := range []struct {
+		scope, session, user string // of the later run
+		revoked, broken      bool
+		asks                 bool
+	}{
+		{scope: journal.RememberSession, session: "ses_1", user: "local:test"},
+		{scope: journal.RememberSession, session: "ses_2", user: "local:test", asks: true},
+		{scope: journal.RememberUser, user: "local:test"},
+		{scope: journal.RememberUser, user: "local:other", asks: true},
+		{scope: journal.RememberUser, user: "local:test", revoked: true, asks: true},
+		{scope: journal.RememberUser, user: "local:test", broken: true, asks: true},
+	} {
+		w := newWorld(t, gate.ConfirmWrites)
+		memory := &kept{byScope: map[string][]gate.Remembered{}}
+		w.runner.Memory = memory
+		w.byTurn(calls("put", `{"n":1}`), say("ok"))
+		s := run(t, w, func(k *agent.Task) { k.Session = "ses_1" })
+		if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{
+			ApprovalID: s.Pending.ApprovalID, By: "local:test", Decision: journal.DecisionApprove, Remember: &journal.Remember{Scope: c.scope},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if c.revoked {
+			clear(memory.byScope)
+		}
+		if c.broken {
+			memory.err = errors.New("disk")
+		}
+		later := run(t, w, func(k *agent.Task) { k.Session, k.Principal.User = toolcrib.SessionID(c.session), c.user })
+		if later.Status.Parked() != c.asks {
+			t.Errorf("%+v: parked %v", c, later.Status.Parked())
+		}
+	}
+}
+
+// A run of no session has none to remember an approval for.
+func TestH16_RememberWithoutASession(t *testing.T) {
+	w, s := parked(t)
+	w.runner.Memory = &kept{byScope: map[string][]gate.Remembered{}}
+	_, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{
+		ApprovalID: s.Pending.ApprovalID, By: "test", Decision: journal.DecisionApprove, Remember: &journal.Remember{Scope: journal.RememberSession},
+	})
+	var usage *agent.UsageError
+	if !errors.As(err, &usage) {
+		t.Errorf("%v", err)
+	}
 }
