@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
@@ -40,6 +41,7 @@ var usageKeys = []string{"cached_input_tokens", "cost_usd", "estimated", "input_
 var binary string
 
 func TestMain(m *testing.M) {
+	shell.Main()
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "toolcrib-e2e-")
 		if err != nil {
