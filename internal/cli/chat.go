@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -95,7 +97,7 @@ func (a *app) chat(cmd *cobra.Command, f *runFlags) error {
 	if err != nil {
 		return err
 	}
-	if screen && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != "" {
+	if name := os.Getenv("TERM"); screen && name != "dumb" && (name != "" || runtime.GOOS == "windows") {
 		return a.chatOnScreen(ctx, c, history)
 	}
 	return a.chatInLines(ctx, c, history, f.json)
@@ -147,7 +149,7 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 func (a *app) enter(ctx context.Context, name string, who toolcrib.Principal) (*joining, error) {
 	if name == "last" {
 		info, err := a.lastSession(ctx, a.store, who)
-		return &joining{name: string(info.ID), info: info}, err
+		return &joining{name: cmp.Or(info.Name, string(info.ID)), info: info}, err
 	}
 	info, err := a.store.Session(ctx, who.User, name)
 	if errors.Is(err, toolcrib.ErrNotFound) {
@@ -171,6 +173,7 @@ func (a *app) inputHistory(who toolcrib.Principal) (*tui.History, error) {
 	if err != nil {
 		a.notice("%v", err)
 	}
+	h.Mask = func(line string) string { return a.mask().Mask(line) }
 	return h, nil
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
@@ -149,7 +151,15 @@ func (c *chat) listTools(ctx context.Context) error {
 	}
 	rows := make([]string, 0, len(offer.Specs))
 	for _, s := range offer.Specs {
-		rows = append(rows, fmt.Sprintf("  %-18s %-22s %s", s.Name, strings.ReplaceAll(string(s.Effect.OrStrictest()), "_", " "), firstSentence(s.Description)))
+		effect := "reads"
+		if s.Effect.Writes() {
+			effect = "writes"
+		}
+		row := fmt.Sprintf("  %-18s %-7s %s", s.Name, effect, firstSentence(s.Description))
+		if width := c.a.outStyle.Width; width > 0 {
+			row = ansi.Truncate(guard.Visible(row), width-2, "…")
+		}
+		rows = append(rows, row)
 	}
 	c.front.print(strings.Join(rows, "\n"))
 	return nil
@@ -165,8 +175,12 @@ func firstSentence(text string) string {
 
 func (c *chat) cost(context.Context, string) error {
 	u := c.spent.usage
+	cost := render.Cost(u, c.spent.known)
+	if cost == "?" {
+		cost = "no price is known"
+	}
 	c.front.print(fmt.Sprintf("%s of this session: %s, %s, %s", render.Count(c.spent.runs, "turn"),
-		render.Count(u.Requests, "request"), render.Tokens(u, u.Estimated), render.Cost(u, c.spent.known)))
+		render.Count(u.Requests, "request"), render.Tokens(u, u.Estimated), cost))
 	return nil
 }
 

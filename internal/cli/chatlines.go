@@ -78,7 +78,7 @@ func (f *lineFront) keep(history *tui.History, line string) error {
 	if !f.prompting {
 		return nil
 	}
-	return history.Add(f.a.mask().Mask(line))
+	return history.Add(line)
 }
 
 // told tells an error of a turn; what it returns ends the conversation.

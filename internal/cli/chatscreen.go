@@ -57,6 +57,7 @@ func terminated(ctx context.Context) (_ context.Context, stop func()) {
 		defer close(ended)
 		select {
 		case s := <-signals:
+			signal.Stop(signals) // the next one ends the process at once
 			_, cause := meaning(s, "a signal")
 			cancel(cause)
 		case <-ctx.Done():

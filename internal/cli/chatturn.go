@@ -58,6 +58,9 @@ func (c *chat) run(ctx context.Context, task agent.Task) error {
 	def := c.def
 	task.Agent, task.Models, task.Workspace = def, c.models.infos, c.workspace
 	task.Driver, task.Approve, task.RunTools = driverName, c.approve, c.runTools
+	if err := c.a.giveSkills(c.c, &task, c.front.note); err != nil {
+		return err
+	}
 	d, err := c.drive(ctx, def, c.models)
 	if err != nil {
 		return err
@@ -169,7 +172,7 @@ func (c *chat) showStatus() {
 	name := c.session.name
 	if name == "" && c.session.info.ID == "" {
 		name = "new session"
-	} else if name == "" {
+	} else if name == "" || strings.HasPrefix(name, store.SessionPrefix) {
 		name = c.session.info.Name
 	}
 	parts = append(parts, name)
@@ -352,6 +355,9 @@ func (c *chat) transcript(s *tui.Screen, state *agent.State) {
 		text := strings.TrimSpace(m.Text())
 		switch m.Role {
 		case toolcrib.RoleUser:
+			if isSkillsText(&m) {
+				continue
+			}
 			s.Said(text)
 		case toolcrib.RoleAssistant:
 			if text != "" {

@@ -176,6 +176,10 @@ func (c *chat) givenCall(ctx context.Context, name string, raw []byte) (*agent.S
 		Agent: def, Principal: c.who, Workspace: c.workspace, Driver: driverName,
 		Approve: c.approve, Given: c.a.given(name, raw),
 	}
+	if err := c.a.giveSkills(c.c, &task, c.front.note); err != nil {
+		return nil, err
+	}
+	d.seen = []*agent.Call{{ToolCall: *task.Given}}
 	state, err := c.carry(ctx, d, true, func(ctx context.Context, r *agent.Runner) (*agent.State, error) { return r.Run(ctx, task) })
 	if err != nil {
 		c.front.warn(strings.TrimSpace(d.cutOff(state, err).Error()))

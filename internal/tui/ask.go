@@ -73,7 +73,7 @@ func (m *model) question() {
 	}
 	m.gap()
 	m.print(s.Bold(s.Yellow("? " + head)))
-	for _, l := range fit(lines(visible(text)), m.width-4) {
+	for _, l := range wrapped(visible(text), m.width-4) {
 		m.print("  " + l)
 	}
 	if a.Choices != "" {

@@ -21,6 +21,9 @@ const (
 // History is what a person has typed, kept in a file that only this user can read:
 // one JSON text a line, the oldest first, at most 500.
 type History struct {
+	// Mask hides secrets in what is kept; nil = there are none.
+	Mask func(string) string
+
 	path  string
 	lines []string
 }
@@ -67,6 +70,9 @@ func (h *History) Lines() []string {
 
 // Add keeps what was typed, unless it is what was typed last.
 func (h *History) Add(line string) error {
+	if h != nil && h.Mask != nil {
+		line = h.Mask(line)
+	}
 	if h == nil || line == "" || len(line) > maxHistoryLine || len(h.lines) > 0 && h.lines[len(h.lines)-1] == line {
 		return nil
 	}

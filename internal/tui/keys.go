@@ -24,6 +24,8 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 		if m.input.Value() == "" && m.asking == nil {
 			return m.leave()
 		}
+	case "ctrl+z":
+		return tea.Suspend
 	case "ctrl+l":
 		return tea.ClearScreen
 	case "ctrl+o":

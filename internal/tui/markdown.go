@@ -7,6 +7,10 @@ import (
 	"charm.land/glamour/v2"
 	"charm.land/glamour/v2/ansi"
 	text "github.com/charmbracelet/x/ansi"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	source "github.com/yuin/goldmark/text"
 )
 
 // maxProse is the width at which prose is broken on wide terminals: longer lines
@@ -61,29 +65,43 @@ func plainLines(src string, width int) []string {
 	return trimmed(text.Wrap(src, width, ""))
 }
 
-// maxNesting is how many marks of quotes and lists a line may begin with.
-const maxNesting = 12
+// Bounds of what is rendered. The renderer takes time that grows steeply with
+// depth and with marks that have no partner; no text for people has so many.
+const (
+	maxNesting = 16  // blocks and spans within each other
+	maxMarks   = 400 // of one kind in a block
+)
 
-// deep tells whether a text is nested more deeply than any text for people, so
-// that there is no room for it on a screen.
+// deep tells whether a text is nested more deeply than any text for people, or has
+// more marks.
 func deep(src string) bool {
-	for l := range strings.Lines(src) {
-		marks, spaces := 0, 0
-		for _, r := range l {
-			if r == ' ' {
-				spaces++
-				continue
-			}
-			if !strings.ContainsRune(">-*+", r) {
-				break
-			}
-			marks++
+	for _, mark := range []string{"[", "*", "_", "`", "<", "|", "~", "&", "\\"} {
+		most := maxMarks
+		if mark == "|" || mark == "`" || mark == "*" {
+			most *= 4
 		}
-		if marks > maxNesting && strings.ContainsAny(l, "> ") || spaces > 120 {
+		if strings.Count(src, mark) > most {
 			return true
 		}
 	}
-	return strings.Count(src, "[") > 400 || strings.Count(src, "*") > 1500 || strings.Count(src, "_") > 1500
+	for l := range strings.Lines(src) {
+		// What a line of many nested quotes and lists begins with.
+		start := len(l) - len(strings.TrimLeft(l, "> \t-*+0123456789.)"))
+		if marks := strings.Count(l[:start], " ") + strings.Count(l[:start], ">"); marks > 8*maxNesting {
+			return true
+		}
+	}
+	root := goldmark.New(goldmark.WithExtensions(extension.GFM, extension.DefinitionList)).Parser().Parse(source.NewReader([]byte(src)))
+	return depth(root, 0) > maxNesting
+}
+
+// depth is how deep a tree is, as far as that is of interest.
+func depth(n ast.Node, at int) int {
+	most := at
+	for c := n.FirstChild(); c != nil && most <= maxNesting; c = c.NextSibling() {
+		most = max(most, depth(c, at+1))
+	}
+	return most
 }
 
 func ptr[T any](v T) *T { return &v }

@@ -53,7 +53,8 @@ type model struct {
 	asking *asking
 	shelf  shelf
 
-	prints   []string // lines that are to be printed
+	drawn    chan struct{} // closed when the live region stands; nil = it does
+	prints   []string      // lines that are to be printed
 	printing bool
 	quit     bool
 	spoken   bool // something was printed, so an empty line comes before the next
@@ -69,6 +70,7 @@ type (
 	printedMsg struct{}
 	doneMsg    struct{ leave bool }
 	leaveMsg   struct{}
+	drawnMsg   struct{}
 )
 
 func newModel(o Options, feed *feed) *model {
@@ -108,10 +110,31 @@ func newInput(look Look) textarea.Model {
 
 // Init implements [tea.Model].
 func (m *model) Init() tea.Cmd {
-	return tea.Batch(m.poll(), m.carry(func(ctx context.Context) bool {
+	return tea.Batch(m.wait(), m.poll(), m.carry(func(ctx context.Context) bool {
 		m.talk.Begin(ctx, m.screen)
 		return false
 	}))
+}
+
+// maxDraw is how long the first drawing is waited for.
+const maxDraw = 2 * time.Second
+
+// wait waits until the live region stands.
+func (m *model) wait() tea.Cmd {
+	drawn, ctx := m.drawn, m.ctx
+	if drawn == nil {
+		return nil
+	}
+	return func() tea.Msg {
+		late := time.NewTimer(maxDraw)
+		defer late.Stop()
+		select {
+		case <-drawn:
+		case <-late.C:
+		case <-ctx.Done():
+		}
+		return drawnMsg{}
+	}
 }
 
 // poll waits for something to show.
@@ -166,6 +189,8 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.printing = false
 	case leaveMsg:
 		m.quit = true
+	case drawnMsg:
+		m.drawn = nil
 	case tea.PasteMsg:
 		m.hint, m.leaving = "", false
 		m.paste(msg.Content)
@@ -205,20 +230,14 @@ func (m *model) send(line string) tea.Cmd {
 
 // said shows what the person sent.
 func (m *model) said(text string) {
-	lines := strings.Split(visible(strings.TrimRight(text, "\n")), "\n")
 	s := m.look.style(m.width)
 	m.gap()
-	for i, l := range lines {
+	for i, l := range wrapped(visible(strings.TrimRight(text, "\n")), m.width-3) {
 		mark := "  "
 		if i == 0 {
 			mark = s.Bold(s.Cyan("❯")) + " "
 		}
-		for j, part := range fit([]string{l}, max(m.width-3, 1)) {
-			if j > 0 {
-				mark = "  "
-			}
-			m.print(mark + s.Bold(part))
-		}
+		m.print(mark + s.Bold(l))
 	}
 }
 
@@ -250,19 +269,12 @@ func (m *model) gap() {
 // has to fit on the terminal above the live region, or that would be left behind in
 // what was scrolled away.
 func (m *model) flush() tea.Cmd {
-	if m.printing || len(m.prints) == 0 && !m.quit {
+	if m.printing || m.drawn != nil || len(m.prints) == 0 && !m.quit {
 		return nil
 	}
 	var steps []tea.Cmd
-	most := max(m.height-m.liveRows()-1, 1)
-	for len(m.prints) > 0 {
-		n := min(most, len(m.prints))
-		text := strings.Join(m.prints[:n], "\n")
-		if text == "" {
-			text = " " // nothing at all would be passed over
-		}
-		steps = append(steps, tea.Println(text))
-		m.prints = m.prints[n:]
+	for _, piece := range pieces(m.prints, m.height-m.liveRows()-1) {
+		steps = append(steps, tea.Println(piece))
 	}
 	m.prints, m.printing = nil, true
 	last := func() tea.Msg { return printedMsg{} }
@@ -272,4 +284,25 @@ func (m *model) flush() tea.Cmd {
 	return tea.Sequence(append(steps, last)...)
 }
 
-func (m *model) style() render.Style { return m.look.style(max(m.width-1, 20)) }
+// pieces joins lines to texts of at most most lines.
+func pieces(lines []string, most int) []string {
+	var out []string
+	for len(lines) > 0 {
+		n := min(max(most, 1), len(lines))
+		text := strings.Join(lines[:n], "\n")
+		if text == "" {
+			text = " " // nothing at all would be passed over
+		}
+		out, lines = append(out, text), lines[n:]
+	}
+	return out
+}
+
+// style is that of what is printed. Three dots take the room of three characters.
+func (m *model) style() render.Style {
+	width := m.width - 1
+	if !m.look.Unicode {
+		width -= 2
+	}
+	return m.look.style(max(width, 20))
+}

@@ -58,7 +58,7 @@ func onlyColours(text string, color bool) string {
 		if i < 0 {
 			i = len(text)
 		}
-		b.WriteString(guard.Visible(text[:i]))
+		b.WriteString(visible(text[:i]))
 		text = text[i:]
 		if text == "" {
 			break
@@ -157,6 +157,11 @@ func fit(lines []string, width int) []string {
 		out = append(out, strings.Split(ansi.Hardwrap(l, width, true), "\n")...)
 	}
 	return out
+}
+
+// wrapped breaks a visible text at words.
+func wrapped(text string, width int) []string {
+	return fit(lines(ansi.Wrap(text, max(width, 1), "")), max(width, 1))
 }
 
 // asciiSigns are the signs of this package and of package render, for terminals

@@ -1,10 +1,10 @@
 package tui
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 
@@ -16,7 +16,7 @@ import (
 type Options struct {
 	Talk    Talk
 	In      *os.File // a terminal
-	Out     io.Writer
+	Out     *os.File // a terminal
 	Environ []string
 	Look    Look
 	History *History // nil = none is kept
@@ -46,8 +46,10 @@ func (c *Conversation) Run(ctx context.Context) error {
 	defer begun.wait()
 	defer stop(nil)
 	m.start = begun.in
+	out := &drawing{File: c.options.Out, drawn: make(chan struct{})}
+	m.drawn = out.drawn
 	p := tea.NewProgram(m,
-		tea.WithInput(c.options.In), tea.WithOutput(c.options.Out), tea.WithEnvironment(c.options.Environ),
+		tea.WithInput(c.options.In), tea.WithOutput(out), tea.WithEnvironment(c.options.Environ),
 		tea.WithoutSignalHandler(), tea.WithFPS(fps), tea.WithColorProfile(c.options.Look.profile()),
 	)
 	unhook := context.AfterFunc(ctx, func() { p.Send(leaveMsg{}) })
@@ -56,6 +58,26 @@ func (c *Conversation) Run(ctx context.Context) error {
 		return fmt.Errorf("the terminal: %w", err)
 	}
 	return nil
+}
+
+// banner is the first thing that is drawn.
+const banner = "toolcrib"
+
+// drawing is the terminal's output. It tells when the live region was drawn for the
+// first time: what is printed above it earlier would be put in the wrong place.
+type drawing struct {
+	*os.File
+	once  sync.Once
+	drawn chan struct{}
+}
+
+// Write implements [io.Writer].
+func (d *drawing) Write(p []byte) (int, error) {
+	n, err := d.File.Write(p)
+	if bytes.Contains(p, []byte(banner)) {
+		d.once.Do(func() { close(d.drawn) })
+	}
+	return n, err
 }
 
 // fps bounds how often the screen is drawn.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
@@ -224,7 +226,7 @@ func (m *model) call(c recalled) {
 		m.print("  " + s.Dim("└ "+oneLine(sizes(c.result), max(m.width-6-len(show), 8))+show))
 		return
 	}
-	narrow := m.look.style(max(m.width-1-len(show), 20))
+	narrow := m.look.style(max(s.Width-len(show), 20))
 	first := lines(narrow.Fold(render.Result{Status: c.result.Status, Reason: c.result.Reason, Content: c.result.Content}, 1))[0]
 	m.print(first + s.Dim(show))
 }
@@ -296,7 +298,7 @@ func (m *model) note(text string) {
 		m.gap()
 	}
 	defer func() { m.aside = true }()
-	for i, l := range fit(lines(visible(text)), m.width-3) {
+	for i, l := range wrapped(visible(text), m.width-3) {
 		mark := "· "
 		if i > 0 {
 			mark = "  "
@@ -309,7 +311,7 @@ func (m *model) warn(text string) {
 	m.endReply()
 	s := m.style()
 	m.gap()
-	for i, l := range fit(lines(visible(text)), m.width-3) {
+	for i, l := range wrapped(visible(text), m.width-3) {
 		if i == 0 {
 			m.print(s.Red("✗") + " " + l)
 			continue
@@ -321,7 +323,20 @@ func (m *model) warn(text string) {
 func (m *model) text(text string) {
 	m.endReply()
 	m.gap()
-	m.print(lines(onlyColours(text, m.look.Color))...)
+	for _, l := range lines(visible(text)) {
+		if ansi.StringWidth(l) < m.width {
+			m.print(l)
+			continue
+		}
+		rest := strings.TrimLeft(l, " ")
+		indent := strings.Repeat(" ", min(len(l)-len(rest), max(m.width/4, 1)))
+		for i, part := range strings.Split(ansi.Wrap(rest, max(m.width-3-len(indent), 4), ""), "\n") {
+			if i > 0 {
+				part = "  " + part
+			}
+			m.print(indent + part)
+		}
+	}
 }
 
 // shelf keeps what was folded, so that it can be shown whole.

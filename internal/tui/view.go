@@ -12,6 +12,9 @@ import (
 
 // View implements [tea.Model]: the few lines at the bottom.
 func (m *model) View() tea.View {
+	if m.drawn != nil {
+		return tea.NewView(banner)
+	}
 	above, below := m.above(), m.below()
 	rows := make([]string, 0, len(above)+len(below)+maxInputRows)
 	rows = append(rows, above...)

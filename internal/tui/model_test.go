@@ -1,0 +1,464 @@
+package tui
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// talker is a Talk that remembers what it was sent.
+type talker struct {
+	sent  []string
+	words []string
+}
+
+func (*talker) Begin(context.Context, *Screen) {}
+
+func (t *talker) Do(_ context.Context, line string, _ *Screen) bool {
+	t.sent = append(t.sent, line)
+	return line == "/quit"
+}
+
+func (t *talker) Complete(line string) []string {
+	var all []string
+	for _, w := range t.words {
+		if strings.HasPrefix(w, line) {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// desk is a model under test, without a program around it: what it prints stays
+// with it.
+type desk struct {
+	*model
+	t    *testing.T
+	talk *talker
+}
+
+func newDesk(t *testing.T, width int, look Look) *desk {
+	t.Helper()
+	talk := &talker{}
+	m := newModel(Options{Talk: talk, Look: look, History: &History{}}, newFeed())
+	m.now = func() time.Time { return time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC) }
+	m.printing = true
+	m.Update(tea.WindowSizeMsg{Width: width, Height: 24})
+	return &desk{model: m, t: t, talk: talk}
+}
+
+// frames shows events as they come from a run.
+func (d *desk) frames(frames ...journal.Frame) {
+	for _, f := range frames {
+		d.screen.Frame(f)
+	}
+	d.drain()
+}
+
+func (d *desk) drain() { d.Update(feedMsg{d.screen.feed.take()}) }
+
+// keys presses keys: names such as enter and ctrl+c, or one character each.
+func (d *desk) keys(names ...string) {
+	special := map[string]tea.KeyPressMsg{
+		"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown}, "tab": {Code: tea.KeyTab},
+		"alt+enter": {Code: tea.KeyEnter, Mod: tea.ModAlt}, "ctrl+c": {Code: 'c', Mod: tea.ModCtrl}, "ctrl+d": {Code: 'd', Mod: tea.ModCtrl},
+		"ctrl+o": {Code: 'o', Mod: tea.ModCtrl}, "backspace": {Code: tea.KeyBackspace},
+	}
+	for _, name := range names {
+		if k, ok := special[name]; ok {
+			d.Update(k)
+			continue
+		}
+		for _, r := range name {
+			d.Update(tea.KeyPressMsg{Code: r, Text: string(r)})
+		}
+	}
+}
+
+// work makes the model one that carries something out.
+func (d *desk) work() (cancelled func() error) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	d.t.Cleanup(func() { cancel(nil) })
+	d.working, d.cancel, d.began = true, cancel, d.now()
+	return func() error { return context.Cause(ctx) }
+}
+
+func (d *desk) screenText() string {
+	return strings.Join(d.prints, "\n") + "\n--- live ---\n" + d.View().Content + "\n"
+}
+
+func frame(event string, data any) journal.Frame { return journal.Frame{Event: event, Data: data} }
+
+func token(text string) journal.Frame {
+	return frame(journal.FrameToken, map[string]string{"text": text})
+}
+
+func thinking(text string) journal.Frame {
+	return frame(journal.FrameThinking, map[string]string{"text": text})
+}
+
+func message(text string) journal.Frame {
+	return frame(string(journal.KindMessage), map[string]string{"text": text})
+}
+
+func call(id, name, arguments string) journal.Frame {
+	return frame(string(journal.KindToolCall), map[string]any{"id": id, "name": name, "arguments": json.RawMessage(arguments)})
+}
+
+func result(id, name string, status toolcrib.ResultStatus, content string) journal.Frame {
+	return frame(string(journal.KindToolResult), map[string]any{
+		"tool_call_id": id, "name": name, "status": status, "content": content, "duration_ms": 230, "is_error": status != toolcrib.ResultOK,
+		"reason": map[toolcrib.ResultStatus]toolcrib.Reason{toolcrib.ResultRefused: toolcrib.ReasonProtectedPath}[status],
+	})
+}
+
+const answerText = "# A heading\n\nSome **bold** and `code` in a paragraph that is long enough to be broken at forty columns.\n\n" +
+	"1. one\n2. two\n\n```go\nfunc main() { println(\"hi\") } // a comment that is a little longer\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> quoted\n\nThe end"
+
+// turnFrames are a turn with all that can be in one.
+func turnFrames() []journal.Frame {
+	frames := []journal.Frame{thinking("First I look. "), thinking("Then I think about what I have seen there.\nAnd more.")}
+	for _, piece := range strings.SplitAfter(answerText, " ") {
+		frames = append(frames, token(piece))
+	}
+	return append(frames,
+		message(answerText),
+		call("c1", "read_file", `{"path":"notes.txt"}`), call("c2", "exec_shell", `{"command":"grep -rn TODO ./some/long/path/with/many/parts"}`),
+		call("c3", "write_file", `{"path":"x","content":"y"}`),
+		frame(string(journal.KindToolStarted), map[string]string{"id": "c1", "name": "read_file"}),
+		frame(string(journal.KindToolStarted), map[string]string{"id": "c2", "name": "exec_shell"}),
+		result("c1", "read_file", toolcrib.ResultOK, strings.Repeat("line\n", 500)),
+		result("c3", "write_file", toolcrib.ResultRefused, `{"refused":true,"message":"the path is protected"}`),
+		frame(journal.FrameToolProgress, map[string]any{"id": "c2", "message": "searching", "fraction": 0.4}),
+		frame(string(journal.KindNotice), toolcrib.Notice{Code: "cost_warning", Message: "half of the budget is used"}),
+		token("And **streaming"),
+	)
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got):\n%s", path, diff)
+	}
+}
+
+// looks are terminals of all kinds.
+func looks() map[string]Look {
+	return map[string]Look{"plain": {Unicode: true}, "colour": {Color: true, Unicode: true}, "ascii": {}}
+}
+
+func TestIssue5_8_TurnGolden(t *testing.T) {
+	for name, look := range looks() {
+		for _, width := range []int{80, 40} {
+			t.Run(fmt.Sprintf("%s_%d", name, width), func(t *testing.T) {
+				d := newDesk(t, width, look)
+				d.said("What is\nin my notes?")
+				d.work()
+				d.frames(turnFrames()...)
+				text := d.screenText()
+				golden(t, fmt.Sprintf("turn_%s_%d", name, width), text)
+				for _, l := range strings.Split(text, "\n") {
+					if w := ansi.StringWidth(l); w >= width {
+						t.Errorf("a line has %d columns of %d, so the terminal would break it: %q", w, width, l)
+					}
+				}
+				if name == "ascii" && strings.ContainsFunc(text, func(r rune) bool { return r > 0x7e }) {
+					t.Errorf("there is more than ASCII in %q", text)
+				}
+				if name != "colour" && strings.Contains(text, "\x1b") {
+					t.Errorf("there are colours in %q", text)
+				}
+			})
+		}
+	}
+}
+
+func approval(calls ...journal.ApprovalItem) journal.ConfirmationRequired {
+	return journal.ConfirmationRequired{ApprovalID: "apr_1", Digest: "d", Kind: journal.ApprovalCall, Calls: calls}
+}
+
+func item(id string) journal.ApprovalItem {
+	return journal.ApprovalItem{
+		ID: id, Name: "write_file", Arguments: json.RawMessage(`{"content":"new\n","path":"` + id + `.txt"}`), Effect: toolcrib.EffectIdempotentWrite,
+		Reason:  "write_file writes (idempotent_write); tools.confirm is writes",
+		Preview: &toolcrib.Preview{Kind: "diff", Text: "--- a/" + id + ".txt\n+++ b/" + id + ".txt\n@@ -1 +1 @@\n-old\n+new\n"},
+	}
+}
+
+func TestIssue5_8_ApprovalGolden(t *testing.T) {
+	for _, width := range []int{80, 40} {
+		d := newDesk(t, width, Look{Unicode: true})
+		d.work()
+		d.show(questionItem{Question{Ask: approval(item("a"))}, make(chan Answer, 1)})
+		golden(t, fmt.Sprintf("approval_%d", width), d.screenText())
+	}
+}
+
+// TestIssue5_8_Answers presses keys at questions of each kind.
+func TestIssue5_8_Answers(t *testing.T) {
+	one, two := approval(item("a")), approval(item("a"), item("b"))
+	doubt := approval(item("a"), item("b"))
+	doubt.Kind = journal.ApprovalInDoubt
+	question := approval(item("a"))
+	question.Kind, question.Question = journal.ApprovalInput, "Which one?"
+	limit := approval()
+	limit.Kind, limit.Reason = journal.ApprovalInput, "max_iterations (20) was reached"
+	deny, approve := journal.CallDecision{Decision: journal.DecisionDeny}, journal.CallDecision{Decision: journal.DecisionApprove}
+	for name, c := range map[string]struct {
+		ask  journal.ConfirmationRequired
+		keys []string
+		want Answer
+	}{
+		"yes":            {one, []string{"y"}, Answer{Decision: journal.DecisionApprove}},
+		"no":             {one, []string{"n"}, Answer{Decision: journal.DecisionDeny}},
+		"later":          {one, []string{"l"}, Answer{Later: true}},
+		"other keys":     {one, []string{"enter", "x", "o", "esc", "n"}, Answer{Decision: journal.DecisionDeny}},
+		"no and why":     {one, []string{"d", "not now", "enter"}, Answer{Decision: journal.DecisionDeny, Reason: "not now"}},
+		"back":           {one, []string{"d", "hm", "esc", "y"}, Answer{Decision: journal.DecisionApprove}},
+		"always":         {one, []string{"a"}, Answer{Decision: journal.DecisionApprove, Remember: &journal.Remember{Scope: journal.RememberRun}}},
+		"show":           {one, []string{"s", "y"}, Answer{Decision: journal.DecisionApprove}},
+		"all":            {two, []string{"y"}, Answer{Decision: journal.DecisionApprove}},
+		"one by one":     {two, []string{"o", "y", "n"}, Answer{Calls: map[string]journal.CallDecision{"a": approve, "b": deny}}},
+		"one by one, no": {two, []string{"o", "n", "d", "bad", "enter"}, Answer{Calls: map[string]journal.CallDecision{"a": deny, "b": deny}, Reason: "bad"}},
+		"undone":         {two, []string{"o", "y", "esc", "n"}, Answer{Decision: journal.DecisionDeny}},
+		"doubt": {doubt, []string{"r", "n"}, Answer{Calls: map[string]journal.CallDecision{
+			"a": {Decision: journal.DecisionRetry}, "b": {Decision: journal.DecisionNotHappened},
+		}}},
+		"doubt, happened": {doubt, []string{"h", "all done", "enter", "l"}, Answer{Calls: map[string]journal.CallDecision{
+			"a": {Decision: journal.DecisionHappened, Result: json.RawMessage(`"all done"`)},
+		}}},
+		"doubt, later":    {doubt, []string{"l"}, Answer{Later: true}},
+		"answer":          {question, []string{"enter", "the blue one", "enter"}, Answer{Decision: journal.DecisionAnswer, Text: "the blue one"}},
+		"answer later":    {question, []string{"hm", "esc"}, Answer{Later: true}},
+		"limit":           {limit, []string{"5", "enter"}, Answer{Text: "5"}},
+		"limit, no":       {limit, []string{"d", "enter"}, Answer{Decision: journal.DecisionDeny}},
+		"edit, no JSON":   {one, []string{"e", "x", "enter", "esc", "n"}, Answer{Decision: journal.DecisionDeny}},
+		"edit":            {one, []string{"e", "backspace", "backspace", "backspace", "backspace", "backspace", "backspace", "backspace", "backspace", `b.txt"}`, "enter"}, Answer{Calls: map[string]journal.CallDecision{"a": {Decision: journal.DecisionApprove, Arguments: json.RawMessage("{\n  \"content\": \"new\\n\",\n  \"path\": \"b.txt\"}")}}}},
+		"edit, unchanged": {one, []string{"e", "enter"}, Answer{Calls: map[string]journal.CallDecision{"a": {Decision: journal.DecisionApprove, Arguments: json.RawMessage("{\n  \"content\": \"new\\n\",\n  \"path\": \"a.txt\"\n}")}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, 80, Look{})
+			d.work()
+			d.keys("my draft")
+			reply := make(chan Answer, 1)
+			d.show(questionItem{Question{Ask: c.ask}, reply})
+			d.keys(c.keys...)
+			select {
+			case got := <-reply:
+				if diff := cmp.Diff(c.want, got); diff != "" {
+					t.Errorf("the answer differs (-want +got):\n%s", diff)
+				}
+			default:
+				t.Fatalf("there is no answer; the screen shows:\n%s", d.screenText())
+			}
+			if d.asking != nil || d.input.Value() != "my draft" {
+				t.Errorf("after the answer the input is %q, the question %v", d.input.Value(), d.asking)
+			}
+		})
+	}
+}
+
+// TestIssue5_8_Interrupt tells what ctrl-c and ctrl-d do, where.
+func TestIssue5_8_Interrupt(t *testing.T) {
+	d := newDesk(t, 80, Look{})
+	cause := d.work()
+	d.keys("later", "enter", "ctrl+d")
+	if cause() != nil || d.quit || len(d.queued) != 1 {
+		t.Fatalf("while a turn goes on ctrl-d ends it (%v) or leaves (%v); queued: %q", cause(), d.quit, d.queued)
+	}
+	reply := make(chan Answer, 1)
+	d.show(questionItem{Question{Ask: approval(item("a"))}, reply})
+	d.keys("ctrl+c")
+	if cause() != ErrStopped || len(d.queued) != 0 || d.asking != nil || len(reply) != 0 {
+		t.Fatalf("ctrl-c: cause %v, queued %q, asking %v", cause(), d.queued, d.asking)
+	}
+	d.Update(doneMsg{})
+	if d.working || d.quit {
+		t.Fatal("the turn does not end, or the conversation does")
+	}
+	d.keys("half a message", "ctrl+c")
+	if d.input.Value() != "" || d.quit || d.leaving {
+		t.Fatal("ctrl-c does not empty the input, or leaves")
+	}
+	d.keys("ctrl+c")
+	if d.quit || !strings.Contains(d.View().Content, "once more leaves") {
+		t.Fatalf("one ctrl-c at an empty prompt: %q", d.View().Content)
+	}
+	d.keys("x", "backspace", "ctrl+c")
+	if d.quit {
+		t.Fatal("a key between does not count as a change of mind")
+	}
+	d.keys("ctrl+c")
+	if !d.quit {
+		t.Fatal("two ctrl-c at an empty prompt do not leave")
+	}
+	d = newDesk(t, 80, Look{})
+	d.keys("ctrl+d")
+	if !d.quit {
+		t.Fatal("ctrl-d at an empty prompt does not leave")
+	}
+}
+
+// TestIssue5_8_Input is editing: lines, history, completion, paste.
+func TestIssue5_8_Input(t *testing.T) {
+	d := newDesk(t, 80, Look{})
+	d.talk.words = []string{"/help", "/model one", "/model other", "/model"}
+	send := func() {
+		d.working = false
+		d.keys("enter")
+		d.working = false
+	}
+	d.keys(`one\`, "enter", "two", "alt+enter", "three")
+	if got := d.input.Value(); got != "one\ntwo\nthree" {
+		t.Fatalf("the input is %q", got)
+	}
+	send()
+	d.keys("second")
+	send()
+	if got := d.history.Lines(); len(got) != 2 || got[0] != "one\ntwo\nthree" {
+		t.Fatalf("the history is %q", got)
+	}
+	d.keys("draft", "up")
+	if got := d.input.Value(); got != "second" {
+		t.Fatalf("up shows %q", got)
+	}
+	d.keys("up")
+	if got := d.input.Value(); got != "one\ntwo\nthree" {
+		t.Fatalf("up twice shows %q", got)
+	}
+	d.keys("down", "down")
+	if got := d.input.Value(); got != "draft" {
+		t.Fatalf("down twice shows %q", got)
+	}
+	d.keys("ctrl+c", "/h", "tab")
+	if got := d.input.Value(); got != "/help" {
+		t.Fatalf("tab completes to %q", got)
+	}
+	d.keys("ctrl+c", "/m", "tab", " o", "tab")
+	if got := d.input.Value(); got != "/model o" || !strings.Contains(d.View().Content, "one  other") {
+		t.Fatalf("tab completes to %q; the screen shows %q", got, d.View().Content)
+	}
+	d.keys("ctrl+c")
+	d.Update(tea.PasteMsg{Content: "a\r\nb\tc\x1b[31m"})
+	if got := d.input.Value(); got != "a\nb    c[U+001B][31m" {
+		t.Fatalf("pasted as %q", got)
+	}
+	d.Update(tea.PasteMsg{Content: strings.Repeat("x\n", maxInputLines+1)})
+	if !strings.Contains(d.View().Content, "too long") {
+		t.Fatalf("a paste that is too long: %q", d.View().Content)
+	}
+}
+
+// TestIssue5_8_Unfold shows whole what was folded.
+func TestIssue5_8_Unfold(t *testing.T) {
+	d := newDesk(t, 80, Look{})
+	d.frames(turnFrames()...)
+	for typed, want := range map[string]string{"/show 1": "And more.", "/show 2": `"path": "notes.txt"`, "/show 3": "the path is protected", "/show 99": "nothing folded"} {
+		d.prints = nil
+		d.keys(typed, "enter")
+		if got := strings.Join(d.prints, "\n"); !strings.Contains(got, want) {
+			t.Errorf("%s does not show %q:\n%s", typed, want, got)
+		}
+	}
+	d.prints = nil
+	d.keys("ctrl+o")
+	if got := strings.Join(d.prints, "\n"); !strings.Contains(got, "the path is protected") {
+		t.Errorf("ctrl-o does not show the last one:\n%s", got)
+	}
+	if len(d.talk.sent) != 0 {
+		t.Errorf("/show was sent: %q", d.talk.sent)
+	}
+}
+
+// TestIssue5_8_ShelfIsBounded keeps the newest.
+func TestIssue5_8_ShelfIsBounded(t *testing.T) {
+	var s shelf
+	last := 0
+	for i := range 3 * maxShelf {
+		last = s.put(shelved{text: fmt.Sprint(i)})
+	}
+	if len(s.items) != maxShelf {
+		t.Errorf("the shelf holds %d items", len(s.items))
+	}
+	if got, ok := s.get(last); !ok || got.text != fmt.Sprint(3*maxShelf-1) {
+		t.Errorf("the last is %v, %v", got, ok)
+	}
+	if _, ok := s.get(1); ok {
+		t.Error("the first is there still")
+	}
+	s.put(shelved{text: strings.Repeat("x", 2*maxShelfBytes)})
+	if len(s.items) != 1 {
+		t.Errorf("the shelf holds %d items and %d bytes", len(s.items), s.bytes)
+	}
+}
+
+// TestIssue5_8_Prints come in order, one piece at a time, and none is higher than
+// the room above the live region.
+func TestIssue5_8_Prints(t *testing.T) {
+	d := newDesk(t, 80, Look{})
+	d.printing = false
+	for i := range 100 {
+		d.print(fmt.Sprint("line ", i))
+	}
+	if d.flush() == nil || !d.printing || len(d.prints) != 0 {
+		t.Fatal("nothing is printed")
+	}
+	d.print("after")
+	if d.flush() != nil {
+		t.Fatal("a second piece is printed before the first stands")
+	}
+	d.Update(printedMsg{})
+	if !d.printing || len(d.prints) != 0 {
+		t.Fatal("the second piece is not printed after the first")
+	}
+	got := pieces([]string{"a", "", "b", "c", "", "d"}, 2)
+	if want := []string{"a\n", "b\nc", "\nd"}; !cmp.Equal(want, got) {
+		t.Errorf("in pieces of two lines: %q", got)
+	}
+	if got := pieces([]string{"", "b"}, -3); !cmp.Equal([]string{" ", "b"}, got) {
+		t.Errorf("without any room: %q", got)
+	}
+}
+
+// TestIssue5_8_Small terminals show something, and nothing that is wider or higher.
+func TestIssue5_8_Small(t *testing.T) {
+	for _, size := range [][2]int{{1, 1}, {5, 2}, {10, 5}, {20, 8}, {300, 100}} {
+		d := newDesk(t, size[0], Look{Unicode: true, Color: true})
+		d.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
+		d.work()
+		d.frames(turnFrames()...)
+		d.show(questionItem{Question{Ask: approval(item("a"), item("b"))}, make(chan Answer, 1)})
+		d.keys("s", "d", "because")
+		for _, l := range strings.Split(d.View().Content, "\n") {
+			if w := ansi.StringWidth(l); w > size[0] {
+				t.Errorf("%v: a line of the live region has %d columns: %q", size, w, l)
+			}
+		}
+		d.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
+	}
+}
