@@ -42,6 +42,7 @@ type app struct {
 	store   *sqlite.Store
 	locks   *driverLocks // of the runs that this process drives
 	catalog *catalog.Catalog
+	skills  skillState
 	closers []io.Closer
 }
 

@@ -99,7 +99,7 @@ toolcrib tools list`,
 	flags.StringVar(&a.dataFlag, "data-dir", "", "folder of the database and everything that is kept")
 	flags.StringVar(&a.asFlag, "as", "", "act for this user, who is no administrator (administrators only)")
 	root.AddCommand(
-		a.runCommand(), a.chatCommand(), a.toolsCommand(), a.runsCommand(), a.sessionsCommand(), a.approvalsCommand(), a.gateCommand(), a.usageCommand(), a.agentsCommand(), a.modelsCommand(),
+		a.runCommand(), a.chatCommand(), a.toolsCommand(), a.runsCommand(), a.sessionsCommand(), a.approvalsCommand(), a.gateCommand(), a.usageCommand(), a.agentsCommand(), a.modelsCommand(), a.skillsCommand(),
 		a.configCommand(), a.trustCommand(), a.doctorCommand(), a.versionCommand(), a.completionCommand(),
 	)
 	root.SetHelpCommand(a.helpCommand(root))

@@ -155,6 +155,9 @@ func (a *app) passedOver() {
 		switch f.State {
 		case trust.Absent:
 		case trust.Trusted:
+			if f.Name == "skills" {
+				continue // it is used
+			}
 			a.notice("%s is passed over: this version of toolcrib does not use it", f.Name)
 		default:
 			a.notice("%s", trust.PassedOver(".", f))

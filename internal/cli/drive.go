@@ -79,6 +79,7 @@ func (a *app) newDrive(ctx context.Context, c *config.Config, set setup) (*drive
 			a.unknownTool(g, list.what, name)
 		}
 	}
+	a.unknownSkillTools(g)
 	locks, err := a.driverLocks()
 	if err != nil {
 		return nil, err

@@ -38,6 +38,7 @@ toolcrib tools explain write_file --args '{"path":"a.txt","content":"x"}' --tain
 	flags := cmd.Flags()
 	flags.StringVar(&f.agent, "agent", "", "agent of the configuration (default: default)")
 	flags.StringVar(&f.tools, "tools", "", "the run's own list, as with run --tools; '' = none")
+	a.skillFlag(cmd, &f.runFlags)
 	flags.BoolVar(&f.readOnly, "read-only", false, "as with run --read-only")
 	flags.StringVar(&f.args, "args", "", "judge a call of the tool with these arguments, a JSON object; - reads standard input")
 	flags.StringArrayVar(&f.tainted, "tainted", nil, "with --args: as if the run had read untrusted data from here; may be repeated")
@@ -75,6 +76,11 @@ func (a *app) explain(cmd *cobra.Command, f *explainFlags, names []string) error
 		MaxCalls: limits.MaxCallsPerTurn, MaxRepeats: limits.MaxIdenticalCalls,
 		Timeout: limits.ToolTimeout, MaxBytes: limits.MaxResultBytes,
 	}
+	k, err := a.kit(c, def.Skills, false, func(text string) { a.notice("%s", text) })
+	if err != nil {
+		return err
+	}
+	scope.SkillTools, scope.HasSkills = k.tools, len(k.set.Skills()) > 0
 	if cmd.Flags().Changed("tools") {
 		scope.RunTools = splitList(f.tools)
 	}

@@ -43,6 +43,8 @@ func (a *app) gate(ctx context.Context, s *sqlite.Store, workspace string) (*gat
 		Settings:     toolSettings(c),
 		Protected:    protected,
 		Positions:    positions(c),
+
+		SkillArguments: skillArguments(),
 	}
 	set, err := rules(c, tools)
 	if err != nil {
@@ -68,10 +70,12 @@ func (a *app) gate(ctx context.Context, s *sqlite.Store, workspace string) (*gat
 
 // builtIn are the tools that toolcrib comes with; command nil = no exec_shell.
 func (a *app) builtIn(ctx context.Context, s *sqlite.Store, paths gate.PathRules, command toolcrib.Tool) []toolcrib.Tool {
+	skillsOf := a.skillsOfRun(ctx, s)
 	tools := builtin.New(builtin.Options{
 		Protected: paths.NeverWritten, Hidden: paths.NeverTouched,
 		Version: version.Version(), Started: a.started, Data: storeFacts(s),
 		Shell: command != nil, Results: s, Untrusted: untrustedResult(ctx, s),
+		Skills: skillsOf.set, SkillVariables: skillsOf.vars,
 	})
 	if command != nil {
 		tools = append(tools, command)

@@ -27,7 +27,7 @@ type runFlags struct {
 	tools                    string
 	maxIterations            int
 	readOnly, json           bool
-	attach                   []string
+	attach, skills           []string
 	session                  string
 
 	add     journal.Granted // of runs resume
@@ -46,6 +46,7 @@ git diff | toolcrib run -
 toolcrib run --tools read_file,search_files --json "Where is main?"
 toolcrib run --approve all "Write 'hello' to notes.txt"
 toolcrib run --session trip "And the day after?"
+toolcrib run --skill release-notes "What changed since v1.2?"
 toolcrib run --attach photo.jpg "What is this?"
 toolcrib run --workspace ./site --read-only "Is there a typo in index.html?"
 toolcrib run --model anthropic/claude-haiku-4-5 "Plan the week"`,
@@ -76,6 +77,7 @@ toolcrib run --model anthropic/claude-haiku-4-5 "Plan the week"`,
 func (a *app) judgingFlags(cmd *cobra.Command, f *runFlags) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.agent, "agent", "", "agent of the configuration (default: default)")
+	a.skillFlag(cmd, f)
 	a.approveFlag(cmd, f)
 	flags.BoolVar(&f.readOnly, "read-only", false, "refuse every call that writes")
 	flags.StringVar(&f.workspace, "workspace", "", "root of the file tools (default: the configuration's, else the current folder)")
@@ -170,6 +172,9 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, prompt string) error {
 		return err
 	}
 	a.passedOver()
+	if err := a.trustSkills(c, def.Skills); err != nil {
+		return err
+	}
 	task := agent.Task{
 		Agent: def, Models: opened.infos, Principal: who, Prompt: prompt, Files: files,
 		Workspace: workspace, Driver: driverName, Approve: approve,
@@ -181,6 +186,9 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, prompt string) error {
 		if err := a.into(cmd.Context(), session, &task); err != nil {
 			return err
 		}
+	}
+	if err := a.giveSkills(c, &task, func(text string) { a.notice("%s", text) }); err != nil {
+		return err
 	}
 	return a.drive(cmd.Context(), c, task, opened, f.json)
 }
@@ -214,7 +222,8 @@ func (a *app) agent(c *config.Config, f *runFlags, cmd *cobra.Command) (toolcrib
 		}
 	}
 	def.ReadOnly = def.ReadOnly || f.readOnly
-	return def, nil
+	def.Skills, err = f.withSkills(def.Skills)
+	return def, err
 }
 
 func toolChoice(text string) (toolcrib.ToolChoice, error) {

@@ -26,7 +26,8 @@ type runView struct {
 	Iterations int                 `json:"iterations"`
 	Trace      []traceView         `json:"trace,omitzero"` // not in lists
 	Usage      toolcrib.Usage      `json:"usage"`
-	Taint      []string            `json:"taint,omitempty"` // sources of untrusted data that it has read; not in lists
+	Taint      []string            `json:"taint,omitempty"`  // sources of untrusted data that it has read; not in lists
+	Skills     []journal.Skill     `json:"skills,omitempty"` // not in lists
 	Pending    *journal.Pending    `json:"pending"`
 	Error      *store.RunError     `json:"error"`
 	CreatedAt  time.Time           `json:"created_at"`
@@ -74,7 +75,7 @@ func viewOfState(s *agent.State) runView {
 	v := runView{
 		ID: s.Run, Status: s.Status, Agent: s.Start.Agent.Name, Model: s.Start.Agent.Model,
 		User: s.Start.Principal.User, Actor: s.Start.Principal.Actor, SessionID: s.Start.Session,
-		ParentID: s.Start.Parent, Iterations: s.Iterations, Usage: s.Usage, Pending: s.Pending, Taint: s.Taint,
+		ParentID: s.Start.Parent, Iterations: s.Iterations, Usage: s.Usage, Pending: s.Pending, Taint: s.Taint, Skills: s.Start.Skills,
 		CreatedAt: s.Started, Trace: make([]traceView, 0, len(s.Trace)),
 	}
 	switch {

@@ -74,6 +74,9 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) err
 		Agent: def, Principal: who, Workspace: workspace, Driver: driverName,
 		Approve: approve, Given: a.given(name, raw),
 	}
+	if err := a.giveSkills(c, &task, func(text string) { a.notice("%s", text) }); err != nil {
+		return err
+	}
 	d, err := a.newDrive(cmd.Context(), c, setup{
 		who: who, approve: approve, models: &models{}, workspace: workspace, agent: def,
 	})

@@ -1,7 +1,5 @@
 package config
 
-import "slices"
-
 // Unsupported is a key that is set and checked, but that this version does not
 // act upon.
 type Unsupported struct {
@@ -27,16 +25,11 @@ func (c *Config) Unsupported() []Unsupported {
 	}
 	add(!c.Database.IsEmpty(), "database", "PostgreSQL is not supported by this version; remove the key to use SQLite", true)
 	add(!c.Bus.URL.IsEmpty(), "bus.url", "a bus of your own is not supported by this version; remove the key", true)
-	for _, name := range c.AgentNames() {
-		add(len(c.Agents[name].Skills) > 0, joinKey(joinKey("agents", name), "skills"),
-			"skills are not supported by this version, nor the tools that they allow; remove them", true)
-	}
 	for i, b := range c.Budgets {
 		add(b.capped(), joinIndex("budgets", i), "budgets are not supported by this version and would not be enforced; remove them, or use agents.NAME.budget", true)
 	}
 	add(c.Approvals.FourEyes, "approvals.four_eyes", "is not supported by this version and would not be enforced; remove it", true)
 	add(len(c.Approvals.Notify) > 0, "approvals.notify", "notices of approvals are not supported by this version; nobody is told", false)
-	add(!slices.EqualFunc(c.Skills.Dirs, Default().Skills.Dirs, sameText), "skills.dirs", "skills are not supported by this version; the folders are passed over", false)
 	add(len(c.MCPServers) > 0, "mcpServers", "MCP servers are not supported by this version; their tools are missing", false)
 	add(len(c.SQL) > 0, "sql", "is not supported by this version; describe_tables is missing", false)
 	return out
@@ -46,5 +39,3 @@ func (b UserBudget) capped() bool {
 	return b.RequestsPerDay > 0 || b.TokensPerDay > 0 || b.CostUSDPerDay > 0 ||
 		b.RequestsPerMonth > 0 || b.TokensPerMonth > 0 || b.CostUSDPerMonth > 0
 }
-
-func sameText(a, b Value) bool { return a.raw == b.raw }

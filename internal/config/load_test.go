@@ -128,8 +128,8 @@ func TestN5_UnsupportedKeysAreNamed(t *testing.T) {
 			t.Errorf("message: %s", u)
 		}
 	}
-	want := "toolcrib.yaml:2 database!, toolcrib.yaml:19 agents.coder.skills!, toolcrib.yaml:22 budgets[0]!, " +
-		"toolcrib.yaml:30 approvals.four_eyes!, toolcrib.yaml:30 approvals.notify, toolcrib.yaml:31 skills.dirs, " +
+	want := "toolcrib.yaml:2 database!, toolcrib.yaml:22 budgets[0]!, " +
+		"toolcrib.yaml:30 approvals.four_eyes!, toolcrib.yaml:30 approvals.notify, " +
 		"toolcrib.yaml:32 mcpServers, toolcrib.yaml:35 sql"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, ", "), want)

@@ -112,6 +112,7 @@ func (t *Story) start(at time.Time, b *journal.RunStarted) {
 	t.field("workspace", b.Workspace)
 	t.field("started", at.Local().Format("2006-01-02 15:04:05 MST"))
 	t.field("offered", offered(b.Offer))
+	t.field("skills", skillNames(b.Skills))
 	t.field("tainted by", strings.Join(b.Taint, ", "))
 	if g := b.Given; g != nil {
 		t.calls[g.ID] = &journal.ToolCall{Iteration: 1, ToolCall: *g}
@@ -125,6 +126,14 @@ func (t *Story) start(at time.Time, b *journal.RunStarted) {
 		}
 	}
 	fmt.Fprintln(t.Out)
+}
+
+func skillNames(skills []journal.Skill) string {
+	names := make([]string, len(skills))
+	for i, s := range skills {
+		names[i] = s.Name
+	}
+	return strings.Join(names, ", ")
 }
 
 // fileText names a file of a transcript.

@@ -1,0 +1,386 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/skill"
+)
+
+// skillState is what this process knows of skills.
+type skillState struct {
+	mu    sync.Mutex
+	shelf *shelf // as it was read for the last run
+	told  map[string]bool
+	given []*skill.Skill // to the last run
+	runs  map[toolcrib.RunID]runSkills
+}
+
+// runSkills are the skills of a run, as read_skill has them.
+type runSkills struct {
+	set  skill.Set
+	vars map[string]string
+}
+
+// kit is what the skills of a run come to.
+type kit struct {
+	set   skill.Set
+	tools []string // null = no restriction
+}
+
+// used names the skills for the journal.
+func (k *kit) used() []journal.Skill {
+	var used []journal.Skill
+	for _, s := range k.set.Skills() {
+		used = append(used, journal.Skill{Name: s.Name, Hash: s.Hash})
+	}
+	return used
+}
+
+// giveSkills gives the run of a task the skills of its agent: what they allow, and,
+// where a model reads it, their text. tell hears what a person should know, each
+// thing once in a process.
+func (a *app) giveSkills(c *config.Config, task *agent.Task, tell func(string)) error {
+	k, err := a.kit(c, task.Agent.Skills, true, tell)
+	if err != nil {
+		return err
+	}
+	task.SkillTools, task.Skills = k.tools, k.used()
+	if task.Given == nil && len(task.Skills) > 0 {
+		a.sayOnce(task, k, a.once(tell))
+	}
+	return nil
+}
+
+// once leaves out what was told before.
+func (a *app) once(tell func(string)) func(string) {
+	return func(text string) {
+		a.skills.mu.Lock()
+		known := a.skills.told[text]
+		if a.skills.told == nil {
+			a.skills.told = map[string]bool{}
+		}
+		a.skills.told[text] = true
+		a.skills.mu.Unlock()
+		if !known {
+			tell(text)
+		}
+	}
+}
+
+// kit works out which of the named skills count and what they allow. With record a
+// skill that is seen for the first time is written down as looked at.
+func (a *app) kit(c *config.Config, names []string, record bool, tell func(string)) (*kit, error) {
+	k := &kit{}
+	if len(names) == 0 {
+		return k, nil
+	}
+	s, err := a.readShelf(c)
+	if err != nil {
+		return nil, err
+	}
+	tell = a.once(tell)
+	var problems []skill.Problem
+	k.set, problems = s.library.Effective(names, func(name, _ string) bool { return s.approved(s.library.Skill(name), record, tell) })
+	k.tools = k.set.AllowedTools()
+	for _, p := range problems {
+		if p.Code == skill.CodeUnapproved && s.declared(s.library.Skill(p.Skill)) {
+			k.narrow()
+		}
+		if p.Code != skill.CodeUnknown {
+			tell(p.Message)
+		}
+	}
+	for _, name := range names {
+		if s.library.Skill(name) != nil {
+			continue
+		}
+		if _, broken := s.library.Broken(name); !broken {
+			k.missing(s, name, tell)
+		}
+	}
+	a.skills.mu.Lock()
+	a.skills.shelf, a.skills.given = s, k.set.Skills()
+	a.skills.mu.Unlock()
+	if k.tools != nil && len(k.tools) == 0 && !declares(&k.set) {
+		tell("the run has no tools: a skill that is off may narrow them, and no other skill of the run says which there are")
+	}
+	return k, nil
+}
+
+// narrow leaves the run without tools unless a skill of it says which there are.
+func (k *kit) narrow() {
+	if k.tools == nil {
+		k.tools = []string{}
+	}
+}
+
+// declares tells whether a skill of the set has allowed-tools.
+func declares(set *skill.Set) bool {
+	for _, s := range set.Skills() {
+		if s.AllowedTools != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// missing tells why there is no skill of a name. One that lies in a folder that is
+// not trusted narrows like any skill that is off: what it would take away must not
+// come back because somebody changed a file.
+func (k *kit) missing(s *shelf, name string, tell func(string)) {
+	passed := s.passedOver(name)
+	if passed == "" {
+		_, problems := s.library.Effective([]string{name}, nil)
+		for _, p := range problems {
+			text := p.Message
+			if near := nearest(name, s.names()); near != "" {
+				text += fmt.Sprintf(" (did you mean %s?)", near)
+			}
+			tell(text)
+		}
+		return
+	}
+	tell(fmt.Sprintf("skill %s is off: %s", name, passed))
+	off, _ := s.aside.Effective([]string{name}, nil)
+	if one := s.aside.Skill(name); one == nil || off.AllowedTools() != nil || one.Enabled && s.declared(one) {
+		k.narrow()
+	}
+}
+
+// approved tells whether a person has looked at what the skill holds. A folder that
+// is trusted was looked at. In folders of the user's own the first sight of a skill
+// counts, and is told; from then on a change switches it off.
+func (s *shelf) approved(one *skill.Skill, record bool, tell func(string)) bool {
+	folder := s.folderOf(one.Path)
+	if folder.source == sourceWorkspace {
+		if record {
+			s.looked.keep(one)
+		}
+		return true
+	}
+	state, err := s.looked.standing(one)
+	switch {
+	case err != nil:
+		tell(fmt.Sprintf("skill %s: it cannot be told whether somebody has looked at it: %v", one.Name, err))
+		return false
+	case state == trust.Trusted:
+		return true
+	case state != trust.Untrusted || folder.source == sourceProject:
+		return false
+	case !record:
+		return true
+	}
+	if err := s.looked.approve(one); err != nil {
+		tell(fmt.Sprintf("skill %s: it cannot be kept what it holds: %v", one.Name, err))
+		return false
+	}
+	tell(fmt.Sprintf("skill %s is new here (%s); if it changes, it is off until you have looked at it: toolcrib skills check %s",
+		one.Name, pathText(one.Path), one.Name))
+	return true
+}
+
+// skillsLead begins the text of skills in a transcript.
+const skillsLead = "The skills of this run follow: "
+
+// skillsAgain ends it where skills were given before with another text.
+const skillsAgain = "\nThey take the place of the skills that stand above.\n"
+
+// isSkillsText tells whether a message of the user's side is the text of skills. It
+// decides nothing but how a transcript is shown, and whether the text stands there.
+func isSkillsText(m *toolcrib.Message) bool {
+	return m.Role == toolcrib.RoleUser && strings.HasPrefix(m.Text(), skillsLead)
+}
+
+// sayOnce puts the text of the skills into the conversation: as data, in a message
+// of the user's side before the prompt, never into the system text (N26). A session
+// that has the same text already does not get it twice.
+func (a *app) sayOnce(task *agent.Task, k *kit, tell func(string)) {
+	vars := skillVariables(task.Workspace, task.Principal.User, task.Agent.Name, time.Now())
+	for _, p := range k.set.UnknownVariables(vars) {
+		tell(p.Message)
+	}
+	budget := skill.DefaultTextBytes
+	if len(task.Models) > 0 && task.Models[0].Context > 0 {
+		budget = min(budget, task.Models[0].Context) // bytes: about a quarter of the context's tokens
+	}
+	text, cut := k.set.Text(budget, vars)
+	if len(cut) > 0 {
+		tell(fmt.Sprintf("not all of the skills fits into the conversation: %s; read_skill has the rest, if they allow it", strings.Join(cut, ", ")))
+	}
+	if text == "" {
+		return
+	}
+	text = a.mask().Mask(text)
+	before := ""
+	for i := range task.History {
+		if isSkillsText(&task.History[i]) {
+			before = task.History[i].Text()
+		}
+	}
+	switch {
+	case strings.TrimSuffix(before, skillsAgain) == text:
+		return
+	case before != "":
+		text += skillsAgain
+	}
+	history := append([]toolcrib.Message(nil), task.History...) // others may hold it
+	task.History = append(history, toolcrib.TextMessage(toolcrib.RoleUser, text))
+}
+
+func skillVariables(workspace, user, agentName string, at time.Time) map[string]string {
+	return map[string]string{"workspace": workspace, "user": user, "agent": agentName, "date": at.Format(time.DateOnly)}
+}
+
+// unknownSkillTools tells which entries of allowed-tools mean no tool and are
+// dropped.
+func (a *app) unknownSkillTools(g *gate.Gate) {
+	a.skills.mu.Lock()
+	given := a.skills.given
+	a.skills.given = nil // told once
+	a.skills.mu.Unlock()
+	for _, one := range given {
+		for _, entry := range skill.Unknown(one.AllowedTools, g.Names()) {
+			a.unknownTool(g, "skill "+one.Name+", allowed-tools", entry)
+		}
+	}
+}
+
+// trustSkills asks on a terminal about the skills folder of the current folder, if a
+// run would have a skill of it.
+func (a *app) trustSkills(c *config.Config, names []string) error {
+	if len(names) == 0 || !a.inTerminal || !a.errTerminal {
+		return nil
+	}
+	s, err := a.readShelf(c)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		one := s.aside.Skill(name)
+		if one == nil || s.library.Skill(name) != nil {
+			continue
+		}
+		store, err := a.trustStore()
+		if err != nil {
+			return err
+		}
+		dir := filepath.Dir(filepath.Dir(one.Path))
+		_, files, err := store.Check(dir)
+		if err != nil {
+			return err
+		}
+		a.showFolder(dir, files)
+		if !a.confirm(trust.Question(dir)) {
+			return nil // it is passed over, with a notice
+		}
+		// What counts in the end is what is read anew, against what was shown.
+		return store.TrustFiles(dir, files)
+	}
+	return nil
+}
+
+// maxRunSkills bounds the runs whose skills are held for read_skill.
+const maxRunSkills = 64
+
+// skillsOfRun finds the skills that a run began with, with the content that they had
+// then: what has changed since is not given out.
+type skillsOfRun func(toolcrib.Call) runSkills
+
+func (f skillsOfRun) set(call toolcrib.Call) *skill.Set {
+	set := f(call).set
+	return &set
+}
+
+func (f skillsOfRun) vars(call toolcrib.Call) map[string]string { return f(call).vars }
+
+func (a *app) skillsOfRun(ctx context.Context, journaled toolcrib.Journal) skillsOfRun {
+	return func(call toolcrib.Call) runSkills {
+		a.skills.mu.Lock()
+		defer a.skills.mu.Unlock()
+		if known, ok := a.skills.runs[call.Run]; ok {
+			return known
+		}
+		var found runSkills
+		for e, err := range journaled.Read(ctx, call.Run, 0) {
+			if err != nil {
+				return runSkills{}
+			}
+			start, ok := e.Body.(*journal.RunStarted)
+			if !ok {
+				return runSkills{}
+			}
+			found.vars = skillVariables(start.Workspace, start.Principal.User, start.Agent.Name, e.Time.Local())
+			found.set = a.sameSkills(start.Skills)
+			break
+		}
+		if a.skills.runs == nil || len(a.skills.runs) >= maxRunSkills {
+			a.skills.runs = map[toolcrib.RunID]runSkills{}
+		}
+		a.skills.runs[call.Run] = found
+		return found
+	}
+}
+
+// sameSkills finds skills with exactly this content: among those that were read for
+// a run of this process, else among those that there are now.
+func (a *app) sameSkills(want []journal.Skill) skill.Set {
+	names := make([]string, len(want))
+	hashes := make(map[string]string, len(want))
+	for i, w := range want {
+		names[i], hashes[w.Name] = w.Name, w.Hash
+	}
+	same := func(name, hash string) bool { return hash != "" && hashes[name] == hash }
+	var set skill.Set
+	if a.skills.shelf != nil {
+		set, _ = a.skills.shelf.library.Effective(names, same)
+	}
+	if len(set.Names()) == len(names) || a.config == nil {
+		return set
+	}
+	if s, err := a.readShelf(a.config); err == nil {
+		if now, _ := s.library.Effective(names, same); len(now.Names()) > len(set.Names()) {
+			return now
+		}
+	}
+	return set
+}
+
+// maxSkillRules bounds the lists of allowed-tools that are held ready.
+const maxSkillRules = 64
+
+// skillArguments judges what entries of allowed-tools say about arguments (N15).
+func skillArguments() gate.SkillArguments {
+	var mu sync.Mutex
+	ready := map[string]*skill.Rules{}
+	compiled := func(entries []string) *skill.Rules {
+		key := strings.Join(entries, "\x00")
+		mu.Lock()
+		defer mu.Unlock()
+		if r, ok := ready[key]; ok {
+			return r
+		}
+		if len(ready) >= maxSkillRules {
+			clear(ready)
+		}
+		r := skill.Compile(entries)
+		ready[key] = r
+		return r
+	}
+	return func(entries []string, call toolcrib.Call, targets []toolcrib.Target) (bool, error) {
+		if entries == nil {
+			return true, nil
+		}
+		return compiled(entries).Allowed(call.Name, call.Arguments, skill.Place{Workspace: call.Workspace, Targets: targets})
+	}
+}
