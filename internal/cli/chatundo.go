@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -55,7 +56,7 @@ func (c *chat) undo(ctx context.Context) error {
 	return nil
 }
 
-// writtenBy are the files that a run wrote, in the order of their first writes.
+// writtenBy are the files that a run wrote, by path.
 func (c *chat) writtenBy(ctx context.Context, run toolcrib.RunID) ([]*written, error) {
 	var files []*written
 	byPath := map[string]*written{}
@@ -82,6 +83,7 @@ func (c *chat) writtenBy(ctx context.Context, run toolcrib.RunID) ([]*written, e
 			one.after = w.After
 		}
 	}
+	slices.SortFunc(files, func(x, y *written) int { return strings.Compare(x.path, y.path) })
 	return files, nil
 }
 
