@@ -22,30 +22,36 @@ const (
 
 // question is what a person is asked about a call.
 type question struct {
-	asks bool
-	why  string // in words; the same for the same policy and effect
-	key  string // key path of the configuration
+	asks   bool
+	tool   string
+	effect toolcrib.Effect
+	mode   ConfirmMode
+	key    string // key path of the configuration
 }
 
 // question tells whether a call of this effect is put to a person. What
 // tools.settings.X.confirm says takes the place of tools.confirm; its always is
 // the one question that nothing lifts.
 func (g *Gate) question(e *entry, effect toolcrib.Effect) question {
-	q := question{key: "tools.confirm"}
-	mode := g.confirm
+	q := question{tool: e.spec.Name, effect: effect, mode: g.confirm, key: "tools.confirm"}
 	if e.settings.Confirm != "" {
-		mode, q.key = e.settings.Confirm, "tools.settings."+e.spec.Name+".confirm"
+		q.mode, q.key = e.settings.Confirm, "tools.settings."+e.spec.Name+".confirm"
 	}
-	q.asks = mode.asks(effect)
+	q.asks = q.mode.asks(effect)
+	return q
+}
+
+// why is the question in words; the same for the same policy and effect.
+func (q question) why() string {
 	does := "only reads"
-	if effect.Writes() {
-		does = "writes (" + string(effect) + ")"
+	if q.effect.Writes() {
+		does = "writes (" + string(q.effect) + ")"
 	}
+	mode := q.mode
 	if mode == "" {
 		mode = ConfirmAlways
 	}
-	q.why = fmt.Sprintf("%s %s; %s is %s", e.spec.Name, does, q.key, mode)
-	return q
+	return fmt.Sprintf("%s %s; %s is %s", q.tool, does, q.key, mode)
 }
 
 // confirmStep is the last one: it asks a person about a call that is otherwise
@@ -102,7 +108,7 @@ func (j *judgement) questions() []asked {
 	if !q.asks || j.lifted() {
 		return all
 	}
-	return append(all, asked{reason: toolcrib.ReasonNeedsConfirmation, why: q.why, position: j.gate.position(q.key)})
+	return append(all, asked{reason: toolcrib.ReasonNeedsConfirmation, why: q.why(), position: j.gate.position(q.key)})
 }
 
 // lifted tells whether something answers the question of tools.confirm, and notes

@@ -75,7 +75,7 @@ func (g *Gate) explain(p *policy, name string, unknown map[toolcrib.Reason][]str
 	x.Description, x.Source, x.Group = e.spec.Description, e.spec.Source, e.spec.Group
 	x.Effect = e.spec.Effect.OrStrictest()
 	asked := g.question(e, x.Effect)
-	x.Confirm = ConfirmAnswer{Asks: asked.asks, Why: asked.why, Position: g.position(asked.key)}
+	x.Confirm = ConfirmAnswer{Asks: asked.asks, Why: asked.why(), Position: g.position(asked.key)}
 	x.Notes = notes(e, p.scope, asked)
 	if g.rules != nil {
 		x.Rules = g.rules.About(name)

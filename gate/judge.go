@@ -29,7 +29,7 @@ func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, f
 			p = newPolicy(&who, &scope, over, ctx.Err())
 		}
 		j := judgement{
-			policy: p, ctx: ctx, gate: g, facts: &facts, index: i, asked: &turn[i],
+			policy: p, ctx: ctx, gate: g, facts: facts, index: i, asked: &turn[i],
 			entry: g.byName[turn[i].Name], verdict: &verdicts[i],
 		}
 		j.run()
@@ -42,7 +42,7 @@ type judgement struct {
 	*policy
 	ctx     context.Context
 	gate    *Gate
-	facts   *Facts
+	facts   Facts
 	index   int // in the turn
 	asked   *toolcrib.ToolCall
 	entry   *entry // nil = no such tool

@@ -142,14 +142,29 @@ type policy struct {
 	scope     *Scope
 	overrides *Overrides
 	unknown   string
+
+	// What the pointers lead to, in one piece of memory.
+	ownWho   toolcrib.Principal
+	ownScope Scope
+	ownOver  Overrides
 }
 
+// newPolicy copies what it is given.
 func newPolicy(who *toolcrib.Principal, scope *Scope, over Overrides, err error) *policy {
-	p := &policy{who: who, scope: scope}
+	p := &policy{}
+	if who != nil {
+		p.ownWho = *who
+		p.who = &p.ownWho
+	}
+	if scope != nil {
+		p.ownScope = *scope
+		p.scope = &p.ownScope
+	}
 	if err != nil {
 		p.unknown = fmt.Sprintf("it could not be read which tools are switched off: %v", err)
 	} else {
-		p.overrides = &over
+		p.ownOver = over
+		p.overrides = &p.ownOver
 	}
 	return p
 }

@@ -44,16 +44,16 @@ func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (
 	if err != nil {
 		return Offer{}, fmt.Errorf("gate: no offer: %w", err)
 	}
-	p := newPolicy(&who, &scope, over, nil)
 	if !g.cacheable {
-		return g.makeOffer(p), nil
+		return g.makeOffer(newPolicy(&who, &scope, over, nil)), nil
 	}
-	key := offerKey(p)
+	var room [256]byte
+	key := appendOfferKey(room[:0], &who, &scope)
 	if o, ok := g.offers.get(key, over); ok {
 		return o, nil
 	}
-	o := g.makeOffer(p)
-	g.offers.put(key, over, o)
+	o := g.makeOffer(newPolicy(&who, &scope, over, nil))
+	g.offers.put(string(key), over, o)
 	return o, nil
 }
 
@@ -86,13 +86,13 @@ type offerCache struct {
 	offers map[string]Offer
 }
 
-func (c *offerCache) get(key string, over Overrides) (Offer, bool) {
+func (c *offerCache) get(key []byte, over Overrides) (Offer, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.over.equal(over) {
 		return Offer{}, false
 	}
-	o, ok := c.offers[key]
+	o, ok := c.offers[string(key)]
 	return o, ok
 }
 
@@ -106,17 +106,16 @@ func (c *offerCache) put(key string, over Overrides, o Offer) {
 	c.offers[key] = o
 }
 
-// offerKey holds everything of a policy that the gate's own layers look at, but
-// for the overrides. Each text has its length before it, each list its own, so
+// appendOfferKey appends everything of a policy that the gate's own layers look at,
+// but for the overrides. Each text has its length before it, each list its own, so
 // that no two policies have the same key.
-func offerKey(p *policy) string {
-	b := make([]byte, 0, 256)
-	b = appendText(b, p.who.User)
-	b = appendBool(b, p.who.Admin)
-	b = appendText(b, p.scope.Agent)
-	b = appendBool(b, p.scope.HasSkills)
-	for _, list := range [][]string{
-		p.who.Grants, p.scope.AgentTools, p.scope.SkillTools, p.scope.RunTools, p.scope.WorkerTools,
+func appendOfferKey(b []byte, who *toolcrib.Principal, scope *Scope) []byte {
+	b = appendText(b, who.User)
+	b = appendBool(b, who.Admin)
+	b = appendText(b, scope.Agent)
+	b = appendBool(b, scope.HasSkills)
+	for _, list := range [...][]string{
+		who.Grants, scope.AgentTools, scope.SkillTools, scope.RunTools, scope.WorkerTools,
 	} {
 		b = appendBool(b, list == nil)
 		b = binary.AppendUvarint(b, uint64(len(list)))
@@ -124,7 +123,7 @@ func offerKey(p *policy) string {
 			b = appendText(b, s)
 		}
 	}
-	return string(b)
+	return b
 }
 
 func appendText(b []byte, s string) []byte {

@@ -204,7 +204,7 @@ func TestH4_PlainSchemaIsUsed(t *testing.T) {
 	}
 	for text, want := range map[string]bool{
 		`{"path":"x","limit":5,"ratio":1.5e3,"mode":"b","all":true,"names":["q"],"at":null}`: true,
-		`{"path":"x","at":-7}`:                     true,
+		`{"path":"x","at":-7}`:               true,
 		`{"path":"a \"b\" \n äö","limit":1}`: true,
 		`{}`:                                 false,
 		`{"path":""}`:                        false,
