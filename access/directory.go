@@ -1,0 +1,134 @@
+package access
+
+import (
+	"context"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// MaxPage bounds one page of a list; a limit that is 0 or above means this one.
+const MaxPage = 1000
+
+// MaxGroups bounds the groups of a directory.
+const MaxGroups = 1000
+
+// Directory keeps users, groups and passwords. It is safe for concurrent use, by
+// several processes too. Every change is one transaction, is kept in the system
+// journal as the [Change] that it returns, and has reached the disk by then. Errors
+// are [*Error]s: not_found, conflict, bad_request; anything else is a store that
+// could not do its work. accesstest.RunDirectory is the suite for it.
+type Directory interface {
+	Users
+	Groups
+	Passwords
+}
+
+// Users keeps the users. Names are compared as [TakenBy] says when one is added, and
+// exactly, in the normal form of [CheckName], when one is looked up.
+type Users interface {
+	// AddUser adds a user. The name of a removed one is a conflict too, unless
+	// Reuse: the new one would find the other's runs, sessions and notes.
+	AddUser(ctx context.Context, u NewUser, by string) (Change, error)
+	// User returns a user who is not removed.
+	User(ctx context.Context, name string) (User, error)
+	// Users returns the users who are not removed, disabled ones too, sorted by name
+	// (bytes), from the one after the name after; at most limit of them.
+	Users(ctx context.Context, after string, limit int) ([]User, error)
+	// EditUser changes a user. Groups that do not exist are not_found.
+	EditUser(ctx context.Context, name string, e Edit, by string) (Change, error)
+	// RemoveUser removes a user for good: with the password, and with all tokens
+	// revoked if the store keeps tokens.
+	RemoveUser(ctx context.Context, name, by string) (Change, error)
+}
+
+// NewUser is a user to add.
+type NewUser struct {
+	User
+	Reuse bool // the name may be that of a removed user
+}
+
+// Groups keeps the groups of users.
+type Groups interface {
+	// PutGroup adds a group, or replaces the one of that name.
+	PutGroup(ctx context.Context, g Group, by string) (Change, error)
+	// Groups returns all groups, sorted by name (bytes); at most [MaxGroups].
+	Groups(ctx context.Context) ([]Group, error)
+	// RemoveGroup removes a group. Its members stay in it by name, so that nobody
+	// gains by it (see [EffectiveGrants]).
+	RemoveGroup(ctx context.Context, name, by string) (Change, error)
+}
+
+// Passwords keeps the hashes of passwords, apart from the users, so that no list has
+// them.
+type Passwords interface {
+	// PasswordHash returns what [Hasher.Hash] made; not_found without a password, or
+	// without such a user.
+	PasswordHash(ctx context.Context, name string) (string, error)
+	// SetPasswordHash sets it; "" takes the password away.
+	SetPasswordHash(ctx context.Context, name, hash, by string) (Change, error)
+}
+
+// Tokens keeps the access tokens that were issued: their claims, never the tokens
+// themselves. accesstest.RunTokens is the suite for it.
+type Tokens interface {
+	// AddToken keeps a token; an ID that is there already is a conflict.
+	AddToken(ctx context.Context, t Issued, by string) (Change, error)
+	// Token returns one; not_found if it was never issued here.
+	Token(ctx context.Context, id string) (Issued, error)
+	// Tokens returns those of a user ("" = of all), sorted by ID, from the one after
+	// the ID after; at most limit of them.
+	Tokens(ctx context.Context, user, after string, limit int) ([]Issued, error)
+	// RevokeToken makes a token worthless from now on. A second time changes
+	// nothing, and returns the first change again.
+	RevokeToken(ctx context.Context, id, by string) (Change, error)
+}
+
+// Issued is a token that was issued.
+type Issued struct {
+	Claims    Claims    `json:"claims"`
+	Label     string    `json:"label,omitempty"` // what its owner calls it
+	IssuedBy  string    `json:"issued_by"`
+	Revoked   time.Time `json:"revoked_at,omitzero"` // zero = it is not revoked
+	RevokedBy string    `json:"revoked_by,omitempty"`
+}
+
+// Change is what was changed, by whom and when; it is the payload of the entry in
+// the system journal, and holds no secret.
+type Change struct {
+	Kind  toolcrib.Kind `json:"-"` // of the entry
+	Name  string        `json:"name"`
+	By    string        `json:"by"`
+	At    time.Time     `json:"at"` // UTC, whole microseconds
+	User  *User         `json:"user,omitempty"`
+	Group *Group        `json:"group,omitempty"`
+	Token *Issued       `json:"token,omitempty"`
+}
+
+// The kinds of changes.
+const (
+	UserAdded    toolcrib.Kind = "user_added"
+	UserChanged  toolcrib.Kind = "user_changed"
+	UserRemoved  toolcrib.Kind = "user_removed"
+	GroupPut     toolcrib.Kind = "group_put"
+	GroupRemoved toolcrib.Kind = "group_removed"
+	PasswordSet  toolcrib.Kind = "password_set"
+	TokenIssued  toolcrib.Kind = "token_issued"
+	TokenRevoked toolcrib.Kind = "token_revoked"
+)
+
+// CheckBy says what is wrong with the name of who makes a change.
+func CheckBy(by string) error {
+	if by == "" {
+		return refusef(CodeBadRequest, "it is not known who makes this change")
+	}
+	return checkText("the name of who makes this change", by)
+}
+
+// PageLimit returns the limit that holds for a page.
+func PageLimit(limit int) int {
+	if limit <= 0 || limit > MaxPage {
+		return MaxPage
+	}
+	return limit
+}

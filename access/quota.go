@@ -1,0 +1,65 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Minute is the window of [Limits.PerMinute].
+const Minute = time.Minute
+
+// Limits are what the calls of a token are held to; they stand in its signed claims.
+type Limits struct {
+	PerMinute int64     // calls in any 60 seconds; 0 = no limit
+	Total     int64     // calls ever; 0 = no limit
+	Expires   time.Time // when the counts may be forgotten
+}
+
+// The buckets of a [QuotaError].
+const (
+	BucketMinute = "rate_limit_per_minute"
+	BucketTotal  = "max_calls_total"
+)
+
+// Quota counts the calls of tokens, over all processes. accesstest.RunQuota is the
+// suite for it.
+type Quota interface {
+	// Take counts one call of the token, made at that time, before it runs. If it
+	// would be one too many, it is not counted, and the error is a [*QuotaError].
+	// It is atomic: calls at the same time never take the same place. A time before
+	// that of a call that was counted is taken as that call's, so that a clock that
+	// is set back frees no place. Another error says that it could not be counted;
+	// the call must not run then, either.
+	Take(ctx context.Context, token string, l Limits, at time.Time) error
+}
+
+// QuotaError says which of a token's limits was reached.
+type QuotaError struct {
+	Bucket     string
+	Limit      int64
+	RetryAfter time.Duration // until a place is free; 0 = never
+}
+
+func (e *QuotaError) Error() string {
+	if e.Bucket == BucketTotal {
+		return fmt.Sprintf("%s: the token was good for %d calls, and all are used; ask for a new one", e.Bucket, e.Limit)
+	}
+	return fmt.Sprintf("%s: the token is good for %d calls a minute; try again in %s", e.Bucket, e.Limit, e.RetryAfter)
+}
+
+// Code is that of contract §9.
+func (e *QuotaError) Code() Code {
+	if e.Bucket == BucketTotal {
+		return CodeScopeInsufficient
+	}
+	return CodeRateLimited
+}
+
+// CheckTake says what is wrong with the parameters of [Quota.Take].
+func CheckTake(token string, l Limits, at time.Time) error {
+	if token == "" || len(token) > maxClaimBytes || l.PerMinute < 0 || l.PerMinute > maxRate || l.Total < 0 || l.Total > maxCalls || at.IsZero() {
+		return refusef(CodeBadRequest, "the calls of this token cannot be counted: its limits or the time are impossible")
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package access
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// ClockSkew is how far the clock of the server that issued a token may go before the
+// one that verifies it. It never makes a token live longer: an expired token is
+// expired to the second.
+const ClockSkew = 30 * time.Second
+
+// Verifier verifies tokens. A field that is missing refuses every token. It is safe
+// for concurrent use.
+type Verifier struct {
+	Keys     []PublicKey // today's, and those before it while their tokens live
+	Audience string
+	// Revoked tells whether a token was revoked, or whoever issued it or is its
+	// subject may do nothing any more; [RevokedIn] asks a store. An error refuses.
+	Revoked func(ctx context.Context, c Claims) (bool, error)
+	// Now is the time; one that never goes back is that of a [Clock].
+	Now func() time.Time
+}
+
+// Verify returns the claims of a token that is good now, or an [*Error] (M16):
+// bad_request if it is no token of ours, token_invalid if it was not signed by one of
+// the keys, token_expired if its time is over or has not come, unauthorized for
+// another audience, token_revoked; internal_error if that could not be found out.
+func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
+	if v == nil || v.Audience == "" || v.Revoked == nil || v.Now == nil {
+		return Claims{}, refusef(CodeInternal, "tokens cannot be verified: the verifier is not set up")
+	}
+	signed, err := shape(token)
+	if err != nil {
+		return Claims{}, err
+	}
+	c, err := v.signed(signed)
+	if err != nil {
+		return Claims{}, err
+	}
+	if err := inTime(&c, v.Now()); err != nil {
+		return Claims{}, err
+	}
+	if c.Audience != v.Audience {
+		return Claims{}, refusef(CodeUnauthorized, "the token is for another server or interface; ask for one for this")
+	}
+	revoked, err := v.Revoked(ctx, c)
+	switch {
+	case err != nil:
+		return Claims{}, &Error{Code: CodeInternal, Message: "it cannot be found out whether the token was revoked; try again", Err: err}
+	case revoked:
+		return Claims{}, refusef(CodeTokenRevoked, "the token was revoked, or its user is disabled; ask for a new one")
+	}
+	return c, nil
+}
+
+// shape returns the JSON Web Signature in a token that looks like one.
+func shape(token string) (string, error) {
+	if len(token) > MaxTokenBytes {
+		return "", refusef(CodeBadRequest, "this is no token: it has more than %d bytes", MaxTokenBytes)
+	}
+	signed, ok := strings.CutPrefix(token, TokenPrefix)
+	switch {
+	case !ok && strings.HasPrefix(token, tokenAnyVersion):
+		return "", refusef(CodeBadRequest, "the token was made by another version of toolcrib, or was changed on its way; ask for a new one")
+	case !ok:
+		return "", refusef(CodeBadRequest, "this is no token: it does not begin with %s", TokenPrefix)
+	}
+	dots := 0
+	for i := range len(signed) {
+		switch c := signed[i]; {
+		case c == '.':
+			dots++
+		case !isLetterOrDigit(c) && c != '-' && c != '_': // base64 would pass over line ends
+			return "", malformed()
+		}
+	}
+	if dots != 2 {
+		return "", malformed()
+	}
+	return signed, nil
+}
+
+func malformed() error {
+	return refusef(CodeBadRequest, "this is no whole token; copy it again, from its first to its last character")
+}
+
+func invalid(err error) error {
+	return &Error{Code: CodeTokenInvalid, Message: "the token was changed, or was signed with a key that this server does not have; ask for a new one", Err: err}
+}
+
+// signed returns the claims if one of the keys signed them.
+func (v *Verifier) signed(text string) (Claims, error) {
+	parser := jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}), jwt.WithStrictDecoding(), jwt.WithoutClaimsValidation())
+	var p payload
+	_, err := parser.ParseWithClaims(text, &p, v.keyOf)
+	switch {
+	case errors.Is(err, jwt.ErrTokenMalformed):
+		return Claims{}, malformed()
+	case err != nil:
+		return Claims{}, invalid(err)
+	}
+	c, err := p.claims()
+	if err != nil {
+		return Claims{}, &Error{Code: CodeTokenInvalid, Message: "the token says what this version of toolcrib does not know; update this server, or ask for a new token", Err: err}
+	}
+	if problem := c.check(); problem != "" {
+		return Claims{}, refusef(CodeTokenInvalid, "the token is not complete: %s; ask for a new one", problem)
+	}
+	if c.Scope, err = c.Scope.Check(); err != nil {
+		return Claims{}, &Error{Code: CodeTokenInvalid, Message: "the scope of the token cannot be read; ask for a new one", Err: err}
+	}
+	return c, nil
+}
+
+// keyOf returns the key that a header names. The header may say nothing else: what
+// it could say besides (RFC 7515: jwk, jku, x5c, crit) is how others were fooled.
+func (v *Verifier) keyOf(t *jwt.Token) (any, error) {
+	id, _ := t.Header["kid"].(string)
+	if t.Header["typ"] != tokenType || len(t.Header) != 3 || id == "" {
+		return nil, errors.New("the header is none of ours")
+	}
+	for _, key := range v.Keys {
+		if key.ID == id && len(key.Key) == ed25519.PublicKeySize {
+			return key.Key, nil
+		}
+	}
+	return nil, errors.New("no such key")
+}
+
+func inTime(c *Claims, now time.Time) error {
+	switch {
+	case now.Before(c.IssuedAt.Time().Add(-ClockSkew)):
+		return refusef(CodeTokenExpired, "the token is not valid yet: by the clock of this server it was issued in the future; set the clock")
+	case now.Before(c.NotBefore.Time()) && now.Before(c.NotBefore.Time().Add(-skewOf(c))):
+		return refusef(CodeTokenExpired, "the token is not valid yet; it will be from %s", c.NotBefore.Time().Format(time.RFC3339))
+	case !now.Before(c.Expires.Time()):
+		return refusef(CodeTokenExpired, "the token expired at %s; ask for a new one", c.Expires.Time().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// skewOf is what counts for the beginning: a token that is good from its issue on may
+// come from a clock that goes before; a beginning that somebody chose is kept.
+func skewOf(c *Claims) time.Duration {
+	if c.NotBefore == c.IssuedAt {
+		return ClockSkew
+	}
+	return 0
+}
+
+// RevokedIn returns what a [Verifier] needs: a token is good only if it is among the
+// tokens that were issued, was not revoked, and both its subject and its issuer, if
+// they are users, still may do something.
+func RevokedIn(users Users, tokens Tokens) func(context.Context, Claims) (bool, error) {
+	return func(ctx context.Context, c Claims) (bool, error) {
+		issued, err := tokens.Token(ctx, c.ID)
+		switch {
+		case errors.Is(err, toolcrib.ErrNotFound):
+			return true, nil
+		case err != nil:
+			return false, err
+		case !issued.Revoked.IsZero():
+			return true, nil
+		}
+		for _, name := range []string{c.Subject, c.Issuer} {
+			if name == Bearer || name == c.Issuer && strings.HasPrefix(name, "local:") {
+				continue
+			}
+			u, err := users.User(ctx, name)
+			switch {
+			case errors.Is(err, toolcrib.ErrNotFound):
+				return true, nil
+			case err != nil:
+				return false, err
+			case !u.Active():
+				return true, nil
+			}
+		}
+		return false, nil
+	}
+}

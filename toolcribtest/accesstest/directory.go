@@ -1,0 +1,361 @@
+package accesstest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+)
+
+// RunDirectory checks a directory. open returns an empty one, which is closed by the
+// test's cleanup.
+func RunDirectory(t *testing.T, open func(t *testing.T) access.Directory) {
+	t.Helper()
+	for name, test := range map[string]func(*testing.T, access.Directory){
+		"a user is kept as added":                       keepsUsers,
+		"nil and empty lists stay apart":                keepsNil,
+		"the same user twice":                           sameTwice,
+		"look-alikes are refused":                       lookalikes,
+		"bad users are refused":                         badUsers,
+		"an edit changes what it names":                 edits,
+		"a disabled user shows, a removed one never":    removes,
+		"the name of a removed user is not just reused": reuses,
+		"pages":                             pages,
+		"groups":                            groups,
+		"passwords":                         passwords,
+		"whoever makes a change is known":   knowsWho,
+		"a context that has ended":          ended,
+		"of many who add a name, one wins":  oneWins,
+		"what was handed out is not shared": notShared,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, open(t)) })
+	}
+}
+
+func add(t *testing.T, d access.Directory, u access.User) access.User {
+	t.Helper()
+	c, err := d.AddUser(t.Context(), access.NewUser{User: u}, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.User == nil {
+		t.Fatalf("the change tells no user: %+v", c)
+	}
+	return *c.User
+}
+
+// check looks at the parts of a change that every one has.
+func check(t *testing.T, c access.Change, kind toolcrib.Kind, name string) {
+	t.Helper()
+	if c.Kind != kind || c.Name != name || c.By != by || c.At.IsZero() || c.At.Nanosecond()%1000 != 0 {
+		t.Errorf("the change is %+v, want %s of %s by %s at some time in whole microseconds", c, kind, name, by)
+	}
+}
+
+func keepsUsers(t *testing.T, d access.Directory) {
+	done(t)(d.PutGroup(t.Context(), access.Group{Name: "staff"}, by))
+	want := access.User{
+		Name: "Ｊürgen", Display: "Jürgen M.", Email: "j@example.com", Admin: true, Roles: []string{"editor", "editor"},
+		Groups: []string{"staff"}, Grants: []string{"read_*", "sql:shop/public.*"}, Trust: toolcrib.TrustTrusted,
+		Created: epoch, ChangedBy: "somebody", Removed: true,
+	}
+	c, err := d.AddUser(t.Context(), access.NewUser{User: want}, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, c, access.UserAdded, "Jürgen")
+	want.Name, want.Roles, want.Removed = "Jürgen", []string{"editor"}, false
+	want.Created, want.CreatedBy, want.Changed, want.ChangedBy = c.At, by, c.At, by
+	got, err := d.User(t.Context(), "Jürgen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the user is not as added (-want +got):\n%s", diff)
+	}
+	if c.User == nil || !cmp.Equal(*c.User, got) {
+		t.Errorf("the change tells %+v", c.User)
+	}
+	_, err = d.User(t.Context(), "jürgen")
+	refused(t, err, access.CodeNotFound)
+}
+
+func keepsNil(t *testing.T, d access.Directory) {
+	for name, grants := range map[string][]string{"none": nil, "empty": {}} {
+		add(t, d, access.User{Name: name, Grants: grants})
+		u, err := d.User(t.Context(), name)
+		if err != nil || (u.Grants == nil) != (grants == nil) || len(u.Grants) != 0 {
+			t.Errorf("%s grants are read as %#v, %v", name, u.Grants, err)
+		}
+		done(t)(d.PutGroup(t.Context(), access.Group{Name: "g" + name, Grants: grants}, by))
+	}
+	all, err := d.Groups(t.Context())
+	if err != nil || len(all) != 2 || all[0].Grants == nil || all[1].Grants != nil {
+		t.Errorf("groups %+v, %v: want gempty with [] and gnone with nil", all, err)
+	}
+	var none []string
+	done(t)(d.EditUser(t.Context(), "empty", access.Edit{Grants: &none}, by))
+	if u, err := d.User(t.Context(), "empty"); err != nil || u.Grants != nil {
+		t.Errorf("edited to %#v, %v", u.Grants, err)
+	}
+}
+
+func sameTwice(t *testing.T, d access.Directory) {
+	add(t, d, access.User{Name: "anna"})
+	for _, name := range []string{"anna", "Anna", "ANNA", "ａnna"} {
+		_, err := d.AddUser(t.Context(), access.NewUser{User: access.User{Name: name}, Reuse: true}, by)
+		refused(t, err, access.CodeConflict)
+	}
+	add(t, d, access.User{Name: "annb"})
+}
+
+func lookalikes(t *testing.T, d access.Directory) {
+	for _, pair := range [][2]string{
+		{"root", "rооt"},    // two Cyrillic letters: refused as a mix already
+		{"cope", "соре"},    // Cyrillic throughout
+		{"Ivan", "lvan"},    // a capital i, a small L
+		{"modern", "modem"}, // rn and m
+		{"bob", "b0b"},
+		{"ΒΟΡΗ", "BOPH"}, // Greek capitals
+	} {
+		add(t, d, access.User{Name: pair[0]})
+		if _, err := d.AddUser(t.Context(), access.NewUser{User: access.User{Name: pair[1]}}, by); err == nil {
+			t.Errorf("%+q was added beside %+q", pair[1], pair[0])
+		}
+	}
+}
+
+func badUsers(t *testing.T, d access.Directory) {
+	for _, u := range []access.User{
+		{},
+		{Name: "a/b"},
+		{Name: "local:root"},
+		{Name: "anonymous"},
+		{Name: "x", Grants: []string{"*"}},
+		{Name: "x", Roles: []string{"a b"}},
+		{Name: "x", Trust: "boundless"},
+		{Name: "x", Display: "a\x1b[2J"},
+	} {
+		_, err := d.AddUser(t.Context(), access.NewUser{User: u}, by)
+		refused(t, err, access.CodeBadRequest)
+	}
+	_, err := d.AddUser(t.Context(), access.NewUser{User: access.User{Name: "x", Groups: []string{"none"}}}, by)
+	refused(t, err, access.CodeNotFound)
+	if all, err := d.Users(t.Context(), "", 0); err != nil || len(all) != 0 {
+		t.Errorf("something was added: %v, %v", all, err)
+	}
+}
+
+func edits(t *testing.T, d access.Directory) {
+	before := add(t, d, access.User{Name: "anna", Display: "A", Roles: []string{"x"}, Grants: []string{"a"}})
+	display, grants := "B", []string{"read_file"}
+	c, err := d.EditUser(t.Context(), "anna", access.Edit{Display: &display, Grants: &grants}, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, c, access.UserChanged, "anna")
+	want := before
+	want.Display, want.Grants, want.Changed = "B", grants, c.At
+	if got, err := d.User(t.Context(), "anna"); err != nil || !cmp.Equal(want, got) {
+		t.Errorf("%v (-want +got):\n%s", err, cmp.Diff(want, got))
+	}
+	bad, missing := []string{"**"}, []string{"none"}
+	_, err = d.EditUser(t.Context(), "anna", access.Edit{Grants: &bad}, by)
+	refused(t, err, access.CodeBadRequest)
+	_, err = d.EditUser(t.Context(), "anna", access.Edit{Groups: &missing}, by)
+	refused(t, err, access.CodeNotFound)
+	_, err = d.EditUser(t.Context(), "bert", access.Edit{}, by)
+	refused(t, err, access.CodeNotFound)
+	if got, err := d.User(t.Context(), "anna"); err != nil || !cmp.Equal(want, got) {
+		t.Errorf("a refused edit changed something: %v %+v", err, got)
+	}
+}
+
+func removes(t *testing.T, d access.Directory) {
+	add(t, d, access.User{Name: "anna"})
+	add(t, d, access.User{Name: "bert"})
+	yes := true
+	done(t)(d.EditUser(t.Context(), "anna", access.Edit{Disabled: &yes}, by))
+	c, err := d.RemoveUser(t.Context(), "bert", by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, c, access.UserRemoved, "bert")
+	all, err := d.Users(t.Context(), "", 0)
+	if err != nil || len(all) != 1 || all[0].Name != "anna" || !all[0].Disabled {
+		t.Errorf("users %+v, %v: want anna alone, disabled", all, err)
+	}
+	_, err = d.User(t.Context(), "bert")
+	refused(t, err, access.CodeNotFound)
+	_, err = d.RemoveUser(t.Context(), "bert", by)
+	refused(t, err, access.CodeNotFound)
+	_, err = d.EditUser(t.Context(), "bert", access.Edit{}, by)
+	refused(t, err, access.CodeNotFound)
+	_, err = d.SetPasswordHash(t.Context(), "bert", aHash, by)
+	refused(t, err, access.CodeNotFound)
+}
+
+func reuses(t *testing.T, d access.Directory) {
+	add(t, d, access.User{Name: "anna", Admin: true, Grants: []string{"a"}})
+	done(t)(d.SetPasswordHash(t.Context(), "anna", aHash, by))
+	done(t)(d.RemoveUser(t.Context(), "anna", by))
+	for _, n := range []access.NewUser{
+		{User: access.User{Name: "anna"}},
+		{User: access.User{Name: "Anna"}, Reuse: true}, // another name, that looks like it
+	} {
+		_, err := d.AddUser(t.Context(), n, by)
+		refused(t, err, access.CodeConflict)
+	}
+	done(t)(d.AddUser(t.Context(), access.NewUser{User: access.User{Name: "anna"}, Reuse: true}, by))
+	if u, err := d.User(t.Context(), "anna"); err != nil || u.Admin || u.Grants != nil {
+		t.Errorf("the new user has rights of the old one: %+v, %v", u, err)
+	}
+	_, err := d.PasswordHash(t.Context(), "anna")
+	refused(t, err, access.CodeNotFound)
+}
+
+func pages(t *testing.T, d access.Directory) {
+	var want []string
+	for _, i := range []int{4, 0, 2, 1, 3} {
+		add(t, d, access.User{Name: fmt.Sprintf("user-%c", 'a'+i)})
+		want = append(want, fmt.Sprintf("user-%c", 'a'+i))
+	}
+	slices.Sort(want)
+	var got []string
+	for after := ""; ; after = got[len(got)-1] {
+		page, err := d.Users(t.Context(), after, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) > 2 {
+			t.Fatalf("a page has %d users", len(page))
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, u := range page {
+			got = append(got, u.Name)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func groups(t *testing.T, d access.Directory) {
+	c, err := d.PutGroup(t.Context(), access.Group{Name: "staff", Description: "all", Roles: []string{"r"}, Grants: []string{"read_*"}}, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, c, access.GroupPut, "staff")
+	if c.Group == nil || !slices.Equal(c.Group.Grants, []string{"read_*"}) {
+		t.Errorf("the change tells %+v", c.Group)
+	}
+	_, err = d.PutGroup(t.Context(), access.Group{Name: "Staff"}, by)
+	refused(t, err, access.CodeConflict)
+	_, err = d.PutGroup(t.Context(), access.Group{Name: "x", Grants: []string{"?*"}}, by)
+	refused(t, err, access.CodeBadRequest)
+	c, err = d.PutGroup(t.Context(), access.Group{Name: "staff", Grants: []string{"a"}, Disabled: true}, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []access.Group{{Name: "staff", Disabled: true, Grants: []string{"a"}, Changed: c.At, ChangedBy: by}}
+	if all, err := d.Groups(t.Context()); err != nil || !cmp.Equal(want, all) {
+		t.Errorf("%v (-want +got):\n%s", err, cmp.Diff(want, all))
+	}
+	add(t, d, access.User{Name: "anna", Groups: []string{"staff"}})
+	if c, err = d.RemoveGroup(t.Context(), "staff", by); err != nil {
+		t.Fatal(err)
+	}
+	check(t, c, access.GroupRemoved, "staff")
+	if u, err := d.User(t.Context(), "anna"); err != nil || !slices.Equal(u.Groups, []string{"staff"}) {
+		t.Errorf("the member lost the name of the group, and with it the restriction: %+v, %v", u, err)
+	}
+	_, err = d.RemoveGroup(t.Context(), "staff", by)
+	refused(t, err, access.CodeNotFound)
+}
+
+// aHash is well formed, and of no password that anybody knows.
+const aHash = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHRzYWx0c2FsdA$MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE"
+
+func passwords(t *testing.T, d access.Directory) {
+	add(t, d, access.User{Name: "anna"})
+	_, err := d.PasswordHash(t.Context(), "anna")
+	refused(t, err, access.CodeNotFound)
+	c, err := d.SetPasswordHash(t.Context(), "anna", aHash, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, c, access.PasswordSet, "anna")
+	if got, err := d.PasswordHash(t.Context(), "anna"); err != nil || got != aHash {
+		t.Errorf("%v: %q", err, got)
+	}
+	_, err = d.SetPasswordHash(t.Context(), "anna", "correct horse battery staple", by)
+	refused(t, err, access.CodeBadRequest)
+	done(t)(d.SetPasswordHash(t.Context(), "anna", "", by))
+	_, err = d.PasswordHash(t.Context(), "anna")
+	refused(t, err, access.CodeNotFound)
+}
+
+func knowsWho(t *testing.T, d access.Directory) {
+	_, err := d.AddUser(t.Context(), access.NewUser{User: access.User{Name: "anna"}}, "")
+	refused(t, err, access.CodeBadRequest)
+	_, err = d.PutGroup(t.Context(), access.Group{Name: "g"}, "")
+	refused(t, err, access.CodeBadRequest)
+	if all, err := d.Users(t.Context(), "", 0); err != nil || len(all) != 0 {
+		t.Errorf("it was added all the same: %v, %v", all, err)
+	}
+}
+
+func ended(t *testing.T, d access.Directory) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := d.AddUser(ctx, access.NewUser{User: access.User{Name: "anna"}}, by); err == nil {
+		t.Error("a user was added")
+	}
+	if _, err := d.Users(ctx, "", 0); err == nil {
+		t.Error("users were listed")
+	}
+}
+
+func oneWins(t *testing.T, d access.Directory) {
+	names := []string{"anna", "Anna", "ANNA", "anna", "аnnа", "ann4", "annA", "aNNa"}
+	var all sync.WaitGroup
+	won := make([]bool, len(names))
+	for i, name := range names {
+		all.Go(func() {
+			_, err := d.AddUser(t.Context(), access.NewUser{User: access.User{Name: name}}, by)
+			won[i] = err == nil
+		})
+	}
+	all.Wait()
+	n := 0
+	for i, ok := range won {
+		if ok && names[i] != "ann4" {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d of %q were added", n, names)
+	}
+}
+
+func notShared(t *testing.T, d access.Directory) {
+	grants := []string{"read_file"}
+	add(t, d, access.User{Name: "anna", Grants: grants})
+	grants[0] = "exec_shell"
+	u, err := d.User(t.Context(), "anna")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Grants[0] = "write_file"
+	if again, err := d.User(t.Context(), "anna"); err != nil || again.Grants[0] != "read_file" {
+		t.Errorf("grants %q, %v", again.Grants, err)
+	}
+}
