@@ -80,7 +80,10 @@ func (t *getEnv) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 
 // redacted is a value without what is or could be a secret (N24).
 func (t *getEnv) redacted(name, value string) string {
-	return cutTo(guard.RedactEnv(name, t.options.Mask(value)), maxValue)
+	if guard.IsSecretName(name) {
+		return guard.RedactEnv(name, value)
+	}
+	return cutTo(hide(value, t.options.Mask), maxValue)
 }
 
 func rawValue(_, value string) string { return cutTo(value, maxRawValue) }

@@ -13,6 +13,7 @@ const (
 	defaultRing = 1000
 	maxRing     = 10_000 // entries
 	maxGroups   = 8      // groups in each other that an attribute may stand in
+	maxKept     = 4096   // bytes of an entry that is kept as it is
 )
 
 // LogRing keeps the newest entries of a log in memory, for a process that logs to no
@@ -27,8 +28,9 @@ type LogRing struct {
 }
 
 // NewLogRing makes a ring of size entries; 0 = 1000, at most 10 000. mask takes
-// secrets that are known by value out of a text; nil = none are known. Entries are
-// kept without secrets, and cut.
+// secrets that are known by value out of a text; nil = none are known. An entry is
+// kept as it is, which costs a log next to nothing, but for a long one: that is kept
+// without secrets, and cut.
 func NewLogRing(size int, mask func(string) string) *LogRing {
 	if size <= 0 {
 		size = defaultRing
@@ -50,15 +52,30 @@ func (r *LogRing) Recent(ctx context.Context) iter.Seq2[LogEntry, error] {
 				yield(LogEntry{}, err)
 				return
 			}
-			if !yield(e, nil) {
+			if !yield(r.masked(e), nil) {
 				return
 			}
 		}
 	}
 }
 
+// masked is an entry without secrets that are known by value.
+func (r *LogRing) masked(e LogEntry) LogEntry {
+	e.Message, e.Attributes = r.mask(e.Message), slices.Clone(e.Attributes)
+	for i := range e.Attributes {
+		e.Attributes[i].Value = r.mask(e.Attributes[i].Value)
+	}
+	return e
+}
+
 func (r *LogRing) add(e LogEntry) {
-	e = tidy(e, r.mask)
+	size := len(e.Message)
+	for _, a := range e.Attributes {
+		size += len(a.Name) + len(a.Value)
+	}
+	if size > maxKept {
+		e = tidy(e, r.mask)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.entries) < r.size {

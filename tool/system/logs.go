@@ -37,8 +37,9 @@ const logsParameters = `{
 	"additionalProperties": false
 }`
 
-// Logs is toolcrib's own log. Recent yields its entries, the newest first; they are
-// read until there are enough of them.
+// Logs is toolcrib's own log. Recent yields its entries as they were logged, the newest
+// first; they are read until there are enough of them. What is secret in them is the
+// reader's to hide.
 type Logs interface {
 	Recent(ctx context.Context) iter.Seq2[LogEntry, error]
 }
@@ -209,16 +210,33 @@ func show(e LogEntry, mask func(string) string) shownEntry {
 	return entry
 }
 
-// tidy takes secrets out of an entry, then cuts it. A text that is cut first could
-// keep a part of a secret that nothing recognises any more.
+// maxSearched bounds the bytes of one text that secrets are looked for in.
+const maxSearched = 16 << 10
+
+// hide takes secrets out of a text. Of a text that is very long the first words
+// count; one that is a single word is not shown at all, for a part of a secret is one
+// that nothing recognises.
+func hide(s string, mask func(string) string) string {
+	if len(s) > maxSearched {
+		end := strings.LastIndexAny(s[:maxSearched], " \t\r\n")
+		if end <= 0 {
+			return guard.Redacted
+		}
+		s = s[:end]
+	}
+	return guard.RedactText(mask(s))
+}
+
+// tidy takes secrets out of an entry, then cuts it: a text that is cut first could
+// keep a part of a secret.
 func tidy(e LogEntry, mask func(string) string) LogEntry {
-	tidied := LogEntry{Time: e.Time, Level: e.Level, Message: cutTo(guard.RedactText(mask(e.Message)), maxMessage)}
+	tidied := LogEntry{Time: e.Time, Level: e.Level, Message: cutTo(hide(e.Message, mask), maxMessage)}
 	for _, a := range e.Attributes[:min(len(e.Attributes), maxAttributes)] {
-		value := guard.RedactText(mask(a.Value))
+		value := hide(a.Value, mask)
 		if secretAttribute(a.Name) && value != "" {
 			value = guard.Redacted
 		}
-		tidied.Attributes = append(tidied.Attributes, LogAttribute{cutTo(mask(a.Name), maxFactBytes), cutTo(value, maxAttribute)})
+		tidied.Attributes = append(tidied.Attributes, LogAttribute{cutTo(hide(a.Name, mask), maxFactBytes), cutTo(value, maxAttribute)})
 	}
 	return tidied
 }
@@ -226,6 +244,9 @@ func tidy(e LogEntry, mask func(string) string) LogEntry {
 // secretAttribute tells whether a value of this name is redacted in a text, too:
 // token, but not input_tokens.
 func secretAttribute(name string) bool {
+	if len(name) > maxFactBytes {
+		name = name[len(name)-maxFactBytes:]
+	}
 	probe := name + "=x"
 	return guard.RedactText(probe) != probe
 }
@@ -242,7 +263,7 @@ func redactPersonal(s string) string {
 	if strings.Contains(s, "@") {
 		s = mailAddress.ReplaceAllString(s, guard.Redacted)
 	}
-	hide := func(text string) string {
+	address := func(text string) string {
 		for _, one := range []string{text, strings.TrimRight(text, ":.")} { // "ADDRESS: refused"
 			if at, err := netip.ParseAddr(one); err == nil && !at.IsLoopback() && !at.IsUnspecified() {
 				return guard.Redacted + text[len(one):]
@@ -250,5 +271,5 @@ func redactPersonal(s string) string {
 		}
 		return text
 	}
-	return address6.ReplaceAllStringFunc(address4.ReplaceAllStringFunc(s, hide), hide)
+	return address6.ReplaceAllStringFunc(address4.ReplaceAllStringFunc(s, address), address)
 }

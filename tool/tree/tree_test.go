@@ -62,7 +62,8 @@ func TestN24_TreeConforms(t *testing.T) {
 		bad("loop", `{"path": "loop"}`, toolcrib.InvalidPath), bad("NUL", `{"path": "a\u0000b"}`, toolcrib.InvalidPath),
 		bad("file", `{"path": "a.txt"}`, toolcrib.InvalidPath), bad("gone", `{"path": "gone"}`, toolcrib.NotFound),
 		bad("protected", `{"path": ".git"}`, toolcrib.NotFound),
-		{Name: "depth", Arguments: `{"depth": 0}`, Invalid: true}, {Name: "unknown", Arguments: `{"x": 1}`, Invalid: true},
+		{Name: "depth", Arguments: `{"depth": 0}`, Invalid: true},
+		{Name: "unknown", Arguments: `{"x": 1}`, Invalid: true},
 	}})
 }
 
