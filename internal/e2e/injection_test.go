@@ -234,6 +234,7 @@ func TestInjection_NoEffectWithoutApproval_X7_X12(t *testing.T) {
 		list := injections(i)
 		texts += len(list)
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
 			store := openStore(t)
 			x := expose(t, store, s, list)
 			for n, k := range list {
