@@ -61,7 +61,8 @@ type chat struct {
 
 	gate  *gate.Gate // that the turns stand on
 	spent spent
-	exit  int // the first exit code of a turn that was not 0
+	waits bool // the last turn of the session waits for somebody
+	exit  int  // the first exit code of a turn that was not 0
 }
 
 // front is where a conversation takes place.

@@ -218,7 +218,7 @@ func (c *chat) show(context.Context, string) error {
 
 func (c *chat) clear(context.Context, string) error {
 	c.session, c.spent = &joining{}, spent{known: true}
-	c.files, c.undone = nil, nil
+	c.files, c.undone, c.waits = nil, nil, false
 	c.front.note("a new session begins with your next message")
 	c.showStatus()
 	return nil
@@ -342,10 +342,12 @@ func (c *chat) began(ctx context.Context) error {
 		return err
 	}
 	c.showStatus()
+	c.waits = false
 	rec, err := c.unfinished(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // no run is unfinished
 	}
+	c.waits = rec.Status.Parked()
 	switch {
 	case c.a.driven(rec.ID):
 		c.front.note(fmt.Sprintf("another process goes on with the last turn (%s) at the moment", rec.ID))

@@ -55,7 +55,7 @@ func (a *app) chatInLines(ctx context.Context, c *chat, history *tui.History, as
 			done := f.told(c, c.do(ctx, line))
 			switch {
 			case errors.Is(done, errLeave):
-				return silent(c.exit)
+				return f.leave(c)
 			case done != nil:
 				return done
 			case f.cancelled && !f.prompting:
@@ -65,12 +65,20 @@ func (a *app) chatInLines(ctx context.Context, c *chat, history *tui.History, as
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			return silent(c.exit)
+			return f.leave(c)
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// leave ends a conversation. A script learns what went wrong in any turn.
+func (f *lineFront) leave(c *chat) error {
+	if f.prompting {
+		return c.left()
+	}
+	return silent(c.exit)
 }
 
 // keep keeps what a person has typed; what a script says is no history.

@@ -19,7 +19,6 @@ import (
 type screenFront struct {
 	chat   *chat
 	screen *tui.Screen
-	fail   error // what ended the conversation
 }
 
 // chatOnScreen holds the conversation on the terminal.
@@ -36,13 +35,13 @@ func (a *app) chatOnScreen(ctx context.Context, c *chat, history *tui.History) e
 	ctx, stop := terminated(ctx)
 	defer stop()
 	err := talk.Run(ctx)
-	if f.fail != nil {
-		return f.fail
-	}
 	if cause := context.Cause(ctx); cause != nil {
 		return &exitError{code: codeOf(cause)}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return c.left()
 }
 
 // terminated gives a context that ends with SIGTERM or SIGHUP, which leave a run

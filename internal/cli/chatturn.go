@@ -82,6 +82,7 @@ func (c *chat) ended(ctx context.Context, d *drive, s *agent.State, err error, b
 		return d.cutOff(s, err)
 	}
 	c.leaves(exitOf(s))
+	c.waits = s.Status.Parked()
 	if text := incomplete(s); text != "" {
 		c.front.note(text)
 	}
@@ -98,6 +99,14 @@ func (c *chat) leaves(code int) {
 	if c.exit == exitOK && code != exitCanceled {
 		c.exit = code
 	}
+}
+
+// left is the exit code of a conversation that a person leaves.
+func (c *chat) left() error {
+	if c.waits {
+		return silent(exitParked)
+	}
+	return nil
 }
 
 // summary is what a turn has cost.
@@ -255,6 +264,7 @@ func (c *chat) cancelLast(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.waits = false
 	c.front.note("the turn is " + string(state.Status))
 	return nil
 }
@@ -301,7 +311,7 @@ func (c *chat) retry(ctx context.Context) error {
 func firstLine(text string) string { return store.TitleOf(text) }
 
 // earlier is how many messages of a session are shown when it is gone on with.
-const earlier = 12
+const earlier = 40
 
 // recall shows the end of what was said in the session, and what it waits for.
 func (c *chat) recall(ctx context.Context, s *tui.Screen) error {

@@ -228,7 +228,7 @@ func (m *model) call(c recalled) {
 	}
 	narrow := m.look.style(max(s.Width-len(show), 20))
 	first := lines(narrow.Fold(render.Result{Status: c.result.Status, Reason: c.result.Reason, Content: c.result.Content}, 1))[0]
-	m.print(first + s.Dim(show))
+	m.print(ansi.Truncate(first, max(s.Width-len(show), 8), "…") + s.Dim(show))
 }
 
 // plainArguments is what stands for arguments that are no JSON: a text.

@@ -1,0 +1,410 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pane is a program on a real terminal, by tmux.
+type pane struct {
+	t      *testing.T
+	socket string
+	dir    string
+}
+
+// paneTime is how long the screen may take to show what is waited for.
+const paneTime = 30 * time.Second
+
+// lab is a folder to talk in, and the environment of its terminals.
+type lab struct {
+	t   *testing.T
+	dir string
+}
+
+func newLab(t *testing.T, script string) *lab {
+	t.Helper()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		t.Skip("SKIP: tmux is not installed: the conversation on a real terminal is not tested")
+	}
+	l := &lab{t: t, dir: t.TempDir()}
+	for name, text := range map[string]string{
+		"c.yaml": "providers: {demo: {type: script, file: demo.script}}\nmodels: {second: {provider: demo, model: other}}\nagents: {default: {model: demo/x}}\n", "demo.script": script,
+	} {
+		if err := os.WriteFile(filepath.Join(l.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+// chat starts a conversation on a terminal of its own. env is added to the
+// environment, args to the command line.
+func (l *lab) chat(width, height int, env []string, args ...string) *pane {
+	l.t.Helper()
+	folder, err := os.MkdirTemp("", "tmux") // the path of a socket must be short
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	p := &pane{t: l.t, socket: filepath.Join(folder, "s"), dir: l.dir}
+	conf := filepath.Join(folder, "conf")
+	if err := os.WriteFile(conf, []byte("set -g remain-on-exit on\nset -g history-limit 5000\nset -s escape-time 0\n"), 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+	program, err := exec.LookPath("toolcrib")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	line := []string{"-u", "-S", p.socket, "-f", conf, "new-session", "-d", "-s", "chat", "-x", strconv.Itoa(width), "-y", strconv.Itoa(height), "-c", l.dir, "env", "-i"}
+	line = append(line, "HOME="+l.dir, "PATH="+os.Getenv("PATH"), "TERM=screen-256color", "LANG=C.UTF-8")
+	line = append(append(line, env...), program, "--config", "c.yaml", "chat")
+	if out, err := exec.Command("tmux", append(line, args...)...).CombinedOutput(); err != nil {
+		l.t.Fatalf("tmux: %v: %s", err, out)
+	}
+	l.t.Cleanup(func() {
+		_ = exec.Command("tmux", "-S", p.socket, "kill-server").Run() // it may have ended
+		_ = os.RemoveAll(folder)
+	})
+	return p
+}
+
+func (p *pane) tmux(args ...string) string {
+	p.t.Helper()
+	out, err := exec.Command("tmux", append([]string{"-u", "-S", p.socket}, args...)...).CombinedOutput()
+	if err != nil {
+		p.t.Fatalf("tmux %q: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+// text is all that the terminal has shown and shows now, without what has left it.
+func (p *pane) text(flags ...string) string {
+	p.t.Helper()
+	return strings.TrimRight(p.tmux(append([]string{"capture-pane", "-p", "-S", "-", "-t", "chat"}, flags...)...), "\n")
+}
+
+// wait waits until the terminal shows something; * in it stands for anything on a
+// line.
+func (p *pane) wait(what string) string {
+	p.t.Helper()
+	return p.waitAfter("", what)
+}
+
+// waitAfter waits until something is shown after the last place of something else.
+func (p *pane) waitAfter(after, what string) string {
+	p.t.Helper()
+	pattern := regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(what), `\*`, `.*`))
+	return p.poll(func() (string, bool) {
+		text := p.text()
+		i := 0
+		if after != "" {
+			i = strings.LastIndex(text, after)
+		}
+		return text, i >= 0 && pattern.MatchString(text[i+len(after):])
+	}, fmt.Sprintf("%q after %q", what, after))
+}
+
+// poll looks until it finds something, or for paneTime.
+func (p *pane) poll(look func() (string, bool), what string) string {
+	p.t.Helper()
+	deadline := time.NewTimer(paneTime)
+	defer deadline.Stop()
+	tick := time.NewTicker(30 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		got, found := look()
+		if found {
+			return got
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			p.t.Fatalf("there is not %s; the terminal shows:\n%s", what, p.text())
+		}
+	}
+}
+
+// keys presses keys by tmux's names of them; typed types a text.
+func (p *pane) keys(names ...string) { p.tmux(append([]string{"send-keys", "-t", "chat"}, names...)...) }
+
+func (p *pane) typed(text string) { p.tmux("send-keys", "-t", "chat", "-l", text) }
+
+// send sends a message, when the one before it was dealt with.
+func (p *pane) send(text string) {
+	p.typed(text)
+	p.keys("Enter")
+}
+
+// exits waits for the end of the program and wants its exit code.
+func (p *pane) exits(want int) {
+	p.t.Helper()
+	got := p.poll(func() (string, bool) {
+		state := strings.Fields(p.tmux("display-message", "-p", "-t", "chat", "#{pane_dead} #{pane_dead_status}"))
+		return strings.Join(state, " "), len(state) == 2 && state[0] == "1"
+	}, "the end of the program")
+	if got != fmt.Sprint("1 ", want) {
+		p.t.Fatalf("the program ends with %q, not %d:\n%s", got, want, p.text())
+	}
+}
+
+func (l *lab) file(name string) string {
+	data, err := os.ReadFile(filepath.Join(l.dir, name))
+	if err != nil {
+		return "(" + filepath.Base(name) + " cannot be read)"
+	}
+	return string(data)
+}
+
+func (l *lab) write(name, text string) {
+	l.t.Helper()
+	if err := os.WriteFile(filepath.Join(l.dir, name), []byte(text), 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+const chatScript = `
+- {thinking: "I should greet them.", text: "# Greeting\n\nHello **you**, and welcome.\n\n` + "```sh\\necho hi\\n```" + `\n"}
+- {text: "I look.", tool_calls: [{name: read_file, arguments: {path: notes.txt}}]}
+- {text: "I have read it."}
+- {tool_calls: [{name: write_file, arguments: {path: notes.txt, content: "new\n"}}]}
+- {text: "That was written."}
+- {tool_calls: [{name: write_file, arguments: {path: notes.txt, content: "never\n"}}]}
+- {text: "That was denied."}
+- {tool_calls: [{name: write_file, arguments: {path: edited.txt, content: "model\n"}}]}
+- {text: "That was edited."}
+- {text: "This is slow.", delay: 100s}
+`
+
+// quickScript is chatScript without its slow reply.
+func quickScript() string {
+	return strings.Replace(chatScript, `{text: "This is slow.", delay: 100s}`, `{text: "It goes on. \e[31mred \u202eevil &#27;[2J"}`, 1)
+}
+
+// TestIssue5_8_ChatOnATerminal goes through a conversation as a person would have
+// it.
+func TestIssue5_8_ChatOnATerminal(t *testing.T) {
+	l := newLab(t, chatScript)
+	l.write("notes.txt", "old\n")
+	p := l.chat(80, 30, nil, "--session", "trip")
+	p.wait("/help tells the commands")
+	p.wait("demo/x * trip")
+
+	p.send("hello there")
+	p.wait("∴ I should greet them.")
+	p.wait("Hello you, and welcome.")
+	p.wait("  echo hi")
+	p.waitAfter("echo hi", "tokens")
+
+	p.send("what is in my notes?")
+	p.wait("● read_file notes.txt")
+	p.wait("└ ok · * · /show 2")
+	p.wait("I have read it.")
+	p.send("/show 2")
+	p.waitAfter("❯ /show 2", "└ old")
+
+	p.send("write it")
+	p.wait("This call needs your approval")
+	p.wait("    -old")
+	p.wait("    +new")
+	p.wait("y yes · n no")
+	if got := l.file("notes.txt"); got != "old\n" {
+		t.Fatalf("before the approval the file is %q", got)
+	}
+	p.keys("y")
+	p.wait("That was written.")
+	if got := l.file("notes.txt"); got != "new\n" {
+		t.Fatalf("after the approval the file is %q", got)
+	}
+
+	p.send("write it again")
+	p.waitAfter("❯ write it again", "y yes")
+	p.keys("d")
+	p.wait("why? the model reads it")
+	p.send("not today")
+	p.wait("That was denied.")
+	p.waitAfter("❯ write it again", "refused (approval_denied)")
+	if got := l.file("notes.txt"); got != "new\n" {
+		t.Fatalf("after the denial the file is %q", got)
+	}
+
+	p.send("write another")
+	p.waitAfter("❯ write another", "e edit")
+	p.keys("e")
+	p.wait("other arguments, as JSON")
+	p.keys("C-u", "BSpace", "C-u", "BSpace", "C-u", "BSpace", "C-u")
+	p.send(`{"path":"edited.txt","content":"person\n"}`)
+	p.wait("That was edited.")
+	if got := l.file("edited.txt"); got != "person\n" {
+		t.Fatalf("the edited file is %q", got)
+	}
+
+	p.send("be slow")
+	p.waitAfter("❯ be slow", "waiting for the model")
+	p.keys("C-c")
+	p.waitAfter("❯ be slow", "stopped")
+
+	l.write("demo.script", quickScript())
+	for command, want := range map[string]string{
+		"/help": "/undo * put back", "/tools": "write_file * writes", "/cost": "6 turns of this session", "/sessions": "> trip", "/model": "configured: second",
+	} {
+		p.send(command)
+		p.waitAfter("❯ "+command, want)
+	}
+	p.typed("/mod")
+	p.keys("Tab")
+	p.typed("sec")
+	p.keys("Tab", "Enter")
+	p.waitAfter("❯ /model second", "from now on second answers")
+	p.send("are you there?")
+	p.wait("It goes on. [U+001B][31mred [U+202E]evil [U+001B][2J")
+
+	p.send("/undo")
+	p.waitAfter("❯ /undo", "edited.txt")
+	p.wait("y yes")
+	p.keys("y")
+	p.wait("edited.txt did not exist before")
+	p.send("/undo ")
+	p.waitAfter("edited.txt did not exist before", "+old")
+	p.keys("y")
+	p.wait("notes.txt is as it was (4 bytes)")
+	if got := l.file("notes.txt"); got != "old\n" {
+		t.Fatalf("after /undo the file is %q", got)
+	}
+	if text := p.text(); strings.Contains(text, "\x1b") || strings.Contains(text, "\u202e") {
+		t.Fatalf("the terminal was commanded:\n%q", text)
+	}
+	p.keys("C-d")
+	p.exits(0)
+
+	l.again()
+}
+
+// again goes on with the conversation after a restart.
+func (l *lab) again() {
+	p := l.chat(80, 30, nil, "--session", "last")
+	text := p.wait("It goes on.")
+	for _, want := range []string{"❯ hello there", "Hello you, and welcome.", "● write_file notes.txt", "❯ are you there?"} {
+		if !strings.Contains(text, want) {
+			l.t.Errorf("after a restart %q is not shown:\n%s", want, text)
+		}
+	}
+	p.wait("demo/x * trip")
+	p.keys("Up", "Up")
+	p.wait("❯ are you there?\n  demo/x")
+	p.keys("C-c")
+	p.send(`two\`)
+	p.send("lines")
+	p.waitAfter("two\n  lines", "provider_failed")
+	p.keys("C-c")
+	p.wait("ctrl-c once more leaves")
+	p.keys("C-c")
+	p.exits(0)
+}
+
+// TestIssue5_8_ChatNarrow: forty columns, no colours, no signs but ASCII.
+func TestIssue5_8_ChatNarrow(t *testing.T) {
+	l := newLab(t, quickScript())
+	l.write("notes.txt", "old\n")
+	p := l.chat(40, 20, []string{"NO_COLOR=1", "LC_ALL=C"})
+	p.wait("/help tells")
+	p.send("hello there")
+	p.wait("Hello **you**, and welcome.")
+	p.waitAfter("echo hi", "tokens")
+	p.send("what is in my notes?")
+	p.wait("* read_file notes.txt")
+	p.wait("`- ok -")
+	p.wait("I have read it.")
+	p.send("write it")
+	p.wait("l later")
+	p.tmux("resize-window", "-t", "chat", "-x", "60", "-y", "20")
+	p.keys("y")
+	text := p.wait("That was written.")
+	if strings.ContainsFunc(text, func(r rune) bool { return r > 0x7e }) {
+		t.Errorf("there is more than ASCII:\n%s", text)
+	}
+	if coloured := regexp.MustCompile(`\x1b\[(?:[0-9]+;)*(?:3[0-7]|9[0-7]|4[1-7])m`).FindString(p.text("-e")); coloured != "" {
+		t.Errorf("there are colours: %q", coloured)
+	}
+	p.keys("C-d")
+	p.exits(0)
+}
+
+// TestIssue5_8_ChatDumb: a terminal that cannot draw.
+func TestIssue5_8_ChatDumb(t *testing.T) {
+	l := newLab(t, quickScript())
+	l.write("notes.txt", "old\n")
+	p := l.chat(80, 40, []string{"TERM=dumb", "LC_ALL=C"})
+	p.wait("/help tells the commands")
+	p.waitAfter("leaves", ">")
+	p.send("hello there")
+	p.wait("Hello **you**, and welcome.")
+	p.waitAfter("echo hi", "tokens")
+	p.send("what is in my notes?")
+	p.wait("I have read it.")
+	p.send("write it")
+	p.wait("[d]eny")
+	p.send("a")
+	p.wait("That was written.")
+	p.waitAfter("That was written.", "tokens")
+	p.send("/undo")
+	p.waitAfter("/undo", "[d]eny")
+	p.send("a")
+	p.wait("notes.txt is as it was")
+	if got := l.file("notes.txt"); got != "old\n" {
+		t.Errorf("after /undo the file is %q", got)
+	}
+	if text := p.text(); strings.ContainsFunc(text, func(r rune) bool { return r > 0x7e }) {
+		t.Errorf("there is more than ASCII:\n%s", text)
+	}
+	p.keys("C-d")
+	p.exits(0)
+}
+
+// TestIssue5_8_ChatParked: what a conversation left waiting is decided in the next
+// one; a signal leaves it waiting too.
+func TestIssue5_8_ChatParked(t *testing.T) {
+	l := newLab(t, `
+- {tool_calls: [{name: write_file, arguments: {path: a.txt, content: "one\n"}}]}
+- {tool_calls: [{name: ask_user, arguments: {question: "Which colour?", schema: {enum: [red, blue]}}}]}
+- {text: "Blue it is."}
+`)
+	p := l.chat(80, 30, nil, "--session", "work")
+	p.wait("/help tells")
+	p.send("write it")
+	p.wait("l later")
+	p.keys("l")
+	p.wait("/decide goes on with it")
+	p.send("hello?")
+	p.wait("has not ended")
+	p.keys("C-d")
+	p.exits(3)
+
+	p = l.chat(80, 30, nil, "--session", "work")
+	p.wait("y yes")
+	pid := strings.TrimSpace(p.tmux("display-message", "-p", "-t", "chat", "#{pane_pid}"))
+	if out, err := exec.Command("kill", "-TERM", pid).CombinedOutput(); err != nil {
+		t.Fatalf("kill: %v: %s", err, out)
+	}
+	p.exits(143)
+
+	p = l.chat(80, 30, nil, "--session", "work")
+	p.wait("y yes")
+	p.keys("y")
+	p.wait("Which colour?")
+	p.wait("enter answers")
+	p.send("green")
+	p.wait("the answer must be one of: red, blue")
+	p.send("blue")
+	p.wait("Blue it is.")
+	if got := l.file("a.txt"); got != "one\n" {
+		t.Errorf("the file is %q", got)
+	}
+	p.send("/quit")
+	p.exits(0)
+}
