@@ -142,7 +142,7 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 		return nil, err
 	}
 	a.passedOver()
-	return c, nil
+	return c, a.trustSkills(conf, c.def.Skills)
 }
 
 // enter finds a session to talk in. Unlike a run, a conversation takes one that is
@@ -184,7 +184,9 @@ func (c *chat) drive(ctx context.Context, def toolcrib.Agent, opened *models) (*
 	a := c.a
 	set := setup{who: c.who, approve: c.approve, models: opened, workspace: c.workspace, agent: def, runTools: c.runTools}
 	if c.gate == nil {
-		d, err := a.newDrive(ctx, c.c, set)
+		// Tools of the gate read the store with the context that it was made with: it
+		// must not end with the turn.
+		d, err := a.newDrive(context.WithoutCancel(ctx), c.c, set)
 		if err != nil {
 			return nil, err
 		}

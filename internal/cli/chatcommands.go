@@ -136,8 +136,13 @@ func (c *chat) listTools(ctx context.Context) error {
 		}
 		c.letGo()
 	}
+	skills, err := c.a.kit(c.c, c.def.Skills, false, c.front.note)
+	if err != nil {
+		return err
+	}
 	limits := c.def.Limits.WithDefaults()
 	offer, err := c.gate.Offer(ctx, c.who, gate.Scope{
+		SkillTools: skills.tools, HasSkills: len(skills.set.Skills()) > 0,
 		Agent: c.def.Name, AgentTools: c.def.Tools, RunTools: c.runTools, ReadOnly: c.def.ReadOnly,
 		TaintWrites: c.def.TaintWrites, Workspace: c.workspace, MaxDepth: limits.MaxDepth, MaxCalls: limits.MaxCallsPerTurn,
 		MaxRepeats: limits.MaxIdenticalCalls, Timeout: limits.ToolTimeout, MaxBytes: limits.MaxResultBytes,

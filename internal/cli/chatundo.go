@@ -170,13 +170,16 @@ func (c *chat) putBack(ctx context.Context, w *written) (ok bool, err error) {
 func (c *chat) givenCall(ctx context.Context, name string, raw []byte) (*agent.State, error) {
 	def := c.def
 	def.Model, def.Fallback = "", nil
-	d, err := c.drive(ctx, def, &models{})
-	if err != nil {
-		return nil, err
-	}
 	task := agent.Task{
 		Agent: def, Principal: c.who, Workspace: c.workspace, Driver: driverName,
 		Approve: c.approve, Given: c.a.given(name, raw),
+	}
+	if err := c.a.giveSkills(c.c, &task, c.front.note); err != nil {
+		return nil, err
+	}
+	d, err := c.drive(ctx, def, &models{})
+	if err != nil {
+		return nil, err
 	}
 	if err := c.a.giveSkills(c.c, &task, c.front.note); err != nil {
 		return nil, err
