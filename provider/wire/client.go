@@ -222,13 +222,13 @@ func (c *Client) noKey(message string, cause error) error {
 // Read reads the body and keeps the timers: a Client's reply never hangs.
 func (r *Reply) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p)
-	if n > 0 && r.spoken.Load() {
-		r.timer.Reset(r.client.opts.IdleTimeout)
-	}
-	if err == io.EOF {
+	switch {
+	case err == io.EOF:
 		r.eof = true
-	} else if err != nil {
+	case err != nil:
 		err = r.failure(err, false)
+	case n > 0 && r.spoken.Load():
+		r.timer.Reset(r.client.opts.IdleTimeout)
 	}
 	return n, err
 }
@@ -236,7 +236,7 @@ func (r *Reply) Read(p []byte) (int, error) {
 // Spoke says that the first piece of the reply has come: from now on the idle
 // timeout counts.
 func (r *Reply) Spoke() {
-	if !r.spoken.Load() {
+	if !r.eof && !r.spoken.Load() {
 		r.spoken.Store(true)
 		r.timer.Reset(r.client.opts.IdleTimeout)
 	}

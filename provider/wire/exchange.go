@@ -129,6 +129,9 @@ func (r *Reply) start(buf []byte) ([]byte, error) {
 func (r *Reply) rest(buf []byte) ([]byte, error) {
 	limit := r.client.opts.MaxReplyBytes
 	for int64(len(buf)) <= limit {
+		if r.eof {
+			return buf, nil
+		}
 		if len(buf) == cap(buf) {
 			buf = slices.Grow(buf, len(buf))
 		}

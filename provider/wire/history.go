@@ -32,10 +32,17 @@ type History struct {
 // maxKept bounds a buffer that is kept for another run.
 const maxKept = 1 << 20
 
+// firstMessages is what is set aside for the encoded messages of a run at first:
+// more than that is copied again and again while it grows.
+const firstMessages = 4 << 10
+
 // New returns the messages of req that are not encoded yet, and whether the
 // encoded ones were dropped because something before them has changed.
 func (h *History) New(req *toolcrib.Request) (messages []toolcrib.Message, fresh bool) {
 	if h.sent == 0 || h.epoch != req.Epoch || h.sent > len(req.Messages) || h.model != req.Model || h.system != req.System {
+		if h.Messages == nil {
+			h.Messages = make([]byte, 0, firstMessages)
+		}
 		h.Messages, fresh = h.Messages[:0], true
 		h.sent, h.epoch, h.model, h.system = 0, req.Epoch, req.Model, req.System
 	}
