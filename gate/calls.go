@@ -38,6 +38,7 @@ func (j *judgement) argumentsStep() *refusal {
 		Principal: *j.who,
 		Workspace: j.scope.Workspace,
 		Depth:     j.scope.Depth,
+		Tainted:   len(j.facts.Taint) > 0,
 	}
 	return nil
 }

@@ -11,7 +11,15 @@ import (
 // nothing, so that no one is given everything by accident. Grants that are nil
 // restrict nothing (there may be no users at all), grants that are empty grant
 // nothing. An administrator holds every grant.
+//
+// A grant of tables (sql:NAME/schema.table) grants the tool that shows them, which
+// holds itself to what is granted.
 type permitted struct{}
+
+const (
+	sqlGrant   = "sql:"
+	tablesTool = "describe_tables"
+)
 
 func (permitted) Reason() toolcrib.Reason { return toolcrib.ReasonNotPermitted }
 
@@ -29,6 +37,9 @@ func (permitted) Judge(q Query) Answer {
 	for _, grant := range q.Who.Grants {
 		if strings.Trim(grant, "*?") == "" {
 			continue
+		}
+		if strings.HasPrefix(grant, sqlGrant) && q.Spec.Name == tablesTool {
+			return Answer{Allowed: true, Detail: "tables are granted", By: grant}
 		}
 		if match(grant, q.Spec.Name) {
 			return Answer{Allowed: true, Detail: "granted", By: grant}
