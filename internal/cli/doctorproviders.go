@@ -114,7 +114,11 @@ func (a *app) providerFinding(ctx context.Context, name string, p config.Provide
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	if err := remote.Check(ctx); err != nil {
+	err = remote.Check(ctx)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+		err = &toolcrib.ModelError{Class: toolcrib.ErrTimeout, Provider: name, Message: fmt.Sprintf("no answer within %s", checkTimeout), Err: err}
+	}
+	if err != nil {
 		f.Detail = a.mask().Mask(err.Error())
 		f.Mend = mendProvider(name, p.Type, err)
 		return f

@@ -67,8 +67,14 @@ func (d *decoder) checkProvider(c *Config, name string) {
 			return
 		}
 		p.Type = name
-		c.Providers[name] = p
 	}
+	// The vendor's own API takes nothing without a key. Another server, which base_url
+	// names, must not be sent the vendor's.
+	_, written := d.positions[joinKey(at, "api_key")]
+	if variable := keyVariable(p.Type); variable != "" && !written && p.BaseURL.IsEmpty() && len(p.Headers) == 0 {
+		p.APIKey = Value{raw: "${env:" + variable + "}", secret: "all", at: Error{Key: joinKey(at, "api_key")}}
+	}
+	c.Providers[name] = p
 	if p.Type == TypeScript && p.File.IsEmpty() {
 		d.at(joinKey(at, "file"), "is required for type script: the file with the replies")
 	}

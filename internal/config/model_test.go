@@ -104,3 +104,22 @@ func TestN5_DetectedModelHasTheProvidersSettings(t *testing.T) {
 		t.Errorf("%+v", other)
 	}
 }
+
+// A provider of a vendor has the vendor's usual key; another server never gets it.
+func TestN5_UsualKey(t *testing.T) {
+	for text, want := range map[string]string{
+		"providers: {openai: {max_concurrent: 7}}":                              "${env:OPENAI_API_KEY}",
+		"providers: {p: {type: anthropic}}":                                     "${env:ANTHROPIC_API_KEY}",
+		"providers: {p: {type: gemini, api_key: own}}":                          "own",
+		`providers: {p: {type: openai, api_key: ""}}`:                           "",
+		`providers: {p: {type: openai, base_url: "https://models.example/v1"}}`: "",
+		`providers: {p: {type: openai, headers: {Authorization: "Bearer x"}}}`:  "",
+		"providers: {p: {type: ollama}}":                                        "",
+	} {
+		for _, p := range mustParse(t, text).Providers {
+			if got := p.APIKey.Raw(); got != want {
+				t.Errorf("%s: %q, want %q", text, got, want)
+			}
+		}
+	}
+}
