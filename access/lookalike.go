@@ -22,8 +22,9 @@ type Keys struct {
 // script and of letters in use today.
 func KeysOf(name string) Keys {
 	decomposed := norm.NFKD.String(name)
-	folded := skeleton(norm.NFKD.String(cases.Fold().String(decomposed)), true)
-	return Keys{Folded: folded, Look: skeleton(decomposed, false)}
+	folded := norm.NFKD.String(cases.Fold().String(decomposed))
+	folded = strings.ReplaceAll(folded, "i\u0307", "i") // a small i has its dot already (İ)
+	return Keys{Folded: skeleton(folded, true), Look: skeleton(decomposed, false)}
 }
 
 func skeleton(text string, folded bool) string {

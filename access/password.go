@@ -70,7 +70,7 @@ func preparePassword(password string) ([]byte, error) {
 		return nil, refusef(CodeBadRequest, "a password has at least %d characters; a few words will do", MinPasswordRunes)
 	}
 	text, err := precis.OpaqueString.Bytes([]byte(password))
-	if err != nil {
+	if err != nil || !utf8.ValidString(password) {
 		return nil, refusef(CodeBadRequest, "the password has characters that cannot be typed everywhere, such as control characters")
 	}
 	return text, nil

@@ -1,0 +1,564 @@
+package access_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+func noon() time.Time { return time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC) }
+
+func seed(b byte) []byte { return bytes.Repeat([]byte{b}, 32) }
+
+func newSigner(t testing.TB, b byte) *access.Signer {
+	t.Helper()
+	s, err := access.NewSigner(seed(b), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func notRevoked(context.Context, access.Claims) (bool, error) { return false, nil }
+
+// verifier is one at some time after noon.
+func verifier(s *access.Signer, after time.Duration) *access.Verifier {
+	return &access.Verifier{
+		Keys: []access.PublicKey{s.Public()}, Audience: access.DefaultAudience, Revoked: notRevoked,
+		Now: func() time.Time { return noon().Add(after) },
+	}
+}
+
+func admin() toolcrib.Principal { return toolcrib.Principal{User: "local:root", Admin: true} }
+
+func issue(t testing.TB, s *access.Signer, r access.Request) (string, access.Claims) {
+	t.Helper()
+	if r.By.User == "" {
+		r.By = admin()
+	}
+	if r.Subject == "" {
+		r.Subject = "anna"
+	}
+	if r.Via == "" {
+		r.Via = "cli"
+	}
+	token, c, err := s.Issue(r, noon())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token, c
+}
+
+func TestM16_IssueAndVerify(t *testing.T) {
+	s := newSigner(t, 1)
+	token, issued := issue(t, s, access.Request{Scope: access.Scope{
+		Agents: []string{"default"}, Tools: []string{"read_*"}, Capabilities: []string{"rag.query@1.0"},
+		Params: map[string][]any{"corpus": {"a", "b", 7, true}}, RatePerMinute: 5, MaxCalls: 9,
+	}})
+	if !strings.HasPrefix(token, "toolcrib_v1_ey") {
+		t.Errorf("token %.20s…", token)
+	}
+	got, err := verifier(s, 0).Verify(t.Context(), token)
+	if err != nil || !cmp.Equal(issued, got) {
+		t.Errorf("%v (-issued +verified):\n%s", err, cmp.Diff(issued, got))
+	}
+	if got.Expires.Time() != noon().Add(time.Hour) || got.NotBefore.Time() != noon() || got.IssuedAt.Time() != noon() {
+		t.Errorf("times %s, %s, %s", got.IssuedAt.Time(), got.NotBefore.Time(), got.Expires.Time())
+	}
+	if got.Issuer != "local:root" || got.Subject != "anna" || got.Audience != "toolcrib" || got.Via != "cli" || !strings.HasPrefix(got.ID, "tok_") {
+		t.Errorf("claims %+v", got)
+	}
+	if l := got.Limits(); l.PerMinute != 5 || l.Total != 9 || !l.Expires.Equal(got.Expires.Time()) {
+		t.Errorf("limits %+v", l)
+	}
+	if _, again := issue(t, s, access.Request{}); again.ID == got.ID {
+		t.Error("two tokens have one ID")
+	}
+}
+
+// The claims have the names of M16, and the token is a JSON Web Signature that any
+// library can read.
+func TestM16_Claims(t *testing.T) {
+	s := newSigner(t, 1)
+	token, _ := issue(t, s, access.Request{Scope: access.Scope{Capabilities: []string{"rag.query@1.0"}, Params: map[string][]any{"corpus": {"a"}}, RatePerMinute: 1, MaxCalls: 2}})
+	parts := strings.Split(strings.TrimPrefix(token, access.TokenPrefix), ".")
+	var header, claims map[string]any
+	for i, to := range []*map[string]any{&header, &claims} {
+		data, err := base64.RawURLEncoding.DecodeString(parts[i])
+		if err == nil {
+			err = json.Unmarshal(data, to)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if header["alg"] != "EdDSA" || header["kid"] != s.Public().ID || len(header) != 3 {
+		t.Errorf("header %v", header)
+	}
+	scope, _ := claims["scope"].(map[string]any)
+	for _, name := range []string{"iss", "sub", "aud", "iat", "exp", "nbf", "jti", "scope", "issued_via"} {
+		if _, ok := claims[name]; !ok {
+			t.Errorf("there is no claim %s in %v", name, claims)
+		}
+	}
+	for _, name := range []string{"agents", "tools", "capabilities", "params_constraints", "rate_limit_per_minute", "max_calls_total"} {
+		if _, ok := scope[name]; !ok {
+			t.Errorf("there is no %s in the scope %v", name, scope)
+		}
+	}
+	signature, err := base64.RawURLEncoding.DecodeString(parts[2])
+	if err != nil || !ed25519.Verify(s.Public().Key, []byte(parts[0]+"."+parts[1]), signature) {
+		t.Errorf("the signature is none of the text: %v", err)
+	}
+}
+
+// The same key file makes the same key everywhere. The vector was made by another
+// program.
+func TestM16_KeyOfTheKeyFile(t *testing.T) {
+	keys, err := store.ParseKeys([]byte("toolcrib keys 1\nroot " + strings.Repeat("0b", 32) + "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := access.NewSigner(keys.Derive(access.KeyPurpose), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Public().ID; got != "66298180efd213d6" {
+		t.Errorf("key %s", got)
+	}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x"} {
+		if got := fmt.Sprintf(verb, s); got != "signer" {
+			t.Errorf("%s prints %s", verb, got)
+		}
+	}
+	for _, bad := range [][]byte{nil, {}, seed(1)[1:]} {
+		if s, err := access.NewSigner(bad, 0); err == nil {
+			t.Errorf("a key of %d bytes signs: %v", len(bad), s)
+		}
+	}
+}
+
+func TestM16_Times(t *testing.T) {
+	s := newSigner(t, 1)
+	plain, _ := issue(t, s, access.Request{TTL: time.Minute})
+	later, _ := issue(t, s, access.Request{TTL: time.Minute, NotBefore: noon().Add(time.Hour)})
+	for _, tt := range []struct {
+		what, token string
+		after       time.Duration
+		ok          bool
+		words       string
+	}{
+		{"at once", plain, 0, true, ""},
+		{"the last second", plain, time.Minute - 1, true, ""},
+		{"expired", plain, time.Minute, false, "expired at"},
+		{"long expired", plain, 1000 * time.Hour, false, "expired at"},
+		{"by a clock that goes behind", plain, -access.ClockSkew, true, ""},
+		{"clock set back", plain, -access.ClockSkew - 1, false, "set the clock"},
+		{"clock set back by years", plain, -20000 * time.Hour, false, "set the clock"},
+		{"not valid yet", later, time.Hour - 1, false, "will be from 2026-01-02T13:00:00Z"},
+		{"valid now", later, time.Hour, true, ""},
+		{"over", later, time.Hour + time.Minute, false, "expired at"},
+	} {
+		_, err := verifier(s, tt.after).Verify(t.Context(), tt.token)
+		if tt.ok {
+			if err != nil {
+				t.Errorf("%s: %v", tt.what, err)
+			}
+			continue
+		}
+		refused(t, tt.what, err, access.CodeTokenExpired)
+		if err != nil && !strings.Contains(err.Error(), tt.words) {
+			t.Errorf("%s: %v; want %q in it", tt.what, err, tt.words)
+		}
+	}
+	if access.CodeTokenExpired.Status() != 410 {
+		t.Errorf("status %d", access.CodeTokenExpired.Status())
+	}
+}
+
+func TestM16_Errors(t *testing.T) {
+	s := newSigner(t, 1)
+	token, _ := issue(t, s, access.Request{})
+	other, _ := issue(t, newSigner(t, 2), access.Request{})
+	elsewhere, _ := issue(t, s, access.Request{Audience: "bus"})
+	broken := verifier(s, 0)
+	broken.Revoked = func(context.Context, access.Claims) (bool, error) { return false, errors.New("disk") }
+	gone := verifier(s, 0)
+	gone.Revoked = func(context.Context, access.Claims) (bool, error) { return true, nil }
+	good := verifier(s, 0)
+	for _, tt := range []struct {
+		what   string
+		v      *access.Verifier
+		token  string
+		code   access.Code
+		status int
+	}{
+		{"empty", good, "", access.CodeBadRequest, 400},
+		{"only the prefix", good, access.TokenPrefix, access.CodeBadRequest, 400},
+		{"no prefix", good, strings.TrimPrefix(token, access.TokenPrefix), access.CodeBadRequest, 400},
+		{"another version", good, strings.Replace(token, "_v1_", "_v2_", 1), access.CodeBadRequest, 400},
+		{"a password", good, "hunter2", access.CodeBadRequest, 400},
+		{"too long", good, token + strings.Repeat("a", access.MaxTokenBytes), access.CodeBadRequest, 400},
+		{"four parts", good, token + ".a", access.CodeBadRequest, 400},
+		{"line end", good, token + "\n", access.CodeBadRequest, 400},
+		{"a line end inside", good, token[:len(token)-5] + "\r\n" + token[len(token)-5:], access.CodeBadRequest, 400},
+		{"padding", good, token + "=", access.CodeBadRequest, 400},
+		{"another key", good, other, access.CodeTokenInvalid, 401},
+		{"another audience", good, elsewhere, access.CodeUnauthorized, 401},
+		{"revoked", gone, token, access.CodeTokenRevoked, 401},
+		{"nobody knows whether revoked", broken, token, access.CodeInternal, 500},
+		{"zero verifier", &access.Verifier{}, token, access.CodeInternal, 500},
+		{"nil verifier", nil, token, access.CodeInternal, 500},
+		{"no keys", &access.Verifier{Audience: good.Audience, Revoked: good.Revoked, Now: good.Now}, token, access.CodeTokenInvalid, 401},
+	} {
+		c, err := tt.v.Verify(t.Context(), tt.token)
+		refused(t, tt.what, err, tt.code)
+		if !cmp.Equal(c, access.Claims{}) || tt.code.Status() != tt.status {
+			t.Errorf("%s: claims %+v, status %d", tt.what, c, tt.code.Status())
+		}
+		if err != nil && len(tt.token) > 40 && strings.Contains(err.Error(), tt.token[20:40]) {
+			t.Errorf("%s: the error holds a part of the token: %v", tt.what, err)
+		}
+	}
+}
+
+// forge puts a token together by hand, signed with the seed if sign is set.
+func forge(header, claims string, sign bool) string {
+	text := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString([]byte(claims))
+	var signature []byte
+	if sign {
+		signature = ed25519.Sign(ed25519.NewKeyFromSeed(seed(1)), []byte(text))
+	}
+	return access.TokenPrefix + text + "." + base64.RawURLEncoding.EncodeToString(signature)
+}
+
+const goodClaims = `{"iss":"local:root","sub":"anna","aud":"toolcrib","iat":1767355200,"nbf":1767355200,"exp":1767358800,"jti":"tok_1","scope":{"agents":null,"tools":null,"capabilities":null},"issued_via":"cli"}`
+
+func TestM16_AlgorithmConfusion(t *testing.T) {
+	s := newSigner(t, 1)
+	kid := s.Public().ID
+	header := `{"alg":"EdDSA","kid":"` + kid + `","typ":"toolcrib+jwt"}`
+	if _, err := verifier(s, 0).Verify(t.Context(), forge(header, goodClaims, true)); err != nil {
+		t.Fatalf("the good one: %v", err)
+	}
+	for what, header := range map[string]string{
+		"none":         `{"alg":"none","kid":"` + kid + `","typ":"toolcrib+jwt"}`,
+		"HS256":        `{"alg":"HS256","kid":"` + kid + `","typ":"toolcrib+jwt"}`,
+		"RS256":        `{"alg":"RS256","kid":"` + kid + `","typ":"toolcrib+jwt"}`,
+		"Ed448":        `{"alg":"Ed448","kid":"` + kid + `","typ":"toolcrib+jwt"}`,
+		"a number":     `{"alg":1,"kid":"` + kid + `","typ":"toolcrib+jwt"}`,
+		"no alg":       `{"kid":"` + kid + `","typ":"toolcrib+jwt"}`,
+		"no kid":       `{"alg":"EdDSA","typ":"toolcrib+jwt"}`,
+		"kid is a map": `{"alg":"EdDSA","kid":{"a":1},"typ":"toolcrib+jwt"}`,
+		"another kid":  `{"alg":"EdDSA","kid":"../../keys","typ":"toolcrib+jwt"}`,
+		"JWT":          `{"alg":"EdDSA","kid":"` + kid + `","typ":"JWT"}`,
+		"own key":      `{"alg":"EdDSA","kid":"` + kid + `","typ":"toolcrib+jwt","jwk":{"kty":"OKP","crv":"Ed25519"}}`,
+		"crit":         `{"alg":"EdDSA","kid":"` + kid + `","typ":"toolcrib+jwt","crit":["b64"],"b64":false}`,
+	} {
+		for _, sign := range []bool{true, false} {
+			_, err := verifier(s, 0).Verify(t.Context(), forge(header, goodClaims, sign))
+			refused(t, fmt.Sprintf("%s, signed %v", what, sign), err, access.CodeTokenInvalid)
+		}
+	}
+	for what, header := range map[string]string{"no JSON": `{`, "a list": `[]`, "empty": ``} {
+		_, err := verifier(s, 0).Verify(t.Context(), forge(header, goodClaims, true))
+		refused(t, what, err, access.CodeBadRequest)
+	}
+}
+
+// Claims that the right key signed, and that are not complete or not known here.
+func TestM16_SignedButNotUnderstood(t *testing.T) {
+	s := newSigner(t, 1)
+	header := `{"alg":"EdDSA","kid":"` + s.Public().ID + `","typ":"toolcrib+jwt"}`
+	for old, to := range map[string]string{
+		`"sub":"anna",`:                ``,
+		`"sub":"anna"`:                 `"sub":""`,
+		`"jti":"tok_1",`:               ``,
+		`"exp":1767358800,`:            ``,
+		`"exp":1767358800`:             `"exp":1767355200`,
+		`"exp":1767358800,"jti"`:       `"exp":9223372036854775807,"jti"`,
+		`"iat":1767355200`:             `"iat":0`,
+		`"nbf":1767355200`:             `"nbf":1767355199`,
+		`"iat":1767355200,`:            `"iat":1767355200.5,`,
+		`"scope":{"agents":null`:       `"scope":{"hosts":["a"],"agents":null`,
+		`"issued_via"`:                 `"only_from":"10.0.0.0/8","issued_via"`,
+		`"tools":null`:                 `"tools":["*"]`,
+		`"capabilities":null`:          `"capabilities":["rag.*@1.0"]`,
+		`"capabilities":null}`:         `"capabilities":null,"max_calls_total":-1}`,
+		`"capabilities":null},`:        `"capabilities":null,"within":[{"within":[{}]}]},`,
+		`"aud":"toolcrib"`:             `"aud":["toolcrib","bus"]`,
+		`"issued_via":"cli"}`:          `"issued_via":"cli"} `,
+		`"capabilities":null},"issued`: `"capabilities":null,"params_constraints":{"a":[{"b":1}]}},"issued`,
+	} {
+		claims := strings.Replace(goodClaims, old, to, 1)
+		if claims == goodClaims {
+			t.Fatalf("%s is not there", old)
+		}
+		_, err := verifier(s, 0).Verify(t.Context(), forge(header, claims, true))
+		if to == `"issued_via":"cli"} ` { // a space after it is JSON all the same
+			if err != nil {
+				t.Errorf("%s: %v", to, err)
+			}
+			continue
+		}
+		refused(t, to, err, access.CodeTokenInvalid)
+	}
+	for _, claims := range []string{``, `{`, goodClaims + goodClaims} {
+		_, err := verifier(s, 0).Verify(t.Context(), forge(header, claims, true))
+		refused(t, claims, err, access.CodeBadRequest)
+	}
+	for _, claims := range []string{`null`, `[]`, `"a"`, `{}`} {
+		_, err := verifier(s, 0).Verify(t.Context(), forge(header, claims, true))
+		refused(t, claims, err, access.CodeTokenInvalid)
+	}
+}
+
+func TestM16_CutOrChangedAnywhere(t *testing.T) {
+	s := newSigner(t, 1)
+	token, _ := issue(t, s, access.Request{Scope: access.Scope{Tools: []string{"read_*"}}})
+	v := verifier(s, 0)
+	for i := range token {
+		if c, err := v.Verify(t.Context(), token[:i]); err == nil {
+			t.Fatalf("cut at %d: %+v", i, c)
+		}
+		if c, err := v.Verify(t.Context(), token[i+1:]); err == nil {
+			t.Fatalf("cut up to %d: %+v", i, c)
+		}
+		for _, b := range []byte("A_-.z9 \n\x00\xff") {
+			changed := token[:i] + string(b) + token[i+1:]
+			if c, err := v.Verify(t.Context(), changed); err == nil && changed != token {
+				t.Fatalf("changed at %d to %q: %+v", i, b, c)
+			}
+			if c, err := v.Verify(t.Context(), token[:i]+string(b)+token[i:]); err == nil {
+				t.Fatalf("%q put in at %d: %+v", b, i, c)
+			}
+		}
+	}
+}
+
+func TestM16_AnyChange(t *testing.T) {
+	s := newSigner(t, 1)
+	token, _ := issue(t, s, access.Request{})
+	other, _ := issue(t, s, access.Request{Subject: "bert"})
+	v := verifier(s, 0)
+	rapid.Check(t, func(r *rapid.T) {
+		changed := []byte(token)
+		switch rapid.IntRange(0, 2).Draw(r, "kind") {
+		case 0:
+			changed[rapid.IntRange(0, len(changed)-1).Draw(r, "at")] = rapid.Byte().Draw(r, "byte")
+		case 1: // parts of two good tokens
+			a, b := strings.Split(token, "."), strings.Split(other, ".")
+			for i := range a {
+				if rapid.Bool().Draw(r, "other") {
+					a[i] = b[i]
+				}
+			}
+			changed = []byte(strings.Join(a, "."))
+		default:
+			from := rapid.IntRange(0, len(changed)-1).Draw(r, "from")
+			to := rapid.IntRange(from, len(changed)).Draw(r, "to")
+			changed = append(bytes.Clone(changed[:from]), changed[to:]...)
+		}
+		if c, err := v.Verify(context.Background(), string(changed)); err == nil && string(changed) != token && string(changed) != other {
+			r.Fatalf("%s was taken as %+v", changed, c)
+		}
+	})
+}
+
+func TestM16_WhoMayIssue(t *testing.T) {
+	s := newSigner(t, 1)
+	anna := toolcrib.Principal{User: "anna"}
+	for _, tt := range []struct {
+		what string
+		r    access.Request
+		code access.Code
+		sub  string
+	}{
+		{"an administrator, for anybody", access.Request{By: admin(), Subject: "anna"}, "", "anna"},
+		{"an administrator, for a bearer", access.Request{By: admin(), Subject: access.Bearer}, "", "*"},
+		{"a user, for themselves", access.Request{By: anna, Subject: "anna"}, "", "anna"},
+		{"a user, for nobody named", access.Request{By: anna}, "", "anna"},
+		{"a user, for another one", access.Request{By: anna, Subject: "bert"}, access.CodeForbidden, ""},
+		{"a user, for a bearer", access.Request{By: anna, Subject: access.Bearer}, access.CodeForbidden, ""},
+		{"nobody", access.Request{Subject: "anna"}, access.CodeUnauthorized, ""},
+		{"a token, for its user", access.Request{By: anna, ByToken: "tok_1"}, access.CodeForbidden, ""},
+		{"a token of an administrator", access.Request{By: admin(), ByToken: "tok_1", Subject: "anna"}, access.CodeForbidden, ""},
+		{"for who sits at the keyboard", access.Request{By: admin()}, access.CodeBadRequest, ""},
+		{"for no name", access.Request{By: admin(), Subject: "a b"}, access.CodeBadRequest, ""},
+		{"too short", access.Request{By: admin(), Subject: "anna", TTL: time.Millisecond}, access.CodeBadRequest, ""},
+		{"negative", access.Request{By: admin(), Subject: "anna", TTL: -time.Hour}, access.CodeBadRequest, ""},
+		{"too long", access.Request{By: admin(), Subject: "anna", TTL: access.DefaultMaxTTL + time.Second}, access.CodeBadRequest, ""},
+		{"too late", access.Request{By: admin(), Subject: "anna", NotBefore: noon().Add(2 * access.DefaultMaxTTL)}, access.CodeBadRequest, ""},
+		{"a bad scope", access.Request{By: admin(), Subject: "anna", Scope: access.Scope{Tools: []string{"*"}}}, access.CodeBadRequest, ""},
+		{"a large scope", access.Request{By: admin(), Subject: "anna", Scope: access.Scope{Params: map[string][]any{"a": {strings.Repeat("x", 1000), strings.Repeat("y", 1000)}, "b": {strings.Repeat("x", 1000), strings.Repeat("y", 1000), strings.Repeat("z", 1000)}}}}, access.CodeBadRequest, ""},
+	} {
+		tt.r.Via = "cli"
+		token, c, err := s.Issue(tt.r, noon())
+		if tt.code == "" {
+			if err != nil || c.Subject != tt.sub || c.Issuer != tt.r.By.User {
+				t.Errorf("%s: %+v, %v", tt.what, c, err)
+			}
+			continue
+		}
+		if refused(t, tt.what, err, tt.code); token != "" {
+			t.Errorf("%s: there is a token", tt.what)
+		}
+	}
+	short, err := access.NewSigner(seed(1), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, c := issue(t, short, access.Request{}); c.Expires.Time() != noon().Add(time.Minute) {
+		t.Errorf("the default is longer than the longest: %s", c.Expires.Time())
+	}
+}
+
+func TestM16_ActsFor(t *testing.T) {
+	for _, tt := range []struct {
+		subject, caller, want string
+	}{
+		{"anna", "", "anna"},
+		{"anna", "anna", "anna"},
+		{"anna", "bert", ""},
+		{access.Bearer, "bert", "bert"},
+		{access.Bearer, "", ""},
+		{"", "", ""},
+		{"", "bert", ""},
+	} {
+		got, err := access.Claims{Subject: tt.subject}.ActsFor(tt.caller)
+		if got != tt.want {
+			t.Errorf("%q presented by %q acts for %q", tt.subject, tt.caller, got)
+		}
+		if tt.want == "" {
+			refused(t, tt.subject+" by "+tt.caller, err, access.CodeUnauthorized)
+		}
+	}
+}
+
+func TestM16_RevokedIn(t *testing.T) {
+	m := access.NewMemory(noon)
+	s := newSigner(t, 1)
+	for _, name := range []string{"anna", "bert"} {
+		if _, err := m.AddUser(t.Context(), access.NewUser{User: access.User{Name: name, Admin: true}}, "local:root"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := verifier(s, 0)
+	v.Revoked = access.RevokedIn(m, m)
+	token, c := issue(t, s, access.Request{By: toolcrib.Principal{User: "bert", Admin: true}, Subject: "anna"})
+	_, err := v.Verify(t.Context(), token)
+	refused(t, "never kept", err, access.CodeTokenRevoked)
+	if _, err := m.AddToken(t.Context(), access.Issued{Claims: c}, "bert"); err != nil {
+		t.Fatal(err)
+	}
+	check := func(what string, good bool) {
+		t.Helper()
+		_, err := v.Verify(t.Context(), token)
+		if good && err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if !good {
+			refused(t, what, err, access.CodeTokenRevoked)
+		}
+	}
+	check("kept", true)
+	yes, no := true, false
+	for _, name := range []string{"anna", "bert"} {
+		for _, to := range []*bool{&yes, &no} {
+			if _, err := m.EditUser(t.Context(), name, access.Edit{Disabled: to}, "local:root"); err != nil {
+				t.Fatal(err)
+			}
+			check(fmt.Sprintf("%s disabled: %v", name, *to), !*to)
+		}
+	}
+	if _, err := m.RemoveUser(t.Context(), "bert", "local:root"); err != nil {
+		t.Fatal(err)
+	}
+	check("the issuer was removed", false)
+	local, c := issue(t, s, access.Request{Subject: "anna"})
+	if _, err := m.AddToken(t.Context(), access.Issued{Claims: c}, "local:root"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Verify(t.Context(), local); err != nil {
+		t.Errorf("issued by who sits at the keyboard: %v", err)
+	}
+	if _, err := m.RevokeToken(t.Context(), c.ID, "local:root"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = v.Verify(t.Context(), local)
+	refused(t, "revoked", err, access.CodeTokenRevoked)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = v.Verify(ctx, local)
+	refused(t, "the store cannot be asked", err, access.CodeInternal)
+}
+
+// A clock that is set back gives no expired token a second life.
+func TestM16_ClockSetBack(t *testing.T) {
+	now := noon()
+	clock := access.NewClock(func() time.Time { return now }, time.Time{})
+	s := newSigner(t, 1)
+	token, _ := issue(t, s, access.Request{TTL: time.Minute})
+	v := verifier(s, 0)
+	v.Now = clock.Now
+	if _, err := v.Verify(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	now = noon().Add(time.Minute)
+	_, err := v.Verify(t.Context(), token)
+	refused(t, "expired", err, access.CodeTokenExpired)
+	now = noon()
+	_, err = v.Verify(t.Context(), token)
+	refused(t, "expired, and the clock set back", err, access.CodeTokenExpired)
+	v.Now = access.NewClock(func() time.Time { return noon() }, noon().Add(time.Hour)).Now
+	_, err = v.Verify(t.Context(), token)
+	refused(t, "after a restart", err, access.CodeTokenExpired)
+	if got := access.NewClock(nil, time.Time{}).Now(); got.IsZero() {
+		t.Error("the real clock stands at zero")
+	}
+}
+
+func FuzzM16_Verify(f *testing.F) {
+	s := newSigner(f, 1)
+	token, _ := issue(f, s, access.Request{})
+	f.Add(token)
+	f.Add(forge(`{"alg":"EdDSA","kid":"`+s.Public().ID+`","typ":"toolcrib+jwt"}`, goodClaims, false))
+	f.Add(access.TokenPrefix + "e30.e30.")
+	f.Add("")
+	v := verifier(s, 0)
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := v.Verify(t.Context(), text)
+		var e *access.Error
+		switch {
+		case err == nil && c.Subject == "anna" && c.Issuer == "local:root": // issued here, in another process of this test
+		case err == nil || !errors.As(err, &e):
+			t.Errorf("%q: %+v, %v", text, c, err)
+		}
+	})
+}
+
+func BenchmarkM16_Verify(b *testing.B) {
+	s := newSigner(b, 1)
+	token, _ := issue(b, s, access.Request{Scope: access.Scope{Tools: []string{"read_*"}, Params: map[string][]any{"corpus": {"a"}}}})
+	v := verifier(s, 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := v.Verify(b.Context(), token); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
