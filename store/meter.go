@@ -1,6 +1,8 @@
 package store
 
 import (
+	"time"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -10,6 +12,7 @@ import (
 type Meter struct {
 	models []modelName // of the run, never changed
 	index  int         // into models, of the last request
+	day    Day         // of the last request
 	asked  bool        // there was a request
 }
 
@@ -30,7 +33,7 @@ func (Meter) Needs(body toolcrib.Body) bool {
 }
 
 // Learn takes what an event tells of the models of a run.
-func (m *Meter) Learn(body toolcrib.Body) {
+func (m *Meter) Learn(body toolcrib.Body, at time.Time) {
 	switch b := body.(type) {
 	case *journal.RunStarted:
 		if m.models != nil {
@@ -41,24 +44,35 @@ func (m *Meter) Learn(body toolcrib.Body) {
 			m.models[i] = modelName{provider: info.Provider, id: info.ID}
 		}
 	case *journal.ModelRequest:
-		m.index, m.asked = b.Model, true
+		m.index, m.day, m.asked = b.Model, DayOf(at), true
 	}
 }
 
-// Charge is what one event says was used: by a request, or by a call of a tool.
+// Charge is what an event says was used: by a request, or by a call of a tool; or
+// that a rule has decided about a call.
 type Charge struct {
 	key     UsageKey
 	sum     UsageSum
+	spent   Day // on which sum counts for the budgets of the user
 	toolKey ToolUseKey
 	toolSum ToolUseSum
+	ruleKey RuleUseKey
+	ruleSum RuleUseSum
 }
 
-// Charge tells what an event says was used; false = nothing. rec is the run as it is
-// before the event; what comes after the end of a run counts for nothing.
-func (m *Meter) Charge(rec *RunRecord, e toolcrib.Event) (c Charge, ok bool) {
-	if rec.Status.Ended() || !m.Needs(e.Body) {
-		return c, false
+// Charge adds what an event says was used to a list. rec is the run as it is before
+// the event; what comes after the end of a run counts for nothing.
+func (m *Meter) Charge(list []Charge, rec *RunRecord, e toolcrib.Event) []Charge {
+	if rec.Status.Ended() {
+		return list
 	}
+	if v, ok := e.Body.(*journal.Verdicts); ok {
+		return decidedByRules(list, v, e.Time)
+	}
+	if !m.Needs(e.Body) {
+		return list
+	}
+	var c Charge
 	var model modelName
 	if m.asked && m.index >= 0 && m.index < len(m.models) {
 		model = m.models[m.index]
@@ -72,10 +86,13 @@ func (m *Meter) Charge(rec *RunRecord, e toolcrib.Event) (c Charge, ok bool) {
 	case *journal.ToolResult:
 		c.toolKey = ToolUseKey{Tool: b.Name, Day: day, Agent: rec.Agent, User: rec.User, Provider: model.provider, Model: model.id}
 		c.toolSum = calledOnce(b)
-		return c, true
+		return append(list, c)
 	}
 	c.key = UsageKey{Day: day, Run: rec.ID, Provider: model.provider, Model: model.id, User: rec.User, Agent: rec.Agent, Session: rec.Session}
-	return c, true
+	if c.spent = day; m.asked {
+		c.spent = m.day
+	}
+	return append(list, c)
 }
 
 // calledOnce is one call of a tool.
@@ -92,11 +109,15 @@ func calledOnce(b *journal.ToolResult) ToolUseSum {
 
 // Add adds a charge.
 func (u *Used) Add(c Charge) {
-	if c.toolSum.Calls == 0 {
+	switch {
+	case c.ruleSum.Calls > 0:
+		u.addRule(c.ruleKey, c.ruleSum)
+	case c.toolSum.Calls > 0:
+		u.addTool(c.toolKey, c.toolSum)
+	default:
 		u.addModel(c.key, c.sum)
-		return
+		u.addSpent(SpentKey{User: c.key.User, Day: c.spent}, c.sum.SpentBy())
 	}
-	u.addTool(c.toolKey, c.toolSum)
 }
 
 // settled is the use of one request.

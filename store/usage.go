@@ -176,6 +176,26 @@ func (s *ToolUseSum) add(o ToolUseSum) {
 type Used struct {
 	Models map[UsageKey]UsageSum
 	Tools  map[ToolUseKey]ToolUseSum
+	Spent  map[SpentKey]SpentSum
+	Rules  map[RuleUseKey]RuleUseSum
+}
+
+func (u *Used) addSpent(k SpentKey, s SpentSum) {
+	if u.Spent == nil {
+		u.Spent = make(map[SpentKey]SpentSum)
+	}
+	sum := u.Spent[k]
+	sum.add(s)
+	u.Spent[k] = sum
+}
+
+func (u *Used) addRule(k RuleUseKey, s RuleUseSum) {
+	if u.Rules == nil {
+		u.Rules = make(map[RuleUseKey]RuleUseSum)
+	}
+	sum := u.Rules[k]
+	sum.add(s)
+	u.Rules[k] = sum
 }
 
 func (u *Used) addModel(k UsageKey, s UsageSum) {
@@ -197,12 +217,22 @@ func (u *Used) addTool(k ToolUseKey, s ToolUseSum) {
 }
 
 // Empty tells whether there is nothing in it.
-func (u *Used) Empty() bool { return len(u.Models) == 0 && len(u.Tools) == 0 }
+func (u *Used) Empty() bool { return len(u.Models) == 0 && len(u.Tools) == 0 && len(u.Rules) == 0 }
 
-// AddKept adds what a record of pruning kept.
+// AddKept adds what a record of pruning kept. Records made before there were budgets
+// do not tell on which day a request was sent; it is then that of its answer.
 func (u *Used) AddKept(k KeptUsage) {
 	for _, e := range k.Usage {
 		u.addModel(e.UsageKey, e.UsageSum)
+		if k.Spent == nil {
+			u.addSpent(SpentKey{User: e.User, Day: e.Day}, e.SpentBy())
+		}
+	}
+	for _, e := range k.Spent {
+		u.addSpent(e.SpentKey, e.SpentSum)
+	}
+	for _, e := range k.Rules {
+		u.addRule(e.RuleUseKey, e.RuleUseSum)
 	}
 	for _, e := range k.ToolUsage {
 		u.addTool(e.ToolUseKey, e.ToolUseSum)
@@ -213,10 +243,20 @@ func (u *Used) AddKept(k KeptUsage) {
 type KeptUsage struct {
 	Usage     []UsageEntry   `json:"usage"`
 	ToolUsage []ToolUseEntry `json:"tool_usage"`
+	Spent     []SpentEntry   `json:"spent,omitempty"`
+	Rules     []RuleUseEntry `json:"rules,omitempty"`
 }
 
-// UsageEntry and ToolUseEntry are rows of a [KeptUsage].
+// UsageEntry, ToolUseEntry, SpentEntry and RuleUseEntry are rows of a [KeptUsage].
 type (
+	SpentEntry struct {
+		SpentKey
+		SpentSum
+	}
+	RuleUseEntry struct {
+		RuleUseKey
+		RuleUseSum
+	}
 	UsageEntry struct {
 		UsageKey
 		UsageSum

@@ -41,8 +41,8 @@ func meterOf(bodies ...toolcrib.Body) store.Used {
 	var m store.Meter
 	for i, b := range bodies {
 		e := toolcrib.Event{Seq: toolcrib.Seq(i + 1), Time: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), Body: b}
-		m.Learn(b)
-		if c, ok := m.Charge(&rec, e); ok {
+		m.Learn(b, e.Time)
+		for _, c := range m.Charge(nil, &rec, e) {
 			used.Add(c)
 		}
 		store.Project(&rec, e)
@@ -93,6 +93,7 @@ func TestMeter(t *testing.T) {
 			{Tool: "early", Day: day}: {Calls: 1},
 			{Tool: "read_file", Day: day, Agent: "default", User: "ann", Provider: "anthropic", Model: "b"}: {Calls: 2, Errors: 1, Refused: 1, DurationMS: 5},
 		},
+		Spent: map[store.SpentKey]store.SpentSum{{User: "ann", Day: day}: {Requests: 6, Tokens: 1<<40 + 45, NanoUSD: 1e15 + 1e9}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -85,7 +85,9 @@ type head struct {
 	known bool        // the meter is
 }
 
-const selectHead = "SELECT num, " + recordColumns + ", last_hash FROM runs WHERE id = ?"
+// selectHead also tells whether anything is reserved: while a run was with another
+// process, that may have begun.
+const selectHead = "SELECT num, " + recordColumns + ", last_hash, EXISTS (SELECT 1 FROM reservations) FROM runs WHERE id = ?"
 
 // readHead reads a head from the table.
 func (t *tx) readHead(run toolcrib.RunID) (head, error) {
@@ -94,7 +96,9 @@ func (t *tx) readHead(run toolcrib.RunID) (head, error) {
 	if err != nil {
 		return h, err
 	}
-	err = scanRecord(st.QueryRowContext(t.ctx, string(run)).Scan, &h.rec, []any{&h.num}, []any{&h.hash})
+	reserves := false
+	err = scanRecord(st.QueryRowContext(t.ctx, string(run)).Scan, &h.rec, []any{&h.num}, []any{&h.hash, &reserves})
+	t.w.reserves = t.w.reserves || reserves
 	if errors.Is(err, sql.ErrNoRows) {
 		return head{rec: store.RunRecord{ID: run}, known: true}, nil
 	}
@@ -126,6 +130,14 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 	if err := t.checkSession(run, rows[0].event); err != nil {
 		return err
 	}
+	about, day := claimNothing, store.Day(0)
+	if t.w.reserves {
+		if about, day = claimOf(rows); about == claimConfirm {
+			if err := t.checkClaim(run, day); err != nil {
+				return err
+			}
+		}
+	}
 	next, anchored, err := t.project(h, rows)
 	if err != nil {
 		return err
@@ -140,6 +152,9 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 	t.heads[run] = next
 	for _, c := range t.w.charges {
 		t.used.Add(c)
+	}
+	if err := t.putClaim(run, about, day); err != nil {
+		return err
 	}
 	if err := t.putEvents(next.num, rows); err != nil {
 		return err
@@ -171,16 +186,14 @@ func (t *tx) project(h head, rows []row) (next head, anchored bool, err error) {
 				return next, false, err
 			}
 			for _, earlier := range rows[:i] {
-				next.meter.Learn(earlier.event.Body)
+				next.meter.Learn(earlier.event.Body, earlier.event.Time)
 			}
 			next.known = true
 		}
 		if next.known {
-			next.meter.Learn(e.Body)
+			next.meter.Learn(e.Body, e.Time)
 		}
-		if c, ok := next.meter.Charge(&next.rec, *e); ok {
-			t.w.charges = append(t.w.charges, c)
-		}
+		t.w.charges = next.meter.Charge(t.w.charges, &next.rec, *e)
 		store.Project(&next.rec, *e)
 		anchored = anchored || kind == journal.KindPaused || kind == journal.KindDone || kind == journal.KindError
 	}

@@ -64,6 +64,12 @@ func play(ctx context.Context, role, name, path string) (err error) {
 			}
 		}
 		fmt.Println("stored", childEvents)
+	case "budget":
+		sent, err := drive(ctx, s, name)
+		if err != nil {
+			return err
+		}
+		fmt.Println("stored", sent)
 	case "same":
 		won, err := compete(ctx, s, name)
 		if err != nil {

@@ -38,3 +38,7 @@ func TestContents(t *testing.T) {
 }
 
 func readOnly() sqlite.Options { return sqlite.Options{ReadOnly: true} }
+
+func TestN11_Ledger(t *testing.T) {
+	journaltest.RunLedger(t, func(t *testing.T) journaltest.LedgerStore { return open(t) })
+}

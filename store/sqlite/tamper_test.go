@@ -51,6 +51,8 @@ func finished(t *testing.T) string {
 		&journal.ToolResult{ToolCallID: "c1", Name: "read_file", Status: toolcrib.ResultOK, Content: strings.Repeat("content ", 50)}, paused)
 	add(t, s, "run_done", 4, &journal.ConfirmationResolved{ApprovalID: "apr_1", Decision: journal.DecisionApprove, By: "ann"}, completed)
 	add(t, s, "run_twin", 0, started("ann", "default", "", "run_done"), &journal.TakenUp{Worker: "w", Epoch: 1}, completed)
+	add(t, s, "run_ruled", 0, started("bob", "default", "", ""), &journal.ModelRequest{Request: 1}, &journal.Usage{Request: 1, Tokens: toolcrib.TokenUsage{InputTokens: 5}},
+		&journal.Verdicts{Iteration: 1, Verdicts: []journal.Verdict{{CallID: "c1", Tool: "exec_shell", Rule: "pushes"}}}, completed)
 	add(t, s, "run_parked", 0, started("bob", "default", "", ""), paused)
 	for _, run := range []toolcrib.RunID{"run_pruned", "run_removed"} {
 		if err := s.Put(t.Context(), run, "res_1", []byte("kept")); err != nil {
@@ -143,7 +145,8 @@ func readRows(ctx context.Context, path string) (r rows, err error) {
 		"SELECT * FROM runs ORDER BY num", "SELECT * FROM events ORDER BY key", "SELECT * FROM system_events ORDER BY seq",
 		"SELECT * FROM system_head", "SELECT * FROM contents ORDER BY num", "SELECT * FROM content_pieces ORDER BY key",
 		"SELECT * FROM overrides ORDER BY kind, name", "SELECT * FROM counters ORDER BY name", "SELECT * FROM usage ORDER BY num", "SELECT * FROM tool_usage ORDER BY tool, day",
-		"SELECT * FROM sessions ORDER BY id, user",
+		"SELECT * FROM sessions ORDER BY id, user", "SELECT * FROM spent ORDER BY user, day", "SELECT * FROM rule_usage ORDER BY rule, decision, tool, day",
+		"SELECT * FROM reservations ORDER BY run_id",
 	} {
 		if err := dumpRows(ctx, db, q, func(text string) { _, _ = h.Write([]byte(text)) }); err != nil {
 			return r, err

@@ -189,7 +189,13 @@ func (t *tx) putUsed() error {
 			return err
 		}
 	}
-	return putTools(t.exec, t.used.Tools)
+	if err := putTools(t.exec, t.used.Tools); err != nil {
+		return err
+	}
+	if err := putSpent(t.exec, t.used.Spent); err != nil {
+		return err
+	}
+	return putRules(t.exec, t.used.Rules)
 }
 
 func (t *tx) insertUsage(k store.UsageKey, v store.UsageSum) error {
@@ -215,8 +221,9 @@ func putTools(exec execFunc, tools map[store.ToolUseKey]store.ToolUseSum) error 
 // metered adds what the events of a run say was used.
 func metered(ctx context.Context, query queryFunc, run toolcrib.RunID, num int64, used *store.Used) error {
 	const events = `SELECT key & 0xffffffff, kind, time, payload, payload_hash, hash FROM events WHERE key BETWEEN ? AND ? AND payload IS NOT NULL
-		AND kind IN ('run_started', 'model_request', 'usage', 'model_failed', 'tool_result', 'done', 'error') ORDER BY key`
+		AND kind IN ('run_started', 'model_request', 'usage', 'model_failed', 'verdicts', 'tool_result', 'done', 'error') ORDER BY key`
 	var m store.Meter
+	var charges []store.Charge
 	rec := store.RunRecord{ID: run}
 	return each(ctx, query, events, []any{eventKey(num, 0), eventKey(num, maxSeq)}, func(scan func(...any) error) error {
 		var r stored
@@ -227,8 +234,9 @@ func metered(ctx context.Context, query queryFunc, run toolcrib.RunID, num int64
 		if err != nil {
 			return err
 		}
-		m.Learn(e.Body)
-		if c, ok := m.Charge(&rec, e); ok {
+		m.Learn(e.Body, e.Time)
+		charges = m.Charge(charges[:0], &rec, e)
+		for _, c := range charges {
 			used.Add(c)
 		}
 		store.Project(&rec, e)
@@ -245,6 +253,18 @@ func kept(u store.Used) store.KeptUsage {
 	for key, sum := range u.Tools {
 		k.ToolUsage = append(k.ToolUsage, store.ToolUseEntry{ToolUseKey: key, ToolUseSum: sum})
 	}
+	for key, sum := range u.Spent {
+		k.Spent = append(k.Spent, store.SpentEntry{SpentKey: key, SpentSum: sum})
+	}
+	for key, sum := range u.Rules {
+		k.Rules = append(k.Rules, store.RuleUseEntry{RuleUseKey: key, RuleUseSum: sum})
+	}
+	slices.SortFunc(k.Spent, func(a, b store.SpentEntry) int {
+		return cmp.Or(strings.Compare(a.User, b.User), cmp.Compare(a.Day, b.Day))
+	})
+	slices.SortFunc(k.Rules, func(a, b store.RuleUseEntry) int {
+		return cmp.Or(strings.Compare(a.Rule, b.Rule), strings.Compare(string(a.Decision), string(b.Decision)), strings.Compare(a.Tool, b.Tool), cmp.Compare(a.Day, b.Day))
+	})
 	slices.SortFunc(k.Usage, func(a, b store.UsageEntry) int {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), strings.Compare(string(a.Run), string(b.Run)), strings.Compare(a.Provider, b.Provider),
 			strings.Compare(a.Model, b.Model), strings.Compare(a.User, b.User), strings.Compare(a.Agent, b.Agent), strings.Compare(string(a.Session), string(b.Session)))
@@ -258,7 +278,7 @@ func kept(u store.Used) store.KeptUsage {
 
 // readMeter reads what the meter of a run must know from its events.
 func (t *tx) readMeter(num int64) (m store.Meter, err error) {
-	const columns = "SELECT payload FROM events WHERE key BETWEEN ? AND ? AND payload IS NOT NULL AND kind = "
+	const columns = "SELECT payload, time FROM events WHERE key BETWEEN ? AND ? AND payload IS NOT NULL AND kind = "
 	for _, q := range []struct {
 		kind  toolcrib.Kind
 		query string
@@ -267,7 +287,8 @@ func (t *tx) readMeter(num int64) (m store.Meter, err error) {
 		{journal.KindModelRequest, columns + "'model_request' ORDER BY key DESC LIMIT 1"},
 	} {
 		var payload []byte
-		err := t.row(q.query, []any{eventKey(num, 0), eventKey(num, maxSeq)}, &payload)
+		var at int64
+		err := t.row(q.query, []any{eventKey(num, 0), eventKey(num, maxSeq)}, &payload, &at)
 		if errors.Is(err, sql.ErrNoRows) {
 			continue
 		}
@@ -278,7 +299,7 @@ func (t *tx) readMeter(num int64) (m store.Meter, err error) {
 		if err != nil {
 			return m, err
 		}
-		m.Learn(body)
+		m.Learn(body, fromMicro(at))
 	}
 	return m, nil
 }

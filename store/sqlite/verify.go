@@ -251,12 +251,18 @@ func (sn snapshot) verifyStray(ctx context.Context, p problems) error {
 			OR typeof(time) <> 'integer' OR typeof(payload) <> 'text' OR typeof(payload_hash) <> 'blob' OR typeof(hash) <> 'blob'`},
 		{"a value in the table of overrides is of another type", `SELECT count(*) FROM overrides WHERE typeof(kind) <> 'text'
 			OR typeof(name) <> 'text' OR enabled NOT IN (0, 1) OR typeof(by) <> 'text' OR typeof(at) <> 'integer'`},
-		{"there is a table, view or trigger that is not toolcrib's, or one of its own is gone", `SELECT count(*) <> 20 OR sum(name NOT IN (
+		{"there is a reservation that cannot be one", `SELECT count(*) FROM reservations WHERE run_id = '' OR request < 0 OR user IS NULL OR day IS NULL
+			OR at IS NULL OR tokens < 0 OR nano_usd < 0 OR state NOT IN (0, 1, 2)`},
+		{"there is a count of a token's calls that cannot be one", `SELECT (SELECT count(*) FROM token_calls WHERE token = '' OR calls < 0 OR expires < 0)
+			+ (SELECT count(*) FROM token_minute WHERE token = '' OR n < 1 OR at IS NULL)`},
+		{"there is a table, view or trigger that is not toolcrib's, or one of its own is gone", `SELECT count(*) <> 36 OR sum(name NOT IN (
 			'runs', 'events', 'journal', 'contents', 'content_pieces', 'overrides', 'counters', 'system_events', 'system_head',
-			'usage', 'usage_key', 'tool_usage', 'sessions', 'sessions_name',
+			'usage', 'usage_key', 'tool_usage', 'sessions', 'sessions_name', 'spent', 'reservations', 'reservations_user', 'rule_usage',
+			'remembered', 'remembered_user', 'users', 'user_groups', 'passwords', 'tokens', 'tokens_user',
+			'token_calls', 'token_calls_expires', 'token_minute', 'events_audit', 'system_events_audit',
 			'runs_user', 'runs_session', 'runs_parent', 'runs_open', 'runs_ended', 'system_events_run')) > 0
 			FROM sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!' AND name <> 'goose_db_version'`},
-		{"there are counters that nobody knows", "SELECT count(*) FROM counters WHERE name <> 'overrides' OR typeof(name) <> 'text'"},
+		{"there are counters that nobody knows", "SELECT count(*) <> 3 OR sum(name NOT IN ('overrides', 'remembered', 'access') OR typeof(name) <> 'text') > 0 FROM counters"},
 	} {
 		var n int
 		if err := sn.row(ctx, stray.query, nil, &n); err != nil {

@@ -80,7 +80,8 @@ type runCheck struct {
 	rec  store.RunRecord // what the events make of the run
 	mark toolcrib.Seq    // of the last event that leaves an anchor
 
-	meter store.Meter
+	meter   store.Meter
+	charges []store.Charge
 }
 
 // broken is a break at an event.
@@ -205,9 +206,12 @@ func (c *runCheck) project(r *stored) error {
 	if err != nil {
 		return err // the bytes are those that were written: a later version may have
 	}
-	c.meter.Learn(e.Body)
-	if charge, ok := c.meter.Charge(&c.rec, e); ok && c.f.used != nil {
-		c.f.used.Add(charge)
+	c.meter.Learn(e.Body, e.Time)
+	c.charges = c.meter.Charge(c.charges[:0], &c.rec, e)
+	for _, charge := range c.charges {
+		if c.f.used != nil {
+			c.f.used.Add(charge)
+		}
 	}
 	store.Project(&c.rec, e)
 	return nil

@@ -44,5 +44,49 @@ func (sn snapshot) verifyUsed(ctx context.Context, want store.Used, p problems) 
 	if err == nil && tools < len(want.Tools) {
 		err = &store.ChainError{What: "calls of a tool that events tell of are counted nowhere"}
 	}
+	if err == nil {
+		err = sn.verifySpent(ctx, want)
+	}
+	if err == nil {
+		err = sn.verifyRules(ctx, want)
+	}
 	return p.add(err)
+}
+
+// verifySpent compares what budgets are compared with.
+func (sn snapshot) verifySpent(ctx context.Context, want store.Used) error {
+	n := 0
+	err := each(ctx, sn.query, "SELECT "+spentColumns+" FROM spent", nil, func(scan func(...any) error) error {
+		var k store.SpentKey
+		var v store.SpentSum
+		n++
+		err := scan(&k.User, &k.Day, &v.Requests, &v.Tokens, &v.NanoUSD)
+		if w, ok := want.Spent[k]; err == nil && (!ok || w != v) {
+			err = &store.ChainError{What: fmt.Sprintf("%s has spent on %s what is kept as %+v, the events give %+v", k.User, k.Day, v, w)}
+		}
+		return err
+	})
+	if err == nil && n < len(want.Spent) {
+		err = &store.ChainError{What: "what a user has spent is kept nowhere"}
+	}
+	return err
+}
+
+// verifyRules compares how often rules have decided.
+func (sn snapshot) verifyRules(ctx context.Context, want store.Used) error {
+	n := 0
+	err := each(ctx, sn.query, "SELECT "+ruleColumns+" FROM rule_usage", nil, func(scan func(...any) error) error {
+		var k store.RuleUseKey
+		var v store.RuleUseSum
+		n++
+		err := scan(&k.Rule, &k.Decision, &k.Tool, &k.Day, &v.Calls, &v.Last)
+		if w, ok := want.Rules[k]; err == nil && (!ok || w != v) {
+			err = &store.ChainError{What: fmt.Sprintf("rule %s is counted on %s with %+v, its decisions are %+v", k.Rule, k.Day, v, w)}
+		}
+		return err
+	})
+	if err == nil && n < len(want.Rules) {
+		err = &store.ChainError{What: "decisions of a rule are counted nowhere"}
+	}
+	return err
 }

@@ -71,6 +71,8 @@ type writer struct {
 	full  bool                    // the connection's synchronous is FULL, not NORMAL
 	heads map[toolcrib.RunID]head // where the runs of late stood; only the goroutine looks
 	usage usageNums               // likewise
+	// reserves says that there are, or were, reservations; likewise.
+	reserves bool
 
 	charges []store.Charge // of the append that is being stored
 	args    []any          // of the statement that is being run

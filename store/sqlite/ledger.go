@@ -1,0 +1,245 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// The states of a reservation.
+const (
+	reservationMade      = 0 // its request is not written down yet
+	reservationConfirmed = 1 // its request is in the journal
+	reservationGivenUp   = 2 // it was not written down for too long
+)
+
+// ledger keeps the budgets of users.
+type ledger struct {
+	s       *Store
+	budgets []store.UserBudget
+}
+
+// Ledger returns what keeps these budgets, over all processes that use the database;
+// nil if none of them sets a ceiling. What the processes believe the budgets to be is
+// each one's own matter; what is spent and reserved they share.
+//
+// A request counts on the day of its model_request event. What counts on a later day
+// than today, because a clock was set back, counts today too: nothing is spent twice.
+// A reservation counts until it is settled in the journal, or its day or month is over;
+// one whose request is not in the journal for store.ReservationGrace counts no more,
+// and if that request comes after all, Append refuses it with store.ErrReservation.
+func (s *Store) Ledger(budgets []store.UserBudget) (toolcrib.Ledger, error) {
+	var hold []store.UserBudget
+	for _, b := range budgets {
+		if err := b.Check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", b.Key, err)
+		}
+		if b.Holds(b.User) {
+			hold = append(hold, b)
+		}
+	}
+	if len(hold) == 0 {
+		return nil, nil
+	}
+	return &ledger{s: s, budgets: hold}, nil
+}
+
+// Reserve implements [toolcrib.Ledger].
+func (l *ledger) Reserve(ctx context.Context, r toolcrib.Reservation) error {
+	if r.Run == "" || r.At.IsZero() {
+		return errors.New("sqlite: reserve: a run and a time are needed")
+	}
+	if !slices.ContainsFunc(l.budgets, func(b store.UserBudget) bool { return b.Holds(r.User) }) {
+		return nil
+	}
+	return l.s.write(ctx, &job{do: func(t *tx) error { return t.reserve(l.budgets, r) }})
+}
+
+func (t *tx) reserve(budgets []store.UserBudget, r toolcrib.Reservation) error {
+	spending, asks := store.NewSpending(r.At), store.Reserved(r)
+	if err := t.addSpent(spending, r.User); err != nil {
+		return err
+	}
+	stale, err := t.addReserved(spending, r)
+	if err != nil {
+		return err
+	}
+	if over := spending.Room(budgets, r.User, asks); over != nil {
+		return reject(over)
+	}
+	for _, run := range stale {
+		if _, err := t.exec("UPDATE reservations SET state = ? WHERE run_id = ?", reservationGivenUp, run); err != nil {
+			return err
+		}
+	}
+	t.w.reserves = true
+	_, err = t.exec("INSERT OR REPLACE INTO reservations (run_id, request, user, day, at, tokens, nano_usd, state) VALUES (?,?,?,?,?,?,?,?)",
+		text(string(r.Run)), r.Request, text(r.User), int64(store.DayOf(r.At)), r.At.UnixMicro(), asks.Tokens, asks.NanoUSD, reservationMade)
+	return err
+}
+
+// addSpent adds what a user has spent, also in this transaction.
+func (t *tx) addSpent(to *store.Spending, user string) error {
+	for k, sum := range t.used.Spent {
+		if text(k.User) == text(user) {
+			to.Add(k.Day, sum)
+		}
+	}
+	return each(t.ctx, t.query, "SELECT day, requests, tokens, nano_usd FROM spent WHERE user = ? AND day >= ?",
+		[]any{text(user), int64(to.Since())}, func(scan func(...any) error) error {
+			var day store.Day
+			var sum store.SpentSum
+			if err := scan(&day, &sum.Requests, &sum.Tokens, &sum.NanoUSD); err != nil {
+				return err
+			}
+			to.Add(day, sum)
+			return nil
+		})
+}
+
+// addReserved adds what other runs of the user have reserved. What is not in the
+// journal may come to stand there on any day, so it counts on that of the request.
+// It returns the runs whose reservations are too old for that.
+func (t *tx) addReserved(to *store.Spending, r toolcrib.Reservation) (stale []string, err error) {
+	before := r.At.Add(-store.ReservationGrace).UnixMicro()
+	err = each(t.ctx, t.query, "SELECT run_id, day, at, tokens, nano_usd, state FROM reservations WHERE user = ? AND run_id <> ? AND (day >= ? AND state = ? OR state = ?)",
+		[]any{text(r.User), text(string(r.Run)), int64(to.Since()), reservationConfirmed, reservationMade}, func(scan func(...any) error) error {
+			var run string
+			var day store.Day
+			var at int64
+			var state int
+			sum := store.SpentSum{Requests: 1}
+			if err := scan(&run, &day, &at, &sum.Tokens, &sum.NanoUSD, &state); err != nil {
+				return err
+			}
+			switch {
+			case state == reservationConfirmed:
+				to.Add(day, sum)
+			case at < before:
+				stale = append(stale, run)
+			default:
+				to.Add(max(day, store.DayOf(r.At)), sum)
+			}
+			return nil
+		})
+	return stale, err
+}
+
+// claim is what an append says of the reservation of its run.
+type claim int
+
+const (
+	claimNothing claim = iota
+	claimConfirm       // its request is about to be sent
+	claimSettle        // it is over with it
+)
+
+// claimOf looks for the last event that says something of it, and returns the day of a
+// request.
+func claimOf(rows []row) (claim, store.Day) {
+	for i := len(rows) - 1; i >= 0; i-- {
+		switch e := &rows[i].event; e.Body.(type) {
+		case *journal.ModelRequest:
+			return claimConfirm, store.DayOf(e.Time)
+		case *journal.Usage, *journal.ModelFailed, *journal.Paused, *journal.Done, *journal.Error:
+			return claimSettle, 0
+		}
+	}
+	return claimNothing, 0
+}
+
+// checkClaim rejects a request whose reservation counts no more, or does not count on
+// its day. Without a reservation there is nothing to claim.
+func (t *tx) checkClaim(run toolcrib.RunID, day store.Day) error {
+	var state int
+	var reserved store.Day
+	err := t.row("SELECT state, day FROM reservations WHERE run_id = ?", []any{text(string(run))}, &state, &reserved)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	case state == reservationGivenUp || day < reserved:
+		return reject(fmt.Errorf("run %s: %w", run, store.ErrReservation))
+	}
+	return nil
+}
+
+// putClaim moves the reservation of a run on.
+func (t *tx) putClaim(run toolcrib.RunID, c claim, day store.Day) (err error) {
+	switch c {
+	case claimConfirm:
+		_, err = t.exec("UPDATE reservations SET state = ?, day = ? WHERE run_id = ?", reservationConfirmed, int64(day), text(string(run)))
+	case claimSettle:
+		_, err = t.exec("DELETE FROM reservations WHERE run_id = ?", text(string(run)))
+	}
+	return err
+}
+
+const (
+	spentColumns = "user, day, requests, tokens, nano_usd"
+	ruleColumns  = "rule, decision, tool, day, calls, last"
+)
+
+var (
+	spentInserts = newInserts("spent", spentColumns, ` ON CONFLICT DO UPDATE SET requests = requests + excluded.requests,
+	tokens = tokens + excluded.tokens, nano_usd = nano_usd + excluded.nano_usd`)
+	ruleInserts = newInserts("rule_usage", ruleColumns, ` ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, last = max(last, excluded.last)`)
+)
+
+func putSpent(exec execFunc, spent map[store.SpentKey]store.SpentSum) error {
+	var args []any
+	for k, v := range spent {
+		args = append(args, text(k.User), int64(k.Day), v.Requests, v.Tokens, v.NanoUSD)
+	}
+	return spentInserts.run(exec, args)
+}
+
+func putRules(exec execFunc, rules map[store.RuleUseKey]store.RuleUseSum) error {
+	var args []any
+	for k, v := range rules {
+		args = append(args, text(k.Rule), string(k.Decision), k.Tool, int64(k.Day), v.Calls, v.Last)
+	}
+	return ruleInserts.run(exec, args)
+}
+
+// Spent returns what a user has spent on each day from the day of since on, by the
+// days of the requests: what budgets are compared with.
+func (s *Store) Spent(ctx context.Context, user string, since store.Day) (spent map[store.Day]store.SpentSum, err error) {
+	spent = make(map[store.Day]store.SpentSum)
+	err = each(ctx, s.readers.QueryContext, "SELECT day, requests, tokens, nano_usd FROM spent WHERE user = ? AND day >= ?", []any{text(user), int64(since)}, func(scan func(...any) error) error {
+		var day store.Day
+		var sum store.SpentSum
+		err := scan(&day, &sum.Requests, &sum.Tokens, &sum.NanoUSD)
+		spent[day] = sum
+		return err
+	})
+	if err != nil {
+		return nil, s.failed(ctx, err)
+	}
+	return spent, nil
+}
+
+// RuleCounts returns how often each rule has decided, by rule, decision and tool.
+func (s *Store) RuleCounts(ctx context.Context) ([]store.RuleCount, error) {
+	var counts []store.RuleCount
+	err := each(ctx, s.readers.QueryContext, `SELECT rule, decision, tool, sum(calls), max(last) FROM rule_usage
+		GROUP BY rule, decision, tool ORDER BY rule, decision, tool`, nil, func(scan func(...any) error) error {
+		var c store.RuleCount
+		var last int64
+		err := scan(&c.Rule, &c.Decision, &c.Tool, &c.Calls, &last)
+		c.LastUsed = fromMicro(last)
+		counts = append(counts, c)
+		return err
+	})
+	if err != nil {
+		return nil, s.failed(ctx, err)
+	}
+	return counts, nil
+}

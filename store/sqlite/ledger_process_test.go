@@ -1,0 +1,107 @@
+package sqlite_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/provider/script"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+)
+
+const (
+	budgetRuns     = 25 // in each process
+	budgetRequests = 10 // a day
+)
+
+// drive carries out runs of ann at the same time, each with two rounds, and tells how
+// many requests were sent to the model.
+func drive(ctx context.Context, s *sqlite.Store, name string) (sent int, err error) {
+	model, err := script.New(script.Options{Name: "demo", Bytes: []byte("- tool_calls: [{name: none_such, arguments: {}}]\n- text: done\n")})
+	if err != nil {
+		return 0, err
+	}
+	counted := &counter{Model: model}
+	g, err := gate.New(gate.Options{Availability: gate.Overrides{}})
+	if err != nil {
+		return 0, err
+	}
+	ledger, err := s.Ledger([]store.UserBudget{{User: store.EveryUser, Key: "budgets[0]", RequestsPerDay: budgetRequests}})
+	if err != nil {
+		return 0, err
+	}
+	runner, err := agent.New(agent.Options{
+		Journal: s, Contents: s, Gate: g, Ledger: ledger,
+		Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) { return counted, nil },
+	})
+	if err != nil {
+		return 0, err
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, budgetRuns)
+	for i := range budgetRuns {
+		wg.Go(func() {
+			var end *agent.State
+			end, errs[i] = runner.Run(ctx, agent.Task{
+				Agent:  toolcrib.Agent{Name: name, Model: "demo/one", Limits: toolcrib.DefaultLimits()},
+				Models: []journal.ModelInfo{{Ref: "demo/one", Provider: "demo", ID: "one"}}, Principal: toolcrib.Principal{User: "ann", Admin: true},
+				Prompt: fmt.Sprint(name, i), Workspace: "/nowhere", Driver: "cli",
+			})
+			if errs[i] == nil && end.Done.StopReason != toolcrib.StopBudgetExhausted && end.Done.StopReason != toolcrib.StopCompleted {
+				errs[i] = fmt.Errorf("run %d: %s", i, end.Done.StopReason)
+			}
+		})
+	}
+	wg.Wait()
+	return int(counted.requests.Load()), errors.Join(errs...)
+}
+
+// counter counts the requests to a model.
+type counter struct {
+	toolcrib.Model
+	requests atomic.Int64
+}
+
+func (c *counter) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
+	c.requests.Add(1)
+	return c.Model.Stream(ctx, req)
+}
+
+// N11: of 100 runs in 4 processes at the same time, all of one user with 10 requests a
+// day, exactly 10 requests are sent; every run ends, and says what it lacked.
+func TestN11_ProcessesShareABudget(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "data", "toolcrib.db")
+	var children []*child
+	for i := range processes {
+		children = append(children, newChild(t, "budget", fmt.Sprint("p", i), path))
+	}
+	for _, c := range children {
+		c.begin()
+	}
+	sent := 0
+	for _, c := range children {
+		sent += c.stored()
+		c.end()
+	}
+	if sent != budgetRequests {
+		t.Errorf("%d requests were sent, want %d", sent, budgetRequests)
+	}
+	s := openAt(t, path, sqlite.Options{})
+	if all := verifyAll(t, s); all.Runs != processes*budgetRuns {
+		t.Errorf("%+v", all)
+	}
+	rows, err := s.Usage(t.Context(), store.UsageQuery{User: "ann"})
+	if err != nil || rows[0].Requests != budgetRequests {
+		t.Errorf("%+v, error %v", rows, err)
+	}
+}
