@@ -1,10 +1,7 @@
 package access
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
-	"io"
 	"strings"
 	"unicode/utf8"
 )
@@ -15,92 +12,81 @@ func coversParams(constraints map[string][]any, args json.RawMessage) error {
 	if len(constraints) == 0 {
 		return nil
 	}
-	found, problem := constrained(constraints, args)
-	if problem != "" {
-		return refusef(CodeScopeInsufficient, "the token covers some arguments only, and %s", problem)
+	if !isObject(args) {
+		return refusef(CodeScopeInsufficient, "the token covers some arguments only, and these are no JSON object")
 	}
 	for name, allowed := range constraints {
-		raw, ok := found[name]
-		if !ok {
-			return refusef(CodeScopeInsufficient, "the token covers calls with a given %+q only, and the call has none", name)
-		}
-		if !allValuesIn(raw, allowed) {
+		value, problem := member(args, name)
+		switch {
+		case problem != "":
+			return refusef(CodeScopeInsufficient, "the token covers calls with a given %+q only, and %s", name, problem)
+		case !allValuesIn(value, allowed):
 			return refusef(CodeScopeInsufficient, "the token does not cover this value of %+q", name)
 		}
 	}
 	return nil
 }
 
-// constrained returns the constrained parameters of a JSON object. What another
-// reader could see in another way is a problem: a key twice, or one that differs
-// from a constrained one in case only.
-func constrained(constraints map[string][]any, args json.RawMessage) (found map[string]json.RawMessage, problem string) {
-	const unreadable = "the arguments are no JSON object"
-	d := json.NewDecoder(bytes.NewReader(args))
-	if first, err := d.Token(); err != nil || first != json.Delim('{') || !utf8.Valid(args) {
-		return nil, unreadable
-	}
-	found = map[string]json.RawMessage{}
-	for d.More() {
-		token, err := d.Token()
-		key, ok := token.(string)
-		if err != nil || !ok {
-			return nil, unreadable
-		}
-		var raw json.RawMessage
-		if err := d.Decode(&raw); err != nil {
-			return nil, unreadable
-		}
-		for name := range constraints {
-			if _, twice := found[name]; name == key && twice || name != key && strings.EqualFold(name, key) {
-				return nil, fmt.Sprintf("%+q stands there in two ways", clip(key))
-			}
-		}
-		if _, ok := constraints[key]; ok {
-			found[key] = raw
+// member returns the value of a member of an object. What another reader could see
+// in another way is a problem: the name twice, or one that differs in case only.
+func member(object []byte, name string) (value []byte, problem string) {
+	for key, one := range members(object) {
+		text, ok := unquote(key)
+		switch {
+		case !ok:
+			return nil, "the call has a name that cannot be read"
+		case text == name && value != nil, text != name && strings.EqualFold(text, name):
+			return nil, "in the call it stands in two ways"
+		case text == name:
+			value = one
 		}
 	}
-	if _, err := d.Token(); err != nil {
-		return nil, unreadable
+	if value == nil {
+		return nil, "the call has none"
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, unreadable
-	}
-	return found, ""
+	return value, ""
 }
 
 // allValuesIn tells whether a value, or each entry of an array, is allowed.
-func allValuesIn(raw json.RawMessage, allowed []any) bool {
-	var value any
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	if err := d.Decode(&value); err != nil {
-		return false
+func allValuesIn(raw []byte, allowed []any) bool {
+	if raw[0] != '[' {
+		return rawIn(raw, allowed)
 	}
-	list, ok := value.([]any)
-	if !ok {
-		return valueIn(value, allowed)
-	}
-	for _, entry := range list {
-		if !valueIn(entry, allowed) {
+	n := 0
+	for entry := range entries(raw) {
+		if !rawIn(entry, allowed) {
 			return false
 		}
+		n++
 	}
-	return len(list) > 0
+	return n > 0
 }
 
-// valueIn compares scalars as they are written: 1 and 1.0 are two values.
+// rawIn compares scalars as they are written: 1 and 1.0 are two values. Objects,
+// arrays and null are never allowed.
+func rawIn(raw []byte, allowed []any) bool {
+	var value any
+	switch raw[0] {
+	case '"':
+		text, ok := unquote(raw)
+		if !ok {
+			return false
+		}
+		value = text
+	case 't', 'f':
+		value = raw[0] == 't'
+	case '{', '[', 'n':
+		return false
+	default:
+		value = json.Number(raw)
+	}
+	return valueIn(value, allowed)
+}
+
 func valueIn(value any, allowed []any) bool {
 	for _, one := range allowed {
-		one, ok := scalar(one)
-		if !ok {
-			continue
-		}
-		switch value := value.(type) {
-		case string, bool, json.Number:
-			if one == value {
-				return true
-			}
+		if one, ok := scalar(one); ok && one == value {
+			return true
 		}
 	}
 	return false
