@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"time"
 )
 
@@ -44,10 +43,22 @@ type Spec struct {
 }
 
 // toolName is what a tool's name must match (design.md §5).
-var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+const toolName = `^[A-Za-z0-9_-]{1,64}$`
 
-// ValidToolName tells whether a tool may have this name.
-func ValidToolName(name string) bool { return toolName.MatchString(name) && name != InvalidName }
+// ValidToolName tells whether a tool may have this name: 1 to 64 ASCII letters,
+// digits, _ and -.
+func ValidToolName(name string) bool {
+	if len(name) == 0 || len(name) > 64 || name == InvalidName {
+		return false
+	}
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
 
 // Check tells what is wrong with the spec; nil = nothing.
 func (s Spec) Check() error {

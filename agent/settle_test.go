@@ -128,8 +128,14 @@ func TestCancelledBeforeSent(t *testing.T) {
 // agent or a budget asks for, and the reserve.
 func TestMaxOutput(t *testing.T) {
 	for _, c := range []struct{ agent, model, tokens, sent int }{
-		{0, 0, 0, 0}, {0, 128000, 0, 0}, {500, 0, 0, 500}, {500, 100, 0, 100}, {500, 1000, 0, 500},
-		{0, 128000, 2000, -1}, {0, 100, 2000, 0}, {50, 0, 2000, 50},
+		{0, 0, 0, 0},
+		{0, 128000, 0, 0},
+		{500, 0, 0, 500},
+		{500, 100, 0, 100},
+		{500, 1000, 0, 500},
+		{0, 128000, 2000, -1},
+		{0, 100, 2000, 0},
+		{50, 0, 2000, 50},
 	} {
 		w := newWorld(t, gate.ConfirmNever)
 		w.script(say("ok"))
