@@ -2,26 +2,21 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
-	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 func (a *app) gateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "gate",
 		Short:   "Look at the policy: the rules, and how often they decided",
-		Example: "toolcrib gate rules\ntoolcrib gate rules --since 7d --json",
+		Example: "toolcrib gate rules\ntoolcrib gate rules --json",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    group,
 	}
@@ -37,29 +32,24 @@ type ruleUse struct {
 	When     string     `json:"when"`
 	Message  string     `json:"message"`
 	Position string     `json:"position"`
-	Hits     int64      `json:"hits"` // calls
+	Hits     int64      `json:"hits"` // calls that it decided about
+	Refused  int64      `json:"refused"`
+	Asked    int64      `json:"asked"`
+	Allowed  int64      `json:"allowed"`
 	LastUsed *time.Time `json:"last_used"`
 }
 
-// rulesSince is how far back gate rules looks where nothing else is said.
-const rulesSince = "30d"
-
 func (a *app) gateRulesCommand() *cobra.Command {
-	var since string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "rules",
 		Short: "List the rules, and how many calls each has decided about",
 		Long: "List the rules of the configuration in their order, and how many calls each has refused, asked about, or freed " +
-			"of the question of tools.confirm. It is counted from the journals of the runs that began in the time of --since.",
-		Example: "toolcrib gate rules\ntoolcrib gate rules --since 24h\ntoolcrib gate rules --json",
+			"of the question of tools.confirm, in all runs. A call counts once, for the rule that decided when it was first judged. For administrators.",
+		Example: "toolcrib gate rules\ntoolcrib gate rules --json",
 		Args:    positional,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			from, err := parseSince(since, time.Now())
-			if err != nil {
-				return err
-			}
-			uses, err := a.ruleUses(cmd.Context(), from)
+			uses, err := a.ruleUses(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -70,14 +60,16 @@ func (a *app) gateRulesCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&since, "since", rulesSince, "count in runs since then: a span such as 24h or 7d, a date, or a time (RFC 3339)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
 	return cmd
 }
 
 // ruleUses are the rules of the configuration in their order, then those that
 // decided and are gone since.
-func (a *app) ruleUses(ctx context.Context, from time.Time) ([]*ruleUse, error) {
+func (a *app) ruleUses(ctx context.Context) ([]*ruleUse, error) {
+	if _, err := a.administrator(); err != nil {
+		return nil, err
+	}
 	c, err := a.configuration()
 	if err != nil {
 		return nil, err
@@ -89,22 +81,39 @@ func (a *app) ruleUses(ctx context.Context, from time.Time) ([]*ruleUse, error) 
 	if err != nil {
 		return nil, err
 	}
+	counts, err := s.RuleCounts(ctx)
+	if err != nil {
+		return nil, err
+	}
 	uses := configuredRules(c)
 	byName := make(map[string]*ruleUse, len(uses))
 	for _, u := range uses {
 		byName[u.Name] = u
 	}
-	err = a.eachRun(ctx, s, store.Filter{Since: from}, func(rec store.RunRecord) error {
-		return countRules(ctx, s, rec.ID, byName)
-	})
-	var gone []*ruleUse
-	for _, u := range byName {
-		if u.Then == "" {
-			gone = append(gone, u)
+	for _, count := range counts { // by name
+		u := byName[count.Rule]
+		if u == nil {
+			u = &ruleUse{Name: count.Rule}
+			byName[u.Name], uses = u, append(uses, u)
 		}
+		u.add(count)
 	}
-	slices.SortFunc(gone, func(a, b *ruleUse) int { return strings.Compare(a.Name, b.Name) })
-	return append(uses, gone...), err
+	return uses, nil
+}
+
+func (u *ruleUse) add(count store.RuleCount) {
+	u.Hits += count.Calls
+	switch count.Decision {
+	case toolcrib.Allow:
+		u.Allowed += count.Calls
+	case toolcrib.Ask:
+		u.Asked += count.Calls
+	default:
+		u.Refused += count.Calls
+	}
+	if at := count.LastUsed; u.LastUsed == nil || at.After(*u.LastUsed) {
+		u.LastUsed = &at
+	}
 }
 
 func configuredRules(c *config.Config) []*ruleUse {
@@ -116,41 +125,6 @@ func configuredRules(c *config.Config) []*ruleUse {
 		}
 	}
 	return uses
-}
-
-// countRules counts the calls of one run that a rule has decided about, each once
-// for a rule, however often it was judged.
-func countRules(ctx context.Context, s *sqlite.Store, run toolcrib.RunID, byName map[string]*ruleUse) error {
-	type use struct{ rule, call string }
-	seen := map[use]bool{}
-	for e, err := range s.Read(ctx, run, 0) {
-		if errors.Is(err, store.ErrPruned) || errors.Is(err, toolcrib.ErrNotFound) {
-			return nil // what is gone is not counted
-		}
-		if err != nil {
-			return err
-		}
-		b, ok := e.Body.(*journal.Verdicts)
-		if !ok {
-			continue
-		}
-		for _, v := range b.Verdicts {
-			if v.Rule == "" || seen[use{v.Rule, v.CallID}] {
-				continue
-			}
-			seen[use{v.Rule, v.CallID}] = true
-			u := byName[v.Rule]
-			if u == nil {
-				u = &ruleUse{Name: v.Rule}
-				byName[v.Rule] = u
-			}
-			u.Hits++
-			if at := e.Time; u.LastUsed == nil || at.After(*u.LastUsed) {
-				u.LastUsed = &at
-			}
-		}
-	}
-	return nil
 }
 
 func (a *app) showRules(uses []*ruleUse) {
