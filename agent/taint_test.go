@@ -154,3 +154,19 @@ func TestX12_CanaryLeak(t *testing.T) {
 		t.Errorf("streamed: %s", text)
 	}
 }
+
+// A run that goes on from an earlier one has its mark: what was marked there leaks
+// unseen nowhere.
+func TestX12_CanaryOfTheSession(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	strange(w, "data")
+	w.script(calls("draw", `{}`), say("done"))
+	first := run(t, w)
+	w = newWorld(t, gate.ConfirmNever)
+	w.script(calls("echo", `{"x":"`+first.Start.Canary+`"}`), say("it was "+first.Start.Canary))
+	s := run(t, w, func(k *agent.Task) {
+		k.History, k.Taint, k.Canary = first.Messages, first.Taint, first.Start.Canary
+	})
+	equal(t, "arguments", string(s.Trace[0].Arguments), `{"x":"[CANARY_REDACTED]"}`)
+	equal(t, "content", s.Done.Content, "it was [CANARY_REDACTED]")
+}
