@@ -29,7 +29,7 @@ func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who to
 	}
 	s, err := r.Start(ctx, Task{
 		Agent: old.Start.Agent, Models: old.Start.Models, Principal: who,
-		History: history, Taint: taint, Prompt: prompt, Workspace: old.Start.Workspace, Driver: old.Start.Driver,
+		History: history, Taint: taint, Canary: old.Start.Canary, Prompt: prompt, Workspace: old.Start.Workspace, Driver: old.Start.Driver,
 		ForkedFrom: run, ForkedRound: round,
 		RunTools: old.Start.RunTools, SkillTools: old.Start.SkillTools, WorkerTools: old.Start.WorkerTools,
 		Skills: old.Start.Skills, Approve: approve,

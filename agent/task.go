@@ -20,6 +20,7 @@ type Task struct {
 	Files     []toolcrib.OutputFile // attached to the prompt: at most 16, of MaxFileBytes each
 	Workspace string                // absolute
 	Taint     []string              // sources of untrusted data in History
+	Canary    string                // the token that marks such data there; "" = a new one
 	Parent    toolcrib.RunID
 	Depth     int
 	Driver    string // cli | server
@@ -110,8 +111,8 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		said.Parts = append(said.Parts, attached...)
 		input = append(input, said)
 	}
-	canary := ""
-	if task.Given == nil {
+	canary := task.Canary
+	if task.Given == nil && canary == "" {
 		canary = r.newCanary()
 	}
 	return &journal.RunStarted{

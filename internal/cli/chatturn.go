@@ -291,7 +291,7 @@ func (c *chat) retry(ctx context.Context) error {
 	}
 	last := in[len(in)-1]
 	task := agent.Task{
-		Principal: c.who, Session: c.session.info.ID, Prompt: last.Text(), History: in[:len(in)-1], Taint: state.Start.Taint,
+		Principal: c.who, Session: c.session.info.ID, Prompt: last.Text(), History: in[:len(in)-1], Taint: state.Start.Taint, Canary: state.Start.Canary,
 	}
 	for _, p := range last.Parts {
 		if p.File == nil {

@@ -104,6 +104,6 @@ func (a *app) into(ctx context.Context, j *joining, task *agent.Task) error {
 	if err != nil {
 		return err
 	}
-	task.History, task.Taint = state.Messages, state.Taint
+	task.History, task.Taint, task.Canary = state.Messages, state.Taint, state.Start.Canary
 	return nil
 }
