@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -16,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/provider/catalog"
 	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/tool/system"
 )
 
 // app is one invocation: its flags, its streams, and what it has opened so far.
@@ -38,7 +41,9 @@ type app struct {
 
 	started time.Time
 	config  *config.Config
-	secrets []string // found while references were filled in
+	secrets []string        // found while references were filled in
+	guarded sync.Mutex      // of secrets: tools fill in references too
+	ring    *system.LogRing // what was logged, without a log file
 	store   *sqlite.Store
 	locks   *driverLocks // of the runs that this process drives
 	catalog *catalog.Catalog
@@ -116,14 +121,22 @@ func (a *app) administrator() (string, error) {
 
 // resolver fills in references and remembers the secrets among them.
 func (a *app) resolver() config.Resolver {
-	return config.Resolver{OnSecret: func(secret string) { a.secrets = append(a.secrets, secret) }}
+	return config.Resolver{OnSecret: func(secret string) {
+		a.guarded.Lock()
+		defer a.guarded.Unlock()
+		if !slices.Contains(a.secrets, secret) {
+			a.secrets = append(a.secrets, secret)
+		}
+	}}
 }
 
 // mask knows every secret that the command knows by now.
 func (a *app) mask() *guard.Masker {
-	secrets := a.secrets
+	a.guarded.Lock()
+	secrets := slices.Clone(a.secrets)
+	a.guarded.Unlock()
 	if a.config != nil {
-		secrets = append(secrets[:len(secrets):len(secrets)], a.config.Secrets()...)
+		secrets = append(secrets, a.config.Secrets()...)
 	}
 	return guard.NewMasker(secrets...)
 }

@@ -8,10 +8,8 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/config"
-	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store/sqlite"
-	"github.com/toolcrib/toolcrib/tool/builtin"
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
@@ -35,7 +33,7 @@ func (a *app) gate(ctx context.Context, s *sqlite.Store, workspace string) (*gat
 	if err != nil {
 		return nil, err
 	}
-	tools := a.builtIn(ctx, s, paths, command)
+	tools := a.builtIn(ctx, c, s, paths, command)
 	options := gate.Options{
 		Tools:        tools,
 		Availability: availability{s},
@@ -66,21 +64,6 @@ func (a *app) gate(ctx context.Context, s *sqlite.Store, workspace string) (*gat
 		a.notice("%s: tools.settings.%s: there is no such tool", c.Position("tools.settings."+name), name)
 	}
 	return g, nil
-}
-
-// builtIn are the tools that toolcrib comes with; command nil = no exec_shell.
-func (a *app) builtIn(ctx context.Context, s *sqlite.Store, paths gate.PathRules, command toolcrib.Tool) []toolcrib.Tool {
-	skillsOf := a.skillsOfRun(ctx, s)
-	tools := builtin.New(builtin.Options{
-		Protected: paths.NeverWritten, Hidden: paths.NeverTouched,
-		Version: version.Version(), Started: a.started, Data: storeFacts(s),
-		Shell: command != nil, Results: s, Untrusted: untrustedResult(ctx, s),
-		Skills: skillsOf.set, SkillVariables: skillsOf.vars,
-	})
-	if command != nil {
-		tools = append(tools, command)
-	}
-	return tools
 }
 
 // positions tells where the configuration says something; a default stands

@@ -20,6 +20,7 @@ func (a *app) logger(c *config.Config, mask *guard.Masker, stderr io.Writer, peo
 	if err := level.UnmarshalText([]byte(c.Log.Level)); err != nil {
 		return nil, usagef("log.level: %v", err)
 	}
+	kept := level // what fetch_logs finds without a file, whatever is shown
 	w := stderr
 	file, err := c.Log.File.Resolve(a.resolver())
 	if err != nil {
@@ -48,6 +49,9 @@ func (a *app) logger(c *config.Config, mask *guard.Masker, stderr io.Writer, peo
 	}
 	if people {
 		handler = unsaid{handler}
+	}
+	if a.ring != nil {
+		handler = slog.NewMultiHandler(handler, a.ring.Handler(kept))
 	}
 	return slog.New(handler), nil
 }

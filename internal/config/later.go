@@ -31,7 +31,6 @@ func (c *Config) Unsupported() []Unsupported {
 	add(c.Approvals.FourEyes, "approvals.four_eyes", "is not supported by this version and would not be enforced; remove it", true)
 	add(len(c.Approvals.Notify) > 0, "approvals.notify", "notices of approvals are not supported by this version; nobody is told", false)
 	add(len(c.MCPServers) > 0, "mcpServers", "MCP servers are not supported by this version; their tools are missing", false)
-	add(len(c.SQL) > 0, "sql", "is not supported by this version; describe_tables is missing", false)
 	return out
 }
 
