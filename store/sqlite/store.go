@@ -71,9 +71,10 @@ type Store struct {
 	readers  *sql.DB
 	writer   *writer // nil = read only
 
-	overrides overrideCache
-	closeOnce sync.Once
-	closeErr  error
+	overrides  overrideCache
+	remembered rememberedCache
+	closeOnce  sync.Once
+	closeErr   error
 }
 
 // Open opens the database at path, and makes it, and its folder, if there is

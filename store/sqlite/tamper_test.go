@@ -65,6 +65,7 @@ func finished(t *testing.T) string {
 	set(t, s, store.Override{Kind: store.OverrideTool, Name: "x", By: "ann"}, true)
 	set(t, s, store.Override{Kind: store.OverrideGroup, Name: "web", Enabled: true, By: "ann"}, true)
 	login(t, s, "ann")
+	people(t, s)
 	verifyAll(t, s)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -146,7 +147,9 @@ func readRows(ctx context.Context, path string) (r rows, err error) {
 		"SELECT * FROM system_head", "SELECT * FROM contents ORDER BY num", "SELECT * FROM content_pieces ORDER BY key",
 		"SELECT * FROM overrides ORDER BY kind, name", "SELECT * FROM counters ORDER BY name", "SELECT * FROM usage ORDER BY num", "SELECT * FROM tool_usage ORDER BY tool, day",
 		"SELECT * FROM sessions ORDER BY id, user", "SELECT * FROM spent ORDER BY user, day", "SELECT * FROM rule_usage ORDER BY rule, decision, tool, day",
-		"SELECT * FROM reservations ORDER BY run_id",
+		"SELECT * FROM reservations ORDER BY run_id", "SELECT * FROM remembered ORDER BY id", "SELECT * FROM users ORDER BY name",
+		"SELECT * FROM user_groups ORDER BY name", "SELECT * FROM passwords ORDER BY user", "SELECT * FROM tokens ORDER BY id",
+		"SELECT * FROM token_calls ORDER BY token", "SELECT * FROM token_minute ORDER BY token, n",
 	} {
 		if err := dumpRows(ctx, db, q, func(text string) { _, _ = h.Write([]byte(text)) }); err != nil {
 			return r, err

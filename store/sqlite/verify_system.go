@@ -23,7 +23,11 @@ type systemCheck struct {
 	overrides map[string]store.Override  // as the events leave them
 	sessions  map[sessionKey]sessionFact // as the events leave them
 	changes   uint64                     // of overrides
+	access    *accessFacts               // as the events leave them
 	broke     *store.ChainError          // the head did not fit, since it was last adopted
+
+	remembered        map[string]store.Remembered // as the events leave them
+	rememberedChanges uint64
 }
 
 func (sn snapshot) verifySystem(ctx context.Context, c *systemCheck) (store.Verified, error) {
@@ -31,6 +35,7 @@ func (sn snapshot) verifySystem(ctx context.Context, c *systemCheck) (store.Veri
 		return c.v, err
 	}
 	c.overrides, c.sessions = make(map[string]store.Override), make(map[sessionKey]sessionFact)
+	c.access, c.remembered = newAccessFacts(), make(map[string]store.Remembered)
 	var seq toolcrib.Seq
 	for {
 		page, err := systemPage(ctx, sn.query, seq)
@@ -63,7 +68,13 @@ func (sn snapshot) verifySystem(ctx context.Context, c *systemCheck) (store.Veri
 	if err := sn.verifyOverrides(ctx, c, seq); err != nil {
 		return c.v, err
 	}
-	return c.v, sn.verifySessions(ctx, c, seq)
+	if err := sn.verifySessions(ctx, c, seq); err != nil {
+		return c.v, err
+	}
+	if err := sn.verifyAccess(ctx, c.access, seq); err != nil {
+		return c.v, err
+	}
+	return c.v, sn.verifyRemembered(ctx, c.remembered, c.rememberedChanges, seq)
 }
 
 // sessionKey and sessionFact are a session as the system journal tells of it.
@@ -170,6 +181,11 @@ func (c *systemCheck) learn(e *store.SystemEvent) error {
 		}
 	case store.SystemSessionMade, store.SystemSessionRemoved:
 		return c.learnSession(e)
+	case store.SystemRemembered, store.SystemForgotten:
+		return c.learnRemembered(e)
+	}
+	if accessKind(e.Kind) {
+		return c.access.learn(e)
 	}
 	if c.facts == nil || !ofRun(e.Kind) && e.Kind != store.SystemUsageKept {
 		return nil

@@ -1,0 +1,100 @@
+package store
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Remembered is an approval that a person made to hold for later calls of a session or
+// of a user (contract §6). Those for a run follow from its journal.
+type Remembered struct {
+	ID      string             `json:"id"`    // set by the store; the same approval of the same call has the same
+	Scope   string             `json:"scope"` // session | user
+	User    string             `json:"user"`  // of the run
+	Session toolcrib.SessionID `json:"session_id,omitempty"`
+	Tool    string             `json:"tool"`
+	// Arguments are the canonical arguments that it holds for; nil = any.
+	Arguments  json.RawMessage `json:"arguments,omitempty"`
+	Effect     toolcrib.Effect `json:"effect"` // of the calls that were approved
+	Run        toolcrib.RunID  `json:"run_id"` // in whose journal the approval stands
+	ApprovalID string          `json:"approval_id"`
+	By         string          `json:"by"`
+	At         time.Time       `json:"at"`                  // set by the store
+	RevokedAt  time.Time       `json:"revoked_at,omitzero"` // zero = it holds
+	RevokedBy  string          `json:"revoked_by,omitempty"`
+}
+
+// maxRememberedBytes bounds the arguments of a remembered approval.
+const maxRememberedBytes = 64 << 10
+
+// Check tells what is wrong with an approval that is to be remembered; nil = nothing.
+func (m Remembered) Check() error {
+	switch {
+	case m.Scope != journal.RememberSession && m.Scope != journal.RememberUser:
+		return fmt.Errorf("remember: the scope %q must be %s or %s", m.Scope, journal.RememberSession, journal.RememberUser)
+	case m.User == "" || (m.Scope == journal.RememberSession) != (m.Session != ""):
+		return errors.New("remember: a user is needed, and a session where it is for one")
+	case !toolName(m.Tool):
+		return fmt.Errorf("remember: %q is no name of a tool", m.Tool)
+	case m.Effect != toolcrib.EffectReadOnly && m.Effect != toolcrib.EffectIdempotentWrite && m.Effect != toolcrib.EffectNonIdempotentWrite:
+		return fmt.Errorf("remember: unknown effect %q", m.Effect)
+	case m.Run == "" || m.ApprovalID == "" || m.By == "":
+		return errors.New("remember: a run, its approval and who decided are needed")
+	case len(m.Arguments) > maxRememberedBytes:
+		return fmt.Errorf("remember: arguments of %d bytes, at most %d", len(m.Arguments), maxRememberedBytes)
+	case m.Arguments != nil && !compactObject(m.Arguments):
+		return errors.New("remember: the arguments must be a canonical JSON object")
+	}
+	return nil
+}
+
+// compactObject tells whether this is a JSON object without white space between.
+func compactObject(raw json.RawMessage) bool {
+	var b bytes.Buffer
+	return json.Compact(&b, raw) == nil && bytes.Equal(b.Bytes(), raw) && raw[0] == '{'
+}
+
+// MakeID is the ID that an approval has: the same for the same.
+func (m Remembered) MakeID() string {
+	h := sha256.New()
+	for _, part := range []string{m.Scope, m.User, string(m.Session), m.Tool, string(m.Arguments), string(m.Effect), string(m.Run), m.ApprovalID} {
+		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part) // a hash never fails to write
+	}
+	if m.Arguments == nil {
+		_, _ = h.Write([]byte{0})
+	}
+	return "rem_" + hex.EncodeToString(h.Sum(nil)[:10])
+}
+
+// Equal tells whether two are the same in all.
+func (m Remembered) Equal(o Remembered) bool {
+	same := bytes.Equal(m.Arguments, o.Arguments) && (m.Arguments == nil) == (o.Arguments == nil) && m.At.Equal(o.At) && m.RevokedAt.Equal(o.RevokedAt)
+	return same && m.ID == o.ID && m.Scope == o.Scope && m.User == o.User && m.Session == o.Session && m.Tool == o.Tool && m.Effect == o.Effect &&
+		m.Run == o.Run && m.ApprovalID == o.ApprovalID && m.By == o.By && m.RevokedBy == o.RevokedBy
+}
+
+// RememberedFilter chooses remembered approvals.
+type RememberedFilter struct {
+	User    string             // "" = all
+	Session toolcrib.SessionID // "" = all
+	Revoked bool               // also those that hold no more
+	Limit   int                // at most so many; 0 = DefaultLimit; never more than MaxLimit
+	After   string             // the ID of the last one of the page before; "" = from the first
+}
+
+// Bound returns the limit that holds.
+func (f RememberedFilter) Bound() int { return Filter{Limit: f.Limit}.Bound() }
+
+// The kinds of system events of remembered approvals.
+const (
+	SystemRemembered toolcrib.Kind = "approval_remembered" // payload: Remembered
+	SystemForgotten  toolcrib.Kind = "approval_forgotten"  // payload: Remembered, as it was, with who revoked it
+)

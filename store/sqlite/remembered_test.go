@@ -1,0 +1,155 @@
+package sqlite_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+)
+
+// people adds users, a group, a password, tokens and remembered approvals.
+func people(t testing.TB, s *sqlite.Store) {
+	t.Helper()
+	a, ctx := s.Access(), t.Context()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(a.PutGroup(ctx, access.Group{Name: "readers", Grants: []string{"read_file"}}, "root"))
+	must(a.AddUser(ctx, access.NewUser{User: access.User{Name: "ann", Roles: []string{"dev"}, Groups: []string{"readers"}}}, "root"))
+	must(a.AddUser(ctx, access.NewUser{User: access.User{Name: "gone"}}, "root"))
+	must(a.RemoveUser(ctx, "gone", "root"))
+	must(a.SetPasswordHash(ctx, "ann", "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHRzYWx0c2E$aGFzaGhhc2hoYXNoaGFzaGhhc2hoYXNoaGFzaGhhc2g", "root"))
+	for _, id := range []string{"tok_1", "tok_2"} {
+		must(a.AddToken(ctx, access.Issued{Claims: access.Claims{
+			Issuer: "root", Subject: "ann", Audience: "toolcrib", IssuedAt: 1, NotBefore: 1, Expires: 1 << 31, ID: id, Via: "cli", Scope: access.Scope{Tools: []string{"read_file"}},
+		}}, "root"))
+	}
+	must(a.RevokeToken(ctx, "tok_2", "root"))
+	for _, m := range []store.Remembered{remembered("tool"), remembered("session")} {
+		if _, _, err := s.Remember(ctx, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(s.Forget(ctx, "ann", remembered("session").MakeID(), "ann"))
+}
+
+// remembered is an approval of any call of a tool for a user, or of one call for a session.
+func remembered(what string) store.Remembered {
+	m := store.Remembered{
+		Scope: journal.RememberUser, User: "ann", Tool: "write_file", Effect: toolcrib.EffectIdempotentWrite, Run: "run_a", ApprovalID: "apr_1", By: "ann",
+	}
+	if what == "session" {
+		m.Scope, m.Session, m.Arguments = journal.RememberSession, "ses_1", []byte(`{"path":"a <b>.txt"}`)
+	}
+	return m
+}
+
+func holding(t testing.TB, s *sqlite.Store, user string, session toolcrib.SessionID) []string {
+	t.Helper()
+	list, err := s.Remembered(t.Context(), user, session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, m := range list {
+		texts = append(texts, fmt.Sprintf("%s %s%s", m.Scope, m.Tool, m.Arguments))
+	}
+	return texts
+}
+
+// H16: an approval that is remembered for a session or user holds there, and nowhere
+// else, in every process, until it is revoked.
+func TestH16_Remembered(t *testing.T) {
+	s := open(t)
+	other := openAt(t, s.Path(), sqlite.Options{})
+	if got := holding(t, other, "ann", "ses_1"); got != nil {
+		t.Errorf("%q", got)
+	}
+	for i, m := range []store.Remembered{remembered("session"), remembered("tool"), remembered("tool")} {
+		id, changed, err := s.Remember(t.Context(), m)
+		if err != nil || id != m.MakeID() || changed != (i < 2) {
+			t.Errorf("%s, changed %v, error %v", id, changed, err)
+		}
+	}
+	const one, any = `session write_file{"path":"a <b>.txt"}`, "user write_file"
+	for _, st := range []*sqlite.Store{s, other} {
+		for _, c := range []struct {
+			user    string
+			session toolcrib.SessionID
+			want    []string
+		}{
+			{"ann", "ses_1", []string{one, any}},
+			{"ann", "ses_2", []string{any}},
+			{"ann", "", []string{any}},
+			{"bob", "ses_1", nil},
+			{"", "", nil},
+		} {
+			if diff := cmp.Diff(c.want, holding(t, st, c.user, c.session)); diff != "" {
+				t.Errorf("%s, %s (-want +got)\n%s", c.user, c.session, diff)
+			}
+		}
+	}
+	id := remembered("tool").MakeID()
+	if _, err := s.Forget(t.Context(), "bob", id, "bob"); !errors.Is(err, toolcrib.ErrNotFound) {
+		t.Errorf("bob revokes what is ann's: error %v", err)
+	}
+	for i, user := range []string{"ann", ""} {
+		if changed, err := other.Forget(t.Context(), user, id, "root"); err != nil || changed != (i == 0) {
+			t.Errorf("changed %v, error %v", changed, err)
+		}
+	}
+	if diff := cmp.Diff([]string{one}, holding(t, s, "ann", "ses_1")); diff != "" {
+		t.Errorf("after it was revoked (-want +got)\n%s", diff)
+	}
+	if _, changed, err := s.Remember(t.Context(), remembered("tool")); err != nil || changed {
+		t.Errorf("what was revoked holds again: changed %v, error %v", changed, err)
+	}
+	all, err := s.ListRemembered(t.Context(), store.RememberedFilter{User: "ann", Revoked: true})
+	open, err2 := s.ListRemembered(t.Context(), store.RememberedFilter{Session: "ses_1"})
+	if err != nil || err2 != nil || len(all) != 2 || len(open) != 1 || open[0].Session != "ses_1" {
+		t.Errorf("%+v, %+v, errors %v, %v", all, open, err, err2)
+	}
+	verifyAll(t, s)
+}
+
+func TestH16_RememberedRefused(t *testing.T) {
+	s := open(t)
+	for name, change := range map[string]func(*store.Remembered){
+		"scope run":         func(m *store.Remembered) { m.Scope = journal.RememberRun },
+		"no user":           func(m *store.Remembered) { m.User = "" },
+		"no session":        func(m *store.Remembered) { m.Scope = journal.RememberSession },
+		"session of a user": func(m *store.Remembered) { m.Session = "ses_1" },
+		"no tool":           func(m *store.Remembered) { m.Tool = "*" },
+		"no effect":         func(m *store.Remembered) { m.Effect = "" },
+		"no approval":       func(m *store.Remembered) { m.ApprovalID = "" },
+		"nobody":            func(m *store.Remembered) { m.By = "" },
+		"no object":         func(m *store.Remembered) { m.Arguments = []byte("null") },
+		"not canonical":     func(m *store.Remembered) { m.Arguments = []byte(`{"a": 1}`) },
+		"no JSON":           func(m *store.Remembered) { m.Arguments = []byte(`{"a`) },
+		"empty":             func(m *store.Remembered) { m.Arguments = []byte{} },
+		"large":             func(m *store.Remembered) { m.Arguments = []byte(`{"a":"` + strings.Repeat("x", 64<<10) + `"}`) },
+	} {
+		m := remembered("tool")
+		change(&m)
+		if _, _, err := s.Remember(t.Context(), m); err == nil {
+			t.Errorf("%s is remembered", name)
+		}
+	}
+	if _, err := s.Forget(t.Context(), "", "rem_x", "ann"); !errors.Is(err, toolcrib.ErrNotFound) {
+		t.Errorf("error %v", err)
+	}
+	if v := verifyAll(t, s); v.System.Events != 0 {
+		t.Errorf("%+v", v)
+	}
+}
