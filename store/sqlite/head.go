@@ -153,12 +153,17 @@ func (s *Store) Head(ctx context.Context) (store.Head, error) {
 	if err != nil {
 		return store.Head{}, s.failed(ctx, err)
 	}
-	if what := found.broken(keys); what != "" {
-		return store.Head{}, &store.ChainError{Run: store.SystemChain, Seq: found.last.seq, What: what}
+	return found.exported(keys)
+}
+
+// exported is the head as it is kept elsewhere.
+func (s *sealed) exported(keys *store.Keys) (store.Head, error) {
+	if what := s.broken(keys); what != "" {
+		return store.Head{}, &store.ChainError{Run: store.SystemChain, Seq: s.last.seq, What: what}
 	}
-	h := store.Head{Seq: found.head.seq, Hash: hex.EncodeToString(found.head.hash), MAC: hex.EncodeToString(found.mac)}
+	h := store.Head{Seq: s.head.seq, Hash: hex.EncodeToString(s.head.hash), MAC: hex.EncodeToString(s.mac)}
 	if h.Seq > 0 {
-		h.Time = fromMicro(found.lastTime)
+		h.Time = fromMicro(s.lastTime)
 	}
 	return h, nil
 }

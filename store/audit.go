@@ -1,0 +1,238 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// The kinds of entries of the audit log that come from the journals of runs. Those from
+// the system journal have the kinds of its events.
+const (
+	AuditRunStarted       toolcrib.Kind = "run_started"
+	AuditAllowed          toolcrib.Kind = "allowed" // verdicts of the gate, one entry for each call
+	AuditAsked            toolcrib.Kind = "asked"
+	AuditRefused          toolcrib.Kind = "refused"
+	AuditApprovalRequired toolcrib.Kind = "approval_required"
+	AuditApprovalDecided  toolcrib.Kind = "approval_decided"
+	AuditLimitsRaised     toolcrib.Kind = "limits_raised"
+	AuditStopped          toolcrib.Kind = "stopped"  // the run is to end early
+	AuditVerdicts         toolcrib.Kind = "verdicts" // whose content was pruned
+)
+
+// The kinds of system events that tell of changes outside of the store; whoever makes
+// such a change appends them.
+const (
+	SystemConfigChanged toolcrib.Kind = "config_changed" // payload: FileChanged
+	SystemTrustGiven    toolcrib.Kind = "trust_given"    // payload: FileChanged
+	SystemTrustRevoked  toolcrib.Kind = "trust_revoked"  // payload: FileChanged
+)
+
+// FileChanged says that a file or folder that steers toolcrib counts now as it is.
+type FileChanged struct {
+	Path string `json:"path"`
+	Hash string `json:"hash,omitempty"` // sha256:… of its content
+	By   string `json:"by"`
+}
+
+// auditEvents are the kinds of entries by the kind of the event that they come from.
+var auditEvents = map[toolcrib.Kind][]toolcrib.Kind{
+	journal.KindRunStarted:           {AuditRunStarted},
+	journal.KindVerdicts:             {AuditAllowed, AuditAsked, AuditRefused, AuditVerdicts},
+	journal.KindConfirmationRequired: {AuditApprovalRequired},
+	journal.KindConfirmationResolved: {AuditApprovalDecided},
+	journal.KindGranted:              {AuditLimitsRaised},
+	journal.KindStopping:             {AuditStopped},
+}
+
+// AuditedEvents returns the kinds of a run's events that the audit log shows.
+func AuditedEvents() []toolcrib.Kind {
+	return []toolcrib.Kind{
+		journal.KindRunStarted, journal.KindVerdicts, journal.KindConfirmationRequired, journal.KindConfirmationResolved, journal.KindGranted, journal.KindStopping,
+	}
+}
+
+// Audited tells whether the audit log shows a kind of system events: all but those that
+// only keep the books.
+func Audited(kind toolcrib.Kind) bool {
+	return kind != SystemAnchor && kind != SystemSessionMade && kind != SystemSessionRemoved && kind != SystemUsageKept
+}
+
+// AuditFilter chooses entries of the audit log. Every field that is not zero must match.
+type AuditFilter struct {
+	Since, Until time.Time // from Since on, and before Until
+	// User is whom an entry is about or who did it: the user of the run, who acted for
+	// them (--as), who decided.
+	User        string
+	Kinds       []toolcrib.Kind // any of these; empty = any
+	Run         toolcrib.RunID  // only of its journal, and what the system journal tells of it
+	OldestFirst bool
+	Limit       int    // at most so many; 0 = DefaultLimit; never more than MaxLimit
+	Cursor      string // AuditPage.Next of the page before, with the same filter; "" = from the beginning
+}
+
+// Check tells what is wrong with a filter; nil = nothing.
+func (f AuditFilter) Check() error {
+	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
+		return errors.New("audit: until must come after since")
+	}
+	return nil
+}
+
+// Bound returns the limit that holds.
+func (f AuditFilter) Bound() int { return Filter{Limit: f.Limit}.Bound() }
+
+// Wants tells whether entries of a kind fit.
+func (f AuditFilter) Wants(kind toolcrib.Kind) bool {
+	// Which verdicts there were cannot be told once they are pruned.
+	pruned := kind == AuditVerdicts && slices.ContainsFunc(f.Kinds, func(k toolcrib.Kind) bool { return k == AuditAllowed || k == AuditAsked || k == AuditRefused })
+	return len(f.Kinds) == 0 || pruned || slices.Contains(f.Kinds, kind)
+}
+
+// WantsEvent tells whether a kind of a run's events can give entries that fit.
+func (f AuditFilter) WantsEvent(kind toolcrib.Kind) bool {
+	return slices.ContainsFunc(auditEvents[kind], f.Wants)
+}
+
+// AuditPage is a part of the audit log.
+type AuditPage struct {
+	Entries []AuditEntry `json:"entries"`
+	Next    string       `json:"next,omitempty"` // the cursor of the next page; "" = this is the last
+}
+
+// AuditEntry is an entry of the audit log. Its source is an event of a chain, so that
+// verifying the chains verifies it.
+type AuditEntry struct {
+	Time  time.Time      `json:"time"`
+	Kind  toolcrib.Kind  `json:"kind"`
+	Chain toolcrib.RunID `json:"chain"` // the run whose journal has it, or SystemChain
+	Seq   toolcrib.Seq   `json:"seq"`   // of the event in its journal
+	Index int            `json:"index"` // of the entry in its event: one event holds the verdicts of a turn
+	Hash  string         `json:"hash"`  // hex, of the chain up to the event
+
+	Run     toolcrib.RunID     `json:"run_id,omitempty"`
+	User    string             `json:"user,omitempty"`  // of the run
+	Actor   string             `json:"actor,omitempty"` // who acted for the user
+	By      string             `json:"by,omitempty"`    // who did or decided it
+	Agent   string             `json:"agent,omitempty"`
+	Session toolcrib.SessionID `json:"session_id,omitempty"`
+
+	Tool       string `json:"tool,omitempty"`
+	CallID     string `json:"call_id,omitempty"`
+	Decision   string `json:"decision,omitempty"` // of an approval
+	Reason     string `json:"reason,omitempty"`   // such as rule_denied; of a stop, its reason
+	Rule       string `json:"rule,omitempty"`
+	Position   string `json:"position,omitempty"` // FILE:LINE of what decided
+	Effect     string `json:"effect,omitempty"`
+	ApprovalID string `json:"approval_id,omitempty"`
+	Message    string `json:"message,omitempty"`
+	Again      bool   `json:"again,omitempty"`  // judged again, after a decision or at resume
+	Pruned     bool   `json:"pruned,omitempty"` // the content is gone; the chain holds all the same
+
+	Subject string          `json:"subject,omitempty"` // of a system event: which user, tool, token, … it is about
+	Payload json.RawMessage `json:"payload,omitempty"` // of a system event
+}
+
+// EntriesOf makes the entries of an event of a run. e has what is known of the run and
+// of the event; body nil = its content was pruned.
+func EntriesOf(e AuditEntry, kind toolcrib.Kind, body toolcrib.Body) []AuditEntry {
+	if body == nil {
+		e.Kind, e.Pruned = auditEvents[kind][0], kind != journal.KindRunStarted
+		if kind == journal.KindVerdicts {
+			e.Kind = AuditVerdicts
+		}
+		return []AuditEntry{e}
+	}
+	switch b := body.(type) {
+	case *journal.Verdicts:
+		return verdictEntries(e, b)
+	case *journal.ConfirmationRequired:
+		e.Kind, e.ApprovalID, e.Message = AuditApprovalRequired, b.ApprovalID, b.Reason
+		if len(b.Calls) == 1 {
+			e.Tool, e.CallID, e.Effect = b.Calls[0].Name, b.Calls[0].ID, string(b.Calls[0].Effect)
+		}
+	case *journal.ConfirmationResolved:
+		e.Kind, e.ApprovalID, e.Decision, e.By, e.Message = AuditApprovalDecided, b.ApprovalID, b.Decision, b.By, b.Reason
+	case *journal.Granted:
+		e.Kind, e.By = AuditLimitsRaised, b.By
+		e.Message = fmt.Sprintf("iterations +%d, cost +%g USD, tokens +%d, requests +%d", b.Iterations, b.CostUSD, b.Tokens, b.Requests)
+	case *journal.Stopping:
+		e.Kind, e.By, e.Reason, e.Message = AuditStopped, b.By, string(b.Reason), b.Message
+	default:
+		return nil
+	}
+	return []AuditEntry{e}
+}
+
+func verdictEntries(e AuditEntry, b *journal.Verdicts) []AuditEntry {
+	entries := make([]AuditEntry, len(b.Verdicts))
+	for i, v := range b.Verdicts {
+		e.Index, e.Again = i, b.Again
+		e.Kind = AuditRefused
+		switch v.Decision {
+		case toolcrib.Allow:
+			e.Kind = AuditAllowed
+		case toolcrib.Ask:
+			e.Kind = AuditAsked
+		}
+		e.Tool, e.CallID, e.Reason, e.Rule, e.Position, e.Effect = v.Tool, v.CallID, string(v.Reason), v.Rule, v.Position, string(v.Effect)
+		e.ApprovalID, e.Message = v.Approval, v.Message
+		entries[i] = e
+	}
+	return entries
+}
+
+// EntryOfSystem makes the entry of a system event.
+func EntryOfSystem(s SystemEvent, hash string) AuditEntry {
+	var of struct {
+		Run     toolcrib.RunID     `json:"run_id"`
+		Session toolcrib.SessionID `json:"session_id"`
+		ID      string             `json:"id"`
+		Name    string             `json:"name"`
+		Path    string             `json:"path"`
+		Tool    string             `json:"tool"`
+		By      string             `json:"by"`
+	}
+	_ = json.Unmarshal(s.Payload, &of) // what cannot be read so stands in the payload
+	e := AuditEntry{
+		Time: s.Time, Kind: s.Kind, Chain: SystemChain, Seq: s.Seq, Hash: hash, Run: of.Run, By: of.By, Session: of.Session,
+		Tool: of.Tool, Payload: s.Payload,
+	}
+	for _, name := range []string{of.Name, of.ID, of.Path, string(of.Run)} {
+		if e.Subject == "" {
+			e.Subject = name
+		}
+	}
+	return e
+}
+
+// About tells whether an entry is about a user, or that user did it.
+func (e AuditEntry) About(user string) bool {
+	if e.User == user || e.Actor == user || e.By == user {
+		return true
+	}
+	if e.Chain != SystemChain {
+		return false
+	}
+	var of struct {
+		User  json.RawMessage `json:"user"`
+		Name  string          `json:"name"`
+		Token *struct {
+			Claims struct {
+				Subject string `json:"sub"`
+			} `json:"claims"`
+		} `json:"token"`
+	}
+	if json.Unmarshal(e.Payload, &of) != nil {
+		return false
+	}
+	var name string
+	_ = json.Unmarshal(of.User, &name) // of some events it is an object, whose name is the event's
+	named := of.Name == user && len(of.User) > 0 || e.Kind == "password_set" && of.Name == user
+	return name == user || named || of.Token != nil && of.Token.Claims.Subject == user
+}
