@@ -74,6 +74,9 @@ func bench(runs int, cold string) error {
 	if err := rounds(url, dir); err != nil {
 		return err
 	}
+	if err := printFirstToken(url, runs); err != nil {
+		return err
+	}
 	if err := bigResult(); err != nil {
 		return err
 	}
