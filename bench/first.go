@@ -49,10 +49,10 @@ func firstToken(url string, n int) (hand, crib time.Duration, err error) {
 		}
 		cribs = append(cribs, seen.Sub(began))
 	}
-	return median(hands), median(cribs), nil
+	return middle(hands), middle(cribs), nil
 }
 
-func median(d []time.Duration) time.Duration {
+func middle(d []time.Duration) time.Duration {
 	slices.Sort(d)
 	return d[len(d)/2]
 }
