@@ -121,7 +121,7 @@ func (a *app) administrator() (string, error) {
 
 // resolver fills in references and remembers the secrets among them.
 func (a *app) resolver() config.Resolver {
-	return config.Resolver{OnSecret: func(secret string) {
+	return config.Resolver{Secrets: storedSecrets{a}, OnSecret: func(secret string) {
 		a.guarded.Lock()
 		defer a.guarded.Unlock()
 		if !slices.Contains(a.secrets, secret) {
@@ -150,5 +150,6 @@ func (a *app) dataDir() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return c.DataDir.Resolve(a.resolver())
+	// The stored secrets lie there, so none of them can say where that is.
+	return c.DataDir.Resolve(config.Resolver{})
 }

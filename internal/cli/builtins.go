@@ -69,14 +69,11 @@ func (a *app) details(c *config.Config, s *sqlite.Store) func(context.Context) m
 	}
 }
 
-// sqlDatabases are what describe_tables shows. Addresses are filled in at each use;
-// they are looked at before, so that the secrets in them are masked from the start.
+// sqlDatabases are what describe_tables shows. Addresses are filled in at each use.
 func (a *app) sqlDatabases(c *config.Config) []builtin.Database {
 	var found []builtin.Database
 	for _, name := range slices.Sorted(maps.Keys(c.SQL)) {
 		address := c.SQL[name].URL
-		// An address that cannot be filled in is told by the call that needs it.
-		_, _ = address.Resolve(a.resolver())
 		found = append(found, builtin.Database{Name: name, URL: func(context.Context) (string, error) {
 			return address.Resolve(a.resolver())
 		}})

@@ -100,7 +100,7 @@ toolcrib tools list`,
 	flags.StringVar(&a.asFlag, "as", "", "act for this user, who is no administrator (administrators only)")
 	root.AddCommand(
 		a.runCommand(), a.chatCommand(), a.toolsCommand(), a.runsCommand(), a.sessionsCommand(), a.approvalsCommand(), a.gateCommand(), a.usageCommand(), a.agentsCommand(), a.modelsCommand(), a.skillsCommand(),
-		a.configCommand(), a.trustCommand(), a.doctorCommand(), a.versionCommand(), a.completionCommand(),
+		a.configCommand(), a.trustCommand(), a.secretCommand(), a.doctorCommand(), a.versionCommand(), a.completionCommand(),
 	)
 	root.SetHelpCommand(a.helpCommand(root))
 	root.SetFlagErrorFunc(flagError)

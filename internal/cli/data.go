@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -83,7 +84,7 @@ func (a *app) keysFile() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return c.Keys.Resolve(a.resolver())
+	return c.Keys.Resolve(config.Resolver{}) // stored secrets need the keys
 }
 
 // availability reads what administrators have switched on and off, at each offer

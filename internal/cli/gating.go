@@ -19,6 +19,7 @@ func (a *app) gate(ctx context.Context, s *sqlite.Store, workspace string) (*gat
 	if err != nil {
 		return nil, err
 	}
+	c.FindSecrets(a.resolver()) // tools may come upon any of them
 	protected, err := a.protection(workspace)
 	if err != nil {
 		return nil, err

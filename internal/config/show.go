@@ -33,6 +33,17 @@ func (c *Config) Secrets() []string {
 	return out
 }
 
+// FindSecrets fills in every reference, so that r.OnSecret hears of all secrets that
+// the configuration was given, also of those that are not needed now. What cannot be
+// filled in is told by [Value.Resolve] at use.
+func (c *Config) FindSecrets(r Resolver) {
+	walk(reflect.ValueOf(c).Elem(), func(v Value) {
+		if parts, _ := v.segments(); hasRefs(parts) {
+			_, _ = v.Resolve(r)
+		}
+	})
+}
+
 // walk calls visit for every Value.
 func walk(v reflect.Value, visit func(Value)) {
 	if value, ok := v.Interface().(Value); ok {

@@ -33,6 +33,12 @@ type SecretStore interface {
 	Secret(name string) (string, error)
 }
 
+// SecretError is an error of a [SecretStore] that tells its reader what to do. Its
+// message is shown, so it holds no secret; other errors are not shown.
+type SecretError struct{ Message string }
+
+func (e *SecretError) Error() string { return e.Message }
+
 // Resolver fills in references. Its zero value reads the process's environment
 // and files, and has no stored secrets.
 type Resolver struct {
@@ -243,9 +249,12 @@ func (v Value) stored(r Resolver, name string) (string, error) {
 		return "", missing
 	}
 	text, err := r.Secrets.Secret(name)
+	var told *SecretError
 	switch {
 	case errors.Is(err, toolcrib.ErrNotFound):
 		return "", missing
+	case errors.As(err, &told):
+		return "", v.errorf("the secret %s cannot be read: %s", name, told.Message)
 	case err != nil:
 		return "", v.errorf("the secret %s cannot be read", name)
 	}

@@ -19,6 +19,9 @@ func (s secrets) Secret(name string) (string, error) {
 	if name == "broken" {
 		return "", errors.New("s3cr3t detail")
 	}
+	if name == "damaged" {
+		return "", fmt.Errorf("s3cr3t detail: %w", &config.SecretError{Message: "restore a copy"})
+	}
 	if text, ok := s[name]; ok {
 		return text, nil
 	}
@@ -45,6 +48,7 @@ func TestN5_ReferencesAreFilledInAtUse(t *testing.T) {
 		"${file:/dev/zero}": "!toolcrib.yaml:1: providers.openai.api_key: the file /dev/zero is not a regular file",
 		"${secret:no}":      "!toolcrib.yaml:1: providers.openai.api_key: no secret no is stored; store it with `toolcrib secret set no`, or use ${env:…} or ${file:…}",
 		"${secret:broken}":  "!toolcrib.yaml:1: providers.openai.api_key: the secret broken cannot be read",
+		"${secret:damaged}": "!toolcrib.yaml:1: providers.openai.api_key: the secret damaged cannot be read: restore a copy",
 	} {
 		c, err := config.Parse(filepath.Join(dir, "toolcrib.yaml"), []byte("providers: {openai: {api_key: '"+text+"'}}"))
 		if err != nil {
@@ -168,5 +172,29 @@ func TestN5_ResolvedValuesAreCheckedToo(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && err.Error() != want {
 			t.Errorf("%s: %v", port, err)
 		}
+	}
+}
+
+func TestN5_AllSecretsAreFound(t *testing.T) {
+	c, err := config.Parse("toolcrib.yaml", []byte(`
+workspace: "${env:PLACE}"
+providers: {a: {type: openai, api_key: "${secret:k}"}, b: {type: openai, api_key: "${secret:no}"}, c: {type: openai, api_key: "${env:KEY}"}}
+sql: {main: {url: "postgres://u:${secret:p}@h/x"}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	c.FindSecrets(config.Resolver{
+		LookupEnv: environment(map[string]string{"KEY": "from-env", "PLACE": "/srv"}), Secrets: secrets{"k": "from-store", "p": "password"},
+		OnSecret: func(secret string) { found = append(found, secret) },
+	})
+	for _, want := range []string{"from-env", "from-store", "password"} {
+		if !slices.Contains(found, want) {
+			t.Errorf("%s is not among %q", want, found)
+		}
+	}
+	if slices.Contains(found, "/srv") {
+		t.Errorf("a path is no secret: %q", found)
 	}
 }

@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/secret"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// keysName is the key file in the data folder, where the configuration names none.
+const keysName = "keys"
+
+// storedSecrets gives what ${secret:NAME} stands for. It looks at use, so nothing
+// is opened for a configuration that has no such reference.
+type storedSecrets struct{ app *app }
+
+// Secret implements [config.SecretStore].
+func (s storedSecrets) Secret(name string) (string, error) {
+	data, err := s.app.dataDir()
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(filepath.Join(data, secret.FileName)); errors.Is(err, fs.ErrNotExist) {
+		return "", toolcrib.ErrNotFound
+	}
+	kept, err := s.app.openSecrets()
+	if err != nil {
+		return "", &config.SecretError{Message: err.Error()}
+	}
+	text, err := kept.Secret(name)
+	var broken *secret.Error
+	if errors.As(err, &broken) {
+		return "", &config.SecretError{Message: broken.Error()}
+	}
+	return text, err
+}
+
+// openSecrets opens the secrets of the data folder, with the keys that are there.
+func (a *app) openSecrets() (*secret.Store, error) {
+	data, err := a.dataDir()
+	if err != nil {
+		return nil, err
+	}
+	path, err := a.keysFile()
+	if err != nil {
+		return nil, err
+	}
+	if path == "" {
+		path = filepath.Join(data, keysName)
+	}
+	text, err := config.ReadFile(path)
+	if err != nil {
+		return nil, failedf("the key file of the secrets cannot be read, restore it: %v", err)
+	}
+	keys, err := store.ParseKeys(text)
+	if err != nil {
+		return nil, failedf("the key file %s is none of toolcrib, restore it: %v", path, err)
+	}
+	identity, err := secret.NewIdentity(keys.Derive(secret.KeyPurpose))
+	if err != nil {
+		return nil, err
+	}
+	return secret.Open(filepath.Join(data, secret.FileName), identity, secret.Options{})
+}
