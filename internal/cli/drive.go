@@ -258,8 +258,12 @@ func (d *drive) options(show watcher, stderr io.Writer) (agent.Options, error) {
 	if err != nil {
 		return agent.Options{}, err
 	}
+	budgets, err := ledger(d.config, a.store)
+	if err != nil {
+		return agent.Options{}, err
+	}
 	return agent.Options{
-		Journal: d.journaled(), Contents: a.store, Gate: d.gate, Models: d.models.Open,
+		Ledger: budgets, Journal: d.journaled(), Contents: a.store, Gate: d.gate, Models: d.models.Open,
 		Mask: mask, Log: log, Worker: workerName(), Version: version.Version(),
 		Watch: func(run toolcrib.RunID, f journal.Frame) {
 			// Runs that the run starts itself have streams of their own.

@@ -95,6 +95,9 @@ func incomplete(s *agent.State) string {
 	case toolcrib.StopWallTime:
 		return head + stopped + "; " + in + "limits.wall_time allows more"
 	case toolcrib.StopBudgetExhausted:
+		if s.Stopping != nil && s.Stopping.By == byBudgets {
+			return head + stopped + "; budgets of the configuration allow more"
+		}
 		return head + stopped + "; " + in + "budget allows more"
 	}
 	return head + stopped

@@ -140,6 +140,9 @@ func (d *decoder) checkBudgets(c *Config) {
 			continue
 		}
 		first[b.User] = i
+		if b.User != "*" && strings.ContainsAny(b.User, "*?[") {
+			d.at(joinIndex("budgets", i)+".user", "must be a name, or * for each user without an entry, not %s", short(b.User))
+		}
 	}
 }
 

@@ -65,6 +65,7 @@ func TestN5_ErrorsOfBadConfigurations(t *testing.T) {
 		{"half TLS", "server: {tls: {cert: x}}", "toolcrib.yaml:1: server.tls: needs both cert and key, or neither"},
 		{"rule", "rules:\n  - name: a\n    then: refuse\n  - {then: ask}", "toolcrib.yaml:3: rules[0].then: must be one of allow, ask, deny, not \"refuse\"\ntoolcrib.yaml:4: rules[1].name: is required"},
 		{"rule twice", "rules: [{name: a, then: ask},\n {name: a, then: deny}]", `toolcrib.yaml:2: rules[1].name: "a" is the name of rules[0] already`},
+		{"budget of a glob", "budgets: [{user: 'team-*'}]", `toolcrib.yaml:1: budgets[0].user: must be a name, or * for each user without an entry, not "team-*"`},
 		{"budget twice", "budgets: [{user: a}, {user: a}]", `toolcrib.yaml:1: budgets[1].user: "a" has its budget in budgets[0] already`},
 		{"mcp of nothing", "mcpServers: {x: {}}", "toolcrib.yaml:1: mcpServers.x: needs command (a program) or url (an address)"},
 		{"mcp of both", "mcpServers: {x: {command: a, url: 'http://h'}}", "toolcrib.yaml:1: mcpServers.x.url: cannot stand beside command: a server is a program or an address"},

@@ -25,16 +25,8 @@ func (c *Config) Unsupported() []Unsupported {
 	}
 	add(!c.Database.IsEmpty(), "database", "PostgreSQL is not supported by this version; remove the key to use SQLite", true)
 	add(!c.Bus.URL.IsEmpty(), "bus.url", "a bus of your own is not supported by this version; remove the key", true)
-	for i, b := range c.Budgets {
-		add(b.capped(), joinIndex("budgets", i), "budgets are not supported by this version and would not be enforced; remove them, or use agents.NAME.budget", true)
-	}
 	add(c.Approvals.FourEyes, "approvals.four_eyes", "is not supported by this version and would not be enforced; remove it", true)
 	add(len(c.Approvals.Notify) > 0, "approvals.notify", "notices of approvals are not supported by this version; nobody is told", false)
 	add(len(c.MCPServers) > 0, "mcpServers", "MCP servers are not supported by this version; their tools are missing", false)
 	return out
-}
-
-func (b UserBudget) capped() bool {
-	return b.RequestsPerDay > 0 || b.TokensPerDay > 0 || b.CostUSDPerDay > 0 ||
-		b.RequestsPerMonth > 0 || b.TokensPerMonth > 0 || b.CostUSDPerMonth > 0
 }

@@ -128,7 +128,7 @@ func TestN5_UnsupportedKeysAreNamed(t *testing.T) {
 			t.Errorf("message: %s", u)
 		}
 	}
-	want := "toolcrib.yaml:2 database!, toolcrib.yaml:22 budgets[0]!, " +
+	want := "toolcrib.yaml:2 database!, " +
 		"toolcrib.yaml:30 approvals.four_eyes!, toolcrib.yaml:30 approvals.notify, " +
 		"toolcrib.yaml:32 mcpServers"
 	if strings.Join(got, ", ") != want {
