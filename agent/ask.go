@@ -318,7 +318,10 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 			// The API has told how much it wrote by writing it.
 			partial := b.Reply()
 			d.charge(f, sent, min(sent.ReservedOutput, estimateReply(&partial)))
-		case f.Class == toolcrib.ErrTimeout || f.Class == toolcrib.ErrNetwork || f.Class == ClassCancelled:
+		case f.Class == ClassCancelled:
+			// Given up before it wrote anything: the prompt is what it may have cost.
+			d.charge(f, sent, 0)
+		case f.Class == toolcrib.ErrTimeout || f.Class == toolcrib.ErrNetwork:
 			// Sent and not answered: nobody knows, so it counts as reserved. What the
 			// API refused outright costs nothing.
 			d.charge(f, sent, sent.ReservedOutput)
@@ -358,12 +361,22 @@ func (d *driver) settleLost(ctx context.Context) error {
 	return d.append(ctx, f)
 }
 
-// count takes the tokens as the provider reports them, or estimates.
-func (d *driver) count(sent *journal.ModelRequest, reply *toolcrib.Reply) (toolcrib.TokenUsage, bool) {
-	if u := reply.Finish.Usage; u.Reported && plausible(u) {
-		return u, false
+// count takes the tokens as the provider reports them. What it does not report, or
+// what cannot be true, is estimated: no request is empty, and a reply that says
+// something has taken tokens.
+func (d *driver) count(sent *journal.ModelRequest, reply *toolcrib.Reply) (u toolcrib.TokenUsage, estimated bool) {
+	written := estimateReply(reply)
+	u = reply.Finish.Usage
+	if !u.Reported || !plausible(u) {
+		return toolcrib.TokenUsage{InputTokens: sent.ReservedInput, OutputTokens: written}, true
 	}
-	return toolcrib.TokenUsage{InputTokens: sent.ReservedInput, OutputTokens: estimateReply(reply)}, true
+	if u.InputTokens == 0 && u.CostUSD == nil {
+		u.InputTokens, estimated = sent.ReservedInput, true
+	}
+	if u.OutputTokens == 0 && u.CostUSD == nil && len(reply.Message.Parts) > 0 {
+		u.OutputTokens, estimated = written, true
+	}
+	return u, estimated
 }
 
 // plausible tells whether reported tokens can be true: a budget must not be

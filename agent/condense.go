@@ -56,6 +56,13 @@ func (d *driver) condense(ctx context.Context, step Step) error {
 // summary they are dropped.
 func (d *driver) replaced(step Step, request int, summary string) []toolcrib.Body {
 	c := step.Condense
+	var gone int64
+	for i := c.From; i < c.From+c.Messages; i++ {
+		gone += messageBytes(&d.s.Messages[i])
+	}
+	if int64(len(summary)) >= gone {
+		summary = "" // longer than what it sums up
+	}
 	b := &journal.Condensed{
 		Request: request, Iteration: Rounds(d.s, step), Strategy: ContextCondense, From: c.From, Messages: c.Messages,
 		Text:   condensedText(c.Messages, summary, d.s.holdsUntrusted(c.From, c.Messages)),
@@ -65,13 +72,16 @@ func (d *driver) replaced(step Step, request int, summary string) []toolcrib.Bod
 	if summary == "" {
 		b.Strategy, done = ContextDrop, "left out"
 	}
-	var gone int64
-	for i := c.From; i < c.From+c.Messages; i++ {
-		gone += messageBytes(&d.s.Messages[i])
-	}
 	b.After = max(c.Before-d.s.tokens(gone)+d.s.tokens(int64(len(b.Text))), 0)
 	return []toolcrib.Body{b, &journal.Notice{Notice: toolcrib.Notice{
 		Code:    NoticeCondensed,
-		Message: fmt.Sprintf("the conversation would not fit into the model's context: its %d oldest messages were %s (about %d tokens before, %d now)", c.Messages, done, b.Before, b.After),
+		Message: fmt.Sprintf("the conversation would not fit into the model's context: %s (about %d tokens before, %d now)", oldestWere(c.Messages, done), b.Before, b.After),
 	}}}
+}
+
+func oldestWere(n int, done string) string {
+	if n == 1 {
+		return "its oldest message was " + done
+	}
+	return fmt.Sprintf("its %d oldest messages were %s", n, done)
 }

@@ -83,7 +83,15 @@ func tooLong(s *State, model int, input int64) string {
 	if s.Start.Agent.ContextStrategy == ContextFail {
 		return text + "; agents.NAME.context.strategy is fail: condense or drop would go on"
 	}
-	text += "; what is left cannot be condensed further: use a model with a larger context, or smaller results (limits.max_result_bytes)"
+	text += "; what is left cannot be condensed further: use a model with a larger context"
+	switch task := s.tokens(messageBytes(&s.Messages[s.task])); {
+	case task > input/3:
+		text += fmt.Sprintf(", or a shorter prompt, which has about %d tokens", task)
+	case s.task > 0 && s.tokens(messageBytes(&s.Messages[0])) > input/3:
+		text += ", or begin a new session: its first message is long"
+	default:
+		text += ", or smaller results (limits.max_result_bytes)"
+	}
 	if tools := s.tokens(s.Offer.Bytes); tools > input/3 {
 		text += fmt.Sprintf(", or offer fewer tools (agents.NAME.tools): they take about %d tokens", tools)
 	}
@@ -94,6 +102,10 @@ func tooLong(s *State, model int, input int64) string {
 // can be replaced.
 func condense(s *State, model int, limit int64, reason string) (Step, bool) {
 	c := &Condensation{Before: estimateInput(s, s.Offer.Bytes), Limit: limit, Reason: reason}
+	// What stays however much is replaced: if that does not fit, nothing is spent.
+	if last := s.recent(0); reason == "" && c.Before-s.worth(1, min(s.task, last))-s.worth(s.task+1, last) > limit {
+		return Step{}, false
+	}
 	if c.From, c.Messages = s.oldest(limit); c.Messages == 0 {
 		return Step{}, false
 	}
@@ -171,10 +183,23 @@ func (s *State) replaceable(from, end int) int {
 	if n < 1 || s.Messages[from].Role == toolcrib.RoleTool {
 		return 0
 	}
-	if n == 1 && isCondensed(&s.Messages[from]) {
+	if n == 1 && isCondensed(&s.Messages[from]) || s.worth(from, end) < leastGain {
 		return 0
 	}
 	return n
+}
+
+// leastGain is how many tokens messages must have to be worth replacing: what
+// stands in their place has some, too.
+const leastGain = 200
+
+// worth is how many tokens the messages from there to end have.
+func (s *State) worth(from, end int) int64 {
+	var bytes int64
+	for i := from; i < end; i++ {
+		bytes += messageBytes(&s.Messages[i])
+	}
+	return s.tokens(bytes)
 }
 
 func isCondensed(m *toolcrib.Message) bool {

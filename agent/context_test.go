@@ -278,3 +278,22 @@ func TestContext_BudgetTooSmallForASummary(t *testing.T) {
 		}
 	}
 }
+
+// Nothing is spent on a summary that cannot help: where what stays is too long by
+// itself, or where there is next to nothing to sum up.
+func TestContext_NoSummaryForNothing(t *testing.T) {
+	long := strings.Repeat("a long message of the user ", 450)
+	w := newWorld(t, gate.ConfirmNever)
+	longTalk(w, 2, briefly)
+	s := run(t, w, small(5000, ""), func(k *agent.Task) {
+		k.History = []toolcrib.Message{
+			toolcrib.TextMessage(toolcrib.RoleUser, "go "+long), toolcrib.TextMessage(toolcrib.RoleAssistant, "hello"),
+		}
+		k.Prompt = long
+	})
+	equal(t, "reason", s.Failed.StopReason, toolcrib.StopContextLength)
+	equal(t, "requests", len(w.requests), 0)
+	if !strings.Contains(s.Failed.Message, "shorter prompt") {
+		t.Errorf("%s", s.Failed.Message)
+	}
+}

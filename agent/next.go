@@ -347,7 +347,11 @@ func nextAfterFailure(s *State) Step {
 	if f.Class == toolcrib.ErrContextLength {
 		reason = toolcrib.StopContextLength
 	}
-	step := fail(s, reason, string(reason), fmt.Sprintf("%s: %s", f.Class, f.Message))
+	text := fmt.Sprintf("%s: %s", f.Class, f.Message)
+	if after := retryAfter(f); after > maxRetryAfter {
+		text += fmt.Sprintf(" (it asks to wait %s; a run waits %s at most)", after, maxRetryAfter)
+	}
+	step := fail(s, reason, string(reason), text)
 	step.Ref = f.Ref
 	return step
 }

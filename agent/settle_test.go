@@ -2,6 +2,8 @@ package agent_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,5 +148,40 @@ func TestMaxOutput(t *testing.T) {
 		if c.sent < 0 && (got <= 0 || got >= c.tokens) || c.sent >= 0 && got != c.sent {
 			t.Errorf("%+v: sent %d", c, got)
 		}
+	}
+}
+
+// A budget is not evaded by reporting nothing: what a provider says cannot be true
+// is estimated (N6, N23).
+func TestN23_ReportedAsZero(t *testing.T) {
+	zero := toolcrib.Delta{Finish: &toolcrib.Finish{Reason: toolcrib.FinishToolCalls, Usage: toolcrib.TokenUsage{Reported: true}}}
+	w := newWorld(t, gate.ConfirmNever)
+	w.reply = func(_ context.Context, n int, _ *toolcrib.Request) ([]toolcrib.Delta, error) {
+		return []toolcrib.Delta{{ToolCall: &toolcrib.ToolCallDelta{Name: "echo", Arguments: fmt.Sprintf(`{"n":%d,"text":%q}`, n, strings.Repeat("word ", 100))}}, zero}, nil
+	}
+	s := run(t, w, func(k *agent.Task) { k.Agent.Budget.MaxTokens = 5000 }, limits(func(l *toolcrib.Limits) { l.MaxIterations = 100 }))
+	equal(t, "reason", s.Done.StopReason, toolcrib.StopBudgetExhausted)
+	equal(t, "estimated", s.Usage.Estimated, true)
+	if s.Usage.TotalTokens > 5000 || s.Usage.TotalTokens < 1000 {
+		t.Errorf("%d tokens", s.Usage.TotalTokens)
+	}
+}
+
+// A request that was given up before it wrote anything counts with its prompt.
+func TestCancelledBeforeOutput(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	w.reply = func(context.Context, int, *toolcrib.Request) ([]toolcrib.Delta, error) {
+		cancel(&agent.CancelError{By: "local:test"})
+		return nil, context.Canceled
+	}
+	s, err := w.runner.Run(ctx, task())
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "output", s.Usage.OutputTokens, int64(0))
+	equal(t, "requests", s.Usage.Requests, 1)
+	if s.Usage.InputTokens == 0 || !s.Usage.Estimated {
+		t.Errorf("%+v", s.Usage)
 	}
 }

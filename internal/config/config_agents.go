@@ -90,5 +90,5 @@ type Taint struct {
 // Context says what happens before a request outgrows the model's context.
 type Context struct {
 	Strategy   string  `yaml:"strategy" default:"condense" enum:"condense|drop|fail" doc:"How room is made."`
-	KeepRecent float64 `yaml:"keep_recent" default:"0.3" min:"0" max:"1" doc:"Share of the context that is never condensed."`
+	KeepRecent float64 `yaml:"keep_recent" default:"0.3" min:"0.05" max:"0.9" doc:"Share of the context that is never condensed."`
 }

@@ -37,7 +37,7 @@ func TestN5_ErrorsOfBadConfigurations(t *testing.T) {
 		{"tool choice", "agents: {default: {tool_choice: any}}", "toolcrib.yaml:1: agents.default.tool_choice: must be auto, none, required or {name: TOOL}"},
 		{"tool choice without tools", "agents: {default: {tools: [], tool_choice: required}}", "toolcrib.yaml:1: agents.default.tool_choice: asks for a tool, but tools is []: the agent has none"},
 		{"result bytes", "agents: {default: {limits: {max_result_bytes: 255}}}", "toolcrib.yaml:1: agents.default.limits.max_result_bytes: must be at least 256"},
-		{"keep recent", "agents: {default: {context: {keep_recent: 1.1}}}", "toolcrib.yaml:1: agents.default.context.keep_recent: must be at most 1"},
+		{"keep recent", "agents: {default: {context: {keep_recent: 1.1}}}", "toolcrib.yaml:1: agents.default.context.keep_recent: must be at most 0.9"},
 		{"duration without unit", "agents: {default: {limits: {wall_time: 15}}}", "toolcrib.yaml:1: agents.default.limits.wall_time: must be a duration with its unit, such as 30s, 15m, 72h or 90d"},
 		{"duration of nothing", "agents: {default: {limits: {wall_time: 0}}}", "toolcrib.yaml:1: agents.default.limits.wall_time: must be at least 1ms"},
 		{"negative duration", "retention: {runs: -5s}", "toolcrib.yaml:1: retention.runs: must be a duration such as 30s, 15m, 72h or 90d, or 0"},
