@@ -263,7 +263,7 @@ func (d *drive) options(show watcher, stderr io.Writer) (agent.Options, error) {
 		return agent.Options{}, err
 	}
 	return agent.Options{
-		Ledger: budgets, Journal: d.journaled(), Contents: a.store, Gate: d.gate, Models: d.models.Open,
+		Ledger: budgets, Memory: approvalMemory{a.store}, Journal: d.journaled(), Contents: a.store, Gate: d.gate, Models: d.models.Open,
 		Mask: mask, Log: log, Worker: workerName(), Version: version.Version(),
 		Watch: func(run toolcrib.RunID, f journal.Frame) {
 			// Runs that the run starts itself have streams of their own.

@@ -85,8 +85,12 @@ func (a *app) explain(cmd *cobra.Command, f *explainFlags, names []string) error
 		scope.RunTools = splitList(f.tools)
 	}
 	answers := g.Explain(cmd.Context(), who, scope, names...)
+	kept, err := a.remembered(cmd.Context(), who, answers)
+	if err != nil {
+		return err
+	}
 	if cmd.Flags().Changed("args") {
-		return a.explainCall(cmd.Context(), g, who, scope, f, &answers[0])
+		return a.explainCall(cmd.Context(), g, who, scope, f, &answers[0], kept)
 	}
 	if f.json {
 		return printJSON(a.out, answers, true)

@@ -54,7 +54,7 @@ type judgedCall struct {
 
 // explainCall judges one call as if a model had made it in the first round of a new
 // run, and tells the verdict. Nothing runs, and nothing is kept.
-func (a *app) explainCall(ctx context.Context, g *gate.Gate, who toolcrib.Principal, scope gate.Scope, f *explainFlags, x *gate.Explanation) error {
+func (a *app) explainCall(ctx context.Context, g *gate.Gate, who toolcrib.Principal, scope gate.Scope, f *explainFlags, x *gate.Explanation, kept []gate.Remembered) error {
 	raw := []byte(f.args)
 	if f.args == "-" {
 		var err error
@@ -66,7 +66,7 @@ func (a *app) explainCall(ctx context.Context, g *gate.Gate, who toolcrib.Princi
 	if err != nil {
 		return err
 	}
-	facts := gate.Facts{Offered: map[string]bool{}, Taint: f.tainted}
+	facts := gate.Facts{Offered: map[string]bool{}, Taint: f.tainted, Remembered: kept}
 	for _, name := range offer.Record.Names() {
 		facts.Offered[name] = true
 	}

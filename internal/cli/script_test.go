@@ -64,6 +64,7 @@ func TestScripts(t *testing.T) {
 			"approval":   cmdApproval,
 			"judged":     cmdJudged,
 			"runid":      cmdRunID,
+			"remembered": cmdRemembered,
 			"together":   cmdTogether,
 			"background": behind.start,
 			"ended":      behind.end,

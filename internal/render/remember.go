@@ -37,5 +37,9 @@ func RememberText(calls []journal.ApprovalItem, r journal.Remember) string {
 	if len(parts) == 0 {
 		return "nothing of this can be remembered"
 	}
-	return "not asked again in this " + r.Scope + ": " + strings.Join(parts, "; ")
+	where := "in this " + r.Scope
+	if r.Scope == journal.RememberUser {
+		where = "for this user"
+	}
+	return "not asked again " + where + ": " + strings.Join(parts, "; ")
 }
