@@ -9,8 +9,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
@@ -103,5 +105,75 @@ func TestN11_ProcessesShareABudget(t *testing.T) {
 	rows, err := s.Usage(t.Context(), store.UsageQuery{User: "ann"})
 	if err != nil || rows[0].Requests != budgetRequests {
 		t.Errorf("%+v, error %v", rows, err)
+	}
+}
+
+func noon() time.Time { return time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC) }
+
+// reserveOne sets aside the only request that ann has on a day.
+func reserveOne(ctx context.Context, s *sqlite.Store, run toolcrib.RunID, at time.Time) error {
+	l, err := s.Ledger([]store.UserBudget{{User: "ann", Key: "budgets[0]", RequestsPerDay: 1}})
+	if err != nil {
+		return err
+	}
+	return l.Reserve(ctx, toolcrib.Reservation{Run: run, Request: 1, User: "ann", At: at})
+}
+
+// N11: what a process has reserved that was killed before its request was written down
+// counts for some minutes, and then no more.
+func TestN11_KilledBeforeTheRequest(t *testing.T) {
+	s := open(t)
+	c := newChild(t, "reserve", "p", s.Path())
+	c.begin()
+	c.stored()
+	if err := c.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cmd.Wait(); err == nil {
+		t.Error("it was not killed")
+	}
+	var over *toolcrib.BudgetError
+	if err := reserveOne(t.Context(), s, "run_a", noon().Add(time.Minute)); !errors.As(err, &over) {
+		t.Errorf("error %v, want a refusal", err)
+	}
+	if err := reserveOne(t.Context(), s, "run_a", noon().Add(time.Minute+store.ReservationGrace)); err != nil {
+		t.Error(err)
+	}
+}
+
+const tokenCalls = 30
+
+// takeCalls takes as many calls of a token as it is given.
+func takeCalls(ctx context.Context, s *sqlite.Store) (taken int, err error) {
+	for {
+		err := s.Access().Take(ctx, "tok_1", access.Limits{Total: tokenCalls, PerMinute: 1000}, noon())
+		var full *access.QuotaError
+		if errors.As(err, &full) && full.Bucket == access.BucketTotal {
+			return taken, nil
+		}
+		if err != nil {
+			return taken, err
+		}
+		taken++
+	}
+}
+
+// M16: the calls of a token are counted over all processes.
+func TestM16_ProcessesShareAToken(t *testing.T) {
+	path := open(t).Path()
+	var children []*child
+	for i := range processes {
+		children = append(children, newChild(t, "take", fmt.Sprint("p", i), path))
+	}
+	for _, c := range children {
+		c.begin()
+	}
+	taken := 0
+	for _, c := range children {
+		taken += c.stored()
+		c.end()
+	}
+	if taken != tokenCalls {
+		t.Errorf("%d calls were taken, want %d", taken, tokenCalls)
 	}
 }

@@ -64,6 +64,18 @@ func play(ctx context.Context, role, name, path string) (err error) {
 			}
 		}
 		fmt.Println("stored", childEvents)
+	case "reserve":
+		if err := reserveOne(ctx, s, "run_dead", noon()); err != nil {
+			return err
+		}
+		fmt.Println("stored", 1)
+		_, err = io.Copy(io.Discard, in) // until it is killed
+	case "take":
+		taken, err := takeCalls(ctx, s)
+		if err != nil {
+			return err
+		}
+		fmt.Println("stored", taken)
 	case "budget":
 		sent, err := drive(ctx, s, name)
 		if err != nil {

@@ -1,0 +1,159 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+)
+
+// AddToken implements [access.Tokens].
+func (a *Access) AddToken(ctx context.Context, i access.Issued, by string) (access.Change, error) {
+	if err := i.Check(); err != nil {
+		return access.Change{}, err
+	}
+	return a.change(ctx, by, func(t *tx, c *access.Change) error {
+		id := i.Claims.ID
+		var n int
+		if err := t.row("SELECT count(*) FROM tokens WHERE id = ?", []any{id}, &n); err != nil {
+			return err
+		}
+		if n > 0 {
+			return refused(access.CodeConflict, "there is a token %s already", id)
+		}
+		i.IssuedBy, i.Revoked, i.RevokedBy = by, time.Time{}, ""
+		return t.putToken(i, access.TokenIssued, c)
+	})
+}
+
+func (t *tx) putToken(i access.Issued, kind toolcrib.Kind, c *access.Change) error {
+	raw, err := encodeJSON(i)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`INSERT INTO tokens (id, user, revoked, doc) VALUES (?,?,?,?)
+		ON CONFLICT (id) DO UPDATE SET revoked = excluded.revoked, doc = excluded.doc`, i.Claims.ID, i.Claims.Subject, !i.Revoked.IsZero(), string(raw))
+	if err != nil {
+		return err
+	}
+	c.Name, c.Token = i.Claims.ID, &i
+	return t.accessChanged(kind, c, nil)
+}
+
+const selectToken = "SELECT doc FROM tokens WHERE id = ?"
+
+// Token implements [access.Tokens].
+func (a *Access) Token(ctx context.Context, id string) (access.Issued, error) {
+	i, err := doc[access.Issued](a.s.reader(ctx), selectToken, id, "token")
+	return i, a.failed(ctx, err)
+}
+
+// Tokens implements [access.Tokens].
+func (a *Access) Tokens(ctx context.Context, user, after string, limit int) ([]access.Issued, error) {
+	if user == "" {
+		return docs[access.Issued](ctx, a.s, "SELECT doc FROM tokens WHERE id > ? ORDER BY id LIMIT ?", after, access.PageLimit(limit))
+	}
+	return docs[access.Issued](ctx, a.s, "SELECT doc FROM tokens WHERE user = ? AND id > ? ORDER BY id LIMIT ?", user, after, access.PageLimit(limit))
+}
+
+// RevokeToken implements [access.Tokens].
+func (a *Access) RevokeToken(ctx context.Context, id, by string) (access.Change, error) {
+	return a.change(ctx, by, func(t *tx, c *access.Change) error {
+		i, err := doc[access.Issued](t.row, selectToken, id, "token")
+		if err != nil {
+			return err
+		}
+		if !i.Revoked.IsZero() {
+			*c = access.Change{Kind: access.TokenRevoked, Name: id, By: i.RevokedBy, At: i.Revoked, Token: &i}
+			return nil
+		}
+		return t.revoke(i, c)
+	})
+}
+
+func (t *tx) revoke(i access.Issued, c *access.Change) error {
+	i.Revoked, i.RevokedBy = c.At, c.By
+	return t.putToken(i, access.TokenRevoked, c)
+}
+
+// countsKept is how long the counts of a token are kept after it has expired, so that
+// they are there again when a clock is set back.
+const countsKept = 90 * 24 * time.Hour
+
+// Take implements [access.Quota]. It is no barrier: after loss of power the last calls
+// may not be counted.
+func (a *Access) Take(ctx context.Context, token string, l access.Limits, at time.Time) error {
+	if err := access.CheckTake(token, l, at); err != nil {
+		return err
+	}
+	return a.s.write(ctx, &job{do: func(t *tx) error { return t.take(text(token), l, at) }})
+}
+
+func (t *tx) take(token string, l access.Limits, at time.Time) error {
+	var calls int64
+	err := t.row("SELECT calls FROM token_calls WHERE token = ?", []any{token}, &calls)
+	first := errors.Is(err, sql.ErrNoRows)
+	if err != nil && !first {
+		return err
+	}
+	if l.Total > 0 && calls >= l.Total {
+		return reject(&access.QuotaError{Bucket: access.BucketTotal, Limit: l.Total})
+	}
+	if l.PerMinute > 0 {
+		if err := t.takeMinute(token, l.PerMinute, at); err != nil {
+			return err
+		}
+	}
+	if !first {
+		_, err = t.exec("UPDATE token_calls SET calls = calls + 1 WHERE token = ?", token)
+		return err
+	}
+	expires := int64(0)
+	if !l.Expires.IsZero() {
+		expires = max(l.Expires.Unix(), 1)
+	}
+	for _, query := range []string{
+		"DELETE FROM token_minute WHERE token IN (SELECT token FROM token_calls WHERE expires BETWEEN 1 AND ?)",
+		"DELETE FROM token_calls WHERE expires BETWEEN 1 AND ?",
+	} {
+		if _, err := t.exec(query, at.Add(-countsKept).Unix()); err != nil {
+			return err
+		}
+	}
+	_, err = t.exec("INSERT INTO token_calls (token, calls, expires) VALUES (?,1,?)", token, expires)
+	return err
+}
+
+// takeMinute takes a place of the last minute. Calls are numbered, and their times never
+// go back, so the call that is so many before this one tells whether there is one.
+func (t *tx) takeMinute(token string, limit int64, at time.Time) error {
+	var last, then int64
+	err := t.row("SELECT n, at FROM token_minute WHERE token = ? ORDER BY n DESC LIMIT 1", []any{token}, &last, &then)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	now := max(at.UnixNano(), then)
+	if last == 0 {
+		now = at.UnixNano()
+	}
+	open := now - access.Minute.Nanoseconds() // what is not after this counts no more
+	err = t.row("SELECT at FROM token_minute WHERE token = ? AND n = ?", []any{token, last - limit + 1}, &then)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+	case err != nil:
+		return err
+	case then > open:
+		return reject(&access.QuotaError{Bucket: access.BucketMinute, Limit: limit, RetryAfter: time.Duration(then + access.Minute.Nanoseconds() - at.UnixNano())})
+	}
+	// Each call takes at most two others away, so that no call takes long.
+	_, err = t.exec(`DELETE FROM token_minute WHERE token = ?1 AND at <= ?2
+		AND n IN (SELECT n FROM token_minute WHERE token = ?1 ORDER BY n LIMIT 2)`, token, open)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec("INSERT INTO token_minute (token, n, at) VALUES (?,?,?)", token, last+1, now)
+	return err
+}
