@@ -88,6 +88,8 @@ func (f *screenFront) told(ctx context.Context, err error) (leave bool) {
 		return true
 	case ctxCause(ctx) != nil:
 		return true
+	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || codeOf(err) == exitCanceled):
+		f.note("stopped before it began")
 	default:
 		f.warn(err.Error())
 	}

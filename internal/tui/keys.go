@@ -68,7 +68,7 @@ func (m *model) interrupt(again bool) tea.Cmd {
 		}
 		m.leaving = true
 	case m.working:
-		m.stopped = true
+		m.stopped, m.after = true, false
 		m.queued = nil
 		m.asking = m.dropQuestion()
 		m.cancel(ErrStopped)
@@ -87,7 +87,8 @@ func (m *model) interrupt(again bool) tea.Cmd {
 // leave ends the conversation.
 func (m *model) leave() tea.Cmd {
 	if m.working && !m.stopped {
-		m.hint = "a turn is going on; ctrl-c stops it"
+		m.after = true
+		m.hint = "leaving when the turn has ended; ctrl-c stops it, and stays"
 		return nil
 	}
 	m.quit = true
@@ -117,6 +118,7 @@ func (m *model) enter() tea.Cmd {
 		return m.send(text)
 	}
 	if n, ok := showNumber(text); ok {
+		m.said(text)
 		m.unfold(n)
 		return nil
 	}

@@ -14,9 +14,9 @@ import (
 
 // Bounds of the live region and of what is kept.
 const (
-	maxInput      = 1 << 18 // bytes of a message
+	maxInput      = 1 << 16 // bytes of a message
 	maxInputRows  = 8       // that are shown
-	maxInputLines = 5000    // rows of the whole input
+	maxInputLines = 2000    // rows of the whole input
 	maxTailRows   = 12      // of an answer that streams
 	maxQueued     = 8       // messages that wait for the turn to end
 	frameEvery    = time.Second / fps
@@ -39,6 +39,7 @@ type model struct {
 	draft         string // what was typed before that
 	hint          string // a line under the input, until the next key
 	leaving       bool   // ctrl-c was pressed at an empty prompt
+	after         bool   // leave when the turn has ended
 	status        Status
 	queued        []string
 	md            markdown
@@ -207,11 +208,10 @@ func (m *model) done(msg doneMsg) tea.Cmd {
 	}
 	m.endReply()
 	m.working, m.cancel, m.asking = false, nil, m.dropQuestion()
-	if msg.leave {
+	switch {
+	case msg.leave, m.after && len(m.queued) == 0:
 		m.quit = true
-		return nil
-	}
-	if len(m.queued) > 0 {
+	case len(m.queued) > 0:
 		next := m.queued[0]
 		m.queued = m.queued[1:]
 		return m.send(next)
@@ -266,14 +266,15 @@ func (m *model) gap() {
 }
 
 // flush hands over what is to be printed, one piece at a time and in order. A piece
-// has to fit on the terminal above the live region, or that would be left behind in
-// what was scrolled away.
+// has to fit on the terminal together with the live region, which may be one that
+// was drawn a moment ago, or rows of that would be left behind in what was scrolled
+// away. So a piece has a third of the rows at most, and the live region the rest.
 func (m *model) flush() tea.Cmd {
 	if m.printing || m.drawn != nil || len(m.prints) == 0 && !m.quit {
 		return nil
 	}
 	var steps []tea.Cmd
-	for _, piece := range pieces(m.prints, m.height-m.liveRows()-1) {
+	for _, piece := range pieces(m.prints, m.height/3) {
 		steps = append(steps, tea.Println(piece))
 	}
 	m.prints, m.printing = nil, true

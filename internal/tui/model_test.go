@@ -318,6 +318,13 @@ func TestIssue5_8_Interrupt(t *testing.T) {
 		t.Fatal("two ctrl-c at an empty prompt do not leave")
 	}
 	d = newDesk(t, 80, Look{})
+	d.work()
+	d.keys("ctrl+d")
+	d.Update(doneMsg{})
+	if !d.quit {
+		t.Fatal("ctrl-d in a turn does not leave after it")
+	}
+	d = newDesk(t, 80, Look{})
 	d.keys("ctrl+d")
 	if !d.quit {
 		t.Fatal("ctrl-d at an empty prompt does not leave")
@@ -454,7 +461,11 @@ func TestIssue5_8_Small(t *testing.T) {
 		d.frames(turnFrames()...)
 		d.show(questionItem{Question{Ask: approval(item("a"), item("b"))}, make(chan Answer, 1)})
 		d.keys("s", "d", "because")
-		for _, l := range strings.Split(d.View().Content, "\n") {
+		rows := strings.Split(d.View().Content, "\n")
+		if most := size[1] - size[1]/3; len(rows) > max(most, 3) {
+			t.Errorf("%v: the live region has %d rows", size, len(rows))
+		}
+		for _, l := range rows {
 			if w := ansi.StringWidth(l); w > size[0] {
 				t.Errorf("%v: a line of the live region has %d columns: %q", size, w, l)
 			}

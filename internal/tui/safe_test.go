@@ -54,8 +54,11 @@ func hostile() []string {
 // TestIssue5_8_HostileText puts text that attacks the terminal everywhere that
 // text can come from.
 func TestIssue5_8_HostileText(t *testing.T) {
-	for _, look := range looks() {
+	for name, look := range looks() {
 		for _, text := range hostile() {
+			if len(text) > 1000 && name != "colour" {
+				continue // what is long is dear to render, and no other in other colours
+			}
 			d := newDesk(t, 60, look)
 			d.work()
 			quoted, err := json.Marshal(map[string]string{"path": text})

@@ -15,18 +15,20 @@ func (m *model) View() tea.View {
 	if m.drawn != nil {
 		return tea.NewView(banner)
 	}
-	above, below := m.above(), m.below()
-	rows := make([]string, 0, len(above)+len(below)+maxInputRows)
-	rows = append(rows, above...)
-	var cursor *tea.Cursor
+	above, below, input := m.above(), m.below(), []string(nil)
 	if m.inputShown() {
-		cursor = m.input.Cursor()
-		if cursor != nil {
-			cursor.Y += len(rows)
-		}
-		rows = append(rows, strings.Split(m.input.View(), "\n")...)
+		input = strings.Split(m.input.View(), "\n")
 	}
-	rows = append(rows, below...)
+	room := max(m.height-max(m.height/3, 1)-1, 1) - len(input)
+	below = below[:min(len(below), max(room-len(above), 1, room/2))]
+	above = above[min(len(above), max(len(above)+len(below)-room, 0)):]
+	rows := append(append(append(make([]string, 0, m.height), above...), input...), below...)
+	var cursor *tea.Cursor
+	if len(input) > 0 {
+		if cursor = m.input.Cursor(); cursor != nil {
+			cursor.Y += len(above)
+		}
+	}
 	if m.quit {
 		rows, cursor = nil, nil
 	}
@@ -36,11 +38,6 @@ func (m *model) View() tea.View {
 	v := tea.NewView(strings.Join(rows, "\n"))
 	v.Cursor = cursor
 	return v
-}
-
-// liveRows is how many rows the live region may have at the moment.
-func (m *model) liveRows() int {
-	return len(m.above()) + len(m.below()) + m.input.Height() + 1
 }
 
 func (m *model) inputShown() bool { return m.asking == nil || m.asking.field != fieldNone }
