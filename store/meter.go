@@ -16,7 +16,10 @@ type Meter struct {
 	asked  bool        // there was a request
 }
 
-type modelName struct{ provider, id string }
+type modelName struct {
+	provider, id string
+	priced       bool
+}
 
 // Needs tells whether an event says that anything was used, so that the meter has
 // to be known.
@@ -41,7 +44,7 @@ func (m *Meter) Learn(body toolcrib.Body, at time.Time) {
 		}
 		m.models = make([]modelName, len(b.Models))
 		for i, info := range b.Models {
-			m.models[i] = modelName{provider: info.Provider, id: info.ID}
+			m.models[i] = modelName{provider: info.Provider, id: info.ID, priced: info.Price.Known}
 		}
 	case *journal.ModelRequest:
 		m.index, m.day, m.asked = b.Model, DayOf(at), true
@@ -81,8 +84,10 @@ func (m *Meter) Charge(list []Charge, rec *RunRecord, e toolcrib.Event) []Charge
 	switch b := e.Body.(type) {
 	case *journal.Usage:
 		c.sum = settled(b.Tokens, b.CostUSD, b.Estimated)
+		c.sum.Unpriced = m.asked && !model.priced && b.CostUSD == 0 && b.Tokens.CostUSD == nil
 	case *journal.ModelFailed:
 		c.sum = settled(b.Charged, b.ChargedUSD, b.Charged != toolcrib.TokenUsage{})
+		c.sum.Unpriced = c.sum.Estimated && m.asked && !model.priced && b.ChargedUSD == 0
 	case *journal.ToolResult:
 		c.toolKey = ToolUseKey{Tool: b.Name, Day: day, Agent: rec.Agent, User: rec.User, Provider: model.provider, Model: model.id}
 		c.toolSum = calledOnce(b)

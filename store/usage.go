@@ -78,6 +78,7 @@ type UsageRow struct {
 	TotalTokens int64   `json:"total_tokens"` // input and output
 	CostUSD     float64 `json:"cost_usd"`     // to a billionth of a dollar for each request
 	Estimated   bool    `json:"estimated"`    // some of it is an estimate, or a price is unknown
+	Unpriced    bool    `json:"unpriced"`     // of some of it no price is known; that counts as 0
 
 	// Calls are those of tools, by the model that asked for them where there was one.
 	// They are counted by day, user, agent, model, provider and tool, and are 0 by
@@ -133,6 +134,7 @@ type UsageSum struct {
 	UsageTokens
 	NanoUSD   int64 `json:"nano_usd"`
 	Estimated bool  `json:"estimated"`
+	Unpriced  bool  `json:"unpriced,omitempty"` // no price is known of some of it
 }
 
 func (s *UsageSum) add(o UsageSum) {
@@ -144,6 +146,7 @@ func (s *UsageSum) add(o UsageSum) {
 	s.ReasoningTokens += o.ReasoningTokens
 	s.NanoUSD += o.NanoUSD
 	s.Estimated = s.Estimated || o.Estimated
+	s.Unpriced = s.Unpriced || o.Unpriced
 }
 
 // ToolUseKey is what a store keeps the calls of tools by.

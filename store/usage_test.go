@@ -100,6 +100,30 @@ func TestMeter(t *testing.T) {
 	}
 }
 
+// What costs nothing is told from what has no price.
+func TestMeterUnpriced(t *testing.T) {
+	start := &journal.RunStarted{Models: []journal.ModelInfo{{ID: "unknown"}, {ID: "free", Price: toolcrib.Price{Known: true}}}}
+	tokens := toolcrib.TokenUsage{InputTokens: 10}
+	for name, c := range map[string]struct {
+		model int
+		body  toolcrib.Body
+		want  bool
+	}{
+		"unknown":                {0, &journal.Usage{Tokens: tokens}, true},
+		"free":                   {1, &journal.Usage{Tokens: tokens, Estimated: true}, false},
+		"told by the provider":   {0, &journal.Usage{Tokens: toolcrib.TokenUsage{InputTokens: 10, CostUSD: new(float64)}}, false},
+		"failed, unknown":        {0, &journal.ModelFailed{Charged: tokens}, true},
+		"failed, free":           {1, &journal.ModelFailed{Charged: tokens}, false},
+		"refused outright: none": {0, &journal.ModelFailed{}, false},
+	} {
+		for _, sum := range meterOf(start, &journal.ModelRequest{Model: c.model}, c.body).Models {
+			if sum.Unpriced != c.want {
+				t.Errorf("%s: unpriced is %t", name, sum.Unpriced)
+			}
+		}
+	}
+}
+
 func TestUsageQueryCheck(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

@@ -206,6 +206,6 @@ func usageKey(r store.UsageRow) string {
 }
 
 func usageCost(r store.UsageRow) string {
-	known := !r.Estimated || r.CostUSD > 0 || r.TotalTokens == 0
+	known := !r.Unpriced || r.TotalTokens == 0
 	return render.Cost(toolcrib.Usage{CostUSD: r.CostUSD, Estimated: r.Estimated}, known)
 }

@@ -93,10 +93,12 @@ func scanUsage(scan func(...any) error, by store.UsageBy) (r store.UsageRow, err
 	var key any
 	var second string
 	var nano int64
+	var marks usageMarks
 	if err := scan(&key, &second, &r.Runs, &r.Requests, &r.InputTokens, &r.CachedInputTokens, &r.CacheWriteTokens, &r.OutputTokens, &r.ReasoningTokens,
-		&nano, &r.Estimated, &r.Calls, &r.Errors, &r.Refused, &r.DurationMS); err != nil {
+		&nano, &marks, &r.Calls, &r.Errors, &r.Refused, &r.DurationMS); err != nil {
 		return r, err
 	}
+	r.Estimated, r.Unpriced = marks != 0, marks&markUnpriced != 0
 	switch k := key.(type) {
 	case int64:
 		r.Key = store.Day(k).String()
@@ -144,10 +146,10 @@ const (
 		ON CONFLICT (` + usageKeys + `) DO UPDATE SET requests = requests + excluded.requests, input_tokens = input_tokens + excluded.input_tokens,
 		cached_tokens = cached_tokens + excluded.cached_tokens, write_tokens = write_tokens + excluded.write_tokens,
 		output_tokens = output_tokens + excluded.output_tokens, reason_tokens = reason_tokens + excluded.reason_tokens,
-		nano_usd = nano_usd + excluded.nano_usd, estimated = max(estimated, excluded.estimated) RETURNING num`
+		nano_usd = nano_usd + excluded.nano_usd, estimated = estimated | excluded.estimated RETURNING num`
 	addUsage = `UPDATE usage SET requests = requests + ?, input_tokens = input_tokens + ?, cached_tokens = cached_tokens + ?,
 		write_tokens = write_tokens + ?, output_tokens = output_tokens + ?, reason_tokens = reason_tokens + ?,
-		nano_usd = nano_usd + ?, estimated = max(estimated, ?) WHERE num = ?`
+		nano_usd = nano_usd + ?, estimated = estimated | ? WHERE num = ?`
 	toolColumns = "tool, day, agent, user, provider, model, calls, errors, refused, duration_ms"
 )
 
@@ -158,8 +160,27 @@ func usageKeyArgs(args []any, k store.UsageKey) []any {
 	return append(args, int64(k.Day), string(k.Run), text(k.Provider), text(k.Model), text(k.User), text(k.Agent), text(string(k.Session)))
 }
 
+// usageMarks say what a sum leaves open, as bits of the column estimated. A price
+// that is unknown is the highest, so that max finds it.
+type usageMarks int64
+
+const (
+	markEstimated usageMarks = 1 << iota
+	markUnpriced
+)
+
+func marksOf(v store.UsageSum) (m usageMarks) {
+	if v.Estimated {
+		m |= markEstimated
+	}
+	if v.Unpriced {
+		m |= markUnpriced
+	}
+	return m
+}
+
 func usageSumArgs(args []any, v store.UsageSum) []any {
-	return append(args, v.Requests, v.InputTokens, v.CachedInputTokens, v.CacheWriteTokens, v.OutputTokens, v.ReasoningTokens, v.NanoUSD, v.Estimated)
+	return append(args, v.Requests, v.InputTokens, v.CachedInputTokens, v.CacheWriteTokens, v.OutputTokens, v.ReasoningTokens, v.NanoUSD, int64(marksOf(v)))
 }
 
 func toolArgs(args []any, k store.ToolUseKey, v store.ToolUseSum) []any {

@@ -39,7 +39,10 @@ func (p *spender) add(s *sqlite.Store, at time.Time, bodies ...toolcrib.Body) {
 func (p *spender) start(s *sqlite.Store, at time.Time, user, agent string, session toolcrib.SessionID, parent toolcrib.RunID) {
 	p.t.Helper()
 	b := started(user, agent, session, parent)
-	b.Models = []journal.ModelInfo{{Ref: "small", Provider: "openai", ID: "mini"}, {Ref: "big", Provider: "anthropic", ID: "large"}}
+	b.Models = []journal.ModelInfo{
+		{Ref: "small", Provider: "openai", ID: "mini", Price: toolcrib.Price{Known: true}},
+		{Ref: "big", Provider: "anthropic", ID: "large", Price: toolcrib.Price{Known: true}},
+	}
 	p.add(s, at, b)
 }
 
@@ -230,7 +233,7 @@ func TestUsageOfFork(t *testing.T) {
 	s := spent(t)
 	f := &spender{t: t, run: "run_fork"}
 	start := started("ann", "default", "", "")
-	start.Models, start.ForkedFrom, start.ForkedRound = []journal.ModelInfo{{Provider: "openai", ID: "mini"}}, "run_a", 2
+	start.Models, start.ForkedFrom, start.ForkedRound = []journal.ModelInfo{{Provider: "openai", ID: "mini", Price: toolcrib.Price{Known: true}}}, "run_a", 2
 	start.Input = []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "hello"), toolcrib.TextMessage(toolcrib.RoleAssistant, "yes?")}
 	f.add(s, sunday, start)
 	f.ask(s, sunday, 0, 1, false)

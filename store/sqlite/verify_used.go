@@ -17,10 +17,14 @@ func (sn snapshot) verifyUsed(ctx context.Context, want store.Used, p problems) 
 	err := each(ctx, sn.query, "SELECT "+usageColumns+" FROM usage", nil, func(scan func(...any) error) error {
 		var k store.UsageKey
 		var v store.UsageSum
+		var marks usageMarks
 		models++
 		err := scan(&k.Day, &k.Run, &k.Provider, &k.Model, &k.User, &k.Agent, &k.Session, &v.Requests, &v.InputTokens, &v.CachedInputTokens,
-			&v.CacheWriteTokens, &v.OutputTokens, &v.ReasoningTokens, &v.NanoUSD, &v.Estimated)
-		if w, ok := want.Models[k]; err == nil && (!ok || w != v) {
+			&v.CacheWriteTokens, &v.OutputTokens, &v.ReasoningTokens, &v.NanoUSD, &marks)
+		v.Estimated, v.Unpriced = marks&markEstimated != 0, marks&markUnpriced != 0
+		w, ok := want.Models[k]
+		w.Unpriced = w.Unpriced && v.Unpriced // older versions did not note it
+		if err == nil && (!ok || w != v) {
 			err = &store.ChainError{Run: k.Run, What: fmt.Sprintf("its usage of %s is kept as %+v, its events give %+v", k.Day, v, w)}
 		}
 		return err
