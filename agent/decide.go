@@ -32,6 +32,11 @@ type Decision struct {
 	Remember *journal.Remember
 }
 
+// ByNobody is the [Decision.By] of a refusal that is no person's word: a parked run
+// goes on as one that was started with [ApproveDeny]. Its calls are refused as
+// needing an approval, and the agent's on_denial does not count for them.
+const ByNobody = "--approve deny"
+
 // Decide writes a decision down. It is used once: of two that come at the same
 // time the journal's fence lets one pass, and the other gets a [*StateError], as
 // does one on a run or an approval that waits for nothing, or whose digest is

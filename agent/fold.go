@@ -319,7 +319,7 @@ func (s *State) resolved(b *journal.ConfirmationResolved) error {
 	if s.Approval.Kind == journal.ApprovalInput && len(s.Approval.Calls) == 0 {
 		s.Declined = true // a limit is raised by Granted, and by nothing else
 	}
-	if s.Turn != nil && s.Approval.Kind == journal.ApprovalCall {
+	if s.Turn != nil && (s.Approval.Kind == journal.ApprovalCall || s.Approval.Kind == journal.ApprovalInput && b.By == ByNobody) {
 		s.Turn.Rejudge = true
 	}
 	s.Approval, s.Pending = nil, nil
@@ -335,14 +335,15 @@ func (s *State) decide(c *Call, d journal.CallDecision, by *journal.Confirmation
 		}
 		return
 	}
-	if s.Approval.Kind == journal.ApprovalInput {
+	nobody := by.By == ByNobody && d.Decision == journal.DecisionDeny
+	if s.Approval.Kind == journal.ApprovalInput && !nobody {
 		c.Answer = &d
 		return
 	}
 	c.Decision, c.DecidedBy = &d, by
 	switch {
 	case d.Decision == journal.DecisionDeny:
-		s.Denied = true
+		s.Denied = s.Denied || !nobody
 	case d.Decision == journal.DecisionApprove && by.Remember != nil && by.Remember.Scope == journal.RememberRun && c.Verdict != nil:
 		s.Remembered = append(s.Remembered, gate.Remember(*by.Remember, by, c.Name, c.judgedArguments(), c.Verdict.Effect))
 	}

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -26,7 +27,9 @@ func (d *driver) judge(ctx context.Context) error {
 		Offered: s.OfferedNow(), Repeated: s.Repeated, Decided: decided(open),
 		Remembered: d.remembered(ctx), Taint: s.Taint,
 	}
-	verdicts := d.r.Gate.Judge(ctx, s.Start.Principal, scopeOf(s.Start), facts, calls)
+	scope := scopeOf(s.Start)
+	scope.NobodyAsks = scope.NobodyAsks || leftByNobody(open)
+	verdicts := d.r.Gate.Judge(ctx, s.Start.Principal, scope, facts, calls)
 	record := &journal.Verdicts{Iteration: s.Turn.Iteration, Again: s.Turn.Judged, Verdicts: make([]journal.Verdict, len(verdicts))}
 	for i := range verdicts {
 		v := &verdicts[i]
@@ -38,11 +41,19 @@ func (d *driver) judge(ctx context.Context) error {
 	return d.hold(record)
 }
 
+// leftByNobody tells whether calls that were asked about are refused because nobody
+// is there.
+func leftByNobody(calls []*Call) bool { return slices.ContainsFunc(calls, (*Call).leftByNobody) }
+
+func (c *Call) leftByNobody() bool {
+	return c.Decision != nil && c.Decision.Decision == journal.DecisionDeny && c.DecidedBy.By == ByNobody
+}
+
 // decided is what a person decided on calls of this turn.
 func decided(calls []*Call) map[string]gate.Decided {
 	var m map[string]gate.Decided
 	for _, c := range calls {
-		if c.Decision == nil {
+		if c.Decision == nil || c.leftByNobody() {
 			continue
 		}
 		if m == nil {

@@ -38,6 +38,8 @@ type approvalView struct {
 type approvalCall struct {
 	journal.ApprovalItem
 	Decision string `json:"decision"` // "" = open
+	// Edited are the arguments that a person gave in place of the model's.
+	Edited json.RawMessage `json:"edited_arguments,omitempty"`
 	// Rule asks, and Position is where the configuration says that it is asked.
 	Rule     string `json:"rule,omitempty"`
 	Position string `json:"position,omitempty"`
@@ -49,7 +51,8 @@ type approvalWord struct {
 	Reason   string    `json:"reason,omitempty"`
 	At       time.Time `json:"at"`
 
-	Remember *journal.Remember `json:"remember,omitempty"`
+	Calls    map[string]journal.CallDecision `json:"calls,omitempty"` // by call ID; absent = Decision, or still open
+	Remember *journal.Remember               `json:"remember,omitempty"`
 }
 
 const (
@@ -130,10 +133,10 @@ func (a *app) approvalsOf(ctx context.Context, s *sqlite.Store, rec store.RunRec
 }
 
 func (v *approvalView) resolved(at time.Time, b *journal.ConfirmationResolved) {
-	v.Decisions = append(v.Decisions, approvalWord{Decision: b.Decision, By: b.By, Reason: b.Reason, At: at, Remember: b.Remember})
+	v.Decisions = append(v.Decisions, approvalWord{Decision: b.Decision, By: b.By, Reason: b.Reason, At: at, Calls: b.Calls, Remember: b.Remember})
 	for i := range v.Calls {
-		if d := b.Of(v.Calls[i].ID); d.Decision != "" {
-			v.Calls[i].Decision = d.Decision
+		if d := b.Of(v.Calls[i].ID); d.Decision != "" && v.Calls[i].Decision == "" {
+			v.Calls[i].Decision, v.Calls[i].Edited = d.Decision, d.Arguments
 		}
 	}
 }

@@ -139,6 +139,9 @@ func (a *app) showApproval(v *approvalView) {
 	for _, c := range v.Calls {
 		fmt.Fprintf(a.out, "\n%s %s  %s\n", s.Bold(guard.Visible(c.Name)), s.Dim(guard.Visible(c.ID)), guard.Visible(c.Decision))
 		fmt.Fprintln(a.out, render.Indented(c.Arguments))
+		if len(c.Edited) > 0 {
+			fmt.Fprintf(a.out, "%s\n%s\n", s.Yellow("with other arguments, which a person gave:"), render.Indented(c.Edited))
+		}
 		if text := strings.Trim(string(c.Effect.OrStrictest())+" · "+c.Reason, " ·"); text != "" {
 			fmt.Fprintf(a.out, "%s\n", s.Dim(guard.Visible(text)))
 		}
@@ -148,7 +151,7 @@ func (a *app) showApproval(v *approvalView) {
 		fmt.Fprint(a.out, s.Preview(c.Preview, 0))
 	}
 	for _, d := range v.Decisions {
-		text := fmt.Sprintf("%s by %s, %s", d.Decision, d.By, d.At.Local().Format("2006-01-02 15:04:05"))
+		text := fmt.Sprintf("%s by %s, %s", wordText(v, &d), d.By, d.At.Local().Format("2006-01-02 15:04:05"))
 		if d.Remember != nil {
 			text += ", remembered for the " + d.Remember.Scope
 		}
@@ -171,4 +174,18 @@ func (a *app) showApproval(v *approvalView) {
 		}
 		fmt.Fprintln(a.out, command)
 	}
+}
+
+// wordText is a decision, call by call where it was made so.
+func wordText(v *approvalView, d *approvalWord) string {
+	if len(d.Calls) == 0 {
+		return d.Decision
+	}
+	var parts []string
+	for _, c := range v.Calls {
+		if one, ok := d.Calls[c.ID]; ok {
+			parts = append(parts, c.ID+" "+strings.ReplaceAll(one.Decision, "_", " "))
+		}
+	}
+	return strings.Join(parts, ", ")
 }

@@ -215,8 +215,8 @@ func (a *app) decidable(v *approvalView, word journal.CallDecision, f *decideFla
 		what, commands := wayOn(v.Run, v.request(), true)
 		return usagef("approval %s waits for %s, and %s does not fit; use: %s", v.ID, what,
 			strings.ReplaceAll(word.Decision, "_", " "), strings.Join(commands, "\n  or: "))
-	case word.Arguments != nil && len(f.calls) != 1 && len(v.Calls) != 1:
-		return usagef("--edit: approval %s has %d calls; name the one that is meant with --call", v.ID, len(v.Calls))
+	case word.Arguments != nil && len(f.calls) != 1 && len(v.open()) != 1:
+		return usagef("--edit: approval %s has %d open calls; name the one that is meant with --call", v.ID, len(v.open()))
 	}
 	for _, id := range f.calls {
 		if open := v.open(); !slices.Contains(open, id) {

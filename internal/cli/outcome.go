@@ -122,7 +122,11 @@ func (d *drive) parked(s *agent.State) {
 		}
 		fmt.Fprintf(a.err, "  %s\n", guard.Visible(text))
 	}
-	for _, c := range s.Pending.Calls {
+	open := openCalls(s)
+	if n := len(ask.Calls) - len(open); n > 0 {
+		fmt.Fprintf(a.err, "  %s\n", a.style.Dim(render.Count(n, "call")+" of it decided already"))
+	}
+	for _, c := range open {
 		fmt.Fprint(a.err, "  "+a.style.Call(c.Name, c.Arguments, ""))
 		if c.Reason != "" {
 			fmt.Fprintf(a.err, "      %s\n", a.style.Dim(guard.Visible(c.Reason)))

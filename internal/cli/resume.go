@@ -267,7 +267,7 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State) (bo
 	case d.approve == agent.ApproveAll && coveredByAll(s, &word):
 		word.By = "--approve all"
 	case d.approve == agent.ApproveDeny:
-		word.Decision, word.By = journal.DecisionDeny, "--approve deny"
+		word.Decision, word.By = journal.DecisionDeny, agent.ByNobody
 	case d.ask != nil:
 		if ok, err := d.person(ctx, s, &word); err != nil || !ok {
 			return false, err
@@ -320,19 +320,33 @@ func coveredByAll(s *agent.State, word *agent.Decision) bool {
 
 // openCalls are the calls of the open approval that nobody has decided on yet.
 func openCalls(s *agent.State) []journal.ApprovalItem {
-	decided := map[string]bool{}
-	for _, c := range s.Trace {
-		if c.DecidedBy != nil && c.DecidedBy.ApprovalID == s.Approval.ApprovalID || c.Doubt != nil || c.Answer != nil {
-			decided[c.ID] = true
-		}
-	}
+	decided := decidedCalls(s)
 	var open []journal.ApprovalItem
 	for _, item := range s.Approval.Calls {
-		if !decided[item.ID] {
+		if decided[item.ID] == "" {
 			open = append(open, item)
 		}
 	}
 	return open
+}
+
+// decidedCalls are the words on the calls of the open approval, by their IDs.
+func decidedCalls(s *agent.State) map[string]string {
+	decided := map[string]string{}
+	if s.Approval == nil {
+		return decided
+	}
+	for _, c := range s.Trace {
+		switch {
+		case c.DecidedBy != nil && c.DecidedBy.ApprovalID == s.Approval.ApprovalID:
+			decided[c.ID] = c.Decision.Decision
+		case c.Doubt != nil:
+			decided[c.ID] = c.Doubt.Decision
+		case c.Answer != nil:
+			decided[c.ID] = c.Answer.Decision
+		}
+	}
+	return decided
 }
 
 // runnerOf makes a runner that writes something down about a run, and asks no

@@ -28,13 +28,36 @@ type runView struct {
 	Usage      toolcrib.Usage      `json:"usage"`
 	Taint      []string            `json:"taint,omitempty"`  // sources of untrusted data that it has read; not in lists
 	Skills     []journal.Skill     `json:"skills,omitempty"` // not in lists
-	Pending    *journal.Pending    `json:"pending"`
+	Pending    *pendingView        `json:"pending"`
 	Error      *store.RunError     `json:"error"`
 	CreatedAt  time.Time           `json:"created_at"`
 	EndedAt    *time.Time          `json:"ended_at"`
 	PrunedAt   *time.Time          `json:"pruned_at,omitempty"` // when its content was removed
 	// Interrupted is set if the run was cut off and nobody drives it.
 	Interrupted bool `json:"interrupted,omitempty"`
+}
+
+// pendingView is what a parked run waits for, with what was decided of it so far.
+type pendingView struct {
+	journal.Pending
+	Calls []pendingCall `json:"calls,omitempty"`
+}
+
+type pendingCall struct {
+	journal.ApprovalItem
+	Decision string `json:"decision,omitempty"` // "" = open; not in lists
+}
+
+// pendingOf views what a run waits for; decided are the words on its calls by ID.
+func pendingOf(p *journal.Pending, decided map[string]string) *pendingView {
+	if p == nil {
+		return nil
+	}
+	v := &pendingView{Pending: *p}
+	for _, c := range p.Calls {
+		v.Calls = append(v.Calls, pendingCall{ApprovalItem: c, Decision: decided[c.ID]})
+	}
+	return v
 }
 
 type traceView struct {
@@ -56,7 +79,7 @@ func viewOfRecord(rec store.RunRecord) runView {
 	v := runView{
 		ID: rec.ID, Status: rec.Status, StopReason: rec.StopReason, Agent: rec.Agent, Model: rec.Model,
 		User: rec.User, Actor: rec.Actor, SessionID: rec.Session, ParentID: rec.Parent, Content: rec.Content,
-		Truncated: rec.Truncated, Iterations: rec.Iterations, Usage: rec.Usage, Pending: rec.Pending,
+		Truncated: rec.Truncated, Iterations: rec.Iterations, Usage: rec.Usage, Pending: pendingOf(rec.Pending, nil),
 		Error: rec.Error, CreatedAt: rec.CreatedAt,
 	}
 	if !rec.EndedAt.IsZero() {
@@ -75,7 +98,7 @@ func viewOfState(s *agent.State) runView {
 	v := runView{
 		ID: s.Run, Status: s.Status, Agent: s.Start.Agent.Name, Model: s.Start.Agent.Model,
 		User: s.Start.Principal.User, Actor: s.Start.Principal.Actor, SessionID: s.Start.Session,
-		ParentID: s.Start.Parent, Iterations: s.Iterations, Usage: s.Usage, Pending: s.Pending, Taint: s.Taint, Skills: s.Start.Skills,
+		ParentID: s.Start.Parent, Iterations: s.Iterations, Usage: s.Usage, Pending: pendingOf(s.Pending, decidedCalls(s)), Taint: s.Taint, Skills: s.Start.Skills,
 		CreatedAt: s.Started, Trace: make([]traceView, 0, len(s.Trace)),
 	}
 	switch {
