@@ -38,10 +38,12 @@ func TestMain(m *testing.M) {
 // with an empty home.
 func TestScripts(t *testing.T) {
 	behind := &processes{named: map[string]*background{}}
+	plain := plainBinary(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			home := filepath.Join(env.WorkDir, "home")
+			choose(env, plain)
 			env.Setenv("HOME", home)
 			if self, err := user.Current(); err == nil {
 				env.Setenv("SELF", "local:"+self.Username)
