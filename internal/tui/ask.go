@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -32,11 +33,22 @@ type asking struct {
 	at    int  // the call that is asked about then
 	words map[string]journal.CallDecision
 	draft string // of the input, to be put back
+	// touched is when the question was shown, or when a key came while nobody could
+	// have read it yet.
+	touched time.Time
 }
+
+// calm is how long nobody must have typed before a key answers a question: what was
+// typed ahead into the next message must not approve a call.
+const calm = 700 * time.Millisecond
+
+// seen tells whether the person can have seen the question. A key that comes before
+// is none for it.
+func (m *model) seen() bool { return m.now().Sub(m.asking.touched) >= m.calm }
 
 func (m *model) ask(it questionItem) {
 	m.endReply()
-	a := &asking{Question: it.question, reply: it.reply, words: map[string]journal.CallDecision{}, draft: m.input.Value()}
+	a := &asking{Question: it.question, reply: it.reply, words: map[string]journal.CallDecision{}, draft: m.input.Value(), touched: m.now()}
 	m.asking = a
 	if a.Problem != "" {
 		m.warn(a.Problem)

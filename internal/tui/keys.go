@@ -12,6 +12,14 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
+// keysText tells which keys answer, when they do.
+func (m *model) keysText() string {
+	if !m.seen() {
+		return "a moment: what you type goes on into your message"
+	}
+	return m.asking.keysText()
+}
+
 // key is a key of the person.
 func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	name := k.String()
@@ -32,7 +40,12 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 		m.unfold(0)
 		return nil
 	}
-	if m.asking != nil && m.askKey(k) {
+	if m.asking != nil && !m.seen() {
+		m.asking.touched = m.now()
+		if name == "enter" {
+			return nil // what is typed so far is kept
+		}
+	} else if m.asking != nil && m.askKey(k) {
 		return nil
 	}
 	switch name {

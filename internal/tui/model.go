@@ -32,6 +32,7 @@ type model struct {
 	start   func(tea.Cmd) tea.Cmd // marks what a Talk carries out, so that it is waited for
 	ctx     context.Context       // of everything that is carried out
 	now     func() time.Time
+	calm    time.Duration // see the constant
 
 	width, height int
 	input         textarea.Model
@@ -76,7 +77,7 @@ type (
 
 func newModel(o Options, feed *feed) *model {
 	m := &model{
-		look: o.Look, talk: o.Talk, screen: &Screen{feed: feed}, history: o.History, now: time.Now,
+		look: o.Look, talk: o.Talk, screen: &Screen{feed: feed}, history: o.History, now: time.Now, calm: calm,
 		width: 80, height: 24, ctx: context.Background(), md: markdown{look: o.Look},
 		start: func(c tea.Cmd) tea.Cmd { return c }, noticed: map[string]bool{},
 	}

@@ -56,6 +56,7 @@ func newDesk(t *testing.T, width int, look Look) *desk {
 	t.Helper()
 	talk := &talker{}
 	m := newModel(Options{Talk: talk, Look: look, History: &History{}}, newFeed())
+	m.calm = 0
 	m.now = func() time.Time { return time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC) }
 	m.printing = true
 	m.Update(tea.WindowSizeMsg{Width: width, Height: 24})

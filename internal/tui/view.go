@@ -52,7 +52,7 @@ func (m *model) above() []string {
 		rows = append(rows, "")
 	}
 	if m.asking != nil {
-		for _, l := range m.keyRows(m.asking.keysText()) {
+		for _, l := range m.keyRows(m.keysText()) {
 			rows = append(rows, s.Yellow(m.look.signs(l)))
 		}
 		return rows
