@@ -104,13 +104,22 @@ func (a *app) checkConfig(ctx context.Context) error {
 	for _, w := range warnings {
 		a.notice("%v", w)
 	}
+	refused := false
 	for _, u := range c.Unsupported() {
+		if u.Safety {
+			refused = true
+			fmt.Fprintln(a.err, guard.Visible(u.Error()))
+			continue
+		}
 		a.notice("%s", u.Error())
 	}
 	for _, text := range unusable(c) {
 		a.notice("%s", text)
 	}
 	a.notTrustedYet(source)
+	if refused {
+		return silent(exitUsage) // as run does
+	}
 	if source.Origin == config.OriginNone {
 		fmt.Fprintln(a.out, "no configuration file: every key has its default")
 		return nil

@@ -77,6 +77,9 @@ func (a *app) explainCall(ctx context.Context, g *gate.Gate, who toolcrib.Princi
 		judged.Content = json.RawMessage(v.Content)
 	}
 	if f.json {
+		if v.Refused() {
+			judged.Verdict.Decision = "refuse" // the journal leaves it empty
+		}
 		return printJSON(a.out, []explainedCall{{Explanation: *x, Call: judged}}, true)
 	}
 	a.explainOne(x)

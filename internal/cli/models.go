@@ -60,7 +60,12 @@ func (a *app) openModels(c *config.Config, agent *toolcrib.Agent) (*models, erro
 	var all []config.ResolvedModel
 	if agent.Model == "" {
 		found := a.detect(c)
-		a.notice("no model is configured: using %s (%s)", found.Model.Name(), found.Why)
+		if names := c.ModelNames(); len(names) > 0 {
+			a.notice("no model is configured for the agent %s: using %s (%s); name one of %s in agents.%s.model, or with --model",
+				agent.Name, found.Model.Name(), found.Why, strings.Join(names, ", "), agent.Name)
+		} else {
+			a.notice("no model is configured: using %s (%s)", found.Model.Name(), found.Why)
+		}
 		agent.Model = found.Model.Ref
 		all = append(all, found.Model)
 	} else {

@@ -127,7 +127,16 @@ func (a *app) tellModels(views []modelView) {
 	}
 	a.outStyle.Table(a.out, rows)
 	info := a.knownModels().Info()
-	a.notice("prices in US dollars per 1M tokens, from %s%s; refresh them with: toolcrib models refresh FILE", info.Source, dated(info))
+	a.notice("prices in US dollars per 1M tokens, from %s%s%s; refresh them with: toolcrib models refresh FILE", info.Source, dated(info), besides(info))
+}
+
+// besides names the list that toolcrib brings, where another one counts before it.
+func besides(info catalog.Info) string {
+	brought := catalog.Embedded().Info()
+	if info.Source == brought.Source && info.Date == brought.Date {
+		return ""
+	}
+	return ", and where that says nothing from the list that this version brings" + dated(brought)
 }
 
 func dated(info catalog.Info) string {

@@ -35,7 +35,11 @@ func (d *drive) summary(s *agent.State) {
 		if f.Ref != "" {
 			text += " (" + f.Ref + ")"
 		}
-		a.complain(string(f.StopReason) + ": " + text)
+		code := string(f.StopReason)
+		if f.Code == agent.CodeSchemaMismatch {
+			code = f.Code // the provider is not to blame
+		}
+		a.complain(code + ": " + text)
 	}
 	if text := incomplete(s); text != "" {
 		a.notice("%s", text)

@@ -4,18 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 type pruneFlags struct {
 	olderThan                     string
 	content, yes, json, retention bool
+	withLater                     bool
 }
 
 func (a *app) runsPruneCommand() *cobra.Command {
@@ -26,8 +31,9 @@ func (a *app) runsPruneCommand() *cobra.Command {
 		Long: "Remove runs that have ended, for good; with --content only what was said and done in them, while the run, its " +
 			"cost and its hash chain stay. What was removed, and by whom, stands in the system journal. For administrators. " +
 			"--retention does now what the configuration says under retention, which is done by and by after each run otherwise. " +
-			"On a terminal it asks first. RUN is an ID, the beginning of one, or last.",
-		Example: "toolcrib runs prune run_01K\ntoolcrib runs prune --older-than 90d --content\ntoolcrib runs prune --retention",
+			"On a terminal it asks first; elsewhere --yes is required, but for --retention. Later runs of the session, and forks, hold " +
+			"the same transcript: --with-later takes them along. RUN is an ID, the beginning of one, or last.",
+		Example: "toolcrib runs prune run_01K --yes\ntoolcrib runs prune --older-than 90d --content --yes\ntoolcrib runs prune --retention",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ways := 0
 			for _, given := range []bool{len(args) > 0, cmd.Flags().Changed("older-than"), f.retention} {
@@ -38,6 +44,8 @@ func (a *app) runsPruneCommand() *cobra.Command {
 			switch {
 			case ways != 1:
 				return usagef("give runs, or --older-than, or --retention")
+			case f.withLater && len(args) == 0:
+				return usagef("--with-later: goes with runs")
 			case f.retention && f.content:
 				return usagef("--content: the configuration says what --retention keeps")
 			case f.retention:
@@ -50,7 +58,8 @@ func (a *app) runsPruneCommand() *cobra.Command {
 	flags.StringVar(&f.olderThan, "older-than", "", "all runs that ended longer ago, such as 30d or 12h")
 	flags.BoolVar(&f.retention, "retention", false, "what the configuration keeps no longer (retention.runs, retention.content)")
 	flags.BoolVar(&f.content, "content", false, "only the content; the run, its cost and its chain stay")
-	flags.BoolVar(&f.yes, "yes", false, "do not ask")
+	flags.BoolVar(&f.withLater, "with-later", false, "also the later runs of the session and the forks that hold the same transcript")
+	flags.BoolVar(&f.yes, "yes", false, "do not ask; required without a terminal")
 	flags.BoolVar(&f.json, "json", false, "one JSON value")
 	return cmd
 }
@@ -80,7 +89,14 @@ func (a *app) prune(ctx context.Context, names []string, f *pruneFlags) error {
 		}
 		o.Runs = append(o.Runs, rec.ID)
 	}
-	if a.inTerminal && a.errTerminal && !f.yes && !a.confirm(pruneQuestion(o, f.olderThan)) {
+	if err := a.laterRuns(ctx, s, &o, f.withLater); err != nil {
+		return err
+	}
+	terminal := a.inTerminal && a.errTerminal
+	if !terminal && !f.yes {
+		return usagef("--yes: is required without a terminal, for what is removed does not come back")
+	}
+	if terminal && !f.yes && !a.confirm(pruneQuestion(o, f.olderThan)) {
 		return failedf("nothing was removed")
 	}
 	result, err := s.Prune(ctx, o)
@@ -114,4 +130,96 @@ func pruneQuestion(o store.PruneOptions, span string) string {
 		return "Remove the content of " + which + " for good?"
 	}
 	return "Remove " + which + " for good?"
+}
+
+// laterRuns finds the runs that hold the transcript of those that are to be pruned:
+// it takes them along, or tells which they are.
+func (a *app) laterRuns(ctx context.Context, s *sqlite.Store, o *store.PruneOptions, take bool) error {
+	if len(o.Runs) == 0 {
+		return nil
+	}
+	later, err := a.carriers(ctx, s, o.Runs)
+	switch {
+	case err != nil || len(later) == 0:
+		return err
+	case take:
+		o.Runs = append(o.Runs, later...)
+		return nil
+	}
+	shown := make([]string, 0, laterShown)
+	for _, id := range later[:min(len(later), laterShown)] {
+		shown = append(shown, string(id))
+	}
+	text := strings.Join(shown, ", ")
+	if more := len(later) - len(shown); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	a.notice("what was said there stands also in the transcript of later runs: %s; --with-later takes them along", text)
+	return nil
+}
+
+// laterShown is how many runs a notice names.
+const laterShown = 10
+
+// carriers are the runs that took over the transcript of these, or of one that did:
+// later ones of the session, and forks; the oldest first.
+func (a *app) carriers(ctx context.Context, s *sqlite.Store, runs []toolcrib.RunID) ([]toolcrib.RunID, error) {
+	holds := map[toolcrib.RunID]bool{}
+	for _, id := range runs {
+		holds[id] = true
+	}
+	since := time.Now()
+	for _, id := range runs {
+		rec, err := s.Run(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if rec.CreatedAt.Before(since) {
+			since = rec.CreatedAt
+		}
+	}
+	var newer []store.RunRecord // the newest first
+	err := a.eachRun(ctx, s, store.Filter{Since: since}, func(rec store.RunRecord) error {
+		newer = append(newer, rec)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	sessions := map[toolcrib.SessionID]bool{}
+	var later []toolcrib.RunID
+	for _, rec := range slices.Backward(newer) {
+		carried := holds[rec.ID] || rec.Session != "" && sessions[rec.Session]
+		if !carried && rec.PrunedAt.IsZero() {
+			from, err := forkedFrom(ctx, s, rec.ID)
+			if err != nil {
+				return nil, err
+			}
+			carried = holds[from]
+		}
+		if !carried {
+			continue
+		}
+		sessions[rec.Session] = true
+		if !holds[rec.ID] && rec.PrunedAt.IsZero() {
+			later = append(later, rec.ID)
+		}
+		holds[rec.ID] = true
+	}
+	return later, nil
+}
+
+// forkedFrom is the run that another began as a fork of; "" = of none, or its
+// journal does not tell.
+func forkedFrom(ctx context.Context, s *sqlite.Store, run toolcrib.RunID) (toolcrib.RunID, error) {
+	for e, err := range s.Read(ctx, run, 0) {
+		if err != nil {
+			return "", ctx.Err()
+		}
+		if start, ok := e.Body.(*journal.RunStarted); ok {
+			return start.ForkedFrom, nil
+		}
+		break
+	}
+	return "", nil
 }
