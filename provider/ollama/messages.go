@@ -24,7 +24,7 @@ func (c *conversation) encodeMessages(ctx context.Context, req *toolcrib.Request
 		case toolcrib.RoleTool:
 			e.results(m)
 		default:
-			e.user(m)
+			e.user(c.files.Inline(ctx, req, m))
 		}
 	}
 	e.flush()

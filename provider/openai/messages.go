@@ -58,6 +58,7 @@ func (w *writer) attach(m *toolcrib.Message) (found []*wire.Attachment, some boo
 
 func (w *writer) appendUser(dst []byte, m *toolcrib.Message) []byte {
 	dst = w.userTurn(dst)
+	m = w.files.Inline(w.ctx, w.req, m)
 	found, some := w.attach(m)
 	if !some {
 		dst = append(dst, '"')

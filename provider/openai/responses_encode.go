@@ -146,6 +146,7 @@ func (w *responsesWriter) appendMessage(dst []byte, m *toolcrib.Message) []byte 
 
 func (w *responsesWriter) appendUser(dst []byte, m *toolcrib.Message) []byte {
 	dst = append(separator(dst), `{"type":"message","role":"user","content":[`...)
+	m = w.files.Inline(w.ctx, w.req, m)
 	start := len(dst)
 	open := false // a text
 	for i := range m.Parts {
