@@ -9,9 +9,16 @@ import (
 )
 
 // Rememberable tells whether an approval of any of the calls can hold for later
-// ones. What tools.settings.X.confirm: always asks is asked each time (contract §2).
+// ones without a question. What tools.settings.X.confirm: always asks is asked each
+// time (contract §2), and so is what taint asks (contract §6).
 func Rememberable(calls []journal.ApprovalItem) bool {
-	return slices.ContainsFunc(calls, rememberable)
+	return slices.ContainsFunc(calls, func(c journal.ApprovalItem) bool { return rememberable(c) && !tainted(c) })
+}
+
+// tainted tells whether a call is asked about because of what the run has read,
+// which is the first of the gate's reasons.
+func tainted(c journal.ApprovalItem) bool {
+	return strings.HasPrefix(c.Reason, "the run has read untrusted data (")
 }
 
 func rememberable(c journal.ApprovalItem) bool {
@@ -34,6 +41,10 @@ func RememberText(calls []journal.ApprovalItem, r journal.Remember) string {
 			parts = append(parts, text)
 		}
 	}
+	still := ""
+	if slices.ContainsFunc(calls, tainted) {
+		still = "; where a run has read untrusted data, as this one has, it is asked about all the same"
+	}
 	if len(parts) == 0 {
 		return "nothing of this can be remembered"
 	}
@@ -41,5 +52,5 @@ func RememberText(calls []journal.ApprovalItem, r journal.Remember) string {
 	if r.Scope == journal.RememberUser {
 		where = "for this user"
 	}
-	return "not asked again " + where + ": " + strings.Join(parts, "; ")
+	return "not asked again " + where + ": " + strings.Join(parts, "; ") + still
 }
