@@ -234,7 +234,7 @@ func TestIssue5_8_ChatOnATerminal(t *testing.T) {
 	}
 
 	p.send("write another")
-	p.waitAfter("❯ write another", "e edit")
+	p.waitAfter("❯ write another", "y yes")
 	p.keys("e")
 	p.wait("other arguments, as JSON")
 	p.keys("C-u", "BSpace", "C-u", "BSpace", "C-u", "BSpace", "C-u")
@@ -271,6 +271,7 @@ func TestIssue5_8_ChatOnATerminal(t *testing.T) {
 	p.wait("edited.txt did not exist before")
 	p.send("/undo ")
 	p.waitAfter("edited.txt did not exist before", "+old")
+	p.waitAfter("edited.txt did not exist before", "y yes")
 	p.keys("y")
 	p.wait("notes.txt is as it was (4 bytes)")
 	if got := l.file("notes.txt"); got != "old\n" {

@@ -51,6 +51,7 @@ func (m *model) ask(it questionItem) {
 	a := &asking{Question: it.question, reply: it.reply, words: map[string]journal.CallDecision{}, draft: m.input.Value(), touched: m.now()}
 	m.asking = a
 	if a.Problem != "" {
+		a.touched = time.Time{} // the person is answering it already
 		m.warn(a.Problem)
 	}
 	s := m.style()

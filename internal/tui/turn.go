@@ -17,6 +17,7 @@ import (
 
 // turn is what is known of the turn that is going on.
 type turn struct {
+	started  bool // there is a run
 	answer   blocks
 	streamed strings.Builder // of the current reply
 	shown    string          // text of the last reply that was shown
@@ -69,6 +70,8 @@ func (m *model) show(item any) {
 func (m *model) frame(f journal.Frame) {
 	t := &m.turn
 	switch f.Event {
+	case string(journal.KindRunStarted):
+		t.started = true
 	case string(journal.KindMessage):
 		m.message(decode[messageFrame](f.Data))
 	case journal.FrameToolCallDelta:

@@ -118,6 +118,8 @@ func (m *model) activity() string {
 		what = "writing a call of " + t.writing
 	case t.streamed.Len() > 0:
 		what = "writing"
+	case !t.started:
+		what = "working"
 	}
 	pictures := m.look.spinner()
 	since := m.now().Sub(m.began)
