@@ -56,7 +56,7 @@ func functions(dir string, cancel func()) []toolcrib.Tool {
 		return toolcrib.Spec{Name: name, Effect: toolcrib.EffectReadOnly}
 	}
 	brief := func(spec toolcrib.Spec) toolcrib.Spec {
-		spec.Timeout = 30 * time.Millisecond
+		spec.Timeout = 400 * time.Millisecond
 		return spec
 	}
 	write := func(name string) toolcrib.Spec { return toolcrib.Spec{Name: name} }
