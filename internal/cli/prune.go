@@ -31,9 +31,9 @@ func (a *app) runsPruneCommand() *cobra.Command {
 		Long: "Remove runs that have ended, for good; with --content only what was said and done in them, while the run, its " +
 			"cost and its hash chain stay. What was removed, and by whom, stands in the system journal. For administrators. " +
 			"--retention does now what the configuration says under retention, which is done by and by after each run otherwise. " +
-			"On a terminal it asks first; elsewhere --yes is required, but for --retention. Later runs of the session, and forks, hold " +
+			"On a terminal it asks first. Later runs of the session, and forks, hold " +
 			"the same transcript: --with-later takes them along. RUN is an ID, the beginning of one, or last.",
-		Example: "toolcrib runs prune run_01K --yes\ntoolcrib runs prune --older-than 90d --content --yes\ntoolcrib runs prune --retention",
+		Example: "toolcrib runs prune run_01K\ntoolcrib runs prune --older-than 90d --content\ntoolcrib runs prune --retention",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ways := 0
 			for _, given := range []bool{len(args) > 0, cmd.Flags().Changed("older-than"), f.retention} {
@@ -59,7 +59,7 @@ func (a *app) runsPruneCommand() *cobra.Command {
 	flags.BoolVar(&f.retention, "retention", false, "what the configuration keeps no longer (retention.runs, retention.content)")
 	flags.BoolVar(&f.content, "content", false, "only the content; the run, its cost and its chain stay")
 	flags.BoolVar(&f.withLater, "with-later", false, "also the later runs of the session and the forks that hold the same transcript")
-	flags.BoolVar(&f.yes, "yes", false, "do not ask; required without a terminal")
+	flags.BoolVar(&f.yes, "yes", false, "do not ask")
 	flags.BoolVar(&f.json, "json", false, "one JSON value")
 	return cmd
 }
@@ -92,11 +92,7 @@ func (a *app) prune(ctx context.Context, names []string, f *pruneFlags) error {
 	if err := a.laterRuns(ctx, s, &o, f.withLater); err != nil {
 		return err
 	}
-	terminal := a.inTerminal && a.errTerminal
-	if !terminal && !f.yes {
-		return usagef("--yes: is required without a terminal, for what is removed does not come back")
-	}
-	if terminal && !f.yes && !a.confirm(pruneQuestion(o, f.olderThan)) {
+	if terminal := a.inTerminal && a.errTerminal; terminal && !f.yes && !a.confirm(pruneQuestion(o, f.olderThan)) {
 		return failedf("nothing was removed")
 	}
 	result, err := s.Prune(ctx, o)
