@@ -40,7 +40,9 @@ func (m *model) View() tea.View {
 	return v
 }
 
-func (m *model) inputShown() bool { return m.asking == nil || m.asking.field != fieldNone }
+func (m *model) inputShown() bool {
+	return m.asking == nil || m.asking.field != fieldNone || !m.seen()
+}
 
 // above is what stands over the input: what streams, and what goes on.
 func (m *model) above() []string {
