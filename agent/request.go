@@ -46,7 +46,7 @@ func requestHash(s *State, req *toolcrib.Request) string {
 	} else {
 		h = sha256.New()
 		for i := range req.Messages {
-			_, _ = h.Write(appendMessage(nil, &req.Messages[i]))
+			_, _ = h.Write(appendMessage(nil, &req.Messages[i])) // a hash never fails
 		}
 	}
 	b = appendField(b, req.Model)

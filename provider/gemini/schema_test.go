@@ -41,8 +41,8 @@ func TestSpec1c4_SchemaSubset(t *testing.T) {
 	property := func(p string) string { return `{"type":"object","properties":{"x":` + p + `}}` }
 	for in, want := range map[string]string{
 		``: ``, `{}`: ``, `{"type":"object","properties":{}}`: ``,
-		property(`{"type":"string"}`):                                                                                    property(`{"type":"string"}`),
-		property(`{"type":["string","null"],"title":"t","format":"date"}`):                                               property(`{"type":["string","null"],"title":"t","format":"date"}`),
+		property(`{"type":"string"}`):                                      property(`{"type":"string"}`),
+		property(`{"type":["string","null"],"title":"t","format":"date"}`): property(`{"type":["string","null"],"title":"t","format":"date"}`),
 		property(`{"type":"string","format":"uuid","pattern":"^a","default":"b","$comment":"c","description":"An ID."}`): property(`{"type":"string","description":"An ID. (format: \"uuid\", pattern: \"^a\", default: \"b\")"}`),
 		property(`{"type":"integer","minimum":1,"exclusiveMaximum":9,"multipleOf":2}`):                                   property(`{"type":"integer","minimum":1,"description":"(exclusiveMaximum: 9, multipleOf: 2)"}`),
 		property(`{"oneOf":[{"const":"a"},{"enum":[1,null]}]}`):                                                          property(`{"anyOf":[{"enum":["a"]},{"enum":[1]}]}`),

@@ -261,23 +261,23 @@ func TestOutputSchema_Strict(t *testing.T) {
 		deep = object(deep)
 	}
 	for schema, want := range map[string]bool{
-		object(`{"type":"string"}`):                                                   true,
-		object(`{"type":["string","null"],"enum":["x",null]}`):                        true,
-		object(`{"type":"array","items":{"anyOf":[{"type":"string"},{"$ref":"#"}]}}`): true,
-		object(object(`{"type":"integer","minimum":1}`)):                              true,
-		object(`{"type":"string","minLength":2}`):                                     false,
-		object(`{"type":"string","format":"uri"}`):                                    false,
-		object(`{"oneOf":[{"type":"string"}]}`):                                       false,
-		object(`{"type":"object"}`):                                                   false,
-		object(`{"type":"array","items":true}`):                                       false,
-		object(`{"anyOf":[true]}`):                                                    false,
-		object(`true`):                                                                false,
-		deep:                                                                          false,
-		`{"type":"object","properties":{"a":{}},"additionalProperties":false}`:        false,
-		`{"type":"object","properties":{"a":{}},"required":["a"]}`:                    false,
+		object(`{"type":"string"}`):                                                       true,
+		object(`{"type":["string","null"],"enum":["x",null]}`):                            true,
+		object(`{"type":"array","items":{"anyOf":[{"type":"string"},{"$ref":"#"}]}}`):     true,
+		object(object(`{"type":"integer","minimum":1}`)):                                  true,
+		object(`{"type":"string","minLength":2}`):                                         false,
+		object(`{"type":"string","format":"uri"}`):                                        false,
+		object(`{"oneOf":[{"type":"string"}]}`):                                           false,
+		object(`{"type":"object"}`):                                                       false,
+		object(`{"type":"array","items":true}`):                                           false,
+		object(`{"anyOf":[true]}`):                                                        false,
+		object(`true`):                                                                    false,
+		deep:                                                                              false,
+		`{"type":"object","properties":{"a":{}},"additionalProperties":false}`:            false,
+		`{"type":"object","properties":{"a":{}},"required":["a"]}`:                        false,
 		`{"type":"object","properties":{},"required":["b"],"additionalProperties":false}`: false,
 		`{"type":"object","additionalProperties":false,"properties":{},"required":[]}`:    true,
-		`{"type":"object","allOf":[]}`: false,
+		`{"type":"object","allOf":[]}`:                                                    false,
 	} {
 		req := modeltest.Request("q")
 		req.OutputSchema = json.RawMessage(schema)
