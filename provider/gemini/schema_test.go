@@ -40,7 +40,9 @@ func declared(t *testing.T, schema string) (sent string, ok bool) {
 func TestSpec1c4_SchemaSubset(t *testing.T) {
 	property := func(p string) string { return `{"type":"object","properties":{"x":` + p + `}}` }
 	for _, c := range [][2]string{ // in, want
-		{``, ``}, {`{}`, ``}, {`{"type":"object","properties":{}}`, ``},
+		{``, ``},
+		{`{}`, ``},
+		{`{"type":"object","properties":{}}`, ``},
 		{property(`{"type":"string"}`), property(`{"type":"string"}`)},
 		{property(`{"type":["string","null"],"title":"t","format":"date"}`), property(`{"type":["string","null"],"title":"t","format":"date"}`)},
 		{property(`{"type":"string","format":"uuid","pattern":"^a","default":"b","$comment":"c","description":"An ID."}`), property(`{"type":"string","description":"An ID. (format: \"uuid\", pattern: \"^a\", default: \"b\")"}`)},
