@@ -9,16 +9,16 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
 const (
-	maxPathBytes = 4096 // PATH_MAX of Linux; nothing longer can be opened
-	maxLinks     = 40   // symbolic links on one path, as Linux has it
-	maxTries     = 16   // how often a path that changes under the tool is tried again
+	maxLinks = 40 // symbolic links on one path, as Linux has it
+	maxTries = 16 // how often a path that changes under the tool is tried again
 )
 
 // errMoved says that a path was changed between the look and the open.
-var errMoved = errors.New("the path changed while it was opened")
+var errMoved = beneath.ErrMoved
 
 // workspace is the folder of one call, opened.
 type workspace struct {
@@ -68,60 +68,7 @@ func (w *workspace) abs(real string) string { return filepath.Join(w.dir, filepa
 // relative makes the path of a call relative to the workspace, or refuses it (C11).
 // It looks at the text only.
 func (w *workspace) relative(name string) (string, error) {
-	switch {
-	case name == "":
-		return "", toolcrib.Failf(toolcrib.InvalidPath, "the path is empty")
-	case strings.ContainsRune(name, 0):
-		return "", toolcrib.Failf(toolcrib.InvalidPath, "the path holds a NUL byte")
-	case len(name) > maxPathBytes:
-		return "", toolcrib.Failf(toolcrib.InvalidPath, "the path is longer than %d bytes", maxPathBytes)
-	}
-	local := filepath.Clean(filepath.FromSlash(name))
-	if filepath.IsAbs(local) {
-		inside, ok := below(local, w.given, w.dir)
-		if !ok {
-			// The workspace under another name: through a link above it (/tmp on
-			// some systems).
-			inside, ok = below(resolved(local), w.dir)
-		}
-		if !ok {
-			return "", escapes(name)
-		}
-		local = inside
-	}
-	if !filepath.IsLocal(local) {
-		return "", escapes(name)
-	}
-	return filepath.ToSlash(local), nil
-}
-
-// resolved is an absolute path with the links of the part of it that exists
-// resolved.
-func resolved(name string) string {
-	rest := ""
-	for at := name; ; at = filepath.Dir(at) {
-		if real, err := filepath.EvalSymlinks(at); err == nil {
-			return filepath.Join(real, rest)
-		}
-		if filepath.Dir(at) == at {
-			return name
-		}
-		rest = filepath.Join(filepath.Base(at), rest)
-	}
-}
-
-// below returns name relative to the first of the folders that it is in.
-func below(name string, folders ...string) (string, bool) {
-	for _, folder := range folders {
-		if name == folder {
-			return ".", true
-		}
-		prefix := strings.TrimSuffix(folder, string(filepath.Separator)) + string(filepath.Separator)
-		if rest, ok := strings.CutPrefix(name, prefix); ok {
-			return rest, true
-		}
-	}
-	return "", false
+	return beneath.Relative(name, w.given, w.dir)
 }
 
 func escapes(name string) error {
@@ -211,7 +158,7 @@ func (w *workspace) readlink(at, shown string) (linkTarget, error) {
 	}
 	if filepath.IsAbs(text) {
 		// Only a plain prefix counts as inside: whatever is spelled otherwise is outside.
-		inside, ok := below(text, w.dir, w.given)
+		inside, ok := beneath.Below(text, w.dir, w.given)
 		if !ok {
 			return linkTarget{}, escapes(shown)
 		}
@@ -255,23 +202,7 @@ func step(parent *os.Root, name string, create bool) (*os.Root, error) {
 			return nil, err
 		}
 	}
-	// "/." makes the open one of a folder: a FIFO put there meanwhile cannot block it.
-	next, err := parent.OpenRoot(name + "/.")
-	if err != nil {
-		return nil, err
-	}
-	opened, err := next.Lstat(".")
-	if err == nil {
-		var entry fs.FileInfo
-		if entry, err = parent.Lstat(name); err == nil && (!entry.IsDir() || !os.SameFile(opened, entry)) {
-			err = errMoved
-		}
-	}
-	if err != nil {
-		_ = next.Close()
-		return nil, err
-	}
-	return next, nil
+	return beneath.Step(parent, name)
 }
 
 // openFile opens the regular file name in dir for reading, itself and no link to

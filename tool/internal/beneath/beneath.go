@@ -62,7 +62,11 @@ func (f *Folder) Abs(real string) string { return filepath.Join(f.dir, filepath.
 // Clean makes a path of a call relative to the workspace, with slashes; it looks at
 // the text only. An absolute path inside the workspace counts as the relative one.
 // The error is a [*toolcrib.ToolError] of kind invalid path (C11, C15).
-func (f *Folder) Clean(name string) (string, error) {
+func (f *Folder) Clean(name string) (string, error) { return Relative(name, f.given, f.dir) }
+
+// Relative is [Folder.Clean] for a workspace that is given under one path, and is in
+// truth, with links resolved, another.
+func Relative(name, given, dir string) (string, error) {
 	switch {
 	case name == "":
 		return "", toolcrib.Failf(toolcrib.InvalidPath, "the path is empty")
@@ -73,7 +77,12 @@ func (f *Folder) Clean(name string) (string, error) {
 	}
 	local := filepath.Clean(filepath.FromSlash(name))
 	if filepath.IsAbs(local) {
-		inside, ok := below(local, f.given, f.dir)
+		inside, ok := Below(local, given, dir)
+		if !ok {
+			// The workspace under another name: through a link above it (the folder for
+			// temporary files is one on some systems).
+			inside, ok = Below(resolved(local), dir)
+		}
 		if !ok {
 			return "", escapes(name)
 		}
@@ -89,8 +98,23 @@ func escapes(name string) error {
 	return &toolcrib.ToolError{Kind: toolcrib.InvalidPath, Message: "path escapes workspace: " + name, Err: ErrOutside}
 }
 
-// below returns name relative to the first of the folders that it is in.
-func below(name string, folders ...string) (string, bool) {
+// resolved is an absolute path with the links of the part of it that exists
+// resolved.
+func resolved(name string) string {
+	rest := ""
+	for at := name; ; at = filepath.Dir(at) {
+		if real, err := filepath.EvalSymlinks(at); err == nil {
+			return filepath.Join(real, rest)
+		}
+		if filepath.Dir(at) == at {
+			return name
+		}
+		rest = filepath.Join(filepath.Base(at), rest)
+	}
+}
+
+// Below returns name relative to the first of the folders that it is in.
+func Below(name string, folders ...string) (string, bool) {
 	for _, folder := range folders {
 		if name == folder {
 			return ".", true
@@ -167,7 +191,7 @@ func (f *Folder) readlink(at string) (parts []string, fromRoot bool, err error) 
 	}
 	if filepath.IsAbs(text) {
 		// Only a plain prefix counts as inside: whatever is spelled otherwise is outside.
-		inside, ok := below(text, f.dir, f.given)
+		inside, ok := Below(text, f.dir, f.given)
 		if !ok {
 			return nil, false, ErrOutside
 		}
