@@ -12,6 +12,9 @@ type Principal struct {
 	// Actor is who really sat at the keyboard where that is somebody else (--as);
 	// both names stand in the audit log.
 	Actor string `json:"actor,omitempty"`
+	// Token is the ID of the access token by which the principal acts, within its own
+	// rights; "" = none.
+	Token string `json:"token,omitempty"`
 }
 
 // Trust is a level of trust between nodes and callers (H19).

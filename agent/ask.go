@@ -37,6 +37,9 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 			return d.givenUp(ctx, err)
 		}
 	}
+	if stop, err := d.denied(ctx); stop || err != nil {
+		return err
+	}
 	offered := d.s.Offer.Hash
 	specs, hash, err := d.offer(ctx, step)
 	if err != nil {
@@ -80,6 +83,25 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 		return err
 	}
 	return d.receive(ctx, model, req, sent)
+}
+
+// byPolicy marks a stop that comes from what the user may do today.
+const byPolicy = "policy"
+
+// denied stops a run whose user may not use its agent any more: no model is asked
+// for them (contract §5, policy_denied).
+func (d *driver) denied(ctx context.Context) (stop bool, err error) {
+	start := d.s.Start
+	refused, err := d.r.Gate.MayRun(ctx, start.Principal, start.Agent.Name)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return true, d.givenUp(ctx, context.Cause(ctx))
+	case err != nil:
+		return true, err
+	case refused == "":
+		return false, nil
+	}
+	return true, d.append(ctx, &journal.Stopping{Reason: toolcrib.StopPolicyDenied, Message: d.r.Mask.Mask(refused), By: byPolicy})
 }
 
 // byBudgets marks a stop that comes from the budgets of the user.

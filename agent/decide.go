@@ -267,10 +267,9 @@ func (r *Runner) checkEdit(ctx context.Context, s *State, open []*Call, id strin
 	i := slices.IndexFunc(open, func(c *Call) bool { return c.ID == id })
 	call := open[i].ToolCall
 	call.Arguments = canonical
-	facts := gate.Facts{
-		Run: s.Run, Session: s.Start.Session, Offered: s.OfferedNow(), Repeated: s.Repeated, Taint: s.Taint,
-		Decided: map[string]gate.Decided{id: {Decision: journal.DecisionApprove, ApprovalID: s.Approval.ApprovalID, By: "edit"}},
-	}
+	facts := s.facts()
+	facts.DryRun = true
+	facts.Decided = map[string]gate.Decided{id: {Decision: journal.DecisionApprove, ApprovalID: s.Approval.ApprovalID, By: "edit"}}
 	v := r.Gate.Judge(ctx, s.Start.Principal, scopeOf(s.Start), facts, []toolcrib.ToolCall{call})[0]
 	if v.Decision != toolcrib.Allow {
 		return usagef("changed arguments of %s are refused (%s): %s", id, v.Reason, v.Message)

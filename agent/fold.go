@@ -283,6 +283,7 @@ func (s *State) verdicts(b *journal.Verdicts) error {
 			return err
 		}
 		c.Verdict = &b.Verdicts[i]
+		c.Counted = c.Counted || c.Verdict.Counted
 		if c.Verdict.Decision == toolcrib.Ask {
 			c.AskedFor = c.Verdict.Message
 		}

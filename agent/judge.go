@@ -22,11 +22,8 @@ func (d *driver) judge(ctx context.Context) error {
 		calls[i] = c.ToolCall
 		calls[i].Arguments = c.judgedArguments()
 	}
-	facts := gate.Facts{
-		Run: s.Run, Session: s.Start.Session,
-		Offered: s.OfferedNow(), Repeated: s.Repeated, Decided: decided(open),
-		Remembered: d.remembered(ctx), Taint: s.Taint,
-	}
+	facts := s.facts()
+	facts.Decided, facts.Counted, facts.Remembered = decided(open), counted(open), d.remembered(ctx)
 	scope := scopeOf(s.Start)
 	scope.NobodyAsks = scope.NobodyAsks || leftByNobody(open)
 	verdicts := d.r.Gate.Judge(ctx, s.Start.Principal, scope, facts, calls)
@@ -39,6 +36,28 @@ func (d *driver) judge(ctx context.Context) error {
 	}
 	d.verdicts = verdicts
 	return d.hold(record)
+}
+
+// facts is what the journal tells the gate about the run, now.
+func (s *State) facts() gate.Facts {
+	return gate.Facts{
+		Run: s.Run, Session: s.Start.Session, Offered: s.OfferedNow(), Repeated: s.Repeated, Taint: s.Taint,
+	}
+}
+
+// counted are the calls that were counted for the access token.
+func counted(calls []*Call) map[string]bool {
+	var m map[string]bool
+	for _, c := range calls {
+		if !c.Counted {
+			continue
+		}
+		if m == nil {
+			m = make(map[string]bool)
+		}
+		m[c.ID] = true
+	}
+	return m
 }
 
 // leftByNobody tells whether calls that were asked about are refused because nobody
@@ -85,94 +104,6 @@ func (d *driver) maskVerdict(v *journal.Verdict) {
 	}
 }
 
-// confirm asks a person about the turn, as the run was told to.
-func (d *driver) confirm(ctx context.Context, step Step) error {
-	required := d.required(step)
-	approve := Approve(d.s.Start.Approve)
-	if approve == ApproveAll && required.Kind != journal.ApprovalCall {
-		approve = ApproveNone // what is in doubt is for a person
-	}
-	if approve == ApproveAll {
-		// At once, so that a run that is cut off here does what it was told.
-		if resolved := d.approvedByAll(required); resolved != nil {
-			return d.append(ctx, required, resolved)
-		}
-	}
-	if err := d.append(ctx, required); err != nil {
-		return err
-	}
-	switch approve {
-	case ApproveAsk:
-		if d.r.Approver == nil {
-			return nil
-		}
-		decision, ok, err := d.r.Approver.Decide(ctx, d.s.Run, required)
-		if err != nil || !ok {
-			return err
-		}
-		decision.ApprovalID, decision.Digest = required.ApprovalID, required.Digest
-		lasting := d.s.lasting(&decision)
-		if err := d.append(ctx, &decision); err != nil {
-			return err
-		}
-		if err := d.r.keep(ctx, d.s, lasting); err != nil {
-			d.r.Log.WarnContext(ctx, "an approval is not remembered", "run", d.s.Run, "error", d.r.Mask.Mask(err.Error()))
-		}
-	}
-	return nil
-}
-
-// required is the approval that the turn needs: about calls in doubt first, for
-// nothing else of the turn can be decided before.
-func (d *driver) required(step Step) *journal.ConfirmationRequired {
-	if step.Message != "" {
-		return d.more(step.Message)
-	}
-	if lost := d.s.Turn.lost(); len(lost) > 0 {
-		return d.inDoubt(lost)
-	}
-	req := &journal.ConfirmationRequired{
-		ApprovalID: d.r.NewID("apr_"), Kind: journal.ApprovalCall, Iteration: d.s.Turn.Iteration,
-	}
-	if q := d.s.Turn.firstQuestion(); q != nil {
-		return d.question(req, q)
-	}
-	for _, c := range d.s.Turn.open() {
-		if c.Verdict == nil || c.Verdict.Decision != toolcrib.Ask {
-			continue
-		}
-		req.Calls = append(req.Calls, journal.ApprovalItem{
-			ID: c.ID, Name: c.Name, Arguments: c.judgedArguments(), Effect: c.Verdict.Effect,
-			Preview: c.Verdict.Preview, Reason: c.Verdict.Message,
-		})
-		if req.Reason == "" {
-			req.Reason = c.Verdict.Message
-		}
-	}
-	req.Digest = journal.Digest(d.s.Run, req.Iteration, d.s.Start.Principal, req.Calls)
-	return req
-}
-
-// inDoubt asks what became of writes whose driver was lost.
-func (d *driver) inDoubt(lost []*Call) *journal.ConfirmationRequired {
-	req := &journal.ConfirmationRequired{
-		ApprovalID: d.r.NewID("apr_"), Kind: journal.ApprovalInDoubt, Iteration: d.s.Turn.Iteration,
-		Reason: "the run was cut off after these calls had started; nobody knows whether they took effect",
-	}
-	for _, c := range lost {
-		if c.Doubt != nil {
-			continue
-		}
-		effect := toolcrib.EffectNonIdempotentWrite
-		if c.Verdict != nil {
-			effect = c.Verdict.Effect
-		}
-		req.Calls = append(req.Calls, journal.ApprovalItem{ID: c.ID, Name: c.Name, Arguments: c.judgedArguments(), Effect: effect})
-	}
-	req.Digest = journal.Digest(d.s.Run, req.Iteration, d.s.Start.Principal, req.Calls)
-	return req
-}
-
 // judgedArguments are the arguments that are judged and run: the model's, or a
 // person's in their place.
 func (c *Call) judgedArguments() json.RawMessage {
@@ -180,22 +111,6 @@ func (c *Call) judgedArguments() json.RawMessage {
 		return c.Decision.Arguments
 	}
 	return c.Arguments
-}
-
-// park lets go of the run until somebody decides.
-func (d *driver) park(ctx context.Context) error {
-	a := d.s.Approval
-	status := toolcrib.StatusWaitingForApproval
-	if a.Kind == journal.ApprovalInput {
-		status = toolcrib.StatusWaitingForInput
-	}
-	return d.append(ctx, &journal.Paused{
-		Status: status,
-		Pending: journal.Pending{
-			Kind: string(a.Kind), ApprovalID: a.ApprovalID, Digest: a.Digest, Calls: a.Calls,
-			Question: a.Question, Schema: a.Schema,
-		},
-	})
 }
 
 // offerRecord is the offer as the journal keeps it.

@@ -116,6 +116,7 @@ type Call struct {
 	Doubt      *journal.CallDecision // a person's word on a call in doubt
 	Answer     *journal.CallDecision // a person's answer to a question
 	Result     *journal.ToolResult
+	Counted    bool // for the access token, at the first verdict that let it run
 }
 
 // repeat counts the same call with the same result in a row.

@@ -40,8 +40,7 @@ func (g *Gate) Explain(ctx context.Context, who toolcrib.Principal, scope Scope,
 	if g == nil {
 		g = &Gate{}
 	}
-	over, err := g.overrides(ctx)
-	p := newPolicy(&who, &scope, over, err)
+	p, _ := g.policyOf(ctx, &who, &scope) // an error stands in the answers
 	unknown := g.unknownInLists(&scope)
 	if len(names) == 0 {
 		names = g.Names()

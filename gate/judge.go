@@ -13,20 +13,20 @@ import (
 const minResultBytes = 256
 
 // Judge judges all calls of a turn, in contract §6's order; the answers are in the
-// order of the calls. The overrides are read once for the turn. If they can not
-// be read, or ctx has ended, every call is refused. Nothing runs here, but tools
+// order of the calls. The overrides, and what the principal may do today, are
+// read once for the turn. If they can not be read, or ctx has ended, every call is refused. Nothing runs here, but tools
 // are asked for their policy, effect, targets and preview; a panic of one refuses
 // its call.
 func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, facts Facts, turn []toolcrib.ToolCall) []Verdict {
 	if g == nil {
 		g = &Gate{}
 	}
-	over, err := g.overrides(ctx)
-	p := newPolicy(&who, &scope, over, err)
+	p, err := g.policyOf(ctx, &who, &scope)
 	verdicts := make([]Verdict, len(turn))
 	for i := range turn {
-		if p.overrides != nil && ctx.Err() != nil {
-			p = newPolicy(&who, &scope, over, ctx.Err())
+		if err == nil && ctx.Err() != nil {
+			err = ctx.Err()
+			p = newPolicy(&Standing{Principal: who, Refused: err.Error()}, &scope, Overrides{}, err)
 		}
 		j := judgement{
 			policy: p, ctx: ctx, gate: g, facts: facts, index: i, asked: &turn[i],
@@ -67,8 +67,8 @@ type step struct {
 // steps returns the questions in contract §6's order. The first that refuses is
 // the one reported; none gives back what another took. What is still to come has
 // its place here: cost_cap_exceeded and hop_budget_exhausted of workers after
-// parse_error, budget_exhausted after repeated_call.
-func steps() [15]step {
+// parse_error.
+func steps() [17]step {
 	return [...]step{
 		{toolcrib.ReasonParseError, (*judgement).parseStep},
 		{toolcrib.ReasonDuplicateCallID, (*judgement).duplicateStep},
@@ -79,11 +79,13 @@ func steps() [15]step {
 		{toolcrib.ReasonInvalidArguments, (*judgement).argumentsStep},
 		{toolcrib.ReasonToolPolicy, (*judgement).policyStep},
 		{toolcrib.ReasonProtectedPath, (*judgement).targetsStep},
+		{toolcrib.ReasonNotPermitted, (*judgement).tokenStep},   // by arguments
 		{toolcrib.ReasonSkillAllowlist, (*judgement).skillStep}, // by arguments
 		{toolcrib.ReasonReadOnlyMode, (*judgement).effectStep},
 		{toolcrib.ReasonRuleDenied, (*judgement).ruleStep},
 		{toolcrib.ReasonTaintedFlow, (*judgement).taintStep},
 		{toolcrib.ReasonRepeatedCall, (*judgement).repeatedStep},
+		{toolcrib.ReasonBudgetExhausted, (*judgement).budgetStep},
 		{toolcrib.ReasonNeedsConfirmation, (*judgement).confirmStep},
 	}
 }
@@ -107,9 +109,14 @@ func (j *judgement) run() {
 			return
 		}
 	}
-	if v.Decision != toolcrib.Ask {
-		j.allow()
+	if v.Decision == toolcrib.Ask {
+		return
 	}
+	if r := j.count(); r != nil {
+		v.refused(r)
+		return
+	}
+	j.allow()
 }
 
 // ask asks one step; a panic refuses.

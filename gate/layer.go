@@ -1,8 +1,6 @@
 package gate
 
 import (
-	"fmt"
-
 	"github.com/toolcrib/toolcrib"
 )
 
@@ -24,6 +22,8 @@ type Query struct {
 	// Unusable says why a registered tool can not be used; "" = it can.
 	Unusable string
 	Who      *toolcrib.Principal // nil = nobody
+	Token    Token               // by which Who acts; nil = none
+	Refused  string              // why Who may do nothing at all; "" = something
 	Scope    *Scope              // nil = nothing is allowed
 	// Overrides is nil if they could not be read; Unknown then says why.
 	Overrides *Overrides
@@ -129,7 +129,7 @@ func (g *Gate) layerAnswer(q Query, reason toolcrib.Reason, a Answer) LayerAnswe
 
 // query is what the layers are asked about a tool.
 func (p *policy) query(name string, e *entry) Query {
-	q := Query{Name: name, Who: p.who, Scope: p.scope, Overrides: p.overrides, Unknown: p.unknown}
+	q := Query{Name: name, Who: p.who, Token: p.token, Refused: p.refused, Scope: p.scope, Overrides: p.overrides, Unknown: p.unknown}
 	if e != nil {
 		q.Spec, q.Unusable = &e.spec, e.unusable
 	}
@@ -139,6 +139,8 @@ func (p *policy) query(name string, e *entry) Query {
 // policy is what holds for one offer, turn or explanation.
 type policy struct {
 	who       *toolcrib.Principal
+	token     Token
+	refused   string
 	scope     *Scope
 	overrides *Overrides
 	unknown   string
@@ -150,18 +152,18 @@ type policy struct {
 }
 
 // newPolicy copies what it is given.
-func newPolicy(who *toolcrib.Principal, scope *Scope, over Overrides, err error) *policy {
+func newPolicy(who *Standing, scope *Scope, over Overrides, err error) *policy {
 	p := &policy{}
 	if who != nil {
-		p.ownWho = *who
-		p.who = &p.ownWho
+		p.ownWho = who.Principal
+		p.who, p.token, p.refused = &p.ownWho, who.Token, who.Refused
 	}
 	if scope != nil {
 		p.ownScope = *scope
 		p.scope = &p.ownScope
 	}
 	if err != nil {
-		p.unknown = fmt.Sprintf("it could not be read which tools are switched off: %v", err)
+		p.unknown = err.Error()
 	} else {
 		p.ownOver = over
 		p.overrides = &p.ownOver

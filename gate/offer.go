@@ -40,20 +40,20 @@ func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (
 	if g == nil {
 		g = &Gate{}
 	}
-	over, err := g.overrides(ctx)
+	p, err := g.policyOf(ctx, &who, &scope)
 	if err != nil {
 		return Offer{}, fmt.Errorf("gate: no offer: %w", err)
 	}
 	if !g.cacheable {
-		return g.makeOffer(newPolicy(&who, &scope, over, nil)), nil
+		return g.makeOffer(p), nil
 	}
 	var room [256]byte
-	key := appendOfferKey(room[:0], &who, &scope)
-	if o, ok := g.offers.get(key, over); ok {
+	key := appendOfferKey(room[:0], p)
+	if o, ok := g.offers.get(key, *p.overrides); ok {
 		return o, nil
 	}
-	o := g.makeOffer(newPolicy(&who, &scope, over, nil))
-	g.offers.put(string(key), over, o)
+	o := g.makeOffer(p)
+	g.offers.put(string(key), *p.overrides, o)
 	return o, nil
 }
 
@@ -109,9 +109,9 @@ func (c *offerCache) put(key string, over Overrides, o Offer) {
 // appendOfferKey appends everything of a policy that the gate's own layers look at,
 // but for the overrides. Each text has its length before it, each list its own, so
 // that no two policies have the same key.
-func appendOfferKey(b []byte, who *toolcrib.Principal, scope *Scope) []byte {
-	b = appendText(b, who.User)
-	b = appendBool(b, who.Admin)
+func appendOfferKey(b []byte, p *policy) []byte {
+	who, scope := p.who, p.scope
+	b = appendStanding(b, p)
 	b = appendText(b, scope.Agent)
 	b = appendBool(b, scope.HasSkills)
 	for _, list := range [...][]string{

@@ -52,10 +52,13 @@ type Options struct {
 	// Availability is required: there is no gate that does not look. [Overrides]
 	// is one that never changes.
 	Availability Availability
-	Confirm      ConfirmMode // "" = writes
-	Settings     map[string]ToolSettings
-	Protected    Protected
-	Rules        Rules // nil = none
+	// People knows what a principal may do today; nil = what it says of itself, and
+	// nobody acts by an access token.
+	People    People
+	Confirm   ConfirmMode // "" = writes
+	Settings  map[string]ToolSettings
+	Protected Protected
+	Rules     Rules // nil = none
 	// SkillArguments judges what the skills' entries say about arguments; nil = such
 	// an entry allows no call.
 	SkillArguments SkillArguments
@@ -98,6 +101,7 @@ func New(o Options) (*Gate, error) {
 	}
 	g := &Gate{
 		availability:   o.Availability,
+		people:         o.People,
 		confirm:        o.Confirm,
 		protected:      protected,
 		rules:          o.Rules,
@@ -130,6 +134,7 @@ func (s ToolSettings) check(name string) error {
 // value knows no tool and refuses everything.
 type Gate struct {
 	availability   Availability
+	people         People
 	confirm        ConfirmMode
 	protected      PathRules
 	rules          Rules

@@ -47,6 +47,12 @@ type Facts struct {
 	Taint []string
 	// Remembered are earlier approvals that hold for later calls, too.
 	Remembered []Remembered
+	// Counted are the calls of this turn, by ID, that were counted for the access
+	// token when they were judged before.
+	Counted map[string]bool
+	// DryRun says that the calls are judged to tell what would be, not to run: none
+	// is counted.
+	DryRun bool
 }
 
 // Decided is what a person decided on one call.

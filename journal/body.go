@@ -225,6 +225,7 @@ type Verdict struct {
 	TimeoutMS    int64             `json:"timeout_ms,omitempty"`
 	MaxBytes     int               `json:"max_result_bytes,omitempty"`
 	AnsweredBy   string            `json:"answered_by,omitempty"` // see toolcrib.Spec
+	Counted      bool              `json:"counted,omitempty"`     // among the calls of the access token
 }
 
 // ApprovalKind says what is asked of a person.

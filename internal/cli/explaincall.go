@@ -66,7 +66,7 @@ func (a *app) explainCall(ctx context.Context, g *gate.Gate, who toolcrib.Princi
 	if err != nil {
 		return err
 	}
-	facts := gate.Facts{Offered: map[string]bool{}, Taint: f.tainted, Remembered: kept}
+	facts := gate.Facts{Offered: map[string]bool{}, Taint: f.tainted, Remembered: kept, DryRun: true}
 	for _, name := range offer.Record.Names() {
 		facts.Offered[name] = true
 	}

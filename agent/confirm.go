@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// confirm asks a person about the turn, as the run was told to.
+func (d *driver) confirm(ctx context.Context, step Step) error {
+	required := d.required(step)
+	approve := Approve(d.s.Start.Approve)
+	if approve == ApproveAll && required.Kind != journal.ApprovalCall {
+		approve = ApproveNone // what is in doubt is for a person
+	}
+	if approve == ApproveAll {
+		// At once, so that a run that is cut off here does what it was told.
+		if resolved := d.approvedByAll(required); resolved != nil {
+			return d.append(ctx, required, resolved)
+		}
+	}
+	if err := d.append(ctx, required); err != nil {
+		return err
+	}
+	switch approve {
+	case ApproveAsk:
+		if d.r.Approver == nil {
+			return nil
+		}
+		decision, ok, err := d.r.Approver.Decide(ctx, d.s.Run, required)
+		if err != nil || !ok {
+			return err
+		}
+		decision.ApprovalID, decision.Digest = required.ApprovalID, required.Digest
+		lasting := d.s.lasting(&decision)
+		if err := d.append(ctx, &decision); err != nil {
+			return err
+		}
+		if err := d.r.keep(ctx, d.s, lasting); err != nil {
+			d.r.Log.WarnContext(ctx, "an approval is not remembered", "run", d.s.Run, "error", d.r.Mask.Mask(err.Error()))
+		}
+	}
+	return nil
+}
+
+// required is the approval that the turn needs: about calls in doubt first, for
+// nothing else of the turn can be decided before.
+func (d *driver) required(step Step) *journal.ConfirmationRequired {
+	if step.Message != "" {
+		return d.more(step.Message)
+	}
+	if lost := d.s.Turn.lost(); len(lost) > 0 {
+		return d.inDoubt(lost)
+	}
+	req := &journal.ConfirmationRequired{
+		ApprovalID: d.r.NewID("apr_"), Kind: journal.ApprovalCall, Iteration: d.s.Turn.Iteration,
+	}
+	if q := d.s.Turn.firstQuestion(); q != nil {
+		return d.question(req, q)
+	}
+	for _, c := range d.s.Turn.open() {
+		if c.Verdict == nil || c.Verdict.Decision != toolcrib.Ask {
+			continue
+		}
+		req.Calls = append(req.Calls, journal.ApprovalItem{
+			ID: c.ID, Name: c.Name, Arguments: c.judgedArguments(), Effect: c.Verdict.Effect,
+			Preview: c.Verdict.Preview, Reason: c.Verdict.Message,
+		})
+		if req.Reason == "" {
+			req.Reason = c.Verdict.Message
+		}
+	}
+	req.Digest = journal.Digest(d.s.Run, req.Iteration, d.s.Start.Principal, req.Calls)
+	return req
+}
+
+// inDoubt asks what became of writes whose driver was lost.
+func (d *driver) inDoubt(lost []*Call) *journal.ConfirmationRequired {
+	req := &journal.ConfirmationRequired{
+		ApprovalID: d.r.NewID("apr_"), Kind: journal.ApprovalInDoubt, Iteration: d.s.Turn.Iteration,
+		Reason: "the run was cut off after these calls had started; nobody knows whether they took effect",
+	}
+	for _, c := range lost {
+		if c.Doubt != nil {
+			continue
+		}
+		effect := toolcrib.EffectNonIdempotentWrite
+		if c.Verdict != nil {
+			effect = c.Verdict.Effect
+		}
+		req.Calls = append(req.Calls, journal.ApprovalItem{ID: c.ID, Name: c.Name, Arguments: c.judgedArguments(), Effect: effect})
+	}
+	req.Digest = journal.Digest(d.s.Run, req.Iteration, d.s.Start.Principal, req.Calls)
+	return req
+}
+
+// park lets go of the run until somebody decides.
+func (d *driver) park(ctx context.Context) error {
+	a := d.s.Approval
+	status := toolcrib.StatusWaitingForApproval
+	if a.Kind == journal.ApprovalInput {
+		status = toolcrib.StatusWaitingForInput
+	}
+	return d.append(ctx, &journal.Paused{
+		Status: status,
+		Pending: journal.Pending{
+			Kind: string(a.Kind), ApprovalID: a.ApprovalID, Digest: a.Digest, Calls: a.Calls,
+			Question: a.Question, Schema: a.Schema,
+		},
+	})
+}

@@ -1,0 +1,234 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// People knows what a principal may do today (contract §6: a changed grant or a
+// revoked token counts from the next call on). It is asked once for each offer,
+// each turn and each request, so it must be quick; an error refuses everything.
+type People interface {
+	Standing(ctx context.Context, who toolcrib.Principal) (Standing, error)
+}
+
+// Standing is what a principal may do today. Its zero value may do nothing.
+type Standing struct {
+	// Principal has today's rights. A user who is another one than was asked about
+	// may do nothing.
+	Principal toolcrib.Principal
+	// Token is the scope of the access token by which the principal acts, within the
+	// principal's own rights; nil = it acts by none, if it says so itself
+	// (toolcrib.Principal.Token).
+	Token Token
+	// Refused says why nothing may be done at all, such as a user who was disabled or
+	// a token that was revoked; "" = something may.
+	Refused string
+}
+
+// Token is the scope of an access token (requirements M16). It is asked about
+// names, then about arguments, then for a place among its calls. The errors say
+// why not, for operators.
+type Token interface {
+	// Key is the same for tokens with the same scope only.
+	Key() string
+	// Agent tells whether runs of this agent are covered.
+	Agent(name string) error
+	// Offers tells whether a tool is covered with some arguments.
+	Offers(agent, tool string) error
+	// Covers tells whether a call with these arguments is.
+	Covers(agent, tool string, arguments json.RawMessage) error
+	// Room tells whether one more call may be made, and counts none.
+	Room(ctx context.Context) error
+	// Take counts one call, or says why it must not be made.
+	Take(ctx context.Context) error
+}
+
+// errNoPeople refuses a token that nobody can look up.
+var errNoPeople = errors.New("gate: the principal acts by an access token, and there is nobody who knows tokens")
+
+// standing is what the principal may do today. A panic and a context that has
+// ended are errors too.
+func (g *Gate) standing(ctx context.Context, who toolcrib.Principal) (s Standing, err error) {
+	if g.people == nil {
+		if who.Token != "" {
+			return Standing{}, errNoPeople
+		}
+		return Standing{Principal: who}, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return Standing{}, err
+	}
+	err = contain(func() (err error) {
+		s, err = g.people.Standing(ctx, who)
+		return err
+	})
+	switch {
+	case err != nil:
+		return Standing{}, fmt.Errorf("it could not be found out what %s may do: %w", shown(who.User), err)
+	case s.Refused != "":
+	case s.Principal.User != who.User || s.Principal.Token != who.Token:
+		s.Refused = "the answer about the user was about another one"
+	case who.Token != "" && s.Token == nil:
+		s.Refused = "the access token is not known"
+	}
+	if s.Refused != "" {
+		s.Principal = toolcrib.Principal{User: who.User, Actor: who.Actor, Token: who.Token, Grants: []string{}}
+	}
+	return s, nil
+}
+
+// agentGrant is the kind of grants that name agents.
+const agentGrant = "agent:"
+
+// MayRun tells whether a principal may have a run of this agent at all today
+// (contract §5: policy_denied). refused says why not, "" = it may; an error says
+// that it could not be found out. Where grants name agents (agent:NAME, or a glob
+// that is not only wildcards), only those may be used; where none does, all.
+func (g *Gate) MayRun(ctx context.Context, who toolcrib.Principal, agent string) (refused string, err error) {
+	s, err := g.standing(ctx, who)
+	switch {
+	case err != nil:
+		return "", err
+	case s.Refused != "":
+		return s.Refused, nil
+	}
+	if s.Token != nil {
+		if err := contain(func() error { return s.Token.Agent(agent) }); err != nil {
+			return err.Error(), nil
+		}
+	}
+	if !mayUse(&s.Principal, agent) {
+		return fmt.Sprintf("no grant of %s names the agent %s", shown(who.User), shown(agent)), nil
+	}
+	return "", nil
+}
+
+func mayUse(who *toolcrib.Principal, agent string) bool {
+	if who.Admin && who.User != "" {
+		return true
+	}
+	named := false
+	for _, grant := range who.Grants {
+		pattern, ok := strings.CutPrefix(grant, agentGrant)
+		if !ok {
+			continue
+		}
+		named = true
+		if strings.Trim(pattern, "*?") != "" && match(pattern, agent) {
+			return true
+		}
+	}
+	return !named
+}
+
+// ApproverError says that somebody may not approve a call.
+type ApproverError struct {
+	User, Tool string
+	Reason     toolcrib.Reason
+	Detail     string
+}
+
+func (e *ApproverError) Error() string {
+	return fmt.Sprintf("%s may not approve calls of %s (%s: %s)", shown(e.User), shown(e.Tool), e.Reason, e.Detail)
+}
+
+// MayApprove tells whether somebody may approve calls of these tools in a run of
+// this scope: an approver passes the same layers as whoever calls, so that nobody
+// lets happen what they must not do themselves. The error is an [*ApproverError],
+// or says that it could not be found out.
+func (g *Gate) MayApprove(ctx context.Context, approver toolcrib.Principal, scope Scope, tools ...string) error {
+	if g == nil {
+		g = &Gate{}
+	}
+	p, err := g.policyOf(ctx, &approver, &scope)
+	if err != nil {
+		return err
+	}
+	for _, name := range tools {
+		if a, no := g.firstRefusal(p.query(name, g.byName[name])); no {
+			return &ApproverError{User: approver.User, Tool: name, Reason: a.Layer, Detail: a.Detail}
+		}
+	}
+	return nil
+}
+
+// policyOf is what holds now for this principal and scope. An error leaves a
+// policy that refuses everything and says why.
+func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Scope) (*policy, error) {
+	over, err := g.overrides(ctx)
+	if err != nil {
+		err = fmt.Errorf("it could not be read which tools are switched off: %w", err)
+		return newPolicy(&Standing{Principal: *who}, scope, over, err), err
+	}
+	s, err := g.standing(ctx, *who)
+	if err != nil {
+		s = Standing{Principal: toolcrib.Principal{User: who.User, Grants: []string{}}, Refused: err.Error()}
+	}
+	return newPolicy(&s, scope, over, nil), err
+}
+
+// tokenStep holds the arguments against the scope of the token by which the
+// principal acts. The layer before it has seen to the name.
+func (j *judgement) tokenStep() *refusal {
+	if j.token == nil {
+		return nil
+	}
+	if err := j.token.Covers(j.scope.Agent, j.entry.spec.Name, j.call.Arguments); err != nil {
+		r := refuse(j.name() + " is not available to this user with these arguments. Go on without it, or with others.")
+		r.detail = err.Error()
+		return r
+	}
+	return nil
+}
+
+// budgetStep refuses a call for which the token has no place left. It takes none:
+// a call that a person has to be asked about is not made yet.
+func (j *judgement) budgetStep() *refusal {
+	if j.token == nil || j.facts.Counted[j.asked.ID] || j.facts.DryRun {
+		return nil
+	}
+	if err := j.token.Room(j.ctx); err != nil {
+		return j.noPlace(err)
+	}
+	return nil
+}
+
+// count takes a place among the calls of the token for a call that is allowed. A
+// call that was counted is not counted again, whenever it is judged anew.
+func (j *judgement) count() *refusal {
+	if j.token == nil || j.facts.DryRun {
+		return nil
+	}
+	if !j.facts.Counted[j.asked.ID] {
+		err := contain(func() error { return j.token.Take(j.ctx) })
+		if err != nil {
+			return j.noPlace(err)
+		}
+	}
+	j.verdict.Counted = true
+	return nil
+}
+
+func (j *judgement) noPlace(err error) *refusal {
+	r := refuse(j.name() + " was not run: the calls that this access token is good for are used up for now. Answer with what you have.")
+	r.reason, r.detail = toolcrib.ReasonBudgetExhausted, err.Error()
+	return r
+}
+
+// appendStanding appends what the layers look at of a principal, for the cache of offers.
+func appendStanding(b []byte, s *policy) []byte {
+	b = appendText(b, s.who.User)
+	b = appendBool(b, s.who.Admin)
+	b = appendText(b, s.refused)
+	b = appendBool(b, s.token != nil)
+	if s.token != nil {
+		b = appendText(b, s.token.Key())
+	}
+	return b
+}

@@ -1,0 +1,201 @@
+package gate_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// people answers with one standing, or an error.
+type people struct {
+	standing gate.Standing
+	err      error
+}
+
+func (p people) Standing(context.Context, toolcrib.Principal) (gate.Standing, error) {
+	return p.standing, p.err
+}
+
+// scopeToken is a token for the agent default and the tool get with {"n":1}.
+type scopeToken struct {
+	left  int
+	taken int
+}
+
+func (s *scopeToken) Key() string { return "tok" }
+
+func (s *scopeToken) Agent(name string) error { return s.must(name == "default") }
+
+func (s *scopeToken) Offers(agent, tool string) error {
+	return s.must(agent == "default" && tool != "other")
+}
+
+func (s *scopeToken) Covers(_, _ string, args json.RawMessage) error {
+	return s.must(string(args) == `{"n":1}`)
+}
+
+func (s *scopeToken) Room(context.Context) error { return s.must(s.left > 0) }
+
+func (s *scopeToken) Take(ctx context.Context) error {
+	if err := s.Room(ctx); err != nil {
+		return err
+	}
+	s.left--
+	s.taken++
+	return nil
+}
+
+func (s *scopeToken) must(ok bool) error {
+	if !ok {
+		return errors.New("the token does not cover it")
+	}
+	return nil
+}
+
+func standingGate(t *testing.T, p gate.People) *gate.Gate {
+	t.Helper()
+	anything := func(s toolcrib.Spec) toolcrib.Spec {
+		s.Parameters = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`)
+		return s
+	}
+	g, err := gate.New(gate.Options{
+		Tools:        []toolcrib.Tool{tool(anything(reads("get"))), tool(anything(reads("other"))), tool(anything(writes("put")))},
+		Availability: gate.Overrides{}, People: p,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func judgeAs(t *testing.T, g *gate.Gate, who toolcrib.Principal, facts gate.Facts, name, args string) gate.Verdict {
+	t.Helper()
+	facts.Offered = map[string]bool{"get": true, "other": true, "put": true}
+	return g.Judge(t.Context(), who, gate.Scope{Agent: "default", MaxCalls: 9, MaxDepth: 3}, facts,
+		[]toolcrib.ToolCall{{ID: "c", Name: name, Arguments: json.RawMessage(args)}})[0]
+}
+
+// N18: what the principal says of itself is worth nothing where there is somebody
+// who knows; what cannot be found out, or is about somebody else, refuses.
+func TestN18_StandingOfToday(t *testing.T) {
+	admin := toolcrib.Principal{User: "ann", Admin: true}
+	for _, c := range []struct {
+		name    string
+		people  gate.People
+		who     toolcrib.Principal
+		allowed bool
+		detail  string
+	}{
+		{"nobody knows better", nil, admin, true, ""},
+		{"as the principal says", people{standing: gate.Standing{Principal: admin}}, admin, true, ""},
+		{"the grant is gone", people{standing: gate.Standing{Principal: toolcrib.Principal{User: "ann", Grants: []string{"put"}}}}, admin, false, "no grant"},
+		{"disabled", people{standing: gate.Standing{Principal: admin, Refused: "ann is disabled"}}, admin, false, "ann is disabled"},
+		{"another user", people{standing: gate.Standing{Principal: toolcrib.Principal{User: "root", Admin: true}}}, admin, false, "another one"},
+		{"unknown", people{err: errors.New("the disk is gone")}, admin, false, "the disk is gone"},
+		{"the zero answer", people{}, admin, false, "another one"},
+		{"a token that nobody knows", nil, toolcrib.Principal{User: "ann", Token: "tok"}, false, "nobody who knows tokens"},
+		{"a token without a scope", people{standing: gate.Standing{Principal: toolcrib.Principal{User: "ann", Token: "tok"}}}, toolcrib.Principal{User: "ann", Token: "tok"}, false, "not known"},
+		{"a scope without a token", people{standing: gate.Standing{Principal: admin, Token: &scopeToken{}}}, admin, false, "token does not cover"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := standingGate(t, c.people)
+			tool, args := "get", `{"n":2}`
+			v := judgeAs(t, g, c.who, gate.Facts{}, tool, args)
+			if v.Refused() == c.allowed || !c.allowed && (v.Reason != toolcrib.ReasonNotPermitted || !strings.Contains(v.Detail, c.detail)) {
+				t.Errorf("%+v", v.Verdict)
+			}
+			refused, err := g.MayRun(t.Context(), c.who, "default")
+			if c.name != "the grant is gone" && c.name != "a scope without a token" && (refused == "" && err == nil) != c.allowed {
+				t.Errorf("may run: %q %v", refused, err)
+			}
+			offer, err := g.Offer(t.Context(), c.who, gate.Scope{Agent: "default"})
+			if offered := err == nil && offer.Set()["get"]; offered != c.allowed && c.name != "a scope without a token" {
+				t.Errorf("offered: %v %v", offer.Record.Names(), err)
+			}
+		})
+	}
+}
+
+// M16: a token's scope holds over names, arguments and calls, and never gives what
+// the user has not.
+func TestM16_TokenNarrows(t *testing.T) {
+	who := toolcrib.Principal{User: "ann", Admin: true, Token: "tok"}
+	for _, c := range []struct {
+		name, tool, args string
+		left             int
+		facts            gate.Facts
+		decision         toolcrib.Decision
+		reason           toolcrib.Reason
+		taken            int
+	}{
+		{"covered", "get", `{"n":1}`, 1, gate.Facts{}, toolcrib.Allow, "", 1},
+		{"another tool", "other", `{"n":1}`, 1, gate.Facts{}, toolcrib.Refuse, toolcrib.ReasonNotPermitted, 0},
+		{"other arguments", "get", `{"n":2}`, 1, gate.Facts{}, toolcrib.Refuse, toolcrib.ReasonNotPermitted, 0},
+		{"used up", "get", `{"n":1}`, 0, gate.Facts{}, toolcrib.Refuse, toolcrib.ReasonBudgetExhausted, 0},
+		{"counted before", "get", `{"n":1}`, 0, gate.Facts{Counted: map[string]bool{"c": true}}, toolcrib.Allow, "", 0},
+		{"only looked at", "get", `{"n":1}`, 0, gate.Facts{DryRun: true}, toolcrib.Allow, "", 0},
+		{"asked: no place is taken", "put", `{"n":1}`, 1, gate.Facts{}, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, 0},
+		{"used up: nobody is asked", "put", `{"n":1}`, 0, gate.Facts{}, toolcrib.Refuse, toolcrib.ReasonBudgetExhausted, 0},
+		{"approved", "put", `{"n":1}`, 1, gate.Facts{Decided: map[string]gate.Decided{"c": {Decision: journal.DecisionApprove}}}, toolcrib.Allow, "", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			token := &scopeToken{left: c.left}
+			g := standingGate(t, people{standing: gate.Standing{Principal: who, Token: token}})
+			v := judgeAs(t, g, who, c.facts, c.tool, c.args)
+			if v.Decision != c.decision || v.Reason != c.reason || token.taken != c.taken {
+				t.Errorf("taken %d: %+v", token.taken, v.Verdict)
+			}
+			if counted := c.decision == toolcrib.Allow && !c.facts.DryRun; v.Counted != counted || v.Permit.Valid() != (c.decision == toolcrib.Allow) {
+				t.Errorf("counted %v: %+v", v.Counted, v.Verdict)
+			}
+		})
+	}
+}
+
+// Contract §5: which agents a user may use; administrators all.
+func TestN18_GrantsOfAgents(t *testing.T) {
+	for _, c := range []struct {
+		grants  []string
+		admin   bool
+		allowed bool
+	}{
+		{nil, false, true},
+		{[]string{}, false, true},
+		{[]string{"get"}, false, true},
+		{[]string{"agent:default"}, false, true},
+		{[]string{"agent:def*"}, false, true},
+		{[]string{"agent:other"}, false, false},
+		{[]string{"agent:other"}, true, true},
+		{[]string{"agent:*"}, false, false}, // no wildcard by accident
+		{[]string{"agent:"}, false, false},
+	} {
+		g := standingGate(t, nil)
+		refused, err := g.MayRun(t.Context(), toolcrib.Principal{User: "ann", Admin: c.admin, Grants: c.grants}, "default")
+		if err != nil || (refused == "") != c.allowed {
+			t.Errorf("%v: %q %v", c.grants, refused, err)
+		}
+	}
+}
+
+// H16: an approver passes the same layers.
+func TestH16_ApproverPassesTheGate(t *testing.T) {
+	g := standingGate(t, nil)
+	scope := gate.Scope{Agent: "default"}
+	if err := g.MayApprove(t.Context(), toolcrib.Principal{User: "bob"}, scope, "get", "put"); err != nil {
+		t.Error(err)
+	}
+	err := g.MayApprove(t.Context(), toolcrib.Principal{User: "bob", Grants: []string{"get"}}, scope, "get", "put")
+	var no *gate.ApproverError
+	if !errors.As(err, &no) || no.Tool != "put" || no.Reason != toolcrib.ReasonNotPermitted {
+		t.Error(err)
+	}
+	if err := (*gate.Gate)(nil).MayApprove(t.Context(), toolcrib.Principal{User: "bob"}, scope, "get"); err == nil {
+		t.Error("no gate lets approve")
+	}
+}
