@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -96,7 +97,7 @@ func osUser() string {
 const maxUserName = 256
 
 // principal is whom the command acts for (contract §1).
-func (a *app) principal() (toolcrib.Principal, error) {
+func (a *app) principal(context.Context) (toolcrib.Principal, error) {
 	self := "local:" + osUser()
 	switch {
 	case a.asFlag == "", a.asFlag == self:
@@ -108,8 +109,8 @@ func (a *app) principal() (toolcrib.Principal, error) {
 }
 
 // administrator returns the name of the administrator who acts, or an error.
-func (a *app) administrator() (string, error) {
-	who, err := a.principal()
+func (a *app) administrator(ctx context.Context) (string, error) {
+	who, err := a.principal(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -26,7 +26,7 @@ func (a *app) runsCancelCommand() *cobra.Command {
 }
 
 func (a *app) cancel(ctx context.Context, name string) error {
-	who, err := a.principal()
+	who, err := a.principal(ctx)
 	if err != nil {
 		return err
 	}

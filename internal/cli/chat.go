@@ -112,7 +112,7 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 		return nil, err
 	}
 	c := &chat{a: a, c: conf, session: &joining{}, spent: spent{known: true}}
-	if c.who, err = a.principal(); err != nil {
+	if c.who, err = a.principal(cmd.Context()); err != nil {
 		return nil, err
 	}
 	if c.def, err = a.agent(conf, f, cmd); err != nil {

@@ -157,7 +157,7 @@ func visibleTo(who toolcrib.Principal, user string) bool { return who.Admin || w
 // findRun finds a run by its ID, the beginning of it, or as last: the newest run
 // that no other run started.
 func (a *app) findRun(ctx context.Context, s *sqlite.Store, name string) (store.RunRecord, error) {
-	who, err := a.principal()
+	who, err := a.principal(ctx)
 	if err != nil {
 		return store.RunRecord{}, err
 	}

@@ -159,7 +159,7 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 	if len(f.reason) > maxWords || !utf8.ValidString(f.reason) {
 		return usagef("--reason: must be valid UTF-8 of at most %d bytes", maxWords)
 	}
-	who, err := a.principal()
+	who, err := a.principal(ctx)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (a *app) explain(cmd *cobra.Command, f *explainFlags, names []string) error
 	if err != nil {
 		return err
 	}
-	who, err := a.principal()
+	who, err := a.principal(cmd.Context())
 	if err != nil {
 		return err
 	}

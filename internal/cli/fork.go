@@ -42,7 +42,7 @@ toolcrib runs fork run_01K --round 2 "Use the other file instead"`,
 
 // fork starts a new run from a round of another one.
 func (a *app) fork(ctx context.Context, name string, round int, prompt string, f *runFlags) error {
-	who, err := a.principal()
+	who, err := a.principal(ctx)
 	if err != nil {
 		return err
 	}

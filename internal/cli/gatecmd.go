@@ -67,7 +67,7 @@ func (a *app) gateRulesCommand() *cobra.Command {
 // ruleUses are the rules of the configuration in their order, then those that
 // decided and are gone since.
 func (a *app) ruleUses(ctx context.Context) ([]*ruleUse, error) {
-	if _, err := a.administrator(); err != nil {
+	if _, err := a.administrator(ctx); err != nil {
 		return nil, err
 	}
 	c, err := a.configuration()

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -26,16 +27,16 @@ func (a *app) modelsRefreshCommand() *cobra.Command {
 			"Runs keep the prices that they began with. For administrators.",
 		Example: "toolcrib models refresh providers.json\ntoolcrib models refresh - < providers.json",
 		Args:    positional,
-		RunE: func(_ *cobra.Command, args []string) error {
-			return a.refreshModels(args[0], asJSON)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.refreshModels(cmd.Context(), args[0], asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
 	return cmd
 }
 
-func (a *app) refreshModels(name string, asJSON bool) error {
-	if _, err := a.administrator(); err != nil {
+func (a *app) refreshModels(ctx context.Context, name string, asJSON bool) error {
+	if _, err := a.administrator(ctx); err != nil {
 		return err
 	}
 	path, err := a.catalogPath()

@@ -65,7 +65,7 @@ func (a *app) runsPruneCommand() *cobra.Command {
 }
 
 func (a *app) prune(ctx context.Context, names []string, f *pruneFlags) error {
-	by, err := a.administrator()
+	by, err := a.administrator(ctx)
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func (a *app) rememberedListCommand() *cobra.Command {
 }
 
 func (a *app) listRemembered(ctx context.Context, f store.RememberedFilter, asJSON bool) error {
-	who, err := a.principal()
+	who, err := a.principal(ctx)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (a *app) rememberedRevokeCommand() *cobra.Command {
 }
 
 func (a *app) revokeRemembered(ctx context.Context, id string) error {
-	who, err := a.principal()
+	who, err := a.principal(ctx)
 	if err != nil {
 		return err
 	}

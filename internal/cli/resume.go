@@ -97,7 +97,7 @@ func (f *runFlags) addTo(ctx context.Context, r *agent.Runner, run toolcrib.RunI
 
 // resume takes a run up and drives it to its end, or until it parks again.
 func (a *app) resume(ctx context.Context, rec store.RunRecord, f *runFlags) error {
-	who, err := a.principal()
+	who, err := a.principal(ctx)
 	if err != nil {
 		return err
 	}

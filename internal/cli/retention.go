@@ -62,7 +62,7 @@ func retentionText(r store.RetentionResult) string {
 
 // pruneByPolicy prunes all that the configuration keeps no longer.
 func (a *app) pruneByPolicy(ctx context.Context, f *pruneFlags) error {
-	by, err := a.administrator()
+	by, err := a.administrator(ctx)
 	if err != nil {
 		return err
 	}

@@ -138,7 +138,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, prompt string) error {
 	if err != nil {
 		return err
 	}
-	who, err := a.principal()
+	who, err := a.principal(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -152,7 +152,7 @@ func (a *app) listRuns(ctx context.Context, f *listFlags) error {
 	if err != nil {
 		return err
 	}
-	who, err := a.principal()
+	who, err := a.principal(ctx)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (a *app) secretRemoveCommand() *cobra.Command {
 // ownSecrets opens the secrets for an administrator. The keys are made with the
 // database, so that is opened first.
 func (a *app) ownSecrets(ctx context.Context) (*secret.Store, string, error) {
-	by, err := a.administrator()
+	by, err := a.administrator(ctx)
 	if err != nil {
 		return nil, "", err
 	}

@@ -13,7 +13,7 @@ import (
 // findSession finds a session by its ID or the name that its user gave it. Another
 // user's is found by administrators, by its ID.
 func (a *app) findSession(ctx context.Context, s *sqlite.Store, name string) (store.SessionInfo, error) {
-	who, err := a.principal()
+	who, err := a.principal(ctx)
 	if err != nil {
 		return store.SessionInfo{}, err
 	}

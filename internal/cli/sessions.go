@@ -55,7 +55,7 @@ func (a *app) sessionsListCommand() *cobra.Command {
 }
 
 func (a *app) listSessions(ctx context.Context, f store.SessionFilter, asJSON bool) error {
-	who, err := a.principal()
+	who, err := a.principal(ctx)
 	if err != nil {
 		return err
 	}

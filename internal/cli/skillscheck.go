@@ -178,7 +178,7 @@ func (a *app) checkSkill(ctx context.Context, name string, f *checkFlags) error 
 		a.showSkill(v)
 		a.showChanges(changes)
 	}
-	approved, err := a.approveSkill(s, v, f)
+	approved, err := a.approveSkill(ctx, s, v, f)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (a *app) checkSkill(ctx context.Context, name string, f *checkFlags) error 
 }
 
 // approveSkill approves the content that was shown; false = nobody said so.
-func (a *app) approveSkill(s *shelf, v *skillView, f *checkFlags) (bool, error) {
+func (a *app) approveSkill(ctx context.Context, s *shelf, v *skillView, f *checkFlags) (bool, error) {
 	asked := f.approve || f.digest != ""
 	open := v.Reason == offChanged || v.Reason == offUnapproved
 	switch {
@@ -214,7 +214,7 @@ func (a *app) approveSkill(s *shelf, v *skillView, f *checkFlags) (bool, error) 
 	case !asked && !a.confirm(fmt.Sprintf("Use the skill %s as it is now?", v.Name)):
 		return false, nil
 	}
-	if _, err := a.administrator(); err != nil {
+	if _, err := a.administrator(ctx); err != nil {
 		return false, err
 	}
 	if err := s.looked.approve(v.skill); err != nil {

@@ -243,7 +243,7 @@ func (a *app) toolsSwitchCommand(verb, short string) *cobra.Command {
 
 // switchTool sets or resets an override.
 func (a *app) switchTool(ctx context.Context, verb string, o store.Override) error {
-	by, err := a.administrator()
+	by, err := a.administrator(ctx)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) err
 	if err != nil {
 		return err
 	}
-	who, err := a.principal()
+	who, err := a.principal(cmd.Context())
 	if err != nil {
 		return err
 	}

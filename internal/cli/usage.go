@@ -92,7 +92,7 @@ func (a *app) usage(ctx context.Context, f *usageFlags) error {
 	if err != nil {
 		return err
 	}
-	who, err := a.principal()
+	who, err := a.principal(ctx)
 	if err != nil {
 		return err
 	}

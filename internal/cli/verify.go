@@ -56,7 +56,7 @@ func prunedText(events int) string {
 // verifyAll checks the whole store. It is for administrators: what is wrong names
 // runs of everybody.
 func (a *app) verifyAll(ctx context.Context, s *sqlite.Store) ([]checkedView, error) {
-	if _, err := a.administrator(); err != nil {
+	if _, err := a.administrator(ctx); err != nil {
 		return nil, err
 	}
 	all, err := s.VerifyAll(ctx)
@@ -207,7 +207,7 @@ func (a *app) tellChecked(views []checkedView, asJSON, toErr bool) error {
 // eachRun goes through all runs that fit and that the principal may see, newest
 // first.
 func (a *app) eachRun(ctx context.Context, s *sqlite.Store, f store.Filter, do func(store.RunRecord) error) error {
-	who, err := a.principal()
+	who, err := a.principal(ctx)
 	if err != nil {
 		return err
 	}

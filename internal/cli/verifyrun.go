@@ -66,7 +66,7 @@ toolcrib runs verify --head ~/backup/head.json --export-head ~/backup/head.json`
 
 // verifyWhole checks everything, and keeps or compares the head.
 func (a *app) verifyWhole(ctx context.Context, f *verifyFlags) error {
-	if _, err := a.administrator(); err != nil {
+	if _, err := a.administrator(ctx); err != nil {
 		return err
 	}
 	if f.json && f.exportHead == "-" {
@@ -116,7 +116,7 @@ func (a *app) databaseToVerify(ctx context.Context, f *verifyFlags) (*sqlite.Sto
 	if !f.adopt {
 		return a.databaseToRead(ctx)
 	}
-	by, err := a.administrator()
+	by, err := a.administrator(ctx)
 	if err != nil {
 		return nil, err
 	}
