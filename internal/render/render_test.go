@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"pgregory.net/rapid"
 
 	"github.com/toolcrib/toolcrib"
@@ -313,5 +314,32 @@ func TestN25_WhatIsCutIsSaid(t *testing.T) {
 	f := journal.Frame{Seq: 3, Event: "message", Data: map[string]any{"text": "a\nb\x1b[2J"}}
 	if got := Frame(f, 40); strings.ContainsAny(got, "\n\x1b") || !strings.Contains(got, `a\nb`) {
 		t.Errorf("frame %q", got)
+	}
+}
+
+// On a terminal a list fits: the widest columns give way, but for the first.
+func TestTableFits(t *testing.T) {
+	id := "apr_01KXJ0VQ8E5T9ZJ4M3N2"
+	rows := func() [][]string {
+		return [][]string{
+			{"APPROVAL", "USER", "RULE", "WHEN"},
+			{id, "ann", strings.Repeat("rule ", 10), strings.Repeat("args.command ", 20)},
+		}
+	}
+	for _, width := range []int{0, 200, 80, 60, 20} {
+		var b strings.Builder
+		Style{Width: width}.Table(&b, rows())
+		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+		if len(lines) != 2 || !strings.HasPrefix(lines[1], id+"  ann") {
+			t.Errorf("%d: %q", width, lines)
+		}
+		for _, line := range lines {
+			if n := ansi.StringWidth(line); width >= 60 && n > width {
+				t.Errorf("%d: a line of %d columns: %q", width, n, line)
+			}
+		}
+		if cut := strings.Contains(lines[1], "…"); cut != (width > 0 && width < 360) {
+			t.Errorf("%d: cut %v: %q", width, cut, lines[1])
+		}
 	}
 }

@@ -10,8 +10,15 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
+// Bounds of a column that has to give way.
+const (
+	columnGap   = 2
+	leastColumn = 8
+)
+
 // Table writes rows in columns, the first row as a heading. Cells are made
-// visible. The last column is cut at the width of the style if that is known.
+// visible. Where the width of the style is known, the widest columns give way until
+// the lines fit, but for the first: it names what the row is about.
 func (s Style) Table(w io.Writer, rows [][]string) {
 	if len(rows) == 0 {
 		return
@@ -23,25 +30,42 @@ func (s Style) Table(w io.Writer, rows [][]string) {
 			widths[c] = max(widths[c], ansi.StringWidth(rows[r][c]))
 		}
 	}
+	if s.Width > 0 {
+		fit(widths, s.Width)
+	}
 	for r, row := range rows {
 		var b strings.Builder
-		used := 0
 		for c, cell := range row {
-			if c == len(row)-1 {
-				if room := s.Width - used; s.Width > 0 && room > 10 {
-					cell = ansi.Truncate(cell, room, "…")
-				}
-				b.WriteString(cell)
-				break
-			}
+			cell = ansi.Truncate(cell, widths[c], "…")
 			b.WriteString(cell)
-			b.WriteString(strings.Repeat(" ", widths[c]-ansi.StringWidth(cell)+2))
-			used += widths[c] + 2
+			b.WriteString(strings.Repeat(" ", widths[c]-ansi.StringWidth(cell)+columnGap))
 		}
 		text := strings.TrimRight(b.String(), " ")
 		if r == 0 {
 			text = s.Bold(text)
 		}
 		fmt.Fprintln(w, text)
+	}
+}
+
+// fit narrows the widest columns, but for the first, until all have room; columns
+// that are narrow already stay so.
+func fit(widths []int, room int) {
+	over := columnGap*(len(widths)-1) - room
+	for _, width := range widths {
+		over += width
+	}
+	for over > 0 {
+		widest := 0
+		for c := 1; c < len(widths); c++ {
+			if widest == 0 || widths[c] > widths[widest] {
+				widest = c
+			}
+		}
+		if widest == 0 || widths[widest] <= leastColumn {
+			return
+		}
+		widths[widest]--
+		over--
 	}
 }
