@@ -32,6 +32,10 @@ type Users interface {
 	AddUser(ctx context.Context, u NewUser, by string) (Change, error)
 	// User returns a user who is not removed.
 	User(ctx context.Context, name string) (User, error)
+	// Alike returns whom a name means to those who read it: the user of this very
+	// name, or else one beside whom nobody of this name could be added ([TakenBy]);
+	// one who was removed, too. not_found says that the name is free.
+	Alike(ctx context.Context, name string) (User, error)
 	// Users returns the users who are not removed, disabled ones too, sorted by name
 	// (bytes), from the one after the name after; at most limit of them.
 	Users(ctx context.Context, after string, limit int) ([]User, error)

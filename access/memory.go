@@ -30,6 +30,7 @@ type Memory struct {
 	revoked   map[string]Change
 	counts    map[string]*count
 	changes   []Change
+	version   uint64
 }
 
 // NewMemory makes an empty Memory; now nil = [time.Now].
@@ -68,7 +69,18 @@ func (m *Memory) kept(kind toolcrib.Kind, name, by string, at time.Time) Change 
 		m.changes = m.changes[1:]
 	}
 	m.changes = append(m.changes, c)
+	m.version++
 	return c
+}
+
+// Version returns a number that rises with every change.
+func (m *Memory) Version(ctx context.Context) (uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.version, nil
 }
 
 // begin locks, and returns the time of the change.
@@ -146,6 +158,20 @@ func (m *Memory) User(ctx context.Context, name string) (User, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.user(name)
+}
+
+// Alike implements [Users].
+func (m *Memory) Alike(ctx context.Context, name string) (User, error) {
+	if err := ctx.Err(); err != nil {
+		return User{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found, ok := m.userNames.find(name)
+	if !ok {
+		return User{}, refusef(CodeNotFound, "there is no user %+q", clip(name))
+	}
+	return cloneUser(m.users[found]), nil
 }
 
 // Users implements [Users].

@@ -137,6 +137,39 @@ func (m *Memory) Take(ctx context.Context, token string, l Limits, at time.Time)
 	return nil
 }
 
+// Left implements [Quota].
+func (m *Memory) Left(ctx context.Context, token string, l Limits, at time.Time) (Left, error) {
+	if err := ctx.Err(); err != nil {
+		return Left{}, err
+	}
+	if err := CheckTake(token, l, at); err != nil {
+		return Left{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	left := Left{Limits: l, Total: l.Total, Minute: l.PerMinute}
+	c, ok := m.counts[token]
+	if !ok {
+		return left, nil
+	}
+	left.Total = max(0, l.Total-c.total)
+	now := at
+	if n := len(c.minute); n > 0 && c.minute[n-1].After(at) {
+		now = c.minute[n-1]
+	}
+	var within []time.Time
+	for _, t := range c.minute {
+		if t.After(now.Add(-Minute)) {
+			within = append(within, t)
+		}
+	}
+	left.Minute = max(0, l.PerMinute-int64(len(within)))
+	if n := int64(len(within)); l.PerMinute > 0 && left.Minute == 0 {
+		left.RetryAfter = within[n-l.PerMinute].Add(Minute).Sub(at)
+	}
+	return left, nil
+}
+
 // count returns the count of a token, and makes room for a new one by forgetting
 // those that have expired.
 func (m *Memory) count(token string, l Limits, at time.Time) (*count, error) {

@@ -32,6 +32,30 @@ type Quota interface {
 	// is set back frees no place. Another error says that it could not be counted;
 	// the call must not run then, either.
 	Take(ctx context.Context, token string, l Limits, at time.Time) error
+	// Left tells how many calls of the token Take would count at that time, and counts
+	// none. What others take meanwhile, it does not know.
+	Left(ctx context.Context, token string, l Limits, at time.Time) (Left, error)
+}
+
+// Left is how many calls a token may still make.
+type Left struct {
+	Limits Limits
+	Total  int64 // of Limits.Total; without meaning where that is no limit
+	Minute int64 // of Limits.PerMinute, now; likewise
+	// RetryAfter is when the next place of the minute is free; 0 = there is one.
+	RetryAfter time.Duration
+}
+
+// Refusal is the [*QuotaError] with which [Quota.Take] would refuse a call now; nil =
+// it would not.
+func (l Left) Refusal() error {
+	switch {
+	case l.Limits.Total > 0 && l.Total <= 0:
+		return &QuotaError{Bucket: BucketTotal, Limit: l.Limits.Total}
+	case l.Limits.PerMinute > 0 && l.Minute <= 0:
+		return &QuotaError{Bucket: BucketMinute, Limit: l.Limits.PerMinute, RetryAfter: l.RetryAfter}
+	}
+	return nil
 }
 
 // QuotaError says which of a token's limits was reached.

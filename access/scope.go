@@ -78,9 +78,30 @@ func (s *Scope) Covers(t Target, args json.RawMessage) error {
 	return nil
 }
 
+// Runs tells whether the scope allows runs of an agent, whatever they call: nil, or an
+// error with token_scope_insufficient.
+func (s *Scope) Runs(agent string) error {
+	if err := s.runs(agent); err != nil {
+		return err
+	}
+	for i := range s.Within {
+		if err := s.Within[i].runs(agent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Scope) runs(agent string) error {
+	if s.Agents != nil && !matchesAny(s.Agents, agent) {
+		return refusef(CodeScopeInsufficient, "the token does not cover the agent %+q", clip(agent))
+	}
+	return nil
+}
+
 func (s *Scope) offers(t Target) error {
-	if s.Agents != nil && !matchesAny(s.Agents, t.Agent) {
-		return refusef(CodeScopeInsufficient, "the token does not cover the agent %+q", clip(t.Agent))
+	if err := s.runs(t.Agent); err != nil {
+		return err
 	}
 	if s.Tools == nil && s.Capabilities == nil {
 		return nil

@@ -45,7 +45,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	if err != nil {
 		return Claims{}, err
 	}
-	if err := inTime(&c, v.Now()); err != nil {
+	if err := c.InTime(v.Now()); err != nil {
 		return Claims{}, err
 	}
 	if c.Audience != v.Audience {
@@ -135,7 +135,9 @@ func (v *Verifier) keyOf(t *jwt.Token) (any, error) {
 	return nil, errors.New("no such key")
 }
 
-func inTime(c *Claims, now time.Time) error {
+// InTime tells whether a token is good at this time: nil, or an error with
+// token_expired if its time is over or has not come.
+func (c *Claims) InTime(now time.Time) error {
 	switch {
 	case now.Before(c.IssuedAt.Time().Add(-ClockSkew)):
 		return refusef(CodeTokenExpired, "the token is not valid yet: by the clock of this server it was issued in the future; set the clock")

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
@@ -200,6 +201,31 @@ func (a *Access) failed(ctx context.Context, err error) error {
 func (a *Access) User(ctx context.Context, name string) (access.User, error) {
 	u, err := doc[access.User](a.s.reader(ctx), selectUser, name, "user")
 	return u, a.failed(ctx, err)
+}
+
+// Alike implements [access.Users].
+func (a *Access) Alike(ctx context.Context, name string) (u access.User, err error) {
+	keys := access.KeysOf(name)
+	var raw []byte
+	err = a.s.readers.QueryRowContext(ctx, "SELECT doc FROM users WHERE folded = ? OR look = ? ORDER BY name <> ? LIMIT 1", keys.Folded, keys.Look, name).Scan(&raw)
+	if errors.Is(err, sql.ErrNoRows) {
+		return u, refused(access.CodeNotFound, "there is no user %+q", clipped(name))
+	}
+	if err == nil {
+		err = decodeJSON(raw, &u)
+	}
+	return u, a.failed(ctx, err)
+}
+
+// Latest returns the time of the last entry of the system journal; zero without one. A
+// clock that stands before it was set back (access.NewClock).
+func (a *Access) Latest(ctx context.Context) (time.Time, error) {
+	var at int64
+	err := a.s.readers.QueryRowContext(ctx, "SELECT time FROM system_events ORDER BY seq DESC LIMIT 1").Scan(&at)
+	if errors.Is(err, sql.ErrNoRows) {
+		return time.Time{}, nil
+	}
+	return fromMicro(at), a.failed(ctx, err)
 }
 
 // docs reads a page of documents.

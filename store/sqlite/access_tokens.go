@@ -127,6 +127,60 @@ func (t *tx) take(token string, l access.Limits, at time.Time) error {
 	return err
 }
 
+// Left implements [access.Quota].
+func (a *Access) Left(ctx context.Context, token string, l access.Limits, at time.Time) (access.Left, error) {
+	if err := access.CheckTake(token, l, at); err != nil {
+		return access.Left{}, err
+	}
+	left, err := minuteLeft(a.s.reader(ctx), text(token), l, at)
+	if err != nil {
+		return access.Left{}, a.failed(ctx, err)
+	}
+	var calls int64
+	err = a.s.readers.QueryRowContext(ctx, "SELECT calls FROM token_calls WHERE token = ?", text(token)).Scan(&calls)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return access.Left{}, a.failed(ctx, err)
+	}
+	left.Total = max(0, l.Total-calls)
+	return left, nil
+}
+
+// minuteLeft looks for the first of the last calls that is within the minute: their
+// numbers have no gaps, and their times never go back.
+func minuteLeft(row rowFunc, token any, l access.Limits, at time.Time) (access.Left, error) {
+	left := access.Left{Limits: l, Minute: l.PerMinute}
+	if l.PerMinute == 0 {
+		return left, nil
+	}
+	var last, then int64
+	err := row("SELECT n, at FROM token_minute WHERE token = ? ORDER BY n DESC LIMIT 1", []any{token}, &last, &then)
+	if errors.Is(err, sql.ErrNoRows) {
+		return left, nil
+	}
+	if err != nil {
+		return left, err
+	}
+	open := max(at.UnixNano(), then) - access.Minute.Nanoseconds()
+	first, counted := last-l.PerMinute+1, int64(0) // counted: when the first of them was made
+	for low, high := first, last+1; low < high; {
+		middle := low + (high-low)/2
+		err := row("SELECT at FROM token_minute WHERE token = ? AND n = ?", []any{token, middle}, &then)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return left, err
+		}
+		if err == nil && then > open {
+			high, counted = middle, then
+		} else {
+			low = middle + 1
+		}
+		first = low
+	}
+	if left.Minute = first - 1 - (last - l.PerMinute); left.Minute == 0 {
+		left.RetryAfter = time.Duration(counted + access.Minute.Nanoseconds() - at.UnixNano())
+	}
+	return left, nil
+}
+
 // takeMinute takes a place of the last minute. Calls are numbered, and their times never
 // go back, so the call that is so many before this one tells whether there is one.
 func (t *tx) takeMinute(token string, limit int64, at time.Time) error {

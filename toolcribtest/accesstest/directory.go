@@ -22,6 +22,7 @@ func RunDirectory(t *testing.T, open func(t *testing.T) access.Directory) {
 		"nil and empty lists stay apart":                keepsNil,
 		"the same user twice":                           sameTwice,
 		"look-alikes are refused":                       lookalikes,
+		"whom a name means":                             alike,
 		"bad users are refused":                         badUsers,
 		"an edit changes what it names":                 edits,
 		"a disabled user shows, a removed one never":    removes,
@@ -128,6 +129,33 @@ func lookalikes(t *testing.T, d access.Directory) {
 		if _, err := d.AddUser(t.Context(), access.NewUser{User: access.User{Name: pair[1]}}, by); err == nil {
 			t.Errorf("%+q was added beside %+q", pair[1], pair[0])
 		}
+	}
+}
+
+func alike(t *testing.T, d access.Directory) {
+	add(t, d, access.User{Name: "bob", Admin: true})
+	add(t, d, access.User{Name: "modern"})
+	done(t)(d.RemoveUser(t.Context(), "modern", by))
+	for _, tt := range []struct {
+		name, want string
+		removed    bool
+	}{
+		{"bob", "bob", false},
+		{"Bob", "bob", false},
+		{"b0b", "bob", false},
+		{"modern", "modern", true},
+		{"modem", "modern", true},
+	} {
+		if u, err := d.Alike(t.Context(), tt.name); err != nil || u.Name != tt.want || u.Removed != tt.removed {
+			t.Errorf("%q means %q, removed %v, %v; want %q, removed %v", tt.name, u.Name, u.Removed, err, tt.want, tt.removed)
+		}
+	}
+	_, err := d.Alike(t.Context(), "anna")
+	refused(t, err, access.CodeNotFound)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := d.Alike(ctx, "bob"); err == nil {
+		t.Error("a context that has ended: it was told")
 	}
 }
 

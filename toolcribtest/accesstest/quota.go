@@ -26,6 +26,7 @@ func RunQuota(t *testing.T, open func(t *testing.T) access.Quota) {
 		"no limits":                    noLimits,
 		"what cannot be counted":       impossible,
 		"in parallel, never overspent": parallel,
+		"a look counts nothing":        looking,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}
@@ -160,13 +161,64 @@ func anyCalls(t *testing.T, q access.Quota) {
 					inMinute++
 				}
 			}
+			left, err := q.Left(context.Background(), token, l, at)
+			if err != nil {
+				r.Fatal(err)
+			}
+			if l.Total > 0 && left.Total != l.Total-int64(len(kept)) || l.PerMinute > 0 && left.Minute != l.PerMinute-inMinute {
+				r.Fatalf("%+v at %s after %v: left %+v", l, at, kept, left)
+			}
 			want := (l.Total == 0 || int64(len(kept)) < l.Total) && (l.PerMinute == 0 || inMinute < l.PerMinute)
-			if got := q.Take(context.Background(), token, l, at) == nil; got != want {
+			err = q.Take(context.Background(), token, l, at)
+			if got := err == nil; got != want {
 				r.Fatalf("%+v at %s after %v: taken %v, want %v", l, at, kept, got, want)
+			}
+			if refusal := left.Refusal(); !sameRefusal(refusal, err) {
+				r.Fatalf("%+v at %s after %v: the look said %v, and it was %v", l, at, kept, refusal, err)
 			}
 			if want {
 				kept = append(kept, now)
 			}
 		}
 	})
+}
+
+func sameRefusal(a, b error) bool {
+	var x, y *access.QuotaError
+	if !errors.As(a, &x) || !errors.As(b, &y) {
+		return a == nil && b == nil
+	}
+	return *x == *y
+}
+
+func looking(t *testing.T, q access.Quota) {
+	l := access.Limits{PerMinute: 2, Total: 3}
+	for range 5 {
+		left, err := q.Left(t.Context(), "tok_1", l, epoch)
+		if err != nil || left.Total != 3 || left.Minute != 2 || left.Refusal() != nil {
+			t.Errorf("%+v, %v", left, err)
+		}
+	}
+	took(t, q.Take(t.Context(), "tok_1", l, epoch), "", 0)
+	took(t, q.Take(t.Context(), "tok_1", l, epoch.Add(time.Second)), "", 0)
+	left, err := q.Left(t.Context(), "tok_1", l, epoch.Add(2*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	took(t, left.Refusal(), access.BucketMinute, 58*time.Second)
+	left, err = q.Left(t.Context(), "tok_1", l, epoch.Add(-time.Hour)) // set back
+	if err != nil {
+		t.Fatal(err)
+	}
+	took(t, left.Refusal(), access.BucketMinute, time.Hour+time.Minute)
+	for name, bad := range map[string]access.Limits{"negative": {Total: -1}, "negative too": {PerMinute: -1}} {
+		if _, err := q.Left(t.Context(), "tok_1", bad, epoch); err == nil {
+			t.Errorf("%s: looked", name)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := q.Left(ctx, "tok_1", l, epoch); err == nil {
+		t.Error("a context that has ended: looked")
+	}
 }
