@@ -25,6 +25,7 @@ type driver struct {
 	// Only what the journal says too is ever used of them.
 	verdicts []gate.Verdict
 	held     []toolcrib.Event // folded, and not written down yet
+	wrote    bool             // something was written down
 	room     int              // how many events that may become, mostly
 	overdue  *time.Timer      // of the calls that run; nil = none was needed yet
 
@@ -54,13 +55,24 @@ func (d *driver) permit(callID string) *gate.Permit {
 	return &gate.Permit{}
 }
 
-// Run starts a task and drives it to its end, or until it parks.
+func newDriver(r *Runner, s *State) *driver { return &driver{r: r, s: s, index: -1, room: 8} }
+
+// Run starts a task and drives it to its end, or until it parks. The state is nil
+// if the run could not be written down. That it was started and taken up is written
+// down together with the first thing that it does.
 func (r *Runner) Run(ctx context.Context, task Task) (*State, error) {
-	s, err := r.Start(ctx, task)
+	d, err := r.begin(ctx, task)
 	if err != nil {
 		return nil, err
 	}
-	return s, r.drive(ctx, s)
+	if err := d.hold(d.takenUp()); err != nil {
+		return nil, err
+	}
+	err = d.drive(ctx)
+	if !d.wrote {
+		return nil, err
+	}
+	return d.s, err
 }
 
 // Load folds the journal of a run.
@@ -114,11 +126,19 @@ func (e *StateError) Error() string { return fmt.Sprintf("run %s (%s) %s", e.Run
 // [CancelError] the run ends as cancelled; with any other cause it is left as it
 // is, to be taken up again.
 func (r *Runner) drive(ctx context.Context, s *State) error {
-	d := &driver{r: r, s: s, index: -1, room: 8}
-	defer d.unbound()
-	if err := d.append(ctx, &journal.TakenUp{Worker: r.Worker, Epoch: s.Epochs + 1}); err != nil {
+	d := newDriver(r, s)
+	if err := d.append(ctx, d.takenUp()); err != nil {
 		return err
 	}
+	return d.drive(ctx)
+}
+
+func (d *driver) takenUp() *journal.TakenUp {
+	return &journal.TakenUp{Worker: d.r.Worker, Epoch: d.s.Epochs + 1}
+}
+
+func (d *driver) drive(ctx context.Context) error {
+	defer d.unbound()
 	return errors.Join(d.run(ctx), d.flush(ctx))
 }
 
@@ -291,6 +311,7 @@ func (d *driver) flush(ctx context.Context) error {
 	if err := d.r.Journal.Append(ctx, d.s.Run, d.s.Seq-toolcrib.Seq(len(events)), events...); err != nil {
 		return fmt.Errorf("run %s: %w", d.s.Run, err)
 	}
+	d.wrote = true
 	if d.r.Watch != nil {
 		for _, e := range events {
 			if f, ok := journal.View(d.s.Run, e); ok {

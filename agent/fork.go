@@ -27,17 +27,13 @@ func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who to
 	if err != nil {
 		return nil, err
 	}
-	s, err := r.Start(ctx, Task{
+	return r.Run(ctx, Task{
 		Agent: old.Start.Agent, Models: old.Start.Models, Principal: who,
 		History: history, Taint: taint, Canary: old.Start.Canary, Prompt: prompt, Workspace: old.Start.Workspace, Driver: old.Start.Driver,
 		ForkedFrom: run, ForkedRound: round,
 		RunTools: old.Start.RunTools, SkillTools: old.Start.SkillTools, WorkerTools: old.Start.WorkerTools,
 		Skills: old.Start.Skills, Approve: approve,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return s, r.drive(ctx, s)
 }
 
 // upToRound is the transcript as it was when round was asked for, with what was

@@ -64,6 +64,18 @@ func usagef(format string, args ...any) error {
 
 // Start writes down a new run. Nothing of it has happened yet when Start returns.
 func (r *Runner) Start(ctx context.Context, task Task) (*State, error) {
+	d, err := r.begin(ctx, task)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.flush(ctx); err != nil {
+		return nil, err
+	}
+	return d.s, nil
+}
+
+// begin makes a new run, which is not written down yet.
+func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 	task.Agent.Limits = task.Agent.Limits.WithDefaults()
 	ignored, err := check(&task)
 	if err != nil {
@@ -87,18 +99,14 @@ func (r *Runner) Start(ctx context.Context, task Task) (*State, error) {
 	if ignored {
 		start.Offer = journal.Offer{Tools: []journal.OfferedTool{}}
 	}
-	s := NewState(run)
-	d := &driver{r: r, s: s}
+	d := newDriver(r, NewState(run))
 	events := []toolcrib.Body{start}
 	if unused {
 		events = append(events, &journal.Notice{Notice: toolcrib.Notice{
 			Code: NoticeToolsIgnored, Message: fmt.Sprintf("model %s takes no tools; the run goes on without", task.Agent.Model),
 		}})
 	}
-	if err := d.append(ctx, events...); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return d, d.hold(events...)
 }
 
 func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStarted {

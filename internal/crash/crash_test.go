@@ -299,9 +299,9 @@ func TestCrash_Bites(t *testing.T) {
 // instead of killing one driver after another for ever (contract §5).
 func TestCrash_WorkerLost(t *testing.T) {
 	h := harness(t)
-	// In the first process append 2 is taken_up, 3 the request; in each later one
-	// the lost request is settled between the two.
-	kills := []crash.Kill{{Step: 0, Label: "append/3/after"}, {Step: 1, Label: "append/3/after"}, {Step: 2, Label: "append/3/after"}}
+	// In the first process append 1 is all up to the request; in each later one append
+	// 1 is taken_up, 2 settles the lost request, 3 is the next.
+	kills := []crash.Kill{{Step: 0, Label: "append/1/after"}, {Step: 1, Label: "append/3/after"}, {Step: 2, Label: "append/3/after"}}
 	story, err := h.Play(t.Context(), scenario(t, "answer"), kills, nil)
 	if err != nil {
 		t.Fatal(err)
