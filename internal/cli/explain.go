@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 )
@@ -25,7 +24,8 @@ toolcrib tools explain write_file --agent reader
 toolcrib tools explain get_runtime_info --as guest
 toolcrib tools explain --tools 'read_*,ghost' --json
 toolcrib tools explain exec_shell --args '{"command":"git push"}'
-toolcrib tools explain write_file --args '{"path":"a.txt","content":"x"}' --tainted web_fetch`,
+toolcrib tools explain write_file --args '{"path":"a.txt","content":"x"}' --tainted web_fetch
+toolcrib tools explain write_file --run last --args '{"path":"a.txt","content":"x"}'`,
 		Args:              positional,
 		ValidArgsFunction: a.completeTools,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,53 +44,34 @@ toolcrib tools explain write_file --args '{"path":"a.txt","content":"x"}' --tain
 	flags.StringArrayVar(&f.tainted, "tainted", nil, "with --args: as if the run had read untrusted data from here; may be repeated")
 	flags.StringVar(&f.approve, "approve", "", "with --args: as with run --approve; deny refuses what would be asked")
 	flags.StringVar(&f.workspace, "workspace", "", "as with run --workspace")
+	flags.StringVar(&f.run, "run", "", "explain for the next call of this run: its agent, user, lists, skills and taint, and today's policy")
 	flags.BoolVar(&f.json, "json", false, "one JSON value")
 	return cmd
 }
 
 func (a *app) explain(cmd *cobra.Command, f *explainFlags, names []string) error {
-	c, err := a.configuration()
+	if _, err := a.configuration(); err != nil {
+		return err
+	}
+	var about *explained
+	var err error
+	if cmd.Flags().Changed("run") {
+		about, err = a.explainedRun(cmd.Context(), f.run)
+	} else {
+		about, err = a.explainedAgent(cmd, f)
+	}
 	if err != nil {
 		return err
 	}
-	who, err := a.principal(cmd.Context())
+	answers := about.gate.Explain(cmd.Context(), about.who, about.scope, names...)
+	kept, err := a.remembered(cmd.Context(), about.who, about.facts.Session, answers)
 	if err != nil {
 		return err
 	}
-	def, err := a.agent(c, &f.runFlags, cmd)
-	if err != nil {
-		return err
-	}
-	approve, err := a.approval(&f.runFlags)
-	if err != nil {
-		return err
-	}
-	g, workspace, err := a.toolGateAt(cmd.Context(), f.workspace, cmd.Flags().Changed("workspace"))
-	if err != nil {
-		return err
-	}
-	limits := def.Limits.WithDefaults()
-	scope := gate.Scope{
-		Agent: def.Name, AgentTools: def.Tools, ReadOnly: def.ReadOnly, MaxDepth: limits.MaxDepth,
-		TaintWrites: def.TaintWrites, NobodyAsks: approve == agent.ApproveDeny, Workspace: workspace,
-		MaxCalls: limits.MaxCallsPerTurn, MaxRepeats: limits.MaxIdenticalCalls,
-		Timeout: limits.ToolTimeout, MaxBytes: limits.MaxResultBytes,
-	}
-	k, err := a.kit(c, def.Skills, false, func(text string) { a.notice("%s", text) })
-	if err != nil {
-		return err
-	}
-	scope.SkillTools, scope.HasSkills = k.tools, len(k.set.Skills()) > 0
-	if cmd.Flags().Changed("tools") {
-		scope.RunTools = splitList(f.tools)
-	}
-	answers := g.Explain(cmd.Context(), who, scope, names...)
-	kept, err := a.remembered(cmd.Context(), who, answers)
-	if err != nil {
-		return err
-	}
+	about.facts.Remembered = append(about.facts.Remembered, kept...)
+	about.note(answers)
 	if cmd.Flags().Changed("args") {
-		return a.explainCall(cmd.Context(), g, who, scope, f, &answers[0], kept)
+		return a.explainCall(cmd.Context(), about, f, &answers[0])
 	}
 	if f.json {
 		return printJSON(a.out, answers, true)

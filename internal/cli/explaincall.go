@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -19,10 +20,18 @@ type explainFlags struct {
 	runFlags
 	args    string
 	tainted []string
+	run     string
 }
 
 // check refuses flags that mean nothing without others.
 func (f *explainFlags) check(flags *pflag.FlagSet, names []string) error {
+	if flags.Changed("run") {
+		for _, name := range []string{"agent", "tools", "skill", "read-only", "workspace", "approve"} {
+			if flags.Changed(name) {
+				return usagef("--%s: the run has its own; leave it out, or leave out --run", name)
+			}
+		}
+	}
 	if flags.Changed("args") {
 		if len(names) != 1 {
 			return usagef("--args: judges a call of one tool; give its name")
@@ -52,9 +61,9 @@ type judgedCall struct {
 	Content json.RawMessage `json:"content,omitempty"`
 }
 
-// explainCall judges one call as if a model had made it in the first round of a new
-// run, and tells the verdict. Nothing runs, and nothing is kept.
-func (a *app) explainCall(ctx context.Context, g *gate.Gate, who toolcrib.Principal, scope gate.Scope, f *explainFlags, x *gate.Explanation, kept []gate.Remembered) error {
+// explainCall judges one call as the next one of a run, or as the first of a new
+// one, and tells the verdict. Nothing runs, and nothing is kept.
+func (a *app) explainCall(ctx context.Context, about *explained, f *explainFlags, x *gate.Explanation) error {
 	raw := []byte(f.args)
 	if f.args == "-" {
 		var err error
@@ -62,17 +71,20 @@ func (a *app) explainCall(ctx context.Context, g *gate.Gate, who toolcrib.Princi
 			return err
 		}
 	}
-	offer, err := g.Offer(ctx, who, scope)
+	offer, err := about.gate.Offer(ctx, about.who, about.scope)
 	if err != nil {
 		return err
 	}
-	facts := gate.Facts{Offered: map[string]bool{}, Taint: f.tainted, Remembered: kept, DryRun: true}
-	for _, name := range offer.Record.Names() {
-		facts.Offered[name] = true
+	facts := about.facts
+	facts.Offered, facts.DryRun = offer.Set(), true
+	for _, source := range f.tainted {
+		if !slices.Contains(facts.Taint, source) {
+			facts.Taint = append(facts.Taint, source)
+		}
 	}
 	call := a.given(x.Tool, raw)
-	v := g.Judge(ctx, who, scope, facts, []toolcrib.ToolCall{*call})[0]
-	judged := judgedCall{Arguments: arguments(call), Taint: f.tainted, Verdict: v.Verdict}
+	v := about.gate.Judge(ctx, about.who, about.scope, facts, []toolcrib.ToolCall{*call})[0]
+	judged := judgedCall{Arguments: arguments(call), Taint: facts.Taint, Verdict: v.Verdict}
 	if v.Refused() {
 		judged.Content = json.RawMessage(v.Content)
 	}

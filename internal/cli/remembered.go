@@ -176,10 +176,10 @@ func (a *app) revokeRemembered(ctx context.Context, id string) error {
 	return nil
 }
 
-// remembered are the approvals that hold for a user in any session, and what they
+// remembered are the approvals that hold for a user, and in a session; what they
 // mean for each tool is added to what is told of it.
-func (a *app) remembered(ctx context.Context, who toolcrib.Principal, answers []gate.Explanation) ([]gate.Remembered, error) {
-	kept, err := approvalMemory{a.store}.Remembered(ctx, who.User, "")
+func (a *app) remembered(ctx context.Context, who toolcrib.Principal, session toolcrib.SessionID, answers []gate.Explanation) ([]gate.Remembered, error) {
+	kept, err := approvalMemory{a.store}.Remembered(ctx, who.User, session)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (a *app) remembered(ctx context.Context, who toolcrib.Principal, answers []
 		for _, m := range kept {
 			if m.Tool == answers[i].Tool {
 				answers[i].Notes = append(answers[i].Notes, fmt.Sprintf(
-					"remembered for the user: %s needs no approval by tools.confirm; approved by %s (%s)", rememberedCalls(m.Tool, m.Arguments), m.By, m.ApprovalID))
+					"remembered for the %s: %s needs no approval by tools.confirm; approved by %s (%s)", m.Scope, rememberedCalls(m.Tool, m.Arguments), m.By, m.ApprovalID))
 			}
 		}
 	}
