@@ -76,10 +76,24 @@ func (g *Gate) explain(p *policy, name string, unknown map[toolcrib.Reason][]str
 	asked := g.question(e, x.Effect)
 	x.Confirm = ConfirmAnswer{Asks: asked.asks, Why: asked.why(), Position: g.position(asked.key)}
 	x.Notes = notes(e, p.scope, asked)
-	if g.rules != nil {
-		x.Rules = g.rules.About(name)
-	}
+	x.Rules = g.rulesAbout(name)
 	return x
+}
+
+// rulesAbout returns the rules for calls of a tool; none if they panic, as then
+// every call is refused.
+func (g *Gate) rulesAbout(name string) (rules []RuleInfo) {
+	if g.rules == nil {
+		return nil
+	}
+	err := contain(func() error {
+		rules = g.rules.About(name)
+		return nil
+	})
+	if err != nil {
+		return nil
+	}
+	return rules
 }
 
 // notes tell what the steps after the layers will say, as far as it is known

@@ -44,11 +44,12 @@ func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (
 	if err != nil {
 		return Offer{}, fmt.Errorf("gate: no offer: %w", err)
 	}
-	if !g.cacheable {
+	tokenKey, known := p.tokenKey()
+	if !g.cacheable || !known {
 		return g.makeOffer(p), nil
 	}
 	var room [256]byte
-	key := appendOfferKey(room[:0], p)
+	key := appendOfferKey(room[:0], p, tokenKey)
 	if o, ok := g.offers.get(key, *p.overrides); ok {
 		return o, nil
 	}
@@ -109,9 +110,9 @@ func (c *offerCache) put(key string, over Overrides, o Offer) {
 // appendOfferKey appends everything of a policy that the gate's own layers look at,
 // but for the overrides. Each text has its length before it, each list its own, so
 // that no two policies have the same key.
-func appendOfferKey(b []byte, p *policy) []byte {
+func appendOfferKey(b []byte, p *policy, tokenKey string) []byte {
 	who, scope := p.who, p.scope
-	b = appendStanding(b, p)
+	b = appendStanding(b, p, tokenKey)
 	b = appendText(b, scope.Agent)
 	b = appendBool(b, scope.HasSkills)
 	for _, list := range [...][]string{

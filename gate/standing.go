@@ -221,14 +221,24 @@ func (j *judgement) noPlace(err error) *refusal {
 	return r
 }
 
-// appendStanding appends what the layers look at of a principal, for the cache of offers.
-func appendStanding(b []byte, s *policy) []byte {
-	b = appendText(b, s.who.User)
-	b = appendBool(b, s.who.Admin)
-	b = appendText(b, s.refused)
-	b = appendBool(b, s.token != nil)
-	if s.token != nil {
-		b = appendText(b, s.token.Key())
+// tokenKey is the key of the token's scope; false if it tells none.
+func (p *policy) tokenKey() (key string, known bool) {
+	if p.token == nil {
+		return "", true
 	}
-	return b
+	err := contain(func() error {
+		key = p.token.Key()
+		return nil
+	})
+	return key, err == nil
+}
+
+// appendStanding appends what the layers look at of a principal, for the cache of offers.
+func appendStanding(b []byte, p *policy, tokenKey string) []byte {
+	b = appendText(b, p.who.User)
+	b = appendBool(b, p.who.Admin)
+	b = appendText(b, p.who.Token)
+	b = appendText(b, p.refused)
+	b = appendBool(b, p.token != nil)
+	return appendText(b, tokenKey)
 }

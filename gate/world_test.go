@@ -1,0 +1,423 @@
+package gate_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// world is everything that a decision depends on, as plain data: the fakes of
+// world_fakes_test.go make a gate of it, and model_test.go says independently what
+// the gate must answer.
+type world struct {
+	tools     []worldTool
+	over      gate.Overrides
+	overFault fault // of the availability
+	confirm   gate.ConfirmMode
+	settings  map[string]gate.ToolSettings
+	protects  bool
+	who       toolcrib.Principal // as the run recorded it
+	people    worldPeople
+	rules     []worldRule
+	realRules bool // by CEL, else by a fake
+	ruleFault fault
+	skillArgs skillAnswer
+	scope     gate.Scope
+	facts     gate.Facts
+	repeats   repeats
+	turn      []toolcrib.ToolCall
+}
+
+// fault is how a part that the gate asks fails.
+type fault int
+
+const (
+	noFault fault = iota
+	errorFault
+	panicFault
+)
+
+type worldTool struct {
+	spec    toolcrib.Spec
+	plain   bool // none of the optional interfaces
+	admit   admitKind
+	effect  effectKind
+	target  targetKind
+	preview fault
+	broken  bool // a schema that does not compile; from elsewhere
+}
+
+type admitKind int
+
+const (
+	admitAll admitKind = iota
+	admitOne           // {"n":1} only
+	admitForModel
+	admitFault
+	admitPanic
+	admitKinds
+)
+
+type effectKind int
+
+const (
+	effectOfSpec effectKind = iota
+	effectReads
+	effectByArguments // {"n":1} reads, everything else writes
+	effectWeird
+	effectPanic
+	effectKinds
+)
+
+type targetKind int
+
+const (
+	targetNone targetKind = iota
+	targetHost
+	targetGitRead
+	targetGitWrite
+	targetGitFolded
+	targetData
+	targetDataExcept
+	targetSettings
+	targetRelative
+	targetNUL
+	targetMany
+	targetPanic
+	targetKinds
+)
+
+type skillAnswer int
+
+const (
+	skillNobody skillAnswer = iota
+	skillYes
+	skillNo
+	skillError
+	skillPanic
+	skillAnswers
+)
+
+type repeats struct {
+	times int // -1 = Repeated is nil, -2 = it panics
+}
+
+// worldPeople is what is known of the principal today.
+type worldPeople struct {
+	kind  peopleKind
+	today toolcrib.Principal // for peopleToday
+	token *worldToken
+}
+
+type peopleKind int
+
+const (
+	peopleNone peopleKind = iota // no gate.People
+	peopleSame
+	peopleToday
+	peopleRefused
+	peopleOther // the answer is about somebody else, an administrator
+	peopleError
+	peoplePanic
+	peopleKinds
+)
+
+// worldToken is the scope of an access token.
+type worldToken struct {
+	agents, tools []string
+	arguments     []string
+	room          int
+	offers        fault
+	covers        fault
+	roomFault     fault
+	take          fault
+	key           fault
+}
+
+type worldRule struct {
+	name  string
+	tools []string // nil = every one
+	cond  condition
+	then  gate.RuleThen
+}
+
+// condition is what a rule looks at; conditionTexts has it in CEL.
+type condition int
+
+const (
+	condAlways condition = iota
+	condNever
+	condOne      // n is 1; an error without n
+	condHas      // there is an n
+	condAbove    // n is above 1; an error without n, or if n is no number
+	condDivides  // an error, whatever the arguments
+	condReads    // the effect is read_only
+	condTainted  // from here on: looks at whom or what the run is
+	condAdmin    //
+	condDeep     //
+	condAlice    //
+	condKinds    //
+	condOfCaller = condTainted
+)
+
+func conditionTexts() map[condition]string {
+	return map[condition]string{
+		condAlways: "", condNever: "false", condOne: "args.n == 1", condHas: "has(args.n)", condAbove: "args.n > 1",
+		condDivides: "1 / (size(tool) - size(tool)) > 0", condReads: `effect == "read_only"`, condTainted: "tainted",
+		condAdmin: "admin", condDeep: "depth > 0", condAlice: `user == "alice"`,
+	}
+}
+
+func worldNames() []string {
+	return []string{"read_file", "read_dir", "write_file", "gh__get", "gh__put", "spawn", "read_skill", "describe_tables", "ask_user"}
+}
+
+func worldGroups() []string { return []string{"files", "gh", "odd one"} }
+
+func worldPatterns() []string {
+	return append(worldNames(), "*", "read_*", "gh__*", "*_fi?e", "ghost", "[x", "", "re\u0430d_file", "READ_FILE", "read_file,gh__get", "??????????*")
+}
+
+func worldArguments() []string {
+	return []string{
+		`{}`, `{"n":1}`, `{"n":1}`, `{"n":2}`, `{"n":"x"}`, `{"n":1,"n":2}`, `{"N":1,"n":2}`, `[1]`, `{"n":`,
+		`{"schema":{"type":7}}`, `{"schema":{"type":"string"}}`,
+	}
+}
+
+func oneIn(t *rapid.T, n int, label string) bool { return rapid.IntRange(0, n-1).Draw(t, label) == 0 }
+
+func pick[E any](t *rapid.T, label string, from ...E) E { return rapid.SampledFrom(from).Draw(t, label) }
+
+func drawWorld(t *rapid.T) world {
+	w := world{
+		over:     gate.Overrides{Tools: drawSwitches(t, "tools", worldNames()), Groups: drawSwitches(t, "groups", worldGroups())},
+		confirm:  pick(t, "confirm", "", gate.ConfirmNever, gate.ConfirmWrites, gate.ConfirmAlways),
+		who:      drawPrincipal(t),
+		settings: map[string]gate.ToolSettings{},
+		protects: rapid.Bool().Draw(t, "protects"),
+	}
+	if oneIn(t, 12, "over fault?") {
+		w.overFault = pick(t, "over fault", errorFault, panicFault)
+	}
+	for _, name := range worldNames() {
+		if !oneIn(t, 8, "unregistered") {
+			w.tools = append(w.tools, drawTool(t, name))
+		}
+		if oneIn(t, 5, "settings?") {
+			w.settings[name] = gate.ToolSettings{Confirm: pick(t, "setting", gate.ConfirmNever, gate.ConfirmWrites, gate.ConfirmAlways), Untrusted: rapid.Bool().Draw(t, "untrusted")}
+		}
+	}
+	w.people = drawPeople(t, w.who)
+	if w.people.token != nil && !oneIn(t, 10, "scope without a token") || oneIn(t, 12, "token without people") {
+		w.who.Token = "tok_1"
+	}
+	w.rules, w.realRules = drawRules(t), rapid.Bool().Draw(t, "real rules")
+	if oneIn(t, 12, "rule fault") {
+		w.ruleFault = panicFault
+	}
+	w.skillArgs = skillAnswer(rapid.IntRange(0, int(skillAnswers)-1).Draw(t, "skill arguments"))
+	w.scope = drawScope(t)
+	w.repeats.times = pick(t, "repeated", -1, 0, 0, 0, 1, 2)
+	if oneIn(t, 20, "repeated panics") {
+		w.repeats.times = -2
+	}
+	w.drawFacts(t)
+	return w
+}
+
+func drawPrincipal(t *rapid.T) toolcrib.Principal {
+	return toolcrib.Principal{
+		User: pick(t, "user", "", "alice", "alice", "bob"), Admin: rapid.Bool().Draw(t, "admin"),
+		Grants: drawList(t, "grants", append(worldNames(), "files", "gh", "odd one", "g?", "*", "??*", "read_*", "agent:default", "sql:shop/public.orders", "sql:*", "re\u0430d_file")),
+	}
+}
+
+func drawPeople(t *rapid.T, who toolcrib.Principal) worldPeople {
+	p := worldPeople{kind: pick(t, "people", peopleNone, peopleNone, peopleSame, peopleSame, peopleSame, peopleToday, peopleRefused, peopleOther, peopleError, peoplePanic)}
+	if p.kind == peopleToday {
+		p.today = drawPrincipal(t)
+		p.today.User = who.User
+	}
+	if p.kind != peopleNone && oneIn(t, 3, "token?") {
+		p.token = drawToken(t)
+	}
+	return p
+}
+
+func drawToken(t *rapid.T) *worldToken {
+	k := &worldToken{
+		agents:    pick(t, "token agents", []string{"default"}, []string{"default"}, []string{"other"}),
+		tools:     rapid.SliceOfN(rapid.SampledFrom(worldNames()), 2, 9).Draw(t, "token tools"),
+		arguments: pick(t, "token arguments", []string{`{}`, `{"n":1}`, `{"n":2}`, `{"n":"x"}`}, []string{`{"n":1}`}),
+		room:      pick(t, "room", 0, 1, 2, 100),
+	}
+	if oneIn(t, 4, "token fault?") {
+		for _, at := range []*fault{&k.offers, &k.covers, &k.roomFault, &k.take, &k.key} {
+			if oneIn(t, 3, "token fault") {
+				*at = panicFault
+			}
+		}
+	}
+	return k
+}
+
+func drawRules(t *rapid.T) []worldRule {
+	var rules []worldRule
+	for i := range rapid.IntRange(0, 3).Draw(t, "rules") {
+		rules = append(rules, drawRule(t, fmt.Sprint("rule", i)))
+	}
+	return rules
+}
+
+func drawRule(t *rapid.T, name string) worldRule {
+	return worldRule{
+		name: name, cond: condition(rapid.IntRange(0, int(condKinds)-1).Draw(t, "condition")),
+		then:  pick(t, "then", gate.RuleAllow, gate.RuleAllow, gate.RuleAsk, gate.RuleDeny),
+		tools: pick(t, "rule tools", nil, []string{}, []string{"read_*"}, []string{"write_file", "gh__put"}, []string{"gh__*", "spawn"}),
+	}
+}
+
+func drawScope(t *rapid.T) gate.Scope {
+	return gate.Scope{
+		Agent: pick(t, "agent", "default", "default", ""), AgentTools: drawList(t, "agent list", worldPatterns()),
+		SkillTools: drawList(t, "skill list", append(worldPatterns(), "read_*(a:*)", "gh__put(x)", "write_file(", "(x)", "*(n)")),
+		RunTools:   drawList(t, "run list", worldPatterns()), WorkerTools: drawList(t, "worker list", worldPatterns()),
+		HasSkills: rapid.Bool().Draw(t, "has skills"), ReadOnly: oneIn(t, 5, "read only"),
+		TaintWrites: pick(t, "taint writes", "", gate.TaintAsk, gate.TaintDeny, gate.TaintAllow, "typo"),
+		NobodyAsks:  oneIn(t, 4, "nobody asks"), Workspace: "/ws",
+		Depth: rapid.IntRange(0, 2).Draw(t, "depth"), MaxDepth: pick(t, "max depth", 0, 1, 2, 3, 3, 3),
+		MaxCalls: pick(t, "max calls", 0, 2, 8, 8, 8), MaxRepeats: pick(t, "max repeats", 0, 1, 2, 3),
+	}
+}
+
+func (w *world) drawFacts(t *rapid.T) {
+	w.facts = gate.Facts{Offered: map[string]bool{}, Decided: map[string]gate.Decided{}, Counted: map[string]bool{}, DryRun: oneIn(t, 6, "dry run")}
+	if oneIn(t, 3, "tainted") {
+		w.facts.Taint = pick(t, "taint", []string{"web_fetch"}, []string{"mail; x writes", "web_fetch"})
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "remembered") {
+		m := gate.Remembered{
+			Tool: pick(t, "remembered tool", worldNames()...), ApprovalID: "apr_0", By: "bob", Scope: journal.RememberRun,
+			Effect: pick(t, "remembered effect", "", toolcrib.EffectReadOnly, toolcrib.EffectIdempotentWrite, toolcrib.EffectNonIdempotentWrite),
+		}
+		if rapid.Bool().Draw(t, "remembered arguments?") {
+			m.Arguments = []byte(pick(t, "remembered arguments", `{}`, `{"n":1}`))
+		}
+		w.facts.Remembered = append(w.facts.Remembered, m)
+	}
+	for i := range rapid.IntRange(1, 5).Draw(t, "calls") {
+		w.drawCall(t, fmt.Sprint("call_", i))
+	}
+}
+
+func drawTool(t *rapid.T, name string) worldTool {
+	w := worldTool{
+		spec: toolcrib.Spec{
+			Name: name, Source: pick(t, "source", "go", "builtin", "mcp:x"), EnabledByDefault: !oneIn(t, 5, "off by default"),
+			Effect:        pick(t, "effect", "", toolcrib.EffectReadOnly, toolcrib.EffectIdempotentWrite, toolcrib.EffectNonIdempotentWrite),
+			Group:         pick(t, "group", append(worldGroups(), "")...),
+			RequiresAdmin: oneIn(t, 5, "requires admin"), Nested: name == "spawn" || oneIn(t, 10, "nested"),
+			Sink: oneIn(t, 4, "sink"), Untrusted: oneIn(t, 4, "untrusted"),
+		},
+		plain: oneIn(t, 3, "plain"), preview: pick(t, "preview", noFault, errorFault, panicFault),
+		effect: effectKind(rapid.IntRange(0, int(effectKinds)-1).Draw(t, "effect kind")),
+	}
+	if name == "ask_user" {
+		w.spec.AnsweredBy = toolcrib.ByPerson
+	}
+	if rapid.Bool().Draw(t, "strict") {
+		w.spec.Parameters = []byte(strictParameters)
+	}
+	if oneIn(t, 3, "admit?") {
+		w.admit = admitKind(rapid.IntRange(0, int(admitKinds)-1).Draw(t, "admit"))
+	}
+	if oneIn(t, 3, "target?") {
+		w.target = targetKind(rapid.IntRange(0, int(targetKinds)-1).Draw(t, "target"))
+	}
+	if oneIn(t, 20, "broken") {
+		w.broken, w.spec.Source = true, "mcp:x"
+	}
+	return w
+}
+
+const strictParameters = `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`
+
+func (w *world) drawCall(t *rapid.T, id string) {
+	name := pick(t, "name", append(worldNames(), worldNames()...)...)
+	if oneIn(t, 8, "no tool") {
+		name = pick(t, "which", "ghost", "READ_FILE", "re\u0430d_file", "", toolcrib.InvalidName)
+	}
+	c := call(id, name, pick(t, "arguments", worldArguments()...))
+	if oneIn(t, 8, "provider name") {
+		c.ProviderName = pick(t, "provider name", worldNames()...)
+	}
+	switch rapid.IntRange(0, 19).Draw(t, "flaw") {
+	case 0:
+		c.Cut = true
+	case 1:
+		c.Duplicate = true
+	case 2:
+		c.Broken, c.Problem = "{", "no end"
+	case 3:
+		c.Malformed, c.Problem = true, "no name"
+	}
+	w.turn = append(w.turn, c)
+	f := &w.facts
+	f.Offered[c.Name] = !oneIn(t, 8, "not offered")
+	if oneIn(t, 5, "counted") {
+		f.Counted[id] = true
+	}
+	switch rapid.IntRange(0, 5).Draw(t, "decided") {
+	case 0, 1:
+		f.Decided[id] = gate.Decided{
+			Decision: journal.DecisionApprove, ApprovalID: "apr_1", By: "bob",
+			Asked: pick(t, "asked", "", "", string(toolcrib.ReasonNeedsConfirmation), "something else"),
+		}
+	case 2:
+		f.Decided[id] = gate.Decided{Decision: pick(t, "decision", journal.DecisionDeny, "", "yes"), By: "bob"}
+	}
+}
+
+func drawList(t *rapid.T, label string, from []string) []string {
+	if rapid.IntRange(0, 2).Draw(t, label+"?") > 0 {
+		return nil
+	}
+	list := rapid.SliceOfN(rapid.SampledFrom(from), 0, 6).Draw(t, label)
+	if list == nil {
+		list = []string{}
+	}
+	return list
+}
+
+func drawSwitches(t *rapid.T, label string, from []string) map[string]bool {
+	return rapid.MapOfN(rapid.SampledFrom(from), rapid.Bool(), 0, 3).Draw(t, label)
+}
+
+// clone copies a world so far that a change of one does not show in the other.
+func (w world) clone() world {
+	w.tools, w.rules, w.turn = slices.Clone(w.tools), slices.Clone(w.rules), slices.Clone(w.turn)
+	w.over = gate.Overrides{Tools: maps.Clone(w.over.Tools), Groups: maps.Clone(w.over.Groups)}
+	w.settings = maps.Clone(w.settings)
+	w.facts.Offered, w.facts.Decided, w.facts.Counted = maps.Clone(w.facts.Offered), maps.Clone(w.facts.Decided), maps.Clone(w.facts.Counted)
+	if w.people.token != nil {
+		token := *w.people.token
+		w.people.token = &token
+	}
+	return w
+}
+
+func (w *world) tool(name string) *worldTool {
+	for i := range w.tools {
+		if w.tools[i].spec.Name == name {
+			return &w.tools[i]
+		}
+	}
+	return nil
+}
