@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -13,7 +12,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access/standing"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
@@ -36,7 +35,11 @@ type app struct {
 	style                                render.Style // of standard error
 	outStyle                             render.Style
 
-	configFlag, dataFlag, asFlag string
+	configFlag, dataFlag, asFlag, tokenFlag string
+
+	acting   *acting          // whom the command acts for, once that is known
+	standing *standing.People // who may do what today
+	clock    func() time.Time // by which tokens live
 
 	ollamaAt string // where an Ollama is looked for that nobody configured
 
@@ -95,30 +98,6 @@ func osUser() string {
 
 // maxUserName bounds a name given with --as.
 const maxUserName = 256
-
-// principal is whom the command acts for (contract §1).
-func (a *app) principal(context.Context) (toolcrib.Principal, error) {
-	self := "local:" + osUser()
-	switch {
-	case a.asFlag == "", a.asFlag == self:
-		return toolcrib.Principal{User: self, Admin: true}, nil
-	case len(a.asFlag) > maxUserName || guard.Visible(a.asFlag) != a.asFlag:
-		return toolcrib.Principal{}, usagef("--as: a user's name has at most %d bytes and only visible characters", maxUserName)
-	}
-	return toolcrib.Principal{User: a.asFlag, Actor: self}, nil
-}
-
-// administrator returns the name of the administrator who acts, or an error.
-func (a *app) administrator(ctx context.Context) (string, error) {
-	who, err := a.principal(ctx)
-	if err != nil {
-		return "", err
-	}
-	if !who.Admin {
-		return "", failedf("forbidden: this is for administrators, and %s is none", who.User)
-	}
-	return who.User, nil
-}
 
 // resolver fills in references and remembers the secrets among them.
 func (a *app) resolver() config.Resolver {

@@ -30,8 +30,8 @@ func (a *app) builtIn(ctx context.Context, c *config.Config, s *sqlite.Store, pa
 		Version: version.Version(), Started: a.started, Data: storeFacts(s), Details: a.details(c, s),
 		Logs: a.logs(c), Mask: func(text string) string { return a.mask().Mask(text) },
 		Memory:    memory.NewFiles(filepath.Join(data, memoryFolder), memory.Limits{}),
-		Databases: a.sqlDatabases(c),
-		Shell:     command != nil, Results: s, Untrusted: untrustedResult(ctx, s),
+		Databases: a.sqlDatabases(c), Directory: directoryOf{s},
+		Shell: command != nil, Results: s, Untrusted: untrustedResult(ctx, s),
 		Skills: skillsOf.set, SkillVariables: skillsOf.vars,
 	})
 	if command != nil {

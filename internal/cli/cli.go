@@ -83,13 +83,13 @@ toolcrib tools list`,
 			return group(cmd, args)
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			for _, name := range []string{"config", "data-dir", "as"} {
+			for _, name := range []string{"config", "data-dir", "as", "token-file"} {
 				if f := cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
 					return usagef("--%s: must not be empty", name)
 				}
 			}
 			a.began = true
-			return nil
+			return a.byOne(cmd)
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
@@ -97,10 +97,11 @@ toolcrib tools list`,
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configFlag, "config", "", "configuration file (default: $TOOLCRIB_CONFIG, ./toolcrib.yaml, the user's own)")
 	flags.StringVar(&a.dataFlag, "data-dir", "", "folder of the database and everything that is kept")
-	flags.StringVar(&a.asFlag, "as", "", "act for this user, who is no administrator (administrators only)")
+	flags.StringVar(&a.asFlag, "as", "", "act for this user (administrators only)")
+	flags.StringVar(&a.tokenFlag, "token-file", "", "act by the access token in this file, within its scope; - reads standard input")
 	root.AddCommand(
 		a.runCommand(), a.chatCommand(), a.toolsCommand(), a.runsCommand(), a.sessionsCommand(), a.approvalsCommand(), a.gateCommand(), a.usageCommand(), a.agentsCommand(), a.modelsCommand(), a.skillsCommand(),
-		a.configCommand(), a.trustCommand(), a.secretCommand(), a.doctorCommand(), a.versionCommand(), a.completionCommand(),
+		a.configCommand(), a.trustCommand(), a.secretCommand(), a.usersCommand(), a.tokensCommand(), a.doctorCommand(), a.versionCommand(), a.completionCommand(),
 	)
 	root.SetHelpCommand(a.helpCommand(root))
 	root.SetFlagErrorFunc(flagError)

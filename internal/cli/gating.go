@@ -38,6 +38,7 @@ func (a *app) gate(ctx context.Context, s *sqlite.Store, workspace string) (*gat
 	options := gate.Options{
 		Tools:        tools,
 		Availability: availability{s},
+		People:       a.people(s),
 		Confirm:      gate.ConfirmMode(c.Tools.Confirm),
 		Settings:     toolSettings(c),
 		Protected:    protected,

@@ -152,14 +152,15 @@ func placeholder(f *pflag.Flag) string {
 		"agent": "NAME", "approve": "HOW", "model": "MODEL", "tools": "LIST", "tool-choice": "CHOICE", "workspace": "DIR",
 		"config": "FILE", "data-dir": "DIR", "as": "USER", "status": "LIST", "user": "USER", "since": "WHEN", "call": "ID",
 		"digest": "D", "edit": "JSON", "happened": "JSON", "args": "JSON", "group": "NAME", "older-than": "SPAN",
-		"add-cost": "USD",
+		"add-cost": "USD", "token-file": "FILE", "grant": "GRANT", "role": "ROLE", "trust": "LEVEL", "tool": "NAME", "capability": "NAME",
+		"param": "NAME=JSON", "ttl": "SPAN", "not-before": "WHEN",
 	}
 	switch word, ok := words[f.Name]; {
 	case f.Value.Type() == "bool":
 		return ""
 	case ok:
 		return word
-	case f.Value.Type() == "string":
+	case f.Value.Type() == "string", f.Value.Type() == "stringArray":
 		return "TEXT"
 	}
 	return "N"

@@ -134,7 +134,7 @@ func (a *app) setSecret(ctx context.Context, name string) error {
 // readSecret reads a value: hidden from a terminal, else from standard input.
 func (a *app) readSecret(name string) ([]byte, error) {
 	if a.inTerminal {
-		return a.typedSecret(name)
+		return a.typedHidden("Secret " + name)
 	}
 	value, err := io.ReadAll(io.LimitReader(a.in, secret.MaxValueBytes+3))
 	if err != nil {
@@ -150,13 +150,13 @@ func (a *app) readSecret(name string) ([]byte, error) {
 // maxTyped is what a terminal cuts a line at.
 const maxTyped = 4095
 
-// typedSecret asks for a value, without an echo. Ctrl-c leaves the terminal as it
+// typedHidden asks for a value, without an echo. Ctrl-c leaves the terminal as it
 // was and nothing stored.
-func (a *app) typedSecret(name string) ([]byte, error) {
+func (a *app) typedHidden(what string) ([]byte, error) {
 	fd := int(a.in.Fd())
 	before, err := term.GetState(fd)
 	if err != nil {
-		return nil, failedf("the terminal: %v; give the secret on standard input", err)
+		return nil, failedf("the terminal: %v; give it on standard input", err)
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -172,7 +172,7 @@ func (a *app) typedSecret(name string) ([]byte, error) {
 			os.Exit(code)
 		}
 	})
-	fmt.Fprintf(a.err, "Secret %s (it is not shown): ", name)
+	fmt.Fprintf(a.err, "%s (it is not shown): ", what)
 	value, err := term.ReadPassword(fd)
 	signal.Stop(signals)
 	close(quit)
@@ -184,9 +184,9 @@ func (a *app) typedSecret(name string) ([]byte, error) {
 	case err != nil:
 		return nil, failedf("the terminal: %v", err)
 	case len(value) >= maxTyped:
-		return nil, usagef("a terminal gives at most %d bytes; give a longer secret on standard input", maxTyped-1)
+		return nil, usagef("a terminal gives at most %d bytes; give what is longer on standard input", maxTyped-1)
 	case len(value) == 0:
-		return nil, usagef("nothing was typed: there is no secret to store")
+		return nil, usagef("nothing was typed: there is nothing to store")
 	}
 	return value, nil
 }

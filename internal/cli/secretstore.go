@@ -40,26 +40,39 @@ func (s storedSecrets) Secret(name string) (string, error) {
 	return text, err
 }
 
+// dataKeys are the keys of the data folder, which are made with the database.
+func (a *app) dataKeys() (*store.Keys, error) {
+	path, err := a.keysFile()
+	if err != nil {
+		return nil, err
+	}
+	if path == "" {
+		data, err := a.dataDir()
+		if err != nil {
+			return nil, err
+		}
+		path = filepath.Join(data, keysName)
+	}
+	text, err := config.ReadFile(path)
+	if err != nil {
+		return nil, failedf("the key file of the data folder cannot be read, restore it: %v", err)
+	}
+	keys, err := store.ParseKeys(text)
+	if err != nil {
+		return nil, failedf("the key file %s is none of toolcrib, restore it: %v", path, err)
+	}
+	return keys, nil
+}
+
 // openSecrets opens the secrets of the data folder, with the keys that are there.
 func (a *app) openSecrets() (*secret.Store, error) {
 	data, err := a.dataDir()
 	if err != nil {
 		return nil, err
 	}
-	path, err := a.keysFile()
+	keys, err := a.dataKeys()
 	if err != nil {
 		return nil, err
-	}
-	if path == "" {
-		path = filepath.Join(data, keysName)
-	}
-	text, err := config.ReadFile(path)
-	if err != nil {
-		return nil, failedf("the key file of the secrets cannot be read, restore it: %v", err)
-	}
-	keys, err := store.ParseKeys(text)
-	if err != nil {
-		return nil, failedf("the key file %s is none of toolcrib, restore it: %v", path, err)
 	}
 	identity, err := secret.NewIdentity(keys.Derive(secret.KeyPurpose))
 	if err != nil {

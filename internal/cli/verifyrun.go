@@ -120,6 +120,9 @@ func (a *app) databaseToVerify(ctx context.Context, f *verifyFlags) (*sqlite.Sto
 	if err != nil {
 		return nil, err
 	}
+	if a.store != nil { // it was opened to find out who acts
+		return nil, usagef("--adopt: goes without --as")
+	}
 	const question = "Accept the system journal as it is? What stood in it before nobody vouches for from now on."
 	if a.inTerminal && a.errTerminal && !f.yes && !a.confirm(question) {
 		return nil, failedf("nothing was accepted")

@@ -1,0 +1,132 @@
+package standing
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+)
+
+// maxKnown bounds how many users and how many tokens are kept in memory.
+const maxKnown = 1000
+
+// known is what was read of the directory at one version of it, or after. It is read
+// once more than it need be if it changes meanwhile, never once less.
+type known struct {
+	version uint64
+
+	mu     sync.Mutex
+	users  map[string]found[access.User]
+	tokens map[string]found[*kept]
+	groups []access.Group
+	listed bool // groups were read
+}
+
+// found is what was found, or that there is none.
+type found[T any] struct {
+	value T
+	none  error
+}
+
+// kept is a token that was issued, and what is wrong with it at any time.
+type kept struct {
+	issued  access.Issued
+	revoked bool // it, or whoever issued it or is its subject may do nothing any more
+}
+
+// today is what is known of the directory as it is now.
+func (p *People) today(ctx context.Context) (*known, error) {
+	version, err := p.source.Version(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// A copy of the data folder that was put back may have a lower one.
+	if p.known == nil || p.known.version != version {
+		p.known = &known{version: version, users: map[string]found[access.User]{}, tokens: map[string]found[*kept]{}}
+	}
+	return p.known, nil
+}
+
+// look returns what is kept under a key, or reads it and keeps it. Only that there is
+// none is kept of errors.
+func look[T any](k *known, all map[string]found[T], key string, read func() (T, error)) (T, error) {
+	k.mu.Lock()
+	f, ok := all[key]
+	k.mu.Unlock()
+	if ok {
+		return f.value, f.none
+	}
+	value, err := read()
+	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
+		return value, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(all) >= maxKnown {
+		clear(all)
+	}
+	all[key] = found[T]{value: value, none: err}
+	return value, err
+}
+
+// user returns whom a name means ([access.Users.Alike]).
+func (k *known) user(ctx context.Context, source Source, name string) (access.User, error) {
+	return look(k, k.users, name, func() (access.User, error) { return source.Alike(ctx, name) })
+}
+
+// groupsOf returns all groups; none for a user who is in none.
+func (k *known) groupsOf(ctx context.Context, source Source, u access.User) ([]access.Group, error) {
+	if len(u.Groups) == 0 {
+		return nil, nil
+	}
+	k.mu.Lock()
+	groups, listed := k.groups, k.listed
+	k.mu.Unlock()
+	if listed {
+		return groups, nil
+	}
+	groups, err := source.Groups(ctx)
+	if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.groups, k.listed = groups, true
+	return groups, nil
+}
+
+// token returns a token that was issued; one that was not is revoked.
+func (k *known) token(ctx context.Context, source Source, id string) (*kept, error) {
+	one, err := look(k, k.tokens, id, func() (*kept, error) {
+		issued, err := source.Token(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		revoked, err := access.RevokedIn(source, source)(ctx, issued.Claims)
+		return &kept{issued: issued, revoked: revoked}, err
+	})
+	if errors.Is(err, toolcrib.ErrNotFound) {
+		return &kept{revoked: true}, nil
+	}
+	return one, err
+}
+
+// good tells whether the token is good for this principal now: nil, or why not.
+func (t *kept) good(user string, now time.Time) error {
+	if t.revoked {
+		return &access.Error{Code: access.CodeTokenRevoked, Message: "the access token was revoked, or its user is disabled"}
+	}
+	if err := t.issued.Claims.InTime(now); err != nil {
+		return err
+	}
+	subject, err := t.issued.Claims.ActsFor(user)
+	if err == nil && subject != user {
+		err = &access.Error{Code: access.CodeUnauthorized, Message: "the access token belongs to somebody else"}
+	}
+	return err
+}

@@ -1,0 +1,161 @@
+package standing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/gate"
+)
+
+// Who stands in no directory: no user can be given such a name (access.CheckName).
+const (
+	Anonymous   = "anonymous" // somebody who has not said who they are
+	localPrefix = "local:"    // a user of the operating system
+)
+
+// Local tells whether a name is that of a user of the operating system.
+func Local(name string) bool { return strings.HasPrefix(name, localPrefix) }
+
+// Source is what [People] reads. A store has it, and [access.Memory].
+type Source interface {
+	access.Users
+	access.Groups
+	access.Tokens
+	access.Quota
+	// Version returns a number that rises with every change of users, groups and
+	// tokens, whoever makes it.
+	Version(ctx context.Context) (uint64, error)
+}
+
+// Options are what a [People] is made from.
+type Options struct {
+	Source Source
+	// Now is the time; one that never goes back is that of an [access.Clock].
+	Now func() time.Time
+	// Capability returns the capability that a tool is bound to, as NAME@MAJOR.MINOR;
+	// "" = none. nil = tools are bound to none.
+	Capability func(tool string) string
+}
+
+// People is a [gate.People] over a directory and its tokens. It is safe for concurrent
+// use.
+type People struct {
+	source     Source
+	now        func() time.Time
+	capability func(tool string) string
+
+	mu    sync.Mutex
+	known *known
+}
+
+var _ gate.People = (*People)(nil)
+
+// New makes a People. It fails without a source or a time.
+func New(o Options) (*People, error) {
+	if o.Source == nil || o.Now == nil {
+		return nil, errors.New("standing: Source and Now are needed")
+	}
+	if o.Capability == nil {
+		o.Capability = func(string) string { return "" }
+	}
+	return &People{source: o.Source, now: o.Now, capability: o.Capability}, nil
+}
+
+// Standing implements [gate.People]. A user of the operating system and anonymous are
+// as they say (the latter never an administrator); a user of the directory has the
+// rights of today; a name that nobody has keeps what was said of it, and is no
+// administrator. A user who was disabled or removed, a name that looks like that of a
+// user, and a token that is not good for the principal now, may do nothing.
+func (p *People) Standing(ctx context.Context, who toolcrib.Principal) (gate.Standing, error) {
+	if who.Token == "" && (Local(who.User) || who.User == Anonymous) {
+		return gate.Standing{Principal: outside(who)}, nil
+	}
+	k, err := p.today(ctx)
+	if err != nil {
+		return gate.Standing{}, err
+	}
+	s, err := p.person(ctx, k, who)
+	if err != nil || s.Refused != "" || who.Token == "" {
+		return s, err
+	}
+	one, err := k.token(ctx, p.source, who.Token)
+	if err != nil {
+		return gate.Standing{}, err
+	}
+	if refusal := one.good(who.User, p.now()); refusal != nil {
+		return refused(who, told(refusal)), nil
+	}
+	s.Token = &token{people: p, issued: &one.issued}
+	return s, nil
+}
+
+// outside is somebody who stands in no directory.
+func outside(who toolcrib.Principal) toolcrib.Principal {
+	who.Admin = who.Admin && Local(who.User)
+	return who
+}
+
+func refused(who toolcrib.Principal, why string) gate.Standing {
+	return gate.Standing{
+		Principal: toolcrib.Principal{User: who.User, Actor: who.Actor, Token: who.Token, Grants: []string{}},
+		Refused:   why,
+	}
+}
+
+// person is what the principal may do without a token.
+func (p *People) person(ctx context.Context, k *known, who toolcrib.Principal) (gate.Standing, error) {
+	if who.User == "" || who.User == Anonymous || Local(who.User) {
+		return gate.Standing{Principal: outside(who)}, nil
+	}
+	u, err := k.user(ctx, p.source, who.User)
+	switch {
+	case errors.Is(err, toolcrib.ErrNotFound):
+		return gate.Standing{Principal: outside(who)}, nil
+	case err != nil:
+		return gate.Standing{}, err
+	case u.Name != who.User:
+		return refused(who, fmt.Sprintf("nobody is called %+q, and the name can be mistaken for that of %s", who.User, u.Name)), nil
+	}
+	if why := Inactive(u); why != "" {
+		return refused(who, why), nil
+	}
+	groups, err := k.groupsOf(ctx, p.source, u)
+	if err != nil {
+		return gate.Standing{}, err
+	}
+	today := access.Principal(u, groups)
+	today.Actor, today.Token = who.Actor, who.Token
+	return gate.Standing{Principal: today}, nil
+}
+
+// Inactive says why a user of the directory may do nothing; "" = they may.
+func Inactive(u access.User) string {
+	switch {
+	case u.Removed:
+		return fmt.Sprintf("the user %s was removed", u.Name)
+	case u.Disabled:
+		return fmt.Sprintf("the user %s is disabled; an administrator can change that: toolcrib users enable %s", u.Name, u.Name)
+	case !u.Active():
+		return "the user has no name"
+	}
+	return ""
+}
+
+// told is an error with its code of contract §9 before it.
+func told(err error) string {
+	var no *access.Error
+	var quota *access.QuotaError
+	switch {
+	case errors.As(err, &no):
+		return string(no.Code) + ": " + no.Message
+	case errors.As(err, &quota):
+		return string(quota.Code()) + ": " + quota.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+)
+
+func (a *app) groupsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "groups",
+		Short: "Groups of users: their roles and grants are those of their members, too",
+		Example: `toolcrib users groups set staff --grant web_fetch --role editor
+toolcrib users groups list
+toolcrib users groups set staff --disable`,
+		Args: cobra.ArbitraryArgs,
+		RunE: group,
+	}
+	cmd.AddCommand(a.groupsListCommand(), a.groupsSetCommand(), a.groupsRemoveCommand())
+	return cmd
+}
+
+// groupView is a group as --json shows it.
+type groupView struct {
+	access.Group
+	Members int `json:"members"`
+}
+
+func (a *app) groupsListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the groups of users",
+		Example: "toolcrib users groups list\ntoolcrib users groups list --json",
+		Args:    positional,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.listGroups(cmd.Context(), asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
+	return cmd
+}
+
+func (a *app) listGroups(ctx context.Context, asJSON bool) error {
+	s, _, err := a.directory(ctx)
+	if err != nil {
+		return err
+	}
+	groups, err := s.Access().Groups(ctx)
+	if err != nil {
+		return err
+	}
+	members, err := membersOf(ctx, s.Access())
+	if err != nil {
+		return err
+	}
+	views := make([]groupView, len(groups))
+	for i, g := range groups {
+		views[i] = groupView{Group: g, Members: members[g.Name]}
+	}
+	if asJSON {
+		return printJSON(a.out, views, true)
+	}
+	rows := [][]string{{"GROUP", "STATE", "MEMBERS", "ROLES", "GRANTS", "DESCRIPTION"}}
+	for _, g := range views {
+		state := "active"
+		if g.Disabled {
+			state = "disabled"
+		}
+		rows = append(rows, []string{g.Name, state, strconv.Itoa(g.Members), strings.Join(g.Roles, ","), grantsText(g.Grants), g.Description})
+	}
+	a.outStyle.Table(a.out, rows)
+	return nil
+}
+
+// groupFlags say what a group is.
+type groupFlags struct {
+	description               string
+	roles, grants             []string
+	noGrants, disable, enable bool
+	json                      bool
+}
+
+func (a *app) groupsSetCommand() *cobra.Command {
+	var f groupFlags
+	cmd := &cobra.Command{
+		Use:   "set NAME",
+		Short: "Make a group, or change it; what is not named stays as it is",
+		Long: "Make a group, or change it; what is not named stays as it is. A list that is given takes the place of the old one. " +
+			"A group that is disabled gives its members nothing, and what it restricts stays restricted.",
+		Example: `toolcrib users groups set staff --grant web_fetch --role editor
+toolcrib users groups set staff --grant ''
+toolcrib users groups set staff --disable`,
+		Args:              positional,
+		ValidArgsFunction: a.completeGroups,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.setGroup(cmd, args[0], &f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.description, "description", "", "what it is for")
+	flags.StringArrayVar(&f.roles, "role", nil, "a role of its members; may be repeated; '' = none")
+	flags.StringArrayVar(&f.grants, "grant", nil, "what its members may use, as with users add; may be repeated; '' = nothing at all")
+	flags.BoolVar(&f.noGrants, "no-grants", false, "declare no grants: it restricts nothing")
+	flags.BoolVar(&f.disable, "disable", false, "it gives nothing any more")
+	flags.BoolVar(&f.enable, "enable", false, "it gives again what it gave")
+	flags.BoolVar(&f.json, "json", false, "one JSON value")
+	return cmd
+}
+
+// apply returns the group as the flags change it.
+func (f *groupFlags) apply(flags *pflag.FlagSet, g access.Group) (access.Group, error) {
+	switch {
+	case f.disable && f.enable:
+		return g, usagef("--disable and --enable: give one of them")
+	case f.noGrants && flags.Changed("grant"):
+		return g, usagef("--grant and --no-grants: give one of them")
+	}
+	if flags.Changed("description") {
+		g.Description = f.description
+	}
+	if flags.Changed("role") {
+		g.Roles = givenList(f.roles)
+	}
+	if flags.Changed("grant") {
+		g.Grants = givenList(f.grants)
+	}
+	if f.noGrants {
+		g.Grants = nil
+	}
+	g.Disabled = (g.Disabled || f.disable) && !f.enable
+	checked, err := g.Check()
+	return checked, peopleError(err)
+}
+
+func (a *app) setGroup(cmd *cobra.Command, text string, f *groupFlags) error {
+	name, err := access.CheckName(text)
+	if err != nil {
+		return peopleError(err)
+	}
+	s, by, err := a.directory(cmd.Context())
+	if err != nil {
+		return err
+	}
+	g, known, err := findGroup(cmd.Context(), s, name)
+	if err != nil {
+		return err
+	}
+	if g, err = f.apply(cmd.Flags(), g); err != nil {
+		return err
+	}
+	c, err := s.Access().PutGroup(cmd.Context(), g, by)
+	if err != nil {
+		return peopleError(err)
+	}
+	if f.json {
+		return printJSON(a.out, c.Group, true)
+	}
+	word := "made"
+	if known {
+		word = "changed"
+	}
+	fmt.Fprintf(a.out, "%s: %s\n", guard.Visible(name), word)
+	return nil
+}
+
+// findGroup returns a group, or an empty one of that name.
+func findGroup(ctx context.Context, s *sqlite.Store, name string) (g access.Group, known bool, err error) {
+	groups, err := s.Access().Groups(ctx)
+	if i := slices.IndexFunc(groups, func(g access.Group) bool { return g.Name == name }); err == nil && i >= 0 {
+		return groups[i], true, nil
+	}
+	return access.Group{Name: name}, false, err
+}
+
+func (a *app) groupsRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Remove a group; its members gain nothing by it",
+		Long: "Remove a group. Its members stay in it by name, so that none of them may do more than before: " +
+			"a member without grants of their own is left with none. `users edit --group` takes them out.",
+		Example:           "toolcrib users groups remove staff",
+		Args:              positional,
+		ValidArgsFunction: a.completeGroups,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := access.CheckName(args[0])
+			if err != nil {
+				return peopleError(err)
+			}
+			s, by, err := a.directory(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if _, err := s.Access().RemoveGroup(cmd.Context(), name, by); err != nil {
+				return peopleError(err)
+			}
+			fmt.Fprintf(a.out, "%s: removed\n", guard.Visible(name))
+			return nil
+		},
+	}
+}
+
+// completeGroups completes the names of groups; a shell that cannot is told nothing.
+func (a *app) completeGroups(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	s, _, err := a.directory(cmd.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	groups, err := s.Access().Groups(cmd.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	names := make([]string, len(groups))
+	for i, g := range groups {
+		names[i] = g.Name
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

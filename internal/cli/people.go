@@ -1,0 +1,314 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/access/standing"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/tool/directory"
+)
+
+// acting is whom the command acts for, found out once.
+type acting struct {
+	who toolcrib.Principal
+	err error
+}
+
+// principal is whom the command acts for (contract §1). The store is opened only for
+// --as and --token-file: without them it is who sits here.
+func (a *app) principal(ctx context.Context) (toolcrib.Principal, error) {
+	if a.acting == nil {
+		who, err := a.actsFor(ctx)
+		a.acting = &acting{who, err}
+	}
+	return a.acting.who, a.acting.err
+}
+
+func (a *app) actsFor(ctx context.Context) (toolcrib.Principal, error) {
+	self := "local:" + osUser()
+	switch {
+	case a.tokenFlag != "":
+		return a.byToken(ctx, self)
+	case a.asFlag == "", a.asFlag == self:
+		return toolcrib.Principal{User: self, Admin: true}, nil
+	case a.asFlag == standing.Anonymous, standing.Local(a.asFlag) && len(a.asFlag) <= maxUserName && guard.Visible(a.asFlag) == a.asFlag:
+		return toolcrib.Principal{User: a.asFlag, Actor: self}, nil
+	}
+	name, err := access.CheckName(a.asFlag)
+	if err != nil {
+		return toolcrib.Principal{}, usagef("--as: %v", err)
+	}
+	s, err := a.databaseToRead(ctx)
+	if err != nil {
+		return toolcrib.Principal{}, err
+	}
+	now, err := a.people(s).Standing(ctx, toolcrib.Principal{User: name, Actor: self})
+	if err == nil && now.Refused != "" {
+		err = failedf("forbidden: %s", now.Refused)
+	}
+	return now.Principal, err
+}
+
+// byOne refuses two answers to the question whom the command acts for, and by a token
+// what is left to whoever sits here: what a folder brings counts for all of toolcrib.
+func (a *app) byOne(cmd *cobra.Command) error {
+	switch {
+	case a.tokenFlag == "":
+		return nil
+	case a.asFlag != "":
+		return usagef("--as and --token-file: both say whom to act for; give one of them")
+	case cmd.Name() == "trust":
+		return failedf("forbidden: an access token trusts no folder")
+	}
+	return nil
+}
+
+// byToken is whom an access token acts for, within its scope. By a token nobody is an
+// administrator outside of the gate: neither does it change anything, nor does it see
+// what belongs to others.
+func (a *app) byToken(ctx context.Context, self string) (who toolcrib.Principal, err error) {
+	text, err := a.readToken()
+	if err != nil {
+		return who, err
+	}
+	s, err := a.databaseToRead(ctx)
+	if err != nil {
+		return who, err
+	}
+	c, err := a.verified(ctx, s, text)
+	if err != nil {
+		return who, tokenError(err)
+	}
+	caller := "" // the token is all there is
+	if c.Subject == access.Bearer {
+		caller = standing.Anonymous
+	}
+	user, err := c.ActsFor(caller)
+	if err != nil {
+		return who, tokenError(err)
+	}
+	now, err := a.people(s).Standing(ctx, toolcrib.Principal{User: user, Actor: self, Token: c.ID})
+	if err == nil && now.Refused != "" {
+		err = failedf("forbidden: %s", now.Refused)
+	}
+	who = now.Principal
+	who.Admin = false
+	return who, err
+}
+
+// readToken reads the token of --token-file.
+func (a *app) readToken() (string, error) {
+	if a.tokenFlag == "-" {
+		return a.tokenFrom(a.in)
+	}
+	f, err := os.Open(a.tokenFlag)
+	if err != nil {
+		return "", usagef("--token-file: %v", err)
+	}
+	defer f.Close()
+	return a.tokenFrom(f)
+}
+
+// tokenFrom reads one token. White space around it does not count, and from now on it
+// is masked wherever it shows up.
+func (a *app) tokenFrom(in io.Reader) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(in, 2*access.MaxTokenBytes))
+	if err != nil {
+		return "", usagef("the token cannot be read: %v", err)
+	}
+	text := string(bytes.TrimSpace(data))
+	if text != "" {
+		a.resolver().OnSecret(text)
+	}
+	return text, nil
+}
+
+// verified returns the claims of a token that is good now.
+func (a *app) verified(ctx context.Context, s *sqlite.Store, text string) (access.Claims, error) {
+	signer, err := a.signer()
+	if err != nil {
+		return access.Claims{}, err
+	}
+	v := &access.Verifier{
+		Keys: []access.PublicKey{signer.Public()}, Audience: access.DefaultAudience,
+		Revoked: access.RevokedIn(s.Access(), s.Access()), Now: a.accessTime(s),
+	}
+	return v.Verify(ctx, text)
+}
+
+// signer signs tokens with a key that comes from those of the data folder, which are
+// made with the database.
+func (a *app) signer() (*access.Signer, error) {
+	keys, err := a.dataKeys()
+	if err != nil {
+		return nil, err
+	}
+	return access.NewSigner(keys.Derive(access.KeyPurpose), 0)
+}
+
+// tokenError is an error about a token in the words of contract §9.
+func tokenError(err error) error {
+	var no *access.Error
+	if errors.As(err, &no) {
+		return failedf("%s: %s", no.Code, no.Message)
+	}
+	return err
+}
+
+// peopleError is an error about users and tokens, told as everywhere: what cannot be is
+// wrong usage.
+func peopleError(err error) error {
+	var no *access.Error
+	switch {
+	case !errors.As(err, &no):
+		return err
+	case no.Code == access.CodeBadRequest:
+		return usagef("%s", no.Message)
+	case no.Code == access.CodeNotFound:
+		return failedf("not found: %s", no.Message)
+	}
+	return tokenError(err)
+}
+
+// administering is the administrator who acts, or an error. A token administrates
+// nothing, whoever it acts for.
+func (a *app) administering(ctx context.Context) (toolcrib.Principal, error) {
+	who, err := a.principal(ctx)
+	switch {
+	case err != nil:
+		return who, err
+	case who.Token != "":
+		return who, failedf("forbidden: this is for administrators, and an access token is none")
+	case !who.Admin:
+		return who, failedf("forbidden: this is for administrators, and %s is none", who.User)
+	}
+	return who, nil
+}
+
+// administrator names the administrator who acts, with --as both, or is an error.
+func (a *app) administrator(ctx context.Context) (string, error) {
+	who, err := a.administering(ctx)
+	if err != nil {
+		return "", err
+	}
+	return nameOf(who), nil
+}
+
+// people is who may do what today, for the gate and for this command.
+func (a *app) people(s *sqlite.Store) *standing.People {
+	if a.standing == nil {
+		// It fails without a source or a time only.
+		a.standing, _ = standing.New(standing.Options{Source: s.Access(), Now: a.accessTime(s)})
+	}
+	return a.standing
+}
+
+// accessTime is the time by which tokens live. It never goes back, and starts no earlier
+// than what was written down last; that is read when it is first needed.
+func (a *app) accessTime(s *sqlite.Store) func() time.Time {
+	if a.clock == nil {
+		made := sync.OnceValue(func() *access.Clock {
+			latest, err := s.Access().Latest(context.Background())
+			if err != nil {
+				latest = never
+			}
+			return access.NewClock(nil, latest)
+		})
+		a.clock = func() time.Time { return made().Now() }
+	}
+	return a.clock
+}
+
+// never is later than any token lives: without the time none is good.
+var never = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
+// directoryOf is the directory as tools list it.
+type directoryOf struct{ store *sqlite.Store }
+
+// eachUser yields all users who were not removed, by their names.
+func eachUser(ctx context.Context, users access.Users) iter.Seq2[access.User, error] {
+	return func(yield func(access.User, error) bool) {
+		for after := ""; ; {
+			page, err := users.Users(ctx, after, access.MaxPage)
+			if err != nil {
+				yield(access.User{}, err)
+				return
+			}
+			for _, u := range page {
+				if !yield(u, nil) {
+					return
+				}
+				after = u.Name
+			}
+			if len(page) < access.MaxPage {
+				return
+			}
+		}
+	}
+}
+
+// Users implements [directory.Directory].
+func (d directoryOf) Users(ctx context.Context) iter.Seq2[directory.User, error] {
+	return func(yield func(directory.User, error) bool) {
+		for u, err := range eachUser(ctx, d.store.Access()) {
+			shown := directory.User{
+				Name: u.Name, DisplayName: u.Display, Email: u.Email, Admin: u.Admin, Roles: u.Roles, Groups: u.Groups,
+				Grants: u.Grants, Trust: u.Trust, Disabled: u.Disabled, Removed: u.Removed, Created: u.Created,
+			}
+			if !yield(shown, err) {
+				return
+			}
+		}
+	}
+}
+
+// Groups implements [directory.Directory].
+func (d directoryOf) Groups(ctx context.Context) iter.Seq2[directory.UserGroup, error] {
+	return func(yield func(directory.UserGroup, error) bool) {
+		members, err := membersOf(ctx, d.store.Access())
+		if err != nil {
+			yield(directory.UserGroup{}, err)
+			return
+		}
+		groups, err := d.store.Access().Groups(ctx)
+		if err != nil {
+			yield(directory.UserGroup{}, err)
+			return
+		}
+		for _, g := range groups {
+			shown := directory.UserGroup{
+				Name: g.Name, Description: g.Description, Roles: g.Roles, Grants: g.Grants, Members: members[g.Name], Disabled: g.Disabled,
+			}
+			if !yield(shown, nil) {
+				return
+			}
+		}
+	}
+}
+
+// membersOf counts the members of each group.
+func membersOf(ctx context.Context, users access.Users) (map[string]int, error) {
+	members := map[string]int{}
+	for u, err := range eachUser(ctx, users) {
+		if err != nil {
+			return nil, fmt.Errorf("the members of groups: %w", err)
+		}
+		for _, name := range u.Groups {
+			members[name]++
+		}
+	}
+	return members, nil
+}
