@@ -33,13 +33,18 @@ func narrowings() map[string]narrowing {
 		"taint denies": func(_ *rapid.T, w *world) bool { w.scope.TaintWrites = gate.TaintDeny; return true },
 		"taint asks":   func(_ *rapid.T, w *world) bool { return w.taintAsks() },
 		"repeats":      func(_ *rapid.T, w *world) bool { return w.repeatMore() },
-		"not offered":  func(t *rapid.T, w *world) bool { delete(w.facts.Offered, pick(t, "hidden", worldNames()...)); return true },
+		"not offered": func(t *rapid.T, w *world) bool {
+			delete(w.facts.Offered, pick(t, "hidden", worldNames()...))
+			return true
+		},
 		"a rule denies": func(t *rapid.T, w *world) bool {
 			return w.addRule(t, gate.RuleDeny)
 		},
 		"a rule asks": func(t *rapid.T, w *world) bool { return w.addRule(t, gate.RuleAsk) },
 		"fewer allows": func(_ *rapid.T, w *world) bool {
-			w.rules = slices.DeleteFunc(w.rules, func(r worldRule) bool { return r.then == gate.RuleAllow && r.cond != condDivides && r.cond != condOne && r.cond != condAbove })
+			w.rules = slices.DeleteFunc(w.rules, func(r worldRule) bool {
+				return r.then == gate.RuleAllow && r.cond != condDivides && r.cond != condOne && r.cond != condAbove
+			})
 			return true
 		},
 		// What is changed from here on rules may look at, so that one of them may
@@ -214,4 +219,3 @@ func (w *world) repeatMore() bool {
 	}
 	return w.repeats.times > 0
 }
-

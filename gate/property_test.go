@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -44,7 +45,7 @@ func TestN4_Property_FirstReasonIsReported(t *testing.T) {
 			checkVerdict(t, w.turn[i], v)
 			if v.Decision != x.decision || v.Reason != x.reason {
 				t.Fatalf("%s %s: %q %q (%s: %s)\nwant %q %q of %v, questions %q", v.Tool, w.turn[i].Arguments,
-					v.Decision, v.Reason, v.Message, v.Detail, x.decision, x.reason, x.against, x.questions)
+					v.Decision, v.Reason, v.Message, strings.SplitN(v.Detail, "\n", 2)[0], x.decision, x.reason, x.against, x.questions)
 			}
 		}
 	})
@@ -199,7 +200,7 @@ func TestH16_Property_LiftsOnlyTheQuestion(t *testing.T) {
 			if was.Reason == toolcrib.ReasonBudgetExhausted || v.Decision == was.Decision && v.Reason == was.Reason {
 				continue
 			}
-			if v.Reason == toolcrib.ReasonBudgetExhausted && v.Decision == toolcrib.Refuse && leave(was.Decision) > 0 {
+			if v.Reason == toolcrib.ReasonBudgetExhausted {
 				continue // a call before it runs now, and has taken the place
 			}
 			always := w.settings[v.Tool].Confirm == gate.ConfirmAlways
@@ -262,7 +263,9 @@ func TestN21_Property_FaultsRefuse(t *testing.T) {
 		"people panic":    func(w *world) { w.people.kind = peoplePanic },
 		"people other":    func(w *world) { w.people.kind = peopleOther },
 		"rules panic":     func(w *world) { w.ruleFault = panicFault },
-		"rule error":      func(w *world) { w.rules = append(w.rules, worldRule{name: "bad", cond: condDivides, then: gate.RuleAllow}) },
+		"rule error": func(w *world) {
+			w.rules = append(w.rules, worldRule{name: "bad", cond: condDivides, then: gate.RuleAllow})
+		},
 		"admit fault":     ofTools(func(w *worldTool) { w.plain, w.admit = false, admitFault }),
 		"admit panic":     ofTools(func(w *worldTool) { w.plain, w.admit = false, admitPanic }),
 		"targets panic":   ofTools(func(w *worldTool) { w.plain, w.target = false, targetPanic }),

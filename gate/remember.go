@@ -67,7 +67,7 @@ func severity(e toolcrib.Effect) int {
 func (j *judgement) remembered() *Remembered {
 	for i := range j.facts.Remembered {
 		m := &j.facts.Remembered[i]
-		if m.lifts(j.name(), j.asked.Arguments, j.effect) {
+		if m.lifts(j.call.Name, j.call.Arguments, j.effect) {
 			return m
 		}
 	}

@@ -3,6 +3,7 @@ package gate_test
 import (
 	"fmt"
 	"maps"
+	"math/bits"
 	"slices"
 
 	"pgregory.net/rapid"
@@ -191,9 +192,25 @@ func worldArguments() []string {
 	}
 }
 
-func oneIn(t *rapid.T, n int, label string) bool { return rapid.IntRange(0, n-1).Draw(t, label) == 0 }
+// upTo draws a number below n, each as likely as the others: the library's own
+// ranges prefer small ones, so that nearly every world would be out of the ordinary
+// somewhere. Zero, the ordinary, is what a failure shrinks to.
+func upTo(t *rapid.T, n int, label string) int {
+	return rapid.Custom(func(t *rapid.T) int {
+		v := 0
+		for range bits.Len(uint(n)) + 2 {
+			v <<= 1
+			if rapid.Bool().Draw(t, "bit") {
+				v |= 1
+			}
+		}
+		return v % n
+	}).Draw(t, label)
+}
 
-func pick[E any](t *rapid.T, label string, from ...E) E { return rapid.SampledFrom(from).Draw(t, label) }
+func oneIn(t *rapid.T, n int, label string) bool { return upTo(t, n, label) == n-1 }
+
+func pick[E any](t *rapid.T, label string, from ...E) E { return from[upTo(t, len(from), label)] }
 
 func drawWorld(t *rapid.T) world {
 	w := world{
@@ -203,11 +220,11 @@ func drawWorld(t *rapid.T) world {
 		settings: map[string]gate.ToolSettings{},
 		protects: rapid.Bool().Draw(t, "protects"),
 	}
-	if oneIn(t, 12, "over fault?") {
+	if oneIn(t, 24, "over fault?") {
 		w.overFault = pick(t, "over fault", errorFault, panicFault)
 	}
 	for _, name := range worldNames() {
-		if !oneIn(t, 8, "unregistered") {
+		if !oneIn(t, 20, "unregistered") {
 			w.tools = append(w.tools, drawTool(t, name))
 		}
 		if oneIn(t, 5, "settings?") {
@@ -215,32 +232,102 @@ func drawWorld(t *rapid.T) world {
 		}
 	}
 	w.people = drawPeople(t, w.who)
-	if w.people.token != nil && !oneIn(t, 10, "scope without a token") || oneIn(t, 12, "token without people") {
+	if w.people.token != nil && !oneIn(t, 10, "scope without a token") || oneIn(t, 24, "token without people") {
 		w.who.Token = "tok_1"
 	}
 	w.rules, w.realRules = drawRules(t), rapid.Bool().Draw(t, "real rules")
-	if oneIn(t, 12, "rule fault") {
+	if oneIn(t, 24, "rule fault") {
 		w.ruleFault = panicFault
 	}
-	w.skillArgs = skillAnswer(rapid.IntRange(0, int(skillAnswers)-1).Draw(t, "skill arguments"))
+	w.skillArgs = skillAnswer(upTo(t, int(skillAnswers), "skill arguments"))
 	w.scope = drawScope(t)
-	w.repeats.times = pick(t, "repeated", -1, 0, 0, 0, 1, 2)
+	w.repeats.times = pick(t, "repeated", 0, 0, 0, 0, 1, 2, -1)
 	if oneIn(t, 20, "repeated panics") {
 		w.repeats.times = -2
 	}
 	w.drawFacts(t)
+	w.calm(t)
 	return w
+}
+
+// calm makes most of a world ordinary again, so that about half of all calls come
+// as far as the last step, and those that do not have few reasons.
+func (w *world) calm(t *rapid.T) {
+	ofTools := func(change func(*worldTool)) func() {
+		return func() {
+			for i := range w.tools {
+				change(&w.tools[i])
+			}
+		}
+	}
+	for _, ordinary := range []func(){
+		func() {
+			for i := range w.turn {
+				w.turn[i].Cut, w.turn[i].Malformed, w.turn[i].Duplicate, w.turn[i].Broken, w.turn[i].Problem = false, false, false, "", ""
+			}
+		},
+		func() {
+			for i := range w.turn {
+				w.turn[i].Arguments = []byte(pick(t, "good arguments", `{"n":1}`, `{"n":2}`))
+			}
+		},
+		func() { w.scope.MaxCalls = 8 },
+		func() { w.scope.Depth, w.scope.MaxDepth = 0, 3 },
+		func() { w.scope.ReadOnly = false },
+		func() { w.scope.AgentTools = nil },
+		func() { w.scope.SkillTools, w.scope.HasSkills = nil, true },
+		func() { w.scope.RunTools = nil },
+		func() { w.scope.WorkerTools = nil },
+		func() { w.over, w.overFault = gate.Overrides{}, noFault },
+		func() {
+			if w.people.kind > peopleToday {
+				w.people.kind = peopleSame
+			}
+		},
+		func() { w.who.Grants, w.people.today.Grants = nil, nil },
+		func() { w.repeats.times = 0 },
+		func() { maps.DeleteFunc(w.facts.Offered, func(_ string, on bool) bool { return !on }); w.offerAll() },
+		ofTools(func(x *worldTool) { x.spec.EnabledByDefault, x.spec.RequiresAdmin = true, false }),
+		ofTools(func(x *worldTool) { x.admit = admitAll }),
+		ofTools(func(x *worldTool) { x.target = targetNone }),
+		ofTools(func(x *worldTool) { x.broken = false }),
+		ofTools(func(x *worldTool) { x.effect = effectByArguments }),
+	} {
+		if !oneIn(t, 5, "ordinary") {
+			ordinary()
+		}
+	}
+	// What has most to do with the last steps is left as it is more often.
+	for _, ordinary := range []func(){
+		func() { w.people.token, w.who.Token = nil, "" },
+		func() { w.facts.Taint = nil },
+		func() { w.rules, w.ruleFault = nil, noFault },
+	} {
+		if oneIn(t, 2, "ordinary") {
+			ordinary()
+		}
+	}
+	if w.over.Tools == nil {
+		w.over = gate.Overrides{Tools: map[string]bool{}, Groups: map[string]bool{}}
+	}
+}
+
+func (w *world) offerAll() {
+	for _, c := range w.turn {
+		w.facts.Offered[c.Name] = true
+	}
 }
 
 func drawPrincipal(t *rapid.T) toolcrib.Principal {
 	return toolcrib.Principal{
-		User: pick(t, "user", "", "alice", "alice", "bob"), Admin: rapid.Bool().Draw(t, "admin"),
+		User: pick(t, "user", "alice", "alice", "bob", ""), Admin: rapid.Bool().Draw(t, "admin"),
 		Grants: drawList(t, "grants", append(worldNames(), "files", "gh", "odd one", "g?", "*", "??*", "read_*", "agent:default", "sql:shop/public.orders", "sql:*", "re\u0430d_file")),
 	}
 }
 
 func drawPeople(t *rapid.T, who toolcrib.Principal) worldPeople {
-	p := worldPeople{kind: pick(t, "people", peopleNone, peopleNone, peopleSame, peopleSame, peopleSame, peopleToday, peopleRefused, peopleOther, peopleError, peoplePanic)}
+	p := worldPeople{kind: pick(t, "people", peopleNone, peopleNone, peopleNone, peopleNone, peopleSame, peopleSame, peopleSame, peopleSame, peopleSame, peopleSame,
+		peopleToday, peopleToday, peopleToday, peopleRefused, peopleOther, peopleError, peoplePanic)}
 	if p.kind == peopleToday {
 		p.today = drawPrincipal(t)
 		p.today.User = who.User
@@ -253,10 +340,14 @@ func drawPeople(t *rapid.T, who toolcrib.Principal) worldPeople {
 
 func drawToken(t *rapid.T) *worldToken {
 	k := &worldToken{
-		agents:    pick(t, "token agents", []string{"default"}, []string{"default"}, []string{"other"}),
-		tools:     rapid.SliceOfN(rapid.SampledFrom(worldNames()), 2, 9).Draw(t, "token tools"),
+		agents:    pick(t, "token agents", []string{"default", ""}, []string{"default"}, []string{"default"}, []string{"other"}),
 		arguments: pick(t, "token arguments", []string{`{}`, `{"n":1}`, `{"n":2}`, `{"n":"x"}`}, []string{`{"n":1}`}),
-		room:      pick(t, "room", 0, 1, 2, 100),
+		room:      pick(t, "room", 100, 100, 2, 1, 0),
+	}
+	for _, name := range worldNames() {
+		if !oneIn(t, 6, "not covered") {
+			k.tools = append(k.tools, name)
+		}
 	}
 	if oneIn(t, 4, "token fault?") {
 		for _, at := range []*fault{&k.offers, &k.covers, &k.roomFault, &k.take, &k.key} {
@@ -270,7 +361,7 @@ func drawToken(t *rapid.T) *worldToken {
 
 func drawRules(t *rapid.T) []worldRule {
 	var rules []worldRule
-	for i := range rapid.IntRange(0, 3).Draw(t, "rules") {
+	for i := range upTo(t, 4, "rules") {
 		rules = append(rules, drawRule(t, fmt.Sprint("rule", i)))
 	}
 	return rules
@@ -278,7 +369,7 @@ func drawRules(t *rapid.T) []worldRule {
 
 func drawRule(t *rapid.T, name string) worldRule {
 	return worldRule{
-		name: name, cond: condition(rapid.IntRange(0, int(condKinds)-1).Draw(t, "condition")),
+		name: name, cond: condition(upTo(t, int(condKinds), "condition")),
 		then:  pick(t, "then", gate.RuleAllow, gate.RuleAllow, gate.RuleAsk, gate.RuleDeny),
 		tools: pick(t, "rule tools", nil, []string{}, []string{"read_*"}, []string{"write_file", "gh__put"}, []string{"gh__*", "spawn"}),
 	}
@@ -286,23 +377,23 @@ func drawRule(t *rapid.T, name string) worldRule {
 
 func drawScope(t *rapid.T) gate.Scope {
 	return gate.Scope{
-		Agent: pick(t, "agent", "default", "default", ""), AgentTools: drawList(t, "agent list", worldPatterns()),
+		Agent: pick(t, "agent", "default", "default", "default", ""), AgentTools: drawList(t, "agent list", worldPatterns()),
 		SkillTools: drawList(t, "skill list", append(worldPatterns(), "read_*(a:*)", "gh__put(x)", "write_file(", "(x)", "*(n)")),
 		RunTools:   drawList(t, "run list", worldPatterns()), WorkerTools: drawList(t, "worker list", worldPatterns()),
 		HasSkills: rapid.Bool().Draw(t, "has skills"), ReadOnly: oneIn(t, 5, "read only"),
 		TaintWrites: pick(t, "taint writes", "", gate.TaintAsk, gate.TaintDeny, gate.TaintAllow, "typo"),
-		NobodyAsks:  oneIn(t, 4, "nobody asks"), Workspace: "/ws",
-		Depth: rapid.IntRange(0, 2).Draw(t, "depth"), MaxDepth: pick(t, "max depth", 0, 1, 2, 3, 3, 3),
-		MaxCalls: pick(t, "max calls", 0, 2, 8, 8, 8), MaxRepeats: pick(t, "max repeats", 0, 1, 2, 3),
+		NobodyAsks:  oneIn(t, 6, "nobody asks"), Workspace: "/ws",
+		Depth: upTo(t, 3, "depth"), MaxDepth: pick(t, "max depth", 3, 3, 3, 3, 2, 1, 0),
+		MaxCalls: pick(t, "max calls", 8, 8, 8, 8, 8, 8, 2, 0), MaxRepeats: pick(t, "max repeats", 0, 3, 2, 1),
 	}
 }
 
 func (w *world) drawFacts(t *rapid.T) {
 	w.facts = gate.Facts{Offered: map[string]bool{}, Decided: map[string]gate.Decided{}, Counted: map[string]bool{}, DryRun: oneIn(t, 6, "dry run")}
-	if oneIn(t, 3, "tainted") {
+	if oneIn(t, 2, "tainted") {
 		w.facts.Taint = pick(t, "taint", []string{"web_fetch"}, []string{"mail; x writes", "web_fetch"})
 	}
-	for range rapid.IntRange(0, 2).Draw(t, "remembered") {
+	for range upTo(t, 3, "remembered") {
 		m := gate.Remembered{
 			Tool: pick(t, "remembered tool", worldNames()...), ApprovalID: "apr_0", By: "bob", Scope: journal.RememberRun,
 			Effect: pick(t, "remembered effect", "", toolcrib.EffectReadOnly, toolcrib.EffectIdempotentWrite, toolcrib.EffectNonIdempotentWrite),
@@ -312,7 +403,7 @@ func (w *world) drawFacts(t *rapid.T) {
 		}
 		w.facts.Remembered = append(w.facts.Remembered, m)
 	}
-	for i := range rapid.IntRange(1, 5).Draw(t, "calls") {
+	for i := range 1 + upTo(t, 5, "calls") {
 		w.drawCall(t, fmt.Sprint("call_", i))
 	}
 }
@@ -327,7 +418,7 @@ func drawTool(t *rapid.T, name string) worldTool {
 			Sink: oneIn(t, 4, "sink"), Untrusted: oneIn(t, 4, "untrusted"),
 		},
 		plain: oneIn(t, 3, "plain"), preview: pick(t, "preview", noFault, errorFault, panicFault),
-		effect: effectKind(rapid.IntRange(0, int(effectKinds)-1).Draw(t, "effect kind")),
+		effect: pick(t, "effect kind", effectOfSpec, effectOfSpec, effectReads, effectByArguments, effectByArguments, effectWeird, effectPanic),
 	}
 	if name == "ask_user" {
 		w.spec.AnsweredBy = toolcrib.ByPerson
@@ -335,11 +426,11 @@ func drawTool(t *rapid.T, name string) worldTool {
 	if rapid.Bool().Draw(t, "strict") {
 		w.spec.Parameters = []byte(strictParameters)
 	}
-	if oneIn(t, 3, "admit?") {
-		w.admit = admitKind(rapid.IntRange(0, int(admitKinds)-1).Draw(t, "admit"))
+	if oneIn(t, 5, "admit?") {
+		w.admit = admitKind(upTo(t, int(admitKinds), "admit"))
 	}
-	if oneIn(t, 3, "target?") {
-		w.target = targetKind(rapid.IntRange(0, int(targetKinds)-1).Draw(t, "target"))
+	if oneIn(t, 5, "target?") {
+		w.target = targetKind(upTo(t, int(targetKinds), "target"))
 	}
 	if oneIn(t, 20, "broken") {
 		w.broken, w.spec.Source = true, "mcp:x"
@@ -354,18 +445,18 @@ func (w *world) drawCall(t *rapid.T, id string) {
 	if oneIn(t, 8, "no tool") {
 		name = pick(t, "which", "ghost", "READ_FILE", "re\u0430d_file", "", toolcrib.InvalidName)
 	}
-	c := call(id, name, pick(t, "arguments", worldArguments()...))
+	c := call(id, name, pick(t, "arguments", append(worldArguments(), `{"n":1}`, `{"n":1}`, `{"n":1}`, `{"n":2}`, `{"n":2}`, `{"n":2}`, `{}`, `{}`)...))
 	if oneIn(t, 8, "provider name") {
 		c.ProviderName = pick(t, "provider name", worldNames()...)
 	}
-	switch rapid.IntRange(0, 19).Draw(t, "flaw") {
-	case 0:
+	switch upTo(t, 20, "flaw") {
+	case 19:
 		c.Cut = true
-	case 1:
+	case 18:
 		c.Duplicate = true
-	case 2:
+	case 17:
 		c.Broken, c.Problem = "{", "no end"
-	case 3:
+	case 16:
 		c.Malformed, c.Problem = true, "no name"
 	}
 	w.turn = append(w.turn, c)
@@ -374,30 +465,34 @@ func (w *world) drawCall(t *rapid.T, id string) {
 	if oneIn(t, 5, "counted") {
 		f.Counted[id] = true
 	}
-	switch rapid.IntRange(0, 5).Draw(t, "decided") {
-	case 0, 1:
+	switch upTo(t, 6, "decided") {
+	case 4, 5:
 		f.Decided[id] = gate.Decided{
 			Decision: journal.DecisionApprove, ApprovalID: "apr_1", By: "bob",
 			Asked: pick(t, "asked", "", "", string(toolcrib.ReasonNeedsConfirmation), "something else"),
 		}
-	case 2:
+	case 3:
 		f.Decided[id] = gate.Decided{Decision: pick(t, "decision", journal.DecisionDeny, "", "yes"), By: "bob"}
 	}
 }
 
 func drawList(t *rapid.T, label string, from []string) []string {
-	if rapid.IntRange(0, 2).Draw(t, label+"?") > 0 {
+	if !oneIn(t, 4, label+"?") {
 		return nil
 	}
-	list := rapid.SliceOfN(rapid.SampledFrom(from), 0, 6).Draw(t, label)
-	if list == nil {
-		list = []string{}
+	list := []string{}
+	for range upTo(t, 8, label+" length") {
+		list = append(list, pick(t, label, from...))
 	}
 	return list
 }
 
 func drawSwitches(t *rapid.T, label string, from []string) map[string]bool {
-	return rapid.MapOfN(rapid.SampledFrom(from), rapid.Bool(), 0, 3).Draw(t, label)
+	m := map[string]bool{}
+	for range upTo(t, 4, label) {
+		m[pick(t, label, from...)] = !oneIn(t, 3, label+" off")
+	}
+	return m
 }
 
 // clone copies a world so far that a change of one does not show in the other.
