@@ -89,7 +89,7 @@ toolcrib tools list`,
 				}
 			}
 			a.began = true
-			return a.byOne(cmd)
+			return a.actor(cmd)
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true

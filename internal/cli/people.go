@@ -62,18 +62,27 @@ func (a *app) actsFor(ctx context.Context) (toolcrib.Principal, error) {
 	return now.Principal, err
 }
 
-// byOne refuses two answers to the question whom the command acts for, and by a token
-// what is left to whoever sits here: what a folder brings counts for all of toolcrib.
-func (a *app) byOne(cmd *cobra.Command) error {
+// actor finds out whom the command acts for where that is said, so that nothing is done
+// or told for somebody who may do nothing. What helps to set toolcrib up works anyway.
+func (a *app) actor(cmd *cobra.Command) error {
+	top := cmd
+	for top.HasParent() && top.Parent().HasParent() {
+		top = top.Parent()
+	}
 	switch {
-	case a.tokenFlag == "":
+	case a.tokenFlag == "" && a.asFlag == "":
 		return nil
-	case a.asFlag != "":
+	case a.tokenFlag != "" && a.asFlag != "":
 		return usagef("--as and --token-file: both say whom to act for; give one of them")
-	case cmd.Name() == "trust":
+	case a.tokenFlag != "" && top.Name() == "trust":
 		return failedf("forbidden: an access token trusts no folder")
 	}
-	return nil
+	switch top.Name() {
+	case "config", "trust", "doctor", "version", "completion", "help":
+		return nil
+	}
+	_, err := a.principal(cmd.Context())
+	return err
 }
 
 // byToken is whom an access token acts for, within its scope. By a token nobody is an
