@@ -70,6 +70,11 @@ type Agent struct {
 	ReadOnly        bool            `json:"read_only,omitempty"`
 	ContextStrategy string          `json:"context_strategy,omitempty"` // condense | drop | fail
 	KeepRecent      float64         `json:"keep_recent,omitempty"`      // share of the context that is never condensed
+
+	// What the run itself was told, whatever its agent says (--read-only, --skill):
+	// ReadOnly and Skills have it too.
+	ToldReadOnly bool     `json:"told_read_only,omitempty"`
+	ToldSkills   []string `json:"told_skills,omitempty"`
 }
 
 // Limits bound a run. [DefaultLimits] are finite and safe; a field that is zero

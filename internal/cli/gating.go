@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,11 @@ import (
 
 // gate makes the gate: the tools there are, and today's policy.
 func (a *app) gate(ctx context.Context, s *sqlite.Store, workspace string) (*gate.Gate, error) {
+	return a.gateWith(ctx, s, workspace, availability{s}, a.people(s))
+}
+
+// gateWith makes it with another look at what is switched off and at people.
+func (a *app) gateWith(ctx context.Context, s *sqlite.Store, workspace string, switches gate.Availability, people gate.People) (*gate.Gate, error) {
 	c, err := a.configuration()
 	if err != nil {
 		return nil, err
@@ -37,8 +43,8 @@ func (a *app) gate(ctx context.Context, s *sqlite.Store, workspace string) (*gat
 	tools := a.builtIn(ctx, c, s, paths, command)
 	options := gate.Options{
 		Tools:        tools,
-		Availability: availability{s},
-		People:       a.people(s),
+		Availability: switches,
+		People:       people,
 		Confirm:      gate.ConfirmMode(c.Tools.Confirm),
 		Settings:     toolSettings(c),
 		Protected:    protected,
@@ -57,13 +63,14 @@ func (a *app) gate(ctx context.Context, s *sqlite.Store, workspace string) (*gat
 	if err != nil {
 		return nil, err
 	}
+	tell := a.once(func(text string) { a.notice("%s", text) })
 	for _, w := range set.Warnings() {
 		if strings.HasPrefix(w.Field, "tools") { // the rule does not hold for what it names
-			a.notice("%v", w)
+			tell(w.Error())
 		}
 	}
 	for _, name := range g.UnknownSettings() {
-		a.notice("%s: tools.settings.%s: there is no such tool", c.Position("tools.settings."+name), name)
+		tell(fmt.Sprintf("%s: tools.settings.%s: there is no such tool", c.Position("tools.settings."+name), name))
 	}
 	return g, nil
 }

@@ -221,7 +221,8 @@ func (a *app) agent(c *config.Config, f *runFlags, cmd *cobra.Command) (toolcrib
 			return def, err
 		}
 	}
-	def.ReadOnly = def.ReadOnly || f.readOnly
+	def.ReadOnly, def.ToldReadOnly = def.ReadOnly || f.readOnly, f.readOnly
+	def.ToldSkills = f.skills
 	def.Skills, err = f.withSkills(def.Skills)
 	return def, err
 }
