@@ -43,9 +43,13 @@ type Options struct {
 	Memory   Memory                                    // nil = approvals are remembered for their run only
 	Ledger   toolcrib.Ledger                           // nil = no user has a budget
 	Approver Approver                                  // nil = nobody can be asked: the run parks
-	Worker   string                                    // names this driver in the journal
-	Version  string                                    // of toolcrib
-	NewID    func(prefix string) string                // nil = [NewID]
+	Who      toolcrib.Principal                        // who sits at the Approver, with today's rights; nobody = whom the run acts for
+	FourEyes bool                                      // whom a run acts for may deny its calls, but not approve them (approvals.four_eyes)
+
+	Announcer Announcer                  // nil = nobody is told that a run parks
+	Worker    string                     // names this driver in the journal
+	Version   string                     // of toolcrib
+	NewID     func(prefix string) string // nil = [NewID]
 }
 
 // Runner carries out runs. It holds no state of a run and is safe for use by many

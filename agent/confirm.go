@@ -11,8 +11,11 @@ import (
 func (d *driver) confirm(ctx context.Context, step Step) error {
 	required := d.required(step)
 	approve := Approve(d.s.Start.Approve)
-	if approve == ApproveAll && required.Kind != journal.ApprovalCall {
+	switch {
+	case approve == ApproveAll && required.Kind != journal.ApprovalCall:
 		approve = ApproveNone // what is in doubt is for a person
+	case d.r.FourEyes && (approve == ApproveAll || approve == ApproveAsk && d.decider().User == d.s.Start.Principal.User):
+		approve = ApproveNone // it would be the word of the one for whom the run acts
 	}
 	if approve == ApproveAll {
 		// At once, so that a run that is cut off here does what it was told.
@@ -23,23 +26,30 @@ func (d *driver) confirm(ctx context.Context, step Step) error {
 	if err := d.append(ctx, required); err != nil {
 		return err
 	}
-	switch approve {
-	case ApproveAsk:
-		if d.r.Approver == nil {
-			return nil
-		}
-		decision, ok, err := d.r.Approver.Decide(ctx, d.s.Run, required)
-		if err != nil || !ok {
-			return err
-		}
-		decision.ApprovalID, decision.Digest = required.ApprovalID, required.Digest
-		lasting := d.s.lasting(&decision)
-		if err := d.append(ctx, &decision); err != nil {
-			return err
-		}
-		if err := d.r.keep(ctx, d.s, lasting); err != nil {
-			d.r.Log.WarnContext(ctx, "an approval is not remembered", "run", d.s.Run, "error", d.r.Mask.Mask(err.Error()))
-		}
+	if approve == ApproveAsk && d.r.Approver != nil {
+		return d.put(ctx, required)
+	}
+	return nil
+}
+
+// put puts an approval to whoever is there. No answer, and one that is not theirs to
+// give, leaves the run to park.
+func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired) error {
+	decision, ok, err := d.r.Approver.Decide(ctx, d.s.Run, required)
+	if err != nil || !ok {
+		return err
+	}
+	who := d.decider()
+	decision.ApprovalID, decision.Digest, decision.By, decision.User = required.ApprovalID, required.Digest, d.r.Mask.Mask(NameOf(who)), who.User
+	if err := d.r.mayDecide(ctx, d.s, who, &decision); err != nil {
+		return d.append(ctx, &journal.Notice{Notice: toolcrib.Notice{Code: NoticeForbidden, Message: d.r.Mask.Mask(err.Error())}})
+	}
+	lasting := d.s.lasting(&decision)
+	if err := d.append(ctx, &decision); err != nil {
+		return err
+	}
+	if err := d.r.keep(ctx, d.s, lasting); err != nil {
+		d.r.Log.WarnContext(ctx, "an approval is not remembered", "run", d.s.Run, "error", d.r.Mask.Mask(err.Error()))
 	}
 	return nil
 }
@@ -95,18 +105,23 @@ func (d *driver) inDoubt(lost []*Call) *journal.ConfirmationRequired {
 	return req
 }
 
-// park lets go of the run until somebody decides.
+// park lets go of the run until somebody decides. Whoever is to be told of it is told
+// first, so that the pause is the last that the run's watchers see.
 func (d *driver) park(ctx context.Context) error {
 	a := d.s.Approval
 	status := toolcrib.StatusWaitingForApproval
 	if a.Kind == journal.ApprovalInput {
 		status = toolcrib.StatusWaitingForInput
 	}
-	return d.append(ctx, &journal.Paused{
+	var bodies []toolcrib.Body
+	if d.r.Announcer != nil {
+		bodies = d.r.notices(d.r.Announcer.Announce(ctx, d.s))
+	}
+	return d.append(ctx, append(bodies, &journal.Paused{
 		Status: status,
 		Pending: journal.Pending{
 			Kind: string(a.Kind), ApprovalID: a.ApprovalID, Digest: a.Digest, Calls: a.Calls,
 			Question: a.Question, Schema: a.Schema,
 		},
-	})
+	})...)
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,6 +22,10 @@ type Decision struct {
 	// Digest must be the one that the person was shown; "" = the open one, for a
 	// person who was shown it just now.
 	Digest string
+	// Who decides, with today's rights. Nobody may decide nothing.
+	Who toolcrib.Principal
+	// By is [ByAll] or [ByNobody] where nobody gave a word on these very calls; "" = it
+	// is the word of Who.
 	By     string
 	Reason string
 	// Decision is for all calls that Calls does not name: approve or deny, or for
@@ -32,19 +37,36 @@ type Decision struct {
 	Remember *journal.Remember
 }
 
-// ByNobody is the [Decision.By] of a refusal that is no person's word: a parked run
-// goes on as one that was started with [ApproveDeny]. Its calls are refused as
-// needing an approval, and the agent's on_denial does not count for them.
-const ByNobody = "--approve deny"
-
 // Decide writes a decision down. It is used once: of two that come at the same
 // time the journal's fence lets one pass, and the other gets a [*StateError], as
 // does one on a run or an approval that waits for nothing, or whose digest is
 // stale. Arguments that a person changed are judged before; if the gate refuses
-// them, nothing is written, and the answer is a [*UsageError].
+// them, nothing is written, and the answer is a [*UsageError]; if the decision is not
+// this person's to make, a [*ForbiddenError].
 //
 // Decide does not drive the run: [Runner.Resume] does.
 func (r *Runner) Decide(ctx context.Context, run toolcrib.RunID, decision Decision) (*State, error) {
+	s, err := r.decideOnce(ctx, run, decision)
+	for range decideAgain {
+		if !errors.Is(err, toolcrib.ErrConflict) {
+			return s, err
+		}
+		// Somebody wrote at the same time, perhaps only about other calls.
+		again, later := r.decideOnce(ctx, run, decision)
+		var usage *UsageError
+		if errors.As(later, &usage) {
+			break // what this is about was decided
+		}
+		s, err = again, later
+	}
+	return s, conflict(run, s, err)
+}
+
+// decideAgain is how often a decision is tried again that came at the same time as
+// another.
+const decideAgain = 4
+
+func (r *Runner) decideOnce(ctx context.Context, run toolcrib.RunID, decision Decision) (*State, error) {
 	s, err := r.Load(ctx, run)
 	if err != nil {
 		return nil, err
@@ -56,12 +78,23 @@ func (r *Runner) Decide(ctx context.Context, run toolcrib.RunID, decision Decisi
 	lasting := s.lasting(resolved)
 	d := &driver{r: r, s: s, index: -1}
 	if err := d.append(ctx, resolved); err != nil {
-		return s, conflict(run, s, err)
+		return s, err
 	}
 	if err := r.keep(ctx, s, lasting); err != nil {
 		return s, fmt.Errorf("the decision stands, but is not remembered: %w", err)
 	}
 	return s, nil
+}
+
+// Check tells whether [Runner.Decide] would take a decision as things stand, and
+// writes nothing.
+func (r *Runner) Check(ctx context.Context, run toolcrib.RunID, decision Decision) error {
+	s, err := r.Load(ctx, run)
+	if err != nil {
+		return err
+	}
+	_, err = r.resolve(ctx, s, decision)
+	return err
 }
 
 // conflict tells a person what a lost race means.
@@ -103,8 +136,14 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 	case d.Digest != "" && d.Digest != a.Digest:
 		return nil, &StateError{Run: s.Run, Status: s.Status, Message: "asks about other calls than those that were shown (the digest is stale); look at it again"}
 	}
+	if err := s.party(d.Who); err != nil {
+		return nil, err
+	}
+	if err := r.checkBy(&d); err != nil {
+		return nil, err
+	}
 	resolved := &journal.ConfirmationResolved{
-		ApprovalID: a.ApprovalID, Digest: a.Digest, Decision: d.Decision, By: r.Mask.Mask(d.By), Reason: r.Mask.Mask(d.Reason),
+		ApprovalID: a.ApprovalID, Digest: a.Digest, Decision: d.Decision, By: r.Mask.Mask(d.By), User: d.Who.User, Reason: r.Mask.Mask(d.Reason),
 		Calls: map[string]journal.CallDecision{},
 	}
 	if err := r.checkRemember(s, d.Remember); err != nil {
@@ -137,7 +176,23 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 	} else if err := r.decideRest(ctx, s, open, d, resolved); err != nil {
 		return nil, err
 	}
+	if err := r.mayDecide(ctx, s, d.Who, resolved); err != nil {
+		return nil, err
+	}
 	return withEarlier(s, resolved), nil
+}
+
+// checkBy fills in whose word it is: nobody gives another name than their own.
+func (r *Runner) checkBy(d *Decision) error {
+	switch {
+	case d.By == "":
+		d.By = NameOf(d.Who)
+	case d.By != ByAll && d.By != ByNobody:
+		return usagef("by: %q is unknown; leave it empty, or use %s or %s", d.By, ByAll, ByNobody)
+	case d.Remember != nil:
+		return usagef("remember: %s is no word on a single call, and cannot be remembered", d.By)
+	}
+	return nil
 }
 
 // checkRemember refuses what cannot be remembered.

@@ -34,6 +34,9 @@ type world struct {
 	gave     map[string]string // the arguments that the tool got, by call ID
 	onFrame  func(journal.Frame)
 	tools    map[string]toolcrib.Output // what tools without a function return
+	all      []toolcrib.Tool
+
+	policyChanges bool // while a run is on
 }
 
 type noOverrides struct{}
@@ -160,6 +163,7 @@ func newWorld(t testing.TB, confirm gate.ConfirmMode) *world {
 			return toolcrib.Output{Text: "must never run"}, nil
 		}),
 	}
+	w.all = tools
 	g, err := gate.New(gate.Options{Tools: tools, Availability: noOverrides{}, Confirm: confirm})
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +191,7 @@ func task(change ...func(*agent.Task)) agent.Task {
 			Name: "default", Model: "fake/one", System: "You are a test.", Limits: toolcrib.DefaultLimits(),
 		},
 		Models:    []journal.ModelInfo{{Ref: "fake/one", Provider: "fake", ID: "one", Price: toolcrib.Price{Input: 1, Output: 2, Known: true}}},
-		Principal: toolcrib.Principal{User: "local:test", Admin: true},
+		Principal: me,
 		Prompt:    "go", Workspace: "/nowhere", Driver: "cli",
 	}
 	for _, c := range change {
@@ -195,6 +199,9 @@ func task(change ...func(*agent.Task)) agent.Task {
 	}
 	return t
 }
+
+// me is who has the runs of the tests.
+var me = toolcrib.Principal{User: "local:test", Admin: true} //nolint:gochecknoglobals // a constant, if Go had them
 
 func newEcho(_ context.Context, c toolcrib.Call) (toolcrib.Output, error) {
 	return toolcrib.Output{JSON: c.Arguments}, nil

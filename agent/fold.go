@@ -305,6 +305,9 @@ func (s *State) resolved(b *journal.ConfirmationResolved) error {
 		if err != nil {
 			return err
 		}
+		if wordOn(s, c) != nil {
+			continue // the last word repeats what others decided before; it stays theirs
+		}
 		if d := b.Of(item.ID); d.Decision != "" || !b.Open {
 			s.decide(c, d, b)
 		}

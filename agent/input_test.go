@@ -25,7 +25,7 @@ func asking(t *testing.T) *world {
 func answer(t *testing.T, w *world, s *agent.State, result string) (*agent.State, error) {
 	t.Helper()
 	return w.runner.Decide(t.Context(), s.Run, agent.Decision{
-		ApprovalID: s.Pending.ApprovalID, Digest: s.Pending.Digest, By: "local:test",
+		ApprovalID: s.Pending.ApprovalID, Digest: s.Pending.Digest, Who: me,
 		Decision: journal.DecisionAnswer, Result: json.RawMessage(result),
 	})
 }
@@ -81,7 +81,7 @@ func TestAskUser_Approve(t *testing.T) {
 	w.byTurn(calls("ask_user", `{"question":"Which?"}`), say("done"))
 	s = run(t, w, func(k *agent.Task) { k.Approve = agent.ApproveAll })
 	equal(t, "status", s.Status, toolcrib.StatusWaitingForInput)
-	if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: s.Pending.ApprovalID, By: "t", Decision: journal.DecisionDeny}); err != nil {
+	if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: s.Pending.ApprovalID, Who: me, Decision: journal.DecisionDeny}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := w.runner.Resume(t.Context(), s.Run)
@@ -134,7 +134,7 @@ func TestOnLimitAsk_Declined(t *testing.T) {
 	if _, err := answer(t, w, s, `"yes"`); err == nil {
 		t.Error("a limit is raised by a grant only")
 	}
-	if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: s.Pending.ApprovalID, By: "t", Decision: journal.DecisionDeny}); err != nil {
+	if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: s.Pending.ApprovalID, Who: me, Decision: journal.DecisionDeny}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := w.runner.Resume(t.Context(), s.Run)

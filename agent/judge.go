@@ -23,7 +23,7 @@ func (d *driver) judge(ctx context.Context) error {
 		calls[i].Arguments = c.judgedArguments()
 	}
 	facts := s.facts()
-	facts.Decided, facts.Counted, facts.Remembered = decided(open), counted(open), d.remembered(ctx)
+	facts.Decided, facts.Counted, facts.Remembered = d.decided(open), counted(open), d.remembered(ctx)
 	scope := scopeOf(s.Start)
 	scope.NobodyAsks = scope.NobodyAsks || leftByNobody(open)
 	verdicts := d.r.Gate.Judge(ctx, s.Start.Principal, scope, facts, calls)
@@ -68,11 +68,16 @@ func (c *Call) leftByNobody() bool {
 	return c.Decision != nil && c.Decision.Decision == journal.DecisionDeny && c.DecidedBy.By == ByNobody
 }
 
-// decided is what a person decided on calls of this turn.
-func decided(calls []*Call) map[string]gate.Decided {
+// decided is what a person decided on calls of this turn. Under four eyes an approval
+// by whom the run acts for is none, also one from before that was switched on: the
+// policy is always today's.
+func (d *driver) decided(calls []*Call) map[string]gate.Decided {
 	var m map[string]gate.Decided
 	for _, c := range calls {
 		if c.Decision == nil || c.leftByNobody() {
+			continue
+		}
+		if d.r.FourEyes && c.Decision.Decision == journal.DecisionApprove && d.s.ownWord(c.DecidedBy) {
 			continue
 		}
 		if m == nil {
@@ -85,9 +90,9 @@ func decided(calls []*Call) map[string]gate.Decided {
 		if strings.Contains(c.AskedFor, guard.Mask) {
 			// The words that were shown are not the gate's own any more; the digest
 			// still binds the decision to this call.
-			d := m[c.ID]
-			d.Asked = ""
-			m[c.ID] = d
+			one := m[c.ID]
+			one.Asked = ""
+			m[c.ID] = one
 		}
 	}
 	return m

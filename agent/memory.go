@@ -20,8 +20,17 @@ type Memory interface {
 }
 
 // remembered are all approvals that may hold for the calls of a turn. Those that
-// cannot be read do not hold: then a person is asked.
+// cannot be read do not hold: then a person is asked. Under four eyes nothing holds
+// that was approved by whom the run acts for.
 func (d *driver) remembered(ctx context.Context) []gate.Remembered {
+	all := d.everRemembered(ctx)
+	if d.r.FourEyes && len(all) > 0 {
+		return OfOthers(d.s.Start.Principal.User, OfOthers(d.r.Mask.Mask(d.s.Start.Principal.User), all))
+	}
+	return all
+}
+
+func (d *driver) everRemembered(ctx context.Context) []gate.Remembered {
 	of := d.s.Remembered
 	if d.r.Memory == nil {
 		return of
@@ -46,8 +55,8 @@ func (s *State) lasting(b *journal.ConfirmationResolved) []gate.Remembered {
 	var all []gate.Remembered
 	for _, item := range s.Approval.Calls {
 		c, err := s.find(item.ID)
-		if err != nil || c.Verdict == nil {
-			continue
+		if err != nil || c.Verdict == nil || wordOn(s, c) != nil {
+			continue // what others decided before is not remembered by this
 		}
 		word := b.Of(c.ID)
 		if word.Decision != journal.DecisionApprove {

@@ -37,7 +37,7 @@ func TestH16_RememberedForTheRun(t *testing.T) {
 			w := newWorld(t, gate.ConfirmWrites)
 			w.script(calls(c.tool, `{"n":1}`), calls(c.tool, c.second), say("ok"))
 			s := run(t, w)
-			d := agent.Decision{ApprovalID: s.Pending.ApprovalID, By: "local:test", Decision: journal.DecisionApprove, Remember: c.remember}
+			d := agent.Decision{ApprovalID: s.Pending.ApprovalID, Who: me, Decision: journal.DecisionApprove, Remember: c.remember}
 			if c.edit != "" {
 				d.Calls = map[string]journal.CallDecision{s.Trace[0].ID: {Decision: journal.DecisionApprove, Arguments: []byte(c.edit)}}
 				d.Decision = ""
@@ -70,7 +70,7 @@ func TestH16_RememberRefused(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
 	w.script(calls("put", `{"n":1}`), calls("put", `{"n":1}`), say("ok"))
 	s := run(t, w)
-	d := agent.Decision{ApprovalID: s.Pending.ApprovalID, By: "local:test", Decision: journal.DecisionDeny}
+	d := agent.Decision{ApprovalID: s.Pending.ApprovalID, Who: me, Decision: journal.DecisionDeny}
 	for _, m := range []journal.Remember{{}, {Scope: "always"}, {Scope: journal.RememberUser}, {Scope: journal.RememberRun, Calls: "all"}} {
 		d.Remember = &m
 		_, err := w.runner.Decide(t.Context(), s.Run, d)
@@ -137,7 +137,7 @@ func TestH16_RememberedBeyondTheRun(t *testing.T) {
 		w.byTurn(calls("put", `{"n":1}`), say("ok"))
 		s := run(t, w, func(k *agent.Task) { k.Session = "ses_1" })
 		if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{
-			ApprovalID: s.Pending.ApprovalID, By: "local:test", Decision: journal.DecisionApprove, Remember: &journal.Remember{Scope: c.scope},
+			ApprovalID: s.Pending.ApprovalID, Who: me, Decision: journal.DecisionApprove, Remember: &journal.Remember{Scope: c.scope},
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +159,7 @@ func TestH16_RememberWithoutASession(t *testing.T) {
 	w, s := parked(t)
 	w.runner.Memory = &kept{byScope: map[string][]gate.Remembered{}}
 	_, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{
-		ApprovalID: s.Pending.ApprovalID, By: "test", Decision: journal.DecisionApprove, Remember: &journal.Remember{Scope: journal.RememberSession},
+		ApprovalID: s.Pending.ApprovalID, Who: me, Decision: journal.DecisionApprove, Remember: &journal.Remember{Scope: journal.RememberSession},
 	})
 	var usage *agent.UsageError
 	if !errors.As(err, &usage) {

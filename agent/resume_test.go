@@ -105,7 +105,7 @@ func resumeFrom(t *testing.T, events []toolcrib.Event, n int, whole *agent.State
 			t.Fatalf("cut after %d: a write is in doubt, but the run is %s", n, s.Status)
 		}
 		if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{
-			ApprovalID: s.Pending.ApprovalID, Digest: s.Pending.Digest, By: "test",
+			ApprovalID: s.Pending.ApprovalID, Digest: s.Pending.Digest, Who: me,
 			Decision: journal.DecisionHappened, Result: json.RawMessage(`"written"`),
 		}); err != nil {
 			t.Fatal(err)
@@ -183,7 +183,7 @@ func TestDecide_OnceOnly(t *testing.T) {
 	heard := 0
 	for range 8 {
 		wg.Go(func() {
-			_, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: s.Pending.ApprovalID, Digest: s.Pending.Digest, By: "test", Decision: journal.DecisionApprove})
+			_, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: s.Pending.ApprovalID, Digest: s.Pending.Digest, Who: me, Decision: journal.DecisionApprove})
 			var state *agent.StateError
 			mu.Lock()
 			defer mu.Unlock()
@@ -209,7 +209,7 @@ func TestDecide_SingleCalls(t *testing.T) {
 	first, second := s.Pending.Calls[0].ID, s.Pending.Calls[1].ID
 	decide := func(id string, d journal.CallDecision) error {
 		_, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{
-			ApprovalID: s.Pending.ApprovalID, By: "test", Calls: map[string]journal.CallDecision{id: d},
+			ApprovalID: s.Pending.ApprovalID, Who: me, Calls: map[string]journal.CallDecision{id: d},
 		})
 		return err
 	}
@@ -239,7 +239,7 @@ func TestDecide_SingleCalls(t *testing.T) {
 func TestDecide_Refused(t *testing.T) {
 	w, s := parked(t)
 	id := s.Pending.Calls[0].ID
-	ok := agent.Decision{ApprovalID: s.Pending.ApprovalID, Digest: s.Pending.Digest, By: "test", Decision: journal.DecisionApprove}
+	ok := agent.Decision{ApprovalID: s.Pending.ApprovalID, Digest: s.Pending.Digest, Who: me, Decision: journal.DecisionApprove}
 	for name, change := range map[string]func(*agent.Decision){
 		"unknown approval": func(d *agent.Decision) { d.ApprovalID = "apr_other" },
 		"stale digest":     func(d *agent.Decision) { d.Digest = "00" },
@@ -267,7 +267,7 @@ func TestDecide_Refused(t *testing.T) {
 // What is no longer allowed today does not run, though a person approved it.
 func TestResume_JudgesAgain(t *testing.T) {
 	w, s := parked(t)
-	if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: s.Pending.ApprovalID, By: "test", Decision: journal.DecisionApprove}); err != nil {
+	if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: s.Pending.ApprovalID, Who: me, Decision: journal.DecisionApprove}); err != nil {
 		t.Fatal(err)
 	}
 	g, err := gate.New(gate.Options{Availability: noOverrides{}})

@@ -102,7 +102,7 @@ func (t *Turn) tainted() map[string]bool {
 // is asked because of taint (contract §6). nil = there is nothing that it covers.
 func (d *driver) approvedByAll(required *journal.ConfirmationRequired) *journal.ConfirmationResolved {
 	r := &journal.ConfirmationResolved{
-		ApprovalID: required.ApprovalID, Digest: required.Digest, Decision: journal.DecisionApprove, By: "--approve all",
+		ApprovalID: required.ApprovalID, Digest: required.Digest, Decision: journal.DecisionApprove, By: ByAll, User: d.s.Start.Principal.User,
 	}
 	tainted := d.s.Turn.tainted()
 	if len(tainted) == 0 {

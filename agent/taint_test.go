@@ -66,7 +66,7 @@ func TestTaint_ApproveAllLeavesItOpen(t *testing.T) {
 	s := run(t, w, func(k *agent.Task) { k.Approve = agent.ApproveAll })
 	equal(t, "status", s.Status, toolcrib.StatusWaitingForApproval)
 	equal(t, "ran", len(w.ran), 1)
-	s2, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: s.Pending.ApprovalID, By: "local:test", Decision: journal.DecisionApprove})
+	s2, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: s.Pending.ApprovalID, Who: me, Decision: journal.DecisionApprove})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -284,6 +284,7 @@ type ConfirmationResolved struct {
 	Digest     string                  `json:"digest"`
 	Decision   string                  `json:"decision"`
 	By         string                  `json:"by"`
+	User       string                  `json:"user,omitempty"` // whose word it is, or who let it be said; "" = By tells
 	Reason     string                  `json:"reason,omitempty"`
 	Calls      map[string]CallDecision `json:"calls,omitempty"` // by call ID; absent = Decision
 	// Remember makes approvals hold for later calls, too: of this run, of its

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -48,6 +49,7 @@ type approvalCall struct {
 type approvalWord struct {
 	Decision string    `json:"decision"`
 	By       string    `json:"by"`
+	Own      bool      `json:"own"` // it is the word of the user for whom the run acts
 	Reason   string    `json:"reason,omitempty"`
 	At       time.Time `json:"at"`
 
@@ -133,7 +135,7 @@ func (a *app) approvalsOf(ctx context.Context, s *sqlite.Store, rec store.RunRec
 }
 
 func (v *approvalView) resolved(at time.Time, b *journal.ConfirmationResolved) {
-	v.Decisions = append(v.Decisions, approvalWord{Decision: b.Decision, By: b.By, Reason: b.Reason, At: at, Calls: b.Calls, Remember: b.Remember})
+	v.Decisions = append(v.Decisions, approvalWord{Decision: b.Decision, By: b.By, Own: b.User != "" && b.User == v.User, Reason: b.Reason, At: at, Calls: b.Calls, Remember: b.Remember})
 	for i := range v.Calls {
 		if d := b.Of(v.Calls[i].ID); d.Decision != "" && v.Calls[i].Decision == "" {
 			v.Calls[i].Decision, v.Calls[i].Edited = d.Decision, d.Arguments
@@ -169,7 +171,7 @@ func (a *app) expiry(v *approvalView, last time.Time) *time.Time {
 func (a *app) pendingApprovals(ctx context.Context, s *sqlite.Store) ([]*approvalView, error) {
 	var pending []*approvalView
 	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForInput}}
-	err := a.eachRun(ctx, s, f, func(rec store.RunRecord) error {
+	err := a.eachDecidable(ctx, s, f, func(rec store.RunRecord) error {
 		views, err := a.approvalsOf(ctx, s, rec)
 		if err != nil {
 			if ctx.Err() != nil || storeFailed(err) {
@@ -217,6 +219,19 @@ func (a *app) expire(ctx context.Context, v *approvalView) (bool, error) {
 	}
 	a.notice("approval %s has expired and counts as denied; to go on: toolcrib runs resume %s", v.ID, v.Run)
 	return true, nil
+}
+
+// eachDecidable goes through the runs about which the principal may decide, newest
+// first: approvers see those of others, too.
+func (a *app) eachDecidable(ctx context.Context, s *sqlite.Store, f store.Filter, do func(store.RunRecord) error) error {
+	who, err := a.principal(ctx)
+	if err != nil {
+		return err
+	}
+	if !agent.MayDecide(who, "") {
+		f.User = who.User
+	}
+	return everyRun(ctx, s, f, do)
 }
 
 // decidedLooked is how many of the newest runs are looked at for an approval that
@@ -274,7 +289,7 @@ var errFound = errors.New("found")
 func (a *app) findDecided(ctx context.Context, s *sqlite.Store, id string) (*approvalView, error) {
 	var found *approvalView
 	looked := 0
-	err := a.eachRun(ctx, s, store.Filter{}, func(rec store.RunRecord) error {
+	err := a.eachDecidable(ctx, s, store.Filter{}, func(rec store.RunRecord) error {
 		if looked++; looked > decidedLooked {
 			return errFound
 		}

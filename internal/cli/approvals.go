@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -107,15 +108,22 @@ func (a *app) approvalsShowCommand() *cobra.Command {
 			if asJSON {
 				return printJSON(a.out, v, true)
 			}
-			a.showApproval(v)
-			return nil
+			return a.showApproval(cmd.Context(), v)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
 	return cmd
 }
 
-func (a *app) showApproval(v *approvalView) {
+func (a *app) showApproval(ctx context.Context, v *approvalView) error {
+	who, err := a.principal(ctx)
+	if err != nil {
+		return err
+	}
+	c, err := a.configuration()
+	if err != nil {
+		return err
+	}
 	s, now := a.outStyle, time.Now()
 	fmt.Fprintf(a.out, "%s  %s\n", s.Bold(guard.Visible(v.ID)), v.Status)
 	rows := [][2]string{
@@ -151,7 +159,11 @@ func (a *app) showApproval(v *approvalView) {
 		fmt.Fprint(a.out, s.Preview(c.Preview, 0))
 	}
 	for _, d := range v.Decisions {
-		text := fmt.Sprintf("%s by %s, %s", wordText(v, &d), d.By, d.At.Local().Format("2006-01-02 15:04:05"))
+		by := d.By
+		if d.Own {
+			by += " (for whom the run acts)"
+		}
+		text := fmt.Sprintf("%s by %s, %s", wordText(v, &d), by, d.At.Local().Format("2006-01-02 15:04:05"))
 		if d.Remember != nil {
 			text += ", remembered for the " + d.Remember.Scope
 		}
@@ -164,9 +176,12 @@ func (a *app) showApproval(v *approvalView) {
 		fmt.Fprintf(a.out, "%s\n", guard.Visible("let pass since, because it was remembered: "+strings.Join(v.LetPass, ", ")))
 	}
 	if v.Status != approvalPending {
-		return
+		return nil
 	}
 	fmt.Fprintln(a.out)
+	if text := anotherText(c, who, v.User, v.Kind); text != "" {
+		fmt.Fprintln(a.out, text)
+	}
 	_, commands := wayOn(v.Run, v.request(), true)
 	for i, command := range commands {
 		if i > 0 {
@@ -174,6 +189,7 @@ func (a *app) showApproval(v *approvalView) {
 		}
 		fmt.Fprintln(a.out, command)
 	}
+	return nil
 }
 
 // wordText is a decision, call by call where it was made so.

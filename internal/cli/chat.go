@@ -127,6 +127,7 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 	if c.approve, err = a.approval(f); err != nil {
 		return nil, err
 	}
+	a.tellFourEyes(conf, c.who, c.who.User, c.approve)
 	if cmd.Flags().Changed("tools") {
 		c.runTools = splitList(f.tools)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/toolcrib/toolcrib"
@@ -104,7 +105,11 @@ func (f *screenFront) warn(text string)      { f.screen.Warn(text) }
 func (f *screenFront) print(text string)     { f.screen.Text(text) }
 func (f *screenFront) status(parts []string) { f.screen.Status(tui.Status{Parts: parts}) }
 
-func (f *screenFront) parked(_ *drive, s *agent.State) {
+func (f *screenFront) parked(d *drive, s *agent.State) {
+	if text := anotherText(d.config, d.who, s.Start.Principal.User, s.Approval.Kind); text != "" {
+		_, commands := wayOn(s.Run, s.Approval, true)
+		f.note(text + ":\n  " + strings.Join(commands, "\n  or: "))
+	}
 	f.note(fmt.Sprintf("this turn waits (%s); /decide goes on with it, /cancel ends it", words(s.Status)))
 }
 
@@ -182,6 +187,7 @@ func (f *screenFront) onward(ctx context.Context, d *drive, r *agent.Runner, sta
 		problem = ""
 		var usage *agent.UsageError
 		var exit *exitError
+		var forbidden *agent.ForbiddenError
 		var cancelled *agent.CancelError
 		switch {
 		case errors.As(context.Cause(ctx), &cancelled):
@@ -193,6 +199,9 @@ func (f *screenFront) onward(ctx context.Context, d *drive, r *agent.Runner, sta
 			continue
 		case word != nil && isConflict(word): // somebody else was quicker
 			f.note("this was decided elsewhere in the meantime")
+		case errors.As(word, &forbidden):
+			f.warn(word.Error())
+			return state, nil
 		case word != nil:
 			return state, word
 		case !decided:
@@ -207,9 +216,11 @@ func (f *screenFront) onward(ctx context.Context, d *drive, r *agent.Runner, sta
 func (f *screenFront) decide(ctx context.Context, d *drive, r *agent.Runner, s *agent.State, problem string) (bool, error) {
 	open := *s.Approval
 	open.Calls = openCalls(s)
-	word := agent.Decision{ApprovalID: open.ApprovalID, Digest: open.Digest, By: nameOf(d.who)}
+	word := agent.Decision{ApprovalID: open.ApprovalID, Digest: open.Digest, Who: d.who}
 	limit := open.Kind == journal.ApprovalInput && len(s.Approval.Calls) == 0
 	switch {
+	case open.Kind == journal.ApprovalCall && d.approve != agent.ApproveDeny && d.another(s):
+		return false, nil
 	case open.Kind == journal.ApprovalCall && d.approve != agent.ApproveAsk,
 		open.Kind == journal.ApprovalInput && d.approve == agent.ApproveDeny:
 		return d.decide(ctx, r, s)
@@ -229,7 +240,7 @@ func (f *screenFront) decide(ctx context.Context, d *drive, r *agent.Runner, s *
 		if err != nil {
 			return false, err
 		}
-		granted.By = word.By
+		granted.By = nameOf(d.who)
 		_, err = r.Grant(ctx, s.Run, granted)
 		return err == nil, err
 	case a.Decision == journal.DecisionAnswer:

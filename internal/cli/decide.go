@@ -179,28 +179,32 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 			return err
 		}
 	}
-	digest := f.digest
-	if digest == "" {
-		if !a.inTerminal || !a.errTerminal {
-			return usagef("--digest: is required without a terminal, so that the decision is about what was looked at; read it with: toolcrib approvals show %s", v.ID)
-		}
-		if !a.agrees(v, word, f) {
-			return failedf("nothing was decided")
-		}
-		digest = v.Digest
-	}
 	r, err := a.runnerOf(ctx, v.rec)
 	if err != nil {
 		return err
 	}
-	state, err := r.Decide(ctx, v.Run, decisionOf(v, word, f, digest, nameOf(who)))
+	decision := decisionOf(v, word, f, who)
+	if f.digest == "" {
+		if !a.inTerminal || !a.errTerminal {
+			return usagef("--digest: is required without a terminal, so that the decision is about what was looked at; read it with: toolcrib approvals show %s", v.ID)
+		}
+		decision.Digest = v.Digest
+		// Nobody is asked about what is not theirs to decide.
+		if err := r.Check(ctx, v.Run, decision); err != nil && !isConflict(err) {
+			return a.withWay(err, v)
+		}
+		if !a.agrees(v, word, f) {
+			return failedf("nothing was decided")
+		}
+	}
+	state, err := r.Decide(ctx, v.Run, decision)
 	if isConflict(err) {
 		return failedf("conflict: %v", err)
 	}
 	if err != nil {
-		return err
+		return a.withWay(err, v)
 	}
-	return a.decided(ctx, v, word, state, nameOf(who), f)
+	return a.decided(ctx, v, word, state, who, f)
 }
 
 // decidable refuses what cannot be meant, before anybody is asked.
@@ -261,8 +265,8 @@ func (a *app) agrees(v *approvalView, word journal.CallDecision, f *decideFlags)
 }
 
 // decisionOf is the decision as the loop takes it.
-func decisionOf(v *approvalView, word journal.CallDecision, f *decideFlags, digest, by string) agent.Decision {
-	d := agent.Decision{ApprovalID: v.ID, Digest: digest, By: by, Reason: f.reason, Remember: f.remembered()}
+func decisionOf(v *approvalView, word journal.CallDecision, f *decideFlags, who toolcrib.Principal) agent.Decision {
+	d := agent.Decision{ApprovalID: v.ID, Digest: f.digest, Who: who, Reason: f.reason, Remember: f.remembered()}
 	if len(f.calls) == 0 && word.Arguments == nil {
 		d.Decision, d.Result = word.Decision, word.Result
 		return d
@@ -293,9 +297,9 @@ type decidedView struct {
 }
 
 // decided tells what was decided and the way on, or goes it.
-func (a *app) decided(ctx context.Context, v *approvalView, word journal.CallDecision, s *agent.State, by string, f *decideFlags) error {
+func (a *app) decided(ctx context.Context, v *approvalView, word journal.CallDecision, s *agent.State, who toolcrib.Principal, f *decideFlags) error {
 	view := decidedView{
-		ID: v.ID, Run: v.Run, Decision: word.Decision, By: by, Reason: f.reason,
+		ID: v.ID, Run: v.Run, Decision: word.Decision, By: nameOf(who), Reason: f.reason,
 		Calls: []string{}, Open: []string{}, Status: s.Status, Remember: f.remembered(),
 	}
 	if s.Approval != nil {
@@ -324,6 +328,9 @@ func (a *app) decided(ctx context.Context, v *approvalView, word journal.CallDec
 		if len(view.Open) > 0 {
 			fmt.Fprintf(a.out, "still open: %s\n", guard.Visible(strings.Join(view.Open, ", ")))
 		} else if !f.resume {
+			if !visibleTo(who, v.User) {
+				fmt.Fprintf(a.out, "%s can go on with the run: ", guard.Visible(v.User))
+			}
 			fmt.Fprintf(a.out, "toolcrib runs resume %s\n", v.Run)
 		}
 	}

@@ -187,7 +187,7 @@ func (d *drive) carry(ctx context.Context, show watcher, begin begin) (*agent.St
 		if terminal {
 			approver.Hold, approver.Release = live.Hold, live.Release
 		}
-		options.Approver, d.ask = approver, approver
+		options.Approver, options.Who, d.ask = approver, d.who, approver
 	}
 	runner, err := agent.New(options)
 	if err != nil {
@@ -214,10 +214,7 @@ const toolGrace = time.Second
 
 // nameOf names who acts; with --as both names.
 func nameOf(who toolcrib.Principal) string {
-	if who.Actor != "" {
-		return fmt.Sprintf("%s (for %s)", who.Actor, who.User)
-	}
-	return who.User
+	return agent.NameOf(who)
 }
 
 // cancelEvery is how often a driver looks for a request to cancel its run.
@@ -263,6 +260,7 @@ func (d *drive) options(show watcher, stderr io.Writer) (agent.Options, error) {
 		return agent.Options{}, err
 	}
 	return agent.Options{
+		FourEyes: d.config.Approvals.FourEyes, Announcer: d.announcer(),
 		Ledger: budgets, Memory: approvalMemory{a.store}, Journal: d.journaled(), Contents: a.store, Gate: d.gate, Models: d.models.Open,
 		Mask: mask, Log: log, Worker: workerName(), Version: version.Version(),
 		Watch: func(run toolcrib.RunID, f journal.Frame) {

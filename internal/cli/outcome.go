@@ -136,6 +136,9 @@ func (d *drive) parked(s *agent.State) {
 			fmt.Fprintf(a.err, "      %s\n", a.style.Dim(guard.Visible(c.Reason)))
 		}
 	}
+	if text := anotherText(d.config, d.who, s.Start.Principal.User, ask.Kind); text != "" {
+		fmt.Fprintln(a.err, text)
+	}
 	fmt.Fprintf(a.err, "See: toolcrib approvals show %s\nThen: %s\n", id, strings.Join(commands, "\n  or: "))
 }
 

@@ -119,6 +119,7 @@ func (a *app) resume(ctx context.Context, rec store.RunRecord, f *runFlags) erro
 	if err != nil {
 		return err
 	}
+	a.tellFourEyes(d.config, who, state.Start.Principal.User, approve)
 	if state.Turn != nil {
 		d.seen = state.Turn.Calls
 	}
@@ -153,6 +154,9 @@ func (a *app) takeUp(rec store.RunRecord) error {
 // run that was told from its start to approve or to refuse everything keeps to it.
 func (a *app) resumeApproval(s *agent.State, f *runFlags) (agent.Approve, error) {
 	own := agent.Approve(s.Start.Approve)
+	if own == agent.ApproveAll && a.config != nil && a.config.Approvals.FourEyes {
+		return a.approval(f) // it was the word of whom the run acts for
+	}
 	switch own {
 	case agent.ApproveAll, agent.ApproveDeny:
 		if f.approve != "" && f.approve != string(own) {
@@ -230,8 +234,13 @@ func (d *drive) onward(ctx context.Context, r *agent.Runner, state *agent.State,
 		}
 		run := state.Run
 		decided, err := d.decide(ctx, r, state)
-		if err == nil && decided {
+		var forbidden *agent.ForbiddenError
+		switch {
+		case err == nil && decided:
 			continue
+		case errors.As(err, &forbidden):
+			d.a.notice("%v", err)
+			return state, nil
 		}
 		if err != nil && !isConflict(err) {
 			return state, err
@@ -259,13 +268,15 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State) (bo
 	if s.Approval == nil || ctx.Err() != nil {
 		return false, nil
 	}
-	word := agent.Decision{ApprovalID: s.Approval.ApprovalID, Digest: s.Approval.Digest}
+	word := agent.Decision{ApprovalID: s.Approval.ApprovalID, Digest: s.Approval.Digest, Who: d.who}
 	if kind := s.Approval.Kind; kind != journal.ApprovalCall && (kind != journal.ApprovalInput || d.approve != agent.ApproveDeny) {
 		return d.put(ctx, r, s)
 	}
 	switch {
+	case d.approve != agent.ApproveDeny && d.another(s):
+		return false, nil // another person must approve
 	case d.approve == agent.ApproveAll && coveredByAll(s, &word):
-		word.By = "--approve all"
+		word.By = agent.ByAll
 	case d.approve == agent.ApproveDeny:
 		word.Decision, word.By = journal.DecisionDeny, agent.ByNobody
 	case d.ask != nil:
@@ -288,7 +299,7 @@ func (d *drive) person(ctx context.Context, s *agent.State, word *agent.Decision
 	if err != nil || !ok {
 		return false, err
 	}
-	word.By, word.Reason, word.Calls, word.Remember = answer.By, answer.Reason, answer.Calls, answer.Remember
+	word.Reason, word.Calls, word.Remember = answer.Reason, answer.Calls, answer.Remember
 	if answer.Decision != journal.DecisionMixed {
 		word.Decision = answer.Decision
 	}

@@ -157,6 +157,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, prompt string) error {
 	if err != nil {
 		return err
 	}
+	a.tellFourEyes(c, who, who.User, approve)
 	files, err := attached(f.attach)
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ func (d *drive) putQuestion(ctx context.Context, r *agent.Runner, s *agent.State
 		result, err := answerJSON(ask.Schema, text)
 		if err == nil {
 			_, err = r.Decide(ctx, s.Run, agent.Decision{
-				ApprovalID: ask.ApprovalID, Digest: ask.Digest, By: d.ask.By, Decision: journal.DecisionAnswer, Result: result,
+				ApprovalID: ask.ApprovalID, Digest: ask.Digest, Who: d.who, Decision: journal.DecisionAnswer, Result: result,
 			})
 		}
 		if err == nil || !d.again(err) {
@@ -146,7 +146,7 @@ func (d *drive) putLimit(ctx context.Context, r *agent.Runner, s *agent.State) (
 		var err error
 		switch granted, bad := limit.more(text); {
 		case strings.EqualFold(text, "d") || strings.EqualFold(text, "deny"):
-			_, err = r.Decide(ctx, s.Run, agent.Decision{ApprovalID: ask.ApprovalID, Digest: ask.Digest, By: d.ask.By, Decision: journal.DecisionDeny})
+			_, err = r.Decide(ctx, s.Run, agent.Decision{ApprovalID: ask.ApprovalID, Digest: ask.Digest, Who: d.who, Decision: journal.DecisionDeny})
 		case bad != nil:
 			err = bad
 		default:
@@ -203,11 +203,11 @@ func limitOf(reason string) raisable {
 // putDoubt asks about one call after the other.
 func (d *drive) putDoubt(ctx context.Context, r *agent.Runner, s *agent.State) (bool, error) {
 	word := agent.Decision{
-		ApprovalID: s.Approval.ApprovalID, Digest: s.Approval.Digest, By: d.ask.By, Calls: map[string]journal.CallDecision{},
+		ApprovalID: s.Approval.ApprovalID, Digest: s.Approval.Digest, Who: d.who, Calls: map[string]journal.CallDecision{},
 	}
 	for _, c := range openCalls(s) {
 		head := "The run was cut off while this call ran; nobody knows whether it took effect.\n" + d.a.style.Item(&c, true)
-		one, ok := d.doubt(ctx, word.ApprovalID, head)
+		one, ok := d.doubt(ctx, word.ApprovalID, head, d.another(s))
 		if !ok {
 			break
 		}
@@ -220,16 +220,24 @@ func (d *drive) putDoubt(ctx context.Context, r *agent.Runner, s *agent.State) (
 	return err == nil, err
 }
 
-func (d *drive) doubt(ctx context.Context, approval, head string) (journal.CallDecision, bool) {
+// doubt asks what became of a call; another = only another person may have it run once
+// more.
+func (d *drive) doubt(ctx context.Context, approval, head string, another bool) (journal.CallDecision, bool) {
+	question := "[r]un it once more, it has [h]appened, it has [n]ot happened (" + leaveIt + ")? "
+	if another {
+		question = "it has [h]appened, it has [n]ot happened (" + leaveIt + "; only another person may run it once more)? "
+	}
 	for {
-		text, ok := d.ask.AskRaw(ctx, approval, head, "[r]un it once more, it has [h]appened, it has [n]ot happened ("+leaveIt+")? ")
+		text, ok := d.ask.AskRaw(ctx, approval, head, question)
 		if !ok {
 			return journal.CallDecision{}, false
 		}
 		head = ""
 		switch strings.ToLower(text) {
 		case "r", "retry":
-			return journal.CallDecision{Decision: journal.DecisionRetry}, true
+			if !another {
+				return journal.CallDecision{Decision: journal.DecisionRetry}, true
+			}
 		case "n", "not":
 			return journal.CallDecision{Decision: journal.DecisionNotHappened}, true
 		case "h", "happened":

@@ -68,6 +68,7 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) err
 	if err != nil {
 		return err
 	}
+	a.tellFourEyes(c, who, who.User, approve)
 	// No model has a part in it.
 	def.Model, def.Fallback = "", nil
 	task := agent.Task{

@@ -214,6 +214,11 @@ func (a *app) eachRun(ctx context.Context, s *sqlite.Store, f store.Filter, do f
 	if !who.Admin {
 		f.User = who.User
 	}
+	return everyRun(ctx, s, f, do)
+}
+
+// everyRun goes through all runs that fit, newest first.
+func everyRun(ctx context.Context, s *sqlite.Store, f store.Filter, do func(store.RunRecord) error) error {
 	for f.Limit = store.MaxLimit; ; {
 		page, err := s.Runs(ctx, f)
 		if err != nil {

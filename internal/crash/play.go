@@ -272,7 +272,8 @@ func (s *Story) next(state *agent.State, want *Outcome) (*order, error) {
 }
 
 func decision(state *agent.State, d agent.Decision) *order {
-	d.ApprovalID, d.Digest, d.By = state.Pending.ApprovalID, state.Pending.Digest, person
+	d.ApprovalID, d.Digest = state.Pending.ApprovalID, state.Pending.Digest
+	d.Who = toolcrib.Principal{User: person, Admin: true}
 	return &order{Command: commandDecide, Decision: &d}
 }
 

@@ -268,7 +268,7 @@ func (x *exposed) holds(t *testing.T, s source, n int) {
 	}
 	x.parked(t, state)
 	if state.Pending != nil {
-		if _, err := r.Decide(t.Context(), state.Run, agent.Decision{ApprovalID: state.Pending.ApprovalID, By: "local:test", Decision: journal.DecisionDeny}); err != nil {
+		if _, err := r.Decide(t.Context(), state.Run, agent.Decision{ApprovalID: state.Pending.ApprovalID, Who: toolcrib.Principal{User: "local:test", Admin: true}, Decision: journal.DecisionDeny}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.Resume(t.Context(), state.Run); err != nil {
@@ -363,7 +363,7 @@ func TestInjection_ApprovedHappensOnce_X7(t *testing.T) {
 	if state.Pending == nil || len(state.Pending.Calls) != 1 {
 		t.Fatalf("pending %+v", state.Pending)
 	}
-	if _, err := r.Decide(t.Context(), state.Run, agent.Decision{ApprovalID: state.Pending.ApprovalID, By: "local:test", Decision: journal.DecisionApprove}); err != nil {
+	if _, err := r.Decide(t.Context(), state.Run, agent.Decision{ApprovalID: state.Pending.ApprovalID, Who: toolcrib.Principal{User: "local:test", Admin: true}, Decision: journal.DecisionApprove}); err != nil {
 		t.Fatal(err)
 	}
 	state, err := r.Resume(t.Context(), state.Run)

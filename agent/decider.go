@@ -1,0 +1,157 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// RoleApprover is the role of people who may decide about the runs of others.
+const RoleApprover = "approver"
+
+// The values of [Decision.By]. They mark words that nobody gave on single calls.
+const (
+	// ByAll is the approval of everything that is asked (--approve all).
+	ByAll = "--approve all"
+	// ByNobody is a refusal that is no person's word: a parked run goes on as one
+	// that was started with [ApproveDeny]. Its calls are refused as needing an
+	// approval, and the agent's on_denial does not count for them.
+	ByNobody = "--approve deny"
+)
+
+// ForbiddenError says that somebody may not make a decision. Nothing was written.
+type ForbiddenError struct {
+	Run     toolcrib.RunID
+	User    string
+	Message string
+	// FourEyes is set if only another person may approve.
+	FourEyes bool
+	Err      error // of the gate; may be nil
+}
+
+// Error begins with the code of contract §9.
+func (e *ForbiddenError) Error() string { return "forbidden: " + e.Message }
+
+func (e *ForbiddenError) Unwrap() error { return e.Err }
+
+// NameOf names who acts; where somebody acts for another user, both (contract §1).
+func NameOf(who toolcrib.Principal) string {
+	if who.Actor != "" {
+		return fmt.Sprintf("%s (for %s)", who.Actor, who.User)
+	}
+	return who.User
+}
+
+// MayDecide tells whether somebody may decide about a user's runs at all: the user,
+// administrators and approvers. Nobody else may know of them.
+func MayDecide(who toolcrib.Principal, user string) bool {
+	return who.User != "" && (who.Admin || who.User == user || slices.Contains(who.Roles, RoleApprover))
+}
+
+// party refuses whoever has nothing to say in the run.
+func (s *State) party(who toolcrib.Principal) error {
+	if MayDecide(who, s.Start.Principal.User) {
+		return nil
+	}
+	name := NameOf(who)
+	if name == "" {
+		name = "nobody"
+	}
+	return &ForbiddenError{
+		Run: s.Run, User: who.User,
+		Message: fmt.Sprintf("%s may not decide about run %s: it takes its user, an administrator, or the role %s", name, s.Run, RoleApprover),
+	}
+}
+
+// mayDecide refuses a decision that is not this person's to make. Whoever lets a call
+// run, or run once more, must be let call the tool by the gate themselves (ADR-133);
+// under four eyes it must be another person than the run acts for (ADR-172). Denying,
+// answering, and telling what has happened are open to all who may decide.
+func (r *Runner) mayDecide(ctx context.Context, s *State, who toolcrib.Principal, b *journal.ConfirmationResolved) error {
+	if err := s.party(who); err != nil {
+		return err
+	}
+	tools := s.approved(b)
+	own := who.User == s.Start.Principal.User
+	if r.FourEyes && own && len(tools) > 0 {
+		return &ForbiddenError{
+			Run: s.Run, User: who.User, FourEyes: true,
+			Message: fmt.Sprintf("approvals.four_eyes: run %s acts for %s, so another person must approve its calls; denying is open to all", s.Run, who.User),
+		}
+	}
+	for _, tool := range tools {
+		err := r.Gate.MayApprove(ctx, who, scopeOf(s.Start), tool)
+		if err == nil || s.judgedLater(who, err) {
+			continue
+		}
+		return &ForbiddenError{Run: s.Run, User: who.User, Message: err.Error(), Err: err}
+	}
+	return nil
+}
+
+// judgedLater tells whether a refusal is about the tool in this run, and not about who
+// decides: then the approval lets nothing happen, because the gate judges the call
+// again before it runs, and the model learns the reason there. It counts only for
+// those whose own rights are not at stake.
+func (s *State) judgedLater(who toolcrib.Principal, err error) bool {
+	var no *gate.ApproverError
+	if !errors.As(err, &no) || who.Token != "" {
+		return false
+	}
+	about := no.Reason != toolcrib.ReasonRequiresAdmin && no.Reason != toolcrib.ReasonNotPermitted
+	return about && (who.Admin || who.User == s.Start.Principal.User)
+}
+
+// approved are the tools whose calls a decision lets run, each once.
+func (s *State) approved(b *journal.ConfirmationResolved) []string {
+	var tools []string
+	for _, item := range s.Approval.Calls {
+		switch b.Of(item.ID).Decision {
+		case journal.DecisionApprove, journal.DecisionRetry:
+			if !slices.Contains(tools, item.Name) {
+				tools = append(tools, item.Name)
+			}
+		}
+	}
+	return tools
+}
+
+// decider is who sits at the [Approver].
+func (d *driver) decider() toolcrib.Principal {
+	if d.r.Who.User != "" {
+		return d.r.Who
+	}
+	return d.s.Start.Principal
+}
+
+// ownWord tells whether a decision was made by the user for whom the run acts. Where
+// that is not known, it was.
+func (s *State) ownWord(b *journal.ConfirmationResolved) bool {
+	if b.User != "" {
+		return b.User == s.Start.Principal.User
+	}
+	return b.By == ByAll || ownName(b.By, s.Start.Principal.User)
+}
+
+// ownName tells whether [NameOf] names this user so.
+func ownName(by, user string) bool {
+	return by == "" || by == user || strings.HasSuffix(by, " (for "+user+")")
+}
+
+// OfOthers are the remembered approvals that somebody else than this user gave: those
+// that count under four eyes, whenever it was switched on.
+func OfOthers(user string, all []gate.Remembered) []gate.Remembered {
+	others := make([]gate.Remembered, 0, len(all))
+	for _, m := range all {
+		if !ownName(m.By, user) {
+			others = append(others, m)
+		}
+	}
+	return others
+}

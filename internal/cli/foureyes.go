@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// another tells whether another person than the one at the command line must approve
+// what a run asks about (approvals.four_eyes).
+func (d *drive) another(s *agent.State) bool {
+	return needsAnother(d.config, d.who, s.Start.Principal.User)
+}
+
+func needsAnother(c *config.Config, who toolcrib.Principal, user string) bool {
+	return c.Approvals.FourEyes && who.User == user
+}
+
+// tellFourEyes tells at the start that --approve all approves nothing under four eyes.
+func (a *app) tellFourEyes(c *config.Config, who toolcrib.Principal, user string, approve agent.Approve) {
+	if approve == agent.ApproveAll && needsAnother(c, who, user) {
+		a.notice("approvals.four_eyes: --approve all is your own word and approves nothing; calls that need an approval wait for another person")
+	}
+}
+
+// anotherText says who must approve; "" = whoever sits here may.
+func anotherText(c *config.Config, who toolcrib.Principal, user string, kind journal.ApprovalKind) string {
+	if !needsAnother(c, who, user) {
+		return ""
+	}
+	const text = "approvals.four_eyes: another person than %s must %s, an administrator or one with the role " + agent.RoleApprover
+	switch kind {
+	case journal.ApprovalCall:
+		return fmt.Sprintf(text, guard.Visible(user), "approve")
+	case journal.ApprovalInDoubt:
+		return fmt.Sprintf(text, guard.Visible(user), "decide that calls run once more")
+	}
+	return ""
+}
+
+// withWay adds to a refusal of four eyes what to do.
+func (a *app) withWay(err error, v *approvalView) error {
+	var no *agent.ForbiddenError
+	if !errors.As(err, &no) || !no.FourEyes {
+		return err
+	}
+	return failedf("%v\nAnother person, who is an administrator or has the role %s, decides with: toolcrib approvals show %s", err, agent.RoleApprover, v.ID)
+}
