@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
@@ -87,15 +89,46 @@ func (a *app) keysFile() (string, error) {
 	return c.Keys.Resolve(config.Resolver{}) // stored secrets need the keys
 }
 
-// availability reads what administrators have switched on and off, at each offer
-// and each turn anew (A9).
-type availability struct{ store *sqlite.Store }
+// overrideAge is for how long a gate goes on with what it has read of the overrides
+// (contract §6: a change by another process holds within 1 s, one by this process at
+// once).
+const overrideAge = 500 * time.Millisecond
 
-func (v availability) Overrides(ctx context.Context) (gate.Overrides, error) {
-	list, err := v.store.Overrides(ctx)
+// availability reads what administrators have switched on and off (A9), at each
+// offer and each turn. There is one for each gate, and its first answer is always
+// read from the store, so that a new run begins with what holds then.
+type availability struct {
+	store *sqlite.Store
+
+	mu   sync.Mutex
+	read *sqlite.OverrideList // what over was made from; nil = nothing yet
+	over gate.Overrides
+}
+
+func (v *availability) Overrides(ctx context.Context) (gate.Overrides, error) {
+	age := overrideAge
+	if v.isNew() {
+		age = 0
+	}
+	read, err := v.store.OverridesWithin(ctx, age)
 	if err != nil {
 		return gate.Overrides{}, err
 	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if read != v.read {
+		v.read, v.over = read, overridesOf(read.Overrides)
+	}
+	return v.over, nil
+}
+
+func (v *availability) isNew() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.read == nil
+}
+
+func overridesOf(list []store.Override) gate.Overrides {
 	over := gate.Overrides{Tools: map[string]bool{}, Groups: map[string]bool{}}
 	for _, o := range list {
 		switch o.Kind {
@@ -105,7 +138,7 @@ func (v availability) Overrides(ctx context.Context) (gate.Overrides, error) {
 			over.Groups[o.Name] = o.Enabled
 		}
 	}
-	return over, nil
+	return over
 }
 
 // workspace returns the root of the file tools: absolute, an existing folder.

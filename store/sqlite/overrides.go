@@ -9,17 +9,27 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
 )
 
+// OverrideList is all overrides as they were at one time, by kind and name. It is
+// shared between callers.
+type OverrideList struct{ Overrides []store.Override }
+
 // overrideCache holds the overrides as they were at one version of theirs.
 type overrideCache struct {
 	mu      sync.Mutex
-	read    bool
-	version uint64
-	list    []store.Override
+	list    *OverrideList // nil = none read yet
+	version uint64           // of list
+	// at is when it was last found that list holds; the zero time = it is not known
+	// to hold any more.
+	at time.Time
+	// changes counts what this store has changed: what was being read meanwhile may
+	// be from before.
+	changes uint64
 }
 
 // OverridesVersion returns a number that rises with every change of an override,
@@ -34,27 +44,59 @@ func (s *Store) OverridesVersion(ctx context.Context) (uint64, error) {
 
 // Overrides returns all overrides (A1), by kind and name, as they are now: a
 // change by any process is seen by the next call (A2, A9). The list is read again
-// only if its version has changed, so it is cheap enough for every call of a
-// tool. The caller owns the slice.
+// only if its version has changed. The caller owns the slice.
 func (s *Store) Overrides(ctx context.Context) ([]store.Override, error) {
+	now, err := s.OverridesWithin(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(now.Overrides), nil
+}
+
+// OverridesWithin returns all overrides as they were at most age ago, and never as
+// they were before the last change that this store made itself. Within that age
+// nothing is read, so it is cheap enough for every call of a tool. As long as
+// nothing changes the answer is the same one; it is shared, and must not be
+// changed. With an age of 0 it is [Store.Overrides].
+func (s *Store) OverridesWithin(ctx context.Context, age time.Duration) (*OverrideList, error) {
+	c := &s.overrides
+	now := s.now()
+	c.mu.Lock()
+	if since := now.Sub(c.at); c.list != nil && !c.at.IsZero() && since >= 0 && since < age {
+		defer c.mu.Unlock()
+		return c.list, nil
+	}
+	changes := c.changes
+	c.mu.Unlock()
 	version, err := s.OverridesVersion(ctx)
 	if err != nil {
 		return nil, err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.list == nil || c.version < version {
+		// What is read may be newer than version: then it is read once more than it
+		// need be, never once less.
+		list, err := s.readOverrides(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c.list, c.version = &OverrideList{Overrides: list}, version
+	}
+	if c.changes == changes && now.After(c.at) {
+		c.at = now
+	}
+	return c.list, nil
+}
+
+// overridesChanged is called after every write of an override, whether or not it is
+// known to have been stored.
+func (s *Store) overridesChanged() {
 	c := &s.overrides
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.read && c.version >= version {
-		return slices.Clone(c.list), nil
-	}
-	// What is read may be newer than version: then it is read once more than it
-	// need be, never once less.
-	list, err := s.readOverrides(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c.read, c.version, c.list = true, version, list
-	return slices.Clone(list), nil
+	c.changes++
+	c.at = time.Time{}
 }
 
 const selectOverrides = "SELECT kind, name, enabled, by, at FROM overrides ORDER BY kind, name"
@@ -92,6 +134,7 @@ func (s *Store) SetOverride(ctx context.Context, o store.Override) (changed bool
 		changed, err = t.setOverride(o)
 		return err
 	}})
+	s.overridesChanged()
 	return changed && err == nil, err
 }
 
@@ -124,6 +167,7 @@ func (s *Store) ResetOverride(ctx context.Context, kind store.OverrideKind, name
 		changed, err = t.resetOverride(o)
 		return err
 	}})
+	s.overridesChanged()
 	return changed && err == nil, err
 }
 
