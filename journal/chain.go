@@ -23,8 +23,8 @@ func PayloadHash(payload []byte) []byte {
 // with seq and time (Unix microseconds) as big-endian 64-bit numbers. prev is
 // empty for the first event.
 func ChainHash(prev []byte, run toolcrib.RunID, seq toolcrib.Seq, kind toolcrib.Kind, at time.Time, payloadHash []byte) []byte {
-	b := make([]byte, 0, len(prev)+len(run)+len(kind)+len(payloadHash)+18)
-	b = append(b, prev...)
+	var room [192]byte // for what is usual
+	b := append(room[:0], prev...)
 	b = append(b, run...)
 	b = append(b, 0)
 	b = binary.BigEndian.AppendUint64(b, uint64(seq))

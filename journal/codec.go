@@ -11,16 +11,28 @@ import (
 // Encode returns the stored JSON of a body, without HTML escaping. A kind that
 // [Decode] would not know is an [*UnknownKindError].
 func Encode(body toolcrib.Body) ([]byte, error) {
-	if bodies[body.EventKind()] == nil {
-		return nil, &UnknownKindError{Kind: body.EventKind()}
-	}
 	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
+	if err := EncodeTo(&b, body); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// EncodeTo writes what [Encode] returns behind what is in b. After an error that is
+// b as it was.
+func EncodeTo(b *bytes.Buffer, body toolcrib.Body) error {
+	if bodies[body.EventKind()] == nil {
+		return &UnknownKindError{Kind: body.EventKind()}
+	}
+	from := b.Len()
+	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(body); err != nil {
-		return nil, fmt.Errorf("journal: encode %s: %w", body.EventKind(), err)
+		b.Truncate(from)
+		return fmt.Errorf("journal: encode %s: %w", body.EventKind(), err)
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	b.Truncate(b.Len() - 1) // the end of the line
+	return nil
 }
 
 // UnknownKindError says that an event is of a kind that this version of toolcrib

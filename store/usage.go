@@ -183,6 +183,14 @@ type Used struct {
 	Rules  map[RuleUseKey]RuleUseSum
 }
 
+// Reset makes it nothing again, and keeps its memory.
+func (u *Used) Reset() {
+	clear(u.Models)
+	clear(u.Tools)
+	clear(u.Spent)
+	clear(u.Rules)
+}
+
 func (u *Used) addSpent(k SpentKey, s SpentSum) {
 	if u.Spent == nil {
 		u.Spent = make(map[SpentKey]SpentSum)

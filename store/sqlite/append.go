@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/hex"
@@ -30,7 +31,7 @@ func (s *Store) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.S
 	if run == "" {
 		return errors.New("sqlite: append: no run ID")
 	}
-	rows, job, err := encode(after, events)
+	rows, job, err := s.encode(after, events)
 	if err != nil {
 		return err
 	}
@@ -48,29 +49,50 @@ func (s *Store) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.S
 type row struct {
 	event   toolcrib.Event // with its payload's hash; Hash is set in the transaction
 	payload string
+	end     int // of the payload among those of its append
 }
 
-func encode(after toolcrib.Seq, events []toolcrib.Event) ([]row, *job, error) {
+// encodeKept is the largest buffer that is kept for the next append.
+const encodeKept = 256 << 10
+
+// encode makes the rows of events. Their payloads lie in one piece of memory.
+func (s *Store) encode(after toolcrib.Seq, events []toolcrib.Event) ([]row, *job, error) {
 	if after > maxSeq-toolcrib.Seq(len(events)) {
 		return nil, nil, fmt.Errorf("sqlite: append: a run holds at most %d events", uint32(maxSeq))
 	}
+	b, ok := s.buffers.Get().(*bytes.Buffer)
+	if !ok {
+		b = new(bytes.Buffer)
+	}
+	defer func() {
+		if b.Cap() <= encodeKept {
+			b.Reset()
+			s.buffers.Put(b)
+		}
+	}()
 	rows, j := make([]row, len(events)), new(job)
 	for i, e := range events {
 		if e.Body == nil {
 			return nil, nil, fmt.Errorf("sqlite: append: event %d has no body", i)
 		}
-		payload, err := journal.Encode(e.Body)
-		if err != nil {
+		from := b.Len()
+		if err := journal.EncodeTo(b, e.Body); err != nil {
 			return nil, nil, err
 		}
+		payload := b.Bytes()[from:]
 		if len(payload) > MaxEventBytes {
 			return nil, nil, fmt.Errorf("sqlite: append: %s of %d bytes, at most %d: %w", e.Body.EventKind(), len(payload), MaxEventBytes, store.ErrTooLarge)
 		}
-		rows[i] = row{payload: string(payload), event: toolcrib.Event{
+		rows[i] = row{end: b.Len(), event: toolcrib.Event{
 			Seq: after + toolcrib.Seq(i) + 1, Time: wholeMicro(e.Time), Body: e.Body, PayloadHash: journal.PayloadHash(payload),
 		}}
-		j.bytes += len(payload)
 		j.barrier = j.barrier || journal.Barrier(e.Body)
+	}
+	j.bytes = b.Len()
+	whole, from := b.String(), 0
+	for i := range rows {
+		rows[i].payload = whole[from:rows[i].end]
+		from = rows[i].end
 	}
 	return rows, j, nil
 }
@@ -114,7 +136,7 @@ func (t *tx) head(run toolcrib.RunID, after toolcrib.Seq) (head, error) {
 		h, ok = t.w.heads[run]
 	}
 	if ok && h.rec.LastSeq == after {
-		return h, nil
+		return *h, nil
 	}
 	return t.readHead(run)
 }
@@ -138,11 +160,11 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 			}
 		}
 	}
-	next, anchored, err := t.project(h, rows)
+	next, anchored, err := t.project(&h, rows)
 	if err != nil {
 		return err
 	}
-	moved, err := t.putHead(&h, &next)
+	moved, err := t.putHead(&h, next)
 	if err != nil {
 		return err
 	}
@@ -174,8 +196,9 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 // project is where a run stands after rows, which get their hashes; anchored says
 // that this is left in the system journal. What they say was used stands in
 // t.w.charges.
-func (t *tx) project(h head, rows []row) (next head, anchored bool, err error) {
-	next, t.w.charges = h, t.w.charges[:0]
+func (t *tx) project(h *head, rows []row) (next *head, anchored bool, err error) {
+	next, t.w.charges = new(head), t.w.charges[:0]
+	*next = *h
 	for i := range rows {
 		e := &rows[i].event
 		kind := e.Body.EventKind()

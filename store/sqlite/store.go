@@ -71,6 +71,7 @@ type Store struct {
 	readers  *sql.DB
 	writer   *writer // nil = read only
 
+	buffers    sync.Pool // of *bytes.Buffer: what appends are encoded in
 	overrides  overrideCache
 	remembered rememberedCache
 	closeOnce  sync.Once

@@ -67,15 +67,17 @@ type writer struct {
 	keys  *store.Keys // seal the system journal
 	db    *sql.DB
 	conn  *sql.Conn
-	stmts map[string]*sql.Stmt
-	full  bool                    // the connection's synchronous is FULL, not NORMAL
-	heads map[toolcrib.RunID]head // where the runs of late stood; only the goroutine looks
-	usage usageNums               // likewise
+	stmts map[string]*sql.Stmt // that read
+	execs *statements
+	full  bool                     // the connection's synchronous is FULL, not NORMAL
+	heads map[toolcrib.RunID]*head // where the runs of late stood; only the goroutine looks, and what is pointed to never changes
+	usage usageNums                // likewise
 	// reserves says that there are, or were, reservations; likewise.
 	reserves bool
 
 	charges []store.Charge // of the append that is being stored
 	args    []any          // of the statement that is being run
+	tx      tx             // that is under way
 
 	mu     sync.RWMutex // held for reading while a job is handed in
 	closed bool
@@ -93,7 +95,7 @@ func openWriter(ctx context.Context, path string, o Options) (*writer, error) {
 	}
 	db.SetMaxOpenConns(1)
 	w := &writer{
-		path: path, now: o.Now, db: db, stmts: make(map[string]*sql.Stmt), heads: make(map[toolcrib.RunID]head),
+		path: path, now: o.Now, db: db, stmts: make(map[string]*sql.Stmt), heads: make(map[toolcrib.RunID]*head),
 		usage: make(usageNums),
 		jobs:  make(chan *job, queueJobs), ended: make(chan struct{}),
 	}
@@ -109,6 +111,7 @@ func (w *writer) connect(ctx context.Context, o Options) error {
 	if w.conn, err = w.db.Conn(ctx); err != nil {
 		return err
 	}
+	w.execs = newStatements(w.conn)
 	v, err := readVersion(ctx, w.conn, w.path)
 	if err != nil {
 		return err
@@ -270,7 +273,7 @@ func (w *writer) deliver(group []*job, errs []error, whole error) {
 // attempt runs jobs in the transaction that was begun, and commits it. It
 // returns their rejections; with an error nothing was stored.
 func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
-	t := &tx{ctx: ctx, w: w, heads: make(map[toolcrib.RunID]head, len(group))}
+	t := w.newTx(ctx)
 	errs := make([]error, len(group))
 	for i, j := range group {
 		errs[i] = j.do(t)
@@ -295,7 +298,7 @@ func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 
 // remember keeps where runs stand after a commit. Runs that have ended are not
 // asked for again.
-func (w *writer) remember(heads map[toolcrib.RunID]head) {
+func (w *writer) remember(heads map[toolcrib.RunID]*head) {
 	for run, h := range heads {
 		if h.rec.Status.Ended() {
 			delete(w.heads, run)
@@ -314,7 +317,6 @@ func (w *writer) remember(heads map[toolcrib.RunID]head) {
 // begin begins a transaction with the sync that it needs. SQLite allows no
 // change of it inside of one.
 func (w *writer) begin(ctx context.Context, full bool) error {
-	t := &tx{ctx: ctx, w: w}
 	if full != w.full {
 		pragma := "PRAGMA synchronous=NORMAL"
 		if full {
@@ -325,7 +327,7 @@ func (w *writer) begin(ctx context.Context, full bool) error {
 		}
 		w.full = full
 	}
-	_, err := t.exec("BEGIN IMMEDIATE")
+	_, err := w.execs.exec(ctx, "BEGIN IMMEDIATE", nil)
 	return err
 }
 
@@ -383,7 +385,7 @@ func (w *writer) release() error {
 		errs = append(errs, st.Close())
 	}
 	if w.conn != nil {
-		errs = append(errs, w.conn.Close())
+		errs = append(errs, w.execs.close(), w.conn.Close())
 	}
 	return errors.Join(append(errs, w.db.Close())...)
 }
@@ -392,12 +394,24 @@ func (w *writer) release() error {
 type tx struct {
 	ctx    context.Context
 	w      *writer
-	heads  map[toolcrib.RunID]head // where the runs stand that it has moved
-	system *systemHead             // nil = not read yet
+	heads  map[toolcrib.RunID]*head // where the runs stand that it has moved
+	system *systemHead              // nil = not read yet
 	// unsealed says that the system journal has moved on since.
 	unsealed bool
 	used     store.Used // what its appends say was used
 	usage    usageNums  // of rows that it has made
+}
+
+// newTx makes a transaction, in the memory of the one before.
+func (w *writer) newTx(ctx context.Context) *tx {
+	t := &w.tx
+	if t.heads == nil {
+		t.heads = make(map[toolcrib.RunID]*head)
+	}
+	clear(t.heads)
+	t.used.Reset()
+	*t = tx{ctx: ctx, w: w, heads: t.heads, used: t.used}
+	return t
 }
 
 // finish stores what is kept once for all jobs of a transaction, and commits it.
@@ -421,7 +435,7 @@ func (t *tx) query(ctx context.Context, query string, args ...any) (*sql.Rows, e
 	return st.QueryContext(ctx, args...)
 }
 
-// stmt prepares a statement once for the life of the connection.
+// stmt prepares a statement that reads once for the life of the connection.
 func (t *tx) stmt(query string) (*sql.Stmt, error) {
 	if st, ok := t.w.stmts[query]; ok {
 		return st, nil
@@ -434,11 +448,7 @@ func (t *tx) stmt(query string) (*sql.Stmt, error) {
 }
 
 func (t *tx) exec(query string, args ...any) (sql.Result, error) {
-	st, err := t.stmt(query)
-	if err != nil {
-		return nil, err
-	}
-	return st.ExecContext(t.ctx, args...)
+	return t.w.execs.exec(t.ctx, query, args)
 }
 
 // row reads one row into dest; [sql.ErrNoRows] if there is none.

@@ -153,7 +153,7 @@ func TestRememberedAfterFailure(t *testing.T) {
 	if err := s.Append(t.Context(), "run_a", 0, notice()...); err != nil {
 		t.Fatal(err)
 	}
-	rows, _, err := encode(1, notice())
+	rows, _, err := s.encode(1, notice())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,11 +173,11 @@ func TestRememberedAfterFailure(t *testing.T) {
 // The number of runs that are remembered is bounded, and an ended one is not.
 func TestRememberedIsBounded(t *testing.T) {
 	s := openTest(t)
-	rows, _, err := encode(0, journaltest.Events(&journal.Notice{}))
+	rows, _, err := s.encode(0, journaltest.Events(&journal.Notice{}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	done, _, err := encode(0, journaltest.Events(&journal.Done{Status: toolcrib.StatusCompleted}))
+	done, _, err := s.encode(0, journaltest.Events(&journal.Done{Status: toolcrib.StatusCompleted}))
 	if err != nil {
 		t.Fatal(err)
 	}
