@@ -65,6 +65,7 @@ func TestWriteResultIsWrittenAtOnce(t *testing.T) {
 // second (A9), and the run replays.
 func TestA9_SwitchedOffWhileTheRunIsOn(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)
+	w.policyChanges = true
 	over := &switches{}
 	g, err := gate.New(gate.Options{Availability: over, Confirm: gate.ConfirmNever, Tools: []toolcrib.Tool{
 		&fn{w: w, spec: toolcrib.Spec{Name: "echo", Effect: toolcrib.EffectReadOnly, EnabledByDefault: true}, call: newEcho},

@@ -183,10 +183,16 @@ func (w *world) hold(t *testing.T, c conversation, s *agent.State, driven error)
 	return nil
 }
 
-// replayed compares every step of the run with its journal.
+// replayed compares every step of the run with its journal, and what its policy says
+// of its calls now with what it said then.
 func (w *world) replayed(s *agent.State) error {
-	_, err := replay.Run(context.Background(), w.journal, s.Run)
-	return err
+	if _, err := replay.Run(context.Background(), w.journal, s.Run); err != nil {
+		return err
+	}
+	if w.policyChanges {
+		return nil
+	}
+	return w.sameAgain(s.Run)
 }
 
 func (w *world) holdEvents(events []toolcrib.Event, s *agent.State) error {
