@@ -23,7 +23,7 @@ type OverrideList struct{ Overrides []store.Override }
 type overrideCache struct {
 	mu      sync.Mutex
 	list    *OverrideList // nil = none read yet
-	version uint64           // of list
+	version uint64        // of list
 	// at is when it was last found that list holds; the zero time = it is not known
 	// to hold any more.
 	at time.Time
@@ -46,7 +46,7 @@ func (s *Store) OverridesVersion(ctx context.Context) (uint64, error) {
 // change by any process is seen by the next call (A2, A9). The list is read again
 // only if its version has changed. The caller owns the slice.
 func (s *Store) Overrides(ctx context.Context) ([]store.Override, error) {
-	now, err := s.OverridesWithin(ctx, 0)
+	now, err := s.currentOverrides(ctx, time.Time{})
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (s *Store) Overrides(ctx context.Context) ([]store.Override, error) {
 // they were before the last change that this store made itself. Within that age
 // nothing is read, so it is cheap enough for every call of a tool. As long as
 // nothing changes the answer is the same one; it is shared, and must not be
-// changed. With an age of 0 it is [Store.Overrides].
+// changed. With an age of 0 they are read as they are now.
 func (s *Store) OverridesWithin(ctx context.Context, age time.Duration) (*OverrideList, error) {
 	c := &s.overrides
 	now := s.now()
@@ -66,6 +66,15 @@ func (s *Store) OverridesWithin(ctx context.Context, age time.Duration) (*Overri
 		defer c.mu.Unlock()
 		return c.list, nil
 	}
+	c.mu.Unlock()
+	return s.currentOverrides(ctx, now)
+}
+
+// currentOverrides returns what holds at now or later, and notes that it does; the
+// zero time notes nothing.
+func (s *Store) currentOverrides(ctx context.Context, now time.Time) (*OverrideList, error) {
+	c := &s.overrides
+	c.mu.Lock()
 	changes := c.changes
 	c.mu.Unlock()
 	version, err := s.OverridesVersion(ctx)
