@@ -36,8 +36,9 @@ type Terms struct {
 	FourEyes bool
 	// Unjudged says why no call of the run can be judged; "" = they can.
 	Unjudged Unjudged
-	// Uncertain says why a verdict on a call that differs from the stored one proves
-	// nothing, such as that the workspace is gone; "" = it does.
+	// Uncertain says why a verdict that differs from the stored one proves nothing where
+	// it comes from a look beyond the call and the lists, such as that the workspace is
+	// gone; "" = it does.
 	Uncertain Unjudged
 }
 
@@ -376,8 +377,21 @@ func (w *rejudging) unjudged(r *Rejudged) Unjudged {
 		// Nothing that a configuration says decides about these, and whom the run
 		// acted for is as it was.
 		return UnjudgedRights
+	case early(r.New.Reason):
+		return ""
 	}
 	return w.terms.Uncertain
+}
+
+// early tells whether a refusal comes before anything is asked that looks beyond the
+// call and the lists (contract §6's order).
+func early(r toolcrib.Reason) bool {
+	switch r {
+	case toolcrib.ReasonTooManyCalls, toolcrib.ReasonNotRegistered, toolcrib.ReasonToolDisabled, toolcrib.ReasonAgentAllowlist,
+		toolcrib.ReasonRunAllowlist, toolcrib.ReasonWorkerAllowlist, toolcrib.ReasonNotOffered, toolcrib.ReasonDepthExceeded, toolcrib.ReasonInvalidArguments:
+		return true
+	}
+	return false
 }
 
 // spent tells whether a call was refused for what had been used up by then.

@@ -371,6 +371,15 @@ func TestBacktest_Unjudged(t *testing.T) {
 		}
 		equal(t, "calls", found.summary(), c.want)
 	}
+	found = &rejudged{}
+	b.Terms = func(_ context.Context, _ *journal.RunStarted, s gate.Scope) (agent.Terms, error) {
+		s.AgentTools = []string{"echo"}
+		return agent.Terms{Gate: w.runner.Gate, Scope: s, Uncertain: agent.UnjudgedWorkspace}, nil
+	}
+	if err := b.Run(t.Context(), w.journal, s.Run, found.rejudging()); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "a list is a list, wherever the workspace is", found.summary(), "echo:same write:narrower ghost:same ")
 }
 
 // standing is what a user may do, as a test changes it while a run is on.

@@ -15,12 +15,12 @@ import (
 func (a *app) gateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "gate",
-		Short:   "Look at the policy: the rules, and how often they decided",
-		Example: "toolcrib gate rules\ntoolcrib gate rules --json",
+		Short:   "Look at the policy: how often its rules decided, what another one would have decided",
+		Example: "toolcrib gate rules\ntoolcrib gate backtest --config new.yaml",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    group,
 	}
-	cmd.AddCommand(a.gateRulesCommand())
+	cmd.AddCommand(a.gateRulesCommand(), a.gateBacktestCommand())
 	return cmd
 }
 
