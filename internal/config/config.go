@@ -28,6 +28,7 @@ type Config struct {
 
 	file      string         // as the user named it; "" = no file
 	base      string         // absolute folder of the file; "" = no file
+	hash      string         // sha256:… of its content; "" = no file
 	positions map[string]int // key path -> line, of what is written in the file
 	texts     map[string]TextPosition
 }

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -132,7 +134,12 @@ func Parse(file string, data []byte) (*Config, error) {
 	if err != nil {
 		return nil, Errors{{File: file, Message: "the current folder is not known"}}
 	}
-	return parse(file, filepath.Dir(whole), data)
+	c, err := parse(file, filepath.Dir(whole), data)
+	if err == nil {
+		sum := sha256.Sum256(data)
+		c.hash = "sha256:" + hex.EncodeToString(sum[:])
+	}
+	return c, err
 }
 
 func parse(file, base string, data []byte) (*Config, error) {
@@ -170,6 +177,9 @@ func (d *decoder) defaultAgent(c *Config) {
 
 // File returns the name of the file as the user gave it; "" = there is none.
 func (c *Config) File() string { return c.file }
+
+// Hash returns sha256:… of the content that was read; "" = there is no file.
+func (c *Config) Hash() string { return c.hash }
 
 // Folder returns the absolute folder of the file; "" = there is none.
 func (c *Config) Folder() string { return c.base }
