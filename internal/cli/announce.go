@@ -1,6 +1,172 @@
 package cli
 
-import "github.com/toolcrib/toolcrib/agent"
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
 
-// announcer tells people that the run waits for them; nil = nobody is to be told.
-func (d *drive) announcer() agent.Announcer { return nil }
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/notify"
+	"github.com/toolcrib/toolcrib/internal/notify/address"
+	"github.com/toolcrib/toolcrib/internal/version"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// noticeNotifyFailed is the code of the notice that an address was not told.
+const noticeNotifyFailed = "notify_failed"
+
+// announcer tells the addresses of approvals.notify that a run waits for people. What
+// this process will put to a person itself, or decide as it was told, is kept until it
+// is clear that nobody has answered.
+type announcer struct {
+	d    *drive
+	mu   sync.Mutex
+	kept map[string]bool // approvals of which nobody was told yet
+}
+
+// announcer makes the drive's; nil = nobody is to be told.
+func (d *drive) announcer() agent.Announcer {
+	if len(d.config.Approvals.Notify) == 0 {
+		return nil
+	}
+	d.announcing = &announcer{d: d, kept: map[string]bool{}}
+	return d.announcing
+}
+
+// Announce implements [agent.Announcer].
+func (n *announcer) Announce(ctx context.Context, s *agent.State) []toolcrib.Notice {
+	if n.d.answers(s) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.kept[s.Approval.ApprovalID] = true
+		return nil
+	}
+	return n.d.tell(ctx, s)
+}
+
+// answers tells whether this process puts to a person what a run waits for, or decides
+// it as it was told.
+func (d *drive) answers(s *agent.State) bool {
+	present := d.ask != nil || d.screen
+	switch s.Approval.Kind {
+	case journal.ApprovalCall:
+		switch d.approve {
+		case agent.ApproveDeny:
+			return true
+		case agent.ApproveAll:
+			return !d.another(s)
+		}
+		return d.approve == agent.ApproveAsk && present && !d.another(s)
+	case journal.ApprovalInput:
+		return present || d.approve == agent.ApproveDeny
+	}
+	return present
+}
+
+// announceLeft tells of what nobody answered here after all.
+func (d *drive) announceLeft(ctx context.Context, r *agent.Runner, s *agent.State) {
+	n := d.announcing
+	if n == nil || s == nil || s.Pending == nil || s.Approval == nil || ctx.Err() != nil {
+		return
+	}
+	n.mu.Lock()
+	kept := n.kept[s.Approval.ApprovalID]
+	delete(n.kept, s.Approval.ApprovalID)
+	n.mu.Unlock()
+	if !kept {
+		return
+	}
+	if notices := d.tell(ctx, s); len(notices) > 0 {
+		if err := r.Note(ctx, s.Run, notices...); err != nil && !isConflict(err) {
+			d.a.notice("%v", err)
+		}
+	}
+}
+
+// tell sends the message, and says on standard error what went wrong: where notices of
+// the run are shown, those say it.
+func (d *drive) tell(ctx context.Context, s *agent.State) []toolcrib.Notice {
+	sender, problems := d.a.notifier(d.config)
+	for _, f := range sender.Send(ctx, d.message(s)) {
+		problems = append(problems, fmt.Sprintf("%s was not told of approval %s: %s", f.Where, s.Approval.ApprovalID, f.Reason))
+	}
+	mask := d.a.mask()
+	notices := make([]toolcrib.Notice, len(problems))
+	for i, text := range problems {
+		text = mask.Mask(text)
+		if !d.shown {
+			d.a.notice("%s: %s", noticeNotifyFailed, text)
+		}
+		notices[i] = toolcrib.Notice{Code: noticeNotifyFailed, Message: text}
+	}
+	return notices
+}
+
+// notifier knows the addresses of a configuration. Those that cannot be filled in are
+// problems; the others are told all the same.
+func (a *app) notifier(c *config.Config) (n *notify.Notifier, problems []string) {
+	var targets []notify.Target
+	for i := range c.Approvals.Notify {
+		t, err := a.target(&c.Approvals.Notify[i])
+		if err != nil {
+			problems = append(problems, err.Error())
+			continue
+		}
+		targets = append(targets, t)
+	}
+	return a.sender(targets...), problems
+}
+
+func (a *app) sender(targets ...notify.Target) *notify.Notifier {
+	return notify.New(targets, notify.Options{UserAgent: "toolcrib/" + version.Version()})
+}
+
+// target fills an address and its key in.
+func (a *app) target(n *config.Notify) (t notify.Target, err error) {
+	if t.Address, err = n.URL.Resolve(a.resolver()); err != nil || !address.IsWebhook(t.Address) {
+		return t, err
+	}
+	if n.Secret.IsEmpty() {
+		keys, err := a.dataKeys()
+		if err != nil {
+			return t, err
+		}
+		t.Key = webhookKey(keys, t.Address)
+		return t, nil
+	}
+	secret, err := n.Secret.Resolve(a.resolver())
+	if err != nil {
+		return t, err
+	}
+	t.Key, err = address.Key(secret)
+	return t, err
+}
+
+// webhookKey is the key of a webhook that has no secret in the configuration. Each
+// address has its own, so that no receiver can sign for another.
+func webhookKey(keys *store.Keys, address string) []byte { return keys.Derive("webhook " + address) }
+
+// message is what is told of the approval that a run waits for.
+func (d *drive) message(s *agent.State) notify.Message {
+	ask := s.Approval
+	m := notify.Message{
+		ID: "msg_" + ask.ApprovalID, Type: notify.TypeApproval, Time: time.Now().UTC().Truncate(time.Millisecond),
+		ApprovalID: ask.ApprovalID, Digest: ask.Digest, Run: s.Run, Agent: s.Start.Agent.Name, User: s.Start.Principal.User,
+		Kind: ask.Kind, Reason: ask.Reason, Question: ask.Question, Schema: ask.Schema, Calls: []notify.Call{},
+	}
+	if ask.Kind == journal.ApprovalCall {
+		at := m.Time.Add(d.config.Approvals.Expire.Std())
+		m.ExpiresAt = &at
+	}
+	for _, c := range ask.Calls {
+		m.Calls = append(m.Calls, notify.Call{ID: c.ID, Name: c.Name, Effect: c.Effect.OrStrictest(), Arguments: c.Arguments, Preview: c.Preview})
+	}
+	_, commands := wayOn(s.Run, ask, true)
+	m.Commands = append([]string{"toolcrib approvals show " + guard.Visible(ask.ApprovalID)}, commands...)
+	return m
+}

@@ -23,7 +23,7 @@ func (a *app) approvalsCommand() *cobra.Command {
 	}
 	cmd.AddCommand(a.approvalsListCommand(), a.approvalsShowCommand(),
 		a.approvalsDecideCommand(journal.DecisionApprove), a.approvalsDecideCommand(journal.DecisionDeny),
-		a.approvalsAnswerCommand(), a.approvalsResolveCommand(), a.approvalsRememberedCommand())
+		a.approvalsAnswerCommand(), a.approvalsResolveCommand(), a.approvalsRememberedCommand(), a.approvalsNotifyCommand())
 	return cmd
 }
 

@@ -137,6 +137,7 @@ func (f *screenFront) carry(ctx context.Context, c *chat, d *drive, given bool, 
 	defer stop()
 	ctx, unwatch := d.cancellable(ctx)
 	defer unwatch()
+	d.screen = true
 	options, err := d.options(screenWatcher{f.screen, given}, f.screen)
 	if err != nil {
 		return nil, err
@@ -150,6 +151,9 @@ func (f *screenFront) carry(ctx context.Context, c *chat, d *drive, given bool, 
 	}
 	state, err := begin(ctx, runner)
 	state, err = f.onward(ctx, d, runner, state, err)
+	if err == nil {
+		d.announceLeft(ctx, runner, state)
+	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), toolGrace)
 	defer cancel()
 	if late := runner.Wait(ending); late != nil {

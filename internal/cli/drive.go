@@ -57,6 +57,10 @@ type drive struct {
 	dbPath string
 	locks  *driverLocks
 	ask    *render.Approver // nil = nobody can be asked
+	screen bool             // a person is asked on the screen of a conversation
+	shown  bool             // the notices of the run are shown to people
+
+	announcing *announcer // nil = nobody is to be told that the run waits
 }
 
 // begin is what a drive does: it starts a run, or takes one up.
@@ -196,6 +200,9 @@ func (d *drive) carry(ctx context.Context, show watcher, begin begin) (*agent.St
 	show.Start()
 	defer show.Stop()
 	state, err := begin(ctx, runner)
+	if err == nil {
+		d.announceLeft(ctx, runner, state)
+	}
 	// Tools that did not end when they were told to end with the process.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), toolGrace)
 	defer cancel()
@@ -251,6 +258,7 @@ func (d *drive) options(show watcher, stderr io.Writer) (agent.Options, error) {
 	a := d.a
 	mask := a.mask()
 	_, people := show.(*render.Live)
+	d.shown = people || d.screen
 	log, err := a.logger(d.config, mask, stderr, people)
 	if err != nil {
 		return agent.Options{}, err

@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 // with an empty home.
 func TestScripts(t *testing.T) {
 	behind := &processes{named: map[string]*background{}}
+	receivers := &hooks{known: map[string]*hook{}}
 	plain := plainBinary(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -76,6 +77,7 @@ func TestScripts(t *testing.T) {
 			"aheadclock": cmdAheadClock,
 			"binary":     cmdBinary,
 			"model":      cmdModel,
+			"hook":       receivers.command,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {
@@ -168,7 +170,7 @@ func cmdNarrow(ts *testscript.TestScript, _ bool, args []string) {
 // environment is what programs get that are not started by testscript itself.
 func environment(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "URL", "GOCOVERDIR", "NO_COLOR", "PAGER"} {
+	for _, name := range []string{"PATH", "HOME", "URL", "GOCOVERDIR", "NO_COLOR", "PAGER", "HOOK"} {
 		if value := ts.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}

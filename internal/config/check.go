@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/notify/address"
 )
 
 // maxShellTimeout is the longest that exec_shell may run (contract §2).
@@ -32,7 +33,18 @@ func (d *decoder) check(c *Config) {
 		d.checkMCPServer(c, name)
 	}
 	d.checkTools(c)
+	d.checkNotify(c)
 	d.checkServer(c)
+}
+
+// checkNotify finds secrets that would sign nothing.
+func (d *decoder) checkNotify(c *Config) {
+	for i, n := range c.Approvals.Notify {
+		scheme := address.Scheme(n.URL.Raw())
+		if !n.Secret.IsEmpty() && scheme != "" && !strings.Contains(scheme, "$") && !address.IsWebhook(n.URL.Raw()) {
+			d.at(joinIndex("approvals.notify", i)+".secret", "is for https://… only: what messengers are sent is not signed")
+		}
+	}
 }
 
 // at reports an error at a key path, on the line of the nearest key that is

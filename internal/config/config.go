@@ -62,7 +62,13 @@ type Rule struct {
 type Approvals struct {
 	Expire   Duration `yaml:"expire" default:"72h" min:"1ms" doc:"An approval nobody decided is denied after this time."`
 	FourEyes bool     `yaml:"four_eyes" default:"false" doc:"Nobody may approve calls of a run of their own."`
-	Notify   []Value  `yaml:"notify" default:"[]" max:"100" secret:"notify" doc:"Addresses that are told of a new approval (slack://…, https://…)."`
+	Notify   []Notify `yaml:"notify" default:"[]" max:"100" short:"url" doc:"Addresses that are told when a run waits for a person (slack://…, https://…), or {url, secret}."`
+}
+
+// Notify is an address that is told of approvals. A text alone is its URL.
+type Notify struct {
+	URL    Value `yaml:"url" required:"true" format:"notify" secret:"notify" doc:"https://… is a webhook; slack://…, discord://…, smtp://… and so on are messengers."`
+	Secret Value `yaml:"secret" default:"" format:"signing" secret:"all" doc:"Signs what a webhook is sent, whsec_… or a text; empty: a key made from those of the data folder."`
 }
 
 // Skills says where skills are found.

@@ -254,7 +254,7 @@ tools:
 rules:
   - {name: pushes, tools: [exec_shell], when: 'args.command.startsWith("git push")', then: ask, message: "Ask before you push."}
   - {name: all, tools: null, then: deny}
-approvals: {expire: 1s, four_eyes: true, notify: ["${env:HOOK}"]}
+approvals: {expire: 1s, four_eyes: true, notify: ["${env:HOOK}", {url: "${env:H2}", secret: "${secret:hook}"}, {url: "${file:hook}"}]}
 skills: {dirs: []}
 mcpServers:
   files: {command: npx, args: [-y, server, 8080, true], env: {A: "${env:A}", PORT: "${env:P}"}, trusted: true, confirm: never, tools: [read_*], timeout: 10s, cwd: /}
@@ -271,7 +271,7 @@ bus: {url: "nats://s3cr3t-nats@bus.example:4222"}
 providers:
   openai: {type: openai, api_key: s3cr3t-key, base_url: "https://u:s3cr3t-url@h.example/?api_key=s3cr3t-query", headers: {Authorization: "Bearer s3cr3t-header", X-Org: s3cr3t-org}, proxy: "http://p:s3cr3t-proxy@h:1"}
 tools: {web: {search: {endpoint: "https://h.example/?token=s3cr3t-search", api_key: "s3cr3t-${env:X}"}}}
-approvals: {notify: ["slack://s3cr3t-a/s3cr3t-b"]}
+approvals: {notify: ["slack://s3cr3t-a/s3cr3t-b", {url: "https://h.example/s3cr3t-hook", secret: s3cr3t-sign-0123456}]}
 mcpServers: {x: {command: x, args: ["--token=s3cr3t-arg"], env: {API_TOKEN: s3cr3t-env}}}
 sql: {a: {url: "host=h user=u password=s3cr3t-dsn"}}
 `)
@@ -286,7 +286,7 @@ sql: {a: {url: "host=h user=u password=s3cr3t-dsn"}}
 		t.Errorf("a masked configuration loads: %v", err)
 	}
 	known := strings.Join(c.Secrets(), "\n")
-	for _, secret := range []string{"db", "ssl", "nats", "key", "url", "query", "header", "proxy", "search", "arg", "env", "dsn", "a/s3cr3t-b"} {
+	for _, secret := range []string{"db", "ssl", "nats", "key", "url", "query", "header", "proxy", "search", "arg", "env", "dsn", "a/s3cr3t-b", "hook", "sign-0123456"} {
 		if !strings.Contains(known, "s3cr3t-"+secret) {
 			t.Errorf("s3cr3t-%s is not among the known secrets:\n%s", secret, known)
 		}

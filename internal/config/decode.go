@@ -60,6 +60,9 @@ func (d *decoder) value(path string, n *node, v reflect.Value, f field) {
 		v.Set(reflect.New(v.Type().Elem()))
 		d.value(path, n, v.Elem(), f)
 	case reflect.Struct:
+		if f.short != "" && n.kind == kindText {
+			n = &node{kind: kindDict, line: n.line, entries: []entry{{key: f.short, line: n.line, value: n}}}
+		}
 		if d.want(path, n, kindDict) {
 			d.dict(path, n, v)
 		}
@@ -205,7 +208,7 @@ func (d *decoder) list(path string, n *node, v reflect.Value, f field) {
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.items), len(n.items)))
-	inner := field{format: f.format, secret: f.secret, words: f.words, min: f.min, typ: v.Type().Elem()}
+	inner := field{format: f.format, secret: f.secret, words: f.words, min: f.min, short: f.short, typ: v.Type().Elem()}
 	for i, item := range n.items {
 		d.value(joinIndex(path, i), item, v.Index(i), inner)
 	}

@@ -14,6 +14,7 @@
 //	required  an error if the key is absent
 //	null      null is allowed, and is not the same as empty
 //	words     true, false and numbers without quotes are taken as text
+//	short     in a list: the key of an entry that a text alone stands for
 //	secret    what is never shown: "all" of the value, the password of a "url",
 //	          what a header or variable that is "named" like a secret holds,
 //	          all but the scheme of a "notify" address, key=value in "args"

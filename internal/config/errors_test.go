@@ -9,6 +9,9 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 )
 
+const unknownScheme = "has a scheme that is not known; use one of https, http, bark, discord, googlechat, gotify, ifttt, join, lark, matrix, mattermost, " +
+	"notifiarr, ntfy, opsgenie, pagerduty, pushbullet, pushover, rocketchat, signal, slack, smtp, teams, telegram, wecom, zulip"
+
 // Each bad configuration has exactly these errors, in this order.
 func TestN5_ErrorsOfBadConfigurations(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
@@ -56,6 +59,15 @@ func TestN5_ErrorsOfBadConfigurations(t *testing.T) {
 		{"unknown model", "models: {small: {provider: openai, model: x}}\nagents: {default: {model: smal}}", `toolcrib.yaml:2: agents.default.model: unknown model "smal"; did you mean "small"? (there is small); or name it PROVIDER/MODEL`},
 		{"unknown fallback", "agents: {default: {fallback: [offline, nobody/x]}}", `toolcrib.yaml:1: agents.default.fallback[1]: unknown provider "nobody" (there is openai, anthropic, gemini, ollama, llamacpp, offline)`},
 		{"one error, not two", "models: {m: {provider: openai}}\nagents: {default: {model: m}}", "toolcrib.yaml:1: models.m.model: is required"},
+		{"notify scheme", "approvals: {notify: [hook, 'generic://h', 'logger://', 'https://', 'https://u:p@h/', 'HTTPS://h.example/x', 'slack://a/b/c']}", "toolcrib.yaml:1: approvals.notify[0].url: must begin with a scheme, such as https:// or slack://\n" +
+			"toolcrib.yaml:1: approvals.notify[1].url: " + unknownScheme + "\ntoolcrib.yaml:1: approvals.notify[2].url: " + unknownScheme +
+			"\ntoolcrib.yaml:1: approvals.notify[3].url: is an address without a host" +
+			"\ntoolcrib.yaml:1: approvals.notify[4].url: has a user name or password, which are not sent: a webhook proves by its signature where it comes from"},
+		{"notify secret", "approvals:\n  notify:\n    - {url: 'https://h', secret: short}\n    - {url: 'https://h', secret: 'whsec_???'}\n    - {url: 'slack://a', secret: 'long enough to sign with'}\n    - {secret: 'long enough to sign with'}\n    - 3", "toolcrib.yaml:3: approvals.notify[0].secret: is too short: a key has at least 16 bytes\n" +
+			"toolcrib.yaml:4: approvals.notify[1].secret: begins with whsec_, but what follows is no base64\n" +
+			"toolcrib.yaml:5: approvals.notify[2].secret: is for https://… only: what messengers are sent is not signed\n" +
+			"toolcrib.yaml:6: approvals.notify[3].url: is required\n" +
+			"toolcrib.yaml:7: approvals.notify[4]: must be a mapping, not a number"},
 		{"schema", "agents: {default: {output_schema: {type: 3}}}", "toolcrib.yaml:1: agents.default.output_schema: is no valid JSON Schema, at /type"},
 		{"schema from outside", "agents: {default: {output_schema: {$ref: 'file:///etc/passwd'}}}", "toolcrib.yaml:1: agents.default.output_schema: is no valid JSON Schema: it refers to what is outside of it"},
 		{"no auth", "listen: 0.0.0.0:80\nserver: {auth: none}", "toolcrib.yaml:2: server.auth: none is refused unless listen is loopback, such as 127.0.0.1:8420"},

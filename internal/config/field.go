@@ -22,6 +22,7 @@ type field struct {
 	required bool
 	null     bool
 	words    bool
+	short    string // the key of a struct in a list that a text alone stands for
 }
 
 // fieldsOf returns the fields of a struct that have a key, in order.
@@ -40,6 +41,7 @@ func fieldsOf(t reflect.Type) []field {
 			required: sf.Tag.Get("required") == "true",
 			null:     sf.Tag.Get("null") == "true" || sf.Type.Kind() == reflect.Pointer,
 			words:    sf.Tag.Get("words") == "true",
+			short:    sf.Tag.Get("short"),
 		}
 		f.def, f.hasDef = sf.Tag.Lookup("default")
 		if enum, ok := sf.Tag.Lookup("enum"); ok {

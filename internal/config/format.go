@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/toolcrib/toolcrib/internal/notify/address"
 )
 
 // What names must look like, by the tag keys or format. A provider's name has no
@@ -74,6 +76,12 @@ func checkFormat(format, text string) string {
 		}
 	case "listen":
 		return checkListen(text)
+	case "notify":
+		return address.Check(text)
+	case "signing":
+		if _, err := address.Key(text); err != nil {
+			return err.Error()
+		}
 	}
 	return ""
 }

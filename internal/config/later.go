@@ -25,8 +25,6 @@ func (c *Config) Unsupported() []Unsupported {
 	}
 	add(!c.Database.IsEmpty(), "database", "PostgreSQL is not supported by this version; remove the key to use SQLite", true)
 	add(!c.Bus.URL.IsEmpty(), "bus.url", "a bus of your own is not supported by this version; remove the key", true)
-	add(c.Approvals.FourEyes, "approvals.four_eyes", "is not supported by this version and would not be enforced; remove it", true)
-	add(len(c.Approvals.Notify) > 0, "approvals.notify", "notices of approvals are not supported by this version; nobody is told", false)
 	add(len(c.MCPServers) > 0, "mcpServers", "MCP servers are not supported by this version; their tools are missing", false)
 	return out
 }

@@ -130,7 +130,11 @@ func (f field) listSchema(t reflect.Type) orderedObject {
 		typ = "array"
 	}
 	inner := field{words: f.words, format: f.format, min: f.min}
-	out := orderedObject{{"type", typ}, {"items", inner.typeSchema(t.Elem())}}
+	items := inner.typeSchema(t.Elem())
+	if f.short != "" {
+		items = orderedObject{{"oneOf", []any{orderedObject{{"type", "string"}, {"minLength", 1}}, items}}}
+	}
+	out := orderedObject{{"type", typ}, {"items", items}}
 	if _, most, _, ok := f.intBounds(); ok {
 		out = append(out, orderedField{"maxItems", most})
 	}

@@ -1,0 +1,142 @@
+package cli_test
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// hook receives webhooks, and verifies on its own what Standard Webhooks says of them.
+type hook struct {
+	mu       sync.Mutex
+	statuses []int
+	got      []*hooked
+}
+
+type hooked struct {
+	header http.Header
+	body   []byte
+}
+
+func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.got = append(h.got, &hooked{r.Header, body})
+	status := h.statuses[min(len(h.got), len(h.statuses))-1]
+	if status/100 == 3 {
+		w.Header().Set("Location", "http://"+r.Host+"/elsewhere")
+	}
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, "{}")
+}
+
+// hooks are the receivers of scripts, by the script's folder.
+type hooks struct {
+	mu    sync.Mutex
+	known map[string]*hook
+}
+
+// command is a receiver of webhooks in a script:
+//
+//	hook listen [STATUS...]  answers with these, the last for ever (200), and sets HOOK
+//	hook took N [SECRET]     N requests came since; with a secret each is verified. The
+//	                         bodies are in hook.N, from 1, and all have the same ID or,
+//	                         after !, different ones
+//	hook secret NAME         sets NAME to what approvals notify test --show-secrets --json said
+func (k *hooks) command(ts *testscript.TestScript, neg bool, args []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	name := ts.Getenv("WORK")
+	switch args[0] {
+	case "listen":
+		h := &hook{statuses: []int{http.StatusOK}}
+		if len(args) > 1 {
+			h.statuses = nil
+		}
+		for _, text := range args[1:] {
+			status, err := strconv.Atoi(text)
+			ts.Check(err)
+			h.statuses = append(h.statuses, status)
+		}
+		server := httptest.NewServer(h)
+		ts.Defer(server.Close)
+		k.known[name] = h
+		ts.Setenv("HOOK", server.URL)
+		ts.Setenv("HOOKAT", strings.TrimPrefix(server.URL, "http://"))
+	case "took":
+		want, err := strconv.Atoi(args[1])
+		ts.Check(err)
+		h := k.known[name]
+		h.mu.Lock()
+		got := h.got
+		h.got = nil
+		h.mu.Unlock()
+		if len(got) != want {
+			ts.Fatalf("%d requests, want %d", len(got), want)
+		}
+		ids := map[string]bool{}
+		for i, one := range got {
+			ids[one.header.Get("Webhook-Id")] = true
+			if len(args) > 2 {
+				ts.Check(one.verify(args[2], time.Now()))
+			}
+			var indented bytes.Buffer
+			if json.Indent(&indented, one.body, "", "  ") != nil {
+				indented = *bytes.NewBuffer(one.body)
+			}
+			ts.Check(os.WriteFile(ts.MkAbs(fmt.Sprintf("hook.%d", i+1)), indented.Bytes(), 0o600))
+		}
+		if len(got) > 1 && (len(ids) > 1) != neg {
+			ts.Fatalf("%d requests have %d IDs", len(got), len(ids))
+		}
+	case "secret":
+		var told []struct{ Secret string }
+		ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &told))
+		if len(told) != 1 || !strings.HasPrefix(told[0].Secret, "whsec_") {
+			ts.Fatalf("no secret is shown")
+		}
+		ts.Setenv(args[1], told[0].Secret)
+	default:
+		ts.Fatalf("hook listen, took or secret, not %s", args[0])
+	}
+}
+
+// verify checks a request as its receiver does.
+func (h *hooked) verify(secret string, now time.Time) error {
+	key := []byte(secret)
+	if text, ok := strings.CutPrefix(secret, "whsec_"); ok {
+		var err error
+		if key, err = base64.StdEncoding.DecodeString(text); err != nil {
+			return err
+		}
+	}
+	id, seconds := h.header.Get("Webhook-Id"), h.header.Get("Webhook-Timestamp")
+	at, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil || now.Sub(time.Unix(at, 0)).Abs() > 5*time.Minute {
+		return fmt.Errorf("webhook-timestamp %q", seconds)
+	}
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "%s.%s.%s", id, seconds, h.body)
+	for one := range strings.FieldsSeq(h.header.Get("Webhook-Signature")) {
+		version, text, _ := strings.Cut(one, ",")
+		sum, err := base64.StdEncoding.DecodeString(text)
+		if version == "v1" && err == nil && id != "" && hmac.Equal(sum, mac.Sum(nil)) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the signature %q is none of this key", h.header.Get("Webhook-Signature"))
+}

@@ -1,0 +1,128 @@
+package notify
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// The types of messages.
+const (
+	TypeApproval = "approval.required"
+	TypeTest     = "approval.test"
+)
+
+// Message is what is told. As JSON it is the body of a webhook.
+type Message struct {
+	// ID is the webhook-id: the same for the same message, however often it is sent, so
+	// that a receiver can tell. It is no part of the body.
+	ID   string    `json:"-"`
+	Type string    `json:"type"`
+	Time time.Time `json:"time"`
+
+	ApprovalID string               `json:"approval_id,omitempty"`
+	Digest     string               `json:"digest,omitempty"`
+	Run        toolcrib.RunID       `json:"run_id,omitempty"`
+	Agent      string               `json:"agent,omitempty"`
+	User       string               `json:"user,omitempty"` // for whom the run acts
+	Kind       journal.ApprovalKind `json:"kind,omitempty"`
+	Reason     string               `json:"reason,omitempty"`
+	Question   string               `json:"question,omitempty"` // of kind input
+	Schema     json.RawMessage      `json:"schema,omitempty"`
+	ExpiresAt  *time.Time           `json:"expires_at"` // null = never
+	Calls      []Call               `json:"calls"`
+	Commands   []string             `json:"commands"` // that show and decide it
+}
+
+// Call is one call as a person is shown it.
+type Call struct {
+	ID        string            `json:"id"`
+	Name      string            `json:"name"`
+	Effect    toolcrib.Effect   `json:"effect"`
+	Arguments json.RawMessage   `json:"arguments"` // as the journal has them; null = left out, see Truncated
+	Preview   *toolcrib.Preview `json:"preview"`
+	Truncated bool              `json:"truncated,omitempty"` // the message was too large for the arguments
+}
+
+// Bounds of what is sent.
+const (
+	maxBody      = 256 << 10
+	maxArguments = 1 << 10 // of a call in a body that would be larger
+	maxText      = 1800    // bytes; messengers take about 2000 characters
+	maxTextCall  = 200
+)
+
+// body is the message as JSON, within its bound as far as leaving out arguments and
+// previews can help.
+func (m Message) body() ([]byte, error) {
+	body, err := json.Marshal(m)
+	if err != nil || len(body) <= maxBody {
+		return body, err
+	}
+	calls := make([]Call, len(m.Calls))
+	for i, c := range m.Calls {
+		if len(c.Arguments) > maxArguments {
+			c.Arguments, c.Truncated = nil, true
+		}
+		if c.Preview != nil && len(c.Preview.Text) > maxArguments {
+			c.Preview, c.Truncated = nil, true
+		}
+		calls[i] = c
+	}
+	m.Calls = calls
+	return json.Marshal(m)
+}
+
+// plain takes what messengers act upon out of words that a model may have chosen:
+// mentions, links, marks.
+func plain(text string) string {
+	text = strings.Join(strings.Fields(guard.Visible(text)), " ")
+	return strings.NewReplacer("@", "＠", "<", "‹", ">", "›", "`", "'", "://", ": //", "*", "∗", "[", "(", "]", ")", "|", "¦").Replace(text)
+}
+
+// Text is the message in a few lines.
+func (m Message) Text() string {
+	if m.Type == TypeTest {
+		return "toolcrib: this is a test. Approvals will be told here."
+	}
+	what := map[journal.ApprovalKind]string{
+		journal.ApprovalCall: "an approval", journal.ApprovalInDoubt: "a word on calls in doubt", journal.ApprovalInput: "an answer",
+	}[m.Kind]
+	var b strings.Builder
+	fmt.Fprintf(&b, "toolcrib: a run of agent %s for %s waits for %s\n", plain(m.Agent), plain(m.User), what)
+	if m.Question != "" {
+		fmt.Fprintln(&b, cut(plain(m.Question), maxTextCall))
+	} else {
+		for _, c := range m.Calls {
+			line := fmt.Sprintf("- %s (%s) %s", plain(c.Name), c.Effect, cut(plain(string(c.Arguments)), maxTextCall))
+			if b.Len()+len(line) > maxText/2 {
+				fmt.Fprintln(&b, "- …")
+				break
+			}
+			fmt.Fprintln(&b, line)
+		}
+	}
+	for _, c := range m.Commands {
+		if b.Len()+len(c) < maxText {
+			fmt.Fprintln(&b, plain(c))
+		}
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for i := range text {
+		if i > most-4 {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}
