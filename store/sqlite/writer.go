@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -184,6 +185,7 @@ func (w *writer) hand(ctx context.Context, j *job) error {
 func (w *writer) loop() {
 	defer close(w.ended)
 	for first := range w.jobs {
+		runtime.Gosched() // those who are about to hand in a job come along
 		plain, barriers := apart(w.gather(first))
 		if len(plain) > 0 {
 			w.commit(plain)
