@@ -9,14 +9,13 @@ const maxPattern = 256
 // which * stands for any characters, none too, and ? for exactly one. A pattern
 // that could be no tool's name otherwise is a bad one, and matches nothing.
 func match(pattern, name string) bool {
-	ok, wild := readPattern(pattern)
-	switch {
-	case !ok:
+	// Most patterns of a list differ early from a name that they do not mean, so the
+	// characters of a pattern are looked at last.
+	if !glob(pattern, name) {
 		return false
-	case wild:
-		return glob(pattern, name)
 	}
-	return pattern == name
+	ok, _ := readPattern(pattern)
+	return ok
 }
 
 // readPattern tells whether the pattern has only characters of tool names and
@@ -59,4 +58,14 @@ func glob(pattern, name string) bool {
 		}
 	}
 	return strings.Trim(pattern[p:], "*") == ""
+}
+
+// wildOnly tells whether a pattern has nothing but wildcards, or nothing at all.
+func wildOnly(pattern string) bool {
+	for i := range len(pattern) {
+		if pattern[i] != '*' && pattern[i] != '?' {
+			return false
+		}
+	}
+	return true
 }

@@ -28,6 +28,8 @@ type Query struct {
 	// Overrides is nil if they could not be read; Unknown then says why.
 	Overrides *Overrides
 	Unknown   string
+
+	ready readyLists // the lists of Who and Scope that were made ready
 }
 
 // Answer is a layer's answer. The zero value refuses.
@@ -129,7 +131,7 @@ func (g *Gate) layerAnswer(q Query, reason toolcrib.Reason, a Answer) LayerAnswe
 
 // query is what the layers are asked about a tool.
 func (p *policy) query(name string, e *entry) Query {
-	q := Query{Name: name, Who: p.who, Token: p.token, Refused: p.refused, Scope: p.scope, Overrides: p.overrides, Unknown: p.unknown}
+	q := Query{Name: name, Who: p.who, Token: p.token, Refused: p.refused, Scope: p.scope, Overrides: p.overrides, Unknown: p.unknown, ready: p.ready}
 	if e != nil {
 		q.Spec, q.Unusable = &e.spec, e.unusable
 	}
@@ -144,6 +146,7 @@ type policy struct {
 	scope     *Scope
 	overrides *Overrides
 	unknown   string
+	ready     readyLists
 
 	// What the pointers lead to, in one piece of memory.
 	ownWho   toolcrib.Principal

@@ -6,16 +6,18 @@ import "github.com/toolcrib/toolcrib"
 // restricts nothing, empty allows nothing (N15, A5).
 type allowlist struct {
 	reason toolcrib.Reason
+	kind   listKind
 	list   func(*Scope) []string
+	ready  int    // of readyLists
 	key    string // key path of the configuration; "" = it stands nowhere
 	hint   string
 	// What is told of the list.
 	none, empty, has, lacks string
 }
 
-func newAllowlist(reason toolcrib.Reason, whose string, list func(*Scope) []string) allowlist {
+func newAllowlist(reason toolcrib.Reason, whose string, list func(*Scope) []string, ready int) allowlist {
 	return allowlist{
-		reason: reason, list: list,
+		reason: reason, list: list, ready: ready,
 		none:  whose + " restricts nothing",
 		empty: whose + " is empty: no tools",
 		has:   whose + " has it",
@@ -39,10 +41,8 @@ func (l allowlist) Judge(q Query) Answer {
 	if patterns == nil {
 		return allowed(l.none)
 	}
-	for _, p := range patterns {
-		if l.matches(p, q.Spec.Name) {
-			return Answer{Allowed: true, Detail: l.has, By: p, Key: l.key}
-		}
+	if i := l.kind.find(patterns, q.ready[l.ready], q.Spec.Name); i >= 0 {
+		return Answer{Allowed: true, Detail: l.has, By: patterns[i], Key: l.key}
 	}
 	if len(patterns) == 0 {
 		return Answer{Detail: l.empty, Key: l.key, Hint: l.hint}
@@ -54,24 +54,11 @@ func (l allowlist) Judge(q Query) Answer {
 func (l allowlist) unknown(s *Scope, entries []*entry) []string {
 	var unknown []string
 	for _, p := range l.list(s) {
-		name := p
-		if l.reason == toolcrib.ReasonSkillAllowlist {
-			name = entryName(p)
-		}
-		if !meansOne(name, entries) {
+		if pattern, _ := l.kind.pattern(p); !meansOne(pattern, entries) {
 			unknown = append(unknown, p)
 		}
 	}
 	return unknown
-}
-
-// matches tells whether an entry of the list means a tool. What narrows the
-// arguments of a skill's entry is judged at a call.
-func (l allowlist) matches(pattern, name string) bool {
-	if l.reason == toolcrib.ReasonSkillAllowlist {
-		pattern = entryName(pattern)
-	}
-	return match(pattern, name)
 }
 
 func meansOne(pattern string, entries []*entry) bool {
@@ -84,23 +71,24 @@ func meansOne(pattern string, entries []*entry) bool {
 }
 
 func agentList() Layer {
-	l := newAllowlist(toolcrib.ReasonAgentAllowlist, "the agent's list", func(s *Scope) []string { return s.AgentTools })
+	l := newAllowlist(toolcrib.ReasonAgentAllowlist, "the agent's list", func(s *Scope) []string { return s.AgentTools }, readyAgent)
 	l.key, l.hint = "agents.AGENT.tools", "add it to the agent's tools in the configuration"
 	return l
 }
 
 func skillList() Layer {
-	l := newAllowlist(toolcrib.ReasonSkillAllowlist, "the skills' allowed-tools", func(s *Scope) []string { return s.SkillTools })
+	l := newAllowlist(toolcrib.ReasonSkillAllowlist, "the skills' allowed-tools", func(s *Scope) []string { return s.SkillTools }, readySkill)
+	l.kind = skillLists
 	l.hint = "add it to allowed-tools of a skill of this run"
 	return l
 }
 
 func runList() Layer {
-	l := newAllowlist(toolcrib.ReasonRunAllowlist, "the run's list", func(s *Scope) []string { return s.RunTools })
+	l := newAllowlist(toolcrib.ReasonRunAllowlist, "the run's list", func(s *Scope) []string { return s.RunTools }, readyRun)
 	l.hint = "add it to --tools, or to tools in the request"
 	return l
 }
 
 func workerList() Layer {
-	return newAllowlist(toolcrib.ReasonWorkerAllowlist, "what the calling agent passes on", func(s *Scope) []string { return s.WorkerTools })
+	return newAllowlist(toolcrib.ReasonWorkerAllowlist, "what the calling agent passes on", func(s *Scope) []string { return s.WorkerTools }, readyWorker)
 }

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -44,24 +45,30 @@ func (permitted) Judge(q Query) Answer {
 	case q.Who.Grants == nil:
 		return allowed("no grants are set for this user")
 	}
-	for _, grant := range q.Who.Grants {
-		if strings.Trim(grant, "*?") == "" {
-			continue
-		}
-		if strings.HasPrefix(grant, sqlGrant) && q.Spec.Name == tablesTool {
-			return Answer{Allowed: true, Detail: "tables are granted", By: grant}
-		}
-		if strings.HasPrefix(grant, agentGrant) {
-			continue
-		}
-		if match(grant, q.Spec.Name) {
-			return Answer{Allowed: true, Detail: "granted", By: grant}
-		}
-		if q.Spec.Group != "" && (grant == q.Spec.Group || match(grant, q.Spec.Group)) {
-			return Answer{Allowed: true, Detail: "the tool's group is granted", By: grant}
-		}
+	if i, why := grantFor(&q); i >= 0 {
+		return Answer{Allowed: true, Detail: why, By: q.Who.Grants[i]}
 	}
 	return Answer{Detail: "no grant of this user names the tool or its group"}
+}
+
+// grantFor returns the first grant of the tool or of its group, and what it is; -1 =
+// there is none.
+func grantFor(q *Query) (first int, why string) {
+	grants, ready := q.Who.Grants, q.ready[readyGrants]
+	first, why = grantList.find(grants, ready, q.Spec.Name), "granted"
+	take := func(i int, text string) {
+		if i >= 0 && (first < 0 || i < first) {
+			first, why = i, text
+		}
+	}
+	if group := q.Spec.Group; group != "" {
+		take(grantList.findText(grants, ready, group), "the tool's group is granted")
+		take(grantList.find(grants, ready, group), "the tool's group is granted")
+	}
+	if q.Spec.Name == tablesTool {
+		take(slices.IndexFunc(grants, func(g string) bool { return strings.HasPrefix(g, sqlGrant) }), "tables are granted")
+	}
+	return first, why
 }
 
 // tokenAnswer is what the access token says about the tool.

@@ -83,25 +83,41 @@ const maxOffers = 64
 // offerCache keeps offers for as long as the overrides are the same.
 type offerCache struct {
 	mu     sync.Mutex
-	over   Overrides // of all offers here
+	last   Overrides // as they were handed out last; content is theirs
+	over   Overrides // the content, of all offers here
 	offers map[string]Offer
 }
 
 func (c *offerCache) get(key []byte, over Overrides) (Offer, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.over.equal(over) {
+	if !c.holds(over) {
 		return Offer{}, false
 	}
 	o, ok := c.offers[string(key)]
 	return o, ok
 }
 
+// holds tells whether the offers are of these overrides.
+func (c *offerCache) holds(over Overrides) bool {
+	if c.offers == nil {
+		return false
+	}
+	if c.last.same(over) {
+		return true
+	}
+	if !c.over.equal(over) {
+		return false
+	}
+	c.last = over
+	return true
+}
+
 func (c *offerCache) put(key string, over Overrides, o Offer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.over.equal(over) || c.offers == nil || len(c.offers) >= maxOffers {
-		c.over = Overrides{Tools: maps.Clone(over.Tools), Groups: maps.Clone(over.Groups)}
+	if !c.holds(over) || len(c.offers) >= maxOffers {
+		c.last, c.over = over, Overrides{Tools: maps.Clone(over.Tools), Groups: maps.Clone(over.Groups)}
 		c.offers = make(map[string]Offer)
 	}
 	c.offers[key] = o

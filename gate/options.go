@@ -146,6 +146,7 @@ type Gate struct {
 	sorted         []*entry // by name (C5)
 	settings       map[string]ToolSettings
 	offers         offerCache
+	lists          listCache
 }
 
 // Names returns the names of all registered tools, sorted.

@@ -120,7 +120,7 @@ func mayUse(who *toolcrib.Principal, agent string) bool {
 			continue
 		}
 		named = true
-		if strings.Trim(pattern, "*?") != "" && match(pattern, agent) {
+		if !wildOnly(pattern) && match(pattern, agent) {
 			return true
 		}
 	}
@@ -170,7 +170,9 @@ func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Sco
 	if err != nil {
 		s = Standing{Principal: toolcrib.Principal{User: who.User, Grants: []string{}}, Refused: err.Error()}
 	}
-	return newPolicy(&s, scope, over, nil), err
+	p := newPolicy(&s, scope, over, nil)
+	p.ready = g.lists.of(p)
+	return p, err
 }
 
 // tokenStep holds the arguments against the scope of the token by which the
