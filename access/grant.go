@@ -48,8 +48,10 @@ func checkGrants(grants []string) ([]string, error) {
 // EffectiveGrants are those that hold for a user: their own and those of their
 // groups together. If neither declares any, there is no restriction (nil). A group
 // that is disabled or not among groups, since it was removed, counts as one that
-// declares an empty list: taking a group away never widens. Grants of wildcards
-// alone, and those that cannot be read, are left out.
+// declares an empty list: taking a group away never widens. One that is disabled and
+// names agents goes on restricting which may be used, by a grant that means none of
+// them (agent:disabled/GROUP). Grants of wildcards alone, and those that cannot be read,
+// are left out.
 func EffectiveGrants(u User, groups []Group) []string {
 	var all []string
 	declare := func(grants []string) {
@@ -68,17 +70,29 @@ func EffectiveGrants(u User, groups []Group) []string {
 	declare(u.Grants)
 	for _, name := range u.Groups {
 		i := slices.IndexFunc(groups, func(g Group) bool { return g.Name == name })
-		if i < 0 || groups[i].Disabled {
-			declare([]string{})
+		if i >= 0 && !groups[i].Disabled {
+			declare(groups[i].Grants)
 			continue
 		}
-		declare(groups[i].Grants)
+		declare([]string{})
+		if i >= 0 && groups[i].NamesAgents() {
+			all = append(all, agentGrant+"disabled/"+name)
+		}
 	}
 	if all == nil {
 		return nil
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// agentGrant is the kind of the grants that name agents (gate.MayRun).
+const agentGrant = "agent:"
+
+// NamesAgents tells whether the group grants agents by name, and with that restricts
+// its members to them.
+func (g Group) NamesAgents() bool {
+	return slices.ContainsFunc(g.Grants, func(grant string) bool { return strings.HasPrefix(grant, agentGrant) })
 }
 
 // Principal is the user as whom a run acts. groups are all that there are, or at

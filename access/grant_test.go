@@ -31,7 +31,9 @@ func TestN18_EffectiveGrants(t *testing.T) {
 	group := func(name string, grants []string) access.Group { return access.Group{Name: name, Grants: grants} }
 	off := group("off", []string{"x"})
 	off.Disabled = true
-	groups := []access.Group{group("none", nil), group("empty", []string{}), group("read", []string{"read_*"}), group("write", []string{"write_*", "read_*"}), group("wild", []string{"*"}), off}
+	agents := group("agents", []string{"agent:reader", "x"})
+	agents.Disabled = true
+	groups := []access.Group{agents, group("none", nil), group("empty", []string{}), group("read", []string{"read_*"}), group("write", []string{"write_*", "read_*"}), group("wild", []string{"*"}), off}
 	for _, tt := range []struct {
 		own, in, want []string
 	}{
@@ -50,6 +52,7 @@ func TestN18_EffectiveGrants(t *testing.T) {
 		{[]string{"a"}, []string{"removed"}, []string{"a"}},
 		{nil, []string{"off"}, []string{}},
 		{nil, []string{"none", "off"}, []string{}},
+		{[]string{"a"}, []string{"agents"}, []string{"a", "agent:disabled/agents"}}, // its members get no other agents by it
 	} {
 		u := access.User{Name: "anna", Grants: tt.own, Groups: tt.in}
 		got := access.EffectiveGrants(u, groups)

@@ -187,7 +187,8 @@ func (a *app) groupsRemoveCommand() *cobra.Command {
 		Use:   "remove NAME",
 		Short: "Remove a group; its members gain nothing by it",
 		Long: "Remove a group. Its members stay in it by name, so that none of them may do more than before: " +
-			"a member without grants of their own is left with none. `users edit --group` takes them out.",
+			"a member without grants of their own is left with none. `users edit --group` takes them out. " +
+			"One that restricts its members to agents must have no members left, or be disabled instead.",
 		Example:           "toolcrib users groups remove staff",
 		Args:              positional,
 		ValidArgsFunction: a.completeGroups,
@@ -200,6 +201,9 @@ func (a *app) groupsRemoveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := membersLeft(cmd.Context(), s, name); err != nil {
+				return err
+			}
 			if _, err := s.Access().RemoveGroup(cmd.Context(), name, by); err != nil {
 				return peopleError(err)
 			}
@@ -207,6 +211,20 @@ func (a *app) groupsRemoveCommand() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// membersLeft refuses to remove a group that restricts members to agents: without it
+// nobody would know of that.
+func membersLeft(ctx context.Context, s *sqlite.Store, name string) error {
+	g, _, err := findGroup(ctx, s, name)
+	if err != nil || !g.NamesAgents() {
+		return err
+	}
+	members, err := membersOf(ctx, s.Access())
+	if err == nil && members[name] > 0 {
+		err = failedf("conflict: %s restricts its %d members to agents; take them out first (toolcrib users edit NAME --group ''), or disable it", guard.Visible(name), members[name])
+	}
+	return err
 }
 
 // completeGroups completes the names of groups; a shell that cannot is told nothing.

@@ -1,0 +1,162 @@
+package standing_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/toolcribtest"
+)
+
+// always is an availability of which nothing is switched.
+type always struct{}
+
+func (always) Overrides(context.Context) (gate.Overrides, error) { return gate.Overrides{}, nil }
+
+func toolNames() []string  { return []string{"read_file", "read_skill", "write_file", "web_fetch"} }
+func agentNames() []string { return []string{"default", "reader"} }
+
+// may is what somebody may do: each call under each agent, by tool, arguments and agent.
+func may(t *rapid.T, g *gate.Gate, who toolcrib.Principal) map[string]bool {
+	out := map[string]bool{}
+	ctx := context.Background()
+	for _, agent := range agentNames() {
+		refused, err := g.MayRun(ctx, who, agent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out["agent "+agent] = refused == ""
+		scope := gate.Scope{Agent: agent, MaxCalls: 64, MaxDepth: 1}
+		offer, err := g.Offer(ctx, who, scope)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range g.Explain(ctx, who, scope) {
+			if x.Offered != slices.Contains(offer.Record.Names(), x.Tool) {
+				t.Fatalf("%s is explained as offered %v, and the offer is %v", x.Tool, x.Offered, offer.Record.Names())
+			}
+		}
+		facts := gate.Facts{Offered: offer.Set()}
+		for _, tool := range toolNames() {
+			out[agent+" "+tool] = offer.Set()[tool]
+			for _, args := range []string{`{"path":"a"}`, `{"path":"b"}`, `{}`} {
+				v := g.Judge(ctx, who, scope, facts, []toolcrib.ToolCall{{ID: "c", Name: tool, Arguments: json.RawMessage(args)}})[0]
+				out[agent+" "+tool+args] = !v.Refused()
+			}
+		}
+	}
+	return out
+}
+
+// narrower fails if something may be done after that was not allowed before.
+func narrower(t *rapid.T, what string, before, after map[string]bool) {
+	for key, allowed := range after {
+		if allowed && !before[key] {
+			t.Fatalf("%s: %s is allowed now", what, key)
+		}
+	}
+}
+
+func drawGrants(t *rapid.T, label string) []string {
+	return rapid.SampledFrom([][]string{
+		nil, {}, {"read_*"}, {"read_file", "write_file"}, {"web_fetch", "agent:reader"}, {"agent:*r", "agent:default", "read_file"}, {"sql:shop/public.orders"},
+	}).Draw(t, label)
+}
+
+func drawScope(t *rapid.T, label string) access.Scope {
+	list := func(what string, some ...[]string) []string { return rapid.SampledFrom(some).Draw(t, label+" "+what) }
+	s := access.Scope{
+		Agents: list("agents", nil, nil, []string{}, []string{"reader"}, []string{"d*"}),
+		Tools:  list("tools", nil, nil, []string{}, []string{"read_file"}, []string{"read_*", "web_fetch"}),
+	}
+	if rapid.Bool().Draw(t, label+" params") {
+		s.Params = map[string][]any{"path": {"a"}}
+	}
+	return s
+}
+
+// TestM16_Property_NothingWidens: with the real gate over the real directory, neither a
+// token, nor a narrower scope, nor fewer grants, nor a group or user that is taken away
+// lets anything happen that was refused before.
+func TestM16_Property_NothingWidens(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		w := newWorld(t)
+		var tools []toolcrib.Tool
+		for _, name := range toolNames() {
+			spec := toolcrib.Spec{Name: name, Effect: toolcrib.EffectReadOnly, EnabledByDefault: true, Source: "go", RequiresAdmin: name == "write_file" && rapid.Bool().Draw(r, "admin only")}
+			tools = append(tools, toolcribtest.NewTool(toolcribtest.ToolOptions{Spec: spec}))
+		}
+		g, err := gate.New(gate.Options{Tools: tools, Availability: always{}, People: w.people})
+		if err != nil {
+			r.Fatal(err)
+		}
+		must(t)(w.PutGroup(t.Context(), access.Group{Name: "staff", Grants: drawGrants(r, "group")}, by))
+		u := access.User{Name: "bob", Admin: rapid.Bool().Draw(r, "admin"), Grants: drawGrants(r, "user")}
+		if rapid.Bool().Draw(r, "member") {
+			u.Groups = []string{"staff"}
+		}
+		w.add(t, u)
+		bob := toolcrib.Principal{User: "bob"}
+		plain := may(r, g, bob)
+		if u.Admin && !plain[`default read_file{"path":"a"}`] {
+			r.Fatal("an administrator may do nothing")
+		}
+
+		a, b := drawScope(r, "a"), drawScope(r, "b")
+		both, err := access.Intersect(a, b)
+		if err != nil {
+			r.Fatal(err)
+		}
+		byA := may(r, g, toolcrib.Principal{User: "bob", Token: w.issue(t, "bob", a)})
+		byB := may(r, g, toolcrib.Principal{User: "bob", Token: w.issue(t, "bob", b)})
+		byBoth := may(r, g, toolcrib.Principal{User: "bob", Token: w.issue(t, "bob", both)})
+		narrower(r, "a token", plain, byA)
+		narrower(r, "a narrower scope", byA, byBoth)
+		narrower(r, "a narrower scope", byB, byBoth)
+
+		if len(u.Grants) > 0 && !lastAgent(u.Grants, 0) {
+			fewer := u.Grants[1:]
+			must(t)(w.EditUser(t.Context(), "bob", access.Edit{Grants: &fewer}, by))
+			narrower(r, "fewer grants", plain, may(r, g, bob))
+			must(t)(w.EditUser(t.Context(), "bob", access.Edit{Grants: &u.Grants}, by))
+		}
+		off := access.Group{Name: "staff", Disabled: true, Grants: drawnGroup(t, w)}
+		must(t)(w.PutGroup(t.Context(), off, by))
+		narrower(r, "a disabled group", plain, may(r, g, bob))
+		no, yes := false, true
+		must(t)(w.EditUser(t.Context(), "bob", access.Edit{Admin: &no}, by))
+		narrower(r, "no administrator", plain, may(r, g, bob))
+		must(t)(w.EditUser(t.Context(), "bob", access.Edit{Disabled: &yes}, by))
+		narrower(r, "a disabled user", map[string]bool{}, may(r, g, bob))
+		must(t)(w.RemoveUser(t.Context(), "bob", by))
+		narrower(r, "a removed user", map[string]bool{}, may(r, g, bob))
+	})
+}
+
+// lastAgent tells whether the grant at i is the last one that names an agent: without
+// any, agents are not restricted by grants (gate.MayRun).
+func lastAgent(grants []string, i int) bool {
+	n := 0
+	for _, grant := range grants {
+		if strings.HasPrefix(grant, "agent:") {
+			n++
+		}
+	}
+	return strings.HasPrefix(grants[i], "agent:") && n == 1
+}
+
+func drawnGroup(t *testing.T, w *world) []string {
+	t.Helper()
+	groups, err := w.Groups(t.Context())
+	if err != nil || len(groups) != 1 {
+		t.Fatalf("%v, %v", groups, err)
+	}
+	return groups[0].Grants
+}
