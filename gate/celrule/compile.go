@@ -39,6 +39,9 @@ type rule struct {
 	// condition has any.
 	program cel.Program
 	loops   bool
+	// quick is the program of a condition with loops, as far as it goes without
+	// looking at the context.
+	quick cel.Program
 }
 
 // New compiles rules. An error is of type [Problems], and has everything that is
@@ -220,18 +223,24 @@ func (c *compiler) compileWhen(r *rule) {
 	if !c.checkExpression(r, ast.NativeRep()) {
 		return
 	}
-	b := newBounds()
-	program, err := c.env.Program(ast,
-		cel.EvalOptions(cel.OptOptimize),
-		cel.CustomDecoratorV2(b.decorate),
-		cel.CostTracking(b), cel.CostLimit(MaxCost),
-		cel.InterruptCheckFrequency(checkEvery),
-	)
+	var err error
+	if r.program, err = c.program(ast, MaxCost); err == nil && r.loops {
+		r.quick, err = c.program(ast, quickCost)
+	}
 	if err != nil {
 		c.reportAt(place{1, 1}, "%s", readable(err.Error()))
-		return
 	}
-	r.program = program
+}
+
+// program makes a condition ready to be evaluated at up to so much cost.
+func (c *compiler) program(ast *cel.Ast, most uint64) (cel.Program, error) {
+	b := newBounds()
+	return c.env.Program(ast,
+		cel.EvalOptions(cel.OptOptimize),
+		cel.CustomDecoratorV2(b.decorate),
+		cel.CostTracking(b), cel.CostLimit(most),
+		cel.InterruptCheckFrequency(checkEvery),
+	)
 }
 
 func (c *compiler) reportIssues(list []*cel.Error) {

@@ -69,7 +69,10 @@ func (r *rule) evaluate(ctx context.Context, facts *facts) (holds bool, cost uin
 		details *cel.EvalDetails
 	)
 	if r.loops {
-		v, details, err = r.program.ContextEval(ctx, facts)
+		v, details, err = r.quick.Eval(facts)
+		if tooCostly(err) {
+			v, details, err = r.program.ContextEval(ctx, facts)
+		}
 	} else { // it ends soon by itself; a context costs more than the whole evaluation
 		v, details, err = r.program.Eval(facts)
 	}
@@ -97,14 +100,19 @@ func typeName(v ref.Val) string {
 // evaluationError says shortly why a condition could not be evaluated. The text is
 // for operators; it may hold pieces of arguments, and is cut.
 func evaluationError(ctx context.Context, err error) error {
-	var cancelled interpreter.EvalCancelledError
 	switch {
-	case errors.As(err, &cancelled) && cancelled.Cause == interpreter.CostLimitExceeded:
+	case tooCostly(err):
 		return fmt.Errorf("the condition costs more than %d units", MaxCost)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
 	return errors.New(oneLine(readable(err.Error())))
+}
+
+// tooCostly tells whether an evaluation was ended by its cost.
+func tooCostly(err error) bool {
+	var cancelled interpreter.EvalCancelledError
+	return errors.As(err, &cancelled) && cancelled.Cause == interpreter.CostLimitExceeded
 }
 
 // facts are the variables of the conditions for one call.
