@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/access/standing"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool/directory"
@@ -190,6 +191,16 @@ func peopleError(err error) error {
 		return failedf("not found: %s", no.Message)
 	}
 	return tokenError(err)
+}
+
+// sameToken refuses to go on with a run by a token that it was not started by: nothing
+// would hold it to the token's scope.
+func sameToken(who toolcrib.Principal, s *agent.State) error {
+	if who.Token != "" && s.Start.Principal.Token != who.Token {
+		return failedf("%s: run %s was not started by this access token, so it would go on without its scope; resume it without the token",
+			access.CodeScopeInsufficient, s.Run)
+	}
+	return nil
 }
 
 // administering is the administrator who acts, or an error. A token administrates

@@ -111,6 +111,9 @@ func (a *app) resume(ctx context.Context, rec store.RunRecord, f *runFlags) erro
 	if state.Ended() {
 		return failedf("conflict: run %s (%s) has ended; there is nothing to go on with", rec.ID, state.Status)
 	}
+	if err := sameToken(who, state); err != nil {
+		return err
+	}
 	approve, err := a.resumeApproval(state, f)
 	if err != nil {
 		return err
