@@ -1,0 +1,933 @@
+package cli_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
+)
+
+// notReached are the reasons that no case can meet yet, and why.
+func notReached() map[toolcrib.Reason]string {
+	return map[toolcrib.Reason]string{
+		toolcrib.ReasonCostCapExceeded:    "workers of confer and coordinate (X17)",
+		toolcrib.ReasonHopBudgetExhausted: "workers of confer and coordinate (X6)",
+		toolcrib.ReasonWorkerAllowlist:    "agents called by agents",
+		toolcrib.ReasonDepthExceeded:      "agents called by agents (H18)",
+		toolcrib.ReasonNotPermitted:       "users with grants (N18)",
+		toolcrib.ReasonBudgetExhausted:    "the calls of an access token (M16)",
+	}
+}
+
+// TestGateTable holds the command line against the table of what the gate decides
+// (contract 6). Each case has a home and a data folder of its own.
+func TestGateTable(t *testing.T) {
+	table := readGateTable(t)
+	binary := gateBinary(t)
+	for _, file := range slices.Sorted(maps.Keys(table)) {
+		for _, c := range table[file] {
+			t.Run(c.ID, func(t *testing.T) {
+				t.Parallel()
+				newGateHouse(t, binary, &c).run()
+			})
+		}
+	}
+}
+
+// TestWholeGateTable holds that the table is in order and complete: each ID once,
+// in order, and each reason that there is.
+func TestWholeGateTable(t *testing.T) {
+	seen := make(map[string]string)
+	met := make(map[toolcrib.Reason]int)
+	total := 0
+	for file, cases := range readGateTable(t) {
+		total += len(cases)
+		for i, c := range cases {
+			if other, twice := seen[c.ID]; twice {
+				t.Errorf("%s stands in %s and in %s", c.ID, other, file)
+			}
+			seen[c.ID] = file
+			if i > 0 && natural(cases[i-1].ID) >= natural(c.ID) {
+				t.Errorf("%s: %s stands before %s", file, cases[i-1].ID, c.ID)
+			}
+			for _, want := range c.wants() {
+				met[toolcrib.Reason(want.Reason)]++
+			}
+		}
+	}
+	if total < 150 {
+		t.Errorf("the table has %d cases only", total)
+	}
+	later := notReached()
+	for _, reason := range declaredReasons(t) {
+		_, waits := later[reason]
+		switch {
+		case waits && met[reason] > 0:
+			t.Errorf("%s is met by now: take it off the list", reason)
+		case !waits && met[reason] < 3:
+			t.Errorf("%s is met by %d cases, want at least 3", reason, met[reason])
+		}
+	}
+}
+
+// wants are all answers that the case wants.
+func (c *gateCase) wants() []gateAnswer {
+	var all []gateAnswer
+	if want, err := readGateAnswer(c.Gate); err == nil {
+		all = append(all, want)
+	}
+	for _, run := range append(slices.Clone(c.Earlier), c.Main) {
+		for _, call := range run.calls() {
+			all = append(all, call.Want)
+		}
+	}
+	return all
+}
+
+// natural pads the numbers in an ID, so that N9 stands before N10.
+func natural(id string) string {
+	return regexp.MustCompile(`\d+`).ReplaceAllStringFunc(id, func(n string) string {
+		return strings.Repeat("0", max(0, 4-len(n))) + n
+	})
+}
+
+// declaredReasons are the constants of toolcrib.Reason, as its source has them.
+func declaredReasons(t *testing.T) []toolcrib.Reason {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../../verdict.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reasons []toolcrib.Reason
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if kind, named := func() (*ast.Ident, bool) {
+			if !ok {
+				return nil, false
+			}
+			id, named := spec.Type.(*ast.Ident)
+			return id, named
+		}(); named && kind.Name == "Reason" {
+			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reasons = append(reasons, toolcrib.Reason(value))
+		}
+		return true
+	})
+	if len(reasons) < 20 {
+		t.Fatalf("only %d reasons found", len(reasons))
+	}
+	return reasons
+}
+
+// gateBinary is the program that the cases run.
+func gateBinary(t *testing.T) string {
+	t.Helper()
+	if dir := plainBinary(t); dir != "" {
+		return filepath.Join(dir, "toolcrib")
+	}
+	path, err := exec.LookPath("toolcrib")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// gateHouse is where one case lives: a home, a configuration, workspaces.
+type gateHouse struct {
+	t            *testing.T
+	c            *gateCase
+	binary, root string
+	work         string // the workspace of the command that runs now
+	config       string // path
+	model        string // address of a model that waits for commands; "" = a script
+	serve        *gateRun
+	as           string // whom commands act for
+}
+
+func newGateHouse(t *testing.T, binary string, c *gateCase) *gateHouse {
+	h := &gateHouse{t: t, c: c, binary: binary, root: t.TempDir()}
+	for _, dir := range []string{"home", "tmp", "conf"} {
+		if err := os.Mkdir(filepath.Join(h.root, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, front := range c.Skills {
+		h.skill(name, front)
+	}
+	return h
+}
+
+// skill writes a skill outside of the workspaces.
+func (h *gateHouse) skill(name string, front map[string]any) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "---\nname: %s\n", name)
+	if front["description"] == nil {
+		b.WriteString("description: Knows how to do it.\n")
+	}
+	for _, key := range slices.Sorted(maps.Keys(front)) {
+		value, err := json.Marshal(front[key])
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%s: %s\n", key, value)
+	}
+	b.WriteString("---\nDo it.\n")
+	h.put(filepath.Join(h.root, "skills", name, "SKILL.md"), b.String())
+}
+
+func (h *gateHouse) put(path, text string) {
+	h.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// enter makes a workspace with the files of the case, and goes there.
+func (h *gateHouse) enter(name string) {
+	h.t.Helper()
+	h.work = filepath.Join(h.root, name)
+	if err := os.MkdirAll(h.work, 0o700); err != nil {
+		h.t.Fatal(err)
+	}
+	for path, text := range h.c.Files {
+		h.put(filepath.Join(h.work, path), text)
+	}
+	for path, to := range h.c.Links {
+		if err := os.Symlink(to, filepath.Join(h.work, path)); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	h.config = filepath.Join(h.root, "conf", "table.yaml")
+	if h.c.ConfigIn != "" {
+		h.config = filepath.Join(h.work, h.c.ConfigIn)
+	}
+	h.configure(h.c.Config)
+}
+
+// configure writes the configuration: what the case says, and a model that plays
+// the case.
+func (h *gateHouse) configure(given map[string]any) {
+	h.t.Helper()
+	config := maps.Clone(given)
+	if config == nil {
+		config = make(map[string]any)
+	}
+	demo := map[string]any{"type": "script", "file": filepath.Join(h.root, "conf", "demo.script")}
+	if h.model != "" {
+		demo = map[string]any{"type": "openai", "base_url": h.model, "api_key": "none"}
+	}
+	config["providers"] = map[string]any{"demo": demo}
+	agents, _ := config["agents"].(map[string]any)
+	agents = maps.Clone(agents)
+	if agents == nil {
+		agents = make(map[string]any)
+	}
+	if agents["default"] == nil {
+		agents["default"] = map[string]any{}
+	}
+	for name, of := range agents {
+		settings, _ := of.(map[string]any)
+		settings = maps.Clone(settings)
+		if settings["model"] == nil {
+			settings["model"] = "demo/m"
+		}
+		agents[name] = settings
+	}
+	config["agents"] = agents
+	if len(h.c.Skills) > 0 {
+		config["skills"] = map[string]any{"dirs": []string{filepath.Join(h.root, "skills")}}
+	}
+	data, err := json.Marshal(config)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.put(h.config, h.fill(string(data)))
+}
+
+// run runs the case.
+func (h *gateHouse) run() {
+	h.enter("work")
+	h.as = h.c.Main.As
+	for _, line := range h.c.Before {
+		h.step(line)
+	}
+	for i := range h.c.Earlier {
+		h.as = h.c.Earlier[i].As
+		h.play(&h.c.Earlier[i])
+	}
+	h.as = h.c.Main.As
+	if h.c.Call == "" {
+		h.play(&h.c.Main)
+		h.after()
+		return
+	}
+	h.judged()
+}
+
+// output is what a command gave.
+type output struct {
+	out, err string
+	code     int
+}
+
+// tool runs one command line: flags of every command, then the command.
+func (h *gateHouse) tool(args ...string) output {
+	h.t.Helper()
+	all := append([]string{"--config", h.config}, args...)
+	if h.as != "" && !slices.Contains(args, "--as") {
+		all = append([]string{"--as", h.fill(h.as)}, all...)
+	}
+	cmd := exec.CommandContext(h.t.Context(), h.binary, all...)
+	cmd.Dir = h.work
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(h.root, "home"), "TMPDIR=" + filepath.Join(h.root, "tmp"),
+		"TERM=xterm", "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"),
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	o := output{out: stdout.String(), err: stderr.String(), code: exitCode(err)}
+	if o.code < 0 {
+		h.t.Fatalf("toolcrib %q: %v\n%s", all, err, o.err)
+	}
+	return o
+}
+
+// step runs a command line of the case: COMMAND => EXIT, which is 0 if it is not
+// given. config JSON puts another configuration in place, skill NAME JSON another
+// front matter of a skill. $APPROVAL and $DIGEST stand for what the last run waits
+// for, $REMEMBERED for the first approval that is remembered, $SELF for the name of
+// whoever runs the test.
+func (h *gateHouse) step(line string) {
+	h.t.Helper()
+	verb, rest, _ := strings.Cut(line, " ")
+	switch verb {
+	case "config":
+		h.configure(h.object(rest))
+		return
+	case "skill":
+		name, front, _ := strings.Cut(rest, " ")
+		h.skill(name, h.object(front))
+		return
+	}
+	want := 0
+	if command, code, ok := strings.Cut(line, " => "); ok {
+		n, err := strconv.Atoi(code)
+		if err != nil {
+			h.t.Fatalf("%s: %v", line, err)
+		}
+		line, want = command, n
+	}
+	args := words(h.fill(line))
+	if o := h.tool(args...); o.code != want {
+		h.t.Fatalf("%s: exit %d, want %d\n%s%s", line, o.code, want, o.out, o.err)
+	}
+}
+
+// object reads a JSON object.
+func (h *gateHouse) object(text string) (o map[string]any) {
+	h.t.Helper()
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		h.t.Fatalf("%s: %v", text, err)
+	}
+	return o
+}
+
+// fill puts IDs in the place of their names.
+func (h *gateHouse) fill(line string) string {
+	if strings.Contains(line, "$SELF") {
+		self, err := user.Current()
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		line = strings.ReplaceAll(line, "$SELF", "local:"+self.Username)
+	}
+	if strings.Contains(line, "$APPROVAL") || strings.Contains(line, "$DIGEST") {
+		var run struct {
+			Pending struct {
+				ID     string `json:"approval_id"`
+				Digest string `json:"digest"`
+			} `json:"pending"`
+		}
+		h.read(&run, "runs", "show", "last", "--json")
+		line = strings.NewReplacer("$APPROVAL", run.Pending.ID, "$DIGEST", run.Pending.Digest).Replace(line)
+	}
+	if strings.Contains(line, "$REMEMBERED") {
+		var all []struct {
+			ID string `json:"id"`
+		}
+		h.read(&all, "approvals", "remembered", "list", "--json")
+		if len(all) == 0 {
+			h.t.Fatal("nothing is remembered")
+		}
+		line = strings.ReplaceAll(line, "$REMEMBERED", all[0].ID)
+	}
+	return line
+}
+
+func (h *gateHouse) read(into any, args ...string) {
+	h.t.Helper()
+	o := h.tool(args...)
+	if err := json.Unmarshal([]byte(o.out), into); err != nil {
+		h.t.Fatalf("%q: %v\n%s%s", args, err, o.out, o.err)
+	}
+}
+
+// words splits a command line at spaces outside of single quotes.
+func words(line string) []string {
+	var all []string
+	for i, part := range strings.Split(line, "'") {
+		if i%2 == 1 {
+			all = append(all, part)
+		} else {
+			all = append(all, strings.Fields(part)...)
+		}
+	}
+	return all
+}
+
+// play runs a model that makes the calls of r, and holds what the journal says
+// against it.
+func (h *gateHouse) play(r *gateRun) story {
+	h.t.Helper()
+	h.scripted(h.before(r), r)
+	o := h.tool(append(append([]string{"run"}, words(r.Flags)...), "go")...)
+	want := 0
+	if r.Exit != nil {
+		want = *r.Exit
+	} else if len(r.After) == 0 && r.asks() {
+		want = 3
+	}
+	if r.Exit == nil && len(r.After) > 0 {
+		want = 3 // somebody has to decide
+	}
+	if o.code != want {
+		h.t.Fatalf("run: exit %d, want %d\n%s%s", o.code, want, o.out, o.err)
+	}
+	if !strings.Contains(o.err, r.Tells) {
+		h.t.Errorf("standard error does not tell %q:\n%s", r.Tells, o.err)
+	}
+	for _, line := range r.After {
+		h.step(line)
+	}
+	told := h.journal()
+	told.compare(h.t, r.calls())
+	if r.Stop != "" && told.stop != r.Stop {
+		h.t.Errorf("the run stopped for %q, want %q", told.stop, r.Stop)
+	}
+	if !strings.Contains(told.answer, r.Says) {
+		h.t.Errorf("the answer is %q, want %q in it", told.answer, r.Says)
+	}
+	return told
+}
+
+func (r *gateRun) asks() bool {
+	return slices.ContainsFunc(r.calls(), func(c gateCall) bool { return c.Want.Decision == string(toolcrib.Ask) })
+}
+
+// before are the turns that the session of r has had: a script is chosen from by the
+// number of replies that the model has given.
+func (h *gateHouse) before(r *gateRun) (turns []gateTurn) {
+	if !strings.Contains(r.Flags, "--session") {
+		return nil
+	}
+	for i := range h.c.Earlier {
+		e := &h.c.Earlier[i]
+		if e == r {
+			break
+		}
+		if e.Flags == r.Flags {
+			turns = append(append(turns, e.Turns...), gateTurn{Text: "the end"})
+		}
+	}
+	return turns
+}
+
+// scripted puts the run's replies where the model takes them from.
+func (h *gateHouse) scripted(before []gateTurn, r *gateRun) {
+	h.t.Helper()
+	h.serve = r
+	if h.model == "" && slices.ContainsFunc(r.Turns, func(t gateTurn) bool { return t.looks() }) {
+		server := httptest.NewServer(modeltest.NewServer(modeltest.OpenAI, modeltest.ServerOptions{Next: h.answer}).Handler())
+		h.t.Cleanup(server.Close)
+		h.model = server.URL + "/v1"
+		h.configure(h.c.Config)
+	}
+	script, err := script(append(before, r.Turns...))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.put(filepath.Join(h.root, "conf", "demo.script"), string(script))
+}
+
+// settled is how long another process may take to notice what was switched (contract
+// 6: within 1 s); the model takes longer.
+const settled = 1100 * time.Millisecond
+
+// answer is the n-th reply of a model that looks at what it is sent, or waits for a
+// command. $CANARY in it stands for the mark of untrusted data that it has read.
+func (h *gateHouse) answer(n int, body []byte) modeltest.Step {
+	if n >= len(h.serve.Turns) {
+		return modeltest.Step{Reply: modeltest.Text("the end")}
+	}
+	turn := h.serve.Turns[n]
+	var step modeltest.Step
+	if turn.Meanwhile != "" {
+		if o := h.tool(words(turn.Meanwhile)...); o.code != 0 {
+			h.t.Errorf("%s: exit %d\n%s", turn.Meanwhile, o.code, o.err)
+		}
+		step.Latency = settled
+	}
+	fill := strings.NewReplacer("$CANARY", string(canaries.Find(body)))
+	calls := make([]toolcrib.ToolCall, len(turn.Calls))
+	for i, c := range turn.Calls {
+		calls[i] = toolcrib.ToolCall{ID: fmt.Sprintf("c%d_%d", n, i), Name: c.Name, Arguments: json.RawMessage(fill.Replace(c.Arguments))}
+	}
+	step.Reply = modeltest.Calls(calls...)
+	if turn.Text != "" {
+		step.Reply = modeltest.Text(fill.Replace(turn.Text))
+	}
+	return step
+}
+
+// looks tells whether the model has to look at what it is sent, or to wait for a
+// command: a script does neither.
+func (g *gateTurn) looks() bool {
+	return g.Meanwhile != "" || strings.Contains(g.Text, "$CANARY") ||
+		slices.ContainsFunc(g.Calls, func(c gateCall) bool { return strings.Contains(c.Arguments, "$CANARY") })
+}
+
+// judged holds the three ways to the gate against each other: explain, a call
+// without a model, a run with one.
+func (h *gateHouse) judged() {
+	call, err := splitGateCall(h.c.Call)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if call.Want, err = readGateAnswer(h.c.Gate); err != nil {
+		h.t.Fatal(err)
+	}
+	var told []told
+	if h.way("explain") {
+		told = append(told, h.explain(&call))
+		h.explained(&call)
+		h.missing()
+	}
+	if h.way("call") && len(h.c.Tainted) == 0 {
+		told = append(told, h.call(&call))
+		h.after()
+	}
+	if h.way("run") && len(h.c.Tainted) == 0 {
+		h.enter("work2")
+		r := gateRun{As: h.c.Main.As, Flags: h.c.Main.Flags, Turns: []gateTurn{{Calls: []gateCall{call}}}, Tells: h.c.Main.Tells, Says: h.c.Main.Says}
+		told = append(told, h.play(&r).calls[0])
+		h.after()
+	}
+	for i := range told {
+		h.same(&told[0], &told[i])
+		h.verdict(&told[i], call.Want)
+	}
+}
+
+func (h *gateHouse) way(name string) bool {
+	return len(h.c.Only) == 0 || slices.Contains(h.c.Only, name)
+}
+
+// told is what was told about one call.
+type told struct {
+	way      string
+	id       string
+	verdict  journal.Verdict
+	offered  bool
+	started  bool
+	answered string // what the model read; "" = nothing
+	parked   bool   // the run waits: what is refused is answered later
+}
+
+// explain asks tools explain.
+func (h *gateHouse) explain(call *gateCall) told {
+	args := append([]string{"tools", "explain", call.Name, "--json", "--args", call.arguments()}, words(h.c.Main.Flags)...)
+	for _, source := range h.c.Tainted {
+		args = append(args, "--tainted", source)
+	}
+	var all []struct {
+		Offered bool            `json:"offered"`
+		Reason  toolcrib.Reason `json:"reason"`
+		Call    struct {
+			Verdict journal.Verdict `json:"verdict"`
+			Content json.RawMessage `json:"content"`
+		} `json:"call"`
+	}
+	h.read(&all, args...)
+	x := all[0]
+	v := x.Call.Verdict
+	if !x.Offered && v.Reason != x.Reason && v.Reason != toolcrib.ReasonParseError {
+		h.t.Errorf("explain: not offered for %s, but a call is refused for %s", x.Reason, v.Reason)
+	}
+	if v.Decision == "refuse" {
+		v.Decision = toolcrib.Refuse // as the journal has it
+	}
+	var content bytes.Buffer
+	if len(x.Call.Content) > 0 {
+		if err := json.Compact(&content, x.Call.Content); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	return told{way: "explain", verdict: v, offered: x.Offered, answered: content.String()}
+}
+
+// explained holds what tools explain says for people against the case.
+func (h *gateHouse) explained(call *gateCall) {
+	if len(h.c.Explain) == 0 {
+		return
+	}
+	o := h.tool(append([]string{"tools", "explain", call.Name}, words(h.c.Main.Flags)...)...)
+	for _, want := range h.c.Explain {
+		if !strings.Contains(o.out, want) {
+			h.t.Errorf("tools explain does not say %q:\n%s%s", want, o.out, o.err)
+		}
+	}
+}
+
+// arguments are {} for a call without any.
+func (c *gateCall) arguments() string {
+	if c.Arguments == "" {
+		return "{}"
+	}
+	return c.Arguments
+}
+
+// call runs tools call. What it prints does not tell everything that the journal
+// has: the reason of a question, the effect of a call that nobody is asked about.
+func (h *gateHouse) call(call *gateCall) told {
+	o := h.tool(append([]string{"tools", "call", call.Name, "--json", "--args", call.arguments()}, words(h.c.Main.Flags)...)...)
+	var run struct {
+		Trace []struct {
+			ID       string                `json:"id"`
+			Status   toolcrib.ResultStatus `json:"status"`
+			Reason   toolcrib.Reason       `json:"reason"`
+			Result   string                `json:"result"`
+			Rule     string                `json:"rule"`
+			Position string                `json:"position"`
+		} `json:"trace"`
+		Pending *journal.Pending `json:"pending"`
+	}
+	if err := json.Unmarshal([]byte(o.out), &run); err != nil || len(run.Trace) != 1 {
+		h.t.Fatalf("tools call: %v\n%s%s", err, o.out, o.err)
+	}
+	at := run.Trace[0]
+	t := told{way: "tools call", id: at.ID, answered: at.Result, started: at.Status != "" && at.Status != toolcrib.ResultRefused}
+	t.verdict = journal.Verdict{CallID: at.ID, Tool: call.Name, Decision: toolcrib.Allow, Rule: at.Rule, Position: at.Position}
+	code := 0
+	switch {
+	case run.Pending != nil:
+		code, t.verdict.Decision = 3, toolcrib.Ask
+		t.verdict.Message, t.verdict.Effect = run.Pending.Calls[0].Reason, run.Pending.Calls[0].Effect
+	case at.Status == toolcrib.ResultRefused:
+		var read struct{ Message string }
+		if err := json.Unmarshal([]byte(at.Result), &read); err != nil {
+			h.t.Fatalf("tools call: %v: %s", err, at.Result)
+		}
+		code, t.verdict.Decision, t.verdict.Reason, t.verdict.Message = 5, toolcrib.Refuse, at.Reason, read.Message
+	case at.Status != toolcrib.ResultOK:
+		code = 1
+	}
+	if o.code != code {
+		h.t.Errorf("tools call: exit %d, want %d\n%s%s", o.code, code, o.out, o.err)
+	}
+	return t
+}
+
+// same wants the same answer by all ways.
+func (h *gateHouse) same(a, b *told) {
+	h.t.Helper()
+	for _, pair := range [][3]string{
+		{"decision", string(a.verdict.Decision), string(b.verdict.Decision)},
+		{"reason", string(a.verdict.Reason), string(b.verdict.Reason)},
+		{"rule", a.verdict.Rule, b.verdict.Rule},
+		{"message", a.verdict.Message, b.verdict.Message},
+		{"hint", a.verdict.OperatorHint, b.verdict.OperatorHint},
+		{"position", strings.TrimPrefix(a.verdict.Position, h.root), strings.TrimPrefix(b.verdict.Position, h.root)},
+		{"effect", string(a.verdict.Effect), string(b.verdict.Effect)},
+		{"offered", strconv.FormatBool(a.offered), strconv.FormatBool(b.offered)},
+	} {
+		if h.untold(a, pair[0], pair[1]) || h.untold(b, pair[0], pair[2]) {
+			continue
+		}
+		if pair[1] != pair[2] {
+			h.t.Errorf("%s: %s says %q, %s says %q", pair[0], a.way, pair[1], b.way, pair[2])
+		}
+	}
+}
+
+// untold tells whether this way does not tell this: see call. Each workspace has its
+// own configuration where that lies inside, so its places differ.
+func (h *gateHouse) untold(t *told, what, value string) bool {
+	if what == "position" && h.c.ConfigIn != "" {
+		return true
+	}
+	return t.way == "tools call" && (what == "offered" || value == "" && slices.Contains([]string{"reason", "hint", "effect", "position"}, what))
+}
+
+// verdict holds one answer against the case.
+func (h *gateHouse) verdict(have *told, want gateAnswer) {
+	h.t.Helper()
+	have.check(h.t, want)
+	v := have.verdict
+	if h.c.Rule != "" && v.Rule != h.c.Rule {
+		h.t.Errorf("rule %q, want %q", v.Rule, h.c.Rule)
+	}
+	if h.c.Effect != "" && string(v.Effect) != h.c.Effect && (have.way != "tools call" || v.Effect != "") {
+		h.t.Errorf("effect %s, want %s", v.Effect, h.c.Effect)
+	}
+	if h.c.Offered != nil && have.way != "tools call" && have.offered != *h.c.Offered {
+		h.t.Errorf("offered: %v, want %v", have.offered, *h.c.Offered)
+	}
+}
+
+// after holds the files against what the case says about them.
+func (h *gateHouse) after() {
+	h.t.Helper()
+	for _, path := range h.c.Exists {
+		if _, err := os.Stat(filepath.Join(h.work, path)); err != nil {
+			h.t.Errorf("%s must be there: %v", path, err)
+		}
+	}
+	for path, want := range h.c.Content {
+		if data, err := os.ReadFile(filepath.Join(h.work, path)); err != nil || string(data) != want {
+			h.t.Errorf("%s holds %q (%v), want %q", path, data, err, want)
+		}
+	}
+	h.missing()
+}
+
+func (h *gateHouse) missing() {
+	h.t.Helper()
+	for _, path := range h.c.Missing {
+		if _, err := os.Lstat(filepath.Join(h.work, path)); err == nil {
+			h.t.Errorf("%s must not be there", path)
+		}
+	}
+}
+
+// story is what the journal of the last run says.
+type story struct {
+	calls        []told
+	stop, answer string
+}
+
+// journal reads the last run from outside.
+func (h *gateHouse) journal() story {
+	h.t.Helper()
+	o := h.tool("runs", "export", "last")
+	if o.code != 0 {
+		h.t.Fatalf("runs export last: %s", o.err)
+	}
+	var s story
+	var offered []string
+	lines := bufio.NewScanner(strings.NewReader(o.out))
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var e struct {
+			Kind    toolcrib.Kind   `json:"kind"`
+			Payload json.RawMessage `json:"payload"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			h.t.Fatalf("%v: %s", err, lines.Text())
+		}
+		if err := s.event(e.Kind, e.Payload, &offered); err != nil {
+			h.t.Fatalf("%v: %s", err, lines.Text())
+		}
+	}
+	return s
+}
+
+// event takes one event into the story.
+func (s *story) event(kind toolcrib.Kind, payload []byte, offered *[]string) (err error) {
+	read := func(into any) bool {
+		err = json.Unmarshal(payload, into)
+		return err == nil
+	}
+	switch kind {
+	case journal.KindRunStarted:
+		var b journal.RunStarted
+		if read(&b) {
+			*offered = b.Offer.Names()
+			if b.Given != nil {
+				s.add(b.Given.ID, slices.Contains(*offered, b.Given.Name))
+			}
+		}
+	case journal.KindOffered:
+		var b journal.Offered
+		if read(&b) {
+			*offered = b.Offer.Names()
+		}
+	case journal.KindToolCall:
+		var b journal.ToolCall
+		if read(&b) {
+			s.add(b.ID, slices.Contains(*offered, b.Name))
+		}
+	case journal.KindVerdicts:
+		var b journal.Verdicts
+		if read(&b) {
+			for _, v := range b.Verdicts {
+				s.of(v.CallID).verdict = v
+			}
+		}
+	case journal.KindToolStarted:
+		var b journal.ToolStarted
+		if read(&b) {
+			s.of(b.ID).started = true
+		}
+	case journal.KindToolResult:
+		var b journal.ToolResult
+		if read(&b) {
+			c := s.of(b.ToolCallID)
+			c.answered = b.Content
+			if c.verdict.CallID == "" { // it was never judged
+				c.verdict = journal.Verdict{CallID: b.ToolCallID, Tool: b.Name, Reason: b.Reason}
+			}
+		}
+	case journal.KindPaused, journal.KindTakenUp:
+		for i := range s.calls {
+			s.calls[i].parked = kind == journal.KindPaused
+		}
+	case journal.KindDone:
+		var b journal.Done
+		if read(&b) {
+			s.stop, s.answer = string(b.StopReason), b.Content
+		}
+	case journal.KindError:
+		var b journal.Error
+		if read(&b) {
+			s.stop = string(b.StopReason)
+		}
+	}
+	return err
+}
+
+// add takes a call into the story, once.
+func (s *story) add(id string, offered bool) {
+	if !slices.ContainsFunc(s.calls, func(c told) bool { return c.id == id }) {
+		s.calls = append(s.calls, told{way: "run", id: id, offered: offered})
+	}
+}
+
+func (s *story) of(id string) *told {
+	for i := range s.calls {
+		if s.calls[i].id == id {
+			return &s.calls[i]
+		}
+	}
+	return &told{}
+}
+
+// compare holds all calls of a run against what is wanted.
+func (s *story) compare(t *testing.T, want []gateCall) {
+	t.Helper()
+	if len(s.calls) != len(want) {
+		t.Fatalf("%d calls, want %d", len(s.calls), len(want))
+	}
+	for i := range want {
+		s.calls[i].check(t, want[i].Want)
+		v := &s.calls[i].verdict
+		if v.Decision != toolcrib.Allow && s.calls[i].started {
+			t.Errorf("%s: started, and the gate says %q %s", v.Tool, v.Decision, v.Reason)
+		}
+	}
+}
+
+// check holds one answer against what is wanted, and a refusal against its form
+// (contract 6).
+func (c *told) check(t *testing.T, want gateAnswer) {
+	t.Helper()
+	v := &c.verdict
+	decision := string(v.Decision)
+	if v.Decision == toolcrib.Refuse {
+		decision = "refuse"
+	}
+	have := gateAnswer{Decision: decision, Reason: string(v.Reason)}
+	if c.way == "tools call" && v.Decision == toolcrib.Ask {
+		have.Reason = want.Reason // it tells the question, and not its name
+	}
+	if have.String() != want.String() {
+		t.Errorf("%s of %s: %s (%s %s), want %s", c.way, v.Tool, have, v.Message, v.Detail, want)
+		return
+	}
+	nothingRan := c.way == "explain" && v.Decision == toolcrib.Allow
+	if !nothingRan && !strings.Contains(v.Message+c.answered, want.Text) {
+		t.Errorf("%s of %s tells %q and %s, want %q in it", c.way, v.Tool, v.Message, c.answered, want.Text)
+	}
+	if v.Decision == toolcrib.Refuse && v.Reason != toolcrib.ReasonMaxIterations { // which is no refusal of the gate's
+		c.refusal(t)
+	}
+}
+
+// refusal holds what the model reads of a refusal against its form.
+func (c *told) refusal(t *testing.T) {
+	t.Helper()
+	v := &c.verdict
+	if c.parked && c.answered == "" {
+		return
+	}
+	var read struct {
+		Refused *bool           `json:"refused"`
+		Tool    *string         `json:"tool"`
+		Reason  toolcrib.Reason `json:"reason"`
+		Message string          `json:"message"`
+		Hint    string          `json:"operator_hint"`
+		Rule    string          `json:"rule"`
+		Schema  json.RawMessage `json:"schema_error"`
+	}
+	d := json.NewDecoder(strings.NewReader(unwrapped(c.answered)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&read); err != nil {
+		t.Fatalf("%s reads %s: %v", c.way, c.answered, err)
+	}
+	switch {
+	case read.Refused == nil || !*read.Refused || read.Tool == nil || read.Reason != v.Reason || read.Message != v.Message:
+		t.Errorf("%s reads %s, and the gate says %s: %s", c.way, c.answered, v.Reason, v.Message)
+	case (read.Rule != "") != (v.Reason == toolcrib.ReasonRuleDenied) && v.Reason != toolcrib.ReasonNeedsConfirmation:
+		t.Errorf("%s reads the rule %q with %s", c.way, read.Rule, v.Reason)
+	case read.Schema != nil && v.Reason != toolcrib.ReasonInvalidArguments:
+		t.Errorf("%s reads a schema_error with %s", c.way, v.Reason)
+	case v.Reason == toolcrib.ReasonInvalidArguments && !strings.HasPrefix(read.Message, "invalid_arguments:"):
+		t.Errorf("%s reads %s", c.way, read.Message)
+	case v.Position != "" && strings.Contains(c.answered, v.Position):
+		t.Errorf("the model is told the place %s: %s", v.Position, c.answered)
+	}
+}
+
+// unwrapped is the content without the wrapper of the text protocol.
+func unwrapped(content string) string {
+	first, last := strings.Index(content, "{"), strings.LastIndex(content, "}")
+	if first < 0 || last < first {
+		return content
+	}
+	return content[first : last+1]
+}
