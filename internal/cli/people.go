@@ -122,7 +122,7 @@ func (a *app) byToken(ctx context.Context, self string) (who toolcrib.Principal,
 // readToken reads the token of --token-file.
 func (a *app) readToken() (string, error) {
 	if a.tokenFlag == "-" {
-		return a.tokenFrom(a.in)
+		return a.typedToken()
 	}
 	f, err := os.Open(a.tokenFlag)
 	if err != nil {
@@ -130,6 +130,18 @@ func (a *app) readToken() (string, error) {
 	}
 	defer f.Close()
 	return a.tokenFrom(f)
+}
+
+// typedToken reads a token from standard input: without an echo on a terminal.
+func (a *app) typedToken() (string, error) {
+	if !a.inTerminal {
+		return a.tokenFrom(a.in)
+	}
+	text, err := a.typedHidden("Access token")
+	if err != nil {
+		return "", err
+	}
+	return a.tokenFrom(bytes.NewReader(text))
 }
 
 // tokenFrom reads one token. White space around it does not count, and from now on it

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,7 +181,7 @@ func (a *app) listTokens(ctx context.Context, user string, all, asJSON bool) err
 		}
 		list = append(list, t)
 	}
-	slices.SortStableFunc(list, func(x, y access.Issued) int { return int(y.Claims.IssuedAt - x.Claims.IssuedAt) })
+	slices.SortStableFunc(list, func(x, y access.Issued) int { return cmp.Compare(y.Claims.IssuedAt, x.Claims.IssuedAt) })
 	if !all && len(list) > peopleShown {
 		a.notice("there are %d tokens; --all lists all of them", len(list))
 		list = list[:peopleShown]
@@ -312,7 +313,7 @@ func (a *app) checkToken(ctx context.Context, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	text, err := a.tokenFrom(a.in)
+	text, err := a.typedToken()
 	if err != nil {
 		return err
 	}

@@ -171,7 +171,7 @@ func (a *app) directory(ctx context.Context) (*sqlite.Store, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	s, err := a.database(ctx)
+	s, err := a.databaseToRead(ctx) // a change says itself that it cannot be written
 	return s, by, err
 }
 
