@@ -31,13 +31,17 @@ const (
 	SystemConfigChanged toolcrib.Kind = "config_changed" // payload: FileChanged
 	SystemTrustGiven    toolcrib.Kind = "trust_given"    // payload: FileChanged
 	SystemTrustRevoked  toolcrib.Kind = "trust_revoked"  // payload: FileChanged
+	SystemSkillApproved toolcrib.Kind = "skill_approved" // payload: FileChanged; a person has looked at it
+	SystemSkillSeen     toolcrib.Kind = "skill_seen"     // payload: FileChanged; used for the first time, as it was
 )
 
 // FileChanged says that a file or folder that steers toolcrib counts now as it is.
 type FileChanged struct {
 	Path string `json:"path"`
+	Name string `json:"name,omitempty"` // of a skill
 	Hash string `json:"hash,omitempty"` // sha256:… of its content
 	By   string `json:"by"`
+	Why  string `json:"why,omitempty"` // where nobody said so: what made it be
 }
 
 // auditEvents are the kinds of entries by the kind of the event that they come from.
@@ -48,6 +52,16 @@ var auditEvents = map[toolcrib.Kind][]toolcrib.Kind{
 	journal.KindConfirmationResolved: {AuditApprovalDecided},
 	journal.KindGranted:              {AuditLimitsRaised},
 	journal.KindStopping:             {AuditStopped},
+}
+
+// AuditKinds returns the kinds of entries that this package has; there are others, such
+// as those of package access.
+func AuditKinds() []toolcrib.Kind {
+	return []toolcrib.Kind{
+		AuditRunStarted, AuditAllowed, AuditAsked, AuditRefused, AuditVerdicts, AuditApprovalRequired, AuditApprovalDecided, AuditLimitsRaised, AuditStopped,
+		SystemOverrideSet, SystemOverrideReset, SystemConfigChanged, SystemTrustGiven, SystemTrustRevoked, SystemSkillApproved, SystemSkillSeen,
+		SystemRemembered, SystemForgotten, SystemContentPruned, SystemRunRemoved, SystemHeadAdopted, SystemHeadBroken,
+	}
 }
 
 // AuditedEvents returns the kinds of a run's events that the audit log shows.

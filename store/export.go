@@ -152,8 +152,16 @@ type VerifiedExport struct {
 // Somebody who writes a whole file anew, with right hashes, is found with the keys of
 // the data folder only, or by a head that was kept elsewhere. keys nil = hashes alone.
 func VerifyExport(r io.Reader, keys *Keys) (VerifiedExport, error) {
+	return VerifyExportAgainst(r, keys, Head{})
+}
+
+// VerifyExportAgainst is VerifyExport, and finds too that the export does not go on from
+// a head that was kept elsewhere: it was made of an older copy of the data folder, or of
+// a history that was written anew. The zero Head is that of an empty journal.
+func VerifyExportAgainst(r io.Reader, keys *Keys, kept Head) (VerifiedExport, error) {
 	v := &exportCheck{
-		in: bufio.NewReaderSize(r, 64<<10), hash: sha256.New(), anchors: map[toolcrib.RunID][]Anchor{}, gone: map[toolcrib.RunID]bool{},
+		kept: kept,
+		in:   bufio.NewReaderSize(r, 64<<10), hash: sha256.New(), anchors: map[toolcrib.RunID][]Anchor{}, gone: map[toolcrib.RunID]bool{},
 		seen: map[toolcrib.RunID]bool{},
 	}
 	err := v.run(keys, &v.v)
@@ -171,6 +179,7 @@ type exportCheck struct {
 	gone    map[toolcrib.RunID]bool     // removed
 	seen    map[toolcrib.RunID]bool
 
+	kept  Head           // that the system journal must go on from
 	chain toolcrib.RunID // that is being read; "" = the system journal
 	seq   toolcrib.Seq
 	prev  []byte
@@ -277,6 +286,9 @@ func (c *exportCheck) event(line []byte, v *VerifiedExport) error {
 	}
 	v.Events++
 	c.head.seq, c.head.hash, c.head.time = e.Seq, hash, e.Time
+	if e.Seq == c.kept.Seq && e.Hash != c.kept.Hash {
+		return c.broken("event %d is another one than that of the kept head: the history was written anew", e.Seq)
+	}
 	if !has {
 		return c.broken("event %d of the system journal has no content", e.Seq)
 	}
@@ -371,6 +383,9 @@ func (c *exportCheck) end(line []byte, keys *Keys, v *VerifiedExport) error {
 	}
 	if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {
 		return &ChainError{What: "something stands behind the end of the export"}
+	}
+	if c.head.seq < c.kept.Seq {
+		return &ChainError{Run: SystemChain, Seq: c.head.seq, What: fmt.Sprintf("the system journal ends there, and the kept head is at event %d: the export is older, or of an older copy", c.kept.Seq)}
 	}
 	v.Head, v.Sealed = end.Head, keys != nil
 	return c.missing(v)

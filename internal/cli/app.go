@@ -49,10 +49,12 @@ type app struct {
 	guarded sync.Mutex      // of secrets: tools fill in references too
 	ring    *system.LogRing // what was logged, without a log file
 	store   *sqlite.Store
-	locks   *driverLocks // of the runs that this process drives
-	catalog *catalog.Catalog
-	skills  skillState
-	closers []io.Closer
+	// recorded is set once the system journal is known to have the configuration.
+	recorded bool
+	locks    *driverLocks // of the runs that this process drives
+	catalog  *catalog.Catalog
+	skills   skillState
+	closers  []io.Closer
 }
 
 func newApp(in, out, err *os.File) *app {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // configuration returns the configuration, read once. One that lies in the current
@@ -47,17 +49,17 @@ func (a *app) trustStore() (trust.Store, error) {
 // trusted lets a configuration pass if its user trusts it, and asks on a terminal
 // if not.
 func (a *app) trusted(path string, content []byte) error {
-	store, err := a.trustStore()
+	trusted, err := a.trustStore()
 	if err != nil {
 		return err
 	}
-	err = store.Require(path, content)
+	err = trusted.Require(path, content)
 	var untrusted *trust.UntrustedError
 	if !errors.As(err, &untrusted) || !a.inTerminal || !a.errTerminal {
 		return err
 	}
 	dir := filepath.Dir(path)
-	_, files, checkErr := store.Check(dir)
+	_, files, checkErr := trusted.Check(dir)
 	if checkErr != nil {
 		return checkErr
 	}
@@ -65,11 +67,12 @@ func (a *app) trusted(path string, content []byte) error {
 	if !a.confirm(trust.Question(untrusted.Dir)) {
 		return err
 	}
-	if err := store.TrustFiles(dir, files); err != nil {
+	if err := trusted.TrustFiles(dir, files); err != nil {
 		return err
 	}
+	a.recordTrust(context.Background(), store.SystemTrustGiven, dir, "", files...) // there is no other context yet
 	// What is used is what was read; another content by now is not trusted.
-	return store.Require(path, content)
+	return trusted.Require(path, content)
 }
 
 // confirm asks a yes-or-no question on the terminal; anything but yes is no.

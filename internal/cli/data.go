@@ -22,9 +22,14 @@ import (
 // databaseName is the database's file in the data folder.
 const databaseName = "toolcrib.db"
 
-// database opens the store, once; it is made at its first use.
+// database opens the store, once, for a command that does something; it is made at its
+// first use.
 func (a *app) database(ctx context.Context) (*sqlite.Store, error) {
-	return a.openDatabase(ctx, false)
+	s, err := a.openDatabase(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	return s, a.recordConfiguration(ctx, s)
 }
 
 // databaseToRead opens the store for a command that only looks: a database that

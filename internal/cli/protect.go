@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // protection is what no tool may touch (contract §11): what steers toolcrib or its
@@ -76,15 +78,17 @@ func (a *app) protectedChanged(paths []string) {
 		names[i] = pathText(path)
 	}
 	tell("a command changed files that steer toolcrib or programs beside it: %s; look at them before you go on", strings.Join(names, ", "))
-	store, err := a.trustStore()
+	trusted, err := a.trustStore()
 	if err != nil {
 		return // there is no record, so nothing is trusted
 	}
-	folders, err := store.RevokeAround(paths...)
+	folders, err := trusted.RevokeAround(paths...)
 	if err != nil {
 		tell("the trust in their folder could not be ended: %v", err)
 	}
 	for _, dir := range folders {
+		// The call may have been given up by now; what it did is written down.
+		a.recordTrust(context.Background(), store.SystemTrustRevoked, dir, "a command changed "+strings.Join(names, ", "))
 		tell("%s is no longer trusted; once you have looked at it: toolcrib trust %s", pathText(dir), pathText(dir))
 	}
 }

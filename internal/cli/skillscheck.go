@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/skill"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // checkFlags are the flags of skills check.
@@ -217,7 +218,7 @@ func (a *app) approveSkill(ctx context.Context, s *shelf, v *skillView, f *check
 	if _, err := a.administrator(ctx); err != nil {
 		return false, err
 	}
-	if err := s.looked.approve(v.skill); err != nil {
+	if err := s.looked.approve(v.skill, store.SystemSkillApproved); err != nil {
 		return false, fmt.Errorf("skill %s: it cannot be kept that you have looked at it: %w", v.Name, err)
 	}
 	return true, nil

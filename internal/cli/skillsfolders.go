@@ -47,7 +47,7 @@ func (a *app) readShelf(c *config.Config) (*shelf, error) {
 	if err != nil {
 		s.looked = &lookedAt{err: err} // then nothing is trusted and nothing approved
 	} else {
-		s.looked = newLookedAt(store)
+		s.looked = newLookedAt(store, a.recordSkill)
 	}
 	named := c.IsSet("skills.dirs") && !config.Find(a.configFlag, os.Getenv).NeedsTrust()
 	var used, aside []skill.Dir

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/skill"
 )
@@ -20,6 +21,8 @@ type lookedAt struct {
 	record trust.Store
 	copies string // folder of what was approved, to show what has changed since
 	err    error  // there is no such place: nothing is approved
+	// tell writes down in the audit log that a content counts; it comes first.
+	tell func(kind toolcrib.Kind, s *skill.Skill) error
 }
 
 // The places beside the record of trusted folders.
@@ -28,9 +31,9 @@ const (
 	copiesName = "skills"
 )
 
-func newLookedAt(store trust.Store) *lookedAt {
-	dir := filepath.Dir(store.Path())
-	return &lookedAt{record: trust.NewStore(filepath.Join(dir, lookedName)), copies: filepath.Join(dir, copiesName)}
+func newLookedAt(trusted trust.Store, tell func(toolcrib.Kind, *skill.Skill) error) *lookedAt {
+	dir := filepath.Dir(trusted.Path())
+	return &lookedAt{record: trust.NewStore(filepath.Join(dir, lookedName)), copies: filepath.Join(dir, copiesName), tell: tell}
 }
 
 // standing tells what is known of the content of a skill: trust.Trusted = looked
@@ -42,10 +45,14 @@ func (l *lookedAt) standing(s *skill.Skill) (trust.State, error) {
 	return l.record.CheckFolder(s.Path, trust.Folder{Hash: s.Hash})
 }
 
-// approve remembers the content of the skill as it was loaded.
-func (l *lookedAt) approve(s *skill.Skill) error {
+// approve remembers the content of the skill as it was loaded: a person has looked at
+// it, or it is used for the first time (kind).
+func (l *lookedAt) approve(s *skill.Skill, kind toolcrib.Kind) error {
 	if l.err != nil {
 		return l.err
+	}
+	if err := l.tell(kind, s); err != nil {
+		return err
 	}
 	l.keep(s)
 	return l.record.TrustFiles(filepath.Dir(s.Path), []trust.File{{Name: s.Name, State: trust.Trusted, Hash: s.Hash}})

@@ -15,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/skill"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // skillState is what this process knows of skills.
@@ -181,7 +182,7 @@ func (s *shelf) approved(one *skill.Skill, record bool, tell func(string)) bool 
 	case !record:
 		return true
 	}
-	if err := s.looked.approve(one); err != nil {
+	if err := s.looked.approve(one, store.SystemSkillSeen); err != nil {
 		tell(fmt.Sprintf("skill %s: it cannot be kept what it holds: %v", one.Name, err))
 		return false
 	}
@@ -271,12 +272,12 @@ func (a *app) trustSkills(c *config.Config, names []string) error {
 		if one == nil || s.library.Skill(name) != nil {
 			continue
 		}
-		store, err := a.trustStore()
+		trusted, err := a.trustStore()
 		if err != nil {
 			return err
 		}
 		dir := filepath.Dir(filepath.Dir(one.Path))
-		_, files, err := store.Check(dir)
+		_, files, err := trusted.Check(dir)
 		if err != nil {
 			return err
 		}
@@ -285,7 +286,11 @@ func (a *app) trustSkills(c *config.Config, names []string) error {
 			return nil // it is passed over, with a notice
 		}
 		// What counts in the end is what is read anew, against what was shown.
-		return store.TrustFiles(dir, files)
+		if err := trusted.TrustFiles(dir, files); err != nil {
+			return err
+		}
+		a.recordTrust(context.Background(), store.SystemTrustGiven, dir, "", files...) // there is no other context yet
+		return nil
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 func (a *app) trustCommand() *cobra.Command {
@@ -23,8 +25,8 @@ func (a *app) trustCommand() *cobra.Command {
 			"A file that changes must be trusted again. Without DIR it is the current folder. On a terminal it asks first.",
 		Example: "toolcrib trust\ntoolcrib trust ~/src/project\ntoolcrib trust --list\ntoolcrib trust --revoke ~/src/project",
 		Args:    positional,
-		RunE: func(_ *cobra.Command, args []string) error {
-			store, err := a.trustStore()
+		RunE: func(cmd *cobra.Command, args []string) error {
+			trusted, err := a.trustStore()
 			if err != nil {
 				return err
 			}
@@ -36,11 +38,11 @@ func (a *app) trustCommand() *cobra.Command {
 			case list && revoke, list && len(args) > 0:
 				return usagef("--list stands alone")
 			case list:
-				return a.listTrust(store)
+				return a.listTrust(trusted)
 			case revoke:
-				return a.revokeTrust(store, dir)
+				return a.revokeTrust(cmd.Context(), trusted, dir)
 			}
-			return a.giveTrust(store, dir)
+			return a.giveTrust(cmd.Context(), trusted, dir)
 		},
 	}
 	cmd.Flags().BoolVar(&list, "list", false, "list the folders that are trusted")
@@ -59,8 +61,11 @@ func (a *app) listTrust(store trust.Store) error {
 	return nil
 }
 
-func (a *app) revokeTrust(store trust.Store, dir string) error {
-	err := store.Revoke(dir)
+func (a *app) revokeTrust(ctx context.Context, trusted trust.Store, dir string) error {
+	// It is opened as long as the folder may say where it lies; without it the trust
+	// ends all the same, and the record of it says why there is none.
+	_, _ = a.storeOfTrust(ctx)
+	err := trusted.Revoke(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return failedf("not found: %s is not trusted", dir)
 	}
@@ -68,6 +73,7 @@ func (a *app) revokeTrust(store trust.Store, dir string) error {
 		return err
 	}
 	fmt.Fprintf(a.out, "%s: no longer trusted\n", pathText(dir))
+	a.recordTrust(ctx, store.SystemTrustRevoked, dir, "")
 	return nil
 }
 
@@ -77,11 +83,11 @@ func pathText(path string) string {
 }
 
 // giveTrust trusts what lies there now; on a terminal it shows that and asks.
-func (a *app) giveTrust(store trust.Store, dir string) error {
+func (a *app) giveTrust(ctx context.Context, trusted trust.Store, dir string) error {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return failedf("not found: %s is no folder", dir)
 	}
-	state, files, err := store.Check(dir)
+	state, files, err := trusted.Check(dir)
 	if err != nil {
 		return err
 	}
@@ -99,9 +105,10 @@ func (a *app) giveTrust(store trust.Store, dir string) error {
 			return failedf("not trusted")
 		}
 	}
-	if err := store.TrustFiles(dir, files); err != nil {
+	if err := trusted.TrustFiles(dir, files); err != nil {
 		return err
 	}
+	a.recordTrust(ctx, store.SystemTrustGiven, dir, "", files...)
 	whole, err := filepath.Abs(dir)
 	if err != nil {
 		whole = dir

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -52,6 +53,24 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 		return store.AuditPage{}, s.failed(ctx, err)
 	}
 	return page, nil
+}
+
+// maxLookedBack bounds how many entries LastChanged goes through.
+const maxLookedBack = 1024
+
+// LastChanged returns what the system journal has last of a file that steers toolcrib,
+// by an event of this kind; zero = nothing, or so long ago that it is not looked for.
+func (s *Store) LastChanged(ctx context.Context, kind toolcrib.Kind, path string) (last store.FileChanged, err error) {
+	err = each(ctx, s.readers.QueryContext, `SELECT payload FROM (SELECT kind, payload FROM system_events INDEXED BY system_events_audit
+		WHERE kind NOT IN ('anchor', 'session_made', 'session_removed', 'usage_kept') ORDER BY time DESC, seq DESC LIMIT ?)
+		WHERE kind = ? AND payload ->> 'path' = ? LIMIT 1`, []any{maxLookedBack, string(kind), text(path)}, func(scan func(...any) error) error {
+		var raw []byte
+		if err := scan(&raw); err != nil {
+			return err
+		}
+		return json.Unmarshal(raw, &last)
+	})
+	return last, s.failed(ctx, err)
 }
 
 // numOf returns the number of a run; 0 = it is not there, but the system journal may
@@ -215,7 +234,8 @@ func (q *auditQuery) order(time, key string) string {
 }
 
 // auditedKinds is the condition of the index events_audit.
-const auditedKinds = "e.kind IN ('run_started', 'verdicts', 'confirmation_required', 'confirmation_resolved', 'granted', 'stopping')"
+const auditedKinds = `(e.kind = 'run_started' OR e.kind = 'verdicts' OR e.kind = 'confirmation_required'
+	OR e.kind = 'confirmation_resolved' OR e.kind = 'granted' OR e.kind = 'stopping')`
 
 // readRuns reads a page of the journals of runs.
 func (q *auditQuery) readRuns(ctx context.Context, st *auditStream) error {

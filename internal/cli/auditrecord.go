@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/skill"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+)
+
+// Everything that steers toolcrib stands in the audit log. What the store changes
+// itself it writes down itself; this is what changes outside of it.
+
+// recordConfiguration writes down that a configuration counts now with another content
+// than the last time, before anything is done under it. Where nothing has changed it
+// costs one look.
+func (a *app) recordConfiguration(ctx context.Context, s *sqlite.Store) error {
+	c := a.config
+	if a.recorded || c == nil || c.Hash() == "" {
+		return nil
+	}
+	path, err := filepath.Abs(c.File())
+	if err != nil {
+		return err
+	}
+	last, err := s.LastChanged(ctx, store.SystemConfigChanged, path)
+	if err != nil {
+		return err
+	}
+	if last.Hash != c.Hash() {
+		err := a.recordChanged(ctx, s, store.SystemConfigChanged, store.FileChanged{Path: path, Hash: c.Hash()})
+		if errors.Is(err, store.ErrReadOnly) {
+			return nil // whatever is to be changed will fail by itself
+		}
+		if err != nil {
+			return fmt.Errorf("that the configuration has changed cannot be written down, so nothing is done under it: %w", err)
+		}
+	}
+	a.recorded = true
+	return nil
+}
+
+// recordChanged writes down what became of files that steer toolcrib, by whoever acts.
+func (a *app) recordChanged(ctx context.Context, s *sqlite.Store, kind toolcrib.Kind, files ...store.FileChanged) error {
+	who, err := a.principal(ctx)
+	if err != nil {
+		return err
+	}
+	events := make([]store.SystemEvent, len(files))
+	for i, f := range files {
+		if f.By == "" {
+			f.By = nameOf(who)
+		}
+		payload, err := json.Marshal(f)
+		if err != nil {
+			return err
+		}
+		events[i] = store.SystemEvent{Kind: kind, Payload: payload}
+	}
+	return s.AppendSystem(ctx, events...)
+}
+
+// recordTrust writes down that files of a folder are trusted now, or no more. What a
+// folder brings may be the configuration that says where the data lies, so it is
+// written down in the data folder that counts after it. It never takes trust back, and
+// never keeps it: where it cannot be written down, that is told.
+func (a *app) recordTrust(ctx context.Context, kind toolcrib.Kind, dir, why string, files ...trust.File) {
+	if whole, err := filepath.Abs(dir); err == nil {
+		dir = whole
+	}
+	changed := []store.FileChanged{}
+	for _, f := range files {
+		if f.State != trust.Absent {
+			changed = append(changed, store.FileChanged{Path: filepath.Join(dir, f.Name), Hash: f.Hash, Why: why})
+		}
+	}
+	if len(files) == 0 {
+		changed = append(changed, store.FileChanged{Path: dir, Why: why})
+	}
+	s, err := a.storeOfTrust(ctx)
+	if err == nil {
+		err = a.recordChanged(ctx, s, kind, changed...)
+	}
+	if err != nil {
+		a.notice("this does not stand in the audit log: %v", err)
+	}
+}
+
+// storeOfTrust opens the store of the configuration that counts without a question:
+// one of the current folder only if it is trusted, else the user's own, else none.
+func (a *app) storeOfTrust(ctx context.Context) (*sqlite.Store, error) {
+	if a.store != nil {
+		return a.store, nil
+	}
+	if a.config == nil {
+		c, err := config.Load(config.Find(a.configFlag, os.Getenv), a.trustedAlready)
+		var untrusted *trust.UntrustedError
+		if errors.As(err, &untrusted) {
+			c, err = ownConfiguration()
+		}
+		if err != nil {
+			return nil, err
+		}
+		a.config = c
+		// A question that was asked first has its answer now, and what is read later
+		// is read as it is then.
+		defer func() { a.config = nil }()
+	}
+	return a.openDatabase(ctx, false)
+}
+
+// ownConfiguration is that of the user's own folder, or of nobody.
+func ownConfiguration() (*config.Config, error) {
+	path := filepath.Join(config.UserFolder(os.Getenv), config.FileName)
+	if _, err := os.Stat(path); err != nil {
+		return config.Default(), nil
+	}
+	return config.Load(config.Source{Path: path, Origin: config.OriginUser}, nil)
+}
+
+// recordSkill writes down that the content of a skill counts from now on.
+func (a *app) recordSkill(kind toolcrib.Kind, s *skill.Skill) error {
+	// Skills are read for the command as a whole, which has no other context.
+	ctx := context.Background()
+	kept, err := a.database(ctx)
+	if err != nil {
+		return err
+	}
+	return a.recordChanged(ctx, kept, kind, store.FileChanged{Path: s.Path, Name: s.Name, Hash: s.Hash})
+}
