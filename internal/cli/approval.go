@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/internal/propose"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -44,6 +45,8 @@ type approvalCall struct {
 	// Rule asks, and Position is where the configuration says that it is asked.
 	Rule     string `json:"rule,omitempty"`
 	Position string `json:"position,omitempty"`
+	// Proposed is a rule that would let calls like this one pass, while it is open.
+	Proposed *propose.Rule `json:"proposed_rule,omitempty"`
 }
 
 type approvalWord struct {
@@ -127,11 +130,21 @@ func (a *app) approvalsOf(ctx context.Context, s *sqlite.Store, rec store.RunRec
 		switch {
 		case rec.Pending != nil && rec.Pending.ApprovalID == v.ID && rec.Status.Parked():
 			v.Status, v.ExpiresAt = approvalPending, a.expiry(v, last)
+			v.propose()
 		case len(v.open()) > 0, len(v.Decisions) == 0:
 			v.Status = approvalEnded
 		}
 	}
 	return all, nil
+}
+
+// propose adds the rules that a person could add for the open calls of an approval.
+func (v *approvalView) propose() {
+	for i := range v.Calls {
+		if c := &v.Calls[i]; c.Decision == "" && v.Kind == journal.ApprovalCall {
+			c.Proposed = proposed(&c.ApprovalItem)
+		}
+	}
 }
 
 func (v *approvalView) resolved(at time.Time, b *journal.ConfirmationResolved) {

@@ -157,6 +157,9 @@ func (a *app) showApproval(ctx context.Context, v *approvalView) error {
 			fmt.Fprintf(a.out, "%s\n", s.Dim(guard.Visible("asked by "+c.Position)))
 		}
 		fmt.Fprint(a.out, s.Preview(c.Preview, 0))
+		if text := proposedText(c.Proposed); text != "" {
+			fmt.Fprintln(a.out, text)
+		}
 	}
 	for _, d := range v.Decisions {
 		by := d.By

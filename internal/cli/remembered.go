@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
@@ -182,6 +183,11 @@ func (a *app) remembered(ctx context.Context, who toolcrib.Principal, session to
 	kept, err := approvalMemory{a.store}.Remembered(ctx, who.User, session)
 	if err != nil {
 		return nil, err
+	}
+	if c, err := a.configuration(); err != nil {
+		return nil, err
+	} else if c.Approvals.FourEyes {
+		kept = agent.OfOthers(who.User, kept)
 	}
 	for i := range answers {
 		for _, m := range kept {

@@ -78,6 +78,7 @@ func TestScripts(t *testing.T) {
 			"binary":     cmdBinary,
 			"model":      cmdModel,
 			"hook":       receivers.command,
+			"previews":   cmdPreviews,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {

@@ -20,6 +20,8 @@ type Approver struct {
 	Out   io.Writer
 	Style Style
 	By    string // who answers
+	// Hint says more about a call where all of it is shown; may be nil.
+	Hint func(c *journal.ApprovalItem) string
 	// Hold and Release leave the terminal to the question and take it back; may
 	// be nil.
 	Hold, Release func()
@@ -163,6 +165,12 @@ func (a *Approver) showAll(ask *journal.ConfirmationRequired) {
 		fmt.Fprintf(a.Out, "%s %s\n", a.Style.Bold(line(c.Name, 64)), a.Style.Dim(guard.Visible(c.ID)))
 		fmt.Fprintln(a.Out, Indented(c.Arguments))
 		fmt.Fprint(a.Out, a.Style.Preview(c.Preview, 0))
+		if a.Hint == nil {
+			continue
+		}
+		if text := a.Hint(&c); text != "" {
+			fmt.Fprintln(a.Out, a.Style.Dim(guard.Visible(text)))
+		}
 	}
 }
 
