@@ -19,7 +19,7 @@ var migrations embed.FS
 
 const (
 	// schemaVersion is the number of the last migration.
-	schemaVersion = 7
+	schemaVersion = 8
 	// sealedVersion is the first whose system journal is sealed.
 	sealedVersion = 3
 	// applicationID marks the file as one of toolcrib: "tcrb".
