@@ -99,7 +99,7 @@ func (w work) measure(ctx context.Context, rounds int) error {
 	best := time.Duration(1<<63 - 1)
 	for range rounds {
 		n, begin := 0, time.Now()
-		for time.Since(begin) < roundTime {
+		for n == 0 || time.Since(begin) < roundTime {
 			if err := w.do(ctx); err != nil {
 				return err
 			}
