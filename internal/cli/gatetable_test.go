@@ -33,8 +33,6 @@ func notReached() map[toolcrib.Reason]string {
 		toolcrib.ReasonHopBudgetExhausted: "workers of confer and coordinate (X6)",
 		toolcrib.ReasonWorkerAllowlist:    "agents called by agents",
 		toolcrib.ReasonDepthExceeded:      "agents called by agents (H18)",
-		toolcrib.ReasonNotPermitted:       "users with grants (N18)",
-		toolcrib.ReasonBudgetExhausted:    "the calls of an access token (M16)",
 	}
 }
 
@@ -164,6 +162,7 @@ type gateHouse struct {
 	model        string // address of a model that waits for commands; "" = a script
 	serve        *gateRun
 	as           string // whom commands act for
+	token        string // file of the token by which calls are made
 }
 
 func newGateHouse(t *testing.T, binary string, c *gateCase) *gateHouse {
@@ -272,21 +271,44 @@ func (h *gateHouse) configure(given map[string]any) {
 // run runs the case.
 func (h *gateHouse) run() {
 	h.enter("work")
-	h.as = h.c.Main.As
 	for _, line := range h.c.Before {
 		h.step(line)
 	}
 	for i := range h.c.Earlier {
-		h.as = h.c.Earlier[i].As
+		h.actFor(&h.c.Earlier[i])
 		h.play(&h.c.Earlier[i])
 	}
-	h.as = h.c.Main.As
+	h.actFor(&h.c.Main)
 	if h.c.Call == "" {
 		h.play(&h.c.Main)
 		h.after()
 		return
 	}
 	h.judged()
+}
+
+// actFor makes the user, or the token, by whom the next commands act.
+func (h *gateHouse) actFor(r *gateRun) {
+	h.t.Helper()
+	h.as, h.token = "", ""
+	if r.Token != "" {
+		o := h.tool(append([]string{"tokens", "create"}, words(r.Token)...)...)
+		if o.code != 0 {
+			h.t.Fatalf("tokens create %s: %s", r.Token, o.err)
+		}
+		h.token = filepath.Join(h.root, "conf", "token")
+		h.put(h.token, o.out)
+	}
+	h.as = r.As
+}
+
+// judging runs a command that makes or judges calls: by the token, if there is one.
+func (h *gateHouse) judging(args ...string) output {
+	h.t.Helper()
+	if h.token != "" {
+		args = append([]string{"--token-file", h.token}, args...)
+	}
+	return h.tool(args...)
 }
 
 // output is what a command gave.
@@ -321,8 +343,8 @@ func (h *gateHouse) tool(args ...string) output {
 // step runs a command line of the case: COMMAND => EXIT, which is 0 if it is not
 // given. config JSON puts another configuration in place, skill NAME JSON another
 // front matter of a skill. $APPROVAL and $DIGEST stand for what the last run waits
-// for, $REMEMBERED for the first approval that is remembered, $SELF for the name of
-// whoever runs the test.
+// for, $REMEMBERED for the first approval that is remembered, $TOKEN for the first access
+// token, $SELF for the name of whoever runs the test.
 func (h *gateHouse) step(line string) {
 	h.t.Helper()
 	verb, rest, _ := strings.Cut(line, " ")
@@ -377,6 +399,13 @@ func (h *gateHouse) fill(line string) string {
 		h.read(&run, "runs", "show", "last", "--json")
 		line = strings.NewReplacer("$APPROVAL", run.Pending.ID, "$DIGEST", run.Pending.Digest).Replace(line)
 	}
+	if strings.Contains(line, "$TOKEN") {
+		var all []struct {
+			ID string `json:"id"`
+		}
+		h.read(&all, "tokens", "list", "--json")
+		line = strings.ReplaceAll(line, "$TOKEN", all[0].ID)
+	}
 	if strings.Contains(line, "$REMEMBERED") {
 		var all []struct {
 			ID string `json:"id"`
@@ -416,7 +445,7 @@ func words(line string) []string {
 func (h *gateHouse) play(r *gateRun) story {
 	h.t.Helper()
 	h.scripted(h.before(r), r)
-	o := h.tool(append(append([]string{"run"}, words(r.Flags)...), "go")...)
+	o := h.judging(append(append([]string{"run"}, words(r.Flags)...), "go")...)
 	want := 0
 	if r.Exit != nil {
 		want = *r.Exit
@@ -498,9 +527,7 @@ func (h *gateHouse) answer(n int, body []byte) modeltest.Step {
 	turn := h.serve.Turns[n]
 	var step modeltest.Step
 	if turn.Meanwhile != "" {
-		if o := h.tool(words(turn.Meanwhile)...); o.code != 0 {
-			h.t.Errorf("%s: exit %d\n%s", turn.Meanwhile, o.code, o.err)
-		}
+		h.meanwhile(turn.Meanwhile)
 		step.Latency = settled
 	}
 	fill := strings.NewReplacer("$CANARY", string(canaries.Find(body)))
@@ -513,6 +540,15 @@ func (h *gateHouse) answer(n int, body []byte) modeltest.Step {
 		step.Reply = modeltest.Text(fill.Replace(turn.Text))
 	}
 	return step
+}
+
+// meanwhile runs a command of the administrator, while a run waits for its model.
+func (h *gateHouse) meanwhile(line string) {
+	other := *h
+	other.as, other.token = "", ""
+	if o := other.tool(words(other.fill(line))...); o.code != 0 {
+		h.t.Errorf("%s: exit %d\n%s", line, o.code, o.err)
+	}
 }
 
 // looks tells whether the model has to look at what it is sent, or to wait for a
@@ -583,7 +619,10 @@ func (h *gateHouse) explain(call *gateCall) told {
 			Content json.RawMessage `json:"content"`
 		} `json:"call"`
 	}
-	h.read(&all, args...)
+	o := h.judging(args...)
+	if err := json.Unmarshal([]byte(o.out), &all); err != nil {
+		h.t.Fatalf("%q: %v\n%s%s", args, err, o.out, o.err)
+	}
 	x := all[0]
 	v := x.Call.Verdict
 	if !x.Offered && v.Reason != x.Reason && v.Reason != toolcrib.ReasonParseError {
@@ -606,7 +645,7 @@ func (h *gateHouse) explained(call *gateCall) {
 	if len(h.c.Explain) == 0 {
 		return
 	}
-	o := h.tool(append([]string{"tools", "explain", call.Name}, words(h.c.Main.Flags)...)...)
+	o := h.judging(append([]string{"tools", "explain", call.Name}, words(h.c.Main.Flags)...)...)
 	for _, want := range h.c.Explain {
 		if !strings.Contains(o.out, want) {
 			h.t.Errorf("tools explain does not say %q:\n%s%s", want, o.out, o.err)
@@ -625,7 +664,7 @@ func (c *gateCall) arguments() string {
 // call runs tools call. What it prints does not tell everything that the journal
 // has: the reason of a question, the effect of a call that nobody is asked about.
 func (h *gateHouse) call(call *gateCall) told {
-	o := h.tool(append([]string{"tools", "call", call.Name, "--json", "--args", call.arguments()}, words(h.c.Main.Flags)...)...)
+	o := h.judging(append([]string{"tools", "call", call.Name, "--json", "--args", call.arguments()}, words(h.c.Main.Flags)...)...)
 	var run struct {
 		Trace []struct {
 			ID       string                `json:"id"`
@@ -744,7 +783,9 @@ type story struct {
 // journal reads the last run from outside.
 func (h *gateHouse) journal() story {
 	h.t.Helper()
-	o := h.tool("runs", "export", "last")
+	administrator := *h
+	administrator.as = ""
+	o := administrator.tool("runs", "export", "last")
 	if o.code != 0 {
 		h.t.Fatalf("runs export last: %s", o.err)
 	}

@@ -45,7 +45,8 @@ type gateCase struct {
 
 // gateRun is a run with a model that plays a script.
 type gateRun struct {
-	As    string     `yaml:"as"` // --as; "" = the administrator
+	As    string     `yaml:"as"`    // --as; "" = the administrator
+	Token string     `yaml:"token"` // flags of tokens create; the run acts by that token
 	Flags string     `yaml:"flags"`
 	Turns []gateTurn `yaml:"turns"`
 	Exit  *int       `yaml:"exit"`
