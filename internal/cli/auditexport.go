@@ -30,8 +30,8 @@ func (a *app) auditExportCommand() *cobra.Command {
 		Use:   "export",
 		Short: "Write the audit log as JSON, one value a line, with the hashes of all chains",
 		Long: "Write the audit log as it is at one moment as JSON, one value a line: the whole system journal, the events of all runs with their hashes and the content of " +
-			"those that the log shows, and a sealed end. audit verify FILE checks it anywhere, without the database. It holds the arguments of no call and no prompt unless " +
-			"--content asks for everything. For administrators.",
+			"those that the log shows, and a sealed end. audit verify FILE checks it anywhere, without the database. Answers and results are in it with " +
+			"--content only; prompts, too, but for those of runs under --as, whose first event says who really asked. For administrators.",
 		Example: `toolcrib audit export -o audit.ndjson
 toolcrib audit export --since 30d -o month.ndjson
 toolcrib audit export --content | gzip > all.ndjson.gz`,

@@ -78,12 +78,12 @@ func (a *app) verifyExport(path string, f *verifyFlags, hashesOnly bool) error {
 	var broken *store.ChainError
 	switch {
 	case errors.As(err, &broken):
-		return a.tellChecked([]checkedView{{Run: broken.Run, Found: broken, Detail: pathText(path) + ": " + broken.Error()}}, f.json, false)
+		return a.tellChecked([]checkedView{{Run: broken.Run, File: path, Found: broken, Detail: pathText(path) + ": " + broken.Error()}}, f.json, false)
 	case err != nil:
 		return failedf("%s: %v", pathText(path), err)
 	}
-	text := fmt.Sprintf("%s: %s of the system journal up to event %d, %s with %s, %d with content; ",
-		pathText(path), render.Count(v.Events, "event"), v.Head.Seq, render.Count(v.Runs, "run"), render.Count(v.Links, "event"), v.Content)
+	text := fmt.Sprintf("%s of the system journal up to event %d, %s with %s, %d with content; ",
+		render.Count(v.Events, "event"), v.Head.Seq, render.Count(v.Runs, "run"), render.Count(v.Links, "event"), v.Content)
 	if v.Sealed {
 		text += "sealed with the keys of this data folder"
 	} else {
@@ -92,7 +92,7 @@ func (a *app) verifyExport(path string, f *verifyFlags, hashesOnly bool) error {
 	if f.head != "" {
 		text += fmt.Sprintf("; it goes on from the kept head, event %d", kept.Seq)
 	}
-	return a.tellChecked([]checkedView{{OK: true, Found: v, Detail: text}}, f.json, false)
+	return a.tellChecked([]checkedView{{OK: true, File: path, Found: v, Detail: text}}, f.json, false)
 }
 
 // keysIfAny are the keys of the data folder; nil = there are none here. Nothing is made.

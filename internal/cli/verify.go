@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,8 @@ import (
 
 // checkedView is what was found out about one run, or about everything.
 type checkedView struct {
-	Run    toolcrib.RunID `json:"run_id"` // "" = everything
+	Run    toolcrib.RunID `json:"run_id"` // "" = everything, or a file
+	File   string         `json:"file,omitempty"`
 	OK     bool           `json:"ok"`
 	Found  any            `json:"found,omitempty"` // store.Verified, store.VerifiedAll or replay.Report
 	Detail string         `json:"detail"`
@@ -184,10 +186,7 @@ func (a *app) tellChecked(views []checkedView, asJSON, toErr bool) error {
 		switch {
 		case asJSON:
 		case v.OK:
-			name := string(v.Run)
-			if name == "" {
-				name = "everything"
-			}
+			name := cmp.Or(string(v.Run), pathText(v.File), "everything")
 			fmt.Fprintf(out, "%s %s: %s\n", a.outStyle.Green("✓"), name, v.Detail)
 		default:
 			a.complain(v.Detail)
