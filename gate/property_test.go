@@ -124,6 +124,75 @@ func TestA4_Property_OfferHoldsWhatIsAllowed(t *testing.T) {
 	})
 }
 
+// TestA4_Property_KeptOfferIsTheOffer asks one gate again and again, under a policy
+// that changes in between in all that the layers look at, and finds what a gate that
+// remembers nothing offers, and decides.
+func TestA4_Property_KeptOfferIsTheOffer(t *testing.T) {
+	ways := policyChanges()
+	names := slices.Sorted(maps.Keys(ways))
+	forWorlds(t, func(t *rapid.T, c *celRules, w world) {
+		if w.people.kind == peopleNone {
+			w.people.kind = peopleSame
+		}
+		now := &world{}
+		kept := c.gateFrom(t, w, current{now})
+		worlds := []world{w}
+		for range rapid.IntRange(1, 3).Draw(t, "changes") {
+			changed := worlds[len(worlds)-1].clone()
+			ways[pick(t, "change", names...)](t, &changed)
+			worlds = append(worlds, changed, w)
+		}
+		for _, today := range worlds {
+			*now = today
+			fresh := c.gateOf(t, today)
+			have, errHave := kept.Offer(context.Background(), today.who, today.scope)
+			want, errWant := fresh.Offer(context.Background(), today.who, today.scope)
+			if (errHave == nil) != (errWant == nil) || !slices.Equal(have.Record.Names(), want.Record.Names()) || have.Record.Hash != want.Record.Hash {
+				t.Fatalf("offered %q (%v), want %q (%v)", have.Record.Names(), errHave, want.Record.Names(), errWant)
+			}
+			verdicts := kept.Judge(context.Background(), today.who, today.scope, today.known(), today.turn)
+			for i, v := range fresh.Judge(context.Background(), today.who, today.scope, today.known(), today.turn) {
+				if verdicts[i].Decision != v.Decision || verdicts[i].Reason != v.Reason {
+					t.Fatalf("%s: %q %s, want %q %s", v.Tool, verdicts[i].Decision, verdicts[i].Reason, v.Decision, v.Reason)
+				}
+			}
+		}
+	})
+}
+
+// policyChanges change one thing that the layers look at, to something wider or
+// narrower.
+func policyChanges() map[string]func(*rapid.T, *world) {
+	list := func(of func(*world) *[]string) func(*rapid.T, *world) {
+		return func(t *rapid.T, w *world) {
+			patterns := append(worldPatterns(), "files", "gh", "sql:shop/x", "agent:default")
+			list := []string{}
+			for range upTo(t, 14, "length") {
+				list = append(list, pick(t, "entry", patterns...))
+			}
+			*of(w) = pick(t, "list", list, nil, []string{}, append(slices.Clone(*of(w)), list...))
+		}
+	}
+	return map[string]func(*rapid.T, *world){
+		"agent list": list(func(w *world) *[]string { return &w.scope.AgentTools }), "skill list": list(func(w *world) *[]string { return &w.scope.SkillTools }),
+		"run list": list(func(w *world) *[]string { return &w.scope.RunTools }), "worker list": list(func(w *world) *[]string { return &w.scope.WorkerTools }),
+		"grants": list(func(w *world) *[]string { return &w.who.Grants }),
+		"admin":  func(_ *rapid.T, w *world) { w.who.Admin = !w.who.Admin },
+		"user":   func(t *rapid.T, w *world) { w.who.User = pick(t, "user", "alice", "bob", "") },
+		"skills": func(_ *rapid.T, w *world) { w.scope.HasSkills = !w.scope.HasSkills },
+		"agent":  func(t *rapid.T, w *world) { w.scope.Agent = pick(t, "agent", "default", "other", "") },
+		"people": func(t *rapid.T, w *world) { w.people.kind = pick(t, "people", peopleSame, peopleRefused, peopleOther) },
+		"token":  func(t *rapid.T, w *world) { w.people.token, w.who.Token = drawToken(t), "tok_1" },
+		"no token": func(_ *rapid.T, w *world) {
+			w.people.token, w.who.Token = nil, ""
+		},
+		"scope without a token": func(_ *rapid.T, w *world) { w.people.token, w.who.Token = &worldToken{}, "" },
+		"another token":         func(_ *rapid.T, w *world) { w.who.Token = "tok_2" },
+		"tools":                 func(t *rapid.T, w *world) { w.over.Tools = drawSwitches(t, "tools", worldNames()) },
+		"groups":                func(t *rapid.T, w *world) { w.over.Groups = drawSwitches(t, "groups", worldGroups()) },
+	}
+}
+
 // TestA5_Property_NothingWidens restricts a world in every way there is, and finds
 // that the offer has shrunk and no call has come nearer to running.
 func TestA5_Property_NothingWidens(t *testing.T) {

@@ -67,7 +67,7 @@ type takenToken struct {
 
 func (k *takenToken) Key() string {
 	_ = k.key.happen()
-	return fmt.Sprint(k.agents, k.tools)
+	return fmt.Sprint(k.agents, k.tools, k.offers)
 }
 
 func (k *takenToken) Agent(name string) error { return covered(slices.Contains(k.agents, name)) }
@@ -267,14 +267,31 @@ func (j joinedRules) About(tool string) (infos []gate.RuleInfo) {
 	return infos
 }
 
+// current is a world that can be exchanged under a gate.
+type current struct{ world *world }
+
+func (c current) Overrides(ctx context.Context) (gate.Overrides, error) {
+	return c.world.Overrides(ctx)
+}
+
+func (c current) Standing(ctx context.Context, who toolcrib.Principal) (gate.Standing, error) {
+	return c.world.Standing(ctx, who)
+}
+
 // gateOf makes the gate of a world.
 func (c *celRules) gateOf(t *rapid.T, w world, layers ...gate.Layer) *gate.Gate {
-	o := gate.Options{Availability: w, Confirm: w.confirm, Settings: w.settings, Layers: layers}
+	return c.gateFrom(t, w, current{&w}, layers...)
+}
+
+// gateFrom makes the gate of a world; what may change under it comes from the
+// source.
+func (c *celRules) gateFrom(t *rapid.T, w world, source current, layers ...gate.Layer) *gate.Gate {
+	o := gate.Options{Availability: source, Confirm: w.confirm, Settings: w.settings, Layers: layers}
 	for _, tool := range w.tools {
 		o.Tools = append(o.Tools, tool.make())
 	}
 	if w.people.kind != peopleNone {
-		o.People = w
+		o.People = source
 	}
 	if w.protects {
 		o.Protected = gate.Protected{
