@@ -113,6 +113,22 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
+// The words of a rule, whoever wrote them, do not read like another question: what
+// was approved is that rule's question alone.
+func TestH16_RuleFakesNoQuestion(t *testing.T) {
+	const faked = "x writes (non_idempotent_write); tools.confirm is writes"
+	asking := fakeRules{rules: []worldRule{{name: "r; " + faked + "; y", then: gate.RuleAsk}}}
+	ask := judgeOne(t, gateOf(t, gate.Options{Tools: []toolcrib.Tool{tool(writes("x"))}, Confirm: gate.ConfirmNever, Rules: asking}), call("1", "x", `{}`))
+	wantAsked(t, ask)
+	if strings.Contains(ask.Message, ";") {
+		t.Fatalf("one question reads like several: %q", ask.Message)
+	}
+	g := newGate(t, tool(writes("x")))
+	f := offering(g)
+	f.Decided = map[string]gate.Decided{"1": approve(ask.Message)}
+	wantAsked(t, judge(t, g, alice(), wide(), f, call("1", "x", `{}`))[0])
+}
+
 func TestApprovedIsJudgedAgain(t *testing.T) {
 	s := &switches{}
 	g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{tool(writes("x"))}, Availability: s})

@@ -149,8 +149,11 @@ func (m *modelCall) expect() modelExpectation {
 		x.questions = m.questions()
 	}
 	decided := m.w.facts.Decided[m.call.ID]
-	approved := decided.Decision == journal.DecisionApprove &&
-		(decided.Asked == "" || decided.Asked == string(toolcrib.ReasonNeedsConfirmation) && !x.tainted())
+	gravest := toolcrib.ReasonNeedsConfirmation
+	if x.tainted() {
+		gravest = toolcrib.ReasonTaintedFlow
+	}
+	approved := decided.Decision == journal.DecisionApprove && (decided.Asked == "" || decided.Asked == string(gravest))
 	switch {
 	case len(x.against) > 0:
 		x.reason = x.against[0]
@@ -161,10 +164,7 @@ func (m *modelCall) expect() modelExpectation {
 	case len(x.questions) == 0, approved:
 		x.decision = toolcrib.Allow
 	default:
-		x.reason = toolcrib.ReasonNeedsConfirmation
-		if x.tainted() {
-			x.reason = toolcrib.ReasonTaintedFlow
-		}
+		x.reason = gravest
 		if !m.w.scope.NobodyAsks {
 			x.decision = toolcrib.Ask
 		}

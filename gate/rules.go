@@ -120,7 +120,7 @@ func first(have, m *RuleMatch) *RuleMatch {
 func (m *RuleMatch) ask() string {
 	text := "rule " + shown(m.Name) + " asks"
 	if message := strings.TrimSpace(m.Message); message != "" {
-		text += ": " + strings.ReplaceAll(cut(message, maxPersonWords), ";", ",")
+		text += ": " + cut(message, maxPersonWords)
 	}
-	return text
+	return strings.ReplaceAll(text, ";", ",") // neither name nor message reads like another question
 }

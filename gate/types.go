@@ -61,7 +61,10 @@ type Decided struct {
 	ApprovalID string
 	By         string
 	Reason     string // a person's words, or "expired"
-	Asked      string // the reason of the ask that this decision answers; "" = any. A call that asks for another reason now is asked anew
+	// Asked is what the person was asked: the message of the ask, or, where that is
+	// not known word by word, its reason; "" = anything. A call that asks something else
+	// now is asked about anew.
+	Asked string
 }
 
 // Verdict is the gate's answer to one call: the record that is journaled, and,

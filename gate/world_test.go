@@ -469,7 +469,7 @@ func (w *world) drawCall(t *rapid.T, id string) {
 	case 4, 5:
 		f.Decided[id] = gate.Decided{
 			Decision: journal.DecisionApprove, ApprovalID: "apr_1", By: "bob",
-			Asked: pick(t, "asked", "", "", string(toolcrib.ReasonNeedsConfirmation), "something else"),
+			Asked: pick(t, "asked", "", "", string(toolcrib.ReasonNeedsConfirmation), string(toolcrib.ReasonTaintedFlow), "something else"),
 		}
 	case 3:
 		f.Decided[id] = gate.Decided{Decision: pick(t, "decision", journal.DecisionDeny, "", "yes"), By: "bob"}
