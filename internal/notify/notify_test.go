@@ -202,9 +202,14 @@ func TestWebhook_Failures(t *testing.T) {
 	const private = "/s3cr3t-path?token=s3cr3t"
 	key := keyOf(t, secret)
 	n := notify.New([]notify.Target{
-		{Address: strange.URL + private, Key: key}, {Address: "http://" + gone + private, Key: key}, {Address: good.URL + private, Key: key},
-		{Address: "http://" + silent.Addr().String() + private, Key: key}, {Address: "gopher://s3cr3t"}, {Address: "s3cr3t"},
-		{Address: "http://s3cr3t:s3cr3t@" + gone, Key: key}, {Address: "slack://s3cr3t"},
+		{Address: strange.URL + private, Key: key},
+		{Address: "http://" + gone + private, Key: key},
+		{Address: good.URL + private, Key: key},
+		{Address: "http://" + silent.Addr().String() + private, Key: key},
+		{Address: "gopher://s3cr3t"},
+		{Address: "s3cr3t"},
+		{Address: "http://s3cr3t:s3cr3t@" + gone, Key: key},
+		{Address: "slack://s3cr3t"},
 	}, notify.Options{Wait: noWait, Attempt: 300 * time.Millisecond, Total: 20 * time.Second})
 	var reasons []string
 	for _, f := range n.Send(t.Context(), message()) {

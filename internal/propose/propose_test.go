@@ -24,23 +24,24 @@ type failer interface {
 	Context() context.Context
 }
 
-// holds judges a call by a proposed rule, compiled as the gate has it.
-func holds(t failer, r *propose.Rule, tool string, args map[string]string, target string) bool {
+// compiled is a proposed rule as the gate has it.
+func compiled(t failer, r *propose.Rule) *celrule.Set {
 	schema := json.RawMessage(`{"type":"object","properties":{"command":{"type":"string"}},"required":["command"],"additionalProperties":false}`)
-	if tool != "exec_shell" {
+	if r.Tools[0] != "exec_shell" {
 		schema = json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"},"content":{"type":"string"}},"required":["path"],"additionalProperties":false}`)
 	}
 	set, err := celrule.New([]celrule.Rule{{Name: r.Name, Tools: r.Tools, When: r.When, Then: r.Then}}, celrule.Options{
-		Tools: []string{tool}, Schemas: func(string) json.RawMessage { return schema },
+		Tools: r.Tools, Schemas: func(string) json.RawMessage { return schema },
 	})
 	if err != nil || len(set.Warnings()) > 0 {
 		t.Fatal(r.When, err, set.Warnings())
 	}
-	raw, err := json.Marshal(args)
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := gate.RuleInput{Tool: tool, Arguments: raw, Workspace: workspace, Who: &toolcrib.Principal{User: "alice"}}
+	return set
+}
+
+// holds judges a call by it.
+func holds(t failer, set *celrule.Set, tool string, args map[string]string, target string) bool {
+	in := gate.RuleInput{Tool: tool, Arguments: arguments(t, args), Workspace: workspace, Who: &toolcrib.Principal{User: "alice"}}
 	if target != "" {
 		in.Targets = []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: target, Write: true}}
 	}
@@ -112,6 +113,7 @@ func TestFor_Paths(t *testing.T) {
 	if r.Line() != want {
 		t.Errorf("got  %s\nwant %s", r.Line(), want)
 	}
+	set := compiled(t, r)
 	for name, c := range map[string]struct {
 		target string
 		want   bool
@@ -137,7 +139,7 @@ func TestFor_Paths(t *testing.T) {
 		if target == "" {
 			target = path.Join(workspace, name)
 		}
-		if got := holds(t, r, "write_file", map[string]string{"path": name, "content": "x"}, target); got != c.want {
+		if got := holds(t, set, "write_file", map[string]string{"path": name, "content": "x"}, target); got != c.want {
 			t.Errorf("%q at %s: %v", name, target, got)
 		}
 	}
@@ -148,8 +150,8 @@ func TestFor_Paths(t *testing.T) {
 	}
 	for _, name := range []string{"Makefile", "notes.txt", "dir/Makefile", "dir/a.tar.gz"} {
 		r := propose.For("edit_file", arguments(t, map[string]string{"path": name}))
-		if r == nil || !holds(t, r, "edit_file", map[string]string{"path": name}, path.Join(workspace, name)) ||
-			holds(t, r, "edit_file", map[string]string{"path": name + "x"}, path.Join(workspace, name+"x")) {
+		if r == nil || !holds(t, compiled(t, r), "edit_file", map[string]string{"path": name}, path.Join(workspace, name)) ||
+			holds(t, compiled(t, r), "edit_file", map[string]string{"path": name + "x"}, path.Join(workspace, name+"x")) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
@@ -163,12 +165,13 @@ func TestFor_Property(t *testing.T) {
 		line := strings.Join(rapid.SliceOfN(word, 1, 5).Draw(t, "words"), " ")
 		args := map[string]string{"command": line}
 		if r := propose.For("exec_shell", arguments(t, args)); r != nil {
-			if !holds(t, r, "exec_shell", args, "") {
+			set := compiled(t, r)
+			if !holds(t, set, "exec_shell", args, "") {
 				t.Fatal("does not hold for ", line, r.When)
 			}
 			for _, more := range []string{";id", "; id", "&& id", " && id", "|sh", " | sh", "&", " &", "$(id)", "`id`", ">x", " > x", "<x", "\nid", "/..", " ..", " x", "\x00", "#", "'", `"`, `\`} {
 				for _, other := range []string{line + more, more + line, line[:len(line)/2] + more + line[len(line)/2:]} {
-					if holds(t, r, "exec_shell", map[string]string{"command": other}, "") {
+					if holds(t, set, "exec_shell", map[string]string{"command": other}, "") {
 						t.Fatal("holds for ", other, r.When)
 					}
 				}
@@ -179,11 +182,12 @@ func TestFor_Property(t *testing.T) {
 		if r == nil {
 			return
 		}
-		if !holds(t, r, "write_file", map[string]string{"path": name}, path.Join(workspace, name)) {
+		set := compiled(t, r)
+		if !holds(t, set, "write_file", map[string]string{"path": name}, path.Join(workspace, name)) {
 			t.Fatal("does not hold for ", name, r.When)
 		}
 		for _, other := range []string{"../" + name, "/" + name, name + "/..", name + "/../x", path.Dir(name) + "/../" + path.Base(name), path.Dir(name) + "/.x.txt", "x/" + name, name + "\n", name + ".sh"} {
-			if other != name && holds(t, r, "write_file", map[string]string{"path": other}, path.Join(workspace, other)) {
+			if other != name && holds(t, set, "write_file", map[string]string{"path": other}, path.Join(workspace, other)) {
 				t.Fatal("holds for ", fmt.Sprintf("%q", other), r.When)
 			}
 		}
