@@ -199,3 +199,38 @@ func TestH16_ApproverPassesTheGate(t *testing.T) {
 		t.Error("no gate lets approve")
 	}
 }
+
+// M16, N18: one gate, and what the principal may do changes between two offers in one
+// thing that decides.
+func TestM16_OfferCacheTellsStandingsApart(t *testing.T) {
+	w := &world{people: worldPeople{kind: peopleSame}}
+	g := gateOf(t, gate.Options{
+		Tools:  []toolcrib.Tool{tool(reads("read_file")), tool(reads("write_file")), tool(reads("ghost"))},
+		People: current{w}, Availability: gate.Overrides{},
+	})
+	covers := func(tools ...string) *worldToken { return &worldToken{agents: []string{"default"}, tools: tools} }
+	by := toolcrib.Principal{User: "alice", Token: "tok_1"}
+	for range 2 {
+		for _, c := range []struct {
+			name   string
+			who    toolcrib.Principal
+			people worldPeople
+			want   string
+		}{
+			{"as the principal says", alice(), worldPeople{kind: peopleSame}, "ghost read_file write_file"},
+			{"granted nothing", alice(), worldPeople{kind: peopleToday, today: toolcrib.Principal{User: "alice", Grants: []string{}}}, ""},
+			{"granted one", alice(), worldPeople{kind: peopleToday, today: toolcrib.Principal{User: "alice", Grants: []string{"ghost"}}}, "ghost"},
+			{"disabled", alice(), worldPeople{kind: peopleRefused}, ""},
+			{"a token", by, worldPeople{kind: peopleSame, token: covers("read_file")}, "read_file"},
+			{"with another scope", by, worldPeople{kind: peopleSame, token: covers("write_file")}, "write_file"},
+			{"that nobody knows", by, worldPeople{kind: peopleSame}, ""},
+			{"a scope of nothing, without a token", alice(), worldPeople{kind: peopleSame, token: covers()}, ""},
+		} {
+			w.people = c.people
+			o, err := g.Offer(t.Context(), c.who, wide())
+			if have := strings.Join(o.Record.Names(), " "); err != nil || have != c.want {
+				t.Fatalf("%s: offered %q, want %q (%v)", c.name, have, c.want, err)
+			}
+		}
+	}
+}
