@@ -372,10 +372,10 @@ func (c *exportCheck) end(line []byte, keys *Keys, v *VerifiedExport) error {
 	}
 	digest, end := c.hash.Sum(nil), last.End
 	switch {
-	case end.Digest != hex.EncodeToString(digest) || end.Lines != c.lines-1 || end.Runs != v.Runs:
-		return &ChainError{What: "the export is not the one that its last line has the digest of"}
 	case end.Head.Seq != c.head.seq || end.Head.Hash != hex.EncodeToString(c.head.hash) || c.head.seq > 0 && end.Head.Time.UnixMicro() != c.head.time:
 		return &ChainError{Run: SystemChain, Seq: c.head.seq, What: fmt.Sprintf("the export ends not where its head says, at event %d", end.Head.Seq)}
+	case end.Digest != hex.EncodeToString(digest) || end.Lines != c.lines-1 || end.Runs != v.Runs:
+		return &ChainError{What: "the export is not the one that its last line has the digest of"}
 	case keys != nil && !hmac.Equal([]byte(end.MAC), []byte(hex.EncodeToString(exportMAC(keys, digest)))):
 		return &ChainError{What: "the export was not sealed with these keys"}
 	case keys != nil && !hmac.Equal([]byte(end.Head.MAC), []byte(hex.EncodeToString(keys.HeadMAC(c.head.seq, c.head.hash)))):
