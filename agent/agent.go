@@ -39,7 +39,7 @@ type Options struct {
 	Clock    Clock                                     // nil = the machine's
 	Mask     *guard.Masker                             // nil = no secrets to mask
 	Log      *slog.Logger                              // nil = nowhere
-	Watch    func(run toolcrib.RunID, f journal.Frame) // nil = nobody watches; called in order for each run, for a run and those nested in it at the same time; must not block
+	Watch    func(run toolcrib.RunID, f journal.Frame) // nil = nobody watches; called in order for each run, for a run and those nested in it, and for decisions that come together, at the same time; must not block
 	Memory   Memory                                    // nil = approvals are remembered for their run only
 	Ledger   toolcrib.Ledger                           // nil = no user has a budget
 	Approver Approver                                  // nil = nobody can be asked: the run parks

@@ -359,6 +359,7 @@ func TestDecide_TwoPeople(t *testing.T) {
 	for range 50 {
 		w := office(t, false)
 		w.byTurn(calls("write", `{"n":1}`, "put", `{"n":2}`), say("done"))
+		w.runner.Watch = nil // decisions at the same time are watched at the same time
 		s := run(t, w, of("alice", false))
 		first, second := s.Pending.Calls[0].ID, s.Pending.Calls[1].ID
 		words := []struct {
