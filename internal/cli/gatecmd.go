@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,15 +42,21 @@ type ruleUse struct {
 
 func (a *app) gateRulesCommand() *cobra.Command {
 	var asJSON bool
+	var since string
 	cmd := &cobra.Command{
 		Use:   "rules",
 		Short: "List the rules, and how many calls each has decided about",
 		Long: "List the rules of the configuration in their order, and how many calls each has refused, asked about, or freed " +
-			"of the question of tools.confirm, in all runs. A call counts once, for the rule that decided when it was first judged. For administrators.",
-		Example: "toolcrib gate rules\ntoolcrib gate rules --json",
+			"of the question of tools.confirm, in all runs. A call counts once, for the rule that decided when it was first judged. " +
+			"With --since only whole days (UTC) from then on count. For administrators.",
+		Example: "toolcrib gate rules\ntoolcrib gate rules --since 30d\ntoolcrib gate rules --json",
 		Args:    positional,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			uses, err := a.ruleUses(cmd.Context())
+			from, err := timeFlag("since", since, time.Now())
+			if err != nil {
+				return err
+			}
+			uses, err := a.ruleUses(cmd.Context(), from)
 			if err != nil {
 				return err
 			}
@@ -60,13 +67,14 @@ func (a *app) gateRulesCommand() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&since, "since", "", "what was decided from that day on: a span such as 24h or 7d, a date, or a time (RFC 3339)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
 	return cmd
 }
 
 // ruleUses are the rules of the configuration in their order, then those that
 // decided and are gone since.
-func (a *app) ruleUses(ctx context.Context) ([]*ruleUse, error) {
+func (a *app) ruleUses(ctx context.Context, since time.Time) ([]*ruleUse, error) {
 	if _, err := a.administrator(ctx); err != nil {
 		return nil, err
 	}
@@ -81,7 +89,11 @@ func (a *app) ruleUses(ctx context.Context) ([]*ruleUse, error) {
 	if err != nil {
 		return nil, err
 	}
-	counts, err := s.RuleCounts(ctx)
+	day := store.Day(math.MinInt64)
+	if !since.IsZero() {
+		day = store.DayOf(since)
+	}
+	counts, err := s.RuleCountsSince(ctx, day)
 	if err != nil {
 		return nil, err
 	}

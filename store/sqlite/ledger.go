@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/toolcrib/toolcrib"
@@ -228,9 +229,14 @@ func (s *Store) Spent(ctx context.Context, user string, since store.Day) (spent 
 
 // RuleCounts returns how often each rule has decided, by rule, decision and tool.
 func (s *Store) RuleCounts(ctx context.Context) ([]store.RuleCount, error) {
+	return s.RuleCountsSince(ctx, math.MinInt64)
+}
+
+// RuleCountsSince is RuleCounts from a day on.
+func (s *Store) RuleCountsSince(ctx context.Context, day store.Day) ([]store.RuleCount, error) {
 	var counts []store.RuleCount
 	err := each(ctx, s.readers.QueryContext, `SELECT rule, decision, tool, sum(calls), max(last) FROM rule_usage
-		GROUP BY rule, decision, tool ORDER BY rule, decision, tool`, nil, func(scan func(...any) error) error {
+		WHERE day >= ? GROUP BY rule, decision, tool ORDER BY rule, decision, tool`, []any{int64(day)}, func(scan func(...any) error) error {
 		var c store.RuleCount
 		var last int64
 		err := scan(&c.Rule, &c.Decision, &c.Tool, &c.Calls, &last)
