@@ -86,7 +86,11 @@ func (a *app) explainedRun(ctx context.Context, name string) (*explained, error)
 	if err != nil {
 		return nil, err
 	}
-	return &explained{gate: g, who: state.Start.Principal, scope: scope, facts: state.Facts(), run: rec.ID}, nil
+	facts := state.Facts()
+	if c, err := a.configuration(); err != nil || c.Approvals.FourEyes {
+		facts.Remembered = agent.OfOthers(state.Start.Principal.User, facts.Remembered)
+	}
+	return &explained{gate: g, who: state.Start.Principal, scope: scope, facts: facts, run: rec.ID}, nil
 }
 
 // note tells what the journal of a stored run adds to the answers.
