@@ -149,7 +149,7 @@ func joinQuestions(asks []asked) string {
 // answers tells whether a decision was made on these very questions: whoever was
 // shown more has answered them too, who was shown less has not.
 func answers(d Decided, asks []asked) bool {
-	if d.Asked == "" || d.Asked == string(asks[0].reason) {
+	if d.Asked == "" || d.Asked == string(toolcrib.ReasonNeedsConfirmation) && asks[0].reason == toolcrib.ReasonNeedsConfirmation {
 		return true
 	}
 	shown := questionSeparator + d.Asked + questionSeparator

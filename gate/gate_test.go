@@ -202,6 +202,51 @@ func TestOfferCacheTellsPoliciesApart(t *testing.T) {
 	}
 }
 
+// Policies whose lists read the same one after the other, and part in other places.
+func TestOfferCacheTellsListsApart(t *testing.T) {
+	for _, c := range []struct{ narrow, wide gate.Scope }{
+		{gate.Scope{RunTools: []string{"a_", "b"}}, gate.Scope{RunTools: []string{"a", "_b"}}},
+		{
+			gate.Scope{AgentTools: []string{"a"}, SkillTools: []string{"\x01"}, RunTools: []string{"a"}, WorkerTools: []string{}},
+			gate.Scope{AgentTools: []string{"a", ""}, WorkerTools: []string{"a", ""}},
+		},
+	} {
+		g := newGate(t, tool(reads("a")))
+		for range 2 {
+			for scope, want := range map[*gate.Scope]int{&c.narrow: 0, &c.wide: 1} {
+				if o, err := g.Offer(t.Context(), alice(), *scope); err != nil || len(o.Specs) != want {
+					t.Fatalf("%+v: %q is offered, want %d (%v)", scope, o.Record.Names(), want, err)
+				}
+			}
+		}
+	}
+}
+
+// A4: the overrides change in one of their two halves, and the other one is the very
+// same.
+func TestA4_OfferCacheLooksAtBothHalves(t *testing.T) {
+	spec := reads("a")
+	spec.Group = "g"
+	tools, groups := map[string]bool{}, map[string]bool{}
+	s := &switches{over: gate.Overrides{Tools: tools, Groups: groups}}
+	g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{tool(spec)}, Availability: s})
+	for i, c := range []struct {
+		over gate.Overrides
+		want int
+	}{
+		{gate.Overrides{Tools: tools, Groups: groups}, 1},
+		{gate.Overrides{Tools: tools, Groups: map[string]bool{"g": false}}, 0},
+		{gate.Overrides{Tools: tools, Groups: groups}, 1},
+		{gate.Overrides{Tools: map[string]bool{"a": false}, Groups: groups}, 0},
+		{gate.Overrides{Tools: tools, Groups: groups}, 1},
+	} {
+		s.over = c.over
+		if o, err := g.Offer(t.Context(), alice(), wide()); err != nil || len(o.Specs) != c.want {
+			t.Fatalf("%d: %q is offered, want %d (%v)", i, o.Record.Names(), c.want, err)
+		}
+	}
+}
+
 func TestOfferHash(t *testing.T) {
 	hash := func(tools ...toolcrib.Tool) string {
 		o, err := newGate(t, tools...).Offer(t.Context(), alice(), wide())

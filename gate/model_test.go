@@ -153,7 +153,8 @@ func (m *modelCall) expect() modelExpectation {
 	if x.tainted() {
 		gravest = toolcrib.ReasonTaintedFlow
 	}
-	approved := decided.Decision == journal.DecisionApprove && (decided.Asked == "" || decided.Asked == string(gravest))
+	approved := decided.Decision == journal.DecisionApprove &&
+		(decided.Asked == "" || decided.Asked == string(toolcrib.ReasonNeedsConfirmation) && !x.tainted())
 	switch {
 	case len(x.against) > 0:
 		x.reason = x.against[0]

@@ -61,9 +61,9 @@ type Decided struct {
 	ApprovalID string
 	By         string
 	Reason     string // a person's words, or "expired"
-	// Asked is what the person was asked: the message of the ask, or, where that is
-	// not known word by word, its reason; "" = anything. A call that asks something else
-	// now is asked about anew.
+	// Asked is what the person was asked: the message of the ask; needs_confirmation if
+	// that is not known word by word, and it was not about tainted data; "" = anything. A
+	// call that asks something else now is asked about anew.
 	Asked string
 }
 
