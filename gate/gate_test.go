@@ -247,6 +247,27 @@ func TestA4_OfferCacheLooksAtBothHalves(t *testing.T) {
 	}
 }
 
+// writersLayer looks at what the gate's own layers do not.
+type writersLayer struct{}
+
+func (writersLayer) Reason() toolcrib.Reason { return "readers_only" }
+
+func (writersLayer) Judge(q gate.Query) gate.Answer {
+	return gate.Answer{Allowed: q.Scope != nil && !q.Scope.ReadOnly, Detail: "no readers"}
+}
+
+// An offer that further layers have a say in is made anew each time.
+func TestOfferOfFurtherLayersIsNotKept(t *testing.T) {
+	g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{tool(reads("a"))}, Layers: []gate.Layer{writersLayer{}}})
+	for i, want := range []int{1, 0, 1, 0} {
+		scope := wide()
+		scope.ReadOnly = want == 0
+		if o, err := g.Offer(t.Context(), alice(), scope); err != nil || len(o.Specs) != want {
+			t.Fatalf("%d: %q is offered, want %d (%v)", i, o.Record.Names(), want, err)
+		}
+	}
+}
+
 func TestOfferHash(t *testing.T) {
 	hash := func(tools ...toolcrib.Tool) string {
 		o, err := newGate(t, tools...).Offer(t.Context(), alice(), wide())
