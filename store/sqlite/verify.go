@@ -262,6 +262,7 @@ func (sn snapshot) verifyStray(ctx context.Context, p problems) error {
 			'token_calls', 'token_calls_expires', 'token_minute', 'events_audit', 'system_events_audit',
 			'runs_user', 'runs_session', 'runs_parent', 'runs_open', 'runs_ended', 'system_events_run')) > 0
 			FROM sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!' AND name <> 'goose_db_version'`},
+		{"a row of usage has no number", "SELECT count(*) FROM usage WHERE num IS NULL"},
 		{"there are counters that nobody knows", "SELECT count(*) <> 3 OR sum(name NOT IN ('overrides', 'remembered', 'access') OR typeof(name) <> 'text') > 0 FROM counters"},
 	} {
 		var n int
