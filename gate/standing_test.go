@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -233,4 +234,44 @@ func TestM16_OfferCacheTellsStandingsApart(t *testing.T) {
 			}
 		}
 	}
+}
+
+// M16, contract §5: a token that does not cover an agent gives no run of it.
+func TestM16_TokenOfAnotherAgent(t *testing.T) {
+	who := toolcrib.Principal{User: "ann", Admin: true, Token: "tok"}
+	g := standingGate(t, people{standing: gate.Standing{Principal: who, Token: &scopeToken{left: 1}}})
+	for agent, want := range map[string]bool{"default": true, "other": false, "": false} {
+		if refused, err := g.MayRun(t.Context(), who, agent); err != nil || (refused == "") != want {
+			t.Errorf("agent %q: %q %v", agent, refused, err)
+		}
+	}
+	w := world{people: worldPeople{kind: peoplePanic}}
+	g = standingGate(t, current{&w})
+	if refused, err := g.MayRun(t.Context(), who, "default"); err == nil {
+		t.Errorf("nobody knows, and the run is %q", refused)
+	}
+}
+
+// N18: a grant of an agent grants no tool, whatever the tool's group is called.
+func TestN18_GrantOfAnAgentIsNoGroup(t *testing.T) {
+	spec := reads("a")
+	spec.Group = "agent:default"
+	g := newGate(t, tool(spec), tool(reads("b")))
+	for _, padding := range []int{0, 20} { // a list that is read, and one that is made ready
+		who := alice()
+		who.Grants = append(slices.Repeat([]string{"x"}, padding), "agent:default", "b")
+		if o, err := g.Offer(t.Context(), who, wide()); err != nil || !slices.Equal(o.Record.Names(), []string{"b"}) {
+			t.Errorf("offered %q (%v)", o.Record.Names(), err)
+		}
+	}
+}
+
+// A question to a person whose answer could be held against nothing is not put
+// (contract §11).
+func TestAskUser_SchemaThatIsNone(t *testing.T) {
+	spec := reads("ask_user")
+	spec.AnsweredBy = toolcrib.ByPerson
+	g := newGate(t, tool(spec))
+	wantRefused(t, judgeOne(t, g, call("1", "ask_user", `{"question":"?","schema":{"type":7}}`)), toolcrib.ReasonInvalidArguments, "/schema")
+	wantAllowed(t, judgeOne(t, g, call("1", "ask_user", `{"question":"?","schema":{"type":"string"}}`)))
 }
