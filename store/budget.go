@@ -9,12 +9,14 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// EveryUser is the [UserBudget.User] of a budget that each user has for itself.
+// EveryUser is the [UserBudget.User] of a budget that each user has for itself who has
+// none of their own.
 const EveryUser = "*"
 
 // UserBudget is what a user may spend over a day and over a month, in UTC, with all
 // agents and in all runs, those of sub-agents too (contract §2, budgets). A ceiling of
-// 0 is none. All budgets that name a user hold for it, those for every user too.
+// 0 is none. All budgets that name a user hold for it; for a user whom none names, all of
+// those for every user ([BudgetsOf]).
 type UserBudget struct {
 	User string // a name, or EveryUser
 	// Key is where the budget stands in the configuration, such as budgets[0]; it
@@ -40,11 +42,26 @@ func (b UserBudget) Check() error {
 	return nil
 }
 
-// Holds tells whether the budget sets a ceiling for a user.
-func (b UserBudget) Holds(user string) bool {
-	if b.User != user && b.User != EveryUser {
-		return false
+// BudgetsOf returns the budgets that hold for a user: their own, so that somebody may
+// have more than everybody, or else those for every user.
+func BudgetsOf(budgets []UserBudget, user string) []UserBudget {
+	var own, every []UserBudget
+	for _, b := range budgets {
+		switch b.User {
+		case user:
+			own = append(own, b)
+		case EveryUser:
+			every = append(every, b)
+		}
 	}
+	if own != nil {
+		return own
+	}
+	return every
+}
+
+// Limits tells whether the budget sets a ceiling.
+func (b UserBudget) Limits() bool {
 	for _, k := range b.buckets() {
 		if k.limit > 0 {
 			return true
@@ -143,10 +160,7 @@ func (s *Spending) Add(day Day, sum SpentSum) {
 // Room tells whether the budgets that hold for a user leave room for what a request
 // asks; else the error names the first ceiling that does not.
 func (s *Spending) Room(budgets []UserBudget, user string, asks SpentSum) *toolcrib.BudgetError {
-	for _, b := range budgets {
-		if !b.Holds(user) {
-			continue
-		}
+	for _, b := range BudgetsOf(budgets, user) {
 		for _, k := range b.buckets() {
 			spent := s.today
 			if k.month {

@@ -36,19 +36,15 @@ type ledger struct {
 // one whose request is not in the journal for store.ReservationGrace counts no more,
 // and if that request comes after all, Append refuses it with store.ErrReservation.
 func (s *Store) Ledger(budgets []store.UserBudget) (toolcrib.Ledger, error) {
-	var hold []store.UserBudget
 	for _, b := range budgets {
 		if err := b.Check(); err != nil {
 			return nil, fmt.Errorf("%s: %w", b.Key, err)
 		}
-		if b.Holds(b.User) {
-			hold = append(hold, b)
-		}
 	}
-	if len(hold) == 0 {
+	if !slices.ContainsFunc(budgets, store.UserBudget.Limits) {
 		return nil, nil
 	}
-	return &ledger{s: s, budgets: hold}, nil
+	return &ledger{s: s, budgets: slices.Clone(budgets)}, nil
 }
 
 // Reserve implements [toolcrib.Ledger].
@@ -56,7 +52,7 @@ func (l *ledger) Reserve(ctx context.Context, r toolcrib.Reservation) error {
 	if r.Run == "" || r.At.IsZero() {
 		return errors.New("sqlite: reserve: a run and a time are needed")
 	}
-	if !slices.ContainsFunc(l.budgets, func(b store.UserBudget) bool { return b.Holds(r.User) }) {
+	if !slices.ContainsFunc(store.BudgetsOf(l.budgets, r.User), store.UserBudget.Limits) {
 		return nil
 	}
 	return l.s.write(ctx, &job{do: func(t *tx) error { return t.reserve(l.budgets, r) }})

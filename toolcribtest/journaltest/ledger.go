@@ -182,23 +182,29 @@ func ledgerNoBudget(t *testing.T, s LedgerStore) {
 func ledgerEachUser(t *testing.T, s LedgerStore) {
 	p := newPurse(t, s)
 	l := p.ledger(store.UserBudget{RequestsPerDay: 1}, store.UserBudget{User: "bob", RequestsPerDay: 5})
-	for _, user := range []string{"ann", "bob", "", "\xff"} {
+	for _, user := range []string{"ann", "", "\xff"} {
 		p.must(p.ask(l, toolcrib.RunID("run_"+user), user, noon()))
-		// What is for each user holds for one with a larger budget, too.
 		over(t, p.ask(l, toolcrib.RunID("run_2"+user), user, noon()), "budgets[0].requests_per_day")
 	}
+	// Who has a budget of their own has that one, and may have more than everybody.
+	for i := range 5 {
+		p.must(p.ask(l, toolcrib.RunID(fmt.Sprint("run_bob", i)), "bob", noon()))
+	}
+	over(t, p.ask(l, "run_bob", "bob", noon()), "budgets[1].requests_per_day")
+	free := p.ledger(store.UserBudget{RequestsPerDay: 1}, store.UserBudget{User: "ann"})
+	p.must(p.ask(free, "run_free", "ann", noon()))
 }
 
 func ledgerFirstRefusal(t *testing.T, s LedgerStore) {
 	p := newPurse(t, s)
-	l := p.ledger(store.UserBudget{RequestsPerDay: 9}, store.UserBudget{User: "ann", RequestsPerMonth: 1, TokensPerMonth: 1e6}, store.UserBudget{RequestsPerDay: 1})
+	l := p.ledger(store.UserBudget{RequestsPerDay: 9}, store.UserBudget{User: "ann", RequestsPerDay: 5}, store.UserBudget{User: "ann", RequestsPerMonth: 1, TokensPerMonth: 1e6}, store.UserBudget{RequestsPerDay: 1})
 	p.must(p.ask(l, "run_a", "ann", noon()))
-	refused := over(t, p.ask(l, "run_a", "ann", noon()), "budgets[1].requests_per_month")
-	if !strings.Contains(refused.Error(), "budgets[1].requests_per_month of ann: 1 of 1 spent or reserved; there is room again from 2026-03-01") {
+	refused := over(t, p.ask(l, "run_a", "ann", noon()), "budgets[2].requests_per_month")
+	if !strings.Contains(refused.Error(), "budgets[2].requests_per_month of ann: 1 of 1 spent or reserved; there is room again from 2026-03-01") {
 		t.Error(refused)
 	}
 	p.must(p.ask(l, "run_b", "bob", noon()))
-	over(t, p.ask(l, "run_b", "bob", noon()), "budgets[2].requests_per_day")
+	over(t, p.ask(l, "run_b", "bob", noon()), "budgets[3].requests_per_day")
 }
 
 func ledgerOneForARun(t *testing.T, s LedgerStore) {
