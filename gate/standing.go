@@ -192,7 +192,7 @@ func (j *judgement) tokenStep() *refusal {
 // budgetStep refuses a call for which the token has no place left. It takes none:
 // a call that a person has to be asked about is not made yet.
 func (j *judgement) budgetStep() *refusal {
-	if j.token == nil || j.facts.Counted[j.asked.ID] || j.facts.DryRun {
+	if j.token == nil || j.facts.Counted[j.asked.ID] {
 		return nil
 	}
 	if err := j.token.Room(j.ctx); err != nil {
