@@ -67,6 +67,9 @@ type takenToken struct {
 
 func (k *takenToken) Key() string {
 	_ = k.key.happen()
+	if k.keyless {
+		return ""
+	}
 	return fmt.Sprint(k.agents, k.tools, k.offers)
 }
 

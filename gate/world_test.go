@@ -139,6 +139,7 @@ type worldToken struct {
 	roomFault     fault
 	take          fault
 	key           fault
+	keyless       bool // its key is empty
 }
 
 type worldRule struct {
