@@ -234,7 +234,7 @@ func modelQuestions() []modelQuestion {
 			return most > 0 && (m.w.repeats.times == -2 || m.w.repeats.times >= most)
 		}},
 		{toolcrib.ReasonBudgetExhausted, true, func(m *modelCall) bool {
-			counts := m.token != nil && !m.w.facts.DryRun && !m.w.facts.Counted[m.call.ID]
+			counts := m.token != nil && !m.w.facts.Counted[m.call.ID]
 			return counts && (m.left <= 0 || m.token.roomFault != noFault)
 		}},
 	}
