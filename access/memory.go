@@ -73,6 +73,13 @@ func (m *Memory) kept(kind toolcrib.Kind, name, by string, at time.Time) Change 
 	return c
 }
 
+// OwnChanges counts the changes.
+func (m *Memory) OwnChanges() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.version
+}
+
 // Version returns a number that rises with every change.
 func (m *Memory) Version(ctx context.Context) (uint64, error) {
 	if err := ctx.Err(); err != nil {

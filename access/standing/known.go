@@ -39,6 +39,14 @@ type kept struct {
 
 // today is what is known of the directory as it is now.
 func (p *People) today(ctx context.Context) (*known, error) {
+	// Both are from before the look, so that nothing which happens meanwhile is missed.
+	changes, at := p.source.OwnChanges(), p.elapsed()
+	p.mu.Lock()
+	k, still := p.known, p.known != nil && p.changes == changes && at-p.looked < p.age
+	p.mu.Unlock()
+	if still {
+		return k, nil
+	}
 	version, err := p.source.Version(ctx)
 	if err != nil {
 		return nil, err
@@ -49,7 +57,16 @@ func (p *People) today(ctx context.Context) (*known, error) {
 	if p.known == nil || p.known.version != version {
 		p.known = &known{version: version, users: map[string]found[access.User]{}, tokens: map[string]found[*kept]{}}
 	}
+	p.changes, p.looked = changes, at
 	return p.known, nil
+}
+
+// Renew makes the next question look, whatever the age of what is known: a new run
+// begins with what holds now (contract §6).
+func (p *People) Renew() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.looked = p.elapsed() - p.age
 }
 
 // look returns what is kept under a key, or reads it and keeps it. Only that there is

@@ -31,7 +31,14 @@ type Source interface {
 	// Version returns a number that rises with every change of users, groups and
 	// tokens, whoever makes it.
 	Version(ctx context.Context) (uint64, error)
+	// OwnChanges counts the changes that were made through this source itself. It reads
+	// nothing from anywhere.
+	OwnChanges() uint64
 }
+
+// Fresh is an age at which what is known of the directory may still count: contract §6
+// gives a change by another process a second.
+const Fresh = 500 * time.Millisecond
 
 // Options are what a [People] is made from.
 type Options struct {
@@ -41,6 +48,12 @@ type Options struct {
 	// Capability returns the capability that a tool is bound to, as NAME@MAJOR.MINOR;
 	// "" = none. nil = tools are bound to none.
 	Capability func(tool string) string
+	// Age is how long what is known may count without another look at the version of
+	// the source. A change through the source itself counts at once whatever it is.
+	// 0 = each question looks.
+	Age time.Duration
+	// Elapsed is a clock for that which nobody sets; nil = the machine's.
+	Elapsed func() time.Duration
 }
 
 // People is a [gate.People] over a directory and its tokens. It is safe for concurrent
@@ -49,9 +62,13 @@ type People struct {
 	source     Source
 	now        func() time.Time
 	capability func(tool string) string
+	age        time.Duration
+	elapsed    func() time.Duration
 
-	mu    sync.Mutex
-	known *known
+	mu      sync.Mutex
+	known   *known
+	looked  time.Duration // when known was last found to hold
+	changes uint64        // of the source, before that
 }
 
 var _ gate.People = (*People)(nil)
@@ -64,7 +81,11 @@ func New(o Options) (*People, error) {
 	if o.Capability == nil {
 		o.Capability = func(string) string { return "" }
 	}
-	return &People{source: o.Source, now: o.Now, capability: o.Capability}, nil
+	if o.Elapsed == nil {
+		began := time.Now()
+		o.Elapsed = func() time.Duration { return time.Since(began) }
+	}
+	return &People{source: o.Source, now: o.Now, capability: o.Capability, age: o.Age, elapsed: o.Elapsed}, nil
 }
 
 // Standing implements [gate.People]. A user of the operating system and anonymous are

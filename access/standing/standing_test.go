@@ -294,3 +294,62 @@ func TestNew_Needs(t *testing.T) {
 		}
 	}
 }
+
+// Contract §6: what another process changes counts within the age, what this one
+// changes at once, and a new run begins with what holds now.
+func TestN18_KnownForAWhile(t *testing.T) {
+	var at time.Duration
+	w := newWorld(t)
+	other := &elsewhere{counted: w.counted}
+	p, err := standing.New(standing.Options{Source: other, Now: noon, Age: standing.Fresh, Elapsed: func() time.Duration { return at }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.add(t, access.User{Name: "ann", Grants: []string{}})
+	grants := func() int {
+		t.Helper()
+		s, err := p.Standing(t.Context(), toolcrib.Principal{User: "ann"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(s.Principal.Grants)
+	}
+	grant := func(names ...string) {
+		t.Helper()
+		must(t)(w.EditUser(t.Context(), "ann", access.Edit{Grants: &names}, by))
+	}
+	check := func(when string, want, looks int) {
+		t.Helper()
+		if got := grants(); got != want || other.looks != looks {
+			t.Errorf("%s: %d grants, want %d; looked %d times, want %d", when, got, want, other.looks, looks)
+		}
+	}
+	check("at first", 0, 1)
+	check("again", 0, 1)
+	grant("a")
+	at = standing.Fresh - 1
+	check("another process, just now", 0, 1)
+	at = standing.Fresh
+	check("another process, a while ago", 1, 2)
+	grant("a", "b")
+	p.Renew()
+	check("a new run", 2, 3)
+	grant("a", "b", "c")
+	other.own++
+	check("this process", 3, 4)
+	check("and again", 3, 4)
+}
+
+// elsewhere is a directory that other processes change.
+type elsewhere struct {
+	*counted
+	own   uint64
+	looks int
+}
+
+func (e *elsewhere) OwnChanges() uint64 { return e.own }
+
+func (e *elsewhere) Version(ctx context.Context) (uint64, error) {
+	e.looks++
+	return e.counted.Version(ctx)
+}

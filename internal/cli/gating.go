@@ -16,7 +16,9 @@ import (
 
 // gate makes the gate: the tools there are, and today's policy.
 func (a *app) gate(ctx context.Context, s *sqlite.Store, workspace string) (*gate.Gate, error) {
-	return a.gateWith(ctx, s, workspace, &availability{store: s}, a.people(s))
+	people := a.people(s)
+	people.Renew()
+	return a.gateWith(ctx, s, workspace, &availability{store: s}, people)
 }
 
 // gateWith makes it with another look at what is switched off and at people.

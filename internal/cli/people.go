@@ -243,7 +243,7 @@ func (a *app) administrator(ctx context.Context) (string, error) {
 func (a *app) people(s *sqlite.Store) *standing.People {
 	if a.standing == nil {
 		// It fails without a source or a time only.
-		a.standing, _ = standing.New(standing.Options{Source: s.Access(), Now: a.accessTime(s)})
+		a.standing, _ = standing.New(standing.Options{Source: s.Access(), Now: a.accessTime(s), Age: standing.Fresh})
 	}
 	return a.standing
 }

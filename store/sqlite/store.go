@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	driver "modernc.org/sqlite"
@@ -74,8 +75,11 @@ type Store struct {
 	buffers    sync.Pool // of *bytes.Buffer: what appends are encoded in
 	overrides  overrideCache
 	remembered rememberedCache
-	closeOnce  sync.Once
-	closeErr   error
+
+	accessChanges atomic.Uint64 // see Access.OwnChanges
+
+	closeOnce sync.Once
+	closeErr  error
 }
 
 // Open opens the database at path, and makes it, and its folder, if there is
