@@ -89,9 +89,13 @@ func (d *driver) decided(calls []*Call) map[string]gate.Decided {
 		}
 		if strings.Contains(c.AskedFor, guard.Mask) {
 			// The words that were shown are not the gate's own any more; the digest
-			// still binds the decision to this call.
+			// still binds the decision to this call. Who was not asked about taint has
+			// not answered that.
 			one := m[c.ID]
-			one.Asked = ""
+			one.Asked = string(toolcrib.ReasonNeedsConfirmation)
+			if c.AskedAs == toolcrib.ReasonTaintedFlow {
+				one.Asked = ""
+			}
 			m[c.ID] = one
 		}
 	}

@@ -107,7 +107,8 @@ type Call struct {
 	Verdict   *journal.Verdict
 	Decision  *journal.CallDecision
 	DecidedBy *journal.ConfirmationResolved
-	AskedFor  string // why it was asked about
+	AskedFor  string          // why it was asked about, in words
+	AskedAs   toolcrib.Reason // the gravest of the reasons
 	Started   *journal.ToolStarted
 	// Lost is set while the call is a write that had started when its driver was
 	// lost, and nobody knows yet what became of it.
