@@ -62,15 +62,15 @@ func (a *Access) change(ctx context.Context, by string, do func(t *tx, c *access
 		}
 		return err
 	}})
+	a.s.accessChanges.Add(1) // whatever is told: an error does not prove that nothing was stored
 	if err != nil {
 		return access.Change{}, err
 	}
-	a.s.accessChanges.Add(1)
 	return c, nil
 }
 
 // OwnChanges counts the changes of users, groups, passwords and tokens that were made
-// with this store. It reads nothing.
+// with this store, and those that were tried. It reads nothing.
 func (a *Access) OwnChanges() uint64 { return a.s.accessChanges.Load() }
 
 // passwordChange is the payload of access.PasswordSet: with the SHA-256 (hex) of the

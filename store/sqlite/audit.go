@@ -55,15 +55,12 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 	return page, nil
 }
 
-// maxLookedBack bounds how many entries LastChanged goes through.
-const maxLookedBack = 1024
-
 // LastChanged returns what the system journal has last of a file that steers toolcrib,
-// by an event of this kind; zero = nothing, or so long ago that it is not looked for.
+// by an event of this kind; zero = nothing. Last is what was written last, whatever the
+// clock said then: it may have been set back since.
 func (s *Store) LastChanged(ctx context.Context, kind toolcrib.Kind, path string) (last store.FileChanged, err error) {
-	err = each(ctx, s.readers.QueryContext, `SELECT payload FROM (SELECT kind, payload FROM system_events INDEXED BY system_events_audit
-		WHERE kind NOT IN ('anchor', 'session_made', 'session_removed', 'usage_kept') ORDER BY time DESC, seq DESC LIMIT ?)
-		WHERE kind = ? AND payload ->> 'path' = ? LIMIT 1`, []any{maxLookedBack, string(kind), text(path)}, func(scan func(...any) error) error {
+	err = each(ctx, s.readers.QueryContext, `SELECT payload FROM system_events
+		WHERE kind = ? AND payload ->> 'path' = ? ORDER BY seq DESC LIMIT 1`, []any{string(kind), text(path)}, func(scan func(...any) error) error {
 		var raw []byte
 		if err := scan(&raw); err != nil {
 			return err

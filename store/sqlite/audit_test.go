@@ -331,3 +331,47 @@ func TestAuditExportTampered(t *testing.T) {
 		}
 	}
 }
+
+// What was written last counts, though the clock was set back before it, and whatever
+// came after it.
+func TestLastChanged(t *testing.T) {
+	now := saturday
+	s, err := sqlite.Open(t.Context(), t.TempDir()+"/toolcrib.db", sqlite.Options{Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // nothing is written any more
+	put := func(kind toolcrib.Kind, payload string) {
+		t.Helper()
+		if err := s.AppendSystem(t.Context(), store.SystemEvent{Kind: kind, Payload: json.RawMessage(payload)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wants := func(hash string) {
+		t.Helper()
+		last, err := s.LastChanged(t.Context(), store.SystemConfigChanged, "/etc/a.yaml")
+		if err != nil || last.Hash != hash {
+			t.Errorf("%+v, error %v, want the hash %q", last, err, hash)
+		}
+	}
+	wants("")
+	for _, step := range []struct {
+		hash string
+		ago  time.Duration
+	}{{"A", 0}, {"B", -time.Hour}, {"A", time.Hour}, {"B", 2 * time.Hour}} {
+		now = saturday.Add(-step.ago)
+		put(store.SystemConfigChanged, `{"path":"/etc/a.yaml","hash":"`+step.hash+`","by":"ann"}`)
+		wants(step.hash)
+	}
+	now = saturday.Add(24 * time.Hour)
+	put(store.SystemConfigChanged, `{"path":"/etc/b.yaml","hash":"C","by":"ann"}`)
+	put(store.SystemTrustGiven, `{"path":"/etc/a.yaml","hash":"D","by":"ann"}`)
+	others := make([]store.SystemEvent, 3000)
+	for i := range others {
+		others[i] = store.SystemEvent{Kind: store.SystemTrustRevoked, Payload: json.RawMessage(`{}`)}
+	}
+	if err := s.AppendSystem(t.Context(), others...); err != nil {
+		t.Fatal(err)
+	}
+	wants("B")
+}
