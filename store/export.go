@@ -145,9 +145,10 @@ type VerifiedExport struct {
 }
 
 // VerifyExport checks an exported audit log without its database: that each event has
-// its content's hash and follows from the one before it, that the runs are those that
-// the system journal has anchors of, and that the file is whole. What does not hold is
-// a [*ChainError].
+// its content's hash and follows from the one before it, that what the audit log shows
+// has its content unless the system journal says that it was pruned (of what a run
+// began with that cannot be told), that the runs are those that the system journal has
+// anchors of, and that the file is whole. What does not hold is a [*ChainError].
 //
 // Somebody who writes a whole file anew, with right hashes, is found with the keys of
 // the data folder only, or by a head that was kept elsewhere. keys nil = hashes alone.
@@ -162,7 +163,7 @@ func VerifyExportAgainst(r io.Reader, keys *Keys, kept Head) (VerifiedExport, er
 	v := &exportCheck{
 		kept: kept,
 		in:   bufio.NewReaderSize(r, 64<<10), hash: sha256.New(), anchors: map[toolcrib.RunID][]Anchor{}, gone: map[toolcrib.RunID]bool{},
-		seen: map[toolcrib.RunID]bool{},
+		pruned: map[toolcrib.RunID]toolcrib.Seq{}, seen: map[toolcrib.RunID]bool{},
 	}
 	err := v.run(keys, &v.v)
 	return v.v, err
@@ -175,8 +176,9 @@ type exportCheck struct {
 	lines int
 	v     VerifiedExport
 
-	anchors map[toolcrib.RunID][]Anchor // those that are still to come, in order
-	gone    map[toolcrib.RunID]bool     // removed
+	anchors map[toolcrib.RunID][]Anchor     // those that are still to come, in order
+	gone    map[toolcrib.RunID]bool         // removed
+	pruned  map[toolcrib.RunID]toolcrib.Seq // whose content was removed, up to this event
 	seen    map[toolcrib.RunID]bool
 
 	kept  Head           // that the system journal must go on from
@@ -282,6 +284,9 @@ func (c *exportCheck) event(line []byte, v *VerifiedExport) error {
 	}
 	if e.Run != "" {
 		v.Links++
+		if !has && e.Seq > c.pruned[e.Run] && alwaysExported(e.Kind) {
+			return c.broken("event %d, %s, has no content, and nobody pruned it", e.Seq, e.Kind)
+		}
 		return c.anchored(hash)
 	}
 	v.Events++
@@ -293,6 +298,12 @@ func (c *exportCheck) event(line []byte, v *VerifiedExport) error {
 		return c.broken("event %d of the system journal has no content", e.Seq)
 	}
 	return c.learn(e.Kind, payload)
+}
+
+// alwaysExported tells whether the content of a run's events of this kind is in every
+// export, if there is any. What a run begins with is not: it has the prompt.
+func alwaysExported(kind toolcrib.Kind) bool {
+	return kind != journal.KindRunStarted && slices.Contains(AuditedEvents(), kind)
 }
 
 // content is the payload of an event, as it was hashed.
@@ -338,12 +349,16 @@ func (c *exportCheck) learn(kind toolcrib.Kind, payload []byte) error {
 			return c.broken("the anchor cannot be read")
 		}
 		c.anchors[a.Run] = append(c.anchors[a.Run], a)
-	case SystemRunRemoved:
+	case SystemRunRemoved, SystemContentPruned:
 		var p Pruned
 		if err := json.Unmarshal(payload, &p); err != nil {
 			return c.broken("the record of pruning cannot be read")
 		}
-		c.gone[p.Run] = true
+		if kind == SystemRunRemoved {
+			c.gone[p.Run] = true
+		} else {
+			c.pruned[p.Run] = p.Seq
+		}
 	}
 	return nil
 }

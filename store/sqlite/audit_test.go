@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -329,6 +330,71 @@ func TestAuditExportTampered(t *testing.T) {
 		if _, err := store.VerifyExport(bytes.NewReader(b), keys); err == nil {
 			t.Errorf("byte %d of the end: %q became %q", i, whole[i], b[i])
 		}
+	}
+}
+
+// resealed ends an export as it would end if it had been written without keys: with the
+// digest of its lines.
+func resealed(t testing.TB, lines [][]byte) []byte {
+	t.Helper()
+	body := bytes.Join(lines[:len(lines)-1], nil)
+	var last struct {
+		End store.ExportEnd `json:"end"`
+	}
+	if err := json.Unmarshal(lines[len(lines)-1], &last); err != nil {
+		t.Fatal(err)
+	}
+	last.End.Digest = fmt.Sprintf("%x", sha256.Sum256(body))
+	end, err := json.Marshal(last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(append(body, end...), '\n')
+}
+
+// The content of what the audit log shows cannot be taken out of an export, though its
+// hash stays and the end is made to fit: it is told of the event, with keys and without.
+// Content that was pruned may be missing.
+func TestAuditExport_ContentTakenOut(t *testing.T) {
+	s := audited(t)
+	keys, err := s.ExportKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := map[toolcrib.Kind]bool{}
+	for _, content := range []bool{false, true} {
+		lines := bytes.SplitAfter(export(t, s, store.ExportOptions{Content: content}), []byte("\n"))
+		lines = lines[:len(lines)-1]
+		if _, err := store.VerifyExport(bytes.NewReader(resealed(t, lines)), keys); err != nil {
+			t.Fatalf("what nobody touched: %v", err)
+		}
+		for i := 1; i < len(lines)-1; i++ {
+			var e store.ExportEvent
+			if err := json.Unmarshal(lines[i], &e); err != nil {
+				t.Fatal(err)
+			}
+			if e.Payload == nil || e.Run == "" || e.Kind == journal.KindRunStarted || !slices.Contains(store.AuditedEvents(), e.Kind) {
+				continue
+			}
+			tried[e.Kind] = true
+			e.Payload = nil
+			raw, err := json.Marshal(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed := slices.Clone(lines)
+			changed[i] = append(raw, '\n')
+			for _, k := range []*store.Keys{nil, keys} {
+				_, err := store.VerifyExport(bytes.NewReader(resealed(t, changed)), k)
+				var broken *store.ChainError
+				if !errors.As(err, &broken) || broken.Run != e.Run || broken.Seq != e.Seq || !strings.Contains(broken.What, "has no content") {
+					t.Errorf("%s, event %d of %s, keys %v: error %v", e.Kind, e.Seq, e.Run, k != nil, err)
+				}
+			}
+		}
+	}
+	if want := len(store.AuditedEvents()) - 1; len(tried) != want {
+		t.Errorf("%d kinds of events were tried, want %d: %v", len(tried), want, tried)
 	}
 }
 
