@@ -239,7 +239,7 @@ func (w *rejudging) judge(ctx context.Context, e toolcrib.Event, stored *journal
 		}
 		d := &driver{r: &Runner{Options: Options{FourEyes: w.terms.FourEyes, Memory: heldThen(open, stored)}}, s: w.s}
 		facts.Decided, facts.Counted, facts.Remembered = d.decided(open), counted(open), d.remembered(ctx)
-		facts.DryRun = true
+		facts.DryRun, facts.CountsAside = true, true
 		scope := w.terms.Scope
 		scope.NobodyAsks = scope.NobodyAsks || leftByNobody(open)
 		w.at(e.Time)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -136,7 +137,7 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 	case d.Digest != "" && d.Digest != a.Digest:
 		return nil, &StateError{Run: s.Run, Status: s.Status, Message: "asks about other calls than those that were shown (the digest is stale); look at it again"}
 	}
-	if err := s.party(d.Who); err != nil {
+	if _, err := r.deciderToday(ctx, s, d.Who); err != nil {
 		return nil, err
 	}
 	if err := r.checkBy(&d); err != nil {
@@ -179,7 +180,29 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 	if err := r.mayDecide(ctx, s, d.Who, resolved); err != nil {
 		return nil, err
 	}
-	return withEarlier(s, resolved), nil
+	return s.bound(s.Approval.Calls, withEarlier(s, resolved)), nil
+}
+
+// bound makes an approval about the arguments that were shown: where a person had given
+// others than the model's before, and the call was asked about anew, those are meant.
+// It stands in the event, so that whoever folds it needs to know no rule.
+func (s *State) bound(shown []journal.ApprovalItem, b *journal.ConfirmationResolved) *journal.ConfirmationResolved {
+	for _, item := range shown {
+		word := b.Of(item.ID)
+		if word.Decision != journal.DecisionApprove || len(word.Arguments) > 0 {
+			continue
+		}
+		c, err := s.find(item.ID)
+		if err != nil || bytes.Equal(item.Arguments, c.Arguments) {
+			continue
+		}
+		if b.Calls == nil {
+			b.Calls = make(map[string]journal.CallDecision)
+		}
+		word.Arguments = item.Arguments
+		b.Calls[item.ID] = word
+	}
+	return b
 }
 
 // checkBy fills in whose word it is: nobody gives another name than their own.

@@ -56,6 +56,12 @@ func MayDecide(who toolcrib.Principal, user string) bool {
 
 // party refuses whoever has nothing to say in the run.
 func (s *State) party(who toolcrib.Principal) error {
+	if who.Token != "" && who.Token != s.Start.Principal.Token {
+		return &ForbiddenError{
+			Run: s.Run, User: who.User,
+			Message: fmt.Sprintf("an access token decides only about runs that it started, and run %s is none of them", s.Run),
+		}
+	}
 	if MayDecide(who, s.Start.Principal.User) {
 		return nil
 	}
@@ -74,8 +80,12 @@ func (s *State) party(who toolcrib.Principal) error {
 // under four eyes it must be another person than the run acts for (ADR-172). Denying,
 // answering, and telling what has happened are open to all who may decide.
 func (r *Runner) mayDecide(ctx context.Context, s *State, who toolcrib.Principal, b *journal.ConfirmationResolved) error {
-	if err := s.party(who); err != nil {
+	who, err := r.deciderToday(ctx, s, who)
+	if err != nil {
 		return err
+	}
+	if b.Remember != nil && who.Token != "" {
+		return &ForbiddenError{Run: s.Run, User: who.User, Message: "remember: an access token approves for this time only"}
 	}
 	tools := s.approved(b)
 	own := who.User == s.Start.Principal.User
@@ -93,6 +103,19 @@ func (r *Runner) mayDecide(ctx context.Context, s *State, who toolcrib.Principal
 		return &ForbiddenError{Run: s.Run, User: who.User, Message: err.Error(), Err: err}
 	}
 	return nil
+}
+
+// deciderToday is who decides, with the rights of today: a prompt can stay open for
+// long. By a token nobody has more than the runs that it started.
+func (r *Runner) deciderToday(ctx context.Context, s *State, who toolcrib.Principal) (toolcrib.Principal, error) {
+	today, err := r.Gate.Today(ctx, who)
+	if err != nil {
+		return who, &ForbiddenError{Run: s.Run, User: who.User, Message: err.Error(), Err: err}
+	}
+	if today.Token != "" {
+		today.Admin, today.Roles = false, nil
+	}
+	return today, s.party(today)
 }
 
 // judgedLater tells whether a refusal is about the tool in this run, and not about who

@@ -24,6 +24,7 @@ type driver struct {
 	// verdicts are the gate's answers to the current turn, with their permits.
 	// Only what the journal says too is ever used of them.
 	verdicts []gate.Verdict
+	judged   time.Time        // when they were made
 	held     []toolcrib.Event // folded, and not written down yet
 	wrote    bool             // something was written down
 	room     int              // how many events that may become, mostly

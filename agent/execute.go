@@ -243,6 +243,13 @@ func (x *execution) launch() error {
 			rest = append(rest, c)
 			continue
 		}
+		switch v, err := x.d.withdrawn(x.ctx, c); {
+		case err != nil:
+			return err
+		case v != nil:
+			x.put(c, refusal(c, v))
+			continue
+		}
 		f := &flight{call: c, permit: permit, progress: x.ticks, taint: slices.Clip(x.d.s.Taint)}
 		ready = append(ready, f)
 		if permit.Effect().Writes() {

@@ -285,7 +285,7 @@ func (s *State) verdicts(b *journal.Verdicts) error {
 		c.Verdict = &b.Verdicts[i]
 		c.Counted = c.Counted || c.Verdict.Counted
 		if c.Verdict.Decision == toolcrib.Ask {
-			c.AskedFor, c.AskedAs = c.Verdict.Message, c.Verdict.Reason
+			c.AskedFor = c.Verdict.Message
 		}
 	}
 	s.Turn.Judged, s.Turn.Rejudge = true, false

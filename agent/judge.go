@@ -4,11 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
-	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -23,6 +22,9 @@ func (d *driver) judge(ctx context.Context) error {
 		calls[i].Arguments = c.judgedArguments()
 	}
 	facts := s.facts()
+	if !d.r.Mask.Empty() {
+		facts.Mask = d.r.Mask.Mask
+	}
 	facts.Decided, facts.Counted, facts.Remembered = d.decided(open), counted(open), d.remembered(ctx)
 	scope := scopeOf(s.Start)
 	scope.NobodyAsks = scope.NobodyAsks || leftByNobody(open)
@@ -34,8 +36,32 @@ func (d *driver) judge(ctx context.Context) error {
 		v.Content = d.r.Mask.Mask(v.Content)
 		record.Verdicts[i] = v.Verdict
 	}
-	d.verdicts = verdicts
+	d.verdicts, d.judged = verdicts, time.Now()
 	return d.hold(record)
+}
+
+// permitAge is how old a permit may be for its call to start without another look at
+// what may have been taken back since (contract §6).
+const permitAge = 500 * time.Millisecond
+
+// withdrawn looks once more, where the permits are no longer fresh, whether a call that
+// has not started yet may still run; nil = it may. That it may not is written down.
+func (d *driver) withdrawn(ctx context.Context, c *Call) (*gate.Verdict, error) {
+	if time.Since(d.judged) < permitAge {
+		return nil, nil
+	}
+	v, gone := d.r.Gate.Withdrawn(ctx, d.s.Start.Principal, scopeOf(d.s.Start), &c.ToolCall)
+	if !gone || ctx.Err() != nil { // a run that ends is answered otherwise
+		return nil, nil
+	}
+	d.maskVerdict(&v.Verdict)
+	v.Content = d.r.Mask.Mask(v.Content)
+	for i := range d.verdicts {
+		if d.verdicts[i].CallID == c.ID {
+			d.verdicts[i] = v
+		}
+	}
+	return &v, d.hold(&journal.Verdicts{Iteration: d.s.Turn.Iteration, Again: true, Verdicts: []journal.Verdict{v.Verdict}})
 }
 
 // facts is what the journal tells the gate about the run, now.
@@ -86,17 +112,6 @@ func (d *driver) decided(calls []*Call) map[string]gate.Decided {
 		m[c.ID] = gate.Decided{
 			Decision: c.Decision.Decision, ApprovalID: c.DecidedBy.ApprovalID,
 			By: c.DecidedBy.By, Reason: c.DecidedBy.Reason, Asked: c.AskedFor,
-		}
-		if strings.Contains(c.AskedFor, guard.Mask) {
-			// The words that were shown are not the gate's own any more; the digest
-			// still binds the decision to this call. Who was not asked about taint has
-			// not answered that.
-			one := m[c.ID]
-			one.Asked = string(toolcrib.ReasonNeedsConfirmation)
-			if c.AskedAs == toolcrib.ReasonTaintedFlow {
-				one.Asked = ""
-			}
-			m[c.ID] = one
 		}
 	}
 	return m

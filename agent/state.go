@@ -107,8 +107,7 @@ type Call struct {
 	Verdict   *journal.Verdict
 	Decision  *journal.CallDecision
 	DecidedBy *journal.ConfirmationResolved
-	AskedFor  string          // why it was asked about, in words
-	AskedAs   toolcrib.Reason // the gravest of the reasons
+	AskedFor  string // why it was asked about
 	Started   *journal.ToolStarted
 	// Lost is set while the call is a write that had started when its driver was
 	// lost, and nobody knows yet what became of it.

@@ -68,7 +68,7 @@ func (j *judgement) confirmStep() *refusal {
 	if len(asks) == 0 {
 		return nil
 	}
-	if decided.Decision == journal.DecisionApprove && answers(decided, asks) {
+	if decided.Decision == journal.DecisionApprove && answers(decided, asks, j.facts.Mask) {
 		j.verdict.Approval = decided.ApprovalID
 		return nil
 	}
@@ -148,13 +148,17 @@ func joinQuestions(asks []asked) string {
 
 // answers tells whether a decision was made on these very questions: whoever was
 // shown more has answered them too, who was shown less has not.
-func answers(d Decided, asks []asked) bool {
+func answers(d Decided, asks []asked, mask func(string) string) bool {
 	if d.Asked == "" || d.Asked == string(toolcrib.ReasonNeedsConfirmation) && asks[0].reason == toolcrib.ReasonNeedsConfirmation {
 		return true
 	}
 	shown := questionSeparator + d.Asked + questionSeparator
 	for _, a := range asks {
-		if !strings.Contains(shown, questionSeparator+a.why+questionSeparator) {
+		why := a.why
+		if mask != nil {
+			why = mask(why)
+		}
+		if !strings.Contains(shown, questionSeparator+why+questionSeparator) {
 			return false
 		}
 	}

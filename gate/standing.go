@@ -104,9 +104,45 @@ func (g *Gate) MayRun(ctx context.Context, who toolcrib.Principal, agent string)
 		}
 	}
 	if !mayUse(&s.Principal, agent) {
-		return fmt.Sprintf("no grant of %s names the agent %s", shown(who.User), shown(agent)), nil
+		return notThisAgent(who.User, agent), nil
 	}
 	return "", nil
+}
+
+func notThisAgent(user, agent string) string {
+	return fmt.Sprintf("no grant of %s names the agent %s", shown(user), shown(agent))
+}
+
+// Today is what a principal may do now, for decisions that are not about a tool. An
+// error says that it could not be found out, or why nothing may be done at all.
+func (g *Gate) Today(ctx context.Context, who toolcrib.Principal) (toolcrib.Principal, error) {
+	s, err := g.standing(ctx, who)
+	if err == nil && s.Refused != "" {
+		err = errors.New(s.Refused)
+	}
+	return s.Principal, err
+}
+
+// Withdrawn tells whether a call that was allowed may not run any more, because a
+// layer refuses its tool now: it was switched off, a grant or a token is gone. A turn
+// can take long, and what is not started yet need not start. The verdict is then the
+// refusal.
+func (g *Gate) Withdrawn(ctx context.Context, who toolcrib.Principal, scope Scope, call *toolcrib.ToolCall) (v Verdict, withdrawn bool) {
+	p, _ := g.policyOf(ctx, &who, &scope) // an error stands in the answers
+	j := judgement{policy: p, ctx: ctx, gate: g, asked: call, entry: g.byName[call.Name], verdict: &v}
+	v.CallID, v.Tool = call.ID, call.Name
+	if j.entry != nil {
+		v.Effect = j.entry.spec.Effect.OrStrictest()
+	}
+	r := j.ask(step{toolcrib.ReasonNotPermitted, (*judgement).layersStep})
+	if r == nil {
+		return Verdict{}, false
+	}
+	if r.reason == "" {
+		r.reason = toolcrib.ReasonNotPermitted
+	}
+	v.refused(r)
+	return v, true
 }
 
 func mayUse(who *toolcrib.Principal, agent string) bool {
@@ -167,8 +203,11 @@ func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Sco
 		return newPolicy(&Standing{Principal: *who}, scope, over, err), err
 	}
 	s, err := g.standing(ctx, *who)
-	if err != nil {
+	switch {
+	case err != nil:
 		s = Standing{Principal: toolcrib.Principal{User: who.User, Grants: []string{}}, Refused: err.Error()}
+	case s.Refused == "" && !mayUse(&s.Principal, scope.Agent):
+		s.Refused = notThisAgent(who.User, scope.Agent)
 	}
 	p := newPolicy(&s, scope, over, nil)
 	p.ready = g.lists.of(p)
@@ -192,7 +231,7 @@ func (j *judgement) tokenStep() *refusal {
 // budgetStep refuses a call for which the token has no place left. It takes none:
 // a call that a person has to be asked about is not made yet.
 func (j *judgement) budgetStep() *refusal {
-	if j.token == nil || j.facts.Counted[j.asked.ID] {
+	if j.token == nil || j.facts.Counted[j.asked.ID] || j.facts.CountsAside {
 		return nil
 	}
 	if err := j.token.Room(j.ctx); err != nil {
@@ -204,7 +243,7 @@ func (j *judgement) budgetStep() *refusal {
 // count takes a place among the calls of the token for a call that is allowed. A
 // call that was counted is not counted again, whenever it is judged anew.
 func (j *judgement) count() *refusal {
-	if j.token == nil || j.facts.DryRun {
+	if j.token == nil || j.facts.DryRun || j.facts.CountsAside {
 		return nil
 	}
 	if !j.facts.Counted[j.asked.ID] {

@@ -47,9 +47,15 @@ type Facts struct {
 	Taint []string
 	// Remembered are earlier approvals that hold for later calls, too.
 	Remembered []Remembered
+	// Mask hides secrets in a text as they were hidden in [Decided.Asked]; nil = none
+	// were.
+	Mask func(string) string
 	// Counted are the calls of this turn, by ID, that were counted for the access
 	// token when they were judged before.
 	Counted map[string]bool
+	// CountsAside says that what is left of the calls of an access token is not looked
+	// at: in a backtest it is not what it was.
+	CountsAside bool
 	// DryRun says that the calls are judged to tell what would be, not to run: none
 	// is counted.
 	DryRun bool
