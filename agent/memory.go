@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
@@ -75,6 +76,7 @@ func (s *State) lasting(b *journal.ConfirmationResolved) []gate.Remembered {
 // was written down. Should that fail, the decision stands, and a person is asked
 // again another time.
 func (r *Runner) keep(ctx context.Context, s *State, approvals []gate.Remembered) error {
+	approvals = slices.DeleteFunc(approvals, func(m gate.Remembered) bool { return r.Gate.AlwaysAsks(m.Tool) })
 	if len(approvals) == 0 || r.Memory == nil {
 		return nil
 	}

@@ -166,3 +166,24 @@ func TestH16_RememberWithoutASession(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// What tools.settings asks about at each call is not remembered: it would lift nothing
+// today, and too much when the setting is gone.
+func TestH16_NotRememberedWhereItIsAlwaysAsked(t *testing.T) {
+	w := newWorld(t, gate.ConfirmWrites)
+	memory := &kept{byScope: map[string][]gate.Remembered{}}
+	w.runner.Memory = memory
+	w.runner.Gate = gateOf(t, w, func(o *gate.Options) {
+		o.Settings = map[string]gate.ToolSettings{"echo": {Confirm: gate.ConfirmAlways}}
+	})
+	w.byTurn(calls("echo", `{"n":1}`), say("ok"))
+	s := run(t, w)
+	if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{
+		ApprovalID: s.Pending.ApprovalID, Who: me, Decision: journal.DecisionApprove, Remember: &journal.Remember{Scope: journal.RememberUser},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(memory.byScope) != 0 {
+		t.Errorf("remembered: %v", memory.byScope)
+	}
+}

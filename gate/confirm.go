@@ -41,6 +41,13 @@ func (g *Gate) question(e *entry, effect toolcrib.Effect) question {
 	return q
 }
 
+// AlwaysAsks tells whether tools.settings says that each call of the tool is asked
+// about: nothing lifts that, so it makes no sense to remember an approval.
+func (g *Gate) AlwaysAsks(tool string) bool {
+	e := g.byName[tool]
+	return e != nil && e.settings.Confirm == ConfirmAlways
+}
+
 // why is the question in words; the same for the same policy and effect.
 func (q question) why() string {
 	does := "only reads"
