@@ -42,7 +42,7 @@ func (a *app) gateBacktestCommand() *cobra.Command {
 			"then, asked or allowed now; asked then, allowed now), narrower, or the same for another reason. Only the configuration is " +
 			"exchanged: users, what was switched off, what a run had read, what people decided are as they were. Nothing runs, and " +
 			"nothing is kept. For administrators. docs/backtest.md tells what cannot be judged. Exit status: 0 done, with --fail-on 1 if there " +
-			"are such calls.",
+			"are such calls, if tools would be offered that were not, or if no call was judged.",
 		Example: `toolcrib gate backtest
 toolcrib gate backtest --config new.yaml --since 30d
 toolcrib gate backtest --config new.yaml --fail-on widened
@@ -57,7 +57,7 @@ toolcrib gate backtest --config new.yaml --run last --json`,
 	flags.StringVar(&f.agent, "agent", "", "runs of this agent")
 	flags.StringVar(&f.run, "run", "", "one run: its ID, the beginning of one, or last")
 	flags.IntVar(&f.limit, "limit", backtestRuns, "look at so many runs at most; 0 = all")
-	flags.StringVar(&f.failOn, "fail-on", "", "exit 1 if a call is decided otherwise: widened, or changed in any way")
+	flags.StringVar(&f.failOn, "fail-on", "", "exit 1 if a call is decided, or a tool is offered, otherwise: widened, or changed in any way; or if no call was judged")
 	flags.BoolVar(&f.json, "json", false, "one JSON value")
 	// The flag was just made, so this cannot fail.
 	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions([]string{failWidened, failChanged}, cobra.ShellCompDirectiveNoFileComp))

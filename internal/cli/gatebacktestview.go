@@ -78,7 +78,9 @@ type backtestSummary struct {
 	Unchanged int                    `json:"unchanged"`
 	Wider     int                    `json:"wider"`
 	Narrower  int                    `json:"narrower"`
-	Otherwise int                    `json:"reason"` // the same decision, for another reason
+	Otherwise int                    `json:"reason"`          // the same decision, for another reason
+	Offered   int                    `json:"tools_offered"`   // that were not
+	Withdrawn int                    `json:"tools_withdrawn"` // that would not be offered any more
 	Unjudged  map[agent.Unjudged]int `json:"unjudged"`
 	Pruned    int                    `json:"pruned_runs"`
 	Damaged   []damagedRun           `json:"damaged_runs"`
@@ -226,6 +228,7 @@ func (v shownVerdict) text(position bool) string {
 func (v *backtestView) end() error {
 	v.progressed()
 	slices.SortStableFunc(v.Offers, func(a, b *changedOffer) int { return cmp.Compare(a.Tool, b.Tool) })
+	v.countOffers()
 	if v.f.json {
 		if err := printJSON(v.a.out, v, true); err != nil {
 			return err
@@ -233,12 +236,43 @@ func (v *backtestView) end() error {
 	} else {
 		v.summarize()
 	}
-	s := &v.Summary
-	changed := s.Wider + s.Narrower + s.Otherwise
-	if len(s.Damaged) > 0 || v.f.failOn == failWidened && s.Wider > 0 || v.f.failOn == failChanged && changed > 0 {
+	if len(v.Summary.Damaged) > 0 || len(v.failures()) > 0 {
 		return silent(exitFailed)
 	}
 	return nil
+}
+
+// failures are what --fail-on asks about and was found, in words.
+func (v *backtestView) failures() (found []string) {
+	s := &v.Summary
+	add := func(n int, noun, text string) {
+		if n > 0 {
+			found = append(found, render.Count(n, noun)+" "+text)
+		}
+	}
+	if v.f.failOn == "" {
+		return nil
+	}
+	add(s.Wider, "call", "decided wider")
+	add(s.Offered, "tool", "newly offered")
+	if v.f.failOn == failChanged {
+		add(s.Narrower, "call", "decided narrower")
+		add(s.Otherwise, "call", "decided for another reason")
+		add(s.Withdrawn, "tool", "not offered any more")
+	}
+	if s.Judged == 0 { // what nothing was held against has not passed
+		found = append(found, "no call was judged")
+	}
+	return found
+}
+
+// countOffers counts the tools that would be offered otherwise.
+func (v *backtestView) countOffers() {
+	of := map[bool]map[string]bool{true: {}, false: {}}
+	for _, o := range v.Offers {
+		of[o.Offered][o.Tool] = true
+	}
+	v.Summary.Offered, v.Summary.Withdrawn = len(of[true]), len(of[false])
 }
 
 func (v *backtestView) summarize() {
@@ -263,6 +297,9 @@ func (v *backtestView) summarize() {
 	}
 	if s.More {
 		fmt.Fprintf(out, "there are older runs that fit; --limit looks at more than %s\n", render.Number(int64(s.Limit)))
+	}
+	if found := v.failures(); len(found) > 0 {
+		fmt.Fprintf(out, "--fail-on %s: %s\n", v.f.failOn, strings.Join(found, ", "))
 	}
 }
 
