@@ -284,7 +284,8 @@ type ConfirmationResolved struct {
 	Digest     string                  `json:"digest"`
 	Decision   string                  `json:"decision"`
 	By         string                  `json:"by"`
-	User       string                  `json:"user,omitempty"` // whose word it is, or who let it be said; "" = By tells
+	User       string                  `json:"user,omitempty"`  // whose word it is, or who let it be said; "" = By tells
+	Token      string                  `json:"token,omitempty"` // the ID of the access token by which it was said
 	Reason     string                  `json:"reason,omitempty"`
 	Calls      map[string]CallDecision `json:"calls,omitempty"` // by call ID; absent = Decision
 	// Remember makes approvals hold for later calls, too: of this run, of its

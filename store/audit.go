@@ -129,10 +129,13 @@ type AuditEntry struct {
 	Index int            `json:"index"` // of the entry in its event: one event holds the verdicts of a turn
 	Hash  string         `json:"hash"`  // hex, of the chain up to the event
 
-	Run     toolcrib.RunID     `json:"run_id,omitempty"`
-	User    string             `json:"user,omitempty"`  // of the run
-	Actor   string             `json:"actor,omitempty"` // who acted for the user
-	By      string             `json:"by,omitempty"`    // who did or decided it
+	Run   toolcrib.RunID `json:"run_id,omitempty"`
+	User  string         `json:"user,omitempty"`  // of the run
+	Actor string         `json:"actor,omitempty"` // who acted for the user
+	By    string         `json:"by,omitempty"`    // who did or decided it
+	// Token is the ID of the access token by which the run was started, or the approval
+	// decided.
+	Token   string             `json:"token,omitempty"`
 	Agent   string             `json:"agent,omitempty"`
 	Session toolcrib.SessionID `json:"session_id,omitempty"`
 
@@ -172,6 +175,7 @@ func EntriesOf(e AuditEntry, kind toolcrib.Kind, body toolcrib.Body) []AuditEntr
 		}
 	case *journal.ConfirmationResolved:
 		e.Kind, e.ApprovalID, e.Decision, e.By, e.Message = AuditApprovalDecided, b.ApprovalID, b.Decision, b.By, b.Reason
+		e.Token = b.Token
 	case *journal.Granted:
 		e.Kind, e.By = AuditLimitsRaised, b.By
 		e.Message = fmt.Sprintf("iterations +%d, cost +%g USD, tokens +%d, requests +%d", b.Iterations, b.CostUSD, b.Tokens, b.Requests)

@@ -177,13 +177,17 @@ func (a *app) showAudit(page store.AuditPage) {
 
 // auditWho is who did or decided it, and for whom.
 func auditWho(e *store.AuditEntry) string {
+	who := e.User
 	switch {
 	case e.By != "":
-		return e.By
+		who = e.By
 	case e.Actor != "":
-		return fmt.Sprintf("%s (for %s)", e.Actor, e.User)
+		who = fmt.Sprintf("%s (for %s)", e.Actor, e.User)
 	}
-	return e.User
+	if e.Token != "" {
+		who += ", " + e.Token
+	}
+	return who
 }
 
 // auditAbout is what an entry is about.
