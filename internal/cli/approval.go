@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/propose"
+	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -58,6 +59,17 @@ type approvalWord struct {
 
 	Calls    map[string]journal.CallDecision `json:"calls,omitempty"` // by call ID; absent = Decision, or still open
 	Remember *journal.Remember               `json:"remember,omitempty"`
+
+	edited bool // a call runs with other arguments
+}
+
+// text is the word for people.
+func (w *approvalWord) text() string {
+	text := strings.ReplaceAll(w.Decision, "_", " ")
+	if w.edited {
+		text += " with other arguments"
+	}
+	return text
 }
 
 const (
@@ -148,7 +160,8 @@ func (v *approvalView) propose() {
 }
 
 func (v *approvalView) resolved(at time.Time, b *journal.ConfirmationResolved) {
-	v.Decisions = append(v.Decisions, approvalWord{Decision: b.Decision, By: b.By, Own: b.User != "" && b.User == v.User, Reason: b.Reason, At: at, Calls: b.Calls, Remember: b.Remember})
+	word, edited := render.Decision(b)
+	v.Decisions = append(v.Decisions, approvalWord{Decision: word, edited: edited, By: b.By, Own: b.User != "" && b.User == v.User, Reason: b.Reason, At: at, Calls: b.Calls, Remember: b.Remember})
 	for i := range v.Calls {
 		if d := b.Of(v.Calls[i].ID); d.Decision != "" && v.Calls[i].Decision == "" {
 			v.Calls[i].Decision, v.Calls[i].Edited = d.Decision, d.Arguments

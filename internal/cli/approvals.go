@@ -156,7 +156,9 @@ func (a *app) showApproval(ctx context.Context, v *approvalView) error {
 		if c.Position != "" {
 			fmt.Fprintf(a.out, "%s\n", s.Dim(guard.Visible("asked by "+c.Position)))
 		}
-		fmt.Fprint(a.out, s.Preview(c.Preview, 0))
+		if len(c.Edited) == 0 { // it shows what the model's arguments would have changed
+			fmt.Fprint(a.out, s.Preview(c.Preview, 0))
+		}
 		if text := proposedText(c.Proposed); text != "" {
 			fmt.Fprintln(a.out, text)
 		}
@@ -198,12 +200,16 @@ func (a *app) showApproval(ctx context.Context, v *approvalView) error {
 // wordText is a decision, call by call where it was made so.
 func wordText(v *approvalView, d *approvalWord) string {
 	if len(d.Calls) == 0 {
-		return d.Decision
+		return d.text()
 	}
 	var parts []string
 	for _, c := range v.Calls {
 		if one, ok := d.Calls[c.ID]; ok {
-			parts = append(parts, c.ID+" "+strings.ReplaceAll(one.Decision, "_", " "))
+			text := c.ID + " " + strings.ReplaceAll(one.Decision, "_", " ")
+			if len(one.Arguments) > 0 {
+				text += " with other arguments"
+			}
+			parts = append(parts, text)
 		}
 	}
 	return strings.Join(parts, ", ")

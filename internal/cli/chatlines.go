@@ -189,9 +189,7 @@ func (f *lineFront) carry(ctx context.Context, _ *chat, d *drive, given bool, be
 		show = &jsonWatcher{out: f.a.out}
 	case !given:
 		live := f.a.live()
-		for _, c := range d.seen {
-			live.Recall(c.ID, c.Name, c.Arguments)
-		}
+		d.recall(live)
 		show = live
 	}
 	state, err := d.carry(ctx, show, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {

@@ -212,7 +212,7 @@ func (a *app) decidable(v *approvalView, word journal.CallDecision, f *decideFla
 	switch {
 	case v.Status == approvalDecided:
 		last := v.Decisions[len(v.Decisions)-1]
-		return failedf("conflict: approval %s was decided already (%s by %s); run %s is %s", v.ID, last.Decision, last.By, v.Run, v.rec.Status)
+		return failedf("conflict: approval %s was decided already (%s by %s); run %s is %s", v.ID, last.text(), last.By, v.Run, v.rec.Status)
 	case v.Status != approvalPending:
 		return failedf("conflict: approval %s is not open any more; run %s is %s", v.ID, v.Run, v.rec.Status)
 	case !fitsKind(word.Decision, v.Kind, len(v.Calls)):
@@ -266,7 +266,7 @@ func (a *app) agrees(v *approvalView, word journal.CallDecision, f *decideFlags)
 
 // decisionOf is the decision as the loop takes it.
 func decisionOf(v *approvalView, word journal.CallDecision, f *decideFlags, who toolcrib.Principal) agent.Decision {
-	d := agent.Decision{ApprovalID: v.ID, Digest: f.digest, Who: who, Reason: f.reason, Remember: f.remembered()}
+	d := agent.Decision{ApprovalID: v.ID, Digest: f.digest, Who: who, Reason: f.reason, Remember: v.remembered(f)}
 	if len(f.calls) == 0 && word.Arguments == nil {
 		d.Decision, d.Result = word.Decision, word.Result
 		return d
@@ -300,7 +300,7 @@ type decidedView struct {
 func (a *app) decided(ctx context.Context, v *approvalView, word journal.CallDecision, s *agent.State, who toolcrib.Principal, f *decideFlags) error {
 	view := decidedView{
 		ID: v.ID, Run: v.Run, Decision: word.Decision, By: nameOf(who), Reason: f.reason,
-		Calls: []string{}, Open: []string{}, Status: s.Status, Remember: f.remembered(),
+		Calls: []string{}, Open: []string{}, Status: s.Status, Remember: v.remembered(f),
 	}
 	if s.Approval != nil {
 		for _, c := range openCalls(s) {
@@ -322,8 +322,8 @@ func (a *app) decided(ctx context.Context, v *approvalView, word journal.CallDec
 			text += " (" + strings.Join(view.Calls, ", ") + ")"
 		}
 		fmt.Fprintln(a.out, guard.Visible(text))
-		if view.Remember != nil {
-			fmt.Fprintln(a.out, render.RememberText(v.decidedNow(view.Calls), *view.Remember))
+		if m := f.remembered(); m != nil {
+			fmt.Fprintln(a.out, render.RememberText(v.decidedNow(view.Calls), *m))
 		}
 		if len(view.Open) > 0 {
 			fmt.Fprintf(a.out, "still open: %s\n", guard.Visible(strings.Join(view.Open, ", ")))

@@ -109,9 +109,7 @@ func (d *drive) show(ctx context.Context, asJSON bool, begin begin) error {
 	var show watcher = &jsonWatcher{out: d.a.out}
 	if !asJSON {
 		live := d.a.live()
-		for _, c := range d.seen {
-			live.Recall(c.ID, c.Name, c.Arguments)
-		}
+		d.recall(live)
 		show = live
 	}
 	state, err := d.carry(ctx, show, begin)

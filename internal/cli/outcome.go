@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,6 +26,17 @@ func (d *drive) cutOff(state *agent.State, err error) error {
 		text += "; what was done is kept and it can be taken up again: toolcrib runs resume " + string(state.Run)
 	}
 	return &exitError{code: code, message: text + fmt.Sprintf("\nSee: toolcrib runs show %s", state.Run)}
+}
+
+// recall tells the calls that were shown before the run was taken up.
+func (d *drive) recall(live *render.Live) {
+	for _, c := range d.seen {
+		var edited json.RawMessage
+		if c.Decision != nil {
+			edited = c.Decision.Arguments
+		}
+		live.Recall(c.ID, c.Name, c.Arguments, edited)
+	}
 }
 
 // summary is the last line about a run.

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -49,6 +50,20 @@ func (f *decideFlags) remembered() *journal.Remember {
 		return nil
 	}
 	return &journal.Remember{Scope: f.remember, Calls: f.rememberCalls}
+}
+
+// remembered is what a decision on an approval lets be remembered. Where every call
+// that it is about is asked about each time, that is nothing: then it does not say so
+// either. The decision itself stands.
+func (v *approvalView) remembered(f *decideFlags) *journal.Remember {
+	ids := f.calls
+	if len(ids) == 0 {
+		ids = v.open()
+	}
+	if v.Kind == journal.ApprovalCall && !render.Storable(v.decidedNow(ids)) {
+		return nil
+	}
+	return f.remembered()
 }
 
 // decidedNow are the calls of an approval with these IDs.

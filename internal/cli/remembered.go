@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
@@ -21,6 +22,15 @@ import (
 // approvalMemory keeps approvals that hold for a session or a user, as the loop
 // asks for them (contract §6).
 type approvalMemory struct{ store *sqlite.Store }
+
+// alwaysAsked are the tools about whose calls tools.settings.X.confirm: always asks.
+func alwaysAsked(c *config.Config) map[string]bool {
+	always := map[string]bool{}
+	for name, set := range toolSettings(c) {
+		always[name] = set.Confirm == gate.ConfirmAlways
+	}
+	return always
+}
 
 // Remembered implements [agent.Memory].
 func (m approvalMemory) Remembered(ctx context.Context, user string, session toolcrib.SessionID) ([]gate.Remembered, error) {
@@ -180,20 +190,27 @@ func (a *app) revokeRemembered(ctx context.Context, id string) error {
 // remembered are the approvals that hold for a user, and in a session; what they
 // mean for each tool is added to what is told of it.
 func (a *app) remembered(ctx context.Context, who toolcrib.Principal, session toolcrib.SessionID, answers []gate.Explanation) ([]gate.Remembered, error) {
+	c, err := a.configuration()
+	if err != nil {
+		return nil, err
+	}
+	always := alwaysAsked(c)
 	kept, err := approvalMemory{a.store}.Remembered(ctx, who.User, session)
 	if err != nil {
 		return nil, err
 	}
-	if c, err := a.configuration(); err != nil {
-		return nil, err
-	} else if c.Approvals.FourEyes {
+	if c.Approvals.FourEyes {
 		kept = agent.OfOthers(who.User, kept)
 	}
 	for i := range answers {
 		for _, m := range kept {
 			if m.Tool == answers[i].Tool {
+				what := "needs no approval by tools.confirm"
+				if always[m.Tool] {
+					what = "is asked about all the same, because tools.settings." + m.Tool + ".confirm is always"
+				}
 				answers[i].Notes = append(answers[i].Notes, fmt.Sprintf(
-					"remembered for the %s: %s needs no approval by tools.confirm; approved by %s (%s)", m.Scope, rememberedCalls(m.Tool, m.Arguments), m.By, m.ApprovalID))
+					"remembered for the %s: %s %s; approved by %s (%s)", m.Scope, rememberedCalls(m.Tool, m.Arguments), what, m.By, m.ApprovalID))
 			}
 		}
 	}

@@ -47,6 +47,7 @@ const (
 type liveCall struct {
 	name      string
 	arguments json.RawMessage
+	replaced  json.RawMessage // the model's, where it runs with those of a person
 }
 
 // Start begins; Stop must follow.
@@ -61,12 +62,17 @@ func (l *Live) Start() {
 }
 
 // Recall tells of a call whose frame came before the run was taken up. It comes
-// before Start.
-func (l *Live) Recall(id, name string, arguments json.RawMessage) {
+// before Start. edited are the arguments that a person gave in place of the model's;
+// nil = none.
+func (l *Live) Recall(id, name string, arguments, edited json.RawMessage) {
 	if l.calls == nil {
 		l.calls = make(map[string]*liveCall)
 	}
-	l.calls[id] = &liveCall{name: name, arguments: arguments}
+	c := &liveCall{name: name, arguments: arguments}
+	if len(edited) > 0 {
+		c.arguments, c.replaced = edited, arguments
+	}
+	l.calls[id] = c
 }
 
 // Stop ends what is on the way.
@@ -358,7 +364,7 @@ func (l *Live) result(r resultFrame) {
 	if c == nil {
 		c = &liveCall{name: r.Name}
 	}
-	l.say(l.Style.Call(c.name, c.arguments, r.Status) + l.Style.Fold(Result{
+	l.say(l.Style.Call(c.name, c.arguments, r.Status) + l.Style.Replaced(c.replaced) + l.Style.Fold(Result{
 		Status: r.Status, Reason: r.Reason, Content: r.Content,
 		DurationMS: r.DurationMS, Truncated: r.Truncated, Untrusted: r.Untrusted,
 	}, foldedLines))

@@ -24,9 +24,10 @@ type Story struct {
 
 	calls    map[string]*journal.ToolCall
 	verdicts map[string]*journal.Verdict
-	taint    []string // sources of untrusted data so far
-	sinks    string   // what happens to writes and other sinks then
-	known    bool     // the price of every model is known
+	edited   map[string]json.RawMessage // arguments that a person gave, by call
+	taint    []string                   // sources of untrusted data so far
+	sinks    string                     // what happens to writes and other sinks then
+	known    bool                       // the price of every model is known
 	// estimated is set once tokens were estimated.
 	estimated bool
 	began     time.Time
@@ -86,7 +87,7 @@ func (t *Story) Tell(e toolcrib.Event) {
 
 func (t *Story) start(at time.Time, b *journal.RunStarted) {
 	s := t.Style
-	t.calls, t.verdicts = map[string]*journal.ToolCall{}, map[string]*journal.Verdict{}
+	t.calls, t.verdicts, t.edited = map[string]*journal.ToolCall{}, map[string]*journal.Verdict{}, map[string]json.RawMessage{}
 	t.taint, t.sinks = slices.Clone(b.Taint), b.Agent.TaintWrites
 	t.began, t.known, t.estimated = at, true, false
 	models := make([]string, len(b.Models))
@@ -215,7 +216,12 @@ func (t *Story) asked(b *journal.ConfirmationRequired) {
 }
 
 func (t *Story) resolved(b *journal.ConfirmationResolved) {
-	text := decided(b.Decision) + " by " + b.By
+	one, edited := Decision(b)
+	text := decided(one)
+	if edited && one == journal.DecisionApprove {
+		text += " with other arguments"
+	}
+	text += " by " + b.By
 	if b.Remember != nil {
 		text += ", remembered for the " + b.Remember.Scope
 	}
@@ -224,8 +230,11 @@ func (t *Story) resolved(b *journal.ConfirmationResolved) {
 	}
 	t.note(text)
 	differ := false
-	for _, d := range b.Calls {
-		differ = differ || d.Decision != b.Decision || len(d.Arguments) > 0 || len(d.Result) > 0
+	for id, d := range b.Calls {
+		if len(d.Arguments) > 0 {
+			t.edited[id] = d.Arguments
+		}
+		differ = differ || d.Decision != one || len(d.Arguments) > 0 || len(d.Result) > 0
 	}
 	if !differ {
 		return
@@ -245,6 +254,35 @@ func (t *Story) word(id string, d journal.CallDecision) {
 		text += ": " + string(d.Result)
 	}
 	fmt.Fprintln(t.Out, t.Style.Dim("    "+line(text, 4096)))
+}
+
+// Decision is what was decided, as a person would say it: words on calls that were
+// named one by one are one word on all of them where they agree. edited tells whether
+// a call runs with other arguments than the model's.
+func Decision(b *journal.ConfirmationResolved) (word string, edited bool) {
+	for _, d := range b.Calls {
+		edited = edited || len(d.Arguments) > 0
+		switch word {
+		case "", d.Decision:
+			word = d.Decision
+		default:
+			word = journal.DecisionMixed
+		}
+	}
+	if b.Decision != journal.DecisionMixed || b.Open || word == "" {
+		return b.Decision, edited
+	}
+	return word, edited
+}
+
+// Replaced tells the arguments of the model beneath a call that a person had run with
+// others; "" = there are none.
+func (s Style) Replaced(arguments json.RawMessage) string {
+	if len(arguments) == 0 {
+		return ""
+	}
+	const head = "a person gave these arguments; the model's: "
+	return "    " + s.Dim(head+Arguments(arguments, s.width()-len(head)-4)) + "\n"
 }
 
 // granted tells which limits a person raised.
@@ -299,7 +337,11 @@ func (t *Story) result(b *journal.ToolResult) {
 			name = c.ProviderName
 		}
 	}
-	fmt.Fprint(t.Out, t.Style.Call(name, arguments, b.Status))
+	var replaced json.RawMessage
+	if edited, ok := t.edited[b.ToolCallID]; ok {
+		arguments, replaced = edited, arguments
+	}
+	fmt.Fprint(t.Out, t.Style.Call(name, arguments, b.Status)+t.Style.Replaced(replaced))
 	most := foldedLines
 	if t.Whole {
 		most = 0
