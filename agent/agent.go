@@ -46,7 +46,7 @@ type Options struct {
 	Who      toolcrib.Principal                        // who sits at the Approver, with today's rights; nobody = whom the run acts for
 	FourEyes bool                                      // whom a run acts for may deny its calls, but not approve them (approvals.four_eyes)
 
-	Announcer Announcer                  // nil = nobody is told that a run parks
+	Announcer Announcer                  // nil = nobody is told that a run has parked
 	Worker    string                     // names this driver in the journal
 	Version   string                     // of toolcrib
 	NewID     func(prefix string) string // nil = [NewID]

@@ -20,7 +20,7 @@ func (d *driver) confirm(ctx context.Context, step Step) error {
 	if approve == ApproveAll {
 		// At once, so that a run that is cut off here does what it was told.
 		if resolved := d.approvedByAll(required); resolved != nil {
-			return d.append(ctx, required, resolved)
+			return d.append(ctx, required, d.s.bound(required.Calls, resolved))
 		}
 	}
 	if err := d.append(ctx, required); err != nil {
@@ -44,6 +44,7 @@ func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired
 	if err := d.r.mayDecide(ctx, d.s, who, &decision); err != nil {
 		return d.append(ctx, &journal.Notice{Notice: toolcrib.Notice{Code: NoticeForbidden, Message: d.r.Mask.Mask(err.Error())}})
 	}
+	d.s.bound(required.Calls, &decision)
 	lasting := d.s.lasting(&decision)
 	if err := d.append(ctx, &decision); err != nil {
 		return err
@@ -106,22 +107,23 @@ func (d *driver) inDoubt(lost []*Call) *journal.ConfirmationRequired {
 }
 
 // park lets go of the run until somebody decides. Whoever is to be told of it is told
-// first, so that the pause is the last that the run's watchers see.
+// when that stands in the journal: their decision may come at once, and the pause is
+// the last that the run's watchers see.
 func (d *driver) park(ctx context.Context) error {
 	a := d.s.Approval
 	status := toolcrib.StatusWaitingForApproval
 	if a.Kind == journal.ApprovalInput {
 		status = toolcrib.StatusWaitingForInput
 	}
-	var bodies []toolcrib.Body
-	if d.r.Announcer != nil {
-		bodies = d.r.notices(d.r.Announcer.Announce(ctx, d.s))
-	}
-	return d.append(ctx, append(bodies, &journal.Paused{
+	err := d.append(ctx, &journal.Paused{
 		Status: status,
 		Pending: journal.Pending{
 			Kind: string(a.Kind), ApprovalID: a.ApprovalID, Digest: a.Digest, Calls: a.Calls,
 			Question: a.Question, Schema: a.Schema,
 		},
-	})...)
+	})
+	if err == nil && d.r.Announcer != nil {
+		d.r.Announcer.Announce(ctx, d.s)
+	}
+	return err
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
@@ -17,7 +16,8 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// noticeNotifyFailed is the code of the notice that an address was not told.
+// noticeNotifyFailed begins the line that says that an address was not told, and is its
+// message in the log.
 const noticeNotifyFailed = "notify_failed"
 
 // announcer tells the addresses of approvals.notify that a run waits for people. What
@@ -39,14 +39,14 @@ func (d *drive) announcer() agent.Announcer {
 }
 
 // Announce implements [agent.Announcer].
-func (n *announcer) Announce(ctx context.Context, s *agent.State) []toolcrib.Notice {
+func (n *announcer) Announce(ctx context.Context, s *agent.State) {
 	if n.d.answers(s) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.kept[s.Approval.ApprovalID] = true
-		return nil
+		return
 	}
-	return n.d.tell(ctx, s)
+	n.d.tell(ctx, s)
 }
 
 // answers tells whether this process puts to a person what a run waits for, or decides
@@ -69,7 +69,7 @@ func (d *drive) answers(s *agent.State) bool {
 }
 
 // announceLeft tells of what nobody answered here after all.
-func (d *drive) announceLeft(ctx context.Context, r *agent.Runner, s *agent.State) {
+func (d *drive) announceLeft(ctx context.Context, s *agent.State) {
 	n := d.announcing
 	if n == nil || s == nil || s.Pending == nil || s.Approval == nil || ctx.Err() != nil {
 		return
@@ -78,33 +78,26 @@ func (d *drive) announceLeft(ctx context.Context, r *agent.Runner, s *agent.Stat
 	kept := n.kept[s.Approval.ApprovalID]
 	delete(n.kept, s.Approval.ApprovalID)
 	n.mu.Unlock()
-	if !kept {
-		return
-	}
-	if notices := d.tell(ctx, s); len(notices) > 0 {
-		if err := r.Note(ctx, s.Run, notices...); err != nil && !isConflict(err) {
-			d.a.notice("%v", err)
-		}
+	if kept {
+		d.tell(ctx, s)
 	}
 }
 
-// tell sends the message, and says on standard error what went wrong: where notices of
-// the run are shown, those say it.
-func (d *drive) tell(ctx context.Context, s *agent.State) []toolcrib.Notice {
+// tell sends the message, and says on standard error and in the log what went wrong.
+// This process has nothing more to do with the run before it was decided, so it lets go
+// of it first: whoever is told may decide and go on with it at once.
+func (d *drive) tell(ctx context.Context, s *agent.State) {
+	d.locks.leave(s.Run)
 	sender, problems := d.a.notifier(d.config)
 	for _, f := range sender.Send(ctx, d.message(s)) {
 		problems = append(problems, fmt.Sprintf("%s was not told of approval %s: %s", f.Where, s.Approval.ApprovalID, f.Reason))
 	}
 	mask := d.a.mask()
-	notices := make([]toolcrib.Notice, len(problems))
-	for i, text := range problems {
+	for _, text := range problems {
 		text = mask.Mask(text)
-		if !d.shown {
-			d.a.notice("%s: %s", noticeNotifyFailed, text)
-		}
-		notices[i] = toolcrib.Notice{Code: noticeNotifyFailed, Message: text}
+		d.a.noticeBeside("%s: %s", noticeNotifyFailed, text)
+		d.log.WarnContext(ctx, noticeNotifyFailed, "run", s.Run, "error", text)
 	}
-	return notices
 }
 
 // notifier knows the addresses of a configuration. Those that cannot be filled in are
@@ -123,7 +116,7 @@ func (a *app) notifier(c *config.Config) (n *notify.Notifier, problems []string)
 }
 
 func (a *app) sender(targets ...notify.Target) *notify.Notifier {
-	return notify.New(targets, notify.Options{UserAgent: "toolcrib/" + version.Version()})
+	return notify.New(targets, notify.Options{UserAgent: "toolcrib/" + version.Version(), Line: &a.line})
 }
 
 // target fills an address and its key in.
@@ -160,7 +153,7 @@ func (d *drive) message(s *agent.State) notify.Message {
 		Kind: ask.Kind, Reason: ask.Reason, Question: ask.Question, Schema: ask.Schema, Calls: []notify.Call{},
 	}
 	if ask.Kind == journal.ApprovalCall {
-		at := m.Time.Add(d.config.Approvals.Expire.Std())
+		at := s.Updated.Add(d.config.Approvals.Expire.Std()) // as it is counted
 		m.ExpiresAt = &at
 	}
 	for _, c := range ask.Calls {

@@ -15,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/access/standing"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/notify"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/provider/catalog"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -54,6 +55,7 @@ type app struct {
 	locks    *driverLocks // of the runs that this process drives
 	catalog  *catalog.Catalog
 	skills   skillState
+	line     notify.Line // of messages on their way to people
 	closers  []io.Closer
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -148,6 +149,27 @@ func (a *app) approvalsFinding(c *config.Config) finding {
 			continue
 		}
 		f.Detail += fmt.Sprintf("\n%s is told, by %s", address.Where(t.Address), address.Scheme(t.Address))
+		if address.IsClear(t.Address) {
+			f.Detail += "; " + inTheClear
+		}
 	}
 	return f
+}
+
+// inTheClear warns of plain http to another machine.
+const inTheClear = "without encryption: arguments of calls, and the digest, go over the network in the clear; use https"
+
+// clearNotify warns of the addresses whose messages anybody on their way can read. A
+// reference to a file or to a stored secret is not followed for that.
+func clearNotify(c *config.Config) (warnings []string) {
+	for i := range c.Approvals.Notify {
+		v := c.Approvals.Notify[i].URL
+		if raw := v.Raw(); strings.Contains(raw, "${file:") || strings.Contains(raw, "${secret:") {
+			continue
+		}
+		if text, err := v.Resolve(config.Resolver{}); err == nil && address.IsClear(text) {
+			warnings = append(warnings, fmt.Sprintf("%s: approvals.notify[%d].url: %s is told by http, %s", v.Position(), i, address.Where(text), inTheClear))
+		}
+	}
+	return warnings
 }

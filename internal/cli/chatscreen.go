@@ -152,7 +152,7 @@ func (f *screenFront) carry(ctx context.Context, c *chat, d *drive, given bool, 
 	state, err := begin(ctx, runner)
 	state, err = f.onward(ctx, d, runner, state, err)
 	if err == nil {
-		d.announceLeft(ctx, runner, state)
+		d.announceLeft(ctx, state)
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), toolGrace)
 	defer cancel()

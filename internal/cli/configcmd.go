@@ -113,7 +113,7 @@ func (a *app) checkConfig(ctx context.Context) error {
 		}
 		a.notice("%s", u.Error())
 	}
-	for _, text := range unusable(c) {
+	for _, text := range append(unusable(c), clearNotify(c)...) {
 		a.notice("%s", text)
 	}
 	a.notTrustedYet(source)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -133,6 +134,19 @@ func (a *app) excerpt(path string) {
 // notice tells something on standard error that ends nothing.
 func (a *app) notice(format string, args ...any) {
 	fmt.Fprintln(a.err, a.style.Dim("· "+guard.Visible(fmt.Sprintf(format, args...))))
+}
+
+// noticeBeside tells a person something while a run may be shown.
+func (a *app) noticeBeside(format string, args ...any) {
+	fmt.Fprintln(a.besides(), a.style.Dim("· "+guard.Visible(fmt.Sprintf(format, args...))))
+}
+
+// besides is where something can be said while a run is shown.
+func (a *app) besides() io.Writer {
+	if a.beside != nil {
+		return a.beside
+	}
+	return a.err
 }
 
 // passedOver tells what the current folder brings and is not used.

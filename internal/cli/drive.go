@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -58,9 +59,9 @@ type drive struct {
 	locks  *driverLocks
 	ask    *render.Approver // nil = nobody can be asked
 	screen bool             // a person is asked on the screen of a conversation
-	shown  bool             // the notices of the run are shown to people
 
 	announcing *announcer // nil = nobody is to be told that the run waits
+	log        *slog.Logger
 }
 
 // begin is what a drive does: it starts a run, or takes one up.
@@ -200,7 +201,7 @@ func (d *drive) carry(ctx context.Context, show watcher, begin begin) (*agent.St
 	defer show.Stop()
 	state, err := begin(ctx, runner)
 	if err == nil {
-		d.announceLeft(ctx, runner, state)
+		d.announceLeft(ctx, state)
 	}
 	// Tools that did not end when they were told to end with the process.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), toolGrace)
@@ -257,11 +258,11 @@ func (d *drive) options(show watcher, stderr io.Writer) (agent.Options, error) {
 	a := d.a
 	mask := a.mask()
 	_, people := show.(*render.Live)
-	d.shown = people || d.screen
 	log, err := a.logger(d.config, mask, stderr, people)
 	if err != nil {
 		return agent.Options{}, err
 	}
+	d.log = log
 	budgets, err := ledger(d.config, a.store)
 	if err != nil {
 		return agent.Options{}, err

@@ -27,10 +27,11 @@ type driverLocks struct {
 	mu    sync.Mutex
 	files map[toolcrib.RunID]*os.File
 	top   toolcrib.RunID // the first run that was taken: those that it starts come later
+	left  map[toolcrib.RunID]bool
 }
 
 func newDriverLocks(dataDir string) *driverLocks {
-	return &driverLocks{dir: filepath.Join(dataDir, "drivers"), files: map[toolcrib.RunID]*os.File{}}
+	return &driverLocks{dir: filepath.Join(dataDir, "drivers"), files: map[toolcrib.RunID]*os.File{}, left: map[toolcrib.RunID]bool{}}
 }
 
 var plainID = regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`)
@@ -70,6 +71,7 @@ func (l *driverLocks) take(run toolcrib.RunID) error {
 	if l.top == "" {
 		l.top = run
 	}
+	delete(l.left, run)
 	if l.files[run] != nil || os.MkdirAll(l.dir, 0o700) != nil {
 		return nil
 	}
@@ -104,20 +106,38 @@ func current(f *os.File, path string) bool {
 	return err == nil && os.SameFile(held, there)
 }
 
+// leave lets go of a run that has parked: any process may go on with it, and what is
+// asked of its driver is not for this one any more. Where the file cannot be removed,
+// it is free all the same.
+func (l *driverLocks) leave(run toolcrib.RunID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left[run] = true
+	if f := l.files[run]; f != nil {
+		_ = l.free(run, f)
+	}
+}
+
 // Close lets go of all runs.
 func (l *driverLocks) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var errs []error
 	for run, f := range l.files {
-		l.removeRequest(run)
-		if path, ok := l.path(run, lockSuffix); ok {
-			errs = append(errs, os.Remove(path))
-		}
-		errs = append(errs, f.Close())
+		errs = append(errs, l.free(run, f))
 	}
-	clear(l.files)
 	return errors.Join(errs...)
+}
+
+// free lets go of one run.
+func (l *driverLocks) free(run toolcrib.RunID, f *os.File) error {
+	delete(l.files, run)
+	l.removeRequest(run)
+	var err error
+	if path, ok := l.path(run, lockSuffix); ok {
+		err = os.Remove(path)
+	}
+	return errors.Join(err, f.Close())
 }
 
 // interrupted tells whether a run of a command line was cut off: it was being
@@ -175,8 +195,11 @@ const maxRequest = 1 << 10
 
 // requested returns who asks to cancel the run, once.
 func (l *driverLocks) requested(run toolcrib.RunID) (by string, ok bool) {
+	l.mu.Lock()
+	left := l.left[run]
+	l.mu.Unlock()
 	path, ok := l.path(run, cancelSuffix)
-	if !ok {
+	if !ok || left {
 		return "", false
 	}
 	f, err := os.Open(path)

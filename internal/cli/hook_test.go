@@ -11,6 +11,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,6 +27,7 @@ type hook struct {
 	mu       sync.Mutex
 	statuses []int
 	got      []*hooked
+	decide   func(body []byte) // nil = nothing; called for the first request only
 }
 
 type hooked struct {
@@ -36,6 +40,9 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.got = append(h.got, &hooked{r.Header, body})
+	if len(h.got) == 1 && h.decide != nil {
+		h.decide(body)
+	}
 	status := h.statuses[min(len(h.got), len(h.statuses))-1]
 	if status/100 == 3 {
 		w.Header().Set("Location", "http://"+r.Host+"/elsewhere")
@@ -48,11 +55,69 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type hooks struct {
 	mu    sync.Mutex
 	known map[string]*hook
+	ended map[string]chan hookDecided
+}
+
+// hookDecided is what became of the command that a receiver ran.
+type hookDecided struct {
+	code int
+	said string
+}
+
+// deciding makes what a receiver does that runs the command it was sent: the one that
+// begins as args say.
+func (k *hooks) deciding(ts *testscript.TestScript, resume bool, args []string) func([]byte) {
+	ended := make(chan hookDecided, 1)
+	k.ended[ts.Getenv("WORK")] = ended
+	program, env, dir := "toolcrib", hookEnv(ts), ts.MkAbs(".")
+	for _, folder := range filepath.SplitList(ts.Getenv("PATH")) {
+		if path, err := exec.LookPath(filepath.Join(folder, program)); err == nil {
+			program = path
+			break
+		}
+	}
+	return func(body []byte) {
+		var told struct{ Commands []string }
+		if err := json.Unmarshal(body, &told); err != nil {
+			ended <- hookDecided{-1, err.Error()}
+			return
+		}
+		for _, line := range told.Commands {
+			words := strings.Fields(line)
+			if len(words) <= len(args) || !slices.Equal(words[1:len(args)+1], args) {
+				continue
+			}
+			if !resume {
+				words = slices.DeleteFunc(words, func(w string) bool { return w == "--resume" })
+			}
+			cmd := exec.Command(program, append([]string{"--config", "c.yaml"}, words[1:]...)...)
+			cmd.Dir, cmd.Env = dir, env
+			said, err := cmd.CombinedOutput()
+			ended <- hookDecided{exitCode(err), string(said)}
+			return
+		}
+		ended <- hookDecided{-1, "no such command in " + string(body)}
+	}
+}
+
+// hookEnv is what a script's programs have of the environment.
+func hookEnv(ts *testscript.TestScript) []string {
+	var env []string
+	for _, name := range []string{"HOME", "PATH", "WORK", "HOOK", "HOOKAT", "TMPDIR", "SystemRoot"} {
+		if value := ts.Getenv(name); value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
 }
 
 // command is a receiver of webhooks in a script:
 //
 //	hook listen [STATUS...]  answers with these, the last for ever (200), and sets HOOK
+//	hook decides [--resume] ARGS
+//	                         listens, and before it answers the first request it runs
+//	                         the command it was sent that begins with ARGS
+//	hook decided CODE        that command ended with this code
 //	hook took N [SECRET]     N requests came since; with a secret each is verified. The
 //	                         bodies are in hook.N, from 1, and all have the same ID or,
 //	                         after !, different ones
@@ -72,11 +137,21 @@ func (k *hooks) command(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Check(err)
 			h.statuses = append(h.statuses, status)
 		}
-		server := httptest.NewServer(h)
-		ts.Defer(server.Close)
-		k.known[name] = h
-		ts.Setenv("HOOK", server.URL)
-		ts.Setenv("HOOKAT", strings.TrimPrefix(server.URL, "http://"))
+		k.listen(ts, h)
+	case "decides":
+		h := &hook{statuses: []int{http.StatusOK}}
+		k.listen(ts, h)
+		resume := args[1] == "--resume"
+		if resume {
+			args = args[1:]
+		}
+		h.decide = k.deciding(ts, resume, args[1:])
+	case "decided":
+		want, err := strconv.Atoi(args[1])
+		ts.Check(err)
+		if got := <-k.ended[name]; got.code != want {
+			ts.Fatalf("exit code %d, want %d\n%s", got.code, want, got.said)
+		}
 	case "took":
 		want, err := strconv.Atoi(args[1])
 		ts.Check(err)
@@ -111,8 +186,17 @@ func (k *hooks) command(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		ts.Setenv(args[1], told[0].Secret)
 	default:
-		ts.Fatalf("hook listen, took or secret, not %s", args[0])
+		ts.Fatalf("hook listen, decides, decided, took or secret, not %s", args[0])
 	}
+}
+
+// listen starts a receiver and tells the script where it is.
+func (k *hooks) listen(ts *testscript.TestScript, h *hook) {
+	server := httptest.NewServer(h)
+	ts.Defer(server.Close)
+	k.known[ts.Getenv("WORK")] = h
+	ts.Setenv("HOOK", server.URL)
+	ts.Setenv("HOOKAT", strings.TrimPrefix(server.URL, "http://"))
 }
 
 // verify checks a request as its receiver does.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
@@ -47,8 +48,12 @@ func (a *app) logger(c *config.Config, mask *guard.Masker, stderr io.Writer, peo
 	if c.Log.Format == "json" {
 		handler = slog.NewJSONHandler(w, options)
 	}
-	if people {
-		handler = unsaid{handler}
+	if file == "" && level > slog.LevelDebug {
+		said := []string{noticeNotifyFailed}
+		if people {
+			said = append(said, requestFailed)
+		}
+		handler = unsaid{handler, said}
 	}
 	if a.ring != nil {
 		handler = slog.NewMultiHandler(handler, a.ring.Handler(kept))
@@ -59,22 +64,29 @@ func (a *app) logger(c *config.Config, mask *guard.Masker, stderr io.Writer, peo
 // requestFailed is what the loop logs of a failed request (requirement C17).
 const requestFailed = "model request failed"
 
-// unsaid passes over what people are told by a notice.
-type unsaid struct{ slog.Handler }
+// unsaid passes over what people are told in another way.
+type unsaid struct {
+	slog.Handler
+	said []string // messages
+}
 
 // Handle implements [slog.Handler].
 func (u unsaid) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == requestFailed {
+	if slices.Contains(u.said, r.Message) {
 		return nil
 	}
 	return u.Handler.Handle(ctx, r)
 }
 
 // WithAttrs implements [slog.Handler].
-func (u unsaid) WithAttrs(attrs []slog.Attr) slog.Handler { return unsaid{u.Handler.WithAttrs(attrs)} }
+func (u unsaid) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return unsaid{u.Handler.WithAttrs(attrs), u.said}
+}
 
 // WithGroup implements [slog.Handler].
-func (u unsaid) WithGroup(name string) slog.Handler { return unsaid{u.Handler.WithGroup(name)} }
+func (u unsaid) WithGroup(name string) slog.Handler {
+	return unsaid{u.Handler.WithGroup(name), u.said}
+}
 
 // masked hides secrets in what is written; slog writes one line at a time.
 type masked struct {

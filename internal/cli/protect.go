@@ -66,10 +66,7 @@ func (a *app) protection(workspace string) (gate.Protected, error) {
 // protectedChanged tells the person that a command changed what steers toolcrib or
 // its neighbours, and ends the trust in the folders around it (design.md §7).
 func (a *app) protectedChanged(paths []string) {
-	out := a.beside
-	if out == nil {
-		out = a.err
-	}
+	out := a.besides()
 	tell := func(format string, args ...any) {
 		fmt.Fprintf(out, "%s %s\n", a.style.Red("!"), guard.Visible(fmt.Sprintf(format, args...)))
 	}

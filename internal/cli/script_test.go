@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 // with an empty home.
 func TestScripts(t *testing.T) {
 	behind := &processes{named: map[string]*background{}}
-	receivers := &hooks{known: map[string]*hook{}}
+	receivers := &hooks{known: map[string]*hook{}, ended: map[string]chan hookDecided{}}
 	plain := plainBinary(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",

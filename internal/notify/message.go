@@ -36,7 +36,8 @@ type Message struct {
 	Schema     json.RawMessage      `json:"schema,omitempty"`
 	ExpiresAt  *time.Time           `json:"expires_at"` // null = never
 	Calls      []Call               `json:"calls"`
-	Commands   []string             `json:"commands"` // that show and decide it
+	Commands   []string             `json:"commands"`            // that show and decide it
+	Truncated  bool                 `json:"truncated,omitempty"` // words, the schema, commands or whole calls are cut off
 }
 
 // Call is one call as a person is shown it.
@@ -49,33 +50,83 @@ type Call struct {
 	Truncated bool              `json:"truncated,omitempty"` // the message was too large for the arguments
 }
 
-// Bounds of what is sent.
+// Bounds of what is sent, in bytes.
 const (
 	maxBody      = 256 << 10
 	maxArguments = 1 << 10 // of a call in a body that would be larger
-	maxText      = 1800    // bytes; messengers take about 2000 characters
+	maxText      = 1800    // messengers take about 2000 characters
 	maxTextCall  = 200
+
+	// Of a body that is too large without these arguments, too. One byte becomes six in
+	// JSON at most, so that all of it stays far below maxBody.
+	maxWords    = 4 << 10 // question, reason and schema, each
+	maxName     = 256     // names and IDs, each
+	maxCommand  = 1 << 10 // a longer one is left out: half a command is another one
+	maxCommands = 8
 )
 
-// body is the message as JSON, within its bound as far as leaving out arguments and
-// previews can help.
+// body is the message as JSON of at most maxBody bytes. What makes it too large is left
+// out step by step: large arguments and previews, then long words, then all arguments
+// and previews, then the last of the calls.
 func (m Message) body() ([]byte, error) {
-	body, err := json.Marshal(m)
-	if err != nil || len(body) <= maxBody {
-		return body, err
+	for _, shorten := range []func(*Message){
+		func(*Message) {},
+		func(m *Message) { m.shortenCalls(maxArguments) },
+		(*Message).shortenWords,
+		func(m *Message) { m.shortenCalls(0) },
+	} {
+		shorten(&m)
+		if body, err := json.Marshal(m); err != nil || len(body) <= maxBody {
+			return body, err
+		}
 	}
+	m.Truncated = true
+	for {
+		m.Calls = m.Calls[:len(m.Calls)/2]
+		body, err := json.Marshal(m)
+		if err != nil || len(body) <= maxBody || len(m.Calls) == 0 {
+			return body, err
+		}
+	}
+}
+
+// shortenCalls leaves out arguments and previews of more than most bytes.
+func (m *Message) shortenCalls(most int) {
 	calls := make([]Call, len(m.Calls))
 	for i, c := range m.Calls {
-		if len(c.Arguments) > maxArguments {
+		if len(c.Arguments) > most {
 			c.Arguments, c.Truncated = nil, true
 		}
-		if c.Preview != nil && len(c.Preview.Text) > maxArguments {
+		if c.Preview != nil && len(c.Preview.Text) > most {
 			c.Preview, c.Truncated = nil, true
 		}
 		calls[i] = c
 	}
 	m.Calls = calls
-	return json.Marshal(m)
+}
+
+// shortenWords bounds everything but arguments and previews.
+func (m *Message) shortenWords() {
+	m.Truncated = true
+	m.Question, m.Reason = cut(m.Question, maxWords), cut(m.Reason, maxWords)
+	if len(m.Schema) > maxWords {
+		m.Schema = nil
+	}
+	m.ApprovalID, m.Digest, m.Run = cut(m.ApprovalID, maxName), cut(m.Digest, maxName), toolcrib.RunID(cut(string(m.Run), maxName))
+	m.Agent, m.User = cut(m.Agent, maxName), cut(m.User, maxName)
+	calls := make([]Call, len(m.Calls))
+	for i, c := range m.Calls {
+		c.ID, c.Name = cut(c.ID, maxName), cut(c.Name, maxName)
+		calls[i] = c
+	}
+	m.Calls = calls
+	commands := make([]string, 0, maxCommands)
+	for _, c := range m.Commands {
+		if len(c) <= maxCommand && len(commands) < maxCommands {
+			commands = append(commands, c)
+		}
+	}
+	m.Commands = commands
 }
 
 // plain takes what messengers act upon out of words that a model may have chosen:

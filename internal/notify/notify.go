@@ -25,10 +25,11 @@ type Options struct {
 	// Wait waits between two tries; nil = really.
 	Wait func(ctx context.Context, d time.Duration) error
 	Now  func() time.Time // nil = the machine's
+	Line *Line            // shared by the notifiers of a process; nil = one of its own
 }
 
-// The defaults of [Options]. A parked run is never held up by more than Total, and a
-// little for what ends then.
+// The defaults of [Options]. Nobody waits for longer than Total, and a little for what
+// ends then.
 const (
 	defaultTotal   = 8 * time.Second
 	defaultAttempt = 3 * time.Second
@@ -60,6 +61,9 @@ func New(targets []Target, o Options) *Notifier {
 	}
 	if o.Wait == nil {
 		o.Wait = wait
+	}
+	if o.Line == nil {
+		o.Line = new(Line)
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -3,6 +3,7 @@
 package address
 
 import (
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -71,4 +72,22 @@ func Where(text string) string {
 		return u.Host
 	}
 	return "an address"
+}
+
+// IsClear tells whether what is sent to an address can be read, and changed, on its way:
+// plain http to another machine.
+func IsClear(text string) bool {
+	if Scheme(text) != "http" {
+		return false
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return true
+	}
+	host := u.Hostname()
+	if strings.EqualFold(host, "localhost") {
+		return false
+	}
+	addr, err := netip.ParseAddr(host)
+	return err != nil || !addr.Unmap().IsLoopback()
 }
