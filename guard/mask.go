@@ -25,7 +25,8 @@ const minEncodedBytes = 8
 // knows each secret as it is, escaped as in JSON and URLs (query and path), and in
 // base64 (standard and URL, padded or not, also inside longer data such as
 // "user:password").
-// Pieces that overlap or touch become one [Mask].
+// Pieces that overlap or touch become one [Mask]. What has the form of an access token
+// ([TokenPrefix] and three parts of base64url) is masked whoever it belongs to.
 //
 // A Masker never changes; it is safe for concurrent use. A nil Masker masks
 // nothing.
@@ -118,8 +119,9 @@ func appendForms(forms []string, secret string) []string {
 	return slices.DeleteFunc(forms, func(f string) bool { return len(f) < MinSecretBytes })
 }
 
-// Empty tells whether there is nothing to mask.
-func (m *Masker) Empty() bool { return m == nil || len(m.forms) == 0 }
+// Empty tells whether there is nothing to mask, which only a nil Masker can say: any
+// other masks access tokens.
+func (m *Masker) Empty() bool { return m == nil }
 
 // Mask returns s with every secret replaced; s itself, without allocation, if none
 // occurs.
@@ -159,12 +161,12 @@ func nextSecret[T bytestring](m *Masker, s T, i int) (from, to int) {
 	if m.Empty() {
 		return -1, -1
 	}
-	from, to = firstForm(m, s, i)
+	from, to = firstSecret(m, s, i)
 	if from < 0 {
 		return -1, -1
 	}
 	for i = from + 1; i <= to; i++ {
-		next, end := firstForm(m, s, i)
+		next, end := firstSecret(m, s, i)
 		if next < 0 || next > to {
 			break
 		}
@@ -173,10 +175,41 @@ func nextSecret[T bytestring](m *Masker, s T, i int) (from, to int) {
 	return from, to
 }
 
-// firstForm finds the leftmost form from i on, and of those that begin there the
-// longest; -1 = none.
-func firstForm[T bytestring](m *Masker, s T, i int) (from, to int) {
-	for last := i + MinSecretBytes - 1; last < len(s); {
+// firstWindow is how far ahead both kinds of secrets are looked for at first.
+const firstWindow = 256
+
+// firstSecret finds the leftmost form or token from i on, and of those that begin
+// there the longest; -1 = none. It looks in growing windows, so that many secrets of
+// one kind do not make it go through the whole text for the other kind each time.
+func firstSecret[T bytestring](m *Masker, s T, i int) (from, to int) {
+	for window := firstWindow; i < len(s); window *= 2 {
+		end := min(i+window, len(s))
+		from, to = firstForm(m, s, i, end)
+		if from >= 0 {
+			end = from + 1
+		}
+		token, tokenEnd := firstToken(s, i, end)
+		switch {
+		case token >= 0 && (from < 0 || token < from):
+			return token, tokenEnd
+		case from >= 0:
+			if token == from {
+				to = max(to, tokenEnd)
+			}
+			return from, to
+		}
+		i = end
+	}
+	return -1, -1
+}
+
+// firstForm finds the leftmost form that begins in s[i:end], and of those that begin
+// there the longest; -1 = none.
+func firstForm[T bytestring](m *Masker, s T, i, end int) (from, to int) {
+	if len(m.forms) == 0 {
+		return -1, -1
+	}
+	for last := i + MinSecretBytes - 1; last < min(len(s), end+MinSecretBytes-1); {
 		k := windowKind(s[last-1], s[last])
 		if d := m.shift[k]; d > 0 {
 			last += int(d)
@@ -203,6 +236,11 @@ func (m *Masker) MaskJSON(raw json.RawMessage) json.RawMessage {
 	}
 	s := scanner{raw: raw, maxDepth: maxScanDepth}
 	from, to, err := s.document()
+	if err != nil && len(m.forms) == 0 {
+		if at, _ := nextSecret(m, raw, 0); at < 0 {
+			return raw // no secret is known that could hide in it
+		}
+	}
 	if err != nil {
 		return appendQuoted(nil, m.Mask(string(raw)))
 	}

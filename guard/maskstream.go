@@ -9,7 +9,7 @@ import (
 // that is split over pieces never shows: what may be the beginning of a secret is
 // held back until more is known. All that Write and Flush return, joined, is what
 // [Masker.Mask] makes of the pieces joined. At most the length of the longest
-// secret's longest spelling is held back.
+// secret's longest spelling is held back, or that of an access token (7 KiB).
 //
 // A MaskStream belongs to one goroutine.
 type MaskStream struct {
@@ -42,7 +42,8 @@ func (s *MaskStream) Flush() string {
 // openEnd returns the first position of text from which on it may be the beginning
 // of a secret that goes on in the next piece.
 func (m *Masker) openEnd(text string) int {
-	for i := max(0, len(text)-m.longest+1); i < len(text); i++ {
+	token := openToken(text)
+	for i := max(0, len(text)-m.longest+1); i < token; i++ {
 		tail := text[i:]
 		at, _ := slices.BinarySearch(m.forms, tail)
 		// An equal form is whole, yet a longer one may follow it.
@@ -52,7 +53,7 @@ func (m *Masker) openEnd(text string) int {
 			return i
 		}
 	}
-	return len(text)
+	return token
 }
 
 // advance returns text up to end, masked, and holds the rest.

@@ -1,0 +1,132 @@
+package guard
+
+import (
+	"bytes"
+	"strings"
+)
+
+// Access tokens are masked by their form, too: one that a person pastes into a prompt,
+// or that a file holds, was never given to toolcrib as a secret.
+const (
+	// TokenPrefix begins every access token (access.TokenPrefix); three parts of
+	// base64url follow, with dots between them.
+	TokenPrefix = "toolcrib_v1_"
+	// maxTokenBytes bounds a token (access.MaxTokenBytes).
+	maxTokenBytes = 7 << 10
+	tokenParts    = 3
+)
+
+// tokenChar tells whether a byte can stand in a part of a token.
+func tokenChar(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
+}
+
+// tokenReader finds tokens in a text from left to right. It remembers where the parts
+// end, so that a text of nothing but beginnings takes no longer than another.
+type tokenReader[T bytestring] struct {
+	text T
+	ends [tokenParts]int // of the parts from first on; ends[0] 0 = not read yet
+}
+
+// parts reads the ends of three parts from i on. n is how many of them there are with
+// what must stand between; whether the last one read ends with the text says that it
+// may go on.
+func (r *tokenReader[T]) parts(i int) (n int) {
+	s := r.text
+	if r.ends[0] < i {
+		r.ends = [tokenParts]int{}
+		for k, from := 0, i; k < tokenParts; k++ {
+			end := from
+			for end < len(s) && tokenChar(s[end]) {
+				end++
+			}
+			r.ends[k] = end
+			if end == len(s) || s[end] != '.' {
+				break
+			}
+			from = end + 1
+		}
+	}
+	from := i
+	for n = 0; n < tokenParts && r.ends[n] > from; n++ {
+		if from = r.ends[n] + 1; n < tokenParts-1 && r.ends[n+1] == 0 {
+			return n + 1
+		}
+	}
+	return n
+}
+
+// token returns the end of the token that begins at at, where the prefix stands; -1 =
+// it is none. open tells that more text could make one of it, or make it longer.
+func (r *tokenReader[T]) token(at int) (end int, open bool) {
+	n := r.parts(at + len(TokenPrefix))
+	most := at + maxTokenBytes
+	switch {
+	case n == tokenParts && r.ends[n-2]+2 <= most:
+		end = min(r.ends[n-1], most)
+		return end, end == len(r.text) && end < most
+	case n == tokenParts:
+		return -1, false
+	}
+	// The part that is missing, or has no end yet, begins where the one before ends.
+	reached := at + len(TokenPrefix)
+	if n > 0 {
+		reached = r.ends[n-1]
+		if reached < len(r.text) && r.text[reached] == '.' {
+			reached++
+		}
+	}
+	return -1, reached == len(r.text) && reached < most
+}
+
+// indexToken returns where the next prefix begins in s; -1 = nowhere.
+func indexToken[T bytestring](s T) int {
+	switch s := any(s).(type) {
+	case string:
+		return strings.Index(s, TokenPrefix)
+	case []byte:
+		return bytes.Index(s, []byte(TokenPrefix))
+	}
+	return strings.Index(string(s), TokenPrefix)
+}
+
+// firstToken finds the first token that begins in s[i:end]; -1 = none.
+func firstToken[T bytestring](s T, i, end int) (from, to int) {
+	r := tokenReader[T]{text: s}
+	last := min(len(s), end+len(TokenPrefix)-1)
+	for i < last {
+		at := indexToken(s[i:last])
+		if at < 0 {
+			break
+		}
+		at += i
+		if to, _ := r.token(at); to >= 0 {
+			return at, to
+		}
+		i = at + 1
+	}
+	return -1, -1
+}
+
+// openToken returns where a token begins that more text could complete, or make
+// longer; len(s) = nowhere.
+func openToken(s string) int {
+	r := tokenReader[string]{text: s}
+	for i := max(0, len(s)-maxTokenBytes+1); i < len(s); {
+		at := strings.Index(s[i:], TokenPrefix)
+		if at < 0 {
+			break
+		}
+		at += i
+		if _, open := r.token(at); open {
+			return at
+		}
+		i = at + 1
+	}
+	for n := min(len(TokenPrefix)-1, len(s)); n > 0; n-- {
+		if strings.HasSuffix(s, TokenPrefix[:n]) {
+			return len(s) - n
+		}
+	}
+	return len(s)
+}

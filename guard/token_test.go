@@ -1,0 +1,170 @@
+package guard
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+)
+
+// aToken is a token as it is issued.
+func aToken(t testing.TB) string {
+	t.Helper()
+	signer, err := access.NewSigner(make([]byte, 32), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, err := signer.Issue(access.Request{By: toolcrib.Principal{User: "local:me", Admin: true}, Subject: "anna", Via: "cli"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestM16_TokensAreMaskedByTheirForm(t *testing.T) {
+	if TokenPrefix != access.TokenPrefix || maxTokenBytes != access.MaxTokenBytes {
+		t.Fatal("the form of tokens is another one")
+	}
+	token := aToken(t)
+	long := TokenPrefix + "a.b." + strings.Repeat("c", maxTokenBytes)
+	for in, want := range map[string]string{
+		token:                       "***",
+		"Bearer " + token + "\n":    "Bearer ***\n",
+		token + token:               "***",
+		token + " " + token + ".":   "*** ***.",
+		"x" + token[1:]:             "x" + token[1:],
+		TokenPrefix + "a.b.c":       "***",
+		TokenPrefix + "a.b":         TokenPrefix + "a.b",
+		TokenPrefix + "a..c":        TokenPrefix + "a..c",
+		TokenPrefix + ".b.c":        TokenPrefix + ".b.c",
+		TokenPrefix + "a.b.":        TokenPrefix + "a.b.",
+		TokenPrefix + "a=.b.c":      TokenPrefix + "a=.b.c",
+		TokenPrefix + " " + token:   TokenPrefix + " ***",
+		TokenPrefix + "x.y" + token: "***",
+		"known" + token:             "***",
+		long:                        "***" + strings.Repeat("c", len(TokenPrefix)+len("a.b.")),
+	} {
+		m := NewMasker("known" + token[:6])
+		if got := m.Mask(in); got != want {
+			t.Errorf("Mask(%q) = %q, want %q", in, got, want)
+		}
+		if got := string(m.MaskBytes([]byte(in))); got != want {
+			t.Errorf("MaskBytes(%q) = %q, want %q", in, got, want)
+		}
+	}
+	none := NewMasker()
+	raw, _ := json.Marshal(map[string]any{"a": []string{"see " + token}, token: 1})
+	if got := string(none.MaskJSON(raw)); got != `{"a":["see ***"],"***":1}` {
+		t.Errorf("MaskJSON = %s", got)
+	}
+	escaped := strings.Replace(string(raw), "toolcrib_v1_", `toolcrib\u005fv1_`, 1)
+	if got := string(none.MaskJSON([]byte(escaped))); strings.Contains(got, "v1_") {
+		t.Errorf("MaskJSON of an escaped token = %s", got)
+	}
+	if got := string(none.MaskJSON([]byte(`{"a`))); got != `{"a` {
+		t.Errorf("what is no JSON and holds no secret became %s", got)
+	}
+	if got := RedactText("see " + token + "."); got != "see "+Redacted+"." {
+		t.Errorf("RedactText = %q", got)
+	}
+}
+
+func TestM16_TokenStream(t *testing.T) {
+	token := aToken(t)
+	for size := range 40 {
+		text := "to " + token + ". toolcrib_v1_ is how they begin, too"
+		s, out := NewMasker().Stream(), ""
+		for rest := text; rest != ""; rest = rest[min(size+1, len(rest)):] {
+			out += s.Write(rest[:min(size+1, len(rest))])
+		}
+		if out += s.Flush(); out != "to ***. toolcrib_v1_ is how they begin, too" {
+			t.Fatalf("in pieces of %d: %q", size+1, out)
+		}
+	}
+	s := NewMasker().Stream()
+	s.Write(TokenPrefix)
+	for range 10_000 {
+		if s.Write("a.b"); len(s.held) > maxTokenBytes {
+			t.Fatalf("holds %d bytes", len(s.held))
+		}
+	}
+}
+
+// tokenPieces draws text of the pieces of tokens, known secrets and others.
+func tokenPieces(t *rapid.T) []string {
+	piece := rapid.OneOf(
+		rapid.SampledFrom([]string{TokenPrefix, TokenPrefix + "a.b", TokenPrefix + "a.b.c", "toolcrib", "_v1_", "t", "to", "secret.tool", "crib"}),
+		rapid.StringMatching(`[a.é"_]{0,3}`),
+	)
+	return rapid.SliceOfN(piece, 0, 16).Draw(t, "pieces")
+}
+
+// bruteTokens covers every token that a pattern finds at each place.
+func bruteTokens(m *Masker, s string) string {
+	pattern := regexp.MustCompile(`^` + TokenPrefix + `[\w-]+\.[\w-]+\.[\w-]+`)
+	covered := make([]bool, len(s))
+	cover := func(from, to int) {
+		for i := from; i < to; i++ {
+			covered[i] = true
+		}
+	}
+	for i := range len(s) {
+		cover(i, i+len(pattern.FindString(s[i:])))
+		for _, f := range m.forms {
+			if strings.HasPrefix(s[i:], f) {
+				cover(i, i+len(f))
+			}
+		}
+	}
+	var b strings.Builder
+	for i := range len(s) {
+		switch {
+		case !covered[i]:
+			b.WriteByte(s[i])
+		case i == 0 || !covered[i-1]:
+			b.WriteString(Mask)
+		}
+	}
+	return b.String()
+}
+
+func TestM16_TokenMaskProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := NewMasker("secret.toolcrib", "b.ctool")
+		pieces := tokenPieces(t)
+		text := strings.Join(pieces, "")
+		want := bruteTokens(m, text)
+		if got := m.Mask(text); got != want {
+			t.Fatalf("Mask(%q) = %q, want %q", text, got, want)
+		}
+		s := m.Stream()
+		var out strings.Builder
+		for _, p := range pieces {
+			if out.WriteString(s.Write(p)); !strings.HasPrefix(want, out.String()) {
+				t.Fatalf("%q shows %q, want %q", pieces, out.String(), want)
+			}
+		}
+		if out.WriteString(s.Flush()); out.String() != want {
+			t.Fatalf("%q became %q, want %q", pieces, out.String(), want)
+		}
+	})
+}
+
+func BenchmarkMaskBeginnings(b *testing.B) {
+	for name, piece := range map[string]string{"prefixes": TokenPrefix, "tokens": TokenPrefix + "a.b.c ", "secrets": "secret ", "open": TokenPrefix + "a.b."} {
+		m := NewMasker("secret", "another-secret")
+		text := strings.Repeat(piece, 1<<20/len(piece))
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				m.Mask(text)
+			}
+		})
+	}
+}
