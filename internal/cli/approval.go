@@ -150,11 +150,15 @@ func (a *app) approvalsOf(ctx context.Context, s *sqlite.Store, rec store.RunRec
 	return all, nil
 }
 
-// propose adds the rules that a person could add for the open calls of an approval.
+// propose adds the rules that a person could add for the open calls of an approval,
+// each of them once.
 func (v *approvalView) propose() {
+	known := map[string]bool{}
 	for i := range v.Calls {
 		if c := &v.Calls[i]; c.Decision == "" && v.Kind == journal.ApprovalCall {
-			c.Proposed = proposed(&c.ApprovalItem)
+			if r := proposed(v.rec.Workspace, &c.ApprovalItem); r != nil && !known[r.Name] {
+				c.Proposed, known[r.Name] = r, true
+			}
 		}
 	}
 }

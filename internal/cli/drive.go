@@ -187,7 +187,7 @@ func (d *drive) carry(ctx context.Context, show watcher, begin begin) (*agent.St
 		unhook := context.AfterFunc(ctx, func() { reader.Cancel() })
 		defer unhook()
 		approver := &render.Approver{In: bufio.NewReader(reader), Out: a.err, Style: a.style, By: nameOf(d.who)}
-		approver.Hint = func(c *journal.ApprovalItem) string { return proposedText(proposed(c)) }
+		approver.Hint = d.hint
 		if terminal {
 			approver.Hold, approver.Release = live.Hold, live.Release
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -161,6 +162,7 @@ func (a *Approver) reason(ctx context.Context) (string, error) {
 
 // showAll shows whole arguments and whole previews.
 func (a *Approver) showAll(ask *journal.ConfirmationRequired) {
+	var hints []string // each is said once
 	for _, c := range ask.Calls {
 		fmt.Fprintf(a.Out, "%s %s\n", a.Style.Bold(line(c.Name, 64)), a.Style.Dim(guard.Visible(c.ID)))
 		fmt.Fprintln(a.Out, Indented(c.Arguments))
@@ -168,7 +170,8 @@ func (a *Approver) showAll(ask *journal.ConfirmationRequired) {
 		if a.Hint == nil {
 			continue
 		}
-		if text := a.Hint(&c); text != "" {
+		if text := a.Hint(&c); text != "" && !slices.Contains(hints, text) {
+			hints = append(hints, text)
 			fmt.Fprintln(a.Out, a.Style.Dim(guard.Visible(text)))
 		}
 	}
