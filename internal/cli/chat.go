@@ -160,6 +160,9 @@ func (a *app) enter(ctx context.Context, name string, who toolcrib.Principal) (*
 		}
 		return &joining{name: name}, nil
 	}
+	if err == nil {
+		err = joinable(ctx, a.store, name, &info)
+	}
 	return &joining{name: name, info: info}, err
 }
 

@@ -244,7 +244,7 @@ func (c *chat) sessions(ctx context.Context, name string) error {
 		}
 		return c.began(ctx)
 	}
-	page, err := c.a.store.Sessions(ctx, store.SessionFilter{User: c.who.User, Limit: sessionsShown})
+	page, err := sessionsOf(ctx, c.a.store, store.SessionFilter{User: c.who.User, Limit: sessionsShown})
 	if err != nil {
 		return err
 	}

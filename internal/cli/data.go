@@ -188,10 +188,6 @@ func (a *app) workspace(flag string, given bool) (string, error) {
 	return real, f.Close()
 }
 
-// visibleTo tells whether who may know of a user's runs (contract §9: another
-// user's run is not found).
-func visibleTo(who toolcrib.Principal, user string) bool { return who.Admin || who.User == user }
-
 // findRun finds a run by its ID, the beginning of it, or as last: the newest run
 // that no other run started.
 func (a *app) findRun(ctx context.Context, s *sqlite.Store, name string) (store.RunRecord, error) {
@@ -200,22 +196,18 @@ func (a *app) findRun(ctx context.Context, s *sqlite.Store, name string) (store.
 		return store.RunRecord{}, err
 	}
 	if name == "last" {
-		f := store.Filter{TopLevel: true, Limit: 1}
-		if !who.Admin {
-			f.User = who.User
-		}
-		page, err := s.Runs(ctx, f)
-		if err == nil && len(page.Runs) == 0 {
+		rec, err := newestRun(ctx, s, who)
+		if errors.Is(err, toolcrib.ErrNotFound) {
 			err = failedf("not found: there is no run yet")
 		}
-		if err != nil {
-			return store.RunRecord{}, err
-		}
-		return page.Runs[0], nil
+		return rec, err
 	}
 	rec, err := s.Run(ctx, toolcrib.RunID(name))
-	if err == nil && !visibleTo(who, rec.User) {
-		err = toolcrib.ErrNotFound
+	if err == nil {
+		var mine bool
+		if mine, err = own(ctx, s, &rec); err == nil && (!mine || !visibleTo(who, rec.User)) {
+			err = toolcrib.ErrNotFound
+		}
 	}
 	if errors.Is(err, toolcrib.ErrNotFound) && len(name) >= minPart {
 		rec, err = a.runByPart(ctx, s, name)

@@ -82,13 +82,14 @@ func (a *app) actor(cmd *cobra.Command) error {
 	case "config", "trust", "doctor", "version", "completion", "help":
 		return nil
 	}
-	_, err := a.principal(cmd.Context())
+	who, err := a.principal(cmd.Context())
+	cmd.SetContext(byTokenOnly(cmd.Context(), who.Token))
 	return err
 }
 
 // byToken is whom an access token acts for, within its scope. By a token nobody is an
-// administrator outside of the gate: neither does it change anything, nor does it see
-// what belongs to others.
+// administrator, or has a role such as approver, outside of the gate: neither does it
+// change anything, nor does it see what belongs to others.
 func (a *app) byToken(ctx context.Context, self string) (who toolcrib.Principal, err error) {
 	text, err := a.readToken()
 	if err != nil {
@@ -115,7 +116,7 @@ func (a *app) byToken(ctx context.Context, self string) (who toolcrib.Principal,
 		err = failedf("forbidden: %s", now.Refused)
 	}
 	who = now.Principal
-	who.Admin = false
+	who.Admin, who.Roles = false, nil
 	return who, err
 }
 

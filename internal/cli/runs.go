@@ -206,7 +206,11 @@ func (f *listFlags) views(ctx context.Context, s *sqlite.Store, locks *driverLoc
 		for _, rec := range page.Runs {
 			v := viewOfRecord(rec)
 			v.Interrupted = locks.interrupted(rec)
-			if !f.fits(v) {
+			mine, err := own(ctx, s, &rec)
+			if err != nil {
+				return nil, false, err
+			}
+			if !mine || !f.fits(v) {
 				continue
 			}
 			if len(views) == f.limit {
@@ -217,7 +221,7 @@ func (f *listFlags) views(ctx context.Context, s *sqlite.Store, locks *driverLoc
 		if page.Next == "" {
 			return views, false, nil
 		}
-		if len(views) == f.limit && !slices.Contains(splitList(f.status), statusInterrupted) {
+		if len(views) == f.limit && tokenOf(ctx) == "" && !slices.Contains(splitList(f.status), statusInterrupted) {
 			return views, true, nil
 		}
 		filter.Cursor = page.Next

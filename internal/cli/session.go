@@ -24,14 +24,20 @@ func (a *app) findSession(ctx context.Context, s *sqlite.Store, name string) (st
 	if errors.Is(err, toolcrib.ErrNotFound) && who.Admin {
 		info, err = s.Session(ctx, "", name)
 	}
+	if err == nil {
+		var mine bool
+		if mine, err = ownSession(ctx, s, &info); err == nil && !mine {
+			err = toolcrib.ErrNotFound
+		}
+	}
 	if errors.Is(err, toolcrib.ErrNotFound) {
-		return info, failedf("not found: there is no session %s; `toolcrib sessions list` shows what there is", name)
+		return store.SessionInfo{}, failedf("not found: there is no session %s; `toolcrib sessions list` shows what there is", name)
 	}
 	return info, err
 }
 
 func (a *app) lastSession(ctx context.Context, s *sqlite.Store, who toolcrib.Principal) (store.SessionInfo, error) {
-	page, err := s.Sessions(ctx, store.SessionFilter{User: who.User, Limit: 1})
+	page, err := sessionsOf(ctx, s, store.SessionFilter{User: who.User, Limit: 1})
 	if err == nil && len(page.Sessions) == 0 {
 		err = failedf("not found: there is no session yet; `toolcrib run --session NAME` begins one")
 	}
@@ -66,6 +72,9 @@ func (a *app) join(ctx context.Context, name string, who toolcrib.Principal) (*j
 		}
 		return j, nil
 	}
+	if err == nil {
+		err = joinable(ctx, s, name, &j.info)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +91,9 @@ func (a *app) into(ctx context.Context, j *joining, task *agent.Task) error {
 	if j.info.ID == "" {
 		info, err := a.store.NewSession(ctx, task.Principal.User, j.name)
 		if errors.Is(err, toolcrib.ErrConflict) { // another process was first
-			info, err = a.store.Session(ctx, task.Principal.User, j.name)
+			if info, err = a.store.Session(ctx, task.Principal.User, j.name); err == nil {
+				err = joinable(ctx, a.store, j.name, &info)
+			}
 		}
 		if err != nil {
 			return err

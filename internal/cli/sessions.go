@@ -68,7 +68,7 @@ func (a *app) listSessions(ctx context.Context, f store.SessionFilter, asJSON bo
 	}
 	page := store.SessionPage{}
 	if visibleTo(who, f.User) {
-		if page, err = s.Sessions(ctx, f); err != nil {
+		if page, err = sessionsOf(ctx, s, f); err != nil {
 			return err
 		}
 	}

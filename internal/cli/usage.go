@@ -12,12 +12,13 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 type usageFlags struct {
 	by, since, until, user string
 	limit                  int
-	json                   bool
+	json, byGiven          bool
 }
 
 // usageWords are the words of --by.
@@ -38,6 +39,7 @@ func (a *app) usageCommand() *cobra.Command {
 		Example: "toolcrib usage\ntoolcrib usage --by model --since 30d\ntoolcrib usage --by tool --json",
 		Args:    positional,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.byGiven = cmd.Flags().Changed("by")
 			return a.usage(cmd.Context(), &f)
 		},
 	}
@@ -106,6 +108,11 @@ func (a *app) usage(ctx context.Context, f *usageFlags) error {
 	if err != nil {
 		return err
 	}
+	if tokenOf(ctx) != "" {
+		if q.By, err = f.byOfToken(); err != nil {
+			return err
+		}
+	}
 	view := usageView{By: q.By}
 	if !q.Since.IsZero() {
 		view.Since = &q.Since
@@ -113,19 +120,9 @@ func (a *app) usage(ctx context.Context, f *usageFlags) error {
 	if !q.Until.IsZero() {
 		view.Until = &q.Until
 	}
-	if view.Rows, err = s.Usage(ctx, q); err != nil {
+	if err := view.read(ctx, s, q); err != nil {
 		return err
 	}
-	all := q
-	all.By = store.UsageTotal
-	total, err := s.Usage(ctx, all)
-	if err != nil {
-		return err
-	}
-	for _, row := range total {
-		view.Total = row
-	}
-	view.Total.Key = "total"
 	if f.json {
 		view.Rows = append([]store.UsageRow{}, view.Rows...)
 		return printJSON(a.out, view, true)
@@ -135,6 +132,76 @@ func (a *app) usage(ctx context.Context, f *usageFlags) error {
 		a.notice("there may be more rows; see --limit")
 	}
 	return nil
+}
+
+// byOfToken is what usage is summed up by where one acts by an access token: the runs,
+// because only of a run is it known which token started it.
+func (f *usageFlags) byOfToken() (store.UsageBy, error) {
+	if f.byGiven && f.by != string(store.UsageByRun) {
+		return "", failedf("forbidden: by an access token there is --by run only: that of the runs that it started")
+	}
+	return store.UsageByRun, nil
+}
+
+// read fills in the rows and their sum.
+func (v *usageView) read(ctx context.Context, s *sqlite.Store, q store.UsageQuery) (err error) {
+	if tokenOf(ctx) != "" {
+		return v.readOwn(ctx, s, q)
+	}
+	if v.Rows, err = s.Usage(ctx, q); err != nil {
+		return err
+	}
+	q.By = store.UsageTotal
+	total, err := s.Usage(ctx, q)
+	for _, row := range total {
+		v.Total = row
+	}
+	v.Total.Key = "total"
+	return err
+}
+
+// readOwn is [usageView.read] for the runs that the access token started, among the
+// [store.MaxUsageRows] of its user that used most.
+func (v *usageView) readOwn(ctx context.Context, s *sqlite.Store, q store.UsageQuery) error {
+	most := q.Bound()
+	q.Limit = store.MaxUsageRows
+	rows, err := s.Usage(ctx, q)
+	if err != nil {
+		return err
+	}
+	v.Total.Key = "total"
+	for _, row := range rows {
+		mine, err := own(ctx, s, &store.RunRecord{ID: toolcrib.RunID(row.Key)})
+		if err != nil {
+			return err
+		}
+		if mine {
+			addUsage(&v.Total, &row)
+			if len(v.Rows) < most {
+				v.Rows = append(v.Rows, row)
+			}
+		}
+	}
+	return nil
+}
+
+// addUsage adds what one run used.
+func addUsage(sum, row *store.UsageRow) {
+	sum.Runs += row.Runs
+	sum.Requests += row.Requests
+	sum.InputTokens += row.InputTokens
+	sum.CachedInputTokens += row.CachedInputTokens
+	sum.CacheWriteTokens += row.CacheWriteTokens
+	sum.OutputTokens += row.OutputTokens
+	sum.ReasoningTokens += row.ReasoningTokens
+	sum.TotalTokens += row.TotalTokens
+	sum.CostUSD += row.CostUSD
+	sum.Estimated = sum.Estimated || row.Estimated
+	sum.Unpriced = sum.Unpriced || row.Unpriced
+	sum.Calls += row.Calls
+	sum.Errors += row.Errors
+	sum.Refused += row.Refused
+	sum.DurationMS += row.DurationMS
 }
 
 const barColumns = 24

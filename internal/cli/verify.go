@@ -216,7 +216,8 @@ func (a *app) eachRun(ctx context.Context, s *sqlite.Store, f store.Filter, do f
 	return everyRun(ctx, s, f, do)
 }
 
-// everyRun goes through all runs that fit, newest first.
+// everyRun goes through all runs that fit, newest first; by an access token through
+// those that it started.
 func everyRun(ctx context.Context, s *sqlite.Store, f store.Filter, do func(store.RunRecord) error) error {
 	for f.Limit = store.MaxLimit; ; {
 		page, err := s.Runs(ctx, f)
@@ -224,7 +225,11 @@ func everyRun(ctx context.Context, s *sqlite.Store, f store.Filter, do func(stor
 			return err
 		}
 		for _, rec := range page.Runs {
-			if err := do(rec); err != nil {
+			mine, err := own(ctx, s, &rec)
+			if err == nil && mine {
+				err = do(rec)
+			}
+			if err != nil {
 				return err
 			}
 		}
