@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib/gate"
@@ -12,6 +13,56 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/store"
 )
+
+// steering are names of files and folders that start programs or configure agents
+// beside toolcrib: git's, editors' and other agents'. What is a text of the project
+// (AGENTS.md, .github) is none of them.
+func steering() []string {
+	return []string{
+		".git", ".githooks", ".husky", ".mcp.json", config.FileName,
+		".claude", ".codex", ".cursor", ".devcontainer", ".devcontainer.json", ".gemini", ".idea", ".vscode",
+	}
+}
+
+// protectSteering protects those names everywhere. Editors and agents keep work trees in
+// folders of such a name, too: where the workspace itself lies in one, it is protected at
+// the workspace's own root, for else nothing could be written at all.
+func protectSteering(p *gate.Protected, workspace string) {
+	around := strings.FieldsFunc(filepath.ToSlash(workspace+"/"+resolved(workspace)), func(r rune) bool { return r == '/' })
+	for _, name := range steering() {
+		if name != ".git" && slices.ContainsFunc(around, func(part string) bool { return strings.EqualFold(part, name) }) {
+			p.Write = append(p.Write, filepath.Join(workspace, name))
+			continue
+		}
+		p.Names = append(p.Names, name)
+	}
+}
+
+// protectHooks protects the folders of git's hooks that lie in the workspace; where that
+// is the workspace itself, the hooks in it.
+func protectHooks(p *gate.Protected, workspace string) {
+	for _, folder := range hooksPaths(workspace) {
+		switch {
+		case !inside(folder, workspace):
+		case resolved(folder) != resolved(workspace):
+			p.Write = append(p.Write, folder)
+		default:
+			for _, name := range gitHooks() {
+				p.Write = append(p.Write, filepath.Join(workspace, name))
+			}
+		}
+	}
+}
+
+// gitHooks are the programs that git runs (githooks(5)).
+func gitHooks() []string {
+	return []string{
+		"applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-applypatch", "post-checkout", "post-commit", "post-index-change",
+		"post-merge", "post-receive", "post-rewrite", "post-update", "pre-applypatch", "pre-auto-gc", "pre-commit", "pre-merge-commit",
+		"pre-push", "pre-rebase", "pre-receive", "prepare-commit-msg", "proc-receive", "push-to-checkout", "reference-transaction",
+		"sendemail-validate", "update",
+	}
+}
 
 // protection is what no tool may touch (contract §11): what steers toolcrib or its
 // neighbours is never written, the data folder neither read nor written.
@@ -25,11 +76,12 @@ func (a *app) protection(workspace string) (gate.Protected, error) {
 		return gate.Protected{}, err
 	}
 	p := gate.Protected{
-		Names:  []string{".git", ".githooks", ".husky", ".mcp.json", config.FileName},
 		Touch:  []string{data},
 		Except: []string{filepath.Join(data, "workspaces")},
 		Write:  []string{filepath.Join(workspace, "skills")},
 	}
+	protectSteering(&p, workspace)
+	protectHooks(&p, workspace)
 	keys, err := a.keysFile()
 	if err != nil {
 		return gate.Protected{}, err

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/toolcrib/toolcrib/gate"
+)
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// core.hooksPath is read as git reads it: sections and keys without regard to case,
+// quotes, comments and lines that go on.
+func TestHooksPathOf(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                                    nil,
+		"[core]\n\thooksPath = hooks\n":       {"hooks"},
+		"[CORE]\r\nHOOKSPATH=hooks\r\n":       {"hooks"},
+		"[core] hooksPath = a b ; rest\n":     {"a b"},
+		"[core]\nhooksPath = \"a;b \" # x\n":  {"a;b "},
+		"[core]\nhooksPath = a\\\nb\n":        {"ab"},
+		"[core]\nhooksPath = a\nhooksPath=b":  {"a", "b"},
+		"[core \"x\"]\nhooksPath = no\n":      nil,
+		"[user]\nhooksPath = no\n":            nil,
+		"# [core]\n# hooksPath = no\n":        nil,
+		"[core]\nhooksPath\n":                 nil,
+		"[core]\n[user]\nhooksPath = no\n":    nil,
+		"[core]\nhooksPath = \"C:\\\\x\"\n":   {`C:\x`},
+		"[core\nhooksPath = no\n":             nil,
+		"[core]\nhooksPath = \"not closed\n":  {"not closed"},
+		"[core]\nhooksPath = \n":              nil,
+		"[core]\nfilemode = true\nx = [core]": nil,
+	} {
+		if got := hooksPathOf(text); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// The repository may lie around the workspace, and its files elsewhere.
+func TestHooksPaths_Repositories(t *testing.T) {
+	top := resolved(t.TempDir())
+	put(t, filepath.Join(top, "plain", ".git", "config"), "[core]\nhooksPath = tools/hooks\n")
+	put(t, filepath.Join(top, "tree", ".git"), "gitdir: ../plain/.git/worktrees/tree\n")
+	put(t, filepath.Join(top, "plain", ".git", "worktrees", "tree", "commondir"), "../..\n")
+	put(t, filepath.Join(top, "plain", ".git", "worktrees", "tree", "config.worktree"), "[core]\nhooksPath = own\n")
+	put(t, filepath.Join(top, "none", "x.txt"), "")
+	put(t, filepath.Join(top, "odd", ".git"), "no repository")
+	if err := os.MkdirAll(filepath.Join(top, "plain", "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string][]string{
+		"plain":     {filepath.Join(top, "plain", "tools", "hooks")},
+		"plain/sub": {filepath.Join(top, "plain", "tools", "hooks")},
+		"tree":      {filepath.Join(top, "tree", "tools", "hooks"), filepath.Join(top, "tree", "own")},
+		"none":      nil,
+		"odd":       nil,
+	} {
+		if got := hooksPaths(filepath.Join(top, dir)); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", dir, got, want)
+		}
+	}
+}
+
+// protected tells whether a file of the workspace is never written.
+func protected(t *testing.T, workspace, name string) bool {
+	t.Helper()
+	var p gate.Protected
+	protectSteering(&p, workspace)
+	protectHooks(&p, workspace)
+	rules, err := p.Rules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules.NeverWritten(filepath.Join(workspace, name))
+}
+
+// What steers programs beside toolcrib is protected, texts of the project are not
+// (contract §11).
+func TestProtectSteering(t *testing.T) {
+	top := resolved(t.TempDir())
+	ws := filepath.Join(top, "ws")
+	put(t, filepath.Join(ws, ".git", "config"), "[core]\nhooksPath = build/hooks\n")
+	for _, name := range []string{
+		".claude/settings.json", "sub/.Claude/commands/x.md", ".cursor/mcp.json", ".vscode/tasks.json", ".VSCode/settings.json", ".codex/config.toml",
+		".gemini/settings.json", ".idea/runConfigurations/x.xml", ".devcontainer/devcontainer.json", ".devcontainer.json", ".mcp.json",
+		".git/config", "build/hooks/pre-commit", "Build/Hooks/x", "build/hooks",
+	} {
+		if !protected(t, ws, name) {
+			t.Errorf("%s is not protected", name)
+		}
+	}
+	for _, name := range []string{"AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md", "build/x", "hooks/x", "claude/x", "pre-commit", ".vscode.md"} {
+		if protected(t, ws, name) {
+			t.Errorf("%s is protected", name)
+		}
+	}
+	// A work tree inside of such a folder can be worked in.
+	tree := filepath.Join(top, ".claude", "worktrees", "x")
+	put(t, filepath.Join(tree, ".git", "config"), "[core]\nhooksPath = .\n")
+	for name, want := range map[string]bool{"main.go": false, ".claude/settings.json": true, ".cursor/x": true, "pre-commit": true, "sub/pre-commit": false} {
+		if protected(t, tree, name) != want {
+			t.Errorf("%s: not %v", name, want)
+		}
+	}
+}
