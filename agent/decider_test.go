@@ -41,6 +41,7 @@ func office(t *testing.T, strict bool) *world {
 		"alice": {User: "alice", Grants: []string{"write", "put"}, Admin: strict},
 		"bob":   {User: "bob", Grants: []string{"write"}},
 		"carol": {User: "carol", Grants: []string{"write", "put"}, Roles: []string{agent.RoleApprover}},
+		"eve":   {User: "eve", Grants: []string{"write"}, Roles: []string{agent.RoleApprover}},
 		"dave":  {User: "dave", Grants: []string{}, Roles: []string{agent.RoleApprover}},
 		"boss":  {User: "boss", Admin: true},
 	}
@@ -90,8 +91,10 @@ func TestADR133_WhoMayDecide(t *testing.T) {
 		{"an approver", approver("carol"), true, true, true},
 		{"an approver, by another", actor, true, true, true},
 		{"an approver without a grant", approver("dave"), false, false, true},
-		{"an approver nobody knows", approver("zoe"), false, false, true},
-		{"an approver with a token nobody knows", token, false, false, true},
+		{"an approver whose role is gone", approver("bob"), false, false, false},
+		{"an approver nobody knows", approver("zoe"), false, false, false},
+		{"an approver with a token that started another run", token, false, false, false},
+		{"the run's user with a token that started another run", toolcrib.Principal{User: "alice", Token: "tok_1"}, false, false, false},
 	} {
 		for _, decision := range []string{journal.DecisionApprove, journal.DecisionDeny} {
 			w := office(t, false)
@@ -134,8 +137,8 @@ func TestADR133_OnlyTheCallsOneCouldMake(t *testing.T) {
 	w := office(t, false)
 	w.byTurn(calls("write", `{"n":1}`, "put", `{"n":2}`), say("done"))
 	s := run(t, w, of("alice", false))
-	bob := approver("bob") // granted write, not put
-	all := agent.Decision{ApprovalID: s.Pending.ApprovalID, Digest: s.Pending.Digest, Who: bob, Decision: journal.DecisionApprove}
+	eve := approver("eve") // granted write, not put
+	all := agent.Decision{ApprovalID: s.Pending.ApprovalID, Digest: s.Pending.Digest, Who: eve, Decision: journal.DecisionApprove}
 	var no *agent.ForbiddenError
 	if _, err := w.runner.Decide(t.Context(), s.Run, all); !errors.As(err, &no) || !strings.Contains(err.Error(), "put") {
 		t.Errorf("%v", err)
