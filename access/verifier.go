@@ -25,6 +25,9 @@ type Verifier struct {
 	// Revoked tells whether a token was revoked, or whoever issued it or is its
 	// subject may do nothing any more; [RevokedIn] asks a store. An error refuses.
 	Revoked func(ctx context.Context, c Claims) (bool, error)
+	// Why says why a token counts as revoked, for the message; it may be nil
+	// ([WhyRevoked]).
+	Why func(ctx context.Context, c Claims) (string, error)
 	// Now is the time; one that never goes back is that of a [Clock].
 	Now func() time.Time
 }
@@ -56,9 +59,19 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	case err != nil:
 		return Claims{}, &Error{Code: CodeInternal, Message: "it cannot be found out whether the token was revoked; try again", Err: err}
 	case revoked:
-		return Claims{}, refusef(CodeTokenRevoked, "the token was revoked, or its user is disabled; ask for a new one")
+		return Claims{}, refusef(CodeTokenRevoked, "%s; ask for a new one", v.why(ctx, c))
 	}
 	return c, nil
+}
+
+// why says why a token counts as revoked.
+func (v *Verifier) why(ctx context.Context, c Claims) string {
+	if v.Why != nil {
+		if why, err := v.Why(ctx, c); err == nil && why != "" {
+			return why
+		}
+	}
+	return "the token was revoked, or its user, or who issued it, is disabled"
 }
 
 // shape returns the JSON Web Signature in a token that looks like one.
@@ -158,34 +171,47 @@ func skewOf(c *Claims) time.Duration {
 	return 0
 }
 
-// RevokedIn returns what a [Verifier] needs: a token is good only if it is among the
-// tokens that were issued, was not revoked, and both its subject and its issuer, if
-// they are users, still may do something.
+// RevokedIn returns what a [Verifier] needs: a token is good only if [WhyRevoked] has
+// nothing against it.
 func RevokedIn(users Users, tokens Tokens) func(context.Context, Claims) (bool, error) {
 	return func(ctx context.Context, c Claims) (bool, error) {
-		issued, err := tokens.Token(ctx, c.ID)
-		switch {
-		case errors.Is(err, toolcrib.ErrNotFound):
-			return true, nil
-		case err != nil:
-			return false, err
-		case !issued.Revoked.IsZero():
-			return true, nil
-		}
-		for _, name := range []string{c.Subject, c.Issuer} {
-			if name == Bearer || name == c.Issuer && strings.HasPrefix(name, "local:") {
-				continue
-			}
-			u, err := users.User(ctx, name)
-			switch {
-			case errors.Is(err, toolcrib.ErrNotFound):
-				return true, nil
-			case err != nil:
-				return false, err
-			case !u.Active():
-				return true, nil
-			}
-		}
-		return false, nil
+		why, err := WhyRevoked(ctx, users, tokens, c)
+		return why != "", err
 	}
+}
+
+// WhyRevoked says why a token is not good any more, though its time is not over: it
+// must be among the tokens that were issued and not revoked, and both its subject and
+// its issuer, if they are users, must still be allowed to do something. "" = it is good.
+func WhyRevoked(ctx context.Context, users Users, tokens Tokens, c Claims) (string, error) {
+	issued, err := tokens.Token(ctx, c.ID)
+	switch {
+	case errors.Is(err, toolcrib.ErrNotFound):
+		return "the token is none of those that were issued here", nil
+	case err != nil:
+		return "", err
+	case !issued.Revoked.IsZero():
+		return "the token was revoked", nil
+	}
+	if c.Subject != Bearer {
+		if why, err := inactive(ctx, users, c.Subject, "its user"); why != "" || err != nil {
+			return why, err
+		}
+	}
+	if strings.HasPrefix(c.Issuer, "local:") {
+		return "", nil
+	}
+	return inactive(ctx, users, c.Issuer, "who issued it")
+}
+
+// inactive says that somebody may do nothing any more; what they are to the token.
+func inactive(ctx context.Context, users Users, name, what string) (string, error) {
+	u, err := users.User(ctx, name)
+	switch {
+	case errors.Is(err, toolcrib.ErrNotFound):
+		return "the token is not good any more: " + what + ", " + clip(name) + ", was removed", nil
+	case err != nil || u.Active():
+		return "", err
+	}
+	return "the token is not good any more: " + what + ", " + clip(name) + ", is disabled", nil
 }

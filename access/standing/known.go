@@ -34,7 +34,7 @@ type found[T any] struct {
 // kept is a token that was issued, and what is wrong with it at any time.
 type kept struct {
 	issued  access.Issued
-	revoked bool // it, or whoever issued it or is its subject may do nothing any more
+	revoked string // why it counts as revoked; "" = it does not ([access.WhyRevoked])
 }
 
 // today is what is known of the directory as it is now.
@@ -124,19 +124,19 @@ func (k *known) token(ctx context.Context, source Source, id string) (*kept, err
 		if err != nil {
 			return nil, err
 		}
-		revoked, err := access.RevokedIn(source, source)(ctx, issued.Claims)
+		revoked, err := access.WhyRevoked(ctx, source, source, issued.Claims)
 		return &kept{issued: issued, revoked: revoked}, err
 	})
 	if errors.Is(err, toolcrib.ErrNotFound) {
-		return &kept{revoked: true}, nil
+		return &kept{revoked: "the token is none of those that were issued here"}, nil
 	}
 	return one, err
 }
 
 // good tells whether the token is good for this principal now: nil, or why not.
 func (t *kept) good(user string, now time.Time) error {
-	if t.revoked {
-		return &access.Error{Code: access.CodeTokenRevoked, Message: "the access token was revoked, or its user is disabled"}
+	if t.revoked != "" {
+		return &access.Error{Code: access.CodeTokenRevoked, Message: t.revoked}
 	}
 	if err := t.issued.Claims.InTime(now); err != nil {
 		return err

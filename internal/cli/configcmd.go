@@ -104,6 +104,13 @@ func (a *app) checkConfig(ctx context.Context) error {
 	for _, w := range warnings {
 		a.notice("%v", w)
 	}
+	unknown, err := a.unknownInConfig(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, text := range unknown {
+		a.notice("%s", text)
+	}
 	refused := false
 	for _, u := range c.Unsupported() {
 		if u.Safety {

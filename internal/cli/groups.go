@@ -29,12 +29,6 @@ toolcrib users groups set staff --disable`,
 	return cmd
 }
 
-// groupView is a group as --json shows it.
-type groupView struct {
-	access.Group
-	Members int `json:"members"`
-}
-
 func (a *app) groupsListCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -65,7 +59,7 @@ func (a *app) listGroups(ctx context.Context, asJSON bool) error {
 	}
 	views := make([]groupView, len(groups))
 	for i, g := range groups {
-		views[i] = groupView{Group: g, Members: members[g.Name]}
+		views[i] = viewOfGroup(g, members[g.Name])
 	}
 	if asJSON {
 		return printJSON(a.out, views, true)
@@ -87,7 +81,7 @@ type groupFlags struct {
 	description               string
 	roles, grants             []string
 	noGrants, disable, enable bool
-	json                      bool
+	reuse, json               bool
 }
 
 func (a *app) groupsSetCommand() *cobra.Command {
@@ -113,6 +107,7 @@ toolcrib users groups set staff --disable`,
 	flags.BoolVar(&f.noGrants, "no-grants", false, "declare no grants: it restricts nothing")
 	flags.BoolVar(&f.disable, "disable", false, "it gives nothing any more")
 	flags.BoolVar(&f.enable, "enable", false, "it gives again what it gave")
+	flags.BoolVar(&f.reuse, "reuse", false, "also if a group of this name was removed, whose members it then has")
 	flags.BoolVar(&f.json, "json", false, "one JSON value")
 	return cmd
 }
@@ -158,12 +153,23 @@ func (a *app) setGroup(cmd *cobra.Command, text string, f *groupFlags) error {
 	if g, err = f.apply(cmd.Flags(), g); err != nil {
 		return err
 	}
+	members, err := membersOf(cmd.Context(), s.Access())
+	if err != nil {
+		return err
+	}
+	if n := members[name]; !known && n > 0 && !f.reuse {
+		return failedf("conflict: %s, from a group of the name %s that was removed, and would be members of the new one at once; "+
+			"take them out (toolcrib users edit NAME --group ''), choose another name, or give --reuse", stillCarry(n), guard.Visible(name))
+	}
+	if cmd.Flags().Changed("grant") {
+		a.tellGrants(cmd.Context(), g.Grants)
+	}
 	c, err := s.Access().PutGroup(cmd.Context(), g, by)
 	if err != nil {
 		return peopleError(err)
 	}
 	if f.json {
-		return printJSON(a.out, c.Group, true)
+		return printJSON(a.out, viewOfGroup(*c.Group, members[name]), true)
 	}
 	word := "made"
 	if known {
@@ -171,6 +177,14 @@ func (a *app) setGroup(cmd *cobra.Command, text string, f *groupFlags) error {
 	}
 	fmt.Fprintf(a.out, "%s: %s\n", guard.Visible(name), word)
 	return nil
+}
+
+// stillCarry tells of users with the name of a group that there is not.
+func stillCarry(n int) string {
+	if n == 1 {
+		return "1 user still carries the name"
+	}
+	return fmt.Sprintf("%d users still carry the name", n)
 }
 
 // findGroup returns a group, or an empty one of that name.
@@ -201,30 +215,34 @@ func (a *app) groupsRemoveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := membersLeft(cmd.Context(), s, name); err != nil {
+			left, err := membersLeft(cmd.Context(), s, name)
+			if err != nil {
 				return err
 			}
 			if _, err := s.Access().RemoveGroup(cmd.Context(), name, by); err != nil {
 				return peopleError(err)
 			}
 			fmt.Fprintf(a.out, "%s: removed\n", guard.Visible(name))
+			if left > 0 {
+				a.notice("%s, and they stay restricted to what they are granted elsewhere; `toolcrib users edit NAME --group ''` takes them out", stillCarry(left))
+			}
 			return nil
 		},
 	}
 }
 
-// membersLeft refuses to remove a group that restricts members to agents: without it
-// nobody would know of that.
-func membersLeft(ctx context.Context, s *sqlite.Store, name string) error {
+// membersLeft counts the members of a group, and refuses to remove one that restricts
+// them to agents: without it nobody would know of that.
+func membersLeft(ctx context.Context, s *sqlite.Store, name string) (int, error) {
 	g, _, err := findGroup(ctx, s, name)
-	if err != nil || !g.NamesAgents() {
-		return err
+	if err != nil {
+		return 0, err
 	}
 	members, err := membersOf(ctx, s.Access())
-	if err == nil && members[name] > 0 {
+	if err == nil && g.NamesAgents() && members[name] > 0 {
 		err = failedf("conflict: %s restricts its %d members to agents; take them out first (toolcrib users edit NAME --group ''), or disable it", guard.Visible(name), members[name])
 	}
-	return err
+	return members[name], err
 }
 
 // completeGroups completes the names of groups; a shell that cannot is told nothing.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,6 +76,8 @@ func (a *app) actor(cmd *cobra.Command) error {
 		return nil
 	case a.tokenFlag != "" && a.asFlag != "":
 		return usagef("--as and --token-file: both say whom to act for; give one of them")
+	case a.tokenFlag == "-" && readsStdin(cmd):
+		return usagef("--token-file - and the other -: both read standard input; give the token as --token-file FILE, or the other one without -")
 	case a.tokenFlag != "" && top.Name() == "trust":
 		return failedf("forbidden: an access token trusts no folder")
 	}
@@ -85,6 +88,12 @@ func (a *app) actor(cmd *cobra.Command) error {
 	who, err := a.principal(cmd.Context())
 	cmd.SetContext(byTokenOnly(cmd.Context(), who.Token))
 	return err
+}
+
+// readsStdin tells whether - stands for standard input in the rest of a command.
+func readsStdin(cmd *cobra.Command) bool {
+	args := cmd.Flags().Lookup("args")
+	return slices.Contains(cmd.Flags().Args(), "-") || args != nil && args.Value.String() == "-"
 }
 
 // byToken is whom an access token acts for, within its scope. By a token nobody is an
@@ -168,6 +177,9 @@ func (a *app) verified(ctx context.Context, s *sqlite.Store, text string) (acces
 	v := &access.Verifier{
 		Keys: []access.PublicKey{signer.Public()}, Audience: access.DefaultAudience,
 		Revoked: access.RevokedIn(s.Access(), s.Access()), Now: a.accessTime(s),
+		Why: func(ctx context.Context, c access.Claims) (string, error) {
+			return access.WhyRevoked(ctx, s.Access(), s.Access(), c)
+		},
 	}
 	return v.Verify(ctx, text)
 }

@@ -127,6 +127,9 @@ func (a *app) setSecret(ctx context.Context, name string) error {
 	if err := a.recordSecret(ctx, systemSecretSet, name, by); err != nil {
 		return err
 	}
+	if n := len(bytes.TrimSpace(value)); n < guard.MinSecretBytes {
+		a.notice("%s has fewer than %d bytes, so it is masked nowhere: it would be found in ordinary words", name, guard.MinSecretBytes)
+	}
 	fmt.Fprintf(a.out, "%s: stored; the configuration may say ${secret:%s}\n", name, name)
 	return nil
 }

@@ -85,10 +85,16 @@ func (a *app) createToken(cmd *cobra.Command, f *tokenFlags) error {
 	if err != nil {
 		return err
 	}
-	text, claims, err := signer.Issue(request, a.accessTime(s)())
+	now := a.accessTime(s)()
+	text, claims, err := signer.Issue(request, now)
 	if err != nil {
 		return peopleError(err)
 	}
+	if cmd.Flags().Changed("not-before") && request.NotBefore.Before(now) {
+		a.notice("--not-before: that is over already; the token is good from now on")
+	}
+	a.tellUnknown(ctx, "--agent", request.Scope.Agents, func(n *namesKnown, name string) string { return missing("agent", name, n.agents...) })
+	a.tellUnknown(ctx, "--tool", request.Scope.Tools, func(n *namesKnown, name string) string { return missing("tool", name, n.tools...) })
 	change, err := s.Access().AddToken(ctx, access.Issued{Claims: claims, Label: f.label}, nameOf(request.By))
 	if err != nil {
 		return peopleError(err)

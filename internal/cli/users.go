@@ -64,7 +64,7 @@ func (a *app) userFlags(cmd *cobra.Command, f *userFlags) {
 	flags.BoolVar(&f.passwordStdin, "password-stdin", false, "read their password from standard input")
 	flags.BoolVar(&f.json, "json", false, "one JSON value")
 	// The flags were just made, so this cannot fail.
-	_ = cmd.RegisterFlagCompletionFunc("trust", cobra.FixedCompletions([]string{"unknown", "member", "trusted", "anchor"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("trust", cobra.FixedCompletions([]string{unknownTrust, "member", "trusted", "anchor"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("group", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return a.completeGroups(cmd, nil, "")
 	})
@@ -86,7 +86,7 @@ func (f *userFlags) edit(flags *pflag.FlagSet) (access.Edit, error) {
 	}
 	if flags.Changed("trust") {
 		trust := toolcrib.Trust(f.trust)
-		if trust == "unknown" {
+		if trust == unknownTrust {
 			trust = toolcrib.TrustUnknown
 		}
 		e.Trust = &trust
@@ -155,6 +155,8 @@ func (a *app) addUser(cmd *cobra.Command, name string, f *userFlags) error {
 			return err
 		}
 	}
+	a.tellGrants(cmd.Context(), u.Grants)
+	a.tellBudgets(u.Name)
 	c, err := s.Access().AddUser(cmd.Context(), access.NewUser{User: u, Reuse: f.reuse}, by)
 	if err == nil && hash != "" {
 		_, err = s.Access().SetPasswordHash(cmd.Context(), u.Name, hash, by)
@@ -175,38 +177,13 @@ func (a *app) directory(ctx context.Context) (*sqlite.Store, string, error) {
 	return s, by, err
 }
 
-// userView is a user as --json shows it.
-type userView struct {
-	access.User
-	Password bool `json:"password"` // there is one
-	// Effective are the grants that hold, with those of the groups; null = no
-	// restriction.
-	Effective []string `json:"effective_grants"`
-}
-
-func (a *app) userView(ctx context.Context, s *sqlite.Store, u access.User) (userView, error) {
-	v := userView{User: u}
-	_, err := s.Access().PasswordHash(ctx, u.Name)
-	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
-		return v, err
-	}
-	v.Password = err == nil
-	groups, err := s.Access().Groups(ctx)
-	v.Effective = access.EffectiveGrants(u, groups)
-	return v, err
-}
-
 // changedUser tells that a user was changed.
 func (a *app) changedUser(ctx context.Context, s *sqlite.Store, u access.User, word string, asJSON bool) error {
 	if !asJSON {
 		fmt.Fprintf(a.out, "%s: %s\n", guard.Visible(u.Name), word)
 		return nil
 	}
-	v, err := a.userView(ctx, s, u)
-	if err != nil {
-		return err
-	}
-	return printJSON(a.out, v, true)
+	return a.printUser(ctx, s, u)
 }
 
 // knownUser finds a user by a name in any of its forms.
@@ -268,7 +245,11 @@ func (a *app) listUsers(ctx context.Context, all, asJSON bool) error {
 		a.notice("there are more users; --all lists them too")
 	}
 	if asJSON {
-		return printJSON(a.out, list, true)
+		views, err := userViews(ctx, s, list...)
+		if err != nil {
+			return err
+		}
+		return printJSON(a.out, views, true)
 	}
 	rows := [][]string{{"USER", "NAME", "STATE", "TRUST", "ROLES", "GROUPS", "GRANTS"}}
 	for _, u := range list {
@@ -317,14 +298,14 @@ func (a *app) usersShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v, err := a.userView(cmd.Context(), s, u)
+			views, err := userViews(cmd.Context(), s, u)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(a.out, v, true)
+				return printJSON(a.out, views[0], true)
 			}
-			a.showUser(&v)
+			a.showUser(u, &views[0])
 			return nil
 		},
 	}
@@ -332,16 +313,16 @@ func (a *app) usersShowCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) showUser(v *userView) {
+func (a *app) showUser(u access.User, v *userView) {
 	now, password := time.Now(), "none"
 	if v.Password {
 		password = "set"
 	}
-	fmt.Fprintf(a.out, "%s  %s\n", a.outStyle.Bold(guard.Visible(v.Name)), userState(v.User))
+	fmt.Fprintf(a.out, "%s  %s\n", a.outStyle.Bold(guard.Visible(v.Name)), userState(u))
 	for _, row := range [][2]string{
 		{"name", v.Display},
 		{"email", v.Email},
-		{"trust", string(v.Trust)},
+		{"trust", string(u.Trust)},
 		{"roles", strings.Join(v.Roles, ", ")},
 		{"groups", strings.Join(v.Groups, ", ")},
 		{"grants", grantsText(v.Grants)},

@@ -58,6 +58,9 @@ func (a *app) editUser(cmd *cobra.Command, name string, f *userFlags) error {
 		}
 	}
 	if edit != (access.Edit{}) {
+		if edit.Grants != nil {
+			a.tellGrants(cmd.Context(), *edit.Grants)
+		}
 		c, err := s.Access().EditUser(cmd.Context(), u.Name, edit, by)
 		if err != nil {
 			return peopleError(err)
@@ -128,7 +131,7 @@ func (a *app) usersRemoveCommand() *cobra.Command {
 				return peopleError(err)
 			}
 			if asJSON {
-				return printJSON(a.out, c.User, true)
+				return a.printUser(cmd.Context(), s, *c.User)
 			}
 			fmt.Fprintf(a.out, "%s: removed\n", guard.Visible(u.Name))
 			return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/internal/notify/address"
 )
 
@@ -154,8 +155,27 @@ func (d *decoder) checkBudgets(c *Config) {
 		first[b.User] = i
 		if b.User != "*" && strings.ContainsAny(b.User, "*?[") {
 			d.at(joinIndex("budgets", i)+".user", "must be a name, or * for each user without an entry, not %s", short(b.User))
+			continue
+		}
+		if problem := badUser(b.User); problem != "" {
+			d.at(joinIndex("budgets", i)+".user", "%s", problem)
 		}
 	}
+}
+
+// badUser says that nobody can have a name, so that its budget would count for nobody.
+func badUser(name string) string {
+	if name == "*" || name == "anonymous" || strings.HasPrefix(name, "local:") {
+		return ""
+	}
+	normal, err := access.CheckName(name)
+	switch {
+	case err != nil:
+		return "no user can be called so: " + err.Error()
+	case normal != name:
+		return fmt.Sprintf("no user is called %s, but %q in the normal form of names; write it so", short(name), normal)
+	}
+	return ""
 }
 
 func (d *decoder) checkRules(c *Config) {

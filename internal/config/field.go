@@ -92,6 +92,9 @@ func (f field) intBounds() (lo, hi int64, hasMin, hasMax bool) {
 	return lo, hi, errMin == nil, errMax == nil
 }
 
+// JoinKey appends a key to a key path, as [Config.Position] reads it.
+func JoinKey(path, key string) string { return joinKey(path, key) }
+
 // joinKey appends a key to a path; keys that would blur the path are quoted.
 func joinKey(path, key string) string {
 	plain := key != ""
