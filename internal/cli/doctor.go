@@ -101,6 +101,7 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 	findings = append(findings, a.dataFinding(), a.databaseFinding(ctx))
 	if !broken {
 		findings = append(findings, a.workspaceFinding(), shellFinding(c.Tools.Shell), a.skillsFinding(c), a.approvalsFinding(c))
+		findings = append(findings, a.budgetFindings(ctx, c)...)
 		findings = append(findings, a.providerFindings(ctx, c)...)
 	}
 	return append(findings, a.terminalFinding()), broken
