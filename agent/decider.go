@@ -92,7 +92,7 @@ func (r *Runner) mayDecide(ctx context.Context, s *State, who toolcrib.Principal
 	if r.FourEyes && own && len(tools) > 0 {
 		return &ForbiddenError{
 			Run: s.Run, User: who.User, FourEyes: true,
-			Message: fmt.Sprintf("approvals.four_eyes: run %s acts for %s, so another person must approve its calls; denying is open to all", s.Run, who.User),
+			Message: fmt.Sprintf("approvals.four_eyes: run %s acts for %s, so another person must approve its calls; denying is open to all who may decide", s.Run, who.User),
 		}
 	}
 	for _, tool := range tools {

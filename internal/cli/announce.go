@@ -152,14 +152,14 @@ func (d *drive) message(s *agent.State) notify.Message {
 		ApprovalID: ask.ApprovalID, Digest: ask.Digest, Run: s.Run, Agent: s.Start.Agent.Name, User: s.Start.Principal.User,
 		Kind: ask.Kind, Reason: ask.Reason, Question: ask.Question, Schema: ask.Schema, Calls: []notify.Call{},
 	}
-	if ask.Kind == journal.ApprovalCall {
+	if ask.Kind == journal.ApprovalCall && d.config.Approvals.Expire > 0 {
 		at := s.Updated.Add(d.config.Approvals.Expire.Std()) // as it is counted
 		m.ExpiresAt = &at
 	}
 	for _, c := range ask.Calls {
 		m.Calls = append(m.Calls, notify.Call{ID: c.ID, Name: c.Name, Effect: c.Effect.OrStrictest(), Arguments: c.Arguments, Preview: c.Preview})
 	}
-	_, commands := wayOn(s.Run, ask, true)
+	_, commands := wayOn("toolcrib", s.Run, ask, true)
 	m.Commands = append([]string{"toolcrib approvals show " + guard.Visible(ask.ApprovalID)}, commands...)
 	return m
 }

@@ -21,7 +21,7 @@ import (
 type approvalView struct {
 	ID        string               `json:"approval_id"`
 	Run       toolcrib.RunID       `json:"run_id"`
-	Status    string               `json:"status"` // pending | decided | ended
+	Status    string               `json:"status"` // pending | expired | decided | ended
 	Kind      journal.ApprovalKind `json:"kind"`
 	Digest    string               `json:"digest"`
 	Agent     string               `json:"agent"`
@@ -74,6 +74,7 @@ func (w *approvalWord) text() string {
 
 const (
 	approvalPending = "pending"
+	approvalExpired = "expired" // it has waited for too long: what goes on with the run next denies it
 	approvalDecided = "decided"
 	approvalEnded   = "ended" // its run ended before it was decided
 )
@@ -142,6 +143,10 @@ func (a *app) approvalsOf(ctx context.Context, s *sqlite.Store, rec store.RunRec
 		switch {
 		case rec.Pending != nil && rec.Pending.ApprovalID == v.ID && rec.Status.Parked():
 			v.Status, v.ExpiresAt = approvalPending, a.expiry(v, last)
+			if v.ExpiresAt != nil && !time.Now().Before(*v.ExpiresAt) {
+				v.Status = approvalExpired
+				continue
+			}
 			v.propose()
 		case len(v.open()) > 0, len(v.Decisions) == 0:
 			v.Status = approvalEnded
@@ -189,15 +194,15 @@ func letPass(all []*approvalView, b *journal.Verdicts) {
 // expiry is when an approval that nobody decides is denied; nil = never.
 func (a *app) expiry(v *approvalView, last time.Time) *time.Time {
 	c, err := a.configuration()
-	if err != nil || v.Kind != journal.ApprovalCall {
+	if err != nil || v.Kind != journal.ApprovalCall || c.Approvals.Expire <= 0 {
 		return nil
 	}
 	at := last.Add(c.Approvals.Expire.Std())
 	return &at
 }
 
-// pendingApprovals are those of all parked runs, newest first. Those that have
-// waited for too long are denied here and now.
+// pendingApprovals are those of all parked runs, newest first, also those that have
+// waited for too long. It writes nothing.
 func (a *app) pendingApprovals(ctx context.Context, s *sqlite.Store) ([]*approvalView, error) {
 	var pending []*approvalView
 	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForInput}}
@@ -211,14 +216,7 @@ func (a *app) pendingApprovals(ctx context.Context, s *sqlite.Store) ([]*approva
 			return nil // the others can
 		}
 		for _, v := range views {
-			if v.Status != approvalPending {
-				continue
-			}
-			expired, err := a.expire(ctx, v)
-			if err != nil {
-				return err
-			}
-			if !expired {
+			if v.Status == approvalPending || v.Status == approvalExpired {
 				pending = append(pending, v)
 			}
 		}
@@ -227,28 +225,21 @@ func (a *app) pendingApprovals(ctx context.Context, s *sqlite.Store) ([]*approva
 	return pending, err
 }
 
-// expire denies a pending approval that has waited for too long.
-func (a *app) expire(ctx context.Context, v *approvalView) (bool, error) {
-	if v.ExpiresAt == nil || time.Now().Before(*v.ExpiresAt) {
-		return false, nil
-	}
+// expire denies an approval that has waited for too long, for somebody who comes to
+// decide about it, and tells them so.
+func (a *app) expire(ctx context.Context, v *approvalView) error {
 	r, err := a.runnerOf(ctx, v.rec)
 	if err != nil {
-		return false, err
+		return err
 	}
 	c, err := a.configuration()
 	if err != nil {
-		return false, err
+		return err
 	}
-	_, err = r.Expire(ctx, v.Run, c.Approvals.Expire.Std())
-	switch {
-	case errors.Is(err, store.ErrReadOnly), isConflict(err):
-		// It has expired all the same, or somebody has decided it just now.
-	case err != nil:
-		return false, err
+	if _, err := r.Expire(ctx, v.Run, c.Approvals.Expire.Std()); err != nil && !isConflict(err) {
+		return err
 	}
-	a.notice("approval %s has expired and counts as denied; to go on: toolcrib runs resume %s", v.ID, v.Run)
-	return true, nil
+	return failedf("conflict: approval %s has expired and counts as denied; to go on: %s runs resume %s", v.ID, a.self(), v.Run)
 }
 
 // eachDecidable goes through the runs about which the principal may decide, newest
@@ -303,10 +294,12 @@ func (a *app) findApproval(ctx context.Context, s *sqlite.Store, name string) (*
 	return a.findDecided(ctx, s, full)
 }
 
+// newest is the one that came last; what has expired comes before all others.
 func newest(views []*approvalView) *approvalView {
 	last := views[0]
 	for _, v := range views {
-		if v.CreatedAt.After(last.CreatedAt) {
+		open, was := v.Status == approvalPending, last.Status == approvalPending
+		if open && !was || open == was && v.CreatedAt.After(last.CreatedAt) {
 			last = v
 		}
 	}

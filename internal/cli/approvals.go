@@ -68,6 +68,9 @@ func expiresText(v *approvalView, now time.Time) string {
 	if v.ExpiresAt == nil {
 		return "never"
 	}
+	if v.Status == approvalExpired {
+		return "expired"
+	}
 	return render.Duration(v.ExpiresAt.Sub(now))
 }
 
@@ -180,6 +183,9 @@ func (a *app) showApproval(ctx context.Context, v *approvalView) error {
 	if len(v.LetPass) > 0 {
 		fmt.Fprintf(a.out, "%s\n", guard.Visible("let pass since, because it was remembered: "+strings.Join(v.LetPass, ", ")))
 	}
+	if v.Status == approvalExpired {
+		fmt.Fprintf(a.out, "\nit has expired and counts as denied; to go on: %s runs resume %s\n", a.self(), v.Run)
+	}
 	if v.Status != approvalPending {
 		return nil
 	}
@@ -187,7 +193,7 @@ func (a *app) showApproval(ctx context.Context, v *approvalView) error {
 	if text := anotherText(c, who, v.User, v.Kind); text != "" {
 		fmt.Fprintln(a.out, text)
 	}
-	_, commands := wayOn(v.Run, v.request(), true)
+	_, commands := wayOn(a.self(), v.Run, v.request(), true)
 	for i, command := range commands {
 		if i > 0 {
 			fmt.Fprint(a.out, "or: ")

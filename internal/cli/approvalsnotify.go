@@ -28,12 +28,21 @@ func (a *app) approvalsNotifyCommand() *cobra.Command {
 
 // toldView is what became of a test message.
 type toldView struct {
-	Key    string `json:"key"`   // approvals.notify[0]
-	Where  string `json:"where"` // the host of a webhook, else the scheme
-	OK     bool   `json:"ok"`
-	Error  string `json:"error,omitempty"`
-	Secret string `json:"secret,omitempty"` // that its receiver checks signatures with
+	Key   string `json:"key"`   // approvals.notify[0]
+	Where string `json:"where"` // the host of a webhook, else the scheme
+	OK    bool   `json:"ok"`
+	Error string `json:"error,omitempty"`
+	// Secret is what its receiver checks signatures with, a *string: null where it stands
+	// in the configuration, as SecretFrom says. Both are told with --show-secrets only.
+	Secret     any    `json:"secret,omitempty"`
+	SecretFrom string `json:"secret_from,omitempty"`
 }
+
+// Where the secret of a webhook comes from.
+const (
+	secretOfConfig = "configuration"
+	secretOfKeys   = "keys" // made from the keys of the data folder
+)
 
 func (a *app) notifyTestCommand() *cobra.Command {
 	var asJSON, secrets bool
@@ -91,9 +100,10 @@ func (a *app) testOne(ctx context.Context, n *config.Notify, i int, secrets bool
 		v.Error = err.Error()
 		return v
 	case secrets && address.IsWebhook(t.Address):
-		v.Secret = address.Secret(t.Key)
+		secret := address.Secret(t.Key)
+		v.Secret, v.SecretFrom = &secret, secretOfKeys
 		if !n.Secret.IsEmpty() {
-			v.Secret = "as configured"
+			v.Secret, v.SecretFrom = (*string)(nil), secretOfConfig
 		}
 	case !secrets:
 		for _, f := range a.sender(t).Send(ctx, notify.Message{
@@ -118,10 +128,13 @@ func (a *app) showTold(views []toldView, secrets, asJSON bool) error {
 		switch {
 		case v.OK && !secrets:
 			result = "told"
-		case v.OK && v.Secret == "":
+		case v.OK && v.SecretFrom == "":
 			result = "not signed"
 		case v.OK:
-			result = v.Secret
+			result = "as configured"
+			if secret, ok := v.Secret.(*string); ok && secret != nil {
+				result = *secret
+			}
 		}
 		rows = append(rows, []string{v.Key, v.Where, result})
 	}
@@ -134,6 +147,9 @@ func (a *app) showTold(views []toldView, secrets, asJSON bool) error {
 func (a *app) approvalsFinding(c *config.Config) finding {
 	f := finding{Check: "approvals", OK: true, Mend: "correct approvals.notify; `toolcrib approvals notify test` sends a message to each"}
 	f.Detail = "expire after " + c.Approvals.Expire.String()
+	if c.Approvals.Expire <= 0 {
+		f.Detail = "never expire"
+	}
 	if c.Approvals.FourEyes {
 		f.Detail += "; four eyes: nobody approves calls of a run of their own"
 	}

@@ -107,7 +107,7 @@ func (f *screenFront) status(parts []string) { f.screen.Status(tui.Status{Parts:
 
 func (f *screenFront) parked(d *drive, s *agent.State) {
 	if text := anotherText(d.config, d.who, s.Start.Principal.User, s.Approval.Kind); text != "" {
-		_, commands := wayOn(s.Run, s.Approval, true)
+		_, commands := wayOn(d.a.self(), s.Run, s.Approval, true)
 		f.note(text + ":\n  " + strings.Join(commands, "\n  or: "))
 	}
 	f.note(fmt.Sprintf("this turn waits (%s); /decide goes on with it, /cancel ends it", words(s.Status)))

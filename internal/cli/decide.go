@@ -57,8 +57,12 @@ func (a *app) approvalsDecideCommand(decision string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			word := journal.CallDecision{Decision: decision}
 			if cmd.Flags().Changed("edit") {
-				if strings.TrimSpace(f.edit) == "" {
-					return usagef("--edit: must be the arguments as a JSON object")
+				if text := strings.TrimSpace(f.edit); !strings.HasPrefix(text, "{") {
+					const most = 40
+					if r := []rune(text); len(r) > most {
+						text = string(r[:most]) + "…"
+					}
+					return usagef("--edit: must be the arguments as a JSON object, such as {\"path\":\"a.txt\"}, not %q", text)
 				}
 				word.Arguments = json.RawMessage(f.edit)
 			}
@@ -171,6 +175,9 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 	if err != nil {
 		return err
 	}
+	if v.Status == approvalExpired {
+		return a.expire(ctx, v)
+	}
 	if err := a.decidable(v, word, f); err != nil {
 		return err
 	}
@@ -186,7 +193,7 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 	decision := decisionOf(v, word, f, who)
 	if f.digest == "" {
 		if !a.inTerminal || !a.errTerminal {
-			return usagef("--digest: is required without a terminal, so that the decision is about what was looked at; read it with: toolcrib approvals show %s", v.ID)
+			return usagef("--digest: is required without a terminal, so that the decision is about what was looked at; read it with: %s approvals show %s", a.self(), v.ID)
 		}
 		decision.Digest = v.Digest
 		// Nobody is asked about what is not theirs to decide.
@@ -216,7 +223,7 @@ func (a *app) decidable(v *approvalView, word journal.CallDecision, f *decideFla
 	case v.Status != approvalPending:
 		return failedf("conflict: approval %s is not open any more; run %s is %s", v.ID, v.Run, v.rec.Status)
 	case !fitsKind(word.Decision, v.Kind, len(v.Calls)):
-		what, commands := wayOn(v.Run, v.request(), true)
+		what, commands := wayOn(a.self(), v.Run, v.request(), true)
 		return usagef("approval %s waits for %s, and %s does not fit; use: %s", v.ID, what,
 			strings.ReplaceAll(word.Decision, "_", " "), strings.Join(commands, "\n  or: "))
 	case word.Arguments != nil && len(f.calls) != 1 && len(v.open()) != 1:
@@ -331,7 +338,7 @@ func (a *app) decided(ctx context.Context, v *approvalView, word journal.CallDec
 			if !visibleTo(who, v.User) {
 				fmt.Fprintf(a.out, "%s can go on with the run: ", guard.Visible(v.User))
 			}
-			fmt.Fprintf(a.out, "toolcrib runs resume %s\n", v.Run)
+			fmt.Fprintf(a.out, "%s runs resume %s\n", a.self(), v.Run)
 		}
 	}
 	if !f.resume {

@@ -49,5 +49,5 @@ func (a *app) withWay(err error, v *approvalView) error {
 	if !errors.As(err, &no) || !no.FourEyes {
 		return err
 	}
-	return failedf("%v\nAnother person, who is an administrator or has the role %s, decides with: toolcrib approvals show %s", err, agent.RoleApprover, v.ID)
+	return failedf("%v\nAnother person, who is an administrator or has the role %s, decides with: %s approvals show %s", err, agent.RoleApprover, a.self(), v.ID)
 }

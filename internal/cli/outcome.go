@@ -23,9 +23,9 @@ func (d *drive) cutOff(state *agent.State, err error) error {
 	why := strings.TrimPrefix(err.Error(), "run "+string(state.Run)+": ")
 	text := fmt.Sprintf("run %s was cut off: %s", state.Run, why)
 	if slices.Contains([]int{exitTerm, exitHangup}, code) || storeFailed(err) {
-		text += "; what was done is kept and it can be taken up again: toolcrib runs resume " + string(state.Run)
+		text += "; what was done is kept and it can be taken up again: " + d.a.self() + " runs resume " + string(state.Run)
 	}
-	return &exitError{code: code, message: text + fmt.Sprintf("\nSee: toolcrib runs show %s", state.Run)}
+	return &exitError{code: code, message: text + fmt.Sprintf("\nSee: %s runs show %s", d.a.self(), state.Run)}
 }
 
 // recall tells the calls that were shown before the run was taken up.
@@ -68,7 +68,7 @@ func (d *drive) summary(s *agent.State) {
 	}
 	parts = append(parts, render.Duration(s.Driven))
 	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(strings.Join(parts, " · "))))
-	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(fmt.Sprintf("toolcrib runs show %s (kept in %s)", s.Run, d.dbPath))))
+	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(fmt.Sprintf("%s runs show %s (kept in %s)", a.self(), s.Run, d.dbPath))))
 }
 
 // estimated tells whether tokens of the run were estimated. The sum does not say
@@ -130,7 +130,7 @@ func (d *drive) parked(s *agent.State) {
 		return
 	}
 	id := guard.Visible(ask.ApprovalID)
-	what, commands := wayOn(s.Run, ask, !a.inTerminal || !a.errTerminal)
+	what, commands := wayOn(a.self(), s.Run, ask, !a.inTerminal || !a.errTerminal)
 	fmt.Fprintf(a.err, "%s run %s waits for %s (%s):\n", a.style.Yellow("parked:"), s.Run, what, id)
 	if text := s.Pending.Question; text != "" {
 		if len(ask.Calls) == 0 {
@@ -151,7 +151,7 @@ func (d *drive) parked(s *agent.State) {
 	if text := anotherText(d.config, d.who, s.Start.Principal.User, ask.Kind); text != "" {
 		fmt.Fprintln(a.err, text)
 	}
-	fmt.Fprintf(a.err, "See: toolcrib approvals show %s\nThen: %s\n", id, strings.Join(commands, "\n  or: "))
+	fmt.Fprintf(a.err, "See: %s approvals show %s\nThen: %s\n", a.self(), id, strings.Join(commands, "\n  or: "))
 }
 
 // exitOf is the exit code of a run that ended or parked (contract §3, §5).

@@ -97,7 +97,7 @@ func (a *app) prune(ctx context.Context, names []string, f *pruneFlags) error {
 	}
 	result, err := s.Prune(ctx, o)
 	if errors.Is(err, toolcrib.ErrConflict) {
-		return failedf("conflict: %v; let it end, or cancel it first", err)
+		return a.notPruned(ctx, s, o.Runs, err)
 	}
 	if err != nil {
 		return err
@@ -115,6 +115,25 @@ func (a *app) prune(ctx context.Context, names []string, f *pruneFlags) error {
 		a.notice("another process uses the database, or the disk is full: copies may stay in its file until the next pruning")
 	}
 	return nil
+}
+
+// notPruned tells which of the runs has not ended yet, and how to end it.
+func (a *app) notPruned(ctx context.Context, s *sqlite.Store, runs []toolcrib.RunID, err error) error {
+	for _, run := range runs {
+		rec, missing := s.Run(ctx, run)
+		if missing != nil || rec.Status.Ended() {
+			continue
+		}
+		what := ""
+		switch {
+		case rec.Status == toolcrib.StatusWaitingForTool:
+			what = ": it waits for the result of a client's tool"
+		case rec.Status.Parked():
+			what = ": it waits for a person"
+		}
+		return failedf("conflict: nothing was removed: run %s has not ended%s (%s); let it end, or cancel it first: %s runs cancel %s", run, what, rec.Status, a.self(), run)
+	}
+	return failedf("conflict: nothing was removed: %s; let it end, or cancel it first", strings.TrimSuffix(err.Error(), ": "+toolcrib.ErrConflict.Error()))
 }
 
 func pruneQuestion(o store.PruneOptions, span string) string {

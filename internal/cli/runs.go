@@ -369,9 +369,9 @@ func (a *app) ending(w io.Writer, rec store.RunRecord, interrupted, driven bool)
 	case !rec.PrunedAt.IsZero():
 		fmt.Fprintf(w, "\n%s the content was pruned on %s\n", a.outStyle.Yellow("■"), rec.PrunedAt.Local().Format("2006-01-02 15:04"))
 	case interrupted:
-		fmt.Fprintf(w, "\n%s the run was cut off; what is shown was done. To go on: toolcrib runs resume %s\n", a.outStyle.Yellow("■"), rec.ID)
+		fmt.Fprintf(w, "\n%s the run was cut off; what is shown was done. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
 	case rec.Status == toolcrib.StatusQueued && !driven:
-		fmt.Fprintf(w, "\n%s nobody drives the run. To go on: toolcrib runs resume %s\n", a.outStyle.Yellow("■"), rec.ID)
+		fmt.Fprintf(w, "\n%s nobody drives the run. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
 	case rec.Status.Parked() && rec.Pending != nil:
 		fmt.Fprintf(w, "\n%s waits for a decision on %s\n", a.outStyle.Yellow("■"), guard.Visible(rec.Pending.ApprovalID))
 	case rec.Content != "" && rec.StopReason != toolcrib.StopCompleted:

@@ -80,7 +80,7 @@ func (a *app) join(ctx context.Context, name string, who toolcrib.Principal) (*j
 	}
 	if j.info.Busy() {
 		busy := &store.SessionBusyError{Session: j.info.ID, Run: j.info.LastRun, Status: j.info.Status}
-		return nil, failedf("conflict: %v\nTo go on with it: toolcrib runs resume %s", busy, busy.Run)
+		return nil, failedf("conflict: %v\nTo go on with it: %s runs resume %s", busy, a.self(), busy.Run)
 	}
 	return j, nil
 }

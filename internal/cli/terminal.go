@@ -261,14 +261,14 @@ func jsonOrText(text string) json.RawMessage {
 	return raw
 }
 
-// wayOn is what a run waits for, and the commands that go on with it.
-func wayOn(run toolcrib.RunID, ask *journal.ConfirmationRequired, withDigest bool) (what string, commands []string) {
+// wayOn is what a run waits for, and the commands that go on with it; self begins them.
+func wayOn(self string, run toolcrib.RunID, ask *journal.ConfirmationRequired, withDigest bool) (what string, commands []string) {
 	id, digest := guard.Visible(ask.ApprovalID), ""
 	if withDigest {
 		digest = " --digest " + ask.Digest
 	}
 	decide := func(verb, rest string) string {
-		return fmt.Sprintf("toolcrib approvals %s %s%s%s --resume", verb, id, rest, digest)
+		return fmt.Sprintf("%s approvals %s %s%s%s --resume", self, verb, id, rest, digest)
 	}
 	switch {
 	case ask.Kind == journal.ApprovalInDoubt:
@@ -276,7 +276,7 @@ func wayOn(run toolcrib.RunID, ask *journal.ConfirmationRequired, withDigest boo
 			decide("resolve", " --retry"), decide("resolve", ` --happened '{"done":true}'`), decide("resolve", " --not-happened"),
 		}
 	case ask.Kind == journal.ApprovalInput && len(ask.Calls) == 0:
-		return "a higher limit", []string{fmt.Sprintf("toolcrib runs resume %s %s", run, limitOf(ask.Reason).flag), decide("deny", "")}
+		return "a higher limit", []string{fmt.Sprintf("%s runs resume %s %s", self, run, limitOf(ask.Reason).flag), decide("deny", "")}
 	case ask.Kind == journal.ApprovalInput:
 		return "an answer", []string{decide("answer", ` "YOUR ANSWER"`), decide("deny", "")}
 	}

@@ -60,7 +60,7 @@ type Rule struct {
 
 // Approvals says how people decide.
 type Approvals struct {
-	Expire   Duration `yaml:"expire" default:"72h" min:"1ms" doc:"An approval nobody decided is denied after this time."`
+	Expire   Duration `yaml:"expire" default:"72h" doc:"An approval nobody decided is denied after this time; 0 = never."`
 	FourEyes bool     `yaml:"four_eyes" default:"false" doc:"Nobody may approve calls of a run of their own."`
 	Notify   []Notify `yaml:"notify" default:"[]" max:"100" short:"url" doc:"Addresses that are told when a run waits for a person (slack://…, https://…), or {url, secret}."`
 }

@@ -51,13 +51,16 @@ func (d Duration) String() string {
 	return text
 }
 
+// orZero ends what is said of a bad duration where 0 is a good one.
+const orZero = ", or 0"
+
 // parseDuration reads a duration of whole milliseconds.
 func parseDuration(text string) (Duration, error) {
 	if text == "0" {
 		return 0, nil
 	}
 	if len(text) > 32 || !durationText.MatchString(text) {
-		return 0, errors.New("must be a duration such as 30s, 15m, 72h or 90d, or 0")
+		return 0, errors.New("must be a duration such as 30s, 15m, 72h or 90d" + orZero)
 	}
 	var total time.Duration
 	if days, rest, ok := strings.Cut(text, "d"); ok {
@@ -89,12 +92,17 @@ func (d *decoder) duration(path string, n *node, out *Duration, f field) {
 		d.errorf(n.line, path, "must be a duration such as 30s, 15m, 72h or 90d, not %s", n.kind)
 		return
 	}
+	lo, bounded := parseDuration(f.min)
 	span, err := parseDuration(n.text)
 	if err != nil {
-		d.errorf(n.line, path, "%s", err)
+		text := err.Error()
+		if bounded == nil && lo > 0 {
+			text = strings.TrimSuffix(text, orZero)
+		}
+		d.errorf(n.line, path, "%s", text)
 		return
 	}
-	if lo, err := parseDuration(f.min); err == nil && span < lo {
+	if bounded == nil && span < lo {
 		d.errorf(n.line, path, "must be at least %s", f.min)
 		return
 	}
