@@ -166,23 +166,7 @@ func (a *app) showApproval(ctx context.Context, v *approvalView) error {
 			fmt.Fprintln(a.out, text)
 		}
 	}
-	for _, d := range v.Decisions {
-		by := d.By
-		if d.Own {
-			by += " (for whom the run acts)"
-		}
-		text := fmt.Sprintf("%s by %s, %s", wordText(v, &d), by, d.At.Local().Format("2006-01-02 15:04:05"))
-		if d.Remember != nil {
-			text += ", remembered for the " + d.Remember.Scope
-		}
-		if d.Reason != "" {
-			text += ": " + d.Reason
-		}
-		fmt.Fprintf(a.out, "\n%s %s\n", s.Yellow("■"), guard.Visible(text))
-	}
-	if len(v.LetPass) > 0 {
-		fmt.Fprintf(a.out, "%s\n", guard.Visible("let pass since, because it was remembered: "+strings.Join(v.LetPass, ", ")))
-	}
+	a.showDecisions(v)
 	if v.Status == approvalExpired {
 		fmt.Fprintf(a.out, "\nit has expired and counts as denied; to go on: %s runs resume %s\n", a.self(), v.Run)
 	}
@@ -201,6 +185,27 @@ func (a *app) showApproval(ctx context.Context, v *approvalView) error {
 		fmt.Fprintln(a.out, command)
 	}
 	return nil
+}
+
+// showDecisions tells what was decided so far, and what it has let pass since.
+func (a *app) showDecisions(v *approvalView) {
+	for _, d := range v.Decisions {
+		by := d.By
+		if d.Own {
+			by += " (for whom the run acts)"
+		}
+		text := fmt.Sprintf("%s by %s, %s", wordText(v, &d), by, d.At.Local().Format("2006-01-02 15:04:05"))
+		if d.Remember != nil {
+			text += ", remembered for the " + d.Remember.Scope
+		}
+		if d.Reason != "" {
+			text += ": " + d.Reason
+		}
+		fmt.Fprintf(a.out, "\n%s %s\n", a.outStyle.Yellow("■"), guard.Visible(text))
+	}
+	if len(v.LetPass) > 0 {
+		fmt.Fprintf(a.out, "%s\n", guard.Visible("let pass since, because it was remembered: "+strings.Join(v.LetPass, ", ")))
+	}
 }
 
 // wordText is a decision, call by call where it was made so.

@@ -43,6 +43,8 @@ func TestN5_ErrorsOfBadConfigurations(t *testing.T) {
 		{"keep recent", "agents: {default: {context: {keep_recent: 1.1}}}", "toolcrib.yaml:1: agents.default.context.keep_recent: must be at most 0.9"},
 		{"duration without unit", "agents: {default: {limits: {wall_time: 15}}}", "toolcrib.yaml:1: agents.default.limits.wall_time: must be a duration with its unit, such as 30s, 15m, 72h or 90d"},
 		{"duration of nothing", "agents: {default: {limits: {wall_time: 0}}}", "toolcrib.yaml:1: agents.default.limits.wall_time: must be at least 1ms"},
+		{"negative duration that may not be 0", "agents: {default: {limits: {wall_time: -5s}}}", "toolcrib.yaml:1: agents.default.limits.wall_time: must be a duration such as 30s, 15m, 72h or 90d"},
+		{"negative expiry", "approvals: {expire: -1h}", "toolcrib.yaml:1: approvals.expire: must be a duration such as 30s, 15m, 72h or 90d, or 0"},
 		{"negative duration", "retention: {runs: -5s}", "toolcrib.yaml:1: retention.runs: must be a duration such as 30s, 15m, 72h or 90d, or 0"},
 		{"long duration", "retention: {runs: 999999999d}", "toolcrib.yaml:1: retention.runs: is too long"},
 		{"shell timeout", "tools: {settings: {exec_shell: {timeout: 301s}}}", "toolcrib.yaml:1: tools.settings.exec_shell.timeout: must be at most 300s"},

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -268,6 +269,9 @@ func TestTamperedRows(t *testing.T) {
 			verdict, detail := judge(t.Context(), path, filepath.Join(filepath.Dir(path), "keys"), before)
 			if verdict != byChain && verdict != byRead {
 				t.Errorf("%s: %s", verdict, detail)
+			}
+			if strings.ContainsAny(detail, "{}") {
+				t.Errorf("it is not said in words: %s", detail)
 			}
 			counts[verdict]++
 		})

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -25,7 +26,7 @@ func (sn snapshot) verifyUsed(ctx context.Context, want store.Used, p problems) 
 		w, ok := want.Models[k]
 		w.Unpriced = w.Unpriced && v.Unpriced // older versions did not note it
 		if err == nil && (!ok || w != v || marks&^(markEstimated|markUnpriced) != 0) {
-			err = &store.ChainError{Run: k.Run, What: fmt.Sprintf("its usage of %s is kept as %+v, its events give %+v", k.Day, v, w)}
+			err = &store.ChainError{Run: k.Run, What: fmt.Sprintf("its usage of %s is kept as %s; its events give %s", k.Day, usageText(v), usageText(w))}
 		}
 		return err
 	})
@@ -41,7 +42,7 @@ func (sn snapshot) verifyUsed(ctx context.Context, want store.Used, p problems) 
 		tools++
 		err := scan(&k.Tool, &k.Day, &k.Agent, &k.User, &k.Provider, &k.Model, &v.Calls, &v.Errors, &v.Refused, &v.DurationMS)
 		if w, ok := want.Tools[k]; err == nil && (!ok || w != v) {
-			err = &store.ChainError{What: fmt.Sprintf("tool %s is counted on %s with %+v, its calls are %+v", k.Tool, k.Day, v, w)}
+			err = &store.ChainError{What: fmt.Sprintf("tool %s is counted on %s with %s; its calls are %s", k.Tool, k.Day, toolUseText(v), toolUseText(w))}
 		}
 		return err
 	})
@@ -66,7 +67,7 @@ func (sn snapshot) verifySpent(ctx context.Context, want store.Used) error {
 		n++
 		err := scan(&k.User, &k.Day, &v.Requests, &v.Tokens, &v.NanoUSD)
 		if w, ok := want.Spent[k]; err == nil && (!ok || w != v) {
-			err = &store.ChainError{What: fmt.Sprintf("%s has spent on %s what is kept as %+v, the events give %+v", k.User, k.Day, v, w)}
+			err = &store.ChainError{What: fmt.Sprintf("%s has spent on %s what is kept as %s; the events give %s", k.User, k.Day, spentText(v), spentText(w))}
 		}
 		return err
 	})
@@ -85,7 +86,7 @@ func (sn snapshot) verifyRules(ctx context.Context, want store.Used) error {
 		n++
 		err := scan(&k.Rule, &k.Decision, &k.Tool, &k.Day, &v.Calls, &v.Last)
 		if w, ok := want.Rules[k]; err == nil && (!ok || w != v) {
-			err = &store.ChainError{What: fmt.Sprintf("rule %s is counted on %s with %+v, its decisions are %+v", k.Rule, k.Day, v, w)}
+			err = &store.ChainError{What: fmt.Sprintf("rule %s is counted on %s with %s; its decisions are %s", k.Rule, k.Day, ruleUseText(v), ruleUseText(w))}
 		}
 		return err
 	})
@@ -93,4 +94,32 @@ func (sn snapshot) verifyRules(ctx context.Context, want store.Used) error {
 		err = &store.ChainError{What: "decisions of a rule are counted nowhere"}
 	}
 	return err
+}
+
+// spentText is what a user has spent, in words.
+func spentText(v store.SpentSum) string {
+	return fmt.Sprintf("%d requests, %d tokens, %.9f US dollars", v.Requests, v.Tokens, float64(v.NanoUSD)/1e9)
+}
+
+// ruleUseText is how often a rule has decided, in words.
+func ruleUseText(v store.RuleUseSum) string {
+	return fmt.Sprintf("%d calls, the last at %s", v.Calls, time.UnixMicro(v.Last).UTC().Format(time.RFC3339Nano))
+}
+
+// usageText is what a run has used, in words.
+func usageText(v store.UsageSum) string {
+	text := fmt.Sprintf("%d requests, %d input tokens (%d from the cache, %d written to it), %d output tokens (%d of reasoning), %.9f US dollars",
+		v.Requests, v.InputTokens, v.CachedInputTokens, v.CacheWriteTokens, v.OutputTokens, v.ReasoningTokens, float64(v.NanoUSD)/1e9)
+	if v.Estimated {
+		text += ", estimated"
+	}
+	if v.Unpriced {
+		text += ", without a price"
+	}
+	return text
+}
+
+// toolUseText is how a tool was used, in words.
+func toolUseText(v store.ToolUseSum) string {
+	return fmt.Sprintf("%d calls, %d errors, %d refused, %d ms", v.Calls, v.Errors, v.Refused, v.DurationMS)
 }
