@@ -3,8 +3,10 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -164,10 +166,10 @@ func (a *app) showAudit(page store.AuditPage) {
 		fmt.Fprintln(a.out, "there is nothing in the audit log that fits")
 		return
 	}
-	rows := [][]string{{"TIME", "KIND", "WHO", "ABOUT", "DETAIL", "RUN"}}
+	rows := [][]string{{"TIME", "KIND", "WHO", "ABOUT", "RUN", "DETAIL"}}
 	for i := range page.Entries {
 		e := &page.Entries[i]
-		rows = append(rows, []string{e.Time.Local().Format("2006-01-02 15:04:05"), string(e.Kind), auditWho(e), auditAbout(e), auditDetail(e), string(e.Run)})
+		rows = append(rows, []string{e.Time.Local().Format("2006-01-02 15:04:05"), string(e.Kind), auditWho(e), auditAbout(e), string(e.Run), auditDetail(e)})
 	}
 	a.outStyle.Table(a.out, rows)
 	if page.Next != "" {
@@ -216,7 +218,48 @@ func auditDetail(e *store.AuditEntry) string {
 		parts = append(parts, "rule "+e.Rule)
 	}
 	if e.Chain == store.SystemChain && len(parts) == 0 && len(e.Payload) > 0 {
-		return string(e.Payload)
+		return payloadText(e)
 	}
 	return guard.Visible(strings.Join(parts, ", "))
+}
+
+// payloadText is what a system event says besides what stands in the other columns:
+// each value under its last name, in a fixed order. --json has the whole.
+func payloadText(e *store.AuditEntry) string {
+	var payload any
+	if err := json.Unmarshal(e.Payload, &payload); err != nil {
+		return guard.Visible(string(e.Payload))
+	}
+	var parts []string
+	var walk func(name string, v any)
+	walk = func(name string, v any) {
+		text := ""
+		switch v := v.(type) {
+		case map[string]any:
+			for _, key := range slices.Sorted(maps.Keys(v)) {
+				walk(key, v[key])
+			}
+		case []any:
+			each := make([]string, len(v))
+			for i := range v {
+				each[i] = fmt.Sprint(v[i])
+			}
+			text = strings.Join(each, ",")
+		case string:
+			if _, err := time.Parse(time.RFC3339, v); err != nil {
+				text = v
+			}
+		case float64:
+			if v < 1e9 { // else a time
+				text = fmt.Sprint(v)
+			}
+		case bool:
+			text = fmt.Sprint(v)
+		}
+		if part := name + "=" + text; text != "" && text != e.Subject && text != e.By && !slices.Contains(parts, part) {
+			parts = append(parts, part)
+		}
+	}
+	walk("", payload)
+	return guard.Visible(strings.Join(parts, " "))
 }
