@@ -68,7 +68,7 @@ func Bodies() []toolcrib.Body {
 		&journal.ConfirmationResolved{
 			Remember: &journal.Remember{Scope: journal.RememberRun, Calls: journal.RememberTool},
 
-			Open: true, ApprovalID: "apr_1", Digest: "d1", Decision: journal.DecisionMixed, By: "local:ann", User: "local:ann", Reason: "fine",
+			Open: true, ApprovalID: "apr_1", Digest: "d1", Decision: journal.DecisionMixed, By: "local:ann", User: "local:ann", Token: "tok_1", Reason: "fine",
 			Calls: map[string]journal.CallDecision{"call_1": {
 				Decision: journal.DecisionApprove, Arguments: json.RawMessage(`{"path":"b.txt"}`), Result: json.RawMessage(`"done"`),
 			}},
