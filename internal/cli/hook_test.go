@@ -145,7 +145,10 @@ func (k *hooks) command(ts *testscript.TestScript, neg bool, args []string) {
 		if resume {
 			args = args[1:]
 		}
-		h.decide = k.deciding(ts, resume, args[1:])
+		decide := k.deciding(ts, resume, args[1:])
+		h.mu.Lock()
+		h.decide = decide
+		h.mu.Unlock()
 	case "decided":
 		want, err := strconv.Atoi(args[1])
 		ts.Check(err)
