@@ -94,6 +94,29 @@ func (w *world) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[too
 func newWorld(t testing.TB, confirm gate.ConfirmMode) *world {
 	t.Helper()
 	w := &world{journal: &journal.Memory{}, ran: map[string]int{}, gave: map[string]string{}, tools: map[string]toolcrib.Output{}}
+	w.all = w.tooling()
+	g, err := gate.New(gate.Options{Tools: w.all, Availability: noOverrides{}, Confirm: confirm})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.runner, err = agent.New(agent.Options{
+		Journal: w.journal, Contents: w.journal, Gate: g,
+		Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) { return w, nil },
+		Watch: func(_ toolcrib.RunID, f journal.Frame) {
+			w.frames = append(w.frames, f)
+			if w.onFrame != nil {
+				w.onFrame(f)
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// tooling are the tools that a world has: for each way in which one can behave, one.
+func (w *world) tooling() []toolcrib.Tool {
 	read := toolcrib.Spec{Effect: toolcrib.EffectReadOnly, EnabledByDefault: true, Source: "go"}
 	tool := func(name string, spec toolcrib.Spec, call func(context.Context, toolcrib.Call) (toolcrib.Output, error)) toolcrib.Tool {
 		spec.Name = name
@@ -109,7 +132,7 @@ func newWorld(t testing.TB, confirm gate.ConfirmMode) *world {
 	strict.Parameters = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}`)
 	slow := read
 	slow.Timeout = time.Second
-	tools := []toolcrib.Tool{
+	return []toolcrib.Tool{
 		tool("echo", read, func(_ context.Context, c toolcrib.Call) (toolcrib.Output, error) {
 			return toolcrib.Output{JSON: c.Arguments}, nil
 		}),
@@ -163,25 +186,6 @@ func newWorld(t testing.TB, confirm gate.ConfirmMode) *world {
 			return toolcrib.Output{Text: "must never run"}, nil
 		}),
 	}
-	w.all = tools
-	g, err := gate.New(gate.Options{Tools: tools, Availability: noOverrides{}, Confirm: confirm})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.runner, err = agent.New(agent.Options{
-		Journal: w.journal, Contents: w.journal, Gate: g,
-		Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) { return w, nil },
-		Watch: func(_ toolcrib.RunID, f journal.Frame) {
-			w.frames = append(w.frames, f)
-			if w.onFrame != nil {
-				w.onFrame(f)
-			}
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
 }
 
 // task is a task with default limits.

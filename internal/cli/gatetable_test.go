@@ -268,7 +268,7 @@ func (h *gateHouse) configure(given map[string]any) {
 
 // run runs the case.
 func (h *gateHouse) run() {
-	h.enter("work")
+	h.enter("desk")
 	for _, line := range h.c.Before {
 		h.step(line)
 	}

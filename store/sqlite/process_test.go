@@ -38,6 +38,22 @@ func TestMain(m *testing.M) {
 
 const childEvents = 40
 
+// joinSession tells whether a run of its own became one of the session: name is RUN:SESSION.
+func joinSession(ctx context.Context, s *sqlite.Store, name string) error {
+	who, id, _ := strings.Cut(name, ":")
+	err := s.Append(ctx, toolcrib.RunID("run_"+who), 0, journaltest.Events(started("ann", "default", toolcrib.SessionID(id), ""))...)
+	var busy *store.SessionBusyError
+	switch {
+	case err == nil:
+		fmt.Println("stored", 1)
+	case errors.As(err, &busy) && busy.Run != "":
+		fmt.Println("stored", 0)
+	default:
+		return err
+	}
+	return nil
+}
+
 // play begins when a line comes in, tells each success in a line of its own, and
 // ends when the input does.
 func play(ctx context.Context, role, name, path string) (err error) {
@@ -103,17 +119,7 @@ func play(ctx context.Context, role, name, path string) (err error) {
 		fmt.Println("stored", childEvents)
 		_, err = io.Copy(io.Discard, in) // until it is killed
 	case "session":
-		who, id, _ := strings.Cut(name, ":")
-		err := s.Append(ctx, toolcrib.RunID("run_"+who), 0, journaltest.Events(started("ann", "default", toolcrib.SessionID(id), ""))...)
-		var busy *store.SessionBusyError
-		switch {
-		case err == nil:
-			fmt.Println("stored", 1)
-		case errors.As(err, &busy) && busy.Run != "":
-			fmt.Println("stored", 0)
-		default:
-			return err
-		}
+		return joinSession(ctx, s, name)
 	case "override":
 		if _, err := s.SetOverride(ctx, store.Override{Kind: store.OverrideTool, Name: "exec_shell", By: name}); err != nil {
 			return err
