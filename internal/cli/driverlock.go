@@ -114,7 +114,7 @@ func (l *driverLocks) leave(run toolcrib.RunID) {
 	defer l.mu.Unlock()
 	l.left[run] = true
 	if f := l.files[run]; f != nil {
-		_ = l.free(run, f)
+		_ = l.free(run, f) // a lock that is left behind is free when this process ends
 	}
 }
 

@@ -177,6 +177,14 @@ func (a *app) directory(ctx context.Context) (*sqlite.Store, string, error) {
 	return s, by, err
 }
 
+// userOf is the directory, who acts, and the user of this name.
+func (a *app) userOf(ctx context.Context, name string) (s *sqlite.Store, by string, u access.User, err error) {
+	if s, by, err = a.directory(ctx); err == nil {
+		u, err = a.knownUser(ctx, s, name)
+	}
+	return s, by, u, err
+}
+
 // changedUser tells that a user was changed.
 func (a *app) changedUser(ctx context.Context, s *sqlite.Store, u access.User, word string, asJSON bool) error {
 	if !asJSON {
@@ -290,11 +298,7 @@ func (a *app) usersShowCommand() *cobra.Command {
 		Args:              positional,
 		ValidArgsFunction: a.completeUsers,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, _, err := a.directory(cmd.Context())
-			if err != nil {
-				return err
-			}
-			u, err := a.knownUser(cmd.Context(), s, args[0])
+			s, _, u, err := a.userOf(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -85,11 +85,7 @@ func (a *app) usersStateCommand(verb, short, word string, disabled bool) *cobra.
 		Args:              positional,
 		ValidArgsFunction: a.completeUsers,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, by, err := a.directory(cmd.Context())
-			if err != nil {
-				return err
-			}
-			u, err := a.knownUser(cmd.Context(), s, args[0])
+			s, by, u, err := a.userOf(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -118,11 +114,7 @@ func (a *app) usersRemoveCommand() *cobra.Command {
 		Args:              positional,
 		ValidArgsFunction: a.completeUsers,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, by, err := a.directory(cmd.Context())
-			if err != nil {
-				return err
-			}
-			u, err := a.knownUser(cmd.Context(), s, args[0])
+			s, by, u, err := a.userOf(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -152,11 +144,7 @@ func (a *app) usersPasswordCommand() *cobra.Command {
 		Args:              positional,
 		ValidArgsFunction: a.completeUsers,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, by, err := a.directory(cmd.Context())
-			if err != nil {
-				return err
-			}
-			u, err := a.knownUser(cmd.Context(), s, args[0])
+			s, by, u, err := a.userOf(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -39,7 +39,7 @@ func (c *Config) Secrets() []string {
 func (c *Config) FindSecrets(r Resolver) {
 	walk(reflect.ValueOf(c).Elem(), func(v Value) {
 		if parts, _ := v.segments(); hasRefs(parts) {
-			_, _ = v.Resolve(r)
+			_, _ = v.Resolve(r) // what cannot be filled in is told at use
 		}
 	})
 }
