@@ -23,6 +23,10 @@ func (p people) Standing(_ context.Context, who toolcrib.Principal) (gate.Standi
 	if !ok {
 		return gate.Standing{Refused: "unknown user"}, nil
 	}
+	if who.Token != "" {
+		known.Token = who.Token
+		return gate.Standing{Principal: known, Token: wideToken{}}, nil
+	}
 	return gate.Standing{Principal: known}, nil
 }
 

@@ -102,3 +102,39 @@ func TestA9_SwitchedOffWithinATurn(t *testing.T) {
 		})
 	}
 }
+
+// wideToken is an access token that covers everything.
+type wideToken struct{}
+
+func (wideToken) Key() string                                  { return "wide" }
+func (wideToken) Agent(string) error                           { return nil }
+func (wideToken) Offers(string, string) error                  { return nil }
+func (wideToken) Covers(string, string, json.RawMessage) error { return nil }
+func (wideToken) Room(context.Context) error                   { return nil }
+func (wideToken) Take(context.Context) error                   { return nil }
+
+// M16: by an access token somebody decides only about the runs that it started, and
+// has nothing remembered.
+func TestM16_TokenDecidesAboutItsOwnRuns(t *testing.T) {
+	for _, c := range []struct {
+		name, started, by string
+		remember          *journal.Remember
+		allowed           bool
+	}{
+		{"its own run", "tok_1", "tok_1", nil, true},
+		{"its own run, remembered", "tok_1", "tok_1", &journal.Remember{Scope: journal.RememberRun}, false},
+		{"another token's run", "tok_2", "tok_1", nil, false},
+		{"a run of no token", "", "tok_1", nil, false},
+	} {
+		w := office(t, false)
+		w.byTurn(calls("write", `{"n":1}`), say("done"))
+		s := run(t, w, func(k *agent.Task) { k.Principal = toolcrib.Principal{User: "alice", Token: c.started} })
+		_, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{
+			ApprovalID: s.Pending.ApprovalID, Who: toolcrib.Principal{User: "alice", Token: c.by},
+			Decision: journal.DecisionApprove, Remember: c.remember,
+		})
+		if (err == nil) != c.allowed {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}

@@ -185,6 +185,25 @@ func TestN18_GrantsOfAgents(t *testing.T) {
 	}
 }
 
+// Contract §5.5, §6: grants of agents hold at each call and in the offer, not only
+// before a model is asked.
+func TestN18_GrantsOfAgentsAtACall(t *testing.T) {
+	g := standingGate(t, nil)
+	for grant, allowed := range map[string]bool{"agent:default": true, "agent:other": false} {
+		who := toolcrib.Principal{User: "ann", Grants: []string{grant, "get"}}
+		v := judgeAs(t, g, who, gate.Facts{}, "get", `{"n":1}`)
+		if v.Refused() == allowed || !allowed && v.Reason != toolcrib.ReasonNotPermitted {
+			t.Errorf("%s: %+v", grant, v.Verdict)
+		}
+		if o, err := g.Offer(t.Context(), who, gate.Scope{Agent: "default"}); err != nil || o.Set()["get"] != allowed {
+			t.Errorf("%s: offered %v %v", grant, o.Record.Names(), err)
+		}
+		if err := g.MayApprove(t.Context(), who, gate.Scope{Agent: "default"}, "get"); (err == nil) != allowed {
+			t.Errorf("%s: approves: %v", grant, err)
+		}
+	}
+}
+
 // H16: an approver passes the same layers.
 func TestH16_ApproverPassesTheGate(t *testing.T) {
 	g := standingGate(t, nil)
