@@ -265,6 +265,10 @@ func (m *modelCall) notPermitted() bool {
 	if m.who.Admin && m.who.User != "" || m.who.Grants == nil {
 		return false
 	}
+	ofAgents := func(grant string) bool { return strings.HasPrefix(grant, "agent:") }
+	if slices.ContainsFunc(m.who.Grants, ofAgents) && !slices.Contains(m.who.Grants, "agent:"+m.w.scope.Agent) {
+		return true
+	}
 	group := m.tool.spec.Group
 	return !slices.ContainsFunc(m.who.Grants, func(grant string) bool {
 		switch {

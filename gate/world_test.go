@@ -378,7 +378,8 @@ func drawRule(t *rapid.T, name string) worldRule {
 
 func drawScope(t *rapid.T) gate.Scope {
 	return gate.Scope{
-		Agent: pick(t, "agent", "default", "default", "default", ""), AgentTools: drawList(t, "agent list", worldPatterns()),
+		Agent:      "default", // that no grant of an agent is one of this: TestN18_GrantsOfAgentsAtACall
+		AgentTools: drawList(t, "agent list", worldPatterns()),
 		SkillTools: drawList(t, "skill list", append(worldPatterns(), "read_*(a:*)", "gh__put(x)", "write_file(", "(x)", "*(n)")),
 		RunTools:   drawList(t, "run list", worldPatterns()), WorkerTools: drawList(t, "worker list", worldPatterns()),
 		HasSkills: rapid.Bool().Draw(t, "has skills"), ReadOnly: oneIn(t, 5, "read only"),
