@@ -36,7 +36,7 @@ type Spec struct {
 	Nested           bool   `json:"nested,omitempty"`    // calls tools or agents itself; counts against max_depth
 	// AnsweredBy says that nobody executes the tool: its result comes from outside,
 	// and the run parks until then. "" = the tool itself answers.
-	AnsweredBy string `json:"answered_by,omitempty"` // person
+	AnsweredBy string `json:"answered_by,omitempty"` // person | agent
 
 	Timeout        time.Duration `json:"timeout_ns,omitempty"`       // 0 = limits.tool_timeout
 	MaxResultBytes int           `json:"max_result_bytes,omitempty"` // 0 = limits.max_result_bytes
@@ -77,6 +77,11 @@ func (s Spec) Check() error {
 // as ask_user does: arguments question (text) and schema (JSON Schema of the answer,
 // optional); the run is waiting_for_input meanwhile.
 const ByPerson = "person"
+
+// ByAgent is the [Spec.AnsweredBy] of tools whose calls another agent answers, in a
+// run of its own (a child run), as spawn does: arguments agent (a name), task (text)
+// and tools (names and globs, optional). Each call of that run passes the gate itself.
+const ByAgent = "agent"
 
 // Effect is what a call may do to the world.
 type Effect string
@@ -230,8 +235,12 @@ type Target struct {
 	Write bool   `json:"write,omitempty"`
 }
 
-// TargetFile is the kind of a target that is a file or folder.
-const TargetFile = "file"
+// The kinds of targets that the gate knows: a file or folder, and an agent whom the
+// call lets work. Whom the run acts for must be let use that agent.
+const (
+	TargetFile  = "file"
+	TargetAgent = "agent"
+)
 
 // Previewer shows what a call would change, for the person who decides about it.
 // It must not change anything. Text is a unified diff where there is one.

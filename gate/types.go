@@ -18,12 +18,16 @@ type Scope struct {
 	SkillTools  []string
 	RunTools    []string
 	WorkerTools []string // what the parent of a worker passes on
-	HasSkills   bool     // without any, the run has no read_skill either
-	ReadOnly    bool     // refuse every write
-	TaintWrites string   // ask | deny | allow: sinks once untrusted data has been read; anything else is ask
-	NobodyAsks  bool     // --approve deny: whatever would be asked is refused
-	Workspace   string   // absolute
-	Depth       int      // 0 = the run of a person
+	// AboveSkills are the lists of the skills of the runs above a worker: each holds for
+	// the arguments of calls, too. Their names stand in WorkerTools already.
+	AboveSkills [][]string
+	Worker      *journal.WorkerLimits // bounds of the calls of a worker; nil = none
+	HasSkills   bool                  // without any, the run has no read_skill either
+	ReadOnly    bool                  // refuse every write
+	TaintWrites string                // ask | deny | allow: sinks once untrusted data has been read; anything else is ask
+	NobodyAsks  bool                  // --approve deny: whatever would be asked is refused
+	Workspace   string                // absolute
+	Depth       int                   // 0 = the run of a person
 	MaxDepth    int
 	MaxCalls    int // a turn
 	MaxRepeats  int // identical calls in a row; 0 = off
@@ -47,6 +51,13 @@ type Facts struct {
 	Taint []string
 	// Remembered are earlier approvals that hold for later calls, too.
 	Remembered []Remembered
+	// Share tells why a call that another agent answers has no part in the run's budget
+	// any more; "" = it has one. nil = there is no budget.
+	Share func() string
+	// Hops is how many calls the run has tried before this turn, SpentUSD what it has
+	// spent: for the bounds of a worker.
+	Hops     int
+	SpentUSD float64
 	// Mask hides secrets in a text as they were hidden in [Decided.Asked]; nil = none
 	// were.
 	Mask func(string) string

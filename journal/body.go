@@ -32,6 +32,10 @@ const (
 	KindSaid                 toolcrib.Kind = "said"
 	KindCondensed            toolcrib.Kind = "condensed"
 	KindAnswerChecked        toolcrib.Kind = "answer_checked"
+	KindChildStarted         toolcrib.Kind = "child_started"
+	KindChildParked          toolcrib.Kind = "child_parked"
+	KindChildResumed         toolcrib.Kind = "child_resumed"
+	KindChildEnded           toolcrib.Kind = "child_ended"
 	KindPaused               toolcrib.Kind = "paused"
 	KindDone                 toolcrib.Kind = "done"
 	KindError                toolcrib.Kind = "error"
@@ -71,6 +75,39 @@ type RunStarted struct {
 	// Given is the call of a run that has one given call and no model (tools
 	// call, a nested call). The run ends with its result.
 	Given *toolcrib.ToolCall `json:"given,omitempty"`
+
+	// Of a run that another run started. Above is how the runs above narrow it besides
+	// WorkerTools, Share what it may spend of their budget; nil = not at all, no cap.
+	Above *Above `json:"above,omitempty"`
+	Share *Share `json:"share,omitempty"`
+	// Worker bounds the tool calls of one turn of a worker (requirements X6, X15); nil =
+	// the run is none.
+	Worker *WorkerLimits `json:"worker,omitempty"`
+}
+
+// Above is what a run inherits of the runs above it. It only narrows.
+type Above struct {
+	SkillTools  [][]string `json:"skill_tools,omitempty"`  // the list of each run above that has one; each holds for the arguments of calls, too
+	ReadOnly    bool       `json:"read_only,omitempty"`    // a run above may only read
+	TaintWrites string     `json:"taint_writes,omitempty"` // the strictest of the runs above: ask | deny | allow
+	MaxDepth    int        `json:"max_depth,omitempty"`    // the smallest of theirs; 0 = none
+}
+
+// Share is the part of a parent's budget that a child run may spend, together with
+// the runs that it starts itself. 0 = no cap of this kind.
+type Share struct {
+	CostUSD  float64 `json:"max_cost_usd,omitempty"`
+	Tokens   int64   `json:"max_tokens,omitempty"`
+	Requests int     `json:"max_requests,omitempty"`
+}
+
+// WorkerLimits bound the tool calls of a worker (requirements X6, X15 to X18).
+type WorkerLimits struct {
+	Hops int `json:"hops,omitempty"` // calls in all, also refused and broken ones; 0 = no bound
+	// CostCapUSD bounds what the run has spent when a call is judged; 0 = no cap. Mode is
+	// warn (or ""), enforce or off.
+	CostCapUSD  float64 `json:"cost_cap_usd,omitempty"`
+	CostCapMode string  `json:"cost_cap_mode,omitempty"`
 }
 
 // Skill names a skill of a run and the version of it.
@@ -354,10 +391,11 @@ type ToolResult struct {
 	DurationMS int64                 `json:"duration_ms"`
 	Truncated  bool                  `json:"truncated,omitempty"`
 	Untrusted  bool                  `json:"untrusted,omitempty"`
-	Source     string                `json:"source,omitempty"` // of untrusted data
-	Files      []toolcrib.File       `json:"files,omitempty"`  // that came with it; their Ref names run and key
-	Ref        string                `json:"ref,omitempty"`    // of the whole result, in the content store
-	Bytes      int64                 `json:"bytes,omitempty"`  // of the whole result
+	Source     string                `json:"source,omitempty"`  // of untrusted data
+	Sources    []string              `json:"sources,omitempty"` // more of them, that a child run has read
+	Files      []toolcrib.File       `json:"files,omitempty"`   // that came with it; their Ref names run and key
+	Ref        string                `json:"ref,omitempty"`     // of the whole result, in the content store
+	Bytes      int64                 `json:"bytes,omitempty"`   // of the whole result
 	FaultRef   string                `json:"fault_ref,omitempty"`
 	Fault      string                `json:"fault,omitempty"` // for operators, under FaultRef; masked
 }
@@ -416,9 +454,47 @@ type AnswerChecked struct {
 	Problem string `json:"problem,omitempty"` // what the model is told
 }
 
+// ChildStarted says that a call is answered by a run of its own. It stands before the
+// first event of that run: whoever takes the parent up finds the child, or starts it
+// under this very ID. It is no barrier: what survives of the child, it precedes.
+type ChildStarted struct {
+	ID    string         `json:"id"` // of the call
+	Run   toolcrib.RunID `json:"run_id"`
+	Agent string         `json:"agent"`
+	Share *Share         `json:"share,omitempty"` // of the parent's budget, set aside until the child has ended; null = no cap
+}
+
+// ChildParked says that a child run waits for a person. When all calls of the turn are
+// answered or wait, the parent waits too.
+type ChildParked struct {
+	ID      string          `json:"id"`
+	Run     toolcrib.RunID  `json:"run_id"`
+	Status  toolcrib.Status `json:"status"`
+	Pending Pending         `json:"pending"` // its run_id is the child's, or that of a run below it
+}
+
+// ChildResumed says that a child run that had waited goes on.
+type ChildResumed struct {
+	ID  string         `json:"id"`
+	Run toolcrib.RunID `json:"run_id"`
+}
+
+// ChildEnded says that a child run has ended, and what it has used together with the
+// runs below it. The result of the call follows.
+type ChildEnded struct {
+	ID         string              `json:"id"`
+	Run        toolcrib.RunID      `json:"run_id"`
+	Status     toolcrib.Status     `json:"status"`
+	StopReason toolcrib.StopReason `json:"stop_reason"`
+	Usage      toolcrib.Usage      `json:"usage"`
+}
+
 // Pending is what a parked run waits for (contract §9).
 type Pending struct {
-	Kind       string          `json:"kind"` // approval | in_doubt | input | client_tool
+	Kind string `json:"kind"` // approval | in_doubt | input | client_tool
+	// Run is the run below that waits, if it is not this one: what is to be decided
+	// stands in its journal, and this run is the one to be resumed.
+	Run        toolcrib.RunID  `json:"run_id,omitempty"`
 	ApprovalID string          `json:"approval_id,omitempty"`
 	Digest     string          `json:"digest,omitempty"`
 	Calls      []ApprovalItem  `json:"calls,omitempty"`
@@ -475,6 +551,10 @@ func (*Granted) EventKind() toolcrib.Kind              { return KindGranted }
 func (*Said) EventKind() toolcrib.Kind                 { return KindSaid }
 func (*Condensed) EventKind() toolcrib.Kind            { return KindCondensed }
 func (*AnswerChecked) EventKind() toolcrib.Kind        { return KindAnswerChecked }
+func (*ChildStarted) EventKind() toolcrib.Kind         { return KindChildStarted }
+func (*ChildParked) EventKind() toolcrib.Kind          { return KindChildParked }
+func (*ChildResumed) EventKind() toolcrib.Kind         { return KindChildResumed }
+func (*ChildEnded) EventKind() toolcrib.Kind           { return KindChildEnded }
 func (*Paused) EventKind() toolcrib.Kind               { return KindPaused }
 func (*Done) EventKind() toolcrib.Kind                 { return KindDone }
 func (*Error) EventKind() toolcrib.Kind                { return KindError }

@@ -77,6 +77,12 @@ type resultView struct {
 	Untrusted  bool                  `json:"untrusted"`
 }
 
+type childView struct {
+	ID    string         `json:"id"`
+	Run   toolcrib.RunID `json:"run_id"`
+	Agent string         `json:"agent"`
+}
+
 type doneView struct {
 	RunID toolcrib.RunID `json:"run_id"`
 	Done
@@ -130,7 +136,9 @@ func viewData(run toolcrib.RunID, body toolcrib.Body) any {
 		return b.Sum
 	case *Notice:
 		return b.Notice
-	case *Paused:
+	case *ChildStarted:
+		return childView{ID: b.ID, Run: b.Run, Agent: b.Agent}
+	case *ChildParked, *ChildResumed, *ChildEnded, *Paused:
 		return b
 	case *Done:
 		return doneView{RunID: run, Done: *b}
