@@ -52,8 +52,9 @@ type Facts struct {
 	// Remembered are earlier approvals that hold for later calls, too.
 	Remembered []Remembered
 	// Share tells why a call that another agent answers has no part in the run's budget
-	// any more; "" = it has one. nil = there is no budget.
-	Share func() string
+	// any more, by the call's ID; "" = it has one. nil = there is no budget. A call whose
+	// child run was started keeps its part.
+	Share func(callID string) string
 	// Hops is how many calls the run has tried before this turn, SpentUSD what it has
 	// spent: for the bounds of a worker.
 	Hops     int
