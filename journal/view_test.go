@@ -29,6 +29,10 @@ var fields = map[toolcrib.Kind]string{
 	journal.KindToolResult:           "tool_call_id name status is_error content reason duration_ms truncated untrusted",
 	journal.KindUsage:                "input_tokens cached_input_tokens output_tokens total_tokens requests cost_usd estimated",
 	journal.KindNotice:               "code message",
+	journal.KindChildStarted:         "id run_id agent",
+	journal.KindChildParked:          "id run_id status pending",
+	journal.KindChildResumed:         "id run_id",
+	journal.KindChildEnded:           "id run_id status stop_reason usage",
 	journal.KindPaused:               "status pending",
 	journal.KindDone:                 "run_id status stop_reason content truncated iterations usage",
 	journal.KindError:                "error message run_id status stop_reason usage",
@@ -121,9 +125,27 @@ func TestViewKeepsToItself(t *testing.T) {
 		{Seq: 4, Body: &journal.ToolStarted{Prepared: json.RawMessage(`"SECRET"`)}},
 		{Seq: 5, Body: &journal.ToolResult{Fault: "SECRET"}},
 		{Seq: 6, Body: &journal.Message{Parts: []toolcrib.Part{{Thinking: &toolcrib.Thinking{Signature: "SECRET", Redacted: "SECRET"}}}}},
+		{Seq: 7, Body: &journal.ToolResult{Source: "SECRET", Sources: []string{"SECRET"}}},
 	}))
 	if strings.Contains(shown, "SECRET") {
 		t.Errorf("shown to clients:\n%s", shown)
+	}
+}
+
+// Whose decision a run waits for is told at the run and at its parent in the same words.
+func TestViewPendingBelow(t *testing.T) {
+	pending := journal.Pending{Kind: "approval", Run: "run_c", ApprovalID: "apr_1"}
+	shown := string(frames(t, []toolcrib.Event{
+		{Seq: 1, Body: &journal.ChildParked{ID: "call_1", Run: "run_b", Status: toolcrib.StatusWaitingForApproval, Pending: pending}},
+		{Seq: 2, Body: &journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: pending}},
+		{Seq: 3, Body: &journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: journal.Pending{Kind: "approval", ApprovalID: "apr_1"}}},
+	}))
+	want := `{"seq":1,"event":"child_parked","data":{"id":"call_1","run_id":"run_b","status":"waiting_for_approval","pending":{"kind":"approval","run_id":"run_c","approval_id":"apr_1"}}}
+{"seq":2,"event":"paused","data":{"status":"waiting_for_approval","pending":{"kind":"approval","run_id":"run_c","approval_id":"apr_1"}}}
+{"seq":3,"event":"paused","data":{"status":"waiting_for_approval","pending":{"kind":"approval","approval_id":"apr_1"}}}
+`
+	if diff := cmp.Diff(want, shown); diff != "" {
+		t.Error(diff)
 	}
 }
 

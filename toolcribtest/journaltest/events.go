@@ -55,7 +55,7 @@ func Bodies() []toolcrib.Body {
 			CallID: "call_1", Tool: "write_file", Decision: toolcrib.Ask, Reason: toolcrib.ReasonNeedsConfirmation, Message: "m",
 			OperatorHint: "h", Rule: "r", SchemaError: json.RawMessage(`{"at":"/path"}`), Position: "toolcrib.yaml:3", Detail: "d",
 			Effect: toolcrib.EffectIdempotentWrite, Targets: []toolcrib.Target{{Kind: "file", Name: "/w/a.txt", Write: true}},
-			Preview: preview, Untrusted: true, Approval: "apr_1", TimeoutMS: 30000, MaxBytes: 65536, AnsweredBy: toolcrib.ByPerson,
+			Preview: preview, Untrusted: true, Approval: "apr_1", TimeoutMS: 30000, MaxBytes: 65536, AnsweredBy: toolcrib.ByPerson, Counted: true,
 		}}},
 		&journal.ConfirmationRequired{
 			ApprovalID: "apr_1", Digest: "d1", Kind: journal.ApprovalCall, Iteration: 1, Calls: []journal.ApprovalItem{item}, Reason: "writes",
@@ -77,11 +77,27 @@ func Bodies() []toolcrib.Body {
 		&journal.Reconciled{ID: "call_1", State: toolcrib.Happened},
 		&journal.ToolResult{
 			ToolCallID: "call_1", Name: "write_file", Status: toolcrib.ResultError, IsError: true, Content: `{"error":"<full>"}`,
-			Reason: toolcrib.ReasonToolPolicy, DurationMS: 3, Truncated: true, Untrusted: true, Source: "web", Ref: "res_1",
+			Reason: toolcrib.ReasonToolPolicy, DurationMS: 3, Truncated: true, Untrusted: true, Source: "web", Sources: []string{"mcp:notes"}, Ref: "res_1",
 			Bytes: 1 << 40, FaultRef: "err_2", Fault: "disk", Files: []toolcrib.File{{Ref: "run_a/res_1_1", MediaType: "image/png"}},
 		},
-	}, ends(usage)...)
+	}, append(ends(usage), children(item, usage)...)...)
 }
+
+// children are the bodies of a call that a run of its own answers. What it waits for
+// stands in the journal of a run below that one.
+func children(item journal.ApprovalItem, usage toolcrib.Usage) []toolcrib.Body {
+	return []toolcrib.Body{
+		&journal.ChildStarted{ID: "call_2", Run: "run_b", Agent: "helper", Share: share()},
+		&journal.ChildParked{ID: "call_2", Run: "run_b", Status: toolcrib.StatusWaitingForApproval, Pending: journal.Pending{
+			Kind: "approval", Run: "run_c", ApprovalID: "apr_2", Digest: "d2", Calls: []journal.ApprovalItem{item}, Question: "q?",
+			Schema: json.RawMessage(`{"type":"string"}`),
+		}},
+		&journal.ChildResumed{ID: "call_2", Run: "run_b"},
+		&journal.ChildEnded{ID: "call_2", Run: "run_b", Status: toolcrib.StatusCompleted, StopReason: toolcrib.StopCompleted, Usage: usage},
+	}
+}
+
+func share() *journal.Share { return &journal.Share{CostUSD: 0.5, Tokens: 1000, Requests: 5} }
 
 // ends are the bodies of what people add to a run, of its ends, and of kinds that
 // came later.
@@ -142,6 +158,9 @@ func runStarted(offer journal.Offer, given *toolcrib.ToolCall, temperature *floa
 		Input:    []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "hello")},
 		RunTools: nil, SkillTools: []string{}, WorkerTools: []string{"fetch"}, Skills: []journal.Skill{{Name: "review", Hash: "sha256:1f"}}, Approve: "ask", Offer: offer, Given: given,
 		Taint: []string{"web"}, Canary: "CC_CANARY_0123456789ABCDEF",
+		Above:  &journal.Above{SkillTools: [][]string{{"read_file"}, {}}, ReadOnly: true, TaintWrites: "deny", MaxDepth: 2},
+		Share:  share(),
+		Worker: &journal.WorkerLimits{Hops: 2, CostCapUSD: 0.25, CostCapMode: "enforce"},
 	}
 }
 
