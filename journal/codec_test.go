@@ -11,6 +11,7 @@ import (
 	"go/token"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -165,6 +166,7 @@ func TestBarrier(t *testing.T) {
 
 // line is an event of a kept journal.
 type line struct {
+	Run     toolcrib.RunID  `json:"run"` // "" = the file is of one run
 	Seq     toolcrib.Seq    `json:"seq"`
 	Time    int64           `json:"time"` // Unix microseconds
 	Kind    toolcrib.Kind   `json:"kind"`
@@ -172,28 +174,28 @@ type line struct {
 	Hash    string          `json:"hash"`
 }
 
-// A journal as the first format wrote it is read for ever: never write the file
-// anew. Each field that was stored is still known under its name with its value,
-// and the chain over what was stored still holds.
-func TestOldJournal(t *testing.T) {
-	f, err := os.Open("testdata/format1.ndjson")
+// kept reads a file of lines, and returns the events of each run in it. Each field
+// that was stored must still be known under its name with its value, and the chains
+// over what was stored must still hold.
+func kept(t *testing.T, name string, run toolcrib.RunID) map[toolcrib.RunID][]toolcrib.Event {
+	t.Helper()
+	f, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }() // read only
-	const run = "run_01K0FORMAT1000000000000000"
-	var prev []byte
-	seen := make(map[toolcrib.Kind]bool)
+	prev := make(map[toolcrib.RunID][]byte)
+	events := make(map[toolcrib.RunID][]toolcrib.Event)
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
-		var l line
+		l := line{Run: run}
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
 			t.Fatal(err)
 		}
-		seen[l.Kind] = true
-		prev = journal.ChainHash(prev, run, l.Seq, l.Kind, time.UnixMicro(l.Time), journal.PayloadHash(l.Payload))
-		if got := hex.EncodeToString(prev); got != l.Hash {
-			t.Fatalf("event %d: hash %s, want %s", l.Seq, got, l.Hash)
+		at := time.UnixMicro(l.Time).UTC()
+		hash := journal.ChainHash(prev[l.Run], l.Run, l.Seq, l.Kind, at, journal.PayloadHash(l.Payload))
+		if got := hex.EncodeToString(hash); got != l.Hash {
+			t.Fatalf("%s, event %d: hash %s, want %s", l.Run, l.Seq, got, l.Hash)
 		}
 		body, err := journal.Decode(l.Kind, l.Payload)
 		if err != nil {
@@ -204,14 +206,66 @@ func TestOldJournal(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, lost := range missing("", generic(t, l.Payload), generic(t, again)) {
-			t.Errorf("event %d (%s): %s is lost", l.Seq, l.Kind, lost)
+			t.Errorf("%s, event %d (%s): %s is lost", l.Run, l.Seq, l.Kind, lost)
 		}
+		prev[l.Run] = hash
+		events[l.Run] = append(events[l.Run], toolcrib.Event{Seq: l.Seq, Time: at, Body: body, Hash: hash})
 	}
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
 	}
+	return events
+}
+
+// A journal as the first format wrote it is read for ever: never write the file
+// anew.
+func TestOldJournal(t *testing.T) {
+	const run = "run_01K0FORMAT1000000000000000"
+	seen := make(map[toolcrib.Kind]bool)
+	for _, e := range kept(t, "testdata/format1.ndjson", run)[run] {
+		seen[e.Body.EventKind()] = true
+	}
 	if len(seen) != 19 {
 		t.Errorf("the old journal has %d kinds, it had 19", len(seen))
+	}
+}
+
+// The journals of a run and of the run that answers one of its calls, which has to
+// ask a person: never write the file anew. What one says of the other fits.
+func TestChildJournal(t *testing.T) {
+	const parent, child = "run_01K0PARENT1000000000000000", "run_01K0CH1D01000000000000000A"
+	runs := kept(t, "testdata/child.ndjson", "")
+	if len(runs) != 2 || len(runs[parent]) != 18 || len(runs[child]) != 18 {
+		t.Fatalf("%d runs with %d and %d events", len(runs), len(runs[parent]), len(runs[child]))
+	}
+	start, ok := runs[child][0].Body.(*journal.RunStarted)
+	if !ok || start.Parent != parent || start.Depth != 1 || start.Above == nil || start.Share == nil {
+		t.Fatalf("the child begins with %+v", runs[child][0].Body)
+	}
+	var told []toolcrib.Kind
+	for _, e := range runs[parent] {
+		switch b := e.Body.(type) {
+		case *journal.ChildStarted:
+			told = append(told, journal.KindChildStarted)
+			if b.Run != child || b.Agent != start.Agent.Name || *b.Share != *start.Share || !e.Time.Before(runs[child][0].Time) {
+				t.Errorf("started: %+v at %s; the child begins at %s", b, e.Time, runs[child][0].Time)
+			}
+		case *journal.ChildParked:
+			told = append(told, journal.KindChildParked)
+			if b.Run != child || b.Pending.Run != child || b.Pending.ApprovalID == "" {
+				t.Errorf("parked: %+v", b)
+			}
+		case *journal.ChildResumed:
+			told = append(told, journal.KindChildResumed)
+		case *journal.ChildEnded:
+			told = append(told, journal.KindChildEnded)
+			if done, ok := runs[child][17].Body.(*journal.Done); !ok || b.Usage != done.Usage || b.Status != done.Status {
+				t.Errorf("ended: %+v, and the child with %+v", b, runs[child][17].Body)
+			}
+		}
+	}
+	if want := []toolcrib.Kind{journal.KindChildStarted, journal.KindChildParked, journal.KindChildResumed, journal.KindChildEnded}; !slices.Equal(told, want) {
+		t.Errorf("the parent tells %v, want %v", told, want)
 	}
 }
 
