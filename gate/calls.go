@@ -29,6 +29,9 @@ func (j *judgement) argumentsStep() *refusal {
 	if r := j.questionStep(canonical); r != nil {
 		return r
 	}
+	if r := j.subtaskStep(canonical); r != nil {
+		return r
+	}
 	j.call = toolcrib.Call{
 		ID:        j.asked.ID,
 		Name:      j.entry.spec.Name,

@@ -113,7 +113,7 @@ func notes(e *entry, s *Scope, asked question) []string {
 	if note := taintNote(e, s); note != "" {
 		notes = append(notes, note)
 	}
-	if s.Depth > s.MaxDepth || e.spec.Nested && s.Depth >= s.MaxDepth {
+	if e.tooDeep(s) {
 		notes = append(notes, "calls are refused: too deep (depth_exceeded)")
 	}
 	if e.admitter != nil {

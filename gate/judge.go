@@ -144,7 +144,7 @@ func (j *judgement) allow() {
 	j.call.MaxBytes = v.MaxBytes
 	v.Permit = Permit{
 		tool: e.tool, call: j.call, effect: j.effect, targets: j.targets, timeout: timeout,
-		maxBytes: v.MaxBytes, untrusted: v.Untrusted, source: e.spec.Source,
+		maxBytes: v.MaxBytes, untrusted: v.Untrusted, source: e.spec.Source, answered: e.spec.AnsweredBy,
 	}
 }
 
@@ -157,7 +157,7 @@ func (j *judgement) timeout() time.Duration {
 		return j.entry.settings.Timeout
 	case spec.Timeout > 0:
 		return spec.Timeout
-	case spec.Nested:
+	case j.entry.nested():
 		return 0
 	case j.scope.Timeout > 0:
 		return j.scope.Timeout
@@ -260,7 +260,7 @@ func (j *judgement) offeredStep() *refusal {
 
 func (j *judgement) depthStep() *refusal {
 	s := j.scope
-	if s.Depth > s.MaxDepth || j.entry.spec.Nested && s.Depth >= s.MaxDepth {
+	if j.entry.tooDeep(s) {
 		r := refuse(fmt.Sprintf("agents and tools may call each other %d deep, and this is the end. Do the work yourself.",
 			max(0, s.MaxDepth)))
 		r.position = j.gate.scopePosition(s, "agents.AGENT.limits.max_depth")

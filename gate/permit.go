@@ -21,10 +21,15 @@ type Permit struct {
 	maxBytes  int
 	untrusted bool
 	source    string
+	answered  string // by whom, if not by the tool
 }
 
 // ErrNoPermit is what a permit that no gate made answers.
 var ErrNoPermit = errors.New("gate: no permit")
+
+// ErrAnsweredElsewhere is what Execute answers of a call whose result comes from
+// outside: nobody executes it.
+var ErrAnsweredElsewhere = errors.New("gate: the call is not executed: a person or another agent answers it")
 
 // Valid tells whether a gate made the permit.
 func (p Permit) Valid() bool { return p.tool != nil }
@@ -49,6 +54,10 @@ func (p Permit) Untrusted() bool { return p.untrusted }
 
 // Source names where the tool comes from, for the mark on untrusted data.
 func (p Permit) Source() string { return p.source }
+
+// AnsweredBy says who answers the call instead of the tool ([toolcrib.ByPerson],
+// [toolcrib.ByAgent]); "" = the tool does.
+func (p Permit) AnsweredBy() string { return p.answered }
 
 // Prepare asks a write what is needed to tell later whether it happened; nil if
 // the tool cannot tell.
@@ -85,6 +94,9 @@ type Attachments struct {
 func (p Permit) Execute(ctx context.Context, with Attachments) (toolcrib.Output, error) {
 	if p.tool == nil {
 		return toolcrib.Output{}, ErrNoPermit
+	}
+	if p.answered != "" {
+		return toolcrib.Output{}, ErrAnsweredElsewhere
 	}
 	call := p.call
 	call.Progress, call.Invoke = with.Progress, with.Invoke

@@ -181,10 +181,10 @@ func equal(a, b []string) bool {
 // targetsStep asks the tool what the call touches, and refuses one that touches
 // what is protected.
 func (j *judgement) targetsStep() *refusal {
-	if j.entry.targeter == nil {
-		return nil
+	if j.entry.targeter != nil {
+		j.targets = slices.Clone(j.entry.targeter.Targets(j.judged()))
 	}
-	j.targets = slices.Clone(j.entry.targeter.Targets(j.judged()))
+	j.targetAgent()
 	if len(j.targets) > maxTargets {
 		return refuse(fmt.Sprintf("%s would touch %d things at once, at most %d can be judged. Do less in one call.",
 			j.name(), len(j.targets), maxTargets))

@@ -98,15 +98,21 @@ func (g *Gate) MayRun(ctx context.Context, who toolcrib.Principal, agent string)
 	case s.Refused != "":
 		return s.Refused, nil
 	}
-	if s.Token != nil {
-		if err := contain(func() error { return s.Token.Agent(agent) }); err != nil {
-			return err.Error(), nil
+	return notUsed(&s.Principal, s.Token, agent), nil
+}
+
+// notUsed says why the principal may not use an agent, by the token if there is one;
+// "" = it may.
+func notUsed(who *toolcrib.Principal, token Token, agent string) string {
+	if token != nil {
+		if err := contain(func() error { return token.Agent(agent) }); err != nil {
+			return err.Error()
 		}
 	}
-	if !mayUse(&s.Principal, agent) {
-		return notThisAgent(who.User, agent), nil
+	if !mayUse(who, agent) {
+		return notThisAgent(who.User, agent)
 	}
-	return "", nil
+	return ""
 }
 
 func notThisAgent(user, agent string) string {
@@ -215,29 +221,39 @@ func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Sco
 }
 
 // tokenStep holds the arguments against the scope of the token by which the
-// principal acts. The layer before it has seen to the name.
+// principal acts, and the agents that the call lets work against what the principal may
+// use. The layer before it has seen to the tool.
 func (j *judgement) tokenStep() *refusal {
-	if j.token == nil {
-		return nil
+	if j.token != nil {
+		if err := j.token.Covers(j.scope.Agent, j.entry.spec.Name, j.call.Arguments); err != nil {
+			r := refuse(j.name() + " is not available to this user with these arguments. Go on without it, or with others.")
+			r.detail = err.Error()
+			return r
+		}
 	}
-	if err := j.token.Covers(j.scope.Agent, j.entry.spec.Name, j.call.Arguments); err != nil {
-		r := refuse(j.name() + " is not available to this user with these arguments. Go on without it, or with others.")
-		r.detail = err.Error()
-		return r
+	for _, t := range j.targets {
+		if t.Kind != toolcrib.TargetAgent {
+			continue
+		}
+		if refused := notUsed(j.who, j.token, t.Name); refused != "" {
+			r := refuse("the agent " + shown(t.Name) + " is not available to this user. Go on without it, or with another agent.")
+			r.detail = refused
+			return r
+		}
 	}
 	return nil
 }
 
-// budgetStep refuses a call for which the token has no place left. It takes none:
-// a call that a person has to be asked about is not made yet.
+// budgetStep refuses a call for which the token has no place left, and one that
+// another agent answers for which the run's budget has no part left. It takes none: a
+// call that a person has to be asked about is not made yet.
 func (j *judgement) budgetStep() *refusal {
-	if j.token == nil || j.facts.Counted[j.asked.ID] || j.facts.CountsAside {
-		return nil
+	if j.token != nil && !j.facts.Counted[j.asked.ID] && !j.facts.CountsAside {
+		if err := j.token.Room(j.ctx); err != nil {
+			return j.noPlace(err)
+		}
 	}
-	if err := j.token.Room(j.ctx); err != nil {
-		return j.noPlace(err)
-	}
-	return nil
+	return j.shareStep()
 }
 
 // count takes a place among the calls of the token for a call that is allowed. A
