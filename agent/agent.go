@@ -36,6 +36,14 @@ type Options struct {
 	// Models opens a model of a run's snapshot.
 	Models func(ctx context.Context, m journal.ModelInfo) (toolcrib.Model, error)
 
+	// Agents makes the task of a sub-agent for whom the run acts: its agent, models,
+	// skills and what of them stands in History. What the run passes on, and narrows, is
+	// added to it. It is called on many goroutines. nil = no agent can be started.
+	Agents func(ctx context.Context, who toolcrib.Principal, name, workspace string) (Task, error)
+	// Claim holds a child run for this process, so that no other drives it meanwhile;
+	// release is called when its driver has let go of it. nil = nobody else could.
+	Claim func(run toolcrib.RunID) (release func(), err error)
+
 	Clock    Clock                                     // nil = the machine's
 	Mask     *guard.Masker                             // nil = no secrets to mask
 	Log      *slog.Logger                              // nil = nowhere

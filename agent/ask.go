@@ -434,6 +434,23 @@ func sumUsage(sum toolcrib.Usage, t toolcrib.TokenUsage, cost float64, estimated
 	return sum
 }
 
+// addUsage adds what other runs have used.
+func addUsage(sum, more toolcrib.Usage) toolcrib.Usage {
+	if more == (toolcrib.Usage{}) {
+		return sum
+	}
+	sum.Requests += more.Requests
+	sum.InputTokens += more.InputTokens
+	sum.CachedInputTokens += more.CachedInputTokens
+	sum.CacheWriteTokens += more.CacheWriteTokens
+	sum.OutputTokens += more.OutputTokens
+	sum.ReasoningTokens += more.ReasoningTokens
+	sum.TotalTokens += more.TotalTokens
+	sum.CostUSD = math.Round((sum.CostUSD+more.CostUSD)*1e11) / 1e11
+	sum.Estimated = sum.Estimated || more.Estimated
+	return sum
+}
+
 // shower shows the deltas of a reply, with secrets masked even where they are
 // split over deltas.
 type shower struct {

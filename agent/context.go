@@ -129,18 +129,6 @@ func summaryTokens(limit int64) int64 {
 	return max(min(limit/8, maxSummary), 64)
 }
 
-// affordable tells whether an enforced budget leaves room for a request that is
-// not part of the conversation, and for one that is after it.
-func affordable(s *State, r Reserve) bool {
-	b := s.Budget()
-	if b.Mode != "" && b.Mode != toolcrib.BudgetEnforce {
-		return true
-	}
-	return (b.MaxRequests == 0 || s.Usage.Requests+1 < b.MaxRequests) &&
-		(b.MaxTokens == 0 || s.Usage.TotalTokens+2*(r.Input+r.Output) < b.MaxTokens) &&
-		(b.MaxCostUSD == 0 || s.Usage.CostUSD+2*r.USD < b.MaxCostUSD)
-}
-
 // oldest names the messages that are replaced next; n = 0: there are none.
 func (s *State) oldest(limit int64) (from, n int) {
 	keep := s.Start.Agent.KeepRecent

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -27,6 +28,7 @@ type driver struct {
 	judged   time.Time        // when they were made
 	held     []toolcrib.Event // folded, and not written down yet
 	wrote    bool             // something was written down
+	tell     func(string)     // of a child run: what it does, for the watchers of its parent; nil = nobody
 	room     int              // how many events that may become, mostly
 	overdue  *time.Timer      // of the calls that run; nil = none was needed yet
 
@@ -108,8 +110,8 @@ func (r *Runner) Resume(ctx context.Context, run toolcrib.RunID) (*State, error)
 	if s.Ended() {
 		return s, &StateError{Run: run, Status: s.Status, Message: "has ended; `runs fork` starts a new run from one of its turns"}
 	}
-	if Next(s).Kind == StepWait {
-		return s, nil
+	if waits, err := r.waits(ctx, s); waits != nil || err != nil {
+		return s, err
 	}
 	return s, r.drive(ctx, s)
 }
@@ -192,6 +194,8 @@ func (d *driver) carry(ctx context.Context, step Step) error {
 		return d.reconcile(ctx)
 	case StepExecute:
 		return d.execute(ctx)
+	case StepChildren:
+		return d.children(ctx)
 	case StepAnswer:
 		return d.answer(ctx, step.Answers)
 	case StepStop:
@@ -213,7 +217,10 @@ func (d *driver) stopped(ctx context.Context) *journal.Stopping {
 		return nil
 	}
 	var cancel *CancelError
+	above := cause != nil && d.s.Start != nil && d.s.Start.Parent != "" && errors.Is(cause, errWallTime) && d.wallLeft() > 0
 	switch {
+	case above:
+		return &journal.Stopping{Reason: toolcrib.StopWallTime, Message: "limits.wall_time of a calling run is used up"}
 	case errors.As(cause, &cancel):
 		return &journal.Stopping{Reason: toolcrib.StopCancelled, Message: cancel.Error(), By: cancel.By}
 	case cause == nil, errors.Is(cause, errWallTime):
@@ -313,6 +320,7 @@ func (d *driver) flush(ctx context.Context) error {
 		return fmt.Errorf("run %s: %w", d.s.Run, err)
 	}
 	d.wrote = true
+	d.told(events)
 	if d.r.Watch != nil {
 		for _, e := range events {
 			if f, ok := journal.View(d.s.Run, e); ok {
@@ -323,6 +331,23 @@ func (d *driver) flush(ctx context.Context) error {
 	clear(events)
 	d.held = events[:0] // a journal keeps events, but not the slice that held them
 	return nil
+}
+
+// told tells the watchers of the parent what a child run does.
+func (d *driver) told(events []toolcrib.Event) {
+	if d.tell == nil {
+		return
+	}
+	for _, e := range events {
+		switch b := e.Body.(type) {
+		case *journal.ModelRequest:
+			d.tell("round " + strconv.Itoa(b.Iteration))
+		case *journal.ToolStarted:
+			d.tell(b.Name)
+		case *journal.Paused:
+			d.tell("waits for a person")
+		}
+	}
 }
 
 // logs tells whether anybody reads what goes well.
@@ -337,8 +362,13 @@ func (d *driver) live(event string, data any) {
 
 // answer answers open calls without running them.
 func (d *driver) answer(ctx context.Context, answers []Answer) error {
-	bodies := make([]toolcrib.Body, len(answers))
-	for i, a := range answers {
+	bodies := make([]toolcrib.Body, 0, len(answers))
+	for _, a := range answers {
+		ended, err := d.endChild(ctx, a.Call)
+		if err != nil {
+			return err
+		}
+		bodies = append(bodies, ended...)
 		r := &journal.ToolResult{
 			ToolCallID: a.Call.ID, Name: a.Call.Name, Status: a.Status,
 			IsError: a.Status != toolcrib.ResultOK, Content: a.Content, Reason: a.Reason,
@@ -347,7 +377,7 @@ func (d *driver) answer(ctx context.Context, answers []Answer) error {
 			fitted := guard.Fit(toolcrib.Output{JSON: a.Raw}, guard.FitOptions{MaxBytes: d.s.Limits().MaxResultBytes, Masker: d.r.Mask})
 			r.Content, r.Truncated = a.Call.noted(fitted.Content), fitted.Truncated
 		}
-		bodies[i] = r
+		bodies = append(bodies, r)
 	}
 	return d.append(ctx, bodies...)
 }

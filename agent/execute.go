@@ -33,12 +33,19 @@ func (d *driver) execute(ctx context.Context) error {
 			// today's.
 			return d.judge(ctx)
 		}
-		if c.question() {
+		if c.question() || c.Waits != nil {
 			continue // a person answers it, when all else is done
 		}
 		if c.Verdict.Decision == toolcrib.Allow && v.Permit.Valid() {
 			ready = append(ready, c)
 			continue
+		}
+		ended, err := d.endChild(ctx, c)
+		if err == nil {
+			err = d.hold(ended...)
+		}
+		if err != nil {
+			return err
 		}
 		x.results[i] = refusal(c, v)
 	}
@@ -50,6 +57,9 @@ func (d *driver) execute(ctx context.Context) error {
 	err := x.run()
 	if err == nil {
 		err = x.flush(true)
+	}
+	if err == nil {
+		err = d.hold(x.parked...)
 	}
 	if err != nil {
 		return err
@@ -83,7 +93,8 @@ type execution struct {
 	waiting []*Call
 	flying  []*flight
 	news    chan news
-	ticks   chan progress // nil = nobody watches
+	ticks   chan progress   // nil = nobody watches
+	parked  []toolcrib.Body // child runs that wait; written down when all else is
 }
 
 // news is what a call tells: it has ended, or it is prepared and asks to be written
@@ -117,6 +128,17 @@ type flight struct {
 	taint    []string               // of the run when the call was launched
 	nested   atomic.Pointer[string] // the source of untrusted data that a nested call read
 	progress chan<- progress
+	child    *childFlight // of a call that another agent answers; nil = a tool does
+	sources  []string     // of untrusted data that its run has read
+}
+
+// grace is how long a call may take to end when it was told to. A child run writes
+// down its own end first.
+func (f *flight) grace() time.Duration {
+	if f.child != nil {
+		return appendGrace
+	}
+	return cancelGrace
 }
 
 type progress struct {
@@ -160,9 +182,8 @@ func (x *execution) step() error {
 		return nil
 	case <-x.told:
 		x.told = nil
-		end := time.Now().Add(cancelGrace)
 		for _, f := range x.flying {
-			if f.over.IsZero() || end.Before(f.over) {
+			if end := time.Now().Add(f.grace()); f.over.IsZero() || end.Before(f.over) {
 				f.over = end
 			}
 		}
@@ -202,7 +223,7 @@ func (x *execution) passOver() error {
 		switch {
 		case f.over.IsZero() || now.Before(f.over):
 		case f.ctx.Err() == nil: // not told yet
-			f.over = now.Add(cancelGrace)
+			f.over = now.Add(f.grace())
 		default:
 			if err := x.leaveBehind(f); err != nil {
 				return err
@@ -251,10 +272,19 @@ func (x *execution) launch() error {
 			continue
 		}
 		f := &flight{call: c, permit: permit, progress: x.ticks, taint: slices.Clip(x.d.s.Taint)}
+		gone, err := x.toChild(f)
+		if err != nil {
+			return err
+		}
+		if gone {
+			continue
+		}
 		ready = append(ready, f)
-		if permit.Effect().Writes() {
+		switch {
+		case f.child != nil:
+		case permit.Effect().Writes():
 			f.leave = make(chan error, 1)
-		} else {
+		default:
 			started = append(started, &journal.ToolStarted{ID: c.ID, Name: c.Name})
 		}
 	}
@@ -268,9 +298,9 @@ func (x *execution) launch() error {
 		if x.d.logs(x.ctx) {
 			x.d.r.Log.InfoContext(x.ctx, "executing tool", "run", x.d.s.Run, "name", f.call.Name, "call", f.call.ID)
 		}
-		f.ctx, f.cancel = withTimeout(x.ctx, f.permit.Timeout())
+		f.ctx, f.cancel = withTimeout(x.ctx, f.permit.Timeout(), f.outOfTime())
 		if end, ok := f.ctx.Deadline(); ok {
-			f.over = end.Add(cancelGrace)
+			f.over = end.Add(f.grace())
 		}
 		x.flying = append(x.flying, f)
 		x.d.r.tools.Add(1)
@@ -281,14 +311,48 @@ func (x *execution) launch() error {
 }
 
 // withTimeout bounds a call; 0 = only by its run.
-func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+func withTimeout(ctx context.Context, timeout time.Duration, cause error) (context.Context, context.CancelFunc) {
 	if timeout <= 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, timeout, errToolTimeout)
+	return context.WithTimeoutCause(ctx, timeout, cause)
 }
 
 var errToolTimeout = errors.New("tool timeout")
+
+// outOfTime is the cause that ends a call whose time is up. A child run ends by it, too:
+// nobody would go on with it.
+func (f *flight) outOfTime() error {
+	if f.child == nil {
+		return errToolTimeout
+	}
+	return fmt.Errorf("%w: %w", errToolTimeout, &CancelError{By: "the timeout of " + f.call.Name})
+}
+
+// toChild gives a call to a run of its own, if another agent answers it. gone says that
+// nothing is left for that, and that the call is refused.
+func (x *execution) toChild(f *flight) (gone bool, err error) {
+	child, begins, none := x.d.givesToChild(f.call, f.permit)
+	if none != "" {
+		v, err := x.d.noShareLeft(f.call, none)
+		if err != nil {
+			return true, err
+		}
+		x.put(f.call, refusal(f.call, v))
+		return true, nil
+	}
+	if f.child = child; child == nil {
+		return false, nil
+	}
+	// At once, so that the next sibling's share is of what this one leaves.
+	if f.call.Started == nil {
+		err = x.d.hold(&journal.ToolStarted{ID: f.call.ID, Name: f.call.Name})
+	}
+	if err == nil && begins != nil {
+		err = x.d.hold(begins)
+	}
+	return false, err
+}
 
 // blocked tells whether an earlier call on the same target has not ended yet.
 func (x *execution) blocked(c *Call, permit *gate.Permit, earlier []*Call, ready []*flight) bool {
@@ -340,6 +404,11 @@ func (x *execution) land(f *flight) error {
 	if !x.remove(f) {
 		return nil // left behind; its result was written down already
 	}
+	if f.child != nil {
+		if done, err := x.landChild(f); done || err != nil {
+			return err
+		}
+	}
 	if f.result.Status == toolcrib.ResultCancelled && x.leftResumable() {
 		return nil
 	}
@@ -349,6 +418,25 @@ func (x *execution) land(f *flight) error {
 	f.result.Content = f.call.noted(f.result.Content)
 	x.put(f.call, f.result)
 	return x.flush(false)
+}
+
+// landChild writes down what became of a call's own run; done = the call has no result
+// yet.
+func (x *execution) landChild(f *flight) (done bool, err error) {
+	c := f.child
+	switch {
+	case c.fatal != nil:
+		if x.leftResumable() {
+			return true, nil // the run below was left as this one is
+		}
+		return true, c.fatal
+	case c.parked != nil:
+		x.parked = append(x.parked, c.parked)
+		return true, nil
+	case c.ended != nil:
+		return false, x.d.hold(c.ended)
+	}
+	return false, nil // it was never started
 }
 
 // noted is a result with a note to the model, if a person changed the arguments of

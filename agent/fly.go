@@ -32,7 +32,7 @@ func (x *execution) fly(f *flight) {
 
 // perform prepares a write, has it written down as started, and runs the call.
 func (x *execution) perform(f *flight) (toolcrib.Output, error) {
-	if f.permit.Effect().Writes() {
+	if f.child == nil && f.permit.Effect().Writes() {
 		prepared, err := contained(func() (json.RawMessage, error) { return f.permit.Prepare(f.ctx) })
 		if err != nil {
 			return toolcrib.Output{}, err
@@ -42,6 +42,9 @@ func (x *execution) perform(f *flight) (toolcrib.Output, error) {
 		if err := <-f.leave; err != nil {
 			return toolcrib.Output{}, err
 		}
+	}
+	if f.child != nil {
+		return contained(func() (toolcrib.Output, error) { return x.answerByAgent(f) })
 	}
 	return contained(func() (toolcrib.Output, error) {
 		return f.permit.Execute(f.ctx, gate.Attachments{Progress: f.tell, Invoke: x.d.r.invoke(x.d.s, f)})
@@ -78,9 +81,12 @@ func (x *execution) resultOf(f *flight, out toolcrib.Output, err error) *journal
 	}
 	cause := context.Cause(f.ctx)
 	var failure *toolcrib.ToolError
+	var start *startError
 	switch {
 	case errors.Is(cause, errToolTimeout), cause != nil:
 		return endedResult(f, !errors.Is(cause, errToolTimeout))
+	case errors.Is(err, errChildCancelled):
+		return endedResult(f, true)
 	case errors.As(err, &failure):
 		x.d.r.Log.InfoContext(x.ctx, "tool execution failed", "run", x.d.s.Run, "name", f.call.Name, "error", x.d.r.Mask.Mask(failure.Error()))
 		content := guard.ErrorJSON(x.d.r.Mask.Mask(failure.Error()), f.permit.MaxBytes())
@@ -92,7 +98,11 @@ func (x *execution) resultOf(f *flight, out toolcrib.Output, err error) *journal
 			ToolCallID: f.call.ID, Name: f.call.Name, Status: toolcrib.ResultError, IsError: true, Content: content,
 		}
 	}
-	return x.fault(f, err)
+	r := x.fault(f, err)
+	if errors.As(err, &start) {
+		r.Content = guard.ErrorJSON(fmt.Sprintf("execution failed: agent %s cannot be started (%s); go on without it", start.agent, r.FaultRef), f.permit.MaxBytes())
+	}
+	return r
 }
 
 // fault is a failure that was not made for the model: it reads a neutral text,
@@ -168,7 +178,7 @@ func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
 		Content: fitted.Content, Truncated: fitted.Truncated, Untrusted: untrusted, Files: files,
 	}
 	if untrusted {
-		r.Source = source
+		r.Source, r.Sources = source, f.sources
 	}
 	if fitted.Cut {
 		f.whole = fitted.Whole.String()
@@ -206,7 +216,7 @@ func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.
 			Agent: s.Start.Agent, Principal: s.Start.Principal, Workspace: s.Start.Workspace,
 			Parent: s.Run, Depth: s.Start.Depth + 1, Driver: s.Start.Driver,
 			RunTools: s.Start.RunTools, SkillTools: s.Start.SkillTools, Skills: s.Start.Skills,
-			WorkerTools: s.Offer.Names(), Approve: nestedApprove(Approve(s.Start.Approve)), Given: call,
+			WorkerTools: s.Offer.Names(), Above: s.Start.Above, Approve: nestedApprove(Approve(s.Start.Approve)), Given: call,
 			Taint: f.taint,
 		})
 		if err != nil {

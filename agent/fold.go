@@ -76,9 +76,8 @@ func (s *State) apply(body toolcrib.Body) error {
 	case *journal.ToolResult:
 		return s.result(b)
 	case *journal.Notice:
-		if b.Code == NoticeCostWarning {
-			s.Warned = true
-		}
+		s.Warned = s.Warned || b.Code == NoticeCostWarning
+		s.WorkerWarned = s.WorkerWarned || b.Code == NoticeWorkerCost
 	case *journal.Stopping:
 		s.Stopping = b
 	case *journal.Granted:
@@ -90,6 +89,14 @@ func (s *State) apply(body toolcrib.Body) error {
 		return s.condensed(b)
 	case *journal.AnswerChecked:
 		return s.answerChecked(b)
+	case *journal.ChildStarted:
+		return s.childStarted(b)
+	case *journal.ChildParked:
+		return s.childParked(b)
+	case *journal.ChildResumed:
+		return s.childResumed(b)
+	case *journal.ChildEnded:
+		return s.childEnded(b)
 	case *journal.Paused:
 		s.Status, s.Pending, s.held = b.Status, &b.Pending, false
 	case *journal.Done:
@@ -133,7 +140,12 @@ func (s *State) start(b *journal.RunStarted) error {
 // it.
 func (s *State) takenUp(b *journal.TakenUp) {
 	s.held, s.Epochs, s.Status = true, b.Epoch, toolcrib.StatusRunning
-	s.Idle++
+	if s.Pending != nil && s.Pending.Run != "" {
+		s.Pending = nil // what it waited for stands in another journal: look there again
+	}
+	if !s.childrenOpen() {
+		s.Idle++ // a child run counts for itself, and what it has achieved stands there
+	}
 	if s.Turn == nil {
 		return
 	}
@@ -376,8 +388,15 @@ func (s *State) result(b *journal.ToolResult) error {
 	c.Result, s.Idle = b, 0
 	if b.Untrusted {
 		s.taint(b.Source)
+		for _, source := range b.Sources {
+			s.taint(source)
+		}
 	}
-	if b.Reason == toolcrib.ReasonMaxIterations {
+	switch b.Reason {
+	case toolcrib.ReasonMaxIterations:
+		s.Capped, s.Spare = true, false
+	case toolcrib.ReasonHopBudgetExhausted, toolcrib.ReasonCostCapExceeded:
+		s.Spare = s.Spare || !s.Capped // the worker has one request left, without tools
 		s.Capped = true
 	}
 	if len(s.Turn.open()) == 0 {

@@ -17,6 +17,7 @@ func (t *Turn) firstQuestion() *Call {
 	var first *Call
 	for _, c := range t.open() {
 		switch {
+		case c.Waits != nil:
 		case !c.question():
 			return nil
 		case first == nil && c.Answer == nil:

@@ -66,9 +66,27 @@ func (d *driver) withdrawn(ctx context.Context, c *Call) (*gate.Verdict, error) 
 
 // facts is what the journal tells the gate about the run, now.
 func (s *State) facts() gate.Facts {
-	return gate.Facts{
+	facts := gate.Facts{
 		Run: s.Run, Session: s.Start.Session, Offered: s.OfferedNow(), Repeated: s.Repeated, Taint: s.Taint,
+		Share: s.noShare,
 	}
+	if s.Start.Worker != nil {
+		facts.SpentUSD = s.Spent().CostUSD
+		if facts.Hops = len(s.Trace); s.Turn != nil {
+			facts.Hops -= len(s.Turn.Calls)
+		}
+	}
+	return facts
+}
+
+// noShare tells the gate why a call may have no child run.
+func (s *State) noShare(callID string) string {
+	c, err := s.find(callID)
+	if err != nil {
+		c = nil
+	}
+	_, none := s.shareFor(c)
+	return none
 }
 
 // counted are the calls that were counted for the access token.

@@ -23,6 +23,7 @@ const (
 	StepSettle    StepKind = "settle"    // settle a request whose driver was lost
 	StepReconcile StepKind = "reconcile" // find out what became of lost writes
 	StepExecute   StepKind = "execute"   // run what is allowed, answer what is refused
+	StepChildren  StepKind = "children"  // see whether child runs that waited can go on
 	StepAnswer    StepKind = "answer"    // answer open calls without running them
 	StepStop      StepKind = "stop"      // write down that the run is to end
 	StepFinish    StepKind = "finish"    // end the run
@@ -94,6 +95,7 @@ const (
 	NoticePriceUnknown    = "price_unknown"
 	NoticeToolsIgnored    = "tools_ignored"
 	NoticeToolsAsText     = "tools_as_text"
+	NoticeWorkerCost      = "worker_tool_cost_warning" // X16
 )
 
 // Retries of one request on one model, and the bounds of the wait between them.
@@ -130,7 +132,7 @@ func Next(s *State) Step {
 		return nextAfterFailure(s)
 	case s.Closed:
 		return finishClosed(s)
-	case s.Capped && s.Limits().OnLimit == toolcrib.OnLimitError:
+	case s.Capped && !s.Spare && s.Limits().OnLimit == toolcrib.OnLimitError:
 		return fail(s, toolcrib.StopMaxIterations, string(toolcrib.StopMaxIterations), fmt.Sprintf("max tool iterations (%d) exceeded", s.Limits().MaxIterations))
 	case s.Capped:
 		return ask(s, s.Model, 1, 0)
@@ -176,19 +178,24 @@ func nextInTurn(s *State) Step {
 	case !t.Judged || t.Rejudge:
 		return Step{Kind: StepJudge}
 	}
-	questions := 0
-	for _, c := range t.open() {
-		if c.Verdict != nil && c.Verdict.Decision == toolcrib.Ask {
+	questions, waits, open := 0, 0, t.open()
+	for _, c := range open {
+		switch {
+		case c.Verdict != nil && c.Verdict.Decision == toolcrib.Ask:
 			return Step{Kind: StepConfirm}
-		}
-		if c.question() {
+		case c.question():
 			questions++
+		case c.Waits != nil:
+			waits++
 		}
 	}
-	if questions > 0 && questions == len(t.open()) {
+	switch {
+	case questions+waits < len(open):
+		return Step{Kind: StepExecute}
+	case questions > 0:
 		return nextForQuestions(t)
 	}
-	return Step{Kind: StepExecute}
+	return Step{Kind: StepChildren}
 }
 
 // question tells whether a person answers the call, instead of a tool.
@@ -276,11 +283,11 @@ func ask(s *State, model, attempt int, delay time.Duration) Step {
 	if choice := s.Start.Agent.ToolChoice; choice.Mode != toolcrib.ChoiceAuto && (s.Asked == nil || choice.Mode == toolcrib.ChoiceNone) {
 		step.Choice = choice
 	}
-	reserve, short := reserveFor(s, model)
+	reserve, short, more := reserveFor(s, model)
 	if room, fits := makeRoom(s, model, reserve); !fits {
 		return room
 	}
-	if short != "" && asksForMore(s) {
+	if short != "" && more && asksForMore(s) {
 		return nextForMore(s, short)
 	}
 	if short != "" {
@@ -289,6 +296,11 @@ func ask(s *State, model, attempt int, delay time.Duration) Step {
 	step.Reserve = reserve
 	if overBudget(s) && !s.Warned {
 		step.Notices = append(step.Notices, toolcrib.Notice{Code: NoticeCostWarning, Message: "the run has spent more than its budget; mode is warn, so it goes on"})
+	}
+	if w := s.Start.Worker; overCap(w, s.Spent().CostUSD) && !s.WorkerWarned {
+		step.Notices = append(step.Notices, toolcrib.Notice{
+			Code: NoticeWorkerCost, Message: fmt.Sprintf("the worker has spent $%.6f, and its cap is $%.6f; mode is warn, so it goes on", s.Spent().CostUSD, w.CostCapUSD),
+		})
 	}
 	return step
 }
@@ -411,8 +423,12 @@ func finishAnswered(s *State) Step {
 	}
 }
 
-// finishClosed ends a run after its closing request (contract §5.8).
+// finishClosed ends a run after its closing request (contract §5.8). That a worker had
+// no calls left is no limit of its answer (X6).
 func finishClosed(s *State) Step {
+	if s.Spare {
+		return Step{Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted, Content: s.LastText, Truncated: s.Last.Finish == toolcrib.FinishLength}
+	}
 	return Step{
 		Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopMaxIterations,
 		Content: s.LastText, Truncated: true,
@@ -431,59 +447,4 @@ func finishStopped(s *State) Step {
 		step.Status, step.Code = toolcrib.StatusFailed, string(s.Stopping.Reason)
 	}
 	return step
-}
-
-// reserveFor estimates what the next request may cost at most, and holds it to
-// what the budget has left. short says which cap leaves nothing; "" = none.
-func reserveFor(s *State, model int) (r Reserve, short string) {
-	a, m := &s.Start.Agent, &s.Start.Models[model]
-	r.Input = estimateInput(s, s.Offer.Bytes)
-	// The most that the model can write at all; what nobody set is not sent.
-	most := int64(largeOutput)
-	if m.MaxOutput > 0 {
-		most = int64(m.MaxOutput)
-	}
-	r.MaxOutput = int(min(int64(a.MaxOutputTokens), most))
-	if m.MaxOutput == 0 {
-		r.MaxOutput = a.MaxOutputTokens
-	}
-	b := s.Budget()
-	if b.Mode == "" || b.Mode == toolcrib.BudgetEnforce {
-		left, cap := int64(-1), ""
-		if b.MaxRequests > 0 && s.Usage.Requests >= b.MaxRequests {
-			return r, fmt.Sprintf("budget.max_requests: %d of %d spent", s.Usage.Requests, b.MaxRequests)
-		}
-		if b.MaxTokens > 0 {
-			left, cap = b.MaxTokens-s.Usage.TotalTokens-r.Input, "budget.max_tokens"
-		}
-		if b.MaxCostUSD > 0 && m.Price.Known && m.Price.Output > 0 {
-			usd := b.MaxCostUSD - s.Usage.CostUSD - float64(r.Input)*m.Price.Input/1e6
-			if n := int64(usd * 1e6 / m.Price.Output); left < 0 && cap == "" || n < left {
-				left, cap = n, "budget.max_cost_usd"
-			}
-		}
-		if cap != "" && left < 1 {
-			return r, fmt.Sprintf("%s: what is left does not cover another request", cap)
-		}
-		if cap != "" && left < int64(r.MaxOutput) || r.MaxOutput == 0 && cap != "" && left < most {
-			r.MaxOutput = int(left)
-		}
-	}
-	r.Output = min(defaultReserve, most)
-	if r.MaxOutput > 0 {
-		r.Output = int64(r.MaxOutput)
-	}
-	r.USD = m.Price.Cost(toolcrib.TokenUsage{InputTokens: r.Input, OutputTokens: r.Output})
-	return r, ""
-}
-
-// overBudget tells whether a budget that only warns has been passed.
-func overBudget(s *State) bool {
-	b := s.Budget()
-	if b.Mode != toolcrib.BudgetWarn {
-		return false
-	}
-	return b.MaxRequests > 0 && s.Usage.Requests >= b.MaxRequests ||
-		b.MaxTokens > 0 && s.Usage.TotalTokens >= b.MaxTokens ||
-		b.MaxCostUSD > 0 && s.Usage.CostUSD >= b.MaxCostUSD
 }

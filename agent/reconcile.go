@@ -40,7 +40,7 @@ func (d *driver) found(ctx context.Context, c *Call) toolcrib.Reconciled {
 	if c.Verdict == nil || c.Verdict.Decision != toolcrib.Allow || !permit.Valid() || len(c.Started.Prepared) == 0 {
 		return toolcrib.Reconciled{}
 	}
-	ctx, cancel := withTimeout(ctx, permit.Timeout())
+	ctx, cancel := withTimeout(ctx, permit.Timeout(), errToolTimeout)
 	defer cancel()
 	found, err := contained(func() (toolcrib.Reconciled, error) {
 		return permit.Reconcile(ctx, json.RawMessage(c.Started.Prepared))

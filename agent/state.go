@@ -33,10 +33,12 @@ type State struct {
 	Failures   int                   // of the current request on the current model, in a row
 	LastFailed *journal.ModelFailed
 	Usage      toolcrib.Usage
+	Children   toolcrib.Usage // of the child runs that have ended, with those below them
 
 	Turn      *Turn   // calls that are not all answered yet
 	Trace     []*Call // every call of the run, in order
 	Capped    bool    // max_iterations was reached with calls pending
+	Spare     bool    // for that a worker has no calls left
 	Closed    bool    // the closing request was answered
 	Denied    bool    // a person denied a call
 	Truncated bool
@@ -47,11 +49,13 @@ type State struct {
 	Done   *journal.Done
 	Failed *journal.Error
 
-	Epochs  int             // takings-up so far
-	Idle    int             // takings-up since anything was achieved
-	Driven  time.Duration   // time under a driver, up to the last event; not while a person decides
-	Warned  bool            // the budget's warning was given
-	Granted journal.Granted // limits that were raised, summed up
+	Epochs int           // takings-up so far
+	Idle   int           // takings-up since anything was achieved
+	Driven time.Duration // time under a driver, up to the last event; not while a person decides
+	Warned bool          // the budget's warning was given
+	// WorkerWarned is set when a worker's cap of cost was warned of.
+	WorkerWarned bool
+	Granted      journal.Granted // limits that were raised, summed up
 	// Declined is set when a person would not raise a limit that was reached.
 	Declined bool
 	Said     []journal.Said // messages that the model has not read yet
@@ -72,6 +76,7 @@ type State struct {
 	Checked     *journal.AnswerChecked
 	AnswerTries int
 
+	childCount int  // child runs that were started
 	task       int  // index of the message that this run began with
 	shortened  bool // since the last reply, because the API refused a request for its length
 	askedShort bool // and asked again after that
@@ -116,6 +121,9 @@ type Call struct {
 	Doubt      *journal.CallDecision // a person's word on a call in doubt
 	Answer     *journal.CallDecision // a person's answer to a question
 	Result     *journal.ToolResult
+	Child      *journal.ChildStarted // of a call that another agent answers: its run
+	Waits      *journal.ChildParked  // while that run waits for a person
+	ChildEnd   *journal.ChildEnded
 	Counted    bool // for the access token, at the first verdict that let it run
 }
 
@@ -180,21 +188,6 @@ func (s *State) Limits() toolcrib.Limits {
 	l := s.Start.Agent.Limits.WithDefaults()
 	l.MaxIterations += s.Granted.Iterations
 	return l
-}
-
-// Budget returns the budget of the run, with what was granted on top.
-func (s *State) Budget() toolcrib.Budget {
-	b := s.Start.Agent.Budget
-	if b.MaxCostUSD > 0 {
-		b.MaxCostUSD += s.Granted.CostUSD
-	}
-	if b.MaxTokens > 0 {
-		b.MaxTokens += s.Granted.Tokens
-	}
-	if b.MaxRequests > 0 {
-		b.MaxRequests += s.Granted.Requests
-	}
-	return b
 }
 
 // OfferedNow returns what was offered with the request that the current turn

@@ -23,7 +23,11 @@ type Task struct {
 	Canary    string                // the token that marks such data there; "" = a new one
 	Parent    toolcrib.RunID
 	Depth     int
-	Driver    string // cli | server
+	Above     *journal.Above // how the runs above narrow this one; nil = not at all
+	Share     *journal.Share // of their budget; nil = no cap
+	Worker    *journal.WorkerLimits
+	Run       toolcrib.RunID // the ID of a run that was promised one; "" = a new one
+	Driver    string         // cli | server
 
 	// ForkedFrom and ForkedRound say where History comes from; with them there may
 	// be no Prompt.
@@ -81,7 +85,10 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	run := toolcrib.RunID(r.NewID("run_"))
+	run := task.Run
+	if run == "" {
+		run = toolcrib.RunID(r.NewID("run_"))
+	}
 	attached, err := r.attach(ctx, run, task.Files)
 	if err != nil {
 		return nil, err
@@ -132,6 +139,7 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		System: r.Mask.Mask(task.Agent.System), Input: input,
 		RunTools: task.RunTools, SkillTools: task.SkillTools, WorkerTools: task.WorkerTools,
 		Skills: task.Skills, Approve: string(task.Approve), Given: task.Given, Taint: task.Taint, Canary: canary,
+		Above: task.Above, Share: task.Share, Worker: task.Worker,
 	}
 }
 
@@ -154,6 +162,9 @@ func check(task *Task) (ignored bool, err error) {
 		return false, err
 	}
 	b := task.Agent.Budget
+	if first := &task.Models[0]; task.Share != nil && task.Share.CostUSD > 0 && !first.Price.Known {
+		return false, usagef("model %s has no known price, so budget.max_cost_usd of the calling run cannot be kept: give models.NAME.price {input, output} in dollars per 1M tokens", first.Ref)
+	}
 	for i, m := range task.Models {
 		if i == 0 && b.MaxCostUSD > 0 && (b.Mode == "" || b.Mode == toolcrib.BudgetEnforce) && !m.Price.Known {
 			return false, usagef("model %s has no known price, so budget.max_cost_usd cannot be kept: give models.NAME.price {input, output} in dollars per 1M tokens, or set budget.mode to warn", m.Ref)
@@ -182,15 +193,40 @@ func checkChoice(task *Task, offer journal.Offer) error {
 	return usagef("tool_choice: %q is not offered; `toolcrib tools explain %s` says why", choice.Name, choice.Name)
 }
 
-// scopeOf is what narrows the tools of the run.
+// scopeOf is what narrows the tools of the run: its own, and what the runs above it
+// pass on.
 func scopeOf(start *journal.RunStarted) gate.Scope {
 	l := start.Agent.Limits
-	return gate.Scope{
+	scope := gate.Scope{
 		Agent: start.Agent.Name, AgentTools: start.Agent.Tools, SkillTools: start.SkillTools,
 		RunTools: start.RunTools, WorkerTools: start.WorkerTools, HasSkills: len(start.Skills) > 0,
 		ReadOnly: start.Agent.ReadOnly, TaintWrites: start.Agent.TaintWrites, NobodyAsks: Approve(start.Approve) == ApproveDeny,
 		Workspace: start.Workspace, Depth: start.Depth, MaxDepth: l.MaxDepth,
 		MaxCalls: l.MaxCallsPerTurn, MaxRepeats: l.MaxIdenticalCalls,
-		Timeout: l.ToolTimeout, MaxBytes: l.MaxResultBytes,
+		Timeout: l.ToolTimeout, MaxBytes: l.MaxResultBytes, Worker: start.Worker,
 	}
+	if a := start.Above; a != nil {
+		scope.AboveSkills = a.SkillTools
+		scope.ReadOnly = scope.ReadOnly || a.ReadOnly
+		scope.TaintWrites = stricter(scope.TaintWrites, a.TaintWrites)
+		scope.MaxDepth = least(scope.MaxDepth, a.MaxDepth)
+	}
+	return scope
+}
+
+// stricter is the stricter of two words on taint. Unknown words ask.
+func stricter(a, b string) string {
+	rank := func(word string) int {
+		switch word {
+		case gate.TaintAllow:
+			return 0
+		case gate.TaintDeny:
+			return 2
+		}
+		return 1
+	}
+	if rank(b) > rank(a) {
+		return b
+	}
+	return a
 }

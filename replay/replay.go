@@ -88,8 +88,10 @@ func (r *replayer) compare(e toolcrib.Event) error {
 		c.same("digest", b.Digest, journal.Digest(s.Run, b.Iteration, s.Start.Principal, b.Calls))
 	case *journal.Reconciled:
 		c.step(s, agent.StepReconcile)
-	case *journal.ToolStarted:
+	case *journal.ToolStarted, *journal.ChildStarted:
 		c.step(s, agent.StepExecute)
+	case *journal.ChildResumed:
+		c.step(s, agent.StepChildren)
 	case *journal.ToolResult:
 		c.result(s, b)
 	case *journal.Condensed:
@@ -102,6 +104,10 @@ func (r *replayer) compare(e toolcrib.Event) error {
 			c.same("reason", b.Reason, step.Reason)
 		}
 	case *journal.Paused:
+		if b.Pending.Run != "" {
+			c.step(s, agent.StepChildren)
+			return c.err
+		}
 		c.step(s, agent.StepPark)
 	case *journal.Done:
 		c.done(s, b)

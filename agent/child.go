@@ -1,0 +1,255 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// childFlight is what a call's own run is started and driven with. It holds nothing
+// that the parent's driver changes.
+type childFlight struct {
+	call   string
+	run    toolcrib.RunID
+	sub    gate.Subtask
+	share  *journal.Share
+	parent toolcrib.RunID
+	start  *journal.RunStarted // of the parent
+	offer  []string
+	taint  []string
+	ended  *journal.ChildEnded  // the run has ended
+	parked *journal.ChildParked // or it waits
+	fatal  error                // or it cannot be told what became of it
+}
+
+// givesToChild makes the flight of a call that another agent answers; nil = a tool
+// does. started is what has to be written down before it.
+func (d *driver) givesToChild(c *Call, permit *gate.Permit) (f *childFlight, started *journal.ChildStarted, none string) {
+	if !c.byAgent() {
+		return nil, nil, ""
+	}
+	share, none := d.s.shareFor(c)
+	if none != "" {
+		return nil, nil, none
+	}
+	f = &childFlight{
+		call: c.ID, sub: gate.ReadSubtask(permit.Call().Arguments), share: share,
+		parent: d.s.Run, start: d.s.Start, offer: d.s.Offer.Names(), taint: append([]string(nil), d.s.Taint...),
+	}
+	if c.Child != nil {
+		f.run = c.Child.Run
+		return f, nil, ""
+	}
+	f.run = toolcrib.RunID(d.r.NewID("run_"))
+	return f, &journal.ChildStarted{ID: c.ID, Run: f.run, Agent: f.sub.Agent, Share: share}, ""
+}
+
+// noShareLeft is the refusal of a call for whose run nothing is left, which shows only
+// when its siblings have theirs.
+func (d *driver) noShareLeft(c *Call, none string) (*gate.Verdict, error) {
+	v := gate.NoShare(&c.ToolCall, none)
+	d.maskVerdict(&v.Verdict)
+	for i := range d.verdicts {
+		if d.verdicts[i].CallID == c.ID {
+			d.verdicts[i] = v
+		}
+	}
+	return &v, d.hold(&journal.Verdicts{Iteration: d.s.Turn.Iteration, Again: true, Verdicts: []journal.Verdict{v.Verdict}})
+}
+
+// startError says that a sub-agent could not be started. Nothing of its run is
+// written down.
+type startError struct {
+	agent string
+	err   error
+}
+
+func (e *startError) Error() string {
+	return fmt.Sprintf("agent %s cannot be started: %v", e.agent, e.err)
+}
+func (e *startError) Unwrap() error { return e.err }
+
+// answerByAgent drives a call's own run, and makes the call's output of its end.
+func (x *execution) answerByAgent(f *flight) (toolcrib.Output, error) {
+	s, err := x.d.r.child(f.ctx, f.child, f.tell)
+	c := f.child
+	var start *startError
+	switch {
+	case errors.As(err, &start):
+		return toolcrib.Output{}, err
+	case s != nil && s.Ended():
+		c.ended = s.ending(c.call)
+		f.sources = s.Taint
+		return childOutput(s)
+	case err != nil:
+		c.fatal = err
+	case s.Pending != nil:
+		pending := *s.Pending
+		if pending.Run == "" {
+			pending.Run = s.Run
+		}
+		c.parked = &journal.ChildParked{ID: c.call, Run: c.run, Status: s.Status, Pending: pending}
+	default:
+		c.fatal = fmt.Errorf("run %s is neither over nor does it wait (%s)", c.run, s.Status)
+	}
+	return toolcrib.Output{}, nil
+}
+
+// child starts a child run, or goes on with it where its journal ends.
+func (r *Runner) child(ctx context.Context, c *childFlight, tell func(string, float64)) (*State, error) {
+	if r.Claim != nil {
+		release, err := r.Claim(c.run)
+		if err != nil {
+			return nil, fmt.Errorf("run %s: %w", c.run, err)
+		}
+		defer release()
+	}
+	s, err := r.Load(ctx, c.run)
+	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
+		return nil, err
+	}
+	var d *driver
+	switch {
+	case err != nil || s.Seq == 0:
+		task, err := r.childTask(ctx, c)
+		if err != nil {
+			return nil, &startError{c.sub.Agent, err}
+		}
+		var usage *UsageError
+		if d, err = r.begin(ctx, task); errors.As(err, &usage) {
+			return nil, &startError{c.sub.Agent, err}
+		} else if err != nil {
+			return nil, err
+		}
+	case s.Start.Parent != c.parent:
+		return nil, fmt.Errorf("run %s is no part of run %s: the journal is damaged; `runs verify` tells where", c.run, c.parent)
+	case s.Ended():
+		return s, nil
+	default:
+		waits, err := r.waits(ctx, s)
+		if waits != nil || err != nil {
+			return s, err
+		}
+		d = newDriver(r, s)
+	}
+	d.tell = func(text string) { tell(c.sub.Agent+": "+text, -1) }
+	if err := d.hold(d.takenUp()); err != nil {
+		return nil, err
+	}
+	return d.s, d.drive(ctx)
+}
+
+// childTask is the task of a sub-agent: what it is by itself, and what the calling run
+// passes on. Nothing of it is wider than the calling run.
+func (r *Runner) childTask(ctx context.Context, c *childFlight) (Task, error) {
+	if r.Agents == nil {
+		return Task{}, errors.New("no agents can be started here")
+	}
+	p := c.start
+	task, err := contained(func() (Task, error) { return r.Agents(ctx, p.Principal, c.sub.Agent, p.Workspace) })
+	if err != nil {
+		return Task{}, err
+	}
+	task.Run, task.Parent, task.Depth, task.Driver = c.run, c.parent, p.Depth+1, p.Driver
+	task.Principal, task.Session, task.Workspace = p.Principal, p.Session, p.Workspace
+	task.Prompt, task.RunTools, task.WorkerTools = c.sub.Task, c.sub.Tools, c.offer
+	task.Above, task.Share, task.Taint = passedOn(p), c.share, c.taint
+	if task.Approve = Approve(p.Approve); task.Approve == ApproveAsk {
+		task.Approve = ApproveNone // whoever sits there is asked by the run at the top
+	}
+	return task, nil
+}
+
+// passedOn is how a run narrows those that it starts, besides its offer.
+func passedOn(p *journal.RunStarted) *journal.Above {
+	a := journal.Above{TaintWrites: gate.TaintAllow}
+	if p.Above != nil {
+		a = *p.Above
+		a.SkillTools = append([][]string(nil), a.SkillTools...)
+	}
+	if p.SkillTools != nil {
+		a.SkillTools = append(a.SkillTools, p.SkillTools)
+	}
+	a.ReadOnly = a.ReadOnly || p.Agent.ReadOnly
+	if a.TaintWrites = stricter(a.TaintWrites, p.Agent.TaintWrites); a.TaintWrites == "" {
+		a.TaintWrites = gate.TaintAsk
+	}
+	a.MaxDepth = least(a.MaxDepth, p.Agent.Limits.MaxDepth)
+	return &a
+}
+
+// ending is what a parent keeps of the end of this run.
+func (s *State) ending(call string) *journal.ChildEnded {
+	e := &journal.ChildEnded{ID: call, Run: s.Run, Status: s.Status, Usage: s.Spent()}
+	if s.Done != nil {
+		e.StopReason = s.Done.StopReason
+	} else if s.Failed != nil {
+		e.StopReason = s.Failed.StopReason
+	}
+	return e
+}
+
+// errChildCancelled is the end of a child run that was cancelled.
+var errChildCancelled = errors.New("the sub-agent was cancelled")
+
+// childOutput is what a call's own run has come to. An answer that may lack something
+// says so; the reasons of a failure are the run's, and stand in its journal.
+func childOutput(s *State) (toolcrib.Output, error) {
+	name := s.Start.Agent.Name
+	out := toolcrib.Output{Untrusted: len(s.Taint) > 0, Source: "agent " + name}
+	switch {
+	case s.Status == toolcrib.StatusCancelled:
+		return out, errChildCancelled
+	case s.Done != nil && s.Done.StopReason == toolcrib.StopCompleted && !s.Done.Truncated:
+		out.Text = s.Done.Content
+		return out, nil
+	case s.Done != nil && strings.TrimSpace(s.Done.Content) != "":
+		why := string(s.Done.StopReason)
+		if s.Done.StopReason == toolcrib.StopCompleted {
+			why = "its answer was cut"
+		}
+		out.Text = fmt.Sprintf("[agent %s stopped early (%s); this may be incomplete]\n%s", name, why, s.Done.Content)
+		return out, nil
+	case s.Done != nil:
+		out.JSON, out.IsError = childError(name, "stopped without an answer", s.Done.StopReason), true
+	default:
+		out.JSON, out.IsError = childError(name, "failed", s.Failed.StopReason), true
+		if text := strings.TrimSpace(s.Failed.Content); text != "" {
+			out.JSON, out.Text = nil, fmt.Sprintf("[agent %s failed (%s); its last words]\n%s", name, s.Failed.StopReason, text)
+		}
+	}
+	return out, nil
+}
+
+func childError(name, what string, reason toolcrib.StopReason) []byte {
+	return []byte(guard.ErrorJSON(toolcrib.Failf(toolcrib.ExecutionFailed, "agent %s %s (%s)", name, what, reason).Error(), 0))
+}
+
+// endChild ends the run of a call that is answered without it, and returns what is to
+// be written down of that; nil = nothing.
+func (d *driver) endChild(ctx context.Context, c *Call) ([]toolcrib.Body, error) {
+	if c.Child == nil || c.ChildEnd != nil || c.Result != nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendGrace)
+	defer cancel()
+	s, err := d.r.Load(ctx, c.Child.Run)
+	switch {
+	case errors.Is(err, toolcrib.ErrNotFound), err == nil && s.Seq == 0:
+		return []toolcrib.Body{&journal.ChildEnded{ID: c.ID, Run: c.Child.Run, Status: toolcrib.StatusCancelled, StopReason: toolcrib.StopCancelled}}, nil
+	case err != nil:
+		return nil, err
+	}
+	if !s.Ended() {
+		if s, err = d.r.Cancel(ctx, c.Child.Run, "run "+string(d.s.Run)); err != nil {
+			return nil, err
+		}
+	}
+	return []toolcrib.Body{s.ending(c.ID)}, nil
+}

@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// maxBelow bounds how many runs stand below one another, whatever journals say.
+const maxBelow = 32
+
+// waits finds the run for which this one waits: itself, or one below it; nil = it can
+// go on.
+func (r *Runner) waits(ctx context.Context, s *State) (*State, error) {
+	return r.waitsAt(ctx, s, 0)
+}
+
+func (r *Runner) waitsAt(ctx context.Context, s *State, depth int) (*State, error) {
+	switch {
+	case s.Ended() || Next(s).Kind != StepWait:
+		return nil, nil
+	case s.Pending == nil || s.Pending.Run == "":
+		return s, nil
+	case depth == maxBelow:
+		return nil, fmt.Errorf("run %s: more than %d runs stand below one another: the journal is damaged; `runs verify` tells where", s.Run, maxBelow)
+	}
+	var first *State
+	for _, c := range s.Turn.waiting() {
+		below, err := r.Load(ctx, c.Child.Run)
+		if err != nil {
+			return nil, fmt.Errorf("run %s, which answers call %s of run %s: %w", c.Child.Run, c.ID, s.Run, err)
+		}
+		waits, err := r.waitsAt(ctx, below, depth+1)
+		if waits == nil || err != nil {
+			return nil, err // it goes on, and so does this one
+		}
+		if first == nil {
+			first = waits
+		}
+	}
+	return first, nil
+}
+
+// WaitsFor finds the run whose decision a parked run waits for: itself, or a child run
+// of it, or one below that; nil = it waits for nobody.
+func (r *Runner) WaitsFor(ctx context.Context, run toolcrib.RunID) (*State, error) {
+	s, err := r.Load(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	return r.waits(ctx, s)
+}
+
+// children sees to the child runs that wait: what somebody has decided goes on, what
+// nobody has is put to whoever is there. If all of them still wait, the run parks.
+func (d *driver) children(ctx context.Context) error {
+	var resumed []toolcrib.Body
+	var first *State
+	for _, c := range d.s.Turn.waiting() {
+		below, err := d.r.Load(ctx, c.Child.Run)
+		if err != nil {
+			return err
+		}
+		waits, err := d.r.waits(ctx, below)
+		if err != nil {
+			return err
+		}
+		if waits != nil && d.asks(waits) {
+			at := newDriver(d.r, waits)
+			if err := at.put(ctx, waits.Approval); err != nil {
+				return conflict(waits.Run, waits, err)
+			}
+			if Next(waits).Kind != StepWait {
+				waits = nil
+			}
+		}
+		switch {
+		case waits == nil:
+			resumed = append(resumed, &journal.ChildResumed{ID: c.ID, Run: c.Child.Run})
+		case first == nil:
+			first = waits
+		}
+	}
+	if len(resumed) > 0 {
+		return d.append(ctx, resumed...)
+	}
+	if ctx.Err() != nil {
+		return d.givenUp(ctx, context.Cause(ctx))
+	}
+	pending := *first.Pending
+	pending.Run = first.Run
+	return d.append(ctx, &journal.Paused{Status: first.Status, Pending: pending})
+}
+
+// asks tells whether this driver puts what a run below it waits for to a person: only
+// the run at the top does.
+func (d *driver) asks(below *State) bool {
+	switch {
+	case d.r.Approver == nil || d.s.Start.Parent != "" || Approve(d.s.Start.Approve) != ApproveAsk || below.Approval == nil:
+		return false
+	case d.r.FourEyes && below.Approval.Kind == journal.ApprovalCall:
+		return d.decider().User != d.s.Start.Principal.User
+	}
+	return true
+}
