@@ -46,10 +46,13 @@ type app struct {
 
 	started time.Time
 	config  *config.Config
-	secrets []string        // found while references were filled in
-	guarded sync.Mutex      // of secrets: tools fill in references too
-	ring    *system.LogRing // what was logged, without a log file
-	store   *sqlite.Store
+	secrets []string   // found while references were filled in
+	guarded sync.Mutex // of secrets: tools fill in references too
+	// preparing and telling: agents are prepared one after another, by runs that start
+	// others too. They cover what is opened or read for the first time on the way.
+	preparing, telling sync.Mutex
+	ring               *system.LogRing // what was logged, without a log file
+	store              *sqlite.Store
 	// recorded is set once the system journal is known to have the configuration.
 	recorded bool
 	locks    *driverLocks // of the runs that this process drives

@@ -15,7 +15,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
-	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/tui"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -45,19 +44,12 @@ printf '%s\n' "What is in this folder?" "Which file is the largest?" | toolcrib 
 
 // chat is a conversation: what holds for its next turn.
 type chat struct {
-	a     *app
-	c     *config.Config
-	who   toolcrib.Principal
-	front front
+	*preparation // of its next turn
+	front        front
 
-	def       toolcrib.Agent
-	models    *models
-	workspace string
-	approve   agent.Approve
-	runTools  []string // null = no restriction
-	session   *joining
-	files     []toolcrib.OutputFile // go with the next message
-	undone    []string              // files that were put back, of which the model does not know
+	session *joining
+	files   []toolcrib.OutputFile // go with the next message
+	undone  []string              // files that were put back, of which the model does not know
 
 	gate  *gate.Gate // that the turns stand on
 	spent spent
@@ -107,30 +99,11 @@ func (a *app) chat(cmd *cobra.Command, f *runFlags) error {
 // newChat reads what a conversation begins with; what is wrong with it is told
 // before anything is said.
 func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
-	conf, err := a.configuration()
+	p, err := a.begin(cmd, f)
 	if err != nil {
 		return nil, err
 	}
-	c := &chat{a: a, c: conf, session: &joining{}, spent: spent{known: true}}
-	if c.who, err = a.principal(cmd.Context()); err != nil {
-		return nil, err
-	}
-	if c.def, err = a.agent(conf, f, cmd); err != nil {
-		return nil, err
-	}
-	if err := a.supported(conf, c.def.Name); err != nil {
-		return nil, err
-	}
-	if c.workspace, err = a.workspace(f.workspace, cmd.Flags().Changed("workspace")); err != nil {
-		return nil, err
-	}
-	if c.approve, err = a.approval(f); err != nil {
-		return nil, err
-	}
-	a.tellFourEyes(conf, c.who, c.who.User, c.approve)
-	if cmd.Flags().Changed("tools") {
-		c.runTools = splitList(f.tools)
-	}
+	c := &chat{preparation: p, session: &joining{}, spent: spent{known: true}}
 	if _, err := a.database(cmd.Context()); err != nil {
 		return nil, err
 	}
@@ -139,11 +112,7 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 			return nil, err
 		}
 	}
-	if c.models, err = a.openModels(conf, &c.def); err != nil {
-		return nil, err
-	}
-	a.passedOver()
-	return c, a.trustSkills(conf, c.def.Skills)
+	return c, a.openHere(p)
 }
 
 // enter finds a session to talk in. Unlike a run, a conversation takes one that is
@@ -184,13 +153,12 @@ func (a *app) inputHistory(who toolcrib.Principal) (*tui.History, error) {
 
 // drive makes the drive of the next run. The gate is the same for all of them: it
 // reads what changes at each offer and each call anew.
-func (c *chat) drive(ctx context.Context, def toolcrib.Agent, opened *models) (*drive, error) {
-	a := c.a
-	set := setup{who: c.who, approve: c.approve, models: opened, workspace: c.workspace, agent: def, runTools: c.runTools}
+func (c *chat) drive(ctx context.Context, task *agent.Task) (*drive, error) {
+	a, set := c.a, c.setup(task)
 	if c.gate == nil {
 		// Tools of the gate read the store with the context that it was made with: it
 		// must not end with the turn.
-		d, err := a.newDrive(context.WithoutCancel(ctx), c.c, set)
+		d, err := a.newDrive(context.WithoutCancel(ctx), c.config, set)
 		if err != nil {
 			return nil, err
 		}
@@ -201,7 +169,7 @@ func (c *chat) drive(ctx context.Context, def toolcrib.Agent, opened *models) (*
 	if err != nil {
 		return nil, err
 	}
-	return &drive{setup: set, a: a, gate: c.gate, config: c.c, dbPath: a.store.Path(), locks: locks}, nil
+	return &drive{setup: set, a: a, gate: c.gate, config: c.config, dbPath: a.store.Path(), locks: locks}, nil
 }
 
 // carry drives one run. What it opened for itself is closed with it, and not only

@@ -13,6 +13,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
@@ -92,24 +93,23 @@ func (c *chat) help(context.Context, string) error {
 
 func (c *chat) model(_ context.Context, name string) error {
 	if name == "" {
-		text := "model: " + c.def.Model
-		if len(c.def.Fallback) > 0 {
-			text += ", then " + strings.Join(c.def.Fallback, ", ")
+		text := "model: " + c.agent.Model
+		if len(c.agent.Fallback) > 0 {
+			text += ", then " + strings.Join(c.agent.Fallback, ", ")
 		}
-		if names := c.c.ModelNames(); len(names) > 0 {
+		if names := c.config.ModelNames(); len(names) > 0 {
 			text += "\nconfigured: " + strings.Join(names, ", ")
 		}
 		c.front.print(text + "\nany other: PROVIDER/MODEL; `toolcrib models list` shows what is known")
 		return nil
 	}
-	def := c.def
-	def.Model, def.Fallback = name, nil
-	opened, err := c.a.openModels(c.c, &def)
-	if err != nil {
+	next := *c.preparation
+	next.agent.Model, next.agent.Fallback = name, nil
+	if err := next.open(c.front.note); err != nil {
 		return err
 	}
-	c.def, c.models = def, opened
-	c.front.note("from now on " + def.Model + " answers")
+	c.preparation = &next
+	c.front.note("from now on " + name + " answers")
 	c.showStatus()
 	return nil
 }
@@ -131,20 +131,20 @@ func (c *chat) tools(ctx context.Context, list string) error {
 
 func (c *chat) listTools(ctx context.Context) error {
 	if c.gate == nil {
-		if _, err := c.drive(ctx, c.def, c.models); err != nil {
+		if _, err := c.drive(ctx, &agent.Task{Agent: c.agent}); err != nil {
 			return err
 		}
 		c.letGo()
 	}
-	skills, err := c.a.kit(c.c, c.def.Skills, false, c.front.note)
+	skills, err := c.a.kit(c.config, c.agent.Skills, false, c.front.note)
 	if err != nil {
 		return err
 	}
-	limits := c.def.Limits.WithDefaults()
+	limits := c.agent.Limits.WithDefaults()
 	offer, err := c.gate.Offer(ctx, c.who, gate.Scope{
 		SkillTools: skills.tools, HasSkills: len(skills.set.Skills()) > 0,
-		Agent: c.def.Name, AgentTools: c.def.Tools, RunTools: c.runTools, ReadOnly: c.def.ReadOnly,
-		TaintWrites: c.def.TaintWrites, Workspace: c.workspace, MaxDepth: limits.MaxDepth, MaxCalls: limits.MaxCallsPerTurn,
+		Agent: c.agent.Name, AgentTools: c.agent.Tools, RunTools: c.runTools, ReadOnly: c.agent.ReadOnly,
+		TaintWrites: c.agent.TaintWrites, Workspace: c.workspace, MaxDepth: limits.MaxDepth, MaxCalls: limits.MaxCallsPerTurn,
 		MaxRepeats: limits.MaxIdenticalCalls, Timeout: limits.ToolTimeout, MaxBytes: limits.MaxResultBytes,
 	})
 	if err != nil {
@@ -283,8 +283,8 @@ func (c *chat) complete(line string) []string {
 	var words []string
 	switch name {
 	case "/model":
-		words = c.c.ModelNames()
-		for _, p := range c.c.ProviderNames() {
+		words = c.config.ModelNames()
+		for _, p := range c.config.ProviderNames() {
 			words = append(words, p+"/")
 		}
 	case "/tools":

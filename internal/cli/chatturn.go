@@ -55,13 +55,10 @@ func words(s toolcrib.Status) string { return strings.ReplaceAll(string(s), "_",
 
 // run starts a run of the session and carries it to its end.
 func (c *chat) run(ctx context.Context, task agent.Task) error {
-	def := c.def
-	task.Agent, task.Models, task.Workspace = def, c.models.infos, c.workspace
-	task.Driver, task.Approve, task.RunTools = driverName, c.approve, c.runTools
-	if err := c.a.giveSkills(c.c, &task, c.front.note); err != nil {
+	if err := c.fill(&task, c.front.note); err != nil {
 		return err
 	}
-	d, err := c.drive(ctx, def, c.models)
+	d, err := c.drive(ctx, &task)
 	if err != nil {
 		return err
 	}
@@ -90,7 +87,7 @@ func (c *chat) ended(ctx context.Context, d *drive, s *agent.State, err error, b
 		c.front.parked(d, s)
 	}
 	c.front.note(c.summary(d, s, before))
-	c.a.keepNoLonger(context.WithoutCancel(ctx), c.c)
+	c.a.keepNoLonger(context.WithoutCancel(ctx), c.config)
 	return nil
 }
 
@@ -171,7 +168,7 @@ func minus(u, before toolcrib.Usage) toolcrib.Usage {
 
 // showStatus writes the line at the bottom.
 func (c *chat) showStatus() {
-	parts := []string{c.def.Model}
+	parts := []string{c.agent.Model}
 	if u := c.spent.usage; u.TotalTokens > 0 {
 		parts = append(parts, render.Number(u.TotalTokens)+" tokens")
 		if c.spent.known || u.CostUSD > 0 {
@@ -185,10 +182,10 @@ func (c *chat) showStatus() {
 		name = c.session.info.Name
 	}
 	parts = append(parts, name)
-	if c.def.Name != "default" {
-		parts = append(parts, c.def.Name)
+	if c.agent.Name != "default" {
+		parts = append(parts, c.agent.Name)
 	}
-	if c.def.ReadOnly {
+	if c.agent.ReadOnly {
 		parts = append(parts, "read-only")
 	}
 	if n := len(c.files); n > 0 {
@@ -225,7 +222,7 @@ func (c *chat) goOn(ctx context.Context) error {
 	}
 	before := state.Usage
 	state, err = c.carry(ctx, d, false, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
-		if _, err := r.Expire(ctx, rec.ID, c.c.Approvals.Expire.Std()); err != nil && !isConflict(err) {
+		if _, err := r.Expire(ctx, rec.ID, c.config.Approvals.Expire.Std()); err != nil && !isConflict(err) {
 			return nil, err
 		}
 		return r.Resume(ctx, rec.ID)

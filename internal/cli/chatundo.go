@@ -168,20 +168,12 @@ func (c *chat) putBack(ctx context.Context, w *written) (ok bool, err error) {
 // givenCall carries out one call without a model, as tools call does; nil = it was
 // cut off, which was told.
 func (c *chat) givenCall(ctx context.Context, name string, raw []byte) (*agent.State, error) {
-	def := c.def
-	def.Model, def.Fallback = "", nil
-	task := agent.Task{
-		Agent: def, Principal: c.who, Workspace: c.workspace, Driver: driverName,
-		Approve: c.approve, Given: c.a.given(name, raw),
-	}
-	if err := c.a.giveSkills(c.c, &task, c.front.note); err != nil {
+	task := agent.Task{Given: c.a.given(name, raw)}
+	if err := c.fill(&task, c.front.note); err != nil {
 		return nil, err
 	}
-	d, err := c.drive(ctx, def, &models{})
+	d, err := c.drive(ctx, &task)
 	if err != nil {
-		return nil, err
-	}
-	if err := c.a.giveSkills(c.c, &task, c.front.note); err != nil {
 		return nil, err
 	}
 	d.seen = []*agent.Call{{ToolCall: *task.Given}}

@@ -136,6 +136,9 @@ func (a *app) notice(format string, args ...any) {
 	fmt.Fprintln(a.err, a.style.Dim("· "+guard.Visible(fmt.Sprintf(format, args...))))
 }
 
+// note is notice for a text as it is.
+func (a *app) note(text string) { a.notice("%s", text) }
+
 // noticeBeside tells a person something while a run may be shown.
 func (a *app) noticeBeside(format string, args ...any) {
 	fmt.Fprintln(a.besides(), a.style.Dim("· "+guard.Visible(fmt.Sprintf(format, args...))))
@@ -185,6 +188,10 @@ func (a *app) passedOver() {
 // supported refuses to run under a configuration that says more than this version
 // can keep, and tells what else of it is passed over.
 func (a *app) supported(c *config.Config, agentName string) error {
+	return supported(c, agentName, a.once(a.note))
+}
+
+func supported(c *config.Config, agentName string, tell func(string)) error {
 	if agentName == "" {
 		agentName = config.DefaultAgent
 	}
@@ -196,7 +203,7 @@ func (a *app) supported(c *config.Config, agentName string) error {
 		case u.Safety:
 			refused = append(refused, u.Error())
 		default:
-			a.notice("%s", u.Error())
+			tell(u.Error())
 		}
 	}
 	if len(refused) > 0 {

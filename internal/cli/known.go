@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,14 +20,15 @@ const catalogName = "models.json"
 
 // knownModels is what is known of models: what toolcrib brings, and what `models
 // refresh` has kept; the newer of the two counts.
-func (a *app) knownModels() *catalog.Catalog {
+// tell hears why that cannot be read.
+func (a *app) knownModels(tell func(string)) *catalog.Catalog {
 	if a.catalog == nil {
-		a.catalog = a.readCatalog()
+		a.catalog = a.readCatalog(tell)
 	}
 	return a.catalog
 }
 
-func (a *app) readCatalog() *catalog.Catalog {
+func (a *app) readCatalog(tell func(string)) *catalog.Catalog {
 	brought := catalog.Embedded()
 	path, err := a.catalogPath()
 	if err != nil {
@@ -37,14 +39,14 @@ func (a *app) readCatalog() *catalog.Catalog {
 		return brought
 	}
 	if err != nil {
-		a.notice("%s cannot be read, so the prices that toolcrib brings count: %v", path, err)
+		tell(fmt.Sprintf("%s cannot be read, so the prices that toolcrib brings count: %v", path, err))
 		return brought
 	}
 	defer f.Close()
 	kept, err := catalog.Parse(f)
 	switch {
 	case err != nil:
-		a.notice("%s is passed over, so the prices that toolcrib brings count: %v; refresh it with: toolcrib models refresh FILE", path, err)
+		tell(fmt.Sprintf("%s is passed over, so the prices that toolcrib brings count: %v; refresh it with: toolcrib models refresh FILE", path, err))
 		return brought
 	case kept.Info().Date < brought.Info().Date:
 		return kept.Merge(brought)
@@ -65,7 +67,7 @@ const filesNone = "none"
 
 // infoOf is what a run keeps of a model: what the configuration says, and for the
 // rest what is known. A script plays any model: nothing is known of it.
-func (a *app) infoOf(r config.ResolvedModel) journal.ModelInfo {
+func (a *app) infoOf(r config.ResolvedModel, tell func(string)) journal.ModelInfo {
 	info := journal.ModelInfo{
 		Ref: r.Ref, Provider: r.ProviderName, ID: r.ID, Price: r.Price, Context: r.Context,
 		Tools: r.Tools, Reasoning: r.Reasoning, Extra: r.Extra,
@@ -76,7 +78,7 @@ func (a *app) infoOf(r config.ResolvedModel) journal.ModelInfo {
 	if info.Context == 0 && r.Provider.Type == config.TypeOllama {
 		info.Context = numCtx(r.Extra)
 	}
-	known, ok := a.lookup(r.Provider, r.ID)
+	known, ok := a.lookup(r.Provider, r.ID, tell)
 	if !ok {
 		return info
 	}
@@ -94,12 +96,12 @@ func (a *app) infoOf(r config.ResolvedModel) journal.ModelInfo {
 }
 
 // lookup finds what is known of a model of a provider.
-func (a *app) lookup(p config.Provider, model string) (catalog.Model, bool) {
+func (a *app) lookup(p config.Provider, model string, tell func(string)) (catalog.Model, bool) {
 	base, err := p.BaseURL.Resolve(a.resolver())
 	if err != nil {
 		return catalog.Model{}, false // opening the provider tells why
 	}
-	return a.knownModels().Lookup(p.Type, base, model)
+	return a.knownModels(tell).Lookup(p.Type, base, model)
 }
 
 // numCtx is the context that the extra fields of a request ask an Ollama for; 0 =

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
@@ -28,20 +30,29 @@ func unsupportedType(provider, t string) error {
 		provider, t, strings.Join(supportedTypes(), ", "))
 }
 
-// models are the models of one run, opened before it starts: what is wrong with
-// the first is wrong usage, what is wrong with a fallback is told when it is
-// needed.
+// models are the models of a run and of those that it starts, opened before they
+// begin: what is wrong with an agent's first is wrong usage, what is wrong with a
+// fallback is told when it is needed. It is ready for use when zero, by many
+// goroutines.
 type models struct {
-	infos []journal.ModelInfo
+	infos []journal.ModelInfo // of a run that is taken up
+
+	mu    sync.Mutex
 	open  map[string]toolcrib.Model // by name of the provider
+	found *config.Detected          // where none is configured; nil = not looked for. Under app.preparing
 }
+
+// errNotOpen is of a provider that nobody has opened.
+var errNotOpen = errors.New("is not open")
 
 // Open is the loop's way to a model. A provider serves models that call tools by
 // its API, and others that do so by text.
 func (m *models) Open(_ context.Context, info journal.ModelInfo) (toolcrib.Model, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	model, ok := m.open[info.Provider]
 	if !ok {
-		return nil, fmt.Errorf("provider %s is not open", info.Provider)
+		return nil, fmt.Errorf("provider %s %w", info.Provider, errNotOpen)
 	}
 	if info.Tools == toolsByText {
 		return texttag.New(model), nil
@@ -53,21 +64,84 @@ func (m *models) Open(_ context.Context, info journal.ModelInfo) (toolcrib.Model
 // the text protocol of contract §4.
 const toolsByText = "text"
 
-// openModels resolves and opens the models of an agent. An agent without one gets
-// the first that is found, and standard error says which.
-func (a *app) openModels(c *config.Config, agent *toolcrib.Agent) (*models, error) {
-	m := &models{open: map[string]toolcrib.Model{}}
+// add opens a provider that is not open yet. A spare one may be broken; one that is
+// not is tried again.
+func (m *models) add(provider string, spare bool, open func() (toolcrib.Model, error)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, ok := m.open[provider]
+	if _, failed := known.(broken); ok && (spare || !failed) {
+		return nil
+	}
+	model, err := open()
+	switch {
+	case err != nil && !spare:
+		return err
+	case err != nil:
+		model = broken{provider: provider, err: err}
+	}
+	if m.open == nil {
+		m.open = map[string]toolcrib.Model{}
+	}
+	m.open[provider] = model
+	return nil
+}
+
+// opening is the way to the models of every run that a process drives, also of one
+// that was started by another run before this process: its provider is opened when it
+// is asked for, by what the configuration says of it today.
+func (a *app) opening(c *config.Config, m *models) func(context.Context, journal.ModelInfo) (toolcrib.Model, error) {
+	return func(ctx context.Context, info journal.ModelInfo) (toolcrib.Model, error) {
+		model, err := m.Open(ctx, info)
+		if !errors.Is(err, errNotOpen) {
+			return model, err
+		}
+		r, err := resolveModel(c, info.Provider+"/"+info.ID)
+		if err != nil {
+			return nil, err
+		}
+		if err := m.add(info.Provider, false, func() (toolcrib.Model, error) { return a.provider(info.Provider, r.Provider) }); err != nil {
+			return nil, err
+		}
+		return m.Open(ctx, info)
+	}
+}
+
+// openModels resolves the models of an agent and opens them in m. An agent without one
+// gets the first that is found, and tell hears which.
+func (a *app) openModels(c *config.Config, m *models, agent *toolcrib.Agent, tell func(string)) ([]journal.ModelInfo, error) {
+	a.preparing.Lock()
+	defer a.preparing.Unlock()
+	all, err := a.modelsOf(c, m, agent, tell)
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]journal.ModelInfo, len(all))
+	for i, r := range all {
+		infos[i] = a.infoOf(r, tell)
+		if err := m.add(r.ProviderName, i > 0, func() (toolcrib.Model, error) { return a.provider(r.ProviderName, r.Provider) }); err != nil {
+			return nil, err
+		}
+	}
+	return infos, nil
+}
+
+// modelsOf are the models of an agent: its own, then its fallbacks.
+func (a *app) modelsOf(c *config.Config, m *models, agent *toolcrib.Agent, tell func(string)) ([]config.ResolvedModel, error) {
 	var all []config.ResolvedModel
 	if agent.Model == "" {
-		found := a.detect(c)
-		if names := c.ModelNames(); len(names) > 0 {
-			a.notice("no model is configured for the agent %s: using %s (%s); name one of %s in agents.%s.model, or with --model",
-				agent.Name, found.Model.Name(), found.Why, strings.Join(names, ", "), agent.Name)
-		} else {
-			a.notice("no model is configured: using %s (%s)", found.Model.Name(), found.Why)
+		if m.found == nil {
+			found := a.detect(c)
+			m.found = &found
 		}
-		agent.Model = found.Model.Ref
-		all = append(all, found.Model)
+		text := fmt.Sprintf("no model is configured: using %s (%s)", m.found.Model.Name(), m.found.Why)
+		if names := c.ModelNames(); len(names) > 0 {
+			text = fmt.Sprintf("no model is configured for the agent %s: using %s (%s); name one of %s in agents.%s.model, or with --model",
+				agent.Name, m.found.Model.Name(), m.found.Why, strings.Join(names, ", "), agent.Name)
+		}
+		tell(text)
+		agent.Model = m.found.Model.Ref
+		all = append(all, m.found.Model)
 	} else {
 		first, err := resolveModel(c, agent.Model)
 		if err != nil {
@@ -82,21 +156,7 @@ func (a *app) openModels(c *config.Config, agent *toolcrib.Agent) (*models, erro
 		}
 		all = append(all, next)
 	}
-	for i, r := range all {
-		m.infos = append(m.infos, a.infoOf(r))
-		if m.open[r.ProviderName] != nil {
-			continue
-		}
-		model, err := a.provider(r.ProviderName, r.Provider)
-		if err != nil && i == 0 {
-			return nil, err
-		}
-		if err != nil {
-			model = broken{provider: r.ProviderName, err: err}
-		}
-		m.open[r.ProviderName] = model
-	}
-	return m, nil
+	return all, nil
 }
 
 // unusable are the configured providers that this version cannot speak to.

@@ -57,12 +57,12 @@ const (
 )
 
 func (a *app) viewOfModel(r config.ResolvedModel, from string) modelView {
-	info := a.infoOf(r)
+	info := a.infoOf(r, a.note)
 	v := modelView{
 		Name: r.Ref, Provider: r.ProviderName, Type: r.Provider.Type, Model: r.ID, Context: info.Context, MaxOutput: info.MaxOutput,
 		Tools: r.Tools, Reasoning: r.Reasoning, Supported: supportedType(r.Provider.Type), From: from,
 	}
-	if known, ok := a.lookup(r.Provider, r.ID); ok && !known.Local {
+	if known, ok := a.lookup(r.Provider, r.ID, a.note); ok && !known.Local {
 		v.Files = &known.Attachments
 	}
 	if info.Price.Known {
@@ -126,7 +126,7 @@ func (a *app) tellModels(views []modelView) {
 		rows = append(rows, row)
 	}
 	a.outStyle.Table(a.out, rows)
-	info := a.knownModels().Info()
+	info := a.knownModels(a.note).Info()
 	a.notice("prices in US dollars per 1M tokens, from %s%s%s; refresh them with: toolcrib models refresh FILE", info.Source, dated(info), besides(info))
 }
 
@@ -205,8 +205,8 @@ func (a *app) knownOf(c *config.Config, views []modelView, seen map[string]bool,
 		if err != nil {
 			return nil, usagef("--provider: %v", err)
 		}
-		for known := range a.knownModels().All() {
-			found, ok := a.lookup(any.Provider, known.ID)
+		for known := range a.knownModels(a.note).All() {
+			found, ok := a.lookup(any.Provider, known.ID, a.note)
 			if !ok || found.Local || found.Provider != known.Provider || found.ID != known.ID || seen[name+"/"+known.ID] {
 				continue
 			}

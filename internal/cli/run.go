@@ -1,12 +1,12 @@
 package cli
 
 import (
-	"errors"
 	"io"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -132,100 +132,93 @@ func (a *app) readStdin() ([]byte, error) {
 	return data, nil
 }
 
-// run carries out one run of an agent.
-func (a *app) run(cmd *cobra.Command, f *runFlags, prompt string) error {
+// begin prepares what a command that starts runs was told by its flags.
+func (a *app) begin(cmd *cobra.Command, f *runFlags) (*preparation, error) {
 	c, err := a.configuration()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	who, err := a.principal(cmd.Context())
 	if err != nil {
+		return nil, err
+	}
+	p, err := a.prepare(c, who, f.agent, f.change(cmd.Flags()), a.note)
+	if err != nil {
+		return nil, err
+	}
+	if p.workspace, err = a.workspace(f.workspace, cmd.Flags().Changed("workspace")); err != nil {
+		return nil, err
+	}
+	if p.approve, err = a.approval(f); err != nil {
+		return nil, err
+	}
+	a.tellFourEyes(c, who, who.User, p.approve)
+	if cmd.Flags().Changed("tools") {
+		p.runTools = splitList(f.tools)
+	}
+	return p, nil
+}
+
+// openHere opens the models for a command in the current folder: what that brings is
+// asked about on a terminal, and told where it is not used.
+func (a *app) openHere(p *preparation) error {
+	if err := p.open(a.note); err != nil {
 		return err
 	}
-	def, err := a.agent(c, f, cmd)
+	a.passedOver()
+	return a.trustSkills(p.config, p.agent.Skills)
+}
+
+// run carries out one run of an agent.
+func (a *app) run(cmd *cobra.Command, f *runFlags, prompt string) error {
+	ctx := cmd.Context()
+	p, err := a.begin(cmd, f)
 	if err != nil {
 		return err
 	}
-	if err := a.supported(c, def.Name); err != nil {
-		return err
-	}
-	workspace, err := a.workspace(f.workspace, cmd.Flags().Changed("workspace"))
-	if err != nil {
-		return err
-	}
-	approve, err := a.approval(f)
-	if err != nil {
-		return err
-	}
-	a.tellFourEyes(c, who, who.User, approve)
-	files, err := attached(f.attach)
-	if err != nil {
+	task := agent.Task{Principal: p.who, Prompt: prompt}
+	if task.Files, err = attached(f.attach); err != nil {
 		return err
 	}
 	var session *joining
 	if cmd.Flags().Changed("session") {
-		if session, err = a.join(cmd.Context(), f.session, who); err != nil {
+		if session, err = a.join(ctx, f.session, p.who); err != nil {
 			return err
 		}
 	}
-	opened, err := a.openModels(c, &def)
-	if err != nil {
+	if err := a.openHere(p); err != nil {
 		return err
-	}
-	a.passedOver()
-	if err := a.trustSkills(c, def.Skills); err != nil {
-		return err
-	}
-	task := agent.Task{
-		Agent: def, Models: opened.infos, Principal: who, Prompt: prompt, Files: files,
-		Workspace: workspace, Driver: driverName, Approve: approve,
-	}
-	if cmd.Flags().Changed("tools") {
-		task.RunTools = splitList(f.tools)
 	}
 	if session != nil {
-		if err := a.into(cmd.Context(), session, &task); err != nil {
+		if err := a.into(ctx, session, &task); err != nil {
 			return err
 		}
 	}
-	if err := a.giveSkills(c, &task, func(text string) { a.notice("%s", text) }); err != nil {
+	if err := p.fill(&task, a.note); err != nil {
 		return err
 	}
-	return a.drive(cmd.Context(), c, task, opened, f.json)
+	return a.drive(ctx, p.config, task, p.models, f.json)
 }
 
-// agent is the agent of a run: that of the configuration, as the flags change it.
+// agent is the agent of a command that only looks: that of the configuration, as the
+// flags change it.
 func (a *app) agent(c *config.Config, f *runFlags, cmd *cobra.Command) (toolcrib.Agent, error) {
-	def, err := c.Agent(f.agent, a.resolver())
-	if err != nil {
-		var value config.Error
-		if errors.As(err, &value) {
-			return def, err
-		}
-		return def, usagef("%v", err)
-	}
-	flags := cmd.Flags()
+	return a.configured(c, f.agent, f.change(cmd.Flags()))
+}
+
+// change is what the flags change of an agent.
+func (f *runFlags) change(flags *pflag.FlagSet) change {
+	ch := change{readOnly: f.readOnly, skills: f.skills}
 	if flags.Changed("model") {
-		def.Model, def.Fallback = f.model, nil
-		if f.model == "" {
-			return def, usagef("--model: must name a model")
-		}
+		ch.model = &f.model
 	}
 	if flags.Changed("max-iterations") {
-		if f.maxIterations < 1 || f.maxIterations > toolcrib.MaxIterationsCeiling {
-			return def, usagef("--max-iterations: must be 1 to %d, not %d", toolcrib.MaxIterationsCeiling, f.maxIterations)
-		}
-		def.Limits.MaxIterations = f.maxIterations
+		ch.maxIterations = &f.maxIterations
 	}
 	if flags.Changed("tool-choice") {
-		if def.ToolChoice, err = toolChoice(f.toolChoice); err != nil {
-			return def, err
-		}
+		ch.toolChoice = &f.toolChoice
 	}
-	def.ReadOnly, def.ToldReadOnly = def.ReadOnly || f.readOnly, f.readOnly
-	def.ToldSkills = f.skills
-	def.Skills, err = f.withSkills(def.Skills)
-	return def, err
+	return ch
 }
 
 func toolChoice(text string) (toolcrib.ToolChoice, error) {

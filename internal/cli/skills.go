@@ -334,8 +334,8 @@ func (a *app) skillFlag(cmd *cobra.Command, f *runFlags) {
 }
 
 // withSkills adds the skills of --skill to those of the agent.
-func (f *runFlags) withSkills(names []string) ([]string, error) {
-	for _, name := range f.skills {
+func withSkills(names, more []string) ([]string, error) {
+	for _, name := range more {
 		if strings.TrimSpace(name) == "" {
 			return nil, usagef("--skill: must name a skill")
 		}

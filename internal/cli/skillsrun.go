@@ -21,9 +21,9 @@ import (
 // skillState is what this process knows of skills.
 type skillState struct {
 	mu    sync.Mutex
-	shelf *shelf // as it was read for the last run
 	told  map[string]bool
-	given []*skill.Skill // to the last run
+	given []*skill.Skill       // to the last run
+	sets  map[string]skill.Set // that runs were given, by skillsKey
 	runs  map[toolcrib.RunID]runSkills
 }
 
@@ -57,10 +57,34 @@ func (a *app) giveSkills(c *config.Config, task *agent.Task, tell func(string)) 
 		return err
 	}
 	task.SkillTools, task.Skills = k.tools, k.used()
+	a.skills.keep(k, task.Skills)
 	if task.Given == nil && len(task.Skills) > 0 {
 		a.sayOnce(task, k, a.once(tell))
 	}
 	return nil
+}
+
+// keep keeps what a run is given: what changes from now on is not the run's.
+func (s *skillState) keep(k *kit, used []journal.Skill) {
+	if len(used) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sets == nil || len(s.sets) >= maxRunSkills {
+		s.sets = map[string]skill.Set{}
+	}
+	s.sets[skillsKey(used)] = k.set
+	s.given = k.set.Skills()
+}
+
+// skillsKey tells sets of skills apart by their content.
+func skillsKey(used []journal.Skill) string {
+	var key strings.Builder
+	for _, s := range used {
+		fmt.Fprintf(&key, "%s %s\n", s.Name, s.Hash)
+	}
+	return key.String()
 }
 
 // once leaves out what was told before.
@@ -86,6 +110,8 @@ func (a *app) kit(c *config.Config, names []string, record bool, tell func(strin
 	if len(names) == 0 {
 		return k, nil
 	}
+	a.preparing.Lock()
+	defer a.preparing.Unlock()
 	s, err := a.readShelf(c)
 	if err != nil {
 		return nil, err
@@ -110,9 +136,6 @@ func (a *app) kit(c *config.Config, names []string, record bool, tell func(strin
 			k.missing(s, name, tell)
 		}
 	}
-	a.skills.mu.Lock()
-	a.skills.shelf, a.skills.given = s, k.set.Skills()
-	a.skills.mu.Unlock()
 	if k.tools != nil && len(k.tools) == 0 && !declares(&k.set) {
 		tell("the run has no tools: a skill that is off may narrow them, and no other skill of the run says which there are")
 	}
@@ -337,26 +360,21 @@ func (a *app) skillsOfRun(ctx context.Context, journaled toolcrib.Journal) skill
 	}
 }
 
-// sameSkills finds skills with exactly this content: among those that were read for
-// a run of this process, else among those that there are now.
+// sameSkills finds skills with exactly this content: those that a run of this process
+// was given, else among those that there are now.
 func (a *app) sameSkills(want []journal.Skill) skill.Set {
+	set, ok := a.skills.sets[skillsKey(want)]
+	if ok || a.config == nil {
+		return set
+	}
 	names := make([]string, len(want))
 	hashes := make(map[string]string, len(want))
 	for i, w := range want {
 		names[i], hashes[w.Name] = w.Name, w.Hash
 	}
 	same := func(name, hash string) bool { return hash != "" && hashes[name] == hash }
-	var set skill.Set
-	if a.skills.shelf != nil {
-		set, _ = a.skills.shelf.library.Effective(names, same)
-	}
-	if len(set.Names()) == len(names) || a.config == nil {
-		return set
-	}
 	if s, err := a.readShelf(a.config); err == nil {
-		if now, _ := s.library.Effective(names, same); len(now.Names()) > len(set.Names()) {
-			return now
-		}
+		set, _ = s.library.Effective(names, same)
 	}
 	return set
 }

@@ -45,42 +45,15 @@ toolcrib tools call write_file --approve all --args - < arguments.json`,
 
 // call carries out a run of one given call.
 func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) error {
-	c, err := a.configuration()
+	p, err := a.begin(cmd, f)
 	if err != nil {
 		return err
 	}
-	who, err := a.principal(cmd.Context())
-	if err != nil {
+	task := agent.Task{Given: a.given(name, raw)}
+	if err := p.fill(&task, a.note); err != nil {
 		return err
 	}
-	def, err := a.agent(c, f, cmd)
-	if err != nil {
-		return err
-	}
-	if err := a.supported(c, def.Name); err != nil {
-		return err
-	}
-	workspace, err := a.workspace(f.workspace, cmd.Flags().Changed("workspace"))
-	if err != nil {
-		return err
-	}
-	approve, err := a.approval(f)
-	if err != nil {
-		return err
-	}
-	a.tellFourEyes(c, who, who.User, approve)
-	// No model has a part in it.
-	def.Model, def.Fallback = "", nil
-	task := agent.Task{
-		Agent: def, Principal: who, Workspace: workspace, Driver: driverName,
-		Approve: approve, Given: a.given(name, raw),
-	}
-	if err := a.giveSkills(c, &task, func(text string) { a.notice("%s", text) }); err != nil {
-		return err
-	}
-	d, err := a.newDrive(cmd.Context(), c, setup{
-		who: who, approve: approve, models: &models{}, workspace: workspace, agent: def,
-	})
+	d, err := a.newDrive(cmd.Context(), p.config, p.setup(&task))
 	if err != nil {
 		return err
 	}
