@@ -119,16 +119,18 @@ func notes(e *entry, s *Scope, asked question) []string {
 	if e.admitter != nil {
 		notes = append(notes, "the tool has a policy of its own (tool_policy)")
 	}
-	return notes
+	return append(notes, workerNotes(s)...)
 }
 
 // unknownInLists returns, by layer, what on its list means no tool.
 func (g *Gate) unknownInLists(s *Scope) map[toolcrib.Reason][]string {
 	out := make(map[toolcrib.Reason][]string)
 	for _, l := range g.layers {
-		if list, ok := l.(allowlist); ok {
+		if list, ok := l.(interface {
+			unknown(*Scope, []*entry) []string
+		}); ok {
 			if unknown := list.unknown(s, g.sorted); len(unknown) > 0 {
-				out[list.reason] = unknown
+				out[l.Reason()] = unknown
 			}
 		}
 	}

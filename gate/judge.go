@@ -43,7 +43,7 @@ type judgement struct {
 	ctx     context.Context
 	gate    *Gate
 	facts   Facts
-	index   int // in the turn
+	index   int // in what is judged
 	asked   *toolcrib.ToolCall
 	entry   *entry // nil = no such tool
 	verdict *Verdict
@@ -65,12 +65,12 @@ type step struct {
 }
 
 // steps returns the questions in contract §6's order. The first that refuses is
-// the one reported; none gives back what another took. What is still to come has
-// its place here: cost_cap_exceeded and hop_budget_exhausted of workers after
-// parse_error.
-func steps() [17]step {
+// the one reported; none gives back what another took.
+func steps() [20]step {
 	return [...]step{
 		{toolcrib.ReasonParseError, (*judgement).parseStep},
+		{toolcrib.ReasonCostCapExceeded, (*judgement).costCapStep},
+		{toolcrib.ReasonHopBudgetExhausted, (*judgement).hopStep},
 		{toolcrib.ReasonDuplicateCallID, (*judgement).duplicateStep},
 		{toolcrib.ReasonTooManyCalls, (*judgement).countStep},
 		{toolcrib.ReasonNotPermitted, (*judgement).layersStep}, // reports the layer's own reason
@@ -79,8 +79,9 @@ func steps() [17]step {
 		{toolcrib.ReasonInvalidArguments, (*judgement).argumentsStep},
 		{toolcrib.ReasonToolPolicy, (*judgement).policyStep},
 		{toolcrib.ReasonProtectedPath, (*judgement).targetsStep},
-		{toolcrib.ReasonNotPermitted, (*judgement).tokenStep},   // by arguments
-		{toolcrib.ReasonSkillAllowlist, (*judgement).skillStep}, // by arguments
+		{toolcrib.ReasonNotPermitted, (*judgement).tokenStep},    // by arguments
+		{toolcrib.ReasonSkillAllowlist, (*judgement).skillStep},  // by arguments
+		{toolcrib.ReasonWorkerAllowlist, (*judgement).aboveStep}, // by arguments
 		{toolcrib.ReasonReadOnlyMode, (*judgement).effectStep},
 		{toolcrib.ReasonRuleDenied, (*judgement).ruleStep},
 		{toolcrib.ReasonTaintedFlow, (*judgement).taintStep},
@@ -205,7 +206,7 @@ func (j *judgement) duplicateStep() *refusal {
 }
 
 func (j *judgement) countStep() *refusal {
-	if j.index < j.scope.MaxCalls {
+	if j.place() < j.scope.MaxCalls {
 		return nil
 	}
 	r := refuse(fmt.Sprintf("at most %d calls run in one turn. Call again in the next turn.", max(0, j.scope.MaxCalls)))

@@ -29,7 +29,8 @@ type Query struct {
 	Overrides *Overrides
 	Unknown   string
 
-	ready readyLists // the lists of Who and Scope that were made ready
+	ready      readyLists  // the lists of Who and Scope that were made ready
+	readyAbove []*nameList // those of Scope.AboveSkills
 }
 
 // Answer is a layer's answer. The zero value refuses.
@@ -131,7 +132,10 @@ func (g *Gate) layerAnswer(q Query, reason toolcrib.Reason, a Answer) LayerAnswe
 
 // query is what the layers are asked about a tool.
 func (p *policy) query(name string, e *entry) Query {
-	q := Query{Name: name, Who: p.who, Token: p.token, Refused: p.refused, Scope: p.scope, Overrides: p.overrides, Unknown: p.unknown, ready: p.ready}
+	q := Query{
+		Name: name, Who: p.who, Token: p.token, Refused: p.refused, Scope: p.scope, Overrides: p.overrides, Unknown: p.unknown,
+		ready: p.ready, readyAbove: p.readyAbove,
+	}
 	if e != nil {
 		q.Spec, q.Unusable = &e.spec, e.unusable
 	}
@@ -146,7 +150,9 @@ type policy struct {
 	scope     *Scope
 	overrides *Overrides
 	unknown   string
-	ready     readyLists
+
+	ready      readyLists
+	readyAbove []*nameList
 
 	// What the pointers lead to, in one piece of memory.
 	ownWho   toolcrib.Principal

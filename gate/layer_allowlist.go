@@ -89,6 +89,30 @@ func runList() Layer {
 	return l
 }
 
+// workerLists refuses what the calling agent does not pass on, and what the skills of
+// a run above do not name.
+type workerLists struct{ allowlist }
+
 func workerList() Layer {
-	return newAllowlist(toolcrib.ReasonWorkerAllowlist, "what the calling agent passes on", func(s *Scope) []string { return s.WorkerTools }, readyWorker)
+	return workerLists{newAllowlist(toolcrib.ReasonWorkerAllowlist, "what the calling agent passes on", func(s *Scope) []string { return s.WorkerTools }, readyWorker)}
+}
+
+func (l workerLists) Judge(q Query) Answer {
+	a := l.allowlist.Judge(q)
+	if !a.Allowed {
+		return a
+	}
+	for i, entries := range q.Scope.AboveSkills {
+		if entries == nil {
+			continue
+		}
+		var ready *nameList
+		if i < len(q.readyAbove) {
+			ready = q.readyAbove[i]
+		}
+		if skillLists.find(entries, ready, q.Spec.Name) < 0 {
+			return Answer{Detail: "the skills of a run above do not allow it"}
+		}
+	}
+	return a
 }

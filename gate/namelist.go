@@ -169,6 +169,24 @@ const (
 	readyWorker
 )
 
+// above are the lists of the runs above that were made ready; nil = none was.
+func (c *listCache) above(p *policy) (all []*nameList) {
+	if p.scope == nil {
+		return nil
+	}
+	for i, entries := range p.scope.AboveSkills {
+		l := c.ready(skillLists, entries)
+		if l == nil {
+			continue
+		}
+		if all == nil {
+			all = make([]*nameList, len(p.scope.AboveSkills))
+		}
+		all[i] = l
+	}
+	return all
+}
+
 func (c *listCache) of(p *policy) (r readyLists) {
 	if p.who != nil {
 		r[readyGrants] = c.ready(grantList, p.who.Grants)

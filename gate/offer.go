@@ -134,11 +134,20 @@ func appendOfferKey(b []byte, p *policy, tokenKey string) []byte {
 	for _, list := range [...][]string{
 		who.Grants, scope.AgentTools, scope.SkillTools, scope.RunTools, scope.WorkerTools,
 	} {
-		b = appendBool(b, list == nil)
-		b = binary.AppendUvarint(b, uint64(len(list)))
-		for _, s := range list {
-			b = appendText(b, s)
-		}
+		b = appendList(b, list)
+	}
+	b = binary.AppendUvarint(b, uint64(len(scope.AboveSkills)))
+	for _, list := range scope.AboveSkills {
+		b = appendList(b, list)
+	}
+	return b
+}
+
+func appendList(b []byte, list []string) []byte {
+	b = appendBool(b, list == nil)
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	for _, s := range list {
+		b = appendText(b, s)
 	}
 	return b
 }

@@ -21,11 +21,29 @@ func entryName(entry string) string {
 	return name
 }
 
-// skillStep holds the arguments against the skills' entries. The layer before it
-// has seen to the name; where an entry has no pattern for the tool, the name was
-// enough.
+// skillStep holds the arguments against the entries of the run's own skills.
 func (j *judgement) skillStep() *refusal {
-	entries := j.scope.SkillTools
+	return j.entriesAllow(j.scope.SkillTools, toolcrib.ReasonSkillAllowlist,
+		j.name()+" is not allowed with these arguments by the skills of this run. Use it as they say.")
+}
+
+// aboveStep holds the arguments against the entries of the skills of each run above:
+// what a run may not do it cannot let another one do for it.
+func (j *judgement) aboveStep() *refusal {
+	for _, entries := range j.scope.AboveSkills {
+		r := j.entriesAllow(entries, toolcrib.ReasonWorkerAllowlist,
+			j.name()+" is not allowed with these arguments by the skills of the calling agent. Go on without it, or with others.")
+		if r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// entriesAllow holds the arguments against a list of skills' entries; text says that
+// they are not allowed. The layer of the reason has seen to the name; where an entry
+// has no pattern for the tool, the name was enough.
+func (j *judgement) entriesAllow(entries []string, reason toolcrib.Reason, text string) *refusal {
 	if entries == nil {
 		return nil
 	}
@@ -40,9 +58,8 @@ func (j *judgement) skillStep() *refusal {
 		patterned = true
 	}
 	if !patterned {
-		return refuse(j.layerMessage(toolcrib.ReasonSkillAllowlist))
+		return refuse(j.layerMessage(reason))
 	}
-	text := j.name() + " is not allowed with these arguments by the skills of this run. Use it as they say."
 	if j.gate.skillArguments == nil {
 		return refuse(text)
 	}

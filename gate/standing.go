@@ -216,7 +216,7 @@ func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Sco
 		s.Refused = notThisAgent(who.User, scope.Agent)
 	}
 	p := newPolicy(&s, scope, over, nil)
-	p.ready = g.lists.of(p)
+	p.ready, p.readyAbove = g.lists.of(p), g.lists.above(p)
 	return p, err
 }
 

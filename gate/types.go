@@ -55,6 +55,9 @@ type Facts struct {
 	// any more, by the call's ID; "" = it has one. nil = there is no budget. A call whose
 	// child run was started keeps its part.
 	Share func(callID string) string
+	// Place is where a call stands in its turn, by ID, for when not all calls of the turn
+	// are judged; a call that is not in it stands where it is among those that are.
+	Place map[string]int
 	// Hops is how many calls the run has tried before this turn, SpentUSD what it has
 	// spent: for the bounds of a worker.
 	Hops     int

@@ -307,24 +307,30 @@ func (c *celRules) gateFrom(t *rapid.T, w world, source current, layers ...gate.
 	default:
 		o.Rules = fakeRules{w.rules, w.ruleFault}
 	}
-	if w.skillArgs != skillNobody {
-		o.SkillArguments = func([]string, toolcrib.Call, []toolcrib.Target) (bool, error) {
-			switch w.skillArgs {
-			case skillYes:
-				return true, nil
-			case skillError:
-				return true, errFake
-			case skillPanic:
-				panic("skills")
-			}
-			return false, nil
-		}
-	}
+	o.SkillArguments = w.skillArgs.judge()
 	g, err := gate.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g
+}
+
+// judge is what judges the arguments by the skills' entries.
+func (a skillAnswer) judge() gate.SkillArguments {
+	if a == skillNobody {
+		return nil
+	}
+	return func([]string, toolcrib.Call, []toolcrib.Target) (bool, error) {
+		switch a {
+		case skillYes:
+			return true, nil
+		case skillError:
+			return true, errFake
+		case skillPanic:
+			panic("skills")
+		}
+		return false, nil
+	}
 }
 
 // known are the facts of a world as the gate is told them.

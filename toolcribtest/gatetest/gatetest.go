@@ -4,6 +4,7 @@ package gatetest
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 
@@ -115,6 +116,16 @@ func restrictions() []restriction {
 		list("an empty skill list", func(s *gate.Scope) *[]string { return &s.SkillTools }),
 		list("an empty run list", func(s *gate.Scope) *[]string { return &s.RunTools }),
 		list("an empty worker list", func(s *gate.Scope) *[]string { return &s.WorkerTools }),
+		{"a run above whose skills allow nothing", func(q *gate.Query) {
+			if q.Scope != nil {
+				q.Scope.AboveSkills = append(slices.Clone(q.Scope.AboveSkills), []string{})
+			}
+		}},
+		{"a run above whose skills allow one tool", func(q *gate.Query) {
+			if q.Scope != nil {
+				q.Scope.AboveSkills = append([][]string{{"read_file(x)"}}, q.Scope.AboveSkills...)
+			}
+		}},
 		{"no overrides known", func(q *gate.Query) { q.Overrides = nil }},
 		{"an unusable tool", func(q *gate.Query) { q.Unusable = "broken" }},
 		{"nobody", func(q *gate.Query) { q.Who = nil }},
@@ -173,6 +184,9 @@ func draw(r *rand.Rand) (query, twin gate.Query) {
 			Agent: pick(r, []string{"", "default"}), AgentTools: drawList(r, patterns), SkillTools: drawList(r, patterns),
 			RunTools: drawList(r, patterns), WorkerTools: drawList(r, patterns),
 		}
+		for range r.IntN(3) {
+			q.Scope.AboveSkills = append(q.Scope.AboveSkills, drawList(r, append(patterns, "read_file(x)")))
+		}
 	}
 	if r.IntN(8) > 0 {
 		q.Overrides = &gate.Overrides{
@@ -223,6 +237,10 @@ func clone(q gate.Query) gate.Query {
 		s := *q.Scope
 		s.AgentTools, s.SkillTools = cloneList(s.AgentTools), cloneList(s.SkillTools)
 		s.RunTools, s.WorkerTools = cloneList(s.RunTools), cloneList(s.WorkerTools)
+		s.AboveSkills = slices.Clone(s.AboveSkills)
+		for i, list := range s.AboveSkills {
+			s.AboveSkills[i] = cloneList(list)
+		}
 		q.Scope = &s
 	}
 	if q.Overrides != nil {
