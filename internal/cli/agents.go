@@ -28,7 +28,8 @@ func (a *app) agentsCommand() *cobra.Command {
 type agentView struct {
 	Name            string          `json:"name"`
 	Position        string          `json:"position"` // where it is configured; default = nowhere
-	Model           string          `json:"model"`    // "" = the first that is found
+	Description     string          `json:"description"`
+	Model           string          `json:"model"` // "" = the first that is found
 	Fallback        []string        `json:"fallback"`
 	System          string          `json:"system"`
 	Temperature     *float64        `json:"temperature"`
@@ -75,7 +76,7 @@ type (
 func viewOfAgent(c *config.Config, name string) agentView {
 	g := c.Agents[name]
 	v := agentView{
-		Name: name, Position: c.Position("agents." + name), Model: g.Model, Fallback: g.Fallback,
+		Name: name, Position: c.Position(config.JoinKey("agents", name)), Description: g.Description, Model: g.Model, Fallback: g.Fallback,
 		System: g.System.String(), Temperature: g.Temperature, MaxOutputTokens: g.MaxOutputTokens,
 		Tools: g.Tools, Skills: g.Skills, ToolChoice: choiceView(g.ToolChoice), OutputSchema: json.RawMessage(g.OutputSchema),
 		OnDenial: g.OnDenial, ReadOnly: g.ReadOnly,
@@ -122,11 +123,11 @@ func (a *app) agentsListCommand() *cobra.Command {
 				return err
 			}
 			views := make([]agentView, 0, len(c.Agents))
-			rows := [][]string{{"AGENT", "MODEL", "TOOLS", "ROUNDS", "SYSTEM"}}
+			rows := [][]string{{"AGENT", "MODEL", "TOOLS", "ROUNDS", "DESCRIPTION", "SYSTEM"}}
 			for _, name := range c.AgentNames() {
 				v := viewOfAgent(c, name)
 				views = append(views, v)
-				rows = append(rows, []string{name, orFound(v.Model), toolsText(v.Tools), fmt.Sprint(v.Limits.MaxIterations), v.System})
+				rows = append(rows, []string{name, orFound(v.Model), toolsText(v.Tools), fmt.Sprint(v.Limits.MaxIterations), v.Description, v.System})
 			}
 			if asJSON {
 				return printJSON(a.out, views, true)
@@ -191,6 +192,7 @@ func (a *app) showAgent(v agentView) {
 	s := a.outStyle
 	fmt.Fprintf(a.out, "%s  %s\n\n", s.Bold(guard.Visible(v.Name)), s.Dim(guard.Visible(v.Position)))
 	rows := [][2]string{
+		{"description", v.Description},
 		{"model", orFound(v.Model)},
 		{"fallback", strings.Join(v.Fallback, ", ")},
 		{"system", v.System},

@@ -13,6 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool/builtin"
 	"github.com/toolcrib/toolcrib/tool/memory"
+	"github.com/toolcrib/toolcrib/tool/spawn"
 	"github.com/toolcrib/toolcrib/tool/system"
 )
 
@@ -31,13 +32,24 @@ func (a *app) builtIn(ctx context.Context, c *config.Config, s *sqlite.Store, pa
 		Logs: a.logs(c), Mask: func(text string) string { return a.mask().Mask(text) },
 		Memory:    memory.NewFiles(filepath.Join(data, memoryFolder), memory.Limits{}),
 		Databases: a.sqlDatabases(c), Directory: directoryOf{s},
-		Shell: command != nil, Results: s, Untrusted: untrustedResult(ctx, s),
+		Agents: callableAgents(c), Shell: command != nil, Results: s, Untrusted: untrustedResult(ctx, s),
 		Skills: skillsOf.set, SkillVariables: skillsOf.vars,
 	})
 	if command != nil {
 		tools = append(tools, command)
 	}
 	return tools
+}
+
+// callableAgents are those that a model may be told of: all that are configured.
+// Whom a run may really use is the gate's to say, at each call.
+func callableAgents(c *config.Config) []spawn.Agent {
+	names := c.AgentNames()
+	agents := make([]spawn.Agent, len(names))
+	for i, name := range names {
+		agents[i] = spawn.Agent{Name: name, Description: c.Agents[name].Description}
+	}
+	return agents
 }
 
 // logs is where fetch_logs reads: the file of the log, else what this process has

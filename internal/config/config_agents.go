@@ -44,6 +44,7 @@ type Price struct {
 
 // Agent is a named way to run.
 type Agent struct {
+	Description     string              `yaml:"description" default:"" format:"description" doc:"What the agent is for, in words for models that may give it tasks (spawn)."`
 	Model           string              `yaml:"model" default:"" format:"word" doc:"A name of models, or PROVIDER/MODEL; empty: that of agents.default, else the first that is found."`
 	Fallback        []string            `yaml:"fallback" default:"[]" max:"16" format:"word" doc:"Models to try next when a provider fails."`
 	System          Value               `yaml:"system" default:"You are a careful assistant." format:"prompt" doc:"The system prompt."`
@@ -70,7 +71,7 @@ type Limits struct {
 	MaxIdenticalCalls int      `yaml:"max_identical_calls" default:"3" min:"0" max:"1000" doc:"The same call with the same result so often in a row: the next is refused; 0 = off."`
 	ToolTimeout       Duration `yaml:"tool_timeout" default:"30s" min:"1ms" max:"24h" doc:"For tools that state none."`
 	MaxResultBytes    int      `yaml:"max_result_bytes" default:"65536" min:"256" max:"16777216" doc:"Largest result in bytes, as JSON."`
-	MaxDepth          int      `yaml:"max_depth" default:"3" min:"1" max:"16" doc:"Agents calling agents, tools calling tools."`
+	MaxDepth          int      `yaml:"max_depth" default:"3" min:"1" max:"16" doc:"How deep agents may call agents, and tools tools: with 3, the agent of a run may call one, that one another, and that one a third. Of the runs above, the smallest counts."`
 	WallTime          Duration `yaml:"wall_time" default:"15m" min:"1ms" max:"30d" doc:"Time of a run; stands still while it is parked."`
 }
 

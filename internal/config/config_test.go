@@ -97,6 +97,20 @@ func TestN5_AgentOfDefaults(t *testing.T) {
 	}
 }
 
+// What an agent is for is known by its name; a run keeps nothing of it.
+func TestN5_AgentDescriptions(t *testing.T) {
+	longest := strings.Repeat("ä", 500)
+	c := mustParse(t, "agents:\n  a: {description: '"+longest+"'}\n  b: {description: ''}\n  c.d: {description: 'Reviews, in 日本語 too.'}\n")
+	for name, want := range map[string]string{"a": longest, "b": "", "c.d": "Reviews, in 日本語 too.", "default": ""} {
+		if got := c.Agents[name].Description; got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if got := c.Position(config.JoinKey("agents", "c.d") + ".description"); got != "toolcrib.yaml:4" {
+		t.Errorf("%s", got)
+	}
+}
+
 func TestN15_NullAndEmptyTools(t *testing.T) {
 	for text, want := range map[string][]string{
 		"null": nil, "": nil, "[]": {}, "[read_*, web_fetch]": {"read_*", "web_fetch"},
@@ -235,6 +249,9 @@ models:
   "m:1": {provider: p1, model: org/m-1, tools: none, reasoning: off, extra: {num_ctx: 4096, nested: {"a b": [1, 2.5, null, true, "x: y"]}}, price: {input: 1, output: 2}}
 agents:
   coder:
+    description: |
+      Writes code: "quoted",
+      on two lines.
     model: "m:1"
     fallback: [ollama/gemma3, offline]
     system: |
@@ -343,6 +360,7 @@ func TestN5_SchemaRefusesWhatDoesNotLoad(t *testing.T) {
 	for _, text := range []string{
 		"nonsense: 1\n", "agents: {default: {limits: {max_iterations: 0}}}\n", "agents: {default: {limits: {on_limit: stop}}}\n",
 		"agents: {default: {tools: 3}}\n", "retention: {runs: 5}\n", "rules: [{name: a}]\n", "agents: {default: {tool_choice: any}}\n",
+		"agents: {default: {description: " + strings.Repeat("ä", 501) + "}}\n",
 	} {
 		if _, err := config.Parse("x", []byte(text)); err == nil {
 			t.Errorf("loads: %s", text)

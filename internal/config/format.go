@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -10,7 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/notify/address"
 )
 
@@ -53,6 +56,8 @@ func checkFormat(format, text string) string {
 		return match(programPattern, text)
 	case "word", "glob":
 		return checkWord(format, text)
+	case "description":
+		return checkDescription(text)
 	case "web":
 		return checkHosts(text)
 	case "path", "workspace":
@@ -106,6 +111,20 @@ func checkWord(format, text string) string {
 		if _, err := path.Match(text, "x"); err != nil {
 			return short(text) + " is no valid glob"
 		}
+	}
+	return ""
+}
+
+// maxDescription is the longest description, in characters.
+const maxDescription = 500
+
+// checkDescription refuses what a person would not see as it is, since models read it.
+func checkDescription(text string) string {
+	switch {
+	case utf8.RuneCountInString(text) > maxDescription:
+		return fmt.Sprintf("must have at most %d characters", maxDescription)
+	case guard.Visible(text) != text:
+		return "must have no control or hidden characters"
 	}
 	return ""
 }

@@ -129,7 +129,7 @@ func TestN5_UnsupportedKeysAreNamed(t *testing.T) {
 		}
 	}
 	want := "toolcrib.yaml:2 database!, " +
-		"toolcrib.yaml:32 mcpServers"
+		"toolcrib.yaml:35 mcpServers"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, ", "), want)
 	}

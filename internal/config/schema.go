@@ -117,6 +117,8 @@ func (f field) textSchema() orderedObject {
 		out = append(out, orderedField{"pattern", namePattern.String()})
 	case "program":
 		out = append(out, orderedField{"pattern", programPattern.String()})
+	case "description":
+		out = append(out, orderedField{"maxLength", maxDescription})
 	}
 	if f.min != "" {
 		out = append(out, orderedField{"minLength", 1})

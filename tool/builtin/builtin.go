@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool/memory"
 	"github.com/toolcrib/toolcrib/tool/result"
 	"github.com/toolcrib/toolcrib/tool/skillread"
+	"github.com/toolcrib/toolcrib/tool/spawn"
 	"github.com/toolcrib/toolcrib/tool/system"
 	"github.com/toolcrib/toolcrib/tool/tables"
 	"github.com/toolcrib/toolcrib/tool/tree"
@@ -24,8 +25,9 @@ import (
 )
 
 // Options for [New]. The zero value gives tools that protect no path but stay in
-// the workspace, a verify without a shell, and none of those that need something to
-// read from: read_result, read_skill, fetch_logs, memory, users and databases.
+// the workspace, a verify without a shell, no spawn, and none of those that need
+// something to read from: read_result, read_skill, fetch_logs, memory, users and
+// databases.
 type Options struct {
 	// Protected and Hidden tell which files are never written, and which are neither
 	// read nor written; see [files.Options].
@@ -50,6 +52,9 @@ type Options struct {
 	Memory memory.Store
 	// Databases are what describe_tables shows; none = there is no describe_tables.
 	Databases []Database
+
+	// Agents are those that spawn lets work; none = there is no spawn.
+	Agents []spawn.Agent
 
 	// Shell lets verify run commands by exec_shell, through the gate.
 	Shell bool
@@ -76,6 +81,9 @@ func New(options Options) []toolcrib.Tool {
 	})...)
 	tools = append(tools, verify.New(verify.Options{Shell: options.Shell})...)
 	tools = append(tools, ask.New())
+	if len(options.Agents) > 0 {
+		tools = append(tools, spawn.New(options.Agents))
+	}
 	if options.Results != nil {
 		tools = append(tools, result.New(result.Options{Contents: options.Results, Untrusted: options.Untrusted})...)
 	}

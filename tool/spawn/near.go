@@ -1,0 +1,65 @@
+package spawn
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// maxNear is how many names an error tells.
+const maxNear = 3
+
+// nearNames returns at most three names that a wrong one may have meant, the closest
+// first. Letter case and separators count for nothing: that is what models get wrong.
+func nearNames(wrong string, names []string) []string {
+	key := squash(wrong)
+	if key == "" || len(wrong) > maxName {
+		return nil
+	}
+	type candidate struct {
+		name     string
+		distance int
+	}
+	var found []candidate
+	for _, name := range names {
+		other := squash(name)
+		d := distance(key, other)
+		if len(key) >= 4 && len(other) >= 4 && (strings.Contains(other, key) || strings.Contains(key, other)) {
+			d = min(d, 1)
+		}
+		if d <= max(1, len(key)/4) {
+			found = append(found, candidate{name, d})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.distance, b.distance) })
+	near := make([]string, 0, maxNear)
+	for _, c := range found[:min(len(found), maxNear)] {
+		near = append(near, c.name)
+	}
+	return near
+}
+
+func squash(name string) string {
+	return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(name))
+}
+
+// distance is the number of bytes to add, drop or change.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for i := range row {
+		row[i] = i
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for k := range len(b) {
+			cost := diagonal
+			if a[i] != b[k] {
+				cost++
+			}
+			diagonal = row[k+1]
+			row[k+1] = min(cost, row[k]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

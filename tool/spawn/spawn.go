@@ -1,0 +1,132 @@
+// Package spawn has spawn, by which a model gives a task to another agent of the
+// configuration. Nobody executes it: the loop starts a child run, whose answer is
+// the result (contract §11, design.md §5).
+package spawn
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
+)
+
+const (
+	// Name is the tool's name, Group its group.
+	Name  = "spawn"
+	Group = "agents"
+
+	maxEnum = 200 // agents whose names the schema lists
+	maxName = 128 // bytes of the name of an agent
+)
+
+// Agent is one that a model may call.
+type Agent struct {
+	Name        string
+	Description string // what it is for, in words for models; "" = nobody has said
+}
+
+// New returns spawn for these agents, in any order. A name that a model could not
+// repeat (empty, longer than 128 bytes, or with spaces, control or hidden characters
+// in it) is left out, and so is one that was there before: nobody can call these.
+func New(agents []Agent) toolcrib.Tool {
+	t := &spawner{about: make(map[string]string, len(agents))}
+	for _, a := range agents {
+		if _, twice := t.about[a.Name]; twice || !callable(a.Name) {
+			continue
+		}
+		t.about[a.Name] = oneLine(a.Description)
+		t.names = append(t.names, a.Name)
+	}
+	slices.Sort(t.names)
+	t.description = describe(t.names, t.about)
+	t.parameters = schema(t.names)
+	return t
+}
+
+// callable tells whether a model can be told the name, and a person sees what it is.
+func callable(name string) bool {
+	return name != "" && len(name) <= maxName && utf8.ValidString(name) &&
+		!strings.ContainsFunc(name, unicode.IsSpace) && guard.Visible(name) == name
+}
+
+type spawner struct {
+	names       []string          // sorted
+	about       map[string]string // of each name
+	description string
+	parameters  json.RawMessage
+}
+
+type input struct {
+	Agent string    `json:"agent"`
+	Task  string    `json:"task"`
+	Tools *[]string `json:"tools"` // nil = no list
+}
+
+// Spec implements [toolcrib.Tool]. The call itself changes nothing: each call of the
+// child run is judged for what it does. It is a sink, since the task goes to another
+// model, perhaps of another provider.
+func (t *spawner) Spec() toolcrib.Spec {
+	return toolcrib.Spec{
+		Name: Name, Description: t.description, Parameters: t.parameters,
+		Effect: toolcrib.EffectReadOnly, Group: Group, Source: "builtin", EnabledByDefault: true,
+		AnsweredBy: toolcrib.ByAgent, Nested: true, Sink: true,
+	}
+}
+
+// Targets implements [toolcrib.Targeter]: the agent that would work.
+func (t *spawner) Targets(call toolcrib.Call) []toolcrib.Target {
+	var in input
+	if err := wire.Decode(call, &in); err != nil || in.Agent == "" {
+		return nil
+	}
+	return []toolcrib.Target{{Kind: toolcrib.TargetAgent, Name: in.Agent}}
+}
+
+// Admit implements [toolcrib.Admitter]: it refuses what the schema does not say, which
+// of many agents is one that does not exist.
+func (t *spawner) Admit(call toolcrib.Call) error {
+	var in input
+	if err := wire.Decode(call, &in); err != nil {
+		return err
+	}
+	if _, ok := t.about[in.Agent]; !ok {
+		return t.unknown(in.Agent)
+	}
+	return nil
+}
+
+// unknown says that there is no such agent, and names those that may be meant.
+func (t *spawner) unknown(name string) error {
+	if len(t.names) == 0 {
+		return toolcrib.Failf(toolcrib.NotFound, "there is no agent %q; there is none at all", quotable(name))
+	}
+	near, which := nearNames(name, t.names), "near it are"
+	if len(near) == 0 {
+		near, which = t.names[:min(len(t.names), maxNear)], "there are"
+		if len(t.names) > len(near) {
+			near = append(slices.Clone(near), "…")
+		}
+	}
+	return toolcrib.Failf(toolcrib.NotFound, "there is no agent %q; %s: %s", quotable(name), which, strings.Join(near, ", "))
+}
+
+// quotable is a text of the model's as an error repeats it.
+func quotable(text string) string {
+	const most = 100
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return guard.Visible(text)
+}
+
+// Call implements [toolcrib.Tool]. It is never reached: the loop takes the answer of
+// the child run instead.
+func (t *spawner) Call(context.Context, toolcrib.Call) (toolcrib.Output, error) {
+	return toolcrib.Output{}, toolcrib.Failf(toolcrib.ExecutionFailed, "another agent answers this, and none has")
+}

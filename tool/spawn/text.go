@@ -1,0 +1,146 @@
+package spawn
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
+)
+
+const (
+	maxList     = 4 << 10 // bytes of the list of agents in the description
+	maxAbout    = 500     // characters of what an agent is for
+	maxAboutRaw = 8 << 10 // bytes of it that are looked at
+
+	maxPreviewTask  = 4000 // characters
+	maxPreviewTools = 400  // bytes
+)
+
+const intro = "Give a task to another agent. It works on it alone, with instructions of its own, and its answer is the result. " +
+	"Use it for work that can be done apart from yours: a long search, a check by somebody else, parts that can be done at the same time " +
+	"(then make several calls in one turn). The agent sees the task and nothing else, no word of this conversation: write all into it " +
+	"that it needs, what to do, what is known, which files, and what the answer must tell. It never has a tool that you do not have."
+
+// describe is what a model is told of the tool: what it is for, and the agents, in
+// at most maxList bytes. Names come first: where not all descriptions fit, the later
+// agents are only named.
+func describe(names []string, about map[string]string) string {
+	if len(names) == 0 {
+		return intro + " No agent is there to be called."
+	}
+	room, shown := maxList-len(moreText(len(names), true)), 0
+	for _, name := range names[:min(len(names), maxEnum)] {
+		if room -= len("\n- ") + len(name); room < 0 {
+			break
+		}
+		shown++
+	}
+	var b strings.Builder
+	b.WriteString(intro + "\nAgents:")
+	for _, name := range names[:shown] {
+		b.WriteString("\n- " + name)
+		if text := about[name]; text != "" && len(text)+2 <= room {
+			b.WriteString(": " + text)
+			room -= len(text) + 2
+		}
+	}
+	if more := len(names) - shown; more > 0 {
+		b.WriteString(moreText(more, len(names) > maxEnum))
+	}
+	return b.String()
+}
+
+// moreText ends a list that was cut.
+func moreText(more int, unlisted bool) string {
+	if unlisted {
+		return fmt.Sprintf("\n- and %d more that are not listed here: a name that does not exist is answered with names near it", more)
+	}
+	return fmt.Sprintf("\n- and %d more, which the parameter agent names", more)
+}
+
+// oneLine is what an agent is for, on one line, so that no text can pass for another
+// entry of the list, with hidden characters made visible.
+func oneLine(text string) string {
+	if len(text) > maxAboutRaw {
+		text = text[:maxAboutRaw]
+	}
+	return cut(guard.Visible(strings.Join(strings.Fields(strings.ToValidUTF8(text, "�")), " ")), maxAbout)
+}
+
+// cut shortens text to at most limit characters.
+func cut(text string, limit int) string {
+	if len(text) <= limit || utf8.RuneCountInString(text) <= limit {
+		return text
+	}
+	n := 0
+	for i := range text {
+		if n++; n == limit {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}
+
+const parameters = `{"type":"object","properties":{` +
+	`"agent":{"type":"string",%s,"description":"Name of the agent."},` +
+	`"task":{"type":"string","minLength":1,"maxLength":32768,"description":"What the agent is to do, with all that it needs to know."},` +
+	`"tools":{"type":"array","maxItems":200,"items":{"type":"string","minLength":1,"maxLength":128},` +
+	`"description":"Tools that the agent may use, by name or glob (read_*). Without it, all that both it and you have; [] = none."}},` +
+	`"required":["agent","task"],"additionalProperties":false}`
+
+// schema is the JSON Schema of the arguments. It lists the agents, unless there are
+// too many of them.
+func schema(names []string) json.RawMessage {
+	if len(names) == 0 || len(names) > maxEnum {
+		return fmt.Appendf(nil, parameters, fmt.Sprintf(`"minLength":1,"maxLength":%d`, maxName))
+	}
+	// There is no control character in them, so nothing else of JSON is to be escaped.
+	escaped := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(strings.Join(names, "\n"))
+	return fmt.Appendf(nil, parameters, `"enum":["`+strings.ReplaceAll(escaped, "\n", `","`)+`"]`)
+}
+
+// Preview implements [toolcrib.Previewer]: who would work on what, with which tools.
+// The task comes last and is indented, so that no line of it can pass for another.
+func (t *spawner) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
+	var in input
+	if err := wire.Decode(call, &in); err != nil {
+		return toolcrib.Preview{}, err
+	}
+	agent := quotable(in.Agent)
+	if about := t.about[in.Agent]; about != "" {
+		agent += " (" + about + ")"
+	}
+	task := strings.TrimSpace(strings.ToValidUTF8(in.Task, "�"))
+	text := fmt.Sprintf("agent: %s\ntools: %s\ntask (%d characters):", oneLine(agent), toolsText(in.Tools), utf8.RuneCountInString(in.Task))
+	for line := range strings.SplitSeq(cut(task, maxPreviewTask), "\n") {
+		text += "\n  " + guard.Visible(strings.TrimSuffix(line, "\r"))
+	}
+	return toolcrib.Preview{Kind: "text", Text: text}, nil
+}
+
+// toolsText is the list tools as a person reads it.
+func toolsText(tools *[]string) string {
+	switch {
+	case tools == nil:
+		return "all that it and the caller have"
+	case len(*tools) == 0:
+		return "none"
+	}
+	var b strings.Builder
+	for i, name := range *tools {
+		name = strings.Join(strings.Fields(quotable(name)), " ")
+		if b.Len()+len(name)+2 > maxPreviewTools {
+			return fmt.Sprintf("%s and %d more", b.String(), len(*tools)-i)
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(name)
+	}
+	return b.String()
+}
