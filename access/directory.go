@@ -39,7 +39,9 @@ type Users interface {
 	// Users returns the users who are not removed, disabled ones too, sorted by name
 	// (bytes), from the one after the name after; at most limit of them.
 	Users(ctx context.Context, after string, limit int) ([]User, error)
-	// EditUser changes a user. Groups that do not exist are not_found.
+	// EditUser changes a user. Groups that do not exist are not_found. A user whose last
+	// grant of an agent would go is a conflict with an [*AllAgentsError] as its cause,
+	// unless Edit.AllAgents.
 	EditUser(ctx context.Context, name string, e Edit, by string) (Change, error)
 	// RemoveUser removes a user for good: with the password, and with all tokens
 	// revoked if the store keeps tokens.
@@ -54,12 +56,15 @@ type NewUser struct {
 
 // Groups keeps the groups of users.
 type Groups interface {
-	// PutGroup adds a group, or replaces the one of that name.
-	PutGroup(ctx context.Context, g Group, by string) (Change, error)
+	// PutGroup adds a group, or replaces the one of that name. It is a conflict to add one
+	// whose name users still carry ([*CarriedError], unless Reuse), and to let members use
+	// every agent who could not before ([*AllAgentsError], unless AllAgents).
+	PutGroup(ctx context.Context, g NewGroup, by string) (Change, error)
 	// Groups returns all groups, sorted by name (bytes); at most [MaxGroups].
 	Groups(ctx context.Context) ([]Group, error)
 	// RemoveGroup removes a group. Its members stay in it by name, so that nobody
-	// gains by it (see [EffectiveGrants]).
+	// gains by it (see [EffectiveGrants]); the change counts them. One that restricts its
+	// members to agents is a conflict ([*CarriedError]): without it nobody knows of that.
 	RemoveGroup(ctx context.Context, name, by string) (Change, error)
 }
 
@@ -106,7 +111,9 @@ type Change struct {
 	At    time.Time     `json:"at"` // UTC, whole microseconds
 	User  *User         `json:"user,omitempty"`
 	Group *Group        `json:"group,omitempty"`
-	Token *Issued       `json:"token,omitempty"`
+	// Carriers are the users who carry the name of the group that was put or removed.
+	Carriers int     `json:"-"`
+	Token    *Issued `json:"token,omitempty"`
 }
 
 // The kinds of changes.

@@ -91,8 +91,10 @@ const agentGrant = "agent:"
 
 // NamesAgents tells whether the group grants agents by name, and with that restricts
 // its members to them.
-func (g Group) NamesAgents() bool {
-	return slices.ContainsFunc(g.Grants, func(grant string) bool { return strings.HasPrefix(grant, agentGrant) })
+func (g Group) NamesAgents() bool { return namesAgents(g.Grants) }
+
+func namesAgents(grants []string) bool {
+	return slices.ContainsFunc(grants, func(grant string) bool { return strings.HasPrefix(grant, agentGrant) })
 }
 
 // Principal is the user as whom a run acts. groups are all that there are, or at

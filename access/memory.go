@@ -208,6 +208,7 @@ func (m *Memory) EditUser(ctx context.Context, name string, e Edit, by string) (
 	if err != nil {
 		return Change{}, err
 	}
+	before := u
 	if u, err = e.Apply(u); err != nil {
 		return Change{}, err
 	}
@@ -215,6 +216,9 @@ func (m *Memory) EditUser(ctx context.Context, name string, e Edit, by string) (
 		if err := m.known(u.Groups); err != nil {
 			return Change{}, err
 		}
+	}
+	if err := e.CheckAgents(before, u, m.namesAgents); err != nil {
+		return Change{}, err
 	}
 	u.Changed, u.ChangedBy = at, by
 	m.users[name] = cloneUser(u)
@@ -244,16 +248,21 @@ func (m *Memory) RemoveUser(ctx context.Context, name, by string) (Change, error
 }
 
 // PutGroup implements [Groups].
-func (m *Memory) PutGroup(ctx context.Context, g Group, by string) (Change, error) {
-	g, err := g.Check()
+func (m *Memory) PutGroup(ctx context.Context, p NewGroup, by string) (Change, error) {
+	g, err := p.Check()
 	if err != nil {
 		return Change{}, err
 	}
+	p.Group = g
 	at, unlock, err := m.begin(ctx, by)
 	if err != nil {
 		return Change{}, err
 	}
 	defer unlock()
+	carriers := m.carriers(g.Name)
+	if err := m.mayPut(p, carriers); err != nil {
+		return Change{}, err
+	}
 	if _, ok := m.groups[g.Name]; !ok {
 		if len(m.groups) >= MaxGroups {
 			return Change{}, refusef(CodeCapacityExceeded, "there are %d groups, and no room for more", MaxGroups)
@@ -265,7 +274,36 @@ func (m *Memory) PutGroup(ctx context.Context, g Group, by string) (Change, erro
 	}
 	g.Changed, g.ChangedBy = at, by
 	m.groups[g.Name] = cloneGroup(g)
-	return m.kept(GroupPut, g.Name, by, at), nil
+	c := m.kept(GroupPut, g.Name, by, at)
+	c.Carriers = len(carriers)
+	return c, nil
+}
+
+// carriers are the users who carry the name of a group.
+func (m *Memory) carriers(group string) (all []User) {
+	for _, u := range m.users {
+		if !u.Removed && slices.Contains(u.Groups, group) {
+			all = append(all, u)
+		}
+	}
+	return all
+}
+
+// namesAgents tells whether there is a group that names agents.
+func (m *Memory) namesAgents(group string) bool {
+	g, ok := m.groups[group]
+	return ok && g.NamesAgents()
+}
+
+func (m *Memory) mayPut(p NewGroup, carriers []User) error {
+	before, ok := m.groups[p.Name]
+	switch {
+	case !ok:
+		return p.CheckNew(len(carriers))
+	case p.FreesAgents(before):
+		return p.CheckMembers(carriers, m.namesAgents)
+	}
+	return nil
 }
 
 // Groups implements [Groups].
@@ -290,12 +328,19 @@ func (m *Memory) RemoveGroup(ctx context.Context, name, by string) (Change, erro
 		return Change{}, err
 	}
 	defer unlock()
-	if _, ok := m.groups[name]; !ok {
+	g, ok := m.groups[name]
+	if !ok {
 		return Change{}, refusef(CodeNotFound, "there is no group %+q", clip(name))
+	}
+	carriers := m.carriers(name)
+	if err := g.CheckRemove(len(carriers)); err != nil {
+		return Change{}, err
 	}
 	delete(m.groups, name)
 	m.groupNames.remove(name)
-	return m.kept(GroupRemoved, name, by, at), nil
+	c := m.kept(GroupRemoved, name, by, at)
+	c.Carriers = len(carriers)
+	return c, nil
 }
 
 // PasswordHash implements [Passwords].

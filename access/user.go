@@ -114,6 +114,9 @@ type Edit struct {
 	Groups   *[]string
 	Grants   *[]string // a pointer to nil: declares none
 	Trust    *toolcrib.Trust
+	// AllAgents takes the last grant of an agent away, also with a group, though the user
+	// may then use every agent ([AllAgentsError]).
+	AllAgents bool
 }
 
 // Apply returns the user as it is after the edit, checked.

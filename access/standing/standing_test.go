@@ -127,7 +127,7 @@ func TestN18_WhoeverStandsInNoDirectory(t *testing.T) {
 
 func TestN18_TodaysRights(t *testing.T) {
 	w := newWorld(t)
-	must(t)(w.PutGroup(t.Context(), access.Group{Name: "staff", Roles: []string{"editor"}, Grants: []string{"web_*"}}, by))
+	must(t)(w.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "staff", Roles: []string{"editor"}, Grants: []string{"web_*"}}}, by))
 	w.add(t, access.User{Name: "bob", Groups: []string{"staff"}, Grants: []string{"read_file"}, Trust: toolcrib.TrustMember})
 	said := toolcrib.Principal{User: "bob", Admin: true, Grants: nil, Actor: "local:root"} // as it was once
 	want := toolcrib.Principal{
@@ -138,7 +138,7 @@ func TestN18_TodaysRights(t *testing.T) {
 	}
 	// A change counts from the next question on.
 	must(t)(w.EditUser(t.Context(), "bob", access.Edit{Grants: &[]string{}}, by))
-	must(t)(w.PutGroup(t.Context(), access.Group{Name: "staff", Disabled: true, Grants: []string{"web_*"}}, by))
+	must(t)(w.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "staff", Disabled: true, Grants: []string{"web_*"}}}, by))
 	if s := w.standing(t, said); s.Principal.Grants == nil || len(s.Principal.Grants) != 0 {
 		t.Errorf("%+v", s)
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -81,7 +82,7 @@ type groupFlags struct {
 	description               string
 	roles, grants             []string
 	noGrants, disable, enable bool
-	reuse, json               bool
+	reuse, allAgents, json    bool
 }
 
 func (a *app) groupsSetCommand() *cobra.Command {
@@ -90,7 +91,8 @@ func (a *app) groupsSetCommand() *cobra.Command {
 		Use:   "set NAME",
 		Short: "Make a group, or change it; what is not named stays as it is",
 		Long: "Make a group, or change it; what is not named stays as it is. A list that is given takes the place of the old one. " +
-			"A group that is disabled gives its members nothing, and what it restricts stays restricted.",
+			"A group that is disabled gives its members nothing, and what it restricts stays restricted. " +
+			"Taking its last grant of an agent away is refused where members could use every agent then, unless --all-agents says that this is meant.",
 		Example: `toolcrib users groups set staff --grant web_fetch --role editor
 toolcrib users groups set staff --grant ''
 toolcrib users groups set staff --disable`,
@@ -108,6 +110,7 @@ toolcrib users groups set staff --disable`,
 	flags.BoolVar(&f.disable, "disable", false, "it gives nothing any more")
 	flags.BoolVar(&f.enable, "enable", false, "it gives again what it gave")
 	flags.BoolVar(&f.reuse, "reuse", false, "also if a group of this name was removed, whose members it then has")
+	flags.BoolVar(&f.allAgents, "all-agents", false, allAgentsUsage)
 	flags.BoolVar(&f.json, "json", false, "one JSON value")
 	return cmd
 }
@@ -153,23 +156,15 @@ func (a *app) setGroup(cmd *cobra.Command, text string, f *groupFlags) error {
 	if g, err = f.apply(cmd.Flags(), g); err != nil {
 		return err
 	}
-	members, err := membersOf(cmd.Context(), s.Access())
-	if err != nil {
-		return err
-	}
-	if n := members[name]; !known && n > 0 && !f.reuse {
-		return failedf("conflict: %s, from a group of the name %s that was removed, and would be members of the new one at once; "+
-			"take them out (toolcrib users edit NAME --group ''), choose another name, or give --reuse", stillCarry(n), guard.Visible(name))
-	}
 	if cmd.Flags().Changed("grant") {
 		a.tellGrants(cmd.Context(), g.Grants)
 	}
-	c, err := s.Access().PutGroup(cmd.Context(), g, by)
+	c, err := s.Access().PutGroup(cmd.Context(), access.NewGroup{Group: g, Reuse: f.reuse, AllAgents: f.allAgents}, by)
 	if err != nil {
-		return peopleError(err)
+		return groupError(err)
 	}
 	if f.json {
-		return printJSON(a.out, viewOfGroup(*c.Group, members[name]), true)
+		return printJSON(a.out, viewOfGroup(*c.Group, c.Carriers), true)
 	}
 	word := "made"
 	if known {
@@ -179,12 +174,16 @@ func (a *app) setGroup(cmd *cobra.Command, text string, f *groupFlags) error {
 	return nil
 }
 
-// stillCarry tells of users with the name of a group that there is not.
-func stillCarry(n int) string {
-	if n == 1 {
-		return "1 user still carries the name"
+// groupError is an error about groups, with what to do about it here.
+func groupError(err error) error {
+	var carried *access.CarriedError
+	switch {
+	case !errors.As(err, &carried):
+		return agentsError(err)
+	case carried.Gone:
+		return failedf("%v (toolcrib users edit NAME --group '' takes one out; --reuse says that it is meant)", peopleError(err))
 	}
-	return fmt.Sprintf("%d users still carry the name", n)
+	return failedf("%v (toolcrib users edit NAME --group '' takes one out)", peopleError(err))
 }
 
 // findGroup returns a group, or an empty one of that name.
@@ -215,34 +214,17 @@ func (a *app) groupsRemoveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			left, err := membersLeft(cmd.Context(), s, name)
+			c, err := s.Access().RemoveGroup(cmd.Context(), name, by)
 			if err != nil {
-				return err
-			}
-			if _, err := s.Access().RemoveGroup(cmd.Context(), name, by); err != nil {
-				return peopleError(err)
+				return groupError(err)
 			}
 			fmt.Fprintf(a.out, "%s: removed\n", guard.Visible(name))
-			if left > 0 {
-				a.notice("%s, and they stay restricted to what they are granted elsewhere; `toolcrib users edit NAME --group ''` takes them out", stillCarry(left))
+			if c.Carriers > 0 {
+				a.notice("%s, and they stay restricted to what they are granted elsewhere; `toolcrib users edit NAME --group ''` takes them out", access.StillCarry(c.Carriers))
 			}
 			return nil
 		},
 	}
-}
-
-// membersLeft counts the members of a group, and refuses to remove one that restricts
-// them to agents: without it nobody would know of that.
-func membersLeft(ctx context.Context, s *sqlite.Store, name string) (int, error) {
-	g, _, err := findGroup(ctx, s, name)
-	if err != nil {
-		return 0, err
-	}
-	members, err := membersOf(ctx, s.Access())
-	if err == nil && g.NamesAgents() && members[name] > 0 {
-		err = failedf("conflict: %s restricts its %d members to agents; take them out first (toolcrib users edit NAME --group ''), or disable it", guard.Visible(name), members[name])
-	}
-	return members[name], err
 }
 
 // completeGroups completes the names of groups; a shell that cannot is told nothing.

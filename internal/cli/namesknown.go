@@ -53,6 +53,8 @@ func missing(what, pattern string, names ...string) string {
 func (n *namesKnown) missingGrant(grant string) string {
 	kind, name, other := strings.Cut(grant, ":")
 	switch {
+	case grant == access.NoAgents:
+		return ""
 	case kind == "agent" && other:
 		return missing("agent", name, n.agents...)
 	case other:

@@ -49,6 +49,7 @@ type userFlags struct {
 	admin, noAdmin        bool
 	noGrants, reuse, json bool
 	passwordStdin         bool
+	allAgents             bool
 	roles, groups, grants []string
 }
 

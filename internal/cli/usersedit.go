@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -18,9 +19,11 @@ func (a *app) usersEditCommand() *cobra.Command {
 		Use:   "edit NAME",
 		Short: "Change a user; what is not named stays as it is",
 		Long: "Change a user; what is not named stays as it is. A list that is given takes the place of the old one. " +
-			"A change counts at the next call, also in runs that are on their way.",
+			"A change counts at the next call, also in runs that are on their way. " +
+			"Where grants name agents, only those may be used; taking the last such grant away is refused unless --all-agents says that this is meant.",
 		Example: `toolcrib users edit anna --grant 'read_*' --grant web_fetch
-toolcrib users edit anna --no-grants
+toolcrib users edit anna --grant 'read_*' --grant agent:reader
+toolcrib users edit anna --no-grants --all-agents
 toolcrib users edit anna --grant ''
 toolcrib users edit anna --no-admin --group staff`,
 		Args:              positional,
@@ -32,6 +35,7 @@ toolcrib users edit anna --no-admin --group staff`,
 	a.userFlags(cmd, &f)
 	cmd.Flags().BoolVar(&f.noAdmin, "no-admin", false, "no administrator any more")
 	cmd.Flags().BoolVar(&f.noGrants, "no-grants", false, "declare no grants: nothing is restricted, unless a group does")
+	cmd.Flags().BoolVar(&f.allAgents, "all-agents", false, allAgentsUsage)
 	return cmd
 }
 
@@ -43,6 +47,7 @@ func (a *app) editUser(cmd *cobra.Command, name string, f *userFlags) error {
 	if edit == (access.Edit{}) && !f.passwordStdin {
 		return usagef("nothing to change: name what is to be another\nSee: %s --help", cmd.CommandPath())
 	}
+	edit.AllAgents = f.allAgents
 	s, by, err := a.directory(cmd.Context())
 	if err != nil {
 		return err
@@ -57,13 +62,13 @@ func (a *app) editUser(cmd *cobra.Command, name string, f *userFlags) error {
 			return err
 		}
 	}
-	if edit != (access.Edit{}) {
+	if edit != (access.Edit{AllAgents: f.allAgents}) {
 		if edit.Grants != nil {
 			a.tellGrants(cmd.Context(), *edit.Grants)
 		}
 		c, err := s.Access().EditUser(cmd.Context(), u.Name, edit, by)
 		if err != nil {
-			return peopleError(err)
+			return agentsError(err)
 		}
 		u = *c.User
 	}
@@ -73,6 +78,17 @@ func (a *app) editUser(cmd *cobra.Command, name string, f *userFlags) error {
 		}
 	}
 	return a.changedUser(cmd.Context(), s, u, "changed", f.json)
+}
+
+const allAgentsUsage = "every agent may be used when no grant names one any more"
+
+// agentsError is an error about people, with the flag that says that all agents are meant.
+func agentsError(err error) error {
+	var free *access.AllAgentsError
+	if errors.As(err, &free) {
+		return failedf("%v (--all-agents)", peopleError(err))
+	}
+	return peopleError(err)
 }
 
 func (a *app) usersStateCommand(verb, short, word string, disabled bool) *cobra.Command {

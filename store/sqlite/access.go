@@ -234,8 +234,16 @@ func (a *Access) Latest(ctx context.Context) (time.Time, error) {
 }
 
 // docs reads a page of documents.
-func docs[T any](ctx context.Context, s *Store, query string, args ...any) (list []T, err error) {
-	err = each(ctx, s.readers.QueryContext, query, args, func(scan func(...any) error) error {
+func docs[T any](ctx context.Context, s *Store, query string, args ...any) ([]T, error) {
+	list, err := docsOf[T](ctx, s.readers.QueryContext, query, args...)
+	if err != nil {
+		return nil, s.failed(ctx, err)
+	}
+	return list, nil
+}
+
+func docsOf[T any](ctx context.Context, rows queryFunc, query string, args ...any) (list []T, err error) {
+	err = each(ctx, rows, query, args, func(scan func(...any) error) error {
 		var raw []byte
 		var v T
 		if err := scan(&raw); err != nil {
@@ -245,10 +253,7 @@ func docs[T any](ctx context.Context, s *Store, query string, args ...any) (list
 		list = append(list, v)
 		return err
 	})
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	return list, nil
+	return list, err
 }
 
 // Users implements [access.Users].
@@ -259,15 +264,25 @@ func (a *Access) Users(ctx context.Context, after string, limit int) ([]access.U
 // EditUser implements [access.Users].
 func (a *Access) EditUser(ctx context.Context, name string, e access.Edit, by string) (access.Change, error) {
 	return a.change(ctx, by, func(t *tx, c *access.Change) error {
-		u, err := doc[access.User](t.row, selectUser, name, "user")
+		before, err := doc[access.User](t.row, selectUser, name, "user")
 		if err != nil {
 			return err
 		}
-		if u, err = e.Apply(u); err != nil {
+		u, err := e.Apply(before)
+		if err != nil {
 			return err
 		}
 		if e.Groups != nil {
 			if err := t.knownGroups(u.Groups); err != nil {
+				return err
+			}
+		}
+		if e.ChangesAgents() {
+			names, err := t.namingAgents()
+			if err != nil {
+				return err
+			}
+			if err := e.CheckAgents(before, u, names); err != nil {
 				return err
 			}
 		}
@@ -286,17 +301,7 @@ func (a *Access) RemoveUser(ctx context.Context, name, by string) (access.Change
 		if _, err := t.exec("DELETE FROM passwords WHERE user = ?", name); err != nil {
 			return err
 		}
-		var open []access.Issued
-		err = each(t.ctx, t.query, "SELECT doc FROM tokens WHERE user = ? AND revoked = 0 ORDER BY id", []any{name}, func(scan func(...any) error) error {
-			var raw []byte
-			var i access.Issued
-			if err := scan(&raw); err != nil {
-				return err
-			}
-			err := decodeJSON(raw, &i)
-			open = append(open, i)
-			return err
-		})
+		open, err := docsOf[access.Issued](t.ctx, t.query, "SELECT doc FROM tokens WHERE user = ? AND revoked = 0 ORDER BY id", name)
 		for i := 0; err == nil && i < len(open); i++ {
 			err = t.revoke(open[i], &access.Change{By: by, At: c.At})
 		}

@@ -6,17 +6,26 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 )
 
 // PutGroup implements [access.Groups].
-func (a *Access) PutGroup(ctx context.Context, g access.Group, by string) (access.Change, error) {
-	g, err := g.Check()
+func (a *Access) PutGroup(ctx context.Context, n access.NewGroup, by string) (access.Change, error) {
+	g, err := n.Check()
 	if err != nil {
 		return access.Change{}, err
 	}
+	n.Group = g
 	return a.change(ctx, by, func(t *tx, c *access.Change) error {
 		if err := t.roomForGroup(g.Name); err != nil {
+			return err
+		}
+		var err error
+		if c.Carriers, err = t.carriers(g.Name); err != nil {
+			return err
+		}
+		if err := t.mayPut(n, c.Carriers); err != nil {
 			return err
 		}
 		g.Changed, g.ChangedBy = c.At, by
@@ -58,6 +67,50 @@ func (t *tx) roomForGroup(name string) error {
 	return nil
 }
 
+const (
+	selectGroup = "SELECT doc FROM user_groups WHERE name = ?"
+	// carrying is a user who carries the name of a group.
+	carrying = "removed = 0 AND EXISTS (SELECT 1 FROM json_each(users.doc, '$.groups') WHERE value = ?)"
+)
+
+// carriers counts the users who carry the name of a group.
+func (t *tx) carriers(group string) (n int, err error) {
+	err = t.row("SELECT count(*) FROM users WHERE "+carrying, []any{group}, &n)
+	return n, err
+}
+
+// mayPut refuses a group that would take in or let free somebody unawares.
+func (t *tx) mayPut(n access.NewGroup, carriers int) error {
+	before, err := doc[access.Group](t.row, selectGroup, n.Name, "group")
+	switch {
+	case errors.Is(err, toolcrib.ErrNotFound):
+		return n.CheckNew(carriers)
+	case err != nil:
+		return err
+	case !n.FreesAgents(before):
+		return nil
+	}
+	names, err := t.namingAgents()
+	if err != nil {
+		return err
+	}
+	members, err := docsOf[access.User](t.ctx, t.query, "SELECT doc FROM users WHERE "+carrying, n.Name)
+	if err != nil {
+		return err
+	}
+	return n.CheckMembers(members, names)
+}
+
+// namingAgents tells which groups name agents.
+func (t *tx) namingAgents() (func(group string) bool, error) {
+	groups, err := docsOf[access.Group](t.ctx, t.query, "SELECT doc FROM user_groups")
+	naming := map[string]bool{}
+	for _, g := range groups {
+		naming[g.Name] = g.NamesAgents()
+	}
+	return func(group string) bool { return naming[group] }, err
+}
+
 // Groups implements [access.Groups].
 func (a *Access) Groups(ctx context.Context) ([]access.Group, error) {
 	return docs[access.Group](ctx, a.s, "SELECT doc FROM user_groups ORDER BY name LIMIT ?", access.MaxGroups)
@@ -66,12 +119,18 @@ func (a *Access) Groups(ctx context.Context) ([]access.Group, error) {
 // RemoveGroup implements [access.Groups].
 func (a *Access) RemoveGroup(ctx context.Context, name, by string) (access.Change, error) {
 	return a.change(ctx, by, func(t *tx, c *access.Change) error {
-		removed, err := movedOne(t.exec("DELETE FROM user_groups WHERE name = ?", name))
+		g, err := doc[access.Group](t.row, selectGroup, name, "group")
 		if err != nil {
 			return err
 		}
-		if !removed {
-			return refused(access.CodeNotFound, "there is no group %+q", clipped(name))
+		if c.Carriers, err = t.carriers(name); err != nil {
+			return err
+		}
+		if err := g.CheckRemove(c.Carriers); err != nil {
+			return err
+		}
+		if _, err := t.exec("DELETE FROM user_groups WHERE name = ?", name); err != nil {
+			return err
 		}
 		c.Name = name
 		return t.accessChanged(access.GroupRemoved, c, nil)

@@ -17,6 +17,14 @@ func TestN18_Directory(t *testing.T) {
 	accesstest.RunDirectory(t, func(t *testing.T) access.Directory { return open(t).Access() })
 }
 
+// Two processes: what is looked at before a change is looked at within it.
+func TestN18_GroupsOfTwoProcesses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "toolcrib.db")
+	s := openAt(t, path, sqlite.Options{})
+	accesstest.RunGroupsRace(t, s.Access(), openAt(t, path, sqlite.Options{}).Access())
+	verifyAll(t, s)
+}
+
 func TestM16_Tokens(t *testing.T) {
 	accesstest.RunTokens(t, func(t *testing.T) access.Tokens { return open(t).Access() })
 	accesstest.RunRemovedUsersTokens(t, open(t).Access())
@@ -54,7 +62,7 @@ func TestN18_ChangesOfOtherProcesses(t *testing.T) {
 			return err
 		}, []string{"a"}},
 		{func() error {
-			_, err := there.PutGroup(t.Context(), access.Group{Name: "staff", Grants: []string{"b"}}, "x")
+			_, err := there.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "staff", Grants: []string{"b"}}}, "x")
 			return err
 		}, []string{"a"}},
 		{func() error {
@@ -62,7 +70,7 @@ func TestN18_ChangesOfOtherProcesses(t *testing.T) {
 			return err
 		}, []string{"a", "b"}},
 		{func() error {
-			_, err := here.PutGroup(t.Context(), access.Group{Name: "staff", Grants: []string{"c"}}, "x")
+			_, err := here.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "staff", Grants: []string{"c"}}}, "x")
 			return err
 		}, []string{"a", "c"}},
 		{func() error {

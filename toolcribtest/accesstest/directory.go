@@ -29,6 +29,10 @@ func RunDirectory(t *testing.T, open func(t *testing.T) access.Directory) {
 		"the name of a removed user is not just reused": reuses,
 		"pages":                             pages,
 		"groups":                            groups,
+		"N18 who carries a removed group":   carriers,
+		"N18 a group that names agents":     agentsGroup,
+		"N18 the last grant of an agent":    agentEdits,
+		"N18 the last one of a group":       agentsOfGroups,
 		"passwords":                         passwords,
 		"whoever makes a change is known":   knowsWho,
 		"a context that has ended":          ended,
@@ -37,6 +41,10 @@ func RunDirectory(t *testing.T, open func(t *testing.T) access.Directory) {
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}
+	t.Run("N18 groups, both at once", func(t *testing.T) {
+		d := open(t)
+		RunGroupsRace(t, d, d)
+	})
 }
 
 func add(t *testing.T, d access.Directory, u access.User) access.User {
@@ -60,7 +68,7 @@ func check(t *testing.T, c access.Change, kind toolcrib.Kind, name string) {
 }
 
 func keepsUsers(t *testing.T, d access.Directory) {
-	done(t)(d.PutGroup(t.Context(), access.Group{Name: "staff"}, by))
+	done(t)(d.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "staff"}}, by))
 	want := access.User{
 		Name: "Ｊürgen", Display: "Jürgen M.", Email: "j@example.com", Admin: true, Roles: []string{"editor", "editor"},
 		Groups: []string{"staff"}, Grants: []string{"read_*", "sql:shop/public.*"}, Trust: toolcrib.TrustTrusted,
@@ -94,7 +102,7 @@ func keepsNil(t *testing.T, d access.Directory) {
 		if err != nil || (u.Grants == nil) != (grants == nil) || len(u.Grants) != 0 {
 			t.Errorf("%s grants are read as %#v, %v", name, u.Grants, err)
 		}
-		done(t)(d.PutGroup(t.Context(), access.Group{Name: "g" + name, Grants: grants}, by))
+		done(t)(d.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "g" + name, Grants: grants}}, by))
 	}
 	all, err := d.Groups(t.Context())
 	if err != nil || len(all) != 2 || all[0].Grants == nil || all[1].Grants != nil {
@@ -277,7 +285,7 @@ func pages(t *testing.T, d access.Directory) {
 }
 
 func groups(t *testing.T, d access.Directory) {
-	c, err := d.PutGroup(t.Context(), access.Group{Name: "staff", Description: "all", Roles: []string{"r"}, Grants: []string{"read_*"}}, by)
+	c, err := d.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "staff", Description: "all", Roles: []string{"r"}, Grants: []string{"read_*"}}}, by)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,11 +293,11 @@ func groups(t *testing.T, d access.Directory) {
 	if c.Group == nil || !slices.Equal(c.Group.Grants, []string{"read_*"}) {
 		t.Errorf("the change tells %+v", c.Group)
 	}
-	_, err = d.PutGroup(t.Context(), access.Group{Name: "Staff"}, by)
+	_, err = d.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "Staff"}}, by)
 	refused(t, err, access.CodeConflict)
-	_, err = d.PutGroup(t.Context(), access.Group{Name: "x", Grants: []string{"?*"}}, by)
+	_, err = d.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "x", Grants: []string{"?*"}}}, by)
 	refused(t, err, access.CodeBadRequest)
-	c, err = d.PutGroup(t.Context(), access.Group{Name: "staff", Grants: []string{"a"}, Disabled: true}, by)
+	c, err = d.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "staff", Grants: []string{"a"}, Disabled: true}}, by)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +342,7 @@ func passwords(t *testing.T, d access.Directory) {
 func knowsWho(t *testing.T, d access.Directory) {
 	_, err := d.AddUser(t.Context(), access.NewUser{User: access.User{Name: "anna"}}, "")
 	refused(t, err, access.CodeBadRequest)
-	_, err = d.PutGroup(t.Context(), access.Group{Name: "g"}, "")
+	_, err = d.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "g"}}, "")
 	refused(t, err, access.CodeBadRequest)
 	if all, err := d.Users(t.Context(), "", 0); err != nil || len(all) != 0 {
 		t.Errorf("it was added all the same: %v, %v", all, err)
