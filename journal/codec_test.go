@@ -235,7 +235,7 @@ func TestOldJournal(t *testing.T) {
 func TestChildJournal(t *testing.T) {
 	const parent, child = "run_01K0PARENT1000000000000000", "run_01K0CH1D01000000000000000A"
 	runs := kept(t, "testdata/child.ndjson", "")
-	if len(runs) != 2 || len(runs[parent]) != 18 || len(runs[child]) != 18 {
+	if len(runs) != 2 || len(runs[parent]) != 20 || len(runs[child]) != 18 {
 		t.Fatalf("%d runs with %d and %d events", len(runs), len(runs[parent]), len(runs[child]))
 	}
 	start, ok := runs[child][0].Body.(*journal.RunStarted)
