@@ -433,10 +433,10 @@ func (x *execution) landChild(f *flight) (done bool, err error) {
 	case c.parked != nil:
 		x.parked = append(x.parked, c.parked)
 		return true, nil
-	case c.ended != nil:
+	case c.ended != nil && f.call.ChildEnd == nil:
 		return false, x.d.hold(c.ended)
 	}
-	return false, nil // it was never started
+	return false, nil // it was never started, or its end is written down already
 }
 
 // noted is a result with a note to the model, if a person changed the arguments of

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -60,6 +61,13 @@ func (m *Memory) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.
 	}
 	m.runs[run] = chain{appended: append(have.appended, slices.Clone(events)), last: after + toolcrib.Seq(len(events))}
 	return nil
+}
+
+// Runs returns the IDs of the runs that it holds, sorted.
+func (m *Memory) Runs() []toolcrib.RunID {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return slices.Sorted(maps.Keys(m.runs))
 }
 
 // storable tells whether events are such as a durable journal would take. They
