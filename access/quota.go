@@ -80,9 +80,14 @@ func (e *QuotaError) Code() Code {
 	return CodeRateLimited
 }
 
+// lastYear is the last of which calls are counted: their times are kept in nanoseconds
+// since 1970, which end in the next one.
+const lastYear = 2261
+
 // CheckTake says what is wrong with the parameters of [Quota.Take].
 func CheckTake(token string, l Limits, at time.Time) error {
-	if token == "" || len(token) > maxClaimBytes || l.PerMinute < 0 || l.PerMinute > maxRate || l.Total < 0 || l.Total > maxCalls || at.IsZero() {
+	if token == "" || len(token) > maxClaimBytes || l.PerMinute < 0 || l.PerMinute > maxRate || l.Total < 0 || l.Total > maxCalls ||
+		at.Year() < 1970 || at.Year() > lastYear {
 		return refusef(CodeBadRequest, "the calls of this token cannot be counted: its limits or the time are impossible")
 	}
 	return nil

@@ -79,8 +79,10 @@ func (t *tx) revoke(i access.Issued, c *access.Change) error {
 	return t.putToken(i, access.TokenRevoked, c)
 }
 
-// countsKept is how long the counts of a token are kept after it has expired, so that
-// they are there again when a clock is set back.
+// countsKept is how long the times of the last calls of a token are kept after it has
+// expired, so that they are there again when a clock is set back. How many calls there
+// were in all stays for good, as the token does: a clock that was ahead for a moment
+// must not give back what was used. (Earlier versions forgot that, too.)
 const countsKept = 90 * 24 * time.Hour
 
 // Take implements [access.Quota]. It is no barrier: after loss of power the last calls
@@ -117,7 +119,7 @@ func (t *tx) take(token string, l access.Limits, at time.Time) error {
 	}
 	for _, query := range []string{
 		"DELETE FROM token_minute WHERE token IN (SELECT token FROM token_calls WHERE expires BETWEEN 1 AND ?)",
-		"DELETE FROM token_calls WHERE expires BETWEEN 1 AND ?",
+		"UPDATE token_calls SET expires = 0 WHERE expires BETWEEN 1 AND ?", // so that nobody looks there again
 	} {
 		if _, err := t.exec(query, at.Add(-countsKept).Unix()); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
@@ -63,7 +64,8 @@ func (s *Store) VerifyAll(ctx context.Context) (all store.VerifiedAll, err error
 	if err != nil {
 		return all, err
 	}
-	err = s.frozen(ctx, func(sn snapshot) error { return sn.verifyAll(ctx, keys, &all) })
+	now := s.now()
+	err = s.frozen(ctx, func(sn snapshot) error { return sn.verifyAll(ctx, keys, now, &all) })
 	if err != nil {
 		return all, err
 	}
@@ -166,25 +168,28 @@ func (p problems) add(err error) error {
 	return nil
 }
 
-func (sn snapshot) verifyAll(ctx context.Context, keys *store.Keys, all *store.VerifiedAll) error {
-	p, used := problems{all: all}, store.Used{}
+func (sn snapshot) verifyAll(ctx context.Context, keys *store.Keys, now time.Time, all *store.VerifiedAll) error {
+	p, used, proved := problems{all: all}, store.Used{}, tokenProofs{}
 	c := systemCheck{keys: keys, facts: make(map[toolcrib.RunID]*facts), used: &used}
 	var err error
 	all.System, err = sn.verifySystem(ctx, &c)
 	if err := p.add(err); err != nil {
 		return err
 	}
-	if err := sn.verifyRuns(ctx, c.facts, &used, p); err != nil {
+	if err := sn.verifyRuns(ctx, c.facts, &used, proved, p); err != nil {
 		return err
 	}
 	if err := sn.verifyUsed(ctx, used, p); err != nil {
+		return err
+	}
+	if err := sn.verifyTokenCalls(ctx, proved, now, p); err != nil {
 		return err
 	}
 	return sn.verifyStray(ctx, p)
 }
 
 // verifyRuns verifies each run, and finds the anchors without one.
-func (sn snapshot) verifyRuns(ctx context.Context, known map[toolcrib.RunID]*facts, used *store.Used, p problems) error {
+func (sn snapshot) verifyRuns(ctx context.Context, known map[toolcrib.RunID]*facts, used *store.Used, proved tokenProofs, p problems) error {
 	var runs []toolcrib.RunID
 	err := each(ctx, sn.query, "SELECT id FROM runs ORDER BY num", nil, func(scan func(...any) error) error {
 		var id toolcrib.RunID
@@ -203,7 +208,7 @@ func (sn snapshot) verifyRuns(ctx context.Context, known map[toolcrib.RunID]*fac
 		if f == nil {
 			f = new(facts)
 		}
-		f.used, there[run] = used, true
+		f.used, f.proved, there[run] = used, proved, true
 		v, err := sn.verifyRun(ctx, run, f)
 		if err := p.add(err); err != nil {
 			return err

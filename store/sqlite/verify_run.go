@@ -23,6 +23,7 @@ type facts struct {
 	pruned  *store.Pruned
 	removed *store.Pruned
 	used    *store.Used // where what it has used is counted; nil = nowhere
+	proved  tokenProofs // where calls of access tokens are counted; nil = nowhere
 }
 
 // learn takes what an event of the system journal tells.
@@ -82,6 +83,7 @@ type runCheck struct {
 
 	meter   store.Meter
 	charges []store.Charge
+	calls   tokenCalls
 }
 
 // broken is a break at an event.
@@ -129,6 +131,7 @@ func (sn snapshot) verifyRun(ctx context.Context, run toolcrib.RunID, f *facts) 
 	if err := c.end(&r); err != nil {
 		return c.v, err
 	}
+	f.proved.add(&c.calls)
 	if err := sn.verifyContents(ctx, run); err != nil {
 		return c.v, err
 	}
@@ -206,6 +209,7 @@ func (c *runCheck) project(r *stored) error {
 	if err != nil {
 		return err // the bytes are those that were written: a later version may have
 	}
+	c.calls.learn(e.Body)
 	c.meter.Learn(e.Body, e.Time)
 	c.charges = c.meter.Charge(c.charges[:0], &c.rec, e)
 	for _, charge := range c.charges {

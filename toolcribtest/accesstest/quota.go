@@ -23,6 +23,8 @@ func RunQuota(t *testing.T, open func(t *testing.T) access.Quota) {
 		"M16 calls a minute":           perMinute,
 		"a refused call is no call":    refusedIsFree,
 		"a clock that is set back":     setBack,
+		"a clock that was far ahead":   wasAhead,
+		"the edge of a minute":         edges,
 		"no limits":                    noLimits,
 		"what cannot be counted":       impossible,
 		"in parallel, never overspent": parallel,
@@ -90,6 +92,27 @@ func setBack(t *testing.T, q access.Quota) {
 	took(t, q.Take(t.Context(), "tok_1", l, epoch.Add(-time.Hour)), access.BucketMinute, time.Hour+time.Minute)
 }
 
+// A clock that is ahead for a while gives no token its calls back.
+func wasAhead(t *testing.T, q access.Quota) {
+	l := access.Limits{Total: 2, PerMinute: 2, Expires: epoch.Add(time.Hour)}
+	took(t, q.Take(t.Context(), "tok_1", l, epoch), "", 0)
+	took(t, q.Take(t.Context(), "tok_1", l, epoch), "", 0)
+	took(t, q.Take(t.Context(), "tok_2", access.Limits{Total: 1}, epoch.AddDate(5, 0, 0)), "", 0)
+	took(t, q.Take(t.Context(), "tok_1", l, epoch.Add(time.Minute)), access.BucketTotal, 0)
+	if left, err := q.Left(t.Context(), "tok_1", l, epoch.Add(time.Minute)); err != nil || left.Total != 0 {
+		t.Errorf("%+v, %v", left, err)
+	}
+}
+
+// A call counts for a whole minute, and not a nanosecond longer.
+func edges(t *testing.T, q access.Quota) {
+	l := access.Limits{PerMinute: 1}
+	took(t, q.Take(t.Context(), "tok_1", l, epoch), "", 0)
+	took(t, q.Take(t.Context(), "tok_1", l, epoch.Add(access.Minute-1)), access.BucketMinute, 1)
+	took(t, q.Take(t.Context(), "tok_1", l, epoch.Add(access.Minute)), "", 0)
+	took(t, q.Take(t.Context(), "tok_1", l, epoch.Add(access.Minute)), access.BucketMinute, access.Minute)
+}
+
 func noLimits(t *testing.T, q access.Quota) {
 	for range 10 {
 		took(t, q.Take(t.Context(), "tok_1", access.Limits{}, epoch), "", 0)
@@ -100,6 +123,8 @@ func impossible(t *testing.T, q access.Quota) {
 	for name, err := range map[string]error{
 		"no token":     q.Take(t.Context(), "", access.Limits{}, epoch),
 		"no time":      q.Take(t.Context(), "tok_1", access.Limits{}, time.Time{}),
+		"long ago":     q.Take(t.Context(), "tok_1", access.Limits{}, time.Date(1969, 12, 31, 0, 0, 0, 0, time.UTC)),
+		"far ahead":    q.Take(t.Context(), "tok_1", access.Limits{}, time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)),
 		"negative":     q.Take(t.Context(), "tok_1", access.Limits{Total: -1}, epoch),
 		"negative too": q.Take(t.Context(), "tok_1", access.Limits{PerMinute: -1}, epoch),
 	} {
