@@ -160,7 +160,7 @@ func (m *modelCall) expect() modelExpectation {
 		x.reason = x.against[0]
 	case decided.Decision == journal.DecisionDeny:
 		x.reason = toolcrib.ReasonApprovalDenied
-	case m.w.scope.NobodyAsks && m.tool.spec.AnsweredBy != "":
+	case m.w.scope.NobodyAsks && m.tool.spec.AnsweredBy == "person":
 		x.reason = toolcrib.ReasonNeedsConfirmation
 	case len(x.questions) == 0, approved:
 		x.decision = toolcrib.Allow
@@ -193,10 +193,19 @@ func modelQuestions() []modelQuestion {
 		}
 	}
 	plain := func(p string) string { return p }
+	entry := func(p string) string { return strings.Split(p, "(")[0] }
 	return []modelQuestion{
 		{toolcrib.ReasonParseError, false, func(m *modelCall) bool { return m.call.Cut || m.call.Malformed }},
+		{toolcrib.ReasonCostCapExceeded, false, func(m *modelCall) bool {
+			w := m.w.scope.Worker
+			return w != nil && w.CostCapMode == "enforce" && w.CostCapUSD > 0 && m.w.facts.SpentUSD > w.CostCapUSD
+		}},
+		{toolcrib.ReasonHopBudgetExhausted, false, func(m *modelCall) bool {
+			w := m.w.scope.Worker
+			return w != nil && w.Hops > 0 && m.w.facts.Hops+m.place() >= w.Hops
+		}},
 		{toolcrib.ReasonDuplicateCallID, false, func(m *modelCall) bool { return m.call.Duplicate }},
-		{toolcrib.ReasonTooManyCalls, false, func(m *modelCall) bool { return m.i >= m.w.scope.MaxCalls }},
+		{toolcrib.ReasonTooManyCalls, false, func(m *modelCall) bool { return m.place() >= m.w.scope.MaxCalls }},
 		{toolcrib.ReasonNotRegistered, false, func(m *modelCall) bool { return m.tool == nil }},
 		{toolcrib.ReasonToolDisabled, true, (*modelCall).off},
 		{toolcrib.ReasonRequiresAdmin, true, func(m *modelCall) bool {
@@ -206,22 +215,30 @@ func modelQuestions() []modelQuestion {
 		{toolcrib.ReasonAgentAllowlist, true, list(func(s gate.Scope) []string { return s.AgentTools }, plain)},
 		{toolcrib.ReasonSkillAllowlist, true, func(m *modelCall) bool {
 			return m.call.Name == "read_skill" && !m.w.scope.HasSkills ||
-				list(func(s gate.Scope) []string { return s.SkillTools }, func(p string) string { return strings.Split(p, "(")[0] })(m)
+				list(func(s gate.Scope) []string { return s.SkillTools }, entry)(m)
 		}},
 		{toolcrib.ReasonRunAllowlist, true, list(func(s gate.Scope) []string { return s.RunTools }, plain)},
-		{toolcrib.ReasonWorkerAllowlist, true, list(func(s gate.Scope) []string { return s.WorkerTools }, plain)},
+		{toolcrib.ReasonWorkerAllowlist, true, func(m *modelCall) bool {
+			return list(func(s gate.Scope) []string { return s.WorkerTools }, plain)(m) ||
+				slices.ContainsFunc(m.w.scope.AboveSkills, func(above []string) bool {
+					return list(func(gate.Scope) []string { return above }, entry)(m)
+				})
+		}},
 		{toolcrib.ReasonNotOffered, true, func(m *modelCall) bool { return !m.w.facts.Offered[m.call.Name] }},
 		{toolcrib.ReasonDepthExceeded, true, func(m *modelCall) bool {
 			room := m.w.scope.MaxDepth - m.w.scope.Depth
-			return room < 0 || m.tool.spec.Nested && room == 0
+			return room < 0 || (m.tool.spec.Nested || m.byAgent()) && room == 0
 		}},
 		{toolcrib.ReasonInvalidArguments, true, (*modelCall).badArguments},
 		{toolcrib.ReasonToolPolicy, true, (*modelCall).notAdmitted},
 		{toolcrib.ReasonProtectedPath, true, (*modelCall).protected},
 		{toolcrib.ReasonNotPermitted, true, func(m *modelCall) bool {
-			return m.token != nil && (m.token.covers != noFault || !slices.Contains(m.token.arguments, string(m.call.Arguments)))
+			return m.token != nil && (m.token.covers != noFault || !slices.Contains(m.token.arguments, string(m.call.Arguments))) || m.agentsRefused()
 		}},
-		{toolcrib.ReasonSkillAllowlist, true, (*modelCall).skillsRefuse},
+		{toolcrib.ReasonSkillAllowlist, true, func(m *modelCall) bool { return m.skillsRefuse(m.w.scope.SkillTools) }},
+		{toolcrib.ReasonWorkerAllowlist, true, func(m *modelCall) bool {
+			return slices.ContainsFunc(m.w.scope.AboveSkills, m.skillsRefuse)
+		}},
 		{toolcrib.ReasonReadOnlyMode, true, func(m *modelCall) bool {
 			return m.effectPanics() || m.w.scope.ReadOnly && m.effect().Writes()
 		}},
@@ -235,9 +252,17 @@ func modelQuestions() []modelQuestion {
 		}},
 		{toolcrib.ReasonBudgetExhausted, true, func(m *modelCall) bool {
 			counts := m.token != nil && !m.w.facts.Counted[m.call.ID]
-			return counts && (m.left <= 0 || m.token.roomFault != noFault)
+			return counts && (m.left <= 0 || m.token.roomFault != noFault) || m.byAgent() && m.noShare()
 		}},
 	}
+}
+
+// modelLayers are those that are about the tool, whatever the call.
+func modelLayers() []modelQuestion {
+	all := modelQuestions()
+	from := slices.IndexFunc(all, func(q modelQuestion) bool { return q.reason == toolcrib.ReasonToolDisabled })
+	to := slices.IndexFunc(all, func(q modelQuestion) bool { return q.reason == toolcrib.ReasonNotOffered })
+	return all[from:to]
 }
 
 func (m *modelCall) off() bool {
@@ -265,8 +290,7 @@ func (m *modelCall) notPermitted() bool {
 	if m.who.Admin && m.who.User != "" || m.who.Grants == nil {
 		return false
 	}
-	ofAgents := func(grant string) bool { return strings.HasPrefix(grant, "agent:") }
-	if slices.ContainsFunc(m.who.Grants, ofAgents) && !slices.Contains(m.who.Grants, "agent:"+m.w.scope.Agent) {
+	if !m.granted(m.w.scope.Agent) {
 		return true
 	}
 	group := m.tool.spec.Group
@@ -281,17 +305,78 @@ func (m *modelCall) notPermitted() bool {
 	})
 }
 
+// granted tells whether the principal may use an agent.
+func (m *modelCall) granted(agent string) bool {
+	if m.who.Admin && m.who.User != "" {
+		return true
+	}
+	named := false
+	for _, grant := range m.who.Grants {
+		pattern, ofAgent := strings.CutPrefix(grant, "agent:")
+		named = named || ofAgent
+		if ofAgent && strings.Trim(pattern, "*?") != "" && modelMatch(pattern, agent) {
+			return true
+		}
+	}
+	return !named
+}
+
+func (m *modelCall) byAgent() bool { return m.tool.spec.AnsweredBy == "agent" }
+
+// agentsRefused tells whether the call would let an agent work that may not be used.
+func (m *modelCall) agentsRefused() bool {
+	var agents []string
+	if !m.tool.plain && m.tool.target == targetHelper {
+		agents = append(agents, "helper")
+	}
+	if !m.tool.plain && m.tool.target == targetSecret {
+		agents = append(agents, "secret")
+	}
+	if m.byAgent() {
+		var args map[string]any
+		_ = json.Unmarshal(m.call.Arguments, &args)
+		name, _ := args["agent"].(string)
+		agents = append(agents, name)
+	}
+	return slices.ContainsFunc(agents, func(name string) bool {
+		return !m.granted(name) || m.token != nil && !slices.Contains(m.token.agents, name)
+	})
+}
+
+func (m *modelCall) noShare() bool {
+	switch m.w.share {
+	case shareNoBudget, shareLeft:
+		return false
+	case shareForOne:
+		return m.call.ID != "call_0"
+	}
+	return true
+}
+
+// place is where the call stands in its turn.
+func (m *modelCall) place() int {
+	if at, told := m.w.facts.Place[m.call.ID]; told && at >= 0 {
+		return at
+	}
+	return m.i
+}
+
 func (m *modelCall) badArguments() bool {
 	if m.call.Broken != "" || m.call.Problem != "" || m.tool.broken {
 		return true
 	}
-	if !slices.Contains([]string{`{}`, `{"n":1}`, `{"n":2}`, `{"n":"x"}`, `{"schema":{"type":7}}`, `{"schema":{"type":"string"}}`}, string(m.call.Arguments)) {
-		return true
-	}
-	if len(m.tool.spec.Parameters) > 0 && !strings.Contains(`{"n":1} {"n":2}`, string(m.call.Arguments)) {
-		return true
-	}
-	return m.tool.spec.AnsweredBy != "" && string(m.call.Arguments) == `{"schema":{"type":7}}`
+	// What is an object without a key twice; whether n is an integer; whether it is a
+	// subtask.
+	known := map[string][3]bool{
+		`{}`: {true}, `{"n":1}`: {true, true}, `{"n":2}`: {true, true}, `{"n":"x"}`: {true},
+		`{"schema":{"type":7}}`: {true}, `{"schema":{"type":"string"}}`: {true},
+		`{"agent":"helper","n":1,"task":"t"}`: {true, true, true}, `{"agent":"secret","n":2,"task":"t"}`: {true, true, true},
+		`{"agent":"helper","task":"t"}`: {true, false, true}, `{"AGENT":"helper","n":1,"task":"t"}`: {true, true},
+		`{"agent":"helper","n":1,"task":" "}`: {true, true}, `{"agent":" ","n":1,"task":"t"}`: {true, true},
+		`{"agent":"helper","n":1,"task":"t","tools":"*"}`: {true, true}, `{"agent":"helper","n":1,"task":"t","tools":["*"]}`: {true, true, true},
+	}[string(m.call.Arguments)]
+	return !known[0] || len(m.tool.spec.Parameters) > 0 && !known[1] || m.byAgent() && !known[2] ||
+		m.tool.spec.AnsweredBy == "person" && string(m.call.Arguments) == `{"schema":{"type":7}}`
 }
 
 func (m *modelCall) notAdmitted() bool {
@@ -317,16 +402,23 @@ func (m *modelCall) protected() bool {
 	return false
 }
 
-func (m *modelCall) skillsRefuse() bool {
-	if m.w.scope.SkillTools == nil {
+// skillsRefuse tells whether a list of skills' entries refuses the arguments.
+func (m *modelCall) skillsRefuse(entries []string) bool {
+	if entries == nil {
 		return false
 	}
-	for _, entry := range m.w.scope.SkillTools {
-		if !strings.Contains(entry, "(") && modelMatch(entry, m.call.Name) {
+	byPattern := false
+	for _, entry := range entries {
+		name, pattern, patterned := strings.Cut(entry, "(")
+		if !modelMatch(name, m.call.Name) {
+			continue
+		}
+		if !patterned {
 			return false
 		}
+		byPattern = byPattern || pattern == "a:*)"
 	}
-	return m.w.skillArgs != skillYes
+	return m.w.skillArgs != skillYes && !(m.w.skillArgs == skillByEntry && byPattern)
 }
 
 func (m *modelCall) effectPanics() bool { return !m.tool.plain && m.tool.effect == effectPanic }

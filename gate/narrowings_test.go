@@ -2,9 +2,11 @@ package gate_test
 
 import (
 	"slices"
+	"strings"
 
 	"pgregory.net/rapid"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -61,6 +63,7 @@ func narrowings() map[string]narrowing {
 	}
 	narrowLists(all)
 	narrowTools(all)
+	narrowWorkers(all)
 	return all
 }
 
@@ -92,6 +95,10 @@ func narrowLists(all map[string]narrowing) {
 			}
 			if len(*list) > 0 {
 				at := rapid.IntRange(0, len(*list)-1).Draw(t, "taken away")
+				if ofAgent := func(e string) bool { return strings.HasPrefix(e, "agent:") }; ofAgent((*list)[at]) &&
+					!slices.ContainsFunc(slices.Delete(slices.Clone(*list), at, at+1), ofAgent) {
+					return false // where no grant names an agent, all may be used
+				}
 				*list = slices.Delete(slices.Clone(*list), at, at+1)
 			}
 			// A skill's entry with a pattern never gives what one without it takes away.
@@ -108,6 +115,7 @@ func narrowTools(all map[string]narrowing) {
 		"strict": func(w *worldTool) { w.spec.Parameters = []byte(strictParameters) },
 		"admit":  func(w *worldTool) { w.plain, w.admit = false, admitForModel }, "broken": func(w *worldTool) { w.broken, w.spec.Source = true, "mcp:y" },
 		"relative": func(w *worldTool) { w.plain, w.target = false, targetRelative },
+		"an agent": func(w *worldTool) { w.plain, w.target = false, targetSecret },
 	} {
 		all["tools: "+name] = func(t *rapid.T, w *world) bool {
 			if len(w.tools) == 0 {
@@ -117,8 +125,11 @@ func narrowTools(all map[string]narrowing) {
 			if tool.plain && tool.effect != effectOfSpec && name != "off by default" {
 				tool.effect = effectOfSpec // what it tells of its effect was not heard before
 			}
-			if tool.plain && (name == "admit" || name == "relative") {
+			if tool.plain && (name == "admit" || name == "relative" || name == "an agent") {
 				tool.admit, tool.target = admitAll, targetNone
+			}
+			if name == "an agent" && tool.target != targetNone {
+				return false // it would take another target's place
 			}
 			change(tool)
 			return true
@@ -130,6 +141,77 @@ func narrowTools(all map[string]narrowing) {
 	}
 	all["group off"] = func(t *rapid.T, w *world) bool {
 		w.over.Groups[pick(t, "switched off", worldGroups()...)] = false
+		return true
+	}
+}
+
+// narrowWorkers has what holds for workers.
+func narrowWorkers(all map[string]narrowing) {
+	worker := func(change func(*rapid.T, *journal.WorkerLimits)) narrowing {
+		return func(t *rapid.T, w *world) bool {
+			limits := journal.WorkerLimits{}
+			if w.scope.Worker != nil {
+				limits = *w.scope.Worker
+			}
+			change(t, &limits)
+			w.scope.Worker = &limits
+			return true
+		}
+	}
+	all["fewer hops"] = worker(func(_ *rapid.T, l *journal.WorkerLimits) {
+		if l.Hops--; l.Hops <= 0 {
+			l.Hops = 1
+		}
+	})
+	all["a smaller cost cap"] = worker(func(_ *rapid.T, l *journal.WorkerLimits) {
+		if l.CostCapMode != "enforce" || l.CostCapUSD <= 0 {
+			l.CostCapMode, l.CostCapUSD = "enforce", 0.1
+		}
+		l.CostCapUSD /= 2
+	})
+	all["more hops before"] = func(_ *rapid.T, w *world) bool { w.facts.Hops++; return true }
+	all["more spent"] = func(_ *rapid.T, w *world) bool { w.facts.SpentUSD += 0.05; return true }
+	all["no share"] = func(_ *rapid.T, w *world) bool { w.share = shareGone; return true }
+	all["later in the turn"] = func(t *rapid.T, w *world) bool {
+		at := rapid.IntRange(0, len(w.turn)-1).Draw(t, "call")
+		place := at
+		if told, ok := w.facts.Place[w.turn[at].ID]; ok && told >= 0 {
+			place = told
+		}
+		if w.facts.Place == nil {
+			w.facts.Place = map[string]int{}
+		}
+		w.facts.Place[w.turn[at].ID] = place + 1
+		return true
+	}
+	all["a run above"] = func(t *rapid.T, w *world) bool {
+		list := []string{}
+		for range upTo(t, 12, "entries") {
+			list = append(list, pick(t, "entry", append(worldPatterns(), "*(a:*)", "read_*(x)")...))
+		}
+		w.scope.AboveSkills = slices.Insert(w.scope.AboveSkills, upTo(t, len(w.scope.AboveSkills)+1, "at"), list)
+		return true
+	}
+	all["less in a list above"] = func(t *rapid.T, w *world) bool {
+		if len(w.scope.AboveSkills) == 0 {
+			return false
+		}
+		at := upTo(t, len(w.scope.AboveSkills), "list")
+		w.scope.AboveSkills[at] = w.scope.AboveSkills[at][:len(w.scope.AboveSkills[at])/2]
+		if w.scope.AboveSkills[at] == nil {
+			w.scope.AboveSkills[at] = []string{}
+		}
+		return true
+	}
+	all["answered by an agent"] = func(t *rapid.T, w *world) bool {
+		if len(w.tools) == 0 {
+			return false
+		}
+		tool := &w.tools[upTo(t, len(w.tools), "tool")]
+		if tool.spec.AnsweredBy != "" {
+			return false
+		}
+		tool.spec.AnsweredBy = toolcrib.ByAgent
 		return true
 	}
 }

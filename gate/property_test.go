@@ -82,7 +82,10 @@ func TestA3_Property_ExplainIsTheDecision(t *testing.T) {
 			}
 			// The reasons before the layers are about the call, not about the tool.
 			against = slices.DeleteFunc(slices.Clone(against), func(r toolcrib.Reason) bool {
-				return r == toolcrib.ReasonParseError || r == toolcrib.ReasonDuplicateCallID || r == toolcrib.ReasonTooManyCalls
+				return slices.Contains([]toolcrib.Reason{
+					toolcrib.ReasonParseError, toolcrib.ReasonCostCapExceeded, toolcrib.ReasonHopBudgetExhausted,
+					toolcrib.ReasonDuplicateCallID, toolcrib.ReasonTooManyCalls,
+				}, r)
 			})
 			if len(against) == len(model[i].against) && !x.Offered && (v.Decision != toolcrib.Refuse || v.Reason != x.Reason) {
 				t.Fatalf("%s was %q %s and is explained as %s", v.Tool, v.Decision, v.Reason, x.Reason)
@@ -96,7 +99,7 @@ func TestA3_Property_ExplainIsTheDecision(t *testing.T) {
 
 // byArguments tells whether a layer's reason is also given for arguments.
 func byArguments(r toolcrib.Reason) bool {
-	return r == toolcrib.ReasonNotPermitted || r == toolcrib.ReasonSkillAllowlist
+	return r == toolcrib.ReasonNotPermitted || r == toolcrib.ReasonSkillAllowlist || r == toolcrib.ReasonWorkerAllowlist
 }
 
 // TestA4_Property_OfferHoldsWhatIsAllowed finds everything that is allowed or asked
@@ -114,7 +117,7 @@ func TestA4_Property_OfferHoldsWhatIsAllowed(t *testing.T) {
 		for _, name := range worldNames() {
 			m := modelCall{w: &w, call: call("x", name, `{}`), tool: w.tool(name), who: who, token: token, lost: lost}
 			refused := m.tool == nil
-			for _, q := range modelQuestions()[4:11] { // the layers
+			for _, q := range modelLayers() {
 				refused = refused || q.refuses(&m)
 			}
 			if refused == slices.Contains(o.offered, name) {
@@ -177,6 +180,11 @@ func policyChanges() map[string]func(*rapid.T, *world) {
 		"agent list": list(func(w *world) *[]string { return &w.scope.AgentTools }), "skill list": list(func(w *world) *[]string { return &w.scope.SkillTools }),
 		"run list": list(func(w *world) *[]string { return &w.scope.RunTools }), "worker list": list(func(w *world) *[]string { return &w.scope.WorkerTools }),
 		"grants": list(func(w *world) *[]string { return &w.who.Grants }),
+		"skills above": func(t *rapid.T, w *world) {
+			var own []string
+			list(func(*world) *[]string { return &own })(t, w)
+			w.scope.AboveSkills = pick(t, "skills above", nil, [][]string{own}, [][]string{nil}, append(w.scope.AboveSkills, own))
+		},
 		"admin":  func(_ *rapid.T, w *world) { w.who.Admin = !w.who.Admin },
 		"user":   func(t *rapid.T, w *world) { w.who.User = pick(t, "user", "alice", "bob", "") },
 		"skills": func(_ *rapid.T, w *world) { w.scope.HasSkills = !w.scope.HasSkills },
@@ -237,7 +245,7 @@ func notWider(t *rapid.T, how string, before, after outcome) {
 		was := before.verdicts[i]
 		// A call of the turn that is refused now leaves its place among the calls of
 		// the token to a later one.
-		if was.Reason == toolcrib.ReasonBudgetExhausted {
+		if was.Reason == toolcrib.ReasonBudgetExhausted && strings.Contains(was.Message, "access token") {
 			continue
 		}
 		if leave(v.Decision) > leave(was.Decision) {
@@ -341,10 +349,14 @@ func TestN21_Property_FaultsRefuse(t *testing.T) {
 		"effect panic":    ofTools(func(w *worldTool) { w.plain, w.effect = false, effectPanic }),
 		"schema":          ofTools(func(w *worldTool) { w.broken, w.spec.Source = true, "bus:x" }),
 		"repeated panics": func(w *world) { w.repeats.times, w.scope.MaxRepeats = -2, 1 },
-		"token unknown":   func(w *world) { w.who.Token, w.people.token = "tok_2", nil },
-		"token offers":    ofToken(func(k *worldToken) { k.offers = panicFault }),
-		"token covers":    ofToken(func(k *worldToken) { k.covers = panicFault }),
-		"token room":      ofToken(func(k *worldToken) { k.roomFault = panicFault }),
+		"share panics": func(w *world) {
+			w.share = sharePanic
+			ofTools(func(w *worldTool) { w.spec.AnsweredBy = toolcrib.ByAgent })(w)
+		},
+		"token unknown": func(w *world) { w.who.Token, w.people.token = "tok_2", nil },
+		"token offers":  ofToken(func(k *worldToken) { k.offers = panicFault }),
+		"token covers":  ofToken(func(k *worldToken) { k.covers = panicFault }),
+		"token room":    ofToken(func(k *worldToken) { k.roomFault = panicFault }),
 	}
 	names := slices.Sorted(maps.Keys(breaks))
 	forWorlds(t, func(t *rapid.T, c *celRules, w world) {
@@ -379,7 +391,7 @@ func ofToken(change func(*worldToken)) func(*world) {
 }
 
 func wideToken() *worldToken {
-	return &worldToken{agents: []string{"default", ""}, tools: worldNames(), arguments: worldArguments(), room: 100}
+	return &worldToken{agents: []string{"default", "helper", "secret", ""}, tools: worldNames(), arguments: worldArguments(), room: 100}
 }
 
 // TestN18_Property_ZeroRefuses takes something away altogether.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"pgregory.net/rapid"
@@ -189,6 +190,10 @@ func (k targetKind) targets() []toolcrib.Target {
 		return slices.Repeat(file("/ws/a", false), 1000)
 	case targetPanic:
 		panic("targets")
+	case targetHelper:
+		return []toolcrib.Target{{Kind: toolcrib.TargetAgent, Name: "helper"}}
+	case targetSecret:
+		return []toolcrib.Target{{Kind: "host", Name: "example.org"}, {Kind: toolcrib.TargetAgent, Name: "secret"}}
 	}
 	return nil
 }
@@ -320,8 +325,13 @@ func (a skillAnswer) judge() gate.SkillArguments {
 	if a == skillNobody {
 		return nil
 	}
-	return func([]string, toolcrib.Call, []toolcrib.Target) (bool, error) {
+	return func(entries []string, call toolcrib.Call, _ []toolcrib.Target) (bool, error) {
 		switch a {
+		case skillByEntry:
+			return slices.ContainsFunc(entries, func(e string) bool {
+				name, ok := strings.CutSuffix(e, "(a:*)")
+				return ok && modelMatch(name, call.Name)
+			}), nil
 		case skillYes:
 			return true, nil
 		case skillError:
@@ -333,10 +343,24 @@ func (a skillAnswer) judge() gate.SkillArguments {
 	}
 }
 
+// left says why nothing is left for a call.
+func (k shareKind) left(callID string) string {
+	switch {
+	case k == sharePanic:
+		panic("share")
+	case k == shareGone, k == shareForOne && callID != "call_0":
+		return "nothing is left"
+	}
+	return ""
+}
+
 // known are the facts of a world as the gate is told them.
 func (w world) known() gate.Facts {
 	f := w.facts
 	f.Run, f.Session = "run_1", "ses_1"
+	if w.share != shareNoBudget {
+		f.Share = w.share.left
+	}
 	switch w.repeats.times {
 	case -1:
 	case -2:

@@ -32,6 +32,7 @@ type world struct {
 	scope     gate.Scope
 	facts     gate.Facts
 	repeats   repeats
+	share     shareKind
 	turn      []toolcrib.ToolCall
 }
 
@@ -91,6 +92,8 @@ const (
 	targetNUL
 	targetMany
 	targetPanic
+	targetHelper // an agent
+	targetSecret // another one
 	targetKinds
 )
 
@@ -102,7 +105,20 @@ const (
 	skillNo
 	skillError
 	skillPanic
+	skillByEntry // yes if an entry for the tool has the pattern a:*
 	skillAnswers
+)
+
+// shareKind is what is left of a run's budget for other agents.
+type shareKind int
+
+const (
+	shareNoBudget shareKind = iota
+	shareLeft
+	shareGone
+	shareForOne // for the first call of the turn only
+	sharePanic
+	shareKinds
 )
 
 type repeats struct {
@@ -190,6 +206,9 @@ func worldArguments() []string {
 	return []string{
 		`{}`, `{"n":1}`, `{"n":1}`, `{"n":2}`, `{"n":"x"}`, `{"n":1,"n":2}`, `{"N":1,"n":2}`, `[1]`, `{"n":`,
 		`{"schema":{"type":7}}`, `{"schema":{"type":"string"}}`,
+		`{"agent":"helper","n":1,"task":"t"}`, `{"agent":"secret","n":2,"task":"t"}`, `{"agent":"helper","task":"t"}`,
+		`{"AGENT":"helper","n":1,"task":"t"}`, `{"agent":"helper","n":1,"task":" "}`, `{"agent":" ","n":1,"task":"t"}`,
+		`{"agent":"helper","n":1,"task":"t","tools":"*"}`, `{"agent":"helper","n":1,"task":"t","tools":["*"]}`,
 	}
 }
 
@@ -270,6 +289,9 @@ func (w *world) calm(t *rapid.T) {
 		func() {
 			for i := range w.turn {
 				w.turn[i].Arguments = []byte(pick(t, "good arguments", `{"n":1}`, `{"n":2}`))
+				if x := w.tool(w.turn[i].Name); x != nil && x.spec.AnsweredBy == toolcrib.ByAgent {
+					w.turn[i].Arguments = []byte(pick(t, "good subtask", `{"agent":"helper","n":1,"task":"t"}`, `{"agent":"secret","n":2,"task":"t"}`))
+				}
 			}
 		},
 		func() { w.scope.MaxCalls = 8 },
@@ -279,6 +301,10 @@ func (w *world) calm(t *rapid.T) {
 		func() { w.scope.SkillTools, w.scope.HasSkills = nil, true },
 		func() { w.scope.RunTools = nil },
 		func() { w.scope.WorkerTools = nil },
+		func() { w.scope.AboveSkills = nil },
+		func() { w.scope.Worker = nil },
+		func() { w.facts.Place = nil },
+		func() { w.share = shareKind(upTo(t, 2, "ordinary share")) },
 		func() { w.over, w.overFault = gate.Overrides{}, noFault },
 		func() {
 			if w.people.kind > peopleToday {
@@ -322,7 +348,8 @@ func (w *world) offerAll() {
 func drawPrincipal(t *rapid.T) toolcrib.Principal {
 	return toolcrib.Principal{
 		User: pick(t, "user", "alice", "alice", "bob", ""), Admin: rapid.Bool().Draw(t, "admin"),
-		Grants: drawList(t, "grants", append(worldNames(), "files", "gh", "odd one", "g?", "*", "??*", "read_*", "agent:default", "sql:shop/public.orders", "sql:*", "re\u0430d_file")),
+		Grants: drawList(t, "grants", append(worldNames(), "files", "gh", "odd one", "g?", "*", "??*", "read_*", "spawn", "agent:default", "agent:default",
+			"agent:helper", "agent:h*", "agent:*", "sql:shop/public.orders", "sql:*", "re\u0430d_file")),
 	}
 }
 
@@ -341,8 +368,8 @@ func drawPeople(t *rapid.T, who toolcrib.Principal) worldPeople {
 
 func drawToken(t *rapid.T) *worldToken {
 	k := &worldToken{
-		agents:    pick(t, "token agents", []string{"default", ""}, []string{"default"}, []string{"default"}, []string{"other"}),
-		arguments: pick(t, "token arguments", []string{`{}`, `{"n":1}`, `{"n":2}`, `{"n":"x"}`}, []string{`{"n":1}`}),
+		agents:    pick(t, "token agents", []string{"default", "helper", ""}, []string{"default", "helper", "secret"}, []string{"default"}, []string{"other"}),
+		arguments: pick(t, "token arguments", worldArguments(), []string{`{}`, `{"n":1}`, `{"n":2}`, `{"n":"x"}`, `{"agent":"helper","n":1,"task":"t"}`}, []string{`{"n":1}`}),
 		room:      pick(t, "room", 100, 100, 2, 1, 0),
 	}
 	for _, name := range worldNames() {
@@ -376,11 +403,30 @@ func drawRule(t *rapid.T, name string) worldRule {
 	}
 }
 
+func drawSkillList(t *rapid.T, label string) []string {
+	return drawList(t, label, append(worldPatterns(), "read_*(a:*)", "*(a:*)", "gh__put(x)", "write_file(", "(x)", "*(n)"))
+}
+
+// drawWorker draws the bounds of a worker.
+func drawWorker(t *rapid.T) *journal.WorkerLimits {
+	if !oneIn(t, 2, "worker?") {
+		return nil
+	}
+	return &journal.WorkerLimits{
+		Hops: pick(t, "hops", 0, 9, 2, 3, 1, -1), CostCapUSD: pick(t, "cost cap", 0.05, 0.1, 0, -1),
+		CostCapMode: pick(t, "cost cap mode", "enforce", "enforce", "warn", "off", "", "typo"),
+	}
+}
+
 func drawScope(t *rapid.T) gate.Scope {
+	var above [][]string
+	for range upTo(t, 3, "runs above") {
+		above = append(above, drawSkillList(t, "skill list above"))
+	}
 	return gate.Scope{
-		Agent:      "default", // that no grant of an agent is one of this: TestN18_GrantsOfAgentsAtACall
+		Agent: "default", AboveSkills: above, Worker: drawWorker(t),
 		AgentTools: drawList(t, "agent list", worldPatterns()),
-		SkillTools: drawList(t, "skill list", append(worldPatterns(), "read_*(a:*)", "gh__put(x)", "write_file(", "(x)", "*(n)")),
+		SkillTools: drawSkillList(t, "skill list"),
 		RunTools:   drawList(t, "run list", worldPatterns()), WorkerTools: drawList(t, "worker list", worldPatterns()),
 		HasSkills: rapid.Bool().Draw(t, "has skills"), ReadOnly: oneIn(t, 5, "read only"),
 		TaintWrites: pick(t, "taint writes", "", gate.TaintAsk, gate.TaintDeny, gate.TaintAllow, "typo"),
@@ -405,8 +451,18 @@ func (w *world) drawFacts(t *rapid.T) {
 		}
 		w.facts.Remembered = append(w.facts.Remembered, m)
 	}
+	w.facts.Hops, w.facts.SpentUSD = upTo(t, 4, "hops before"), pick(t, "spent", 0, 0.05, 0.06, 0.2)
+	w.share = shareKind(upTo(t, int(shareKinds), "share"))
 	for i := range 1 + upTo(t, 5, "calls") {
 		w.drawCall(t, fmt.Sprint("call_", i))
+	}
+	if oneIn(t, 3, "places?") {
+		w.facts.Place = map[string]int{}
+		for _, c := range w.turn {
+			if rapid.Bool().Draw(t, "placed") {
+				w.facts.Place[c.ID] = upTo(t, 9, "place") - 1
+			}
+		}
 	}
 }
 
@@ -416,14 +472,17 @@ func drawTool(t *rapid.T, name string) worldTool {
 			Name: name, Source: pick(t, "source", "go", "builtin", "mcp:x"), EnabledByDefault: !oneIn(t, 5, "off by default"),
 			Effect:        pick(t, "effect", "", toolcrib.EffectReadOnly, toolcrib.EffectIdempotentWrite, toolcrib.EffectNonIdempotentWrite),
 			Group:         pick(t, "group", append(worldGroups(), "")...),
-			RequiresAdmin: oneIn(t, 5, "requires admin"), Nested: name == "spawn" || oneIn(t, 10, "nested"),
+			RequiresAdmin: oneIn(t, 5, "requires admin"), Nested: name == "spawn" && rapid.Bool().Draw(t, "says it is nested") || oneIn(t, 10, "nested"),
 			Sink: oneIn(t, 4, "sink"), Untrusted: oneIn(t, 4, "untrusted"),
 		},
 		plain: oneIn(t, 3, "plain"), preview: pick(t, "preview", noFault, errorFault, panicFault),
 		effect: pick(t, "effect kind", effectOfSpec, effectOfSpec, effectReads, effectByArguments, effectByArguments, effectWeird, effectPanic),
 	}
-	if name == "ask_user" {
+	switch {
+	case name == "ask_user":
 		w.spec.AnsweredBy = toolcrib.ByPerson
+	case name == "spawn" && !oneIn(t, 6, "answers itself"):
+		w.spec.AnsweredBy = toolcrib.ByAgent
 	}
 	if rapid.Bool().Draw(t, "strict") {
 		w.spec.Parameters = []byte(strictParameters)
@@ -443,7 +502,7 @@ func drawTool(t *rapid.T, name string) worldTool {
 const strictParameters = `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`
 
 func (w *world) drawCall(t *rapid.T, id string) {
-	name := pick(t, "name", append(worldNames(), worldNames()...)...)
+	name := pick(t, "name", append(append(worldNames(), worldNames()...), "spawn", "spawn")...)
 	if oneIn(t, 8, "no tool") {
 		name = pick(t, "which", "ghost", "READ_FILE", "re\u0430d_file", "", toolcrib.InvalidName)
 	}
@@ -503,6 +562,7 @@ func (w world) clone() world {
 	w.over = gate.Overrides{Tools: maps.Clone(w.over.Tools), Groups: maps.Clone(w.over.Groups)}
 	w.settings = maps.Clone(w.settings)
 	w.facts.Offered, w.facts.Decided, w.facts.Counted = maps.Clone(w.facts.Offered), maps.Clone(w.facts.Decided), maps.Clone(w.facts.Counted)
+	w.facts.Place, w.scope.AboveSkills = maps.Clone(w.facts.Place), slices.Clone(w.scope.AboveSkills)
 	if w.people.token != nil {
 		token := *w.people.token
 		w.people.token = &token
