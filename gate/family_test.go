@@ -35,16 +35,41 @@ type asks struct {
 	taints               []string // sources that it has read besides its parent's
 }
 
-func drawAsks(t *rapid.T, label string) asks {
-	often := func(list []string) []string { return pick(t, label+" list", nil, nil, list) }
-	return asks{
-		agent: pick(t, label+" agent", "helper", "helper", "secret", "default"), agentTools: often(drawList(t, label+" agent list", worldPatterns())),
-		runTools: drawList(t, label+" tools", worldPatterns()), skills: drawSkillList(t, label+" skill list"), hasSkills: !oneIn(t, 4, "no skills"),
-		readOnly: oneIn(t, 5, "read only"), nobody: oneIn(t, 5, "nobody"), taint: pick(t, "taint", "", gate.TaintAllow, gate.TaintAllow, gate.TaintDeny, "typo"),
-		maxDepth: pick(t, "max depth", 9, 9, 9, 4, 3, 2), maxCalls: pick(t, "max calls", 8, 8, 8, 3, 0), maxRepeats: pick(t, "max repeats", 0, 3, 2),
-		worker: pick(t, "bounded", nil, nil, drawWorker(t)), share: shareKind(upTo(t, int(shareKinds), "share")),
-		taints: pick(t, "taints", nil, nil, []string{"web_search"}),
+// drawAsks draws what is asked of a child run: the ordinary, with at most three things
+// out of it, so that much is still allowed three runs below.
+func drawAsks(t *rapid.T) asks {
+	a := asks{agent: pick(t, "agent", "helper", "helper", "helper", "secret", "default"), hasSkills: true, maxDepth: 9, maxCalls: 8}
+	ways := []func(){
+		func() { a.agentTools = drawEntries(t, "agent list", worldPatterns()) },
+		func() { a.runTools = drawEntries(t, "tools", worldPatterns()) },
+		func() { a.skills = drawEntries(t, "skill list", skillPatterns()) },
+		func() {
+			a.skills = drawEntries(t, "skill list", []string{"*(a:*)", "read_*(a:*)", "spawn(b)", "*", "gh__*"})
+		},
+		func() { a.hasSkills = false },
+		func() { a.readOnly = true },
+		func() { a.nobody = true },
+		func() { a.taint = pick(t, "taint", gate.TaintAllow, gate.TaintDeny, "typo") },
+		func() { a.taints = []string{"web_search"} },
+		func() { a.maxDepth = upTo(t, 4, "max depth") },
+		func() { a.maxCalls = upTo(t, 4, "max calls") },
+		func() { a.maxRepeats = 1 + upTo(t, 3, "max repeats") },
+		func() { a.worker = drawWorker(t) },
+		func() { a.share = shareKind(upTo(t, int(shareKinds), "share")) },
 	}
+	for range upTo(t, 4, "out of the ordinary") {
+		ways[upTo(t, len(ways), "what")]()
+	}
+	return a
+}
+
+// drawEntries draws a list that has something on it, most of the time.
+func drawEntries(t *rapid.T, label string, from []string) []string {
+	list := []string{}
+	for range upTo(t, 9, label+" length") {
+		list = append(list, pick(t, label, from...))
+	}
+	return list
 }
 
 // below derives the scope of a child run from its parent's and from what the parent
@@ -101,7 +126,7 @@ func (c *celRules) offered(t *rapid.T, w world) world {
 // look at what a child run has another of.
 func (c *celRules) drawFamily(t *rapid.T, w world) (root world, below []asks) {
 	for range 1 + upTo(t, 3, "runs below") {
-		below = append(below, drawAsks(t, "below"))
+		below = append(below, drawAsks(t))
 	}
 	looks := condDeep
 	if slices.ContainsFunc(below, func(a asks) bool { return a.taints != nil }) {
@@ -197,7 +222,7 @@ func TestN15_Property_MoreAboveNeverWidens(t *testing.T) {
 		how := "one more run"
 		switch upTo(t, 3, "change") {
 		case 0:
-			a := drawAsks(t, "added")
+			a := drawAsks(t)
 			if slices.ContainsFunc(w.rules, func(r worldRule) bool { return r.cond == condTainted }) {
 				a.taints = nil
 			}

@@ -404,7 +404,11 @@ func drawRule(t *rapid.T, name string) worldRule {
 }
 
 func drawSkillList(t *rapid.T, label string) []string {
-	return drawList(t, label, append(worldPatterns(), "read_*(a:*)", "*(a:*)", "gh__put(x)", "write_file(", "(x)", "*(n)"))
+	return drawList(t, label, skillPatterns())
+}
+
+func skillPatterns() []string {
+	return append(worldPatterns(), "read_*(a:*)", "*(a:*)", "gh__put(x)", "write_file(", "(x)", "*(n)")
 }
 
 // drawWorker draws the bounds of a worker.
