@@ -21,14 +21,18 @@ func nearNames(wrong string, names []string) []string {
 		distance int
 	}
 	var found []candidate
+	most := max(1, len(key)/4)
 	for _, name := range names {
 		other := squash(name)
-		d := distance(key, other)
-		if len(key) >= 4 && len(other) >= 4 && (strings.Contains(other, key) || strings.Contains(key, other)) {
-			d = min(d, 1)
-		}
-		if d <= max(1, len(key)/4) {
-			found = append(found, candidate{name, d})
+		apart := len(key) - len(other)
+		switch {
+		case len(key) >= 4 && len(other) >= 4 && (strings.Contains(other, key) || strings.Contains(key, other)):
+			found = append(found, candidate{name, min(1, max(apart, -apart))})
+		case apart > most || -apart > most: // at least so many edits
+		default:
+			if d := distance(key, other); d <= most {
+				found = append(found, candidate{name, d})
+			}
 		}
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.distance, b.distance) })

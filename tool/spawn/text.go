@@ -21,10 +21,10 @@ const (
 	maxPreviewTools = 400  // bytes
 )
 
-const intro = "Give a task to another agent. It works on it alone, with instructions of its own, and its answer is the result. " +
+const intro = "Give a task to another agent, which works on it with instructions of its own; its answer is the result. " +
 	"Use it for work that can be done apart from yours: a long search, a check by somebody else, parts that can be done at the same time " +
-	"(then make several calls in one turn). The agent sees the task and nothing else, no word of this conversation: write all into it " +
-	"that it needs, what to do, what is known, which files, and what the answer must tell. It never has a tool that you do not have."
+	"(several calls in one turn). The agent sees the task and nothing else, no word of this conversation: write into it all that it needs, " +
+	"what to do, what is known, which files, and what the answer must tell. It never has a tool that you do not have."
 
 // describe is what a model is told of the tool: what it is for, and the agents, in
 // at most maxList bytes. Names come first: where not all descriptions fit, the later
