@@ -3,9 +3,12 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
@@ -26,7 +29,7 @@ const noticeNotifyFailed = "notify_failed"
 type announcer struct {
 	d    *drive
 	mu   sync.Mutex
-	kept map[string]bool // approvals of which nobody was told yet
+	kept map[string]toolcrib.RunID // approvals of which nobody was told yet, and whose they are
 }
 
 // announcer makes the drive's; nil = nobody is to be told.
@@ -34,7 +37,7 @@ func (d *drive) announcer() agent.Announcer {
 	if len(d.config.Approvals.Notify) == 0 {
 		return nil
 	}
-	d.announcing = &announcer{d: d, kept: map[string]bool{}}
+	d.announcing = &announcer{d: d, kept: map[string]toolcrib.RunID{}}
 	return d.announcing
 }
 
@@ -43,7 +46,7 @@ func (n *announcer) Announce(ctx context.Context, s *agent.State) {
 	if n.d.answers(s) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.kept[s.Approval.ApprovalID] = true
+		n.kept[s.Approval.ApprovalID] = s.Run
 		return
 	}
 	n.d.tell(ctx, s)
@@ -71,15 +74,19 @@ func (d *drive) answers(s *agent.State) bool {
 // announceLeft tells of what nobody answered here after all.
 func (d *drive) announceLeft(ctx context.Context, s *agent.State) {
 	n := d.announcing
-	if n == nil || s == nil || s.Pending == nil || s.Approval == nil || ctx.Err() != nil {
+	if n == nil || s == nil || s.Pending == nil || ctx.Err() != nil {
 		return
 	}
 	n.mu.Lock()
-	kept := n.kept[s.Approval.ApprovalID]
-	delete(n.kept, s.Approval.ApprovalID)
+	kept := n.kept
+	n.kept = map[string]toolcrib.RunID{}
 	n.mu.Unlock()
-	if kept {
-		d.tell(ctx, s)
+	for _, approval := range slices.Sorted(maps.Keys(kept)) {
+		at, err := d.a.load(ctx, d.a.store, kept[approval])
+		if err == nil && at.Pending != nil && at.Approval != nil && at.Approval.ApprovalID == approval {
+			d.locks.leave(s.Run) // it is the one that is resumed
+			d.tell(ctx, at)
+		}
 	}
 }
 

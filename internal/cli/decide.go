@@ -344,9 +344,5 @@ func (a *app) decided(ctx context.Context, v *approvalView, word journal.CallDec
 	if !f.resume {
 		return nil
 	}
-	rec, err := a.store.Run(ctx, v.Run)
-	if err != nil {
-		return err
-	}
-	return a.resume(ctx, rec, &runFlags{json: f.json})
+	return a.resumeDecided(ctx, v.Run, &runFlags{json: f.json})
 }

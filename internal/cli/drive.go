@@ -267,9 +267,9 @@ func (d *drive) options(show watcher, stderr io.Writer) (agent.Options, error) {
 	if err != nil {
 		return agent.Options{}, err
 	}
-	return agent.Options{
+	o := agent.Options{
 		FourEyes: d.config.Approvals.FourEyes, Announcer: d.announcer(),
-		Ledger: budgets, Memory: approvalMemory{a.store}, Journal: d.journaled(), Contents: a.store, Gate: d.gate, Models: d.models.Open,
+		Ledger: budgets, Memory: approvalMemory{a.store}, Journal: d.journaled(), Contents: a.store, Gate: d.gate,
 		Mask: mask, Log: log, Worker: workerName(), Version: version.Version(),
 		Watch: func(run toolcrib.RunID, f journal.Frame) {
 			// Runs that the run starts itself have streams of their own.
@@ -284,7 +284,9 @@ func (d *drive) options(show watcher, stderr io.Writer) (agent.Options, error) {
 			}
 			return id
 		},
-	}, nil
+	}
+	d.subAgents(&o)
+	return o, nil
 }
 
 func workerName() string {

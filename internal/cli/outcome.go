@@ -66,6 +66,9 @@ func (d *drive) summary(s *agent.State) {
 	if len(s.Start.Models) > 0 {
 		parts = append(parts, model, render.Tokens(s.Usage, d.estimated(s, known)), render.Cost(s.Usage, known))
 	}
+	if s.Children.Requests > 0 {
+		parts = append(parts, "sub-agents: "+render.Tokens(s.Children, s.Children.Estimated)+", "+render.Cost(s.Children, !s.Children.Estimated))
+	}
 	parts = append(parts, render.Duration(s.Driven))
 	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(strings.Join(parts, " · "))))
 	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(fmt.Sprintf("%s runs show %s (kept in %s)", a.self(), s.Run, d.dbPath))))
@@ -125,13 +128,19 @@ func (d *drive) parked(s *agent.State) {
 		return
 	}
 	a := d.a
+	top := s.Run
+	s = a.below(context.Background(), s)
 	ask := s.Approval
-	if ask == nil {
+	if ask == nil || s.Pending == nil {
 		return
 	}
 	id := guard.Visible(ask.ApprovalID)
 	what, commands := wayOn(a.self(), s.Run, ask, !a.inTerminal || !a.errTerminal)
-	fmt.Fprintf(a.err, "%s run %s waits for %s (%s):\n", a.style.Yellow("parked:"), s.Run, what, id)
+	who := fmt.Sprintf("run %s", s.Run)
+	if s.Run != top {
+		who = fmt.Sprintf("run %s (agent %s, a part of run %s)", s.Run, guard.Visible(s.Start.Agent.Name), top)
+	}
+	fmt.Fprintf(a.err, "%s %s waits for %s (%s):\n", a.style.Yellow("parked:"), who, what, id)
 	if text := s.Pending.Question; text != "" {
 		if len(ask.Calls) == 0 {
 			text = ask.Reason

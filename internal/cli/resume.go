@@ -44,6 +44,9 @@ toolcrib runs resume run_01K --json`,
 			if err != nil {
 				return err
 			}
+			if rec.Parent != "" && !rec.Status.Ended() {
+				a.notice("run %s is a part of run %s; the run at the top goes on", rec.ID, rec.Parent)
+			}
 			return a.resume(cmd.Context(), rec, &f)
 		},
 	}
@@ -101,6 +104,10 @@ func (a *app) resume(ctx context.Context, rec store.RunRecord, f *runFlags) erro
 	if err != nil {
 		return err
 	}
+	named := rec.ID // what is added is added there
+	if rec, err = a.toResume(ctx, rec); err != nil {
+		return err
+	}
 	if err := a.takeUp(rec); err != nil {
 		return err
 	}
@@ -127,7 +134,7 @@ func (a *app) resume(ctx context.Context, rec store.RunRecord, f *runFlags) erro
 		d.seen = state.Turn.Calls
 	}
 	return d.show(ctx, f.json, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
-		if err := f.addTo(ctx, r, rec.ID, nameOf(who)); err != nil {
+		if err := f.addTo(ctx, r, named, nameOf(who)); err != nil {
 			if isConflict(err) {
 				err = failedf("conflict: %v", err)
 			}
@@ -222,8 +229,14 @@ func (a *app) reopenModels(c *config.Config, infos []journal.ModelInfo) (*models
 // goOn drives a run as far as it goes. An approval that it waits for is put to
 // whoever is there, or decided as --approve says.
 func (d *drive) goOn(ctx context.Context, r *agent.Runner, run toolcrib.RunID) (*agent.State, error) {
-	if _, err := r.Expire(ctx, run, d.config.Approvals.Expire.Std()); err != nil && !isConflict(err) {
+	waits, err := r.WaitsFor(ctx, run)
+	if err != nil {
 		return nil, err
+	}
+	if waits != nil {
+		if _, err := r.Expire(ctx, waits.Run, d.config.Approvals.Expire.Std()); err != nil && !isConflict(err) {
+			return nil, err
+		}
 	}
 	state, err := r.Resume(ctx, run)
 	return d.onward(ctx, r, state, err)
@@ -236,7 +249,11 @@ func (d *drive) onward(ctx context.Context, r *agent.Runner, state *agent.State,
 			return state, err
 		}
 		run := state.Run
-		decided, err := d.decide(ctx, r, state)
+		at, err := d.waits(ctx, r, state)
+		decided := err == nil && at == nil // somebody did, meanwhile
+		if at != nil {
+			decided, err = d.decide(ctx, r, at)
+		}
 		var forbidden *agent.ForbiddenError
 		switch {
 		case err == nil && decided:

@@ -34,8 +34,9 @@ func (a *app) runsCommand() *cobra.Command {
 
 type listFlags struct {
 	status, agent, user, since string
+	parent                     string
 	limit                      int
-	json                       bool
+	topLevel, json             bool
 }
 
 func (a *app) runsListCommand() *cobra.Command {
@@ -45,6 +46,7 @@ func (a *app) runsListCommand() *cobra.Command {
 		Short: "List stored runs, newest first",
 		Example: `toolcrib runs list
 toolcrib runs list --status failed,cancelled --since 24h
+toolcrib runs list --parent run_01KHZ8E4J7M2T5V9X3B6N8Q0RS
 toolcrib runs list --json --limit 1000`,
 		Args: positional,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listRuns(cmd.Context(), &f) },
@@ -53,6 +55,8 @@ toolcrib runs list --json --limit 1000`,
 	flags.StringVar(&f.status, "status", "", "only these statuses, separated by commas; parked and interrupted are some, too")
 	flags.StringVar(&f.agent, "agent", "", "only runs of this agent")
 	flags.StringVar(&f.user, "user", "", "only runs of this user")
+	flags.StringVar(&f.parent, "parent", "", "only the runs that this one started, by its whole ID")
+	flags.BoolVar(&f.topLevel, "top-level", false, "only runs that no other run started")
 	flags.StringVar(&f.since, "since", "", "only runs since then: a span such as 24h or 7d, a date, or a time (RFC 3339)")
 	flags.IntVar(&f.limit, "limit", store.DefaultLimit, fmt.Sprintf("at most so many, up to %d", store.MaxLimit))
 	flags.BoolVar(&f.json, "json", false, "one JSON value")
@@ -98,7 +102,10 @@ func (f *listFlags) fits(v runView) bool {
 }
 
 func (f *listFlags) filter(now time.Time) (store.Filter, error) {
-	out := store.Filter{User: f.user, Agent: f.agent, Limit: f.limit}
+	out := store.Filter{User: f.user, Agent: f.agent, Limit: f.limit, Parent: toolcrib.RunID(f.parent), TopLevel: f.topLevel}
+	if f.parent != "" && f.topLevel {
+		return out, usagef("--parent and --top-level exclude each other")
+	}
 	if f.limit < 1 || f.limit > store.MaxLimit {
 		return out, usagef("--limit: must be 1 to %d", store.MaxLimit)
 	}
@@ -178,6 +185,9 @@ func (a *app) listRuns(ctx context.Context, f *listFlags) error {
 		if err != nil {
 			return err
 		}
+		if v.ParentID != "" {
+			prompt = startedByRun + prompt
+		}
 		started := v.CreatedAt.Local()
 		if narrow {
 			rows = append(rows, []string{string(v.ID), shortTime(started, time.Now()), statusText(v), prompt})
@@ -194,6 +204,9 @@ func (a *app) listRuns(ctx context.Context, f *listFlags) error {
 	}
 	return nil
 }
+
+// startedByRun marks the prompt of a run that another one started.
+const startedByRun = "↳ "
 
 // views are the runs that fit, newest first, and whether there are more.
 func (f *listFlags) views(ctx context.Context, s *sqlite.Store, locks *driverLocks, filter store.Filter) (views []runView, more bool, err error) {

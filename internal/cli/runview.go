@@ -26,6 +26,8 @@ type runView struct {
 	Iterations int                 `json:"iterations"`
 	Trace      []traceView         `json:"trace,omitzero"` // not in lists
 	Usage      toolcrib.Usage      `json:"usage"`
+	Spent      *toolcrib.Usage     `json:"usage_with_children,omitempty"` // with all runs below it that have ended; not in lists
+	Children   []childView         `json:"children,omitempty"`            // the runs that it started; not in lists
 	Taint      []string            `json:"taint,omitempty"`  // sources of untrusted data that it has read; not in lists
 	Skills     []journal.Skill     `json:"skills,omitempty"` // not in lists
 	Pending    *pendingView        `json:"pending"`
@@ -58,6 +60,34 @@ func pendingOf(p *journal.Pending, decided map[string]string) *pendingView {
 		v.Calls = append(v.Calls, pendingCall{ApprovalItem: c, Decision: decided[c.ID]})
 	}
 	return v
+}
+
+// childView is a run that answers a call of another.
+type childView struct {
+	CallID     string              `json:"call_id"`
+	RunID      toolcrib.RunID      `json:"run_id"`
+	Agent      string              `json:"agent"`
+	Status     toolcrib.Status     `json:"status,omitempty"` // "" = it goes on, or was cut off
+	StopReason toolcrib.StopReason `json:"stop_reason,omitempty"`
+	Usage      *toolcrib.Usage     `json:"usage,omitempty"` // with the runs below it, when it has ended
+}
+
+func childrenOf(s *agent.State) []childView {
+	var all []childView
+	for _, c := range s.Trace {
+		if c.Child == nil {
+			continue
+		}
+		v := childView{CallID: c.ID, RunID: c.Child.Run, Agent: c.Child.Agent}
+		switch {
+		case c.ChildEnd != nil:
+			v.Status, v.StopReason, v.Usage = c.ChildEnd.Status, c.ChildEnd.StopReason, &c.ChildEnd.Usage
+		case c.Waits != nil:
+			v.Status = c.Waits.Status
+		}
+		all = append(all, v)
+	}
+	return all
 }
 
 type traceView struct {
@@ -114,6 +144,10 @@ func viewOfState(s *agent.State) runView {
 	}
 	for _, c := range s.Trace {
 		v.Trace = append(v.Trace, traceOf(c))
+	}
+	if v.Children = childrenOf(s); len(v.Children) > 0 {
+		spent := s.Spent()
+		v.Spent = &spent
 	}
 	return v
 }
