@@ -19,7 +19,7 @@ var migrations embed.FS
 
 const (
 	// schemaVersion is the number of the last migration.
-	schemaVersion = 8
+	schemaVersion = 9
 	// sealedVersion is the first whose system journal is sealed.
 	sealedVersion = 3
 	// applicationID marks the file as one of toolcrib: "tcrb".
@@ -110,7 +110,7 @@ func upgrade(ctx context.Context, path string, o Options) (err error) {
 			return sealTx(ctx, tx, keys, store.AdoptedByMigration, o.Now)
 		}), inGo(5, func(ctx context.Context, tx *sql.Tx) error {
 			return fillUsage(ctx, tx, keys, o)
-		}), inGo(7, fillSpent)))
+		}), inGo(7, fillSpent), inGo(9, fillMarks)))
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -15,15 +14,7 @@ func fillSpent(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
-	type run struct {
-		id  toolcrib.RunID
-		num int64
-	}
-	var runs []run
-	err = each(ctx, tx.QueryContext, "SELECT id, num FROM runs WHERE pruned_at IS NULL ORDER BY num", nil, func(scan func(...any) error) error {
-		runs = append(runs, run{})
-		return scan(&runs[len(runs)-1].id, &runs[len(runs)-1].num)
-	})
+	runs, err := wholeRuns(ctx, tx)
 	for i := 0; err == nil && i < len(runs); i++ {
 		err = metered(ctx, tx.QueryContext, runs[i].id, runs[i].num, &used)
 		used.Models, used.Tools = nil, nil // they are counted already

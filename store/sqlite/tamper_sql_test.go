@@ -165,6 +165,7 @@ func changes() map[string]string {
 		"usage: reason_tokens":    "UPDATE usage SET reason_tokens = 0 WHERE run_id = 'run_all'",
 		"usage: cost":             "UPDATE usage SET nano_usd = nano_usd - 1 WHERE run_id = 'run_all'",
 		"usage: estimated":        "UPDATE usage SET estimated = 0 WHERE run_id = 'run_all'",
+		"usage: no price":         "UPDATE usage SET estimated = estimated & 1 WHERE run_id = 'run_ruled'",
 		"usage: marks":            "UPDATE usage SET estimated = estimated + 16 WHERE run_id = 'run_all'",
 		"usage: removed":          "DELETE FROM usage WHERE run_id = 'run_all'",
 		"usage: inserted":         "INSERT INTO usage SELECT num + 1, day, 'run_x', provider, model, user, agent, session_id, 0, 0, 0, 0, 0, 0, 0, 0 FROM usage ORDER BY num DESC LIMIT 1",

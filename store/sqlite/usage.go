@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -239,6 +240,9 @@ func putTools(exec execFunc, tools map[store.ToolUseKey]store.ToolUseSum) error 
 	return toolInserts.run(exec, args)
 }
 
+// errUnreadable says that an event of a run cannot be read.
+var errUnreadable = errors.New("an event cannot be read")
+
 // metered adds what the events of a run say was used.
 func metered(ctx context.Context, query queryFunc, run toolcrib.RunID, num int64, used *store.Used) error {
 	const events = `SELECT key & 0xffffffff, kind, time, payload, payload_hash, hash FROM events WHERE key BETWEEN ? AND ? AND payload IS NOT NULL
@@ -253,7 +257,7 @@ func metered(ctx context.Context, query queryFunc, run toolcrib.RunID, num int64
 		}
 		e, err := r.decode(run)
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: %w", errUnreadable, err)
 		}
 		m.Learn(e.Body, e.Time)
 		charges = m.Charge(charges[:0], &rec, e)

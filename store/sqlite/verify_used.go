@@ -24,7 +24,6 @@ func (sn snapshot) verifyUsed(ctx context.Context, want store.Used, p problems) 
 			&v.CacheWriteTokens, &v.OutputTokens, &v.ReasoningTokens, &v.NanoUSD, &marks)
 		v.Estimated, v.Unpriced = marks&markEstimated != 0, marks&markUnpriced != 0
 		w, ok := want.Models[k]
-		w.Unpriced = w.Unpriced && v.Unpriced // older versions did not note it
 		if err == nil && (!ok || w != v || marks&^(markEstimated|markUnpriced) != 0) {
 			err = &store.ChainError{Run: k.Run, What: fmt.Sprintf("its usage of %s is kept as %s; its events give %s", k.Day, usageText(v), usageText(w))}
 		}
