@@ -28,8 +28,8 @@ type runView struct {
 	Usage      toolcrib.Usage      `json:"usage"`
 	Spent      *toolcrib.Usage     `json:"usage_with_children,omitempty"` // with all runs below it that have ended; not in lists
 	Children   []childView         `json:"children,omitempty"`            // the runs that it started; not in lists
-	Taint      []string            `json:"taint,omitempty"`  // sources of untrusted data that it has read; not in lists
-	Skills     []journal.Skill     `json:"skills,omitempty"` // not in lists
+	Taint      []string            `json:"taint,omitempty"`               // sources of untrusted data that it has read; not in lists
+	Skills     []journal.Skill     `json:"skills,omitempty"`              // not in lists
 	Pending    *pendingView        `json:"pending"`
 	Error      *store.RunError     `json:"error"`
 	CreatedAt  time.Time           `json:"created_at"`
