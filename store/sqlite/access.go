@@ -1,10 +1,12 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -175,7 +177,19 @@ func doc[T any](row rowFunc, query, key, what string) (v T, err error) {
 	if err != nil {
 		return v, err
 	}
-	return v, decodeJSON(raw, &v)
+	return v, decodeDoc(raw, &v)
+}
+
+// decodeDoc reads a document of users, groups and tokens. Numbers stay as they are
+// written: the scope of a token names values of parameters, and 9007199254740993 is
+// another one than what a float makes of it.
+func decodeDoc(raw []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("decode: %w", err)
+	}
+	return nil
 }
 
 func clipped(s string) string {
@@ -217,7 +231,7 @@ func (a *Access) Alike(ctx context.Context, name string) (u access.User, err err
 		return u, refused(access.CodeNotFound, "there is no user %+q", clipped(name))
 	}
 	if err == nil {
-		err = decodeJSON(raw, &u)
+		err = decodeDoc(raw, &u)
 	}
 	return u, a.failed(ctx, err)
 }
@@ -249,7 +263,7 @@ func docsOf[T any](ctx context.Context, rows queryFunc, query string, args ...an
 		if err := scan(&raw); err != nil {
 			return err
 		}
-		err := decodeJSON(raw, &v)
+		err := decodeDoc(raw, &v)
 		list = append(list, v)
 		return err
 	})

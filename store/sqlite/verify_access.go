@@ -90,7 +90,7 @@ func (sn snapshot) verifyAccess(ctx context.Context, f *accessFacts, last toolcr
 			return "", false, err
 		}
 		var i access.Issued
-		err := decodeJSON([]byte(doc), &i)
+		err := decodeDoc([]byte(doc), &i)
 		want, ok := f.tokens[id]
 		return "token " + id, ok && doc == want && revoked == f.revoked[id] && user == i.Claims.Subject, err
 	}

@@ -1,6 +1,7 @@
 package accesstest
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
@@ -47,6 +48,7 @@ func RunTokens(t *testing.T, open func(t *testing.T) access.Tokens) {
 		_, err = s.Token(t.Context(), "tok_2")
 		refused(t, err, access.CodeNotFound)
 	})
+	t.Run("numbers of a scope are kept as written", func(t *testing.T) { keepsNumbers(t, open(t)) })
 	t.Run("an ID is used once", func(t *testing.T) {
 		s := open(t)
 		done(t)(s.AddToken(t.Context(), issued("tok_1", "anna"), by))
@@ -66,6 +68,31 @@ func RunTokens(t *testing.T, open func(t *testing.T) access.Tokens) {
 	})
 	t.Run("revoked once, and for good", func(t *testing.T) { revokes(t, open(t)) })
 	t.Run("lists", func(t *testing.T) { listsTokens(t, open(t)) })
+}
+
+// keepsNumbers checks that a value of a parameter is not another one when it is read:
+// a float has no room for some, and 1.0 is not 1 (access.Scope).
+func keepsNumbers(t *testing.T, s access.Tokens) {
+	for i, number := range []json.Number{"9007199254740993", "10000000000000000000000001", "1.0", "1e2", "1e400", "-0", "0.30000000000000004"} {
+		id := fmt.Sprintf("tok_%d", i)
+		want := issued(id, "anna")
+		want.Claims.Scope = access.Scope{Params: map[string][]any{"n": {number}}}
+		done(t)(s.AddToken(t.Context(), want, by))
+		for range 2 { // the second time it was revoked, and so written again
+			got, err := s.Token(t.Context(), id)
+			if err != nil || !cmp.Equal(got.Claims, want.Claims) {
+				t.Errorf("%s is read as %v, %v", number, got.Claims.Scope.Params, err)
+			}
+			args := json.RawMessage(`{"n":` + string(number) + `}`)
+			if err := got.Claims.Scope.Covers(access.Target{Tool: "x"}, args); err != nil {
+				t.Errorf("%s: %v", args, err)
+			}
+			done(t)(s.RevokeToken(t.Context(), id, by))
+		}
+	}
+	if all, err := s.Tokens(t.Context(), "", "", 0); err != nil || len(all) != 7 {
+		t.Errorf("%d tokens, %v", len(all), err)
+	}
 }
 
 func revokes(t *testing.T, s access.Tokens) {
