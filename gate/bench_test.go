@@ -6,6 +6,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 func thousand(b *testing.B) *gate.Gate {
@@ -37,6 +38,44 @@ func BenchmarkJudge1000(b *testing.B) {
 			b.Fatal(v[0].Message)
 		}
 	}
+}
+
+// BenchmarkWorker1000 is a run three below another one, with all tools passed on by name
+// and the skills of each run above.
+func BenchmarkWorker1000(b *testing.B) {
+	g := thousand(b)
+	f := offering(g)
+	s := narrowed()
+	s.WorkerTools, s.Depth, s.MaxDepth = g.Names(), 3, 9
+	for range 3 {
+		s.AboveSkills = append(s.AboveSkills, []string{"server0*", "server1*", "server2*", "server3*", "server4*"})
+	}
+	s.Worker = &journal.WorkerLimits{Hops: 9, CostCapUSD: 1, CostCapMode: "enforce"}
+	turn := []toolcrib.ToolCall{call("1", "server07__tool_007", `{"n":3,"path":"notes.txt"}`)}
+	b.Run("judge", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if v := g.Judge(b.Context(), alice(), s, f, turn); v[0].Refused() {
+				b.Fatal(v[0].Message)
+			}
+		}
+	})
+	b.Run("offer, made", func(b *testing.B) {
+		who := alice()
+		for i := 0; b.Loop(); i++ {
+			who.User = fmt.Sprint(i)
+			if o, err := g.Offer(b.Context(), who, s); err != nil || len(o.Specs) != 999 {
+				b.Fatal(len(o.Specs), err)
+			}
+		}
+	})
+	b.Run("offer, cached", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := g.Offer(b.Context(), alice(), s); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
 
 func BenchmarkJudgeTurnOf64(b *testing.B) {

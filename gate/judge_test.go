@@ -48,9 +48,10 @@ func everyStep(t *testing.T) (who toolcrib.Principal, g *gate.Gate, s gate.Scope
 	none := []string{}
 	s = gate.Scope{
 		AgentTools: none, SkillTools: none, RunTools: none, WorkerTools: none, ReadOnly: true, NobodyAsks: true,
+		AboveSkills: [][]string{nil, none}, Worker: &journal.WorkerLimits{Hops: 3, CostCapUSD: 0.5, CostCapMode: "enforce"},
 		Workspace: "/ws", MaxRepeats: 1,
 	}
-	f = gate.Facts{Repeated: func(string, []byte) int { return 1 }}
+	f = gate.Facts{Repeated: func(string, []byte) int { return 1 }, Hops: 3, SpentUSD: 0.6}
 	c = toolcrib.ToolCall{ID: "1", Name: "x", Arguments: json.RawMessage(`{}`), Broken: "{", Problem: "no end", Cut: true, Duplicate: true}
 	return toolcrib.Principal{User: "alice", Grants: none}, g, s, f, c, &asked
 }
@@ -65,6 +66,8 @@ func TestContractOrder(t *testing.T) {
 		asked  []string // what the tool was asked so far in one judgement
 	}{
 		{toolcrib.ReasonParseError, func() { c.Cut = false }, nil},
+		{toolcrib.ReasonCostCapExceeded, func() { f.SpentUSD = 0.5 }, nil},
+		{toolcrib.ReasonHopBudgetExhausted, func() { f.Hops = 2 }, nil},
 		{toolcrib.ReasonDuplicateCallID, func() { c.Duplicate = false }, nil},
 		{toolcrib.ReasonTooManyCalls, func() { s.MaxCalls = 1 }, nil},
 		{toolcrib.ReasonToolDisabled, func() { g = withoutOverrides(t, asked) }, nil},
@@ -74,6 +77,7 @@ func TestContractOrder(t *testing.T) {
 		{toolcrib.ReasonSkillAllowlist, func() { s.SkillTools = nil }, nil},
 		{toolcrib.ReasonRunAllowlist, func() { s.RunTools = nil }, nil},
 		{toolcrib.ReasonWorkerAllowlist, func() { s.WorkerTools = nil }, nil},
+		{toolcrib.ReasonWorkerAllowlist, func() { s.AboveSkills = nil }, nil},
 		{toolcrib.ReasonNotOffered, func() { f.Offered = map[string]bool{"x": true} }, nil},
 		{toolcrib.ReasonDepthExceeded, func() { s.MaxDepth = 1 }, nil},
 		{toolcrib.ReasonInvalidArguments, func() { c.Broken, c.Problem = "", "" }, nil},

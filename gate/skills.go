@@ -24,7 +24,7 @@ func entryName(entry string) string {
 // skillStep holds the arguments against the entries of the run's own skills.
 func (j *judgement) skillStep() *refusal {
 	return j.entriesAllow(j.scope.SkillTools, toolcrib.ReasonSkillAllowlist,
-		j.name()+" is not allowed with these arguments by the skills of this run. Use it as they say.")
+		" is not allowed with these arguments by the skills of this run. Use it as they say.")
 }
 
 // aboveStep holds the arguments against the entries of the skills of each run above:
@@ -32,7 +32,7 @@ func (j *judgement) skillStep() *refusal {
 func (j *judgement) aboveStep() *refusal {
 	for _, entries := range j.scope.AboveSkills {
 		r := j.entriesAllow(entries, toolcrib.ReasonWorkerAllowlist,
-			j.name()+" is not allowed with these arguments by the skills of the calling agent. Go on without it, or with others.")
+			" is not allowed with these arguments by the skills of the calling agent. Go on without it, or with others.")
 		if r != nil {
 			return r
 		}
@@ -40,10 +40,10 @@ func (j *judgement) aboveStep() *refusal {
 	return nil
 }
 
-// entriesAllow holds the arguments against a list of skills' entries; text says that
-// they are not allowed. The layer of the reason has seen to the name; where an entry
-// has no pattern for the tool, the name was enough.
-func (j *judgement) entriesAllow(entries []string, reason toolcrib.Reason, text string) *refusal {
+// entriesAllow holds the arguments against a list of skills' entries; not says, after
+// the name of the tool, that they are not allowed. The layer of the reason has seen to
+// the name; where an entry has no pattern for the tool, the name was enough.
+func (j *judgement) entriesAllow(entries []string, reason toolcrib.Reason, not string) *refusal {
 	if entries == nil {
 		return nil
 	}
@@ -60,6 +60,7 @@ func (j *judgement) entriesAllow(entries []string, reason toolcrib.Reason, text 
 	if !patterned {
 		return refuse(j.layerMessage(reason))
 	}
+	text := j.name() + not
 	if j.gate.skillArguments == nil {
 		return refuse(text)
 	}

@@ -207,6 +207,41 @@ func TestSubtask_AgentIsATarget(t *testing.T) {
 	}
 }
 
+// What is said about the arguments of a subtask, and about its budget, in contract §6's
+// order: each reason is taken away, and the next one shows.
+func TestSubtask_Order(t *testing.T) {
+	spec := spawns()
+	spec.Effect = toolcrib.EffectNonIdempotentWrite
+	g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{tool(spec)}, Rules: fakeRules{rules: []worldRule{{name: "a", cond: condTainted, then: gate.RuleDeny}}}})
+	who, s, f, c := alice(), wide(), offering(g), call("1", "spawn", `{"agent":"writer","task":" "}`)
+	who.Grants = []string{"spawn", "agent:default"}
+	s.SkillTools, s.AboveSkills = []string{"spawn(a)"}, [][]string{{"spawn(b)"}}
+	s.ReadOnly, s.TaintWrites, s.NobodyAsks, s.MaxRepeats = true, gate.TaintDeny, true, 1
+	f.Taint, f.Repeated, f.Share = []string{"web_fetch"}, func(string, []byte) int { return 1 }, func(string) string { return "nothing is left" }
+	for i, step := range []struct {
+		reason toolcrib.Reason
+		lift   func()
+	}{
+		{toolcrib.ReasonInvalidArguments, func() { c.Arguments = []byte(subtask) }},
+		{toolcrib.ReasonNotPermitted, func() { who.Grants = append(who.Grants, "agent:writer") }},
+		{toolcrib.ReasonSkillAllowlist, func() { s.SkillTools = nil }},
+		{toolcrib.ReasonWorkerAllowlist, func() { s.AboveSkills = nil }},
+		{toolcrib.ReasonReadOnlyMode, func() { s.ReadOnly = false }},
+		{toolcrib.ReasonRuleDenied, func() { g = newGate(t, tool(spec)) }},
+		{toolcrib.ReasonTaintedFlow, func() { s.TaintWrites = gate.TaintAllow }},
+		{toolcrib.ReasonRepeatedCall, func() { f.Repeated = nil }},
+		{toolcrib.ReasonBudgetExhausted, func() { f.Share = nil }},
+		{toolcrib.ReasonNeedsConfirmation, func() { s.NobodyAsks = false }},
+	} {
+		v := judge(t, g, who, s, f, c)[0]
+		if !v.Refused() || v.Reason != step.reason {
+			t.Fatalf("step %d: %q %s: %s, want %s", i, v.Decision, v.Reason, v.Message, step.reason)
+		}
+		step.lift()
+	}
+	wantAsked(t, judge(t, g, who, s, f, c)[0])
+}
+
 // A subtask for which the run's budget has no part left is refused; other calls, and a
 // run without a budget, are not.
 func TestSubtask_Share(t *testing.T) {
