@@ -138,6 +138,7 @@ type AuditEntry struct {
 	Token   string             `json:"token,omitempty"`
 	Agent   string             `json:"agent,omitempty"`
 	Session toolcrib.SessionID `json:"session_id,omitempty"`
+	Parent  toolcrib.RunID     `json:"parent_id,omitempty"` // the run that started this one
 
 	Tool       string `json:"tool,omitempty"`
 	CallID     string `json:"call_id,omitempty"`

@@ -21,6 +21,7 @@ type Filter struct {
 	Session  toolcrib.SessionID
 	Parent   toolcrib.RunID // children of this run
 	TopLevel bool           // only runs without a parent
+	Deciding bool           // only runs that wait themselves, not for a run below them: see RunRecord.Decides
 	Since    time.Time      // created then or later
 	Limit    int            // at most so many; 0 = DefaultLimit; never more than MaxLimit
 	Cursor   string         // Page.Next of the page before; "" = from the newest

@@ -8,12 +8,16 @@ import (
 )
 
 // PruneOptions chooses what is pruned: the runs that are named, or all that ended
-// so long ago. Only runs that have ended are pruned.
+// so long ago. Only runs that have ended are pruned, and a run only together with the
+// runs that it started, at once.
 type PruneOptions struct {
-	// Runs are pruned, all of which must have ended.
+	// Runs are pruned, all of which must have ended, and all that they started. One
+	// that another run started may be named too: then that other run stays, and its
+	// journal says what it had started.
 	Runs []toolcrib.RunID
-	// OlderThan chooses the runs that ended longer ago; 0 = none, so no setting
-	// that is left out removes anything.
+	// OlderThan chooses the runs that ended longer ago, and whose sub-runs did;
+	// sub-runs are never chosen without the run that they are a part of. 0 = none, so
+	// no setting that is left out removes anything.
 	OlderThan time.Duration
 	// ContentOnly keeps each run with its row, its events without their content,
 	// and its chain. Else runs are removed, and only their anchors stay.

@@ -43,13 +43,20 @@ type RunError struct {
 	Ref     string `json:"ref,omitempty"` // the detail stands in the log and journal under it
 }
 
+// Decides tells whether the run waits for a decision or an answer that goes to itself.
+// One that waits for a run below it does not: what is to be decided is that run's, and
+// is told and decided there, once. So does its age count, for what expires.
+func (rec *RunRecord) Decides() bool { return rec.Pending != nil && rec.Pending.Run == "" }
+
 // Project brings rec up to date with one more event of its run. Applied to all
 // events of a run in their order, beginning with an empty record that has only
 // its ID, it gives the record of the run. It never changes what rec pointed to
 // before, so a copy of the old record stays as it was.
 //
 // A run is queued until a driver takes it up, and again when what it was parked
-// for has come. An end is final: later events change nothing but LastSeq.
+// for has come. One that waits for a run below it goes on when its driver says that
+// this goes on or has ended: what is decided stands in the journal of the run below.
+// An end is final: later events change nothing but LastSeq.
 func Project(rec *RunRecord, e toolcrib.Event) {
 	rec.LastSeq = e.Seq
 	if rec.CreatedAt.IsZero() {
@@ -68,7 +75,7 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 		if !rec.Status.Parked() { // a driver that finds nothing decided lets go again
 			rec.Status = toolcrib.StatusRunning
 		}
-	case *journal.ModelRequest, *journal.ToolStarted:
+	case *journal.ModelRequest, *journal.ToolStarted, *journal.ChildStarted, *journal.ChildResumed, *journal.ChildEnded:
 		rec.Status, rec.Pending = toolcrib.StatusRunning, nil
 	case *journal.Message:
 		if !b.Closing {
@@ -79,7 +86,7 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 	case *journal.Usage:
 		rec.Usage = b.Sum
 	case *journal.ConfirmationResolved:
-		if rec.Pending != nil && rec.Pending.ApprovalID == b.ApprovalID && !b.Open {
+		if rec.Decides() && rec.Pending.ApprovalID == b.ApprovalID && !b.Open {
 			wake(rec)
 		}
 	case *journal.ToolResult:
@@ -112,7 +119,7 @@ func projectStart(rec *RunRecord, b *journal.RunStarted) {
 // projectResult takes a client's result off what a run waits for; with the last
 // one the run can go on.
 func projectResult(rec *RunRecord, b *journal.ToolResult) {
-	if rec.Status != toolcrib.StatusWaitingForTool || rec.Pending == nil {
+	if rec.Status != toolcrib.StatusWaitingForTool || !rec.Decides() {
 		return
 	}
 	pending := *rec.Pending

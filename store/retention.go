@@ -14,14 +14,14 @@ const (
 )
 
 // Retention is how long runs are kept, from their end (configuration: retention).
-// Runs that have not ended, parked ones too, are never pruned. Neither are the
-// sub-runs of a run that is kept as it is, nor the newest run of a session that is
-// younger than the limit itself: that run has the transcript which the session
-// goes on from.
+// Runs that have not ended, parked ones too, are never pruned. A run is pruned
+// together with its sub-runs, once all of them are that old. The newest run of a
+// session that is younger than the limit itself is kept: that run has the transcript
+// which the session goes on from.
 type Retention struct {
 	Runs    time.Duration // older ones are removed, with the sessions that have none left; 0 = never
 	Content time.Duration // older ones lose their content; 0 = never
-	Max     int           // runs in one call; 0 = DefaultRetentionRuns, at most MaxRetentionRuns
+	Max     int           // runs in one call, and the sub-runs of the last; 0 = DefaultRetentionRuns, at most MaxRetentionRuns
 	By      string        // stands in the system journal; "" = RetentionBy
 }
 

@@ -258,14 +258,14 @@ func (q *auditQuery) readRuns(ctx context.Context, st *auditStream) error {
 	}
 	// What a run begins with can be large, and its row has what is wanted of it.
 	query := `SELECT e.key, e.kind, e.time, CASE WHEN e.kind <> 'run_started' THEN e.payload END,
-		CASE WHEN e.kind = 'run_started' THEN ifnull(e.payload ->> '$.principal.token', '') ELSE '' END, e.hash, r.id, r.user, r.actor, r.agent, r.session_id
+		CASE WHEN e.kind = 'run_started' THEN ifnull(e.payload ->> '$.principal.token', '') ELSE '' END, e.hash, r.id, r.user, r.actor, r.agent, r.session_id, r.parent_id
 		FROM ` + from + " CROSS JOIN runs r ON r.num = e.key >> 32 WHERE " + where + q.order("e.time", "e.key")
 	n := 0
 	err := each(ctx, q.s.readers.QueryContext, query, append(args, st.time, st.key, q.lo, q.hi), func(scan func(...any) error) error {
 		var e store.AuditEntry
 		var kind toolcrib.Kind
 		var payload, hash []byte
-		if err := scan(&st.key, &kind, &st.time, &payload, &e.Token, &hash, &e.Run, &e.User, &e.Actor, &e.Agent, &e.Session); err != nil {
+		if err := scan(&st.key, &kind, &st.time, &payload, &e.Token, &hash, &e.Run, &e.User, &e.Actor, &e.Agent, &e.Session, &e.Parent); err != nil {
 			return err
 		}
 		n++

@@ -69,7 +69,10 @@ func (sn snapshot) export(ctx context.Context, w io.Writer, keys *store.Keys, o 
 	if !o.Since.IsZero() {
 		since = o.Since.UnixMicro()
 	}
-	err = each(ctx, sn.query, "SELECT id, num, actor <> '' FROM runs WHERE ended_at IS NULL OR ended_at >= ? ORDER BY num", []any{since}, func(scan func(...any) error) error {
+	// What a run has started goes with it.
+	err = each(ctx, sn.query, `WITH RECURSIVE chosen(id) AS (SELECT id FROM runs WHERE ended_at IS NULL OR ended_at >= ?
+		UNION SELECT c.id FROM runs c JOIN chosen p ON c.parent_id = p.id AND c.parent_id <> '')
+		SELECT id, num, actor <> '' FROM runs WHERE id IN (SELECT id FROM chosen) ORDER BY num`, []any{since}, func(scan func(...any) error) error {
 		runs = append(runs, run{})
 		r := &runs[len(runs)-1]
 		return scan(&r.id, &r.num, &r.actor)

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 
@@ -13,11 +12,12 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Prune removes runs, or their content only, each in a transaction of its own, and
-// says so in the system journal. A run that is named and does not exist is
-// toolcrib.ErrNotFound, one that has not ended toolcrib.ErrConflict; then nothing
-// is pruned. Removing content that is gone already does nothing. If it is
-// cut off in between, the result tells what was pruned by then.
+// Prune removes runs, or their content only, each together with those that it started
+// in a transaction of its own, and says so in the system journal. A run that is named
+// and does not exist is toolcrib.ErrNotFound, one that has not ended, or has started one
+// that has not, toolcrib.ErrConflict; then nothing is pruned. Removing content that is
+// gone already does nothing. If it is cut off in between, the result tells what was
+// pruned by then.
 //
 // What is removed is overwritten, then the whole file is written anew, which takes
 // seconds for each GiB, in which other writers wait, and once more its size on the
@@ -46,25 +46,28 @@ func (s *Store) Prune(ctx context.Context, o store.PruneOptions) (store.PruneRes
 	return result, err
 }
 
-// toPrune returns the runs that options choose.
+// toPrune returns the runs that options choose, without those below them.
 func (s *Store) toPrune(ctx context.Context, o store.PruneOptions) (runs []toolcrib.RunID, err error) {
 	for _, run := range o.Runs {
-		rec, err := s.Run(ctx, run)
-		if err != nil {
+		if _, err := s.Run(ctx, run); err != nil {
 			return nil, err
 		}
-		if !rec.Status.Ended() {
-			return nil, notEnded(run, rec.Status)
+		members, err := membersOf(ctx, s.readers.QueryContext, run)
+		if err != nil {
+			return nil, s.failed(ctx, err)
+		}
+		if err := allEnded(members); err != nil {
+			return nil, err
 		}
 	}
 	if len(o.Runs) > 0 {
 		return o.Runs, nil
 	}
-	query, before := "SELECT id FROM runs WHERE ended_at < ?", s.now().Add(-o.OlderThan)
+	query, before := "SELECT r.id FROM runs r WHERE "+familyOlder, s.now().Add(-o.OlderThan)
 	if o.ContentOnly {
-		query += " AND pruned_at IS NULL"
+		query += " AND " + familyHasContent
 	}
-	err = each(ctx, s.readers.QueryContext, query+" ORDER BY num", []any{before.UnixMicro()}, func(scan func(...any) error) error {
+	err = each(ctx, s.readers.QueryContext, query+" ORDER BY r.num", []any{before.UnixMicro()}, func(scan func(...any) error) error {
 		runs = append(runs, "")
 		return scan(&runs[len(runs)-1])
 	})
@@ -74,23 +77,38 @@ func (s *Store) toPrune(ctx context.Context, o store.PruneOptions) (runs []toolc
 	return runs, nil
 }
 
-func notEnded(run toolcrib.RunID, status toolcrib.Status) error {
-	return fmt.Errorf("run %s has not ended (%s), so it cannot be pruned: %w", run, status, toolcrib.ErrConflict)
-}
-
+// pruneRun prunes a run and those below it.
 func (s *Store) pruneRun(ctx context.Context, run toolcrib.RunID, now time.Time, o store.PruneOptions, result *store.PruneResult) error {
-	var pruned *store.Pruned
-	err := s.write(ctx, &job{barrier: true, do: func(t *tx) (err error) {
-		pruned, err = t.prune(run, now, o)
-		return err
+	var all []*store.Pruned
+	err := s.write(ctx, &job{barrier: true, do: func(t *tx) error {
+		all = nil
+		members, err := membersOf(t.ctx, t.query, run)
+		if err != nil {
+			return err
+		}
+		if err := allEnded(members); err != nil {
+			return reject(err)
+		}
+		for _, m := range members {
+			pruned, err := t.prune(m.run, now, o)
+			if err != nil {
+				return err
+			}
+			if pruned != nil {
+				all = append(all, pruned)
+			}
+		}
+		return nil
 	}})
-	if err != nil || pruned == nil {
+	if err != nil {
 		return err
 	}
-	result.Runs = append(result.Runs, run)
-	result.Events += pruned.Events
-	result.Contents += pruned.Contents
-	result.Bytes += pruned.Bytes
+	for _, pruned := range all {
+		result.Runs = append(result.Runs, pruned.Run)
+		result.Events += pruned.Events
+		result.Contents += pruned.Contents
+		result.Bytes += pruned.Bytes
+	}
 	return nil
 }
 

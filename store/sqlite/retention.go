@@ -10,10 +10,10 @@ import (
 )
 
 // ApplyRetention prunes what is older at now than r allows, the oldest first, each
-// run in a transaction of its own, and says so in the system journal. It does a
-// bounded piece of work, during which other writers get their turn; More says that
-// it is to be called again. If it is cut off in between, the result tells what was
-// pruned by then.
+// run with those that it started in a transaction of its own, and says so in the system
+// journal. It does a bounded piece of work, during which other writers get their turn;
+// More says that it is to be called again. If it is cut off in between, the result tells
+// what was pruned by then.
 func (s *Store) ApplyRetention(ctx context.Context, r store.Retention, now time.Time) (result store.RetentionResult, err error) {
 	if err := r.Check(); err != nil {
 		return result, err
@@ -37,11 +37,13 @@ func (s *Store) ApplyRetention(ctx context.Context, r store.Retention, now time.
 		if err != nil {
 			return result, err
 		}
-		left, result.More = left-len(runs), result.More || more
-		err = s.pruneEach(ctx, runs, now, store.PruneOptions{ContentOnly: step.contentOnly, InPlace: true, By: by}, step.done, &result)
+		result.More = result.More || more
+		most := len(*step.done) + left
+		err = s.pruneEach(ctx, runs, now, store.PruneOptions{ContentOnly: step.contentOnly, InPlace: true, By: by}, most, step.done, &result)
 		if err != nil {
 			return result, err
 		}
+		left = max(most-len(*step.done), 0)
 	}
 	if r.Runs > 0 {
 		result.Sessions, err = s.dropSessions(ctx, now, now.Add(-r.Runs), by, r.Bound())
@@ -52,8 +54,13 @@ func (s *Store) ApplyRetention(ctx context.Context, r store.Retention, now time.
 	return result, err
 }
 
-func (s *Store) pruneEach(ctx context.Context, runs []toolcrib.RunID, now time.Time, o store.PruneOptions, done *[]toolcrib.RunID, result *store.RetentionResult) error {
+// pruneEach prunes runs until most were.
+func (s *Store) pruneEach(ctx context.Context, runs []toolcrib.RunID, now time.Time, o store.PruneOptions, most int, done *[]toolcrib.RunID, result *store.RetentionResult) error {
 	for _, run := range runs {
+		if len(*done) >= most {
+			result.More = true
+			return nil
+		}
 		var one store.PruneResult
 		err := s.pruneRun(ctx, run, now, o, &one)
 		if errors.Is(err, toolcrib.ErrConflict) { // cannot be: an end is final
@@ -69,16 +76,15 @@ func (s *Store) pruneEach(ctx context.Context, runs []toolcrib.RunID, now time.T
 	return nil
 }
 
-// expired returns the oldest runs that ended before a moment and that nothing
-// younger needs; more says that there are others.
+// expired returns the oldest runs that ended before a moment, as all below them did,
+// and that nothing younger needs; more says that there are others.
 func (s *Store) expired(ctx context.Context, before time.Time, contentOnly bool, limit int) (runs []toolcrib.RunID, more bool, err error) {
 	query := `SELECT r.id FROM runs r LEFT JOIN sessions s ON r.session_id <> '' AND r.parent_id = '' AND s.id = r.session_id AND s.user = r.user
-		WHERE r.ended_at < ?1
-		AND NOT EXISTS (SELECT 1 FROM runs p WHERE p.id = r.parent_id AND (p.ended_at IS NULL OR p.ended_at >= ?1))
+		WHERE ` + familyOlder + `
 		AND NOT (ifnull(s.created_at >= ?1, 0) AND r.num = (SELECT max(n.num) FROM runs n
 			WHERE n.session_id = r.session_id AND n.session_id <> '' AND n.user = r.user AND n.parent_id = ''))`
 	if contentOnly {
-		query += " AND r.pruned_at IS NULL"
+		query += " AND " + familyHasContent
 	}
 	err = each(ctx, s.readers.QueryContext, query+" ORDER BY r.ended_at, r.num LIMIT ?2", []any{before.UnixMicro(), limit + 1}, func(scan func(...any) error) error {
 		runs = append(runs, "")

@@ -127,6 +127,9 @@ func condition(f store.Filter) (where string, args []any, err error) {
 	if f.TopLevel {
 		add("parent_id = ''")
 	}
+	if f.Deciding {
+		add("pending IS NOT NULL AND pending ->> 'run_id' IS NULL")
+	}
 	if !f.Since.IsZero() {
 		add("created_at >= ?", f.Since.UnixMicro())
 	}

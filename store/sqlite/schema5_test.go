@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -70,8 +71,12 @@ func TestSchema5(t *testing.T) {
 		t.Errorf("%+v, error %v", got, err)
 	}
 	o.end(s, sunday)
-	prune(t, s, store.PruneOptions{Runs: []toolcrib.RunID{"run_open", "run_a"}})
 	prune(t, s, store.PruneOptions{Runs: []toolcrib.RunID{"run_child"}, ContentOnly: true})
+	verifyAll(t, s)
+	prune(t, s, store.PruneOptions{Runs: []toolcrib.RunID{"run_open", "run_a"}})
+	if _, err := s.Run(t.Context(), "run_child"); !errors.Is(err, toolcrib.ErrNotFound) {
+		t.Errorf("the run that run_a had started: error %v", err)
+	}
 	verifyAll(t, s)
 }
 

@@ -135,7 +135,7 @@ func TestSessionInfo(t *testing.T) {
 		t.Errorf("without a run: error %v", err)
 	}
 	add(t, s, "run_1", 0, asked("ann", made.ID, "\n first  question\nmore"))
-	add(t, s, "run_1a", 0, started("ann", "worker", made.ID, "run_1"))
+	add(t, s, "run_1a", 0, started("ann", "worker", made.ID, "run_1"), completed)
 	info := session(t, s, "ann", "work")
 	want := store.SessionInfo{
 		ID: made.ID, Name: "work", User: "ann", Title: "first question", CreatedAt: made.CreatedAt, UpdatedAt: journaltest.At(),

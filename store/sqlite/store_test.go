@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -41,4 +42,10 @@ func readOnly() sqlite.Options { return sqlite.Options{ReadOnly: true} }
 
 func TestN11_Ledger(t *testing.T) {
 	journaltest.RunLedger(t, func(t *testing.T) journaltest.LedgerStore { return open(t) })
+}
+
+func TestFamilies(t *testing.T) {
+	journaltest.RunFamilies(t, func(t *testing.T, now func() time.Time) journaltest.FamilyStore {
+		return openAt(t, filepath.Join(t.TempDir(), "data", "toolcrib.db"), sqlite.Options{Now: now})
+	})
 }

@@ -48,6 +48,12 @@ func changes() map[string]string {
 		"event: of no run":            "INSERT INTO events SELECT 999 << 32 | 1, kind, time, payload, payload_hash, hash FROM events WHERE key = " + of("run_done", "6"),
 		"event: another run's":        "UPDATE events SET (kind, time, payload, payload_hash, hash) = (SELECT kind, time, payload, payload_hash, hash FROM events WHERE key = " + of("run_twin", "2") + ") WHERE key = " + of("run_done", "2"),
 
+		"part: removed, all":      "DELETE FROM events WHERE key BETWEEN " + of("run_part", "0") + " AND " + of("run_part", "99") + "; DELETE FROM runs WHERE id = 'run_part'",
+		"part: of another run":    "UPDATE runs SET parent_id = 'run_done' WHERE id = 'run_part'",
+		"part: of none":           "UPDATE runs SET parent_id = '' WHERE id = 'run_part'",
+		"part: another is named":  "UPDATE events SET payload = replace(payload, 'run_part', 'run_twin') WHERE key = " + of("run_lead", "3"),
+		"part: above it, removed": "DELETE FROM events WHERE key BETWEEN " + of("run_lead", "0") + " AND " + of("run_lead", "99") + "; DELETE FROM runs WHERE id = 'run_lead'",
+
 		"run: removed":           "DELETE FROM runs WHERE id = 'run_done'",
 		"run: removed, all":      "DELETE FROM events WHERE key BETWEEN " + of("run_done", "0") + " AND " + of("run_done", "99") + "; DELETE FROM runs WHERE id = 'run_done'",
 		"run: renamed":           row("id = 'run_other'"),
@@ -56,6 +62,7 @@ func changes() map[string]string {
 		"run: another number":    "UPDATE events SET key = key + (90 << 32) WHERE key BETWEEN " + of("run_done", "0") + " AND " + of("run_done", "99") + "; " + row("num = num + 90"),
 		"run: inserted, empty":   "INSERT INTO runs (id, status, last_seq, last_hash) VALUES ('run_new', 'completed', 0, x'')",
 		"run: inserted as copy":  "INSERT INTO runs (num, id, status, ended_at, last_seq, last_hash) SELECT 99, 'run_new', status, ended_at, last_seq, last_hash FROM runs WHERE id = 'run_twin'; INSERT INTO events SELECT (99 << 32) + (key & 0xffffffff), kind, time, payload, payload_hash, hash FROM events WHERE key >> 32 = (SELECT num FROM runs WHERE id = 'run_twin')",
+		"run: waits itself":      "UPDATE runs SET pending = json_remove(pending, '$.run_id') WHERE id = 'run_lead'",
 		"run: status":            row("status = 'failed'"),
 		"run: stop_reason":       row("stop_reason = 'budget'"),
 		"run: agent":             row("agent = 'x'"),

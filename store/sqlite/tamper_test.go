@@ -54,6 +54,12 @@ func finished(t *testing.T) string {
 	add(t, s, "run_ruled", 0, started("bob", "default", "", ""), &journal.ModelRequest{Request: 1}, &journal.Usage{Request: 1, Tokens: toolcrib.TokenUsage{InputTokens: 5}},
 		&journal.Verdicts{Iteration: 1, Verdicts: []journal.Verdict{{CallID: "c1", Tool: "exec_shell", Rule: "pushes"}}}, completed)
 	add(t, s, "run_parked", 0, started("bob", "default", "", ""), paused)
+	add(t, s, "run_b", 0, part("helper", "run_all"), &journal.TakenUp{Worker: "w", Epoch: 1}, completed)
+	add(t, s, "run_lead", 0, started("ann", "default", "", ""), &journal.ToolStarted{ID: "c1", Name: "spawn"}, &journal.ChildStarted{ID: "c1", Run: "run_part", Agent: "helper"})
+	add(t, s, "run_part", 0, part("helper", "run_lead"), &journal.TakenUp{Worker: "w", Epoch: 1}, paused)
+	below := journal.Pending{Kind: "approval", Run: "run_part", ApprovalID: "apr_1"}
+	add(t, s, "run_lead", 3, &journal.ChildParked{ID: "c1", Run: "run_part", Status: toolcrib.StatusWaitingForApproval, Pending: below},
+		&journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: below})
 	for _, run := range []toolcrib.RunID{"run_pruned", "run_removed"} {
 		if err := s.Put(t.Context(), run, "res_1", []byte("kept")); err != nil {
 			t.Fatal(err)
@@ -71,6 +77,13 @@ func finished(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return s.Path()
+}
+
+// part is how a run begins that another one has started.
+func part(agent string, parent toolcrib.RunID) *journal.RunStarted {
+	b := started("ann", agent, "", parent)
+	b.Depth, b.Above = 1, &journal.Above{TaintWrites: "ask"}
+	return b
 }
 
 // copied copies a closed database and its keys.

@@ -13,9 +13,10 @@ import (
 )
 
 // Verify goes through the chain of a run, and compares it with the run's row, its
-// kept results, and its anchors in the system journal. What does not hold is a
+// kept results, its anchors in the system journal, the runs that it started and the
+// one that started it: each must name the other. What does not hold is a
 // [*store.ChainError]. The anchors themselves are vouched for by
-// [Store.VerifySystem].
+// [Store.VerifySystem], what the other runs hold by a call for each of them.
 func (s *Store) Verify(ctx context.Context, run toolcrib.RunID) (v store.Verified, err error) {
 	err = s.frozen(ctx, func(sn snapshot) error {
 		f, err := sn.factsOf(ctx, run)
@@ -81,6 +82,7 @@ func (s *Store) VerifyAll(ctx context.Context) (all store.VerifiedAll, err error
 type snapshot struct {
 	conn  *sql.Conn
 	stmts map[string]*sql.Stmt
+	named map[int64]map[toolcrib.RunID]bool // by the numbers of runs: see namedBy
 }
 
 func (sn snapshot) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
@@ -134,7 +136,7 @@ func (s *Store) frozen(ctx context.Context, do func(snapshot) error) (err error)
 	if err != nil {
 		return s.failed(ctx, err)
 	}
-	sn := snapshot{conn: conn, stmts: make(map[string]*sql.Stmt)}
+	sn := snapshot{conn: conn, stmts: make(map[string]*sql.Stmt), named: make(map[int64]map[toolcrib.RunID]bool)}
 	if _, err := conn.ExecContext(ctx, "BEGIN"); err != nil {
 		return errors.Join(s.failed(ctx, err), conn.Close())
 	}

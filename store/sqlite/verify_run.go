@@ -80,6 +80,7 @@ type runCheck struct {
 	prev []byte
 	rec  store.RunRecord // what the events make of the run
 	mark toolcrib.Seq    // of the last event that leaves an anchor
+	kin  family
 
 	meter   store.Meter
 	charges []store.Charge
@@ -135,7 +136,10 @@ func (sn snapshot) verifyRun(ctx context.Context, run toolcrib.RunID, f *facts) 
 	if err := sn.verifyContents(ctx, run); err != nil {
 		return c.v, err
 	}
-	return c.v, sn.verifyKept(ctx, c)
+	if err := sn.verifyKept(ctx, c); err != nil {
+		return c.v, err
+	}
+	return c.v, sn.verifyFamily(ctx, c)
 }
 
 // events yields all events that lie under the number of a run, also such as could
@@ -218,6 +222,7 @@ func (c *runCheck) project(r *stored) error {
 		}
 	}
 	store.Project(&c.rec, e)
+	c.kin.learn(e)
 	return nil
 }
 

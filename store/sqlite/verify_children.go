@@ -1,0 +1,115 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// family is what a run says of the runs that it started, and of the one that started it.
+type family struct {
+	start  *journal.RunStarted // nil = its content is gone
+	claims []store.ChildClaim
+}
+
+func (f *family) learn(e toolcrib.Event) {
+	if b, ok := e.Body.(*journal.RunStarted); ok && f.start == nil {
+		f.start = b
+	}
+	f.claims = store.ClaimChildren(f.claims, e)
+}
+
+// verifyFamily holds what a run says of the runs that it started against those, and
+// what it says of the run that started it against that.
+func (sn snapshot) verifyFamily(ctx context.Context, c *runCheck) error {
+	for i := range c.kin.claims {
+		what, err := sn.checkClaim(ctx, c.run, &c.kin.claims[i])
+		if err != nil {
+			return err
+		}
+		if what != "" {
+			return c.broken(c.kin.claims[i].Seq, what)
+		}
+	}
+	if c.kin.start == nil || !store.Claimed(c.kin.start) {
+		return nil
+	}
+	what, err := sn.checkParent(ctx, c.run, c.kin.start.Parent)
+	if err == nil && what != "" {
+		err = c.broken(1, what)
+	}
+	return err
+}
+
+func (sn snapshot) checkClaim(ctx context.Context, run toolcrib.RunID, claim *store.ChildClaim) (what string, err error) {
+	var parent toolcrib.RunID
+	var agent string
+	var status toolcrib.Status
+	err = sn.row(ctx, "SELECT parent_id, agent, status FROM runs WHERE id = ?", []any{string(claim.Run)}, &parent, &agent, &status)
+	switch {
+	case err == nil:
+		return claim.Broken(run, parent, agent, status), nil
+	case !errors.Is(err, sql.ErrNoRows):
+		return "", err
+	}
+	f, err := sn.factsOf(ctx, claim.Run)
+	if err != nil || f.removed != nil {
+		return "", err
+	}
+	return claim.Gone(len(f.anchors) > 0), nil
+}
+
+func (sn snapshot) checkParent(ctx context.Context, run, parent toolcrib.RunID) (what string, err error) {
+	var num int64
+	err = sn.row(ctx, "SELECT num FROM runs WHERE id = ?", []any{string(parent)}, &num)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		f, err := sn.factsOf(ctx, parent)
+		if err != nil || f.removed != nil {
+			return "", err
+		}
+		return store.Orphaned(parent), nil
+	case err != nil:
+		return "", err
+	}
+	named, ok := sn.named[num]
+	if !ok {
+		if named, err = sn.namedBy(ctx, num); err != nil {
+			return "", err
+		}
+		sn.named[num] = named
+	}
+	if named != nil && !named[run] {
+		return store.Unclaimed(parent), nil
+	}
+	return "", nil
+}
+
+// namedBy are the runs that a run says it started; nil = it cannot say so any more.
+func (sn snapshot) namedBy(ctx context.Context, num int64) (map[toolcrib.RunID]bool, error) {
+	named, pruned := make(map[toolcrib.RunID]bool), false
+	err := each(ctx, sn.query, "SELECT kind, payload FROM events WHERE key BETWEEN ? AND ? AND kind = ?",
+		[]any{eventKey(num, 0), eventKey(num, maxSeq), string(journal.KindChildStarted)}, func(scan func(...any) error) error {
+			var kind toolcrib.Kind
+			var payload []byte
+			if err := scan(&kind, &payload); err != nil {
+				return err
+			}
+			var b journal.ChildStarted
+			if payload == nil {
+				pruned = true
+			} else if json.Unmarshal(payload, &b) == nil { // what else it is, its own chain tells
+				named[b.Run] = true
+			}
+			return nil
+		})
+	if err != nil || pruned {
+		return nil, err
+	}
+	return named, nil
+}
