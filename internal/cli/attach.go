@@ -15,17 +15,18 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// attached reads the files of --attach: images, PDF documents and texts.
-func attached(paths []string) ([]toolcrib.OutputFile, error) {
+// attached reads files that go with a message: images, PDF documents and texts. by is
+// how they were asked for.
+func attached(by string, paths []string) ([]toolcrib.OutputFile, error) {
 	var files []toolcrib.OutputFile
 	for _, path := range paths {
 		data, err := readAttached(path)
 		if err != nil {
-			return nil, usagef("--attach: %s %v", guard.Visible(path), err)
+			return nil, usagef("%s: %s %v", by, guard.Visible(path), err)
 		}
 		media := mediaType(data)
 		if media == "" {
-			return nil, usagef("--attach: %s is neither an image (PNG, JPEG, GIF, WebP) nor a PDF document nor a text", guard.Visible(path))
+			return nil, usagef("%s: %s is neither an image (PNG, JPEG, GIF, WebP) nor a PDF document nor a text", by, guard.Visible(path))
 		}
 		files = append(files, toolcrib.OutputFile{MediaType: media, Name: filepath.Base(path), Data: data})
 	}

@@ -29,14 +29,13 @@ func (a *app) chatCommand() *cobra.Command {
 		Example: `toolcrib chat
 toolcrib chat --session trip
 toolcrib chat --session last --workspace ./site
+toolcrib chat --attach plan.pdf --max-iterations 5
 printf '%s\n' "What is in this folder?" "Which file is the largest?" | toolcrib chat`,
 		Args: positional,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.chat(cmd, &f) },
 	}
 	flags := cmd.Flags()
-	a.judgingFlags(cmd, &f)
-	flags.StringVar(&f.model, "model", "", "model: a name of the configuration, or PROVIDER/MODEL")
-	flags.StringVar(&f.tools, "tools", "", "only these tools, separated by commas; globs work; '' = none")
+	a.askingFlags(cmd, &f, "the first message", "the first request of each turn")
 	flags.StringVar(&f.session, "session", "", "session to go on with: its ID, a name of yours (made if it is new), or last")
 	flags.BoolVar(&f.json, "json", false, "without a terminal: events as JSON, one a line")
 	return cmd
@@ -104,6 +103,12 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 		return nil, err
 	}
 	c := &chat{preparation: p, session: &joining{}, spent: spent{known: true}}
+	if len(f.attach) > maxAttached {
+		return nil, usagef("--attach: %d files, at most %d go with a message", len(f.attach), maxAttached)
+	}
+	if c.files, err = attached("--attach", f.attach); err != nil {
+		return nil, err
+	}
 	if _, err := a.database(cmd.Context()); err != nil {
 		return nil, err
 	}

@@ -187,14 +187,29 @@ func quickScript() string {
 }
 
 // TestIssue5_8_ChatOnATerminal goes through a conversation as a person would have
-// it.
+// it. Its scenes are of one conversation: each begins where the one before it ended.
 func TestIssue5_8_ChatOnATerminal(t *testing.T) {
 	l := newLab(t, chatScript)
 	l.write("notes.txt", "old\n")
 	p := l.chat(80, 30, nil, "--session", "trip")
 	p.wait("/help tells the commands")
 	p.wait("demo/x * trip")
+	l.answers(p)
+	l.approves(p)
+	l.denies(p)
+	l.edits(p)
+	l.stops(p)
+	l.commands(p)
+	l.undoes(p)
+	p.keys("C-d")
+	p.exits(0)
 
+	l.again()
+}
+
+// answers: thoughts, Markdown, a call that reads, and what was folded of it.
+func (l *lab) answers(p *pane) {
+	l.t.Helper()
 	p.send("hello there")
 	p.wait("∴ I should greet them.")
 	p.wait("Hello you, and welcome.")
@@ -207,21 +222,25 @@ func TestIssue5_8_ChatOnATerminal(t *testing.T) {
 	p.wait("I have read it.")
 	p.send("/show 2")
 	p.waitAfter("❯ /show 2", "└ old")
+}
 
+// approves: nothing is written before the person says yes.
+func (l *lab) approves(p *pane) {
+	l.t.Helper()
 	p.send("write it")
 	p.wait("This call needs your approval")
 	p.wait("    -old")
 	p.wait("    +new")
 	p.wait("y yes · n no")
-	if got := l.file("notes.txt"); got != "old\n" {
-		t.Fatalf("before the approval the file is %q", got)
-	}
+	l.holds("notes.txt", "old\n")
 	p.keys("y")
 	p.wait("That was written.")
-	if got := l.file("notes.txt"); got != "new\n" {
-		t.Fatalf("after the approval the file is %q", got)
-	}
+	l.holds("notes.txt", "new\n")
+}
 
+// denies: no, and why.
+func (l *lab) denies(p *pane) {
+	l.t.Helper()
 	p.send("write it again")
 	p.waitAfter("❯ write it again", "y yes")
 	p.keys("d")
@@ -229,10 +248,12 @@ func TestIssue5_8_ChatOnATerminal(t *testing.T) {
 	p.send("not today")
 	p.wait("That was denied.")
 	p.waitAfter("❯ write it again", "refused (approval_denied)")
-	if got := l.file("notes.txt"); got != "new\n" {
-		t.Fatalf("after the denial the file is %q", got)
-	}
+	l.holds("notes.txt", "new\n")
+}
 
+// edits: the call runs with the person's arguments.
+func (l *lab) edits(p *pane) {
+	l.t.Helper()
 	p.send("write another")
 	p.waitAfter("❯ write another", "y yes")
 	p.keys("e")
@@ -240,16 +261,23 @@ func TestIssue5_8_ChatOnATerminal(t *testing.T) {
 	p.keys("C-u", "BSpace", "C-u", "BSpace", "C-u", "BSpace", "C-u")
 	p.send(`{"path":"edited.txt","content":"person\n"}`)
 	p.wait("That was edited.")
-	if got := l.file("edited.txt"); got != "person\n" {
-		t.Fatalf("the edited file is %q", got)
-	}
+	l.holds("edited.txt", "person\n")
+}
 
+// stops: ctrl-c ends the turn, and the conversation goes on.
+func (l *lab) stops(p *pane) {
+	l.t.Helper()
 	p.send("be slow")
 	p.waitAfter("❯ be slow", "waiting for the model")
 	p.keys("C-c")
 	p.waitAfter("❯ be slow", "stopped")
-
 	l.write("demo.script", quickScript())
+}
+
+// commands: what begins with a slash, completed by tab; text that would command the
+// terminal is written out.
+func (l *lab) commands(p *pane) {
+	l.t.Helper()
 	for command, want := range map[string]string{
 		"/help": "/undo * put back", "/tools": "write_file * writes", "/cost": "6 turns of this session", "/sessions": "> trip", "/model": "configured: second",
 	} {
@@ -263,27 +291,36 @@ func TestIssue5_8_ChatOnATerminal(t *testing.T) {
 	p.waitAfter("❯ /model second", "from now on second answers")
 	p.send("are you there?")
 	p.wait("It goes on. [U+001B][31mred [U+202E]evil [U+001B][2J")
+}
 
+// undoes: turn by turn, each file by a call that is asked about.
+func (l *lab) undoes(p *pane) {
+	l.t.Helper()
 	p.send("/undo")
 	p.waitAfter("❯ /undo", "edited.txt")
 	p.wait("y yes")
 	p.keys("y")
-	p.wait("edited.txt did not exist before")
+	p.wait("edited.txt did not exist before; it is removed")
+	if _, err := os.Lstat(filepath.Join(l.dir, "edited.txt")); !os.IsNotExist(err) {
+		l.t.Fatalf("after /undo there is a file that was not there before (%v)", err)
+	}
 	p.send("/undo ")
 	p.waitAfter("edited.txt did not exist before", "+old")
 	p.waitAfter("edited.txt did not exist before", "y yes")
 	p.keys("y")
 	p.wait("notes.txt is as it was (4 bytes)")
-	if got := l.file("notes.txt"); got != "old\n" {
-		t.Fatalf("after /undo the file is %q", got)
-	}
+	l.holds("notes.txt", "old\n")
 	if text := p.text(); strings.Contains(text, "\x1b") || strings.Contains(text, "\u202e") {
-		t.Fatalf("the terminal was commanded:\n%q", text)
+		l.t.Fatalf("the terminal was commanded:\n%q", text)
 	}
-	p.keys("C-d")
-	p.exits(0)
+}
 
-	l.again()
+// holds wants a file to hold this.
+func (l *lab) holds(name, want string) {
+	l.t.Helper()
+	if got := l.file(name); got != want {
+		l.t.Fatalf("%s is %q, want %q", name, got, want)
+	}
 }
 
 // again goes on with the conversation after a restart.

@@ -202,7 +202,7 @@ func (c *chat) attach(_ context.Context, path string) error {
 	case path != "" && len(c.files) >= maxAttached:
 		return failedf("%d files are attached, at most %d can be", len(c.files), maxAttached)
 	case path != "":
-		files, err := attached([]string{path})
+		files, err := attached("/attach", []string{path})
 		if err != nil {
 			return err
 		}

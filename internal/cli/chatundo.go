@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
@@ -30,7 +33,8 @@ type written struct {
 }
 
 // undo puts back what the last turn that changed files has changed. Each file is a
-// judged call of write_file, as any other.
+// judged call of write_file, as any other; one that the turn made is removed when that
+// call has emptied it.
 func (c *chat) undo(ctx context.Context) error {
 	if c.session.info.ID == "" {
 		c.front.note("nothing was said in this session yet, so there is nothing to undo")
@@ -56,10 +60,42 @@ func (c *chat) undo(ctx context.Context) error {
 	return nil
 }
 
-// writtenBy are the files that a run wrote, by path.
+// writtenBy are the files that a run and the runs that it started wrote, by path.
 func (c *chat) writtenBy(ctx context.Context, run toolcrib.RunID) ([]*written, error) {
+	writes, err := c.writesOf(ctx, run, 0)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(writes, func(x, y write) int { return x.at.Compare(y.at) }) // runs write side by side
 	var files []*written
 	byPath := map[string]*written{}
+	for _, w := range writes {
+		one := byPath[w.Path]
+		if one == nil {
+			one = &written{run: w.run, call: w.call, path: w.Path, before: w.Before}
+			byPath[w.Path] = one
+			files = append(files, one)
+		}
+		one.after = w.After
+	}
+	slices.SortFunc(files, func(x, y *written) int { return strings.Compare(x.path, y.path) })
+	return files, nil
+}
+
+// write is one write of a file that went well.
+type write struct {
+	fileWrite
+	run  toolcrib.RunID
+	call string
+	at   time.Time
+}
+
+// undoDepth is how deep runs that runs have started are looked into.
+const undoDepth = 10
+
+// writesOf are the writes that the journals of a run and of those below it tell of.
+func (c *chat) writesOf(ctx context.Context, run toolcrib.RunID, depth int) ([]write, error) {
+	var writes []write
 	started := map[string]*journal.ToolStarted{}
 	for e, err := range (wholeJournal{c.a.store}).Read(ctx, run, 0) {
 		if err != nil {
@@ -69,22 +105,25 @@ func (c *chat) writtenBy(ctx context.Context, run toolcrib.RunID) ([]*written, e
 		case *journal.ToolStarted:
 			started[b.ID] = b
 		case *journal.ToolResult:
-			s := started[b.ToolCallID]
-			var w fileWrite
-			if s == nil || b.Status != toolcrib.ResultOK || json.Unmarshal(s.Prepared, &w) != nil || w.Path == "" || w.After == "" {
+			s, w := started[b.ToolCallID], write{run: run, call: b.ToolCallID, at: e.Time}
+			if s == nil || b.Status != toolcrib.ResultOK || json.Unmarshal(s.Prepared, &w.fileWrite) != nil || w.Path == "" || w.After == "" {
 				continue
 			}
-			one := byPath[w.Path]
-			if one == nil {
-				one = &written{run: run, call: b.ToolCallID, path: w.Path, before: w.Before}
-				byPath[w.Path] = one
-				files = append(files, one)
+			writes = append(writes, w)
+		case *journal.ChildStarted:
+			if depth >= undoDepth {
+				continue
 			}
-			one.after = w.After
+			below, err := c.writesOf(ctx, b.Run, depth+1)
+			switch {
+			case errors.Is(err, toolcrib.ErrNotFound), errors.Is(err, store.ErrPruned):
+			case err != nil:
+				return nil, err
+			}
+			writes = append(writes, below...)
 		}
 	}
-	slices.SortFunc(files, func(x, y *written) int { return strings.Compare(x.path, y.path) })
-	return files, nil
+	return writes, nil
 }
 
 // undoTurn puts back what one turn wrote; done is false if that is as it was
@@ -98,8 +137,8 @@ func (c *chat) undoTurn(ctx context.Context, rec store.RunRecord, files []*writt
 			hash, err = "", nil
 		}
 		switch {
-		case w.before == w.after || hash == w.before && err == nil || w.before == "" && len(now) == 0 && err == nil:
-			continue // it is as it was before the turn
+		case w.before == w.after, hash == w.before && err == nil, w.before == "" && err == nil && len(now) == 0 && hash != w.after:
+			continue // it is as it was before the turn, or was emptied since
 		case err != nil:
 			c.front.warn(fmt.Sprintf("%s cannot be read now, so it is left as it is", w.path))
 		case rec.Workspace != c.workspace:
@@ -149,7 +188,10 @@ func (c *chat) putBack(ctx context.Context, w *written) (ok bool, err error) {
 	if err != nil || state == nil {
 		return false, err
 	}
-	r := state.Trace[0].Result
+	r, removal := state.Trace[0].Result, error(nil)
+	if w.before == "" && r != nil && r.Status == toolcrib.ResultOK {
+		removal = c.remove(state.Trace[0].Started, w)
+	}
 	switch {
 	case state.Status.Parked():
 		c.front.note("the undo waits for a decision: toolcrib approvals show last")
@@ -157,12 +199,43 @@ func (c *chat) putBack(ctx context.Context, w *written) (ok bool, err error) {
 	case r == nil || r.Status != toolcrib.ResultOK:
 		c.front.warn(w.path + " is left as it is")
 		return false, nil
+	case removal != nil:
+		c.front.warn(fmt.Sprintf("%s did not exist before, but stays: %v", w.path, removal))
 	case w.before == "":
-		c.front.note(fmt.Sprintf("%s did not exist before; no tool removes files, so it is empty now", w.path))
+		c.front.note(w.path + " did not exist before; it is removed")
 	default:
 		c.front.note(fmt.Sprintf("%s is as it was (%d bytes)", w.path, len(before)))
 	}
 	return true, nil
+}
+
+// errChanged is of a file that somebody else changes while it is put back.
+var errChanged = errors.New("somebody else has changed it meanwhile")
+
+// remove removes a file that a turn made and an undo has just emptied: exactly that
+// one, if it is empty, and was before what the turn left.
+func (c *chat) remove(started *journal.ToolStarted, w *written) error {
+	var emptied fileWrite
+	if started == nil || json.Unmarshal(started.Prepared, &emptied) != nil || emptied.Path != w.path || emptied.Before != w.after {
+		return errChanged
+	}
+	root, err := os.OpenRoot(c.workspace)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // nothing is written by it
+	path := filepath.FromSlash(w.path)
+	// A link is none of it, whatever it leads to: the path has none since it was written.
+	info, err := root.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular() || info.Size() > 0:
+		return errChanged
+	}
+	return root.Remove(path)
 }
 
 // givenCall carries out one call without a model, as tools call does; nil = it was

@@ -62,15 +62,22 @@ toolcrib run --model anthropic/claude-haiku-4-5 "Plan the week"`,
 		},
 	}
 	flags := cmd.Flags()
-	a.judgingFlags(cmd, &f)
-	flags.StringVar(&f.model, "model", "", "model: a name of the configuration, or PROVIDER/MODEL")
-	flags.StringVar(&f.tools, "tools", "", "only these tools, separated by commas; globs work; '' = none")
-	flags.StringVar(&f.toolChoice, "tool-choice", "", "auto, none, required, or the name of a tool; for the first request")
-	flags.IntVar(&f.maxIterations, "max-iterations", 0, "rounds of model call and tool calls, 1 to 200")
+	a.askingFlags(cmd, &f, "the prompt", "the first request")
 	flags.StringVar(&f.session, "session", "", "session that the run is a part of: its ID, a name of yours (made if it is new), or last")
-	flags.StringArrayVar(&f.attach, "attach", nil, "a file that goes with the prompt: an image, a PDF document or a text; may be repeated")
 	flags.BoolVar(&f.json, "json", false, "events as JSON, one a line")
 	return cmd
+}
+
+// askingFlags are the flags of a command that asks a model: files go with prompt,
+// --tool-choice holds for the request that is named.
+func (a *app) askingFlags(cmd *cobra.Command, f *runFlags, prompt, request string) {
+	flags := cmd.Flags()
+	a.judgingFlags(cmd, f)
+	flags.StringVar(&f.model, "model", "", "model: a name of the configuration, or PROVIDER/MODEL")
+	flags.StringVar(&f.tools, "tools", "", "only these tools, separated by commas; globs work; '' = none")
+	flags.StringVar(&f.toolChoice, "tool-choice", "", "auto, none, required, or the name of a tool; for "+request)
+	flags.IntVar(&f.maxIterations, "max-iterations", 0, "rounds of model call and tool calls, 1 to 200")
+	flags.StringArrayVar(&f.attach, "attach", nil, "a file that goes with "+prompt+": an image, a PDF document or a text; may be repeated")
 }
 
 // judgingFlags are the flags that say how calls are judged.
@@ -177,7 +184,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, prompt string) error {
 		return err
 	}
 	task := agent.Task{Principal: p.who, Prompt: prompt}
-	if task.Files, err = attached(f.attach); err != nil {
+	if task.Files, err = attached("--attach", f.attach); err != nil {
 		return err
 	}
 	var session *joining
