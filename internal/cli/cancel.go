@@ -74,6 +74,12 @@ func (a *app) cancelHere(ctx context.Context, rec store.RunRecord, by string) er
 		return err
 	}
 	fmt.Fprintf(a.out, "run %s: %s\n", rec.ID, state.Status)
+	if rec.Parent == "" {
+		return nil
+	}
+	if top, err := a.top(ctx, rec); err == nil && !top.Status.Ended() {
+		fmt.Fprintf(a.out, "it was a part of run %s, which is told so when it goes on: %s runs resume %s\n", top.ID, a.self(), top.ID)
+	}
 	return nil
 }
 

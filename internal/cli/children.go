@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -49,6 +53,67 @@ func (a *app) below(ctx context.Context, s *agent.State) *agent.State {
 		return s
 	}
 	return at
+}
+
+// decidedBelow tells whether the run below for which a parked run waits, by its record,
+// waits no more: somebody has decided, or ended it, and nobody has gone on yet.
+func (a *app) decidedBelow(ctx context.Context, rec store.RunRecord) bool {
+	if rec.Pending.Run == "" {
+		return false
+	}
+	below, err := a.store.Run(ctx, rec.Pending.Run)
+	return err == nil && !below.Status.Parked()
+}
+
+// childStory adds to the story of a run which runs worked on its calls, and what all of
+// them have used.
+type childStory struct {
+	out   io.Writer
+	style render.Style
+	used  toolcrib.Usage // of the child runs that have ended
+	ended int
+}
+
+func (t *childStory) tell(body toolcrib.Body) {
+	switch b := body.(type) {
+	case *journal.ChildStarted:
+		t.line("· agent %s works in %s", guard.Visible(b.Agent), b.Run)
+	case *journal.ChildParked:
+		t.line("· %s waits for a person (%s)", b.Run, b.Status)
+	case *journal.ChildEnded:
+		t.ended++
+		t.used = plus(t.used, b.Usage)
+		if b.Status != toolcrib.StatusCompleted {
+			t.line("· %s ended: %s", b.Run, b.Status)
+		}
+	case *journal.Done:
+		t.sum(b.Usage)
+	case *journal.Error:
+		t.sum(b.Usage)
+	}
+}
+
+func (t *childStory) sum(own toolcrib.Usage) {
+	if t.ended > 0 {
+		all := plus(own, t.used)
+		t.line("  with sub-agents: %s · %s", render.Tokens(all, all.Estimated), render.Cost(all, !all.Estimated))
+	}
+}
+
+func (t *childStory) line(format string, args ...any) {
+	fmt.Fprintln(t.out, t.style.Dim(fmt.Sprintf(format, args...)))
+}
+
+// plus is what people are told of the usage of two runs together.
+func plus(a, b toolcrib.Usage) toolcrib.Usage {
+	a.Requests += b.Requests
+	a.InputTokens += b.InputTokens
+	a.CachedInputTokens += b.CachedInputTokens
+	a.OutputTokens += b.OutputTokens
+	a.TotalTokens += b.TotalTokens
+	a.CostUSD += b.CostUSD
+	a.Estimated = a.Estimated || b.Estimated
+	return a
 }
 
 // maxAbove bounds how many runs are looked for above another, whatever the store says.

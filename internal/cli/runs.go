@@ -350,7 +350,7 @@ func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) erro
 		if err := a.tellRun(ctx, w, s, rec, whole); err != nil {
 			return err
 		}
-		a.ending(w, rec, interrupted, driven)
+		a.ending(ctx, w, rec, interrupted, driven)
 		return nil
 	})
 }
@@ -358,6 +358,7 @@ func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) erro
 // tellRun tells the story of a run, as far as it was not pruned.
 func (a *app) tellRun(ctx context.Context, w io.Writer, s *sqlite.Store, rec store.RunRecord, whole bool) error {
 	story := render.Story{Out: w, Style: a.outStyle, Whole: whole}
+	below := childStory{out: w, style: a.outStyle}
 	for e, err := range (wholeJournal{s}).Read(ctx, rec.ID, 0) {
 		if errors.Is(err, store.ErrPruned) {
 			return nil
@@ -366,6 +367,7 @@ func (a *app) tellRun(ctx context.Context, w io.Writer, s *sqlite.Store, rec sto
 			return err
 		}
 		story.Tell(e)
+		below.tell(e.Body)
 	}
 	return nil
 }
@@ -377,7 +379,7 @@ func statusOfRecord(rec store.RunRecord, interrupted bool) string {
 }
 
 // ending tells what the journal does not say by itself.
-func (a *app) ending(w io.Writer, rec store.RunRecord, interrupted, driven bool) {
+func (a *app) ending(ctx context.Context, w io.Writer, rec store.RunRecord, interrupted, driven bool) {
 	switch {
 	case !rec.PrunedAt.IsZero():
 		fmt.Fprintf(w, "\n%s the content was pruned on %s\n", a.outStyle.Yellow("■"), rec.PrunedAt.Local().Format("2006-01-02 15:04"))
@@ -385,6 +387,8 @@ func (a *app) ending(w io.Writer, rec store.RunRecord, interrupted, driven bool)
 		fmt.Fprintf(w, "\n%s the run was cut off; what is shown was done. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
 	case rec.Status == toolcrib.StatusQueued && !driven:
 		fmt.Fprintf(w, "\n%s nobody drives the run. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
+	case rec.Status.Parked() && rec.Pending != nil && !driven && a.decidedBelow(ctx, rec):
+		fmt.Fprintf(w, "\n%s what it waited for is decided. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
 	case rec.Status.Parked() && rec.Pending != nil:
 		fmt.Fprintf(w, "\n%s waits for a decision on %s\n", a.outStyle.Yellow("■"), guard.Visible(rec.Pending.ApprovalID))
 	case rec.Content != "" && rec.StopReason != toolcrib.StopCompleted:

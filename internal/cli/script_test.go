@@ -311,9 +311,9 @@ func cmdReplayAll(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // cmdRunID sets a variable to the ID of the newest run, and ENDOF plus its name to
-// the end of it: runid NAME.
+// the end of it: runid NAME [FLAGS of runs list].
 func cmdRunID(ts *testscript.TestScript, _ bool, args []string) {
-	ts.Check(ts.Exec("toolcrib", "runs", "list", "--limit", "1", "--json"))
+	ts.Check(ts.Exec("toolcrib", append([]string{"runs", "list", "--limit", "1", "--json"}, args[1:]...)...))
 	var runs []struct {
 		ID string `json:"id"`
 	}
