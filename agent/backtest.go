@@ -394,10 +394,9 @@ func early(r toolcrib.Reason) bool {
 	return false
 }
 
-// spent tells whether a call was refused for what had been used up by then.
-func spent(r toolcrib.Reason) bool {
-	return r == toolcrib.ReasonBudgetExhausted || r == toolcrib.ReasonCostCapExceeded || r == toolcrib.ReasonHopBudgetExhausted
-}
+// spent tells whether a call was refused for what had been used up by then and the
+// journal of the run does not know. What bounds a worker, it knows.
+func spent(r toolcrib.Reason) bool { return r == toolcrib.ReasonBudgetExhausted }
 
 // byRights tells whether a refusal is for what the principal may do.
 func byRights(r toolcrib.Reason) bool {

@@ -347,6 +347,7 @@ func (r *Runner) checkEdit(ctx context.Context, s *State, open []*Call, id strin
 	call.Arguments = canonical
 	facts := s.facts()
 	facts.DryRun = true
+	facts.Place = map[string]int{id: slices.IndexFunc(s.Turn.Calls, func(c *Call) bool { return c.ID == id })}
 	facts.Decided = map[string]gate.Decided{id: {Decision: journal.DecisionApprove, ApprovalID: s.Approval.ApprovalID, By: "edit"}}
 	v := r.Gate.Judge(ctx, s.Start.Principal, scopeOf(s.Start), facts, []toolcrib.ToolCall{call})[0]
 	if v.Decision != toolcrib.Allow {

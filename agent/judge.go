@@ -68,7 +68,7 @@ func (d *driver) withdrawn(ctx context.Context, c *Call) (*gate.Verdict, error) 
 func (s *State) facts() gate.Facts {
 	facts := gate.Facts{
 		Run: s.Run, Session: s.Start.Session, Offered: s.OfferedNow(), Repeated: s.Repeated, Taint: s.Taint,
-		Share: s.noShare,
+		Share: s.noShare, Place: s.places(),
 	}
 	if s.Start.Worker != nil {
 		facts.SpentUSD = s.Spent().CostUSD
@@ -77,6 +77,19 @@ func (s *State) facts() gate.Facts {
 		}
 	}
 	return facts
+}
+
+// places tells the gate where the calls of a turn stand that is not judged whole: bounds
+// of how many calls there may be count those that are answered, too.
+func (s *State) places() map[string]int {
+	if s.Turn == nil || !slices.ContainsFunc(s.Turn.Calls, func(c *Call) bool { return c.Result != nil }) {
+		return nil
+	}
+	places := make(map[string]int, len(s.Turn.Calls))
+	for i, c := range s.Turn.Calls {
+		places[c.ID] = i
+	}
+	return places
 }
 
 // noShare tells the gate why a call may have no child run.

@@ -368,11 +368,12 @@ func nextAfterFailure(s *State) Step {
 	return step
 }
 
-// fallback is the next model that may be asked; 0 = there is none. Under an
-// enforced cap of cost a model without a price is passed over.
+// fallback is the next model that may be asked; 0 = there is none. Under a cap of cost
+// that holds, the run's own or that of the run which started it, a model without a price
+// is passed over.
 func fallback(s *State) (next int, notices []toolcrib.Notice) {
-	b := s.Budget()
-	capped := b.MaxCostUSD > 0 && (b.Mode == "" || b.Mode == toolcrib.BudgetEnforce)
+	all, n := s.bounds()
+	capped := slices.ContainsFunc(all[:n], func(b bound) bool { return b.CostUSD > 0 })
 	for next = s.Model + 1; next < len(s.Start.Models); next++ {
 		m := &s.Start.Models[next]
 		if !capped || m.Price.Known {
