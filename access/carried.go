@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // NoAgents is the grant that means no agent at all: no agent can have that name. It
@@ -19,6 +20,26 @@ type NewGroup struct {
 	// AllAgents takes the last grant of an agent away also where members may then use
 	// every agent ([AllAgentsError]).
 	AllAgents bool
+	// After is when the group was changed that this one was made from (Group.Changed);
+	// the zero time = there was none. nil = whatever is there now. Else another one is a
+	// conflict ([StaleError]), so that nobody gives back what somebody just took away.
+	After *time.Time
+}
+
+// StaleError is the cause of a conflict: a group was changed since it was looked at.
+type StaleError struct{ Group string }
+
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("the group %s was changed by somebody else just now; look at it again", e.Group)
+}
+
+// CheckAfter says whether the group that is there, the zero value for none, is the one
+// that this one was made from.
+func (n NewGroup) CheckAfter(now Group) error {
+	if n.After == nil || n.After.Equal(now.Changed) {
+		return nil
+	}
+	return conflict(&StaleError{Group: n.Name})
 }
 
 // CarriedError is the cause of a conflict: users carry the name of a group.
@@ -70,24 +91,24 @@ func conflict(cause error) error {
 
 // CheckNew says whether a group that there is not yet may be made where so many users
 // carry its name.
-func (p NewGroup) CheckNew(carriers int) error {
-	if carriers == 0 || p.Reuse {
+func (n NewGroup) CheckNew(carriers int) error {
+	if carriers == 0 || n.Reuse {
 		return nil
 	}
-	return conflict(&CarriedError{Group: p.Name, Users: carriers, Gone: true})
+	return conflict(&CarriedError{Group: n.Name, Users: carriers, Gone: true})
 }
 
 // FreesAgents tells whether putting the group takes the last grant of an agent away, so
 // that [NewGroup.CheckMembers] has to be asked.
-func (p NewGroup) FreesAgents(before Group) bool {
-	return !p.AllAgents && before.NamesAgents() && !p.NamesAgents()
+func (n NewGroup) FreesAgents(before Group) bool {
+	return !n.AllAgents && before.NamesAgents() && !n.NamesAgents()
 }
 
 // CheckMembers says whether the members of a group bear what [NewGroup.FreesAgents]
 // says: nobody may use every agent who could not before. names tells which groups
 // there are that name agents.
-func (p NewGroup) CheckMembers(members []User, names func(group string) bool) error {
-	others := func(group string) bool { return group != p.Name && names(group) }
+func (n NewGroup) CheckMembers(members []User, names func(group string) bool) error {
+	others := func(group string) bool { return group != n.Name && names(group) }
 	var free []string
 	for _, u := range members {
 		if !u.RestrictedToAgents(others) {
@@ -98,7 +119,7 @@ func (p NewGroup) CheckMembers(members []User, names func(group string) bool) er
 		return nil
 	}
 	slices.Sort(free)
-	return conflict(&AllAgentsError{Group: p.Name, Users: free[:min(len(free), maxFreed)], Total: len(free)})
+	return conflict(&AllAgentsError{Group: n.Name, Users: free[:min(len(free), maxFreed)], Total: len(free)})
 }
 
 // CheckRemove says whether a group may be removed that so many users carry: not one that

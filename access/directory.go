@@ -57,8 +57,9 @@ type NewUser struct {
 // Groups keeps the groups of users.
 type Groups interface {
 	// PutGroup adds a group, or replaces the one of that name. It is a conflict to add one
-	// whose name users still carry ([*CarriedError], unless Reuse), and to let members use
-	// every agent who could not before ([*AllAgentsError], unless AllAgents).
+	// whose name users still carry ([*CarriedError], unless Reuse), to let members use every
+	// agent who could not before ([*AllAgentsError], unless AllAgents), and to replace
+	// another one than was looked at ([*StaleError], where After tells).
 	PutGroup(ctx context.Context, g NewGroup, by string) (Change, error)
 	// Groups returns all groups, sorted by name (bytes); at most [MaxGroups].
 	Groups(ctx context.Context) ([]Group, error)

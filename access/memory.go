@@ -297,6 +297,9 @@ func (m *Memory) namesAgents(group string) bool {
 
 func (m *Memory) mayPut(p NewGroup, carriers []User) error {
 	before, ok := m.groups[p.Name]
+	if err := p.CheckAfter(before); err != nil {
+		return err
+	}
 	switch {
 	case !ok:
 		return p.CheckNew(len(carriers))

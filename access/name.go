@@ -82,6 +82,9 @@ func badRune(r rune, rest string) string {
 	case r >= '!'+fullWidth && r <= '~'+fullWidth: // they become plain, and are looked at again then
 		return badRune(r-fullWidth, string(r-fullWidth))
 	}
+	if r == ' ' {
+		return "has a space, which names must not have"
+	}
 	return "has the character " + strings.Trim(quoted(r), "'") + ", which names must not have"
 }
 

@@ -78,6 +78,15 @@ func NewSigner(seed []byte, maxTTL time.Duration) (*Signer, error) {
 	return &Signer{key: key, public: NewPublicKey(public), maxTTL: maxTTL}, nil
 }
 
+// spanText is a span of time in words.
+func spanText(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d > day && d%day == 0 {
+		return fmt.Sprintf("%d days", d/day)
+	}
+	return d.String()
+}
+
 // Public returns the key that verifies this signer's tokens.
 func (s *Signer) Public() PublicKey { return s.public }
 
@@ -135,12 +144,12 @@ func (s *Signer) claims(r Request, now time.Time) (c Claims, err error) {
 		r.TTL = min(DefaultTTL, s.maxTTL)
 	}
 	if r.TTL < minTTL || r.TTL > s.maxTTL {
-		return c, refusef(CodeBadRequest, "a token is good for %s to %s; ask for a time between", minTTL, s.maxTTL)
+		return c, refusef(CodeBadRequest, "a token is good for %s to %s; ask for a time between", minTTL, spanText(s.maxTTL))
 	}
 	from := now
 	if !r.NotBefore.IsZero() && r.NotBefore.After(now) {
 		if r.NotBefore.Sub(now) > s.maxTTL {
-			return c, refusef(CodeBadRequest, "a token must be good within %s", s.maxTTL)
+			return c, refusef(CodeBadRequest, "a token must be good within %s from now", spanText(s.maxTTL))
 		}
 		from = r.NotBefore
 	}

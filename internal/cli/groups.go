@@ -149,17 +149,7 @@ func (a *app) setGroup(cmd *cobra.Command, text string, f *groupFlags) error {
 	if err != nil {
 		return err
 	}
-	g, known, err := findGroup(cmd.Context(), s, name)
-	if err != nil {
-		return err
-	}
-	if g, err = f.apply(cmd.Flags(), g); err != nil {
-		return err
-	}
-	if cmd.Flags().Changed("grant") {
-		a.tellGrants(cmd.Context(), g.Grants)
-	}
-	c, err := s.Access().PutGroup(cmd.Context(), access.NewGroup{Group: g, Reuse: f.reuse, AllAgents: f.allAgents}, by)
+	c, known, err := a.putGroup(cmd, s, name, by, f)
 	if err != nil {
 		return groupError(err)
 	}
@@ -172,6 +162,32 @@ func (a *app) setGroup(cmd *cobra.Command, text string, f *groupFlags) error {
 	}
 	fmt.Fprintf(a.out, "%s: %s\n", guard.Visible(name), word)
 	return nil
+}
+
+// maxTries bounds how often a group that others change meanwhile is looked at anew.
+const maxTries = 10
+
+// putGroup changes the group as it is now, or makes one; known tells which.
+func (a *app) putGroup(cmd *cobra.Command, s *sqlite.Store, name, by string, f *groupFlags) (c access.Change, known bool, err error) {
+	for try := range maxTries {
+		var g access.Group
+		if g, known, err = findGroup(cmd.Context(), s, name); err != nil {
+			return c, known, err
+		}
+		after := g.Changed
+		if g, err = f.apply(cmd.Flags(), g); err != nil {
+			return c, known, err
+		}
+		if try == 0 && cmd.Flags().Changed("grant") {
+			a.tellGrants(cmd.Context(), g.Grants)
+		}
+		c, err = s.Access().PutGroup(cmd.Context(), access.NewGroup{Group: g, Reuse: f.reuse, AllAgents: f.allAgents, After: &after}, by)
+		var stale *access.StaleError
+		if !errors.As(err, &stale) {
+			break
+		}
+	}
+	return c, known, err
 }
 
 // groupError is an error about groups, with what to do about it here.

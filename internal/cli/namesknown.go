@@ -57,8 +57,10 @@ func (n *namesKnown) missingGrant(grant string) string {
 		return ""
 	case kind == "agent" && other:
 		return missing("agent", name, n.agents...)
-	case other:
+	case kind == "sql" && other:
 		return ""
+	case other:
+		return missing("kind of grant", kind, "agent", "sql")
 	}
 	return missing("tool or group of tools", grant, slices.Concat(n.tools, n.groups)...)
 }

@@ -114,6 +114,9 @@ func (v *tokenView) goodFor() string {
 		for i, value := range v.Scope.Params[name] {
 			values[i] = paramText(value)
 		}
+		if len(values) == 0 {
+			values = []string{"nothing"}
+		}
 		parts = append(parts, name+" = "+strings.Join(values, " or "))
 	}
 	if v.CallsLeft != nil {

@@ -56,6 +56,9 @@ func (a *app) editUser(cmd *cobra.Command, name string, f *userFlags) error {
 	if err != nil {
 		return err
 	}
+	if _, err := edit.Apply(u); err != nil { // before anything is told about it, or asked for
+		return peopleError(err)
+	}
 	hash := ""
 	if f.passwordStdin {
 		if hash, err = a.newPassword(cmd.Context(), u.Name); err != nil {

@@ -82,11 +82,16 @@ func (t *tx) carriers(group string) (n int, err error) {
 // mayPut refuses a group that would take in or let free somebody unawares.
 func (t *tx) mayPut(n access.NewGroup, carriers int) error {
 	before, err := doc[access.Group](t.row, selectGroup, n.Name, "group")
-	switch {
-	case errors.Is(err, toolcrib.ErrNotFound):
-		return n.CheckNew(carriers)
-	case err != nil:
+	none := errors.Is(err, toolcrib.ErrNotFound)
+	if err != nil && !none {
 		return err
+	}
+	if err := n.CheckAfter(before); err != nil {
+		return err
+	}
+	switch {
+	case none:
+		return n.CheckNew(carriers)
 	case !n.FreesAgents(before):
 		return nil
 	}

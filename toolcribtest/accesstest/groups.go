@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
@@ -63,6 +64,45 @@ func carriers(t *testing.T, d access.Directory) {
 	if c, err := d.PutGroup(t.Context(), again, by); err != nil || c.Carriers != 2 {
 		t.Errorf("%v: %d users carry the name, want 2", err, c.Carriers)
 	}
+}
+
+// A group is not replaced by one that was made from another one than is there.
+func staleGroups(t *testing.T, d access.Directory) {
+	stale := func(err error) {
+		t.Helper()
+		refused(t, err, access.CodeConflict)
+		var e *access.StaleError
+		if !errors.As(err, &e) || e.Group != "staff" {
+			t.Errorf("got %v", err)
+		}
+	}
+	put := func(n access.NewGroup) (access.Group, error) {
+		t.Helper()
+		n.Name = "staff"
+		c, err := d.PutGroup(t.Context(), n, by)
+		if err != nil {
+			return access.Group{}, err
+		}
+		return *c.Group, nil
+	}
+	first, err := put(access.NewGroup{After: new(time.Time), Group: access.Group{Grants: []string{"read_file", "exec_shell"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = put(access.NewGroup{After: new(time.Time)})
+	stale(err)
+	wrong := first.Changed.Add(-time.Second)
+	_, err = put(access.NewGroup{After: &wrong})
+	stale(err)
+	if all, err := d.Groups(t.Context()); err != nil || len(all) != 1 || !slices.Equal(all[0].Grants, first.Grants) {
+		t.Errorf("it was changed all the same: %+v, %v", all, err)
+	}
+	if _, err = put(access.NewGroup{After: &first.Changed, Group: access.Group{Grants: []string{"read_file"}}}); err != nil {
+		t.Fatal(err)
+	}
+	done(t)(d.RemoveGroup(t.Context(), "staff", by))
+	_, err = put(access.NewGroup{After: &first.Changed})
+	stale(err)
 }
 
 // A group that restricts its members to agents cannot be removed before they are out.
