@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -108,7 +109,8 @@ func (a *app) toolsListCommand() *cobra.Command {
 				if v.RequiresAdmin {
 					who = "admin"
 				}
-				rows = append(rows, []string{v.Name, stateText(v.State), who, string(v.Effect), v.Source, v.Description})
+				about, _, _ := strings.Cut(v.Description, "\n") // what stands below are details, as spawn's list of agents
+				rows = append(rows, []string{v.Name, stateText(v.State), who, string(v.Effect), v.Source, about})
 			}
 			a.outStyle.Table(a.out, rows)
 			return nil
