@@ -23,6 +23,7 @@ type childFlight struct {
 	start  *journal.RunStarted // of the parent
 	offer  []string
 	taint  []string
+	over   bool                // its end is written down already
 	ended  *journal.ChildEnded  // the run has ended
 	parked *journal.ChildParked // or it waits
 	fatal  error                // or it cannot be told what became of it
@@ -43,7 +44,7 @@ func (d *driver) givesToChild(c *Call, permit *gate.Permit) (f *childFlight, sta
 		parent: d.s.Run, start: d.s.Start, offer: d.s.Offer.Names(), taint: append([]string(nil), d.s.Taint...),
 	}
 	if c.Child != nil {
-		f.run = c.Child.Run
+		f.run, f.over = c.Child.Run, c.ChildEnd != nil
 		return f, nil, ""
 	}
 	f.run = toolcrib.RunID(d.r.NewID("run_"))
@@ -127,6 +128,9 @@ func (r *Runner) child(ctx context.Context, c *childFlight, tell func(string, fl
 		} else if err != nil {
 			return nil, err
 		}
+		if err := d.unknownTools(task.RunTools); err != nil {
+			return nil, err
+		}
 	case s.Start.Parent != c.parent:
 		return nil, fmt.Errorf("run %s is no part of run %s: the journal is damaged; `runs verify` tells where", c.run, c.parent)
 	case s.Ended():
@@ -143,6 +147,20 @@ func (r *Runner) child(ctx context.Context, c *childFlight, tell func(string, fl
 		return nil, err
 	}
 	return d.s, d.drive(ctx)
+}
+
+// NoticeUnknownTools tells which names of the tools that a call passes on are none.
+const NoticeUnknownTools = "unknown_tools"
+
+// unknownTools notes the names that mean no tool and are dropped (contract §6).
+func (d *driver) unknownTools(names []string) error {
+	unknown := d.r.Gate.UnknownNames(names)
+	if len(unknown) == 0 {
+		return nil
+	}
+	const most = 10
+	text := strings.Join(unknown[:min(len(unknown), most)], ", ")
+	return d.hold(&journal.Notice{Notice: toolcrib.Notice{Code: NoticeUnknownTools, Message: d.r.Mask.Mask("there are no such tools, they are dropped: " + guard.Visible(text))}})
 }
 
 // childTask is the task of a sub-agent: what it is by itself, and what the calling run
@@ -244,6 +262,9 @@ func (d *driver) endChild(ctx context.Context, c *Call) ([]toolcrib.Body, error)
 	case errors.Is(err, toolcrib.ErrNotFound), err == nil && s.Seq == 0:
 		return []toolcrib.Body{&journal.ChildEnded{ID: c.ID, Run: c.Child.Run, Status: toolcrib.StatusCancelled, StopReason: toolcrib.StopCancelled}}, nil
 	case err != nil:
+		return nil, err
+	}
+	if err := s.partOf(d.s.Run, d.s.Start.Depth); err != nil {
 		return nil, err
 	}
 	if !s.Ended() {

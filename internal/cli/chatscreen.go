@@ -106,11 +106,20 @@ func (f *screenFront) print(text string)     { f.screen.Text(text) }
 func (f *screenFront) status(parts []string) { f.screen.Status(tui.Status{Parts: parts}) }
 
 func (f *screenFront) parked(d *drive, s *agent.State) {
-	if text := anotherText(d.config, d.who, s.Start.Principal.User, s.Approval.Kind); text != "" {
-		_, commands := wayOn(d.a.self(), s.Run, s.Approval, true)
+	at := d.a.below(context.Background(), s)
+	if at.Approval == nil { // somebody has decided meanwhile
+		f.note("this turn waits; /decide goes on with it, /cancel ends it")
+		return
+	}
+	if text := anotherText(d.config, d.who, at.Start.Principal.User, at.Approval.Kind); text != "" {
+		_, commands := wayOn(d.a.self(), at.Run, at.Approval, true)
 		f.note(text + ":\n  " + strings.Join(commands, "\n  or: "))
 	}
-	f.note(fmt.Sprintf("this turn waits (%s); /decide goes on with it, /cancel ends it", words(s.Status)))
+	whose := "this turn"
+	if at.Run != s.Run {
+		whose = "agent " + at.Start.Agent.Name + " of this turn"
+	}
+	f.note(fmt.Sprintf("%s waits (%s); /decide goes on with it, /cancel ends it", whose, words(s.Status)))
 }
 
 // screenWatcher shows the frames of a run.
@@ -185,9 +194,13 @@ func stoppable(parent context.Context, by string) (context.Context, func()) {
 // onward goes on with a run as long as the person answers what it waits for.
 func (f *screenFront) onward(ctx context.Context, d *drive, r *agent.Runner, state *agent.State, err error) (*agent.State, error) {
 	problem := ""
-	for err == nil && state != nil && state.Pending != nil && state.Approval != nil {
+	for err == nil && state != nil && state.Pending != nil {
 		run := state.Run
-		decided, word := f.decide(ctx, d, r, state, problem)
+		at, word := d.waits(ctx, r, state)
+		decided := word == nil && at == nil // somebody did, meanwhile
+		if at != nil {
+			decided, word = f.decide(ctx, d, r, at, problem)
+		}
 		problem = ""
 		var usage *agent.UsageError
 		var exit *exitError
