@@ -21,6 +21,10 @@ type Story struct {
 	Style Style
 	// Whole shows results and thoughts whole instead of folded.
 	Whole bool
+	// Caller is the agent of the run that has started this one; "" = it is not known.
+	Caller string
+	// Self is how this program was called, for the way to other stories; "" = toolcrib.
+	Self string
 
 	calls    map[string]*journal.ToolCall
 	verdicts map[string]*journal.Verdict
@@ -31,6 +35,7 @@ type Story struct {
 	// estimated is set once tokens were estimated.
 	estimated bool
 	began     time.Time
+	children  children
 }
 
 // Tell writes the next event of the run.
@@ -76,8 +81,16 @@ func (t *Story) Tell(e toolcrib.Event) {
 		t.note(b.Code + ": " + b.Message)
 	case *journal.Stopping:
 		t.note("stopping: " + string(b.Reason) + ": " + b.Message)
+	case *journal.ChildStarted:
+		t.childStarted(b)
+	case *journal.ChildParked:
+		t.childParked(b)
+	case *journal.ChildResumed:
+		t.note(t.children.name(b.ID) + " goes on")
+	case *journal.ChildEnded:
+		t.children.end(b)
 	case *journal.Paused:
-		t.note("parked: " + string(b.Status))
+		t.paused(b)
 	case *journal.Done:
 		t.done(e.Time, b)
 	case *journal.Error:
@@ -89,7 +102,7 @@ func (t *Story) start(at time.Time, b *journal.RunStarted) {
 	s := t.Style
 	t.calls, t.verdicts, t.edited = map[string]*journal.ToolCall{}, map[string]*journal.Verdict{}, map[string]json.RawMessage{}
 	t.taint, t.sinks = slices.Clone(b.Taint), b.Agent.TaintWrites
-	t.began, t.known, t.estimated = at, true, false
+	t.began, t.known, t.estimated, t.children = at, true, false, newChildren()
 	models := make([]string, len(b.Models))
 	for i, m := range b.Models {
 		models[i] = m.Ref
@@ -107,9 +120,7 @@ func (t *Story) start(at time.Time, b *journal.RunStarted) {
 	if b.Session != "" {
 		t.field("session", string(b.Session))
 	}
-	if b.Parent != "" {
-		t.field("started by", string(b.Parent))
-	}
+	t.above(b)
 	t.field("workspace", b.Workspace)
 	t.field("started", at.Local().Format("2006-01-02 15:04:05 MST"))
 	t.field("offered", offered(b.Offer))
@@ -353,6 +364,7 @@ func (t *Story) result(b *journal.ToolResult) {
 	for _, f := range b.Files {
 		fmt.Fprintf(t.Out, "    %s\n", t.Style.Dim("file: "+line(fileText(f), 4096)))
 	}
+	t.childEnded(b.ToolCallID)
 	if v := t.verdicts[b.ToolCallID]; v != nil {
 		t.verdict(v)
 	}
@@ -362,12 +374,20 @@ func (t *Story) result(b *journal.ToolResult) {
 	}
 }
 
-// tainted tells what a result of a new untrusted source means for what follows.
+// tainted tells what a result of new untrusted sources means for what follows.
 func (t *Story) tainted(b *journal.ToolResult) {
-	if !b.Untrusted || slices.Contains(t.taint, b.Source) {
+	if !b.Untrusted {
 		return
 	}
-	t.taint = append(t.taint, b.Source)
+	var sources []string
+	for _, source := range append([]string{b.Source}, b.Sources...) {
+		if !slices.Contains(t.taint, source) {
+			sources, t.taint = append(sources, source), append(t.taint, source)
+		}
+	}
+	if len(sources) == 0 {
+		return
+	}
 	then := "what writes or can carry data out is asked about from here on"
 	switch t.sinks {
 	case "deny":
@@ -375,7 +395,7 @@ func (t *Story) tainted(b *journal.ToolResult) {
 	case "allow":
 		then = "taint.writes is allow: nothing follows"
 	}
-	t.note(fmt.Sprintf("the run has read untrusted data of %s: %s", b.Source, then))
+	t.note(fmt.Sprintf("the run has read untrusted data of %s: %s", strings.Join(sources, ", "), then))
 }
 
 // verdict adds what the gate knows and the model does not read.
@@ -425,6 +445,7 @@ func (t *Story) ended(mark, text string, at time.Time, iterations int, u toolcri
 	fmt.Fprintf(t.Out, "\n%s %s\n", mark, line(text, 4096))
 	fmt.Fprintln(t.Out, t.Style.Dim(fmt.Sprintf("  %s · %s · %s · %s",
 		Count(iterations, "round"), Tokens(u, t.estimated), Cost(u, t.known), Duration(at.Sub(t.began)))))
+	t.withChildren(u)
 }
 
 // Count writes a number with its word: 1 round, 2 rounds.

@@ -437,8 +437,10 @@ func clanAudit(t *testing.T, c *clan) {
 		got = append(got, entry{e.Kind, e.Run, e.Parent, e.Agent})
 	}
 	want := []entry{
-		{store.AuditRunStarted, "run_p", "", "lead"}, {store.AuditRunStarted, "run_c", "run_p", "editor"},
-		{store.AuditRunStarted, "run_g", "run_c", "digger"}, {store.AuditApprovalRequired, "run_g", "run_c", "digger"},
+		{store.AuditRunStarted, "run_p", "", "lead"},
+		{store.AuditRunStarted, "run_c", "run_p", "editor"},
+		{store.AuditRunStarted, "run_g", "run_c", "digger"},
+		{store.AuditApprovalRequired, "run_g", "run_c", "digger"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -1,0 +1,203 @@
+package render
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// children are the runs that a run has started, by the calls that they answer.
+type children struct {
+	started map[string]*journal.ChildStarted
+	ended   map[string]*journal.ChildEnded
+}
+
+func newChildren() children {
+	return children{started: map[string]*journal.ChildStarted{}, ended: map[string]*journal.ChildEnded{}}
+}
+
+// name is the agent that answers a call.
+func (c children) name(call string) string {
+	if b := c.started[call]; b != nil {
+		return b.Agent
+	}
+	return "the sub-agent"
+}
+
+func (c children) end(b *journal.ChildEnded) { c.ended[b.ID] = b }
+
+// above tells of what a run is a part, and what it may spend of that.
+func (t *Story) above(b *journal.RunStarted) {
+	switch {
+	case b.Parent == "":
+		return
+	case b.Given != nil:
+		t.field("started by", string(b.Parent))
+		return
+	}
+	text := string(b.Parent)
+	if t.Caller != "" {
+		text += ", called by agent " + t.Caller
+	}
+	t.field("part of", text)
+	if s := b.Share; s != nil {
+		t.field("may spend", shareText(s))
+	}
+}
+
+func shareText(s *journal.Share) string {
+	var parts []string
+	if s.CostUSD > 0 {
+		parts = append(parts, dollars(s.CostUSD))
+	}
+	if s.Tokens > 0 {
+		parts = append(parts, Number(s.Tokens)+" tokens")
+	}
+	if s.Requests > 0 {
+		parts = append(parts, Count(s.Requests, "request"))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// childStarted tells which run answers a call, and what it was told.
+func (t *Story) childStarted(b *journal.ChildStarted) {
+	t.children.started[b.ID] = b
+	head := line(b.Agent, 64) + ": "
+	fmt.Fprintf(t.Out, "%s %s%s\n", t.Style.Cyan("→"), t.Style.Bold(head), cutLine(t.taskOf(b.ID), t.Style.width()-len(head)-2))
+	t.under(string(b.Run))
+}
+
+// taskOf is the first line of what a call gives to another agent.
+func (t *Story) taskOf(call string) string {
+	var arguments json.RawMessage
+	if c := t.calls[call]; c != nil {
+		arguments = c.Arguments
+	}
+	if edited, ok := t.edited[call]; ok {
+		arguments = edited
+	}
+	var of struct {
+		Task string `json:"task"`
+	}
+	if json.Unmarshal(arguments, &of) != nil {
+		return ""
+	}
+	text, _, more := strings.Cut(strings.TrimSpace(of.Task), "\n")
+	if more {
+		text += " …"
+	}
+	return text
+}
+
+// childParked tells what a run below waits for, and where that is decided.
+func (t *Story) childParked(b *journal.ChildParked) {
+	t.note(t.children.name(b.ID) + " waits " + waitsFor(&b.Pending))
+	where := b.Pending.ApprovalID
+	if b.Pending.Run != "" && b.Pending.Run != b.Run {
+		where = strings.TrimSpace(where + " of " + string(b.Pending.Run))
+	}
+	if where != "" {
+		t.under(where)
+	}
+	t.wayTo(b.Run)
+}
+
+// waitsFor is what a parked run waits for, in words.
+func waitsFor(p *journal.Pending) string {
+	calls := make([]string, len(p.Calls))
+	for i, c := range p.Calls {
+		calls[i] = strings.TrimSpace(c.Name + " " + Arguments(c.Arguments, 60))
+	}
+	what := strings.Join(calls, ", ")
+	switch {
+	case p.Question != "":
+		return "for an answer: " + p.Question
+	case p.Kind == string(journal.ApprovalInDoubt):
+		return "for a word on what became of " + what
+	case p.Kind == string(journal.ApprovalInput):
+		return "for an answer to " + what
+	case p.Kind == string(journal.ApprovalCall):
+		return "for an approval of " + what
+	}
+	return "for the result of " + what
+}
+
+// paused tells that the run waits, and for which one, if that is another.
+func (t *Story) paused(b *journal.Paused) {
+	text := "parked: " + string(b.Status)
+	if b.Pending.Run != "" {
+		text += ", as " + string(b.Pending.Run) + " is"
+	}
+	t.note(text)
+}
+
+// childEnded tells, under the result of a call, how the run has ended that answered it.
+func (t *Story) childEnded(call string) {
+	b := t.children.ended[call]
+	if b == nil { // no other run answered it, or that was never begun
+		return
+	}
+	text := t.children.name(call) + " " + string(b.Status)
+	if string(b.StopReason) != string(b.Status) {
+		text += " (" + string(b.StopReason) + ")"
+	}
+	known, estimated := knownOf(b.Usage)
+	used := inAndOut(b.Usage, known, estimated)
+	if whole := text + " · " + used; ansi.StringWidth(whole)+4 <= t.Style.width() {
+		text, used = whole, ""
+	}
+	t.under(text)
+	if used != "" {
+		t.under(used)
+	}
+	t.wayTo(b.Run)
+}
+
+// inAndOut tells what was used, without what of it was cached: the stories of the runs
+// tell that.
+func inAndOut(u toolcrib.Usage, known, estimated bool) string {
+	u.CachedInputTokens = 0
+	return Tokens(u, estimated) + " · " + Cost(u, known)
+}
+
+// knownOf tells whether a price is known of what a run and those below it have used,
+// and whether tokens may be estimates. The sum alone tells no more.
+func knownOf(u toolcrib.Usage) (known, estimated bool) {
+	known = u.CostUSD > 0 || !u.Estimated
+	return known, known && u.Estimated
+}
+
+// withChildren tells the sum of what the run and those below it have used.
+func (t *Story) withChildren(own toolcrib.Usage) {
+	if len(t.children.ended) == 0 {
+		return
+	}
+	sum, known, estimated := own, t.known, t.estimated
+	for _, b := range t.children.ended {
+		k, e := knownOf(b.Usage)
+		known, estimated = known && k, estimated || e
+		sum.InputTokens += b.Usage.InputTokens
+		sum.OutputTokens += b.Usage.OutputTokens
+		sum.TotalTokens += b.Usage.TotalTokens
+		sum.CostUSD += b.Usage.CostUSD
+		sum.Estimated = sum.Estimated || b.Usage.Estimated
+	}
+	fmt.Fprintln(t.Out, t.Style.Dim("  with sub-agents: "+inAndOut(sum, known, estimated)))
+}
+
+// wayTo tells how another run is shown.
+func (t *Story) wayTo(run toolcrib.RunID) {
+	self := t.Self
+	if self == "" {
+		self = "toolcrib"
+	}
+	t.under("its story: " + self + " runs show " + string(run))
+}
+
+// under writes a line that belongs to the one before.
+func (t *Story) under(text string) { fmt.Fprintln(t.Out, t.Style.Dim("    "+line(text, 4096))) }
