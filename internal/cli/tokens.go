@@ -258,11 +258,11 @@ func (a *app) revokeToken(ctx context.Context, part string, asJSON bool) error {
 
 // findToken finds a token by its ID, or the beginning of it.
 func findToken(ctx context.Context, s *sqlite.Store, part string) (t access.Issued, err error) {
-	if len(part) < minPart {
-		return t, usagef("%q is too short for the ID of a token; give at least %d characters", guard.Visible(part), minPart)
-	}
 	const prefix = "tok_"
 	begin := prefix + strings.TrimPrefix(part, prefix)
+	if len(begin) < len(prefix)+minPart {
+		return t, usagef("%q is too short for the ID of a token; give at least %d characters after %s", guard.Visible(part), minPart, prefix)
+	}
 	var found []access.Issued
 	for one, err := range eachToken(ctx, s.Access(), "") {
 		if err != nil {
