@@ -23,7 +23,7 @@ type childFlight struct {
 	start  *journal.RunStarted // of the parent
 	offer  []string
 	taint  []string
-	over   bool                // its end is written down already
+	over   bool                 // its end is written down already
 	ended  *journal.ChildEnded  // the run has ended
 	parked *journal.ChildParked // or it waits
 	fatal  error                // or it cannot be told what became of it
@@ -116,36 +116,27 @@ func (r *Runner) child(ctx context.Context, c *childFlight, tell func(string, fl
 		return nil, err
 	}
 	var d *driver
-	switch {
-	case err != nil || s.Seq == 0:
-		task, err := r.childTask(ctx, c)
-		if err != nil {
-			return nil, &startError{c.sub.Agent, err}
+	if err != nil || s.Seq == 0 {
+		d, err = r.beginChild(ctx, c)
+		if err == nil {
+			err = d.hold(d.takenUp())
 		}
-		var usage *UsageError
-		if d, err = r.begin(ctx, task); errors.As(err, &usage) {
-			return nil, &startError{c.sub.Agent, err}
-		} else if err != nil {
-			return nil, err
+	} else {
+		if err := s.partOf(c.parent, c.start.Depth); err != nil || s.Ended() {
+			return s, err
 		}
-		if err := d.unknownTools(task.RunTools); err != nil {
-			return nil, err
-		}
-	case s.Start.Parent != c.parent:
-		return nil, fmt.Errorf("run %s is no part of run %s: the journal is damaged; `runs verify` tells where", c.run, c.parent)
-	case s.Ended():
-		return s, nil
-	default:
-		waits, err := r.waits(ctx, s)
-		if waits != nil || err != nil {
+		if waits, err := r.waits(ctx, s); waits != nil || err != nil {
 			return s, err
 		}
 		d = newDriver(r, s)
+		// At once, as whoever resumes a run does: what ends one driver after the other
+		// must not go on for ever.
+		err = d.append(ctx, d.takenUp())
 	}
-	d.tell = func(text string) { tell(c.sub.Agent+": "+text, -1) }
-	if err := d.hold(d.takenUp()); err != nil {
+	if err != nil {
 		return nil, err
 	}
+	d.tell = func(text string) { tell(c.sub.Agent+": "+text, -1) }
 	return d.s, d.drive(ctx)
 }
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
@@ -26,6 +27,8 @@ func (s *State) childStarted(b *journal.ChildStarted) error {
 		return fmt.Errorf("call %s was given to a run without leave", b.ID)
 	case c.Child != nil:
 		return fmt.Errorf("call %s has a second run", b.ID)
+	case b.Run == s.Run || slices.ContainsFunc(s.Trace, func(c *Call) bool { return c.Child != nil && c.Child.Run == b.Run }):
+		return fmt.Errorf("call %s has a run that answers another one", b.ID)
 	}
 	c.Child = b
 	s.childCount++
@@ -50,9 +53,7 @@ func (s *State) childParked(b *journal.ChildParked) error {
 		return err
 	}
 	c.Waits = b
-	if s.onlyWaits() {
-		s.held = false // no driver has anything to do
-	}
+	s.letGo()
 	return nil
 }
 
@@ -74,7 +75,7 @@ func (s *State) childEnded(b *journal.ChildEnded) error {
 	case c.ChildEnd != nil:
 		return fmt.Errorf("run %s of call %s has ended twice", b.Run, b.ID)
 	}
-	c.ChildEnd, c.Waits = b, nil
+	c.ChildEnd, c.Waits, s.held = b, nil, true
 	s.Children = addUsage(s.Children, b.Usage)
 	s.Idle = 0
 	return nil
@@ -107,6 +108,14 @@ func (t *Turn) waiting() []*Call {
 		}
 	}
 	return calls
+}
+
+// letGo notes that no driver has anything to do while the child runs wait: the time that
+// a person takes is no wall time.
+func (s *State) letGo() {
+	if s.Turn != nil && len(s.Turn.waiting()) > 0 && s.onlyWaits() {
+		s.held = false
+	}
 }
 
 // onlyWaits tells whether all that is open of the turn waits for a person.

@@ -24,7 +24,7 @@ const cancelGrace = 200 * time.Millisecond
 // in their order. It takes permits and looks nothing up. [law]
 func (d *driver) execute(ctx context.Context) error {
 	open := d.s.Turn.open()
-	x := &execution{d: d, order: open, results: make([]*journal.ToolResult, len(open))}
+	x := &execution{d: d, ctx: ctx, order: open, results: make([]*journal.ToolResult, len(open))}
 	ready := make([]*Call, 0, len(open))
 	for i, c := range open {
 		v := d.verdict(c.ID)
@@ -40,11 +40,7 @@ func (d *driver) execute(ctx context.Context) error {
 			ready = append(ready, c)
 			continue
 		}
-		ended, err := d.endChild(ctx, c)
-		if err == nil {
-			err = d.hold(ended...)
-		}
-		if err != nil {
+		if err := x.endChild(c); err != nil {
 			return err
 		}
 		x.results[i] = refusal(c, v)
@@ -268,6 +264,9 @@ func (x *execution) launch() error {
 		case err != nil:
 			return err
 		case v != nil:
+			if err := x.endChild(c); err != nil {
+				return err
+			}
 			x.put(c, refusal(c, v))
 			continue
 		}
@@ -435,8 +434,19 @@ func (x *execution) landChild(f *flight) (done bool, err error) {
 		return true, nil
 	case c.ended != nil && f.call.ChildEnd == nil:
 		return false, x.d.hold(c.ended)
+	case f.result.Status == toolcrib.ResultCancelled && x.leftResumable():
+		return true, nil // whoever takes the run up starts it
 	}
-	return false, nil // it was never started, or its end is written down already
+	return false, x.endChild(f.call) // it never began, or nobody drives it any more
+}
+
+// endChild ends the run of a call that is answered without it, if it has one.
+func (x *execution) endChild(c *Call) error {
+	ended, err := x.d.endChild(x.ctx, c)
+	if err != nil {
+		return err
+	}
+	return x.d.hold(ended...)
 }
 
 // noted is a result with a note to the model, if a person changed the arguments of
@@ -520,6 +530,9 @@ func (x *execution) leaveBehind(f *flight) error {
 	result := endedResult(f, !errors.Is(context.Cause(f.ctx), errToolTimeout))
 	if result.Status == toolcrib.ResultCancelled && x.leftResumable() {
 		return nil
+	}
+	if err := x.endChild(f.call); err != nil { // the fence ends whoever still drives it
+		return err
 	}
 	x.put(f.call, result)
 	return x.flush(false)

@@ -160,6 +160,7 @@ func (s *State) takenUp(b *journal.TakenUp) {
 			c.Started = nil
 		}
 	}
+	s.letGo()
 }
 
 func (s *State) reconciled(b *journal.Reconciled) error {
@@ -402,6 +403,7 @@ func (s *State) result(b *journal.ToolResult) error {
 	if len(s.Turn.open()) == 0 {
 		s.closeTurn()
 	}
+	s.letGo()
 	return nil
 }
 

@@ -21,16 +21,16 @@ func (r *Runner) waitsAt(ctx context.Context, s *State, depth int) (*State, erro
 	switch {
 	case s.Ended() || Next(s).Kind != StepWait:
 		return nil, nil
-	case s.Pending == nil || s.Pending.Run == "":
+	case s.Pending == nil || s.Pending.Run == "" || s.Turn == nil:
 		return s, nil
 	case depth == maxBelow:
 		return nil, fmt.Errorf("run %s: more than %d runs stand below one another: the journal is damaged; `runs verify` tells where", s.Run, maxBelow)
 	}
 	var first *State
 	for _, c := range s.Turn.waiting() {
-		below, err := r.Load(ctx, c.Child.Run)
+		below, err := r.below(ctx, s, c)
 		if err != nil {
-			return nil, fmt.Errorf("run %s, which answers call %s of run %s: %w", c.Child.Run, c.ID, s.Run, err)
+			return nil, err
 		}
 		waits, err := r.waitsAt(ctx, below, depth+1)
 		if waits == nil || err != nil {
@@ -41,6 +41,15 @@ func (r *Runner) waitsAt(ctx context.Context, s *State, depth int) (*State, erro
 		}
 	}
 	return first, nil
+}
+
+// below loads the run that answers a call.
+func (r *Runner) below(ctx context.Context, s *State, c *Call) (*State, error) {
+	below, err := r.Load(ctx, c.Child.Run)
+	if err != nil {
+		return nil, fmt.Errorf("run %s, which answers call %s of run %s: %w", c.Child.Run, c.ID, s.Run, err)
+	}
+	return below, below.partOf(s.Run, s.Start.Depth)
 }
 
 // WaitsFor finds the run whose decision a parked run waits for: itself, or a child run
@@ -59,22 +68,16 @@ func (d *driver) children(ctx context.Context) error {
 	var resumed []toolcrib.Body
 	var first *State
 	for _, c := range d.s.Turn.waiting() {
-		below, err := d.r.Load(ctx, c.Child.Run)
+		below, err := d.r.below(ctx, d.s, c)
 		if err != nil {
 			return err
 		}
 		waits, err := d.r.waits(ctx, below)
+		if err == nil && waits != nil && d.asks(waits) {
+			waits, err = d.putBelow(ctx, waits)
+		}
 		if err != nil {
 			return err
-		}
-		if waits != nil && d.asks(waits) {
-			at := newDriver(d.r, waits)
-			if err := at.put(ctx, waits.Approval); err != nil {
-				return conflict(waits.Run, waits, err)
-			}
-			if Next(waits).Kind != StepWait {
-				waits = nil
-			}
 		}
 		switch {
 		case waits == nil:
@@ -89,9 +92,25 @@ func (d *driver) children(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return d.givenUp(ctx, context.Cause(ctx))
 	}
+	if first == nil {
+		return nil // a turn of which calls are missing; it leads nowhere
+	}
 	pending := *first.Pending
 	pending.Run = first.Run
 	return d.append(ctx, &journal.Paused{Status: first.Status, Pending: pending})
+}
+
+// putBelow puts what a run below waits for to whoever is there, and returns what it
+// waits for then; nil = it goes on. Somebody else may have decided at the same time.
+func (d *driver) putBelow(ctx context.Context, waits *State) (*State, error) {
+	err := newDriver(d.r, waits).put(ctx, waits.Approval)
+	if isConflict(err) {
+		waits, err = d.r.Load(ctx, waits.Run)
+	}
+	if err != nil || Next(waits).Kind != StepWait {
+		return nil, err
+	}
+	return waits, nil
 }
 
 // asks tells whether this driver puts what a run below it waits for to a person: only
