@@ -21,6 +21,7 @@ import (
 type approvalView struct {
 	ID        string               `json:"approval_id"`
 	Run       toolcrib.RunID       `json:"run_id"`
+	Parent    toolcrib.RunID       `json:"parent_id,omitempty"` // the run that started it
 	Status    string               `json:"status"` // pending | expired | decided | ended
 	Kind      journal.ApprovalKind `json:"kind"`
 	Digest    string               `json:"digest"`
@@ -116,7 +117,7 @@ func (a *app) approvalsOf(ctx context.Context, s *sqlite.Store, rec store.RunRec
 		switch b := e.Body.(type) {
 		case *journal.ConfirmationRequired:
 			v := &approvalView{
-				ID: b.ApprovalID, Run: rec.ID, Status: approvalDecided, Kind: b.Kind, Digest: b.Digest, Agent: rec.Agent,
+				ID: b.ApprovalID, Run: rec.ID, Parent: rec.Parent, Status: approvalDecided, Kind: b.Kind, Digest: b.Digest, Agent: rec.Agent,
 				User: rec.User, Reason: b.Reason, Question: b.Question, Schema: b.Schema, CreatedAt: e.Time, Calls: []approvalCall{}, Decisions: []approvalWord{}, LetPass: []string{}, rec: rec,
 			}
 			for _, c := range b.Calls {
