@@ -267,6 +267,14 @@ func TestSubtask_Share(t *testing.T) {
 		all = judge(t, g, alice(), wide(), f, turn...)
 		wantRefused(t, all[0], toolcrib.ReasonBudgetExhausted, "could not be judged")
 		wantAllowed(t, all[1])
+		// The calls of an access token are another thing.
+		w := &world{people: worldPeople{kind: peopleSame, token: &worldToken{agents: []string{"default", "writer"}, tools: []string{"spawn"}, arguments: []string{subtask}, room: 9}}}
+		by := gateOf(t, gate.Options{Tools: []toolcrib.Tool{tool(spawns())}, People: current{w}})
+		f.Share = func(string) string { return "nothing is left" }
+		f.Counted = map[string]bool{"c": true}
+		for _, v := range judge(t, by, toolcrib.Principal{User: "alice", Token: "tok_1"}, wide(), f, turn[0], turn[2]) {
+			wantRefused(t, v, toolcrib.ReasonBudgetExhausted, "no budget is left for another agent")
+		}
 		// An approval pays for nothing.
 		f.Share = func(string) string { return "nothing is left" }
 		f.Decided = map[string]gate.Decided{"a": {Decision: journal.DecisionApprove}}
