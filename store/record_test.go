@@ -54,6 +54,8 @@ func TestProject_Status(t *testing.T) {
 	call := func(id string) journal.ApprovalItem { return journal.ApprovalItem{ID: id} }
 	approval := &journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: journal.Pending{Kind: "approval", ApprovalID: "apr_1"}}
 	client := &journal.Paused{Status: toolcrib.StatusWaitingForTool, Pending: journal.Pending{Kind: "client_tool", Calls: []journal.ApprovalItem{call("a"), call("b")}}}
+	below := &journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: journal.Pending{Kind: "approval", Run: "run_b", ApprovalID: "apr_1", Calls: []journal.ApprovalItem{call("a")}}}
+	clientBelow := &journal.Paused{Status: toolcrib.StatusWaitingForTool, Pending: journal.Pending{Kind: "client_tool", Run: "run_b", Calls: []journal.ApprovalItem{call("a")}}}
 	for name, c := range map[string]struct {
 		bodies  []toolcrib.Body
 		want    toolcrib.Status
@@ -73,6 +75,16 @@ func TestProject_Status(t *testing.T) {
 		"one of two results":    {[]toolcrib.Body{started, up, client, &journal.ToolResult{ToolCallID: "a"}}, toolcrib.StatusWaitingForTool, true},
 		"both results":          {[]toolcrib.Body{started, up, client, &journal.ToolResult{ToolCallID: "b"}, &journal.ToolResult{ToolCallID: "a"}}, toolcrib.StatusQueued, false},
 		"a result of another":   {[]toolcrib.Body{started, up, approval, &journal.ToolResult{ToolCallID: "a"}}, toolcrib.StatusWaitingForApproval, true},
+		"a child was started":         {[]toolcrib.Body{started, up, &journal.ChildStarted{}}, toolcrib.StatusRunning, false},
+		"a child has parked":          {[]toolcrib.Body{started, up, &journal.ChildStarted{}, &journal.ChildParked{Status: toolcrib.StatusWaitingForApproval}}, toolcrib.StatusRunning, false},
+		"waits below":                 {[]toolcrib.Body{started, up, below}, toolcrib.StatusWaitingForApproval, true},
+		"waits below, taken up":       {[]toolcrib.Body{started, up, below, up}, toolcrib.StatusWaitingForApproval, true},
+		"waits below, goes on":        {[]toolcrib.Body{started, up, below, up, &journal.ChildResumed{}}, toolcrib.StatusRunning, false},
+		"waits below, which ended":    {[]toolcrib.Body{started, up, below, up, &journal.ChildEnded{}}, toolcrib.StatusRunning, false},
+		"waits below, to be stopped":  {[]toolcrib.Body{started, up, below, &journal.Stopping{}}, toolcrib.StatusQueued, false},
+		"decided below, not itself":   {[]toolcrib.Body{started, up, below, &journal.ConfirmationResolved{ApprovalID: "apr_1"}}, toolcrib.StatusWaitingForApproval, true},
+		"a result of a call below":    {[]toolcrib.Body{started, up, clientBelow, &journal.ToolResult{ToolCallID: "a"}}, toolcrib.StatusWaitingForTool, true},
+		"waits below, then for other": {[]toolcrib.Body{started, up, below, up, &journal.ChildResumed{}, &journal.ChildEnded{}, clientBelow}, toolcrib.StatusWaitingForTool, true},
 		"cancelled while parked": {
 			[]toolcrib.Body{started, up, approval, &journal.Done{Status: toolcrib.StatusCancelled, StopReason: toolcrib.StopCancelled}},
 			toolcrib.StatusCancelled, false,
@@ -87,6 +99,27 @@ func TestProject_Status(t *testing.T) {
 	}
 	if n := len(client.Pending.Calls); n != 2 {
 		t.Errorf("projecting has changed the event: %d calls left of 2", n)
+	}
+}
+
+// Whose decision a run waits for: its own, or that of one below it.
+func TestRunRecord_Decides(t *testing.T) {
+	for want, pending := range map[bool]*journal.Pending{true: {ApprovalID: "apr_1"}, false: {ApprovalID: "apr_1", Run: "run_b"}} {
+		if got := (&store.RunRecord{Pending: pending}).Decides(); got != want {
+			t.Errorf("%+v: %v, want %v", pending, got, want)
+		}
+	}
+	if (&store.RunRecord{}).Decides() {
+		t.Error("a run that waits for nothing waits for a decision")
+	}
+}
+
+// What runs below have used is theirs: it stands in their own records.
+func TestProject_UsageOfChildren(t *testing.T) {
+	own, below := toolcrib.Usage{TotalTokens: 5, Requests: 1}, toolcrib.Usage{TotalTokens: 700, Requests: 9}
+	rec := project(&journal.RunStarted{}, &journal.Usage{Sum: own}, &journal.ChildStarted{}, &journal.ChildEnded{Usage: below}, &journal.Done{Usage: own})
+	if rec.Usage != own {
+		t.Errorf("%+v, want %+v", rec.Usage, own)
 	}
 }
 

@@ -80,9 +80,9 @@ func (s *Store) VerifyAll(ctx context.Context) (all store.VerifiedAll, err error
 // snapshot is the store at one moment. Its statements are prepared once: the same
 // few are run for each run.
 type snapshot struct {
-	conn  *sql.Conn
-	stmts map[string]*sql.Stmt
-	named map[int64]map[toolcrib.RunID]bool // by the numbers of runs: see namedBy
+	conn    *sql.Conn
+	stmts   map[string]*sql.Stmt
+	parents map[toolcrib.RunID]*store.Parent // that were looked at
 }
 
 func (sn snapshot) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
@@ -136,7 +136,7 @@ func (s *Store) frozen(ctx context.Context, do func(snapshot) error) (err error)
 	if err != nil {
 		return s.failed(ctx, err)
 	}
-	sn := snapshot{conn: conn, stmts: make(map[string]*sql.Stmt), named: make(map[int64]map[toolcrib.RunID]bool)}
+	sn := snapshot{conn: conn, stmts: make(map[string]*sql.Stmt), parents: make(map[toolcrib.RunID]*store.Parent)}
 	if _, err := conn.ExecContext(ctx, "BEGIN"); err != nil {
 		return errors.Join(s.failed(ctx, err), conn.Close())
 	}

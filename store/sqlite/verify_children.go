@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 
 	"github.com/toolcrib/toolcrib"
@@ -39,7 +38,7 @@ func (sn snapshot) verifyFamily(ctx context.Context, c *runCheck) error {
 	if c.kin.start == nil || !store.Claimed(c.kin.start) {
 		return nil
 	}
-	what, err := sn.checkParent(ctx, c.run, c.kin.start.Parent)
+	what, err := sn.checkParent(ctx, c.run, c.kin.start)
 	if err == nil && what != "" {
 		err = c.broken(1, what)
 	}
@@ -64,52 +63,58 @@ func (sn snapshot) checkClaim(ctx context.Context, run toolcrib.RunID, claim *st
 	return claim.Gone(len(f.anchors) > 0), nil
 }
 
-func (sn snapshot) checkParent(ctx context.Context, run, parent toolcrib.RunID) (what string, err error) {
-	var num int64
-	err = sn.row(ctx, "SELECT num FROM runs WHERE id = ?", []any{string(parent)}, &num)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		f, err := sn.factsOf(ctx, parent)
-		if err != nil || f.removed != nil {
+func (sn snapshot) checkParent(ctx context.Context, run toolcrib.RunID, start *journal.RunStarted) (what string, err error) {
+	parent := start.Parent
+	known := sn.parents[parent]
+	if known == nil {
+		var num int64
+		err = sn.row(ctx, "SELECT num FROM runs WHERE id = ?", []any{string(parent)}, &num)
+		if errors.Is(err, sql.ErrNoRows) {
+			f, err := sn.factsOf(ctx, parent)
+			if err != nil || f.removed != nil {
+				return "", err
+			}
+			return store.Orphaned(parent), nil
+		}
+		if err != nil {
 			return "", err
 		}
-		return store.Orphaned(parent), nil
-	case err != nil:
-		return "", err
-	}
-	named, ok := sn.named[num]
-	if !ok {
-		if named, err = sn.namedBy(ctx, num); err != nil {
+		if known, err = sn.parent(ctx, parent, num); err != nil {
 			return "", err
 		}
-		sn.named[num] = named
+		sn.parents[parent] = known
 	}
-	if named != nil && !named[run] {
-		return store.Unclaimed(parent), nil
-	}
-	return "", nil
+	return known.Disowns(run, start), nil
 }
 
-// namedBy are the runs that a run says it started; nil = it cannot say so any more.
-func (sn snapshot) namedBy(ctx context.Context, num int64) (map[toolcrib.RunID]bool, error) {
-	named, pruned := make(map[toolcrib.RunID]bool), false
-	err := each(ctx, sn.query, "SELECT kind, payload FROM events WHERE key BETWEEN ? AND ? AND kind = ?",
-		[]any{eventKey(num, 0), eventKey(num, maxSeq), string(journal.KindChildStarted)}, func(scan func(...any) error) error {
+// parent reads what a run says to those that it has started.
+func (sn snapshot) parent(ctx context.Context, run toolcrib.RunID, num int64) (*store.Parent, error) {
+	p := &store.Parent{Run: run, Depth: -1, Named: make(map[toolcrib.RunID]bool)}
+	pruned := false
+	err := each(ctx, sn.query, "SELECT kind, payload FROM events WHERE key BETWEEN ? AND ? AND kind IN ('run_started', 'child_started')",
+		[]any{eventKey(num, 0), eventKey(num, maxSeq)}, func(scan func(...any) error) error {
 			var kind toolcrib.Kind
 			var payload []byte
 			if err := scan(&kind, &payload); err != nil {
 				return err
 			}
-			var b journal.ChildStarted
-			if payload == nil {
-				pruned = true
-			} else if json.Unmarshal(payload, &b) == nil { // what else it is, its own chain tells
-				named[b.Run] = true
+			if pruned = pruned || payload == nil; payload == nil {
+				return nil
+			}
+			body, err := journal.Decode(kind, payload)
+			if err != nil {
+				return nil //nolint:nilerr // its own chain tells what is wrong with it
+			}
+			switch b := body.(type) {
+			case *journal.RunStarted:
+				p.Depth = b.Depth
+			case *journal.ChildStarted:
+				p.Named[b.Run] = true
 			}
 			return nil
 		})
-	if err != nil || pruned {
-		return nil, err
+	if pruned {
+		p.Named = nil
 	}
-	return named, nil
+	return p, err
 }

@@ -84,6 +84,10 @@ func TestTamperedFamily(t *testing.T) {
 				"run_top breaks at event 4: run run_open, which it started, is a part of run run_other", "run_open breaks at event 1: it is a part of run run_other, which did not start it",
 			},
 		},
+		"it stands elsewhere": {
+			run: "run_open", payloads: rewrite("run_open", `replace(payload, '"depth":1', '"depth":2')`), change: last("run_open", 2),
+			want: []string{"run_open breaks at event 1: it is a part of run run_top, and stands at depth 2 under one at depth 0"},
+		},
 		"it is another agent's": {
 			run: "run_open", payloads: rewrite("run_open", `replace(payload, '"helper"', '"editor"')`),
 			change: last("run_open", 2) + "UPDATE runs SET agent = 'editor' WHERE id = 'run_open'; ",

@@ -168,6 +168,9 @@ func begins(agent string, parent toolcrib.RunID) *journal.RunStarted {
 	}
 	if parent != "" {
 		b.Depth, b.Above, b.Share = 1, &journal.Above{TaintWrites: "ask"}, share()
+		if parent == "run_c" {
+			b.Depth = 2
+		}
 	}
 	return b
 }
