@@ -82,6 +82,9 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 	if err := d.append(ctx, append(bodies, sent)...); err != nil {
 		return err
 	}
+	if err := context.Cause(ctx); err != nil { // the run was told to end meanwhile: nothing is sent
+		return d.failed(ctx, sent, &toolcrib.ModelError{Class: ClassCancelled, Message: err.Error(), Unsent: true, Err: err}, &toolcrib.ReplyBuilder{}, 0)
+	}
 	return d.receive(ctx, model, req, sent)
 }
 

@@ -122,8 +122,11 @@ func (r *Runner) child(ctx context.Context, c *childFlight, tell func(string, fl
 			err = d.hold(d.takenUp())
 		}
 	} else {
-		if err := s.partOf(c.parent, c.start.Depth); err != nil || s.Ended() {
-			return s, err
+		if err := s.partOf(c.parent, c.start.Depth); err != nil {
+			return nil, err
+		}
+		if s.Ended() {
+			return s, nil
 		}
 		if waits, err := r.waits(ctx, s); waits != nil || err != nil {
 			return s, err

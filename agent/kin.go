@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 // beginChild makes a child run, which is not written down yet. What is told to end by
@@ -40,3 +42,29 @@ func (s *State) partOf(parent toolcrib.RunID, depth int) error {
 	}
 	return fmt.Errorf("run %s is no part of run %s: the journal is damaged; `runs verify` tells where", s.Run, parent)
 }
+
+// ChildRun is what the core makes of a call that another agent answers, as things stand:
+// replay compares it with what the journals say.
+type ChildRun struct {
+	Agent, Task string
+	Tools       []string
+	Share       *journal.Share // nil = no cap
+	None        string         // why it may not start; "" = it may
+	Above       *journal.Above
+	Offer       []string // what the calling run passes on
+}
+
+// ChildOf makes it of a call of the current turn. It is pure.
+func ChildOf(s *State, callID string) ChildRun {
+	c, err := s.find(callID)
+	if err != nil {
+		return ChildRun{None: err.Error()}
+	}
+	sub := gate.ReadSubtask(c.judgedArguments())
+	r := ChildRun{Agent: sub.Agent, Task: sub.Task, Tools: sub.Tools, Above: passedOn(s.Start), Offer: s.Offer.Names()}
+	r.Share, r.None = s.shareFor(c)
+	return r
+}
+
+// EndOf is what the run that made a call keeps of the end of this one. It is pure.
+func EndOf(s *State, callID string) *journal.ChildEnded { return s.ending(callID) }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -19,7 +20,8 @@ import (
 type Report struct {
 	Run      toolcrib.RunID  `json:"run_id"`
 	Events   int             `json:"events"`
-	Requests int             `json:"requests"` // whose content was compared by hash
+	Requests int             `json:"requests"`           // whose content was compared by hash
+	Children int             `json:"children,omitempty"` // child runs that were compared with what is kept of them
 	Status   toolcrib.Status `json:"status"`
 }
 
@@ -37,15 +39,16 @@ func (e *DifferenceError) Error() string {
 	return fmt.Sprintf("run %s, event %d (%s): %s: the journal has %s, replay gives %s", e.Run, e.Seq, e.Kind, e.What, e.Want, e.Found)
 }
 
-// Run replays a run from its journal. The error is a [*DifferenceError] if a step
+// Run replays a run from its journal. Of the runs that it has started it compares how
+// they began and ended, not what they did: they are replayed by themselves. The error is a [*DifferenceError] if a step
 // comes out differently, or says what is wrong with the journal.
 func Run(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID) (Report, error) {
-	r := replayer{state: agent.NewState(run), report: Report{Run: run}}
+	r := replayer{journal: j, state: agent.NewState(run), report: Report{Run: run}}
 	for e, err := range j.Read(ctx, run, 0) {
 		if err != nil {
 			return r.report, err
 		}
-		if err := r.take(e); err != nil {
+		if err := r.take(ctx, e); err != nil {
 			return r.report, err
 		}
 	}
@@ -54,23 +57,27 @@ func Run(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID) (Report, e
 }
 
 type replayer struct {
-	state  *agent.State
-	report Report
+	journal  toolcrib.Journal
+	state    *agent.State
+	report   Report
+	last     toolcrib.Kind             // of the event before
+	children map[string]agent.ChildRun // that were started, by their call
 }
 
 // take compares one event with what the core asks for at this point, then folds
 // it.
-func (r *replayer) take(e toolcrib.Event) error {
+func (r *replayer) take(ctx context.Context, e toolcrib.Event) error {
 	if r.state.Start != nil {
-		if err := r.compare(e); err != nil {
+		if err := r.compare(ctx, e); err != nil {
 			return err
 		}
 	}
 	r.report.Events++
+	r.last = e.Body.EventKind()
 	return agent.Fold(r.state, e)
 }
 
-func (r *replayer) compare(e toolcrib.Event) error {
+func (r *replayer) compare(ctx context.Context, e toolcrib.Event) error {
 	c := &comparison{e: e, run: r.state.Run}
 	s := r.state
 	switch b := e.Body.(type) {
@@ -88,11 +95,18 @@ func (r *replayer) compare(e toolcrib.Event) error {
 		c.same("digest", b.Digest, journal.Digest(s.Run, b.Iteration, s.Start.Principal, b.Calls))
 	case *journal.Reconciled:
 		c.step(s, agent.StepReconcile)
-	case *journal.ToolStarted, *journal.ChildStarted:
+	case *journal.ToolStarted:
 		c.step(s, agent.StepExecute)
+	case *journal.ChildStarted:
+		r.childStarted(c, b)
+	case *journal.ChildParked:
+		c.during(s)
 	case *journal.ChildResumed:
-		c.step(s, agent.StepChildren)
+		r.childResumed(c)
+	case *journal.ChildEnded:
+		r.childEnded(ctx, c, b)
 	case *journal.ToolResult:
+		c.answered(s, b.ToolCallID)
 		c.result(s, b)
 	case *journal.Condensed:
 		c.condensed(s, b)
@@ -130,9 +144,14 @@ func (c *comparison) same(what string, want, found any) {
 		return
 	}
 	w, f := text(want), text(found)
-	if w != f {
-		c.err = &DifferenceError{Run: c.run, Seq: c.e.Seq, Kind: c.e.Body.EventKind(), What: what, Want: w, Found: f}
+	if w == f {
+		return
 	}
+	from := 0
+	for from < min(len(w), len(f)) && w[from] == f[from] {
+		from++
+	}
+	c.err = &DifferenceError{Run: c.run, Seq: c.e.Seq, Kind: c.e.Body.EventKind(), What: what, Want: part(w, from), Found: part(f, from)}
 }
 
 func text(v any) string {
@@ -140,11 +159,27 @@ func text(v any) string {
 	if err != nil {
 		return fmt.Sprint(v)
 	}
-	const most = 200
-	if len(b) > most {
-		return string(b[:most]) + "…"
-	}
 	return string(b)
+}
+
+// part is what is shown of a text that differs from this byte on.
+func part(text string, from int) string {
+	const most, before = 200, 60
+	if len(text) <= most {
+		return text
+	}
+	start, end := 0, min(len(text), most)
+	if from > most-before {
+		start, end = from-before, min(len(text), from-before+most)
+	}
+	shown := strings.ToValidUTF8(text[start:end], "")
+	if start > 0 {
+		shown = "…" + shown
+	}
+	if end < len(text) {
+		shown += "…"
+	}
+	return shown
 }
 
 // step compares the kind of what comes next.

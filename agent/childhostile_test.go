@@ -1,0 +1,505 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// oneChild is a story of a boss whose helper does one thing.
+func oneChild(tool string) replies {
+	return replies{"boss": {calls("spawn", spawn("helper")), say("all done")}, "helper": {calls(tool, `{}`), say("helped")}}
+}
+
+// with changes the options of a family's runner.
+func with(change func(*family, *agent.Options)) func(*family, *gate.Options) {
+	return func(f *family, _ *gate.Options) { f.options = func(o *agent.Options) { change(f, o) } }
+}
+
+// What makes a sub-agent may fail, panic, or give nothing: the model reads that it
+// cannot be started, and nothing else (N21).
+func TestChild_AgentsFail(t *testing.T) {
+	for name, agents := range map[string]func(context.Context, toolcrib.Principal, string, string) (agent.Task, error){
+		"an error": func(context.Context, toolcrib.Principal, string, string) (agent.Task, error) {
+			return agent.Task{}, errors.New("password=hunter2hunter2")
+		},
+		"a panic": func(context.Context, toolcrib.Principal, string, string) (agent.Task, error) {
+			panic("password=hunter2hunter2")
+		},
+		"no model": func(context.Context, toolcrib.Principal, string, string) (agent.Task, error) {
+			return agent.Task{}, nil
+		},
+		"nobody": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFamily(t, gate.ConfirmNever, oneChild("echo"), with(func(_ *family, o *agent.Options) { o.Agents = agents }))
+			s := f.start(t)
+			r := s.Trace[0].Result
+			if s.Done == nil || s.Done.Content != "all done" || r.Status != toolcrib.ResultError || !strings.Contains(r.Content, "agent helper cannot be started") || strings.Contains(r.Content, "hunter2") {
+				t.Errorf("ended as %+v, the call %+v", s.Done, r)
+			}
+			if end := s.Trace[0].ChildEnd; end == nil || end.Status != toolcrib.StatusCancelled || end.Usage != (toolcrib.Usage{}) || len(f.journal.Runs()) != 1 {
+				t.Errorf("the end of what never began: %+v, runs %v", end, f.journal.Runs())
+			}
+		})
+	}
+}
+
+// What hangs before a child run begins does not hold up its parent for ever, and a child
+// that was given up does not begin afterwards.
+func TestChild_AgentsHang(t *testing.T) {
+	for name, cause := range map[string]error{"cancelled": &agent.CancelError{By: "me"}, "let go": context.Canceled} {
+		synctest.Test(t, func(t *testing.T) {
+			hang := make(chan struct{})
+			f := newFamily(t, gate.ConfirmNever, oneChild("echo"), with(func(f *family, o *agent.Options) {
+				o.Agents = func(ctx context.Context, who toolcrib.Principal, name, at string) (agent.Task, error) {
+					<-hang
+					return f.agent(ctx, who, name, at)
+				}
+			}))
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Second, func() { cancel(cause) })
+			s, err := f.runner.Run(ctx, f.begin())
+			close(hang)
+			if err := f.runner.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(f.journal.Runs()); n != 1 {
+				t.Errorf("%s: %d runs", name, n)
+			}
+			if name == "cancelled" && (err != nil || s.Status != toolcrib.StatusCancelled || s.Trace[0].ChildEnd == nil) {
+				t.Errorf("%s: %s (%v)", name, s.Status, err)
+			}
+			if name == "let go" {
+				s = f.resume(t, s.Run)
+				if s.Done == nil || s.Done.Content != "all done" || len(f.children(t, s.Run)) != 1 || s.Children.Requests != 2 {
+					t.Errorf("%s: %+v, children %+v", name, s.Done, s.Children)
+				}
+			}
+			f.replayed(t)
+		})
+	}
+}
+
+// stuckJournal hangs at the appends to all runs but one, until it is let go.
+type stuckJournal struct {
+	*journal.Memory
+	f     *family
+	stuck chan struct{}
+	after int // appends to other runs that pass
+	top   toolcrib.RunID
+}
+
+func (j *stuckJournal) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
+	j.f.mu.Lock()
+	if j.top == "" {
+		j.top = run
+	}
+	wait := false
+	if run != j.top {
+		wait = j.after == 0
+		j.after--
+	}
+	j.f.mu.Unlock()
+	if wait {
+		<-j.stuck
+	}
+	return j.Memory.Append(ctx, run, after, events...)
+}
+
+// A child run whose driver hangs and does not end when its call is over is ended by its
+// parent: what it has spent counts, and the fence stops whoever still drives it.
+func TestChild_DriverHangs(t *testing.T) {
+	for after := range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFamily(t, gate.ConfirmNever, oneChild("echo"), func(_ *family, o *gate.Options) {
+				o.Settings = map[string]gate.ToolSettings{"spawn": {Timeout: time.Second}}
+			})
+			j := &stuckJournal{Memory: f.journal, f: f, stuck: make(chan struct{}), after: after}
+			f.drivenBy(t, nil, j)
+			s, err := f.runner.Run(t.Context(), f.begin())
+			close(j.stuck)
+			if err := f.runner.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err != nil || s.Done == nil || s.Done.Content != "all done" || s.Trace[0].Result.Status != toolcrib.ResultTimeout {
+				t.Fatalf("stuck after %d: %+v (%v)", after, s.Trace[0].Result, err)
+			}
+			end := s.Trace[0].ChildEnd
+			if end == nil || end.Status != toolcrib.StatusCancelled {
+				t.Fatalf("stuck after %d: the child's end is %+v", after, end)
+			}
+			for _, c := range f.children(t, s.Run) {
+				if !c.Ended() || c.Spent() != end.Usage {
+					t.Errorf("stuck after %d: the child is %s and has spent %+v; its parent was told %+v", after, c.Status, c.Spent(), end.Usage)
+				}
+			}
+			f.replayed(t)
+		})
+	}
+}
+
+// A panic where a child run is driven ends the child: its parent goes on without it.
+func TestChild_DriverPanics(t *testing.T) {
+	f := newFamily(t, gate.ConfirmNever, oneChild("echo"), with(func(f *family, o *agent.Options) {
+		o.Watch = func(_ toolcrib.RunID, fr journal.Frame) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.asked["helper"] == 1 && fr.Event == string(journal.KindToolStarted) {
+				f.asked["helper"]++
+				panic("a watcher")
+			}
+		}
+	}))
+	s := f.start(t)
+	c := f.children(t, s.Run)[0]
+	if s.Done == nil || s.Trace[0].Result.Status != toolcrib.ResultError || s.Trace[0].Result.FaultRef == "" || !c.Ended() || s.Trace[0].ChildEnd == nil || s.Children != c.Spent() {
+		t.Errorf("ended as %+v; the call %+v; the child is %s, its end %+v", s.Done, s.Trace[0].Result, c.Status, s.Trace[0].ChildEnd)
+	}
+}
+
+// A child run that cannot be had, or read, leaves its parent as it is, to be taken up
+// again; nothing is done twice.
+func TestChild_ClaimAndLoadFail(t *testing.T) {
+	var broken error
+	claims, held := 0, 0
+	f := newFamily(t, gate.ConfirmNever, oneChild("write"), with(func(_ *family, o *agent.Options) {
+		o.Claim = func(toolcrib.RunID) (func(), error) {
+			claims++
+			if broken != nil {
+				return nil, broken
+			}
+			held++
+			return func() { held-- }, nil
+		}
+	}))
+	broken = errors.New("another process has it")
+	s, err := f.runner.Run(t.Context(), f.begin())
+	if !errors.Is(err, broken) || s.Ended() || claims != 1 {
+		t.Fatalf("%v, %s", err, s.Status)
+	}
+	broken = nil
+	bad := &badRead{Memory: f.journal, top: s.Run}
+	f.drivenBy(t, nil, bad)
+	bad.after = 0
+	if _, err := f.runner.Resume(t.Context(), s.Run); !errors.Is(err, errBadRead) || held != 0 {
+		t.Errorf("a read that fails: %v, held %d", err, held)
+	}
+	f.drivenBy(t, nil, f.journal)
+	s = f.resume(t, s.Run)
+	if s.Done == nil || s.Done.Content != "all done" || f.wrote() != 1 || len(f.children(t, s.Run)) != 1 || held != 0 {
+		t.Errorf("%+v, wrote %d, held %d", s.Done, f.wrote(), held)
+	}
+}
+
+// badRead fails when a run other than the one at the top is read, after so many events.
+type badRead struct {
+	*journal.Memory
+	top   toolcrib.RunID
+	after int
+}
+
+var errBadRead = errors.New("the disk is gone")
+
+func (j *badRead) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq) iter.Seq2[toolcrib.Event, error] {
+	if run == j.top {
+		return j.Memory.Read(ctx, run, after)
+	}
+	return func(yield func(toolcrib.Event, error) bool) {
+		n := 0
+		for e, err := range j.Memory.Read(ctx, run, after) {
+			if n == j.after {
+				break
+			}
+			n++
+			if !yield(e, err) {
+				return
+			}
+		}
+		yield(toolcrib.Event{}, errBadRead)
+	}
+}
+
+// A child's journal that breaks off in the middle of a read is no child that has not
+// begun, or that has done less than it has.
+func TestChild_LoadFailsHalfWay(t *testing.T) {
+	f := newFamily(t, gate.ConfirmWrites, oneChild("write"))
+	s := f.start(t)
+	child := f.children(t, s.Run)[0]
+	f.decide(t, child.Run, journal.DecisionApprove)
+	for n := range int(child.Seq) + 1 {
+		f.drivenBy(t, nil, &badRead{Memory: f.journal, top: s.Run, after: n})
+		for what, do := range map[string]func() error{
+			"resume":    func() error { _, err := f.runner.Resume(t.Context(), s.Run); return err },
+			"waits for": func() error { _, err := f.runner.WaitsFor(t.Context(), s.Run); return err },
+		} {
+			if err := do(); !errors.Is(err, errBadRead) {
+				t.Errorf("%s after %d: %v", what, n, err)
+			}
+		}
+	}
+	f.drivenBy(t, nil, f.journal)
+	if s = f.resume(t, s.Run); s.Done == nil || f.wrote() != 1 {
+		t.Errorf("%+v, wrote %d", s.Done, f.wrote())
+	}
+}
+
+// forged makes a family of a parent's journal that was tampered with.
+func forged(t *testing.T, f *family, run toolcrib.RunID, change func(i int, e *toolcrib.Event) bool) *family {
+	t.Helper()
+	g := newFamily(t, gate.ConfirmWrites, f.replies)
+	for _, r := range f.journal.Runs() {
+		events := f.events(t, r)
+		kept := make([]toolcrib.Event, 0, len(events))
+		for i, e := range events {
+			if r != run || change(i, &e) {
+				kept = append(kept, e)
+			}
+		}
+		if err := g.journal.Append(t.Context(), r, 0, kept...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return g
+}
+
+// A parent whose journal names a run that is none of its children neither goes on with
+// that run, nor shows what it waits for as its own, nor ends it, however it is asked.
+func TestChild_NamesARunThatIsNotItsOwn(t *testing.T) {
+	f := newFamily(t, gate.ConfirmWrites, oneChild("write"))
+	other := f.start(t) // it waits, with a child of its own
+	s := f.start(t)
+	stranger := f.children(t, other.Run)[0].Run
+	for name, named := range map[string]toolcrib.RunID{"another's child": stranger, "another run": other.Run, "itself": s.Run} {
+		g := forged(t, f, s.Run, func(_ int, e *toolcrib.Event) bool {
+			switch b := e.Body.(type) {
+			case *journal.ChildStarted:
+				e.Body = &journal.ChildStarted{ID: b.ID, Run: named, Agent: b.Agent}
+			case *journal.ChildParked:
+				e.Body = &journal.ChildParked{ID: b.ID, Run: named, Status: b.Status, Pending: b.Pending}
+			}
+			return true
+		})
+		before := map[toolcrib.RunID]int{}
+		for _, r := range g.journal.Runs() {
+			before[r] = len(g.events(t, r))
+		}
+		if _, err := g.runner.WaitsFor(t.Context(), s.Run); err == nil {
+			t.Errorf("%s: shown as its own", name)
+		}
+		if _, err := g.runner.Resume(t.Context(), s.Run); err == nil {
+			t.Errorf("%s: gone on with", name)
+		}
+		if _, err := g.runner.Cancel(t.Context(), s.Run, "me"); err == nil {
+			t.Errorf("%s: cancelled", name)
+		}
+		for _, r := range g.journal.Runs() {
+			if n := len(g.events(t, r)); r != s.Run && n != before[r] {
+				t.Errorf("%s: run %s has %d events more", name, r, n-before[r])
+			}
+		}
+	}
+}
+
+// Journals that name each other lead nowhere, and soon.
+func TestChild_NamesInACircle(t *testing.T) {
+	f := newFamily(t, gate.ConfirmWrites, replies{
+		"boss":   {calls("spawn", spawn("helper"), "spawn", spawn("helper")), say("all done")},
+		"helper": {calls("spawn", spawn("third"), "spawn", spawn("third")), say("helped")}, "third": {calls("write", `{}`), say("third")},
+	})
+	s := f.start(t)
+	child := f.children(t, s.Run)[0]
+	n := 0
+	g := forged(t, f, child.Run, func(_ int, e *toolcrib.Event) bool {
+		runs := []toolcrib.RunID{s.Run, child.Run}
+		switch b := e.Body.(type) {
+		case *journal.RunStarted:
+			again := *b
+			again.Parent = child.Run
+			e.Body = &again
+		case *journal.ChildStarted:
+			e.Body = &journal.ChildStarted{ID: b.ID, Run: runs[n%2], Agent: b.Agent}
+			n++
+		case *journal.ChildParked:
+			e.Body = &journal.ChildParked{ID: b.ID, Run: runs[n%2], Status: b.Status, Pending: b.Pending}
+			n++
+		}
+		return true
+	})
+	for _, run := range []toolcrib.RunID{s.Run, child.Run} {
+		if _, err := g.runner.Resume(t.Context(), run); err == nil {
+			t.Errorf("run %s goes on", run)
+		}
+		if _, err := g.runner.Cancel(t.Context(), run, "me"); err == nil {
+			t.Errorf("run %s was cancelled", run)
+		}
+	}
+}
+
+// A journal from which events are missing is an error, never a panic: whichever one is
+// left out, and wherever it ends.
+func TestChild_EventsAreMissing(t *testing.T) {
+	f := newFamily(t, gate.ConfirmWrites, replies{
+		"boss":   {calls("spawn", spawn("helper"), "echo", `{}`, "spawn", spawn("third")), say("all done")},
+		"helper": {calls("spawn", spawn("third")), say("helped")}, "third": {calls("write", `{}`), say("third")},
+	})
+	s := f.start(t)
+	for _, run := range append([]toolcrib.RunID{s.Run}, f.children(t, s.Run)[0].Run) {
+		all := len(f.events(t, run))
+		for out := range all {
+			for _, cut := range []bool{false, true} {
+				g := forged(t, f, run, func(i int, e *toolcrib.Event) bool {
+					if i > out && !cut {
+						e.Seq--
+					}
+					return i != out && (i < out || !cut) && (i > 0 || out == 0 && cut || e.Seq > 0)
+				})
+				_, resumed := g.runner.Resume(t.Context(), s.Run)
+				_, waits := g.runner.WaitsFor(t.Context(), s.Run)
+				_, cancelled := g.runner.Cancel(t.Context(), s.Run, "me")
+				if cut && out == 0 && run == s.Run && (resumed == nil || waits == nil || cancelled == nil) {
+					t.Error("a run that is not there")
+				}
+			}
+		}
+	}
+}
+
+// However many calls a turn has, and whatever max_parallel says, 64 child runs at once
+// are driven to their end (C5).
+func TestChild_ManyAtOnce(t *testing.T) {
+	turn := make([]string, 0, 128)
+	for i := range 64 {
+		turn = append(turn, "spawn", strings.Replace(spawn("helper"), "do it", fmt.Sprint("task ", i), 1))
+	}
+	f := newFamily(t, gate.ConfirmNever, replies{"boss": {calls(turn...), say("all done")}, "helper": {calls("echo", `{}`, "echo", `{"n":1}`), say("helped")}})
+	s := f.start(t, limits(func(l *toolcrib.Limits) { l.MaxParallel = 64 }))
+	if s.Done == nil || s.Children.Requests != 128 || len(f.children(t, s.Run)) != 64 {
+		t.Errorf("%+v, %+v", s.Done, s.Children)
+	}
+}
+
+// jumpy is a clock that somebody sets forth and back.
+type jumpy struct{ by time.Duration }
+
+func (j *jumpy) Now() time.Time { return time.Now().Add(j.by) }
+
+func (j *jumpy) Sleep(ctx context.Context, d time.Duration) error { return nil }
+
+// A clock that is set back gives no run more time than it takes, and ends none; set
+// forth, it is over at once, with all runs below.
+func TestChild_ClockIsSet(t *testing.T) {
+	for by, reason := range map[time.Duration]toolcrib.StopReason{-24 * time.Hour: toolcrib.StopCompleted, 24 * time.Hour: toolcrib.StopWallTime} {
+		clock := &jumpy{}
+		f := newFamily(t, gate.ConfirmNever, oneChild("echo"), with(func(_ *family, o *agent.Options) { o.Clock = clock }))
+		asked := f.reply
+		f.reply = func(ctx context.Context, n int, req *toolcrib.Request) ([]toolcrib.Delta, error) {
+			if n == 1 {
+				clock.by = by
+			}
+			return asked(ctx, n, req)
+		}
+		s := f.start(t)
+		c := f.children(t, s.Run)[0]
+		if s.Done == nil || s.Done.StopReason != reason || c.Done == nil || c.Done.StopReason != reason || s.Children != c.Spent() {
+			t.Errorf("set by %s: %+v, the child %+v", by, s.Done, c.Done)
+		}
+	}
+}
+
+// The time that a person takes for what a run below waits for is no wall time of the runs
+// above it, also when those were taken up meanwhile.
+func TestChild_APersonsTimeIsNoWallTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFamily(t, gate.ConfirmWrites, replies{
+			"boss":   {calls("spawn", spawn("helper"), "spawn", spawn("third")), say("all done")},
+			"helper": {calls("write", `{}`), say("helped")}, "third": {calls("write", `{"n":1}`), say("third")},
+		})
+		s := f.start(t, func(k *agent.Task) { k.Approve = agent.ApproveAsk }) // nobody sits there
+		helper := f.children(t, s.Run)[0]
+		f.decide(t, helper.Run, journal.DecisionApprove)
+		f.options = func(o *agent.Options) {
+			o.Approver = approverFunc(func(toolcrib.RunID) string {
+				time.Sleep(24 * time.Hour)
+				return journal.DecisionApprove
+			})
+		}
+		f.drivenBy(t, nil, f.journal)
+		if s = f.resume(t, s.Run); s.Done == nil || s.Done.Content != "all done" || s.Driven > time.Minute || f.wrote() != 2 {
+			t.Errorf("ended as %+v after %s, wrote %d", s.Done, s.Driven, f.wrote())
+		}
+	})
+}
+
+// Somebody else decides while a person is asked: that counts, and the run goes on.
+func TestChild_DecidedElsewhereMeanwhile(t *testing.T) {
+	f := newFamily(t, gate.ConfirmWrites, oneChild("write"))
+	f.options = func(o *agent.Options) {
+		o.Approver = approverFunc(func(run toolcrib.RunID) string {
+			f.decide(t, run, journal.DecisionDeny)
+			return journal.DecisionApprove
+		})
+	}
+	f.drivenBy(t, nil, f.journal)
+	s := f.start(t, func(k *agent.Task) { k.Approve = agent.ApproveAsk })
+	if c := f.children(t, s.Run)[0]; s.Done == nil || s.Done.Content != "all done" || f.wrote() != 0 || c.Trace[0].Result.Reason != toolcrib.ReasonApprovalDenied {
+		t.Errorf("ended as %+v, wrote %d, the call %+v", s.Done, f.wrote(), c.Trace[0].Result)
+	}
+}
+
+// Under the cap of cost of the calling run, a model without a price is no way on, first
+// or as a fallback.
+func TestChild_NoWayAroundTheCapOfCost(t *testing.T) {
+	for name, first := range map[string]bool{"first": true, "as a fallback": false} {
+		f := newFamily(t, gate.ConfirmNever, oneChild("echo"))
+		f.options = func(o *agent.Options) {
+			o.Agents = func(ctx context.Context, who toolcrib.Principal, name, at string) (agent.Task, error) {
+				k, err := f.agent(ctx, who, name, at)
+				free := journal.ModelInfo{Ref: "fake/free", Provider: "fake", ID: "free"}
+				if k.Models = append(k.Models, free); first {
+					k.Models = []journal.ModelInfo{free}
+				}
+				return k, err
+			}
+		}
+		f.drivenBy(t, nil, f.journal)
+		asked := f.reply
+		f.reply = func(ctx context.Context, n int, req *toolcrib.Request) ([]toolcrib.Delta, error) {
+			if req.Model == "helper" {
+				return nil, &toolcrib.ModelError{Class: toolcrib.ErrAuth, Message: "no", Status: 401}
+			}
+			return asked(ctx, n, req)
+		}
+		s := f.start(t, func(k *agent.Task) { k.Agent.Budget.MaxCostUSD = 1 })
+		if r := s.Trace[0].Result; s.Done == nil || r.Status != toolcrib.ResultError || f.asked["free"] != 0 {
+			t.Errorf("%s: %+v, asked %v", name, r, f.asked)
+		}
+	}
+}
+
+// A child that goes on after a crash is refused meanwhile: it is ended, not left behind.
+func TestChild_RefusedWhenItGoesOn(t *testing.T) {
+	f := newFamily(t, gate.ConfirmWrites, oneChild("write"))
+	s := f.start(t)
+	f.decide(t, f.children(t, s.Run)[0].Run, journal.DecisionApprove)
+	g, err := gate.New(gate.Options{Tools: f.all[:len(f.all)-1], Availability: noOverrides{}, Confirm: gate.ConfirmWrites})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.drivenBy(t, g, f.journal)
+	s = f.resume(t, s.Run)
+	c := f.children(t, s.Run)[0]
+	if s.Done == nil || s.Trace[0].Result.Reason != toolcrib.ReasonNotRegistered || c.Status != toolcrib.StatusCancelled || f.wrote() != 0 || s.Children != c.Spent() {
+		t.Errorf("%+v, the child is %s, wrote %d, children %+v", s.Trace[0].Result, c.Status, f.wrote(), s.Children)
+	}
+}

@@ -1,0 +1,105 @@
+package replay
+
+import (
+	"context"
+	"math"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// sharePrecision is to what part of a dollar shares are compared: they are rounded to a
+// billionth, and not every machine rounds what comes before it alike.
+const sharePrecision = 2e-9
+
+// childStarted compares what the core asks for when a call is given to a run of its own.
+func (r *replayer) childStarted(c *comparison, b *journal.ChildStarted) {
+	c.step(r.state, agent.StepExecute)
+	run := agent.ChildOf(r.state, b.ID)
+	c.same("agent", b.Agent, run.Agent)
+	if c.err == nil && run.None != "" {
+		c.same("share", b.Share, run.None)
+	}
+	c.share(b.Share, run.Share)
+	if r.children == nil {
+		r.children = make(map[string]agent.ChildRun)
+	}
+	r.children[b.ID] = run
+}
+
+// share compares what a child run may spend.
+func (c *comparison) share(want, found *journal.Share) {
+	if want == nil || found == nil || math.Abs(want.CostUSD-found.CostUSD) > sharePrecision {
+		c.same("share", want, found)
+		return
+	}
+	alike := *found
+	alike.CostUSD = want.CostUSD
+	c.same("share", want, alike)
+}
+
+// childResumed: several child runs may go on at once.
+func (r *replayer) childResumed(c *comparison) {
+	if step := agent.Next(r.state); step.Kind == agent.StepExecute && r.last == journal.KindChildResumed {
+		return
+	}
+	c.step(r.state, agent.StepChildren)
+}
+
+// during compares the step of what happens while calls run, or are answered because the
+// run is to end.
+func (c *comparison) during(s *agent.State) {
+	if step := agent.Next(s); step.Kind != agent.StepAnswer && s.Stopping == nil {
+		c.same("step", agent.StepExecute, step.Kind)
+	}
+}
+
+// childEnded compares what the journal keeps of a child run with the journal of that run.
+// One that never began has none, and has used nothing; of one that was removed or pruned
+// nothing can be told.
+func (r *replayer) childEnded(ctx context.Context, c *comparison, b *journal.ChildEnded) {
+	c.during(r.state)
+	child, err := agent.Load(ctx, r.journal, b.Run)
+	if err != nil && ctx.Err() != nil {
+		c.err = ctx.Err()
+	}
+	if c.err != nil || err != nil || child.Start == nil {
+		return
+	}
+	r.report.Children++
+	c.same("the child's parent", r.state.Run, child.Start.Parent)
+	c.same("the child's depth", r.state.Start.Depth+1, child.Start.Depth)
+	c.same("the end of the child", b, agent.EndOf(child, b.ID))
+	was, known := r.children[b.ID]
+	if now := agent.ChildOf(r.state, b.ID); !known || now.Agent != was.Agent || now.Task != was.Task {
+		return // a person has changed the call since
+	}
+	c.begins(child.Start, &was)
+}
+
+// begins compares with what a child run began: all that narrows it comes from its parent.
+func (c *comparison) begins(b *journal.RunStarted, run *agent.ChildRun) {
+	task := ""
+	if n := len(b.Input); n > 0 {
+		task = b.Input[n-1].Text()
+	}
+	c.same("the child's agent", b.Agent.Name, run.Agent)
+	c.same("the child's task", task, run.Task)
+	c.same("the child's run_tools", b.RunTools, run.Tools)
+	c.same("the child's worker_tools", b.WorkerTools, run.Offer)
+	c.same("the child's above", b.Above, run.Above)
+	c.share(b.Share, run.Share)
+}
+
+// answered compares that the child run of a call has ended before the call is answered.
+func (c *comparison) answered(s *agent.State, callID string) {
+	if s.Turn == nil {
+		return
+	}
+	for _, k := range s.Turn.Calls {
+		if k.ID == callID && k.Child != nil && k.ChildEnd == nil {
+			c.same("the child's end", toolcrib.Kind("none"), journal.KindChildEnded)
+		}
+	}
+}
