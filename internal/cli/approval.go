@@ -22,7 +22,7 @@ type approvalView struct {
 	ID        string               `json:"approval_id"`
 	Run       toolcrib.RunID       `json:"run_id"`
 	Parent    toolcrib.RunID       `json:"parent_id,omitempty"` // the run that started it
-	Status    string               `json:"status"` // pending | expired | decided | ended
+	Status    string               `json:"status"`              // pending | expired | decided | ended
 	Kind      journal.ApprovalKind `json:"kind"`
 	Digest    string               `json:"digest"`
 	Agent     string               `json:"agent"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -65,11 +66,26 @@ func (a *app) decidedBelow(ctx context.Context, rec store.RunRecord) bool {
 	return err == nil && !below.Status.Parked()
 }
 
+// hasBegun tells whether there is such a run: its ID stands in the journal of the run
+// above before it begins, and some cannot be started.
+func (a *app) hasBegun(ctx context.Context, run toolcrib.RunID) bool {
+	_, err := a.store.Run(ctx, run)
+	return !errors.Is(err, toolcrib.ErrNotFound)
+}
+
+// begun leaves those out that could not be started.
+func (a *app) begun(ctx context.Context, children []childView) []childView {
+	return slices.DeleteFunc(children, func(c childView) bool {
+		return c.Status == toolcrib.StatusCancelled && !a.hasBegun(ctx, c.RunID)
+	})
+}
+
 // childStory adds to the story of a run which runs worked on its calls, and what all of
 // them have used.
 type childStory struct {
 	out   io.Writer
 	style render.Style
+	begun func(toolcrib.RunID) bool
 	used  toolcrib.Usage // of the child runs that have ended
 	ended int
 }
@@ -83,7 +99,10 @@ func (t *childStory) tell(body toolcrib.Body) {
 	case *journal.ChildEnded:
 		t.ended++
 		t.used = plus(t.used, b.Usage)
-		if b.Status != toolcrib.StatusCompleted {
+		switch {
+		case b.Status == toolcrib.StatusCancelled && !t.begun(b.Run):
+			t.line("· %s could not be started: there is no such run", b.Run)
+		case b.Status != toolcrib.StatusCompleted:
 			t.line("· %s ended: %s", b.Run, b.Status)
 		}
 	case *journal.Done:

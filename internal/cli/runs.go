@@ -342,7 +342,7 @@ func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) erro
 			return err
 		}
 		view := viewOfState(state)
-		view.Interrupted = interrupted
+		view.Interrupted, view.Children = interrupted, a.begun(ctx, view.Children)
 		return printJSON(a.out, view, true)
 	}
 	return a.paged(func(w io.Writer) error {
@@ -358,7 +358,7 @@ func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) erro
 // tellRun tells the story of a run, as far as it was not pruned.
 func (a *app) tellRun(ctx context.Context, w io.Writer, s *sqlite.Store, rec store.RunRecord, whole bool) error {
 	story := render.Story{Out: w, Style: a.outStyle, Whole: whole}
-	below := childStory{out: w, style: a.outStyle}
+	below := childStory{out: w, style: a.outStyle, begun: func(run toolcrib.RunID) bool { return a.hasBegun(ctx, run) }}
 	for e, err := range (wholeJournal{s}).Read(ctx, rec.ID, 0) {
 		if errors.Is(err, store.ErrPruned) {
 			return nil

@@ -69,6 +69,7 @@ type childView struct {
 	Agent      string              `json:"agent"`
 	Status     toolcrib.Status     `json:"status,omitempty"` // "" = it goes on, or was cut off
 	StopReason toolcrib.StopReason `json:"stop_reason,omitempty"`
+	Share      *journal.Share      `json:"share,omitempty"` // what it may spend of this run's budget; absent = no cap
 	Usage      *toolcrib.Usage     `json:"usage,omitempty"` // with the runs below it, when it has ended
 }
 
@@ -78,7 +79,7 @@ func childrenOf(s *agent.State) []childView {
 		if c.Child == nil {
 			continue
 		}
-		v := childView{CallID: c.ID, RunID: c.Child.Run, Agent: c.Child.Agent}
+		v := childView{CallID: c.ID, RunID: c.Child.Run, Agent: c.Child.Agent, Share: c.Child.Share}
 		switch {
 		case c.ChildEnd != nil:
 			v.Status, v.StopReason, v.Usage = c.ChildEnd.Status, c.ChildEnd.StopReason, &c.ChildEnd.Usage
