@@ -258,11 +258,11 @@ func (a *app) revokeToken(ctx context.Context, part string, asJSON bool) error {
 
 // findToken finds a token by its ID, or the beginning of it.
 func findToken(ctx context.Context, s *sqlite.Store, part string) (t access.Issued, err error) {
+	if len(part) < minPart {
+		return t, usagef("%q is too short for the ID of a token; give at least %d characters", guard.Visible(part), minPart)
+	}
 	const prefix = "tok_"
 	begin := prefix + strings.TrimPrefix(part, prefix)
-	if len(begin) < len(prefix)+minPart {
-		return t, usagef("%q is too short for the ID of a token; give at least %d characters after %s", guard.Visible(part), minPart, prefix)
-	}
 	var found []access.Issued
 	for one, err := range eachToken(ctx, s.Access(), "") {
 		if err != nil {
@@ -279,6 +279,9 @@ func findToken(ctx context.Context, s *sqlite.Store, part string) (t access.Issu
 	case 0:
 		return t, failedf("not found: there is no token %s; `toolcrib tokens list` shows what there is", guard.Visible(part))
 	case 1:
+		if begin == prefix { // every ID begins with it: what was to follow is missing
+			return t, usagef("%q is too short for the ID of a token; give at least %d characters after it", guard.Visible(part), minPart)
+		}
 		return found[0], nil
 	}
 	text := fmt.Sprintf("token ID %s is ambiguous, give more of it; it fits", guard.Visible(part))
