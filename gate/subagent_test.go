@@ -132,6 +132,9 @@ func TestN18_AgentsAsTargets(t *testing.T) {
 	other := &fullTool{plainTool: plainTool{reads("spawn")}, targets: func(toolcrib.Call) []toolcrib.Target {
 		return []toolcrib.Target{{Kind: "host", Name: "secret"}, {Kind: toolcrib.TargetAgent, Name: "secret"}}
 	}}
+	host := &fullTool{plainTool: plainTool{spawns()}, targets: func(toolcrib.Call) []toolcrib.Target {
+		return []toolcrib.Target{{Kind: "host", Name: "writer"}}
+	}}
 	covers := func(agents ...string) *worldToken {
 		return &worldToken{agents: agents, tools: []string{"spawn"}, arguments: []string{subtask}, room: 9}
 	}
@@ -150,6 +153,7 @@ func TestN18_AgentsAsTargets(t *testing.T) {
 		{"another", tells("writer"), []string{"spawn", "agent:default", "agent:other"}, false, nil, false, "no grant of alice names the agent writer"},
 		{"another, and the tool tells nothing", tool(spawns()), []string{"spawn", "agent:default"}, false, nil, false, "no grant of alice names the agent writer"},
 		{"another, and the tool tells of one that is granted", tells("default"), []string{"spawn", "agent:default"}, false, nil, false, "names the agent writer"},
+		{"another, and the tool tells of a host of that name", host, []string{"spawn", "agent:default"}, false, nil, false, "names the agent writer"},
 		{"one of two", tells("default", "secret"), []string{"spawn", "agent:default", "agent:writer"}, false, nil, false, "names the agent secret"},
 		{"a wildcard alone", tells("writer"), []string{"spawn", "agent:default", "agent:*"}, false, nil, false, "no grant"},
 		{"an administrator", tells("writer"), []string{"agent:default"}, true, nil, true, ""},

@@ -176,6 +176,9 @@ func TestN15_SkillsOfRunsAbove(t *testing.T) {
 		{strings.Repeat("y* ", 20) + "x", nil, skillNo, true, ""},
 		{"null|" + strings.Repeat("y* ", 20) + "x(a)", nil, skillNo, true, toolcrib.ReasonWorkerAllowlist},
 		{"x|" + strings.Repeat("y* ", 20), nil, skillYes, false, toolcrib.ReasonWorkerAllowlist},
+		{strings.Repeat("x ", 20) + "|" + strings.Repeat("y* ", 20), nil, skillYes, false, toolcrib.ReasonWorkerAllowlist},
+		{strings.Repeat("y* ", 20) + "|" + strings.Repeat("x ", 20), nil, skillYes, false, toolcrib.ReasonWorkerAllowlist},
+		{strings.Repeat("x ", 20) + "|" + strings.Repeat("x* ", 20), nil, skillNo, true, ""},
 	} {
 		t.Run(fmt.Sprint(c.above, c.own, c.answer), func(t *testing.T) {
 			s := wide()
