@@ -148,7 +148,8 @@ type VerifiedExport struct {
 // its content's hash and follows from the one before it, that what the audit log shows
 // has its content unless the system journal says that it was pruned (of what a run
 // began with that cannot be told), that the runs are those that the system journal has
-// anchors of, and that the file is whole. What does not hold is a [*ChainError].
+// anchors of, and that the file is whole. Where content is there, runs and those that
+// they have started must name each other. What does not hold is a [*ChainError].
 //
 // Somebody who writes a whole file anew, with right hashes, is found with the keys of
 // the data folder only, or by a head that was kept elsewhere. keys nil = hashes alone.
@@ -163,7 +164,7 @@ func VerifyExportAgainst(r io.Reader, keys *Keys, kept Head) (VerifiedExport, er
 	v := &exportCheck{
 		kept: kept,
 		in:   bufio.NewReaderSize(r, 64<<10), hash: sha256.New(), anchors: map[toolcrib.RunID][]Anchor{}, gone: map[toolcrib.RunID]bool{},
-		pruned: map[toolcrib.RunID]toolcrib.Seq{}, seen: map[toolcrib.RunID]bool{},
+		pruned: map[toolcrib.RunID]toolcrib.Seq{}, seen: map[toolcrib.RunID]bool{}, kin: exportKin{},
 	}
 	err := v.run(keys, &v.v)
 	return v.v, err
@@ -181,7 +182,8 @@ type exportCheck struct {
 	pruned  map[toolcrib.RunID]toolcrib.Seq // whose content was removed, up to this event
 	seen    map[toolcrib.RunID]bool
 
-	kept  Head           // that the system journal must go on from
+	kept  Head // that the system journal must go on from
+	kin   exportKin
 	chain toolcrib.RunID // that is being read; "" = the system journal
 	seq   toolcrib.Seq
 	prev  []byte
@@ -287,6 +289,7 @@ func (c *exportCheck) event(line []byte, v *VerifiedExport) error {
 		if !has && e.Seq > c.pruned[e.Run] && alwaysExported(e.Kind) {
 			return c.broken("event %d, %s, has no content, and nobody pruned it", e.Seq, e.Kind)
 		}
+		c.kin.learn(e.Run, e.Seq, e.Kind, has, payload)
 		return c.anchored(hash)
 	}
 	v.Events++
@@ -403,7 +406,10 @@ func (c *exportCheck) end(line []byte, keys *Keys, v *VerifiedExport) error {
 		return &ChainError{Run: SystemChain, Seq: c.head.seq, What: fmt.Sprintf("the system journal ends there, and the kept head is at event %d: the export is older, or of an older copy", c.kept.Seq)}
 	}
 	v.Head, v.Sealed = end.Head, keys != nil
-	return c.missing(v)
+	if err := c.missing(v); err != nil {
+		return err
+	}
+	return c.strangers()
 }
 
 // missing finds the runs that have an anchor, were not removed, and are not there.

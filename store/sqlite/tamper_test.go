@@ -54,12 +54,14 @@ func finished(t *testing.T) string {
 	add(t, s, "run_ruled", 0, started("bob", "default", "", ""), &journal.ModelRequest{Request: 1}, &journal.Usage{Request: 1, Tokens: toolcrib.TokenUsage{InputTokens: 5}},
 		&journal.Verdicts{Iteration: 1, Verdicts: []journal.Verdict{{CallID: "c1", Tool: "exec_shell", Rule: "pushes"}}}, completed)
 	add(t, s, "run_parked", 0, started("bob", "default", "", ""), paused)
-	add(t, s, "run_b", 0, part("helper", "run_all"), &journal.TakenUp{Worker: "w", Epoch: 1}, completed)
+	below := part("helper", "run_all")
+	below.Depth = 2
+	add(t, s, "run_b", 0, below, &journal.TakenUp{Worker: "w", Epoch: 1}, completed)
 	add(t, s, "run_lead", 0, started("ann", "default", "", ""), &journal.ToolStarted{ID: "c1", Name: "spawn"}, &journal.ChildStarted{ID: "c1", Run: "run_part", Agent: "helper"})
 	add(t, s, "run_part", 0, part("helper", "run_lead"), &journal.TakenUp{Worker: "w", Epoch: 1}, paused)
-	below := journal.Pending{Kind: "approval", Run: "run_part", ApprovalID: "apr_1"}
-	add(t, s, "run_lead", 3, &journal.ChildParked{ID: "c1", Run: "run_part", Status: toolcrib.StatusWaitingForApproval, Pending: below},
-		&journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: below})
+	waits := journal.Pending{Kind: "approval", Run: "run_part", ApprovalID: "apr_1"}
+	add(t, s, "run_lead", 3, &journal.ChildParked{ID: "c1", Run: "run_part", Status: toolcrib.StatusWaitingForApproval, Pending: waits},
+		&journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: waits})
 	for _, run := range []toolcrib.RunID{"run_pruned", "run_removed"} {
 		if err := s.Put(t.Context(), run, "res_1", []byte("kept")); err != nil {
 			t.Fatal(err)

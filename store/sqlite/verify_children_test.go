@@ -1,8 +1,11 @@
 package sqlite_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -107,6 +110,11 @@ func TestTamperedFamily(t *testing.T) {
 			all, err := s.VerifyAll(t.Context())
 			for _, want := range c.want {
 				wantBroken(t, err, want)
+			}
+			_, err = store.VerifyExport(bytes.NewReader(export(t, s, store.ExportOptions{Content: true})), nil)
+			var broken *store.ChainError
+			if !errors.As(err, &broken) || !strings.Contains(broken.What, "has an anchor") && !slices.ContainsFunc(c.want, func(w string) bool { return strings.Contains(w, broken.What) }) {
+				t.Errorf("exported: error %v", err)
 			}
 			if len(all.Problems) != len(c.want) {
 				t.Errorf("%d problems, want %d: %v", len(all.Problems), len(c.want), err)

@@ -163,7 +163,7 @@ func (c *clan) statuses(want ...toolcrib.Status) {
 // begins is how a run begins; parent "" = a person started it.
 func begins(agent string, parent toolcrib.RunID) *journal.RunStarted {
 	b := &journal.RunStarted{
-		Format: journal.Format, Agent: toolcrib.Agent{Name: agent, Model: "small"}, Principal: toolcrib.Principal{User: "ann"}, Session: "work", Parent: parent,
+		Format: journal.Format, Agent: toolcrib.Agent{Name: agent, Model: "small"}, Principal: toolcrib.Principal{User: "ann", Actor: "local:root"}, Session: "work", Parent: parent,
 		Models: []journal.ModelInfo{{Ref: "small", Provider: "demo", ID: "m-1", Price: toolcrib.Price{Input: 1, Output: 1, Known: true}}},
 	}
 	if parent != "" {
