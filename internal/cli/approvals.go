@@ -131,7 +131,7 @@ func (a *app) showApproval(ctx context.Context, v *approvalView) error {
 	fmt.Fprintf(a.out, "%s  %s\n", s.Bold(guard.Visible(v.ID)), v.Status)
 	rows := [][2]string{
 		{"run", string(v.Run)},
-		{"started by", string(v.Parent)},
+		{"part of", string(v.Parent)},
 		{"agent", v.Agent},
 		{"user", v.User},
 		{"kind", string(v.Kind)},

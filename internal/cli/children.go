@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/internal/render"
-	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -80,59 +76,16 @@ func (a *app) begun(ctx context.Context, children []childView) []childView {
 	})
 }
 
-// childStory adds to the story of a run which runs worked on its calls, and what all of
-// them have used.
-type childStory struct {
-	out   io.Writer
-	style render.Style
-	begun func(toolcrib.RunID) bool
-	used  toolcrib.Usage // of the child runs that have ended
-	ended int
-}
-
-func (t *childStory) tell(body toolcrib.Body) {
-	switch b := body.(type) {
-	case *journal.ChildStarted:
-		t.line("· agent %s works in %s", guard.Visible(b.Agent), b.Run)
-	case *journal.ChildParked:
-		t.line("· %s waits for a person (%s)", b.Run, b.Status)
-	case *journal.ChildEnded:
-		t.ended++
-		t.used = plus(t.used, b.Usage)
-		switch {
-		case b.Status == toolcrib.StatusCancelled && !t.begun(b.Run):
-			t.line("· %s could not be started: there is no such run", b.Run)
-		case b.Status != toolcrib.StatusCompleted:
-			t.line("· %s ended: %s", b.Run, b.Status)
-		}
-	case *journal.Done:
-		t.sum(b.Usage)
-	case *journal.Error:
-		t.sum(b.Usage)
+// callerOf is the agent of the run that has started this one; "" = it is not known.
+func (a *app) callerOf(ctx context.Context, rec store.RunRecord) string {
+	if rec.Parent == "" {
+		return ""
 	}
-}
-
-func (t *childStory) sum(own toolcrib.Usage) {
-	if t.ended > 0 {
-		all := plus(own, t.used)
-		t.line("  with sub-agents: %s · %s", render.Tokens(all, all.Estimated), render.Cost(all, !all.Estimated))
+	above, err := a.store.Run(ctx, rec.Parent)
+	if err != nil {
+		return ""
 	}
-}
-
-func (t *childStory) line(format string, args ...any) {
-	fmt.Fprintln(t.out, t.style.Dim(fmt.Sprintf(format, args...)))
-}
-
-// plus is what people are told of the usage of two runs together.
-func plus(a, b toolcrib.Usage) toolcrib.Usage {
-	a.Requests += b.Requests
-	a.InputTokens += b.InputTokens
-	a.CachedInputTokens += b.CachedInputTokens
-	a.OutputTokens += b.OutputTokens
-	a.TotalTokens += b.TotalTokens
-	a.CostUSD += b.CostUSD
-	a.Estimated = a.Estimated || b.Estimated
-	return a
+	return above.Agent
 }
 
 // maxAbove bounds how many runs are looked for above another, whatever the store says.
