@@ -88,6 +88,8 @@ func (x *execution) answerByAgent(f *flight) (toolcrib.Output, error) {
 		c.ended = s.ending(c.call)
 		f.sources = s.Taint
 		return childOutput(s)
+	case err != nil && f.ctx.Err() != nil:
+		return toolcrib.Output{}, err // told to end meanwhile: whoever answers the call ends its run, too
 	case err != nil:
 		c.fatal = err
 	case s.Pending != nil:

@@ -68,13 +68,16 @@ func (d *driver) children(ctx context.Context) error {
 	var resumed []toolcrib.Body
 	var first *State
 	for _, c := range d.s.Turn.waiting() {
+		var waits *State
 		below, err := d.r.below(ctx, d.s, c)
-		if err != nil {
-			return err
+		if err == nil {
+			waits, err = d.r.waits(ctx, below)
 		}
-		waits, err := d.r.waits(ctx, below)
 		if err == nil && waits != nil && d.asks(waits) {
 			waits, err = d.putBelow(ctx, waits)
+		}
+		if err != nil && ctx.Err() != nil {
+			return d.givenUp(ctx, context.Cause(ctx)) // told to end meanwhile
 		}
 		if err != nil {
 			return err

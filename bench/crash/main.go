@@ -25,6 +25,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool/ask"
 	"github.com/toolcrib/toolcrib/tool/files"
 	"github.com/toolcrib/toolcrib/tool/shell"
+	"github.com/toolcrib/toolcrib/tool/spawn"
 )
 
 func main() {
@@ -52,6 +53,13 @@ func wiring() crash.Wiring {
 		Tools: func() ([]toolcrib.Tool, error) {
 			sh, err := shell.New(shell.Options{Mode: shell.ModeAny, Report: &shell.Report{Problem: "not for this test"}})
 			return append(files.New(files.Options{}), ask.New(), sh), err
+		},
+		Spawn: func(names []string) toolcrib.Tool {
+			var agents []spawn.Agent
+			for _, name := range names {
+				agents = append(agents, spawn.Agent{Name: name})
+			}
+			return spawn.New(agents)
 		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,48 +17,66 @@ import (
 	"github.com/toolcrib/toolcrib/replay"
 )
 
-// check looks at a run that has ended.
-func (h *Harness) check(ctx context.Context, s *Story, state *agent.State, want *Outcome) (err error) {
+// check looks at a run that has ended, and at those below it.
+func (h *Harness) check(ctx context.Context, s *Story, now *scene, want *Outcome) (err error) {
 	st, err := h.Wiring.Open(ctx, filepath.Join(s.dir, database))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	if _, err := st.Verify(ctx, s.run); err != nil {
-		s.problemf("verify: %v", err)
-	}
 	if _, err := st.VerifySystem(ctx); err != nil {
 		s.problemf("verify of the system journal: %v", err)
 	}
-	if _, err := replay.Run(ctx, st, s.run); err != nil {
-		s.problemf("replay: %v", err)
-	}
-	// A given call was asked for by nobody in the transcript.
-	if err := transcript(state.Messages); err != nil && s.Scenario.given == nil {
-		s.problemf("transcript: %v", err)
-	}
-	var events []toolcrib.Event
-	for e, err := range st.Read(ctx, s.run, 0) {
+	var journals []string
+	for _, run := range now.all() {
+		events, err := s.checkRun(ctx, st, run)
 		if err != nil {
 			return err
 		}
-		events = append(events, e)
+		s.kin(run, events, now)
+		journals = append(journals, run.Start.Agent.Name+": "+story(events))
 	}
-	s.history(events)
-	got, err := s.outcome(ctx, st, state)
-	if err != nil {
+	if err := s.budget(now); err != nil {
+		return err
+	}
+	if s.Outcome, err = s.outcome(ctx, st, now); err != nil {
 		s.problemf("%v", err)
 		return nil
 	}
-	s.Outcome = got
-	if want == nil {
-		return nil
+	if want != nil {
+		s.compare(s.Outcome, *want)
 	}
-	s.compare(got, *want)
 	if len(s.Problems) > 0 {
-		s.Problems = append(s.Problems, "journal: "+story(events))
+		s.Problems = append(s.Problems, journals...)
 	}
 	return nil
+}
+
+// checkRun looks at one run by itself.
+func (s *Story) checkRun(ctx context.Context, st Store, run *agent.State) (events []toolcrib.Event, err error) {
+	one := &Story{Scenario: s.Scenario}
+	if _, err := st.Verify(ctx, run.Run); err != nil {
+		one.problemf("verify: %v", err)
+	}
+	if _, err := replay.Run(ctx, st, run.Run); err != nil {
+		one.problemf("replay: %v", err)
+	}
+	// A given call was asked for by nobody in the transcript.
+	if err := transcript(run.Messages); err != nil && s.Scenario.given == nil {
+		one.problemf("transcript: %v", err)
+	}
+	for e, err := range st.Read(ctx, run.Run, 0) {
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, e)
+	}
+	one.history(events)
+	s.Told += one.Told
+	for _, p := range one.Problems {
+		s.problemf("%s: %s", run.Start.Agent.Name, p)
+	}
+	return events, nil
 }
 
 // story is the journal in one line.
@@ -76,6 +95,16 @@ func story(events []toolcrib.Event) string {
 			b.WriteString("(" + string(v.Kind) + ")")
 		case *journal.ConfirmationResolved:
 			b.WriteString("(" + v.Decision + ")")
+		case *journal.ChildStarted:
+			b.WriteString("(" + v.ID + " " + v.Agent + ")")
+		case *journal.ChildParked:
+			b.WriteString("(" + v.ID + ")")
+		case *journal.ChildResumed:
+			b.WriteString("(" + v.ID + ")")
+		case *journal.ChildEnded:
+			b.WriteString("(" + v.ID + " " + string(v.Status) + ")")
+		case *journal.Paused:
+			b.WriteString("(" + v.Pending.Kind + ")")
 		}
 	}
 	return strings.TrimSpace(b.String())
@@ -89,8 +118,37 @@ func (s *Story) compare(got, want Outcome) {
 			s.problemf("effect %q happened twice", l)
 		}
 	}
-	unsure := map[string]bool{} // calls that may have had their effect or not
-	want.Calls = slices.Clone(want.Calls)
+	if s.Scenario.loose {
+		return
+	}
+	all := want.runs()
+	for id, run := range got.runs() {
+		if all[id] == nil {
+			s.problemf("call %s is answered by a run, and without kills by none", id)
+			continue
+		}
+		w := *all[id]
+		delete(all, id)
+		free, unsure := s.allow(run, &w, &want)
+		for _, id := range free {
+			want.Effects = without(want.Effects, id)
+		}
+		for _, id := range unsure {
+			got.Effects, want.Effects = without(got.Effects, id), without(want.Effects, id)
+		}
+		s.same(run.Agent+": ", *run, w)
+	}
+	for id := range all {
+		s.problemf("call %s is answered by no run, and without kills by one", id)
+	}
+	got.Ended, want.Ended, got.Below, want.Below = Ended{}, Ended{}, nil, nil
+	s.same("", got, want)
+}
+
+// allow changes what is wanted of a run to what a person's word on calls in doubt makes
+// of it. free are calls that did not happen, unsure such as nobody was asked about.
+func (s *Story) allow(got, want *Ended, whole *Outcome) (free, unsure []string) {
+	want.Calls, got.Calls = slices.Clone(want.Calls), slices.Clone(got.Calls)
 	for i := range min(len(got.Calls), len(want.Calls)) {
 		w, g := &want.Calls[i], &got.Calls[i]
 		word := s.words[w.ID]
@@ -99,25 +157,27 @@ func (s *Story) compare(got, want Outcome) {
 		}
 		switch {
 		case word == journal.DecisionHappened && w.Status != toolcrib.ResultOK:
-			w.Status, w.Content = toolcrib.ResultOK, string(want.resultOf(w.ID))
+			w.Status, w.Content = toolcrib.ResultOK, string(whole.resultOf(w.ID))
 		case word == journal.DecisionNotHappened:
 			w.Status, w.Content = toolcrib.ResultError, g.Content
 			if !strings.Contains(g.Content, "did not take effect") {
 				s.problemf("call %s did not happen, and the model reads %q", w.ID, g.Content)
 			}
-			want.Effects = without(want.Effects, w.ID)
+			free = append(free, w.ID)
 		case g.Status == toolcrib.ResultInDoubt && got.Status == toolcrib.StatusCancelled:
 			w.Status, w.Content = g.Status, g.Content
-			unsure[w.ID] = true
+			unsure = append(unsure, w.ID)
 		}
 	}
-	for id := range unsure {
-		got.Effects, want.Effects = without(got.Effects, id), without(want.Effects, id)
-	}
+	return free, unsure
+}
+
+// same tells what differs.
+func (s *Story) same(whose string, got, want any) {
 	g, w := fields(got), fields(want)
-	for _, name := range []string{"Status", "Reason", "Code", "Message", "Content", "Truncated", "Iterations", "Calls", "Transcript", "Effects", "Files", "Kept"} {
+	for _, name := range slices.Sorted(maps.Keys(w)) {
 		if g[name] != w[name] {
-			s.problemf("%s: got %s, without kills %s", name, g[name], w[name])
+			s.problemf("%s%s: got %s, without kills %s", whose, name, g[name], w[name])
 		}
 	}
 }
@@ -128,7 +188,7 @@ func without(effects []string, id string) []string {
 }
 
 // fields are the fields of an outcome as JSON, cut for people.
-func fields(o Outcome) map[string]string {
+func fields(o any) map[string]string {
 	text, err := json.Marshal(o)
 	var all map[string]json.RawMessage
 	if err == nil {
@@ -228,7 +288,7 @@ func (s *Story) answered(c *unsureCall, b *journal.ToolResult, stopping bool) {
 	defer func() { *c = unsureCall{} }()
 	switch {
 	case !c.lost || c.over:
-	case stopping && b.Status == toolcrib.ResultInDoubt:
+	case stopping && (b.Status == toolcrib.ResultInDoubt || c.free && b.Status == toolcrib.ResultCancelled):
 	default:
 		s.problemf("write %s was lost and is answered %q, and nobody was asked (asked before: %v)", b.ToolCallID, b.Status, c.asked)
 	}

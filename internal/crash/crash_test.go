@@ -18,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool/ask"
 	"github.com/toolcrib/toolcrib/tool/files"
 	"github.com/toolcrib/toolcrib/tool/shell"
+	"github.com/toolcrib/toolcrib/tool/spawn"
 	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
 )
 
@@ -37,7 +38,7 @@ func wiring() crash.Wiring {
 			if err != nil {
 				return nil, err
 			}
-			return synced{st}, nil
+			return &synced{Store: st}, nil
 		},
 		Model: func(text string) (toolcrib.Model, error) { return script.New(script.Options{Bytes: []byte(text)}) },
 		Tools: func() ([]toolcrib.Tool, error) {
@@ -51,6 +52,13 @@ func wiring() crash.Wiring {
 				}
 			}
 			return tools, err
+		},
+		Spawn: func(names []string) toolcrib.Tool {
+			var agents []spawn.Agent
+			for _, name := range names {
+				agents = append(agents, spawn.Agent{Name: name})
+			}
+			return spawn.New(agents)
 		},
 	}
 }

@@ -15,6 +15,7 @@ func TestHistory(t *testing.T) {
 	lost := []toolcrib.Body{started, &journal.TakenUp{}}
 	ok := &journal.ToolResult{ToolCallID: "c1", Status: toolcrib.ResultOK}
 	doubt := &journal.ToolResult{ToolCallID: "c1", Status: toolcrib.ResultInDoubt}
+	gone := &journal.ToolResult{ToolCallID: "c1", Status: toolcrib.ResultCancelled}
 	asked := &journal.ConfirmationRequired{Kind: journal.ApprovalInDoubt, Calls: []journal.ApprovalItem{{ID: "c1"}}}
 	word := func(d string) toolcrib.Body { return &journal.ConfirmationResolved{Decision: d} }
 	reconciled := func(s toolcrib.ReconciledState) toolcrib.Body { return &journal.Reconciled{ID: "c1", State: s} }
@@ -35,6 +36,8 @@ func TestHistory(t *testing.T) {
 		"retry, lost again":    {with(lost, asked, word(journal.DecisionRetry), started, &journal.TakenUp{}, doubt, done), "nobody was asked"},
 		"told it happened":     {with(lost, reconciled(toolcrib.Happened), ok, done), ""},
 		"told it did not":      {with(lost, reconciled(toolcrib.NotHappened), started, ok, done), ""},
+		"told, stopped":        {with(lost, reconciled(toolcrib.NotHappened), &journal.Stopping{}, gone, done), ""},
+		"stopped, not told":    {with(lost, reconciled(toolcrib.InDoubt), &journal.Stopping{}, gone, done), "nobody was asked"},
 		"nothing told":         {with(lost, reconciled(toolcrib.InDoubt), started, ok, done), "started again"},
 		"no end":               {lost, "0 ends"},
 		"two ends":             {[]toolcrib.Body{done, done}, "2 ends"},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,11 +15,21 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
-// Outcome is the final state of a run and of what it changed, without what may
-// differ after a cut: usage, times and IDs.
+// Outcome is the final state of a run, of those below it and of what they changed,
+// without what may differ after a cut: usage, times and IDs.
 type Outcome struct {
+	Ended
+	Below   map[string]*Ended // runs, by the call that each answers
+	Effects []string          // sorted
+	Files   map[string]string // of the workspace
+}
+
+// Ended is what has become of one run.
+type Ended struct {
+	Agent      string
 	Status     toolcrib.Status
 	Reason     toolcrib.StopReason
 	Code       string
@@ -28,8 +39,7 @@ type Outcome struct {
 	Iterations int
 	Calls      []Result
 	Transcript []string          // role, text and call IDs of each message
-	Effects    []string          // sorted
-	Files      map[string]string // of the workspace
+	Taint      []string          // sources
 	Kept       map[string]string // whole results, by call
 }
 
@@ -45,16 +55,43 @@ type Result struct {
 
 var (
 	madeID   = regexp.MustCompile(`\b(res|ref|apr|run)_[0-9A-Za-z]{26}\b`)
+	canary   = regexp.MustCompile(guard.CanaryPrefix + `[0-9A-F]+`)
 	duration = regexp.MustCompile(`"duration_ms":\d+`)
 )
 
 // unmarked takes out what differs from one run to the next.
 func unmarked(text string) string {
-	return duration.ReplaceAllString(madeID.ReplaceAllString(text, "${1}_"), `"duration_ms":0`)
+	text = canary.ReplaceAllString(madeID.ReplaceAllString(text, "${1}_"), guard.CanaryPrefix)
+	return duration.ReplaceAllString(text, `"duration_ms":0`)
 }
 
-func (s *Story) outcome(ctx context.Context, st Store, state *agent.State) (o Outcome, err error) {
-	o = Outcome{Status: state.Status, Iterations: state.Iterations, Kept: map[string]string{}}
+func (s *Story) outcome(ctx context.Context, st Store, now *scene) (o Outcome, err error) {
+	top, err := endOf(ctx, st, now.top)
+	if err != nil {
+		return o, err
+	}
+	o = Outcome{Ended: *top, Below: map[string]*Ended{}}
+	for _, c := range now.calls() {
+		if c.Child == nil || now.runs[c.Child.Run] == nil {
+			continue
+		}
+		if o.Below[c.ID], err = endOf(ctx, st, now.runs[c.Child.Run]); err != nil {
+			return o, err
+		}
+	}
+	if o.Effects, err = lines(filepath.Join(s.dir, effectsFile)); err != nil {
+		return o, err
+	}
+	slices.Sort(o.Effects)
+	o.Effects = append([]string{}, o.Effects...)
+	o.Files, err = files(filepath.Join(s.dir, workspace))
+	return o, err
+}
+
+func endOf(ctx context.Context, st Store, state *agent.State) (*Ended, error) {
+	o := &Ended{
+		Agent: state.Start.Agent.Name, Status: state.Status, Iterations: state.Iterations, Taint: state.Taint, Kept: map[string]string{},
+	}
 	if d := state.Done; d != nil {
 		o.Reason, o.Content, o.Truncated = d.StopReason, d.Content, d.Truncated
 	} else if f := state.Failed; f != nil {
@@ -66,7 +103,7 @@ func (s *Story) outcome(ctx context.Context, st Store, state *agent.State) (o Ou
 		if c.Result != nil {
 			r.Status, r.Reason, r.Content, r.Truncated = c.Result.Status, c.Result.Reason, unmarked(c.Result.Content), c.Result.Truncated
 			if c.Result.Ref != "" {
-				whole, size, err := st.Range(ctx, s.run, c.Result.Ref, 0, c.Result.Bytes+1)
+				whole, size, err := st.Range(ctx, state.Run, c.Result.Ref, 0, c.Result.Bytes+1)
 				if err != nil || size != c.Result.Bytes {
 					return o, fmt.Errorf("the whole result of %s: %d of %d bytes: %w", c.ID, size, c.Result.Bytes, err)
 				}
@@ -87,13 +124,14 @@ func (s *Story) outcome(ctx context.Context, st Store, state *agent.State) (o Ou
 		}
 		o.Transcript = append(o.Transcript, text)
 	}
-	if o.Effects, err = lines(filepath.Join(s.dir, effectsFile)); err != nil {
-		return o, err
-	}
-	slices.Sort(o.Effects)
-	o.Effects = append([]string{}, o.Effects...)
-	o.Files, err = files(filepath.Join(s.dir, workspace))
-	return o, err
+	return o, nil
+}
+
+// runs are the runs of an outcome, by the call that each answers; "" is the top.
+func (o *Outcome) runs() map[string]*Ended {
+	all := map[string]*Ended{"": &o.Ended}
+	maps.Copy(all, o.Below)
+	return all
 }
 
 // edit is the note on changed arguments, before a result.
@@ -102,12 +140,14 @@ var edit = regexp.MustCompile(`^\[a person changed[^\n]*\n`)
 // resultOf is what a person says happened: the result of the call as it is without
 // kills, if that was one.
 func (o *Outcome) resultOf(id string) json.RawMessage {
-	for _, c := range o.Calls {
-		if c.ID != id || c.Status != toolcrib.ResultOK {
-			continue
-		}
-		if text := edit.ReplaceAllString(c.Content, ""); json.Valid([]byte(text)) {
-			return json.RawMessage(text)
+	for _, run := range o.runs() {
+		for _, c := range run.Calls {
+			if c.ID != id || c.Status != toolcrib.ResultOK {
+				continue
+			}
+			if text := edit.ReplaceAllString(c.Content, ""); json.Valid([]byte(text)) {
+				return json.RawMessage(text)
+			}
 		}
 	}
 	return json.RawMessage(`{"happened":true}`)

@@ -15,7 +15,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
-	"github.com/toolcrib/toolcrib/store"
 )
 
 // Harness starts processes, kills them, and looks at what they leave.
@@ -59,7 +58,6 @@ type Story struct {
 	Problems []string
 
 	dir      string
-	run      toolcrib.RunID
 	finished map[string]int    // executions of calls that had a result at some kill
 	words    map[string]string // what the person said of calls in doubt
 	said     bool
@@ -103,15 +101,15 @@ func (h *Harness) play(ctx context.Context, s *Story, want *Outcome) error {
 		}
 	}
 	for len(s.Steps) < maxSteps {
-		state, err := h.look(ctx, s)
+		now, err := h.look(ctx, s)
 		if err != nil {
-			s.problemf("the journal cannot be read: %v", err)
+			s.problemf("the journals cannot be read: %v", err)
 			return nil
 		}
-		if state != nil && state.Ended() {
-			return h.check(ctx, s, state, want)
+		if now != nil && now.top.Ended() {
+			return h.check(ctx, s, now, want)
 		}
-		o, err := s.next(state, want)
+		o, err := s.next(now, want)
 		if err != nil {
 			s.problemf("%v", err)
 			return nil
@@ -124,43 +122,6 @@ func (h *Harness) play(ctx context.Context, s *Story, want *Outcome) error {
 	return nil
 }
 
-// look folds the journal as it is now; nil = there is no run yet.
-func (h *Harness) look(ctx context.Context, s *Story) (state *agent.State, err error) {
-	path := filepath.Join(s.dir, database)
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	st, err := h.Wiring.Open(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, st.Close()) }()
-	page, err := st.Runs(ctx, store.Filter{})
-	if err != nil || len(page.Runs) == 0 {
-		return nil, err
-	}
-	if len(page.Runs) > 1 {
-		return nil, fmt.Errorf("there are %d runs", len(page.Runs))
-	}
-	s.run = page.Runs[0].ID
-	if state, err = agent.Load(ctx, st, s.run); err != nil {
-		return nil, err
-	}
-	times, err := s.executions()
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range state.Trace {
-		if before, ok := s.finished[c.ID]; ok && before != times[c.ID] {
-			s.problemf("call %s had finished, and was executed again", c.ID)
-		}
-		if c.Result != nil {
-			s.finished[c.ID] = times[c.ID]
-		}
-	}
-	return state, nil
-}
-
 // step starts one process and waits for its end.
 func (h *Harness) step(ctx context.Context, s *Story, o *order) error {
 	n := len(s.Steps)
@@ -169,7 +130,7 @@ func (h *Harness) step(ctx context.Context, s *Story, o *order) error {
 			o.Kill, o.Delay = k.Label, k.Delay
 		}
 	}
-	o.Scenario, o.Dir, o.Run = s.Scenario.Name, s.dir, s.run
+	o.Scenario, o.Dir = s.Scenario.Name, s.dir
 	o.Trace = filepath.Join(s.dir, fmt.Sprintf("trace-%d", n))
 	status, text, err := h.start(ctx, o)
 	if err != nil {
@@ -198,8 +159,8 @@ func (h *Harness) step(ctx context.Context, s *Story, o *order) error {
 // again makes a decision again whose process was killed: it must be refused if it
 // was written down.
 func (h *Harness) again(ctx context.Context, s *Story, o *order) error {
-	state, err := h.look(ctx, s)
-	if err != nil || state == nil || state.Pending != nil {
+	now, err := h.look(ctx, s)
+	if err != nil || now == nil || now.runs[o.Run].Pending != nil {
 		return err
 	}
 	second := *o
@@ -232,49 +193,51 @@ func (h *Harness) start(ctx context.Context, o *order) (*os.ProcessState, string
 }
 
 // next is what a person does next.
-func (s *Story) next(state *agent.State, want *Outcome) (*order, error) {
-	switch {
-	case state == nil:
+func (s *Story) next(now *scene, want *Outcome) (*order, error) {
+	if now == nil {
 		return &order{Command: commandRun}, nil
-	case state.Pending == nil && s.stop && state.Stopping == nil:
-		return &order{Command: commandCancel}, nil // what was asked of the dead process
-	case state.Pending == nil:
-		return &order{Command: commandResume}, nil
+	}
+	top, waits := now.top, now.waits
+	switch {
+	case waits == nil && s.stop && top.Stopping == nil:
+		return &order{Command: commandCancel, Run: top.Run}, nil // what was asked of the dead process
+	case waits == nil:
+		return &order{Command: commandResume, Run: top.Run}, nil
 	case s.Scenario.say != "" && !s.said:
 		// Said once: a person who is not sure looks into the run.
-		for _, m := range state.Messages {
+		for _, m := range top.Messages {
 			s.said = s.said || m.Text() == s.Scenario.say
 		}
-		if !s.said && len(state.Said) == 0 {
-			return &order{Command: commandSay}, nil
+		if !s.said && len(top.Said) == 0 {
+			return &order{Command: commandSay, Run: top.Run}, nil
 		}
 		s.said = true
-		return s.next(state, want)
-	case state.Pending.Kind == string(journal.ApprovalInDoubt):
-		return s.clear(state, want)
+		return s.next(now, want)
+	case waits.Pending.Kind == string(journal.ApprovalInDoubt):
+		return s.clear(waits, want)
 	case s.Scenario.cancel:
-		return &order{Command: commandCancel}, nil
-	case state.Pending.Kind == string(journal.ApprovalInput) && len(state.Pending.Calls) == 0 && s.Scenario.granted != nil:
-		return &order{Command: commandGrant, Granted: *s.Scenario.granted}, nil
+		return &order{Command: commandCancel, Run: top.Run}, nil
+	case waits.Pending.Kind == string(journal.ApprovalInput) && len(waits.Pending.Calls) == 0 && s.Scenario.granted != nil:
+		return &order{Command: commandGrant, Run: waits.Run, Granted: *s.Scenario.granted}, nil
 	}
 	d := agent.Decision{Decision: journal.DecisionApprove}
 	switch {
-	case state.Pending.Kind != string(journal.ApprovalInput):
+	case waits.Pending.Kind != string(journal.ApprovalInput):
 		if s.Scenario.decide != nil {
-			d = s.Scenario.decide(state)
+			d = s.Scenario.decide(waits)
 		}
-	case len(state.Pending.Calls) == 0:
+	case len(waits.Pending.Calls) == 0:
 		d.Decision = journal.DecisionDeny
 	default:
 		d.Decision, d.Result = journal.DecisionAnswer, json.RawMessage(s.Scenario.answer)
 	}
-	return decision(state, d), nil
+	return decision(waits, d), nil
 }
 
 func decision(state *agent.State, d agent.Decision) *order {
 	d.ApprovalID, d.Digest = state.Pending.ApprovalID, state.Pending.Digest
 	d.Who = toolcrib.Principal{User: person, Admin: true}
-	return &order{Command: commandDecide, Decision: &d}
+	return &order{Command: commandDecide, Run: state.Run, Decision: &d}
 }
 
 // clear answers for calls in doubt, as a person does who looks at what happened.

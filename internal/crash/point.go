@@ -1,7 +1,6 @@
 package crash
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,7 +13,7 @@ import (
 
 // Point is a place in the life of one process where it can be killed.
 type Point struct {
-	Label string          // append/3/before, effect/CALL/1/after, keep/1/before, …
+	Label string          // append/3/before, append/AGENT/1/before of a child run, effect/CALL/1/after, keep/1/before, …
 	Kinds []toolcrib.Kind // of the events of an append
 }
 
@@ -27,10 +26,8 @@ type dead struct {
 	delay time.Duration // from a point of the kind "during" to the death
 	trace *os.File      // a line for each point passed
 
-	mu      sync.Mutex
-	appends int
-	keeps   int
-	calls   map[string]int
+	mu     sync.Mutex
+	counts map[string]int // by the beginning of the label
 }
 
 // pass notes a point, and dies if it is the one.
@@ -62,40 +59,15 @@ func (d *dead) around(label string, events []toolcrib.Event, do func() error) er
 	return err
 }
 
-func (d *dead) count(n *int) int {
+// label numbers what begins so, in this process.
+func (d *dead) label(begin string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	*n++
-	return *n
-}
-
-// call counts the executions of a call by this process.
-func (d *dead) call(id string) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.calls == nil {
-		d.calls = make(map[string]int)
+	if d.counts == nil {
+		d.counts = make(map[string]int)
 	}
-	d.calls[id]++
-	return d.calls[id]
-}
-
-// deadly is a store whose process dies at an append or at a result that is kept.
-type deadly struct {
-	Store
-	*dead
-}
-
-func (j *deadly) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
-	n := j.count(&j.appends)
-	return j.around(fmt.Sprintf("append/%d", n), events, func() error {
-		return j.Store.Append(ctx, run, after, events...)
-	})
-}
-
-func (j *deadly) Put(ctx context.Context, run toolcrib.RunID, ref string, data []byte) error {
-	n := j.count(&j.keeps)
-	return j.around(fmt.Sprintf("keep/%d", n), nil, func() error { return j.Store.Put(ctx, run, ref, data) })
+	d.counts[begin]++
+	return fmt.Sprintf("%s/%d", begin, d.counts[begin])
 }
 
 // readTrace reads the points that a process has passed.

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -25,6 +27,7 @@ type Store interface {
 	Runs(ctx context.Context, f store.Filter) (store.Page, error)
 	Verify(ctx context.Context, run toolcrib.RunID) (store.Verified, error)
 	VerifySystem(ctx context.Context) (store.Verified, error)
+	VerifyAll(ctx context.Context) (store.VerifiedAll, error)
 	io.Closer
 }
 
@@ -35,6 +38,8 @@ type Wiring struct {
 	// Tools are write_file, edit_file, read_file, search_files, exec_shell (mode
 	// any) and ask_user.
 	Tools func() ([]toolcrib.Tool, error)
+	// Spawn is the tool spawn, for these agents.
+	Spawn func(agents []string) toolcrib.Tool
 }
 
 // childEnv makes a program play a process of the crash test: an order as JSON.
@@ -142,28 +147,40 @@ func (o *order) runner(sc *Scenario, w Wiring, st Store, d *dead, cancel func())
 	if err != nil {
 		return nil, err
 	}
+	durable := newDeadly(st, d)
+	if len(sc.team) > 0 {
+		given = append(given, w.Spawn(slices.Sorted(maps.Keys(sc.team))))
+	}
 	var tools []toolcrib.Tool
-	for _, t := range append(given, functions(o.Dir, cancel)...) {
+	for _, t := range append(given, functions(o.Dir, cancel, durable.settled)...) {
 		tools = append(tools, deadlyTool(t, d, o.Dir))
 	}
 	g, err := gate.New(gate.Options{Tools: tools, Availability: availability{o.Dir}, Confirm: sc.confirm})
 	if err != nil {
 		return nil, err
 	}
-	durable := &deadly{Store: st, dead: d}
-	return agent.New(agent.Options{
-		Journal: durable, Contents: durable, Gate: g, Clock: clock{}, Worker: "crash", Version: "test",
+	options := agent.Options{
+		Journal: durable, Contents: durable, Gate: g, Clock: clock{}, Worker: "crash", Version: "test", Agents: sc.agent,
 		Models: func(_ context.Context, m journal.ModelInfo) (toolcrib.Model, error) {
-			if m.ID == "two" {
-				return w.Model(sc.second)
-			}
-			model, err := w.Model(sc.script)
-			if sc.flaky {
+			model, err := w.Model(sc.scriptOf(m.ID))
+			if sc.flaky && m.ID == firstModel {
 				model = &flaky{Model: model, dir: o.Dir}
 			}
-			return model, err
+			return &counted{Model: model, dir: o.Dir, name: m.ID}, err
 		},
-	})
+	}
+	if sc.approve == agent.ApproveAsk {
+		options.Approver = terminal{}
+	}
+	return agent.New(options)
+}
+
+// terminal is where somebody sits who approves what is asked, and does not know what
+// became of calls in doubt.
+type terminal struct{}
+
+func (terminal) Decide(_ context.Context, _ toolcrib.RunID, ask *journal.ConfirmationRequired) (d journal.ConfirmationResolved, ok bool, err error) {
+	return journal.ConfirmationResolved{Decision: journal.DecisionApprove}, ask.Kind == journal.ApprovalCall, nil
 }
 
 // clock tells the time and does not wait.
@@ -172,6 +189,19 @@ type clock struct{}
 func (clock) Now() time.Time { return time.Now() }
 
 func (clock) Sleep(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
+
+// counted is a model that notes each request which reaches it.
+type counted struct {
+	toolcrib.Model
+	dir, name string
+}
+
+func (c *counted) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
+	if err := appendLine(filepath.Join(c.dir, askedFile), c.name); err != nil {
+		return func(yield func(toolcrib.Delta, error) bool) { yield(toolcrib.Delta{}, err) }
+	}
+	return c.Model.Stream(ctx, req)
+}
 
 // flaky fails at its first attempt at each round; a file for each round says that
 // it has.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -37,6 +38,13 @@ type Scenario struct {
 
 	context int    // of the model, in tokens; 0 = unknown
 	schema  string // of the answer
+
+	team   map[string]*member // whom the run may call; nil = nobody
+	budget toolcrib.Budget
+	early  bool // the person decides as soon as any run waits, and goes on with the run at the top then
+	// loose: the end may be another one than without kills, for what was lost counts, or
+	// runs that are driven at once differ. Only the laws hold.
+	loose bool
 }
 
 // person is who decides, cancels and speaks.
@@ -44,7 +52,7 @@ const person = "local:person"
 
 // Scenarios returns all scenarios, each with a name of its own.
 func Scenarios() []*Scenario {
-	all := append(append(plain(), ended()...), asked()...)
+	all := slices.Concat(plain(), ended(), asked(), children(), childrenEnded(), childrenAsked())
 	for _, sc := range all {
 		if sc.confirm == "" {
 			sc.confirm = gate.ConfirmNever
@@ -61,6 +69,15 @@ func find(name string) (*Scenario, error) {
 	}
 	return nil, fmt.Errorf("no scenario %q", name)
 }
+
+// The models of the run at the top, and its fallback's. Other agents have a model of
+// their own name.
+const (
+	firstModel  = "one"
+	secondModel = "two"
+)
+
+var price = toolcrib.Price{Input: 1, Output: 2, Known: true} // of every model
 
 const done = "- {text: \"done\", usage: {input: 50, output: 5}}\n"
 
@@ -110,7 +127,7 @@ func plain() []*Scenario {
 		{Name: "truncation", script: turn(call("big", "b1", "{}"), thing("r1")) + done},
 		{Name: "fallback", script: "- {error: auth}\n", second: turn(line("c1")) + done},
 		{Name: "retries", flaky: true, script: turn(line("c1")) + done},
-		{Name: "offer changes", script: turn(call("switch_off", "o1", "{}")) + turn(thing("r1"), line("c1")) + done},
+		{Name: "offer changes", script: turn(call("switch_off", "o1", "{name: read_thing}")) + turn(thing("r1"), line("c1")) + done},
 		{Name: "dropped", context: 25_000, script: big("", "b1") + big("", "b2") + turn(line("c1")) + done},
 		{Name: "condensed", context: 25_000, script: big("noted", "b1") + big("", "b2") + turn(line("c1")) + done},
 		{
@@ -185,18 +202,18 @@ func denied(*agent.State) agent.Decision {
 
 // task is what the run is given. dir is absolute.
 func (sc *Scenario) task(dir string) agent.Task {
-	price := toolcrib.Price{Input: 1, Output: 2, Known: true}
 	t := agent.Task{
 		Agent: toolcrib.Agent{
-			Name: "default", Model: "one", System: "You are a test.", Limits: toolcrib.DefaultLimits(), OnDenial: sc.onDenial,
+			Name: "default", Model: firstModel, System: "You are a test.", Limits: toolcrib.DefaultLimits(), OnDenial: sc.onDenial,
 		},
-		Models:    []journal.ModelInfo{{Ref: "script/one", Provider: "script", ID: "one", Price: price}},
+		Models:    []journal.ModelInfo{{Ref: "script/" + firstModel, Provider: "script", ID: firstModel, Price: price}},
 		Principal: toolcrib.Principal{User: "local:test", Admin: true},
 		Prompt:    "go", Workspace: filepath.Join(dir, workspace), Driver: "cli", Approve: sc.approve,
 	}
 	if sc.second != "" {
-		t.Models = append(t.Models, journal.ModelInfo{Ref: "script/two", Provider: "script", ID: "two", Price: price})
+		t.Models = append(t.Models, journal.ModelInfo{Ref: "script/" + secondModel, Provider: "script", ID: secondModel, Price: price})
 	}
+	t.Agent.Budget = sc.budget
 	t.Models[0].Context = sc.context
 	if sc.schema != "" {
 		t.Agent.OutputSchema = json.RawMessage(sc.schema)

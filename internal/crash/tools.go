@@ -3,7 +3,6 @@ package crash
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,7 +17,8 @@ import (
 const (
 	effectsFile  = "effects.log"  // a line for each effect: CALL KEY
 	executedFile = "executed.log" // a line for each execution: CALL
-	offFile      = "off"          // exists once read_thing is switched off
+	askedFile    = "asked.log"    // a line for each request that reached a model: MODEL
+	offFile      = "off"          // names the tool that switch_off has switched off
 	workspace    = "workspace"
 	database     = "toolcrib.db"
 )
@@ -51,7 +51,7 @@ type named struct {
 type nothing struct{}
 
 // functions are tools made of Go functions. Their effects are lines of effectsFile.
-func functions(dir string, cancel func()) []toolcrib.Tool {
+func functions(dir string, cancel func(), settled func(ctx context.Context, agent string) error) []toolcrib.Tool {
 	read := func(name string) toolcrib.Spec {
 		return toolcrib.Spec{Name: name, Effect: toolcrib.EffectReadOnly}
 	}
@@ -60,6 +60,8 @@ func functions(dir string, cancel func()) []toolcrib.Tool {
 		return spec
 	}
 	write := func(name string) toolcrib.Spec { return toolcrib.Spec{Name: name} }
+	stranger := read("read_stranger")
+	stranger.Untrusted = true
 	effect := func(call toolcrib.Call, key string) (appended, error) {
 		return appended{key}, appendLine(filepath.Join(dir, effectsFile), call.ID+" "+key)
 	}
@@ -102,21 +104,31 @@ func functions(dir string, cancel func()) []toolcrib.Tool {
 			out, err := effect(call, in.Key)
 			return out, errors.Join(err, wait(ctx))
 		}),
-		tool.MustFunc(read("switch_off"), func(context.Context, toolcrib.Call, nothing) (string, error) {
-			return "read_thing is off", os.WriteFile(filepath.Join(dir, offFile), nil, 0o600)
+		tool.MustFunc(read("switch_off"), func(_ context.Context, _ toolcrib.Call, in named) (string, error) {
+			return in.Name + " is off", os.WriteFile(filepath.Join(dir, offFile), []byte(in.Name), 0o600)
+		}),
+		tool.MustFunc(stranger, func(context.Context, toolcrib.Call, nothing) (string, error) {
+			return "the words of a stranger", nil
+		}),
+		tool.MustFunc(read("await"), func(ctx context.Context, _ toolcrib.Call, in named) (string, error) {
+			return in.Name + " is done or waits", settled(ctx, in.Name)
 		}),
 	}
 }
 
-// availability switches search_files off, and read_thing once switch_off has run.
+// availability switches search_files off, and what switch_off has named.
 type availability struct{ dir string }
 
 func (a availability) Overrides(context.Context) (gate.Overrides, error) {
 	over := gate.Overrides{Tools: map[string]bool{"search_files": false}}
-	if _, err := os.Stat(filepath.Join(a.dir, offFile)); err == nil {
-		over.Tools["read_thing"] = false
+	name, err := os.ReadFile(filepath.Join(a.dir, offFile))
+	if err == nil && len(name) > 0 {
+		over.Tools[string(name)] = false
 	}
-	return over, nil
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return over, err
 }
 
 // executed is a tool that notes each execution, and whose process can die around
@@ -128,7 +140,7 @@ type executed struct {
 }
 
 func (t *executed) Call(ctx context.Context, call toolcrib.Call) (out toolcrib.Output, err error) {
-	label := fmt.Sprintf("effect/%s/%d", call.ID, t.call(call.ID))
+	label := t.label("effect/" + call.ID)
 	t.pass(label + "/before")
 	if err := appendLine(filepath.Join(t.dir, executedFile), call.ID); err != nil {
 		return out, err
