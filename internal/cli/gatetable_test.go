@@ -29,8 +29,6 @@ func notReached() map[toolcrib.Reason]string {
 	return map[toolcrib.Reason]string{
 		toolcrib.ReasonCostCapExceeded:    "workers of confer and coordinate (X17)",
 		toolcrib.ReasonHopBudgetExhausted: "workers of confer and coordinate (X6)",
-		toolcrib.ReasonWorkerAllowlist:    "agents called by agents",
-		toolcrib.ReasonDepthExceeded:      "agents called by agents (H18)",
 	}
 }
 
@@ -92,7 +90,7 @@ func (c *gateCase) wants() []gateAnswer {
 		all = append(all, want)
 	}
 	for _, run := range append(slices.Clone(c.Earlier), c.Main) {
-		for _, call := range run.calls() {
+		for _, call := range append(run.calls(), run.callsBelow()...) {
 			all = append(all, call.Want)
 		}
 	}
@@ -161,6 +159,8 @@ type gateHouse struct {
 	serve        *gateRun
 	as           string // whom commands act for
 	token        string // file of the token by which calls are made
+
+	below map[string]bool // agents that are called, each with a script of its own
 }
 
 func newGateHouse(t *testing.T, binary string, c *gateCase) *gateHouse {
@@ -173,6 +173,7 @@ func newGateHouse(t *testing.T, binary string, c *gateCase) *gateHouse {
 	for name, front := range c.Skills {
 		h.skill(name, front)
 	}
+	h.agentsBelow()
 	return h
 }
 
@@ -238,7 +239,8 @@ func (h *gateHouse) configure(given map[string]any) {
 	if h.model != "" {
 		demo = map[string]any{"type": "openai", "base_url": h.model, "api_key": "none"}
 	}
-	config["providers"] = map[string]any{"demo": demo}
+	providers := map[string]any{"demo": demo}
+	config["providers"] = providers
 	agents, _ := config["agents"].(map[string]any)
 	agents = maps.Clone(agents)
 	if agents == nil {
@@ -250,7 +252,10 @@ func (h *gateHouse) configure(given map[string]any) {
 	for name, of := range agents {
 		settings, _ := of.(map[string]any)
 		settings = maps.Clone(settings)
-		if settings["model"] == nil {
+		if h.below[name] {
+			providers["of_"+name] = map[string]any{"type": "script", "file": h.scriptOf(name)}
+			settings["model"] = "of_" + name + "/m"
+		} else if settings["model"] == nil {
 			settings["model"] = "demo/m"
 		}
 		agents[name] = settings
@@ -462,8 +467,9 @@ func (h *gateHouse) play(r *gateRun) story {
 	for _, line := range r.After {
 		h.step(line)
 	}
-	told := h.journal()
+	told := h.journal("last")
 	told.compare(h.t, r.calls())
+	h.runsBelow(r)
 	if r.Stop != "" && told.stop != r.Stop {
 		h.t.Errorf("the run stopped for %q, want %q", told.stop, r.Stop)
 	}
@@ -474,7 +480,7 @@ func (h *gateHouse) play(r *gateRun) story {
 }
 
 func (r *gateRun) asks() bool {
-	return slices.ContainsFunc(r.calls(), func(c gateCall) bool { return c.Want.Decision == string(toolcrib.Ask) })
+	return slices.ContainsFunc(append(r.calls(), r.callsBelow()...), func(c gateCall) bool { return c.Want.Decision == string(toolcrib.Ask) })
 }
 
 // before are the turns that the session of r has had: a script is chosen from by the
@@ -499,6 +505,7 @@ func (h *gateHouse) before(r *gateRun) (turns []gateTurn) {
 func (h *gateHouse) scripted(before []gateTurn, r *gateRun) {
 	h.t.Helper()
 	h.serve = r
+	h.scriptsBelow(r)
 	if h.model == "" && slices.ContainsFunc(r.Turns, func(t gateTurn) bool { return t.looks() }) {
 		server := httptest.NewServer(modeltest.NewServer(modeltest.OpenAI, modeltest.ServerOptions{Next: h.answer}).Handler())
 		h.t.Cleanup(server.Close)

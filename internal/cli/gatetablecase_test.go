@@ -54,6 +54,8 @@ type gateRun struct {
 	Stop  string     `yaml:"stop"`  // stop reason at the end
 	Says  string     `yaml:"says"`  // part of the answer at the end
 	Tells string     `yaml:"tells"` // part of what standard error says
+
+	Below map[string][]gateTurn `yaml:"below"` // what the agents do that are called, by name
 }
 
 // gateTurn is one reply of the model: a list of calls, or a mapping.
@@ -171,9 +173,11 @@ func script(turns []gateTurn) ([]byte, error) {
 }
 
 // calls are all calls of the run.
-func (r *gateRun) calls() []gateCall {
+func (r *gateRun) calls() []gateCall { return callsOf(r.Turns) }
+
+func callsOf(turns []gateTurn) []gateCall {
 	var all []gateCall
-	for _, t := range r.Turns {
+	for _, t := range turns {
 		all = append(all, t.Calls...)
 	}
 	return all

@@ -17,14 +17,14 @@ type story struct {
 	stop, answer string
 }
 
-// journal reads the last run from outside.
-func (h *gateHouse) journal() story {
+// journal reads a run from outside.
+func (h *gateHouse) journal(run string) story {
 	h.t.Helper()
 	administrator := *h
 	administrator.as = ""
-	o := administrator.tool("runs", "export", "last")
+	o := administrator.tool("runs", "export", run)
 	if o.code != 0 {
-		h.t.Fatalf("runs export last: %s", o.err)
+		h.t.Fatalf("runs export %s: %s", run, o.err)
 	}
 	var s story
 	var offered []string

@@ -30,12 +30,14 @@ func (h *gateHouse) judged() {
 		h.missing()
 	}
 	if h.way("call") && len(h.c.Tainted) == 0 {
+		h.scriptsBelow(&h.c.Main)
 		told = append(told, h.call(&call))
+		h.runsBelow(&h.c.Main)
 		h.after()
 	}
 	if h.way("run") && len(h.c.Tainted) == 0 {
 		h.enter("work2")
-		r := gateRun{As: h.c.Main.As, Flags: h.c.Main.Flags, Turns: []gateTurn{{Calls: []gateCall{call}}}, Tells: h.c.Main.Tells, Says: h.c.Main.Says}
+		r := gateRun{As: h.c.Main.As, Flags: h.c.Main.Flags, Turns: []gateTurn{{Calls: []gateCall{call}}}, Tells: h.c.Main.Tells, Says: h.c.Main.Says, Below: h.c.Main.Below}
 		told = append(told, h.play(&r).calls[0])
 		h.after()
 	}
