@@ -18,6 +18,15 @@ func match(pattern, name string) bool {
 	return ok
 }
 
+// matchAgent is match for names of agents, which may have dots.
+func matchAgent(pattern, name string) bool {
+	if len(pattern) > maxPattern || !glob(pattern, name) {
+		return false
+	}
+	ok, _ := readPattern(strings.ReplaceAll(pattern, ".", "_"))
+	return ok
+}
+
 // readPattern tells whether the pattern has only characters of tool names and
 // wildcards, and whether it has wildcards.
 func readPattern(pattern string) (ok, wild bool) {

@@ -162,7 +162,7 @@ func mayUse(who *toolcrib.Principal, agent string) bool {
 			continue
 		}
 		named = true
-		if !wildOnly(pattern) && match(pattern, agent) {
+		if !wildOnly(pattern) && matchAgent(pattern, agent) {
 			return true
 		}
 	}

@@ -81,13 +81,10 @@ func (j *judgement) shareStep() *refusal {
 	if !j.entry.byAgent() || j.facts.Share == nil {
 		return nil
 	}
-	why := j.facts.Share(j.asked.ID)
-	if why == "" {
-		return nil
+	if why := j.facts.Share(j.asked.ID); why != "" {
+		return noShare(why)
 	}
-	r := refuse("no budget is left for another agent. Do the work yourself, or answer with what you have.")
-	r.detail = why
-	return r
+	return nil
 }
 
 // byAgent tells whether another agent answers the calls of the tool.
