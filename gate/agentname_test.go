@@ -10,7 +10,7 @@ import (
 
 // Names of agents may have dots, in grants, too (N18).
 func TestN18_GrantsOfAgentsWithDots(t *testing.T) {
-	g, err := gate.New(gate.Options{})
+	g, err := gate.New(gate.Options{Availability: gate.Overrides{}})
 	if err != nil {
 		t.Fatal(err)
 	}
