@@ -152,7 +152,7 @@ type progressData struct {
 // be answered are. An error means that the journal could not be written.
 func (x *execution) run() error {
 	for {
-		if x.ctx.Err() == nil && len(x.waiting) > 0 {
+		if x.ctx.Err() == nil && x.d.s.Stopping == nil && len(x.waiting) > 0 {
 			if err := x.launch(); err != nil {
 				x.abort()
 				return err
@@ -196,7 +196,7 @@ func (x *execution) hear(n news) error {
 	if n.ended {
 		return x.land(f)
 	}
-	if f.ctx.Err() != nil {
+	if f.ctx.Err() != nil || x.d.s.Stopping != nil {
 		// Told to end before it began: what has not started does not start.
 		f.answer(errLeftBehind)
 		return nil

@@ -85,7 +85,7 @@ func (x *execution) resultOf(f *flight, out toolcrib.Output, err error) *journal
 	switch {
 	case errors.Is(cause, errToolTimeout), cause != nil:
 		return endedResult(f, !errors.Is(cause, errToolTimeout))
-	case errors.Is(err, errChildCancelled):
+	case errors.Is(err, errChildCancelled), errors.Is(err, errLeftBehind):
 		return endedResult(f, true)
 	case errors.As(err, &failure):
 		x.d.r.Log.InfoContext(x.ctx, "tool execution failed", "run", x.d.s.Run, "name", f.call.Name, "error", x.d.r.Mask.Mask(failure.Error()))
