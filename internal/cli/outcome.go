@@ -128,7 +128,7 @@ func (d *drive) parked(s *agent.State) {
 		return
 	}
 	a := d.a
-	top := s.Run
+	top, others := s.Run, waitingBelow(s)-1
 	s = a.below(context.Background(), s)
 	ask := s.Approval
 	if ask == nil || s.Pending == nil {
@@ -161,6 +161,27 @@ func (d *drive) parked(s *agent.State) {
 		fmt.Fprintln(a.err, text)
 	}
 	fmt.Fprintf(a.err, "See: %s approvals show %s\nThen: %s\n", a.self(), id, strings.Join(commands, "\n  or: "))
+	if others > 0 {
+		fmt.Fprintf(a.err, "%s besides: %s approvals list\n", waitText(others), a.self())
+	}
+}
+
+func waitText(subAgents int) string {
+	if subAgents == 1 {
+		return "1 sub-agent waits"
+	}
+	return fmt.Sprintf("%d sub-agents wait", subAgents)
+}
+
+// waitingBelow is how many sub-agents of a run wait for a person.
+func waitingBelow(s *agent.State) int {
+	n := 0
+	for _, c := range s.Trace {
+		if c.Waits != nil && c.Result == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // exitOf is the exit code of a run that ended or parked (contract §3, §5).

@@ -65,6 +65,7 @@ func TestScripts(t *testing.T) {
 			"pty":        cmdPTY,
 			"replayall":  cmdReplayAll,
 			"approval":   cmdApproval,
+			"approvalof": cmdApprovalOf,
 			"judged":     cmdJudged,
 			"runid":      cmdRunID,
 			"remembered": cmdRemembered,
@@ -328,7 +329,16 @@ func cmdRunID(ts *testscript.TestScript, _ bool, args []string) {
 // cmdApproval sets a variable to the newest pending approval, and DIGEST to its
 // digest: approval NAME FLAGS. It reads the run's record, so that nothing expires.
 func cmdApproval(ts *testscript.TestScript, _ bool, args []string) {
-	ts.Check(ts.Exec("toolcrib", append(args[1:], "runs", "show", "last", "--json")...))
+	pendingOf(ts, args[0], append(args[1:], "runs", "show", "last", "--json"))
+}
+
+// cmdApprovalOf sets the same for what a run waits for: approvalof NAME RUN.
+func cmdApprovalOf(ts *testscript.TestScript, _ bool, args []string) {
+	pendingOf(ts, args[0], []string{"runs", "show", args[1], "--json"})
+}
+
+func pendingOf(ts *testscript.TestScript, name string, show []string) {
+	ts.Check(ts.Exec("toolcrib", show...))
 	var run struct {
 		Pending struct {
 			ID     string `json:"approval_id"`
@@ -337,8 +347,8 @@ func cmdApproval(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &run))
 	if run.Pending.ID == "" {
-		ts.Fatalf("the last run waits for nothing")
+		ts.Fatalf("the run waits for nothing")
 	}
-	ts.Setenv(args[0], run.Pending.ID)
+	ts.Setenv(name, run.Pending.ID)
 	ts.Setenv("DIGEST", run.Pending.Digest)
 }
