@@ -59,11 +59,13 @@ func RunFamilies(t *testing.T, open func(t *testing.T, now func() time.Time) Fam
 		"PruneOne":          clanPruneOne,
 		"PruneRefuses":      clanPruneRefuses,
 		"PruneOlder":        clanPruneOlder,
+		"PruneLateEnds":     clanPruneLateEnds,
 		"Retention":         clanRetention,
 		"RetentionContent":  clanRetentionContent,
 		"RetentionBounds":   clanRetentionBounds,
 		"Export":            clanExport,
 		"ExportOfWhatIsNew": clanExportSince,
+		"Tribe":             clanTribe,
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &clan{t: t, at: noon(), after: map[toolcrib.RunID]toolcrib.Seq{}}
@@ -586,6 +588,22 @@ func clanPruneOlder(_ *testing.T, c *clan) {
 	c.prune(store.PruneOptions{OlderThan: 6 * clanDay, ContentOnly: true}, "run_p", "run_c", "run_g")
 	c.prune(store.PruneOptions{OlderThan: 6 * clanDay, ContentOnly: true})
 	c.prune(store.PruneOptions{OlderThan: 6 * clanDay}, "run_p", "run_c", "run_g")
+}
+
+// clanPruneLateEnds: a run that outlived the one that started it keeps that until it is
+// old itself.
+func clanPruneLateEnds(_ *testing.T, c *clan) {
+	c.start("run_c", "run_g")
+	c.ends("run_p", "")
+	c.ends("run_c", "")
+	c.at = c.at.Add(20 * clanDay)
+	c.ends("run_g", "")
+	c.at = c.at.Add(5 * clanDay)
+	r := store.Retention{Runs: 6 * clanDay, Content: 6 * clanDay}
+	c.prune(store.PruneOptions{OlderThan: 6 * clanDay})
+	c.retain(r, nil, nil)
+	c.at = c.at.Add(2 * clanDay)
+	c.retain(r, []toolcrib.RunID{"run_p", "run_c", "run_g"}, nil)
 }
 
 // retain applies a retention at the time of the store.
