@@ -503,3 +503,35 @@ func TestChild_RefusedWhenItGoesOn(t *testing.T) {
 		t.Errorf("%+v, the child is %s, wrote %d, children %+v", s.Trace[0].Result, c.Status, f.wrote(), s.Children)
 	}
 }
+
+// A process that is lost while it cancels a run that waits leaves one that waits, or one
+// that is over: it never looks as if somebody drove it.
+func TestResume_CutWhileItIsCancelled(t *testing.T) {
+	for n := 1; ; n++ {
+		f := newFamily(t, gate.ConfirmWrites, oneChild("write"))
+		s := f.start(t)
+		j := &cutJournal{Memory: f.journal, left: n - 1, f: f}
+		f.drivenBy(t, nil, j)
+		_, err := f.runner.Cancel(t.Context(), s.Run, "me")
+		f.drivenBy(t, nil, f.journal)
+		for _, c := range append(f.children(t, s.Run), s) {
+			c, lost := f.runner.Load(t.Context(), c.Run)
+			if lost != nil {
+				t.Fatal(lost)
+			}
+			if c.Status == toolcrib.StatusRunning && c.Stopping == nil {
+				t.Errorf("cut after %d: run %s is %s", n, c.Run, c.Status)
+			}
+		}
+		if s, _ = f.runner.Load(t.Context(), s.Run); !s.Ended() {
+			if s, err = f.runner.Cancel(t.Context(), s.Run, "me"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.cancelled(t, s)
+		f.replayed(t)
+		if n > 1 && j.left >= 0 {
+			return
+		}
+	}
+}

@@ -56,7 +56,7 @@ type teller struct {
 	executed []toolcrib.Call
 	retried  map[string]int // by run and call
 	granted  int
-	log      []logged       // every event, in the order in which they were written down
+	log      []logged // every event, in the order in which they were written down
 	logMu    sync.Mutex
 	cut      bool // the story begins in the middle
 }
@@ -228,7 +228,7 @@ func (t *teller) drive(tt *testing.T, by interruption) (ended bool, err error) {
 	top := t.top()
 	if by.kind == "end" && top != nil {
 		s, err := t.runner.Cancel(ctx, top.Run, "test")
-		if err == nil && s.Status != toolcrib.StatusCancelled {
+		if err == nil && !s.Ended() { // perhaps as it was told to before
 			err = fmt.Errorf("it was cancelled, and is %s", s.Status)
 		}
 		return true, err

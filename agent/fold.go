@@ -139,9 +139,12 @@ func (s *State) start(b *journal.RunStarted) error {
 // runs again; a write that had started is lost until it is known what became of
 // it.
 func (s *State) takenUp(b *journal.TakenUp) {
-	s.held, s.Epochs, s.Status = true, b.Epoch, toolcrib.StatusRunning
+	s.Epochs = b.Epoch
 	if s.Pending != nil && s.Pending.Run != "" {
 		s.Pending = nil // what it waited for stands in another journal: look there again
+	}
+	if s.Pending == nil { // else it still waits, unless it is told to end
+		s.held, s.Status = true, toolcrib.StatusRunning
 	}
 	if !s.childrenOpen() {
 		s.Idle++ // a child run counts for itself, and what it has achieved stands there

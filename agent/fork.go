@@ -67,5 +67,10 @@ func (r *Runner) Cancel(ctx context.Context, run toolcrib.RunID, by string) (*St
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	cancel(&CancelError{By: by})
-	return s, conflict(run, s, r.drive(ctx, s))
+	d := newDriver(r, s)
+	// Together with why: a run that waits must never look as if somebody drove it.
+	if err := d.hold(d.takenUp()); err != nil {
+		return s, err
+	}
+	return s, conflict(run, s, d.drive(ctx))
 }
