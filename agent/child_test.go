@@ -499,3 +499,26 @@ func TestChild_NotByATool(t *testing.T) {
 		t.Errorf("got %q, asked %v", got, f.asked)
 	}
 }
+
+// Whoever approves that another agent works must be let use it themselves (ADR-133).
+func TestChild_ApproverMayUseTheAgent(t *testing.T) {
+	f := newFamily(t, gate.ConfirmAlways, replies{"boss": {calls("spawn", spawn("helper")), say("all done")}, "helper": {say("x")}})
+	s := f.start(t)
+	word := func(grants ...string) error {
+		_, err := f.runner.Decide(t.Context(), s.Run, agent.Decision{
+			ApprovalID: s.Approval.ApprovalID, Digest: s.Approval.Digest, Decision: journal.DecisionApprove,
+			Who: toolcrib.Principal{User: "bob", Roles: []string{agent.RoleApprover}, Grants: append(grants, "agent:boss", "spawn")},
+		})
+		return err
+	}
+	var forbidden *agent.ForbiddenError
+	if err := word("agent:third"); !errors.As(err, &forbidden) || !strings.Contains(err.Error(), "helper") {
+		t.Errorf("somebody who may not use the agent: %v", err)
+	}
+	if err := word("agent:helper"); err != nil {
+		t.Errorf("somebody who may: %v", err)
+	}
+	if s = f.resume(t, s.Run); s.Done == nil || s.Done.Content != "all done" {
+		t.Errorf("ended as %+v", s.Done)
+	}
+}

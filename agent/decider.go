@@ -102,6 +102,31 @@ func (r *Runner) mayDecide(ctx context.Context, s *State, who toolcrib.Principal
 		}
 		return &ForbiddenError{Run: s.Run, User: who.User, Message: err.Error(), Err: err}
 	}
+	return r.mayUseAgents(ctx, s, who, b)
+}
+
+// mayUseAgents refuses an approval by which another agent would work that whoever
+// approves may not use themselves.
+func (r *Runner) mayUseAgents(ctx context.Context, s *State, who toolcrib.Principal, b *journal.ConfirmationResolved) error {
+	for _, item := range s.Approval.Calls {
+		word := b.Of(item.ID)
+		c, err := s.find(item.ID)
+		if err != nil || word.Decision != journal.DecisionApprove || c.Verdict == nil {
+			continue
+		}
+		for _, target := range c.Verdict.Targets {
+			if target.Kind != toolcrib.TargetAgent {
+				continue
+			}
+			name := target.Name
+			if len(word.Arguments) > 0 {
+				name = gate.ReadSubtask(word.Arguments).Agent
+			}
+			if refused, err := r.Gate.MayRun(ctx, who, name); err != nil || refused != "" {
+				return &ForbiddenError{Run: s.Run, User: who.User, Message: fmt.Sprintf("%s may not let the agent %s work: %s", NameOf(who), name, refused), Err: err}
+			}
+		}
+	}
 	return nil
 }
 
