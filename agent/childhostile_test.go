@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
@@ -386,6 +388,36 @@ func TestChild_ManyAtOnce(t *testing.T) {
 	s := f.start(t, limits(func(l *toolcrib.Limits) { l.MaxParallel = 64 }))
 	if s.Done == nil || s.Children.Requests != 128 || len(f.children(t, s.Run)) != 64 {
 		t.Errorf("%+v, %+v", s.Done, s.Children)
+	}
+}
+
+// Eight child runs at once, each with calls of its own, some of which wait for a person
+// and are gone on with by another runner: no goroutine is left when the runner has been
+// waited for.
+func TestChild_EightAtOnceLeaveNothing(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	turn := make([]string, 0, 16)
+	for i := range 8 {
+		turn = append(turn, "spawn", strings.Replace(spawn([]string{"helper", "third"}[i%2]), "do it", fmt.Sprint("task ", i), 1))
+	}
+	f := newFamily(t, gate.ConfirmWrites, replies{
+		"boss":   {calls(turn...), say("all done")},
+		"helper": {calls("echo", `{}`, "wait", `{}`, "echo", `{"n":1}`), calls("spawn", spawn("third")), say("helped")},
+		"third":  {calls("write", `{}`, "echo", `{}`), say("third")},
+	})
+	s := f.start(t, limits(func(l *toolcrib.Limits) { l.MaxParallel = 8 }))
+	for _, run := range f.journal.Runs() {
+		if c, err := f.runner.Load(t.Context(), run); err == nil && c.Approval != nil {
+			f.decide(t, run, journal.DecisionApprove)
+		}
+	}
+	f.drivenBy(t, nil, f.journal)
+	s = f.resume(t, s.Run)
+	if err := f.runner.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.Done == nil || s.Done.Content != "all done" || f.wrote() != 8 || len(f.journal.Runs()) != 13 {
+		t.Errorf("ended as %+v, wrote %d, %d runs", s.Done, f.wrote(), len(f.journal.Runs()))
 	}
 }
 
