@@ -128,6 +128,9 @@ func (d *driver) reserve(ctx context.Context, sent *journal.ModelRequest) (stop 
 	if errors.As(err, &over) {
 		return true, d.append(ctx, &journal.Stopping{Reason: toolcrib.StopBudgetExhausted, Message: over.Error(), By: byBudgets})
 	}
+	if err != nil && ctx.Err() != nil {
+		return true, d.givenUp(ctx, context.Cause(ctx))
+	}
 	if err != nil {
 		return false, fmt.Errorf("the budgets of %s: %w", d.s.Start.Principal.User, err)
 	}

@@ -391,6 +391,70 @@ func TestChild_ManyAtOnce(t *testing.T) {
 	}
 }
 
+// A cancel that comes while the journals of runs below are read, before any of them goes on
+// or while a person is asked, ends the run as one at any other time does.
+func TestChild_CancelledWhileItIsLookedAt(t *testing.T) {
+	for nth := 1; ; nth++ {
+		f := newFamily(t, gate.ConfirmWrites, replies{
+			"boss":   {calls("spawn", spawn("helper"), "spawn", spawn("third")), say("all done")},
+			"helper": {calls("write", `{}`), say("helped")}, "third": {calls("write", `{"n":1}`), say("third")},
+		})
+		s := f.start(t, func(k *agent.Task) { k.Approve = agent.ApproveAsk })
+		f.decide(t, f.children(t, s.Run)[0].Run, journal.DecisionApprove)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		j := &watchedRead{Memory: f.journal, f: f, left: nth, then: func() { cancel(&agent.CancelError{By: "me"}) }}
+		f.options = func(o *agent.Options) {
+			o.Approver = approverFunc(func(toolcrib.RunID) string { return journal.DecisionApprove })
+		}
+		f.drivenBy(t, nil, j)
+		s, err := f.runner.Resume(ctx, s.Run)
+		if err := f.runner.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		over := j.left > 0
+		cancel(nil)
+		began := s != nil && s.Epochs > 1 // before, nobody drove it
+		switch {
+		case over && (err != nil || s.Done == nil):
+			t.Errorf("not cancelled: %v", err)
+		case !over && began && (err != nil || !s.Ended()):
+			t.Errorf("cancelled at read %d: %s (%v)", nth, s.Status, err)
+		case !over && began && s.Status == toolcrib.StatusCancelled:
+			for _, c := range f.children(t, s.Run) {
+				if !c.Ended() {
+					t.Errorf("cancelled at read %d: child %s is %s", nth, c.Run, c.Status)
+				}
+			}
+		}
+		f.replayed(t)
+		if over {
+			if nth < 6 {
+				t.Errorf("only %d reads", nth)
+			}
+			return
+		}
+	}
+}
+
+// watchedRead does something just before its nth read.
+type watchedRead struct {
+	*journal.Memory
+	f    *family
+	left int
+	then func()
+}
+
+func (j *watchedRead) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq) iter.Seq2[toolcrib.Event, error] {
+	j.f.mu.Lock()
+	j.left--
+	now := j.left == 0
+	j.f.mu.Unlock()
+	if now {
+		j.then()
+	}
+	return j.Memory.Read(ctx, run, after)
+}
+
 // Eight child runs at once, each with calls of its own, some of which wait for a person
 // and are gone on with by another runner: no goroutine is left when the runner has been
 // waited for.

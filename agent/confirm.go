@@ -26,10 +26,14 @@ func (d *driver) confirm(ctx context.Context, step Step) error {
 	if err := d.append(ctx, required); err != nil {
 		return err
 	}
-	if approve == ApproveAsk && d.r.Approver != nil {
-		return d.put(ctx, required)
+	if approve != ApproveAsk || d.r.Approver == nil {
+		return nil
 	}
-	return nil
+	err := d.put(ctx, required)
+	if err != nil && ctx.Err() != nil {
+		return d.givenUp(ctx, err)
+	}
+	return err
 }
 
 // put puts an approval to whoever is there. No answer, and one that is not theirs to
