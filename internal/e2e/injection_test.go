@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool/files"
 	"github.com/toolcrib/toolcrib/tool/shell"
+	"github.com/toolcrib/toolcrib/tool/spawn"
 )
 
 // source is a tool whose results are written by strangers.
@@ -129,6 +130,7 @@ func expose(t *testing.T, store *sqlite.Store, s source, list []injection) *expo
 		t.Fatal(err)
 	}
 	tools := append(x.sinks(), files.New(files.Options{})...)
+	tools = append(tools, spawn.New([]spawn.Agent{{Name: "reader"}, {Name: "middle"}}))
 	command, err := shell.New(shell.Options{Mode: shell.ModeAllowlist, Allow: []string{"touch"}})
 	if err != nil {
 		t.Fatal(err)
