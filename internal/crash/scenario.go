@@ -47,6 +47,9 @@ type Scenario struct {
 	loose bool
 }
 
+// Family tells whether there are runs that start one another.
+func (sc *Scenario) Family() bool { return sc.team != nil }
+
 // person is who decides, cancels and speaks.
 const person = "local:person"
 
