@@ -90,8 +90,6 @@ func (x *execution) answerByAgent(f *flight) (toolcrib.Output, error) {
 		return childOutput(s)
 	case err != nil && f.ctx.Err() != nil:
 		return toolcrib.Output{}, err // told to end meanwhile: whoever answers the call ends its run, too
-	case err != nil && f.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
-		return toolcrib.Output{}, err // told to end before it could see to that itself
 	case err != nil:
 		c.fatal = err
 	case s.Pending != nil:

@@ -377,8 +377,32 @@ func TestChild_EventsAreMissing(t *testing.T) {
 	}
 }
 
+// A run that waits for a limit to be raised, and whose journal says that it waits for a
+// run below, waits for itself.
+func TestChild_WaitsForNoRunBelow(t *testing.T) {
+	f := newFamily(t, gate.ConfirmWrites, replies{"boss": {calls("echo", `{}`), say("all done")}})
+	s := f.start(t, limits(func(l *toolcrib.Limits) { l.OnLimit = toolcrib.OnLimitAsk }), func(k *agent.Task) { k.Agent.Budget.MaxRequests = 1 })
+	if s.Status != toolcrib.StatusWaitingForInput || s.Turn != nil {
+		t.Fatalf("it is %s, turn %+v", s.Status, s.Turn)
+	}
+	g := forged(t, f, s.Run, func(_ int, e *toolcrib.Event) bool {
+		if b, ok := e.Body.(*journal.Paused); ok {
+			again := *b
+			again.Pending.Run = "run_below"
+			e.Body = &again
+		}
+		return true
+	})
+	if waits, err := g.runner.WaitsFor(t.Context(), s.Run); err != nil || waits == nil || waits.Run != s.Run {
+		t.Errorf("waits for %v (%v)", waits, err)
+	}
+	if _, err := g.runner.Cancel(t.Context(), s.Run, "me"); err != nil {
+		t.Error(err)
+	}
+}
+
 // However many calls a turn has, and whatever max_parallel says, 64 child runs at once
-// are driven to their end (C5).
+// are driven to their end.
 func TestChild_ManyAtOnce(t *testing.T) {
 	turn := make([]string, 0, 128)
 	for i := range 64 {

@@ -226,6 +226,9 @@ func (t *teller) mayRun(above, below *agent.State, c toolcrib.Call) error {
 		ReadOnly: p.Agent.ReadOnly, TaintWrites: p.Agent.TaintWrites, Workspace: p.Workspace, MaxDepth: 100, MaxCalls: 100,
 	}
 	facts := gate.Facts{Run: p.Parent, Offered: map[string]bool{c.Name: true}, Taint: below.Start.Taint, DryRun: true}
+	if c.Tainted && len(facts.Taint) == 0 {
+		facts.Taint = []string{"what it has read itself"}
+	}
 	v := t.gate.Judge(context.Background(), p.Principal, scope, facts, []toolcrib.ToolCall{{ID: c.ID, Name: c.Name, Arguments: c.Arguments}})[0]
 	if v.Decision == toolcrib.Refuse {
 		return fmt.Errorf("call %s of %s ran, and run %s above would not have been let run it: %s (%s)", c.ID, c.Name, above.Run, v.Reason, v.Message)

@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -91,9 +90,7 @@ func drawConversation(t *rapid.T) conversation {
 // TestProperty_Conversations_N12_H17_N17_N22 drives generated conversations and
 // holds each against what must be true of every run.
 func TestProperty_Conversations_N12_H17_N17_N22(t *testing.T) {
-	if err := flag.Set("rapid.checks", "300"); err != nil {
-		t.Fatal(err)
-	}
+	checks(t, 300)
 	rapid.Check(t, func(rt *rapid.T) {
 		c := drawConversation(rt)
 		var failure error

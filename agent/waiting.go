@@ -65,14 +65,6 @@ func (r *Runner) WaitsFor(ctx context.Context, run toolcrib.RunID) (*State, erro
 // children sees to the child runs that wait: what somebody has decided goes on, what
 // nobody has is put to whoever is there. If all of them still wait, the run parks.
 func (d *driver) children(ctx context.Context) error {
-	err := d.seeToChildren(ctx)
-	if err != nil && ctx.Err() != nil {
-		return d.givenUp(ctx, err)
-	}
-	return err
-}
-
-func (d *driver) seeToChildren(ctx context.Context) error {
 	var resumed []toolcrib.Body
 	var first *State
 	for _, c := range d.s.Turn.waiting() {
