@@ -323,7 +323,8 @@ func (t *teller) decideOn(s *agent.State) error {
 
 // toItsEnd resumes the run at the top until it ends, and decides what it waits for.
 func (t *teller) toItsEnd(tt *testing.T) error {
-	for range 100 {
+	const most = 2000 // a family of many, each of whom asks, is decided on one by one
+	for range most {
 		ended, err := t.drive(tt, interruption{kind: "none"})
 		if err != nil || ended {
 			return err
