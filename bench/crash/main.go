@@ -66,7 +66,7 @@ func wiring() crash.Wiring {
 
 func sweep(ctx context.Context) (err error) {
 	only := flag.String("scenario", "", "only scenarios whose name has this in it")
-	pairs := flag.String("pairs", string(crash.PairsSparse), "second kills: none, sparse (after appends, around effects) or all")
+	pairs := flag.String("pairs", string(crash.PairsSparse), "second kills: none, sparse (after appends, around effects; some of them, by the seed, where runs start one another) or all")
 	jobs := flag.Int("jobs", runtime.NumCPU(), "stories at a time")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the moments of kills during an append or effect")
 	dir := flag.String("dir", "", "folder for databases and files; empty = the system's for temporary files")
@@ -86,7 +86,7 @@ func sweep(ctx context.Context) (err error) {
 	h := &crash.Harness{Wiring: wiring(), Exe: exe, Dir: folder}
 	r := rand.New(rand.NewPCG(*seed, 0))
 	fmt.Printf("seed %d\n", *seed)
-	fmt.Printf("%-20s %9s %7s %6s %8s %9s %8s %8s %12s %6s %7s\n",
+	fmt.Printf("%-26s %9s %7s %6s %8s %9s %8s %8s %12s %6s %7s\n",
 		"scenario", "processes", "appends", "points", "one kill", "two kills", "too late", "in doubt", "told by tool", "failed", "seconds")
 	total, began := crash.Row{Name: "all"}, time.Now()
 	for _, sc := range crash.Scenarios() {
@@ -109,7 +109,7 @@ func sweep(ctx context.Context) (err error) {
 }
 
 func write(r crash.Row, took time.Duration) {
-	fmt.Printf("%-20s %9d %7d %6d %8d %9d %8d %8d %12d %6d %7.0f\n", r.Name, r.Processes, r.Appends, r.Points,
+	fmt.Printf("%-26s %9d %7d %6d %8d %9d %8d %8d %12d %6d %7.0f\n", r.Name, r.Processes, r.Appends, r.Points,
 		r.Singles, r.Doubles, r.Missed, r.InDoubt, r.Told, r.Failed, took.Seconds())
 }
 

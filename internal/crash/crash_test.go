@@ -92,7 +92,7 @@ const (
 	patience = 12 * time.Second
 	// families is how many of the scenarios in which runs start one another are played
 	// at least; which, the seed says.
-	families = 6
+	families = 4
 )
 
 func harness(t *testing.T) *crash.Harness {
