@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -12,8 +13,8 @@ import (
 // runs that it started, at once.
 type PruneOptions struct {
 	// Runs are pruned, all of which must have ended, and all that they started. One
-	// that another run started may be named too: then that other run stays, and its
-	// journal says what it had started.
+	// that another run started may be named too, once all runs above it have ended:
+	// then these stay, and their journals say what they had started.
 	Runs []toolcrib.RunID
 	// OlderThan chooses the runs that ended longer ago, and whose sub-runs did;
 	// sub-runs are never chosen without the run that they are a part of. 0 = none, so
@@ -43,6 +44,22 @@ func (o PruneOptions) Check() error {
 	}
 	return nil
 }
+
+// RunAboveError says that a run is not pruned because one above it has not ended. That
+// one goes on by what the journals of the runs below it say: without them it would
+// start what has run already, or never end. It is a conflict.
+type RunAboveError struct {
+	Run    toolcrib.RunID
+	Above  toolcrib.RunID // the topmost one that has not ended
+	Status toolcrib.Status
+}
+
+func (e *RunAboveError) Error() string {
+	return fmt.Sprintf("run %s is a part of run %s, which has not ended (%s), so it cannot be pruned; resume or cancel run %s first", e.Run, e.Above, e.Status, e.Above)
+}
+
+// Unwrap makes the error [toolcrib.ErrConflict].
+func (e *RunAboveError) Unwrap() error { return toolcrib.ErrConflict }
 
 // PruneResult is what was pruned.
 type PruneResult struct {

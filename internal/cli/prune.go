@@ -32,7 +32,7 @@ func (a *app) runsPruneCommand() *cobra.Command {
 			"cost and its hash chain stay. What was removed, and by whom, stands in the system journal. For administrators. " +
 			"--retention does now what the configuration says under retention, which is done by and by after each run otherwise. " +
 			"On a terminal it asks first. Later runs of the session, and forks, hold " +
-			"the same transcript: --with-later takes them along. RUN is an ID, the beginning of one, or last.",
+			"the same transcript: --with-later takes them along. The run of a sub-agent is kept while a run above it has not ended. RUN is an ID, the beginning of one, or last.",
 		Example: "toolcrib runs prune run_01K\ntoolcrib runs prune --older-than 90d --content\ntoolcrib runs prune --retention",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ways := 0
@@ -117,23 +117,34 @@ func (a *app) prune(ctx context.Context, names []string, f *pruneFlags) error {
 	return nil
 }
 
-// notPruned tells which of the runs has not ended yet, and how to end it.
+// notPruned tells which of the runs, or of those above them, has not ended yet, and
+// how to end it.
 func (a *app) notPruned(ctx context.Context, s *sqlite.Store, runs []toolcrib.RunID, err error) error {
+	var above *store.RunAboveError
+	if errors.As(err, &above) {
+		return failedf("conflict: nothing was removed: run %s is a part of run %s, which has not ended%s (%s) and goes on by it; resume that one, or cancel it, first: %s runs resume %s, or %s runs cancel %s",
+			above.Run, above.Above, waitsFor(above.Status), above.Status, a.self(), above.Above, a.self(), above.Above)
+	}
 	for _, run := range runs {
 		rec, missing := s.Run(ctx, run)
 		if missing != nil || rec.Status.Ended() {
 			continue
 		}
-		what := ""
-		switch {
-		case rec.Status == toolcrib.StatusWaitingForTool:
-			what = ": it waits for the result of a client's tool"
-		case rec.Status.Parked():
-			what = ": it waits for a person"
-		}
-		return failedf("conflict: nothing was removed: run %s has not ended%s (%s); let it end, or cancel it first: %s runs cancel %s", run, what, rec.Status, a.self(), run)
+		return failedf("conflict: nothing was removed: run %s has not ended%s (%s); let it end, or cancel it first: %s runs cancel %s", run, waitsFor(rec.Status), rec.Status, a.self(), run)
 	}
 	return failedf("conflict: nothing was removed: %s; let it end, or cancel it first", strings.TrimSuffix(err.Error(), ": "+toolcrib.ErrConflict.Error()))
+}
+
+// waitsFor adds to what is said of a run that has not ended what it waits for; "" = it
+// does not.
+func waitsFor(status toolcrib.Status) string {
+	switch {
+	case status == toolcrib.StatusWaitingForTool:
+		return ": it waits for the result of a client's tool"
+	case status.Parked():
+		return ": it waits for a person"
+	}
+	return ""
 }
 
 func pruneQuestion(o store.PruneOptions, span string) string {

@@ -15,7 +15,8 @@ import (
 // Prune removes runs, or their content only, each together with those that it started
 // in a transaction of its own, and says so in the system journal. A run that is named
 // and does not exist is toolcrib.ErrNotFound, one that has not ended, or has started one
-// that has not, toolcrib.ErrConflict; then nothing is pruned. Removing content that is
+// that has not, toolcrib.ErrConflict, one that is a part of one that has not a
+// store.RunAboveError; then nothing is pruned. Removing content that is
 // gone already does nothing. If it is cut off in between, the result tells what was
 // pruned by then.
 //
@@ -52,12 +53,10 @@ func (s *Store) toPrune(ctx context.Context, o store.PruneOptions) (runs []toolc
 		if _, err := s.Run(ctx, run); err != nil {
 			return nil, err
 		}
-		members, err := membersOf(ctx, s.readers.QueryContext, run)
-		if err != nil {
+		if _, refused, err := prunable(ctx, s.readers.QueryContext, run); err != nil {
 			return nil, s.failed(ctx, err)
-		}
-		if err := allEnded(members); err != nil {
-			return nil, err
+		} else if refused != nil {
+			return nil, refused
 		}
 	}
 	if len(o.Runs) > 0 {
@@ -77,17 +76,47 @@ func (s *Store) toPrune(ctx context.Context, o store.PruneOptions) (runs []toolc
 	return runs, nil
 }
 
+// selectAbove are the runs above a run, the topmost first: a run begins after the one
+// that starts it.
+const selectAbove = `WITH RECURSIVE above(id) AS (SELECT parent_id FROM runs WHERE id = ?1 AND parent_id <> ''
+	UNION SELECT p.parent_id FROM runs p JOIN above a ON p.id = a.id WHERE p.parent_id <> '')
+	SELECT r.id, r.status FROM runs r WHERE r.id IN (SELECT id FROM above) ORDER BY r.num`
+
+// prunable returns the family of a run with query, in a transaction or without one.
+// refused says why it cannot be pruned: one of it has not ended, or one above it, whose
+// driver still reads what is below.
+func prunable(ctx context.Context, query queryFunc, run toolcrib.RunID) (members []member, refused, err error) {
+	members, err = membersOf(ctx, query, run)
+	if err != nil {
+		return nil, nil, err
+	}
+	if refused := allEnded(members); refused != nil {
+		return nil, refused, nil
+	}
+	err = each(ctx, query, selectAbove, []any{string(run)}, func(scan func(...any) error) error {
+		var above member
+		if err := scan(&above.run, &above.status); err != nil {
+			return err
+		}
+		if refused == nil && !above.status.Ended() {
+			refused = &store.RunAboveError{Run: run, Above: above.run, Status: above.status}
+		}
+		return nil
+	})
+	return members, refused, err
+}
+
 // pruneRun prunes a run and those below it.
 func (s *Store) pruneRun(ctx context.Context, run toolcrib.RunID, now time.Time, o store.PruneOptions, result *store.PruneResult) error {
 	var all []*store.Pruned
 	err := s.write(ctx, &job{barrier: true, do: func(t *tx) error {
 		all = nil
-		members, err := membersOf(t.ctx, t.query, run)
+		members, refused, err := prunable(t.ctx, t.query, run)
 		if err != nil {
 			return err
 		}
-		if err := allEnded(members); err != nil {
-			return reject(err)
+		if refused != nil {
+			return reject(refused)
 		}
 		for _, m := range members {
 			pruned, err := t.prune(m.run, now, o)

@@ -32,7 +32,8 @@ type tribe struct {
 }
 
 // clanTribe: whatever families do, and whatever of them is pruned how, a run is there as
-// long as the one that started it, unless it was named itself, and all chains hold.
+// long as the one that started it, unless it was named itself when all above it had
+// ended, and all chains hold.
 func clanTribe(t *testing.T, c *clan) {
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -136,17 +137,20 @@ func (r *tribe) pruneNamed() {
 	}
 	contentOnly := rapid.Bool().Draw(r.rt, "content only")
 	_, err := r.s.Prune(r.t.Context(), store.PruneOptions{Runs: []toolcrib.RunID{run}, ContentOnly: contentOnly, InPlace: true, By: "ann"})
-	all := r.below(run)
+	all := r.below(run) // and those above
+	for above := r.there[run].parent; above != ""; above = r.there[above].parent {
+		all = append(all, above)
+	}
 	if slices.ContainsFunc(all, func(run toolcrib.RunID) bool { return open(r.there[run]) }) {
 		if !errors.Is(err, toolcrib.ErrConflict) {
-			r.rt.Fatalf("run %s, of which a part is open: error %v, want ErrConflict", run, err)
+			r.rt.Fatalf("run %s, of which a part is open, or one above: error %v, want ErrConflict", run, err)
 		}
 		return
 	}
 	if err != nil {
 		r.rt.Fatal(err)
 	}
-	r.gone(all, contentOnly)
+	r.gone(r.below(run), contentOnly)
 }
 
 // pruneOld prunes by age, by hand or as configured.
