@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 )
 
 // Mask is what stands where a secret stood.
@@ -28,10 +30,18 @@ const minEncodedBytes = 8
 // Pieces that overlap or touch become one [Mask]. What has the form of an access token
 // ([TokenPrefix] and three parts of base64url) is masked whoever it belongs to.
 //
-// A Masker never changes; it is safe for concurrent use. A nil Masker masks
-// nothing.
+// A Masker can learn more secrets while it is in use ([Masker.Learn]): whoever shares it
+// masks them from then on. It is safe for concurrent use, must not be copied, and is
+// ready for use when zero. A nil Masker masks nothing.
 type Masker struct {
-	secrets []string
+	learning sync.Mutex // of what is stored in known
+	known    atomic.Pointer[spellings]
+}
+
+// spellings are the secrets of a Masker at one time; they never change. nil = there are
+// none.
+type spellings struct {
+	secrets []string // sorted
 	forms   []string // all spellings, sorted by their bytes, each at least MinSecretBytes long
 	longest int
 
@@ -50,11 +60,47 @@ func windowKind(a, b byte) uint16 { return (uint16(a)<<5 ^ uint16(b)) % windowKi
 // values shorter than [MinSecretBytes] are ignored, and so is the order.
 func NewMasker(secrets ...string) *Masker { return (*Masker)(nil).With(secrets...) }
 
-// With returns a Masker that knows more secrets; m stays as it is.
+// With returns a Masker of its own that knows more secrets; m stays as it is.
 func (m *Masker) With(more ...string) *Masker {
 	n := new(Masker)
 	if m != nil {
-		n.secrets = slices.Clone(m.secrets)
+		n.known.Store(m.known.Load())
+	}
+	n.Learn(more...)
+	return n
+}
+
+// Learn makes more secrets known to all who use m, from now on: what they mask later has
+// none of them, a stream that is open with its next piece at the latest. What was masked
+// before stays as it was. Secrets that are known cost little; a new one costs as much as
+// making a Masker of all. A nil Masker can learn nothing.
+func (m *Masker) Learn(secrets ...string) {
+	if m == nil || !m.known.Load().lacks(secrets) {
+		return
+	}
+	m.learning.Lock()
+	defer m.learning.Unlock()
+	m.known.Store(m.known.Load().with(secrets))
+}
+
+// lacks tells whether one of the secrets is to be masked and not known.
+func (k *spellings) lacks(secrets []string) bool {
+	return slices.ContainsFunc(secrets, func(s string) bool {
+		if s = strings.TrimSpace(s); len(s) < MinSecretBytes {
+			return false
+		}
+		if k == nil {
+			return true
+		}
+		_, known := slices.BinarySearch(k.secrets, s)
+		return !known
+	})
+}
+
+func (k *spellings) with(more []string) *spellings {
+	n := new(spellings)
+	if k != nil {
+		n.secrets = slices.Clone(k.secrets)
 	}
 	for _, s := range more {
 		if s = strings.TrimSpace(s); len(s) >= MinSecretBytes {
@@ -72,25 +118,34 @@ func (m *Masker) With(more ...string) *Masker {
 	return n
 }
 
-func (m *Masker) index() {
-	if len(m.forms) == 0 {
+// now are the secrets that are known at the moment: what belongs together is masked by
+// one of it.
+func (m *Masker) now() *spellings {
+	if m == nil {
+		return nil
+	}
+	return m.known.Load()
+}
+
+func (k *spellings) index() {
+	if len(k.forms) == 0 {
 		return
 	}
-	m.shift = new([windowKinds]uint8)
-	for i := range m.shift {
-		m.shift[i] = MinSecretBytes - 1
+	k.shift = new([windowKinds]uint8)
+	for i := range k.shift {
+		k.shift[i] = MinSecretBytes - 1
 	}
-	m.buckets = make(map[uint16][]string, len(m.forms))
-	for _, f := range m.forms {
-		m.longest = max(m.longest, len(f))
+	k.buckets = make(map[uint16][]string, len(k.forms))
+	for _, f := range k.forms {
+		k.longest = max(k.longest, len(f))
 		for i := 1; i < MinSecretBytes; i++ {
-			k := windowKind(f[i-1], f[i])
-			m.shift[k] = min(m.shift[k], uint8(MinSecretBytes-1-i))
+			at := windowKind(f[i-1], f[i])
+			k.shift[at] = min(k.shift[at], uint8(MinSecretBytes-1-i))
 		}
-		k := windowKind(f[MinSecretBytes-2], f[MinSecretBytes-1])
-		m.buckets[k] = append(m.buckets[k], f)
+		at := windowKind(f[MinSecretBytes-2], f[MinSecretBytes-1])
+		k.buckets[at] = append(k.buckets[at], f)
 	}
-	for _, b := range m.buckets {
+	for _, b := range k.buckets {
 		slices.SortStableFunc(b, func(x, y string) int { return cmp.Compare(len(y), len(x)) })
 	}
 }
@@ -126,47 +181,55 @@ func (m *Masker) Empty() bool { return m == nil }
 // Mask returns s with every secret replaced; s itself, without allocation, if none
 // occurs.
 func (m *Masker) Mask(s string) string {
-	from, to := nextSecret(m, s, 0)
+	if m.Empty() {
+		return s
+	}
+	k := m.now()
+	from, to := nextSecret(k, s, 0)
 	if from < 0 {
 		return s
 	}
-	return string(maskFrom(m, make([]byte, 0, len(s)), s, from, to))
+	return string(maskFrom(k, make([]byte, 0, len(s)), s, from, to))
 }
 
 // MaskBytes is [Masker.Mask] for bytes; b is never changed.
 func (m *Masker) MaskBytes(b []byte) []byte {
-	from, to := nextSecret(m, b, 0)
+	if m.Empty() {
+		return b
+	}
+	return m.now().maskBytes(b)
+}
+
+func (k *spellings) maskBytes(b []byte) []byte {
+	from, to := nextSecret(k, b, 0)
 	if from < 0 {
 		return b
 	}
-	return maskFrom(m, make([]byte, 0, len(b)), b, from, to)
+	return maskFrom(k, make([]byte, 0, len(b)), b, from, to)
 }
 
 // maskFrom appends s to dst with its secrets replaced, of which s[from:to] is the
 // first.
-func maskFrom[T bytestring](m *Masker, dst []byte, s T, from, to int) []byte {
+func maskFrom[T bytestring](k *spellings, dst []byte, s T, from, to int) []byte {
 	done := 0
 	for from >= 0 {
 		dst = append(dst, s[done:from]...)
 		dst = append(dst, Mask...)
 		done = to
-		from, to = nextSecret(m, s, to)
+		from, to = nextSecret(k, s, to)
 	}
 	return append(dst, s[done:]...)
 }
 
 // nextSecret finds the next stretch of s from i on that secrets cover, overlapping
 // and touching ones joined; -1 = none.
-func nextSecret[T bytestring](m *Masker, s T, i int) (from, to int) {
-	if m.Empty() {
-		return -1, -1
-	}
-	from, to = firstSecret(m, s, i)
+func nextSecret[T bytestring](k *spellings, s T, i int) (from, to int) {
+	from, to = firstSecret(k, s, i)
 	if from < 0 {
 		return -1, -1
 	}
 	for i = from + 1; i <= to; i++ {
-		next, end := firstSecret(m, s, i)
+		next, end := firstSecret(k, s, i)
 		if next < 0 || next > to {
 			break
 		}
@@ -181,10 +244,10 @@ const firstWindow = 256
 // firstSecret finds the leftmost form or token from i on, and of those that begin
 // there the longest; -1 = none. It looks in growing windows, so that many secrets of
 // one kind do not make it go through the whole text for the other kind each time.
-func firstSecret[T bytestring](m *Masker, s T, i int) (from, to int) {
+func firstSecret[T bytestring](k *spellings, s T, i int) (from, to int) {
 	for window := firstWindow; i < len(s); window *= 2 {
 		end := min(i+window, len(s))
-		from, to = firstForm(m, s, i, end)
+		from, to = firstForm(k, s, i, end)
 		if from >= 0 {
 			end = from + 1
 		}
@@ -205,18 +268,18 @@ func firstSecret[T bytestring](m *Masker, s T, i int) (from, to int) {
 
 // firstForm finds the leftmost form that begins in s[i:end], and of those that begin
 // there the longest; -1 = none.
-func firstForm[T bytestring](m *Masker, s T, i, end int) (from, to int) {
-	if len(m.forms) == 0 {
+func firstForm[T bytestring](k *spellings, s T, i, end int) (from, to int) {
+	if k == nil || len(k.forms) == 0 {
 		return -1, -1
 	}
 	for last := i + MinSecretBytes - 1; last < min(len(s), end+MinSecretBytes-1); {
-		k := windowKind(s[last-1], s[last])
-		if d := m.shift[k]; d > 0 {
+		at := windowKind(s[last-1], s[last])
+		if d := k.shift[at]; d > 0 {
 			last += int(d)
 			continue
 		}
 		start := last - MinSecretBytes + 1
-		for _, f := range m.buckets[k] {
+		for _, f := range k.buckets[at] {
 			if len(f) <= len(s)-start && string(s[start:start+len(f)]) == f {
 				return start, start + len(f)
 			}
@@ -234,30 +297,31 @@ func (m *Masker) MaskJSON(raw json.RawMessage) json.RawMessage {
 	if m.Empty() {
 		return raw
 	}
+	k := m.now()
 	s := scanner{raw: raw, maxDepth: maxScanDepth}
 	from, to, err := s.document()
-	if err != nil && len(m.forms) == 0 {
-		if at, _ := nextSecret(m, raw, 0); at < 0 {
+	if err != nil && (k == nil || len(k.forms) == 0) {
+		if at, _ := nextSecret(k, raw, 0); at < 0 {
 			return raw // no secret is known that could hide in it
 		}
 	}
 	if err != nil {
-		return appendQuoted(nil, m.Mask(string(raw)))
+		return appendQuoted(nil, string(k.maskBytes(raw)))
 	}
 	raw = raw[from:to:to]
-	if !m.inJSON(raw) {
+	if !k.inJSON(raw) {
 		return raw
 	}
-	out := m.rewriteSecrets(raw)
-	if left, _ := nextSecret(m, out, 0); left >= 0 {
-		return appendQuoted(nil, m.Mask(string(out)))
+	out := k.rewriteSecrets(raw)
+	if left, _ := nextSecret(k, out, 0); left >= 0 {
+		return appendQuoted(nil, string(k.maskBytes(out)))
 	}
 	return out
 }
 
 // inJSON tells whether a checked JSON value holds a secret, as written or as meant.
-func (m *Masker) inJSON(raw []byte) bool {
-	if from, _ := nextSecret(m, raw, 0); from >= 0 {
+func (k *spellings) inJSON(raw []byte) bool {
+	if from, _ := nextSecret(k, raw, 0); from >= 0 {
 		return true
 	}
 	var text []byte
@@ -269,7 +333,7 @@ func (m *Masker) inJSON(raw []byte) bool {
 		end := stringEnd(raw, i)
 		if inside := raw[i+1 : end-1]; bytes.IndexByte(inside, '\\') >= 0 {
 			text = appendDecoded(text[:0], inside)
-			if from, _ := nextSecret(m, text, 0); from >= 0 {
+			if from, _ := nextSecret(k, text, 0); from >= 0 {
 				return true
 			}
 		}
@@ -279,7 +343,7 @@ func (m *Masker) inJSON(raw []byte) bool {
 }
 
 // rewriteSecrets writes a checked JSON value anew with its secrets replaced.
-func (m *Masker) rewriteSecrets(raw []byte) []byte {
+func (k *spellings) rewriteSecrets(raw []byte) []byte {
 	out := make([]byte, 0, len(raw))
 	for i := 0; i < len(raw); {
 		switch c := raw[i]; {
@@ -287,14 +351,14 @@ func (m *Masker) rewriteSecrets(raw []byte) []byte {
 			i++
 		case c == '"':
 			end := stringEnd(raw, i)
-			out = appendQuoted(out, string(m.MaskBytes(appendDecoded(nil, raw[i+1:end-1]))))
+			out = appendQuoted(out, string(k.maskBytes(appendDecoded(nil, raw[i+1:end-1]))))
 			i = end
 		case c == '-' || c >= '0' && c <= '9':
 			end := i + 1
 			for end < len(raw) && strings.IndexByte("+-.eE0123456789", raw[end]) >= 0 {
 				end++
 			}
-			if from, _ := nextSecret(m, raw[i:end], 0); from >= 0 {
+			if from, _ := nextSecret(k, raw[i:end], 0); from >= 0 {
 				out = append(out, `"`+Mask+`"`...)
 			} else {
 				out = append(out, raw[i:end]...)

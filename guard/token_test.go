@@ -116,7 +116,7 @@ func bruteTokens(m *Masker, s string) string {
 	}
 	for i := range len(s) {
 		cover(i, i+len(pattern.FindString(s[i:])))
-		for _, f := range m.forms {
+		for _, f := range formsOf(m).forms {
 			if strings.HasPrefix(s[i:], f) {
 				cover(i, i+len(f))
 			}
