@@ -274,10 +274,12 @@ func TestM16_AlgorithmConfusion(t *testing.T) {
 			refused(t, fmt.Sprintf("%s, signed %v", what, sign), err, access.CodeTokenInvalid)
 		}
 	}
-	for what, header := range map[string]string{"no JSON": `{`, "a list": `[]`, "empty": ``} {
+	for what, header := range map[string]string{"no JSON": `{`, "a list": `[]`} {
 		_, err := verifier(s, 0).Verify(t.Context(), forge(header, goodClaims, true))
-		refused(t, what, err, access.CodeBadRequest)
+		refused(t, what, err, access.CodeTokenInvalid)
 	}
+	_, err := verifier(s, 0).Verify(t.Context(), forge(``, goodClaims, true))
+	refused(t, "empty", err, access.CodeBadRequest)
 }
 
 // Claims that the right key signed, and that are not complete or not known here.
@@ -317,11 +319,9 @@ func TestM16_SignedButNotUnderstood(t *testing.T) {
 		}
 		refused(t, to, err, access.CodeTokenInvalid)
 	}
-	for _, claims := range []string{``, `{`, goodClaims + goodClaims} {
-		_, err := verifier(s, 0).Verify(t.Context(), forge(header, claims, true))
-		refused(t, claims, err, access.CodeBadRequest)
-	}
-	for _, claims := range []string{`null`, `[]`, `"a"`, `{}`} {
+	_, err := verifier(s, 0).Verify(t.Context(), forge(header, ``, true))
+	refused(t, "empty", err, access.CodeBadRequest)
+	for _, claims := range []string{`{`, goodClaims + goodClaims, `null`, `[]`, `"a"`, `{}`} {
 		_, err := verifier(s, 0).Verify(t.Context(), forge(header, claims, true))
 		refused(t, claims, err, access.CodeTokenInvalid)
 	}
@@ -377,6 +377,64 @@ func TestM16_AnyChange(t *testing.T) {
 			r.Fatalf("%s was taken as %+v", changed, c)
 		}
 	})
+}
+
+// A token of which any one character was changed has the form of a token still, and is
+// refused for its signature, in words that do not tell where; unless it is the form that
+// broke: the prefix, or the number of parts.
+func TestM16_EachCharacterChanged(t *testing.T) {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	s := newSigner(t, 1)
+	token, _ := issue(t, s, access.Request{})
+	v := verifier(s, 0)
+	said := map[string]bool{}
+	for at := range len(token) {
+		for _, to := range []byte(alphabet + ".=+/ \n") {
+			if token[at] == to {
+				continue
+			}
+			changed := token[:at] + string(to) + token[at+1:]
+			want := access.CodeTokenInvalid
+			if at < len(access.TokenPrefix) || token[at] == '.' || strings.IndexByte(alphabet, to) < 0 {
+				want = access.CodeBadRequest
+			}
+			c, err := v.Verify(t.Context(), changed)
+			refused(t, fmt.Sprintf("%q at %d", to, at), err, want)
+			if !cmp.Equal(c, access.Claims{}) {
+				t.Errorf("%q at %d: claims %+v", to, at, c)
+			}
+			if err != nil && want == access.CodeTokenInvalid {
+				said[err.Error()] = true
+			}
+		}
+	}
+	if len(said) != 1 {
+		t.Errorf("it is told in %d ways what was changed: %v", len(said), said)
+	}
+	for _, cut := range []string{token[:len(token)-1], token[:len(token)-2], token[:strings.LastIndexByte(token, '.')+1], token + "A", access.TokenPrefix + "a.b.c"} {
+		_, err := v.Verify(t.Context(), cut)
+		refused(t, "cut", err, access.CodeTokenInvalid)
+	}
+	for _, none := range []string{access.TokenPrefix + "..", access.TokenPrefix + "a..", access.TokenPrefix + ".b.c", access.TokenPrefix + "a.b"} {
+		_, err := v.Verify(t.Context(), none)
+		refused(t, none, err, access.CodeBadRequest)
+	}
+}
+
+// Of several keys it is the one that signed that the header must name.
+func TestM16_NamesAnotherKey(t *testing.T) {
+	one, two := newSigner(t, 1), newSigner(t, 2)
+	v := verifier(one, 0)
+	v.Keys = append(v.Keys, two.Public())
+	for _, s := range []*access.Signer{one, two} {
+		token, _ := issue(t, s, access.Request{})
+		if _, err := v.Verify(t.Context(), token); err != nil {
+			t.Errorf("signed by %s: %v", s.Public().ID, err)
+		}
+	}
+	header := `{"alg":"EdDSA","kid":"` + two.Public().ID + `","typ":"toolcrib+jwt"}`
+	_, err := v.Verify(t.Context(), forge(header, goodClaims, true))
+	refused(t, "names the other key", err, access.CodeTokenInvalid)
 }
 
 func TestM16_WhoMayIssue(t *testing.T) {

@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"crypto/ed25519"
+	"encoding/base64"
 	"errors"
 	"strings"
 	"time"
@@ -33,8 +34,9 @@ type Verifier struct {
 }
 
 // Verify returns the claims of a token that is good now, or an [*Error] (M16):
-// bad_request if it is no token of ours, token_invalid if it was not signed by one of
-// the keys, token_expired if its time is over or has not come, unauthorized for
+// bad_request if it has not the form of a token of ours (the prefix, three parts of
+// base64url, the length), token_invalid if it was not signed by one of the keys as it
+// is, token_expired if its time is over or has not come, unauthorized for
 // another audience, token_revoked; internal_error if that could not be found out.
 func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	if v == nil || v.Audience == "" || v.Revoked == nil || v.Now == nil {
@@ -86,16 +88,14 @@ func shape(token string) (string, error) {
 	case !ok:
 		return "", refusef(CodeBadRequest, "this is no token: it does not begin with %s", TokenPrefix)
 	}
-	dots := 0
-	for i := range len(signed) {
-		switch c := signed[i]; {
-		case c == '.':
-			dots++
-		case !isLetterOrDigit(c) && c != '-' && c != '_': // base64 would pass over line ends
+	for i := range len(signed) { // base64 would pass over line ends
+		if c := signed[i]; !isLetterOrDigit(c) && c != '.' && c != '-' && c != '_' {
 			return "", malformed()
 		}
 	}
-	if dots != 2 {
+	// A signature that is empty is one that is wrong.
+	parts := strings.Split(signed, ".")
+	if len(parts) != 3 || parts[0] == "" || parts[1] == "" {
 		return "", malformed()
 	}
 	return signed, nil
@@ -106,18 +106,20 @@ func malformed() error {
 }
 
 func invalid(err error) error {
-	return &Error{Code: CodeTokenInvalid, Message: "the token was changed, or was signed with a key that this server does not have; ask for a new one", Err: err}
+	return &Error{Code: CodeTokenInvalid, Message: "the token was changed or is not whole, or was signed with a key that this server does not have; copy it again, or ask for a new one", Err: err}
 }
 
-// signed returns the claims if one of the keys signed them.
+// signed returns the claims if one of the keys signed them. Nothing of the token is
+// read before that: the signature is over its text, and a token that was changed
+// anywhere is told in the same words, whatever became of it.
 func (v *Verifier) signed(text string) (Claims, error) {
+	by := v.signer(text)
+	if by == "" {
+		return Claims{}, invalid(nil)
+	}
 	parser := jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}), jwt.WithStrictDecoding(), jwt.WithoutClaimsValidation())
 	var p payload
-	_, err := parser.ParseWithClaims(text, &p, v.keyOf)
-	switch {
-	case errors.Is(err, jwt.ErrTokenMalformed):
-		return Claims{}, malformed()
-	case err != nil:
+	if _, err := parser.ParseWithClaims(text, &p, func(t *jwt.Token) (any, error) { return v.keyOf(t, by) }); err != nil {
 		return Claims{}, invalid(err)
 	}
 	c, err := p.claims()
@@ -133,11 +135,30 @@ func (v *Verifier) signed(text string) (Claims, error) {
 	return c, nil
 }
 
-// keyOf returns the key that a header names. The header may say nothing else: what
-// it could say besides (RFC 7515: jwk, jku, x5c, crit) is how others were fooled.
-func (v *Verifier) keyOf(t *jwt.Token) (any, error) {
+// signer names the key that signed the text; "" = none of them. Each key is tried, as
+// the header that names one is not to be believed yet.
+func (v *Verifier) signer(text string) string {
+	dot := strings.LastIndexByte(text, '.')
+	// Strict: the last character has spare bits, which else could be any.
+	signature, err := base64.RawURLEncoding.Strict().DecodeString(text[dot+1:])
+	if err != nil {
+		return ""
+	}
+	found := ""
+	for _, key := range v.Keys {
+		if len(key.Key) == ed25519.PublicKeySize && key.ID != "" && ed25519.Verify(key.Key, []byte(text[:dot]), signature) {
+			found = key.ID
+		}
+	}
+	return found
+}
+
+// keyOf returns the key that a header names, which must be the one that signed. The
+// header may say nothing else: what it could say besides (RFC 7515: jwk, jku, x5c,
+// crit) is how others were fooled.
+func (v *Verifier) keyOf(t *jwt.Token, signer string) (any, error) {
 	id, _ := t.Header["kid"].(string)
-	if t.Header["typ"] != tokenType || len(t.Header) != 3 || id == "" {
+	if t.Header["typ"] != tokenType || len(t.Header) != 3 || id != signer {
 		return nil, errors.New("the header is none of ours")
 	}
 	for _, key := range v.Keys {
