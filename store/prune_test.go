@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -24,5 +25,13 @@ func TestPruneOptionsCheck(t *testing.T) {
 		if err := c.o.Check(); (err == nil) != c.good {
 			t.Errorf("%s: error %v, want good %v", name, err, c.good)
 		}
+	}
+}
+
+func TestRunAboveError(t *testing.T) {
+	var err error = &store.RunAboveError{Run: "run_c", Above: "run_p", Status: toolcrib.StatusRunning}
+	want := "run run_c is a part of run run_p, which has not ended (running), so it cannot be pruned; resume or cancel run run_p first"
+	if err.Error() != want || !errors.Is(err, toolcrib.ErrConflict) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
