@@ -52,6 +52,7 @@ type Options struct {
 	Ledger   toolcrib.Ledger                           // nil = no user has a budget
 	Approver Approver                                  // nil = nobody can be asked: the run parks
 	Who      toolcrib.Principal                        // who sits at the Approver, with today's rights; nobody = whom the run acts for
+	Expires  time.Duration                             // how long an approval may wait before nobody is asked about it any more; 0 = for ever (approvals.expire)
 	FourEyes bool                                      // whom a run acts for may deny its calls, but not approve them (approvals.four_eyes)
 
 	Announcer Announcer                  // nil = nobody is told that a run has parked

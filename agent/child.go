@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -136,7 +138,7 @@ func (r *Runner) child(ctx context.Context, c *childFlight, tell func(string, fl
 		d = newDriver(r, s)
 		// At once, as whoever resumes a run does: what ends one driver after the other
 		// must not go on for ever.
-		err = d.append(ctx, d.takenUp())
+		err = d.append(ctx, d.takenUpAgain(ctx))
 	}
 	if err != nil {
 		return nil, err
@@ -235,10 +237,19 @@ func childOutput(s *State) (toolcrib.Output, error) {
 	default:
 		out.JSON, out.IsError = childError(name, "failed", s.Failed.StopReason), true
 		if text := strings.TrimSpace(s.Failed.Content); text != "" {
-			out.JSON, out.Text = nil, fmt.Sprintf("[agent %s failed (%s); its last words]\n%s", name, s.Failed.StopReason, text)
+			out.JSON = withLastWords(out.JSON, text)
 		}
 	}
 	return out, nil
+}
+
+// withLastWords adds to an error what the agent had said before it.
+func withLastWords(failure []byte, text string) []byte {
+	words, err := json.Marshal(text)
+	if err != nil {
+		return failure
+	}
+	return fmt.Appendf(bytes.TrimSuffix(failure, []byte("}")), `,"last_words":%s}`, words)
 }
 
 func childError(name, what string, reason toolcrib.StopReason) []byte {
@@ -257,6 +268,10 @@ func (d *driver) endChild(ctx context.Context, c *Call) ([]toolcrib.Body, error)
 	switch {
 	case errors.Is(err, toolcrib.ErrNotFound), err == nil && s.Seq == 0:
 		return []toolcrib.Body{&journal.ChildEnded{ID: c.ID, Run: c.Child.Run, Status: toolcrib.StatusCancelled, StopReason: toolcrib.StopCancelled}}, nil
+	case err != nil && d.s.Stopping != nil && ctx.Err() == nil:
+		// A damaged journal can be driven by nobody; it must not keep this run from ending.
+		d.r.Log.ErrorContext(ctx, "the journal of a child run cannot be read", "run", d.s.Run, "child", c.Child.Run, "error", d.r.Mask.Mask(err.Error()))
+		return []toolcrib.Body{&journal.ChildEnded{ID: c.ID, Run: c.Child.Run, Status: toolcrib.StatusFailed, StopReason: toolcrib.StopWorkerLost}}, nil
 	case err != nil:
 		return nil, err
 	}

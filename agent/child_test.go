@@ -404,7 +404,7 @@ func TestChild_Ends(t *testing.T) {
 		"over its budget": {helper: [][]toolcrib.Delta{calls("echo", `{}`), say("never")}, change: func(a *toolcrib.Agent) { a.Budget.MaxRequests = 1 }, status: toolcrib.ResultError, want: `{"error":"execution failed: agent helper stopped without an answer (budget_exhausted)"}`},
 		"an error at the limit": {
 			helper: [][]toolcrib.Delta{append([]toolcrib.Delta{{Text: "I look"}}, calls("echo", `{}`)...)},
-			change: func(a *toolcrib.Agent) { a.Limits.MaxIterations, a.Limits.OnLimit = 1, toolcrib.OnLimitError }, status: toolcrib.ResultError, want: "[agent helper failed (max_iterations); its last words]\nI look",
+			change: func(a *toolcrib.Agent) { a.Limits.MaxIterations, a.Limits.OnLimit = 1, toolcrib.OnLimitError }, status: toolcrib.ResultError, want: `{"error":"execution failed: agent helper failed (max_iterations)","last_words":"I look"}`,
 		},
 		"unknown": {helper: [][]toolcrib.Delta{say("")}, name: "ghost", status: toolcrib.ResultError, want: "agent ghost cannot be started (ref_"},
 	}

@@ -342,9 +342,13 @@ func TestChild_NamesInACircle(t *testing.T) {
 		if _, err := g.runner.Resume(t.Context(), run); err == nil {
 			t.Errorf("run %s goes on", run)
 		}
-		if _, err := g.runner.Cancel(t.Context(), run, "me"); err == nil {
-			t.Errorf("run %s was cancelled", run)
-		}
+	}
+	if _, err := g.runner.Cancel(t.Context(), child.Run, "me"); err == nil {
+		t.Error("a run whose journal nobody can follow was cancelled")
+	}
+	// What is below must not keep the run at the top from ending.
+	if top, err := g.runner.Cancel(t.Context(), s.Run, "me"); err != nil || top.Status != toolcrib.StatusCancelled || top.Trace[0].ChildEnd.StopReason != toolcrib.StopWorkerLost {
+		t.Errorf("the run at the top is %v (%v)", top.Status, err)
 	}
 }
 

@@ -86,19 +86,6 @@ func (c *Call) byAgent() bool {
 	return c.Verdict != nil && c.Verdict.AnsweredBy == toolcrib.ByAgent
 }
 
-// childrenOpen tells whether a child run has been started whose end is not known yet.
-func (s *State) childrenOpen() bool {
-	if s.Turn == nil {
-		return false
-	}
-	for _, c := range s.Turn.Calls {
-		if c.Child != nil && c.ChildEnd == nil && c.Result == nil {
-			return true
-		}
-	}
-	return false
-}
-
 // waiting are the calls of the turn whose child runs wait for a person.
 func (t *Turn) waiting() []*Call {
 	var calls []*Call

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
@@ -30,23 +32,53 @@ func (d *driver) confirm(ctx context.Context, step Step) error {
 		return nil
 	}
 	err := d.put(ctx, required)
+	if text := refusedWord(err); text != "" {
+		return d.append(ctx, d.forbidden(text))
+	}
 	if err != nil && ctx.Err() != nil {
 		return d.givenUp(ctx, err)
 	}
 	return err
 }
 
-// put puts an approval to whoever is there. No answer, and one that is not theirs to
-// give, leaves the run to park.
+// refusedWord is what is told of an answer that was not its giver's to give, or cannot
+// be meant; "" = it was none.
+func refusedWord(err error) string {
+	var forbidden *ForbiddenError
+	var usage *UsageError
+	if errors.As(err, &forbidden) || errors.As(err, &usage) {
+		return err.Error()
+	}
+	return ""
+}
+
+func (d *driver) forbidden(text string) toolcrib.Body {
+	return &journal.Notice{Notice: toolcrib.Notice{Code: NoticeForbidden, Message: d.r.Mask.Mask(text)}}
+}
+
+// put puts what is open of an approval to whoever is there. No answer, and one that is
+// not theirs to give, leaves the run to park; the latter is an error, of which nothing is
+// written down.
 func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired) error {
-	decision, ok, err := d.r.Approver.Decide(ctx, d.s.Run, required)
+	shown := *required
+	if open := undecided(d.s); len(open) < len(required.Calls) {
+		shown.Calls = slices.DeleteFunc(slices.Clone(required.Calls), func(item journal.ApprovalItem) bool {
+			return !slices.ContainsFunc(open, func(c *Call) bool { return c.ID == item.ID })
+		})
+	}
+	decision, ok, err := d.r.Approver.Decide(ctx, d.s.Run, &shown)
 	if err != nil || !ok {
 		return err
+	}
+	for id := range decision.Calls {
+		if err := d.s.begun(id, decision.Calls[id].Arguments); err != nil {
+			return err
+		}
 	}
 	who := d.decider()
 	decision.ApprovalID, decision.Digest, decision.By, decision.User = required.ApprovalID, required.Digest, d.r.Mask.Mask(NameOf(who)), who.User
 	if err := d.r.mayDecide(ctx, d.s, who, &decision); err != nil {
-		return d.append(ctx, &journal.Notice{Notice: toolcrib.Notice{Code: NoticeForbidden, Message: d.r.Mask.Mask(err.Error())}})
+		return err
 	}
 	d.s.bound(required.Calls, &decision)
 	lasting := d.s.lasting(&decision)

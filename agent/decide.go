@@ -334,6 +334,16 @@ func (r *Runner) checkDecision(ctx context.Context, s *State, open []*Call, id s
 	return d, r.checkEdit(ctx, s, open, id, &d)
 }
 
+// begun refuses changed arguments of a call whose own run has begun: what that was told
+// stands.
+func (s *State) begun(id string, arguments []byte) error {
+	c, err := s.find(id)
+	if err != nil || c.Child == nil || len(arguments) == 0 {
+		return nil
+	}
+	return usagef("call %s is answered by run %s already, so its arguments cannot be changed any more; approve it as it is, or deny it, which ends that run", id, c.Child.Run)
+}
+
 // checkEdit reads arguments that a person changed, and lets the gate judge them:
 // a person may change a call, but not past the gate.
 func (r *Runner) checkEdit(ctx context.Context, s *State, open []*Call, id string, d *journal.CallDecision) error {
@@ -343,6 +353,9 @@ func (r *Runner) checkEdit(ctx context.Context, s *State, open []*Call, id strin
 	}
 	d.Arguments = canonical
 	i := slices.IndexFunc(open, func(c *Call) bool { return c.ID == id })
+	if err := s.begun(id, canonical); err != nil {
+		return err
+	}
 	call := open[i].ToolCall
 	call.Arguments = canonical
 	facts := s.facts()

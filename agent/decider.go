@@ -122,7 +122,11 @@ func (r *Runner) mayUseAgents(ctx context.Context, s *State, who toolcrib.Princi
 			if len(word.Arguments) > 0 {
 				name = gate.ReadSubtask(word.Arguments).Agent
 			}
-			if refused, err := r.Gate.MayRun(ctx, who, name); err != nil || refused != "" {
+			refused, err := r.Gate.MayRun(ctx, who, name)
+			if err != nil {
+				refused = err.Error()
+			}
+			if refused != "" {
 				return &ForbiddenError{Run: s.Run, User: who.User, Message: fmt.Sprintf("%s may not let the agent %s work: %s", NameOf(who), name, refused), Err: err}
 			}
 		}

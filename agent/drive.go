@@ -130,10 +130,29 @@ func (e *StateError) Error() string { return fmt.Sprintf("run %s (%s) %s", e.Run
 // is, to be taken up again.
 func (r *Runner) drive(ctx context.Context, s *State) error {
 	d := newDriver(r, s)
-	if err := d.append(ctx, d.takenUp()); err != nil {
+	if err := d.append(ctx, d.takenUpAgain(ctx)); err != nil {
 		return err
 	}
 	return d.drive(ctx)
+}
+
+// takenUpAgain says that this driver has taken up a run that others have driven.
+func (d *driver) takenUpAgain(ctx context.Context) *journal.TakenUp {
+	taken := d.takenUp()
+	if d.s.Turn == nil {
+		return taken
+	}
+	for _, c := range d.s.Turn.open() {
+		if c.Child == nil || c.ChildEnd != nil {
+			continue
+		}
+		// One that cannot be read achieves nothing; what else is wrong shows when it is
+		// needed.
+		if below, err := d.r.Load(context.WithoutCancel(ctx), c.Child.Run); err == nil && below.Seq > 0 && !below.Ended() {
+			taken.Children++
+		}
+	}
+	return taken
 }
 
 func (d *driver) takenUp() *journal.TakenUp {

@@ -57,6 +57,9 @@ func (d *driver) execute(ctx context.Context) error {
 	if err == nil {
 		err = d.hold(x.parked...)
 	}
+	if err == nil {
+		err = x.fatal
+	}
 	if err != nil {
 		return err
 	}
@@ -91,6 +94,7 @@ type execution struct {
 	news    chan news
 	ticks   chan progress   // nil = nobody watches
 	parked  []toolcrib.Body // child runs that wait; written down when all else is
+	fatal   error           // what ended the driver of a child run; nothing more is launched
 }
 
 // news is what a call tells: it has ended, or it is prepared and asks to be written
@@ -152,7 +156,7 @@ type progressData struct {
 // be answered are. An error means that the journal could not be written.
 func (x *execution) run() error {
 	for {
-		if x.ctx.Err() == nil && x.d.s.Stopping == nil && len(x.waiting) > 0 {
+		if x.ctx.Err() == nil && x.fatal == nil && x.d.s.Stopping == nil && len(x.waiting) > 0 {
 			if err := x.launch(); err != nil {
 				x.abort()
 				return err
@@ -428,7 +432,10 @@ func (x *execution) landChild(f *flight) (done bool, err error) {
 		if x.leftResumable() {
 			return true, nil // the run below was left as this one is
 		}
-		return true, c.fatal
+		if x.fatal == nil {
+			x.fatal = c.fatal // what else runs is not cut off by it
+		}
+		return true, nil
 	case c.parked != nil:
 		x.parked = append(x.parked, c.parked)
 		return true, nil

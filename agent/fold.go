@@ -146,7 +146,7 @@ func (s *State) takenUp(b *journal.TakenUp) {
 	if s.Pending == nil { // else it still waits, unless it is told to end
 		s.held, s.Status = true, toolcrib.StatusRunning
 	}
-	if !s.childrenOpen() {
+	if b.Children == 0 {
 		s.Idle++ // a child run counts for itself, and what it has achieved stands there
 	}
 	if s.Turn == nil {

@@ -68,7 +68,7 @@ func (d *driver) withdrawn(ctx context.Context, c *Call) (*gate.Verdict, error) 
 func (s *State) facts() gate.Facts {
 	facts := gate.Facts{
 		Run: s.Run, Session: s.Start.Session, Offered: s.OfferedNow(), Repeated: s.Repeated, Taint: s.Taint,
-		Share: s.noShare, Place: s.places(),
+		Share: s.noShare, Place: s.places(), Begun: s.begunCalls(),
 	}
 	if s.Start.Worker != nil {
 		facts.SpentUSD = s.Spent().CostUSD
@@ -173,4 +173,22 @@ func offerRecord(o gate.Offer) journal.Offer {
 	record := o.Record
 	record.Bytes = offerBytes(o.Specs)
 	return record
+}
+
+// begunCalls are the calls of the turn whose own run has begun.
+func (s *State) begunCalls() map[string]bool {
+	if s.Turn == nil {
+		return nil
+	}
+	var ids map[string]bool
+	for _, c := range s.Turn.Calls {
+		if c.Child == nil {
+			continue
+		}
+		if ids == nil {
+			ids = make(map[string]bool)
+		}
+		ids[c.ID] = true
+	}
+	return ids
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/toolcrib/toolcrib"
@@ -62,6 +63,39 @@ func (r *Runner) WaitsFor(ctx context.Context, run toolcrib.RunID) (*State, erro
 	return r.waits(ctx, s)
 }
 
+// AllWaiting finds all runs whose decisions a parked run waits for, in the order of the
+// calls that they answer: itself, or runs below it. None = it waits for nobody. Some may
+// wait while others can go on.
+func (r *Runner) AllWaiting(ctx context.Context, run toolcrib.RunID) ([]*State, error) {
+	s, err := r.Load(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	return r.allWaiting(ctx, s, 0)
+}
+
+func (r *Runner) allWaiting(ctx context.Context, s *State, depth int) (all []*State, err error) {
+	waits, err := r.waitsAt(ctx, s, depth)
+	switch {
+	case err != nil || s.Ended() || Next(s).Kind != StepWait:
+		return nil, err
+	case waits == s:
+		return []*State{s}, nil
+	}
+	for _, c := range s.Turn.waiting() {
+		below, err := r.below(ctx, s, c)
+		if err != nil {
+			return nil, err
+		}
+		more, err := r.allWaiting(ctx, below, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	return all, nil
+}
+
 // children sees to the child runs that wait: what somebody has decided goes on, what
 // nobody has is put to whoever is there. If all of them still wait, the run parks.
 func (d *driver) children(ctx context.Context) error {
@@ -104,16 +138,30 @@ func (d *driver) children(ctx context.Context) error {
 }
 
 // putBelow puts what a run below waits for to whoever is there, and returns what it
-// waits for then; nil = it goes on. Somebody else may have decided at the same time.
+// waits for then; nil = it goes on. Somebody else may have decided at the same time, and
+// what has expired is nobody's to decide any more.
 func (d *driver) putBelow(ctx context.Context, waits *State) (*State, error) {
-	err := newDriver(d.r, waits).put(ctx, waits.Approval)
-	if isConflict(err) {
+	expired, err := d.r.Expire(ctx, waits.Run, d.r.Expires)
+	if err == nil && !expired {
+		err = newDriver(d.r, waits).put(ctx, waits.Approval)
+	}
+	if expired || isConflict(err) || changed(err) {
 		waits, err = d.r.Load(ctx, waits.Run)
+	}
+	if text := refusedWord(err); text != "" {
+		// Here, and not where it was given: nothing may move the time of a run that waits.
+		return waits, d.append(ctx, d.forbidden(text))
 	}
 	if err != nil || Next(waits).Kind != StepWait {
 		return nil, err
 	}
 	return waits, nil
+}
+
+// changed tells whether somebody else changed the run in the meantime.
+func changed(err error) bool {
+	var state *StateError
+	return errors.As(err, &state)
 }
 
 // asks tells whether this driver puts what a run below it waits for to a person: only

@@ -21,9 +21,10 @@ const maxShownSources = 3
 
 // taintStep holds what could carry data out, or do what a stranger's text says,
 // once the run has read untrusted data (contract §7): writes, and whatever declares
-// itself a sink. A call without a sink passes.
+// itself a sink. A call without a sink passes, and one whose own run has begun: that
+// has what it was told, and each of its calls is judged by what it has read itself.
 func (j *judgement) taintStep() *refusal {
-	if len(j.facts.Taint) == 0 || !j.sink() || j.scope.TaintWrites == TaintAllow {
+	if len(j.facts.Taint) == 0 || j.facts.Begun[j.asked.ID] || !j.sink() || j.scope.TaintWrites == TaintAllow {
 		return nil
 	}
 	why := fmt.Sprintf("the run has read untrusted data (%s), and %s %s", sources(j.facts.Taint), j.entry.spec.Name, j.sinkDoes())

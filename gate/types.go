@@ -55,6 +55,9 @@ type Facts struct {
 	// any more, by the call's ID; "" = it has one. nil = there is no budget. A call whose
 	// child run was started keeps its part.
 	Share func(callID string) string
+	// Begun are the calls, by ID, whose own run has begun: what the run has read since
+	// cannot be in what that was told.
+	Begun map[string]bool
 	// Place is where a call stands in its turn, by ID, for when not all calls of the turn
 	// are judged; a call that is not in it stands where it is among those that are.
 	Place map[string]int

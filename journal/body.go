@@ -157,6 +157,9 @@ func (o Offer) Names() []string {
 type TakenUp struct {
 	Worker string `json:"worker"`
 	Epoch  int    `json:"epoch"`
+	// Children is how many child runs have begun and not ended: what they achieve is
+	// counted there.
+	Children int `json:"children,omitempty"`
 }
 
 // Offered says that the offer has changed since the run began.

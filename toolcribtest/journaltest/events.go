@@ -37,7 +37,7 @@ func Bodies() []toolcrib.Body {
 	offer := journal.Offer{Hash: "f0", Bytes: 2048, Tools: []journal.OfferedTool{{Name: "read_file", Hash: "aa"}, {Name: "write_file", Hash: "bb"}}}
 	return append([]toolcrib.Body{
 		runStarted(offer, &call, &temperature),
-		&journal.TakenUp{Worker: "host-1", Epoch: 2},
+		&journal.TakenUp{Worker: "host-1", Epoch: 2, Children: 1},
 		&journal.Offered{Offer: offer},
 		&journal.ModelRequest{
 			Request: 1, Iteration: 1, Attempt: 1, Model: 1, Closing: true, Purpose: "condense", OfferHash: "f0", Hash: "e1",
