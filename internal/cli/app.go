@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -46,8 +45,7 @@ type app struct {
 
 	started time.Time
 	config  *config.Config
-	secrets []string   // found while references were filled in
-	guarded sync.Mutex // of secrets: tools fill in references too
+	masker  guard.Masker // all secrets that came up so far; who drives runs has it, too
 	// preparing and telling: agents are prepared one after another, by runs that start
 	// others too. They cover what is opened or read for the first time on the way.
 	preparing, telling sync.Mutex
@@ -106,26 +104,17 @@ func osUser() string {
 // maxUserName bounds a name given with --as.
 const maxUserName = 256
 
-// resolver fills in references and remembers the secrets among them.
+// resolver fills in references; the secrets among them are masked from then on.
 func (a *app) resolver() config.Resolver {
-	return config.Resolver{Secrets: storedSecrets{a}, OnSecret: func(secret string) {
-		a.guarded.Lock()
-		defer a.guarded.Unlock()
-		if !slices.Contains(a.secrets, secret) {
-			a.secrets = append(a.secrets, secret)
-		}
-	}}
+	return config.Resolver{Secrets: storedSecrets{a}, OnSecret: func(secret string) { a.masker.Learn(secret) }}
 }
 
-// mask knows every secret that the command knows by now.
+// mask masks every secret that the command knows, also those that it comes to know later.
 func (a *app) mask() *guard.Masker {
-	a.guarded.Lock()
-	secrets := slices.Clone(a.secrets)
-	a.guarded.Unlock()
 	if a.config != nil {
-		secrets = append(secrets, a.config.Secrets()...)
+		a.masker.Learn(a.config.Secrets()...)
 	}
-	return guard.NewMasker(secrets...)
+	return &a.masker
 }
 
 // dataDir is the absolute folder of everything that is kept.

@@ -27,7 +27,7 @@ func (a *app) gateWith(ctx context.Context, s *sqlite.Store, workspace string, s
 	if err != nil {
 		return nil, err
 	}
-	c.FindSecrets(a.resolver()) // tools may come upon any of them
+	a.findSecrets(c)
 	protected, err := a.protection(workspace)
 	if err != nil {
 		return nil, err

@@ -145,6 +145,7 @@ func (a *app) begin(cmd *cobra.Command, f *runFlags) (*preparation, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.findSecrets(c)
 	who, err := a.principal(cmd.Context())
 	if err != nil {
 		return nil, err
