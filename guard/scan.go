@@ -138,8 +138,8 @@ func (s *scanner) value(depth int) *ArgumentError {
 }
 
 func (s *scanner) literal(word string) *ArgumentError {
-	if !bytes.HasPrefix(s.raw[s.pos:], []byte(word)) {
-		return s.fail(s.pos, "expected %s", word)
+	if !bytes.Equal(wordOf(s.raw[s.pos:min(len(s.raw), s.pos+len(word)+utf8.UTFMax)]), []byte(word)) {
+		return s.fail(s.pos, "expected %s, found an unquoted word", word)
 	}
 	s.pos += len(word)
 	return nil

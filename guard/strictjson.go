@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Bounds of what is read strictly.
@@ -82,27 +84,58 @@ func Arguments(raw []byte) (json.RawMessage, error) {
 			return json.RawMessage("{}"), nil
 		}
 		if raw[start] != '{' {
-			return nil, &ArgumentError{Offset: start, What: "expected one JSON object, found " + kindOf(raw[start])}
+			return nil, &ArgumentError{Offset: start, What: "expected one JSON object, found " + kindOf(raw[start:])}
 		}
 	}
 	return JSONLimits{MaxBytes: MaxArgumentsBytes, MaxDepth: MaxArgumentsDepth}.Canonical(raw)
 }
 
-// kindOf names the JSON value that begins with c.
-func kindOf(c byte) string {
-	switch {
+// kindOf says what a text that begins with no brace really is.
+func kindOf(raw []byte) string {
+	switch c := raw[0]; {
 	case c == '[':
-		return "an array"
+		return brokenOr(raw, "an array")
 	case c == '"':
-		return "a string"
+		return brokenOr(raw, "a string")
 	case c == '-' || c >= '0' && c <= '9':
-		return "a number"
-	case c == 't' || c == 'f':
-		return "true or false"
-	case c == 'n':
-		return "null"
+		return brokenOr(raw, "a number")
+	case c == '\'':
+		return "no JSON but a text in single quotes"
 	}
-	return "no JSON"
+	word := wordOf(raw)
+	switch string(word) {
+	case "":
+		return "no JSON"
+	case "null":
+		return brokenOr(raw, "null")
+	case "true", "false":
+		return brokenOr(raw, "true or false")
+	}
+	return "no JSON but an unquoted word"
+}
+
+// brokenOr names the kind of value that a text begins as, and what is wrong with it.
+func brokenOr(raw []byte, kind string) string {
+	s := scanner{raw: raw, maxDepth: maxScanDepth}
+	err := s.value(1)
+	switch {
+	case err != nil:
+		return kind + " that cannot be read: " + err.What
+	case len(bytes.TrimLeft(raw[s.pos:], " \t\r\n")) > 0:
+		return kind + " with more after it"
+	}
+	return kind
+}
+
+// wordOf returns the letters and digits that a text begins with.
+func wordOf(raw []byte) []byte {
+	end := bytes.IndexFunc(raw, func(r rune) bool {
+		return r == utf8.RuneError || r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
+	if end < 0 {
+		end = len(raw)
+	}
+	return raw[:end]
 }
 
 // Canonical does for any JSON value what [Arguments] does for an object, under the

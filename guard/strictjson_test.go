@@ -63,7 +63,7 @@ func TestArgumentsErrors(t *testing.T) {
 		{`null`, "expected one JSON object, found null", "", 0},
 		{`-1`, "expected one JSON object, found a number", "", 0},
 		{`true`, "expected one JSON object, found true or false", "", 0},
-		{`hello`, "expected one JSON object, found no JSON", "", 0},
+		{`hello`, "expected one JSON object, found no JSON but an unquoted word", "", 0},
 		{"\ufeff{}", "expected one JSON object, found no JSON", "", 0},
 		{`{"a":1}{"b":2}`, "nothing may follow", "", 7},
 		{`{} x`, "nothing may follow", "", 3},
@@ -121,6 +121,45 @@ func TestArgumentsErrors(t *testing.T) {
 		}
 		if strings.HasPrefix(err.Error(), "invalid_arguments") {
 			t.Errorf("%q brings the gate's own beginning", err)
+		}
+	}
+}
+
+// What is said of a text that is no object is true of it: it is named as what it is, not
+// as what its first letter could be.
+func TestC10_ArgumentsNamesWhatIsThere(t *testing.T) {
+	const noObject = "expected one JSON object, found "
+	const word = noObject + "no JSON but an unquoted word (byte 0)"
+	for raw, want := range map[string]string{
+		"n": word, "nul": word, "nullx": word, "null_": word, "null1": word, "tru": word, "truer": word, "f": word, "notjson": word, "None": word, "NaN": word, "été": word, "nullé": word,
+		"null":                    noObject + "null (byte 0)",
+		" null ":                  noObject + "null (byte 1)",
+		"true":                    noObject + "true or false (byte 0)",
+		"false\n":                 noObject + "true or false (byte 0)",
+		"null null":               noObject + "null with more after it (byte 0)",
+		"null-x":                  noObject + "null with more after it (byte 0)",
+		"'a'":                     noObject + "no JSON but a text in single quotes (byte 0)",
+		"{a:1}":                   "expected a key in quotes, found 'a' (byte 1)",
+		"[1":                      noObject + "an array that cannot be read: expected ',' or ']', found the end (byte 0)",
+		"[1]":                     noObject + "an array (byte 0)",
+		"[1] [2]":                 noObject + "an array with more after it (byte 0)",
+		`{"a":1,}`:                "expected a key in quotes, found '}' (byte 7)",
+		`"x`:                      noObject + "a string that cannot be read: string without an end (byte 0)",
+		`"x"`:                     noObject + "a string (byte 0)",
+		`"x" y`:                   noObject + "a string with more after it (byte 0)",
+		"1 2":                     noObject + "a number with more after it (byte 0)",
+		"1x":                      noObject + "a number with more after it (byte 0)",
+		"-":                       noObject + "a number that cannot be read: expected a digit, found the end (byte 0)",
+		"-1.5e3":                  noObject + "a number (byte 0)",
+		"\xff":                    noObject + "no JSON (byte 0)",
+		"<a>":                     noObject + "no JSON (byte 0)",
+		`{"a":nullx}`:             "expected null, found an unquoted word (at /a, byte 5)",
+		`{"a":n}`:                 "expected null, found an unquoted word (at /a, byte 5)",
+		`{"a":falsey}`:            "expected false, found an unquoted word (at /a, byte 5)",
+		strings.Repeat("[", 2000): noObject + "an array that cannot be read: nested deeper than 1000 levels (byte 0)",
+	} {
+		if _, err := Arguments([]byte(raw)); err == nil || err.Error() != want {
+			t.Errorf("Arguments(%.40q): %v; want %q", raw, err, want)
 		}
 	}
 }
