@@ -2,6 +2,8 @@ package agent
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
@@ -130,6 +132,22 @@ func overBudget(s *State) bool {
 	return b.MaxRequests > 0 && spent.Requests >= b.MaxRequests ||
 		b.MaxTokens > 0 && spent.TotalTokens >= b.MaxTokens ||
 		b.MaxCostUSD > 0 && spent.CostUSD >= b.MaxCostUSD
+}
+
+// spentCaps names the caps of the run's budget that are spent, with how much.
+func spentCaps(s *State) string {
+	b, spent := s.Budget(), s.Spent()
+	var all []string
+	if b.MaxRequests > 0 && spent.Requests >= b.MaxRequests {
+		all = append(all, fmt.Sprintf("max_requests: %d of %d", spent.Requests, b.MaxRequests))
+	}
+	if b.MaxTokens > 0 && spent.TotalTokens >= b.MaxTokens {
+		all = append(all, fmt.Sprintf("max_tokens: %d of %d", spent.TotalTokens, b.MaxTokens))
+	}
+	if b.MaxCostUSD > 0 && spent.CostUSD >= b.MaxCostUSD {
+		all = append(all, fmt.Sprintf("max_cost_usd: %s of %s", strconv.FormatFloat(spent.CostUSD, 'f', -1, 64), strconv.FormatFloat(b.MaxCostUSD, 'f', -1, 64)))
+	}
+	return strings.Join(all, ", ")
 }
 
 // overCap tells whether a worker has passed a cap of cost that only warns (X15, X16).

@@ -80,6 +80,10 @@ func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired
 	if err := d.r.mayDecide(ctx, d.s, who, &decision); err != nil {
 		return err
 	}
+	if decision.Decision == journal.DecisionMixed {
+		agreed(&decision)
+		decision.Open = slices.ContainsFunc(shown.Calls, func(item journal.ApprovalItem) bool { return decision.Calls[item.ID].Decision == "" })
+	}
 	d.s.bound(required.Calls, &decision)
 	lasting := d.s.lasting(&decision)
 	if err := d.append(ctx, &decision); err != nil {

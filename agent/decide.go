@@ -180,7 +180,23 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 	if err := r.mayDecide(ctx, s, d.Who, resolved); err != nil {
 		return nil, err
 	}
+	agreed(resolved)
 	return s.bound(s.Approval.Calls, withEarlier(s, resolved)), nil
+}
+
+// agreed names a decision after the word on its calls where that is one and the same;
+// what is decided of a call stands with the call.
+func agreed(b *journal.ConfirmationResolved) {
+	word := ""
+	for _, c := range b.Calls {
+		if word != "" && c.Decision != word {
+			return
+		}
+		word = c.Decision
+	}
+	if word != "" {
+		b.Decision = word
+	}
 }
 
 // bound makes an approval about the arguments that were shown: where a person had given

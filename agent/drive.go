@@ -409,6 +409,9 @@ func (d *driver) finish(ctx context.Context, step Step) error {
 			Code: NoticeOutputTruncated, Message: "the answer was cut by the model's output limit",
 		}})
 	}
+	if step.Reason == toolcrib.StopBudgetExhausted && step.Message != "" {
+		bodies = append(bodies, &journal.Notice{Notice: toolcrib.Notice{Code: string(step.Reason), Message: step.Message}})
+	}
 	if step.Status == toolcrib.StatusFailed {
 		bodies = append(bodies, &journal.Error{
 			Code: step.Code, Message: step.Message, Ref: step.Ref, Status: step.Status, StopReason: step.Reason,

@@ -295,7 +295,7 @@ func ask(s *State, model, attempt int, delay time.Duration) Step {
 	}
 	step.Reserve = reserve
 	if overBudget(s) && !s.Warned {
-		step.Notices = append(step.Notices, toolcrib.Notice{Code: NoticeCostWarning, Message: "the run has spent more than its budget; mode is warn, so it goes on"})
+		step.Notices = append(step.Notices, toolcrib.Notice{Code: NoticeCostWarning, Message: "the run's budget is spent (" + spentCaps(s) + "); its mode is warn, so the run goes on"})
 	}
 	if w := s.Start.Worker; overCap(w, s.Spent().CostUSD) && !s.WorkerWarned {
 		step.Notices = append(step.Notices, toolcrib.Notice{

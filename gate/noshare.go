@@ -1,10 +1,16 @@
 package gate
 
-import "github.com/toolcrib/toolcrib"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+)
 
 // noShare is what is said against a call for whose run nothing is left.
 func noShare(why string) *refusal {
-	r := refuse("no budget is left for another agent. Do the work yourself, or answer with what you have.")
+	which, _, _ := strings.Cut(why, ":")
+	r := refuse(fmt.Sprintf("no budget is left for another agent (%s). Do the work yourself, or answer with what you have.", which))
 	r.detail = why
 	return r
 }

@@ -263,7 +263,7 @@ func TestSubtask_Share(t *testing.T) {
 		all := judge(t, g, alice(), wide(), f, turn...)
 		wantAllowed(t, all[0])
 		wantAllowed(t, all[1])
-		wantRefused(t, all[2], toolcrib.ReasonBudgetExhausted, "no budget is left for another agent. Do the work yourself, or answer with what you have.")
+		wantRefused(t, all[2], toolcrib.ReasonBudgetExhausted, "no budget is left for another agent (budget.max_requests). Do the work yourself, or answer with what you have.")
 		if all[2].Detail != "budget.max_requests: 3 of 3 spent" || strings.Contains(all[2].Content, "3 of 3") {
 			t.Errorf("%q; the model reads %s", all[2].Detail, all[2].Content)
 		}

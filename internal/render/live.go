@@ -173,6 +173,9 @@ func (l *Live) Frame(f journal.Frame) {
 		l.note(fmt.Sprintf("%s by %s", decided(r.Decision), r.By))
 	case string(journal.KindNotice):
 		n := decode[toolcrib.Notice](f.Data)
+		if n.Code == string(toolcrib.StopBudgetExhausted) {
+			return // the last line about the run says so, with what to do
+		}
 		l.note(n.Code + ": " + n.Message)
 	case string(journal.KindDone), string(journal.KindError):
 		l.end(decode[endFrame](f.Data))
