@@ -52,6 +52,9 @@ type confirmationView struct {
 	// Only for kind input.
 	Question string          `json:"question,omitempty"`
 	Schema   json.RawMessage `json:"schema,omitempty"`
+	// Only where a run below asks: that run, and the call of this one which it answers.
+	RunID  toolcrib.RunID `json:"run_id,omitempty"`
+	CallID string         `json:"call_id,omitempty"`
 }
 
 type resolvedView struct {
@@ -105,7 +108,11 @@ func View(run toolcrib.RunID, e toolcrib.Event) (Frame, bool) {
 	if data == nil {
 		return Frame{}, false
 	}
-	return Frame{Seq: e.Seq, Event: string(e.Body.EventKind()), Data: data}, true
+	kind := e.Body.EventKind()
+	if kind == KindChildParked {
+		kind = KindConfirmationRequired // for those who follow a run it is the same, whoever asks
+	}
+	return Frame{Seq: e.Seq, Event: string(kind), Data: data}, true
 }
 
 func viewData(run toolcrib.RunID, body toolcrib.Body) any {
@@ -138,7 +145,9 @@ func viewData(run toolcrib.RunID, body toolcrib.Body) any {
 		return b.Notice
 	case *ChildStarted:
 		return childView{ID: b.ID, Run: b.Run, Agent: b.Agent}
-	case *ChildParked, *ChildResumed, *ChildEnded, *Paused:
+	case *ChildParked:
+		return askedBelow(b)
+	case *ChildResumed, *ChildEnded, *Paused:
 		return b
 	case *Done:
 		return doneView{RunID: run, Done: *b}
@@ -149,6 +158,22 @@ func viewData(run toolcrib.RunID, body toolcrib.Body) any {
 		}
 	}
 	return nil
+}
+
+// askedBelow is what a run below asks.
+func askedBelow(b *ChildParked) confirmationView {
+	p := &b.Pending
+	v := confirmationView{
+		ApprovalID: p.ApprovalID, Digest: p.Digest, Kind: ApprovalKind(p.Kind), Calls: append([]ApprovalItem{}, p.Calls...),
+		Question: p.Question, Schema: p.Schema, RunID: p.Run, CallID: b.ID,
+	}
+	if len(p.Calls) > 0 {
+		v.Reason = p.Calls[0].Reason
+	}
+	if v.Reason == "" {
+		v.Reason = p.Question
+	}
+	return v
 }
 
 // withRef adds the ref under which the operator finds the detail.

@@ -30,7 +30,7 @@ var fields = map[toolcrib.Kind]string{
 	journal.KindUsage:                "input_tokens cached_input_tokens output_tokens total_tokens requests cost_usd estimated",
 	journal.KindNotice:               "code message",
 	journal.KindChildStarted:         "id run_id agent",
-	journal.KindChildParked:          "id run_id status pending",
+	journal.KindChildParked:          "approval_id digest kind calls reason", // shown as confirmation_required
 	journal.KindChildResumed:         "id run_id",
 	journal.KindChildEnded:           "id run_id status stop_reason usage",
 	journal.KindPaused:               "status pending",
@@ -100,6 +100,9 @@ func TestViewShapes(t *testing.T) {
 		if !ok {
 			continue
 		}
+		if kind == journal.KindChildParked {
+			kind = journal.KindConfirmationRequired
+		}
 		if frame.Seq != e.Seq || frame.Event != string(kind) {
 			t.Errorf("event %d (%s) has frame %d (%s)", e.Seq, kind, frame.Seq, frame.Event)
 		}
@@ -140,7 +143,7 @@ func TestViewPendingBelow(t *testing.T) {
 		{Seq: 2, Body: &journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: pending}},
 		{Seq: 3, Body: &journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: journal.Pending{Kind: "approval", ApprovalID: "apr_1"}}},
 	}))
-	want := `{"seq":1,"event":"child_parked","data":{"id":"call_1","run_id":"run_b","status":"waiting_for_approval","pending":{"kind":"approval","run_id":"run_c","approval_id":"apr_1"}}}
+	want := `{"seq":1,"event":"confirmation_required","data":{"approval_id":"apr_1","digest":"","kind":"approval","calls":[],"reason":"","run_id":"run_c","call_id":"call_1"}}
 {"seq":2,"event":"paused","data":{"status":"waiting_for_approval","pending":{"kind":"approval","run_id":"run_c","approval_id":"apr_1"}}}
 {"seq":3,"event":"paused","data":{"status":"waiting_for_approval","pending":{"kind":"approval","approval_id":"apr_1"}}}
 `

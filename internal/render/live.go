@@ -163,9 +163,12 @@ func (l *Live) Frame(f journal.Frame) {
 	case string(journal.KindChildStarted):
 		c := decode[journal.ChildStarted](f.Data)
 		l.note(fmt.Sprintf("agent %s begins (%s)", c.Agent, c.Run))
-	case string(journal.KindChildParked):
-		c := decode[journal.ChildParked](f.Data)
-		l.note(fmt.Sprintf("%s waits for a person", c.Run))
+	case string(journal.KindConfirmationRequired):
+		if c := decode[struct {
+			Run toolcrib.RunID `json:"run_id"`
+		}](f.Data); c.Run != "" {
+			l.note(fmt.Sprintf("%s waits for a person", c.Run))
+		}
 	case string(journal.KindToolResult):
 		l.result(decode[resultFrame](f.Data))
 	case string(journal.KindConfirmationResolved):
