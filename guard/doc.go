@@ -8,6 +8,7 @@
 //   - [WrapUntrusted] and [WrapToolResult] fence data of strangers.
 //   - [Masker] and [MaskStream] hide known secrets by value; [RedactEnv] and
 //     [RedactText] hide what looks like one.
+//   - [Nearest] finds the name that a wrong one may have meant.
 //   - [Refusal], [ErrorJSON] and [FaultJSON] write what a model reads instead of a
 //     result.
 //

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // Error is one thing that is wrong with a configuration. It holds no value that
@@ -11,6 +13,7 @@ import (
 type Error struct {
 	File    string // as the user named it
 	Line    int    // from 1; 0 = the file as a whole
+	Column  int    // in that line, from 1; 0 = not known
 	Key     string // key path; "" = no key
 	Message string
 }
@@ -62,48 +65,11 @@ func (e Errors) sorted() Errors {
 // didYouMean returns `; did you mean "x"?` for the name that is nearest to the
 // given one, or nothing if none is near.
 func didYouMean(name string, names []string) string {
-	best, bestDistance := "", 1+max(1, len(name)/3)
-	for _, candidate := range names {
-		if len(candidate) > 128 {
-			continue
-		}
-		if d := distance(strings.ToLower(name), strings.ToLower(candidate)); d < bestDistance {
-			best, bestDistance = candidate, d
-		}
-	}
-	if best == "" || len(name) > 128 {
+	near := guard.Nearest(name, names)
+	if near == "" {
 		return ""
 	}
-	return fmt.Sprintf("; did you mean %q?", best)
-}
-
-// distance counts the letters to add, drop, change or swap with their neighbour
-// to get from a to b (optimal string alignment).
-func distance(a, b string) int {
-	if len(a) > 128 || len(b) > 128 {
-		return max(len(a), len(b))
-	}
-	before := make([]int, len(b)+1)
-	last := make([]int, len(b)+1)
-	next := make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		next[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			next[j] = min(last[j]+1, next[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				next[j] = min(next[j], before[j-2]+1)
-			}
-		}
-		before, last, next = last, next, before
-	}
-	return last[len(b)]
+	return fmt.Sprintf("; did you mean %q?", near)
 }
 
 // list joins names for a message, at most 20 of them.

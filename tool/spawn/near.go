@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // maxNear is how many names an error tells.
@@ -30,7 +32,7 @@ func nearNames(wrong string, names []string) []string {
 			found = append(found, candidate{name, min(1, max(apart, -apart))})
 		case apart > most || -apart > most: // at least so many edits
 		default:
-			if d := distance(key, other); d <= most {
+			if d := guard.Edits(key, other); d <= most {
 				found = append(found, candidate{name, d})
 			}
 		}
@@ -45,25 +47,4 @@ func nearNames(wrong string, names []string) []string {
 
 func squash(name string) string {
 	return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(name))
-}
-
-// distance is the number of bytes to add, drop or change.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for i := range row {
-		row[i] = i
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for k := range len(b) {
-			cost := diagonal
-			if a[i] != b[k] {
-				cost++
-			}
-			diagonal = row[k+1]
-			row[k+1] = min(cost, row[k]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

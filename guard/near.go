@@ -1,0 +1,63 @@
+package guard
+
+import "strings"
+
+// MaxNear is how many bytes of a name are compared with others; a longer one is near
+// to none.
+const MaxNear = 128
+
+// Nearest returns the name that is so near to a word that it was probably meant; "" =
+// none is. Near are at most a third of the word's bytes, or one, in [Edits]; letter case
+// does not count. Of names that are equally near it is the first. The word itself is
+// not among the answers, nor is the empty name.
+func Nearest(word string, names []string) string {
+	if len(word) > MaxNear {
+		return ""
+	}
+	lower := strings.ToLower(word)
+	best, most := "", max(1, len(word)/3)
+	for _, name := range names {
+		if name == "" || name == word || len(name) > MaxNear {
+			continue
+		}
+		if d := Edits(lower, strings.ToLower(name)); d <= most {
+			best, most = name, d-1
+		}
+	}
+	return best
+}
+
+// Edits is the number of bytes to add, drop, change or swap with their neighbour to get
+// from a to b (optimal string alignment). If one is longer than [MaxNear], they are
+// not compared: then it is the length of the longer one, or 0 if they are the same. Its
+// time is that of the product of their lengths.
+func Edits(a, b string) int {
+	switch {
+	case a == b:
+		return 0
+	case len(a) > MaxNear || len(b) > MaxNear:
+		return max(len(a), len(b))
+	}
+	// Rows of the table of distances between the beginnings of a and b: that of the
+	// beginning in hand, and the two before it.
+	var rooms [3][MaxNear + 1]int
+	before, last, next := &rooms[0], &rooms[1], &rooms[2]
+	for k := range len(b) + 1 {
+		last[k] = k
+	}
+	for i := range len(a) {
+		next[0] = i + 1
+		for k := range len(b) {
+			change := last[k]
+			if a[i] != b[k] {
+				change++
+			}
+			next[k+1] = min(change, last[k+1]+1, next[k]+1)
+			if i > 0 && k > 0 && a[i] == b[k-1] && a[i-1] == b[k] {
+				next[k+1] = min(next[k+1], before[k-1]+1)
+			}
+		}
+		before, last, next = last, next, before
+	}
+	return last[len(b)]
+}
