@@ -235,13 +235,13 @@ func (c *compiler) checkReference(r *rule, ref reference, tools []knownTool, gua
 	var lacking, optional []string
 	closed, names := true, []string{}
 	for _, t := range tools {
-		required, has := t.arguments[ref.name]
+		known, has := t.arguments[ref.name]
 		switch {
 		case !has:
 			lacking = append(lacking, t.name)
 			closed = closed && t.closed
 			names = append(names, slices.Sorted(maps.Keys(t.arguments))...)
-		case !required:
+		case !known.required:
 			optional = append(optional, t.name)
 		}
 	}

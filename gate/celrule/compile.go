@@ -127,7 +127,7 @@ func (r *rule) about(tool string) bool {
 
 // compiler compiles rule after rule.
 type compiler struct {
-	env                *cel.Env
+	env, typed         *cel.Env
 	known              *knowledge
 	names              map[string]int
 	problems, warnings Problems
@@ -220,7 +220,7 @@ func (c *compiler) compileWhen(r *rule) {
 		c.reportAt(place{1, 1}, "must be true or false, and is a value of type %s", cel.FormatCELType(out))
 		return
 	}
-	if !c.checkExpression(r, ast.NativeRep()) {
+	if !c.checkExpression(r, ast.NativeRep()) || !c.checkTypes(r) {
 		return
 	}
 	var err error

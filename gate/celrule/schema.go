@@ -10,8 +10,14 @@ import (
 // knownTool is what is known of a tool's arguments.
 type knownTool struct {
 	name      string
-	arguments map[string]bool // whether it is required
-	closed    bool            // there are no others
+	arguments map[string]knownArgument
+	closed    bool // there are no others
+}
+
+type knownArgument struct {
+	required bool
+	kind     kind
+	null     bool // it can be null, too
 }
 
 // knowledge is what is known of the tools.
@@ -56,6 +62,34 @@ func (k *knowledge) tools(r *rule) []knownTool {
 	return tools
 }
 
+// toolsOf returns the tools of a rule, nil unless the arguments of all are known.
+// loose says that a glob of it is about tools of servers, of which others may come.
+func (k *knowledge) toolsOf(r *rule) (tools []knownTool, loose bool) {
+	var names []string
+	for _, p := range r.tools {
+		if !p.wild {
+			names = append(names, p.text)
+			continue
+		}
+		loose = loose || server(p.text)
+		for _, name := range k.names {
+			if p.match(name) {
+				names = append(names, name)
+				loose = loose || server(name)
+			}
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		t := k.tool(name)
+		if t == nil {
+			return nil, false
+		}
+		tools = append(tools, *t)
+	}
+	return tools, loose
+}
+
 func (k *knowledge) tool(name string) *knownTool {
 	if t, ok := k.byName[name]; ok {
 		return t
@@ -78,10 +112,8 @@ func readSchema(name string, raw json.RawMessage) *knownTool {
 	if json.Unmarshal(raw, &members) != nil {
 		return nil
 	}
-	for _, keyword := range []string{"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"} {
-		if _, has := members[keyword]; has {
-			return nil
-		}
+	if cases(members) {
+		return nil
 	}
 	var properties map[string]json.RawMessage
 	var required []string
@@ -91,14 +123,48 @@ func readSchema(name string, raw json.RawMessage) *knownTool {
 	if r, has := members["required"]; has && json.Unmarshal(r, &required) != nil {
 		return nil
 	}
-	t := &knownTool{name: name, arguments: map[string]bool{}, closed: string(members["additionalProperties"]) == "false"}
-	for p := range properties {
-		t.arguments[p] = slices.Contains(required, p)
+	t := &knownTool{name: name, arguments: map[string]knownArgument{}, closed: string(members["additionalProperties"]) == "false"}
+	for p, schema := range properties {
+		of, null := readKind(schema)
+		t.arguments[p] = knownArgument{slices.Contains(required, p), of, null}
 	}
 	if len(t.arguments) == 0 && !t.closed {
 		return nil // any object
 	}
 	return t
+}
+
+// cases tells whether a schema says more than its own keywords do.
+func cases(schema map[string]json.RawMessage) bool {
+	for _, keyword := range []string{"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"} {
+		if _, has := schema[keyword]; has {
+			return true
+		}
+	}
+	return false
+}
+
+// readKind reads the only type that the schema of an argument allows, and whether
+// it allows null beside it.
+func readKind(raw json.RawMessage) (of kind, null bool) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil || cases(members) {
+		return "", false
+	}
+	var list []string
+	if json.Unmarshal(members["type"], &list) != nil {
+		list = make([]string, 1)
+		if json.Unmarshal(members["type"], &list[0]) != nil {
+			return "", false
+		}
+	}
+	all := len(list)
+	list = slices.DeleteFunc(list, func(of string) bool { return of == "null" })
+	if len(list) != 1 || kind(list[0]).candidates() == nil {
+		return "", false
+	}
+	null = all > 1 || string(members["nullable"]) == "true"
+	return kind(list[0]), null
 }
 
 // didYouMean returns `; did you mean "x"?` for the nearest name, "" if none is.
