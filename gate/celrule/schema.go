@@ -4,7 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
+
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // knownTool is what is known of a tool's arguments.
@@ -169,41 +170,9 @@ func readKind(raw json.RawMessage) (of kind, null bool) {
 
 // didYouMean returns `; did you mean "x"?` for the nearest name, "" if none is.
 func didYouMean(name string, names []string) string {
-	best, least := "", 1+max(1, len(name)/3)
-	if len(name) > maxName {
+	near := guard.Nearest(name, names)
+	if near == "" {
 		return ""
 	}
-	for _, candidate := range names {
-		if len(candidate) > maxName {
-			continue
-		}
-		if d := distance(strings.ToLower(name), strings.ToLower(candidate)); d < least && candidate != name {
-			best, least = candidate, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %q?", best)
-}
-
-// distance counts the letters to add, drop or change (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return fmt.Sprintf("; did you mean %q?", near)
 }
