@@ -7,54 +7,79 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
 )
 
 func (a *app) runsCancelCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "cancel RUN",
 		Short: "End a run: one that goes on, is parked, or was cut off",
 		Long: "End a run as cancelled. One that another process drives is told, and ends by itself. " +
 			"RUN is an ID, the beginning of one, or last.",
-		Example: "toolcrib runs cancel last\ntoolcrib runs cancel run_01K",
+		Example: "toolcrib runs cancel last\ntoolcrib runs cancel run_01K\ntoolcrib runs cancel last --json",
 		Args:    positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.cancel(cmd.Context(), args[0])
+			rec, err := a.cancel(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.cancelled(cmd.Context(), rec, asJSON)
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the run as one JSON value, as in runs list")
+	return cmd
 }
 
-func (a *app) cancel(ctx context.Context, name string) error {
-	who, err := a.principal(ctx)
+// cancelled tells of a run that was cancelled.
+func (a *app) cancelled(ctx context.Context, rec store.RunRecord, asJSON bool) error {
+	rec, err := a.store.Run(ctx, rec.ID)
 	if err != nil {
 		return err
+	}
+	tell := a.note
+	if asJSON {
+		err = printJSON(a.out, viewOfRecord(rec), true)
+	} else {
+		fmt.Fprintf(a.out, "run %s: %s\n", rec.ID, rec.Status)
+		tell = func(text string) { fmt.Fprintln(a.out, text) }
+	}
+	if rec.Parent == "" || err != nil {
+		return err
+	}
+	if top, err := a.top(ctx, rec); err == nil && !top.Status.Ended() {
+		tell(fmt.Sprintf("it was a part of run %s, which is told so when it goes on: %s runs resume %s", top.ID, a.self(), top.ID))
+	}
+	return nil
+}
+
+// cancel ends a run, and returns it as it was before.
+func (a *app) cancel(ctx context.Context, name string) (rec store.RunRecord, err error) {
+	who, err := a.principal(ctx)
+	if err != nil {
+		return rec, err
 	}
 	s, err := a.database(ctx)
 	if err != nil {
-		return err
+		return rec, err
 	}
-	rec, err := a.findRun(ctx, s, name)
-	if err != nil {
-		return err
-	}
-	ended := func(status toolcrib.Status) error {
-		return failedf("conflict: run %s (%s) has ended; there is nothing to cancel", rec.ID, status)
+	if rec, err = a.findRun(ctx, s, name); err != nil {
+		return rec, err
 	}
 	if rec.Status.Ended() {
-		return ended(rec.Status)
+		return rec, failedf("conflict: run %s (%s) has ended; there is nothing to cancel", rec.ID, rec.Status)
 	}
 	locks, err := a.driverLocks()
 	if err != nil {
-		return err
+		return rec, err
 	}
 	if locks.take(rec.ID) == nil {
-		return a.cancelHere(ctx, rec, nameOf(who))
+		return rec, a.cancelHere(ctx, rec, nameOf(who))
 	}
 	if rec.Parent != "" {
-		return failedf("conflict: run %s is a part of run %s; cancel that one", rec.ID, rec.Parent)
+		return rec, failedf("conflict: run %s is a part of run %s; cancel that one", rec.ID, rec.Parent)
 	}
-	return a.cancelThere(ctx, rec, nameOf(who))
+	return rec, a.cancelThere(ctx, rec, nameOf(who))
 }
 
 // cancelHere ends a run that nobody drives.
@@ -66,21 +91,10 @@ func (a *app) cancelHere(ctx context.Context, rec store.RunRecord, by string) er
 	if err != nil {
 		return err
 	}
-	state, err := r.Cancel(ctx, rec.ID, by)
-	if isConflict(err) {
+	if _, err = r.Cancel(ctx, rec.ID, by); isConflict(err) {
 		return failedf("conflict: %v", err)
 	}
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(a.out, "run %s: %s\n", rec.ID, state.Status)
-	if rec.Parent == "" {
-		return nil
-	}
-	if top, err := a.top(ctx, rec); err == nil && !top.Status.Ended() {
-		fmt.Fprintf(a.out, "it was a part of run %s, which is told so when it goes on: %s runs resume %s\n", top.ID, a.self(), top.ID)
-	}
-	return nil
+	return err
 }
 
 // How long another process may take to end its run, and how often it is looked at.
@@ -114,7 +128,6 @@ func (a *app) cancelThere(ctx context.Context, rec store.RunRecord, by string) e
 			return err
 		}
 		if now.Status.Ended() {
-			fmt.Fprintf(a.out, "run %s: %s\n", rec.ID, now.Status)
 			return nil
 		}
 		if !a.locks.driven(rec.ID) && a.locks.take(rec.ID) == nil {

@@ -20,38 +20,7 @@ func (a *app) configCommand() *cobra.Command {
 		Args:    cobra.ArbitraryArgs,
 		RunE:    group,
 	}
-	cmd.AddCommand(
-		&cobra.Command{
-			Use:     "check",
-			Short:   "Tell everything that is wrong with the configuration",
-			Example: "toolcrib config check\ntoolcrib --config new.yaml config check",
-			Args: func(_ *cobra.Command, args []string) error {
-				if len(args) > 0 {
-					return usagef("config check takes no file; use: toolcrib --config %s config check", args[0])
-				}
-				return nil
-			},
-			RunE: func(cmd *cobra.Command, _ []string) error { return a.checkConfig(cmd.Context()) },
-		},
-		&cobra.Command{
-			Use:     "show",
-			Short:   "Print the effective configuration, with secrets masked",
-			Example: "toolcrib config show",
-			Args:    positional,
-			RunE: func(*cobra.Command, []string) error {
-				c, source, err := a.configurationAnyway()
-				if err != nil {
-					return err
-				}
-				a.notTrustedYet(source)
-				text := string(config.Show(c))
-				if a.outTerminal {
-					text = guard.Visible(text)
-				}
-				fmt.Fprint(a.out, text)
-				return nil
-			},
-		},
+	cmd.AddCommand(a.configCheckCommand(), a.configShowCommand(),
 		&cobra.Command{
 			Use:     "schema",
 			Short:   "Print the JSON Schema of the configuration",
@@ -64,6 +33,89 @@ func (a *app) configCommand() *cobra.Command {
 		},
 	)
 	return cmd
+}
+
+func (a *app) configCheckCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Tell everything that is wrong with the configuration",
+		Long: "Tell everything that is wrong with the configuration. Exit status: 0 nothing, 2 something. " +
+			"--json gives a list of {file, line, column, key_path, message}, empty if nothing is wrong; a line or column of 0 is not known. " +
+			"What is only worth a look is a notice.",
+		Example: "toolcrib config check\ntoolcrib --config new.yaml config check\ntoolcrib config check --json",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("config check takes no file; use: toolcrib --config %s config check", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.checkConfig(cmd.Context(), asJSON) },
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
+	return cmd
+}
+
+func (a *app) configShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "show",
+		Short:   "Print the effective configuration, with secrets masked",
+		Example: "toolcrib config show\ntoolcrib config show --json",
+		Args:    positional,
+		RunE: func(*cobra.Command, []string) error {
+			c, source, err := a.configurationAnyway()
+			if err != nil {
+				return err
+			}
+			a.notTrustedYet(source)
+			if asJSON {
+				whole, err := config.ShowJSON(c)
+				if err != nil {
+					return err
+				}
+				return printJSON(a.out, whole, true)
+			}
+			text := string(config.Show(c))
+			if a.outTerminal {
+				text = guard.Visible(text)
+			}
+			fmt.Fprint(a.out, text)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
+	return cmd
+}
+
+// configProblem is something that is wrong with a configuration, as --json shows it.
+type configProblem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`   // from 1; 0 = the file as a whole
+	Column  int    `json:"column"` // from 1; 0 = not known
+	KeyPath string `json:"key_path"`
+	Message string `json:"message"`
+}
+
+// configProblems tells what is wrong: exit status 2, or 0 if it is nothing.
+func (a *app) configProblems(all config.Errors, asJSON bool) error {
+	if asJSON {
+		list := make([]configProblem, len(all))
+		for i, e := range all {
+			list[i] = configProblem{File: e.File, Line: e.Line, Column: e.Column, KeyPath: e.Key, Message: e.Message}
+		}
+		if err := printJSON(a.out, list, true); err != nil {
+			return err
+		}
+	} else {
+		for _, e := range all {
+			fmt.Fprintln(a.err, guard.Visible(e.Error()))
+		}
+	}
+	if len(all) > 0 {
+		return silent(exitUsage) // as run does
+	}
+	return nil
 }
 
 // notTrustedYet tells that a file that is only looked at here is not used yet.
@@ -85,7 +137,7 @@ func (a *app) notTrustedYet(source config.Source) {
 }
 
 // checkConfig tells every error, and what this version does not act upon.
-func (a *app) checkConfig(ctx context.Context) error {
+func (a *app) checkConfig(ctx context.Context, asJSON bool) error {
 	c, source, err := a.configurationAnyway()
 	var warnings celrule.Problems
 	if err == nil {
@@ -93,10 +145,7 @@ func (a *app) checkConfig(ctx context.Context) error {
 	}
 	var all config.Errors
 	if errors.As(err, &all) {
-		for _, e := range all {
-			fmt.Fprintln(a.err, guard.Visible(e.Error()))
-		}
-		return silent(exitUsage)
+		return a.configProblems(all, asJSON)
 	}
 	if err != nil {
 		return err
@@ -111,11 +160,9 @@ func (a *app) checkConfig(ctx context.Context) error {
 	for _, text := range unknown {
 		a.notice("%s", text)
 	}
-	refused := false
 	for _, u := range c.Unsupported() {
 		if u.Safety {
-			refused = true
-			fmt.Fprintln(a.err, guard.Visible(u.Error()))
+			all = append(all, c.ErrorAt(u.Key, u.Message))
 			continue
 		}
 		a.notice("%s", u.Error())
@@ -124,8 +171,8 @@ func (a *app) checkConfig(ctx context.Context) error {
 		a.notice("%s", text)
 	}
 	a.notTrustedYet(source)
-	if refused {
-		return silent(exitUsage) // as run does
+	if asJSON || len(all) > 0 {
+		return a.configProblems(all, asJSON)
 	}
 	if source.Origin == config.OriginNone {
 		fmt.Fprintln(a.out, "no configuration file: every key has its default")

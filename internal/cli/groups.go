@@ -212,13 +212,15 @@ func findGroup(ctx context.Context, s *sqlite.Store, name string) (g access.Grou
 }
 
 func (a *app) groupsRemoveCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a group; its members gain nothing by it",
 		Long: "Remove a group. Its members stay in it by name, so that none of them may do more than before: " +
 			"a member without grants of their own is left with none. `users edit --group` takes them out. " +
-			"One that restricts its members to agents must have no members left, or be disabled instead.",
-		Example:           "toolcrib users groups remove staff",
+			"One that restricts its members to agents must have no members left, or be disabled instead. " +
+			"--json gives the group as it was, with the members that stay in it.",
+		Example:           "toolcrib users groups remove staff\ntoolcrib users groups remove staff --json",
 		Args:              positional,
 		ValidArgsFunction: a.completeGroups,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -230,17 +232,27 @@ func (a *app) groupsRemoveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			g, _, err := findGroup(cmd.Context(), s, name)
+			if err != nil {
+				return err
+			}
 			c, err := s.Access().RemoveGroup(cmd.Context(), name, by)
 			if err != nil {
 				return groupError(err)
 			}
-			fmt.Fprintf(a.out, "%s: removed\n", guard.Visible(name))
+			if asJSON {
+				err = printJSON(a.out, viewOfGroup(g, c.Carriers), true)
+			} else {
+				fmt.Fprintf(a.out, "%s: removed\n", guard.Visible(name))
+			}
 			if c.Carriers > 0 {
 				a.notice("%s, and they stay restricted to what they are granted elsewhere; `toolcrib users edit NAME --group ''` takes them out", access.StillCarry(c.Carriers))
 			}
-			return nil
+			return err
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
+	return cmd
 }
 
 // completeGroups completes the names of groups; a shell that cannot is told nothing.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -149,18 +150,21 @@ func rememberedCalls(tool string, arguments []byte) string {
 }
 
 func (a *app) rememberedRevokeCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:     "revoke ID",
 		Short:   "Ask about such calls again, also in runs that are on their way",
-		Example: "toolcrib approvals remembered revoke rem_0123456789abcdef0123",
+		Example: "toolcrib approvals remembered revoke rem_0123456789abcdef0123\ntoolcrib approvals remembered revoke rem_0123456789abcdef0123 --json",
 		Args:    positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.revokeRemembered(cmd.Context(), args[0])
+			return a.revokeRemembered(cmd.Context(), args[0], asJSON)
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
+	return cmd
 }
 
-func (a *app) revokeRemembered(ctx context.Context, id string) error {
+func (a *app) revokeRemembered(ctx context.Context, id string, asJSON bool) error {
 	who, err := a.principal(ctx)
 	if err != nil {
 		return err
@@ -179,12 +183,28 @@ func (a *app) revokeRemembered(ctx context.Context, id string) error {
 		return failedf("not found: no approval is remembered as %s; `toolcrib approvals remembered list` shows what there is", guard.Visible(id))
 	case err != nil:
 		return err
+	case asJSON:
+		return a.printRemembered(ctx, s, of, id)
 	case !changed:
 		fmt.Fprintf(a.out, "%s: revoked already\n", id)
 	default:
 		fmt.Fprintf(a.out, "%s: revoked\n", id)
 	}
 	return nil
+}
+
+// printRemembered writes one as the list has it.
+func (a *app) printRemembered(ctx context.Context, s *sqlite.Store, user, id string) error {
+	// Those after its own beginning: it, and the few that differ in the last character.
+	list, err := s.ListRemembered(ctx, store.RememberedFilter{User: user, Revoked: true, After: id[:len(id)-1]})
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(list, func(m store.Remembered) bool { return m.ID == id })
+	if i < 0 {
+		return fmt.Errorf("remembered approval %s: %w", guard.Visible(id), toolcrib.ErrNotFound)
+	}
+	return printJSON(a.out, list[i], true)
 }
 
 // remembered are the approvals that hold for a user, and in a session; what they

@@ -43,12 +43,13 @@ func (a *app) secretCommand() *cobra.Command {
 }
 
 func (a *app) secretSetCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Store a secret, in place of the one of that name",
 		Long: fmt.Sprintf("Store a secret, in place of the one of that name. The value is read without an echo on a terminal, else from standard input, "+
 			"where one newline at its end does not count; it has at most %d bytes. It is never an argument: others could see it there.", secret.MaxValueBytes),
-		Example: "toolcrib secret set anthropic\ntoolcrib secret set anthropic < key.txt",
+		Example: "toolcrib secret set anthropic\ntoolcrib secret set anthropic < key.txt\ntoolcrib secret set anthropic --json < key.txt",
 		// What is too much here may be the secret, so it is not repeated.
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -58,9 +59,11 @@ func (a *app) secretSetCommand() *cobra.Command {
 		},
 		ValidArgsFunction: a.completeSecrets,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.setSecret(cmd.Context(), args[0])
+			return a.setSecret(cmd.Context(), args[0], asJSON)
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value, without the secret")
+	return cmd
 }
 
 func (a *app) secretListCommand() *cobra.Command {
@@ -79,16 +82,19 @@ func (a *app) secretListCommand() *cobra.Command {
 }
 
 func (a *app) secretRemoveCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:               "remove NAME",
 		Short:             "Remove a secret",
-		Example:           "toolcrib secret remove anthropic",
+		Example:           "toolcrib secret remove anthropic\ntoolcrib secret remove anthropic --json",
 		Args:              positional,
 		ValidArgsFunction: a.completeSecrets,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.removeSecret(cmd.Context(), args[0])
+			return a.removeSecret(cmd.Context(), args[0], asJSON)
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
+	return cmd
 }
 
 // ownSecrets opens the secrets for an administrator. The keys are made with the
@@ -105,7 +111,7 @@ func (a *app) ownSecrets(ctx context.Context) (*secret.Store, string, error) {
 	return kept, by, err
 }
 
-func (a *app) setSecret(ctx context.Context, name string) error {
+func (a *app) setSecret(ctx context.Context, name string, asJSON bool) error {
 	if err := secret.CheckName(name); err != nil {
 		return usagef("%v", err)
 	}
@@ -129,6 +135,13 @@ func (a *app) setSecret(ctx context.Context, name string) error {
 	}
 	if n := len(bytes.TrimSpace(value)); n < guard.MinSecretBytes {
 		a.notice("%s has fewer than %d bytes, so it is masked nowhere: it would be found in ordinary words", name, guard.MinSecretBytes)
+	}
+	if asJSON {
+		info, err := infoOf(kept, name)
+		if err != nil {
+			return err
+		}
+		return printJSON(a.out, info, true)
 	}
 	fmt.Fprintf(a.out, "%s: stored; the configuration may say ${secret:%s}\n", name, name)
 	return nil
@@ -215,12 +228,29 @@ func (a *app) listSecrets(ctx context.Context, asJSON bool) error {
 	return nil
 }
 
-func (a *app) removeSecret(ctx context.Context, name string) error {
+// infoOf is what the list has of a secret; not found if there is none.
+func infoOf(kept *secret.Store, name string) (secret.Info, error) {
+	list, err := kept.List()
+	if err != nil {
+		return secret.Info{}, err
+	}
+	for _, info := range list {
+		if info.Name == name {
+			return info, nil
+		}
+	}
+	return secret.Info{}, toolcrib.ErrNotFound
+}
+
+func (a *app) removeSecret(ctx context.Context, name string, asJSON bool) error {
 	kept, by, err := a.ownSecrets(ctx)
 	if err != nil {
 		return err
 	}
-	err = kept.Remove(name)
+	info, err := infoOf(kept, name)
+	if err == nil {
+		err = kept.Remove(name)
+	}
 	if errors.Is(err, toolcrib.ErrNotFound) {
 		return failedf("not found: there is no secret %s; `toolcrib secret list` shows what there is", guard.Visible(name))
 	}
@@ -229,6 +259,9 @@ func (a *app) removeSecret(ctx context.Context, name string) error {
 	}
 	if err := a.recordSecret(ctx, systemSecretRemoved, name, by); err != nil {
 		return err
+	}
+	if asJSON {
+		return printJSON(a.out, info, true)
 	}
 	fmt.Fprintf(a.out, "%s: removed\n", name)
 	return nil

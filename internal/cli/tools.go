@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -215,12 +216,14 @@ func onOff(on bool) string {
 
 func (a *app) toolsSwitchCommand(verb, short string) *cobra.Command {
 	var groupName string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   verb + " [NAME]",
 		Short: short,
-		Long:  short + ". For administrators. It holds at the next call, also in runs that go on.",
-		Example: fmt.Sprintf("toolcrib tools %s write_file\ntoolcrib tools %s --group files",
-			verb, verb),
+		Long: short + ". For administrators. It holds at the next call, also in runs that go on. " +
+			"--json gives the tool as `tools show` does, with --group a list of the group's tools; null is a tool that is not there any more.",
+		Example: fmt.Sprintf("toolcrib tools %s write_file\ntoolcrib tools %s --group files\ntoolcrib tools %s write_file --json",
+			verb, verb, verb),
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case groupName != "" && len(args) > 0:
@@ -236,15 +239,16 @@ func (a *app) toolsSwitchCommand(verb, short string) *cobra.Command {
 			if groupName == "" {
 				o.Kind, o.Name = store.OverrideTool, args[0]
 			}
-			return a.switchTool(cmd.Context(), verb, o)
+			return a.switchTool(cmd.Context(), verb, o, asJSON)
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
 	cmd.Flags().StringVar(&groupName, "group", "", "all tools of this group, now and later")
 	return cmd
 }
 
 // switchTool sets or resets an override.
-func (a *app) switchTool(ctx context.Context, verb string, o store.Override) error {
+func (a *app) switchTool(ctx context.Context, verb string, o store.Override, asJSON bool) error {
 	by, err := a.administrator(ctx)
 	if err != nil {
 		return err
@@ -266,6 +270,12 @@ func (a *app) switchTool(ctx context.Context, verb string, o store.Override) err
 	if err != nil {
 		return err
 	}
+	if asJSON {
+		if err := a.printSwitched(ctx, o); err != nil {
+			return err
+		}
+		return a.stillOff(ctx, verb, o)
+	}
 	what := guard.Visible(o.Name)
 	if o.Kind == store.OverrideGroup {
 		what = "group " + what
@@ -276,6 +286,23 @@ func (a *app) switchTool(ctx context.Context, verb string, o store.Override) err
 	}
 	fmt.Fprintf(a.out, "%s: %s\n", what, word)
 	return a.stillOff(ctx, verb, o)
+}
+
+// printSwitched writes the tools that a switch was about as they are now.
+func (a *app) printSwitched(ctx context.Context, o store.Override) error {
+	views, err := a.toolViews(ctx)
+	if err != nil {
+		return err
+	}
+	if o.Kind == store.OverrideGroup {
+		views = slices.DeleteFunc(views, func(v toolView) bool { return v.Group != o.Name })
+		return printJSON(a.out, views, true)
+	}
+	i := slices.IndexFunc(views, func(v toolView) bool { return v.Name == o.Name })
+	if i < 0 {
+		return printJSON(a.out, nil, true)
+	}
+	return printJSON(a.out, views[i], true)
 }
 
 // stillOff tells that a tool that was switched on stays off by its group.

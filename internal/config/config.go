@@ -30,6 +30,7 @@ type Config struct {
 	base      string         // absolute folder of the file; "" = no file
 	hash      string         // sha256:… of its content; "" = no file
 	positions map[string]int // key path -> line, of what is written in the file
+	columns   map[place]int  // where in its line
 	texts     map[string]TextPosition
 }
 

@@ -19,23 +19,44 @@ type decoder struct {
 	errs      Errors
 	failed    map[string]bool
 	positions map[string]int
+	columns   map[place]int           // where the key of a path stands in a line
 	texts     map[string]TextPosition // of keys that hold an expression
 	defaults  bool                    // what is decoded now is a default, not from the file
 }
 
 func newDecoder(file, base string) *decoder {
-	return &decoder{file: file, base: base, failed: map[string]bool{}, positions: map[string]int{}, texts: map[string]TextPosition{}}
+	return &decoder{file: file, base: base, failed: map[string]bool{}, positions: map[string]int{}, columns: map[place]int{}, texts: map[string]TextPosition{}}
+}
+
+// place is a key path on a line: a key that stands there twice has two.
+type place struct {
+	path string
+	line int
+}
+
+// columnAt returns the column of a key on a line, or of the nearest one that it belongs
+// to and that is written there; 0 = not known.
+func columnAt(columns map[place]int, path string, line int) int {
+	for p := path; p != ""; p = parent(p) {
+		if column := columns[place{p, line}]; column > 0 {
+			return column
+		}
+	}
+	return 0
 }
 
 func (d *decoder) errorf(line int, path, format string, args ...any) {
 	d.failed[path] = true
-	d.errs = append(d.errs, Error{File: d.file, Line: line, Key: path, Message: fmt.Sprintf(format, args...)})
+	d.errs = append(d.errs, Error{
+		File: d.file, Line: line, Column: columnAt(d.columns, path, line), Key: path, Message: fmt.Sprintf(format, args...),
+	})
 }
 
 // value decodes n, which is present, into v.
 func (d *decoder) value(path string, n *node, v reflect.Value, f field) {
 	if !d.defaults {
 		d.positions[path] = max(n.line, 1)
+		d.columns[place{path, max(n.line, 1)}] = n.column
 	}
 	if n.kind == kindNull {
 		d.null(path, n, v, f)
@@ -61,7 +82,7 @@ func (d *decoder) value(path string, n *node, v reflect.Value, f field) {
 		d.value(path, n, v.Elem(), f)
 	case reflect.Struct:
 		if f.short != "" && n.kind == kindText {
-			n = &node{kind: kindDict, line: n.line, entries: []entry{{key: f.short, line: n.line, value: n}}}
+			n = &node{kind: kindDict, line: n.line, column: n.column, entries: []entry{{key: f.short, line: n.line, column: n.column, value: n}}}
 		}
 		if d.want(path, n, kindDict) {
 			d.dict(path, n, v)
@@ -129,6 +150,7 @@ func (d *decoder) dict(path string, n *node, v reflect.Value) {
 		}
 		f := byKey[e.key]
 		if f == nil {
+			d.columns[place{at, e.line}] = e.column
 			d.errorf(e.line, at, "unknown key %s%s", short(e.key), didYouMean(e.key, names))
 			continue
 		}
@@ -144,12 +166,13 @@ func (d *decoder) dict(path string, n *node, v reflect.Value) {
 // at returns the value with the line of its key: that is where people look.
 func (e entry) at() *node {
 	n := *e.value
-	n.line = e.line
+	n.line, n.column = e.line, e.column
 	return &n
 }
 
 func (d *decoder) duplicate(seen map[string]int, e entry, path string) bool {
 	if first, ok := seen[e.key]; ok {
+		d.columns[place{path, e.line}] = e.column
 		d.errorf(e.line, path, "duplicate key %s; it stands at line %d already", short(e.key), first)
 		return true
 	}

@@ -150,12 +150,12 @@ func parse(file, base string, data []byte) (*Config, error) {
 		if !errors.As(err, &syntax) {
 			return nil, Errors{{File: file, Line: 1, Message: err.Error()}}
 		}
-		return nil, Errors{{File: file, Line: syntax.line, Message: syntax.message}}
+		return nil, Errors{{File: file, Line: syntax.line, Column: syntax.column, Message: syntax.message}}
 	}
 	if root.kind != kindNull && root.kind != kindDict {
-		return nil, Errors{{File: file, Line: root.line, Message: fmt.Sprintf("must be a mapping of keys, not %s", root.kind)}}
+		return nil, Errors{{File: file, Line: root.line, Column: root.column, Message: fmt.Sprintf("must be a mapping of keys, not %s", root.kind)}}
 	}
-	c := &Config{file: file, base: base, positions: d.positions, texts: d.texts}
+	c := &Config{file: file, base: base, positions: d.positions, columns: d.columns, texts: d.texts}
 	d.dict("", root, reflect.ValueOf(c).Elem())
 	d.defaultAgent(c)
 	d.check(c)
@@ -193,6 +193,12 @@ func (c *Config) Position(path string) string {
 		return "default"
 	}
 	return position(c.file, line)
+}
+
+// ErrorAt is an error about a key, with the place where it is written, if it is.
+func (c *Config) ErrorAt(path, message string) Error {
+	line := c.positions[path]
+	return Error{File: c.file, Line: line, Column: columnAt(c.columns, path, line), Key: path, Message: message}
 }
 
 // IsSet tells whether the key is written in the file.

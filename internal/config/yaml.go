@@ -39,21 +39,23 @@ type node struct {
 	kind    kind
 	text    string // of a scalar, as written; of a text, its value
 	line    int
+	column  int          // from 1; 0 = not known
 	start   TextPosition // of a text, where it is known
 	items   []*node
 	entries []entry
 }
 
 type entry struct {
-	key   string
-	line  int
-	value *node
+	key    string
+	line   int
+	column int
+	value  *node
 }
 
 // syntaxError is a file that is no YAML, or not of the plain kind.
 type syntaxError struct {
-	line    int
-	message string
+	line, column int
+	message      string
 }
 
 func (e *syntaxError) Error() string { return e.message }
@@ -214,7 +216,8 @@ func fromParser(err error, lastLine int) error {
 	if !errors.As(err, &ye) {
 		return syntaxErrorf(lastLine, "is no valid YAML")
 	}
-	return syntaxErrorf(lineOf(ye.GetToken(), lastLine), "is no valid YAML: %s", explainSyntax(ye.GetMessage()))
+	at := ye.GetToken()
+	return &syntaxError{line: lineOf(at, lastLine), column: columnOf(at), message: "is no valid YAML: " + explainSyntax(ye.GetMessage())}
 }
 
 // explainSyntax adds to messages of the library that puzzle newcomers what is
@@ -239,7 +242,23 @@ func lineOf(t *token.Token, otherwise int) int {
 	return t.Position.Line
 }
 
+// columnOf is where in its line a token begins; 0 = not known.
+func columnOf(t *token.Token) int {
+	if t == nil || t.Position == nil {
+		return 0
+	}
+	return max(t.Position.Column, 0)
+}
+
 func (c *converter) convert(n ast.Node, line, depth int) (*node, error) {
+	out, err := c.value(n, line, depth)
+	if err == nil && n != nil {
+		out.column = columnOf(n.GetToken())
+	}
+	return out, err
+}
+
+func (c *converter) value(n ast.Node, line, depth int) (*node, error) {
 	if n == nil {
 		return &node{kind: kindNull, line: line}, nil
 	}
@@ -304,10 +323,10 @@ func (c *converter) dict(values []*ast.MappingValueNode, line, depth int) (*node
 		if err != nil {
 			return nil, err
 		}
-		out.entries = append(out.entries, entry{key: key.text, line: keyLine, value: value})
+		out.entries = append(out.entries, entry{key: key.text, line: keyLine, column: key.column, value: value})
 	}
 	if len(out.entries) > 0 {
-		out.line = out.entries[0].line
+		out.line, out.column = out.entries[0].line, out.entries[0].column
 	}
 	return out, nil
 }
