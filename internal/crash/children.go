@@ -110,7 +110,7 @@ const writes2 = "- usage: {input: 100, output: 10}\n" +
 // childrenEnded are runs that call agents and are ended from outside.
 func childrenEnded() []*Scenario {
 	oneByOne := func(l *toolcrib.Limits) { l.MaxParallel = 1 }
-	calls := turn(thing("r9"), spawn("p1", one)) + turn(line("c9")) + done
+	calls := turn(thing("r9")) + turn(spawn("p1", one)) + turn(line("c9")) + done
 	cancels := turn(line("c1"), call("cancel_run", "x1", "{}"), line("c2")) + done
 	return []*Scenario{
 		{Name: "cancel, child", script: calls, team: map[string]*member{one: {script: cancels, limits: oneByOne}}},
