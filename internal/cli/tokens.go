@@ -12,8 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
@@ -184,7 +186,9 @@ func (a *app) listTokens(ctx context.Context, user string, all, asJSON bool) err
 		}
 		list = append(list, t)
 	}
-	slices.SortStableFunc(list, func(x, y access.Issued) int { return cmp.Compare(y.Claims.IssuedAt, x.Claims.IssuedAt) })
+	if err := newestFirst(ctx, s, list); err != nil {
+		return err
+	}
 	if !all && len(list) > peopleShown {
 		a.notice("there are %d tokens; --all lists all of them", len(list))
 		list = list[:peopleShown]
@@ -205,6 +209,34 @@ func (a *app) listTokens(ctx context.Context, user string, all, asJSON bool) err
 		rows = append(rows, []string{v.ID, strings.ReplaceAll(v.State, "_", " "), v.Label, v.IssuedBy, shortTime(v.IssuedAt.Local(), now), v.goodFor()})
 	}
 	a.outStyle.Table(a.out, rows)
+	return nil
+}
+
+// newestFirst puts tokens in order. A token knows the second of its issue; which of two
+// of one second came first, the system journal tells.
+func newestFirst(ctx context.Context, s *sqlite.Store, list []access.Issued) error {
+	order := func(x, y access.Issued) int { return cmp.Compare(y.Claims.IssuedAt, x.Claims.IssuedAt) }
+	slices.SortStableFunc(list, order)
+	if len(slices.CompactFunc(slices.Clone(list), func(x, y access.Issued) bool { return order(x, y) == 0 })) == len(list) {
+		return nil
+	}
+	issued := map[string]toolcrib.Seq{}
+	filter := store.AuditFilter{Kinds: []toolcrib.Kind{access.TokenIssued}, Limit: store.MaxLimit}
+	for {
+		page, err := s.Audit(ctx, filter)
+		if err != nil {
+			return err
+		}
+		for _, e := range page.Entries {
+			issued[e.Subject] = e.Seq
+		}
+		if filter.Cursor = page.Next; filter.Cursor == "" {
+			break
+		}
+	}
+	slices.SortStableFunc(list, func(x, y access.Issued) int {
+		return cmp.Or(order(x, y), cmp.Compare(issued[y.Claims.ID], issued[x.Claims.ID]), cmp.Compare(y.Claims.ID, x.Claims.ID))
+	})
 	return nil
 }
 
