@@ -58,11 +58,44 @@ func (a *app) actsFor(ctx context.Context) (toolcrib.Principal, error) {
 		return toolcrib.Principal{}, err
 	}
 	now, err := a.people(s).Standing(ctx, toolcrib.Principal{User: name, Actor: self})
-	if err == nil && now.Refused != "" {
+	switch {
+	case err != nil:
+	case now.Refused != "":
 		err = failedf("forbidden: %s", now.Refused)
+	default:
+		err = a.tellUnadded(ctx, s, name)
 	}
 	return now.Principal, err
 }
+
+// tellUnadded tells of a name with --as that nobody has, where others were added: it may
+// be a slip of the finger, and nothing that restricts the one who was meant holds for it.
+func (a *app) tellUnadded(ctx context.Context, s *sqlite.Store, name string) error {
+	if _, err := s.Access().User(ctx, name); !errors.Is(err, toolcrib.ErrNotFound) {
+		return err
+	}
+	var names []string
+	for u, err := range eachUser(ctx, s.Access()) {
+		if err != nil {
+			return err
+		}
+		if names = append(names, u.Name); len(names) == maxNear {
+			break
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("there is no user %s; who is not added is not restricted; see users list", name)
+	if near := nearest(name, names); near != "" {
+		text += fmt.Sprintf(" (did you mean %q?)", near)
+	}
+	a.notice("%s", text)
+	return nil
+}
+
+// maxNear bounds among how many names the nearest one is looked for.
+const maxNear = 1000
 
 // actor finds out whom the command acts for where that is said, so that nothing is done
 // or told for somebody who may do nothing. What helps to set toolcrib up works anyway.
