@@ -3,6 +3,10 @@
 // person would, and compares the end with that of a run that nobody disturbed
 // (contract §5, design.md §2).
 //
+// Where runs start one another the person resumes the run at the top, and decides on
+// whichever of them waits; the laws hold for each of them and for what they say of one
+// another.
+//
 // The points are: before, during and after each append to the journal, before and
 // after each result that is kept, and before, during and after each effect of a
 // tool. An undisturbed run tells how many there are; [Harness.Play] kills at any
