@@ -193,40 +193,52 @@ func stoppable(parent context.Context, by string) (context.Context, func()) {
 
 // onward goes on with a run as long as the person answers what it waits for.
 func (f *screenFront) onward(ctx context.Context, d *drive, r *agent.Runner, state *agent.State, err error) (*agent.State, error) {
-	problem := ""
 	for err == nil && state != nil && state.Pending != nil {
-		run := state.Run
-		at, word := d.waits(ctx, r, state)
-		decided := word == nil && at == nil // somebody did, meanwhile
-		if at != nil {
-			decided, word = f.decide(ctx, d, r, at, problem)
-		}
-		problem = ""
-		var usage *agent.UsageError
-		var exit *exitError
-		var forbidden *agent.ForbiddenError
+		goesOn, failed := d.answerEach(ctx, r, state, func(at *agent.State) (bool, error) { return f.answer(ctx, d, r, at) })
 		var cancelled *agent.CancelError
 		switch {
 		case errors.As(context.Cause(ctx), &cancelled):
-			return r.Cancel(context.WithoutCancel(ctx), run, cancelled.By)
+			return r.Cancel(context.WithoutCancel(ctx), state.Run, cancelled.By)
 		case context.Cause(ctx) != nil:
 			return state, context.Cause(ctx)
-		case errors.As(word, &usage), errors.As(word, &exit) && exit.code == exitUsage:
-			problem = word.Error()
-			continue
-		case word != nil && isConflict(word): // somebody else was quicker
-			f.note("this was decided elsewhere in the meantime")
-		case errors.As(word, &forbidden):
-			f.warn(word.Error())
-			return state, nil
-		case word != nil:
-			return state, word
-		case !decided:
+		case failed != nil:
+			return state, failed
+		case !goesOn:
 			return state, nil
 		}
-		state, err = r.Resume(ctx, run)
+		state, err = r.Resume(ctx, state.Run)
 	}
 	return state, err
+}
+
+// answer puts to the person what a run waits for, until the answer can be meant; false =
+// it is left.
+func (f *screenFront) answer(ctx context.Context, d *drive, r *agent.Runner, s *agent.State) (bool, error) {
+	if !d.answers(s) {
+		return false, nil
+	}
+	for problem := ""; ; {
+		if expired, err := d.expire(ctx, r, s); expired || err != nil {
+			return expired, err
+		}
+		decided, err := f.decide(ctx, d, r, s, problem)
+		var usage *agent.UsageError
+		var exit *exitError
+		var forbidden *agent.ForbiddenError
+		switch {
+		case ctx.Err() != nil:
+			return decided, err
+		case errors.As(err, &usage), errors.As(err, &exit) && exit.code == exitUsage:
+			problem = err.Error()
+			continue
+		case isConflict(err): // somebody else was quicker
+			f.note("this was decided elsewhere in the meantime")
+		case errors.As(err, &forbidden):
+			f.warn(err.Error())
+			return false, nil
+		}
+		return decided, err
+	}
 }
 
 // decide puts to the person what a run waits for; false = it is left.

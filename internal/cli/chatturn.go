@@ -222,7 +222,7 @@ func (c *chat) goOn(ctx context.Context) error {
 	}
 	before := state.Usage
 	state, err = c.carry(ctx, d, false, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
-		if _, err := r.Expire(ctx, rec.ID, c.config.Approvals.Expire.Std()); err != nil && !isConflict(err) {
+		if err := d.expireAll(ctx, r, rec.ID); err != nil {
 			return nil, err
 		}
 		return r.Resume(ctx, rec.ID)

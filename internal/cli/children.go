@@ -30,13 +30,67 @@ func (d *drive) subAgents(options *agent.Options) {
 	options.Models = d.a.opening(d.config, d.models)
 }
 
-// waits is the run whose decision a parked run waits for: itself or one below it; nil =
-// it can go on.
-func (d *drive) waits(ctx context.Context, r *agent.Runner, s *agent.State) (*agent.State, error) {
-	if s.Pending == nil || s.Pending.Run == "" {
-		return s, nil
+// answerEach has everything answered that a parked run waits for, itself or by runs below
+// it: what nobody answers keeps nothing else waiting, and is not put again by this
+// process. goesOn is false if all of it still waits.
+func (d *drive) answerEach(ctx context.Context, r *agent.Runner, s *agent.State, answer func(*agent.State) (bool, error)) (goesOn bool, err error) {
+	all := []*agent.State{s}
+	if s.Pending.Run != "" {
+		if all, err = r.AllWaiting(ctx, s.Run); err != nil {
+			return false, err
+		}
 	}
-	return r.WaitsFor(ctx, s.Run)
+	for _, at := range all {
+		if at.Approval == nil || d.left[at.Approval.ApprovalID] {
+			continue
+		}
+		decided, err := answer(at)
+		switch {
+		case ctx.Err() != nil:
+			return false, err
+		case isConflict(err): // somebody else was quicker, while the question stood here
+			decided = true
+		case err != nil:
+			return false, err
+		case !decided:
+			d.leave(at.Approval.ApprovalID)
+		}
+		goesOn = goesOn || decided
+	}
+	if goesOn || s.Pending.Run == "" {
+		return goesOn, nil
+	}
+	waits, err := r.WaitsFor(ctx, s.Run)
+	return err == nil && waits == nil, err // somebody did, meanwhile
+}
+
+// leave remembers that an approval got no answer here.
+func (d *drive) leave(approval string) {
+	if d.left == nil {
+		d.left = map[string]bool{}
+	}
+	d.left[approval] = true
+}
+
+// expireAll denies what a run waits for, itself or by runs below it, and has waited for
+// too long (approvals.expire).
+func (d *drive) expireAll(ctx context.Context, r *agent.Runner, run toolcrib.RunID) error {
+	all, err := r.AllWaiting(ctx, run)
+	if err != nil {
+		return err
+	}
+	for _, at := range all {
+		if _, err := d.expire(ctx, r, at); err != nil && !isConflict(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// expire denies what a run waits for if that has waited for too long: it is nobody's to
+// decide any more.
+func (d *drive) expire(ctx context.Context, r *agent.Runner, at *agent.State) (expired bool, err error) {
+	return r.Expire(ctx, at.Run, d.config.Approvals.Expire.Std())
 }
 
 // below is the run for which a run waits, for those who only look; the run itself where

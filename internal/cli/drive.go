@@ -59,6 +59,7 @@ type drive struct {
 	locks  *driverLocks
 	ask    *render.Approver // nil = nobody can be asked
 	screen bool             // a person is asked on the screen of a conversation
+	left   map[string]bool  // approvals that nobody answered here, by their IDs
 
 	announcing *announcer // nil = nobody is to be told that the run waits
 	log        *slog.Logger
@@ -268,7 +269,7 @@ func (d *drive) options(show watcher, stderr io.Writer) (agent.Options, error) {
 		return agent.Options{}, err
 	}
 	o := agent.Options{
-		FourEyes: d.config.Approvals.FourEyes, Announcer: d.announcer(),
+		FourEyes: d.config.Approvals.FourEyes, Expires: d.config.Approvals.Expire.Std(), Announcer: d.announcer(),
 		Ledger: budgets, Memory: approvalMemory{a.store}, Journal: d.journaled(), Contents: a.store, Gate: d.gate,
 		Mask: mask, Log: log, Worker: workerName(), Version: version.Version(),
 		Watch: func(run toolcrib.RunID, f journal.Frame) {

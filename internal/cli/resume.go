@@ -229,14 +229,8 @@ func (a *app) reopenModels(c *config.Config, infos []journal.ModelInfo) (*models
 // goOn drives a run as far as it goes. An approval that it waits for is put to
 // whoever is there, or decided as --approve says.
 func (d *drive) goOn(ctx context.Context, r *agent.Runner, run toolcrib.RunID) (*agent.State, error) {
-	waits, err := r.WaitsFor(ctx, run)
-	if err != nil {
+	if err := d.expireAll(ctx, r, run); err != nil {
 		return nil, err
-	}
-	if waits != nil {
-		if _, err := r.Expire(ctx, waits.Run, d.config.Approvals.Expire.Std()); err != nil && !isConflict(err) {
-			return nil, err
-		}
 	}
 	state, err := r.Resume(ctx, run)
 	return d.onward(ctx, r, state, err)
@@ -248,30 +242,23 @@ func (d *drive) onward(ctx context.Context, r *agent.Runner, state *agent.State,
 		if err != nil || state.Pending == nil {
 			return state, err
 		}
-		run := state.Run
-		at, err := d.waits(ctx, r, state)
-		decided := err == nil && at == nil // somebody did, meanwhile
-		if at != nil {
-			decided, err = d.decide(ctx, r, at)
-		}
-		var forbidden *agent.ForbiddenError
-		switch {
-		case err == nil && decided:
-			continue
-		case errors.As(err, &forbidden):
-			d.a.notice("%v", err)
-			return state, nil
-		}
-		if err != nil && !isConflict(err) {
-			return state, err
-		}
+		goesOn, err := d.answerEach(ctx, r, state, func(at *agent.State) (bool, error) {
+			decided, err := d.decide(ctx, r, at)
+			var forbidden *agent.ForbiddenError
+			if errors.As(err, &forbidden) {
+				d.a.notice("%v", err)
+				return false, nil
+			}
+			return decided, err
+		})
 		var cancel *agent.CancelError
-		if errors.As(context.Cause(ctx), &cancel) {
-			return r.Cancel(context.WithoutCancel(ctx), run, cancel.By)
-		}
-		if err != nil && context.Cause(ctx) == nil {
-			// Somebody else was quicker, while the question stood here.
+		switch {
+		case err == nil && goesOn:
 			continue
+		case errors.As(context.Cause(ctx), &cancel):
+			return r.Cancel(context.WithoutCancel(ctx), state.Run, cancel.By)
+		case err != nil && !isConflict(err):
+			return state, err
 		}
 		return state, context.Cause(ctx)
 	}
@@ -285,8 +272,11 @@ func isConflict(err error) bool {
 
 // decide answers what a parked run waits for; false = nobody did.
 func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State) (bool, error) {
-	if s.Approval == nil || ctx.Err() != nil {
+	if s.Approval == nil || ctx.Err() != nil || !d.answers(s) {
 		return false, nil
+	}
+	if expired, err := d.expire(ctx, r, s); expired || err != nil {
+		return expired, err
 	}
 	word := agent.Decision{ApprovalID: s.Approval.ApprovalID, Digest: s.Approval.Digest, Who: d.who}
 	if kind := s.Approval.Kind; kind != journal.ApprovalCall && (kind != journal.ApprovalInput || d.approve != agent.ApproveDeny) {

@@ -27,7 +27,7 @@ type Approver struct {
 	// be nil.
 	Hold, Release func()
 
-	left string // the approval that got no answer last
+	left map[string]bool // approvals that got no answer, by their IDs
 }
 
 // errNobody says that no answer came: the end of the input, or of the run.
@@ -46,7 +46,7 @@ func (a *Approver) Decide(ctx context.Context, _ toolcrib.RunID, ask *journal.Co
 	a.show(ask)
 	d, err := a.decide(ctx, ask)
 	if err != nil {
-		a.left = ask.ApprovalID
+		a.leave(ask.ApprovalID)
 		fmt.Fprintln(a.Out)
 		return journal.ConfirmationResolved{}, false, nil
 	}

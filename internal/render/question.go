@@ -9,7 +9,17 @@ import (
 )
 
 // Left tells whether the person left an approval without an answer before.
-func (a *Approver) Left(approval string) bool { return approval != "" && approval == a.left }
+func (a *Approver) Left(approval string) bool { return a.left[approval] }
+
+func (a *Approver) leave(approval string) {
+	switch {
+	case approval == "":
+		return
+	case a.left == nil:
+		a.left = map[string]bool{}
+	}
+	a.left[approval] = true
+}
 
 // Ask shows head, which is made visible, and reads one line as the answer to the
 // question. ok is false if there is none; then it is not asked about that approval
@@ -35,7 +45,7 @@ func (a *Approver) AskRaw(ctx context.Context, approval, head, question string) 
 		fmt.Fprintln(a.Out)
 	}
 	if answer = strings.TrimSpace(answer); err != nil || answer == "" {
-		a.left = approval
+		a.leave(approval)
 		return "", false
 	}
 	return answer, true
