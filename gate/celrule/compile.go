@@ -245,8 +245,20 @@ func (c *compiler) program(ast *cel.Ast, most uint64) (cel.Program, error) {
 
 func (c *compiler) reportIssues(list []*cel.Error) {
 	for _, e := range list {
-		c.reportAt(place{max(e.Location.Line(), 1), max(e.Location.Column(), 0) + 1}, "%s", explain(e.Message))
+		c.reportAt(c.placeOf(e), "%s", explain(e.Message))
 	}
+}
+
+// placeOf returns where an error is. One behind the end of the condition is where
+// its last character is that says anything.
+func (c *compiler) placeOf(e *cel.Error) place {
+	at := place{max(e.Location.Line(), 1), max(e.Location.Column(), 0) + 1}
+	text := strings.TrimRightFunc(c.rule.When, unicode.IsSpace)
+	last := place{1 + strings.Count(text, "\n"), utf8.RuneCountInString(text[strings.LastIndex(text, "\n")+1:])}
+	if at.line > last.line || at.line == last.line && at.column > last.column {
+		return last
+	}
+	return at
 }
 
 func (c *compiler) report(field, format string, args ...any) {
@@ -271,10 +283,8 @@ func (c *compiler) add(list Problems, field string, at place, format string, arg
 		Message: oneLine(fmt.Sprintf(format, args...)),
 	}
 	p.File, p.Line = filePosition(c.rule.Position)
-	if at.line > 0 && c.rule.WhenLine > 0 {
-		p.Line = c.rule.WhenLine + at.line - 1
-		p.Column = at.column + max(c.rule.WhenColumn, 1) - 1
-		p.mapped = true
+	if field == "when" {
+		p.locate(c.rule)
 	}
 	return append(list, p)
 }

@@ -14,10 +14,10 @@ import (
 // TestRules_ProblemsOfConditions has what is said of conditions that are wrong.
 func TestRules_ProblemsOfConditions(t *testing.T) {
 	tests := []struct{ when, want string }{
-		{`args.`, `column 6: syntax error at '.'`},
-		{`args.x ==`, `column 10: syntax error: the condition ends too early`},
-		{`// nothing`, `column 11: syntax error: the condition ends too early`},
-		{`tool.matches(user`, `column 18: syntax error: the condition ends too early`},
+		{`args.`, `column 5: syntax error at '.'`},
+		{`args.x ==`, `column 9: syntax error: the condition ends too early`},
+		{`// nothing`, `column 10: syntax error: the condition ends too early`},
+		{`tool.matches(user`, `column 17: syntax error: the condition ends too early`},
 		{`args.x = 1`, `column 8: syntax error: compare with ==, not =`},
 		{`true true`, `column 6: syntax error: extraneous input 'true' after what is a whole condition already`},
 		{`args.x == 'a`, `column 11: syntax error at ''a'`},
@@ -92,7 +92,21 @@ toolcrib.yaml:37: rules[2].tools[2]: "" is neither a tool's name nor a glob over
 		}}, `c.yaml:7: rules[0].when: column 7: undeclared reference to 'usr' (did you mean 'user'?)`},
 		{"only the rule's place is known", []celrule.Rule{{
 			Name: "a", Then: deny, When: "true &&\nusr == \"y\"", Position: "dir:x/c.yaml:3",
-		}}, `dir:x/c.yaml:3: rules[0].when: line 2, column 1: undeclared reference to 'usr' (did you mean 'user'?)`},
+		}}, `dir:x/c.yaml:3: rules[0].when: line 2, column 1 of the condition: undeclared reference to 'usr' (did you mean 'user'?)`},
+		{"only the condition's line is known", []celrule.Rule{{
+			Name: "a", Then: deny, When: "true &&\nusr == \"y\"", Position: "c.yaml:3", WhenLine: 5,
+			WhenPlace: func(int, int) (int, int) { return 0, 0 },
+		}}, `c.yaml:5: rules[0].when: line 2, column 1 of the condition: undeclared reference to 'usr' (did you mean 'user'?)`},
+		{"in the first line of a condition", []celrule.Rule{{
+			Name: "a", Then: deny, When: "usr == \"y\"", Position: "c.yaml:3", WhenLine: 5,
+		}}, `c.yaml:5: rules[0].when: column 1 of the condition: undeclared reference to 'usr' (did you mean 'user'?)`},
+		{"the file tells the place", []celrule.Rule{{
+			Name: "a", Then: deny, When: "true && usr == \"y\"", Position: "c.yaml:3", WhenLine: 5,
+			WhenPlace: func(line, column int) (int, int) { return 10 + line, 20 + column },
+		}}, `c.yaml:11: rules[0].when: column 29: undeclared reference to 'usr' (did you mean 'user'?)`},
+		{"it ends too early", []celrule.Rule{{
+			Name: "a", Then: deny, When: "tool == user &&\n  tool ==  \n\n", Position: "c.yaml:3", WhenLine: 5, WhenColumn: 7,
+		}}, `c.yaml:6: rules[0].when: column 15: syntax error: the condition ends too early`},
 		{"a place without a line", []celrule.Rule{{Then: deny, Position: "flags"}}, `flags: rules[0].name: is required`},
 		{"no effect", []celrule.Rule{{Name: "a"}}, `rules[0].then: must be one of allow, ask, deny, not ""`},
 		{"a long message", []celrule.Rule{{Name: "a", Then: deny, Message: strings.Repeat("x", 5000)}}, `rules[0].message: must be at most 4096 bytes long`},

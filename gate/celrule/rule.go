@@ -40,6 +40,10 @@ type Rule struct {
 	// 1; 0 = unknown. Later lines of a condition are taken to begin at the same
 	// column, as they do in a block of YAML.
 	WhenLine, WhenColumn int
+	// WhenPlace finds where a line and column of When stand in that file if
+	// WhenColumn is 0, because the text has escapes or is folded. All count from 1;
+	// nil, or 0 and 0, is unknown. It is asked by [New] only, about problems.
+	WhenPlace func(line, column int) (fileLine, fileColumn int)
 }
 
 // Options are what is known of the tools when rules are loaded. With none of it
@@ -59,13 +63,30 @@ type Problem struct {
 	File  string // "" = unknown
 	Line  int    // in File, from 1; 0 = unknown
 	// Column is where in that line the problem is, from 1; 0 = unknown. If the
-	// place of the condition in the file is not known, Line is the rule's and
-	// Column counts in the condition.
+	// place of the condition in the file is not known, Line is where the condition
+	// begins, or else its rule, and Column counts in the condition.
 	Column  int
 	Message string
 
 	at     place // within the condition
 	mapped bool  // Line and Column are the file's
+}
+
+// locate finds a problem of the condition in the file.
+func (p *Problem) locate(r *Rule) {
+	if r.WhenLine > 0 {
+		p.Line = r.WhenLine
+	}
+	switch {
+	case p.at.line == 0:
+	case r.WhenLine > 0 && r.WhenColumn > 0:
+		p.Line, p.Column = r.WhenLine+p.at.line-1, r.WhenColumn+p.at.column-1
+		p.mapped = true
+	case r.WhenPlace != nil:
+		if line, column := r.WhenPlace(p.at.line, p.at.column); line > 0 && column > 0 {
+			p.Line, p.Column, p.mapped = line, column, true
+		}
+	}
 }
 
 // place is a line and column, both from 1.
@@ -78,9 +99,15 @@ func (p Problem) Key() string {
 
 // Text is what is wrong, with its column: what stands behind the key path.
 func (p Problem) Text() string {
+	within := ""
+	if p.File != "" {
+		within = " of the condition"
+	}
 	switch {
 	case p.at.line > 1 && !p.mapped:
-		return fmt.Sprintf("line %d, column %d: %s", p.at.line, p.Column, p.Message)
+		return fmt.Sprintf("line %d, column %d%s: %s", p.at.line, p.Column, within, p.Message)
+	case p.Column > 0 && !p.mapped:
+		return fmt.Sprintf("column %d%s: %s", p.Column, within, p.Message)
 	case p.Column > 0:
 		return fmt.Sprintf("column %d: %s", p.Column, p.Message)
 	}

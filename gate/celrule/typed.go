@@ -146,7 +146,7 @@ func (c *compiler) reportType(tools []knownTool, name string, of kind, e *cel.Er
 	if !identifier(name) {
 		written = fmt.Sprintf("args[%s]", quoted(name))
 	}
-	at := place{max(e.Location.Line(), 1), max(e.Location.Column(), 0) + 1}
+	at := c.placeOf(e)
 	say := c.reportAt
 	if loose {
 		say = func(at place, format string, args ...any) { c.warn("when", at, format, args...) }

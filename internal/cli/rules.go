@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
@@ -62,6 +64,7 @@ func (a *app) checkRules(ctx context.Context, c *config.Config) (celrule.Problem
 // writtenRules are the rules as they stand in the file.
 func writtenRules(c *config.Config) []celrule.Rule {
 	out := make([]celrule.Rule, len(c.Rules))
+	places := &conditionPlaces{config: c}
 	for i, r := range c.Rules {
 		key := fmt.Sprintf("rules[%d]", i)
 		when := c.TextPosition(key + ".when")
@@ -69,6 +72,23 @@ func writtenRules(c *config.Config) []celrule.Rule {
 			Name: r.Name, Tools: r.Tools, When: r.When, Then: gate.RuleThen(r.Then), Message: r.Message,
 			Position: c.Position(key), WhenLine: when.Line, WhenColumn: when.Column,
 		}
+		if when.Line > 0 {
+			continue
+		}
+		out[i].WhenLine = lineOf(c, key+".when")
+		out[i].WhenPlace = func(line, column int) (int, int) {
+			return places.find(r.When, lineOf(c, key), lineOf(c, fmt.Sprintf("rules[%d]", i+1)), line, column)
+		}
 	}
 	return out
+}
+
+// lineOf returns the line of a key in the file, 0 if it is not written there.
+func lineOf(c *config.Config, key string) int {
+	position := c.Position(key)
+	line, err := strconv.Atoi(position[strings.LastIndex(position, ":")+1:])
+	if err != nil {
+		return 0
+	}
+	return line
 }
