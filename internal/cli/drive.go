@@ -46,7 +46,8 @@ type setup struct {
 	workspace string
 	agent     toolcrib.Agent
 	runTools  []string
-	seen      []*agent.Call // calls that were shown before, of a run that is taken up
+	seen      []*agent.Call  // calls that were shown before, of a run that is taken up
+	resumed   toolcrib.RunID // the run that is taken up; "" = it is a new one
 }
 
 // drive is one run on its way, with all that it stands on.
@@ -109,6 +110,9 @@ func (a *app) driverLocks() (*driverLocks, error) {
 // show drives, shows what happens, and tells by the exit code what became of it.
 func (d *drive) show(ctx context.Context, asJSON bool, begin begin) error {
 	var show watcher = &jsonWatcher{out: d.a.out}
+	if asJSON && d.resumed != "" {
+		show = d.sincePause(ctx, show, d.resumed)
+	}
 	if !asJSON {
 		live := d.a.live()
 		d.recall(live)

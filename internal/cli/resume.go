@@ -130,6 +130,7 @@ func (a *app) resume(ctx context.Context, rec store.RunRecord, f *runFlags) erro
 		return err
 	}
 	a.tellFourEyes(d.config, who, state.Start.Principal.User, approve)
+	d.resumed = rec.ID
 	if state.Turn != nil {
 		d.seen = state.Turn.Calls
 	}

@@ -79,6 +79,7 @@ func TestScripts(t *testing.T) {
 			"binary":     cmdBinary,
 			"model":      cmdModel,
 			"hook":       receivers.command,
+			"streams":    cmdStreams,
 			"previews":   cmdPreviews,
 		},
 		Condition: func(cond string) (bool, error) {
