@@ -334,7 +334,7 @@ func (m *modelCall) agentsRefused() bool {
 	}
 	if m.byAgent() {
 		var args map[string]any
-		_ = json.Unmarshal(m.call.Arguments, &args)
+		_ = json.Unmarshal(m.call.Arguments, &args) // what cannot be read is empty
 		name, _ := args["agent"].(string)
 		agents = append(agents, name)
 	}

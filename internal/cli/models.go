@@ -35,8 +35,6 @@ func unsupportedType(provider, t string) error {
 // fallback is told when it is needed. It is ready for use when zero, by many
 // goroutines.
 type models struct {
-	infos []journal.ModelInfo // of a run that is taken up
-
 	mu    sync.Mutex
 	open  map[string]toolcrib.Model // by name of the provider
 	found *config.Detected          // where none is configured; nil = not looked for. Under app.preparing

@@ -204,25 +204,21 @@ func (a *app) driveAgain(ctx context.Context, s *agent.State, who toolcrib.Princ
 // reopenModels opens the models of a run's snapshot, by what the configuration
 // says of their providers today.
 func (a *app) reopenModels(c *config.Config, infos []journal.ModelInfo) (*models, error) {
-	m := &models{infos: infos, open: map[string]toolcrib.Model{}}
+	m := &models{}
 	for i, info := range infos {
-		if m.open[info.Provider] != nil {
-			continue
-		}
-		var model toolcrib.Model
-		r, err := c.ResolveModel(info.Provider + "/" + info.ID)
-		if err == nil {
-			model, err = a.provider(info.Provider, r.Provider)
-		}
+		err := m.add(info.Provider, i > 0, func() (toolcrib.Model, error) {
+			r, err := c.ResolveModel(info.Provider + "/" + info.ID)
+			if err != nil {
+				return nil, err
+			}
+			return a.provider(info.Provider, r.Provider)
+		})
 		switch {
-		case err != nil && i == 0 && codeOf(err) == exitUsage:
+		case err != nil && codeOf(err) == exitUsage:
 			return nil, err
-		case err != nil && i == 0:
-			return nil, usagef("the run's model %s: %v", info.Ref, err)
 		case err != nil:
-			model = broken{provider: info.Provider, err: err}
+			return nil, usagef("the run's model %s: %v", info.Ref, err)
 		}
-		m.open[info.Provider] = model
 	}
 	return m, nil
 }

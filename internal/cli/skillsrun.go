@@ -374,7 +374,7 @@ func (a *app) sameSkills(want []journal.Skill) skill.Set {
 	}
 	same := func(name, hash string) bool { return hash != "" && hashes[name] == hash }
 	if s, err := a.readShelf(a.config); err == nil {
-		set, _ = s.library.Effective(names, same)
+		set, _ = s.library.Effective(names, same) // what is wrong with a skill was told when the run began
 	}
 	return set
 }
