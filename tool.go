@@ -233,6 +233,9 @@ type Target struct {
 	Kind  string `json:"kind"` // file | host | agent | …
 	Name  string `json:"name"` // file: absolute path, symbolic links resolved as far as it exists
 	Write bool   `json:"write,omitempty"`
+	// Tree says that the call may also touch anything below a folder: it searches it, or
+	// runs a program that may open any file there.
+	Tree bool `json:"tree,omitempty"`
 }
 
 // The kinds of targets that the gate knows: a file or folder, and an agent whom the
@@ -241,6 +244,36 @@ const (
 	TargetFile  = "file"
 	TargetAgent = "agent"
 )
+
+// Commander tells which programs the command line of a call starts, for rules: in
+// the order of the line, and each with those that it is told to start itself (env,
+// sh -c). What a program does beyond that is not known.
+type Commander interface {
+	Programs(call Call) []Program
+}
+
+// Program is one program that a call starts, read from the syntax tree by which the
+// line is judged and run.
+type Program struct {
+	Name Word // without its folder: git for /usr/bin/git
+	Args []Word
+}
+
+// Word is one word of a command line, as the program gets it.
+type Word struct {
+	Text string
+	// Unknown says that only the shell works the word out, when the line runs ($NAME,
+	// $(…), a pattern): it may become any number of words. Text is then a pattern as it
+	// is written, or empty.
+	Unknown bool
+}
+
+// Asker is a tool with calls that a person looks at first, whatever tools.confirm
+// says: Asks returns why, and "" for any other call. Only that person's decision lifts
+// the question, not a rule's allow.
+type Asker interface {
+	Asks(call Call) string
+}
 
 // Previewer shows what a call would change, for the person who decides about it.
 // It must not change anything. Text is a unified diff where there is one.

@@ -111,6 +111,13 @@ func (j *judgement) questions() []asked {
 	if m := j.ruleAsks; m != nil {
 		all = append(all, asked{reason: toolcrib.ReasonNeedsConfirmation, why: m.ask(), position: m.Position, rule: m.Name})
 	}
+	if j.entry.asker != nil {
+		if why := j.entry.asker.Asks(j.judged()); why != "" {
+			all = append(all, asked{
+				reason: toolcrib.ReasonNeedsConfirmation, why: j.entry.spec.Name + " " + strings.ReplaceAll(why, ";", ","),
+			})
+		}
+	}
 	q := j.gate.question(j.entry, j.effect)
 	if !q.asks || j.lifted() {
 		return all

@@ -206,3 +206,25 @@ func TestPreview(t *testing.T) {
 		}
 	})
 }
+
+// askingTool asks about some of its calls itself.
+type askingTool struct {
+	plainTool
+	why string
+}
+
+func (a *askingTool) Asks(toolcrib.Call) string { return a.why }
+
+// A tool's own question is lifted by a person's decision alone.
+func TestH16_AToolAsks(t *testing.T) {
+	asking := &askingTool{plainTool{reads("x")}, "shows; more"}
+	options := gate.Options{Tools: []toolcrib.Tool{asking}, Confirm: gate.ConfirmNever, Rules: fakeRules{rules: []worldRule{{name: "yes", then: gate.RuleAllow}}}}
+	v := judgeOne(t, gateOf(t, options), call("1", "x", `{}`))
+	if v.Decision != toolcrib.Ask || v.Reason != toolcrib.ReasonNeedsConfirmation || v.Message != "x shows, more" {
+		t.Fatalf("%q %s: %q", v.Decision, v.Reason, v.Message)
+	}
+	asking.why = ""
+	if v := judgeOne(t, gateOf(t, options), call("1", "x", `{}`)); v.Decision != toolcrib.Allow {
+		t.Fatalf("%q: %q", v.Decision, v.Message)
+	}
+}

@@ -29,6 +29,8 @@ type entry struct {
 	admitter  toolcrib.Admitter
 	effector  toolcrib.Effector
 	targeter  toolcrib.Targeter
+	commander toolcrib.Commander
+	asker     toolcrib.Asker
 	previewer toolcrib.Previewer
 }
 
@@ -77,6 +79,8 @@ func newEntry(tool toolcrib.Tool) (*entry, error) {
 	e.admitter, _ = tool.(toolcrib.Admitter)
 	e.effector, _ = tool.(toolcrib.Effector)
 	e.targeter, _ = tool.(toolcrib.Targeter)
+	e.commander, _ = tool.(toolcrib.Commander)
+	e.asker, _ = tool.(toolcrib.Asker)
 	e.previewer, _ = tool.(toolcrib.Previewer)
 	if err := e.compile(); err != nil {
 		if !foreign(spec.Source) || spec.Name == "" {

@@ -59,7 +59,7 @@ func New(options Options) []toolcrib.Tool {
 	return []toolcrib.Tool{
 		&readFile{pathPolicy{set: s}},
 		&listDirectory{pathPolicy{set: s, whole: true}},
-		&searchFiles{pathPolicy{set: s, whole: true}},
+		&searchFiles{pathPolicy{set: s, whole: true, tree: true}},
 		newWriteFile(s), newEditFile(s),
 	}
 }
@@ -147,6 +147,7 @@ func spec(name, description, parameters string, effect toolcrib.Effect) toolcrib
 type pathPolicy struct {
 	set   *settings
 	whole bool // no path means the whole workspace
+	tree  bool // what lies below a folder is read, too
 }
 
 // path reads the one argument that the gate's questions are about.
@@ -198,7 +199,7 @@ func (p pathPolicy) targets(call toolcrib.Call, write bool) []toolcrib.Target {
 	if err != nil {
 		return nil
 	}
-	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: w.abs(found.real), Write: write}}
+	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: w.abs(found.real), Write: write, Tree: p.tree}}
 }
 
 // Targets names the file that is read.

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +19,8 @@ type plan struct {
 	targets []toolcrib.Target
 	touched map[string]int // place in targets by path
 	words   int
+
+	programs []toolcrib.Program // that the line starts
 }
 
 func (p *plan) close() { p.w.close() }
@@ -42,11 +45,15 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	programs := programsOf(file)
+	if err := never(file, programs); err != nil {
+		return nil, err
+	}
 	w, err := openWorkspace(call)
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{set: s.options.resolved(), w: w, touched: map[string]int{}}
+	p := &plan{set: s.options.resolved(), w: w, touched: map[string]int{}, programs: programs}
 	if p.set.hides(w.dir) {
 		err = refuse("the workspace is in a protected folder")
 	} else if s.options.Mode == ModeAny {
@@ -80,7 +87,7 @@ func (s *shell) walled() error {
 
 // planSteps judges the pipelines of a line.
 func (s *shell) planSteps(p *plan, found []pipeline) error {
-	e := &expander{w: p.w}
+	e, exact := &expander{w: p.w}, &started{}
 	for _, line := range found {
 		next := step{Join: line.join}
 		for i := range line.commands {
@@ -89,9 +96,11 @@ func (s *shell) planSteps(p *plan, found []pipeline) error {
 				return err
 			}
 			next.Commands = append(next.Commands, c)
+			exact.command(c.Args)
 		}
 		p.steps = append(p.steps, next)
 	}
+	p.programs = exact.programs // patterns expanded
 	return nil
 }
 
@@ -210,6 +219,13 @@ func (p *plan) target(abs string, write bool) {
 	p.targets = append(p.targets, toolcrib.Target{Kind: toolcrib.TargetFile, Name: abs, Write: write})
 }
 
+// whole notes that the line may touch anything below a folder that it touches.
+func (p *plan) whole(abs string) {
+	if i, known := p.touched[filepath.Clean(abs)]; known {
+		p.targets[i].Tree = true
+	}
+}
+
 func (p *plan) sortTargets() {
 	slices.SortFunc(p.targets, func(a, b toolcrib.Target) int { return strings.Compare(a.Name, b.Name) })
 }
@@ -219,6 +235,7 @@ func (p *plan) sortTargets() {
 // Whether it is written is not known, so it counts as written; the workspace is.
 func (p *plan) unjudged(args []string) error {
 	p.target(p.w.dir, true)
+	p.whole(p.w.dir)
 	for _, word := range args {
 		if _, after, ok := strings.Cut(word, "="); ok {
 			if err := p.maybe(after); err != nil {
@@ -257,5 +274,8 @@ func (p *plan) maybe(word string) error {
 		return refuse("protected path: %s", quote(word))
 	}
 	p.target(abs, true)
+	if info, err := os.Stat(abs); err == nil && info.IsDir() {
+		p.whole(abs)
+	}
 	return nil
 }

@@ -41,6 +41,84 @@ func TestC12_ElevenPatterns(t *testing.T) {
 	}
 }
 
+// What is allowed by the configuration, and by itself does harm: the patterns are
+// refused all the same, also behind a program that starts another one.
+func TestC12_WhateverIsAllowed(t *testing.T) {
+	dir := folder(t)
+	starters := []string{
+		"env A=b %s", "env -u A %s", "nice -n 5 %s", "timeout -s KILL 5 %s", "xargs -n 1 %s", "nohup %s", "busybox %s", "sh -c '%s'",
+		"bash -ec '%s'", "sh -c \"sh -c '%s'\"", "eval '%s'", "find . -exec %s ';'", "stdbuf -oL nice %s",
+	}
+	for _, mode := range []shell.Mode{shell.ModeAllowlist, shell.ModeAny} {
+		made := tool(t, shell.Options{Mode: mode, Allow: []string{
+			"sudo", "rm", "mkfs", "mkfs.ext4", "dd", "chmod", "shutdown", "reboot", "poweroff", "format", "echo", "env", "nice", "timeout",
+			"xargs", "nohup", "busybox", "sh", "bash", "eval", "find", "stdbuf", "systemctl",
+		}})
+		lines := append(slices.Clone(elevenPatterns), "rm -rf /tmp/..", "rm -rf /./*", "systemctl reboot", "busybox poweroff")
+		for _, line := range elevenPatterns {
+			if strings.ContainsAny(line, ":>") && !strings.HasPrefix(line, "format") {
+				continue
+			}
+			for _, by := range starters {
+				lines = append(lines, strings.ReplaceAll(by, "%s", line))
+			}
+		}
+		for _, line := range lines {
+			err := admit(made, callOf(t, dir, line, 0))
+			if kind(t, err) != toolcrib.PermissionDenied || !strings.HasPrefix(err.Error(), "permission denied: ") {
+				t.Errorf("%s: %q: %v", mode, line, err)
+			}
+		}
+	}
+}
+
+// Rules look at the programs of a line, by the tree by which it is judged and run.
+func TestPrograms(t *testing.T) {
+	dir := project(t)
+	for _, c := range []struct {
+		mode       shell.Mode
+		line, want string
+	}{
+		{shell.ModeAllowlist, "cat *.txt | grep -n 'a b' && /bin/ls", ""}, // refused
+		{shell.ModeAllowlist, "cat notes.t?t | grep -n 'a b' && git -C . pu\\sh", "[cat notes.txt] [grep -n a b] [git -C . push]"},
+		{shell.ModeAllowlist, "env -u X A=b git push", "[env -u X A=b git push] [git push]"},
+		{shell.ModeAny, "git status; (git push) && echo $(git p\"us\"h -f)", "[git status] [git push] [echo ?] [git push -f]"},
+		{shell.ModeAny, "/usr/bin/git $A push *.x", "[git ? push ?]"},
+		{shell.ModeAny, "$GIT push", "[? ?]"},
+		{shell.ModeAny, "f() { git push; }; f", "[git push] [f]"},
+		{shell.ModeAny, "if true; then git push; fi & time git fetch", "[true] [git push] [git fetch]"},
+		{shell.ModeAny, "echo git push | sh", "[echo git push] [sh] [? ?]"},
+		{shell.ModeAny, "bash -o pipefail -c 'git push' x", "[bash -o pipefail -c git push x] [git push]"},
+		{shell.ModeAny, "sh -c \"$CMD\"", "[sh -c ?] [? ?]"},
+		{shell.ModeAny, "sh build.sh -c x", "[sh build.sh -c x]"},
+		{shell.ModeAny, "eval git push", "[eval git push] [git push]"},
+		{shell.ModeAny, "ls | xargs -n 1 git", "[ls] [xargs -n 1 git] [git ?]"},
+		{shell.ModeAny, "env -S 'git push'", "[env -S git push] [? ?]"},
+		{shell.ModeAny, "timeout --signal KILL 5 git push", "[timeout --signal KILL 5 git push] [? ?]"},
+		{shell.ModeAny, "find . -name x -exec git add {} ';' -print", "[find . -name x -exec git add {} ; -print] [git add ?]"},
+		{shell.ModeAny, "alias g=git; g push", "[alias g=git] [? ?] [g push]"},
+		{shell.ModeAny, "cat <<E\n$(git push)\nE", "[cat] [git push]"},
+		{shell.ModeAny, strings.Repeat("sh -c \"", 1) + "sh -c 'sh -c ls'\"", "[sh -c sh -c 'sh -c ls'] [sh -c sh -c ls] [sh -c ls] [ls]"},
+	} {
+		made := tool(t, shell.Options{Mode: c.mode, Allow: []string{"cat", "grep", "git", "env"}})
+		line := strings.ReplaceAll(c.line, "\\n", "\n")
+		var got []string
+		for _, p := range made.(toolcrib.Commander).Programs(callOf(t, dir, line, 0)) {
+			var words []string
+			for _, w := range append([]toolcrib.Word{p.Name}, p.Args...) {
+				if w.Unknown {
+					w.Text = "?"
+				}
+				words = append(words, w.Text)
+			}
+			got = append(got, "["+strings.Join(words, " ")+"]")
+		}
+		if text := strings.Join(got, " "); text != c.want {
+			t.Errorf("%s %q:\ngot  %s\nwant %s", c.mode, line, text, c.want)
+		}
+	}
+}
+
 func TestC15_RefusalsSayWhatIsAllowed(t *testing.T) {
 	made := tool(t, shell.Options{Allow: []string{"ls", "find", "cat", "uniq", "no-such-program"}})
 	for line, want := range map[string]string{
@@ -82,7 +160,7 @@ func TestC12_AddedProgramIsAWrite(t *testing.T) {
 	}
 	targets := made.(toolcrib.Targeter).Targets(callOf(t, dir, "cp notes.txt src/new.txt --suffix=.mcp.json", 0))
 	for _, name := range []string{"", "notes.txt", "src/new.txt", ".mcp.json"} {
-		if !slices.Contains(targets, toolcrib.Target{Kind: toolcrib.TargetFile, Name: filepath.Join(dir, name), Write: true}) {
+		if !slices.Contains(targets, toolcrib.Target{Kind: toolcrib.TargetFile, Name: filepath.Join(dir, name), Write: true, Tree: name == ""}) {
 			t.Errorf("%q is no target: %v", name, targets)
 		}
 	}

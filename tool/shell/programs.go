@@ -182,6 +182,9 @@ func (j *judge) folders(operands []string, recursive, itself bool) error {
 		if err != nil {
 			return err
 		}
+		if p.info != nil && p.info.IsDir() {
+			j.plan.whole(j.w.abs(p.real))
+		}
 		if j.set.holdsHidden(j.w.abs(p.real)) {
 			return refuse("%s is protected in part: toolcrib's own data is below it. Name the folders or files that are meant", quote(name))
 		}

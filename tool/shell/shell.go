@@ -287,6 +287,16 @@ func (s *shell) Targets(call toolcrib.Call) []toolcrib.Target {
 	return p.targets
 }
 
+// Programs names the programs of the line, and what they are told to start.
+func (s *shell) Programs(call toolcrib.Call) []toolcrib.Program {
+	p, err := s.plan(call)
+	if err != nil {
+		return nil
+	}
+	p.close()
+	return p.programs
+}
+
 // Preview shows the line and what keeps it in.
 func (s *shell) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
 	p, err := s.plan(call)

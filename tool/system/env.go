@@ -21,7 +21,7 @@ const (
 const envParameters = `{
 	"type": "object",
 	"properties": {
-		"names": {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 256}, "maxItems": 100, "description": "Names of variables. Default: all."}
+		"names": {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 256}, "maxItems": 100, "description": "Names of variables whose values are needed. Default: the names of all, and the values of harmless ones."}
 	},
 	"additionalProperties": false
 }`
@@ -37,7 +37,8 @@ type envInput struct {
 }
 
 type envResult struct {
-	Variables map[string]string `json:"variables"` // value by name
+	Variables map[string]string `json:"variables"`          // value by name
+	Withheld  []string          `json:"withheld,omitempty"` // their values were not asked for by name
 	NotSet    []string          `json:"not_set,omitempty"`
 	Truncated bool              `json:"truncated,omitempty"` // there are more
 }
@@ -47,10 +48,44 @@ func (t *getEnv) Spec() toolcrib.Spec {
 	if t.raw {
 		return spec("get_env_raw", "Read the environment variables of the running toolcrib as they are, secrets too.", envParameters, true)
 	}
-	return spec("get_env", "Read the environment variables of the running toolcrib. Values that could be secrets are shown as "+guard.Redacted+".", envParameters, false)
+	return spec("get_env", "Read the environment variables of the running toolcrib: their names, and the values of harmless ones such as PATH and LANG. A person is asked before any other value that you name is shown. Values that could be secrets are shown as "+guard.Redacted+".", envParameters, false)
 }
 
-// Call lists variables sorted by name, at most 500.
+// harmless reports whether the value of a variable may be shown to anybody who may
+// see the names: it says how a session is set up, and never who gets in where.
+func harmless(name string) bool {
+	switch strings.ToUpper(name) {
+	case "PATH", "PATHEXT", "HOME", "USER", "USERNAME", "LOGNAME", "SHELL", "COMSPEC", "LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM",
+		"COLUMNS", "LINES", "NO_COLOR", "TMPDIR", "TMP", "TEMP", "HOSTNAME", "COMPUTERNAME", "SHLVL", "EDITOR", "VISUAL", "PAGER", "OS",
+		"NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE", "SYSTEMROOT", "WINDIR", "USERPROFILE":
+		return true
+	}
+	return strings.HasPrefix(name, "LC_")
+}
+
+// Asks names the variables whose values a person has to release: any that the call
+// names, that is set, and neither harmless nor hidden by its name.
+func (t *getEnv) Asks(call toolcrib.Call) string {
+	var in envInput
+	if t.raw || wire.Decode(call, &in) != nil {
+		return ""
+	}
+	show := func(_, value string) string { return value }
+	set, _ := environment(t.options.Environ(), in.Names, show)
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		if len(in.Names) > 0 && !harmless(name) && !guard.IsSecretName(name) {
+			names = append(names, guard.Visible(cut(name)))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "shows the values of environment variables: " + cut(strings.Join(names, ", "))
+}
+
+// Call lists variables sorted by name, at most 500. Without names, only harmless
+// values are shown.
 func (t *getEnv) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	if err := ctx.Err(); err != nil {
 		return toolcrib.Output{}, err
@@ -68,6 +103,14 @@ func (t *getEnv) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 	}
 	var result envResult
 	result.Variables, result.Truncated = environment(t.options.Environ(), in.Names, show)
+	if !t.raw && len(in.Names) == 0 {
+		for _, name := range slices.Sorted(maps.Keys(result.Variables)) {
+			if !harmless(name) {
+				delete(result.Variables, name)
+				result.Withheld = append(result.Withheld, name)
+			}
+		}
+	}
 	for _, name := range in.Names {
 		if _, ok := result.Variables[name]; !ok && !slices.Contains(result.NotSet, name) {
 			result.NotSet = append(result.NotSet, name)

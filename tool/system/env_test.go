@@ -37,6 +37,7 @@ func run(t *testing.T, tool toolcrib.Tool, arguments string, into any) toolcrib.
 
 type env struct {
 	Variables map[string]string
+	Withheld  []string
 	NotSet    []string `json:"not_set"`
 	Truncated bool
 }
@@ -69,7 +70,12 @@ func TestN24_EnvIsRedacted(t *testing.T) {
 		}
 	}
 	var got env
-	out := run(t, redacted, `{}`, &got)
+	run(t, redacted, `{}`, &got)
+	if fmt.Sprint(got) != "{map[PATH:/usr/bin:/bin] [BROKER CONFIG EMPTY_TOKEN OPENAI_API_KEY TRACE db_password] [] false}" {
+		t.Errorf("got %v", got)
+	}
+	got = env{}
+	out := run(t, redacted, `{"names": ["PATH", "OPENAI_API_KEY", "db_password", "EMPTY_TOKEN", "BROKER", "CONFIG", "TRACE"]}`, &got)
 	const hidden = "***redacted***"
 	want := map[string]string{
 		"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": hidden, "db_password": hidden, "EMPTY_TOKEN": "", "BROKER": "amqp://" + hidden + "@host/x",
@@ -80,13 +86,34 @@ func TestN24_EnvIsRedacted(t *testing.T) {
 	}
 	got = env{}
 	run(t, redacted, `{"names": ["db_password", "gone", "PATH", "gone"]}`, &got)
-	if fmt.Sprint(got) != "{map[PATH:/usr/bin:/bin db_password:***redacted***] [gone] false}" {
+	if fmt.Sprint(got) != "{map[PATH:/usr/bin:/bin db_password:***redacted***] [] [gone] false}" {
 		t.Errorf("got %v", got)
 	}
 	got = env{}
 	run(t, raw, `{"names": ["db_password", "CONFIG"]}`, &got)
 	if fmt.Sprint(got.Variables) != "map[CONFIG:prefix known-secret suffix db_password:hunter2]" {
 		t.Errorf("got %v", got)
+	}
+}
+
+// A value that nobody has called harmless is for a person to release.
+func TestN24_EnvAsks(t *testing.T) {
+	options := system.Options{Environ: func() []string {
+		return []string{"PATH=/bin", "LC_ALL=C", "DEPLOY_HOST=10.0.0.7", "GITHUB=ghp", "db_password=hunter2"}
+	}}
+	for arguments, want := range map[string]string{
+		`{}`: "", `{"names": []}`: "", `{"names": ["PATH", "LC_ALL", "GONE", "db_password"]}`: "",
+		`{"names": ["PATH", "GITHUB", "DEPLOY_HOST"]}`: "shows the values of environment variables: DEPLOY_HOST, GITHUB",
+	} {
+		for _, name := range []string{"get_env", "get_env_raw"} {
+			got := toolOf(t, options, name).(toolcrib.Asker).Asks(toolcrib.Call{Arguments: json.RawMessage(arguments)})
+			if name == "get_env_raw" {
+				want = ""
+			}
+			if got != want {
+				t.Errorf("%s %s: %q, want %q", name, arguments, got, want)
+			}
+		}
 	}
 }
 
@@ -99,6 +126,16 @@ func TestN24_EnvBounds(t *testing.T) {
 	for name, most := range map[string]int{"get_env": 1000, "get_env_raw": 4096} {
 		var got env
 		out := run(t, toolOf(t, options, name), `{}`, &got)
+		if name == "get_env" {
+			if len(got.Variables) != 0 || len(got.Withheld) != 500 || !got.Truncated || !out.Cut {
+				t.Errorf("%d variables, %d names", len(got.Variables), len(got.Withheld))
+			}
+			got = env{}
+			if run(t, toolOf(t, options, name), `{"names": ["V0009"]}`, &got); len(got.Variables["V0009"]) > most+len("…") || got.Variables["V0009"] == "" {
+				t.Errorf("a value of %d bytes", len(got.Variables["V0009"]))
+			}
+			continue
+		}
 		if len(got.Variables) != 500 || !got.Truncated || !out.Cut || len(got.Variables["V0009"]) > most+len("…") || got.Variables["V0499"] == "" {
 			t.Errorf("%s: %d variables, %d bytes", name, len(got.Variables), len(got.Variables["V0009"]))
 		}
@@ -107,7 +144,7 @@ func TestN24_EnvBounds(t *testing.T) {
 	long := "postgres://u:" + strings.Repeat("hunter2", 5000) + "@h/x"
 	options.Environ = func() []string { return []string{"A=" + long, "B=see " + long} }
 	var got env
-	if out := run(t, toolOf(t, options, "get_env"), `{}`, &got); strings.Contains(string(out.JSON), "hunter2") || got.Variables["B"] != "see" {
+	if out := run(t, toolOf(t, options, "get_env"), `{"names": ["A", "B"]}`, &got); strings.Contains(string(out.JSON), "hunter2") || got.Variables["B"] != "see" {
 		t.Errorf("got %s", out.JSON)
 	}
 }

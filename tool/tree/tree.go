@@ -176,7 +176,7 @@ func (t *getTree) Targets(call toolcrib.Call) []toolcrib.Target {
 		return nil
 	}
 	defer p.folder.Close()
-	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: p.folder.Abs(p.real)}}
+	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: p.folder.Abs(p.real), Tree: true}}
 }
 
 // Call shows the tree, level by level, until it has limit entries or met another of

@@ -1,0 +1,248 @@
+package shell
+
+import (
+	"path"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+const (
+	maxPrograms = 256 // that one line is told to start
+	maxScripts  = 4   // sh -c inside each other
+)
+
+// unknown is a word that the shell works out when the line runs.
+var unknown = toolcrib.Word{Unknown: true}
+
+// started collects the programs that a line starts.
+type started struct {
+	programs []toolcrib.Program
+	depth    int // of scripts inside each other
+}
+
+// programsOf returns the programs of a syntax tree, in the order of the line.
+func programsOf(file *syntax.File) []toolcrib.Program {
+	var s started
+	s.tree(file)
+	return s.programs
+}
+
+func (s *started) tree(file *syntax.File) {
+	syntax.Walk(file, func(node syntax.Node) bool {
+		call, ok := node.(*syntax.CallExpr)
+		if !ok || len(call.Args) == 0 {
+			return true
+		}
+		words := make([]toolcrib.Word, len(call.Args))
+		for i, arg := range call.Args {
+			words[i] = unknown
+			if w, err := readWord(arg); err == nil {
+				words[i] = toolcrib.Word{Text: w.text, Unknown: w.pattern()}
+			}
+		}
+		s.add(words)
+		return true
+	})
+}
+
+// command notes a command whose words are known.
+func (s *started) command(line []string) {
+	words := make([]toolcrib.Word, len(line))
+	for i, text := range line {
+		words[i].Text = text
+	}
+	s.add(words)
+}
+
+// add notes a command and what it is told to start. Where that cannot be read, it is
+// a program of unknown name.
+func (s *started) add(words []toolcrib.Word) {
+	if len(words) == 0 {
+		return
+	}
+	if len(s.programs) >= maxPrograms || words[0].Unknown {
+		s.lost()
+		return
+	}
+	name := path.Base(words[0].Text)
+	s.programs = append(s.programs, toolcrib.Program{Name: toolcrib.Word{Text: name}, Args: words[1:]})
+	switch name {
+	case "sh", "bash", "dash", "zsh", "ksh", "ash":
+		s.shell(words[1:])
+	case "eval":
+		s.script(words[1:])
+	case "alias", "parallel":
+		s.lost()
+	case "find":
+		s.find(words[1:])
+	default:
+		if w, ok := starters()[name]; ok {
+			s.behind(w, name, words[1:])
+		}
+	}
+}
+
+// lost notes that something is started of which nothing is known.
+func (s *started) lost() {
+	if len(s.programs) <= maxPrograms {
+		s.programs = append(s.programs, toolcrib.Program{Name: unknown, Args: []toolcrib.Word{unknown}})
+	}
+}
+
+// starter is a program that runs the command behind its options.
+type starter struct {
+	flags    string // short options without a value
+	values   string // and with one
+	operands int    // before the command
+	input    bool   // words of its input follow those of the command
+}
+
+func starters() map[string]starter {
+	return map[string]starter{
+		"env":     {flags: "i0v", values: "uC"},
+		"nice":    {flags: "0123456789", values: "n"},
+		"nohup":   {},
+		"setsid":  {flags: "cfw"},
+		"command": {flags: "p"},
+		"builtin": {},
+		"exec":    {flags: "cl", values: "a"},
+		"time":    {flags: "apvqlh", values: "fo"},
+		"timeout": {flags: "fpv", values: "sk", operands: 1},
+		"stdbuf":  {values: "ioe"},
+		"ionice":  {flags: "t", values: "cn"},
+		"chroot":  {operands: 1},
+		"watch":   {flags: "bcdegptwx", values: "n"},
+		"xargs":   {flags: "0prtxo", values: "aEIdnLPs", input: true},
+		"busybox": {}, "toybox": {},
+		"sudo": {flags: "nEHSbAkP", values: "ugCDhpRrTtU"}, "doas": {flags: "nL", values: "uC"},
+	}
+}
+
+// behind notes the command behind the options of a starter.
+func (s *started) behind(by starter, name string, words []toolcrib.Word) {
+	at, operands := 0, by.operands
+	for ; at < len(words); at++ {
+		w := words[at]
+		option := strings.HasPrefix(w.Text, "-") && w.Text != "-"
+		switch {
+		case w.Unknown:
+			s.lost()
+			return
+		case w.Text == "--":
+			s.add(s.fed(by, words[min(at+1+operands, len(words)):]))
+			return
+		case strings.HasPrefix(w.Text, "--"):
+			if !strings.Contains(w.Text, "=") || strings.HasPrefix(w.Text, "--split-string") {
+				s.lost() // its value may be the next word
+				return
+			}
+		case option:
+			n, ok := by.option(w.Text[1:])
+			if !ok {
+				s.lost()
+				return
+			}
+			at += n
+		case name == "env" && strings.Contains(w.Text, "="):
+		case operands > 0:
+			operands--
+		default:
+			s.add(s.fed(by, words[at:]))
+			return
+		}
+	}
+}
+
+// option reads a word of short options. It returns how many words behind it are its
+// value.
+func (by starter) option(letters string) (more int, ok bool) {
+	for i := range len(letters) {
+		switch c := letters[i]; {
+		case strings.IndexByte(by.values, c) >= 0:
+			if i == len(letters)-1 {
+				return 1, true
+			}
+			return 0, true
+		case strings.IndexByte(by.flags, c) < 0:
+			return 0, false
+		}
+	}
+	return 0, true
+}
+
+// fed returns a command with what its input adds.
+func (*started) fed(by starter, words []toolcrib.Word) []toolcrib.Word {
+	if by.input && len(words) > 0 {
+		words = append(words[:len(words):len(words)], unknown)
+	}
+	return words
+}
+
+// shell notes what a shell is told to run: the script behind -c, or unknown commands
+// from its input. A script in a file is a program like any other.
+func (s *started) shell(words []toolcrib.Word) {
+	script := false
+	for at := 0; at < len(words); at++ {
+		w := words[at]
+		switch {
+		case w.Unknown || w.Text == "-s" || strings.HasPrefix(w.Text, "--") && w.Text != "--":
+			s.lost()
+			return
+		case w.Text == "--" || w.Text == "-":
+		case strings.HasPrefix(w.Text, "-"), strings.HasPrefix(w.Text, "+"):
+			script = script || w.Text[0] == '-' && strings.Contains(w.Text, "c")
+			if strings.ContainsAny(w.Text[len(w.Text)-1:], "oO") {
+				at++
+			}
+		case script:
+			s.script(words[at : at+1])
+			return
+		default:
+			return
+		}
+	}
+	s.lost()
+}
+
+// script notes the commands of a script that is written on the line.
+func (s *started) script(words []toolcrib.Word) {
+	texts := make([]string, len(words))
+	for i, w := range words {
+		if w.Unknown {
+			s.lost()
+			return
+		}
+		texts[i] = w.Text
+	}
+	file, err := parse(strings.Join(texts, " "))
+	if err != nil || s.depth >= maxScripts {
+		s.lost()
+		return
+	}
+	s.depth++
+	s.tree(file)
+	s.depth--
+}
+
+// find notes the commands behind -exec and its like.
+func (s *started) find(words []toolcrib.Word) {
+	for at := 0; at < len(words); at++ {
+		switch words[at].Text {
+		case "-exec", "-execdir", "-ok", "-okdir":
+		default:
+			continue
+		}
+		var command []toolcrib.Word
+		for at++; at < len(words) && words[at].Text != ";" && words[at].Text != "+"; at++ {
+			w := words[at]
+			if strings.Contains(w.Text, "{}") {
+				w = unknown
+			}
+			command = append(command, w)
+		}
+		s.add(command)
+	}
+}
