@@ -1,12 +1,3 @@
-// Package offline is the model that needs no network: a few rules over the last
-// prompt of a person, so that a newcomer sees a real run within a minute
-// (contract §4). It is no language model, and says so.
-//
-// It drives whatever tools are offered to it, reads their real results in the
-// messages of the request, and keeps nothing between two requests: the same
-// messages always get the same reply. Questions about the files of the workspace
-// in English, and simple ones in German, are answered; anything else gets a text
-// that says what can be asked and how a real model is set up.
 package offline
 
 import (
@@ -52,9 +43,7 @@ func (Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcr
 	}
 }
 
-// reply makes the whole reply. The tasks of the prompt are carried out from their
-// beginning each time: what they ask a tool for is either answered by the messages
-// already, or becomes a call of this reply.
+// reply makes the whole reply: the calls that the next task needs, or the answer.
 func reply(req *toolcrib.Request) toolcrib.Message {
 	t := newTurn(req)
 	answer := t.answer()
@@ -63,80 +52,69 @@ func reply(req *toolcrib.Request) toolcrib.Message {
 		return toolcrib.TextMessage(toolcrib.RoleAssistant, answer)
 	}
 	m := toolcrib.Message{Role: toolcrib.RoleAssistant}
-	for _, call := range t.wanted[:min(len(t.wanted), maxCalls)] {
+	for _, call := range t.wanted {
 		m.Parts = append(m.Parts, toolcrib.Part{ToolCall: &call})
 	}
 	return m
 }
 
-// choose bends the calls to the tool choice of the request (H13), as far as rules
-// can: a tool whose arguments cannot be made up is not called.
+// choose bends the calls to the tool choice of the request (H13).
 func (t *turn) choose(req *toolcrib.Request) {
-	switch req.ToolChoice.Mode {
+	switch choice := req.ToolChoice; choice.Mode {
 	case toolcrib.ChoiceNone:
 		t.wanted = nil
 	case toolcrib.ChoiceRequired:
-		if len(t.wanted) > 0 {
-			return
-		}
-		for _, name := range []string{listDirectory, "get_tree", searchFiles} {
-			if spec, ok := t.offered[name]; ok {
-				t.want(name, t.makeUp(spec))
-				return
+		if len(t.wanted) == 0 && len(req.Tools) > 0 {
+			spec, ok := t.offered[listDirectory]
+			if !ok {
+				spec = req.Tools[0]
 			}
-		}
-		if len(req.Tools) > 0 {
-			t.want(req.Tools[0].Name, t.makeUp(req.Tools[0]))
+			t.want(spec.Name, t.makeUp(&spec))
 		}
 	case toolcrib.ChoiceName:
-		var named []toolcrib.ToolCall
-		for _, call := range t.wanted {
-			if call.Name == req.ToolChoice.Name {
-				named = append(named, call)
+		wanted := t.wanted
+		t.wanted = nil
+		for _, call := range wanted {
+			if call.Name == choice.Name {
+				t.wanted = append(t.wanted, call)
 			}
 		}
-		t.wanted = named
-		if spec, ok := t.offered[req.ToolChoice.Name]; ok && len(named) == 0 {
-			t.want(spec.Name, t.makeUp(spec))
+		if spec, ok := t.offered[choice.Name]; ok && len(t.wanted) == 0 {
+			t.want(spec.Name, t.makeUp(&spec))
 		}
 	}
 }
 
-// makeUp fills the required parameters of a tool from the prompt.
-func (t *turn) makeUp(spec toolcrib.Spec) arguments {
+// makeUp fills the required parameters of a tool, as well as a rule can.
+func (t *turn) makeUp(spec *toolcrib.Spec) arguments {
 	var schema struct {
 		Required   []string `json:"required"`
 		Properties map[string]struct {
-			Type    any      `json:"type"`
-			Enum    []any    `json:"enum"`
-			Minimum *float64 `json:"minimum"`
+			Type any   `json:"type"`
+			Enum []any `json:"enum"`
 		} `json:"properties"`
 	}
-	if json.Unmarshal(spec.Parameters, &schema) != nil {
-		return arguments{}
-	}
-	if len(schema.Required) == 0 && spec.Name == searchFiles {
-		return arguments{"glob": "*"}
-	}
 	made := arguments{}
+	if json.Unmarshal(spec.Parameters, &schema) != nil {
+		return made
+	}
 	for _, name := range schema.Required {
-		p := schema.Properties[name]
-		switch {
+		switch p := schema.Properties[name]; {
 		case len(p.Enum) > 0:
 			made[name] = p.Enum[0]
 		case p.Type == "integer", p.Type == "number":
 			made[name] = 1
-			if p.Minimum != nil {
-				made[name] = *p.Minimum
-			}
 		case p.Type == "boolean":
 			made[name] = false
 		case p.Type == "array":
 			made[name] = []any{}
 		case p.Type == "object":
 			made[name] = map[string]any{}
-		case name == "path" || strings.Contains(name, "file"):
-			made[name] = t.firstFile(spec.Name)
+		case name == "path":
+			made[name] = "README.md"
+			if file := fileIn(t.prompt); file != "" {
+				made[name] = file
+			}
 		default:
 			made[name] = t.prompt
 		}
@@ -144,21 +122,7 @@ func (t *turn) makeUp(spec toolcrib.Spec) arguments {
 	return made
 }
 
-// firstFile is a file that the prompt names, or else a likely one.
-func (t *turn) firstFile(tool string) string {
-	for _, c := range t.clauses {
-		if len(c.files) > 0 {
-			return c.files[0]
-		}
-	}
-	if tool == readFile {
-		return "README.md"
-	}
-	return "."
-}
-
-// usage estimates the tokens as a quarter of the bytes, for there is no tokenizer;
-// it costs nothing.
+// usage estimates a token as four bytes; nothing of it costs anything.
 func usage(req *toolcrib.Request, reply toolcrib.Message) toolcrib.TokenUsage {
 	in := len(req.System)
 	for _, m := range req.Messages {
@@ -184,4 +148,45 @@ func size(m toolcrib.Message) (n int) {
 		}
 	}
 	return n
+}
+
+const (
+	signature = "offline model"
+	footer    = "(Answered by toolcrib's offline model: rules, not a language model. " + howToConfigure + ")"
+
+	howToConfigure = "For a real model set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, " +
+		"start Ollama, or name a provider in toolcrib.yaml."
+	introduction = "I am toolcrib's offline model: a few fixed rules, not a language model. " +
+		"I cannot reason or write prose; I can drive the real tools for a few kinds of requests, " +
+		"through the same loop, gate and journal that a real model gets."
+)
+
+// help says what this model is, what can be asked, and how to set up a real one.
+func help(t *turn) string {
+	var b strings.Builder
+	b.WriteString(introduction + "\n\n")
+	some := false
+	for _, e := range []struct{ tool, prompt string }{
+		{listDirectory, "What files are here?"},
+		{readFile, "Show me README.md"},
+		{readFile, "How many lines has README.md?"},
+		{searchFiles, `Which files mention "context"?`},
+		{readFile, "What is this project about?"},
+		{writeFile, `Write "hello" to notes.txt`},
+		{editFile, `Replace "hello" with "good morning" in notes.txt`},
+		{execShell, "Run `wc -l README.md`"},
+	} {
+		if _, ok := t.offered[e.tool]; ok {
+			if !some {
+				b.WriteString("Try:\n")
+			}
+			some = true
+			b.WriteString("- " + e.prompt + "\n")
+		}
+	}
+	if !some {
+		b.WriteString("None of the tools that I know is offered to me in this request.\n")
+	}
+	b.WriteString("\n" + howToConfigure)
+	return b.String()
 }

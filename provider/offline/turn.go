@@ -2,185 +2,171 @@ package offline
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
 )
 
+// The tools that the rules know.
 const (
-	maxCalls  = 16   // calls of one reply
-	maxPrompt = 8192 // bytes of a prompt that are looked at
+	readFile      = "read_file"
+	listDirectory = "list_directory"
+	searchFiles   = "search_files"
+	writeFile     = "write_file"
+	editFile      = "edit_file"
+	execShell     = "exec_shell"
+)
+
+const (
+	maxPrompt = 8192 // bytes of a prompt that are read
 	maxTasks  = 8    // clauses of a prompt that are answered
 )
 
-// turn is what the model knows of one exchange: the last prompt, and what tools
-// have answered since.
+type arguments map[string]any
+
+// turn is one exchange: the last prompt, and what tools have answered since. Its tasks
+// are carried out from the beginning at each request, one after another; as they always
+// make the same calls in the same order, the n-th result belongs to the n-th call.
 type turn struct {
-	prompt  string
-	clauses []clause
-	offered map[string]toolcrib.Spec
-	tools   []toolcrib.Spec
-	known   map[string][]answered // by tool and arguments, in order
-	wanted  []toolcrib.ToolCall
-
-	// What was read before a write is not true any more after it: only answers later
-	// than floor count. used is the latest answer that the current clause looked at.
-	floor, used int
-
+	prompt     string
+	offered    map[string]toolcrib.Spec
+	results    []*toolcrib.ToolResult
+	taken      int // of results
+	wanted     []toolcrib.ToolCall
 	introduced bool // an earlier answer said what this model is
 }
 
-type arguments map[string]any
-
-// answered is the result of a call, with its place among all results, from 1.
-type answered struct {
-	at int
-	result
-}
-
 func newTurn(req *toolcrib.Request) *turn {
-	t := &turn{offered: map[string]toolcrib.Spec{}, known: map[string][]answered{}, tools: req.Tools}
+	t := &turn{offered: map[string]toolcrib.Spec{}}
 	if req.ToolChoice.Mode != toolcrib.ChoiceNone {
 		for _, spec := range req.Tools {
 			t.offered[spec.Name] = spec
 		}
 	}
-	last := -1
-	var before []string // files that were spoken of, the latest last
-	for i, m := range req.Messages {
-		switch {
-		case m.Role == toolcrib.RoleUser && strings.TrimSpace(m.Text()) != "":
-			if last >= 0 {
-				for _, c := range understand(req.Messages[last].Text(), before) {
-					before = append(before, c.spoken()...)
-				}
-			}
-			last = i
+	for _, m := range req.Messages {
+		switch text := strings.TrimSpace(m.Text()); {
+		case m.Role == toolcrib.RoleUser && text != "":
+			t.prompt, t.results = text[:min(len(text), maxPrompt)], nil
 		case m.Role == toolcrib.RoleAssistant:
-			t.introduced = t.introduced || strings.Contains(m.Text(), signature)
+			t.introduced = t.introduced || strings.Contains(text, signature)
+		}
+		for _, p := range m.Parts {
+			if p.ToolResult != nil {
+				t.results = append(t.results, p.ToolResult)
+			}
 		}
 	}
-	if last < 0 {
-		return t
-	}
-	t.prompt = strings.TrimSpace(req.Messages[last].Text())
-	t.clauses = understand(t.prompt, before)
-	t.learn(req.Messages[last:])
 	return t
 }
 
-// learn reads the results of the calls since the prompt.
-func (t *turn) learn(messages []toolcrib.Message) {
-	asked := map[string]string{} // call ID -> key
-	at := 0
-	for _, m := range messages {
-		for _, p := range m.Parts {
-			switch {
-			case p.ToolCall != nil:
-				asked[p.ToolCall.ID] = key(p.ToolCall.Name, p.ToolCall.Arguments)
-			case p.ToolResult != nil:
-				if k, ok := asked[p.ToolResult.CallID]; ok {
-					at++
-					r := readResult(p.ToolResult)
-					if tool, _, _ := strings.Cut(k, " "); r.withheld {
-						r.problem += "; " + explain(tool)
-					}
-					t.known[k] = append(t.known[k], answered{at, r})
-				}
-			}
-		}
-	}
-}
-
-// key names a call by what it does; the order of keys in the arguments and their
-// spelling do not count.
-func key(tool string, raw []byte) string {
-	var v any
-	if json.Unmarshal(raw, &v) == nil {
-		if canonical, err := json.Marshal(v); err == nil {
-			raw = canonical
-		}
-	}
-	return tool + " " + string(raw)
-}
-
-// call returns the result of a call if it is known. If it is not, the call is
-// wanted, and done is false: the task must come back when it is.
-func (t *turn) call(tool string, a arguments) (r result, done bool) {
-	raw, err := json.Marshal(a)
-	if err != nil {
-		return result{problem: "the arguments cannot be written as JSON"}, true
-	}
-	for _, a := range t.known[key(tool, raw)] {
-		if a.at > t.floor {
-			t.used = max(t.used, a.at)
-			return a.result, true
-		}
-	}
-	if _, ok := t.offered[tool]; !ok {
-		return result{problem: fmt.Sprintf("the tool %s is not offered to me here; %s", tool, explain(tool))}, true
-	}
-	t.want(tool, a)
-	return result{}, false
-}
-
-// explain says how a person finds out why a tool may not be used.
-func explain(tool string) string { return fmt.Sprintf("`toolcrib tools explain %s` says why.", tool) }
-
-// want adds a call to the reply, once.
-func (t *turn) want(tool string, a arguments) {
-	raw, err := json.Marshal(a)
-	if err != nil {
-		return
-	}
-	if slices.ContainsFunc(t.wanted, func(c toolcrib.ToolCall) bool { return c.Name == tool && string(c.Arguments) == string(raw) }) {
-		return
-	}
-	t.wanted = append(t.wanted, toolcrib.ToolCall{Name: tool, Arguments: raw})
-}
-
-// answer carries out the tasks of the prompt. It is good only if no call is wanted.
+// answer carries out the tasks of the prompt. It counts only if no call is wanted.
 func (t *turn) answer() string {
-	var answers, strange []string
-	previous, understood, pending := "", false, false
-	for i, c := range t.clauses {
+	var answers, unknown []string
+	for i, clause := range clauses(t.prompt) {
 		if i == maxTasks {
-			answers = append(answers, fmt.Sprintf("I answer %d questions at a time; ask the rest again.", maxTasks))
+			answers = append(answers, fmt.Sprintf("I answer %d questions at a time; please ask the others again.", maxTasks))
 			break
 		}
-		do := taskFor(c)
-		if do == nil {
-			strange = append(strange, c.raw)
-			continue
+		text, understood := t.do(clause)
+		if len(t.wanted) > 0 {
+			return ""
 		}
-		understood = true
-		// A write waits for what stands before it, and what stands after waits for it.
-		if c.writes() && pending {
-			break
-		}
-		text, done := do(t, c, previous)
-		if done {
-			answers, previous = append(answers, text), text
-			if c.writes() {
-				t.floor = t.used
-			}
-			continue
-		}
-		if pending = true; c.writes() {
-			break
+		if understood {
+			answers = append(answers, text)
+		} else {
+			unknown = append(unknown, fmt.Sprintf("I did not understand %q: I only know a few kinds of requests.", shorten(clause)))
 		}
 	}
-	if !understood {
+	if len(answers) == 0 {
 		return help(t)
 	}
-	for _, raw := range strange {
-		answers = append(answers, fmt.Sprintf("I did not understand %q: I only know a few kinds of questions.", raw))
-	}
-	text := strings.Join(answers, "\n\n")
-	if !t.introduced && !strings.Contains(text, signature) {
+	text := strings.Join(append(answers, unknown...), "\n\n")
+	if !t.introduced {
 		text += "\n\n" + footer
 	}
 	return text
+}
+
+// errPending is the error of a call that has no result yet.
+var errPending = errors.New("the call has no result yet")
+
+// call returns the result of the next call in out, a pointer to what its JSON is read
+// into. A call without a result becomes a part of the reply.
+func (t *turn) call(tool string, a arguments, out any) (cut bool, err error) {
+	if t.taken < len(t.results) {
+		r := t.results[t.taken]
+		t.taken++
+		return read(r, out)
+	}
+	if _, ok := t.offered[tool]; !ok {
+		return false, fmt.Errorf("the tool %s is not offered to me here; `toolcrib tools explain %s` says why", tool, tool)
+	}
+	t.want(tool, a)
+	return false, errPending
+}
+
+func (t *turn) want(tool string, a arguments) {
+	if raw, err := json.Marshal(a); err == nil {
+		t.wanted = append(t.wanted, toolcrib.ToolCall{Name: tool, Arguments: raw})
+	}
+}
+
+// read reads a result: the JSON of a tool, or of a refusal or an error (contract §6).
+// It reports whether the result was cut.
+func read(r *toolcrib.ToolResult, out any) (cut bool, err error) {
+	content := unwrap(r.Content)
+	if r.IsError {
+		var told struct{ Error, Reason, Message string }
+		if json.Unmarshal([]byte(content), &told) == nil {
+			switch {
+			case told.Message != "":
+				return false, fmt.Errorf("the call was refused (%s): %s", told.Reason, shorten(told.Message))
+			case told.Error != "":
+				return false, errors.New(shorten(told.Error))
+			}
+		}
+		return false, errors.New(shorten(content))
+	}
+	var short struct {
+		JSON *string `json:"_truncated_json"`
+	}
+	if json.Unmarshal([]byte(content), &short) == nil && short.JSON != nil {
+		// Of a long text its beginning is shown: what stands in the first string.
+		_, text, _ := strings.Cut(strings.TrimSuffix(*short.JSON, "..."), `:"`)
+		if i := strings.LastIndex(text, `\n`); i >= 0 {
+			text = text[:i]
+		}
+		if d, ok := out.(*document); ok && json.Unmarshal([]byte(`"`+text+`"`), &d.Content) == nil {
+			return true, nil
+		}
+		return true, errors.New("the result is too long for me")
+	}
+	if json.Unmarshal([]byte(content), out) != nil {
+		return false, errors.New("the result is not what I expected")
+	}
+	return false, nil
+}
+
+// unwrap takes off the mark of untrusted data.
+func unwrap(s string) string {
+	inner, ok := strings.CutSuffix(strings.TrimSpace(s), "\n</untrusted_input>")
+	if !ok || !strings.HasPrefix(inner, "<untrusted_input") {
+		return s
+	}
+	_, inner, _ = strings.Cut(inner, "\n")
+	if rest, ok := strings.CutPrefix(inner, "<canary>"); ok {
+		_, inner, _ = strings.Cut(rest, "</canary>\n")
+	}
+	return inner
+}
+
+// shorten makes one line of at most 300 characters, without a full stop.
+func shorten(s string) string {
+	s = strings.TrimSuffix(strings.Join(strings.Fields(s), " "), ".")
+	if r := []rune(s); len(r) > 300 {
+		return string(r[:300]) + "…"
+	}
+	return s
 }

@@ -1,0 +1,350 @@
+package offline
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// How many lines of a file, and items of a list, an answer shows.
+const (
+	maxLines = 40
+	maxItems = 12
+)
+
+// What the file tools and the shell answer.
+type (
+	document struct {
+		Content string `json:"content"`
+	}
+	listing struct {
+		Entries []struct {
+			Name  string `json:"name"`
+			IsDir bool   `json:"is_dir"`
+			Size  int64  `json:"size"`
+		} `json:"entries"`
+	}
+	found struct {
+		Matches []struct {
+			Path string `json:"path"`
+			Line int    `json:"line"`
+			Text string `json:"text"`
+		} `json:"matches"`
+		Truncated bool `json:"truncated"`
+	}
+	output struct {
+		ExitCode int    `json:"exit_code"`
+		Stdout   string `json:"stdout"`
+		Stderr   string `json:"stderr"`
+	}
+)
+
+func callTool(t *turn, m []string) (string, error) {
+	a := arguments{}
+	if json.Unmarshal([]byte(m[2]), &a) != nil {
+		return "", fmt.Errorf("the arguments of %s are not a JSON object", m[1])
+	}
+	var result json.RawMessage
+	_, err := t.call(m[1], a, &result)
+	return m[1] + " answered:\n" + fence(string(result)), err
+}
+
+func replaceText(t *turn, m []string) (string, error) {
+	file := fileIn(m[7])
+	if file == "" {
+		file = m[7]
+	}
+	old, replacement := m[1]+m[2]+m[3], m[4]+m[5]+m[6]
+	var done json.RawMessage
+	_, err := t.call(editFile, arguments{"path": file, "old_text": old, "new_text": replacement}, &done)
+	return fmt.Sprintf("Done: in %s, %q is now %q.", file, old, replacement), err
+}
+
+func writeText(t *turn, m []string) (string, error) {
+	file := fileIn(m[4])
+	if file == "" {
+		file = m[4]
+	}
+	var done struct{ Message string }
+	_, err := t.call(writeFile, arguments{"path": file, "content": m[1] + m[2] + m[3]}, &done)
+	return "Done: " + done.Message + ".", err
+}
+
+func runCommand(t *turn, m []string) (string, error) {
+	command := first(m[1:]...)
+	if strings.HasPrefix(strings.ToLower(command), "the ") {
+		return "", errors.New("tell me the command line itself, such as: run `go test ./...`")
+	}
+	var out output
+	if _, err := t.call(execShell, arguments{"command": command}, &out); err != nil {
+		return "", err
+	}
+	text := fmt.Sprintf("`%s` ended with exit code %d", command, out.ExitCode)
+	if shown := strings.TrimSpace(out.Stdout + out.Stderr); shown != "" {
+		text += ":\n" + fence(head(shown, maxLines))
+	}
+	return text, nil
+}
+
+func countIn(t *turn, m []string) (string, error) {
+	file := fileIn(m[2])
+	if file == "" {
+		return "", errors.New("tell me in which file I should count, such as: how many lines has README.md?")
+	}
+	var d document
+	cut, err := t.call(readFile, arguments{"path": file}, &d)
+	if err != nil {
+		return "", err
+	}
+	unit := strings.ToLower(m[1])
+	n := lines(d.Content)
+	switch unit {
+	case "words":
+		n = len(strings.Fields(d.Content))
+	case "characters":
+		n = utf8.RuneCountInString(d.Content)
+	}
+	atLeast := ""
+	if cut {
+		atLeast = "at least "
+	}
+	return fmt.Sprintf("%s has %s%s.", file, atLeast, plural(n, strings.TrimSuffix(unit, "s"))), nil
+}
+
+func countFiles(t *turn, m []string) (string, error) {
+	glob, kind := "*", ""
+	if ext := strings.ToLower(m[1]); ext != "" && ext != "the" && ext != "all" {
+		if known, ok := map[string]string{"python": "py", "markdown": "md", "javascript": "js", "typescript": "ts", "rust": "rs"}[ext]; ok {
+			ext = known
+		}
+		glob, kind = "*."+ext, m[1]+" "
+	}
+	var f found
+	cut, err := t.call(searchFiles, arguments{"glob": glob, "max_results": 1000}, &f)
+	if err != nil {
+		return "", err
+	}
+	text := plural(len(f.Matches), kind+"file")
+	if cut || f.Truncated {
+		text = "at least " + text
+	}
+	return "I found " + text + ".", nil
+}
+
+// filesAbout finds a word in names and in texts; forms of the word count, too.
+func filesAbout(t *turn, m []string) (string, error) {
+	word := topic(m[1])
+	if len(word) < 2 {
+		return "", errors.New("tell me a word to look for")
+	}
+	stem := word
+	for _, end := range []string{"ing", "ed", "es", "s"} {
+		if short, ok := strings.CutSuffix(word, end); ok && len(short) >= 4 {
+			stem = short
+			break
+		}
+	}
+	var texts, names found
+	_, err := t.call(searchFiles, arguments{
+		"pattern": regexp.QuoteMeta(stem), "case_insensitive": true, "names_only": true, "max_results": 200,
+	}, &texts)
+	_, other := t.call(searchFiles, arguments{"glob": "*" + anyCase(stem) + "*", "max_results": 200}, &names)
+	if err := errors.Join(err, other); err != nil {
+		return "", err
+	}
+	inName, inText := names.paths(), texts.paths()
+	inText = slices.DeleteFunc(inText, func(p string) bool { return slices.Contains(inName, p) })
+	if len(inName)+len(inText) == 0 {
+		return fmt.Sprintf("No file has %q in its name or its text.", stem), nil
+	}
+	text := fmt.Sprintf("What a file is about I can only tell by its words. %q is", stem)
+	if len(inName) > 0 {
+		text += fmt.Sprintf(" in the name of %s:\n%s", plural(len(inName), "file"), bullets(inName))
+	}
+	if len(inText) > 0 {
+		if len(inName) > 0 {
+			text += "\nand"
+		}
+		text += fmt.Sprintf(" in the text of %s:\n%s", plural(len(inText), "file"), bullets(inText))
+	}
+	return text, nil
+}
+
+func find(t *turn, m []string) (string, error) {
+	word := topic(m[1])
+	if word == "" {
+		return "", errors.New("tell me what to look for")
+	}
+	var f found
+	if _, err := t.call(searchFiles, arguments{"pattern": regexp.QuoteMeta(word), "max_results": 100}, &f); err != nil {
+		return "", err
+	}
+	if len(f.Matches) == 0 {
+		return fmt.Sprintf("No file has %q in its text.", word), nil
+	}
+	var places []string
+	for _, one := range f.Matches {
+		places = append(places, fmt.Sprintf("%s:%d: `%s`", one.Path, one.Line, shorten(one.Text)))
+	}
+	return fmt.Sprintf("%q is in %s:\n%s", word, plural(len(places), "line"), bullets(places)), nil
+}
+
+// overview shows the folder and the first paragraph of its README.
+func overview(t *turn, _ []string) (string, error) {
+	var l listing
+	if _, err := t.call(listDirectory, arguments{"path": "."}, &l); err != nil {
+		return "", err
+	}
+	for _, e := range l.Entries {
+		if e.IsDir || !strings.HasPrefix(strings.ToLower(e.Name), "readme") {
+			continue
+		}
+		var d document
+		if _, err := t.call(readFile, arguments{"path": e.Name}, &d); err != nil {
+			return "", err
+		}
+		for p := range strings.SplitSeq(d.Content, "\n\n") {
+			if p = strings.TrimSpace(p); p != "" && !strings.ContainsAny(p[:1], "#[!<=-*>`|") {
+				p = strings.ReplaceAll(p, "\n", "\n> ")
+				return fmt.Sprintf("I can only quote. %s begins:\n> %s\n\n%s", e.Name, p, l.describe(".")), nil
+			}
+		}
+	}
+	return "There is no README that I could quote.\n\n" + l.describe("."), nil
+}
+
+func list(t *turn, m []string) (string, error) {
+	folder := "."
+	if len(m) > 1 && m[1] != "" {
+		if strings.Contains(path.Base(m[1]), ".") {
+			return show(t, m)
+		}
+		folder = m[1]
+	}
+	switch folder {
+	case "files", "here", "it", "this", "all":
+		folder = "."
+	}
+	var l listing
+	_, err := t.call(listDirectory, arguments{"path": folder}, &l)
+	return l.describe(folder), err
+}
+
+func show(t *turn, m []string) (string, error) {
+	file := fileIn(m[0])
+	if file == "" {
+		return "", errors.New("tell me the name of a file, such as: show me README.md")
+	}
+	var d document
+	cut, err := t.call(readFile, arguments{"path": file}, &d)
+	if err != nil {
+		return "", err
+	}
+	more := ""
+	if cut {
+		more = ", and more"
+	}
+	return fmt.Sprintf("%s (%s%s):\n%s", file, plural(lines(d.Content), "line"), more, fence(head(d.Content, maxLines))), nil
+}
+
+func (l listing) describe(folder string) string {
+	var folders, files []string
+	for _, e := range l.Entries {
+		if e.IsDir {
+			folders = append(folders, e.Name+"/")
+		} else {
+			files = append(files, fmt.Sprintf("%s (%s)", e.Name, plural(int(e.Size), "byte")))
+		}
+	}
+	if folder == "." {
+		folder = "this folder"
+	}
+	if len(folders)+len(files) == 0 {
+		return "There is nothing in " + folder + "."
+	}
+	return fmt.Sprintf("In %s I found %s and %s:\n%s", folder,
+		plural(len(folders), "folder"), plural(len(files), "file"), head("- "+strings.Join(append(folders, files...), "\n- "), maxLines))
+}
+
+func (f found) paths() []string {
+	var paths []string
+	for _, m := range f.Matches {
+		if !slices.Contains(paths, m.Path) {
+			paths = append(paths, m.Path)
+		}
+	}
+	return paths
+}
+
+// topic is what a clause asks for: the text in quotes, or its first word.
+func topic(text string) string {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return ""
+	}
+	if i := strings.IndexAny(text, "\"'`“"); i >= 0 {
+		rest := strings.TrimLeft(text[i:], "\"'`“")
+		if j := strings.IndexAny(rest, "\"'`”"); j > 0 {
+			return rest[:j]
+		}
+	}
+	return strings.Trim(strings.Fields(text)[0], ".,;:?!()")
+}
+
+// anyCase makes a glob that ignores the case of ASCII letters.
+func anyCase(word string) string {
+	var b strings.Builder
+	for _, r := range word {
+		lower, upper := strings.ToLower(string(r)), strings.ToUpper(string(r))
+		switch {
+		case lower != upper:
+			b.WriteString("[" + lower + upper + "]")
+		case strings.ContainsRune(`*?[]{}\`, r):
+			b.WriteString(`\` + string(r))
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func lines(text string) int {
+	if text == "" {
+		return 0
+	}
+	return strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// head keeps the first n lines of a text.
+func head(text string, n int) string {
+	all := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	if len(all) <= n {
+		return strings.Join(all, "\n")
+	}
+	return strings.Join(all[:n], "\n") + fmt.Sprintf("\n… %d more", len(all)-n)
+}
+
+func bullets(items []string) string {
+	return "- " + strings.ReplaceAll(head(strings.Join(items, "\n"), maxItems), "\n", "\n- ")
+}
+
+// fence shows text as it is.
+func fence(text string) string {
+	marks := "```"
+	for strings.Contains(text, marks) {
+		marks += "`"
+	}
+	return marks + "\n" + strings.TrimRight(text, "\n") + "\n" + marks
+}
