@@ -31,7 +31,7 @@ const (
 	ReasonBudgetExhausted    Reason = "budget_exhausted"
 	ReasonNeedsConfirmation  Reason = "needs_confirmation"
 	ReasonApprovalDenied     Reason = "approval_denied"
-	// ReasonMaxIterations marks a call that the cap of a run left unanswered.
+	// ReasonMaxIterations marks a call of the closing reply, which runs no tool.
 	ReasonMaxIterations Reason = "max_iterations"
 )
 

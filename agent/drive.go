@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -305,8 +306,22 @@ func (d *driver) hold(bodies ...toolcrib.Body) error {
 			return err
 		}
 		d.held = append(d.held, e)
+		if r, ok := b.(*journal.ToolResult); ok && r.Status != toolcrib.ResultOK && r.FaultRef == "" {
+			d.logUnsuccessful(r)
+		}
 	}
 	return nil
+}
+
+// logUnsuccessful logs a call that was refused, failed, or ended early (C17); a fault is
+// logged with its detail where it happens.
+func (d *driver) logUnsuccessful(r *journal.ToolResult) {
+	const most = 300
+	text := string(r.Status)
+	if r.Reason != "" {
+		text += " (" + string(r.Reason) + ")"
+	}
+	d.r.Log.Info("tool execution failed", "run", d.s.Run, "name", r.Name, "call", r.ToolCallID, "error", text+": "+strings.ToValidUTF8(r.Content[:min(len(r.Content), most)], ""))
 }
 
 // append writes events down, with all that is held, and shows them.
@@ -423,8 +438,10 @@ func (d *driver) finish(ctx context.Context, step Step) error {
 			Truncated: step.Truncated, Iterations: d.s.Iterations, Usage: d.s.Usage,
 		})
 	}
-	if d.logs(ctx) {
-		d.r.Log.InfoContext(ctx, "tool loop complete", "run", d.s.Run, "iteration", d.s.Iterations, "stop_reason", step.Reason)
+	text := "tool loop complete, returning text response"
+	if step.Status != toolcrib.StatusCompleted {
+		text = "tool loop ended without an answer"
 	}
+	d.r.Log.InfoContext(ctx, text, "run", d.s.Run, "iteration", d.s.Iterations, "stop_reason", step.Reason)
 	return d.append(ctx, bodies...)
 }

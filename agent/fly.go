@@ -88,7 +88,6 @@ func (x *execution) resultOf(f *flight, out toolcrib.Output, err error) *journal
 	case errors.Is(err, errChildCancelled), errors.Is(err, errLeftBehind):
 		return endedResult(f, true)
 	case errors.As(err, &failure):
-		x.d.r.Log.InfoContext(x.ctx, "tool execution failed", "run", x.d.s.Run, "name", f.call.Name, "error", x.d.r.Mask.Mask(failure.Error()))
 		content := guard.ErrorJSON(x.d.r.Mask.Mask(failure.Error()), f.permit.MaxBytes())
 		if f.permit.Untrusted() {
 			// The error of an untrusted tool is a stranger's text like its results.

@@ -397,11 +397,8 @@ func (s *State) result(b *journal.ToolResult) error {
 		}
 	}
 	switch b.Reason {
-	case toolcrib.ReasonMaxIterations:
-		s.Capped, s.Spare = true, false
 	case toolcrib.ReasonHopBudgetExhausted, toolcrib.ReasonCostCapExceeded:
-		s.Spare = s.Spare || !s.Capped // the worker has one request left, without tools
-		s.Capped = true
+		s.Spare = true
 	}
 	if len(s.Turn.open()) == 0 {
 		s.closeTurn()

@@ -97,11 +97,11 @@ func atLimit(t *testing.T) (*world, *agent.State) {
 	w.byTurn(calls("echo", `{"n":1}`), calls("echo", `{"n":2}`), calls("echo", `{"n":3}`), say("done"))
 	s := run(t, w, limits(func(l *toolcrib.Limits) { l.MaxIterations, l.OnLimit = 2, toolcrib.OnLimitAsk }))
 	equal(t, "status", s.Status, toolcrib.StatusWaitingForInput)
-	equal(t, "ran", len(w.ran), 1)
+	equal(t, "ran", len(w.ran), 2)
 	return w, s
 }
 
-// on_limit: ask parks; a person grants more, and the pending calls run.
+// on_limit: ask parks; a person grants more, and the model is asked again.
 func TestOnLimitAsk_Granted(t *testing.T) {
 	w, s := atLimit(t)
 	for _, bad := range []journal.Granted{{}, {Iterations: -1}, {Iterations: 500}, {Tokens: 5}} {
@@ -142,7 +142,7 @@ func TestOnLimitAsk_Declined(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "reason", s.Done.StopReason, toolcrib.StopMaxIterations)
-	equal(t, "ran", len(w.ran), 1)
+	equal(t, "ran", len(w.ran), 2)
 	if err := w.replayed(s); err != nil {
 		t.Error(err)
 	}

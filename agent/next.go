@@ -132,10 +132,10 @@ func Next(s *State) Step {
 		return nextAfterFailure(s)
 	case s.Closed:
 		return finishClosed(s)
-	case s.Capped && !s.Spare && s.Limits().OnLimit == toolcrib.OnLimitError:
+	case s.atLimit() && asksForMore(s):
+		return nextForMore(s, "")
+	case s.atLimit() && s.Limits().OnLimit == toolcrib.OnLimitError:
 		return fail(s, toolcrib.StopMaxIterations, string(toolcrib.StopMaxIterations), fmt.Sprintf("max tool iterations (%d) exceeded", s.Limits().MaxIterations))
-	case s.Capped:
-		return ask(s, s.Model, 1, 0)
 	case s.Last != nil && !hasCalls(s.Last):
 		return finishAnswered(s)
 	}
@@ -147,6 +147,15 @@ const (
 	// maxIdle is how often a run is taken up without progress before it fails.
 	maxIdle = 3
 )
+
+// atLimit reports whether the rounds that the run may take are used up, and the last of
+// them asks for another one (contract §5.8).
+func (s *State) atLimit() bool {
+	return s.Turn == nil && s.Start.Given == nil && s.Last != nil && hasCalls(s.Last) && s.Iterations >= s.Limits().MaxIterations
+}
+
+// closing reports whether the next request is the closing one, which has no tools.
+func (s *State) closing() bool { return s.Spare || s.atLimit() }
 
 func hasCalls(m *journal.Message) bool {
 	for _, p := range m.Parts {
@@ -165,9 +174,7 @@ func nextInTurn(s *State) Step {
 		return answerAll(t, toolcrib.ResultCancelled, "", textCancelled)
 	case s.Last != nil && s.Last.Closing:
 		return answerAll(t, toolcrib.ResultRefused, toolcrib.ReasonMaxIterations, TextIterationLimit)
-	case s.Start.Given == nil && t.Iteration >= s.Limits().MaxIterations && asksForMore(s):
-		return nextForMore(s, "")
-	case s.Start.Given == nil && t.Iteration >= s.Limits().MaxIterations:
+	case s.Start.Given == nil && t.Iteration > s.Limits().MaxIterations: // of an answer that was asked for anew
 		return answerAll(t, toolcrib.ResultRefused, toolcrib.ReasonMaxIterations, TextIterationLimit)
 	case s.Pending != nil:
 		return Step{Kind: StepWait}
@@ -278,7 +285,7 @@ func nextForLost(lost []*Call) Step {
 
 // ask makes the step of the next request, or of the end if the budget is spent.
 func ask(s *State, model, attempt int, delay time.Duration) Step {
-	step := Step{Kind: StepAsk, Model: model, Attempt: attempt, Delay: delay, Closing: s.Capped}
+	step := Step{Kind: StepAsk, Model: model, Attempt: attempt, Delay: delay, Closing: s.closing()}
 	// auto is the zero value, so that the request is the same in every round.
 	if choice := s.Start.Agent.ToolChoice; choice.Mode != toolcrib.ChoiceAuto && (s.Asked == nil || choice.Mode == toolcrib.ChoiceNone) {
 		step.Choice = choice
@@ -427,7 +434,7 @@ func finishAnswered(s *State) Step {
 // finishClosed ends a run after its closing request (contract §5.8). That a worker had
 // no calls left is no limit of its answer (X6).
 func finishClosed(s *State) Step {
-	if s.Spare {
+	if s.Spare && !hasCalls(s.Last) && s.Iterations < s.Limits().MaxIterations {
 		return Step{Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted, Content: s.LastText, Truncated: s.Last.Finish == toolcrib.FinishLength}
 	}
 	return Step{

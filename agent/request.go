@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"hash"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,6 +29,9 @@ func buildRequest(s *State, step Step, specs []toolcrib.Spec, offerHash string) 
 		Epoch:           s.Epoch,
 		Replaced:        s.replaced,
 	}
+	if step.Closing && s.atLimit() {
+		req.Messages = append(slices.Clip(s.Messages), toolcrib.TextMessage(toolcrib.RoleUser, TextIterationLimit))
+	}
 	if len(specs) > 0 {
 		req.Tools, req.ToolsHash, req.ToolChoice = specs, offerHash, step.Choice
 	}
@@ -41,13 +45,17 @@ func buildRequest(s *State, step Step, specs []toolcrib.Spec, offerHash string) 
 func requestHash(s *State, req *toolcrib.Request) string {
 	var h hash.Hash
 	var b []byte
+	known := 0 // messages that the digest of the state covers
 	if s != nil {
-		h, b = s.cloneDigest(), s.scratch[:0]
+		h, known = s.cloneDigest(), len(s.Messages)
 	} else {
 		h = sha256.New()
-		for i := range req.Messages {
-			_, _ = h.Write(appendMessage(nil, &req.Messages[i])) // a hash never fails
-		}
+	}
+	for i := known; i < len(req.Messages); i++ {
+		_, _ = h.Write(appendMessage(nil, &req.Messages[i])) // a hash never fails
+	}
+	if s != nil {
+		b = s.scratch[:0]
 	}
 	b = appendField(b, req.Model)
 	b = appendField(b, req.System)

@@ -70,8 +70,8 @@ func TestN8_EmptyOffer(t *testing.T) {
 	equal(t, "content", s.Done.Content, "plain")
 }
 
-// N7, N9, H9: at the cap every pending call is answered, then one request
-// without tools.
+// N7, N9, H9: the calls of every round run, the last one's too; then one request
+// without tools, whose last message ends with the text of the limit.
 func TestN9_H9_CapFinalizes(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
 	w.reply = func(_ context.Context, n int, req *toolcrib.Request) ([]toolcrib.Delta, error) {
@@ -87,12 +87,14 @@ func TestN9_H9_CapFinalizes(t *testing.T) {
 	equal(t, "truncated", s.Done.Truncated, true)
 	equal(t, "reason", s.Done.StopReason, toolcrib.StopMaxIterations)
 	last := w.requests[3].Messages[len(w.requests[3].Messages)-1]
-	for _, p := range last.Parts {
-		equal(t, "answer", p.ToolResult.Content, "iteration limit reached; finalise your answer")
-	}
+	equal(t, "last message", last.Text(), "iteration limit reached; finalise your answer")
 	equal(t, "status", s.Done.Status, toolcrib.StatusCompleted)
-	if len(s.Trace) != 6 || s.Trace[3].Result.Status != toolcrib.ResultOK || s.Trace[4].Result.Status != toolcrib.ResultRefused {
-		t.Errorf("trace: %v", results(s))
+	equal(t, "calls", len(s.Trace), 6)
+	for _, c := range s.Trace {
+		equal(t, c.ID, c.Result.Status, toolcrib.ResultOK)
+	}
+	if err := checkTranscript(s.Messages); err != nil || len(s.Messages) != 8 {
+		t.Errorf("%d messages: %v", len(s.Messages), err)
 	}
 }
 
@@ -104,7 +106,8 @@ func TestN9_ClosingReplyWithCalls(t *testing.T) {
 	s := run(t, w, limits(func(l *toolcrib.Limits) { l.MaxIterations = 1 }))
 	equal(t, "requests", len(w.requests), 2)
 	equal(t, "content", s.Done.Content, "so far")
-	equal(t, "ran", len(w.ran), 0)
+	equal(t, "ran", len(w.ran), 1)
+	equal(t, "result", s.Trace[1].Result.Content, agent.TextIterationLimit)
 	if err := checkTranscript(s.Messages); err != nil {
 		t.Error(err)
 	}
@@ -556,4 +559,18 @@ func TestGivenCall(t *testing.T) {
 		equal(t, "requests", len(w.requests), 0)
 		equal(t, "status", s.Status, toolcrib.StatusCompleted)
 	}
+}
+
+// N7: an answer that is asked for anew, for it does not fit output_schema, is no way past
+// the limit: calls after it do not run.
+func TestN7_AskedAnewAtTheLimit(t *testing.T) {
+	w := newWorld(t, gate.ConfirmWrites)
+	w.script(say("no JSON"), calls("echo", `{}`), say(`{"a":1}`))
+	s := run(t, w, limits(func(l *toolcrib.Limits) { l.MaxIterations = 1 }), func(k *agent.Task) {
+		k.Agent.OutputSchema = json.RawMessage(`{"type":"object"}`)
+	})
+	equal(t, "ran", len(w.ran), 0)
+	equal(t, "requests", len(w.requests), 3)
+	equal(t, "tools of the last request", len(w.requests[2].Tools), 0)
+	equal(t, "reason", s.Done.StopReason, toolcrib.StopMaxIterations)
 }

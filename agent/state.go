@@ -37,8 +37,7 @@ type State struct {
 
 	Turn      *Turn   // calls that are not all answered yet
 	Trace     []*Call // every call of the run, in order
-	Capped    bool    // max_iterations was reached with calls pending
-	Spare     bool    // for that a worker has no calls left
+	Spare     bool    // a worker has no calls left, but one request without tools
 	Closed    bool    // the closing request was answered
 	Denied    bool    // a person denied a call
 	Truncated bool

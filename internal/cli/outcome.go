@@ -197,7 +197,7 @@ func exitOf(s *agent.State) int {
 		return exitLimit
 	case s.Failed != nil || s.Done == nil:
 		return exitFailed
-	case s.Done.Content == "" && (s.Done.StopReason == toolcrib.StopBudgetExhausted || s.Done.StopReason == toolcrib.StopWallTime):
+	case s.Done.Content == "" && s.Done.StopReason != toolcrib.StopCompleted: // at a limit
 		return exitLimit
 	}
 	return exitOK

@@ -242,7 +242,7 @@ func TestN9_Cap(t *testing.T) {
 		if s.Done == nil || s.Done.Content != "what I know" || !s.Done.Truncated || s.Done.StopReason != toolcrib.StopMaxIterations {
 			t.Fatalf("done %+v", s.Done)
 		}
-		if n := len(l.fetch.Calls()); n != 1 {
+		if n := len(l.fetch.Calls()); n != 2 {
 			t.Errorf("%d calls ran", n)
 		}
 		if got := l.last(2); !strings.Contains(got, "iteration limit reached; finalise your answer") {
