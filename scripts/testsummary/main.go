@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -47,6 +48,8 @@ type summary struct {
 	out                     io.Writer
 	outputs                 map[string]*strings.Builder // by package and test, until it ends
 	passed, failed, skipped int
+	open                    []event         // packages that have started and not ended
+	running                 []event         // tests that have started, do not wait for their turn, and have not ended
 	failedTests             map[string]bool // packages in which a test failed
 	failures, skips         []string
 }
@@ -64,6 +67,7 @@ func (s *summary) read(r io.Reader) error {
 			}
 		}
 		if err == io.EOF {
+			s.cutOff()
 			return nil
 		}
 		if err != nil {
@@ -75,6 +79,12 @@ func (s *summary) read(r io.Reader) error {
 func (s *summary) add(e event) {
 	key := e.Package + " " + e.Test
 	switch e.Action {
+	case "start":
+		s.open = append(s.open, e)
+	case "run", "cont":
+		s.running = append(s.running, e)
+	case "pause":
+		s.running = without(s.running, e)
 	case "output":
 		s.keep(key, e.Output)
 	case "build-output":
@@ -100,7 +110,42 @@ func (s *summary) keep(key, output string) {
 	}
 }
 
+// without returns events less those of the package or test of e.
+func without(events []event, e event) []event {
+	return slices.DeleteFunc(events, func(o event) bool { return o.Package == e.Package && o.Test == e.Test })
+}
+
+// unended names the tests of a package that run when it ends: time ran out, or the
+// process died. A test that waits for its subtests is not named beside them.
+func (s *summary) unended(name string) {
+	for _, e := range s.running {
+		if e.Package != name || slices.ContainsFunc(s.running, func(o event) bool {
+			return o.Package == name && strings.HasPrefix(o.Test, e.Test+"/")
+		}) {
+			continue
+		}
+		s.failed++
+		s.markFailed(name)
+		line := "FAIL " + name + " " + e.Test + ": did not end"
+		s.failures = append(s.failures, line)
+		fmt.Fprintf(s.out, "%s\n%s", line, s.text(name+" "+e.Test))
+	}
+	s.running = slices.DeleteFunc(s.running, func(o event) bool { return o.Package == name })
+}
+
+// cutOff names what had not ended when the events broke off.
+func (s *summary) cutOff() {
+	for _, e := range s.open {
+		s.unended(e.Package)
+		if !s.failedTests[e.Package] {
+			s.failed++
+			s.failures = append(s.failures, "FAIL "+e.Package+": did not end")
+		}
+	}
+}
+
 func (s *summary) endTest(e event) {
+	s.running = without(s.running, e)
 	switch e.Action {
 	case "pass":
 		s.passed++
@@ -124,6 +169,8 @@ func (s *summary) markFailed(name string) {
 }
 
 func (s *summary) endPackage(e event) {
+	s.open = without(s.open, e)
+	s.unended(e.Package)
 	switch e.Action {
 	case "pass":
 		fmt.Fprintf(s.out, "ok   %s %.1fs\n", e.Package, e.Elapsed)
@@ -134,7 +181,7 @@ func (s *summary) endPackage(e event) {
 		if e.FailedBuild != "" {
 			fmt.Fprint(s.out, s.text(e.FailedBuild+" "))
 		}
-		if !s.failedTests[e.Package] { // it did not build, panicked outside of a test, or timed out
+		if !s.failedTests[e.Package] { // it did not build, or ended outside of a test
 			s.failed++
 			s.failures = append(s.failures, "FAIL "+e.Package)
 		}

@@ -57,3 +57,60 @@ FAIL check vet
 		t.Errorf("counted %d, %d, %d", s.passed, s.failed, s.skipped)
 	}
 }
+
+// A test that did not end, because time ran out, the process died or the stream broke
+// off, is named with its package: the innermost one, and none that only waits for its turn.
+func TestSummary_DidNotEnd(t *testing.T) {
+	events := `{"Action":"start","Package":"x/a"}
+{"Action":"run","Package":"x/a","Test":"TestOne"}
+{"Action":"pass","Package":"x/a","Test":"TestOne","Elapsed":0}
+{"Action":"run","Package":"x/a","Test":"TestLater"}
+{"Action":"pause","Package":"x/a","Test":"TestLater"}
+{"Action":"run","Package":"x/a","Test":"TestPar"}
+{"Action":"pause","Package":"x/a","Test":"TestPar"}
+{"Action":"run","Package":"x/a","Test":"TestSlow"}
+{"Action":"run","Package":"x/a","Test":"TestSlow/sub"}
+{"Action":"cont","Package":"x/a","Test":"TestPar"}
+{"Action":"output","Package":"x/a","Test":"TestSlow/sub","Output":"panic: test timed out after 2s\n"}
+{"Action":"output","Package":"x/a","Output":"FAIL\tx/a\t2.0s\n"}
+{"Action":"fail","Package":"x/a","Elapsed":2}
+{"Action":"start","Package":"x/b"}
+{"Action":"run","Package":"x/b","Test":"TestFails"}
+{"Action":"fail","Package":"x/b","Test":"TestFails","Elapsed":0}
+{"Action":"run","Package":"x/b","Test":"TestHangs"}
+{"Action":"fail","Package":"x/b","Elapsed":2}
+{"Action":"start","Package":"x/c"}
+{"Action":"run","Package":"x/c","Test":"TestCut"}
+{"Action":"start","Package":"x/d"}
+`
+	want := `FAIL x/a TestSlow/sub: did not end
+panic: test timed out after 2s
+FAIL x/a TestPar: did not end
+FAIL x/a 2.0s
+FAIL	x/a	2.0s
+FAIL x/b TestFails
+FAIL x/b TestHangs: did not end
+FAIL x/b 2.0s
+FAIL x/c TestCut: did not end
+
+FAIL x/a TestSlow/sub: did not end
+FAIL x/a TestPar: did not end
+FAIL x/b TestFails
+FAIL x/b TestHangs: did not end
+FAIL x/c TestCut: did not end
+FAIL x/d: did not end
+1 passed, 6 failed, 0 skipped
+`
+	var out strings.Builder
+	s := summary{out: &out, outputs: map[string]*strings.Builder{}}
+	if err := s.read(strings.NewReader(events)); err != nil {
+		t.Fatal(err)
+	}
+	s.end(nil)
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if s.failed != 6 {
+		t.Errorf("counted %d failures", s.failed)
+	}
+}
