@@ -1,9 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
+	"net"
+	"net/url"
+	"os"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
@@ -97,6 +102,12 @@ func (a *app) wire(name string, p config.Provider) (wire.Options, error) {
 		}
 		*f.to = text
 	}
+	if o.BaseURL == "" {
+		o.BaseURL, _ = addressFromEnv(p.Type)
+		if p.Type == config.TypeOllama || p.Type == config.TypeLlamaCPP {
+			o.Admit = admitListener // nobody said whose server is meant
+		}
+	}
 	if len(p.Headers) > 0 {
 		o.Headers = make(map[string]string, len(p.Headers))
 		for header, value := range p.Headers {
@@ -108,6 +119,66 @@ func (a *app) wire(name string, p config.Provider) (wire.Options, error) {
 		}
 	}
 	return o, nil
+}
+
+// addressFromEnv is the address that the environment names for a type of provider, as
+// the vendors' own programs read it, and the variable; "" = none.
+func addressFromEnv(providerType string) (address, variable string) {
+	switch providerType {
+	case config.TypeOpenAI, config.TypeAnthropic, config.TypeGemini:
+		variable = strings.ToUpper(providerType) + "_BASE_URL"
+		address = os.Getenv(variable)
+	case config.TypeOllama:
+		variable = "OLLAMA_HOST"
+		address = ollamaHost(os.Getenv(variable))
+	}
+	if address == "" {
+		return "", ""
+	}
+	return address, variable
+}
+
+// placeOf is an address as it may be shown: without what may be a secret in it.
+func placeOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return "an address that is no URL"
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// ollamaHost is the URL that Ollama's variable stands for: [SCHEME://][HOST][:PORT]. The
+// address on which a server listens everywhere leads to this machine.
+func ollamaHost(text string) string {
+	if text = strings.TrimSpace(text); text == "" {
+		return ""
+	}
+	scheme, rest, given := strings.Cut(text, "://")
+	port := "11434"
+	switch {
+	case !given:
+		scheme, rest = "http", text
+	case scheme == "https":
+		port = "443"
+	case scheme == "http":
+		port = "80"
+	}
+	hostport, path, _ := strings.Cut(rest, "/")
+	host, ownPort, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host, ownPort = strings.Trim(hostport, "[]"), ""
+	}
+	switch host {
+	case "", "0.0.0.0":
+		host = "127.0.0.1"
+	case "::":
+		host = "::1"
+	}
+	address := scheme + "://" + net.JoinHostPort(host, cmp.Or(ownPort, port))
+	if path != "" {
+		address += "/" + path
+	}
+	return address
 }
 
 // broken stands for a fallback that could not be opened.

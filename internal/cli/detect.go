@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -20,14 +22,25 @@ const (
 	ollamaLooked   = 16
 )
 
-// detect finds a model where none is configured (contract §4).
-func (a *app) detect(c *config.Config) config.Detected {
+// detect finds a model where none is configured (contract §4). An Ollama that nobody
+// has configured is used once a person has confirmed it; ask says that one may be asked
+// now, if there is a terminal.
+func (a *app) detect(c *config.Config, ask bool) config.Detected {
 	more := ""
-	set, at := a.ollamaAsked(c)
+	set, at, configured := a.ollamaAsked(c)
 	found := c.DetectModel(config.Surroundings{
 		LookupEnv: os.LookupEnv, OllamaAt: at,
 		OllamaModels: func() ([]string, error) {
 			names, why, err := ollamaModels(set)
+			var foreign *foreignListenerError
+			switch {
+			case errors.As(err, &foreign):
+				return nil, foreign
+			case err != nil || len(names) == 0:
+				return nil, nil // nothing answers, or something else does
+			case !configured:
+				err = a.confirmServer(set.BaseURL, names[0], ask)
+			}
 			more = why
 			return names, err
 		},
@@ -38,15 +51,17 @@ func (a *app) detect(c *config.Config) config.Detected {
 	return found
 }
 
-// ollamaAsked is where an Ollama is looked for: at its usual address, unless a
-// provider ollama is configured, and what stands in the notice about it.
-func (a *app) ollamaAsked(c *config.Config) (set wire.Options, at string) {
+// ollamaAsked is where an Ollama is looked for: at its usual address, unless OLLAMA_HOST
+// or a configured provider ollama names another, and what stands in the notice about it.
+func (a *app) ollamaAsked(c *config.Config) (set wire.Options, at string, configured bool) {
 	if p, ok := c.Providers[config.TypeOllama]; ok && p.Type == config.TypeOllama && !p.BaseURL.IsEmpty() {
 		if set, err := a.wire(config.TypeOllama, p); err == nil {
-			return set, "providers.ollama.base_url"
+			return set, "providers.ollama.base_url", true
 		}
 	}
-	return wire.Options{BaseURL: a.ollamaAt, Proxy: wire.ProxyNone}, config.OllamaAddress
+	address, _ := addressFromEnv(config.TypeOllama)
+	address = cmp.Or(address, a.ollamaAt)
+	return wire.Options{BaseURL: address, Proxy: wire.ProxyNone, Admit: admitListener}, placeOf(address), false
 }
 
 // ollamaModels are the models of an Ollama, the best first: the one that was pulled
@@ -84,5 +99,5 @@ func ollamaModels(set wire.Options) (names []string, why string, err error) {
 	return names, text + ", --model ollama/NAME takes another", nil
 }
 
-// canChat tells by its name whether a model is none that only embeds.
+// canChat reports, by its name, whether a model is none that only embeds.
 func canChat(name string) bool { return !strings.Contains(strings.ToLower(name), "embed") }

@@ -44,6 +44,42 @@ func ollamaWith(t *testing.T, models ...string) string {
 	return server.URL
 }
 
+// detecting is a command line without a terminal that looks for an Ollama at an address.
+func detecting(t *testing.T, at string) *app {
+	t.Helper()
+	t.Setenv("OLLAMA_HOST", "")
+	a := newApp(os.Stdin, os.Stdout, os.Stderr)
+	a.inTerminal, a.ollamaAt, a.dataFlag = false, at, t.TempDir()
+	return a
+}
+
+// An Ollama that nobody has confirmed is passed over without a terminal, and so is one
+// that was confirmed at another address.
+func TestDetectOllama_Unconfirmed(t *testing.T) {
+	for _, name := range []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"} {
+		t.Setenv(name, "")
+	}
+	a := detecting(t, ollamaWith(t, "+only"))
+	if err := a.confirmed("http://127.0.0.1:1"); err != nil {
+		t.Fatal(err)
+	}
+	found := a.detect(config.Default(), true)
+	if found.Model.Name() != "offline/offline" || !strings.Contains(found.Why, "nobody has confirmed it") {
+		t.Errorf("got %s (%s)", found.Model.Name(), found.Why)
+	}
+}
+
+func TestOllamaHost(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "0.0.0.0": "http://127.0.0.1:11434", ":1234": "http://127.0.0.1:1234", "box": "http://box:11434",
+		"https://box": "https://box:443", "http://box/ollama": "http://box:80/ollama", "[::]:7": "http://[::1]:7", "::1": "http://[::1]:11434",
+	} {
+		if got := ollamaHost(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 // The first of contract 4 that is there is used, and it is said which: of an
 // Ollama's models the newest that takes tools.
 func TestN5_DetectOllama(t *testing.T) {
@@ -55,21 +91,22 @@ func TestN5_DetectOllama(t *testing.T) {
 	for _, k := range []struct{ at, model, why string }{
 		{ollamaWith(t, "tiny", "+qwen3:8b", "+llama3.2"), "ollama/qwen3:8b", "it is the newest of its 3 models that takes tools, --model ollama/NAME takes another"},
 		{ollamaWith(t, "nomic-embed-text", "gemma3"), "ollama/gemma3", "the newest of its 2 models, --model"},
-		{ollamaWith(t, "+only"), "ollama/only", "an Ollama answers at " + config.OllamaAddress},
+		{ollamaWith(t, "+only"), "ollama/only", "an Ollama answers at http://127.0.0.1:"},
 		{ollamaWith(t), "offline/offline", "no Ollama with a model answers"},
 		{gone.URL, "offline/offline", "no Ollama with a model answers"},
 	} {
-		a := newApp(os.Stdin, os.Stdout, os.Stderr)
-		a.ollamaAt = k.at
-		found := a.detect(config.Default())
+		a := detecting(t, k.at)
+		if err := a.confirmed(k.at); err != nil {
+			t.Fatal(err)
+		}
+		found := a.detect(config.Default(), false)
 		if found.Model.Name() != k.model || !strings.Contains(found.Why, k.why) {
 			t.Errorf("got %s (%s), want %s (%s)", found.Model.Name(), found.Why, k.model, k.why)
 		}
 	}
 	t.Setenv("GEMINI_API_KEY", "x")
-	a := newApp(os.Stdin, os.Stdout, os.Stderr)
-	a.ollamaAt = ollamaWith(t, "+only")
-	if found := a.detect(config.Default()); found.Model.Name() != "gemini/gemini-2.5-flash" {
+	a := detecting(t, ollamaWith(t, "+only"))
+	if found := a.detect(config.Default(), false); found.Model.Name() != "gemini/gemini-2.5-flash" {
 		t.Errorf("a key comes first: %s", found.Model.Name())
 	}
 }

@@ -32,7 +32,7 @@ func (a *app) providerFindings(ctx context.Context, c *config.Config) []finding 
 	}
 	out = append(out, a.builtInFindings(ctx, c)...)
 	if agent := c.Agents[config.DefaultAgent]; agent.Model == "" {
-		found := a.detect(c)
+		found := a.detect(c, false)
 		if _, ok := c.Providers[found.Model.ProviderName]; !ok {
 			f := a.providerFinding(ctx, found.Model.ProviderName, found.Model.Provider, []string{found.Model.ID})
 			f.Detail += fmt.Sprintf(" (used because no model is configured: %s)", found.Why)

@@ -101,6 +101,9 @@ func (a *app) lookup(p config.Provider, model string, tell func(string)) (catalo
 	if err != nil {
 		return catalog.Model{}, false // opening the provider tells why
 	}
+	if base == "" {
+		base, _ = addressFromEnv(p.Type)
+	}
 	return a.knownModels(tell).Lookup(p.Type, base, model)
 }
 

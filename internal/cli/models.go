@@ -116,6 +116,9 @@ func (a *app) openModels(c *config.Config, m *models, agent *toolcrib.Agent, tel
 	}
 	infos := make([]journal.ModelInfo, len(all))
 	for i, r := range all {
+		if address, variable := addressFromEnv(r.Provider.Type); address != "" && r.Provider.BaseURL.IsEmpty() {
+			tell(fmt.Sprintf("%s is set: %s is asked at %s", variable, r.ProviderName, placeOf(address)))
+		}
 		infos[i] = a.infoOf(r, tell)
 		if err := m.add(r.ProviderName, i > 0, func() (toolcrib.Model, error) { return a.provider(r.ProviderName, r.Provider) }); err != nil {
 			return nil, err
@@ -129,7 +132,7 @@ func (a *app) modelsOf(c *config.Config, m *models, agent *toolcrib.Agent, tell 
 	var all []config.ResolvedModel
 	if agent.Model == "" {
 		if m.found == nil {
-			found := a.detect(c)
+			found := a.detect(c, false)
 			m.found = &found
 		}
 		text := fmt.Sprintf("no model is configured: using %s (%s)", m.found.Model.Name(), m.found.Why)

@@ -171,7 +171,7 @@ func (a *app) modelViews(c *config.Config, f *modelsFlags) ([]modelView, error) 
 		seen[r.Name()] = true
 		views = append(views, a.viewOfModel(r, fromConfig))
 	}
-	found := a.detect(c)
+	found := a.detect(c, false)
 	if !seen[found.Model.Ref] {
 		seen[found.Model.Name()] = true
 		v := a.viewOfModel(found.Model, fromDetected)

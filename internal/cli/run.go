@@ -170,6 +170,10 @@ func (a *app) begin(cmd *cobra.Command, f *runFlags) (*preparation, error) {
 // openHere opens the models for a command in the current folder: what that brings is
 // asked about on a terminal, and told where it is not used.
 func (a *app) openHere(p *preparation) error {
+	if p.agent.Model == "" {
+		found := a.detect(p.config, true)
+		p.models.found = &found
+	}
 	if err := p.open(a.note); err != nil {
 		return err
 	}

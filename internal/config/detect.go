@@ -19,8 +19,8 @@ const OllamaAddress = "http://localhost:11434"
 // Surroundings is what the search for a model may look at.
 type Surroundings struct {
 	LookupEnv func(name string) (string, bool)
-	// OllamaModels asks an Ollama for its models, within a second; an error or nil =
-	// there is none.
+	// OllamaModels asks an Ollama for its models, within a second; nil = there is none.
+	// An error says why one that is there is not used.
 	OllamaModels func() ([]string, error)
 	OllamaAt     string // where it is asked; "" = OllamaAddress
 }
@@ -33,7 +33,7 @@ type Detected struct {
 
 // DetectModel finds a model as contract §4 says: the first of ANTHROPIC_API_KEY,
 // OPENAI_API_KEY, GEMINI_API_KEY, an Ollama at localhost:11434, and the built-in
-// offline model. usable, if not nil, tells which types of providers there are
+// offline model. usable, if not nil, reports which types of providers there are
 // adapters for; others are passed over. A provider that is configured under the
 // name of its type counts with its settings.
 func (c *Config) DetectModel(s Surroundings, usable func(providerType string) bool) Detected {
@@ -54,10 +54,15 @@ func (c *Config) DetectModel(s Surroundings, usable func(providerType string) bo
 	}
 	at := cmp.Or(s.OllamaAt, OllamaAddress)
 	if can(TypeOllama) && s.OllamaModels != nil {
-		if models, err := s.OllamaModels(); err == nil && len(models) > 0 {
+		models, err := s.OllamaModels()
+		switch {
+		case err != nil:
+			why = append(why, err.Error())
+		case len(models) > 0:
 			return c.detected(TypeOllama, models[0], "an Ollama answers at "+at)
+		default:
+			why = append(why, "no Ollama with a model answers at "+at)
 		}
-		why = append(why, "no Ollama with a model answers at "+at)
 	}
 	return c.detected(TypeOffline, TypeOffline, strings.Join(why, ", "))
 }

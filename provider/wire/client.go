@@ -358,6 +358,7 @@ func (r *Reply) failure(err error, unsent bool) error {
 	var (
 		dns  *net.DNSError
 		op   *net.OpError
+		no   *notAdmittedError
 		host = r.client.base.Host
 	)
 	switch cause := context.Cause(r.ctx); {
@@ -365,6 +366,8 @@ func (r *Reply) failure(err error, unsent bool) error {
 		e.Class, e.Message = toolcrib.ErrTimeout, fmt.Sprintf("no answer from %s within %s (first_token_timeout)", host, o.FirstTokenTimeout)
 	case errors.Is(cause, errIdle):
 		e.Class, e.Message = toolcrib.ErrTimeout, fmt.Sprintf("%s stopped answering for %s (idle_timeout)", host, o.IdleTimeout)
+	case errors.As(err, &no):
+		e.Class, e.Message = toolcrib.ErrAuth, Line(no.Error())
 	case errors.As(err, &dns) && !dns.IsTimeout:
 		e.Class, e.Message = toolcrib.ErrNetwork, fmt.Sprintf("host %s cannot be resolved (check base_url and the network)", r.client.Host())
 	case unsent && isTimeout(err):

@@ -54,6 +54,10 @@ type Options struct {
 	MaxReplyBytes int64 // of one reply, after decompression; 0 = 32 MiB
 	NoStream      bool  // ask for replies in one piece
 
+	// Admit looks at each new connection before anything is sent over it; its error
+	// closes the connection and fails the request as auth does. nil = every one is good.
+	Admit func(net.Conn) error
+
 	// Transport carries the requests; nil = one made from the fields above. It is
 	// the place for telemetry, and for tests.
 	Transport http.RoundTripper
@@ -107,10 +111,9 @@ func (o Options) transport() (http.RoundTripper, error) {
 	if err != nil {
 		return nil, err
 	}
-	dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: 30 * time.Second}
 	return &http.Transport{
 		Proxy:                 proxy,
-		DialContext:           dialer.DialContext,
+		DialContext:           o.dial,
 		TLSClientConfig:       &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:   o.ConnectTimeout,
 		ForceAttemptHTTP2:     true,
@@ -124,6 +127,25 @@ func (o Options) transport() (http.RoundTripper, error) {
 		MaxResponseHeaderBytes: 64 << 10,
 	}, nil
 }
+
+func (o Options) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: 30 * time.Second}
+	conn, err := dialer.DialContext(ctx, network, address)
+	if err != nil || o.Admit == nil {
+		return conn, err
+	}
+	if err := o.Admit(conn); err != nil {
+		_ = conn.Close() // nothing was sent
+		return nil, &notAdmittedError{err}
+	}
+	return conn, nil
+}
+
+// notAdmittedError says that [Options.Admit] refused a connection.
+type notAdmittedError struct{ err error }
+
+func (e *notAdmittedError) Error() string { return e.err.Error() }
+func (e *notAdmittedError) Unwrap() error { return e.err }
 
 func (o Options) proxy() (func(*http.Request) (*url.URL, error), error) {
 	switch o.Proxy {

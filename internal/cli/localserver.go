@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+)
+
+// Anyone on a machine may listen on a port that nobody holds, and would read every
+// prompt that is sent there and answer it. So a server of this machine that was found,
+// and that nobody configured, is used only after a person has confirmed it, and never
+// if it belongs to another person who can log in (contract §4).
+
+// foreignListenerError says that a server belongs to somebody else.
+type foreignListenerError struct{ address, owner string }
+
+func (e *foreignListenerError) Error() string {
+	return fmt.Sprintf("what listens at %s belongs to %s, another login user of this machine, and is not used "+
+		"(to use it all the same, name it as base_url of a provider)", e.address, e.owner)
+}
+
+// admitListener refuses a connection to a server of this machine that belongs to
+// another login user. Where the system does not say whose it is, it passes.
+func admitListener(conn net.Conn) error {
+	remote, ok := conn.RemoteAddr().(*net.TCPAddr)
+	local, also := conn.LocalAddr().(*net.TCPAddr)
+	if !ok || !also || !remote.IP.IsLoopback() && !remote.IP.Equal(local.IP) {
+		return nil // another machine
+	}
+	if owner, foreign := foreignOwner(remote.AddrPort(), local.AddrPort()); foreign {
+		return &foreignListenerError{address: remote.String(), owner: owner}
+	}
+	return nil
+}
+
+// confirmedFolder is the folder of the data folder that holds one file for each
+// address that a person has confirmed.
+const confirmedFolder = "confirmed"
+
+// confirmServer returns nil if a person has confirmed the server at an address, before
+// or, with ask and a terminal, now.
+func (a *app) confirmServer(address, model string, ask bool) error {
+	place := placeOf(address)
+	path, err := a.confirmationOf(address)
+	if err != nil {
+		return err
+	}
+	if kept, err := os.ReadFile(path); err == nil && string(kept) == address+"\n" {
+		return nil
+	}
+	if !ask || !a.inTerminal || !a.errTerminal {
+		return fmt.Errorf("an Ollama answers at %s, but nobody has confirmed it on a terminal "+
+			"(to use it, start toolcrib once there, or name it: --model ollama/NAME)", place)
+	}
+	if !a.confirm(fmt.Sprintf("No model is configured, and an Ollama answers at %s. Send it prompts and results of tools (model %s)?", place, model)) {
+		return fmt.Errorf("the Ollama at %s was not confirmed", place)
+	}
+	if err := a.confirmed(address); err != nil {
+		a.notice("that %s is confirmed cannot be kept, so it is asked again: %v", place, err)
+	}
+	return nil
+}
+
+// confirmationOf is the file that says that an address is confirmed.
+func (a *app) confirmationOf(address string) (string, error) {
+	dir, err := a.dataDir()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(address))
+	return filepath.Join(dir, confirmedFolder, hex.EncodeToString(sum[:16])), nil
+}
+
+// confirmed keeps that a person has confirmed the server at an address.
+func (a *app) confirmed(address string) error {
+	path, err := a.confirmationOf(address)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(address+"\n"), 0o600)
+}
