@@ -86,6 +86,7 @@ type Limits struct {
 	MaxCallsPerTurn   int           `json:"max_calls_per_turn"`  // calls beyond it are refused
 	MaxIdenticalCalls int           `json:"max_identical_calls"` // 0 = off
 	ToolTimeout       time.Duration `json:"tool_timeout_ns"`
+	ToolTimeoutSet    bool          `json:"tool_timeout_set,omitempty"` // set on purpose; see [Spec.TimeoutAsked]
 	MaxResultBytes    int           `json:"max_result_bytes"` // at least 256; bytes of the result as JSON
 	MaxDepth          int           `json:"max_depth"`
 	WallTime          time.Duration `json:"wall_time_ns"` // does not run while parked

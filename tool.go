@@ -40,6 +40,10 @@ type Spec struct {
 
 	Timeout        time.Duration `json:"timeout_ns,omitempty"`       // 0 = limits.tool_timeout
 	MaxResultBytes int           `json:"max_result_bytes,omitempty"` // 0 = limits.max_result_bytes
+
+	// TimeoutAsked reports whether a call may ask for its own timeout, up to Timeout.
+	// A limits.tool_timeout that was set on purpose bounds such a tool as well.
+	TimeoutAsked bool `json:"timeout_asked,omitempty"`
 }
 
 // toolName is what a tool's name must match (design.md §5).

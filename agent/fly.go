@@ -91,10 +91,12 @@ func (x *execution) resultOf(f *flight, out toolcrib.Output, err error) *journal
 		content := guard.ErrorJSON(x.d.r.Mask.Mask(failure.Error()), f.permit.MaxBytes())
 		if f.permit.Untrusted() {
 			// The error of an untrusted tool is a stranger's text like its results.
-			return x.fit(f, toolcrib.Output{JSON: json.RawMessage(content), IsError: true})
+			r := x.fit(f, toolcrib.Output{JSON: json.RawMessage(content), IsError: true})
+			r.Status = statusOf(failure)
+			return r
 		}
 		return &journal.ToolResult{
-			ToolCallID: f.call.ID, Name: f.call.Name, Status: toolcrib.ResultError, IsError: true, Content: content,
+			ToolCallID: f.call.ID, Name: f.call.Name, Status: statusOf(failure), IsError: true, Content: content,
 		}
 	}
 	r := x.fault(f, err)
@@ -102,6 +104,15 @@ func (x *execution) resultOf(f *flight, out toolcrib.Output, err error) *journal
 		r.Content = guard.ErrorJSON(fmt.Sprintf("execution failed: agent %s cannot be started (%s); go on without it", start.agent, r.FaultRef), f.permit.MaxBytes())
 	}
 	return r
+}
+
+// statusOf is the status of a result that is a failure: a tool that kept to a time of
+// its own has timed out like one that the loop ended (C18).
+func statusOf(failure *toolcrib.ToolError) toolcrib.ResultStatus {
+	if failure.Kind == toolcrib.ToolTimeout {
+		return toolcrib.ResultTimeout
+	}
+	return toolcrib.ResultError
 }
 
 // fault is a failure that was not made for the model: it reads a neutral text,

@@ -203,7 +203,7 @@ func scopeOf(start *journal.RunStarted) gate.Scope {
 		ReadOnly: start.Agent.ReadOnly, TaintWrites: start.Agent.TaintWrites, NobodyAsks: Approve(start.Approve) == ApproveDeny,
 		Workspace: start.Workspace, Depth: start.Depth, MaxDepth: l.MaxDepth,
 		MaxCalls: l.MaxCallsPerTurn, MaxRepeats: l.MaxIdenticalCalls,
-		Timeout: l.ToolTimeout, MaxBytes: l.MaxResultBytes, Worker: start.Worker,
+		Timeout: l.ToolTimeout, TimeoutSet: l.ToolTimeoutSet, MaxBytes: l.MaxResultBytes, Worker: start.Worker,
 	}
 	if a := start.Above; a != nil {
 		scope.AboveSkills = a.SkillTools

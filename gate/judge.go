@@ -150,12 +150,15 @@ func (j *judgement) allow() {
 }
 
 // timeout is the first that is set: of the settings, the tool, the run. A tool
-// that calls tools or agents itself and sets none may take as long as the run.
+// that calls tools or agents itself and sets none may take as long as the run. Where
+// a call may ask for its own timeout, one that the configuration sets is the most.
 func (j *judgement) timeout() time.Duration {
 	spec := &j.entry.spec
 	switch {
 	case j.entry.settings.Timeout > 0:
 		return j.entry.settings.Timeout
+	case spec.TimeoutAsked && j.scope.TimeoutSet && j.scope.Timeout > 0:
+		return min(spec.Timeout, j.scope.Timeout)
 	case spec.Timeout > 0:
 		return spec.Timeout
 	case j.entry.nested():

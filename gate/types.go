@@ -32,6 +32,7 @@ type Scope struct {
 	MaxCalls    int // a turn
 	MaxRepeats  int // identical calls in a row; 0 = off
 	Timeout     time.Duration
+	TimeoutSet  bool // the configuration sets Timeout: it also bounds a tool whose calls may ask for their own
 	MaxBytes    int
 }
 

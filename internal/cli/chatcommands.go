@@ -145,7 +145,7 @@ func (c *chat) listTools(ctx context.Context) error {
 		SkillTools: skills.tools, HasSkills: len(skills.set.Skills()) > 0,
 		Agent: c.agent.Name, AgentTools: c.agent.Tools, RunTools: c.runTools, ReadOnly: c.agent.ReadOnly,
 		TaintWrites: c.agent.TaintWrites, Workspace: c.workspace, MaxDepth: limits.MaxDepth, MaxCalls: limits.MaxCallsPerTurn,
-		MaxRepeats: limits.MaxIdenticalCalls, Timeout: limits.ToolTimeout, MaxBytes: limits.MaxResultBytes,
+		MaxRepeats: limits.MaxIdenticalCalls, Timeout: limits.ToolTimeout, TimeoutSet: limits.ToolTimeoutSet, MaxBytes: limits.MaxResultBytes,
 	})
 	if err != nil {
 		return err

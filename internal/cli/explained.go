@@ -51,7 +51,7 @@ func (a *app) explainedAgent(cmd *cobra.Command, f *explainFlags) (*explained, e
 		Agent: def.Name, AgentTools: def.Tools, ReadOnly: def.ReadOnly, MaxDepth: limits.MaxDepth,
 		TaintWrites: def.TaintWrites, NobodyAsks: approve == agent.ApproveDeny, Workspace: workspace,
 		MaxCalls: limits.MaxCallsPerTurn, MaxRepeats: limits.MaxIdenticalCalls,
-		Timeout: limits.ToolTimeout, MaxBytes: limits.MaxResultBytes,
+		Timeout: limits.ToolTimeout, TimeoutSet: limits.ToolTimeoutSet, MaxBytes: limits.MaxResultBytes,
 	}
 	k, err := a.kit(c, def.Skills, false, func(text string) { a.notice("%s", text) })
 	if err != nil {

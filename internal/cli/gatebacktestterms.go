@@ -176,7 +176,7 @@ func (b *backtesting) asAgent(start *journal.RunStarted, scope *gate.Scope) erro
 	limits := def.Limits.WithDefaults()
 	scope.AgentTools, scope.TaintWrites, scope.ReadOnly = def.Tools, def.TaintWrites, def.ReadOnly || start.Agent.ToldReadOnly
 	scope.MaxDepth, scope.MaxCalls, scope.MaxRepeats = limits.MaxDepth, limits.MaxCallsPerTurn, limits.MaxIdenticalCalls
-	scope.Timeout, scope.MaxBytes = limits.ToolTimeout, limits.MaxResultBytes
+	scope.Timeout, scope.TimeoutSet, scope.MaxBytes = limits.ToolTimeout, limits.ToolTimeoutSet, limits.MaxResultBytes
 	names, err := withSkills(def.Skills, start.Agent.ToldSkills)
 	if err != nil || slices.Equal(names, start.Agent.Skills) {
 		return err // the same skills count with what they held then

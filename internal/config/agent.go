@@ -35,6 +35,7 @@ func (c *Config) Agent(name string, r Resolver) (toolcrib.Agent, error) {
 		},
 		ContextStrategy: a.Context.Strategy, KeepRecent: a.Context.KeepRecent,
 	}
+	out.Limits.ToolTimeoutSet = c.IsSet("agents." + name + ".limits.tool_timeout")
 	if a.MaxOutputTokens != nil {
 		out.MaxOutputTokens = *a.MaxOutputTokens
 	}

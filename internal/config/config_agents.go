@@ -69,7 +69,7 @@ type Limits struct {
 	MaxParallel       int      `yaml:"max_parallel" default:"4" min:"1" max:"64" doc:"Tool calls of one turn at a time; 1 = one after another, in order."`
 	MaxCallsPerTurn   int      `yaml:"max_calls_per_turn" default:"64" min:"1" max:"1000" doc:"Tool calls of one turn; those beyond are refused."`
 	MaxIdenticalCalls int      `yaml:"max_identical_calls" default:"3" min:"0" max:"1000" doc:"The same call with the same result so often in a row: the next is refused; 0 = off."`
-	ToolTimeout       Duration `yaml:"tool_timeout" default:"30s" min:"1ms" max:"24h" doc:"For tools that state none."`
+	ToolTimeout       Duration `yaml:"tool_timeout" default:"30s" min:"1ms" max:"24h" doc:"For tools that state none; where it is set, exec_shell keeps to it as well."`
 	MaxResultBytes    int      `yaml:"max_result_bytes" default:"65536" min:"256" max:"16777216" doc:"Largest result in bytes, as JSON."`
 	MaxDepth          int      `yaml:"max_depth" default:"3" min:"1" max:"16" doc:"How deep agents may call agents, and tools tools: with 3, the agent of a run may call one, that one another, and that one a third. Of the runs above, the smallest counts."`
 	WallTime          Duration `yaml:"wall_time" default:"15m" min:"1ms" max:"30d" doc:"Time of a run; stands still while it is parked."`

@@ -213,7 +213,7 @@ func (s *shell) Spec() toolcrib.Spec {
 	return toolcrib.Spec{
 		Name: Name, Description: s.description(), Parameters: json.RawMessage(parameters),
 		Effect: toolcrib.EffectNonIdempotentWrite, Group: Group, Source: Source, EnabledByDefault: true,
-		Timeout: MaxTimeout*time.Second + grace,
+		Timeout: MaxTimeout*time.Second + grace, TimeoutAsked: true,
 	}
 }
 
