@@ -22,12 +22,14 @@ const memoryFolder = "memory"
 
 // builtIn are the tools that toolcrib comes with; command nil = no exec_shell.
 // Without a store they are only looked at, never called.
-func (a *app) builtIn(ctx context.Context, c *config.Config, s *sqlite.Store, paths gate.PathRules, command toolcrib.Tool) []toolcrib.Tool {
+func (a *app) builtIn(
+	ctx context.Context, c *config.Config, s *sqlite.Store, p gate.Protected, paths gate.PathRules, command toolcrib.Tool,
+) []toolcrib.Tool {
 	skillsOf := a.skillsOfRun(ctx, s)
 	// Who calls tools has opened the store in the data folder, so it is known there.
 	data, _ := a.dataDir()
 	tools := builtin.New(builtin.Options{
-		Protected: paths.NeverWritten, Hidden: paths.NeverTouched,
+		Protected: paths.NeverWritten, Hidden: paths.NeverTouched, Own: p.Touch, OwnExcept: p.Except,
 		Version: version.Version(), Started: a.started, Data: storeFacts(s), Details: a.details(c, s),
 		Logs: a.logs(c), Mask: func(text string) string { return a.mask().Mask(text) },
 		Memory:    memory.NewFiles(filepath.Join(data, memoryFolder), memory.Limits{}),

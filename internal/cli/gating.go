@@ -42,7 +42,7 @@ func (a *app) gateWith(ctx context.Context, s *sqlite.Store, workspace string, s
 	if err != nil {
 		return nil, err
 	}
-	tools := a.builtIn(ctx, c, s, paths, command)
+	tools := a.builtIn(ctx, c, s, protected, paths, command)
 	options := gate.Options{
 		Tools:        tools,
 		Availability: switches,

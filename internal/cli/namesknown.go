@@ -22,7 +22,7 @@ func (a *app) namesNow(ctx context.Context, c *config.Config) (n namesKnown, err
 	if err != nil {
 		return n, err
 	}
-	for _, tool := range a.builtIn(ctx, c, nil, gate.PathRules{}, command) {
+	for _, tool := range a.builtIn(ctx, c, nil, gate.Protected{}, gate.PathRules{}, command) {
 		spec := tool.Spec()
 		n.tools = append(n.tools, spec.Name)
 		if spec.Group != "" && !slices.Contains(n.groups, spec.Group) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -108,6 +109,11 @@ func (a *app) protection(workspace string) (gate.Protected, error) {
 			return gate.Protected{}, err
 		}
 		p.Write = append(p.Write, abs)
+	}
+	for _, tree := range []string{"/proc", "/sys", "/dev"} {
+		if runtime.GOOS != "windows" && inside(workspace, tree) {
+			return gate.Protected{}, usagef("the workspace %s lies in %s, which no tool may touch; start in another folder", workspace, tree)
+		}
 	}
 	if inside(workspace, data) && !inside(workspace, filepath.Join(data, "workspaces")) {
 		return gate.Protected{}, usagef("the workspace %s lies in the data folder %s, which no tool may touch; choose another of the two", workspace, data)

@@ -57,7 +57,7 @@ func (a *app) checkRules(ctx context.Context, c *config.Config) (celrule.Problem
 	if err != nil {
 		return nil, err
 	}
-	set, err := rules(c, a.builtIn(ctx, c, nil, gate.PathRules{}, command))
+	set, err := rules(c, a.builtIn(ctx, c, nil, gate.Protected{}, gate.PathRules{}, command))
 	return set.Warnings(), err
 }
 

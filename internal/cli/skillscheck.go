@@ -132,7 +132,7 @@ func (a *app) toolNames(ctx context.Context) []string {
 		return nil
 	}
 	var names []string
-	for _, tool := range a.builtIn(ctx, c, nil, gate.PathRules{}, command) {
+	for _, tool := range a.builtIn(ctx, c, nil, gate.Protected{}, gate.PathRules{}, command) {
 		names = append(names, tool.Spec().Name)
 	}
 	return names

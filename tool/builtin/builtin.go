@@ -33,6 +33,8 @@ type Options struct {
 	// read nor written; see [files.Options].
 	Protected func(abs string) bool
 	Hidden    func(abs string) bool
+	// Own are files of toolcrib itself, OwnExcept what is none below; see [files.Options].
+	Own, OwnExcept []string
 
 	// Version, Started and Data are what get_runtime_info tells; see
 	// [system.Options].
@@ -72,7 +74,9 @@ type Options struct {
 
 // New returns the built-in tools, each with Source "builtin".
 func New(options Options) []toolcrib.Tool {
-	tools := files.New(files.Options{Protected: options.Protected, Hidden: options.Hidden})
+	tools := files.New(files.Options{
+		Protected: options.Protected, Hidden: options.Hidden, Own: options.Own, OwnExcept: options.OwnExcept,
+	})
 	tools = append(tools, tree.New(tree.Options{Excluded: options.excluded()})...)
 	tools = append(tools, asset.New(asset.Options{Hidden: options.Hidden})...)
 	tools = append(tools, system.New(system.Options{

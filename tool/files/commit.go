@@ -45,7 +45,11 @@ func hashOf(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// version hashes the file at p as it is now.
+// maxReplaced bounds a file that is written over: it is hashed as it was before.
+const maxReplaced = 256 << 20 // bytes
+
+// version hashes the file at p as it is now. One that is too large fails at once,
+// however little of it there really is (a sparse file).
 func (w *workspace) version(ctx context.Context, p place) (version, error) {
 	if p.info == nil {
 		return version{}, nil
@@ -55,7 +59,12 @@ func (w *workspace) version(ctx context.Context, p place) (version, error) {
 		return version{}, err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	sum, size, err := digest(ctx, f)
+	if info.Size() > maxReplaced {
+		return version{}, toolcrib.Failf(toolcrib.ExecutionFailed,
+			"%s has %d bytes, more than the %d that a file may have to be written over; nothing was written, use another name",
+			p.shown, info.Size(), maxReplaced)
+	}
+	sum, size, err := digest(ctx, io.LimitReader(f, maxReplaced+1)) // it may grow meanwhile
 	return version{hash: sum, bytes: size, info: info}, err
 }
 

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
 // Group is the group of the file tools.
@@ -42,16 +43,20 @@ type Options struct {
 	Protected func(abs string) bool
 	// Hidden tells which paths may be neither read, listed nor written; nil = none.
 	Hidden func(abs string) bool
+	// Own are files and folders of toolcrib itself, OwnExcept what is none below them:
+	// a file there is hidden under its other names (hard links) as well. Absolute.
+	Own, OwnExcept []string
 }
 
 // New returns read_file, list_directory, search_files, write_file and edit_file.
 func New(options Options) []toolcrib.Tool {
-	s := &settings{protected: options.Protected, hidden: options.Hidden, now: time.Now, seed: maphash.MakeSeed()}
+	s := &settings{protected: options.Protected, now: time.Now, seed: maphash.MakeSeed()}
 	if s.protected == nil {
 		s.protected = func(string) bool { return false }
 	}
-	if s.hidden == nil {
-		s.hidden = func(string) bool { return false }
+	s.own = beneath.Own{Paths: options.Own, Except: options.OwnExcept}
+	s.hidden = func(abs string) bool {
+		return beneath.Machine(abs) || options.Hidden != nil && options.Hidden(abs)
 	}
 	for i := range s.locks {
 		s.locks[i] = make(chan struct{}, 1)
@@ -67,6 +72,7 @@ func New(options Options) []toolcrib.Tool {
 // settings is what the tools of one [New] share.
 type settings struct {
 	protected, hidden func(abs string) bool
+	own               beneath.Own
 	now               func() time.Time
 
 	// locks make a write to one file wait for another of this process; a path has
@@ -167,8 +173,8 @@ func (p pathPolicy) path(call toolcrib.Call) (string, error) {
 	return "", nil
 }
 
-// Admit refuses a path outside the workspace, as text or by its links, and one
-// that is empty or no path at all (C11).
+// Admit refuses a path outside the workspace, as text or by its links, one that is
+// empty or no path at all (C11), and another name of a file of toolcrib itself.
 func (p pathPolicy) Admit(call toolcrib.Call) error {
 	name, err := p.path(call)
 	if err != nil {
@@ -180,6 +186,9 @@ func (p pathPolicy) Admit(call toolcrib.Call) error {
 	}
 	defer w.close()
 	found, err := w.find(name)
+	if err == nil && p.set.own.Is(found.info) {
+		err = protectedPath(found.shown)
+	}
 	return w.failure(err, found.shown)
 }
 

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/files"
 )
 
@@ -144,9 +145,13 @@ func TestC9_CancelLeavesNothing(t *testing.T) {
 	if err := os.Truncate(k.path("huge"), 1<<40); err != nil {
 		t.Fatal(err)
 	}
+	k.put("large", "x")
+	if err := os.Truncate(k.path("large"), 200<<20); err != nil {
+		t.Fatal(err)
+	}
 	for tool, arguments := range map[string]args{
 		"read_file":    {"path": "huge", "offset": 3},
-		"write_file":   {"path": "huge", "content": "y"},
+		"write_file":   {"path": "large", "content": "y"},
 		"search_files": {"pattern": "never"},
 	} {
 		ctx := &countdown{Context: t.Context(), looks: 20}
@@ -156,6 +161,45 @@ func TestC9_CancelLeavesNothing(t *testing.T) {
 		}
 	}
 	k.clean()
+}
+
+func TestC9_HugeFileIsNotReadToBeWrittenOver(t *testing.T) {
+	k := newKit(t, files.Options{})
+	k.put("huge", "x")
+	if err := os.Truncate(k.path("huge"), 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	made := k.made("write_file", args{"path": "huge", "content": "y"})
+	want := "execution failed: huge has 1099511627776 bytes, more than the 268435456 that a file may have to be written over; nothing was written, use another name"
+	k.fails("write_file", args{"path": "huge", "content": "y"}, want)
+	if _, err := k.tools["write_file"].(toolcrib.Preparer).Prepare(t.Context(), made); err == nil || err.Error() != want {
+		t.Errorf("Prepare: %v", err)
+	}
+	if _, err := k.tools["write_file"].(toolcrib.Previewer).Preview(t.Context(), made); err == nil || err.Error() != want {
+		t.Errorf("Preview: %v", err)
+	}
+}
+
+func TestC11_OwnFilesByAnotherName(t *testing.T) {
+	data := t.TempDir()
+	k := newKit(t, files.Options{Own: []string{data}, OwnExcept: []string{filepath.Join(data, "workspaces")}})
+	for _, name := range []string{"keys", "workspaces/a"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(data, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(data, name), []byte("the key"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Link(filepath.Join(data, name), k.path(filepath.Base(name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.fails("read_file", args{"path": "keys"}, "permission denied: protected path: keys")
+	k.fails("write_file", args{"path": "keys", "content": "x"}, "permission denied: protected path: keys")
+	k.fails("edit_file", args{"path": "keys", "old_text": "the key", "new_text": "x"}, "permission denied: protected path: keys")
+	k.fails("search_files", args{"path": "keys", "pattern": "key"}, "permission denied: protected path: keys")
+	k.want("search_files", args{"pattern": "key"}, `{"matches":[{"path":"a","line":1,"text":"the key"}],"files_searched":1,"truncated":false}`)
+	k.want("read_file", args{"path": "a"}, `{"content":"the key"}`)
 }
 
 // countdown is a context that ends after it was looked at so often: the moment of

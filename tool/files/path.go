@@ -49,6 +49,9 @@ func (s *settings) open(call toolcrib.Call) (*workspace, error) {
 		return nil, toolcrib.Failf(toolcrib.PermissionDenied, "the workspace of this run is not given as an absolute path")
 	}
 	dir, err := filepath.EvalSymlinks(call.Workspace)
+	if err == nil && beneath.Machine(dir) {
+		return nil, beneath.InMachine()
+	}
 	if err == nil {
 		var root *os.Root
 		if root, err = os.OpenRoot(dir); err == nil {
@@ -80,6 +83,14 @@ func escapes(name string) error {
 // What find returns is a look, not a promise: what is opened later is checked
 // again by [workspace.descend].
 func (w *workspace) find(name string) (place, error) {
+	p, err := w.follow(name)
+	if err == nil && beneath.Machine(w.abs(p.real)) {
+		return p, escapes(p.shown)
+	}
+	return p, err
+}
+
+func (w *workspace) follow(name string) (place, error) {
 	shown, err := w.relative(name)
 	if err != nil {
 		return place{}, err
@@ -207,7 +218,7 @@ func step(parent *os.Root, name string, create bool) (*os.Root, error) {
 
 // openFile opens the regular file name in dir for reading, itself and no link to
 // another. It never waits for the other end of a FIFO.
-func openFile(dir *os.Root, name, shown string) (*os.File, fs.FileInfo, error) {
+func (w *workspace) openFile(dir *os.Root, name, shown string) (*os.File, fs.FileInfo, error) {
 	entry, err := dir.Lstat(name)
 	if err != nil {
 		return nil, nil, err
@@ -220,8 +231,12 @@ func openFile(dir *os.Root, name, shown string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && (!info.Mode().IsRegular() || !os.SameFile(entry, info)) {
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular() || !os.SameFile(entry, info):
 		err = errMoved
+	case w.set.own.Is(info):
+		err = protectedPath(shown)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -250,10 +265,14 @@ func regular(info fs.FileInfo, shown string) error {
 	return toolcrib.Failf(toolcrib.InvalidPath, "%s is not a regular file", shown)
 }
 
+func protectedPath(shown string) error {
+	return toolcrib.Failf(toolcrib.PermissionDenied, "protected path: %s", shown)
+}
+
 // hidden refuses what tools may not even read.
 func (w *workspace) hidden(p place) error {
-	if w.set.hidden(w.abs(p.real)) {
-		return toolcrib.Failf(toolcrib.PermissionDenied, "protected path: %s", p.shown)
+	if w.set.hidden(w.abs(p.real)) || w.set.own.Is(p.info) {
+		return protectedPath(p.shown)
 	}
 	return nil
 }
@@ -261,7 +280,7 @@ func (w *workspace) hidden(p place) error {
 // protected refuses what tools may not write.
 func (w *workspace) protected(p place) error {
 	if w.set.hidden(w.abs(p.real)) || w.set.protected(w.abs(p.real)) {
-		return toolcrib.Failf(toolcrib.PermissionDenied, "protected path: %s", p.shown)
+		return protectedPath(p.shown)
 	}
 	return nil
 }

@@ -102,7 +102,7 @@ func (w *workspace) openRead(p place) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	defer dir.Close() //nolint:errcheck // only read
-	return openFile(dir, p.base(), p.shown)
+	return w.openFile(dir, p.base(), p.shown)
 }
 
 // readWhole reads a text file of at most maxReadBytes.

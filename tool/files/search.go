@@ -250,7 +250,7 @@ func (s *search) entry(dir *os.Root, name, shown string) error {
 		s.result.Searched++
 		return s.add(searchMatch{Path: shown})
 	}
-	f, info, err := openFile(dir, name, shown)
+	f, info, err := s.w.openFile(dir, name, shown)
 	if err != nil {
 		return s.passed(err)
 	}

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,7 +54,7 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{set: s.options.resolved(), w: w, touched: map[string]int{}, programs: programs}
+	p := &plan{set: s.options.resolved(w.dir), w: w, touched: map[string]int{}, programs: programs}
 	if p.set.hides(w.dir) {
 		err = refuse("the workspace is in a protected folder")
 	} else if s.options.Mode == ModeAny {
@@ -62,6 +63,9 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 		err = refused
 	} else {
 		err = s.planSteps(p, found)
+	}
+	if err == nil {
+		err = errors.Join(p.wholeMachine(), p.ownFiles())
 	}
 	if err == nil {
 		err = s.walled()
@@ -74,6 +78,51 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 	return p, nil
 }
 
+// wholeMachine refuses a program that may write in a workspace which is the root of the
+// file system: no sandbox could keep it from anything.
+func (p *plan) wholeMachine() error {
+	if p.writes && p.w.dir == rootDir {
+		return refuse("the workspace is the root of the file system, where only programs of the built-in table are run; " +
+			"start in the folder that is worked on")
+	}
+	return nil
+}
+
+// ownFiles refuses where a file of toolcrib itself has another name in the workspace (a
+// hard link), which no path gives away.
+func (p *plan) ownFiles() error {
+	other := p.set.own.Other()
+	if other == nil {
+		return nil
+	}
+	visits, found := maxVisits, ""
+	_ = filepath.WalkDir(p.w.dir, func(path string, entry fs.DirEntry, err error) error {
+		if visits--; visits < 0 {
+			return fs.SkipAll
+		}
+		switch {
+		case err != nil:
+			return nil
+		case entry.IsDir() && p.set.hides(path):
+			return fs.SkipDir
+		}
+		if info, err := entry.Info(); err == nil && other(info) {
+			found = path
+			return fs.SkipAll
+		}
+		return nil
+	})
+	switch {
+	case found != "":
+		return refuse("protected path: %s is another name (a hard link) of a file of toolcrib itself; remove it first",
+			p.named([]string{found})[0])
+	case visits < 0:
+		return refuse("a file of toolcrib itself has another name (a hard link), and the workspace has too many files to look for it; " +
+			"remove it first")
+	}
+	return nil
+}
+
 // walled refuses where a sandbox is required and there is none.
 func (s *shell) walled() error {
 	if s.options.Sandbox != SandboxRequired {
@@ -83,6 +132,18 @@ func (s *shell) walled() error {
 		return refuse("a sandbox is required, and there is none: %s", r.Problem)
 	}
 	return nil
+}
+
+// named names paths to a model: relative to the workspace, or not at all.
+func (p *plan) named(paths []string) []string {
+	names := make([]string, len(paths))
+	for i, path := range paths {
+		names[i] = "a file outside the workspace"
+		if rel, err := filepath.Rel(p.w.dir, path); err == nil && filepath.IsLocal(rel) {
+			names[i] = quote(rel)
+		}
+	}
+	return names
 }
 
 // planSteps judges the pipelines of a line.

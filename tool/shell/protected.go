@@ -13,6 +13,7 @@ import (
 
 const (
 	maxGuarded     = 20_000  // files and folders that are looked at
+	maxVisits      = 200_000 // entries of a workspace that are visited
 	maxGuardedFile = 1 << 20 // bytes of a file whose content is hashed; of larger ones size and times count
 	maxGuardDepth  = 12      // folders deep that protected names are looked for
 )

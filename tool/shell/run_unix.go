@@ -5,7 +5,6 @@ package shell
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,18 +73,6 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan) (ran, erro
 
 func fault(text string, err error) error {
 	return &toolcrib.ToolError{Kind: toolcrib.ExecutionFailed, Message: text, Err: err}
-}
-
-// named names paths to a model: relative to the workspace, or not at all.
-func (p *plan) named(paths []string) []string {
-	names := make([]string, len(paths))
-	for i, path := range paths {
-		names[i] = "a file outside the workspace"
-		if rel, err := filepath.Rel(p.w.dir, path); err == nil && filepath.IsLocal(rel) {
-			names[i] = quote(rel)
-		}
-	}
-	return names
 }
 
 // collect starts the job, reads its output, and waits for its end.

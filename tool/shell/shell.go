@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -107,6 +108,8 @@ type Options struct {
 
 	// Report is what the machine can do; nil = [Probe] is asked, once.
 	Report *Report
+
+	own beneath.Own // what is in Hidden, for one call
 }
 
 // New makes exec_shell. In mode off there is none: it returns nil and no error.

@@ -6,14 +6,18 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
 const (
 	maxPathBytes = 4096 // PATH_MAX of Linux
 	maxLinks     = 40   // symbolic links on one path, as Linux has it
+
+	rootDir = "/" // a workspace that holds the whole machine
 )
 
 func isAbs(path string) bool { return filepath.IsAbs(path) && !strings.ContainsRune(path, 0) }
@@ -33,6 +37,9 @@ func openWorkspace(call toolcrib.Call) (*workspace, error) {
 		return nil, toolcrib.Failf(toolcrib.PermissionDenied, "the workspace of this run is not given as an absolute path")
 	}
 	dir, err := filepath.EvalSymlinks(call.Workspace)
+	if err == nil && beneath.Machine(dir) {
+		return nil, beneath.InMachine()
+	}
 	if err == nil {
 		var root *os.Root
 		if root, err = os.OpenRoot(dir); err == nil {
@@ -61,6 +68,14 @@ type place struct {
 // workspace on its way, even to come back, is refused. What it returns is a look:
 // that nobody changes a link before a program opens it is for the sandbox to see to.
 func (w *workspace) resolve(name string) (place, error) {
+	p, err := w.follow(name)
+	if err == nil && beneath.Machine(w.abs(p.real)) {
+		return p, errEscapes
+	}
+	return p, err
+}
+
+func (w *workspace) follow(name string) (place, error) {
 	if name == "" || len(name) > maxPathBytes || strings.ContainsRune(name, 0) {
 		return place{}, toolcrib.Failf(toolcrib.PermissionDenied, "%s is no path", quote(name))
 	}
@@ -166,16 +181,22 @@ func within(path, folder string) bool {
 }
 
 // resolved returns the options with the links resolved in the paths that are
-// compared with: for one call, since they may come to be at any time.
-func (o *Options) resolved() *Options {
+// compared with: for one call, since they may come to be at any time. In a workspace
+// that is the root of the file system, the machine's own trees are hidden.
+func (o *Options) resolved(dir string) *Options {
 	out := *o
-	out.Hidden, out.Except = make([]string, len(o.Hidden)), make([]string, len(o.Except))
-	for i, path := range o.Hidden {
+	hidden := o.Hidden
+	if dir == rootDir {
+		hidden = slices.Concat(hidden, beneath.MachineTrees())
+	}
+	out.Hidden, out.Except = make([]string, len(hidden)), make([]string, len(o.Except))
+	for i, path := range hidden {
 		out.Hidden[i] = real(path)
 	}
 	for i, path := range o.Except {
 		out.Except[i] = real(path)
 	}
+	out.own = beneath.Own{Paths: out.Hidden[:len(o.Hidden)], Except: out.Except}
 	return &out
 }
 

@@ -44,6 +44,9 @@ func Open(call toolcrib.Call) (*Folder, error) {
 		return nil, toolcrib.Failf(toolcrib.PermissionDenied, "the workspace of this run is not given as an absolute path")
 	}
 	dir, err := filepath.EvalSymlinks(call.Workspace)
+	if err == nil && Machine(dir) {
+		return nil, InMachine()
+	}
 	if err == nil {
 		var root *os.Root
 		if root, err = os.OpenRoot(dir); err == nil {
@@ -51,6 +54,11 @@ func Open(call toolcrib.Call) (*Folder, error) {
 		}
 	}
 	return nil, &toolcrib.ToolError{Kind: toolcrib.ExecutionFailed, Message: "the workspace folder cannot be opened", Err: err}
+}
+
+// InMachine is the error of a workspace that lies where [Machine] says.
+func InMachine() error {
+	return toolcrib.Failf(toolcrib.PermissionDenied, "the workspace lies in /proc, /sys or /dev, which tools do not touch")
 }
 
 // Close lets go of the folder.
@@ -131,6 +139,14 @@ func Below(name string, folders ...string) (string, bool) {
 // as it exists: what it names in truth, for a decision about it. A link that leaves
 // the workspace is [ErrOutside]; what the file system says comes as it is.
 func (f *Folder) Resolve(name string) (real string, err error) {
+	real, err = f.follow(name)
+	if err == nil && Machine(f.Abs(real)) {
+		return "", ErrOutside
+	}
+	return real, err
+}
+
+func (f *Folder) follow(name string) (real string, err error) {
 	real = "."
 	pending := strings.Split(name, "/")
 	for links := 0; len(pending) > 0; {
