@@ -29,6 +29,7 @@ type RuleInput struct {
 	Arguments json.RawMessage // canonical, valid against the tool's schema
 	Effect    toolcrib.Effect // of this call
 	Targets   []toolcrib.Target
+	Programs  func() []toolcrib.Program // that the call starts; nil = none
 	Who       *toolcrib.Principal
 	Agent     string
 	Run       toolcrib.RunID
@@ -44,6 +45,9 @@ type RuleMatch struct {
 	Then     RuleThen
 	Message  string // the author's, for the model or the person who is asked; may be ""
 	Position string // FILE:LINE
+	// Undecided says that the rule applies or not by what is known only when the call
+	// runs. Such a rule asks, whether it would ask or deny, and allows nothing.
+	Undecided bool
 	// Err says that the rule could not be evaluated: the call is refused.
 	Err error
 }
@@ -57,7 +61,7 @@ const (
 	RuleDeny  RuleThen = "deny"
 )
 
-// RuleInfo tells about a rule without judging by it.
+// RuleInfo describes a rule without judging by it.
 type RuleInfo struct {
 	Name     string   `json:"name"`
 	When     string   `json:"when"` // "" = always
@@ -70,12 +74,15 @@ type RuleInfo struct {
 // Deny beats ask beats allow, in whatever order the rules stand; of those that say
 // the same the first is reported.
 func (j *judgement) ruleStep() *refusal {
+	if j.facts.DryRun {
+		j.verdict.Programs = j.programs()
+	}
 	if j.gate.rules == nil {
 		return nil
 	}
 	var denied, failed *RuleMatch
 	matches := j.gate.rules.Judge(j.ctx, RuleInput{
-		Tool: j.call.Name, Arguments: j.call.Arguments, Effect: j.effect, Targets: j.targets,
+		Tool: j.call.Name, Arguments: j.call.Arguments, Effect: j.effect, Targets: j.targets, Programs: j.programs,
 		Who: j.who, Agent: j.scope.Agent, Run: j.facts.Run, Session: j.facts.Session,
 		Depth: j.scope.Depth, Workspace: j.scope.Workspace, Taint: j.facts.Taint,
 	})
@@ -84,7 +91,8 @@ func (j *judgement) ruleStep() *refusal {
 		switch {
 		case m.Err != nil:
 			failed = first(failed, m)
-		case m.Then == RuleAsk:
+		case m.Undecided && m.Then == RuleAllow:
+		case m.Then == RuleAsk, m.Undecided:
 			j.ruleAsks = first(j.ruleAsks, m)
 		case m.Then == RuleAllow:
 			j.ruleAllows = first(j.ruleAllows, m)
@@ -109,6 +117,14 @@ func (j *judgement) ruleStep() *refusal {
 	return nil
 }
 
+// programs are those that the call starts, as far as its tool names them.
+func (j *judgement) programs() []toolcrib.Program {
+	if j.entry.commander == nil {
+		return nil
+	}
+	return j.entry.commander.Programs(j.judged())
+}
+
 func first(have, m *RuleMatch) *RuleMatch {
 	if have != nil {
 		return have
@@ -119,6 +135,9 @@ func first(have, m *RuleMatch) *RuleMatch {
 // ask is the question of a rule.
 func (m *RuleMatch) ask() string {
 	text := "rule " + shown(m.Name) + " asks"
+	if m.Undecided {
+		text += ", because only the call itself will show whether it applies"
+	}
 	if message := strings.TrimSpace(m.Message); message != "" {
 		text += ": " + cut(message, maxPersonWords)
 	}

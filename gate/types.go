@@ -99,4 +99,7 @@ type Verdict struct {
 	// Content is what the model reads of a refusal (contract §6), as JSON.
 	Content string
 	Permit  Permit
+	// Programs are those that the call starts; only of a call that is not to run
+	// ([Facts.DryRun]).
+	Programs []toolcrib.Program
 }

@@ -68,6 +68,9 @@ func (b *bounds) decorate(i interpreter.InterpretableV2) (interpreter.Interpreta
 		return &boundedConstructor{constructor, b}, nil
 	}
 	call, ok := i.(interpreter.InterpretableCall)
+	if ok && call.Function() == overloads.Size && len(call.Args()) == 1 {
+		return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), size), nil
+	}
 	if !ok || len(call.Args()) != 2 {
 		return i, nil
 	}
@@ -117,7 +120,21 @@ func plain(i interpreter.InterpretableV2) bool {
 	return true
 }
 
+func size(args ...ref.Val) ref.Val {
+	sizer, ok := args[0].(traits.Sizer)
+	switch {
+	case !ok:
+		return types.MaybeNoSuchOverloadErr(args[0])
+	case open(args[0]):
+		return undecided()
+	}
+	return sizer.Size()
+}
+
 func (b *bounds) equal(left, right ref.Val) ref.Val {
+	if open(left, right) {
+		return undecided()
+	}
 	if min(b.weight(left), b.weight(right)) > maxWeight {
 		return tooHeavy()
 	}
@@ -126,6 +143,9 @@ func (b *bounds) equal(left, right ref.Val) ref.Val {
 
 func (b *bounds) in(element, list ref.Val) ref.Val {
 	container, ok := list.(traits.Container)
+	if open(element) {
+		return undecided()
+	}
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(list)
 	}
@@ -139,6 +159,9 @@ func (b *bounds) in(element, list ref.Val) ref.Val {
 }
 
 func (b *bounds) add(left, right ref.Val) ref.Val {
+	if open(left, right) {
+		return undecided()
+	}
 	adder, ok := left.(traits.Adder)
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(left)

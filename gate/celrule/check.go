@@ -10,6 +10,8 @@ import (
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
+
+	"github.com/toolcrib/toolcrib/gate"
 )
 
 func variableNames() []string { return slices.Sorted(maps.Keys(variables())) }
@@ -27,8 +29,8 @@ type reference struct {
 // be a mistake. It reports whether it found nothing.
 func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 	before := len(c.problems)
-	var references []reference
-	byTool := false
+	var references, raw []reference
+	mentioned := map[string]bool{} // variables
 	at := func(e ast.Expr) place {
 		l := typed.SourceInfo().GetStartLocation(e.ID())
 		return place{max(l.Line(), 1), max(l.Column(), 0) + 1}
@@ -36,7 +38,7 @@ func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 	ast.PreOrderVisit(typed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		switch e.Kind() {
 		case ast.IdentKind:
-			byTool = byTool || e.AsIdent() == varTool
+			mentioned[e.AsIdent()] = true
 		case ast.ComprehensionKind:
 			for _, name := range []string{e.AsComprehension().IterVar(), e.AsComprehension().IterVar2()} {
 				if _, taken := variables()[name]; taken {
@@ -52,6 +54,9 @@ func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 				ref.at = at(e)
 				references = append(references, ref)
 			}
+			if name, ok := compared(e.AsCall(), r.info.Then); ok {
+				raw = append(raw, reference{name: name, at: at(e)})
+			}
 			c.checkWords(e.AsCall(), at)
 			c.checkDivision(e.AsCall(), at)
 			c.checkPattern(e.AsCall(), at)
@@ -60,7 +65,8 @@ func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 	}))
 	c.checkLoops(r, typed, at)
 	if len(c.problems) == before {
-		c.checkReferences(r, references, byTool)
+		c.checkReferences(r, references, mentioned[varTool])
+		c.checkSpelling(r, raw, mentioned)
 	}
 	return len(c.problems) == before
 }
@@ -205,6 +211,54 @@ func (c *compiler) checkTime(call ast.CallExpr, at func(ast.Expr) place) {
 	case overloads.TypeConvertTimestamp:
 		if types.IsError(types.String(source).ConvertToType(types.TimestampType)) {
 			c.reportAt(at(call.Args()[0]), "%s is no time, such as 2026-01-31T15:04:05Z", quoted(source))
+		}
+	}
+}
+
+// compared returns the argument whose text a call of a condition looks at. In a rule
+// that allows, a comparison with the whole text is as narrow as it looks.
+func compared(call ast.CallExpr, then gate.RuleThen) (name string, ok bool) {
+	operands := call.Args()
+	switch call.FunctionName() {
+	case operators.Equals, operators.NotEquals, operators.In:
+		if then == gate.RuleAllow {
+			return "", false
+		}
+	case "startsWith", "endsWith", "contains", overloads.Matches, "orValue", "lowerAscii", "upperAscii", "trim", "split", "replace",
+		"substring", "indexOf", "lastIndexOf", "charAt":
+		if call.IsMemberFunction() {
+			operands = append(slices.Clone(operands), call.Target())
+		}
+	default:
+		return "", false
+	}
+	for _, operand := range operands {
+		if name, _, ok := argument(operand); ok {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// checkSpelling warns where a condition looks at the text of an argument of which a
+// variable that it does not mention has the one form.
+func (c *compiler) checkSpelling(r *rule, raw []reference, mentioned map[string]bool) {
+	if c.known.spelled == nil {
+		return
+	}
+	told := map[string]bool{}
+	for _, ref := range raw {
+		for _, t := range c.known.tools(r) {
+			variable := c.known.spelled(t.name, ref.name)
+			if _, has := t.arguments[ref.name]; !has || variable == "" || mentioned[variable] || told[ref.name] {
+				continue
+			}
+			told[ref.name] = true
+			why := `the same file has many spellings (./x, a/../x, a link); look at targets, as in targets.exists(t, t.path.startsWith("src/"))`
+			if variable == varPrograms {
+				why = `the same command has many spellings, and a line may hold several commands; look at programs, as in programs.exists(p, p.name == "git" && "push" in p.args)`
+			}
+			c.warn("when", ref.at, "%s: args.%s is text: %s", t.name, ref.name, why)
 		}
 	}
 }

@@ -49,18 +49,25 @@ func TestRules_Documentation(t *testing.T) {
 	file := func(name string) []toolcrib.Target {
 		return []toolcrib.Target{{Kind: "file", Name: name, Write: true}}
 	}
+	starts := func(line string) gate.RuleInput { return gate.RuleInput{Programs: programsOf(line)} }
 	host := []toolcrib.Target{{Kind: "host", Name: "example.org"}}
 	tests := []struct {
 		rule, tool, args, want string
 		in                     gate.RuleInput
 	}{
-		{"pushes", "exec_shell", `{"command":"git push"}`, "ask", gate.RuleInput{}},
-		{"push", "exec_shell", `{"command":"cd x && git -C . push origin"}`, "ask", gate.RuleInput{}},
-		{"push", "exec_shell", `{"command":"git status"}`, "", gate.RuleInput{}},
+		{"pushes", "exec_shell", `{}`, "ask", starts("git push")},
+		{"secrets", "read_file", `{}`, "deny", gate.RuleInput{Targets: file("/ws/secrets/x")}},
+		{"secrets", "read_file", `{}`, "", gate.RuleInput{Targets: file("/ws/secrets-old/x")}},
+		{"only-notes", "write_file", `{}`, "ask", gate.RuleInput{Targets: file("/ws/a.md")}},
+		{"only-notes", "write_file", `{}`, "", gate.RuleInput{Targets: file("/ws/notes/a.md")}},
+		{"forced", "exec_shell", `{}`, "deny", starts("git status;git push --force-with-lease")},
+		{"forced", "exec_shell", `{}`, "", starts("git push origin")},
+		{"push", "exec_shell", `{}`, "ask", starts("cd x;git -C . push origin")},
+		{"push", "exec_shell", `{}`, "", starts("git status;echo git push")},
 		{"push", "read_file", `{}`, "", gate.RuleInput{}},
-		{"force-push", "exec_shell", `{"command":"git push --force"}`, "deny", gate.RuleInput{}},
-		{"force-push", "exec_shell", `{"command":"git push -uf"}`, "deny", gate.RuleInput{}},
-		{"force-push", "exec_shell", `{"command":"git push origin main"}`, "", gate.RuleInput{}},
+		{"force-push", "exec_shell", `{}`, "deny", starts("git push --force")},
+		{"force-push", "exec_shell", `{}`, "deny", starts("git push -uf")},
+		{"force-push", "exec_shell", `{}`, "", starts("git push origin main")},
 		{"only-src", "write_file", `{}`, "", gate.RuleInput{Targets: file("/ws/src/a.go")}},
 		{"only-src", "write_file", `{}`, "deny", gate.RuleInput{Targets: file("/ws/src-old/a.go")}},
 		{"only-src", "web_fetch", `{}`, "", gate.RuleInput{Targets: host}},

@@ -26,6 +26,7 @@ const (
 	varTool      = "tool"
 	varEffect    = "effect"
 	varTargets   = "targets"
+	varPrograms  = "programs"
 	varUser      = "user"
 	varAdmin     = "admin"
 	varRoles     = "roles"
@@ -48,7 +49,7 @@ func variables() map[string]*cel.Type {
 	texts := cel.ListType(cel.StringType)
 	return map[string]*cel.Type{
 		varArgs: cel.MapType(cel.StringType, cel.DynType), varTool: cel.StringType, varEffect: cel.StringType,
-		varTargets: cel.ListType(cel.ObjectType(targetType)), varUser: cel.StringType, varAdmin: cel.BoolType,
+		varTargets: cel.ListType(cel.ObjectType(targetType)), varPrograms: cel.ListType(cel.ObjectType(programType)), varUser: cel.StringType, varAdmin: cel.BoolType,
 		varRoles: texts, varGroups: texts, varTrust: cel.StringType, varAgent: cel.StringType, varRun: cel.StringType,
 		varSession: cel.StringType, varDepth: cel.IntType, varWorkspace: cel.StringType, varTainted: cel.BoolType, varTaint: texts,
 	}
@@ -64,15 +65,6 @@ func words(variable string) []string {
 		return []string{trustUnknown, string(toolcrib.TrustMember), string(toolcrib.TrustTrusted), string(toolcrib.TrustAnchor)}
 	}
 	return nil
-}
-
-const targetType = "Target"
-
-// target is a [toolcrib.Target] as conditions see it.
-type target struct {
-	Kind  string `cel:"kind"`
-	Name  string `cel:"name"`
-	Write bool   `cel:"write"`
 }
 
 // environment makes the language of conditions: CEL with optional fields and the
@@ -91,7 +83,11 @@ func environment() (*cel.Env, error) {
 		cel.StdLib(cel.StdLibSubset(without)),
 		cel.OptionalTypes(cel.OptionalTypesVersion(1)),
 		cel.CrossTypeNumericComparisons(true),
-		cel.Types(cel.NativeTypeFor[target](types.ParseStructTags(true), cel.NativeTypeAlias(targetType))),
+		cel.Types(
+			cel.NativeTypeFor[target](types.ParseStructTags(true), cel.NativeTypeAlias(targetType)),
+			cel.NativeTypeFor[program](types.ParseStructTags(true), cel.NativeTypeAlias(programType)),
+		),
+		touchFunctions(),
 		cel.ParserRecursionLimit(maxLevels),
 		cel.ParserExpressionSizeLimit(MaxExpression),
 		cel.ParserErrorRecoveryLimit(maxRecovered),

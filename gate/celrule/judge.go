@@ -34,18 +34,20 @@ func (s *Set) Judge(ctx context.Context, in gate.RuleInput) []gate.RuleMatch {
 	var matches []gate.RuleMatch
 	spent := uint64(0)
 	for _, r := range rules {
-		applies, err := true, ctx.Err()
+		answer, err := yes, ctx.Err()
 		if err == nil && r.program != nil {
 			var cost uint64
-			applies, cost, err = r.evaluate(ctx, facts)
+			answer, cost, err = r.evaluate(ctx, facts)
 			if spent += cost; err == nil && spent > MaxCost {
 				err = errTooCostly
 			}
 		}
-		if !applies && err == nil {
+		if answer == no && err == nil {
 			continue
 		}
-		m := gate.RuleMatch{Name: r.info.Name, Then: r.info.Then, Message: r.info.Message, Position: r.info.Position}
+		m := gate.RuleMatch{
+			Name: r.info.Name, Then: r.info.Then, Message: r.info.Message, Position: r.info.Position, Undecided: answer == maybe,
+		}
 		if err != nil {
 			m.Err = fmt.Errorf("rule %s: %w", r.info.Name, err)
 		}
@@ -56,12 +58,21 @@ func (s *Set) Judge(ctx context.Context, in gate.RuleInput) []gate.RuleMatch {
 
 var errTooCostly = errors.New("the conditions of this call's rules cost too much together")
 
-// evaluate tells whether the condition holds, and what that cost. Whatever goes
+// answer is whether a condition holds.
+type answer int
+
+const (
+	no answer = iota
+	yes
+	maybe // it depends on what is not known before the call runs
+)
+
+// evaluate reports whether the condition holds, and what that cost. Whatever goes
 // wrong is an error of the rule.
-func (r *rule) evaluate(ctx context.Context, facts *facts) (holds bool, cost uint64, err error) {
+func (r *rule) evaluate(ctx context.Context, facts *facts) (holds answer, cost uint64, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			holds, err = false, errors.New("the condition could not be evaluated")
+			holds, err = no, errors.New("the condition could not be evaluated")
 		}
 	}()
 	var (
@@ -79,14 +90,17 @@ func (r *rule) evaluate(ctx context.Context, facts *facts) (holds bool, cost uin
 	if spent := details.ActualCost(); spent != nil {
 		cost = *spent
 	}
-	if err != nil {
-		return false, cost, evaluationError(ctx, err)
+	switch {
+	case err != nil:
+		return no, cost, evaluationError(ctx, err)
+	case types.IsUnknown(v):
+		return maybe, cost, nil
+	case v == types.True:
+		return yes, cost, nil
+	case v == types.False:
+		return no, cost, nil
 	}
-	result, ok := v.(types.Bool)
-	if !ok {
-		return false, cost, fmt.Errorf("the condition is a %s, not true or false", typeName(v))
-	}
-	return bool(result), cost, nil
+	return no, cost, fmt.Errorf("the condition is a %s, not true or false", typeName(v))
 }
 
 // typeName names the type of a value.
@@ -121,6 +135,7 @@ type facts struct {
 	adapter   types.Adapter
 	args      ref.Val
 	targets   ref.Val
+	programs  ref.Val
 	workspace ref.Val
 }
 
@@ -142,6 +157,8 @@ func (f *facts) ResolveName(name string) (any, bool) {
 		return types.String(f.in.Effect.OrStrictest()), true
 	case varTargets:
 		return f.touched(), true
+	case varPrograms:
+		return f.started(), true
 	case varAgent:
 		return types.String(f.in.Agent), true
 	case varRun:
@@ -151,7 +168,10 @@ func (f *facts) ResolveName(name string) (any, bool) {
 	case varDepth:
 		return types.Int(f.in.Depth), true
 	case varWorkspace:
-		return f.root(), true
+		if f.workspace == nil {
+			f.workspace = types.String(f.root())
+		}
+		return f.workspace, true
 	case varTainted:
 		return types.Bool(len(f.in.Taint) > 0), true
 	case varTaint:
@@ -201,24 +221,35 @@ func (f *facts) arguments() ref.Val {
 }
 
 // root is the workspace as the names of targets begin: with its links resolved.
-func (f *facts) root() ref.Val {
-	if f.workspace == nil {
-		path := f.in.Workspace
-		if resolved, err := filepath.EvalSymlinks(path); err == nil {
-			path = resolved
-		}
-		f.workspace = types.String(path)
+func (f *facts) root() string {
+	path := f.in.Workspace
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		path = resolved
 	}
-	return f.workspace
+	return path
 }
 
 func (f *facts) touched() ref.Val {
 	if f.targets == nil {
+		root := f.root()
 		list := make([]ref.Val, len(f.in.Targets))
 		for i, t := range f.in.Targets {
-			list[i] = f.adapter.NativeToValue(target{t.Kind, t.Name, t.Write})
+			list[i] = f.adapter.NativeToValue(targetOf(t, root))
 		}
 		f.targets = types.NewRefValList(types.DefaultTypeAdapter, list)
 	}
 	return f.targets
+}
+
+func (f *facts) started() ref.Val {
+	if f.programs == nil {
+		var list []ref.Val
+		if f.in.Programs != nil {
+			for _, p := range f.in.Programs() {
+				list = append(list, f.adapter.NativeToValue(programOf(p)))
+			}
+		}
+		f.programs = types.NewRefValList(types.DefaultTypeAdapter, list)
+	}
+	return f.programs
 }

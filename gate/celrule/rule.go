@@ -53,6 +53,10 @@ type Options struct {
 	Tools []string
 	// Schemas returns the JSON Schema of a tool's arguments, nil if it is not known.
 	Schemas func(tool string) json.RawMessage
+	// Spelled returns the variable that holds in one form what an argument of a tool can
+	// spell in many: targets for a path, programs for a command line. "" = the argument
+	// is what it says; nil = all are.
+	Spelled func(tool, argument string) string
 }
 
 // Problem is one thing that is wrong with a rule, or that its author should know.

@@ -25,11 +25,12 @@ type knownArgument struct {
 type knowledge struct {
 	names   []string
 	schemas func(string) json.RawMessage
+	spelled func(tool, argument string) string
 	byName  map[string]*knownTool // nil = nothing is known of its arguments
 }
 
 func newKnowledge(o Options) *knowledge {
-	return &knowledge{names: o.Tools, schemas: o.Schemas, byName: map[string]*knownTool{}}
+	return &knowledge{names: o.Tools, schemas: o.Schemas, spelled: o.Spelled, byName: map[string]*knownTool{}}
 }
 
 // missing tells whether a pattern means none of the tools that there are, and

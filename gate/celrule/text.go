@@ -197,7 +197,11 @@ func join(args ...ref.Val) ref.Val {
 	}
 	var b strings.Builder
 	for n, size := int64(0), integer(list.Size()); n < size; n++ {
-		part, ok := list.Get(types.Int(n)).(types.String)
+		element := list.Get(types.Int(n))
+		if types.IsUnknown(element) {
+			return element
+		}
+		part, ok := element.(types.String)
 		if !ok {
 			return types.NewErr("join: element %d is no string", n)
 		}

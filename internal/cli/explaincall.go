@@ -57,6 +57,7 @@ type judgedCall struct {
 	Arguments any             `json:"arguments"`
 	Taint     []string        `json:"taint,omitempty"`
 	Verdict   journal.Verdict `json:"verdict"`
+	Programs  []programView   `json:"programs,omitempty"`
 	// Content is what a model would read of a refusal.
 	Content json.RawMessage `json:"content,omitempty"`
 }
@@ -84,7 +85,7 @@ func (a *app) explainCall(ctx context.Context, about *explained, f *explainFlags
 	}
 	call := a.given(x.Tool, raw)
 	v := about.gate.Judge(ctx, about.who, about.scope, facts, []toolcrib.ToolCall{*call})[0]
-	judged := judgedCall{Arguments: arguments(call), Taint: facts.Taint, Verdict: v.Verdict}
+	judged := judgedCall{Arguments: arguments(call), Taint: facts.Taint, Verdict: v.Verdict, Programs: programViews(v.Programs)}
 	if v.Refused() {
 		judged.Content = json.RawMessage(v.Content)
 	}
@@ -113,7 +114,7 @@ func (a *app) showVerdict(call *toolcrib.ToolCall, j *judgedCall) {
 	}
 	rows := [][2]string{{"rule", v.Rule}, {"position", v.Position}, {"detail", v.Detail}}
 	if v.Reason != toolcrib.ReasonNotRegistered {
-		rows = append(rows, [2]string{"effect", string(v.Effect)}, [2]string{"targets", targetsText(v.Targets)})
+		rows = append(rows, [2]string{"effect", string(v.Effect)}, [2]string{"targets", targetsText(v.Targets)}, [2]string{"programs", programsText(j.Programs)})
 	}
 	if v.Approval != "" {
 		rows = append(rows, [2]string{"approval", v.Approval})
@@ -126,12 +127,54 @@ func (a *app) showVerdict(call *toolcrib.ToolCall, j *judgedCall) {
 	fmt.Fprint(a.out, s.Preview(v.Preview, 0))
 }
 
+// programView is a program that a call starts; a word that only the call itself will
+// show is null.
+type programView struct {
+	Name *string   `json:"name"`
+	Args []*string `json:"args"`
+}
+
+func programViews(programs []toolcrib.Program) []programView {
+	var views []programView
+	word := func(w toolcrib.Word) *string {
+		if w.Unknown {
+			return nil
+		}
+		return &w.Text
+	}
+	for _, p := range programs {
+		v := programView{Name: word(p.Name), Args: make([]*string, len(p.Args))}
+		for i, w := range p.Args {
+			v.Args[i] = word(w)
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+func programsText(programs []programView) string {
+	lines := make([]string, len(programs))
+	for i, p := range programs {
+		for _, w := range append([]*string{p.Name}, p.Args...) {
+			text := "…"
+			if w != nil {
+				text = *w
+			}
+			lines[i] += " " + text
+		}
+	}
+	return strings.TrimSpace(strings.Join(lines, ","))
+}
+
 func targetsText(targets []toolcrib.Target) string {
 	parts := make([]string, len(targets))
 	for i, t := range targets {
 		parts[i] = t.Kind + " " + t.Name
 		if t.Write {
 			parts[i] += " (written)"
+		}
+		if t.Tree {
+			parts[i] += " (and what is below it)"
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -22,13 +22,21 @@ func rules(c *config.Config, tools []toolcrib.Tool) (*celrule.Set, error) {
 	}
 	names := make([]string, len(tools))
 	schemas := make(map[string]json.RawMessage, len(tools))
+	spelled := map[[2]string]string{}
 	for i, tool := range tools {
 		spec := tool.Spec()
 		names[i], schemas[spec.Name] = spec.Name, spec.Parameters
+		if _, ok := tool.(toolcrib.Commander); ok {
+			spelled[[2]string{spec.Name, "command"}] = "programs"
+		}
+		if _, ok := tool.(toolcrib.Targeter); ok {
+			spelled[[2]string{spec.Name, "path"}] = "targets"
+		}
 	}
 	set, err := celrule.New(writtenRules(c), celrule.Options{
 		Tools:   names,
 		Schemas: func(tool string) json.RawMessage { return schemas[tool] },
+		Spelled: func(tool, argument string) string { return spelled[[2]string{tool, argument}] },
 	})
 	var problems celrule.Problems
 	if !errors.As(err, &problems) {

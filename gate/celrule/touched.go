@@ -1,0 +1,174 @@
+package celrule
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// What is not known before a call runs (a word that the shell works out, which of the
+// files below a folder are meant) is CEL's unknown. A condition that is true or false
+// whatever it turns out to be is decided; any other one is unknown itself.
+
+// undecided is that value.
+func undecided() ref.Val { return types.NewUnknown(0, nil) }
+
+const (
+	targetType  = "Target"
+	programType = "Program"
+)
+
+// target is a [toolcrib.Target] as conditions see it.
+type target struct {
+	Kind  string  `cel:"kind"`
+	Name  ref.Val `cel:"name"`
+	Path  ref.Val `cel:"path"`
+	Write bool    `cel:"write"`
+
+	root, abs string // of a file
+	tree      bool
+}
+
+// targetOf makes it. The name of a file is absolute and has its links resolved;
+// its path is relative to the workspace, if it is in there, has slashes, and ends in
+// one if it is a folder.
+func targetOf(t toolcrib.Target, root string) target {
+	out := target{Kind: t.Kind, Name: types.String(t.Name), Path: types.String(""), Write: t.Write}
+	if t.Kind != toolcrib.TargetFile {
+		return out
+	}
+	info, err := os.Lstat(t.Name)
+	folder := err == nil && info.IsDir()
+	out.root, out.abs, out.tree = root, filepath.Clean(t.Name), t.Tree && folder
+	if out.tree {
+		out.Name, out.Path = undecided(), undecided()
+		return out
+	}
+	shown := out.abs
+	if rel, err := filepath.Rel(root, out.abs); err == nil && filepath.IsLocal(rel) {
+		shown = rel
+	}
+	shown = filepath.ToSlash(shown)
+	if folder {
+		shown = strings.TrimSuffix(shown, "/") + "/"
+	}
+	out.Path = types.String(shown)
+	return out
+}
+
+// within reports whether a target lies in a folder of the workspace, or is it. That is
+// undecided for a call that may touch anything below a folder which holds that one.
+func within(on, of ref.Val) ref.Val {
+	t, ok := on.Value().(target)
+	if !ok || t.Kind != toolcrib.TargetFile {
+		return types.False
+	}
+	folder := filepath.FromSlash(path.Clean(text(of)))
+	if !filepath.IsAbs(folder) {
+		folder = filepath.Join(t.root, folder)
+	}
+	switch {
+	case holds(folder, t.abs):
+		return types.True
+	case t.tree && holds(t.abs, folder):
+		return undecided()
+	}
+	return types.False
+}
+
+// holds reports whether a path is a folder or below it.
+func holds(folder, path string) bool {
+	rel, err := filepath.Rel(folder, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// touchFunctions are the functions on targets.
+func touchFunctions() cel.EnvOption {
+	return cel.Function("within", cel.MemberOverload("target_within_string",
+		[]*cel.Type{cel.ObjectType(targetType), cel.StringType}, cel.BoolType, cel.BinaryBinding(within)))
+}
+
+// program is a [toolcrib.Program] as conditions see it.
+type program struct {
+	Name ref.Val `cel:"name"`
+	Args ref.Val `cel:"args"`
+}
+
+func programOf(p toolcrib.Program) program {
+	list := make([]ref.Val, len(p.Args))
+	first := len(list)
+	for i, w := range p.Args {
+		if list[i] = wordOf(w); w.Unknown {
+			first = min(first, i)
+		}
+	}
+	made := types.NewRefValList(types.DefaultTypeAdapter, list)
+	if first < len(list) {
+		made = &openWords{made, first}
+	}
+	return program{wordOf(p.Name), made}
+}
+
+func wordOf(w toolcrib.Word) ref.Val {
+	if w.Unknown {
+		return undecided()
+	}
+	return types.String(w.Text)
+}
+
+// openWords are the words of a command of which one is not known, and so not how many
+// there are. A word that is known is in the list, wherever it stands.
+type openWords struct {
+	traits.Lister
+	first int // that is not known
+}
+
+func (w *openWords) known(v ref.Val) bool {
+	for it := w.Iterator(); it.HasNext() == types.True; {
+		if it.Next().Equal(v) == types.True {
+			return true
+		}
+	}
+	return false
+}
+
+// Get returns a word at a place in front of the first unknown one.
+func (w *openWords) Get(index ref.Val) ref.Val {
+	if i, err := types.GetOrError(index); err == nil && i >= w.first {
+		return undecided()
+	}
+	return w.Lister.Get(index)
+}
+
+// Contains reports whether a word is in the list.
+func (w *openWords) Contains(v ref.Val) ref.Val {
+	if w.known(v) {
+		return types.True
+	}
+	return undecided()
+}
+
+// Equal is not known.
+func (w *openWords) Equal(ref.Val) ref.Val { return undecided() }
+
+// Fold gives a loop each word.
+func (w *openWords) Fold(f traits.Folder) {
+	types.ToFoldableList(w.Lister).Fold(f)
+}
+
+// open reports whether one of the values is a list of words that are not all known.
+func open(values ...ref.Val) bool {
+	return slices.ContainsFunc(values, func(v ref.Val) bool {
+		_, is := v.(*openWords)
+		return is
+	})
+}
