@@ -1,80 +1,80 @@
 package tui
 
 import (
+	"bytes"
 	"fmt"
+	"strconv"
 	"strings"
 
-	"charm.land/glamour/v2"
-	"charm.land/glamour/v2/ansi"
-	text "github.com/charmbracelet/x/ansi"
+	"github.com/charmbracelet/x/ansi"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
-	source "github.com/yuin/goldmark/text"
+	table "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
 )
 
 // maxProse is the width at which prose is broken on wide terminals: longer lines
 // are hard to read.
 const maxProse = 100
 
-// markdown renders Markdown for one width.
+// markdown renders Markdown for one width, with the sixteen colours that each terminal
+// has chosen itself. (The libraries for it register the grammars of 250 programming
+// languages when the program starts, which takes longer than all else; see
+// docs/architecture.md.)
 type markdown struct {
-	look  Look
-	width int
-	term  *glamour.TermRenderer
+	look   Look
+	parser parser.Parser // nil until the first block
 }
 
 // render returns the lines of a block. What cannot be rendered is shown as it
 // came.
 func (m *markdown) render(src string, width int) []string {
-	src = plainReferences(visible(src))
+	src = visible(src)
 	width = max(width, 10)
-	if deep(src) {
-		return plainLines(src, width)
-	}
-	out, err := m.try(src, width)
+	out, err := m.try(src, min(width, maxProse))
 	if err != nil {
-		return plainLines(src, width)
+		out = broken(src, width)
 	}
-	return fit(trimmed(m.look.signs(onlyColours(out, m.look.Color))), width)
+	return fit(trimmed(m.look.signs(strings.Join(out, "\n"))), width)
 }
 
 // try renders; a parser of Markdown that panics on some text must not end a
 // conversation.
-func (m *markdown) try(src string, width int) (out string, err error) {
+func (m *markdown) try(src string, width int) (out []string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("markdown: %v", p)
 		}
 	}()
-	if m.term == nil || m.width != width {
-		m.term, err = glamour.NewTermRenderer(
-			glamour.WithStyles(m.look.markdown()), glamour.WithWordWrap(min(width, maxProse)),
-			glamour.WithChromaFormatter(m.look.formatter()), glamour.WithInlineTableLinks(true),
-		)
-		if err != nil {
-			return "", err
-		}
-		m.width = width
+	if tooDeep(src) {
+		return nil, errTooDeep
 	}
-	return m.term.Render(src)
+	if m.parser == nil {
+		m.parser = goldmark.New(goldmark.WithExtensions(extension.Table, extension.Strikethrough)).Parser()
+	}
+	root := m.parser.Parse(text.NewReader([]byte(src)))
+	if depth(root, 0) > maxNesting {
+		return nil, errTooDeep
+	}
+	r := page{look: m.look, src: []byte(src)}
+	return r.blocks(root, width), nil
 }
 
-// plainLines is a text without Markdown.
-func plainLines(src string, width int) []string {
-	return trimmed(text.Wrap(src, width, ""))
-}
+var errTooDeep = fmt.Errorf("markdown: nested too deeply")
 
-// Bounds of what is rendered. The renderer takes time that grows steeply with
-// depth and with marks that have no partner; no text for people has so many.
+// Bounds of what is rendered. The parser takes time that grows steeply with depth
+// and with marks that have no partner; no text for people has so many.
 const (
 	maxNesting = 16  // blocks and spans within each other
 	maxMarks   = 400 // of one kind in a block
 )
 
-// deep tells whether a text is nested more deeply than any text for people, or has
-// more marks.
-func deep(src string) bool {
+// tooDeep reports whether a text is nested more deeply than any text for people, or
+// has more marks.
+func tooDeep(src string) bool {
 	for _, mark := range []string{"[", "*", "_", "`", "<", "|", "~", "&", "\\"} {
 		most := maxMarks
 		if mark == "|" || mark == "`" || mark == "*" {
@@ -91,8 +91,7 @@ func deep(src string) bool {
 			return true
 		}
 	}
-	root := goldmark.New(goldmark.WithExtensions(extension.GFM, extension.DefinitionList)).Parser().Parse(source.NewReader([]byte(src)))
-	return depth(root, 0) > maxNesting
+	return false
 }
 
 // depth is how deep a tree is, as far as that is of interest.
@@ -104,70 +103,293 @@ func depth(n ast.Node, at int) int {
 	return most
 }
 
-func ptr[T any](v T) *T { return &v }
-
-// markdown is how Markdown looks: calm, with the sixteen colours that each
-// terminal has chosen itself, so that it is readable on dark and light ones.
-func (l Look) markdown() ansi.StyleConfig {
-	none := ansi.StyleConfig{
-		BlockQuote: ansi.StyleBlock{Indent: ptr(uint(1)), IndentToken: ptr("│ ")},
-		List:       ansi.StyleList{LevelIndent: 2},
-		Heading:    ansi.StyleBlock{StylePrimitive: ansi.StylePrimitive{BlockSuffix: "\n"}},
-		Item:       ansi.StylePrimitive{BlockPrefix: "• "},
-		Enumeration: ansi.StylePrimitive{
-			BlockPrefix: ". ",
-		},
-		Task:           ansi.StyleTask{Ticked: "[x] ", Unticked: "[ ] "},
-		HorizontalRule: ansi.StylePrimitive{Format: "\n────────\n"},
-		ImageText:      ansi.StylePrimitive{Format: "Image: {{.text}}"},
-		CodeBlock:      ansi.StyleCodeBlock{StyleBlock: ansi.StyleBlock{Margin: ptr(uint(2))}},
-		Table: ansi.StyleTable{
-			CenterSeparator: ptr("┼"), ColumnSeparator: ptr("│"), RowSeparator: ptr("─"),
-		},
-	}
-	if !l.Color {
-		none.H1.Prefix, none.H2.Prefix, none.H3.Prefix = "# ", "## ", "### "
-		none.H4.Prefix, none.H5.Prefix, none.H6.Prefix = "#### ", "##### ", "###### "
-		none.Code = ansi.StyleBlock{StylePrimitive: ansi.StylePrimitive{Prefix: "`", Suffix: "`"}}
-		none.Emph = ansi.StylePrimitive{BlockPrefix: "*", BlockSuffix: "*"}
-		none.Strong = ansi.StylePrimitive{BlockPrefix: "**", BlockSuffix: "**"}
-		none.Strikethrough = ansi.StylePrimitive{BlockPrefix: "~~", BlockSuffix: "~~"}
-		return none
-	}
-	bold, dim := ansi.StylePrimitive{Bold: ptr(true)}, ansi.StylePrimitive{Faint: ptr(true)}
-	none.Heading.Bold = ptr(true)
-	none.H1.Underline = ptr(true)
-	none.H3.Color, none.H4.Color, none.H5.Color, none.H6.Color = ptr("6"), ptr("6"), ptr("6"), ptr("6")
-	none.Strong, none.HorizontalRule.Faint = bold, ptr(true)
-	none.Emph = ansi.StylePrimitive{Italic: ptr(true)}
-	none.Strikethrough = ansi.StylePrimitive{CrossedOut: ptr(true)}
-	none.BlockQuote.Faint = ptr(true)
-	none.Code = ansi.StyleBlock{StylePrimitive: ansi.StylePrimitive{Color: ptr("6")}}
-	none.Link = ansi.StylePrimitive{Color: ptr("4"), Underline: ptr(true)}
-	none.LinkText = ansi.StylePrimitive{Bold: ptr(true)}
-	none.Image, none.ImageText = none.Link, ansi.StylePrimitive{Faint: ptr(true), Format: "Image: {{.text}}"}
-	none.HTMLBlock, none.HTMLSpan = ansi.StyleBlock{StylePrimitive: dim}, ansi.StyleBlock{StylePrimitive: dim}
-	none.CodeBlock.Chroma = code()
-	return none
+// page renders one parsed text.
+type page struct {
+	look Look
+	src  []byte
 }
 
-// code is how code looks: four colours are enough to read it.
-func code() *ansi.Chroma {
-	colour := func(hex string) ansi.StylePrimitive { return ansi.StylePrimitive{Color: ptr(hex)} }
-	keyword, name, number, quoted, aside := colour("#000080"), colour("#008080"), colour("#800080"), colour("#008000"), colour("#808080")
-	return &ansi.Chroma{
-		Comment: aside, CommentPreproc: aside,
-		Keyword: keyword, KeywordReserved: keyword, KeywordNamespace: keyword, KeywordType: name,
-		NameBuiltin: name, NameTag: keyword, NameAttribute: name, NameDecorator: name,
-		LiteralNumber: number, LiteralDate: number, NameConstant: number,
-		LiteralString: quoted, LiteralStringEscape: number,
-		GenericDeleted: colour("#800000"), GenericInserted: quoted, GenericStrong: ansi.StylePrimitive{Bold: ptr(true)},
+// blocks are the lines of the blocks in n, with an empty line between them except in
+// the items of a tight list.
+func (p *page) blocks(n ast.Node, width int) []string {
+	list, ok := n.Parent().(*ast.List)
+	tight := ok && list.IsTight // n is an item of a list without gaps
+	var out []string
+	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
+		if len(out) > 0 && !tight {
+			out = append(out, "")
+		}
+		out = append(out, p.block(c, max(width, 1))...)
 	}
+	return out
 }
 
-func (l Look) formatter() string {
-	if !l.Color {
-		return "noop"
+func (p *page) block(n ast.Node, width int) []string {
+	switch n := n.(type) {
+	case *ast.Heading:
+		return p.heading(n, width)
+	case *ast.List:
+		return p.list(n, width)
+	case *ast.Blockquote:
+		return prefixed(p.dim("│ "), p.blocks(n, width-2))
+	case *ast.FencedCodeBlock, *ast.CodeBlock:
+		return p.code(n, width)
+	case *ast.HTMLBlock:
+		return p.raw(n, width)
+	case *ast.ThematicBreak:
+		return []string{p.dim("────────")}
+	case *table.Table:
+		return p.table(n, width)
+	case *ast.Paragraph, *ast.TextBlock:
+		return p.prose(n, "", width)
 	}
-	return "terminal16"
+	return p.blocks(n, width)
+}
+
+// sgr styles a text; parameters as ECMA-48 numbers them.
+func (p *page) sgr(parameters, s string) string {
+	if !p.look.Color || parameters == "" || s == "" {
+		return s
+	}
+	return "\x1b[" + parameters + "m" + s + "\x1b[0m"
+}
+
+func (p *page) dim(s string) string { return p.sgr("2", s) }
+
+func (p *page) heading(n *ast.Heading, width int) []string {
+	style := "1"
+	switch {
+	case n.Level == 1:
+		style = "1;4"
+	case n.Level > 2:
+		style = "1;36"
+	}
+	lines := p.prose(n, style, width)
+	if !p.look.Color {
+		lines[0] = strings.Repeat("#", n.Level) + " " + lines[0]
+	}
+	return lines
+}
+
+func (p *page) list(n *ast.List, width int) []string {
+	var out []string
+	number := n.Start
+	for item := n.FirstChild(); item != nil; item = item.NextSibling() {
+		mark := "• "
+		if n.IsOrdered() {
+			mark = strconv.Itoa(number) + ". "
+			number++
+		}
+		indent := strings.Repeat(" ", ansi.StringWidth(mark))
+		for i, l := range p.blocks(item, width-len(indent)) {
+			switch {
+			case i == 0:
+				l = mark + l
+			case l != "":
+				l = indent + l
+			}
+			out = append(out, l)
+		}
+		if !n.IsTight && item.NextSibling() != nil {
+			out = append(out, "")
+		}
+	}
+	return out
+}
+
+func (p *page) code(n ast.Node, width int) []string {
+	language := ""
+	if fenced, ok := n.(*ast.FencedCodeBlock); ok {
+		language = string(fenced.Language(p.src))
+	}
+	var out []string
+	for _, l := range strings.Split(strings.TrimRight(string(n.Lines().Value(p.src)), "\n"), "\n") {
+		for _, part := range broken(l, width-2) {
+			out = append(out, "  "+p.coloured(language, part))
+		}
+	}
+	return out
+}
+
+func (p *page) raw(n ast.Node, width int) []string {
+	var out []string
+	for _, l := range strings.Split(strings.TrimRight(string(n.Lines().Value(p.src)), "\n"), "\n") {
+		for _, part := range broken(l, width) {
+			out = append(out, p.dim(part))
+		}
+	}
+	return out
+}
+
+// table lays columns out side by side; where they do not fit, cells are cut.
+func (p *page) table(n *table.Table, width int) []string {
+	var rows [][]string
+	var widths []int
+	for row := n.FirstChild(); row != nil; row = row.NextSibling() {
+		var cells []string
+		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
+			text := strings.Join(p.prose(cell, "", 1<<12), " ")
+			if len(cells) == len(widths) {
+				widths = append(widths, 1)
+			}
+			widths[len(cells)] = max(widths[len(cells)], ansi.StringWidth(text))
+			cells = append(cells, text)
+		}
+		rows = append(rows, cells)
+	}
+	most := max((width-3*len(widths))/max(len(widths), 1), 3)
+	for over := true; over; {
+		total := 3 * len(widths)
+		widest := 0
+		for i, w := range widths {
+			total += w
+			if w > widths[widest] {
+				widest = i
+			}
+		}
+		if over = total > width && len(widths) > 0 && widths[widest] > most; over {
+			widths[widest]--
+		}
+	}
+	var out []string
+	for i, cells := range rows {
+		var line, rule []string
+		for c, w := range widths {
+			text := ""
+			if c < len(cells) {
+				text = ansi.Truncate(cells[c], w, "…")
+			}
+			line = append(line, text+strings.Repeat(" ", w-ansi.StringWidth(text)))
+			rule = append(rule, strings.Repeat("─", w))
+		}
+		out = append(out, " "+strings.Join(line, " │ "))
+		if i == 0 {
+			out = append(out, "─"+strings.Join(rule, "─┼─"))
+		}
+	}
+	return out
+}
+
+// span is a piece of prose in one style.
+type span struct{ text, style string }
+
+// prose are the lines of a block of inline text, broken at words.
+func (p *page) prose(n ast.Node, style string, width int) []string {
+	var out []string
+	var line strings.Builder
+	used := 0
+	emit := func() {
+		out = append(out, strings.TrimRight(line.String(), " "))
+		line.Reset()
+		used = 0
+	}
+	glued := false // the last word has no space behind it
+	for _, s := range p.spans(n, style, nil) {
+		for i, word := range strings.SplitAfter(s.text, " ") {
+			if strings.HasPrefix(word, "\n") { // a hard break stands alone
+				emit()
+				glued = false
+				continue
+			}
+			if word == "" {
+				continue
+			}
+			w := ansi.StringWidth(strings.TrimRight(word, " "))
+			if used > 0 && used+w > width && (i > 0 || !glued) {
+				emit()
+			}
+			bare := strings.TrimRight(word, " ")
+			line.WriteString(p.sgr(s.style, bare))
+			line.WriteString(word[len(bare):])
+			used += w + len(word) - len(bare)
+			glued = bare == word
+		}
+	}
+	emit()
+	return out
+}
+
+func both(style, more string) string {
+	if style == "" {
+		return more
+	}
+	return style + ";" + more
+}
+
+// marked puts marks around inline text where there are no colours to show it.
+func (p *page) marked(n ast.Node, style, more, mark string, spans []span) []span {
+	if p.look.Color {
+		return p.spans(n, both(style, more), spans)
+	}
+	return append(p.spans(n, style, append(spans, span{mark, ""})), span{mark, ""})
+}
+
+// spans appends the inline text in n.
+func (p *page) spans(n ast.Node, style string, spans []span) []span {
+	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
+		switch c := c.(type) {
+		case *ast.Text:
+			spans = append(spans, span{p.plain(c.Value(p.src), c.IsRaw()), style})
+			switch {
+			case c.HardLineBreak():
+				spans = append(spans, span{"\n", ""})
+			case c.SoftLineBreak():
+				spans = append(spans, span{" ", style})
+			}
+		case *ast.String:
+			spans = append(spans, span{p.plain(c.Value, true), style})
+		case *ast.CodeSpan:
+			var code []byte
+			for t := c.FirstChild(); t != nil; t = t.NextSibling() {
+				if piece, ok := t.(*ast.Text); ok {
+					code = append(code, piece.Value(p.src)...)
+				}
+			}
+			shown := strings.ReplaceAll(string(code), "\n", " ")
+			if !p.look.Color {
+				shown = "`" + shown + "`"
+			}
+			spans = append(spans, span{shown, both(style, "36")})
+		case *ast.Emphasis:
+			if c.Level == 1 {
+				spans = p.marked(c, style, "3", "*", spans)
+			} else {
+				spans = p.marked(c, style, "1", "**", spans)
+			}
+		case *table.Strikethrough:
+			spans = p.marked(c, style, "9", "~~", spans)
+		case *ast.Link:
+			spans = p.spans(c, both(style, "1"), spans)
+			spans = append(spans, span{" " + p.plain(c.Destination, true), "4;34"})
+		case *ast.Image:
+			spans = append(p.spans(c, both(style, "2"), append(spans, span{"Image: ", "2"})),
+				span{" " + p.plain(c.Destination, true), "4;34"})
+		case *ast.AutoLink:
+			spans = append(spans, span{p.plain(c.URL(p.src), true), "4;34"})
+		case *ast.RawHTML:
+			for i := range c.Segments.Len() {
+				at := c.Segments.At(i)
+				spans = append(spans, span{p.plain(at.Value(p.src), true), both(style, "2")})
+			}
+		default:
+			spans = p.spans(c, style, spans)
+		}
+	}
+	return spans
+}
+
+// plain is text as it is shown: escapes and character references are resolved, and
+// what they stand for is made visible like everything else.
+func (p *page) plain(raw []byte, literal bool) string {
+	if !literal && bytes.ContainsAny(raw, `\&`) {
+		raw = util.ResolveEntityNames(util.ResolveNumericReferences(util.UnescapePunctuations(raw)))
+	}
+	return strings.ReplaceAll(visible(string(raw)), "\n", " ")
+}
+
+func prefixed(prefix string, lines []string) []string {
+	for i := range lines {
+		lines[i] = prefix + lines[i]
+	}
+	return lines
 }

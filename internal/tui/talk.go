@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
@@ -124,7 +126,7 @@ func (s *Screen) Write(p []byte) (int, error) {
 }
 
 // plainText takes the colours out of a text.
-func plainText(text string) string { return onlyColours(text, false) }
+func plainText(text string) string { return visible(ansi.Strip(text)) }
 
 // Ask puts a question and waits for the answer. ok is false if ctx ended before
 // there was one.
