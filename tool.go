@@ -46,6 +46,11 @@ type Spec struct {
 	TimeoutAsked bool `json:"timeout_asked,omitempty"`
 }
 
+// GroupFiles is the group of the tools for the files of a workspace. Where the
+// configuration marks one of them that reads as untrusted, it says so of the files,
+// whatever reads them.
+const GroupFiles = "files"
+
 // toolName is what a tool's name must match (design.md §5).
 const toolName = `^[A-Za-z0-9_-]{1,64}$`
 

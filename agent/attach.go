@@ -9,6 +9,9 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
+// attachmentSource names files that were attached as a source of untrusted data.
+const attachmentSource = "attachment"
+
 // maxTaskFiles bounds the files of one task.
 const maxTaskFiles = 16
 

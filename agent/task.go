@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
@@ -92,6 +93,9 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 	attached, err := r.attach(ctx, run, task.Files)
 	if err != nil {
 		return nil, err
+	}
+	if len(attached) > 0 && r.Gate.FilesUntrusted() && !slices.Contains(task.Taint, attachmentSource) {
+		task.Taint = append(slices.Clone(task.Taint), attachmentSource)
 	}
 	start := r.started(&task, attached)
 	offer, err := r.Gate.Offer(ctx, start.Principal, scopeOf(start))

@@ -85,7 +85,7 @@ func (j *judgement) confirmStep() *refusal {
 	v := j.verdict
 	v.Decision, v.Reason, v.Message = toolcrib.Ask, asks[0].reason, joinQuestions(asks)
 	v.Position, v.Rule = asks[0].position, asks[0].rule
-	v.Untrusted = j.entry.spec.Untrusted || j.entry.settings.Untrusted
+	v.Untrusted = j.untrusted()
 	j.preview()
 	return nil
 }

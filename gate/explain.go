@@ -76,6 +76,9 @@ func (g *Gate) explain(p *policy, name string, unknown map[toolcrib.Reason][]str
 	asked := g.question(e, x.Effect)
 	x.Confirm = ConfirmAnswer{Asks: asked.asks, Why: asked.why(), Position: g.position(asked.key)}
 	x.Notes = notes(e, p.scope, asked)
+	if note := g.untrustedNote(e); note != "" {
+		x.Notes = append(x.Notes, note)
+	}
 	x.Rules = g.rulesAbout(name)
 	return x
 }

@@ -137,7 +137,7 @@ func (j *judgement) ask(s step) (r *refusal) {
 func (j *judgement) allow() {
 	e, v := j.entry, j.verdict
 	v.Decision = toolcrib.Allow
-	v.Untrusted = e.spec.Untrusted || e.settings.Untrusted
+	v.Untrusted = j.untrusted()
 	v.MaxBytes = j.maxBytes()
 	timeout := j.timeout()
 	v.TimeoutMS = timeout.Milliseconds()

@@ -42,8 +42,10 @@ type ToolSettings struct {
 	MaxResultBytes int           // 0 = no bound of its own; the smallest bound counts
 	// Confirm takes the place of tools.confirm for this tool; "" = tools.confirm.
 	// always can be lifted by nothing.
-	Confirm   ConfirmMode
-	Untrusted bool // marks the results as data of strangers; false marks nothing
+	Confirm ConfirmMode
+	// Untrusted marks the results as untrusted data; false marks nothing. Of a tool that
+	// reads files ([toolcrib.GroupFiles]) it marks the files, whatever reads them.
+	Untrusted bool
 }
 
 // Options is what a gate is made from: the tools, and today's policy.
@@ -111,6 +113,7 @@ func New(o Options) (*Gate, error) {
 		cacheable:      len(o.Layers) == 0,
 		byName:         entries,
 		settings:       maps.Clone(o.Settings),
+		untrustedFiles: untrustedFiles(entries),
 	}
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		g.sorted = append(g.sorted, entries[name])
@@ -145,6 +148,7 @@ type Gate struct {
 	byName         map[string]*entry
 	sorted         []*entry // by name (C5)
 	settings       map[string]ToolSettings
+	untrustedFiles bool
 	offers         offerCache
 	lists          listCache
 }

@@ -37,7 +37,54 @@ func (j *judgement) taintStep() *refusal {
 	return nil
 }
 
-// sink tells whether the call can carry data out or change something.
+// untrustedFiles reports whether the configuration marks the files of a workspace as
+// untrusted data: it does so by any tool of their group that reads.
+func untrustedFiles(entries map[string]*entry) bool {
+	for _, e := range entries {
+		if e.settings.Untrusted && e.spec.Group == toolcrib.GroupFiles && !e.spec.Effect.Writes() {
+			return true
+		}
+	}
+	return false
+}
+
+// FilesUntrusted reports whether the files of a workspace are untrusted data.
+func (g *Gate) FilesUntrusted() bool { return g != nil && g.untrustedFiles }
+
+// untrusted reports whether the result of the call is untrusted data: all results of
+// the tool are, or it may hold what stands in files that are.
+func (j *judgement) untrusted() bool {
+	e := j.entry
+	return e.spec.Untrusted || e.settings.Untrusted || j.gate.untrustedFiles && e.readsFiles(j.targets)
+}
+
+// readsFiles reports whether a call with these targets reads files, or may read any: a
+// tool from elsewhere that does not say what it touches, a program that may open what
+// lies below a folder which it may also write.
+func (e *entry) readsFiles(targets []toolcrib.Target) bool {
+	if e.targeter == nil {
+		return e.spec.Source != builtin && e.spec.AnsweredBy == ""
+	}
+	return slices.ContainsFunc(targets, func(t toolcrib.Target) bool {
+		return t.Kind == toolcrib.TargetFile && (!t.Write || t.Tree)
+	})
+}
+
+// builtin is the source of toolcrib's own tools: those that touch files say so.
+const builtin = "builtin"
+
+// untrustedNote tells for explain whether results of a tool are untrusted data.
+func (g *Gate) untrustedNote(e *entry) string {
+	switch {
+	case e.spec.Untrusted, e.settings.Untrusted:
+		return "its results are untrusted data"
+	case g.untrustedFiles && (e.targeter != nil || e.readsFiles(nil)):
+		return "results of calls that may read files are untrusted data, as the files are"
+	}
+	return ""
+}
+
+// sink reports whether the call can carry data out or change something.
 func (j *judgement) sink() bool { return j.effect.Writes() || j.entry.spec.Sink }
 
 func (j *judgement) sinkDoes() string {
@@ -60,7 +107,7 @@ func sources(taint []string) string {
 	return strings.Join(names, ", ")
 }
 
-// taintNote tells what taint does to calls of a tool, for explain.
+// taintNote says what taint does to calls of a tool, for explain.
 func taintNote(e *entry, s *Scope) string {
 	if !e.spec.Effect.Writes() && !e.spec.Sink {
 		return ""

@@ -26,7 +26,7 @@ import (
 )
 
 // Group is the group of the file tools.
-const Group = "files"
+const Group = toolcrib.GroupFiles
 
 // SourceBuiltin is the source of the tools of this package.
 const SourceBuiltin = "builtin"
