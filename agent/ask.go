@@ -62,6 +62,10 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 		model = unopened{err}
 		d.model = nil
 	}
+	left, stop, err := d.reserve(ctx, &step)
+	if stop || err != nil {
+		return err
+	}
 	req := buildRequest(d.s, step, specs, hash)
 	if d.s.files && d.s.Start.Models[step.Model].Files != filesNone {
 		req.Files = d.r.openFile
@@ -70,10 +74,7 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 		Request: d.s.Requests + 1, Iteration: Rounds(d.s, step), Attempt: step.Attempt, Model: step.Model,
 		Closing: step.Closing, OfferHash: req.ToolsHash, Hash: requestHash(d.s, req), Choice: req.ToolChoice,
 		ReservedInput: step.Reserve.Input, ReservedOutput: step.Reserve.Output, ReservedUSD: step.Reserve.USD,
-		MaxOutput: step.Reserve.MaxOutput,
-	}
-	if stop, err := d.reserve(ctx, sent); stop || err != nil {
-		return err
+		MaxOutput: step.Reserve.MaxOutput, UserLeft: left,
 	}
 	bodies := make([]toolcrib.Body, 0, 4)
 	for _, n := range step.Notices {
@@ -110,31 +111,36 @@ func (d *driver) denied(ctx context.Context) (stop bool, err error) {
 // byBudgets marks a stop that comes from the budgets of the user.
 const byBudgets = "budgets"
 
-// reserve sets aside what a request may cost the user; stop says that there is no
-// room for it, and that this was written down.
-func (d *driver) reserve(ctx context.Context, sent *journal.ModelRequest) (stop bool, err error) {
+// reserve sets aside what the request of a step may cost the user, and holds the step to
+// what is left, which is 0 if that bounds nothing; stop says that there is no room for
+// the request, and that this was written down.
+func (d *driver) reserve(ctx context.Context, step *Step) (left int64, stop bool, err error) {
 	if d.r.Ledger == nil {
-		return false, nil
+		return 0, false, nil
 	}
 	// What is settled counts only when it is written down.
 	if err := d.flush(ctx); err != nil {
-		return false, err
+		return 0, false, err
 	}
-	err = d.r.Ledger.Reserve(ctx, toolcrib.Reservation{
-		Run: d.s.Run, Request: sent.Request, User: d.s.Start.Principal.User,
-		Tokens: sent.ReservedInput + sent.ReservedOutput, CostUSD: sent.ReservedUSD, At: d.r.Clock.Now(),
+	r := step.Reserve
+	left, err = d.r.Ledger.Reserve(ctx, toolcrib.Reservation{
+		Run: d.s.Run, Request: d.s.Requests + 1, User: d.s.Start.Principal.User,
+		Tokens: r.Input + r.Output, Output: r.Output, CostUSD: r.USD, Price: d.s.Start.Models[step.Model].Price, At: d.r.Clock.Now(),
 	})
 	var over *toolcrib.BudgetError
 	if errors.As(err, &over) {
-		return true, d.append(ctx, &journal.Stopping{Reason: toolcrib.StopBudgetExhausted, Message: over.Error(), By: byBudgets})
+		return 0, true, d.append(ctx, &journal.Stopping{Reason: toolcrib.StopBudgetExhausted, Message: over.Error(), By: byBudgets})
 	}
 	if err != nil && ctx.Err() != nil {
-		return true, d.givenUp(ctx, context.Cause(ctx))
+		return 0, true, d.givenUp(ctx, context.Cause(ctx))
 	}
 	if err != nil {
-		return false, fmt.Errorf("the budgets of %s: %w", d.s.Start.Principal.User, err)
+		return 0, false, fmt.Errorf("the budgets of %s: %w", d.s.Start.Principal.User, err)
 	}
-	return false, nil
+	if step.HoldTo(d.s, left); step.Reserve == r {
+		left = 0
+	}
+	return left, false, nil
 }
 
 func (d *driver) notices(ctx context.Context, notices []toolcrib.Notice) error {

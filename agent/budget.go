@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -83,6 +84,18 @@ func reserveFor(s *State, model int) (r Reserve, short string, more bool) {
 	return r, "", false
 }
 
+// HoldTo bounds the output of the step's request to so many tokens, which the budgets of
+// the user leave ([journal.ModelRequest.UserLeft]); 0 or less = they bound none.
+func (step *Step) HoldTo(s *State, left int64) {
+	r, m := &step.Reserve, &s.Start.Models[step.Model]
+	most := int64(cmp.Or(r.MaxOutput, m.MaxOutput, largeOutput))
+	if left <= 0 || left >= most {
+		return
+	}
+	r.MaxOutput, r.Output = int(left), min(r.Output, left)
+	r.USD = m.Price.Cost(toolcrib.TokenUsage{InputTokens: r.Input, OutputTokens: r.Output})
+}
+
 // leaves is how many tokens of output a request with this input may have; -1 = any
 // number. short says which cap leaves none.
 func (b *bound) leaves(spent *toolcrib.Usage, input int64, price *toolcrib.Price) (left int64, short string) {
@@ -108,7 +121,7 @@ func (b *bound) leaves(spent *toolcrib.Usage, input int64, price *toolcrib.Price
 	return left, ""
 }
 
-// affordable tells whether the budgets that hold leave room for a request that is
+// affordable reports whether the budgets that hold leave room for a request that is
 // not part of the conversation, and for one that is after it.
 func affordable(s *State, r Reserve) bool {
 	spent := s.Spent()
@@ -123,7 +136,7 @@ func affordable(s *State, r Reserve) bool {
 	return true
 }
 
-// overBudget tells whether a budget that only warns has been passed.
+// overBudget reports whether a budget that only warns has been passed.
 func overBudget(s *State) bool {
 	b, spent := s.Budget(), s.Spent()
 	if b.Mode != toolcrib.BudgetWarn {
@@ -150,7 +163,7 @@ func spentCaps(s *State) string {
 	return strings.Join(all, ", ")
 }
 
-// overCap tells whether a worker has passed a cap of cost that only warns (X15, X16).
+// overCap reports whether a worker has passed a cap of cost that only warns (X15, X16).
 // A mode that is not known warns.
 func overCap(w *journal.WorkerLimits, spent float64) bool {
 	if w == nil || w.CostCapUSD <= 0 || spent <= w.CostCapUSD {

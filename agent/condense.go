@@ -22,15 +22,16 @@ func (d *driver) condense(ctx context.Context, step Step) error {
 	if err != nil {
 		model = unopened{err}
 	}
+	left, stop, err := d.reserve(ctx, &step)
+	if stop || err != nil {
+		return err
+	}
 	req := summaryRequest(d.s, step)
 	sent := &journal.ModelRequest{
 		Request: d.s.Requests + 1, Iteration: Rounds(d.s, step), Attempt: step.Attempt, Model: step.Model,
 		Purpose: purposeCondense, Hash: requestHash(nil, req),
 		ReservedInput: step.Reserve.Input, ReservedOutput: step.Reserve.Output, ReservedUSD: step.Reserve.USD,
-		MaxOutput: step.Reserve.MaxOutput,
-	}
-	if stop, err := d.reserve(ctx, sent); stop || err != nil {
-		return err
+		MaxOutput: step.Reserve.MaxOutput, UserLeft: left,
 	}
 	if err := d.append(ctx, sent); err != nil {
 		return err

@@ -7,21 +7,62 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 // most is a ledger that lets so many requests pass.
 type most struct {
-	left int
-	err  error
-	got  []toolcrib.Reservation
+	left    int
+	err     error
+	output  []int64 // that there is room for, by request; none = any number
+	costCap string
+	got     []toolcrib.Reservation
 }
 
-func (m *most) Reserve(_ context.Context, r toolcrib.Reservation) error {
+func (m *most) Reserve(_ context.Context, r toolcrib.Reservation) (output int64, err error) {
 	if m.got = append(m.got, r); len(m.got) > m.left {
-		return m.err
+		return 0, m.err
 	}
-	return nil
+	if n := len(m.got); n <= len(m.output) {
+		return m.output[n-1], nil
+	}
+	return -1, nil
+}
+
+func (m *most) CapsCost(string) string { return m.costCap }
+
+// What a user's budget leaves bounds the reply, is journaled, and replays.
+func TestUserBudget_BoundsTheReply(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	w.runner.Ledger = &most{left: 9, output: []int64{2987, 1 << 40}}
+	w.script(calls("echo", `{}`), calls("echo", `{"n":1}`), say("done"))
+	s := run(t, w)
+	equal(t, "status", s.Status, toolcrib.StatusCompleted)
+	var sent []*journal.ModelRequest
+	for _, e := range w.events(t, s.Run) {
+		if b, ok := e.Body.(*journal.ModelRequest); ok {
+			sent = append(sent, b)
+		}
+	}
+	equal(t, "bounded", [3]int64{int64(sent[0].MaxOutput), sent[0].ReservedOutput, sent[0].UserLeft}, [3]int64{2987, 2987, 2987})
+	equal(t, "not bounded", [2]int64{int64(sent[1].MaxOutput), sent[1].UserLeft}, [2]int64{})
+	equal(t, "asked for", w.requests[0].MaxOutputTokens, 2987)
+}
+
+// Under a ceiling of cost of the user no model without a known price is asked.
+func TestUserBudget_UnknownPrice(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	w.runner.Ledger = &most{left: 9, costCap: "budgets[0].cost_usd_per_day"}
+	w.script(say("never"))
+	unpriced := task()
+	unpriced.Models[0].Price = toolcrib.Price{}
+	var usage *agent.UsageError
+	if _, err := w.runner.Run(t.Context(), unpriced); !errors.As(err, &usage) || !strings.Contains(err.Error(), "budgets[0].cost_usd_per_day of local:test cannot be kept") {
+		t.Errorf("%v", err)
+	}
+	equal(t, "requests", len(w.requests), 0)
 }
 
 // N11: what a user's budget does not cover is never sent; the run ends with what

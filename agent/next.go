@@ -376,19 +376,22 @@ func nextAfterFailure(s *State) Step {
 }
 
 // fallback is the next model that may be asked; 0 = there is none. Under a cap of cost
-// that holds, the run's own or that of the run which started it, a model without a price
-// is passed over.
+// that holds, the run's own, that of the run which started it or the user's, a model
+// without a price is passed over.
 func fallback(s *State) (next int, notices []toolcrib.Notice) {
 	all, n := s.bounds()
-	capped := slices.ContainsFunc(all[:n], func(b bound) bool { return b.CostUSD > 0 })
+	cap := s.Start.CostCap
+	if slices.ContainsFunc(all[:n], func(b bound) bool { return b.CostUSD > 0 }) {
+		cap = "budget.max_cost_usd"
+	}
 	for next = s.Model + 1; next < len(s.Start.Models); next++ {
 		m := &s.Start.Models[next]
-		if !capped || m.Price.Known {
+		if cap == "" || m.Price.Known {
 			return next, notices
 		}
 		notices = append(notices, toolcrib.Notice{
 			Code:    NoticePriceUnknown,
-			Message: fmt.Sprintf("%s has no known price, so budget.max_cost_usd cannot be kept with it; it is passed over", m.Ref),
+			Message: fmt.Sprintf("%s has no known price, so %s cannot be kept with it; it is passed over", m.Ref, cap),
 		})
 	}
 	return 0, nil

@@ -60,7 +60,11 @@ func TestFallback_WithoutPriceUnderACap(t *testing.T) {
 	s := run(t, w, chain, func(k *agent.Task) { k.Agent.Budget.MaxCostUSD = 1 })
 	equal(t, "content", s.Done.Content, "from three")
 	equal(t, "notices", countNotices(w, "price_unknown"), 1)
-	w.frames = nil
+	w.frames, w.runner.Ledger = nil, &most{left: 9, costCap: "budgets[0].cost_usd_per_month"}
+	s = run(t, w, chain)
+	equal(t, "under the cap of the user", s.Done.Content, "from three")
+	equal(t, "notices", countNotices(w, "price_unknown"), 1)
+	w.frames, w.runner.Ledger = nil, nil
 	s = run(t, w, chain)
 	equal(t, "without a cap", s.Done.Content, "from two")
 	equal(t, "notices", countNotices(w, "price_unknown"), 1)

@@ -86,6 +86,10 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 	if err != nil {
 		return nil, err
 	}
+	costCap, err := r.costCap(&task)
+	if err != nil {
+		return nil, err
+	}
 	run := task.Run
 	if run == "" {
 		run = toolcrib.RunID(r.NewID("run_"))
@@ -98,6 +102,7 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 		task.Taint = append(slices.Clone(task.Taint), attachmentSource)
 	}
 	start := r.started(&task, attached)
+	start.CostCap = costCap
 	offer, err := r.Gate.Offer(ctx, start.Principal, scopeOf(start))
 	if err != nil {
 		return nil, fmt.Errorf("the offer of tools: %w", err)
@@ -175,6 +180,20 @@ func check(task *Task) (ignored bool, err error) {
 		}
 	}
 	return task.Models[0].Tools == modeNone, nil
+}
+
+// costCap returns the ceiling of cost that holds for the user, which a model without a
+// known price cannot keep; "" = none.
+func (r *Runner) costCap(task *Task) (bucket string, err error) {
+	if r.Ledger == nil || task.Given != nil {
+		return "", nil
+	}
+	bucket = r.Ledger.CapsCost(task.Principal.User)
+	if first := &task.Models[0]; bucket != "" && !first.Price.Known {
+		return "", usagef("model %s has no known price, so %s of %s cannot be kept: give models.NAME.price {input, output} in dollars per 1M tokens",
+			first.Ref, bucket, task.Principal.User)
+	}
+	return bucket, nil
 }
 
 // checkChoice refuses a tool choice that the offer cannot meet.

@@ -80,6 +80,9 @@ type RunStarted struct {
 	// WorkerTools, Share what it may spend of their budget; nil = not at all, no cap.
 	Above *Above `json:"above,omitempty"`
 	Share *Share `json:"share,omitempty"`
+	// CostCap names the ceiling of cost that the budgets set for the user; "" = none. No
+	// model without a known price is asked under it.
+	CostCap string `json:"cost_cap,omitempty"`
 	// Worker bounds the tool calls of one turn of a worker (requirements X6, X15); nil =
 	// the run is none.
 	Worker *WorkerLimits `json:"worker,omitempty"`
@@ -186,6 +189,9 @@ type ModelRequest struct {
 	ReservedOutput int64   `json:"reserved_output"`
 	ReservedUSD    float64 `json:"reserved_usd"`
 	MaxOutput      int     `json:"max_output,omitempty"` // as sent; 0 = the provider's default
+	// UserLeft is how many tokens of output the budgets of the user left room for; 0 =
+	// they did not bound the request.
+	UserLeft int64 `json:"user_left,omitempty"`
 }
 
 // ModelFailed says that a request failed. What it reserved is given back if it

@@ -192,6 +192,9 @@ func (c *comparison) step(s *agent.State, want agent.StepKind) agent.Step {
 func (c *comparison) request(s *agent.State, b *journal.ModelRequest) {
 	if b.Purpose != "" {
 		step := c.step(s, agent.StepCondense)
+		if c.err == nil {
+			step.HoldTo(s, b.UserLeft)
+		}
 		if c.err == nil && (step.Condense == nil || !step.Condense.Ask) {
 			c.same("purpose", b.Purpose, "")
 		}
@@ -204,6 +207,7 @@ func (c *comparison) request(s *agent.State, b *journal.ModelRequest) {
 	if c.err != nil {
 		return
 	}
+	step.HoldTo(s, b.UserLeft)
 	c.same("iteration", b.Iteration, agent.Rounds(s, step))
 	c.same("model", b.Model, step.Model)
 	c.same("attempt", b.Attempt, step.Attempt)

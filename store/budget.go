@@ -75,17 +75,36 @@ type bucket struct {
 	name  string
 	limit float64
 	month bool
-	of    func(SpentSum) float64
+	unit  unit
+}
+
+// unit is what a ceiling counts.
+type unit int
+
+const (
+	requests unit = iota
+	tokens
+	dollars
+)
+
+func (u unit) of(s SpentSum) float64 {
+	switch u {
+	case requests:
+		return float64(s.Requests)
+	case tokens:
+		return float64(s.Tokens)
+	}
+	return float64(s.NanoUSD) / 1e9
 }
 
 func (b UserBudget) buckets() [6]bucket {
 	return [6]bucket{
-		{"requests_per_day", float64(b.RequestsPerDay), false, SpentSum.requests},
-		{"tokens_per_day", float64(b.TokensPerDay), false, SpentSum.tokens},
-		{"cost_usd_per_day", b.CostUSDPerDay, false, SpentSum.usd},
-		{"requests_per_month", float64(b.RequestsPerMonth), true, SpentSum.requests},
-		{"tokens_per_month", float64(b.TokensPerMonth), true, SpentSum.tokens},
-		{"cost_usd_per_month", b.CostUSDPerMonth, true, SpentSum.usd},
+		{"requests_per_day", float64(b.RequestsPerDay), false, requests},
+		{"tokens_per_day", float64(b.TokensPerDay), false, tokens},
+		{"cost_usd_per_day", b.CostUSDPerDay, false, dollars},
+		{"requests_per_month", float64(b.RequestsPerMonth), true, requests},
+		{"tokens_per_month", float64(b.TokensPerMonth), true, tokens},
+		{"cost_usd_per_month", b.CostUSDPerMonth, true, dollars},
 	}
 }
 
@@ -109,17 +128,18 @@ func (s *SpentSum) add(o SpentSum) {
 	s.NanoUSD += o.NanoUSD
 }
 
-func (s SpentSum) requests() float64 { return float64(s.Requests) }
-func (s SpentSum) tokens() float64   { return float64(s.Tokens) }
-func (s SpentSum) usd() float64      { return float64(s.NanoUSD) / 1e9 }
-
 // SpentBy is what usage counts for the budgets of its user.
 func (s UsageSum) SpentBy() SpentSum {
 	return SpentSum{Requests: s.Requests, Tokens: s.InputTokens + s.OutputTokens, NanoUSD: s.NanoUSD}
 }
 
-// Reserved is what a reservation sets aside: one request with its estimates.
-func Reserved(r toolcrib.Reservation) SpentSum {
+// Reserved is what a reservation sets aside: one request with its estimates, and of its
+// output no more than there is room for; -1 = all.
+func Reserved(r toolcrib.Reservation, room int64) SpentSum {
+	if over := r.Output - room; room >= 0 && over > 0 {
+		r.Tokens -= over
+		r.CostUSD -= r.Price.Cost(toolcrib.TokenUsage{OutputTokens: over})
+	}
 	return SpentSum{Requests: 1, Tokens: bounded(r.Tokens), NanoUSD: nano(r.CostUSD)}
 }
 
@@ -157,26 +177,61 @@ func (s *Spending) Add(day Day, sum SpentSum) {
 	}
 }
 
-// Room tells whether the budgets that hold for a user leave room for what a request
-// asks; else the error names the first ceiling that does not.
-func (s *Spending) Room(budgets []UserBudget, user string, asks SpentSum) *toolcrib.BudgetError {
-	for _, b := range BudgetsOf(budgets, user) {
+// Room returns how many tokens of output the budgets that hold for the user leave room
+// for; -1 = any number. The error names the first ceiling that leaves none, or that a
+// request without a known price cannot keep.
+func (s *Spending) Room(budgets []UserBudget, r toolcrib.Reservation) (output int64, over *toolcrib.BudgetError) {
+	output = -1
+	whole, least := Reserved(r, -1), Reserved(r, min(r.Output, 1))
+	for _, b := range BudgetsOf(budgets, r.User) {
 		for _, k := range b.buckets() {
+			if k.limit == 0 {
+				continue
+			}
 			spent := s.today
 			if k.month {
 				spent = s.all
 			}
-			sum := spent
-			sum.add(asks)
-			if k.limit == 0 || k.of(sum) <= k.limit {
-				continue
+			refused := &toolcrib.BudgetError{
+				Bucket: b.Key + "." + k.name, User: r.User, Limit: k.limit, Spent: k.unit.of(spent), Asked: k.unit.of(least), Resets: s.resets(k.month),
 			}
-			return &toolcrib.BudgetError{
-				Bucket: b.Key + "." + k.name, User: user, Limit: k.limit, Spent: k.of(spent), Asked: k.of(asks), Resets: s.resets(k.month),
+			if refused.Unpriced = k.unit == dollars && !r.Price.Known; refused.Unpriced {
+				return 0, refused
+			}
+			if k.unit.of(spent)+k.unit.of(least) > k.limit {
+				return 0, refused
+			}
+			if left := k.output(spent, whole, r); left >= 0 && (output < 0 || left < output) {
+				output = left
 			}
 		}
 	}
-	return nil
+	return output, nil
+}
+
+// output is how many tokens of output the ceiling leaves room for; -1 = it bounds none.
+func (k *bucket) output(spent, whole SpentSum, r toolcrib.Reservation) int64 {
+	more := k.limit - k.unit.of(spent) - k.unit.of(whole) // besides those that are asked for
+	switch {
+	case k.unit == requests, k.unit == dollars && r.Price.Output <= 0:
+		return -1
+	case k.unit == dollars:
+		more *= 1e6 / r.Price.Output
+	}
+	return max(r.Output+int64(math.Floor(min(more, maxAdded))), min(r.Output, 1))
+}
+
+// CapsCost returns the ceiling of cost that budgets set for a user, such as
+// budgets[0].cost_usd_per_day; "" = none.
+func CapsCost(budgets []UserBudget, user string) (name string) {
+	for _, b := range BudgetsOf(budgets, user) {
+		for _, k := range b.buckets() {
+			if k.unit == dollars && k.limit > 0 {
+				return b.Key + "." + k.name
+			}
+		}
+	}
+	return ""
 }
 
 // resets is when the period ends that has the last day which counts.

@@ -207,7 +207,7 @@ func (a *app) knownOf(c *config.Config, views []modelView, seen map[string]bool,
 		}
 		for known := range a.knownModels(a.note).All() {
 			found, ok := a.lookup(any.Provider, known.ID, a.note)
-			if !ok || found.Local || found.Provider != known.Provider || found.ID != known.ID || seen[name+"/"+known.ID] {
+			if !ok || found.Local || found.Assumed || found.Provider != known.Provider || found.ID != known.ID || seen[name+"/"+known.ID] {
 				continue
 			}
 			r, err := c.ResolveModel(name + "/" + known.ID)

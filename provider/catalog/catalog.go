@@ -24,6 +24,9 @@ type Model struct {
 	Attachments bool           `json:"attachments,omitempty"` // it takes images
 	// Local says that the model runs on machines of the user: it costs nothing.
 	Local bool `json:"local,omitempty"`
+	// Assumed says that the address has no list with this model: what is known of it is
+	// what its vendor says.
+	Assumed bool `json:"-"`
 }
 
 // Info tells where the data come from.
@@ -76,7 +79,9 @@ func (c *Catalog) All() iter.Seq[Model] {
 // Lookup returns what is known of a model of a configured provider. providerType
 // is one of contract §4; baseURL is that of the configuration, "" = the type's own.
 // For types that speak to any compatible server the address tells whose list
-// counts. False means that nothing is known: the price is unknown then, not 0.
+// counts. A model that no list of that address has keeps the price of its vendor, for a
+// gateway bills no less. False means that nothing is known: the price is unknown then,
+// not 0.
 //
 // The ID counts as it is first. Then, where the vendor's list has exactly that:
 // without a date at its end (-2025-08-07, -20250807) or -latest; the newest of the
@@ -95,18 +100,31 @@ func (c *Catalog) Lookup(providerType, baseURL, model string) (Model, bool) {
 		}
 		return local(model), true
 	}
-	p := c.provider(providerType, baseURL)
-	if p == nil {
+	vendor, known := ownAddress(providerType)
+	if !known {
 		return Model{}, false
 	}
-	return find(p.models(), p.id, model)
+	lists := []*provider{c.provider(providerType, baseURL), c.named(vendor), c.named("openai"), c.named("anthropic"), c.named("gemini")}
+	if baseURL == "" {
+		lists = lists[:1]
+	}
+	for i, p := range lists {
+		if p == nil {
+			continue
+		}
+		if m, ok := find(p.models(), p.id, model); ok {
+			m.Assumed = i > 0
+			return m, true
+		}
+	}
+	return Model{}, false
 }
 
 func local(model string) Model {
 	return Model{ID: model, Price: toolcrib.Price{Known: true}, Local: true}
 }
 
-// hosted tells whether a model of Ollama runs on the machines of its makers, at a
+// hosted reports whether a model of Ollama runs on the machines of its makers, at a
 // price that nobody here knows: by the address, or by the mark of such models.
 func hosted(baseURL, model string) bool {
 	host, _ := place(baseURL)

@@ -47,38 +47,47 @@ func (s *Store) Ledger(budgets []store.UserBudget) (toolcrib.Ledger, error) {
 	return &ledger{s: s, budgets: slices.Clone(budgets)}, nil
 }
 
+// CapsCost implements [toolcrib.Ledger].
+func (l *ledger) CapsCost(user string) string { return store.CapsCost(l.budgets, user) }
+
 // Reserve implements [toolcrib.Ledger].
-func (l *ledger) Reserve(ctx context.Context, r toolcrib.Reservation) error {
+func (l *ledger) Reserve(ctx context.Context, r toolcrib.Reservation) (output int64, err error) {
 	if r.Run == "" || r.At.IsZero() {
-		return errors.New("sqlite: reserve: a run and a time are needed")
+		return 0, errors.New("sqlite: reserve: a run and a time are needed")
 	}
 	if !slices.ContainsFunc(store.BudgetsOf(l.budgets, r.User), store.UserBudget.Limits) {
-		return nil
+		return -1, nil
 	}
-	return l.s.write(ctx, &job{do: func(t *tx) error { return t.reserve(l.budgets, r) }})
+	err = l.s.write(ctx, &job{do: func(t *tx) (err error) {
+		output, err = t.reserve(l.budgets, r)
+		return err
+	}})
+	return output, err
 }
 
-func (t *tx) reserve(budgets []store.UserBudget, r toolcrib.Reservation) error {
-	spending, asks := store.NewSpending(r.At), store.Reserved(r)
+func (t *tx) reserve(budgets []store.UserBudget, r toolcrib.Reservation) (output int64, err error) {
+	spending := store.NewSpending(r.At)
 	if err := t.addSpent(spending, r.User); err != nil {
-		return err
+		return 0, err
 	}
 	stale, err := t.addReserved(spending, r)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if over := spending.Room(budgets, r.User, asks); over != nil {
-		return reject(over)
+	output, over := spending.Room(budgets, r)
+	if over != nil {
+		return 0, reject(over)
 	}
+	asks := store.Reserved(r, output)
 	for _, run := range stale {
 		if _, err := t.exec("UPDATE reservations SET state = ? WHERE run_id = ?", reservationGivenUp, run); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	t.w.reserves = true
 	_, err = t.exec("INSERT OR REPLACE INTO reservations (run_id, request, user, day, at, tokens, nano_usd, state) VALUES (?,?,?,?,?,?,?,?)",
 		text(string(r.Run)), r.Request, text(r.User), int64(store.DayOf(r.At)), r.At.UnixMicro(), asks.Tokens, asks.NanoUSD, reservationMade)
-	return err
+	return output, err
 }
 
 // addSpent adds what a user has spent, also in this transaction.

@@ -116,7 +116,8 @@ func reserveOne(ctx context.Context, s *sqlite.Store, run toolcrib.RunID, at tim
 	if err != nil {
 		return err
 	}
-	return l.Reserve(ctx, toolcrib.Reservation{Run: run, Request: 1, User: "ann", At: at})
+	_, err = l.Reserve(ctx, toolcrib.Reservation{Run: run, Request: 1, User: "ann", At: at})
+	return err
 }
 
 // N11: what a process has reserved that was killed before its request was written down

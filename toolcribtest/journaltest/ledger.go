@@ -27,6 +27,8 @@ type LedgerStore interface {
 func RunLedger(t *testing.T, open func(t *testing.T) LedgerStore) {
 	for name, test := range map[string]func(*testing.T, LedgerStore){
 		"Buckets":        ledgerBuckets,
+		"WhatIsLeft":     ledgerWhatIsLeft,
+		"Unpriced":       ledgerUnpriced,
 		"NoBudget":       ledgerNoBudget,
 		"EachUser":       ledgerEachUser,
 		"FirstRefusal":   ledgerFirstRefusal,
@@ -97,7 +99,10 @@ func (p *purse) start(run toolcrib.RunID, user string, at time.Time) {
 }
 
 func (p *purse) reserve(l toolcrib.Ledger, run toolcrib.RunID, user string, at time.Time) error {
-	return l.Reserve(p.t.Context(), toolcrib.Reservation{Run: run, Request: 1, User: user, Tokens: 100, CostUSD: 0.5, At: at})
+	_, err := l.Reserve(p.t.Context(), toolcrib.Reservation{
+		Run: run, Request: 1, User: user, Tokens: 100, CostUSD: 0.5, Price: toolcrib.Price{Known: true}, At: at,
+	})
+	return err
 }
 
 func (p *purse) send(run toolcrib.RunID, at time.Time) error {
@@ -160,6 +165,54 @@ func ledgerBuckets(t *testing.T, s LedgerStore) {
 	}
 }
 
+// No more output is set aside than there is room for, and the room is told.
+func ledgerWhatIsLeft(t *testing.T, s LedgerStore) {
+	p := newPurse(t, s)
+	r := toolcrib.Reservation{
+		Request: 1, Tokens: 1013, Output: 1000, CostUSD: 0.001013, Price: toolcrib.Price{Input: 1, Output: 1, Known: true}, At: noon(),
+	}
+	for i, c := range []struct {
+		b           store.UserBudget
+		first, next int64 // room of two requests, one after the other; 0 = none
+	}{
+		{store.UserBudget{RequestsPerDay: 2}, -1, -1},
+		{store.UserBudget{TokensPerDay: 5000}, 4987, 3974},
+		{store.UserBudget{TokensPerDay: 1500}, 1487, 474},
+		{store.UserBudget{TokensPerMonth: 100}, 87, 0},
+		{store.UserBudget{TokensPerMonth: 100, TokensPerDay: 50}, 37, 0},
+		{store.UserBudget{TokensPerDay: 13}, 0, 0},
+		{store.UserBudget{CostUSDPerDay: 0.0005}, 487, 0},
+		{store.UserBudget{CostUSDPerDay: 0.0015, TokensPerDay: 1400}, 1387, 374},
+	} {
+		r.User = fmt.Sprint("left", i)
+		l := p.ledger(c.b)
+		for n, want := range []int64{c.first, c.next} {
+			r.Run = toolcrib.RunID(fmt.Sprint("run_left", i, n))
+			room, err := l.Reserve(t.Context(), r)
+			if (err != nil) != (want == 0) || room != want {
+				t.Errorf("%+v: request %d: room for %d, error %v, want %d", c.b, n+1, room, err, want)
+			}
+		}
+	}
+}
+
+// Without a known price no ceiling of cost can be kept.
+func ledgerUnpriced(t *testing.T, s LedgerStore) {
+	p := newPurse(t, s)
+	l := p.ledger(store.UserBudget{User: "ann", CostUSDPerDay: 1000}, store.UserBudget{RequestsPerDay: 9})
+	for user, bucket := range map[string]string{"ann": "budgets[0].cost_usd_per_day", "bob": ""} {
+		if got := l.CapsCost(user); got != bucket {
+			t.Errorf("%s: %q caps cost, want %q", user, got, bucket)
+		}
+		_, err := l.Reserve(t.Context(), toolcrib.Reservation{Run: toolcrib.RunID("run_" + user), Request: 1, User: user, Tokens: 1, At: noon()})
+		if user == "bob" {
+			p.must(err)
+		} else if refused := over(t, err, bucket); !refused.Unpriced || !strings.Contains(refused.Error(), "no known price") {
+			t.Error(refused)
+		}
+	}
+}
+
 func ledgerNoBudget(t *testing.T, s LedgerStore) {
 	if l, err := s.Ledger([]store.UserBudget{{User: "*"}, {User: "ann"}}); l != nil || err != nil {
 		t.Errorf("ledger %v, error %v for no ceiling", l, err)
@@ -174,7 +227,7 @@ func ledgerNoBudget(t *testing.T, s LedgerStore) {
 	for range 3 {
 		p.must(p.ask(l, "run_b", "bob", noon()))
 	}
-	if err := l.Reserve(t.Context(), toolcrib.Reservation{User: "ann"}); err == nil {
+	if _, err := l.Reserve(t.Context(), toolcrib.Reservation{User: "ann"}); err == nil {
 		t.Error("a reservation of no run at no time is made")
 	}
 }
