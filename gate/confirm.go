@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
@@ -225,34 +226,54 @@ func (j *judgement) preview() {
 	j.verdict.Preview = &p
 }
 
-// boundPreview makes hidden characters visible and keeps the first lines.
+// previewEnd is how many lines of a long preview are its last ones.
+const previewEnd = 6
+
+// boundPreview makes hidden characters visible and keeps the first and the last lines;
+// what is left out is counted.
 func boundPreview(text string) string {
-	const most = maxPreviewLines * maxPreviewLine * 8 // bytes that can count at all, with room for escapes
-	total := strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1
-	lines := strings.Split(strings.TrimSuffix(guard.Visible(cut(text, most)), "\n"), "\n")
-	if total > maxPreviewLines {
-		lines = append(lines[:min(len(lines), maxPreviewLines-1)], "")
-		lines[len(lines)-1] = fmt.Sprintf("… %d more lines", total-len(lines)+1)
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	first, last := lines, []string(nil)
+	more := len(lines) - maxPreviewLines + 1
+	if more > 1 {
+		first, last = lines[:maxPreviewLines-1-previewEnd], lines[len(lines)-previewEnd:]
 	}
-	for i, line := range lines {
-		lines[i] = cutRunes(line, maxPreviewLine)
+	shown := make([]string, 0, maxPreviewLines)
+	for _, line := range first {
+		shown = append(shown, guard.Visible(cutRunes(line, maxPreviewLine)))
 	}
-	return strings.Join(lines, "\n")
+	if more > 1 {
+		shown = append(shown, fmt.Sprintf("… %d more lines", more))
+	}
+	for _, line := range last {
+		shown = append(shown, guard.Visible(cutRunes(line, maxPreviewLine)))
+	}
+	return strings.Join(shown, "\n")
 }
 
-// cutRunes shortens s to at most limit characters.
+// cutRunes shortens s to at most limit characters: both its ends, and between them how
+// many are left out.
 func cutRunes(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	n, last := 0, 0 // characters so far; where the last one that fits before dots begins
-	for i := range s {
-		if n == limit-1 {
-			last = i
-		}
-		if n++; n > limit {
-			return s[:last] + "…"
-		}
+	total := utf8.RuneCountInString(s)
+	if total <= limit {
+		return s
 	}
-	return s
+	const mark = "…[%d more]…"
+	room := limit - utf8.RuneCountInString(fmt.Sprintf(mark, total))
+	if room < 2 {
+		return "…"
+	}
+	head, tail := 0, len(s)
+	for range room - room/3 {
+		_, size := utf8.DecodeRuneInString(s[head:])
+		head += size
+	}
+	for range room / 3 {
+		_, size := utf8.DecodeLastRuneInString(s[:tail])
+		tail -= size
+	}
+	return s[:head] + fmt.Sprintf(mark, total-room) + s[tail:]
 }

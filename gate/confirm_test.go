@@ -152,7 +152,7 @@ func TestPreview(t *testing.T) {
 		{"many lines", func(context.Context, toolcrib.Call) (toolcrib.Preview, error) {
 			return toolcrib.Preview{Kind: "diff", Text: long}, nil
 		}, func(p toolcrib.Preview, _ string) bool {
-			return strings.Count(p.Text, "\n") == 19 && strings.HasSuffix(p.Text, "line\n… 11 more lines")
+			return p.Text == strings.Repeat("line\n", 13)+"… 11 more lines\n"+strings.TrimSuffix(strings.Repeat("line\n", 6), "\n")
 		}},
 		{"exactly 20", func(context.Context, toolcrib.Call) (toolcrib.Preview, error) {
 			return toolcrib.Preview{Text: long[:100]}, nil
@@ -161,10 +161,14 @@ func TestPreview(t *testing.T) {
 		}},
 		{"a long line", func(context.Context, toolcrib.Call) (toolcrib.Preview, error) {
 			return toolcrib.Preview{Text: strings.Repeat("ü", 501)}, nil
-		}, func(p toolcrib.Preview, _ string) bool { return p.Text == strings.Repeat("ü", 499)+"…" }},
+		}, func(p toolcrib.Preview, _ string) bool {
+			return p.Text == strings.Repeat("ü", 326)+"…[13 more]…"+strings.Repeat("ü", 162)
+		}},
 		{"megabytes", func(context.Context, toolcrib.Call) (toolcrib.Preview, error) {
 			return toolcrib.Preview{Text: strings.Repeat("x", 5<<20)}, nil
-		}, func(p toolcrib.Preview, _ string) bool { return utf8.RuneCountInString(p.Text) == 500 }},
+		}, func(p toolcrib.Preview, _ string) bool {
+			return strings.HasSuffix(p.Text, "x") && utf8.RuneCountInString(p.Text) <= 500 && strings.Contains(p.Text, "…[5242396 more]…")
+		}},
 		{"hidden characters", func(context.Context, toolcrib.Call) (toolcrib.Preview, error) {
 			return toolcrib.Preview{Text: "a\u202eb\x1b[2J"}, nil
 		}, func(p toolcrib.Preview, _ string) bool { return p.Text == "a[U+202E]b[U+001B][2J" }},

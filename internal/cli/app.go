@@ -76,11 +76,14 @@ func styleOf(f *os.File, terminal bool) render.Style {
 	if !terminal {
 		return render.Style{}
 	}
-	width, _, err := term.GetSize(int(f.Fd()))
-	if err != nil {
-		width = 0
+	columns := func() int {
+		width, _, err := term.GetSize(int(f.Fd()))
+		if err != nil {
+			return 0
+		}
+		return width
 	}
-	return render.Style{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Width: width}
+	return render.Style{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Width: columns(), Columns: columns}
 }
 
 // close closes what was opened, last first.

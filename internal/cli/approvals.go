@@ -136,7 +136,6 @@ func (a *app) showApproval(ctx context.Context, v *approvalView) error {
 		{"user", v.User},
 		{"kind", string(v.Kind)},
 		{"reason", v.Reason},
-		{"question", v.Question},
 		{"age", render.Duration(now.Sub(v.CreatedAt))},
 		{"digest", v.Digest},
 	}
@@ -148,11 +147,14 @@ func (a *app) showApproval(ctx context.Context, v *approvalView) error {
 			fmt.Fprintf(a.out, "%s %s\n", s.Dim(fmt.Sprintf("%-11s", row[0])), guard.Visible(row[1]))
 		}
 	}
+	if v.Question != "" {
+		fmt.Fprintf(a.out, "%s\n%s", s.Dim("question"), s.Quoted(v.Question))
+	}
 	for _, c := range v.Calls {
 		fmt.Fprintf(a.out, "\n%s %s  %s\n", s.Bold(guard.Visible(c.Name)), s.Dim(guard.Visible(c.ID)), guard.Visible(c.Decision))
-		fmt.Fprintln(a.out, render.Indented(c.Arguments))
+		fmt.Fprint(a.out, s.Quoted(render.Indented(c.Arguments)))
 		if len(c.Edited) > 0 {
-			fmt.Fprintf(a.out, "%s\n%s\n", s.Yellow("with other arguments, which a person gave:"), render.Indented(c.Edited))
+			fmt.Fprintf(a.out, "%s\n%s", s.Yellow("with other arguments, which a person gave:"), s.Quoted(render.Indented(c.Edited)))
 		}
 		if text := strings.Trim(string(c.Effect.OrStrictest())+" · "+c.Reason, " ·"); text != "" {
 			fmt.Fprintf(a.out, "%s\n", s.Dim(guard.Visible(text)))
@@ -161,7 +163,7 @@ func (a *app) showApproval(ctx context.Context, v *approvalView) error {
 			fmt.Fprintf(a.out, "%s\n", s.Dim(guard.Visible("asked by "+c.Position)))
 		}
 		if len(c.Edited) == 0 { // it shows what the model's arguments would have changed
-			fmt.Fprint(a.out, s.Preview(c.Preview, 0))
+			fmt.Fprint(a.out, s.Preview(c.Preview, true))
 		}
 		if text := proposedText(c.Proposed); text != "" {
 			fmt.Fprintln(a.out, text)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -78,14 +79,19 @@ func (a *app) trusted(path string, content []byte) error {
 
 // confirm asks a yes-or-no question on the terminal; anything but yes is no.
 func (a *app) confirm(question string) bool {
+	answers, err := terminal.Open(a.in, a.err)
+	if err != nil {
+		return false
+	}
+	defer answers.Close() //nolint:errcheck // only read
+	answers.Settle(context.Background(), terminal.Calm)
 	fmt.Fprintf(a.err, "%s [y/N] ", question)
-	answer, err := bufio.NewReader(a.in).ReadString('\n')
+	answer, err := answers.Line()
 	if err != nil {
 		fmt.Fprintln(a.err)
 		return false
 	}
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	return answer == "y" || answer == "yes"
+	return render.Pressed(render.YesKeys(false), answer) == render.KeyYes
 }
 
 // showFolder tells what a folder brings that steers toolcrib.
@@ -133,7 +139,7 @@ func (a *app) excerpt(path string) {
 
 // notice tells something on standard error that ends nothing.
 func (a *app) notice(format string, args ...any) {
-	fmt.Fprintln(a.err, a.style.Dim("· "+guard.Visible(fmt.Sprintf(format, args...))))
+	fmt.Fprint(a.err, a.style.Note(fmt.Sprintf(format, args...)))
 }
 
 // note is notice for a text as it is.
@@ -141,7 +147,7 @@ func (a *app) note(text string) { a.notice("%s", text) }
 
 // noticeBeside tells a person something while a run may be shown.
 func (a *app) noticeBeside(format string, args ...any) {
-	fmt.Fprintln(a.besides(), a.style.Dim("· "+guard.Visible(fmt.Sprintf(format, args...))))
+	fmt.Fprint(a.besides(), a.style.Note(fmt.Sprintf(format, args...)))
 }
 
 // besides is where something can be said while a run is shown.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -12,13 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/muesli/cancelreader"
-
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -170,8 +168,8 @@ func (a *app) live() *render.Live {
 func (d *drive) carry(ctx context.Context, show watcher, begin begin) (*agent.State, error) {
 	a := d.a
 	var stderr io.Writer = a.err
-	live, terminal := show.(*render.Live)
-	if terminal {
+	live, shown := show.(*render.Live)
+	if shown {
 		stderr = live
 	}
 	a.beside = stderr
@@ -184,16 +182,16 @@ func (d *drive) carry(ctx context.Context, show watcher, begin begin) (*agent.St
 		return nil, err
 	}
 	if d.approve == agent.ApproveAsk || d.approve == agent.ApproveAll && a.inTerminal && a.errTerminal {
-		reader, err := cancelreader.NewReader(a.in)
+		answers, err := terminal.Open(a.in, a.err)
 		if err != nil {
 			return nil, failedf("the terminal: %v", err)
 		}
-		defer reader.Close()
-		unhook := context.AfterFunc(ctx, func() { reader.Cancel() })
+		defer answers.Close()
+		unhook := context.AfterFunc(ctx, answers.Cancel)
 		defer unhook()
-		approver := &render.Approver{In: bufio.NewReader(reader), Out: a.err, Style: a.style, By: nameOf(d.who)}
+		approver := &render.Approver{In: answers, Out: a.err, Style: a.style, By: nameOf(d.who)}
 		approver.Hint = d.hint
-		if terminal {
+		if shown {
 			approver.Hold, approver.Release = live.Hold, live.Release
 		}
 		options.Approver, options.Who, d.ask = approver, d.who, approver

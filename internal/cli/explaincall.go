@@ -124,7 +124,7 @@ func (a *app) showVerdict(call *toolcrib.ToolCall, j *judgedCall) {
 			fmt.Fprintf(a.out, "    %s %s\n", s.Dim(fmt.Sprintf("%-9s", row[0])), guard.Visible(row[1]))
 		}
 	}
-	fmt.Fprint(a.out, s.Preview(v.Preview, 0))
+	fmt.Fprint(a.out, s.Preview(v.Preview, true))
 }
 
 // programView is a program that a call starts; a word that only the call itself will

@@ -7,3 +7,7 @@ import "github.com/rogpeppe/go-internal/testscript"
 func cmdPTY(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Fatalf("pty: only on Linux; guard the line with [linux]")
 }
+
+func cmdPTYAhead(ts *testscript.TestScript, _ bool, _ []string) {
+	ts.Fatalf("ptyahead: only on Linux; guard the line with [linux]")
+}

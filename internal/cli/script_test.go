@@ -63,6 +63,7 @@ func TestScripts(t *testing.T) {
 			"nothas":     cmdNotHas,
 			"narrow":     cmdNarrow,
 			"pty":        cmdPTY,
+			"ptyahead":   cmdPTYAhead,
 			"replayall":  cmdReplayAll,
 			"approval":   cmdApproval,
 			"approvalof": cmdApprovalOf,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/secret"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -188,6 +189,7 @@ func (a *app) typedHidden(what string) ([]byte, error) {
 			os.Exit(code)
 		}
 	})
+	terminal.Drop(a.in)
 	fmt.Fprintf(a.err, "%s (it is not shown): ", what)
 	value, err := term.ReadPassword(fd)
 	signal.Stop(signals)

@@ -274,7 +274,7 @@ func (a *app) showChanges(c *skillChanges) {
 			fmt.Fprintf(a.out, "  %-8s %s\n", list.what, pathText(name))
 		}
 	}
-	fmt.Fprint(a.out, a.outStyle.Preview(&toolcrib.Preview{Kind: "diff", Text: c.Diff}, 0))
+	fmt.Fprint(a.out, a.outStyle.Preview(&toolcrib.Preview{Kind: "diff", Text: c.Diff}, true))
 }
 
 // skillsFinding is what doctor tells of skills.

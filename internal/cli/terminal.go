@@ -13,6 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -49,12 +50,12 @@ const leaveIt = "empty: leave it waiting"
 
 func (d *drive) putQuestion(ctx context.Context, r *agent.Runner, s *agent.State) (bool, error) {
 	ask := s.Approval
-	head := "The model asks you: " + ask.Question
+	head, asked := "The model asks you:", ask.Question
 	if choices := choicesOf(ask.Schema); choices != "" {
-		head += "\n" + choices
+		asked += "\n" + choices
 	}
 	for {
-		text, ok := d.ask.Ask(ctx, ask.ApprovalID, head, "your answer ("+leaveIt+")? ")
+		text, ok := d.ask.Ask(ctx, ask.ApprovalID, head, asked, "your answer ("+leaveIt+")? ")
 		if !ok {
 			return false, nil
 		}
@@ -138,14 +139,15 @@ func (d *drive) putLimit(ctx context.Context, r *agent.Runner, s *agent.State) (
 	limit := limitOf(ask.Reason)
 	head := "A limit was reached: " + ask.Reason
 	for {
-		text, ok := d.ask.Ask(ctx, ask.ApprovalID, head, fmt.Sprintf("how many %s more (d: no more, the run ends with what it has; %s)? ", limit.unit, leaveIt))
+		question := fmt.Sprintf("how many %s more (%s: no more, the run ends with what it has; %s)? ", limit.unit, render.KeyNo, leaveIt)
+		text, ok := d.ask.Ask(ctx, ask.ApprovalID, head, "", question)
 		if !ok {
 			return false, nil
 		}
 		head = ""
 		var err error
 		switch granted, bad := limit.more(text); {
-		case strings.EqualFold(text, "d") || strings.EqualFold(text, "deny"):
+		case render.Pressed(render.YesKeys(false), text) == render.KeyNo:
 			_, err = r.Decide(ctx, s.Run, agent.Decision{ApprovalID: ask.ApprovalID, Digest: ask.Digest, Who: d.who, Decision: journal.DecisionDeny})
 		case bad != nil:
 			err = bad
@@ -170,7 +172,7 @@ func limitOf(reason string) raisable {
 	count := func(text string) (int, error) {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			return 0, usagef("must be a number from 1, or d")
+			return 0, usagef("must be a number from 1, or n")
 		}
 		return n, nil
 	}
@@ -179,7 +181,7 @@ func limitOf(reason string) raisable {
 		return raisable{unit: "US dollars", flag: "--add-cost USD", more: func(text string) (journal.Granted, error) {
 			usd, err := strconv.ParseFloat(strings.TrimPrefix(text, "$"), 64)
 			if err != nil || !(usd > 0 && usd < maxAddedCost) {
-				return journal.Granted{}, usagef("must be an amount such as 0.50, or d")
+				return journal.Granted{}, usagef("must be an amount such as 0.50, or n")
 			}
 			return journal.Granted{CostUSD: usd}, nil
 		}}
@@ -206,8 +208,7 @@ func (d *drive) putDoubt(ctx context.Context, r *agent.Runner, s *agent.State) (
 		ApprovalID: s.Approval.ApprovalID, Digest: s.Approval.Digest, Who: d.who, Calls: map[string]journal.CallDecision{},
 	}
 	for _, c := range openCalls(s) {
-		head := "The run was cut off while this call ran; nobody knows whether it took effect.\n" + d.a.style.Item(&c, true)
-		one, ok := d.doubt(ctx, word.ApprovalID, head, d.another(s))
+		one, ok := d.doubt(ctx, word.ApprovalID, &c, d.another(s))
 		if !ok {
 			break
 		}
@@ -222,32 +223,23 @@ func (d *drive) putDoubt(ctx context.Context, r *agent.Runner, s *agent.State) (
 
 // doubt asks what became of a call; another = only another person may have it run once
 // more.
-func (d *drive) doubt(ctx context.Context, approval, head string, another bool) (journal.CallDecision, bool) {
-	question := "[r]un it once more, it has [h]appened, it has [n]ot happened (" + leaveIt + ")? "
+func (d *drive) doubt(ctx context.Context, approval string, c *journal.ApprovalItem, another bool) (word journal.CallDecision, ok bool) {
+	head := "The run was cut off while this call ran; nobody knows whether it took effect."
 	if another {
-		question = "it has [h]appened, it has [n]ot happened (" + leaveIt + "; only another person may run it once more)? "
+		head += " Only another person may run it once more."
 	}
-	for {
-		text, ok := d.ask.AskRaw(ctx, approval, head, question)
-		if !ok {
-			return journal.CallDecision{}, false
-		}
-		head = ""
-		switch strings.ToLower(text) {
-		case "r", "retry":
-			if !another {
-				return journal.CallDecision{Decision: journal.DecisionRetry}, true
-			}
-		case "n", "not":
-			return journal.CallDecision{Decision: journal.DecisionNotHappened}, true
-		case "h", "happened":
-			text, ok := d.ask.Ask(ctx, approval, "", "what is its result, for the model to read? ")
-			if !ok {
-				return journal.CallDecision{}, false
-			}
-			return journal.CallDecision{Decision: journal.DecisionHappened, Result: jsonOrText(text)}, true
-		}
+	key, ok := d.ask.AskKey(ctx, approval, head, c, render.DoubtKeys(another))
+	switch key {
+	case render.KeyRetry:
+		word.Decision = journal.DecisionRetry
+	case render.KeyNo:
+		word.Decision = journal.DecisionNotHappened
+	case render.KeyHappened:
+		var text string
+		text, ok = d.ask.Ask(ctx, approval, "", "", "what is its result, for the model to read? ")
+		word.Decision, word.Result = journal.DecisionHappened, jsonOrText(text)
 	}
+	return word, ok
 }
 
 func jsonOrText(text string) json.RawMessage {

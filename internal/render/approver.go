@@ -1,23 +1,34 @@
 package render
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/journal"
 )
+
+// Input is where a person answers.
+type Input interface {
+	// Settle drops what was typed before, and waits until nobody has typed for calm.
+	Settle(ctx context.Context, calm time.Duration)
+	// Line drops what was typed before and returns the next line.
+	Line() (string, error)
+}
 
 // Approver asks a person on the terminal about calls (contract §5.5). It
 // implements the loop's Approver.
 type Approver struct {
-	In    *bufio.Reader // reads lines; must return when the context of Decide ends
+	In    Input // its Line must return when the context of Decide ends
 	Out   io.Writer
 	Style Style
 	By    string // who answers
@@ -72,38 +83,32 @@ func (a *Approver) item(c *journal.ApprovalItem) {
 	fmt.Fprint(a.Out, a.Style.Item(c, false))
 }
 
-// Item tells what is asked about one call: its arguments, effect, reason and what
-// it would change; whole shows all of it.
+// Item tells what is asked about one call: its arguments, effect, reason and what it
+// would change; whole shows all of it.
 func (s Style) Item(c *journal.ApprovalItem, whole bool) string {
 	var b strings.Builder
-	b.WriteString(s.Call(c.Name, c.Arguments, ""))
-	most := previewLines
-	if whole {
-		most = 0
-		b.WriteString(Indented(c.Arguments) + "\n")
+	arguments := middle(plainArguments(c.Arguments), 2*previewRows*(s.width()-5))
+	switch fits := ansi.StringWidth(line(c.Name, 64)+arguments)+4 <= s.width(); {
+	case whole:
+		b.WriteString(s.Call(c.Name, nil, ""))
+		b.WriteString(s.Quoted(Whole(c.Arguments)))
+	case fits || c.Preview != nil:
+		b.WriteString(s.Call(c.Name, c.Arguments, ""))
+	default: // nothing else shows them
+		b.WriteString(s.Call(c.Name, nil, ""))
+		b.WriteString(s.Quoted(arguments))
 	}
 	text := string(c.Effect.OrStrictest())
-	switch {
-	case strings.Contains(c.Reason, text):
-		text = line(plainReason(c.Reason), s.width()-4)
-	case c.Reason != "":
-		text += " · " + line(c.Reason, s.width()-len(text)-8)
+	if strings.Contains(c.Reason, text) {
+		text = plainReason(c.Reason)
+	} else if c.Reason != "" {
+		text += " · " + c.Reason
 	}
-	fmt.Fprintf(&b, "    %s\n", s.Dim(text))
-	b.WriteString(s.Preview(c.Preview, most))
-	if !whole && cutSomewhere(b.String(), c) {
-		fmt.Fprintf(&b, "    %s\n", s.Dim("… (s shows all)"))
+	for row := range strings.SplitSeq(ansi.Wrap(line(text, previewRows*s.width()), max(s.columns()-4, 8), ""), "\n") {
+		fmt.Fprintf(&b, "    %s\n", s.Dim(row))
 	}
+	b.WriteString(s.Preview(c.Preview, whole))
 	return b.String()
-}
-
-// cutSomewhere tells whether something of a call is not shown.
-func cutSomewhere(shown string, c *journal.ApprovalItem) bool {
-	whole := string(c.Arguments) + c.Reason
-	if c.Preview != nil {
-		whole += c.Preview.Text
-	}
-	return strings.Contains(shown, "…") && !strings.Contains(whole, "…") && !strings.Contains(shown, moreLines)
 }
 
 // plainReason says in the words of everyday why a call is asked about.
@@ -114,63 +119,66 @@ func plainReason(reason string) string {
 	).Replace(reason)
 }
 
-// decide asks until there is an answer.
+// decide asks about the calls together; each of several, if the person wants that.
 func (a *Approver) decide(ctx context.Context, ask *journal.ConfirmationRequired) (d journal.ConfirmationResolved, err error) {
-	many := len(ask.Calls) > 1
-	always := ""
-	if Rememberable(ask.Calls) {
-		always = "a[l]ways in this run, "
-	}
-	question := "[a]pprove, " + always + "[d]eny, [s]how everything"
-	if many {
-		question = "[a]pprove all, " + always + "[d]eny all, [e]ach by itself, [s]how all"
-	}
-	for {
-		answer, err := a.read(ctx, question+"? ")
-		if err != nil {
-			return d, err
-		}
-		switch strings.ToLower(strings.TrimSpace(answer)) {
-		case "a", "approve", "y", "yes":
-			d.Decision = journal.DecisionApprove
-			return d, nil
-		case "l", "always":
-			if always != "" {
-				d.Decision, d.Remember = journal.DecisionApprove, &journal.Remember{Scope: journal.RememberRun}
-				fmt.Fprintln(a.Out, a.Style.Dim(RememberText(ask.Calls, *d.Remember)))
-				return d, nil
-			}
-		case "d", "deny", "n", "no":
-			d.Decision = journal.DecisionDeny
+	switch key, err := a.word(ctx, callKeys(ask.Calls, false), ask.Calls); {
+	case err != nil:
+		return d, err
+	case key == KeyEach:
+		return a.each(ctx, ask)
+	case key == KeyYes:
+		d.Decision = journal.DecisionApprove
+	case key == KeyAlways:
+		d.Decision, d.Remember = journal.DecisionApprove, &journal.Remember{Scope: journal.RememberRun}
+		fmt.Fprintln(a.Out, a.Style.Dim(RememberText(ask.Calls, *d.Remember)))
+	default:
+		d.Decision = journal.DecisionDeny
+		if key == KeyNoWhy {
 			d.Reason, err = a.reason(ctx)
-			return d, err
-		case "s", "show":
-			a.showAll(ask)
-		case "e", "each":
-			if many {
-				return a.each(ctx, ask)
-			}
+		}
+		return d, err
+	}
+	return d, nil
+}
+
+// callKeys are the keys that answer here. Other arguments are given elsewhere: with
+// approvals approve --edit, where they are judged before they count.
+func callKeys(calls []journal.ApprovalItem, each bool) []Key {
+	return slices.DeleteFunc(CallKeys(calls, each), func(k Key) bool { return k.Name == KeyEdit })
+}
+
+// word asks until a key says something about the calls.
+func (a *Approver) word(ctx context.Context, keys []Key, calls []journal.ApprovalItem) (string, error) {
+	question := strings.Join(KeyRows(KeysText(keys), a.Style.width()-3), "\n") + "? "
+	for calm := terminal.Calm; ; calm = 0 {
+		answer, err := a.read(ctx, question, calm)
+		switch key := Pressed(keys, answer); {
+		case err != nil || key == KeyLater:
+			return "", errNobody
+		case key == KeyShow:
+			a.showAll(calls)
+		case key != "":
+			return key, nil
 		}
 	}
 }
 
 func (a *Approver) reason(ctx context.Context) (string, error) {
-	answer, err := a.read(ctx, "why (the model reads it; empty = no reason)? ")
+	answer, err := a.read(ctx, "why (the model reads it; empty = no reason)? ", 0)
 	const most = 500
-	return firstBytes(strings.TrimSpace(answer), most), err
+	return firstBytes(strings.TrimSpace(terminal.Pasted(answer)), most), err
 }
 
 // showAll shows whole arguments and whole previews.
-func (a *Approver) showAll(ask *journal.ConfirmationRequired) {
+func (a *Approver) showAll(calls []journal.ApprovalItem) {
 	var hints []string // each is said once
-	for _, c := range ask.Calls {
-		fmt.Fprintf(a.Out, "%s %s\n", a.Style.Bold(line(c.Name, 64)), a.Style.Dim(guard.Visible(c.ID)))
-		fmt.Fprintln(a.Out, Indented(c.Arguments))
-		fmt.Fprint(a.Out, a.Style.Preview(c.Preview, 0))
+	for i := range calls {
+		c := &calls[i]
+		fmt.Fprint(a.Out, a.Style.Item(c, true))
 		if a.Hint == nil {
 			continue
 		}
-		if text := a.Hint(&c); text != "" && !slices.Contains(hints, text) {
+		if text := a.Hint(c); text != "" && !slices.Contains(hints, text) {
 			hints = append(hints, text)
 			fmt.Fprintln(a.Out, a.Style.Dim(guard.Visible(text)))
 		}
@@ -180,50 +188,36 @@ func (a *Approver) showAll(ask *journal.ConfirmationRequired) {
 // each asks about one call after the other.
 func (a *Approver) each(ctx context.Context, ask *journal.ConfirmationRequired) (d journal.ConfirmationResolved, err error) {
 	d.Decision, d.Calls = journal.DecisionMixed, make(map[string]journal.CallDecision, len(ask.Calls))
-	denied := false
 	for i := range ask.Calls {
 		c := &ask.Calls[i]
 		a.item(c)
-		one := *ask
-		one.Calls = ask.Calls[i : i+1]
-		decision, err := a.one(ctx, &one)
+		key, err := a.word(ctx, callKeys(ask.Calls[i:i+1], true), ask.Calls[i:i+1])
 		if err != nil {
 			return d, err
 		}
-		denied = denied || decision == journal.DecisionDeny
+		decision := journal.DecisionDeny
+		if key == KeyYes {
+			decision = journal.DecisionApprove
+		}
+		if key == KeyNoWhy {
+			if d.Reason, err = a.reason(ctx); err != nil {
+				return d, err
+			}
+		}
 		d.Calls[c.ID] = journal.CallDecision{Decision: decision}
 	}
-	if denied {
-		d.Reason, err = a.reason(ctx)
-	}
-	return d, err
+	return d, nil
 }
 
-func (a *Approver) one(ctx context.Context, ask *journal.ConfirmationRequired) (string, error) {
-	for {
-		answer, err := a.read(ctx, "[a]pprove, [d]eny, [s]how everything? ")
-		if err != nil {
-			return "", err
-		}
-		switch strings.ToLower(strings.TrimSpace(answer)) {
-		case "a", "approve", "y", "yes":
-			return journal.DecisionApprove, nil
-		case "d", "deny", "n", "no":
-			return journal.DecisionDeny, nil
-		case "s", "show":
-			a.showAll(ask)
-		}
-	}
-}
-
-// read reads one line. What stands on the last line without its end is no answer:
-// it may be half of one.
-func (a *Approver) read(ctx context.Context, question string) (string, error) {
+// read asks a question and reads a line, when the person has not typed for calm. What
+// they typed before the question stood there is not read.
+func (a *Approver) read(ctx context.Context, question string, calm time.Duration) (string, error) {
+	a.In.Settle(ctx, calm)
 	if ctx.Err() != nil {
 		return "", errNobody
 	}
 	fmt.Fprint(a.Out, a.Style.Cyan(question))
-	answer, err := a.In.ReadString('\n')
+	answer, err := a.In.Line()
 	if err != nil || ctx.Err() != nil {
 		return "", errNobody
 	}

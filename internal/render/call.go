@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
@@ -20,26 +23,65 @@ func leading() []string {
 
 // Arguments tells the arguments of a call in one line of at most width columns.
 func Arguments(arguments json.RawMessage, width int) string {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(arguments, &fields) != nil {
-		return line(string(arguments), width)
+	return middle(plainArguments(arguments), width)
+}
+
+func plainArguments(arguments json.RawMessage) string {
+	fields, names := ordered(arguments)
+	if fields == nil {
+		return string(arguments)
 	}
-	var parts []string
-	for _, name := range leading() {
-		if raw, ok := fields[name]; ok {
-			parts = append(parts, plainValue(raw))
-			delete(fields, name)
+	parts := make([]string, len(names))
+	for i, name := range names {
+		parts[i] = plainValue(fields[name])
+		if !slices.Contains(leading(), name) {
+			parts[i] = name + "=" + parts[i]
 		}
 	}
-	names := make([]string, 0, len(fields))
-	for name := range fields {
-		names = append(names, name)
+	return strings.Join(parts, " ")
+}
+
+// ordered returns the fields of arguments, and their names in the order in which they
+// are shown; nil if they are no object.
+func ordered(arguments json.RawMessage) (fields map[string]json.RawMessage, names []string) {
+	if json.Unmarshal(arguments, &fields) != nil {
+		return nil, nil
 	}
-	slices.Sort(names)
+	for _, name := range leading() {
+		if _, ok := fields[name]; ok {
+			names = append(names, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return fields, names
+}
+
+// Whole tells all arguments of a call: a text of several lines line by line, all else as
+// JSON. Lines of a text are indented, so that none passes for a name.
+func Whole(arguments json.RawMessage) string {
+	fields, names := ordered(arguments)
+	if len(names) == 0 {
+		return Indented(arguments)
+	}
+	var b strings.Builder
 	for _, name := range names {
-		parts = append(parts, name+"="+line(plainValue(fields[name]), 40))
+		var text string
+		if json.Unmarshal(fields[name], &text) != nil || !strings.Contains(strings.TrimSuffix(text, "\n"), "\n") {
+			fmt.Fprintf(&b, "%s: %s\n", oneLine(name), strings.ReplaceAll(Indented(fields[name]), "\n", "\n  "))
+			continue
+		}
+		body, ends := strings.CutSuffix(text, "\n")
+		fmt.Fprintf(&b, "%s: %d lines", oneLine(name), strings.Count(body, "\n")+1)
+		if !ends {
+			b.WriteString(", the last without an end")
+		}
+		b.WriteString("\n  " + strings.ReplaceAll(body, "\n", "\n  ") + "\n")
 	}
-	return line(strings.Join(parts, " "), width)
+	return b.String()
 }
 
 // plainValue is a text without its quotes, anything else as its JSON.
@@ -201,20 +243,24 @@ func (s Style) Fold(r Result, most int) string {
 		lines = nil
 	}
 	for i, l := range lines[:shown] {
-		l = cutLine(l, s.width()-5)
+		if l = strings.ReplaceAll(guard.Visible(l), "\t", "    "); most > 0 {
+			l = cutLine(l, s.width()-5)
+		}
 		switch {
 		case i == 0 && head != "":
 			l = head + ": " + s.tone(r, l)
 		default:
 			l = s.tone(r, l)
 		}
-		fmt.Fprintf(&b, "  %s %s\n", gutter(i), l)
+		// No row begins where this program's own do.
+		l = strings.ReplaceAll(ansi.Hardwrap(l, s.columns()-4, true), "\n", "\n    ")
+		fmt.Fprintf(&b, "  %s %s\n", corner(i), l)
 	}
 	if shown == 0 {
 		if head == "" {
 			head = s.Dim("(empty)")
 		}
-		fmt.Fprintf(&b, "  %s %s\n", gutter(0), head)
+		fmt.Fprintf(&b, "  %s %s\n", corner(0), head)
 	}
 	if tail := tail(r, len(lines)-shown); tail != "" {
 		fmt.Fprintf(&b, "    %s\n", s.Dim(tail))
@@ -222,7 +268,7 @@ func (s Style) Fold(r Result, most int) string {
 	return b.String()
 }
 
-func gutter(i int) string {
+func corner(i int) string {
 	if i == 0 {
 		return "└"
 	}

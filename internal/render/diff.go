@@ -1,43 +1,38 @@
 package render
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
-// previewLines is how much of a preview is shown before somebody asks for more.
-const previewLines = 40
+// previewRows is how many rows a line of a preview has before somebody asks for all.
+const previewRows = 4
 
-// moreLines says how to see the rest of a preview.
-const moreLines = "more lines (s shows all)"
-
-// Preview shows what a call would change, in at most most lines (0 = all).
-func (s Style) Preview(p *toolcrib.Preview, most int) string {
-	if p == nil || p.Text == "" {
+// Preview shows what a call would change; of long lines both ends, unless whole.
+func (s Style) Preview(p *toolcrib.Preview, whole bool) string {
+	if p == nil || strings.TrimRight(p.Text, "\n") == "" {
 		return ""
 	}
+	tone := func(l string) string { return l }
+	if p.Kind == "diff" {
+		tone = s.diffLine
+	}
 	lines := strings.Split(strings.TrimRight(p.Text, "\n"), "\n")
-	shown := len(lines)
-	if most > 0 && shown > most {
-		shown = most
-	}
 	var b strings.Builder
-	for _, l := range lines[:shown] {
-		// Nothing of a change may be out of sight when somebody asked to see it all.
-		width := s.width() - 4
-		if most == 0 {
-			width = 1 << 16
+	for _, l := range lines {
+		if !whole {
+			l = cut(blanks(guard.Visible(l), blanksInRow), previewRows*(s.width()-5), true)
 		}
-		l = cutLine(l, width)
-		if p.Kind == "diff" {
-			l = s.diffLine(l)
-		}
-		fmt.Fprintf(&b, "    %s\n", l)
-	}
-	if more := len(lines) - shown; more > 0 {
-		fmt.Fprintf(&b, "    %s\n", s.Dim(fmt.Sprintf("… %d %s", more, moreLines)))
+		first := true
+		b.WriteString(s.quoted(l, func(row string) string {
+			if !first {
+				return row // what it begins with says nothing
+			}
+			first = false
+			return tone(row)
+		}))
 	}
 	return b.String()
 }

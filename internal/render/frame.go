@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -17,7 +15,7 @@ func Frame(f journal.Frame, width int) string {
 	text := fmt.Sprintf("%5d  %-21s  %s", f.Seq, f.Event, frameText(f))
 	text = strings.TrimRight(guard.Visible(oneLine(text)), " ")
 	if width > 0 {
-		text = ansi.Truncate(text, width, "…")
+		text = cut(text, width, false)
 	}
 	return text
 }

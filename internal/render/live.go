@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -21,16 +20,14 @@ type Live struct {
 	Style                    Style // of Err
 
 	spin    *spinner
-	text    visibleStream
-	thought visibleStream
+	text    quote
+	thought quote
 
 	mode     mode
-	atMargin bool   // nothing is written on the current line
 	streamed string // text of the current reply that was shown
 	lastText string // of the last reply that was shown whole
 	aside    string // text of the last reply, not shown yet
-	folded   int    // lines of the current thinking that were shown
-	column   int
+	folded   int    // rows of the current thinking that were shown
 	calls    map[string]*liveCall
 	order    []string
 }
@@ -52,7 +49,8 @@ type liveCall struct {
 
 // Start begins; Stop must follow.
 func (l *Live) Start() {
-	l.atMargin = true
+	l.text.style, l.thought.style = l.Style, l.Style
+	l.thought.style.Color = false // all of it is dimmed
 	if l.calls == nil {
 		l.calls = make(map[string]*liveCall)
 	}
@@ -211,10 +209,10 @@ func (l *Live) token(text string) {
 	l.spin.say("")
 	l.enter(modeText)
 	l.streamed += text
-	l.write(l.Out, l.text.Write(text))
+	fmt.Fprint(l.Out, l.text.write(text))
 }
 
-// foldedThinking is how many lines of a thought are shown.
+// foldedThinking is how many rows of a thought are shown.
 const foldedThinking = 3
 
 // think shows the beginning of a thought, dimmed.
@@ -227,35 +225,20 @@ func (l *Live) think(text string) {
 		return
 	}
 	l.enter(modeThinking)
-	shown := l.thought.Write(text)
-	var b strings.Builder
-	for _, r := range shown {
-		if r == '\n' || l.column >= l.Style.width()-4 {
-			l.folded++
-			l.column = 0
-			if l.folded >= foldedThinking {
-				b.WriteString(" …")
-				break
-			}
-			b.WriteRune('\n')
-			if r == '\n' {
-				continue
-			}
-		}
-		l.column++
-		b.WriteRune(r)
-	}
-	l.spin.hold()
-	for i, part := range strings.Split(b.String(), "\n") {
-		if i > 0 {
-			fmt.Fprintln(l.Err)
-		}
+	for row := range strings.SplitAfterSeq(l.thought.write(text), "\n") {
+		part, ended := strings.CutSuffix(row, "\n")
 		fmt.Fprint(l.Err, l.Style.Dim(part))
-	}
-	l.atMargin = false
-	if l.folded >= foldedThinking {
-		l.margin()
-		l.spin.release()
+		if !ended {
+			continue
+		}
+		if l.folded++; l.folded >= foldedThinking {
+			fmt.Fprintln(l.Err, l.Style.Dim(" …"))
+			l.thought.reset()
+			l.mode = modeNone
+			l.spin.release()
+			return
+		}
+		fmt.Fprintln(l.Err)
 	}
 }
 
@@ -269,29 +252,15 @@ func (l *Live) enter(m mode) {
 	l.spin.hold()
 }
 
-func (l *Live) write(w io.Writer, text string) {
-	if text == "" {
-		return
-	}
-	fmt.Fprint(w, text)
-	l.atMargin = strings.HasSuffix(text, "\n")
-}
-
 // margin ends the current line, so that the next thing begins at the margin.
 func (l *Live) margin() {
 	switch l.mode {
 	case modeText:
-		l.write(l.Out, l.text.Flush())
-		if !l.atMargin {
-			fmt.Fprintln(l.Out)
-		}
+		fmt.Fprint(l.Out, l.text.end())
 	case modeThinking:
-		l.thought.Flush()
-		if !l.atMargin {
-			fmt.Fprintln(l.Err)
-		}
+		fmt.Fprint(l.Err, l.Style.Dim(l.thought.end()))
 	}
-	l.mode, l.atMargin, l.column = modeNone, true, 0
+	l.mode = modeNone
 	l.spin.release()
 }
 
@@ -311,7 +280,7 @@ func (l *Live) message(m messageFrame) {
 
 func (l *Live) call(c callFrame) {
 	if text := strings.TrimSpace(l.aside); text != "" {
-		l.say(guard.Visible(text) + "\n")
+		l.say(l.Style.Quoted(text))
 	}
 	l.aside = ""
 	l.calls[c.ID] = &liveCall{name: c.Name, arguments: c.Arguments}
@@ -330,7 +299,7 @@ func (l *Live) note(text string) {
 	if strings.HasPrefix(text, "reply_restarted") {
 		l.streamed, l.folded = "", 0
 	}
-	l.say(l.Style.Dim("· "+guard.Visible(text)) + "\n")
+	l.say(l.Style.Note(text))
 }
 
 // running names the calls that run.
@@ -415,7 +384,7 @@ func (l *Live) end(e endFrame) {
 		return
 	}
 	if e.Content != l.lastText {
-		fmt.Fprintln(l.Out, guard.Visible(strings.TrimSuffix(e.Content, "\n")))
+		fmt.Fprint(l.Out, l.text.write(e.Content)+l.text.end())
 	}
 }
 

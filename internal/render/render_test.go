@@ -48,7 +48,7 @@ func TestArguments(t *testing.T) {
 	for _, test := range []struct{ arguments, want string }{
 		{`{}`, ""},
 		{`{"path":"a.txt"}`, "a.txt"},
-		{`{"content":"x\ny","path":"a.txt"}`, "a.txt content=x y"},
+		{`{"content":"x\ny","path":"a.txt"}`, `a.txt content=x\ny`},
 		{`{"n":1,"flags":["a","b"]}`, `flags=["a","b"] n=1`},
 		{`{"path":"\u001b[2Jx"}`, "[U+001B][2Jx"},
 		{`no JSON`, "no JSON"},
@@ -157,7 +157,7 @@ func TestLiveAnswerOnce(t *testing.T) {
 		l.Stop()
 		want := "The answer\n"
 		if terminal {
-			want = "I look. \nThe answer\n"
+			want = "│ I look. \n│ The answer\n"
 		}
 		if out.String() != want {
 			t.Errorf("terminal %v: %q, want %q", terminal, out.String(), want)
@@ -208,6 +208,15 @@ func asked(n int) *journal.ConfirmationRequired {
 	return ask
 }
 
+// typed is what a person types, a line for each question.
+type typed struct{ *bufio.Reader }
+
+func lines(text string) typed { return typed{bufio.NewReader(strings.NewReader(text))} }
+
+func (typed) Settle(context.Context, time.Duration) {}
+
+func (t typed) Line() (string, error) { return t.ReadString('\n') }
+
 func TestH16_Approver(t *testing.T) {
 	for _, test := range []struct {
 		name, typed string
@@ -216,21 +225,24 @@ func TestH16_Approver(t *testing.T) {
 		decision    string
 		reason      string
 	}{
-		{"approve", "a\n", 1, true, "approve", ""},
-		{"after nonsense", "x\n\nhow?\ny\n", 1, true, "approve", ""},
-		{"show first", "s\na\n", 1, true, "approve", ""},
+		{"approve", "y\n", 1, true, "approve", ""},
+		{"after nonsense", "x\n\nhow?\nYes\n", 1, true, "approve", ""},
+		{"show first", "s\ny\n", 1, true, "approve", ""},
+		{"deny", "n\n", 1, true, "deny", ""},
 		{"deny with a reason", "d\nnot today\n", 1, true, "deny", "not today"},
 		{"deny without one", "d\n\n", 1, true, "deny", ""},
 		{"deny, then the end", "d\n", 1, false, "", ""},
-		{"each", "e\na\nd\nno\n", 2, true, "mixed", "no"},
-		{"each needs several", "e\na\n", 1, true, "approve", ""},
+		{"later", "l\ny\n", 1, false, "", ""},
+		{"one by one", "o\ny\nd\nno\n", 2, true, "mixed", "no"},
+		{"one by one needs several", "o\ny\n", 1, true, "approve", ""},
+		{"a pasted key is none", "\x1b[200~y\x1b[201~\n\x1by\nn\n", 1, true, "deny", ""},
 		{"the end of the input", "", 1, false, "", ""},
-		{"half a line", "a", 1, false, "", ""},
-		{"each, cut off", "e\na\n", 2, false, "", ""},
+		{"half a line", "y", 1, false, "", ""},
+		{"one by one, cut off", "o\ny\n", 2, false, "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out bytes.Buffer
-			a := &Approver{In: bufio.NewReader(strings.NewReader(test.typed)), Out: &out, By: "local:me"}
+			a := &Approver{In: lines(test.typed), Out: &out, By: "local:me"}
 			d, ok, err := a.Decide(context.Background(), "run_1", asked(test.calls))
 			if err != nil || ok != test.decided || d.Decision != test.decision || d.Reason != test.reason {
 				t.Fatalf("got %+v, %v, %v", d, ok, err)
@@ -252,7 +264,7 @@ func TestH16_Approver(t *testing.T) {
 func TestH16_ApproverCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	a := &Approver{In: bufio.NewReader(strings.NewReader("a\n")), Out: &bytes.Buffer{}}
+	a := &Approver{In: lines("y\n"), Out: &bytes.Buffer{}}
 	if d, ok, err := a.Decide(ctx, "run_1", asked(1)); ok || err != nil {
 		t.Errorf("got %+v, %v, %v", d, ok, err)
 	}
@@ -262,7 +274,7 @@ func TestH16_ApproverCancelled(t *testing.T) {
 func TestH16_ApproverOtherKinds(t *testing.T) {
 	ask := asked(1)
 	ask.Kind = journal.ApprovalInDoubt
-	a := &Approver{In: bufio.NewReader(strings.NewReader("a\n")), Out: &bytes.Buffer{}}
+	a := &Approver{In: lines("y\n"), Out: &bytes.Buffer{}}
 	if d, ok, err := a.Decide(context.Background(), "run_1", ask); ok || err != nil {
 		t.Errorf("got %+v, %v, %v", d, ok, err)
 	}
@@ -301,18 +313,18 @@ func TestN25_StoryOfDecisions(t *testing.T) {
 // A person is told that something of a call is not shown, and how to see it; names
 // with ends of lines stay on one line (N25).
 func TestN25_WhatIsCutIsSaid(t *testing.T) {
-	long := journal.ApprovalItem{Name: "write_file", Arguments: []byte(`{"path":"a.txt","content":"` + strings.Repeat("x", 500) + `"}`), Effect: toolcrib.EffectIdempotentWrite, Reason: "write_file writes (idempotent_write); tools.confirm is writes"}
+	long := journal.ApprovalItem{Name: "write_file", Arguments: []byte(`{"path":"a.txt","content":"` + strings.Repeat("x", 5000) + `"}`), Effect: toolcrib.EffectIdempotentWrite, Reason: "write_file writes (idempotent_write); tools.confirm is writes"}
 	short := long
 	short.Arguments = []byte(`{"path":"a.txt"}`)
 	s := Style{Width: 80}
-	if got := s.Item(&long, false); !strings.Contains(got, "(s shows all)") {
+	if got := s.Item(&long, false); !strings.Contains(got, "…[") {
 		t.Errorf("nothing says that it is cut:\n%s", got)
 	}
-	if got := s.Item(&short, false); strings.Contains(got, "shows all") || !strings.Contains(got, "you decide about writes (tools.confirm)") {
+	if got := s.Item(&short, false); strings.Contains(got, "more]") || !strings.Contains(got, "you decide about writes (tools.confirm)") {
 		t.Errorf("short:\n%s", got)
 	}
 	f := journal.Frame{Seq: 3, Event: "message", Data: map[string]any{"text": "a\nb\x1b[2J"}}
-	if got := Frame(f, 40); strings.ContainsAny(got, "\n\x1b") || !strings.Contains(got, `a\nb`) {
+	if got := Frame(f, 60); strings.ContainsAny(got, "\n\x1b") || !strings.Contains(got, `a\nb`) {
 		t.Errorf("frame %q", got)
 	}
 }

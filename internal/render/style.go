@@ -4,8 +4,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/toolcrib/toolcrib/guard"
 )
 
@@ -14,13 +12,20 @@ import (
 type Style struct {
 	Color bool // ANSI colours
 	Width int  // columns; 0 = 80
+	// Columns tells the columns of a terminal, which a person may change at any time; nil
+	// = Width.
+	Columns func() int
 }
 
 func (s Style) width() int {
-	if s.Width < 20 {
+	width := s.Width
+	if s.Columns != nil {
+		width = s.Columns()
+	}
+	if width < 1 {
 		return 80
 	}
-	return s.Width
+	return width
 }
 
 func (s Style) paint(code, text string) string {
@@ -37,29 +42,6 @@ func (s Style) Red(text string) string    { return s.paint("31", text) }
 func (s Style) Green(text string) string  { return s.paint("32", text) }
 func (s Style) Yellow(text string) string { return s.paint("33", text) }
 func (s Style) Cyan(text string) string   { return s.paint("36", text) }
-
-// line makes a text one visible line of at most width columns.
-func line(text string, width int) string {
-	text = strings.Join(strings.Fields(firstBytes(text, 8*max(width, 1))), " ")
-	return ansi.Truncate(guard.Visible(text), max(width, 1), "…")
-}
-
-// cutLine cuts one line and keeps its spaces; tabs become spaces.
-func cutLine(text string, width int) string {
-	text = strings.ReplaceAll(firstBytes(text, 8*max(width, 1)), "\t", "    ")
-	return ansi.Truncate(guard.Visible(text), max(width, 1), "…")
-}
-
-// firstBytes bounds the work of what follows; it cuts between characters.
-func firstBytes(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most]
-}
 
 // visibleStream makes a text visible that comes in pieces, which may be cut within
 // a character or between an emoji and its joiner.

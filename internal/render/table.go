@@ -30,13 +30,13 @@ func (s Style) Table(w io.Writer, rows [][]string) {
 			widths[c] = max(widths[c], ansi.StringWidth(rows[r][c]))
 		}
 	}
-	if s.Width > 0 {
-		fit(widths, s.Width)
+	if s.Width > 0 || s.Columns != nil {
+		fit(widths, s.width())
 	}
 	for r, row := range rows {
 		var b strings.Builder
 		for c, cell := range row {
-			cell = ansi.Truncate(cell, widths[c], "…")
+			cell = cut(cell, widths[c], false)
 			b.WriteString(cell)
 			b.WriteString(strings.Repeat(" ", widths[c]-ansi.StringWidth(cell)+columnGap))
 		}

@@ -38,13 +38,12 @@ type asking struct {
 	touched time.Time
 }
 
-// calm is how long nobody must have typed before a key answers a question: what was
-// typed ahead into the next message must not approve a call.
-const calm = 700 * time.Millisecond
-
-// seen tells whether the person can have seen the question. A key that comes before
-// is none for it.
-func (m *model) seen() bool { return m.now().Sub(m.asking.touched) >= m.calm }
+// seen reports whether the person can have seen the question: it stands there whole, and
+// nobody has typed for a moment. A key that comes before is none for it.
+func (m *model) seen() bool {
+	standing := !m.printing && len(m.prints) == 0
+	return m.calm == 0 || standing && m.now().Sub(m.asking.touched) >= m.calm
+}
 
 func (m *model) ask(it questionItem) {
 	m.endReply()
@@ -86,9 +85,7 @@ func (m *model) question() {
 	}
 	m.gap()
 	m.print(s.Bold(s.Yellow("? " + head)))
-	for _, l := range wrapped(visible(text), m.width-4) {
-		m.print("  " + l)
-	}
+	m.print(lines(s.Quoted(text))...)
 	if a.Choices != "" {
 		m.print("  " + s.Dim(oneLine(a.Choices, 4*m.width)))
 	}
@@ -136,24 +133,21 @@ func (a *asking) keysText() string {
 	case fieldAnswer:
 		return "enter answers · esc later · ctrl-c stops the turn"
 	case fieldLimit:
-		return "how many " + a.Unit + " more? enter grants · d and enter: no more, it ends with what it has · esc later"
+		return "how many " + a.Unit + " more? enter grants · n and enter: no more, it ends with what it has · esc later"
 	}
-	keys := []string{"y yes", "n no", "d no, and why", "e edit"}
-	switch {
-	case a.Ask.Kind == journal.ApprovalInDoubt:
-		return "r run it once more · h it happened · n it did not happen · s show all · l later"
-	case a.each:
-		keys = append(keys, "s show all", "esc back")
-	case len(a.Ask.Calls) > 1:
-		keys = []string{"y yes to all", "n no to all", "d no, and why", "o one by one"}
-		fallthrough
-	default:
-		if render.Rememberable(a.Ask.Calls) {
-			keys = append(keys, "a always in this run")
-		}
-		keys = append(keys, "s show all", "l later")
+	text := render.KeysText(a.keys())
+	if a.each && a.Ask.Kind != journal.ApprovalInDoubt {
+		text += " · esc back"
 	}
-	return strings.Join(keys, " · ")
+	return text
+}
+
+// keys are the keys that answer now.
+func (a *asking) keys() []render.Key {
+	if a.Ask.Kind == journal.ApprovalInDoubt {
+		return render.DoubtKeys(false)
+	}
+	return render.CallKeys(a.Ask.Calls, a.each)
 }
 
 // askKey is a key while a question waits. handled is false for keys of the input.
@@ -162,45 +156,36 @@ func (m *model) askKey(k tea.KeyPressMsg) (handled bool) {
 	if a.field != fieldNone {
 		return m.fieldKey(k)
 	}
+	key := render.Pressed(a.keys(), k.String())
 	if a.Ask.Kind == journal.ApprovalInDoubt {
-		return m.doubtKey(k.String())
+		m.doubtKey(key)
+		return true
 	}
-	switch k.String() {
-	case "y", "enter":
-		if k.String() == "y" {
-			m.word(journal.DecisionApprove)
-		}
-	case "n":
+	switch key {
+	case render.KeyYes:
+		m.word(journal.DecisionApprove)
+	case render.KeyNo:
 		m.word(journal.DecisionDeny)
-	case "d":
+	case render.KeyNoWhy:
 		a.field = fieldReason
 		m.edit("")
-	case "e":
-		if len(a.Ask.Calls) > 1 && !a.each {
-			m.oneByOne()
-			break
-		}
+	case render.KeyEdit:
 		a.field = fieldEdit
 		m.edit(indented(a.Ask.Calls[a.at].Arguments))
-	case "o":
-		if len(a.Ask.Calls) > 1 && !a.each {
-			m.oneByOne()
-		}
-	case "a":
-		if !a.each && render.Rememberable(a.Ask.Calls) {
-			r := journal.Remember{Scope: journal.RememberRun}
-			m.note(render.RememberText(a.Ask.Calls, r))
-			m.answer(Answer{Decision: journal.DecisionApprove, Remember: &r})
-		}
-	case "s":
+	case render.KeyEach:
+		m.oneByOne()
+	case render.KeyAlways:
+		r := journal.Remember{Scope: journal.RememberRun}
+		m.note(render.RememberText(a.Ask.Calls, r))
+		m.answer(Answer{Decision: journal.DecisionApprove, Remember: &r})
+	case render.KeyShow:
 		m.showAll()
-	case "esc":
-		if a.each {
-			a.each, a.at = false, 0
-			clear(a.words)
-		}
-	case "l":
+	case render.KeyLater:
 		m.answer(Answer{Later: true})
+	}
+	if k.String() == "esc" && a.each {
+		a.each, a.at = false, 0
+		clear(a.words)
 	}
 	return true
 }
@@ -211,7 +196,7 @@ func (m *model) oneByOne() {
 }
 
 func (m *model) showAll() {
-	a, s := m.asking, m.look.style(1<<16)
+	a, s := m.asking, m.style()
 	calls := a.Ask.Calls
 	if a.each {
 		calls = calls[a.at : a.at+1]
@@ -256,25 +241,24 @@ func (m *model) one(d journal.CallDecision, reason string) {
 	m.card(head, a.Ask.Calls[a.at:a.at+1])
 }
 
-func (m *model) doubtKey(key string) bool {
+func (m *model) doubtKey(key string) {
 	switch key {
-	case "r":
+	case render.KeyRetry:
 		m.one(journal.CallDecision{Decision: journal.DecisionRetry}, "")
-	case "n":
+	case render.KeyNo:
 		m.one(journal.CallDecision{Decision: journal.DecisionNotHappened}, "")
-	case "h":
+	case render.KeyHappened:
 		m.asking.field = fieldHappened
 		m.edit("")
-	case "s":
+	case render.KeyShow:
 		m.showAll()
-	case "l":
+	case render.KeyLater:
 		if len(m.asking.words) > 0 {
 			m.answer(Answer{Calls: m.asking.words})
 			break
 		}
 		m.answer(Answer{Later: true})
 	}
-	return true
 }
 
 // fieldKey is a key while something is typed in answer to a question.
@@ -327,7 +311,7 @@ func (m *model) typed(text string) {
 	case fieldLimit:
 		switch {
 		case text == "":
-		case strings.EqualFold(text, "d"):
+		case strings.EqualFold(text, render.KeyNo):
 			m.answer(Answer{Decision: journal.DecisionDeny})
 		default:
 			m.answer(Answer{Text: text})

@@ -154,7 +154,7 @@ func TestIssue5_8_Message(t *testing.T) {
 		d.work()
 		d.frames(frames...)
 		text := strings.ReplaceAll(strings.Join(d.prints, ""), "\n", "")
-		if text != "The answer." && name != "in part" || strings.Count(text, "answer") > 1 || !strings.Contains(text, "swer.") {
+		if text != "| The answer." && name != "in part" || strings.Count(text, "answer") > 1 || !strings.Contains(text, "swer.") {
 			t.Errorf("%s: printed %q", name, text)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/internal/terminal"
 )
 
 // Bounds of the live region and of what is kept.
@@ -32,7 +33,7 @@ type model struct {
 	start   func(tea.Cmd) tea.Cmd // marks what a Talk carries out, so that it is waited for
 	ctx     context.Context       // of everything that is carried out
 	now     func() time.Time
-	calm    time.Duration // see the constant
+	calm    time.Duration // see terminal.Calm; 0 = a key answers at once
 
 	width, height int
 	input         textarea.Model
@@ -77,7 +78,7 @@ type (
 
 func newModel(o Options, feed *feed) *model {
 	m := &model{
-		look: o.Look, talk: o.Talk, screen: &Screen{feed: feed}, history: o.History, now: time.Now, calm: calm,
+		look: o.Look, talk: o.Talk, screen: &Screen{feed: feed}, history: o.History, now: time.Now, calm: terminal.Calm,
 		width: 80, height: 24, ctx: context.Background(), md: markdown{look: o.Look},
 		start: func(c tea.Cmd) tea.Cmd { return c }, noticed: map[string]bool{},
 	}
@@ -189,6 +190,9 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		cmd = m.done(msg)
 	case printedMsg:
 		m.printing = false
+		if m.asking != nil && m.asking.Problem == "" {
+			m.asking.touched = m.now() // it stands there from now on
+		}
 	case leaveMsg:
 		m.quit = true
 	case drawnMsg:

@@ -257,7 +257,7 @@ func TestIssue5_8_Answers(t *testing.T) {
 		"answer":          {question, []string{"enter", "the blue one", "enter"}, Answer{Decision: journal.DecisionAnswer, Text: "the blue one"}},
 		"answer later":    {question, []string{"hm", "esc"}, Answer{Later: true}},
 		"limit":           {limit, []string{"5", "enter"}, Answer{Text: "5"}},
-		"limit, no":       {limit, []string{"d", "enter"}, Answer{Decision: journal.DecisionDeny}},
+		"limit, no":       {limit, []string{"n", "enter"}, Answer{Decision: journal.DecisionDeny}},
 		"edit, no JSON":   {one, []string{"e", "x", "enter", "esc", "n"}, Answer{Decision: journal.DecisionDeny}},
 		"edit":            {one, []string{"e", "backspace", "backspace", "backspace", "backspace", "backspace", "backspace", "backspace", "backspace", `b.txt"}`, "enter"}, Answer{Calls: map[string]journal.CallDecision{"a": {Decision: journal.DecisionApprove, Arguments: json.RawMessage("{\n  \"content\": \"new\\n\",\n  \"path\": \"b.txt\"}")}}}},
 		"edit, unchanged": {one, []string{"e", "enter"}, Answer{Calls: map[string]journal.CallDecision{"a": {Decision: journal.DecisionApprove, Arguments: json.RawMessage("{\n  \"content\": \"new\\n\",\n  \"path\": \"a.txt\"\n}")}}}},
@@ -386,7 +386,7 @@ func TestIssue5_8_Input(t *testing.T) {
 func TestIssue5_8_Unfold(t *testing.T) {
 	d := newDesk(t, 80, Look{})
 	d.frames(turnFrames()...)
-	for typed, want := range map[string]string{"/show 1": "And more.", "/show 2": `"path": "notes.txt"`, "/show 3": "the path is protected", "/show 99": "nothing folded"} {
+	for typed, want := range map[string]string{"/show 1": "And more.", "/show 2": `path: "notes.txt"`, "/show 3": "the path is protected", "/show 99": "nothing folded"} {
 		d.prints = nil
 		d.keys(typed, "enter")
 		if got := strings.Join(d.prints, "\n"); !strings.Contains(got, want) {

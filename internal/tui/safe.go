@@ -7,6 +7,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/render"
 )
 
 // visible shows what a text really holds; tabs become spaces, because a tab has
@@ -16,14 +17,7 @@ func visible(text string) string {
 }
 
 // oneLine makes a text one visible line of at most width columns.
-func oneLine(text string, width int) string {
-	const most = 1 << 14 // what is longer does not show anyway
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "")
-	}
-	text = strings.Join(strings.Fields(text), " ")
-	return ansi.Truncate(guard.Visible(text), max(width, 1), "…")
-}
+func oneLine(text string, width int) string { return render.Line(text, width) }
 
 // emptyEnd is what is at the end of a line and shows nothing.
 var emptyEnd = regexp.MustCompile(`(?:\x1b\[[0-9;]*m| )+$`)

@@ -140,9 +140,21 @@ func (m *model) printBlocks(done []block) {
 		if !b.joined {
 			m.gap()
 		}
-		m.print(m.md.render(b.text, m.width-1)...)
+		m.print(m.behindGutter(fit(m.md.render(b.text, m.width-1-gutterWidth), m.width-1-gutterWidth))...)
 		m.turn.printed = true
 	}
+}
+
+// gutterWidth is the width of the gutter before what the model writes: nothing that it
+// writes can pass for what this program says or asks.
+const gutterWidth = 2
+
+func (m *model) behindGutter(rows []string) []string {
+	behind := make([]string, len(rows))
+	for i, r := range rows {
+		behind[i] = strings.TrimRight(m.style().Dim("│")+" "+r, " ")
+	}
+	return behind
 }
 
 // whole prints an answer that did not stream.
@@ -229,8 +241,8 @@ func (m *model) call(c recalled) {
 		m.print("  " + s.Dim("└ "+oneLine(sizes(c.result), max(m.width-6-len(show), 8))+show))
 		return
 	}
-	narrow := m.look.style(max(s.Width-len(show), 20))
-	first := lines(narrow.Fold(render.Result{Status: c.result.Status, Reason: c.result.Reason, Content: c.result.Content}, 1))[0]
+	wide := m.look.style(1 << 12)
+	first := lines(wide.Fold(render.Result{Status: c.result.Status, Reason: c.result.Reason, Content: c.result.Content}, 1))[0]
 	m.print(ansi.Truncate(first, max(s.Width-len(show), 8), "…") + s.Dim(show))
 }
 
@@ -410,14 +422,11 @@ func (m *model) unfold(n int) {
 		}
 		return
 	}
-	wide := m.look.style(1 << 16)
 	m.print(lines(s.Call(item.title, nil, item.result.Status))...)
 	if len(item.arguments) > 0 {
-		for _, l := range lines(render.Indented(item.arguments)) {
-			m.print("    " + strings.ReplaceAll(l, "\t", "    "))
-		}
+		m.print(lines(s.Quoted(render.Whole(item.arguments)))...)
 	}
-	m.print(lines(wide.Fold(*item.result, 0))...)
+	m.print(lines(s.Fold(*item.result, 0))...)
 	if w := guard.Visible(string(item.result.Reason)); w != "" && item.result.Status == toolcrib.ResultOK {
 		m.print(s.Dim("    " + w))
 	}

@@ -54,7 +54,7 @@ func (m *model) above() []string {
 		rows = append(rows, "")
 	}
 	if m.asking != nil {
-		for _, l := range m.keyRows(m.keysText()) {
+		for _, l := range fit(render.KeyRows(m.keysText(), m.width-2), m.width-1) {
 			rows = append(rows, s.Yellow(m.look.signs(l)))
 		}
 		return rows
@@ -65,32 +65,17 @@ func (m *model) above() []string {
 	return rows
 }
 
-// keyRows breaks a list of keys between them.
-func (m *model) keyRows(text string) []string {
-	var rows []string
-	row := ""
-	for _, key := range strings.Split(text, " · ") {
-		next := key
-		if row != "" {
-			next = row + " · " + key
-		}
-		if row != "" && ansi.StringWidth(next) > m.width-2 {
-			rows, next = append(rows, row), key
-		}
-		row = next
-	}
-	return fit(append(rows, row), m.width-1)
-}
-
 // tail is the end of a text that streams, as plain text.
 func (m *model) tail(text string, most int) []string {
 	if bytes := most * 4 * m.width; len(text) > bytes {
 		text = strings.ToValidUTF8(text[len(text)-bytes:], "")
 	}
-	rows := fit(strings.Split(ansi.Wrap(visible(text), max(min(m.width-1, maxProse), 1), ""), "\n"), m.width-1)
+	width := max(min(m.width-1-gutterWidth, maxProse), 1)
+	rows := fit(strings.Split(ansi.Wrap(visible(text), width, ""), "\n"), m.width-1-gutterWidth)
 	if len(rows) > most {
 		rows = rows[len(rows)-most:]
 	}
+	rows = m.behindGutter(rows)
 	for i, r := range rows {
 		rows[i] = m.look.signs(r)
 	}

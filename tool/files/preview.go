@@ -3,18 +3,14 @@ package files
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	udiff "github.com/aymanbagabas/go-udiff"
 
 	"github.com/toolcrib/toolcrib"
 )
 
-const (
-	maxPreviewLines = 20
-	maxPreviewLine  = 500     // characters
-	maxDiffBytes    = 1 << 20 // of the file before; a larger one is described in words
-)
+// maxDiffBytes is of the file before; a larger one is described in words.
+const maxDiffBytes = 1 << 20
 
 // The kinds of a preview.
 const (
@@ -22,8 +18,8 @@ const (
 	previewText = "text"
 )
 
-// Preview shows what the call would change as a unified diff, at most 20 lines of
-// 500 characters of it. A call that cannot work has its error for a preview.
+// Preview shows what the call would change as a unified diff, whole: who shows it to a
+// person bounds it. A call that cannot work has its error for a preview.
 func (t *writer) Preview(ctx context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
 	var preview toolcrib.Preview
 	err := t.with(ctx, call, func(w *workspace, p place, c change) error {
@@ -72,40 +68,9 @@ func compare(shown string, before version, old, after []byte) (toolcrib.Preview,
 	if err != nil {
 		return toolcrib.Preview{}, fmt.Errorf("preview of %s: %w", shown, err)
 	}
-	return toolcrib.Preview{Kind: previewDiff, Text: shorten(diff)}, nil
+	return toolcrib.Preview{Kind: previewDiff, Text: diff}, nil
 }
 
 func text(format string, args ...any) toolcrib.Preview {
 	return toolcrib.Preview{Kind: previewText, Text: fmt.Sprintf(format, args...)}
-}
-
-// shorten cuts a diff to maxPreviewLines of maxPreviewLine characters, and says
-// what it left out.
-func shorten(diff string) string {
-	var b strings.Builder
-	rest, lines := strings.TrimSuffix(diff, "\n"), 0
-	for ; rest != "" && lines < maxPreviewLines; lines++ {
-		var line string
-		line, rest, _ = strings.Cut(rest, "\n")
-		b.WriteString(shortenLine(line))
-		b.WriteByte('\n')
-	}
-	if rest != "" {
-		fmt.Fprintf(&b, "… %d more lines\n", strings.Count(rest, "\n")+1)
-	}
-	return b.String()
-}
-
-func shortenLine(line string) string {
-	if len(line) <= maxPreviewLine {
-		return line
-	}
-	seen := 0
-	for at := range line {
-		if seen == maxPreviewLine {
-			return line[:at] + "…"
-		}
-		seen++
-	}
-	return line
 }

@@ -1,0 +1,150 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/toolcrib/toolcrib/guard"
+)
+
+// Blanks that are more than these stand as their number: they would push out of sight
+// what comes after them.
+const (
+	blanksInLine = 8  // of a text on one line
+	blanksInRow  = 40 // of a text in rows
+)
+
+// line makes a text one visible line of at most width columns: ends of lines are written
+// as in source code, and what is cut off is counted.
+func line(text string, width int) string { return cutLine(oneLine(strings.TrimSpace(text)), width) }
+
+// Line is line for other packages.
+func Line(text string, width int) string { return line(text, width) }
+
+// cutLine is line for one that keeps its beginning as it is.
+func cutLine(text string, width int) string {
+	return cut(blanks(guard.Visible(text), blanksInLine), width, false)
+}
+
+// middle is line for what would run: both its ends are shown, whatever stands between.
+func middle(text string, width int) string {
+	return cut(blanks(guard.Visible(oneLine(strings.TrimSpace(text))), blanksInLine), width, true)
+}
+
+// cut shows the beginning of a visible text in at most width columns, and both its ends
+// where that is asked for, and tells how many characters are left out.
+func cut(text string, width int, ends bool) string {
+	width = max(width, 1)
+	if len(text) <= width || len(text) <= 16*width && ansi.StringWidth(text) <= width {
+		return text
+	}
+	total := utf8.RuneCountInString(text)
+	room := width - ansi.StringWidth(leftOut(total))
+	if room < 4 {
+		return ansi.Truncate(firstBytes(text, 16*width), width, "…")
+	}
+	if !ends {
+		head := ansi.Truncate(firstBytes(text, 16*room), room, "")
+		return head + leftOut(total-utf8.RuneCountInString(head))
+	}
+	head := ansi.Truncate(firstBytes(text, 16*room), room-room/3, "")
+	tail := lastBytes(text[len(head):], 16*room)
+	tail = ansi.TruncateLeft(tail, max(ansi.StringWidth(tail)-room/3, 0), "")
+	return head + leftOut(total-utf8.RuneCountInString(head)-utf8.RuneCountInString(tail)) + tail
+}
+
+// leftOut stands for so many characters.
+func leftOut(characters int) string { return fmt.Sprintf("…[%d more]", characters) }
+
+// blanks writes runs of more than most blanks as their number, and tabs as spaces.
+func blanks(text string, most int) string {
+	text = strings.ReplaceAll(text, "\t", "    ")
+	if !strings.Contains(text, strings.Repeat(" ", most+1)) && !strings.Contains(text, wideBlank) {
+		return text
+	}
+	var b strings.Builder
+	for text != "" {
+		rest := strings.TrimLeft(text, " "+wideBlank)
+		switch run := text[:len(text)-len(rest)]; {
+		case ansi.StringWidth(run) > most:
+			fmt.Fprintf(&b, "[%d spaces]", utf8.RuneCountInString(run))
+		default:
+			b.WriteString(run)
+		}
+		next := strings.IndexAny(rest, " "+wideBlank)
+		if next < 0 {
+			next = len(rest)
+		}
+		b.WriteString(rest[:next])
+		text = rest[next:]
+	}
+	return b.String()
+}
+
+// wideBlank is the space of Chinese and Japanese writing.
+const wideBlank = "\u3000"
+
+// firstBytes and lastBytes bound the work of what follows; they cut between characters.
+func firstBytes(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
+}
+
+func lastBytes(text string, most int) string {
+	from := max(len(text)-most, 0)
+	for from < len(text) && !utf8.RuneStart(text[from]) {
+		from++
+	}
+	return text[from:]
+}
+
+// gutter stands before each row of what somebody else wrote: a model, a tool, a file.
+// Rows are broken before the terminal breaks them, so that none begins without it.
+const gutter = "│ "
+
+// Quoted shows a text of somebody else, whole and behind a gutter.
+func (s Style) Quoted(text string) string {
+	if text = strings.TrimRight(text, "\n"); text == "" {
+		return ""
+	}
+	return s.quoted(text, func(row string) string { return row })
+}
+
+func (s Style) quoted(text string, tone func(row string) string) string {
+	const indent = "  "
+	var b strings.Builder
+	for l := range strings.SplitSeq(blanks(guard.Visible(text), blanksInRow), "\n") {
+		for row := range strings.SplitSeq(ansi.Hardwrap(l, s.columns()-len(indent)-2, true), "\n") {
+			b.WriteString(strings.TrimRight(indent+s.Dim(gutter)+tone(row), " ") + "\n")
+		}
+	}
+	return b.String()
+}
+
+// columns are those that a row may take; a text that goes to no terminal is not broken.
+func (s Style) columns() int {
+	if s.Width == 0 && s.Columns == nil {
+		return 1 << 20
+	}
+	return max(s.width()-1, 12)
+}
+
+// Note is a dimmed line about what goes on; no row of it but the first begins at the
+// margin.
+func (s Style) Note(text string) string {
+	var b strings.Builder
+	mark := "· "
+	for row := range strings.SplitSeq(ansi.Wrap(guard.Visible(text), s.columns()-2, ""), "\n") {
+		b.WriteString(s.Dim(mark+row) + "\n")
+		mark = "  "
+	}
+	return b.String()
+}

@@ -1,0 +1,9 @@
+package terminal
+
+import "golang.org/x/sys/unix"
+
+// The requests that read the mode of a terminal, and that set it and drop its input.
+const (
+	getMode      = unix.TCGETS
+	setModeFlush = unix.TCSETSF
+)

@@ -1,0 +1,31 @@
+package terminal
+
+import (
+	"os"
+	"time"
+
+	"golang.org/x/sys/windows"
+)
+
+// drop drops what was typed and not read.
+func drop(terminal *os.File) error {
+	return windows.FlushConsoleInputBuffer(windows.Handle(terminal.Fd()))
+}
+
+// quietly drops what is typed as long as more says so: it is told after each step
+// whether something was typed.
+func quietly(terminal *os.File, more func(typed bool) bool) error {
+	console := windows.Handle(terminal.Fd())
+	for typed := false; more(typed); {
+		time.Sleep(step)
+		var events uint32
+		err := windows.GetNumberOfConsoleInputEvents(console, &events)
+		if typed = err == nil && events > 0; typed {
+			err = windows.FlushConsoleInputBuffer(console)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return drop(terminal)
+}

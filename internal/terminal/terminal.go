@@ -1,0 +1,115 @@
+// Package terminal reads a person's answers from a terminal, a line each. Nothing
+// that was typed before a question stood there whole is an answer to it (contract §6).
+package terminal
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/muesli/cancelreader"
+	"golang.org/x/term"
+)
+
+// Calm is how long nobody must have typed before a new question takes an answer: what
+// is typed ahead, for the shell or for the question before, must not approve a call.
+const Calm = 700 * time.Millisecond
+
+const (
+	step    = 100 * time.Millisecond // how long one look at the keyboard takes
+	maxLine = 64 << 10               // bytes of an answer
+)
+
+// Bracketed paste: a terminal in this mode puts marks around what is pasted.
+const (
+	pasteOn, pasteOff     = "\x1b[?2004h", "\x1b[?2004l"
+	pasteBegin, pasteStop = "\x1b[200~", "\x1b[201~"
+)
+
+// ErrTooLong is returned for an answer that is longer than 64 KiB.
+var ErrTooLong = errors.New("the answer is longer than 64 KiB")
+
+// Input is where a person answers.
+type Input struct {
+	file     *os.File
+	out      io.Writer
+	reader   cancelreader.CancelReader
+	lines    *bufio.Reader
+	terminal bool
+	paste    bool // the terminal marks what is pasted
+}
+
+// Open returns the input of a terminal; questions are written to out, the same
+// terminal. A file that is no terminal is read as it is.
+func Open(in *os.File, out io.Writer) (*Input, error) {
+	reader, err := cancelreader.NewReader(in)
+	if err != nil {
+		return nil, err
+	}
+	terminal := term.IsTerminal(int(in.Fd()))
+	return &Input{
+		file: in, out: out, reader: reader, lines: bufio.NewReader(reader), terminal: terminal,
+		paste: terminal && runtime.GOOS != "windows" && os.Getenv("TERM") != "dumb",
+	}, nil
+}
+
+// Cancel ends a read that waits; Close must be called too.
+func (in *Input) Cancel() { in.reader.Cancel() }
+
+// Close lets go of the terminal, which stays open.
+func (in *Input) Close() error { return in.reader.Close() }
+
+// Settle drops what was typed and not read, and waits until nobody has typed for calm,
+// or until ctx ends.
+func (in *Input) Settle(ctx context.Context, calm time.Duration) {
+	_, _ = in.lines.Discard(in.lines.Buffered())
+	if !in.terminal {
+		return
+	}
+	quiet := time.Duration(0)
+	_ = quietly(in.file, func(typed bool) bool {
+		if quiet += step; typed {
+			quiet = 0
+		}
+		return quiet < calm && ctx.Err() == nil
+	})
+}
+
+// Drop drops what was typed and not read, before a question that is read by other means.
+func Drop(in *os.File) { _ = drop(in) } // what is no terminal holds nothing that was typed
+
+// Line drops what was typed so far and returns the next line, without its end. A text
+// that was pasted keeps the marks around it, so that it is no key; see [Pasted].
+func (in *Input) Line() (string, error) {
+	if in.terminal {
+		Drop(in.file)
+	}
+	if in.paste {
+		_, _ = io.WriteString(in.out, pasteOn)
+		defer io.WriteString(in.out, pasteOff) //nolint:errcheck // it is the person's screen
+	}
+	var all strings.Builder
+	for {
+		piece, err := in.lines.ReadSlice('\n')
+		all.Write(piece)
+		switch text := all.String(); {
+		case len(text) > maxLine:
+			return "", ErrTooLong
+		case errors.Is(err, bufio.ErrBufferFull):
+		case err != nil:
+			return "", err // the last line without its end may be half of one
+		case strings.Count(text, pasteBegin) <= strings.Count(text, pasteStop):
+			return strings.TrimRight(text, "\r\n"), nil
+		}
+	}
+}
+
+// Pasted returns a line without the marks of pasting, for answers in words.
+func Pasted(line string) string {
+	return strings.NewReplacer(pasteBegin, "", pasteStop, "").Replace(line)
+}
