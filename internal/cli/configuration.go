@@ -85,7 +85,7 @@ func (a *app) confirm(question string) bool {
 	}
 	defer answers.Close() //nolint:errcheck // only read
 	answers.Settle(context.Background(), terminal.Calm)
-	fmt.Fprintf(a.err, "%s [y/N] ", question)
+	fmt.Fprint(a.err, a.style.Question(question+" [y/N]")+" ")
 	answer, err := answers.Line()
 	if err != nil {
 		fmt.Fprintln(a.err)

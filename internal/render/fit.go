@@ -137,14 +137,24 @@ func (s Style) columns() int {
 	return max(s.width()-1, 12)
 }
 
-// Note is a dimmed line about what goes on; no row of it but the first begins at the
-// margin.
+// Note is a dimmed line about what goes on.
 func (s Style) Note(text string) string {
 	var b strings.Builder
-	mark := "· "
-	for row := range strings.SplitSeq(ansi.Wrap(guard.Visible(text), s.columns()-2, ""), "\n") {
+	for i, row := range s.hanging(text) {
+		mark := "  "
+		if i == 0 {
+			mark = "· "
+		}
 		b.WriteString(s.Dim(mark+row) + "\n")
-		mark = "  "
 	}
 	return b.String()
+}
+
+// Question is a question of this program. What it names may be somebody else's word: no
+// row but the first begins at the margin.
+func (s Style) Question(text string) string { return strings.Join(s.hanging(text), "\n  ") }
+
+// hanging breaks a text at words, with room for an indent of two.
+func (s Style) hanging(text string) []string {
+	return strings.Split(ansi.Wrap(guard.Visible(text), s.columns()-2, ""), "\n")
 }
