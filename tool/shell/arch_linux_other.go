@@ -2,5 +2,7 @@
 
 package shell
 
-// seccompArch: sockets are not taken away on this machine type.
+// seccompArch: no system calls are taken away on this machine type.
 const seccompArch = 0
+
+func filterCalls(bool) error { return nil }

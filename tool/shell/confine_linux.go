@@ -3,16 +3,41 @@ package shell
 import (
 	"errors"
 	"os"
-	"runtime"
 	"unsafe"
 
 	"github.com/landlock-lsm/go-landlock/landlock"
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
+	"kernel.org/pub/linux/libs/security/libcap/psx"
 )
 
 // noNewPrivileges keeps set-user-ID programs from being what they are.
 func noNewPrivileges() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }
+
+// dropCapabilities takes from all threads whatever root may do more than others. From
+// the calling one, which starts the programs, it also takes what a program could get back.
+func dropCapabilities() error {
+	for c := uintptr(0); ; c++ {
+		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
+		if err != nil {
+			break // the last one was before
+		}
+		// Who has not the right to do so has none that could be got back.
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); has == 1 && err != nil && !errors.Is(err, unix.EPERM) {
+			return err
+		}
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	_, _, errno := psx.Syscall3(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none[0])), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
 
 const read = ll.AccessFSReadFile
 
@@ -48,7 +73,9 @@ func (r *rules) restrict() error {
 	grant(read|ll.AccessFSReadDir, read, r.Data)
 	grant(ll.AccessFSReadDir, 0, r.Folders)
 	folders, files := apart(r.Write)
-	write := landlock.RWDirs(folders...).IgnoreIfMissing()
+	made := landlock.AccessFSSet(ll.AccessFSMakeDir | ll.AccessFSMakeReg | ll.AccessFSMakeSym | ll.AccessFSMakeFifo | ll.AccessFSMakeSock)
+	write := landlock.PathAccess(read|ll.AccessFSReadDir|ll.AccessFSExecute|ll.AccessFSWriteFile|ll.AccessFSTruncate|
+		ll.AccessFSRemoveFile|ll.AccessFSRemoveDir|made, folders...).IgnoreIfMissing()
 	if r.ABI >= 2 {
 		write = write.WithRefer() // files move between folders of the workspace
 	}
@@ -61,50 +88,4 @@ func (r *rules) restrict() error {
 		return config.Restrict(granted...)
 	}
 	return errors.Join(config.RestrictPaths(granted...), config.RestrictScoped())
-}
-
-// noSockets takes away, from all threads and all that is started, the calls that
-// make sockets and what could make them in another way. A pair of connected sockets
-// can still be made. A program of another machine type cannot make any system call
-// but fails instead.
-func noSockets() error {
-	if seccompArch == 0 {
-		return nil
-	}
-	const (
-		allow = unix.SECCOMP_RET_ALLOW
-		deny  = unix.SECCOMP_RET_ERRNO | uint32(unix.EACCES)
-	)
-	load := func(offset uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
-	}
-	// jump goes on with the next instruction, or passes over some.
-	jump := func(kind uint16, value uint32, yes, no uint8) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_JMP | kind | unix.BPF_K, K: value, Jt: yes, Jf: no}
-	}
-	answer := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
-	filter := []unix.SockFilter{
-		load(4), // arch
-		jump(unix.BPF_JEQ, seccompArch, 0, 5),
-		load(0),                              // number of the call
-		jump(unix.BPF_JGE, 0x40000000, 3, 0), // x32
-		jump(unix.BPF_JEQ, unix.SYS_SOCKET, 2, 0),
-		jump(unix.BPF_JEQ, unix.SYS_IO_URING_SETUP, 1, 0),
-		answer(allow),
-		answer(deny),
-	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := noNewPrivileges(); err != nil {
-		return err
-	}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
-		uintptr(unsafe.Pointer(&program)))
-	runtime.KeepAlive(filter)
-	switch errno {
-	case 0, unix.ENOSYS, unix.EINVAL: // a kernel without filters: Report.Seccomp says so
-		return nil
-	}
-	return errno
 }

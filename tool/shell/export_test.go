@@ -23,3 +23,22 @@ func Argvs(t testing.TB, made toolcrib.Tool, call toolcrib.Call) [][]string {
 	}
 	return all
 }
+
+// Bound sets what a job of the tool may have at most, where the numbers are not 0.
+func Bound(made toolcrib.Tool, memory, disk, files uint64, threads int) {
+	made.(*shell).bounds = func(writes bool) bounds {
+		b := boundsOf(writes)
+		for _, set := range []struct {
+			to   *uint64
+			most uint64
+		}{{&b.memory, memory}, {&b.disk, disk}, {&b.files, files}} {
+			if set.most > 0 {
+				*set.to = set.most
+			}
+		}
+		if threads > 0 {
+			b.threads = threads
+		}
+		return b
+	}
+}

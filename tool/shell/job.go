@@ -51,8 +51,6 @@ type outcome struct {
 	Signal string `json:"signal,omitempty"`
 	// Stopped is set if it was ended from outside.
 	Stopped bool `json:"stopped,omitempty"`
-	// Swarm is set if it was ended because it had started too many processes.
-	Swarm bool `json:"swarm,omitempty"`
 	// Problem is what kept a program from starting, Program its name; Setup is a
 	// sandbox that could not be made.
 	Problem string `json:"problem,omitempty"`
@@ -60,5 +58,32 @@ type outcome struct {
 	Setup   string `json:"setup,omitempty"`
 }
 
-// maxProcesses bounds what a job may have running at once.
-const maxProcesses = 512
+// What a job may have at most, all of its processes together. A call of programs of the
+// built-in table runs unasked, so it gets less.
+const (
+	maxProcesses   = 512
+	maxThreads     = 8192
+	maxMemory      = 4 << 30 // bytes, in memory or swapped out
+	maxTableMemory = 1 << 30
+	maxDisk        = 8 << 30 // bytes by which the room on a disk may shrink; half of what is free, if that is less
+	maxFiles       = 1 << 20 // the same for the number of files
+)
+
+// bounds are these numbers, for one job.
+type bounds struct {
+	processes, threads  int
+	memory, disk, files uint64
+}
+
+func boundsOf(writes bool) bounds {
+	b := bounds{processes: maxProcesses, threads: maxThreads, memory: maxTableMemory, disk: maxDisk, files: maxFiles}
+	if writes {
+		b.memory = maxMemory
+	}
+	return b
+}
+
+// exceeded is why a job was killed.
+type exceeded string
+
+func (e exceeded) Error() string { return string(e) }

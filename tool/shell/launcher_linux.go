@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -74,19 +75,22 @@ func confined(j job, stop <-chan struct{}) outcome {
 	if err != nil {
 		return outcome{Exit: -1, Setup: err.Error()}
 	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := errors.Join(adopt(), j.confine()); err != nil {
 		return outcome{Exit: -1, Setup: err.Error()}
 	}
 	r := &runner{job: j, stdout: os.Stdout, stderr: os.Stderr, null: null, inherit: true}
 	if j.Watch {
-		r.reap, r.count = reapAll, func() int { return len(descendants()) }
+		r.reap = reapAll
 	}
 	return r.run(stop)
 }
 
-// confine restricts this process and what it starts.
+// confine restricts this process and what it starts, which must be started from the
+// thread that called it.
 func (j *job) confine() error {
-	if err := noNewPrivileges(); err != nil {
+	if err := errors.Join(noNewPrivileges(), dropCapabilities()); err != nil {
 		return err
 	}
 	if j.Rules != nil {
@@ -94,10 +98,7 @@ func (j *job) confine() error {
 			return err
 		}
 	}
-	if j.Offline {
-		return noSockets()
-	}
-	return nil
+	return filterCalls(j.Offline)
 }
 
 // launch starts the job in a sandboxed copy of this program where that is possible,
@@ -118,6 +119,10 @@ func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) outcome, error) 
 		}
 		args = l.bubblewrap(own)
 		program = args[0]
+		l.Env = l.environment(ownTmp)
+		if l.Rules != nil {
+			l.Rules.Write = append(l.Rules.Write, ownTmp, "/dev/shm")
+		}
 	}
 	return l.start(program, args)
 }
@@ -145,6 +150,7 @@ func (l *launcher) start(program string, args []string) (func(stop <-chan struct
 	}
 	// These ends are the copy's alone, so that its end is seen.
 	_, _, _ = l.stdout.Close(), l.stderr.Close(), statusWrite.Close()
+	l.root.Store(int64(process.Pid))
 	c := &copied{process: process, jobs: jobWrite, status: statusRead, job: &l.job}
 	return c.wait, nil
 }
@@ -210,8 +216,12 @@ func (c *copied) wait(stop <-chan struct{}) outcome {
 	return out
 }
 
-// wrapped is where the copy finds itself under bubblewrap.
-const wrapped = "/.toolcrib-shell"
+// Under bubblewrap the copy finds itself here, and its folder for temporary files there:
+// on a disk, where what is written is counted.
+const (
+	wrapped = "/.toolcrib-shell"
+	ownTmp  = "/tmp"
+)
 
 // bubblewrap returns the command that starts the copy in namespaces of its own,
 // with the workspace and the folder for temporary files as the only places to
@@ -219,7 +229,7 @@ const wrapped = "/.toolcrib-shell"
 func (l *launcher) bubblewrap(own string) []string {
 	args := []string{
 		l.report.Bubblewrap, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--clearenv",
-		"--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp",
+		"--dev", "/dev", "--proc", "/proc", "--bind", l.scratch, ownTmp, "--bind", l.scratch, "/dev/shm",
 	}
 	if !l.options.Network {
 		args = append(args, "--unshare-net")
@@ -236,7 +246,7 @@ func (l *launcher) bubblewrap(own string) []string {
 	for _, path := range systemFiles(l.options.Network) {
 		args = append(args, "--ro-bind-try", path, path)
 	}
-	args = append(args, "--ro-bind", own, wrapped, "--bind", l.scratch, l.scratch)
+	args = append(args, "--ro-bind", own, wrapped)
 	bind := "--ro-bind"
 	if l.writes {
 		bind = "--bind"
@@ -252,7 +262,7 @@ func (l *launcher) bubblewrap(own string) []string {
 			args = append(args, cover(path)...)
 		}
 	}
-	return append(args, "--chdir", l.Dir, "--", wrapped, helperArgument)
+	return append(args, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", l.Dir, "--", wrapped, helperArgument)
 }
 
 // cover puts something empty over a hidden path that exists.

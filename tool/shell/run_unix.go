@@ -4,6 +4,7 @@ package shell
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"sync"
@@ -27,13 +28,21 @@ type launcher struct {
 	report         Report
 	options        *Options
 	shut           []string // protected paths that exist, to be mounted read-only
+	bounds         bounds
+	root           atomic.Int64 // the process under which the job runs, and its group; 0 = not yet
 	stdout, stderr *os.File
 	null           *os.File
+}
+
+// environment is what programs get, with that folder for temporary files.
+func (l *launcher) environment(temporary string) []string {
+	return []string{"PATH=" + searchPath, "HOME=" + temporary, "TMPDIR=" + temporary, "LANG=C.UTF-8", "TERM=dumb"}
 }
 
 // direct runs the job from this process.
 func (l *launcher) direct() (func(stop <-chan struct{}) outcome, error) {
 	r := &runner{job: l.job, stdout: l.stdout, stderr: l.stderr, null: l.null}
+	r.grouped = func(group int) { l.root.Store(int64(group)) }
 	return r.run, nil
 }
 
@@ -56,10 +65,11 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan) (ran, erro
 	l := &launcher{
 		job: job{
 			Dir: p.w.dir, Steps: p.steps, Watch: p.writes, Offline: !s.options.Network,
-			Env: []string{"PATH=" + searchPath, "HOME=" + scratch, "TMPDIR=" + scratch, "LANG=C.UTF-8", "TERM=dumb"},
 		},
 		writes: p.writes, scratch: scratch, report: s.report(), options: p.set, shut: guarded.paths(), null: null,
+		bounds: s.bounds(p.writes),
 	}
+	l.Env = l.environment(scratch)
 	res, err := s.collect(ctx, l)
 	if changed := guarded.changed(); len(changed) > 0 {
 		res.Warning = strings.TrimSpace(res.Warning + " The command changed what is protected: " + strings.Join(p.named(changed), ", ") +
@@ -95,13 +105,13 @@ func (s *shell) collect(ctx context.Context, l *launcher) (ran, error) {
 		return ran{}, err
 	}
 	limited, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+	watched := l.watch(limited, stop)
 	var (
 		stdout, stderr keeper
 		read           atomic.Int64
 		readers        sync.WaitGroup
 	)
-	flooded := func() { stop(errFlood) }
+	flooded := func() { stop(exceeded("it wrote more than 64 MiB.")) }
 	readers.Go(func() { stdout.drain(outRead, &read, flooded) })
 	readers.Go(func() { stderr.drain(errRead, &read, flooded) })
 	out := work(limited.Done())
@@ -109,17 +119,24 @@ func (s *shell) collect(ctx context.Context, l *launcher) (ran, error) {
 	// What escaped everything else may still hold the pipes: it is not waited for.
 	_, _ = outRead.SetReadDeadline(time.Now().Add(pipeGrace)), errRead.SetReadDeadline(time.Now().Add(pipeGrace))
 	readers.Wait()
+	cause := context.Cause(limited)
+	stop(nil)
+	<-watched
 	res := ran{stopped: out.Stopped, result: result{
 		ExitCode: out.Exit, Signal: out.Signal, Stdout: stdout.text(), Stderr: stderr.text(),
 		StdoutTruncated: stdout.cut(), StderrTruncated: stderr.cut(),
 	}}
-	return res, res.judge(out, context.Cause(limited))
+	return res, res.judge(out, cause)
 }
 
 const pipeGrace = 500 * time.Millisecond
 
 // judge turns the end of a job into what the model reads.
 func (r *ran) judge(out outcome, cause error) error {
+	if over := exceeded(""); errors.As(cause, &over) {
+		r.ExitCode, r.Warning = -1, "The command was killed: "+string(over)
+		return nil
+	}
 	switch {
 	case out.Setup != "":
 		return &toolcrib.ToolError{
@@ -130,10 +147,6 @@ func (r *ran) judge(out outcome, cause error) error {
 		return &toolcrib.ToolError{
 			Kind: toolcrib.ExecutionFailed, Message: quote(out.Program) + " could not be started", Err: errText(out.Problem),
 		}
-	case out.Swarm:
-		r.Warning = "The command was killed: it had started too many processes."
-	case out.Stopped && cause == errFlood: //nolint:errorlint // it is our own, and never wrapped
-		r.Warning = "The command was killed: it wrote more than 64 MiB."
 	}
 	return nil
 }
@@ -141,5 +154,3 @@ func (r *ran) judge(out outcome, cause error) error {
 type errText string
 
 func (e errText) Error() string { return string(e) }
-
-const errFlood = errText("too much output")

@@ -2,7 +2,9 @@ package shell
 
 import (
 	"bytes"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -13,26 +15,27 @@ import (
 // dieWithParent lets a program end when the thread that started it ends.
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
 
-const (
-	maxMemory = 4 << 30 // bytes of address space of a program of the table
-	maxFile   = 8 << 30 // bytes of a file that a program may write
-)
-
-// limit bounds what a program that just started may take. Where the system does not
-// let one set a limit, the others still hold.
+// limit bounds what a single program that just started may take; the job as a whole is
+// bounded by [watcher]. Where the system does not let one set a limit, the others still
+// hold.
 func limit(pid int, watch bool) {
 	set := func(what int, most uint64) {
 		_ = unix.Prlimit(pid, what, &unix.Rlimit{Cur: most, Max: most}, nil)
 	}
 	set(unix.RLIMIT_CORE, 0)
-	set(unix.RLIMIT_FSIZE, maxFile)
-	if !watch {
-		set(unix.RLIMIT_AS, maxMemory)
+	set(unix.RLIMIT_FSIZE, maxDisk)
+	if watch {
+		set(unix.RLIMIT_DATA, 2*maxMemory)
+	} else {
+		set(unix.RLIMIT_AS, maxTableMemory)
 	}
 }
 
-// descendants returns the processes below this one that still run.
-func descendants() []int {
+// process is what proc(5) tells of a process.
+type process struct{ parent, group int }
+
+// processes returns the processes that still run, by their number.
+func processes() map[int]process {
 	folder, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -42,32 +45,51 @@ func descendants() []int {
 	if err != nil {
 		return nil
 	}
-	children := map[int][]int{}
+	all := make(map[int]process, len(names))
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
-		// proc(5): "pid (name) state ppid …"; the name may hold anything.
+		// "pid (name) state ppid pgrp …"; the name may hold anything.
 		stat, err := os.ReadFile("/proc/" + name + "/stat")
 		if err != nil {
 			continue
 		}
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if len(fields) < 2 || fields[0][0] == 'Z' {
+		if len(fields) < 3 || fields[0][0] == 'Z' {
 			continue
 		}
-		if parent, err := strconv.Atoi(string(fields[1])); err == nil {
-			children[parent] = append(children[parent], pid)
-		}
-	}
-	var all []int
-	for next := []int{os.Getpid()}; len(next) > 0; {
-		pid := next[len(next)-1]
-		next = append(next[:len(next)-1], children[pid]...)
-		all = append(all, children[pid]...)
+		parent, _ := strconv.Atoi(string(fields[1]))
+		group, _ := strconv.Atoi(string(fields[2]))
+		all[pid] = process{parent, group}
 	}
 	return all
+}
+
+// family returns the processes below root, and with group also those of the process
+// group of that number, with all below them; never root itself.
+func family(root int, group bool) []int {
+	all := processes()
+	children := map[int][]int{}
+	next := []int{root}
+	for pid, p := range all {
+		children[p.parent] = append(children[p.parent], pid)
+		if group && p.group == root && pid != root {
+			next = append(next, pid)
+		}
+	}
+	seen := map[int]bool{}
+	for len(next) > 0 {
+		pid := next[len(next)-1]
+		next = next[:len(next)-1]
+		if !seen[pid] {
+			seen[pid] = true
+			next = append(next, children[pid]...)
+		}
+	}
+	delete(seen, root)
+	return slices.Collect(maps.Keys(seen))
 }
 
 // reapAll ends everything that descends from this process. It adopts what lost its
@@ -81,7 +103,7 @@ func reapAll() {
 		if childless() {
 			return
 		}
-		found := descendants()
+		found := family(os.Getpid(), false)
 		for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 			for _, pid := range found {
 				_ = syscall.Kill(pid, signal)

@@ -14,10 +14,7 @@ import (
 // supported tells whether process groups and the rest are there.
 const supported = true
 
-const (
-	termGrace  = 100 * time.Millisecond // between SIGTERM and SIGKILL: a cancelled call is to end within 200 ms
-	watchEvery = 50 * time.Millisecond
-)
+const termGrace = 100 * time.Millisecond // between SIGTERM and SIGKILL: a cancelled call is to end within 200 ms
 
 func notFolder(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
 
@@ -29,8 +26,8 @@ type runner struct {
 	// The re-executed process keeps the programs in its own group.
 	inherit bool
 	reap    func() // ends and collects what the programs left behind; nil = only the group is ended
-	count   func() int
-	swarmed bool
+	// grouped is told the group of each pipeline that has one of its own; nil = nobody.
+	grouped func(group int)
 }
 
 // running is a pipeline that runs.
@@ -62,7 +59,7 @@ func (r *runner) run(stop <-chan struct{}) outcome {
 		if s.skipped(out.Exit) {
 			continue
 		}
-		if out = r.step(s, stop); out.Stopped || out.Problem != "" || out.Swarm {
+		if out = r.step(s, stop); out.Stopped || out.Problem != "" {
 			return out
 		}
 	}
@@ -88,11 +85,8 @@ func (r *runner) step(s step, stop <-chan struct{}) outcome {
 	states := make([]*os.ProcessState, len(p.processes))
 	stopped := r.wait(p, states, stop)
 	r.sweep(p)
-	switch {
-	case problem.Problem != "":
+	if problem.Problem != "" {
 		return problem
-	case r.swarmed:
-		return outcome{Exit: -1, Swarm: true}
 	}
 	out := exitOf(states[len(states)-1])
 	out.Stopped = stopped
@@ -187,6 +181,9 @@ func (r *runner) startOne(p *running, c *command, in, out *os.File) error {
 	}
 	if !r.inherit && p.group == 0 {
 		p.group = process.Pid
+		if r.grouped != nil {
+			r.grouped(p.group)
+		}
 	}
 	p.processes = append(p.processes, process)
 	limit(process.Pid, r.Watch)
@@ -197,12 +194,6 @@ func (r *runner) startOne(p *running, c *command, in, out *os.File) error {
 // end, and made to soon after.
 func (r *runner) wait(p *running, states []*os.ProcessState, stop <-chan struct{}) (stopped bool) {
 	var kill <-chan time.Time
-	var watch <-chan time.Time
-	if r.Watch && r.count != nil {
-		ticker := time.NewTicker(watchEvery)
-		defer ticker.Stop()
-		watch = ticker.C
-	}
 	for left := len(p.processes); left > 0; {
 		select {
 		case e := <-p.ended:
@@ -219,11 +210,6 @@ func (r *runner) wait(p *running, states []*os.ProcessState, stop <-chan struct{
 		case <-kill:
 			r.sweep(p)
 			kill = time.After(termGrace)
-		case <-watch:
-			if r.count() > maxProcesses {
-				r.swarmed = true
-				r.sweep(p)
-			}
 		}
 	}
 	return stopped

@@ -135,7 +135,7 @@ func New(options Options) (toolcrib.Tool, error) {
 		given := *options.Report
 		probe = func() Report { return given }
 	}
-	return &shell{options: options, report: sync.OnceValue(probe), table: programs(), find: findProgram}, nil
+	return &shell{options: options, bounds: boundsOf, report: sync.OnceValue(probe), table: programs(), find: findProgram}, nil
 }
 
 func (o *Options) check() error {
@@ -175,6 +175,7 @@ func AlwaysAsks(mode Mode, report Report) bool {
 // shell is exec_shell.
 type shell struct {
 	sweep   sync.Once
+	bounds  func(writes bool) bounds
 	options Options
 	report  func() Report
 	table   map[string]*program

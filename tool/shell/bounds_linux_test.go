@@ -1,0 +1,106 @@
+//go:build amd64 || arm64
+
+package shell_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/toolcrib/toolcrib/tool/shell"
+)
+
+// A program has no right that others have not, whoever runs toolcrib, and cannot get one.
+func TestC12_NoCapabilities(t *testing.T) {
+	sandboxed(t, func(t *testing.T, report *shell.Report) {
+		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
+		got, err := runIn(t.Context(), t, made, callOf(t, folder(t), "grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status", 20))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{"CapInh": "0", "CapPrm": "0", "CapEff": "0", "CapAmb": "0", "NoNewPrivs": "1", "Seccomp": "2"}
+		if os.Getuid() == 0 {
+			want["CapBnd"] = "0"
+		}
+		for line := range strings.Lines(got.Stdout) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+			if left := strings.TrimLeft(strings.TrimSpace(value), "0"); want[name] != "" && max(left, "0") != want[name] {
+				t.Errorf("%s is %s", name, value)
+			}
+			delete(want, name)
+		}
+		delete(want, "CapBnd")
+		if len(want) > 0 {
+			t.Errorf("not told: %v", want)
+		}
+	})
+}
+
+func TestC12_CallsThatAreTakenAway(t *testing.T) {
+	sandboxed(t, func(t *testing.T, report *shell.Report) {
+		for _, network := range []bool{false, true} {
+			made, dir := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, Network: network}), folder(t)
+			var line, want strings.Builder
+			for _, call := range shell.DeniedCalls() {
+				fmt.Fprintf(&line, "$! = 0; syscall(%d, 0, 0, 0, 0, 0); print %d, \" \", $!+0, \"\\n\";", call, call)
+				fmt.Fprintf(&want, "%d %d\n", call, unix.EPERM)
+			}
+			got, err := runIn(t.Context(), t, made, callOf(t, dir, "perl -e '"+line.String()+"'", 20))
+			if err != nil || got.Stdout != want.String() {
+				t.Errorf("%+v %v", got, err)
+			}
+			for line, want := range map[string]string{
+				fmt.Sprintf(`perl -e 'syscall(%d, my $s = "\0"x64, 64); print $!+0'`, unix.SYS_CLONE3):                                         "38",
+				fmt.Sprintf(`perl -e 'my $n = "x"; syscall(%d, $n, 0); print $!+0'`, unix.SYS_MEMFD_CREATE):                                    "38",
+				fmt.Sprintf(`perl -e 'syscall(%d, %d, 0, 0, 0, 0); print $!+0'`, unix.SYS_CLONE, unix.CLONE_NEWUSER|17):                        "1",
+				fmt.Sprintf(`perl -e 'my $n = "d"; $! = 0; syscall(%d, -100, $n, %d, 259); print $!+0'`, unix.SYS_MKNODAT, unix.S_IFCHR|0o666): "1",
+				fmt.Sprintf(`perl -e 'my $n = "b"; $! = 0; syscall(%d, -100, $n, %d, 259); print $!+0'`, unix.SYS_MKNODAT, unix.S_IFBLK|0o666): "1",
+				fmt.Sprintf(`perl -e 'my $n = "f"; $! = 0; syscall(%d, -100, $n, %d, 0); print $!+0'`, unix.SYS_MKNODAT, unix.S_IFIFO|0o666):   "0",
+				fmt.Sprintf(`perl -e 'my $n = "r"; $! = 0; syscall(%d, -100, $n, %d, 0); print $!+0'`, unix.SYS_MKNODAT, unix.S_IFREG|0o666):   "0",
+				"mknod x c 1 3 2>/dev/null; mount -t tmpfs t . 2>/dev/null; unshare -U true 2>/dev/null; ls -d x":                              "",
+				`(echo in a child); perl -e 'if (fork()) { wait } else { print "forked" }'`:                                                    "in a child\nforked",
+			} {
+				got, err := runIn(t.Context(), t, made, callOf(t, dir, line, 20))
+				if err != nil || got.Stdout != want {
+					t.Errorf("%s: %+v %v", line, got, err)
+				}
+			}
+		}
+	})
+}
+
+// What a job has is counted together, however many processes it is divided among.
+func TestC12_WholeJobIsBounded(t *testing.T) {
+	const mib = 1 << 20
+	onWalls(t, func(t *testing.T, report *shell.Report) {
+		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
+		shell.Bound(made, 300*mib, 64*mib, 1000, 100)
+		for line, want := range map[string]string{
+			`for i in 1 2 3 4 5 6; do perl -e '$x = "x" x (80<<20); sleep 60' & done; wait`:   "killed: its processes together had more than 300 MiB of memory.",
+			"for i in 1 2 3 4 5 6; do head -c 40000000 /dev/zero > f$i; done; sleep 60":       "killed: while it ran, the room on the disk shrank by more than 64 MiB.",
+			"seq 1 4000 | xargs touch; sleep 60":                                              "killed: while it ran, more than 1000 files were made.",
+			"for i in 1 2 3 4 5 6; do head -c 40000000 /dev/zero > $HOME/f$i; done; sleep 60": "killed: while it ran, the room on the disk shrank by more than 64 MiB.",
+		} {
+			got, err := runIn(t.Context(), t, made, callOf(t, folder(t), line, 50))
+			if err != nil || got.ExitCode != -1 || !strings.Contains(got.Warning, want) {
+				t.Errorf("%s: %+v %v", line, got, err)
+			}
+		}
+	})
+}
+
+// What runs unasked has less, also by a width or a number that one option takes.
+func TestC12_UnaskedLinesAreBounded(t *testing.T) {
+	onWalls(t, func(t *testing.T, report *shell.Report) {
+		made, dir := tool(t, shell.Options{Report: report}), project(t)
+		for _, line := range []string{"find . -printf '%2000000000p' | sort", "find . -printf '%800000000p\\n' | sort | sort | sort | sort"} {
+			got, err := runIn(t.Context(), t, made, callOf(t, dir, line, 60))
+			if err != nil || !strings.Contains(got.Stderr+got.Warning, "memory") {
+				t.Errorf("%s: %.100s %v", line, fmt.Sprint(got), err)
+			}
+		}
+	})
+}

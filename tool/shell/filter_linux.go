@@ -1,0 +1,124 @@
+//go:build amd64 || arm64
+
+package shell
+
+import (
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// filter is a program of seccomp(2): instructions that look at a system call and answer
+// whether it is made. What no instruction answers is made.
+type filter []unix.SockFilter
+
+const (
+	offsetCall = 0 // in struct seccomp_data
+	offsetArch = 4
+	offsetArgs = 16
+
+	calledByX32 = 0x40000000 // the bit of calls by another convention
+	newSpaces   = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID | unix.CLONE_NEWIPC |
+		unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+)
+
+func errno(e unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(e) }
+
+func (f *filter) add(code uint16, k uint32) {
+	*f = append(*f, unix.SockFilter{Code: code, K: k})
+}
+
+func (f *filter) load(offset uint32) { f.add(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, offset) }
+
+// unless passes over the next instructions if the loaded value is not (or with less,
+// below) the one given.
+func (f *filter) unless(kind uint16, value uint32, instructions uint8) {
+	*f = append(*f, unix.SockFilter{Code: unix.BPF_JMP | kind | unix.BPF_K, K: value, Jf: instructions})
+}
+
+func (f *filter) answer(what uint32) { f.add(unix.BPF_RET|unix.BPF_K, what) }
+
+// deny answers calls with an error.
+func (f *filter) deny(e unix.Errno, calls ...uint32) {
+	for _, call := range calls {
+		f.unless(unix.BPF_JEQ, call, 1)
+		f.answer(errno(e))
+	}
+}
+
+// denyKinds refuses a call that makes a device: the mode is the argument of that number.
+func (f *filter) denyKinds(call, argument uint32) {
+	f.unless(unix.BPF_JEQ, call, 7)
+	f.load(offsetArgs + 8*argument)
+	f.add(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, unix.S_IFMT)
+	f.deny(unix.EPERM, unix.S_IFCHR, unix.S_IFBLK)
+	f.answer(unix.SECCOMP_RET_ALLOW)
+}
+
+// denyFlags refuses a call whose first argument has one of these flags.
+func (f *filter) denyFlags(call, flags uint32) {
+	f.unless(unix.BPF_JEQ, call, 4)
+	f.load(offsetArgs)
+	f.unless(unix.BPF_JSET, flags, 1)
+	f.answer(errno(unix.EPERM))
+	f.answer(unix.SECCOMP_RET_ALLOW)
+}
+
+// callFilter is what a job may not do: change the machine or what it is made of, look
+// into other programs, make namespaces (in which it would be root again) or memory that
+// is no file and no process's; and, offline, make a socket. A pair of connected sockets can
+// still be made. A program of another machine type cannot make any call.
+func callFilter(offline bool) filter {
+	var f filter
+	f.load(offsetArch)
+	f.unless(unix.BPF_JEQ, seccompArch, 1)
+	f.add(unix.BPF_JMP|unix.BPF_JA, 1)
+	f.answer(errno(unix.EPERM))
+	f.load(offsetCall)
+	f.unless(unix.BPF_JGE, calledByX32, 1)
+	f.answer(errno(unix.EPERM))
+	f.deny(unix.EPERM, deniedCalls()...)
+	// Programs do without these, but not without an answer.
+	f.deny(unix.ENOSYS, unix.SYS_CLONE3, unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET)
+	if offline {
+		f.deny(unix.EACCES, unix.SYS_SOCKET, unix.SYS_IO_URING_SETUP)
+	}
+	f.denyFlags(unix.SYS_CLONE, newSpaces)
+	for call, argument := range modeOf() {
+		f.denyKinds(call, argument)
+	}
+	f.answer(unix.SECCOMP_RET_ALLOW)
+	return f
+}
+
+// deniedCalls are the calls that are refused whatever their arguments are.
+func deniedCalls() []uint32 {
+	return []uint32{
+		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT,
+		unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
+		unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_SETNS, unix.SYS_UNSHARE,
+		unix.SYS_REBOOT, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE,
+		unix.SYS_DELETE_MODULE, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_SYSLOG,
+		unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME,
+		unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
+		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD,
+	}
+}
+
+// filterCalls puts the filter on all threads and all that is started.
+func filterCalls(offline bool) error {
+	f := callFilter(offline)
+	program := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
+	if err := noNewPrivileges(); err != nil {
+		return err
+	}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&program)))
+	runtime.KeepAlive(f)
+	switch errno {
+	case 0, unix.ENOSYS, unix.EINVAL: // a kernel without filters: Report.Seccomp says so
+		return nil
+	}
+	return errno
+}
