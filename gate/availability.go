@@ -21,15 +21,17 @@ type Availability interface {
 type Overrides struct {
 	Tools  map[string]bool `json:"tools"`
 	Groups map[string]bool `json:"groups"`
+	// Off says that there are no tools at all, whatever is said of them (H22).
+	Off bool `json:"off,omitempty"`
 }
 
 // Overrides makes o an [Availability] that never changes.
 func (o Overrides) Overrides(context.Context) (Overrides, error) { return o, nil }
 
-// same tells whether two answers are the very same maps. As they must not be
+// same reports whether two answers are the very same maps. As they must not be
 // changed, that is enough for having the same content.
 func (o Overrides) same(p Overrides) bool {
-	return identical(o.Tools, p.Tools) && identical(o.Groups, p.Groups)
+	return o.Off == p.Off && identical(o.Tools, p.Tools) && identical(o.Groups, p.Groups)
 }
 
 func identical(a, b map[string]bool) bool {
@@ -37,7 +39,7 @@ func identical(a, b map[string]bool) bool {
 }
 
 func (o Overrides) equal(p Overrides) bool {
-	return maps.Equal(o.Tools, p.Tools) && maps.Equal(o.Groups, p.Groups)
+	return o.Off == p.Off && maps.Equal(o.Tools, p.Tools) && maps.Equal(o.Groups, p.Groups)
 }
 
 var errNoAvailability = errors.New("gate: no availability: nothing is available")

@@ -18,6 +18,8 @@ func (enabled) Judge(q Query) Answer {
 			return Answer{Detail: "it is not known which tools are switched off"}
 		}
 		return Answer{Detail: q.Unknown}
+	case q.Overrides.Off:
+		return Answer{Detail: "all tools are switched off", By: "tools.enabled"}
 	case q.Unusable != "":
 		return Answer{Detail: "unusable: " + q.Unusable}
 	}

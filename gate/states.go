@@ -20,6 +20,8 @@ type State struct {
 	Enabled          bool            `json:"enabled"` // in effect: group, override, default
 	EnabledByDefault bool            `json:"enabled_by_default"`
 	Overridden       bool            `json:"overridden"` // an administrator has decided about this tool
+	// AllDisabled is set if all tools are switched off.
+	AllDisabled bool `json:"all_disabled,omitempty"`
 	// GroupDisabled is set if the tool's group is switched off.
 	GroupDisabled bool `json:"group_disabled,omitempty"`
 	// Unusable says why a tool from elsewhere can not be used.
@@ -43,7 +45,7 @@ func (g *Gate) States(ctx context.Context) ([]State, error) {
 			Name: e.spec.Name, Description: e.spec.Description, Parameters: e.spec.Parameters,
 			Source: e.spec.Source, Effect: e.spec.Effect.OrStrictest(), Group: e.spec.Group,
 			RequiresAdmin: e.spec.RequiresAdmin, Enabled: a.Allowed, EnabledByDefault: e.spec.EnabledByDefault,
-			Overridden: overridden, GroupDisabled: e.spec.Group != "" && known && !on, Unusable: e.unusable,
+			Overridden: overridden, AllDisabled: over.Off, GroupDisabled: e.spec.Group != "" && known && !on, Unusable: e.unusable,
 		}
 	}
 	return states, nil

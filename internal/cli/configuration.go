@@ -208,7 +208,7 @@ func supported(c *config.Config, agentName string, tell func(string)) error {
 		case other:
 		case u.Safety:
 			refused = append(refused, u.Error())
-		default:
+		case u.Runs:
 			tell(u.Error())
 		}
 	}

@@ -43,6 +43,9 @@ func (a *app) gateWith(ctx context.Context, s *sqlite.Store, workspace string, s
 		return nil, err
 	}
 	tools := a.builtIn(ctx, c, s, protected, paths, command)
+	if !c.Tools.Enabled {
+		switches = gate.Overrides{Off: true}
+	}
 	options := gate.Options{
 		Tools:        tools,
 		Availability: switches,
@@ -115,8 +118,12 @@ func toolSettings(c *config.Config) map[string]gate.ToolSettings {
 // execShell makes exec_shell as the configuration says; nil in mode off.
 func (a *app) execShell(c *config.Config, p gate.Protected) (toolcrib.Tool, error) {
 	set := c.Tools.Shell
+	mode := shell.Mode(set.Mode)
+	if set.Mode == config.ShellAsk {
+		mode = shell.ModeAllowlist // config.Unsupported says so
+	}
 	tool, err := shell.New(shell.Options{
-		Mode: shell.Mode(set.Mode), Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox), Network: set.Network,
+		Mode: mode, Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox), Network: set.Network,
 		Protected: p.Write, ProtectedNames: p.Names, Hidden: p.Touch, Except: p.Except,
 		OnProtectedChange: func(_ toolcrib.Call, paths []string) { a.protectedChanged(paths) },
 	})

@@ -128,6 +128,8 @@ func stateText(s gate.State) string {
 		text = "enabled"
 	}
 	switch {
+	case s.AllDisabled:
+		return text + " (tools.enabled)"
 	case s.Unusable != "":
 		return text + " (unusable)"
 	case s.GroupDisabled:
@@ -319,7 +321,9 @@ func (a *app) stillOff(ctx context.Context, verb string, o store.Override) error
 		return err
 	}
 	for _, s := range states {
-		if s.Name == o.Name && s.GroupDisabled {
+		if s.Name == o.Name && s.AllDisabled {
+			a.notice("%s stays off, because tools.enabled is false", s.Name)
+		} else if s.Name == o.Name && s.GroupDisabled {
 			a.notice("%s stays off, because its group is: toolcrib tools enable --group %s", s.Name, s.Group)
 		}
 	}

@@ -59,6 +59,8 @@ type Agent struct {
 	Budget          Budget              `yaml:"budget" doc:"What a run may spend; 0 = no cap."`
 	Taint           Taint               `yaml:"taint" doc:"What happens once untrusted data has been read."`
 	ReadOnly        bool                `yaml:"read_only" default:"false" doc:"true: calls whose effect is a write are refused."`
+	MaxConcurrent   int                 `yaml:"max_concurrent" default:"0" min:"0" max:"100000" doc:"Runs of this agent at a time on the servers; 0 = no bound."`
+	FindTools       FindTools           `yaml:"find_tools" doc:"When tools are given through find_tools."`
 	Context         Context             `yaml:"context" doc:"What happens before a request outgrows the model's context."`
 }
 
@@ -86,6 +88,11 @@ type Budget struct {
 // Taint says what happens once untrusted data has been read.
 type Taint struct {
 	Writes string `yaml:"writes" default:"ask" enum:"ask|deny|allow" doc:"Writes and other sinks once untrusted data has been read."`
+}
+
+// FindTools says when an offer is too large to be given whole.
+type FindTools struct {
+	AboveBytes int `yaml:"above_bytes" default:"32768" min:"0" max:"1073741824" doc:"An offer with larger schemas is given through find_tools; 0 = never."`
 }
 
 // Context says what happens before a request outgrows the model's context.

@@ -2,18 +2,34 @@ package config
 
 // Tools says what tools may do, whoever calls them.
 type Tools struct {
+	Enabled  bool               `yaml:"enabled" default:"true" doc:"false: no tool is offered to anyone, and none runs."`
+	Bound    map[string]Bound   `yaml:"bound" keys:"tool" doc:"Tools that are capabilities of the bus, by name."`
 	Confirm  string             `yaml:"confirm" default:"writes" enum:"writes|never|always" doc:"Which calls need an approval, by effect."`
 	Shell    Shell              `yaml:"shell" doc:"exec_shell."`
 	Web      Web                `yaml:"web" doc:"web_fetch and web_search."`
 	Settings map[string]Setting `yaml:"settings" keys:"tool" doc:"Settings of single tools, by name."`
 }
 
+// Bound makes a tool of a capability of the bus.
+type Bound struct {
+	Capability  string    `yaml:"capability" required:"true" format:"word" doc:"The capability with its version, such as rag.query@1.0; llm.tools.call@1.0 is a composition."`
+	Effect      string    `yaml:"effect" default:"non_idempotent_write" enum:"read_only|idempotent_write|non_idempotent_write" doc:"What a call may do to the world."`
+	Description string    `yaml:"description" default:"" doc:"What the tool is for, in words for models."`
+	Parameters  JSON      `yaml:"parameters" null:"true" default:"null" format:"schema" doc:"JSON Schema of its arguments."`
+	Params      JSON      `yaml:"params" null:"true" default:"null" format:"object" doc:"What every call is sent besides its arguments."`
+	Timeout     *Duration `yaml:"timeout" min:"1ms" max:"24h" doc:"Longest time of a call; null = limits.tool_timeout."`
+}
+
 // Shell bounds exec_shell.
 type Shell struct {
-	Mode    string   `yaml:"mode" default:"allowlist" enum:"allowlist|any|off" doc:"any: each call is a non_idempotent_write."`
+	Mode    string   `yaml:"mode" default:"allowlist" enum:"ask|allowlist|any|off" doc:"What happens to a program that allow does not list: ask a person, refuse it (allowlist), or run it, each call as a non_idempotent_write (any)."`
 	Allow   []string `yaml:"allow" default:"[echo, cat, ls, pwd, head, tail, wc, grep, find, sort, uniq, diff, date, true, false, test]" max:"1000" words:"true" format:"program" doc:"Programs that mode allowlist lets run."`
 	Sandbox string   `yaml:"sandbox" default:"best_effort" enum:"required|best_effort" doc:"required: no sandbox, no call."`
 	Network bool     `yaml:"network" default:"false" doc:"Whether programs may reach the network."`
+
+	Path   []Value          `yaml:"path" default:"[]" max:"1000" format:"path" min:"1" doc:"Folders in which programs are looked for; []: the user's PATH at start, without relative folders, the workspace, and folders that others may write."`
+	Env    map[string]Value `yaml:"env" keys:"env" format:"text" secret:"named" words:"true" doc:"Variables that programs get besides the few usual ones."`
+	Caches bool             `yaml:"caches" default:"true" doc:"Build caches for each user and workspace, by named variables."`
 }
 
 // Web bounds web_fetch and web_search. Counts of a session: 0 = no limit.

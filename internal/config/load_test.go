@@ -128,12 +128,36 @@ func TestN5_UnsupportedKeysAreNamed(t *testing.T) {
 			t.Errorf("message: %s", u)
 		}
 	}
-	want := "toolcrib.yaml:2 database!, " +
-		"toolcrib.yaml:35 mcpServers"
+	want := "toolcrib.yaml:2 database!, toolcrib.yaml:28 tools.web, toolcrib.yaml:35 mcpServers, toolcrib.yaml:40 server"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, ", "), want)
+	}
+	// Every key of the contract is known; what nothing acts upon yet is told by name.
+	c = mustParse(t, later)
+	got = nil
+	for _, u := range c.Unsupported() {
+		got = append(got, u.Key)
+	}
+	want = "listen telemetry agents.default.max_concurrent agents.default.find_tools tools.bound tools.shell.mode tools.shell.path " +
+		"tools.shell.env tools.shell.caches team channels notes server"
+	if strings.Join(got, " ") != want {
+		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
 	}
 	if list := config.Default().Unsupported(); len(list) != 0 {
 		t.Errorf("by default: %v", list)
 	}
 }
+
+// later sets what no part of this version acts upon.
+const later = `
+listen: 127.0.0.1:1
+telemetry: {otlp: "https://otel.example", content: true}
+agents: {default: {max_concurrent: 3, find_tools: {above_bytes: 0}}}
+tools:
+  bound: {notes: {capability: rag.query@1.0, effect: read_only, description: Notes., parameters: {type: object}, params: {corpus: notes}, timeout: 5s}}
+  shell: {mode: ask, path: [/usr/bin], env: {LANG: C}, caches: false}
+team: {worker_tools: {cost_cap_usd: 1, cost_cap_mode: enforce}, panels: {three: {agents: [default], proposer: default, synthesizer: default}}, rubric: rubric.yaml}
+channels: {ops: {type: telegram, url: "${secret:ops}", inbound: {agent: default, allow: [12345, ann]}}}
+notes: {files: []}
+server: {cors: ["https://pages.example"], client_tool_timeout: 5m, max_runs_per_user: 2}
+`
