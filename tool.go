@@ -3,7 +3,6 @@ package toolcrib
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -206,12 +205,6 @@ func (e *ToolError) Unwrap() error { return e.Err }
 func Failf(kind ToolErrorKind, format string, args ...any) *ToolError {
 	return &ToolError{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
-
-// ErrConflict says that a journal has moved on: somebody else drives the run.
-var ErrConflict = errors.New("journal: another writer was first")
-
-// ErrNotFound says that there is no such run, ref or name.
-var ErrNotFound = errors.New("not found")
 
 // What follows are optional interfaces of a [Tool]. All of them are called by the
 // gate and by what holds its permit, never by another tool: so no tool judges for

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/toolcrib/toolcrib"
 )
 
 // NoAgents is the grant that means no agent at all: no agent can have that name. It
@@ -86,7 +88,7 @@ func (e *AllAgentsError) Error() string {
 }
 
 func conflict(cause error) error {
-	return &Error{Code: CodeConflict, Message: cause.Error(), Err: cause}
+	return &toolcrib.Error{Code: toolcrib.CodeConflict, Message: cause.Error(), Err: cause}
 }
 
 // CheckNew says whether a group that there is not yet may be made where so many users

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/toolcrib/toolcrib"
 )
 
 // UnixTime is a time in whole seconds since 1970, as tokens carry it (RFC 7519,
@@ -45,11 +46,11 @@ const (
 func (c Claims) ActsFor(caller string) (string, error) {
 	switch {
 	case c.Subject == "" || c.Subject == Bearer && caller == "":
-		return "", refusef(CodeUnauthorized, "the token names no user; prove who you are as well, or use a token of your own")
+		return "", toolcrib.Errorf(toolcrib.CodeUnauthorized, "the token names no user; prove who you are as well, or use a token of your own")
 	case c.Subject == Bearer:
 		return caller, nil
 	case caller != "" && caller != c.Subject:
-		return "", refusef(CodeUnauthorized, "the token belongs to somebody else; use one of your own")
+		return "", toolcrib.Errorf(toolcrib.CodeUnauthorized, "the token belongs to somebody else; use one of your own")
 	}
 	return c.Subject, nil
 }

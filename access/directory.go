@@ -16,7 +16,7 @@ const MaxGroups = 1000
 // Directory keeps users, groups and passwords. It is safe for concurrent use, by
 // several processes too. Every change is one transaction, is kept in the system
 // journal as the [Change] that it returns, and has reached the disk by then. Errors
-// are [*Error]s: not_found, conflict, bad_request; anything else is a store that
+// are [*toolcrib.Error]s: not_found, conflict, bad_request; anything else is a store that
 // could not do its work. accesstest.RunDirectory is the suite for it.
 type Directory interface {
 	Users
@@ -132,7 +132,7 @@ const (
 // CheckBy says what is wrong with the name of who makes a change.
 func CheckBy(by string) error {
 	if by == "" {
-		return refusef(CodeBadRequest, "it is not known who makes this change")
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "it is not known who makes this change")
 	}
 	return checkText("the name of who makes this change", by)
 }

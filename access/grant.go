@@ -15,7 +15,7 @@ const maxGrantBytes = 256
 // refused: nobody is given everything by accident.
 func CheckGrant(grant string) (string, error) {
 	if grant == "" || len(grant) > maxGrantBytes {
-		return "", refusef(CodeBadRequest, "a grant has 1 to %d bytes", maxGrantBytes)
+		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "a grant has 1 to %d bytes", maxGrantBytes)
 	}
 	kind, name, other := strings.Cut(grant, ":")
 	if !other {
@@ -25,16 +25,16 @@ func CheckGrant(grant string) (string, error) {
 	if other {
 		allowed = "_-*?./:@"
 		if kind == "" || strings.ContainsFunc(kind, func(r rune) bool { return r < 'a' || r > 'z' }) {
-			return "", refusef(CodeBadRequest, "the grant %+q: what stands before the colon must be a kind of lower-case letters, such as sql", clip(grant))
+			return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "the grant %+q: what stands before the colon must be a kind of lower-case letters, such as sql", clip(grant))
 		}
 	}
 	for i := range len(name) {
 		if !isLetterOrDigit(name[i]) && strings.IndexByte(allowed, name[i]) < 0 {
-			return "", refusef(CodeBadRequest, "the grant %+q: it may have letters, digits and %s", clip(grant), allowed)
+			return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "the grant %+q: it may have letters, digits and %s", clip(grant), allowed)
 		}
 	}
 	if onlyWildcards(name) {
-		return "", refusef(CodeBadRequest, "the grant %+q has no name in it, and would grant everything; leave the grants out to restrict nothing, or name what is granted", clip(grant))
+		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "the grant %+q has no name in it, and would grant everything; leave the grants out to restrict nothing, or name what is granted", clip(grant))
 	}
 	return grant, nil
 }

@@ -21,7 +21,7 @@ func TestN18_CheckGrant(t *testing.T) {
 	}
 	for _, grant := range []string{"", "*", "**", "?", "?*", "sql:", "sql:*", "sql:*/*.*", ":x", "SQL:x", "a b", "a/b", "a;b", "ä", "[a-z]*", "!x", strings.Repeat("a", 257)} {
 		got, err := access.CheckGrant(grant)
-		refused(t, fmt.Sprintf("%q as %q", grant, got), err, access.CodeBadRequest)
+		refused(t, fmt.Sprintf("%q as %q", grant, got), err, toolcrib.CodeBadRequest)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/toolcrib/toolcrib"
 )
 
 // Intersect returns the scope of what both cover, and nothing else: a call is covered
@@ -22,7 +24,7 @@ func Intersect(a, b Scope) (Scope, error) {
 		}
 	}
 	if len(out.Within) > MaxScopeParts {
-		return Scope{}, refusef(CodeBadRequest, "the scope would have more than %d parts; issue a token with a simpler one", MaxScopeParts)
+		return Scope{}, toolcrib.Errorf(toolcrib.CodeBadRequest, "the scope would have more than %d parts; issue a token with a simpler one", MaxScopeParts)
 	}
 	return out, nil
 }

@@ -114,7 +114,7 @@ func (m *Memory) AddUser(ctx context.Context, n NewUser, by string) (Change, err
 	}
 	defer unlock()
 	if len(m.users) >= maxMemory {
-		return Change{}, refusef(CodeCapacityExceeded, "there are %d users, and no room for more", maxMemory)
+		return Change{}, toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "there are %d users, and no room for more", maxMemory)
 	}
 	if name, taken := m.userNames.find(u.Name); taken {
 		switch removed := m.users[name].Removed; {
@@ -137,13 +137,13 @@ func (m *Memory) AddUser(ctx context.Context, n NewUser, by string) (Change, err
 
 // RemovedName is the conflict of a name with that of a user who was removed.
 func RemovedName(name, removed string) error {
-	return refusef(CodeConflict, "the name %s is, or looks like, that of %s, a user who was removed; choose another one, since runs and notes of theirs may still be kept", name, removed)
+	return toolcrib.Errorf(toolcrib.CodeConflict, "the name %s is, or looks like, that of %s, a user who was removed; choose another one, since runs and notes of theirs may still be kept", name, removed)
 }
 
 func (m *Memory) known(groups []string) error {
 	for _, name := range groups {
 		if _, ok := m.groups[name]; !ok {
-			return refusef(CodeNotFound, "there is no group %s; make it first", name)
+			return toolcrib.Errorf(toolcrib.CodeNotFound, "there is no group %s; make it first", name)
 		}
 	}
 	return nil
@@ -152,7 +152,7 @@ func (m *Memory) known(groups []string) error {
 func (m *Memory) user(name string) (User, error) {
 	u, ok := m.users[name]
 	if !ok || u.Removed {
-		return User{}, refusef(CodeNotFound, "there is no user %+q", clip(name))
+		return User{}, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no user %+q", clip(name))
 	}
 	return cloneUser(u), nil
 }
@@ -176,7 +176,7 @@ func (m *Memory) Alike(ctx context.Context, name string) (User, error) {
 	defer m.mu.Unlock()
 	found, ok := m.userNames.find(name)
 	if !ok {
-		return User{}, refusef(CodeNotFound, "there is no user %+q", clip(name))
+		return User{}, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no user %+q", clip(name))
 	}
 	return cloneUser(m.users[found]), nil
 }
@@ -265,7 +265,7 @@ func (m *Memory) PutGroup(ctx context.Context, p NewGroup, by string) (Change, e
 	}
 	if _, ok := m.groups[g.Name]; !ok {
 		if len(m.groups) >= MaxGroups {
-			return Change{}, refusef(CodeCapacityExceeded, "there are %d groups, and no room for more", MaxGroups)
+			return Change{}, toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "there are %d groups, and no room for more", MaxGroups)
 		}
 		if name, taken := m.groupNames.find(g.Name); taken {
 			return Change{}, TakenBy(g.Name, name)
@@ -333,7 +333,7 @@ func (m *Memory) RemoveGroup(ctx context.Context, name, by string) (Change, erro
 	defer unlock()
 	g, ok := m.groups[name]
 	if !ok {
-		return Change{}, refusef(CodeNotFound, "there is no group %+q", clip(name))
+		return Change{}, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no group %+q", clip(name))
 	}
 	carriers := m.carriers(name)
 	if err := g.CheckRemove(len(carriers)); err != nil {
@@ -358,7 +358,7 @@ func (m *Memory) PasswordHash(ctx context.Context, name string) (string, error) 
 	}
 	hash, ok := m.passwords[name]
 	if !ok {
-		return "", refusef(CodeNotFound, "%s has no password", name)
+		return "", toolcrib.Errorf(toolcrib.CodeNotFound, "%s has no password", name)
 	}
 	return hash, nil
 }
@@ -367,7 +367,7 @@ func (m *Memory) PasswordHash(ctx context.Context, name string) (string, error) 
 func (m *Memory) SetPasswordHash(ctx context.Context, name, hash, by string) (Change, error) {
 	if hash != "" {
 		if _, err := parseHash(hash); err != nil {
-			return Change{}, refusef(CodeBadRequest, "this is no hash of a password")
+			return Change{}, toolcrib.Errorf(toolcrib.CodeBadRequest, "this is no hash of a password")
 		}
 	}
 	at, unlock, err := m.begin(ctx, by)

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/toolcrib/toolcrib"
 )
 
 // AddToken implements [Tokens].
@@ -19,10 +21,10 @@ func (m *Memory) AddToken(ctx context.Context, t Issued, by string) (Change, err
 	defer unlock()
 	id := t.Claims.ID
 	if _, ok := m.tokens[id]; ok {
-		return Change{}, refusef(CodeConflict, "there is a token %s already", id)
+		return Change{}, toolcrib.Errorf(toolcrib.CodeConflict, "there is a token %s already", id)
 	}
 	if len(m.tokens) >= maxMemory {
-		return Change{}, refusef(CodeCapacityExceeded, "there are %d tokens, and no room for more", maxMemory)
+		return Change{}, toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "there are %d tokens, and no room for more", maxMemory)
 	}
 	t.IssuedBy, t.Revoked, t.RevokedBy = by, time.Time{}, ""
 	m.tokens[id] = t
@@ -32,7 +34,7 @@ func (m *Memory) AddToken(ctx context.Context, t Issued, by string) (Change, err
 // Check says what is wrong with a token that is to be kept.
 func (t Issued) Check() error {
 	if problem := t.Claims.check(); problem != "" {
-		return refusef(CodeBadRequest, "the token cannot be kept: %s", problem)
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "the token cannot be kept: %s", problem)
 	}
 	if _, err := t.Claims.Scope.Check(); err != nil {
 		return err
@@ -54,7 +56,9 @@ func (m *Memory) Token(ctx context.Context, id string) (Issued, error) {
 	return t, nil
 }
 
-func noToken(id string) error { return refusef(CodeNotFound, "there is no token %+q", clip(id)) }
+func noToken(id string) error {
+	return toolcrib.Errorf(toolcrib.CodeNotFound, "there is no token %+q", clip(id))
+}
 
 // Tokens implements [Tokens].
 func (m *Memory) Tokens(ctx context.Context, user, after string, limit int) ([]Issued, error) {
@@ -179,7 +183,7 @@ func (m *Memory) count(token string, l Limits, at time.Time) (*count, error) {
 	if len(m.counts) >= maxMemory {
 		maps.DeleteFunc(m.counts, func(_ string, c *count) bool { return !c.expires.IsZero() && c.expires.Before(at) })
 		if len(m.counts) >= maxMemory {
-			return nil, refusef(CodeCapacityExceeded, "the calls of %d tokens are counted, and there is no room for more", maxMemory)
+			return nil, toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "the calls of %d tokens are counted, and there is no room for more", maxMemory)
 		}
 	}
 	c := &count{expires: l.Expires}

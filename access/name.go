@@ -6,6 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/toolcrib/toolcrib"
 	"golang.org/x/text/secure/precis"
 )
 
@@ -26,31 +27,31 @@ var reserved = []string{"anonymous", "local", "nobody", "system", "toolcrib"}
 // begins and ends with a letter or digit.
 func CheckName(text string) (string, error) {
 	if text == "" {
-		return "", refusef(CodeBadRequest, "a name must not be empty")
+		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "a name must not be empty")
 	}
 	if len(text) > 4*MaxNameBytes { // before any work on it
 		return "", tooLong()
 	}
 	for i, r := range text {
 		if problem := badRune(r, text[i:]); problem != "" {
-			return "", refusef(CodeBadRequest, "the name %+q %s; use letters, digits and . _ - @ + between them", clip(text), problem)
+			return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "the name %+q %s; use letters, digits and . _ - @ + between them", clip(text), problem)
 		}
 	}
 	name, err := precis.UsernameCasePreserved.String(text)
 	if err != nil {
-		return "", refusef(CodeBadRequest, "the name %+q has a character, or an order of characters, that names must not have (RFC 8265); use letters, digits and . _ - @ + between them", clip(text))
+		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "the name %+q has a character, or an order of characters, that names must not have (RFC 8265); use letters, digits and . _ - @ + between them", clip(text))
 	}
 	if len(name) > MaxNameBytes || utf8.RuneCountInString(name) > MaxNameRunes {
 		return "", tooLong()
 	}
 	if problem := badForm(name); problem != "" {
-		return "", refusef(CodeBadRequest, "the name %+q %s", clip(name), problem)
+		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "the name %+q %s", clip(name), problem)
 	}
 	return name, nil
 }
 
 func tooLong() error {
-	return refusef(CodeBadRequest, "a name has at most %d characters and %d bytes", MaxNameRunes, MaxNameBytes)
+	return toolcrib.Errorf(toolcrib.CodeBadRequest, "a name has at most %d characters and %d bytes", MaxNameRunes, MaxNameBytes)
 }
 
 func clip(text string) string {
@@ -110,14 +111,14 @@ func badForm(name string) string {
 // another case or form, or one that looks alike. nil = it is free of that one.
 func TakenBy(name, existing string) error {
 	if name == existing {
-		return refusef(CodeConflict, "%s exists already", existing)
+		return toolcrib.Errorf(toolcrib.CodeConflict, "%s exists already", existing)
 	}
 	a, b := KeysOf(name), KeysOf(existing)
 	switch {
 	case strings.EqualFold(name, existing):
-		return refusef(CodeConflict, "%s exists already as %s: names that differ only in case are the same", name, existing)
+		return toolcrib.Errorf(toolcrib.CodeConflict, "%s exists already as %s: names that differ only in case are the same", name, existing)
 	case a.Folded == b.Folded, a.Look == b.Look:
-		return refusef(CodeConflict, "%s (%+q) looks like %s (%+q), which exists already; choose a name that cannot be mistaken for it", name, name, existing, existing)
+		return toolcrib.Errorf(toolcrib.CodeConflict, "%s (%+q) looks like %s (%+q), which exists already; choose a name that cannot be mistaken for it", name, name, existing, existing)
 	}
 	return nil
 }

@@ -12,9 +12,9 @@ import (
 )
 
 // refused checks the code of a refusal.
-func refused(t *testing.T, what string, err error, code access.Code) {
+func refused(t *testing.T, what string, err error, code toolcrib.Code) {
 	t.Helper()
-	var e *access.Error
+	var e *toolcrib.Error
 	if !errors.As(err, &e) || e.Code != code {
 		t.Errorf("%s: got %v, want a refusal with %s", what, err, code)
 	}
@@ -55,7 +55,7 @@ func TestC13_CheckName_Refused(t *testing.T) {
 		"Arabic digits": "a١", "circled": "ⓐ", "half-width katakana sound": "ﾞ", "percent": "a%2fb", "quote": "a'b", "pipe": "a|b",
 	} {
 		got, err := access.CheckName(name)
-		refused(t, what+" as "+got, err, access.CodeBadRequest)
+		refused(t, what+" as "+got, err, toolcrib.CodeBadRequest)
 		if err != nil && len(err.Error()) > 2000 {
 			t.Errorf("%s: the error has %d bytes", what, len(err.Error()))
 		}
@@ -101,7 +101,7 @@ func TestNames_LookAlike(t *testing.T) {
 			t.Errorf("%+q: %v, %v", pair, errA, errB)
 			continue
 		}
-		refused(t, a+" and "+b, access.TakenBy(a, b), access.CodeConflict)
+		refused(t, a+" and "+b, access.TakenBy(a, b), toolcrib.CodeConflict)
 		if err := access.TakenBy(b, a); !errors.Is(err, toolcrib.ErrConflict) {
 			t.Errorf("%s and %s, the other way round: %v", b, a, err)
 		}
@@ -120,8 +120,8 @@ func TestNames_Properties(t *testing.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-zA-Z0-9._@+-]{1,70}`), rapid.StringOf(rapid.RuneFrom([]rune("aAbоаеİıſΣςｱａ.-1\u0301\u200d山ー")))).Draw(r, "text")
 		name, err := access.CheckName(text)
 		if err != nil {
-			var e *access.Error
-			if !errors.As(err, &e) || e.Code != access.CodeBadRequest {
+			var e *toolcrib.Error
+			if !errors.As(err, &e) || e.Code != toolcrib.CodeBadRequest {
 				r.Fatalf("%q: %v", text, err)
 			}
 			return

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib"
 )
 
 // coversParams tells whether every constrained parameter is there with allowed
@@ -13,15 +15,15 @@ func coversParams(constraints map[string][]any, args json.RawMessage) error {
 		return nil
 	}
 	if !isObject(args) {
-		return refusef(CodeScopeInsufficient, "the token covers some arguments only, and these are no JSON object")
+		return toolcrib.Errorf(toolcrib.CodeScopeInsufficient, "the token covers some arguments only, and these are no JSON object")
 	}
 	for name, allowed := range constraints {
 		value, problem := member(args, name)
 		switch {
 		case problem != "":
-			return refusef(CodeScopeInsufficient, "the token covers calls with a given %+q only, and %s", name, problem)
+			return toolcrib.Errorf(toolcrib.CodeScopeInsufficient, "the token covers calls with a given %+q only, and %s", name, problem)
 		case !allValuesIn(value, allowed):
-			return refusef(CodeScopeInsufficient, "the token does not cover this value of %+q", name)
+			return toolcrib.Errorf(toolcrib.CodeScopeInsufficient, "the token does not cover this value of %+q", name)
 		}
 	}
 	return nil
@@ -108,15 +110,15 @@ func scalar(value any) (any, bool) {
 
 func checkParams(params map[string][]any) (map[string][]any, error) {
 	if len(params) > MaxScopeParams {
-		return nil, refusef(CodeBadRequest, "params_constraints has more than %d parameters", MaxScopeParams)
+		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "params_constraints has more than %d parameters", MaxScopeParams)
 	}
 	var out map[string][]any
 	for name, values := range params {
 		if name == "" || len(name) > maxGrantBytes || !utf8.ValidString(name) {
-			return nil, refusef(CodeBadRequest, "params_constraints: the name of a parameter has 1 to %d bytes", maxGrantBytes)
+			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "params_constraints: the name of a parameter has 1 to %d bytes", maxGrantBytes)
 		}
 		if len(values) > MaxScopeNames {
-			return nil, refusef(CodeBadRequest, "params_constraints: %+q has more than %d values", name, MaxScopeNames)
+			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "params_constraints: %+q has more than %d values", name, MaxScopeNames)
 		}
 		checked := make([]any, 0, len(values))
 		for _, value := range values {
@@ -125,7 +127,7 @@ func checkParams(params map[string][]any) (map[string][]any, error) {
 				ok = ok && len(number) <= maxValueBytes && json.Valid([]byte(number))
 			}
 			if !ok {
-				return nil, refusef(CodeBadRequest, "params_constraints: a value of %+q is no text (of at most %d bytes), number or boolean", name, maxValueBytes)
+				return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "params_constraints: a value of %+q is no text (of at most %d bytes), number or boolean", name, maxValueBytes)
 			}
 			if !valueIn(one, checked) {
 				checked = append(checked, one)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/toolcrib/toolcrib"
 	"golang.org/x/crypto/argon2"
 	"golang.org/x/text/secure/precis"
 )
@@ -64,14 +65,14 @@ func CheckPassword(password string) error {
 // that it is the same however it is typed.
 func preparePassword(password string) ([]byte, error) {
 	if len(password) > MaxPasswordBytes {
-		return nil, refusef(CodeBadRequest, "a password has at most %d bytes", MaxPasswordBytes)
+		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "a password has at most %d bytes", MaxPasswordBytes)
 	}
 	if utf8.RuneCountInString(password) < MinPasswordRunes {
-		return nil, refusef(CodeBadRequest, "a password has at least %d characters; a few words will do", MinPasswordRunes)
+		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "a password has at least %d characters; a few words will do", MinPasswordRunes)
 	}
 	text, err := precis.OpaqueString.Bytes([]byte(password))
 	if err != nil || !utf8.ValidString(password) {
-		return nil, refusef(CodeBadRequest, "the password has characters that cannot be typed everywhere, such as control characters")
+		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "the password has characters that cannot be typed everywhere, such as control characters")
 	}
 	return text, nil
 }
@@ -123,7 +124,7 @@ func (h *Hasher) Verify(ctx context.Context, hash, password string) (ok, rehash 
 
 func (h *Hasher) enter(ctx context.Context) (leave func(), err error) {
 	if h == nil || h.slots == nil {
-		return nil, refusef(CodeInternal, "passwords cannot be verified: no hasher was made")
+		return nil, toolcrib.Errorf(toolcrib.CodeInternal, "passwords cannot be verified: no hasher was made")
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -165,7 +166,7 @@ func (h passwordHash) String() string {
 
 // parseHash reads a stored hash. No error tells what was read.
 func parseHash(text string) (h passwordHash, err error) {
-	bad := &Error{Code: CodeInternal, Message: "the stored hash of the password cannot be read; set the password anew"}
+	bad := &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "the stored hash of the password cannot be read; set the password anew"}
 	parts := strings.Split(text, "$")
 	if len(text) > maxHashText || len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != "v="+strconv.Itoa(hashVersion) {
 		return h, bad

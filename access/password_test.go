@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 )
 
@@ -91,7 +92,7 @@ func TestPassword_BadHashes(t *testing.T) {
 		if ok {
 			t.Errorf("%s: verified", what)
 		}
-		refused(t, what, err, access.CodeInternal)
+		refused(t, what, err, toolcrib.CodeInternal)
 		if err != nil && (strings.Contains(err.Error(), salt) || strings.Contains(err.Error(), "horse")) {
 			t.Errorf("%s: the error tells too much: %v", what, err)
 		}
@@ -103,9 +104,9 @@ func TestPassword_Bounds(t *testing.T) {
 		"empty": "", "14": strings.Repeat("ü", 14), "1025 bytes": strings.Repeat("x", 1025), "control": "correct horse\x00battery", "bad UTF-8": "correct horse\xff battery",
 	} {
 		err := access.CheckPassword(text)
-		refused(t, what, err, access.CodeBadRequest)
+		refused(t, what, err, toolcrib.CodeBadRequest)
 		_, err = access.NewHasher(1).Hash(t.Context(), text)
-		refused(t, what, err, access.CodeBadRequest)
+		refused(t, what, err, toolcrib.CodeBadRequest)
 		if err != nil && strings.Contains(err.Error(), "horse") {
 			t.Errorf("%s: the error tells the password", what)
 		}

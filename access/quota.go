@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/toolcrib/toolcrib"
 )
 
 // Minute is the window of [Limits.PerMinute].
@@ -73,11 +75,11 @@ func (e *QuotaError) Error() string {
 }
 
 // Code is that of contract §9.
-func (e *QuotaError) Code() Code {
+func (e *QuotaError) Code() toolcrib.Code {
 	if e.Bucket == BucketTotal {
-		return CodeScopeInsufficient
+		return toolcrib.CodeScopeInsufficient
 	}
-	return CodeRateLimited
+	return toolcrib.CodeRateLimited
 }
 
 // lastYear is the last of which calls are counted: their times are kept in nanoseconds
@@ -88,7 +90,7 @@ const lastYear = 2261
 func CheckTake(token string, l Limits, at time.Time) error {
 	if token == "" || len(token) > maxClaimBytes || l.PerMinute < 0 || l.PerMinute > maxRate || l.Total < 0 || l.Total > maxCalls ||
 		at.Year() < 1970 || at.Year() > lastYear {
-		return refusef(CodeBadRequest, "the calls of this token cannot be counted: its limits or the time are impossible")
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "the calls of this token cannot be counted: its limits or the time are impossible")
 	}
 	return nil
 }

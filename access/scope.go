@@ -94,7 +94,7 @@ func (s *Scope) Runs(agent string) error {
 
 func (s *Scope) runs(agent string) error {
 	if s.Agents != nil && !matchesAny(s.Agents, agent) {
-		return refusef(CodeScopeInsufficient, "the token does not cover the agent %+q", clip(agent))
+		return toolcrib.Errorf(toolcrib.CodeScopeInsufficient, "the token does not cover the agent %+q", clip(agent))
 	}
 	return nil
 }
@@ -117,9 +117,9 @@ func (s *Scope) offers(t Target) error {
 		}
 	}
 	if t.Tool == "" {
-		return refusef(CodeScopeInsufficient, "the token does not cover the capability %+q", clip(t.Capability))
+		return toolcrib.Errorf(toolcrib.CodeScopeInsufficient, "the token does not cover the capability %+q", clip(t.Capability))
 	}
-	return refusef(CodeScopeInsufficient, "the token does not cover the tool %+q", clip(t.Tool))
+	return toolcrib.Errorf(toolcrib.CodeScopeInsufficient, "the token does not cover the tool %+q", clip(t.Tool))
 }
 
 // Limits of the calls that a token with this scope may make.
@@ -163,7 +163,7 @@ func readablePattern(pattern string) bool {
 func (s Scope) Check() (Scope, error) {
 	within := s.Within
 	if len(within) > MaxScopeParts {
-		return Scope{}, refusef(CodeBadRequest, "the scope has more than %d parts", MaxScopeParts)
+		return Scope{}, toolcrib.Errorf(toolcrib.CodeBadRequest, "the scope has more than %d parts", MaxScopeParts)
 	}
 	s, err := s.check()
 	if err != nil {
@@ -172,7 +172,7 @@ func (s Scope) Check() (Scope, error) {
 	s.Within = nil
 	for _, part := range within {
 		if len(part.Within) > 0 {
-			return Scope{}, refusef(CodeBadRequest, "a part of the scope has parts itself")
+			return Scope{}, toolcrib.Errorf(toolcrib.CodeBadRequest, "a part of the scope has parts itself")
 		}
 		if part, err = part.check(); err != nil {
 			return Scope{}, err
@@ -191,7 +191,7 @@ func (s Scope) check() (out Scope, err error) {
 	}
 	s.Capabilities, err = checkList("capabilities", s.Capabilities, MaxScopeNames, func(text string) (string, error) {
 		if _, ok := parseCapability(text); !ok {
-			return "", refusef(CodeBadRequest, "the capability %+q: write NAME@MAJOR.MINOR, such as rag.query@1.0", clip(text))
+			return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "the capability %+q: write NAME@MAJOR.MINOR, such as rag.query@1.0", clip(text))
 		}
 		return text, nil
 	})
@@ -199,10 +199,10 @@ func (s Scope) check() (out Scope, err error) {
 		return out, err
 	}
 	if s.RatePerMinute < 0 || s.RatePerMinute > maxRate {
-		return out, refusef(CodeBadRequest, "rate_limit_per_minute must be 0 (no limit) to %d", maxRate)
+		return out, toolcrib.Errorf(toolcrib.CodeBadRequest, "rate_limit_per_minute must be 0 (no limit) to %d", maxRate)
 	}
 	if s.MaxCalls < 0 || s.MaxCalls > maxCalls {
-		return out, refusef(CodeBadRequest, "max_calls_total must be 0 (no limit) to %d", int64(maxCalls))
+		return out, toolcrib.Errorf(toolcrib.CodeBadRequest, "max_calls_total must be 0 (no limit) to %d", int64(maxCalls))
 	}
 	if s.Params, err = checkParams(s.Params); err != nil {
 		return out, err
@@ -214,9 +214,9 @@ func checkPatterns(what string, list []string) ([]string, error) {
 	return checkList(what, list, MaxScopeNames, func(text string) (string, error) {
 		switch {
 		case text != "" && strings.Trim(text, "*?") == "":
-			return "", refusef(CodeBadRequest, "%s: %+q would cover everything; leave %s out to restrict nothing, or name what is covered", what, clip(text), what)
+			return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "%s: %+q would cover everything; leave %s out to restrict nothing, or name what is covered", what, clip(text), what)
 		case !readablePattern(text) || what == "tools" && !strings.ContainsAny(text, "*?") && !toolcrib.ValidToolName(text):
-			return "", refusef(CodeBadRequest, "%s: %+q is neither a name nor a glob", what, clip(text))
+			return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "%s: %+q is neither a name nor a glob", what, clip(text))
 		}
 		return text, nil
 	})

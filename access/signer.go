@@ -65,10 +65,10 @@ type Signer struct {
 // longest time that a token may be good; 0 = [DefaultMaxTTL].
 func NewSigner(seed []byte, maxTTL time.Duration) (*Signer, error) {
 	if len(seed) != ed25519.SeedSize {
-		return nil, refusef(CodeInternal, "the key that signs tokens must have %d bytes", ed25519.SeedSize)
+		return nil, toolcrib.Errorf(toolcrib.CodeInternal, "the key that signs tokens must have %d bytes", ed25519.SeedSize)
 	}
 	if maxTTL < 0 {
-		return nil, refusef(CodeInternal, "the longest life of a token must not be negative")
+		return nil, toolcrib.Errorf(toolcrib.CodeInternal, "the longest life of a token must not be negative")
 	}
 	if maxTTL == 0 {
 		maxTTL = DefaultMaxTTL
@@ -116,17 +116,17 @@ func (s *Signer) Issue(r Request, now time.Time) (token string, c Claims, err er
 	}
 	raw, err := json.Marshal(c)
 	if err != nil {
-		return "", Claims{}, &Error{Code: CodeBadRequest, Message: "the claims of the token are no JSON", Err: err}
+		return "", Claims{}, &toolcrib.Error{Code: toolcrib.CodeBadRequest, Message: "the claims of the token are no JSON", Err: err}
 	}
 	unsigned := jwt.NewWithClaims(jwt.SigningMethodEdDSA, &payload{raw: raw})
 	unsigned.Header["typ"] = tokenType
 	unsigned.Header["kid"] = s.public.ID
 	signed, err := unsigned.SignedString(s.key)
 	if err != nil {
-		return "", Claims{}, &Error{Code: CodeInternal, Message: "the token cannot be signed", Err: err}
+		return "", Claims{}, &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "the token cannot be signed", Err: err}
 	}
 	if token = TokenPrefix + signed; len(token) > MaxTokenBytes {
-		return "", Claims{}, refusef(CodeBadRequest, "the token would have more than %d bytes; use globs, or fewer names in its scope", MaxTokenBytes)
+		return "", Claims{}, toolcrib.Errorf(toolcrib.CodeBadRequest, "the token would have more than %d bytes; use globs, or fewer names in its scope", MaxTokenBytes)
 	}
 	return token, c, nil
 }
@@ -144,12 +144,12 @@ func (s *Signer) claims(r Request, now time.Time) (c Claims, err error) {
 		r.TTL = min(DefaultTTL, s.maxTTL)
 	}
 	if r.TTL < minTTL || r.TTL > s.maxTTL {
-		return c, refusef(CodeBadRequest, "a token is good for %s to %s; ask for a time between", minTTL, spanText(s.maxTTL))
+		return c, toolcrib.Errorf(toolcrib.CodeBadRequest, "a token is good for %s to %s; ask for a time between", minTTL, spanText(s.maxTTL))
 	}
 	from := now
 	if !r.NotBefore.IsZero() && r.NotBefore.After(now) {
 		if r.NotBefore.Sub(now) > s.maxTTL {
-			return c, refusef(CodeBadRequest, "a token must be good within %s from now", spanText(s.maxTTL))
+			return c, toolcrib.Errorf(toolcrib.CodeBadRequest, "a token must be good within %s from now", spanText(s.maxTTL))
 		}
 		from = r.NotBefore
 	}
@@ -162,7 +162,7 @@ func (s *Signer) claims(r Request, now time.Time) (c Claims, err error) {
 		c.Audience = DefaultAudience
 	}
 	if problem := c.check(); problem != "" {
-		return Claims{}, refusef(CodeBadRequest, "the token cannot be issued: %s", problem)
+		return Claims{}, toolcrib.Errorf(toolcrib.CodeBadRequest, "the token cannot be issued: %s", problem)
 	}
 	return c, nil
 }
@@ -175,17 +175,17 @@ func mayIssue(r Request) (string, error) {
 	}
 	switch {
 	case r.By.User == "":
-		return "", refusef(CodeUnauthorized, "it is not known who asks for the token")
+		return "", toolcrib.Errorf(toolcrib.CodeUnauthorized, "it is not known who asks for the token")
 	case r.ByToken != "":
-		return "", refusef(CodeForbidden, "a token cannot issue another one; log in, or use the command line on the server")
+		return "", toolcrib.Errorf(toolcrib.CodeForbidden, "a token cannot issue another one; log in, or use the command line on the server")
 	case !r.By.Admin && subject != r.By.User:
-		return "", refusef(CodeForbidden, "tokens for others are issued by administrators, and %s is none", r.By.User)
+		return "", toolcrib.Errorf(toolcrib.CodeForbidden, "tokens for others are issued by administrators, and %s is none", r.By.User)
 	case subject == Bearer:
 		return subject, nil
 	}
 	name, err := CheckName(subject)
 	if err != nil {
-		return "", refusef(CodeBadRequest, "a token belongs to a user that `toolcrib users add` made, and %+q can be none", clip(subject))
+		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "a token belongs to a user that `toolcrib users add` made, and %+q can be none", clip(subject))
 	}
 	return name, nil
 }

@@ -82,7 +82,7 @@ func (u User) Check() (User, error) {
 	case toolcrib.TrustUnknown, toolcrib.TrustMember, toolcrib.TrustTrusted, toolcrib.TrustAnchor:
 		return u, nil
 	}
-	return User{}, refusef(CodeBadRequest, "unknown trust %+q: must be member, trusted, anchor, or empty", clip(string(u.Trust)))
+	return User{}, toolcrib.Errorf(toolcrib.CodeBadRequest, "unknown trust %+q: must be member, trusted, anchor, or empty", clip(string(u.Trust)))
 }
 
 // Check is [User.Check] for a group.
@@ -140,10 +140,10 @@ func set[T any](to, from *T) {
 
 func checkText(what, text string) error {
 	if len(text) > MaxTextBytes {
-		return refusef(CodeBadRequest, "%s has more than %d bytes", what, MaxTextBytes)
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s has more than %d bytes", what, MaxTextBytes)
 	}
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsGraphic(r) }) {
-		return refusef(CodeBadRequest, "%s has characters that cannot be shown", what)
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s has characters that cannot be shown", what)
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func checkRoles(roles []string) ([]string, error) {
 			return r >= utf8.RuneSelf || !isLetterOrDigit(byte(r)) && !strings.ContainsRune("_.-", r)
 		})
 		if role == "" || len(role) > MaxRoleBytes || !plain {
-			return "", refusef(CodeBadRequest, "the role %+q: must have 1 to %d letters, digits, _ . or -", clip(role), MaxRoleBytes)
+			return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "the role %+q: must have 1 to %d letters, digits, _ . or -", clip(role), MaxRoleBytes)
 		}
 		return role, nil
 	})
@@ -170,7 +170,7 @@ func checkList(what string, list []string, limit int, check func(string) (string
 		return nil, nil
 	}
 	if len(list) > limit {
-		return nil, refusef(CodeBadRequest, "more than %d %s", limit, what)
+		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "more than %d %s", limit, what)
 	}
 	out := make([]string, 0, len(list))
 	for _, entry := range list {

@@ -33,14 +33,14 @@ type Verifier struct {
 	Now func() time.Time
 }
 
-// Verify returns the claims of a token that is good now, or an [*Error] (M16):
+// Verify returns the claims of a token that is good now, or an [*toolcrib.Error] (M16):
 // bad_request if it has not the form of a token of ours (the prefix, three parts of
 // base64url, the length), token_invalid if it was not signed by one of the keys as it
 // is, token_expired if its time is over or has not come, unauthorized for
 // another audience, token_revoked; internal_error if that could not be found out.
 func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	if v == nil || v.Audience == "" || v.Revoked == nil || v.Now == nil {
-		return Claims{}, refusef(CodeInternal, "tokens cannot be verified: the verifier is not set up")
+		return Claims{}, toolcrib.Errorf(toolcrib.CodeInternal, "tokens cannot be verified: the verifier is not set up")
 	}
 	signed, err := shape(token)
 	if err != nil {
@@ -54,14 +54,14 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 		return Claims{}, err
 	}
 	if c.Audience != v.Audience {
-		return Claims{}, refusef(CodeUnauthorized, "the token is for another server or interface; ask for one for this")
+		return Claims{}, toolcrib.Errorf(toolcrib.CodeUnauthorized, "the token is for another server or interface; ask for one for this")
 	}
 	revoked, err := v.Revoked(ctx, c)
 	switch {
 	case err != nil:
-		return Claims{}, &Error{Code: CodeInternal, Message: "it cannot be found out whether the token was revoked; try again", Err: err}
+		return Claims{}, &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "it cannot be found out whether the token was revoked; try again", Err: err}
 	case revoked:
-		return Claims{}, refusef(CodeTokenRevoked, "%s; ask for a new one", v.why(ctx, c))
+		return Claims{}, toolcrib.Errorf(toolcrib.CodeTokenRevoked, "%s; ask for a new one", v.why(ctx, c))
 	}
 	return c, nil
 }
@@ -79,14 +79,14 @@ func (v *Verifier) why(ctx context.Context, c Claims) string {
 // shape returns the JSON Web Signature in a token that looks like one.
 func shape(token string) (string, error) {
 	if len(token) > MaxTokenBytes {
-		return "", refusef(CodeBadRequest, "this is no token: it has more than %d bytes", MaxTokenBytes)
+		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "this is no token: it has more than %d bytes", MaxTokenBytes)
 	}
 	signed, ok := strings.CutPrefix(token, TokenPrefix)
 	switch {
 	case !ok && strings.HasPrefix(token, tokenAnyVersion):
-		return "", refusef(CodeBadRequest, "the token was made by another version of toolcrib, or was changed on its way; ask for a new one")
+		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "the token was made by another version of toolcrib, or was changed on its way; ask for a new one")
 	case !ok:
-		return "", refusef(CodeBadRequest, "this is no token: it does not begin with %s", TokenPrefix)
+		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "this is no token: it does not begin with %s", TokenPrefix)
 	}
 	for i := range len(signed) { // base64 would pass over line ends
 		if c := signed[i]; !isLetterOrDigit(c) && c != '.' && c != '-' && c != '_' {
@@ -102,11 +102,11 @@ func shape(token string) (string, error) {
 }
 
 func malformed() error {
-	return refusef(CodeBadRequest, "this is no whole token; copy it again, from its first to its last character")
+	return toolcrib.Errorf(toolcrib.CodeBadRequest, "this is no whole token; copy it again, from its first to its last character")
 }
 
 func invalid(err error) error {
-	return &Error{Code: CodeTokenInvalid, Message: "the token was changed or is not whole, or was signed with a key that this server does not have; copy it again, or ask for a new one", Err: err}
+	return &toolcrib.Error{Code: toolcrib.CodeTokenInvalid, Message: "the token was changed or is not whole, or was signed with a key that this server does not have; copy it again, or ask for a new one", Err: err}
 }
 
 // signed returns the claims if one of the keys signed them. Nothing of the token is
@@ -124,13 +124,13 @@ func (v *Verifier) signed(text string) (Claims, error) {
 	}
 	c, err := p.claims()
 	if err != nil {
-		return Claims{}, &Error{Code: CodeTokenInvalid, Message: "the token says what this version of toolcrib does not know; update this server, or ask for a new token", Err: err}
+		return Claims{}, &toolcrib.Error{Code: toolcrib.CodeTokenInvalid, Message: "the token says what this version of toolcrib does not know; update this server, or ask for a new token", Err: err}
 	}
 	if problem := c.check(); problem != "" {
-		return Claims{}, refusef(CodeTokenInvalid, "the token is not complete: %s; ask for a new one", problem)
+		return Claims{}, toolcrib.Errorf(toolcrib.CodeTokenInvalid, "the token is not complete: %s; ask for a new one", problem)
 	}
 	if c.Scope, err = c.Scope.Check(); err != nil {
-		return Claims{}, &Error{Code: CodeTokenInvalid, Message: "the scope of the token cannot be read; ask for a new one", Err: err}
+		return Claims{}, &toolcrib.Error{Code: toolcrib.CodeTokenInvalid, Message: "the scope of the token cannot be read; ask for a new one", Err: err}
 	}
 	return c, nil
 }
@@ -174,11 +174,11 @@ func (v *Verifier) keyOf(t *jwt.Token, signer string) (any, error) {
 func (c *Claims) InTime(now time.Time) error {
 	switch {
 	case now.Before(c.IssuedAt.Time().Add(-ClockSkew)):
-		return refusef(CodeTokenExpired, "the token is not valid yet: by the clock of this server it was issued in the future; set the clock")
+		return toolcrib.Errorf(toolcrib.CodeTokenExpired, "the token is not valid yet: by the clock of this server it was issued in the future; set the clock")
 	case now.Before(c.NotBefore.Time()) && now.Before(c.NotBefore.Time().Add(-skewOf(c))):
-		return refusef(CodeTokenExpired, "the token is not valid yet; it will be from %s", c.NotBefore.Time().Format(time.RFC3339))
+		return toolcrib.Errorf(toolcrib.CodeTokenExpired, "the token is not valid yet; it will be from %s", c.NotBefore.Time().Format(time.RFC3339))
 	case !now.Before(c.Expires.Time()):
-		return refusef(CodeTokenExpired, "the token expired at %s; ask for a new one", c.Expires.Time().Format(time.RFC3339))
+		return toolcrib.Errorf(toolcrib.CodeTokenExpired, "the token expired at %s; ask for a new one", c.Expires.Time().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -136,14 +136,14 @@ func (k *known) token(ctx context.Context, source Source, id string) (*kept, err
 // good tells whether the token is good for this principal now: nil, or why not.
 func (t *kept) good(user string, now time.Time) error {
 	if t.revoked != "" {
-		return &access.Error{Code: access.CodeTokenRevoked, Message: t.revoked}
+		return &toolcrib.Error{Code: toolcrib.CodeTokenRevoked, Message: t.revoked}
 	}
 	if err := t.issued.Claims.InTime(now); err != nil {
 		return err
 	}
 	subject, err := t.issued.Claims.ActsFor(user)
 	if err == nil && subject != user {
-		err = &access.Error{Code: access.CodeUnauthorized, Message: "the access token belongs to somebody else"}
+		err = &toolcrib.Error{Code: toolcrib.CodeUnauthorized, Message: "the access token belongs to somebody else"}
 	}
 	return err
 }

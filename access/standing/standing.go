@@ -170,7 +170,7 @@ func Inactive(u access.User) string {
 
 // told is an error with its code of contract §9 before it.
 func told(err error) string {
-	var no *access.Error
+	var no *toolcrib.Error
 	var quota *access.QuotaError
 	switch {
 	case errors.As(err, &no):

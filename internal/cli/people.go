@@ -229,7 +229,7 @@ func (a *app) signer() (*access.Signer, error) {
 
 // tokenError is an error about a token in the words of contract §9.
 func tokenError(err error) error {
-	var no *access.Error
+	var no *toolcrib.Error
 	if errors.As(err, &no) {
 		return failedf("%s: %s", no.Code, no.Message)
 	}
@@ -239,13 +239,13 @@ func tokenError(err error) error {
 // peopleError is an error about users and tokens, told as everywhere: what cannot be is
 // wrong usage.
 func peopleError(err error) error {
-	var no *access.Error
+	var no *toolcrib.Error
 	switch {
 	case !errors.As(err, &no):
 		return err
-	case no.Code == access.CodeBadRequest:
+	case no.Code == toolcrib.CodeBadRequest:
 		return usagef("%s", no.Message)
-	case no.Code == access.CodeNotFound:
+	case no.Code == toolcrib.CodeNotFound:
 		return failedf("not found: %s", no.Message)
 	}
 	return tokenError(err)
@@ -256,7 +256,7 @@ func peopleError(err error) error {
 func sameToken(who toolcrib.Principal, s *agent.State) error {
 	if who.Token != "" && s.Start.Principal.Token != who.Token {
 		return failedf("%s: run %s was not started by this access token, so it would go on without its scope; resume it without the token",
-			access.CodeScopeInsufficient, s.Run)
+			toolcrib.CodeScopeInsufficient, s.Run)
 	}
 	return nil
 }

@@ -340,9 +340,9 @@ func (a *app) tokensCheckCommand() *cobra.Command {
 
 // checkedToken is what tokens check says.
 type checkedToken struct {
-	Good    bool        `json:"good"`
-	Code    access.Code `json:"error,omitempty"` // of contract §9
-	Message string      `json:"message,omitempty"`
+	Good    bool          `json:"good"`
+	Code    toolcrib.Code `json:"error,omitempty"` // of contract §9
+	Message string        `json:"message,omitempty"`
 	*tokenView
 }
 
@@ -356,7 +356,7 @@ func (a *app) checkToken(ctx context.Context, asJSON bool) error {
 		return err
 	}
 	c, err := a.verified(ctx, s, text)
-	var no *access.Error
+	var no *toolcrib.Error
 	switch {
 	case errors.As(err, &no) && asJSON:
 		if err := printJSON(a.out, checkedToken{Code: no.Code, Message: no.Message}, true); err != nil {

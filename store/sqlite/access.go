@@ -45,8 +45,8 @@ func (s *Store) counter(ctx context.Context, name string) (uint64, error) {
 	return v, nil
 }
 
-func refused(code access.Code, format string, args ...any) *access.Error {
-	return &access.Error{Code: code, Message: fmt.Sprintf(format, args...)}
+func refused(code toolcrib.Code, format string, args ...any) *toolcrib.Error {
+	return &toolcrib.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
 // change makes one change; do fills it in and stores it.
@@ -58,7 +58,7 @@ func (a *Access) change(ctx context.Context, by string, do func(t *tx, c *access
 	err = a.s.write(ctx, &job{barrier: true, do: func(t *tx) error {
 		c = access.Change{By: by, At: at}
 		err := do(t, &c)
-		var no *access.Error
+		var no *toolcrib.Error
 		if errors.As(err, &no) {
 			return reject(err)
 		}
@@ -156,7 +156,7 @@ func (t *tx) knownGroups(groups []string) error {
 			return err
 		}
 		if n == 0 {
-			return refused(access.CodeNotFound, "there is no group %s; make it first", name)
+			return refused(toolcrib.CodeNotFound, "there is no group %s; make it first", name)
 		}
 	}
 	return nil
@@ -172,7 +172,7 @@ func doc[T any](row rowFunc, query, key, what string) (v T, err error) {
 	var raw []byte
 	err = row(query, []any{key}, &raw)
 	if errors.Is(err, sql.ErrNoRows) {
-		return v, refused(access.CodeNotFound, "there is no %s %+q", what, clipped(key))
+		return v, refused(toolcrib.CodeNotFound, "there is no %s %+q", what, clipped(key))
 	}
 	if err != nil {
 		return v, err
@@ -209,7 +209,7 @@ func (s *Store) reader(ctx context.Context) rowFunc {
 
 // failed is an error of reading as callers see it; one of access stays as it is.
 func (a *Access) failed(ctx context.Context, err error) error {
-	var no *access.Error
+	var no *toolcrib.Error
 	if err == nil || errors.As(err, &no) {
 		return err
 	}
@@ -228,7 +228,7 @@ func (a *Access) Alike(ctx context.Context, name string) (u access.User, err err
 	var raw []byte
 	err = a.s.readers.QueryRowContext(ctx, "SELECT doc FROM users WHERE folded = ? OR look = ? ORDER BY name <> ? LIMIT 1", keys.Folded, keys.Look, name).Scan(&raw)
 	if errors.Is(err, sql.ErrNoRows) {
-		return u, refused(access.CodeNotFound, "there is no user %+q", clipped(name))
+		return u, refused(toolcrib.CodeNotFound, "there is no user %+q", clipped(name))
 	}
 	if err == nil {
 		err = decodeDoc(raw, &u)

@@ -62,7 +62,7 @@ func (t *tx) roomForGroup(name string) error {
 		return err
 	}
 	if n >= access.MaxGroups {
-		return refused(access.CodeCapacityExceeded, "there are %d groups, and no room for more", access.MaxGroups)
+		return refused(toolcrib.CodeCapacityExceeded, "there are %d groups, and no room for more", access.MaxGroups)
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (a *Access) PasswordHash(ctx context.Context, name string) (string, error) 
 	var hash string
 	err := a.s.readers.QueryRowContext(ctx, "SELECT hash FROM passwords WHERE user = ?", name).Scan(&hash)
 	if errors.Is(err, sql.ErrNoRows) {
-		return "", refused(access.CodeNotFound, "%s has no password", name)
+		return "", refused(toolcrib.CodeNotFound, "%s has no password", name)
 	}
 	return hash, a.failed(ctx, err)
 }
@@ -161,7 +161,7 @@ const maxHashBytes = 256
 // SetPasswordHash implements [access.Passwords].
 func (a *Access) SetPasswordHash(ctx context.Context, name, hash, by string) (access.Change, error) {
 	if hash != "" && (len(hash) > maxHashBytes || !strings.HasPrefix(hash, "$argon2id$v=") || strings.Count(hash, "$") != 5) {
-		return access.Change{}, refused(access.CodeBadRequest, "this is no hash of a password")
+		return access.Change{}, refused(toolcrib.CodeBadRequest, "this is no hash of a password")
 	}
 	return a.change(ctx, by, func(t *tx, c *access.Change) error {
 		if _, err := doc[access.User](t.row, selectUser, name, "user"); err != nil {

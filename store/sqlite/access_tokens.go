@@ -22,7 +22,7 @@ func (a *Access) AddToken(ctx context.Context, i access.Issued, by string) (acce
 			return err
 		}
 		if n > 0 {
-			return refused(access.CodeConflict, "there is a token %s already", id)
+			return refused(toolcrib.CodeConflict, "there is a token %s already", id)
 		}
 		i.IssuedBy, i.Revoked, i.RevokedBy = by, time.Time{}, ""
 		return t.putToken(i, access.TokenIssued, c)

@@ -93,7 +93,7 @@ func keepsUsers(t *testing.T, d access.Directory) {
 		t.Errorf("the change tells %+v", c.User)
 	}
 	_, err = d.User(t.Context(), "jürgen")
-	refused(t, err, access.CodeNotFound)
+	refused(t, err, toolcrib.CodeNotFound)
 }
 
 func keepsNil(t *testing.T, d access.Directory) {
@@ -120,7 +120,7 @@ func sameTwice(t *testing.T, d access.Directory) {
 	add(t, d, access.User{Name: "anna"})
 	for _, name := range []string{"anna", "Anna", "ANNA", "ａnna"} {
 		_, err := d.AddUser(t.Context(), access.NewUser{User: access.User{Name: name}, Reuse: true}, by)
-		refused(t, err, access.CodeConflict)
+		refused(t, err, toolcrib.CodeConflict)
 	}
 	add(t, d, access.User{Name: "annb"})
 }
@@ -160,7 +160,7 @@ func alike(t *testing.T, d access.Directory) {
 		}
 	}
 	_, err := d.Alike(t.Context(), "anna")
-	refused(t, err, access.CodeNotFound)
+	refused(t, err, toolcrib.CodeNotFound)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := d.Alike(ctx, "bob"); err == nil {
@@ -180,10 +180,10 @@ func badUsers(t *testing.T, d access.Directory) {
 		{Name: "x", Display: "a\x1b[2J"},
 	} {
 		_, err := d.AddUser(t.Context(), access.NewUser{User: u}, by)
-		refused(t, err, access.CodeBadRequest)
+		refused(t, err, toolcrib.CodeBadRequest)
 	}
 	_, err := d.AddUser(t.Context(), access.NewUser{User: access.User{Name: "x", Groups: []string{"none"}}}, by)
-	refused(t, err, access.CodeNotFound)
+	refused(t, err, toolcrib.CodeNotFound)
 	if all, err := d.Users(t.Context(), "", 0); err != nil || len(all) != 0 {
 		t.Errorf("something was added: %v, %v", all, err)
 	}
@@ -204,11 +204,11 @@ func edits(t *testing.T, d access.Directory) {
 	}
 	bad, missing := []string{"**"}, []string{"none"}
 	_, err = d.EditUser(t.Context(), "anna", access.Edit{Grants: &bad}, by)
-	refused(t, err, access.CodeBadRequest)
+	refused(t, err, toolcrib.CodeBadRequest)
 	_, err = d.EditUser(t.Context(), "anna", access.Edit{Groups: &missing}, by)
-	refused(t, err, access.CodeNotFound)
+	refused(t, err, toolcrib.CodeNotFound)
 	_, err = d.EditUser(t.Context(), "bert", access.Edit{}, by)
-	refused(t, err, access.CodeNotFound)
+	refused(t, err, toolcrib.CodeNotFound)
 	if got, err := d.User(t.Context(), "anna"); err != nil || !cmp.Equal(want, got) {
 		t.Errorf("a refused edit changed something: %v %+v", err, got)
 	}
@@ -229,13 +229,13 @@ func removes(t *testing.T, d access.Directory) {
 		t.Errorf("users %+v, %v: want anna alone, disabled", all, err)
 	}
 	_, err = d.User(t.Context(), "bert")
-	refused(t, err, access.CodeNotFound)
+	refused(t, err, toolcrib.CodeNotFound)
 	_, err = d.RemoveUser(t.Context(), "bert", by)
-	refused(t, err, access.CodeNotFound)
+	refused(t, err, toolcrib.CodeNotFound)
 	_, err = d.EditUser(t.Context(), "bert", access.Edit{}, by)
-	refused(t, err, access.CodeNotFound)
+	refused(t, err, toolcrib.CodeNotFound)
 	_, err = d.SetPasswordHash(t.Context(), "bert", aHash, by)
-	refused(t, err, access.CodeNotFound)
+	refused(t, err, toolcrib.CodeNotFound)
 }
 
 func reuses(t *testing.T, d access.Directory) {
@@ -247,14 +247,14 @@ func reuses(t *testing.T, d access.Directory) {
 		{User: access.User{Name: "Anna"}, Reuse: true}, // another name, that looks like it
 	} {
 		_, err := d.AddUser(t.Context(), n, by)
-		refused(t, err, access.CodeConflict)
+		refused(t, err, toolcrib.CodeConflict)
 	}
 	done(t)(d.AddUser(t.Context(), access.NewUser{User: access.User{Name: "anna"}, Reuse: true}, by))
 	if u, err := d.User(t.Context(), "anna"); err != nil || u.Admin || u.Grants != nil {
 		t.Errorf("the new user has rights of the old one: %+v, %v", u, err)
 	}
 	_, err := d.PasswordHash(t.Context(), "anna")
-	refused(t, err, access.CodeNotFound)
+	refused(t, err, toolcrib.CodeNotFound)
 }
 
 func pages(t *testing.T, d access.Directory) {
@@ -295,9 +295,9 @@ func groups(t *testing.T, d access.Directory) {
 		t.Errorf("the change tells %+v", c.Group)
 	}
 	_, err = d.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "Staff"}}, by)
-	refused(t, err, access.CodeConflict)
+	refused(t, err, toolcrib.CodeConflict)
 	_, err = d.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "x", Grants: []string{"?*"}}}, by)
-	refused(t, err, access.CodeBadRequest)
+	refused(t, err, toolcrib.CodeBadRequest)
 	c, err = d.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "staff", Grants: []string{"a"}, Disabled: true}}, by)
 	if err != nil {
 		t.Fatal(err)
@@ -315,7 +315,7 @@ func groups(t *testing.T, d access.Directory) {
 		t.Errorf("the member lost the name of the group, and with it the restriction: %+v, %v", u, err)
 	}
 	_, err = d.RemoveGroup(t.Context(), "staff", by)
-	refused(t, err, access.CodeNotFound)
+	refused(t, err, toolcrib.CodeNotFound)
 }
 
 // aHash is well formed, and of no password that anybody knows.
@@ -324,7 +324,7 @@ const aHash = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHRzYWx0c2FsdA$MDEyMzQ1Njc
 func passwords(t *testing.T, d access.Directory) {
 	add(t, d, access.User{Name: "anna"})
 	_, err := d.PasswordHash(t.Context(), "anna")
-	refused(t, err, access.CodeNotFound)
+	refused(t, err, toolcrib.CodeNotFound)
 	c, err := d.SetPasswordHash(t.Context(), "anna", aHash, by)
 	if err != nil {
 		t.Fatal(err)
@@ -334,17 +334,17 @@ func passwords(t *testing.T, d access.Directory) {
 		t.Errorf("%v: %q", err, got)
 	}
 	_, err = d.SetPasswordHash(t.Context(), "anna", "correct horse battery staple", by)
-	refused(t, err, access.CodeBadRequest)
+	refused(t, err, toolcrib.CodeBadRequest)
 	done(t)(d.SetPasswordHash(t.Context(), "anna", "", by))
 	_, err = d.PasswordHash(t.Context(), "anna")
-	refused(t, err, access.CodeNotFound)
+	refused(t, err, toolcrib.CodeNotFound)
 }
 
 func knowsWho(t *testing.T, d access.Directory) {
 	_, err := d.AddUser(t.Context(), access.NewUser{User: access.User{Name: "anna"}}, "")
-	refused(t, err, access.CodeBadRequest)
+	refused(t, err, toolcrib.CodeBadRequest)
 	_, err = d.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "g"}}, "")
-	refused(t, err, access.CodeBadRequest)
+	refused(t, err, toolcrib.CodeBadRequest)
 	if all, err := d.Users(t.Context(), "", 0); err != nil || len(all) != 0 {
 		t.Errorf("it was added all the same: %v, %v", all, err)
 	}

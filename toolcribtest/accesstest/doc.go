@@ -6,15 +6,16 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 )
 
 const by = "local:tester"
 
 // refused checks that an error is a refusal with the code.
-func refused(t *testing.T, err error, code access.Code) {
+func refused(t *testing.T, err error, code toolcrib.Code) {
 	t.Helper()
-	var e *access.Error
+	var e *toolcrib.Error
 	if !errors.As(err, &e) || e.Code != code || e.Message == "" {
 		t.Errorf("got %v, want a refusal with %s", err, code)
 	}

@@ -21,7 +21,7 @@ func group(t *testing.T, d access.Directory, name string, grants ...string) {
 // carried checks that an error is the conflict with those who carry a group's name.
 func carried(t *testing.T, err error, want access.CarriedError) {
 	t.Helper()
-	refused(t, err, access.CodeConflict)
+	refused(t, err, toolcrib.CodeConflict)
 	var got *access.CarriedError
 	if !errors.As(err, &got) || *got != want || !errors.Is(err, toolcrib.ErrConflict) {
 		t.Errorf("got %v (%+v), want %+v", err, got, want)
@@ -31,7 +31,7 @@ func carried(t *testing.T, err error, want access.CarriedError) {
 // freed checks that an error is the conflict with those who could use every agent.
 func freed(t *testing.T, err error, group string, users ...string) {
 	t.Helper()
-	refused(t, err, access.CodeConflict)
+	refused(t, err, toolcrib.CodeConflict)
 	var got *access.AllAgentsError
 	if !errors.As(err, &got) || got.Group != group || !slices.Equal(got.Users, users) || got.Total != len(users) {
 		t.Errorf("got %v (%+v), want that %q of group %q are named", err, got, users, group)
@@ -70,7 +70,7 @@ func carriers(t *testing.T, d access.Directory) {
 func staleGroups(t *testing.T, d access.Directory) {
 	stale := func(err error) {
 		t.Helper()
-		refused(t, err, access.CodeConflict)
+		refused(t, err, toolcrib.CodeConflict)
 		var e *access.StaleError
 		if !errors.As(err, &e) || e.Group != "staff" {
 			t.Errorf("got %v", err)
@@ -186,7 +186,7 @@ func agentsOfGroups(t *testing.T, d access.Directory) {
 	off := bare
 	off.Disabled = true
 	_, err = d.PutGroup(t.Context(), off, by)
-	refused(t, err, access.CodeConflict)
+	refused(t, err, toolcrib.CodeConflict)
 	off.Grants = []string{"agent:reader"} // it goes on restricting
 	done(t)(d.PutGroup(t.Context(), off, by))
 	bare.AllAgents = true

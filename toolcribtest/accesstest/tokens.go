@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 )
 
@@ -46,14 +47,14 @@ func RunTokens(t *testing.T, open func(t *testing.T) access.Tokens) {
 			t.Errorf("the change tells %+v", c.Token)
 		}
 		_, err = s.Token(t.Context(), "tok_2")
-		refused(t, err, access.CodeNotFound)
+		refused(t, err, toolcrib.CodeNotFound)
 	})
 	t.Run("numbers of a scope are kept as written", func(t *testing.T) { keepsNumbers(t, open(t)) })
 	t.Run("an ID is used once", func(t *testing.T) {
 		s := open(t)
 		done(t)(s.AddToken(t.Context(), issued("tok_1", "anna"), by))
 		_, err := s.AddToken(t.Context(), issued("tok_1", "bert"), by)
-		refused(t, err, access.CodeConflict)
+		refused(t, err, toolcrib.CodeConflict)
 		if got, err := s.Token(t.Context(), "tok_1"); err != nil || got.Claims.Subject != "anna" {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -62,9 +63,9 @@ func RunTokens(t *testing.T, open func(t *testing.T) access.Tokens) {
 		s, bad := open(t), issued("tok_1", "anna")
 		bad.Claims.Expires = bad.Claims.IssuedAt
 		_, err := s.AddToken(t.Context(), bad, by)
-		refused(t, err, access.CodeBadRequest)
+		refused(t, err, toolcrib.CodeBadRequest)
 		_, err = s.AddToken(t.Context(), issued("tok_1", "anna"), "")
-		refused(t, err, access.CodeBadRequest)
+		refused(t, err, toolcrib.CodeBadRequest)
 	})
 	t.Run("revoked once, and for good", func(t *testing.T) { revokes(t, open(t)) })
 	t.Run("lists", func(t *testing.T) { listsTokens(t, open(t)) })
@@ -116,7 +117,7 @@ func revokes(t *testing.T, s access.Tokens) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	_, err = s.RevokeToken(t.Context(), "tok_2", by)
-	refused(t, err, access.CodeNotFound)
+	refused(t, err, toolcrib.CodeNotFound)
 }
 
 func listsTokens(t *testing.T, s access.Tokens) {

@@ -1,0 +1,81 @@
+package toolcrib
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Code is the kind of an [Error] (contract §9). The exit status of a command and the
+// status of an HTTP answer follow from it.
+type Code string
+
+// The codes of errors.
+const (
+	CodeBadRequest        Code = "bad_request"
+	CodeSchemaMismatch    Code = "schema_mismatch"
+	CodeUnauthorized      Code = "unauthorized"
+	CodeTokenInvalid      Code = "token_invalid"
+	CodeTokenRevoked      Code = "token_revoked"
+	CodeForbidden         Code = "forbidden"
+	CodeScopeInsufficient Code = "token_scope_insufficient"
+	CodeNotFound          Code = "not_found"
+	CodeTimeout           Code = "timeout"
+	CodeConflict          Code = "conflict"
+	CodeTokenExpired      Code = "token_expired" // also: not valid yet
+	CodeTooLarge          Code = "too_large"
+	CodeRateLimited       Code = "rate_limited"
+	CodeCapacityExceeded  Code = "capacity_exceeded"
+	CodeInternal          Code = "internal_error"
+	CodeNotImplemented    Code = "not_implemented"
+	CodeProviderFailed    Code = "provider_failed"
+	CodeOverloaded        Code = "overloaded"
+)
+
+// Error is an error for whoever asked. Message says what is wrong, where, and what to
+// do; it holds no secret. Everything else a caller can tell an error by is Code.
+type Error struct {
+	Code       Code
+	Message    string
+	RetryAfter time.Duration // when asking again may help; 0 = unknown
+	Ref        string        // under which an operator finds the detail; "" = there is none
+	Err        error         // the cause, for operators; may be nil
+}
+
+// Errorf makes an [*Error].
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+func (e *Error) Error() string { return e.Message }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is makes [ErrNotFound] and [ErrConflict] match the codes of the same names.
+func (e *Error) Is(target error) bool {
+	return target == ErrNotFound && e.Code == CodeNotFound || target == ErrConflict && e.Code == CodeConflict
+}
+
+// CodeOf returns the code of the first [*Error] in err's tree; without one it is
+// not_found or conflict for errors that wrap [ErrNotFound] and [ErrConflict], else
+// internal_error. The code of nil is "".
+func CodeOf(err error) Code {
+	var e *Error
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &e):
+		return e.Code
+	case errors.Is(err, ErrNotFound):
+		return CodeNotFound
+	case errors.Is(err, ErrConflict):
+		return CodeConflict
+	}
+	return CodeInternal
+}
+
+// ErrConflict says that a journal has moved on: somebody else drives the run.
+var ErrConflict = errors.New("journal: another writer was first")
+
+// ErrNotFound says that there is no such run, ref or name.
+var ErrNotFound = errors.New("not found")
