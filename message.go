@@ -53,6 +53,9 @@ type ToolCall struct {
 	// one (text protocol): what stands in Broken or Arguments is then all that it
 	// wrote, and the call is refused as parse_error with Problem.
 	Malformed bool `json:"malformed,omitempty"`
+	// Secret names a secret whose mark or value stood in the arguments (contract §11).
+	// Where a value stood, Arguments have the mark, and the call is never run.
+	Secret string `json:"secret,omitempty"`
 	// Cut is set if the reply ended inside this call (finish reason length).
 	Cut bool `json:"cut,omitempty"`
 	// ProviderID is the ID as the provider sent it where ID replaces it.

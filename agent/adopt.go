@@ -18,8 +18,8 @@ import (
 // maxBroken is how much is kept of arguments that could not be read.
 const maxBroken = 4 << 10
 
-// adopt makes a reply the run's own: secrets masked, calls with IDs that are
-// unique in the run and with arguments read strictly, once (contract §4, §11).
+// adopt makes a reply the run's own: its text cleaned and secrets masked, calls with IDs
+// that are unique in the run and with arguments read strictly, once (contract §4, §7, §11).
 // The calls are returned whole; the reply's parts keep their IDs and names.
 func (d *driver) adopt(reply *toolcrib.Reply) []journal.ToolCall {
 	ids := newIDs(d.s.ids)
@@ -38,25 +38,14 @@ func (d *driver) adopt(reply *toolcrib.Reply) []journal.ToolCall {
 			calls = append(calls, journal.ToolCall{ToolCall: *p.ToolCall})
 			c := &calls[len(calls)-1].ToolCall
 			ids.give(c)
-			giveName(c)
-			ReadArguments(c, d.r.Mask.MaskBytes(c.Arguments))
+			giveName(c, d.r.Mask)
+			ReadArguments(c, d.r.Mask, c.Arguments)
 			*p.ToolCall = toolcrib.ToolCall{ID: c.ID, Name: c.Name, Arguments: canonicalEmpty}
 		case p.Thinking != nil:
 			p.Thinking.Model = d.modelRef()
-			// A signature is over the text as it came; masked text would make it
-			// worthless, so then the block is only kept to be read.
-			if masked := d.r.Mask.Mask(p.Thinking.Text); masked != p.Thinking.Text {
-				p.Thinking.Text, p.Thinking.Signature = masked, ""
-			}
-			// Some APIs sign with data that can be read.
-			if masked := d.r.Mask.Mask(p.Thinking.Signature); masked != p.Thinking.Signature {
-				p.Thinking.Signature = ""
-			}
-			if masked := d.r.Mask.Mask(p.Thinking.Redacted); masked != p.Thinking.Redacted {
-				p.Thinking.Redacted = ""
-			}
+			cleanThinking(d.r.Mask, p.Thinking)
 		default:
-			p.Text = strings.ToValidUTF8(d.r.Mask.Mask(p.Text), "\uFFFD")
+			p.Text = d.r.Mask.Clean(p.Text)
 		}
 	}
 	if n := len(calls); n > 0 && reply.Finish.Reason == toolcrib.FinishLength {
@@ -75,16 +64,17 @@ func (d *driver) modelRef() string {
 	return m.Provider + "/" + m.ID
 }
 
-// ReadArguments decodes arguments strictly into the call, once and for all; what
-// cannot be read is kept as Broken, for the refusal.
-func ReadArguments(c *toolcrib.ToolCall, raw []byte) {
+// ReadArguments decodes arguments strictly into the call, once and for all. What
+// cannot be read is kept as Broken, for the refusal; where a secret stands in them, the
+// call is kept with its mark, and marked as one that never runs (contract §11).
+func ReadArguments(c *toolcrib.ToolCall, mask *guard.Masker, raw []byte) {
 	canonical, err := guard.Arguments(raw)
 	if err == nil {
-		c.Arguments = canonical
+		c.Arguments, c.Secret = mask.Arguments(canonical)
 		return
 	}
 	c.Arguments = canonicalEmpty
-	c.Broken = string(raw)
+	c.Broken = mask.ArgumentText(string(raw))
 	if len(c.Broken) > maxBroken {
 		cut := maxBroken
 		for cut > 0 && !utf8.RuneStart(c.Broken[cut]) {
@@ -93,17 +83,17 @@ func ReadArguments(c *toolcrib.ToolCall, raw []byte) {
 		c.Broken = c.Broken[:cut]
 	}
 	c.Broken = strings.ToValidUTF8(c.Broken, "\uFFFD")
-	c.Problem = err.Error()
+	c.Problem = mask.ArgumentText(err.Error())
 }
 
 // giveName replaces a name that no tool can have: sent back in the history, it
-// could make a provider reject every further request.
-func giveName(c *toolcrib.ToolCall) {
-	if toolcrib.ValidToolName(c.Name) {
+// could make a provider reject every further request. A secret is none either.
+func giveName(c *toolcrib.ToolCall, mask *guard.Masker) {
+	if toolcrib.ValidToolName(c.Name) && !mask.Holds(c.Name) {
 		return
 	}
 	const most = 128
-	name := strings.ToValidUTF8(c.Name, "\uFFFD")
+	name := mask.Mask(strings.ToValidUTF8(c.Name, "\uFFFD"))
 	c.ProviderName, c.Name = name[:min(len(name), most)], toolcrib.InvalidName
 	c.ProviderName = strings.ToValidUTF8(c.ProviderName, "")
 }

@@ -42,6 +42,8 @@ func (d *driver) check(ctx context.Context) error {
 	b := &journal.AnswerChecked{Request: last.Request}
 	answer, err := structured(toolcrib.Message{Parts: last.Parts}.Text())
 	if err == nil {
+		// Its strings are read as they are meant only now.
+		answer = d.r.Mask.MaskJSON(guard.CleanJSON(answer))
 		err = gate.CheckAnswer(d.s.Start.Agent.OutputSchema, answer)
 	}
 	if err != nil {

@@ -253,7 +253,7 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 	cost, sum := d.settle(sent, tokens, estimated)
 	bodies := append(make([]toolcrib.Body, 0, 8), &journal.Message{
 		Request: sent.Request, Iteration: sent.Iteration, Parts: reply.Message.Parts, Finish: reply.Finish.Reason,
-		Model: reply.Finish.Model, RequestID: reply.Finish.RequestID, Closing: sent.Closing,
+		Model: d.r.told(reply.Finish.Model), RequestID: d.r.told(reply.Finish.RequestID), Closing: sent.Closing,
 		DurationMS: took.Milliseconds(), FirstMS: in.first.Milliseconds(),
 	})
 	for i := range calls {
@@ -263,6 +263,7 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 	bodies = append(bodies, &journal.Usage{Request: sent.Request, Tokens: tokens, CostUSD: cost, Estimated: estimated, Sum: sum})
 	bodies = append(bodies, leaks...)
 	for _, n := range reply.Finish.Notices {
+		n.Message = d.r.told(n.Message)
 		bodies = append(bodies, &journal.Notice{Notice: n})
 	}
 	if first := d.s.Asked == nil || d.s.Asked.Model != sent.Model; first && !d.s.Start.Models[sent.Model].Price.Known {
@@ -321,6 +322,10 @@ func (in *reception) take(delta toolcrib.Delta, err error) bool {
 	return !in.ended
 }
 
+// told is a text of a provider, for people: nobody knows what stands in it, so what only
+// looks like a secret is taken out, too.
+func (r *Runner) told(text string) string { return guard.RedactText(r.Mask.Clean(text)) }
+
 // failed writes down a request that failed.
 func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err error, b *toolcrib.ReplyBuilder, took time.Duration) error {
 	m := &d.s.Start.Models[sent.Model]
@@ -336,10 +341,10 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 		f.Class, f.Message = ClassCancelled, "given up by the run"
 		f.Unsent = known && me.Unsent // it waited for its turn
 	case known:
-		f.Class, f.Status, f.Message, f.Detail = me.Class, me.Status, d.r.Mask.Mask(me.Message), d.r.Mask.Mask(me.Detail)
+		f.Class, f.Status, f.Message, f.Detail = me.Class, me.Status, d.r.told(me.Message), d.r.told(me.Detail)
 		f.RetryAfterMS, f.Unsent, f.NoTools = me.RetryAfter.Milliseconds(), me.Unsent, me.NoTools
 	default:
-		f.Detail = d.r.Mask.Mask(err.Error())
+		f.Detail = d.r.told(err.Error())
 	}
 	if f.Detail != "" {
 		f.Ref = d.r.NewID("ref_")
@@ -463,11 +468,11 @@ func addUsage(sum, more toolcrib.Usage) toolcrib.Usage {
 	return sum
 }
 
-// shower shows the deltas of a reply, with secrets masked even where they are
-// split over deltas.
+// shower shows the deltas of a reply as the reply will be kept: cleaned, and with secrets
+// masked, even where they are split over deltas.
 type shower struct {
 	d              *driver
-	text, thinking *guard.MaskStream
+	text, thinking *cleanStream
 	said           *guard.CanaryStream // of the text
 	calls          map[int]*shownCall
 	ids            *callIDs
@@ -475,10 +480,20 @@ type shower struct {
 
 type shownCall struct {
 	id     string
-	args   *guard.MaskStream
+	args   *guard.ArgumentStream
 	canary *guard.CanaryStream
 	silent bool // no piece of arguments has come
 }
+
+// cleanStream is [guard.Masker.Clean] for a text that comes in pieces.
+type cleanStream struct {
+	clean guard.CleanStream
+	mask  *guard.MaskStream
+}
+
+func (s *cleanStream) Write(piece string) string { return s.mask.Write(s.clean.Write(piece)) }
+
+func (s *cleanStream) Flush() string { return s.mask.Write(s.clean.Flush()) + s.mask.Flush() }
 
 type textData struct {
 	Text string `json:"text"`
@@ -494,7 +509,7 @@ func newShower(d *driver) *shower {
 	if d.r.Watch == nil {
 		return nil
 	}
-	return &shower{d: d, text: d.r.Mask.Stream(), thinking: d.r.Mask.Stream(), said: guard.NewCanaryStream(d.s.canary()), ids: newIDs(d.s.ids)}
+	return &shower{d: d, text: &cleanStream{mask: d.r.Mask.Stream()}, thinking: &cleanStream{mask: d.r.Mask.Stream()}, said: guard.NewCanaryStream(d.s.canary()), ids: newIDs(d.s.ids)}
 }
 
 func (w *shower) delta(delta toolcrib.Delta) {
@@ -524,8 +539,8 @@ func (w *shower) call(c *toolcrib.ToolCallDelta) {
 		// The ID that is shown is the one that the call will have.
 		shown := toolcrib.ToolCall{ID: c.ID, Name: c.Name}
 		w.ids.give(&shown)
-		giveName(&shown)
-		k = &shownCall{id: shown.ID, args: w.d.r.Mask.Stream(), canary: guard.NewCanaryStream(w.d.s.canary()), silent: strings.TrimSpace(c.Arguments) == ""}
+		giveName(&shown, w.d.r.Mask)
+		k = &shownCall{id: shown.ID, args: w.d.r.Mask.ArgumentStream(), canary: guard.NewCanaryStream(w.d.s.canary()), silent: strings.TrimSpace(c.Arguments) == ""}
 		w.calls[c.Index] = k
 		w.d.live(journal.FrameToolCallDelta, callDeltaData{ID: k.id, Name: shown.Name, ArgumentsDelta: k.canary.Write(k.args.Write(c.Arguments))})
 		return

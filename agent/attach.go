@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"mime"
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -53,12 +54,23 @@ type keptFile struct {
 // its transcript too.
 func (r *Runner) reference(run toolcrib.RunID, ref string, f toolcrib.OutputFile) (toolcrib.File, keptFile) {
 	data := f.Data
-	if strings.HasPrefix(f.MediaType, "text/") {
-		data = r.Mask.MaskBytes(data)
+	if isText(f.MediaType) {
+		data = []byte(r.Mask.Clean(string(data)))
 	}
 	return toolcrib.File{
-		Ref: string(run) + "/" + ref, MediaType: f.MediaType, Name: r.Mask.Mask(f.Name), Bytes: int64(len(data)),
+		Ref: string(run) + "/" + ref, MediaType: f.MediaType, Name: r.Mask.Clean(f.Name), Bytes: int64(len(data)),
 	}, keptFile{ref: ref, data: data}
+}
+
+// isText reports whether a file of this media type is read as text.
+func isText(media string) bool {
+	kind, _, err := mime.ParseMediaType(media)
+	if err != nil {
+		return false
+	}
+	_, suffix, _ := strings.Cut(kind, "+")
+	return strings.HasPrefix(kind, "text/") || suffix == "json" || suffix == "xml" ||
+		slices.Contains([]string{"application/json", "application/xml", "application/yaml"}, kind)
 }
 
 // attach puts the files of a task into the content store, before the run begins.

@@ -57,7 +57,7 @@ func (d *driver) givesToChild(c *Call, permit *gate.Permit) (f *childFlight, sta
 // when its siblings have theirs.
 func (d *driver) noShareLeft(c *Call, none string) (*gate.Verdict, error) {
 	v := gate.NoShare(&c.ToolCall, none)
-	d.maskVerdict(&v.Verdict)
+	MaskVerdict(d.r.Mask, &v)
 	for i := range d.verdicts {
 		if d.verdicts[i].CallID == c.ID {
 			d.verdicts[i] = v

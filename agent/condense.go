@@ -48,7 +48,7 @@ func (d *driver) condense(ctx context.Context, step Step) error {
 	tokens, estimated := d.count(sent, &reply)
 	cost, sum := d.settle(sent, tokens, estimated)
 	spent := &journal.Usage{Request: sent.Request, Tokens: tokens, CostUSD: cost, Estimated: estimated, Sum: sum}
-	summary, _ := guard.RedactCanary(guard.Clean(d.r.Mask.Mask(reply.Message.Text())), d.s.Start.Canary)
+	summary, _ := guard.RedactCanary(d.r.Mask.Clean(reply.Message.Text()), d.s.Start.Canary)
 	summary = strings.TrimSpace(summary)
 	return d.append(ctx, append([]toolcrib.Body{spent}, d.replaced(step, sent.Request, summary)...)...)
 }

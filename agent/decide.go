@@ -144,7 +144,7 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 		return nil, err
 	}
 	resolved := &journal.ConfirmationResolved{
-		ApprovalID: a.ApprovalID, Digest: a.Digest, Decision: d.Decision, By: r.Mask.Mask(d.By), User: d.Who.User, Token: d.Who.Token, Reason: r.Mask.Mask(d.Reason),
+		ApprovalID: a.ApprovalID, Digest: a.Digest, Decision: d.Decision, By: r.Mask.Clean(d.By), User: d.Who.User, Token: d.Who.Token, Reason: r.Mask.Clean(d.Reason),
 		Calls: map[string]journal.CallDecision{},
 	}
 	if err := r.checkRemember(s, d.Remember); err != nil {
@@ -363,9 +363,9 @@ func (s *State) begun(id string, arguments []byte) error {
 // checkEdit reads arguments that a person changed, and lets the gate judge them:
 // a person may change a call, but not past the gate.
 func (r *Runner) checkEdit(ctx context.Context, s *State, open []*Call, id string, d *journal.CallDecision) error {
-	canonical, err := guard.Arguments(r.Mask.MaskBytes(d.Arguments))
+	canonical, err := guard.Arguments(d.Arguments)
 	if err != nil {
-		return usagef("changed arguments of %s: %v", id, err)
+		return usagef("changed arguments of %s: %s", id, r.Mask.Mask(err.Error()))
 	}
 	d.Arguments = canonical
 	i := slices.IndexFunc(open, func(c *Call) bool { return c.ID == id })
@@ -373,7 +373,7 @@ func (r *Runner) checkEdit(ctx context.Context, s *State, open []*Call, id strin
 		return err
 	}
 	call := open[i].ToolCall
-	call.Arguments = canonical
+	call.Arguments, call.Secret = r.Mask.Arguments(canonical)
 	facts := s.facts()
 	facts.DryRun = true
 	facts.Place = map[string]int{id: slices.IndexFunc(s.Turn.Calls, func(c *Call) bool { return c.ID == id })}

@@ -178,7 +178,7 @@ func (x *execution) step() error {
 	case n := <-x.news:
 		return x.hear(n)
 	case p := <-x.ticks:
-		x.d.live(journal.FrameToolProgress, progressData{ID: p.id, Message: x.d.r.Mask.Mask(p.message), Fraction: p.fraction})
+		x.d.live(journal.FrameToolProgress, progressData{ID: p.id, Message: x.d.r.Mask.Clean(p.message), Fraction: p.fraction})
 		return nil
 	case <-x.told:
 		x.told = nil

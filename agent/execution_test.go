@@ -189,7 +189,7 @@ func TestSecretsAreMasked(t *testing.T) {
 	bad.call = func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
 		return toolcrib.Output{}, errors.New("no access with " + secret)
 	}
-	withTools(t, w, guard.NewMasker(secret), leak, bad)
+	withTools(t, w, guard.NewMasker(guard.Secret{Name: "api", Value: secret}), leak, bad)
 	split := calls("leak", `{"x":"`+secret[:7], "bad", `{}`)
 	split = append(split[:1:1], append([]toolcrib.Delta{{ToolCall: &toolcrib.ToolCallDelta{Index: 0, Arguments: secret[7:] + `"}`}}}, split[1:]...)...)
 	w.script(split, []toolcrib.Delta{{Text: "it is " + secret[:7]}, {Text: secret[7:]}, finish(toolcrib.FinishStop)})

@@ -221,7 +221,7 @@ func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.
 			return toolcrib.Invoked{}, fmt.Errorf("no tool can have the name %q", name)
 		}
 		call := &toolcrib.ToolCall{ID: "call_1", Name: name}
-		ReadArguments(call, arguments)
+		ReadArguments(call, r.Mask, arguments)
 		child, err := r.Run(ctx, Task{
 			Agent: s.Start.Agent, Principal: s.Start.Principal, Workspace: s.Start.Workspace,
 			Parent: s.Run, Depth: s.Start.Depth + 1, Driver: s.Start.Driver,

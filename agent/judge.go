@@ -8,6 +8,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -20,6 +21,9 @@ func (d *driver) judge(ctx context.Context) error {
 	for i, c := range open {
 		calls[i] = c.ToolCall
 		calls[i].Arguments = c.judgedArguments()
+		if c.Secret == "" { // it may have become known as one since
+			_, calls[i].Secret = d.r.Mask.Arguments(calls[i].Arguments)
+		}
 	}
 	facts := s.facts()
 	if !d.r.Mask.Empty() {
@@ -32,8 +36,7 @@ func (d *driver) judge(ctx context.Context) error {
 	record := &journal.Verdicts{Iteration: s.Turn.Iteration, Again: s.Turn.Judged, Verdicts: make([]journal.Verdict, len(verdicts))}
 	for i := range verdicts {
 		v := &verdicts[i]
-		d.maskVerdict(&v.Verdict)
-		v.Content = d.r.Mask.Mask(v.Content)
+		MaskVerdict(d.r.Mask, v)
 		record.Verdicts[i] = v.Verdict
 	}
 	d.verdicts, d.judged = verdicts, time.Now()
@@ -54,8 +57,7 @@ func (d *driver) withdrawn(ctx context.Context, c *Call) (*gate.Verdict, error) 
 	if !gone || ctx.Err() != nil { // a run that ends is answered otherwise
 		return nil, nil
 	}
-	d.maskVerdict(&v.Verdict)
-	v.Content = d.r.Mask.Mask(v.Content)
+	MaskVerdict(d.r.Mask, &v)
 	for i := range d.verdicts {
 		if d.verdicts[i].CallID == c.ID {
 			d.verdicts[i] = v
@@ -148,14 +150,15 @@ func (d *driver) decided(calls []*Call) map[string]gate.Decided {
 	return m
 }
 
-func (d *driver) maskVerdict(v *journal.Verdict) {
-	if d.r.Mask.Empty() {
+// MaskVerdict masks the secrets in all that a verdict tells.
+func MaskVerdict(mask *guard.Masker, v *gate.Verdict) {
+	if mask.Empty() {
 		return
 	}
-	v.Message, v.Detail = d.r.Mask.Mask(v.Message), d.r.Mask.Mask(v.Detail)
-	v.OperatorHint, v.SchemaError = d.r.Mask.Mask(v.OperatorHint), d.r.Mask.MaskJSON(v.SchemaError)
+	v.Message, v.Detail, v.Content = mask.Mask(v.Message), mask.Mask(v.Detail), mask.Mask(v.Content)
+	v.OperatorHint, v.SchemaError = mask.Mask(v.OperatorHint), mask.MaskJSON(v.SchemaError)
 	if v.Preview != nil {
-		v.Preview = &toolcrib.Preview{Kind: v.Preview.Kind, Text: d.r.Mask.Mask(v.Preview.Text)}
+		v.Preview = &toolcrib.Preview{Kind: v.Preview.Kind, Text: mask.Mask(v.Preview.Text)}
 	}
 }
 

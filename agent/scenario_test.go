@@ -552,7 +552,7 @@ func TestGivenCall(t *testing.T) {
 		w := newWorld(t, gate.ConfirmWrites)
 		s := run(t, w, func(k *agent.Task) {
 			c := &toolcrib.ToolCall{ID: "call_1", Name: name}
-			agent.ReadArguments(c, nil)
+			agent.ReadArguments(c, nil, nil)
 			k.Given, k.Approve, k.Models = c, agent.ApproveDeny, nil
 		})
 		equal(t, "result", strings.Join(results(s), ","), want)

@@ -126,11 +126,14 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 }
 
 func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStarted {
-	input := append([]toolcrib.Message(nil), task.History...)
+	input := make([]toolcrib.Message, 0, len(task.History)+1)
+	for _, m := range task.History {
+		input = append(input, cleanMessage(r.Mask, m))
+	}
 	if task.Given == nil && (task.Prompt != "" || len(attached) > 0) {
 		said := toolcrib.Message{Role: toolcrib.RoleUser}
 		if task.Prompt != "" {
-			said = toolcrib.TextMessage(toolcrib.RoleUser, r.Mask.Mask(task.Prompt))
+			said = toolcrib.TextMessage(toolcrib.RoleUser, r.Mask.Clean(task.Prompt))
 		}
 		said.Parts = append(said.Parts, attached...)
 		input = append(input, said)
@@ -145,7 +148,7 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		Session: task.Session, Parent: task.Parent, Depth: task.Depth,
 		ForkedFrom: task.ForkedFrom, ForkedRound: task.ForkedRound,
 		Workspace: task.Workspace, Driver: task.Driver,
-		System: r.Mask.Mask(task.Agent.System), Input: input,
+		System: r.Mask.Clean(task.Agent.System), Input: input,
 		RunTools: task.RunTools, SkillTools: task.SkillTools, WorkerTools: task.WorkerTools,
 		Skills: task.Skills, Approve: string(task.Approve), Given: task.Given, Taint: task.Taint, Canary: canary,
 		Above: task.Above, Share: task.Share, Worker: task.Worker,

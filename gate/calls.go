@@ -3,16 +3,31 @@ package gate
 import (
 	"bytes"
 	"errors"
+	"fmt"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 )
+
+// holdsSecret refuses a call in whose arguments a secret stands: a mark would be written
+// over the secret itself, and a value has no business there (contract §11). Its arguments
+// are not what the model sent, so nothing else is said about them.
+func (j *judgement) holdsSecret() *refusal {
+	mark := guard.Mark(j.asked.Secret)
+	r := refuse(fmt.Sprintf("%s was not run: in its arguments stands %s, or the secret that this mark replaces in what you read. "+
+		"Leave the secret where it is: in a file, change what is around it with edit_file; do not repeat it in a call.", j.name(), mark))
+	r.reason = toolcrib.ReasonToolPolicy
+	return r
+}
 
 // argumentsStep reads and validates the arguments (H4), and makes the call that
 // everything after it is about.
 func (j *judgement) argumentsStep() *refusal {
 	if j.asked.Broken != "" || j.asked.Problem != "" {
 		return broken(j.asked.Problem)
+	}
+	if j.asked.Secret != "" {
+		return j.holdsSecret()
 	}
 	// The arguments are canonical already; reading them strictly once more costs
 	// little, and keeps a caller's slip from making two texts of one call.

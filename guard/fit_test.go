@@ -99,7 +99,7 @@ func TestC10_FitCountsNeutralizedTags(t *testing.T) {
 // A secret is hidden wherever it stands: behind characters that cleaning removes,
 // behind escapes, and at the place of the cut.
 func TestFitMasks(t *testing.T) {
-	opt := FitOptions{MaxBytes: 256, Masker: NewMasker("hunter2-hunter2")}
+	opt := FitOptions{MaxBytes: 256, Masker: newMasker("hunter2-hunter2")}
 	for _, out := range []toolcrib.Output{
 		{Text: "a hunter2-\x00hunter2 b"},
 		{JSON: json.RawMessage(`{"a":"hunter2\u002d\u0000hunter2"}`)},
@@ -108,7 +108,7 @@ func TestFitMasks(t *testing.T) {
 		{JSON: json.RawMessage(`["` + strings.Repeat("x", 205) + `hunter2-hunter2","` + strings.Repeat("x", 500) + `"]`)},
 	} {
 		f := Fit(out, opt)
-		if strings.Contains(f.Content+f.Whole.String(), "hunter2") || !strings.Contains(f.Whole.String(), Mask) {
+		if strings.Contains(f.Content+f.Whole.String(), "hunter2") || !strings.Contains(f.Whole.String(), markX) {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -122,7 +122,7 @@ func TestFitProperty(t *testing.T) {
 			out = toolcrib.Output{JSON: json.RawMessage(rapid.SampledFrom([]string{text, spell(t, drawValue(t, 3)), oracle([]any{text, text})}).Draw(t, "raw"))}
 		}
 		limit := rapid.IntRange(0, 1000).Draw(t, "limit")
-		f := Fit(out, FitOptions{MaxBytes: limit, Ref: "r", Masker: NewMasker("abcabc")})
+		f := Fit(out, FitOptions{MaxBytes: limit, Ref: "r", Masker: newMasker("abcabc")})
 		if !IsClean(f.Content) || !IsClean(f.Whole.String()) {
 			t.Fatalf("not clean: %q", f.Content)
 		}

@@ -12,22 +12,47 @@ import (
 	"sync/atomic"
 )
 
-// Mask is what stands where a secret stood.
-const Mask = "***"
+// Secret is a value that must not be shown, and the name that is shown instead.
+type Secret struct{ Name, Value string }
+
+// maxSecretName bounds a name in a mark, in bytes.
+const maxSecretName = 64
+
+// Mark returns what stands where the secret of this name stood: "[secret:NAME]". In a
+// name, whatever is not a letter, a digit or one of "._-" is written as "_".
+func Mark(name string) string { return "[secret:" + markName(name) + "]" }
+
+func markName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r == '.' || r < 0x80 && tokenChar(byte(r)) {
+			return r
+		}
+		return '_'
+	}, name)
+	if name == "" {
+		return "unnamed"
+	}
+	return name[:min(len(name), maxSecretName)]
+}
 
 // MinSecretBytes is the length from which on a secret is masked by value. A
 // shorter one would be found in ordinary words, and hides little.
 const MinSecretBytes = 6
 
+// MinRefusedBytes is the length from which on the value of a secret does not pass in the
+// arguments of a call. A shorter one may be an ordinary word that is meant as such.
+const MinRefusedBytes = 12
+
 // minEncodedBytes is the least length of a piece of base64 that is taken for a
 // secret.
 const minEncodedBytes = 8
 
-// Masker replaces known secrets by [Mask] wherever they stand (contract §2). It
-// knows each secret as it is, escaped as in JSON and URLs (query and path), and in
+// Masker replaces known secrets by their [Mark] wherever they stand (contract §2, §11).
+// It knows each secret as it is, escaped as in JSON and URLs (query and path), and in
 // base64 (standard and URL, padded or not, also inside longer data such as
 // "user:password").
-// Pieces that overlap or touch become one [Mask]. What has the form of an access token
+// Pieces that overlap become one mark, that of the first. The marks themselves stay as
+// they are, so masking twice changes nothing. What has the form of an access token
 // ([TokenPrefix] and three parts of base64url) is masked whoever it belongs to.
 //
 // A Masker can learn more secrets while it is in use ([Masker.Learn]): whoever shares it
@@ -38,143 +63,176 @@ type Masker struct {
 	known    atomic.Pointer[spellings]
 }
 
-// spellings are the secrets of a Masker at one time; they never change. nil = there are
-// none.
+// form is one spelling of a secret, or its mark.
+type form struct{ text, name string }
+
+// spellings are the secrets of a Masker at one time; they never change.
 type spellings struct {
-	secrets []string // sorted
-	forms   []string // all spellings, sorted by their bytes, each at least MinSecretBytes long
+	secrets []Secret // sorted by value, then by name
+	forms   []form   // sorted by text, each at least MinSecretBytes long
 	longest int
 
 	// The search steps over text in windows of MinSecretBytes: shift says how far
 	// the window may move for the last two bytes in it, buckets (where shift is 0)
 	// which forms end their first window with them.
-	shift   *[windowKinds]uint8
-	buckets map[uint16][]string
+	shift   [windowKinds]uint8
+	buckets map[uint16][]form
+
+	// arguments are those that do not pass in the arguments of a call: the marks of all,
+	// and the secrets of at least MinRefusedBytes.
+	arguments *spellings
 }
 
 const windowKinds = 4096
 
 func windowKind(a, b byte) uint16 { return (uint16(a)<<5 ^ uint16(b)) % windowKinds }
 
-// NewMasker makes a Masker of secret values. Space around a secret does not count;
-// values shorter than [MinSecretBytes] are ignored, and so is the order.
-func NewMasker(secrets ...string) *Masker { return (*Masker)(nil).With(secrets...) }
+// noSecrets knows the mark of access tokens only.
+var noSecrets = newSpellings(nil)
 
-// With returns a Masker of its own that knows more secrets; m stays as it is.
-func (m *Masker) With(more ...string) *Masker {
-	n := new(Masker)
-	if m != nil {
-		n.known.Store(m.known.Load())
-	}
-	n.Learn(more...)
-	return n
+// NewMasker makes a Masker of secrets. Space around a value does not count; values
+// shorter than [MinSecretBytes] are ignored, and so is the order.
+func NewMasker(secrets ...Secret) *Masker {
+	m := new(Masker)
+	m.Learn(secrets...)
+	return m
 }
 
 // Learn makes more secrets known to all who use m, from now on: what they mask later has
 // none of them, a stream that is open with its next piece at the latest. What was masked
 // before stays as it was. Secrets that are known cost little; a new one costs as much as
 // making a Masker of all. A nil Masker can learn nothing.
-func (m *Masker) Learn(secrets ...string) {
-	if m == nil || !m.known.Load().lacks(secrets) {
+func (m *Masker) Learn(secrets ...Secret) {
+	if m == nil || !m.now().lacks(secrets) {
 		return
 	}
 	m.learning.Lock()
 	defer m.learning.Unlock()
-	m.known.Store(m.known.Load().with(secrets))
+	m.known.Store(m.now().with(secrets))
 }
 
-// lacks tells whether one of the secrets is to be masked and not known.
-func (k *spellings) lacks(secrets []string) bool {
-	return slices.ContainsFunc(secrets, func(s string) bool {
-		if s = strings.TrimSpace(s); len(s) < MinSecretBytes {
+// usable returns a secret without the space around it, with the name that its mark has;
+// false if it is too short.
+func (s Secret) usable() (Secret, bool) {
+	s.Name, s.Value = markName(s.Name), strings.TrimSpace(s.Value)
+	return s, len(s.Value) >= MinSecretBytes
+}
+
+func compareSecrets(a, b Secret) int {
+	return cmp.Or(cmp.Compare(a.Value, b.Value), cmp.Compare(a.Name, b.Name))
+}
+
+// lacks reports whether one of the secrets is to be masked and not known.
+func (k *spellings) lacks(secrets []Secret) bool {
+	return slices.ContainsFunc(secrets, func(s Secret) bool {
+		s, ok := s.usable()
+		if !ok {
 			return false
 		}
-		if k == nil {
-			return true
-		}
-		_, known := slices.BinarySearch(k.secrets, s)
+		_, known := slices.BinarySearchFunc(k.secrets, s, compareSecrets)
 		return !known
 	})
 }
 
-func (k *spellings) with(more []string) *spellings {
-	n := new(spellings)
-	if k != nil {
-		n.secrets = slices.Clone(k.secrets)
-	}
+func (k *spellings) with(more []Secret) *spellings {
+	all := slices.Clone(k.secrets)
 	for _, s := range more {
-		if s = strings.TrimSpace(s); len(s) >= MinSecretBytes {
-			n.secrets = append(n.secrets, s)
+		if s, ok := s.usable(); ok {
+			all = append(all, s)
 		}
 	}
-	slices.Sort(n.secrets)
-	n.secrets = slices.Compact(n.secrets)
-	for _, s := range n.secrets {
-		n.forms = appendForms(n.forms, s)
+	slices.SortFunc(all, compareSecrets)
+	return newSpellings(slices.Compact(all))
+}
+
+// newSpellings takes secrets that are sorted and usable.
+func newSpellings(secrets []Secret) *spellings {
+	k := &spellings{secrets: secrets}
+	marks := []form{{Mark(tokenName), tokenName}}
+	var long []form
+	for _, s := range secrets {
+		marks = append(marks, form{Mark(s.Name), s.Name})
+		forms := appendForms(nil, s)
+		k.forms = append(k.forms, forms...)
+		if len(s.Value) >= MinRefusedBytes {
+			long = append(long, forms...)
+		}
 	}
-	slices.Sort(n.forms)
-	n.forms = slices.Compact(n.forms)
-	n.index()
-	return n
+	k.index(marks)
+	k.arguments = &spellings{forms: long}
+	k.arguments.index(marks)
+	return k
 }
 
 // now are the secrets that are known at the moment: what belongs together is masked by
 // one of it.
 func (m *Masker) now() *spellings {
-	if m == nil {
-		return nil
+	if k := m.known.Load(); k != nil {
+		return k
 	}
-	return m.known.Load()
+	return noSecrets
 }
 
-func (k *spellings) index() {
-	if len(k.forms) == 0 {
-		return
-	}
-	k.shift = new([windowKinds]uint8)
+// index sorts the forms, of which a text that several secrets have keeps the first name,
+// and prepares the search for them.
+func (k *spellings) index(marks []form) {
+	k.forms = append(k.forms, marks...)
+	slices.SortFunc(k.forms, func(a, b form) int {
+		return cmp.Or(cmp.Compare(a.text, b.text), cmp.Compare(a.name, b.name))
+	})
+	k.forms = slices.CompactFunc(k.forms, func(a, b form) bool { return a.text == b.text })
 	for i := range k.shift {
 		k.shift[i] = MinSecretBytes - 1
 	}
-	k.buckets = make(map[uint16][]string, len(k.forms))
+	k.buckets = make(map[uint16][]form, len(k.forms))
 	for _, f := range k.forms {
-		k.longest = max(k.longest, len(f))
+		k.longest = max(k.longest, len(f.text))
 		for i := 1; i < MinSecretBytes; i++ {
-			at := windowKind(f[i-1], f[i])
+			at := windowKind(f.text[i-1], f.text[i])
 			k.shift[at] = min(k.shift[at], uint8(MinSecretBytes-1-i))
 		}
-		at := windowKind(f[MinSecretBytes-2], f[MinSecretBytes-1])
+		at := windowKind(f.text[MinSecretBytes-2], f.text[MinSecretBytes-1])
 		k.buckets[at] = append(k.buckets[at], f)
 	}
 	for _, b := range k.buckets {
-		slices.SortStableFunc(b, func(x, y string) int { return cmp.Compare(len(y), len(x)) })
+		slices.SortStableFunc(b, func(x, y form) int { return cmp.Compare(len(y.text), len(x.text)) })
 	}
 }
 
 // appendForms appends the spellings under which a secret may turn up.
-func appendForms(forms []string, secret string) []string {
-	forms = append(forms, secret, url.QueryEscape(secret), url.PathEscape(secret),
-		string(appendInside(nil, secret)),
-		strings.ReplaceAll(string(appendInside(nil, secret)), "/", `\/`))
-	if html, err := json.Marshal(secret); err == nil {
-		forms = append(forms, string(html[1:len(html)-1]))
+func appendForms(forms []form, s Secret) []form {
+	add := func(text string) {
+		if len(text) >= MinSecretBytes {
+			forms = append(forms, form{text, s.Name})
+		}
+	}
+	inside := string(appendInside(nil, s.Value))
+	add(s.Value)
+	add(url.QueryEscape(s.Value))
+	add(url.PathEscape(s.Value))
+	add(inside)
+	add(strings.ReplaceAll(inside, "/", `\/`))
+	if html, err := json.Marshal(s.Value); err == nil {
+		add(string(html[1 : len(html)-1]))
 	}
 	for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-		forms = append(forms, enc.EncodeToString([]byte(secret)), enc.WithPadding('=').EncodeToString([]byte(secret)))
+		add(enc.EncodeToString([]byte(s.Value)))
+		add(enc.WithPadding('=').EncodeToString([]byte(s.Value)))
 		// Where other data stands before and after the secret, only the characters
 		// that depend on nothing but the secret are the same each time.
 		for before := range 3 {
-			all := enc.EncodeToString(append(make([]byte, before), secret...))
+			all := enc.EncodeToString(append(make([]byte, before), s.Value...))
 			from := (before*8 + 5) / 6
-			to := (before + len(secret)) * 8 / 6
+			to := (before + len(s.Value)) * 8 / 6
 			if to-from >= minEncodedBytes {
-				forms = append(forms, all[from:to])
+				add(all[from:to])
 			}
 		}
 	}
-	return slices.DeleteFunc(forms, func(f string) bool { return len(f) < MinSecretBytes })
+	return forms
 }
 
-// Empty tells whether there is nothing to mask, which only a nil Masker can say: any
+// Empty reports whether there is nothing to mask, which only a nil Masker can say: any
 // other masks access tokens.
 func (m *Masker) Empty() bool { return m == nil }
 
@@ -185,11 +243,10 @@ func (m *Masker) Mask(s string) string {
 		return s
 	}
 	k := m.now()
-	from, to := nextSecret(k, s, 0)
-	if from < 0 {
+	if nextSecret(k, s, 0).none() {
 		return s
 	}
-	return string(maskFrom(k, make([]byte, 0, len(s)), s, from, to))
+	return string(appendMasked(k, make([]byte, 0, len(s)), s))
 }
 
 // MaskBytes is [Masker.Mask] for bytes; b is never changed.
@@ -197,81 +254,121 @@ func (m *Masker) MaskBytes(b []byte) []byte {
 	if m.Empty() {
 		return b
 	}
-	return m.now().maskBytes(b)
-}
-
-func (k *spellings) maskBytes(b []byte) []byte {
-	from, to := nextSecret(k, b, 0)
-	if from < 0 {
+	k := m.now()
+	if nextSecret(k, b, 0).none() {
 		return b
 	}
-	return maskFrom(k, make([]byte, 0, len(b)), b, from, to)
+	return appendMasked(k, make([]byte, 0, len(b)), b)
 }
 
-// maskFrom appends s to dst with its secrets replaced, of which s[from:to] is the
-// first.
-func maskFrom[T bytestring](k *spellings, dst []byte, s T, from, to int) []byte {
+// Clean returns s fit to be read: cleaned as [Clean] does, then masked. A nil Masker
+// only cleans.
+func (m *Masker) Clean(s string) string { return m.Mask(Clean(s)) }
+
+// Holds reports whether s holds what does not pass in the arguments of a call: the mark
+// of a secret, or the value of one of at least [MinRefusedBytes].
+func (m *Masker) Holds(s string) bool {
+	return !m.Empty() && !nextStretch(m.now().arguments, s, 0).none()
+}
+
+// Arguments looks for secrets in the canonical arguments of a call, which must never run
+// with one (contract §11): the mark of one, or the value of one of at least
+// [MinRefusedBytes], however it is escaped. If there is one, it returns its name, and the
+// arguments as they may be kept and shown, with marks for values; else raw itself and "".
+func (m *Masker) Arguments(raw json.RawMessage) (kept json.RawMessage, secret string) {
+	if m.Empty() {
+		return raw, ""
+	}
+	k := m.now().arguments
+	found := k.inJSON(raw, nextStretch[[]byte])
+	if found.none() {
+		return raw, ""
+	}
+	kept, err := Arguments(k.maskJSON(raw))
+	if err != nil { // the whole is no object any more, or too long
+		kept = json.RawMessage("{}")
+	}
+	return kept, found.name
+}
+
+// appendMasked appends s to dst with its secrets replaced.
+func appendMasked[T bytestring](k *spellings, dst []byte, s T) []byte {
 	done := 0
-	for from >= 0 {
-		dst = append(dst, s[done:from]...)
-		dst = append(dst, Mask...)
-		done = to
-		from, to = nextSecret(k, s, to)
+	for f := nextStretch(k, s, 0); !f.none(); f = nextStretch(k, s, done) {
+		dst = append(dst, s[done:f.from]...)
+		dst = append(dst, Mark(f.name)...)
+		done = f.to
 	}
 	return append(dst, s[done:]...)
 }
 
-// nextSecret finds the next stretch of s from i on that secrets cover, overlapping
-// and touching ones joined; -1 = none.
-func nextSecret[T bytestring](k *spellings, s T, i int) (from, to int) {
-	from, to = firstSecret(k, s, i)
-	if from < 0 {
-		return -1, -1
+// found is a stretch of a text that secrets cover, or a mark; the name is that of the
+// first of them.
+type found struct {
+	from, to int // from -1 = there is none
+	name     string
+}
+
+func (f found) none() bool { return f.from < 0 }
+
+var nothing = found{from: -1, to: -1}
+
+// nextSecret finds the next stretch of s from i on that is not just a mark.
+func nextSecret[T bytestring](k *spellings, s T, i int) found {
+	for {
+		f := nextStretch(k, s, i)
+		if f.none() || string(s[f.from:f.to]) != Mark(f.name) {
+			return f
+		}
+		i = f.to
 	}
-	for i = from + 1; i <= to; i++ {
-		next, end := firstSecret(k, s, i)
-		if next < 0 || next > to {
+}
+
+// nextStretch finds the next stretch of s from i on that secrets and marks cover,
+// overlapping ones joined.
+func nextStretch[T bytestring](k *spellings, s T, i int) found {
+	f := firstSecret(k, s, i)
+	if f.none() {
+		return f
+	}
+	for i = f.from + 1; i < f.to; i++ {
+		next := firstSecret(k, s, i)
+		if next.none() || next.from >= f.to {
 			break
 		}
-		i, to = next, max(to, end)
+		i, f.to = next.from, max(f.to, next.to)
 	}
-	return from, to
+	return f
 }
 
 // firstWindow is how far ahead both kinds of secrets are looked for at first.
 const firstWindow = 256
 
 // firstSecret finds the leftmost form or token from i on, and of those that begin
-// there the longest; -1 = none. It looks in growing windows, so that many secrets of
-// one kind do not make it go through the whole text for the other kind each time.
-func firstSecret[T bytestring](k *spellings, s T, i int) (from, to int) {
+// there the longest. It looks in growing windows, so that many secrets of one kind do
+// not make it go through the whole text for the other kind each time.
+func firstSecret[T bytestring](k *spellings, s T, i int) found {
 	for window := firstWindow; i < len(s); window *= 2 {
 		end := min(i+window, len(s))
-		from, to = firstForm(k, s, i, end)
-		if from >= 0 {
-			end = from + 1
+		f := firstForm(k, s, i, end)
+		if !f.none() {
+			end = f.from + 1
 		}
 		token, tokenEnd := firstToken(s, i, end)
 		switch {
-		case token >= 0 && (from < 0 || token < from):
-			return token, tokenEnd
-		case from >= 0:
-			if token == from {
-				to = max(to, tokenEnd)
-			}
-			return from, to
+		case token >= 0 && (f.none() || token < f.from || tokenEnd > f.to):
+			return found{token, tokenEnd, tokenName}
+		case !f.none():
+			return f
 		}
 		i = end
 	}
-	return -1, -1
+	return nothing
 }
 
 // firstForm finds the leftmost form that begins in s[i:end], and of those that begin
-// there the longest; -1 = none.
-func firstForm[T bytestring](k *spellings, s T, i, end int) (from, to int) {
-	if k == nil || len(k.forms) == 0 {
-		return -1, -1
-	}
+// there the longest.
+func firstForm[T bytestring](k *spellings, s T, i, end int) found {
 	for last := i + MinSecretBytes - 1; last < min(len(s), end+MinSecretBytes-1); {
 		at := windowKind(s[last-1], s[last])
 		if d := k.shift[at]; d > 0 {
@@ -280,49 +377,44 @@ func firstForm[T bytestring](k *spellings, s T, i, end int) (from, to int) {
 		}
 		start := last - MinSecretBytes + 1
 		for _, f := range k.buckets[at] {
-			if len(f) <= len(s)-start && string(s[start:start+len(f)]) == f {
-				return start, start + len(f)
+			if len(f.text) <= len(s)-start && string(s[start:start+len(f.text)]) == f.text {
+				return found{start, start + len(f.text), f.name}
 			}
 		}
 		last++
 	}
-	return -1, -1
+	return nothing
 }
 
 // MaskJSON masks the strings of a JSON value, keys too, however their characters
 // are escaped. The result is valid JSON without a secret: a number that holds one
-// becomes the string "***"; if one stretches over several strings, the whole value
-// becomes a JSON string of its masked text. So does what is no JSON. Raw itself is returned if no secret occurs, compact JSON otherwise.
+// becomes a string, its mark; if one stretches over several strings, the whole value
+// becomes a JSON string of its masked text. So does what is no JSON. Raw itself is
+// returned if it is empty or no secret occurs, compact JSON otherwise.
 func (m *Masker) MaskJSON(raw json.RawMessage) json.RawMessage {
-	if m.Empty() {
+	if m.Empty() || len(raw) == 0 {
 		return raw
 	}
 	k := m.now()
 	s := scanner{raw: raw, maxDepth: maxScanDepth}
 	from, to, err := s.document()
-	if err != nil && (k == nil || len(k.forms) == 0) {
-		if at, _ := nextSecret(k, raw, 0); at < 0 {
-			return raw // no secret is known that could hide in it
-		}
-	}
-	if err != nil {
-		return appendQuoted(nil, string(k.maskBytes(raw)))
+	switch {
+	case err != nil && len(k.secrets) == 0 && nextSecret(k, raw, 0).none():
+		return raw // no secret is known that could hide in it
+	case err != nil:
+		return appendQuoted(nil, string(appendMasked(k, nil, raw)))
 	}
 	raw = raw[from:to:to]
-	if !k.inJSON(raw) {
+	if k.inJSON(raw, nextSecret[[]byte]).none() {
 		return raw
 	}
-	out := k.rewriteSecrets(raw)
-	if left, _ := nextSecret(k, out, 0); left >= 0 {
-		return appendQuoted(nil, string(k.maskBytes(out)))
-	}
-	return out
+	return k.maskJSON(raw)
 }
 
-// inJSON tells whether a checked JSON value holds a secret, as written or as meant.
-func (k *spellings) inJSON(raw []byte) bool {
-	if from, _ := nextSecret(k, raw, 0); from >= 0 {
-		return true
+// inJSON looks through a checked JSON value as written, and as its strings are meant.
+func (k *spellings) inJSON(raw []byte, next func(*spellings, []byte, int) found) found {
+	if f := next(k, raw, 0); !f.none() {
+		return f
 	}
 	var text []byte
 	for i := 0; i < len(raw); {
@@ -333,17 +425,17 @@ func (k *spellings) inJSON(raw []byte) bool {
 		end := stringEnd(raw, i)
 		if inside := raw[i+1 : end-1]; bytes.IndexByte(inside, '\\') >= 0 {
 			text = appendDecoded(text[:0], inside)
-			if from, _ := nextSecret(k, text, 0); from >= 0 {
-				return true
+			if f := next(k, text, 0); !f.none() {
+				return f
 			}
 		}
 		i = end
 	}
-	return false
+	return nothing
 }
 
-// rewriteSecrets writes a checked JSON value anew with its secrets replaced.
-func (k *spellings) rewriteSecrets(raw []byte) []byte {
+// maskJSON writes a checked JSON value anew with its secrets replaced.
+func (k *spellings) maskJSON(raw []byte) []byte {
 	out := make([]byte, 0, len(raw))
 	for i := 0; i < len(raw); {
 		switch c := raw[i]; {
@@ -351,23 +443,36 @@ func (k *spellings) rewriteSecrets(raw []byte) []byte {
 			i++
 		case c == '"':
 			end := stringEnd(raw, i)
-			out = appendQuoted(out, string(k.maskBytes(appendDecoded(nil, raw[i+1:end-1]))))
+			out = appendQuoted(out, string(appendMasked(k, nil, appendDecoded(nil, raw[i+1:end-1]))))
 			i = end
-		case c == '-' || c >= '0' && c <= '9':
+		case numberChar(c):
 			end := i + 1
-			for end < len(raw) && strings.IndexByte("+-.eE0123456789", raw[end]) >= 0 {
+			for end < len(raw) && numberChar(raw[end]) {
 				end++
 			}
-			if from, _ := nextSecret(k, raw[i:end], 0); from >= 0 {
-				out = append(out, `"`+Mask+`"`...)
-			} else {
-				out = append(out, raw[i:end]...)
-			}
+			out = k.appendNumber(out, raw[i:end])
 			i = end
 		default:
 			out = append(out, c)
 			i++
 		}
 	}
+	if !nextSecret(k, out, 0).none() {
+		return appendQuoted(nil, string(appendMasked(k, nil, out)))
+	}
 	return out
+}
+
+// numberChar reports whether a byte can stand in a JSON number. So can the e of true
+// and false, which makes them none.
+func numberChar(c byte) bool {
+	return c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'
+}
+
+// appendNumber appends a number; one that holds a secret becomes a string.
+func (k *spellings) appendNumber(dst, number []byte) []byte {
+	if f := nextSecret(k, number, 0); !f.none() {
+		return appendQuoted(dst, Mark(f.name))
+	}
+	return append(dst, number...)
 }

@@ -14,21 +14,29 @@ import (
 //
 // A MaskStream belongs to one goroutine.
 type MaskStream struct {
-	m       *Masker
-	held    string
-	covered int  // so many leading bytes of held belong to a secret whose Mask is out
-	masked  bool // a Mask went out last, with nothing after it
+	m         *Masker
+	arguments bool // mask only what does not pass in the arguments of a call
+	held      string
+	covered   int // so many leading bytes of held belong to a secret whose mark is out
 }
 
 // Stream returns a new stream.
 func (m *Masker) Stream() *MaskStream { return &MaskStream{m: m} }
+
+// now are the secrets that the stream masks.
+func (s *MaskStream) now() *spellings {
+	if s.arguments {
+		return s.m.now().arguments
+	}
+	return s.m.now()
+}
 
 // Write takes the next piece and returns what can be shown now.
 func (s *MaskStream) Write(piece string) string {
 	if s.m.Empty() || piece == "" {
 		return piece
 	}
-	text, known := s.held+piece, s.m.now()
+	text, known := s.held+piece, s.now()
 	return s.advance(known, text, known.openEnd(text))
 }
 
@@ -38,25 +46,20 @@ func (s *MaskStream) Flush() string {
 	if s.m.Empty() {
 		return ""
 	}
-	out := s.advance(s.m.now(), s.held, len(s.held))
-	s.masked = false
-	return out
+	return s.advance(s.now(), s.held, len(s.held))
 }
 
 // openEnd returns the first position of text from which on it may be the beginning
 // of a secret that goes on in the next piece.
 func (k *spellings) openEnd(text string) int {
 	token := openToken(text)
-	if k == nil {
-		return token
-	}
 	for i := max(0, len(text)-k.longest+1); i < token; i++ {
 		tail := text[i:]
-		at, _ := slices.BinarySearch(k.forms, tail)
-		// An equal form is whole, yet a longer one may follow it.
-		for ; at < len(k.forms) && k.forms[at] == tail; at++ {
+		at, equal := slices.BinarySearchFunc(k.forms, tail, func(f form, s string) int { return strings.Compare(f.text, s) })
+		if equal { // it is whole, yet a longer one may begin with it
+			at++
 		}
-		if at < len(k.forms) && strings.HasPrefix(k.forms[at], tail) {
+		if at < len(k.forms) && strings.HasPrefix(k.forms[at].text, tail) {
 			return i
 		}
 	}
@@ -66,22 +69,22 @@ func (k *spellings) openEnd(text string) int {
 // advance returns text up to end, masked, and holds the rest.
 func (s *MaskStream) advance(known *spellings, text string, end int) string {
 	var out []byte
-	pos, masked := s.covered, s.masked // text[:pos] is dealt with
-	for from, to := nextSecret(known, text, 0); from >= 0 && from < end; from, to = nextSecret(known, text, to) {
+	pos := s.covered // text[:pos] is dealt with
+	for f := nextStretch(known, text, 0); !f.none() && f.from < end; f = nextStretch(known, text, f.to) {
 		switch {
-		case to <= pos:
-		case from <= pos && masked: // goes on where the last Mask ends
-			pos = to
+		case f.to <= pos:
+		case f.from < pos: // goes on with the secret whose mark is out
+			pos = f.to
 		default:
-			out = append(out, text[pos:from]...)
-			out = append(out, Mask...)
-			pos, masked = to, true
+			out = append(out, text[pos:f.from]...)
+			out = append(out, Mark(f.name)...)
+			pos = f.to
 		}
 	}
 	if pos < end {
 		out = append(out, text[pos:end]...)
-		pos, masked = end, false
+		pos = end
 	}
-	s.held, s.covered, s.masked = text[end:], pos-end, masked
+	s.held, s.covered = text[end:], pos-end
 	return string(out)
 }

@@ -32,8 +32,8 @@ var (
 	userInfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*:(?:\\?/){2})([^\s/?#"'<>\\]+)@`)
 	// NAME=value, NAME: value and "NAME": "value", also as JSON inside JSON, where
 	// the name ends like those that mean a secret in logs; narrower than secretName,
-	// for in text KEY and AUTH are parts of everyday words.
-	assignment = regexp.MustCompile(`(?i)((?:passw(?:or)?d|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|dsn|database_url)\\*["']?[ \t]*[=:][ \t]*(?:\\+["'])?)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;&"'<>{}\[\]\\]+)`)
+	// for in text KEY and AUTH are parts of everyday words. A Mark is none.
+	assignment = regexp.MustCompile(`\[secret:[A-Za-z0-9._-]+\]|(?i)((?:passw(?:or)?d|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|dsn|database_url)\\*["']?[ \t]*[=:][ \t]*(?:\\+["'])?)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;&"'<>{}\[\]\\]+)`)
 	authScheme = regexp.MustCompile(`(?i)\b((?:Bearer|Basic|Digest|Token)[ \t]+)[A-Za-z0-9._~+/=-]{8,}`)
 	authHeader = regexp.MustCompile(`(?i)((?:authorization|cookie|x-api-key)["']?[ \t]*[=:][ \t]*["']?)([^\r\n"']+)`)
 	knownToken = regexp.MustCompile(`\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{20,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|sk-[A-Za-z0-9_-]{16,}|A(?:KIA|SIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+)|` +
@@ -61,6 +61,9 @@ func RedactText(s string) string {
 	s = authScheme.ReplaceAllString(s, "${1}"+Redacted)
 	s = assignment.ReplaceAllStringFunc(s, func(found string) string {
 		at := assignment.FindStringSubmatchIndex(found)
+		if at[4] < 0 {
+			return found
+		}
 		value := found[at[4]:at[5]]
 		if quote := value[:1]; len(value) > 1 && (quote == `"` || quote == `'`) {
 			return found[:at[4]] + quote + Redacted + quote

@@ -14,6 +14,7 @@ const (
 	keep class = iota
 	remove
 	show
+	alone // kept where it stands alone, removed in a run
 )
 
 // cleanClass sorts runes as contract §7 says. The marks U+200E, U+200F and U+061C
@@ -30,6 +31,8 @@ func cleanClass(r rune) class {
 		return keep
 	case r <= 0x9F: // DEL and C1
 		return remove
+	case r == 0x200B, r == 0x200C, r >= 0x2062 && r <= 0x2064, r >= 0xFE00 && r <= 0xFE0F:
+		return alone
 	case r < 0x202A:
 		return keep
 	case r <= 0x202E, r >= 0x2066 && r <= 0x2069:
@@ -40,36 +43,103 @@ func cleanClass(r rune) class {
 	return keep
 }
 
+// run decides about the characters of a text that are [alone], one after another.
+// What is removed between two of them does not part them, so that cleaning twice
+// changes nothing.
+type run struct {
+	first rune // held until it is known whether another one follows
+	n     int
+}
+
+// next takes the next character. A held one that turned out to stand alone is returned,
+// to be written before it; 0 = none.
+func (u *run) next(r rune) (before rune, what class) {
+	switch what = cleanClass(r); what {
+	case remove:
+		return 0, remove
+	case alone:
+		u.first = r
+		u.n++
+		return 0, remove
+	}
+	return u.end(), what
+}
+
+// end returns the held character if it stands alone; 0 = none.
+func (u *run) end() (last rune) {
+	if u.n == 1 {
+		last = u.first
+	}
+	*u = run{}
+	return last
+}
+
 // Clean makes text fit to be read by a model (contract §7, C14). The result is
 // valid UTF-8: each invalid byte becomes U+FFFD. NUL, DEL, C1 and other control
-// characters but newline, carriage return and tab are removed, and so are Unicode
-// tags and the variation selectors U+E0100–E01EF, which carry text that nobody
-// sees. Bidi overrides, embeddings and isolates become visible: "[U+202E]". All
-// else stays, emoji with their joiners and U+FE0F too. Clean text is returned as
+// characters but newline, carriage return and tab are removed. So is what carries text
+// that nobody sees: Unicode tags, the variation selectors U+E0100–E01EF, and two or more
+// in a row of the variation selectors U+FE00–FE0F, the invisible operators U+2062–2064,
+// U+200B and U+200C; one of these stays, as emoji and Persian need it.
+// Bidi overrides, embeddings and isolates become visible: "[U+202E]". All
+// else stays. Clean text is returned as
 // it is, without allocation; cleaning twice changes nothing.
 func Clean(s string) string {
 	i, ok := firstDirty(s)
 	if ok {
 		return s
 	}
+	var c CleanStream
+	return s[:i] + c.Write(s[i:]) + c.Flush()
+}
+
+// CleanStream does what [Clean] does to a text that comes in pieces, which may part a
+// character. The zero value is ready for use. It belongs to one goroutine.
+type CleanStream struct {
+	held string // the beginning of a character
+	run  run
+}
+
+// Write takes the next piece and returns what is clean so far.
+func (c *CleanStream) Write(piece string) string { return c.write(c.held+piece, false) }
+
+// Flush ends the text and returns what was held back.
+func (c *CleanStream) Flush() string {
+	text := c.write(c.held, true)
+	if last := c.run.end(); last != 0 {
+		text += string(last)
+	}
+	return text
+}
+
+func (c *CleanStream) write(s string, whole bool) string {
 	var b strings.Builder
 	b.Grow(len(s) + 16)
-	for {
-		b.WriteString(s[:i])
+	c.held = ""
+	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
-		switch cleanClass(r) {
-		case keep: // an invalid byte, now U+FFFD
+		if r == utf8.RuneError && size <= 1 && !whole && !utf8.FullRuneInString(s[i:]) {
+			c.held = s[i:]
+			break
+		}
+		before, what := c.run.next(r)
+		if before != 0 {
+			b.WriteRune(before)
+		}
+		switch what {
+		case keep: // an invalid byte, too: r is U+FFFD
 			b.WriteRune(r)
 		case show:
 			b.Write(appendShown(nil, r))
-		case remove:
+		case remove, alone:
 		}
-		s = s[i+size:]
-		if i, ok = firstDirty(s); ok {
-			b.WriteString(s)
-			return b.String()
+		i += size
+		if what == keep {
+			j := skipPrintable(s, i)
+			b.WriteString(s[i:j])
+			i = j
 		}
 	}
+	return b.String()
 }
 
 // CleanBytes is [Clean] for bytes.
@@ -82,8 +152,14 @@ func firstDirty(s string) (at int, ok bool) {
 			break
 		}
 		r, size := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && size <= 1 || cleanClass(r) != keep {
+		switch what := cleanClass(r); {
+		case r == utf8.RuneError && size <= 1, what == remove, what == show:
 			return i, false
+		case what == alone:
+			next, _ := utf8.DecodeRuneInString(s[i+size:])
+			if n := cleanClass(next); i+size < len(s) && (n == alone || n == remove) {
+				return i, false
+			}
 		}
 		i += size
 	}
@@ -136,26 +212,34 @@ func rewriteJSON(raw []byte, inside func(dst, written []byte) []byte) []byte {
 
 // appendCleanInside appends the inside of a JSON string, cleaned and respelt.
 func appendCleanInside(dst, written []byte) []byte {
+	var u run
 	for i := 0; i < len(written); {
-		j := skipPlain(written, i)
-		dst = append(dst, written[i:j]...)
-		if j >= len(written) {
-			break
+		c := nextChar(written, i)
+		before, what := u.next(c.r)
+		if before != 0 {
+			dst = appendEscaped(dst, before)
 		}
-		c := nextChar(written, j)
-		switch cleanClass(c.r) {
+		switch what {
 		case keep:
 			dst = appendEscaped(dst, c.r)
 		case show:
 			dst = appendShown(dst, c.r)
-		case remove:
+		case remove, alone:
 		}
-		i = j + max(c.size, 1)
+		i += max(c.size, 1)
+		if what == keep {
+			j := skipPlain(written, i)
+			dst = append(dst, written[i:j]...)
+			i = j
+		}
+	}
+	if last := u.end(); last != 0 {
+		dst = appendEscaped(dst, last)
 	}
 	return dst
 }
 
-// IsClean tells whether [Clean] would change nothing.
+// IsClean reports whether [Clean] would change nothing.
 func IsClean(s string) bool {
 	_, ok := firstDirty(s)
 	return ok

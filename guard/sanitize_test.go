@@ -30,6 +30,13 @@ func TestC14_Clean(t *testing.T) {
 		"日本語 中文 한국어":               "日本語 中文 한국어",
 		"שלום مرحبا می\u200cخواهم": "שלום مرحبا می\u200cخواهم",
 		"\uFFFD\uFEFF\u2028\u00a0": "\uFFFD\uFEFF\u2028\u00a0",
+		// Text that nobody sees, in runs of characters of which one alone is needed.
+		"a\ufe00\ufe01\ufe0fb":            "ab",
+		"\u2062\u2063\u2064 \u200b\u200c": " ",
+		"a\u200b b\u200cc\u2063":          "a\u200b b\u200cc\u2063",
+		"a\u200b\x01\u200bb\ufe0f\x01":    "ab\ufe0f",
+		"a\x01\u200b\U000E0041\u200c":     "a",
+		"❤\ufe0f\ufe0f❤\ufe0f":            "❤❤\ufe0f",
 	} {
 		if got := Clean(in); got != want {
 			t.Errorf("Clean(%q) = %q, want %q", in, got, want)
@@ -49,7 +56,21 @@ func TestC14_CleanProperty(t *testing.T) {
 		in := drawBytes(t, "text")
 		got := Clean(in)
 		var want strings.Builder
+		var alone []rune
+		end := func() {
+			if len(alone) == 1 {
+				want.WriteRune(alone[0])
+			}
+			alone = nil
+		}
 		for _, r := range in {
+			if strings.ContainsRune("\u200b\u200c\u2062\u2063\u2064\ufe00\ufe01\ufe02\ufe03\ufe04\ufe05\ufe06\ufe07\ufe08\ufe09\ufe0a\ufe0b\ufe0c\ufe0d\ufe0e\ufe0f", r) {
+				alone = append(alone, r)
+				continue
+			}
+			if removed := r < 0x20 && !strings.ContainsRune("\n\r\t", r) || r >= 0x7f && r <= 0x9f || r >= 0xe0000 && r <= 0xe007f || r >= 0xe0100 && r <= 0xe01ef; !removed {
+				end()
+			}
 			switch {
 			case r == '\n', r == '\r', r == '\t':
 				want.WriteRune(r)
@@ -60,8 +81,28 @@ func TestC14_CleanProperty(t *testing.T) {
 				want.WriteRune(r)
 			}
 		}
+		end()
 		if got != want.String() || !utf8.ValidString(got) || Clean(got) != got {
 			t.Fatalf("Clean(%q) = %q, want %q", in, got, want.String())
+		}
+	})
+}
+
+// However a text is cut into pieces, also within a character, the stream cleans it as
+// [Clean] does.
+func TestC14_CleanStreamProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawBytes(t, "text")
+		var c CleanStream
+		var got strings.Builder
+		for rest := in; rest != ""; {
+			n := min(rapid.IntRange(1, 5).Draw(t, "size"), len(rest))
+			got.WriteString(c.Write(rest[:n]))
+			rest = rest[n:]
+		}
+		got.WriteString(c.Flush())
+		if want := Clean(in); got.String() != want {
+			t.Fatalf("%q became %q, want %q", in, got.String(), want)
 		}
 	})
 }
@@ -97,6 +138,7 @@ func TestC14_CleanJSON(t *testing.T) {
 		"{\"a\":\"line\nbreak\"": `"{\"a\":\"line\nbreak\""`,
 		`{"a":1} trailing`:       `"{\"a\":1} trailing"`,
 		"null":                   "null",
+		`["\ufe00\ufe01x","\u200b","\u200c\u0000\u200b"]`: "[\"x\",\"\u200b\",\"\"]",
 	} {
 		got := CleanJSON([]byte(in))
 		if string(got) != want {

@@ -352,6 +352,7 @@ func tooLargeExponent(digits []byte) bool {
 func (s *scanner) str() (span, *ArgumentError) {
 	k := span{from: s.pos + 1}
 	raw := s.raw
+	lone := -1 // where a character ended that may not be followed by another of its kind
 	for i := k.from; ; {
 		i = skipPlain(raw, i)
 		if i >= len(raw) {
@@ -376,8 +377,11 @@ func (s *scanner) str() (span, *ArgumentError) {
 			return k, s.fail(i, "invalid UTF-8 in a string")
 		}
 		k.escaped = k.escaped || ch.escaped
-		s.dirty = s.dirty || ch.bad || cleanClass(ch.r) != keep
+		what := cleanClass(ch.r)
+		s.dirty = s.dirty || ch.bad || what == remove || what == show || what == alone && lone == i
 		s.respell = s.respell || ch.respell
-		i += ch.size
+		if i += ch.size; what == alone {
+			lone = i
+		}
 	}
 }

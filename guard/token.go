@@ -11,6 +11,8 @@ const (
 	// TokenPrefix begins every access token (access.TokenPrefix); three parts of
 	// base64url follow, with dots between them.
 	TokenPrefix = "toolcrib_v1_"
+	// tokenName is the name that an access token has in its mark.
+	tokenName = "access_token"
 	// maxTokenBytes bounds a token (access.MaxTokenBytes).
 	maxTokenBytes = 7 << 10
 	tokenParts    = 3

@@ -34,23 +34,24 @@ func TestM16_TokensAreMaskedByTheirForm(t *testing.T) {
 	token := aToken(t)
 	long := TokenPrefix + "a.b." + strings.Repeat("c", maxTokenBytes)
 	for in, want := range map[string]string{
-		token:                       "***",
-		"Bearer " + token + "\n":    "Bearer ***\n",
-		token + token:               "***",
-		token + " " + token + ".":   "*** ***.",
+		token:                       "###",
+		"Bearer " + token + "\n":    "Bearer ###\n",
+		token + token:               "###",
+		token + " " + token + ".":   "### ###.",
 		"x" + token[1:]:             "x" + token[1:],
-		TokenPrefix + "a.b.c":       "***",
+		TokenPrefix + "a.b.c":       "###",
 		TokenPrefix + "a.b":         TokenPrefix + "a.b",
 		TokenPrefix + "a..c":        TokenPrefix + "a..c",
 		TokenPrefix + ".b.c":        TokenPrefix + ".b.c",
 		TokenPrefix + "a.b.":        TokenPrefix + "a.b.",
 		TokenPrefix + "a=.b.c":      TokenPrefix + "a=.b.c",
-		TokenPrefix + " " + token:   TokenPrefix + " ***",
-		TokenPrefix + "x.y" + token: "***",
+		TokenPrefix + " " + token:   TokenPrefix + " ###",
+		TokenPrefix + "x.y" + token: "###",
 		"known" + token:             "***",
-		long:                        "***" + strings.Repeat("c", len(TokenPrefix)+len("a.b.")),
+		long:                        "###" + strings.Repeat("c", len(TokenPrefix)+len("a.b.")),
 	} {
-		m := NewMasker("known" + token[:6])
+		m := newMasker("known" + token[:6])
+		want = marked(want)
 		if got := m.Mask(in); got != want {
 			t.Errorf("Mask(%q) = %q, want %q", in, got, want)
 		}
@@ -60,7 +61,7 @@ func TestM16_TokensAreMaskedByTheirForm(t *testing.T) {
 	}
 	none := NewMasker()
 	raw, _ := json.Marshal(map[string]any{"a": []string{"see " + token}, token: 1})
-	if got := string(none.MaskJSON(raw)); got != `{"a":["see ***"],"***":1}` {
+	if got := string(none.MaskJSON(raw)); got != marked(`{"a":["see ###"],"###":1}`) {
 		t.Errorf("MaskJSON = %s", got)
 	}
 	escaped := strings.Replace(string(raw), "toolcrib_v1_", `toolcrib\u005fv1_`, 1)
@@ -83,7 +84,7 @@ func TestM16_TokenStream(t *testing.T) {
 		for rest := text; rest != ""; rest = rest[min(size+1, len(rest)):] {
 			out += s.Write(rest[:min(size+1, len(rest))])
 		}
-		if out += s.Flush(); out != "to ***. toolcrib_v1_ is how they begin, too" {
+		if out += s.Flush(); out != marked("to ###. toolcrib_v1_ is how they begin, too") {
 			t.Fatalf("in pieces of %d: %q", size+1, out)
 		}
 	}
@@ -105,41 +106,14 @@ func tokenPieces(t *rapid.T) []string {
 	return rapid.SliceOfN(piece, 0, 16).Draw(t, "pieces")
 }
 
-// bruteTokens covers every token that a pattern finds at each place.
-func bruteTokens(m *Masker, s string) string {
-	pattern := regexp.MustCompile(`^` + TokenPrefix + `[\w-]+\.[\w-]+\.[\w-]+`)
-	covered := make([]bool, len(s))
-	cover := func(from, to int) {
-		for i := from; i < to; i++ {
-			covered[i] = true
-		}
-	}
-	for i := range len(s) {
-		cover(i, i+len(pattern.FindString(s[i:])))
-		for _, f := range formsOf(m).forms {
-			if strings.HasPrefix(s[i:], f) {
-				cover(i, i+len(f))
-			}
-		}
-	}
-	var b strings.Builder
-	for i := range len(s) {
-		switch {
-		case !covered[i]:
-			b.WriteByte(s[i])
-		case i == 0 || !covered[i-1]:
-			b.WriteString(Mask)
-		}
-	}
-	return b.String()
-}
+var tokenPattern = regexp.MustCompile(`^` + TokenPrefix + `[\w-]+\.[\w-]+\.[\w-]+`)
 
 func TestM16_TokenMaskProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := NewMasker("secret.toolcrib", "b.ctool")
+		m := newMasker("secret.toolcrib", "b.ctool")
 		pieces := tokenPieces(t)
 		text := strings.Join(pieces, "")
-		want := bruteTokens(m, text)
+		want := bruteMask(m, text, tokenPattern)
 		if got := m.Mask(text); got != want {
 			t.Fatalf("Mask(%q) = %q, want %q", text, got, want)
 		}
@@ -158,7 +132,7 @@ func TestM16_TokenMaskProperty(t *testing.T) {
 
 func BenchmarkMaskBeginnings(b *testing.B) {
 	for name, piece := range map[string]string{"prefixes": TokenPrefix, "tokens": TokenPrefix + "a.b.c ", "secrets": "secret ", "open": TokenPrefix + "a.b."} {
-		m := NewMasker("secret", "another-secret")
+		m := newMasker("secret", "another-secret")
 		text := strings.Repeat(piece, 1<<20/len(piece))
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))

@@ -139,6 +139,20 @@ func (s *Store) Secret(name string) (string, error) {
 	return string(value), nil
 }
 
+// Values returns all secrets by name, for what must know them to mask them.
+func (s *Store) Values() (map[string]string, error) {
+	c, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	defer c.wipe()
+	values := make(map[string]string, len(c.Secrets))
+	for name, e := range c.Secrets {
+		values[name] = string(e.Value)
+	}
+	return values, nil
+}
+
 func notStored(name string) error {
 	return fmt.Errorf("the secret %s: %w; store it with `toolcrib secret set %s`", name, toolcrib.ErrNotFound, name)
 }

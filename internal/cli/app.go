@@ -109,7 +109,7 @@ const maxUserName = 256
 
 // resolver fills in references; the secrets among them are masked from then on.
 func (a *app) resolver() config.Resolver {
-	return config.Resolver{Secrets: storedSecrets{a}, OnSecret: func(secret string) { a.masker.Learn(secret) }}
+	return config.Resolver{Secrets: storedSecrets{a}, OnSecret: func(s guard.Secret) { a.masker.Learn(s) }}
 }
 
 // mask masks every secret that the command knows, also those that it comes to know later.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
@@ -85,6 +86,7 @@ func (a *app) explainCall(ctx context.Context, about *explained, f *explainFlags
 	}
 	call := a.given(x.Tool, raw)
 	v := about.gate.Judge(ctx, about.who, about.scope, facts, []toolcrib.ToolCall{*call})[0]
+	agent.MaskVerdict(a.mask(), &v)
 	judged := judgedCall{Arguments: arguments(call), Taint: facts.Taint, Verdict: v.Verdict, Programs: programViews(v.Programs)}
 	if v.Refused() {
 		judged.Content = json.RawMessage(v.Content)

@@ -196,7 +196,7 @@ func (a *app) tokenFrom(in io.Reader) (string, error) {
 	}
 	text := string(bytes.TrimSpace(data))
 	if text != "" {
-		a.resolver().OnSecret(text)
+		a.masker.Learn(guard.Secret{Name: "access_token", Value: text})
 	}
 	return text, nil
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/secret"
 	"github.com/toolcrib/toolcrib/store"
@@ -38,6 +39,31 @@ func (s storedSecrets) Secret(name string) (string, error) {
 		return "", &config.SecretError{Message: broken.Error()}
 	}
 	return text, err
+}
+
+// all are the secrets that are stored; none if they cannot be read, which is told where
+// one is used.
+func (s storedSecrets) all() []guard.Secret {
+	data, err := s.app.dataDir()
+	if err != nil {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(data, secret.FileName)); err != nil {
+		return nil
+	}
+	kept, err := s.app.openSecrets()
+	if err != nil {
+		return nil
+	}
+	values, err := kept.Values()
+	if err != nil {
+		return nil
+	}
+	all := make([]guard.Secret, 0, len(values))
+	for name, value := range values {
+		all = append(all, guard.Secret{Name: name, Value: value})
+	}
+	return all
 }
 
 // dataKeys are the keys of the data folder, which are made with the database.

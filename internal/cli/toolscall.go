@@ -75,14 +75,13 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) err
 	return silent(exitOfCall(state))
 }
 
-// given is the call as it is judged: its arguments read strictly, once. Secrets
-// are masked before anything is kept.
+// given is the call as it is judged: its arguments read strictly, once.
 func (a *app) given(name string, raw []byte) *toolcrib.ToolCall {
 	call := &toolcrib.ToolCall{ID: "call_1", Name: name}
 	if !toolcrib.ValidToolName(name) {
 		call.Name, call.ProviderName = toolcrib.InvalidName, strings.ToValidUTF8(name, "\uFFFD")
 	}
-	agent.ReadArguments(call, a.mask().MaskBytes(raw))
+	agent.ReadArguments(call, a.mask(), raw)
 	return call
 }
 

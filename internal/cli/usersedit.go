@@ -192,7 +192,7 @@ func (a *app) newPassword(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	defer clear(text)
-	a.resolver().OnSecret(string(text))
+	a.masker.Learn(guard.Secret{Name: "password." + name, Value: string(text)})
 	hash, err := access.NewHasher(1).Hash(ctx, string(text))
 	return hash, peopleError(err)
 }

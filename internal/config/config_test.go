@@ -302,7 +302,10 @@ sql: {a: {url: "host=h user=u password=s3cr3t-dsn"}}
 	if _, err := config.Parse("shown.yaml", []byte(shown)); err == nil || !strings.Contains(err.Error(), "is masked (***); write the value itself") {
 		t.Errorf("a masked configuration loads: %v", err)
 	}
-	known := strings.Join(c.Secrets(), "\n")
+	known := fmt.Sprint(c.Secrets())
+	if !strings.Contains(known, "{providers.openai.api_key s3cr3t-key}") {
+		t.Errorf("the secrets are not named after their places: %s", known)
+	}
 	for _, secret := range []string{"db", "ssl", "nats", "key", "url", "query", "header", "proxy", "search", "arg", "env", "dsn", "a/s3cr3t-b", "hook", "sign-0123456"} {
 		if !strings.Contains(known, "s3cr3t-"+secret) {
 			t.Errorf("s3cr3t-%s is not among the known secrets:\n%s", secret, known)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"net/url"
 	"regexp"
 	"strings"
@@ -41,6 +42,22 @@ func (v Value) isSecret(p segment, text string) bool {
 		return !strings.Contains(text, "://")
 	}
 	return true
+}
+
+// secretName is the name of a secret that these parts of the Value make: that of the
+// only reference to a variable or a stored secret among them, else where it is written.
+func (v Value) secretName(parts []segment) string {
+	name := ""
+	for _, p := range parts {
+		switch {
+		case p.kind == "":
+		case p.kind == "file" || name != "":
+			return v.at.Key
+		default:
+			name = p.text
+		}
+	}
+	return cmp.Or(name, v.at.Key)
 }
 
 // secretsOf returns the secrets in text, which is the Value filled in.

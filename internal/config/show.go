@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // Show prints the effective configuration as YAML: every key, defaults filled in,
@@ -23,11 +24,13 @@ func Show(c *Config) []byte {
 
 // Secrets returns the secrets that are written out in the configuration, so that
 // they can be masked from the start. References are not filled in.
-func (c *Config) Secrets() []string {
-	var out []string
+func (c *Config) Secrets() []guard.Secret {
+	var out []guard.Secret
 	walk(reflect.ValueOf(c).Elem(), func(v Value) {
 		if parts, _ := v.segments(); !hasRefs(parts) && v.raw != "" {
-			out = append(out, v.secretsOf(join(parts))...)
+			for _, secret := range v.secretsOf(join(parts)) {
+				out = append(out, guard.Secret{Name: v.at.Key, Value: secret})
+			}
 		}
 	})
 	return out

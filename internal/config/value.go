@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // Value is a text that may hold references: ${env:NAME}, ${file:PATH} and
@@ -45,8 +46,9 @@ type Resolver struct {
 	LookupEnv func(name string) (string, bool) // nil = os.LookupEnv
 	Secrets   SecretStore                      // nil = none
 	// OnSecret is called with every secret that was filled in or stands in a
-	// secret's place, before Resolve returns: so that it can be masked. Never empty.
-	OnSecret func(secret string)
+	// secret's place, before Resolve returns: so that it can be masked. Its value is
+	// never empty; its name is that of the reference, or else the key path.
+	OnSecret func(guard.Secret)
 }
 
 // segment is a piece of a Value: a literal text, or a reference.
@@ -173,7 +175,7 @@ func (v Value) Resolve(r Resolver) (string, error) {
 	}
 	text := b.String()
 	for _, secret := range v.secretsOf(text) {
-		r.found(secret)
+		r.found(v.secretName(parts), secret)
 	}
 	if hasRefs(parts) {
 		if problem := checkFormat(v.format, text); problem != "" {
@@ -183,9 +185,9 @@ func (v Value) Resolve(r Resolver) (string, error) {
 	return v.absolute(text)
 }
 
-func (r Resolver) found(secret string) {
+func (r Resolver) found(name, secret string) {
 	if r.OnSecret != nil && strings.TrimSpace(secret) != "" {
-		r.OnSecret(secret)
+		r.OnSecret(guard.Secret{Name: name, Value: secret})
 	}
 }
 
@@ -210,7 +212,7 @@ func (v Value) fill(r Resolver, p segment) (string, error) {
 		return "", err
 	}
 	if v.isSecret(p, text) {
-		r.found(text)
+		r.found(v.secretName([]segment{p}), text)
 	}
 	return text, nil
 }

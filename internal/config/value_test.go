@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 )
 
@@ -84,7 +85,7 @@ agents: {default: {system: "${env:PROMPT}"}}
 			"HOME": "/h", "PW": "p%40ss", "KEY": "kkkk", "URL": "https://u:urlpass@h/v1", "TOKEN": "tttt", "ARG": "aaaa", "PROMPT": "be kind",
 		}),
 		Secrets:  secrets{"s": "ssss"},
-		OnSecret: func(s string) { found = append(found, s) },
+		OnSecret: func(s guard.Secret) { found = append(found, s.Name+"="+s.Value) },
 	}
 	resolve := func(v config.Value) {
 		t.Helper()
@@ -111,7 +112,10 @@ agents: {default: {system: "${env:PROMPT}"}}
 		t.Errorf("%+v, %v", agent, err)
 	}
 	slices.Sort(found)
-	want := []string{"Bearer tttt", "aaaa", "kkkk", "literal-key", "p%40ss", "p@ss", "ssss", "tttt", "urlpass"}
+	want := []string{
+		"ARG=aaaa", "KEY=kkkk", "PW=p%40ss", "PW=p@ss", "TOKEN=Bearer tttt", "TOKEN=tttt", "URL=urlpass",
+		"providers.anthropic.api_key=literal-key", "s=ssss",
+	}
 	if got := slices.Compact(found); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
@@ -187,7 +191,7 @@ sql: {main: {url: "postgres://u:${secret:p}@h/x"}}
 	var found []string
 	c.FindSecrets(config.Resolver{
 		LookupEnv: environment(map[string]string{"KEY": "from-env", "PLACE": "/srv"}), Secrets: secrets{"k": "from-store", "p": "password"},
-		OnSecret: func(secret string) { found = append(found, secret) },
+		OnSecret: func(s guard.Secret) { found = append(found, s.Value) },
 	})
 	for _, want := range []string{"from-env", "from-store", "password"} {
 		if !slices.Contains(found, want) {

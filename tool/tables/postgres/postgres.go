@@ -56,12 +56,14 @@ func safe(err error, secrets ...string) error {
 		}
 	}
 	text := err.Error()
+	known := guard.NewMasker()
 	for _, s := range secrets {
 		if s != "" {
-			text = strings.ReplaceAll(text, s, guard.Mask)
+			text = strings.ReplaceAll(text, s, guard.Redacted)
+			known.Learn(guard.Secret{Name: "address", Value: s}) // in other spellings
 		}
 	}
-	return errors.New("postgresql: " + guard.RedactText(guard.NewMasker(secrets...).Mask(text)))
+	return errors.New("postgresql: " + guard.RedactText(known.Mask(text)))
 }
 
 func connected(ctx context.Context, config *pgx.ConnConfig, q tables.Query) (s tables.Structure, err error) {

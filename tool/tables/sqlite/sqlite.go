@@ -68,7 +68,7 @@ func safe(err error, secrets ...string) error {
 	}
 	text := err.Error()
 	for _, s := range secrets {
-		text = strings.ReplaceAll(text, s, guard.Mask)
+		text = strings.ReplaceAll(text, s, guard.Redacted)
 	}
 	return errors.New("sqlite: " + guard.RedactText(text))
 }
