@@ -7,6 +7,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -126,6 +127,12 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 }
 
 func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStarted {
+	// As it is kept, so that requests have the same bytes once it is read again.
+	task.Agent.OutputSchema = guard.EscapeJSON(task.Agent.OutputSchema)
+	models := slices.Clone(task.Models)
+	for i := range models {
+		models[i].Extra = guard.EscapeJSON(models[i].Extra)
+	}
 	input := make([]toolcrib.Message, 0, len(task.History)+1)
 	for _, m := range task.History {
 		input = append(input, cleanMessage(r.Mask, m))
@@ -144,7 +151,7 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 	}
 	return &journal.RunStarted{
 		Format: journal.Format, Version: r.Version,
-		Agent: task.Agent, Models: task.Models, Principal: task.Principal,
+		Agent: task.Agent, Models: models, Principal: task.Principal,
 		Session: task.Session, Parent: task.Parent, Depth: task.Depth,
 		ForkedFrom: task.ForkedFrom, ForkedRound: task.ForkedRound,
 		Workspace: task.Workspace, Driver: task.Driver,

@@ -86,15 +86,20 @@ func escapeOf(r rune) byte {
 
 // appendEscaped appends a rune as it is spelt inside a JSON string.
 func appendEscaped(dst []byte, r rune) []byte {
-	const hex = "0123456789abcdef"
 	switch e := escapeOf(r); e {
 	case 0:
 		return utf8.AppendRune(dst, r)
 	case 'u':
-		return append(dst, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15])
+		return appendUnicodeEscape(dst, r)
 	default:
 		return append(dst, '\\', e)
 	}
+}
+
+// appendUnicodeEscape appends \u and four digits.
+func appendUnicodeEscape(dst []byte, r rune) []byte {
+	const hex = "0123456789abcdef"
+	return append(dst, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15])
 }
 
 // escapedLen is the length of what appendEscaped appends.

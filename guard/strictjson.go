@@ -71,7 +71,8 @@ func quoteShort(key []byte) string { return strconv.Quote(shorten(string(key))) 
 // texts mean different things to different readers.
 //
 // Canonical means: no space, keys sorted by their bytes, strings in the one
-// spelling of this package, integers of up to 18 digits as their digits (1.0 and 1e0
+// spelling of this package but for what [EscapeJSON] escapes, so that they are shown as
+// they are digested, integers of up to 18 digits as their digits (1.0 and 1e0
 // are 1). Other numbers stay as they are written: going through a float would
 // change large IDs and amounts, and what is shown must be what runs. They have at most 256 bytes and an exponent of at most 999.
 //
@@ -87,7 +88,8 @@ func Arguments(raw []byte) (json.RawMessage, error) {
 			return nil, &ArgumentError{Offset: start, What: "expected one JSON object, found " + kindOf(raw[start:])}
 		}
 	}
-	return JSONLimits{MaxBytes: MaxArgumentsBytes, MaxDepth: MaxArgumentsDepth}.Canonical(raw)
+	canonical, err := JSONLimits{MaxBytes: MaxArgumentsBytes, MaxDepth: MaxArgumentsDepth}.Canonical(raw)
+	return EscapeJSON(canonical), err
 }
 
 // kindOf says what a text that begins with no brace really is.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // Encode returns the stored JSON of a body, without HTML escaping. A kind that
@@ -32,6 +33,13 @@ func EncodeTo(b *bytes.Buffer, body toolcrib.Body) error {
 		return fmt.Errorf("journal: encode %s: %w", body.EventKind(), err)
 	}
 	b.Truncate(b.Len() - 1) // the end of the line
+	// In whatever file or terminal a journal ends up, nothing in it acts.
+	if raw := b.Bytes()[from:]; len(raw) > 0 {
+		if safe := guard.EscapeJSON(raw); len(safe) > len(raw) {
+			b.Truncate(from)
+			b.Write(safe)
+		}
+	}
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -91,7 +92,7 @@ func (x *Exporter) line(v any) error {
 	if err != nil {
 		return fmt.Errorf("audit: export: %w", err)
 	}
-	raw = append(raw, '\n')
+	raw = append(guard.EscapeJSON(raw), '\n')
 	_, _ = x.hash.Write(raw) // a hash never fails to write
 	x.lines++
 	_, err = x.w.Write(raw)

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
 	"sync"
 	"syscall"
+
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // output is standard output. It remembers the first error, so that a full disk is
@@ -37,12 +40,18 @@ func (o *output) failure() error {
 	return o.err
 }
 
-// printJSON writes one JSON value, indented for people or on one line.
+// printJSON writes one JSON value, indented for people or on one line. Nothing in it acts
+// on a terminal.
 func printJSON(w io.Writer, v any, indent bool) error {
-	enc := json.NewEncoder(w)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if indent {
 		enc.SetIndent("", "  ")
 	}
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(guard.EscapeJSON(b.Bytes()))
+	return err
 }
