@@ -587,3 +587,22 @@ func TestCancelledBetweenCalls(t *testing.T) {
 	wantAllowed(t, v[0])
 	wantRefused(t, v[1], toolcrib.ReasonToolDisabled, "")
 }
+
+// A call in whose arguments a secret stood never runs, whatever else holds for it: its
+// arguments are not those that the model sent (contract §11).
+func TestCallsWithSecretsAreRefused(t *testing.T) {
+	lax, picky := writes("lax"), withSchema(reads("picky"), strict)
+	g := newGate(t, tool(lax), tool(picky))
+	for _, c := range []toolcrib.ToolCall{call("1", "lax", `{"x":"[secret:acme]"}`), call("2", "picky", `{"path":5}`), call("3", "picky", `{"path":"a"}`)} {
+		c.Secret = "acme"
+		f := gate.Facts{
+			Offered: map[string]bool{c.Name: true},
+			Decided: map[string]gate.Decided{c.ID: {Decision: journal.DecisionApprove, ApprovalID: "apr_1", By: "me"}},
+		}
+		v := judge(t, g, alice(), wide(), f, c)[0]
+		wantRefused(t, v, toolcrib.ReasonToolPolicy, "")
+		if !strings.Contains(v.Content, "[secret:acme]") || !strings.Contains(v.Content, "edit_file") || v.Permit.Valid() {
+			t.Errorf("%s: %s", c.Name, v.Content)
+		}
+	}
+}

@@ -3,11 +3,13 @@
 // model or a person (contract §7, §11; rows C10, C14, N13, N24).
 //
 //   - [Arguments] and [Canonical] read JSON strictly and give it one spelling.
-//   - [Clean], [CleanJSON] and [Visible] take out or show hidden characters.
+//   - [Clean], [CleanStream], [CleanJSON] and [Visible] take out or show hidden characters.
 //   - [Truncate] cuts by type; [Fit] goes from a tool's output to what is read.
 //   - [WrapUntrusted] and [WrapToolResult] fence data of strangers.
-//   - [Masker] and [MaskStream] hide known secrets by value; [RedactEnv] and
-//     [RedactText] hide what looks like one.
+//   - [Masker], [MaskStream] and [ArgumentStream] put marks in place of known secrets, and
+//     find them in the arguments of calls; [RedactEnv] and [RedactText] hide what looks
+//     like one.
+//   - [EscapeJSON] escapes what a terminal would act on.
 //   - [Nearest] finds the name that a wrong one may have meant.
 //   - [Refusal], [ErrorJSON] and [FaultJSON] write what a model reads instead of a
 //     result.
