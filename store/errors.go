@@ -13,6 +13,10 @@ var (
 	ErrFull        = errors.New("the database cannot grow: the disk, or the limit set for the database, is full; make room and try again, nothing was stored by halves")
 	ErrNewer       = errors.New("the database was written by a later version of toolcrib and was not touched; use that version, or another data folder")
 	ErrCorrupt     = errors.New("the file is damaged or is no database of toolcrib; move it away with its -wal and -shm files and restore a copy, or start with an empty data folder")
+	ErrOlder       = errors.New("the database was written by a version of toolcrib before its first release, which this one does not read; use that version, or another data folder")
+	ErrLost        = errors.New("the database is gone, and its keys are there, so this is no new beginning; put a copy of the database back in its place, or, to begin anew without what was in it, move the key file away")
+	ErrReplaced    = errors.New("the database was removed or replaced while it was in use, so nothing more is done; put it back, or a copy of it, and start again")
+	ErrDamaged     = errors.New("damage was found in the database, so no new run is started; restore a copy of the data folder, or look at what `toolcrib runs verify` reports and accept it with `toolcrib runs verify --adopt`")
 	ErrReadOnly    = errors.New("the database cannot be written; make the file and its folder writable for this user, or use another data folder")
 	ErrUnavailable = errors.New("the database cannot be used; check the path, the rights and the disk")
 	ErrClosed      = errors.New("the store is closed")
@@ -73,6 +77,11 @@ type Verified struct {
 	Events  int `json:"events"`
 	Pruned  int `json:"pruned"`  // of these, without content; the chain holds all the same
 	Anchors int `json:"anchors"` // that stand in the system journal and fit
+
+	// Sealed, of a run, is the event up to which its seal reaches: nothing of it can be
+	// changed, and nothing up to there removed. What comes later can be lost as by a loss
+	// of power, and is then done again.
+	Sealed toolcrib.Seq `json:"sealed,omitempty"`
 
 	// Adopted, of the system journal, is the event before which nothing was sealed
 	// by the key that the head has now; 0 = all was.

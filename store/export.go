@@ -397,7 +397,7 @@ func (c *exportCheck) end(line []byte, keys *Keys, v *VerifiedExport) error {
 		return &ChainError{What: "the export is not the one that its last line has the digest of"}
 	case keys != nil && !hmac.Equal([]byte(end.MAC), []byte(hex.EncodeToString(exportMAC(keys, digest)))):
 		return &ChainError{What: "the export was not sealed with these keys"}
-	case keys != nil && !hmac.Equal([]byte(end.Head.MAC), []byte(hex.EncodeToString(keys.HeadMAC(c.head.seq, c.head.hash)))):
+	case keys != nil && !hmac.Equal([]byte(end.Head.MAC), []byte(hex.EncodeToString(keys.HeadMAC(c.head.seq, end.Head.Moves, c.head.hash)))):
 		return &ChainError{Run: SystemChain, Seq: c.head.seq, What: "the head was not sealed with these keys"}
 	}
 	if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {

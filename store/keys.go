@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/rand"
@@ -28,8 +29,11 @@ const (
 // the key of each purpose is derived, so that one file serves all of them. It
 // prints as a word, never as what it holds.
 type Keys struct {
-	root     [keyBytes]byte
-	head, id []byte // derived from it
+	root [keyBytes]byte
+
+	// Derived from it.
+	head, id, row, place []byte
+	record               cipher.AEAD
 }
 
 // NewKeys makes new keys.
@@ -86,29 +90,27 @@ func (k *Keys) Derive(purpose string) []byte {
 	return key
 }
 
-// HeadMAC is the seal of the system journal's head: HMAC-SHA256 over its last
-// number (big-endian, 64 bits) and the hash of its chain.
-func (k *Keys) HeadMAC(seq toolcrib.Seq, hash []byte) []byte {
-	return headMAC(k.head, seq, hash)
+// HeadMAC is the seal of a [Head]: HMAC-SHA256 over the last number of the system
+// journal and the count of moves (big-endian, 64 bits each) and the hash of its chain.
+func (k *Keys) HeadMAC(seq toolcrib.Seq, moves uint64, hash []byte) []byte {
+	m := hmac.New(sha256.New, k.head)
+	_, _ = m.Write(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(seq)), moves))
+	_, _ = m.Write(hash)
+	return m.Sum(nil)
 }
 
 // derived makes the keys that are needed often.
 func (k *Keys) derived() *Keys {
 	k.head = k.Derive("system journal head")
 	k.id = k.Derive("key ID")[:16]
+	k.row, k.place = k.Derive("row of a run"), k.Derive("place of a run")
+	k.record = newRecordCipher(k.Derive("record of all runs"))
 	return k
 }
 
 // ID tells these keys from others, and nothing about them. A database has it beside
 // its seal, so that a wrong key file is told from a broken seal.
 func (k *Keys) ID() []byte { return bytes.Clone(k.id) }
-
-func headMAC(key []byte, seq toolcrib.Seq, hash []byte) []byte {
-	m := hmac.New(sha256.New, key)
-	_, _ = m.Write(binary.BigEndian.AppendUint64(nil, uint64(seq)))
-	_, _ = m.Write(hash)
-	return m.Sum(nil)
-}
 
 // Format implements [fmt.Formatter], so that no verb prints a key.
 func (k *Keys) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "keys") }

@@ -30,7 +30,7 @@ func TestKeysVectors(t *testing.T) {
 	if got := hex.EncodeToString(k.Derive("system journal head")); got != "b560a6917bb67aaf63d2afd27ec7f0207363d0c6871cb0f595c2b8f971f3f82b" {
 		t.Errorf("derived key %s", got)
 	}
-	if got := hex.EncodeToString(k.HeadMAC(7, []byte("hash"))); got != "a2a43ee8497250660269155120c5a898b38a5f6db0dc07685ffa9a8660801b04" {
+	if got := hex.EncodeToString(k.HeadMAC(7, 3, []byte("hash"))); got != "259f643238420ce0a952d7dfd10d64a1ee445cad900b2a389bc7febbd69e3feb" {
 		t.Errorf("seal %s", got)
 	}
 	if bytes.Equal(k.Derive("a"), k.Derive("b")) {

@@ -109,7 +109,7 @@ func (a *app) approvalsOf(ctx context.Context, s *sqlite.Store, rec store.RunRec
 	var all []*approvalView
 	var last time.Time
 	verdicts := map[string]journal.Verdict{}
-	for e, err := range (wholeJournal{s}).Read(ctx, rec.ID, 0) {
+	for e, err := range s.Read(ctx, rec.ID, 0) {
 		if err != nil {
 			return nil, err
 		}

@@ -97,7 +97,7 @@ const undoDepth = 10
 func (c *chat) writesOf(ctx context.Context, run toolcrib.RunID, depth int) ([]write, error) {
 	var writes []write
 	started := map[string]*journal.ToolStarted{}
-	for e, err := range (wholeJournal{c.a.store}).Read(ctx, run, 0) {
+	for e, err := range c.a.store.Read(ctx, run, 0) {
 		if err != nil {
 			return nil, err
 		}

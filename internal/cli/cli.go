@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // Main runs the command line and returns its exit code.
@@ -41,6 +43,10 @@ func (a *app) execute(ctx context.Context, args []string) int {
 		return exitOK
 	}
 	if message := err.Error(); message != "" {
+		var broken *store.ChainError
+		if errors.As(err, &broken) {
+			message += "\n`toolcrib runs verify` reports what else was; restore a copy of the data folder"
+		}
 		a.complain(message)
 	}
 	return a.code(err)

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/base64"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -83,4 +85,44 @@ func cmdBinary(ts *testscript.TestScript, _ bool, args []string) {
 	data, err := base64.StdEncoding.DecodeString(args[1])
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), data, 0o600))
+}
+
+// cmdForge puts a decision for what a run waits for behind its last event, with right
+// hashes: forge FILE RUN.
+func cmdForge(ts *testscript.TestScript, _ bool, args []string) {
+	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer db.Close()
+	var num, seq int64
+	var hash []byte
+	body := &journal.ConfirmationResolved{Decision: journal.DecisionApprove, By: "ann"}
+	ts.Check(db.QueryRow("SELECT num, last_seq, last_hash, pending ->> 'approval_id', pending ->> 'digest' FROM runs WHERE id = ?", args[1]).
+		Scan(&num, &seq, &hash, &body.ApprovalID, &body.Digest))
+	payload, err := journal.Encode(body)
+	ts.Check(err)
+	at := time.Now()
+	payloadHash := journal.PayloadHash(payload)
+	hash = journal.ChainHash(hash, toolcrib.RunID(args[1]), toolcrib.Seq(seq+1), body.EventKind(), at, payloadHash)
+	_, err = db.Exec("INSERT INTO events (key, kind, time, payload, payload_hash, hash) VALUES (?,?,?,?,?,?)",
+		num<<32|(seq+1), string(body.EventKind()), at.UnixMicro(), string(payload), payloadHash, hash)
+	ts.Check(err)
+	_, err = db.Exec("UPDATE runs SET last_seq = ?, last_hash = ?, status = 'queued', pending = NULL WHERE num = ?", seq+1, hash, num)
+	ts.Check(err)
+}
+
+// cmdPutBack gives a run its row and events of a copy of the database: putback FILE COPY RUN.
+func cmdPutBack(ts *testscript.TestScript, _ bool, args []string) {
+	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	for _, q := range []string{
+		"ATTACH '" + ts.MkAbs(args[1]) + "' AS old",
+		"DELETE FROM events WHERE key >> 32 = (SELECT num FROM runs WHERE id = '" + args[2] + "')",
+		"INSERT INTO events SELECT * FROM old.events WHERE key >> 32 = (SELECT num FROM runs WHERE id = '" + args[2] + "')",
+		"INSERT OR REPLACE INTO runs SELECT * FROM old.runs WHERE id = '" + args[2] + "'",
+	} {
+		_, err := db.Exec(q)
+		ts.Check(err)
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/store"
@@ -260,4 +261,9 @@ func (a *app) runByPart(ctx context.Context, s *sqlite.Store, part string) (stor
 		text += fmt.Sprintf("\n  and %d more", more)
 	}
 	return store.RunRecord{}, failedf("%s", text)
+}
+
+// load rebuilds a run from its journal.
+func (a *app) load(ctx context.Context, s *sqlite.Store, run toolcrib.RunID) (*agent.State, error) {
+	return agent.Load(ctx, s, run)
 }

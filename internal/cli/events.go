@@ -70,7 +70,7 @@ func (a *app) events(ctx context.Context, s *sqlite.Store, run toolcrib.RunID, a
 	defer tick.Stop()
 	for {
 		ended := false
-		for e, err := range (wholeJournal{s}).Read(ctx, run, after) {
+		for e, err := range s.Read(ctx, run, after) {
 			if err != nil {
 				return err
 			}

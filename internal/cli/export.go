@@ -75,7 +75,7 @@ func (a *app) export(ctx context.Context, s *sqlite.Store, run toolcrib.RunID) e
 	}
 	var refs []string
 	end := exportEnd{End: true}
-	for e, err := range (wholeJournal{s}).Read(ctx, run, 0) {
+	for e, err := range s.Read(ctx, run, 0) {
 		if err != nil {
 			return err
 		}

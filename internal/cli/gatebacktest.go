@@ -149,7 +149,7 @@ func (b *backtesting) one(ctx context.Context, rec store.RunRecord, show *backte
 		return nil
 	}
 	walk := agent.Backtest{Terms: b.terms, At: b.switches.at, Missing: policyTakesNot}
-	err := walk.Run(ctx, wholeJournal{b.s}, rec.ID, agent.Rejudging{Call: show.call, Offer: show.offer})
+	err := walk.Run(ctx, b.s, rec.ID, agent.Rejudging{Call: show.call, Offer: show.offer})
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return err

@@ -23,7 +23,7 @@ type resumedWatcher struct {
 // sincePause is such a watcher, for the events after the last pause; a run that never
 // paused was cut off, and its events stood in the stream of whoever drove it.
 func (d *drive) sincePause(ctx context.Context, show watcher, run toolcrib.RunID) watcher {
-	w := &resumedWatcher{watcher: show, journal: wholeJournal{d.a.store}, run: run}
+	w := &resumedWatcher{watcher: show, journal: d.a.store, run: run}
 	w.failed = func(err error) {
 		d.a.noticeBeside("what was kept since the pause cannot be written: %v; %s runs events %s --json has it", err, d.a.self(), run)
 	}

@@ -358,7 +358,7 @@ func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) erro
 // tellRun tells the story of a run, as far as it was not pruned.
 func (a *app) tellRun(ctx context.Context, w io.Writer, s *sqlite.Store, rec store.RunRecord, whole bool) error {
 	story := render.Story{Out: w, Style: a.outStyle, Whole: whole, Caller: a.callerOf(ctx, rec), Self: a.self()}
-	for e, err := range (wholeJournal{s}).Read(ctx, rec.ID, 0) {
+	for e, err := range s.Read(ctx, rec.ID, 0) {
 		if errors.Is(err, store.ErrPruned) {
 			return nil
 		}

@@ -74,6 +74,8 @@ func TestScripts(t *testing.T) {
 			"background": behind.start,
 			"ended":      behind.end,
 			"spoil":      cmdSpoil,
+			"forge":      cmdForge,
+			"putback":    cmdPutBack,
 			"filelimit":  cmdFileLimit,
 			"bigfile":    cmdBigFile,
 			"aheadclock": cmdAheadClock,

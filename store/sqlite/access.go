@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // Access keeps users, groups, passwords and tokens, and counts the calls of tokens.
@@ -93,13 +94,10 @@ func digestOf(hash string) string {
 // accessChanged counts a change and puts it into the system journal.
 func (t *tx) accessChanged(kind toolcrib.Kind, c *access.Change, payload any) error {
 	c.Kind = kind
-	if _, err := t.exec("UPDATE counters SET value = value + 1 WHERE name = 'access'"); err != nil {
-		return err
-	}
 	if payload == nil {
 		payload = c
 	}
-	return t.appendSystem(c.At, kind, payload)
+	return t.changed(store.SealedAccess, c.At, kind, payload)
 }
 
 // AddUser implements [access.Users].

@@ -101,25 +101,36 @@ func (s *Store) encode(after toolcrib.Seq, events []toolcrib.Event) ([]row, *job
 type head struct {
 	num  int64 // 0 = there is no such run
 	hash []byte
+	kept toolcrib.Seq // where it stands in the record of all runs
 	rec  store.RunRecord
 
+	place store.Seal  // of kept, if the run is about to move on
 	meter store.Meter // of what it uses, if known
 	known bool        // the meter is
 }
 
+// seal is the seal of the run's row.
+func (h *head) seal(keys *store.Keys, docs recordDocs) store.Seal {
+	r := rowOfRun{run: h.rec.ID, hash: h.hash, kept: h.kept, values: recordValues(&h.rec, docs)}
+	if !h.rec.PrunedAt.IsZero() {
+		r.pruned = sql.NullInt64{Int64: h.rec.PrunedAt.UnixMicro(), Valid: true}
+	}
+	return r.seal(keys)
+}
+
 // selectHead also tells whether anything is reserved: while a run was with another
 // process, that may have begun.
-const selectHead = "SELECT num, " + recordColumns + ", last_hash, EXISTS (SELECT 1 FROM reservations) FROM runs WHERE id = ?"
+const selectHead = "SELECT " + runColumns + ", EXISTS (SELECT 1 FROM reservations) FROM runs WHERE id = ?"
 
 // readHead reads a head from the table.
 func (t *tx) readHead(run toolcrib.RunID) (head, error) {
-	h := head{rec: store.RunRecord{ID: run}}
+	var h head
 	st, err := t.stmt(selectHead)
 	if err != nil {
 		return h, err
 	}
 	reserves := false
-	err = scanRecord(st.QueryRowContext(t.ctx, string(run)).Scan, &h.rec, []any{&h.num}, []any{&h.hash, &reserves})
+	err = scanRun(st.QueryRowContext(t.ctx, string(run)).Scan, t.w.keys, &h, &reserves)
 	t.w.reserves = t.w.reserves || reserves
 	if errors.Is(err, sql.ErrNoRows) {
 		return head{rec: store.RunRecord{ID: run}, known: true}, nil
@@ -138,7 +149,14 @@ func (t *tx) head(run toolcrib.RunID, after toolcrib.Seq) (head, error) {
 	if ok && h.rec.LastSeq == after {
 		return *h, nil
 	}
-	return t.readHead(run)
+	taken, err := t.readHead(run)
+	if err == nil {
+		err = t.checkRecord()
+	}
+	if err == nil {
+		taken.place, err = t.placed(&taken)
+	}
+	return taken, err
 }
 
 func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
@@ -172,6 +190,11 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 		return t.fence(run, after)
 	}
 	t.heads[run] = next
+	if next.place != h.place {
+		if err := t.move(h.place, next.place); err != nil {
+			return err
+		}
+	}
 	for _, c := range t.w.charges {
 		t.used.Add(c)
 	}
@@ -199,6 +222,7 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 func (t *tx) project(h *head, rows []row) (next *head, anchored bool, err error) {
 	next, t.w.charges = new(head), t.w.charges[:0]
 	*next = *h
+	barrier := h.num == 0 // that a run was started stands in the record like what must survive
 	for i := range rows {
 		e := &rows[i].event
 		kind := e.Body.EventKind()
@@ -219,6 +243,11 @@ func (t *tx) project(h *head, rows []row) (next *head, anchored bool, err error)
 		t.w.charges = next.meter.Charge(t.w.charges, &next.rec, *e)
 		store.Project(&next.rec, *e)
 		anchored = anchored || kind == journal.KindPaused || kind == journal.KindDone || kind == journal.KindError
+		barrier = barrier || journal.Barrier(e.Body)
+	}
+	if barrier {
+		next.kept = next.rec.LastSeq
+		next.place = t.w.keys.Place(next.rec.ID, next.kept, next.hash)
 	}
 	return next, anchored, nil
 }
@@ -233,11 +262,13 @@ func (t *tx) fence(run toolcrib.RunID, after toolcrib.Seq) error {
 	return err
 }
 
+const sealColumns = "last_hash, kept_seq, seal"
+
 var (
-	insertHead = "INSERT INTO runs (" + recordColumns + ", last_hash, id) VALUES (?" + strings.Repeat(",?", recordWidth+1) + ")"
-	updateHead = "UPDATE runs SET (" + recordColumns + ", last_hash) = (?" + strings.Repeat(",?", recordWidth) + ")" + atHead
-	updateSum  = "UPDATE runs SET (" + sumColumns + ", last_hash) = (?" + strings.Repeat(",?", sumWidth) + ")" + atHead
-	updateSeq  = "UPDATE runs SET last_seq = ?, last_hash = ?" + atHead
+	insertHead = "INSERT INTO runs (" + recordColumns + ", " + sealColumns + ", id) VALUES (?" + strings.Repeat(",?", recordWidth+3) + ")"
+	updateHead = "UPDATE runs SET (" + recordColumns + ", " + sealColumns + ") = (?" + strings.Repeat(",?", recordWidth+2) + ")" + atHead
+	updateSum  = "UPDATE runs SET (" + sumColumns + ", " + sealColumns + ") = (?" + strings.Repeat(",?", sumWidth+2) + ")" + atHead
+	updateSeq  = "UPDATE runs SET (last_seq, " + sealColumns + ") = (?,?,?,?)" + atHead
 )
 
 const atHead = " WHERE num = ? AND last_seq = ? AND last_hash = ?"
@@ -246,29 +277,32 @@ const atHead = " WHERE num = ? AND last_seq = ? AND last_hash = ?"
 // if the run does not stand at old. It sets no more than what has changed, because
 // each column that is set has its indexes written anew.
 func (t *tx) putHead(old, next *head) (moved bool, err error) {
-	where := []any{next.hash, old.num, int64(old.rec.LastSeq), old.hash}
-	same := next.rec
-	same.LastSeq = old.rec.LastSeq
-	if old.num != 0 && same == old.rec {
-		return movedOne(t.exec(updateSeq, append([]any{int64(next.rec.LastSeq)}, where...)...))
-	}
-	same.Iterations, same.Usage = old.rec.Iterations, old.rec.Usage
-	if old.num != 0 && same == old.rec {
-		return movedOne(t.exec(updateSum, append(sumArgs(&next.rec), where...)...))
-	}
 	args, err := recordArgs(&next.rec)
 	if err != nil {
 		return false, err
 	}
-	if old.num != 0 {
-		return movedOne(t.exec(updateHead, append(args, where...)...))
+	row := rowOfRun{run: next.rec.ID, hash: next.hash, kept: next.kept, values: args}
+	seal := row.seal(t.w.keys)
+	sealing := []any{next.hash, int64(next.kept), seal[:]}
+	if old.num == 0 {
+		res, err := t.exec(insertHead, append(append(args, sealing...), string(next.rec.ID))...)
+		if err != nil {
+			return false, err
+		}
+		next.num, err = res.LastInsertId()
+		return true, err
 	}
-	res, err := t.exec(insertHead, append(args, next.hash, string(next.rec.ID))...)
-	if err != nil {
-		return false, err
+	where := append(sealing, old.num, int64(old.rec.LastSeq), old.hash)
+	same := next.rec
+	same.LastSeq = old.rec.LastSeq
+	if same == old.rec {
+		return movedOne(t.exec(updateSeq, append([]any{int64(next.rec.LastSeq)}, where...)...))
 	}
-	next.num, err = res.LastInsertId()
-	return true, err
+	same.Iterations, same.Usage = old.rec.Iterations, old.rec.Usage
+	if same == old.rec {
+		return movedOne(t.exec(updateSum, append(sumArgs(&next.rec), where...)...))
+	}
+	return movedOne(t.exec(updateHead, append(args, where...)...))
 }
 
 func movedOne(res sql.Result, err error) (bool, error) {

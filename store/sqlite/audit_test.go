@@ -269,7 +269,7 @@ func TestAuditExport(t *testing.T) {
 	if v, err := store.VerifyExport(bytes.NewReader(some), keys); err != nil || v.Runs == 0 || v.Runs >= all.Runs {
 		t.Errorf("those that have not ended: %+v, error %v", v, err)
 	}
-	execAt(t, path, "UPDATE system_head SET mac = zeroblob(32)")
+	execAt(t, path, "UPDATE system_head SET record = zeroblob(150)")
 	err = s.ExportAudit(t.Context(), new(bytes.Buffer), store.ExportOptions{})
 	wantBroken(t, err, "not sealed")
 	if err := openAt(t, copied(t, finished(t)), readOnly()).ExportAudit(t.Context(), failing{}, store.ExportOptions{}); !errors.Is(err, errDisk) {

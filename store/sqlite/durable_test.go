@@ -129,24 +129,6 @@ func TestClockSetBack(t *testing.T) {
 	verifyAll(t, s)
 }
 
-// An event that only a later version knows is an error that says so, and the rest of
-// the journal can be verified all the same.
-func TestEventOfLaterVersion(t *testing.T) {
-	path := copied(t, closedAt(t))
-	execAt(t, path, "UPDATE events SET kind = 'from_the_future' WHERE key & 0xffffffff = 2")
-	s := openAt(t, path, sqlite.Options{})
-	var unknown *journal.UnknownKindError
-	n := 0
-	for _, err := range s.Read(t.Context(), "run_a", 0) {
-		if n++; n == 2 && !errors.As(err, &unknown) {
-			t.Errorf("error %v, want an UnknownKindError", err)
-		}
-	}
-	if n != 2 {
-		t.Errorf("%d events", n)
-	}
-}
-
 // A journal that ends before its run's row says so names the event that is missing.
 func TestMissingAtTheEnd(t *testing.T) {
 	path := copied(t, closedAt(t))

@@ -3,10 +3,8 @@ package sqlite
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
 	"database/sql"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"time"
 
@@ -25,44 +23,51 @@ type systemHead struct {
 type sealed struct {
 	found    bool // the row of the head is there
 	head     systemHead
-	mac      []byte
 	keyID    []byte
+	record   []byte
 	last     systemHead // zero = there is no event
 	lastTime int64
 }
 
-const selectSealed = `SELECT h.one IS NOT NULL, ifnull(h.seq, 0), h.hash, h.mac, h.key_id, ifnull(e.seq, 0), e.hash, ifnull(e.time, 0)
+const selectSealed = `SELECT h.one IS NOT NULL, ifnull(h.seq, 0), h.hash, h.key_id, h.record, ifnull(e.seq, 0), e.hash, ifnull(e.time, 0)
 	FROM (SELECT 1) LEFT JOIN system_head h ON h.one = 1
 	LEFT JOIN (SELECT seq, hash, time FROM system_events ORDER BY seq DESC LIMIT 1) e`
 
 func scanSealed(row *sql.Row) (s sealed, err error) {
-	err = row.Scan(&s.found, &s.head.seq, &s.head.hash, &s.mac, &s.keyID, &s.last.seq, &s.last.hash, &s.lastTime)
+	err = row.Scan(&s.found, &s.head.seq, &s.head.hash, &s.keyID, &s.record, &s.last.seq, &s.last.hash, &s.lastTime)
 	return s, err
 }
 
-// broken tells how the journal is not as its seal says; "" = it is.
-func (s *sealed) broken(keys *store.Keys) string {
+// open returns the sealed record. A journal or record that is not as it was sealed is a
+// [*store.ChainError].
+func (s *sealed) open(keys *store.Keys) (store.Record, error) {
+	r, ok := keys.OpenRecord(s.record, s.head.seq, s.head.hash)
+	what := ""
 	switch {
 	case !s.found:
-		return "its head is gone"
+		what = "its head is gone"
 	case !bytes.Equal(s.keyID, keys.ID()):
-		return "its head was not sealed with this key but with another one; is the key file the right one?"
-	case !hmac.Equal(s.mac, keys.HeadMAC(s.head.seq, s.head.hash)):
-		return "its head was not sealed with this key"
+		what = "its head was not sealed with this key but with another one; is the key file the right one?"
+	case !ok:
+		what = "its head was not sealed with this key"
 	case s.head.seq > s.last.seq:
-		return fmt.Sprintf("it ends at event %d, and its head says %d", s.last.seq, s.head.seq)
+		what = fmt.Sprintf("it ends at event %d, and its head says %d", s.last.seq, s.head.seq)
 	case s.head.seq < s.last.seq:
-		return fmt.Sprintf("its head says that it ends at event %d", s.head.seq)
+		what = fmt.Sprintf("its head says that it ends at event %d", s.head.seq)
 	case !bytes.Equal(s.head.hash, s.last.hash):
-		return "its head has another hash"
+		what = "its head has another hash"
+	default:
+		return r, nil
 	}
-	return ""
+	return store.Record{}, &store.ChainError{Run: store.SystemChain, Seq: s.last.seq, What: what}
 }
 
-// openSystem reads where the system journal stands. If that is not what its seal
-// says, an event of it is added, before what is to be added anyway: the new seal
-// must not hide the break.
-func (t *tx) openSystem() error {
+// openSeal reads the sealed head, once in a transaction. If the seal does not hold,
+// the transaction fails: nothing is added to what somebody has changed.
+func (t *tx) openSeal() error {
+	if t.seal != nil {
+		return nil
+	}
 	st, err := t.stmt(selectSealed)
 	if err != nil {
 		return err
@@ -71,25 +76,24 @@ func (t *tx) openSystem() error {
 	if err != nil {
 		return err
 	}
-	t.system = &s.last
-	what := s.broken(t.w.keys)
-	if what == "" {
-		return nil
+	r, err := s.open(t.w.keys)
+	if err != nil {
+		return err
 	}
-	return t.chain(t.w.now(), store.SystemHeadBroken, s.brokenEvent(what))
+	t.seal = &headSeal{system: s.head, record: r}
+	return nil
+}
+
+// headSeal is the sealed head in a transaction that moves it.
+type headSeal struct {
+	system systemHead
+	record store.Record
+	stale  [store.SealedTables]bool // tables that were changed
+	moved  bool                     // it must be sealed again
 }
 
 // appendSystem adds an event to the system journal.
 func (t *tx) appendSystem(at time.Time, kind toolcrib.Kind, payload any) error {
-	if t.system == nil {
-		if err := t.openSystem(); err != nil {
-			return err
-		}
-	}
-	return t.chain(at, kind, payload)
-}
-
-func (t *tx) chain(at time.Time, kind toolcrib.Kind, payload any) error {
 	raw, err := encodeJSON(payload)
 	if err != nil {
 		return fmt.Errorf("sqlite: system event %s: %w", kind, err)
@@ -99,27 +103,24 @@ func (t *tx) chain(at time.Time, kind toolcrib.Kind, payload any) error {
 
 const (
 	insertSystem = "INSERT INTO system_events (seq, kind, time, payload, payload_hash, hash) VALUES (?,?,?,?,?,?)"
-	putSeal      = "INSERT OR REPLACE INTO system_head (one, seq, hash, mac, key_id) VALUES (1,?,?,?,?)"
-	// putFirstSeal is that of migration 3, when there was no ID of keys yet.
-	putFirstSeal = "INSERT OR REPLACE INTO system_head (one, seq, hash, mac) VALUES (1,?,?,?)"
+	replaceSeal  = "INSERT OR REPLACE INTO system_head (one, seq, hash, key_id, record) VALUES (1,?,?,?,?)"
 )
 
-// args returns the arguments of putSeal.
-func (h *systemHead) args(keys *store.Keys) []any {
-	return []any{int64(h.seq), h.hash, keys.HeadMAC(h.seq, h.hash), keys.ID()}
+// args returns the arguments of replaceSeal.
+func (s *headSeal) args(keys *store.Keys) []any {
+	hash := append([]byte{}, s.system.hash...) // not nil, which would be NULL
+	return []any{int64(s.system.seq), hash, keys.ID(), keys.SealRecord(&s.record, s.system.seq, s.system.hash)}
 }
 
 func (t *tx) putSystem(e *store.SystemEvent) error {
-	if t.system == nil {
-		if err := t.openSystem(); err != nil {
-			return err
-		}
+	if err := t.openSeal(); err != nil {
+		return err
 	}
-	next, args := t.system.next(e)
+	next, args := t.seal.system.next(e)
 	if _, err := t.exec(insertSystem, args...); err != nil {
 		return err
 	}
-	t.system, t.unsealed = &next, true
+	t.seal.system, t.seal.moved = next, true
 	return nil
 }
 
@@ -132,17 +133,20 @@ func (h *systemHead) next(e *store.SystemEvent) (systemHead, []any) {
 		[]any{int64(e.Seq), string(e.Kind), e.Time.UnixMicro(), string(e.Payload), e.PayloadHash, e.Hash}
 }
 
-// seal renews the head, once for all that a transaction has added.
-func (t *tx) seal() error {
-	if !t.unsealed {
+// putSeal seals again, once for all that a transaction has changed.
+func (t *tx) putSeal() error {
+	if t.seal == nil || !t.seal.moved {
 		return nil
 	}
-	_, err := t.exec(putSeal, t.system.args(t.w.keys)...)
+	if err := t.seal.renew(t.ctx, t.query, t.w.keys, t.seal.stale); err != nil {
+		return err
+	}
+	_, err := t.exec(replaceSeal, t.seal.args(t.w.keys)...)
 	return err
 }
 
-// Head returns where the system journal stands, to be kept outside of the data
-// folder; see [Store.VerifySystemAgainst]. A head that is not as it was sealed is
+// Head returns where the system journal and the runs stand, to be kept outside of the
+// data folder; see [Store.VerifySystemAgainst]. A head that is not as it was sealed is
 // a [*store.ChainError].
 func (s *Store) Head(ctx context.Context) (store.Head, error) {
 	keys, err := loadKeys(s.keysPath)
@@ -158,42 +162,16 @@ func (s *Store) Head(ctx context.Context) (store.Head, error) {
 
 // exported is the head as it is kept elsewhere.
 func (s *sealed) exported(keys *store.Keys) (store.Head, error) {
-	if what := s.broken(keys); what != "" {
-		return store.Head{}, &store.ChainError{Run: store.SystemChain, Seq: s.last.seq, What: what}
+	r, err := s.open(keys)
+	if err != nil {
+		return store.Head{}, err
 	}
-	h := store.Head{Seq: s.head.seq, Hash: hex.EncodeToString(s.head.hash), MAC: hex.EncodeToString(s.mac)}
+	h := store.Head{
+		Seq: s.head.seq, Hash: hex.EncodeToString(s.head.hash), Moves: r.Moves,
+		MAC: hex.EncodeToString(keys.HeadMAC(s.head.seq, r.Moves, s.head.hash)),
+	}
 	if h.Seq > 0 {
 		h.Time = fromMicro(s.lastTime)
 	}
 	return h, nil
-}
-
-// sealTx makes the head of a database that has none, or none that holds, and says
-// so in the journal if there is anything that nobody vouches for.
-func sealTx(ctx context.Context, tx *sql.Tx, keys *store.Keys, by string, now func() time.Time) error {
-	var last systemHead
-	err := tx.QueryRowContext(ctx, "SELECT seq, hash FROM system_events ORDER BY seq DESC LIMIT 1").Scan(&last.seq, &last.hash)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return err
-	}
-	if last.hash == nil {
-		last.hash = []byte{}
-	}
-	if last.seq > 0 || by != store.AdoptedByMigration {
-		raw, err := encodeJSON(store.HeadAdopted{Seq: last.seq, Hash: hex.EncodeToString(last.hash), By: by})
-		if err != nil {
-			return err
-		}
-		next, args := last.next(&store.SystemEvent{Time: wholeMicro(now()), Kind: store.SystemHeadAdopted, Payload: raw})
-		if _, err := tx.ExecContext(ctx, insertSystem, args...); err != nil {
-			return err
-		}
-		last = next
-	}
-	if by == store.AdoptedByMigration {
-		_, err = tx.ExecContext(ctx, putFirstSeal, last.args(keys)[:3]...)
-		return err
-	}
-	_, err = tx.ExecContext(ctx, putSeal, last.args(keys)...)
-	return err
 }

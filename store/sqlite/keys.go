@@ -96,9 +96,59 @@ func syncFolder(folder string) error {
 	return d.Close()
 }
 
-// openKeys returns the keys of a database that has its head already. A key file
-// that is gone is made anew only for somebody who accepts that nothing vouches
-// for what was there; that is kept in the system journal.
+// pendingKeys is where the keys of a database lie until it is made.
+func pendingKeys(path string) string { return path + "-keys" }
+
+// keysToCreate returns the keys of a database that is being made, in its transaction.
+// Keys that belong to it alone get their name when it is there; see [settleKeys].
+func keysToCreate(path string, o Options) (*store.Keys, error) {
+	if o.Keys != ownKeys(path) {
+		return makeKeys(o.Keys)
+	}
+	if _, err := os.Stat(o.Keys); err == nil {
+		return nil, lost(path, o.Keys, "it has no tables")
+	}
+	k, pending := store.NewKeys(), pendingKeys(path)
+	if err := os.Remove(pending); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, keysError(pending, err) // of a process that was killed before the database was there
+	}
+	if err := writeKeys(pending, k); err != nil {
+		return nil, keysError(pending, err)
+	}
+	return k, nil
+}
+
+// settleKeys gives the keys of a database that was just made their name.
+func settleKeys(ctx context.Context, q rowQuerier, path string, o Options) error {
+	pending := pendingKeys(path)
+	if _, err := os.Stat(pending); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	k, err := loadKeys(pending)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // another process was first
+	}
+	if err != nil {
+		return err
+	}
+	found, err := scanSealed(q.QueryRowContext(ctx, selectSealed))
+	if err != nil {
+		return err
+	}
+	if bytes.Equal(found.keyID, k.ID()) {
+		if err := writeKeys(ownKeys(path), k); err != nil && !errors.Is(err, fs.ErrExist) {
+			return keysError(ownKeys(path), err)
+		}
+	}
+	if err := os.Remove(pending); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return keysError(pending, err)
+	}
+	return nil
+}
+
+// openKeys returns the keys of a database. A key file that is gone is made anew only for
+// somebody who accepts that nothing vouches for what was there; that is kept in the
+// system journal.
 func openKeys(ctx context.Context, conn *sql.Conn, o Options) (*store.Keys, error) {
 	keys, err := loadKeys(o.Keys)
 	if err == nil && o.AdoptBy == "" {
@@ -110,31 +160,19 @@ func openKeys(ctx context.Context, conn *sql.Conn, o Options) (*store.Keys, erro
 	if keys, err = makeKeys(o.Keys); err != nil {
 		return nil, err
 	}
-	tx, err := conn.BeginTx(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = tx.Rollback() }() // does nothing after the commit
-	found, err := scanSealed(tx.QueryRowContext(ctx, selectSealed))
-	if err != nil || found.broken(keys) == "" {
-		return keys, err
-	}
-	if err := sealTx(ctx, tx, keys, o.AdoptBy, o.Now); err != nil {
-		return nil, err
-	}
-	return keys, tx.Commit()
+	return keys, adopt(ctx, conn, keys, o)
 }
 
 // checkKeys tells a key file of another database, which must not go on sealing this
-// one. A seal that does not hold otherwise is no reason not to open it: no run may
-// be lost for that.
+// one. A seal that does not hold otherwise is no reason not to open it: then nothing can
+// be added, but all can be looked at.
 func checkKeys(ctx context.Context, conn *sql.Conn, path string, keys *store.Keys) error {
 	found, err := scanSealed(conn.QueryRowContext(ctx, selectSealed))
 	if err != nil {
 		return err
 	}
 	if len(found.keyID) > 0 && !bytes.Equal(found.keyID, keys.ID()) {
-		return keysError(path, errors.New("it has other keys than those that have sealed the system journal"))
+		return keysError(path, errors.New("it has other keys than those that have sealed the database"))
 	}
 	return nil
 }

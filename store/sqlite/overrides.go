@@ -192,10 +192,7 @@ func (t *tx) resetOverride(o store.Override) (bool, error) {
 }
 
 func (t *tx) overrideChanged(kind toolcrib.Kind, o store.Override) error {
-	if _, err := t.exec("UPDATE counters SET value = value + 1 WHERE name = 'overrides'"); err != nil {
-		return err
-	}
-	return t.appendSystem(o.At, kind, o)
+	return t.changed(store.SealedOverrides, o.At, kind, o)
 }
 
 // encodeJSON is JSON as it is stored: without HTML escaping.

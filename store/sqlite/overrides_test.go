@@ -212,7 +212,7 @@ func TestAnchors(t *testing.T) {
 		fmt.Sprintf(`1 anchor {"run_id":"run_a","seq":2,"hash":"%x","status":"waiting_for_approval","num":1}`, events[1].Hash),
 		fmt.Sprintf(`2 anchor {"run_id":"run_a","seq":4,"hash":"%x","status":"failed","num":1}`, end[0].Hash),
 	})
-	if v, err := s.Verify(t.Context(), "run_a"); err != nil || v != (store.Verified{Events: 4, Anchors: 2}) {
+	if v, err := s.Verify(t.Context(), "run_a"); err != nil || v != (store.Verified{Events: 4, Anchors: 2, Sealed: 4}) {
 		t.Errorf("%+v, error %v", v, err)
 	}
 }

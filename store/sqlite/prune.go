@@ -155,6 +155,9 @@ func (t *tx) prune(run toolcrib.RunID, now time.Time, o store.PruneOptions) (*st
 	p := &store.Pruned{
 		Run: run, By: o.By, Status: h.rec.Status, EndedAt: h.rec.EndedAt, Seq: h.rec.LastSeq, Hash: hex.EncodeToString(h.hash),
 	}
+	if h.place, err = t.placed(&h); err != nil {
+		return nil, err
+	}
 	from, to := eventKey(h.num, 0), eventKey(h.num, maxSeq)
 	var used store.Used
 	if err := metered(t.ctx, t.query, run, h.num, &used); err != nil {
@@ -173,9 +176,9 @@ func (t *tx) prune(run toolcrib.RunID, now time.Time, o store.PruneOptions) (*st
 	}
 	kind := store.SystemRunRemoved
 	if o.ContentOnly {
-		kind, err = store.SystemContentPruned, t.emptyRun(h, now, p)
+		kind, err = store.SystemContentPruned, t.emptyRun(&h, now, p)
 	} else {
-		err = t.removeRun(h)
+		err = t.removeRun(&h)
 	}
 	if err != nil {
 		return nil, err
@@ -203,7 +206,7 @@ func (t *tx) dropContents(run toolcrib.RunID, p *store.Pruned) error {
 
 // emptyRun takes the content out of a run: out of its events, and out of its row
 // the answer and the text of its error.
-func (t *tx) emptyRun(h head, now time.Time, p *store.Pruned) error {
+func (t *tx) emptyRun(h *head, now time.Time, p *store.Pruned) error {
 	if _, err := t.exec("UPDATE events SET payload = NULL WHERE key BETWEEN ? AND ?", eventKey(h.num, 0), eventKey(h.num, maxSeq)); err != nil {
 		return err
 	}
@@ -220,17 +223,24 @@ func (t *tx) emptyRun(h head, now time.Time, p *store.Pruned) error {
 		return err
 	}
 	r, err := readRow(h.rec.ID, t.row)
+	if err != nil {
+		return err
+	}
 	p.Record = r.digest()
+	seal := r.seal(t.w.keys)
+	_, err = t.exec("UPDATE runs SET seal = ? WHERE num = ?", seal[:], h.num)
 	return err
 }
 
 // removeRun removes a run; its anchors stay in the system journal.
-func (t *tx) removeRun(h head) error {
+func (t *tx) removeRun(h *head) error {
 	if _, err := t.exec("DELETE FROM events WHERE key BETWEEN ? AND ?", eventKey(h.num, 0), eventKey(h.num, maxSeq)); err != nil {
 		return err
 	}
-	_, err := t.exec("DELETE FROM runs WHERE num = ?", h.num)
-	return err
+	if _, err := t.exec("DELETE FROM runs WHERE num = ?", h.num); err != nil {
+		return err
+	}
+	return t.move(h.place, store.Seal{})
 }
 
 // Compact writes the database file anew, without what is unused in it, and empties

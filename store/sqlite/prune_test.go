@@ -95,7 +95,7 @@ func TestPruneContent(t *testing.T) {
 	if _, _, err := s.Range(t.Context(), "run_a", "res_1", 0, 1); !errors.Is(err, toolcrib.ErrNotFound) {
 		t.Errorf("the kept result: error %v", err)
 	}
-	if v, err := s.Verify(t.Context(), "run_a"); err != nil || v != (store.Verified{Events: 6, Pruned: 6, Anchors: 2}) {
+	if v, err := s.Verify(t.Context(), "run_a"); err != nil || v != (store.Verified{Events: 6, Pruned: 6, Anchors: 2, Sealed: 6}) {
 		t.Errorf("%+v, error %v", v, err)
 	}
 	if again := prune(t, s, o); len(again.Runs) != 0 {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -31,7 +32,8 @@ type stored struct {
 }
 
 // Read implements [toolcrib.Journal]. It yields the events that the run has when
-// reading begins. An event whose content was pruned is store.ErrPruned.
+// reading begins. An event whose content was pruned is store.ErrPruned; one that is not
+// as it was written, or is missing, is a [*store.ChainError].
 func (s *Store) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq) iter.Seq2[toolcrib.Event, error] {
 	return func(yield func(toolcrib.Event, error) bool) {
 		for raw, err := range s.raw(ctx, run, after) {
@@ -57,24 +59,34 @@ func (r *stored) decode(run toolcrib.RunID) (toolcrib.Event, error) {
 	return toolcrib.Event{Seq: r.seq, Time: fromMicro(r.time), Body: body, PayloadHash: r.payloadHash, Hash: r.hash}, nil
 }
 
-// raw yields the rows of a run, in order.
+// raw yields the rows of a run, in order. Each must follow from the one before it, and
+// the last must be the one that the run's sealed row ends with: what does not hold is a
+// [*store.ChainError], so that nothing is done with a journal that somebody has changed.
 func (s *Store) raw(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq) iter.Seq2[stored, error] {
 	return func(yield func(stored, error) bool) {
-		num, last, _, err := s.fence(ctx, run)
-		for err == nil && after < last {
+		h, err := s.fence(ctx, run)
+		var prev []byte
+		if err == nil && after > 0 && after < h.rec.LastSeq {
+			prev, err = s.hashAt(ctx, &h, after)
+		}
+		for err == nil && after < h.rec.LastSeq {
 			var page []stored
-			page, err = s.page(ctx, num, after, last)
+			page, err = s.page(ctx, h.num, after, h.rec.LastSeq)
 			if err == nil && len(page) == 0 {
-				err = &store.ChainError{Run: run, Seq: after + 1, What: "the event is missing"}
+				err = missing(run, after+1)
 			}
 			for i := range page {
 				if ctx.Err() != nil {
 					break // the next page tells
 				}
-				if !yield(page[i], nil) {
+				r := &page[i]
+				if err = r.follows(&h, prev, after+1); err != nil {
+					break
+				}
+				if !yield(*r, nil) {
 					return
 				}
-				after = page[i].seq
+				after, prev = r.seq, r.hash
 			}
 			if err == nil {
 				err = ctx.Err()
@@ -86,19 +98,45 @@ func (s *Store) raw(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq)
 	}
 }
 
-// fence returns the number, last event and last hash of a run.
-func (s *Store) fence(ctx context.Context, run toolcrib.RunID) (num int64, last toolcrib.Seq, hash []byte, err error) {
-	if err := ctx.Err(); err != nil {
-		return 0, 0, nil, err
+// follows returns an error if the event is not the one numbered want of a run, after one
+// with the hash prev.
+func (r *stored) follows(h *head, prev []byte, want toolcrib.Seq) error {
+	if r.seq != want {
+		return missing(h.rec.ID, want)
 	}
-	err = s.readers.QueryRowContext(ctx, "SELECT num, last_seq, last_hash FROM runs WHERE id = ?", string(run)).Scan(&num, &last, &hash)
+	what := r.check(h.rec.ID, prev, want)
+	if what == "" && r.seq == h.rec.LastSeq && !bytes.Equal(r.hash, h.hash) {
+		what = "the run's row has another hash"
+	}
+	if what != "" {
+		return &store.ChainError{Run: h.rec.ID, Seq: r.seq, What: what}
+	}
+	return nil
+}
+
+func missing(run toolcrib.RunID, seq toolcrib.Seq) error {
+	return &store.ChainError{Run: run, Seq: seq, What: "the event is missing"}
+}
+
+// hashAt returns the hash of the chain up to an event.
+func (s *Store) hashAt(ctx context.Context, h *head, seq toolcrib.Seq) (hash []byte, err error) {
+	err = s.readers.QueryRowContext(ctx, "SELECT hash FROM events WHERE key = ?", eventKey(h.num, seq)).Scan(&hash)
 	if errors.Is(err, sql.ErrNoRows) {
-		return 0, 0, nil, fmt.Errorf("run %s: %w", run, toolcrib.ErrNotFound)
+		return nil, missing(h.rec.ID, seq)
 	}
-	if err != nil {
-		return 0, 0, nil, s.failed(ctx, err)
+	return hash, s.failed(ctx, err)
+}
+
+// fence returns where a run stands.
+func (s *Store) fence(ctx context.Context, run toolcrib.RunID) (h head, err error) {
+	if err := ctx.Err(); err != nil {
+		return h, err
 	}
-	return num, last, hash, nil
+	err = scanRun(s.readers.QueryRowContext(ctx, selectRow+" WHERE id = ?", string(run)).Scan, s.keys, &h)
+	if errors.Is(err, sql.ErrNoRows) {
+		return h, fmt.Errorf("run %s: %w", run, toolcrib.ErrNotFound)
+	}
+	return h, s.failed(ctx, err)
 }
 
 func (s *Store) page(ctx context.Context, num int64, after, last toolcrib.Seq) (page []stored, err error) {

@@ -43,21 +43,29 @@ func recordColumn(i int) string {
 
 // recordArgs returns the values of recordColumns.
 func recordArgs(rec *store.RunRecord) ([]any, error) {
-	var pending, failure any
+	var docs recordDocs
 	if rec.Pending != nil {
 		b, err := encodeJSON(rec.Pending) // arguments byte by byte, as they were digested
 		if err != nil {
 			return nil, err
 		}
-		pending = string(b)
+		docs.pending = string(b)
 	}
 	if rec.Error != nil {
 		b, err := encodeJSON(rec.Error)
 		if err != nil {
 			return nil, err
 		}
-		failure = string(b)
+		docs.failure = string(b)
 	}
+	return recordValues(rec, docs), nil
+}
+
+// recordDocs are the values of a projection that are JSON, as they are stored.
+type recordDocs struct{ pending, failure any }
+
+// recordValues returns the values of recordColumns, for a record whose JSON is known.
+func recordValues(rec *store.RunRecord, docs recordDocs) []any {
 	var ended any
 	if !rec.EndedAt.IsZero() {
 		ended = rec.EndedAt.UnixMicro()
@@ -68,8 +76,8 @@ func recordArgs(rec *store.RunRecord) ([]any, error) {
 		text(string(rec.Session)), text(string(rec.Parent)), text(rec.Driver), text(rec.Workspace),
 		text(rec.Content), rec.Truncated, rec.Iterations, u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens,
 		u.OutputTokens, u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated,
-		pending, failure, rec.CreatedAt.UnixMicro(), ended, int64(rec.LastSeq),
-	}, nil
+		docs.pending, docs.failure, rec.CreatedAt.UnixMicro(), ended, int64(rec.LastSeq),
+	}
 }
 
 // text is a string as it is in the journal's JSON, so that a row is exactly what
@@ -81,25 +89,37 @@ func text(s string) string {
 	return string([]rune(s))
 }
 
-// scanRecord reads recordColumns into rec, and what stands before and after them
-// into first and last.
-func scanRecord(scan func(...any) error, rec *store.RunRecord, first, last []any) error {
-	var pending, failure sql.Null[[]byte]
+// runColumns are the columns from which a run's row is read, in the order of scanRun.
+const runColumns = "num, id, last_hash, kept_seq, seal, pruned_at, " + recordColumns
+
+// scanRun reads runColumns into h, and what stands after them into last. A row that is not
+// as it was sealed is a [*store.ChainError]; without keys nothing is said about that.
+func scanRun(scan func(...any) error, keys *store.Keys, h *head, last ...any) error {
+	var pending, failure, seal sql.Null[[]byte]
 	var created int64
-	var ended sql.NullInt64
+	var ended, pruned sql.NullInt64
+	rec := &h.rec
 	u := &rec.Usage
-	dest := append(append([]any(nil), first...),
+	err := scan(append([]any{
+		&h.num, &rec.ID, &h.hash, &h.kept, &seal, &pruned,
 		&rec.Status, &rec.StopReason, &rec.Agent, &rec.Model, &rec.User, &rec.Actor,
 		&rec.Session, &rec.Parent, &rec.Driver, &rec.Workspace,
 		&rec.Content, &rec.Truncated, &rec.Iterations, &u.InputTokens, &u.CachedInputTokens, &u.CacheWriteTokens,
 		&u.OutputTokens, &u.ReasoningTokens, &u.TotalTokens, &u.Requests, &u.CostUSD, &u.Estimated,
-		&pending, &failure, &created, &ended, &rec.LastSeq)
-	if err := scan(append(dest, last...)...); err != nil {
+		&pending, &failure, &created, &ended, &rec.LastSeq,
+	}, last...)...)
+	if err != nil {
 		return err
 	}
 	rec.CreatedAt = fromMicro(created)
 	if ended.Valid {
 		rec.EndedAt = fromMicro(ended.Int64)
+	}
+	if pruned.Valid {
+		rec.PrunedAt = fromMicro(pruned.Int64)
+	}
+	if keys != nil && !h.seal(keys, storedDocs(pending, failure)).Holds(seal.V) {
+		return sealError(rec.ID)
 	}
 	if pending.Valid {
 		if err := json.Unmarshal(pending.V, &rec.Pending); err != nil {
@@ -110,6 +130,16 @@ func scanRecord(scan func(...any) error, rec *store.RunRecord, first, last []any
 		return json.Unmarshal(failure.V, &rec.Error)
 	}
 	return nil
+}
+
+func storedDocs(pending, failure sql.Null[[]byte]) (docs recordDocs) {
+	if pending.Valid {
+		docs.pending = string(pending.V)
+	}
+	if failure.Valid {
+		docs.failure = string(failure.V)
+	}
+	return docs
 }
 
 // fromMicro is the time of a number of microseconds, as events carry it.

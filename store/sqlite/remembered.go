@@ -86,14 +86,11 @@ func (t *tx) remember(m store.Remembered) (bool, error) {
 }
 
 func (t *tx) rememberedChanged(kind toolcrib.Kind, m store.Remembered) error {
-	if _, err := t.exec("UPDATE counters SET value = value + 1 WHERE name = 'remembered'"); err != nil {
-		return err
-	}
 	at := m.At
 	if kind == store.SystemForgotten {
 		at = m.RevokedAt
 	}
-	return t.appendSystem(at, kind, m)
+	return t.changed(store.SealedRemembered, at, kind, m)
 }
 
 // Forget revokes a remembered approval: it lifts nothing any more. by is who does it. One

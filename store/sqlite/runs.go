@@ -138,7 +138,7 @@ func condition(f store.Filter) (where string, args []any, err error) {
 
 // list returns runs and their numbers. where and order are made by this package.
 func (s *Store) list(ctx context.Context, where string, args []any, order string, limit int) (runs []store.RunRecord, nums []int64, err error) {
-	query := "SELECT num, " + recordColumns + ", id, pruned_at FROM runs WHERE " + where + " ORDER BY " + order + " LIMIT ?"
+	query := selectRow + " WHERE " + where + " ORDER BY " + order + " LIMIT ?"
 	rows, err := s.readers.QueryContext(ctx, query, append(args, limit)...)
 	if err != nil {
 		return nil, nil, s.failed(ctx, err)
@@ -149,16 +149,11 @@ func (s *Store) list(ctx context.Context, where string, args []any, order string
 		}
 	}()
 	for rows.Next() {
-		var rec store.RunRecord
-		var num int64
-		var pruned sql.NullInt64
-		if err := scanRecord(rows.Scan, &rec, []any{&num}, []any{&rec.ID, &pruned}); err != nil {
+		var h head
+		if err := scanRun(rows.Scan, s.keys, &h); err != nil {
 			return nil, nil, s.failed(ctx, err)
 		}
-		if pruned.Valid {
-			rec.PrunedAt = fromMicro(pruned.Int64)
-		}
-		runs, nums = append(runs, rec), append(nums, num)
+		runs, nums = append(runs, h.rec), append(nums, h.num)
 	}
 	return runs, nums, s.readError(ctx, rows)
 }

@@ -47,13 +47,13 @@ type Options struct {
 	// ReadOnly opens an existing database for reading; writes fail with
 	// store.ErrReadOnly.
 	ReadOnly bool
-	// Keys is the file with the keys that seal the system journal; "" = the file
-	// keys beside the database. It is made, 0600, together with the database. If it
-	// is missing later, Open fails with store.ErrKeys.
+	// Keys is the file with the keys that seal what is stored; "" = the file keys beside
+	// the database. It is made, 0600, together with the database. If it is missing later,
+	// Open fails with store.ErrKeys.
 	Keys string
-	// AdoptBy is who accepts the system journal as it is where its seal does not
-	// hold, or its key file is missing, which is then made anew. The journal says so
-	// from there on. "" = nobody.
+	// AdoptBy is who accepts what is stored as it is where its seal does not hold, or its
+	// key file is missing, which is then made anew. The system journal says so from there
+	// on. "" = nobody.
 	AdoptBy string
 	// FileSystem returns the kind of the file system that holds a path, such as
 	// nfs; nil = what the operating system says. A network file system is
@@ -69,6 +69,7 @@ type Store struct {
 	keysPath string
 	now      func() time.Time
 	busy     time.Duration
+	keys     *store.Keys // nil = read only, and without them nothing is said about seals
 	readers  *sql.DB
 	writer   *writer // nil = read only
 
@@ -83,8 +84,9 @@ type Store struct {
 }
 
 // Open opens the database at path, and makes it, and its folder, if there is
-// none (0600, 0700). A database of an earlier toolcrib is brought up to date; one
-// of a later toolcrib is store.ErrNewer and is not touched.
+// none (0600, 0700). If there was one, because its keys or its write-ahead log are
+// there, it is store.ErrLost. One that an earlier or a later version of toolcrib wrote
+// is store.ErrOlder or store.ErrNewer. None of these is touched.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	o = o.withDefaults()
 	path, err := filepath.Abs(path)
@@ -123,6 +125,9 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := checkFileSystem(s.path, o.FileSystem); err != nil {
 		return err
 	}
+	if err := checkLost(s.path, o); err != nil {
+		return err
+	}
 	if err := makeFile(s.path, o.ReadOnly); err != nil {
 		return err
 	}
@@ -133,13 +138,18 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	s.readers.SetMaxOpenConns(o.Readers)
 	s.readers.SetMaxIdleConns(o.Readers)
 	if o.ReadOnly {
+		if keys, err := loadKeys(o.Keys); err == nil {
+			s.keys = keys
+		}
 		err := s.checkReadOnly(ctx)
 		if errors.Is(mapped(s.path, err), store.ErrReadOnly) && alone(s.path) {
 			return errors.Join(s.readers.Close(), s.openImmutable(ctx, o))
 		}
 		return err
 	}
-	s.writer, err = openWriter(ctx, s.path, o)
+	if s.writer, err = openWriter(ctx, s.path, o); err == nil {
+		s.keys = s.writer.keys
+	}
 	return err
 }
 
@@ -170,7 +180,7 @@ func alone(path string) bool {
 func (s *Store) checkReadOnly(ctx context.Context) error {
 	v, err := readVersion(ctx, s.readers, s.path)
 	if err == nil && v < schemaVersion {
-		return &store.Error{Kind: store.ErrReadOnly, Path: s.path, Err: fmt.Errorf("its schema %d must be brought up to %d first", v, schemaVersion)}
+		return &store.Error{Kind: store.ErrReadOnly, Path: s.path, Err: errors.New("it has no tables yet")}
 	}
 	return err
 }

@@ -60,8 +60,8 @@ func changes() map[string]string {
 		"runs: swapped names":    "UPDATE runs SET id = 'run_x' WHERE id = 'run_done'; UPDATE runs SET id = 'run_done' WHERE id = 'run_twin'; UPDATE runs SET id = 'run_twin' WHERE id = 'run_x'",
 		"runs: swapped numbers":  "UPDATE runs SET num = 99 WHERE id = 'run_done'; UPDATE runs SET num = num - 1 WHERE id = 'run_twin'; UPDATE runs SET num = num + 1 WHERE num = 98; UPDATE runs SET num = 3 WHERE num = 99",
 		"run: another number":    "UPDATE events SET key = key + (90 << 32) WHERE key BETWEEN " + of("run_done", "0") + " AND " + of("run_done", "99") + "; " + row("num = num + 90"),
-		"run: inserted, empty":   "INSERT INTO runs (id, status, last_seq, last_hash) VALUES ('run_new', 'completed', 0, x'')",
-		"run: inserted as copy":  "INSERT INTO runs (num, id, status, ended_at, last_seq, last_hash) SELECT 99, 'run_new', status, ended_at, last_seq, last_hash FROM runs WHERE id = 'run_twin'; INSERT INTO events SELECT (99 << 32) + (key & 0xffffffff), kind, time, payload, payload_hash, hash FROM events WHERE key >> 32 = (SELECT num FROM runs WHERE id = 'run_twin')",
+		"run: inserted, empty":   "INSERT INTO runs (id, status, last_seq, last_hash, kept_seq, seal) VALUES ('run_new', 'completed', 0, x'', 0, x'')",
+		"run: inserted as copy":  "INSERT INTO runs (num, id, status, ended_at, last_seq, last_hash, kept_seq, seal) SELECT 99, 'run_new', status, ended_at, last_seq, last_hash, kept_seq, seal FROM runs WHERE id = 'run_twin'; INSERT INTO events SELECT (99 << 32) + (key & 0xffffffff), kind, time, payload, payload_hash, hash FROM events WHERE key >> 32 = (SELECT num FROM runs WHERE id = 'run_twin')",
 		"run: waits itself":      "UPDATE runs SET pending = json_remove(pending, '$.run_id') WHERE id = 'run_lead'",
 		"run: status":            row("status = 'failed'"),
 		"run: stop_reason":       row("stop_reason = 'budget'"),
@@ -97,6 +97,9 @@ func changes() map[string]string {
 		"run: last_seq":          row("last_seq = 5"),
 		"run: last_hash":         row("last_hash = zeroblob(32)"),
 		"run: pruned_at":         row("pruned_at = 1"),
+		"run: place":             row("kept_seq = 1"),
+		"run: seal":              row("seal = zeroblob(32)"),
+		"run: another's seal":    row("seal = (SELECT seal FROM runs WHERE id = 'run_twin')"),
 
 		"pruned: status":      "UPDATE runs SET status = 'failed' WHERE id = 'run_pruned'",
 		"pruned: content":     "UPDATE runs SET content = 'x' WHERE id = 'run_pruned'",
@@ -106,7 +109,7 @@ func changes() map[string]string {
 		"pruned: event back":  "UPDATE events SET payload = '{}' WHERE key = " + of("run_pruned", "2"),
 		"pruned: event cut":   "DELETE FROM events WHERE key = " + of("run_pruned", "3"),
 		"pruned: result back": "INSERT INTO contents (run_id, ref, size, hash) VALUES ('run_pruned', 'res_1', 0, x'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855')",
-		"removed: is back":    "INSERT INTO runs (id, status, last_seq, last_hash) VALUES ('run_removed', 'completed', 0, x'')",
+		"removed: is back":    "INSERT INTO runs (id, status, last_seq, last_hash, kept_seq, seal) VALUES ('run_removed', 'completed', 0, x'', 0, x'')",
 		"removed: result":     "INSERT INTO contents (run_id, ref, size, hash) VALUES ('run_removed', 'res_1', 0, x'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855')",
 
 		"kept: bytes":             "UPDATE content_pieces SET data = CAST(replace(data, 'whole', 'WHOLE') AS BLOB)",
@@ -132,7 +135,7 @@ func changes() map[string]string {
 		"system: kind as blob":    "UPDATE system_events SET kind = CAST(kind AS BLOB) WHERE seq = 1",
 		"system: emptied":         "DELETE FROM system_events; DELETE FROM system_head; DELETE FROM overrides; UPDATE counters SET value = 0",
 		"head: number":            "UPDATE system_head SET seq = seq + 1",
-		"head: seal":              "UPDATE system_head SET mac = zeroblob(32)",
+		"head: seal":              "UPDATE system_head SET record = zeroblob(150)",
 		"head: key":               "UPDATE system_head SET key_id = zeroblob(16)",
 		"head: no key":            "UPDATE system_head SET key_id = x''",
 		"head: gone":              "DELETE FROM system_head",
@@ -313,9 +316,8 @@ func TestTamperedWithRightHashes(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), "UPDATE system_head SET hash = (SELECT hash FROM system_events ORDER BY seq DESC LIMIT 1)"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Verify(t.Context(), "run_twin"); err != nil {
-		t.Errorf("the run itself: %v", err)
-	}
+	_, err = s.Verify(t.Context(), "run_twin")
+	wantBroken(t, err, "its row is not as it was sealed")
 	_, err = s.VerifyAll(t.Context())
 	wantBroken(t, err, "not sealed with this key")
 }

@@ -50,8 +50,10 @@ func (s *Store) verifySystem(ctx context.Context, head *store.Head) (v store.Ver
 	}
 	err = s.frozen(ctx, func(sn snapshot) error {
 		c := systemCheck{keys: keys, against: head}
-		v, err = sn.verifySystem(ctx, &c)
-		return err
+		if v, err = sn.verifySystem(ctx, &c); err != nil {
+			return err
+		}
+		return checkPlaces(ctx, sn.query, keys, &c.record)
 	})
 	return v, err
 }
@@ -83,6 +85,7 @@ type snapshot struct {
 	conn    *sql.Conn
 	stmts   map[string]*sql.Stmt
 	parents map[toolcrib.RunID]*store.Parent // that were looked at
+	keys    *store.Keys                      // nil = nothing is said about the seals of runs
 }
 
 func (sn snapshot) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
@@ -136,7 +139,7 @@ func (s *Store) frozen(ctx context.Context, do func(snapshot) error) (err error)
 	if err != nil {
 		return s.failed(ctx, err)
 	}
-	sn := snapshot{conn: conn, stmts: make(map[string]*sql.Stmt), parents: make(map[toolcrib.RunID]*store.Parent)}
+	sn := snapshot{conn: conn, stmts: make(map[string]*sql.Stmt), parents: make(map[toolcrib.RunID]*store.Parent), keys: s.keys}
 	if _, err := conn.ExecContext(ctx, "BEGIN"); err != nil {
 		return errors.Join(s.failed(ctx, err), conn.Close())
 	}
@@ -160,7 +163,7 @@ type problems struct{ all *store.VerifiedAll }
 func (p problems) add(err error) error {
 	var broken *store.ChainError
 	switch {
-	case !errors.As(err, &broken):
+	case err == nil, !errors.As(err, &broken):
 		return err
 	case len(p.all.Problems) >= store.MaxProblems:
 		p.all.More = true
@@ -172,6 +175,7 @@ func (p problems) add(err error) error {
 
 func (sn snapshot) verifyAll(ctx context.Context, keys *store.Keys, now time.Time, all *store.VerifiedAll) error {
 	p, used, proved := problems{all: all}, store.Used{}, tokenProofs{}
+	sn.keys = keys
 	c := systemCheck{keys: keys, facts: make(map[toolcrib.RunID]*facts), used: &used}
 	var err error
 	all.System, err = sn.verifySystem(ctx, &c)
@@ -180,6 +184,11 @@ func (sn snapshot) verifyAll(ctx context.Context, keys *store.Keys, now time.Tim
 	}
 	if err := sn.verifyRuns(ctx, c.facts, &used, proved, p); err != nil {
 		return err
+	}
+	if len(all.Problems) == 0 { // else it is said already which run it is
+		if err := p.add(checkPlaces(ctx, sn.query, keys, &c.record)); err != nil {
+			return err
+		}
 	}
 	if err := sn.verifyUsed(ctx, used, p); err != nil {
 		return err
@@ -268,7 +277,7 @@ func (sn snapshot) verifyStray(ctx context.Context, p problems) error {
 			'remembered', 'remembered_user', 'users', 'user_groups', 'passwords', 'tokens', 'tokens_user',
 			'token_calls', 'token_calls_expires', 'token_minute', 'events_audit', 'system_events_audit',
 			'runs_user', 'runs_session', 'runs_parent', 'runs_open', 'runs_ended', 'system_events_run')) > 0
-			FROM sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!' AND name <> 'goose_db_version'`},
+			FROM sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'`},
 		{"a row of usage has no number", "SELECT count(*) FROM usage WHERE num IS NULL"},
 		{"there are counters that nobody knows", "SELECT count(*) <> 3 OR sum(name NOT IN ('overrides', 'remembered', 'access') OR typeof(name) <> 'text') > 0 FROM counters"},
 	} {

@@ -95,20 +95,29 @@ func (c *runCheck) broken(seq toolcrib.Seq, what string) error {
 // rowOfRun is the row of a run as it lies there.
 type rowOfRun struct {
 	num    int64
+	run    toolcrib.RunID
 	hash   []byte
+	kept   toolcrib.Seq
+	sealed []byte
 	pruned sql.NullInt64
 	values []any // of recordColumns
 }
 
-// readRow reads the row of a run with row, in a transaction.
-func readRow(run toolcrib.RunID, row func(query string, args []any, dest ...any) error) (r rowOfRun, err error) {
+const selectRow = "SELECT " + runColumns + " FROM runs"
+
+// dest is where runColumns are read into.
+func (r *rowOfRun) dest() []any {
 	r.values = make([]any, recordWidth)
-	dest := []any{&r.num, &r.hash, &r.pruned}
+	dest := []any{&r.num, &r.run, &r.hash, &r.kept, &r.sealed, &r.pruned}
 	for i := range r.values {
 		dest = append(dest, &r.values[i])
 	}
-	err = row("SELECT num, last_hash, pruned_at, "+recordColumns+" FROM runs WHERE id = ?", []any{string(run)}, dest...)
-	return r, err
+	return dest
+}
+
+// readRow reads the row of a run with row, in a transaction.
+func readRow(run toolcrib.RunID, row func(query string, args []any, dest ...any) error) (r rowOfRun, err error) {
+	return r, row(selectRow+" WHERE id = ?", []any{string(run)}, r.dest()...)
 }
 
 func (sn snapshot) verifyRun(ctx context.Context, run toolcrib.RunID, f *facts) (store.Verified, error) {
@@ -126,11 +135,15 @@ func (sn snapshot) verifyRun(ctx context.Context, run toolcrib.RunID, f *facts) 
 		return store.Verified{}, &store.ChainError{Run: run, What: "it was removed, and is there"}
 	}
 	c := &runCheck{run: run, f: f, rec: store.RunRecord{ID: run}}
+	c.v.Sealed = r.kept
 	if err := sn.events(ctx, r.num, c.event); err != nil {
 		return c.v, err
 	}
 	if err := c.end(&r); err != nil {
 		return c.v, err
+	}
+	if sn.keys != nil && !r.seal(sn.keys).Holds(r.sealed) {
+		return c.v, sealError(run)
 	}
 	f.proved.add(&c.calls)
 	if err := sn.verifyContents(ctx, run); err != nil {

@@ -24,7 +24,7 @@ type systemCheck struct {
 	sessions  map[sessionKey]sessionFact // as the events leave them
 	changes   uint64                     // of overrides
 	access    *accessFacts               // as the events leave them
-	broke     *store.ChainError          // the head did not fit, since it was last adopted
+	record    store.Record               // of the head
 
 	remembered        map[string]store.Remembered // as the events leave them
 	rememberedChanges uint64
@@ -59,11 +59,11 @@ func (sn snapshot) verifySystem(ctx context.Context, c *systemCheck) (store.Veri
 	if err != nil {
 		return c.v, err
 	}
-	if what := found.broken(c.keys); what != "" {
-		return c.v, systemError(seq, what)
+	if c.record, err = found.open(c.keys); err != nil {
+		return c.v, err
 	}
-	if c.broke != nil {
-		return c.v, c.broke
+	if c.against != nil && c.against.Moves > c.record.Moves {
+		return c.v, systemError(seq, "the kept head knows of later events of runs: the store was put back to an older copy")
 	}
 	if err := sn.verifyOverrides(ctx, c, seq); err != nil {
 		return c.v, err
@@ -74,7 +74,15 @@ func (sn snapshot) verifySystem(ctx context.Context, c *systemCheck) (store.Veri
 	if err := sn.verifyAccess(ctx, c.access, seq); err != nil {
 		return c.v, err
 	}
-	return c.v, sn.verifyRemembered(ctx, c.remembered, c.rememberedChanges, seq)
+	if err := sn.verifyRemembered(ctx, c.remembered, c.rememberedChanges, seq); err != nil {
+		return c.v, err
+	}
+	for table := range c.record.Tables {
+		if err := checkTable(ctx, sn.query, c.keys, &c.record, table); err != nil {
+			return c.v, err
+		}
+	}
+	return c.v, nil
 }
 
 // sessionKey and sessionFact are a session as the system journal tells of it.
@@ -131,7 +139,7 @@ func (c *systemCheck) checkHead() error {
 	}
 	hash, err1 := hex.DecodeString(c.against.Hash)
 	mac, err2 := hex.DecodeString(c.against.MAC)
-	if err1 != nil || err2 != nil || !hmac.Equal(mac, c.keys.HeadMAC(c.against.Seq, hash)) {
+	if err1 != nil || err2 != nil || !hmac.Equal(mac, c.keys.HeadMAC(c.against.Seq, c.against.Moves, hash)) {
 		return systemError(c.against.Seq, "the kept head was not sealed with the key of this data folder")
 	}
 	return nil
@@ -160,15 +168,7 @@ func (c *systemCheck) learn(e *store.SystemEvent) error {
 	case store.SystemAnchor:
 		c.v.Anchors++
 	case store.SystemHeadAdopted:
-		c.v.Adopted, c.broke = e.Seq, nil
-	case store.SystemHeadBroken:
-		var b store.HeadBroken
-		if err := json.Unmarshal(e.Payload, &b); err != nil {
-			return err
-		}
-		if c.broke == nil {
-			c.broke = systemError(e.Seq, "when it was added, the journal was not as it was sealed: "+b.What)
-		}
+		c.v.Adopted = e.Seq
 	case store.SystemOverrideSet, store.SystemOverrideReset:
 		var o store.Override
 		if err := json.Unmarshal(e.Payload, &o); err != nil {

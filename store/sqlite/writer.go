@@ -65,7 +65,7 @@ func reject(err error) error { return &rejection{err: err} }
 type writer struct {
 	path  string
 	now   func() time.Time
-	keys  *store.Keys // seal the system journal
+	keys  *store.Keys // seal what is stored
 	db    *sql.DB
 	conn  *sql.Conn
 	stmts map[string]*sql.Stmt // that read
@@ -75,6 +75,8 @@ type writer struct {
 	usage usageNums                // likewise
 	// reserves says that there are, or were, reservations; likewise.
 	reserves bool
+	// checked is the data_version at which the record of all runs held; 0 = none; likewise.
+	checked int64
 
 	charges []store.Charge // of the append that is being stored
 	args    []any          // of the statement that is being run
@@ -118,11 +120,14 @@ func (w *writer) connect(ctx context.Context, o Options) error {
 		return err
 	}
 	if v < schemaVersion {
-		if err := upgrade(ctx, w.path, o); err != nil {
+		if err := create(ctx, w.path, o); err != nil {
 			return err
 		}
 	}
 	if err := walMode(ctx, w.conn); err != nil {
+		return err
+	}
+	if err := settleKeys(ctx, w.conn, w.path, o); err != nil {
 		return err
 	}
 	if w.keys, err = openKeys(ctx, w.conn, o); err != nil {
@@ -394,14 +399,12 @@ func (w *writer) release() error {
 
 // tx is a transaction of the writer. Only the writer's goroutine uses it.
 type tx struct {
-	ctx    context.Context
-	w      *writer
-	heads  map[toolcrib.RunID]*head // where the runs stand that it has moved
-	system *systemHead              // nil = not read yet
-	// unsealed says that the system journal has moved on since.
-	unsealed bool
-	used     store.Used // what its appends say was used
-	usage    usageNums  // of rows that it has made
+	ctx   context.Context
+	w     *writer
+	heads map[toolcrib.RunID]*head // where the runs stand that it has moved
+	seal  *headSeal                // nil = not read yet
+	used  store.Used               // what its appends say was used
+	usage usageNums                // of rows that it has made
 }
 
 // newTx makes a transaction, in the memory of the one before.
@@ -421,7 +424,7 @@ func (t *tx) finish() error {
 	if err := t.putUsed(); err != nil {
 		return err
 	}
-	if err := t.seal(); err != nil {
+	if err := t.putSeal(); err != nil {
 		return err
 	}
 	_, err := t.exec("COMMIT")

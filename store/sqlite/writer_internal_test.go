@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
@@ -203,21 +204,12 @@ func TestRememberedIsBounded(t *testing.T) {
 	}
 }
 
-// The number of the schema is that of the last migration, each migration sets
-// its own, and none goes back.
-func TestMigrationsAreNumbered(t *testing.T) {
-	files, err := migrations.ReadDir("migrations")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if inGo := 4; len(files)+inGo != schemaVersion { // 3 and 5 are code since they need the key file, 7 and 9 since they read events
-		t.Errorf("%d migrations as SQL, schema version %d", len(files), schemaVersion)
-	}
+// The schema has its number and its mark, and begins empty.
+func TestSchema(t *testing.T) {
 	s := openTest(t)
 	for query, want := range map[string]int{
 		"PRAGMA user_version":                           schemaVersion,
 		"PRAGMA application_id":                         applicationID,
-		"SELECT max(version_id) FROM goose_db_version":  schemaVersion,
 		"SELECT count(*) FROM overrides":                0, // A1: a new store has none
 		"SELECT count(*) FROM pragma_foreign_key_check": 0,
 	} {
@@ -225,5 +217,29 @@ func TestMigrationsAreNumbered(t *testing.T) {
 		if err := s.readers.QueryRowContext(t.Context(), query).Scan(&got); err != nil || got != want {
 			t.Errorf("%s: %d, error %v; want %d", query, got, err, want)
 		}
+	}
+}
+
+// Stores that all open a new path at once make one database.
+func TestOpenAtOnce(t *testing.T) {
+	for range 20 {
+		path := filepath.Join(t.TempDir(), "data", "toolcrib.db")
+		start := make(chan struct{})
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				<-start
+				s, err := Open(t.Context(), path, Options{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
 	}
 }

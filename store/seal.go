@@ -1,0 +1,160 @@
+package store
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/binary"
+	"hash"
+	"math"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Seal is a keyed hash: HMAC-SHA256 under a key that is not in the store.
+type Seal [sha256.Size]byte
+
+// Add puts other into a sum of seals, or takes it out of it: the sum is bitwise XOR.
+// Who knows neither the summands nor the sum cannot make other ones with the same sum.
+func (s *Seal) Add(other Seal) { subtle.XORBytes(s[:], s[:], other[:]) }
+
+// Holds reports whether stored is this seal.
+func (s Seal) Holds(stored []byte) bool { return hmac.Equal(s[:], stored) }
+
+// The tables, beside that of runs, on which permission rests. Each is small and has one seal over all rows.
+const (
+	SealedOverrides = iota
+	SealedRemembered
+	SealedAccess
+	SealedTables // how many there are
+)
+
+// Record is what a store keeps, sealed, of everything that permission rests on, so that
+// no part of it can be put back to what it was without the others.
+type Record struct {
+	Moves  uint64 // how often a run's place was moved
+	Runs   Seal   // the sum of the places of all runs
+	Tables [SealedTables]Seal
+}
+
+const recordBytes = 8 + (1+SealedTables)*sha256.Size
+
+// Place is the summand of a run in [Record.Runs]: that it has reached the event seq, at
+// which its chain has this hash.
+func (k *Keys) Place(run toolcrib.RunID, seq toolcrib.Seq, hash []byte) Seal {
+	return newSealing(k.place).Add(string(run), int64(seq), hash).Sum()
+}
+
+// SealRun begins the seal of a run's row.
+func (k *Keys) SealRun() *Sealing { return newSealing(k.row) }
+
+// SealTable begins the seal of one of the sealed tables.
+func (k *Keys) SealTable(table int) *Sealing { return newSealing(k.row).Add(int64(table)) }
+
+// SealRecord encrypts a record and binds it to where the system journal ends. It is
+// encrypted because sums that can be watched can be combined.
+func (k *Keys) SealRecord(r *Record, seq toolcrib.Seq, hash []byte) []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, recordBytes), r.Moves)
+	b = append(b, r.Runs[:]...)
+	for i := range r.Tables {
+		b = append(b, r.Tables[i][:]...)
+	}
+	return k.record.Seal(nil, nil, b, headBytes(seq, hash))
+}
+
+// OpenRecord is the inverse of SealRecord; ok is false if sealed was made with another
+// key, or for another end of the system journal.
+func (k *Keys) OpenRecord(sealed []byte, seq toolcrib.Seq, hash []byte) (r Record, ok bool) {
+	b, err := k.record.Open(nil, nil, sealed, headBytes(seq, hash))
+	if err != nil || len(b) != recordBytes {
+		return Record{}, false
+	}
+	r.Moves = binary.BigEndian.Uint64(b)
+	b = b[8:]
+	copy(r.Runs[:], b)
+	for i := range r.Tables {
+		b = b[sha256.Size:]
+		copy(r.Tables[i][:], b)
+	}
+	return r, true
+}
+
+func headBytes(seq toolcrib.Seq, hash []byte) []byte {
+	return append(binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(hash)), uint64(seq)), hash...)
+}
+
+// newRecordCipher is AES-256-GCM with random nonces, each kept before its text. The key
+// is for one store, which would have to seal its record 2^32 times for a nonce to repeat.
+func newRecordCipher(key []byte) cipher.AEAD {
+	block, err := aes.NewCipher(key)
+	if err != nil { // only for lengths that no key has
+		return nil
+	}
+	c, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
+// Sealing computes a [Seal] over values, each with its type and length.
+type Sealing struct {
+	mac hash.Hash
+	b   []byte
+}
+
+func newSealing(key []byte) *Sealing {
+	return &Sealing{mac: hmac.New(sha256.New, key), b: make([]byte, 0, 512)}
+}
+
+// Add adds values of the types that a database returns. A bool is 0 or 1.
+func (s *Sealing) Add(values ...any) *Sealing {
+	for _, v := range values {
+		switch v := v.(type) {
+		case nil:
+			s.b = append(s.b, 'n')
+		case int:
+			s.number('i', uint64(v))
+		case int64:
+			s.number('i', uint64(v))
+		case bool:
+			n := uint64(0)
+			if v {
+				n = 1
+			}
+			s.number('i', n)
+		case float64:
+			s.number('f', math.Float64bits(v))
+		case string:
+			s.number('s', uint64(len(v)))
+			s.b = append(s.b, v...)
+		case []byte:
+			s.number('b', uint64(len(v)))
+			s.b = append(s.b, v...)
+		default: // no database returns it, so that a seal with it never holds
+			s.b = append(s.b, '?')
+		}
+		if len(s.b) > 4096 {
+			s.flush()
+		}
+	}
+	return s
+}
+
+func (s *Sealing) number(kind byte, n uint64) {
+	s.b = binary.BigEndian.AppendUint64(append(s.b, kind), n)
+}
+
+func (s *Sealing) flush() {
+	_, _ = s.mac.Write(s.b) // a hash never fails to write
+	s.b = s.b[:0]
+}
+
+// Sum returns the seal. The Sealing must not be used afterwards.
+func (s *Sealing) Sum() (sum Seal) {
+	s.flush()
+	s.mac.Sum(sum[:0])
+	return sum
+}

@@ -1,0 +1,152 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/toolcrib/toolcrib/store"
+)
+
+//go:embed schema.sql
+var schema string
+
+const (
+	// schemaVersion is what the schema sets user_version to.
+	schemaVersion = 10
+	// applicationID marks the file as one of toolcrib: "tcrb".
+	applicationID = 0x74637262
+	// creationWait is how long a process waits while another one makes the database.
+	creationWait = time.Minute
+	// walPause is how long it waits before it tries again to change the journal mode.
+	walPause = 2 * time.Millisecond
+)
+
+// rowQuerier is what a pool and a connection have in common.
+type rowQuerier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// readVersion returns the schema's version; 0 = it has none yet. It reads the
+// header only, which is all that most starts need.
+func readVersion(ctx context.Context, q rowQuerier, path string) (int, error) {
+	version, ours, err := readHeader(ctx, q)
+	if err != nil {
+		return 0, err
+	}
+	if !ours {
+		var tables int
+		if err := q.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil || tables == 0 {
+			return 0, err
+		}
+		// Another process may have made it since the header was read. It sets the mark
+		// together with the tables, so now the mark is there or never.
+		if version, ours, err = readHeader(ctx, q); err != nil {
+			return 0, err
+		}
+	}
+	switch {
+	case !ours:
+		return 0, &store.Error{Kind: store.ErrCorrupt, Path: path, Err: errors.New("it is the database of another program")}
+	case version > schemaVersion:
+		return 0, &store.Error{Kind: store.ErrNewer, Path: path, Err: fmt.Errorf("its schema is %d, this version knows %d", version, schemaVersion)}
+	case version < schemaVersion:
+		return 0, &store.Error{Kind: store.ErrOlder, Path: path, Err: fmt.Errorf("its schema is %d, this version knows %d", version, schemaVersion)}
+	}
+	return version, nil
+}
+
+// readHeader returns the version, and whether the file has toolcrib's mark.
+func readHeader(ctx context.Context, q rowQuerier) (version int, ours bool, err error) {
+	var id int
+	row := q.QueryRowContext(ctx, "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id")
+	err = row.Scan(&version, &id)
+	return version, id == applicationID, err
+}
+
+// checkLost returns store.ErrLost if there was a database here: its keys lie beside it,
+// or a write-ahead log, and it does not, or is empty. The keys are looked for first:
+// they get their name after the database was made.
+func checkLost(path string, o Options) error {
+	left := ""
+	for _, name := range []string{path + "-wal", ownKeys(path)} {
+		if info, err := os.Stat(name); err == nil && info.Size() > 0 && (name != ownKeys(path) || name == o.Keys) {
+			left = name
+		}
+	}
+	if left == "" {
+		return nil
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return lost(path, left, "it does not exist")
+	case err == nil && info.Size() == 0:
+		return lost(path, left, "it is empty")
+	}
+	return nil
+}
+
+func lost(path, left, what string) error {
+	return &store.Error{Kind: store.ErrLost, Path: path, Err: fmt.Errorf("%s, and %s does", what, left)}
+}
+
+// ownKeys is the key file that is made together with a database, where no other is named.
+func ownKeys(path string) string { return filepath.Join(filepath.Dir(path), keysName) }
+
+// create makes the tables and seals them. Of processes that do it at the same time one
+// does, and the others find it done. A crash leaves either nothing, or all of it: the
+// file is put into the write-ahead mode only afterwards, and the keys wait beside the
+// database until settleKeys gives them their name.
+func create(ctx context.Context, path string, o Options) (err error) {
+	db, err := openDB(path, creationWait, "synchronous(FULL)")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after the commit
+	if v, err := readVersion(ctx, tx, path); err != nil || v == schemaVersion {
+		return err
+	}
+	keys, err := keysToCreate(path, o)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, schema); err != nil {
+		return err
+	}
+	if err := sealNew(ctx, tx, keys); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// walMode puts the file into WAL mode, which it stays in. A copy made by VACUUM
+// INTO has to be put into it again. SQLite does not wait by itself until the others who
+// have the file open look away.
+func walMode(ctx context.Context, q rowQuerier) error {
+	for deadline := time.Now().Add(creationWait); ; {
+		var mode string
+		err := q.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode)
+		switch {
+		case errors.Is(mapped("", err), store.ErrLocked) && time.Now().Before(deadline) && ctx.Err() == nil:
+			time.Sleep(walPause)
+		case err != nil:
+			return err
+		case mode != "wal":
+			return &store.Error{Kind: store.ErrUnavailable, Err: fmt.Errorf("its file system allows no write-ahead log (journal mode %s)", mode)}
+		default:
+			return nil
+		}
+	}
+}

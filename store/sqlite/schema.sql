@@ -1,0 +1,262 @@
+-- Times are Unix microseconds, UTC. JSON is text as it was hashed.
+
+-- One row for each run: its projection, and the fence (last_seq, last_hash).
+CREATE TABLE runs (
+    num           INTEGER PRIMARY KEY,          -- short name of the run inside this database; rises with time
+    id            TEXT    NOT NULL UNIQUE,
+    last_seq      INTEGER NOT NULL,
+    last_hash     BLOB    NOT NULL,
+    kept_seq      INTEGER NOT NULL,             -- the event at which the run stands in the record of all runs
+    seal          BLOB    NOT NULL,             -- keyed; of all other values of the row
+    status        TEXT    NOT NULL DEFAULT '',
+    stop_reason   TEXT    NOT NULL DEFAULT '',
+    agent         TEXT    NOT NULL DEFAULT '',
+    model         TEXT    NOT NULL DEFAULT '',
+    user          TEXT    NOT NULL DEFAULT '',
+    actor         TEXT    NOT NULL DEFAULT '',
+    session_id    TEXT    NOT NULL DEFAULT '',
+    parent_id     TEXT    NOT NULL DEFAULT '',
+    driver        TEXT    NOT NULL DEFAULT '',
+    workspace     TEXT    NOT NULL DEFAULT '',
+    content       TEXT    NOT NULL DEFAULT '',
+    truncated     INTEGER NOT NULL DEFAULT 0,
+    iterations    INTEGER NOT NULL DEFAULT 0,
+    input_tokens  INTEGER NOT NULL DEFAULT 0,
+    cached_tokens INTEGER NOT NULL DEFAULT 0,   -- part of input_tokens
+    write_tokens  INTEGER NOT NULL DEFAULT 0,   -- written to a cache; part of input_tokens
+    output_tokens INTEGER NOT NULL DEFAULT 0,
+    reason_tokens INTEGER NOT NULL DEFAULT 0,   -- part of output_tokens
+    total_tokens  INTEGER NOT NULL DEFAULT 0,
+    requests      INTEGER NOT NULL DEFAULT 0,
+    cost_usd      REAL    NOT NULL DEFAULT 0,
+    estimated     INTEGER NOT NULL DEFAULT 0,
+    pending       TEXT,                         -- JSON; NULL = it waits for nobody
+    error         TEXT,                         -- JSON; NULL = none
+    created_at    INTEGER NOT NULL DEFAULT 0,
+    ended_at      INTEGER,                      -- NULL = it has not ended
+    pruned_at     INTEGER                       -- NULL = its content is there
+);
+CREATE INDEX runs_user    ON runs (user, num);
+CREATE INDEX runs_session ON runs (session_id, num) WHERE session_id <> '';
+CREATE INDEX runs_parent  ON runs (parent_id, num) WHERE parent_id <> '';
+CREATE INDEX runs_ended   ON runs (ended_at) WHERE ended_at IS NOT NULL;  -- for pruning by age
+CREATE INDEX runs_open    ON runs (status, num) WHERE ended_at IS NULL;
+
+-- The journal. One key holds run and number, so that the events of a run lie
+-- side by side and a second writer of a number is refused by the table itself.
+CREATE TABLE events (
+    key          INTEGER PRIMARY KEY,           -- runs.num << 32 | seq
+    kind         TEXT    NOT NULL,
+    time         INTEGER NOT NULL,
+    payload      TEXT,                          -- JSON; NULL = pruned
+    payload_hash BLOB    NOT NULL,
+    hash         BLOB    NOT NULL               -- of the chain up to this event
+);
+CREATE VIEW journal AS
+    SELECT runs.id AS run_id, events.key & 0xffffffff AS seq, events.kind, events.time,
+           events.payload, events.payload_hash, events.hash
+    FROM events JOIN runs ON runs.num = events.key >> 32;
+
+-- What is too large for an event, in pieces of 64 KiB.
+CREATE TABLE contents (
+    num    INTEGER PRIMARY KEY,
+    run_id TEXT    NOT NULL,
+    ref    TEXT    NOT NULL,
+    size   INTEGER NOT NULL,
+    hash   BLOB    NOT NULL,                    -- SHA-256 of the whole
+    UNIQUE (run_id, ref)
+);
+CREATE TABLE content_pieces (
+    key  INTEGER PRIMARY KEY,                   -- contents.num << 32 | index of the piece
+    data BLOB    NOT NULL
+);
+
+-- What administrators have switched on and off.
+CREATE TABLE overrides (
+    kind    TEXT    NOT NULL CHECK (kind IN ('tool', 'group')),
+    name    TEXT    NOT NULL,
+    enabled INTEGER NOT NULL,
+    by      TEXT    NOT NULL,
+    at      INTEGER NOT NULL,
+    PRIMARY KEY (kind, name)
+) WITHOUT ROWID;
+CREATE TABLE counters (
+    name  TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) WITHOUT ROWID;
+INSERT INTO counters (name, value) VALUES ('overrides', 0), ('remembered', 0), ('access', 0);
+
+-- What belongs to no run, chained like a run.
+CREATE TABLE system_events (
+    seq          INTEGER PRIMARY KEY,
+    kind         TEXT    NOT NULL,
+    time         INTEGER NOT NULL,
+    payload      TEXT    NOT NULL,
+    payload_hash BLOB    NOT NULL,
+    hash         BLOB    NOT NULL
+);
+
+-- Where the anchors of a run are, and what was pruned of it.
+CREATE INDEX system_events_run ON system_events (payload ->> 'run_id', seq)
+    WHERE kind IN ('anchor', 'content_pruned', 'run_removed');
+
+-- The seal of the whole, in one row, under a key that is not in this file: the last
+-- event of the system journal, where each run stands, and the small tables that grant.
+CREATE TABLE system_head (
+    one    INTEGER PRIMARY KEY CHECK (one = 1),
+    seq    INTEGER NOT NULL,                    -- 0 = there is no event yet
+    hash   BLOB    NOT NULL,
+    key_id BLOB    NOT NULL,                    -- whose key has sealed it
+    record BLOB    NOT NULL                     -- encrypted; see store.Record
+) STRICT;
+
+-- What runs have used, added to in the transaction of each append; the rows of a
+-- run stay when it is removed. A row is added to many times, by its number.
+CREATE TABLE usage (
+    num           INTEGER PRIMARY KEY,
+    day           INTEGER NOT NULL,             -- since 1970-01-01, UTC
+    run_id        TEXT    NOT NULL,
+    provider      TEXT    NOT NULL,             -- as the configuration names it
+    model         TEXT    NOT NULL,             -- as the provider names it
+    user          TEXT    NOT NULL,
+    agent         TEXT    NOT NULL,
+    session_id    TEXT    NOT NULL,
+    requests      INTEGER NOT NULL,
+    input_tokens  INTEGER NOT NULL,
+    cached_tokens INTEGER NOT NULL,             -- part of input_tokens
+    write_tokens  INTEGER NOT NULL,             -- written to a cache; part of input_tokens
+    output_tokens INTEGER NOT NULL,
+    reason_tokens INTEGER NOT NULL,             -- part of output_tokens
+    nano_usd      INTEGER NOT NULL,             -- billionths of a US dollar
+    estimated     INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX usage_key ON usage (day, run_id, provider, model, user, agent, session_id);
+
+-- How tools were used.
+CREATE TABLE tool_usage (
+    tool        TEXT    NOT NULL,
+    day         INTEGER NOT NULL,
+    agent       TEXT    NOT NULL,               -- '' = unknown
+    user        TEXT    NOT NULL,
+    provider    TEXT    NOT NULL,               -- of the model that asked for the call; '' = none
+    model       TEXT    NOT NULL,
+    calls       INTEGER NOT NULL,
+    errors      INTEGER NOT NULL,               -- of these, such as failed or were refused
+    refused     INTEGER NOT NULL,               -- of these, by the gate
+    duration_ms INTEGER NOT NULL,
+    PRIMARY KEY (tool, day, agent, user, provider, model)
+) STRICT, WITHOUT ROWID;
+
+-- Sessions, also such as have no run yet or no more.
+CREATE TABLE sessions (
+    id         TEXT    NOT NULL,                -- ses_…, or what a program calls it
+    user       TEXT    NOT NULL,
+    name       TEXT    NOT NULL,                -- as a person calls it; '' = it has none
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (id, user)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX sessions_name ON sessions (user, name) WHERE name <> '';
+
+-- What users have spent, by the day of the request; what budgets are compared with.
+CREATE TABLE spent (
+    user     TEXT    NOT NULL,
+    day      INTEGER NOT NULL,                  -- since 1970-01-01, UTC
+    requests INTEGER NOT NULL,
+    tokens   INTEGER NOT NULL,                  -- input and output
+    nano_usd INTEGER NOT NULL,                  -- billionths of a US dollar
+    PRIMARY KEY (user, day)
+) STRICT, WITHOUT ROWID;
+
+-- What is set aside for requests that are not settled yet, one for a run.
+CREATE TABLE reservations (
+    run_id   TEXT    NOT NULL PRIMARY KEY,
+    request  INTEGER NOT NULL,                  -- its number in the run
+    user     TEXT    NOT NULL,
+    day      INTEGER NOT NULL,
+    at       INTEGER NOT NULL,
+    tokens   INTEGER NOT NULL,
+    nano_usd INTEGER NOT NULL,
+    state    INTEGER NOT NULL                   -- 0 = not written down yet, 1 = the request is in the journal, 2 = given up
+) STRICT, WITHOUT ROWID;
+CREATE INDEX reservations_user ON reservations (user, day);
+
+-- How often rules have decided.
+CREATE TABLE rule_usage (
+    rule     TEXT    NOT NULL,
+    decision TEXT    NOT NULL,                  -- '' = refused
+    tool     TEXT    NOT NULL,
+    day      INTEGER NOT NULL,
+    calls    INTEGER NOT NULL,
+    last     INTEGER NOT NULL,
+    PRIMARY KEY (rule, decision, tool, day)
+) STRICT, WITHOUT ROWID;
+
+-- Approvals that hold for later calls of a session or user.
+CREATE TABLE remembered (
+    id          TEXT    NOT NULL PRIMARY KEY,
+    scope       TEXT    NOT NULL CHECK (scope IN ('session', 'user')),
+    user        TEXT    NOT NULL,
+    session_id  TEXT    NOT NULL,               -- '' with scope user
+    tool        TEXT    NOT NULL,
+    arguments   TEXT,                           -- canonical JSON; NULL = any
+    effect      TEXT    NOT NULL,
+    run_id      TEXT    NOT NULL,
+    approval_id TEXT    NOT NULL,
+    by          TEXT    NOT NULL,
+    at          INTEGER NOT NULL,
+    revoked_at  INTEGER,                        -- NULL = it holds
+    revoked_by  TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX remembered_user ON remembered (user) WHERE revoked_at IS NULL;
+
+-- People, groups and tokens; doc is JSON. The keys of a name are those of names that
+-- cannot be told from it.
+CREATE TABLE users (
+    name    TEXT    NOT NULL PRIMARY KEY,
+    folded  TEXT    NOT NULL UNIQUE,
+    look    TEXT    NOT NULL UNIQUE,
+    removed INTEGER NOT NULL,
+    doc     TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE user_groups (
+    name   TEXT NOT NULL PRIMARY KEY,
+    folded TEXT NOT NULL UNIQUE,
+    look   TEXT NOT NULL UNIQUE,
+    doc    TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE passwords (
+    user TEXT NOT NULL PRIMARY KEY,
+    hash TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE tokens (
+    id      TEXT    NOT NULL PRIMARY KEY,
+    user    TEXT    NOT NULL,                   -- whom it acts for
+    revoked INTEGER NOT NULL,
+    doc     TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tokens_user ON tokens (user, id);
+
+-- How often tokens were used: in all, and each call of the last minute.
+CREATE TABLE token_calls (
+    token   TEXT    NOT NULL PRIMARY KEY,
+    calls   INTEGER NOT NULL,
+    expires INTEGER NOT NULL                    -- 0 = unknown
+) STRICT, WITHOUT ROWID;
+CREATE INDEX token_calls_expires ON token_calls (expires);
+CREATE TABLE token_minute (
+    token TEXT    NOT NULL,
+    n     INTEGER NOT NULL,
+    at    INTEGER NOT NULL,
+    PRIMARY KEY (token, n)
+) STRICT, WITHOUT ROWID;
+
+-- What the audit log shows, by time. A chain of OR costs an append nothing; for IN with
+-- more than two values SQLite builds a table of them at each row that is inserted.
+CREATE INDEX events_audit ON events (time, key)
+    WHERE kind = 'run_started' OR kind = 'verdicts' OR kind = 'confirmation_required'
+        OR kind = 'confirmation_resolved' OR kind = 'granted' OR kind = 'stopping';
+CREATE INDEX system_events_audit ON system_events (time, seq)
+    WHERE kind NOT IN ('anchor', 'session_made', 'session_removed', 'usage_kept');
+
+PRAGMA application_id = 1952674402; -- "tcrb"
+PRAGMA user_version = 10;

@@ -1,0 +1,288 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// What of a store is sealed, and when, stands at [store.Record]: each run's row under a
+// seal of its own, renewed by each append, and where all runs stand under the one seal of
+// the head, renewed by each append that must survive a loss of power.
+
+// seal is the seal of a run's row. values are those of recordColumns.
+func (r *rowOfRun) seal(keys *store.Keys) store.Seal {
+	var pruned any
+	if r.pruned.Valid {
+		pruned = r.pruned.Int64
+	}
+	return keys.SealRun().Add(string(r.run), r.hash, int64(r.kept), pruned).Add(r.values...).Sum()
+}
+
+// sealError says that a run's row is not as it was sealed.
+func sealError(run toolcrib.RunID) error {
+	return &store.ChainError{Run: run, What: "its row is not as it was sealed"}
+}
+
+// placed is where a run stands in the record of all runs.
+func (t *tx) placed(h *head) (store.Seal, error) {
+	switch {
+	case h.num == 0:
+		return store.Seal{}, nil
+	case h.kept == h.rec.LastSeq:
+		return t.w.keys.Place(h.rec.ID, h.kept, h.hash), nil
+	}
+	var hash []byte
+	err := t.row("SELECT hash FROM events WHERE key = ?", []any{eventKey(h.num, h.kept)}, &hash)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = missing(h.rec.ID, h.kept)
+	}
+	return t.w.keys.Place(h.rec.ID, h.kept, hash), err
+}
+
+// move takes a run from one place in the record of all runs to another.
+func (t *tx) move(from, to store.Seal) error {
+	if err := t.openSeal(); err != nil {
+		return err
+	}
+	r := &t.seal.record
+	r.Runs.Add(from)
+	r.Runs.Add(to)
+	r.Moves++
+	t.seal.moved = true
+	return nil
+}
+
+// checkRecord compares where all runs stand with the record, before a run is taken up
+// that this process did not write last: a run that was removed, or put back to an earlier
+// state, shows only there. It looks again when another process has written.
+func (t *tx) checkRecord() error {
+	var version int64
+	if err := t.row("PRAGMA data_version", nil, &version); err != nil || version == t.w.checked {
+		return err
+	}
+	if err := t.openSeal(); err != nil {
+		return err
+	}
+	if err := checkPlaces(t.ctx, t.query, t.w.keys, &t.seal.record); err != nil {
+		return err
+	}
+	t.w.checked = version
+	return nil
+}
+
+// checkPlaces compares where all runs stand with the record.
+func checkPlaces(ctx context.Context, query queryFunc, keys *store.Keys, r *store.Record) error {
+	sum, err := sumPlaces(ctx, query, keys)
+	if err == nil && sum != r.Runs {
+		err = &store.ChainError{What: "a run was removed, or was put back to an earlier state"}
+	}
+	return err
+}
+
+func sumPlaces(ctx context.Context, query queryFunc, keys *store.Keys) (sum store.Seal, err error) {
+	err = each(ctx, query, `SELECT id, kept_seq, CASE kept_seq WHEN last_seq THEN last_hash
+		ELSE (SELECT hash FROM events WHERE key = num << 32 | kept_seq) END FROM runs`, nil, func(scan func(...any) error) error {
+		var run toolcrib.RunID
+		var seq toolcrib.Seq
+		var hash []byte
+		err := scan(&run, &seq, &hash)
+		sum.Add(keys.Place(run, seq, hash))
+		return err
+	})
+	return sum, err
+}
+
+// sealedTables are the small tables that have one seal each, by their place in
+// [store.Record.Tables]: the counter of their changes, and what is read of them.
+var sealedTables = [store.SealedTables]struct {
+	counter string
+	queries []string
+}{
+	store.SealedOverrides:  {"overrides", []string{selectOverrides}},
+	store.SealedRemembered: {"remembered", []string{selectRemembered + " ORDER BY id"}},
+	store.SealedAccess: {"access", []string{
+		"SELECT * FROM users ORDER BY name", "SELECT * FROM user_groups ORDER BY name",
+		"SELECT * FROM passwords ORDER BY user", "SELECT * FROM tokens ORDER BY id",
+	}},
+}
+
+// sealTable computes the seal of a table, by its place in sealedTables.
+func sealTable(ctx context.Context, query queryFunc, keys *store.Keys, table int) (store.Seal, error) {
+	s, of := keys.SealTable(table), &sealedTables[table]
+	for _, q := range append([]string{"SELECT value FROM counters WHERE name = '" + of.counter + "'"}, of.queries...) {
+		rows, err := query(ctx, q)
+		if err != nil {
+			return store.Seal{}, err
+		}
+		if err := sealRows(s, rows); err != nil {
+			return store.Seal{}, err
+		}
+	}
+	return s.Sum(), nil
+}
+
+func sealRows(s *store.Sealing, rows *sql.Rows) (err error) {
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	names, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	values, dest := make([]any, len(names)), make([]any, len(names))
+	for i := range values {
+		dest[i] = &values[i]
+	}
+	s.Add(len(names))
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		s.Add(values...)
+	}
+	return rows.Err()
+}
+
+// changed counts a change of a sealed table and puts it into the system journal. The
+// table gets its new seal at the end of the transaction.
+func (t *tx) changed(table int, at time.Time, kind toolcrib.Kind, payload any) error {
+	if _, err := t.exec("UPDATE counters SET value = value + 1 WHERE name = ?", sealedTables[table].counter); err != nil {
+		return err
+	}
+	if err := t.appendSystem(at, kind, payload); err != nil {
+		return err
+	}
+	t.seal.stale[table] = true
+	return nil
+}
+
+// checkTable returns an error if a sealed table is not as it was sealed.
+func checkTable(ctx context.Context, query queryFunc, keys *store.Keys, r *store.Record, table int) error {
+	sum, err := sealTable(ctx, query, keys, table)
+	if err == nil && sum != r.Tables[table] {
+		err = &store.ChainError{What: fmt.Sprintf("the table of %s is not as it was sealed", sealedTables[table].counter)}
+	}
+	return err
+}
+
+// sealNew seals a database that was just made.
+func sealNew(ctx context.Context, tx *sql.Tx, keys *store.Keys) error {
+	var s headSeal
+	if err := s.renew(ctx, tx.QueryContext, keys, [store.SealedTables]bool{true, true, true}); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, replaceSeal, s.args(keys)...)
+	return err
+}
+
+// renew computes the seals of tables anew.
+func (s *headSeal) renew(ctx context.Context, query queryFunc, keys *store.Keys, stale [store.SealedTables]bool) (err error) {
+	for table, is := range stale {
+		if !is {
+			continue
+		}
+		if s.record.Tables[table], err = sealTable(ctx, query, keys, table); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// adopt seals everything anew as it is, if the seal does not hold, and says so in the
+// system journal. Chains that break still do.
+func adopt(ctx context.Context, conn *sql.Conn, keys *store.Keys, o Options) error {
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after the commit
+	found, err := scanSealed(tx.QueryRowContext(ctx, selectSealed))
+	if err != nil {
+		return err
+	}
+	what, err := unsealed(ctx, tx, &found, keys)
+	if err != nil || what == "" {
+		return err
+	}
+	s := headSeal{system: found.last}
+	raw, err := encodeJSON(store.HeadAdopted{Seq: s.system.seq, Hash: hex.EncodeToString(s.system.hash), By: o.AdoptBy, What: what})
+	if err != nil {
+		return err
+	}
+	next, args := s.system.next(&store.SystemEvent{Time: wholeMicro(o.Now()), Kind: store.SystemHeadAdopted, Payload: raw})
+	if _, err := tx.ExecContext(ctx, insertSystem, args...); err != nil {
+		return err
+	}
+	if s.system = next; s.record.Moves == 0 {
+		if r, ok := keys.OpenRecord(found.record, found.head.seq, found.head.hash); ok {
+			s.record.Moves = r.Moves
+		}
+	}
+	if err := sealRuns(ctx, tx, keys); err != nil {
+		return err
+	}
+	if s.record.Runs, err = sumPlaces(ctx, tx.QueryContext, keys); err != nil {
+		return err
+	}
+	if err := s.renew(ctx, tx.QueryContext, keys, [store.SealedTables]bool{true, true, true}); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, replaceSeal, s.args(keys)...); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// unsealed says how a store is not as it was sealed; "" = it is.
+func unsealed(ctx context.Context, tx *sql.Tx, found *sealed, keys *store.Keys) (string, error) {
+	r, err := found.open(keys)
+	if err == nil {
+		err = checkPlaces(ctx, tx.QueryContext, keys, &r)
+	}
+	for table := 0; err == nil && table < store.SealedTables; table++ {
+		err = checkTable(ctx, tx.QueryContext, keys, &r, table)
+	}
+	if err == nil {
+		err = eachRow(ctx, tx, func(row *rowOfRun) error {
+			if !row.seal(keys).Holds(row.sealed) {
+				return sealError(row.run)
+			}
+			return nil
+		})
+	}
+	var broken *store.ChainError
+	if errors.As(err, &broken) {
+		return broken.Error(), nil
+	}
+	return "", err
+}
+
+// sealRuns seals the row of each run as it is.
+func sealRuns(ctx context.Context, tx *sql.Tx, keys *store.Keys) error {
+	seals := make(map[int64]store.Seal)
+	err := eachRow(ctx, tx, func(row *rowOfRun) error {
+		seals[row.num] = row.seal(keys)
+		return nil
+	})
+	for num, seal := range seals {
+		if err == nil {
+			_, err = tx.ExecContext(ctx, "UPDATE runs SET seal = ? WHERE num = ?", seal[:], num)
+		}
+	}
+	return err
+}
+
+func eachRow(ctx context.Context, tx *sql.Tx, do func(*rowOfRun) error) error {
+	return each(ctx, tx.QueryContext, selectRow, nil, func(scan func(...any) error) error {
+		var r rowOfRun
+		if err := scan(r.dest()...); err != nil {
+			return err
+		}
+		return do(&r)
+	})
+}
