@@ -157,7 +157,7 @@ func checkRoles(roles []string) ([]string, error) {
 			return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "the role %+q: must have 1 to %d letters, digits, _ . or -", clip(role), MaxRoleBytes)
 		}
 		if word := strings.ToLower(role); word == "admin" || word == "administrator" {
-			return "", refusef(CodeBadRequest, "%q is no role: an administrator is a user of whom that is said by itself (users add --admin)", role)
+			return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "%q is no role: an administrator is a user of whom that is said by itself (users add --admin)", role)
 		}
 		return role, nil
 	})

@@ -221,7 +221,9 @@ func (s *State) message(b *journal.Message) error {
 	if s.Open == nil {
 		return fmt.Errorf("a reply without a request")
 	}
+	again := s.demandAgain(s.Open, b)
 	s.Asked, s.Open, s.Last, s.Failures, s.Idle = s.Open, nil, b, 0, 0
+	s.choiceAgain = again != ""
 	s.size.reportedBytes = s.size.bytes
 	s.shortened, s.askedShort, s.CondenseFailed = false, false, false
 	s.Closed = b.Closing
@@ -245,6 +247,10 @@ func (s *State) message(b *journal.Message) error {
 	}
 	if strings.TrimSpace(m.Text()) != "" {
 		s.add(m)
+	}
+	if s.choiceAgain {
+		s.add(toolcrib.TextMessage(toolcrib.RoleUser, again))
+		s.Last = nil
 	}
 	return nil
 }
