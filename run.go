@@ -87,9 +87,14 @@ type Limits struct {
 	MaxIdenticalCalls int           `json:"max_identical_calls"` // 0 = off
 	ToolTimeout       time.Duration `json:"tool_timeout_ns"`
 	ToolTimeoutSet    bool          `json:"tool_timeout_set,omitempty"` // set on purpose; see [Spec.TimeoutAsked]
-	MaxResultBytes    int           `json:"max_result_bytes"` // at least 256; bytes of the result as JSON
+	MaxResultBytes    int           `json:"max_result_bytes"`           // at least 256; bytes of the result as JSON
 	MaxDepth          int           `json:"max_depth"`
 	WallTime          time.Duration `json:"wall_time_ns"` // does not run while parked
+
+	// Of a run with all runs below it.
+	MaxTreeRuns     int   `json:"max_tree_runs"` // the run at the top among them
+	MaxTreeRequests int   `json:"max_tree_requests"`
+	MaxTreeBytes    int64 `json:"max_tree_bytes"` // of their journals, with kept results and files
 }
 
 // The values that [Limits.OnLimit] may take.
@@ -114,6 +119,9 @@ func DefaultLimits() Limits {
 		MaxResultBytes:    65536,
 		MaxDepth:          3,
 		WallTime:          15 * time.Minute,
+		MaxTreeRuns:       100,
+		MaxTreeRequests:   2000,
+		MaxTreeBytes:      256 << 20,
 	}
 }
 
@@ -146,6 +154,15 @@ func (l Limits) WithDefaults() Limits {
 	}
 	if l.WallTime <= 0 {
 		l.WallTime = d.WallTime
+	}
+	if l.MaxTreeRuns <= 0 {
+		l.MaxTreeRuns = d.MaxTreeRuns
+	}
+	if l.MaxTreeRequests <= 0 {
+		l.MaxTreeRequests = d.MaxTreeRequests
+	}
+	if l.MaxTreeBytes <= 0 {
+		l.MaxTreeBytes = d.MaxTreeBytes
 	}
 	return l
 }

@@ -33,11 +33,20 @@ type bound struct {
 	journal.Share
 	whose string // begins what is told of it
 	own   bool   // a person may raise it for this run
+	tree  bool   // the caps are those of limits.max_tree_…
 }
 
-// bounds are the run's own budget, if it is enforced, and its share of that of the run
-// which started it.
-func (s *State) bounds() (all [2]bound, n int) {
+// cap names a cap.
+func (b *bound) cap(kind string) string {
+	if b.tree {
+		kind = "tree_" + kind
+	}
+	return b.whose + "max_" + kind
+}
+
+// bounds are the run's own budget, if it is enforced, its share of what the run which
+// started it may use, and the caps of its tree.
+func (s *State) bounds() (all [3]bound, n int) {
 	if b := s.Budget(); b.Mode == "" || b.Mode == toolcrib.BudgetEnforce {
 		all[n] = bound{Share: journal.Share{CostUSD: b.MaxCostUSD, Tokens: b.MaxTokens, Requests: b.MaxRequests}, whose: "budget.", own: true}
 		n++
@@ -46,7 +55,8 @@ func (s *State) bounds() (all [2]bound, n int) {
 		all[n] = bound{Share: *s.Start.Share, whose: "the share of the calling run's budget, "}
 		n++
 	}
-	return all, n
+	all[n] = s.treeBound()
+	return all, n + 1
 }
 
 // reserveFor estimates what the next request may cost at most, and holds it to
@@ -64,7 +74,7 @@ func reserveFor(s *State, model int) (r Reserve, short string, more bool) {
 	if m.MaxOutput == 0 {
 		r.MaxOutput = a.MaxOutputTokens
 	}
-	spent := s.Spent()
+	spent := s.Used()
 	all, n := s.bounds()
 	for i := range all[:n] {
 		b := &all[i]
@@ -98,10 +108,13 @@ func (step *Step) HoldTo(s *State, left int64) {
 
 // leaves is how many tokens of output a request with this input may have; -1 = any
 // number. short says which cap leaves none.
-func (b *bound) leaves(spent *toolcrib.Usage, input int64, price *toolcrib.Price) (left int64, short string) {
+func (b *bound) leaves(spent *Used, input int64, price *toolcrib.Price) (left int64, short string) {
 	left, cap := -1, ""
 	if b.Requests > 0 && spent.Requests >= b.Requests {
-		return 0, fmt.Sprintf("%smax_requests: %d of %d spent", b.whose, spent.Requests, b.Requests)
+		return 0, fmt.Sprintf("%s: %d of %d spent", b.cap("requests"), spent.Requests, b.Requests)
+	}
+	if b.Bytes > 0 && spent.Bytes >= b.Bytes {
+		return 0, fmt.Sprintf("%s: the journals have %d bytes, and may have %d", b.cap("bytes"), spent.Bytes, b.Bytes)
 	}
 	if b.Tokens > 0 {
 		left, cap = b.Tokens-spent.TotalTokens-input, "max_tokens"

@@ -202,7 +202,8 @@ func passedOn(p *journal.RunStarted) *journal.Above {
 
 // ending is what a parent keeps of the end of this run.
 func (s *State) ending(call string) *journal.ChildEnded {
-	e := &journal.ChildEnded{ID: call, Run: s.Run, Status: s.Status, Usage: s.Spent()}
+	used := s.Used()
+	e := &journal.ChildEnded{ID: call, Run: s.Run, Status: s.Status, Usage: used.Usage, Runs: used.Runs, Bytes: used.Bytes}
 	if s.Done != nil {
 		e.StopReason = s.Done.StopReason
 	} else if s.Failed != nil {

@@ -483,7 +483,7 @@ func TestChild_AtMostSoMany(t *testing.T) {
 	}
 	f := newFamily(t, gate.ConfirmNever, replies{"boss": {calls(turn...), calls(turn...), say("all done")}, "helper": {say("x")}})
 	s := f.start(t)
-	if n := len(f.children(t, s.Run)); n != 100 || s.Trace[127].Result.Reason != toolcrib.ReasonBudgetExhausted {
+	if n := len(f.children(t, s.Run)); n != 99 || s.Trace[127].Result.Reason != toolcrib.ReasonBudgetExhausted {
 		t.Errorf("%d children, the last call: %+v", n, s.Trace[127].Result)
 	}
 	if f.most.Load() > 4 {

@@ -15,9 +15,6 @@ import (
 // its parent parks when nothing else of the turn is left to do. This file is what the
 // parent's journal says of its children.
 
-// maxChildren bounds the child runs of one run.
-const maxChildren = 100
-
 func (s *State) childStarted(b *journal.ChildStarted) error {
 	c, err := s.find(b.ID)
 	switch {
@@ -31,7 +28,6 @@ func (s *State) childStarted(b *journal.ChildStarted) error {
 		return fmt.Errorf("call %s has a run that answers another one", b.ID)
 	}
 	c.Child = b
-	s.childCount++
 	return nil
 }
 
@@ -77,6 +73,8 @@ func (s *State) childEnded(b *journal.ChildEnded) error {
 	}
 	c.ChildEnd, c.Waits, s.held = b, nil, true
 	s.Children = addUsage(s.Children, b.Usage)
+	s.childRuns += b.Runs
+	s.childBytes += b.Bytes
 	s.Idle = 0
 	return nil
 }

@@ -36,6 +36,10 @@ func Fold(s *State, e toolcrib.Event) error {
 	if err := s.apply(e.Body); err != nil {
 		return fmt.Errorf("journal of %s: event %d: %w", s.Run, e.Seq, err)
 	}
+	s.bytes += sizeOf(e.Body)
+	if _, reply := e.Body.(*journal.Message); reply {
+		s.turnBytes = s.bytes
+	}
 	s.Seq, s.Updated = e.Seq, e.Time
 	return nil
 }

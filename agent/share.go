@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/toolcrib/toolcrib"
@@ -26,10 +25,9 @@ func (s *State) shareFor(c *Call) (share *journal.Share, none string) {
 		return c.Child.Share, ""
 	case s.Start.Given != nil && s.Start.Parent != "":
 		return nil, "a call that a tool made starts no agents"
-	case s.childCount >= maxChildren:
-		return nil, fmt.Sprintf("a run starts at most %d other agents", maxChildren)
 	}
-	spent := s.Spent()
+	spent := s.Used()
+	spent.Bytes = s.turnBytes + s.childBytes // the turn's own events come in any order
 	s.setAside(&spent)
 	among := s.starting(c)
 	all, n := s.bounds()
@@ -45,7 +43,7 @@ func (s *State) shareFor(c *Call) (share *journal.Share, none string) {
 }
 
 // setAside adds what belongs to child runs that have not ended.
-func (s *State) setAside(spent *toolcrib.Usage) {
+func (s *State) setAside(spent *Used) {
 	if s.Turn == nil {
 		return
 	}
@@ -53,6 +51,8 @@ func (s *State) setAside(spent *toolcrib.Usage) {
 		if c.Child == nil || c.ChildEnd != nil || c.Child.Share == nil {
 			continue
 		}
+		spent.Runs += c.Child.Share.Runs
+		spent.Bytes += c.Child.Share.Bytes
 		spent.Requests += c.Child.Share.Requests
 		spent.TotalTokens += c.Child.Share.Tokens
 		spent.CostUSD += c.Child.Share.CostUSD
@@ -73,7 +73,7 @@ func (s *State) starting(c *Call) int {
 }
 
 // part is one of so many equal parts of what a budget has left.
-func (b *bound) part(spent *toolcrib.Usage, s *State, among int) (part *journal.Share, none string) {
+func (b *bound) part(spent *Used, s *State, among int) (part *journal.Share, none string) {
 	if b.Share == (journal.Share{}) {
 		return nil, ""
 	}
@@ -84,17 +84,30 @@ func (b *bound) part(spent *toolcrib.Usage, s *State, among int) (part *journal.
 		price = s.Start.Models[s.Model].Price
 	}
 	part = &journal.Share{}
+	if b.Runs > 0 {
+		left := b.Runs - spent.Runs
+		if left < 1 {
+			return nil, b.nothing("runs")
+		}
+		part.Runs = max(left/among, 1)
+	}
+	if b.Bytes > 0 {
+		left := b.Bytes - spent.Bytes
+		if part.Bytes = (left - left/sparePart) / int64(among); part.Bytes < minChildBytes {
+			return nil, b.nothing("bytes")
+		}
+	}
 	if b.Requests > 0 {
 		left := b.Requests - spent.Requests - keepRequests
 		if left < 1 {
-			return nil, b.nothing("max_requests")
+			return nil, b.nothing("requests")
 		}
 		part.Requests = max(left/among, 1)
 	}
 	if b.Tokens > 0 {
 		left := b.Tokens - spent.TotalTokens - keepTokens
 		if left -= left / sparePart; left < int64(among) {
-			return nil, b.nothing("max_tokens")
+			return nil, b.nothing("tokens")
 		}
 		part.Tokens = left / int64(among)
 	}
@@ -102,14 +115,14 @@ func (b *bound) part(spent *toolcrib.Usage, s *State, among int) (part *journal.
 		left := b.CostUSD - spent.CostUSD - price.Cost(toolcrib.TokenUsage{InputTokens: keepTokens})
 		left -= left / sparePart
 		if part.CostUSD = math.Floor(left/float64(among)*1e9) / 1e9; part.CostUSD <= 0 {
-			return nil, b.nothing("max_cost_usd")
+			return nil, b.nothing("cost_usd")
 		}
 	}
 	return part, ""
 }
 
 func (b *bound) nothing(kind string) string {
-	return fmt.Sprintf("%s%s: nothing is left for another agent", b.whose, kind)
+	return b.cap(kind) + ": nothing is left for another agent"
 }
 
 // smaller is the smaller of two shares, cap by cap; nil and 0 are no cap.
@@ -122,6 +135,7 @@ func smaller(a, b *journal.Share) *journal.Share {
 	}
 	return &journal.Share{
 		CostUSD: least(a.CostUSD, b.CostUSD), Tokens: least(a.Tokens, b.Tokens), Requests: least(a.Requests, b.Requests),
+		Runs: least(a.Runs, b.Runs), Bytes: least(a.Bytes, b.Bytes),
 	}
 }
 

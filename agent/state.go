@@ -75,11 +75,14 @@ type State struct {
 	Checked     *journal.AnswerChecked
 	AnswerTries int
 
-	childCount int  // child runs that were started
-	task       int  // index of the message that this run began with
-	shortened  bool // since the last reply, because the API refused a request for its length
-	askedShort bool // and asked again after that
-	textFrom   int  // the request by which a model turned out to take no tools
+	childRuns  int   // child runs that have ended, with those below them
+	childBytes int64 // of their journals
+	bytes      int64 // of its own
+	turnBytes  int64 // up to the reply whose calls are the turn
+	task       int   // index of the message that this run began with
+	shortened  bool  // since the last reply, because the API refused a request for its length
+	askedShort bool  // and asked again after that
+	textFrom   int   // the request by which a model turned out to take no tools
 
 	choiceAgain bool // the next request demands once more the call that did not come
 

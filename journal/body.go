@@ -96,12 +96,14 @@ type Above struct {
 	MaxDepth    int        `json:"max_depth,omitempty"`    // the smallest of theirs; 0 = none
 }
 
-// Share is the part of a parent's budget that a child run may spend, together with
-// the runs that it starts itself. 0 = no cap of this kind.
+// Share is the part of a parent's budget, and of the caps of its tree, that a child
+// run may use, together with the runs that it starts itself. 0 = no cap of this kind.
 type Share struct {
 	CostUSD  float64 `json:"max_cost_usd,omitempty"`
 	Tokens   int64   `json:"max_tokens,omitempty"`
 	Requests int     `json:"max_requests,omitempty"`
+	Runs     int     `json:"max_runs,omitempty"`  // the child itself among them
+	Bytes    int64   `json:"max_bytes,omitempty"` // of journals
 }
 
 // WorkerLimits bound the tool calls of a worker (requirements X6, X15 to X18).
@@ -496,6 +498,8 @@ type ChildEnded struct {
 	Status     toolcrib.Status     `json:"status"`
 	StopReason toolcrib.StopReason `json:"stop_reason"`
 	Usage      toolcrib.Usage      `json:"usage"`
+	Runs       int                 `json:"runs,omitempty"`  // itself and those below it
+	Bytes      int64               `json:"bytes,omitempty"` // of their journals
 }
 
 // Pending is what a parked run waits for (contract §9).

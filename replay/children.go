@@ -70,12 +70,15 @@ func (r *replayer) childEnded(ctx context.Context, c *comparison, b *journal.Chi
 	r.report.Children++
 	c.same("the child's parent", r.state.Run, child.Start.Parent)
 	c.same("the child's depth", r.state.Start.Depth+1, child.Start.Depth)
-	c.same("the end of the child", b, agent.EndOf(child, b.ID))
 	was, known := r.children[b.ID]
-	if now := agent.ChildOf(r.state, b.ID); !known || now.Agent != was.Agent || now.Task != was.Task {
-		return // a person has changed the call since
+	if now := agent.ChildOf(r.state, b.ID); known && now.Agent == was.Agent && now.Task == was.Task {
+		c.begins(child.Start, &was) // else a person has changed the call since
 	}
-	c.begins(child.Start, &was)
+	end := agent.EndOf(child, b.ID)
+	if b.Runs == 0 { // it had not begun by then
+		end.Runs, end.Bytes = 0, 0
+	}
+	c.same("the end of the child", b, end)
 }
 
 // begins compares with what a child run began: all that narrows it comes from its parent.

@@ -57,6 +57,9 @@ type (
 		MaxResultBytes    int    `json:"max_result_bytes"`
 		MaxDepth          int    `json:"max_depth"`
 		WallTime          string `json:"wall_time"`
+		MaxTreeRuns       int    `json:"max_tree_runs"`
+		MaxTreeRequests   int    `json:"max_tree_requests"`
+		MaxTreeBytes      int64  `json:"max_tree_bytes"`
 	}
 	budgetView struct {
 		MaxCostUSD  float64 `json:"max_cost_usd"`
@@ -85,6 +88,7 @@ func viewOfAgent(c *config.Config, name string) agentView {
 			MaxCallsPerTurn: g.Limits.MaxCallsPerTurn, MaxIdenticalCalls: g.Limits.MaxIdenticalCalls,
 			ToolTimeout: g.Limits.ToolTimeout.String(), MaxResultBytes: g.Limits.MaxResultBytes,
 			MaxDepth: g.Limits.MaxDepth, WallTime: g.Limits.WallTime.String(),
+			MaxTreeRuns: g.Limits.MaxTreeRuns, MaxTreeRequests: g.Limits.MaxTreeRequests, MaxTreeBytes: g.Limits.MaxTreeBytes,
 		},
 		Budget: budgetView{
 			MaxCostUSD: g.Budget.MaxCostUSD, MaxTokens: g.Budget.MaxTokens,

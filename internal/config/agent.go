@@ -61,5 +61,6 @@ func (l Limits) root() toolcrib.Limits {
 		MaxCallsPerTurn: l.MaxCallsPerTurn, MaxIdenticalCalls: l.MaxIdenticalCalls,
 		ToolTimeout: l.ToolTimeout.Std(), MaxResultBytes: l.MaxResultBytes,
 		MaxDepth: l.MaxDepth, WallTime: l.WallTime.Std(),
+		MaxTreeRuns: l.MaxTreeRuns, MaxTreeRequests: l.MaxTreeRequests, MaxTreeBytes: l.MaxTreeBytes,
 	}
 }

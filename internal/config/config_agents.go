@@ -75,6 +75,9 @@ type Limits struct {
 	MaxResultBytes    int      `yaml:"max_result_bytes" default:"65536" min:"256" max:"16777216" doc:"Largest result in bytes, as JSON."`
 	MaxDepth          int      `yaml:"max_depth" default:"3" min:"1" max:"16" doc:"How deep agents may call agents, and tools tools: with 3, the agent of a run may call one, that one another, and that one a third. Of the runs above, the smallest counts."`
 	WallTime          Duration `yaml:"wall_time" default:"15m" min:"1ms" max:"30d" doc:"Time of a run; stands still while it is parked."`
+	MaxTreeRuns       int      `yaml:"max_tree_runs" default:"100" min:"1" max:"1000000" doc:"Runs of a run and all that it starts, itself among them."`
+	MaxTreeRequests   int      `yaml:"max_tree_requests" default:"2000" min:"1" max:"1000000000" doc:"Model requests of a run and all that it starts."`
+	MaxTreeBytes      int64    `yaml:"max_tree_bytes" default:"268435456" min:"1048576" doc:"Bytes that the journals of a run and all that it starts may have, with kept results and files."`
 }
 
 // Budget caps what a run spends; 0 = no cap.

@@ -61,6 +61,9 @@ func shareText(s *journal.Share) string {
 	if s.Requests > 0 {
 		parts = append(parts, Count(s.Requests, "request"))
 	}
+	if s.Runs > 0 {
+		parts = append(parts, Count(s.Runs, "run"))
+	}
 	return strings.Join(parts, ", ")
 }
 

@@ -93,11 +93,13 @@ func children(item journal.ApprovalItem, usage toolcrib.Usage) []toolcrib.Body {
 			Schema: json.RawMessage(`{"type":"string"}`),
 		}},
 		&journal.ChildResumed{ID: "call_2", Run: "run_b"},
-		&journal.ChildEnded{ID: "call_2", Run: "run_b", Status: toolcrib.StatusCompleted, StopReason: toolcrib.StopCompleted, Usage: usage},
+		&journal.ChildEnded{ID: "call_2", Run: "run_b", Status: toolcrib.StatusCompleted, StopReason: toolcrib.StopCompleted, Usage: usage, Runs: 2, Bytes: 5000},
 	}
 }
 
-func share() *journal.Share { return &journal.Share{CostUSD: 0.5, Tokens: 1000, Requests: 5} }
+func share() *journal.Share {
+	return &journal.Share{CostUSD: 0.5, Tokens: 1000, Requests: 5, Runs: 3, Bytes: 1 << 20}
+}
 
 // ends are the bodies of what people add to a run, of its ends, and of kinds that
 // came later.
