@@ -144,7 +144,7 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 		return nil, err
 	}
 	resolved := &journal.ConfirmationResolved{
-		ApprovalID: a.ApprovalID, Digest: a.Digest, Decision: d.Decision, By: r.Mask.Clean(d.By), User: d.Who.User, Token: d.Who.Token, Reason: r.Mask.Clean(d.Reason),
+		ApprovalID: a.ApprovalID, Digest: a.Digest, Decision: d.Decision, By: r.Mask.Mask(d.By), User: d.Who.User, Token: d.Who.Token, Reason: r.Mask.Clean(d.Reason),
 		Calls: map[string]journal.CallDecision{},
 	}
 	if err := r.checkRemember(s, d.Remember); err != nil {

@@ -88,7 +88,7 @@ func (x *execution) resultOf(f *flight, out toolcrib.Output, err error) *journal
 	case errors.Is(err, errChildCancelled), errors.Is(err, errLeftBehind):
 		return endedResult(f, true)
 	case errors.As(err, &failure):
-		content := guard.ErrorJSON(x.d.r.Mask.Mask(failure.Error()), f.permit.MaxBytes())
+		content := guard.ErrorJSON(x.d.r.Mask.Clean(failure.Error()), f.permit.MaxBytes())
 		if f.permit.Untrusted() {
 			// The error of an untrusted tool is a stranger's text like its results.
 			r := x.fit(f, toolcrib.Output{JSON: json.RawMessage(content), IsError: true})
@@ -119,7 +119,7 @@ func statusOf(failure *toolcrib.ToolError) toolcrib.ResultStatus {
 // the detail goes to the operator.
 func (x *execution) fault(f *flight, err error) *journal.ToolResult {
 	ref := x.d.r.NewID("ref_")
-	detail := x.d.r.Mask.Mask(err.Error())
+	detail := x.d.r.Mask.Clean(err.Error())
 	const most = 8 << 10
 	if len(detail) > most {
 		detail = detail[:most]
@@ -158,7 +158,7 @@ func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
 	}
 	nested := f.nested.Load()
 	untrusted := f.permit.Untrusted() || out.Untrusted || nested != nil
-	source := out.Source
+	source := x.d.r.Mask.Clean(out.Source)
 	if source == "" && nested != nil {
 		source = *nested
 	}

@@ -56,7 +56,7 @@ func (d *driver) found(ctx context.Context, c *Call) toolcrib.Reconciled {
 // written down.
 func (d *driver) happened(c *Call, out toolcrib.Output) *journal.ToolResult {
 	permit := d.permit(c.ID)
-	untrusted, source := permit.Untrusted() || out.Untrusted, out.Source
+	untrusted, source := permit.Untrusted() || out.Untrusted, d.r.Mask.Clean(out.Source)
 	if source == "" {
 		source = c.Name
 	}

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -250,4 +251,31 @@ func TestN21_ProviderTextsAreRedacted(t *testing.T) {
 	if !strings.Contains(s.Failed.Message, "no access with password="+guard.Redacted+" and "+apiMark) {
 		t.Errorf("message: %q", s.Failed.Message)
 	}
+}
+
+// What a tool says goes the same way where it fails, and where it names its source: it is
+// cleaned before it is masked, so that nothing hidden keeps a secret apart.
+func TestC14_FailuresAndSourcesAreClean(t *testing.T) {
+	const parted = "s3cr3t\x00-value-\u200b\u200c1234"
+	w := newWorld(t, gate.ConfirmNever)
+	read := toolcrib.Spec{Effect: toolcrib.EffectReadOnly, EnabledByDefault: true}
+	fails, faulty, draws := read, read, read
+	fails.Name, faulty.Name, draws.Name = "fails", "faulty", "draws"
+	withTools(t, w, nil,
+		&fn{w: w, spec: fails, call: func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
+			return toolcrib.Output{}, toolcrib.Failf(toolcrib.NotFound, "%s", parted)
+		}},
+		&fn{w: w, spec: faulty, call: func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
+			return toolcrib.Output{}, errors.New(parted)
+		}},
+		&fn{w: w, spec: draws, call: func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
+			return toolcrib.Output{Text: "x", Untrusted: true, Source: "https://example.org/?key=" + parted}, nil
+		}})
+	w.knowing(t)
+	w.script(calls("fails", `{}`, "faulty", `{}`, "draws", `{}`), say("done"))
+	s := run(t, w)
+	w.shows(t, s.Run, apiKey)
+	equal(t, "error", s.Trace[0].Result.Content, `{"error":"not found: [secret:api]"}`)
+	equal(t, "fault", s.Trace[1].Result.Fault, apiMark)
+	equal(t, "source", s.Trace[2].Result.Source, "https://example.org/?key="+apiMark)
 }

@@ -139,7 +139,7 @@ func (a *app) excerpt(path string) {
 
 // notice tells something on standard error that ends nothing.
 func (a *app) notice(format string, args ...any) {
-	fmt.Fprint(a.err, a.style.Note(fmt.Sprintf(format, args...)))
+	fmt.Fprint(a.err, a.style.Note(a.mask().Mask(fmt.Sprintf(format, args...))))
 }
 
 // note is notice for a text as it is.
@@ -147,7 +147,7 @@ func (a *app) note(text string) { a.notice("%s", text) }
 
 // noticeBeside tells a person something while a run may be shown.
 func (a *app) noticeBeside(format string, args ...any) {
-	fmt.Fprint(a.besides(), a.style.Note(fmt.Sprintf(format, args...)))
+	fmt.Fprint(a.besides(), a.style.Note(a.mask().Mask(fmt.Sprintf(format, args...))))
 }
 
 // besides is where something can be said while a run is shown.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // Client sends requests to one model API. It is safe for use by many at once and
@@ -338,12 +339,14 @@ func (r *Reply) statusError() error {
 	return r.Mask(StatusError(r.client.opts.Name, r.Status, r.Header, body))
 }
 
-// Mask takes the key and the configured headers out of what an error tells.
+// Mask takes the key and the configured headers out of what an error tells, and what only
+// looks like a secret.
 func (r *Reply) Mask(e *toolcrib.ModelError) *toolcrib.ModelError {
 	e.Message, e.Detail = Mask(e.Message, r.key), Mask(e.Detail, r.key)
 	for _, value := range r.client.opts.Headers {
 		e.Message, e.Detail = Mask(e.Message, value), Mask(e.Detail, value)
 	}
+	e.Message, e.Detail = guard.RedactText(e.Message), guard.RedactText(e.Detail)
 	return e
 }
 
