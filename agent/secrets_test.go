@@ -279,3 +279,36 @@ func TestC14_FailuresAndSourcesAreClean(t *testing.T) {
 	equal(t, "fault", s.Trace[1].Result.Fault, apiMark)
 	equal(t, "source", s.Trace[2].Result.Source, "https://example.org/?key="+apiMark)
 }
+
+// showing is a write that shows a preview.
+type showing struct {
+	*fn
+	text string
+}
+
+func (s showing) Preview(context.Context, toolcrib.Call) (toolcrib.Preview, error) {
+	return toolcrib.Preview{Kind: "diff", Text: s.text}, nil
+}
+
+// A preview is masked before it is cut: neither the end of a long line nor lines that are
+// left out part a secret.
+func TestPreviewsPartNoSecret(t *testing.T) {
+	long := strings.Repeat("k3y-", 200)
+	lines := strings.Repeat("a-long-line-of-a-secret-key\n", 40)
+	w := newWorld(t, gate.ConfirmWrites)
+	put := &fn{w: w, spec: toolcrib.Spec{Name: "put", EnabledByDefault: true}, call: newEcho}
+	g, err := gate.New(gate.Options{Tools: []toolcrib.Tool{showing{put, " KEY=" + long + "\n+x\n" + lines}}, Availability: noOverrides{}, Confirm: gate.ConfirmWrites})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := w.runner.Options
+	o.Gate, o.Mask = g, guard.NewMasker(guard.Secret{Name: "long", Value: long}, guard.Secret{Name: "lines", Value: lines})
+	if w.runner, err = agent.New(o); err != nil {
+		t.Fatal(err)
+	}
+	w.script(calls("put", `{}`), say("done"))
+	s := run(t, w)
+	w.shows(t, s.Run, "k3y-")
+	w.shows(t, s.Run, "a-long-line")
+	equal(t, "preview", s.Approval.Calls[0].Preview.Text, " KEY=[secret:long]\n+x\n[secret:lines]")
+}

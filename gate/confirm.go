@@ -222,6 +222,9 @@ func (j *judgement) preview() {
 	if p.Kind != "diff" {
 		p.Kind = "text"
 	}
+	if j.facts.Mask != nil { // before anything is cut, for it could cut a secret
+		p.Text = j.facts.Mask(p.Text)
+	}
 	p.Text = boundPreview(p.Text)
 	j.verdict.Preview = &p
 }

@@ -66,8 +66,8 @@ type Facts struct {
 	// spent: for the bounds of a worker.
 	Hops     int
 	SpentUSD float64
-	// Mask hides secrets in a text as they were hidden in [Decided.Asked]; nil = none
-	// were.
+	// Mask hides secrets in a preview, and in a text as they were hidden in
+	// [Decided.Asked]; nil = there are none.
 	Mask func(string) string
 	// Counted are the calls of this turn, by ID, that were counted for the access
 	// token when they were judged before.

@@ -43,6 +43,10 @@ const MinSecretBytes = 6
 // arguments of a call. A shorter one may be an ordinary word that is meant as such.
 const MinRefusedBytes = 12
 
+// minPartBytes is the least length of a word of a secret of several lines that is masked by
+// itself: a key file is also read line by line.
+const minPartBytes = 20
+
 // minEncodedBytes is the least length of a piece of base64 that is taken for a
 // secret.
 const minEncodedBytes = 8
@@ -50,7 +54,7 @@ const minEncodedBytes = 8
 // Masker replaces known secrets by their [Mark] wherever they stand (contract §2, §11).
 // It knows each secret as it is, escaped as in JSON and URLs (query and path), and in
 // base64 (standard and URL, padded or not, also inside longer data such as
-// "user:password").
+// "user:password"); one of several lines by its long words, too.
 // Pieces that overlap become one mark, that of the first. The marks themselves stay as
 // they are, so masking twice changes nothing. What has the form of an access token
 // ([TokenPrefix] and three parts of base64url) is masked whoever it belongs to.
@@ -153,7 +157,7 @@ func newSpellings(secrets []Secret) *spellings {
 	for _, s := range secrets {
 		marks = append(marks, form{Mark(s.Name), s.Name})
 		forms := appendForms(nil, s)
-		k.forms = append(k.forms, forms...)
+		k.forms = appendParts(append(k.forms, forms...), s)
 		if len(s.Value) >= MinRefusedBytes {
 			long = append(long, forms...)
 		}
@@ -227,6 +231,19 @@ func appendForms(forms []form, s Secret) []form {
 			if to-from >= minEncodedBytes {
 				add(all[from:to])
 			}
+		}
+	}
+	return forms
+}
+
+// appendParts appends the words of a secret of several lines that say something of it.
+func appendParts(forms []form, s Secret) []form {
+	if !strings.Contains(s.Value, "\n") {
+		return forms
+	}
+	for _, word := range strings.Fields(s.Value) {
+		if len(word) >= minPartBytes {
+			forms = append(forms, form{word, s.Name}, form{string(appendInside(nil, word)), s.Name})
 		}
 	}
 	return forms

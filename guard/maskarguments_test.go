@@ -180,3 +180,23 @@ func TestArgumentStreamOfOtherText(t *testing.T) {
 		}
 	}
 }
+
+// A secret of several lines is also found line by line, as programs and searches show it.
+func TestMaskPartsOfLongSecrets(t *testing.T) {
+	const pem = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\nEFAASCBKcwggSjAgEAAoIBAQ==\nshort\n-----END PRIVATE KEY-----"
+	m := NewMasker(Secret{"pem", pem}, Secret{"line", "MIIE one line of words"})
+	for in, want := range map[string]string{
+		pem:                                     "[secret:pem]",
+		"key.pem:2: MIIEvQIBADANBgkqhkiG9w0BAQ": "key.pem:2: [secret:pem]",
+		"+MIIEvQIBADANBgkqhkiG9w0BAQ\n EFAASCBKcwggSjAgEAAoIBAQ==": "+[secret:pem]\n [secret:pem]",
+		"-----BEGIN PRIVATE KEY-----":                              "-----BEGIN PRIVATE KEY-----",
+		"short MIIE words":                                         "short MIIE words",
+	} {
+		if got := m.Mask(in); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+	if m.Holds("-----BEGIN PRIVATE KEY-----") || !m.Holds(pem) {
+		t.Error("arguments hold the whole value, or they do not")
+	}
+}

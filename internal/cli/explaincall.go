@@ -78,7 +78,7 @@ func (a *app) explainCall(ctx context.Context, about *explained, f *explainFlags
 		return err
 	}
 	facts := about.facts
-	facts.Offered, facts.DryRun = offer.Set(), true
+	facts.Offered, facts.DryRun, facts.Mask = offer.Set(), true, a.mask().Mask
 	for _, source := range f.tainted {
 		if !slices.Contains(facts.Taint, source) {
 			facts.Taint = append(facts.Taint, source)
