@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/terminal"
@@ -65,8 +64,7 @@ func (a *app) trusted(path string, content []byte) error {
 	if checkErr != nil {
 		return checkErr
 	}
-	a.showFolder(dir, files)
-	if !a.confirm(trust.Question(untrusted.Dir)) {
+	if !a.agreesToFolder(trusted, dir, files) {
 		return err
 	}
 	if err := trusted.TrustFiles(dir, files); err != nil {
@@ -92,49 +90,6 @@ func (a *app) confirm(question string) bool {
 		return false
 	}
 	return render.Pressed(render.YesKeys(false), answer) == render.KeyYes
-}
-
-// showFolder tells what a folder brings that steers toolcrib.
-func (a *app) showFolder(dir string, files []trust.File) {
-	fmt.Fprintf(a.err, "%s brings files that steer toolcrib:\n", pathText(dir))
-	for _, f := range files {
-		if f.State == trust.Absent {
-			continue
-		}
-		state := "new"
-		switch f.State {
-		case trust.Trusted:
-			state = "trusted"
-		case trust.Changed:
-			state = "changed since you trusted it"
-		}
-		text := f.Hash
-		if f.Problem != "" {
-			text = f.Problem
-		}
-		fmt.Fprintf(a.err, "  %-14s %s  %s\n", guard.Visible(f.Name), state, a.style.Dim(guard.Visible(text)))
-		if f.Name == config.FileName && f.State != trust.Trusted {
-			a.excerpt(filepath.Join(dir, f.Name))
-		}
-	}
-}
-
-// excerptLines is how much of an untrusted configuration is shown.
-const excerptLines = 30
-
-func (a *app) excerpt(path string) {
-	content, err := config.ReadFile(path)
-	if err != nil {
-		return
-	}
-	lines := strings.Split(strings.TrimRight(string(content), "\n"), "\n")
-	for i, l := range lines {
-		if i == excerptLines {
-			fmt.Fprintf(a.err, "    … %d more lines\n", len(lines)-i)
-			return
-		}
-		fmt.Fprintf(a.err, "    %s\n", a.style.Dim(guard.Visible(l)))
-	}
 }
 
 // notice tells something on standard error that ends nothing.

@@ -24,7 +24,11 @@ func TestProtectedChangeEndsTrust(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Trust(dir); err != nil {
+	_, files, err := store.Check(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.TrustFiles(dir, files); err != nil {
 		t.Fatal(err)
 	}
 	a.protectedChanged([]string{filepath.Join(dir, ".git", "hooks", "post\x1bcommit")})

@@ -64,6 +64,8 @@ func TestScripts(t *testing.T) {
 			"narrow":     cmdNarrow,
 			"pty":        cmdPTY,
 			"ptyahead":   cmdPTYAhead,
+			"trusting":   cmdTrusting,
+			"looking":    cmdLooking,
 			"replayall":  cmdReplayAll,
 			"approval":   cmdApproval,
 			"approvalof": cmdApprovalOf,
@@ -328,6 +330,29 @@ func cmdRunID(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	ts.Setenv(args[0], runs[0].ID)
 	ts.Setenv("ENDOF"+args[0], runs[0].ID[len(runs[0].ID)-8:])
+}
+
+// cmdTrusting trusts what a folder brings, as somebody without a terminal who has looked
+// at it: trusting DIR [FLAGS].
+func cmdTrusting(ts *testscript.TestScript, _ bool, args []string) {
+	var view struct {
+		Digest string `json:"digest"`
+	}
+	trust := append(args[1:], "trust", args[0])
+	_ = ts.Exec("toolcrib", append(trust, "--json")...) // exit 2: it is not trusted yet
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &view))
+	ts.Check(ts.Exec("toolcrib", append(trust, "--digest", view.Digest)...))
+}
+
+// cmdLooking approves a skill in the same way: looking NAME [FLAGS].
+func cmdLooking(ts *testscript.TestScript, _ bool, args []string) {
+	var view struct {
+		Hash string `json:"hash"`
+	}
+	check := append(args[1:], "skills", "check", args[0])
+	_ = ts.Exec("toolcrib", append(check, "--json")...) // exit 1: it is off
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &view))
+	ts.Check(ts.Exec("toolcrib", append(check, "--digest", view.Hash)...))
 }
 
 // cmdApproval sets a variable to the newest pending approval, and DIGEST to its

@@ -3,26 +3,23 @@ package cli
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	udiff "github.com/aymanbagabas/go-udiff"
-
-	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/store"
 )
 
 // checkFlags are the flags of skills check.
 type checkFlags struct {
-	approve, json bool
-	digest        string
+	json   bool
+	digest string
 }
 
 func (a *app) skillsCheckCommand() *cobra.Command {
@@ -31,8 +28,8 @@ func (a *app) skillsCheckCommand() *cobra.Command {
 		Use:   "check [NAME]",
 		Short: "Tell what is wrong with skills; look at one that has changed, and approve it",
 		Long: "Tell what is wrong with the skills, or with one. A skill that has changed since you looked at it is off: with NAME it " +
-			"is shown what has changed, and on a terminal you are asked whether it may be used as it is now. Without a terminal " +
-			"--digest approves exactly the content of that hash, --approve whatever it holds now. " +
+			"is shown what has changed, page by page, and on a terminal you are asked whether it may be used as it is now. " +
+			"Without a terminal --digest approves exactly the content of that hash. " +
 			"Exit status: 0 nothing is wrong, 1 something is.",
 		Example: `toolcrib skills check
 toolcrib skills check release-notes
@@ -41,8 +38,8 @@ toolcrib skills check release-notes --digest sha256:9f86d081…`,
 		ValidArgsFunction: a.completeSkills,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				if f.approve || f.digest != "" {
-					return usagef("--approve and --digest are about one skill; give its name")
+				if f.digest != "" {
+					return usagef("--digest is about one skill; give its name")
 				}
 				return a.checkSkills(cmd.Context(), f.json)
 			}
@@ -50,7 +47,6 @@ toolcrib skills check release-notes --digest sha256:9f86d081…`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.approve, "approve", false, "approve what the skill holds now, without a question")
 	flags.StringVar(&f.digest, "digest", "", "approve the skill if it has this hash, as skills list and check show it")
 	flags.BoolVar(&f.json, "json", false, "one JSON value")
 	return cmd
@@ -148,18 +144,10 @@ func (v *skillView) noteUnknown(tools []string) {
 	}
 }
 
-// skillChanges is what has changed since a skill was approved.
-type skillChanges struct {
-	Added   []string `json:"added,omitempty"`
-	Removed []string `json:"removed,omitempty"`
-	Changed []string `json:"changed,omitempty"`
-	Diff    string   `json:"diff,omitempty"` // of its SKILL.md
-}
-
 // checkedSkill is what skills check NAME --json prints.
 type checkedSkill struct {
 	*skillView
-	Changes  *skillChanges `json:"changes,omitempty"`
+	Changes  *fileChanges `json:"changes,omitempty"`
 	Approved bool          `json:"approved"` // by this command
 }
 
@@ -174,12 +162,14 @@ func (a *app) checkSkill(ctx context.Context, name string, f *checkFlags) error 
 		return err
 	}
 	v.noteUnknown(a.toolNames(ctx))
-	changes := s.changes(v)
+	changes, err := s.changes(v)
+	if err != nil {
+		return err
+	}
 	if !f.json {
 		a.showSkill(v)
-		a.showChanges(changes)
 	}
-	approved, err := a.approveSkill(ctx, s, v, f)
+	approved, err := a.approveSkill(ctx, s, v, changes, f)
 	if err != nil {
 		return err
 	}
@@ -196,27 +186,39 @@ func (a *app) checkSkill(ctx context.Context, name string, f *checkFlags) error 
 	return skillsChecked(!v.wrong())
 }
 
-// approveSkill approves the content that was shown; false = nobody said so.
-func (a *app) approveSkill(ctx context.Context, s *shelf, v *skillView, f *checkFlags) (bool, error) {
-	asked := f.approve || f.digest != ""
+// approveSkill shows what has changed of a skill, and approves that if its person says
+// so; false = nobody did.
+func (a *app) approveSkill(ctx context.Context, s *shelf, v *skillView, changes *fileChanges, f *checkFlags) (bool, error) {
 	open := v.Reason == offChanged || v.Reason == offUnapproved
+	ask := f.digest == "" && open && !f.json && a.inTerminal && a.errTerminal
+	if f.digest != "" || ask {
+		_, err := a.administrator(ctx)
+		if err != nil && !ask {
+			return false, err
+		}
+		ask = ask && err == nil // nobody is asked about what is not theirs to say
+	}
+	if changes != nil && !f.json && !ask {
+		head := "Since somebody looked at it:"
+		if v.Reason == offUnapproved {
+			head = "Nobody has looked at it; it holds:"
+		}
+		fmt.Fprintf(a.out, "\n%s\n%s", head, changesText(a.outStyle, changes))
+	}
 	switch {
-	case !asked && !open:
+	case f.digest == "" && !open:
 		return false, nil
-	case asked && v.skill == nil:
+	case f.digest != "" && v.skill == nil:
 		return false, failedf("skill %s cannot be used, so there is nothing to approve: %s", v.Name, v.Detail)
-	case asked && v.Source == sourceWorkspace && v.Reason == offUntrusted:
+	case f.digest != "" && v.Source == sourceWorkspace && v.Reason == offUntrusted:
 		return false, failedf("skill %s: its folder counts as a whole: %s", v.Name, v.Detail)
 	case f.digest != "" && f.digest != v.Hash:
 		return false, failedf("conflict: skill %s has the hash %s now, not %s; look at it again", v.Name, v.Hash, f.digest)
-	case !asked && (f.json || !a.inTerminal || !a.errTerminal):
+	case f.digest == "" && !ask:
 		a.notice("to use it as it is now: toolcrib skills check %s --digest %s", v.Name, v.Hash)
 		return false, nil
-	case !asked && !a.confirm(fmt.Sprintf("Use the skill %s as it is now?", v.Name)):
+	case ask && !a.agreesToSkill(v, changes):
 		return false, nil
-	}
-	if _, err := a.administrator(ctx); err != nil {
-		return false, err
 	}
 	if err := s.looked.approve(v.skill, store.SystemSkillApproved); err != nil {
 		return false, fmt.Errorf("skill %s: it cannot be kept that you have looked at it: %w", v.Name, err)
@@ -224,57 +226,40 @@ func (a *app) approveSkill(ctx context.Context, s *shelf, v *skillView, f *check
 	return true, nil
 }
 
-// changes is what a skill differs in from what was approved; nil = nothing, or there
-// is no copy of it.
-func (s *shelf) changes(v *skillView) *skillChanges {
-	if v.skill == nil {
-		return nil
-	}
-	old, ok := s.looked.kept(v.skill)
-	if !ok || old.Hash == v.Hash {
-		return nil
-	}
-	c := &skillChanges{}
-	now := map[string]string{}
-	for _, f := range v.skill.Files {
-		now[f.Name] = f.Hash
-		switch was, known := old.Files[f.Name]; {
-		case !known:
-			c.Added = append(c.Added, f.Name)
-		case was != f.Hash:
-			c.Changed = append(c.Changed, f.Name)
+// agreesToSkill shows a skill, or what has changed of it, and asks whether it may be used.
+func (a *app) agreesToSkill(v *skillView, changes *fileChanges) bool {
+	return a.agreesTo(fmt.Sprintf("Use the skill %s as it is now?", v.Name), func(whole bool) (string, bool) {
+		if whole {
+			if files, err := filesOf(v.skill); err == nil {
+				changes = compare(nil, files)
+			}
 		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(old.Files)) {
-		if _, there := now[name]; !there {
-			c.Removed = append(c.Removed, name)
-		}
-	}
-	text, err := v.skill.ReadFile(skill.FileName)
-	if err != nil || old.Text == string(text) {
-		return c
-	}
-	c.Diff, err = udiff.ToUnified("a/"+skill.FileName, "b/"+skill.FileName, old.Text, udiff.Lines(old.Text, string(text)), udiff.DefaultContextLines)
-	if err != nil {
-		c.Diff = ""
-	}
-	return c
+		return changesText(a.style, changes), !whole && v.Reason == offChanged
+	})
 }
 
-func (a *app) showChanges(c *skillChanges) {
-	if c == nil {
-		return
+// changes is what a skill differs in from what was approved, all of it where there is no
+// copy of that; nil = nothing.
+func (s *shelf) changes(v *skillView) (*fileChanges, error) {
+	if v.skill == nil {
+		return nil, nil
 	}
-	fmt.Fprintln(a.out, "\nSince somebody looked at it:")
-	for _, list := range []struct {
-		what  string
-		names []string
-	}{{"changed", c.Changed}, {"added", c.Added}, {"removed", c.Removed}} {
-		for _, name := range list.names {
-			fmt.Fprintf(a.out, "  %-8s %s\n", list.what, pathText(name))
-		}
+	old, ok := s.looked.approved(v.skill)
+	if v.Source == sourceWorkspace {
+		old, ok = s.looked.kept(v.skill) // its folder counts as a whole, elsewhere
 	}
-	fmt.Fprint(a.out, a.outStyle.Preview(&toolcrib.Preview{Kind: "diff", Text: c.Diff}, true))
+	same, open := ok && old.Hash == v.Hash, v.Reason == offUnapproved || v.Reason == offChanged
+	if !open && (same || !ok) {
+		return nil, nil
+	}
+	if same {
+		old = trust.Copy{} // it is asked about all the same: all of it
+	}
+	now, err := filesOf(v.skill)
+	if err != nil {
+		return nil, failedf("skill %s cannot be read whole: %v", v.Name, err)
+	}
+	return compare(old.Files, now), nil
 }
 
 // skillsFinding is what doctor tells of skills.

@@ -159,7 +159,7 @@ func (s *shelf) declared(one *skill.Skill) bool {
 		state, err := s.looked.standing(one)
 		return err != nil || state == trust.Changed
 	}
-	old, err := skill.Parse(one.Name, []byte(copied.Text))
+	old, err := skill.Parse(one.Name, copied.Files[skill.FileName])
 	return err != nil || old.AllowedTools != nil
 }
 

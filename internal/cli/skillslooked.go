@@ -1,12 +1,6 @@
 package cli
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/toolcrib/toolcrib"
@@ -19,24 +13,20 @@ import (
 // the user's state folder, so that no configuration can move it.
 type lookedAt struct {
 	record trust.Store
-	copies string // folder of what was approved, to show what has changed since
 	err    error  // there is no such place: nothing is approved
 	// tell writes down in the audit log that a content counts; it comes first.
 	tell func(kind toolcrib.Kind, s *skill.Skill) error
 }
 
-// The places beside the record of trusted folders.
-const (
-	lookedName = "skills.json"
-	copiesName = "skills"
-)
+// lookedName is the record's place, beside that of trusted folders.
+const lookedName = "skills.json"
 
 func newLookedAt(trusted trust.Store, tell func(toolcrib.Kind, *skill.Skill) error) *lookedAt {
 	dir := filepath.Dir(trusted.Path())
-	return &lookedAt{record: trust.NewStore(filepath.Join(dir, lookedName)), copies: filepath.Join(dir, copiesName), tell: tell}
+	return &lookedAt{record: trust.NewStore(filepath.Join(dir, lookedName)), tell: tell}
 }
 
-// standing tells what is known of the content of a skill: trust.Trusted = looked
+// standing reports what is known of the content of a skill: trust.Trusted = looked
 // at, trust.Changed = another content was, trust.Untrusted = never seen.
 func (l *lookedAt) standing(s *skill.Skill) (trust.State, error) {
 	if l.err != nil {
@@ -58,23 +48,6 @@ func (l *lookedAt) approve(s *skill.Skill, kind toolcrib.Kind) error {
 	return l.record.TrustFiles(filepath.Dir(s.Path), []trust.File{{Name: s.Name, State: trust.Trusted, Hash: s.Hash}})
 }
 
-// skillCopy is what is kept of an approved skill. Nothing is decided by it.
-type skillCopy struct {
-	Path  string            `json:"path"`
-	Hash  string            `json:"hash"`
-	Files map[string]string `json:"files"` // name -> hash
-	Text  string            `json:"text"`  // of its SKILL.md
-}
-
-// maxCopy bounds the file of a copy.
-const maxCopy = 4 << 20
-
-func (l *lookedAt) copyPath(s *skill.Skill) string {
-	// Links are resolved as for the record, so that one skill has one copy.
-	sum := sha256.Sum256([]byte(resolved(s.Path)))
-	return filepath.Join(l.copies, hex.EncodeToString(sum[:16])+".json")
-}
-
 // keep keeps a copy of the skill. Without one only what has changed cannot be shown.
 func (l *lookedAt) keep(s *skill.Skill) {
 	if l.err != nil {
@@ -83,53 +56,36 @@ func (l *lookedAt) keep(s *skill.Skill) {
 	if old, ok := l.kept(s); ok && old.Hash == s.Hash {
 		return
 	}
-	text, err := s.ReadFile(skill.FileName)
-	if err != nil {
-		return
-	}
-	c := skillCopy{Path: s.Path, Hash: s.Hash, Text: string(text), Files: make(map[string]string, len(s.Files))}
-	for _, f := range s.Files {
-		c.Files[f.Name] = f.Hash
-	}
-	data, err := json.Marshal(c)
-	if err == nil && len(data) <= maxCopy {
-		_ = writeWhole(l.copyPath(s), data)
+	if files, err := filesOf(s); err == nil {
+		l.record.Keep(filepath.Dir(s.Path), s.Name, trust.Copy{Hash: s.Hash, Files: files})
 	}
 }
 
 // kept returns what was kept of the skill when it was approved.
-func (l *lookedAt) kept(s *skill.Skill) (skillCopy, bool) {
-	var c skillCopy
+func (l *lookedAt) kept(s *skill.Skill) (trust.Copy, bool) {
 	if l.err != nil {
-		return c, false
+		return trust.Copy{}, false
 	}
-	f, err := os.Open(l.copyPath(s))
-	if err != nil {
-		return c, false
-	}
-	defer f.Close() //nolint:errcheck // only read
-	data, err := io.ReadAll(io.LimitReader(f, maxCopy+1))
-	if err != nil || len(data) > maxCopy || json.Unmarshal(data, &c) != nil {
-		return skillCopy{}, false
-	}
-	return c, true
+	return l.record.Kept(filepath.Dir(s.Path), s.Name)
 }
 
-// writeWhole writes a file of this user's whole or not at all.
-func writeWhole(path string, data []byte) (err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
+// approved returns what a person has looked at last.
+func (l *lookedAt) approved(s *skill.Skill) (trust.Copy, bool) {
+	if l.err != nil {
+		return trust.Copy{}, false
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".copy-*") // 0600
-	if err != nil {
-		return err
+	return l.record.LastTrusted(filepath.Dir(s.Path), s.Name)
+}
+
+// filesOf are the files of a skill, as they were when it was loaded.
+func filesOf(s *skill.Skill) (map[string][]byte, error) {
+	files := make(map[string][]byte, len(s.Files))
+	for _, f := range s.Files {
+		data, err := s.ReadFile(f.Name)
+		if err != nil {
+			return nil, err
+		}
+		files[f.Name] = data
 	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return files, nil
 }

@@ -304,8 +304,7 @@ func (a *app) trustSkills(c *config.Config, names []string) error {
 		if err != nil {
 			return err
 		}
-		a.showFolder(dir, files)
-		if !a.confirm(trust.Question(dir)) {
+		if !a.agreesToFolder(trusted, dir, files) {
 			return nil // it is passed over, with a notice
 		}
 		// What counts in the end is what is read anew, against what was shown.

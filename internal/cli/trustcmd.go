@@ -16,15 +16,23 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
+// trustFlags are the flags of trust.
+type trustFlags struct {
+	list, revoke, json bool
+	digest             string
+}
+
 func (a *app) trustCommand() *cobra.Command {
-	var list, revoke, asJSON bool
+	var f trustFlags
 	cmd := &cobra.Command{
 		Use:   "trust [DIR]",
 		Short: "Trust what a folder brings: configuration, .mcp.json, skills",
 		Long: "Trust what a folder brings now: its toolcrib.yaml, .mcp.json and skills, by their content. " +
-			"A file that changes must be trusted again. Without DIR it is the current folder. On a terminal it asks first.",
-		Example: "toolcrib trust\ntoolcrib trust ~/src/project\ntoolcrib trust --list --json\ntoolcrib trust --revoke ~/src/project",
-		Args:    positional,
+			"A file that changes must be trusted again. Without DIR it is the current folder. What would be trusted is shown: all of " +
+			"it, or what has changed since you trusted it. On a terminal you are asked then; without one --digest says what was looked at.",
+		Example: "toolcrib trust\ntoolcrib trust ~/src/project\ntoolcrib trust ~/src/project --digest sha256:9f86d081…\n" +
+			"toolcrib trust --list --json\ntoolcrib trust --revoke ~/src/project",
+		Args: positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			trusted, err := a.trustStore()
 			if err != nil {
@@ -35,19 +43,23 @@ func (a *app) trustCommand() *cobra.Command {
 				dir = args[0]
 			}
 			switch {
-			case list && revoke, list && len(args) > 0:
+			case f.list && (f.revoke || f.digest != "" || len(args) > 0):
 				return usagef("--list stands alone")
-			case list:
-				return a.listTrust(trusted, asJSON)
-			case revoke:
-				return a.revokeTrust(cmd.Context(), trusted, dir, asJSON)
+			case f.revoke && f.digest != "":
+				return usagef("--digest: says what is trusted, and goes without --revoke")
+			case f.list:
+				return a.listTrust(trusted, f.json)
+			case f.revoke:
+				return a.revokeTrust(cmd.Context(), trusted, dir, f.json)
 			}
-			return a.giveTrust(cmd.Context(), trusted, dir, asJSON)
+			return a.giveTrust(cmd.Context(), trusted, dir, &f)
 		},
 	}
-	cmd.Flags().BoolVar(&list, "list", false, "list the folders that are trusted")
-	cmd.Flags().BoolVar(&revoke, "revoke", false, "trust the folder no more")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
+	flags := cmd.Flags()
+	flags.BoolVar(&f.list, "list", false, "list the folders that are trusted")
+	flags.BoolVar(&f.revoke, "revoke", false, "trust the folder no more")
+	flags.StringVar(&f.digest, "digest", "", "the digest of what was looked at, as this command shows it; required without a terminal")
+	flags.BoolVar(&f.json, "json", false, "one JSON value")
 	return cmd
 }
 
@@ -55,7 +67,8 @@ func (a *app) trustCommand() *cobra.Command {
 type trustView struct {
 	Dir     string          `json:"dir"`
 	Trusted bool            `json:"trusted"`
-	Files   []trustFileView `json:"files,omitempty"` // those that are trusted now; not in lists
+	Digest  string          `json:"digest,omitempty"` // of all that is there
+	Files   []trustFileView `json:"files,omitempty"` // those that are there; not in lists
 }
 
 type trustFileView struct {
@@ -114,8 +127,8 @@ func pathText(path string) string {
 	return guard.Visible(strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(path))
 }
 
-// giveTrust trusts what lies there now; on a terminal it shows that and asks.
-func (a *app) giveTrust(ctx context.Context, trusted trust.Store, dir string, asJSON bool) error {
+// giveTrust trusts what lies there now, if somebody has looked at exactly that.
+func (a *app) giveTrust(ctx context.Context, trusted trust.Store, dir string, f *trustFlags) error {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return failedf("not found: %s is no folder", dir)
 	}
@@ -126,32 +139,57 @@ func (a *app) giveTrust(ctx context.Context, trusted trust.Store, dir string, as
 	if state == trust.Absent {
 		return failedf("not found: %s brings no toolcrib.yaml, no .mcp.json and no skills", dir)
 	}
-	for _, f := range files {
-		if f.State != trust.Absent && f.Problem != "" {
-			return failedf("%s in %s cannot be trusted: it %s", f.Name, dir, f.Problem)
+	for _, file := range files {
+		if file.State != trust.Absent && file.Problem != "" {
+			return failedf("%s in %s cannot be trusted: it %s", file.Name, dir, file.Problem)
 		}
 	}
-	if state != trust.Trusted && a.inTerminal && a.errTerminal {
-		a.showFolder(dir, files)
-		if !a.confirm(trust.Question(dir)) {
+	view := viewOfTrust(dir, state, files)
+	switch {
+	case f.digest != "" && f.digest != view.Digest:
+		return failedf("conflict: what %s brings has the digest %s now, not %s; look at it again", dir, view.Digest, f.digest)
+	case f.digest != "" || state == trust.Trusted:
+	case a.inTerminal && a.errTerminal && !f.json:
+		if !a.agreesToFolder(trusted, dir, files) {
 			return failedf("not trusted")
 		}
+	default:
+		if err := a.tellTrust(trusted, dir, files, &view, f.json); err != nil {
+			return err
+		}
+		return usagef("--digest: is required without a terminal, so that what is trusted is what was looked at; for what is shown:\n"+
+			"%s trust %s --digest %s", a.self(), trust.ShellWord(dir), view.Digest)
 	}
 	if err := trusted.TrustFiles(dir, files); err != nil {
 		return err
 	}
 	a.recordTrust(ctx, store.SystemTrustGiven, dir, "", files...)
-	view := trustView{Dir: wholePath(dir), Trusted: true}
+	view.Trusted = true
+	if f.json {
+		return printJSON(a.out, view, true)
+	}
+	for _, file := range view.Files {
+		fmt.Fprintf(a.out, "trusted %s %s\n", pathText(file.Path), file.Hash)
+	}
+	return nil
+}
+
+// tellTrust shows what would be trusted to somebody who is not at a terminal.
+func (a *app) tellTrust(trusted trust.Store, dir string, files []trust.File, view *trustView, asJSON bool) error {
+	if asJSON {
+		return printJSON(a.out, view, true)
+	}
+	text, _ := folderText(a.outStyle, trusted, dir, files, false)
+	fmt.Fprint(a.out, text)
+	return nil
+}
+
+func viewOfTrust(dir string, state trust.State, files []trust.File) trustView {
+	view := trustView{Dir: wholePath(dir), Trusted: state == trust.Trusted, Digest: trust.Digest(files)}
 	for _, f := range files {
 		if f.State != trust.Absent {
 			view.Files = append(view.Files, trustFileView{Path: filepath.Join(view.Dir, f.Name), Hash: f.Hash})
 		}
 	}
-	if asJSON {
-		return printJSON(a.out, view, true)
-	}
-	for _, f := range view.Files {
-		fmt.Fprintf(a.out, "trusted %s %s\n", pathText(f.Path), f.Hash)
-	}
-	return nil
+	return view
 }

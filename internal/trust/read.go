@@ -155,10 +155,13 @@ func look(dir, name string) File {
 	if err == nil && info.IsDir() {
 		var folder Folder
 		if folder, err = ReadFolder(whole); err == nil {
-			out.Hash = folder.Hash
+			out.Hash, out.Content = folder.Hash, folder.Files
 		}
 	} else if err == nil {
-		_, out.Hash, err = Read(whole)
+		var content []byte
+		if content, out.Hash, err = Read(whole); err == nil {
+			out.Content = map[string][]byte{name: content}
+		}
 	}
 	if err != nil {
 		out.Problem = problem(err)

@@ -107,7 +107,7 @@ func (s Store) read() (*record, error) {
 	case !info.Mode().IsRegular():
 		return nil, s.broken("is not a regular file")
 	case writableByOthers(info):
-		return nil, s.broken("can be written by other users; look at it, then run: chmod 600 " + shellWord(s.path))
+		return nil, s.broken("can be written by other users; look at it, then run: chmod 600 " + ShellWord(s.path))
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxRecordBytes+1))
 	if err != nil || len(data) > maxRecordBytes {

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -39,6 +40,19 @@ type File struct {
 	State   State
 	Hash    string // "sha256:…"; "" if absent or unreadable
 	Problem string // why it cannot be read; "" = it can
+	// Content is what the hash is over: of a folder by path, of a file under its name.
+	Content map[string][]byte
+}
+
+// Digest stands for all that is there of the files, with names and contents.
+func Digest(files []File) string {
+	sum := sha256.New()
+	for _, f := range files {
+		if f.State != Absent {
+			fmt.Fprintf(sum, "%d %s %s\n", len(f.Name), f.Name, f.Hash)
+		}
+	}
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
 }
 
 // Names are what a folder may bring that steers toolcrib.
@@ -58,7 +72,7 @@ func (e *UntrustedError) Error() string {
 	if e.State == Changed {
 		why = "has changed since you trusted it"
 	}
-	return fmt.Sprintf("%s %s, so nothing of it is used; look at it, then run: toolcrib trust %s", e.Path, why, shellWord(e.Dir))
+	return fmt.Sprintf("%s %s, so nothing of it is used; look at it, then run: toolcrib trust %s", e.Path, why, ShellWord(e.Dir))
 }
 
 // PassedOver is the notice for a .mcp.json or skills folder that is not used.
@@ -78,9 +92,9 @@ func Question(dir string) string {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./~@%+=:,-]+$`)
 
-// shellWord writes a folder so that it can be pasted into a shell, and so that no
+// ShellWord writes a folder so that it can be pasted into a shell, and so that no
 // control character of its name reaches the terminal.
-func shellWord(text string) string {
+func ShellWord(text string) string {
 	if plainWord.MatchString(text) {
 		return text
 	}
@@ -165,41 +179,17 @@ func (s Store) Require(path string, content []byte) error {
 	return &UntrustedError{Path: path, Dir: dir, State: state}
 }
 
-// Trust trusts what dir brings now, and returns it. What cannot be read is not
-// trusted and is an error. For a question on the terminal use [Store.TrustFiles]
-// with what was shown.
-func (s Store) Trust(dir string, names ...string) ([]File, error) {
-	if len(names) == 0 {
-		names = Names()
-	}
-	root, err := realPath(dir)
-	if err != nil {
-		return nil, err
-	}
-	files := make([]File, len(names))
-	for i, name := range names {
-		files[i] = look(root, name)
-		if files[i].Problem != "" {
-			return nil, fmt.Errorf("%s cannot be trusted: it %s", filepath.Join(dir, name), files[i].Problem)
-		}
-	}
-	if err := s.TrustFiles(dir, files); err != nil {
-		return nil, err
-	}
-	for i := range files {
-		if files[i].State != Absent {
-			files[i].State = Trusted
-		}
-	}
-	return files, nil
-}
-
 // TrustFiles trusts the files with the hashes that [Store.Check] gave and a person
 // was shown, whatever lies there by now. What is Absent loses its trust.
 func (s Store) TrustFiles(dir string, files []File) error {
 	root, err := realPath(dir)
 	if err != nil {
 		return err
+	}
+	for _, f := range files {
+		if f.State != Absent && f.Content != nil {
+			s.Keep(dir, f.Name, Copy{Hash: f.Hash, Files: f.Content})
+		}
 	}
 	return s.update(func(rec *record) error {
 		folder := rec.Folders[root]
@@ -229,6 +219,9 @@ func (s Store) Revoke(dir string) error {
 	return s.update(func(rec *record) error {
 		if rec.Folders[root] == nil {
 			return fmt.Errorf("%s is not trusted: %w", dir, fs.ErrNotExist)
+		}
+		for name := range rec.Folders[root] {
+			_ = os.Remove(s.copyPath(root, name)) // nothing is decided by it
 		}
 		delete(rec.Folders, root)
 		return nil

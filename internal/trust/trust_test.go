@@ -400,3 +400,49 @@ func TestTrust_RevokeAround(t *testing.T) {
 		t.Errorf("a second time: %v, %v", got, err)
 	}
 }
+
+// What was trusted last is there to show what has changed since, and only that: a copy
+// of something else is none (issue 11, item 6).
+func TestIssue11_6_LastTrusted(t *testing.T) {
+	dir := t.TempDir()
+	s := trust.NewStore(filepath.Join(t.TempDir(), "trust.json"))
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("skills/a/SKILL.md", "old")
+	if _, ok := s.LastTrusted(dir, "skills"); ok {
+		t.Fatal("there is something though nothing was trusted")
+	}
+	_, shown, err := s.Check(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := trust.Digest(shown)
+	write("skills/a/SKILL.md", "new") // after it was shown
+	if err := s.TrustFiles(dir, shown); err != nil {
+		t.Fatal(err)
+	}
+	state, now, err := s.Check(dir)
+	if err != nil || state != trust.Changed || trust.Digest(now) == digest {
+		t.Fatalf("%q %v: what was not shown is trusted", state, err)
+	}
+	if c, ok := s.LastTrusted(dir, "skills"); !ok || string(c.Files["a/SKILL.md"]) != "old" {
+		t.Fatalf("%+v %v", c, ok)
+	}
+	s.Keep(dir, "skills", trust.Copy{Hash: "sha256:other", Files: map[string][]byte{"a/SKILL.md": []byte("new")}})
+	if _, ok := s.LastTrusted(dir, "skills"); ok {
+		t.Fatal("a copy of what was never trusted counts")
+	}
+	if err := s.Revoke(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := s.Kept(dir, "skills"); ok {
+		t.Fatal("a copy outlives the trust")
+	}
+}
