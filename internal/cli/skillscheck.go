@@ -148,7 +148,7 @@ func (v *skillView) noteUnknown(tools []string) {
 type checkedSkill struct {
 	*skillView
 	Changes  *fileChanges `json:"changes,omitempty"`
-	Approved bool          `json:"approved"` // by this command
+	Approved bool         `json:"approved"` // by this command
 }
 
 // checkSkill tells about one skill, and approves it if its person says so.

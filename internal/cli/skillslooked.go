@@ -13,7 +13,7 @@ import (
 // the user's state folder, so that no configuration can move it.
 type lookedAt struct {
 	record trust.Store
-	err    error  // there is no such place: nothing is approved
+	err    error // there is no such place: nothing is approved
 	// tell writes down in the audit log that a content counts; it comes first.
 	tell func(kind toolcrib.Kind, s *skill.Skill) error
 }

@@ -68,7 +68,7 @@ type trustView struct {
 	Dir     string          `json:"dir"`
 	Trusted bool            `json:"trusted"`
 	Digest  string          `json:"digest,omitempty"` // of all that is there
-	Files   []trustFileView `json:"files,omitempty"` // those that are there; not in lists
+	Files   []trustFileView `json:"files,omitempty"`  // those that are there; not in lists
 }
 
 type trustFileView struct {
