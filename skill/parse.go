@@ -32,7 +32,7 @@ func Parse(name string, data []byte) (*Skill, error) {
 	if !errors.As(err, &e) {
 		e = &Error{Message: err.Error()}
 	}
-	e.Skill = shownName(name)
+	e.Skill = ShownName(name)
 	return nil, e
 }
 
@@ -306,8 +306,8 @@ func short(s string) string {
 
 func quote(s string) string { return strconv.Quote(short(s)) }
 
-// shownName is a folder's name as messages show it.
-func shownName(name string) string {
+// ShownName is a folder's name as messages show it.
+func ShownName(name string) string {
 	if ValidName(name) {
 		return name
 	}

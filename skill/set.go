@@ -42,7 +42,7 @@ func (l *Library) Effective(names []string, approved func(name, hash string) boo
 			break
 		}
 		if seen[name] {
-			problems = append(problems, Problem{Code: CodeRepeated, Skill: shownName(name), Message: "skill " + shownName(name) + " is asked for twice; it counts once"})
+			problems = append(problems, Problem{Code: CodeRepeated, Skill: ShownName(name), Message: "skill " + ShownName(name) + " is asked for twice; it counts once"})
 			continue
 		}
 		seen[name] = true
@@ -64,8 +64,8 @@ func (l *Library) choose(set *Set, name string, approved func(name, hash string)
 	switch {
 	case s == nil:
 		return &Problem{
-			Code: CodeUnknown, Skill: shownName(name),
-			Message: fmt.Sprintf("there is no skill %s, so it is left out; toolcrib skills list shows what there is", shownName(name)),
+			Code: CodeUnknown, Skill: ShownName(name),
+			Message: fmt.Sprintf("there is no skill %s; toolcrib skills list shows what there is", ShownName(name)),
 		}
 	case !s.Enabled:
 		return &Problem{

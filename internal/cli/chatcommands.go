@@ -136,7 +136,7 @@ func (c *chat) listTools(ctx context.Context) error {
 		}
 		c.letGo()
 	}
-	skills, err := c.a.kit(c.config, c.agent.Skills, false, c.front.note)
+	skills, err := c.a.kit(c.config, c.agent.Skills, nil, false, c.front.note)
 	if err != nil {
 		return err
 	}

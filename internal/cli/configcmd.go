@@ -160,6 +160,9 @@ func (a *app) checkConfig(ctx context.Context, asJSON bool) error {
 	for _, text := range unknown {
 		a.notice("%s", text)
 	}
+	if all, err = a.skillProblems(c); err != nil {
+		return err
+	}
 	for _, u := range c.Unsupported() {
 		if u.Safety {
 			all = append(all, c.ErrorAt(u.Key, u.Message))

@@ -53,7 +53,7 @@ func (a *app) explainedAgent(cmd *cobra.Command, f *explainFlags) (*explained, e
 		MaxCalls: limits.MaxCallsPerTurn, MaxRepeats: limits.MaxIdenticalCalls,
 		Timeout: limits.ToolTimeout, TimeoutSet: limits.ToolTimeoutSet, MaxBytes: limits.MaxResultBytes,
 	}
-	k, err := a.kit(c, def.Skills, false, func(text string) { a.notice("%s", text) })
+	k, err := a.kit(c, def.Skills, nil, false, func(text string) { a.notice("%s", text) })
 	if err != nil {
 		return nil, err
 	}

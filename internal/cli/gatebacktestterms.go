@@ -192,7 +192,7 @@ func (b *backtesting) skillsOf(names []string) (skillsNow, error) {
 	if now, ok := b.skills[key]; ok {
 		return now, nil
 	}
-	k, err := b.a.kit(b.c, names, false, b.tell)
+	k, err := b.a.kit(b.c, names, nil, false, b.tell)
 	if err != nil {
 		return skillsNow{}, err
 	}

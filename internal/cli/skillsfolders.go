@@ -150,19 +150,6 @@ func (s *shelf) passedOver(name string) string {
 	return ""
 }
 
-// declared tells whether a skill that is off had allowed-tools when somebody looked
-// at it last: a change must not take a restriction away. What nobody can tell counts
-// as yes.
-func (s *shelf) declared(one *skill.Skill) bool {
-	copied, ok := s.looked.kept(one)
-	if !ok {
-		state, err := s.looked.standing(one)
-		return err != nil || state == trust.Changed
-	}
-	old, err := skill.Parse(one.Name, copied.Files[skill.FileName])
-	return err != nil || old.AllowedTools != nil
-}
-
 // names are the names of all skills that can be asked for, sorted.
 func (s *shelf) names() []string {
 	var names []string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -36,7 +37,8 @@ type runSkills struct {
 // kit is what the skills of a run come to.
 type kit struct {
 	set   skill.Set
-	tools []string // null = no restriction
+	tools []string        // null = no restriction
+	off   []skill.Problem // what was named and does not count
 }
 
 // used names the skills for the journal.
@@ -52,7 +54,7 @@ func (k *kit) used() []journal.Skill {
 // where a model reads it, their text. tell hears what a person should know, each
 // thing once in a process.
 func (a *app) giveSkills(c *config.Config, task *agent.Task, tell func(string)) error {
-	k, err := a.kit(c, task.Agent.Skills, true, tell)
+	k, err := a.kit(c, task.Agent.Skills, task.Agent.ToldSkills, true, tell)
 	if err != nil {
 		return err
 	}
@@ -103,9 +105,13 @@ func (a *app) once(tell func(string)) func(string) {
 	}
 }
 
-// kit works out which of the named skills count and what they allow. With record a
-// skill that is seen for the first time is written down as looked at.
-func (a *app) kit(c *config.Config, names []string, record bool, tell func(string)) (*kit, error) {
+// kit works out which of the named skills count and what they allow. One that is named
+// and does not count, because it is missing, broken, or changed since a person looked,
+// leaves the run without tools: nobody knows what it would have taken away. One that is
+// switched off is ignored. Those that a person told beside the agent's own are an error
+// instead. With record a skill that is seen for the first time is written down as looked
+// at.
+func (a *app) kit(c *config.Config, names, told []string, record bool, tell func(string)) (*kit, error) {
 	k := &kit{}
 	if len(names) == 0 {
 		return k, nil
@@ -121,68 +127,57 @@ func (a *app) kit(c *config.Config, names []string, record bool, tell func(strin
 	k.set, problems = s.library.Effective(names, func(name, _ string) bool { return s.approved(s.library.Skill(name), record, tell) })
 	k.tools = k.set.AllowedTools()
 	for _, p := range problems {
-		if p.Code == skill.CodeUnapproved && s.declared(s.library.Skill(p.Skill)) {
-			k.narrow()
-		}
-		if p.Code != skill.CodeUnknown {
+		is := func(name string) bool { return skill.ShownName(name) == p.Skill }
+		switch p.Code {
+		case skill.CodeDisabled, skill.CodeRepeated:
 			tell(p.Message)
-		}
-	}
-	for _, name := range names {
-		if s.library.Skill(name) != nil {
 			continue
+		case skill.CodeUnknown:
+			p.Message = s.missing(names[slices.IndexFunc(names, is)], p.Message)
 		}
-		if _, broken := s.library.Broken(name); !broken {
-			k.missing(s, name, tell)
+		if slices.ContainsFunc(told, is) {
+			return nil, usagef("--skill: %s", p.Message)
 		}
+		tell(p.Message)
+		k.off = append(k.off, p)
 	}
-	if k.tools != nil && len(k.tools) == 0 && !declares(&k.set) {
-		tell("the run has no tools: a skill that is off may narrow them, and no other skill of the run says which there are")
+	if len(k.off) > 0 {
+		k.tools = []string{}
+		tell("the run has no tools, because a skill that it names does not count")
 	}
 	return k, nil
 }
 
-// narrow leaves the run without tools unless a skill of it says which there are.
-func (k *kit) narrow() {
-	if k.tools == nil {
-		k.tools = []string{}
+// missing says why there is no skill of a name, of which the library says no more than
+// message.
+func (s *shelf) missing(name, message string) string {
+	if passed := s.passedOver(name); passed != "" {
+		return fmt.Sprintf("skill %s is off: %s", name, passed)
 	}
+	if near := nearest(name, s.names()); near != "" {
+		return fmt.Sprintf("%s (did you mean %s?)", message, near)
+	}
+	return message
 }
 
-// declares tells whether a skill of the set has allowed-tools.
-func declares(set *skill.Set) bool {
-	for _, s := range set.Skills() {
-		if s.AllowedTools != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// missing tells why there is no skill of a name. One that lies in a folder that is
-// not trusted narrows like any skill that is off: what it would take away must not
-// come back because somebody changed a file.
-func (k *kit) missing(s *shelf, name string, tell func(string)) {
-	passed := s.passedOver(name)
-	if passed == "" {
-		_, problems := s.library.Effective([]string{name}, nil)
-		for _, p := range problems {
-			text := p.Message
-			if near := nearest(name, s.names()); near != "" {
-				text += fmt.Sprintf(" (did you mean %s?)", near)
+// skillProblems are the skills that agents name and that do not count.
+func (a *app) skillProblems(c *config.Config) (config.Errors, error) {
+	var all config.Errors
+	for _, name := range c.AgentNames() {
+		for i, one := range c.Agents[name].Skills {
+			k, err := a.kit(c, []string{one}, nil, false, func(string) {})
+			if err != nil {
+				return nil, err
 			}
-			tell(text)
+			for _, p := range k.off {
+				all = append(all, c.ErrorAt(fmt.Sprintf("%s.skills[%d]", config.JoinKey("agents", name), i), p.Message))
+			}
 		}
-		return
 	}
-	tell(fmt.Sprintf("skill %s is off: %s", name, passed))
-	off, _ := s.aside.Effective([]string{name}, nil)
-	if one := s.aside.Skill(name); one == nil || off.AllowedTools() != nil || one.Enabled && s.declared(one) {
-		k.narrow()
-	}
+	return all, nil
 }
 
-// approved tells whether a person has looked at what the skill holds. A folder that
+// approved reports whether a person has looked at what the skill holds. A folder that
 // is trusted was looked at. In folders of the user's own the first sight of a skill
 // counts, and is told; from then on a change switches it off.
 func (s *shelf) approved(one *skill.Skill, record bool, tell func(string)) bool {
