@@ -21,7 +21,7 @@ var (
 	ErrUnavailable = errors.New("the database cannot be used; check the path, the rights and the disk")
 	ErrClosed      = errors.New("the store is closed")
 	ErrTooLarge    = errors.New("too large to store")
-	ErrKeys        = errors.New("the key file cannot be used; restore it from a backup, or accept the system journal as it is, with a new key")
+	ErrKeys        = errors.New("the key file cannot be used; restore it from a backup, or accept what is stored as it is, with a new key")
 	ErrNetwork     = errors.New("the database lies on a network file system, where its write-ahead log does not work; choose a data folder on a local disk")
 	ErrPruned      = errors.New("content pruned")
 	ErrBadCursor   = errors.New("the cursor is none that a list gave; begin the list anew")

@@ -223,11 +223,18 @@ func (a *app) databaseFinding(ctx context.Context) finding {
 		return f
 	}
 	f.Detail = err.Error()
+	var broken *store.ChainError
 	switch {
+	case errors.Is(err, store.ErrOlder):
+		f.Mend = "use another --data-dir"
 	case errors.Is(err, store.ErrNewer):
 		f.Mend = "use the later version of toolcrib, or another --data-dir"
 	case errors.Is(err, store.ErrCorrupt):
 		f.Mend = "move the file away with its -wal and -shm files, and restore a copy"
+	case errors.Is(err, store.ErrLost):
+		f.Mend = "put a copy of the database in its place (docs/journal.md)"
+	case errors.As(err, &broken), errors.Is(err, store.ErrDamaged):
+		f.Mend = "restore a copy of the data folder, or look at what `toolcrib runs verify` reports, and accept it: toolcrib runs verify --adopt"
 	case errors.Is(err, store.ErrKeys):
 		f.Mend = "restore the key file from a backup, or accept the journal without it: toolcrib runs verify --adopt"
 	case errors.Is(err, store.ErrLocked):

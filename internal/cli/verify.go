@@ -42,10 +42,18 @@ func (a *app) verifying() checking {
 			if err == nil {
 				_, err = s.VerifySystem(ctx)
 			}
-			return v, fmt.Sprintf("%s, %s%s", render.Count(v.Events, "event"), render.Count(v.Anchors, "anchor"), prunedText(v.Pruned)), err
+			return v, fmt.Sprintf("%s, %s%s%s", render.Count(v.Events, "event"), render.Count(v.Anchors, "anchor"), sealedText(v), prunedText(v.Pruned)), err
 		},
 		all: a.verifyAll,
 	}
+}
+
+// sealedText says how far the seal of a run reaches where that is not to its end.
+func sealedText(v store.Verified) string {
+	if later := v.Events - int(v.Sealed); later > 0 {
+		return fmt.Sprintf(", sealed to event %d (%d later: they cannot be changed, but lost as by a loss of power)", v.Sealed, later)
+	}
+	return ", sealed to its end"
 }
 
 func prunedText(events int) string {

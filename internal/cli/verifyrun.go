@@ -31,8 +31,8 @@ func (a *app) runsVerifyCommand() *cobra.Command {
 		Long: "Check the hash chain of a run against its events, its kept results and its anchors in the system journal, and " +
 			"that journal's own chain and sealed end; without RUN everything that is stored. What was changed, removed, " +
 			"reordered or cut is named. A whole data folder put back to an older copy shows only against a head that was " +
-			"kept elsewhere: --export-head writes it, --head compares. --adopt accepts the system journal as it is where its " +
-			"key or its end was lost; from there on the journal says so, and by whom. RUN is an ID, the beginning of one, or last.",
+			"kept elsewhere: --export-head writes it, --head compares. --adopt accepts what is stored as it is where its " +
+			"key or its seal was lost, and lets new runs be started in spite of damage that is found; from there on the journal says so, and by whom. RUN is an ID, the beginning of one, or last.",
 		Example: `toolcrib runs verify last
 toolcrib runs verify
 toolcrib runs verify --export-head ~/backup/head.json
@@ -58,7 +58,7 @@ toolcrib runs verify --head ~/backup/head.json --export-head ~/backup/head.json`
 	flags.BoolVar(&f.all, "all", false, "everything that is stored, as without RUN")
 	flags.StringVar(&f.head, "head", "", "compare with a head that was exported before: an older copy, or a history written anew, shows")
 	flags.StringVar(&f.exportHead, "export-head", "", "write the head to a file to keep elsewhere (- = standard output); one that is there already must be given with --head, too")
-	flags.BoolVar(&f.adopt, "adopt", false, "accept the system journal as it is where its key or its end was lost")
+	flags.BoolVar(&f.adopt, "adopt", false, "accept what is stored as it is where its key or its seal was lost, or damage was found")
 	flags.BoolVar(&f.yes, "yes", false, "do not ask before --adopt")
 	flags.BoolVar(&f.json, "json", false, "one JSON value")
 	return cmd
@@ -123,11 +123,15 @@ func (a *app) databaseToVerify(ctx context.Context, f *verifyFlags) (*sqlite.Sto
 	if a.store != nil { // it was opened to find out who acts
 		return nil, usagef("--adopt: goes without --as")
 	}
-	const question = "Accept the system journal as it is? What stood in it before nobody vouches for from now on."
+	const question = "Accept what is stored as it is? Nobody vouches for what stood in it before."
 	if a.inTerminal && a.errTerminal && !f.yes && !a.confirm(question) {
 		return nil, failedf("nothing was accepted")
 	}
-	return a.openWith(ctx, sqlite.Options{AdoptBy: by})
+	s, err := a.openWith(ctx, sqlite.Options{AdoptBy: by})
+	if err == nil {
+		_, err = s.AcceptDamage(ctx, by)
+	}
+	return s, err
 }
 
 // maxHeadBytes bounds the file of a head.

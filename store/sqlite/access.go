@@ -34,16 +34,7 @@ func (s *Store) Access() *Access { return &Access{s: s} }
 // Version returns a number that rises with every change of users, groups, passwords and
 // tokens, whichever process makes it. It reads one row.
 func (a *Access) Version(ctx context.Context) (uint64, error) {
-	return a.s.counter(ctx, "access")
-}
-
-// counter returns the value of a counter.
-func (s *Store) counter(ctx context.Context, name string) (uint64, error) {
-	var v uint64
-	if err := s.readers.QueryRowContext(ctx, "SELECT value FROM counters WHERE name = ?", name).Scan(&v); err != nil {
-		return 0, s.failed(ctx, err)
-	}
-	return v, nil
+	return a.s.version(ctx, store.SealedAccess)
 }
 
 func refused(code toolcrib.Code, format string, args ...any) *toolcrib.Error {

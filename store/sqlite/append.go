@@ -35,6 +35,11 @@ func (s *Store) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.S
 	if err != nil {
 		return err
 	}
+	if after == 0 && len(rows) > 0 {
+		if err := s.checkNew(ctx); err != nil {
+			return err
+		}
+	}
 	job.do = func(t *tx) error { return t.append(run, after, rows) }
 	if err := s.write(ctx, job); err != nil {
 		return err

@@ -141,7 +141,7 @@ func TestMissingAtTheEnd(t *testing.T) {
 	wantBroken(t, last, "breaks at event 2: the event is missing")
 	_, err := s.VerifyAll(t.Context())
 	wantBroken(t, err, "run_a")
-	if err := s.Append(t.Context(), "run_b", 0, note("others go on")...); err != nil {
-		t.Error(err)
+	if err := s.Append(t.Context(), "run_b", 0, note("a new run")...); !errors.Is(err, store.ErrDamaged) {
+		t.Errorf("a new run: error %v, want ErrDamaged", err)
 	}
 }

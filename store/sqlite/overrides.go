@@ -35,11 +35,7 @@ type overrideCache struct {
 // OverridesVersion returns a number that rises with every change of an override,
 // whichever process makes it. It reads one row.
 func (s *Store) OverridesVersion(ctx context.Context) (uint64, error) {
-	var v uint64
-	if err := s.readers.QueryRowContext(ctx, "SELECT value FROM counters WHERE name = 'overrides'").Scan(&v); err != nil {
-		return 0, s.failed(ctx, err)
-	}
-	return v, nil
+	return s.version(ctx, store.SealedOverrides)
 }
 
 // Overrides returns all overrides (A1), by kind and name, as they are now: a

@@ -93,7 +93,7 @@ func (s *Store) raw(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq)
 			}
 		}
 		if err != nil {
-			yield(stored{}, err)
+			yield(stored{}, s.noteDamage(err))
 		}
 	}
 }

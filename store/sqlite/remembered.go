@@ -128,7 +128,7 @@ func (s *Store) Forget(ctx context.Context, user, id, by string) (changed bool, 
 // has changed one, so it is cheap enough for every call of a tool. The caller owns the
 // slice.
 func (s *Store) Remembered(ctx context.Context, user string, session toolcrib.SessionID) ([]store.Remembered, error) {
-	version, err := s.counter(ctx, "remembered")
+	version, err := s.version(ctx, store.SealedRemembered)
 	if err != nil {
 		return nil, err
 	}

@@ -205,12 +205,12 @@ func adopt(ctx context.Context, conn *sql.Conn, keys *store.Keys, o Options) err
 	if err != nil {
 		return err
 	}
-	what, err := unsealed(ctx, tx, &found, keys)
-	if err != nil || what == "" {
+	var broken *store.ChainError
+	if err := checkSealed(ctx, tx.QueryContext, &found, keys); !errors.As(err, &broken) {
 		return err
 	}
 	s := headSeal{system: found.last}
-	raw, err := encodeJSON(store.HeadAdopted{Seq: s.system.seq, Hash: hex.EncodeToString(s.system.hash), By: o.AdoptBy, What: what})
+	raw, err := encodeJSON(store.HeadAdopted{Seq: s.system.seq, Hash: hex.EncodeToString(s.system.hash), By: o.AdoptBy, What: broken.What})
 	if err != nil {
 		return err
 	}
@@ -238,34 +238,30 @@ func adopt(ctx context.Context, conn *sql.Conn, keys *store.Keys, o Options) err
 	return tx.Commit()
 }
 
-// unsealed says how a store is not as it was sealed; "" = it is.
-func unsealed(ctx context.Context, tx *sql.Tx, found *sealed, keys *store.Keys) (string, error) {
+// checkSealed compares all that is sealed, but for the events, with the seals.
+func checkSealed(ctx context.Context, query queryFunc, found *sealed, keys *store.Keys) error {
 	r, err := found.open(keys)
 	if err == nil {
-		err = checkPlaces(ctx, tx.QueryContext, keys, &r)
+		err = checkPlaces(ctx, query, keys, &r)
 	}
 	for table := 0; err == nil && table < store.SealedTables; table++ {
-		err = checkTable(ctx, tx.QueryContext, keys, &r, table)
+		err = checkTable(ctx, query, keys, &r, table)
 	}
-	if err == nil {
-		err = eachRow(ctx, tx, func(row *rowOfRun) error {
-			if !row.seal(keys).Holds(row.sealed) {
-				return sealError(row.run)
-			}
-			return nil
-		})
+	if err != nil {
+		return err
 	}
-	var broken *store.ChainError
-	if errors.As(err, &broken) {
-		return broken.Error(), nil
-	}
-	return "", err
+	return eachRow(ctx, query, func(row *rowOfRun) error {
+		if !row.seal(keys).Holds(row.sealed) {
+			return sealError(row.run)
+		}
+		return nil
+	})
 }
 
 // sealRuns seals the row of each run as it is.
 func sealRuns(ctx context.Context, tx *sql.Tx, keys *store.Keys) error {
 	seals := make(map[int64]store.Seal)
-	err := eachRow(ctx, tx, func(row *rowOfRun) error {
+	err := eachRow(ctx, tx.QueryContext, func(row *rowOfRun) error {
 		seals[row.num] = row.seal(keys)
 		return nil
 	})
@@ -277,8 +273,8 @@ func sealRuns(ctx context.Context, tx *sql.Tx, keys *store.Keys) error {
 	return err
 }
 
-func eachRow(ctx context.Context, tx *sql.Tx, do func(*rowOfRun) error) error {
-	return each(ctx, tx.QueryContext, selectRow, nil, func(scan func(...any) error) error {
+func eachRow(ctx context.Context, query queryFunc, do func(*rowOfRun) error) error {
+	return each(ctx, query, selectRow, nil, func(scan func(...any) error) error {
 		var r rowOfRun
 		if err := scan(r.dest()...); err != nil {
 			return err

@@ -79,6 +79,9 @@ type Store struct {
 
 	accessChanges atomic.Uint64 // see Access.OwnChanges
 
+	// tables are the versions, and one, at which the sealed tables were as they were sealed.
+	tables [store.SealedTables]atomic.Uint64
+
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -147,10 +150,49 @@ func (s *Store) open(ctx context.Context, o Options) error {
 		}
 		return err
 	}
-	if s.writer, err = openWriter(ctx, s.path, o); err == nil {
-		s.keys = s.writer.keys
+	if s.writer, err = openWriter(ctx, s.path, o); err != nil {
+		return err
+	}
+	s.keys = s.writer.keys
+	return s.checkOpened(ctx)
+}
+
+// checkOpened looks, quickly, whether what grants is as it was sealed: what is not is
+// store.ErrDamaged, and then the database can be opened for reading only.
+func (s *Store) checkOpened(ctx context.Context) error {
+	_, err := s.Head(ctx)
+	for table := 0; err == nil && table < store.SealedTables; table++ {
+		_, err = s.version(ctx, table)
+	}
+	var broken *store.ChainError
+	if errors.As(err, &broken) {
+		err = &store.Error{Kind: store.ErrDamaged, Path: s.path, Err: s.noteDamage(err)}
 	}
 	return err
+}
+
+// version returns how often a sealed table was changed, by any process. It reads one row,
+// and, where that is not as before, the whole table, to compare it with its seal.
+func (s *Store) version(ctx context.Context, table int) (v uint64, err error) {
+	err = s.readers.QueryRowContext(ctx, "SELECT value FROM counters WHERE name = ?", sealedTables[table].counter).Scan(&v)
+	if err != nil || s.keys == nil || s.tables[table].Load() == v+1 {
+		return v, s.failed(ctx, err)
+	}
+	err = s.frozen(ctx, func(sn snapshot) error {
+		found, err := scanSealed(sn.conn.QueryRowContext(ctx, selectSealed))
+		if err != nil {
+			return err
+		}
+		r, err := found.open(s.keys)
+		if err != nil {
+			return err
+		}
+		return checkTable(ctx, sn.query, s.keys, &r, table)
+	})
+	if err == nil {
+		s.tables[table].Store(v + 1) // what is newer is looked at once more
+	}
+	return v, err
 }
 
 // openImmutable opens a database whose folder cannot be written, such as one on a
@@ -212,17 +254,42 @@ func (s *Store) Stats() Stats {
 	return s.writer.stats()
 }
 
-// Check reads the whole database, also its indexes, and returns store.ErrCorrupt
-// if it is damaged. It takes many seconds for each GiB.
+// Check reads the whole database, also its indexes, and returns store.ErrCorrupt if it is
+// damaged, a [*store.ChainError] if a seal does not hold, and store.ErrDamaged if damage
+// was found before. It takes many seconds for each GiB.
 func (s *Store) Check(ctx context.Context) error {
+	if err := s.integrity(ctx); err != nil {
+		return err
+	}
+	if err := s.frozen(ctx, s.checkSeals); err != nil {
+		return s.noteDamage(err)
+	}
+	return s.Damage()
+}
+
+// integrity is SQLite's own check of the whole file.
+func (s *Store) integrity(ctx context.Context) error {
 	var answer string
 	if err := s.readers.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&answer); err != nil {
 		return s.failed(ctx, err)
 	}
 	if answer != "ok" {
-		return &store.Error{Kind: store.ErrCorrupt, Path: s.path, Err: errors.New(answer)}
+		return s.noteDamage(&store.Error{Kind: store.ErrCorrupt, Path: s.path, Err: errors.New(answer)})
 	}
 	return nil
+}
+
+// checkSeals compares all that is sealed but the events with the seals, if the keys are
+// there.
+func (s *Store) checkSeals(sn snapshot) error {
+	if s.keys == nil {
+		return nil
+	}
+	found, err := scanSealed(sn.conn.QueryRowContext(context.Background(), selectSealed))
+	if err != nil {
+		return err
+	}
+	return checkSealed(context.Background(), sn.query, &found, s.keys)
 }
 
 // failed is an error of reading as callers see it.
@@ -230,10 +297,13 @@ func (s *Store) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if errors.Is(err, sql.ErrConnDone) || (err != nil && strings.Contains(err.Error(), "sql: database is closed")) {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, sql.ErrConnDone) || strings.Contains(err.Error(), "sql: database is closed") {
 		return &store.Error{Kind: store.ErrClosed, Path: s.path}
 	}
-	return mapped(s.path, err)
+	return s.noteDamage(mapped(s.path, err))
 }
 
 // write runs fn in a transaction of the writer.
@@ -241,7 +311,7 @@ func (s *Store) write(ctx context.Context, j *job) error {
 	if s.writer == nil {
 		return s.notWritable()
 	}
-	return s.writer.do(ctx, j)
+	return s.noteDamage(s.writer.do(ctx, j))
 }
 
 func (s *Store) notWritable() error {

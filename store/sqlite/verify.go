@@ -26,7 +26,7 @@ func (s *Store) Verify(ctx context.Context, run toolcrib.RunID) (v store.Verifie
 		v, err = sn.verifyRun(ctx, run, f)
 		return err
 	})
-	return v, err
+	return v, s.noteDamage(err)
 }
 
 // VerifySystem goes through the chain of the system journal, compares its end with
@@ -34,7 +34,8 @@ func (s *Store) Verify(ctx context.Context, run toolcrib.RunID) (v store.Verifie
 // it. What does not hold is a [*store.ChainError]; without the key file nothing
 // can be said, which is store.ErrKeys.
 func (s *Store) VerifySystem(ctx context.Context) (store.Verified, error) {
-	return s.verifySystem(ctx, nil)
+	v, err := s.verifySystem(ctx, nil)
+	return v, s.noteDamage(err)
 }
 
 // VerifySystemAgainst is VerifySystem, and finds too that the store was put back
@@ -72,9 +73,12 @@ func (s *Store) VerifyAll(ctx context.Context) (all store.VerifiedAll, err error
 	if err != nil {
 		return all, err
 	}
+	if len(all.Problems) == 0 && s.writer != nil {
+		return all, s.clearDamage(ctx)
+	}
 	errs := make([]error, len(all.Problems))
 	for i, p := range all.Problems {
-		errs[i] = p
+		errs[i] = s.noteDamage(p)
 	}
 	return all, errors.Join(errs...)
 }

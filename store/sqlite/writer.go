@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -77,6 +78,7 @@ type writer struct {
 	reserves bool
 	// checked is the data_version at which the record of all runs held; 0 = none; likewise.
 	checked int64
+	files   []openFile // that it writes to
 
 	charges []store.Charge // of the append that is being stored
 	args    []any          // of the statement that is being run
@@ -132,6 +134,13 @@ func (w *writer) connect(ctx context.Context, o Options) error {
 	}
 	if w.keys, err = openKeys(ctx, w.conn, o); err != nil {
 		return err
+	}
+	for _, name := range []string{w.path, w.path + "-wal"} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return err
+		}
+		w.files = append(w.files, openFile{name, info})
 	}
 	if o.MaxBytes > 0 {
 		return w.limit(ctx, o.MaxBytes)
@@ -294,6 +303,9 @@ func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 		w.rollback(ctx)
 		return nil, err
 	}
+	if err := w.checkFiles(); err != nil {
+		return nil, err
+	}
 	w.remember(t.heads)
 	if len(w.usage)+len(t.usage) > usageNumsKept {
 		clear(w.usage)
@@ -301,6 +313,24 @@ func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 	maps.Copy(w.usage, t.usage)
 	w.count(group, errs)
 	return errs, nil
+}
+
+// openFile is a file that the connection has open.
+type openFile struct {
+	name string
+	info os.FileInfo
+}
+
+// checkFiles returns store.ErrReplaced if a file that was written to is no longer the one
+// of its name: what was stored there nobody will find, so nothing may be done on it.
+func (w *writer) checkFiles() error {
+	for _, f := range w.files {
+		info, err := os.Stat(f.name)
+		if err != nil || !os.SameFile(info, f.info) {
+			return &store.Error{Kind: store.ErrReplaced, Path: f.name, Err: err}
+		}
+	}
+	return nil
 }
 
 // remember keeps where runs stand after a commit. Runs that have ended are not

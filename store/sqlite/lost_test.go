@@ -1,0 +1,189 @@
+package sqlite_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+)
+
+// A database that is gone, or has nothing in it, is no new beginning where its keys or
+// its write-ahead log lie beside it; nothing is made in its place.
+func TestLost(t *testing.T) {
+	for name, lose := range map[string]func(path string) error{
+		"missing": os.Remove,
+		"empty":   func(path string) error { return os.Truncate(path, 0) },
+		"without tables": func(path string) error {
+			return errors.Join(os.Remove(path), os.WriteFile(path, append([]byte("SQLite format 3\x00"), make([]byte, 84)...), 0o600))
+		},
+		"missing, log left": func(path string) error {
+			return errors.Join(os.WriteFile(path+"-wal", []byte("x"), 0o600), os.Remove(filepath.Join(filepath.Dir(path), "keys")), os.Remove(path))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := closedAt(t)
+			if err := lose(path); err != nil {
+				t.Fatal(err)
+			}
+			before := folder(t, path)
+			for range 2 {
+				for _, o := range []sqlite.Options{{}, {ReadOnly: true}, {AdoptBy: "ann"}} {
+					if name == "without tables" {
+						if s, err := sqlite.Open(t.Context(), path, o); err == nil {
+							t.Errorf("it was opened (error of closing %v)", s.Close())
+						}
+						continue
+					}
+					wantOpenError(t, path, o, store.ErrLost)
+				}
+			}
+			if after := folder(t, path); name != "without tables" && !equal(before, after) {
+				t.Errorf("the folder had %v, and has %v", before, after)
+			}
+		})
+	}
+}
+
+// folder returns the names and sizes of the files beside a database.
+func folder(t *testing.T, path string) map[string]int64 {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes := make(map[string]int64)
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes[e.Name()] = info.Size()
+	}
+	return sizes
+}
+
+func equal(a, b map[string]int64) bool {
+	for name, size := range a {
+		if got, ok := b[name]; !ok || got != size {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+// Making a database can be cut off at any point, and the next start goes on: before it
+// was there, and before its keys had their name.
+func TestCreationCutOff(t *testing.T) {
+	path := closedAt(t)
+	keys := filepath.Join(filepath.Dir(path), "keys")
+	if err := os.Rename(keys, path+"-keys"); err != nil {
+		t.Fatal(err)
+	}
+	s := openAt(t, path, sqlite.Options{})
+	verifyAll(t, s)
+	if _, err := os.Stat(path + "-keys"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the waiting keys: error %v", err)
+	}
+
+	path = filepath.Join(t.TempDir(), "toolcrib.db")
+	for _, name := range []string{path, path + "-keys"} { // what the first steps leave
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = openAt(t, path, sqlite.Options{})
+	add(t, s, "run_a", 0, completed)
+	verifyAll(t, s)
+}
+
+// A database of before the first release is not read, and not touched.
+func TestOlderIsNotTouched(t *testing.T) {
+	path := closedAt(t)
+	execAt(t, path, "PRAGMA user_version = 9")
+	wantOpenError(t, path, sqlite.Options{}, store.ErrOlder)
+	wantOpenError(t, path, readOnly(), store.ErrOlder)
+}
+
+// A database that is removed or replaced while it is in use takes nothing more: what
+// would be done on it nobody would know of.
+func TestReplacedWhileOpen(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be removed there")
+	}
+	for name, replace := range map[string]func(path string) error{
+		"removed":     os.Remove,
+		"log removed": func(path string) error { return os.Remove(path + "-wal") },
+		"replaced": func(path string) error {
+			b, err := os.ReadFile(path)
+			return errors.Join(err, os.WriteFile(path+".new", b, 0o600), os.Rename(path+".new", path))
+		},
+		"folder moved": func(path string) error { return os.Rename(filepath.Dir(path), filepath.Dir(path)+"-moved") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openAt(t, filepath.Join(t.TempDir(), "data", "toolcrib.db"), sqlite.Options{})
+			add(t, s, "run_a", 0, started("ann", "default", "", ""))
+			if err := replace(s.Path()); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				for _, err := range []error{
+					s.Append(t.Context(), "run_a", 1, note("plain")...),
+					s.Append(t.Context(), "run_b", 0, note("new")...),
+					s.Put(t.Context(), "run_a", "res_1", []byte("x")),
+				} {
+					if !errors.Is(err, store.ErrReplaced) {
+						t.Errorf("error %v, want ErrReplaced", err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Damage that was found keeps new runs away, in every process, until nothing is found
+// any more, or somebody has accepted it; runs that are whole go on.
+func TestDamageIsKept(t *testing.T) {
+	path := closedAt(t)
+	s := openAt(t, path, sqlite.Options{})
+	add(t, s, "run_whole", 0, started("ann", "default", "", ""))
+	add(t, s, "run_bad", 0, started("ann", "default", "", ""), completed)
+	execAt(t, path, "UPDATE events SET kind = 'x' WHERE key = "+of("run_bad", "2"))
+	add(t, s, "run_new", 0, started("ann", "default", "", ""), completed) // nobody knows yet
+	if _, err := s.Verify(t.Context(), "run_bad"); err == nil {
+		t.Fatal("nothing is found")
+	}
+	other := openAt(t, path, sqlite.Options{})
+	for _, s := range []*sqlite.Store{s, other} {
+		if err := s.Append(t.Context(), "run_newer", 0, note("x")...); !errors.Is(err, store.ErrDamaged) {
+			t.Errorf("a new run: error %v, want ErrDamaged", err)
+		}
+		if err := s.Damage(); !errors.Is(err, store.ErrDamaged) {
+			t.Errorf("error %v, want ErrDamaged", err)
+		}
+	}
+	add(t, other, "run_whole", 1, completed)
+
+	if all, err := other.AcceptDamage(t.Context(), "ann"); err != nil || len(all.Problems) != 1 {
+		t.Fatalf("%+v, error %v", all, err)
+	}
+	if events := systemEvents(t, other, 0); events[len(events)-1].Kind != store.SystemDamageAccepted {
+		t.Errorf("last event %s", events[len(events)-1].Kind)
+	}
+	_, err := s.VerifyAll(t.Context()) // still says so, and that is known
+	wantBroken(t, err, "run_bad")
+	add(t, s, "run_newer", 0, started("ann", "default", "", ""), completed)
+	execAt(t, path, "UPDATE events SET kind = 'x' WHERE key = "+of("run_new", "2"))
+	_, err = s.VerifyAll(t.Context())
+	wantBroken(t, err, "run_new ")
+	if err := s.Append(t.Context(), "run_newest", 0, note("x")...); !errors.Is(err, store.ErrDamaged) {
+		t.Errorf("a new run, with new damage: error %v, want ErrDamaged", err)
+	}
+	execAt(t, path, "UPDATE events SET kind = 'done' WHERE kind = 'x'") // restored
+	verifyAll(t, s)
+	add(t, s, "run_newest", 0, completed)
+}
