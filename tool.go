@@ -125,6 +125,9 @@ type Call struct {
 	Depth     int    // 0 = called by the run of a person
 	MaxBytes  int    // bound of the result as the model reads it, in bytes of JSON; 0 = not known
 	Tainted   bool   // the run had read untrusted data when the call was judged
+	// Approved is what the files that the call writes were when a person approved it:
+	// where they differ, nothing is written. nil = no approval binds to files.
+	Approved []FileState
 
 	// Progress tells watchers how far the call is; never nil when a tool is
 	// called. fraction is 0 to 1, negative if unknown. It does not block.
@@ -288,6 +291,23 @@ type Preview struct {
 	Kind string `json:"kind"` // diff | text
 	Text string `json:"text"`
 }
+
+// Binder is a write of files: an approval of a call binds to what these are when it is
+// shown (contract §6). It must not change anything.
+type Binder interface {
+	Bind(ctx context.Context, call Call) ([]FileState, error)
+}
+
+// FileState is what a file is at one moment.
+type FileState struct {
+	Path string `json:"path"` // absolute, symbolic links resolved as far as it exists
+	// State is the same as long as the file is: [FileAbsent], or what its tool tells it
+	// by, such as sha256:HEX of the content.
+	State string `json:"state"`
+}
+
+// FileAbsent is the [FileState.State] of a file that does not exist.
+const FileAbsent = "absent"
 
 // Preparer is a write that can tell afterwards whether it happened. Prepare is
 // called just before the call runs; what it returns is journaled with the start

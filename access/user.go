@@ -156,9 +156,6 @@ func checkRoles(roles []string) ([]string, error) {
 		if role == "" || len(role) > MaxRoleBytes || !plain {
 			return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "the role %+q: must have 1 to %d letters, digits, _ . or -", clip(role), MaxRoleBytes)
 		}
-		if word := strings.ToLower(role); word == "admin" || word == "administrator" {
-			return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "%q is no role: an administrator is a user of whom that is said by itself (users add --admin)", role)
-		}
 		return role, nil
 	})
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -123,7 +122,7 @@ type rejudging struct {
 // retried is a call of the current turn, with what was found about it so far.
 type retried struct {
 	best  Rejudged
-	asked string // the question that the gate would have put the last time; "" = none
+	asked []journal.Question // that the gate would have put the last time; nil = none
 }
 
 func (w *rejudging) take(ctx context.Context, e toolcrib.Event) error {
@@ -239,7 +238,7 @@ func (w *rejudging) judge(ctx context.Context, e toolcrib.Event, stored *journal
 		}
 		d := &driver{r: &Runner{Options: Options{FourEyes: w.terms.FourEyes, Memory: heldThen(open, stored)}}, s: w.s}
 		facts.Decided, facts.Counted, facts.Remembered = d.decided(open), counted(open), d.remembered(ctx)
-		facts.DryRun, facts.CountsAside = true, true
+		facts.DryRun, facts.Past = true, true
 		scope := w.terms.Scope
 		scope.NobodyAsks = scope.NobodyAsks || leftByNobody(open)
 		w.at(e.Time)
@@ -282,8 +281,7 @@ func heldThen(open []*Call, stored *journal.Verdicts) recalled {
 		if v == nil || v.Decision != toolcrib.Allow || v.Approval == "" || c.Decision != nil && c.Decision.Decision == journal.DecisionApprove {
 			continue
 		}
-		_, by, _ := strings.Cut(v.Detail, "approval "+v.Approval+" by ") // as the gate writes it
-		held = append(held, gate.Remembered{Tool: c.Name, Arguments: c.judgedArguments(), Effect: v.Effect, ApprovalID: v.Approval, By: by})
+		held = append(held, gate.Remembered{Tool: c.Name, Arguments: c.judgedArguments(), Effect: v.Effect, ApprovalID: v.Approval, By: v.ApprovedBy})
 	}
 	return held
 }
@@ -302,15 +300,13 @@ func verdictOn(stored *journal.Verdicts, callID string) *journal.Verdict {
 func (w *rejudging) compare(c *Call, word string, r Rejudged) {
 	t := w.retriedOf(c)
 	r.Change = changeOf(&r.Old, &r.New)
-	if word == journal.DecisionApprove && r.Old.Decision == toolcrib.Allow && r.New.Decision == toolcrib.Ask && r.New.Message == t.asked {
+	if word == journal.DecisionApprove && r.Old.Decision == toolcrib.Allow && r.New.Decision == toolcrib.Ask && slices.EqualFunc(r.New.Questions, t.asked, journal.Question.Same) {
 		r.Change = Unchanged // whoever approved the call would have been shown this very question
 	}
 	if r.Unjudged = w.unjudged(&r); r.Unjudged != "" {
 		r.Change = Unchanged
 	}
-	if t.asked = ""; r.New.Decision == toolcrib.Ask {
-		t.asked = r.New.Message
-	}
+	t.asked = r.New.Questions
 	if t.best.Run == "" || weight(&r) > weight(&t.best) {
 		t.best = r
 	}

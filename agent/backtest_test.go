@@ -307,7 +307,7 @@ func TestBacktest_RememberedElsewhere(t *testing.T) {
 	o.Memory = &lasting{all: []gate.Remembered{{Tool: "put", Effect: toolcrib.EffectIdempotentWrite, Scope: journal.RememberUser, ApprovalID: "apr_old", By: "carol"}}}
 	w.runner, _ = agent.New(o)
 	w.script(calls("put", `{"n":1}`), say("done"))
-	s := run(t, w)
+	s := run(t, w, func(k *agent.Task) { k.Workspace = "" }) // where the approval holds
 	equal(t, "approval", s.Trace[0].Verdict.Approval, "apr_old")
 	equal(t, "same", w.backtest(t, s.Run, w.runner.Gate, nil).summary(), "put:same ")
 	w.runner.FourEyes = true

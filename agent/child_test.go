@@ -36,7 +36,7 @@ func TestChild_Answers(t *testing.T) {
 		t.Fatalf("%d child runs", len(children))
 	}
 	c := children[0]
-	if c.Start.Parent != s.Run || c.Start.Depth != 1 || c.Start.Agent.Name != "helper" || c.Start.Input[0].Text() != "do it" || c.Start.Workspace != "/nowhere" {
+	if c.Start.Parent != s.Run || c.Start.Depth != 1 || c.Start.Agent.Name != "helper" || c.Start.Input[0].Text() != "do it" || c.Start.Workspace != "/" {
 		t.Errorf("the child began as %+v", c.Start)
 	}
 	if end := s.Trace[0].ChildEnd; end == nil || end.Usage.Requests != 2 || end.StopReason != toolcrib.StopCompleted || s.Children.Requests != 2 || s.Spent().Requests != 4 {

@@ -70,13 +70,14 @@ func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired
 	if err != nil || !ok {
 		return err
 	}
-	for id := range decision.Calls {
-		if err := d.s.begun(id, decision.Calls[id].Arguments); err != nil {
-			return err
-		}
+	if err := d.bindEdits(ctx, &decision); err != nil {
+		return err
 	}
 	who := d.decider()
 	decision.ApprovalID, decision.Digest, decision.By, decision.User = required.ApprovalID, required.Digest, d.r.Mask.Mask(NameOf(who)), who.User
+	if err := d.r.checkRemember(d.s, &decision); err != nil {
+		return err
+	}
 	if err := d.r.mayDecide(ctx, d.s, who, &decision); err != nil {
 		return err
 	}
@@ -91,6 +92,28 @@ func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired
 	}
 	if err := d.r.keep(ctx, d.s, lasting); err != nil {
 		d.r.Log.WarnContext(ctx, "an approval is not remembered", "run", d.s.Run, "error", d.r.Mask.Mask(err.Error()))
+	}
+	return nil
+}
+
+// bindEdits binds the approval of calls with other arguments to what these name. Those
+// that the gate refuses have nothing: they are refused when the turn is judged again.
+func (d *driver) bindEdits(ctx context.Context, decision *journal.ConfirmationResolved) error {
+	for id, word := range decision.Calls {
+		if len(word.Arguments) == 0 {
+			continue
+		}
+		if err := d.s.begun(id, word.Arguments); err != nil {
+			return err
+		}
+		c, err := d.s.find(id)
+		if err != nil {
+			continue
+		}
+		call := c.ToolCall
+		call.Arguments, call.Secret = d.r.Mask.Arguments(word.Arguments)
+		word.Binding = d.r.judgeEdit(ctx, d.s, call).Binding
+		decision.Calls[id] = word
 	}
 	return nil
 }
@@ -117,6 +140,7 @@ func (d *driver) required(step Step) *journal.ConfirmationRequired {
 		req.Calls = append(req.Calls, journal.ApprovalItem{
 			ID: c.ID, Name: c.Name, Arguments: c.judgedArguments(), Effect: c.Verdict.Effect,
 			Preview: c.Verdict.Preview, Reason: c.Verdict.Message,
+			Questions: c.Verdict.Questions, Changed: c.Verdict.Changed, Binding: c.Verdict.Binding,
 		})
 		if req.Reason == "" {
 			req.Reason = c.Verdict.Message

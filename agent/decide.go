@@ -147,11 +147,11 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 		ApprovalID: a.ApprovalID, Digest: a.Digest, Decision: d.Decision, By: r.Mask.Mask(d.By), User: d.Who.User, Token: d.Who.Token, Reason: r.Mask.Clean(d.Reason),
 		Calls: map[string]journal.CallDecision{},
 	}
-	if err := r.checkRemember(s, d.Remember); err != nil {
-		return nil, err
-	}
 	resolved.Remember = d.Remember
 	if a.Kind == journal.ApprovalInput && len(a.Calls) == 0 {
+		if err := r.checkRemember(s, resolved); err != nil {
+			return nil, err
+		}
 		if d.Decision != journal.DecisionDeny {
 			return nil, usagef("approval %s asks whether a limit is raised: grant more with runs resume --add-…, or deny", a.ApprovalID)
 		}
@@ -175,6 +175,9 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 			return nil, usagef("no decision was given")
 		}
 	} else if err := r.decideRest(ctx, s, open, d, resolved); err != nil {
+		return nil, err
+	}
+	if err := r.checkRemember(s, resolved); err != nil {
 		return nil, err
 	}
 	if err := r.mayDecide(ctx, s, d.Who, resolved); err != nil {
@@ -235,7 +238,8 @@ func (r *Runner) checkBy(d *Decision) error {
 }
 
 // checkRemember refuses what cannot be remembered.
-func (r *Runner) checkRemember(s *State, m *journal.Remember) error {
+func (r *Runner) checkRemember(s *State, b *journal.ConfirmationResolved) error {
+	m := b.Remember
 	switch a := s.Approval; {
 	case m == nil:
 		return nil
@@ -247,10 +251,32 @@ func (r *Runner) checkRemember(s *State, m *journal.Remember) error {
 		return usagef("remember: %s is not supported here; use %s", m.Scope, journal.RememberRun)
 	case m.Scope == journal.RememberSession && s.Start.Session == "":
 		return usagef("remember: the run belongs to no session; use %s or %s", journal.RememberRun, journal.RememberUser)
-	case m.Calls != "" && m.Calls != journal.RememberTool && m.Calls != journal.RememberArguments:
-		return usagef("remember: calls %q is unknown; use %s or %s", m.Calls, journal.RememberTool, journal.RememberArguments)
+	case m.Calls == "":
+		return nil
+	case !slices.Contains(rememberKinds(), m.Calls):
+		return usagef("remember: calls %q is unknown; use %s", m.Calls, orList(rememberKinds()))
+	}
+	for i := range s.Approval.Calls {
+		item := &s.Approval.Calls[i]
+		kinds := gate.RememberKinds(item)
+		if b.Of(item.ID).Decision == journal.DecisionApprove && len(kinds) > 0 && !slices.Contains(kinds, m.Calls) {
+			return usagef("remember: %s is remembered by %s, not by %s", item.Name, orList(kinds), m.Calls)
+		}
 	}
 	return nil
+}
+
+func rememberKinds() []string {
+	return []string{journal.RememberPath, journal.RememberFolder, journal.RememberArguments, journal.RememberTool}
+}
+
+// orList lists words as a sentence does.
+func orList(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // decideRest gives the decision for all to the calls that are not named.
@@ -374,13 +400,19 @@ func (r *Runner) checkEdit(ctx context.Context, s *State, open []*Call, id strin
 	}
 	call := open[i].ToolCall
 	call.Arguments, call.Secret = r.Mask.Arguments(canonical)
-	facts := s.facts()
-	facts.DryRun = true
-	facts.Place = map[string]int{id: slices.IndexFunc(s.Turn.Calls, func(c *Call) bool { return c.ID == id })}
-	facts.Decided = map[string]gate.Decided{id: {Decision: journal.DecisionApprove, ApprovalID: s.Approval.ApprovalID, By: "edit"}}
-	v := r.Gate.Judge(ctx, s.Start.Principal, scopeOf(s.Start), facts, []toolcrib.ToolCall{call})[0]
-	if v.Decision != toolcrib.Allow {
+	v := r.judgeEdit(ctx, s, call)
+	if v.Refused() {
 		return usagef("changed arguments of %s are refused (%s): %s", id, v.Reason, v.Message)
 	}
+	d.Binding = v.Binding
 	return nil
+}
+
+// judgeEdit judges a call with the arguments that a person gave it. Nothing runs: what
+// the approval of it is bound to stands in the verdict, if it is asked about at all.
+func (r *Runner) judgeEdit(ctx context.Context, s *State, call toolcrib.ToolCall) gate.Verdict {
+	facts := s.facts()
+	facts.DryRun = true
+	facts.Place = map[string]int{call.ID: slices.IndexFunc(s.Turn.Calls, func(c *Call) bool { return c.ID == call.ID })}
+	return r.Gate.Judge(ctx, s.Start.Principal, scopeOf(s.Start), facts, []toolcrib.ToolCall{call})[0]
 }

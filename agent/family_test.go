@@ -98,7 +98,7 @@ func (f *family) agent(_ context.Context, who toolcrib.Principal, name, workspac
 
 // begin is the task of the agent boss.
 func (f *family) begin(change ...func(*agent.Task)) agent.Task {
-	t, _ := f.agent(context.Background(), me, "boss", "/nowhere")
+	t, _ := f.agent(context.Background(), me, "boss", "/")
 	t.Prompt, t.Driver, t.Principal = "go", "cli", me
 	for _, c := range change {
 		c(&t)

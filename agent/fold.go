@@ -225,9 +225,7 @@ func (s *State) message(b *journal.Message) error {
 	if s.Open == nil {
 		return fmt.Errorf("a reply without a request")
 	}
-	again := s.demandAgain(s.Open, b)
 	s.Asked, s.Open, s.Last, s.Failures, s.Idle = s.Open, nil, b, 0, 0
-	s.choiceAgain = again != ""
 	s.size.reportedBytes = s.size.bytes
 	s.shortened, s.askedShort, s.CondenseFailed = false, false, false
 	s.Closed = b.Closing
@@ -251,10 +249,6 @@ func (s *State) message(b *journal.Message) error {
 	}
 	if strings.TrimSpace(m.Text()) != "" {
 		s.add(m)
-	}
-	if s.choiceAgain {
-		s.add(toolcrib.TextMessage(toolcrib.RoleUser, again))
-		s.Last = nil
 	}
 	return nil
 }
@@ -311,7 +305,7 @@ func (s *State) verdicts(b *journal.Verdicts) error {
 		c.Verdict = &b.Verdicts[i]
 		c.Counted = c.Counted || c.Verdict.Counted
 		if c.Verdict.Decision == toolcrib.Ask {
-			c.AskedFor = c.Verdict.Message
+			c.Asked = c.Verdict
 		}
 	}
 	s.Turn.Judged, s.Turn.Rejudge = true, false
@@ -374,8 +368,10 @@ func (s *State) decide(c *Call, d journal.CallDecision, by *journal.Confirmation
 	switch {
 	case d.Decision == journal.DecisionDeny:
 		s.Denied = s.Denied || !nobody
-	case d.Decision == journal.DecisionApprove && by.Remember != nil && by.Remember.Scope == journal.RememberRun && c.Verdict != nil:
-		s.Remembered = append(s.Remembered, gate.Remember(*by.Remember, by, c.Name, c.judgedArguments(), c.Verdict.Effect))
+	case d.Decision == journal.DecisionApprove && by.Remember != nil && by.Remember.Scope == journal.RememberRun:
+		if m, ok := gate.Remember(*by.Remember, by, c.approved(&d)); ok {
+			s.Remembered = append(s.Remembered, m)
+		}
 	}
 }
 

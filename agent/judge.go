@@ -144,10 +144,31 @@ func (d *driver) decided(calls []*Call) map[string]gate.Decided {
 		}
 		m[c.ID] = gate.Decided{
 			Decision: c.Decision.Decision, ApprovalID: c.DecidedBy.ApprovalID,
-			By: c.DecidedBy.By, Reason: c.DecidedBy.Reason, Asked: c.AskedFor,
+			By: c.DecidedBy.By, Reason: c.DecidedBy.Reason, Unbound: c.DecidedBy.By == ByAll,
+		}
+		if c.Asked != nil {
+			word := m[c.ID]
+			word.Asked, word.Binding = c.Asked.Questions, c.approved(c.Decision).Binding
+			m[c.ID] = word
 		}
 	}
 	return m
+}
+
+// approved is what a word on the call approves: the call as it was shown, or with the
+// arguments that a person gave.
+func (c *Call) approved(word *journal.CallDecision) *journal.ApprovalItem {
+	item := &journal.ApprovalItem{ID: c.ID, Name: c.Name, Arguments: c.judgedArguments()}
+	if c.Asked != nil {
+		item.Effect, item.Binding = c.Asked.Effect, c.Asked.Binding
+	}
+	if len(word.Arguments) > 0 {
+		item.Arguments = word.Arguments
+	}
+	if word.Binding != nil {
+		item.Binding = word.Binding
+	}
+	return item
 }
 
 // MaskVerdict masks the secrets in all that a verdict tells.
@@ -156,6 +177,10 @@ func MaskVerdict(mask *guard.Masker, v *gate.Verdict) {
 		return
 	}
 	v.Message, v.Detail, v.Content = mask.Mask(v.Message), mask.Mask(v.Detail), mask.Mask(v.Content)
+	v.Changed = mask.Mask(v.Changed)
+	for i := range v.Questions {
+		v.Questions[i].Text = mask.Mask(v.Questions[i].Text)
+	}
 	v.OperatorHint, v.SchemaError = mask.Mask(v.OperatorHint), mask.MaskJSON(v.SchemaError)
 	if v.Preview != nil {
 		v.Preview = &toolcrib.Preview{Kind: v.Preview.Kind, Text: mask.Mask(v.Preview.Text)}

@@ -63,11 +63,9 @@ func (s *State) lasting(b *journal.ConfirmationResolved) []gate.Remembered {
 		if word.Decision != journal.DecisionApprove {
 			continue
 		}
-		arguments := c.Arguments
-		if len(word.Arguments) > 0 {
-			arguments = word.Arguments
+		if m, ok := gate.Remember(*m, b, c.approved(&word)); ok {
+			all = append(all, m)
 		}
-		all = append(all, gate.Remember(*m, b, c.Name, arguments, c.Verdict.Effect))
 	}
 	return all
 }

@@ -84,8 +84,6 @@ type State struct {
 	askedShort bool  // and asked again after that
 	textFrom   int   // the request by which a model turned out to take no tools
 
-	choiceAgain bool // the next request demands once more the call that did not come
-
 	files     bool // the transcript has files
 	replaced  int  // assistant's messages that were condensed or dropped
 	held      bool // a driver holds the run since Updated
@@ -116,7 +114,7 @@ type Call struct {
 	Verdict   *journal.Verdict
 	Decision  *journal.CallDecision
 	DecidedBy *journal.ConfirmationResolved
-	AskedFor  string // why it was asked about
+	Asked     *journal.Verdict // that it was asked about, the last time
 	Started   *journal.ToolStarted
 	// Lost is set while the call is a write that had started when its driver was
 	// lost, and nobody knows yet what became of it.

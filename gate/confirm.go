@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -30,19 +31,23 @@ type question struct {
 	key    string // key path of the configuration
 }
 
-// question tells whether a call of this effect is put to a person. What
+// question reports whether a call of this effect is put to a person. What
 // tools.settings.X.confirm says takes the place of tools.confirm; its always is
 // the one question that nothing lifts.
 func (g *Gate) question(e *entry, effect toolcrib.Effect) question {
 	q := question{tool: e.spec.Name, effect: effect, mode: g.confirm, key: "tools.confirm"}
 	if e.settings.Confirm != "" {
-		q.mode, q.key = e.settings.Confirm, "tools.settings."+e.spec.Name+".confirm"
+		q.mode, q.key = e.settings.Confirm, ConfirmSetting(e.spec.Name)
 	}
 	q.asks = q.mode.asks(effect)
 	return q
 }
 
-// AlwaysAsks tells whether tools.settings says that each call of the tool is asked
+// ConfirmSetting is the key path of what the configuration says about confirming calls
+// of one tool.
+func ConfirmSetting(tool string) string { return "tools.settings." + tool + ".confirm" }
+
+// AlwaysAsks reports whether tools.settings says that each call of the tool is asked
 // about: nothing lifts that, so it makes no sense to remember an approval.
 func (g *Gate) AlwaysAsks(tool string) bool {
 	e := g.byName[tool]
@@ -76,26 +81,54 @@ func (j *judgement) confirmStep() *refusal {
 	if len(asks) == 0 {
 		return nil
 	}
-	if decided.Decision == journal.DecisionApprove && answers(decided, asks, j.facts.Mask) {
+	approved := decided.Decision == journal.DecisionApprove && answers(decided.Asked, asks)
+	if approved && (decided.Unbound || j.facts.Past) {
 		j.verdict.Approval = decided.ApprovalID
 		return nil
 	}
-	if j.scope.NobodyAsks {
+	if j.scope.NobodyAsks && !approved {
 		return j.nobodyAsks(asks)
 	}
 	v := j.verdict
-	v.Decision, v.Reason, v.Message = toolcrib.Ask, asks[0].reason, joinQuestions(asks)
-	v.Position, v.Rule = asks[0].position, asks[0].rule
+	var now *journal.Binding
+	if !j.facts.Past {
+		var r *refusal
+		if now, r = j.bind(); r != nil {
+			return r
+		}
+	}
+	if approved {
+		if v.Changed = changedSince(decided.Binding, now); v.Changed == "" {
+			v.Approval, j.call.Approved = decided.ApprovalID, now.Files
+			return nil
+		}
+		if j.scope.NobodyAsks {
+			return j.nobodyAsks(asks)
+		}
+	}
+	j.askPerson(asks, now)
+	return nil
+}
+
+// askPerson writes the verdict that puts the call to a person.
+func (j *judgement) askPerson(asks []asked, now *journal.Binding) {
+	v := j.verdict
+	v.Decision, v.Reason, v.Message, v.Binding = toolcrib.Ask, asks[0].Reason, joinQuestions(asks), now
+	if v.Changed != "" {
+		v.Message = "asked again: " + v.Changed + questionSeparator + v.Message
+	}
+	for _, a := range asks {
+		v.Questions = append(v.Questions, a.Question)
+	}
+	v.Position, v.Rule = asks[0].position, asks[0].Rule
 	v.Untrusted = j.untrusted()
 	j.preview()
-	return nil
 }
 
 // asked is one reason to ask a person about a call.
 type asked struct {
-	reason         toolcrib.Reason
-	why            string
-	position, rule string
+	journal.Question
+	position string
 }
 
 // questions are the reasons to ask about the call, the gravest first. An allowing
@@ -103,30 +136,29 @@ type asked struct {
 // nothing else (contract §2).
 func (j *judgement) questions() []asked {
 	var all []asked
-	if j.taintAsks != "" {
-		all = append(all, asked{
-			reason: toolcrib.ReasonTaintedFlow, why: j.taintAsks,
-			position: j.gate.scopePosition(j.scope, "agents.AGENT.taint.writes"),
-		})
+	if j.taintAsks != nil {
+		all = append(all, asked{*j.taintAsks, j.gate.scopePosition(j.scope, "agents.AGENT.taint.writes")})
 	}
 	if m := j.ruleAsks; m != nil {
-		all = append(all, asked{reason: toolcrib.ReasonNeedsConfirmation, why: m.ask(), position: m.Position, rule: m.Name})
+		all = append(all, asked{m.question(), m.Position})
 	}
 	if j.entry.asker != nil {
 		if why := j.entry.asker.Asks(j.judged()); why != "" {
-			all = append(all, asked{
-				reason: toolcrib.ReasonNeedsConfirmation, why: j.entry.spec.Name + " " + strings.ReplaceAll(why, ";", ","),
-			})
+			all = append(all, asked{Question: journal.Question{
+				Reason: toolcrib.ReasonNeedsConfirmation, Says: hashed(why), Text: j.entry.spec.Name + " " + strings.ReplaceAll(why, ";", ","),
+			}})
 		}
 	}
 	q := j.gate.question(j.entry, j.effect)
 	if !q.asks || j.lifted() {
 		return all
 	}
-	return append(all, asked{reason: toolcrib.ReasonNeedsConfirmation, why: q.why(), position: j.gate.position(q.key)})
+	return append(all, asked{journal.Question{
+		Reason: toolcrib.ReasonNeedsConfirmation, Setting: q.key, Mode: string(q.mode), Effect: q.effect, Text: q.why(),
+	}, j.gate.position(q.key)})
 }
 
-// lifted tells whether something answers the question of tools.confirm, and notes
+// lifted reports whether something answers the question of tools.confirm, and notes
 // what it was.
 func (j *judgement) lifted() bool {
 	if j.entry.settings.Confirm == ConfirmAlways {
@@ -137,7 +169,7 @@ func (j *judgement) lifted() bool {
 		return true
 	}
 	if m := j.remembered(); m != nil && j.facts.Decided[j.asked.ID].Decision != journal.DecisionApprove {
-		j.verdict.Approval, j.verdict.Detail = m.ApprovalID, m.detail()
+		j.verdict.Approval, j.verdict.ApprovedBy, j.verdict.Detail = m.ApprovalID, m.By, m.detail()
 		return true
 	}
 	return false
@@ -146,34 +178,26 @@ func (j *judgement) lifted() bool {
 // nobodyAsks refuses what would be asked in a run where nobody is.
 func (j *judgement) nobodyAsks(asks []asked) *refusal {
 	r := refuse(j.name() + " needs a person's approval, and in this run nobody gives one. Go on without it.")
-	r.reason, r.position, r.detail = asks[0].reason, asks[0].position, joinQuestions(asks)
+	r.reason, r.position, r.detail = asks[0].Reason, asks[0].position, joinQuestions(asks)
 	return r
 }
 
-// questionSeparator stands between the reasons of one question.
+// questionSeparator stands between the reasons of one question, for people.
 const questionSeparator = "; "
 
 func joinQuestions(asks []asked) string {
 	why := make([]string, len(asks))
 	for i, a := range asks {
-		why[i] = a.why
+		why[i] = a.Text
 	}
 	return strings.Join(why, questionSeparator)
 }
 
-// answers tells whether a decision was made on these very questions: whoever was
-// shown more has answered them too, who was shown less has not.
-func answers(d Decided, asks []asked, mask func(string) string) bool {
-	if d.Asked == "" || d.Asked == string(toolcrib.ReasonNeedsConfirmation) && asks[0].reason == toolcrib.ReasonNeedsConfirmation {
-		return true
-	}
-	shown := questionSeparator + d.Asked + questionSeparator
+// answers reports whether somebody was shown all of these questions: whoever was shown
+// more has answered them too, who was shown less has not.
+func answers(shown []journal.Question, asks []asked) bool {
 	for _, a := range asks {
-		why := a.why
-		if mask != nil {
-			why = mask(why)
-		}
-		if !strings.Contains(shown, questionSeparator+why+questionSeparator) {
+		if !slices.ContainsFunc(shown, a.Same) {
 			return false
 		}
 	}

@@ -64,6 +64,13 @@ func TestH16_ConfirmByEffect(t *testing.T) {
 func TestDecisions(t *testing.T) {
 	const why = "x writes (non_idempotent_write); tools.confirm is writes"
 	g := newGate(t, tool(writes("x")))
+	shown := asked(t, g, call("1", "x", `{}`))
+	other, unbound, nothing := shown, approve(shown), approve(shown)
+	other.Questions = []journal.Question{{
+		Reason: toolcrib.ReasonNeedsConfirmation, Setting: "tools.confirm", Mode: "always", Effect: toolcrib.EffectReadOnly, Text: why,
+	}}
+	unbound.Binding, unbound.Unbound = nil, true
+	nothing.Asked = nil
 	never := gateOf(t, gate.Options{Tools: []toolcrib.Tool{tool(writes("x"))}, Confirm: gate.ConfirmNever})
 	decide := func(d gate.Decided) func(*gate.Scope, *gate.Facts) {
 		return func(_ *gate.Scope, f *gate.Facts) { f.Decided = map[string]gate.Decided{"1": d} }
@@ -80,13 +87,14 @@ func TestDecisions(t *testing.T) {
 		message string
 	}{
 		{"undecided", g, func(*gate.Scope, *gate.Facts) {}, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
-		{"approved", g, decide(approve(why)), toolcrib.Allow, "", ""},
-		{"approved for any reason", g, decide(approve("")), toolcrib.Allow, "", ""},
-		{"approved for another reason: asked anew", g, decide(approve("x only reads; tools.confirm is always")), toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
+		{"approved", g, decide(approve(shown)), toolcrib.Allow, "", ""},
+		{"approved by nobody who was shown it", g, decide(unbound), toolcrib.Allow, "", ""},
+		{"approved for another reason in the same words: asked anew", g, decide(approve(other)), toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
+		{"approved, and nobody knows what: asked anew", g, decide(nothing), toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
 		{"no decision", g, decide(gate.Decided{}), toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
 		{"an unknown decision", g, decide(gate.Decided{Decision: "mixed"}), toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
 		{"a decision on another call", g, func(_ *gate.Scope, f *gate.Facts) {
-			f.Decided = map[string]gate.Decided{"2": approve("")}
+			f.Decided = map[string]gate.Decided{"2": approve(shown)}
 		}, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
 		{"denied", g, decide(deny("bob", "not on fridays.")), toolcrib.Refuse, toolcrib.ReasonApprovalDenied, "x was denied by bob: not on fridays. Do not repeat this call."},
 		{"denied without words", g, decide(deny("bob", "")), toolcrib.Refuse, toolcrib.ReasonApprovalDenied, "x was denied by bob. Do not repeat this call."},
@@ -96,7 +104,7 @@ func TestDecisions(t *testing.T) {
 		{"nobody asks, and nothing needs to", never, func(s *gate.Scope, _ *gate.Facts) { s.NobodyAsks = true }, toolcrib.Allow, "", ""},
 		{"nobody asks, but it is approved", g, func(s *gate.Scope, f *gate.Facts) {
 			s.NobodyAsks = true
-			decide(approve(why))(s, f)
+			decide(approve(shown))(s, f)
 		}, toolcrib.Allow, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -125,7 +133,7 @@ func TestH16_RuleFakesNoQuestion(t *testing.T) {
 	}
 	g := newGate(t, tool(writes("x")))
 	f := offering(g)
-	f.Decided = map[string]gate.Decided{"1": approve(ask.Message)}
+	f.Decided = map[string]gate.Decided{"1": approve(ask)}
 	wantAsked(t, judge(t, g, alice(), wide(), f, call("1", "x", `{}`))[0])
 }
 
@@ -133,7 +141,7 @@ func TestApprovedIsJudgedAgain(t *testing.T) {
 	s := &switches{}
 	g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{tool(writes("x"))}, Availability: s})
 	f := offering(g)
-	f.Decided = map[string]gate.Decided{"1": approve("")}
+	f.Decided = map[string]gate.Decided{"1": approve(asked(t, g, call("1", "x", `{}`)))}
 	wantAllowed(t, judge(t, g, alice(), wide(), f, call("1", "x", `{}`))[0])
 	s.over = gate.Overrides{Tools: map[string]bool{"x": false}}
 	wantRefused(t, judge(t, g, alice(), wide(), f, call("1", "x", `{}`))[0], toolcrib.ReasonToolDisabled, "")

@@ -189,8 +189,21 @@ func wantAsked(t testing.TB, v gate.Verdict) {
 	}
 }
 
-func approve(why string) gate.Decided {
-	return gate.Decided{Decision: journal.DecisionApprove, ApprovalID: "apr_1", By: "bob", Asked: why}
+// approve is an approval of a call as it was asked about.
+func approve(asked gate.Verdict) gate.Decided {
+	return gate.Decided{
+		Decision: journal.DecisionApprove, ApprovalID: "apr_1", By: "bob", Asked: asked.Questions, Binding: asked.Binding,
+	}
+}
+
+// asked is a call as the gate asks about it.
+func asked(t testing.TB, g *gate.Gate, c toolcrib.ToolCall) gate.Verdict {
+	t.Helper()
+	v := judgeOne(t, g, c)
+	if v.Decision != toolcrib.Ask || len(v.Questions) == 0 || v.Binding == nil {
+		t.Fatalf("not asked: %+v", v.Verdict)
+	}
+	return v
 }
 
 // fataler is what the tests and the property tests share.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 // minResultBytes is the smallest bound of a result (limits.max_result_bytes).
@@ -53,8 +54,8 @@ type judgement struct {
 	effect  toolcrib.Effect
 	targets []toolcrib.Target
 
-	ruleAsks, ruleAllows *RuleMatch // nil = no rule does
-	taintAsks            string     // why; "" = it does not
+	ruleAsks, ruleAllows *RuleMatch        // nil = no rule does
+	taintAsks            *journal.Question // nil = it does not
 }
 
 // step is one question of the judgement. It returns nil if it has nothing

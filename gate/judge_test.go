@@ -99,7 +99,9 @@ func TestContractOrder(t *testing.T) {
 	}
 	f.Decided = map[string]gate.Decided{"1": {Decision: journal.DecisionDeny, By: "bob", Reason: "no"}}
 	wantRefused(t, judge(t, g, who, s, f, c)[0], toolcrib.ReasonApprovalDenied, "x was denied by bob: no")
-	f.Decided = map[string]gate.Decided{"1": approve("")}
+	s.NobodyAsks, f.Decided = false, nil
+	f.Decided = map[string]gate.Decided{"1": approve(judge(t, g, who, s, f, c)[0])}
+	s.NobodyAsks = true
 	wantAllowed(t, judge(t, g, who, s, f, c)[0])
 }
 

@@ -150,6 +150,7 @@ type policy struct {
 	scope     *Scope
 	overrides *Overrides
 	unknown   string
+	here      whereabouts
 
 	ready      readyLists
 	readyAbove []*nameList

@@ -153,8 +153,8 @@ func (m *modelCall) expect() modelExpectation {
 	if x.tainted() {
 		gravest = toolcrib.ReasonTaintedFlow
 	}
-	approved := decided.Decision == journal.DecisionApprove &&
-		(decided.Asked == "" || decided.Asked == string(toolcrib.ReasonNeedsConfirmation) && !x.tainted())
+	kind := m.w.answered[m.call.ID]
+	approved := decided.Decision == journal.DecisionApprove && (kind == answerAll || kind == answerUntaint && !x.tainted())
 	switch {
 	case len(x.against) > 0:
 		x.reason = x.against[0]

@@ -302,7 +302,8 @@ func TestH16_Property_ResumeAsksAnew(t *testing.T) {
 		today := w.clone()
 		for i, v := range before {
 			if v.Decision == toolcrib.Ask {
-				today.facts.Decided[w.turn[i].ID] = gate.Decided{Decision: journal.DecisionApprove, ApprovalID: "apr_1", By: "bob", Asked: v.Message}
+				today.facts.Decided[w.turn[i].ID] = gate.Decided{Decision: journal.DecisionApprove, ApprovalID: "apr_1", By: "bob", Asked: v.Questions, Binding: v.Binding}
+				delete(today.answered, w.turn[i].ID)
 			}
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "changes") {
@@ -323,7 +324,7 @@ func TestH16_Property_ResumeAsksAnew(t *testing.T) {
 			decided := today.facts.Decided[v.CallID]
 			for _, q := range x.questions {
 				if decided.Decision == "" || !slices.Contains(asked[i].questions, q) {
-					t.Fatalf("%s runs, and nobody was asked %q: only %q (%q)", v.Tool, q, asked[i].questions, decided.Asked)
+					t.Fatalf("%s runs, and nobody was asked %q: only %q (%v)", v.Tool, q, asked[i].questions, decided.Asked)
 				}
 			}
 		}

@@ -29,6 +29,7 @@ func (v *Verdict) refused(r *refusal) {
 	v.SchemaError = r.schemaError
 	v.Position, v.Detail = r.position, cut(r.detail, maxDetailBytes)
 	v.Permit, v.Preview, v.Approval = Permit{}, nil, ""
+	v.Questions, v.Changed, v.Binding = nil, "", nil
 	v.Content = guard.Refusal{
 		Tool: shown(v.Tool), Reason: v.Reason, Message: v.Message,
 		OperatorHint: v.OperatorHint, Rule: v.Rule, SchemaError: v.SchemaError,

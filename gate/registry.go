@@ -32,6 +32,7 @@ type entry struct {
 	commander toolcrib.Commander
 	asker     toolcrib.Asker
 	previewer toolcrib.Previewer
+	binder    toolcrib.Binder
 }
 
 // register indexes the tools by name.
@@ -82,6 +83,7 @@ func newEntry(tool toolcrib.Tool) (*entry, error) {
 	e.commander, _ = tool.(toolcrib.Commander)
 	e.asker, _ = tool.(toolcrib.Asker)
 	e.previewer, _ = tool.(toolcrib.Previewer)
+	e.binder, _ = tool.(toolcrib.Binder)
 	if err := e.compile(); err != nil {
 		if !foreign(spec.Source) || spec.Name == "" {
 			return nil, fmt.Errorf("%s (%s): %w", spec.Name, sourceOf(spec), err)

@@ -41,6 +41,7 @@ func TestH16_RememberedLiftsOneThing(t *testing.T) {
 				Tools: []toolcrib.Tool{tool(writes("x"))}, Settings: map[string]gate.ToolSettings{"x": {Confirm: c.settings}},
 			})
 			scope := wide()
+			scope.Workspace = ""
 			if c.scope != nil {
 				c.scope(&scope)
 			}

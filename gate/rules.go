@@ -2,11 +2,14 @@ package gate
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 // Rules judge calls by their arguments (contract §2, rules). [celrule] has them in
@@ -132,7 +135,23 @@ func first(have, m *RuleMatch) *RuleMatch {
 	return m
 }
 
-// ask is the question of a rule.
+// question is the question of a rule. Where its author says something else, it is
+// another one.
+func (m *RuleMatch) question() journal.Question {
+	q := journal.Question{Reason: toolcrib.ReasonNeedsConfirmation, Rule: m.Name, Text: m.ask()}
+	if m.Message != "" {
+		q.Says = hashed(m.Message)
+	}
+	return q
+}
+
+// hashed stands for a text where only its likeness counts.
+func hashed(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
+
+// ask is that question in words.
 func (m *RuleMatch) ask() string {
 	text := "rule " + shown(m.Name) + " asks"
 	if m.Undecided {

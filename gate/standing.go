@@ -248,7 +248,7 @@ func (j *judgement) tokenStep() *refusal {
 // another agent answers for which the run's budget has no part left. It takes none: a
 // call that a person has to be asked about is not made yet.
 func (j *judgement) budgetStep() *refusal {
-	if j.token != nil && !j.facts.Counted[j.asked.ID] && !j.facts.CountsAside {
+	if j.token != nil && !j.facts.Counted[j.asked.ID] && !j.facts.Past {
 		if err := j.token.Room(j.ctx); err != nil {
 			return j.noPlace(err)
 		}
@@ -259,7 +259,7 @@ func (j *judgement) budgetStep() *refusal {
 // count takes a place among the calls of the token for a call that is allowed. A
 // call that was counted is not counted again, whenever it is judged anew.
 func (j *judgement) count() *refusal {
-	if j.token == nil || j.facts.DryRun || j.facts.CountsAside {
+	if j.token == nil || j.facts.DryRun || j.facts.Past {
 		return nil
 	}
 	if !j.facts.Counted[j.asked.ID] {

@@ -144,7 +144,7 @@ func TestM16_TokenNarrows(t *testing.T) {
 		{"used up, only looked at", "get", `{"n":1}`, 0, gate.Facts{DryRun: true}, toolcrib.Refuse, toolcrib.ReasonBudgetExhausted, 0},
 		{"asked: no place is taken", "put", `{"n":1}`, 1, gate.Facts{}, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, 0},
 		{"used up: nobody is asked", "put", `{"n":1}`, 0, gate.Facts{}, toolcrib.Refuse, toolcrib.ReasonBudgetExhausted, 0},
-		{"approved", "put", `{"n":1}`, 1, gate.Facts{Decided: map[string]gate.Decided{"c": {Decision: journal.DecisionApprove}}}, toolcrib.Allow, "", 1},
+		{"approved", "put", `{"n":1}`, 1, gate.Facts{Decided: map[string]gate.Decided{"c": {Decision: journal.DecisionApprove, Asked: confirmed("put"), Unbound: true}}}, toolcrib.Allow, "", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			token := &scopeToken{left: c.left}
@@ -295,4 +295,12 @@ func TestAskUser_SchemaThatIsNone(t *testing.T) {
 	g := newGate(t, tool(spec))
 	wantRefused(t, judgeOne(t, g, call("1", "ask_user", `{"question":"?","schema":{"type":7}}`)), toolcrib.ReasonInvalidArguments, "/schema")
 	wantAllowed(t, judgeOne(t, g, call("1", "ask_user", `{"question":"?","schema":{"type":"string"}}`)))
+}
+
+// confirmed is the question of tools.confirm about a tool that writes.
+func confirmed(tool string) []journal.Question {
+	return []journal.Question{{
+		Reason: toolcrib.ReasonNeedsConfirmation, Setting: "tools.confirm", Mode: "writes", Effect: toolcrib.EffectNonIdempotentWrite,
+		Text: tool + " writes (non_idempotent_write); tools.confirm is writes",
+	}}
 }

@@ -253,7 +253,7 @@ func TestSubtask_Share(t *testing.T) {
 	turn := []toolcrib.ToolCall{call("a", "spawn", subtask), call("b", "read_file", `{}`), call("c", "spawn", subtask)}
 	for _, dry := range []bool{false, true} {
 		f := offering(g)
-		f.DryRun, f.CountsAside = dry, dry
+		f.DryRun, f.Past = dry, dry
 		f.Share = func(id string) string {
 			if id == "c" {
 				return "budget.max_requests: 3 of 3 spent"

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 // What a run whose data is tainted may do with sinks (agents.X.taint.writes).
@@ -33,7 +34,12 @@ func (j *judgement) taintStep() *refusal {
 		r.position, r.detail = j.gate.scopePosition(j.scope, "agents.AGENT.taint.writes"), why
 		return r
 	}
-	j.taintAsks = why
+	j.taintAsks = &journal.Question{
+		Reason: toolcrib.ReasonTaintedFlow, Sources: slices.Compact(slices.Sorted(slices.Values(j.facts.Taint))), Text: why,
+	}
+	if j.effect.Writes() {
+		j.taintAsks.Effect = j.effect
+	}
 	return nil
 }
 
@@ -98,7 +104,7 @@ func (j *judgement) sinkDoes() string {
 func sources(taint []string) string {
 	names := slices.Compact(slices.Sorted(slices.Values(taint)))
 	for i := range names {
-		// A source's name is a stranger's word: it must not read like another question.
+		// A source's name is untrusted: it must not read like another question.
 		names[i] = strings.ReplaceAll(shown(names[i]), ";", ",")
 	}
 	if more := len(names) - maxShownSources; more > 0 {

@@ -66,15 +66,15 @@ type Facts struct {
 	// spent: for the bounds of a worker.
 	Hops     int
 	SpentUSD float64
-	// Mask hides secrets in a preview, and in a text as they were hidden in
-	// [Decided.Asked]; nil = there are none.
+	// Mask hides secrets in a preview; nil = there are none.
 	Mask func(string) string
 	// Counted are the calls of this turn, by ID, that were counted for the access
 	// token when they were judged before.
 	Counted map[string]bool
-	// CountsAside says that what is left of the calls of an access token is not looked
-	// at: in a backtest it is not what it was.
-	CountsAside bool
+	// Past says that the calls are judged as they were made then: what is left of the
+	// calls of an access token, and what the workspace and its files are now, is not
+	// looked at.
+	Past bool
 	// DryRun says that the calls are judged to tell what would be, not to run: none
 	// is counted.
 	DryRun bool
@@ -86,10 +86,13 @@ type Decided struct {
 	ApprovalID string
 	By         string
 	Reason     string // a person's words, or "expired"
-	// Asked is what the person was asked: the message of the ask; needs_confirmation if
-	// that is not known word by word, and it was not about tainted data; "" = anything. A
-	// call that asks something else now is asked about anew.
-	Asked string
+	// Asked are the questions that the person was asked. A call that asks another one now
+	// is asked about anew.
+	Asked []journal.Question
+	// Binding is what the approval is bound to: where that is otherwise now, the call is
+	// asked about anew. Unbound says that nobody was shown how things are (--approve all).
+	Binding *journal.Binding
+	Unbound bool
 }
 
 // Verdict is the gate's answer to one call: the record that is journaled, and,

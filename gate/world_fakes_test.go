@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/gate/celrule"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 var errFake = errors.New("it does not work")
@@ -355,9 +357,45 @@ func (k shareKind) left(callID string) string {
 }
 
 // known are the facts of a world as the gate is told them.
+// asked are all questions that there could be about a call; whoever was asked more than
+// is asked now has answered that too.
+func (w world) asked(kind answerKind) []journal.Question {
+	var all []journal.Question
+	if kind == answerNone {
+		return []journal.Question{{Reason: toolcrib.ReasonNeedsConfirmation, Text: "something else"}}
+	}
+	effects := []toolcrib.Effect{"", toolcrib.EffectReadOnly, toolcrib.EffectIdempotentWrite, toolcrib.EffectNonIdempotentWrite}
+	sources := slices.Compact(slices.Sorted(slices.Values(w.facts.Taint)))
+	for _, effect := range effects {
+		if kind == answerAll {
+			all = append(all, journal.Question{Reason: toolcrib.ReasonTaintedFlow, Sources: sources, Effect: effect})
+		}
+		for _, name := range append(worldNames(), "") {
+			setting := "tools.confirm"
+			if name != "" {
+				setting = gate.ConfirmSetting(name)
+			}
+			for _, mode := range []gate.ConfirmMode{gate.ConfirmWrites, gate.ConfirmAlways} {
+				all = append(all, journal.Question{Reason: toolcrib.ReasonNeedsConfirmation, Setting: setting, Mode: string(mode), Effect: effect})
+			}
+		}
+	}
+	for _, r := range w.rules {
+		all = append(all, journal.Question{Reason: toolcrib.ReasonNeedsConfirmation, Rule: r.name})
+	}
+	return all
+}
+
 func (w world) known() gate.Facts {
 	f := w.facts
 	f.Run, f.Session = "run_1", "ses_1"
+	f.Decided = maps.Clone(f.Decided)
+	for id, kind := range w.answered {
+		if d := f.Decided[id]; d.Decision == journal.DecisionApprove {
+			d.Asked = w.asked(kind)
+			f.Decided[id] = d
+		}
+	}
 	if w.share != shareNoBudget {
 		f.Share = w.share.left
 	}

@@ -34,7 +34,18 @@ type world struct {
 	repeats   repeats
 	share     shareKind
 	turn      []toolcrib.ToolCall
+	answered  map[string]answerKind // of the calls that were approved, what the person was asked
 }
+
+// answerKind says which questions of a call a person was asked.
+type answerKind int
+
+const (
+	answerAll     answerKind = iota
+	answerUntaint            // all but those about untrusted data
+	answerNone
+	answerKinds
+)
 
 // fault is how a part that the gate asks fails.
 type fault int
@@ -434,13 +445,14 @@ func drawScope(t *rapid.T) gate.Scope {
 		RunTools:   drawList(t, "run list", worldPatterns()), WorkerTools: drawList(t, "worker list", worldPatterns()),
 		HasSkills: rapid.Bool().Draw(t, "has skills"), ReadOnly: oneIn(t, 5, "read only"),
 		TaintWrites: pick(t, "taint writes", "", gate.TaintAsk, gate.TaintDeny, gate.TaintAllow, "typo"),
-		NobodyAsks:  oneIn(t, 6, "nobody asks"), Workspace: "/ws",
-		Depth: upTo(t, 3, "depth"), MaxDepth: pick(t, "max depth", 3, 3, 3, 3, 2, 1, 0),
+		NobodyAsks:  oneIn(t, 6, "nobody asks"),
+		Depth:       upTo(t, 3, "depth"), MaxDepth: pick(t, "max depth", 3, 3, 3, 3, 2, 1, 0),
 		MaxCalls: pick(t, "max calls", 8, 8, 8, 8, 8, 8, 2, 0), MaxRepeats: pick(t, "max repeats", 0, 3, 2, 1),
 	}
 }
 
 func (w *world) drawFacts(t *rapid.T) {
+	w.answered = map[string]answerKind{}
 	w.facts = gate.Facts{Offered: map[string]bool{}, Decided: map[string]gate.Decided{}, Counted: map[string]bool{}, DryRun: oneIn(t, 6, "dry run")}
 	if oneIn(t, 2, "tainted") {
 		w.facts.Taint = pick(t, "taint", []string{"web_fetch"}, []string{"mail; x writes", "web_fetch"})
@@ -532,10 +544,8 @@ func (w *world) drawCall(t *rapid.T, id string) {
 	}
 	switch upTo(t, 6, "decided") {
 	case 4, 5:
-		f.Decided[id] = gate.Decided{
-			Decision: journal.DecisionApprove, ApprovalID: "apr_1", By: "bob",
-			Asked: pick(t, "asked", "", "", string(toolcrib.ReasonNeedsConfirmation), string(toolcrib.ReasonTaintedFlow), "something else"),
-		}
+		f.Decided[id] = gate.Decided{Decision: journal.DecisionApprove, ApprovalID: "apr_1", By: "bob", Unbound: true}
+		w.answered[id] = answerKind(upTo(t, int(answerKinds), "asked"))
 	case 3:
 		f.Decided[id] = gate.Decided{Decision: pick(t, "decision", journal.DecisionDeny, "", "yes"), By: "bob"}
 	}
@@ -566,6 +576,7 @@ func (w world) clone() world {
 	w.over = gate.Overrides{Tools: maps.Clone(w.over.Tools), Groups: maps.Clone(w.over.Groups)}
 	w.settings = maps.Clone(w.settings)
 	w.facts.Offered, w.facts.Decided, w.facts.Counted = maps.Clone(w.facts.Offered), maps.Clone(w.facts.Decided), maps.Clone(w.facts.Counted)
+	w.answered = maps.Clone(w.answered)
 	w.facts.Place, w.scope.AboveSkills = maps.Clone(w.facts.Place), slices.Clone(w.scope.AboveSkills)
 	if w.people.token != nil {
 		token := *w.people.token

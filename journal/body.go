@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/toolcrib/toolcrib"
 )
@@ -260,6 +261,9 @@ type Verdict struct {
 	Reason   toolcrib.Reason   `json:"reason,omitempty"`
 	// Message is what the model reads of a refusal; for an ask, why.
 	Message      string            `json:"message,omitempty"`
+	Questions    []Question        `json:"questions,omitempty"` // only for an ask: why, one by one
+	Changed      string            `json:"changed,omitempty"`   // only for an ask: what is no longer as it was approved
+	Binding      *Binding          `json:"binding,omitempty"`   // only for an ask: what an approval is bound to
 	OperatorHint string            `json:"operator_hint,omitempty"`
 	Rule         string            `json:"rule,omitempty"`
 	SchemaError  json.RawMessage   `json:"schema_error,omitempty"` // only for invalid_arguments
@@ -269,11 +273,43 @@ type Verdict struct {
 	Targets      []toolcrib.Target `json:"targets,omitempty"`
 	Preview      *toolcrib.Preview `json:"preview,omitempty"` // only for an ask
 	Untrusted    bool              `json:"untrusted,omitempty"`
-	Approval     string            `json:"approval,omitempty"` // the approval that let it pass
+	Approval     string            `json:"approval,omitempty"`    // the approval that let it pass
+	ApprovedBy   string            `json:"approved_by,omitempty"` // if that was remembered: by whom
 	TimeoutMS    int64             `json:"timeout_ms,omitempty"`
 	MaxBytes     int               `json:"max_result_bytes,omitempty"`
 	AnsweredBy   string            `json:"answered_by,omitempty"` // see toolcrib.Spec
 	Counted      bool              `json:"counted,omitempty"`     // among the calls of the access token
+}
+
+// Question is one reason why a person is asked about a call. What it depends on stands
+// in fields of its own, so that two are told apart without their words.
+type Question struct {
+	Reason  toolcrib.Reason `json:"reason"`            // needs_confirmation, tainted_flow, …
+	Rule    string          `json:"rule,omitempty"`    // the rule that asks
+	Says    string          `json:"says,omitempty"`    // what the rule's author, or the tool, says of it, hashed
+	Setting string          `json:"setting,omitempty"` // the key path of the configuration that asks
+	Mode    string          `json:"mode,omitempty"`    // what it says
+	Effect  toolcrib.Effect `json:"effect,omitempty"`  // of the call, if that matters
+	Sources []string        `json:"sources,omitempty"` // of the untrusted data that the run has read
+	Text    string          `json:"text"`              // in words
+}
+
+// Same reports whether two are the same question, in whatever words.
+func (q Question) Same(o Question) bool {
+	return q.Reason == o.Reason && q.Rule == o.Rule && q.Says == o.Says && q.Setting == o.Setting && q.Mode == o.Mode && q.Effect == o.Effect &&
+		slices.Equal(q.Sources, o.Sources)
+}
+
+// Binding is what an approval is bound to besides run, turn, call, arguments and
+// principal (contract §6).
+type Binding struct {
+	Workspace string `json:"workspace"`           // as the run names it; "" = it has none
+	LeadsTo   string `json:"leads_to,omitempty"`  // the same with symbolic links resolved; "" = nowhere
+	FolderID  string `json:"folder_id,omitempty"` // tells that folder from another one of the same name
+	// CommandLine reports that the call runs a command line.
+	CommandLine bool `json:"command_line,omitempty"`
+	// Files are those that the call writes, as they were.
+	Files []toolcrib.FileState `json:"files,omitempty"`
 }
 
 // ApprovalKind says what is asked of a person.
@@ -308,6 +344,9 @@ type ApprovalItem struct {
 	Effect    toolcrib.Effect   `json:"effect"`
 	Preview   *toolcrib.Preview `json:"preview"` // null = the tool shows none
 	Reason    string            `json:"reason,omitempty"`
+	Questions []Question        `json:"questions,omitempty"`
+	Changed   string            `json:"changed,omitempty"` // what is no longer as it was approved before
+	Binding   *Binding          `json:"binding,omitempty"`
 }
 
 // The values of [ConfirmationResolved.Decision] and of [CallDecision.Decision].
@@ -344,8 +383,9 @@ type ConfirmationResolved struct {
 // Remember says for what an approval holds besides the calls that it was about.
 type Remember struct {
 	Scope string `json:"scope"` // run | session | user
-	// Calls is tool (any call of the tool) or arguments (the same arguments only);
-	// "" is tool for calls that may be repeated safely, and arguments for others.
+	// Calls is tool (any call of the tool), arguments (the same arguments only), path
+	// (writes of the same file) or folder (writes of files in the same folder); "" is the
+	// narrowest that fits the call.
 	Calls string `json:"calls,omitempty"`
 }
 
@@ -356,12 +396,15 @@ const (
 	RememberUser      = "user"
 	RememberTool      = "tool"
 	RememberArguments = "arguments"
+	RememberPath      = "path"
+	RememberFolder    = "folder"
 )
 
 // CallDecision is the decision on one call of an approval.
 type CallDecision struct {
 	Decision  string          `json:"decision"`
 	Arguments json.RawMessage `json:"arguments,omitempty"` // as a person changed them
+	Binding   *Binding        `json:"binding,omitempty"`   // with Arguments: what the approval of these is bound to
 	Result    json.RawMessage `json:"result,omitempty"`    // for in_doubt: what happened; for input: the answer
 }
 

@@ -54,7 +54,7 @@ func TestDigestVector(t *testing.T) {
 	got := journal.Digest("run_01JA", 3, toolcrib.Principal{User: "ann"}, []journal.ApprovalItem{
 		{ID: "call_1", Name: "write_file", Arguments: json.RawMessage(`{"path":"ü"}`)},
 	})
-	if got != "03b5b66c48ecf87a3ceab968bccb023617c30415f299b136431465e8fa82f75f" {
+	if got != "56049781c46877faa8edd444005065907c9a60eda888840ccdbcb0d9a27571b3" {
 		t.Errorf("digest %s", got)
 	}
 }
@@ -65,6 +65,7 @@ type shown struct {
 	iteration int
 	user      string
 	calls     [][3]string
+	bound     []*[3]string // of each call: workspace, path and state of a file; nil = not bound
 }
 
 func drawShown(t *rapid.T, label string) shown {
@@ -76,14 +77,26 @@ func drawShown(t *rapid.T, label string) shown {
 	}
 	for range rapid.IntRange(0, 3).Draw(t, label+" calls") {
 		s.calls = append(s.calls, [3]string{text.Draw(t, "id"), text.Draw(t, "name"), text.Draw(t, "arguments")})
+		var bound *[3]string
+		if rapid.Bool().Draw(t, "bound") {
+			bound = &[3]string{text.Draw(t, "workspace"), text.Draw(t, "file"), text.Draw(t, "state")}
+		}
+		s.bound = append(s.bound, bound)
 	}
 	return s
 }
 
 func (s shown) digest() string {
 	var items []journal.ApprovalItem
-	for _, c := range s.calls {
-		items = append(items, journal.ApprovalItem{ID: c[0], Name: c[1], Arguments: json.RawMessage(c[2])})
+	for i, c := range s.calls {
+		item := journal.ApprovalItem{ID: c[0], Name: c[1], Arguments: json.RawMessage(c[2])}
+		if b := s.bound[i]; b != nil {
+			item.Binding = &journal.Binding{Workspace: b[0]}
+			if b[1] != "" {
+				item.Binding.Files = []toolcrib.FileState{{Path: b[1], State: b[2]}}
+			}
+		}
+		items = append(items, item)
 	}
 	return journal.Digest(toolcrib.RunID(s.run), s.iteration, toolcrib.Principal{User: s.user}, items)
 }
@@ -93,7 +106,11 @@ func (s shown) same(o shown) bool {
 		return false
 	}
 	for i := range s.calls {
-		if s.calls[i] != o.calls[i] {
+		a, b := s.bound[i], o.bound[i]
+		if s.calls[i] != o.calls[i] || (a == nil) != (b == nil) {
+			return false
+		}
+		if a != nil && (a[0] != b[0] || a[1] != b[1] || a[1] != "" && a[2] != b[2]) {
 			return false
 		}
 	}
@@ -105,7 +122,7 @@ func TestDigestTellsApart(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a, b := drawShown(rt, "a"), drawShown(rt, "b")
 		if rapid.Bool().Draw(rt, "nearly the same") {
-			b = shown{run: a.run, iteration: a.iteration, user: a.user, calls: append([][3]string(nil), a.calls...)}
+			b = shown{run: a.run, iteration: a.iteration, user: a.user, calls: append([][3]string(nil), a.calls...), bound: a.bound}
 			switch n := len(b.calls); {
 			case n > 0 && rapid.Bool().Draw(rt, "shift"):
 				// Move a byte over the border of two fields.

@@ -7,7 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
@@ -22,7 +25,15 @@ type Remembered struct {
 	Session toolcrib.SessionID `json:"session_id,omitempty"`
 	Tool    string             `json:"tool"`
 	// Arguments are the canonical arguments that it holds for; nil = any.
-	Arguments  json.RawMessage `json:"arguments,omitempty"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	// Path is the file that a call may write, or with Folder the folder; absolute, links
+	// resolved. "" = the calls write no files that an approval is bound to.
+	Path   string `json:"path,omitempty"`
+	Folder bool   `json:"folder,omitempty"`
+	// Workspace is the folder in which it holds, links resolved, and FolderID tells it from
+	// another one of the same name; "" = in runs without a workspace.
+	Workspace  string          `json:"workspace"`
+	FolderID   string          `json:"folder_id,omitempty"`
 	Effect     toolcrib.Effect `json:"effect"` // of the calls that were approved
 	Run        toolcrib.RunID  `json:"run_id"` // in whose journal the approval stands
 	ApprovalID string          `json:"approval_id"`
@@ -50,10 +61,21 @@ func (m Remembered) Check() error {
 		return errors.New("remember: a run, its approval and who decided are needed")
 	case len(m.Arguments) > maxRememberedBytes:
 		return fmt.Errorf("remember: arguments of %d bytes, at most %d", len(m.Arguments), maxRememberedBytes)
+	case m.Path == "" && m.Folder, (m.Workspace == "") != (m.FolderID == ""):
+		return errors.New("remember: a folder goes with its path, and a workspace with what tells it")
+	case !place(m.Path) || !place(m.Workspace):
+		return fmt.Errorf("remember: the path and the workspace must be absolute, of valid UTF-8 and at most %d bytes", maxRememberedPath)
 	case m.Arguments != nil && !compactObject(m.Arguments):
 		return errors.New("remember: the arguments must be a canonical JSON object")
 	}
 	return nil
+}
+
+// maxRememberedPath bounds a path of a remembered approval, in bytes.
+const maxRememberedPath = 4096
+
+func place(path string) bool {
+	return path == "" || filepath.IsAbs(path) && filepath.Clean(path) == path && utf8.ValidString(path) && len(path) <= maxRememberedPath
 }
 
 // compactObject tells whether this is a JSON object without white space between.
@@ -65,7 +87,10 @@ func compactObject(raw json.RawMessage) bool {
 // MakeID is the ID that an approval has: the same for the same.
 func (m Remembered) MakeID() string {
 	h := sha256.New()
-	for _, part := range []string{m.Scope, m.User, string(m.Session), m.Tool, string(m.Arguments), string(m.Effect), string(m.Run), m.ApprovalID} {
+	for _, part := range []string{
+		m.Scope, m.User, string(m.Session), m.Tool, string(m.Arguments), m.Path, strconv.FormatBool(m.Folder), m.Workspace, m.FolderID,
+		string(m.Effect), string(m.Run), m.ApprovalID,
+	} {
 		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part) // a hash never fails to write
 	}
 	if m.Arguments == nil {
@@ -77,6 +102,7 @@ func (m Remembered) MakeID() string {
 // Equal tells whether two are the same in all.
 func (m Remembered) Equal(o Remembered) bool {
 	same := bytes.Equal(m.Arguments, o.Arguments) && (m.Arguments == nil) == (o.Arguments == nil) && m.At.Equal(o.At) && m.RevokedAt.Equal(o.RevokedAt)
+	same = same && m.Path == o.Path && m.Folder == o.Folder && m.Workspace == o.Workspace && m.FolderID == o.FolderID
 	return same && m.ID == o.ID && m.Scope == o.Scope && m.User == o.User && m.Session == o.Session && m.Tool == o.Tool && m.Effect == o.Effect &&
 		m.Run == o.Run && m.ApprovalID == o.ApprovalID && m.By == o.By && m.RevokedBy == o.RevokedBy
 }

@@ -123,7 +123,7 @@ func (t *token) Take(context.Context) error                         { return nil
 
 func scope() gate.Scope {
 	return gate.Scope{
-		Agent: "default", Workspace: "/ws", MaxDepth: 3, MaxCalls: 64, MaxRepeats: 3, HasSkills: true,
+		Agent: "default", MaxDepth: 3, MaxCalls: 64, MaxRepeats: 3, HasSkills: true,
 		AgentTools:  []string{"read_*", "server0*", "server1*", "server2*", "server3*", "write_*"},
 		SkillTools:  []string{"server*__tool_*", "exec_shell(git:*)", nameOf(1)},
 		RunTools:    []string{nameOf(2), nameOf(3), "*__tool_*"},

@@ -162,7 +162,7 @@ func (v *approvalView) propose() {
 	known := map[string]bool{}
 	for i := range v.Calls {
 		if c := &v.Calls[i]; c.Decision == "" && v.Kind == journal.ApprovalCall {
-			if r := proposed(v.rec.Workspace, &c.ApprovalItem); r != nil && !known[r.Name] {
+			if r := proposed(&c.ApprovalItem); r != nil && !known[r.Name] {
 				c.Proposed, known[r.Name] = r, true
 			}
 		}

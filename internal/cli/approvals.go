@@ -135,6 +135,7 @@ func (a *app) showApproval(ctx context.Context, v *approvalView) error {
 		{"agent", v.Agent},
 		{"user", v.User},
 		{"kind", string(v.Kind)},
+		{"workspace", v.rec.Workspace},
 		{"reason", v.Reason},
 		{"age", render.Duration(now.Sub(v.CreatedAt))},
 		{"digest", v.Digest},

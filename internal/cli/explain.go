@@ -64,7 +64,7 @@ func (a *app) explain(cmd *cobra.Command, f *explainFlags, names []string) error
 		return err
 	}
 	answers := about.gate.Explain(cmd.Context(), about.who, about.scope, names...)
-	kept, err := a.remembered(cmd.Context(), about.who, about.facts.Session, answers)
+	kept, err := a.remembered(cmd.Context(), about, answers)
 	if err != nil {
 		return err
 	}

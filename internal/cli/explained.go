@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -105,7 +106,7 @@ func (x *explained) note(answers []gate.Explanation) {
 		for _, m := range x.facts.Remembered {
 			if m.Tool == answers[i].Tool && m.Scope == "run" {
 				answers[i].Notes = append(answers[i].Notes, fmt.Sprintf(
-					"remembered for the run: %s needs no approval by tools.confirm; approved by %s (%s)", rememberedCalls(m.Tool, m.Arguments), m.By, m.ApprovalID))
+					"remembered for the run: %s needs no approval by tools.confirm; approved by %s (%s)", render.RememberedText(m), m.By, m.ApprovalID))
 			}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 func (a *app) rememberFlags(cmd *cobra.Command, f *decideFlags) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.remember, "remember", "", "let later calls like these pass too, without a question: in this run, session, or for this user")
-	flags.StringVar(&f.rememberCalls, "remember-calls", "", "what counts as like these: any call of the tool, or the same arguments (default: tool for calls that may be repeated safely, else arguments)")
+	flags.StringVar(&f.rememberCalls, "remember-calls", "", "what counts as like these: path or folder of the file, the same arguments, any call of the tool (default: path for file writes, arguments for command lines, tool for other calls that may be repeated safely, else arguments)")
 	for name, words := range map[string][]string{"remember": rememberScopes(), "remember-calls": rememberKinds()} {
 		// The flag was just made, so this cannot fail.
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
@@ -26,7 +26,9 @@ func rememberScopes() []string {
 	return []string{journal.RememberRun, journal.RememberSession, journal.RememberUser}
 }
 
-func rememberKinds() []string { return []string{journal.RememberTool, journal.RememberArguments} }
+func rememberKinds() []string {
+	return []string{journal.RememberPath, journal.RememberFolder, journal.RememberArguments, journal.RememberTool}
+}
 
 // checkRemember refuses words that mean nothing, before anything is looked up.
 func (f *decideFlags) checkRemember(flags *pflag.FlagSet) error {

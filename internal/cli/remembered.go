@@ -41,19 +41,24 @@ func (m approvalMemory) Remembered(ctx context.Context, user string, session too
 	}
 	list := make([]gate.Remembered, len(kept))
 	for i, k := range kept {
-		list[i] = gate.Remembered{
-			Tool: k.Tool, Arguments: k.Arguments, Effect: k.Effect, Scope: k.Scope, ApprovalID: k.ApprovalID, By: k.By,
-		}
+		list[i] = gateRemembered(k)
 	}
 	return list, nil
+}
+
+func gateRemembered(k store.Remembered) gate.Remembered {
+	return gate.Remembered{
+		Tool: k.Tool, Arguments: k.Arguments, Path: k.Path, Folder: k.Folder, Effect: k.Effect, Scope: k.Scope,
+		ApprovalID: k.ApprovalID, By: k.By, Workspace: k.Workspace, FolderID: k.FolderID,
+	}
 }
 
 // Remember implements [agent.Memory].
 func (m approvalMemory) Remember(ctx context.Context, user string, session toolcrib.SessionID, run toolcrib.RunID, approvals []gate.Remembered) error {
 	for _, r := range approvals {
 		keep := store.Remembered{
-			Scope: r.Scope, User: user, Tool: r.Tool, Arguments: r.Arguments, Effect: r.Effect,
-			Run: run, ApprovalID: r.ApprovalID, By: r.By,
+			Scope: r.Scope, User: user, Tool: r.Tool, Arguments: r.Arguments, Path: r.Path, Folder: r.Folder,
+			Workspace: r.Workspace, FolderID: r.FolderID, Effect: r.Effect, Run: run, ApprovalID: r.ApprovalID, By: r.By,
 		}
 		if r.Scope == journal.RememberSession {
 			keep.Session = session
@@ -118,7 +123,7 @@ func (a *app) listRemembered(ctx context.Context, f store.RememberedFilter, asJS
 	if asJSON {
 		return printJSON(a.out, append([]store.Remembered{}, list...), true)
 	}
-	rows := [][]string{{"REMEMBERED", "FOR", "CALLS", "EFFECT", "BY", "SINCE", "REVOKED"}}
+	rows := [][]string{{"REMEMBERED", "FOR", "CALLS", "WORKSPACE", "EFFECT", "BY", "SINCE", "REVOKED"}}
 	now := time.Now()
 	for _, m := range list {
 		revoked := ""
@@ -126,7 +131,7 @@ func (a *app) listRemembered(ctx context.Context, f store.RememberedFilter, asJS
 			revoked = shortTime(m.RevokedAt.Local(), now) + " by " + m.RevokedBy
 		}
 		rows = append(rows, []string{
-			m.ID, rememberedFor(m), rememberedCalls(m.Tool, m.Arguments), string(m.Effect), m.By, shortTime(m.At.Local(), now), revoked,
+			m.ID, rememberedFor(m), render.RememberedText(gateRemembered(m)), m.Workspace, string(m.Effect), m.By, shortTime(m.At.Local(), now), revoked,
 		})
 	}
 	a.outStyle.Table(a.out, rows)
@@ -139,14 +144,6 @@ func rememberedFor(m store.Remembered) string {
 		return "session " + string(m.Session) + " of " + m.User
 	}
 	return "user " + m.User
-}
-
-// rememberedCalls tells which calls are meant.
-func rememberedCalls(tool string, arguments []byte) string {
-	if arguments == nil {
-		return "any call of " + tool
-	}
-	return render.Style{}.Call(tool, arguments, "")
 }
 
 func (a *app) rememberedRevokeCommand() *cobra.Command {
@@ -207,21 +204,22 @@ func (a *app) printRemembered(ctx context.Context, s *sqlite.Store, user, id str
 	return printJSON(a.out, list[i], true)
 }
 
-// remembered are the approvals that hold for a user, and in a session; what they
-// mean for each tool is added to what is told of it.
-func (a *app) remembered(ctx context.Context, who toolcrib.Principal, session toolcrib.SessionID, answers []gate.Explanation) ([]gate.Remembered, error) {
+// remembered are the approvals that hold for whom a run acts for, in its session and
+// workspace; what they mean for each tool is added to what is told of it.
+func (a *app) remembered(ctx context.Context, about *explained, answers []gate.Explanation) ([]gate.Remembered, error) {
 	c, err := a.configuration()
 	if err != nil {
 		return nil, err
 	}
 	always := alwaysAsked(c)
-	kept, err := approvalMemory{a.store}.Remembered(ctx, who.User, session)
+	kept, err := approvalMemory{a.store}.Remembered(ctx, about.who.User, about.facts.Session)
 	if err != nil {
 		return nil, err
 	}
 	if c.Approvals.FourEyes {
-		kept = agent.OfOthers(who.User, kept)
+		kept = agent.OfOthers(about.who.User, kept)
 	}
+	kept = slices.DeleteFunc(kept, func(m gate.Remembered) bool { return !m.HoldsIn(about.scope.Workspace) })
 	for i := range answers {
 		for _, m := range kept {
 			if m.Tool == answers[i].Tool {
@@ -230,7 +228,7 @@ func (a *app) remembered(ctx context.Context, who toolcrib.Principal, session to
 					what = "is asked about all the same, because tools.settings." + m.Tool + ".confirm is always"
 				}
 				answers[i].Notes = append(answers[i].Notes, fmt.Sprintf(
-					"remembered for the %s: %s %s; approved by %s (%s)", m.Scope, rememberedCalls(m.Tool, m.Arguments), what, m.By, m.ApprovalID))
+					"remembered for the %s: %s %s; approved by %s (%s)", m.Scope, render.RememberedText(m), what, m.By, m.ApprovalID))
 			}
 		}
 	}

@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"encoding/json"
+	"os"
+	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -17,4 +19,18 @@ func cmdRemembered(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("%d approvals are remembered, not 1", len(list))
 	}
 	ts.Setenv(args[0], list[0].ID)
+}
+
+// cmdRuled adds the rules that standard output of the last command, approvals show,
+// proposes to the end of a configuration: ruled FILE.
+func cmdRuled(ts *testscript.TestScript, _ bool, args []string) {
+	name := ts.MkAbs(args[0])
+	text, err := os.ReadFile(name)
+	ts.Check(err)
+	for line := range strings.Lines(ts.ReadFile("stdout")) {
+		if strings.HasPrefix(line, "- {name: allow_") {
+			text = append(text, "  "+line...)
+		}
+	}
+	ts.Check(os.WriteFile(name, text, 0o600))
 }

@@ -72,6 +72,7 @@ func TestScripts(t *testing.T) {
 			"judged":     cmdJudged,
 			"runid":      cmdRunID,
 			"remembered": cmdRemembered,
+			"ruled":      cmdRuled,
 			"together":   cmdTogether,
 			"background": behind.start,
 			"ended":      behind.end,

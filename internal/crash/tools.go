@@ -164,6 +164,7 @@ type (
 		toolcrib.Targeter
 		toolcrib.Previewer
 		toolcrib.Preparer
+		toolcrib.Binder
 	}
 	runner struct {
 		*executed
@@ -182,9 +183,10 @@ func deadlyTool(t toolcrib.Tool, d *dead, dir string) toolcrib.Tool {
 	previews, _ := t.(toolcrib.Previewer)
 	prepares, _ := t.(toolcrib.Preparer)
 	judges, _ := t.(toolcrib.Effector)
+	binds, _ := t.(toolcrib.Binder)
 	switch {
 	case prepares != nil:
-		return &writer{inner, admits, targets, previews, prepares}
+		return &writer{inner, admits, targets, previews, prepares, binds}
 	case judges != nil:
 		return &runner{inner, admits, targets, previews, judges}
 	case targets != nil:

@@ -17,7 +17,7 @@ const module = "github.com/toolcrib/toolcrib"
 var layers = []layer{
 	{name: "replay"},
 	{name: "agent"},
-	{name: "gate", modules: []string{"github.com/santhosh-tekuri/jsonschema/v6"}},
+	{name: "gate", modules: []string{"github.com/santhosh-tekuri/jsonschema/v6", "golang.org/x/sys"}},
 	{name: "journal"},
 	{name: "guard", modules: []string{"golang.org/x/text"}},
 	{name: "."},

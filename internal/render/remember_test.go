@@ -7,32 +7,82 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// It is said what an approval does not lift: what taint, a rule or a setting asks
-// (contract §6).
+// It is said for what an approval holds, and what it does not lift: what taint, a rule or
+// a setting asks (contract §6).
 func TestH16_RememberText(t *testing.T) {
+	confirm := journal.Question{Reason: toolcrib.ReasonNeedsConfirmation, Setting: "tools.confirm", Mode: "always"}
+	always := journal.Question{Reason: toolcrib.ReasonNeedsConfirmation, Setting: "tools.settings.write_file.confirm", Mode: "always"}
+	rule := journal.Question{Reason: toolcrib.ReasonNeedsConfirmation, Rule: "a", Text: "rule a asks: tools.settings.write_file.confirm is always"}
+	taint := journal.Question{Reason: toolcrib.ReasonTaintedFlow, Sources: []string{"web_fetch"}}
 	const (
-		confirm = "write_file writes (idempotent_write); tools.confirm is writes"
-		always  = "write_file writes (idempotent_write); tools.settings.write_file.confirm is always"
-		tainted = "the run has read untrusted data (web_fetch), and write_file writes; "
-		text    = "not asked again in this run: any call of write_file that does no more than this one"
-		taint   = "; where a run has read untrusted data, as this one has, it is asked about all the same"
+		text     = "not asked again in this run: write_file to notes/a.md"
+		byRule   = "; asked about all the same by rule a"
+		byTaint  = "; where a run has read untrusted data, as this one has, it is asked about all the same"
+		nothing  = "nothing of this can be remembered"
+		noAnswer = "not asked again in this run: write_file to notes/a.md" + byRule
 	)
-	for reason, want := range map[string]string{
-		confirm:                                text,
-		always:                                 "nothing of this can be remembered",
-		"rule a asks; " + always:               "nothing of this can be remembered",
-		"rule a asks: Look; " + confirm:        text + "; asked about all the same by rule a",
-		"rule a asks":                          text + "; asked about all the same by rule a",
-		tainted + confirm:                      text + taint,
-		tainted + "rule a asks: b; " + confirm: text + "; asked about all the same by rule a" + taint,
+	for name, c := range map[string]struct {
+		questions []journal.Question
+		want      string
+	}{
+		"confirm":         {[]journal.Question{confirm}, text},
+		"always":          {[]journal.Question{always}, nothing},
+		"rule and always": {[]journal.Question{rule, always}, nothing},
+		"rule":            {[]journal.Question{rule, confirm}, text + byRule},
+		"rule alone":      {[]journal.Question{rule}, noAnswer},
+		"taint":           {[]journal.Question{taint, confirm}, text + byTaint},
+		"all":             {[]journal.Question{taint, rule, confirm}, text + byRule + byTaint},
 	} {
-		item := journal.ApprovalItem{Name: "write_file", Effect: toolcrib.EffectIdempotentWrite, Reason: reason}
+		item := bound("write_file", "/w/notes/a.md")
+		item.Questions = c.questions
 		calls := []journal.ApprovalItem{item, item}
-		if got := RememberText(calls, journal.Remember{Scope: journal.RememberRun}); got != want {
-			t.Errorf("%s: %s, want %s", reason, got, want)
+		if got := RememberText(calls, journal.Remember{Scope: journal.RememberRun}); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
-		if Storable(calls) != (want != "nothing of this can be remembered") {
-			t.Errorf("%s: storable is %v", reason, Storable(calls))
+		if Storable(calls) != (c.want != nothing) {
+			t.Errorf("%s: storable is %v", name, Storable(calls))
+		}
+		if offered := c.want != nothing && c.questions[0].Reason != toolcrib.ReasonTaintedFlow; Rememberable(calls) != offered {
+			t.Errorf("%s: rememberable is %v", name, Rememberable(calls))
+		}
+	}
+}
+
+// bound is a call that writes a file of the workspace /w; "" = it writes none.
+func bound(tool, file string) journal.ApprovalItem {
+	c := journal.ApprovalItem{
+		Name: tool, Effect: toolcrib.EffectIdempotentWrite, Arguments: []byte(`{"command":"make test"}`),
+		Binding: &journal.Binding{Workspace: "/w", LeadsTo: "/w", FolderID: "1"},
+	}
+	if file != "" {
+		c.Binding.Files = []toolcrib.FileState{{Path: file, State: "sha256:0"}}
+	}
+	return c
+}
+
+// For later calls of a session or user it is said in which workspace, and of all calls
+// what exactly: a path, a folder, a line.
+func TestH16_RememberTextNames(t *testing.T) {
+	shell := bound("exec_shell", "")
+	shell.Effect, shell.Binding.CommandLine = toolcrib.EffectNonIdempotentWrite, true
+	elsewhere := bound("write_file", "/x\u202e/a.md")
+	for _, c := range []struct {
+		item        journal.ApprovalItem
+		scope, kind string
+		want        string
+	}{
+		{bound("write_file", "/w/notes/a.md"), "user", "", "not asked again for this user in the workspace /w: write_file to notes/a.md"},
+		{bound("write_file", "/w/notes/a.md"), "session", "folder", "not asked again in this session in the workspace /w: write_file to files in notes/"},
+		{bound("write_file", "/w/a.md"), "run", "folder", "not asked again in this run: write_file to files in the workspace"},
+		{bound("write_file", "/w/a.md"), "run", "arguments", "not asked again in this run: write_file to a.md with exactly these arguments: make test"},
+		{bound("write_file", "/w/a.md"), "run", "tool", "nothing of this can be remembered"},
+		{elsewhere, "run", "", "not asked again in this run: write_file to /x[U+202E]/a.md"},
+		{shell, "user", "", "not asked again for this user in the workspace /w: exec_shell with exactly these arguments: make test"},
+		{shell, "user", "tool", "nothing of this can be remembered"},
+		{bound("note", ""), "run", "", "not asked again in this run: any call of note that does no more than this one"},
+	} {
+		if got := RememberText([]journal.ApprovalItem{c.item}, journal.Remember{Scope: c.scope, Calls: c.kind}); got != c.want {
+			t.Errorf("%s by %q: %s, want %s", c.item.Name, c.kind, got, c.want)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type rememberedCache struct {
 const rememberedUsers = 1000
 
 const (
-	rememberedColumns = "id, scope, user, session_id, tool, arguments, effect, run_id, approval_id, by, at, revoked_at, revoked_by"
+	rememberedColumns = "id, scope, user, session_id, tool, arguments, path, folder, workspace, folder_id, effect, run_id, approval_id, by, at, revoked_at, revoked_by"
 	selectRemembered  = "SELECT " + rememberedColumns + " FROM remembered"
 )
 
@@ -36,7 +36,7 @@ func scanRemembered(scan func(...any) error) (m store.Remembered, err error) {
 	var at int64
 	var revoked sql.NullInt64
 	var arguments sql.Null[[]byte]
-	err = scan(&m.ID, &m.Scope, &m.User, &m.Session, &m.Tool, &arguments, &m.Effect, &m.Run, &m.ApprovalID, &m.By, &at, &revoked, &m.RevokedBy)
+	err = scan(&m.ID, &m.Scope, &m.User, &m.Session, &m.Tool, &arguments, &m.Path, &m.Folder, &m.Workspace, &m.FolderID, &m.Effect, &m.Run, &m.ApprovalID, &m.By, &at, &revoked, &m.RevokedBy)
 	m.At = fromMicro(at)
 	if arguments.Valid {
 		m.Arguments = arguments.V
@@ -77,8 +77,8 @@ func (t *tx) remember(m store.Remembered) (bool, error) {
 	if m.Arguments != nil {
 		arguments = string(m.Arguments)
 	}
-	_, err = t.exec("INSERT INTO remembered ("+rememberedColumns+") VALUES (?,?,?,?,?,?,?,?,?,?,?,NULL,'')",
-		m.ID, m.Scope, text(m.User), text(string(m.Session)), m.Tool, arguments, string(m.Effect), text(string(m.Run)), text(m.ApprovalID), text(m.By), m.At.UnixMicro())
+	_, err = t.exec("INSERT INTO remembered ("+rememberedColumns+") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,NULL,'')",
+		m.ID, m.Scope, text(m.User), text(string(m.Session)), m.Tool, arguments, m.Path, m.Folder, m.Workspace, m.FolderID, string(m.Effect), text(string(m.Run)), text(m.ApprovalID), text(m.By), m.At.UnixMicro())
 	if err != nil {
 		return false, err
 	}

@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -48,11 +49,17 @@ func people(t testing.TB, s *sqlite.Store) {
 func remembered(what string) store.Remembered {
 	m := store.Remembered{
 		Scope: journal.RememberUser, User: "ann", Tool: "write_file", Effect: toolcrib.EffectIdempotentWrite, Run: "run_a", ApprovalID: "apr_1", By: "ann",
+		Path: abs("w", "notes"), Folder: true, Workspace: abs("w"), FolderID: "7@1.000000001",
 	}
 	if what == "session" {
 		m.Scope, m.Session, m.Arguments = journal.RememberSession, "ses_1", []byte(`{"path":"a <b>.txt"}`)
+		m.Path, m.Folder, m.Workspace, m.FolderID = "", false, "", ""
 	}
 	return m
+}
+
+func abs(names ...string) string {
+	return filepath.Join(append([]string{string(filepath.Separator)}, names...)...)
 }
 
 func holding(t testing.TB, s *sqlite.Store, user string, session toolcrib.SessionID) []string {
@@ -64,6 +71,9 @@ func holding(t testing.TB, s *sqlite.Store, user string, session toolcrib.Sessio
 	var texts []string
 	for _, m := range list {
 		texts = append(texts, fmt.Sprintf("%s %s%s", m.Scope, m.Tool, m.Arguments))
+		if want := remembered(map[string]string{"session": "session", "user": "tool"}[m.Scope]); m.Path != want.Path || m.Folder != want.Folder || m.Workspace != want.Workspace || m.FolderID != want.FolderID {
+			t.Errorf("%+v, want %+v", m, want)
+		}
 	}
 	return texts
 }
@@ -138,6 +148,13 @@ func TestH16_RememberedRefused(t *testing.T) {
 		"not canonical":     func(m *store.Remembered) { m.Arguments = []byte(`{"a": 1}`) },
 		"no JSON":           func(m *store.Remembered) { m.Arguments = []byte(`{"a`) },
 		"empty":             func(m *store.Remembered) { m.Arguments = []byte{} },
+		"no folder":         func(m *store.Remembered) { m.Path = "" },
+		"relative":          func(m *store.Remembered) { m.Path = "notes" },
+		"not clean":         func(m *store.Remembered) { m.Path += "/../x" },
+		"no workspace":      func(m *store.Remembered) { m.Workspace = "" },
+		"any folder":        func(m *store.Remembered) { m.FolderID = "" },
+		"no UTF-8":          func(m *store.Remembered) { m.Workspace += "\xff" },
+		"long path":         func(m *store.Remembered) { m.Path += strings.Repeat("x", 4096) },
 		"large":             func(m *store.Remembered) { m.Arguments = []byte(`{"a":"` + strings.Repeat("x", 64<<10) + `"}`) },
 	} {
 		m := remembered("tool")

@@ -199,6 +199,10 @@ CREATE TABLE remembered (
     session_id  TEXT    NOT NULL,               -- '' with scope user
     tool        TEXT    NOT NULL,
     arguments   TEXT,                           -- canonical JSON; NULL = any
+    path        TEXT    NOT NULL,               -- of the file that is written; '' = none
+    folder      INTEGER NOT NULL,               -- 1 = path is the folder of the files
+    workspace   TEXT    NOT NULL,               -- where it holds; '' = in runs without one
+    folder_id   TEXT    NOT NULL,               -- tells the workspace from another folder of the same name
     effect      TEXT    NOT NULL,
     run_id      TEXT    NOT NULL,
     approval_id TEXT    NOT NULL,

@@ -82,6 +82,7 @@ type settings struct {
 
 	mu       sync.Mutex
 	prepared map[callKey]string // hash before, of calls prepared and not yet run
+	written  map[ownKey]ownWrite
 }
 
 type callKey struct {

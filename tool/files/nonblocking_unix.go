@@ -4,6 +4,7 @@ package files
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
@@ -35,4 +36,13 @@ func syncFolder(dir *os.Root) error {
 		err = closed
 	}
 	return err
+}
+
+// fileID tells a file from another one in its place.
+func fileID(info fs.FileInfo) string {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d:%d", stat.Dev, stat.Ino)
 }

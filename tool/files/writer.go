@@ -110,12 +110,13 @@ func (t *writer) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 		if compare && (err == nil || before.hash != "") && before.hash != expected {
 			return toolcrib.Failf(toolcrib.ExecutionFailed, "%s was changed by somebody else just now; nothing was written, read it again", p.shown)
 		}
-		if err != nil {
+		if err := t.set.approved(call, w.abs(p.real), p.shown, before, err); err != nil {
 			return err
 		}
 		if err := w.replace(ctx, p, before, after); err != nil {
 			return err
 		}
+		t.set.wrote(call.Run, w.abs(p.real), before.state(), "sha256:"+hashOf(after))
 		result.Message = c.message(p.shown, len(after))
 		return nil
 	})
@@ -131,7 +132,7 @@ func (t *writer) Prepare(ctx context.Context, call toolcrib.Call) (json.RawMessa
 	var record prepared
 	err := t.with(ctx, call, func(w *workspace, p place, c change) error {
 		before, _, after, err := c.plan(ctx, w, p)
-		if err != nil {
+		if err := t.set.approved(call, w.abs(p.real), p.shown, before, err); err != nil {
 			return err
 		}
 		record = prepared{

@@ -26,9 +26,18 @@ func Bodies() []toolcrib.Body {
 		CostUSD: &cost, Reported: true,
 	}
 	preview := &toolcrib.Preview{Kind: "diff", Text: "-old\n+new <&>\u2028"}
+	questions := []journal.Question{{
+		Reason: toolcrib.ReasonTaintedFlow, Rule: "r", Says: "0a", Setting: "tools.confirm", Mode: "writes",
+		Effect: toolcrib.EffectIdempotentWrite, Sources: []string{"web_fetch"}, Text: "<why> & \u2028",
+	}}
+	binding := &journal.Binding{
+		Workspace: "/w", LeadsTo: "/real <w>", FolderID: "7@1.5", CommandLine: true,
+		Files: []toolcrib.FileState{{Path: "/real <w>/a.txt", State: toolcrib.FileAbsent}},
+	}
 	item := journal.ApprovalItem{
 		ID: "call_1", Name: "write_file", Arguments: json.RawMessage(`{"path":"a.txt","text":"<b>&é\u0000"}`),
 		Effect: toolcrib.EffectIdempotentWrite, Preview: preview, Reason: "writes need an approval",
+		Questions: questions, Changed: "a.txt is gone", Binding: binding,
 	}
 	call := toolcrib.ToolCall{
 		ID: "call_1", Name: "write_file", Arguments: json.RawMessage(`{"path":"a.txt"}`), Broken: "{", Problem: "ends early",
@@ -53,6 +62,7 @@ func Bodies() []toolcrib.Body {
 		&journal.Usage{Request: 2, Tokens: tokens, CostUSD: 0.001, Estimated: true, Sum: usage},
 		&journal.Verdicts{Iteration: 1, Again: true, Verdicts: []journal.Verdict{{
 			CallID: "call_1", Tool: "write_file", Decision: toolcrib.Ask, Reason: toolcrib.ReasonNeedsConfirmation, Message: "m",
+			Questions: questions, Changed: "a.txt is gone", Binding: binding, ApprovedBy: "bob",
 			OperatorHint: "h", Rule: "r", SchemaError: json.RawMessage(`{"at":"/path"}`), Position: "toolcrib.yaml:3", Detail: "d",
 			Effect: toolcrib.EffectIdempotentWrite, Targets: []toolcrib.Target{{Kind: "file", Name: "/w/a.txt", Write: true}},
 			Preview: preview, Untrusted: true, Approval: "apr_1", TimeoutMS: 30000, MaxBytes: 65536, AnsweredBy: toolcrib.ByPerson, Counted: true,

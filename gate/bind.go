@@ -1,0 +1,123 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// maxShownPath bounds a path in a text, in bytes.
+const maxShownPath = 1024
+
+// whereabouts is the workspace of a run as it is now. It is looked up once for each
+// judgement of a turn, and only if an approval is bound to it.
+type whereabouts struct {
+	known             bool
+	leadsTo, folderID string // "" = nowhere
+}
+
+// workspace looks up what the path of the workspace leads to.
+func (p *policy) workspace() *whereabouts {
+	if p.here.known {
+		return &p.here
+	}
+	p.here = lookUp(p.scope.Workspace)
+	return &p.here
+}
+
+// lookUp finds out what the path of a workspace leads to. One that cannot be looked up
+// leads nowhere: that is a state like others.
+func lookUp(workspace string) whereabouts {
+	w := whereabouts{known: true}
+	if workspace == "" {
+		return w
+	}
+	if real, err := filepath.EvalSymlinks(workspace); err == nil {
+		if id, err := folderID(real); err == nil {
+			w.leadsTo, w.folderID = real, id
+		}
+	}
+	return w
+}
+
+// bind finds out what an approval of the call is bound to, as things are now. A call
+// for which that cannot be found out is refused: no approval could be held against it.
+func (j *judgement) bind() (*journal.Binding, *refusal) {
+	at := j.workspace()
+	b := &journal.Binding{Workspace: j.scope.Workspace, LeadsTo: at.leadsTo, FolderID: at.folderID, CommandLine: j.entry.commander != nil}
+	if j.entry.binder == nil {
+		return b, nil
+	}
+	ctx, cancel := context.WithTimeout(j.ctx, previewTimeout)
+	defer cancel()
+	err := contain(func() (err error) {
+		b.Files, err = j.entry.binder.Bind(ctx, j.judged())
+		return err
+	})
+	if err == nil {
+		return b, nil
+	}
+	r := refuse(j.name() + " was not run: what it would change could not be looked at. Go on without it, or try again.")
+	var forModel *toolcrib.ToolError
+	if errors.As(err, &forModel) && forModel != nil {
+		r.message = forModel.Error()
+	}
+	r.reason, r.detail = toolcrib.ReasonToolPolicy, err.Error()
+	return nil, r
+}
+
+// changedSince says what an approval was bound to that is otherwise now; "" = nothing.
+func changedSince(then, now *journal.Binding) string {
+	switch {
+	case then == nil:
+		return "it is not known what the approval is bound to"
+	case then.Workspace != now.Workspace:
+		return fmt.Sprintf("the workspace is %s now, not %s", shownPath(now.Workspace), shownPath(then.Workspace))
+	case then.LeadsTo != now.LeadsTo && now.LeadsTo == "":
+		return fmt.Sprintf("the workspace %s is gone", shownPath(now.Workspace))
+	case then.LeadsTo != now.LeadsTo:
+		return fmt.Sprintf("the workspace %s leads to %s now, not to %s", shownPath(now.Workspace), shownPath(now.LeadsTo), shownPath(then.LeadsTo))
+	case then.FolderID != now.FolderID:
+		return fmt.Sprintf("the workspace %s is another folder of the same name now", shownPath(now.Workspace))
+	case then.CommandLine != now.CommandLine || len(then.Files) != len(now.Files):
+		return "the call changes other files now"
+	}
+	for i, f := range now.Files {
+		was, name := then.Files[i], below(now.LeadsTo, f.Path)
+		switch {
+		case was.Path != f.Path:
+			return fmt.Sprintf("the call writes %s now, not %s", name, below(then.LeadsTo, was.Path))
+		case was.State == f.State:
+		case was.State == toolcrib.FileAbsent:
+			return name + " has been made since it was approved"
+		case f.State == toolcrib.FileAbsent:
+			return name + " is gone since it was approved"
+		default:
+			return name + " has been changed since it was approved"
+		}
+	}
+	return ""
+}
+
+// below names a path as it stands in a folder, or whole if it does not.
+func below(folder, name string) string {
+	if rel, err := filepath.Rel(folder, name); err == nil && filepath.IsLocal(rel) {
+		name = filepath.ToSlash(rel)
+	}
+	return shownPath(name)
+}
+
+// shownPath is a path as a person is told it.
+func shownPath(name string) string { return cut(guard.Visible(name), maxShownPath) }
+
+// within reports whether a clean absolute path is in a folder, at any depth.
+func within(folder, name string) bool {
+	rest, ok := strings.CutPrefix(name, strings.TrimRight(folder, `/\`))
+	return ok && rest != "" && (rest[0] == '/' || rest[0] == filepath.Separator)
+}

@@ -1,0 +1,21 @@
+package gate
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// folderID tells a folder from another one that has come in its place. The number of
+// a folder that was removed is given to the next one soon, so its birth counts too;
+// the device only where that is not known, for it can change with a restart.
+func folderID(path string) (string, error) {
+	var s unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &s); err != nil {
+		return "", err
+	}
+	if s.Mask&unix.STATX_BTIME == 0 {
+		return fmt.Sprintf("%d:%d:%d", s.Ino, s.Dev_major, s.Dev_minor), nil
+	}
+	return fmt.Sprintf("%d@%d.%09d", s.Ino, s.Btime.Sec, s.Btime.Nsec), nil
+}

@@ -1,0 +1,22 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// folderID tells a folder from another one that has come in its place.
+func folderID(path string) (id string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	var i syscall.ByHandleFileInformation
+	if err := syscall.GetFileInformationByHandle(syscall.Handle(f.Fd()), &i); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d:%d@%d", i.FileIndexHigh, i.FileIndexLow, i.CreationTime.Nanoseconds()), nil
+}
