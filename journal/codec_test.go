@@ -2,6 +2,7 @@ package journal_test
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -306,4 +307,23 @@ func missing(at string, old, now any) []string {
 		return []string{at}
 	}
 	return nil
+}
+
+// A journal in a file or on a terminal acts on nothing, and reads back as it was (contract §3).
+func TestEncodeEscapesWhatActs(t *testing.T) {
+	const text = "a\x7f\u0080\u009b2J\u061c\u200e\u202e\u2066 é日😀"
+	b := &journal.Message{Request: 1, Parts: []toolcrib.Part{{Text: text}}}
+	raw, err := journal.Encode(b)
+	if err != nil || !bytes.Contains(raw, []byte(`"a\u007f\u0080\u009b2J\u061c\u200e\u202e\u2066 é日😀"`)) {
+		t.Fatalf("%s, %v", raw, err)
+	}
+	again, err := journal.Decode(journal.KindMessage, raw)
+	if err != nil || again.(*journal.Message).Parts[0].Text != text {
+		t.Errorf("read as %+v, %v", again, err)
+	}
+	// Behind what is in a buffer already.
+	buffer := bytes.NewBufferString("kept\x7f")
+	if err := journal.EncodeTo(buffer, b); err != nil || buffer.String() != "kept\x7f"+string(raw) {
+		t.Errorf("%q, %v", buffer, err)
+	}
 }

@@ -71,6 +71,9 @@ func TestSecret_SetGetListRemove(t *testing.T) {
 	if list, err := s.List(); err != nil || len(list) != 0 {
 		t.Fatalf("a new store has %v, %v", list, err)
 	}
+	if values, err := s.Values(); err != nil || len(values) != 0 {
+		t.Fatalf("a new store has %v, %v", values, err)
+	}
 	_, err := s.Get("anthropic")
 	if !errors.Is(err, toolcrib.ErrNotFound) || !strings.Contains(err.Error(), "toolcrib secret set anthropic") {
 		t.Errorf("a secret that is not there: %v", err)
@@ -85,6 +88,10 @@ func TestSecret_SetGetListRemove(t *testing.T) {
 	want := []secret.Info{{Name: "anthropic", Created: at, Changed: at}, {Name: "openai", Created: at, Changed: at}}
 	if err != nil || fmt.Sprint(list) != fmt.Sprint(want) {
 		t.Errorf("list %v, %v; want %v", list, err, want)
+	}
+	values, err := s.Values()
+	if all := fmt.Sprint(values); err != nil || all != "map[anthropic:second openai:sk-1234567890]" {
+		t.Errorf("values %s, %v", all, err)
 	}
 	if err := s.Remove("openai"); err != nil {
 		t.Fatal(err)

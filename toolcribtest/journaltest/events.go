@@ -41,7 +41,7 @@ func Bodies() []toolcrib.Body {
 	}
 	call := toolcrib.ToolCall{
 		ID: "call_1", Name: "write_file", Arguments: json.RawMessage(`{"path":"a.txt"}`), Broken: "{", Problem: "ends early",
-		Cut: true, ProviderID: "toolu_9", Duplicate: true, Signature: "c2ln",
+		Cut: true, ProviderID: "toolu_9", Duplicate: true, Signature: "c2ln", Secret: "acme",
 	}
 	offer := journal.Offer{Hash: "f0", Bytes: 2048, Tools: []journal.OfferedTool{{Name: "read_file", Hash: "aa"}, {Name: "write_file", Hash: "bb"}}}
 	return append([]toolcrib.Body{
@@ -50,7 +50,7 @@ func Bodies() []toolcrib.Body {
 		&journal.Offered{Offer: offer},
 		&journal.ModelRequest{
 			Request: 1, Iteration: 1, Attempt: 1, Model: 1, Closing: true, Purpose: "condense", OfferHash: "f0", Hash: "e1",
-			Choice: toolcrib.ToolChoice{Mode: toolcrib.ChoiceRequired}, ReservedInput: 1000, ReservedOutput: 500, ReservedUSD: 0.5, MaxOutput: 500,
+			Choice: toolcrib.ToolChoice{Mode: toolcrib.ChoiceRequired}, ReservedInput: 1000, ReservedOutput: 500, ReservedUSD: 0.5, MaxOutput: 500, UserLeft: 400,
 		},
 		&journal.ModelFailed{
 			NoTools: true,
@@ -150,7 +150,7 @@ func reply() *journal.Message {
 
 func runStarted(offer journal.Offer, given *toolcrib.ToolCall, temperature *float64) *journal.RunStarted {
 	return &journal.RunStarted{
-		Format: journal.Format, Version: "1.2.3", ForkedFrom: "run_0", ForkedRound: 2,
+		Format: journal.Format, Version: "1.2.3", CostCap: "day", ForkedFrom: "run_0", ForkedRound: 2,
 		Agent: toolcrib.Agent{
 			Name: "default", Model: "small", Fallback: []string{"tiny"}, System: "Be careful.", Temperature: temperature,
 			MaxOutputTokens: 4096, Tools: []string{}, Skills: []string{"review"},
