@@ -290,7 +290,7 @@ func (l *lab) commands(p *pane) {
 	p.keys("Tab", "Enter")
 	p.waitAfter("❯ /model second", "from now on second answers")
 	p.send("are you there?")
-	p.wait("It goes on. [U+001B][31mred [U+202E]evil [U+001B][2J")
+	p.wait("It goes on. [31mred [U+202E]evil [U+001B][2J")
 }
 
 // undoes: turn by turn, each file by a call that is asked about.

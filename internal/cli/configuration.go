@@ -76,20 +76,11 @@ func (a *app) trusted(path string, content []byte) error {
 }
 
 // confirm asks a yes-or-no question on the terminal; anything but yes is no.
-func (a *app) confirm(question string) bool {
-	answers, err := terminal.Open(a.in, a.err)
-	if err != nil {
-		return false
-	}
-	defer answers.Close() //nolint:errcheck // only read
-	answers.Settle(context.Background(), terminal.Calm)
-	fmt.Fprint(a.err, a.style.Question(question+" [y/N]")+" ")
-	answer, err := answers.Line()
-	if err != nil {
-		fmt.Fprintln(a.err)
-		return false
-	}
-	return render.Pressed(render.YesKeys(false), answer) == render.KeyYes
+func (a *app) confirm(question string) (yes bool) {
+	a.asking(func(ctx context.Context, answers *terminal.Input) {
+		yes = a.answer(ctx, answers, question, "[y/N]", terminal.Calm, render.YesKeys(false)) == render.KeyYes
+	})
+	return yes
 }
 
 // notice tells something on standard error that ends nothing.

@@ -141,33 +141,25 @@ func (a *app) agreesToFolder(trusted trust.Store, dir string, files []trust.File
 // agreesTo shows what would be trusted, page by page, and asks. shown tells it, whole or
 // what has changed of it, and whether there is more of it than that. Nobody agrees to
 // what was not shown.
-func (a *app) agreesTo(question string, shown func(whole bool) (text string, cut bool)) bool {
-	answers, err := terminal.Open(a.in, a.err)
-	if err != nil {
-		return false
-	}
-	defer answers.Close() //nolint:errcheck // only read
-	for whole := false; ; whole = true {
-		text, cut := shown(whole)
-		if !a.pages(answers, text) {
-			return false
+func (a *app) agreesTo(question string, shown func(whole bool) (text string, cut bool)) (agreed bool) {
+	a.asking(func(ctx context.Context, answers *terminal.Input) {
+		for whole := false; ; whole = true {
+			text, cut := shown(whole)
+			if !a.pages(ctx, answers, text) {
+				return
+			}
+			keys := render.YesKeys(cut)
+			key := a.answer(ctx, answers, question, render.KeysText(keys)+"?", terminal.Calm, keys)
+			if agreed = key == render.KeyYes; key != render.KeyShow {
+				return
+			}
 		}
-		keys := render.YesKeys(cut)
-		answers.Settle(context.Background(), terminal.Calm)
-		fmt.Fprint(a.err, a.style.Question(question+" "+render.KeysText(keys)+"?")+" ")
-		line, err := answers.Line()
-		if err != nil {
-			fmt.Fprintln(a.err)
-			return false
-		}
-		if key := render.Pressed(keys, line); key != render.KeyShow {
-			return key == render.KeyYes
-		}
-	}
+	})
+	return agreed
 }
 
 // pages shows a text page by page; false = the person has said no before its end.
-func (a *app) pages(answers *terminal.Input, text string) bool {
+func (a *app) pages(ctx context.Context, answers *terminal.Input, text string) bool {
 	_, height, err := term.GetSize(int(a.in.Fd()))
 	if err != nil || height < 8 {
 		height = 24
@@ -179,11 +171,7 @@ func (a *app) pages(answers *terminal.Input, text string) bool {
 		if rows = rows[n:]; len(rows) == 0 {
 			return true
 		}
-		answers.Settle(context.Background(), 0)
-		fmt.Fprint(a.err, a.style.Cyan(fmt.Sprintf("page %d of %d · enter next page · %s no? ", page, of, render.KeyNo)))
-		line, err := answers.Line()
-		if err != nil || render.Pressed(render.YesKeys(false), line) == render.KeyNo {
-			fmt.Fprintln(a.err)
+		if a.answer(ctx, answers, fmt.Sprintf("page %d of %d ·", page, of), "enter next page · n no?", 0, render.YesKeys(false)) == render.KeyNo {
 			return false
 		}
 	}
