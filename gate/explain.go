@@ -122,6 +122,9 @@ func notes(e *entry, s *Scope, asked question) []string {
 	if e.admitter != nil {
 		notes = append(notes, "the tool has a policy of its own (tool_policy)")
 	}
+	if e.asker != nil {
+		notes = append(notes, "the tool asks about some calls itself (needs_confirmation)")
+	}
 	return append(notes, workerNotes(s)...)
 }
 
