@@ -97,6 +97,9 @@ func environment() (*cel.Env, error) {
 		options = append(options, cel.Variable(name, of))
 	}
 	made, err := cel.NewCustomEnv(append(options, textFunctions()...)...)
+	if err == nil {
+		made, err = made.Extend(cel.CustomTypeProvider(openFields{made.CELTypeProvider()}))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("rules: %w", err)
 	}

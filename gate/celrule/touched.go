@@ -38,6 +38,23 @@ type target struct {
 	tree      bool
 }
 
+// openFields are the types of conditions, where fields that may be undecided have the
+// type that they have when they are not.
+type openFields struct{ types.Provider }
+
+// FindStructFieldType implements [types.Provider].
+func (p openFields) FindStructFieldType(of, field string) (*types.FieldType, bool) {
+	found, ok := p.Provider.FindStructFieldType(of, field)
+	if !ok || found.Type != types.DynType {
+		return found, ok
+	}
+	typed := *found
+	if typed.Type = types.StringType; field == "args" {
+		typed.Type = types.NewListType(types.StringType)
+	}
+	return &typed, true
+}
+
 // targetOf makes it. The name of a file is absolute and has its links resolved;
 // its path is relative to the workspace, if it is in there, has slashes, and ends in
 // one if it is a folder.

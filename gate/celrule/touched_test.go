@@ -8,6 +8,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/gate/celrule"
 )
 
 // programsOf reads "git push; sh -c ?", where ? is a word that is not known.
@@ -142,5 +143,23 @@ func TestRules_Targets(t *testing.T) {
 	in.Targets = []toolcrib.Target{{Kind: "host", Name: "secrets/x"}}
 	if got := decided(t, prefix+" || "+folder, in); got != "no" {
 		t.Errorf("of a host: %s", got)
+	}
+}
+
+// Fields have types although their values may be undecided.
+func TestRules_TypesOfTargetsAndPrograms(t *testing.T) {
+	for condition, want := range map[string]string{
+		`targets.exists(t, t.name == 5)`:                  "found no matching overload for '=='",
+		`targets.exists(t, t.path.startsWith(1))`:         "found no matching overload for 'startsWith'",
+		`targets.exists(t, t.within(1))`:                  "found no matching overload for 'within'",
+		`targets.exists(t, t.pth == "")`:                  "undefined field 'pth'",
+		`programs.exists(p, 5 in p.args)`:                 "found no matching overload for 'in'",
+		`programs.exists(p, p.args[0].x == "")`:           "does not support field selection",
+		`programs.exists(p, p.name + 1 == "")`:            "found no matching overload for '+'",
+		`programs.exists(programs, programs.name == "x")`: "programs is a variable of every condition",
+	} {
+		if got := problems(t, celrule.Options{}, when(condition)); !strings.Contains(got[0].Message, want) {
+			t.Errorf("%s: %v, want %s", condition, got, want)
+		}
 	}
 }
