@@ -20,6 +20,7 @@ const (
 	StatusWaitingForApproval Status = "waiting_for_approval"
 	StatusWaitingForTool     Status = "waiting_for_tool"
 	StatusWaitingForInput    Status = "waiting_for_input"
+	StatusWaitingForProvider Status = "waiting_for_provider"
 	StatusCompleted          Status = "completed"
 	StatusFailed             Status = "failed"
 	StatusCancelled          Status = "cancelled"
@@ -30,9 +31,9 @@ func (s Status) Ended() bool {
 	return s == StatusCompleted || s == StatusFailed || s == StatusCancelled
 }
 
-// Parked tells whether the run waits for somebody, without a worker.
+// Parked reports whether the run waits, without a worker.
 func (s Status) Parked() bool {
-	return s == StatusWaitingForApproval || s == StatusWaitingForTool || s == StatusWaitingForInput
+	return s == StatusWaitingForApproval || s == StatusWaitingForTool || s == StatusWaitingForInput || s == StatusWaitingForProvider
 }
 
 // StopReason tells why a run ended (contract §5).

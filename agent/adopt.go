@@ -57,10 +57,10 @@ func (d *driver) adopt(reply *toolcrib.Reply) []journal.ToolCall {
 
 // modelRef names the model that is open, as PROVIDER/MODEL; "" = none is.
 func (d *driver) modelRef() string {
-	if d.s.Start == nil || d.index < 0 || d.index >= len(d.s.Start.Models) {
+	if d.s.Start == nil || d.index < 0 || d.index >= len(d.s.Models) {
 		return ""
 	}
-	m := &d.s.Start.Models[d.index]
+	m := &d.s.Models[d.index]
 	return m.Provider + "/" + m.ID
 }
 

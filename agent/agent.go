@@ -17,6 +17,9 @@ import (
 // Clock tells the time and waits. Tests give their own.
 type Clock interface {
 	Now() time.Time
+	// Awake is how long this machine has been awake since some moment: a clock that
+	// nobody can set, and that stands still while the machine sleeps.
+	Awake() time.Duration
 	// Sleep waits for d, or until ctx ends, and then returns its error.
 	Sleep(ctx context.Context, d time.Duration) error
 }
@@ -44,6 +47,7 @@ type Options struct {
 	// release is called when its driver has let go of it. nil = nobody else could.
 	Claim func(run toolcrib.RunID) (release func(), err error)
 
+	Retry    *journal.Retry                            // how long failing providers are retried by runs that start; nil = [journal.DefaultRetry]
 	Clock    Clock                                     // nil = the machine's
 	Mask     *guard.Masker                             // nil = no secrets to mask
 	Log      *slog.Logger                              // nil = nowhere
@@ -81,7 +85,11 @@ func New(o Options) (*Runner, error) {
 		return nil, errors.New("agent: no models")
 	}
 	if o.Clock == nil {
-		o.Clock = realClock{}
+		o.Clock = realClock{since: time.Now()}
+	}
+	if o.Retry == nil {
+		retry := journal.DefaultRetry()
+		o.Retry = &retry
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -108,9 +116,11 @@ func (r *Runner) Wait(ctx context.Context) error {
 	}
 }
 
-type realClock struct{}
+type realClock struct{ since time.Time }
 
 func (realClock) Now() time.Time { return time.Now() }
+
+func (c realClock) Awake() time.Duration { return time.Since(c.since) }
 
 func (realClock) Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)

@@ -27,16 +27,16 @@ const (
 
 // ask sends one request and writes down what came of it.
 func (d *driver) ask(ctx context.Context, step Step) error {
-	ctx = d.bounded(ctx)
 	if step.Delay > 0 {
 		if err := d.notices(ctx, step.Notices); err != nil {
 			return err
 		}
 		step.Notices = nil
-		if err := d.r.Clock.Sleep(ctx, jitter(step.Delay)); err != nil {
+		if err := d.waitForProvider(ctx, step.Delay); err != nil {
 			return d.givenUp(ctx, err)
 		}
 	}
+	ctx = d.bounded(ctx)
 	if stop, err := d.denied(ctx); stop || err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 		if step = Next(d.s); step.Kind != StepAsk {
 			return nil
 		}
-		step.Notices = notices
+		step.Notices = notices // its wait is over
 	}
 	model, err := d.open(ctx, step.Model)
 	if err != nil {
@@ -67,14 +67,14 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 		return err
 	}
 	req := buildRequest(d.s, step, specs, hash)
-	if d.s.files && d.s.Start.Models[step.Model].Files != filesNone {
+	if d.s.files && d.s.Models[step.Model].Files != filesNone {
 		req.Files = d.r.openFile
 	}
 	sent := &journal.ModelRequest{
 		Request: d.s.Requests + 1, Iteration: Rounds(d.s, step), Attempt: step.Attempt, Model: step.Model,
 		Closing: step.Closing, OfferHash: req.ToolsHash, Hash: requestHash(d.s, req), Choice: req.ToolChoice,
 		ReservedInput: step.Reserve.Input, ReservedOutput: step.Reserve.Output, ReservedUSD: step.Reserve.USD,
-		MaxOutput: step.Reserve.MaxOutput, UserLeft: left,
+		MaxOutput: step.Reserve.MaxOutput, UserLeft: left, DelayMS: step.Delay.Milliseconds(),
 	}
 	bodies := make([]toolcrib.Body, 0, 4)
 	for _, n := range step.Notices {
@@ -125,7 +125,7 @@ func (d *driver) reserve(ctx context.Context, step *Step) (left int64, stop bool
 	r := step.Reserve
 	left, err = d.r.Ledger.Reserve(ctx, toolcrib.Reservation{
 		Run: d.s.Run, Request: d.s.Requests + 1, User: d.s.Start.Principal.User,
-		Tokens: r.Input + r.Output, Output: r.Output, CostUSD: r.USD, Price: d.s.Start.Models[step.Model].Price, At: d.r.Clock.Now(),
+		Tokens: r.Input + r.Output, Output: r.Output, CostUSD: r.USD, Price: d.s.Models[step.Model].Price, At: d.r.Clock.Now(),
 	})
 	var over *toolcrib.BudgetError
 	if errors.As(err, &over) {
@@ -165,7 +165,7 @@ func (d *driver) givenUp(ctx context.Context, err error) error {
 
 // offer asks the gate what this request may show, and writes down a change.
 func (d *driver) offer(ctx context.Context, step Step) (specs []toolcrib.Spec, hash string, err error) {
-	if step.Closing || d.s.Start.Models[step.Model].Tools == modeNone {
+	if step.Closing || d.s.Models[step.Model].Tools == modeNone {
 		return nil, "", nil
 	}
 	offer, err := d.r.Gate.Offer(ctx, d.s.Start.Principal, scopeOf(d.s.Start))
@@ -210,7 +210,7 @@ const filesNone = "none"
 // modelInfo is a model of the run as it is opened: one that turned out to take no
 // tools is opened for the text protocol.
 func (d *driver) modelInfo(index int) journal.ModelInfo {
-	info := d.s.Start.Models[index]
+	info := d.s.Models[index]
 	if d.s.AsText[index] {
 		info.Tools = modeText
 	}
@@ -266,9 +266,9 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 		n.Message = d.r.told(n.Message)
 		bodies = append(bodies, &journal.Notice{Notice: n})
 	}
-	if first := d.s.Asked == nil || d.s.Asked.Model != sent.Model; first && !d.s.Start.Models[sent.Model].Price.Known {
+	if first := d.s.Asked == nil || d.s.Asked.Model != sent.Model; first && !d.s.Models[sent.Model].Price.Known {
 		bodies = append(bodies, &journal.Notice{Notice: toolcrib.Notice{
-			Code: NoticePriceUnknown, Message: fmt.Sprintf("no price is known for %s; its cost counts as 0", d.s.Start.Models[sent.Model].Ref),
+			Code: NoticePriceUnknown, Message: fmt.Sprintf("no price is known for %s; its cost counts as 0", d.s.Models[sent.Model].Ref),
 		}})
 	}
 	if len(calls) > 0 && d.logs(ctx) {
@@ -328,7 +328,7 @@ func (r *Runner) told(text string) string { return guard.RedactText(r.Mask.Clean
 
 // failed writes down a request that failed.
 func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err error, b *toolcrib.ReplyBuilder, took time.Duration) error {
-	m := &d.s.Start.Models[sent.Model]
+	m := &d.s.Models[sent.Model]
 	f := &journal.ModelFailed{
 		Request: sent.Request, Class: toolcrib.ErrOther, Provider: m.Provider,
 		Message: "the request failed", OutputBegan: b.Started(), DurationMS: took.Milliseconds(), Sum: d.s.Usage,
@@ -382,7 +382,7 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 // charge settles a request that was not answered whole, as an estimate.
 func (d *driver) charge(f *journal.ModelFailed, sent *journal.ModelRequest, output int64) {
 	f.Charged = toolcrib.TokenUsage{InputTokens: sent.ReservedInput, OutputTokens: output}
-	f.ChargedUSD = d.s.Start.Models[sent.Model].Price.Cost(f.Charged)
+	f.ChargedUSD = d.s.Models[sent.Model].Price.Cost(f.Charged)
 	requests := f.Sum.Requests
 	f.Sum = sumUsage(f.Sum, f.Charged, f.ChargedUSD, true)
 	f.Sum.Requests = requests
@@ -392,7 +392,7 @@ func (d *driver) charge(f *journal.ModelFailed, sent *journal.ModelRequest, outp
 func (d *driver) settleLost(ctx context.Context) error {
 	sent := d.s.Open
 	f := &journal.ModelFailed{
-		Request: sent.Request, Class: ClassLost, Provider: d.s.Start.Models[sent.Model].Provider,
+		Request: sent.Request, Class: ClassLost, Provider: d.s.Models[sent.Model].Provider,
 		Message: "the driver of the run was lost before the reply was written down", Sum: d.s.Usage,
 	}
 	f.Sum.Requests++
@@ -431,7 +431,7 @@ func plausible(u toolcrib.TokenUsage) bool {
 }
 
 func (d *driver) settle(sent *journal.ModelRequest, tokens toolcrib.TokenUsage, estimated bool) (float64, toolcrib.Usage) {
-	price := d.s.Start.Models[sent.Model].Price
+	price := d.s.Models[sent.Model].Price
 	cost := price.Cost(tokens)
 	return cost, sumUsage(d.s.Usage, tokens, cost, estimated || !price.Known && tokens.CostUSD == nil)
 }

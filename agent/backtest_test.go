@@ -132,7 +132,7 @@ func decidedAndAgain(t *testing.T, c conversation, taints bool, words []string, 
 		k.Agent.Limits, k.Agent.Budget, k.Agent.ReadOnly = c.limits, c.budget, c.readOnly
 		k.Approve, k.RunTools = c.approve, c.runTools
 	}))
-	for i := 0; err == nil && s.Pending != nil && i < len(words); i++ {
+	for i := 0; err == nil && s.Approval != nil && s.Pending != nil && i < len(words); i++ {
 		d := agent.Decision{ApprovalID: s.Pending.ApprovalID, Who: me, Decision: words[i]}
 		if words[i] == journal.DecisionApprove {
 			d.Remember = remember
@@ -496,6 +496,8 @@ func (c *stepping) Now() time.Time {
 	c.now = c.now.Add(time.Second)
 	return c.now
 }
+
+func (c *stepping) Awake() time.Duration { return time.Duration(c.now.UnixNano()) }
 
 func (c *stepping) Sleep(context.Context, time.Duration) error { return nil }
 

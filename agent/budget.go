@@ -63,7 +63,7 @@ func (s *State) bounds() (all [3]bound, n int) {
 // what the budget has left. short says which cap leaves nothing; "" = none. more says
 // that a person may raise that cap.
 func reserveFor(s *State, model int) (r Reserve, short string, more bool) {
-	a, m := &s.Start.Agent, &s.Start.Models[model]
+	a, m := &s.Start.Agent, &s.Models[model]
 	r.Input = estimateInput(s, s.Offer.Bytes)
 	// The most that the model can write at all; what nobody set is not sent.
 	most := int64(largeOutput)
@@ -97,7 +97,7 @@ func reserveFor(s *State, model int) (r Reserve, short string, more bool) {
 // HoldTo bounds the output of the step's request to so many tokens, which the budgets of
 // the user leave ([journal.ModelRequest.UserLeft]); 0 or less = they bound none.
 func (step *Step) HoldTo(s *State, left int64) {
-	r, m := &step.Reserve, &s.Start.Models[step.Model]
+	r, m := &step.Reserve, &s.Models[step.Model]
 	most := int64(cmp.Or(r.MaxOutput, m.MaxOutput, largeOutput))
 	if left <= 0 || left >= most {
 		return

@@ -48,7 +48,7 @@ func (s *State) childParked(b *journal.ChildParked) error {
 	if err != nil {
 		return err
 	}
-	c.Waits = b
+	c.Waits, c.waitsSince = b, s.Epochs
 	s.letGo()
 	return nil
 }

@@ -170,10 +170,13 @@ func (d *driver) inDoubt(lost []*Call) *journal.ConfirmationRequired {
 	return req
 }
 
-// park lets go of the run until somebody decides. Whoever is to be told of it is told
+// park lets go of the run until somebody decides, or its provider can be asked. Whoever is to be told of it is told
 // when that stands in the journal: their decision may come at once, and the pause is
 // the last that the run's watchers see.
-func (d *driver) park(ctx context.Context) error {
+func (d *driver) park(ctx context.Context, step Step) error {
+	if step.Pending != nil {
+		return d.append(ctx, &journal.Paused{Status: toolcrib.StatusWaitingForProvider, Pending: *step.Pending})
+	}
 	a := d.s.Approval
 	status := toolcrib.StatusWaitingForApproval
 	if a.Kind == journal.ApprovalInput {

@@ -65,7 +65,7 @@ func room(m *journal.ModelInfo, output int64) int64 {
 // makeRoom decides what happens before a request that would not fit into the
 // model's context; ok = it fits.
 func makeRoom(s *State, model int, r Reserve) (step Step, ok bool) {
-	limit := room(&s.Start.Models[model], r.Output)
+	limit := room(&s.Models[model], r.Output)
 	if limit == 0 || r.Input <= limit {
 		return Step{}, true
 	}
@@ -78,7 +78,7 @@ func makeRoom(s *State, model int, r Reserve) (step Step, ok bool) {
 }
 
 func tooLong(s *State, model int, input int64) string {
-	m := &s.Start.Models[model]
+	m := &s.Models[model]
 	text := fmt.Sprintf("the conversation has about %d tokens, and %s takes %d with room for an answer", input, m.Ref, room(m, defaultReserve))
 	if s.Start.Agent.ContextStrategy == ContextFail {
 		return text + "; agents.NAME.context.strategy is fail: condense or drop would go on"
@@ -114,7 +114,7 @@ func condense(s *State, model int, limit int64, reason string) (Step, bool) {
 		return step, true
 	}
 	step.Reserve = Reserve{Input: tokens(int64(len(quoted(s, c)))) + 200, Output: summaryTokens(limit), MaxOutput: int(summaryTokens(limit))}
-	step.Reserve.USD = s.Start.Models[model].Price.Cost(toolcrib.TokenUsage{InputTokens: step.Reserve.Input, OutputTokens: step.Reserve.Output})
+	step.Reserve.USD = s.Models[model].Price.Cost(toolcrib.TokenUsage{InputTokens: step.Reserve.Input, OutputTokens: step.Reserve.Output})
 	c.Ask = affordable(s, step.Reserve)
 	if !c.Ask {
 		step.Reserve = Reserve{}
@@ -239,7 +239,7 @@ const summarySystem = "You condense the transcript of an assistant that works wi
 
 // summaryRequest is the request for a summary. It is pure.
 func summaryRequest(s *State, step Step) *toolcrib.Request {
-	m := &s.Start.Models[step.Model]
+	m := &s.Models[step.Model]
 	return &toolcrib.Request{
 		Model: m.ID, System: summarySystem,
 		Messages:        []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, quoted(s, step.Condense))},

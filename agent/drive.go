@@ -33,6 +33,10 @@ type driver struct {
 	room     int              // how many events that may become, mostly
 	overdue  *time.Timer      // of the calls that run; nil = none was needed yet
 
+	drives bool          // it has taken the run up, or goes to
+	at     time.Duration // of worked, at the last event
+	waited time.Duration // for a provider
+
 	wall    context.Context // ends when the run's wall time does
 	unwall  context.CancelFunc
 	wallEnd time.Time
@@ -59,7 +63,13 @@ func (d *driver) permit(callID string) *gate.Permit {
 	return &gate.Permit{}
 }
 
-func newDriver(r *Runner, s *State) *driver { return &driver{r: r, s: s, index: -1, room: 8} }
+func newDriver(r *Runner, s *State) *driver {
+	return &driver{r: r, s: s, index: -1, room: 8, drives: true, at: r.Clock.Awake()}
+}
+
+// worked is a clock that runs while the driver works: it stands still while the machine
+// sleeps, and while the run waits for a provider.
+func (d *driver) worked() time.Duration { return d.r.Clock.Awake() - d.waited }
 
 // Run starts a task and drives it to its end, or until it parks. The state is nil
 // if the run could not be written down. That it was started and taken up is written
@@ -162,7 +172,12 @@ func (d *driver) takenUp() *journal.TakenUp {
 
 func (d *driver) drive(ctx context.Context) error {
 	defer d.unbound()
-	return errors.Join(d.run(ctx), d.flush(ctx))
+	err := d.run(ctx)
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) && !d.s.Ended() {
+		// It was told to leave the run as it is.
+		err = errors.Join(err, d.hold(&journal.Released{Cause: cause.Error()}))
+	}
+	return errors.Join(err, d.flush(ctx))
 }
 
 // run carries out one step after the other.
@@ -207,7 +222,7 @@ func (d *driver) carry(ctx context.Context, step Step) error {
 	case StepConfirm:
 		return d.confirm(ctx, step)
 	case StepPark:
-		return d.park(ctx)
+		return d.park(ctx, step)
 	case StepSettle:
 		return d.settleLost(ctx)
 	case StepReconcile:
@@ -252,15 +267,15 @@ func (d *driver) stopped(ctx context.Context) *journal.Stopping {
 // wallLeft is what is left of the run's wall time.
 func (d *driver) wallLeft() time.Duration {
 	used := d.s.Driven
-	if since := d.r.Clock.Now().Sub(d.s.Updated); d.s.held && since > 0 {
-		used += since
+	if d.s.held {
+		used += d.worked() - d.at
 	}
 	return d.s.Limits().WallTime - used
 }
 
 // wallDrift is by how much the end of the wall time may move before the context
-// that ends with it is made anew. It moves while a person decides, and when the
-// machine sleeps or its clock is set.
+// that ends with it is made anew. It moves while a person decides, and while the run
+// waits for a provider.
 const wallDrift = 10 * time.Millisecond
 
 // bounded is a context that ends when the run's wall time does. It is the same one
@@ -290,6 +305,10 @@ const appendGrace = 30 * time.Second
 // maxHeld bounds what waits for the next flush.
 const maxHeld = 256
 
+// clockDrift is by how much the time between two events may differ from what was worked,
+// before that is written down.
+const clockDrift = time.Second
+
 // hold folds events and keeps them for the next flush, at the latest before
 // anything outside can depend on them: before a request is sent, a call is
 // launched, a person is asked, the run ends. Commits are dear, and what is lost
@@ -299,6 +318,14 @@ func (d *driver) hold(bodies ...toolcrib.Body) error {
 	now := d.r.Clock.Now().UTC().Truncate(time.Microsecond)
 	if d.held == nil {
 		d.held = make([]toolcrib.Event, 0, max(len(bodies), d.room))
+	}
+	worked := time.Duration(0)
+	if d.drives {
+		worked = d.worked() - d.at
+		d.at += worked
+	}
+	if passed := now.Sub(d.s.Updated); d.s.held && (passed-worked).Abs() >= clockDrift {
+		bodies = append([]toolcrib.Body{&journal.Worked{MS: worked.Milliseconds()}}, bodies...)
 	}
 	for _, b := range bodies {
 		e := toolcrib.Event{Seq: d.s.Seq + 1, Time: now, Body: b}
@@ -379,6 +406,10 @@ func (d *driver) told(events []toolcrib.Event) {
 		case *journal.ToolStarted:
 			d.tell(b.Name)
 		case *journal.Paused:
+			if b.Status == toolcrib.StatusWaitingForProvider {
+				d.tell("waits for its provider")
+				continue
+			}
 			d.tell("waits for a person")
 		}
 	}

@@ -3,7 +3,9 @@ package agent
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
@@ -27,11 +29,15 @@ func Fold(s *State, e toolcrib.Event) error {
 		s.Started = e.Time
 		s.Updated = e.Time
 	}
-	// Time runs between two events of one driver, forwards only: a clock set
-	// back costs nothing and gives nothing.
-	_, takenUp := e.Body.(*journal.TakenUp)
-	if d := e.Time.Sub(s.Updated); s.held && d > 0 && !takenUp {
-		s.Driven += d
+	// Time runs between two events of one driver.
+	switch b := e.Body.(type) {
+	case *journal.TakenUp:
+	case *journal.Worked:
+		s.Driven += time.Duration(b.MS) * time.Millisecond
+	default:
+		if d := e.Time.Sub(s.Updated); s.held && d > 0 {
+			s.Driven += d
+		}
 	}
 	if err := s.apply(e.Body); err != nil {
 		return fmt.Errorf("journal of %s: event %d: %w", s.Run, e.Seq, err)
@@ -102,7 +108,15 @@ func (s *State) apply(body toolcrib.Body) error {
 	case *journal.ChildEnded:
 		return s.childEnded(b)
 	case *journal.Paused:
-		s.Status, s.Pending, s.held = b.Status, &b.Pending, false
+		s.paused(b)
+	case *journal.Released:
+		s.held = false
+		if s.counted {
+			s.Idle, s.counted = s.Idle-1, false
+		}
+	case *journal.Worked:
+	case *journal.ModelChosen:
+		s.chosen(b)
 	case *journal.Done:
 		s.Done, s.Status, s.Truncated, s.held = b, b.Status, b.Truncated, false
 	case *journal.Error:
@@ -121,6 +135,7 @@ func (s *State) start(b *journal.RunStarted) error {
 		return &ErrNewer{Format: b.Format}
 	}
 	s.Start, s.Offer, s.Status, s.held = b, b.Offer, toolcrib.StatusRunning, true
+	s.Models = slices.Clip(b.Models)
 	for _, m := range b.Input {
 		for _, c := range m.ToolCalls() {
 			s.ids[c.ID] = true
@@ -147,10 +162,13 @@ func (s *State) takenUp(b *journal.TakenUp) {
 	if s.Pending != nil && s.Pending.Run != "" {
 		s.Pending = nil // what it waited for stands in another journal: look there again
 	}
+	if s.waitsForProvider() {
+		s.askAnew()
+	}
 	if s.Pending == nil { // else it still waits, unless it is told to end
 		s.held, s.Status = true, toolcrib.StatusRunning
 	}
-	if b.Children == 0 {
+	if s.counted = b.Children == 0; s.counted {
 		s.Idle++ // a child run counts for itself, and what it has achieved stands there
 	}
 	if s.Turn == nil {
@@ -190,6 +208,7 @@ func (s *State) request(b *journal.ModelRequest) error {
 		return fmt.Errorf("a request with %d calls open", len(s.Turn.open()))
 	}
 	s.Open, s.Requests = b, b.Request
+	s.retried += time.Duration(b.DelayMS) * time.Millisecond
 	if b.Purpose != "" {
 		return nil
 	}
@@ -211,9 +230,12 @@ func (s *State) requestFailed(b *journal.ModelFailed) {
 		s.CondenseFailed = true
 		return
 	}
+	if s.LastFailed != nil {
+		s.retried += time.Duration(b.DurationMS) * time.Millisecond
+	}
 	s.LastFailed = b
 	s.Failures++
-	if b.NoTools && !s.AsText[s.Model] && s.Start.Models[s.Model].Tools != modeText {
+	if b.NoTools && !s.AsText[s.Model] && s.Models[s.Model].Tools != modeText {
 		if s.AsText == nil {
 			s.AsText = make(map[int]bool)
 		}
@@ -225,7 +247,8 @@ func (s *State) message(b *journal.Message) error {
 	if s.Open == nil {
 		return fmt.Errorf("a reply without a request")
 	}
-	s.Asked, s.Open, s.Last, s.Failures, s.Idle = s.Open, nil, b, 0, 0
+	s.Asked, s.Open, s.Last, s.Idle = s.Open, nil, b, 0
+	s.Failures, s.LastFailed, s.retried, s.parks, s.parked = 0, nil, 0, 0, 0
 	s.size.reportedBytes = s.size.bytes
 	s.shortened, s.askedShort, s.CondenseFailed = false, false, false
 	s.Closed = b.Closing

@@ -27,8 +27,12 @@ func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who to
 	if err != nil {
 		return nil, err
 	}
+	forked := old.Start.Agent
+	if old.first > 0 {
+		forked.Model, forked.Fallback = old.Models[old.first].Ref, nil
+	}
 	return r.Run(ctx, Task{
-		Agent: old.Start.Agent, Models: old.Start.Models, Principal: who,
+		Agent: forked, Models: old.Models[old.first:], Principal: who,
 		History: history, Taint: taint, Canary: old.Start.Canary, Prompt: prompt, Workspace: old.Start.Workspace, Driver: old.Start.Driver,
 		ForkedFrom: run, ForkedRound: round,
 		RunTools: old.Start.RunTools, SkillTools: old.Start.SkillTools, WorkerTools: old.Start.WorkerTools,

@@ -19,7 +19,7 @@ const (
 	StepAsk       StepKind = "ask"       // send a request
 	StepJudge     StepKind = "judge"     // let the gate decide about the turn
 	StepConfirm   StepKind = "confirm"   // ask a person about the turn
-	StepPark      StepKind = "park"      // nobody answered: let go of the run
+	StepPark      StepKind = "park"      // nobody answered, or no provider: let go of the run
 	StepSettle    StepKind = "settle"    // settle a request whose driver was lost
 	StepReconcile StepKind = "reconcile" // find out what became of lost writes
 	StepExecute   StepKind = "execute"   // run what is allowed, answer what is refused
@@ -45,6 +45,8 @@ type Step struct {
 	Notices []toolcrib.Notice // to be written down before it
 
 	Condense *Condensation // StepCondense
+
+	Pending *journal.Pending // StepPark: nil = the open approval
 
 	// StepAnswer
 	Answers []Answer
@@ -98,12 +100,7 @@ const (
 	NoticeWorkerCost      = "worker_tool_cost_warning" // X16
 )
 
-// Retries of one request on one model, and the bounds of the wait between them.
 const (
-	maxAttempts   = 4
-	firstDelay    = 500 * time.Millisecond
-	maxDelay      = 30 * time.Second
-	maxRetryAfter = 60 * time.Second
 	// defaultReserve is what a reply is reserved at when nothing bounds it.
 	defaultReserve = 4096
 	// largeOutput is more than most models write in one reply. A budget that
@@ -128,6 +125,8 @@ func Next(s *State) Step {
 		return Step{Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted, Content: s.Trace[0].Result.Content}
 	case s.Denied && s.Start.Agent.OnDenial == onDenialStop:
 		return fail(s, toolcrib.StopApprovalDenied, string(toolcrib.StopApprovalDenied), "a person denied a call, and the agent stops on a denial")
+	case s.waitsForProvider():
+		return Step{Kind: StepWait}
 	case s.Failures > 0:
 		return nextAfterFailure(s)
 	case s.Closed:
@@ -310,102 +309,6 @@ func ask(s *State, model, attempt int, delay time.Duration) Step {
 		})
 	}
 	return step
-}
-
-// nextAfterFailure decides what a failed request leads to: the same again, the
-// next model, or the end (contract §4).
-func nextAfterFailure(s *State) Step {
-	f := s.LastFailed
-	switch {
-	case f.NoTools && s.textFrom == f.Request:
-		step := ask(s, s.Model, 1, 0)
-		step.Notices = append(step.Notices, toolcrib.Notice{
-			Code: NoticeToolsAsText, Message: fmt.Sprintf("%s takes no tools; it is asked again by the text protocol", s.Start.Models[s.Model].Ref),
-		})
-		return step
-	case f.Class == toolcrib.ErrContextLength && s.shortened:
-		if !s.askedShort {
-			return ask(s, s.Model, 1, 0)
-		}
-	case f.Class == toolcrib.ErrContextLength && s.Start.Agent.ContextStrategy != ContextFail:
-		// What the API takes is less than was sent, whatever was known of it.
-		limit := estimateInput(s, s.Offer.Bytes) * 7 / 10
-		if known := room(&s.Start.Models[s.Model], defaultReserve); known > 0 {
-			limit = min(limit, known)
-		}
-		if step, ok := condense(s, s.Model, limit, string(toolcrib.ErrContextLength)); ok {
-			return step
-		}
-	}
-	next, notices := 0, []toolcrib.Notice(nil)
-	if f.Class != toolcrib.ErrRefused {
-		next, notices = fallback(s)
-	}
-	// A provider that toolcrib itself holds back has failed often enough already:
-	// there is nothing to wait for where another one is.
-	heldBack := f.Unsent && f.Class == toolcrib.ErrOverloaded && next > 0
-	if !heldBack && f.Class.Retryable() && s.Failures < maxAttempts && retryAfter(f) <= maxRetryAfter {
-		delay := firstDelay << (s.Failures - 1)
-		if after := retryAfter(f); after > 0 {
-			delay = after
-		}
-		step := ask(s, s.Model, s.Failures+1, min(delay, maxRetryAfter))
-		step.Notices = append(step.Notices, retryNotice(f, step.Delay))
-		return step
-	}
-	if next > 0 {
-		step := ask(s, next, 1, 0)
-		step.Notices = append(step.Notices, notices...)
-		step.Notices = append(step.Notices, toolcrib.Notice{
-			Code:    NoticeFallback,
-			Message: fmt.Sprintf("%s failed (%s); going on with %s", s.Start.Models[s.Model].Ref, f.Class, s.Start.Models[next].Ref),
-		})
-		return step
-	}
-	reason := toolcrib.StopProviderFailed
-	if f.Class == toolcrib.ErrContextLength {
-		reason = toolcrib.StopContextLength
-	}
-	text := fmt.Sprintf("%s: %s", f.Class, f.Message)
-	if after := retryAfter(f); after > maxRetryAfter {
-		text += fmt.Sprintf(" (it asks to wait %s; a run waits %s at most)", after, maxRetryAfter)
-	}
-	step := fail(s, reason, string(reason), text)
-	step.Ref = f.Ref
-	return step
-}
-
-// fallback is the next model that may be asked; 0 = there is none. Under a cap of cost
-// that holds, the run's own, that of the run which started it or the user's, a model
-// without a price is passed over.
-func fallback(s *State) (next int, notices []toolcrib.Notice) {
-	all, n := s.bounds()
-	cap := s.Start.CostCap
-	if slices.ContainsFunc(all[:n], func(b bound) bool { return b.CostUSD > 0 }) {
-		cap = "budget.max_cost_usd"
-	}
-	for next = s.Model + 1; next < len(s.Start.Models); next++ {
-		m := &s.Start.Models[next]
-		if cap == "" || m.Price.Known {
-			return next, notices
-		}
-		notices = append(notices, toolcrib.Notice{
-			Code:    NoticePriceUnknown,
-			Message: fmt.Sprintf("%s has no known price, so %s cannot be kept with it; it is passed over", m.Ref, cap),
-		})
-	}
-	return 0, nil
-}
-
-func retryAfter(f *journal.ModelFailed) time.Duration {
-	return time.Duration(f.RetryAfterMS) * time.Millisecond
-}
-
-func retryNotice(f *journal.ModelFailed, delay time.Duration) toolcrib.Notice {
-	if f.OutputBegan {
-		return toolcrib.Notice{Code: NoticeRestarted, Message: fmt.Sprintf("the reply broke off (%s) and is asked for anew; what was shown of it does not count", f.Class)}
-	}
-	return toolcrib.Notice{Code: NoticeRetry, Message: fmt.Sprintf("%s: %s; trying again in %s", f.Class, f.Message, delay)}
 }
 
 func fail(s *State, reason toolcrib.StopReason, code, message string) Step {

@@ -16,7 +16,7 @@ import (
 // buildRequest makes the provider-neutral request that a step asks for. specs
 // are the offered tools, or none. It is pure.
 func buildRequest(s *State, step Step, specs []toolcrib.Spec, offerHash string) *toolcrib.Request {
-	a, m := &s.Start.Agent, &s.Start.Models[step.Model]
+	a, m := &s.Start.Agent, &s.Models[step.Model]
 	req := &toolcrib.Request{
 		Model:           m.ID,
 		System:          s.Start.System,

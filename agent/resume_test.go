@@ -137,35 +137,54 @@ func outcome(s *agent.State) string {
 
 // A run that is taken up again and again without progress fails.
 func TestResume_WorkerLost(t *testing.T) {
-	w := newWorld(t, gate.ConfirmNever)
-	var lose context.CancelFunc
-	w.reply = func(context.Context, int, *toolcrib.Request) ([]toolcrib.Delta, error) {
-		lose()
-		return nil, context.Canceled
+	s, sent := lostWhileAsking(t, true)
+	equal(t, "reason", s.Failed.StopReason, toolcrib.StopWorkerLost)
+	equal(t, "requests", sent, 3)
+	if !s.Usage.Estimated || s.Usage.Requests != 3 {
+		t.Errorf("what was sent and not answered is not settled: %+v", s.Usage)
 	}
-	var s *agent.State
-	var err error
-	for n := range 4 {
-		var ctx context.Context
-		ctx, lose = context.WithCancel(t.Context())
+}
+
+// A driver that is told to stop (SIGTERM) lets go of the run: that is no lack of progress.
+func TestResume_StoppedIsNotLost(t *testing.T) {
+	s, sent := lostWhileAsking(t, false)
+	if s.Ended() || sent != 6 {
+		t.Errorf("after %d requests the run is %s: %+v", sent, s.Status, s.Failed)
+	}
+}
+
+// lostWhileAsking takes a run up six times, whose driver is stopped each time while it
+// asks the model; killed = and leaves no word of it.
+func lostWhileAsking(t *testing.T, killed bool) (s *agent.State, sent int) {
+	t.Helper()
+	w := newWorld(t, gate.ConfirmNever)
+	for n := range 6 {
+		ctx, lose := context.WithCancel(t.Context())
+		w.reply = func(context.Context, int, *toolcrib.Request) ([]toolcrib.Delta, error) {
+			lose()
+			return nil, context.Canceled
+		}
+		var err error
 		if n == 0 {
 			s, err = w.runner.Run(ctx, task())
 		} else {
 			s, err = w.runner.Resume(ctx, s.Run)
 		}
 		lose()
-		if n < 3 && !errors.Is(err, context.Canceled) {
+		sent += len(w.requests)
+		if err == nil {
+			return s, sent
+		}
+		if !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
+		events := w.events(t, s.Run)
+		if killed {
+			events = events[:len(events)-1]
+		}
+		w = cutAfter(t, events, len(events), s.Run, gate.ConfirmNever)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	equal(t, "reason", s.Failed.StopReason, toolcrib.StopWorkerLost)
-	equal(t, "requests", len(w.requests), 3)
-	if !s.Usage.Estimated || s.Usage.Requests != 3 {
-		t.Errorf("what was sent and not answered is not settled: %+v", s.Usage)
-	}
+	return s, sent
 }
 
 func parked(t *testing.T) (*world, *agent.State) {

@@ -27,7 +27,7 @@ func TestFailedRequestsAreSettled(t *testing.T) {
 		"bad request":      {err: toolcrib.ModelError{Class: toolcrib.ErrBadRequest, Status: 400}},
 		"unsent":           {err: toolcrib.ModelError{Class: toolcrib.ErrOther, Unsent: true}},
 		"broke off":        {deltas: []toolcrib.Delta{{Text: "five "}}, err: toolcrib.ModelError{Class: toolcrib.ErrOther}, atLeast: 1, atMost: 20},
-		"not answered":     {err: toolcrib.ModelError{Class: toolcrib.ErrTimeout}, atLeast: 4096, atMost: 5 * 4096},
+		"not answered":     {err: toolcrib.ModelError{Class: toolcrib.ErrTimeout}, atLeast: 4096, atMost: 8 * 4096},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, gate.ConfirmNever)

@@ -81,7 +81,7 @@ func (b *bound) part(spent *Used, s *State, among int) (part *journal.Share, non
 	if s.Start.Given != nil {
 		keepRequests, keepTokens = 0, 0 // it asks no model
 	} else {
-		price = s.Start.Models[s.Model].Price
+		price = s.Models[s.Model].Price
 	}
 	part = &journal.Share{}
 	if b.Runs > 0 {

@@ -27,11 +27,12 @@ type State struct {
 	Offer      journal.Offer
 	Iterations int                   // rounds begun; the closing request is none
 	Requests   int                   // requests numbered so far
+	Models     []journal.ModelInfo   // the agent's model and its fallbacks, then those that were chosen later
 	Model      int                   // index of the model in use
 	Open       *journal.ModelRequest // sent, neither answered nor failed
 	Asked      *journal.ModelRequest // the last one that was answered
 	Failures   int                   // of the current request on the current model, in a row
-	LastFailed *journal.ModelFailed
+	LastFailed *journal.ModelFailed  // of the current request; nil = it has not failed yet
 	Usage      toolcrib.Usage
 	Children   toolcrib.Usage // of the child runs that have ended, with those below them
 
@@ -74,6 +75,12 @@ type State struct {
 	// AnswerTries counts those that did not fit.
 	Checked     *journal.AnswerChecked
 	AnswerTries int
+
+	first   int           // index of the model that is asked first
+	retried time.Duration // how long the current request was retried, on all models
+	parks   int           // for a provider, since the last reply
+	parked  time.Duration // how long a server waits in all of them before it tries again
+	counted bool          // the last taking-up counts as one without progress
 
 	childRuns  int   // child runs that have ended, with those below them
 	childBytes int64 // of their journals
@@ -124,7 +131,8 @@ type Call struct {
 	Answer     *journal.CallDecision // a person's answer to a question
 	Result     *journal.ToolResult
 	Child      *journal.ChildStarted // of a call that another agent answers: its run
-	Waits      *journal.ChildParked  // while that run waits for a person
+	Waits      *journal.ChildParked  // while that run waits
+	waitsSince int                   // the taking-up of this run during which it began to
 	ChildEnd   *journal.ChildEnded
 	Counted    bool // for the access token, at the first verdict that let it run
 }

@@ -119,11 +119,15 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 	d := newDriver(r, NewState(run))
 	events := []toolcrib.Body{start}
 	if unused {
-		events = append(events, &journal.Notice{Notice: toolcrib.Notice{
-			Code: NoticeToolsIgnored, Message: fmt.Sprintf("model %s takes no tools; the run goes on without", task.Agent.Model),
-		}})
+		events = append(events, ignoredTools(task.Agent.Model))
 	}
 	return d, d.hold(events...)
+}
+
+func ignoredTools(model string) *journal.Notice {
+	return &journal.Notice{Notice: toolcrib.Notice{
+		Code: NoticeToolsIgnored, Message: fmt.Sprintf("model %s takes no tools; the run goes on without", model),
+	}}
 }
 
 func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStarted {
@@ -158,7 +162,7 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		System: r.Mask.Clean(task.Agent.System), Input: input,
 		RunTools: task.RunTools, SkillTools: task.SkillTools, WorkerTools: task.WorkerTools,
 		Skills: task.Skills, Approve: string(task.Approve), Given: task.Given, Taint: task.Taint, Canary: canary,
-		Above: task.Above, Share: task.Share, Worker: task.Worker,
+		Retry: *r.Retry, Above: task.Above, Share: task.Share, Worker: task.Worker,
 	}
 }
 

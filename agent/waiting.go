@@ -15,12 +15,14 @@ const maxBelow = 32
 // waits finds the run for which this one waits: itself, or one below it; nil = it can
 // go on.
 func (r *Runner) waits(ctx context.Context, s *State) (*State, error) {
-	return r.waitsAt(ctx, s, 0)
+	return r.waitsAt(ctx, s, true, 0)
 }
 
-func (r *Runner) waitsAt(ctx context.Context, s *State, depth int) (*State, error) {
+// waitsAt is waits for a run at this depth. anew says that a provider that failed is asked
+// again: then nothing waits for it.
+func (r *Runner) waitsAt(ctx context.Context, s *State, anew bool, depth int) (*State, error) {
 	switch {
-	case s.Ended() || Next(s).Kind != StepWait:
+	case s.Ended() || Next(s).Kind != StepWait || anew && s.waitsForProvider():
 		return nil, nil
 	case s.Pending == nil || s.Pending.Run == "" || s.Turn == nil:
 		return s, nil
@@ -33,7 +35,7 @@ func (r *Runner) waitsAt(ctx context.Context, s *State, depth int) (*State, erro
 		if err != nil {
 			return nil, err
 		}
-		waits, err := r.waitsAt(ctx, below, depth+1)
+		waits, err := r.waitsAt(ctx, below, anew, depth+1)
 		if waits == nil || err != nil {
 			return nil, err // it goes on, and so does this one
 		}
@@ -53,17 +55,17 @@ func (r *Runner) below(ctx context.Context, s *State, c *Call) (*State, error) {
 	return below, below.partOf(s.Run, s.Start.Depth)
 }
 
-// WaitsFor finds the run whose decision a parked run waits for: itself, or a child run
-// of it, or one below that; nil = it waits for nobody.
+// WaitsFor finds the run whose decision, or provider, a parked run waits for: itself, or a
+// child run of it, or one below that; nil = it waits for nothing.
 func (r *Runner) WaitsFor(ctx context.Context, run toolcrib.RunID) (*State, error) {
 	s, err := r.Load(ctx, run)
 	if err != nil {
 		return nil, err
 	}
-	return r.waits(ctx, s)
+	return r.waitsAt(ctx, s, false, 0)
 }
 
-// AllWaiting finds all runs whose decisions a parked run waits for, in the order of the
+// AllWaiting finds all runs whose decisions or providers a parked run waits for, in the order of the
 // calls that they answer: itself, or runs below it. None = it waits for nobody. Some may
 // wait while others can go on.
 func (r *Runner) AllWaiting(ctx context.Context, run toolcrib.RunID) ([]*State, error) {
@@ -75,7 +77,7 @@ func (r *Runner) AllWaiting(ctx context.Context, run toolcrib.RunID) ([]*State, 
 }
 
 func (r *Runner) allWaiting(ctx context.Context, s *State, depth int) (all []*State, err error) {
-	waits, err := r.waitsAt(ctx, s, depth)
+	waits, err := r.waitsAt(ctx, s, false, depth)
 	switch {
 	case err != nil || s.Ended() || Next(s).Kind != StepWait:
 		return nil, err
@@ -105,7 +107,8 @@ func (d *driver) children(ctx context.Context) error {
 		var waits *State
 		below, err := d.r.below(ctx, d.s, c)
 		if err == nil {
-			waits, err = d.r.waits(ctx, below)
+			// A provider that failed while this driver had the run is left alone.
+			waits, err = d.r.waitsAt(ctx, below, c.waitsSince != d.s.Epochs, 0)
 		}
 		if err == nil && waits != nil && d.asks(waits) {
 			waits, err = d.putBelow(ctx, waits)

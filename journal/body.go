@@ -3,6 +3,7 @@ package journal
 import (
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 )
@@ -38,6 +39,9 @@ const (
 	KindChildResumed         toolcrib.Kind = "child_resumed"
 	KindChildEnded           toolcrib.Kind = "child_ended"
 	KindPaused               toolcrib.Kind = "paused"
+	KindReleased             toolcrib.Kind = "released"
+	KindWorked               toolcrib.Kind = "worked"
+	KindModelChosen          toolcrib.Kind = "model_chosen"
 	KindDone                 toolcrib.Kind = "done"
 	KindError                toolcrib.Kind = "error"
 )
@@ -77,6 +81,9 @@ type RunStarted struct {
 	// call, a nested call). The run ends with its result.
 	Given *toolcrib.ToolCall `json:"given,omitempty"`
 
+	// Retry says how long a failing provider is retried.
+	Retry Retry `json:"retry"`
+
 	// Of a run that another run started. Above is how the runs above narrow it besides
 	// WorkerTools, Share what it may spend of their budget; nil = not at all, no cap.
 	Above *Above `json:"above,omitempty"`
@@ -87,6 +94,19 @@ type RunStarted struct {
 	// Worker bounds the tool calls of one turn of a worker (requirements X6, X15); nil =
 	// the run is none.
 	Worker *WorkerLimits `json:"worker,omitempty"`
+}
+
+// Retry says how long a provider that fails is retried, from its first failure on; 0 =
+// not at all.
+type Retry struct {
+	First      time.Duration `json:"first_ns,omitempty"`       // before the run has a reply
+	MaxElapsed time.Duration `json:"max_elapsed_ns,omitempty"` // after that; then the run parks
+	Park       time.Duration `json:"park_ns,omitempty"`        // how long a server tries a parked run again by itself
+}
+
+// DefaultRetry returns the waits of contract §2.
+func DefaultRetry() Retry {
+	return Retry{First: 30 * time.Second, MaxElapsed: 5 * time.Minute, Park: 24 * time.Hour}
 }
 
 // Above is what a run inherits of the runs above it. It only narrows.
@@ -175,11 +195,13 @@ type Offered struct {
 
 // ModelRequest says that a request is about to be sent, with what it may cost.
 type ModelRequest struct {
-	Request   int  `json:"request"`   // counts the requests of the run, from 1
-	Iteration int  `json:"iteration"` // counts rounds, from 1; the closing request repeats the last
-	Attempt   int  `json:"attempt"`   // of this request on this model, from 1
-	Model     int  `json:"model"`     // index into RunStarted.Models
-	Closing   bool `json:"closing,omitempty"`
+	Request   int `json:"request"`   // counts the requests of the run, from 1
+	Iteration int `json:"iteration"` // counts rounds, from 1; the closing request repeats the last
+	Attempt   int `json:"attempt"`   // of this request on this model, from 1
+	Model     int `json:"model"`     // index into RunStarted.Models, to which each [ModelChosen] adds one
+	// DelayMS is how long the run waited for the provider before it, but for jitter.
+	DelayMS int64 `json:"delay_ms,omitempty"`
+	Closing bool  `json:"closing,omitempty"`
 	// Purpose is condense for a request whose reply is no part of the conversation
 	// but becomes a [Condensed]; "" = the conversation goes on.
 	Purpose   string `json:"purpose,omitempty"`
@@ -547,7 +569,7 @@ type ChildEnded struct {
 
 // Pending is what a parked run waits for (contract §9).
 type Pending struct {
-	Kind string `json:"kind"` // approval | in_doubt | input | client_tool
+	Kind string `json:"kind"` // approval | in_doubt | input | client_tool | provider
 	// Run is the run below that waits, if it is not this one: what is to be decided
 	// stands in its journal, and this run is the one to be resumed.
 	Run        toolcrib.RunID  `json:"run_id,omitempty"`
@@ -556,6 +578,42 @@ type Pending struct {
 	Calls      []ApprovalItem  `json:"calls,omitempty"`
 	Question   string          `json:"question,omitempty"`
 	Schema     json.RawMessage `json:"schema,omitempty"`
+	Error      *Outage         `json:"error,omitempty"` // only for kind provider
+}
+
+// PendingProvider is the kind of what a run waits for whose provider failed.
+const PendingProvider = "provider"
+
+// Outage is why a run waits for its provider.
+type Outage struct {
+	Class    toolcrib.ErrorClass `json:"class"`
+	Provider string              `json:"provider,omitempty"`
+	Model    string              `json:"model"` // as the agent names it
+	Message  string              `json:"message"`
+	Ref      string              `json:"ref,omitempty"` // the detail stands in the log and journal under it
+	// RetryMS is after how long a server tries again by itself; 0 = it does not: somebody
+	// must resume the run.
+	RetryMS int64 `json:"retry_ms,omitempty"`
+}
+
+// Released says that the driver has let go of a run that it was told to leave as it is,
+// so that it can be taken up again. That is no lack of progress.
+type Released struct {
+	Cause string `json:"cause,omitempty"`
+}
+
+// Worked says how long the driver has worked since the event before, where that is not
+// the time between the two: the machine slept, its clock was set, or the run waited for a
+// provider.
+type Worked struct {
+	MS int64 `json:"ms"`
+}
+
+// ModelChosen adds a model to those of the run: the next request goes to it (resume
+// --model), and none of those before it is asked again.
+type ModelChosen struct {
+	Model ModelInfo `json:"model"`
+	By    string    `json:"by"`
 }
 
 // Paused says that the run is parked and its driver has let go of it.
@@ -612,5 +670,8 @@ func (*ChildParked) EventKind() toolcrib.Kind          { return KindChildParked 
 func (*ChildResumed) EventKind() toolcrib.Kind         { return KindChildResumed }
 func (*ChildEnded) EventKind() toolcrib.Kind           { return KindChildEnded }
 func (*Paused) EventKind() toolcrib.Kind               { return KindPaused }
+func (*Released) EventKind() toolcrib.Kind             { return KindReleased }
+func (*Worked) EventKind() toolcrib.Kind               { return KindWorked }
+func (*ModelChosen) EventKind() toolcrib.Kind          { return KindModelChosen }
 func (*Done) EventKind() toolcrib.Kind                 { return KindDone }
 func (*Error) EventKind() toolcrib.Kind                { return KindError }

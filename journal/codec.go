@@ -78,6 +78,9 @@ var bodies = map[toolcrib.Kind]func() toolcrib.Body{
 	KindChildResumed:         func() toolcrib.Body { return new(ChildResumed) },
 	KindChildEnded:           func() toolcrib.Body { return new(ChildEnded) },
 	KindPaused:               func() toolcrib.Body { return new(Paused) },
+	KindReleased:             func() toolcrib.Body { return new(Released) },
+	KindWorked:               func() toolcrib.Body { return new(Worked) },
+	KindModelChosen:          func() toolcrib.Body { return new(ModelChosen) },
 	KindDone:                 func() toolcrib.Body { return new(Done) },
 	KindError:                func() toolcrib.Body { return new(Error) },
 }
@@ -115,7 +118,7 @@ func Barrier(body toolcrib.Body) bool {
 	switch b := body.(type) {
 	case *ToolStarted:
 		return b.Write
-	case *ConfirmationRequired, *ConfirmationResolved, *Granted, *Said, *Paused, *Done, *Error:
+	case *ConfirmationRequired, *ConfirmationResolved, *Granted, *Said, *ModelChosen, *Paused, *Done, *Error:
 		return true
 	}
 	return false

@@ -146,6 +146,9 @@ func viewData(run toolcrib.RunID, body toolcrib.Body) any {
 	case *ChildStarted:
 		return childView{ID: b.ID, Run: b.Run, Agent: b.Agent}
 	case *ChildParked:
+		if b.Pending.Kind == PendingProvider {
+			return nil // nothing is asked
+		}
 		return askedBelow(b)
 	case *ChildResumed, *ChildEnded, *Paused:
 		return b

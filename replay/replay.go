@@ -122,7 +122,9 @@ func (r *replayer) compare(ctx context.Context, e toolcrib.Event) error {
 			c.step(s, agent.StepChildren)
 			return c.err
 		}
-		c.step(s, agent.StepPark)
+		if step := c.step(s, agent.StepPark); b.Pending.Kind == journal.PendingProvider {
+			c.same("pending", &b.Pending, step.Pending)
+		}
 	case *journal.Done:
 		c.done(s, b)
 	case *journal.Error:
@@ -212,6 +214,7 @@ func (c *comparison) request(s *agent.State, b *journal.ModelRequest) {
 	c.same("model", b.Model, step.Model)
 	c.same("attempt", b.Attempt, step.Attempt)
 	c.same("closing", b.Closing, step.Closing)
+	c.same("delay", b.DelayMS, step.Delay.Milliseconds())
 	c.same("reserved tokens", [3]int64{b.ReservedInput, b.ReservedOutput, int64(b.MaxOutput)}, [3]int64{step.Reserve.Input, step.Reserve.Output, int64(step.Reserve.MaxOutput)})
 	if c.err == nil {
 		c.same("request", b.Hash, agent.RequestHash(s, step, b.OfferHash))

@@ -43,7 +43,7 @@ type RunError struct {
 	Ref     string `json:"ref,omitempty"` // the detail stands in the log and journal under it
 }
 
-// Decides tells whether the run waits for a decision or an answer that goes to itself.
+// Decides reports whether the run waits for a decision, an answer or a provider of its own.
 // One that waits for a run below it does not: what is to be decided is that run's, and
 // is told and decided there, once. So does its age count, for what expires.
 func (rec *RunRecord) Decides() bool { return rec.Pending != nil && rec.Pending.Run == "" }
@@ -72,8 +72,16 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 	case *journal.RunStarted:
 		projectStart(rec, b)
 	case *journal.TakenUp:
+		if rec.Status == toolcrib.StatusWaitingForProvider && rec.Decides() {
+			wake(rec)
+		}
 		if !rec.Status.Parked() { // a driver that finds nothing decided lets go again
 			rec.Status = toolcrib.StatusRunning
+		}
+	case *journal.ModelChosen:
+		rec.Model = b.Model.Ref
+		if rec.Status == toolcrib.StatusWaitingForProvider && rec.Decides() {
+			wake(rec)
 		}
 	case *journal.ModelRequest, *journal.ToolStarted, *journal.ChildStarted, *journal.ChildResumed, *journal.ChildEnded:
 		rec.Status, rec.Pending = toolcrib.StatusRunning, nil

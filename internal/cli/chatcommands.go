@@ -358,7 +358,7 @@ func (c *chat) began(ctx context.Context) error {
 		c.front.note(fmt.Sprintf("another process goes on with the last turn (%s) at the moment", rec.ID))
 	case rec.Status == toolcrib.StatusRunning || rec.Status == toolcrib.StatusQueued:
 		c.front.note("the last turn was cut off; /decide goes on with it, /cancel ends it")
-	case screen != nil:
+	case screen != nil && rec.Status != toolcrib.StatusWaitingForProvider:
 		return c.goOn(ctx)
 	default:
 		c.front.note(fmt.Sprintf("the last turn waits (%s); /decide goes on with it, /cancel ends it", words(rec.Status)))

@@ -106,6 +106,10 @@ func (f *screenFront) print(text string)     { f.screen.Text(text) }
 func (f *screenFront) status(parts []string) { f.screen.Status(tui.Status{Parts: parts}) }
 
 func (f *screenFront) parked(d *drive, s *agent.State) {
+	if s.Pending != nil && s.Pending.Error != nil {
+		f.note("this turn waits for " + outageText(s.Pending) + "; /decide asks it again, /cancel ends it")
+		return
+	}
 	at := d.a.below(context.Background(), s)
 	if at.Approval == nil { // somebody has decided meanwhile
 		f.note("this turn waits; /decide goes on with it, /cancel ends it")

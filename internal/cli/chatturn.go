@@ -131,7 +131,7 @@ const worthTelling = 100 * time.Millisecond
 
 func pricesKnown(s *agent.State) bool {
 	known := true
-	for _, m := range s.Start.Models[:min(s.Model+1, len(s.Start.Models))] {
+	for _, m := range s.Models[:min(s.Model+1, len(s.Models))] {
 		known = known && m.Price.Known
 	}
 	return known
@@ -213,7 +213,7 @@ func (c *chat) goOn(ctx context.Context) error {
 	if err != nil {
 		approve = agent.Approve(state.Start.Approve)
 	}
-	d, err := c.a.driveAgain(ctx, state, c.who, approve)
+	d, err := c.a.driveAgain(ctx, state, c.who, approve, &runFlags{})
 	if err != nil {
 		return err
 	}

@@ -270,7 +270,9 @@ func (d *drive) options(show watcher, stderr io.Writer) (agent.Options, error) {
 	if err != nil {
 		return agent.Options{}, err
 	}
+	retry := d.config.Retry
 	o := agent.Options{
+		Retry:    &journal.Retry{First: retry.First.Std(), MaxElapsed: retry.MaxElapsed.Std(), Park: retry.Park.Std()},
 		FourEyes: d.config.Approvals.FourEyes, Expires: d.config.Approvals.Expire.Std(), Announcer: d.announcer(),
 		Ledger: budgets, Memory: approvalMemory{a.store}, Journal: d.journaled(), Contents: a.store, Gate: d.gate,
 		Mask: mask, Log: log, Worker: workerName(), Version: version.Version(),

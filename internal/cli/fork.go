@@ -65,7 +65,7 @@ func (a *app) fork(ctx context.Context, name string, round int, prompt string, f
 	if err != nil {
 		return err
 	}
-	d, err := a.driveAgain(ctx, old, who, approve)
+	d, err := a.driveAgain(ctx, old, who, approve, &runFlags{})
 	if err != nil {
 		return err
 	}

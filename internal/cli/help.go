@@ -85,7 +85,7 @@ func (h helpPage) write(cmd *cobra.Command) {
 
 // exitWords are the exit codes of contract §3 in words.
 const exitWords = "0 done, 1 the run failed (other commands: not done), 2 wrong usage or configuration, " +
-	"3 the run is parked and waits for you, 4 stopped by a limit or budget without an answer, " +
+	"3 the run is parked and waits for you or for its provider, 4 stopped by a limit or budget without an answer, " +
 	"5 tools call: refused, 130 interrupted, 143 and 129 ended by SIGTERM and SIGHUP: the run can be resumed."
 
 func (h helpPage) head(text string) {

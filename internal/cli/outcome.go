@@ -58,12 +58,12 @@ func (d *drive) summary(s *agent.State) {
 	}
 	known := true
 	model := s.Start.Agent.Model
-	for _, m := range s.Start.Models[:min(s.Model+1, len(s.Start.Models))] {
+	for _, m := range s.Models[:min(s.Model+1, len(s.Models))] {
 		known = known && m.Price.Known
 		model = m.Ref
 	}
 	var parts []string
-	if len(s.Start.Models) > 0 {
+	if len(s.Models) > 0 {
 		parts = append(parts, model, render.Tokens(s.Usage, d.estimated(s, known)), render.Cost(s.Usage, known))
 	}
 	if s.Children.Requests > 0 {
@@ -128,6 +128,10 @@ func (d *drive) parked(s *agent.State) {
 		return
 	}
 	a := d.a
+	if s.Pending.Error != nil {
+		fmt.Fprintf(a.err, "%s run %s waits for %s\nThen: %s\n", a.style.Yellow("parked:"), s.Run, outageText(s.Pending), strings.Join(a.wayOnFromOutage(s.Run), "\n  or: "))
+		return
+	}
 	top, others := s.Run, waitingBelow(s)-1
 	s = a.below(context.Background(), s)
 	ask := s.Approval
@@ -164,6 +168,25 @@ func (d *drive) parked(s *agent.State) {
 	if others > 0 {
 		fmt.Fprintf(a.err, "%s besides: %s approvals list\n", waitText(others), a.self())
 	}
+}
+
+// outageText is the provider that a run waits for, and what is wrong with it.
+func outageText(p *journal.Pending) string {
+	out, where := p.Error, "its provider"
+	if p.Run != "" {
+		where = "the provider of " + string(p.Run)
+	}
+	text := fmt.Sprintf("%s (%s): %s: %s", where, out.Model, out.Class, out.Message)
+	if out.Ref != "" {
+		text += " (" + out.Ref + ")"
+	}
+	return guard.Visible(text)
+}
+
+// wayOnFromOutage are the commands that go on with a run which waits for its provider.
+func (a *app) wayOnFromOutage(run toolcrib.RunID) []string {
+	again := fmt.Sprintf("%s runs resume %s", a.self(), run)
+	return []string{again, again + " --model PROVIDER/MODEL"}
 }
 
 func waitText(subAgents int) string {

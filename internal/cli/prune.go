@@ -141,6 +141,8 @@ func waitsFor(status toolcrib.Status) string {
 	switch {
 	case status == toolcrib.StatusWaitingForTool:
 		return ": it waits for the result of a client's tool"
+	case status == toolcrib.StatusWaitingForProvider:
+		return ": it waits for its provider"
 	case status.Parked():
 		return ": it waits for a person"
 	}

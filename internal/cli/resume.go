@@ -25,11 +25,13 @@ func (a *app) runsResumeCommand() *cobra.Command {
 		Short: "Go on with a run that is parked, was decided on, or was cut off",
 		Long: "Go on with a run where its journal ends. What has finished is not done again; a write that had started is put " +
 			"to you unless its tool can tell what became of it. What it waits for is put to you on a terminal; one that waits " +
-			"for a higher limit goes on with --add-iterations, --add-cost, --add-tokens or --add-requests. " +
+			"for a higher limit goes on with --add-iterations, --add-cost, --add-tokens or --add-requests; one whose provider " +
+			"failed asks it again, or goes on from there with another --model. " +
 			"RUN is an ID, the beginning of one, or last. Output and exit status are those of run.",
 		Example: `toolcrib runs resume last
 toolcrib runs resume run_01K --approve all
 toolcrib runs resume last --add-iterations 10 --message "Be brief"
+toolcrib runs resume run_01K --model anthropic/claude-haiku-4-5
 toolcrib runs resume run_01K --json`,
 		Args: positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,6 +58,7 @@ toolcrib runs resume run_01K --json`,
 	flags.Float64Var(&f.add.CostUSD, "add-cost", 0, "US dollars that it may spend more")
 	flags.Int64Var(&f.add.Tokens, "add-tokens", 0, "tokens that it may use more")
 	flags.IntVar(&f.add.Requests, "add-requests", 0, "requests that it may send more")
+	flags.StringVar(&f.model, "model", "", "model that goes on with it: a name of the configuration, or PROVIDER/MODEL")
 	flags.StringVar(&f.message, "message", "", "a message of yours, which the model reads before it goes on")
 	flags.BoolVar(&f.json, "json", false, "events as JSON, one a line")
 	return cmd
@@ -72,6 +75,8 @@ func (f *runFlags) additions(flags *pflag.FlagSet) error {
 		}
 	}
 	switch {
+	case flags.Changed("model") && f.model == "":
+		return usagef("--model: must name a model")
 	case f.add.CostUSD >= maxAddedCost:
 		return usagef("--add-cost: must be less than %d", int(maxAddedCost))
 	case flags.Changed("message") && strings.TrimSpace(f.message) == "":
@@ -91,11 +96,40 @@ func (f *runFlags) addTo(ctx context.Context, r *agent.Runner, run toolcrib.RunI
 			return err
 		}
 	}
+	if f.chosen != nil {
+		if err := f.useModel(ctx, r, run, by); err != nil {
+			return err
+		}
+	}
 	if f.message == "" {
 		return nil
 	}
 	_, err := r.Say(ctx, run, f.message, by)
 	return err
+}
+
+// useModel gives a run the model that --model names; where runs below it wait for their
+// providers, those.
+func (f *runFlags) useModel(ctx context.Context, r *agent.Runner, run toolcrib.RunID, by string) error {
+	runs := []toolcrib.RunID{run}
+	all, err := r.AllWaiting(ctx, run)
+	if err != nil {
+		return err
+	}
+	for _, at := range all {
+		if at.Run != run && at.Pending.Kind == journal.PendingProvider {
+			runs = append(runs, at.Run)
+		}
+	}
+	if len(runs) > 1 {
+		runs = runs[1:]
+	}
+	for _, run := range runs {
+		if _, err := r.UseModel(ctx, run, *f.chosen, by); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // resume takes a run up and drives it to its end, or until it parks again.
@@ -125,7 +159,7 @@ func (a *app) resume(ctx context.Context, rec store.RunRecord, f *runFlags) erro
 	if err != nil {
 		return err
 	}
-	d, err := a.driveAgain(ctx, state, who, approve)
+	d, err := a.driveAgain(ctx, state, who, approve, f)
 	if err != nil {
 		return err
 	}
@@ -179,8 +213,8 @@ func (a *app) resumeApproval(s *agent.State, f *runFlags) (agent.Approve, error)
 }
 
 // driveAgain makes a drive from what a stored run began with, under today's
-// configuration.
-func (a *app) driveAgain(ctx context.Context, s *agent.State, who toolcrib.Principal, approve agent.Approve) (*drive, error) {
+// configuration. --model of f, if any, names the model that goes on with it.
+func (a *app) driveAgain(ctx context.Context, s *agent.State, who toolcrib.Principal, approve agent.Approve, f *runFlags) (*drive, error) {
 	c, err := a.configuration()
 	if err != nil {
 		return nil, err
@@ -191,9 +225,20 @@ func (a *app) driveAgain(ctx context.Context, s *agent.State, who toolcrib.Princ
 	if info, err := os.Stat(s.Start.Workspace); err != nil || !info.IsDir() {
 		return nil, failedf("the workspace of run %s, %s, is not there any more; put it back, or cancel the run", s.Run, s.Start.Workspace)
 	}
-	opened, err := a.reopenModels(c, s.Start.Models)
+	needed := s.Model
+	if f.model != "" {
+		needed = -1
+	}
+	opened, err := a.reopenModels(c, s.Models, needed)
 	if err != nil {
 		return nil, err
+	}
+	if f.model != "" {
+		infos, err := a.openModels(c, opened, &toolcrib.Agent{Name: s.Start.Agent.Name, Model: f.model}, a.note)
+		if err != nil {
+			return nil, err
+		}
+		f.chosen = &infos[0]
 	}
 	return a.newDrive(ctx, c, setup{
 		who: who, approve: approve, models: opened, workspace: s.Start.Workspace,
@@ -201,12 +246,12 @@ func (a *app) driveAgain(ctx context.Context, s *agent.State, who toolcrib.Princ
 	})
 }
 
-// reopenModels opens the models of a run's snapshot, by what the configuration
-// says of their providers today.
-func (a *app) reopenModels(c *config.Config, infos []journal.ModelInfo) (*models, error) {
+// reopenModels opens the models of a run, by what the configuration says of their
+// providers today. All but the one that is needed now may be broken.
+func (a *app) reopenModels(c *config.Config, infos []journal.ModelInfo, needed int) (*models, error) {
 	m := &models{}
 	for i, info := range infos {
-		err := m.add(info.Provider, i > 0, func() (toolcrib.Model, error) {
+		err := m.add(info.Provider, i != needed, func() (toolcrib.Model, error) {
 			r, err := c.ResolveModel(info.Provider + "/" + info.ID)
 			if err != nil {
 				return nil, err

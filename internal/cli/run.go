@@ -32,6 +32,7 @@ type runFlags struct {
 
 	add     journal.Granted // of runs resume
 	message string
+	chosen  *journal.ModelInfo // what --model of runs resume means; nil = the run's own
 }
 
 func (a *app) runCommand() *cobra.Command {

@@ -67,7 +67,7 @@ toolcrib runs list --json --limit 1000`,
 func statuses() []toolcrib.Status {
 	return []toolcrib.Status{
 		toolcrib.StatusQueued, toolcrib.StatusRunning, toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForTool,
-		toolcrib.StatusWaitingForInput, toolcrib.StatusCompleted, toolcrib.StatusFailed, toolcrib.StatusCancelled,
+		toolcrib.StatusWaitingForInput, toolcrib.StatusWaitingForProvider, toolcrib.StatusCompleted, toolcrib.StatusFailed, toolcrib.StatusCancelled,
 	}
 }
 
@@ -385,6 +385,8 @@ func (a *app) ending(ctx context.Context, w io.Writer, rec store.RunRecord, inte
 		fmt.Fprintf(w, "\n%s the run was cut off; what is shown was done. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
 	case rec.Status == toolcrib.StatusQueued && !driven:
 		fmt.Fprintf(w, "\n%s nobody drives the run. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
+	case rec.Status == toolcrib.StatusWaitingForProvider && rec.Pending != nil && rec.Pending.Error != nil:
+		fmt.Fprintf(w, "\n%s waits for %s\nTo go on: %s\n", a.outStyle.Yellow("■"), outageText(rec.Pending), strings.Join(a.wayOnFromOutage(rec.ID), "\n      or: "))
 	case rec.Status.Parked() && rec.Pending != nil && !driven && a.decidedBelow(ctx, rec):
 		fmt.Fprintf(w, "\n%s what it waited for is decided. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
 	case rec.Status.Parked() && rec.Pending != nil:

@@ -12,6 +12,8 @@ type Config struct {
 	Telemetry Telemetry `yaml:"telemetry" doc:"Traces for OpenTelemetry."`
 	Keys      Value     `yaml:"keys" default:"" format:"path" doc:"File with the keys that sign and encrypt; empty: made in data_dir. The same on all servers."`
 
+	Retry Retry `yaml:"retry" doc:"How long a failing provider is retried; 0 = never."`
+
 	Providers map[string]Provider `yaml:"providers" keys:"name" doc:"Places that serve models, by name."`
 	Models    map[string]Model    `yaml:"models" keys:"model" doc:"Models by a name of your own. Known models need no entry."`
 	Agents    map[string]Agent    `yaml:"agents" keys:"name" doc:"Named ways to run. The agent default always exists."`
@@ -86,6 +88,13 @@ type Inbound struct {
 type Notes struct {
 	Files    []string `yaml:"files" default:"[AGENTS.md, CLAUDE.md]" max:"100" format:"word" doc:"Of these names the first that exists in a folder is read; [] = none."`
 	MaxBytes int      `yaml:"max_bytes" default:"32768" min:"1" max:"16777216" doc:"The most that is read of all."`
+}
+
+// Retry says how long a provider that fails is retried, from its first failure on.
+type Retry struct {
+	First      Duration `yaml:"first" default:"30s" max:"24h" doc:"By a run that has no reply yet; then it fails."`
+	MaxElapsed Duration `yaml:"max_elapsed" default:"5m" max:"24h" doc:"By a run that has a reply; then it waits for its provider (waiting_for_provider)."`
+	Park       Duration `yaml:"park" default:"24h" max:"30d" doc:"How long a server tries such a run again by itself, with growing pauses."`
 }
 
 // UserBudget caps what one user spends in a calendar day or month (UTC); 0 = no cap.

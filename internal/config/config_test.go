@@ -41,7 +41,7 @@ func sample(t testing.TB) []byte {
 
 func TestN5_SampleOfContractLoads(t *testing.T) {
 	c := mustParse(t, string(sample(t)))
-	if got := c.Position("agents.default.limits.max_iterations"); got != "toolcrib.yaml:33" {
+	if got := c.Position("agents.default.limits.max_iterations"); got != "toolcrib.yaml:35" {
 		t.Errorf("position = %s", got)
 	}
 	small, err := c.ResolveModel("small")

@@ -28,6 +28,8 @@ func (sc *Scenario) scriptOf(model string) string {
 		return m.script
 	case model == secondModel:
 		return sc.second
+	case model == otherModel:
+		return sc.other
 	}
 	return sc.script
 }
@@ -89,7 +91,8 @@ func children() []*Scenario {
 			team:   says(one, turn(line("c1"))+turn(call("await", "r1", "{name: "+two+"}"))+done, two, writes2+done),
 		},
 		{Name: "child after child", script: turn(spawn("p1", one)) + turn(spawn("p2", one), spawn("p3", two)) + done, team: says(one, done, two, writes2+done)},
-		{Name: "child fails", script: calls, team: says(one, turn(line("c1"))+"- {error: auth}\n")},
+		{Name: "child fails", script: calls, team: says(one, "- {error: auth}\n")},
+		{Name: "child, outages", flaky: outage, script: calls, team: says(one, turn(line("c1"))+turn(thing("r1"))+done)},
 		{Name: "child cannot start", script: calls, team: map[string]*member{one: {broken: true}}},
 		{Name: "child says much", script: calls, team: says(one, "- {text: \""+strings.Repeat("0123456789abcdef", 6<<10)+"\"}\n")},
 		{Name: "child reads much", script: calls, team: says(one, turn(call("big", "b1", "{}"))+done)},

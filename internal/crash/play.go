@@ -217,6 +217,10 @@ func (s *Story) next(now *scene, want *Outcome) (*order, error) {
 		return s.clear(waits, want)
 	case s.Scenario.cancel:
 		return &order{Command: commandCancel, Run: top.Run}, nil
+	case waits.Pending.Kind == journal.PendingProvider && s.Scenario.other != "" && waits.Models[len(waits.Models)-1].ID != otherModel:
+		return &order{Command: commandModel, Run: waits.Run}, nil
+	case waits.Pending.Kind == journal.PendingProvider:
+		return &order{Command: commandResume, Run: top.Run}, nil
 	case waits.Pending.Kind == string(journal.ApprovalInput) && len(waits.Pending.Calls) == 0 && s.Scenario.granted != nil:
 		return &order{Command: commandGrant, Run: waits.Run, Granted: *s.Scenario.granted}, nil
 	}

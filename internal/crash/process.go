@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -52,6 +53,7 @@ const (
 	commandDecide = "decide"
 	commandGrant  = "grant"
 	commandSay    = "say"
+	commandModel  = "model"
 	commandCancel = "cancel"
 )
 
@@ -113,10 +115,7 @@ func (o *order) carryOut(ctx context.Context, w Wiring) (err error) {
 	d := &dead{at: o.Kill, delay: o.Delay, trace: trace}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	runner, err := o.runner(sc, w, st, d, func() {
-		d.pass("cancelled")
-		cancel(&agent.CancelError{By: person})
-	})
+	runner, err := o.runner(sc, w, st, d, cancel)
 	if err != nil {
 		return err
 	}
@@ -132,6 +131,8 @@ func (o *order) carryOut(ctx context.Context, w Wiring) (err error) {
 		_, err = runner.Decide(ctx, o.Run, *o.Decision)
 	case commandGrant:
 		_, err = runner.Grant(ctx, o.Run, o.Granted)
+	case commandModel:
+		_, err = runner.UseModel(ctx, o.Run, journal.ModelInfo{Ref: "script/" + otherModel, Provider: "script", ID: otherModel, Price: price}, person)
 	case commandSay:
 		_, err = runner.Say(ctx, o.Run, sc.say, person)
 	case commandCancel:
@@ -139,10 +140,20 @@ func (o *order) carryOut(ctx context.Context, w Wiring) (err error) {
 	default:
 		err = fmt.Errorf("unknown command %q", o.Command)
 	}
+	if errors.Is(err, errTold) {
+		return nil
+	}
 	return err
 }
 
-func (o *order) runner(sc *Scenario, w Wiring, st Store, d *dead, cancel func()) (*agent.Runner, error) {
+// errTold ends a process that is told to leave its run as it is, as SIGTERM does.
+var errTold = errors.New("told to end")
+
+func (o *order) runner(sc *Scenario, w Wiring, st Store, d *dead, end context.CancelCauseFunc) (*agent.Runner, error) {
+	cancel := func() {
+		d.pass("cancelled")
+		end(&agent.CancelError{By: person})
+	}
 	given, err := w.Tools()
 	if err != nil {
 		return nil, err
@@ -160,11 +171,14 @@ func (o *order) runner(sc *Scenario, w Wiring, st Store, d *dead, cancel func())
 		return nil, err
 	}
 	options := agent.Options{
-		Journal: durable, Contents: durable, Gate: g, Clock: clock{}, Worker: "crash", Version: "test", Agents: sc.agent,
+		Journal: durable, Contents: durable, Gate: g, Clock: &clock{began: time.Now()}, Retry: retry(), Worker: "crash", Version: "test", Agents: sc.agent,
 		Models: func(_ context.Context, m journal.ModelInfo) (toolcrib.Model, error) {
 			model, err := w.Model(sc.scriptOf(m.ID))
-			if sc.flaky && m.ID == firstModel {
-				model = &flaky{Model: model, dir: o.Dir}
+			if sc.flaky > 0 && m.ID != secondModel {
+				model = &flaky{Model: model, fails: sc.flaky, mark: filepath.Join(o.Dir, "failed-"+m.ID)}
+			}
+			if sc.stopped {
+				model = &flaky{Model: model, fails: 1, mark: filepath.Join(o.Dir, "stopped-"+m.ID), instead: func() { end(errTold) }}
 			}
 			return &counted{Model: model, dir: o.Dir, name: m.ID}, err
 		},
@@ -183,12 +197,20 @@ func (terminal) Decide(_ context.Context, _ toolcrib.RunID, ask *journal.Confirm
 	return journal.ConfirmationResolved{Decision: journal.DecisionApprove}, ask.Kind == journal.ApprovalCall, nil
 }
 
-// clock tells the time and does not wait.
-type clock struct{}
+// clock is set forth instead of waiting.
+type clock struct {
+	began time.Time
+	by    atomic.Int64
+}
 
-func (clock) Now() time.Time { return time.Now() }
+func (c *clock) Now() time.Time { return time.Now().Add(time.Duration(c.by.Load())) }
 
-func (clock) Sleep(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
+func (c *clock) Awake() time.Duration { return c.Now().Sub(c.began) }
+
+func (c *clock) Sleep(ctx context.Context, d time.Duration) error {
+	c.by.Add(int64(d))
+	return context.Cause(ctx)
+}
 
 // counted is a model that notes each request which reaches it.
 type counted struct {
@@ -203,11 +225,14 @@ func (c *counted) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[t
 	return c.Model.Stream(ctx, req)
 }
 
-// flaky fails at its first attempt at each round; a file for each round says that
+// flaky fails at its first attempts at each round; a file for each round says at how many
 // it has.
 type flaky struct {
 	toolcrib.Model
-	dir string
+	fails int
+	mark  string
+	// instead is called, where it is set, and the request is given up.
+	instead func()
 }
 
 func (f *flaky) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
@@ -217,13 +242,18 @@ func (f *flaky) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[too
 			n++
 		}
 	}
-	mark := filepath.Join(f.dir, fmt.Sprintf("failed-%d", n))
-	if _, err := os.Stat(mark); err == nil {
+	mark := fmt.Sprintf("%s-%d", f.mark, n)
+	if failed, err := os.ReadFile(mark); err == nil && len(failed) >= f.fails {
 		return f.Model.Stream(ctx, req)
 	}
 	return func(yield func(toolcrib.Delta, error) bool) {
-		if err := os.WriteFile(mark, nil, 0o600); err != nil {
+		if err := appendLine(mark, ""); err != nil {
 			yield(toolcrib.Delta{}, err)
+			return
+		}
+		if f.instead != nil {
+			f.instead()
+			yield(toolcrib.Delta{}, context.Cause(ctx))
 			return
 		}
 		yield(toolcrib.Delta{}, &toolcrib.ModelError{Class: toolcrib.ErrOverloaded, Status: 529, Message: "too much to do"})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -18,8 +19,12 @@ type Scenario struct {
 
 	script string // of the model
 	second string // of the fallback; "" = there is none
-	flaky  bool   // the model fails at the first attempt of each round
-	given  *toolcrib.ToolCall
+	flaky  int    // at so many attempts of each round the model fails
+	// stopped: at the first attempt of each round the process is told to end, as SIGTERM
+	// does, and lets go of the run.
+	stopped bool
+	other   string // script of the model that a person gives to a run which waits for its provider; "" = the run asks its own again
+	given   *toolcrib.ToolCall
 
 	confirm  gate.ConfirmMode
 	approve  agent.Approve
@@ -78,6 +83,7 @@ func find(name string) (*Scenario, error) {
 const (
 	firstModel  = "one"
 	secondModel = "two"
+	otherModel  = "other" // that a person chooses
 )
 
 var price = toolcrib.Price{Input: 1, Output: 2, Known: true} // of every model
@@ -105,6 +111,15 @@ func line(id string) [3]string { return call("append_line", id, "{key: key-"+id+
 
 func thing(id string) [3]string { return call("read_thing", id, "{name: "+id+"}") }
 
+// outage is for how many attempts a provider is down: a run that has a reply parks before
+// that.
+const outage = 4
+
+// retry makes a run park after the third attempt, but for the first reply.
+func retry() *journal.Retry {
+	return &journal.Retry{First: time.Hour, MaxElapsed: time.Second, Park: time.Hour}
+}
+
 // plain are runs that come to their end by themselves.
 func plain() []*Scenario {
 	return []*Scenario{
@@ -129,7 +144,9 @@ func plain() []*Scenario {
 		{Name: "timeout", script: turn(call("slow", "t1", "{}"), thing("r1")) + turn(call("slow_append", "t2", "{key: t2}")) + done},
 		{Name: "truncation", script: turn(call("big", "b1", "{}"), thing("r1")) + done},
 		{Name: "fallback", script: "- {error: auth}\n", second: turn(line("c1")) + done},
-		{Name: "retries", flaky: true, script: turn(line("c1")) + done},
+		{Name: "retries", flaky: 1, script: turn(line("c1")) + done},
+		{Name: "stopped", stopped: true, script: turn(line("c1"), thing("r1")) + turn(line("c2")) + done},
+		{Name: "outages", flaky: outage, script: turn(line("c1"), thing("r1")) + turn(line("c2")) + done},
 		{Name: "offer changes", script: turn(call("switch_off", "o1", "{name: read_thing}")) + turn(thing("r1"), line("c1")) + done},
 		{Name: "dropped", context: 25_000, script: big("", "b1") + big("", "b2") + turn(line("c1")) + done},
 		{Name: "condensed", context: 25_000, script: big("noted", "b1") + big("", "b2") + turn(line("c1")) + done},
@@ -149,7 +166,9 @@ func ended() []*Scenario {
 	return []*Scenario{
 		{Name: "cap finalize", limits: two, script: again},
 		{Name: "cap error", limits: func(l *toolcrib.Limits) { two(l); l.OnLimit = toolcrib.OnLimitError }, script: again},
-		{Name: "provider failed", script: turn(line("c1")) + "- {error: auth}\n"},
+		{Name: "provider failed", script: "- {error: auth}\n"},
+		{Name: "another model", script: turn(line("c1")) + "- {error: auth}\n", other: turn(line("c1")) + turn(line("c2")) + done},
+		{Name: "cancel outage", cancel: true, script: turn(line("c1")) + "- {error: auth}\n"},
 		{Name: "cancel", limits: oneByOne, script: turn(line("c1"), call("cancel_run", "x1", "{}"), line("c2")) + done},
 		{Name: "cancel write", limits: oneByOne, script: turn(thing("r1"), call("cancel_and_append", "c1", "{key: one}"), line("c2")) + done},
 		{Name: "cancel parked", cancel: true, confirm: gate.ConfirmWrites, script: turn(line("c1"), thing("r1")) + done},

@@ -64,7 +64,7 @@ func barrier(body toolcrib.Body) bool {
 	}
 	switch body.EventKind() {
 	case journal.KindConfirmationRequired, journal.KindConfirmationResolved, journal.KindGranted, journal.KindSaid,
-		journal.KindPaused, journal.KindDone, journal.KindError:
+		journal.KindModelChosen, journal.KindPaused, journal.KindDone, journal.KindError:
 		return true
 	}
 	return false
@@ -93,7 +93,7 @@ func TestCrash_BarriersAreSynced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kinds")
 	t.Setenv(syncedEnv, path)
 	var tales []crash.Tale
-	for _, name := range []string{"approval", "message", "limit raised", "cap error"} {
+	for _, name := range []string{"approval", "message", "limit raised", "cap error", "another model"} {
 		tales = append(tales, crash.Tale{Scenario: scenario(t, name)})
 	}
 	if err := h.PlayAll(t.Context(), tales, jobs, func(s *crash.Story) bool {
@@ -110,7 +110,7 @@ func TestCrash_BarriersAreSynced(t *testing.T) {
 	}
 	for _, kind := range []toolcrib.Kind{
 		journal.KindToolStarted, journal.KindConfirmationRequired, journal.KindConfirmationResolved,
-		journal.KindGranted, journal.KindSaid, journal.KindPaused, journal.KindDone, journal.KindError,
+		journal.KindGranted, journal.KindSaid, journal.KindModelChosen, journal.KindPaused, journal.KindDone, journal.KindError,
 	} {
 		if !strings.Contains(string(data), string(kind)+"\n") {
 			t.Errorf("no %s was seen to be synced", kind)

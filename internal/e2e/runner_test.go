@@ -20,6 +20,7 @@ import (
 type impatient struct{}
 
 func (impatient) Now() time.Time                                   { return time.Now() }
+func (impatient) Awake() time.Duration                             { return time.Duration(time.Now().UnixNano()) }
 func (impatient) Sleep(ctx context.Context, _ time.Duration) error { return ctx.Err() }
 
 type nothingSwitched struct{}

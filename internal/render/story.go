@@ -91,6 +91,11 @@ func (t *Story) Tell(e toolcrib.Event) {
 		t.children.end(b)
 	case *journal.Paused:
 		t.paused(b)
+	case *journal.Released:
+		t.note("let go of, to be taken up again: " + b.Cause)
+	case *journal.ModelChosen:
+		t.known = t.known && b.Model.Price.Known
+		t.note("goes on with " + b.Model.Ref + ", by " + b.By)
 	case *journal.Done:
 		t.done(e.Time, b)
 	case *journal.Error:

@@ -118,6 +118,8 @@ func waitsFor(p *journal.Pending) string {
 	}
 	what := strings.Join(calls, ", ")
 	switch {
+	case p.Error != nil:
+		return fmt.Sprintf("for its provider (%s): %s: %s", p.Error.Model, p.Error.Class, p.Error.Message)
 	case p.Question != "":
 		return "for an answer: " + p.Question
 	case p.Kind == string(journal.ApprovalInDoubt):
@@ -133,6 +135,9 @@ func waitsFor(p *journal.Pending) string {
 // paused tells that the run waits, and for which one, if that is another.
 func (t *Story) paused(b *journal.Paused) {
 	text := "parked: " + string(b.Status)
+	if b.Pending.Error != nil {
+		text = "parked: waits " + waitsFor(&b.Pending)
+	}
 	if b.Pending.Run != "" {
 		text += ", as " + string(b.Pending.Run) + " is"
 	}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -373,6 +374,9 @@ func (r *Reply) failure(err error, unsent bool) error {
 		e.Class, e.Message = toolcrib.ErrAuth, Line(no.Error())
 	case errors.As(err, &dns) && !dns.IsTimeout:
 		e.Class, e.Message = toolcrib.ErrNetwork, fmt.Sprintf("host %s cannot be resolved (check base_url and the network)", r.client.Host())
+	case unsent && hopeless(err):
+		// Class other: what is wrong stays wrong, however long one waits.
+		e.Class, e.Message = toolcrib.ErrOther, fmt.Sprintf("no secure connection to %s: %s (check base_url, ca_file, and the clock of this machine)", host, Line(err.Error()))
 	case unsent && isTimeout(err):
 		e.Class, e.Message = toolcrib.ErrTimeout, fmt.Sprintf("no connection to %s within %s (connect_timeout)", host, o.ConnectTimeout)
 	case errors.As(err, &op) && op.Op == "dial":
@@ -383,6 +387,17 @@ func (r *Reply) failure(err error, unsent bool) error {
 		e.Class, e.Message = toolcrib.ErrNetwork, fmt.Sprintf("the connection to %s broke: %s", host, Line(err.Error()))
 	}
 	return r.Mask(e)
+}
+
+// hopeless reports whether a connection failed for a reason that no waiting mends: the
+// certificate is not to be trusted, or the two sides speak no common TLS.
+func hopeless(err error) bool {
+	var (
+		certificate *tls.CertificateVerificationError
+		record      tls.RecordHeaderError
+		alert       tls.AlertError
+	)
+	return errors.As(err, &certificate) || errors.As(err, &record) || errors.As(err, &alert)
 }
 
 func isTimeout(err error) bool {

@@ -50,7 +50,7 @@ func Bodies() []toolcrib.Body {
 		&journal.Offered{Offer: offer},
 		&journal.ModelRequest{
 			Request: 1, Iteration: 1, Attempt: 1, Model: 1, Closing: true, Purpose: "condense", OfferHash: "f0", Hash: "e1",
-			Choice: toolcrib.ToolChoice{Mode: toolcrib.ChoiceRequired}, ReservedInput: 1000, ReservedOutput: 500, ReservedUSD: 0.5, MaxOutput: 500, UserLeft: 400,
+			Choice: toolcrib.ToolChoice{Mode: toolcrib.ChoiceRequired}, ReservedInput: 1000, ReservedOutput: 500, ReservedUSD: 0.5, MaxOutput: 500, DelayMS: 500, UserLeft: 700,
 		},
 		&journal.ModelFailed{
 			NoTools: true,
@@ -74,6 +74,7 @@ func Bodies() []toolcrib.Body {
 		&journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: journal.Pending{
 			Kind: "approval", ApprovalID: "apr_1", Digest: "d1", Calls: []journal.ApprovalItem{item}, Question: "q?",
 			Schema: json.RawMessage(`{"type":"string"}`),
+			Error:  &journal.Outage{Class: toolcrib.ErrOverloaded, Provider: "openai", Model: "m1", Message: "HTTP 503", Ref: "err_4", RetryMS: 60000},
 		}},
 		&journal.ConfirmationResolved{
 			Remember: &journal.Remember{Scope: journal.RememberRun, Calls: journal.RememberTool},
@@ -129,6 +130,9 @@ func ends(usage toolcrib.Usage) []toolcrib.Body {
 		&journal.Condensed{
 			Request: 4, Iteration: 3, Strategy: "condense", From: 1, Messages: 6, Text: "earlier: <b>&é", Before: 9000, After: 2000, Reason: "context_length",
 		},
+		&journal.Released{Cause: "terminated"},
+		&journal.Worked{MS: 1200},
+		&journal.ModelChosen{Model: journal.ModelInfo{Ref: "m3", Provider: "openai", ID: "gpt-5-mini"}, By: "local:ann"},
 		&journal.AnswerChecked{Request: 5, Valid: true, Answer: `{"n":1}`, Problem: "at /n: must be a number"},
 	}
 }
@@ -169,7 +173,7 @@ func runStarted(offer journal.Offer, given *toolcrib.ToolCall, temperature *floa
 		Session: "ses_1", Parent: "run_0", Depth: 1, Workspace: "/w", Driver: "server", System: "Be careful.",
 		Input:    []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "hello")},
 		RunTools: nil, SkillTools: []string{}, WorkerTools: []string{"fetch"}, Skills: []journal.Skill{{Name: "review", Hash: "sha256:1f"}}, Approve: "ask", Offer: offer, Given: given,
-		Taint: []string{"web"}, Canary: "CC_CANARY_0123456789ABCDEF",
+		Taint: []string{"web"}, Canary: "CC_CANARY_0123456789ABCDEF", Retry: journal.DefaultRetry(),
 		Above:  &journal.Above{SkillTools: [][]string{{"read_file"}, {}}, ReadOnly: true, TaintWrites: "deny", MaxDepth: 2},
 		Share:  share(),
 		Worker: &journal.WorkerLimits{Hops: 2, CostCapUSD: 0.25, CostCapMode: "enforce"},

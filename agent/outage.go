@@ -1,0 +1,232 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// What becomes of a run whose provider fails (contract §4, §5): the request is tried
+// again for a while, then on the next model; after that a run that has a reply parks, and
+// one that has none fails. All of it is decided over events: how long a request has been
+// retried is the sum of the waits and durations that the journal has.
+
+// Retries of one request on one model, and the waits between them.
+const (
+	maxAttempts = 4 // where there is another model
+	firstDelay  = 500 * time.Millisecond
+	maxDelay    = 30 * time.Second
+	// longestWait is the longest wait that is asked for and kept where there is another
+	// model.
+	longestWait = 60 * time.Second
+	// The pauses after which a server tries a parked run again.
+	firstPause = time.Minute
+	maxPause   = time.Hour
+)
+
+// waitsForProvider reports whether the run is parked because its own provider failed.
+func (s *State) waitsForProvider() bool {
+	return s.Pending != nil && s.Pending.Kind == journal.PendingProvider && s.Pending.Run == ""
+}
+
+// paused notes that the run waits. To wait for a provider is no lack of progress.
+func (s *State) paused(b *journal.Paused) {
+	s.Status, s.Pending, s.held = b.Status, &b.Pending, false
+	if s.waitsForProvider() {
+		s.Idle, s.counted = 0, false
+		s.parks++
+		s.parked += time.Duration(b.Pending.Error.RetryMS) * time.Millisecond
+	}
+}
+
+// askAnew forgets the failures of the current request: it is asked again, beginning with
+// the first model.
+func (s *State) askAnew() {
+	if s.waitsForProvider() {
+		s.Pending, s.Status = nil, toolcrib.StatusQueued
+	}
+	s.Model, s.Failures, s.LastFailed, s.retried, s.shortened = s.first, 0, nil, 0, false
+}
+
+// chosen adds the model that answers from now on.
+func (s *State) chosen(b *journal.ModelChosen) {
+	s.Models = append(s.Models, b.Model)
+	s.first = len(s.Models) - 1
+	s.askAnew()
+}
+
+// nextAfterFailure decides what a failed request leads to: the same again, the next
+// model, a pause, or the end.
+func nextAfterFailure(s *State) Step {
+	f := s.LastFailed
+	if step, ok := mend(s, f); ok {
+		return step
+	}
+	next, notices := 0, []toolcrib.Notice(nil)
+	if f.Class != toolcrib.ErrRefused {
+		next, notices = fallback(s)
+	}
+	if delay, ok := s.retryDelay(f, next > 0); ok {
+		step := ask(s, s.Model, s.Failures+1, delay)
+		step.Notices = append(step.Notices, retryNotice(f, step.Delay))
+		return step
+	}
+	switch {
+	case next > 0:
+		step := ask(s, next, 1, 0)
+		step.Notices = append(step.Notices, notices...)
+		step.Notices = append(step.Notices, toolcrib.Notice{
+			Code:    NoticeFallback,
+			Message: fmt.Sprintf("%s failed (%s); going on with %s", s.Models[s.Model].Ref, f.Class, s.Models[next].Ref),
+		})
+		return step
+	case s.Asked != nil && f.Class != toolcrib.ErrRefused && f.Class != toolcrib.ErrContextLength:
+		return parkForProvider(s, f)
+	}
+	reason := toolcrib.StopProviderFailed
+	if f.Class == toolcrib.ErrContextLength {
+		reason = toolcrib.StopContextLength
+	}
+	step := fail(s, reason, string(reason), fmt.Sprintf("%s: %s", f.Class, f.Message))
+	if after, most := retryAfter(f), s.retryFor(); after > most {
+		step.Message += fmt.Sprintf(" (it asks to wait %s; a run without a reply waits %s: retry.first)", after, most)
+	}
+	step.Ref = f.Ref
+	return step
+}
+
+// mend answers a failure that another form of the request may get around; ok = it is such
+// a failure.
+func mend(s *State, f *journal.ModelFailed) (step Step, ok bool) {
+	switch {
+	case f.NoTools && s.textFrom == f.Request:
+		step := ask(s, s.Model, 1, 0)
+		step.Notices = append(step.Notices, toolcrib.Notice{
+			Code: NoticeToolsAsText, Message: fmt.Sprintf("%s takes no tools; it is asked again by the text protocol", s.Models[s.Model].Ref),
+		})
+		return step, true
+	case f.Class == toolcrib.ErrContextLength && s.shortened:
+		if !s.askedShort {
+			return ask(s, s.Model, 1, 0), true
+		}
+	case f.Class == toolcrib.ErrContextLength && s.Start.Agent.ContextStrategy != ContextFail:
+		// What the API takes is less than was sent, whatever was known of it.
+		limit := estimateInput(s, s.Offer.Bytes) * 7 / 10
+		if known := room(&s.Models[s.Model], defaultReserve); known > 0 {
+			limit = min(limit, known)
+		}
+		return condense(s, s.Model, limit, string(toolcrib.ErrContextLength))
+	}
+	return Step{}, false
+}
+
+// retryFor is how long the current request is retried.
+func (s *State) retryFor() time.Duration {
+	if s.Asked == nil {
+		return s.Start.Retry.First
+	}
+	return s.Start.Retry.MaxElapsed
+}
+
+// retryDelay is how long to wait before the same model is asked again; ok is false if it
+// is not. Where there is another model, that one is asked sooner.
+func (s *State) retryDelay(f *journal.ModelFailed, spare bool) (delay time.Duration, ok bool) {
+	left, after := s.retryFor()-s.retried, retryAfter(f)
+	// toolcrib itself holds the provider back, which has failed often enough already.
+	heldBack := f.Unsent && f.Class == toolcrib.ErrOverloaded
+	switch {
+	case !f.Class.Retryable() || left <= 0:
+		return 0, false
+	case spare && (heldBack || s.Failures >= maxAttempts || after > longestWait):
+		return 0, false
+	case heldBack && after > 0:
+		return after, true // sooner, it would not be sent
+	case after > 0:
+		return min(after, left), true
+	}
+	return min(firstDelay<<min(s.Failures-1, 10), maxDelay, left), true
+}
+
+// parkForProvider lets go of a run until its provider can be asked again.
+func parkForProvider(s *State, f *journal.ModelFailed) Step {
+	out := &journal.Outage{Class: f.Class, Provider: f.Provider, Model: s.Models[s.Model].Ref, Message: f.Message, Ref: f.Ref}
+	if left := s.Start.Retry.Park - s.parked; f.Class.Retryable() && left > 0 {
+		pause := min(max(firstPause<<min(s.parks, 10), retryAfter(f)), max(maxPause, retryAfter(f)), left)
+		out.RetryMS = pause.Milliseconds()
+	}
+	return Step{Kind: StepPark, Pending: &journal.Pending{Kind: journal.PendingProvider, Error: out}}
+}
+
+// fallback is the next model that may be asked; 0 = there is none. Under a cap of cost
+// that holds, the run's own, that of the run which started it or the user's, a model
+// without a price is passed over.
+func fallback(s *State) (next int, notices []toolcrib.Notice) {
+	capped := s.costCap()
+	for next = s.Model + 1; next < len(s.Models); next++ {
+		m := &s.Models[next]
+		if capped == "" || m.Price.Known {
+			return next, notices
+		}
+		notices = append(notices, toolcrib.Notice{
+			Code:    NoticePriceUnknown,
+			Message: fmt.Sprintf("%s has no known price, so %s cannot be kept with it; it is passed over", m.Ref, capped),
+		})
+	}
+	return 0, nil
+}
+
+// costCap names a cap of cost that holds, for which every model needs a price; "" = there
+// is none.
+func (s *State) costCap() string {
+	all, n := s.bounds()
+	if slices.ContainsFunc(all[:n], func(b bound) bool { return b.CostUSD > 0 }) {
+		return "budget.max_cost_usd"
+	}
+	return s.Start.CostCap
+}
+
+func retryAfter(f *journal.ModelFailed) time.Duration {
+	return time.Duration(f.RetryAfterMS) * time.Millisecond
+}
+
+func retryNotice(f *journal.ModelFailed, delay time.Duration) toolcrib.Notice {
+	if f.OutputBegan {
+		return toolcrib.Notice{Code: NoticeRestarted, Message: fmt.Sprintf("the reply broke off (%s) and is asked for anew; what was shown of it does not count", f.Class)}
+	}
+	return toolcrib.Notice{Code: NoticeRetry, Message: fmt.Sprintf("%s: %s; trying again in %s", f.Class, f.Message, delay)}
+}
+
+// waitForProvider waits before a request is sent again. The time counts for nothing else.
+func (d *driver) waitForProvider(ctx context.Context, delay time.Duration) error {
+	began := d.worked()
+	err := d.r.Clock.Sleep(ctx, jitter(delay))
+	d.waited += d.worked() - began
+	return err
+}
+
+// UseModel makes a model answer a run from its next request on, in the place of its own
+// ones. It is refused as at the start of a run: a [*UsageError] says what does not fit, a
+// [*StateError] that the run has ended.
+func (r *Runner) UseModel(ctx context.Context, run toolcrib.RunID, m journal.ModelInfo, by string) (*State, error) {
+	s, err := r.Load(ctx, run)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.Ended():
+		return s, &StateError{Run: run, Status: s.Status, Message: "has ended; no model is asked any more"}
+	case s.Start.Given != nil:
+		return s, usagef("run %s is one given call; it asks no model", run)
+	case s.costCap() != "" && !m.Price.Known:
+		return s, usagef("model %s has no known price, so %s cannot be kept: give models.NAME.price {input, output} in dollars per 1M tokens", m.Ref, s.costCap())
+	}
+	bodies := []toolcrib.Body{&journal.ModelChosen{Model: m, By: by}}
+	if m.Tools == modeNone && len(s.Offer.Tools) > 0 {
+		bodies = append(bodies, ignoredTools(m.Ref))
+	}
+	d := &driver{r: r, s: s, index: -1}
+	return s, conflict(run, s, d.append(ctx, bodies...))
+}
