@@ -96,8 +96,16 @@ func (f failing) run(t *testing.T) {
 func (f failing) check(t *testing.T, s *agent.State, ran map[string]int) {
 	t.Helper()
 	switch {
+	case s.Status == toolcrib.StatusWaitingForProvider:
+		out := s.Pending.Error
+		if f.fallback || s.Iterations == 0 || out.Message == "" || !f.way.forever && out.Class.Retryable() {
+			t.Errorf("waits after %d rounds: %+v", s.Iterations, out)
+		}
 	case !s.Ended():
 		t.Errorf("the run has not ended: %s", s.Status)
+	case s.Failed != nil && s.Iterations > 0 && s.LastFailed != nil &&
+		s.LastFailed.Class != toolcrib.ErrContextLength && s.LastFailed.Class != toolcrib.ErrRefused:
+		t.Errorf("an outage has ended a run with a reply: %+v", s.Failed)
 	case s.Failed != nil:
 		if f.fallback {
 			t.Errorf("failed in spite of the fallback: %+v", s.Failed)
@@ -151,7 +159,7 @@ func answers(t *testing.T, s subject) [][]byte {
 }
 
 // With a provider that fails at every possible point, a run ends by its fallback or
-// with a clear error, and never with a lost or doubled call.
+// with a clear error, or waits if it has a reply, and never with a lost or doubled call.
 func TestFailures_EveryPoint_N5_H14(t *testing.T) {
 	for _, s := range subjects() {
 		if s.dialect == "" {

@@ -124,8 +124,8 @@ func scenarios() []scenario {
 				}
 			},
 			check: func(t *testing.T, s *agent.State) {
-				if s.Failed == nil || s.Failed.StopReason != toolcrib.StopProviderFailed || s.LastFailed.Class != toolcrib.ErrAuth {
-					t.Errorf("failed %+v, last %+v", s.Failed, s.LastFailed)
+				if s.Status != toolcrib.StatusWaitingForProvider || s.Pending.Error.Class != toolcrib.ErrAuth {
+					t.Errorf("%s, failed %+v, last %+v", s.Status, s.Failed, s.LastFailed)
 				}
 			},
 		},
