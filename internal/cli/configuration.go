@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/internal/standin"
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/store"
@@ -111,9 +112,7 @@ func (a *app) passedOver() {
 		if name == config.FileName {
 			continue
 		}
-		if _, err := os.Lstat(name); err == nil {
-			present = true
-		}
+		present = present || standin.Exists(name)
 	}
 	if !present {
 		return

@@ -106,12 +106,6 @@ func toolSettings(c *config.Config) map[string]gate.ToolSettings {
 		}
 		out[name] = set
 	}
-	// What the sandbox cannot hold back a person has to look at first.
-	if c.Tools.Shell.Mode == string(shell.ModeAny) && shell.AlwaysAsks(shell.ModeAny, shell.Probe()) {
-		set := out[shell.Name]
-		set.Confirm = gate.ConfirmAlways
-		out[shell.Name] = set
-	}
 	return out
 }
 

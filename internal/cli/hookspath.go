@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/toolcrib/toolcrib/internal/standin"
 )
 
 const (
@@ -41,7 +43,7 @@ func hooksPaths(workspace string) []string {
 func gitConfigs(dir string) []string {
 	git := filepath.Join(dir, ".git")
 	info, err := os.Stat(git)
-	if err != nil {
+	if err != nil || standin.Is(git) {
 		return nil
 	}
 	common := git

@@ -20,7 +20,7 @@ import (
 // (AGENTS.md, .github) is none of them.
 func steering() []string {
 	return []string{
-		".git", ".githooks", ".husky", ".mcp.json", config.FileName,
+		".git", ".githooks", ".husky", ".envrc", ".mcp.json", config.FileName, ".toolcrib", ".agents",
 		".claude", ".codex", ".cursor", ".devcontainer", ".devcontainer.json", ".gemini", ".idea", ".vscode",
 	}
 }

@@ -1,13 +1,12 @@
 package cli
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/standin"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/skill"
 )
@@ -96,7 +95,7 @@ func sourceOf(path string, named bool) string {
 // Files that are not trusted are returned with the reason in f; false = there is no
 // such folder.
 func (s *shelf) workspace(f *skillFolder, store trust.Store) (files map[string][]byte, there bool) {
-	if _, err := os.Lstat(f.path); errors.Is(err, fs.ErrNotExist) {
+	if !standin.Exists(f.path) {
 		return nil, false
 	}
 	dir, name := filepath.Split(f.path)

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+
+	"github.com/toolcrib/toolcrib/internal/standin"
 )
 
 // FileName is the configuration's file name.
@@ -57,9 +59,9 @@ func Find(flag string, getenv func(string) string) Source {
 		own = filepath.Join(folder, FileName)
 	}
 	switch {
-	case exists(FileName) && !sameFolder(".", filepath.Dir(own)):
+	case standin.Exists(FileName) && !sameFolder(".", filepath.Dir(own)):
 		return Source{Path: FileName, Origin: OriginCwd}
-	case own != "" && exists(own):
+	case own != "" && standin.Exists(own):
 		return Source{Path: own, Origin: OriginUser}
 	}
 	return Source{}
@@ -86,12 +88,6 @@ func UserFolder(getenv func(string) string) string {
 		return filepath.Join(home, ".config", "toolcrib")
 	}
 	return ""
-}
-
-// exists tells whether anything has that name, readable or not.
-func exists(file string) bool {
-	_, err := os.Lstat(file)
-	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // Load reads the configuration that was found. One that needs trust is given to

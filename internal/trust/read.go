@@ -11,6 +11,8 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+
+	"github.com/toolcrib/toolcrib/internal/standin"
 )
 
 // Bounds of what is read for a hash. What is larger cannot be trusted.
@@ -147,7 +149,7 @@ func (r *folderReader) entry(dir, prefix, name string, depth int) error {
 func look(dir, name string) File {
 	out := File{Name: name}
 	whole := filepath.Join(dir, name)
-	if _, err := os.Lstat(whole); errors.Is(err, fs.ErrNotExist) {
+	if !standin.Exists(whole) {
 		out.State = Absent
 		return out
 	}

@@ -42,3 +42,6 @@ func Bound(made toolcrib.Tool, memory, disk, files uint64, threads int) {
 		return b
 	}
 }
+
+// Visit sets how many entries of the workspace are visited.
+func Visit(made toolcrib.Tool, entries int) { made.(*shell).options.visits = entries }

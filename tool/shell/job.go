@@ -11,6 +11,8 @@ type job struct {
 	Offline bool `json:"offline,omitempty"`
 	// Watch is set if programs may start others: these are watched, and ended.
 	Watch bool `json:"watch,omitempty"`
+	// Held is what must be mounted as it was meant, before anything runs.
+	Held []held `json:"held,omitempty"`
 }
 
 // step is a pipeline, and what joins it to the one before.
@@ -43,6 +45,17 @@ type rules struct {
 	Folders []string `json:"folders"` // only listed
 	Closed  bool     `json:"closed"`  // no TCP, from ABI 4 on
 	ABI     int      `json:"abi"`     // of the kernel, as probed
+}
+
+// held is a path of the workspace that bubblewrap mounts over itself: a protected one, to
+// be read only, and each folder above it, so that it cannot be renamed. Dev and Ino tell
+// in the sandbox whether it is still what was meant.
+type held struct {
+	Path string `json:"path"`
+	Dev  uint64 `json:"dev"`
+	Ino  uint64 `json:"ino"`
+
+	open bool // to be written
 }
 
 // outcome is how a job ended.

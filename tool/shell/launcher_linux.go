@@ -77,7 +77,7 @@ func confined(j job, stop <-chan struct{}) outcome {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := errors.Join(adopt(), j.confine()); err != nil {
+	if err := errors.Join(verify(j.Held), adopt(), j.confine()); err != nil {
 		return outcome{Exit: -1, Setup: err.Error()}
 	}
 	r := &runner{job: j, stdout: os.Stdout, stderr: os.Stderr, null: null, inherit: true}
@@ -225,7 +225,7 @@ const (
 
 // bubblewrap returns the command that starts the copy in namespaces of its own,
 // with the workspace and the folder for temporary files as the only places to
-// write. Protected paths that exist are read-only; hidden ones are empty.
+// write. Protected paths are read-only; hidden ones are empty.
 func (l *launcher) bubblewrap(own string) []string {
 	args := []string{
 		l.report.Bubblewrap, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--clearenv",
@@ -252,10 +252,12 @@ func (l *launcher) bubblewrap(own string) []string {
 		bind = "--bind"
 	}
 	args = append(args, bind, l.Dir, l.Dir)
-	for _, path := range l.shut {
-		if path = real(path); within(path, l.Dir) {
-			args = append(args, "--ro-bind-try", path, path)
+	for _, h := range l.Held {
+		how := "--ro-bind"
+		if h.open {
+			how = "--bind"
 		}
+		args = append(args, how, h.Path, h.Path)
 	}
 	for _, path := range l.options.Hidden {
 		if within(path, l.Dir) {

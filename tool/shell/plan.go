@@ -68,7 +68,7 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 		err = errors.Join(p.wholeMachine(), p.ownFiles())
 	}
 	if err == nil {
-		err = s.walled()
+		err = s.walled(p)
 	}
 	if err != nil {
 		w.close()
@@ -95,7 +95,7 @@ func (p *plan) ownFiles() error {
 	if other == nil {
 		return nil
 	}
-	visits, found := maxVisits, ""
+	visits, found := p.set.visits, ""
 	_ = filepath.WalkDir(p.w.dir, func(path string, entry fs.DirEntry, err error) error {
 		if visits--; visits < 0 {
 			return fs.SkipAll
@@ -123,15 +123,35 @@ func (p *plan) ownFiles() error {
 	return nil
 }
 
-// walled refuses where a sandbox is required and there is none.
-func (s *shell) walled() error {
+// walled refuses where a sandbox is required and there is none, or none that keeps
+// protected files from the programs of the line.
+func (s *shell) walled(p *plan) error {
 	if s.options.Sandbox != SandboxRequired {
 		return nil
 	}
 	if r := s.report(); !r.sandboxed() {
 		return refuse("a sandbox is required, and there is none: %s", r.Problem)
 	}
+	if why := s.unheld(p); why != "" {
+		return refuse("a sandbox is required, and here it cannot protect everything: %s", why)
+	}
 	return nil
+}
+
+// unheld returns what the sandbox cannot keep the line from; "" = nothing.
+func (s *shell) unheld(p *plan) string {
+	switch r := s.report(); {
+	case !r.sandboxed():
+		return "there is no sandbox (" + r.Problem + ")"
+	case !p.writes:
+		return ""
+	case r.Bubblewrap == "":
+		return "protected files can be written by the programs of the line, which it takes bubblewrap to prevent"
+	}
+	if why := p.set.survey(p.w.dir).unsure; why != "" {
+		return "not all protected files can be kept from the programs of the line: " + why
+	}
+	return ""
 }
 
 // named names paths to a model: relative to the workspace, or not at all.

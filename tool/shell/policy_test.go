@@ -297,9 +297,48 @@ func TestPreview_SaysWhatHolds(t *testing.T) {
 			}
 		}
 	}
-	if !shell.AlwaysAsks(shell.ModeAny, shell.Report{Helper: true, LandlockABI: 7}) || shell.AlwaysAsks(shell.ModeAny, shell.Report{Bubblewrap: "x"}) ||
-		shell.AlwaysAsks(shell.ModeAllowlist, shell.Report{}) {
-		t.Error("AlwaysAsks")
+}
+
+// What the sandbox cannot keep a line from is asked about each time, and refused where a
+// sandbox is required.
+func TestAsks_WhatIsNotHeld(t *testing.T) {
+	none, landlock, bubblewrap := shell.Report{Problem: "off"}, shell.Report{Helper: true, LandlockABI: 7}, shell.Report{Helper: true, Bubblewrap: "x"}
+	plain, linked, hard := folder(t), folder(t), folder(t)
+	write(t, filepath.Join(linked, "elsewhere/config"), "x")
+	if err := os.Symlink("elsewhere", filepath.Join(linked, ".git")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(hard, ".mcp.json"), "{}")
+	if err := os.Link(filepath.Join(hard, ".mcp.json"), filepath.Join(hard, "innocent")); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		report    shell.Report
+		mode      shell.Mode
+		dir, line string
+		want      string
+	}{
+		{none, shell.ModeAllowlist, plain, "ls", "there is no sandbox (off)"},
+		{none, shell.ModeAllowlist, plain, "sh x.sh", "there is no sandbox (off)"},
+		{none, shell.ModeAny, plain, "true", "there is no sandbox (off)"},
+		{landlock, shell.ModeAllowlist, plain, "ls", ""},
+		{landlock, shell.ModeAllowlist, plain, "sh x.sh", "it takes bubblewrap"},
+		{landlock, shell.ModeAny, plain, "true", "it takes bubblewrap"},
+		{bubblewrap, shell.ModeAllowlist, plain, "ls", ""},
+		{bubblewrap, shell.ModeAllowlist, plain, "sh x.sh", ""},
+		{bubblewrap, shell.ModeAny, plain, "true", ""},
+		{bubblewrap, shell.ModeAny, linked, "true", "is a symbolic link"},
+		{bubblewrap, shell.ModeAny, hard, "true", "another name (a hard link)"},
+	} {
+		options := shell.Options{Mode: c.mode, Report: &c.report, Allow: []string{"ls", "sh"}, ProtectedNames: []string{".git", ".mcp.json"}}
+		got := tool(t, options).(toolcrib.Asker).Asks(callOf(t, c.dir, c.line, 0))
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v, %s, %q: asks %q, want %q", c.report, c.mode, c.line, got, c.want)
+		}
+		options.Sandbox = shell.SandboxRequired
+		if err := admit(tool(t, options), callOf(t, c.dir, c.line, 0)); (err == nil) != (c.want == "") {
+			t.Errorf("%+v, %s, %q: required: %v", c.report, c.mode, c.line, err)
+		}
 	}
 }
 

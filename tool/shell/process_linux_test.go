@@ -325,7 +325,7 @@ func TestC12_SandboxHoldsAnyLine(t *testing.T) {
 	port := listener.Addr().(*net.TCPAddr).Port
 	sandboxed(t, func(t *testing.T, report *shell.Report) {
 		p := newTrap(t)
-		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, Sandbox: shell.SandboxRequired})
+		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
 		outside := state(t, p.outside, true)
 		if report.Bubblewrap != "" { // Landlock holds neither rights nor times
 			got, err := runIn(t.Context(), t, made, callOf(t, p.workspace, p.line("touch OUT/secret.txt; chmod 777 OUT/secret.txt"), 20))

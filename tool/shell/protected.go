@@ -2,6 +2,7 @@ package shell
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -9,107 +10,188 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/toolcrib/toolcrib/internal/standin"
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
 const (
-	maxGuarded     = 20_000  // files and folders that are looked at
-	maxVisits      = 200_000 // entries of a workspace that are visited
-	maxGuardedFile = 1 << 20 // bytes of a file whose content is hashed; of larger ones size and times count
-	maxGuardDepth  = 12      // folders deep that protected names are looked for
+	maxVisits      = 200_000   // entries of a workspace that are visited
+	maxProtected   = 1000      // protected paths that are kept from being written
+	maxGuarded     = 20_000    // files and folders below one of them that are compared
+	maxGuardedSize = 256 << 20 // bytes of them that are compared
+	maxGuardDepth  = 12        // folders deep that what is beside something hidden is granted
 )
+
+// survey is what there is of the protected in a workspace.
+type survey struct {
+	found  []string // protected paths that exist
+	absent []string // those that do not: each the first part of its path that is missing
+	unsure string   // why not all of them can be kept from being written; "" = all can
+}
+
+// survey looks for what is protected. Names directly in the workspace, and paths that are
+// protected by themselves, are always looked up, whatever else there is.
+func (o *Options) survey(dir string) *survey {
+	s := &survey{}
+	for _, path := range o.Protected {
+		if path = own(path); within(path, dir) {
+			s.add(dir, path)
+		} else if within(dir, path) {
+			s.add(dir, dir)
+		}
+	}
+	for _, name := range o.ProtectedNames {
+		s.add(dir, filepath.Join(dir, name))
+	}
+	visits := o.visits
+	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			if info, infoErr := os.Lstat(path); infoErr == nil && beneath.Mine(info) { // a program could open it up
+				s.doubt("a folder cannot be read")
+			}
+			return nil
+		case o.hides(path):
+			return fs.SkipDir
+		case path == dir:
+			return nil
+		}
+		if visits--; visits < 0 {
+			s.doubt(fmt.Sprintf("the workspace has more than %d files", o.visits))
+			return fs.SkipAll
+		}
+		if !slices.ContainsFunc(o.ProtectedNames, func(n string) bool { return strings.EqualFold(n, entry.Name()) }) {
+			return nil
+		}
+		s.add(dir, path)
+		if entry.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	slices.Sort(s.found)
+	slices.Sort(s.absent)
+	s.found, s.absent = slices.Compact(s.found), slices.Compact(s.absent)
+	if len(s.found) > maxProtected {
+		s.doubt(fmt.Sprintf("there are more than %d protected files", maxProtected))
+	}
+	return s
+}
+
+// own is the place of a path, not of what it leads to if it is itself a link.
+func own(path string) string {
+	return filepath.Join(real(filepath.Dir(path)), filepath.Base(path))
+}
+
+func (s *survey) doubt(why string) {
+	if s.unsure == "" {
+		s.unsure = why
+	}
+}
+
+// add adds a protected path.
+func (s *survey) add(dir, path string) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		s.absent = append(s.absent, firstMissing(dir, path))
+		return
+	case err != nil:
+		s.doubt("a protected file cannot be looked at")
+		return
+	case standin.Is(path):
+		s.absent = append(s.absent, path)
+		return
+	case info.Mode()&fs.ModeSymlink != 0:
+		s.doubt("a protected name is a symbolic link")
+		if target := real(path); target != dir && within(target, dir) {
+			s.found = append(s.found, target)
+		}
+	case info.Mode().IsRegular() && beneath.Linked(info):
+		s.doubt("a protected file has another name (a hard link)")
+	}
+	s.found = append(s.found, path)
+}
+
+// firstMissing returns the part of a path below dir with which it begins to be missing.
+func firstMissing(dir, path string) string {
+	for parent := filepath.Dir(path); parent != dir && within(parent, dir); parent = filepath.Dir(parent) {
+		if _, err := os.Lstat(parent); err == nil {
+			break
+		}
+		path = parent
+	}
+	return path
+}
 
 // guarded is what protected paths were like before a call.
 type guarded struct {
 	set    *Options
 	dir    string
-	before map[string]string // by path, what stands for its content; "" = there is nothing
+	before *prints
+	held   []string // what the program cannot have changed
 }
 
-// guard takes down what the protected paths are like. A line that only reads
-// needs none.
-func (s *shell) guard(p *plan) *guarded {
-	g := &guarded{set: &s.options, dir: p.w.dir}
-	if p.writes {
-		g.before = g.look()
-	}
-	return g
+// prints stand for the content of protected paths; "" = there is nothing.
+type prints struct {
+	of     map[string]string
+	unsure string // why not everything was looked at
 }
 
-// paths returns the protected paths that exist.
-func (g *guarded) paths() []string {
-	var found []string
-	for path, print := range g.before {
-		if print != "" {
-			found = append(found, path)
+// changed returns the protected paths that are not what they were, and why there may be
+// others.
+func (g *guarded) changed() (paths []string, unsure string) {
+	after := g.look(g.set.survey(g.dir))
+	for path, print := range after.of {
+		if g.before.of[path] != print {
+			paths = append(paths, path)
 		}
 	}
-	slices.Sort(found)
-	return found
-}
-
-// changed returns the protected paths that are not what they were.
-func (g *guarded) changed() []string {
-	if g.before == nil {
-		return nil
-	}
-	var found []string
-	after := g.look()
-	for path, print := range after {
-		if g.before[path] != print {
-			found = append(found, path)
+	for path := range g.before.of {
+		if _, still := after.of[path]; !still {
+			paths = append(paths, path)
 		}
 	}
-	for path := range g.before {
-		if _, still := after[path]; !still {
-			found = append(found, path)
-		}
-	}
-	slices.Sort(found)
-	return found
+	slices.Sort(paths)
+	return paths, after.unsure
 }
 
-// look returns prints of all protected paths.
-func (g *guarded) look() map[string]string {
-	prints := map[string]string{}
-	left := maxGuarded
+// look returns prints of all protected paths that the program could change.
+func (g *guarded) look(s *survey) *prints {
+	p := &prints{of: map[string]string{}, unsure: s.unsure}
+	paths := slices.Concat(s.found, s.absent)
 	for _, path := range g.set.Protected {
-		prints[filepath.Clean(path)] = fingerprint(path, &left)
+		if !within(own(path), g.dir) {
+			paths = append(paths, filepath.Clean(path))
+		}
 	}
-	if len(g.set.ProtectedNames) == 0 {
-		return prints
+	for _, path := range paths {
+		if slices.Contains(g.held, path) {
+			continue
+		}
+		whole := true
+		if p.of[path], whole = fingerprint(path); !whole {
+			p.unsure = "a protected folder has too much in it to be compared"
+		}
 	}
-	visits := maxGuarded
-	_ = filepath.WalkDir(g.dir, func(path string, entry fs.DirEntry, err error) error {
-		if visits--; visits < 0 {
-			return fs.SkipAll
-		}
-		if err != nil || path == g.dir {
-			return nil
-		}
-		if slices.ContainsFunc(g.set.ProtectedNames, func(n string) bool { return strings.EqualFold(n, entry.Name()) }) {
-			prints[path] = fingerprint(path, &left)
-			if entry.IsDir() {
-				return fs.SkipDir
-			}
-		}
-		if entry.IsDir() && strings.Count(path[len(g.dir):], string(filepath.Separator)) > maxGuardDepth {
-			return fs.SkipDir
-		}
-		return nil
-	})
-	return prints
+	return p
 }
 
 // fingerprint stands for what a file or a folder with all that is in it holds; "" =
-// there is nothing. Where there is more than can be looked at, the rest is left out.
-func fingerprint(path string, left *int) string {
+// there is nothing. whole reports whether everything went into it.
+func fingerprint(path string) (print string, whole bool) {
+	if standin.Is(path) {
+		return "", true
+	}
 	sum := sha256.New()
 	seen := false
+	entries, bytes := maxGuarded, int64(maxGuardedSize)
 	_ = filepath.WalkDir(path, func(at string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return nil
 		}
-		if *left--; *left < 0 {
+		if entries--; entries < 0 || bytes < 0 {
 			return fs.SkipAll
 		}
 		info, err := entry.Info()
@@ -119,13 +201,14 @@ func fingerprint(path string, left *int) string {
 		seen = true
 		_, _ = fmt.Fprintf(sum, "%q %v\n", at, info.Mode())
 		switch {
-		case info.Mode().IsRegular() && info.Size() <= maxGuardedFile:
+		case info.IsDir() && ofObjects(at):
+			return fs.SkipDir
+		case info.Mode().IsRegular():
 			if f, err := os.Open(at); err == nil {
-				_, _ = io.Copy(sum, io.LimitReader(f, maxGuardedFile))
+				n, _ := io.Copy(sum, io.LimitReader(f, bytes+1))
+				bytes -= n
 				_ = f.Close()
 			}
-		case info.Mode().IsRegular():
-			_, _ = fmt.Fprintf(sum, "%d %d\n", info.Size(), info.ModTime().UnixNano())
 		case info.Mode()&fs.ModeSymlink != 0:
 			target, _ := os.Readlink(at)
 			_, _ = fmt.Fprintf(sum, "%q\n", target)
@@ -133,7 +216,16 @@ func fingerprint(path string, left *int) string {
 		return nil
 	})
 	if !seen {
-		return ""
+		return "", true
 	}
-	return string(sum.Sum(nil))
+	return string(sum.Sum(nil)), entries >= 0 && bytes >= 0
+}
+
+// ofObjects reports whether a folder holds git's objects, which are named by what is in
+// them and start nothing: of objects, only info says where else git looks for some.
+func ofObjects(path string) bool {
+	parts := strings.Split(filepath.ToSlash(path), "/")
+	at := slices.Index(parts, ".git")
+	n := len(parts)
+	return at >= 0 && n > at+2 && parts[n-2] == "objects" && parts[n-1] != "info"
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,7 +29,6 @@ type launcher struct {
 	scratch        string
 	report         Report
 	options        *Options
-	shut           []string // protected paths that exist, to be mounted read-only
 	bounds         bounds
 	root           atomic.Int64 // the process under which the job runs, and its group; 0 = not yet
 	stdout, stderr *os.File
@@ -55,31 +56,57 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan) (ran, erro
 		return ran{}, fault("no folder for temporary files", err)
 	}
 	defer temporary.remove()
-	scratch := temporary.path
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return ran{}, fault("no "+os.DevNull, err)
 	}
 	defer func() { _ = null.Close() }()
-	guarded := s.guard(p)
 	l := &launcher{
-		job: job{
-			Dir: p.w.dir, Steps: p.steps, Watch: p.writes, Offline: !s.options.Network,
-		},
-		writes: p.writes, scratch: scratch, report: s.report(), options: p.set, shut: guarded.paths(), null: null,
-		bounds: s.bounds(p.writes),
+		job:    job{Dir: p.w.dir, Steps: p.steps, Watch: p.writes, Offline: !s.options.Network},
+		writes: p.writes, scratch: temporary.path, report: s.report(), options: p.set, null: null, bounds: s.bounds(p.writes),
 	}
-	l.Env = l.environment(scratch)
+	l.Env = l.environment(temporary.path)
+	if !p.writes {
+		return s.collect(ctx, l)
+	}
+	return s.guarded(ctx, call, p, l)
+}
+
+// guarded runs a job that may write. Protected files are kept from it where that can be
+// done, and looked at afterwards where it cannot.
+func (s *shell) guarded(ctx context.Context, call toolcrib.Call, p *plan, l *launcher) (ran, error) {
+	before := p.set.survey(p.w.dir)
+	g := &guarded{set: p.set, dir: p.w.dir}
+	if l.report.Helper && l.report.Bubblewrap != "" {
+		release, err := l.hold(before)
+		if err != nil {
+			return ran{}, err
+		}
+		defer release()
+		if before.unsure == "" {
+			g.held = slices.Concat(before.found, before.absent)
+		}
+		if slices.Contains(before.absent, filepath.Join(p.w.dir, ".git")) {
+			l.Env = append(l.Env, "GOFLAGS=-buildvcs=false") // go would ask git about the stand-in
+		}
+	}
+	g.before = g.look(before)
 	res, err := s.collect(ctx, l)
-	if changed := guarded.changed(); len(changed) > 0 {
-		res.Warning = strings.TrimSpace(res.Warning + " The command changed what is protected: " + strings.Join(p.named(changed), ", ") +
+	changed, unsure := g.changed()
+	if len(changed) > 0 {
+		res.warn("The command changed what is protected: " + strings.Join(p.named(changed), ", ") +
 			". These files steer toolcrib or programs beside it; tell the user, and do not rely on them.")
 		if s.options.OnProtectedChange != nil {
 			s.options.OnProtectedChange(call, changed)
 		}
 	}
+	if unsure != "" {
+		res.warn("Whether the command changed what is protected is not known for all of it: " + unsure + ".")
+	}
 	return res, err
 }
+
+func (r *ran) warn(text string) { r.Warning = strings.TrimSpace(r.Warning + " " + text) }
 
 func fault(text string, err error) error {
 	return &toolcrib.ToolError{Kind: toolcrib.ExecutionFailed, Message: text, Err: err}

@@ -93,8 +93,10 @@ type Options struct {
 
 	// Protected are files and folders that may be read and never written,
 	// ProtectedNames are names (.git) that are protected wherever they are in the
-	// workspace. Bubblewrap mounts what is there read-only; without it a change is
-	// found after the call and reported.
+	// workspace. Bubblewrap keeps them from being written, and from being made where
+	// they can be foreseen: directly in the workspace. Where it cannot, or there is no
+	// bubblewrap, a person is asked each time ([SandboxRequired]: the call is refused),
+	// and a change is found after the call and reported.
 	Protected      []string
 	ProtectedNames []string
 	// Hidden are files and folders that may be neither read nor written, Except
@@ -109,7 +111,8 @@ type Options struct {
 	// Report is what the machine can do; nil = [Probe] is asked, once.
 	Report *Report
 
-	own beneath.Own // what is in Hidden, for one call
+	own    beneath.Own // what is in Hidden, for one call
+	visits int         // entries of the workspace that are visited
 }
 
 // New makes exec_shell. In mode off there is none: it returns nil and no error.
@@ -129,7 +132,7 @@ func New(options Options) (toolcrib.Tool, error) {
 	if options.Mode == ModeOff {
 		return nil, nil
 	}
-	options.Allow = slices.Clone(options.Allow)
+	options.Allow, options.visits = slices.Clone(options.Allow), maxVisits
 	probe := Probe
 	if options.Report != nil {
 		given := *options.Report
@@ -162,14 +165,6 @@ func (o *Options) check() error {
 		}
 	}
 	return nil
-}
-
-// AlwaysAsks tells whether every call has to be confirmed by a person whatever
-// tools.confirm says: in mode any, where protected files inside the workspace
-// cannot be mounted read-only (design: Landlock only adds permissions). The wiring
-// then sets tools.settings.exec_shell.confirm to always.
-func AlwaysAsks(mode Mode, report Report) bool {
-	return mode == ModeAny && report.Bubblewrap == ""
 }
 
 // shell is exec_shell.
@@ -301,13 +296,26 @@ func (s *shell) Programs(call toolcrib.Call) []toolcrib.Program {
 	return p.programs
 }
 
+// Asks tells a person what the sandbox cannot keep the line from: each time.
+func (s *shell) Asks(call toolcrib.Call) string {
+	p, err := s.plan(call)
+	if err != nil {
+		return "" // it is refused
+	}
+	defer p.close()
+	if why := s.unheld(p); why != "" {
+		return "asks each time: " + why
+	}
+	return ""
+}
+
 // Preview shows the line and what keeps it in.
 func (s *shell) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
 	p, err := s.plan(call)
 	if err != nil {
 		return toolcrib.Preview{}, err
 	}
-	p.close()
+	defer p.close()
 	in, _, err := s.arguments(call)
 	if err != nil {
 		return toolcrib.Preview{}, err
@@ -318,13 +326,21 @@ func (s *shell) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Preview
 // walls says in words what keeps the line of a plan in.
 func (s *shell) walls(p *plan) string {
 	if !p.writes {
-		return "Only reads: every program and option is in the built-in table."
+		text := "Only reads: every program and option is in the built-in table."
+		if r := s.report(); !r.sandboxed() {
+			text += " There is NO sandbox (" + r.Problem + "): somebody who changes links meanwhile can make it read other files."
+		}
+		return text
 	}
 	text := "Runs programs that are not in the built-in table. "
 	if s.options.Mode == ModeAny {
 		text = "Runs with /bin/sh. "
 	}
-	return text + s.report().describe(s.options.Network)
+	text += s.report().describe(s.options.Network)
+	if why := s.unheld(p); why != "" && s.report().Bubblewrap != "" {
+		text += " But " + why + "."
+	}
+	return text
 }
 
 // Call runs the line. It ends with a result, with timeout after the call's own

@@ -4,5 +4,8 @@ package beneath
 
 import "io/fs"
 
-// linked reports whether a file may have more than one name, which is not told here.
-func linked(fs.FileInfo) bool { return true }
+// Linked reports whether a file may have more than one name, which is not told here.
+func Linked(fs.FileInfo) bool { return true }
+
+// Mine reports whether this user may change the rights of a file, as far as that is told.
+func Mine(fs.FileInfo) bool { return true }

@@ -46,7 +46,7 @@ func (o Own) Other() func(fs.FileInfo) bool {
 			case !entry.Type().IsRegular():
 				return nil
 			}
-			if info, err := entry.Info(); err == nil && linked(info) {
+			if info, err := entry.Info(); err == nil && Linked(info) {
 				files = append(files, info)
 			}
 			return nil
@@ -56,14 +56,14 @@ func (o Own) Other() func(fs.FileInfo) bool {
 		return nil
 	}
 	return func(info fs.FileInfo) bool {
-		return info != nil && info.Mode().IsRegular() && linked(info) &&
+		return info != nil && info.Mode().IsRegular() && Linked(info) &&
 			(left < 0 || slices.ContainsFunc(files, func(own fs.FileInfo) bool { return os.SameFile(own, info) }))
 	}
 }
 
 // Is reports whether a file of the workspace is one of them.
 func (o Own) Is(info fs.FileInfo) bool {
-	if info == nil || len(o.Paths) == 0 || !info.Mode().IsRegular() || !linked(info) {
+	if info == nil || len(o.Paths) == 0 || !info.Mode().IsRegular() || !Linked(info) {
 		return false
 	}
 	other := o.Other()

@@ -1,0 +1,195 @@
+package shell_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/shell"
+)
+
+// withBubblewrap skips where there is none.
+func withBubblewrap(t *testing.T) *shell.Report {
+	t.Helper()
+	r := probed()
+	if r.Bubblewrap == "" {
+		t.Skip("NOT TESTED: bubblewrap is not installed, or may not be used here")
+	}
+	return &r
+}
+
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, e := range entries {
+		list = append(list, e.Name())
+	}
+	return list
+}
+
+// Whatever a line does, with bubblewrap it can neither write what is protected nor make
+// it where it is not, and nothing is left of what keeps it from that.
+func TestProtected_IsHeld(t *testing.T) {
+	report := withBubblewrap(t)
+	dir := folder(t)
+	write(t, filepath.Join(dir, ".git/hooks/pre-commit"), "mine")
+	write(t, filepath.Join(dir, ".git/config"), "mine")
+	write(t, filepath.Join(dir, "a/b/.idea/x.xml"), "mine")
+	write(t, filepath.Join(dir, "conf/deep/tool.yaml"), "mine")
+	write(t, filepath.Join(dir, "conf/other"), "x")
+	write(t, filepath.Join(dir, "zz/.mcp.json"), "mine")
+	before, listed := state(t, dir, false), names(t, dir)
+	var told []string
+	options := shell.Options{
+		Mode: shell.ModeAny, Report: report, ProtectedNames: []string{".git", ".mcp.json", ".vscode", ".idea", "toolcrib.yaml"},
+		Protected:         []string{filepath.Join(dir, "conf/deep/tool.yaml"), filepath.Join(dir, "new/skills"), filepath.Join(dir, "skills")},
+		OnProtectedChange: func(_ toolcrib.Call, paths []string) { told = append(told, paths...) },
+	}
+	made := tool(t, options)
+	if why := made.(toolcrib.Asker).Asks(callOf(t, dir, "true", 0)); why != "" {
+		t.Errorf("asks: %s", why)
+	}
+	for _, line := range []string{
+		"echo x > .git/hooks/pre-commit", "echo x > .git/hooks/post-commit", "rm -r .git", "mv .git g", "chmod 777 .git/config",
+		"echo x > .mcp.json", "mkdir .vscode && echo x > .vscode/tasks.json", "echo x > .vscode/tasks.json", "rmdir .vscode && mkdir .vscode",
+		"mv .vscode v", "echo x > toolcrib.yaml", "ln -s /etc/passwd toolcrib.yaml", "echo x > t; mv t toolcrib.yaml", "ln t toolcrib.yaml; false",
+		"echo x > zz/.mcp.json", "mv zz z2", "mv a a2", "mv a/b a/c", "rm -r a/b/.idea", "echo x > conf/deep/tool.yaml", "mv conf c2", "mv conf/deep c2",
+		"mkdir -p new/skills/x", "mkdir new", "mkdir skills", "touch skills/x",
+		"perl -e 'for (qw(.vscode .mcp.json skills)) { chmod 0777, $_ and mkdir \"$_/x\" and exit 0 } exit 1'",
+	} {
+		call := callOf(t, dir, "rm -f t; "+line, 20)
+		if admit(made, call) != nil {
+			continue
+		}
+		got, err := runIn(t.Context(), t, made, call)
+		if err != nil || got.ExitCode == 0 || got.Warning != "" {
+			t.Errorf("%q: %+v %v", line, got, err)
+		}
+		for _, copied := range []string{"t", "c2"} { // of what cannot be renamed mv makes a copy first
+			_ = os.RemoveAll(filepath.Join(dir, copied))
+		}
+		if now := names(t, dir); !slices.Equal(now, listed) {
+			t.Fatalf("%q: the workspace has %q", line, now)
+		}
+	}
+	// The times of folders in which a stand-in was are others.
+	strip := func(s string) string {
+		var b strings.Builder
+		for line := range strings.Lines(s) {
+			if !strings.HasPrefix(line, dir+" ") {
+				b.WriteString(line)
+			}
+		}
+		return b.String()
+	}
+	if now := state(t, dir, false); strip(now) != strip(before) {
+		t.Error("something protected was changed")
+	}
+	if len(told) > 0 {
+		t.Errorf("told of %q", told)
+	}
+	got, err := runIn(t.Context(), t, made, callOf(t, dir, "echo 1 > conf/other && echo 2 > conf/deep/n && echo 3 > new.txt && rm conf/deep/n new.txt && mkdir a/n && rmdir a/n", 20))
+	if err != nil || got.ExitCode != 0 {
+		t.Errorf("ordinary work: %+v %v", got, err)
+	}
+}
+
+// However many files there are: what is directly in the workspace is looked up always,
+// and that the rest was not all looked at is asked about, and said.
+func TestProtected_AmongManyFiles(t *testing.T) {
+	onWalls(t, func(t *testing.T, report *shell.Report) {
+		dir := folder(t)
+		for i := range 120 {
+			write(t, filepath.Join(dir, fmt.Sprintf("many/%d", i)), "")
+		}
+		write(t, filepath.Join(dir, "zz/.mcp.json"), "mine")
+		var told []string
+		made := tool(t, shell.Options{
+			Mode: shell.ModeAny, Report: report, ProtectedNames: []string{".mcp.json", ".zz"},
+			OnProtectedChange: func(_ toolcrib.Call, paths []string) { told = append(told, paths...) },
+		})
+		shell.Visit(made, 100)
+		call := callOf(t, dir, "echo x > $(echo .zz); echo x > $(echo .mcp.json); true", 20)
+		if why := made.(toolcrib.Asker).Asks(call); why == "" || report.Bubblewrap != "" && !strings.Contains(why, "more than 100 files") {
+			t.Errorf("asks %q", why)
+		}
+		got, err := runIn(t.Context(), t, made, call)
+		if err != nil || !strings.Contains(got.Warning, "is not known for all of it: the workspace has more than 100 files") {
+			t.Errorf("%+v %v", got, err)
+		}
+		want := []string{filepath.Join(dir, ".mcp.json"), filepath.Join(dir, ".zz")}
+		if report.Bubblewrap != "" {
+			want = nil
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("told of %q, want %q", told, want)
+		}
+	})
+}
+
+// Deeper down a new one can be made: it is found, and told.
+func TestProtected_NewOnesBelowAreFound(t *testing.T) {
+	onWalls(t, func(t *testing.T, report *shell.Report) {
+		dir := folder(t)
+		var told []string
+		made := tool(t, shell.Options{
+			Mode: shell.ModeAny, Report: report, ProtectedNames: []string{".git"},
+			OnProtectedChange: func(_ toolcrib.Call, paths []string) { told = append(told, paths...) },
+		})
+		got, err := runIn(t.Context(), t, made, callOf(t, dir, "mkdir -p x/.git/hooks; echo x > x/.git/hooks/pre-commit", 20))
+		if err != nil || !slices.Equal(told, []string{filepath.Join(dir, "x/.git")}) || !strings.Contains(got.Warning, "x/.git") {
+			t.Errorf("told %q, %+v %v", told, got, err)
+		}
+	})
+}
+
+// What a killed process left behind is no file, and goes with the next call.
+func TestProtected_LeftBehind(t *testing.T) {
+	report := withBubblewrap(t)
+	dir := folder(t)
+	if err := os.Mkdir(filepath.Join(dir, ".vscode"), 0o555); err != nil {
+		t.Fatal(err)
+	}
+	made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, ProtectedNames: []string{".vscode"}})
+	got, err := runIn(t.Context(), t, made, callOf(t, dir, "echo x > .vscode/tasks.json", 20))
+	if err != nil || got.ExitCode == 0 || got.Warning != "" {
+		t.Errorf("%+v %v", got, err)
+	}
+	if left := names(t, dir); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// Two jobs in one workspace: the first to end does not open up what the other is kept from.
+func TestProtected_TwoJobs(t *testing.T) {
+	report := withBubblewrap(t)
+	dir := folder(t)
+	made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, ProtectedNames: []string{".vscode"}})
+	ended := make(chan output)
+	go func() {
+		got, err := runIn(t.Context(), t, made, callOf(t, dir, "echo > started; until [ -e go ]; do sleep 0.01; done; mkdir .vscode; echo x > .vscode/tasks.json", 50))
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- got
+	}()
+	waitFor(t, filepath.Join(dir, "started"))
+	if got, err := runIn(t.Context(), t, made, callOf(t, dir, "true", 20)); err != nil || got.ExitCode != 0 {
+		t.Errorf("%+v %v", got, err)
+	}
+	write(t, filepath.Join(dir, "go"), "")
+	if got := <-ended; got.ExitCode == 0 || got.Warning != "" {
+		t.Errorf("%+v", got)
+	}
+	if left := names(t, dir); !slices.Equal(left, []string{"go", "started"}) {
+		t.Errorf("left: %q", left)
+	}
+}
