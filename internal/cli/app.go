@@ -18,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/provider/catalog"
 	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/tool/system"
 )
 
@@ -29,6 +30,8 @@ type app struct {
 	began bool // a command of ours was reached: its errors are ours
 	// helpErr is set if there is no help for what was asked about.
 	helpErr error
+	// noSandbox returns why programs run without a sandbox; "" if there is one.
+	noSandbox func() string
 
 	inTerminal, outTerminal, errTerminal bool
 	beside                               io.Writer    // what is said while a run is shown; nil = err
@@ -61,7 +64,7 @@ type app struct {
 }
 
 func newApp(in, out, err *os.File) *app {
-	a := &app{in: in, out: &output{w: out}, err: err, started: time.Now(), ollamaAt: config.OllamaAddress}
+	a := &app{in: in, out: &output{w: out}, err: err, started: time.Now(), ollamaAt: config.OllamaAddress, noSandbox: shell.Problem}
 	a.inTerminal, a.outTerminal, a.errTerminal = isTerminal(in), isTerminal(out), isTerminal(err)
 	a.style = styleOf(err, a.errTerminal)
 	a.outStyle = styleOf(out, a.outTerminal)

@@ -100,7 +100,7 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 	}
 	findings = append(findings, a.dataFinding(), a.databaseFinding(ctx))
 	if !broken {
-		findings = append(findings, a.workspaceFinding(), shellFinding(c.Tools.Shell), a.skillsFinding(c), a.approvalsFinding(c))
+		findings = append(findings, a.workspaceFinding(), shellFinding(c.Tools.Shell, shell.Probe()), a.skillsFinding(c), a.approvalsFinding(c))
 		findings = append(findings, a.budgetFindings(ctx, c)...)
 		findings = append(findings, a.providerFindings(ctx, c)...)
 	}
@@ -268,17 +268,17 @@ func (a *app) workspaceFinding() finding {
 }
 
 // shellFinding tells what keeps in the programs that exec_shell runs.
-func shellFinding(set config.Shell) finding {
+func shellFinding(set config.Shell, r shell.Report) finding {
 	f := finding{Check: "shell", OK: true}
 	if set.Mode == string(shell.ModeOff) {
 		f.Detail = "off: there is no exec_shell"
 		return f
 	}
-	r := shell.Probe()
 	if r.Problem != "" {
-		f.Detail = fmt.Sprintf("mode %s, without a sandbox: %s", set.Mode, r.Problem)
+		f.OK, f.Detail = false, fmt.Sprintf("mode %s, without a sandbox: %s", set.Mode, r.Problem)
+		f.Mend = "install bubblewrap, or use a kernel with Landlock; until then exec_shell asks about every call, or set tools.shell.mode: off"
 		if set.Sandbox == string(shell.SandboxRequired) {
-			f.OK, f.Mend = false, "install bubblewrap, or use a kernel with Landlock; until then exec_shell refuses every call"
+			f.Mend = "install bubblewrap, or use a kernel with Landlock; until then exec_shell refuses every call (tools.shell.sandbox is required)"
 		}
 		return f
 	}
@@ -293,6 +293,10 @@ func shellFinding(set config.Shell) finding {
 		walls = append(walls, "seccomp")
 	}
 	f.Detail = fmt.Sprintf("mode %s, sandbox: %s", set.Mode, strings.Join(walls, ", "))
+	if r.Bubblewrap == "" {
+		f.Detail += "; without bubblewrap protected files cannot be kept from other programs than those of the built-in table, " +
+			"so each call of one asks"
+	}
 	return f
 }
 

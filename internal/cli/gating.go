@@ -74,6 +74,11 @@ func (a *app) gateWith(ctx context.Context, s *sqlite.Store, workspace string, s
 			tell(w.Error())
 		}
 	}
+	if set := c.Tools.Shell; command != nil && set.Sandbox != string(shell.SandboxRequired) {
+		if problem := a.noSandbox(); problem != "" {
+			tell("exec_shell has no sandbox (" + problem + "), so each of its calls asks; toolcrib doctor tells more")
+		}
+	}
 	for _, name := range g.UnknownSettings() {
 		tell(fmt.Sprintf("%s: tools.settings.%s: there is no such tool", c.Position("tools.settings."+name), name))
 	}

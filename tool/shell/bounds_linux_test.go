@@ -76,17 +76,20 @@ func TestC12_CallsThatAreTakenAway(t *testing.T) {
 func TestC12_WholeJobIsBounded(t *testing.T) {
 	const mib = 1 << 20
 	onWalls(t, func(t *testing.T, report *shell.Report) {
-		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
-		shell.Bound(made, 300*mib, 64*mib, 1000, 100)
-		for line, want := range map[string]string{
-			`for i in 1 2 3 4 5 6; do perl -e '$x = "x" x (80<<20); sleep 60' & done; wait`:   "killed: its processes together had more than 300 MiB of memory.",
-			"for i in 1 2 3 4 5 6; do head -c 40000000 /dev/zero > f$i; done; sleep 60":       "killed: while it ran, the room on the disk shrank by more than 64 MiB.",
-			"seq 1 4000 | xargs touch; sleep 60":                                              "killed: while it ran, more than 1000 files were made.",
-			"for i in 1 2 3 4 5 6; do head -c 40000000 /dev/zero > $HOME/f$i; done; sleep 60": "killed: while it ran, the room on the disk shrank by more than 64 MiB.",
+		for _, c := range []struct {
+			memory, disk, files uint64
+			line, want          string
+		}{
+			{300 * mib, 0, 0, `for i in 1 2 3 4 5 6; do perl -e '$x = "x" x (80<<20); sleep 60' & done; wait`, "its processes together had more than 300 MiB of memory."},
+			{0, 64 * mib, 0, "for i in 1 2 3 4 5 6; do head -c 40000000 /dev/zero > f$i; done; sleep 60", "while it ran, the room on the disk shrank by more than 64 MiB."},
+			{0, 64 * mib, 0, "for i in 1 2 3 4 5 6; do head -c 40000000 /dev/zero > $HOME/f$i; done; sleep 60", "while it ran, the room on the disk shrank by more than 64 MiB."},
+			{0, 0, 1000, "seq 1 4000 | xargs touch; sleep 60", "while it ran, more than 1000 files were made."},
 		} {
-			got, err := runIn(t.Context(), t, made, callOf(t, folder(t), line, 50))
-			if err != nil || got.ExitCode != -1 || !strings.Contains(got.Warning, want) {
-				t.Errorf("%s: %+v %v", line, got, err)
+			made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
+			shell.Bound(made, c.memory, c.disk, c.files, 0)
+			got, err := runIn(t.Context(), t, made, callOf(t, folder(t), c.line, 50))
+			if err != nil || got.ExitCode != -1 || !strings.Contains(got.Warning, "killed: "+c.want) {
+				t.Errorf("%s: %+v %v", c.line, got, err)
 			}
 		}
 	})

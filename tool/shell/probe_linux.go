@@ -13,20 +13,36 @@ import (
 // Probe looks what this machine has to keep programs in. It starts bubblewrap once,
 // if it is installed, to see whether it may do its work here.
 func Probe() Report {
-	r := Report{Helper: mainCalled.Load()}
-	if abi, err := landlock.LandlockGetABIVersion(); err == nil {
-		r.LandlockABI = abi
-	}
+	r := Report{Helper: mainCalled.Load(), LandlockABI: landlockABI(), Bubblewrap: bubblewrap()}
 	_, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
 	r.Seccomp = err == nil && seccompArch != 0
-	r.Bubblewrap = bubblewrap()
-	switch {
-	case !r.Helper:
-		r.Problem = "the program does not call shell.Main first in its main function"
-	case !r.sandboxed():
-		r.Problem = "the kernel has no Landlock, and bubblewrap is not installed or may not be used"
-	}
+	r.Problem = problem(r.Helper, r.sandboxed())
 	return r
+}
+
+// Problem returns why there is no sandbox, as [Probe] would report it; "" if there is
+// one. It starts bubblewrap only where everything depends on it.
+func Problem() string {
+	helper := mainCalled.Load()
+	return problem(helper, helper && (landlockABI() > 0 || bubblewrap() != ""))
+}
+
+func problem(helper, sandboxed bool) string {
+	switch {
+	case !helper:
+		return "the program does not call shell.Main first in its main function"
+	case !sandboxed:
+		return "the kernel has no Landlock, and bubblewrap is not installed or may not be used"
+	}
+	return ""
+}
+
+func landlockABI() int {
+	abi, err := landlock.LandlockGetABIVersion()
+	if err != nil {
+		return 0
+	}
+	return abi
 }
 
 // bubblewrap returns the path of a bwrap that works, as it is used here.

@@ -14,7 +14,7 @@ import "fmt"
 type Report struct {
 	Helper      bool   // [Main] was called, so that programs can be started in a sandbox
 	LandlockABI int    // of the kernel; 0 = none. From 3 on files cannot be truncated, from 4 on TCP, from 6 on signals are held back
-	Seccomp     bool   // sockets can be taken away
+	Seccomp     bool   // system calls can be taken away
 	Bubblewrap  string // path of a bwrap that works; "" = none
 	Problem     string // why there is no sandbox; "" = there is one
 }

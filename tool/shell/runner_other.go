@@ -28,7 +28,10 @@ func findProgram(name string, _ bool) (string, error) {
 }
 
 // Probe tells what there is to keep programs in: nothing here.
-func Probe() Report { return Report{Problem: "there is none for this system"} }
+func Probe() Report { return Report{Problem: Problem()} }
+
+// Problem returns why there is no sandbox, as [Probe] reports it.
+func Problem() string { return "there is none for this system" }
 
 // Main returns at once here.
 func Main() {}
