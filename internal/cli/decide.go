@@ -241,7 +241,7 @@ func (a *app) decidable(v *approvalView, word journal.CallDecision, f *decideFla
 func (a *app) agrees(v *approvalView, word journal.CallDecision, f *decideFlags) bool {
 	s := a.style
 	if v.Question != "" {
-		fmt.Fprintln(a.err, guard.Visible(v.Question))
+		fmt.Fprint(a.err, s.Quoted(v.Question))
 	}
 	n := 0
 	for _, c := range v.request().Calls {
