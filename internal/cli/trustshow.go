@@ -171,7 +171,8 @@ func (a *app) pages(ctx context.Context, answers *terminal.Input, text string) b
 		if rows = rows[n:]; len(rows) == 0 {
 			return true
 		}
-		if a.answer(ctx, answers, fmt.Sprintf("page %d of %d ·", page, of), "enter next page · n no?", 0, render.YesKeys(false)) == render.KeyNo {
+		at := fmt.Sprintf("page %d of %d ·", page, of)
+		if a.answer(ctx, answers, at, "enter next page · n no?", 0, render.YesKeys(false)) == render.KeyNo {
 			return false
 		}
 	}

@@ -104,7 +104,8 @@ func (s Style) Item(c *journal.ApprovalItem, whole bool) string {
 	} else if c.Reason != "" {
 		text += " · " + c.Reason
 	}
-	for row := range strings.SplitSeq(ansi.Wrap(line(text, previewRows*s.width()), max(s.columns()-4, 8), ""), "\n") {
+	text = ansi.Wrap(line(text, previewRows*s.width()), max(s.columns()-4, 8), "")
+	for row := range strings.SplitSeq(text, "\n") {
 		fmt.Fprintf(&b, "    %s\n", s.Dim(row))
 	}
 	b.WriteString(s.Preview(c.Preview, whole))

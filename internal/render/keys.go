@@ -46,7 +46,10 @@ func CallKeys(calls []journal.ApprovalItem, each bool) []Key {
 // DoubtKeys are the keys that say what became of a call in doubt; another is true if
 // only another person may run it once more.
 func DoubtKeys(another bool) []Key {
-	keys := []Key{{KeyRetry, "run it once more"}, {KeyHappened, "it happened"}, {KeyNo, "it did not happen"}, {KeyShow, "show all"}, {KeyLater, "later"}}
+	keys := []Key{
+		{KeyRetry, "run it once more"}, {KeyHappened, "it happened"}, {KeyNo, "it did not happen"},
+		{KeyShow, "show all"}, {KeyLater, "later"},
+	}
 	if another {
 		return keys[1:]
 	}
