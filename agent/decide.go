@@ -253,8 +253,8 @@ func (r *Runner) checkRemember(s *State, b *journal.ConfirmationResolved) error 
 		return usagef("remember: the run belongs to no session; use %s or %s", journal.RememberRun, journal.RememberUser)
 	case m.Calls == "":
 		return nil
-	case !slices.Contains(rememberKinds(), m.Calls):
-		return usagef("remember: calls %q is unknown; use %s", m.Calls, orList(rememberKinds()))
+	case !slices.Contains(journal.RememberCalls(), m.Calls):
+		return usagef("remember: calls %q is unknown; use %s", m.Calls, orList(journal.RememberCalls()))
 	}
 	for i := range s.Approval.Calls {
 		item := &s.Approval.Calls[i]
@@ -264,10 +264,6 @@ func (r *Runner) checkRemember(s *State, b *journal.ConfirmationResolved) error 
 		}
 	}
 	return nil
-}
-
-func rememberKinds() []string {
-	return []string{journal.RememberPath, journal.RememberFolder, journal.RememberArguments, journal.RememberTool}
 }
 
 // orList lists words as a sentence does.

@@ -198,7 +198,8 @@ func (s *State) reconciled(b *journal.Reconciled) error {
 	}
 	c.Reconciled = b
 	if b.State == toolcrib.NotHappened {
-		c.Lost, c.Started = false, nil
+		// What it was judged by was looked at while it was not known what it has done.
+		c.Lost, c.Started, s.Turn.Rejudge = false, nil, true
 	}
 	return nil
 }
@@ -378,7 +379,7 @@ func (s *State) decide(c *Call, d journal.CallDecision, by *journal.Confirmation
 	if s.Approval.Kind == journal.ApprovalInDoubt {
 		c.Doubt = &d
 		if d.Decision == journal.DecisionRetry {
-			c.Lost, c.Started, c.Reconciled = false, nil, nil
+			c.Lost, c.Started, c.Reconciled, s.Turn.Rejudge = false, nil, nil, true
 		}
 		return
 	}

@@ -144,7 +144,7 @@ func (d *driver) decided(calls []*Call) map[string]gate.Decided {
 		}
 		m[c.ID] = gate.Decided{
 			Decision: c.Decision.Decision, ApprovalID: c.DecidedBy.ApprovalID,
-			By: c.DecidedBy.By, Reason: c.DecidedBy.Reason, Unbound: c.DecidedBy.By == ByAll,
+			By: c.DecidedBy.By, Reason: c.DecidedBy.Reason, Unbound: c.DecidedBy.By == ByAll, Begun: c.Lost,
 		}
 		if c.Asked != nil {
 			word := m[c.ID]

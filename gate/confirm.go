@@ -98,6 +98,9 @@ func (j *judgement) confirmStep() *refusal {
 		}
 	}
 	if approved {
+		if decided.Begun && decided.Binding != nil {
+			now.Files = decided.Binding.Files
+		}
 		if v.Changed = changedSince(decided.Binding, now); v.Changed == "" {
 			v.Approval, j.call.Approved = decided.ApprovalID, now.Files
 			return nil

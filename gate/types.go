@@ -93,6 +93,9 @@ type Decided struct {
 	// asked about anew. Unbound says that nobody was shown how things are (--approve all).
 	Binding *journal.Binding
 	Unbound bool
+	// Begun says that the call had begun to run: that its files are otherwise now may be
+	// its own doing.
+	Begun bool
 }
 
 // Verdict is the gate's answer to one call: the record that is journaled, and,

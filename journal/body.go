@@ -422,6 +422,11 @@ const (
 	RememberFolder    = "folder"
 )
 
+// RememberCalls returns the values of [Remember.Calls].
+func RememberCalls() []string {
+	return []string{RememberPath, RememberFolder, RememberArguments, RememberTool}
+}
+
 // CallDecision is the decision on one call of an approval.
 type CallDecision struct {
 	Decision  string          `json:"decision"`

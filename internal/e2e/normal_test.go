@@ -17,7 +17,7 @@ import (
 var differs = map[string]bool{
 	"time": true, "created_at": true, "duration_ms": true, "first_token_ms": true,
 	"run_id": true, "approval_id": true, "approval": true, "digest": true, "ref": true, "fault_ref": true, "request_id": true,
-	"worker": true, "canary": true, "workspace": true, "version": true,
+	"worker": true, "canary": true, "workspace": true, "leads_to": true, "folder_id": true, "version": true,
 	"models": true, "model": true, "provider": true, "provider_id": true, "provider_name": true,
 	"usage": true, "tokens": true, "sum": true, "charged": true, "charged_usd": true, "cost_usd": true, "estimated": true,
 	"reserved_input": true, "reserved_output": true, "reserved_usd": true, "max_output": true,
