@@ -47,8 +47,11 @@ func CallKeys(calls []journal.ApprovalItem, each bool) []Key {
 // only another person may run it once more.
 func DoubtKeys(another bool) []Key {
 	keys := []Key{
-		{KeyRetry, "run it once more"}, {KeyHappened, "it happened"}, {KeyNo, "it did not happen"},
-		{KeyShow, "show all"}, {KeyLater, "later"},
+		{KeyRetry, "run it once more"},
+		{KeyHappened, "it happened"},
+		{KeyNo, "it did not happen"},
+		{KeyShow, "show all"},
+		{KeyLater, "later"},
 	}
 	if another {
 		return keys[1:]
