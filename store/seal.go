@@ -44,14 +44,25 @@ const recordBytes = 8 + (1+SealedTables)*sha256.Size
 // Place is the summand of a run in [Record.Runs]: that it has reached the event seq, at
 // which its chain has this hash.
 func (k *Keys) Place(run toolcrib.RunID, seq toolcrib.Seq, hash []byte) Seal {
-	return newSealing(k.place).Add(string(run), int64(seq), hash).Sum()
+	return k.SealPlace().Of(run, seq, hash)
+}
+
+// SealPlace makes many places.
+func (k *Keys) SealPlace() *Placing { return &Placing{newSealing(k.place)} }
+
+// Placing makes places; see [Keys.Place].
+type Placing struct{ s *Sealing }
+
+// Of returns a place.
+func (p *Placing) Of(run toolcrib.RunID, seq toolcrib.Seq, hash []byte) Seal {
+	return p.s.Reset().Text(string(run)).Int(int64(seq)).Blob(hash).Sum()
 }
 
 // SealRun begins the seal of a run's row.
 func (k *Keys) SealRun() *Sealing { return newSealing(k.row) }
 
 // SealTable begins the seal of one of the sealed tables.
-func (k *Keys) SealTable(table int) *Sealing { return newSealing(k.row).Add(int64(table)) }
+func (k *Keys) SealTable(table int) *Sealing { return newSealing(k.row).Int(int64(table)) }
 
 // SealRecord encrypts a record and binds it to where the system journal ends. It is
 // encrypted because sums that can be watched can be combined.
@@ -109,42 +120,79 @@ func newSealing(key []byte) *Sealing {
 	return &Sealing{mac: hmac.New(sha256.New, key), b: make([]byte, 0, 512)}
 }
 
-// Add adds values of the types that a database returns. A bool is 0 or 1.
+// Reset begins it anew. What SealTable has added is gone.
+func (s *Sealing) Reset() *Sealing {
+	s.mac.Reset()
+	s.b = s.b[:0]
+	return s
+}
+
+// Add adds values of the types that a database returns.
 func (s *Sealing) Add(values ...any) *Sealing {
 	for _, v := range values {
 		switch v := v.(type) {
 		case nil:
-			s.b = append(s.b, 'n')
-		case int:
-			s.number('i', uint64(v))
+			s.Null()
 		case int64:
-			s.number('i', uint64(v))
-		case bool:
-			n := uint64(0)
-			if v {
-				n = 1
-			}
-			s.number('i', n)
+			s.Int(v)
 		case float64:
-			s.number('f', math.Float64bits(v))
+			s.Float(v)
 		case string:
-			s.number('s', uint64(len(v)))
-			s.b = append(s.b, v...)
+			s.Text(v)
 		case []byte:
-			s.number('b', uint64(len(v)))
-			s.b = append(s.b, v...)
+			s.Blob(v)
 		default: // no database returns it, so that a seal with it never holds
 			s.b = append(s.b, '?')
-		}
-		if len(s.b) > 4096 {
-			s.flush()
 		}
 	}
 	return s
 }
 
-func (s *Sealing) number(kind byte, n uint64) {
+// Null adds that there is no value.
+func (s *Sealing) Null() *Sealing {
+	s.b = append(s.b, 'n')
+	return s
+}
+
+// Int adds an integer.
+func (s *Sealing) Int(n int64) *Sealing { return s.number('i', uint64(n)) }
+
+// Bool adds 0 or 1.
+func (s *Sealing) Bool(is bool) *Sealing {
+	if is {
+		return s.Int(1)
+	}
+	return s.Int(0)
+}
+
+// Float adds a floating-point number.
+func (s *Sealing) Float(f float64) *Sealing { return s.number('f', math.Float64bits(f)) }
+
+// Text adds a text.
+func (s *Sealing) Text(text string) *Sealing {
+	s.number('s', uint64(len(text)))
+	s.b = append(s.b, text...)
+	return s.long()
+}
+
+// Blob adds bytes.
+func (s *Sealing) Blob(b []byte) *Sealing {
+	s.number('b', uint64(len(b)))
+	s.b = append(s.b, b...)
+	return s.long()
+}
+
+func (s *Sealing) number(kind byte, n uint64) *Sealing {
 	s.b = binary.BigEndian.AppendUint64(append(s.b, kind), n)
+	return s
+}
+
+// long passes on what has become long.
+func (s *Sealing) long() *Sealing {
+	if len(s.b) > 4096 {
+		s.flush()
+	}
+	return s
 }
 
 func (s *Sealing) flush() {
@@ -152,7 +200,7 @@ func (s *Sealing) flush() {
 	s.b = s.b[:0]
 }
 
-// Sum returns the seal. The Sealing must not be used afterwards.
+// Sum returns the seal. Only Reset may follow.
 func (s *Sealing) Sum() (sum Seal) {
 	s.flush()
 	s.mac.Sum(sum[:0])

@@ -114,15 +114,6 @@ type head struct {
 	known bool        // the meter is
 }
 
-// seal is the seal of the run's row.
-func (h *head) seal(keys *store.Keys, docs recordDocs) store.Seal {
-	r := rowOfRun{run: h.rec.ID, hash: h.hash, kept: h.kept, values: recordValues(&h.rec, docs)}
-	if !h.rec.PrunedAt.IsZero() {
-		r.pruned = sql.NullInt64{Int64: h.rec.PrunedAt.UnixMicro(), Valid: true}
-	}
-	return r.seal(keys)
-}
-
 // selectHead also tells whether anything is reserved: while a run was with another
 // process, that may have begun.
 const selectHead = "SELECT " + runColumns + ", EXISTS (SELECT 1 FROM reservations) FROM runs WHERE id = ?"
@@ -282,15 +273,14 @@ const atHead = " WHERE num = ? AND last_seq = ? AND last_hash = ?"
 // if the run does not stand at old. It sets no more than what has changed, because
 // each column that is set has its indexes written anew.
 func (t *tx) putHead(old, next *head) (moved bool, err error) {
-	args, err := recordArgs(&next.rec)
+	docs, err := docsToStore(&next.rec)
 	if err != nil {
 		return false, err
 	}
-	row := rowOfRun{run: next.rec.ID, hash: next.hash, kept: next.kept, values: args}
-	seal := row.seal(t.w.keys)
+	seal := next.seal(t.w.sealing.Reset(), docs)
 	sealing := []any{next.hash, int64(next.kept), seal[:]}
 	if old.num == 0 {
-		res, err := t.exec(insertHead, append(append(args, sealing...), string(next.rec.ID))...)
+		res, err := t.exec(insertHead, append(append(recordValues(&next.rec, docs), sealing...), string(next.rec.ID))...)
 		if err != nil {
 			return false, err
 		}
@@ -307,7 +297,7 @@ func (t *tx) putHead(old, next *head) (moved bool, err error) {
 	if same == old.rec {
 		return movedOne(t.exec(updateSum, append(sumArgs(&next.rec), where...)...))
 	}
-	return movedOne(t.exec(updateHead, append(args, where...)...))
+	return movedOne(t.exec(updateHead, append(recordValues(&next.rec, docs), where...)...))
 }
 
 func movedOne(res sql.Result, err error) (bool, error) {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -130,15 +131,20 @@ func TestReplacedWhileOpen(t *testing.T) {
 			if err := replace(s.Path()); err != nil {
 				t.Fatal(err)
 			}
+			wantReplaced := func(err error) {
+				if !errors.Is(err, store.ErrReplaced) {
+					t.Errorf("error %v, want ErrReplaced", err)
+				}
+			}
+			wantReplaced(s.Append(t.Context(), "run_a", 1, barrier()...))
+			time.Sleep(30 * time.Millisecond) // then what is no barrier looks too
 			for range 2 {
 				for _, err := range []error{
-					s.Append(t.Context(), "run_a", 1, note("plain")...),
+					s.Append(t.Context(), "run_a", 2, note("plain")...),
 					s.Append(t.Context(), "run_b", 0, note("new")...),
 					s.Put(t.Context(), "run_a", "res_1", []byte("x")),
 				} {
-					if !errors.Is(err, store.ErrReplaced) {
-						t.Errorf("error %v, want ErrReplaced", err)
-					}
+					wantReplaced(err)
 				}
 			}
 		})

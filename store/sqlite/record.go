@@ -43,26 +43,56 @@ func recordColumn(i int) string {
 
 // recordArgs returns the values of recordColumns.
 func recordArgs(rec *store.RunRecord) ([]any, error) {
-	var docs recordDocs
+	docs, err := docsToStore(rec)
+	return recordValues(rec, docs), err
+}
+
+// recordDocs are the values of a projection that are JSON, as they are stored.
+type recordDocs struct{ pending, failure any }
+
+// docsToStore returns the JSON of a record, its arguments byte by byte, as they were digested.
+func docsToStore(rec *store.RunRecord) (docs recordDocs, err error) {
 	if rec.Pending != nil {
-		b, err := encodeJSON(rec.Pending) // arguments byte by byte, as they were digested
+		b, err := encodeJSON(rec.Pending)
 		if err != nil {
-			return nil, err
+			return docs, err
 		}
 		docs.pending = string(b)
 	}
 	if rec.Error != nil {
 		b, err := encodeJSON(rec.Error)
 		if err != nil {
-			return nil, err
+			return docs, err
 		}
 		docs.failure = string(b)
 	}
-	return recordValues(rec, docs), nil
+	return docs, nil
 }
 
-// recordDocs are the values of a projection that are JSON, as they are stored.
-type recordDocs struct{ pending, failure any }
+// sealRecord seals what recordValues returns, value by value.
+func sealRecord(s *store.Sealing, rec *store.RunRecord, docs recordDocs) *store.Sealing {
+	for _, value := range [...]string{
+		string(rec.Status), string(rec.StopReason), rec.Agent, rec.Model, rec.User, rec.Actor,
+		string(rec.Session), string(rec.Parent), rec.Driver, rec.Workspace, rec.Content,
+	} {
+		s.Text(text(value))
+	}
+	u := &rec.Usage
+	s.Bool(rec.Truncated)
+	for _, n := range [...]int64{
+		int64(rec.Iterations), u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens,
+		u.OutputTokens, u.ReasoningTokens, u.TotalTokens, int64(u.Requests),
+	} {
+		s.Int(n)
+	}
+	s.Float(u.CostUSD).Bool(u.Estimated).Add(docs.pending, docs.failure).Int(rec.CreatedAt.UnixMicro())
+	if rec.EndedAt.IsZero() {
+		s.Null()
+	} else {
+		s.Int(rec.EndedAt.UnixMicro())
+	}
+	return s.Int(int64(rec.LastSeq))
+}
 
 // recordValues returns the values of recordColumns, for a record whose JSON is known.
 func recordValues(rec *store.RunRecord, docs recordDocs) []any {
@@ -118,7 +148,7 @@ func scanRun(scan func(...any) error, keys *store.Keys, h *head, last ...any) er
 	if pruned.Valid {
 		rec.PrunedAt = fromMicro(pruned.Int64)
 	}
-	if keys != nil && !h.seal(keys, storedDocs(pending, failure)).Holds(seal.V) {
+	if keys != nil && !h.seal(keys.SealRun(), storedDocs(pending, failure)).Holds(seal.V) {
 		return sealError(rec.ID)
 	}
 	if pending.Valid {

@@ -16,13 +16,28 @@ import (
 // seal of its own, renewed by each append, and where all runs stand under the one seal of
 // the head, renewed by each append that must survive a loss of power.
 
-// seal is the seal of a run's row. values are those of recordColumns.
+// seal is the seal of a run's row as it lies there.
 func (r *rowOfRun) seal(keys *store.Keys) store.Seal {
-	var pruned any
-	if r.pruned.Valid {
-		pruned = r.pruned.Int64
+	s := sealRun(keys.SealRun(), r.run, r.hash, r.kept, r.pruned)
+	return s.Add(r.values...).Sum()
+}
+
+// seal is the seal of the run's row as it is written, or was read, with s.
+func (h *head) seal(s *store.Sealing, docs recordDocs) store.Seal {
+	var pruned sql.NullInt64
+	if !h.rec.PrunedAt.IsZero() {
+		pruned = sql.NullInt64{Int64: h.rec.PrunedAt.UnixMicro(), Valid: true}
 	}
-	return keys.SealRun().Add(string(r.run), r.hash, int64(r.kept), pruned).Add(r.values...).Sum()
+	return sealRecord(sealRun(s, h.rec.ID, h.hash, h.kept, pruned), &h.rec, docs).Sum()
+}
+
+// sealRun seals what a row has besides recordColumns.
+func sealRun(s *store.Sealing, run toolcrib.RunID, hash []byte, kept toolcrib.Seq, pruned sql.NullInt64) *store.Sealing {
+	s.Text(string(run)).Blob(hash).Int(int64(kept))
+	if pruned.Valid {
+		return s.Int(pruned.Int64)
+	}
+	return s.Null()
 }
 
 // sealError says that a run's row is not as it was sealed.
@@ -87,13 +102,14 @@ func checkPlaces(ctx context.Context, query queryFunc, keys *store.Keys, r *stor
 }
 
 func sumPlaces(ctx context.Context, query queryFunc, keys *store.Keys) (sum store.Seal, err error) {
+	places := keys.SealPlace()
 	err = each(ctx, query, `SELECT id, kept_seq, CASE kept_seq WHEN last_seq THEN last_hash
 		ELSE (SELECT hash FROM events WHERE key = num << 32 | kept_seq) END FROM runs`, nil, func(scan func(...any) error) error {
 		var run toolcrib.RunID
 		var seq toolcrib.Seq
 		var hash []byte
 		err := scan(&run, &seq, &hash)
-		sum.Add(keys.Place(run, seq, hash))
+		sum.Add(places.Of(run, seq, hash))
 		return err
 	})
 	return sum, err
@@ -138,7 +154,7 @@ func sealRows(s *store.Sealing, rows *sql.Rows) (err error) {
 	for i := range values {
 		dest[i] = &values[i]
 	}
-	s.Add(len(names))
+	s.Int(int64(len(names)))
 	for rows.Next() {
 		if err := rows.Scan(dest...); err != nil {
 			return err
