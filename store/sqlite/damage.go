@@ -46,8 +46,11 @@ func damageLine(err error) (place, line string) {
 // noteDamage writes down what was found, once for each place, if err tells of damage and
 // the store can be written. It returns err.
 func (s *Store) noteDamage(err error) error {
+	if err == nil || s.writer == nil {
+		return err
+	}
 	var broken *store.ChainError
-	if s.writer == nil || !errors.As(err, &broken) && !errors.Is(err, store.ErrCorrupt) {
+	if !errors.As(err, &broken) && !errors.Is(err, store.ErrCorrupt) {
 		return err
 	}
 	noteDamage(s.path, err)
