@@ -145,7 +145,7 @@ func (a *app) showTold(views []toldView, secrets, asJSON bool) error {
 // approvalsFinding tells whether the addresses of approvals.notify can be tried. None is
 // sent anything.
 func (a *app) approvalsFinding(c *config.Config) finding {
-	f := finding{Check: "approvals", OK: true, Mend: "correct approvals.notify; `toolcrib approvals notify test` sends a message to each"}
+	f := finding{Check: "approvals", OK: true, Fix: "correct approvals.notify; `toolcrib approvals notify test` sends a message to each"}
 	f.Detail = "expire after " + c.Approvals.Expire.String()
 	if c.Approvals.Expire <= 0 {
 		f.Detail = "never expire"

@@ -21,7 +21,7 @@ type finding struct {
 	Check  string `json:"check"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
-	Mend   string `json:"mend,omitempty"` // what to do where it is not ok
+	Fix    string `json:"fix,omitempty"` // what to do where it is not ok
 }
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -36,7 +36,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			failed := 0
 			for i, f := range findings {
 				if f.OK {
-					findings[i].Mend = ""
+					findings[i].Fix = ""
 					continue
 				}
 				failed++
@@ -69,8 +69,8 @@ func (a *app) tell(findings []finding) {
 			mark = s.Red("✗")
 		}
 		fmt.Fprintf(a.out, "%s %s %s\n", mark, s.Bold(fmt.Sprintf("%-14s", guard.Visible(f.Check))), guard.Visible(f.Detail))
-		if !f.OK && f.Mend != "" {
-			fmt.Fprintf(a.out, "  %14s %s\n", "", guard.Visible("→ "+f.Mend))
+		if !f.OK && f.Fix != "" {
+			fmt.Fprintf(a.out, "  %14s %s\n", "", guard.Visible("→ "+f.Fix))
 		}
 	}
 }
@@ -111,7 +111,7 @@ func configFinding(c *config.Config, source config.Source, err error) finding {
 	f := finding{Check: "configuration", OK: err == nil, Detail: source.Path}
 	switch {
 	case err != nil:
-		f.Detail, f.Mend = err.Error(), "correct it; `toolcrib config check` tells when it is right"
+		f.Detail, f.Fix = err.Error(), "correct it; `toolcrib config check` tells when it is right"
 		return f
 	case source.Origin == config.OriginNone:
 		f.Detail = "none; every key has its default"
@@ -124,7 +124,7 @@ func configFinding(c *config.Config, source config.Source, err error) finding {
 		}
 	}
 	if !f.OK {
-		f.Detail, f.Mend = strings.Join(refused, "\n"), "remove the keys; runs are refused until then"
+		f.Detail, f.Fix = strings.Join(refused, "\n"), "remove the keys; runs are refused until then"
 	}
 	return f
 }
@@ -133,11 +133,11 @@ func (a *app) trustFinding(source config.Source) (f finding, usable bool) {
 	f = finding{Check: "trust", OK: true, Detail: "nothing in this folder needs trust"}
 	store, err := a.trustStore()
 	if err != nil {
-		return finding{Check: "trust", Detail: err.Error(), Mend: "set HOME or XDG_STATE_HOME"}, !source.NeedsTrust()
+		return finding{Check: "trust", Detail: err.Error(), Fix: "set HOME or XDG_STATE_HOME"}, !source.NeedsTrust()
 	}
 	state, files, err := store.Check(".")
 	if err != nil {
-		return finding{Check: "trust", Detail: err.Error(), Mend: "mend or remove " + store.Path()}, !source.NeedsTrust()
+		return finding{Check: "trust", Detail: err.Error(), Fix: "fix or remove " + store.Path()}, !source.NeedsTrust()
 	}
 	usable = true
 	var parts []string
@@ -169,7 +169,7 @@ func (a *app) trustFinding(source config.Source) (f finding, usable bool) {
 }
 
 func (a *app) dataFinding() finding {
-	f := finding{Check: "data folder", Mend: "make the folder writable for this user, or use another with --data-dir"}
+	f := finding{Check: "data folder", Fix: "make the folder writable for this user, or use another with --data-dir"}
 	dir, err := a.dataDir()
 	if err != nil {
 		f.Detail = err.Error()
@@ -192,7 +192,7 @@ func (a *app) dataFinding() finding {
 	if free, ok := freeBytes(dir); ok {
 		f.Detail += fmt.Sprintf(" (%s free)", sizeText(free))
 		if free < minFree {
-			f.OK, f.Mend = false, "make room on the disk"
+			f.OK, f.Fix = false, "make room on the disk"
 		}
 	}
 	return f
@@ -226,29 +226,29 @@ func (a *app) databaseFinding(ctx context.Context) finding {
 	var broken *store.ChainError
 	switch {
 	case errors.Is(err, store.ErrOlder):
-		f.Mend = "use another --data-dir"
+		f.Fix = "use another --data-dir"
 	case errors.Is(err, store.ErrNewer):
-		f.Mend = "use the later version of toolcrib, or another --data-dir"
+		f.Fix = "use the later version of toolcrib, or another --data-dir"
 	case errors.Is(err, store.ErrCorrupt):
-		f.Mend = "move the file away with its -wal and -shm files, and restore a copy"
+		f.Fix = "move the file away with its -wal and -shm files, and restore a copy"
 	case errors.Is(err, store.ErrLost):
-		f.Mend = "put a copy of the database in its place (docs/journal.md)"
+		f.Fix = "put a copy of the database in its place (docs/journal.md)"
 	case errors.As(err, &broken), errors.Is(err, store.ErrDamaged):
-		f.Mend = "restore a copy of the data folder, or look at what `toolcrib runs verify` reports, and accept it: toolcrib runs verify --adopt"
+		f.Fix = "restore a copy of the data folder, or look at what `toolcrib runs verify` reports, and accept it: toolcrib runs verify --adopt"
 	case errors.Is(err, store.ErrKeys):
-		f.Mend = "restore the key file from a backup, or accept the journal without it: toolcrib runs verify --adopt"
+		f.Fix = "restore the key file from a backup, or accept the journal without it: toolcrib runs verify --adopt"
 	case errors.Is(err, store.ErrLocked):
-		f.Mend = "end the program that holds it"
+		f.Fix = "end the program that holds it"
 	case errors.Is(err, store.ErrFull):
-		f.Mend = "make room on the disk"
+		f.Fix = "make room on the disk"
 	default:
-		f.Mend = "check the path, the rights and the disk"
+		f.Fix = "check the path, the rights and the disk"
 	}
 	return f
 }
 
 func (a *app) workspaceFinding() finding {
-	f := finding{Check: "workspace", Mend: "set workspace, or start toolcrib in another folder"}
+	f := finding{Check: "workspace", Fix: "set workspace, or start toolcrib in another folder"}
 	dir, err := a.workspace("", false)
 	if err != nil {
 		f.Detail = err.Error()
@@ -276,9 +276,9 @@ func shellFinding(set config.Shell, r shell.Report) finding {
 	}
 	if r.Problem != "" {
 		f.OK, f.Detail = false, fmt.Sprintf("mode %s, without a sandbox: %s", set.Mode, r.Problem)
-		f.Mend = "install bubblewrap, or use a kernel with Landlock; until then exec_shell asks about every call, or set tools.shell.mode: off"
+		f.Fix = "install bubblewrap, or use a kernel with Landlock; until then exec_shell asks about every call, or set tools.shell.mode: off"
 		if set.Sandbox == string(shell.SandboxRequired) {
-			f.Mend = "install bubblewrap, or use a kernel with Landlock; until then exec_shell refuses every call (tools.shell.sandbox is required)"
+			f.Fix = "install bubblewrap, or use a kernel with Landlock; until then exec_shell refuses every call (tools.shell.sandbox is required)"
 		}
 		return f
 	}

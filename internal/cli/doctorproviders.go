@@ -24,7 +24,7 @@ func (a *app) providerFindings(ctx context.Context, c *config.Config) []finding 
 		if t := c.Providers[name].Type; !supportedType(t) {
 			out = append(out, finding{
 				Check: name, OK: !usedProvider(c, name), Detail: "type " + t + ": this version cannot use it",
-				Mend: "use a provider of type " + strings.Join(supportedTypes(), ", "),
+				Fix: "use a provider of type " + strings.Join(supportedTypes(), ", "),
 			})
 			continue
 		}
@@ -49,7 +49,7 @@ func (a *app) builtInFindings(ctx context.Context, c *config.Config) []finding {
 	for _, ref := range usedRefs(c) {
 		r, err := c.ResolveModel(ref)
 		if err != nil {
-			out = append(out, finding{Check: ref, Detail: err.Error(), Mend: "correct the agent's model"})
+			out = append(out, finding{Check: ref, Detail: err.Error(), Fix: "correct the agent's model"})
 			continue
 		}
 		if _, ok := c.Providers[r.ProviderName]; ok || seen[r.ProviderName] || !supportedType(r.Provider.Type) {
@@ -97,13 +97,13 @@ func usedProvider(c *config.Config, provider string) bool {
 // providerFinding asks a provider whether it is there, takes the key, and, where it
 // can tell, has the models that are named.
 func (a *app) providerFinding(ctx context.Context, name string, p config.Provider, models []string) finding {
-	f := finding{Check: name, Mend: fmt.Sprintf("correct providers.%s", name)}
+	f := finding{Check: name, Fix: fmt.Sprintf("correct providers.%s", name)}
 	model, err := a.adapter(name, p)
 	if err != nil {
 		f.Detail = err.Error()
 		var value config.Error
 		if errors.As(err, &value) {
-			f.Mend = "set it in the environment, or correct " + value.Key
+			f.Fix = "set it in the environment, or correct " + value.Key
 		}
 		return f
 	}
@@ -120,7 +120,7 @@ func (a *app) providerFinding(ctx context.Context, name string, p config.Provide
 	}
 	if err != nil {
 		f.Detail = a.mask().Mask(err.Error())
-		f.Mend = mendProvider(name, p.Type, err)
+		f.Fix = fixProvider(name, p.Type, err)
 		return f
 	}
 	f.OK, f.Detail = true, p.Type+": answers, and takes the key"
@@ -154,14 +154,14 @@ func pulled(ctx context.Context, served interface {
 	switch {
 	case len(missing) > 0:
 		f.OK, f.Detail = false, f.Detail+", but not "+strings.Join(missing, ", ")
-		f.Mend = "ollama pull " + strings.Join(missing, " && ollama pull ")
+		f.Fix = "ollama pull " + strings.Join(missing, " && ollama pull ")
 	case len(names) == 0:
-		f.OK, f.Mend = false, "pull one that takes tools: ollama pull qwen3"
+		f.OK, f.Fix = false, "pull one that takes tools: ollama pull qwen3"
 	}
 }
 
-// mendProvider says what to do about a provider that does not answer as it should.
-func mendProvider(name, providerType string, err error) string {
+// fixProvider says what to do about a provider that does not answer as it should.
+func fixProvider(name, providerType string, err error) string {
 	var failed *toolcrib.ModelError
 	if !errors.As(err, &failed) {
 		return "check the key, the address and the network"

@@ -143,7 +143,7 @@ func (a *app) budgetFindings(ctx context.Context, c *config.Config) []finding {
 	if len(c.Budgets) == 0 || a.store == nil {
 		return nil
 	}
-	f := finding{Check: "budgets", OK: true, Detail: "each name is as its user is called", Mend: "write the name as it is; toolcrib users list"}
+	f := finding{Check: "budgets", OK: true, Detail: "each name is as its user is called", Fix: "write the name as it is; toolcrib users list"}
 	for i, b := range c.Budgets {
 		like, err := a.store.Access().Alike(ctx, b.User)
 		if err == nil && !like.Removed && like.Name != b.User {

@@ -264,7 +264,7 @@ func (s *shelf) changes(v *skillView) (*fileChanges, error) {
 
 // skillsFinding is what doctor tells of skills.
 func (a *app) skillsFinding(c *config.Config) finding {
-	f := finding{Check: "skills", Mend: "toolcrib skills check tells more"}
+	f := finding{Check: "skills", Fix: "toolcrib skills check tells more"}
 	s, err := a.readShelf(c)
 	if err != nil {
 		f.Detail = err.Error()
