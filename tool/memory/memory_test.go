@@ -216,11 +216,11 @@ func TestC9_MemoryEffectsAndTargets(t *testing.T) {
 		arguments args
 		want      string
 	}{
-		{"memory_write", args{"content": "x"}, "[{memory memory true} {memory * true}]"},
-		{"memory_write", args{"content": "x", "key": "k", "mode": "overwrite"}, "[{memory k true} {memory * true}]"},
-		{"memory_read", args{"key": "k"}, "[{memory k false}]"},
-		{"memory_read", args{}, "[{memory * false}]"},
-		{"memory_read", args{"query": "x"}, "[{memory * false}]"},
+		{"memory_write", args{"content": "x"}, "[{memory memory true false} {memory * true false}]"},
+		{"memory_write", args{"content": "x", "key": "k", "mode": "overwrite"}, "[{memory k true false} {memory * true false}]"},
+		{"memory_read", args{"key": "k"}, "[{memory k false false}]"},
+		{"memory_read", args{}, "[{memory * false false}]"},
+		{"memory_read", args{"query": "x"}, "[{memory * false false}]"},
 		{"memory_read", args{"key": "a/b"}, "[]"},
 	} {
 		if got := fmt.Sprint(k.tools[c.tool].(toolcrib.Targeter).Targets(k.call(c.tool, c.arguments))); got != c.want {
