@@ -29,6 +29,7 @@ const (
 	ReasonTaintedFlow        Reason = "tainted_flow"
 	ReasonRepeatedCall       Reason = "repeated_call"
 	ReasonBudgetExhausted    Reason = "budget_exhausted"
+	ReasonAlreadyRan         Reason = "already_ran"
 	ReasonNeedsConfirmation  Reason = "needs_confirmation"
 	ReasonApprovalDenied     Reason = "approval_denied"
 	// ReasonMaxIterations marks a call of the closing reply, which runs no tool.

@@ -9,9 +9,10 @@ import (
 
 // Fork starts a new run from a round of another one: it has the transcript as it
 // was before the model was asked for that round, and the same agent, workspace
-// and lists. round counts from 1; prompt, if any, is added as the person's next
-// message. The principal is the one who forks. Nothing of the old run changes, and
-// nothing of its effects is undone.
+// and lists. round counts from 1; one more than there are begins after the last one, if
+// that is finished. prompt, if any, is added as the person's next message. The principal
+// is the one who forks. Nothing of the old run changes, and nothing of its effects is
+// undone: calls equal to those that took effect are asked about.
 func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who toolcrib.Principal, prompt string, approve Approve) (*State, error) {
 	old, err := r.Load(ctx, run)
 	if err != nil {
@@ -20,10 +21,21 @@ func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who to
 	if old.Start.Given != nil {
 		return nil, usagef("run %s is one given call; there is no round to fork from", run)
 	}
-	if round < 1 || round > max(old.Iterations, 1) {
-		return nil, usagef("run %s has rounds 1 to %d, not %d", run, max(old.Iterations, 1), round)
+	last := max(old.Iterations, 1)
+	switch {
+	case round == old.Iterations+1 && old.Turn != nil:
+		return nil, usagef("round %d of run %s is not finished, so nothing can begin after it; begin with round 1 to %d", old.Iterations, run, last)
+	case round < 1 || round > old.Iterations+1:
+		return nil, usagef("run %s has rounds 1 to %d, and a fork may begin with one of them or after the last, not with %d", run, last, round)
 	}
 	history, taint, err := r.upToRound(ctx, run, round)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(history); prompt == "" && n > 0 && history[n-1].Role == toolcrib.RoleAssistant {
+		return nil, usagef("run %s has answered: give a prompt to go on after its last round", run)
+	}
+	ran, err := r.Ran(ctx, old)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +46,7 @@ func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who to
 	return r.Run(ctx, Task{
 		Agent: forked, Models: old.Models[old.first:], Principal: who,
 		History: history, Taint: taint, Canary: old.Start.Canary, Prompt: prompt, Workspace: old.Start.Workspace, Driver: old.Start.Driver,
-		ForkedFrom: run, ForkedRound: round,
+		ForkedFrom: run, ForkedRound: round, Ran: ran,
 		RunTools: old.Start.RunTools, SkillTools: old.Start.SkillTools, WorkerTools: old.Start.WorkerTools,
 		Skills: old.Start.Skills, Approve: approve, Above: old.Start.Above, Worker: old.Start.Worker,
 	})
@@ -48,7 +60,8 @@ func (r *Runner) upToRound(ctx context.Context, run toolcrib.RunID, round int) (
 		if err != nil {
 			return nil, nil, err
 		}
-		if b, ok := e.Body.(*journal.ModelRequest); ok && b.Purpose == "" && !b.Closing && b.Iteration == round {
+		// The closing request repeats the number of the last round, and comes after it.
+		if b, ok := e.Body.(*journal.ModelRequest); ok && b.Purpose == "" && (!b.Closing && b.Iteration == round || b.Closing && b.Iteration < round) {
 			break
 		}
 		if err := Fold(s, e); err != nil {

@@ -83,12 +83,11 @@ func (d *driver) redactCanary(reply *toolcrib.Reply, calls []journal.ToolCall) [
 	return bodies
 }
 
-// tainted are the calls of the turn that are asked about because the run has read
-// untrusted data: nothing but a person's word lets them pass.
-func (t *Turn) tainted() map[string]bool {
+// forAPerson are the calls of the turn that nothing but a person's word lets pass.
+func (t *Turn) forAPerson() map[string]bool {
 	var ids map[string]bool
 	for _, c := range t.open() {
-		if c.Verdict != nil && c.Verdict.Decision == toolcrib.Ask && c.Verdict.Reason == toolcrib.ReasonTaintedFlow {
+		if c.Verdict.ForAPerson() {
 			if ids == nil {
 				ids = make(map[string]bool)
 			}
@@ -98,19 +97,19 @@ func (t *Turn) tainted() map[string]bool {
 	return ids
 }
 
-// approvedByAll is what --approve all says to an approval: everything, but for what
-// is asked because of taint (contract §6). nil = there is nothing that it covers.
+// approvedByAll is what --approve all says to an approval: everything, but for what only a
+// person can answer (contract §6). nil = there is nothing that it covers.
 func (d *driver) approvedByAll(required *journal.ConfirmationRequired) *journal.ConfirmationResolved {
 	r := &journal.ConfirmationResolved{
 		ApprovalID: required.ApprovalID, Digest: required.Digest, Decision: journal.DecisionApprove, By: ByAll, User: d.s.Start.Principal.User,
 	}
-	tainted := d.s.Turn.tainted()
-	if len(tainted) == 0 {
+	person := d.s.Turn.forAPerson()
+	if len(person) == 0 {
 		return r
 	}
 	r.Open, r.Decision, r.Calls = true, journal.DecisionMixed, make(map[string]journal.CallDecision)
 	for _, c := range required.Calls {
-		if !tainted[c.ID] {
+		if !person[c.ID] {
 			r.Calls[c.ID] = journal.CallDecision{Decision: journal.DecisionApprove}
 		}
 	}

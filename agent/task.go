@@ -35,6 +35,7 @@ type Task struct {
 	// be no Prompt.
 	ForkedFrom  toolcrib.RunID
 	ForkedRound int
+	Ran         []journal.RanCall // calls that took effect before, and are asked about before they run again
 
 	RunTools    []string // null = no restriction
 	SkillTools  []string
@@ -121,6 +122,9 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 	if unused {
 		events = append(events, ignoredTools(task.Agent.Model))
 	}
+	if len(task.Ran) > 0 && task.Parent == "" {
+		events = append(events, ranNotice(task.Ran))
+	}
 	return d, d.hold(events...)
 }
 
@@ -157,7 +161,7 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		Format: journal.Format, Version: r.Version,
 		Agent: task.Agent, Models: models, Principal: task.Principal,
 		Session: task.Session, Parent: task.Parent, Depth: task.Depth,
-		ForkedFrom: task.ForkedFrom, ForkedRound: task.ForkedRound,
+		ForkedFrom: task.ForkedFrom, ForkedRound: task.ForkedRound, Ran: task.Ran,
 		Workspace: task.Workspace, Driver: task.Driver,
 		System: r.Mask.Clean(task.Agent.System), Input: input,
 		RunTools: task.RunTools, SkillTools: task.SkillTools, WorkerTools: task.WorkerTools,

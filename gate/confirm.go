@@ -142,6 +142,14 @@ func (j *judgement) questions() []asked {
 	if j.taintAsks != nil {
 		all = append(all, asked{*j.taintAsks, j.gate.scopePosition(j.scope, "agents.AGENT.taint.writes")})
 	}
+	if j.facts.Ran != nil && j.effect.Writes() && !j.facts.Begun[j.asked.ID] {
+		if where := j.facts.Ran(j.entry.spec.Name, j.asked.Arguments); where != "" {
+			all = append(all, asked{Question: journal.Question{
+				Reason: toolcrib.ReasonAlreadyRan, Effect: j.effect,
+				Text: fmt.Sprintf("%s ran before with these arguments (%s), and that is not undone", j.entry.spec.Name, shown(where)),
+			}})
+		}
+	}
 	if m := j.ruleAsks; m != nil {
 		all = append(all, asked{m.question(), m.Position})
 	}

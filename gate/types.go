@@ -45,6 +45,9 @@ type Facts struct {
 	// Repeated returns how often in a row, up to now, this very call had the
 	// same result; nil = never.
 	Repeated func(name string, arguments []byte) int
+	// Ran returns where a call equal to this one took effect before the run began, in what
+	// it was forked from; "" or nil = nowhere.
+	Ran func(name string, arguments []byte) string
 	// Decided holds decisions of a person on calls of this turn, by call ID; the
 	// zero value of an entry lets nothing pass.
 	Decided map[string]Decided

@@ -60,8 +60,10 @@ type RunStarted struct {
 	// ForkedFrom names the run whose first rounds are the beginning of this one.
 	ForkedFrom  toolcrib.RunID `json:"forked_from,omitempty"`
 	ForkedRound int            `json:"forked_round,omitempty"`
-	Workspace   string         `json:"workspace,omitempty"`
-	Driver      string         `json:"driver,omitempty"` // cli | server
+	// Ran are the calls that took effect in what this run begins from, or beside it.
+	Ran       []RanCall `json:"ran,omitempty"`
+	Workspace string    `json:"workspace,omitempty"`
+	Driver    string    `json:"driver,omitempty"` // cli | server
 
 	System      string             `json:"system,omitempty"` // the whole system text
 	Input       []toolcrib.Message `json:"input"`            // what came before in the session, then the task
@@ -94,6 +96,14 @@ type RunStarted struct {
 	// Worker bounds the tool calls of one turn of a worker (requirements X6, X15); nil =
 	// the run is none.
 	Worker *WorkerLimits `json:"worker,omitempty"`
+}
+
+// RanCall is a call that took effect in another run.
+type RanCall struct {
+	Run       toolcrib.RunID `json:"run_id"`
+	ID        string         `json:"id"`
+	Name      string         `json:"name"`
+	Arguments string         `json:"arguments"` // hex SHA-256 of those that it ran with
 }
 
 // Retry says how long a provider that fails is retried, from its first failure on; 0 =
@@ -332,6 +342,18 @@ type Binding struct {
 	CommandLine bool `json:"command_line,omitempty"`
 	// Files are those that the call writes, as they were.
 	Files []toolcrib.FileState `json:"files,omitempty"`
+}
+
+// ForAPerson reports whether the call is asked about for a reason that nothing but a
+// person's word on this very call answers (contract §6): no --approve all, no rule, and
+// nothing that is remembered.
+func (v *Verdict) ForAPerson() bool {
+	if v == nil || v.Decision != toolcrib.Ask {
+		return false
+	}
+	return slices.ContainsFunc(v.Questions, func(q Question) bool {
+		return q.Reason == toolcrib.ReasonTaintedFlow || q.Reason == toolcrib.ReasonAlreadyRan
+	})
 }
 
 // ApprovalKind says what is asked of a person.

@@ -290,6 +290,10 @@ func (c *chat) retry(ctx context.Context) error {
 	task := agent.Task{
 		Principal: c.who, Session: c.session.info.ID, Prompt: last.Text(), History: in[:len(in)-1], Taint: state.Start.Taint, Canary: state.Start.Canary,
 	}
+	// What the turn did is not undone: it is not done again unasked.
+	if task.Ran, err = (&agent.Runner{Options: agent.Options{Journal: c.a.store}}).Ran(ctx, state); err != nil {
+		return err
+	}
 	for _, p := range last.Parts {
 		if p.File == nil {
 			continue

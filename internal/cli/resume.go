@@ -359,18 +359,18 @@ func (d *drive) person(ctx context.Context, s *agent.State, word *agent.Decision
 }
 
 // coveredByAll makes the decision of --approve all: it approves every open call but
-// those that are asked about because of taint (contract §6); false = there is none.
+// those that only a person can answer (contract §6); false = there is none.
 func coveredByAll(s *agent.State, word *agent.Decision) bool {
-	tainted := map[string]bool{}
+	person := map[string]bool{}
 	if s.Turn != nil {
 		for _, c := range s.Turn.Calls {
-			tainted[c.ID] = c.Verdict != nil && c.Verdict.Reason == toolcrib.ReasonTaintedFlow
+			person[c.ID] = c.Verdict.ForAPerson()
 		}
 	}
 	open := openCalls(s)
 	word.Calls = make(map[string]journal.CallDecision, len(open))
 	for _, c := range open {
-		if !tainted[c.ID] {
+		if !person[c.ID] {
 			word.Calls[c.ID] = journal.CallDecision{Decision: journal.DecisionApprove}
 		}
 	}

@@ -1,0 +1,101 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// NoticeAlreadyRan names the calls of a fork's past that took effect.
+const NoticeAlreadyRan = "already_ran"
+
+// Ran returns the calls of a run, of those below it and of those that it was forked from,
+// which took effect or may have: what begins anew in its place must not repeat them
+// unasked (contract §5). Calls that only read are none.
+func (r *Runner) Ran(ctx context.Context, s *State) ([]journal.RanCall, error) {
+	return r.ranAt(ctx, s, 0)
+}
+
+func (r *Runner) ranAt(ctx context.Context, s *State, depth int) ([]journal.RanCall, error) {
+	if depth > maxBelow {
+		return nil, fmt.Errorf("run %s: more than %d runs stand below one another: the journal is damaged; `runs verify` tells where", s.Run, maxBelow)
+	}
+	all := slices.Clone(s.Start.Ran)
+	for _, c := range s.Trace {
+		if c.tookEffect() {
+			all = append(all, journal.RanCall{Run: s.Run, ID: c.ID, Name: c.Name, Arguments: argumentsHash(c.judgedArguments())})
+		}
+		if c.Child == nil {
+			continue
+		}
+		below, err := r.below(ctx, s, c)
+		if err != nil {
+			return nil, err
+		}
+		if below.Seq == 0 {
+			continue // it was never begun
+		}
+		more, err := r.ranAt(ctx, below, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more[min(len(below.Start.Ran), len(more)):]...)
+	}
+	return all, nil
+}
+
+// tookEffect reports whether a call has changed something, as far as is known.
+func (c *Call) tookEffect() bool {
+	switch {
+	case c.Verdict == nil || !c.Verdict.Effect.Writes() || c.Started == nil || c.Child != nil:
+		return false
+	case c.Doubt != nil && c.Doubt.Decision == journal.DecisionNotHappened:
+		return false
+	case c.Result != nil && c.Result.Status == toolcrib.ResultError:
+		return c.Verdict.Effect == toolcrib.EffectNonIdempotentWrite // it may have got halfway
+	}
+	return true
+}
+
+func argumentsHash(arguments []byte) string {
+	sum := sha256.Sum256(arguments)
+	return hex.EncodeToString(sum[:])
+}
+
+// ranBefore tells the gate where a call of the run's past that was equal to this one ran;
+// "" = there was none.
+func (s *State) ranBefore(name string, arguments []byte) string {
+	if len(s.Start.Ran) == 0 {
+		return ""
+	}
+	hash := argumentsHash(arguments)
+	for _, c := range s.Start.Ran {
+		if c.Name == name && c.Arguments == hash {
+			return "call " + c.ID + " of " + string(c.Run)
+		}
+	}
+	return ""
+}
+
+// ranNotice says which calls of the past took effect.
+func ranNotice(ran []journal.RanCall) *journal.Notice {
+	const most = 10
+	names := make([]string, 0, most+1)
+	for _, c := range ran[:min(len(ran), most)] {
+		names = append(names, fmt.Sprintf("%s (%s of %s)", guard.Visible(c.Name), guard.Visible(c.ID), c.Run))
+	}
+	if more := len(ran) - most; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return &journal.Notice{Notice: toolcrib.Notice{
+		Code:    NoticeAlreadyRan,
+		Message: "these calls took effect before, and nothing of that is undone: " + strings.Join(names, ", ") + "; a call equal to one of them is asked about",
+	}}
+}
