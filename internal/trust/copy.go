@@ -23,7 +23,7 @@ type Copy struct {
 // before. Where that cannot be done all of it is shown when it changes.
 func (s Store) Keep(dir, name string, c Copy) {
 	root, err := realPath(dir)
-	if err != nil {
+	if err != nil || s.path == "" {
 		return
 	}
 	path := s.copyPath(root, name)
