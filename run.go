@@ -78,8 +78,8 @@ type Agent struct {
 	ToldSkills   []string `json:"told_skills,omitempty"`
 }
 
-// Limits bound a run. [DefaultLimits] are finite and safe; a field that is zero
-// means its default, but for MaxIdenticalCalls, where 0 is off.
+// Limits bound a run. The zero value is [DefaultLimits], which are finite and safe; so
+// is a field that is zero, except MaxIdenticalCalls, where 0 beside other limits is off.
 type Limits struct {
 	MaxIterations     int           `json:"max_iterations"`      // 1 to 200
 	OnLimit           string        `json:"on_limit"`            // finalize | error | ask
@@ -126,9 +126,12 @@ func DefaultLimits() Limits {
 	}
 }
 
-// WithDefaults fills every zero field but MaxIdenticalCalls with its default.
+// WithDefaults returns l with its zero fields set to their defaults, as [Limits] says.
 func (l Limits) WithDefaults() Limits {
 	d := DefaultLimits()
+	if l == (Limits{}) {
+		return d
+	}
 	if l.MaxIterations <= 0 {
 		l.MaxIterations = d.MaxIterations
 	}

@@ -30,14 +30,24 @@ type Approver interface {
 	Decide(ctx context.Context, run toolcrib.RunID, ask *journal.ConfirmationRequired) (d journal.ConfirmationResolved, ok bool, err error)
 }
 
-// Options are what a [Runner] stands on. Journal, Contents, Gate and Models are
-// required.
+// Options configure a [Runner]. Model or Models is required; everything else has a
+// default.
 type Options struct {
+	// Tools are offered to models through a gate with its defaults: what a call would
+	// write is asked about first. Instead of it, Gate can be one that was configured.
+	// nil and empty = no tools.
+	Tools []toolcrib.Tool
+	Gate  *gate.Gate
+
+	// Model serves every run. Instead of it, Models can open the model of a run's
+	// snapshot.
+	Model  toolcrib.Model
+	Models func(ctx context.Context, m journal.ModelInfo) (toolcrib.Model, error)
+
+	// Journal and Contents keep the record of runs, and belong together. Both nil =
+	// in memory, until the program ends.
 	Journal  toolcrib.Journal
 	Contents toolcrib.Contents
-	Gate     *gate.Gate
-	// Models opens a model of a run's snapshot.
-	Models func(ctx context.Context, m journal.ModelInfo) (toolcrib.Model, error)
 
 	// Agents makes the task of a sub-agent for whom the run acts: its agent, models,
 	// skills and what of them stands in History. What the run passes on, and narrows, is
@@ -54,7 +64,7 @@ type Options struct {
 	Watch    func(run toolcrib.RunID, f journal.Frame) // nil = nobody watches; called in order for each run, for a run and those nested in it, and for decisions that come together, at the same time; must not block
 	Memory   Memory                                    // nil = approvals are remembered for their run only
 	Ledger   toolcrib.Ledger                           // nil = no user has a budget
-	Approver Approver                                  // nil = nobody can be asked: the run parks
+	Approver Approver                                  // is asked about calls that need an approval (see [Task.Approve]); nil = nobody can be asked: the run parks
 	Who      toolcrib.Principal                        // who sits at the Approver, with today's rights; nobody = whom the run acts for
 	Expires  time.Duration                             // how long an approval may wait before nobody is asked about it any more; 0 = for ever (approvals.expire)
 	FourEyes bool                                      // whom a run acts for may deny its calls, but not approve them (approvals.four_eyes)
@@ -74,15 +84,8 @@ type Runner struct {
 
 // New checks the options and makes a runner.
 func New(o Options) (*Runner, error) {
-	switch {
-	case o.Journal == nil:
-		return nil, errors.New("agent: no journal")
-	case o.Contents == nil:
-		return nil, errors.New("agent: no content store")
-	case o.Gate == nil:
-		return nil, errors.New("agent: no gate")
-	case o.Models == nil:
-		return nil, errors.New("agent: no models")
+	if err := o.complete(); err != nil {
+		return nil, err
 	}
 	if o.Clock == nil {
 		o.Clock = realClock{since: time.Now()}
@@ -98,6 +101,33 @@ func New(o Options) (*Runner, error) {
 		o.NewID = NewID
 	}
 	return &Runner{Options: o}, nil
+}
+
+// complete checks what a runner cannot be without, and fills in the defaults.
+func (o *Options) complete() (err error) {
+	switch {
+	case o.Model != nil && o.Models != nil:
+		return errors.New("agent: Options has both Model and Models; give one of them")
+	case o.Model == nil && o.Models == nil:
+		return errors.New("agent: no model; give Options.Model or Options.Models")
+	case o.Gate != nil && len(o.Tools) > 0:
+		return errors.New("agent: Options has both Gate and Tools; give the tools to the gate")
+	case o.Journal == nil && o.Contents != nil:
+		return errors.New("agent: Contents without the other: give Options.Journal too, or neither")
+	case o.Journal != nil && o.Contents == nil:
+		return errors.New("agent: Journal and no Contents: give both, or neither")
+	}
+	if o.Journal == nil {
+		kept := &journal.Memory{}
+		o.Journal, o.Contents = kept, kept
+	}
+	if model := o.Model; model != nil {
+		o.Models = func(context.Context, journal.ModelInfo) (toolcrib.Model, error) { return model, nil }
+	}
+	if o.Gate == nil {
+		o.Gate, err = gate.New(gate.Options{Tools: o.Tools, Availability: gate.Overrides{}})
+	}
+	return err
 }
 
 // Wait waits for tools that did not end when they were told to, at most until

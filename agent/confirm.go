@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/toolcrib/toolcrib"
@@ -66,9 +67,16 @@ func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired
 			return !slices.ContainsFunc(open, func(c *Call) bool { return c.ID == item.ID })
 		})
 	}
+	if err := d.r.checkDecider(ApproveAsk, d.s.Start.Principal); err != nil {
+		return fmt.Errorf("run %s: %w", d.s.Run, err)
+	}
 	decision, ok, err := d.r.Approver.Decide(ctx, d.s.Run, &shown)
 	if err != nil || !ok {
 		return err
+	}
+	if !decision.Known() {
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "run %s: the Approver gave no decision: %q is none (valid: approve, deny, mixed, retry, happened, not_happened, answer)",
+			d.s.Run, decision.Decision)
 	}
 	if err := d.bindEdits(ctx, &decision); err != nil {
 		return err

@@ -251,8 +251,8 @@ func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.
 // nestedApprove: a nested call cannot park on its own, because the call around it
 // is running; so what nobody can be asked about now is refused.
 func nestedApprove(a Approve) Approve {
-	if a == ApproveNone {
-		return ApproveDeny
+	if a == ApproveAll || a == ApproveAsk {
+		return a
 	}
-	return a
+	return ApproveDeny
 }

@@ -12,10 +12,13 @@ import (
 )
 
 // Task is what a run is to do.
+//
+// In every list of tools here and in [toolcrib.Agent], nil is no restriction and an
+// empty list is no tool at all; any other empty list means what nil does.
 type Task struct {
 	Agent     toolcrib.Agent
-	Models    []journal.ModelInfo // the agent's model, then its fallbacks; empty only with Given
-	Principal toolcrib.Principal
+	Models    []journal.ModelInfo // the agent's model, then its fallbacks; empty = what Agent.Model names, of [Options.Model]
+	Principal toolcrib.Principal  // whom the run acts for; without a User nobody can approve its calls
 	Session   toolcrib.SessionID
 	History   []toolcrib.Message // the session so far; a valid transcript
 	Prompt    string
@@ -37,10 +40,10 @@ type Task struct {
 	ForkedRound int
 	Ran         []journal.RanCall // calls that took effect before, and are asked about before they run again
 
-	RunTools    []string // null = no restriction
+	RunTools    []string // what this run may use of the agent's tools
 	SkillTools  []string
 	WorkerTools []string
-	Approve     Approve
+	Approve     Approve // "" = ask the [Options.Approver] if there is one, else park
 
 	// Skills are those that count for the run. SkillTools are what they allow, and
 	// their text is part of History: both are the caller's to fill in.
@@ -54,7 +57,7 @@ type Task struct {
 type Approve string
 
 const (
-	ApproveNone Approve = ""     // the run parks
+	ApproveNone Approve = "none" // the run parks
 	ApproveAsk  Approve = "ask"  // the Approver is asked
 	ApproveAll  Approve = "all"  // approved, and recorded so
 	ApproveDeny Approve = "deny" // refused: nobody is there
@@ -83,8 +86,8 @@ func (r *Runner) Start(ctx context.Context, task Task) (*State, error) {
 
 // begin makes a new run, which is not written down yet.
 func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
-	task.Agent.Limits = task.Agent.Limits.WithDefaults()
-	ignored, err := check(&task)
+	r.complete(&task)
+	ignored, err := r.check(&task)
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +129,20 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 		events = append(events, ranNotice(task.Ran))
 	}
 	return d, d.hold(events...)
+}
+
+// complete fills in what a task leaves to its runner.
+func (r *Runner) complete(task *Task) {
+	task.Agent.Limits = task.Agent.Limits.WithDefaults()
+	if r.Model != nil && len(task.Models) == 0 && task.Given == nil {
+		task.Models = []journal.ModelInfo{{Ref: task.Agent.Model, ID: task.Agent.Model}}
+	}
+	if task.Approve == "" {
+		task.Approve = ApproveNone
+		if r.Approver != nil && task.Parent == "" {
+			task.Approve = ApproveAsk
+		}
+	}
 }
 
 func ignoredTools(model string) *journal.Notice {
@@ -172,7 +189,10 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 
 // check refuses what cannot work before anything is written; ignored says that
 // the model takes no tools.
-func check(task *Task) (ignored bool, err error) {
+func (r *Runner) check(task *Task) (ignored bool, err error) {
+	if err := r.checkDecider(task.Approve, task.Principal); err != nil {
+		return false, err
+	}
 	if task.Given != nil {
 		return false, nil
 	}
@@ -198,6 +218,15 @@ func check(task *Task) (ignored bool, err error) {
 		}
 	}
 	return task.Models[0].Tools == modeNone, nil
+}
+
+// checkDecider refuses a run whose calls would be approved by nobody.
+func (r *Runner) checkDecider(approve Approve, who toolcrib.Principal) error {
+	asks := approve == ApproveAll || approve == ApproveAsk && r.Approver != nil && r.Who.User == ""
+	if who.User == "" && asks {
+		return usagef("Task.Principal.User is empty, so an approval would be nobody's; name whom the run acts for")
+	}
+	return nil
 }
 
 // costCap returns the ceiling of cost that holds for the user, which a model without a
@@ -270,4 +299,25 @@ func stricter(a, b string) string {
 		return b
 	}
 	return a
+}
+
+// Answer returns what a run answered. Without an answer the error is a
+// [*toolcrib.Error] that says why: the run failed, was cancelled, was stopped by a limit,
+// waits (then the code is conflict), or is not over. An answer that a limit cut short
+// is an answer; Done.Truncated reports it.
+func (s *State) Answer() (string, error) {
+	switch {
+	case s.Failed != nil:
+		return "", &toolcrib.Error{
+			Code:    toolcrib.Code(s.Failed.Code),
+			Message: fmt.Sprintf("run %s failed: %s", s.Run, s.Failed.Message), Ref: s.Failed.Ref,
+		}
+	case s.Done != nil && s.Done.Status == toolcrib.StatusCompleted && (s.Done.Content != "" || !s.Done.Truncated):
+		return s.Done.Content, nil
+	case s.Done != nil:
+		return "", toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "run %s ended without an answer: %s", s.Run, s.Done.StopReason)
+	case s.Pending != nil:
+		return "", toolcrib.Errorf(toolcrib.CodeConflict, "run %s waits for an approval or an answer (%s %s)", s.Run, s.Status, s.Pending.ApprovalID)
+	}
+	return "", toolcrib.Errorf(toolcrib.CodeConflict, "run %s has not ended (%s)", s.Run, s.Status)
 }

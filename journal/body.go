@@ -424,6 +424,15 @@ type ConfirmationResolved struct {
 	Remember *Remember `json:"remember,omitempty"`
 }
 
+// Known reports whether Decision is one of the values above; the zero value is not.
+func (c *ConfirmationResolved) Known() bool {
+	switch c.Decision {
+	case DecisionApprove, DecisionDeny, DecisionMixed, DecisionRetry, DecisionHappened, DecisionNotHappened, DecisionAnswer:
+		return true
+	}
+	return false
+}
+
 // Remember says for what an approval holds besides the calls that it was about.
 type Remember struct {
 	Scope string `json:"scope"` // run | session | user
