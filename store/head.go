@@ -13,7 +13,7 @@ type Head struct {
 	Seq  toolcrib.Seq `json:"seq"`  // 0 = there was no event yet
 	Hash string       `json:"hash"` // hex, of the chain up to Seq
 	MAC  string       `json:"mac"`  // hex, see [Keys.HeadMAC]
-	// Moves is [Record.Moves]: with it an older copy shows also where only runs went on since.
+	// Moves is [Record.Moves]: with it an older copy shows also where only runs changed since.
 	Moves uint64    `json:"moves"`
 	Time  time.Time `json:"time,omitzero"` // of the event Seq
 }
@@ -33,7 +33,7 @@ type HeadAdopted struct {
 	What string       `json:"what"` // how the seal did not hold
 }
 
-// DamageAccepted says that work goes on although these problems were found. They are
+// DamageAccepted says that new runs may start although these problems were found. They are
 // still reported, and the runs that they are about stay as unusable as they are.
 type DamageAccepted struct {
 	By       string        `json:"by"`

@@ -218,7 +218,7 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 func (t *tx) project(h *head, rows []row) (next *head, anchored bool, err error) {
 	next, t.w.charges = new(head), t.w.charges[:0]
 	*next = *h
-	barrier := h.num == 0 // that a run was started stands in the record like what must survive
+	barrier := h.num == 0 // the record has the start of a run, like what must survive
 	for i := range rows {
 		e := &rows[i].event
 		kind := e.Body.EventKind()

@@ -33,7 +33,7 @@ func damaged(path string) []string {
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
-// damageLine is how a problem stands in the file: where it is, and what it is.
+// damageLine is the line of a problem in the file: where it is, and what it is.
 func damageLine(err error) (place, line string) {
 	var broken *store.ChainError
 	place = "database 0"

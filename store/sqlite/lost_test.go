@@ -77,7 +77,7 @@ func equal(a, b map[string]int64) bool {
 	return len(a) == len(b)
 }
 
-// Making a database can be cut off at any point, and the next start goes on: before it
+// Making a database can be cut off at any point, and the next start continues: before it
 // was there, and before its keys had their name.
 func TestCreationCutOff(t *testing.T) {
 	path := closedAt(t)

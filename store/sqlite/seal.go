@@ -45,7 +45,7 @@ func sealError(run toolcrib.RunID) error {
 	return &store.ChainError{Run: run, What: "its row is not as it was sealed"}
 }
 
-// placed is where a run stands in the record of all runs.
+// placed returns the place of a run in the record of all runs.
 func (t *tx) placed(h *head) (store.Seal, error) {
 	switch {
 	case h.num == 0:

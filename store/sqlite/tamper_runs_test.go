@@ -198,7 +198,7 @@ func wantNothingDone(t *testing.T, err error) {
 }
 
 // A run that is put back, row and events, to what it was at any barrier before is found
-// before it goes on; so is one that is gone. What was no barrier may be lost.
+// before anything is appended; so is one that is gone. What was no barrier may be lost.
 func TestRunPutBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "toolcrib.db")
 	s := openAt(t, path, sqlite.Options{})
@@ -240,7 +240,7 @@ func TestRunPutBack(t *testing.T) {
 		wantBroken(t, err, "put back to an earlier state")
 		wantBroken(t, whole, "put back to an earlier state")
 		if err := s.Append(t.Context(), "run_other", 1, note("on")...); err == nil {
-			t.Error("another run goes on, and it could be the one that was put back")
+			t.Error("another run continues, and it could be the one that was put back")
 		}
 	}
 	path = copied(t, path)
