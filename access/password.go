@@ -5,14 +5,15 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base64"
+	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/toolcrib/toolcrib"
 	"golang.org/x/crypto/argon2"
 	"golang.org/x/text/secure/precis"
+
+	"github.com/toolcrib/toolcrib"
 )
 
 // Bounds of a password: NIST SP 800-63B-4 asks for 15 characters where the password
@@ -25,12 +26,11 @@ const (
 // argon2id with the parameters of OWASP's Password Storage Cheat Sheet: 19 MiB, two
 // passes, one lane.
 const (
-	hashMemory  = 19 << 10 // KiB
-	hashPasses  = 2
-	hashLanes   = 1
-	hashBytes   = 32
-	saltBytes   = 16
-	hashVersion = argon2.Version
+	hashMemory = 19 << 10 // KiB
+	hashPasses = 2
+	hashLanes  = 1
+	hashBytes  = 32
+	saltBytes  = 16
 
 	// What is read back, from whatever was stored, costs no more than this.
 	maxHashMemory = 256 << 10 // KiB
@@ -65,14 +65,14 @@ func CheckPassword(password string) error {
 // that it is the same however it is typed.
 func preparePassword(password string) ([]byte, error) {
 	if len(password) > MaxPasswordBytes {
-		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "a password has at most %d bytes", MaxPasswordBytes)
+		return nil, bad("a password has at most %d bytes", MaxPasswordBytes)
 	}
 	if utf8.RuneCountInString(password) < MinPasswordRunes {
-		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "a password has at least %d characters; a few words will do", MinPasswordRunes)
+		return nil, bad("a password has at least %d characters; a few words will do", MinPasswordRunes)
 	}
 	text, err := precis.OpaqueString.Bytes([]byte(password))
 	if err != nil || !utf8.ValidString(password) {
-		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "the password has characters that cannot be typed everywhere, such as control characters")
+		return nil, bad("the password has characters that cannot be typed everywhere, such as control characters")
 	}
 	return text, nil
 }
@@ -93,10 +93,10 @@ func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 	return newHash(text).String(), nil
 }
 
-// Verify tells whether this is the password of a stored hash, and whether it should
-// be hashed anew since today's parameters are others. Without a hash it takes as long
-// as with one and is false, so that nobody learns who has a password. An error says
-// that it could not be told: the answer is no.
+// Verify reports whether this is the password of a stored hash, and whether it should
+// be hashed again since today's parameters are others. Without a hash it takes as long
+// as with one and is false, so that nobody learns who has a password. An error means
+// that it could not be found out: the answer is no.
 func (h *Hasher) Verify(ctx context.Context, hash, password string) (ok, rehash bool, err error) {
 	if hash == "" {
 		hash, password = h.none, "nobody has this password"
@@ -145,7 +145,9 @@ type passwordHash struct {
 }
 
 func newHash(password []byte) passwordHash {
-	h := passwordHash{memory: hashMemory, passes: hashPasses, lanes: hashLanes, salt: make([]byte, saltBytes), sum: make([]byte, hashBytes)}
+	h := passwordHash{
+		memory: hashMemory, passes: hashPasses, lanes: hashLanes, salt: make([]byte, saltBytes), sum: make([]byte, hashBytes),
+	}
 	_, _ = rand.Read(h.salt) // it never fails
 	h.sum = h.of(password)
 	return h
@@ -156,39 +158,34 @@ func (h passwordHash) of(password []byte) []byte {
 }
 
 func (h passwordHash) outdated() bool {
-	return h.memory != hashMemory || h.passes != hashPasses || h.lanes != hashLanes || len(h.salt) != saltBytes || len(h.sum) != hashBytes
+	return h.memory != hashMemory || h.passes != hashPasses || h.lanes != hashLanes ||
+		len(h.salt) != saltBytes || len(h.sum) != hashBytes
 }
 
 func (h passwordHash) String() string {
 	text := base64.RawStdEncoding
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", hashVersion, h.memory, h.passes, h.lanes, text.EncodeToString(h.salt), text.EncodeToString(h.sum))
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, h.memory, h.passes, h.lanes,
+		text.EncodeToString(h.salt), text.EncodeToString(h.sum))
 }
 
-// parseHash reads a stored hash. No error tells what was read.
+// parseHash reads a stored hash in the one form that String writes. The error holds
+// nothing of it.
 func parseHash(text string) (h passwordHash, err error) {
-	bad := &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "the stored hash of the password cannot be read; set the password anew"}
-	parts := strings.Split(text, "$")
-	if len(text) > maxHashText || len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != "v="+strconv.Itoa(hashVersion) {
-		return h, bad
+	if parts := strings.Split(text, "$"); len(text) <= maxHashText && len(parts) == 6 {
+		_, err0 := fmt.Sscanf(parts[3], "m=%d,t=%d,p=%d", &h.memory, &h.passes, &h.lanes)
+		var err1, err2 error
+		h.salt, err1 = base64.RawStdEncoding.DecodeString(parts[4])
+		h.sum, err2 = base64.RawStdEncoding.DecodeString(parts[5])
+		if errors.Join(err0, err1, err2) == nil && h.String() == text && h.bounded() {
+			return h, nil
+		}
 	}
-	numbers := strings.Split(parts[3], ",")
-	if len(numbers) != 3 {
-		return h, bad
-	}
-	memory, ok1 := parameter(numbers[0], "m=", maxHashMemory)
-	passes, ok2 := parameter(numbers[1], "t=", maxHashPasses)
-	lanes, ok3 := parameter(numbers[2], "p=", maxHashLanes)
-	decode := base64.RawStdEncoding.Strict()
-	salt, err1 := decode.DecodeString(parts[4])
-	sum, err2 := decode.DecodeString(parts[5])
-	if !ok1 || !ok2 || !ok3 || err1 != nil || err2 != nil || memory < 8*lanes || len(salt) < 8 || len(sum) < 16 || len(sum) > 64 {
-		return h, bad
-	}
-	return passwordHash{memory: memory, passes: passes, lanes: uint8(lanes), salt: salt, sum: sum}, nil
+	return passwordHash{}, toolcrib.Errorf(toolcrib.CodeInternal,
+		"the stored hash of the password cannot be read; set the password again")
 }
 
-func parameter(text, name string, limit uint32) (uint32, bool) {
-	digits, ok := strings.CutPrefix(text, name)
-	n, err := strconv.ParseUint(digits, 10, 32)
-	return uint32(n), ok && err == nil && n > 0 && uint32(n) <= limit
+// bounded reports whether a hash costs no more than what any of ours may.
+func (h passwordHash) bounded() bool {
+	return h.memory >= 8*uint32(h.lanes) && h.memory <= maxHashMemory && h.passes > 0 && h.passes <= maxHashPasses &&
+		h.lanes > 0 && h.lanes <= maxHashLanes && len(h.salt) >= 8 && len(h.sum) >= 16 && len(h.sum) <= 64
 }

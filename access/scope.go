@@ -1,10 +1,15 @@
 package access
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
 )
@@ -13,7 +18,6 @@ import (
 const (
 	MaxScopeNames  = 256 // agents, tools, capabilities, values of one parameter
 	MaxScopeParams = 32
-	MaxScopeParts  = 8 // see [Scope.Within]
 	maxValueBytes  = 1024
 	maxRate        = 1_000_000
 	maxCalls       = 1_000_000_000_000
@@ -26,7 +30,7 @@ const (
 // read is refused as a whole.
 type Scope struct {
 	Agents       []string `json:"agents"`       // names and globs
-	Tools        []string `json:"tools"`        // names and globs; wildcards alone mean none
+	Tools        []string `json:"tools"`        // names and globs; wildcards alone match nothing
 	Capabilities []string `json:"capabilities"` // NAME@MAJOR.MINOR: that version and later minors
 	// Params are the values that a parameter may have: strings, numbers, booleans. A
 	// call without such a parameter is not covered; of an array, each entry must be
@@ -34,98 +38,174 @@ type Scope struct {
 	Params        map[string][]any `json:"params_constraints,omitempty"`
 	RatePerMinute int64            `json:"rate_limit_per_minute,omitempty"` // calls in any 60 seconds; 0 = no limit
 	MaxCalls      int64            `json:"max_calls_total,omitempty"`       // 0 = no limit
-	// Within are further scopes that must cover a call too; [Intersect] makes them.
-	// They have none themselves.
-	Within []Scope `json:"within,omitempty"`
 }
 
 // Target is what a call is about.
 type Target struct {
 	Agent      string // under which the call is judged
-	Tool       string // "" = none: a capability called by its own name
-	Capability string // NAME@MAJOR.MINOR as offered, where the tool is bound to one; "" = none
+	Tool       string // if "", a capability is called by its own name
+	Capability string // NAME@MAJOR.MINOR as offered, if the tool is bound to one
 }
 
-// Offers tells whether the scope allows the target with some arguments: nil, or an
+func uncovered(format string, args ...any) error {
+	return toolcrib.Errorf(toolcrib.CodeScopeInsufficient, format, args...)
+}
+
+// Runs returns nil if the scope allows runs of an agent, whatever they call, and else
+// an error with token_scope_insufficient.
+func (s *Scope) Runs(agent string) error {
+	if s.Agents != nil && !matchesAny(s.Agents, agent) {
+		return uncovered("the token does not cover the agent %+q", clip(agent))
+	}
+	return nil
+}
+
+// Offers returns nil if the scope allows the target with some arguments, and else an
 // error with token_scope_insufficient.
 func (s *Scope) Offers(t Target) error {
-	if err := s.offers(t); err != nil {
+	if err := s.Runs(t.Agent); err != nil {
 		return err
 	}
-	for i := range s.Within {
-		if err := s.Within[i].offers(t); err != nil {
-			return err
-		}
+	covered := func(granted string) bool { return coversCapability(granted, t.Capability) }
+	switch {
+	case s.Tools == nil && s.Capabilities == nil, matchesAny(s.Tools, t.Tool),
+		t.Capability != "" && slices.ContainsFunc(s.Capabilities, covered):
+		return nil
+	case t.Tool == "":
+		return uncovered("the token does not cover the capability %+q", clip(t.Capability))
 	}
-	return nil
+	return uncovered("the token does not cover the tool %+q", clip(t.Tool))
 }
 
-// Covers is M16's covers(): it tells whether the scope allows a call. args is a JSON
-// object: the arguments of a tool, or the params of a capability's body. The error is
-// token_scope_insufficient.
+// Covers is M16's covers(): it returns nil if the scope allows a call, and else an
+// error with token_scope_insufficient. args is a JSON object: the arguments of a tool,
+// or the params of a capability's body.
 func (s *Scope) Covers(t Target, args json.RawMessage) error {
-	if err := s.Offers(t); err != nil {
+	if err := s.Offers(t); err != nil || len(s.Params) == 0 {
 		return err
 	}
-	if err := coversParams(s.Params, args); err != nil {
-		return err
+	given, err := members(args)
+	if err != nil {
+		return uncovered("the token covers some arguments only, and these are no JSON object")
 	}
-	for i := range s.Within {
-		if err := coversParams(s.Within[i].Params, args); err != nil {
-			return err
+	for name, allowed := range s.Params {
+		value, problem := member(given, name)
+		switch {
+		case problem != "":
+			return uncovered("the token covers calls with a given %+q only, and %s", name, problem)
+		case !allIn(value, allowed):
+			return uncovered("the token does not cover this value of %+q", name)
 		}
 	}
 	return nil
 }
 
-// Runs tells whether the scope allows runs of an agent, whatever they call: nil, or an
-// error with token_scope_insufficient.
-func (s *Scope) Runs(agent string) error {
-	if err := s.runs(agent); err != nil {
-		return err
+// field is a member of a JSON object.
+type field struct {
+	name  string
+	value json.RawMessage
+}
+
+// members returns the members of a JSON object in their order, also those of the same
+// name. Anything but one object in valid UTF-8 is an error.
+func members(object []byte) (all []field, err error) {
+	d := json.NewDecoder(bytes.NewReader(object))
+	start, err := d.Token()
+	if err != nil || start != json.Delim('{') || !utf8.Valid(object) || !json.Valid(object) {
+		return nil, errors.New("not a JSON object")
 	}
-	for i := range s.Within {
-		if err := s.Within[i].runs(agent); err != nil {
-			return err
+	for d.More() {
+		var f field
+		name, err := d.Token()
+		f.name, _ = name.(string)
+		if err = errors.Join(err, d.Decode(&f.value)); err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// member returns the value of a member. What another reader could see in another way
+// is a problem: the name twice, or one that differs in case only.
+func member(all []field, name string) (value json.RawMessage, problem string) {
+	for _, f := range all {
+		switch {
+		case !strings.EqualFold(f.name, name):
+		case f.name != name || value != nil:
+			return nil, "in the call it stands in two ways"
+		default:
+			value = f.value
 		}
 	}
-	return nil
+	if value == nil {
+		return nil, "the call has none"
+	}
+	return value, ""
 }
 
-func (s *Scope) runs(agent string) error {
-	if s.Agents != nil && !matchesAny(s.Agents, agent) {
-		return toolcrib.Errorf(toolcrib.CodeScopeInsufficient, "the token does not cover the agent %+q", clip(agent))
+// allIn reports whether a value, or each entry of an array, is allowed. Numbers are
+// compared as they are written: 1 and 1.0 are two values. Objects, arrays in arrays
+// and null are never allowed.
+func allIn(raw json.RawMessage, allowed []any) bool {
+	var value any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(&value); err != nil {
+		return false
 	}
-	return nil
+	list, ok := value.([]any)
+	if !ok {
+		return valueIn(value, allowed)
+	}
+	return len(list) > 0 && !slices.ContainsFunc(list, func(entry any) bool { return !valueIn(entry, allowed) })
 }
 
-func (s *Scope) offers(t Target) error {
-	if err := s.runs(t.Agent); err != nil {
-		return err
-	}
-	if s.Tools == nil && s.Capabilities == nil {
-		return nil
-	}
-	if t.Tool != "" && matchesAny(s.Tools, t.Tool) {
-		return nil
-	}
-	if offered, ok := parseCapability(t.Capability); ok {
-		for _, text := range s.Capabilities {
-			if granted, ok := parseCapability(text); ok && granted.covers(offered) {
-				return nil
-			}
-		}
-	}
-	if t.Tool == "" {
-		return toolcrib.Errorf(toolcrib.CodeScopeInsufficient, "the token does not cover the capability %+q", clip(t.Capability))
-	}
-	return toolcrib.Errorf(toolcrib.CodeScopeInsufficient, "the token does not cover the tool %+q", clip(t.Tool))
+func valueIn(value any, allowed []any) bool {
+	return slices.ContainsFunc(allowed, func(one any) bool {
+		one, ok := scalar(one)
+		return ok && one == value
+	})
 }
 
-// Limits of the calls that a token with this scope may make.
-func (s *Scope) Limits() Limits { return Limits{PerMinute: s.RatePerMinute, Total: s.MaxCalls} }
+// scalar returns a value of a scope as JSON reads it.
+func scalar(value any) (any, bool) {
+	switch v := value.(type) {
+	case string:
+		return v, len(v) <= maxValueBytes && utf8.ValidString(v)
+	case bool:
+		return v, true
+	case json.Number:
+		return v, len(v) <= maxValueBytes && json.Valid([]byte(v))
+	case int, int64, float64:
+		text, err := json.Marshal(v)
+		return json.Number(text), err == nil
+	}
+	return nil, false
+}
 
-// matchesAny tells whether one of the names and globs means the name.
+var capability = regexp.MustCompile(
+	`^([a-z][a-z0-9_-]*(?:\.[a-z][a-z0-9_-]*)*)@(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})$`)
+
+const maxCapabilityBytes = 128
+
+// coversCapability is the rule of versions (CAP §2.1): the same name and major, and at
+// least the minor that was granted. What is not NAME@MAJOR.MINOR, also a wildcard, is
+// covered by nothing.
+func coversCapability(granted, offered string) bool {
+	if len(granted) > maxCapabilityBytes || len(offered) > maxCapabilityBytes {
+		return false
+	}
+	g, o := capability.FindStringSubmatch(granted), capability.FindStringSubmatch(offered)
+	if g == nil || o == nil || g[1] != o[1] || g[2] != o[2] {
+		return false
+	}
+	least, err1 := strconv.Atoi(g[3])
+	minor, err2 := strconv.Atoi(o[3])
+	return err1 == nil && err2 == nil && minor >= least
+}
+
+// matchesAny reports whether one of the names and globs matches the name.
 func matchesAny(patterns []string, name string) bool {
 	return name != "" && slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, name) })
 }
@@ -144,8 +224,8 @@ func matches(pattern, name string) bool {
 	return ok && err == nil
 }
 
-// readablePattern tells whether a pattern has only what names have, and wildcards, and
-// not only wildcards.
+// readablePattern reports whether a pattern has only the characters of names, and
+// wildcards, and not only wildcards.
 func readablePattern(pattern string) bool {
 	if pattern == "" || len(pattern) > maxGrantBytes || strings.Trim(pattern, "*?") == "" {
 		return false
@@ -160,29 +240,7 @@ func readablePattern(pattern string) bool {
 
 // Check returns the scope without repetitions and with its numbers as JSON has them,
 // or says what is wrong with it.
-func (s Scope) Check() (Scope, error) {
-	within := s.Within
-	if len(within) > MaxScopeParts {
-		return Scope{}, toolcrib.Errorf(toolcrib.CodeBadRequest, "the scope has more than %d parts", MaxScopeParts)
-	}
-	s, err := s.check()
-	if err != nil {
-		return Scope{}, err
-	}
-	s.Within = nil
-	for _, part := range within {
-		if len(part.Within) > 0 {
-			return Scope{}, toolcrib.Errorf(toolcrib.CodeBadRequest, "a part of the scope has parts itself")
-		}
-		if part, err = part.check(); err != nil {
-			return Scope{}, err
-		}
-		s.Within = append(s.Within, part)
-	}
-	return s, nil
-}
-
-func (s Scope) check() (out Scope, err error) {
+func (s Scope) Check() (out Scope, err error) {
 	if s.Agents, err = checkPatterns("agents", s.Agents); err != nil {
 		return out, err
 	}
@@ -190,19 +248,18 @@ func (s Scope) check() (out Scope, err error) {
 		return out, err
 	}
 	s.Capabilities, err = checkList("capabilities", s.Capabilities, MaxScopeNames, func(text string) (string, error) {
-		if _, ok := parseCapability(text); !ok {
-			return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "the capability %+q: write NAME@MAJOR.MINOR, such as rag.query@1.0", clip(text))
+		if len(text) > maxCapabilityBytes || !capability.MatchString(text) {
+			return "", bad("the capability %+q: write NAME@MAJOR.MINOR, such as rag.query@1.0", clip(text))
 		}
 		return text, nil
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return out, err
-	}
-	if s.RatePerMinute < 0 || s.RatePerMinute > maxRate {
-		return out, toolcrib.Errorf(toolcrib.CodeBadRequest, "rate_limit_per_minute must be 0 (no limit) to %d", maxRate)
-	}
-	if s.MaxCalls < 0 || s.MaxCalls > maxCalls {
-		return out, toolcrib.Errorf(toolcrib.CodeBadRequest, "max_calls_total must be 0 (no limit) to %d", int64(maxCalls))
+	case s.RatePerMinute < 0 || s.RatePerMinute > maxRate:
+		return out, bad("rate_limit_per_minute must be 0 (no limit) to %d", maxRate)
+	case s.MaxCalls < 0 || s.MaxCalls > maxCalls:
+		return out, bad("max_calls_total must be 0 (no limit) to %d", int64(maxCalls))
 	}
 	if s.Params, err = checkParams(s.Params); err != nil {
 		return out, err
@@ -212,12 +269,44 @@ func (s Scope) check() (out Scope, err error) {
 
 func checkPatterns(what string, list []string) ([]string, error) {
 	return checkList(what, list, MaxScopeNames, func(text string) (string, error) {
+		plain := !strings.ContainsAny(text, "*?")
 		switch {
 		case text != "" && strings.Trim(text, "*?") == "":
-			return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "%s: %+q would cover everything; leave %s out to restrict nothing, or name what is covered", what, clip(text), what)
-		case !readablePattern(text) || what == "tools" && !strings.ContainsAny(text, "*?") && !toolcrib.ValidToolName(text):
-			return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "%s: %+q is neither a name nor a glob", what, clip(text))
+			return "", bad("%s: %+q would cover everything; leave %s out to restrict nothing, or name what is covered",
+				what, clip(text), what)
+		case !readablePattern(text) || what == "tools" && plain && !toolcrib.ValidToolName(text):
+			return "", bad("%s: %+q is neither a name nor a glob", what, clip(text))
 		}
 		return text, nil
 	})
+}
+
+func checkParams(params map[string][]any) (map[string][]any, error) {
+	if len(params) == 0 {
+		return nil, nil
+	}
+	if len(params) > MaxScopeParams {
+		return nil, bad("params_constraints has more than %d parameters", MaxScopeParams)
+	}
+	out := map[string][]any{}
+	for name, values := range params {
+		if name == "" || len(name) > maxGrantBytes || !utf8.ValidString(name) {
+			return nil, bad("params_constraints: the name of a parameter has 1 to %d bytes", maxGrantBytes)
+		}
+		if len(values) > MaxScopeNames {
+			return nil, bad("params_constraints: %+q has more than %d values", name, MaxScopeNames)
+		}
+		out[name] = []any{}
+		for _, value := range values {
+			one, ok := scalar(value)
+			if !ok {
+				return nil, bad("params_constraints: a value of %+q is no text (of at most %d bytes), number or boolean",
+					name, maxValueBytes)
+			}
+			if !slices.Contains(out[name], one) {
+				out[name] = append(out[name], one)
+			}
+		}
+	}
+	return out, nil
 }

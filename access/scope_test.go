@@ -85,9 +85,6 @@ func TestM16_Covers(t *testing.T) {
 		{"a huge exponent", access.Scope{Params: map[string][]any{"n": {1}}}, access.Target{Tool: "x"}, `{"n":1e999999999}`, false},
 		{"a boolean", access.Scope{Params: map[string][]any{"n": {true}}}, access.Target{Tool: "x"}, `{"n":true}`, true},
 		{"the other boolean", access.Scope{Params: map[string][]any{"n": {true}}}, access.Target{Tool: "x"}, `{"n":false}`, false},
-		{"within another", access.Scope{Tools: []string{"read_*"}, Within: []access.Scope{{Tools: []string{"*_file"}}}}, access.Target{Tool: "read_file"}, `{}`, true},
-		{"not within the other", access.Scope{Tools: []string{"read_*"}, Within: []access.Scope{{Tools: []string{"*_file"}}}}, access.Target{Tool: "read_dir"}, `{}`, false},
-		{"values within another", access.Scope{Within: []access.Scope{corpus}}, access.Target{Tool: "x"}, `{"corpus":"c"}`, false},
 	} {
 		err := tt.scope.Covers(tt.target, json.RawMessage(tt.args))
 		if tt.ok && err != nil {
@@ -129,9 +126,6 @@ func TestM16_ScopeCheck(t *testing.T) {
 		"no number":             {Params: map[string][]any{"a": {json.Number("x")}}},
 		"negative rate":         {RatePerMinute: -1},
 		"negative total":        {MaxCalls: -1},
-		"nested":                {Within: []access.Scope{{Within: []access.Scope{{}}}}},
-		"many parts":            {Within: make([]access.Scope, access.MaxScopeParts+1)},
-		"a bad part":            {Within: []access.Scope{{Tools: []string{"*"}}}},
 	} {
 		_, err := s.Check()
 		refused(t, what, err, toolcrib.CodeBadRequest)
@@ -158,9 +152,6 @@ func scopes() *rapid.Generator[access.Scope] {
 			RatePerMinute: rapid.Int64Range(0, 3).Draw(r, "rate"),
 			MaxCalls:      rapid.Int64Range(0, 3).Draw(r, "calls"),
 		}
-		if rapid.IntRange(0, 3).Draw(r, "deeper") == 0 {
-			s.Within = []access.Scope{{Tools: list("read_*", "*_file").Draw(r, "within")}}
-		}
 		return s
 	})
 }
@@ -176,41 +167,6 @@ func targets() *rapid.Generator[access.Target] {
 }
 
 var argumentSamples = []string{`{}`, `{"p":"a"}`, `{"p":"b","q":1}`, `{"p":["a","b"],"q":true}`, `{"q":1}`, `{"p":"c"}`, `{"p":"a","P":"b"}`, `[]`, ``}
-
-func TestM16_Intersect_IsExactlyBoth(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		a, b := scopes().Draw(r, "a"), scopes().Draw(r, "b")
-		both, err := access.Intersect(a, b)
-		if err != nil {
-			r.Fatal(err)
-		}
-		for range 10 {
-			target := targets().Draw(r, "target")
-			args := json.RawMessage(rapid.SampledFrom(argumentSamples).Draw(r, "args"))
-			want := a.Covers(target, args) == nil && b.Covers(target, args) == nil
-			if got := both.Covers(target, args) == nil; got != want {
-				r.Fatalf("%+v of %+v and %+v covers %+v %s: %v, want %v", both, a, b, target, args, got, want)
-			}
-			if both.Covers(target, args) == nil && both.Offers(target) != nil {
-				r.Fatalf("%+v covers %+v and does not offer it", both, target)
-			}
-		}
-		for _, l := range [][3]int64{{a.RatePerMinute, b.RatePerMinute, both.RatePerMinute}, {a.MaxCalls, b.MaxCalls, both.MaxCalls}} {
-			for _, part := range l[:2] {
-				if part != 0 && (l[2] == 0 || l[2] > part) {
-					r.Fatalf("of the limits %v the last one is wider", l)
-				}
-			}
-		}
-		again, err := access.Intersect(both, b)
-		if err != nil {
-			r.Fatal(err)
-		}
-		if target, args := targets().Draw(r, "t"), json.RawMessage(`{"p":"a"}`); (again.Covers(target, args) == nil) != (both.Covers(target, args) == nil) {
-			r.Fatalf("narrowed twice by the same, it is another: %+v, %+v", both, again)
-		}
-	})
-}
 
 // Whatever is added to a scope that stands in a token, it covers no more; with the
 // exception of names in a list that is there already, which is what lists are for.
@@ -233,7 +189,6 @@ func TestM16_RestrictingNeverWidens(t *testing.T) {
 			add("capabilities", func(n *access.Scope) { n.Capabilities = []string{"rag.query@1.0"} })
 		}
 		add("no agents", func(n *access.Scope) { n.Agents = []string{} })
-		add("a part", func(n *access.Scope) { n.Within = append([]access.Scope{{Tools: []string{"read_file"}}}, n.Within...) })
 		add("a parameter", func(n *access.Scope) {
 			n.Params = map[string][]any{"new": {"a"}}
 			for k, v := range s.Params {
@@ -246,15 +201,6 @@ func TestM16_RestrictingNeverWidens(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestM16_Intersect_TooManyParts(t *testing.T) {
-	s := access.Scope{Tools: []string{"a*"}}
-	var err error
-	for i := 0; err == nil && i < 100; i++ {
-		s, err = access.Intersect(s, access.Scope{Tools: []string{fmt.Sprintf("*%d", i)}})
-	}
-	refused(t, "parts without end", err, toolcrib.CodeBadRequest)
 }
 
 // What is kept as JSON is the same scope again.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 func noon() time.Time { return time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC) }
@@ -33,7 +35,7 @@ func newSigner(t testing.TB, b byte) *access.Signer {
 	return s
 }
 
-func notRevoked(context.Context, access.Claims) (bool, error) { return false, nil }
+func notRevoked(context.Context, access.Claims) (string, error) { return "", nil }
 
 // verifier is one at some time after noon.
 func verifier(s *access.Signer, after time.Duration) *access.Verifier {
@@ -193,9 +195,9 @@ func TestM16_Errors(t *testing.T) {
 	other, _ := issue(t, newSigner(t, 2), access.Request{})
 	elsewhere, _ := issue(t, s, access.Request{Audience: "bus"})
 	broken := verifier(s, 0)
-	broken.Revoked = func(context.Context, access.Claims) (bool, error) { return false, errors.New("disk") }
+	broken.Revoked = func(context.Context, access.Claims) (string, error) { return "", errors.New("disk") }
 	gone := verifier(s, 0)
-	gone.Revoked = func(context.Context, access.Claims) (bool, error) { return true, nil }
+	gone.Revoked = func(context.Context, access.Claims) (string, error) { return "it is", nil }
 	good := verifier(s, 0)
 	for _, tt := range []struct {
 		what  string
@@ -297,7 +299,7 @@ func TestM16_SignedButNotUnderstood(t *testing.T) {
 		`"tools":null`:                 `"tools":["*"]`,
 		`"capabilities":null`:          `"capabilities":["rag.*@1.0"]`,
 		`"capabilities":null}`:         `"capabilities":null,"max_calls_total":-1}`,
-		`"capabilities":null},`:        `"capabilities":null,"within":[{"within":[{}]}]},`,
+		`"capabilities":null},`:        `"capabilities":null,"within":[]},`,
 		`"aud":"toolcrib"`:             `"aud":["toolcrib","bus"]`,
 		`"issued_via":"cli"}`:          `"issued_via":"cli"} `,
 		`"capabilities":null},"issued`: `"capabilities":null,"params_constraints":{"a":[{"b":1}]}},"issued`,
@@ -503,8 +505,23 @@ func TestM16_ActsFor(t *testing.T) {
 	}
 }
 
-func TestM16_RevokedIn(t *testing.T) {
-	m := access.NewMemory(noon)
+// people opens an empty directory.
+func people(t *testing.T) *sqlite.Access {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "toolcrib.db"), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s.Access()
+}
+
+func TestM16_WhyRevoked(t *testing.T) {
+	m := people(t)
 	s := newSigner(t, 1)
 	for _, name := range []string{"anna", "bert"} {
 		if _, err := m.AddUser(t.Context(), access.NewUser{User: access.User{Name: name, Admin: true}}, "local:root"); err != nil {
@@ -512,7 +529,7 @@ func TestM16_RevokedIn(t *testing.T) {
 		}
 	}
 	v := verifier(s, 0)
-	v.Revoked = access.RevokedIn(m, m)
+	v.Revoked = func(ctx context.Context, c access.Claims) (string, error) { return access.WhyRevoked(ctx, m, m, c) }
 	token, c := issue(t, s, access.Request{By: toolcrib.Principal{User: "bert", Admin: true}, Subject: "anna"})
 	_, err := v.Verify(t.Context(), token)
 	refused(t, "never kept", err, toolcrib.CodeTokenRevoked)

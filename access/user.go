@@ -1,3 +1,13 @@
+// Package access has the people that toolcrib acts for, and what proves that
+// somebody is one of them: users, groups and their grants ([User], [Group],
+// [Principal]), passwords ([Hasher]), and signed access tokens with a scope
+// ([Signer], [Verifier], [Scope], [Quota]); N18, N19, H19, H21 and M16.
+//
+// It is pure: it opens no file and no connection. [Directory], [Tokens] and [Quota]
+// are what a store implements; package toolcribtest/accesstest has the suite for each.
+//
+// Whatever is missing, empty or not understood refuses. No error holds a password or
+// a token.
 package access
 
 import (
@@ -40,7 +50,7 @@ type User struct {
 	ChangedBy string    `json:"changed_by"`
 }
 
-// Active tells whether the user may do anything at all.
+// Active reports whether the user may do anything at all.
 func (u User) Active() bool { return u.Name != "" && !u.Disabled && !u.Removed }
 
 // Group is a group of users. Its members have its roles and grants too.
@@ -58,47 +68,41 @@ type Group struct {
 // Check returns the user with its name in the normal form and its lists without
 // repetitions, or says what is wrong. A directory calls it before it stores one.
 func (u User) Check() (User, error) {
-	name, err := CheckName(u.Name)
-	if err != nil {
-		return User{}, err
-	}
-	u.Name = name
 	if err := checkText("the display name", u.Display); err != nil {
 		return User{}, err
 	}
 	if err := checkText("the address", u.Email); err != nil {
 		return User{}, err
 	}
-	if u.Roles, err = checkRoles(u.Roles); err != nil {
-		return User{}, err
-	}
+	var err error
 	if u.Groups, err = checkList("groups", u.Groups, MaxMembers, CheckName); err != nil {
 		return User{}, err
 	}
-	if u.Grants, err = checkGrants(u.Grants); err != nil {
+	g, err := Group{Name: u.Name, Roles: u.Roles, Grants: u.Grants}.Check()
+	if err != nil {
 		return User{}, err
 	}
+	u.Name, u.Roles, u.Grants = g.Name, g.Roles, g.Grants
 	switch u.Trust {
 	case toolcrib.TrustUnknown, toolcrib.TrustMember, toolcrib.TrustTrusted, toolcrib.TrustAnchor:
 		return u, nil
 	}
-	return User{}, toolcrib.Errorf(toolcrib.CodeBadRequest, "unknown trust %+q: must be member, trusted, anchor, or empty", clip(string(u.Trust)))
+	return User{}, bad("unknown trust %+q (valid: member, trusted, anchor, or empty)", clip(string(u.Trust)))
 }
 
 // Check is [User.Check] for a group.
 func (g Group) Check() (Group, error) {
-	name, err := CheckName(g.Name)
-	if err != nil {
+	var err error
+	if g.Name, err = CheckName(g.Name); err != nil {
 		return Group{}, err
 	}
-	g.Name = name
 	if err := checkText("the description", g.Description); err != nil {
 		return Group{}, err
 	}
-	if g.Roles, err = checkRoles(g.Roles); err != nil {
+	if g.Roles, err = checkList("roles", g.Roles, MaxMembers, checkRole); err != nil {
 		return Group{}, err
 	}
-	if g.Grants, err = checkGrants(g.Grants); err != nil {
+	if g.Grants, err = checkList("grants", g.Grants, MaxGrants, CheckGrant); err != nil {
 		return Group{}, err
 	}
 	return g, nil
@@ -140,28 +144,22 @@ func set[T any](to, from *T) {
 
 func checkText(what, text string) error {
 	if len(text) > MaxTextBytes {
-		return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s has more than %d bytes", what, MaxTextBytes)
+		return bad("%s has more than %d bytes", what, MaxTextBytes)
 	}
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsGraphic(r) }) {
-		return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s has characters that cannot be shown", what)
+		return bad("%s has characters that cannot be shown", what)
 	}
 	return nil
 }
 
-func checkRoles(roles []string) ([]string, error) {
-	return checkList("roles", roles, MaxMembers, func(role string) (string, error) {
-		plain := !strings.ContainsFunc(role, func(r rune) bool {
-			return r >= utf8.RuneSelf || !isLetterOrDigit(byte(r)) && !strings.ContainsRune("_.-", r)
-		})
-		if role == "" || len(role) > MaxRoleBytes || !plain {
-			return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "the role %+q: must have 1 to %d letters, digits, _ . or -", clip(role), MaxRoleBytes)
-		}
-		return role, nil
+func checkRole(role string) (string, error) {
+	strange := strings.ContainsFunc(role, func(r rune) bool {
+		return r >= utf8.RuneSelf || !isLetterOrDigit(byte(r)) && !strings.ContainsRune("_.-", r)
 	})
-}
-
-func isLetterOrDigit(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+	if role == "" || len(role) > MaxRoleBytes || strange {
+		return "", bad("the role %+q: must have 1 to %d letters, digits, _ . or -", clip(role), MaxRoleBytes)
+	}
+	return role, nil
 }
 
 // checkList checks each entry and drops repetitions; nil stays nil, empty empty.
@@ -170,7 +168,7 @@ func checkList(what string, list []string, limit int, check func(string) (string
 		return nil, nil
 	}
 	if len(list) > limit {
-		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "more than %d %s", limit, what)
+		return nil, bad("more than %d %s", limit, what)
 	}
 	out := make([]string, 0, len(list))
 	for _, entry := range list {

@@ -3,9 +3,9 @@ package access
 import (
 	"context"
 	"crypto/ed25519"
-	"encoding/base64"
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -23,18 +23,15 @@ const ClockSkew = 30 * time.Second
 type Verifier struct {
 	Keys     []PublicKey // today's, and those before it while their tokens live
 	Audience string
-	// Revoked tells whether a token was revoked, or whoever issued it or is its
-	// subject may do nothing any more; [RevokedIn] asks a store. An error refuses.
-	Revoked func(ctx context.Context, c Claims) (bool, error)
-	// Why says why a token counts as revoked, for the message; it may be nil
-	// ([WhyRevoked]).
-	Why func(ctx context.Context, c Claims) (string, error)
-	// Now is the time; one that never goes back is that of a [Clock].
+	// Revoked says why a token counts as revoked, "" if it does not ([WhyRevoked]). An
+	// error refuses.
+	Revoked func(ctx context.Context, c Claims) (why string, err error)
+	// Now is the time; that of a [Clock] never goes back.
 	Now func() time.Time
 }
 
 // Verify returns the claims of a token that is good now, or an [*toolcrib.Error] (M16):
-// bad_request if it has not the form of a token of ours (the prefix, three parts of
+// bad_request if it does not have the form of a token (the prefix, three parts of
 // base64url, the length), token_invalid if it was not signed by one of the keys as it
 // is, token_expired if its time is over or has not come, unauthorized for
 // another audience, token_revoked; internal_error if that could not be found out.
@@ -54,156 +51,107 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 		return Claims{}, err
 	}
 	if c.Audience != v.Audience {
-		return Claims{}, toolcrib.Errorf(toolcrib.CodeUnauthorized, "the token is for another server or interface; ask for one for this")
+		return Claims{}, toolcrib.Errorf(toolcrib.CodeUnauthorized,
+			"the token is for another server or interface; ask for one for this")
 	}
-	revoked, err := v.Revoked(ctx, c)
+	why, err := v.Revoked(ctx, c)
 	switch {
 	case err != nil:
-		return Claims{}, &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "it cannot be found out whether the token was revoked; try again", Err: err}
-	case revoked:
-		return Claims{}, toolcrib.Errorf(toolcrib.CodeTokenRevoked, "%s; ask for a new one", v.why(ctx, c))
+		return Claims{}, &toolcrib.Error{
+			Code: toolcrib.CodeInternal, Message: "it cannot be found out whether the token was revoked; try again", Err: err,
+		}
+	case why != "":
+		return Claims{}, toolcrib.Errorf(toolcrib.CodeTokenRevoked, "%s; ask for a new one", why)
 	}
 	return c, nil
-}
-
-// why says why a token counts as revoked.
-func (v *Verifier) why(ctx context.Context, c Claims) string {
-	if v.Why != nil {
-		if why, err := v.Why(ctx, c); err == nil && why != "" {
-			return why
-		}
-	}
-	return "the token was revoked, or its user, or who issued it, is disabled"
 }
 
 // shape returns the JSON Web Signature in a token that looks like one.
 func shape(token string) (string, error) {
-	if len(token) > MaxTokenBytes {
-		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "this is no token: it has more than %d bytes", MaxTokenBytes)
-	}
 	signed, ok := strings.CutPrefix(token, TokenPrefix)
 	switch {
+	case len(token) > MaxTokenBytes:
+		return "", bad("this is no token: it has more than %d bytes", MaxTokenBytes)
 	case !ok && strings.HasPrefix(token, tokenAnyVersion):
-		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "the token was made by another version of toolcrib, or was changed on its way; ask for a new one")
+		return "", bad("the token was made by another version of toolcrib, or was changed on its way; ask for a new one")
 	case !ok:
-		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "this is no token: it does not begin with %s", TokenPrefix)
+		return "", bad("this is no token: it does not begin with %s", TokenPrefix)
 	}
-	for i := range len(signed) { // base64 would pass over line ends
-		if c := signed[i]; !isLetterOrDigit(c) && c != '.' && c != '-' && c != '_' {
-			return "", malformed()
-		}
-	}
-	// A signature that is empty is one that is wrong.
+	strange := strings.ContainsFunc(signed, func(r rune) bool { // base64 would pass over line ends
+		return r > 'z' || !isLetterOrDigit(byte(r)) && !strings.ContainsRune(".-_", r)
+	})
+	// An empty signature has the form of one, and is wrong.
 	parts := strings.Split(signed, ".")
-	if len(parts) != 3 || parts[0] == "" || parts[1] == "" {
-		return "", malformed()
+	if strange || len(parts) != 3 || parts[0] == "" || parts[1] == "" {
+		return "", bad("this is no whole token; copy it again, from its first to its last character")
 	}
 	return signed, nil
 }
 
-func malformed() error {
-	return toolcrib.Errorf(toolcrib.CodeBadRequest, "this is no whole token; copy it again, from its first to its last character")
-}
-
-func invalid(err error) error {
-	return &toolcrib.Error{Code: toolcrib.CodeTokenInvalid, Message: "the token was changed or is not whole, or was signed with a key that this server does not have; copy it again, or ask for a new one", Err: err}
-}
-
-// signed returns the claims if one of the keys signed them. Nothing of the token is
-// read before that: the signature is over its text, and a token that was changed
+// signed returns the claims if one of the keys signed them. A token that was changed
 // anywhere is told in the same words, whatever became of it.
 func (v *Verifier) signed(text string) (Claims, error) {
-	by := v.signer(text)
-	if by == "" {
-		return Claims{}, invalid(nil)
+	invalid := func(message string, err error) (Claims, error) {
+		return Claims{}, &toolcrib.Error{Code: toolcrib.CodeTokenInvalid, Message: message, Err: err}
 	}
-	parser := jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}), jwt.WithStrictDecoding(), jwt.WithoutClaimsValidation())
+	parser := jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}),
+		jwt.WithStrictDecoding(), jwt.WithoutClaimsValidation())
 	var p payload
-	if _, err := parser.ParseWithClaims(text, &p, func(t *jwt.Token) (any, error) { return v.keyOf(t, by) }); err != nil {
-		return Claims{}, invalid(err)
+	if _, err := parser.ParseWithClaims(text, &p, v.keyOf); err != nil {
+		return invalid("the token was changed or is not whole, or was signed with a key that this server does not have; "+
+			"copy it again, or ask for a new one", err)
 	}
 	c, err := p.claims()
 	if err != nil {
-		return Claims{}, &toolcrib.Error{Code: toolcrib.CodeTokenInvalid, Message: "the token says what this version of toolcrib does not know; update this server, or ask for a new token", Err: err}
+		return invalid("the token says what this version of toolcrib does not know; update this server, or ask for a new token", err)
 	}
 	if problem := c.check(); problem != "" {
-		return Claims{}, toolcrib.Errorf(toolcrib.CodeTokenInvalid, "the token is not complete: %s; ask for a new one", problem)
+		return invalid("the token is not complete: "+problem+"; ask for a new one", nil)
 	}
 	if c.Scope, err = c.Scope.Check(); err != nil {
-		return Claims{}, &toolcrib.Error{Code: toolcrib.CodeTokenInvalid, Message: "the scope of the token cannot be read; ask for a new one", Err: err}
+		return invalid("the scope of the token cannot be read; ask for a new one", err)
 	}
 	return c, nil
 }
 
-// signer names the key that signed the text; "" = none of them. Each key is tried, as
-// the header that names one is not to be believed yet.
-func (v *Verifier) signer(text string) string {
-	dot := strings.LastIndexByte(text, '.')
-	// Strict: the last character has spare bits, which else could be any.
-	signature, err := base64.RawURLEncoding.Strict().DecodeString(text[dot+1:])
-	if err != nil {
-		return ""
-	}
-	found := ""
+// keyOf returns the key that a header names. The header may say nothing else: what it
+// could say besides (RFC 7515: jwk, jku, x5c, crit) is how others were fooled.
+func (v *Verifier) keyOf(t *jwt.Token) (any, error) {
 	for _, key := range v.Keys {
-		if len(key.Key) == ed25519.PublicKeySize && key.ID != "" && ed25519.Verify(key.Key, []byte(text[:dot]), signature) {
-			found = key.ID
-		}
-	}
-	return found
-}
-
-// keyOf returns the key that a header names, which must be the one that signed. The
-// header may say nothing else: what it could say besides (RFC 7515: jwk, jku, x5c,
-// crit) is how others were fooled.
-func (v *Verifier) keyOf(t *jwt.Token, signer string) (any, error) {
-	id, _ := t.Header["kid"].(string)
-	if t.Header["typ"] != tokenType || len(t.Header) != 3 || id != signer {
-		return nil, errors.New("the header is none of ours")
-	}
-	for _, key := range v.Keys {
-		if key.ID == id && len(key.Key) == ed25519.PublicKeySize {
+		if t.Header["kid"] == key.ID && key.ID != "" && t.Header["typ"] == tokenType && len(t.Header) == 3 &&
+			len(key.Key) == ed25519.PublicKeySize {
 			return key.Key, nil
 		}
 	}
-	return nil, errors.New("no such key")
+	return nil, errors.New("the header is none of ours")
 }
 
-// InTime tells whether a token is good at this time: nil, or an error with
-// token_expired if its time is over or has not come.
+// InTime returns nil if a token is good at this time, and an error with token_expired
+// if its time is over or has not come.
 func (c *Claims) InTime(now time.Time) error {
+	// A token that is good from its issue on may come from a clock that goes before; a
+	// beginning that somebody chose is kept.
+	from := c.NotBefore.Time()
+	if c.NotBefore == c.IssuedAt {
+		from = from.Add(-ClockSkew)
+	}
+	const code = toolcrib.CodeTokenExpired
 	switch {
 	case now.Before(c.IssuedAt.Time().Add(-ClockSkew)):
-		return toolcrib.Errorf(toolcrib.CodeTokenExpired, "the token is not valid yet: by the clock of this server it was issued in the future; set the clock")
-	case now.Before(c.NotBefore.Time()) && now.Before(c.NotBefore.Time().Add(-skewOf(c))):
-		return toolcrib.Errorf(toolcrib.CodeTokenExpired, "the token is not valid yet; it will be from %s", c.NotBefore.Time().Format(time.RFC3339))
+		return toolcrib.Errorf(code, "the token is not valid yet: "+
+			"by the clock of this server it was issued in the future; set the clock")
+	case now.Before(from):
+		return toolcrib.Errorf(code, "the token is not valid yet; it will be from %s", c.NotBefore.Time().Format(time.RFC3339))
 	case !now.Before(c.Expires.Time()):
-		return toolcrib.Errorf(toolcrib.CodeTokenExpired, "the token expired at %s; ask for a new one", c.Expires.Time().Format(time.RFC3339))
+		return toolcrib.Errorf(code, "the token expired at %s; ask for a new one", c.Expires.Time().Format(time.RFC3339))
 	}
 	return nil
 }
 
-// skewOf is what counts for the beginning: a token that is good from its issue on may
-// come from a clock that goes before; a beginning that somebody chose is kept.
-func skewOf(c *Claims) time.Duration {
-	if c.NotBefore == c.IssuedAt {
-		return ClockSkew
-	}
-	return 0
-}
-
-// RevokedIn returns what a [Verifier] needs: a token is good only if [WhyRevoked] has
-// nothing against it.
-func RevokedIn(users Users, tokens Tokens) func(context.Context, Claims) (bool, error) {
-	return func(ctx context.Context, c Claims) (bool, error) {
-		why, err := WhyRevoked(ctx, users, tokens, c)
-		return why != "", err
-	}
-}
-
 // WhyRevoked says why a token is not good any more, though its time is not over: it
 // must be among the tokens that were issued and not revoked, and both its subject and
-// its issuer, if they are users, must still be allowed to do something. "" = it is good.
+// its issuer, if they are users, must still be allowed to do something. "" means that
+// it is good.
 func WhyRevoked(ctx context.Context, users Users, tokens Tokens, c Claims) (string, error) {
 	issued, err := tokens.Token(ctx, c.ID)
 	switch {
@@ -235,4 +183,34 @@ func inactive(ctx context.Context, users Users, name, what string) (string, erro
 		return "", err
 	}
 	return "the token is not good any more: " + what + ", " + clip(name) + ", is disabled", nil
+}
+
+// Clock is a time that never goes back, so that a clock that is set back gives no
+// expired token a second life, and no used minute a second time. A clock that is set
+// forward by mistake, and back, holds until the time has come again or the process
+// ends.
+type Clock struct {
+	now  func() time.Time
+	mu   sync.Mutex
+	last time.Time
+}
+
+// NewClock makes a clock from now (if nil, [time.Now]) that starts no earlier than
+// floor, the time of the last thing that is known to have happened; it may be zero.
+func NewClock(now func() time.Time, floor time.Time) *Clock {
+	if now == nil {
+		now = time.Now
+	}
+	return &Clock{now: now, last: floor}
+}
+
+// Now returns the time.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// Without the monotonic reading, which would hide that the clock was set.
+	if t := c.now().Round(0); t.After(c.last) {
+		c.last = t
+	}
+	return c.last
 }

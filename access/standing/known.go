@@ -34,7 +34,7 @@ type found[T any] struct {
 // kept is a token that was issued, and what is wrong with it at any time.
 type kept struct {
 	issued  access.Issued
-	revoked string // why it counts as revoked; "" = it does not ([access.WhyRevoked])
+	revoked string // why it counts as revoked; "" if it does not ([access.WhyRevoked])
 }
 
 // today is what is known of the directory as it is now.
@@ -133,7 +133,7 @@ func (k *known) token(ctx context.Context, source Source, id string) (*kept, err
 	return one, err
 }
 
-// good tells whether the token is good for this principal now: nil, or why not.
+// good returns nil if the token is good for this principal now, and else why not.
 func (t *kept) good(user string, now time.Time) error {
 	if t.revoked != "" {
 		return &toolcrib.Error{Code: toolcrib.CodeTokenRevoked, Message: t.revoked}

@@ -1,7 +1,17 @@
+// Package standing answers the gate what a principal may do today: [People] looks up the
+// user in the directory, and the access token among those that were issued (contract
+// §6, N18, H19, H21, M16).
+//
+// What it has read it keeps for as long as the version of the directory is the same,
+// and it reads the version, which is one number, each time it is asked. So a changed
+// grant, a disabled user and a revoked token count from the next question on, whichever
+// process changed them. Those who stand in no directory (local:OSUSER, anonymous) need
+// no look at all, unless they act by a token.
 package standing
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -19,10 +29,10 @@ const (
 	localPrefix = "local:"    // a user of the operating system
 )
 
-// Local tells whether a name is that of a user of the operating system.
+// Local reports whether a name is that of a user of the operating system.
 func Local(name string) bool { return strings.HasPrefix(name, localPrefix) }
 
-// Source is what [People] reads. A store has it, and [access.Memory].
+// Source is what [People] reads.
 type Source interface {
 	access.Users
 	access.Groups
@@ -45,14 +55,14 @@ type Options struct {
 	Source Source
 	// Now is the time; one that never goes back is that of an [access.Clock].
 	Now func() time.Time
-	// Capability returns the capability that a tool is bound to, as NAME@MAJOR.MINOR;
-	// "" = none. nil = tools are bound to none.
+	// Capability returns the capability that a tool is bound to, as NAME@MAJOR.MINOR, or
+	// "". If nil, tools are bound to none.
 	Capability func(tool string) string
 	// Age is how long what is known may count without another look at the version of
-	// the source. A change through the source itself counts at once whatever it is.
-	// 0 = each question looks.
+	// the source. A change through the source itself counts at once whatever it is. If 0,
+	// each question looks.
 	Age time.Duration
-	// Elapsed is a clock for that which nobody sets; nil = the machine's.
+	// Elapsed is a clock for that which nobody sets; if nil, the machine's.
 	Elapsed func() time.Duration
 }
 
@@ -110,7 +120,7 @@ func (p *People) Standing(ctx context.Context, who toolcrib.Principal) (gate.Sta
 		return gate.Standing{}, err
 	}
 	if refusal := one.good(who.User, p.now()); refusal != nil {
-		return refused(who, told(refusal)), nil
+		return refused(who, withCode(refusal).Error()), nil
 	}
 	s.Token = &token{people: p, issued: &one.issued}
 	return s, nil
@@ -141,7 +151,8 @@ func (p *People) person(ctx context.Context, k *known, who toolcrib.Principal) (
 	case err != nil:
 		return gate.Standing{}, err
 	case u.Name != who.User:
-		return refused(who, fmt.Sprintf("nobody is called %+q, and the name can be mistaken for that of %s", who.User, u.Name)), nil
+		why := fmt.Sprintf("nobody is called %+q, and the name can be mistaken for that of %s", who.User, u.Name)
+		return refused(who, why), nil
 	}
 	if why := Inactive(u); why != "" {
 		return refused(who, why), nil
@@ -155,28 +166,87 @@ func (p *People) person(ctx context.Context, k *known, who toolcrib.Principal) (
 	return gate.Standing{Principal: today}, nil
 }
 
-// Inactive says why a user of the directory may do nothing; "" = they may.
+// Inactive says why a user of the directory may do nothing; "" if they may.
 func Inactive(u access.User) string {
 	switch {
 	case u.Removed:
 		return fmt.Sprintf("the user %s was removed", u.Name)
 	case u.Disabled:
-		return fmt.Sprintf("the user %s is disabled; an administrator can change that: toolcrib users enable %s", u.Name, u.Name)
+		return fmt.Sprintf("the user %[1]s is disabled; an administrator can change that: toolcrib users enable %[1]s", u.Name)
 	case !u.Active():
 		return "the user has no name"
 	}
 	return ""
 }
 
-// told is an error with its code of contract §9 before it.
-func told(err error) string {
-	var no *toolcrib.Error
-	var quota *access.QuotaError
-	switch {
-	case errors.As(err, &no):
-		return string(no.Code) + ": " + no.Message
-	case errors.As(err, &quota):
-		return string(quota.Code()) + ": " + quota.Error()
+// token is the scope of an access token, as the gate asks about it. Its errors are for
+// operators, and begin with their code.
+type token struct {
+	people *People
+	issued *access.Issued
+}
+
+var _ gate.Token = (*token)(nil)
+
+// coded is an error whose text begins with its code of contract §9.
+type coded struct{ err error }
+
+func (e coded) Error() string {
+	var known *toolcrib.Error
+	if errors.As(e.err, &known) {
+		return string(known.Code) + ": " + e.err.Error()
 	}
-	return err.Error()
+	return e.err.Error()
+}
+
+func (e coded) Unwrap() error { return e.err }
+
+func withCode(err error) error {
+	if err == nil {
+		return nil
+	}
+	return coded{err}
+}
+
+// Key implements [gate.Token]: what a token was issued for never changes.
+func (t *token) Key() string { return t.issued.Claims.ID }
+
+// Agent implements [gate.Token].
+func (t *token) Agent(name string) error { return withCode(t.issued.Claims.Scope.Runs(name)) }
+
+// Offers implements [gate.Token].
+func (t *token) Offers(agent, tool string) error {
+	return withCode(t.issued.Claims.Scope.Offers(t.target(agent, tool)))
+}
+
+// Covers implements [gate.Token].
+func (t *token) Covers(agent, tool string, arguments json.RawMessage) error {
+	return withCode(t.issued.Claims.Scope.Covers(t.target(agent, tool), arguments))
+}
+
+func (t *token) target(agent, tool string) access.Target {
+	return access.Target{Agent: agent, Tool: tool, Capability: t.people.capability(tool)}
+}
+
+// Room implements [gate.Token].
+func (t *token) Room(ctx context.Context) error {
+	limits := t.issued.Claims.Limits()
+	if limits.Total == 0 && limits.PerMinute == 0 {
+		return nil
+	}
+	left, err := t.people.source.Left(ctx, t.issued.Claims.ID, limits, t.people.now())
+	if err == nil {
+		err = left.Refusal()
+	}
+	return withCode(err)
+}
+
+// Take implements [gate.Token]. A token that has expired since it was asked about takes
+// no place any more.
+func (t *token) Take(ctx context.Context) error {
+	now := t.people.now()
+	if err := t.issued.Claims.InTime(now); err != nil {
+		return withCode(err)
+	}
+	return withCode(t.people.source.Take(ctx, t.issued.Claims.ID, t.issued.Claims.Limits(), now))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/access/standing"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 const by = "local:tester"
@@ -30,7 +32,7 @@ type world struct {
 
 // counted is a directory that counts how often it is read, and can fail.
 type counted struct {
-	*access.Memory
+	*sqlite.Access
 	reads int
 	err   error
 }
@@ -39,27 +41,36 @@ func (c *counted) Version(ctx context.Context) (uint64, error) {
 	if c.err != nil {
 		return 0, c.err
 	}
-	return c.Memory.Version(ctx)
+	return c.Access.Version(ctx)
 }
 
 func (c *counted) Alike(ctx context.Context, name string) (access.User, error) {
 	c.reads++
-	return c.Memory.Alike(ctx, name)
+	return c.Access.Alike(ctx, name)
 }
 
 func (c *counted) Groups(ctx context.Context) ([]access.Group, error) {
 	c.reads++
-	return c.Memory.Groups(ctx)
+	return c.Access.Groups(ctx)
 }
 
 func (c *counted) Token(ctx context.Context, id string) (access.Issued, error) {
 	c.reads++
-	return c.Memory.Token(ctx, id)
+	return c.Access.Token(ctx, id)
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{counted: &counted{Memory: access.NewMemory(nil)}, now: noon()}
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "toolcrib.db"), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &world{counted: &counted{Access: s.Access()}, now: noon()}
 	p, err := standing.New(standing.Options{Source: w.counted, Now: func() time.Time { return w.now }, Capability: func(tool string) string {
 		return map[string]string{"search_corpus": "rag.query@1.0"}[tool]
 	}})
@@ -288,7 +299,7 @@ func TestM16_TheScopeOfATokenIsAsked(t *testing.T) {
 }
 
 func TestNew_Needs(t *testing.T) {
-	for _, o := range []standing.Options{{}, {Source: access.NewMemory(nil)}, {Now: time.Now}} {
+	for _, o := range []standing.Options{{}, {Source: new(sqlite.Access)}, {Now: time.Now}} {
 		if p, err := standing.New(o); err == nil {
 			t.Errorf("%+v: %v", o, p)
 		}

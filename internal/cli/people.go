@@ -209,8 +209,8 @@ func (a *app) verified(ctx context.Context, s *sqlite.Store, text string) (acces
 	}
 	v := &access.Verifier{
 		Keys: []access.PublicKey{signer.Public()}, Audience: access.DefaultAudience,
-		Revoked: access.RevokedIn(s.Access(), s.Access()), Now: a.accessTime(s),
-		Why: func(ctx context.Context, c access.Claims) (string, error) {
+		Now: a.accessTime(s),
+		Revoked: func(ctx context.Context, c access.Claims) (string, error) {
 			return access.WhyRevoked(ctx, s.Access(), s.Access(), c)
 		},
 	}

@@ -280,12 +280,12 @@ func (a *Access) EditUser(ctx context.Context, name string, e access.Edit, by st
 				return err
 			}
 		}
-		if e.ChangesAgents() {
+		if e.Grants != nil || e.Groups != nil {
 			names, err := t.namingAgents()
 			if err != nil {
 				return err
 			}
-			if err := e.CheckAgents(before, u, names); err != nil {
+			if err := e.Conflict(before, u, names); err != nil {
 				return err
 			}
 		}

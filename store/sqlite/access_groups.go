@@ -82,18 +82,11 @@ func (t *tx) carriers(group string) (n int, err error) {
 // mayPut refuses a group that would take in or let free somebody unawares.
 func (t *tx) mayPut(n access.NewGroup, carriers int) error {
 	before, err := doc[access.Group](t.row, selectGroup, n.Name, "group")
-	none := errors.Is(err, toolcrib.ErrNotFound)
-	if err != nil && !none {
+	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
 		return err
 	}
-	if err := n.CheckAfter(before); err != nil {
+	if err := n.Conflict(before, carriers); err != nil || !n.FreesAgents(before) {
 		return err
-	}
-	switch {
-	case none:
-		return n.CheckNew(carriers)
-	case !n.FreesAgents(before):
-		return nil
 	}
 	names, err := t.namingAgents()
 	if err != nil {

@@ -121,20 +121,3 @@ func TestN18_TakingAwayNeverWidens(t *testing.T) {
 		}
 	})
 }
-
-func TestH19_TrustAtLeast(t *testing.T) {
-	levels := []toolcrib.Trust{toolcrib.TrustUnknown, toolcrib.TrustMember, toolcrib.TrustTrusted, toolcrib.TrustAnchor}
-	for i, have := range levels {
-		for j, need := range levels {
-			if got := access.TrustAtLeast(have, need); got != (i >= j) {
-				t.Errorf("%q is at least %q: %v", have, need, got)
-			}
-		}
-		if access.TrustAtLeast(have, "boundless") {
-			t.Errorf("%q reaches a level that nobody knows", have)
-		}
-	}
-	if access.TrustAtLeast("boundless", toolcrib.TrustUnknown) {
-		t.Error("a level that nobody knows is above unknown")
-	}
-}

@@ -2,16 +2,17 @@ package access
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 )
 
-// MaxPage bounds one page of a list; a limit that is 0 or above means this one.
-const MaxPage = 1000
-
-// MaxGroups bounds the groups of a directory.
-const MaxGroups = 1000
+// Bounds of lists.
+const (
+	MaxPage   = 1000 // of one page; a limit that is 0 or above means this one
+	MaxGroups = 1000 // of a directory
+)
 
 // Directory keeps users, groups and passwords. It is safe for concurrent use, by
 // several processes too. Every change is one transaction, is kept in the system
@@ -86,7 +87,7 @@ type Tokens interface {
 	AddToken(ctx context.Context, t Issued, by string) (Change, error)
 	// Token returns one; not_found if it was never issued here.
 	Token(ctx context.Context, id string) (Issued, error)
-	// Tokens returns those of a user ("" = of all), sorted by ID, from the one after
+	// Tokens returns those of a user ("" = all users), sorted by ID, from the one after
 	// the ID after; at most limit of them.
 	Tokens(ctx context.Context, user, after string, limit int) ([]Issued, error)
 	// RevokeToken makes a token worthless from now on. A second time changes
@@ -101,6 +102,17 @@ type Issued struct {
 	IssuedBy  string    `json:"issued_by"`
 	Revoked   time.Time `json:"revoked_at,omitzero"` // zero = it is not revoked
 	RevokedBy string    `json:"revoked_by,omitempty"`
+}
+
+// Check says what is wrong with a token that is to be kept.
+func (t Issued) Check() error {
+	if problem := t.Claims.check(); problem != "" {
+		return bad("the token cannot be kept: %s", problem)
+	}
+	if _, err := t.Claims.Scope.Check(); err != nil {
+		return err
+	}
+	return checkText("the label of the token", t.Label)
 }
 
 // Change is what was changed, by whom and when; it is the payload of the entry in
@@ -132,7 +144,7 @@ const (
 // CheckBy says what is wrong with the name of who makes a change.
 func CheckBy(by string) error {
 	if by == "" {
-		return toolcrib.Errorf(toolcrib.CodeBadRequest, "it is not known who makes this change")
+		return bad("it is not known who makes this change")
 	}
 	return checkText("the name of who makes this change", by)
 }
@@ -143,4 +155,92 @@ func PageLimit(limit int) int {
 		return MaxPage
 	}
 	return limit
+}
+
+// Minute is the window of [Limits.PerMinute].
+const Minute = time.Minute
+
+// Limits are what the calls of a token are held to; they stand in its signed claims.
+type Limits struct {
+	PerMinute int64     // calls in any 60 seconds; 0 = no limit
+	Total     int64     // calls ever; 0 = no limit
+	Expires   time.Time // when the counts may be forgotten
+}
+
+// The buckets of a [QuotaError].
+const (
+	BucketMinute = "rate_limit_per_minute"
+	BucketTotal  = "max_calls_total"
+)
+
+// Quota counts the calls of tokens, over all processes. accesstest.RunQuota is the
+// suite for it.
+type Quota interface {
+	// Take counts one call of the token, made at that time, before it runs. If it
+	// would be one too many, it is not counted, and the error is a [*QuotaError].
+	// It is atomic: calls at the same time never take the same place. A time before
+	// that of a call that was counted is taken as that call's, so that a clock that
+	// is set back frees no place. Another error says that it could not be counted;
+	// the call must not run then, either.
+	Take(ctx context.Context, token string, l Limits, at time.Time) error
+	// Left returns how many calls of the token Take would count at that time, and counts
+	// none. What others take meanwhile, it does not know.
+	Left(ctx context.Context, token string, l Limits, at time.Time) (Left, error)
+}
+
+// Left is how many calls a token may still make.
+type Left struct {
+	Limits Limits
+	Total  int64 // of Limits.Total; without meaning where that is no limit
+	Minute int64 // of Limits.PerMinute, now; likewise
+	// RetryAfter is when the next place of the minute is free; 0 = there is one.
+	RetryAfter time.Duration
+}
+
+// Refusal is the [*QuotaError] with which [Quota.Take] would refuse a call now; nil =
+// it would not.
+func (l Left) Refusal() error {
+	switch {
+	case l.Limits.Total > 0 && l.Total <= 0:
+		return &QuotaError{Bucket: BucketTotal, Limit: l.Limits.Total}
+	case l.Limits.PerMinute > 0 && l.Minute <= 0:
+		return &QuotaError{Bucket: BucketMinute, Limit: l.Limits.PerMinute, RetryAfter: l.RetryAfter}
+	}
+	return nil
+}
+
+// QuotaError says which of a token's limits was reached.
+type QuotaError struct {
+	Bucket     string
+	Limit      int64
+	RetryAfter time.Duration // until a place is free; 0 = never
+}
+
+func (e *QuotaError) Error() string {
+	if e.Bucket == BucketTotal {
+		return fmt.Sprintf("%s: the token was good for %d calls, and all are used; ask for a new one", e.Bucket, e.Limit)
+	}
+	return fmt.Sprintf("%s: the token is good for %d calls a minute; try again in %s", e.Bucket, e.Limit, e.RetryAfter)
+}
+
+// Unwrap makes the code known to [toolcrib.CodeOf].
+func (e *QuotaError) Unwrap() error {
+	code := toolcrib.CodeRateLimited
+	if e.Bucket == BucketTotal {
+		code = toolcrib.CodeScopeInsufficient
+	}
+	return &toolcrib.Error{Code: code, Message: e.Error(), RetryAfter: e.RetryAfter}
+}
+
+// lastYear is the last of which calls are counted: their times are kept in nanoseconds
+// since 1970, which end in the next one.
+const lastYear = 2261
+
+// CheckTake says what is wrong with the parameters of [Quota.Take].
+func CheckTake(token string, l Limits, at time.Time) error {
+	if token == "" || len(token) > maxClaimBytes ||
+		l.PerMinute < 0 || l.PerMinute > maxRate || l.Total < 0 || l.Total > maxCalls || at.Year() < 1970 || at.Year() > lastYear {
+		return bad("the calls of this token cannot be counted: its limits or the time are impossible")
+	}
+	return nil
 }
