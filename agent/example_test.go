@@ -18,6 +18,95 @@ type allOn struct{}
 
 func (allOn) Overrides(context.Context) (gate.Overrides, error) { return gate.Overrides{}, nil }
 
+// terminal stands for a person who denies everything.
+type terminal struct{}
+
+func (terminal) Decide(_ context.Context, _ toolcrib.RunID, ask *journal.ConfirmationRequired) (journal.ConfirmationResolved, bool, error) {
+	call := ask.Calls[0]
+	fmt.Printf("May the model call %s %s? no\n", call.Name, call.Arguments)
+	return journal.ConfirmationResolved{Decision: journal.DecisionDeny, Reason: "not today"}, true, nil
+}
+
+// A person is asked about calls that write. What they say is bound to these calls.
+func Example_approver() {
+	door := toolcribtest.Writer("open_door", "open")
+	model := toolcribtest.NewModel(
+		toolcribtest.Ask(toolcribtest.CallOf("", "open_door", `{"door":"front"}`)),
+		toolcribtest.Say("The door stays closed."))
+	runner, err := agent.New(agent.Options{Tools: []toolcrib.Tool{door}, Model: model, Approver: terminal{}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	run, err := runner.Run(context.Background(), agent.Task{
+		Principal: toolcrib.Principal{User: "ada"}, Prompt: "Open the front door.",
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(run.Answer())
+	fmt.Println("doors opened:", len(door.Calls()))
+	// Output:
+	// May the model call open_door {"door":"front"}? no
+	// The door stays closed. <nil>
+	// doors opened: 0
+}
+
+// Without an Approver the run waits, without a process. Somebody decides later, and the
+// run continues.
+func ExampleRunner_Decide() {
+	door := toolcribtest.Writer("open_door", "open")
+	model := toolcribtest.NewModel(
+		toolcribtest.Ask(toolcribtest.CallOf("", "open_door", `{}`)),
+		toolcribtest.Say("The door is open."))
+	runner, err := agent.New(agent.Options{Tools: []toolcrib.Tool{door}, Model: model})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, ada := context.Background(), toolcrib.Principal{User: "ada"}
+	run, err := runner.Run(ctx, agent.Task{Principal: ada, Prompt: "Open the door."})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(run.Status)
+	_, err = runner.Decide(ctx, run.Run, agent.Decision{
+		ApprovalID: run.Pending.ApprovalID, Digest: run.Pending.Digest, Who: ada, Decision: journal.DecisionApprove,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	run, err = runner.Resume(ctx, run.Run)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(run.Answer())
+	// Output:
+	// waiting_for_approval
+	// The door is open. <nil>
+}
+
+// A run without an answer says why.
+func ExampleState_Answer() {
+	runner, err := agent.New(agent.Options{Model: toolcribtest.NewModel(toolcribtest.Fail(toolcrib.ErrAuth))})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	run, err := runner.Run(context.Background(), agent.Task{Prompt: "Hello."})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = run.Answer()
+	fmt.Println(toolcrib.CodeOf(err))
+	// Output: provider_failed
+}
+
 // Two agents in one program: the editor gives a task to the researcher, who has a tool of
 // its own. The researcher works in a run of its own, which nothing lets do more than the
 // editor may.

@@ -1,0 +1,29 @@
+package gate_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/toolcribtest"
+)
+
+// Explain asks the layers that decide, and says which of them refuses.
+func ExampleGate_Explain() {
+	g, err := gate.New(gate.Options{
+		Tools:        []toolcrib.Tool{toolcribtest.ReadOnly("look", ""), toolcribtest.Writer("touch", "")},
+		Availability: gate.Overrides{},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	scope := gate.Scope{Agent: "reader", AgentTools: []string{"look"}}
+	for _, e := range g.Explain(context.Background(), toolcrib.Principal{User: "ada"}, scope) {
+		fmt.Printf("%s: offered %t %s\n", e.Tool, e.Offered, e.Reason)
+	}
+	// Output:
+	// look: offered true
+	// touch: offered false agent_allowlist
+}

@@ -1,0 +1,24 @@
+package guard_test
+
+import (
+	"fmt"
+
+	"github.com/toolcrib/toolcrib/guard"
+)
+
+// Arguments that two readers could read in two ways are refused.
+func ExampleArguments() {
+	for _, raw := range []string{`{"b":1, "a":"x"}`, `{"path":"a","path":"b"}`} {
+		canonical, err := guard.Arguments([]byte(raw))
+		fmt.Println(string(canonical), err != nil)
+	}
+	// Output:
+	// {"a":"x","b":1} false
+	//  true
+}
+
+// What hides in a text is shown before a person decides about it.
+func ExampleVisible() {
+	fmt.Println(guard.Visible("rm \u202egpj.tac"))
+	// Output: rm [U+202E]gpj.tac
+}
