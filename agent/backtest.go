@@ -241,6 +241,7 @@ func (w *rejudging) judge(ctx context.Context, e toolcrib.Event, stored *journal
 		facts.DryRun, facts.Past = true, true
 		scope := w.terms.Scope
 		scope.NobodyAsks = scope.NobodyAsks || leftByNobody(open)
+		scope.AllApproved = scope.AllApproved && !w.terms.FourEyes
 		w.at(e.Time)
 		verdicts = w.terms.Gate.Judge(ctx, w.s.Start.Principal, scope, facts, calls)
 		if err := ctx.Err(); err != nil {

@@ -32,6 +32,7 @@ func (d *driver) judge(ctx context.Context) error {
 	facts.Decided, facts.Counted, facts.Remembered = d.decided(open), counted(open), d.remembered(ctx)
 	scope := scopeOf(s.Start)
 	scope.NobodyAsks = scope.NobodyAsks || leftByNobody(open)
+	scope.AllApproved = scope.AllApproved && !d.r.FourEyes // another person looks
 	verdicts := d.r.Gate.Judge(ctx, s.Start.Principal, scope, facts, calls)
 	record := &journal.Verdicts{Iteration: s.Turn.Iteration, Again: s.Turn.Judged, Verdicts: make([]journal.Verdict, len(verdicts))}
 	for i := range verdicts {

@@ -271,7 +271,8 @@ func scopeOf(start *journal.RunStarted) gate.Scope {
 		Agent: start.Agent.Name, AgentTools: start.Agent.Tools, SkillTools: start.SkillTools,
 		RunTools: start.RunTools, WorkerTools: start.WorkerTools, HasSkills: len(start.Skills) > 0,
 		ReadOnly: start.Agent.ReadOnly, TaintWrites: start.Agent.TaintWrites, NobodyAsks: Approve(start.Approve) == ApproveDeny,
-		Workspace: start.Workspace, Depth: start.Depth, MaxDepth: l.MaxDepth,
+		AllApproved: Approve(start.Approve) == ApproveAll,
+		Workspace:   start.Workspace, Depth: start.Depth, MaxDepth: l.MaxDepth,
 		MaxCalls: l.MaxCallsPerTurn, MaxRepeats: l.MaxIdenticalCalls,
 		Timeout: l.ToolTimeout, TimeoutSet: l.ToolTimeoutSet, MaxBytes: l.MaxResultBytes, Worker: start.Worker,
 	}

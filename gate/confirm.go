@@ -150,8 +150,10 @@ func (j *judgement) questions() []asked {
 			}})
 		}
 	}
-	if m := j.ruleAsks; m != nil {
-		all = append(all, asked{m.question(), m.Position})
+	for _, m := range [...]*RuleMatch{j.ruleMayDeny, j.ruleAsks} {
+		if m != nil {
+			all = append(all, asked{m.question(), m.Position})
+		}
 	}
 	if j.entry.asker != nil {
 		if why := j.entry.asker.Asks(j.judged()); why != "" {

@@ -240,3 +240,53 @@ func TestH16_AToolAsks(t *testing.T) {
 		t.Fatalf("%q: %q", v.Decision, v.Message)
 	}
 }
+
+// matches are rules that give the same answers on every call.
+type matches []gate.RuleMatch
+
+func (m matches) Judge(context.Context, gate.RuleInput) []gate.RuleMatch { return m }
+
+func (m matches) About(string) []gate.RuleInfo { return nil }
+
+// What a rule may deny is a person's to answer: where everything is approved
+// beforehand it is refused, whatever other rules ask or allow.
+func TestUndecidedDenyIsNobodysToApprove(t *testing.T) {
+	ask, mayAsk := gate.RuleMatch{Name: "asks", Then: gate.RuleAsk}, gate.RuleMatch{Name: "asks", Then: gate.RuleAsk, Undecided: true}
+	allow := gate.RuleMatch{Name: "allows", Then: gate.RuleAllow}
+	mayDeny := gate.RuleMatch{Name: "denies", Then: gate.RuleDeny, Undecided: true}
+	for _, c := range []struct {
+		name  string
+		rules matches
+		grave bool // only a person's word answers
+	}{
+		{"it may deny", matches{mayDeny}, true},
+		{"another asks before it", matches{ask, mayDeny}, true},
+		{"another may ask before it", matches{mayAsk, mayDeny}, true},
+		{"another allows", matches{allow, mayDeny}, true},
+		{"no answer at all", matches{{Name: "denies", Undecided: true}}, true},
+		{"it may ask", matches{mayAsk}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{tool(writes("x"))}, Confirm: gate.ConfirmNever, Rules: c.rules})
+			v := judgeOne(t, g, call("1", "x", `{}`))
+			if v.Decision != toolcrib.Ask || (v.Reason == toolcrib.ReasonRuleDenied) != c.grave || v.ForAPerson() != c.grave {
+				t.Fatalf("for a person: %v, of %+v", v.ForAPerson(), v.Questions)
+			}
+			f := offering(g)
+			f.Decided = map[string]gate.Decided{"1": approve(v)}
+			wantAllowed(t, judge(t, g, alice(), wide(), f, call("1", "x", `{}`))[0])
+
+			all := wide()
+			all.AllApproved = true
+			v = judge(t, g, alice(), all, offering(g), call("1", "x", `{}`))[0]
+			if !c.grave {
+				wantAsked(t, v)
+				return
+			}
+			wantRefused(t, v, toolcrib.ReasonRuleDenied, "")
+			if v.Rule != "denies" || !strings.Contains(v.Detail, "--approve all") {
+				t.Fatalf("rule %q, detail %q", v.Rule, v.Detail)
+			}
+		})
+	}
+}

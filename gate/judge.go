@@ -54,8 +54,8 @@ type judgement struct {
 	effect  toolcrib.Effect
 	targets []toolcrib.Target
 
-	ruleAsks, ruleAllows *RuleMatch        // nil = no rule does
-	taintAsks            *journal.Question // nil = it does not
+	ruleAsks, ruleMayDeny, ruleAllows *RuleMatch        // nil = no rule does
+	taintAsks                         *journal.Question // nil = it does not
 }
 
 // step is one question of the judgement. It returns nil if it has nothing

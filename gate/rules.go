@@ -48,8 +48,10 @@ type RuleMatch struct {
 	Then     RuleThen
 	Message  string // the author's, for the model or the person who is asked; may be ""
 	Position string // FILE:LINE
-	// Undecided says that the rule applies or not by what is known only when the call
-	// runs. Such a rule asks, whether it would ask or deny, and allows nothing.
+	// Undecided reports that only the call itself will show whether the rule applies.
+	// Such a rule allows nothing. One that asks or denies asks; where it denies, nothing
+	// but a person's word on this very call answers, so in a run that approves
+	// everything beforehand ([Scope.AllApproved]) the call is refused.
 	Undecided bool
 	// Err says that the rule could not be evaluated: the call is refused.
 	Err error
@@ -73,7 +75,8 @@ type RuleInfo struct {
 	Position string   `json:"position,omitempty"`
 }
 
-// ruleStep refuses what a rule denies, or what a rule could not be evaluated for.
+// ruleStep refuses what a rule denies, or what a rule could not be evaluated for, and
+// what a rule may deny where no person would be asked.
 // Deny beats ask beats allow, in whatever order the rules stand; of those that say
 // the same the first is reported.
 func (j *judgement) ruleStep() *refusal {
@@ -83,7 +86,7 @@ func (j *judgement) ruleStep() *refusal {
 	if j.gate.rules == nil {
 		return nil
 	}
-	var denied, failed *RuleMatch
+	var denied, failed, mayDeny *RuleMatch
 	matches := j.gate.rules.Judge(j.ctx, RuleInput{
 		Tool: j.call.Name, Arguments: j.call.Arguments, Effect: j.effect, Targets: j.targets, Programs: j.programs,
 		Who: j.who, Agent: j.scope.Agent, Run: j.facts.Run, Session: j.facts.Session,
@@ -95,29 +98,41 @@ func (j *judgement) ruleStep() *refusal {
 		case m.Err != nil:
 			failed = first(failed, m)
 		case m.Undecided && m.Then == RuleAllow:
-		case m.Then == RuleAsk, m.Undecided:
+		case m.Then == RuleAsk:
 			j.ruleAsks = first(j.ruleAsks, m)
 		case m.Then == RuleAllow:
 			j.ruleAllows = first(j.ruleAllows, m)
+		case m.Undecided:
+			mayDeny = first(mayDeny, m)
 		default: // deny, and whatever is no answer
 			denied = first(denied, m)
 		}
 	}
 	switch {
 	case denied != nil:
-		text := denied.Message
-		if text == "" {
-			text = fmt.Sprintf("%s is not allowed with these arguments (rule %s). Go on without it.", j.name(), shown(denied.Name))
-		}
-		r := refuse(text)
-		r.rule, r.position = denied.Name, denied.Position
-		return r
+		return j.ruleDenied(denied)
 	case failed != nil:
 		r := refuse(fmt.Sprintf("a rule about %s could not be evaluated, so the call was refused. Go on without it.", j.name()))
 		r.rule, r.position, r.detail = failed.Name, failed.Position, failed.Err.Error()
 		return r
+	case mayDeny != nil && j.scope.AllApproved:
+		r := j.ruleDenied(mayDeny)
+		r.detail = "only the call itself will show whether the rule applies; " +
+			"--approve all does not answer that, so run it without, and a person is asked"
+		return r
 	}
+	j.ruleMayDeny = mayDeny
 	return nil
+}
+
+func (j *judgement) ruleDenied(m *RuleMatch) *refusal {
+	text := m.Message
+	if text == "" {
+		text = fmt.Sprintf("%s is not allowed with these arguments (rule %s). Go on without it.", j.name(), shown(m.Name))
+	}
+	r := refuse(text)
+	r.rule, r.position = m.Name, m.Position
+	return r
 }
 
 // programs are those that the call starts, as far as its tool names them.
@@ -139,6 +154,9 @@ func first(have, m *RuleMatch) *RuleMatch {
 // another one.
 func (m *RuleMatch) question() journal.Question {
 	q := journal.Question{Reason: toolcrib.ReasonNeedsConfirmation, Rule: m.Name, Text: m.ask()}
+	if m.Then != RuleAsk {
+		q.Reason = toolcrib.ReasonRuleDenied
+	}
 	if m.Message != "" {
 		q.Says = hashed(m.Message)
 	}

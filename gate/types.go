@@ -26,6 +26,7 @@ type Scope struct {
 	ReadOnly    bool                  // refuse every write
 	TaintWrites string                // ask | deny | allow: sinks once untrusted data has been read; anything else is ask
 	NobodyAsks  bool                  // --approve deny: whatever would be asked is refused
+	AllApproved bool                  // --approve all: nobody looks at what is asked
 	Workspace   string                // absolute
 	Depth       int                   // 0 = the run of a person
 	MaxDepth    int

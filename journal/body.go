@@ -352,7 +352,7 @@ func (v *Verdict) ForAPerson() bool {
 		return false
 	}
 	return slices.ContainsFunc(v.Questions, func(q Question) bool {
-		return q.Reason == toolcrib.ReasonTaintedFlow || q.Reason == toolcrib.ReasonAlreadyRan
+		return q.Reason == toolcrib.ReasonTaintedFlow || q.Reason == toolcrib.ReasonAlreadyRan || q.Reason == toolcrib.ReasonRuleDenied
 	})
 }
 

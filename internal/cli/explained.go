@@ -51,7 +51,8 @@ func (a *app) explainedAgent(cmd *cobra.Command, f *explainFlags) (*explained, e
 	scope := gate.Scope{
 		Agent: def.Name, AgentTools: def.Tools, ReadOnly: def.ReadOnly, MaxDepth: limits.MaxDepth,
 		TaintWrites: def.TaintWrites, NobodyAsks: approve == agent.ApproveDeny, Workspace: workspace,
-		MaxCalls: limits.MaxCallsPerTurn, MaxRepeats: limits.MaxIdenticalCalls,
+		AllApproved: approve == agent.ApproveAll && !c.Approvals.FourEyes,
+		MaxCalls:    limits.MaxCallsPerTurn, MaxRepeats: limits.MaxIdenticalCalls,
 		Timeout: limits.ToolTimeout, TimeoutSet: limits.ToolTimeoutSet, MaxBytes: limits.MaxResultBytes,
 	}
 	k, err := a.kit(c, def.Skills, nil, false, func(text string) { a.notice("%s", text) })
