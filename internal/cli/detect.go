@@ -44,7 +44,7 @@ func (a *app) detect(c *config.Config, ask bool) config.Detected {
 			more = why
 			return names, err
 		},
-	}, supportedType)
+	})
 	if found.Model.Provider.Type == config.TypeOllama {
 		found.Why += more
 	}

@@ -69,17 +69,6 @@ func TestDetectOllama_Unconfirmed(t *testing.T) {
 	}
 }
 
-func TestOllamaHost(t *testing.T) {
-	for text, want := range map[string]string{
-		"": "", "0.0.0.0": "http://127.0.0.1:11434", ":1234": "http://127.0.0.1:1234", "box": "http://box:11434",
-		"https://box": "https://box:443", "http://box/ollama": "http://box:80/ollama", "[::]:7": "http://[::1]:7", "::1": "http://[::1]:11434",
-	} {
-		if got := ollamaHost(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-}
-
 // The first of contract 4 that is there is used, and it is said which: of an
 // Ollama's models the newest that takes tools.
 func TestN5_DetectOllama(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/internal/render"
 )
 
@@ -171,11 +172,8 @@ func fixProvider(name, providerType string, err error) string {
 	case toolcrib.ErrAuth:
 		return "check the key: " + key + ".api_key, and what it may be used for"
 	case toolcrib.ErrNetwork, toolcrib.ErrTimeout:
-		switch providerType {
-		case config.TypeOllama:
-			return "start it: ollama serve; or correct " + key + ".base_url"
-		case config.TypeLlamaCPP:
-			return "start it: llama-server --jinja -m MODEL.gguf; or correct " + key + ".base_url"
+		if t, _ := providers.Of(providerType); t.Start != "" {
+			return "start it: " + t.Start + "; or correct " + key + ".base_url"
 		}
 		return "check the network, " + key + ".base_url, and the proxy"
 	case toolcrib.ErrRateLimit, toolcrib.ErrOverloaded:

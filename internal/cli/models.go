@@ -10,17 +10,13 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/provider/texttag"
 )
 
-// supportedTypes are the types of providers that this version has adapters for.
-func supportedTypes() []string {
-	return []string{
-		config.TypeOpenAI, config.TypeAnthropic, config.TypeGemini, config.TypeOllama, config.TypeLlamaCPP,
-		config.TypeScript, config.TypeOffline,
-	}
-}
+// supportedTypes returns the types of providers that this version has adapters for.
+func supportedTypes() []string { return providers.Names(providers.Type.Usable) }
 
 func supportedType(t string) bool { return slices.Contains(supportedTypes(), t) }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/internal/notify/address"
+	"github.com/toolcrib/toolcrib/internal/providers"
 )
 
 // maxShellTimeout is the longest that exec_shell may run (contract §2).
@@ -75,8 +76,8 @@ func (d *decoder) checkProvider(c *Config, name string) {
 	at := joinKey("providers", name)
 	p := c.Providers[name]
 	if p.Type == "" {
-		if !slices.Contains(providerTypes(), name) {
-			d.at(joinKey(at, "type"), "is required: one of %s", list(providerTypes()))
+		if !slices.Contains(providers.Names(nil), name) {
+			d.at(joinKey(at, "type"), "is required: one of %s", list(providers.Names(nil)))
 			return
 		}
 		p.Type = name
@@ -84,24 +85,22 @@ func (d *decoder) checkProvider(c *Config, name string) {
 	// The vendor's own API takes nothing without a key. Another server, which base_url
 	// names, must not be sent the vendor's.
 	_, written := d.positions[joinKey(at, "api_key")]
-	if variable := keyVariable(p.Type); variable != "" && !written && p.BaseURL.IsEmpty() && len(p.Headers) == 0 {
-		p.APIKey = Value{raw: "${env:" + variable + "}", secret: "all", at: Error{Key: joinKey(at, "api_key")}}
+	t, _ := providers.Of(p.Type)
+	if !written && p.BaseURL.IsEmpty() && len(p.Headers) == 0 {
+		if key := usualKey(t, at); !key.IsEmpty() {
+			p.APIKey = key
+		}
 	}
 	c.Providers[name] = p
-	if p.Type == TypeScript && p.File.IsEmpty() {
-		d.at(joinKey(at, "file"), "is required for type script: the file with the replies")
+	if t.HasFile && p.File.IsEmpty() {
+		d.at(joinKey(at, "file"), "is required for type %s: the file with the replies", p.Type)
 	}
-	if p.Type != TypeScript && !p.File.IsEmpty() {
-		d.at(joinKey(at, "file"), "is only for type script")
+	if !t.HasFile && !p.File.IsEmpty() {
+		d.at(joinKey(at, "file"), "is only for type %s", list(providers.Names(func(t providers.Type) bool { return t.HasFile })))
 	}
-	if p.Type != TypeOpenAI && p.API != "" {
-		d.at(joinKey(at, "api"), "is only for type openai")
+	if !t.HasAPI && p.API != "" {
+		d.at(joinKey(at, "api"), "is only for type %s", list(providers.Names(func(t providers.Type) bool { return t.HasAPI })))
 	}
-}
-
-// providerTypes returns what a provider may speak (contract §4).
-func providerTypes() []string {
-	return []string{TypeOpenAI, TypeAnthropic, TypeGemini, TypeOllama, TypeLlamaCPP, TypeBus, TypeScript, TypeOffline}
 }
 
 func (d *decoder) checkModel(c *Config, name string) {

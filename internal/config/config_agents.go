@@ -7,7 +7,7 @@ const DefaultAgent = "default"
 
 // Provider is a place that serves models.
 type Provider struct {
-	Type    string           `yaml:"type" default:"" enum:"|openai|anthropic|gemini|ollama|llamacpp|bus|script|offline" doc:"What is spoken there; without it, the provider's own name must be one of these."`
+	Type    string           `yaml:"type" default:"" enum:"|PROVIDER_TYPES" doc:"What is spoken there; without it, the provider's own name must be one of these."`
 	APIKey  Value            `yaml:"api_key" default:"" secret:"all" doc:"The key; better a reference such as ${env:OPENAI_API_KEY}. Empty, and neither base_url nor headers: that of the usual variable (OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY)."`
 	BaseURL Value            `yaml:"base_url" default:"" format:"url" secret:"url" doc:"Address of the API; empty: that of the type."`
 	API     string           `yaml:"api" default:"" enum:"|chat|responses" doc:"For type openai: Chat Completions or Responses; empty: Responses for the models of OpenAI and Azure that need it, else Chat Completions."`

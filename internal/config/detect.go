@@ -3,14 +3,8 @@ package config
 import (
 	"cmp"
 	"strings"
-)
 
-// The models that are used where nothing is configured: small, current, able to
-// call tools. They are stated here and nowhere else.
-const (
-	defaultAnthropicModel = "claude-haiku-4-5"
-	defaultOpenAIModel    = "gpt-5-mini"
-	defaultGeminiModel    = "gemini-2.5-flash"
+	"github.com/toolcrib/toolcrib/internal/providers"
 )
 
 // OllamaAddress is where an Ollama is looked for.
@@ -33,27 +27,18 @@ type Detected struct {
 
 // DetectModel finds a model as contract §4 says: the first of ANTHROPIC_API_KEY,
 // OPENAI_API_KEY, GEMINI_API_KEY, an Ollama at localhost:11434, and the built-in
-// offline model. usable, if not nil, reports which types of providers there are
-// adapters for; others are passed over. A provider that is configured under the
-// name of its type counts with its settings.
-func (c *Config) DetectModel(s Surroundings, usable func(providerType string) bool) Detected {
-	can := func(t string) bool { return usable == nil || usable(t) }
+// offline model. A provider that is configured under the name of its type counts
+// with its settings.
+func (c *Config) DetectModel(s Surroundings) Detected {
 	var why []string // what was looked for, and why it is not taken
-	for _, d := range []struct{ provider, model string }{
-		{TypeAnthropic, defaultAnthropicModel}, {TypeOpenAI, defaultOpenAIModel}, {TypeGemini, defaultGeminiModel},
-	} {
-		variable := keyVariable(d.provider)
-		switch {
-		case s.LookupEnv == nil || !isSet(s.LookupEnv, variable):
-			why = append(why, variable+" is not set")
-		case !can(d.provider):
-			why = append(why, variable+" is set, but this version cannot use "+d.provider)
-		default:
-			return c.detected(d.provider, d.model, variable+" is set")
+	for _, t := range providers.ByKey() {
+		if s.LookupEnv != nil && isSet(s.LookupEnv, t.KeyVariable) {
+			return c.detected(t.Name, t.DefaultModel, t.KeyVariable+" is set")
 		}
+		why = append(why, t.KeyVariable+" is not set")
 	}
 	at := cmp.Or(s.OllamaAt, OllamaAddress)
-	if can(TypeOllama) && s.OllamaModels != nil {
+	if s.OllamaModels != nil {
 		models, err := s.OllamaModels()
 		switch {
 		case err != nil:

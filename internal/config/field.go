@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+
+	"github.com/toolcrib/toolcrib/internal/providers"
 )
 
 // field is what the tags of a struct field say (see the package comment).
@@ -46,6 +48,9 @@ func fieldsOf(t reflect.Type) []field {
 		f.def, f.hasDef = sf.Tag.Lookup("default")
 		if enum, ok := sf.Tag.Lookup("enum"); ok {
 			f.enum = strings.Split(enum, "|")
+			if enum == "|PROVIDER_TYPES" {
+				f.enum = append([]string{""}, providers.Names(nil)...)
+			}
 		}
 		fields = append(fields, f)
 	}

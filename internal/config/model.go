@@ -9,33 +9,16 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/providers"
 )
 
-// The types of providers (contract §4).
+// Types of providers that are treated in their own way where models are used. The
+// table of all is in package providers.
 const (
-	TypeOpenAI    = "openai"
-	TypeAnthropic = "anthropic"
-	TypeGemini    = "gemini"
-	TypeOllama    = "ollama"
-	TypeLlamaCPP  = "llamacpp"
-	TypeBus       = "bus"
-	TypeScript    = "script"
-	TypeOffline   = "offline"
+	TypeOllama  = "ollama"
+	TypeScript  = "script"
+	TypeOffline = "offline"
 )
-
-// keyVariable names the environment variable that usually holds the key of a
-// service; "" = it needs none.
-func keyVariable(providerType string) string {
-	switch providerType {
-	case TypeAnthropic:
-		return "ANTHROPIC_API_KEY"
-	case TypeOpenAI:
-		return "OPENAI_API_KEY"
-	case TypeGemini:
-		return "GEMINI_API_KEY"
-	}
-	return ""
-}
 
 // ResolvedModel is all that is needed to make a model.
 type ResolvedModel struct {
@@ -126,26 +109,29 @@ func (c *Config) provider(name string) (Provider, bool) {
 // builtInProvider returns the provider that a type stands for without an entry:
 // its key comes from the usual variable of the environment.
 func builtInProvider(name string) (Provider, bool) {
-	p := Provider{
-		Type: name, ConnectTimeout: Duration(10 * time.Second),
-		FirstTokenTimeout: Duration(120 * time.Second), IdleTimeout: Duration(60 * time.Second),
-	}
-	switch name {
-	case TypeOpenAI, TypeAnthropic, TypeGemini:
-		p.APIKey = Value{
-			raw: "${env:" + keyVariable(name) + "}", secret: "all",
-			at: Error{Key: "providers." + name + ".api_key"},
-		}
-	case TypeOllama, TypeLlamaCPP, TypeOffline:
-	default:
+	t, ok := providers.Of(name)
+	if !ok || t.NeedsEntry {
 		return Provider{}, false
 	}
-	return p, true
+	return Provider{
+		Type: name, ConnectTimeout: Duration(10 * time.Second),
+		FirstTokenTimeout: Duration(120 * time.Second), IdleTimeout: Duration(60 * time.Second),
+		APIKey: usualKey(t, "providers."+name),
+	}, true
+}
+
+// usualKey returns the key of a provider at a path of the configuration that names none:
+// that of the usual variable of its type.
+func usualKey(t providers.Type, path string) Value {
+	if t.KeyVariable == "" {
+		return Value{}
+	}
+	return Value{raw: "${env:" + t.KeyVariable + "}", secret: "all", at: Error{Key: joinKey(path, "api_key")}}
 }
 
 func (c *Config) unknownProvider(name string) string {
 	names := c.ProviderNames()
-	for _, known := range []string{TypeOpenAI, TypeAnthropic, TypeGemini, TypeOllama, TypeLlamaCPP, TypeOffline} {
+	for _, known := range providers.Names(providers.Type.WithoutEntry) {
 		if _, ok := c.Providers[known]; !ok {
 			names = append(names, known)
 		}

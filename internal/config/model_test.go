@@ -2,7 +2,6 @@ package config_test
 
 import (
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -69,37 +68,34 @@ func TestN5_DetectedModel(t *testing.T) {
 	for _, k := range []struct {
 		env    map[string]string
 		ollama func() ([]string, error)
-		usable []string // nil = all
 		want   string
 		why    string
 	}{
-		{map[string]string{"ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "b", "GEMINI_API_KEY": "c"}, ollama("g"), nil, "anthropic/claude-haiku-4-5", "ANTHROPIC_API_KEY is set"},
-		{map[string]string{"OPENAI_API_KEY": "b", "GEMINI_API_KEY": "c"}, ollama("g"), nil, "openai/gpt-5-mini", "OPENAI_API_KEY is set"},
-		{map[string]string{"ANTHROPIC_API_KEY": "", "GEMINI_API_KEY": "c"}, ollama("g"), nil, "gemini/gemini-2.5-flash", "GEMINI_API_KEY is set"},
-		{map[string]string{"GEMINI_API_KEY": "c"}, ollama("g"), []string{"anthropic", "offline"}, "offline/offline", "ANTHROPIC_API_KEY is not set, OPENAI_API_KEY is not set, GEMINI_API_KEY is set, but this version cannot use gemini"},
-		{nil, ollama("gemma3:4b", "other"), nil, "ollama/gemma3:4b", "an Ollama answers"},
-		{nil, ollama(), nil, "offline/offline", "ANTHROPIC_API_KEY is not set, "},
-		{nil, notThere, nil, "offline/offline", "ANTHROPIC_API_KEY is not set, "},
-		{nil, nil, nil, "offline/offline", "ANTHROPIC_API_KEY is not set, "},
+		{map[string]string{"ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "b", "GEMINI_API_KEY": "c"}, ollama("g"), "anthropic/claude-haiku-4-5", "ANTHROPIC_API_KEY is set"},
+		{map[string]string{"OPENAI_API_KEY": "b", "GEMINI_API_KEY": "c"}, ollama("g"), "openai/gpt-5-mini", "OPENAI_API_KEY is set"},
+		{map[string]string{"ANTHROPIC_API_KEY": "", "GEMINI_API_KEY": "c"}, ollama("g"), "gemini/gemini-2.5-flash", "GEMINI_API_KEY is set"},
+		{nil, ollama("gemma3:4b", "other"), "ollama/gemma3:4b", "an Ollama answers"},
+		{nil, ollama(), "offline/offline", "ANTHROPIC_API_KEY is not set, "},
+		{nil, notThere, "offline/offline", "ANTHROPIC_API_KEY is not set, "},
+		{nil, nil, "offline/offline", "ANTHROPIC_API_KEY is not set, "},
 	} {
-		usable := func(t string) bool { return k.usable == nil || slices.Contains(k.usable, t) }
-		got := c.DetectModel(config.Surroundings{LookupEnv: environment(k.env), OllamaModels: k.ollama}, usable)
+		got := c.DetectModel(config.Surroundings{LookupEnv: environment(k.env), OllamaModels: k.ollama})
 		if got.Model.Name() != k.want || !strings.HasPrefix(got.Why, k.why) || got.Model.Provider.Type != got.Model.ProviderName {
 			t.Errorf("%v: %+v", k.env, got)
 		}
 	}
-	if got := c.DetectModel(config.Surroundings{}, nil); got.Model.Name() != "offline/offline" {
+	if got := c.DetectModel(config.Surroundings{}); got.Model.Name() != "offline/offline" {
 		t.Errorf("nowhere: %+v", got)
 	}
 }
 
 func TestN5_DetectedModelHasTheProvidersSettings(t *testing.T) {
 	env := config.Surroundings{LookupEnv: environment(map[string]string{"OPENAI_API_KEY": "x"})}
-	own := mustParse(t, "providers: {openai: {max_concurrent: 7}}").DetectModel(env, nil)
+	own := mustParse(t, "providers: {openai: {max_concurrent: 7}}").DetectModel(env)
 	if own.Model.Provider.MaxConcurrent != 7 {
 		t.Errorf("%+v", own)
 	}
-	other := mustParse(t, "providers: {openai: {type: script, file: x}}").DetectModel(env, nil)
+	other := mustParse(t, "providers: {openai: {type: script, file: x}}").DetectModel(env)
 	if other.Model.Provider.Type != "openai" {
 		t.Errorf("%+v", other)
 	}

@@ -203,7 +203,8 @@ func adapterStandsAlone(all map[string]pkg, from, to string) bool {
 }
 
 func onlyWiringWires(all map[string]pkg, from, to string) bool {
-	return !all[to].ours() || adapter(to) == "" || adapter(from) != "" || wiring(from)
+	table := from == "internal/providers" && strings.HasPrefix(to, "provider/") // one row for each
+	return !all[to].ours() || adapter(to) == "" || adapter(from) != "" || wiring(from) || table
 }
 
 func nobodyImportsWiring(_ map[string]pkg, from, to string) bool {

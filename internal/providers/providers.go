@@ -1,0 +1,189 @@
+// Package providers is the table of the types of providers: what the configuration,
+// the search for a model and doctor need to know of each, and how its models are
+// opened. A new type is a package below provider and a row here.
+package providers
+
+import (
+	"cmp"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/provider/anthropic"
+	"github.com/toolcrib/toolcrib/provider/gemini"
+	"github.com/toolcrib/toolcrib/provider/llamacpp"
+	"github.com/toolcrib/toolcrib/provider/offline"
+	"github.com/toolcrib/toolcrib/provider/ollama"
+	"github.com/toolcrib/toolcrib/provider/openai"
+	"github.com/toolcrib/toolcrib/provider/script"
+	"github.com/toolcrib/toolcrib/provider/wire"
+)
+
+// Settings are what an adapter is opened with: the part that all HTTP APIs share, and
+// the keys that only some types have.
+type Settings struct {
+	wire.Options
+	API  string // which API of an OpenAI-compatible server
+	File string // replies to play
+}
+
+// Type describes one type of provider.
+type Type struct {
+	Name string // as in providers.NAME.type
+
+	KeyVariable string // environment variable that usually holds the key; "" = none is needed
+	// AddressVariable is the environment variable in which the vendor's own programs look
+	// for an address; "" = there is none. ParseAddress turns its value into a URL; if nil,
+	// it is one.
+	AddressVariable string
+	ParseAddress    func(value string) string
+
+	// DefaultModel is used where the key is set and no model is configured; "" = the type
+	// is not looked for. It is small, current and calls tools. Of several keys, that of the
+	// lowest Rank is used.
+	DefaultModel string
+	Rank         int
+
+	NeedsEntry bool   // has no meaning without an entry in providers
+	InProcess  bool   // runs here, without a network
+	OwnMachine bool   // a server that people run on their own machine
+	Start      string // command that starts such a server
+	HasAPI     bool   // takes the key api
+	HasFile    bool   // needs the key file
+
+	// New opens the models of a provider; if nil, this version cannot use the type.
+	New func(Settings) (toolcrib.Model, error)
+}
+
+// All returns the types of providers (contract §4), in the order in which they are listed.
+func All() []Type {
+	return []Type{
+		{
+			Name: "openai", KeyVariable: "OPENAI_API_KEY", AddressVariable: "OPENAI_BASE_URL",
+			DefaultModel: "gpt-5-mini", Rank: 2, HasAPI: true,
+			New: func(s Settings) (toolcrib.Model, error) {
+				return openai.New(openai.Options{Options: s.Options, API: s.API})
+			},
+		},
+		{
+			Name: "anthropic", KeyVariable: "ANTHROPIC_API_KEY", AddressVariable: "ANTHROPIC_BASE_URL",
+			DefaultModel: "claude-haiku-4-5", Rank: 1,
+			New: func(s Settings) (toolcrib.Model, error) {
+				return anthropic.New(anthropic.Options{Options: s.Options})
+			},
+		},
+		{
+			Name: "gemini", KeyVariable: "GEMINI_API_KEY", AddressVariable: "GEMINI_BASE_URL",
+			DefaultModel: "gemini-2.5-flash", Rank: 3,
+			New: func(s Settings) (toolcrib.Model, error) { return gemini.New(gemini.Options{Options: s.Options}) },
+		},
+		{
+			Name: "ollama", AddressVariable: "OLLAMA_HOST", ParseAddress: ollamaHost, OwnMachine: true, Start: "ollama serve",
+			New: func(s Settings) (toolcrib.Model, error) { return ollama.New(ollama.Options{Options: s.Options}) },
+		},
+		{
+			Name: "llamacpp", OwnMachine: true, Start: "llama-server --jinja -m MODEL.gguf",
+			New: func(s Settings) (toolcrib.Model, error) {
+				return llamacpp.New(llamacpp.Options{Options: s.Options})
+			},
+		},
+		{Name: "bus", NeedsEntry: true},
+		{
+			Name: "script", NeedsEntry: true, InProcess: true, HasFile: true,
+			New: func(s Settings) (toolcrib.Model, error) {
+				m, err := script.New(script.Options{Name: s.Name, File: s.File})
+				if err != nil {
+					return nil, err
+				}
+				return m, m.Check()
+			},
+		},
+		{
+			Name: "offline", InProcess: true,
+			New: func(Settings) (toolcrib.Model, error) { return offline.New(), nil },
+		},
+	}
+}
+
+// Of returns the type with a name. If there is none, it returns a type that this
+// version cannot use.
+func Of(name string) (Type, bool) {
+	for _, t := range All() {
+		if t.Name == name {
+			return t, true
+		}
+	}
+	return Type{Name: name, NeedsEntry: true}, false
+}
+
+// Names returns the names of the types that keep holds for; if nil, of all.
+func Names(keep func(Type) bool) []string {
+	var names []string
+	for _, t := range All() {
+		if keep == nil || keep(t) {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
+// ByKey returns the types that are used where their key is set and no model is
+// configured, the preferred first.
+func ByKey() []Type {
+	types := slices.DeleteFunc(All(), func(t Type) bool { return t.DefaultModel == "" })
+	slices.SortFunc(types, func(a, b Type) int { return cmp.Compare(a.Rank, b.Rank) })
+	return types
+}
+
+// Usable reports whether this version has an adapter for t.
+func (t Type) Usable() bool { return t.New != nil }
+
+// WithoutEntry reports whether t can be used without an entry in providers.
+func (t Type) WithoutEntry() bool { return !t.NeedsEntry }
+
+// Address returns the address that the environment names for t; "" if it names none.
+func (t Type) Address(getenv func(string) string) string {
+	if t.AddressVariable == "" {
+		return ""
+	}
+	value := getenv(t.AddressVariable)
+	if t.ParseAddress != nil {
+		return t.ParseAddress(value)
+	}
+	return value
+}
+
+// ollamaHost returns the URL that Ollama's variable stands for: [SCHEME://][HOST][:PORT].
+// The address on which a server listens everywhere leads to this machine.
+func ollamaHost(text string) string {
+	if text = strings.TrimSpace(text); text == "" {
+		return ""
+	}
+	scheme, rest, given := strings.Cut(text, "://")
+	port := "11434"
+	switch {
+	case !given:
+		scheme, rest = "http", text
+	case scheme == "https":
+		port = "443"
+	case scheme == "http":
+		port = "80"
+	}
+	hostport, path, _ := strings.Cut(rest, "/")
+	host, ownPort, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host, ownPort = strings.Trim(hostport, "[]"), ""
+	}
+	switch host {
+	case "", "0.0.0.0":
+		host = "127.0.0.1"
+	case "::":
+		host = "::1"
+	}
+	address := scheme + "://" + net.JoinHostPort(host, cmp.Or(ownPort, port))
+	if path != "" {
+		address += "/" + path
+	}
+	return address
+}
