@@ -1,13 +1,22 @@
 package secret
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
 // temporary is what the names of files begin with that are to become the file.
@@ -20,39 +29,38 @@ func (s *Store) read() (*content, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return newContent(), nil
 	case err != nil:
-		return nil, s.failed(ErrUnusable, err)
+		return nil, s.unusable(err)
 	case len(file) > maxFileBytes:
-		return nil, s.failed(ErrDamaged, errors.New("it is too large"))
+		return nil, s.failed(damaged("it is too large"))
 	}
 	c, err := unseal(file, s.identity)
 	if err != nil {
-		var e *Error
-		if errors.As(err, &e) {
-			e.Path = s.path
-		}
-		return nil, err
+		return nil, s.failed(err)
 	}
 	return c, nil
 }
 
-func (s *Store) failed(kind, err error) error { return &Error{Kind: kind, Path: s.path, Err: err} }
+// failed names the file in an error.
+func (s *Store) failed(err error) error { return fmt.Errorf("%s: %w", s.path, err) }
+
+func (s *Store) unusable(err error) error { return s.failed(because(ErrUnusable, "%w", cause(err))) }
 
 // readFile reads a regular file, and never waits for a pipe.
 func readFile(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|safefile.NonBlock, 0)
 	if err != nil {
-		return nil, cause(err)
+		return nil, err
 	}
 	defer func() { _ = f.Close() }() // read only
 	info, err := f.Stat()
 	if err != nil {
-		return nil, cause(err)
+		return nil, err
 	}
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("it is no regular file")
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
-	return data, cause(err)
+	return data, err
 }
 
 // update changes the secrets: under a lock, so that no process undoes what another
@@ -60,14 +68,14 @@ func readFile(path string) ([]byte, error) {
 func (s *Store) update(change func(*content) error) error {
 	folder := filepath.Dir(s.path)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return s.failed(ErrUnusable, cause(err))
+		return s.unusable(err)
 	}
-	unlock, err := lock(s.path+".lock", s.patience)
-	if errors.Is(err, errBusy) {
-		return s.failed(ErrLocked, nil)
+	unlock, err := safefile.Lock(s.path+".lock", s.patience)
+	if errors.Is(err, safefile.ErrBusy) {
+		return s.failed(ErrLocked)
 	}
 	if err != nil {
-		return s.failed(ErrUnusable, cause(err))
+		return s.unusable(err)
 	}
 	defer unlock()
 	c, err := s.read()
@@ -78,67 +86,39 @@ func (s *Store) update(change func(*content) error) error {
 	if err := change(c); err != nil {
 		return err
 	}
-	file, err := seal(c, s.identity.Recipient())
+	file, err := seal(c, s.recipient)
 	if err != nil {
-		return s.failed(ErrUnusable, err)
+		return s.unusable(err)
 	}
 	sweep(folder)
-	if err := replace(s.path, file); err != nil {
-		if noRoom(err) {
-			return s.failed(ErrFull, cause(err))
-		}
-		return s.failed(ErrUnusable, cause(err))
+	switch err := safefile.Replace(s.path, temporary, file); {
+	case err == nil:
+		return nil
+	case noRoom(err):
+		return s.failed(because(ErrFull, "%w", cause(err)))
+	default:
+		return s.unusable(err)
 	}
-	return nil
 }
 
-// sweep removes what a process left that was killed while it wrote. Who holds the
-// lock is the only one who writes.
+// sweep removes what a process left that was killed while it wrote. Only the holder of
+// the lock writes.
 func sweep(folder string) {
-	left, err := filepath.Glob(filepath.Join(escaped(folder), temporary+"*"))
+	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return
 	}
-	for _, name := range left {
-		_ = os.Remove(name) // it only takes room
-	}
-}
-
-// escaped returns a path as a pattern that means nothing else.
-func escaped(path string) string {
-	if filepath.Separator == '\\' { // there is no escape there
-		return path
-	}
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
-}
-
-// replace writes a file whole or not at all, for its owner only.
-func replace(path string, data []byte) (err error) {
-	folder := filepath.Dir(path)
-	f, err := os.CreateTemp(folder, temporary+"*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), temporary) {
+			_ = os.Remove(filepath.Join(folder, e.Name())) // it only takes room
 		}
-	}()
-	if _, err := f.Write(data); err != nil {
-		return errors.Join(err, f.Close())
 	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(folder)
-	if err != nil {
-		return fmt.Errorf("make sure that it is kept: %w", err)
-	}
-	_ = d.Sync() // not every file system knows it
-	return d.Close()
+}
+
+// noRoom reports whether a disk (112 on Windows), a quota or a limit is full.
+func noRoom(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) ||
+		runtime.GOOS == "windows" && errors.Is(err, syscall.Errno(112))
 }
 
 // cause drops the path from an error, which is told once already.
@@ -149,3 +129,124 @@ func cause(err error) error {
 	}
 	return err
 }
+
+const (
+	formatVersion = 1
+	ageFirstLine  = "age-encryption.org/v1\n"
+	ageAnyVersion = "age-encryption.org/"
+
+	// maxFileBytes is more than the largest file that can be written: values grow by
+	// a third in base64, and names and dates come to them.
+	maxFileBytes = 2*MaxTotalBytes + 1<<20
+)
+
+// content is what is encrypted in the file.
+type content struct {
+	Format  int              `json:"format"`
+	Secrets map[string]entry `json:"secrets"`
+}
+
+type entry struct {
+	Value   []byte    `json:"value"`
+	Created time.Time `json:"created_at"`
+	Changed time.Time `json:"changed_at"`
+}
+
+func newContent() *content {
+	return &content{Format: formatVersion, Secrets: map[string]entry{}}
+}
+
+// wipe overwrites the values, so that they do not lie in memory longer than needed.
+func (c *content) wipe() {
+	for _, e := range c.Secrets {
+		clear(e.Value)
+	}
+}
+
+func (c *content) bounds() error {
+	total := 0
+	for _, e := range c.Secrets {
+		total += len(e.Value)
+	}
+	if len(c.Secrets) > MaxSecrets || total > MaxTotalBytes {
+		return because(ErrInvalid, "there would be more than %d secrets, or more than %d bytes of them; remove some",
+			MaxSecrets, MaxTotalBytes)
+	}
+	return nil
+}
+
+// seal returns the file for a content.
+func seal(c *content, to age.Recipient) ([]byte, error) {
+	plain, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(plain)
+	var out bytes.Buffer
+	w, err := age.Encrypt(&out, to)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(plain); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// unseal returns the content of a file; the error is one of those above.
+func unseal(file []byte, identity age.Identity) (*content, error) {
+	if !bytes.HasPrefix(file, []byte(ageFirstLine)) {
+		if bytes.HasPrefix(file, []byte(ageAnyVersion)) {
+			return nil, ErrNewer
+		}
+		return nil, damaged("it does not begin as such a file does")
+	}
+	r, err := age.Decrypt(bytes.NewReader(file), identity)
+	var other *age.NoIdentityMatchError
+	switch {
+	case errors.As(err, &other):
+		return nil, ErrWrongKey
+	case err != nil:
+		return nil, damaged("its header does not hold")
+	}
+	// Room for all of it from the start: growing would leave copies behind.
+	plain := make([]byte, 0, len(file)+1)
+	defer func() { clear(plain[:cap(plain)]) }()
+	buffer := bytes.NewBuffer(plain)
+	if _, err := buffer.ReadFrom(io.LimitReader(r, int64(len(file)))); err != nil {
+		return nil, damaged("what is encrypted in it does not hold")
+	}
+	return decode(buffer.Bytes())
+}
+
+func decode(plain []byte) (*content, error) {
+	c := new(content)
+	d := json.NewDecoder(bytes.NewReader(plain))
+	d.DisallowUnknownFields()
+	err := d.Decode(c)
+	if err == nil {
+		_, err = d.Token()
+	}
+	if !errors.Is(err, io.EOF) || c.Format != formatVersion || c.Secrets == nil {
+		c.wipe()
+		var head struct {
+			Format int `json:"format"`
+		}
+		if json.Unmarshal(plain, &head) == nil && head.Format > formatVersion {
+			return nil, ErrNewer
+		}
+		return nil, damaged("what is encrypted in it cannot be read")
+	}
+	for name, e := range c.Secrets {
+		if CheckName(name) != nil || checkValue(e.Value) != nil {
+			c.wipe()
+			return nil, damaged("one of the secrets in it can be none")
+		}
+	}
+	return c, nil
+}
+
+func damaged(why string) error { return because(ErrDamaged, "%s", why) }

@@ -33,11 +33,7 @@ func limitFiles() {
 
 func TestSecret_FullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), secret.FileName)
-	id, err := secret.NewIdentity([]byte(strings.Repeat("\x07", 32)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := secret.Open(path, id, secret.Options{})
+	s, err := secret.Open(path, []byte(strings.Repeat("\x07", 32)), secret.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +85,7 @@ func TestSecret_Locked(t *testing.T) {
 	if err := syscall.Flock(int(held.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	s, err := secret.Open(path, identity(t, "a"), secret.Options{Patience: 1})
+	s, err := secret.Open(path, key(t, "a"), secret.Options{Patience: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,32 +14,27 @@ import (
 	"time"
 
 	"filippo.io/age"
-	"pgregory.net/rapid"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/secret"
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// identity is that of a key file which never changes.
-func identity(t testing.TB, digit string) *age.X25519Identity {
+// key is that of a key file which never changes.
+func key(t testing.TB, digit string) []byte {
 	t.Helper()
 	keys, err := store.ParseKeys([]byte("toolcrib keys 1\nroot " + strings.Repeat(digit, 64) + "\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := secret.NewIdentity(keys.Derive(secret.KeyPurpose))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
+	return keys.Derive(secret.KeyPurpose)
 }
 
 func clock() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC) }
 
 func open(t testing.TB, path string, digit string) *secret.Store {
 	t.Helper()
-	s, err := secret.Open(path, identity(t, digit), secret.Options{Now: clock, Patience: time.Minute})
+	s, err := secret.Open(path, key(t, digit), secret.Options{Now: clock, Patience: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,44 +118,27 @@ func TestSecret_AtRest(t *testing.T) {
 	if info, err := os.Stat(filepath.Dir(path)); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("mode of the folder %v, %v", info.Mode(), err)
 	}
-	if r, err := age.Decrypt(bytes.NewReader(data), identity(t, "a")); err != nil || r == nil {
+	passphrase, err := age.NewScryptIdentity(fmt.Sprintf("%x", key(t, "a")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := age.Decrypt(bytes.NewReader(data), passphrase); err != nil || r == nil {
 		t.Errorf("age itself cannot open it: %v", err)
 	}
 }
 
-// The vector was made by another program, after BIP 173: files of secrets depend on it.
-func TestSecret_IdentityVector(t *testing.T) {
-	seed := make([]byte, 32)
-	for i := range seed {
-		seed[i] = byte(i)
-	}
-	id, err := secret.NewIdentity(seed)
+// The file was made before, and is opened with the key of its key file.
+func TestSecret_Vector(t *testing.T) {
+	file, err := os.ReadFile(filepath.Join("testdata", "vector.age"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := id.String(); got != vectorIdentity {
-		t.Errorf("identity %s, want %s", got, vectorIdentity)
+	_, path := newStore(t)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, file, 0o600)); err != nil {
+		t.Fatal(err)
 	}
-	if id, err := secret.NewIdentity(seed[1:]); err == nil {
-		t.Errorf("a short key is %v", id)
-	}
+	get(t, open(t, path, "a"), "db", "sk-1234567890")
 }
-
-func TestSecret_IdentityOfAnyKey(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		seed := rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(r, "seed")
-		id, err := secret.NewIdentity(seed)
-		if err != nil {
-			r.Fatal(err)
-		}
-		again, err := age.ParseX25519Identity(id.String())
-		if err != nil || again.Recipient().String() != id.Recipient().String() {
-			r.Fatalf("%v: %s is read as another one", err, id.Recipient())
-		}
-	})
-}
-
-const vectorIdentity = "AGE-SECRET-KEY-1QQQSYQCYQ5RQWZQFPG9SCRGWPUGPZYSNZS23V9CCRYDPK8QARC0SWRYDWG"
 
 // kind checks the kind of an error, that its text says what to do, and that it names
 // the file.
@@ -209,8 +187,8 @@ func TestSecret_Damaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := s.Get("a")
-		var e *secret.Error
-		if !errors.As(err, &e) || strings.Contains(err.Error(), "sk-") {
+		told := errors.Is(err, secret.ErrDamaged) || errors.Is(err, secret.ErrWrongKey) || errors.Is(err, secret.ErrNewer)
+		if !told || strings.Contains(err.Error(), "sk-") {
 			t.Errorf("%s: %v", what, err)
 		}
 		if err := s.Set("b", []byte("2")); err == nil {
@@ -232,10 +210,15 @@ func TestSecret_Damaged(t *testing.T) {
 }
 
 // sealed writes a file with that content, as whoever has the key could.
-func sealed(t *testing.T, path, plain string) {
+func sealed(t *testing.T, path, plain string, work int) {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := age.Encrypt(&out, identity(t, "a").Recipient())
+	to, err := age.NewScryptRecipient(fmt.Sprintf("%x", key(t, "a")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to.SetWorkFactor(work)
+	w, err := age.Encrypt(&out, to)
 	if err == nil {
 		_, err = w.Write([]byte(plain))
 	}
@@ -269,7 +252,7 @@ func TestSecret_OtherFormats(t *testing.T) {
 		`[1,2,3]`:  secret.ErrDamaged,
 		"\x00\xff": secret.ErrDamaged,
 	} {
-		sealed(t, path, plain)
+		sealed(t, path, plain, 1)
 		_, err := s.List()
 		kind(t, err, want, path)
 		kind(t, s.Set("b", []byte("2")), want, path)
@@ -286,8 +269,11 @@ func TestSecret_OtherFormats(t *testing.T) {
 		_, err := s.List()
 		kind(t, err, want, path)
 	}
-	sealed(t, path, `{"format":1,"secrets":{"a":{"value":"eA==","created_at":"2026-01-02T03:04:05Z","changed_at":"2026-01-02T03:04:05Z"}}}`)
+	sealed(t, path, `{"format":1,"secrets":{"a":{"value":"eA==","created_at":"2026-01-02T03:04:05Z","changed_at":"2026-01-02T03:04:05Z"}}}`, 1)
 	get(t, s, "a", "x")
+	sealed(t, path, `{"format":1,"secrets":{}}`, 2) // nobody makes a reader work
+	_, err := s.List()
+	kind(t, err, secret.ErrDamaged, path)
 }
 
 func TestSecret_Bounds(t *testing.T) {
@@ -322,7 +308,7 @@ func TestSecret_Bounds(t *testing.T) {
 }
 
 func TestSecret_BadPlaces(t *testing.T) {
-	if s, err := secret.Open("", identity(t, "a"), secret.Options{}); err == nil {
+	if s, err := secret.Open("", key(t, "a"), secret.Options{}); err == nil {
 		t.Errorf("no path: %v", s)
 	}
 	if s, err := secret.Open("x", nil, secret.Options{}); err == nil {
@@ -402,11 +388,7 @@ func TestMain(m *testing.M) {
 }
 
 func child(path string) int {
-	id, err := secret.NewIdentity(bytes.Repeat([]byte{7}, 32))
-	if err != nil {
-		return 3
-	}
-	s, err := secret.Open(path, id, secret.Options{Patience: time.Minute})
+	s, err := secret.Open(path, bytes.Repeat([]byte{7}, 32), secret.Options{Patience: time.Minute})
 	if err != nil {
 		return 3
 	}
@@ -433,11 +415,7 @@ func TestSecret_SeveralProcesses(t *testing.T) {
 		})
 	}
 	all.Wait()
-	id, err := secret.NewIdentity(bytes.Repeat([]byte{7}, 32))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := secret.Open(path, id, secret.Options{})
+	s, err := secret.Open(path, bytes.Repeat([]byte{7}, 32), secret.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -454,16 +432,15 @@ func FuzzSecret_File(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(whole)
-	f.Add([]byte("age-encryption.org/v1\n-> X25519 \n\n---\n"))
+	f.Add([]byte("age-encryption.org/v1\n-> scrypt \n\n---\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		path := filepath.Join(t.TempDir(), secret.FileName)
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		list, err := open(t, path, "a").List()
-		var e *secret.Error
 		switch {
-		case errors.As(err, &e):
+		case errors.Is(err, secret.ErrDamaged), errors.Is(err, secret.ErrWrongKey), errors.Is(err, secret.ErrNewer):
 		case err == nil && len(list) == 1 && list[0].Name == "a": // the file of another process that makes the same seed
 			get(t, open(t, path, "a"), "a", "x")
 		default:

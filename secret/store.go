@@ -1,7 +1,16 @@
+// Package secret keeps secrets encrypted at rest: what ${secret:NAME} of the
+// configuration stands for (contract §2).
+//
+// All of them are in one file, encrypted with age (age-encryption.org/v1) to a key
+// that is derived from the key file of toolcrib, so that the same key file opens it on
+// every server. The key in hexadecimal is the file's passphrase, so age's own program
+// opens it, too. The file is written whole or not at all; the names of the secrets are
+// encrypted like their values.
 package secret
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,6 +24,35 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
+// What can be wrong, as [errors.Is] tells it. Each text says what to do; the errors that
+// wrap them name the file, and hold no secret.
+var (
+	ErrWrongKey = errors.New("the secrets were encrypted with another key; restore the key file that belongs to them, " +
+		"or move the file of the secrets away and set them again")
+	ErrDamaged = errors.New("the file of the secrets is damaged, and nothing of it is used; " +
+		"restore a copy, or move it away and set the secrets again")
+	ErrNewer = errors.New("the secrets were written by a later version of toolcrib and were not touched; " +
+		"use that version")
+	ErrLocked   = errors.New("another program is changing the secrets; try again when it has ended")
+	ErrFull     = errors.New("there is no room to write the secrets; make room and try again, nothing was changed")
+	ErrUnusable = errors.New("the file of the secrets cannot be used; check the path, the rights and the disk")
+	ErrInvalid  = errors.New("this cannot be stored as a secret")
+)
+
+// because adds to one of the errors above why it is so.
+func because(kind error, format string, args ...any) error {
+	return fmt.Errorf("%w (%w)", kind, fmt.Errorf(format, args...))
+}
+
+// KeyPurpose is the purpose under which the key is derived from the keys of a data
+// folder (store.Keys.Derive).
+const KeyPurpose = "secrets"
+
+const (
+	keyBytes   = 32
+	workFactor = 1
+)
+
 // FileName is the file of the secrets in a data folder.
 const FileName = "secrets.age"
 
@@ -25,19 +63,17 @@ const (
 	MaxTotalBytes = 1 << 20 // of all values together
 )
 
-// lockPatience is how long a change waits for another one.
-const lockPatience = 10 * time.Second
-
 // secretName is what ${secret:NAME} takes.
 var secretName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
 
 // Store is a file of secrets. It is safe for concurrent use, by several processes
 // too: who reads sees the secrets before a change or after it. Make it with [Open].
 type Store struct {
-	path     string
-	identity *age.X25519Identity
-	now      func() time.Time
-	patience time.Duration
+	path      string
+	identity  *age.ScryptIdentity
+	recipient *age.ScryptRecipient
+	now       func() time.Time
+	patience  time.Duration
 }
 
 // Options of a store. Fields that are zero have their defaults.
@@ -47,19 +83,30 @@ type Options struct {
 }
 
 // Open returns the secrets in that file, which need not exist yet: it is made, with
-// its folder, by the first [Store.Set]. Nothing is read before it is asked for;
-// [Store.List] tells whether the file can be used.
-func Open(path string, identity *age.X25519Identity, o Options) (*Store, error) {
-	if path == "" || identity == nil {
-		return nil, &Error{Kind: ErrUnusable, Err: errors.New("there is no path, or no key")}
+// its folder, by the first [Store.Set]. key is 32 secret bytes (see [KeyPurpose]).
+// Nothing is read before it is asked for; [Store.List] fails if the file cannot be used.
+func Open(path string, key []byte, o Options) (*Store, error) {
+	if path == "" || len(key) != keyBytes {
+		return nil, because(ErrUnusable, "there is no path, or no key of %d bytes", keyBytes)
 	}
+	identity, err := age.NewScryptIdentity(hex.EncodeToString(key))
+	if err != nil {
+		return nil, because(ErrUnusable, "%w", err)
+	}
+	recipient, err := age.NewScryptRecipient(hex.EncodeToString(key))
+	if err != nil {
+		return nil, because(ErrUnusable, "%w", err)
+	}
+	// A key that nobody can guess needs no work that makes guessing slow.
+	identity.SetMaxWorkFactor(workFactor)
+	recipient.SetWorkFactor(workFactor)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Patience <= 0 {
-		o.Patience = lockPatience
+		o.Patience = 10 * time.Second
 	}
-	return &Store{path: path, identity: identity, now: o.Now, patience: o.Patience}, nil
+	return &Store{path: path, identity: identity, recipient: recipient, now: o.Now, patience: o.Patience}, nil
 }
 
 // Info is what a list shows of a secret: never its value.
@@ -72,7 +119,7 @@ type Info struct {
 // CheckName says what is wrong with the name of a secret.
 func CheckName(name string) error {
 	if !secretName.MatchString(name) {
-		return &Error{Kind: ErrInvalid, Err: errors.New("a name has 1 to 128 letters, digits, . _ or -, and begins with a letter or digit")}
+		return because(ErrInvalid, "a name has 1 to 128 letters, digits, . _ or -, and begins with a letter or digit")
 	}
 	return nil
 }
@@ -80,11 +127,11 @@ func CheckName(name string) error {
 func checkValue(value []byte) error {
 	switch {
 	case len(value) == 0:
-		return &Error{Kind: ErrInvalid, Err: errors.New("the value is empty")}
+		return because(ErrInvalid, "the value is empty")
 	case len(value) > MaxValueBytes:
-		return &Error{Kind: ErrInvalid, Err: fmt.Errorf("the value has more than %d bytes", MaxValueBytes)}
+		return because(ErrInvalid, "the value has more than %d bytes", MaxValueBytes)
 	case !utf8.Valid(value) || bytes.IndexByte(value, 0) >= 0:
-		return &Error{Kind: ErrInvalid, Err: errors.New("the value is no text (UTF-8 without NUL); encode it first, in base64 for example")}
+		return because(ErrInvalid, "the value is no text (UTF-8 without NUL); encode it first, in base64 for example")
 	}
 	return nil
 }

@@ -34,9 +34,8 @@ func (s storedSecrets) Secret(name string) (string, error) {
 		return "", &config.SecretError{Message: err.Error()}
 	}
 	text, err := kept.Secret(name)
-	var broken *secret.Error
-	if errors.As(err, &broken) {
-		return "", &config.SecretError{Message: broken.Error()}
+	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
+		return "", &config.SecretError{Message: err.Error()}
 	}
 	return text, err
 }
@@ -100,9 +99,5 @@ func (a *app) openSecrets() (*secret.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	identity, err := secret.NewIdentity(keys.Derive(secret.KeyPurpose))
-	if err != nil {
-		return nil, err
-	}
-	return secret.Open(filepath.Join(data, secret.FileName), identity, secret.Options{})
+	return secret.Open(filepath.Join(data, secret.FileName), keys.Derive(secret.KeyPurpose), secret.Options{})
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
 // maxCopy bounds the file of a copy. What would be larger is not kept.
@@ -28,7 +30,7 @@ func (s Store) Keep(dir, name string, c Copy) {
 	}
 	path := s.copyPath(root, name)
 	if data, err := json.Marshal(c); err == nil && len(data) <= maxCopy && os.MkdirAll(filepath.Dir(path), 0o700) == nil {
-		_ = replace(path, data)
+		_ = safefile.Replace(path, ".trust-", data)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
 const (
@@ -145,7 +147,7 @@ func (s Store) update(change func(*record) error) error {
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return fmt.Errorf("the record of trusted folders cannot be written: %w", err)
 	}
-	unlock, err := lock(s.path+".lock", lockPatience)
+	unlock, err := safefile.Lock(s.path+".lock", lockPatience)
 	if err != nil {
 		return fmt.Errorf("the record of trusted folders cannot be locked: %w", err)
 	}
@@ -164,29 +166,5 @@ func (s Store) update(change func(*record) error) error {
 	if err != nil {
 		return err
 	}
-	return replace(s.path, append(data, '\n'))
-}
-
-// replace writes a file whole or not at all.
-func replace(path string, data []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".trust-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if _, err = f.Write(data); err != nil {
-		return err
-	}
-	if err = f.Sync(); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return safefile.Replace(s.path, ".trust-", append(data, '\n'))
 }
