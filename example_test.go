@@ -17,7 +17,8 @@ func Example() {
 		toolcrib.Spec{Name: "greet", Description: "Greet somebody.", Effect: toolcrib.EffectReadOnly},
 		func(_ context.Context, _ toolcrib.Call, in struct {
 			Name string `json:"name"`
-		}) (string, error) {
+		},
+		) (string, error) {
 			return "Hello, " + in.Name + "!", nil
 		})
 	// A real program opens a model of package provider here.

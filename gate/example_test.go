@@ -21,9 +21,9 @@ func ExampleGate_Explain() {
 	}
 	scope := gate.Scope{Agent: "reader", AgentTools: []string{"look"}}
 	for _, e := range g.Explain(context.Background(), toolcrib.Principal{User: "ada"}, scope) {
-		fmt.Printf("%s: offered %t %s\n", e.Tool, e.Offered, e.Reason)
+		fmt.Printf("%s: %q\n", e.Tool, e.Reason)
 	}
 	// Output:
-	// look: offered true
-	// touch: offered false agent_allowlist
+	// look: ""
+	// touch: "agent_allowlist"
 }
