@@ -1,10 +1,15 @@
 package imports_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -126,7 +131,7 @@ func TestImports(t *testing.T) {
 	all := packages(t)
 	rules := []struct {
 		name string
-		// allowed tells whether the package from may import to.
+		// allowed reports whether the package from may import to.
 		allowed func(all map[string]pkg, from, to string) bool
 	}{
 		{"the root imports the standard library only", rootStandsAlone},
@@ -150,6 +155,43 @@ func TestImports(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestArchitectureNamesAll keeps the tables of docs/architecture.md complete: every
+// package of the module, and every module that it requires itself.
+func TestArchitectureNamesAll(t *testing.T) {
+	top := root(t)
+	page, err := os.ReadFile(filepath.Join(top, "docs", "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range packages(t) {
+		if p.ours() && name != "." && !bytes.Contains(page, []byte("`"+name+"`")) {
+			t.Errorf("docs/architecture.md does not name the package %s: what is it, and what does it open?", name)
+		}
+	}
+	required, err := os.ReadFile(filepath.Join(top, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := 0
+	for line := range strings.Lines(string(required)) {
+		fields := strings.Fields(line)
+		if !strings.HasPrefix(line, "\t") || len(fields) != 2 {
+			continue // of the lines of require blocks, those that end in // indirect
+		}
+		names++
+		last := fields[0]
+		if version := regexp.MustCompile(`/v[0-9]+$`).FindString(last); version != "" {
+			last = strings.TrimSuffix(last, version)
+		}
+		if !bytes.Contains(page, []byte(path.Base(last))) {
+			t.Errorf("docs/architecture.md does not say what %s is for", fields[0])
+		}
+	}
+	if names < 10 {
+		t.Errorf("go.mod requires %d modules only", names)
 	}
 }
 
@@ -181,7 +223,7 @@ func layerOf(name string) int {
 	})
 }
 
-// leaf tells whether a package depends on nothing but the standard library and
+// leaf reports whether a package depends on nothing but the standard library and
 // the root.
 func leaf(all map[string]pkg, name string) bool {
 	return !slices.ContainsFunc(all[name].Deps, func(dep string) bool { return !all[dep].Standard && dep != "." })
