@@ -57,20 +57,32 @@ func RedactText(s string) string {
 	if strings.Contains(s, "@") {
 		s = redactUserInfo(s)
 	}
-	s = authHeader.ReplaceAllString(s, "${1}"+Redacted)
-	s = authScheme.ReplaceAllString(s, "${1}"+Redacted)
-	s = assignment.ReplaceAllStringFunc(s, func(found string) string {
-		at := assignment.FindStringSubmatchIndex(found)
-		if at[4] < 0 {
-			return found
-		}
-		value := found[at[4]:at[5]]
-		if quote := value[:1]; len(value) > 1 && (quote == `"` || quote == `'`) {
-			return found[:at[4]] + quote + Redacted + quote
-		}
-		return found[:at[4]] + Redacted
-	})
+	if strings.ContainsAny(s, ":=") {
+		s = authHeader.ReplaceAllString(s, "${1}"+Redacted)
+		s = assignment.ReplaceAllStringFunc(s, redactAssignment)
+	}
+	if strings.ContainsAny(s, " \t") {
+		s = authScheme.ReplaceAllString(s, "${1}"+Redacted)
+	}
+	if len(s) < shortestToken {
+		return s
+	}
 	return knownToken.ReplaceAllString(s, Redacted)
+}
+
+// shortestToken is the length of the shortest text that knownToken matches (xoxb-…).
+const shortestToken = 15
+
+func redactAssignment(found string) string {
+	at := assignment.FindStringSubmatchIndex(found)
+	if at[4] < 0 {
+		return found
+	}
+	value := found[at[4]:at[5]]
+	if quote := value[:1]; len(value) > 1 && (quote == `"` || quote == `'`) {
+		return found[:at[4]] + quote + Redacted + quote
+	}
+	return found[:at[4]] + Redacted
 }
 
 func redactUserInfo(s string) string {
