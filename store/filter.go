@@ -17,6 +17,7 @@ const (
 type Filter struct {
 	Status   []toolcrib.Status // any of these; empty = any
 	User     string
+	Token    string // started by the access token with this ID
 	Agent    string
 	Session  toolcrib.SessionID
 	Parent   toolcrib.RunID // children of this run

@@ -17,6 +17,7 @@ type RunRecord struct {
 	Model      string              `json:"model"` // as the agent names it
 	User       string              `json:"user"`
 	Actor      string              `json:"actor,omitempty"` // who really asked, with --as
+	Token      string              `json:"token,omitempty"` // the ID of the access token that started it; "" = none
 	Session    toolcrib.SessionID  `json:"session_id"`
 	Parent     toolcrib.RunID      `json:"parent_id"`
 	Content    string              `json:"content"`
@@ -116,7 +117,7 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 
 func projectStart(rec *RunRecord, b *journal.RunStarted) {
 	rec.Agent, rec.Model = b.Agent.Name, b.Agent.Model
-	rec.User, rec.Actor = b.Principal.User, b.Principal.Actor
+	rec.User, rec.Actor, rec.Token = b.Principal.User, b.Principal.Actor, b.Principal.Token
 	rec.Session, rec.Parent = b.Session, b.Parent
 	rec.Driver, rec.Workspace = b.Driver, b.Workspace
 	if b.Given != nil {

@@ -13,12 +13,12 @@ import (
 
 // recordColumns are the columns of a projection, in the order of recordArgs and
 // of scanRecord.
-const recordColumns = `status, stop_reason, agent, model, user, actor, session_id, parent_id, driver, workspace,
+const recordColumns = `status, stop_reason, agent, model, user, actor, token, session_id, parent_id, driver, workspace,
 	content, truncated, iterations, input_tokens, cached_tokens, write_tokens, output_tokens, reason_tokens,
 	total_tokens, requests, cost_usd, estimated, pending, error, created_at, ended_at, last_seq`
 
 // recordWidth is how many columns that are.
-const recordWidth = 27
+const recordWidth = 28
 
 // sumColumns are those that each reply of a model moves, in the order of sumArgs.
 const (
@@ -72,7 +72,7 @@ func docsToStore(rec *store.RunRecord) (docs recordDocs, err error) {
 // sealRecord seals what recordValues returns, value by value.
 func sealRecord(s *store.Sealing, rec *store.RunRecord, docs recordDocs) *store.Sealing {
 	for _, value := range [...]string{
-		string(rec.Status), string(rec.StopReason), rec.Agent, rec.Model, rec.User, rec.Actor,
+		string(rec.Status), string(rec.StopReason), rec.Agent, rec.Model, rec.User, rec.Actor, rec.Token,
 		string(rec.Session), string(rec.Parent), rec.Driver, rec.Workspace, rec.Content,
 	} {
 		s.Text(text(value))
@@ -102,7 +102,7 @@ func recordValues(rec *store.RunRecord, docs recordDocs) []any {
 	}
 	u := &rec.Usage
 	return []any{
-		string(rec.Status), string(rec.StopReason), text(rec.Agent), text(rec.Model), text(rec.User), text(rec.Actor),
+		string(rec.Status), string(rec.StopReason), text(rec.Agent), text(rec.Model), text(rec.User), text(rec.Actor), text(rec.Token),
 		text(string(rec.Session)), text(string(rec.Parent)), text(rec.Driver), text(rec.Workspace),
 		text(rec.Content), rec.Truncated, rec.Iterations, u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens,
 		u.OutputTokens, u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated,
@@ -132,7 +132,7 @@ func scanRun(scan func(...any) error, keys *store.Keys, h *head, last ...any) er
 	u := &rec.Usage
 	err := scan(append([]any{
 		&h.num, &rec.ID, &h.hash, &h.kept, &seal, &pruned,
-		&rec.Status, &rec.StopReason, &rec.Agent, &rec.Model, &rec.User, &rec.Actor,
+		&rec.Status, &rec.StopReason, &rec.Agent, &rec.Model, &rec.User, &rec.Actor, &rec.Token,
 		&rec.Session, &rec.Parent, &rec.Driver, &rec.Workspace,
 		&rec.Content, &rec.Truncated, &rec.Iterations, &u.InputTokens, &u.CachedInputTokens, &u.CacheWriteTokens,
 		&u.OutputTokens, &u.ReasoningTokens, &u.TotalTokens, &u.Requests, &u.CostUSD, &u.Estimated,

@@ -115,6 +115,9 @@ func condition(f store.Filter) (where string, args []any, err error) {
 	if f.User != "" {
 		add("user = ?", f.User)
 	}
+	if f.Token != "" {
+		add("token = ? AND token <> ''", f.Token)
+	}
 	if f.Agent != "" {
 		add("agent = ?", f.Agent)
 	}

@@ -117,7 +117,9 @@ func TestRunsFilter(t *testing.T) {
 	add(t, s, "run_1", 0, started("ann", "default", "ses_1", ""), completed)
 	add(t, s, "run_2", 0, started("bob", "default", "ses_2", ""))
 	add(t, s, "run_3", 0, started("ann", "coder", "ses_1", ""), &journal.TakenUp{})
-	add(t, s, "run_4", 0, started("ann", "coder", "ses_1", "run_3"))
+	byToken := started("ann", "coder", "ses_1", "run_3")
+	byToken.Principal.Token = "tok_1"
+	add(t, s, "run_4", 0, byToken)
 	late := journaltest.Events(started("ann", "default", "", ""))
 	late[0].Time = journaltest.At().Add(time.Hour)
 	if err := s.Append(t.Context(), "run_5", 0, late...); err != nil {
@@ -129,6 +131,7 @@ func TestRunsFilter(t *testing.T) {
 	}{
 		"all":          {store.Filter{}, []toolcrib.RunID{"run_5", "run_4", "run_3", "run_2", "run_1"}},
 		"user":         {store.Filter{User: "bob"}, []toolcrib.RunID{"run_2"}},
+		"token":        {store.Filter{Token: "tok_1"}, []toolcrib.RunID{"run_4"}},
 		"agent":        {store.Filter{Agent: "coder"}, []toolcrib.RunID{"run_4", "run_3"}},
 		"session":      {store.Filter{Session: "ses_1"}, []toolcrib.RunID{"run_4", "run_3", "run_1"}},
 		"parent":       {store.Filter{Parent: "run_3"}, []toolcrib.RunID{"run_4"}},

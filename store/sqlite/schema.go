@@ -19,7 +19,7 @@ var schema string
 
 const (
 	// schemaVersion is what the schema sets user_version to.
-	schemaVersion = 10
+	schemaVersion = 11
 	// applicationID marks the file as one of toolcrib: "tcrb".
 	applicationID = 0x74637262
 	// creationWait is how long a process waits while another one makes the database.

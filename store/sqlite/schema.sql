@@ -14,6 +14,7 @@ CREATE TABLE runs (
     model         TEXT    NOT NULL DEFAULT '',
     user          TEXT    NOT NULL DEFAULT '',
     actor         TEXT    NOT NULL DEFAULT '',
+    token         TEXT    NOT NULL DEFAULT '',  -- of the access token that started it
     session_id    TEXT    NOT NULL DEFAULT '',
     parent_id     TEXT    NOT NULL DEFAULT '',
     driver        TEXT    NOT NULL DEFAULT '',
@@ -37,6 +38,7 @@ CREATE TABLE runs (
     pruned_at     INTEGER                       -- NULL = its content is there
 );
 CREATE INDEX runs_user    ON runs (user, num);
+CREATE INDEX runs_token   ON runs (token, num) WHERE token <> '';
 CREATE INDEX runs_session ON runs (session_id, num) WHERE session_id <> '';
 CREATE INDEX runs_parent  ON runs (parent_id, num) WHERE parent_id <> '';
 CREATE INDEX runs_ended   ON runs (ended_at) WHERE ended_at IS NOT NULL;  -- for pruning by age
@@ -263,4 +265,4 @@ CREATE INDEX system_events_audit ON system_events (time, seq)
     WHERE kind NOT IN ('anchor', 'session_made', 'session_removed', 'usage_kept');
 
 PRAGMA application_id = 1952674402; -- "tcrb"
-PRAGMA user_version = 10;
+PRAGMA user_version = 11;

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	sqlitedriver "modernc.org/sqlite"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -255,9 +257,44 @@ func goneError(run toolcrib.RunID) *store.ChainError {
 	return &store.ChainError{Run: run, What: "it has an anchor in the system journal but is gone, and no removal is recorded"}
 }
 
+// verifySchema finds tables, indexes, views and triggers that are not those of the schema.
+func (sn snapshot) verifySchema(ctx context.Context, p problems) error {
+	connector, err := sqlitedriver.NewConnector(":memory:")
+	if err != nil {
+		return err
+	}
+	db := sql.OpenDB(connector)
+	defer func() { _ = db.Close() }() // it holds nothing
+	db.SetMaxOpenConns(1)             // each connection has a database of its own
+	if _, err := db.ExecContext(ctx, schema); err != nil {
+		return err
+	}
+	const parts = `SELECT type || ' ' || name || ' ' || tbl_name || ' ' || ifnull(sql, '') FROM sqlite_schema
+		WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY 1`
+	var texts [2][]string
+	for i, query := range []queryFunc{db.QueryContext, sn.query} {
+		err := each(ctx, query, parts, nil, func(scan func(...any) error) error {
+			var part string
+			err := scan(&part)
+			texts[i] = append(texts[i], part)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if slices.Equal(texts[0], texts[1]) {
+		return nil
+	}
+	return p.add(&store.ChainError{What: "there is a table, view or trigger that is not toolcrib's, or one of its own is gone"})
+}
+
 // verifyStray finds rows that belong to no run, values of a kind that is never
 // written, and kept results that are not what their hash says.
 func (sn snapshot) verifyStray(ctx context.Context, p problems) error {
+	if err := sn.verifySchema(ctx, p); err != nil {
+		return err
+	}
 	for _, stray := range []struct{ what, query string }{
 		{"there are events of no run", "SELECT count(*) FROM events WHERE key >> 32 NOT IN (SELECT num FROM runs)"},
 		{"there are pieces of no kept result", "SELECT count(*) FROM content_pieces WHERE key >> 32 NOT IN (SELECT num FROM contents)"},
@@ -275,13 +312,6 @@ func (sn snapshot) verifyStray(ctx context.Context, p problems) error {
 			OR at IS NULL OR tokens < 0 OR nano_usd < 0 OR state NOT IN (0, 1, 2)`},
 		{"there is a count of a token's calls that cannot be one", `SELECT (SELECT count(*) FROM token_calls WHERE token = '' OR calls < 0 OR expires < 0)
 			+ (SELECT count(*) FROM token_minute WHERE token = '' OR n < 1 OR at IS NULL)`},
-		{"there is a table, view or trigger that is not toolcrib's, or one of its own is gone", `SELECT count(*) <> 36 OR sum(name NOT IN (
-			'runs', 'events', 'journal', 'contents', 'content_pieces', 'overrides', 'counters', 'system_events', 'system_head',
-			'usage', 'usage_key', 'tool_usage', 'sessions', 'sessions_name', 'spent', 'reservations', 'reservations_user', 'rule_usage',
-			'remembered', 'remembered_user', 'users', 'user_groups', 'passwords', 'tokens', 'tokens_user',
-			'token_calls', 'token_calls_expires', 'token_minute', 'events_audit', 'system_events_audit',
-			'runs_user', 'runs_session', 'runs_parent', 'runs_open', 'runs_ended', 'system_events_run')) > 0
-			FROM sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'`},
 		{"a row of usage has no number", "SELECT count(*) FROM usage WHERE num IS NULL"},
 		{"there are counters that nobody knows", "SELECT count(*) <> 3 OR sum(name NOT IN ('overrides', 'remembered', 'access') OR typeof(name) <> 'text') > 0 FROM counters"},
 	} {
