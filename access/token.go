@@ -203,7 +203,8 @@ func (s *Signer) Issue(r Request, now time.Time) (token string, c Claims, err er
 		return "", Claims{}, &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "the token cannot be signed", Err: err}
 	}
 	if token = TokenPrefix + signed; len(token) > MaxTokenBytes {
-		return "", Claims{}, bad("the token would have more than %d bytes; use globs, or fewer names in its scope", MaxTokenBytes)
+		return "", Claims{}, bad("the token would have more than %d bytes; use globs, or fewer names in its scope",
+			MaxTokenBytes)
 	}
 	return token, c, nil
 }

@@ -103,7 +103,8 @@ func (v *Verifier) signed(text string) (Claims, error) {
 	}
 	c, err := p.claims()
 	if err != nil {
-		return invalid("the token says what this version of toolcrib does not know; update this server, or ask for a new token", err)
+		return invalid("the token says what this version of toolcrib does not know; "+
+			"update this server, or ask for a new token", err)
 	}
 	if problem := c.check(); problem != "" {
 		return invalid("the token is not complete: "+problem+"; ask for a new one", nil)
@@ -141,7 +142,8 @@ func (c *Claims) InTime(now time.Time) error {
 		return toolcrib.Errorf(code, "the token is not valid yet: "+
 			"by the clock of this server it was issued in the future; set the clock")
 	case now.Before(from):
-		return toolcrib.Errorf(code, "the token is not valid yet; it will be from %s", c.NotBefore.Time().Format(time.RFC3339))
+		begin := c.NotBefore.Time().Format(time.RFC3339)
+		return toolcrib.Errorf(code, "the token is not valid yet; it will be from %s", begin)
 	case !now.Before(c.Expires.Time()):
 		return toolcrib.Errorf(code, "the token expired at %s; ask for a new one", c.Expires.Time().Format(time.RFC3339))
 	}

@@ -172,7 +172,8 @@ func Inactive(u access.User) string {
 	case u.Removed:
 		return fmt.Sprintf("the user %s was removed", u.Name)
 	case u.Disabled:
-		return fmt.Sprintf("the user %[1]s is disabled; an administrator can change that: toolcrib users enable %[1]s", u.Name)
+		return fmt.Sprintf("the user %[1]s is disabled; "+
+			"an administrator can change that: toolcrib users enable %[1]s", u.Name)
 	case !u.Active():
 		return "the user has no name"
 	}

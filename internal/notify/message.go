@@ -3,8 +3,10 @@ package notify
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
@@ -37,7 +39,7 @@ type Message struct {
 	ExpiresAt  *time.Time           `json:"expires_at"` // null = never
 	Calls      []Call               `json:"calls"`
 	Commands   []string             `json:"commands"`            // that show and decide it
-	Truncated  bool                 `json:"truncated,omitempty"` // words, the schema, commands or whole calls are cut off
+	Truncated  bool                 `json:"truncated,omitempty"` // something is cut or left out
 }
 
 // Call is one call as a person is shown it.
@@ -52,88 +54,68 @@ type Call struct {
 
 // Bounds of what is sent, in bytes.
 const (
-	maxBody      = 256 << 10
-	maxArguments = 1 << 10 // of a call in a body that would be larger
-	maxText      = 1800    // messengers take about 2000 characters
-	maxTextCall  = 200
+	maxBody     = 256 << 10
+	maxText     = 1800 // messengers take about 2000 characters
+	maxTextCall = 200
 
-	// Of a body that is too large without these arguments, too. One byte becomes six in
-	// JSON at most, so that all of it stays far below maxBody.
-	maxWords    = 4 << 10 // question, reason and schema, each
-	maxName     = 256     // names and IDs, each
-	maxCommand  = 1 << 10 // a longer one is left out: half a command is another one
-	maxCommands = 8
+	// Of a body that would be larger. One byte becomes six in JSON at most, so that all
+	// but the calls stays far below maxBody.
+	maxArguments = 1 << 10 // arguments and preview of a call, each
+	maxWords     = 4 << 10 // question, reason and schema, each
+	maxName      = 256     // names and IDs, each
+	maxCommand   = 1 << 10 // a longer one is left out: half a command is another one
+	maxCommands  = 8
 )
 
 // body is the message as JSON of at most maxBody bytes. What makes it too large is left
-// out step by step: large arguments and previews, then long words, then all arguments
-// and previews, then the last of the calls.
+// out in two steps: large arguments and previews and long words, then the last of the
+// calls.
 func (m Message) body() ([]byte, error) {
-	for _, shorten := range []func(*Message){
-		func(*Message) {},
-		func(m *Message) { m.shortenCalls(maxArguments) },
-		(*Message).shortenWords,
-		func(m *Message) { m.shortenCalls(0) },
-	} {
-		shorten(&m)
-		if body, err := json.Marshal(m); err != nil || len(body) <= maxBody {
-			return body, err
-		}
+	body, err := json.Marshal(m)
+	if err != nil || len(body) <= maxBody {
+		return body, err
 	}
-	m.Truncated = true
+	m.shorten()
 	for {
-		m.Calls = m.Calls[:len(m.Calls)/2]
 		body, err := json.Marshal(m)
 		if err != nil || len(body) <= maxBody || len(m.Calls) == 0 {
 			return body, err
 		}
+		m.Calls = m.Calls[:len(m.Calls)/2]
 	}
 }
 
-// shortenCalls leaves out arguments and previews of more than most bytes.
-func (m *Message) shortenCalls(most int) {
-	calls := make([]Call, len(m.Calls))
-	for i, c := range m.Calls {
-		if len(c.Arguments) > most {
-			c.Arguments, c.Truncated = nil, true
-		}
-		if c.Preview != nil && len(c.Preview.Text) > most {
-			c.Preview, c.Truncated = nil, true
-		}
-		calls[i] = c
-	}
-	m.Calls = calls
-}
-
-// shortenWords bounds everything but arguments and previews.
-func (m *Message) shortenWords() {
+// shorten bounds every part of the message but the number of calls.
+func (m *Message) shorten() {
 	m.Truncated = true
 	m.Question, m.Reason = cut(m.Question, maxWords), cut(m.Reason, maxWords)
 	if len(m.Schema) > maxWords {
 		m.Schema = nil
 	}
-	m.ApprovalID, m.Digest, m.Run = cut(m.ApprovalID, maxName), cut(m.Digest, maxName), toolcrib.RunID(cut(string(m.Run), maxName))
+	m.ApprovalID, m.Digest = cut(m.ApprovalID, maxName), cut(m.Digest, maxName)
+	m.Run = toolcrib.RunID(cut(string(m.Run), maxName))
 	m.Agent, m.User = cut(m.Agent, maxName), cut(m.User, maxName)
-	calls := make([]Call, len(m.Calls))
-	for i, c := range m.Calls {
+	m.Commands = slices.DeleteFunc(slices.Clone(m.Commands), func(c string) bool { return len(c) > maxCommand })
+	m.Commands = m.Commands[:min(len(m.Commands), maxCommands)]
+	m.Calls = slices.Clone(m.Calls)
+	for i := range m.Calls {
+		c := &m.Calls[i]
 		c.ID, c.Name = cut(c.ID, maxName), cut(c.Name, maxName)
-		calls[i] = c
-	}
-	m.Calls = calls
-	commands := make([]string, 0, maxCommands)
-	for _, c := range m.Commands {
-		if len(c) <= maxCommand && len(commands) < maxCommands {
-			commands = append(commands, c)
+		if len(c.Arguments) > maxArguments {
+			c.Arguments, c.Truncated = nil, true
+		}
+		if c.Preview != nil && len(c.Preview.Text) > maxArguments {
+			c.Preview, c.Truncated = nil, true
 		}
 	}
-	m.Commands = commands
 }
 
 // plain takes what messengers act upon out of words that a model may have chosen:
 // mentions, links, marks.
 func plain(text string) string {
 	text = strings.Join(strings.Fields(guard.Visible(text)), " ")
-	return strings.NewReplacer("@", "＠", "<", "‹", ">", "›", "`", "'", "://", ": //", "*", "∗", "[", "(", "]", ")", "|", "¦").Replace(text)
+	return strings.NewReplacer("@", "＠", "<", "‹", ">", "›", "`", "'", "://", ": //", "*", "∗",
+		"[", "(", "]", ")", "|", "¦").Replace(text)
 }
 
 // Text is the message in a few lines.
@@ -170,10 +152,9 @@ func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
-	for i := range text {
-		if i > most-4 {
-			return text[:i] + "…"
-		}
+	most -= len("…")
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
 	}
-	return text
+	return text[:most] + "…"
 }

@@ -1,3 +1,13 @@
+// Package notify tells people elsewhere that a run waits for a decision of theirs
+// (contract §2, approvals.notify).
+//
+// An address of http or https is a webhook: the message is posted as JSON, signed as
+// Standard Webhooks 1.0 says (https://www.standardwebhooks.com). Any other address
+// names a messenger, by the URL that nicholas-fedor/shoutrrr gives it; it gets a few
+// lines of text.
+//
+// Nothing here fails a run, and nothing waits for longer than a few seconds. What goes
+// wrong is told without the address, which may be a secret, but for its host.
 package notify
 
 import (
@@ -21,8 +31,8 @@ type Options struct {
 	UserAgent string
 	Total     time.Duration     // for all targets together; 0 = 8s
 	Attempt   time.Duration     // for one try; 0 = 3s
-	Transport http.RoundTripper // of webhooks; nil = a new one: no proxy, certificates verified
-	// Wait waits between two tries; nil = really.
+	Transport http.RoundTripper // of webhooks; if nil, a new one: no proxy, certificates verified
+	// Wait waits between two tries; if nil, really.
 	Wait func(ctx context.Context, d time.Duration) error
 	Now  func() time.Time // nil = the machine's
 	Line *Line            // shared by the notifiers of a process; nil = one of its own

@@ -3,13 +3,16 @@
 package address
 
 import (
+	"encoding/base64"
+	"errors"
+	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 )
 
-// IsWebhook tells whether an address is one of http or https.
+// IsWebhook reports whether an address is one of http or https.
 func IsWebhook(text string) bool {
 	scheme := Scheme(text)
 	return scheme == "https" || scheme == "http"
@@ -74,7 +77,7 @@ func Where(text string) string {
 	return "an address"
 }
 
-// IsClear tells whether what is sent to an address can be read, and changed, on its way:
+// IsClear reports whether what is sent to an address can be read, and changed, on its way:
 // plain http to another machine.
 func IsClear(text string) bool {
 	if Scheme(text) != "http" {
@@ -91,3 +94,28 @@ func IsClear(text string) bool {
 	addr, err := netip.ParseAddr(host)
 	return err != nil || !addr.Unmap().IsLoopback()
 }
+
+// secretPrefix begins a secret of Standard Webhooks that is written in base64.
+const secretPrefix = "whsec_"
+
+// minKey is the shortest key that signs, in bytes.
+const minKey = 16
+
+// Key reads the secret of a webhook: whsec_ and base64, or any other text of at least
+// 16 bytes, which is taken as it is. The error holds nothing of it.
+func Key(secret string) ([]byte, error) {
+	key := []byte(secret)
+	if text, ok := strings.CutPrefix(secret, secretPrefix); ok {
+		var err error
+		if key, err = base64.StdEncoding.DecodeString(text); err != nil {
+			return nil, errors.New("begins with whsec_, but what follows is no base64")
+		}
+	}
+	if len(key) < minKey {
+		return nil, fmt.Errorf("is too short: a key has at least %d bytes", minKey)
+	}
+	return key, nil
+}
+
+// Secret writes a key as a receiver is given it.
+func Secret(key []byte) string { return secretPrefix + base64.StdEncoding.EncodeToString(key) }
