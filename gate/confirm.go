@@ -120,7 +120,9 @@ func (j *judgement) askPerson(asks []asked, now *journal.Binding) {
 	if v.Changed != "" {
 		v.Message = "asked again: " + v.Changed + questionSeparator + v.Message
 	}
+	v.Message = guard.Clean(v.Message)
 	for _, a := range asks {
+		a.Text = guard.Clean(a.Text)
 		v.Questions = append(v.Questions, a.Question)
 	}
 	v.Position, v.Rule = asks[0].position, asks[0].Rule

@@ -3,7 +3,6 @@ package gate
 import (
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -48,7 +47,6 @@ func cut(s string, limit int) string {
 	return s[:end] + dots
 }
 
-// shown makes a name that a model wrote fit to be repeated.
-func shown(name string) string {
-	return cut(strings.ToValidUTF8(name, "�"), maxShownName)
-}
+// shown is a name as it may be repeated in a text, which is cleaned as a whole when the
+// verdict leaves.
+func shown(name string) string { return cut(name, maxShownName) }

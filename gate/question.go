@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // A question is put to a person by a tool that a person answers
@@ -61,7 +62,11 @@ func CheckAnswer(raw, answer json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	if r := compiled.checkArguments(fmt.Appendf(nil, `{"answer":%s}`, answer)); r != nil {
+	canonical, err := guard.Arguments(fmt.Appendf(nil, `{"answer":%s}`, answer))
+	if err != nil {
+		return errors.New(broken(err.Error()).message)
+	}
+	if r := compiled.checkArguments(canonical); r != nil {
 		return errors.New(r.message)
 	}
 	return nil

@@ -21,7 +21,8 @@ type refusal struct {
 
 func refuse(message string) *refusal { return &refusal{message: message} }
 
-// refused writes a refusal into a verdict.
+// refused writes a refusal into a verdict. What people read of it as well is cleaned here,
+// the rest by [guard.Refusal].
 func (v *Verdict) refused(r *refusal) {
 	v.Decision, v.Reason = toolcrib.Refuse, r.reason
 	v.Message = cut(guard.Clean(r.message), maxMessageBytes)
