@@ -50,7 +50,7 @@ func ConfirmSetting(tool string) string { return "tools.settings." + tool + ".co
 // AlwaysAsks reports whether tools.settings says that each call of the tool is asked
 // about: nothing lifts that, so it makes no sense to remember an approval.
 func (g *Gate) AlwaysAsks(tool string) bool {
-	e := g.byName[tool]
+	e := g.toolSet().byName[tool]
 	return e != nil && e.settings.Confirm == ConfirmAlways
 }
 

@@ -41,9 +41,9 @@ func (g *Gate) Explain(ctx context.Context, who toolcrib.Principal, scope Scope,
 		g = &Gate{}
 	}
 	p, _ := g.policyOf(ctx, &who, &scope) // an error stands in the answers
-	unknown := g.unknownInLists(&scope)
+	unknown := g.unknownInLists(p)
 	if len(names) == 0 {
-		names = g.Names()
+		names = p.tools.names()
 	}
 	out := make([]Explanation, len(names))
 	for i, name := range names {
@@ -53,9 +53,9 @@ func (g *Gate) Explain(ctx context.Context, who toolcrib.Principal, scope Scope,
 }
 
 func (g *Gate) explain(p *policy, name string, unknown map[toolcrib.Reason][]string) Explanation {
-	e := g.byName[name]
+	e := p.tools.byName[name]
 	x := Explanation{Tool: name, Layers: make([]LayerAnswer, 0, len(g.layers))}
-	q := p.query(name, e)
+	q := p.query(name)
 	refused, no := g.firstRefusal(q)
 	x.Offered = !no
 	if no {
@@ -76,7 +76,7 @@ func (g *Gate) explain(p *policy, name string, unknown map[toolcrib.Reason][]str
 	asked := g.question(e, x.Effect)
 	x.Confirm = ConfirmAnswer{Asks: asked.asks, Why: asked.why(), Position: g.position(asked.key)}
 	x.Notes = notes(e, p.scope, asked)
-	if note := g.untrustedNote(e); note != "" {
+	if note := p.tools.untrustedNote(e); note != "" {
 		x.Notes = append(x.Notes, note)
 	}
 	x.Rules = g.rulesAbout(name)
@@ -129,13 +129,13 @@ func notes(e *entry, s *Scope, asked question) []string {
 }
 
 // unknownInLists returns, by layer, what on its list means no tool.
-func (g *Gate) unknownInLists(s *Scope) map[toolcrib.Reason][]string {
+func (g *Gate) unknownInLists(p *policy) map[toolcrib.Reason][]string {
 	out := make(map[toolcrib.Reason][]string)
 	for _, l := range g.layers {
 		if list, ok := l.(interface {
 			unknown(*Scope, []*entry) []string
 		}); ok {
-			if unknown := list.unknown(s, g.sorted); len(unknown) > 0 {
+			if unknown := list.unknown(p.scope, p.tools.sorted); len(unknown) > 0 {
 				out[l.Reason()] = unknown
 			}
 		}
@@ -147,8 +147,9 @@ func (g *Gate) unknownInLists(s *Scope) map[toolcrib.Reason][]string {
 // tool; they are dropped (N4), with a notice.
 func (g *Gate) UnknownNames(list []string) []string {
 	var unknown []string
+	tools := g.toolSet()
 	for _, p := range list {
-		if !meansOne(p, g.sorted) {
+		if !meansOne(p, tools.sorted) {
 			unknown = append(unknown, p)
 		}
 	}

@@ -27,11 +27,11 @@ func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, f
 	for i := range turn {
 		if err == nil && ctx.Err() != nil {
 			err = ctx.Err()
-			p = newPolicy(&Standing{Principal: who, Refused: err.Error()}, &scope, Overrides{}, err)
+			p = newPolicy(p.tools, &Standing{Principal: who, Refused: err.Error()}, &scope, Overrides{}, err)
 		}
 		j := judgement{
 			policy: p, ctx: ctx, gate: g, facts: facts, index: i, asked: &turn[i],
-			entry: g.byName[turn[i].Name], verdict: &verdicts[i],
+			entry: p.tools.byName[turn[i].Name], verdict: &verdicts[i],
 		}
 		j.run()
 	}
@@ -219,7 +219,7 @@ func (j *judgement) countStep() *refusal {
 }
 
 func (j *judgement) layersStep() *refusal {
-	a, no := j.gate.firstRefusal(j.query(j.asked.Name, j.entry))
+	a, no := j.gate.firstRefusal(j.query(j.asked.Name))
 	if !no {
 		return nil
 	}

@@ -131,12 +131,12 @@ func (g *Gate) layerAnswer(q Query, reason toolcrib.Reason, a Answer) LayerAnswe
 }
 
 // query is what the layers are asked about a tool.
-func (p *policy) query(name string, e *entry) Query {
+func (p *policy) query(name string) Query {
 	q := Query{
 		Name: name, Who: p.who, Token: p.token, Refused: p.refused, Scope: p.scope, Overrides: p.overrides, Unknown: p.unknown,
 		ready: p.ready, readyAbove: p.readyAbove,
 	}
-	if e != nil {
+	if e := p.tools.byName[name]; e != nil {
 		q.Spec, q.Unusable = &e.spec, e.unusable
 	}
 	return q
@@ -144,6 +144,7 @@ func (p *policy) query(name string, e *entry) Query {
 
 // policy is what holds for one offer, turn or explanation.
 type policy struct {
+	tools     *toolSet
 	who       *toolcrib.Principal
 	token     Token
 	refused   string
@@ -162,8 +163,8 @@ type policy struct {
 }
 
 // newPolicy copies what it is given.
-func newPolicy(who *Standing, scope *Scope, over Overrides, err error) *policy {
-	p := &policy{}
+func newPolicy(tools *toolSet, who *Standing, scope *Scope, over Overrides, err error) *policy {
+	p := &policy{tools: tools}
 	if who != nil {
 		p.ownWho = who.Principal
 		p.who, p.token, p.refused = &p.ownWho, who.Token, who.Refused

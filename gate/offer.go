@@ -50,24 +50,24 @@ func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (
 	}
 	var room [256]byte
 	key := appendOfferKey(room[:0], p, tokenKey)
-	if o, ok := g.offers.get(key, *p.overrides); ok {
+	if o, ok := p.tools.offers.get(key, *p.overrides); ok {
 		return o, nil
 	}
 	o := g.makeOffer(p)
-	g.offers.put(string(key), *p.overrides, o)
+	p.tools.offers.put(string(key), *p.overrides, o)
 	return o, nil
 }
 
 func (g *Gate) makeOffer(p *policy) Offer {
 	o := Offer{Record: journal.Offer{Tools: []journal.OfferedTool{}}}
 	h := sha256.New()
-	for _, e := range g.sorted {
-		if _, no := g.firstRefusal(p.query(e.spec.Name, e)); no {
+	for _, e := range p.tools.sorted {
+		if _, no := g.firstRefusal(p.query(e.spec.Name)); no {
 			continue
 		}
 		if o.Specs == nil {
-			o.Specs = make([]toolcrib.Spec, 0, len(g.sorted))
-			o.Record.Tools = make([]journal.OfferedTool, 0, len(g.sorted))
+			o.Specs = make([]toolcrib.Spec, 0, len(p.tools.sorted))
+			o.Record.Tools = make([]journal.OfferedTool, 0, len(p.tools.sorted))
 		}
 		o.Specs = append(o.Specs, e.spec)
 		o.Record.Tools = append(o.Record.Tools, journal.OfferedTool{Name: e.spec.Name, Hash: e.hash})

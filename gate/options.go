@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -97,10 +98,6 @@ func New(o Options) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := register(o.Tools, o.Settings)
-	if err != nil {
-		return nil, err
-	}
 	g := &Gate{
 		availability:   o.Availability,
 		people:         o.People,
@@ -111,12 +108,10 @@ func New(o Options) (*Gate, error) {
 		positions:      o.Positions,
 		layers:         slices.Concat(Layers(), o.Layers),
 		cacheable:      len(o.Layers) == 0,
-		byName:         entries,
 		settings:       maps.Clone(o.Settings),
-		untrustedFiles: untrustedFiles(entries),
 	}
-	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		g.sorted = append(g.sorted, entries[name])
+	if err := g.SetTools(o.Tools); err != nil {
+		return nil, err
 	}
 	return g, nil
 }
@@ -145,29 +140,21 @@ type Gate struct {
 	positions      func(string) string
 	layers         []Layer
 	cacheable      bool
-	byName         map[string]*entry
-	sorted         []*entry // by name (C5)
 	settings       map[string]ToolSettings
-	untrustedFiles bool
-	offers         offerCache
+	tools          atomic.Pointer[toolSet]
 	lists          listCache
 }
 
 // Names returns the names of all registered tools, sorted.
-func (g *Gate) Names() []string {
-	names := make([]string, len(g.sorted))
-	for i, e := range g.sorted {
-		names[i] = e.spec.Name
-	}
-	return names
-}
+func (g *Gate) Names() []string { return g.toolSet().names() }
 
 // UnknownSettings returns the names under tools.settings that no tool has,
 // sorted. They mean nothing, and are worth a notice.
 func (g *Gate) UnknownSettings() []string {
 	var unknown []string
+	tools := g.toolSet()
 	for name := range g.settings {
-		if g.byName[name] == nil {
+		if tools.byName[name] == nil {
 			unknown = append(unknown, name)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -15,10 +17,10 @@ import (
 // maxDescriptionBytes bounds the description of a tool from elsewhere.
 const maxDescriptionBytes = 64 << 10
 
-// entry is one registered tool. It never changes after New.
+// entry is one registered tool. It never changes.
 type entry struct {
 	tool     toolcrib.Tool
-	spec     toolcrib.Spec // as it was at New; Parameters compact, never empty
+	spec     toolcrib.Spec // as it was when registered; Parameters compact, never empty
 	sum      [sha256.Size]byte
 	hash     string // hex of sum
 	schema   *schema
@@ -33,6 +35,47 @@ type entry struct {
 	asker     toolcrib.Asker
 	previewer toolcrib.Previewer
 	binder    toolcrib.Binder
+}
+
+// toolSet is a set of tools as a gate judges with it. It never changes, but for the offers
+// made from it, which it keeps: each offer, turn and explanation is of one set.
+type toolSet struct {
+	byName         map[string]*entry
+	sorted         []*entry // by name (C5)
+	untrustedFiles bool
+	offers         offerCache
+}
+
+// SetTools replaces the tools of the gate by others, all at once. It fails as [New] does,
+// and then changes nothing. A turn that is being judged is judged to its end with
+// the tools that it began with.
+func (g *Gate) SetTools(tools []toolcrib.Tool) error {
+	byName, err := register(tools, g.settings)
+	if err != nil {
+		return err
+	}
+	set := &toolSet{byName: byName, untrustedFiles: untrustedFiles(byName)}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		set.sorted = append(set.sorted, byName[name])
+	}
+	g.tools.Store(set)
+	return nil
+}
+
+// toolSet returns the tools of now; an empty set if there are none.
+func (g *Gate) toolSet() *toolSet {
+	if set := g.tools.Load(); set != nil {
+		return set
+	}
+	return &toolSet{}
+}
+
+func (s *toolSet) names() []string {
+	names := make([]string, len(s.sorted))
+	for i, e := range s.sorted {
+		names[i] = e.spec.Name
+	}
+	return names
 }
 
 // register indexes the tools by name.

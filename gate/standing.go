@@ -135,7 +135,7 @@ func (g *Gate) Today(ctx context.Context, who toolcrib.Principal) (toolcrib.Prin
 // refusal.
 func (g *Gate) Withdrawn(ctx context.Context, who toolcrib.Principal, scope Scope, call *toolcrib.ToolCall) (v Verdict, withdrawn bool) {
 	p, _ := g.policyOf(ctx, &who, &scope) // an error stands in the answers
-	j := judgement{policy: p, ctx: ctx, gate: g, asked: call, entry: g.byName[call.Name], verdict: &v}
+	j := judgement{policy: p, ctx: ctx, gate: g, asked: call, entry: p.tools.byName[call.Name], verdict: &v}
 	v.CallID, v.Tool = call.ID, call.Name
 	if j.entry != nil {
 		v.Effect = j.entry.spec.Effect.OrStrictest()
@@ -193,7 +193,7 @@ func (g *Gate) MayApprove(ctx context.Context, approver toolcrib.Principal, scop
 		return err
 	}
 	for _, name := range tools {
-		if a, no := g.firstRefusal(p.query(name, g.byName[name])); no {
+		if a, no := g.firstRefusal(p.query(name)); no {
 			return &ApproverError{User: approver.User, Tool: name, Reason: a.Layer, Detail: a.Detail}
 		}
 	}
@@ -203,10 +203,11 @@ func (g *Gate) MayApprove(ctx context.Context, approver toolcrib.Principal, scop
 // policyOf is what holds now for this principal and scope. An error leaves a
 // policy that refuses everything and says why.
 func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Scope) (*policy, error) {
+	tools := g.toolSet()
 	over, err := g.overrides(ctx)
 	if err != nil {
 		err = fmt.Errorf("it could not be read which tools are switched off: %w", err)
-		return newPolicy(&Standing{Principal: *who}, scope, over, err), err
+		return newPolicy(tools, &Standing{Principal: *who}, scope, over, err), err
 	}
 	s, err := g.standing(ctx, *who)
 	switch {
@@ -215,7 +216,7 @@ func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Sco
 	case s.Refused == "" && !mayUse(&s.Principal, scope.Agent):
 		s.Refused = notThisAgent(who.User, scope.Agent)
 	}
-	p := newPolicy(&s, scope, over, nil)
+	p := newPolicy(tools, &s, scope, over, nil)
 	p.ready, p.readyAbove = g.lists.of(p), g.lists.above(p)
 	return p, err
 }

@@ -35,10 +35,10 @@ func (g *Gate) States(ctx context.Context) ([]State, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gate: no states: %w", err)
 	}
-	p := newPolicy(nil, nil, over, nil)
-	states := make([]State, len(g.sorted))
-	for i, e := range g.sorted {
-		a := enabled{}.Judge(p.query(e.spec.Name, e))
+	p := newPolicy(g.toolSet(), nil, nil, over, nil)
+	states := make([]State, len(p.tools.sorted))
+	for i, e := range p.tools.sorted {
+		a := enabled{}.Judge(p.query(e.spec.Name))
 		_, overridden := over.Tools[e.spec.Name]
 		on, known := over.Groups[e.spec.Group]
 		states[i] = State{

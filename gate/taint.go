@@ -55,13 +55,13 @@ func untrustedFiles(entries map[string]*entry) bool {
 }
 
 // FilesUntrusted reports whether the files of a workspace are untrusted data.
-func (g *Gate) FilesUntrusted() bool { return g != nil && g.untrustedFiles }
+func (g *Gate) FilesUntrusted() bool { return g != nil && g.toolSet().untrustedFiles }
 
 // untrusted reports whether the result of the call is untrusted data: all results of
 // the tool are, or it may hold what stands in files that are.
 func (j *judgement) untrusted() bool {
 	e := j.entry
-	return e.spec.Untrusted || e.settings.Untrusted || j.gate.untrustedFiles && e.readsFiles(j.targets)
+	return e.spec.Untrusted || e.settings.Untrusted || j.tools.untrustedFiles && e.readsFiles(j.targets)
 }
 
 // readsFiles reports whether a call with these targets reads files, or may read any: a
@@ -80,11 +80,11 @@ func (e *entry) readsFiles(targets []toolcrib.Target) bool {
 const builtin = "builtin"
 
 // untrustedNote tells for explain whether results of a tool are untrusted data.
-func (g *Gate) untrustedNote(e *entry) string {
+func (s *toolSet) untrustedNote(e *entry) string {
 	switch {
 	case e.spec.Untrusted, e.settings.Untrusted:
 		return "its results are untrusted data"
-	case g.untrustedFiles && (e.targeter != nil || e.readsFiles(nil)):
+	case s.untrustedFiles && (e.targeter != nil || e.readsFiles(nil)):
 		return "results of calls that may read files are untrusted data, as the files are"
 	}
 	return ""
