@@ -110,7 +110,7 @@ func Principal(u User, groups []Group) toolcrib.Principal {
 	return p
 }
 
-// NewGroup is a group to add, or to put in the place of the one of its name.
+// NewGroup is a group to add, or to put instead of the one of its name.
 type NewGroup struct {
 	Group
 	// Reuse makes a new group also where users still carry its name, from one that was
@@ -137,7 +137,7 @@ func (e *StaleError) Error() string {
 type CarriedError struct {
 	Group string
 	Users int // who carry the name, disabled ones too
-	// Gone says that the group was removed, and cannot be made anew without
+	// Gone says that the group was removed, and cannot be made again without
 	// [NewGroup.Reuse]; else it restricts them to agents, and cannot be removed.
 	Gone bool
 }

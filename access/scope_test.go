@@ -168,7 +168,7 @@ func targets() *rapid.Generator[access.Target] {
 
 var argumentSamples = []string{`{}`, `{"p":"a"}`, `{"p":"b","q":1}`, `{"p":["a","b"],"q":true}`, `{"q":1}`, `{"p":"c"}`, `{"p":"a","P":"b"}`, `[]`, ``}
 
-// Whatever is added to a scope that stands in a token, it covers no more; with the
+// Whatever is added to a scope of a token, it covers no more; with the
 // exception of names in a list that is there already, which is what lists are for.
 func TestM16_RestrictingNeverWidens(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {

@@ -309,7 +309,7 @@ func TestM16_SignedButNotUnderstood(t *testing.T) {
 			t.Fatalf("%s is not there", old)
 		}
 		_, err := verifier(s, 0).Verify(t.Context(), forge(header, claims, true))
-		if to == `"issued_via":"cli"} ` { // a space after it is JSON all the same
+		if to == `"issued_via":"cli"} ` { // a space after it is JSON anyway
 			if err != nil {
 				t.Errorf("%s: %v", to, err)
 			}

@@ -67,7 +67,7 @@ func TestSecret_Pipe(t *testing.T) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Skip(err)
 	}
-	_, err := s.Get("a") // would wait for ever
+	_, err := s.Get("a") // would wait forever
 	kind(t, err, secret.ErrUnusable, path)
 	kind(t, s.Set("a", []byte("x")), secret.ErrUnusable, path)
 }

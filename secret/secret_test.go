@@ -108,7 +108,7 @@ func TestSecret_AtRest(t *testing.T) {
 	}
 	for _, plain := range []string{"sk-1234567890", "my-name", "c2stMTIzNDU2Nzg5MA"} {
 		if bytes.Contains(data, []byte(plain)) {
-			t.Errorf("%s stands in the file", plain)
+			t.Errorf("%s is in the file", plain)
 		}
 	}
 	info, err := os.Stat(path)

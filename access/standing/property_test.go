@@ -146,7 +146,7 @@ func TestM16_Property_NothingWidens(t *testing.T) {
 	})
 }
 
-// lastAgent tells whether the grant at i is the last one that names an agent: without
+// lastAgent reports whether the grant at i is the last one that names an agent: without
 // any, agents are not restricted by grants (gate.MayRun).
 func lastAgent(grants []string, i int) bool {
 	n := 0

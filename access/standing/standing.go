@@ -23,7 +23,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 )
 
-// Who stands in no directory: no user can be given such a name (access.CheckName).
+// Who is in no directory: no user can be given such a name (access.CheckName).
 const (
 	Anonymous   = "anonymous" // somebody who has not said who they are
 	localPrefix = "local:"    // a user of the operating system
@@ -126,7 +126,7 @@ func (p *People) Standing(ctx context.Context, who toolcrib.Principal) (gate.Sta
 	return s, nil
 }
 
-// outside is somebody who stands in no directory.
+// outside is somebody who is in no directory.
 func outside(who toolcrib.Principal) toolcrib.Principal {
 	who.Admin = who.Admin && Local(who.User)
 	return who

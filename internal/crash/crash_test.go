@@ -1,4 +1,4 @@
-package crash_test
+package crash
 
 import (
 	"context"
@@ -12,9 +12,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/internal/crash"
 	"github.com/toolcrib/toolcrib/journal"
-	"github.com/toolcrib/toolcrib/provider/script"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool/ask"
 	"github.com/toolcrib/toolcrib/tool/files"
@@ -28,43 +26,37 @@ const lyingEnv = "TOOLCRIB_CRASH_LYING"
 
 func TestMain(m *testing.M) {
 	shell.Main()
-	crash.Main(wiring())
+	playProcess()
 	os.Exit(m.Run())
 }
 
-func wiring() crash.Wiring {
-	return crash.Wiring{
-		Open: func(ctx context.Context, path string) (crash.Store, error) {
-			st, err := sqlite.Open(ctx, path, sqlite.Options{})
-			if err != nil {
-				return nil, err
-			}
-			return &synced{Store: st}, nil
-		},
-		Model: func(text string) (toolcrib.Model, error) { return script.New(script.Options{Bytes: []byte(text)}) },
-		Tools: func() ([]toolcrib.Tool, error) {
-			sh, err := shell.New(shell.Options{Mode: shell.ModeAny, Report: &shell.Report{Problem: "not for this test"}})
-			tools := append(files.New(files.Options{}), ask.New(), sh)
-			if os.Getenv(lyingEnv) != "" {
-				for i, t := range tools {
-					if t.Spec().Name == "edit_file" {
-						tools[i] = liar{t.(writer)}
-					}
-				}
-			}
-			return tools, err
-		},
-		Spawn: func(names []string) toolcrib.Tool {
-			var agents []spawn.Agent
-			for _, name := range names {
-				agents = append(agents, spawn.Agent{Name: name})
-			}
-			return spawn.New(agents)
-		},
-	}
+func openStore(ctx context.Context, path string) (*synced, error) {
+	st, err := sqlite.Open(ctx, path, sqlite.Options{})
+	return &synced{Store: st}, err
 }
 
-type writer interface {
+func workTools() ([]toolcrib.Tool, error) {
+	sh, err := shell.New(shell.Options{Mode: shell.ModeAny, Report: &shell.Report{Problem: "not for this test"}})
+	tools := append(files.New(files.Options{}), ask.New(), sh)
+	if os.Getenv(lyingEnv) != "" {
+		for i, t := range tools {
+			if t.Spec().Name == "edit_file" {
+				tools[i] = liar{t.(editor)}
+			}
+		}
+	}
+	return tools, err
+}
+
+func spawnTool(names []string) toolcrib.Tool {
+	var agents []spawn.Agent
+	for _, name := range names {
+		agents = append(agents, spawn.Agent{Name: name})
+	}
+	return spawn.New(agents)
+}
+
+type editor interface {
 	toolcrib.Tool
 	toolcrib.Admitter
 	toolcrib.Targeter
@@ -72,7 +64,7 @@ type writer interface {
 	toolcrib.Preparer
 }
 
-type liar struct{ writer }
+type liar struct{ editor }
 
 func (liar) Reconcile(context.Context, toolcrib.Call, json.RawMessage) (toolcrib.Reconciled, error) {
 	return toolcrib.Reconciled{State: toolcrib.NotHappened}, nil
@@ -95,22 +87,22 @@ const (
 	families = 4
 )
 
-func harness(t *testing.T) *crash.Harness {
+func harness(t *testing.T) *Harness {
 	t.Helper()
-	if !crash.Supported {
+	if !Supported {
 		t.Skip("SKIP: a process cannot be killed here as kill -9 does; the crash test needs Unix")
 	}
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &crash.Harness{Wiring: wiring(), Exe: exe, Dir: t.TempDir()}
+	return &Harness{Exe: exe, Dir: t.TempDir()}
 }
 
-func scenario(t *testing.T, name string) *crash.Scenario {
+func scenario(t *testing.T, name string) *Scenario {
 	t.Helper()
-	all := crash.Scenarios()
-	i := slices.IndexFunc(all, func(sc *crash.Scenario) bool { return sc.Name == name })
+	all := Scenarios()
+	i := slices.IndexFunc(all, func(sc *Scenario) bool { return sc.Name == name })
 	if i < 0 {
 		t.Fatalf("no scenario %q", name)
 	}
@@ -125,21 +117,27 @@ type sample struct {
 	inDoubt int
 	told    int
 	missed  int
-	late    []crash.Tale // stories with a second kill, to choose from
+	late    []Tale // stories with a second kill, to choose from
+}
+
+func newSample(t *testing.T) *sample {
+	t.Helper()
+	n := *seed
+	if n == 0 {
+		n = uint64(time.Now().UnixNano())
+	}
+	t.Logf("to play it again: -crash.seed=%d", n)
+	return &sample{t: t, r: rand.New(rand.NewPCG(n, 0)), covered: map[toolcrib.Kind]bool{}}
 }
 
 // TestCrash_Sample kills runs at points of a sample that covers each scenario of one
 // run, some of those in which runs start one another, and each kind of event;
-// bench/crash takes all points.
+// TestCrash_Sweep takes all points.
 func TestCrash_Sample(t *testing.T) {
 	h := harness(t)
-	if *seed == 0 {
-		*seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("to play it again: -crash.seed=%d", *seed)
-	s := &sample{t: t, r: rand.New(rand.NewPCG(*seed, 0)), covered: map[toolcrib.Kind]bool{}}
-	var all []crash.Tale
-	var chosen []crash.Tale
+	s := newSample(t)
+	var all []Tale
+	var chosen []Tale
 	bases := s.undisturbed(h)
 	for _, base := range bases {
 		tales := tales(base, base.Deaths(0, s.r), nil)
@@ -160,18 +158,18 @@ func TestCrash_Sample(t *testing.T) {
 		t.Errorf("%d calls were in doubt, %d were told by their tool: the sample shows nothing", s.inDoubt, s.told)
 	}
 	t.Logf("%d of %d scenarios, %d points; %d calls in doubt, %d told by their tool, %d kills too late",
-		len(bases), len(crash.Scenarios()), len(all), s.inDoubt, s.told, s.missed)
+		len(bases), len(Scenarios()), len(all), s.inDoubt, s.told, s.missed)
 }
 
 // undisturbed plays scenarios without a kill: each of those with one run, and of the
 // others so many that there is an append of each kind of event.
-func (s *sample) undisturbed(h *crash.Harness) []*crash.Story {
-	var alone, kin []crash.Tale
-	for _, sc := range crash.Scenarios() {
+func (s *sample) undisturbed(h *Harness) []*Story {
+	var alone, kin []Tale
+	for _, sc := range Scenarios() {
 		if sc.Family() {
-			kin = append(kin, crash.Tale{Scenario: sc})
+			kin = append(kin, Tale{Scenario: sc})
 		} else {
-			alone = append(alone, crash.Tale{Scenario: sc})
+			alone = append(alone, Tale{Scenario: sc})
 		}
 	}
 	if len(alone) < 14 || len(kin) < 2*families {
@@ -185,9 +183,9 @@ func (s *sample) undisturbed(h *crash.Harness) []*crash.Story {
 	return stories
 }
 
-func (s *sample) unkilled(h *crash.Harness, tales []crash.Tale) []*crash.Story {
-	var stories []*crash.Story
-	err := h.PlayAll(s.t.Context(), tales, jobs, func(story *crash.Story) bool {
+func (s *sample) unkilled(h *Harness, tales []Tale) []*Story {
+	var stories []*Story
+	err := h.PlayAll(s.t.Context(), tales, jobs, func(story *Story) bool {
 		s.report(story)
 		stories = append(stories, story)
 		return true
@@ -196,12 +194,12 @@ func (s *sample) unkilled(h *crash.Harness, tales []crash.Tale) []*crash.Story {
 		s.t.Fatal("scenarios fail without a kill: ", err)
 	}
 	// They end in any order; the sample of a seed is always the same.
-	slices.SortFunc(stories, func(a, b *crash.Story) int { return strings.Compare(a.Scenario.Name, b.Scenario.Name) })
+	slices.SortFunc(stories, func(a, b *Story) int { return strings.Compare(a.Scenario.Name, b.Scenario.Name) })
 	return stories
 }
 
 // missing are the kinds of events of which no append of these stories has one.
-func missing(stories []*crash.Story) []toolcrib.Kind {
+func missing(stories []*Story) []toolcrib.Kind {
 	have := map[toolcrib.Kind]bool{}
 	for _, story := range stories {
 		for _, step := range story.Steps {
@@ -221,35 +219,35 @@ func missing(stories []*crash.Story) []toolcrib.Kind {
 	return none
 }
 
-// lateKind tells whether events of a kind come only after a kill.
+// lateKind reports whether events of a kind come only after a kill.
 func lateKind(kind toolcrib.Kind) bool { return kind == journal.KindReconciled }
 
 // tales makes a story of each kill, after those that were before.
-func tales(s *crash.Story, kills []crash.Kill, want *crash.Outcome) []crash.Tale {
+func tales(s *Story, kills []Kill, want *Outcome) []Tale {
 	if want == nil {
 		want = &s.Outcome
 	}
-	var all []crash.Tale
+	var all []Tale
 	for _, k := range kills {
-		all = append(all, crash.Tale{Scenario: s.Scenario, Kills: append(slices.Clone(s.Kills), k), Want: want})
+		all = append(all, Tale{Scenario: s.Scenario, Kills: append(slices.Clone(s.Kills), k), Want: want})
 	}
 	return all
 }
 
 // dyingAt returns one of the stories with a kill at this point.
-func (s *sample) dyingAt(from []crash.Tale, label string) crash.Tale {
+func (s *sample) dyingAt(from []Tale, label string) Tale {
 	for _, i := range s.r.Perm(len(from)) {
 		if from[i].Kills[0].Label == label {
 			return from[i]
 		}
 	}
 	s.t.Fatalf("no scenario has a point %s", label)
-	return crash.Tale{}
+	return Tale{}
 }
 
 // covering adds to the chosen stories what it takes to kill around each kind of
 // event that was not killed around yet.
-func (s *sample) covering(from, chosen []crash.Tale) []crash.Tale {
+func (s *sample) covering(from, chosen []Tale) []Tale {
 	have := map[toolcrib.Kind]bool{}
 	for _, i := range s.r.Perm(len(from)) {
 		k := from[i].Kills[len(from[i].Kills)-1]
@@ -267,7 +265,7 @@ func (s *sample) covering(from, chosen []crash.Tale) []crash.Tale {
 
 // play plays n stories: the chosen ones, those that cover the kinds of events, and
 // others as long as there is time.
-func (s *sample) play(h *crash.Harness, from, chosen []crash.Tale, n int) {
+func (s *sample) play(h *Harness, from, chosen []Tale, n int) {
 	chosen = s.covering(from, chosen)
 	must, played, began := len(chosen), 0, time.Now()
 	for _, i := range s.r.Perm(len(from)) {
@@ -275,8 +273,8 @@ func (s *sample) play(h *crash.Harness, from, chosen []crash.Tale, n int) {
 			chosen = append(chosen, from[i])
 		}
 	}
-	see := func(enough func() bool) func(*crash.Story) bool {
-		return func(story *crash.Story) bool {
+	see := func(enough func() bool) func(*Story) bool {
+		return func(story *Story) bool {
 			s.see(story, chosen)
 			played++
 			return !enough()
@@ -296,7 +294,7 @@ func (s *sample) play(h *crash.Harness, from, chosen []crash.Tale, n int) {
 
 // insist kills around an append of a kind of event that was not killed around yet:
 // where things run at the same time, a point may have another event each time.
-func (s *sample) insist(h *crash.Harness, kind toolcrib.Kind, from []crash.Tale) bool {
+func (s *sample) insist(h *Harness, kind toolcrib.Kind, from []Tale) bool {
 	const tries = 20
 	for n, i := 0, s.r.Perm(len(from)); n < tries && len(i) > 0 && !s.covered[kind]; i = i[1:] {
 		kills := from[i[0]].Kills
@@ -304,19 +302,16 @@ func (s *sample) insist(h *crash.Harness, kind toolcrib.Kind, from []crash.Tale)
 			continue
 		}
 		n++
-		if err := h.PlayAll(s.t.Context(), from[i[0]:][:1], 1, func(story *crash.Story) bool { s.see(story, from); return true }); err != nil {
+		if err := h.PlayAll(s.t.Context(), from[i[0]:][:1], 1, func(story *Story) bool { s.see(story, from); return true }); err != nil {
 			s.t.Fatal(err)
 		}
 	}
 	return s.covered[kind]
 }
 
-func (s *sample) see(story *crash.Story, from []crash.Tale) {
-	s.report(story)
-	s.inDoubt += story.InDoubt
-	s.told += story.Told
+func (s *sample) see(story *Story, from []Tale) {
+	s.count(story)
 	if !story.Reached() {
-		s.missed++
 		return
 	}
 	for _, k := range story.Kills {
@@ -331,16 +326,26 @@ func (s *sample) see(story *crash.Story, from []crash.Tale) {
 		}
 	}
 	if len(story.Problems) == 0 && len(story.Kills) == 1 {
-		i := slices.IndexFunc(from, func(t crash.Tale) bool { return t.Scenario == story.Scenario })
+		i := slices.IndexFunc(from, func(t Tale) bool { return t.Scenario == story.Scenario })
 		s.late = append(s.late, taleOf(story, from[i].Want, s.r)...)
 	}
 }
 
-func taleOf(story *crash.Story, want *crash.Outcome, r *rand.Rand) []crash.Tale {
+func taleOf(story *Story, want *Outcome, r *rand.Rand) []Tale {
 	return tales(story, story.Deaths(story.Kills[0].Step+1, r), want)
 }
 
-func (s *sample) report(story *crash.Story) {
+// count reports what went wrong in a story, and counts the rest.
+func (s *sample) count(story *Story) {
+	s.report(story)
+	s.inDoubt += story.InDoubt
+	s.told += story.Told
+	if !story.Reached() {
+		s.missed++
+	}
+}
+
+func (s *sample) report(story *Story) {
 	if len(story.Problems) > 0 {
 		s.t.Errorf("%s:\n    %s", story, strings.Join(story.Problems, "\n    "))
 	}
@@ -355,7 +360,7 @@ func TestCrash_Bites(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(lyingEnv, "1")
-	story, err := h.Play(t.Context(), sc, []crash.Kill{{Label: "effect/w2/1/after"}}, &base.Outcome)
+	story, err := h.Play(t.Context(), sc, []Kill{{Label: "effect/w2/1/after"}}, &base.Outcome)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,12 +370,12 @@ func TestCrash_Bites(t *testing.T) {
 }
 
 // A run whose drivers die again and again before anything is achieved is given up,
-// instead of killing one driver after another for ever (contract §5).
+// instead of killing one driver after another forever (contract §5).
 func TestCrash_WorkerLost(t *testing.T) {
 	h := harness(t)
 	// In the first process append 1 is all up to the request; in each later one append
 	// 1 is taken_up, 2 settles the lost request, 3 is the next.
-	kills := []crash.Kill{{Step: 0, Label: "append/1/after"}, {Step: 1, Label: "append/3/after"}, {Step: 2, Label: "append/3/after"}}
+	kills := []Kill{{Step: 0, Label: "append/1/after"}, {Step: 1, Label: "append/3/after"}, {Step: 2, Label: "append/3/after"}}
 	story, err := h.Play(t.Context(), scenario(t, "answer"), kills, nil)
 	if err != nil {
 		t.Fatal(err)

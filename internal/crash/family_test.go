@@ -52,7 +52,7 @@ func TestFamily(t *testing.T) {
 			delete(p.runs, "run_c")
 			p.call.ChildEnd.Status, p.call.ChildEnd.Usage, p.parent.Children = toolcrib.StatusCancelled, toolcrib.Usage{}, toolcrib.Usage{}
 		}, ""},
-		"goes on, and so does its parent": {func(p *pair) {
+		"continues, and so does its parent": {func(p *pair) {
 			p.parent.Done, p.child.Done, p.call.Result, p.call.ChildEnd, p.events = nil, nil, nil, nil, p.events[:1]
 			p.parent.Children = p.child.Usage // counted when it has ended; here only the laws of the moment matter
 		}, ""},

@@ -1,4 +1,4 @@
-package crash_test
+package crash
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/internal/crash"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -56,7 +55,7 @@ func (s *synced) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.
 	return nil
 }
 
-// barrier tells whether an event must survive a power loss, as design.md §2 has it:
+// barrier reports whether an event must survive a power loss, as design.md §2 has it:
 // before a write runs, a decision, a pause, the end.
 func barrier(body toolcrib.Body) bool {
 	if b, ok := body.(*journal.ToolStarted); ok {
@@ -92,11 +91,11 @@ func TestCrash_BarriersAreSynced(t *testing.T) {
 	h := harness(t)
 	path := filepath.Join(t.TempDir(), "kinds")
 	t.Setenv(syncedEnv, path)
-	var tales []crash.Tale
+	var tales []Tale
 	for _, name := range []string{"approval", "message", "limit raised", "cap error", "another model"} {
-		tales = append(tales, crash.Tale{Scenario: scenario(t, name)})
+		tales = append(tales, Tale{Scenario: scenario(t, name)})
 	}
-	if err := h.PlayAll(t.Context(), tales, jobs, func(s *crash.Story) bool {
+	if err := h.PlayAll(t.Context(), tales, jobs, func(s *Story) bool {
 		for _, p := range s.Problems {
 			t.Errorf("%s: %s", s, p)
 		}

@@ -86,7 +86,7 @@ func TestMessage_ManyCalls(t *testing.T) {
 	}
 }
 
-// Whatever stands in it: a body is JSON, and within its bound.
+// Whatever is in it: a body is JSON, and within its bound.
 func TestMessage_AlwaysBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		long := rapid.Custom(func(t *rapid.T) string {

@@ -13,7 +13,7 @@ import (
 )
 
 // Line holds what is on its way to messengers, one message for each address. The
-// library cannot be told to stop: what it still does when its time is up goes on until
+// library cannot be told to stop: what it still does when its time is up continues until
 // its own limits, or the process, end it, and until then nothing else is sent there.
 // The zero value is ready; it is safe for use by many goroutines, and must not be copied.
 type Line struct {

@@ -27,7 +27,7 @@ import (
 )
 
 // receiver is a webhook's receiver, as Standard Webhooks describes one. It answers with
-// its statuses in turn, and with the last for ever.
+// its statuses in turn, and with the last forever.
 type receiver struct {
 	*httptest.Server
 	mu       sync.Mutex

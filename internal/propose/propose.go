@@ -18,7 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Rule is a rule that stands in no configuration until a person puts it there.
+// Rule is a rule that is in no configuration until a person puts it there.
 type Rule struct {
 	Name  string        `json:"name"`
 	Tools []string      `json:"tools"`
@@ -43,7 +43,7 @@ const (
 	maxWorkspace = 500 // bytes of its path
 )
 
-// For makes the rule for calls like this one; nil = there is none that is narrow enough.
+// For makes the rule for calls like this one; nil if none is narrow enough.
 // It holds in the workspace of the call, for a command line of plain words alone, and
 // for files of the same kind in the same folder, symbolic links resolved: no rule holds
 // for a line with another command in it, or for a path that leads elsewhere.

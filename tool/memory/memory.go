@@ -60,7 +60,7 @@ func spec(name, description, parameters string, effect toolcrib.Effect) toolcrib
 	}
 }
 
-// CheckKey tells what is wrong with the key of a note (C13): it has 1 to 256 bytes
+// CheckKey says what is wrong with the key of a note (C13): it has 1 to 256 bytes
 // of UTF-8 and no "..", slash, backslash or control character.
 func CheckKey(key string) error {
 	switch {

@@ -46,7 +46,7 @@ func (in *readInput) key() string {
 	return *in.Key
 }
 
-// all tells whether the call looks at every note.
+// all reports whether the call looks at every note.
 func (in *readInput) all() bool { return in.Key == nil }
 
 type readResult struct {
@@ -188,7 +188,7 @@ func output(result any, cut, untrusted bool) (toolcrib.Output, error) {
 	return out, err
 }
 
-// blankLine is what stands between paragraphs.
+// blankLine is what is between paragraphs.
 var blankLine = regexp.MustCompile(`\r?\n[ \t]*\r?\n\s*`)
 
 // paragraphs splits a text at blank lines (C9).

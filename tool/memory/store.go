@@ -64,7 +64,7 @@ func (l Limits) OrDefault() Limits {
 	return l
 }
 
-// Allow tells whether there is room for a note beside the others of its user: nil or
+// Allow reports whether there is room for a note beside the others of its user: nil or
 // a [*FullError]. others are all notes but the one that is replaced.
 func (l Limits) Allow(note Note, others []Note) error {
 	l = l.OrDefault()
@@ -90,5 +90,5 @@ var ErrChanged = errors.New("memory: the note was changed by somebody else")
 // FullError says that a limit leaves no room for a note, in words for the model.
 type FullError struct{ Text string }
 
-// Error tells which limit, and what to do.
+// Error says which limit, and what to do.
 func (e *FullError) Error() string { return e.Text }

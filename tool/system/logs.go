@@ -159,13 +159,13 @@ func (t *fetchLogs) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outp
 	out, err := wire.Output(result)
 	out.Cut = result.Truncated
 	if result.instructs() {
-		// What a stranger's server or file said stands in the log, too, when it failed.
+		// Untrusted data of a server or file is in the log, too, when it failed.
 		out.Untrusted, out.Source = true, "log"
 	}
 	return out, err
 }
 
-// instructs tells whether an entry holds phrases that read like instructions to a
+// instructs reports whether an entry holds phrases that read like instructions to a
 // model.
 func (r *logsResult) instructs() bool {
 	for _, e := range r.Entries {
@@ -241,7 +241,7 @@ func tidy(e LogEntry, mask func(string) string) LogEntry {
 	return tidied
 }
 
-// secretAttribute tells whether a value of this name is redacted in a text, too:
+// secretAttribute reports whether a value of this name is redacted in a text, too:
 // token, but not input_tokens.
 func secretAttribute(name string) bool {
 	if len(name) > maxFactBytes {

@@ -70,7 +70,7 @@ func (t *runtimeInfo) Spec() toolcrib.Spec {
 	return spec("get_runtime_info", "Tell about the running toolcrib: version, platform, processors, memory, uptime and its store.", noParameters, false)
 }
 
-// Call tells what is known. Without raw it reads no environment, no configuration
+// Call reports what is known. Without raw it reads no environment, no configuration
 // and no path.
 func (t *runtimeInfo) Call(ctx context.Context, _ toolcrib.Call) (toolcrib.Output, error) {
 	if err := ctx.Err(); err != nil {
@@ -92,7 +92,7 @@ func (t *runtimeInfo) Call(ctx context.Context, _ toolcrib.Call) (toolcrib.Outpu
 	return wire.Output(result)
 }
 
-// details tells what the system tells; what it does not is left out.
+// details has what the system says; the rest is left out.
 func (t *runtimeInfo) details(ctx context.Context) *rawInfo {
 	raw := &rawInfo{PID: os.Getpid(), ParentPID: os.Getppid(), UID: os.Getuid(), GID: os.Getgid(), Temporary: cutTo(os.TempDir(), maxRawValue), Arguments: []string{}}
 	if host, err := os.Hostname(); err == nil {

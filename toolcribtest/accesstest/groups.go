@@ -54,7 +54,7 @@ func carriers(t *testing.T, d access.Directory) {
 	_, err := d.PutGroup(t.Context(), again, by)
 	carried(t, err, access.CarriedError{Group: "staff", Users: 2, Gone: true})
 	if all, err := d.Groups(t.Context()); err != nil || len(all) != 0 {
-		t.Errorf("the group was made all the same: %+v, %v", all, err)
+		t.Errorf("the group was made anyway: %+v, %v", all, err)
 	}
 	again.Reuse = true
 	if c, err := d.PutGroup(t.Context(), again, by); err != nil || c.Carriers != 2 {
@@ -95,7 +95,7 @@ func staleGroups(t *testing.T, d access.Directory) {
 	_, err = put(access.NewGroup{After: &wrong})
 	stale(err)
 	if all, err := d.Groups(t.Context()); err != nil || len(all) != 1 || !slices.Equal(all[0].Grants, first.Grants) {
-		t.Errorf("it was changed all the same: %+v, %v", all, err)
+		t.Errorf("it was changed anyway: %+v, %v", all, err)
 	}
 	if _, err = put(access.NewGroup{After: &first.Changed, Group: access.Group{Grants: []string{"read_file"}}}); err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func agentsGroup(t *testing.T, d access.Directory) {
 	_, err := d.RemoveGroup(t.Context(), "readers", by)
 	carried(t, err, access.CarriedError{Group: "readers", Users: 1})
 	if all, err := d.Groups(t.Context()); err != nil || len(all) != 1 {
-		t.Errorf("the group was removed all the same: %+v, %v", all, err)
+		t.Errorf("the group was removed anyway: %+v, %v", all, err)
 	}
 	done(t)(d.EditUser(t.Context(), "anna", access.Edit{Groups: &[]string{}, AllAgents: true}, by))
 	done(t)(d.RemoveGroup(t.Context(), "readers", by))
@@ -187,7 +187,7 @@ func agentsOfGroups(t *testing.T, d access.Directory) {
 	off.Disabled = true
 	_, err = d.PutGroup(t.Context(), off, by)
 	refused(t, err, toolcrib.CodeConflict)
-	off.Grants = []string{"agent:reader"} // it goes on restricting
+	off.Grants = []string{"agent:reader"} // it continues to restrict
 	done(t)(d.PutGroup(t.Context(), off, by))
 	bare.AllAgents = true
 	done(t)(d.PutGroup(t.Context(), bare, by))

@@ -46,7 +46,7 @@ func (h *Harness) look(ctx context.Context, s *Story) (now *scene, err error) {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
-	st, err := h.Wiring.Open(ctx, path)
+	st, err := openStore(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (h *Harness) look(ctx context.Context, s *Story) (now *scene, err error) {
 	return now, nil
 }
 
-func load(ctx context.Context, st Store, page store.Page) (*scene, error) {
+func load(ctx context.Context, st *synced, page store.Page) (*scene, error) {
 	now := &scene{runs: map[toolcrib.RunID]*agent.State{}}
 	for i := range page.Runs {
 		rec := &page.Runs[i]

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Supported tells whether a process can kill itself here as kill -9 would.
+// Supported reports whether a process can kill itself here as kill -9 would.
 const Supported = true
 
 // killSelf ends the process at once: no deferred call, no flush, no signal handler.
@@ -18,7 +18,7 @@ func killSelf() {
 	select {} // the signal arrives before the next instruction that matters
 }
 
-// killed tells whether a process ended by SIGKILL.
+// killed reports whether a process ended by SIGKILL.
 func killed(state *os.ProcessState) bool {
 	status, ok := state.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL

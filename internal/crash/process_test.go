@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"maps"
 	"os"
@@ -18,30 +17,8 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
-	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/provider/script"
 )
-
-// Store is what the crash test needs of a durable store.
-type Store interface {
-	toolcrib.Journal
-	toolcrib.Contents
-	Runs(ctx context.Context, f store.Filter) (store.Page, error)
-	Verify(ctx context.Context, run toolcrib.RunID) (store.Verified, error)
-	VerifySystem(ctx context.Context) (store.Verified, error)
-	VerifyAll(ctx context.Context) (store.VerifiedAll, error)
-	io.Closer
-}
-
-// Wiring is what a process is made of.
-type Wiring struct {
-	Open  func(ctx context.Context, path string) (Store, error)
-	Model func(script string) (toolcrib.Model, error)
-	// Tools are write_file, edit_file, read_file, search_files, exec_shell (mode
-	// any) and ask_user.
-	Tools func() ([]toolcrib.Tool, error)
-	// Spawn is the tool spawn, for these agents.
-	Spawn func(agents []string) toolcrib.Tool
-}
 
 // childEnv makes a program play a process of the crash test: an order as JSON.
 const childEnv = "TOOLCRIB_CRASH_ORDER"
@@ -73,9 +50,9 @@ type order struct {
 // refused is the exit status for a command that the run does not allow (now).
 const refused = 3
 
-// Main plays a process of the crash test, if the program was started as one; then
-// it does not return. Call it before anything else.
-func Main(w Wiring) {
+// playProcess plays a process of the crash test, if the program was started as one; then
+// it does not return.
+func playProcess() {
 	text := os.Getenv(childEnv)
 	if text == "" {
 		return
@@ -83,7 +60,7 @@ func Main(w Wiring) {
 	var o order
 	err := json.Unmarshal([]byte(text), &o)
 	if err == nil {
-		err = o.carryOut(context.Background(), w)
+		err = o.carryOut(context.Background())
 	}
 	var state *agent.StateError
 	switch {
@@ -97,7 +74,7 @@ func Main(w Wiring) {
 	os.Exit(0)
 }
 
-func (o *order) carryOut(ctx context.Context, w Wiring) (err error) {
+func (o *order) carryOut(ctx context.Context) (err error) {
 	sc, err := find(o.Scenario)
 	if err != nil {
 		return err
@@ -107,7 +84,7 @@ func (o *order) carryOut(ctx context.Context, w Wiring) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, trace.Close()) }()
-	st, err := w.Open(ctx, filepath.Join(o.Dir, database))
+	st, err := openStore(ctx, filepath.Join(o.Dir, database))
 	if err != nil {
 		return err
 	}
@@ -115,7 +92,7 @@ func (o *order) carryOut(ctx context.Context, w Wiring) (err error) {
 	d := &dead{at: o.Kill, delay: o.Delay, trace: trace}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	runner, err := o.runner(sc, w, st, d, cancel)
+	runner, err := o.runner(sc, st, d, cancel)
 	if err != nil {
 		return err
 	}
@@ -149,18 +126,18 @@ func (o *order) carryOut(ctx context.Context, w Wiring) (err error) {
 // errTold ends a process that is told to leave its run as it is, as SIGTERM does.
 var errTold = errors.New("told to end")
 
-func (o *order) runner(sc *Scenario, w Wiring, st Store, d *dead, end context.CancelCauseFunc) (*agent.Runner, error) {
+func (o *order) runner(sc *Scenario, st *synced, d *dead, end context.CancelCauseFunc) (*agent.Runner, error) {
 	cancel := func() {
 		d.pass("cancelled")
 		end(&agent.CancelError{By: person})
 	}
-	given, err := w.Tools()
+	given, err := workTools()
 	if err != nil {
 		return nil, err
 	}
 	durable := newDeadly(st, d)
 	if len(sc.team) > 0 {
-		given = append(given, w.Spawn(slices.Sorted(maps.Keys(sc.team))))
+		given = append(given, spawnTool(slices.Sorted(maps.Keys(sc.team))))
 	}
 	var tools []toolcrib.Tool
 	for _, t := range append(given, functions(o.Dir, cancel, durable.settled)...) {
@@ -173,7 +150,8 @@ func (o *order) runner(sc *Scenario, w Wiring, st Store, d *dead, end context.Ca
 	options := agent.Options{
 		Journal: durable, Contents: durable, Gate: g, Clock: &clock{began: time.Now()}, Retry: retry(), Worker: "crash", Version: "test", Agents: sc.agent,
 		Models: func(_ context.Context, m journal.ModelInfo) (toolcrib.Model, error) {
-			model, err := w.Model(sc.scriptOf(m.ID))
+			var model toolcrib.Model
+			model, err := script.New(script.Options{Bytes: []byte(sc.scriptOf(m.ID))})
 			if sc.flaky > 0 && m.ID != secondModel {
 				model = &flaky{Model: model, fails: sc.flaky, mark: filepath.Join(o.Dir, "failed-"+m.ID)}
 			}

@@ -19,9 +19,8 @@ import (
 
 // Harness starts processes, kills them, and looks at what they leave.
 type Harness struct {
-	Wiring Wiring
-	Exe    string // the program that is started; its main function calls Main first
-	Dir    string // an existing folder for the scenarios' own
+	Exe string // the program that is started: this test
+	Dir string // an existing folder for the scenarios' own
 }
 
 // Kill is one death: in the Step-th process of a story (from 0), at a point.
@@ -67,7 +66,7 @@ type Story struct {
 // maxSteps bounds the processes of a story.
 const maxSteps = 40
 
-// String tells how the story can be played again.
+// String says how the story can be played again.
 func (s *Story) String() string {
 	text := "scenario " + s.Scenario.Name
 	for _, k := range s.Kills {
@@ -81,7 +80,7 @@ func (s *Story) problemf(format string, args ...any) {
 }
 
 // Play tells a story. The error is one of the test itself; what the run did wrong
-// stands in Story.Problems. want is the outcome of the story without kills, nil
+// is in Story.Problems. want is the outcome of the story without kills, nil
 // for that one.
 func (h *Harness) Play(ctx context.Context, sc *Scenario, kills []Kill, want *Outcome) (*Story, error) {
 	dir, err := os.MkdirTemp(h.Dir, "story-")

@@ -65,7 +65,7 @@ func unmarked(text string) string {
 	return duration.ReplaceAllString(text, `"duration_ms":0`)
 }
 
-func (s *Story) outcome(ctx context.Context, st Store, now *scene) (o Outcome, err error) {
+func (s *Story) outcome(ctx context.Context, st *synced, now *scene) (o Outcome, err error) {
 	top, err := endOf(ctx, st, now.top)
 	if err != nil {
 		return o, err
@@ -84,11 +84,11 @@ func (s *Story) outcome(ctx context.Context, st Store, now *scene) (o Outcome, e
 	}
 	slices.Sort(o.Effects)
 	o.Effects = append([]string{}, o.Effects...)
-	o.Files, err = files(filepath.Join(s.dir, workspace))
+	o.Files, err = treeOf(filepath.Join(s.dir, workspace))
 	return o, err
 }
 
-func endOf(ctx context.Context, st Store, state *agent.State) (*Ended, error) {
+func endOf(ctx context.Context, st *synced, state *agent.State) (*Ended, error) {
 	o := &Ended{
 		Agent: state.Start.Agent.Name, Status: state.Status, Iterations: state.Iterations, Taint: state.Taint, Kept: map[string]string{},
 	}
@@ -177,8 +177,8 @@ func lines(path string) ([]string, error) {
 	return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"), err
 }
 
-// files reads all files below a folder.
-func files(root string) (map[string]string, error) {
+// treeOf reads all files below a folder.
+func treeOf(root string) (map[string]string, error) {
 	all := map[string]string{}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

@@ -53,8 +53,8 @@ func (sc *Scenario) agent(_ context.Context, _ toolcrib.Principal, name, _ strin
 	return t, nil
 }
 
-// spawn is a call of another agent.
-func spawn(id, name string) [3]string {
+// spawns is a call of another agent.
+func spawns(id, name string) [3]string {
 	return call("spawn", id, "{agent: "+name+", task: help}")
 }
 
@@ -74,23 +74,23 @@ const (
 
 // children are runs that call agents, and come to their end by themselves.
 func children() []*Scenario {
-	calls := turn(spawn("p1", one)) + turn(line("c9")) + done
+	calls := turn(spawns("p1", one)) + turn(line("c9")) + done
 	writes := turn(call("write_file", "w1", "{path: a.txt, content: one}"), line("c1")) +
 		turn(call("edit_file", "w2", "{path: old.txt, old_text: two, new_text: zwei}"), thing("r1")) + done
-	below := turn(spawn("p2", two), thing("r2")) + turn(line("c2")) + done
+	below := turn(spawns("p2", two), thing("r2")) + turn(line("c2")) + done
 	tight := says(one, turn(thing("r1"))+turn(line("c1"))+done, two, turn(thing("r2"), line("c2"))+done)
-	both := turn(spawn("p1", one), spawn("p2", two)) + turn(line("c9")) + done
+	both := turn(spawns("p1", one), spawns("p2", two)) + turn(line("c9")) + done
 	return []*Scenario{
-		{Name: "child", script: turn(spawn("p1", one), thing("r9")) + turn(line("c9")) + done, team: says(one, writes)},
+		{Name: "child", script: turn(spawns("p1", one), thing("r9")) + turn(line("c9")) + done, team: says(one, writes)},
 		{Name: "child, not happened", script: calls, team: says(one, turn(line("c1"), line("c2"))+done), notHappened: true},
 		{Name: "child of a child", script: calls, team: says(one, below, two, writes)},
 		{
 			// The second ends first, and its end is written down before its result is.
 			Name: "two children", budget: toolcrib.Budget{MaxRequests: 100},
-			script: turn(spawn("p1", one), spawn("p2", two), thing("r9")) + turn(line("c9")) + done,
+			script: turn(spawns("p1", one), spawns("p2", two), thing("r9")) + turn(line("c9")) + done,
 			team:   says(one, turn(line("c1"))+turn(call("await", "r1", "{name: "+two+"}"))+done, two, writes2+done),
 		},
-		{Name: "child after child", script: turn(spawn("p1", one)) + turn(spawn("p2", one), spawn("p3", two)) + done, team: says(one, done, two, writes2+done)},
+		{Name: "child after child", script: turn(spawns("p1", one)) + turn(spawns("p2", one), spawns("p3", two)) + done, team: says(one, done, two, writes2+done)},
 		{Name: "child fails", script: calls, team: says(one, "- {error: auth}\n")},
 		{Name: "child, outages", flaky: outage, script: calls, team: says(one, turn(line("c1"))+turn(thing("r1"))+done)},
 		{Name: "child cannot start", script: calls, team: map[string]*member{one: {broken: true}}},
@@ -100,7 +100,7 @@ func children() []*Scenario {
 		{Name: "children, few tokens", loose: true, budget: toolcrib.Budget{MaxTokens: 12_000, MaxCostUSD: 0.016}, script: both, team: tight},
 		{
 			Name: "child refused later", loose: true, team: says(one, turn(line("c1"))+turn(line("c2"))+done),
-			script: turn(spawn("p1", one), call("switch_off", "o1", "{name: spawn}")) + turn(line("c9")) + done,
+			script: turn(spawns("p1", one), call("switch_off", "o1", "{name: spawn}")) + turn(line("c9")) + done,
 		},
 	}
 }
@@ -113,7 +113,7 @@ const writes2 = "- usage: {input: 100, output: 10}\n" +
 // childrenEnded are runs that call agents and are ended from outside.
 func childrenEnded() []*Scenario {
 	oneByOne := func(l *toolcrib.Limits) { l.MaxParallel = 1 }
-	calls := turn(thing("r9")) + turn(spawn("p1", one)) + turn(line("c9")) + done
+	calls := turn(thing("r9")) + turn(spawns("p1", one)) + turn(line("c9")) + done
 	cancels := turn(line("c1"), call("cancel_run", "x1", "{}"), line("c2")) + done
 	return []*Scenario{
 		{Name: "cancel, child", script: calls, team: map[string]*member{one: {script: cancels, limits: oneByOne}}},
@@ -123,26 +123,26 @@ func childrenEnded() []*Scenario {
 		},
 		{
 			Name: "cancel, child of a child", script: calls,
-			team: map[string]*member{one: {script: turn(spawn("p2", two)) + done}, two: {script: cancels, limits: oneByOne}},
+			team: map[string]*member{one: {script: turn(spawns("p2", two)) + done}, two: {script: cancels, limits: oneByOne}},
 		},
 		{
-			Name: "cancel, two children", loose: true, script: turn(spawn("p1", one), spawn("p2", two)) + done,
+			Name: "cancel, two children", loose: true, script: turn(spawns("p1", one), spawns("p2", two)) + done,
 			team: map[string]*member{one: {script: cancels, limits: oneByOne}, two: {script: writes2 + turn(line("c4")) + done}},
 		},
 		{Name: "cancel, child parked", cancel: true, confirm: gate.ConfirmWrites, script: calls, team: says(one, turn(line("c1"), thing("r1"))+done)},
 		{
-			Name: "cancel, children parked", cancel: true, confirm: gate.ConfirmWrites, script: turn(spawn("p1", one), spawn("p3", two)) + done,
-			team: map[string]*member{one: {script: turn(spawn("p2", two)) + done}, two: {script: turn(thing("r1"), line("c1")) + done}},
+			Name: "cancel, children parked", cancel: true, confirm: gate.ConfirmWrites, script: turn(spawns("p1", one), spawns("p3", two)) + done,
+			team: map[string]*member{one: {script: turn(spawns("p2", two)) + done}, two: {script: turn(thing("r1"), line("c1")) + done}},
 		},
 	}
 }
 
 // childrenAsked are runs that call agents which wait for a person.
 func childrenAsked() []*Scenario {
-	calls := turn(spawn("p1", one), thing("r9")) + done
-	both := turn(spawn("p1", one), spawn("p2", two), line("c9")) + done
+	calls := turn(spawns("p1", one), thing("r9")) + done
+	both := turn(spawns("p1", one), spawns("p2", two), line("c9")) + done
 	writes := turn(line("c1"), call("write_file", "w1", "{path: a.txt, content: one}"), thing("r1")) + done
-	below := turn(line("c2"), spawn("p2", two)) + done
+	below := turn(line("c2"), spawns("p2", two)) + done
 	strange := turn(call("read_stranger", "s1", "{}")) + "- {text: as the stranger says}\n"
 	return []*Scenario{
 		{Name: "child, approval", confirm: gate.ConfirmWrites, script: calls, team: says(one, writes)},
@@ -162,14 +162,14 @@ func childrenAsked() []*Scenario {
 		{Name: "children, nobody asks", confirm: gate.ConfirmWrites, approve: agent.ApproveDeny, script: both, team: says(one, writes, two, writes2+done)},
 		{Name: "children, terminal", confirm: gate.ConfirmWrites, approve: agent.ApproveAsk, script: both, team: says(one, writes, two, writes2+done)},
 		{Name: "child of a child, terminal", confirm: gate.ConfirmWrites, approve: agent.ApproveAsk, script: calls, team: says(one, below, two, writes)},
-		{Name: "child, taint", script: turn(spawn("p1", one)) + turn(line("c9")) + done, team: says(one, strange)},
+		{Name: "child, taint", script: turn(spawns("p1", one)) + turn(line("c9")) + done, team: says(one, strange)},
 		{
-			Name: "taint, child", approve: agent.ApproveAll, script: turn(call("read_stranger", "s1", "{}")) + turn(spawn("p1", one)) + done,
+			Name: "taint, child", approve: agent.ApproveAll, script: turn(call("read_stranger", "s1", "{}")) + turn(spawns("p1", one)) + done,
 			team: says(one, turn(line("c1"))+done),
 		},
 		{
 			Name: "child asks", answer: `"blue"`, confirm: gate.ConfirmWrites,
-			script: turn(spawn("p1", one), spawn("p2", two), call("ask_user", "q9", "{question: Which shade}")) + done,
+			script: turn(spawns("p1", one), spawns("p2", two), call("ask_user", "q9", "{question: Which shade}")) + done,
 			team:   says(one, turn(line("c1"), call("ask_user", "q1", "{question: Which colour}"))+done, two, done),
 		},
 		{

@@ -34,7 +34,7 @@ func (s *Story) Deaths(first int, r *rand.Rand) []Kill {
 	return kills
 }
 
-// Reached tells whether every kill of the story has happened. A kill "during" may
+// Reached reports whether every kill of the story has happened. A kill "during" may
 // come too late, and the points of parallel calls differ from one run to the next.
 func (s *Story) Reached() bool {
 	n := 0

@@ -4,7 +4,7 @@ package crash
 
 import "os"
 
-// Supported tells whether a process can kill itself here as kill -9 would.
+// Supported reports whether a process can kill itself here as kill -9 would.
 const Supported = false
 
 func killSelf() {}

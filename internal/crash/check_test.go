@@ -19,7 +19,7 @@ import (
 
 // check looks at a run that has ended, and at those below it.
 func (h *Harness) check(ctx context.Context, s *Story, now *scene, want *Outcome) (err error) {
-	st, err := h.Wiring.Open(ctx, filepath.Join(s.dir, database))
+	st, err := openStore(ctx, filepath.Join(s.dir, database))
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (h *Harness) check(ctx context.Context, s *Story, now *scene, want *Outcome
 }
 
 // checkRun looks at one run by itself.
-func (s *Story) checkRun(ctx context.Context, st Store, run *agent.State) (events []toolcrib.Event, err error) {
+func (s *Story) checkRun(ctx context.Context, st *synced, run *agent.State) (events []toolcrib.Event, err error) {
 	one := &Story{Scenario: s.Scenario}
 	if _, err := st.Verify(ctx, run.Run); err != nil {
 		one.problemf("verify: %v", err)
@@ -79,39 +79,21 @@ func (s *Story) checkRun(ctx context.Context, st Store, run *agent.State) (event
 	return events, nil
 }
 
-// story is the journal in one line.
+// story is the journal in a few lines.
 func story(events []toolcrib.Event) string {
 	var b strings.Builder
 	for _, e := range events {
-		fmt.Fprintf(&b, " %s", e.Body.EventKind())
-		switch v := e.Body.(type) {
-		case *journal.ToolStarted:
-			b.WriteString("(" + v.ID + ")")
-		case *journal.ToolResult:
-			b.WriteString("(" + v.ToolCallID + " " + string(v.Status) + ")")
-		case *journal.Reconciled:
-			b.WriteString("(" + v.ID + " " + string(v.State) + ")")
-		case *journal.ConfirmationRequired:
-			b.WriteString("(" + string(v.Kind) + ")")
-		case *journal.ConfirmationResolved:
-			b.WriteString("(" + v.Decision + ")")
-		case *journal.ChildStarted:
-			b.WriteString("(" + v.ID + " " + v.Agent + ")")
-		case *journal.ChildParked:
-			b.WriteString("(" + v.ID + ")")
-		case *journal.ChildResumed:
-			b.WriteString("(" + v.ID + ")")
-		case *journal.ChildEnded:
-			b.WriteString("(" + v.ID + " " + string(v.Status) + ")")
-		case *journal.Paused:
-			b.WriteString("(" + v.Pending.Kind + ")")
+		body, err := json.Marshal(e.Body)
+		if err != nil {
+			body = []byte(err.Error())
 		}
+		fmt.Fprintf(&b, "\n      %s %.100s", e.Body.EventKind(), body)
 	}
-	return strings.TrimSpace(b.String())
+	return b.String()
 }
 
 // compare holds an outcome against the one without kills. What a person said of a
-// call in doubt stands in for its result.
+// call in doubt replaces its result.
 func (s *Story) compare(got, want Outcome) {
 	for i, l := range got.Effects[:max(len(got.Effects)-1, 0)] {
 		if got.Effects[i+1] == l {
@@ -172,7 +154,7 @@ func (s *Story) allow(got, want *Ended, whole *Outcome) (free, unsure []string) 
 	return free, unsure
 }
 
-// same tells what differs.
+// same reports what differs.
 func (s *Story) same(whose string, got, want any) {
 	g, w := fields(got), fields(want)
 	for _, name := range slices.Sorted(maps.Keys(w)) {

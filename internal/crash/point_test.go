@@ -17,7 +17,7 @@ type Point struct {
 	Kinds []toolcrib.Kind // of the events of an append
 }
 
-// during tells whether the kill comes some time after the point instead of at it.
+// during reports whether the kill comes some time after the point instead of at it.
 func (p Point) during() bool { return strings.HasSuffix(p.Label, "/during") }
 
 // dead is where this process passes its points, and dies at one of them.

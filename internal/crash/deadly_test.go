@@ -14,7 +14,7 @@ import (
 // The points of a child run have the name of its agent in their labels, so that they
 // are the same ones however runs that are driven at once go along.
 type deadly struct {
-	Store
+	*synced
 	*dead
 
 	mu    sync.Mutex
@@ -22,8 +22,8 @@ type deadly struct {
 	news  chan struct{} // closed at the next append
 }
 
-func newDeadly(st Store, d *dead) *deadly {
-	return &deadly{Store: st, dead: d, begin: map[toolcrib.RunID]*journal.RunStarted{}, news: make(chan struct{})}
+func newDeadly(st *synced, d *dead) *deadly {
+	return &deadly{synced: st, dead: d, begin: map[toolcrib.RunID]*journal.RunStarted{}, news: make(chan struct{})}
 }
 
 func (j *deadly) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
@@ -31,7 +31,7 @@ func (j *deadly) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.
 	if err != nil {
 		return err
 	}
-	err = j.around(label, events, func() error { return j.Store.Append(ctx, run, after, events...) })
+	err = j.around(label, events, func() error { return j.synced.Append(ctx, run, after, events...) })
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	close(j.news)
@@ -44,7 +44,7 @@ func (j *deadly) Put(ctx context.Context, run toolcrib.RunID, ref string, data [
 	if err != nil {
 		return err
 	}
-	return j.around(label, nil, func() error { return j.Store.Put(ctx, run, ref, data) })
+	return j.around(label, nil, func() error { return j.synced.Put(ctx, run, ref, data) })
 }
 
 // labelOf is the label of the next point of a run.

@@ -46,13 +46,13 @@ type Scenario struct {
 
 	team   map[string]*member // whom the run may call; nil = nobody
 	budget toolcrib.Budget
-	early  bool // the person decides as soon as any run waits, and goes on with the run at the top then
+	early  bool // the person decides as soon as any run waits, and then continues the run at the top
 	// loose: the end may be another one than without kills, for what was lost counts, or
 	// runs that are driven at once differ. Only the laws hold.
 	loose bool
 }
 
-// Family tells whether there are runs that start one another.
+// Family reports whether there are runs that start one another.
 func (sc *Scenario) Family() bool { return sc.team != nil }
 
 // person is who decides, cancels and speaks.
