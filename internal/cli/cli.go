@@ -107,7 +107,7 @@ toolcrib tools list`,
 	flags.StringVar(&a.tokenFlag, "token-file", "", "act by the access token in this file, within its scope; - reads standard input")
 	root.AddCommand(
 		a.runCommand(), a.chatCommand(), a.toolsCommand(), a.runsCommand(), a.sessionsCommand(), a.approvalsCommand(), a.gateCommand(), a.auditCommand(), a.usageCommand(), a.agentsCommand(), a.modelsCommand(), a.skillsCommand(),
-		a.configCommand(), a.trustCommand(), a.secretCommand(), a.usersCommand(), a.tokensCommand(), a.doctorCommand(), a.versionCommand(), a.completionCommand(),
+		a.configCommand(), a.trustCommand(), a.secretCommand(), a.usersCommand(), a.tokensCommand(), a.backupCommand(), a.restoreCommand(), a.doctorCommand(), a.versionCommand(), a.completionCommand(),
 	)
 	root.SetHelpCommand(a.helpCommand(root))
 	root.SetFlagErrorFunc(flagError)

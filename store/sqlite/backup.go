@@ -1,0 +1,40 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// Backup writes a copy of the database, as it is at one moment, and of its keys into an
+// empty folder, under their names there. Runs continue meanwhile. The copy contains the
+// head that Backup returns. Without the key file it is store.ErrKeys.
+func (s *Store) Backup(ctx context.Context, dir string) (head store.Head, err error) {
+	keys, err := loadKeys(s.keysPath)
+	if err != nil {
+		return head, err
+	}
+	if head, err = s.Head(ctx); err != nil {
+		return head, err
+	}
+	db, err := openDB(s.path, s.busy)
+	if err != nil {
+		return head, err
+	}
+	defer func() { err = errors.Join(err, mapped(s.path, db.Close())) }()
+	path := filepath.Join(dir, filepath.Base(s.path))
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // SQLite would let others read it
+	if err != nil {
+		return head, err
+	}
+	if err := f.Close(); err != nil {
+		return head, err
+	}
+	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", path); err != nil {
+		return head, s.failed(ctx, err)
+	}
+	return head, writeKeys(filepath.Join(dir, keysName), keys)
+}
