@@ -76,7 +76,7 @@ func TestFiles(t *testing.T) {
 	if n := reply.Finish.Notices; len(n) != 6 || n[0].Code != toolcrib.NoticeFileNotSent || !strings.Contains(n[1].Message, "8000 pixels") {
 		t.Errorf("notices %v", n)
 	}
-	if err := modeltest.CheckAnthropicRequest(r.body); err != nil {
+	if err := modeltest.Anthropic.Check("", r.body); err != nil {
 		t.Error(err)
 	}
 }
@@ -132,7 +132,7 @@ func TestCacheMarks(t *testing.T) {
 		if got, want := strings.Count(body, mark), min(3+n, 4); got != want {
 			t.Errorf("request %d has %d marks, want %d: %s", n, got, want, body)
 		}
-		if err := modeltest.CheckAnthropicRequest(r.body); err != nil {
+		if err := modeltest.Anthropic.Check("", r.body); err != nil {
 			t.Error(err)
 		}
 		before = last + mark

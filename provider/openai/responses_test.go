@@ -233,7 +233,7 @@ func TestResponses_N12_ToolTurns(t *testing.T) {
 	if got := string(r.fields(t)["input"]); got != want {
 		t.Errorf("input\n%s\nwant\n%s", got, want)
 	}
-	if err := modeltest.CheckResponsesRequest(r.body); err != nil {
+	if err := modeltest.Responses.Check("", r.body); err != nil {
 		t.Error(err)
 	}
 }
@@ -302,7 +302,7 @@ func TestResponses_Files(t *testing.T) {
 	if n := reply.Finish.Notices; len(n) != 2 || n[0].Code != toolcrib.NoticeFileNotSent || n[1].Code != toolcrib.NoticeFileNotSent {
 		t.Errorf("notices %v", n)
 	}
-	if err := modeltest.CheckResponsesRequest(r.body); err != nil {
+	if err := modeltest.Responses.Check("", r.body); err != nil {
 		t.Error(err)
 	}
 }
@@ -344,10 +344,10 @@ func TestResponses_ModelChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := modeltest.CheckResponsesRequest(r.bodies[1]); err != nil {
+	if err := modeltest.Responses.Check("", r.bodies[1]); err != nil {
 		t.Error(err)
 	}
-	if err := modeltest.CheckOpenAIRequest(r.bodies[2]); err != nil || !bytes.Equal(r.bodies[0], r.bodies[2]) {
+	if err := modeltest.OpenAI.Check("", r.bodies[2]); err != nil || !bytes.Equal(r.bodies[0], r.bodies[2]) {
 		t.Errorf("%v\n%s\n%s", err, r.bodies[0], r.bodies[2])
 	}
 }

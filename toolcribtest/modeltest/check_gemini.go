@@ -1,327 +1,286 @@
 package modeltest
 
 import (
-	"encoding/json"
-	"errors"
+	"encoding/base64"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 )
 
-type geminiRequest struct {
-	Contents          []geminiContent   `json:"contents"`
-	SystemInstruction *geminiContent    `json:"systemInstruction"`
-	Tools             *[]geminiTool     `json:"tools"`
-	ToolConfig        *geminiToolConfig `json:"toolConfig"`
-	GenerationConfig  *geminiConfig     `json:"generationConfig"`
-	SafetySettings    json.RawMessage   `json:"safetySettings"`
-	CachedContent     *string           `json:"cachedContent"`
-	Labels            map[string]string `json:"labels"`
-	ServiceTier       *string           `json:"serviceTier"`
-	names             []string          // of the functions
-	model             geminiModel       // as the path names it
-	open              []geminiCallPart  // calls that wait for their results
-}
+const (
+	geminiFields       = "contents systemInstruction tools toolConfig generationConfig safetySettings cachedContent labels serviceTier"
+	geminiConfigFields = "temperature topP topK candidateCount maxOutputTokens stopSequences seed presencePenalty frequencyPenalty " +
+		"responseLogprobs logprobs responseModalities mediaResolution responseMimeType responseSchema responseJsonSchema thinkingConfig"
+)
 
-type geminiContent struct {
-	Role  string       `json:"role"`
-	Parts []geminiPart `json:"parts"`
-}
+var (
+	geminiFunctionName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}$`)
+	geminiNamed        = regexp.MustCompile(`^(gemini|gemma)-(\d+)(?:\.(\d+))?`)
+)
 
-type geminiPart struct {
-	Text             *string             `json:"text"`
-	Thought          bool                `json:"thought"`
-	ThoughtSignature *string             `json:"thoughtSignature"`
-	FunctionCall     *geminiCallPart     `json:"functionCall"`
-	FunctionResponse *geminiResponsePart `json:"functionResponse"`
-	InlineData       *geminiBlob         `json:"inlineData"`
-	FileData         json.RawMessage     `json:"fileData"`
-	VideoMetadata    json.RawMessage     `json:"videoMetadata"`
-	MediaResolution  json.RawMessage     `json:"mediaResolution"`
-}
-
-type geminiCallPart struct {
-	ID   string          `json:"id"`
-	Name string          `json:"name"`
-	Args json.RawMessage `json:"args"`
-}
-
-type geminiResponsePart struct {
-	ID       string          `json:"id"`
-	Name     string          `json:"name"`
-	Response json.RawMessage `json:"response"`
-	Parts    []struct {
-		InlineData *geminiBlob     `json:"inlineData"`
-		FileData   json.RawMessage `json:"fileData"`
-	} `json:"parts"`
-}
-
-type geminiBlob struct {
-	MIMEType    string `json:"mimeType"`
-	Data        []byte `json:"data"` // base64
-	DisplayName string `json:"displayName"`
-}
-
-type geminiTool struct {
-	FunctionDeclarations []geminiFunction `json:"functionDeclarations"`
-}
-
-type geminiFunction struct {
-	Name                 string          `json:"name"`
-	Description          string          `json:"description"`
-	Parameters           json.RawMessage `json:"parameters"`
-	ParametersJSONSchema json.RawMessage `json:"parametersJsonSchema"`
-}
-
-type geminiToolConfig struct {
-	FunctionCallingConfig *struct {
-		Mode                 string   `json:"mode"`
-		AllowedFunctionNames []string `json:"allowedFunctionNames"`
-	} `json:"functionCallingConfig"`
-}
-
-type geminiConfig struct {
-	Temperature        *float64        `json:"temperature"`
-	TopP               *float64        `json:"topP"`
-	TopK               *float64        `json:"topK"`
-	CandidateCount     *int            `json:"candidateCount"`
-	MaxOutputTokens    *int32          `json:"maxOutputTokens"`
-	StopSequences      []string        `json:"stopSequences"`
-	Seed               *int32          `json:"seed"`
-	PresencePenalty    *float64        `json:"presencePenalty"`
-	FrequencyPenalty   *float64        `json:"frequencyPenalty"`
-	ResponseLogprobs   *bool           `json:"responseLogprobs"`
-	Logprobs           *int            `json:"logprobs"`
-	ResponseModalities []string        `json:"responseModalities"`
-	MediaResolution    *string         `json:"mediaResolution"`
-	ResponseMIMEType   *string         `json:"responseMimeType"`
-	ResponseSchema     json.RawMessage `json:"responseSchema"`
-	ResponseJSONSchema json.RawMessage `json:"responseJsonSchema"`
-	ThinkingConfig     *geminiThinking `json:"thinkingConfig"`
-}
-
-type geminiThinking struct {
-	IncludeThoughts bool    `json:"includeThoughts"`
-	ThinkingBudget  *int32  `json:"thinkingBudget"`
-	ThinkingLevel   *string `json:"thinkingLevel"`
-}
-
-// geminiModel is what a name tells; the zero value is a model of which nothing is
-// known.
+// geminiModel is what is known of a model by its name; the zero value is a model of which
+// nothing is known.
 type geminiModel struct {
 	gemma      bool
 	generation int // 205 = 2.5
 	pro, flash bool
 }
 
-var geminiNamed = regexp.MustCompile(`^(gemini|gemma)-(\d+)(?:\.(\d+))?`)
-
 func geminiModelOf(name string) (m geminiModel) {
 	name = name[strings.LastIndexByte(name, '/')+1:]
+	m.pro, m.flash = strings.Contains(name, "-pro"), strings.Contains(name, "-flash")
 	if strings.HasPrefix(name, "gemini-") && strings.HasSuffix(name, "-latest") {
-		return geminiModel{generation: 305, pro: strings.Contains(name, "-pro"), flash: strings.Contains(name, "-flash")}
+		m.generation = 305
+	} else if parts := geminiNamed.FindStringSubmatch(name); parts != nil {
+		major, _ := strconv.Atoi(parts[2])
+		minor, _ := strconv.Atoi(parts[3]) // absent is 0
+		m.gemma, m.generation = parts[1] == "gemma", major*100+minor
 	}
-	parts := geminiNamed.FindStringSubmatch(name)
-	if parts == nil {
-		return m
-	}
-	major, _ := strconv.Atoi(parts[2])
-	minor, _ := strconv.Atoi(parts[3]) // absent is 0
-	return geminiModel{
-		gemma: parts[1] == "gemma", generation: major*100 + minor,
-		pro: strings.Contains(name, "-pro"), flash: strings.Contains(name, "-flash"),
-	}
+	return m
 }
 
-// three tells whether the model asks for thought signatures.
+// three reports whether the model asks for thought signatures.
 func (m geminiModel) three() bool { return !m.gemma && m.generation >= 300 }
 
-// CheckGeminiRequest tells what the Generative Language API would refuse in a
-// request body for a model ("" = any), and what requirements N8, N12 and N13
-// forbid; nil = nothing. It is stricter than the API in this: user and model must
-// take turns, the results of calls come in their order, schemas hold nothing
-// beyond the documented subset, and each turn with calls must be signed for
-// models of generation 3, not only the latest.
-func CheckGeminiRequest(model string, body []byte) error {
-	r := geminiRequest{model: geminiModelOf(model)}
-	if err := strict(body, &r); err != nil {
-		return err
+// gemini checks a request of the Generative Language API. It is stricter than the API in
+// this: user and model must take turns, schemas hold nothing beyond the documented
+// subset, and each turn with calls must be signed for models of generation 3, not only
+// the latest.
+func (c *checker) gemini(m geminiModel, doc object) {
+	c.names = geminiFunctionName
+	c.only("", doc, geminiFields)
+	old := m.gemma && m.generation < 400
+	c.wrong(old && doc["tools"] != nil, "tools: Function calling is not enabled for this model")
+	c.wrong(old && doc["systemInstruction"] != nil, "systemInstruction: Developer instruction is not enabled for this model")
+	c.geminiTools(doc)
+	c.geminiConfig(m, doc["generationConfig"])
+	if v, ok := doc["systemInstruction"]; ok {
+		parts, _ := c.only("systemInstruction", v, "parts")["parts"].([]any)
+		c.wrong(len(parts) != 1 || blank(at(parts[0], "text")), "systemInstruction: must hold one text that is not blank")
 	}
-	for _, check := range []func() error{r.checkTools, r.checkToolConfig, r.checkConfig, r.checkSystem, r.checkContents} {
-		if err := check(); err != nil {
-			return err
+	for i, v := range c.list("contents", doc["contents"]) {
+		where := fmt.Sprintf("contents[%d]", i)
+		turn := c.only(where, v, "role parts")
+		c.next(where, text(turn["role"]), "model")
+		if turn["role"] == "model" {
+			c.say(where)
 		}
-	}
-	return nil
-}
-
-var geminiFunctionName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}$`)
-
-func (r *geminiRequest) checkTools() error {
-	if r.Tools == nil {
-		return nil
-	}
-	if len(*r.Tools) != 1 || len((*r.Tools)[0].FunctionDeclarations) == 0 {
-		return errors.New("tools: must hold one list of functions that is not empty; leave it out (N8)")
-	}
-	if r.model.gemma && r.model.generation < 400 {
-		return errors.New("tools: Function calling is not enabled for this model")
-	}
-	for i, f := range (*r.Tools)[0].FunctionDeclarations {
-		where := fmt.Sprintf("tools[0].functionDeclarations[%d]", i)
-		switch {
-		case !geminiFunctionName.MatchString(f.Name):
-			return fmt.Errorf("%s.name: %q does not match %s", where, f.Name, geminiFunctionName)
-		case slices.Contains(r.names, f.Name):
-			return fmt.Errorf("%s.name: %q twice", where, f.Name)
-		case blank(f.Description):
-			return fmt.Errorf("%s.description: is missing", where)
-		case f.Parameters != nil:
-			return fmt.Errorf("%s.parameters: parametersJsonSchema is wanted", where)
-		}
-		if f.ParametersJSONSchema != nil {
-			if err := checkGeminiParameters(f.ParametersJSONSchema); err != nil {
-				return fmt.Errorf("%s.parametersJsonSchema%w", where, err)
+		signed := !m.three() // by the first call of the turn
+		for _, part := range c.list(where+".parts", turn["parts"]) {
+			p := c.geminiPart(where, part)
+			if turn["role"] == "model" {
+				c.geminiSaid(where, p, &signed)
+			} else {
+				c.geminiAsked(m, where, p)
 			}
 		}
-		r.names = append(r.names, f.Name)
+		if turn["role"] == "user" {
+			c.say(where)
+		}
 	}
-	if !slices.IsSorted(r.names) {
-		return errors.New("tools: not sorted by name (C5)")
-	}
-	return nil
+	c.last()
 }
 
-func (r *geminiRequest) checkToolConfig() error {
-	if r.ToolConfig == nil {
-		return nil
-	}
-	c := r.ToolConfig.FunctionCallingConfig
-	switch {
-	case c == nil:
-		return errors.New("toolConfig: is empty")
-	case len(r.names) == 0:
-		return errors.New("toolConfig: only with tools")
-	case c.Mode != "AUTO" && c.Mode != "ANY" && c.Mode != "NONE" && c.Mode != "VALIDATED":
-		return fmt.Errorf("toolConfig.functionCallingConfig.mode: %q", c.Mode)
-	case len(c.AllowedFunctionNames) > 0 && c.Mode != "ANY":
-		return errors.New("toolConfig: allowedFunctionNames only with mode ANY")
-	}
-	for _, name := range c.AllowedFunctionNames {
-		if !slices.Contains(r.names, name) {
-			return fmt.Errorf("toolConfig: %q is not in tools", name)
+func (c *checker) geminiTools(doc object) {
+	if v, ok := doc["tools"]; ok {
+		tools := c.list("tools (N8)", v)
+		c.wrong(len(tools) != 1, "tools: must hold one list of functions (N8)")
+		for _, tool := range tools {
+			for i, v := range c.list("tools[0] (N8)", c.only("tools[0]", tool, "functionDeclarations")["functionDeclarations"]) {
+				where := fmt.Sprintf("tools[0].functionDeclarations[%d]", i)
+				f := c.only(where, v, "name description parametersJsonSchema")
+				c.offer(where, text(f["name"]))
+				c.wrong(blank(f["description"]), "%s.description: is missing", where)
+				if schema, ok := f["parametersJsonSchema"]; ok {
+					properties, _ := at(schema, "properties").(object)
+					c.wrong(at(schema, "type") != "object", "%s: the schema must be of type object", where)
+					c.wrong(len(properties) == 0, "%s: properties should be non-empty; leave the schema out", where)
+					c.geminiSchema(where, schema)
+				}
+			}
 		}
 	}
-	return nil
+	if v, ok := doc["toolConfig"]; ok {
+		c.wrong(len(c.tools) == 0, "toolConfig: only with tools")
+		f := c.only("toolConfig", c.only("toolConfig", v, "functionCallingConfig")["functionCallingConfig"], "mode allowedFunctionNames")
+		c.oneOf("toolConfig.mode", fmt.Sprint(f["mode"]), "AUTO ANY NONE VALIDATED")
+		names, _ := f["allowedFunctionNames"].([]any)
+		c.wrong(len(names) > 0 && f["mode"] != "ANY", "toolConfig: allowedFunctionNames only with mode ANY")
+		for _, name := range names {
+			c.chosen(text(name))
+		}
+	}
 }
 
-func (r *geminiRequest) checkConfig() error {
-	c := r.GenerationConfig
-	if c == nil {
-		return nil
+func (c *checker) geminiConfig(m geminiModel, v any) {
+	if v == nil {
+		return
 	}
-	switch {
-	case c.Temperature != nil && (*c.Temperature < 0 || *c.Temperature > 2):
-		return errors.New("temperature: must be 0 to 2")
-	case c.MaxOutputTokens != nil && *c.MaxOutputTokens < 1:
-		return errors.New("maxOutputTokens: must be positive")
-	case c.CandidateCount != nil && *c.CandidateCount != 1:
-		return errors.New("candidateCount: must be 1")
-	case c.ResponseSchema != nil && c.ResponseJSONSchema != nil:
-		return errors.New("responseSchema and responseJsonSchema exclude each other")
-	case c.ResponseJSONSchema != nil && (c.ResponseMIMEType == nil || *c.ResponseMIMEType != "application/json"):
-		return errors.New("responseJsonSchema: only with responseMimeType application/json")
-	case c.ResponseMIMEType != nil && *c.ResponseMIMEType == "application/json" && len(r.names) > 0 && !r.model.three():
-		return errors.New("tools: Function calling with a response mime type: 'application/json' is unsupported")
+	config := c.only("generationConfig", v, geminiConfigFields)
+	c.within("temperature", config["temperature"], 0, 2)
+	c.within("maxOutputTokens", config["maxOutputTokens"], 1, 1<<31-1)
+	c.within("candidateCount", config["candidateCount"], 1, 1)
+	schema := config["responseJsonSchema"]
+	asJSON := config["responseMimeType"] == "application/json"
+	c.wrong(schema != nil && config["responseSchema"] != nil, "responseSchema and responseJsonSchema exclude each other")
+	c.wrong(schema != nil && !asJSON, "responseJsonSchema: only with responseMimeType application/json")
+	c.wrong(asJSON && len(c.tools) > 0 && !m.three(), "tools: Function calling with a response mime type: 'application/json' is unsupported")
+	if schema != nil {
+		c.geminiSchema("responseJsonSchema", schema)
 	}
-	if c.ResponseJSONSchema != nil {
-		if err := checkGeminiSchema("", c.ResponseJSONSchema, 0); err != nil {
-			return fmt.Errorf("responseJsonSchema%w", err)
-		}
+	if t, ok := config["thinkingConfig"]; ok {
+		c.geminiThinking(m, c.only("thinkingConfig", t, "includeThoughts thinkingBudget thinkingLevel"))
 	}
-	return r.checkThinking(c.ThinkingConfig)
 }
 
-func (r *geminiRequest) checkThinking(t *geminiThinking) error {
-	m := r.model
-	switch {
-	case t == nil:
-		return nil
-	case m.gemma || m.generation > 0 && m.generation < 205:
-		return errors.New("thinkingConfig: the model has no reasoning")
-	case t.ThinkingBudget != nil && t.ThinkingLevel != nil:
-		return errors.New("thinkingConfig: budget and level exclude each other")
-	case t.ThinkingBudget == nil && t.ThinkingLevel == nil:
-		return nil
+func (c *checker) geminiThinking(m geminiModel, t object) {
+	budget, hasBudget := t["thinkingBudget"].(float64)
+	level, hasLevel := t["thinkingLevel"]
+	c.wrong(m.gemma || m.generation > 0 && m.generation < 205, "thinkingConfig: the model has no reasoning")
+	c.wrong(hasBudget && hasLevel, "thinkingConfig: budget and level exclude each other")
+	if hasLevel {
+		c.oneOf("thinkingLevel", level, "MINIMAL LOW MEDIUM HIGH")
+		c.wrong(!m.three(), "thinkingLevel: only from generation 3 on")
+		c.wrong(level == "MINIMAL" && !m.flash || level == "MEDIUM" && m.pro && m.generation == 300,
+			"thinkingLevel: %v is not supported by this model", level)
 	}
-	if t.ThinkingLevel != nil {
-		level := *t.ThinkingLevel
-		switch {
-		case !slices.Contains([]string{"MINIMAL", "LOW", "MEDIUM", "HIGH"}, level):
-			return fmt.Errorf("thinkingLevel: %q", level)
-		case !m.three():
-			return errors.New("thinkingLevel: only from generation 3 on")
-		case level == "MINIMAL" && !m.flash, level == "MEDIUM" && m.pro && m.generation == 300:
-			return fmt.Errorf("thinkingLevel: %s is not supported by this model", level)
-		}
-		return nil
+	if hasBudget {
+		c.wrong(budget < -1 || budget > 32768 || m.flash && budget > 24576, "thinkingBudget: %v is out of range", budget)
+		c.wrong(m.pro && budget >= 0 && budget < 128, "thinkingBudget: this model needs at least 128")
+		c.wrong(t["includeThoughts"] == true && budget == 0, "includeThoughts: only with reasoning")
 	}
-	b := *t.ThinkingBudget
-	switch {
-	case b < -1 || b > 32768 || m.flash && b > 24576:
-		return fmt.Errorf("thinkingBudget: %d is out of range", b)
-	case m.pro && b >= 0 && b < 128:
-		return errors.New("thinkingBudget: this model needs at least 128")
-	case t.IncludeThoughts && b == 0:
-		return errors.New("includeThoughts: only with reasoning")
-	}
-	return nil
 }
 
-func (r *geminiRequest) checkSystem() error {
-	s := r.SystemInstruction
-	switch {
-	case s == nil:
-		return nil
-	case r.model.gemma && r.model.generation < 400:
-		return errors.New("systemInstruction: Developer instruction is not enabled for this model")
-	case s.Role != "" || len(s.Parts) != 1 || s.Parts[0].Text == nil || blank(*s.Parts[0].Text):
-		return errors.New("systemInstruction: must hold one text that is not blank")
+// geminiPart checks what holds for the parts of both sides.
+func (c *checker) geminiPart(where string, v any) object {
+	p := c.only(where, v, "text thought thoughtSignature functionCall functionResponse inlineData fileData videoMetadata mediaResolution")
+	kinds := 0
+	for _, kind := range []string{"text", "functionCall", "functionResponse", "inlineData", "fileData"} {
+		if p[kind] != nil {
+			kinds++
+		}
 	}
-	return nil
+	c.wrong(kinds != 1, "%s: a part must have exactly one kind of data", where)
+	c.wrong(p["text"] != nil && blank(p["text"]) && p["thoughtSignature"] == nil, "%s.text: is blank", where)
+	if p["inlineData"] != nil {
+		c.geminiFile(where, p["inlineData"])
+	}
+	return p
 }
 
-func (r *geminiRequest) checkContents() error {
-	if len(r.Contents) == 0 {
-		return errors.New("contents: must not be empty")
+func (c *checker) geminiFile(where string, v any) {
+	f := c.only(where+".inlineData", v, "mimeType data displayName")
+	data, err := base64.StdEncoding.DecodeString(text(f["data"]))
+	c.wrong(!strings.Contains(text(f["mimeType"]), "/") || len(data) == 0 || err != nil,
+		"%s.inlineData: must hold files, with mimeType and data", where)
+}
+
+// dummySignature is the documented stand-in for a signature that there is not.
+const dummySignature = "skip_thought_signature_validator"
+
+// geminiSaid checks a part of the model; signed reports whether its calls are signed.
+func (c *checker) geminiSaid(where string, p object, signed *bool) {
+	c.wrong(p["functionResponse"] != nil, "%s: functionResponse in a turn of the model", where)
+	if signature, ok := p["thoughtSignature"]; ok {
+		s := text(signature)
+		_, err := base64.RawStdEncoding.DecodeString(strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(s, "=")))
+		c.wrong(s == dummySignature && p["functionCall"] == nil, "%s.thoughtSignature: only a call goes without a real one", where)
+		c.wrong(s != dummySignature && (err != nil || s == ""), "%s.thoughtSignature: Base64 decoding failed for %q", where, s)
+		*signed = *signed || p["functionCall"] != nil
 	}
-	role := "model"
-	for i := range r.Contents {
-		c := &r.Contents[i]
-		where := fmt.Sprintf("contents[%d]", i)
-		switch {
-		case c.Role != "user" && c.Role != "model":
-			return fmt.Errorf("%s.role: %q; must be user or model", where, c.Role)
-		case c.Role == role:
-			return fmt.Errorf("%s.role: two turns of the %s in a row, or no user at the start", where, role)
-		case len(c.Parts) == 0:
-			return fmt.Errorf("%s.parts: must not be empty", where)
+	if v, ok := p["functionCall"]; ok {
+		call := c.only(where+".functionCall", v, "id name args")
+		c.call(where+".functionCall", text(call["id"]), text(call["name"]), call["args"])
+		c.wrong(!*signed, "%s: Function call is missing a thought_signature in functionCall parts", where)
+	}
+}
+
+// geminiAsked checks a part of the user. What stands for a file may be between results.
+func (c *checker) geminiAsked(m geminiModel, where string, p object) {
+	c.wrong(p["functionCall"] != nil || p["thought"] != nil || p["thoughtSignature"] != nil, "%s: a user neither calls nor reasons", where)
+	if said := text(p["text"]); said != "" && !strings.HasPrefix(said, "[file ") {
+		c.say(where)
+	}
+	v, ok := p["functionResponse"]
+	if !ok {
+		return
+	}
+	f := c.only(where+".functionResponse", v, "id name response parts")
+	c.wrong(text(f["name"]) == "", "%s.functionResponse: has no name", where)
+	c.result(where+".functionResponse", text(f["id"]), text(f["name"]))
+	_, isObject := f["response"].(object)
+	c.wrong(!isObject, "%s.functionResponse.response: must be an object", where)
+	c.noReference(where, f["response"])
+	parts, _ := f["parts"].([]any)
+	c.wrong(len(parts) > 0 && !m.three(), "%s.functionResponse.parts: only from generation 3 on", where)
+	for _, part := range parts {
+		c.geminiFile(where, c.only(where, part, "inlineData")["inlineData"])
+	}
+}
+
+// noReference finds a member $ref, which the API takes for a reference to a part.
+func (c *checker) noReference(where string, v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, inner := range v {
+			c.noReference(where, inner)
 		}
-		role = c.Role
-		var err error
-		if role == "model" {
-			err = r.checkModel(c)
-		} else {
-			err = r.checkUser(c)
-		}
-		if err != nil {
-			return fmt.Errorf("%s%w", where, err)
+	case object:
+		for name, inner := range v {
+			c.wrong(name == "$ref", "%s: reference to a part that there is not", where)
+			c.noReference(where, inner)
 		}
 	}
-	if role != "user" {
-		return errors.New("contents: the last must be the user's")
+}
+
+// geminiSchema holds a schema to the documented subset of JSON Schema.
+func (c *checker) geminiSchema(where string, v any) {
+	schema := c.only(where+": outside the documented subset", v, "type title description format minItems maxItems minimum maximum "+
+		"enum required properties items additionalProperties anyOf prefixItems")
+	types, ok := schema["type"].([]any)
+	if !ok && schema["type"] != nil {
+		types = []any{schema["type"]}
 	}
-	return nil
+	for _, one := range types {
+		c.oneOf(where+".type: no type", one, "string number integer boolean object array null")
+	}
+	for word, value := range schema {
+		at := where + "." + word
+		switch word {
+		case "title", "description", "format":
+			_, ok := value.(string)
+			c.wrong(!ok, "%s: must be a text", at)
+		case "minItems", "maxItems", "minimum", "maximum":
+			_, ok := value.(float64)
+			c.wrong(!ok, "%s: must be a number", at)
+		case "enum":
+			for _, one := range c.list(at, value) {
+				_, isText := one.(string)
+				_, isNumber := one.(float64)
+				c.wrong(!isText && !isNumber, "%s: holds strings and numbers only", at)
+			}
+		case "required":
+			known, _ := schema["properties"].(object)
+			names, ok := value.([]any)
+			c.wrong(!ok, "%s: must be a list", at)
+			for _, name := range names {
+				c.wrong(known[text(name)] == nil, "%s: %v: property is not defined", at, name)
+			}
+		case "properties":
+			inner, _ := value.(object)
+			c.wrong(len(inner) == 0, "%s: should be non-empty", at)
+			for name, p := range inner {
+				c.geminiSchema(at+"."+name, p)
+			}
+		case "items", "additionalProperties":
+			if _, ok := value.(bool); !ok || word == "items" {
+				c.geminiSchema(at, value)
+			}
+		case "anyOf", "prefixItems":
+			for _, p := range c.list(at, value) {
+				c.geminiSchema(at, p)
+			}
+		}
+	}
 }

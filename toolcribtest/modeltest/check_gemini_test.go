@@ -17,8 +17,7 @@ const goodGemini = `{"generationConfig":{"temperature":1,"maxOutputTokens":100,"
 {"role":"user","parts":[{"functionResponse":{"id":"1","name":"f","response":{"result":"a"}}},{"functionResponse":{"name":"g","response":{"b":[{}]},"parts":[{"inlineData":{"mimeType":"image/png","data":"AAAA"}}]}},{"text":"note"}]}]}`
 
 func TestCheckGeminiRequest(t *testing.T) {
-	check := func(body []byte) error { return modeltest.CheckGeminiRequest("gemini-3.5-flash", body) }
-	checkBreakages(t, goodGemini, check, []breakage{
+	checkBreakages(t, modeltest.Gemini, "gemini-3.5-flash", goodGemini, []breakage{
 		{"unknown field", `"toolConfig"`, `"stream":true,"toolConfig"`, "unknown field"},
 		{"unknown inner field", `"temperature":1`, `"top_k":1,"temperature":1`, "unknown field"},
 		{"twice", `"temperature":1`, `"temperature":1,"temperature":1`, "twice"},
@@ -63,8 +62,8 @@ func TestCheckGeminiRequest(t *testing.T) {
 		{"N12 unanswered", `,{"functionResponse":{"name":"g","response":{"b":[{}]},"parts":[{"inlineData":{"mimeType":"image/png","data":"AAAA"}}]}}`, ``, "N12"},
 		{"N12 one too many", `{"text":"note"}`, `{"functionResponse":{"name":"g","response":{}}}`, "N12"},
 		{"N12 name", `{"functionResponse":{"name":"g"`, `{"functionResponse":{"name":"f"`, "N12"},
-		{"ID", `{"functionResponse":{"id":"1"`, `{"functionResponse":{"id":"2"`, "id"},
-		{"text before result", `{"functionResponse":{"id":"1"`, `{"text":"x"},{"functionResponse":{"id":"1"`, "after other"},
+		{"ID", `{"functionResponse":{"id":"1"`, `{"functionResponse":{"id":"2"`, "waiting for"},
+		{"text before result", `{"functionResponse":{"id":"1"`, `{"text":"x"},{"functionResponse":{"id":"1"`, "right after"},
 		{"response no object", `"response":{"result":"a"}`, `"response":"a"`, "object"},
 		{"response with reference", `"response":{"result":"a"}`, `"response":{"a":[{"$ref":"#/x"}]}`, "reference"},
 		{"model answers itself", `{"text":"hm","thought":true,"thoughtSignature":"YWJj"}`, `{"functionResponse":{"name":"f","response":{}}}`, "turn of the model"},
@@ -95,7 +94,7 @@ func TestCheckGeminiRequest_Generations(t *testing.T) {
 		{"gemma-3-27b-it", body(`{}`, ``), "not enabled"},
 		{"gemma-3-27b-it", `{"systemInstruction":{"parts":[{"text":"s"}]},"contents":[{"role":"user","parts":[{"text":"q"}]}]}`, "not enabled"},
 	} {
-		err := modeltest.CheckGeminiRequest(tt.model, []byte(tt.body))
+		err := modeltest.Gemini.Check(tt.model, []byte(tt.body))
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: error %v, want one with %q", tt.model, err, tt.want)
 		}

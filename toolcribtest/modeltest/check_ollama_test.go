@@ -16,7 +16,7 @@ const goodOllama = `{"model":"m","stream":true,"think":true,"truncate":false,"op
 {"role":"assistant","content":"done"},{"role":"user","content":"more"}]}`
 
 func TestCheckOllamaRequest(t *testing.T) {
-	checkBreakages(t, goodOllama, modeltest.CheckOllamaRequest, []breakage{
+	checkBreakages(t, modeltest.Ollama, "", goodOllama, []breakage{
 		{"no JSON", `{"model"`, `{model`, "JSON"},
 		{"unknown field", `"model":"m"`, `"model":"m","num_ctx":1`, "unknown field"},
 		{"twice", `"model":"m"`, `"model":"m","model":"m"`, "twice"},
@@ -49,7 +49,7 @@ func TestCheckOllamaRequest(t *testing.T) {
 		{"N12 unanswered", `,{"role":"tool","content":"","tool_name":"g"}`, ``, "N12"},
 		{"N12 orphan", `{"role":"assistant","content":"done"}`, `{"role":"tool","content":"","tool_name":"g"}`, "answers no call"},
 		{"N12 at the end", goodOllama[strings.Index(goodOllama, `,
-{"role":"tool","content":"a"`):], `]}`, "have no result"},
+{"role":"tool","content":"a"`):], `]}`, "not answered"},
 	})
 }
 
@@ -58,7 +58,7 @@ const goodLlamaCpp = `{"model":"m","chat_template_kwargs":{"enable_thinking":fal
 "messages":[{"role":"user","content":"q"}]}`
 
 func TestCheckLlamaCppRequest(t *testing.T) {
-	checkBreakages(t, goodLlamaCpp, modeltest.CheckLlamaCppRequest, []breakage{
+	checkBreakages(t, modeltest.LlamaCpp, "", goodLlamaCpp, []breakage{
 		{"no JSON", `{"model"`, `{model`, "JSON"},
 		{"twice", `"model":"m"`, `"model":"m","model":"m"`, "twice"},
 		{"unknown field", `"model":"m"`, `"model":"m","num_ctx":1`, "unknown field"},

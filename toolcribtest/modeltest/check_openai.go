@@ -1,296 +1,288 @@
 package modeltest
 
 import (
-	"encoding/json"
-	"errors"
+	"encoding/base64"
 	"fmt"
-	"slices"
+	"regexp"
+	"strings"
 )
 
-type openAIRequest struct {
-	Model               string              `json:"model"`
-	Messages            []openAIMessage     `json:"messages"`
-	Tools               *[]openAITool       `json:"tools"`
-	ToolChoice          json.RawMessage     `json:"tool_choice"`
-	ParallelToolCalls   *bool               `json:"parallel_tool_calls"`
-	Stream              *bool               `json:"stream"`
-	StreamOptions       *openAIStreamOption `json:"stream_options"`
-	Temperature         *float64            `json:"temperature"`
-	TopP                *float64            `json:"top_p"`
-	MaxTokens           *int64              `json:"max_tokens"`
-	MaxCompletionTokens *int64              `json:"max_completion_tokens"`
-	ReasoningEffort     *string             `json:"reasoning_effort"`
-	ResponseFormat      json.RawMessage     `json:"response_format"`
-	Stop                json.RawMessage     `json:"stop"`
-	Seed                *int64              `json:"seed"`
-	N                   *int                `json:"n"`
-	User                *string             `json:"user"`
-	Metadata            map[string]string   `json:"metadata"`
-	Store               *bool               `json:"store"`
-	ServiceTier         *string             `json:"service_tier"`
-	Verbosity           *string             `json:"verbosity"`
-	PromptCacheKey      *string             `json:"prompt_cache_key"`
-	FrequencyPenalty    *float64            `json:"frequency_penalty"`
-	PresencePenalty     *float64            `json:"presence_penalty"`
-	LogitBias           map[string]float64  `json:"logit_bias"`
-	Logprobs            *bool               `json:"logprobs"`
-	TopLogprobs         *int                `json:"top_logprobs"`
-}
+// The top-level fields of requests that adapters may send.
+const (
+	openAIFields = "model messages tools tool_choice parallel_tool_calls stream stream_options temperature top_p max_tokens " +
+		"max_completion_tokens reasoning_effort response_format stop seed n user metadata store service_tier verbosity " +
+		"prompt_cache_key frequency_penalty presence_penalty logit_bias logprobs top_logprobs"
+	llamaCppFields  = openAIFields + " chat_template_kwargs cache_prompt top_k min_p"
+	responsesFields = "model input instructions tools tool_choice parallel_tool_calls stream stream_options store include " +
+		"temperature top_p max_output_tokens max_tool_calls reasoning text metadata service_tier prompt_cache_key " +
+		"safety_identifier truncation"
+	ollamaFields = "model messages tools stream format options keep_alive think truncate shift logprobs top_logprobs"
+	// ollamaOptions are the fields of options.
+	ollamaOptions = "num_ctx num_predict num_keep num_batch num_gpu main_gpu num_thread seed top_k repeat_last_n temperature " +
+		"top_p min_p typical_p repeat_penalty presence_penalty frequency_penalty use_mmap stop"
+)
 
-type openAIStreamOption struct {
-	IncludeUsage bool `json:"include_usage"`
-}
+var (
+	chatID      = regexp.MustCompile(`^.{1,40}$`)
+	responsesID = regexp.MustCompile(`^.{1,64}$`)
+)
 
-type openAIMessage struct {
-	Role       string           `json:"role"`
-	Content    *json.RawMessage `json:"content"`
-	Name       *string          `json:"name"`
-	Refusal    *string          `json:"refusal"`
-	ToolCalls  *[]openAICall    `json:"tool_calls"`
-	ToolCallID *string          `json:"tool_call_id"`
-}
-
-type openAICall struct {
-	ID       string `json:"id"`
-	Type     string `json:"type"`
-	Function struct {
-		Name      string  `json:"name"`
-		Arguments *string `json:"arguments"`
-	} `json:"function"`
-}
-
-type openAITool struct {
-	Type     string `json:"type"`
-	Function struct {
-		Name        string          `json:"name"`
-		Description string          `json:"description"`
-		Parameters  json.RawMessage `json:"parameters"`
-		Strict      *bool           `json:"strict"`
-	} `json:"function"`
-}
-
-// CheckOpenAIRequest tells what OpenAI's Chat Completions API would refuse in a
-// request body, and what requirements 4c.2, N8, N12 and N13 forbid; nil = nothing.
-func CheckOpenAIRequest(body []byte) error {
-	var r openAIRequest
-	if err := strict(body, &r); err != nil {
-		return err
-	}
-	if r.Model == "" {
-		return errors.New("model: is missing")
-	}
-	if r.MaxTokens != nil && r.MaxCompletionTokens != nil {
-		return errors.New("max_tokens and max_completion_tokens exclude each other")
-	}
-	if r.StreamOptions != nil && (r.Stream == nil || !*r.Stream) {
-		return errors.New("stream_options: only with stream")
-	}
-	if t := r.Temperature; t != nil && (*t < 0 || *t > 2) {
-		return errors.New("temperature: must be 0 to 2")
-	}
-	if e := r.ReasoningEffort; e != nil && !slices.Contains([]string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}, *e) {
-		return fmt.Errorf("reasoning_effort: unknown value %q", *e)
-	}
-	names, err := r.checkTools()
-	if err != nil {
-		return err
-	}
-	if err := r.checkChoice(names); err != nil {
-		return err
-	}
-	return r.checkMessages()
-}
-
-func (r *openAIRequest) checkTools() (names []string, err error) {
-	if r.Tools == nil {
-		return nil, nil
-	}
-	if len(*r.Tools) == 0 {
-		return nil, errors.New("tools: must not be empty; leave it out (N8)")
-	}
-	for i, t := range *r.Tools {
-		where := fmt.Sprintf("tools[%d]", i)
-		switch {
-		case t.Type != "function":
-			return nil, fmt.Errorf("%s.type: must be function", where)
-		case !toolName.MatchString(t.Function.Name):
-			return nil, fmt.Errorf("%s.function.name: %q does not match %s", where, t.Function.Name, toolName)
-		case slices.Contains(names, t.Function.Name):
-			return nil, fmt.Errorf("%s.function.name: %q twice", where, t.Function.Name)
-		}
-		if err := objectSchema(where+".function.parameters", t.Function.Parameters); err != nil {
-			return nil, err
-		}
-		names = append(names, t.Function.Name)
-	}
-	if !slices.IsSorted(names) {
-		return nil, errors.New("tools: not sorted by name (C5)")
-	}
-	return names, nil
-}
-
-func (r *openAIRequest) checkChoice(names []string) error {
-	if r.ToolChoice == nil {
-		return nil
-	}
-	if len(names) == 0 {
-		return errors.New("tool_choice: only allowed with tools")
-	}
-	var mode string
-	if json.Unmarshal(r.ToolChoice, &mode) == nil {
-		if !slices.Contains([]string{"auto", "none", "required"}, mode) {
-			return fmt.Errorf("tool_choice: unknown value %q", mode)
-		}
-		return nil
-	}
-	var named struct {
-		Type     string `json:"type"`
-		Function struct {
-			Name string `json:"name"`
-		} `json:"function"`
-	}
-	if err := strict(r.ToolChoice, &named); err != nil {
-		return fmt.Errorf("tool_choice: %w", err)
-	}
-	if named.Type != "function" || !slices.Contains(names, named.Function.Name) {
-		return fmt.Errorf("tool_choice: %q is not in tools", named.Function.Name)
-	}
-	return nil
-}
-
-func (r *openAIRequest) checkMessages() error {
-	if len(r.Messages) == 0 {
-		return errors.New("messages: must not be empty")
-	}
-	var open []string // calls of the assistant turn before that wait for an answer
-	used := map[string]bool{}
-	for i := range r.Messages {
-		m := &r.Messages[i]
+// openAI checks a request of Chat Completions.
+func (c *checker) openAI(doc object, fields string) {
+	c.ids = chatID
+	c.only("", doc, fields)
+	c.wrong(doc["max_tokens"] != nil && doc["max_completion_tokens"] != nil,
+		"max_tokens and max_completion_tokens exclude each other")
+	c.openAIParameters(doc)
+	c.oneOf("reasoning_effort", doc["reasoning_effort"], "none minimal low medium high xhigh max")
+	c.functions(doc)
+	c.choice(doc["tool_choice"], "function", "name")
+	for i, v := range c.list("messages", doc["messages"]) {
 		where := fmt.Sprintf("messages[%d]", i)
-		if m.Role != "tool" && len(open) > 0 {
-			return fmt.Errorf("%s: tool_calls %q were not answered right after their turn (N12)", where, open)
-		}
-		var err error
-		switch m.Role {
+		m := c.only(where, v, "role content name refusal tool_calls tool_call_id")
+		c.wrong(m["role"] != "assistant" && m["tool_calls"] != nil, "%s: only the assistant calls", where)
+		c.wrong(m["role"] != "tool" && m["tool_call_id"] != nil, "%s: only results have tool_call_id", where)
+		switch m["role"] {
 		case "system", "developer", "user":
-			err = m.checkPlain()
+			c.say(where)
+			c.content(where, m["content"], "text image_url file input_audio")
 		case "assistant":
-			open, err = m.checkAssistant()
-			for _, id := range open {
-				if used[id] {
-					return fmt.Errorf("%s: call ID %q was used before", where, id)
-				}
-				used[id] = true
-			}
+			c.say(where)
+			c.chatCalls(where, m)
 		case "tool":
-			open, err = m.checkTool(open)
+			_, ok := m["content"].(string)
+			c.wrong(!ok, "%s.content: must be a string", where)
+			c.result(where, text(m["tool_call_id"]), "")
 		default:
-			err = fmt.Errorf("unknown role %q", m.Role)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", where, err)
+			c.wrong(true, "%s: unknown role %v", where, m["role"])
 		}
 	}
-	if len(open) > 0 {
-		return fmt.Errorf("messages: tool_calls %q are not answered (N12)", open)
-	}
-	return nil
 }
 
-// isNull tells whether a member is missing or null; a pointer to a raw message
-// is nil for both.
-func (m *openAIMessage) content() (text string, isText, isNull bool) {
-	if m.Content == nil {
-		return "", false, true
-	}
-	err := json.Unmarshal(*m.Content, &text)
-	return text, err == nil, false
+func (c *checker) openAIParameters(doc object) {
+	c.wrong(doc["stream_options"] != nil && doc["stream"] != true, "stream_options: only with stream")
+	c.within("temperature", doc["temperature"], 0, 2)
 }
 
-func (m *openAIMessage) checkPlain() error {
-	if m.ToolCalls != nil || m.ToolCallID != nil {
-		return errors.New("only assistant and tool messages carry calls")
+// chatCalls checks a turn of the assistant.
+func (c *checker) chatCalls(where string, m object) {
+	if _, ok := m["tool_calls"]; !ok {
+		c.wrong(m["content"] == nil, "%s.content: may only be null with tool_calls", where)
+		return
 	}
-	_, isText, isNull := m.content()
-	if isNull {
-		return errors.New("content: must not be null")
+	c.wrong(m["content"] == "", `%s.content: must be null, not "", beside tool_calls (4c.2)`, where)
+	for i, v := range c.list(where+".tool_calls (1c.4)", m["tool_calls"]) {
+		inner := fmt.Sprintf("%s.tool_calls[%d]", where, i)
+		call := c.only(inner, v, "id type function")
+		c.wrong(call["type"] != "function", "%s.type: must be function", inner)
+		f := c.only(inner, call["function"], "name arguments")
+		c.call(inner, text(call["id"]), text(f["name"]), parsed(f["arguments"]))
 	}
-	if isText {
-		return nil
-	}
-	return checkContentParts(*m.Content)
 }
 
-func checkContentParts(raw json.RawMessage) error {
-	var parts []struct {
-		Type     string          `json:"type"`
-		Text     *string         `json:"text"`
-		ImageURL json.RawMessage `json:"image_url"`
-		File     json.RawMessage `json:"file"`
-		Audio    json.RawMessage `json:"input_audio"`
+// content checks what a message holds: a text, or parts of types.
+func (c *checker) content(where string, v any, types string) {
+	if _, ok := v.(string); ok {
+		return
 	}
-	if err := strict(raw, &parts); err != nil {
-		return fmt.Errorf("content: %w", err)
-	}
-	if len(parts) == 0 {
-		return errors.New("content: empty list")
-	}
-	for _, p := range parts {
-		if p.Type == "text" && p.Text == nil {
-			return errors.New("content: text part without text")
+	for _, part := range c.list(where+".content: must not be null", v) {
+		p := c.only(where, part, "type text image_url file input_audio detail filename file_data")
+		c.oneOf(where+".type", fmt.Sprint(p["type"]), types)
+		_, isText := p["text"].(string)
+		switch p["type"] {
+		case "text", "input_text":
+			c.wrong(!isText, "%s: a text without text", where)
+		case "input_image":
+			c.wrong(!strings.HasPrefix(text(p["image_url"]), "data:image/"), "%s: an input_image without data", where)
+		case "input_file":
+			c.wrong(p["filename"] == nil || !strings.HasPrefix(text(p["file_data"]), "data:"), "%s: an input_file that is not whole", where)
 		}
 	}
-	return nil
 }
 
-func (m *openAIMessage) checkAssistant() (open []string, err error) {
-	if m.ToolCallID != nil {
-		return nil, errors.New("tool_call_id: only in tool messages")
+// functions checks the tools of Chat Completions, which Ollama has too.
+func (c *checker) functions(doc object) {
+	if _, ok := doc["tools"]; !ok {
+		return
 	}
-	text, isText, isNull := m.content()
-	if m.ToolCalls == nil {
-		if isNull {
-			return nil, errors.New("content: may only be null with tool_calls")
-		}
-		return nil, nil
+	for i, v := range c.list("tools (N8)", doc["tools"]) {
+		where := fmt.Sprintf("tools[%d]", i)
+		tool := c.only(where, v, "type function")
+		c.wrong(tool["type"] != "function", "%s.type: must be function", where)
+		f := c.only(where, tool["function"], "name description parameters strict")
+		c.offer(where, text(f["name"]))
+		c.objectSchema(where, f["parameters"])
 	}
-	if len(*m.ToolCalls) == 0 {
-		return nil, errors.New("tool_calls: must not be empty; leave it out (1c.4)")
-	}
-	if isText && text == "" {
-		return nil, errors.New(`content: must be null, not "", beside tool_calls (4c.2)`)
-	}
-	for i, c := range *m.ToolCalls {
-		switch {
-		case c.ID == "" || len(c.ID) > 40:
-			return nil, fmt.Errorf("tool_calls[%d].id: %q must be 1 to 40 characters", i, c.ID)
-		case slices.Contains(open, c.ID):
-			return nil, fmt.Errorf("tool_calls[%d].id: %q twice", i, c.ID)
-		case c.Type != "function":
-			return nil, fmt.Errorf("tool_calls[%d].type: must be function", i)
-		case !toolName.MatchString(c.Function.Name):
-			return nil, fmt.Errorf("tool_calls[%d].function.name: %q does not match %s", i, c.Function.Name, toolName)
-		case c.Function.Arguments == nil || !jsonObject([]byte(*c.Function.Arguments)):
-			return nil, fmt.Errorf("tool_calls[%d].function.arguments: must be a string that holds a JSON object (N13)", i)
-		}
-		open = append(open, c.ID)
-	}
-	return open, nil
 }
 
-func (m *openAIMessage) checkTool(open []string) ([]string, error) {
-	if m.ToolCallID == nil {
-		return nil, errors.New("tool_call_id: is missing")
+// choice checks tool_choice, which names a tool at a path.
+func (c *checker) choice(v any, path ...string) {
+	c.wrong(v != nil && len(c.tools) == 0, "tool_choice: only with tools")
+	named, ok := v.(object)
+	if !ok {
+		c.oneOf("tool_choice", v, "auto none required")
+		return
 	}
-	if _, isText, _ := m.content(); !isText {
-		return nil, errors.New("content: must be a string")
+	c.wrong(named["type"] != "function", "tool_choice.type: must be function")
+	c.chosen(text(at(named, path...)))
+}
+
+// llamaCpp checks what llama-server refuses or passes over, besides what
+// Chat Completions does.
+func (c *checker) llamaCpp(doc object) {
+	_, named := doc["tool_choice"].(object)
+	c.wrong(named, "tool_choice: llama-server takes no named tool, and would choose by itself")
+	c.wrong(doc["tools"] != nil && (doc["response_format"] != nil || doc["grammar"] != nil || doc["json_schema"] != nil),
+		"response_format: one grammar cannot hold both calls and the answer")
+	c.wrong(doc["parallel_tool_calls"] != nil && doc["tools"] == nil, "parallel_tool_calls: only with tools")
+	c.grammarSafe(doc["tools"])
+	c.openAI(doc, llamaCppFields)
+}
+
+// grammarSafe finds the words of schemas that llama-server turns into no grammar,
+// or into one that it refuses: any of them fails the whole request.
+func (c *checker) grammarSafe(v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, inner := range v {
+			c.grammarSafe(inner)
+		}
+	case object:
+		n, _ := v["maxLength"].(float64)
+		c.wrong(n > 2000, "maxLength: more repetitions than a grammar may have")
+		p, ok := v["pattern"].(string)
+		c.wrong(ok && (!strings.HasPrefix(p, "^") || !strings.HasSuffix(p, "$")), "pattern: must begin with ^ and end with $")
+		for _, inner := range v {
+			c.grammarSafe(inner)
+		}
 	}
-	at := slices.Index(open, *m.ToolCallID)
-	if at < 0 {
-		return nil, fmt.Errorf("tool_call_id: %q answers no call of the turn before", *m.ToolCallID)
+}
+
+// ollama checks a request of /api/chat. The API takes IDs of calls, but knows results by
+// their place, so that there is none on the wire (N14).
+func (c *checker) ollama(doc object) {
+	c.only("", doc, ollamaFields)
+	c.wrong(doc["truncate"] != false, "truncate: must be false, or a long prompt is cut silently")
+	if v, ok := doc["options"]; ok {
+		options := c.only("options", v, ollamaOptions)
+		c.wrong(len(options) == 0, "options: empty; leave it out")
+		for name, value := range options {
+			_, isText := value.(string)
+			c.wrong(isText && name != "stop", "options.%s: is a text", name)
+		}
 	}
-	if at > 0 {
-		return nil, fmt.Errorf("tool_call_id: %q is out of order (N12)", *m.ToolCallID)
+	c.oneOf("think", doc["think"], "true false low medium high max")
+	_, isSchema := doc["format"].(object)
+	c.wrong(doc["format"] != nil && doc["format"] != "json" && !isSchema, `format: must be "json" or a JSON Schema`)
+	c.wrong(doc["format"] != nil && doc["tools"] != nil, "format: keeps the model from calling tools")
+	c.functions(doc)
+	for i, v := range c.list("messages", doc["messages"]) {
+		where := fmt.Sprintf("messages[%d]", i)
+		c.ollamaMessage(where, v, i == 0)
 	}
-	return open[1:], nil
+}
+
+func (c *checker) ollamaMessage(where string, v any, first bool) {
+	fields := map[string]string{
+		"system": "role content", "user": "role content images", "tool": "role content tool_name",
+		"assistant": "role content thinking tool_calls",
+	}[text(at(v, "role"))]
+	c.wrong(fields == "", "%s: unknown role %v", where, at(v, "role"))
+	m := c.only(where, v, fields+" role content")
+	_, isText := m["content"].(string)
+	c.wrong(!isText, "%s.content: must be a string", where)
+	if m["role"] == "tool" {
+		c.wrong(!toolName.MatchString(text(m["tool_name"])), "%s.tool_name: is missing or no name", where)
+		c.result(where, "", "")
+		return
+	}
+	c.say(where)
+	c.wrong(m["role"] == "system" && !first, "%s: the templates of many models take role system at the beginning only", where)
+	if images, ok := m["images"]; ok {
+		for _, image := range c.list(where+".images", images) {
+			data, err := base64.StdEncoding.DecodeString(text(image))
+			c.wrong(err != nil || len(data) == 0, "%s.images: no base64", where)
+		}
+	}
+	c.wrong(m["thinking"] == "", "%s.thinking: must not be empty; leave it out", where)
+	calls, ok := m["tool_calls"]
+	if !ok {
+		c.wrong(m["role"] == "assistant" && m["content"] == "", "%s.content: the turn says nothing", where)
+		return
+	}
+	for i, call := range c.list(where+".tool_calls (1c.4)", calls) {
+		inner := fmt.Sprintf("%s.tool_calls[%d]", where, i)
+		f := c.only(inner, c.only(inner, call, "function")["function"], "name arguments")
+		c.call(inner, "", text(f["name"]), f["arguments"])
+	}
+}
+
+// responses checks a request of Responses that keeps no state on the server.
+func (c *checker) responses(doc object) {
+	c.ids = responsesID
+	c.only("", doc, responsesFields)
+	c.wrong(doc["store"] != false, "store: must be false")
+	c.within("max_output_tokens", doc["max_output_tokens"], 1, 1e9)
+	c.openAIParameters(doc)
+	if include, ok := doc["include"].([]any); ok {
+		for _, one := range include {
+			c.oneOf("include", one, "reasoning.encrypted_content")
+		}
+	}
+	c.oneOf("reasoning.effort", at(doc, "reasoning", "effort"), "none minimal low medium high xhigh")
+	if f, ok := at(doc, "text", "format").(object); ok {
+		c.oneOf("text.format.type", fmt.Sprint(f["type"]), "text json_object json_schema")
+		_, isSchema := f["schema"].(object)
+		c.wrong(f["type"] == "json_schema" && (!isSchema || !toolName.MatchString(text(f["name"]))),
+			"text.format: needs a name and a schema that is an object")
+	}
+	if tools, ok := doc["tools"]; ok {
+		for i, v := range c.list("tools (N8)", tools) {
+			where := fmt.Sprintf("tools[%d]", i)
+			tool := c.only(where, v, "type name description parameters strict")
+			c.wrong(tool["type"] != "function", "%s.type: must be function", where)
+			c.wrong(tool["strict"] != false, "%s.strict: must be false; it is true by default", where)
+			c.offer(where, text(tool["name"]))
+			c.objectSchema(where, tool["parameters"])
+		}
+	}
+	c.choice(doc["tool_choice"], "name")
+	reasoning := false // the item before is reasoning, which must lead to something
+	for i, v := range c.list("input", doc["input"]) {
+		where := fmt.Sprintf("input[%d]", i)
+		item := c.only(where, v, "type role phase status content id call_id name arguments output summary encrypted_content")
+		kind := text(item["type"])
+		if kind == "" && item["role"] != nil {
+			kind = "message" // it may be left out
+		}
+		own := kind == "reasoning" || kind == "function_call" || kind == "message" && item["role"] == "assistant"
+		c.wrong(reasoning && !own, "%s: reasoning without the item that follows it", where)
+		reasoning = kind == "reasoning"
+		c.responsesItem(where, kind, item)
+	}
+	c.wrong(reasoning, "input: reasoning without the item that follows it")
+}
+
+func (c *checker) responsesItem(where, kind string, item object) {
+	switch kind {
+	case "message":
+		c.oneOf(where+".role", fmt.Sprint(item["role"]), "user system developer assistant")
+		if item["role"] != "assistant" {
+			c.say(where)
+			c.content(where, item["content"], "input_text input_image input_file")
+			return
+		}
+		c.wrong(text(item["content"]) == "", "%s.content: an assistant's is a text", where)
+		c.oneOf(where+".phase", item["phase"], "commentary final_answer")
+	case "reasoning":
+		c.wrong(!strings.HasPrefix(text(item["id"]), "rs_") || item["summary"] == nil || text(item["encrypted_content"]) == "",
+			"%s: reasoning needs id, summary and encrypted_content", where)
+	case "function_call":
+		c.call(where, text(item["call_id"]), text(item["name"]), parsed(item["arguments"]))
+	case "function_call_output":
+		c.result(where, text(item["call_id"]), "")
+		c.content(where, item["output"], "input_text input_image input_file")
+	default:
+		c.wrong(true, "%s.type: %q", where, kind)
+	}
 }

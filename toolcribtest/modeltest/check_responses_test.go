@@ -20,7 +20,7 @@ const goodResponses = `{"model":"m","stream":true,"store":false,"include":["reas
 {"type":"message","role":"assistant","content":"done"},{"type":"message","role":"user","content":"more"}]}`
 
 func TestCheckResponsesRequest(t *testing.T) {
-	checkBreakages(t, goodResponses, modeltest.CheckResponsesRequest, []breakage{
+	checkBreakages(t, modeltest.Responses, "", goodResponses, []breakage{
 		{"unknown field", `"model":"m"`, `"model":"m","messages":[]`, "unknown field"},
 		{"no model", `"model":"m"`, `"model":""`, "model"},
 		{"stored", `"store":false`, `"store":true`, "store"},

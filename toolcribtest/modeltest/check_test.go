@@ -10,9 +10,9 @@ import (
 // Each case takes a good request and breaks one thing.
 type breakage struct{ name, old, new, want string }
 
-func checkBreakages(t *testing.T, good string, check func([]byte) error, list []breakage) {
+func checkBreakages(t *testing.T, d modeltest.Dialect, model, good string, list []breakage) {
 	t.Helper()
-	if err := check([]byte(good)); err != nil {
+	if err := d.Check(model, []byte(good)); err != nil {
 		t.Fatalf("the good request is refused: %v", err)
 	}
 	for _, b := range list {
@@ -20,7 +20,7 @@ func checkBreakages(t *testing.T, good string, check func([]byte) error, list []
 			if !strings.Contains(good, b.old) {
 				t.Fatalf("the good request does not hold %s", b.old)
 			}
-			err := check([]byte(strings.Replace(good, b.old, b.new, 1)))
+			err := d.Check(model, []byte(strings.Replace(good, b.old, b.new, 1)))
 			if err == nil || !strings.Contains(err.Error(), b.want) {
 				t.Errorf("error %v, want one with %q", err, b.want)
 			}
@@ -37,7 +37,7 @@ const goodOpenAI = `{"model":"m","stream":true,"stream_options":{"include_usage"
 {"role":"assistant","content":"done"},{"role":"user","content":"more"}]}`
 
 func TestCheckOpenAIRequest(t *testing.T) {
-	checkBreakages(t, goodOpenAI, modeltest.CheckOpenAIRequest, []breakage{
+	checkBreakages(t, modeltest.OpenAI, "", goodOpenAI, []breakage{
 		{"no JSON", `{"model"`, `{model`, "JSON"},
 		{"trailing", `"more"}]}`, `"more"}]} {}`, "follows"},
 		{"unknown field", `"model":"m"`, `"model":"m","num_ctx":1`, "unknown field"},
@@ -61,11 +61,11 @@ func TestCheckOpenAIRequest(t *testing.T) {
 		{"null content", `"content":"done"`, `"content":null`, "null"},
 		{"role", `"role":"system"`, `"role":"sys"`, "role"},
 		{"N12 unanswered", `{"role":"tool","tool_call_id":"c2","content":""},`, ``, "N12"},
-		{"N12 orphan", `"tool_call_id":"c2"`, `"tool_call_id":"c9"`, "answers no call"},
-		{"N12 answered twice", `"tool_call_id":"c2"`, `"tool_call_id":"c1"`, "answers no call"},
-		{"N12 order", `"c1","content":"a"},{"role":"tool","tool_call_id":"c2"`, `"c2","content":"a"},{"role":"tool","tool_call_id":"c1"`, "order"},
+		{"N12 orphan", `"tool_call_id":"c2"`, `"tool_call_id":"c9"`, "waiting for"},
+		{"N12 answered twice", `"tool_call_id":"c2"`, `"tool_call_id":"c1"`, "waiting for"},
+		{"N12 order", `"c1","content":"a"},{"role":"tool","tool_call_id":"c2"`, `"c2","content":"a"},{"role":"tool","tool_call_id":"c1"`, "waiting for"},
 		{"result without text", `"content":"a"`, `"content":null`, "string"},
-		{"empty ID", `"id":"c1"`, `"id":""`, "characters"},
+		{"empty ID", `"id":"c1"`, `"id":""`, "match"},
 		{"same ID", `"id":"c1"`, `"id":"c2"`, "twice"},
 		{"N13 list", `"arguments":"{}"`, `"arguments":"[]"`, "N13"},
 		{"N13 object", `"arguments":"{}"`, `"arguments":{}`, "arguments"},
@@ -85,7 +85,7 @@ const goodAnthropic = `{"model":"m","max_tokens":4096,"system":[{"type":"text","
 
 func TestCheckAnthropicRequest(t *testing.T) {
 	mark := `,"cache_control":{"type":"ephemeral"}`
-	checkBreakages(t, goodAnthropic, modeltest.CheckAnthropicRequest, []breakage{
+	checkBreakages(t, modeltest.Anthropic, "", goodAnthropic, []breakage{
 		{"unknown field", `"model":"m"`, `"model":"m","stop":1`, "unknown field"},
 		{"no bound", `"max_tokens":4096,`, ``, "max_tokens"},
 		{"budget", `"max_tokens":4096`, `"max_tokens":1024`, "budget"},
@@ -108,7 +108,7 @@ func TestCheckAnthropicRequest(t *testing.T) {
 		{"N13 list", `"input":{}`, `"input":[]`, "N13"},
 		{"N12 unanswered", `{"type":"tool_result","tool_use_id":"b","content":"no","is_error":true},`, ``, "N12"},
 		{"N12 orphan", `"tool_use_id":"b"`, `"tool_use_id":"c"`, "N12"},
-		{"text before result", `{"type":"tool_result","tool_use_id":"a"`, `{"type":"text","text":"x"},{"type":"tool_result","tool_use_id":"a"`, "after other"},
+		{"text before result", `{"type":"tool_result","tool_use_id":"a"`, `{"type":"text","text":"x"},{"type":"tool_result","tool_use_id":"a"`, "right after"},
 		{"error without text", `"content":"no",`, ``, "is_error"},
 		{"blank result", `"content":"ok"`, `"content":" "`, "blank"},
 		{"thinking last", `{"type":"thinking","thinking":"hm","signature":"s"},`, ``, "begin with thinking"},

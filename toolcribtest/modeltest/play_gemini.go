@@ -49,12 +49,7 @@ func geminiCall(r *http.Request) (model, method string) {
 	return call[:at], call[at+1:]
 }
 
-func checkGeminiCall(r *http.Request, body []byte) error {
-	model, _ := geminiCall(r)
-	return CheckGeminiRequest(model, body)
-}
-
-// geminiAsk tells in the words of the other dialects whether a stream was asked
+// geminiAsk says in the words of the other dialects whether a stream was asked
 // for: this API says so in the path.
 func geminiAsk(r *http.Request) []byte {
 	_, method := geminiCall(r)

@@ -26,26 +26,6 @@ const (
 	LlamaCpp  Dialect = "llamacpp"  // Chat Completions as llama-server takes them
 )
 
-// Check is the dialect's checker of requests.
-func (d Dialect) Check(body []byte) error {
-	if d == Anthropic {
-		return CheckAnthropicRequest(body)
-	}
-	if d == Ollama {
-		return CheckOllamaRequest(body)
-	}
-	if d == Responses {
-		return CheckResponsesRequest(body)
-	}
-	if d == Gemini {
-		return CheckGeminiRequest("", body)
-	}
-	if d == LlamaCpp {
-		return CheckLlamaCppRequest(body)
-	}
-	return CheckOpenAIRequest(body)
-}
-
 // Step is one answer of a server. The zero value is an empty reply that stopped.
 type Step struct {
 	Reply toolcrib.Reply // what the model says; Finish.Reason is guessed if empty
@@ -301,10 +281,8 @@ func (s *Server) check(r *http.Request, body []byte) error {
 		}
 		body, _ = json.Marshal(doc)
 	}
-	if s.dialect == Gemini {
-		return checkGeminiCall(r, body)
-	}
-	return s.dialect.Check(body)
+	model, _ := geminiCall(r)
+	return s.dialect.Check(model, body)
 }
 
 func (s *Server) step(n int, body []byte) Step {
