@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
@@ -11,8 +10,6 @@ import (
 	"github.com/ollama/ollama/api"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/provider/ollama"
-	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
@@ -95,55 +92,4 @@ func TestOllama_FixturesAsTheLibraryReadsThem(t *testing.T) {
 			})
 		}
 	}
-}
-
-// What our adapter sends, Ollama's own types decode, whatever the transcript and
-// the tools are; and nothing of it is lost.
-func TestOllama_RequestsAsTheLibraryReadsThem(t *testing.T) {
-	for name, base := range modeltest.HostileHistories() {
-		t.Run(name, func(t *testing.T) {
-			server := modeltest.NewServer(modeltest.Ollama, modeltest.ServerOptions{Steps: modeltest.Steps(modeltest.Text("ok"))})
-			m, err := ollama.New(ollama.Options{Options: wire.Options{BaseURL: server.Start(t), Proxy: wire.ProxyNone}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := modeltest.Collect(t.Context(), m, base); err != nil {
-				t.Fatal(err)
-			}
-			if err := m.Close(); err != nil {
-				t.Error(err)
-			}
-			body := server.Requests()[0]
-			var theirs api.ChatRequest
-			if err := json.Unmarshal(body, &theirs); err != nil {
-				t.Fatalf("%v: %s", err, body)
-			}
-			if theirs.Truncate == nil || *theirs.Truncate {
-				t.Errorf("truncate: %v", theirs.Truncate)
-			}
-			again, err := json.Marshal(theirs.Messages)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var ours struct {
-				Messages json.RawMessage `json:"messages"`
-			}
-			if err := json.Unmarshal(body, &ours); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(plain(t, ours.Messages), plain(t, again)); diff != "" {
-				t.Errorf("messages differ (-sent +read):\n%s", diff)
-			}
-		})
-	}
-}
-
-// plain decodes JSON without the index that the library gives each call.
-func plain(t *testing.T, data []byte) any {
-	t.Helper()
-	var v any
-	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(data), `"index":0,`, "")), &v); err != nil {
-		t.Fatal(err)
-	}
-	return v
 }
