@@ -5,31 +5,31 @@ import "strings"
 // maxPattern bounds a pattern, in bytes.
 const maxPattern = 256
 
-// match tells whether a pattern of a list means the name. A pattern is a name in
+// Match reports whether a pattern of a list means the name. A pattern is a name in
 // which * stands for any characters, none too, and ? for exactly one. A pattern
 // that could be no tool's name otherwise is a bad one, and matches nothing.
-func match(pattern, name string) bool {
+func Match(pattern, name string) bool {
 	// Most patterns of a list differ early from a name that they do not mean, so the
 	// characters of a pattern are looked at last.
 	if !glob(pattern, name) {
 		return false
 	}
-	ok, _ := readPattern(pattern)
+	ok, _ := ReadPattern(pattern)
 	return ok
 }
 
-// matchAgent is match for names of agents, which may have dots.
+// matchAgent is Match for names of agents, which may have dots.
 func matchAgent(pattern, name string) bool {
 	if len(pattern) > maxPattern || !glob(pattern, name) {
 		return false
 	}
-	ok, _ := readPattern(strings.ReplaceAll(pattern, ".", "_"))
+	ok, _ := ReadPattern(strings.ReplaceAll(pattern, ".", "_"))
 	return ok
 }
 
-// readPattern tells whether the pattern has only characters of tool names and
-// wildcards, and whether it has wildcards.
-func readPattern(pattern string) (ok, wild bool) {
+// ReadPattern reports whether a pattern has only characters of tool names and wildcards,
+// and whether it has wildcards.
+func ReadPattern(pattern string) (ok, wild bool) {
 	if pattern == "" || len(pattern) > maxPattern {
 		return false, false
 	}

@@ -63,7 +63,7 @@ func (l allowlist) unknown(s *Scope, entries []*entry) []string {
 
 func meansOne(pattern string, entries []*entry) bool {
 	for _, e := range entries {
-		if match(pattern, e.spec.Name) {
+		if Match(pattern, e.spec.Name) {
 			return true
 		}
 	}

@@ -43,7 +43,7 @@ func newNameList(kind listKind, entries []string) *nameList {
 		if _, taken := l.exact[pattern]; !taken {
 			l.exact[pattern] = i
 		}
-		if ok, wild := readPattern(pattern); ok && wild {
+		if ok, wild := ReadPattern(pattern); ok && wild {
 			first := strings.IndexAny(pattern, "*?")
 			l.wild = append(l.wild, wildEntry{i, pattern[:first], pattern[first:]})
 		}
@@ -73,7 +73,7 @@ func (k listKind) find(entries []string, ready *nameList, name string) int {
 		if k == skillLists {
 			pattern = entryName(entry)
 		}
-		if match(pattern, name) {
+		if Match(pattern, name) {
 			if _, means := k.pattern(entry); means {
 				return i
 			}
@@ -84,7 +84,7 @@ func (k listKind) find(entries []string, ready *nameList, name string) int {
 
 func (l *nameList) find(name string) int {
 	found := -1
-	if i, ok := l.exact[name]; ok && match(name, name) {
+	if i, ok := l.exact[name]; ok && Match(name, name) {
 		found = i
 	}
 	for _, w := range l.wild {

@@ -1,9 +1,10 @@
 package gate
 
 import (
-	"bytes"
 	"slices"
 	"strings"
+
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // Bounds of the search for names that were meant.
@@ -18,8 +19,7 @@ func nearNames(wrong string, offered map[string]bool) string {
 	if len(wrong) > maxNearLength {
 		return ""
 	}
-	var wrongRoom, nameRoom [maxNearLength]byte
-	key := squash(wrongRoom[:0], wrong)
+	key := squash(wrong)
 	if len(key) == 0 {
 		return ""
 	}
@@ -33,7 +33,7 @@ func nearNames(wrong string, offered map[string]bool) string {
 			continue
 		}
 		most := max(1, len(key)/4)
-		if d := nameDistance(key, squash(nameRoom[:0], name), most); d <= most {
+		if d := nameDistance(key, squash(name), most); d <= most {
 			found = append(found, candidate{name, d})
 		}
 	}
@@ -50,52 +50,25 @@ func nearNames(wrong string, offered map[string]bool) string {
 	return strings.Join(names, ", ")
 }
 
-// squash appends the name without what models get wrong in names: letter case and
-// separators.
-func squash(to []byte, name string) []byte {
-	for i := range len(name) {
-		switch c := name[i]; {
-		case c == '_', c == '-', c == '.', c == ' ':
-		case c >= 'A' && c <= 'Z':
-			to = append(to, c+'a'-'A')
-		default:
-			to = append(to, c)
+// squash is the name without what models get wrong in names: letter case and separators.
+func squash(name string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune("_-. ", r) {
+			return -1
 		}
-	}
-	return to
+		return r
+	}, strings.ToLower(name))
 }
 
-// nameDistance is the number of edits between two names of at most 64 bytes; at
-// most 1 if one is the end or beginning of the other; more than most, whatever, if
-// it is more than most.
-func nameDistance(a, b []byte, most int) int {
-	if len(a) >= 4 && len(b) >= 4 && (bytes.HasSuffix(b, a) || bytes.HasSuffix(a, b) ||
-		bytes.HasPrefix(b, a) || bytes.HasPrefix(a, b)) {
-		return min(1, max(len(a), len(b))-min(len(a), len(b)))
+// nameDistance is the number of edits between two names; at most 1 if one is the end or
+// beginning of the other; more than most, whatever, if it is more than most.
+func nameDistance(a, b string, most int) int {
+	apart := max(len(a), len(b)) - min(len(a), len(b))
+	switch {
+	case min(len(a), len(b)) >= 4 && (strings.HasSuffix(b, a) || strings.HasSuffix(a, b) || strings.HasPrefix(b, a) || strings.HasPrefix(a, b)):
+		return min(1, apart)
+	case apart > most:
+		return apart
 	}
-	if apart := len(a) - len(b); apart > most || apart < -most {
-		return most + 1
-	}
-	var room [maxNearLength + 1]int
-	row := room[:len(b)+1]
-	for i := range row {
-		row[i] = i
-	}
-	for i := range len(a) {
-		diagonal, least := row[0], i+1
-		row[0] = i + 1
-		for k := range len(b) {
-			cost := diagonal
-			if a[i] != b[k] {
-				cost++
-			}
-			diagonal = row[k+1]
-			row[k+1] = min(cost, row[k]+1, diagonal+1)
-			least = min(least, row[k+1])
-		}
-		if least > most {
-			return least
-		}
-	}
-	return row[len(b)]
+	return guard.Edits(a, b)
 }

@@ -49,7 +49,7 @@ func (j *judgement) entriesAllow(entries []string, reason toolcrib.Reason, not s
 	}
 	patterned := false
 	for _, e := range entries {
-		if !match(entryName(e), j.entry.spec.Name) {
+		if !Match(entryName(e), j.entry.spec.Name) {
 			continue
 		}
 		if !strings.Contains(e, "(") {

@@ -1,6 +1,7 @@
 package celrule
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,107 +25,38 @@ func arguments(raw json.RawMessage) (ref.Val, error) {
 	case !json.Valid(raw):
 		return nil, errors.New("the arguments are not one JSON value")
 	}
-	r := reader{text: string(raw)}
-	if r.next() != '{' {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var members map[string]any
+	if err := dec.Decode(&members); err != nil || members == nil {
 		return nil, errors.New("the arguments are no JSON object")
 	}
-	return r.object(), nil
+	return value(members), nil
 }
 
-// reader reads JSON that is known to be valid, straight into CEL values: going by
-// way of any costs more than the conditions do. json.Valid bounds its depth.
-type reader struct {
-	text string
-	at   int
-}
-
-// next goes to the next byte that is no space, and returns it.
-func (r *reader) next() byte {
-	for r.at < len(r.text) {
-		switch c := r.text[r.at]; c {
-		case ' ', '\t', '\r', '\n':
-			r.at++
-		default:
-			return c
+// value makes a decoded JSON value one of CEL's.
+func value(v any) ref.Val {
+	switch v := v.(type) {
+	case string:
+		return types.String(v)
+	case bool:
+		return types.Bool(v)
+	case json.Number:
+		return number(v.String())
+	case []any:
+		list := make([]ref.Val, len(v))
+		for i := range v {
+			list[i] = value(v[i])
 		}
-	}
-	return 0
-}
-
-func (r *reader) value() ref.Val {
-	switch r.next() {
-	case '{':
-		return r.object()
-	case '[':
-		return r.list()
-	case '"':
-		return types.String(r.string())
-	case 't':
-		r.at += len("true")
-		return types.True
-	case 'f':
-		r.at += len("false")
-		return types.False
-	case 'n':
-		r.at += len("null")
-		return types.NullValue
-	}
-	from := r.at
-	for r.at < len(r.text) && strings.IndexByte("+-.0123456789eE", r.text[r.at]) >= 0 {
-		r.at++
-	}
-	return number(r.text[from:r.at])
-}
-
-func (r *reader) object() ref.Val {
-	members := map[string]ref.Val{}
-	for r.at++; r.next() != '}'; {
-		if r.text[r.at] == ',' {
-			r.at++
-			continue
+		return types.NewRefValList(types.DefaultTypeAdapter, list)
+	case map[string]any:
+		members := make(map[string]ref.Val, len(v))
+		for name, member := range v {
+			members[name] = value(member)
 		}
-		key := r.string()
-		r.next()
-		r.at++ // the colon
-		members[key] = r.value()
+		return types.NewMap(types.DefaultTypeAdapter, members)
 	}
-	r.at++
-	return types.NewMap(types.DefaultTypeAdapter, members)
-}
-
-func (r *reader) list() ref.Val {
-	var elements []ref.Val
-	for r.at++; r.next() != ']'; {
-		if r.text[r.at] == ',' {
-			r.at++
-			continue
-		}
-		elements = append(elements, r.value())
-	}
-	r.at++
-	return types.NewRefValList(types.DefaultTypeAdapter, elements)
-}
-
-func (r *reader) string() string {
-	from := r.at
-	r.at++
-	plain := true
-	for r.text[r.at] != '"' {
-		if r.text[r.at] == '\\' {
-			plain = false
-			r.at++
-		}
-		r.at++
-	}
-	r.at++
-	if plain {
-		return strings.ToValidUTF8(r.text[from+1:r.at-1], "\ufffd")
-	}
-	var s string
-	if err := json.Unmarshal([]byte(r.text[from:r.at]), &s); err != nil {
-		return "" // it is valid, so there is no error
-	}
-	return s
+	return types.NullValue
 }
 
 // number never makes another number of one: a whole one becomes an int, or a uint
