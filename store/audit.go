@@ -60,7 +60,7 @@ func AuditKinds() []toolcrib.Kind {
 	return []toolcrib.Kind{
 		AuditRunStarted, AuditAllowed, AuditAsked, AuditRefused, AuditVerdicts, AuditApprovalRequired, AuditApprovalDecided, AuditLimitsRaised, AuditStopped,
 		SystemOverrideSet, SystemOverrideReset, SystemConfigChanged, SystemTrustGiven, SystemTrustRevoked, SystemSkillApproved, SystemSkillSeen,
-		SystemRemembered, SystemForgotten, SystemContentPruned, SystemRunRemoved, SystemHeadAdopted, SystemDamageAccepted,
+		SystemRemembered, SystemForgotten, SystemContentPruned, SystemRunRemoved, SystemHeadAdopted, SystemDamageAccepted, SystemRunImported,
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 var (
 	ErrLocked      = errors.New("the database is locked: another program has held it for too long; end that program, or try again")
 	ErrFull        = errors.New("the database cannot grow: the disk, or the limit set for the database, is full; make room and try again, nothing was stored by halves")
-	ErrNewer       = errors.New("the database was written by a later version of toolcrib and was not touched; use that version, or another data folder")
+	ErrNewer       = errors.New("the database was written by a later version of toolcrib and was not touched; use that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs import` with this one")
 	ErrCorrupt     = errors.New("the file is damaged or is no database of toolcrib; move it away with its -wal and -shm files and restore a copy, or start with an empty data folder")
-	ErrOlder       = errors.New("the database was written by a version of toolcrib before its first release, which this one does not read; use that version, or another data folder")
+	ErrOlder       = errors.New("the database was written by an earlier version of toolcrib and was not touched; use that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs import` with this one")
 	ErrLost        = errors.New("the database is gone, and its keys are there, so this is no new beginning; put a copy of the database back in its place, or, to begin anew without what was in it, move the key file away")
 	ErrReplaced    = errors.New("the database was removed or replaced while it was in use, so nothing more is done; put it back, or a copy of it, and start again")
 	ErrDamaged     = errors.New("damage was found in the database, so no new run is started; restore a copy of the data folder, or look at what `toolcrib runs verify` reports and accept it with `toolcrib runs verify --adopt`")

@@ -27,7 +27,7 @@ func (a *app) runsCommand() *cobra.Command {
 		Args:    cobra.ArbitraryArgs,
 		RunE:    group,
 	}
-	cmd.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsEventsCommand(), a.runsExportCommand(),
+	cmd.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsEventsCommand(), a.runsExportCommand(), a.runsImportCommand(),
 		a.runsResumeCommand(), a.runsCancelCommand(), a.runsForkCommand(), a.runsVerifyCommand(), a.runsReplayCommand(), a.runsPruneCommand())
 	return cmd
 }
