@@ -50,7 +50,10 @@ func lookUp(workspace string) whereabouts {
 // for which that cannot be found out is refused: no approval could be held against it.
 func (j *judgement) bind() (*journal.Binding, *refusal) {
 	at := j.workspace()
-	b := &journal.Binding{Workspace: j.scope.Workspace, LeadsTo: at.leadsTo, FolderID: at.folderID, CommandLine: j.entry.commander != nil}
+	b := &journal.Binding{
+		Workspace: j.scope.Workspace, LeadsTo: at.leadsTo, FolderID: at.folderID,
+		CommandLine: j.entry.commander != nil,
+	}
 	if j.entry.binder == nil {
 		return b, nil
 	}
@@ -63,7 +66,7 @@ func (j *judgement) bind() (*journal.Binding, *refusal) {
 	if err == nil {
 		return b, nil
 	}
-	r := refuse(j.name() + " was not run: what it would change could not be looked at. Go on without it, or try again.")
+	r := refuse(j.name() + " was not run: what it would change could not be looked at. Continue without it, or try again.")
 	var forModel *toolcrib.ToolError
 	if errors.As(err, &forModel) && forModel != nil {
 		r.message = forModel.Error()
@@ -82,7 +85,8 @@ func changedSince(then, now *journal.Binding) string {
 	case then.LeadsTo != now.LeadsTo && now.LeadsTo == "":
 		return fmt.Sprintf("the workspace %s is gone", shownPath(now.Workspace))
 	case then.LeadsTo != now.LeadsTo:
-		return fmt.Sprintf("the workspace %s leads to %s now, not to %s", shownPath(now.Workspace), shownPath(now.LeadsTo), shownPath(then.LeadsTo))
+		return fmt.Sprintf("the workspace %s leads to %s now, not to %s",
+			shownPath(now.Workspace), shownPath(now.LeadsTo), shownPath(then.LeadsTo))
 	case then.FolderID != now.FolderID:
 		return fmt.Sprintf("the workspace %s is another folder of the same name now", shownPath(now.Workspace))
 	case then.CommandLine != now.CommandLine || len(then.Files) != len(now.Files):

@@ -36,7 +36,7 @@ func (j *judgement) argumentsStep() *refusal {
 		return broken(err.Error())
 	}
 	if j.entry.schema == nil {
-		return refuse("invalid_arguments: the arguments can not be checked, so the call was refused. Go on without it.")
+		return refuse("invalid_arguments: the arguments cannot be checked, so the call was refused. Continue without it.")
 	}
 	if r := j.entry.schema.checkArguments(canonical); r != nil {
 		return r
@@ -89,7 +89,7 @@ func (j *judgement) policyStep() *refusal {
 		}
 		return r
 	}
-	r := refuse(j.name() + " refused this call. Go on without it.")
+	r := refuse(j.name() + " refused this call. Continue without it.")
 	r.detail = err.Error()
 	return r
 }

@@ -75,7 +75,7 @@ func (j *judgement) confirmStep() *refusal {
 		return j.denied(decided)
 	}
 	if j.entry.spec.AnsweredBy == toolcrib.ByPerson && j.scope.NobodyAsks {
-		return refuse("nobody is there to answer in this run. Go on with what you know, and say what you assumed.")
+		return refuse("nobody is there to answer in this run. Continue with what you know, and say what you assumed.")
 	}
 	asks := j.questions()
 	if len(asks) == 0 {
@@ -160,7 +160,8 @@ func (j *judgement) questions() []asked {
 	if j.entry.asker != nil {
 		if why := j.entry.asker.Asks(j.judged()); why != "" {
 			all = append(all, asked{Question: journal.Question{
-				Reason: toolcrib.ReasonNeedsConfirmation, Says: hashed(why), Text: j.entry.spec.Name + " " + strings.ReplaceAll(why, ";", ","),
+				Reason: toolcrib.ReasonNeedsConfirmation, Says: hashed(why),
+				Text: j.entry.spec.Name + " " + strings.ReplaceAll(why, ";", ","),
 			}})
 		}
 	}
@@ -192,7 +193,7 @@ func (j *judgement) lifted() bool {
 
 // nobodyAsks refuses what would be asked in a run where nobody is.
 func (j *judgement) nobodyAsks(asks []asked) *refusal {
-	r := refuse(j.name() + " needs a person's approval, and in this run nobody gives one. Go on without it.")
+	r := refuse(j.name() + " needs a person's approval, and in this run nobody gives one. Continue without it.")
 	r.reason, r.position, r.detail = asks[0].Reason, asks[0].position, joinQuestions(asks)
 	return r
 }

@@ -24,7 +24,7 @@ type Explanation struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// ConfirmAnswer tells whether a call with the tool's worst effect would be put to
+// ConfirmAnswer reports whether a call with the tool's worst effect would be put to
 // a person.
 type ConfirmAnswer struct {
 	Asks     bool   `json:"asks"`
@@ -35,7 +35,7 @@ type ConfirmAnswer struct {
 // Explain tells for each named tool what every layer answers, in the order of the
 // names; without names for every registered tool, sorted. It asks the same layers
 // with the same question as [Gate.Offer] and [Gate.Judge]. It never fails: if the
-// overrides can not be read, the answers say so, and nothing is offered.
+// overrides cannot be read, the answers say so, and nothing is offered.
 func (g *Gate) Explain(ctx context.Context, who toolcrib.Principal, scope Scope, names ...string) []Explanation {
 	if g == nil {
 		g = &Gate{}

@@ -133,7 +133,7 @@ func TestC5_N4_N8_Offer(t *testing.T) {
 		{"N18: an administrator", root(), func(*gate.Scope) {}, []string{"a_1", "a_2", "b", "only_admin", "w"}},
 		{"N18: nobody acting", toolcrib.Principal{Admin: true}, func(*gate.Scope) {}, []string{"a_1", "a_2", "b", "w"}},
 		{"N4: ghosts are dropped", alice(), func(s *gate.Scope) { s.RunTools = []string{"b", "ghost"} }, []string{"b"}},
-		{"A5: a list can not switch on", alice(), func(s *gate.Scope) { s.RunTools = []string{"off", "b"} }, []string{"b"}},
+		{"A5: a list cannot switch on", alice(), func(s *gate.Scope) { s.RunTools = []string{"off", "b"} }, []string{"b"}},
 		{"globs", alice(), func(s *gate.Scope) { s.AgentTools = []string{"a_*"} }, []string{"a_1", "a_2"}},
 		{"intersection", alice(), func(s *gate.Scope) {
 			s.AgentTools, s.SkillTools, s.RunTools, s.WorkerTools = []string{"*"}, []string{"a_*", "b"}, []string{"a_1", "b", "w"}, []string{"?", "a_2"}

@@ -15,8 +15,8 @@ const minResultBytes = 256
 
 // Judge judges all calls of a turn, in contract §6's order; the answers are in the
 // order of the calls. The overrides, and what the principal may do today, are
-// read once for the turn. If they can not be read, or ctx has ended, every call is refused. Nothing runs here, but tools
-// are asked for their policy, effect, targets and preview; a panic of one refuses
+// read once for the turn. If they cannot be read, or ctx has ended, every call is refused.
+// Nothing runs here, but tools are asked for their policy, effect, targets and preview; a panic of one refuses
 // its call.
 func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, facts Facts, turn []toolcrib.ToolCall) []Verdict {
 	if g == nil {
@@ -128,7 +128,7 @@ func (j *judgement) ask(s step) (r *refusal) {
 		return nil
 	})
 	if err != nil {
-		r = refuse(j.name() + " could not be judged, so it was refused. Go on without it.")
+		r = refuse(j.name() + " could not be judged, so it was refused. Continue without it.")
 		r.detail = err.Error()
 	}
 	return r
@@ -241,9 +241,9 @@ func (j *judgement) layerMessage(reason toolcrib.Reason) string {
 		}
 		return text
 	case toolcrib.ReasonToolDisabled:
-		return name + " is not available. Go on without it."
+		return name + " is not available. Continue without it."
 	case toolcrib.ReasonRequiresAdmin, toolcrib.ReasonNotPermitted:
-		return name + " is not available to this user. Go on without it."
+		return name + " is not available to this user. Continue without it."
 	case toolcrib.ReasonAgentAllowlist:
 		return name + " is not among the tools of this agent. Use the tools that you were offered."
 	case toolcrib.ReasonSkillAllowlist:
@@ -283,12 +283,13 @@ func (j *judgement) repeatedStep() *refusal {
 	if times < s.MaxRepeats {
 		return nil
 	}
-	r := refuse(fmt.Sprintf("this very call had the same result %d times in a row. Try something else, or answer with what you have.", times))
+	r := refuse(fmt.Sprintf("this very call had the same result %d times in a row. "+
+		"Try something else, or answer with what you have.", times))
 	r.position = j.gate.scopePosition(s, "agents.AGENT.limits.max_identical_calls")
 	return r
 }
 
-// scopePosition is where the configuration says what stands at keyPath, in which
+// scopePosition is where the configuration says what is at keyPath, in which
 // AGENT stands for the name of the run's agent.
 func (g *Gate) scopePosition(s *Scope, keyPath string) string {
 	if g.positions == nil || keyPath == "" {
@@ -303,7 +304,7 @@ func (g *Gate) scopePosition(s *Scope, keyPath string) string {
 	return g.position(keyPath)
 }
 
-// Refused tells whether the call must not run, for whatever reason.
+// Refused reports whether the call must not run, for whatever reason.
 func (v Verdict) Refused() bool {
 	return v.Decision != toolcrib.Ask && (v.Decision != toolcrib.Allow || !v.Permit.Valid())
 }

@@ -164,7 +164,7 @@ func TestRefusalContent(t *testing.T) {
 		},
 		{
 			call("1", "off", `{}`),
-			`{"refused":true,"tool":"off","reason":"tool_disabled","message":"off is not available. Go on without it.","operator_hint":"toolcrib tools enable off"}`,
+			`{"refused":true,"tool":"off","reason":"tool_disabled","message":"off is not available. Continue without it.","operator_hint":"toolcrib tools enable off"}`,
 		},
 		{
 			call("1", "read_file", `{"path":3}`),
@@ -417,8 +417,8 @@ func TestToolPolicy(t *testing.T) {
 			"wrapped, with a cause", fmt.Errorf("outer password=1: %w", &toolcrib.ToolError{Kind: toolcrib.PermissionDenied, Message: "no", Err: errors.New("inner")}),
 			"permission denied: no", "inner",
 		},
-		{"any other", errors.New("password=hunter2"), "x refused this call. Go on without it.", "hunter2"},
-		{"a nil tool error", nilError, "x could not be judged, so it was refused. Go on without it.", "panic"},
+		{"any other", errors.New("password=hunter2"), "x refused this call. Continue without it.", "hunter2"},
+		{"a nil tool error", nilError, "x could not be judged, so it was refused. Continue without it.", "panic"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := &fullTool{plainTool: plainTool{reads("x")}, admit: func(toolcrib.Call) error { return c.err }}
@@ -510,7 +510,7 @@ func TestPermitHoldsWhatWasJudged(t *testing.T) {
 	f := &fullTool{plainTool: plainTool{spec}}
 	f.targets = func(c toolcrib.Call) []toolcrib.Target {
 		for i := range c.Arguments {
-			c.Arguments[i] = 'x' // a tool can not change what was judged
+			c.Arguments[i] = 'x' // a tool cannot change what was judged
 		}
 		return []toolcrib.Target{target}
 	}

@@ -19,7 +19,7 @@ type Layer interface {
 type Query struct {
 	Name string         // as asked for
 	Spec *toolcrib.Spec // nil = no such tool
-	// Unusable says why a registered tool can not be used; "" = it can.
+	// Unusable says why a registered tool cannot be used; "" = it can.
 	Unusable string
 	Who      *toolcrib.Principal // nil = nobody
 	Token    Token               // by which Who acts; nil = none

@@ -125,8 +125,8 @@ func TestN18_LayerRequiresAdmin(t *testing.T) {
 	runCases(t, toolcrib.ReasonRequiresAdmin, []layerCase{
 		{"for everybody", func(*gate.Query) {}, true, ""},
 		{"administrator", needs(&admin), true, "is one"},
-		{"no administrator", needs(&user), false, "is none"},
-		{"no acting user is no administrator", needs(&nobody), false, "no user"},
+		{"no administrator", needs(&user), false, "is not one"},
+		{"no acting user is not an administrator", needs(&nobody), false, "no user"},
 		{"nobody", needs(nil), false, "nobody"},
 		{"an unknown tool counts as admin-only", func(q *gate.Query) { q.Spec = nil }, false, ""},
 	})

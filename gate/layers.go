@@ -20,8 +20,8 @@ func (registered) Judge(q Query) Answer {
 }
 
 // enabled refuses what is switched off: by its group, by an administrator, or
-// because it is off from the start (A1, A2, A4). A tool that can not be used, and
-// every tool while the overrides can not be read, is off too.
+// because it is off from the start (A1, A2, A4). A tool that cannot be used, and
+// every tool while the overrides cannot be read, is off too.
 type enabled struct{}
 
 func (enabled) Reason() toolcrib.Reason { return toolcrib.ReasonToolDisabled }
@@ -75,7 +75,7 @@ func (admin) Judge(q Query) Answer {
 	case q.Who.User == "":
 		return Answer{Detail: "for administrators, and no user is acting"}
 	case !q.Who.Admin:
-		return Answer{Detail: "for administrators, and this user is none", By: q.Who.User}
+		return Answer{Detail: "for administrators, and this user is not one", By: q.Who.User}
 	}
 	return Answer{Allowed: true, Detail: "for administrators, and this user is one", By: q.Who.User}
 }
@@ -229,13 +229,15 @@ func meansOne(pattern string, entries []*entry) bool {
 }
 
 func agentList() Layer {
-	l := newAllowlist(toolcrib.ReasonAgentAllowlist, "the agent's list", func(s *Scope) []string { return s.AgentTools }, readyAgent)
+	l := newAllowlist(toolcrib.ReasonAgentAllowlist, "the agent's list",
+		func(s *Scope) []string { return s.AgentTools }, readyAgent)
 	l.key, l.hint = "agents.AGENT.tools", "add it to the agent's tools in the configuration"
 	return l
 }
 
 func skillList() Layer {
-	l := newAllowlist(toolcrib.ReasonSkillAllowlist, "the skills' allowed-tools", func(s *Scope) []string { return s.SkillTools }, readySkill)
+	l := newAllowlist(toolcrib.ReasonSkillAllowlist, "the skills' allowed-tools",
+		func(s *Scope) []string { return s.SkillTools }, readySkill)
 	l.kind = skillLists
 	l.hint = "add it to allowed-tools of a skill of this run"
 	return l
@@ -252,7 +254,8 @@ func runList() Layer {
 type workerLists struct{ allowlist }
 
 func workerList() Layer {
-	return workerLists{newAllowlist(toolcrib.ReasonWorkerAllowlist, "what the calling agent passes on", func(s *Scope) []string { return s.WorkerTools }, readyWorker)}
+	return workerLists{newAllowlist(toolcrib.ReasonWorkerAllowlist, "what the calling agent passes on",
+		func(s *Scope) []string { return s.WorkerTools }, readyWorker)}
 }
 
 func (l workerLists) Judge(q Query) Answer {

@@ -35,7 +35,7 @@ func modelGlob(pattern, name string) bool {
 	return name != "" && (pattern[0] == '?' || pattern[0] == name[0]) && modelGlob(pattern[1:], name[1:])
 }
 
-// model tells whether a condition holds for a call, or fails.
+// model reports whether a condition holds for a call, or fails.
 func (c condition) model(arguments string, effect toolcrib.Effect, who *toolcrib.Principal, depth int, tainted bool) (holds, failed bool) {
 	var args map[string]any
 	_ = json.Unmarshal([]byte(arguments), &args)
@@ -305,7 +305,7 @@ func (m *modelCall) notPermitted() bool {
 	})
 }
 
-// granted tells whether the principal may use an agent.
+// granted reports whether the principal may use an agent.
 func (m *modelCall) granted(agent string) bool {
 	if m.who.Admin && m.who.User != "" {
 		return true
@@ -323,7 +323,7 @@ func (m *modelCall) granted(agent string) bool {
 
 func (m *modelCall) byAgent() bool { return m.tool.spec.AnsweredBy == "agent" }
 
-// agentsRefused tells whether the call would let an agent work that may not be used.
+// agentsRefused reports whether the call would let an agent work that may not be used.
 func (m *modelCall) agentsRefused() bool {
 	var agents []string
 	if !m.tool.plain && m.tool.target == targetHelper {
@@ -402,7 +402,7 @@ func (m *modelCall) protected() bool {
 	return false
 }
 
-// skillsRefuse tells whether a list of skills' entries refuses the arguments.
+// skillsRefuse reports whether a list of skills' entries refuses the arguments.
 func (m *modelCall) skillsRefuse(entries []string) bool {
 	if entries == nil {
 		return false

@@ -73,7 +73,7 @@ func glob(pattern, name string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// wildOnly tells whether a pattern has nothing but wildcards, or nothing at all.
+// wildOnly reports whether a pattern has nothing but wildcards, or nothing at all.
 func wildOnly(pattern string) bool {
 	for i := range len(pattern) {
 		if pattern[i] != '*' && pattern[i] != '?' {
@@ -104,7 +104,7 @@ type nameList struct {
 }
 
 // wildEntry is an entry with wildcards, parted before the first of them: most names
-// are told apart by what stands there.
+// are told apart by what is there.
 type wildEntry struct {
 	at           int
 	prefix, rest string
@@ -199,7 +199,7 @@ const maxLists = 256
 
 // listCache keeps long lists ready for as long as they come again. What it finds is
 // compared entry by entry with what is asked for, so that a caller who changes a
-// list gets what stands in it now.
+// list gets what is in it now.
 type listCache struct {
 	mu    sync.RWMutex
 	lists map[listKey]*nameList

@@ -65,7 +65,8 @@ func squash(name string) string {
 func nameDistance(a, b string, most int) int {
 	apart := max(len(a), len(b)) - min(len(a), len(b))
 	switch {
-	case min(len(a), len(b)) >= 4 && (strings.HasSuffix(b, a) || strings.HasSuffix(a, b) || strings.HasPrefix(b, a) || strings.HasPrefix(a, b)):
+	case min(len(a), len(b)) >= 4 &&
+		(strings.HasSuffix(b, a) || strings.HasSuffix(a, b) || strings.HasPrefix(b, a) || strings.HasPrefix(a, b)):
 		return min(1, apart)
 	case apart > most:
 		return apart

@@ -34,7 +34,7 @@ func OfferedSet(o journal.Offer) map[string]bool {
 }
 
 // Offer makes the offer of a run: every tool that no layer refuses, sorted by
-// name. It can be empty (N8). It fails if the overrides can not be read or ctx has
+// name. It can be empty (N8). It fails if the overrides cannot be read or ctx has
 // ended; then nothing is offered.
 func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (Offer, error) {
 	if g == nil {
@@ -98,7 +98,7 @@ func (c *offerCache) get(key []byte, over Overrides) (Offer, bool) {
 	return o, ok
 }
 
-// holds tells whether the offers are of these overrides.
+// holds reports whether the offers are of these overrides.
 func (c *offerCache) holds(over Overrides) bool {
 	if c.offers == nil {
 		return false

@@ -25,7 +25,7 @@ func (c ConfirmMode) valid() bool {
 	return c == ConfirmWrites || c == ConfirmNever || c == ConfirmAlways
 }
 
-// asks tells whether the mode puts a call of this effect to a person. Anything
+// asks reports whether the mode puts a call of this effect to a person. Anything
 // that is no mode asks.
 func (c ConfirmMode) asks(effect toolcrib.Effect) bool {
 	switch c {
@@ -162,7 +162,7 @@ func (g *Gate) UnknownSettings() []string {
 	return unknown
 }
 
-// position is where the configuration says what stands at keyPath; never fails.
+// position is where the configuration says what is at keyPath; never fails.
 func (g *Gate) position(keyPath string) (position string) {
 	if g.positions == nil || keyPath == "" {
 		return ""
@@ -175,7 +175,7 @@ func (g *Gate) position(keyPath string) (position string) {
 	return g.positions(keyPath)
 }
 
-// foreign tells whether a tool's spec was written by somebody that toolcrib does
+// foreign reports whether a tool's spec was written by somebody that toolcrib does
 // not know.
 func foreign(source string) bool {
 	kind, _, _ := strings.Cut(source, ":")

@@ -31,7 +31,7 @@ var ErrNoPermit = errors.New("gate: no permit")
 // outside: nobody executes it.
 var ErrAnsweredElsewhere = errors.New("gate: the call is not executed: a person or another agent answers it")
 
-// Valid tells whether a gate made the permit.
+// Valid reports whether a gate made the permit.
 func (p Permit) Valid() bool { return p.tool != nil }
 
 // Call is the call as it was judged.
@@ -49,7 +49,7 @@ func (p Permit) Timeout() time.Duration { return p.timeout }
 // MaxBytes bounds the result as the model reads it, in bytes of JSON.
 func (p Permit) MaxBytes() int { return p.maxBytes }
 
-// Untrusted tells whether the tool's results are data of strangers.
+// Untrusted reports whether the tool's results are untrusted data.
 func (p Permit) Untrusted() bool { return p.untrusted }
 
 // Source names where the tool comes from, for the mark on untrusted data.

@@ -97,7 +97,7 @@ func TestA3_Property_ExplainIsTheDecision(t *testing.T) {
 	})
 }
 
-// byArguments tells whether a layer's reason is also given for arguments.
+// byArguments reports whether a layer's reason is also given for arguments.
 func byArguments(r toolcrib.Reason) bool {
 	return r == toolcrib.ReasonNotPermitted || r == toolcrib.ReasonSkillAllowlist || r == toolcrib.ReasonWorkerAllowlist
 }

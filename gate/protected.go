@@ -119,8 +119,8 @@ const (
 	notJudged // the target is not told so that it could be judged
 )
 
-// NeverWritten tells whether the path, absolute and with its symbolic links
-// resolved, must not be written. A path that can not be judged must not.
+// NeverWritten reports whether the path, absolute and with its symbolic links
+// resolved, must not be written. A path that cannot be judged must not.
 func (p *PathRules) NeverWritten(path string) bool {
 	return p.judge(toolcrib.Target{Kind: toolcrib.TargetFile, Name: path, Write: true}) != free
 }
@@ -130,7 +130,7 @@ func (p *PathRules) NeverTouched(path string) bool {
 	return p.judge(toolcrib.Target{Kind: toolcrib.TargetFile, Name: path}) != free
 }
 
-// judge tells whether a target may be touched.
+// judge reports whether a target may be touched.
 func (p *PathRules) judge(t toolcrib.Target) protection {
 	if t.Kind != toolcrib.TargetFile {
 		return free
@@ -199,7 +199,7 @@ func (j *judgement) targetsStep() *refusal {
 		case notTouched:
 			what = "is protected: it may neither be read nor be written"
 		case notJudged:
-			what = "can not be judged, so it is protected"
+			what = "cannot be judged, so it is protected"
 		}
 		r := refuse(fmt.Sprintf("%s %s. Leave it as it is.", inWorkspace(t.Name, j.scope.Workspace), what))
 		r.detail = t.Name

@@ -25,7 +25,7 @@ type entry struct {
 	sum      [sha256.Size]byte
 	hash     string // hex of sum
 	schema   *schema
-	unusable string // why the tool can not be used; "" = it can
+	unusable string // why the tool cannot be used; "" = it can
 	settings ToolSettings
 
 	// The optional interfaces; nil = the tool has it not.
@@ -188,12 +188,12 @@ type State struct {
 	AllDisabled bool `json:"all_disabled,omitempty"`
 	// GroupDisabled is set if the tool's group is switched off.
 	GroupDisabled bool `json:"group_disabled,omitempty"`
-	// Unusable says why a tool from elsewhere can not be used.
+	// Unusable says why a tool from elsewhere cannot be used.
 	Unusable string `json:"unusable,omitempty"`
 }
 
 // States returns every registered tool, sorted by name. It fails if the overrides
-// can not be read.
+// cannot be read.
 func (g *Gate) States(ctx context.Context) ([]State, error) {
 	over, err := g.overrides(ctx)
 	if err != nil {

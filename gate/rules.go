@@ -112,7 +112,7 @@ func (j *judgement) ruleStep() *refusal {
 	case denied != nil:
 		return j.ruleDenied(denied)
 	case failed != nil:
-		r := refuse(fmt.Sprintf("a rule about %s could not be evaluated, so the call was refused. Go on without it.", j.name()))
+		r := refuse(fmt.Sprintf("a rule about %s could not be evaluated, so the call was refused. Continue without it.", j.name()))
 		r.rule, r.position, r.detail = failed.Name, failed.Position, failed.Err.Error()
 		return r
 	case mayDeny != nil && j.scope.AllApproved:
@@ -128,7 +128,7 @@ func (j *judgement) ruleStep() *refusal {
 func (j *judgement) ruleDenied(m *RuleMatch) *refusal {
 	text := m.Message
 	if text == "" {
-		text = fmt.Sprintf("%s is not allowed with these arguments (rule %s). Go on without it.", j.name(), shown(m.Name))
+		text = fmt.Sprintf("%s is not allowed with these arguments (rule %s). Continue without it.", j.name(), shown(m.Name))
 	}
 	r := refuse(text)
 	r.rule, r.position = m.Name, m.Position

@@ -81,7 +81,7 @@ func compileSchema(raw json.RawMessage) (json.RawMessage, *schema, error) {
 }
 
 // checkShape bounds the number of values, and refuses references that are only
-// resolved while validating: what they lead to can not be counted.
+// resolved while validating: what they lead to cannot be counted.
 func checkShape(doc any) error {
 	values := 0
 	var walk func(v any) error

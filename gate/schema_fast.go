@@ -190,7 +190,7 @@ func (w *walker) number(p *plain) bool {
 	return err == nil && n >= p.least && n <= p.most
 }
 
-// inside goes past a string and returns what stands between its quotes.
+// inside goes past a string and returns what is between its quotes.
 func (w *walker) inside() (text []byte, escaped bool) {
 	start := w.pos + 1
 	for w.pos = start; w.text[w.pos] != '"'; w.pos++ {

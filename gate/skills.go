@@ -6,7 +6,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// SkillArguments tells whether the allowed-tools of the run's skills allow a call
+// SkillArguments reports whether the allowed-tools of the run's skills allow a call
 // with these arguments: entries may narrow a tool, as exec_shell(git:*) does
 // (requirements N15). An error means no, and its text is fit for the model.
 type SkillArguments func(entries []string, call toolcrib.Call, targets []toolcrib.Target) (bool, error)
@@ -32,7 +32,7 @@ func (j *judgement) skillStep() *refusal {
 func (j *judgement) aboveStep() *refusal {
 	for _, entries := range j.scope.AboveSkills {
 		r := j.entriesAllow(entries, toolcrib.ReasonWorkerAllowlist,
-			" is not allowed with these arguments by the skills of the calling agent. Go on without it, or with others.")
+			" is not allowed with these arguments by the skills of the calling agent. Continue without it, or with others.")
 		if r != nil {
 			return r
 		}

@@ -37,13 +37,13 @@ type Standing struct {
 type Token interface {
 	// Key is the same for tokens with the same scope only.
 	Key() string
-	// Agent tells whether runs of this agent are covered.
+	// Agent reports whether runs of this agent are covered.
 	Agent(name string) error
-	// Offers tells whether a tool is covered with some arguments.
+	// Offers reports whether a tool is covered with some arguments.
 	Offers(agent, tool string) error
-	// Covers tells whether a call with these arguments is.
+	// Covers reports whether a call with these arguments is.
 	Covers(agent, tool string, arguments json.RawMessage) error
-	// Room tells whether one more call may be made, and counts none.
+	// Room reports whether one more call may be made, and counts none.
 	Room(ctx context.Context) error
 	// Take counts one call, or says why it must not be made.
 	Take(ctx context.Context) error
@@ -86,7 +86,7 @@ func (g *Gate) standing(ctx context.Context, who toolcrib.Principal) (s Standing
 // agentGrant is the kind of grants that name agents.
 const agentGrant = "agent:"
 
-// MayRun tells whether a principal may have a run of this agent at all today
+// MayRun reports whether a principal may have a run of this agent at all today
 // (contract §5: policy_denied). refused says why not, "" = it may; an error says
 // that it could not be found out. Where grants name agents (agent:NAME, or a glob
 // that is not only wildcards), only those may be used; where none does, all.
@@ -129,11 +129,13 @@ func (g *Gate) Today(ctx context.Context, who toolcrib.Principal) (toolcrib.Prin
 	return s.Principal, err
 }
 
-// Withdrawn tells whether a call that was allowed may not run any more, because a
+// Withdrawn reports whether a call that was allowed may not run any more, because a
 // layer refuses its tool now: it was switched off, a grant or a token is gone. A turn
 // can take long, and what is not started yet need not start. The verdict is then the
 // refusal.
-func (g *Gate) Withdrawn(ctx context.Context, who toolcrib.Principal, scope Scope, call *toolcrib.ToolCall) (v Verdict, withdrawn bool) {
+func (g *Gate) Withdrawn(ctx context.Context, who toolcrib.Principal, scope Scope, call *toolcrib.ToolCall) (
+	v Verdict, withdrawn bool,
+) {
 	p, _ := g.policyOf(ctx, &who, &scope) // an error stands in the answers
 	j := judgement{policy: p, ctx: ctx, gate: g, asked: call, entry: p.tools.byName[call.Name], verdict: &v}
 	v.CallID, v.Tool = call.ID, call.Name
@@ -180,7 +182,7 @@ func (e *ApproverError) Error() string {
 	return fmt.Sprintf("%s may not approve calls of %s (%s: %s)", shown(e.User), shown(e.Tool), e.Reason, e.Detail)
 }
 
-// MayApprove tells whether somebody may approve calls of these tools in a run of
+// MayApprove reports whether somebody may approve calls of these tools in a run of
 // this scope: an approver passes the same layers as whoever calls, so that nobody
 // lets happen what they must not do themselves. The error is an [*ApproverError],
 // or says that it could not be found out.
@@ -227,7 +229,7 @@ func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Sco
 func (j *judgement) tokenStep() *refusal {
 	if j.token != nil {
 		if err := j.token.Covers(j.scope.Agent, j.entry.spec.Name, j.call.Arguments); err != nil {
-			r := refuse(j.name() + " is not available to this user with these arguments. Go on without it, or with others.")
+			r := refuse(j.name() + " is not available to this user with these arguments. Continue without it, or with others.")
 			r.detail = err.Error()
 			return r
 		}
@@ -237,7 +239,7 @@ func (j *judgement) tokenStep() *refusal {
 			continue
 		}
 		if refused := notUsed(j.who, j.token, t.Name); refused != "" {
-			r := refuse("the agent " + shown(t.Name) + " is not available to this user. Go on without it, or with another agent.")
+			r := refuse("the agent " + shown(t.Name) + " is not available to this user. Continue without it, or with another agent.")
 			r.detail = refused
 			return r
 		}
@@ -274,7 +276,8 @@ func (j *judgement) count() *refusal {
 }
 
 func (j *judgement) noPlace(err error) *refusal {
-	r := refuse(j.name() + " was not run: the calls that this access token is good for are used up for now. Answer with what you have.")
+	r := refuse(j.name() + " was not run: the calls that this access token is good for are used up for now. " +
+		"Answer with what you have.")
 	r.reason, r.detail = toolcrib.ReasonBudgetExhausted, err.Error()
 	return r
 }

@@ -20,7 +20,7 @@ const (
 // maxShownSources bounds how many sources of untrusted data a text names.
 const maxShownSources = 3
 
-// taintStep holds what could carry data out, or do what a stranger's text says,
+// taintStep holds what could carry data out, or do what untrusted text says,
 // once the run has read untrusted data (contract §7): writes, and whatever declares
 // itself a sink. A call without a sink passes, and one whose own run has begun: that
 // has what it was told, and each of its calls is judged by what it has read itself.
@@ -30,7 +30,8 @@ func (j *judgement) taintStep() *refusal {
 	}
 	why := fmt.Sprintf("the run has read untrusted data (%s), and %s %s", sources(j.facts.Taint), j.entry.spec.Name, j.sinkDoes())
 	if j.scope.TaintWrites == TaintDeny {
-		r := refuse(j.name() + " is not allowed any more: this run has read untrusted data, and the call could carry it out or act on it. Answer without it.")
+		r := refuse(j.name() + " is not allowed any more: this run has read untrusted data, " +
+			"and the call could carry it out or act on it. Answer without it.")
 		r.position, r.detail = j.gate.scopePosition(j.scope, "agents.AGENT.taint.writes"), why
 		return r
 	}
@@ -58,7 +59,7 @@ func untrustedFiles(entries map[string]*entry) bool {
 func (g *Gate) FilesUntrusted() bool { return g != nil && g.toolSet().untrustedFiles }
 
 // untrusted reports whether the result of the call is untrusted data: all results of
-// the tool are, or it may hold what stands in files that are.
+// the tool are, or it may hold what is in files that are.
 func (j *judgement) untrusted() bool {
 	e := j.entry
 	return e.spec.Untrusted || e.settings.Untrusted || j.tools.untrustedFiles && e.readsFiles(j.targets)

@@ -26,7 +26,7 @@ func (j *judgement) costCapStep() *refusal {
 	return refuse(fmt.Sprintf("per-turn cost cap exceeded (observed=%s, cap=%s)", dollars(j.facts.SpentUSD), dollars(w.CostCapUSD)))
 }
 
-// capped tells whether there is a cost cap that is enforced.
+// capped reports whether there is a cost cap that is enforced.
 func capped(w *journal.WorkerLimits) bool {
 	return w != nil && w.CostCapMode == costCapEnforce && w.CostCapUSD > 0
 }
@@ -58,7 +58,8 @@ func (j *judgement) place() int {
 func workerNotes(s *Scope) []string {
 	var notes []string
 	if capped(s.Worker) {
-		notes = append(notes, fmt.Sprintf("calls are refused once the run has spent more than %s (cost_cap_exceeded)", dollars(s.Worker.CostCapUSD)))
+		notes = append(notes, fmt.Sprintf("calls are refused once the run has spent more than %s (cost_cap_exceeded)",
+			dollars(s.Worker.CostCapUSD)))
 	}
 	if s.Worker != nil && s.Worker.Hops > 0 {
 		notes = append(notes, fmt.Sprintf("calls are refused once the run has tried %d (hop_budget_exhausted)", s.Worker.Hops))
@@ -104,7 +105,7 @@ func readSubtask(arguments json.RawMessage) (t Subtask, err error) {
 	return t, nil
 }
 
-// subtaskStep refuses a subtask that is none, whatever the schema of the tool says.
+// subtaskStep refuses what is not a subtask, whatever the schema of the tool says.
 func (j *judgement) subtaskStep(arguments json.RawMessage) *refusal {
 	if !j.entry.byAgent() {
 		return nil
@@ -145,13 +146,13 @@ func (j *judgement) shareStep() *refusal {
 	return nil
 }
 
-// byAgent tells whether another agent answers the calls of the tool.
+// byAgent reports whether another agent answers the calls of the tool.
 func (e *entry) byAgent() bool { return e.spec.AnsweredBy == toolcrib.ByAgent }
 
-// nested tells whether the tool calls tools or agents.
+// nested reports whether the tool calls tools or agents.
 func (e *entry) nested() bool { return e.spec.Nested || e.byAgent() }
 
-// tooDeep tells whether a run of this scope is too deep for calls of the tool.
+// tooDeep reports whether a run of this scope is too deep for calls of the tool.
 func (e *entry) tooDeep(s *Scope) bool {
 	return s.Depth > s.MaxDepth || e.nested() && s.Depth >= s.MaxDepth
 }

@@ -107,7 +107,7 @@ func (b *bounds) decorate(i interpreter.InterpretableV2) (interpreter.Interpreta
 	return i, nil
 }
 
-// plain tells whether an operand is a literal that holds no other values.
+// plain reports whether an operand is a literal that holds no other values.
 func plain(i interpreter.InterpretableV2) bool {
 	literal, ok := i.(interpreter.InterpretableConst)
 	if !ok {
@@ -191,7 +191,9 @@ func (b *bounds) add(left, right ref.Val) ref.Val {
 }
 
 // matches compiles a literal pattern once; any other at the call.
-func (b *bounds) matches(with func(func(left, right ref.Val) ref.Val) interpreter.InterpretableCall, right interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+func (b *bounds) matches(
+	with func(func(left, right ref.Val) ref.Val) interpreter.InterpretableCall, right interpreter.InterpretableV2,
+) (interpreter.InterpretableV2, error) {
 	if literal, ok := right.(interpreter.InterpretableConst); ok {
 		source, ok := literal.Value().(types.String)
 		if !ok {
@@ -278,7 +280,8 @@ func tooHeavy() ref.Val { return types.NewErr("a value has too many parts") }
 func (b *bounds) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
 	var units uint64
 	switch function {
-	case operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+	case operators.Equals, operators.NotEquals,
+		operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
 		units = min(b.weight(args[0]), b.weight(args[1]))
 	case operators.In:
 		units = 1

@@ -181,7 +181,7 @@ func (c *compiler) checkDivision(call ast.CallExpr, at func(ast.Expr) place) {
 	}
 }
 
-// checkPattern finds regular expressions that are none.
+// checkPattern finds regular expressions that do not compile.
 func (c *compiler) checkPattern(call ast.CallExpr, at func(ast.Expr) place) {
 	if call.FunctionName() != overloads.Matches || len(call.Args()) == 0 {
 		return
@@ -194,7 +194,7 @@ func (c *compiler) checkPattern(call ast.CallExpr, at func(ast.Expr) place) {
 	}
 }
 
-// checkTime finds literals of times that are none.
+// checkTime finds literals that are not times.
 func (c *compiler) checkTime(call ast.CallExpr, at func(ast.Expr) place) {
 	if len(call.Args()) != 1 {
 		return
@@ -254,9 +254,11 @@ func (c *compiler) checkSpelling(r *rule, raw []reference, mentioned map[string]
 				continue
 			}
 			told[ref.name] = true
-			why := `the same file has many spellings (./x, a/../x, a link); look at targets, as in targets.exists(t, t.path.startsWith("src/"))`
+			why := `the same file has many spellings (./x, a/../x, a link); ` +
+				`look at targets, as in targets.exists(t, t.path.startsWith("src/"))`
 			if variable == varPrograms {
-				why = `the same command has many spellings, and a line may hold several commands; look at programs, as in programs.exists(p, p.name == "git" && "push" in p.args)`
+				why = `the same command has many spellings, and a line may hold several commands; ` +
+					`look at programs, as in programs.exists(p, p.name == "git" && "push" in p.args)`
 			}
 			c.warn("when", ref.at, "%s: args.%s is text: %s", t.name, ref.name, why)
 		}
@@ -300,7 +302,8 @@ func (c *compiler) checkReference(r *rule, ref reference, tools []knownTool, gua
 		}
 	}
 	named := !r.every && !slices.ContainsFunc(r.tools, func(p pattern) bool { return p.wild })
-	unguarded := fmt.Sprintf("calls without it will be refused, because the rule cannot be evaluated; write has(args.%[1]s) && … or args.?%[1]s.orValue(…)", ref.name)
+	unguarded := fmt.Sprintf("calls without it will be refused, because the rule cannot be evaluated; "+
+		"write has(args.%[1]s) && … or args.?%[1]s.orValue(…)", ref.name)
 	if !identifier(ref.name) {
 		unguarded = "calls without it will be refused, because the rule cannot be evaluated; test for it first"
 	}
@@ -316,7 +319,7 @@ func (c *compiler) checkReference(r *rule, ref reference, tools []knownTool, gua
 	}
 }
 
-// identifier tells whether a name can stand behind a dot.
+// identifier reports whether a name can stand behind a dot.
 func identifier(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
 		return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')

@@ -35,7 +35,7 @@ type rule struct {
 	info  gate.RuleInfo
 	every bool // tool
 	tools []pattern
-	// program is nil for a rule without a condition; loops tells whether the
+	// program is nil for a rule without a condition; loops reports whether the
 	// condition has any.
 	program cel.Program
 	loops   bool
@@ -49,7 +49,10 @@ type rule struct {
 func New(rules []Rule, o Options) (*Set, error) {
 	s := &Set{byTool: map[string][]*rule{}}
 	if len(rules) > MaxRules {
-		return nil, Problems{{Index: MaxRules, Rule: oneLine(rules[MaxRules].Name), Field: "name", Message: fmt.Sprintf("there are more than %d rules", MaxRules)}}
+		return nil, Problems{{
+			Index: MaxRules, Rule: oneLine(rules[MaxRules].Name), Field: "name",
+			Message: fmt.Sprintf("there are more than %d rules", MaxRules),
+		}}
 	}
 	language, err := environment()
 	if err != nil {

@@ -17,7 +17,7 @@ const (
 	maxLoopDepth = 3    // all, exists, exists_one, map, filter inside each other
 	maxLoops     = 12   // of them in one condition
 	checkEvery   = 64   // rounds of a loop until the next look at the context
-	maxRecovered = 8    // syntax errors that the parser goes on after
+	maxRecovered = 8    // syntax errors that the parser continues after
 )
 
 // The variables of a condition.
@@ -49,7 +49,9 @@ func variables() map[string]*cel.Type {
 	texts := cel.ListType(cel.StringType)
 	return map[string]*cel.Type{
 		varArgs: cel.MapType(cel.StringType, cel.DynType), varTool: cel.StringType, varEffect: cel.StringType,
-		varTargets: cel.ListType(cel.ObjectType(targetType)), varPrograms: cel.ListType(cel.ObjectType(programType)), varUser: cel.StringType, varAdmin: cel.BoolType,
+		varTargets:  cel.ListType(cel.ObjectType(targetType)),
+		varPrograms: cel.ListType(cel.ObjectType(programType)),
+		varUser:     cel.StringType, varAdmin: cel.BoolType,
 		varRoles: texts, varGroups: texts, varTrust: cel.StringType, varAgent: cel.StringType, varRun: cel.StringType,
 		varSession: cel.StringType, varDepth: cel.IntType, varWorkspace: cel.StringType, varTainted: cel.BoolType, varTaint: texts,
 	}
@@ -60,7 +62,10 @@ func variables() map[string]*cel.Type {
 func words(variable string) []string {
 	switch variable {
 	case varEffect:
-		return []string{string(toolcrib.EffectReadOnly), string(toolcrib.EffectIdempotentWrite), string(toolcrib.EffectNonIdempotentWrite)}
+		return []string{
+			string(toolcrib.EffectReadOnly), string(toolcrib.EffectIdempotentWrite),
+			string(toolcrib.EffectNonIdempotentWrite),
+		}
 	case varTrust:
 		return []string{trustUnknown, string(toolcrib.TrustMember), string(toolcrib.TrustTrusted), string(toolcrib.TrustAnchor)}
 	}

@@ -123,7 +123,7 @@ func evaluationError(ctx context.Context, err error) error {
 	return errors.New(oneLine(readable(err.Error())))
 }
 
-// tooCostly tells whether an evaluation was ended by its cost.
+// tooCostly reports whether an evaluation was ended by its cost.
 func tooCostly(err error) bool {
 	var cancelled interpreter.EvalCancelledError
 	return errors.As(err, &cancelled) && cancelled.Cause == interpreter.CostLimitExceeded

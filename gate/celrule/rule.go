@@ -101,7 +101,7 @@ func (p Problem) Key() string {
 	return fmt.Sprintf("rules[%d].%s", p.Index, p.Field)
 }
 
-// Text is what is wrong, with its column: what stands behind the key path.
+// Text is what is wrong, with its column: what follows the key path.
 func (p Problem) Text() string {
 	within := ""
 	if p.File != "" {

@@ -33,7 +33,7 @@ func newKnowledge(o Options) *knowledge {
 	return &knowledge{names: o.Tools, schemas: o.Schemas, spelled: o.Spelled, byName: map[string]*knownTool{}}
 }
 
-// missing tells whether a pattern means none of the tools that there are, and
+// missing reports whether a pattern means none of the tools that there are, and
 // hints at the one that was meant.
 func (k *knowledge) missing(p pattern) (hint string, missing bool) {
 	if k.names == nil || slices.ContainsFunc(k.names, p.match) {
@@ -136,7 +136,7 @@ func readSchema(name string, raw json.RawMessage) *knownTool {
 	return t
 }
 
-// cases tells whether a schema says more than its own keywords do.
+// cases reports whether a schema says more than its own keywords do.
 func cases(schema map[string]json.RawMessage) bool {
 	for _, keyword := range []string{"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"} {
 		if _, has := schema[keyword]; has {

@@ -46,7 +46,7 @@ func (k kind) candidates() []*cel.Type {
 	return nil
 }
 
-// same tells whether two kinds mean the same to conditions.
+// same reports whether two kinds mean the same to conditions.
 func (k kind) same(other kind) bool {
 	number := func(k kind) bool { return k == kindNumber || k == kindInteger }
 	return k == other || number(k) && number(other)
@@ -151,7 +151,8 @@ func (c *compiler) reportType(tools []knownTool, name string, of kind, e *cel.Er
 	if loose {
 		say = func(at place, format string, args ...any) { c.warn("when", at, format, args...) }
 	}
-	say(at, "%s: the argument %s is %s: %s; if it can be anything else, write dyn(%s)", some(having), quoted(name), of, explain(e.Message), written)
+	say(at, "%s: the argument %s is %s: %s; if it can be anything else, write dyn(%s)",
+		some(having), quoted(name), of, explain(e.Message), written)
 }
 
 // mistyped checks a condition with an argument of each type that it can have, and
@@ -261,7 +262,8 @@ func excusable(call ast.CallExpr) bool {
 	case operators.In:
 		return args[1].Kind() == ast.ListKind && slices.ContainsFunc(args[1].AsList().Elements(), isNull)
 	case operators.Index, operators.OptIndex:
-		return args[1].Kind() == ast.LiteralKind && (args[1].AsLiteral().Type() == types.UintType || args[1].AsLiteral().Type() == types.DoubleType)
+		return args[1].Kind() == ast.LiteralKind &&
+			(args[1].AsLiteral().Type() == types.UintType || args[1].AsLiteral().Type() == types.DoubleType)
 	case operators.Add:
 		return (madeList(args[0]) || madeList(args[1])) && !isArgument(args[0]) && !isArgument(args[1])
 	}
@@ -272,7 +274,7 @@ func isNull(e ast.Expr) bool {
 	return e.Kind() == ast.LiteralKind && e.AsLiteral() == types.NullValue
 }
 
-// madeList tells whether the condition itself makes a list.
+// madeList reports whether the condition itself makes a list.
 func madeList(e ast.Expr) bool {
 	return e.Kind() == ast.ListKind || e.Kind() == ast.ComprehensionKind
 }
@@ -306,5 +308,5 @@ func agreed(tools []knownTool, name string) (of kind, candidates []*cel.Type) {
 	return of, candidates
 }
 
-// server tells whether a name is of a server's tool. Those come and go.
+// server reports whether a name is of a server's tool. Those come and go.
 func server(name string) bool { return strings.Contains(name, "__") }
