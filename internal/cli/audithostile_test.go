@@ -199,7 +199,7 @@ func TestAudit_HostileExport(t *testing.T) {
 		t.Fatalf("what nobody touched: %v", found)
 	}
 	lines := h.exported("log.ndjson")
-	seen := map[string]bool{}
+	seen, tried := map[string]bool{}, 0
 	for i := 1; i < len(lines)-1; i++ {
 		e := lines[i]
 		where := "of a run"
@@ -226,6 +226,9 @@ func TestAudit_HostileExport(t *testing.T) {
 			}
 			if e.Payload == nil && name == "the content" {
 				continue // pruned
+			}
+			if tried++; testing.Short() && tried%3 != 0 {
+				continue // in the order of a map: another third each time
 			}
 			if e.Payload != nil {
 				text := *e.Payload
@@ -309,6 +312,7 @@ func TestAudit_HostileDatabase(t *testing.T) {
 	if len(rows) < 25 {
 		t.Errorf("only %d kinds of entries are tried", len(rows))
 	}
+	tried := 0
 	for _, r := range rows {
 		table, key := "events", "key"
 		if r.run == store.SystemChain {
@@ -331,6 +335,9 @@ func TestAudit_HostileDatabase(t *testing.T) {
 		for what, statement := range edits {
 			if r.key == r.last && (what == "its place" || what == "what comes after it") {
 				continue // there is nothing after it
+			}
+			if tried++; testing.Short() && tried%3 != 0 {
+				continue // in the order of a map: another third each time
 			}
 			h.put(path, whole)
 			h.sql(path, statement)

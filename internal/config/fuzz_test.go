@@ -41,8 +41,12 @@ func parseSafely(t interface {
 
 // A server that reloads may see a file that is only half written.
 func TestN5_HalfWrittenFiles(t *testing.T) {
+	step := 1
+	if testing.Short() {
+		step = 17 // prime, so that it falls into step with nothing in the file
+	}
 	for _, text := range [][]byte{sample(t), []byte(everything)} {
-		for n := range text {
+		for n := 0; n < len(text); n += step {
 			parseSafely(t, text[:n])
 		}
 	}

@@ -1,8 +1,9 @@
 // Command testsummary reads the events of go test -json from standard input and
 // tells a person what matters: a line for each package, the output of what
-// failed, each skipped test with its reason, and the sums alone on the last line.
+// failed, each skipped test with its reason, how long each part took, and the sums
+// alone on the last line.
 //
-// It exits with 1 if a test or a package failed, or if nothing was tested.
+// It exits with 1 if a test, a package or a check failed, or if nothing was tested.
 package main
 
 import (
@@ -20,15 +21,18 @@ import (
 const maxOutput = 64 << 10
 
 func main() {
-	failedChecks := flag.String("failed", "", "checks that failed before the tests, to be told at the end")
+	checks := flag.String("checks", "", "`file` with a line for each check that was made beside the tests: ok or FAILED, seconds, name")
 	flag.Parse()
 	s := summary{out: os.Stdout, outputs: map[string]*strings.Builder{}}
 	err := s.read(os.Stdin)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testsummary:", err)
 	}
-	s.end(strings.Fields(*failedChecks))
-	if err != nil || s.failed > 0 || s.passed == 0 || *failedChecks != "" {
+	parts, missing := readParts(*checks)
+	if missing != nil {
+		fmt.Fprintln(os.Stderr, "testsummary:", missing)
+	}
+	if bad := s.end(parts); bad || err != nil || missing != nil {
 		os.Exit(1)
 	}
 }
@@ -42,6 +46,24 @@ type event struct {
 	Output      string
 	Elapsed     float64
 	FailedBuild string
+}
+
+// part is a check that was made beside the tests, or all tests.
+type part struct{ result, seconds, name string }
+
+func readParts(file string) (parts []part, err error) {
+	if file == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(file)
+	for line := range strings.Lines(string(data)) {
+		fields := strings.SplitN(strings.TrimSpace(line), " ", 3)
+		if len(fields) != 3 {
+			return parts, fmt.Errorf("%s: not RESULT SECONDS NAME: %q", file, line)
+		}
+		parts = append(parts, part{fields[0], fields[1], fields[2]})
+	}
+	return parts, err
 }
 
 type summary struct {
@@ -210,16 +232,25 @@ func (s *summary) reason(e event) string {
 	return strings.Join(said, " ")
 }
 
-func (s *summary) end(failedChecks []string) {
+// end prints the sums, and reports whether anything failed or nothing was tested.
+func (s *summary) end(parts []part) (bad bool) {
+	bad = s.failed > 0 || s.passed == 0
 	fmt.Fprintln(s.out)
 	for _, line := range s.skips {
 		fmt.Fprintln(s.out, line)
 	}
+	for _, p := range parts {
+		fmt.Fprintf(s.out, "%5ss %s\n", p.seconds, p.name)
+	}
 	for _, line := range s.failures {
 		fmt.Fprintln(s.out, line)
 	}
-	for _, check := range failedChecks {
-		fmt.Fprintln(s.out, "FAIL check", check)
+	for _, p := range parts {
+		if p.result != "ok" {
+			bad = true
+			fmt.Fprintln(s.out, "FAIL check", p.name)
+		}
 	}
 	fmt.Fprintf(s.out, "%d passed, %d failed, %d skipped\n", s.passed, s.failed, s.skipped)
+	return bad
 }

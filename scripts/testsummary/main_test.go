@@ -39,9 +39,11 @@ b_test.go:3:1: syntax error
 ok   x/d 1.2s
 
 SKIP x/a TestTwo: a_test.go:9: no server here
+   12s go vet in .
+    3s gofumpt
 FAIL x/a TestOne
 FAIL x/b
-FAIL check vet
+FAIL check gofumpt
 1 passed, 2 failed, 1 skipped
 `
 	var out strings.Builder
@@ -49,7 +51,9 @@ FAIL check vet
 	if err := s.read(strings.NewReader(events)); err != nil {
 		t.Fatal(err)
 	}
-	s.end([]string{"vet"})
+	if !s.end([]part{{"ok", "12", "go vet in ."}, {"FAILED", "3", "gofumpt"}}) {
+		t.Error("nothing is bad")
+	}
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -106,11 +110,32 @@ FAIL x/d: did not end
 	if err := s.read(strings.NewReader(events)); err != nil {
 		t.Fatal(err)
 	}
-	s.end(nil)
+	if !s.end(nil) {
+		t.Error("nothing is bad")
+	}
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if s.failed != 6 {
 		t.Errorf("counted %d failures", s.failed)
+	}
+}
+
+// Whatever is bad makes the command fail; what is good does not.
+func TestSummary_Bad(t *testing.T) {
+	for name, c := range map[string]struct {
+		s    summary
+		part part
+		bad  bool
+	}{
+		"good":         {summary{passed: 1}, part{"ok", "1", "vet"}, false},
+		"a test":       {summary{passed: 1, failed: 1}, part{"ok", "1", "vet"}, true},
+		"a check":      {summary{passed: 1}, part{"FAILED", "1", "vet"}, true},
+		"nothing done": {summary{skipped: 1}, part{"ok", "1", "vet"}, true},
+	} {
+		c.s.out = &strings.Builder{}
+		if got := c.s.end([]part{c.part}); got != c.bad {
+			t.Errorf("%s: bad is %v", name, got)
+		}
 	}
 }
