@@ -73,7 +73,7 @@ func TestPassword_BadHashes(t *testing.T) {
 		"argon2i":      "$argon2i$v=19$m=19456,t=2,p=1$" + salt + "$" + sum,
 		"version":      "$argon2id$v=16$m=19456,t=2,p=1$" + salt + "$" + sum,
 		"4 TiB":        "$argon2id$v=19$m=4294967295,t=2,p=1$" + salt + "$" + sum,
-		"forever":     "$argon2id$v=19$m=19456,t=4294967295,p=1$" + salt + "$" + sum,
+		"forever":      "$argon2id$v=19$m=19456,t=4294967295,p=1$" + salt + "$" + sum,
 		"lanes":        "$argon2id$v=19$m=19456,t=2,p=255$" + salt + "$" + sum,
 		"no passes":    "$argon2id$v=19$m=19456,t=0,p=1$" + salt + "$" + sum,
 		"no memory":    "$argon2id$v=19$m=0,t=2,p=1$" + salt + "$" + sum,
