@@ -55,12 +55,6 @@ func NewHasher(parallel int) *Hasher {
 	return &Hasher{slots: make(chan struct{}, parallel), none: newHash([]byte(rand.Text())).String()}
 }
 
-// CheckPassword says what is wrong with a password that somebody wants to have.
-func CheckPassword(password string) error {
-	_, err := preparePassword(password)
-	return err
-}
-
 // preparePassword returns the password in the form of RFC 8265 (OpaqueString), so
 // that it is the same however it is typed.
 func preparePassword(password string) ([]byte, error) {

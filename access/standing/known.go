@@ -21,8 +21,7 @@ type known struct {
 	mu     sync.Mutex
 	users  map[string]found[access.User]
 	tokens map[string]found[*kept]
-	groups []access.Group
-	listed bool // groups were read
+	groups map[string]found[[]access.Group] // all of them, under ""
 }
 
 // found is what was found, or that there is none.
@@ -55,7 +54,10 @@ func (p *People) today(ctx context.Context) (*known, error) {
 	defer p.mu.Unlock()
 	// A copy of the data folder that was put back may have a lower one.
 	if p.known == nil || p.known.version != version {
-		p.known = &known{version: version, users: map[string]found[access.User]{}, tokens: map[string]found[*kept]{}}
+		p.known = &known{
+			version: version, users: map[string]found[access.User]{}, tokens: map[string]found[*kept]{},
+			groups: map[string]found[[]access.Group]{},
+		}
 	}
 	p.changes, p.looked = changes, at
 	return p.known, nil
@@ -101,20 +103,7 @@ func (k *known) groupsOf(ctx context.Context, source Source, u access.User) ([]a
 	if len(u.Groups) == 0 {
 		return nil, nil
 	}
-	k.mu.Lock()
-	groups, listed := k.groups, k.listed
-	k.mu.Unlock()
-	if listed {
-		return groups, nil
-	}
-	groups, err := source.Groups(ctx)
-	if err != nil {
-		return nil, err
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.groups, k.listed = groups, true
-	return groups, nil
+	return look(k, k.groups, "", func() ([]access.Group, error) { return source.Groups(ctx) })
 }
 
 // token returns a token that was issued; one that was not is revoked.
