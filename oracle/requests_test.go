@@ -66,37 +66,46 @@ func TestRequests_AsTheLibrariesReadThem(t *testing.T) {
 			func(o wire.Options) (toolcrib.Model, error) {
 				return ouropenai.New(ouropenai.Options{Options: o, API: ouropenai.APIChat})
 			},
-			func() any { return new(openai.ChatCompletionNewParams) }, []string{"stream"}, []string{"model-a", "gpt-5-mini"},
+			func() any { return new(openai.ChatCompletionNewParams) },
+			[]string{"stream"},
+			[]string{"model-a", "gpt-5-mini"},
 		},
 		{
 			modeltest.LlamaCpp,
 			func(o wire.Options) (toolcrib.Model, error) { return llamacpp.New(llamacpp.Options{Options: o}) },
 			func() any { return new(openai.ChatCompletionNewParams) },
-			[]string{"stream", "chat_template_kwargs", "cache_prompt", "top_k", "min_p"}, []string{"model-a"},
+			[]string{"stream", "chat_template_kwargs", "cache_prompt", "top_k", "min_p"},
+			[]string{"model-a"},
 		},
 		{
 			modeltest.Responses,
 			func(o wire.Options) (toolcrib.Model, error) {
 				return ouropenai.New(ouropenai.Options{Options: o, API: ouropenai.APIResponses})
 			},
-			func() any { return new(responses.ResponseNewParams) }, []string{"stream"}, []string{"model-a", "gpt-5-mini"},
+			func() any { return new(responses.ResponseNewParams) },
+			[]string{"stream"},
+			[]string{"model-a", "gpt-5-mini"},
 		},
 		{
 			modeltest.Anthropic,
 			func(o wire.Options) (toolcrib.Model, error) {
 				return ouranthropic.New(ouranthropic.Options{Options: o})
 			},
-			func() any { return new(anthropic.MessageNewParams) }, []string{"stream"}, []string{"claude-haiku-4-5", "claude-opus-5"},
+			func() any { return new(anthropic.MessageNewParams) },
+			[]string{"stream"},
+			[]string{"claude-haiku-4-5", "claude-opus-5"},
 		},
 		{
 			modeltest.Gemini,
 			func(o wire.Options) (toolcrib.Model, error) { return ourgemini.New(ourgemini.Options{Options: o}) },
-			func() any { return new(geminiRequest) }, nil, []string{"gemini-3.5-flash", "gemini-2.5-pro"},
+			func() any { return new(geminiRequest) }, nil,
+			[]string{"gemini-3.5-flash", "gemini-2.5-pro"},
 		},
 		{
 			modeltest.Ollama,
 			func(o wire.Options) (toolcrib.Model, error) { return ourollama.New(ourollama.Options{Options: o}) },
-			func() any { return new(api.ChatRequest) }, nil, []string{"model-a"},
+			func() any { return new(api.ChatRequest) }, nil,
+			[]string{"model-a"},
 		},
 	} {
 		for name, base := range modeltest.HostileHistories() {

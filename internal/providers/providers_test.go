@@ -34,7 +34,8 @@ func TestOllamaAddress(t *testing.T) {
 	ollama, _ := providers.Of("ollama")
 	for text, want := range map[string]string{
 		"": "", "0.0.0.0": "http://127.0.0.1:11434", ":1234": "http://127.0.0.1:1234", "box": "http://box:11434",
-		"https://box": "https://box:443", "http://box/ollama": "http://box:80/ollama", "[::]:7": "http://[::1]:7", "::1": "http://[::1]:11434",
+		"https://box": "https://box:443", "http://box/ollama": "http://box:80/ollama", "[::]:7": "http://[::1]:7",
+		"::1": "http://[::1]:11434",
 	} {
 		if got := ollama.Address(func(string) string { return text }); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-const anthropicFields = "model messages max_tokens system tools tool_choice thinking output_config stream temperature top_p " +
+const anthropicFields = "model messages max_tokens system tools tool_choice thinking output_config stream " +
+	"temperature top_p " +
 	"top_k stop_sequences metadata service_tier cache_control"
 
 // anthropic checks a request of Messages. It is stricter than the API in one thing: roles
@@ -45,7 +46,8 @@ func (c *checker) anthropic(doc object) {
 		calls := slices.ContainsFunc(blocks, func(b any) bool { return at(b, "type") == "tool_use" })
 		if thinking == "enabled" && calls && i == len(turns)-2 {
 			kind := text(at(blocks[0], "type"))
-			c.wrong(kind != "thinking" && kind != "redacted_thinking", "%s: with thinking on, the turn must begin with thinking", where)
+			c.wrong(kind != "thinking" && kind != "redacted_thinking",
+				"%s: with thinking on, the turn must begin with thinking", where)
 		}
 	}
 	c.last()

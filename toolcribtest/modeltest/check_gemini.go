@@ -9,9 +9,12 @@ import (
 )
 
 const (
-	geminiFields       = "contents systemInstruction tools toolConfig generationConfig safetySettings cachedContent labels serviceTier"
-	geminiConfigFields = "temperature topP topK candidateCount maxOutputTokens stopSequences seed presencePenalty frequencyPenalty " +
-		"responseLogprobs logprobs responseModalities mediaResolution responseMimeType responseSchema responseJsonSchema thinkingConfig"
+	geminiFields = "contents systemInstruction tools toolConfig generationConfig safetySettings " +
+		"cachedContent labels serviceTier"
+	geminiConfigFields = "temperature topP topK candidateCount maxOutputTokens stopSequences seed presencePenalty " +
+		"frequencyPenalty " +
+		"responseLogprobs logprobs responseModalities mediaResolution responseMimeType responseSchema " +
+		"responseJsonSchema thinkingConfig"
 )
 
 var (
@@ -52,7 +55,8 @@ func (c *checker) gemini(m geminiModel, doc object) {
 	c.only("", doc, geminiFields)
 	old := m.gemma && m.generation < 400
 	c.wrong(old && doc["tools"] != nil, "tools: Function calling is not enabled for this model")
-	c.wrong(old && doc["systemInstruction"] != nil, "systemInstruction: Developer instruction is not enabled for this model")
+	c.wrong(old && doc["systemInstruction"] != nil,
+		"systemInstruction: Developer instruction is not enabled for this model")
 	c.geminiTools(doc)
 	c.geminiConfig(m, doc["generationConfig"])
 	if v, ok := doc["systemInstruction"]; ok {
@@ -103,7 +107,8 @@ func (c *checker) geminiTools(doc object) {
 	}
 	if v, ok := doc["toolConfig"]; ok {
 		c.wrong(len(c.tools) == 0, "toolConfig: only with tools")
-		f := c.only("toolConfig", c.only("toolConfig", v, "functionCallingConfig")["functionCallingConfig"], "mode allowedFunctionNames")
+		config := c.only("toolConfig", v, "functionCallingConfig")
+		f := c.only("toolConfig", config["functionCallingConfig"], "mode allowedFunctionNames")
 		c.oneOf("toolConfig.mode", fmt.Sprint(f["mode"]), "AUTO ANY NONE VALIDATED")
 		names, _ := f["allowedFunctionNames"].([]any)
 		c.wrong(len(names) > 0 && f["mode"] != "ANY", "toolConfig: allowedFunctionNames only with mode ANY")
@@ -125,7 +130,8 @@ func (c *checker) geminiConfig(m geminiModel, v any) {
 	asJSON := config["responseMimeType"] == "application/json"
 	c.wrong(schema != nil && config["responseSchema"] != nil, "responseSchema and responseJsonSchema exclude each other")
 	c.wrong(schema != nil && !asJSON, "responseJsonSchema: only with responseMimeType application/json")
-	c.wrong(asJSON && len(c.tools) > 0 && !m.three(), "tools: Function calling with a response mime type: 'application/json' is unsupported")
+	c.wrong(asJSON && len(c.tools) > 0 && !m.three(),
+		"tools: Function calling with a response mime type: 'application/json' is unsupported")
 	if schema != nil {
 		c.geminiSchema("responseJsonSchema", schema)
 	}
@@ -154,7 +160,8 @@ func (c *checker) geminiThinking(m geminiModel, t object) {
 
 // geminiPart checks what holds for the parts of both sides.
 func (c *checker) geminiPart(where string, v any) object {
-	p := c.only(where, v, "text thought thoughtSignature functionCall functionResponse inlineData fileData videoMetadata mediaResolution")
+	p := c.only(where, v, "text thought thoughtSignature functionCall functionResponse inlineData fileData "+
+		"videoMetadata mediaResolution")
 	kinds := 0
 	for _, kind := range []string{"text", "functionCall", "functionResponse", "inlineData", "fileData"} {
 		if p[kind] != nil {
@@ -184,9 +191,12 @@ func (c *checker) geminiSaid(where string, p object, signed *bool) {
 	c.wrong(p["functionResponse"] != nil, "%s: functionResponse in a turn of the model", where)
 	if signature, ok := p["thoughtSignature"]; ok {
 		s := text(signature)
-		_, err := base64.RawStdEncoding.DecodeString(strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(s, "=")))
-		c.wrong(s == dummySignature && p["functionCall"] == nil, "%s.thoughtSignature: only a call goes without a real one", where)
-		c.wrong(s != dummySignature && (err != nil || s == ""), "%s.thoughtSignature: Base64 decoding failed for %q", where, s)
+		plain := strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(s, "="))
+		_, err := base64.RawStdEncoding.DecodeString(plain)
+		c.wrong(s == dummySignature && p["functionCall"] == nil,
+			"%s.thoughtSignature: only a call goes without a real one", where)
+		c.wrong(s != dummySignature && (err != nil || s == ""),
+			"%s.thoughtSignature: Base64 decoding failed for %q", where, s)
 		*signed = *signed || p["functionCall"] != nil
 	}
 	if v, ok := p["functionCall"]; ok {
@@ -198,7 +208,8 @@ func (c *checker) geminiSaid(where string, p object, signed *bool) {
 
 // geminiAsked checks a part of the user. What stands for a file may be between results.
 func (c *checker) geminiAsked(m geminiModel, where string, p object) {
-	c.wrong(p["functionCall"] != nil || p["thought"] != nil || p["thoughtSignature"] != nil, "%s: a user neither calls nor reasons", where)
+	c.wrong(p["functionCall"] != nil || p["thought"] != nil || p["thoughtSignature"] != nil,
+		"%s: a user neither calls nor reasons", where)
 	if said := text(p["text"]); said != "" && !strings.HasPrefix(said, "[file ") {
 		c.say(where)
 	}
@@ -236,7 +247,8 @@ func (c *checker) noReference(where string, v any) {
 
 // geminiSchema holds a schema to the documented subset of JSON Schema.
 func (c *checker) geminiSchema(where string, v any) {
-	schema := c.only(where+": outside the documented subset", v, "type title description format minItems maxItems minimum maximum "+
+	schema := c.only(where+": outside the documented subset", v, "type title description format minItems maxItems "+
+		"minimum maximum "+
 		"enum required properties items additionalProperties anyOf prefixItems")
 	types, ok := schema["type"].([]any)
 	if !ok && schema["type"] != nil {

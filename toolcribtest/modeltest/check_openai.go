@@ -9,16 +9,19 @@ import (
 
 // The top-level fields of requests that adapters may send.
 const (
-	openAIFields = "model messages tools tool_choice parallel_tool_calls stream stream_options temperature top_p max_tokens " +
+	openAIFields = "model messages tools tool_choice parallel_tool_calls stream stream_options temperature top_p " +
+		"max_tokens " +
 		"max_completion_tokens reasoning_effort response_format stop seed n user metadata store service_tier verbosity " +
 		"prompt_cache_key frequency_penalty presence_penalty logit_bias logprobs top_logprobs"
 	llamaCppFields  = openAIFields + " chat_template_kwargs cache_prompt top_k min_p"
-	responsesFields = "model input instructions tools tool_choice parallel_tool_calls stream stream_options store include " +
+	responsesFields = "model input instructions tools tool_choice parallel_tool_calls stream stream_options store " +
+		"include " +
 		"temperature top_p max_output_tokens max_tool_calls reasoning text metadata service_tier prompt_cache_key " +
 		"safety_identifier truncation"
 	ollamaFields = "model messages tools stream format options keep_alive think truncate shift logprobs top_logprobs"
 	// ollamaOptions are the fields of options.
-	ollamaOptions = "num_ctx num_predict num_keep num_batch num_gpu main_gpu num_thread seed top_k repeat_last_n temperature " +
+	ollamaOptions = "num_ctx num_predict num_keep num_batch num_gpu main_gpu num_thread seed top_k repeat_last_n " +
+		"temperature " +
 		"top_p min_p typical_p repeat_penalty presence_penalty frequency_penalty use_mmap stop"
 )
 
@@ -95,7 +98,8 @@ func (c *checker) content(where string, v any, types string) {
 		case "input_image":
 			c.wrong(!strings.HasPrefix(text(p["image_url"]), "data:image/"), "%s: an input_image without data", where)
 		case "input_file":
-			c.wrong(p["filename"] == nil || !strings.HasPrefix(text(p["file_data"]), "data:"), "%s: an input_file that is not whole", where)
+			c.wrong(p["filename"] == nil || !strings.HasPrefix(text(p["file_data"]), "data:"),
+				"%s: an input_file that is not whole", where)
 		}
 	}
 }
@@ -197,7 +201,8 @@ func (c *checker) ollamaMessage(where string, v any, first bool) {
 		return
 	}
 	c.say(where)
-	c.wrong(m["role"] == "system" && !first, "%s: the templates of many models take role system at the beginning only", where)
+	c.wrong(m["role"] == "system" && !first,
+		"%s: the templates of many models take role system at the beginning only", where)
 	if images, ok := m["images"]; ok {
 		for _, image := range c.list(where+".images", images) {
 			data, err := base64.StdEncoding.DecodeString(text(image))
@@ -275,7 +280,8 @@ func (c *checker) responsesItem(where, kind string, item object) {
 		c.wrong(text(item["content"]) == "", "%s.content: an assistant's is a text", where)
 		c.oneOf(where+".phase", item["phase"], "commentary final_answer")
 	case "reasoning":
-		c.wrong(!strings.HasPrefix(text(item["id"]), "rs_") || item["summary"] == nil || text(item["encrypted_content"]) == "",
+		sealed := text(item["encrypted_content"]) != ""
+		c.wrong(!sealed || !strings.HasPrefix(text(item["id"]), "rs_") || item["summary"] == nil,
 			"%s: reasoning needs id, summary and encrypted_content", where)
 	case "function_call":
 		c.call(where, text(item["call_id"]), text(item["name"]), parsed(item["arguments"]))
