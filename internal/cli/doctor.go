@@ -226,9 +226,9 @@ func (a *app) databaseFinding(ctx context.Context) finding {
 	var broken *store.ChainError
 	switch {
 	case errors.Is(err, store.ErrOlder):
-		f.Fix = "use another --data-dir"
+		f.Fix = "use the earlier version of toolcrib, or another --data-dir and `toolcrib runs import`"
 	case errors.Is(err, store.ErrNewer):
-		f.Fix = "use the later version of toolcrib, or another --data-dir"
+		f.Fix = "use the later version of toolcrib, or another --data-dir and `toolcrib runs import`"
 	case errors.Is(err, store.ErrCorrupt):
 		f.Fix = "move the file away with its -wal and -shm files, and restore a copy"
 	case errors.Is(err, store.ErrLost):

@@ -434,3 +434,18 @@ func TestClose(t *testing.T) {
 		}
 	}
 }
+
+// A process that has the database open stops where a later version takes it over.
+func TestSchemaChangesWhileOpen(t *testing.T) {
+	s := open(t)
+	at := add(t, s, "run_a", 0, started("ann", "default", "", ""))
+	execAt(t, s.Path(), "PRAGMA user_version = 99")
+	if err := s.Append(t.Context(), "run_a", at, journaltest.Events(completed)...); !errors.Is(err, store.ErrNewer) {
+		t.Errorf("append: %v, want ErrNewer", err)
+	}
+	execAt(t, s.Path(), "PRAGMA user_version = 11")
+	add(t, s, "run_a", at, completed)
+	if _, err := s.VerifyAll(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

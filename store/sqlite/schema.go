@@ -51,15 +51,25 @@ func readVersion(ctx context.Context, q rowQuerier, path string) (int, error) {
 			return 0, err
 		}
 	}
-	switch {
-	case !ours:
+	if !ours {
 		return 0, &store.Error{Kind: store.ErrCorrupt, Path: path, Err: errors.New("it is the database of another program")}
-	case version > schemaVersion:
-		return 0, &store.Error{Kind: store.ErrNewer, Path: path, Err: fmt.Errorf("its schema is %d, this version knows %d", version, schemaVersion)}
-	case version < schemaVersion:
-		return 0, &store.Error{Kind: store.ErrOlder, Path: path, Err: fmt.Errorf("its schema is %d, this version knows %d", version, schemaVersion)}
+	}
+	if err := checkVersion(version, path); err != nil {
+		return 0, err
 	}
 	return version, nil
+}
+
+// checkVersion refuses every schema but the one that this version of toolcrib knows.
+func checkVersion(version int, path string) error {
+	if version == schemaVersion {
+		return nil
+	}
+	kind := store.ErrOlder
+	if version > schemaVersion {
+		kind = store.ErrNewer
+	}
+	return &store.Error{Kind: kind, Path: path, Err: fmt.Errorf("its schema is %d, this version knows %d", version, schemaVersion)}
 }
 
 // readHeader returns the version, and whether the file has toolcrib's mark.

@@ -295,6 +295,15 @@ func (w *writer) deliver(group []*job, errs []error, whole error) {
 // returns their rejections; with an error nothing was stored.
 func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 	t := w.newTx(ctx)
+	var version int // another process may have brought the database to a later one since it was opened
+	err := t.row("PRAGMA user_version", nil, &version)
+	if err == nil {
+		err = checkVersion(version, w.path)
+	}
+	if err != nil {
+		w.rollback(ctx)
+		return nil, err
+	}
 	errs := make([]error, len(group))
 	for i, j := range group {
 		errs[i] = j.do(t)
