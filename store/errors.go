@@ -24,7 +24,7 @@ var (
 	ErrKeys        = errors.New("the key file cannot be used; restore it from a backup, or accept what is stored as it is, with a new key")
 	ErrNetwork     = errors.New("the database lies on a network file system, where its write-ahead log does not work; choose a data folder on a local disk")
 	ErrPruned      = errors.New("content pruned")
-	ErrBadCursor   = errors.New("the cursor is none that a list gave; begin the list anew")
+	ErrBadCursor   = errors.New("invalid cursor; start the list again without one")
 )
 
 // ErrSessionBusy is matched by every [*SessionBusyError].

@@ -34,7 +34,7 @@ func (a *app) runsCommand() *cobra.Command {
 
 type listFlags struct {
 	status, agent, user, since string
-	parent                     string
+	parent, cursor             string
 	limit                      int
 	topLevel, json             bool
 }
@@ -59,6 +59,7 @@ toolcrib runs list --json --limit 1000`,
 	flags.BoolVar(&f.topLevel, "top-level", false, "only runs that no other run started")
 	flags.StringVar(&f.since, "since", "", "only runs since then: a span such as 24h or 7d, a date, or a time (RFC 3339)")
 	flags.IntVar(&f.limit, "limit", store.DefaultLimit, fmt.Sprintf("at most so many, up to %d", store.MaxLimit))
+	flags.StringVar(&f.cursor, "cursor", "", "those after a list that ended with this cursor, with the same flags")
 	flags.BoolVar(&f.json, "json", false, "one JSON value")
 	return cmd
 }
@@ -102,7 +103,7 @@ func (f *listFlags) fits(v runView) bool {
 }
 
 func (f *listFlags) filter(now time.Time) (store.Filter, error) {
-	out := store.Filter{User: f.user, Agent: f.agent, Limit: f.limit, Parent: toolcrib.RunID(f.parent), TopLevel: f.topLevel}
+	out := store.Filter{User: f.user, Agent: f.agent, Limit: f.limit, Parent: toolcrib.RunID(f.parent), TopLevel: f.topLevel, Cursor: f.cursor}
 	if f.parent != "" && f.topLevel {
 		return out, usagef("--parent and --top-level exclude each other")
 	}
@@ -166,11 +167,14 @@ func (a *app) listRuns(ctx context.Context, f *listFlags) error {
 	if !who.Admin && filter.User == "" {
 		filter.User = who.User
 	}
-	views, more := []runView{}, false
+	views, next := []runView{}, ""
 	if visibleTo(who, filter.User) {
-		if views, more, err = f.views(ctx, s, locks, filter); err != nil {
+		if views, next, err = f.views(ctx, s, locks, filter); err != nil {
 			return err
 		}
+	}
+	if next != "" {
+		defer a.notice("there are more runs: --cursor %s shows the next", next)
 	}
 	if f.json {
 		return printJSON(a.out, views, true)
@@ -199,45 +203,45 @@ func (a *app) listRuns(ctx context.Context, f *listFlags) error {
 		})
 	}
 	a.outStyle.Table(a.out, rows)
-	if more {
-		a.notice("there are more runs; see --limit and --since")
-	}
 	return nil
 }
 
 // startedByRun marks the prompt of a run that another one started.
 const startedByRun = "↳ "
 
-// views are the runs that fit, newest first, and whether there are more.
-func (f *listFlags) views(ctx context.Context, s *sqlite.Store, locks *driverLocks, filter store.Filter) (views []runView, more bool, err error) {
-	views = []runView{}
+// views are the runs that fit, newest first, and the cursor of those after them; "" = there
+// are no others.
+func (f *listFlags) views(ctx context.Context, s *sqlite.Store, locks *driverLocks, filter store.Filter) (views []runView, next string, err error) {
+	views, filter.Token = []runView{}, tokenOf(ctx)
 	for {
+		// A page of what is missing, so that its cursor is that of the last run shown.
+		if filter.Limit = f.limit - len(views); filter.Limit <= 0 {
+			filter.Limit = store.MaxLimit
+		}
 		page, err := s.Runs(ctx, filter)
+		if errors.Is(err, store.ErrBadCursor) {
+			err = usagef("--cursor: %v", err)
+		}
 		if err != nil {
-			return nil, false, err
+			return nil, "", err
 		}
 		for _, rec := range page.Runs {
 			v := viewOfRecord(rec)
 			v.Interrupted = locks.interrupted(rec)
-			mine, err := own(ctx, s, &rec)
-			if err != nil {
-				return nil, false, err
+			switch {
+			case !f.fits(v):
+			case len(views) == f.limit:
+				return views, next, nil
+			default:
+				views = append(views, v)
 			}
-			if !mine || !f.fits(v) {
-				continue
-			}
-			if len(views) == f.limit {
-				return views, true, nil
-			}
-			views = append(views, v)
 		}
 		if page.Next == "" {
-			return views, false, nil
+			return views, "", nil
 		}
-		if len(views) == f.limit && tokenOf(ctx) == "" && !slices.Contains(splitList(f.status), statusInterrupted) {
-			return views, true, nil
+		if filter.Cursor = page.Next; len(views) == f.limit && next == "" {
+			next = page.Next // if one of the rest fits
 		}
-		filter.Cursor = page.Next
 	}
 }
 

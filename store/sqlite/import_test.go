@@ -77,7 +77,9 @@ func TestImport(t *testing.T) {
 }
 
 func TestImportRefused(t *testing.T) {
-	whole := func(t *testing.T) store.Imported { return exported(t, started("ann", "default", "ses_1", ""), completed) }
+	whole := func(t *testing.T) store.Imported {
+		return exported(t, started("ann", "default", "ses_1", ""), completed)
+	}
 	byToken := started("ann", "default", "", "")
 	byToken.Principal.Token = "tok_1"
 	for name, in := range map[string]store.Imported{
@@ -85,10 +87,14 @@ func TestImportRefused(t *testing.T) {
 		"no events":         func() store.Imported { in := whole(t); in.Events = nil; return in }(),
 		"a gap":             func() store.Imported { in := whole(t); in.Events = in.Events[1:]; return in }(),
 		"another ID":        func() store.Imported { in := whole(t); in.Run = "run_j"; return in }(),
-		"other content":     func() store.Imported { in := whole(t); in.Events[0].Body = started("bob", "default", "", ""); return in }(),
-		"it waits":          exported(t, started("ann", "default", "", "")),
-		"a child":           exported(t, started("ann", "default", "", "run_p"), completed),
-		"of a token":        exported(t, byToken, completed),
+		"other content": func() store.Imported {
+			in := whole(t)
+			in.Events[0].Body = started("bob", "default", "", "")
+			return in
+		}(),
+		"it waits":   exported(t, started("ann", "default", "", "")),
+		"a child":    exported(t, started("ann", "default", "", "run_p"), completed),
+		"of a token": exported(t, byToken, completed),
 	} {
 		t.Run(name, func(t *testing.T) { _ = refused(t, open(t), in) })
 	}
