@@ -34,10 +34,10 @@ func (a *app) database(ctx context.Context) (*sqlite.Store, error) {
 }
 
 // databaseToRead opens the store for a command that only looks: a database that
-// cannot be written, or was damaged, is no reason not to.
+// cannot be written, was damaged, or lies on a full disk, is no reason not to.
 func (a *app) databaseToRead(ctx context.Context) (*sqlite.Store, error) {
 	s, err := a.openDatabase(ctx, false)
-	if errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrDamaged) {
+	if errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrFull) {
 		return a.openDatabase(ctx, true)
 	}
 	return s, err

@@ -21,6 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/secret"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 // What the system journal keeps of a change: the name and who, never the value.
@@ -99,13 +100,13 @@ func (a *app) secretRemoveCommand() *cobra.Command {
 }
 
 // ownSecrets opens the secrets for an administrator. The keys are made with the
-// database, so that is opened first.
-func (a *app) ownSecrets(ctx context.Context) (*secret.Store, string, error) {
+// database, so that is opened first, with open.
+func (a *app) ownSecrets(ctx context.Context, open func(context.Context) (*sqlite.Store, error)) (*secret.Store, string, error) {
 	by, err := a.administrator(ctx)
 	if err != nil {
 		return nil, "", err
 	}
-	if _, err := a.database(ctx); err != nil {
+	if _, err := open(ctx); err != nil {
 		return nil, "", err
 	}
 	kept, err := a.openSecrets()
@@ -116,7 +117,7 @@ func (a *app) setSecret(ctx context.Context, name string, asJSON bool) error {
 	if err := secret.CheckName(name); err != nil {
 		return usagef("%v", err)
 	}
-	kept, by, err := a.ownSecrets(ctx)
+	kept, by, err := a.ownSecrets(ctx, a.database)
 	if err != nil {
 		return err
 	}
@@ -210,7 +211,7 @@ func (a *app) typedHidden(what string) ([]byte, error) {
 }
 
 func (a *app) listSecrets(ctx context.Context, asJSON bool) error {
-	kept, _, err := a.ownSecrets(ctx)
+	kept, _, err := a.ownSecrets(ctx, a.databaseToRead)
 	if err != nil {
 		return err
 	}
@@ -245,7 +246,7 @@ func infoOf(kept *secret.Store, name string) (secret.Info, error) {
 }
 
 func (a *app) removeSecret(ctx context.Context, name string, asJSON bool) error {
-	kept, by, err := a.ownSecrets(ctx)
+	kept, by, err := a.ownSecrets(ctx, a.database)
 	if err != nil {
 		return err
 	}
@@ -283,7 +284,7 @@ func (a *app) completeSecrets(cmd *cobra.Command, args []string, _ string) ([]st
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	kept, _, err := a.ownSecrets(cmd.Context())
+	kept, _, err := a.ownSecrets(cmd.Context(), a.databaseToRead)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

@@ -11,8 +11,12 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// flagError adds to an error about flags what was probably meant.
+// flagError adds to an error about flags what was probably meant. A command that does
+// not exist has no flags either, so it is what is wrong.
 func flagError(cmd *cobra.Command, err error) error {
+	if args := cmd.Flags().Args(); len(args) > 0 && cmd.HasAvailableSubCommands() {
+		return group(cmd, args)
+	}
 	text := err.Error()
 	var value *pflag.InvalidValueError
 	if errors.As(err, &value) {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,8 +146,12 @@ func (s *Store) open(ctx context.Context, o Options) error {
 			s.keys = keys
 		}
 		err := s.checkReadOnly(ctx)
-		if errors.Is(mapped(s.path, err), store.ErrReadOnly) && alone(s.path) {
-			return errors.Join(s.readers.Close(), s.openImmutable(ctx, o))
+		switch kind := mapped(s.path, err); {
+		case errors.Is(kind, store.ErrReadOnly) && alone(s.path):
+			return errors.Join(s.readers.Close(), s.openAlone(ctx, o, immutable))
+		case errors.Is(kind, store.ErrFull):
+			// Whoever had it open would have made room for the index of its log.
+			return errors.Join(s.readers.Close(), s.openAlone(ctx, o, detached))
 		}
 		return err
 	}
@@ -195,11 +200,12 @@ func (s *Store) version(ctx context.Context, table int) (v uint64, err error) {
 	return v, err
 }
 
-// openImmutable opens a database whose folder cannot be written, such as one on a
-// read-only disk: nothing beside it says who uses it, so nobody must be writing.
-func (s *Store) openImmutable(ctx context.Context, o Options) error {
+// openAlone opens a database whose folder cannot be written, such as one on a read-only
+// disk, or beside which nothing more has room: nothing there says who uses it, so nobody
+// must be writing.
+func (s *Store) openAlone(ctx context.Context, o Options, how string) error {
 	var err error
-	if s.readers, err = openDB(s.path, o.BusyTimeout, immutable); err != nil {
+	if s.readers, err = openDB(s.path, o.BusyTimeout, how); err != nil {
 		return err
 	}
 	s.readers.SetMaxOpenConns(o.Readers)
@@ -207,7 +213,7 @@ func (s *Store) openImmutable(ctx context.Context, o Options) error {
 	return s.checkReadOnly(ctx)
 }
 
-// alone tells whether nothing lies beside a database that belongs to it, as when it was
+// alone reports whether nothing lies beside a database that belongs to it, as when it was
 // closed by the last who used it.
 func alone(path string) bool {
 	for _, end := range []string{"-wal", "-shm"} {
@@ -343,8 +349,20 @@ func makeFile(path string, readOnly bool) error {
 	return f.Close()
 }
 
-// immutable, in the place of a pragma, opens a file that nothing changes.
-const immutable = "immutable"
+// In the place of a pragma, immutable opens a file that nothing changes, as if it had no
+// log; detached reads its log too, with an index in memory, and locks nothing.
+const (
+	immutable = "immutable"
+	detached  = "locking_mode(EXCLUSIVE)"
+)
+
+// unlocked names SQLite's way to files without locks (sqlite.org/vfs.html).
+func unlocked() string {
+	if runtime.GOOS == "windows" {
+		return "win32-none"
+	}
+	return "unix-none"
+}
 
 // openDB makes a pool of connections to the file; it connects at first use.
 func openDB(path string, busy time.Duration, pragmas ...string) (*sql.DB, error) {
@@ -359,6 +377,10 @@ func openDB(path string, busy time.Duration, pragmas ...string) (*sql.DB, error)
 	if i := slices.Index(query["_pragma"], immutable); i >= 0 {
 		query["_pragma"] = slices.Delete(query["_pragma"], i, i+1)
 		query.Set(immutable, "1")
+	}
+	if slices.Contains(query["_pragma"], detached) {
+		query.Set("mode", "ro")
+		query.Set("vfs", unlocked())
 	}
 	name := filepath.ToSlash(path)
 	if !strings.HasPrefix(name, "/") {
