@@ -38,7 +38,6 @@ func run(ctx context.Context, out io.Writer, id, prompt string) error {
 	greet := tool.MustFunc(
 		toolcrib.Spec{Name: "greet", Description: "Greet somebody by name.", Effect: toolcrib.EffectReadOnly},
 		func(_ context.Context, _ toolcrib.Call, in greeting) (string, error) {
-			fmt.Fprintln(out, "greeting", in.Name)
 			return "Hello, " + in.Name + "!", nil
 		})
 	model, err := open()
@@ -53,6 +52,9 @@ func run(ctx context.Context, out io.Writer, id, prompt string) error {
 	s, err := runner.Run(ctx, agent.Task{Agent: toolcrib.Agent{Model: id}, Prompt: prompt})
 	if err != nil {
 		return err
+	}
+	for _, call := range s.Trace {
+		fmt.Fprintln(out, call.Name, call.Result.Content)
 	}
 	answer, err := s.Answer()
 	fmt.Fprintln(out, answer)
