@@ -70,6 +70,9 @@ func (a *app) verifyAll(ctx context.Context, s *sqlite.Store) ([]checkedView, er
 		return nil, err
 	}
 	all, err := s.VerifyAll(ctx)
+	if err == nil {
+		err = s.Check(ctx) // no chain reads the pages of indexes
+	}
 	if err != nil && len(all.Problems) == 0 {
 		return nil, err
 	}
