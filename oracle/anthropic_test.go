@@ -123,7 +123,7 @@ func compareAnthropic(t *testing.T, m *sdk.Message, err error, reply toolcrib.Re
 func TestAnthropic_ServerAndLibrary(t *testing.T) {
 	calls := modeltest.Calls(toolcrib.ToolCall{ID: "toolu_1", Name: "f", Arguments: json.RawMessage(`{"x":1}`)})
 	calls.Message.Parts = append([]toolcrib.Part{{Thinking: &toolcrib.Thinking{Text: "hm", Signature: "sig"}}}, calls.Message.Parts...)
-	s, url := modeltest.StartAnthropic(t, calls, modeltest.Text("done ✓"), calls, modeltest.Text("done ✓"))
+	s, url := modeltest.Start(t, modeltest.Anthropic, calls, modeltest.Text("done ✓"), calls, modeltest.Text("done ✓"))
 	client := anthropicClient(option.WithBaseURL(url[:len(url)-len("/v1")]))
 	for _, streaming := range []bool{false, true} {
 		params := message()

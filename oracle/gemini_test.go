@@ -166,7 +166,7 @@ func TestGemini_FixturesAsTheLibraryReadsThem(t *testing.T) {
 // checker, and it understands the answers.
 func TestGemini_ServerAndLibrary(t *testing.T) {
 	calls := modeltest.Calls(toolcrib.ToolCall{ID: "id1", Name: "f", Arguments: json.RawMessage(`{"x":1}`), Signature: "c2lnbmF0dXJlLW9uZQ=="})
-	s, url := modeltest.StartGemini(t, calls, modeltest.Text("done ✓"), calls, modeltest.Text("done ✓"))
+	s, url := modeltest.Start(t, modeltest.Gemini, calls, modeltest.Text("done ✓"), calls, modeltest.Text("done ✓"))
 	client := geminiClient(t, http.DefaultTransport, strings.TrimSuffix(url, "/v1"))
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
 	config := &genai.GenerateContentConfig{Tools: []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{{

@@ -112,7 +112,7 @@ func compareOpenAI(t *testing.T, c *sdk.ChatCompletion, err error, reply toolcri
 // checker, and it understands the answers.
 func TestOpenAI_ServerAndLibrary(t *testing.T) {
 	calls := modeltest.Calls(toolcrib.ToolCall{ID: "call_1", Name: "f", Arguments: json.RawMessage(`{"x":1}`)})
-	s, url := modeltest.StartOpenAI(t, calls, modeltest.Text("done ✓"), calls, modeltest.Text("done ✓"))
+	s, url := modeltest.Start(t, modeltest.OpenAI, calls, modeltest.Text("done ✓"), calls, modeltest.Text("done ✓"))
 	client := openAIClient(option.WithBaseURL(url))
 	for _, streaming := range []bool{false, true} {
 		params := question()

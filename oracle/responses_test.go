@@ -167,7 +167,7 @@ func TestResponses_ReasoningAsTheLibrarySendsIt(t *testing.T) {
 func TestResponses_ServerAndLibrary(t *testing.T) {
 	calls := modeltest.Calls(toolcrib.ToolCall{ID: "call_1", Name: "f", Arguments: json.RawMessage(`{"x":1}`)})
 	calls.Message.Parts = append([]toolcrib.Part{{Thinking: &toolcrib.Thinking{Text: "hm"}}}, calls.Message.Parts...)
-	s, url := modeltest.StartResponses(t, calls, modeltest.Text("done ✓"))
+	s, url := modeltest.Start(t, modeltest.Responses, calls, modeltest.Text("done ✓"))
 	client := openAIClient(option.WithBaseURL(url))
 	params := responses.ResponseNewParams{
 		Model: "model-a", Store: param.NewOpt(false), Include: []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent},

@@ -278,7 +278,7 @@ func TestNoMessages(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	s := modeltest.NewAnthropicServer(modeltest.ServerOptions{APIKey: "right"})
+	s := modeltest.NewServer(modeltest.Anthropic, modeltest.ServerOptions{APIKey: "right"})
 	url := s.Start(t)
 	names, err := open(t, modeltest.Target{BaseURL: url, APIKey: "right"}).ListModels(t.Context())
 	if err != nil || len(names) != 2 {

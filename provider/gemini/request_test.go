@@ -359,7 +359,7 @@ func TestNoMessages(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	s := modeltest.NewGeminiServer(modeltest.ServerOptions{APIKey: "right"})
+	s := modeltest.NewServer(modeltest.Gemini, modeltest.ServerOptions{APIKey: "right"})
 	url := s.Start(t)
 	names, err := open(t, modeltest.Target{BaseURL: url, APIKey: "right"}).ListModels(t.Context())
 	if err != nil || len(names) != 2 || names[0] != "model-a" {

@@ -60,7 +60,7 @@ func TestN12_HostileHistoryOfEveryGeneration(t *testing.T) {
 				continue // takes none: the API says so, and the loop asks by text
 			}
 			t.Run(name+"/"+model, func(t *testing.T) {
-				server := modeltest.NewGeminiServer(modeltest.ServerOptions{})
+				server := modeltest.NewServer(modeltest.Gemini, modeltest.ServerOptions{})
 				m := open(t, modeltest.Target{BaseURL: server.Start(t)})
 				req := *base
 				req.Model = model

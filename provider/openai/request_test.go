@@ -236,7 +236,7 @@ func TestOptions_Errors(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	s := modeltest.NewOpenAIServer(modeltest.ServerOptions{APIKey: "right"})
+	s := modeltest.NewServer(modeltest.OpenAI, modeltest.ServerOptions{APIKey: "right"})
 	url := s.Start(t)
 	m := open(t, modeltest.Target{BaseURL: url, APIKey: "right"})
 	names, err := m.ListModels(t.Context())

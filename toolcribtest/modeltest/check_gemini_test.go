@@ -102,7 +102,7 @@ func TestCheckGeminiRequest_Generations(t *testing.T) {
 }
 
 func TestGeminiServer(t *testing.T) {
-	s := modeltest.NewGeminiServer(modeltest.ServerOptions{Steps: modeltest.Steps(modeltest.Text("hi"), modeltest.Text("ho")), APIKey: "right", ByTurn: true})
+	s := modeltest.NewServer(modeltest.Gemini, modeltest.ServerOptions{Steps: modeltest.Steps(modeltest.Text("hi"), modeltest.Text("ho")), APIKey: "right", ByTurn: true})
 	ask := func(path, key, body string) (int, string) {
 		r := httptest.NewRequest("POST", path, strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")

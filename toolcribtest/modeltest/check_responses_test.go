@@ -49,7 +49,7 @@ func TestCheckResponsesRequest(t *testing.T) {
 }
 
 func TestResponsesServer_RefusesWhatTheAPIRefuses(t *testing.T) {
-	s := modeltest.NewResponsesServer(modeltest.ServerOptions{Steps: modeltest.Steps(modeltest.Text("hi"))})
+	s := modeltest.NewServer(modeltest.Responses, modeltest.ServerOptions{Steps: modeltest.Steps(modeltest.Text("hi"))})
 	for body, want := range map[string]int{`{"model":"m","input":[]}`: http.StatusBadRequest, goodResponses: http.StatusOK} {
 		r := httptest.NewRequest(http.MethodPost, "/v1/responses", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")

@@ -9,17 +9,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// NewGeminiServer plays generateContent and streamGenerateContent at
-// /v1beta/models/MODEL, and the list of models.
-func NewGeminiServer(o ServerOptions) *Server { return &Server{dialect: Gemini, opts: o} }
-
-// StartGemini starts a server of the Generative Language API that plays replies.
-func StartGemini(t TB, replies ...toolcrib.Reply) (*Server, string) {
-	t.Helper()
-	s := NewGeminiServer(ServerOptions{Steps: Steps(replies...)})
-	return s, s.Start(t)
-}
-
 func (s *Server) geminiHandler() http.Handler {
 	mux := http.NewServeMux()
 	for _, version := range []string{"", "/v1", "/v1beta"} {

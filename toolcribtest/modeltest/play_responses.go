@@ -10,16 +10,6 @@ import (
 // Responses is OpenAI's Responses API, as it is used without state on the server.
 const Responses Dialect = "responses"
 
-// NewResponsesServer plays Responses at /v1/responses and /v1/models.
-func NewResponsesServer(o ServerOptions) *Server { return &Server{dialect: Responses, opts: o} }
-
-// StartResponses starts a server of Responses that plays replies.
-func StartResponses(t TB, replies ...toolcrib.Reply) (*Server, string) {
-	t.Helper()
-	s := NewResponsesServer(ServerOptions{Steps: Steps(replies...)})
-	return s, s.Start(t)
-}
-
 // responsesItems are the items of a reply. Reasoning comes with encrypted content:
 // its signature, or a stand-in.
 func responsesItems(r toolcrib.Reply) []map[string]any {

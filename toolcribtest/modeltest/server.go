@@ -78,12 +78,6 @@ type Server struct {
 	errs   []error
 }
 
-// NewOpenAIServer plays Chat Completions at /v1/chat/completions and /v1/models.
-func NewOpenAIServer(o ServerOptions) *Server { return &Server{dialect: OpenAI, opts: o} }
-
-// NewAnthropicServer plays Messages at /v1/messages and /v1/models.
-func NewAnthropicServer(o ServerOptions) *Server { return &Server{dialect: Anthropic, opts: o} }
-
 // NewServer plays the API of d.
 func NewServer(d Dialect, o ServerOptions) *Server { return &Server{dialect: d, opts: o} }
 
@@ -164,17 +158,10 @@ func (s *Server) Start(t TB) string {
 	return "http://" + listener.Addr().String() + "/v1"
 }
 
-// StartOpenAI starts a server of Chat Completions that plays replies.
-func StartOpenAI(t TB, replies ...toolcrib.Reply) (*Server, string) {
+// Start starts a server of the API of d that plays replies. It returns the base URL too.
+func Start(t TB, d Dialect, replies ...toolcrib.Reply) (*Server, string) {
 	t.Helper()
-	s := NewOpenAIServer(ServerOptions{Steps: Steps(replies...)})
-	return s, s.Start(t)
-}
-
-// StartAnthropic starts a server of Messages that plays replies.
-func StartAnthropic(t TB, replies ...toolcrib.Reply) (*Server, string) {
-	t.Helper()
-	s := NewAnthropicServer(ServerOptions{Steps: Steps(replies...)})
+	s := NewServer(d, ServerOptions{Steps: Steps(replies...)})
 	return s, s.Start(t)
 }
 

@@ -23,15 +23,15 @@ func post(t *testing.T, s *modeltest.Server, d modeltest.Dialect, body string) i
 }
 
 func TestServer_KeyAndBodies(t *testing.T) {
-	s := modeltest.NewOpenAIServer(modeltest.ServerOptions{Steps: modeltest.Steps(modeltest.Text("hi")), APIKey: "right", KeepBodies: -1})
+	s := modeltest.NewServer(modeltest.OpenAI, modeltest.ServerOptions{Steps: modeltest.Steps(modeltest.Text("hi")), APIKey: "right", KeepBodies: -1})
 	if got := post(t, s, modeltest.OpenAI, goodOpenAI); got != 401 {
 		t.Errorf("without the key: status %d", got)
 	}
-	s = modeltest.NewOpenAIServer(modeltest.ServerOptions{Steps: modeltest.Steps(modeltest.Text("hi")), KeepBodies: -1})
+	s = modeltest.NewServer(modeltest.OpenAI, modeltest.ServerOptions{Steps: modeltest.Steps(modeltest.Text("hi")), KeepBodies: -1})
 	if got := post(t, s, modeltest.OpenAI, goodOpenAI); got != 200 || len(s.Requests()) != 0 || s.Count() != 1 {
 		t.Errorf("status %d, %d bodies, %d requests", got, len(s.Requests()), s.Count())
 	}
-	s = modeltest.NewOpenAIServer(modeltest.ServerOptions{AllowFields: []string{"num_ctx"}})
+	s = modeltest.NewServer(modeltest.OpenAI, modeltest.ServerOptions{AllowFields: []string{"num_ctx"}})
 	if got := post(t, s, modeltest.OpenAI, strings.Replace(goodOpenAI, `"model"`, `"num_ctx":1,"model"`, 1)); got != 200 {
 		t.Errorf("with an allowed field: status %d, %v", got, s.Errors())
 	}
