@@ -466,6 +466,25 @@ type CallDecision struct {
 	Result    json.RawMessage `json:"result,omitempty"`    // for in_doubt: what happened; for input: the answer
 }
 
+// Word returns what was decided, as a person would say it: words on calls that were
+// named one by one are one word on all of them where they agree. edited reports whether
+// a call runs with other arguments than the model's.
+func (r *ConfirmationResolved) Word() (word string, edited bool) {
+	for _, d := range r.Calls {
+		edited = edited || len(d.Arguments) > 0
+		switch word {
+		case "", d.Decision:
+			word = d.Decision
+		default:
+			word = DecisionMixed
+		}
+	}
+	if r.Decision != DecisionMixed || r.Open || word == "" {
+		return r.Decision, edited
+	}
+	return word, edited
+}
+
 // Of returns the decision on one call.
 func (r ConfirmationResolved) Of(callID string) CallDecision {
 	if d, ok := r.Calls[callID]; ok {

@@ -76,6 +76,7 @@ func TitleOf(prompt string) string {
 // SessionFilter chooses sessions.
 type SessionFilter struct {
 	User   string // "" = all
+	Token  string // only sessions all of whose runs this access token started, at least one; "" = any
 	Limit  int    // at most so many; 0 = DefaultLimit; never more than MaxLimit
 	Cursor string // SessionPage.Next of the page before; "" = from the newest
 }

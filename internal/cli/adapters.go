@@ -19,9 +19,8 @@ import (
 func (a *app) provider(name string, p config.Provider) (toolcrib.Model, error) {
 	model, err := a.adapter(name, p)
 	if err != nil {
-		var exit *exitError
 		var value config.Error
-		if errors.As(err, &exit) || errors.As(err, &value) {
+		if wrongUsage(err) || errors.As(err, &value) {
 			return nil, err
 		}
 		return nil, usagef("providers.%s: %v", name, err)

@@ -178,7 +178,7 @@ func (a *app) agentsShowCommand() *cobra.Command {
 				if near := nearest(args[0], c.AgentNames()); near != "" {
 					text += fmt.Sprintf("; did you mean %q?", near)
 				}
-				return failedf("%s", text)
+				return fmt.Errorf("%s", text)
 			}
 			v := viewOfAgent(c, args[0])
 			if asJSON {

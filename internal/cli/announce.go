@@ -84,7 +84,7 @@ func (d *drive) announceLeft(ctx context.Context, s *agent.State) {
 	for _, approval := range slices.Sorted(maps.Keys(kept)) {
 		at, err := d.a.load(ctx, d.a.store, kept[approval])
 		if err == nil && at.Pending != nil && at.Approval != nil && at.Approval.ApprovalID == approval {
-			d.locks.leave(s.Run) // it is the one that is resumed
+			d.locks.Leave(s.Run) // it is the one that is resumed
 			d.tell(ctx, at)
 		}
 	}
@@ -94,7 +94,7 @@ func (d *drive) announceLeft(ctx context.Context, s *agent.State) {
 // This process has nothing more to do with the run before it was decided, so it lets go
 // of it first: whoever is told may decide and go on with it at once.
 func (d *drive) tell(ctx context.Context, s *agent.State) {
-	d.locks.leave(s.Run)
+	d.locks.Leave(s.Run)
 	sender, problems := d.a.notifier(d.config)
 	for _, f := range sender.Send(ctx, d.message(s)) {
 		problems = append(problems, fmt.Sprintf("%s was not told of approval %s: %s", f.Where, s.Approval.ApprovalID, f.Reason))

@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/notify"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/provider/catalog"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/tool/system"
@@ -53,10 +54,11 @@ type app struct {
 	// others too. They cover what is opened or read for the first time on the way.
 	preparing, telling sync.Mutex
 	ring               *system.LogRing // what was logged, without a log file
-	store              *sqlite.Store
+	service            *service.Service
+	store              *sqlite.Store // of the service
 	// recorded is set once the system journal is known to have the configuration.
 	recorded bool
-	locks    *driverLocks // of the runs that this process drives
+	locks    *service.LockFiles // of the runs that this process drives
 	catalog  *catalog.Catalog
 	skills   skillState
 	line     notify.Line // of messages on their way to people

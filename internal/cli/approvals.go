@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 func (a *app) approvalsCommand() *cobra.Command {
@@ -38,16 +39,19 @@ func (a *app) approvalsListCommand() *cobra.Command {
 			if _, err := a.configuration(); err != nil {
 				return err
 			}
-			s, err := a.databaseToRead(cmd.Context())
+			if _, err := a.databaseToRead(cmd.Context()); err != nil {
+				return err
+			}
+			who, err := a.principal(cmd.Context())
 			if err != nil {
 				return err
 			}
-			views, err := a.pendingApprovals(cmd.Context(), s)
+			views, err := a.service.Approvals(cmd.Context(), who)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(a.out, append([]*approvalView{}, views...), true)
+				return printJSON(a.out, views, true)
 			}
 			rows := [][]string{{"APPROVAL", "RUN", "KIND", "AGE", "EXPIRES IN", "AGENT", "USER", "CALLS"}}
 			now := time.Now()
@@ -64,11 +68,11 @@ func (a *app) approvalsListCommand() *cobra.Command {
 	return cmd
 }
 
-func expiresText(v *approvalView, now time.Time) string {
+func expiresText(v *service.Approval, now time.Time) string {
 	if v.ExpiresAt == nil {
 		return "never"
 	}
-	if v.Status == approvalExpired {
+	if v.Status == service.ApprovalExpired {
 		return "expired"
 	}
 	return render.Duration(v.ExpiresAt.Sub(now))
@@ -76,12 +80,12 @@ func expiresText(v *approvalView, now time.Time) string {
 
 const callColumns = 60
 
-func callsText(v *approvalView) string {
+func callsText(v *service.Approval) string {
 	if v.Question != "" {
 		return v.Question
 	}
 	parts := make([]string, 0, len(v.Calls))
-	for _, c := range v.request().Calls {
+	for _, c := range v.Request().Calls {
 		parts = append(parts, c.Name+" "+render.Arguments(c.Arguments, callColumns))
 	}
 	return strings.Join(parts, "; ")
@@ -100,11 +104,10 @@ func (a *app) approvalsShowCommand() *cobra.Command {
 			if _, err := a.configuration(); err != nil {
 				return err
 			}
-			s, err := a.databaseToRead(cmd.Context())
-			if err != nil {
+			if _, err := a.databaseToRead(cmd.Context()); err != nil {
 				return err
 			}
-			v, err := a.findApproval(cmd.Context(), s, args[0])
+			v, err := a.findApproval(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -118,7 +121,7 @@ func (a *app) approvalsShowCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) showApproval(ctx context.Context, v *approvalView) error {
+func (a *app) showApproval(ctx context.Context, v *service.Approval) error {
 	who, err := a.principal(ctx)
 	if err != nil {
 		return err
@@ -135,12 +138,12 @@ func (a *app) showApproval(ctx context.Context, v *approvalView) error {
 		{"agent", v.Agent},
 		{"user", v.User},
 		{"kind", string(v.Kind)},
-		{"workspace", v.rec.Workspace},
+		{"workspace", v.Record.Workspace},
 		{"reason", v.Reason},
 		{"age", render.Duration(now.Sub(v.CreatedAt))},
 		{"digest", v.Digest},
 	}
-	if v.Status == approvalPending {
+	if v.Status == service.ApprovalPending {
 		rows = append(rows, [2]string{"expires in", expiresText(v, now)})
 	}
 	for _, row := range rows {
@@ -171,17 +174,17 @@ func (a *app) showApproval(ctx context.Context, v *approvalView) error {
 		}
 	}
 	a.showDecisions(v)
-	if v.Status == approvalExpired {
-		fmt.Fprintf(a.out, "\nit has expired and counts as denied; to go on: %s runs resume %s\n", a.self(), v.Run)
+	if v.Status == service.ApprovalExpired {
+		fmt.Fprintf(a.out, "\nit has expired and counts as denied; to continue: %s runs resume %s\n", a.self(), v.Run)
 	}
-	if v.Status != approvalPending {
+	if v.Status != service.ApprovalPending {
 		return nil
 	}
 	fmt.Fprintln(a.out)
 	if text := anotherText(c, who, v.User, v.Kind); text != "" {
 		fmt.Fprintln(a.out, text)
 	}
-	_, commands := wayOn(a.self(), v.Run, v.request(), true)
+	_, commands := wayOn(a.self(), v.Run, v.Request(), true)
 	for i, command := range commands {
 		if i > 0 {
 			fmt.Fprint(a.out, "or: ")
@@ -192,7 +195,7 @@ func (a *app) showApproval(ctx context.Context, v *approvalView) error {
 }
 
 // showDecisions tells what was decided so far, and what it has let pass since.
-func (a *app) showDecisions(v *approvalView) {
+func (a *app) showDecisions(v *service.Approval) {
 	for _, d := range v.Decisions {
 		by := d.By
 		if d.Own {
@@ -213,9 +216,9 @@ func (a *app) showDecisions(v *approvalView) {
 }
 
 // wordText is a decision, call by call where it was made so.
-func wordText(v *approvalView, d *approvalWord) string {
+func wordText(v *service.Approval, d *service.ApprovalWord) string {
 	if len(d.Calls) == 0 {
-		return d.text()
+		return d.Text()
 	}
 	var parts []string
 	for _, c := range v.Calls {

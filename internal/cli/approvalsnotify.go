@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/notify"
@@ -72,7 +73,7 @@ func (a *app) testNotify(ctx context.Context, secrets, asJSON bool) error {
 		return err
 	}
 	if len(c.Approvals.Notify) == 0 {
-		return failedf("not found: approvals.notify has no address")
+		return toolcrib.Errorf(toolcrib.CodeNotFound, "approvals.notify has no address")
 	}
 	if _, err := a.database(ctx); err != nil { // with it the keys are made
 		return err

@@ -63,7 +63,7 @@ func (a *app) exportAudit(ctx context.Context, f *exportFlags) error {
 	o := store.ExportOptions{Since: since, Content: f.content}
 	toFile := f.output != "-" && f.output != ""
 	if _, err := os.Lstat(f.output); toFile && !f.force && !errors.Is(err, fs.ErrNotExist) {
-		return failedf("%s is there already; --force writes over it", pathText(f.output))
+		return fmt.Errorf("%s is there already; --force writes over it", pathText(f.output))
 	}
 	s, err := a.databaseToRead(ctx)
 	if err != nil {
@@ -92,7 +92,7 @@ const exportBuffer = 256 << 10
 func (a *app) exportTo(ctx context.Context, s *sqlite.Store, path string, o store.ExportOptions) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), ".toolcrib-*") // 0600
 	if err != nil {
-		return failedf("--output: %v", err)
+		return fmt.Errorf("--output: %v", err)
 	}
 	defer func() {
 		if err != nil {
@@ -106,14 +106,14 @@ func (a *app) exportTo(ctx context.Context, s *sqlite.Store, path string, o stor
 		return err
 	}
 	if err = buffered.Flush(); err != nil {
-		return failedf("--output: %v", err)
+		return fmt.Errorf("--output: %v", err)
 	}
 	a.exported(0)
 	if err = errors.Join(file.Sync(), file.Close()); err != nil {
-		return failedf("--output: %v", err)
+		return fmt.Errorf("--output: %v", err)
 	}
 	if err = os.Rename(file.Name(), path); err != nil {
-		return failedf("--output: %v", err)
+		return fmt.Errorf("--output: %v", err)
 	}
 	a.notice("%s bytes are in %s; toolcrib audit verify %s checks them", render.Number(out.bytes), pathText(path), pathText(path))
 	return nil

@@ -69,7 +69,7 @@ func (a *app) verifyExport(path string, f *verifyFlags, hashesOnly bool) error {
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
-			return failedf("%v", err)
+			return fmt.Errorf("%v", err)
 		}
 		defer file.Close() //nolint:errcheck // only read
 		in = file
@@ -80,7 +80,7 @@ func (a *app) verifyExport(path string, f *verifyFlags, hashesOnly bool) error {
 	case errors.As(err, &broken):
 		return a.tellChecked([]checkedView{{Run: broken.Run, File: path, Found: broken, Detail: pathText(path) + ": " + broken.Error()}}, f.json, false)
 	case err != nil:
-		return failedf("%s: %v", pathText(path), err)
+		return fmt.Errorf("%s: %v", pathText(path), err)
 	}
 	text := fmt.Sprintf("%s of the system journal up to event %d, %s with %s, %d with content; ",
 		render.Count(v.Events, "event"), v.Head.Seq, render.Count(v.Runs, "run"), render.Count(v.Links, "event"), v.Content)

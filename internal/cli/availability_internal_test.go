@@ -32,7 +32,7 @@ func (c *stoppedClock) goOn(d time.Duration) {
 // later in another one, and at once for a new run wherever it is.
 func TestA9_Availability(t *testing.T) {
 	clock := &stoppedClock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	path := filepath.Join(t.TempDir(), databaseName)
+	path := filepath.Join(t.TempDir(), "toolcrib.db")
 	openStore := func() *sqlite.Store {
 		s, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: clock.Now})
 		if err != nil {

@@ -13,9 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/secret"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -41,7 +43,7 @@ func (a *app) backup(ctx context.Context, path string) (err error) {
 		return err
 	}
 	if _, err := os.Lstat(path); err == nil {
-		return failedf("conflict: %s exists; name a new file", pathText(path))
+		return toolcrib.Errorf(toolcrib.CodeConflict, "%s exists; name a new file", pathText(path))
 	}
 	s, err := a.databaseToRead(ctx)
 	if err != nil {
@@ -53,14 +55,14 @@ func (a *app) backup(ctx context.Context, path string) (err error) {
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".toolcrib-backup-*") // 0700
 	if err != nil {
-		return failedf("%s: %v", pathText(path), plainCause(err))
+		return fmt.Errorf("%s: %v", pathText(path), plainCause(err))
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	b := store.Backup{At: time.Now().UTC(), Version: version.Version()}
 	if b.Head, err = s.Backup(ctx, dir); err != nil {
 		return err
 	}
-	names := []string{databaseName, keysName}
+	names := []string{service.DatabaseName, keysName}
 	switch text, err := os.ReadFile(filepath.Join(data, secret.FileName)); {
 	case err == nil:
 		if err := os.WriteFile(filepath.Join(dir, secret.FileName), text, 0o600); err != nil {
@@ -139,14 +141,14 @@ func (a *app) restore(ctx context.Context, path string) (err error) {
 	if keys == "" {
 		keys = filepath.Join(data, keysName)
 	} else if _, err := os.Lstat(keys); err == nil {
-		return failedf("conflict: there is a key file %s, which the configuration names; move it away", pathText(keys))
+		return toolcrib.Errorf(toolcrib.CodeConflict, "there is a key file %s, which the configuration names; move it away", pathText(keys))
 	}
 	if err := emptyFolder(data); err != nil {
 		return err
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return failedf("%s: %v", pathText(path), plainCause(err))
+		return fmt.Errorf("%s: %v", pathText(path), plainCause(err))
 	}
 	defer func() { _ = f.Close() }() // read only
 	dir, err := os.MkdirTemp(data, ".restore-*")
@@ -154,15 +156,15 @@ func (a *app) restore(ctx context.Context, path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	b, err := store.ReadBackup(f, dir, databaseName, keysName, secret.FileName)
+	b, err := store.ReadBackup(f, dir, service.DatabaseName, keysName, secret.FileName)
 	if err != nil {
-		return failedf("%s: %v", pathText(path), err)
+		return fmt.Errorf("%s: %v", pathText(path), err)
 	}
 	if err := checkRestored(ctx, dir, b.Head); err != nil {
 		return err
 	}
 	// The database is last: until it is there, every command refuses the folder.
-	for _, name := range []string{keysName, secret.FileName, databaseName} {
+	for _, name := range []string{keysName, secret.FileName, service.DatabaseName} {
 		to := filepath.Join(data, name)
 		if name == keysName {
 			to = keys
@@ -214,7 +216,7 @@ func emptyFolder(dir string) error {
 	}
 	entries, err := os.ReadDir(dir)
 	if err == nil && len(entries) > 0 {
-		err = failedf("conflict: the data folder %s is not empty (it holds %s); name another with --data-dir, or move it away",
+		err = toolcrib.Errorf(toolcrib.CodeConflict, "the data folder %s is not empty (it holds %s); name another with --data-dir, or move it away",
 			pathText(dir), pathText(entries[0].Name()))
 	}
 	return err
@@ -222,7 +224,7 @@ func emptyFolder(dir string) error {
 
 // checkRestored opens what a backup holds, and compares it with its head.
 func checkRestored(ctx context.Context, dir string, head store.Head) (err error) {
-	s, err := sqlite.Open(ctx, filepath.Join(dir, databaseName), sqlite.Options{ReadOnly: true})
+	s, err := sqlite.Open(ctx, filepath.Join(dir, service.DatabaseName), sqlite.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}

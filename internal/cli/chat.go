@@ -124,7 +124,7 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 // busy: it can decide what that waits for.
 func (a *app) enter(ctx context.Context, name string, who toolcrib.Principal) (*joining, error) {
 	if name == "last" {
-		info, err := a.lastSession(ctx, a.store, who)
+		info, err := a.findSession(ctx, name)
 		return &joining{name: cmp.Or(info.Name, string(info.ID)), info: info}, err
 	}
 	info, err := a.store.Session(ctx, who.User, name)
@@ -135,7 +135,7 @@ func (a *app) enter(ctx context.Context, name string, who toolcrib.Principal) (*
 		return &joining{name: name}, nil
 	}
 	if err == nil {
-		err = joinable(ctx, a.store, name, &info)
+		err = a.service.Joinable(ctx, who, name, &info)
 	}
 	return &joining{name: name, info: info}, err
 }

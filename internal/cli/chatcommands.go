@@ -74,7 +74,7 @@ func (c *chat) do(ctx context.Context, line string) error {
 	if near := nearest(name, names); near != "" {
 		text += fmt.Sprintf("; did you mean %s?", near)
 	}
-	return failedf("%s (/help tells them; // begins a message with a slash)", text)
+	return fmt.Errorf("%s (/help tells them; // begins a message with a slash)", text)
 }
 
 func (c *chat) help(context.Context, string) error {
@@ -200,7 +200,7 @@ func (c *chat) attach(_ context.Context, path string) error {
 		c.front.note("nothing is attached; /attach FILE does")
 		return nil
 	case path != "" && len(c.files) >= maxAttached:
-		return failedf("%d files are attached, at most %d can be", len(c.files), maxAttached)
+		return fmt.Errorf("%d files are attached, at most %d can be", len(c.files), maxAttached)
 	case path != "":
 		files, err := attached("/attach", []string{path})
 		if err != nil {
@@ -218,7 +218,7 @@ func (c *chat) attach(_ context.Context, path string) error {
 }
 
 func (c *chat) show(context.Context, string) error {
-	return failedf("nothing is folded here; `toolcrib runs show last --whole` shows a run whole")
+	return fmt.Errorf("nothing is folded here; `toolcrib runs show last --whole` shows a run whole")
 }
 
 func (c *chat) clear(context.Context, string) error {
@@ -244,7 +244,7 @@ func (c *chat) sessions(ctx context.Context, name string) error {
 		}
 		return c.began(ctx)
 	}
-	page, err := sessionsOf(ctx, c.a.store, store.SessionFilter{User: c.who.User, Limit: sessionsShown})
+	page, err := c.a.service.Sessions(ctx, c.who, store.SessionFilter{User: c.who.User, Limit: sessionsShown})
 	if err != nil {
 		return err
 	}

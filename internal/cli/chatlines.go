@@ -98,7 +98,7 @@ func (f *lineFront) told(c *chat, err error) error {
 	case errors.Is(err, errLeave), code == exitTerm, code == exitHangup:
 		return err
 	}
-	f.a.complain(err.Error())
+	f.a.complain(errorText(err))
 	c.leaves(code)
 	return nil
 }
@@ -110,7 +110,7 @@ func (f *lineFront) read(ctx context.Context) (string, error) {
 	if f.prompting {
 		reader, err := cancelreader.NewReader(f.a.in)
 		if err != nil {
-			return "", failedf("the terminal: %v", err)
+			return "", fmt.Errorf("the terminal: %v", err)
 		}
 		defer reader.Close() //nolint:errcheck // only read
 		var stop func()
@@ -158,7 +158,7 @@ func readLine(r *bufio.Reader) (string, error) {
 		line = append(line, piece...)
 		switch {
 		case len(line) > maxStdin:
-			return "", failedf("a message has more than %d bytes", maxStdin)
+			return "", fmt.Errorf("a message has more than %d bytes", maxStdin)
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/tui"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 // screenFront is a conversation on a terminal that can draw.
@@ -227,15 +228,14 @@ func (f *screenFront) answer(ctx context.Context, d *drive, r *agent.Runner, s *
 		}
 		decided, err := f.decide(ctx, d, r, s, problem)
 		var usage *agent.UsageError
-		var exit *exitError
 		var forbidden *agent.ForbiddenError
 		switch {
 		case ctx.Err() != nil:
 			return decided, err
-		case errors.As(err, &usage), errors.As(err, &exit) && exit.code == exitUsage:
+		case errors.As(err, &usage), wrongUsage(err):
 			problem = err.Error()
 			continue
-		case isConflict(err): // somebody else was quicker
+		case service.IsConflict(err): // somebody else was quicker
 			f.note("this was decided elsewhere in the meantime")
 		case errors.As(err, &forbidden):
 			f.warn(err.Error())
@@ -248,7 +248,7 @@ func (f *screenFront) answer(ctx context.Context, d *drive, r *agent.Runner, s *
 // decide puts to the person what a run waits for; false = it is left.
 func (f *screenFront) decide(ctx context.Context, d *drive, r *agent.Runner, s *agent.State, problem string) (bool, error) {
 	open := *s.Approval
-	open.Calls = openCalls(s)
+	open.Calls = service.OpenCalls(s)
 	word := agent.Decision{ApprovalID: open.ApprovalID, Digest: open.Digest, Who: d.who}
 	limit := open.Kind == journal.ApprovalInput && len(s.Approval.Calls) == 0
 	switch {
@@ -291,5 +291,5 @@ func (f *screenFront) decide(ctx context.Context, d *drive, r *agent.Runner, s *
 // driven tells whether some process goes on with a run at the moment.
 func (a *app) driven(run toolcrib.RunID) bool {
 	data, err := a.dataDir()
-	return err == nil && newDriverLocks(data).driven(run)
+	return err == nil && service.NewLockFiles(data).Driven(run)
 }

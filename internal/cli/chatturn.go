@@ -47,7 +47,7 @@ func (c *chat) free(ctx context.Context) error {
 	if !info.Busy() {
 		return nil
 	}
-	return failedf("the last turn (%s) has not ended: it is %s. /decide goes on with it, /cancel ends it", info.LastRun, words(info.Status))
+	return fmt.Errorf("the last turn (%s) has not ended: it is %s. /decide goes on with it, /cancel ends it", info.LastRun, words(info.Status))
 }
 
 // words is a status as people say it.
@@ -232,7 +232,7 @@ func (c *chat) goOn(ctx context.Context) error {
 
 // unfinished is the run that keeps the session busy.
 func (c *chat) unfinished(ctx context.Context) (store.RunRecord, error) {
-	none := failedf("no turn of this session waits for anything")
+	none := fmt.Errorf("no turn of this session waits for anything")
 	if c.session.info.ID == "" {
 		return store.RunRecord{}, none
 	}
@@ -271,13 +271,13 @@ func (c *chat) retry(ctx context.Context) error {
 	if err := c.free(ctx); err != nil {
 		return err
 	}
-	none := failedf("there is no message to send once more")
+	none := fmt.Errorf("there is no message to send once more")
 	if c.session.info.ID == "" || c.session.info.LastRun == "" {
 		return none
 	}
 	state, err := c.a.load(ctx, c.a.store, c.session.info.LastRun)
 	if errors.Is(err, store.ErrPruned) {
-		return failedf("what was said last was pruned")
+		return fmt.Errorf("what was said last was pruned")
 	}
 	if err != nil {
 		return err

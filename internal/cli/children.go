@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -22,10 +22,10 @@ func (d *drive) subAgents(options *agent.Options) {
 		return d.a.subAgent(ctx, d.config, d.models, who, name, workspace, func(text string) { d.a.noticeBeside("%s: %s", name, text) })
 	}
 	options.Claim = func(run toolcrib.RunID) (func(), error) {
-		if err := d.locks.take(run); err != nil {
+		if err := d.locks.Take(run); err != nil {
 			return nil, err
 		}
-		return func() { d.locks.leave(run) }, nil
+		return func() { d.locks.Leave(run) }, nil
 	}
 	options.Models = d.a.opening(d.config, d.models)
 }
@@ -48,7 +48,7 @@ func (d *drive) answerEach(ctx context.Context, r *agent.Runner, s *agent.State,
 		switch {
 		case ctx.Err() != nil:
 			return false, err
-		case isConflict(err): // somebody else was quicker, while the question stood here
+		case service.IsConflict(err): // somebody else was quicker, while the question stood here
 			decided = true
 		case err != nil:
 			return false, err
@@ -80,7 +80,7 @@ func (d *drive) expireAll(ctx context.Context, r *agent.Runner, run toolcrib.Run
 		return err
 	}
 	for _, at := range all {
-		if _, err := d.expire(ctx, r, at); err != nil && !isConflict(err) {
+		if _, err := d.expire(ctx, r, at); err != nil && !service.IsConflict(err) {
 			return err
 		}
 	}
@@ -116,20 +116,6 @@ func (a *app) decidedBelow(ctx context.Context, rec store.RunRecord) bool {
 	return err == nil && !below.Status.Parked()
 }
 
-// hasBegun tells whether there is such a run: its ID stands in the journal of the run
-// above before it begins, and some cannot be started.
-func (a *app) hasBegun(ctx context.Context, run toolcrib.RunID) bool {
-	_, err := a.store.Run(ctx, run)
-	return !errors.Is(err, toolcrib.ErrNotFound)
-}
-
-// begun leaves those out that could not be started.
-func (a *app) begun(ctx context.Context, children []childView) []childView {
-	return slices.DeleteFunc(children, func(c childView) bool {
-		return c.Status == toolcrib.StatusCancelled && !a.hasBegun(ctx, c.RunID)
-	})
-}
-
 // callerOf is the agent of the run that has started this one; "" = it is not known.
 func (a *app) callerOf(ctx context.Context, rec store.RunRecord) string {
 	if rec.Parent == "" {
@@ -153,11 +139,11 @@ func (a *app) top(ctx context.Context, rec store.RunRecord) (store.RunRecord, er
 		}
 		above, err := a.store.Run(ctx, rec.Parent)
 		if err != nil {
-			return rec, failedf("run %s is a part of run %s, which cannot be read: %v", rec.ID, rec.Parent, err)
+			return rec, fmt.Errorf("run %s is a part of run %s, which cannot be read: %v", rec.ID, rec.Parent, err)
 		}
 		rec = above
 	}
-	return rec, failedf("run %s: more than %d runs stand above it: `toolcrib runs verify --all` tells what was changed", rec.ID, maxAbove)
+	return rec, fmt.Errorf("run %s: more than %d runs stand above it: `toolcrib runs verify --all` tells what was changed", rec.ID, maxAbove)
 }
 
 // toResume is the run that is resumed in place of rec, with what is told of it.
@@ -169,9 +155,9 @@ func (a *app) toResume(ctx context.Context, rec store.RunRecord) (store.RunRecor
 	case top.ID == rec.ID:
 		return rec, nil
 	case rec.Status.Ended():
-		return rec, failedf("conflict: run %s (%s) has ended; there is nothing to go on with; it was a part of run %s", rec.ID, rec.Status, top.ID)
+		return rec, toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) has ended; there is nothing to go on with; it was a part of run %s", rec.ID, rec.Status, top.ID)
 	case top.Status.Ended():
-		return rec, failedf("conflict: run %s is a part of run %s, which has ended (%s); `%s runs cancel %s` ends it", rec.ID, top.ID, top.Status, a.self(), rec.ID)
+		return rec, toolcrib.Errorf(toolcrib.CodeConflict, "run %s is a part of run %s, which has ended (%s); `%s runs cancel %s` ends it", rec.ID, top.ID, top.Status, a.self(), rec.ID)
 	}
 	return top, nil
 }
@@ -202,7 +188,7 @@ func (a *app) resumeDecided(ctx context.Context, run toolcrib.RunID, f *runFlags
 		return err
 	}
 	for end := time.Now().Add(letGoWait); ; {
-		if err := locks.take(top.ID); !errors.Is(err, errDriven) {
+		if err := locks.Take(top.ID); !errors.Is(err, service.ErrDriven) {
 			return a.resume(ctx, rec, f)
 		}
 		if time.Now().After(end) {

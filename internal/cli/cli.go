@@ -42,7 +42,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	if message := err.Error(); message != "" {
+	if message := errorText(err); message != "" {
 		var broken *store.ChainError
 		if errors.As(err, &broken) {
 			message += "\n`toolcrib runs verify` reports what else was; restore a copy of the data folder"

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -53,46 +51,6 @@ func TestSplitListIsNeverNil(t *testing.T) {
 	}
 	if got := splitList("a, b,"); len(got) != 2 || got[0] != "a" || got[1] != "b" {
 		t.Errorf("got %#v", got)
-	}
-}
-
-func TestDriverLocks(t *testing.T) {
-	dir := t.TempDir()
-	rec := store.RunRecord{ID: "run_A", Driver: driverName, Status: toolcrib.StatusRunning}
-	ours, others := newDriverLocks(dir), newDriverLocks(dir)
-	if !others.interrupted(rec) {
-		t.Error("a run that nobody holds is interrupted")
-	}
-	if err := ours.take(rec.ID); err != nil {
-		t.Error(err)
-	}
-	if err := others.take(rec.ID); !errors.Is(err, errDriven) {
-		t.Errorf("a second driver: %v", err)
-	}
-	if others.interrupted(rec) {
-		t.Error("a run that is held is not interrupted")
-	}
-	if err := ours.Close(); err != nil {
-		t.Error(err)
-	}
-	if !others.interrupted(rec) {
-		t.Error("a run that was let go is interrupted")
-	}
-	for _, status := range []toolcrib.Status{toolcrib.StatusCompleted, toolcrib.StatusWaitingForApproval} {
-		rec.Status = status
-		if others.interrupted(rec) {
-			t.Errorf("%s is not interrupted", status)
-		}
-	}
-	rec.Status, rec.Driver = toolcrib.StatusRunning, "server"
-	if others.interrupted(rec) {
-		t.Error("a server's run is not ours to judge")
-	}
-	if err := ours.take("../evil"); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "evil.lock")); err == nil {
-		t.Error("an ID led out of the folder")
 	}
 }
 

@@ -7,21 +7,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
-
-// databaseName is the database's file in the data folder.
-const databaseName = "toolcrib.db"
 
 // database opens the store, once, for a command that does something; it is made at its
 // first use.
@@ -59,30 +55,26 @@ func (a *app) openWith(ctx context.Context, o sqlite.Options) (*sqlite.Store, er
 	if o.Keys, err = a.keysFile(); err != nil {
 		return nil, err
 	}
-	s, err := sqlite.Open(ctx, filepath.Join(dir, databaseName), o)
-	if errors.Is(err, store.ErrUnavailable) && readOnlyFolder(dir) {
-		err = &store.Error{Kind: store.ErrReadOnly, Path: filepath.Join(dir, databaseName), Err: err}
+	c, err := a.configuration()
+	if err != nil {
+		return nil, err
 	}
+	locks, err := a.driverLocks()
+	if err != nil {
+		return nil, err
+	}
+	a.service, err = service.Open(ctx, service.Options{
+		DataDir: dir, Store: o, Driver: driverName, Drivers: locks, Runner: a.runnerOf, Expire: c.Approvals.Expire.Std(), Notice: a.note,
+	})
 	if errors.Is(err, store.ErrKeys) {
 		return nil, fmt.Errorf("%w\nTo accept it: toolcrib runs verify --adopt", err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	a.store = s
-	a.closers = append(a.closers, s)
-	return s, nil
-}
-
-// readOnlyFolder tells whether nobody, or not this user, can write in an existing
-// folder: SQLite says of it no more than that it cannot open its file.
-func readOnlyFolder(dir string) bool {
-	probe, err := os.CreateTemp(dir, ".probe-*")
-	if err != nil {
-		return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)
-	}
-	_ = errors.Join(probe.Close(), os.Remove(probe.Name()))
-	return false
+	a.store = a.service.Store()
+	a.closers = append(a.closers, a.service)
+	return a.store, nil
 }
 
 // keysFile is the absolute path of the key file that is configured; "" = the one
@@ -189,78 +181,14 @@ func (a *app) workspace(flag string, given bool) (string, error) {
 	return real, f.Close()
 }
 
-// findRun finds a run by its ID, the beginning of it, or as last: the newest run
-// that no other run started.
-func (a *app) findRun(ctx context.Context, s *sqlite.Store, name string) (store.RunRecord, error) {
+// findRun finds a run by its ID, a part of it, or as last.
+func (a *app) findRun(ctx context.Context, _ *sqlite.Store, name string) (store.RunRecord, error) {
 	who, err := a.principal(ctx)
 	if err != nil {
 		return store.RunRecord{}, err
 	}
-	if name == "last" {
-		rec, err := newestRun(ctx, s, who)
-		if errors.Is(err, toolcrib.ErrNotFound) {
-			err = failedf("not found: there is no run yet")
-		}
-		return rec, err
-	}
-	rec, err := s.Run(ctx, toolcrib.RunID(name))
-	if err == nil {
-		var mine bool
-		if mine, err = own(ctx, s, &rec); err == nil && (!mine || !visibleTo(who, rec.User)) {
-			err = toolcrib.ErrNotFound
-		}
-	}
-	if errors.Is(err, toolcrib.ErrNotFound) && len(name) >= minPart {
-		rec, err = a.runByPart(ctx, s, name)
-	}
-	if errors.Is(err, toolcrib.ErrNotFound) {
-		return store.RunRecord{}, failedf("not found: there is no run %s; `toolcrib runs list` shows what there is", name)
-	}
-	return rec, err
-}
-
-const (
-	minPart     = 2 // characters of an ID that may stand for it
-	partsShown  = 5 // runs that an ambiguous part is said to fit
-	partsLooked = 1 << 14
-)
-
-// runByPart finds the one run whose ID begins or ends with part, among the newest
-// of those that the principal may know of.
-func (a *app) runByPart(ctx context.Context, s *sqlite.Store, part string) (store.RunRecord, error) {
-	start := "run_" + strings.TrimPrefix(part, "run_")
-	var begin, end []store.RunRecord
-	looked := 0
-	err := a.eachRun(ctx, s, store.Filter{}, func(rec store.RunRecord) error {
-		if looked++; looked > partsLooked {
-			return errFound
-		}
-		switch id := string(rec.ID); {
-		case strings.HasPrefix(id, start):
-			begin = append(begin, rec)
-		case strings.HasSuffix(id, part):
-			end = append(end, rec)
-		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, errFound) {
-		return store.RunRecord{}, err
-	}
-	fit := append(begin, end...)
-	switch len(fit) {
-	case 0:
-		return store.RunRecord{}, toolcrib.ErrNotFound
-	case 1:
-		return fit[0], nil
-	}
-	text := fmt.Sprintf("run ID %s is ambiguous, give more of it (its end is enough); it fits", part)
-	for _, rec := range fit[:min(len(fit), partsShown)] {
-		text += "\n  " + string(rec.ID)
-	}
-	if more := len(fit) - partsShown; more > 0 {
-		text += fmt.Sprintf("\n  and %d more", more)
-	}
-	return store.RunRecord{}, failedf("%s", text)
+	rec, err := a.service.FindRun(ctx, who, name)
+	return rec, hint(err, name, "`toolcrib runs list` shows what there is")
 }
 
 // load rebuilds a run from its journal.

@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 // decideFlags are the flags of the commands that decide.
@@ -167,84 +167,57 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 	if err != nil {
 		return err
 	}
-	s, err := a.database(ctx)
+	if _, err := a.database(ctx); err != nil {
+		return err
+	}
+	v, err := a.findApproval(ctx, name)
 	if err != nil {
 		return err
 	}
-	v, err := a.findApproval(ctx, s, name)
-	if err != nil {
-		return err
-	}
-	if v.Status == approvalExpired {
-		return a.expire(ctx, v)
-	}
-	if err := a.decidable(v, word, f); err != nil {
-		return err
-	}
-	if word.Decision == journal.DecisionAnswer {
+	if word.Decision == journal.DecisionAnswer && v.Status == service.ApprovalPending && v.Fits(word.Decision) {
 		if word.Result, err = answerJSON(v.Schema, f.answer); err != nil {
 			return err
 		}
 	}
-	r, err := a.runnerOf(ctx, v.rec)
-	if err != nil {
-		return err
+	// Nobody is asked about what is not theirs to decide.
+	d := service.Decision{Word: word, Calls: f.calls, Digest: f.digest, Reason: f.reason, Remember: f.remembered()}
+	if err := a.service.Check(ctx, who, v, d); err != nil {
+		return a.withWay(err, v, word)
 	}
-	decision := decisionOf(v, word, f, who)
-	if f.digest == "" {
+	if d.Digest == "" {
 		if !a.inTerminal || !a.errTerminal {
 			return usagef("--digest: is required without a terminal, so that the decision is about what was looked at; read it with: %s approvals show %s", a.self(), v.ID)
 		}
-		decision.Digest = v.Digest
-		// Nobody is asked about what is not theirs to decide.
-		if err := r.Check(ctx, v.Run, decision); err != nil && !isConflict(err) {
-			return a.withWay(err, v)
-		}
+		d.Digest = v.Digest
 		if !a.agrees(v, word, f) {
-			return failedf("nothing was decided")
+			return fmt.Errorf("nothing was decided")
 		}
 	}
-	state, err := r.Decide(ctx, v.Run, decision)
-	if isConflict(err) {
-		return failedf("conflict: %v", err)
-	}
+	view, err := a.service.Decide(ctx, who, v, d)
 	if err != nil {
-		return a.withWay(err, v)
+		return a.withWay(err, v, word)
 	}
-	return a.decided(ctx, v, word, state, who, f)
+	return a.decided(ctx, v, view, who, f)
 }
 
-// decidable refuses what cannot be meant, before anybody is asked.
-func (a *app) decidable(v *approvalView, word journal.CallDecision, f *decideFlags) error {
-	switch {
-	case v.Status == approvalDecided:
-		last := v.Decisions[len(v.Decisions)-1]
-		return failedf("conflict: approval %s was decided already (%s by %s); run %s is %s", v.ID, last.text(), last.By, v.Run, v.rec.Status)
-	case v.Status != approvalPending:
-		return failedf("conflict: approval %s is not open any more; run %s is %s", v.ID, v.Run, v.rec.Status)
-	case !fitsKind(word.Decision, v.Kind, len(v.Calls)):
-		what, commands := wayOn(a.self(), v.Run, v.request(), true)
-		return usagef("approval %s waits for %s, and %s does not fit; use: %s", v.ID, what,
-			strings.ReplaceAll(word.Decision, "_", " "), strings.Join(commands, "\n  or: "))
-	case word.Arguments != nil && len(f.calls) != 1 && len(v.open()) != 1:
-		return usagef("--edit: approval %s has %d open calls; name the one that is meant with --call", v.ID, len(v.open()))
+// findApproval finds an approval by its ID, the beginning of it, or as last.
+func (a *app) findApproval(ctx context.Context, name string) (*service.Approval, error) {
+	who, err := a.principal(ctx)
+	if err != nil {
+		return nil, err
 	}
-	for _, id := range f.calls {
-		if open := v.open(); !slices.Contains(open, id) {
-			return usagef("--call %s: approval %s has no such open call; open are: %s", id, v.ID, strings.Join(open, ", "))
-		}
-	}
-	return nil
+	v, err := a.service.Approval(ctx, who, name)
+	return v, hint(err, name, "`toolcrib approvals list` shows what waits")
 }
 
 // agrees shows the calls and asks.
-func (a *app) agrees(v *approvalView, word journal.CallDecision, f *decideFlags) bool {
+func (a *app) agrees(v *service.Approval, word journal.CallDecision, f *decideFlags) bool {
 	s := a.style
 	if v.Question != "" {
 		fmt.Fprint(a.err, s.Quoted(v.Question))
 	}
 	n := 0
-	for _, c := range v.request().Calls {
+	for _, c := range v.Request().Calls {
 		if len(f.calls) > 0 && !slices.Contains(f.calls, c.ID) {
 			continue
 		}
@@ -271,71 +244,25 @@ func (a *app) agrees(v *approvalView, word journal.CallDecision, f *decideFlags)
 	return a.confirm(question + ": " + what + "?")
 }
 
-// decisionOf is the decision as the loop takes it.
-func decisionOf(v *approvalView, word journal.CallDecision, f *decideFlags, who toolcrib.Principal) agent.Decision {
-	d := agent.Decision{ApprovalID: v.ID, Digest: f.digest, Who: who, Reason: f.reason, Remember: v.remembered(f)}
-	if len(f.calls) == 0 && word.Arguments == nil {
-		d.Decision, d.Result = word.Decision, word.Result
-		return d
-	}
-	ids := f.calls
-	if len(ids) == 0 {
-		ids = v.open()
-	}
-	d.Calls = make(map[string]journal.CallDecision, len(ids))
-	for _, id := range ids {
-		d.Calls[id] = word
-	}
-	return d
-}
-
-// decidedView is a decision that was written down.
-type decidedView struct {
-	ID       string          `json:"approval_id"`
-	Run      toolcrib.RunID  `json:"run_id"`
-	Decision string          `json:"decision"`
-	By       string          `json:"by"`
-	Reason   string          `json:"reason,omitempty"`
-	Calls    []string        `json:"calls"` // that were decided on
-	Open     []string        `json:"open"`  // that are still open
-	Status   toolcrib.Status `json:"status"`
-
-	Remember *journal.Remember `json:"remember,omitempty"`
-}
-
 // decided tells what was decided and the way on, or goes it.
-func (a *app) decided(ctx context.Context, v *approvalView, word journal.CallDecision, s *agent.State, who toolcrib.Principal, f *decideFlags) error {
-	view := decidedView{
-		ID: v.ID, Run: v.Run, Decision: word.Decision, By: nameOf(who), Reason: f.reason,
-		Calls: []string{}, Open: []string{}, Status: s.Status, Remember: v.remembered(f),
-	}
-	if s.Approval != nil {
-		for _, c := range openCalls(s) {
-			view.Open = append(view.Open, c.ID)
-		}
-	}
-	for _, id := range v.open() {
-		if !slices.Contains(view.Open, id) {
-			view.Calls = append(view.Calls, id)
-		}
-	}
+func (a *app) decided(ctx context.Context, v *service.Approval, view service.Decided, who toolcrib.Principal, f *decideFlags) error {
 	switch {
 	case f.json && f.resume:
 	case f.json:
 		return printJSON(a.out, view, true)
 	default:
-		text := v.ID + ": " + strings.ReplaceAll(word.Decision, "_", " ")
+		text := v.ID + ": " + strings.ReplaceAll(view.Decision, "_", " ")
 		if len(view.Calls) > 0 {
 			text += " (" + strings.Join(view.Calls, ", ") + ")"
 		}
 		fmt.Fprintln(a.out, guard.Visible(text))
 		if m := f.remembered(); m != nil {
-			fmt.Fprintln(a.out, render.RememberText(v.decidedNow(view.Calls), *m))
+			fmt.Fprintln(a.out, render.RememberText(v.Items(view.Calls), *m))
 		}
 		if len(view.Open) > 0 {
 			fmt.Fprintf(a.out, "still open: %s\n", guard.Visible(strings.Join(view.Open, ", ")))
 		} else if !f.resume {
-			if !visibleTo(who, v.User) {
+			if !service.Visible(who, v.User) {
 				fmt.Fprintf(a.out, "%s can go on with the run: ", guard.Visible(v.User))
 			}
 			fmt.Fprintf(a.out, "%s runs resume %s\n", a.self(), v.Run)

@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 // drive starts the task, shows it, and tells by the exit code what became of it.
@@ -55,7 +56,7 @@ type drive struct {
 	gate   *gate.Gate
 	config *config.Config
 	dbPath string
-	locks  *driverLocks
+	locks  *service.LockFiles
 	ask    *render.Approver // nil = nobody can be asked
 	screen bool             // a person is asked on the screen of a conversation
 	left   map[string]bool  // approvals that nobody answered here, by their IDs
@@ -93,13 +94,13 @@ func (a *app) newDrive(ctx context.Context, c *config.Config, set setup) (*drive
 }
 
 // driverLocks are the locks of this process, let go when the command ends.
-func (a *app) driverLocks() (*driverLocks, error) {
+func (a *app) driverLocks() (*service.LockFiles, error) {
 	if a.locks == nil {
 		data, err := a.dataDir()
 		if err != nil {
 			return nil, err
 		}
-		a.locks = newDriverLocks(data)
+		a.locks = service.NewLockFiles(data)
 		a.closers = append(a.closers, a.locks)
 	}
 	return a.locks, nil
@@ -184,7 +185,7 @@ func (d *drive) carry(ctx context.Context, show watcher, begin begin) (*agent.St
 	if d.approve == agent.ApproveAsk || d.approve == agent.ApproveAll && a.inTerminal && a.errTerminal {
 		answers, err := terminal.Open(a.in, a.err)
 		if err != nil {
-			return nil, failedf("the terminal: %v", err)
+			return nil, fmt.Errorf("the terminal: %v", err)
 		}
 		defer answers.Close()
 		unhook := context.AfterFunc(ctx, answers.Cancel)
@@ -245,7 +246,7 @@ func (d *drive) cancellable(ctx context.Context) (_ context.Context, stop func()
 				return
 			case <-tick.C:
 			}
-			if by, ok := d.locks.requested(d.locks.first()); ok {
+			if by, ok := d.locks.Requested(d.locks.First()); ok {
 				cancel(&agent.CancelError{By: by})
 			}
 		}
@@ -278,14 +279,14 @@ func (d *drive) options(show watcher, stderr io.Writer) (agent.Options, error) {
 		Mask: mask, Log: log, Worker: workerName(), Version: version.Version(),
 		Watch: func(run toolcrib.RunID, f journal.Frame) {
 			// Runs that the run starts itself have streams of their own.
-			if run == d.locks.first() {
+			if run == d.locks.First() {
 				show.Frame(f)
 			}
 		},
 		NewID: func(prefix string) string {
 			id := agent.NewID(prefix)
 			if prefix == "run_" {
-				_ = d.locks.take(toolcrib.RunID(id)) // nobody else can have a new one
+				_ = d.locks.Take(toolcrib.RunID(id)) // nobody else can have a new one
 			}
 			return id
 		},

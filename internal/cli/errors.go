@@ -3,8 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
@@ -24,8 +24,8 @@ const (
 	exitTerm     = 143
 )
 
-// exitError ends the command with a code. Message goes to standard error; empty =
-// everything was said already.
+// exitError ends the command with a code that does not follow from what is wrong.
+// Message goes to standard error; empty = everything was said already.
 type exitError struct {
 	code    int
 	message string
@@ -34,11 +34,40 @@ type exitError struct {
 func (e *exitError) Error() string { return e.message }
 
 func usagef(format string, args ...any) error {
-	return &exitError{code: exitUsage, message: fmt.Sprintf(format, args...)}
+	return toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)
 }
 
-func failedf(format string, args ...any) error {
-	return &exitError{code: exitFailed, message: fmt.Sprintf(format, args...)}
+// wrongUsage reports whether an error says that what was asked for cannot be.
+func wrongUsage(err error) bool { return exits[toolcrib.CodeOf(err)] == exitUsage }
+
+// exits are the exit codes of the errors that have another than exitFailed.
+var exits = map[toolcrib.Code]int{toolcrib.CodeBadRequest: exitUsage, toolcrib.CodeSchemaMismatch: exitUsage}
+
+// errorText is an error for people. It begins with its code where that says more than the
+// exit code.
+func errorText(err error) string {
+	text := err.Error()
+	var e *toolcrib.Error
+	if !errors.As(err, &e) || text == "" {
+		return text
+	}
+	switch e.Code {
+	case toolcrib.CodeNotFound:
+		return "not found: " + text
+	case toolcrib.CodeConflict, toolcrib.CodeForbidden, toolcrib.CodeUnauthorized, toolcrib.CodeTokenInvalid,
+		toolcrib.CodeTokenRevoked, toolcrib.CodeTokenExpired, toolcrib.CodeScopeInsufficient, toolcrib.CodeRateLimited:
+		return string(e.Code) + ": " + text
+	}
+	return text
+}
+
+// hint adds to an error what to do about a name that nothing has.
+func hint(err error, name, text string) error {
+	var e *toolcrib.Error
+	if name == "last" || !errors.As(err, &e) || e.Code != toolcrib.CodeNotFound {
+		return err
+	}
+	return toolcrib.Errorf(e.Code, "%s; %s", e.Message, text)
 }
 
 // silent ends the command with a code and without a word.
@@ -70,6 +99,9 @@ func codeOf(err error) int {
 		return exitTerm
 	case errors.Is(err, errHangup):
 		return exitHangup
+	}
+	if code, ok := exits[toolcrib.CodeOf(err)]; ok {
+		return code
 	}
 	return exitFailed
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 // explainFlags are the flags of tools explain.
@@ -87,7 +88,7 @@ func (a *app) explainCall(ctx context.Context, about *explained, f *explainFlags
 	call := a.given(x.Tool, raw)
 	v := about.gate.Judge(ctx, about.who, about.scope, facts, []toolcrib.ToolCall{*call})[0]
 	agent.MaskVerdict(a.mask(), &v)
-	judged := judgedCall{Arguments: arguments(call), Taint: facts.Taint, Verdict: v.Verdict, Programs: programViews(v.Programs)}
+	judged := judgedCall{Arguments: service.Arguments(call), Taint: facts.Taint, Verdict: v.Verdict, Programs: programViews(v.Programs)}
 	if v.Refused() {
 		judged.Content = json.RawMessage(v.Content)
 	}

@@ -78,7 +78,7 @@ func (a *app) explainedRun(ctx context.Context, name string) (*explained, error)
 	}
 	state, err := a.load(ctx, s, rec.ID)
 	if errors.Is(err, store.ErrPruned) {
-		return nil, failedf("run %s: what it was told was pruned, so nothing can be explained by it", rec.ID)
+		return nil, fmt.Errorf("run %s: what it was told was pruned, so nothing can be explained by it", rec.ID)
 	}
 	if err != nil {
 		return nil, err

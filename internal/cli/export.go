@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -56,7 +57,7 @@ func (a *app) runsExportCommand() *cobra.Command {
 		Example: "toolcrib runs export last > run.ndjson",
 		Args:    positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, _, err := a.storedRuns(cmd.Context())
+			s, err := a.databaseToRead(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -84,7 +85,7 @@ func (a *app) export(ctx context.Context, s *sqlite.Store, run toolcrib.RunID) e
 			return err
 		}
 		if len(e.PayloadHash) > 0 && !bytes.Equal(journal.PayloadHash(payload), e.PayloadHash) {
-			return failedf("event %d of %s was written by another version of toolcrib and cannot be exported byte for byte; use that one", e.Seq, run)
+			return fmt.Errorf("event %d of %s was written by another version of toolcrib and cannot be exported byte for byte; use that one", e.Seq, run)
 		}
 		if err := printJSON(a.out, exportEvent{
 			Seq: e.Seq, Time: e.Time, Kind: e.Body.EventKind(), Payload: payload,

@@ -3,12 +3,14 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 // another tells whether another person than the one at the command line must approve
@@ -43,11 +45,19 @@ func anotherText(c *config.Config, who toolcrib.Principal, user string, kind jou
 	return ""
 }
 
-// withWay adds to a refusal of four eyes what to do.
-func (a *app) withWay(err error, v *approvalView) error {
+// withWay adds to the refusal of a decision what to do.
+func (a *app) withWay(err error, v *service.Approval, word journal.CallDecision) error {
 	var no *agent.ForbiddenError
-	if !errors.As(err, &no) || !no.FourEyes {
-		return err
+	switch {
+	case errors.As(err, &no) && no.FourEyes:
+		return fmt.Errorf("%w\nAnother person, who is an administrator or has the role %s, decides with: %s approvals show %s",
+			err, agent.RoleApprover, a.self(), v.ID)
+	case v.Status == service.ApprovalExpired:
+		return fmt.Errorf("%w; to continue: %s runs resume %s", err, a.self(), v.Run)
+	case v.Status == service.ApprovalPending && !v.Fits(word.Decision):
+		what, commands := wayOn(a.self(), v.Run, v.Request(), true)
+		return usagef("approval %s waits for %s, and %s does not fit; use: %s", v.ID, what,
+			strings.ReplaceAll(word.Decision, "_", " "), strings.Join(commands, "\n  or: "))
 	}
-	return failedf("%v\nAnother person, who is an administrator or has the role %s, decides with: %s approvals show %s", err, agent.RoleApprover, a.self(), v.ID)
+	return err
 }

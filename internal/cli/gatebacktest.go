@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -124,17 +125,17 @@ func (a *app) backtest(ctx context.Context, f *backtestFlags, flags *pflag.FlagS
 		}
 		return show.end()
 	}
-	err = everyRun(ctx, b.s, filter, func(rec store.RunRecord) error {
+	err = a.eachRun(ctx, filter, func(rec store.RunRecord) error {
 		switch {
 		case !until.IsZero() && !rec.CreatedAt.Before(until):
 			return nil
 		case f.limit > 0 && show.Summary.Runs == f.limit:
 			show.Summary.More = true
-			return errFound
+			return service.Enough
 		}
 		return b.one(ctx, rec, show)
 	})
-	if err != nil && !errors.Is(err, errFound) {
+	if err != nil {
 		return err
 	}
 	return show.end()

@@ -144,11 +144,10 @@ func (b *backtesting) gateOf(ctx context.Context, workspace string) (*gate.Gate,
 	}
 	var g *gate.Gate
 	_, err := b.a.protection(workspace)
-	var refused *exitError
 	switch {
 	case err == nil:
 		g, err = b.a.gateWith(ctx, b.s, workspace, b.switches, b.people)
-	case errors.As(err, &refused):
+	case wrongUsage(err):
 		err = nil
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -137,13 +138,13 @@ func (f *groupFlags) apply(flags *pflag.FlagSet, g access.Group) (access.Group, 
 	}
 	g.Disabled = (g.Disabled || f.disable) && !f.enable
 	checked, err := g.Check()
-	return checked, peopleError(err)
+	return checked, err
 }
 
 func (a *app) setGroup(cmd *cobra.Command, text string, f *groupFlags) error {
 	name, err := access.CheckName(text)
 	if err != nil {
-		return peopleError(err)
+		return err
 	}
 	s, by, err := a.directory(cmd.Context())
 	if err != nil {
@@ -197,9 +198,9 @@ func groupError(err error) error {
 	case !errors.As(err, &carried):
 		return agentsError(err)
 	case carried.Gone:
-		return failedf("%v (toolcrib users edit NAME --group '' takes one out; --reuse says that it is meant)", peopleError(err))
+		return toolcrib.Errorf(toolcrib.CodeOf(err), "%v (toolcrib users edit NAME --group '' takes one out; --reuse says that it is meant)", err)
 	}
-	return failedf("%v (toolcrib users edit NAME --group '' takes one out)", peopleError(err))
+	return toolcrib.Errorf(toolcrib.CodeOf(err), "%v (toolcrib users edit NAME --group '' takes one out)", err)
 }
 
 // findGroup returns a group, or an empty one of that name.
@@ -226,7 +227,7 @@ func (a *app) groupsRemoveCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := access.CheckName(args[0])
 			if err != nil {
-				return peopleError(err)
+				return err
 			}
 			s, by, err := a.directory(cmd.Context())
 			if err != nil {

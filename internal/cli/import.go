@@ -43,16 +43,16 @@ func (a *app) importRun(ctx context.Context, path string) error {
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return failedf("%s: %v", pathText(path), plainCause(err))
+		return fmt.Errorf("%s: %v", pathText(path), plainCause(err))
 	}
 	defer func() { _ = f.Close() }() // read only
 	in, err := readExport(f)
 	if err != nil {
-		return failedf("%s: %v", pathText(path), err)
+		return fmt.Errorf("%s: %v", pathText(path), err)
 	}
 	in.By = by
 	if err := in.Check(); err != nil {
-		return failedf("%s: %v", pathText(path), err)
+		return fmt.Errorf("%s: %v", pathText(path), err)
 	}
 	// What the loop cannot load could not be shown or forked either.
 	var kept journal.Memory
@@ -60,7 +60,7 @@ func (a *app) importRun(ctx context.Context, path string) error {
 		return err
 	}
 	if _, err := agent.Load(ctx, &kept, in.Run); err != nil {
-		return failedf("%s: %v", pathText(path), err)
+		return fmt.Errorf("%s: %v", pathText(path), err)
 	}
 	s, err := a.database(ctx)
 	if err != nil {

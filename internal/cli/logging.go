@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -29,11 +30,11 @@ func (a *app) logger(c *config.Config, mask *guard.Masker, stderr io.Writer, peo
 	}
 	if file != "" {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			return nil, failedf("log.file: %v", err)
+			return nil, fmt.Errorf("log.file: %v", err)
 		}
 		f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
-			return nil, failedf("log.file: %v", err)
+			return nil, fmt.Errorf("log.file: %v", err)
 		}
 		a.closers = append(a.closers, f)
 		w, people = f, false

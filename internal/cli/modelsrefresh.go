@@ -47,14 +47,14 @@ func (a *app) refreshModels(ctx context.Context, name string, asJSON bool) error
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return failedf("%v", err)
+			return fmt.Errorf("%v", err)
 		}
 		defer f.Close()
 		in = f
 	}
 	read, err := catalog.Parse(in)
 	if err != nil {
-		return failedf("%s: %v", guard.Visible(name), err)
+		return fmt.Errorf("%s: %v", guard.Visible(name), err)
 	}
 	if read.Info().Date == "" {
 		read = read.Dated(read.Info().Version, time.Now().UTC().Format(time.DateOnly))
@@ -64,10 +64,10 @@ func (a *app) refreshModels(ctx context.Context, name string, asJSON bool) error
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return failedf("%v", err)
+		return fmt.Errorf("%v", err)
 	}
 	if err := replaceFile(path, text.Bytes()); err != nil {
-		return failedf("%v", err)
+		return fmt.Errorf("%v", err)
 	}
 	info := read.Info()
 	if asJSON {

@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 // cutOff tells what became of a run that was neither ended nor parked.
@@ -151,7 +152,7 @@ func (d *drive) parked(s *agent.State) {
 		}
 		fmt.Fprintf(a.err, "  %s\n", guard.Visible(text))
 	}
-	open := openCalls(s)
+	open := service.OpenCalls(s)
 	if n := len(ask.Calls) - len(open); n > 0 {
 		fmt.Fprintf(a.err, "  %s\n", a.style.Dim(render.Count(n, "call")+" of it decided already"))
 	}

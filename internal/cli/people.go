@@ -61,7 +61,7 @@ func (a *app) actsFor(ctx context.Context) (toolcrib.Principal, error) {
 	switch {
 	case err != nil:
 	case now.Refused != "":
-		err = failedf("forbidden: %s", now.Refused)
+		err = toolcrib.Errorf(toolcrib.CodeForbidden, "%s", now.Refused)
 	default:
 		err = a.tellUnadded(ctx, s, name)
 	}
@@ -112,14 +112,13 @@ func (a *app) actor(cmd *cobra.Command) error {
 	case a.tokenFlag == "-" && readsStdin(cmd):
 		return usagef("--token-file - and the other -: both read standard input; give the token as --token-file FILE, or the other one without -")
 	case a.tokenFlag != "" && top.Name() == "trust":
-		return failedf("forbidden: an access token trusts no folder")
+		return toolcrib.Errorf(toolcrib.CodeForbidden, "an access token trusts no folder")
 	}
 	switch top.Name() {
 	case "config", "trust", "doctor", "version", "completion", "help":
 		return nil
 	}
-	who, err := a.principal(cmd.Context())
-	cmd.SetContext(byTokenOnly(cmd.Context(), who.Token))
+	_, err := a.principal(cmd.Context())
 	return err
 }
 
@@ -143,7 +142,7 @@ func (a *app) byToken(ctx context.Context, self string) (who toolcrib.Principal,
 	}
 	c, err := a.verified(ctx, s, text)
 	if err != nil {
-		return who, tokenError(err)
+		return who, err
 	}
 	caller := "" // the token is all there is
 	if c.Subject == access.Bearer {
@@ -151,11 +150,11 @@ func (a *app) byToken(ctx context.Context, self string) (who toolcrib.Principal,
 	}
 	user, err := c.ActsFor(caller)
 	if err != nil {
-		return who, tokenError(err)
+		return who, err
 	}
 	now, err := a.people(s).Standing(ctx, toolcrib.Principal{User: user, Actor: self, Token: c.ID})
 	if err == nil && now.Refused != "" {
-		err = failedf("forbidden: %s", now.Refused)
+		err = toolcrib.Errorf(toolcrib.CodeForbidden, "%s", now.Refused)
 	}
 	who = now.Principal
 	who.Admin, who.Roles = false, nil
@@ -227,36 +226,12 @@ func (a *app) signer() (*access.Signer, error) {
 	return access.NewSigner(keys.Derive(access.KeyPurpose), 0)
 }
 
-// tokenError is an error about a token in the words of contract §9.
-func tokenError(err error) error {
-	var no *toolcrib.Error
-	if errors.As(err, &no) {
-		return failedf("%s: %s", no.Code, no.Message)
-	}
-	return err
-}
-
-// peopleError is an error about users and tokens, told as everywhere: what cannot be is
-// wrong usage.
-func peopleError(err error) error {
-	var no *toolcrib.Error
-	switch {
-	case !errors.As(err, &no):
-		return err
-	case no.Code == toolcrib.CodeBadRequest:
-		return usagef("%s", no.Message)
-	case no.Code == toolcrib.CodeNotFound:
-		return failedf("not found: %s", no.Message)
-	}
-	return tokenError(err)
-}
-
 // sameToken refuses to go on with a run by a token that it was not started by: nothing
 // would hold it to the token's scope.
 func sameToken(who toolcrib.Principal, s *agent.State) error {
 	if who.Token != "" && s.Start.Principal.Token != who.Token {
-		return failedf("%s: run %s was not started by this access token, so it would go on without its scope; resume it without the token",
-			toolcrib.CodeScopeInsufficient, s.Run)
+		return toolcrib.Errorf(toolcrib.CodeScopeInsufficient,
+			"run %s was not started by this access token, so it would continue without its scope; resume it without the token", s.Run)
 	}
 	return nil
 }
@@ -269,9 +244,9 @@ func (a *app) administering(ctx context.Context) (toolcrib.Principal, error) {
 	case err != nil:
 		return who, err
 	case who.Token != "":
-		return who, failedf("forbidden: this is for administrators, and an access token is none")
+		return who, toolcrib.Errorf(toolcrib.CodeForbidden, "this is for administrators, and an access token is none")
 	case !who.Admin:
-		return who, failedf("forbidden: this is for administrators, and %s is none", who.User)
+		return who, toolcrib.Errorf(toolcrib.CodeForbidden, "this is for administrators, and %s is none", who.User)
 	}
 	return who, nil
 }

@@ -93,7 +93,7 @@ func (a *app) prune(ctx context.Context, names []string, f *pruneFlags) error {
 		return err
 	}
 	if terminal := a.inTerminal && a.errTerminal; terminal && !f.yes && !a.confirm(pruneQuestion(o, f.olderThan)) {
-		return failedf("nothing was removed")
+		return fmt.Errorf("nothing was removed")
 	}
 	result, err := s.Prune(ctx, o)
 	if errors.Is(err, toolcrib.ErrConflict) {
@@ -122,7 +122,7 @@ func (a *app) prune(ctx context.Context, names []string, f *pruneFlags) error {
 func (a *app) notPruned(ctx context.Context, s *sqlite.Store, runs []toolcrib.RunID, err error) error {
 	var above *store.RunAboveError
 	if errors.As(err, &above) {
-		return failedf("conflict: nothing was removed: run %s is a part of run %s, which has not ended%s (%s) and goes on by it; resume that one, or cancel it, first: %s runs resume %s, or %s runs cancel %s",
+		return toolcrib.Errorf(toolcrib.CodeConflict, "nothing was removed: run %s is a part of run %s, which has not ended%s (%s) and goes on by it; resume that one, or cancel it, first: %s runs resume %s, or %s runs cancel %s",
 			above.Run, above.Above, waitsFor(above.Status), above.Status, a.self(), above.Above, a.self(), above.Above)
 	}
 	for _, run := range runs {
@@ -130,9 +130,9 @@ func (a *app) notPruned(ctx context.Context, s *sqlite.Store, runs []toolcrib.Ru
 		if missing != nil || rec.Status.Ended() {
 			continue
 		}
-		return failedf("conflict: nothing was removed: run %s has not ended%s (%s); let it end, or cancel it first: %s runs cancel %s", run, waitsFor(rec.Status), rec.Status, a.self(), run)
+		return toolcrib.Errorf(toolcrib.CodeConflict, "nothing was removed: run %s has not ended%s (%s); let it end, or cancel it first: %s runs cancel %s", run, waitsFor(rec.Status), rec.Status, a.self(), run)
 	}
-	return failedf("conflict: nothing was removed: %s; let it end, or cancel it first", strings.TrimSuffix(err.Error(), ": "+toolcrib.ErrConflict.Error()))
+	return toolcrib.Errorf(toolcrib.CodeConflict, "nothing was removed: %s; let it end, or cancel it first", strings.TrimSuffix(err.Error(), ": "+toolcrib.ErrConflict.Error()))
 }
 
 // waitsFor adds to what is said of a run that has not ended what it waits for; "" = it
@@ -207,7 +207,7 @@ func (a *app) carriers(ctx context.Context, s *sqlite.Store, runs []toolcrib.Run
 		}
 	}
 	var newer []store.RunRecord // the newest first
-	err := a.eachRun(ctx, s, store.Filter{Since: since}, func(rec store.RunRecord) error {
+	err := a.eachRun(ctx, store.Filter{Since: since}, func(rec store.RunRecord) error {
 		newer = append(newer, rec)
 		return nil
 	})

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -48,29 +47,4 @@ func (f *decideFlags) remembered() *journal.Remember {
 		return nil
 	}
 	return &journal.Remember{Scope: f.remember, Calls: f.rememberCalls}
-}
-
-// remembered is what a decision on an approval lets be remembered. Where every call
-// that it is about is asked about each time, that is nothing: then it does not say so
-// either. The decision itself stands.
-func (v *approvalView) remembered(f *decideFlags) *journal.Remember {
-	ids := f.calls
-	if len(ids) == 0 {
-		ids = v.open()
-	}
-	if v.Kind == journal.ApprovalCall && !render.Storable(v.decidedNow(ids)) {
-		return nil
-	}
-	return f.remembered()
-}
-
-// decidedNow are the calls of an approval with these IDs.
-func (v *approvalView) decidedNow(ids []string) []journal.ApprovalItem {
-	var items []journal.ApprovalItem
-	for _, c := range v.Calls {
-		if slices.Contains(ids, c.ID) {
-			items = append(items, c.ApprovalItem)
-		}
-	}
-	return items
 }

@@ -177,7 +177,7 @@ func (a *app) revokeRemembered(ctx context.Context, id string, asJSON bool) erro
 	changed, err := s.Forget(ctx, of, id, nameOf(who))
 	switch {
 	case errors.Is(err, toolcrib.ErrNotFound):
-		return failedf("not found: no approval is remembered as %s; `toolcrib approvals remembered list` shows what there is", guard.Visible(id))
+		return toolcrib.Errorf(toolcrib.CodeNotFound, "no approval is remembered as %s; `toolcrib approvals remembered list` shows what there is", guard.Visible(id))
 	case err != nil:
 		return err
 	case asJSON:

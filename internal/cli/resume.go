@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -150,7 +152,7 @@ func (a *app) resume(ctx context.Context, rec store.RunRecord, f *runFlags) erro
 		return err
 	}
 	if state.Ended() {
-		return failedf("conflict: run %s (%s) has ended; there is nothing to go on with", rec.ID, state.Status)
+		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) has ended; there is nothing to go on with", rec.ID, state.Status)
 	}
 	if err := sameToken(who, state); err != nil {
 		return err
@@ -170,8 +172,8 @@ func (a *app) resume(ctx context.Context, rec store.RunRecord, f *runFlags) erro
 	}
 	return d.show(ctx, f.json, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
 		if err := f.addTo(ctx, r, named, nameOf(who)); err != nil {
-			if isConflict(err) {
-				err = failedf("conflict: %v", err)
+			if service.IsConflict(err) {
+				err = toolcrib.Errorf(toolcrib.CodeConflict, "%v", err)
 			}
 			return nil, err
 		}
@@ -182,14 +184,14 @@ func (a *app) resume(ctx context.Context, rec store.RunRecord, f *runFlags) erro
 // takeUp holds the run for this process, so that no other drives it.
 func (a *app) takeUp(rec store.RunRecord) error {
 	if rec.Driver != "" && rec.Driver != driverName {
-		return failedf("conflict: run %s belongs to a %s, which goes on with it by itself", rec.ID, rec.Driver)
+		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s belongs to a %s, which goes on with it by itself", rec.ID, rec.Driver)
 	}
 	locks, err := a.driverLocks()
 	if err != nil {
 		return err
 	}
-	if err := locks.take(rec.ID); err != nil {
-		return failedf("conflict: run %s is going on: %v; `toolcrib runs events %s --follow` shows it, `toolcrib runs cancel %s` ends it",
+	if err := locks.Take(rec.ID); err != nil {
+		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s is going on: %v; `toolcrib runs events %s --follow` shows it, `toolcrib runs cancel %s` ends it",
 			rec.ID, err, rec.ID, rec.ID)
 	}
 	return nil
@@ -223,7 +225,7 @@ func (a *app) driveAgain(ctx context.Context, s *agent.State, who toolcrib.Princ
 		return nil, err
 	}
 	if info, err := os.Stat(s.Start.Workspace); err != nil || !info.IsDir() {
-		return nil, failedf("the workspace of run %s, %s, is not there any more; put it back, or cancel the run", s.Run, s.Start.Workspace)
+		return nil, fmt.Errorf("the workspace of run %s, %s, is not there any more; put it back, or cancel the run", s.Run, s.Start.Workspace)
 	}
 	needed := s.Model
 	if f.model != "" {
@@ -299,17 +301,11 @@ func (d *drive) onward(ctx context.Context, r *agent.Runner, state *agent.State,
 			continue
 		case errors.As(context.Cause(ctx), &cancel):
 			return r.Cancel(context.WithoutCancel(ctx), state.Run, cancel.By)
-		case err != nil && !isConflict(err):
+		case err != nil && !service.IsConflict(err):
 			return state, err
 		}
 		return state, context.Cause(ctx)
 	}
-}
-
-// isConflict tells whether somebody else changed the run in the meantime.
-func isConflict(err error) bool {
-	var state *agent.StateError
-	return errors.As(err, &state) || errors.Is(err, toolcrib.ErrConflict)
 }
 
 // decide answers what a parked run waits for; false = nobody did.
@@ -346,7 +342,7 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State) (bo
 // = nobody answered.
 func (d *drive) person(ctx context.Context, s *agent.State, word *agent.Decision) (bool, error) {
 	open := *s.Approval
-	open.Calls = openCalls(s)
+	open.Calls = service.OpenCalls(s)
 	answer, ok, err := d.ask.Decide(ctx, s.Run, &open)
 	if err != nil || !ok {
 		return false, err
@@ -367,7 +363,7 @@ func coveredByAll(s *agent.State, word *agent.Decision) bool {
 			person[c.ID] = c.Verdict.ForAPerson()
 		}
 	}
-	open := openCalls(s)
+	open := service.OpenCalls(s)
 	word.Calls = make(map[string]journal.CallDecision, len(open))
 	for _, c := range open {
 		if !person[c.ID] {
@@ -379,37 +375,6 @@ func coveredByAll(s *agent.State, word *agent.Decision) bool {
 		return true
 	}
 	return len(word.Calls) > 0
-}
-
-// openCalls are the calls of the open approval that nobody has decided on yet.
-func openCalls(s *agent.State) []journal.ApprovalItem {
-	decided := decidedCalls(s)
-	var open []journal.ApprovalItem
-	for _, item := range s.Approval.Calls {
-		if decided[item.ID] == "" {
-			open = append(open, item)
-		}
-	}
-	return open
-}
-
-// decidedCalls are the words on the calls of the open approval, by their IDs.
-func decidedCalls(s *agent.State) map[string]string {
-	decided := map[string]string{}
-	if s.Approval == nil {
-		return decided
-	}
-	for _, c := range s.Trace {
-		switch {
-		case c.DecidedBy != nil && c.DecidedBy.ApprovalID == s.Approval.ApprovalID:
-			decided[c.ID] = c.Decision.Decision
-		case c.Doubt != nil:
-			decided[c.ID] = c.Doubt.Decision
-		case c.Answer != nil:
-			decided[c.ID] = c.Answer.Decision
-		}
-	}
-	return decided
 }
 
 // runnerOf makes a runner that writes something down about a run, and asks no

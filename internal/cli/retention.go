@@ -80,7 +80,7 @@ func (a *app) pruneByPolicy(ctx context.Context, f *pruneFlags) error {
 	}
 	const question = "Remove for good what the configuration keeps no longer?"
 	if a.inTerminal && a.errTerminal && !f.yes && !a.confirm(question) {
-		return failedf("nothing was removed")
+		return fmt.Errorf("nothing was removed")
 	}
 	r.By = by
 	var all store.RetentionResult

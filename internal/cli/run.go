@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"unicode/utf8"
@@ -133,7 +134,7 @@ func (a *app) readStdin() ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(a.in, maxStdin+1))
 	switch {
 	case err != nil:
-		return nil, failedf("standard input: %v", err)
+		return nil, fmt.Errorf("standard input: %v", err)
 	case len(data) > maxStdin:
 		return nil, usagef("standard input holds more than %d bytes", maxStdin)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -64,44 +64,6 @@ toolcrib runs list --json --limit 1000`,
 	return cmd
 }
 
-// statuses are all that a run may have.
-func statuses() []toolcrib.Status {
-	return []toolcrib.Status{
-		toolcrib.StatusQueued, toolcrib.StatusRunning, toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForTool,
-		toolcrib.StatusWaitingForInput, toolcrib.StatusWaitingForProvider, toolcrib.StatusCompleted, toolcrib.StatusFailed, toolcrib.StatusCancelled,
-	}
-}
-
-// Words of --status beside the statuses themselves.
-const (
-	statusInterrupted = "interrupted" // was cut off, and nobody drives it
-	statusParked      = "parked"      // waits for anything
-)
-
-// statusesOf are the statuses that a word of --status means; nil = it is none.
-func statusesOf(word string) []toolcrib.Status {
-	var fit []toolcrib.Status
-	for _, s := range statuses() {
-		if string(s) == word || word == statusInterrupted && s == toolcrib.StatusRunning || word == statusParked && s.Parked() {
-			fit = append(fit, s)
-		}
-	}
-	return fit
-}
-
-// fits tells whether a run is one of those that --status names: one that was cut
-// off is interrupted and not running, though the store knows it as running.
-func (f *listFlags) fits(v runView) bool {
-	words := splitList(f.status)
-	switch {
-	case v.Status != toolcrib.StatusRunning || len(words) == 0:
-		return true
-	case v.Interrupted:
-		return slices.Contains(words, statusInterrupted)
-	}
-	return slices.Contains(words, string(v.Status))
-}
-
 func (f *listFlags) filter(now time.Time) (store.Filter, error) {
 	out := store.Filter{User: f.user, Agent: f.agent, Limit: f.limit, Parent: toolcrib.RunID(f.parent), TopLevel: f.topLevel, Cursor: f.cursor}
 	if f.parent != "" && f.topLevel {
@@ -109,18 +71,6 @@ func (f *listFlags) filter(now time.Time) (store.Filter, error) {
 	}
 	if f.limit < 1 || f.limit > store.MaxLimit {
 		return out, usagef("--limit: must be 1 to %d", store.MaxLimit)
-	}
-	for _, text := range splitList(f.status) {
-		fit := statusesOf(text)
-		if fit == nil {
-			var names []string
-			for _, s := range statuses() {
-				names = append(names, string(s))
-			}
-			names = append(names, statusInterrupted, statusParked)
-			return out, usagef("--status: %q is none; there are %s", text, strings.Join(names, ", "))
-		}
-		out.Status = append(out.Status, fit...)
 	}
 	if f.since != "" {
 		since, err := parseSince(f.since, now)
@@ -156,22 +106,20 @@ func (a *app) listRuns(ctx context.Context, f *listFlags) error {
 	if err != nil {
 		return err
 	}
-	s, locks, err := a.storedRuns(ctx)
-	if err != nil {
-		return err
-	}
 	who, err := a.principal(ctx)
 	if err != nil {
 		return err
 	}
-	if !who.Admin && filter.User == "" {
-		filter.User = who.User
+	s, err := a.databaseToRead(ctx)
+	if err != nil {
+		return err
 	}
-	views, next := []runView{}, ""
-	if visibleTo(who, filter.User) {
-		if views, next, err = f.views(ctx, s, locks, filter); err != nil {
-			return err
-		}
+	views, next, err := a.service.Runs(ctx, who, service.RunsQuery{Filter: filter, Words: splitList(f.status)})
+	if errors.Is(err, store.ErrBadCursor) {
+		err = usagef("--cursor: %v", err)
+	}
+	if err != nil {
+		return err
 	}
 	if next != "" {
 		defer a.notice("there are more runs: --cursor %s shows the next", next)
@@ -209,53 +157,7 @@ func (a *app) listRuns(ctx context.Context, f *listFlags) error {
 // startedByRun marks the prompt of a run that another one started.
 const startedByRun = "↳ "
 
-// views are the runs that fit, newest first, and the cursor of those after them; "" = there
-// are no others.
-func (f *listFlags) views(ctx context.Context, s *sqlite.Store, locks *driverLocks, filter store.Filter) (views []runView, next string, err error) {
-	views, filter.Token = []runView{}, tokenOf(ctx)
-	for {
-		// A page of what is missing, so that its cursor is that of the last run shown.
-		if filter.Limit = f.limit - len(views); filter.Limit <= 0 {
-			filter.Limit = store.MaxLimit
-		}
-		page, err := s.Runs(ctx, filter)
-		if errors.Is(err, store.ErrBadCursor) {
-			err = usagef("--cursor: %v", err)
-		}
-		if err != nil {
-			return nil, "", err
-		}
-		for _, rec := range page.Runs {
-			v := viewOfRecord(rec)
-			v.Interrupted = locks.interrupted(rec)
-			switch {
-			case !f.fits(v):
-			case len(views) == f.limit:
-				return views, next, nil
-			default:
-				views = append(views, v)
-			}
-		}
-		if page.Next == "" {
-			return views, "", nil
-		}
-		if filter.Cursor = page.Next; len(views) == f.limit && next == "" {
-			next = page.Next // if one of the rest fits
-		}
-	}
-}
-
-// storedRuns opens the store for looking, with the locks of the drivers.
-func (a *app) storedRuns(ctx context.Context) (*sqlite.Store, *driverLocks, error) {
-	s, err := a.databaseToRead(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	locks, err := a.driverLocks()
-	return s, locks, err
-}
-
-func statusText(v runView) string {
+func statusText(v service.Run) string {
 	switch {
 	case v.Interrupted:
 		return "interrupted"
@@ -326,7 +228,7 @@ func (a *app) runsShowCommand() *cobra.Command {
 }
 
 func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) error {
-	s, locks, err := a.storedRuns(ctx)
+	s, err := a.databaseToRead(ctx)
 	if err != nil {
 		return err
 	}
@@ -334,21 +236,18 @@ func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) erro
 	if err != nil {
 		return err
 	}
-	interrupted, driven := locks.interrupted(rec), locks.driven(rec.ID)
-	if asJSON && !rec.PrunedAt.IsZero() {
-		view := viewOfRecord(rec)
-		view.Trace = []traceView{}
-		return printJSON(a.out, view, true)
-	}
 	if asJSON {
-		state, err := a.load(ctx, s, rec.ID)
+		who, err := a.principal(ctx)
 		if err != nil {
 			return err
 		}
-		view := viewOfState(state)
-		view.Interrupted, view.Children = interrupted, a.begun(ctx, view.Children)
+		view, err := a.service.Run(ctx, who, string(rec.ID))
+		if err != nil {
+			return err
+		}
 		return printJSON(a.out, view, true)
 	}
+	interrupted, driven := a.service.Interrupted(rec), a.locks.Driven(rec.ID)
 	return a.paged(func(w io.Writer) error {
 		fmt.Fprintf(w, "%s  %s\n", a.outStyle.Bold(string(rec.ID)), statusOfRecord(rec, interrupted))
 		if err := a.tellRun(ctx, w, s, rec, whole); err != nil {
@@ -375,7 +274,7 @@ func (a *app) tellRun(ctx context.Context, w io.Writer, s *sqlite.Store, rec sto
 }
 
 func statusOfRecord(rec store.RunRecord, interrupted bool) string {
-	v := viewOfRecord(rec)
+	v := service.RunOf(rec)
 	v.Interrupted = interrupted
 	return statusText(v)
 }

@@ -156,7 +156,7 @@ func (a *app) readSecret(name string) ([]byte, error) {
 	}
 	value, err := io.ReadAll(io.LimitReader(a.in, secret.MaxValueBytes+3))
 	if err != nil {
-		return nil, failedf("standard input: %v", err)
+		return nil, fmt.Errorf("standard input: %v", err)
 	}
 	value = bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r"))
 	if len(value) == 0 {
@@ -174,7 +174,7 @@ func (a *app) typedHidden(what string) ([]byte, error) {
 	fd := int(a.in.Fd())
 	before, err := term.GetState(fd)
 	if err != nil {
-		return nil, failedf("the terminal: %v; give it on standard input", err)
+		return nil, fmt.Errorf("the terminal: %v; give it on standard input", err)
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -201,7 +201,7 @@ func (a *app) typedHidden(what string) ([]byte, error) {
 	case errors.Is(err, io.EOF):
 		return nil, &exitError{code: exitCanceled, message: "nothing was stored"}
 	case err != nil:
-		return nil, failedf("the terminal: %v", err)
+		return nil, fmt.Errorf("the terminal: %v", err)
 	case len(value) >= maxTyped:
 		return nil, usagef("a terminal gives at most %d bytes; give what is longer on standard input", maxTyped-1)
 	case len(value) == 0:
@@ -255,7 +255,7 @@ func (a *app) removeSecret(ctx context.Context, name string, asJSON bool) error 
 		err = kept.Remove(name)
 	}
 	if errors.Is(err, toolcrib.ErrNotFound) {
-		return failedf("not found: there is no secret %s; `toolcrib secret list` shows what there is", guard.Visible(name))
+		return toolcrib.Errorf(toolcrib.CodeNotFound, "there is no secret %s; `toolcrib secret list` shows what there is", guard.Visible(name))
 	}
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -80,11 +81,11 @@ func (a *app) dataKeys() (*store.Keys, error) {
 	}
 	text, err := config.ReadFile(path)
 	if err != nil {
-		return nil, failedf("the key file of the data folder cannot be read, restore it: %v", err)
+		return nil, fmt.Errorf("the key file of the data folder cannot be read, restore it: %v", err)
 	}
 	keys, err := store.ParseKeys(text)
 	if err != nil {
-		return nil, failedf("the key file %s is none of toolcrib, restore it: %v", path, err)
+		return nil, fmt.Errorf("the key file %s is none of toolcrib, restore it: %v", path, err)
 	}
 	return keys, nil
 }

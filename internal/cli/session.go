@@ -3,48 +3,24 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
-// findSession finds a session by its ID or the name that its user gave it. Another
-// user's is found by administrators, by its ID.
-func (a *app) findSession(ctx context.Context, s *sqlite.Store, name string) (store.SessionInfo, error) {
+// findSession finds a session by its ID, the name that its user gave it, or as last.
+func (a *app) findSession(ctx context.Context, name string) (store.SessionInfo, error) {
 	who, err := a.principal(ctx)
 	if err != nil {
 		return store.SessionInfo{}, err
 	}
-	if name == "last" {
-		return a.lastSession(ctx, s, who)
+	info, err := a.service.Session(ctx, who, name)
+	if name == "last" && toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
+		return info, hint(err, "", "`toolcrib run --session NAME` begins one")
 	}
-	info, err := s.Session(ctx, who.User, name)
-	if errors.Is(err, toolcrib.ErrNotFound) && who.Admin {
-		info, err = s.Session(ctx, "", name)
-	}
-	if err == nil {
-		var mine bool
-		if mine, err = ownSession(ctx, s, &info); err == nil && !mine {
-			err = toolcrib.ErrNotFound
-		}
-	}
-	if errors.Is(err, toolcrib.ErrNotFound) {
-		return store.SessionInfo{}, failedf("not found: there is no session %s; `toolcrib sessions list` shows what there is", name)
-	}
-	return info, err
-}
-
-func (a *app) lastSession(ctx context.Context, s *sqlite.Store, who toolcrib.Principal) (store.SessionInfo, error) {
-	page, err := sessionsOf(ctx, s, store.SessionFilter{User: who.User, Limit: 1})
-	if err == nil && len(page.Sessions) == 0 {
-		err = failedf("not found: there is no session yet; `toolcrib run --session NAME` begins one")
-	}
-	if err != nil {
-		return store.SessionInfo{}, err
-	}
-	return page.Sessions[0], nil
+	return info, hint(err, name, "`toolcrib sessions list` shows what there is")
 }
 
 // joining is a session that a run is to be a part of.
@@ -62,7 +38,7 @@ func (a *app) join(ctx context.Context, name string, who toolcrib.Principal) (*j
 	}
 	j := &joining{name: name}
 	if name == "last" {
-		j.info, err = a.lastSession(ctx, s, who)
+		j.info, err = a.findSession(ctx, name)
 	} else {
 		j.info, err = s.Session(ctx, who.User, name)
 	}
@@ -73,14 +49,14 @@ func (a *app) join(ctx context.Context, name string, who toolcrib.Principal) (*j
 		return j, nil
 	}
 	if err == nil {
-		err = joinable(ctx, s, name, &j.info)
+		err = a.service.Joinable(ctx, who, name, &j.info)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if j.info.Busy() {
 		busy := &store.SessionBusyError{Session: j.info.ID, Run: j.info.LastRun, Status: j.info.Status}
-		return nil, failedf("conflict: %v\nTo go on with it: %s runs resume %s", busy, a.self(), busy.Run)
+		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "%v\nTo go on with it: %s runs resume %s", busy, a.self(), busy.Run)
 	}
 	return j, nil
 }
@@ -92,7 +68,7 @@ func (a *app) into(ctx context.Context, j *joining, task *agent.Task) error {
 		info, err := a.store.NewSession(ctx, task.Principal.User, j.name)
 		if errors.Is(err, toolcrib.ErrConflict) { // another process was first
 			if info, err = a.store.Session(ctx, task.Principal.User, j.name); err == nil {
-				err = joinable(ctx, a.store, j.name, &info)
+				err = a.service.Joinable(ctx, task.Principal, j.name, &info)
 			}
 		}
 		if err != nil {
@@ -110,7 +86,7 @@ func (a *app) into(ctx context.Context, j *joining, task *agent.Task) error {
 	}
 	state, err := a.load(ctx, a.store, last.ID)
 	if errors.Is(err, store.ErrPruned) {
-		return failedf("session %s cannot go on: what was said in it was pruned; begin another one", j.name)
+		return fmt.Errorf("session %s cannot go on: what was said in it was pruned; begin another one", j.name)
 	}
 	if err != nil {
 		return err

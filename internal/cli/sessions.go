@@ -13,6 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/version"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -59,18 +60,12 @@ func (a *app) listSessions(ctx context.Context, f store.SessionFilter, asJSON bo
 	if err != nil {
 		return err
 	}
-	if !who.Admin && f.User == "" {
-		f.User = who.User
-	}
-	s, err := a.databaseToRead(ctx)
-	if err != nil {
+	if _, err := a.databaseToRead(ctx); err != nil {
 		return err
 	}
-	page := store.SessionPage{}
-	if visibleTo(who, f.User) {
-		if page, err = sessionsOf(ctx, s, f); err != nil {
-			return err
-		}
+	page, err := a.service.Sessions(ctx, who, f)
+	if err != nil {
+		return err
 	}
 	if asJSON {
 		return printJSON(a.out, append([]store.SessionInfo{}, page.Sessions...), true)
@@ -102,12 +97,12 @@ func (a *app) listSessions(ctx context.Context, f store.SessionFilter, asJSON bo
 // sessionView is a session with its runs.
 type sessionView struct {
 	store.SessionInfo
-	Items []runView `json:"items"` // its runs, oldest first
+	Items []service.Run `json:"items"` // its runs, oldest first
 }
 
 // sessionRuns finds a session and its runs, oldest first.
 func (a *app) sessionRuns(ctx context.Context, s *sqlite.Store, name string) (store.SessionInfo, []store.RunRecord, error) {
-	info, err := a.findSession(ctx, s, name)
+	info, err := a.findSession(ctx, name)
 	if err != nil {
 		return info, nil, err
 	}
@@ -133,9 +128,9 @@ func (a *app) sessionsShowCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				view := sessionView{SessionInfo: info, Items: make([]runView, 0, len(runs))}
+				view := sessionView{SessionInfo: info, Items: make([]service.Run, 0, len(runs))}
 				for _, rec := range runs {
-					view.Items = append(view.Items, viewOfRecord(rec))
+					view.Items = append(view.Items, service.RunOf(rec))
 				}
 				return printJSON(a.out, view, true)
 			}

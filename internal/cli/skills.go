@@ -244,7 +244,7 @@ func (s *shelf) findSkill(name string) (*skillView, error) {
 	if near := nearest(name, s.names()); near != "" {
 		text += fmt.Sprintf(" (did you mean %s?)", near)
 	}
-	return nil, failedf("%s", text)
+	return nil, fmt.Errorf("%s", text)
 }
 
 func (a *app) skillsShowCommand() *cobra.Command {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
@@ -209,11 +210,11 @@ func (a *app) approveSkill(ctx context.Context, s *shelf, v *skillView, changes 
 	case f.digest == "" && !open:
 		return false, nil
 	case f.digest != "" && v.skill == nil:
-		return false, failedf("skill %s cannot be used, so there is nothing to approve: %s", v.Name, v.Detail)
+		return false, fmt.Errorf("skill %s cannot be used, so there is nothing to approve: %s", v.Name, v.Detail)
 	case f.digest != "" && v.Source == sourceWorkspace && v.Reason == offUntrusted:
-		return false, failedf("skill %s: its folder counts as a whole: %s", v.Name, v.Detail)
+		return false, fmt.Errorf("skill %s: its folder counts as a whole: %s", v.Name, v.Detail)
 	case f.digest != "" && f.digest != v.Hash:
-		return false, failedf("conflict: skill %s has the hash %s now, not %s; look at it again", v.Name, v.Hash, f.digest)
+		return false, toolcrib.Errorf(toolcrib.CodeConflict, "skill %s has the hash %s now, not %s; look at it again", v.Name, v.Hash, f.digest)
 	case f.digest == "" && !ask:
 		a.notice("to use it as it is now: toolcrib skills check %s --digest %s", v.Name, v.Hash)
 		return false, nil
@@ -257,7 +258,7 @@ func (s *shelf) changes(v *skillView) (*fileChanges, error) {
 	}
 	now, err := filesOf(v.skill)
 	if err != nil {
-		return nil, failedf("skill %s cannot be read whole: %v", v.Name, err)
+		return nil, fmt.Errorf("skill %s cannot be read whole: %v", v.Name, err)
 	}
 	return compare(old.Files, now), nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 // put puts what a run waits for, and what is no approval, to the person at the
@@ -38,8 +38,7 @@ func (d *drive) put(ctx context.Context, r *agent.Runner, s *agent.State) (bool,
 // false = something else is wrong.
 func (d *drive) again(err error) bool {
 	var usage *agent.UsageError
-	var exit *exitError
-	if !errors.As(err, &usage) && !(errors.As(err, &exit) && exit.code == exitUsage) {
+	if !errors.As(err, &usage) && !wrongUsage(err) {
 		return false
 	}
 	d.a.complain(err.Error())
@@ -207,7 +206,7 @@ func (d *drive) putDoubt(ctx context.Context, r *agent.Runner, s *agent.State) (
 	word := agent.Decision{
 		ApprovalID: s.Approval.ApprovalID, Digest: s.Approval.Digest, Who: d.who, Calls: map[string]journal.CallDecision{},
 	}
-	for _, c := range openCalls(s) {
+	for _, c := range service.OpenCalls(s) {
 		one, ok := d.doubt(ctx, word.ApprovalID, &c, d.another(s))
 		if !ok {
 			break
@@ -278,21 +277,4 @@ func wayOn(self string, run toolcrib.RunID, ask *journal.ConfirmationRequired, w
 // isQuestion tells whether an approval asks for an answer in words.
 func isQuestion(kind journal.ApprovalKind, calls int) bool {
 	return kind == journal.ApprovalInput && calls > 0
-}
-
-// decisionsOf are the words that fit an approval.
-func decisionsOf(kind journal.ApprovalKind, calls int) []string {
-	switch {
-	case kind == journal.ApprovalInDoubt:
-		return []string{journal.DecisionRetry, journal.DecisionHappened, journal.DecisionNotHappened}
-	case isQuestion(kind, calls):
-		return []string{journal.DecisionAnswer, journal.DecisionDeny}
-	case kind == journal.ApprovalInput:
-		return []string{journal.DecisionDeny}
-	}
-	return []string{journal.DecisionApprove, journal.DecisionDeny}
-}
-
-func fitsKind(decision string, kind journal.ApprovalKind, calls int) bool {
-	return slices.Contains(decisionsOf(kind, calls), decision)
 }

@@ -268,7 +268,7 @@ func (a *app) revokeToken(ctx context.Context, part string, asJSON bool) error {
 	}
 	already := !t.Revoked.IsZero()
 	if _, err := s.Access().RevokeToken(ctx, t.Claims.ID, by); err != nil {
-		return peopleError(err)
+		return err
 	}
 	if asJSON {
 		if t, err = s.Access().Token(ctx, t.Claims.ID); err != nil {
@@ -287,6 +287,11 @@ func (a *app) revokeToken(ctx context.Context, part string, asJSON bool) error {
 	fmt.Fprintf(a.out, "%s: %s\n", t.Claims.ID, word)
 	return nil
 }
+
+const (
+	minPart    = 2 // characters of an ID that may stand for it
+	partsShown = 5 // tokens that an ambiguous part is said to fit
+)
 
 // findToken finds a token by its ID, or the beginning of it.
 func findToken(ctx context.Context, s *sqlite.Store, part string) (t access.Issued, err error) {
@@ -309,7 +314,7 @@ func findToken(ctx context.Context, s *sqlite.Store, part string) (t access.Issu
 	}
 	switch len(found) {
 	case 0:
-		return t, failedf("not found: there is no token %s; `toolcrib tokens list` shows what there is", guard.Visible(part))
+		return t, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no token %s; `toolcrib tokens list` shows what there is", guard.Visible(part))
 	case 1:
 		if begin == prefix { // every ID begins with it: what was to follow is missing
 			return t, usagef("%q is too short for the ID of a token; give at least %d characters after it", guard.Visible(part), minPart)
@@ -320,7 +325,7 @@ func findToken(ctx context.Context, s *sqlite.Store, part string) (t access.Issu
 	for _, one := range found[:min(len(found), partsShown)] {
 		text += "\n  " + one.Claims.ID
 	}
-	return t, failedf("%s", text)
+	return t, fmt.Errorf("%s", text)
 }
 
 func (a *app) tokensCheckCommand() *cobra.Command {
@@ -364,7 +369,7 @@ func (a *app) checkToken(ctx context.Context, asJSON bool) error {
 		}
 		return silent(exitFailed)
 	case err != nil:
-		return tokenError(err)
+		return err
 	}
 	t, err := s.Access().Token(ctx, c.ID)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/access/standing"
 	"github.com/toolcrib/toolcrib/guard"
@@ -88,7 +89,7 @@ func (a *app) createToken(cmd *cobra.Command, f *tokenFlags) error {
 	now := a.accessTime(s)()
 	text, claims, err := signer.Issue(request, now)
 	if err != nil {
-		return peopleError(err)
+		return err
 	}
 	if cmd.Flags().Changed("not-before") && request.NotBefore.Before(now) {
 		a.notice("--not-before: that is over already; the token is good from now on")
@@ -97,7 +98,7 @@ func (a *app) createToken(cmd *cobra.Command, f *tokenFlags) error {
 	a.tellUnknown(ctx, "--tool", request.Scope.Tools, func(n *namesKnown, name string) string { return missing("tool", name, n.tools...) })
 	change, err := s.Access().AddToken(ctx, access.Issued{Claims: claims, Label: f.label}, nameOf(request.By))
 	if err != nil {
-		return peopleError(err)
+		return err
 	}
 	v, err := a.tokenView(ctx, s, *change.Token)
 	if err != nil {
@@ -131,7 +132,7 @@ func (a *app) subject(ctx context.Context, s *sqlite.Store, f *tokenFlags, by st
 		return "", err
 	}
 	if why := standing.Inactive(u); why != "" {
-		return "", failedf("forbidden: %s", why)
+		return "", toolcrib.Errorf(toolcrib.CodeForbidden, "%s", why)
 	}
 	return u.Name, nil
 }
@@ -165,7 +166,7 @@ func (f *tokenFlags) request(flags *pflag.FlagSet) (r access.Request, err error)
 		return r, err
 	}
 	_, err = r.Scope.Check()
-	return r, peopleError(err)
+	return r, err
 }
 
 // parseSpan reads a span of time that is not 0.

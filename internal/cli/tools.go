@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
@@ -183,7 +184,7 @@ func noTool(name string, names []string) error {
 	if near := nearest(name, names); near != "" {
 		text += fmt.Sprintf("; did you mean %q?", near)
 	}
-	return failedf("%s", text)
+	return fmt.Errorf("%s", text)
 }
 
 func (a *app) showTool(v toolView) {
@@ -364,7 +365,7 @@ func (a *app) known(ctx context.Context, verb string, o store.Override) error {
 		names = append(names, name)
 	}
 	if o.Kind == store.OverrideGroup {
-		return failedf("not found: there is no group %q", o.Name)
+		return toolcrib.Errorf(toolcrib.CodeNotFound, "there is no group %q", o.Name)
 	}
 	return noTool(o.Name, names)
 }

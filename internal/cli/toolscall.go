@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 func (a *app) toolsCallCommand() *cobra.Command {
@@ -65,7 +66,7 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) err
 		return d.cutOff(state, err)
 	}
 	if f.json {
-		if err := printJSON(a.out, viewOfState(state), true); err != nil {
+		if err := printJSON(a.out, service.RunOfState(state), true); err != nil {
 			return err
 		}
 	} else if r := state.Trace[0].Result; r != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/store"
@@ -108,7 +109,7 @@ func (a *app) revokeTrust(ctx context.Context, trusted trust.Store, dir string, 
 	_, _ = a.storeOfTrust(ctx)
 	err := trusted.Revoke(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return failedf("not found: %s is not trusted", dir)
+		return toolcrib.Errorf(toolcrib.CodeNotFound, "%s is not trusted", dir)
 	}
 	if err != nil {
 		return err
@@ -130,28 +131,28 @@ func pathText(path string) string {
 // giveTrust trusts what lies there now, if somebody has looked at exactly that.
 func (a *app) giveTrust(ctx context.Context, trusted trust.Store, dir string, f *trustFlags) error {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return failedf("not found: %s is no folder", dir)
+		return toolcrib.Errorf(toolcrib.CodeNotFound, "%s is no folder", dir)
 	}
 	state, files, err := trusted.Check(dir)
 	if err != nil {
 		return err
 	}
 	if state == trust.Absent {
-		return failedf("not found: %s brings no toolcrib.yaml, no .mcp.json and no skills", dir)
+		return toolcrib.Errorf(toolcrib.CodeNotFound, "%s brings no toolcrib.yaml, no .mcp.json and no skills", dir)
 	}
 	for _, file := range files {
 		if file.State != trust.Absent && file.Problem != "" {
-			return failedf("%s in %s cannot be trusted: it %s", file.Name, dir, file.Problem)
+			return fmt.Errorf("%s in %s cannot be trusted: it %s", file.Name, dir, file.Problem)
 		}
 	}
 	view := viewOfTrust(dir, state, files)
 	switch {
 	case f.digest != "" && f.digest != view.Digest:
-		return failedf("conflict: what %s brings has the digest %s now, not %s; look at it again", dir, view.Digest, f.digest)
+		return toolcrib.Errorf(toolcrib.CodeConflict, "what %s brings has the digest %s now, not %s; look at it again", dir, view.Digest, f.digest)
 	case f.digest != "" || state == trust.Trusted:
 	case a.inTerminal && a.errTerminal && !f.json:
 		if !a.agreesToFolder(trusted, dir, files) {
-			return failedf("not trusted")
+			return fmt.Errorf("not trusted")
 		}
 	default:
 		if err := a.tellTrust(trusted, dir, files, &view, f.json); err != nil {

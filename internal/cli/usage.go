@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -100,7 +102,7 @@ func (a *app) usage(ctx context.Context, f *usageFlags) error {
 	}
 	if !who.Admin {
 		if q.User != "" && q.User != who.User {
-			return failedf("forbidden: what others use is for administrators, and %s is none", who.User)
+			return toolcrib.Errorf(toolcrib.CodeForbidden, "what others use is for administrators, and %s is none", who.User)
 		}
 		q.User = who.User
 	}
@@ -108,7 +110,7 @@ func (a *app) usage(ctx context.Context, f *usageFlags) error {
 	if err != nil {
 		return err
 	}
-	if tokenOf(ctx) != "" {
+	if who.Token != "" {
 		if q.By, err = f.byOfToken(); err != nil {
 			return err
 		}
@@ -120,7 +122,7 @@ func (a *app) usage(ctx context.Context, f *usageFlags) error {
 	if !q.Until.IsZero() {
 		view.Until = &q.Until
 	}
-	if err := view.read(ctx, s, q); err != nil {
+	if err := view.read(ctx, s, who, q); err != nil {
 		return err
 	}
 	if f.json {
@@ -138,15 +140,15 @@ func (a *app) usage(ctx context.Context, f *usageFlags) error {
 // because only of a run is it known which token started it.
 func (f *usageFlags) byOfToken() (store.UsageBy, error) {
 	if f.byGiven && f.by != string(store.UsageByRun) {
-		return "", failedf("forbidden: by an access token there is --by run only: that of the runs that it started")
+		return "", toolcrib.Errorf(toolcrib.CodeForbidden, "by an access token there is --by run only: that of the runs that it started")
 	}
 	return store.UsageByRun, nil
 }
 
 // read fills in the rows and their sum.
-func (v *usageView) read(ctx context.Context, s *sqlite.Store, q store.UsageQuery) (err error) {
-	if tokenOf(ctx) != "" {
-		return v.readOwn(ctx, s, q)
+func (v *usageView) read(ctx context.Context, s *sqlite.Store, who toolcrib.Principal, q store.UsageQuery) (err error) {
+	if who.Token != "" {
+		return v.readOwn(ctx, s, who, q)
 	}
 	if v.Rows, err = s.Usage(ctx, q); err != nil {
 		return err
@@ -162,7 +164,7 @@ func (v *usageView) read(ctx context.Context, s *sqlite.Store, q store.UsageQuer
 
 // readOwn is [usageView.read] for the runs that the access token started, among the
 // [store.MaxUsageRows] of its user that used most.
-func (v *usageView) readOwn(ctx context.Context, s *sqlite.Store, q store.UsageQuery) error {
+func (v *usageView) readOwn(ctx context.Context, s *sqlite.Store, who toolcrib.Principal, q store.UsageQuery) error {
 	most := q.Bound()
 	q.Limit = store.MaxUsageRows
 	rows, err := s.Usage(ctx, q)
@@ -171,11 +173,11 @@ func (v *usageView) readOwn(ctx context.Context, s *sqlite.Store, q store.UsageQ
 	}
 	v.Total.Key = "total"
 	for _, row := range rows {
-		mine, err := own(ctx, s, &store.RunRecord{ID: toolcrib.RunID(row.Key)})
-		if err != nil {
+		rec, err := s.Run(ctx, toolcrib.RunID(row.Key))
+		if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
 			return err
 		}
-		if mine {
+		if err == nil && service.Owns(who, &rec) {
 			addUsage(&v.Total, &row)
 			if len(v.Rows) < most {
 				v.Rows = append(v.Rows, row)

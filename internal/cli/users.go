@@ -144,7 +144,7 @@ func (a *app) addUser(cmd *cobra.Command, name string, f *userFlags) error {
 	}
 	u, err := edit.Apply(access.User{Name: name})
 	if err != nil {
-		return peopleError(err)
+		return err
 	}
 	s, by, err := a.directory(cmd.Context())
 	if err != nil {
@@ -163,7 +163,7 @@ func (a *app) addUser(cmd *cobra.Command, name string, f *userFlags) error {
 		_, err = s.Access().SetPasswordHash(cmd.Context(), u.Name, hash, by)
 	}
 	if err != nil {
-		return peopleError(err)
+		return err
 	}
 	return a.changedUser(cmd.Context(), s, *c.User, "added", f.json)
 }
@@ -199,7 +199,7 @@ func (a *app) changedUser(ctx context.Context, s *sqlite.Store, u access.User, w
 func (a *app) knownUser(ctx context.Context, s *sqlite.Store, text string) (access.User, error) {
 	name, err := access.CheckName(text)
 	if err != nil {
-		return access.User{}, peopleError(err)
+		return access.User{}, err
 	}
 	u, err := s.Access().User(ctx, name)
 	if !errors.Is(err, toolcrib.ErrNotFound) {
@@ -214,9 +214,9 @@ func (a *app) knownUser(ctx context.Context, s *sqlite.Store, text string) (acce
 	case like.Removed && like.Name == name:
 		missing += " any more"
 	case !like.Removed:
-		return u, failedf("%s; did you mean %s?", missing, like.Name)
+		return u, fmt.Errorf("%s; did you mean %s?", missing, like.Name)
 	}
-	return u, failedf("%s; `toolcrib users list` shows who there is", missing)
+	return u, fmt.Errorf("%s; `toolcrib users list` shows who there is", missing)
 }
 
 func (a *app) usersListCommand() *cobra.Command {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/guard"
 )
@@ -57,7 +58,7 @@ func (a *app) editUser(cmd *cobra.Command, name string, f *userFlags) error {
 		return err
 	}
 	if _, err := edit.Apply(u); err != nil { // before anything is told about it, or asked for
-		return peopleError(err)
+		return err
 	}
 	hash := ""
 	if f.passwordStdin {
@@ -77,7 +78,7 @@ func (a *app) editUser(cmd *cobra.Command, name string, f *userFlags) error {
 	}
 	if hash != "" {
 		if _, err := s.Access().SetPasswordHash(cmd.Context(), u.Name, hash, by); err != nil {
-			return peopleError(err)
+			return err
 		}
 	}
 	return a.changedUser(cmd.Context(), s, u, "changed", f.json)
@@ -89,9 +90,9 @@ const allAgentsUsage = "every agent may be used when no grant names one any more
 func agentsError(err error) error {
 	var free *access.AllAgentsError
 	if errors.As(err, &free) {
-		return failedf("%v (--all-agents)", peopleError(err))
+		return toolcrib.Errorf(toolcrib.CodeOf(err), "%v (--all-agents)", err)
 	}
-	return peopleError(err)
+	return err
 }
 
 func (a *app) usersStateCommand(verb, short, word string, disabled bool) *cobra.Command {
@@ -113,7 +114,7 @@ func (a *app) usersStateCommand(verb, short, word string, disabled bool) *cobra.
 			}
 			c, err := s.Access().EditUser(cmd.Context(), u.Name, access.Edit{Disabled: &disabled}, by)
 			if err != nil {
-				return peopleError(err)
+				return err
 			}
 			return a.changedUser(cmd.Context(), s, *c.User, word, asJSON)
 		},
@@ -139,7 +140,7 @@ func (a *app) usersRemoveCommand() *cobra.Command {
 			}
 			c, err := s.Access().RemoveUser(cmd.Context(), u.Name, by)
 			if err != nil {
-				return peopleError(err)
+				return err
 			}
 			if asJSON {
 				return a.printUser(cmd.Context(), s, *c.User)
@@ -175,7 +176,7 @@ func (a *app) usersPasswordCommand() *cobra.Command {
 				}
 			}
 			if _, err := s.Access().SetPasswordHash(cmd.Context(), u.Name, hash, by); err != nil {
-				return peopleError(err)
+				return err
 			}
 			return a.changedUser(cmd.Context(), s, u, word, asJSON)
 		},
@@ -194,7 +195,7 @@ func (a *app) newPassword(ctx context.Context, name string) (string, error) {
 	defer clear(text)
 	a.masker.Learn(guard.Secret{Name: "password." + name, Value: string(text)})
 	hash, err := access.NewHasher(1).Hash(ctx, string(text))
-	return hash, peopleError(err)
+	return hash, err
 }
 
 func (a *app) readPassword(name string) ([]byte, error) {
@@ -215,7 +216,7 @@ func (a *app) readPassword(name string) ([]byte, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(a.in, access.MaxPasswordBytes+3))
 	if err != nil {
-		return nil, failedf("standard input: %v", err)
+		return nil, fmt.Errorf("standard input: %v", err)
 	}
 	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
 	if len(text) == 0 {

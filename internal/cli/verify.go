@@ -121,7 +121,7 @@ func (a *app) runsReplayCommand() *cobra.Command {
 // replayAll replays every run that has its content.
 func (a *app) replayAll(ctx context.Context, s *sqlite.Store) ([]checkedView, error) {
 	var out []checkedView
-	err := a.eachRun(ctx, s, store.Filter{}, func(rec store.RunRecord) error {
+	err := a.eachRun(ctx, store.Filter{}, func(rec store.RunRecord) error {
 		if !rec.PrunedAt.IsZero() {
 			return nil
 		}
@@ -214,39 +214,11 @@ func (a *app) tellChecked(views []checkedView, asJSON, toErr bool) error {
 	return nil
 }
 
-// eachRun goes through all runs that fit and that the principal may see, newest
-// first.
-func (a *app) eachRun(ctx context.Context, s *sqlite.Store, f store.Filter, do func(store.RunRecord) error) error {
+// eachRun calls do for all runs that fit and that the principal may see, newest first.
+func (a *app) eachRun(ctx context.Context, f store.Filter, do func(store.RunRecord) error) error {
 	who, err := a.principal(ctx)
 	if err != nil {
 		return err
 	}
-	if !who.Admin {
-		f.User = who.User
-	}
-	return everyRun(ctx, s, f, do)
-}
-
-// everyRun goes through all runs that fit, newest first; by an access token through
-// those that it started.
-func everyRun(ctx context.Context, s *sqlite.Store, f store.Filter, do func(store.RunRecord) error) error {
-	for f.Limit = store.MaxLimit; ; {
-		page, err := s.Runs(ctx, f)
-		if err != nil {
-			return err
-		}
-		for _, rec := range page.Runs {
-			mine, err := own(ctx, s, &rec)
-			if err == nil && mine {
-				err = do(rec)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if page.Next == "" {
-			return nil
-		}
-		f.Cursor = page.Next
-	}
+	return a.service.EachRun(ctx, who, f, do)
 }

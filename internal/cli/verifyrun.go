@@ -125,7 +125,7 @@ func (a *app) databaseToVerify(ctx context.Context, f *verifyFlags) (*sqlite.Sto
 	}
 	const question = "Accept what is stored as it is? Nobody vouches for what stood in it before."
 	if a.inTerminal && a.errTerminal && !f.yes && !a.confirm(question) {
-		return nil, failedf("nothing was accepted")
+		return nil, fmt.Errorf("nothing was accepted")
 	}
 	s, err := a.openWith(ctx, sqlite.Options{AdoptBy: by})
 	if err == nil {
@@ -140,12 +140,12 @@ const maxHeadBytes = 4 << 10
 func readHead(path string) (*store.Head, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, failedf("--head: %v", err)
+		return nil, fmt.Errorf("--head: %v", err)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxHeadBytes+1))
 	if err != nil {
-		return nil, failedf("--head: %v", err)
+		return nil, fmt.Errorf("--head: %v", err)
 	}
 	var h store.Head
 	if len(data) > maxHeadBytes || json.Unmarshal(data, &h) != nil || h.MAC == "" {
@@ -168,7 +168,7 @@ func (a *app) exportHead(ctx context.Context, s *sqlite.Store, path string) erro
 		return err
 	}
 	if err := replaceFile(path, append(text, '\n')); err != nil {
-		return failedf("--export-head: %v", err)
+		return fmt.Errorf("--export-head: %v", err)
 	}
 	a.notice("the head (event %d) is in %s; keep it where whoever can write the data folder cannot write", h.Seq, path)
 	return nil

@@ -56,9 +56,20 @@ func adapter(name string) string {
 	return ""
 }
 
-// wiring tells which packages may put adapters together.
+// wiring reports whether a package may put adapters together.
 func wiring(name string) bool {
-	return within(name, "cmd") || within(name, "internal/cli")
+	return within(name, "cmd") || within(name, "internal/cli") || within(name, "service")
+}
+
+// frontEnd reports whether a package is a way from people or programs to the service.
+func frontEnd(name string) bool {
+	return slices.ContainsFunc([]string{"cmd", "internal/cli", "server", "mcp", "bus"}, func(f string) bool { return within(name, f) })
+}
+
+// screens are what belongs to one front end, and nothing that the service may know.
+var screens = []string{
+	"github.com/spf13/cobra", "github.com/spf13/pflag", "charm.land", "golang.org/x/term", "net/http",
+	"internal/cli", "internal/render", "internal/terminal", "internal/tui",
 }
 
 func within(name, folder string) bool {
@@ -139,7 +150,8 @@ func TestImports(t *testing.T) {
 		{"an adapter imports neither agent nor replay", adapterKnowsNoLoop},
 		{"an adapter imports no other adapter", adapterStandsAlone},
 		{"only cmd and internal/cli wire adapters", onlyWiringWires},
-		{"nothing imports cmd or internal/cli but cmd", nobodyImportsWiring},
+		{"only front ends import the service, only cmd internal/cli", nobodyImportsWiring},
+		{"the service knows no command line, no terminal and no HTTP", serviceKnowsNoScreen},
 		{"the product does not import toolcribtest", testsStayOutside},
 	}
 	for _, rule := range rules {
@@ -250,7 +262,14 @@ func onlyWiringWires(all map[string]pkg, from, to string) bool {
 }
 
 func nobodyImportsWiring(_ map[string]pkg, from, to string) bool {
-	return !wiring(to) || wiring(from)
+	if within(to, "service") {
+		return within(from, "service") || frontEnd(from)
+	}
+	return !wiring(to) || wiring(from) && !within(from, "service")
+}
+
+func serviceKnowsNoScreen(_ map[string]pkg, from, to string) bool {
+	return !within(from, "service") || !slices.ContainsFunc(screens, func(s string) bool { return within(to, s) })
 }
 
 func testsStayOutside(_ map[string]pkg, from, to string) bool {
@@ -303,6 +322,13 @@ func TestRules_Bite(t *testing.T) {
 		{onlyWiringWires, "internal/cli", "store/sqlite", true},
 		{nobodyImportsWiring, "server", "internal/cli", false},
 		{nobodyImportsWiring, "cmd/toolcrib", "internal/cli", true},
+		{nobodyImportsWiring, "service", "internal/cli", false},
+		{nobodyImportsWiring, "internal/cli", "service", true},
+		{nobodyImportsWiring, "server", "service", true},
+		{nobodyImportsWiring, "agent", "service", false},
+		{serviceKnowsNoScreen, "service", "internal/render", false},
+		{serviceKnowsNoScreen, "service", "github.com/spf13/cobra", false},
+		{serviceKnowsNoScreen, "service", "agent", true},
 		{testsStayOutside, "agent", "toolcribtest", false},
 	}
 	for _, tt := range tests {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/toolcrib/toolcrib/internal/propose"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -33,7 +34,7 @@ func CallKeys(calls []journal.ApprovalItem, each bool) []Key {
 	if many := len(calls) > 1; many && !each {
 		keys = []Key{{KeyYes, "yes to all"}, {KeyNo, "no to all"}, {KeyNoWhy, "no, and why"}, {KeyEach, "one by one"}}
 	}
-	if !each && Rememberable(calls) {
+	if !each && propose.Rememberable(calls) {
 		keys = append(keys, Key{KeyAlways, "always in this run"})
 	}
 	keys = append(keys, Key{KeyShow, "show all"})

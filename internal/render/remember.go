@@ -7,35 +7,13 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/internal/propose"
 	"github.com/toolcrib/toolcrib/journal"
 )
-
-// Rememberable reports whether an approval of any of the calls can hold for later
-// ones without a question. What tools.settings.X.confirm: always asks is asked each
-// time (contract §2), and so is what taint asks (contract §6).
-func Rememberable(calls []journal.ApprovalItem) bool {
-	return slices.ContainsFunc(calls, func(c journal.ApprovalItem) bool { return rememberable(c) && !grave(c) })
-}
-
-// grave reports whether a call is asked about for more than the policy of confirming:
-// for what the run has read, say. Nothing that is remembered lifts that.
-func grave(c journal.ApprovalItem) bool {
-	return slices.ContainsFunc(c.Questions, func(q journal.Question) bool { return q.Reason != toolcrib.ReasonNeedsConfirmation })
-}
 
 // tainted reports whether a call is asked about because of what the run has read.
 func tainted(c journal.ApprovalItem) bool {
 	return slices.ContainsFunc(c.Questions, func(q journal.Question) bool { return q.Reason == toolcrib.ReasonTaintedFlow })
-}
-
-// Storable reports whether anything of these approvals can be remembered at all: what
-// tools.settings.X.confirm: always asks cannot.
-func Storable(calls []journal.ApprovalItem) bool { return slices.ContainsFunc(calls, rememberable) }
-
-func rememberable(c journal.ApprovalItem) bool {
-	return len(gate.RememberKinds(&c)) > 0 && !slices.ContainsFunc(c.Questions, func(q journal.Question) bool {
-		return q.Setting == gate.ConfirmSetting(c.Name) && q.Mode == string(gate.ConfirmAlways)
-	})
 }
 
 // RememberedText says which calls an approval that is remembered is about, in its
@@ -77,7 +55,7 @@ func RememberText(calls []journal.ApprovalItem, r journal.Remember) string {
 	}
 	for _, c := range calls {
 		m, ok := gate.Remember(r, &journal.ConfirmationResolved{}, &c)
-		if !rememberable(c) || !ok {
+		if !propose.Storable([]journal.ApprovalItem{c}) || !ok {
 			continue
 		}
 		for _, q := range c.Questions {

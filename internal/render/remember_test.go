@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/propose"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -39,11 +40,11 @@ func TestH16_RememberText(t *testing.T) {
 		if got := RememberText(calls, journal.Remember{Scope: journal.RememberRun}); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
-		if Storable(calls) != (c.want != nothing) {
-			t.Errorf("%s: storable is %v", name, Storable(calls))
+		if propose.Storable(calls) != (c.want != nothing) {
+			t.Errorf("%s: storable is %v", name, propose.Storable(calls))
 		}
-		if offered := c.want != nothing && c.questions[0].Reason != toolcrib.ReasonTaintedFlow; Rememberable(calls) != offered {
-			t.Errorf("%s: rememberable is %v", name, Rememberable(calls))
+		if offered := c.want != nothing && c.questions[0].Reason != toolcrib.ReasonTaintedFlow; propose.Rememberable(calls) != offered {
+			t.Errorf("%s: rememberable is %v", name, propose.Rememberable(calls))
 		}
 	}
 }
@@ -105,7 +106,7 @@ func TestDecision(t *testing.T) {
 		{journal.DecisionMixed, false, map[string]journal.CallDecision{"a": no, "b": no}, journal.DecisionDeny, false},
 		{journal.DecisionMixed, true, map[string]journal.CallDecision{"a": edited}, journal.DecisionMixed, true},
 	} {
-		word, changed := Decision(&journal.ConfirmationResolved{Decision: c.decision, Open: c.open, Calls: c.calls})
+		word, changed := (&journal.ConfirmationResolved{Decision: c.decision, Open: c.open, Calls: c.calls}).Word()
 		if word != c.want || changed != c.edited {
 			t.Errorf("%+v: %s, %v", c, word, changed)
 		}

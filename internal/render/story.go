@@ -232,7 +232,7 @@ func (t *Story) asked(b *journal.ConfirmationRequired) {
 }
 
 func (t *Story) resolved(b *journal.ConfirmationResolved) {
-	one, edited := Decision(b)
+	one, edited := b.Word()
 	text := decided(one)
 	if edited && one == journal.DecisionApprove {
 		text += " with other arguments"
@@ -270,25 +270,6 @@ func (t *Story) word(id string, d journal.CallDecision) {
 		text += ": " + string(d.Result)
 	}
 	fmt.Fprintln(t.Out, t.Style.Dim("    "+line(text, 4096)))
-}
-
-// Decision is what was decided, as a person would say it: words on calls that were
-// named one by one are one word on all of them where they agree. edited tells whether
-// a call runs with other arguments than the model's.
-func Decision(b *journal.ConfirmationResolved) (word string, edited bool) {
-	for _, d := range b.Calls {
-		edited = edited || len(d.Arguments) > 0
-		switch word {
-		case "", d.Decision:
-			word = d.Decision
-		default:
-			word = journal.DecisionMixed
-		}
-	}
-	if b.Decision != journal.DecisionMixed || b.Open || word == "" {
-		return b.Decision, edited
-	}
-	return word, edited
 }
 
 // Replaced tells the arguments of the model beneath a call that a person had run with

@@ -180,6 +180,11 @@ func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) (store.Sess
 	if f.User != "" {
 		where, args = where+" AND s.user = ?", append(args, f.User)
 	}
+	if f.Token != "" {
+		const mine = "(SELECT min(r.token = ?) FROM runs r" +
+			" WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user AND r.parent_id = '')"
+		where, args = where+" AND ifnull("+mine+", 0)", append(args, f.Token)
+	}
 	if f.Cursor != "" {
 		num, rest, ok := strings.Cut(f.Cursor, ":")
 		id, user, ok2 := strings.Cut(rest, ":")

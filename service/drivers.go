@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"errors"
@@ -14,14 +14,26 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/store"
 )
 
-// driverLocks are the files that this process holds for the runs that it drives.
+// Drivers say which process drives a run, and tell it to end one. Lock files in the data
+// folder do ([LockFiles]); a queue may.
+type Drivers interface {
+	// Take claims a run for this process; [ErrDriven] if another one has it.
+	Take(run toolcrib.RunID) error
+	// Driven reports whether a process has the run, or may have it.
+	Driven(run toolcrib.RunID) bool
+	// Request asks the process that drives a run to cancel it.
+	Request(run toolcrib.RunID, by string) error
+	// RemoveRequest takes the request back, if there is one.
+	RemoveRequest(run toolcrib.RunID)
+}
+
+// LockFiles are the files that this process holds for the runs that it drives.
 // The system lets go of them however the process ends, so that others can tell a
 // run that goes on from one that was cut off (design.md §6). Beside a lock lies,
 // for a moment, the request of another process to cancel the run.
-type driverLocks struct {
+type LockFiles struct {
 	dir string
 
 	mu    sync.Mutex
@@ -30,14 +42,17 @@ type driverLocks struct {
 	left  map[toolcrib.RunID]bool
 }
 
-func newDriverLocks(dataDir string) *driverLocks {
-	return &driverLocks{dir: filepath.Join(dataDir, "drivers"), files: map[toolcrib.RunID]*os.File{}, left: map[toolcrib.RunID]bool{}}
+// NewLockFiles returns the lock files of a data folder; none is held yet.
+func NewLockFiles(dataDir string) *LockFiles {
+	return &LockFiles{
+		dir: filepath.Join(dataDir, "drivers"), files: map[toolcrib.RunID]*os.File{}, left: map[toolcrib.RunID]bool{},
+	}
 }
 
 var plainID = regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`)
 
 // path is a file of a run.
-func (l *driverLocks) path(run toolcrib.RunID, suffix string) (string, bool) {
+func (l *LockFiles) path(run toolcrib.RunID, suffix string) (string, bool) {
 	if !plainID.MatchString(string(run)) {
 		return "", false
 	}
@@ -49,8 +64,8 @@ const (
 	cancelSuffix = ".cancel"
 )
 
-// errDriven says that another process has the run.
-var errDriven = errors.New("another process drives it")
+// ErrDriven says that another process has the run.
+var ErrDriven = errors.New("another process drives it")
 
 // A look of somebody else at a lock holds it for a moment, so it is tried for.
 const (
@@ -58,10 +73,10 @@ const (
 	lockPause    = 20 * time.Millisecond
 )
 
-// take locks the file of a run, or returns errDriven. Where files cannot be
+// Take locks the file of a run, or returns ErrDriven. Where files cannot be
 // locked a run works all the same, and the journal's fence keeps two drivers
 // apart; it only shows as interrupted while it goes on.
-func (l *driverLocks) take(run toolcrib.RunID) error {
+func (l *LockFiles) Take(run toolcrib.RunID) error {
 	path, ok := l.path(run, lockSuffix)
 	if !ok {
 		return nil
@@ -83,7 +98,7 @@ func (l *driverLocks) take(run toolcrib.RunID) error {
 		err = tryLock(f)
 		if err == nil && current(f, path) {
 			l.files[run] = f
-			l.removeRequest(run) // left over from a driver before
+			l.RemoveRequest(run) // left over from a driver before
 			return nil
 		}
 		_ = f.Close() // nothing was written
@@ -92,10 +107,10 @@ func (l *driverLocks) take(run toolcrib.RunID) error {
 		}
 		time.Sleep(lockPause)
 	}
-	return errDriven
+	return ErrDriven
 }
 
-// current tells whether f is still the file at path: one that its holder removed
+// current reports whether f is still the file at path: one that its holder removed
 // before it let go keeps nobody out.
 func current(f *os.File, path string) bool {
 	held, err := f.Stat()
@@ -106,10 +121,10 @@ func current(f *os.File, path string) bool {
 	return err == nil && os.SameFile(held, there)
 }
 
-// leave lets go of a run that has parked: any process may go on with it, and what is
+// Leave lets go of a run that has parked: any process may go on with it, and what is
 // asked of its driver is not for this one any more. Where the file cannot be removed,
 // it is free all the same.
-func (l *driverLocks) leave(run toolcrib.RunID) {
+func (l *LockFiles) Leave(run toolcrib.RunID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.left[run] = true
@@ -119,7 +134,7 @@ func (l *driverLocks) leave(run toolcrib.RunID) {
 }
 
 // Close lets go of all runs.
-func (l *driverLocks) Close() error {
+func (l *LockFiles) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var errs []error
@@ -130,9 +145,9 @@ func (l *driverLocks) Close() error {
 }
 
 // free lets go of one run.
-func (l *driverLocks) free(run toolcrib.RunID, f *os.File) error {
+func (l *LockFiles) free(run toolcrib.RunID, f *os.File) error {
 	delete(l.files, run)
-	l.removeRequest(run)
+	l.RemoveRequest(run)
 	var err error
 	if path, ok := l.path(run, lockSuffix); ok {
 		err = os.Remove(path)
@@ -140,14 +155,8 @@ func (l *driverLocks) free(run toolcrib.RunID, f *os.File) error {
 	return errors.Join(err, f.Close())
 }
 
-// interrupted tells whether a run of a command line was cut off: it was being
-// driven, has not ended, and nobody holds it.
-func (l *driverLocks) interrupted(rec store.RunRecord) bool {
-	return rec.Driver == driverName && rec.Status == toolcrib.StatusRunning && !l.driven(rec.ID)
-}
-
-// driven tells whether a process holds the run, or may hold it.
-func (l *driverLocks) driven(run toolcrib.RunID) bool {
+// Driven reports whether a process holds the run, or may hold it.
+func (l *LockFiles) Driven(run toolcrib.RunID) bool {
 	path, ok := l.path(run, lockSuffix)
 	if !ok {
 		return true
@@ -163,15 +172,15 @@ func (l *driverLocks) driven(run toolcrib.RunID) bool {
 	return tryLock(f) != nil
 }
 
-// first returns the run that this process was started for; "" = none yet.
-func (l *driverLocks) first() toolcrib.RunID {
+// First returns the run that this process was started for; "" = none yet.
+func (l *LockFiles) First() toolcrib.RunID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.top
 }
 
-// request asks the process that drives a run to cancel it.
-func (l *driverLocks) request(run toolcrib.RunID, by string) error {
+// Request asks the process that drives a run to cancel it.
+func (l *LockFiles) Request(run toolcrib.RunID, by string) error {
 	path, ok := l.path(run, cancelSuffix)
 	if !ok {
 		return fmt.Errorf("run %s has no files", run)
@@ -193,8 +202,8 @@ func (l *driverLocks) request(run toolcrib.RunID, by string) error {
 // maxRequest bounds what is read of a request.
 const maxRequest = 1 << 10
 
-// requested returns who asks to cancel the run, once.
-func (l *driverLocks) requested(run toolcrib.RunID) (by string, ok bool) {
+// Requested returns who asks to cancel the run, once.
+func (l *LockFiles) Requested(run toolcrib.RunID) (by string, ok bool) {
 	l.mu.Lock()
 	left := l.left[run]
 	l.mu.Unlock()
@@ -211,7 +220,7 @@ func (l *driverLocks) requested(run toolcrib.RunID) (by string, ok bool) {
 	if err != nil {
 		return "", false
 	}
-	l.removeRequest(run)
+	l.RemoveRequest(run)
 	by = strings.TrimSpace(guard.Visible(strings.ToValidUTF8(string(data), "\uFFFD")))
 	if by == "" {
 		by = "somebody with access to the data folder"
@@ -219,8 +228,8 @@ func (l *driverLocks) requested(run toolcrib.RunID) (by string, ok bool) {
 	return by, true
 }
 
-// removeRequest removes a request, if there is one.
-func (l *driverLocks) removeRequest(run toolcrib.RunID) {
+// RemoveRequest removes a request, if there is one.
+func (l *LockFiles) RemoveRequest(run toolcrib.RunID) {
 	if path, ok := l.path(run, cancelSuffix); ok {
 		_ = os.Remove(path) // mostly there is none
 	}

@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"encoding/json"
@@ -10,8 +10,8 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// runView is a run as contract §9 has it.
-type runView struct {
+// Run is a run as contract §9 has it.
+type Run struct {
 	ID         toolcrib.RunID      `json:"id"`
 	Status     toolcrib.Status     `json:"status"`
 	StopReason toolcrib.StopReason `json:"stop_reason"`
@@ -24,13 +24,13 @@ type runView struct {
 	Content    string              `json:"content"`
 	Truncated  bool                `json:"truncated"`
 	Iterations int                 `json:"iterations"`
-	Trace      []traceView         `json:"trace,omitzero"` // not in lists
+	Trace      []TraceCall         `json:"trace,omitzero"` // not in lists
 	Usage      toolcrib.Usage      `json:"usage"`
 	Spent      *toolcrib.Usage     `json:"usage_with_children,omitempty"` // with all runs below it that have ended; not in lists
-	Children   []childView         `json:"children,omitempty"`            // the runs that it started; not in lists
+	Children   []Child             `json:"children,omitempty"`            // the runs that it started; not in lists
 	Taint      []string            `json:"taint,omitempty"`               // sources of untrusted data that it has read; not in lists
 	Skills     []journal.Skill     `json:"skills,omitempty"`              // not in lists
-	Pending    *pendingView        `json:"pending"`
+	Pending    *Pending            `json:"pending"`
 	Error      *store.RunError     `json:"error"`
 	CreatedAt  time.Time           `json:"created_at"`
 	EndedAt    *time.Time          `json:"ended_at"`
@@ -39,31 +39,31 @@ type runView struct {
 	Interrupted bool `json:"interrupted,omitempty"`
 }
 
-// pendingView is what a parked run waits for, with what was decided of it so far.
-type pendingView struct {
+// Pending is what a parked run waits for, with what was decided of it so far.
+type Pending struct {
 	journal.Pending
-	Calls []pendingCall `json:"calls,omitempty"`
+	Calls []PendingCall `json:"calls,omitempty"`
 }
 
-type pendingCall struct {
+type PendingCall struct {
 	journal.ApprovalItem
 	Decision string `json:"decision,omitempty"` // "" = open; not in lists
 }
 
 // pendingOf views what a run waits for; decided are the words on its calls by ID.
-func pendingOf(p *journal.Pending, decided map[string]string) *pendingView {
+func pendingOf(p *journal.Pending, decided map[string]string) *Pending {
 	if p == nil {
 		return nil
 	}
-	v := &pendingView{Pending: *p}
+	v := &Pending{Pending: *p}
 	for _, c := range p.Calls {
-		v.Calls = append(v.Calls, pendingCall{ApprovalItem: c, Decision: decided[c.ID]})
+		v.Calls = append(v.Calls, PendingCall{ApprovalItem: c, Decision: decided[c.ID]})
 	}
 	return v
 }
 
-// childView is a run that answers a call of another.
-type childView struct {
+// Child is a run that answers a call of another.
+type Child struct {
 	CallID     string              `json:"call_id"`
 	RunID      toolcrib.RunID      `json:"run_id"`
 	Agent      string              `json:"agent"`
@@ -73,13 +73,13 @@ type childView struct {
 	Usage      *toolcrib.Usage     `json:"usage,omitempty"` // with the runs below it, when it has ended
 }
 
-func childrenOf(s *agent.State) []childView {
-	var all []childView
+func childrenOf(s *agent.State) []Child {
+	var all []Child
 	for _, c := range s.Trace {
 		if c.Child == nil {
 			continue
 		}
-		v := childView{CallID: c.ID, RunID: c.Child.Run, Agent: c.Child.Agent, Share: c.Child.Share}
+		v := Child{CallID: c.ID, RunID: c.Child.Run, Agent: c.Child.Agent, Share: c.Child.Share}
 		switch {
 		case c.ChildEnd != nil:
 			v.Status, v.StopReason, v.Usage = c.ChildEnd.Status, c.ChildEnd.StopReason, &c.ChildEnd.Usage
@@ -91,7 +91,7 @@ func childrenOf(s *agent.State) []childView {
 	return all
 }
 
-type traceView struct {
+type TraceCall struct {
 	ID         string                `json:"id"`
 	Name       string                `json:"name"`
 	Arguments  any                   `json:"arguments"`
@@ -105,9 +105,9 @@ type traceView struct {
 	Position string `json:"position,omitempty"`
 }
 
-// viewOfRecord is a run without its trace, as lists show it.
-func viewOfRecord(rec store.RunRecord) runView {
-	v := runView{
+// RunOf is a run without its trace, as lists show it.
+func RunOf(rec store.RunRecord) Run {
+	v := Run{
 		ID: rec.ID, Status: rec.Status, StopReason: rec.StopReason, Agent: rec.Agent, Model: rec.Model,
 		User: rec.User, Actor: rec.Actor, SessionID: rec.Session, ParentID: rec.Parent, Content: rec.Content,
 		Truncated: rec.Truncated, Iterations: rec.Iterations, Usage: rec.Usage, Pending: pendingOf(rec.Pending, nil),
@@ -124,13 +124,13 @@ func viewOfRecord(rec store.RunRecord) runView {
 	return v
 }
 
-// viewOfState is a whole run.
-func viewOfState(s *agent.State) runView {
-	v := runView{
+// RunOfState is a whole run.
+func RunOfState(s *agent.State) Run {
+	v := Run{
 		ID: s.Run, Status: s.Status, Agent: s.Start.Agent.Name, Model: s.Start.Agent.Model,
 		User: s.Start.Principal.User, Actor: s.Start.Principal.Actor, SessionID: s.Start.Session,
 		ParentID: s.Start.Parent, Iterations: s.Iterations, Usage: s.Usage, Pending: pendingOf(s.Pending, decidedCalls(s)), Taint: s.Taint, Skills: s.Start.Skills,
-		CreatedAt: s.Started, Trace: make([]traceView, 0, len(s.Trace)),
+		CreatedAt: s.Started, Trace: make([]TraceCall, 0, len(s.Trace)),
 	}
 	switch {
 	case s.Done != nil:
@@ -153,8 +153,8 @@ func viewOfState(s *agent.State) runView {
 	return v
 }
 
-func traceOf(c *agent.Call) traceView {
-	t := traceView{ID: c.ID, Name: c.Name, Arguments: arguments(&c.ToolCall)}
+func traceOf(c *agent.Call) TraceCall {
+	t := TraceCall{ID: c.ID, Name: c.Name, Arguments: Arguments(&c.ToolCall)}
 	if c.ProviderName != "" {
 		t.Name = c.ProviderName
 	}
@@ -167,8 +167,8 @@ func traceOf(c *agent.Call) traceView {
 	return t
 }
 
-// arguments are an object, or the text that a model sent where it was none.
-func arguments(c *toolcrib.ToolCall) any {
+// Arguments are an object, or the text that a model sent where it was none.
+func Arguments(c *toolcrib.ToolCall) any {
 	switch {
 	case c.Broken != "":
 		return c.Broken
@@ -176,4 +176,35 @@ func arguments(c *toolcrib.ToolCall) any {
 		return json.RawMessage("{}")
 	}
 	return c.Arguments
+}
+
+// OpenCalls are the calls of the open approval that nobody has decided on yet.
+func OpenCalls(s *agent.State) []journal.ApprovalItem {
+	decided := decidedCalls(s)
+	var open []journal.ApprovalItem
+	for _, item := range s.Approval.Calls {
+		if decided[item.ID] == "" {
+			open = append(open, item)
+		}
+	}
+	return open
+}
+
+// decidedCalls are the words on the calls of the open approval, by their IDs.
+func decidedCalls(s *agent.State) map[string]string {
+	decided := map[string]string{}
+	if s.Approval == nil {
+		return decided
+	}
+	for _, c := range s.Trace {
+		switch {
+		case c.DecidedBy != nil && c.DecidedBy.ApprovalID == s.Approval.ApprovalID:
+			decided[c.ID] = c.Decision.Decision
+		case c.Doubt != nil:
+			decided[c.ID] = c.Doubt.Decision
+		case c.Answer != nil:
+			decided[c.ID] = c.Answer.Decision
+		}
+	}
+	return decided
 }

@@ -1,0 +1,42 @@
+package propose
+
+import (
+	"slices"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Asked returns a rule that would let calls like this one pass; nil if none is narrow
+// enough, or none would lift the question: a rule of the configuration asks, taint does,
+// or tools.settings.X.confirm: always.
+func Asked(c *journal.ApprovalItem) *Rule {
+	if len(c.Questions) != 1 || c.Questions[0].Setting == "" || !Rememberable([]journal.ApprovalItem{*c}) {
+		return nil
+	}
+	return For(c)
+}
+
+// Rememberable reports whether an approval of any of the calls can hold for later
+// ones without a question. What tools.settings.X.confirm: always asks is asked each
+// time (contract §2), and so is what taint asks (contract §6).
+func Rememberable(calls []journal.ApprovalItem) bool {
+	return slices.ContainsFunc(calls, func(c journal.ApprovalItem) bool { return rememberable(c) && !grave(c) })
+}
+
+// grave reports whether a call is asked about for more than the policy of confirming:
+// for what the run has read, say. Nothing that is remembered lifts that.
+func grave(c journal.ApprovalItem) bool {
+	return slices.ContainsFunc(c.Questions, func(q journal.Question) bool { return q.Reason != toolcrib.ReasonNeedsConfirmation })
+}
+
+// Storable reports whether anything of these approvals can be remembered at all: what
+// tools.settings.X.confirm: always asks cannot.
+func Storable(calls []journal.ApprovalItem) bool { return slices.ContainsFunc(calls, rememberable) }
+
+func rememberable(c journal.ApprovalItem) bool {
+	return len(gate.RememberKinds(&c)) > 0 && !slices.ContainsFunc(c.Questions, func(q journal.Question) bool {
+		return q.Setting == gate.ConfirmSetting(c.Name) && q.Mode == string(gate.ConfirmAlways)
+	})
+}

@@ -1,0 +1,158 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// admin reports whether who may see and change what belongs to others. By an access token
+// nobody may, whoever it acts for.
+func admin(who toolcrib.Principal) bool { return who.Admin && who.Token == "" }
+
+// Visible reports whether who may know of a user's runs (contract §9: another user's run
+// is not found); somebody without a name may know of none.
+func Visible(who toolcrib.Principal, user string) bool {
+	return admin(who) || who.User != "" && who.User == user
+}
+
+// Owns reports whether who may know of a run. All carriers of tokens may act for one user
+// (anonymous), so the user alone does not say whose a run is.
+func Owns(who toolcrib.Principal, rec *store.RunRecord) bool {
+	return Visible(who, rec.User) && (who.Token == "" || who.Token == rec.Token)
+}
+
+// seen narrows a filter to the runs that who may know of; false = it names none of them.
+func seen(who toolcrib.Principal, f store.Filter) (store.Filter, bool) {
+	f.Token = who.Token
+	if f.User == "" && !admin(who) {
+		f.User = who.User
+	}
+	return f, Visible(who, f.User)
+}
+
+// EachRun calls do for all runs that fit and that who may see, newest first.
+func (s *Service) EachRun(
+	ctx context.Context, who toolcrib.Principal, f store.Filter, do func(store.RunRecord) error,
+) error {
+	f, ok := seen(who, f)
+	if !ok {
+		return nil
+	}
+	return s.each(ctx, f, do)
+}
+
+// eachDecidable calls do for the runs about which who may decide, newest first: approvers
+// see those of others, too.
+func (s *Service) eachDecidable(
+	ctx context.Context, who toolcrib.Principal, f store.Filter, do func(store.RunRecord) error,
+) error {
+	if who.Token == "" && agent.MayDecide(who, "") {
+		return s.each(ctx, f, do)
+	}
+	f.User = who.User
+	return s.EachRun(ctx, who, f, do)
+}
+
+// decides reports whether who may know of what a run waits for.
+func decides(who toolcrib.Principal, rec *store.RunRecord) bool {
+	return Owns(who, rec) || who.Token == "" && agent.MayDecide(who, "")
+}
+
+// each calls do for all runs that fit, newest first, until it returns an error; [Enough]
+// is none.
+func (s *Service) each(ctx context.Context, f store.Filter, do func(store.RunRecord) error) error {
+	for ; ; f.Limit = store.MaxLimit {
+		page, err := s.store.Runs(ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, rec := range page.Runs {
+			if err := do(rec); errors.Is(err, Enough) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+		}
+		if page.Next == "" {
+			return nil
+		}
+		f.Cursor = page.Next
+	}
+}
+
+// Enough ends a walk over runs.
+var Enough = errors.New("enough")
+
+// Sessions returns a page of the sessions that fit and that who may see; by an access
+// token those that are all its own.
+func (s *Service) Sessions(ctx context.Context, who toolcrib.Principal, f store.SessionFilter) (store.SessionPage, error) {
+	runs, ok := seen(who, store.Filter{User: f.User})
+	if !ok {
+		return store.SessionPage{}, nil
+	}
+	f.User, f.Token = runs.User, runs.Token
+	return s.store.Sessions(ctx, f)
+}
+
+// Session finds a session by its ID, the name that its user gave it, or as last: the one
+// of who with the newest run. Another user's is found by administrators, by its ID.
+func (s *Service) Session(ctx context.Context, who toolcrib.Principal, name string) (store.SessionInfo, error) {
+	if name == "last" {
+		page, err := s.Sessions(ctx, who, store.SessionFilter{User: who.User, Limit: 1})
+		if err == nil && len(page.Sessions) == 0 {
+			err = toolcrib.Errorf(toolcrib.CodeNotFound, "there is no session yet")
+		}
+		if err != nil {
+			return store.SessionInfo{}, err
+		}
+		return page.Sessions[0], nil
+	}
+	info, err := store.SessionInfo{}, toolcrib.ErrNotFound
+	if who.User != "" {
+		info, err = s.store.Session(ctx, who.User, name)
+	}
+	if errors.Is(err, toolcrib.ErrNotFound) && admin(who) {
+		info, err = s.store.Session(ctx, "", name)
+	}
+	if err == nil {
+		var mine bool
+		if mine, err = s.ownSession(ctx, who, &info); err == nil && !mine {
+			err = toolcrib.ErrNotFound
+		}
+	}
+	if errors.Is(err, toolcrib.ErrNotFound) {
+		return store.SessionInfo{}, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no session %s", name)
+	}
+	return info, err
+}
+
+// ownSession reports whether all runs of a session, at least one, were started by the
+// access token by which who acts: whoever joins it continues what others said. Without a
+// token it is.
+func (s *Service) ownSession(ctx context.Context, who toolcrib.Principal, info *store.SessionInfo) (bool, error) {
+	if who.Token == "" {
+		return true, nil
+	}
+	f, own := store.Filter{User: info.User, Session: info.ID, TopLevel: true}, info.LastRun != ""
+	err := s.each(ctx, f, func(rec store.RunRecord) error {
+		if own = own && rec.Token == who.Token; !own {
+			return Enough
+		}
+		return nil
+	})
+	return own, err
+}
+
+// Joinable refuses to continue a session by an access token that did not begin it. A
+// session without a run has nothing that anybody said.
+func (s *Service) Joinable(ctx context.Context, who toolcrib.Principal, name string, info *store.SessionInfo) error {
+	own, err := s.ownSession(ctx, who, info)
+	if err == nil && !own && info.LastRun != "" {
+		err = toolcrib.Errorf(toolcrib.CodeConflict, "there is a session %s that this access token did not begin; choose another name", name)
+	}
+	return err
+}

@@ -1,0 +1,83 @@
+package service
+
+import (
+	"context"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// Cancel ends a run, and returns what the store knows of it then. One that another
+// process drives is told, and Cancel waits until it has ended.
+func (s *Service) Cancel(ctx context.Context, who toolcrib.Principal, name string) (store.RunRecord, error) {
+	rec, err := s.FindRun(ctx, who, name)
+	switch {
+	case err != nil:
+		return rec, err
+	case rec.Status.Ended():
+		return rec, toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) has ended; there is nothing to cancel", rec.ID, rec.Status)
+	case s.Drivers.Take(rec.ID) == nil:
+		err = s.cancelHere(ctx, rec, agent.NameOf(who))
+	case rec.Parent != "":
+		err = toolcrib.Errorf(toolcrib.CodeConflict, "run %s is a part of run %s; cancel that one", rec.ID, rec.Parent)
+	default:
+		err = s.cancelThere(ctx, rec, agent.NameOf(who))
+	}
+	if err != nil {
+		return rec, err
+	}
+	return s.store.Run(ctx, rec.ID)
+}
+
+// cancelHere ends a run that nobody drives.
+func (s *Service) cancelHere(ctx context.Context, rec store.RunRecord, by string) error {
+	if _, err := agent.Load(ctx, s.store, rec.ID); err != nil {
+		return err
+	}
+	r, err := s.Runner(ctx, rec)
+	if err != nil {
+		return err
+	}
+	_, err = r.Cancel(ctx, rec.ID, by)
+	return coded(err)
+}
+
+// How long another process may take to end its run, and how often it is looked at.
+const (
+	cancelWait = 10 * time.Second
+	cancelLook = 100 * time.Millisecond
+)
+
+// cancelThere asks the process that drives a run to end it, and waits until it has.
+func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by string) error {
+	if err := s.Drivers.Request(rec.ID, by); err != nil {
+		return &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "run " + string(rec.ID) + " cannot be told to end: " + err.Error(), Err: err}
+	}
+	defer s.Drivers.RemoveRequest(rec.ID)
+	timeout := time.NewTimer(cancelWait)
+	defer timeout.Stop()
+	tick := time.NewTicker(cancelLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timeout.C:
+			return toolcrib.Errorf(toolcrib.CodeTimeout, "run %s was told to end and has not yet; its process does not answer", rec.ID)
+		}
+		now, err := s.store.Run(ctx, rec.ID)
+		if err != nil {
+			return err
+		}
+		if now.Status.Ended() {
+			return nil
+		}
+		if !s.Drivers.Driven(rec.ID) && s.Drivers.Take(rec.ID) == nil {
+			// Its process let go of it before it saw the request.
+			return s.cancelHere(ctx, now, by)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/internal/propose"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Decision is a person's word on an approval.
+type Decision struct {
+	Word   journal.CallDecision
+	Calls  []string // what it is about, by the IDs of calls; empty = all that are open
+	Digest string   // of what the person was shown
+	Reason string
+	// Remember makes an approval hold for later calls like these, too; nil = for these only.
+	Remember *journal.Remember
+}
+
+// Decided is a decision that was written down.
+type Decided struct {
+	ID       string          `json:"approval_id"`
+	Run      toolcrib.RunID  `json:"run_id"`
+	Decision string          `json:"decision"`
+	By       string          `json:"by"`
+	Reason   string          `json:"reason,omitempty"`
+	Calls    []string        `json:"calls"` // that were decided on
+	Open     []string        `json:"open"`  // that are still open
+	Status   toolcrib.Status `json:"status"`
+
+	Remember *journal.Remember `json:"remember,omitempty"`
+}
+
+// Words returns the words that fit an approval of a kind.
+func Words(kind journal.ApprovalKind, calls int) []string {
+	switch {
+	case kind == journal.ApprovalInDoubt:
+		return []string{journal.DecisionRetry, journal.DecisionHappened, journal.DecisionNotHappened}
+	case kind == journal.ApprovalInput && calls > 0:
+		return []string{journal.DecisionAnswer, journal.DecisionDeny}
+	case kind == journal.ApprovalInput:
+		return []string{journal.DecisionDeny}
+	}
+	return []string{journal.DecisionApprove, journal.DecisionDeny}
+}
+
+// Fits reports whether a word is one for this kind of approval.
+func (v *Approval) Fits(word string) bool { return slices.Contains(Words(v.Kind, len(v.Calls)), word) }
+
+// Items returns the calls of an approval with these IDs.
+func (v *Approval) Items(ids []string) []journal.ApprovalItem {
+	var items []journal.ApprovalItem
+	for _, c := range v.Calls {
+		if slices.Contains(ids, c.ID) {
+			items = append(items, c.ApprovalItem)
+		}
+	}
+	return items
+}
+
+// Check returns why [Service.Decide] would refuse a decision as things stand; a missing
+// digest is no reason yet. It writes nothing, but an approval that has waited for too long
+// is denied.
+func (s *Service) Check(ctx context.Context, who toolcrib.Principal, v *Approval, d Decision) error {
+	r, decision, err := s.prepare(ctx, who, v, d)
+	if err != nil {
+		return err
+	}
+	return coded(r.Check(ctx, v.Run, decision))
+}
+
+// Decide writes a decision down, once. It names the digest of what the person was shown.
+func (s *Service) Decide(ctx context.Context, who toolcrib.Principal, v *Approval, d Decision) (Decided, error) {
+	if d.Digest == "" {
+		return Decided{}, toolcrib.Errorf(toolcrib.CodeBadRequest, "a decision needs the digest of what was shown (approval %s)", v.ID)
+	}
+	r, decision, err := s.prepare(ctx, who, v, d)
+	if err != nil {
+		return Decided{}, err
+	}
+	state, err := r.Decide(ctx, v.Run, decision)
+	if err != nil {
+		return Decided{}, coded(err)
+	}
+	out := Decided{
+		ID: v.ID, Run: v.Run, Decision: d.Word.Decision, By: agent.NameOf(who), Reason: d.Reason,
+		Calls: []string{}, Open: []string{}, Status: state.Status, Remember: decision.Remember,
+	}
+	if state.Approval != nil {
+		for _, c := range OpenCalls(state) {
+			out.Open = append(out.Open, c.ID)
+		}
+	}
+	for _, id := range v.Open() {
+		if !slices.Contains(out.Open, id) {
+			out.Calls = append(out.Calls, id)
+		}
+	}
+	return out, nil
+}
+
+// prepare refuses what cannot be meant, and makes a decision as the loop takes it.
+func (s *Service) prepare(ctx context.Context, who toolcrib.Principal, v *Approval, d Decision) (*agent.Runner, agent.Decision, error) {
+	out := agent.Decision{ApprovalID: v.ID, Digest: d.Digest, Who: who, Reason: d.Reason, Remember: d.Remember}
+	if !decides(who, &v.Record) {
+		return nil, out, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no approval %s", v.ID)
+	}
+	if err := s.current(ctx, v); err != nil {
+		return nil, out, err
+	}
+	if err := v.takes(d); err != nil {
+		return nil, out, err
+	}
+	ids := d.Calls
+	if len(ids) == 0 {
+		ids = v.Open()
+	}
+	if v.Kind == journal.ApprovalCall && !propose.Storable(v.Items(ids)) {
+		// Each of the calls is asked about each time. The decision itself stands.
+		out.Remember = nil
+	}
+	if len(d.Calls) == 0 && d.Word.Arguments == nil {
+		out.Decision, out.Result = d.Word.Decision, d.Word.Result
+	} else {
+		out.Calls = make(map[string]journal.CallDecision, len(ids))
+		for _, id := range ids {
+			out.Calls[id] = d.Word
+		}
+	}
+	r, err := s.Runner(ctx, v.Record)
+	return r, out, err
+}
+
+// current refuses a decision on an approval that is not pending. One that has waited for
+// too long is denied.
+func (s *Service) current(ctx context.Context, v *Approval) error {
+	switch v.Status {
+	case ApprovalPending:
+		return nil
+	case ApprovalDecided:
+		last := v.Decisions[len(v.Decisions)-1]
+		return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s was decided already (%s by %s); run %s is %s",
+			v.ID, last.Text(), last.By, v.Run, v.Record.Status)
+	case ApprovalExpired:
+		r, err := s.Runner(ctx, v.Record)
+		if err == nil {
+			_, err = r.Expire(ctx, v.Run, s.Expire)
+		}
+		if err != nil && !IsConflict(err) {
+			return err
+		}
+		return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s has expired and counts as denied", v.ID)
+	}
+	return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s is not open any more; run %s is %s", v.ID, v.Run, v.Record.Status)
+}
+
+// takes refuses a decision that does not fit a pending approval.
+func (v *Approval) takes(d Decision) error {
+	open := v.Open()
+	switch {
+	case !v.Fits(d.Word.Decision):
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "approval %s does not take %s (valid: %s)",
+			v.ID, d.Word.Decision, strings.Join(Words(v.Kind, len(v.Calls)), ", "))
+	case d.Word.Arguments != nil && len(d.Calls) != 1 && len(open) != 1:
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "approval %s has %d open calls; name the one that is meant",
+			v.ID, len(open))
+	}
+	for _, id := range d.Calls {
+		if !slices.Contains(open, id) {
+			return toolcrib.Errorf(toolcrib.CodeBadRequest, "call %s: approval %s has no such open call; open are: %s", id, v.ID, strings.Join(open, ", "))
+		}
+	}
+	return nil
+}
+
+// coded gives an error of the loop its code.
+func coded(err error) error {
+	var usage *agent.UsageError
+	var forbidden *agent.ForbiddenError
+	code := toolcrib.CodeConflict
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &usage):
+		code = toolcrib.CodeBadRequest
+	case errors.As(err, &forbidden):
+		return &toolcrib.Error{Code: toolcrib.CodeForbidden, Message: forbidden.Message, Err: err}
+	case !IsConflict(err):
+		return err
+	}
+	return &toolcrib.Error{Code: code, Message: err.Error(), Err: err}
+}

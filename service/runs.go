@@ -1,0 +1,259 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// Statuses returns all statuses that a run may have.
+func Statuses() []toolcrib.Status {
+	return []toolcrib.Status{
+		toolcrib.StatusQueued, toolcrib.StatusRunning, toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForTool,
+		toolcrib.StatusWaitingForInput, toolcrib.StatusWaitingForProvider, toolcrib.StatusCompleted, toolcrib.StatusFailed, toolcrib.StatusCancelled,
+	}
+}
+
+// Words for runs beside the statuses themselves.
+const (
+	StatusInterrupted = "interrupted" // was cut off, and nobody drives it
+	StatusParked      = "parked"      // waits for anything
+)
+
+// RunsQuery chooses runs.
+type RunsQuery struct {
+	store.Filter          // its Status follows from Words
+	Words        []string // statuses, StatusInterrupted, StatusParked; empty = any
+}
+
+// statuses are those that the words mean.
+func (q *RunsQuery) statuses() (fit []toolcrib.Status, err error) {
+	for _, word := range q.Words {
+		n := len(fit)
+		for _, s := range Statuses() {
+			if string(s) == word || word == StatusInterrupted && s == toolcrib.StatusRunning || word == StatusParked && s.Parked() {
+				fit = append(fit, s)
+			}
+		}
+		if len(fit) == n {
+			valid := ""
+			for _, s := range Statuses() {
+				valid += string(s) + ", "
+			}
+			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "unknown status %q (valid: %s%s, %s)", word, valid, StatusInterrupted, StatusParked)
+		}
+	}
+	return fit, nil
+}
+
+// fits reports whether a run is one of those that the words name: one that was cut off is
+// interrupted and not running, though the store knows it as running.
+func (q *RunsQuery) fits(v *Run) bool {
+	switch {
+	case v.Status != toolcrib.StatusRunning || len(q.Words) == 0:
+		return true
+	case v.Interrupted:
+		return slices.Contains(q.Words, StatusInterrupted)
+	}
+	return slices.Contains(q.Words, string(v.Status))
+}
+
+// Runs returns the runs that fit and that who may see, newest first, without their traces,
+// and the cursor of those after them; "" if there are no others.
+func (s *Service) Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery) (runs []Run, next string, err error) {
+	if q.Status, err = q.statuses(); err != nil {
+		return nil, "", err
+	}
+	runs = []Run{}
+	f, ok := seen(who, q.Filter)
+	for ok {
+		// A page of what is missing, so that its cursor is that of the last run shown.
+		if f.Limit = q.Bound() - len(runs); f.Limit <= 0 {
+			f.Limit = store.MaxLimit
+		}
+		page, err := s.store.Runs(ctx, f)
+		if errors.Is(err, store.ErrBadCursor) {
+			err = &toolcrib.Error{Code: toolcrib.CodeBadRequest, Message: err.Error(), Err: err}
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		for _, rec := range page.Runs {
+			v := RunOf(rec)
+			v.Interrupted = s.Interrupted(rec)
+			switch {
+			case !q.fits(&v):
+			case len(runs) == q.Bound():
+				return runs, next, nil
+			default:
+				runs = append(runs, v)
+			}
+		}
+		if page.Next == "" {
+			break
+		}
+		if f.Cursor = page.Next; len(runs) == q.Bound() && next == "" {
+			next = page.Next // if one of the rest fits
+		}
+	}
+	return runs, "", nil
+}
+
+// Interrupted reports whether a run of these drivers was cut off: it was being driven, has
+// not ended, and nobody holds it.
+func (s *Service) Interrupted(rec store.RunRecord) bool {
+	return rec.Driver == s.Driver && rec.Status == toolcrib.StatusRunning && !s.Drivers.Driven(rec.ID)
+}
+
+// Run returns a whole run, found as by [Service.FindRun]; one whose content was pruned,
+// as far as the store still knows it.
+func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) (Run, error) {
+	rec, err := s.FindRun(ctx, who, name)
+	if err != nil {
+		return Run{}, err
+	}
+	if !rec.PrunedAt.IsZero() {
+		v := RunOf(rec)
+		v.Trace = []TraceCall{}
+		return v, nil
+	}
+	state, err := agent.Load(ctx, s.store, rec.ID)
+	if err != nil {
+		return Run{}, err
+	}
+	v := RunOfState(state)
+	v.Interrupted = s.Interrupted(rec)
+	v.Children = slices.DeleteFunc(v.Children, func(c Child) bool {
+		if c.Status != toolcrib.StatusCancelled {
+			return false
+		}
+		// Its ID stands in the journal of the run above before it begins, and some cannot
+		// be started.
+		_, err := s.store.Run(ctx, c.RunID)
+		return errors.Is(err, toolcrib.ErrNotFound)
+	})
+	return v, nil
+}
+
+// FindRun finds a run that who may know of by its ID, the beginning or end of it, or as
+// last: the newest run that no other run started.
+func (s *Service) FindRun(ctx context.Context, who toolcrib.Principal, name string) (store.RunRecord, error) {
+	if name == "last" {
+		last := store.RunRecord{}
+		err := s.EachRun(ctx, who, store.Filter{TopLevel: true, Limit: 1}, func(rec store.RunRecord) error {
+			last = rec
+			return Enough
+		})
+		if err == nil && last.ID == "" {
+			err = toolcrib.Errorf(toolcrib.CodeNotFound, "there is no run yet")
+		}
+		return last, err
+	}
+	rec, err := s.store.Run(ctx, toolcrib.RunID(name))
+	if err == nil && !Owns(who, &rec) {
+		err = toolcrib.ErrNotFound
+	}
+	if errors.Is(err, toolcrib.ErrNotFound) && len(name) >= minPart {
+		rec, err = s.runByPart(ctx, who, name)
+	}
+	if errors.Is(err, toolcrib.ErrNotFound) {
+		return store.RunRecord{}, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no run %s", name)
+	}
+	return rec, err
+}
+
+const (
+	minPart     = 2 // characters of an ID that may stand for it
+	partsShown  = 5 // runs that an ambiguous part is said to fit
+	partsLooked = 1 << 14
+)
+
+// runByPart finds the one run whose ID begins or ends with part, among the newest
+// of those that who may know of.
+func (s *Service) runByPart(ctx context.Context, who toolcrib.Principal, part string) (store.RunRecord, error) {
+	start := "run_" + strings.TrimPrefix(part, "run_")
+	var begin, end []store.RunRecord
+	looked := 0
+	err := s.EachRun(ctx, who, store.Filter{}, func(rec store.RunRecord) error {
+		if looked++; looked > partsLooked {
+			return Enough
+		}
+		switch id := string(rec.ID); {
+		case strings.HasPrefix(id, start):
+			begin = append(begin, rec)
+		case strings.HasSuffix(id, part):
+			end = append(end, rec)
+		}
+		return nil
+	})
+	fit := append(begin, end...)
+	switch {
+	case err != nil:
+		return store.RunRecord{}, err
+	case len(fit) == 0:
+		return store.RunRecord{}, toolcrib.ErrNotFound
+	case len(fit) == 1:
+		return fit[0], nil
+	}
+	text := fmt.Sprintf("run ID %s is ambiguous, give more of it (its end is enough); it fits", part)
+	for _, rec := range fit[:min(len(fit), partsShown)] {
+		text += "\n  " + string(rec.ID)
+	}
+	if more := len(fit) - partsShown; more > 0 {
+		text += fmt.Sprintf("\n  and %d more", more)
+	}
+	return store.RunRecord{}, &toolcrib.Error{Code: toolcrib.CodeBadRequest, Message: text}
+}
+
+// followEvery is how often a run of another process is looked at.
+const followEvery = 250 * time.Millisecond
+
+// Events calls write for the kept events of a run after a number, as clients see them;
+// with follow until the run has ended.
+func (s *Service) Events(
+	ctx context.Context, who toolcrib.Principal, name string, after toolcrib.Seq, follow bool, write func(journal.Frame) error,
+) error {
+	found, err := s.FindRun(ctx, who, name)
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	for {
+		ended := false
+		for e, err := range s.store.Read(ctx, found.ID, after) {
+			if err != nil {
+				return err
+			}
+			after = e.Seq
+			if f, ok := journal.View(found.ID, e); ok {
+				if err := write(f); err != nil {
+					return err
+				}
+			}
+			switch e.Body.(type) {
+			case *journal.Done, *journal.Error:
+				ended = true
+			}
+		}
+		if !follow || ended {
+			return nil
+		}
+		if rec, err := s.store.Run(ctx, found.ID); err != nil || rec.Status.Ended() && rec.LastSeq <= after {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
