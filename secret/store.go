@@ -11,7 +11,6 @@ package secret
 import (
 	"bytes"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -24,19 +23,22 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// What can be wrong, as [errors.Is] tells it. Each text says what to do; the errors that
-// wrap them name the file, and hold no secret.
+// What can be wrong, as [errors.Is] tells it; [toolcrib.CodeOf] has the code. Each text
+// says what to do; the errors that wrap them name the file, and hold no secret.
 var (
-	ErrWrongKey = errors.New("the secrets were encrypted with another key; restore the key file that belongs to them, " +
-		"or move the file of the secrets away and set them again")
-	ErrDamaged = errors.New("the file of the secrets is damaged, and nothing of it is used; " +
+	ErrWrongKey = toolcrib.Errorf(toolcrib.CodeInternal, "the secrets were encrypted with another key; "+
+		"restore the key file that belongs to them, or move the file of the secrets away and set them again")
+	ErrDamaged = toolcrib.Errorf(toolcrib.CodeInternal, "the file of the secrets is damaged, and nothing of it is used; "+
 		"restore a copy, or move it away and set the secrets again")
-	ErrNewer = errors.New("the secrets were written by a later version of toolcrib and were not touched; " +
-		"use that version")
-	ErrLocked   = errors.New("another program is changing the secrets; try again when it has ended")
-	ErrFull     = errors.New("there is no room to write the secrets; make room and try again, nothing was changed")
-	ErrUnusable = errors.New("the file of the secrets cannot be used; check the path, the rights and the disk")
-	ErrInvalid  = errors.New("this cannot be stored as a secret")
+	ErrNewer = toolcrib.Errorf(toolcrib.CodeInternal, "the secrets were written by a later version of toolcrib "+
+		"and were not touched; use that version")
+	ErrLocked = toolcrib.Errorf(toolcrib.CodeConflict, "another program is changing the secrets; "+
+		"try again when it has ended")
+	ErrFull = toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "there is no room to write the secrets; "+
+		"make room and try again, nothing was changed")
+	ErrUnusable = toolcrib.Errorf(toolcrib.CodeInternal, "the file of the secrets cannot be used; "+
+		"check the path, the rights and the disk")
+	ErrInvalid = toolcrib.Errorf(toolcrib.CodeBadRequest, "this cannot be stored as a secret")
 )
 
 // because adds to one of the errors above why it is so.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/toolcrib/toolcrib"
 )
 
 // Store keeps the notes of users. It is safe for concurrent use, by several
@@ -19,8 +21,8 @@ type Store interface {
 	List(ctx context.Context, user string) ([]Note, error)
 	// Put writes a note in place of the one whose [Note.Hash] is before ("" = there is
 	// none), as a whole or not at all; one without content is removed. If the note is
-	// another one by now, the error is [ErrChanged]; if there is no room, a
-	// [*FullError]. When Put returns, the note has reached the disk.
+	// another one by now, the error is [ErrChanged]; if there is no room, that of
+	// [Limits.Allow]. When Put returns, the note has reached the disk.
 	Put(ctx context.Context, user string, note Note, before string) error
 }
 
@@ -64,31 +66,28 @@ func (l Limits) OrDefault() Limits {
 	return l
 }
 
-// Allow reports whether there is room for a note beside the others of its user: nil or
-// a [*FullError]. others are all notes but the one that is replaced.
+// Allow returns nil if there is room for a note beside the others of its user, and else a
+// [*toolcrib.ToolError] that says which limit leaves none. others are all notes but the
+// one that is replaced.
 func (l Limits) Allow(note Note, others []Note) error {
 	l = l.OrDefault()
-	if len(note.Content) > l.NoteBytes {
-		return &FullError{Text: fmt.Sprintf("the note would have %d bytes, at most %d are allowed; make it shorter, or use another key", len(note.Content), l.NoteBytes)}
-	}
-	if len(others) >= l.Notes {
-		return &FullError{Text: fmt.Sprintf("there are %d notes already, the most there may be; remove one by overwriting it with an empty content", len(others))}
-	}
 	total := len(note.Content)
 	for _, other := range others {
 		total += len(other.Content)
 	}
-	if total > l.TotalBytes {
-		return &FullError{Text: fmt.Sprintf("all notes together would have %d bytes, at most %d are allowed; shorten or remove some", total, l.TotalBytes)}
+	switch {
+	case len(note.Content) > l.NoteBytes:
+		return toolcrib.Failf(toolcrib.ExecutionFailed, "the note would have %d bytes, at most %d are allowed; "+
+			"make it shorter, or use another key", len(note.Content), l.NoteBytes)
+	case len(others) >= l.Notes:
+		return toolcrib.Failf(toolcrib.ExecutionFailed, "there are %d notes already, the most there may be; "+
+			"remove one by overwriting it with an empty content", len(others))
+	case total > l.TotalBytes:
+		return toolcrib.Failf(toolcrib.ExecutionFailed, "all notes together would have %d bytes, "+
+			"at most %d are allowed; shorten or remove some", total, l.TotalBytes)
 	}
 	return nil
 }
 
-// ErrChanged says that somebody else has written the note meanwhile.
+// ErrChanged means that somebody else has written the note meanwhile.
 var ErrChanged = errors.New("memory: the note was changed by somebody else")
-
-// FullError says that a limit leaves no room for a note, in words for the model.
-type FullError struct{ Text string }
-
-// Error says which limit, and what to do.
-func (e *FullError) Error() string { return e.Text }

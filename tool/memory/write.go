@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	udiff "github.com/aymanbagabas/go-udiff"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
@@ -176,21 +178,13 @@ func (t *writeTool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outp
 			return wire.Output(c.result(before, after))
 		}
 		if !errors.Is(err, ErrChanged) {
-			return toolcrib.Output{}, failure(err)
+			return toolcrib.Output{}, err
 		}
 	}
 	return toolcrib.Output{}, &toolcrib.ToolError{
 		Kind: toolcrib.ExecutionFailed, Err: ErrChanged,
 		Message: shown(c.key) + " was changed by somebody else just now; nothing was written, read it again",
 	}
-}
-
-// failure turns an error of the store into one for the model, where it is one.
-func failure(err error) error {
-	if full := (*FullError)(nil); errors.As(err, &full) {
-		return &toolcrib.ToolError{Kind: toolcrib.ExecutionFailed, Message: full.Text, Err: err}
-	}
-	return err
 }
 
 // Prepare hashes the note before and after, so that it can be told later whether the
@@ -228,4 +222,37 @@ func (t *writeTool) Reconcile(ctx context.Context, call toolcrib.Call, data json
 		return toolcrib.Reconciled{State: toolcrib.NotHappened}, nil
 	}
 	return toolcrib.Reconciled{}, nil
+}
+
+// Preview shows what the call would change as a unified diff, whole: who shows it to a
+// person bounds it.
+func (t *writeTool) Preview(ctx context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
+	c, err := read(call)
+	if err != nil {
+		return toolcrib.Preview{}, err
+	}
+	before, after, err := t.look(ctx, c)
+	if err != nil {
+		return toolcrib.Preview{}, err
+	}
+	name := shown(c.key)
+	switch {
+	case before.Content == after.Content && after.Content == "":
+		return toolcrib.Preview{Kind: "text", Text: "there is no note " + name + ", and there will be none"}, nil
+	case before.Content == after.Content:
+		text := fmt.Sprintf("%s stays as it is: it has this content already (%d bytes)", name, len(after.Content))
+		return toolcrib.Preview{Kind: "text", Text: text}, nil
+	}
+	from, to := "a/"+name, "b/"+name
+	if before.Content == "" {
+		from = "/dev/null"
+	}
+	if after.Content == "" {
+		to = "/dev/null"
+	}
+	diff, err := udiff.ToUnified(from, to, before.Content, udiff.Lines(before.Content, after.Content), udiff.DefaultContextLines)
+	if err != nil {
+		return toolcrib.Preview{}, fmt.Errorf("preview of %s: %w", name, err)
+	}
+	return toolcrib.Preview{Kind: "diff", Text: diff}, nil
 }
