@@ -74,7 +74,7 @@ const (
 )
 
 // Take locks the file of a run, or returns ErrDriven. Where files cannot be
-// locked a run works all the same, and the journal's fence keeps two drivers
+// locked a run works too, and the journal's fence keeps two drivers
 // apart; it only shows as interrupted while it goes on.
 func (l *LockFiles) Take(run toolcrib.RunID) error {
 	path, ok := l.path(run, lockSuffix)
@@ -123,7 +123,7 @@ func current(f *os.File, path string) bool {
 
 // Leave lets go of a run that has parked: any process may go on with it, and what is
 // asked of its driver is not for this one any more. Where the file cannot be removed,
-// it is free all the same.
+// it is free anyway.
 func (l *LockFiles) Leave(run toolcrib.RunID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
