@@ -89,7 +89,7 @@ func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
 		if errs[i] != nil {
 			t.Fatal(i, errs[i])
 		}
-		if task.Principal.User != "ann" || task.Workspace != fmt.Sprintf("/w%d", i) || task.Driver != driverName || task.Approve != agent.ApproveNone || task.RunTools != nil {
+		if task.Principal.User != "ann" || task.Workspace != fmt.Sprintf("/w%d", i) || task.Driver != driverName || task.Approve != "" || task.RunTools != nil {
 			t.Errorf("%d: %+v", i, task)
 		}
 		if i%2 == 1 {
