@@ -129,7 +129,7 @@ func (s ToolSettings) check(name string) error {
 }
 
 // Gate decides about tools. Its methods may be used by many goroutines. The zero
-// value knows no tool and refuses everything.
+// value has no tools and refuses everything.
 type Gate struct {
 	availability   Availability
 	people         People
