@@ -37,6 +37,7 @@ type LockFiles struct {
 	dir string
 
 	mu    sync.Mutex
+	swept bool // what dead drivers left is gone
 	files map[toolcrib.RunID]*os.File
 	top   toolcrib.RunID // the first run that was taken: those that it starts come later
 	left  map[toolcrib.RunID]bool
@@ -90,6 +91,7 @@ func (l *LockFiles) Take(run toolcrib.RunID) error {
 	if l.files[run] != nil || os.MkdirAll(l.dir, 0o700) != nil {
 		return nil
 	}
+	l.sweep()
 	for range lockAttempts {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
@@ -99,6 +101,9 @@ func (l *LockFiles) Take(run toolcrib.RunID) error {
 		if err == nil && current(f, path) {
 			l.files[run] = f
 			l.RemoveRequest(run) // left over from a driver before
+			if f.Truncate(0) == nil {
+				_, _ = fmt.Fprintln(f, os.Getpid()) // only told to people
+			}
 			return nil
 		}
 		_ = f.Close() // nothing was written
@@ -119,6 +124,60 @@ func current(f *os.File, path string) bool {
 	}
 	there, err := os.Stat(path)
 	return err == nil && os.SameFile(held, there)
+}
+
+// maxSwept bounds how many files one process looks at when it sweeps.
+const maxSwept = 1000
+
+// sweep removes, once, the locks that nobody holds: their drivers have died. That a run
+// was cut off shows as before, for nobody holds it.
+func (l *LockFiles) sweep() {
+	if l.swept {
+		return
+	}
+	l.swept = true
+	dir, err := os.Open(l.dir)
+	if err != nil {
+		return
+	}
+	names, _ := dir.Readdirnames(maxSwept) // what was read of them
+	_ = dir.Close()
+	for _, name := range names {
+		id, ok := strings.CutSuffix(name, lockSuffix)
+		run := toolcrib.RunID(id)
+		path, plain := l.path(run, lockSuffix)
+		if !ok || !plain || l.files[run] != nil {
+			continue
+		}
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			continue
+		}
+		if tryLock(f) == nil && current(f, path) {
+			_ = l.free(run, f) // what cannot be removed does no harm
+		} else {
+			_ = f.Close()
+		}
+	}
+}
+
+// Process names the process that holds a run, for people.
+func (l *LockFiles) Process(run toolcrib.RunID) string {
+	const unknown = "another process"
+	path, ok := l.path(run, lockSuffix)
+	if !ok {
+		return unknown
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return unknown
+	}
+	defer f.Close()
+	var pid int
+	if _, err := fmt.Fscan(io.LimitReader(f, maxRequest), &pid); err != nil || pid <= 0 {
+		return unknown
+	}
+	return fmt.Sprintf("process %d", pid)
 }
 
 // Leave lets go of a run that has parked: any process may go on with it, and what is

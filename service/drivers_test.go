@@ -2,8 +2,10 @@ package service
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
@@ -27,6 +29,9 @@ func TestLockFiles(t *testing.T) {
 	if theirs.Interrupted(rec) {
 		t.Error("a run that is held is not interrupted")
 	}
+	if got := others.Process(rec.ID); got != fmt.Sprintf("process %d", os.Getpid()) {
+		t.Errorf("it is driven by %s", got)
+	}
 	if err := ours.Close(); err != nil {
 		t.Error(err)
 	}
@@ -48,5 +53,30 @@ func TestLockFiles(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "evil.lock")); err == nil {
 		t.Error("an ID led out of the folder")
+	}
+}
+
+// What dead drivers left is removed when the next run is driven; what is held stays.
+func TestLockFiles_OfTheDeadGo(t *testing.T) {
+	dir := t.TempDir()
+	living, next := NewLockFiles(dir), NewLockFiles(dir)
+	if err := living.Take("run_held"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"run_dead.lock", "run_dead.cancel", "other.txt"} {
+		if err := os.WriteFile(filepath.Join(dir, "drivers", name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := next.Take("run_new"); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	entries, err := os.ReadDir(filepath.Join(dir, "drivers"))
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{"other.txt", "run_held.lock", "run_new.lock"}; err != nil || !slices.Equal(left, want) {
+		t.Errorf("%v, error %v, want %v", left, err, want)
 	}
 }

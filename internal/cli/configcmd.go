@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -136,6 +138,48 @@ func (a *app) notTrustedYet(source config.Source) {
 	}
 }
 
+// configErrors is what is wrong with a configuration that can be read: what runs under it
+// would be refused, or would lack.
+func (a *app) configErrors(c *config.Config) (config.Errors, error) {
+	all, err := a.skillProblems(c)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range c.Unsupported() {
+		if u.Safety {
+			all = append(all, c.ErrorAt(u.Key, u.Message))
+		}
+	}
+	for _, name := range c.ProviderNames() {
+		p, at := c.Providers[name], config.JoinKey("providers", name)
+		for key, value := range map[string]config.Value{"file": p.File, "ca_file": p.CAFile} {
+			if problem := a.missingFile(value); problem != "" {
+				all = append(all, c.ErrorAt(at+"."+key, problem))
+			}
+		}
+	}
+	return all, nil
+}
+
+// missingFile says that the file that a value names is not there, or is none. What is
+// named by a reference that cannot be filled in now may be there later.
+func (a *app) missingFile(value config.Value) string {
+	path, err := value.Resolve(a.resolver())
+	if err != nil || path == "" {
+		return ""
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "there is no file " + value.String()
+	case err != nil:
+		return fmt.Sprintf("the file %s cannot be read", value)
+	case !info.Mode().IsRegular():
+		return fmt.Sprintf("%s is no regular file", value)
+	}
+	return ""
+}
+
 // checkConfig tells every error, and what this version does not act upon.
 func (a *app) checkConfig(ctx context.Context, asJSON bool) error {
 	c, source, err := a.configurationAnyway()
@@ -160,15 +204,13 @@ func (a *app) checkConfig(ctx context.Context, asJSON bool) error {
 	for _, text := range unknown {
 		a.notice("%s", text)
 	}
-	if all, err = a.skillProblems(c); err != nil {
+	if all, err = a.configErrors(c); err != nil {
 		return err
 	}
 	for _, u := range c.Unsupported() {
-		if u.Safety {
-			all = append(all, c.ErrorAt(u.Key, u.Message))
-			continue
+		if !u.Safety {
+			a.notice("%s", u.Error())
 		}
-		a.notice("%s", u.Error())
 	}
 	for _, text := range append(unusable(c), clearNotify(c)...) {
 		a.notice("%s", text)

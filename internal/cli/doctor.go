@@ -83,7 +83,7 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 	if err == nil {
 		_, err = a.checkRules(ctx, c)
 	}
-	findings = []finding{configFinding(c, source, err)}
+	findings = []finding{a.configFinding(c, source, err)}
 	broken = err != nil
 	if broken {
 		c = config.Default()
@@ -107,7 +107,7 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 	return append(findings, a.terminalFinding()), broken
 }
 
-func configFinding(c *config.Config, source config.Source, err error) finding {
+func (a *app) configFinding(c *config.Config, source config.Source, err error) finding {
 	f := finding{Check: "configuration", OK: err == nil, Detail: source.Path}
 	switch {
 	case err != nil:
@@ -116,15 +116,12 @@ func configFinding(c *config.Config, source config.Source, err error) finding {
 	case source.Origin == config.OriginNone:
 		f.Detail = "none; every key has its default"
 	}
-	var refused []string
-	for _, u := range c.Unsupported() {
-		if u.Safety {
-			f.OK = false
-			refused = append(refused, u.Error())
-		}
+	wrong, err := a.configErrors(c)
+	if err != nil {
+		return finding{Check: f.Check, Detail: err.Error(), Fix: "correct skills.dirs"}
 	}
-	if !f.OK {
-		f.Detail, f.Fix = strings.Join(refused, "\n"), "remove the keys; runs are refused until then"
+	if len(wrong) > 0 {
+		f.OK, f.Detail, f.Fix = false, wrong.Error(), "correct it; `toolcrib config check` tells when it is right"
 	}
 	return f
 }
@@ -135,7 +132,7 @@ func (a *app) trustFinding(source config.Source) (f finding, usable bool) {
 	if err != nil {
 		return finding{Check: "trust", Detail: err.Error(), Fix: "set HOME or XDG_STATE_HOME"}, !source.NeedsTrust()
 	}
-	state, files, err := store.Check(".")
+	_, files, err := store.Check(".")
 	if err != nil {
 		return finding{Check: "trust", Detail: err.Error(), Fix: "fix or remove " + store.Path()}, !source.NeedsTrust()
 	}
@@ -153,14 +150,12 @@ func (a *app) trustFinding(source config.Source) (f finding, usable bool) {
 			if file.Name == config.FileName {
 				usable = false
 			}
+			f.OK, f.Fix = false, "look at what the folder brings, and trust it: toolcrib trust"
 			parts = append(parts, trust.PassedOver(".", file))
 		}
 	}
 	if len(parts) > 0 {
 		f.Detail = strings.Join(parts, "\n")
-	}
-	if state != trust.Absent && state != trust.Trusted {
-		f.OK = usable
 	}
 	if !usable {
 		f.Detail += "\nuntil then run refuses to start here, unless another file is named with --config"

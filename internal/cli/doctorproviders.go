@@ -24,7 +24,7 @@ func (a *app) providerFindings(ctx context.Context, c *config.Config) []finding 
 	for _, name := range c.ProviderNames() {
 		if t := c.Providers[name].Type; !supportedType(t) {
 			out = append(out, finding{
-				Check: name, OK: !usedProvider(c, name), Detail: "type " + t + ": this version cannot use it",
+				Check: name, Detail: "type " + t + ": this version cannot use it",
 				Fix: "use a provider of type " + strings.Join(supportedTypes(), ", "),
 			})
 			continue
@@ -87,14 +87,6 @@ func usedModels(c *config.Config, provider string) []string {
 	return ids
 }
 
-// usedProvider tells whether an agent's model is of a provider.
-func usedProvider(c *config.Config, provider string) bool {
-	return slices.ContainsFunc(usedRefs(c), func(ref string) bool {
-		r, err := c.ResolveModel(ref)
-		return err == nil && r.ProviderName == provider
-	})
-}
-
 // providerFinding asks a provider whether it is there, takes the key, and, where it
 // can tell, has the models that are named.
 func (a *app) providerFinding(ctx context.Context, name string, p config.Provider, models []string) finding {
@@ -104,7 +96,7 @@ func (a *app) providerFinding(ctx context.Context, name string, p config.Provide
 		f.Detail = err.Error()
 		var value config.Error
 		if errors.As(err, &value) {
-			f.Fix = "set it in the environment, or correct " + value.Key
+			f.Fix = fixValue(value)
 		}
 		return f
 	}
@@ -125,7 +117,7 @@ func (a *app) providerFinding(ctx context.Context, name string, p config.Provide
 		return f
 	}
 	f.OK, f.Detail = true, p.Type+": answers, and takes the key"
-	if p.APIKey.IsEmpty() {
+	if t, _ := providers.Of(p.Type); p.APIKey.IsEmpty() || t.OwnMachine { // which may ask nobody for it
 		f.Detail = p.Type + ": answers"
 	}
 	if served, ok := model.(interface {
@@ -134,6 +126,21 @@ func (a *app) providerFinding(ctx context.Context, name string, p config.Provide
 		pulled(ctx, served, models, &f)
 	}
 	return f
+}
+
+// fixValue says what to do about a value that cannot be filled in, by where it comes
+// from.
+func fixValue(value config.Error) string {
+	kind, name, _ := strings.Cut(strings.Trim(value.Ref, "${}"), ":")
+	switch kind {
+	case "env":
+		return fmt.Sprintf("set %s in the environment, or correct %s", name, value.Key)
+	case "file":
+		return fmt.Sprintf("write it into the file %s, or correct %s", name, value.Key)
+	case "secret":
+		return fmt.Sprintf("store it: toolcrib secret set %s; or correct %s", name, value.Key)
+	}
+	return "correct " + value.Key
 }
 
 // pulled looks whether an Ollama has the models that are named.

@@ -191,8 +191,9 @@ func (a *app) takeUp(rec store.RunRecord) error {
 		return err
 	}
 	if err := locks.Take(rec.ID); err != nil {
-		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s is going on: %v; `toolcrib runs events %s --follow` shows it, `toolcrib runs cancel %s` ends it",
-			rec.ID, err, rec.ID, rec.ID)
+		return toolcrib.Errorf(toolcrib.CodeConflict,
+			"run %s is going on: %s drives it; `toolcrib runs events %s --follow` shows it, `toolcrib runs cancel %s` ends it",
+			rec.ID, locks.Process(rec.ID), rec.ID, rec.ID)
 	}
 	return nil
 }

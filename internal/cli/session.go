@@ -55,10 +55,25 @@ func (a *app) join(ctx context.Context, name string, who toolcrib.Principal) (*j
 		return nil, err
 	}
 	if j.info.Busy() {
-		busy := &store.SessionBusyError{Session: j.info.ID, Run: j.info.LastRun, Status: j.info.Status}
-		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "%v\nTo go on with it: %s runs resume %s", busy, a.self(), busy.Run)
+		return nil, a.sessionBusy(&j.info)
 	}
 	return j, nil
+}
+
+// sessionBusy says which run keeps a session busy, and what to do about it: one that a
+// process drives ends by itself, or is cancelled.
+func (a *app) sessionBusy(info *store.SessionInfo) error {
+	locks, err := a.driverLocks()
+	if err != nil {
+		return err
+	}
+	run := info.LastRun
+	if info.Status == toolcrib.StatusRunning && locks.Driven(run) {
+		return toolcrib.Errorf(toolcrib.CodeConflict, "session %s is in use: %s drives run %s; wait for its end, or end it: %s runs cancel %s",
+			info.ID, locks.Process(run), run, a.self(), run)
+	}
+	busy := &store.SessionBusyError{Session: info.ID, Run: run, Status: info.Status}
+	return toolcrib.Errorf(toolcrib.CodeConflict, "%v\nTo go on with it: %s runs resume %s", busy, a.self(), run)
 }
 
 // into makes the run of a task a part of the session: it goes on from what was said

@@ -16,6 +16,7 @@ type Error struct {
 	Column  int    // in that line, from 1; 0 = not known
 	Key     string // key path; "" = no key
 	Message string
+	Ref     string // the reference that could not be filled in, such as ${env:NAME}; "" = none
 }
 
 // Error returns "toolcrib.yaml:12: agents.default.limits.max_iterations: must be

@@ -109,10 +109,33 @@ func (v Value) check() string {
 	if v.secret != "" && strings.Contains(v.raw, mask) {
 		return "is masked (" + mask + "); write the value itself"
 	}
+	if problem := v.mistaken(parts); problem != "" {
+		return problem
+	}
 	if hasRefs(parts) {
 		return ""
 	}
 	return checkFormat(v.format, join(parts))
+}
+
+// foreignRef is a reference as others write it: $NAME of shells, $env:NAME of
+// PowerShell, {env:NAME}.
+var foreignRef = regexp.MustCompile(`(?:^|[\s=:/])\$(?:(?i:env|file|secret):\w+|[A-Z_][A-Z0-9_]*)(?:$|[\s/;,])|(?:^|[^$])\{(?:env|file|secret):[^{}]*\}`)
+
+// mistaken says that what is meant as a reference stands in a Value as plain text, which
+// would be used as it is. Prompts, and the arguments of programs, may hold anything.
+func (v Value) mistaken(parts []segment) string {
+	switch {
+	case v.format == "prompt", v.format == "text" && v.secret != "named":
+		return ""
+	}
+	for _, p := range parts {
+		if p.kind == "" && foreignRef.MatchString(p.text) {
+			return "holds $NAME, $env:NAME or {env:NAME}, which is plain text here; write ${env:NAME}, ${file:PATH} or ${secret:NAME} " +
+				"(what is really meant so goes into a secret: toolcrib secret set NAME)"
+		}
+	}
+	return ""
 }
 
 func hasRefs(parts []segment) bool {
@@ -136,7 +159,7 @@ func join(parts []segment) string {
 // Raw returns the text as it was written, secrets and references included.
 func (v Value) Raw() string { return v.raw }
 
-// IsEmpty tells whether nothing is written.
+// IsEmpty reports whether nothing is written.
 func (v Value) IsEmpty() bool { return v.raw == "" }
 
 // Position returns "toolcrib.yaml:4", or "default".
@@ -200,6 +223,7 @@ func (v Value) errorf(format string, args ...any) error {
 // fill returns what a reference stands for.
 func (v Value) fill(r Resolver, p segment) (string, error) {
 	text, err := "", error(nil)
+	v.at.Ref = "${" + p.kind + ":" + p.text + "}"
 	switch p.kind {
 	case "env":
 		text, err = v.env(r, p.text)
