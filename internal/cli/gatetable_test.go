@@ -24,11 +24,12 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// notReached are the reasons that no case can meet yet, and why.
+// notReached are the reasons that no case meets, and why.
 func notReached() map[toolcrib.Reason]string {
 	return map[toolcrib.Reason]string{
 		toolcrib.ReasonCostCapExceeded:    "workers of confer and coordinate (X17)",
 		toolcrib.ReasonHopBudgetExhausted: "workers of confer and coordinate (X6)",
+		toolcrib.ReasonAlreadyRan:         "forks, which the table has not: testdata/script/fork.txtar",
 	}
 }
 
