@@ -162,7 +162,7 @@ const (
 	ErrOther         ErrorClass = "other"
 )
 
-// Retryable tells whether the same request may succeed a little later.
+// Retryable reports whether the same request may succeed a little later.
 func (c ErrorClass) Retryable() bool {
 	switch c {
 	case ErrRateLimit, ErrOverloaded, ErrTimeout, ErrNetwork:

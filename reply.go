@@ -124,10 +124,10 @@ func (b *ReplyBuilder) call(index int) *block {
 // Bytes is the size of what was added so far.
 func (b *ReplyBuilder) Bytes() int { return b.bytes }
 
-// Finished tells whether the end of the reply was added.
+// Finished reports whether the end of the reply was added.
 func (b *ReplyBuilder) Finished() bool { return b.finished }
 
-// Started tells whether anything of an answer was added.
+// Started reports whether anything of an answer was added.
 func (b *ReplyBuilder) Started() bool { return len(b.blocks) > 0 }
 
 // Reply returns what was added. The arguments of its calls are the text that the

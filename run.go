@@ -26,7 +26,7 @@ const (
 	StatusCancelled          Status = "cancelled"
 )
 
-// Ended tells whether the status is final. A final status never changes.
+// Ended reports whether the status is final. A final status never changes.
 func (s Status) Ended() bool {
 	return s == StatusCompleted || s == StatusFailed || s == StatusCancelled
 }

@@ -53,7 +53,7 @@ const GroupFiles = "files"
 // toolName is what a tool's name must match (design.md §5).
 const toolName = `^[A-Za-z0-9_-]{1,64}$`
 
-// ValidToolName tells whether a tool may have this name: 1 to 64 ASCII letters,
+// ValidToolName reports whether a tool may have this name: 1 to 64 ASCII letters,
 // digits, _ and -.
 func ValidToolName(name string) bool {
 	if len(name) == 0 || len(name) > 64 || name == InvalidName {
@@ -100,7 +100,7 @@ const (
 	EffectNonIdempotentWrite Effect = "non_idempotent_write"
 )
 
-// Writes tells whether the effect is a write. The zero value is one.
+// Writes reports whether the effect is a write. The zero value is one.
 func (e Effect) Writes() bool { return e != EffectReadOnly }
 
 // OrStrictest returns e, and for the zero value or an unknown one the strictest effect.
@@ -151,7 +151,7 @@ type Output struct {
 	// IsError marks an output that tells of a failure (a test that failed, an
 	// exit status) without being an error of the tool.
 	IsError bool
-	// Untrusted marks this one result as data of strangers; Source names it.
+	// Untrusted marks this one result as untrusted data; Source names it.
 	Untrusted bool
 	Source    string
 	// Cut is set by a tool that left some of its output out itself.

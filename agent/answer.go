@@ -30,7 +30,7 @@ func checkSchema(schema json.RawMessage) error {
 	return nil
 }
 
-// mustCheck tells whether the last reply is an answer that has to fit a schema and
+// mustCheck reports whether the last reply is an answer that has to fit a schema and
 // was not held against it yet.
 func (s *State) mustCheck() bool {
 	return len(s.Start.Agent.OutputSchema) > 0 && (s.Checked == nil || s.Checked.Request != s.Last.Request)

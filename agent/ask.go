@@ -418,7 +418,7 @@ func (d *driver) count(sent *journal.ModelRequest, reply *toolcrib.Reply) (u too
 	return u, estimated
 }
 
-// plausible tells whether reported tokens can be true: a budget must not be
+// plausible reports whether reported tokens can be true: a budget must not be
 // evaded by a number that is none.
 func plausible(u toolcrib.TokenUsage) bool {
 	const most = 1 << 30

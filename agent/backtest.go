@@ -21,7 +21,7 @@ type Backtest struct {
 	// At is told the time as of which the gate is asked next, for what it looks at
 	// outside of the journal, such as what was switched off then; nil = nobody is.
 	At func(t time.Time)
-	// Missing tells whether a tool that the gate does not know is missing for another
+	// Missing reports whether a tool that the gate does not know is missing for another
 	// reason than the policy, so that nothing can be said about calls of it; nil =
 	// always.
 	Missing func(tool string) bool
@@ -214,7 +214,7 @@ func (w *rejudging) at(t time.Time) {
 	}
 }
 
-// missing tells whether a tool is not there, and not because the policy says so.
+// missing reports whether a tool is not there, and not because the policy says so.
 func (w *rejudging) missing(tool string) bool {
 	if slices.Contains(w.terms.Gate.Names(), tool) {
 		return false
@@ -380,7 +380,7 @@ func (w *rejudging) unjudged(r *Rejudged) Unjudged {
 	return w.terms.Uncertain
 }
 
-// early tells whether a refusal comes before anything is asked that looks beyond the
+// early reports whether a refusal comes before anything is asked that looks beyond the
 // call and the lists (contract §6's order).
 func early(r toolcrib.Reason) bool {
 	switch r {
@@ -391,11 +391,11 @@ func early(r toolcrib.Reason) bool {
 	return false
 }
 
-// spent tells whether a call was refused for what had been used up by then and the
+// spent reports whether a call was refused for what had been used up by then and the
 // journal of the run does not know. What bounds a worker, it knows.
 func spent(r toolcrib.Reason) bool { return r == toolcrib.ReasonBudgetExhausted }
 
-// byRights tells whether a refusal is for what the principal may do.
+// byRights reports whether a refusal is for what the principal may do.
 func byRights(r toolcrib.Reason) bool {
 	return r == toolcrib.ReasonRequiresAdmin || r == toolcrib.ReasonNotPermitted
 }

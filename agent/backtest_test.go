@@ -195,7 +195,7 @@ func TestBacktest_WiderAndNarrower(t *testing.T) {
 	equal(t, "nothing ran again", w.writes, 1)
 }
 
-// approve approves what a run waits for, and goes on with it.
+// approve approves what a run waits for, and continues it.
 func approve(t *testing.T, w *world, s *agent.State) *agent.State {
 	t.Helper()
 	if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: s.Pending.ApprovalID, Who: me, Decision: journal.DecisionApprove}); err != nil {

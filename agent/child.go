@@ -106,7 +106,7 @@ func (x *execution) answerByAgent(f *flight) (toolcrib.Output, error) {
 	return toolcrib.Output{}, nil
 }
 
-// child starts a child run, or goes on with it where its journal ends.
+// child starts a child run, or continues it where its journal ends.
 func (r *Runner) child(ctx context.Context, c *childFlight, tell func(string, float64)) (*State, error) {
 	if r.Claim != nil {
 		release, err := r.Claim(c.run)

@@ -275,7 +275,7 @@ func forged(t *testing.T, f *family, run toolcrib.RunID, change func(i int, e *t
 	return g
 }
 
-// A parent whose journal names a run that is none of its children neither goes on with
+// A parent whose journal names a run that is none of its children neither continues
 // that run, nor shows what it waits for as its own, nor ends it, however it is asked.
 func TestChild_NamesARunThatIsNotItsOwn(t *testing.T) {
 	f := newFamily(t, gate.ConfirmWrites, oneChild("write"))

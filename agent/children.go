@@ -10,7 +10,7 @@ import (
 
 // A call of a tool that another agent answers (toolcrib.ByAgent) becomes a child run.
 // The parent's journal keeps its ID before the child's own journal begins, so that
-// however a driver is lost, the next one finds the child, and goes on with it: nothing
+// however a driver is lost, the next one finds the child, and continues it: nothing
 // that it has done is done again. A child that must wait for a person parks by itself;
 // its parent parks when nothing else of the turn is left to do. This file is what the
 // parent's journal says of its children.
@@ -79,7 +79,7 @@ func (s *State) childEnded(b *journal.ChildEnded) error {
 	return nil
 }
 
-// byAgent tells whether another agent answers the call, in a run of its own.
+// byAgent reports whether another agent answers the call, in a run of its own.
 func (c *Call) byAgent() bool {
 	return c.Verdict != nil && c.Verdict.AnsweredBy == toolcrib.ByAgent
 }
@@ -103,7 +103,7 @@ func (s *State) letGo() {
 	}
 }
 
-// onlyWaits tells whether all that is open of the turn waits for a person.
+// onlyWaits reports whether all that is open of the turn waits for a person.
 func (s *State) onlyWaits() bool {
 	if s.Turn == nil {
 		return false

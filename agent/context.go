@@ -287,7 +287,7 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:maxQuoted-end], "") + " […] " + strings.ToValidUTF8(text[len(text)-end:], "")
 }
 
-// holdsUntrusted tells whether any of the messages holds data of strangers.
+// holdsUntrusted reports whether any of the messages holds untrusted data.
 func (s *State) holdsUntrusted(from, n int) bool {
 	for i := from; i < from+n; i++ {
 		for j := range s.Messages[i].Parts {

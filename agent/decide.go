@@ -87,7 +87,7 @@ func (r *Runner) decideOnce(ctx context.Context, run toolcrib.RunID, decision De
 	return s, nil
 }
 
-// Check tells whether [Runner.Decide] would take a decision as things stand, and
+// Check reports whether [Runner.Decide] would take a decision as things stand, and
 // writes nothing.
 func (r *Runner) Check(ctx context.Context, run toolcrib.RunID, decision Decision) error {
 	s, err := r.Load(ctx, run)

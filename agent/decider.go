@@ -48,7 +48,7 @@ func NameOf(who toolcrib.Principal) string {
 	return who.User
 }
 
-// MayDecide tells whether somebody may decide about a user's runs at all: the user,
+// MayDecide reports whether somebody may decide about a user's runs at all: the user,
 // administrators and approvers. Nobody else may know of them.
 func MayDecide(who toolcrib.Principal, user string) bool {
 	return who.User != "" && (who.Admin || who.User == user || slices.Contains(who.Roles, RoleApprover))
@@ -147,7 +147,7 @@ func (r *Runner) deciderToday(ctx context.Context, s *State, who toolcrib.Princi
 	return today, s.party(today)
 }
 
-// judgedLater tells whether a refusal is about the tool in this run, and not about who
+// judgedLater reports whether a refusal is about the tool in this run, and not about who
 // decides: then the approval lets nothing happen, because the gate judges the call
 // again before it runs, and the model learns the reason there. It counts only for
 // those whose own rights are not at stake.
@@ -182,7 +182,7 @@ func (d *driver) decider() toolcrib.Principal {
 	return d.s.Start.Principal
 }
 
-// ownWord tells whether a decision was made by the user for whom the run acts. Where
+// ownWord reports whether a decision was made by the user for whom the run acts. Where
 // that is not known, it was.
 func (s *State) ownWord(b *journal.ConfirmationResolved) bool {
 	if b.User != "" {
@@ -191,7 +191,7 @@ func (s *State) ownWord(b *journal.ConfirmationResolved) bool {
 	return b.By == ByAll || ownName(b.By, s.Start.Principal.User)
 }
 
-// ownName tells whether [NameOf] names this user so.
+// ownName reports whether [NameOf] names this user so.
 func ownName(by, user string) bool {
 	return by == "" || by == user || strings.HasSuffix(by, " (for "+user+")")
 }

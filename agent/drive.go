@@ -136,7 +136,7 @@ type StateError struct {
 
 func (e *StateError) Error() string { return fmt.Sprintf("run %s (%s) %s", e.Run, e.Status, e.Message) }
 
-// drive goes on with a run until it ends, parks, or ctx ends. If ctx ends with a
+// drive continues a run until it ends, parks, or ctx ends. If ctx ends with a
 // [CancelError] the run ends as cancelled; with any other cause it is left as it
 // is, to be taken up again.
 func (r *Runner) drive(ctx context.Context, s *State) error {
@@ -245,7 +245,7 @@ func (d *driver) carry(ctx context.Context, step Step) error {
 	return fmt.Errorf("agent: no way to carry out step %q", step.Kind)
 }
 
-// stopped tells whether the run is to end early now: nil = no.
+// stopped reports whether the run is to end early now: nil = no.
 func (d *driver) stopped(ctx context.Context) *journal.Stopping {
 	cause := context.Cause(ctx)
 	if cause == nil && d.wallLeft() > 0 {
@@ -415,7 +415,7 @@ func (d *driver) told(events []toolcrib.Event) {
 	}
 }
 
-// logs tells whether anybody reads what goes well.
+// logs reports whether anybody reads what goes well.
 func (d *driver) logs(ctx context.Context) bool { return d.r.Log.Enabled(ctx, slog.LevelInfo) }
 
 // live shows a frame that is not kept.

@@ -357,7 +357,7 @@ func (x *execution) toChild(f *flight) (gone bool, err error) {
 	return false, err
 }
 
-// blocked tells whether an earlier call on the same target has not ended yet.
+// blocked reports whether an earlier call on the same target has not ended yet.
 func (x *execution) blocked(c *Call, permit *gate.Permit, earlier []*Call, ready []*flight) bool {
 	for _, e := range earlier {
 		if overlap(x.d.permit(e.ID).Targets(), permit.Targets()) {
@@ -374,7 +374,7 @@ func (x *execution) blocked(c *Call, permit *gate.Permit, earlier []*Call, ready
 	return false
 }
 
-// overlap tells whether two calls touch the same target and at least one of them
+// overlap reports whether two calls touch the same target and at least one of them
 // writes. A folder overlaps what is in it.
 func overlap(a, b []toolcrib.Target) bool {
 	for _, t := range a {
@@ -493,7 +493,7 @@ func (x *execution) flush(rest bool) error {
 	return x.d.flush(x.ctx)
 }
 
-// leftResumable tells whether the driver lets go of the run without ending it.
+// leftResumable reports whether the driver lets go of the run without ending it.
 // Then a call that was cut off keeps no result: whoever takes the run up decides
 // about it.
 func (x *execution) leftResumable() bool {

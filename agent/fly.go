@@ -197,13 +197,13 @@ func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
 	return r
 }
 
-// mayCut tells whether an output is likely to be cut, and so needs a reference;
+// mayCut reports whether an output is likely to be cut, and so needs a reference;
 // few texts grow by half or more when they are made fit.
 func mayCut(out *toolcrib.Output, most int) bool {
 	return max(len(out.JSON), len(out.Text)) >= most/2
 }
 
-// offers tells whether a tool is in the offer of the run.
+// offers reports whether a tool is in the offer of the run.
 func (s *State) offers(name string) bool {
 	for _, t := range s.Offer.Tools {
 		if t.Name == name {

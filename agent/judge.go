@@ -120,7 +120,7 @@ func counted(calls []*Call) map[string]bool {
 	return m
 }
 
-// leftByNobody tells whether calls that were asked about are refused because nobody
+// leftByNobody reports whether calls that were asked about are refused because nobody
 // is there.
 func leftByNobody(calls []*Call) bool { return slices.ContainsFunc(calls, (*Call).leftByNobody) }
 

@@ -204,7 +204,7 @@ func nextInTurn(s *State) Step {
 	return Step{Kind: StepChildren}
 }
 
-// question tells whether a person answers the call, instead of a tool.
+// question reports whether a person answers the call, instead of a tool.
 func (c *Call) question() bool {
 	return c.Verdict != nil && c.Verdict.Decision == toolcrib.Allow && c.Verdict.AnsweredBy == toolcrib.ByPerson
 }
@@ -229,7 +229,7 @@ func nextForQuestions(t *Turn) Step {
 	return Step{Kind: StepConfirm}
 }
 
-// asksForMore tells whether a limit that is reached is put to a person.
+// asksForMore reports whether a limit that is reached is put to a person.
 func asksForMore(s *State) bool {
 	return s.Limits().OnLimit == toolcrib.OnLimitAsk && !s.Declined
 }

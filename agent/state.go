@@ -160,7 +160,7 @@ func (e *ErrNewer) Error() string {
 	return fmt.Sprintf("the journal has format %d, this version of toolcrib knows up to %d: use the version that wrote it", e.Format, journal.Format)
 }
 
-// Whole tells whether all calls of the turn have come.
+// Whole reports whether all calls of the turn have come.
 func (t *Turn) Whole() bool { return len(t.Calls) == t.Expected }
 
 // lost returns the calls of which nobody knows what became of them.
@@ -185,7 +185,7 @@ func (t *Turn) open() []*Call {
 	return calls
 }
 
-// Ended tells whether the run has ended.
+// Ended reports whether the run has ended.
 func (s *State) Ended() bool { return s.Done != nil || s.Failed != nil }
 
 // NewState is the state of a run of which nothing is known yet.
@@ -214,7 +214,7 @@ func (s *State) OfferedNow() map[string]bool {
 	return s.offered
 }
 
-// Reconciled tells whether an open call is a write of which its tool has said that
+// Reconciled reports whether an open call is a write of which its tool has said that
 // it happened: its result follows at once.
 func (s *State) Reconciled(callID string) bool {
 	c, err := s.find(callID)

@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// NoticeCanaryLeak tells that the model repeated data of strangers (X12).
+// NoticeCanaryLeak tells that the model repeated untrusted data (X12).
 const NoticeCanaryLeak = "canary_leak"
 
 // maxTaint bounds how many sources of untrusted data a run names; one more changes

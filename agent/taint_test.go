@@ -11,7 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// strange makes the tool draw return data of strangers.
+// strange makes the tool draw return untrusted data.
 func strange(w *world, text string) {
 	w.tools["draw"] = toolcrib.Output{Text: text, Untrusted: true, Source: "example.com"}
 }

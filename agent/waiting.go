@@ -161,13 +161,13 @@ func (d *driver) putBelow(ctx context.Context, waits *State) (*State, error) {
 	return waits, nil
 }
 
-// changed tells whether somebody else changed the run in the meantime.
+// changed reports whether somebody else changed the run in the meantime.
 func changed(err error) bool {
 	var state *StateError
 	return errors.As(err, &state)
 }
 
-// asks tells whether this driver puts what a run below it waits for to a person: only
+// asks reports whether this driver puts what a run below it waits for to a person: only
 // the run at the top does.
 func (d *driver) asks(below *State) bool {
 	switch {

@@ -9,13 +9,13 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// holdsSecret refuses a call in whose arguments a secret stands: a mark would be written
+// holdsSecret refuses a call whose arguments contain a secret: a mark would be written
 // over the secret itself, and a value has no business there (contract §11). Its arguments
 // are not what the model sent, so nothing else is said about them.
 func (j *judgement) holdsSecret() *refusal {
 	mark := guard.Mark(j.asked.Secret)
-	r := refuse(fmt.Sprintf("%s was not run: in its arguments stands %s, or the secret that this mark replaces in what you read. "+
-		"Leave the secret where it is: in a file, change what is around it with edit_file; do not repeat it in a call.", j.name(), mark))
+	r := refuse(fmt.Sprintf("%s was not run: its arguments contain %s, or the secret that this mark stands for. "+
+		"Leave the secret where it is: change the text around it with edit_file, and do not repeat it in a call.", j.name(), mark))
 	r.reason = toolcrib.ReasonToolPolicy
 	return r
 }

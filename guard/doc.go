@@ -5,7 +5,7 @@
 //   - [Arguments] and [Canonical] read JSON strictly and give it one spelling.
 //   - [Clean], [CleanStream], [CleanJSON] and [Visible] take out or show hidden characters.
 //   - [Truncate] cuts by type; [Fit] goes from a tool's output to what is read.
-//   - [WrapUntrusted] and [WrapToolResult] fence data of strangers.
+//   - [WrapUntrusted] and [WrapToolResult] fence untrusted data.
 //   - [Masker], [MaskStream] and [ArgumentStream] put marks in place of known secrets, and
 //     find them in the arguments of calls; [RedactEnv] and [RedactText] hide what looks
 //     like one.

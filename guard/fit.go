@@ -13,7 +13,7 @@ type FitOptions struct {
 	// Ref is where the whole can be read; it stands in the note of a cut result.
 	// "" = it cannot (read_result is not in the offer).
 	Ref string
-	// Wrap fences the result as data of strangers, as Output.Untrusted does too.
+	// Wrap fences the result as untrusted data, as Output.Untrusted does too.
 	Wrap bool
 	// NoWrap leaves the fence out whatever the marks say: for the text protocol,
 	// whose own wrapper stands instead.

@@ -9,7 +9,7 @@ import (
 // its digits are.
 const maxIntegerDigits = 18
 
-// plainNumber tells whether a number is canonical as it is written.
+// plainNumber reports whether a number is canonical as it is written.
 func plainNumber(lexeme []byte) bool {
 	return !bytes.ContainsAny(lexeme, ".eE") && string(lexeme) != "-0"
 }

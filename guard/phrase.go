@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Instruction-like phrases in data of strangers. The list is short on purpose:
+// Instruction-like phrases in untrusted data. The list is short on purpose:
 // marking is a hint to the model, and no defence; what a tainted run may do is the
 // gate's matter.
 var phrases = regexp.MustCompile(strings.NewReplacer(

@@ -11,7 +11,7 @@ const Redacted = "***redacted***"
 // secretName is the pattern of names whose values are never shown (requirements 1b).
 var secretName = regexp.MustCompile(`(?i)PASS|PWD|SECRET|TOKEN|KEY|SALT|CREDENTIAL|AUTH|PRIVATE|MASTER|ENCRYPT|DSN|DATABASE_URL|API_KEY`)
 
-// IsSecretName tells whether a variable or field of this name counts as a secret.
+// IsSecretName reports whether a variable or field of this name counts as a secret.
 func IsSecretName(name string) bool { return secretName.MatchString(name) }
 
 // RedactEnv returns the value of an environment variable as it may be shown (N24):

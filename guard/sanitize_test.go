@@ -200,7 +200,7 @@ func TestC14_CleanJSONProperty(t *testing.T) {
 	})
 }
 
-// hasCollision tells whether cleaning makes two keys of an object equal.
+// hasCollision reports whether cleaning makes two keys of an object equal.
 func hasCollision(raw string) bool {
 	var v any
 	if json.Unmarshal([]byte(raw), &v) != nil {

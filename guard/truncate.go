@@ -19,7 +19,7 @@ type Content struct {
 	JSON json.RawMessage // wins over Text if not empty
 }
 
-// IsJSON tells whether the content is a JSON value.
+// IsJSON reports whether the content is a JSON value.
 func (c Content) IsJSON() bool { return len(c.JSON) > 0 }
 
 // String returns what a model reads: the text, or the value as JSON text.
@@ -48,7 +48,7 @@ func (c Content) SerializedLen() int {
 }
 
 // Truncate cuts content that is longer than limit bytes as JSON, by its type
-// (contract §7, C10), and tells whether it did:
+// (contract §7, C10), and reports whether it did:
 //
 //	text            PREFIX... [truncated, original size: N bytes]
 //	array           leading elements and {"_truncated":true,"original_count":N}

@@ -51,7 +51,7 @@ func Visible(s string) string {
 
 const upperHex = "0123456789ABCDEF"
 
-// hidden tells whether a rune shows nothing of itself, or acts on its neighbours.
+// hidden reports whether a rune shows nothing of itself, or acts on its neighbours.
 func hidden(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t':
@@ -75,7 +75,7 @@ func hidden(r rune) bool {
 	return unicode.In(r, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp, unicode.Zs) || !unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.P, unicode.S)
 }
 
-// joins tells whether r is a joiner or selector that the character before it
+// joins reports whether r is a joiner or selector that the character before it
 // gives a meaning.
 func joins(prev, r rune) bool {
 	switch r {

@@ -14,7 +14,7 @@ const (
 // maxAttributeBytes bounds a source or name in a wrapper, before escaping.
 const maxAttributeBytes = 256
 
-// WrapUntrusted fences data of strangers (contract §7):
+// WrapUntrusted fences untrusted data (contract §7):
 //
 //	<untrusted_input source="…">
 //	body
@@ -77,7 +77,7 @@ func Neutralize(body string) string {
 	return string(append(out, body[from:]...))
 }
 
-// opensTag tells whether r is or looks like "<".
+// opensTag reports whether r is or looks like "<".
 func opensTag(r rune) bool {
 	switch r {
 	case '<', 0xFF1C, 0xFE64, 0x2039, 0x3008, 0x2329, 0x27E8, 0x276C, 0x276E, 0x2770,
@@ -87,7 +87,7 @@ func opensTag(r rune) bool {
 	return false
 }
 
-// namesWrapper tells whether s goes on like the inside of a wrapper's tag.
+// namesWrapper reports whether s goes on like the inside of a wrapper's tag.
 func namesWrapper(s string) bool {
 	return spells(s, untrustedTag) || spells(s, toolResultTag)
 }
@@ -101,12 +101,12 @@ func skipRunes(s string, skip func(rune) bool) string {
 	return ""
 }
 
-// unseen tells whether a reader passes over r inside a tag.
+// unseen reports whether a reader passes over r inside a tag.
 func unseen(r rune) bool {
 	return r <= 0x20 || unicode.IsSpace(r) || unicode.Is(unicode.M, r) || hidden(r)
 }
 
-// spells tells whether s begins with the name, as a lenient eye reads it.
+// spells reports whether s begins with the name, as a lenient eye reads it.
 func spells(s, name string) bool {
 	for i := 0; i < len(name); i++ {
 		if name[i] == '_' {
@@ -122,7 +122,7 @@ func spells(s, name string) bool {
 	return true
 }
 
-// slash tells whether r is or looks like a slash, which stands before the name in
+// slash reports whether r is or looks like a slash, which stands before the name in
 // a closing tag and which some readers pass over within it.
 func slash(r rune) bool {
 	switch r {
@@ -152,7 +152,7 @@ const lookAlikes = "" +
 	"uսυцüúùûᴜ" +
 	"_"
 
-// shows tells whether r reads as the lower-case ASCII letter want.
+// shows reports whether r reads as the lower-case ASCII letter want.
 func shows(r rune, want byte) bool {
 	switch w := rune(want); {
 	case r < utf8.RuneSelf && r|0x20 == w:

@@ -112,7 +112,7 @@ func withoutNull(parts []toolcrib.Part) {
 	}
 }
 
-// Barrier tells whether an append that holds body must survive power loss before
+// Barrier reports whether an append that holds body must survive power loss before
 // it returns: before a write runs, a decision, a pause, the end (design.md §2).
 func Barrier(body toolcrib.Body) bool {
 	switch b := body.(type) {

@@ -70,7 +70,7 @@ func (m *Memory) Runs() []toolcrib.RunID {
 	return slices.Sorted(maps.Keys(m.runs))
 }
 
-// storable tells whether events are such as a durable journal would take. They
+// storable reports whether events are such as a durable journal would take. They
 // are not encoded for it.
 func storable(events []toolcrib.Event) error {
 	for i, e := range events {

@@ -50,7 +50,7 @@ func (p *commandPattern) match(words []string) bool {
 	return p.more && glob(p.words+wordEnd+"*", line, false)
 }
 
-// matchCommand tells whether each simple command of the line matches an entry.
+// matchCommand reports whether each simple command of the line matches an entry.
 func matchCommand(entries []rule, line string) (bool, error) {
 	commands, err := simpleCommands(line)
 	if err != nil {
@@ -131,7 +131,7 @@ func addStatement(commands [][]string, s *syntax.Stmt, depth int) ([][]string, e
 	return nil, errShell
 }
 
-// harmless tells whether a redirection touches no file: 2>&1, or to or from
+// harmless reports whether a redirection touches no file: 2>&1, or to or from
 // /dev/null.
 func harmless(r *syntax.Redirect) bool {
 	if r.Hdoc != nil || r.Word == nil {

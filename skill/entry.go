@@ -112,7 +112,7 @@ func checkPattern(pattern string) error {
 	return nil
 }
 
-// balanced tells whether parentheses inside a pattern match.
+// balanced reports whether parentheses inside a pattern match.
 func balanced(s string) bool {
 	depth := 0
 	for i := range len(s) {
@@ -174,7 +174,7 @@ func splitEntries(text string) []string {
 	return words
 }
 
-// means tells whether the entry is about the tool.
+// means reports whether the entry is about the tool.
 func (e Entry) means(tool string) bool { return glob(e.Tool, tool, true) }
 
 // Unknown returns the entries that mean none of the known tools, in order: they

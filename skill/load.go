@@ -164,7 +164,7 @@ func (l *loader) fromFiles(dir Dir) {
 	}
 }
 
-// taken tells whether a folder before has this name.
+// taken reports whether a folder before has this name.
 func (l *loader) taken(dir Dir, name string) bool {
 	where := ""
 	if s := l.library.skills[name]; s != nil {

@@ -59,7 +59,7 @@ func (k *kit) load(names ...string) (*skill.Library, []skill.Problem) {
 	return skill.Load(k.dirs(names...), skill.Options{})
 }
 
-// has tells whether there is such a problem with such words.
+// has reports whether there is such a problem with such words.
 func has(problems []skill.Problem, code skill.Code, name, words string) bool {
 	return slices.ContainsFunc(problems, func(p skill.Problem) bool {
 		return p.Code == code && p.Skill == name && strings.Contains(p.String(), words)

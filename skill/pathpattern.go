@@ -62,10 +62,10 @@ func pathProblem(pattern string, tree bool) string {
 	return problem
 }
 
-// whole tells whether the pattern matches everything below what it matches.
+// whole reports whether the pattern matches everything below what it matches.
 func (p pathPattern) whole() bool { return p.segments[len(p.segments)-1] == "**" }
 
-// matchPath tells whether the path of a call, and every file that it touches,
+// matchPath reports whether the path of a call, and every file that it touches,
 // matches the pattern.
 func matchPath(pattern string, main argument, at Place) bool {
 	p, problem := readPathPattern(pattern)
@@ -124,7 +124,7 @@ func (p pathPattern) match(name string) bool {
 	} else if len(p.segments) == 1 && p.segments[0] == "." {
 		return true
 	}
-	// reach[i] tells whether the pattern so far matches the first i segments.
+	// reach[i] reports whether the pattern so far matches the first i segments.
 	reach := make([]bool, len(segments)+1)
 	reach[0] = true
 	for _, s := range p.segments {

@@ -73,7 +73,7 @@ type Place struct {
 	Targets []toolcrib.Target
 }
 
-// Names tells whether any entry is about the tool, whatever the arguments: the
+// Names reports whether any entry is about the tool, whatever the arguments: the
 // question of an offer.
 func (r *Rules) Names(tool string) bool {
 	if r == nil {
@@ -87,7 +87,7 @@ func (r *Rules) Names(tool string) bool {
 	return false
 }
 
-// Allowed tells whether a call of the tool with these arguments is allowed. An
+// Allowed reports whether a call of the tool with these arguments is allowed. An
 // error says why arguments cannot be judged, in words for a model; the answer is
 // then no.
 func (r *Rules) Allowed(tool string, args json.RawMessage, at Place) (bool, error) {

@@ -125,7 +125,7 @@ func (p Problem) String() string {
 
 var namePattern = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
-// ValidName tells whether a skill may have this name: 1 to 64 of the characters
+// ValidName reports whether a skill may have this name: 1 to 64 of the characters
 // a-z, 0-9 and -, with no hyphen at either end and no two in a row. So no two
 // names can look alike.
 func ValidName(name string) bool { return len(name) <= maxNameBytes && namePattern.MatchString(name) }

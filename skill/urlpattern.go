@@ -49,7 +49,7 @@ func urlProblem(pattern string) string {
 	return problem
 }
 
-// matchURL tells whether an entry matches the address.
+// matchURL reports whether an entry matches the address.
 func matchURL(entries []rule, address string) (bool, error) {
 	u, err := plainURL(address)
 	if err != nil {

@@ -134,7 +134,7 @@ func tooDeep(line int) error {
 	return lineErrorf(line, "lists and mappings are nested deeper than %d", maxDepth)
 }
 
-// isWord tells whether a token is a key or a scalar value that is written.
+// isWord reports whether a token is a key or a scalar value that is written.
 func isWord(t *token.Token) bool {
 	switch t.Type {
 	case token.StringType, token.SingleQuoteType, token.DoubleQuoteType, token.BoolType, token.NullType,

@@ -71,7 +71,7 @@ func AuditedEvents() []toolcrib.Kind {
 	}
 }
 
-// Audited tells whether the audit log shows a kind of system events: all but those that
+// Audited reports whether the audit log shows a kind of system events: all but those that
 // only keep the books.
 func Audited(kind toolcrib.Kind) bool {
 	return kind != SystemAnchor && kind != SystemSessionMade && kind != SystemSessionRemoved && kind != SystemUsageKept
@@ -101,14 +101,14 @@ func (f AuditFilter) Check() error {
 // Bound returns the limit that holds.
 func (f AuditFilter) Bound() int { return Filter{Limit: f.Limit}.Bound() }
 
-// Wants tells whether entries of a kind fit.
+// Wants reports whether entries of a kind fit.
 func (f AuditFilter) Wants(kind toolcrib.Kind) bool {
 	// Which verdicts there were cannot be told once they are pruned.
 	pruned := kind == AuditVerdicts && slices.ContainsFunc(f.Kinds, func(k toolcrib.Kind) bool { return k == AuditAllowed || k == AuditAsked || k == AuditRefused })
 	return len(f.Kinds) == 0 || pruned || slices.Contains(f.Kinds, kind)
 }
 
-// WantsEvent tells whether a kind of a run's events can give entries that fit.
+// WantsEvent reports whether a kind of a run's events can give entries that fit.
 func (f AuditFilter) WantsEvent(kind toolcrib.Kind) bool {
 	return slices.ContainsFunc(auditEvents[kind], f.Wants)
 }
@@ -230,7 +230,7 @@ func EntryOfSystem(s SystemEvent, hash string) AuditEntry {
 	return e
 }
 
-// About tells whether an entry is about a user, or that user did it.
+// About reports whether an entry is about a user, or that user did it.
 func (e AuditEntry) About(user string) bool {
 	if e.User == user || e.Actor == user || e.By == user {
 		return true

@@ -60,7 +60,7 @@ func BudgetsOf(budgets []UserBudget, user string) []UserBudget {
 	return every
 }
 
-// Limits tells whether the budget sets a ceiling.
+// Limits reports whether the budget sets a ceiling.
 func (b UserBudget) Limits() bool {
 	for _, k := range b.buckets() {
 		if k.limit > 0 {

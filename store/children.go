@@ -76,7 +76,7 @@ func (c *ChildClaim) Broken(claims toolcrib.RunID, parent toolcrib.RunID, agent 
 	return fmt.Sprintf("run %s, which it started, %s", c.Run, what)
 }
 
-// Claimed tells whether a run that begins so must be named in the journal of its
+// Claimed reports whether a run that begins so must be named in the journal of its
 // parent. A call that a tool made of another one is not: its parent's journal has the
 // call of that tool. Nor are sub-runs of older versions.
 func Claimed(b *journal.RunStarted) bool {

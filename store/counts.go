@@ -10,7 +10,7 @@ type ToolCount struct {
 // maxToolName is the length of a tool's name in bytes.
 const maxToolName = 64
 
-// toolName tells whether a tool can have this name: [A-Za-z0-9_-]{1,64}.
+// toolName reports whether a tool can have this name: [A-Za-z0-9_-]{1,64}.
 func toolName(name string) bool {
 	if name == "" || len(name) > maxToolName {
 		return false

@@ -304,7 +304,7 @@ func (c *exportCheck) event(line []byte, v *VerifiedExport) error {
 	return c.learn(e.Kind, payload)
 }
 
-// alwaysExported tells whether the content of a run's events of this kind is in every
+// alwaysExported reports whether the content of a run's events of this kind is in every
 // export, if there is any. What a run begins with is not: it has the prompt.
 func alwaysExported(kind toolcrib.Kind) bool {
 	return kind != journal.KindRunStarted && slices.Contains(AuditedEvents(), kind)

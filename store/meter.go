@@ -21,7 +21,7 @@ type modelName struct {
 	priced       bool
 }
 
-// Needs tells whether an event says that anything was used, so that the meter has
+// Needs reports whether an event says that anything was used, so that the meter has
 // to be known.
 func (Meter) Needs(body toolcrib.Body) bool {
 	switch b := body.(type) {

@@ -78,7 +78,7 @@ func place(path string) bool {
 	return path == "" || filepath.IsAbs(path) && filepath.Clean(path) == path && utf8.ValidString(path) && len(path) <= maxRememberedPath
 }
 
-// compactObject tells whether this is a JSON object without white space between.
+// compactObject reports whether this is a JSON object without white space between.
 func compactObject(raw json.RawMessage) bool {
 	var b bytes.Buffer
 	return json.Compact(&b, raw) == nil && bytes.Equal(b.Bytes(), raw) && raw[0] == '{'
@@ -99,7 +99,7 @@ func (m Remembered) MakeID() string {
 	return "rem_" + hex.EncodeToString(h.Sum(nil)[:10])
 }
 
-// Equal tells whether two are the same in all.
+// Equal reports whether two are the same in all.
 func (m Remembered) Equal(o Remembered) bool {
 	same := bytes.Equal(m.Arguments, o.Arguments) && (m.Arguments == nil) == (o.Arguments == nil) && m.At.Equal(o.At) && m.RevokedAt.Equal(o.RevokedAt)
 	same = same && m.Path == o.Path && m.Folder == o.Folder && m.Workspace == o.Workspace && m.FolderID == o.FolderID

@@ -51,7 +51,7 @@ type SessionInfo struct {
 	Status    toolcrib.Status    `json:"status,omitempty"` // of the last run; the session is busy if that has not ended
 }
 
-// Busy tells whether the session has a run that has not ended, so that it takes
+// Busy reports whether the session has a run that has not ended, so that it takes
 // no other. A parked run has not ended.
 func (s SessionInfo) Busy() bool { return s.LastRun != "" && !s.Status.Ended() }
 

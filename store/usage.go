@@ -227,7 +227,7 @@ func (u *Used) addTool(k ToolUseKey, s ToolUseSum) {
 	u.Tools[k] = sum
 }
 
-// Empty tells whether there is nothing in it.
+// Empty reports whether there is nothing in it.
 func (u *Used) Empty() bool { return len(u.Models) == 0 && len(u.Tools) == 0 && len(u.Rules) == 0 }
 
 // AddKept adds what a record of pruning kept. Records made before there were budgets

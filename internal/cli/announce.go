@@ -52,7 +52,7 @@ func (n *announcer) Announce(ctx context.Context, s *agent.State) {
 	n.d.tell(ctx, s)
 }
 
-// answers tells whether this process puts to a person what a run waits for, or decides
+// answers reports whether this process puts to a person what a run waits for, or decides
 // it as it was told.
 func (d *drive) answers(s *agent.State) bool {
 	present := d.ask != nil || d.screen

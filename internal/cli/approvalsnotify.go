@@ -143,7 +143,7 @@ func (a *app) showTold(views []toldView, secrets, asJSON bool) error {
 	return nil
 }
 
-// approvalsFinding tells whether the addresses of approvals.notify can be tried. None is
+// approvalsFinding reports whether the addresses of approvals.notify can be tried. None is
 // sent anything.
 func (a *app) approvalsFinding(c *config.Config) finding {
 	f := finding{Check: "approvals", OK: true, Fix: "correct approvals.notify; `toolcrib approvals notify test` sends a message to each"}

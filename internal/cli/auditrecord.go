@@ -90,7 +90,7 @@ func (a *app) recordTrust(ctx context.Context, kind toolcrib.Kind, dir, why stri
 		err = a.recordChanged(ctx, s, kind, changed...)
 	}
 	if err != nil {
-		a.notice("this does not stand in the audit log: %v", err)
+		a.notice("not recorded in the audit log: %v", err)
 	}
 }
 

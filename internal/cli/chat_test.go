@@ -323,7 +323,7 @@ func (l *lab) holds(name, want string) {
 	}
 }
 
-// again goes on with the conversation after a restart.
+// again continues the conversation after a restart.
 func (l *lab) again() {
 	p := l.chat(80, 30, nil, "--session", "last")
 	text := p.wait("It goes on.")
@@ -417,7 +417,7 @@ func TestIssue5_8_ChatParked(t *testing.T) {
 	p.send("write it")
 	p.wait("l later")
 	p.keys("l")
-	p.wait("/decide goes on with it")
+	p.wait("/decide continues it")
 	p.send("hello?")
 	p.wait("has not ended")
 	p.keys("C-d")

@@ -357,11 +357,11 @@ func (c *chat) began(ctx context.Context) error {
 	case c.a.driven(rec.ID):
 		c.front.note(fmt.Sprintf("another process goes on with the last turn (%s) at the moment", rec.ID))
 	case rec.Status == toolcrib.StatusRunning || rec.Status == toolcrib.StatusQueued:
-		c.front.note("the last turn was cut off; /decide goes on with it, /cancel ends it")
+		c.front.note("the last turn was cut off; /decide continues it, /cancel ends it")
 	case screen != nil && rec.Status != toolcrib.StatusWaitingForProvider:
 		return c.goOn(ctx)
 	default:
-		c.front.note(fmt.Sprintf("the last turn waits (%s); /decide goes on with it, /cancel ends it", words(rec.Status)))
+		c.front.note(fmt.Sprintf("the last turn waits (%s); /decide continues it, /cancel ends it", words(rec.Status)))
 	}
 	return nil
 }

@@ -113,7 +113,7 @@ func (f *screenFront) parked(d *drive, s *agent.State) {
 	}
 	at := d.a.below(context.Background(), s)
 	if at.Approval == nil { // somebody has decided meanwhile
-		f.note("this turn waits; /decide goes on with it, /cancel ends it")
+		f.note("this turn waits; /decide continues it, /cancel ends it")
 		return
 	}
 	if text := anotherText(d.config, d.who, at.Start.Principal.User, at.Approval.Kind); text != "" {
@@ -124,7 +124,7 @@ func (f *screenFront) parked(d *drive, s *agent.State) {
 	if at.Run != s.Run {
 		whose = "agent " + at.Start.Agent.Name + " of this turn"
 	}
-	f.note(fmt.Sprintf("%s waits (%s); /decide goes on with it, /cancel ends it", whose, words(s.Status)))
+	f.note(fmt.Sprintf("%s waits (%s); /decide continues it, /cancel ends it", whose, words(s.Status)))
 }
 
 // screenWatcher shows the frames of a run.
@@ -196,7 +196,7 @@ func stoppable(parent context.Context, by string) (context.Context, func()) {
 	}
 }
 
-// onward goes on with a run as long as the person answers what it waits for.
+// onward continues a run as long as the person answers what it waits for.
 func (f *screenFront) onward(ctx context.Context, d *drive, r *agent.Runner, state *agent.State, err error) (*agent.State, error) {
 	for err == nil && state != nil && state.Pending != nil {
 		goesOn, failed := d.answerEach(ctx, r, state, func(at *agent.State) (bool, error) { return f.answer(ctx, d, r, at) })
@@ -288,7 +288,7 @@ func (f *screenFront) decide(ctx context.Context, d *drive, r *agent.Runner, s *
 	return err == nil, err
 }
 
-// driven tells whether some process goes on with a run at the moment.
+// driven reports whether some process continues a run at the moment.
 func (a *app) driven(run toolcrib.RunID) bool {
 	data, err := a.dataDir()
 	return err == nil && service.NewLockFiles(data).Driven(run)

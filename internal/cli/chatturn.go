@@ -33,7 +33,7 @@ func (c *chat) say(ctx context.Context, text string) error {
 	return nil
 }
 
-// free tells whether the session takes another run; a run that has not ended is
+// free reports whether the session takes another run; a run that has not ended is
 // said with the way on.
 func (c *chat) free(ctx context.Context) error {
 	if c.session.info.ID == "" {
@@ -47,7 +47,7 @@ func (c *chat) free(ctx context.Context) error {
 	if !info.Busy() {
 		return nil
 	}
-	return fmt.Errorf("the last turn (%s) has not ended: it is %s. /decide goes on with it, /cancel ends it", info.LastRun, words(info.Status))
+	return fmt.Errorf("the last turn (%s) has not ended: it is %s. /decide continues it, /cancel ends it", info.LastRun, words(info.Status))
 }
 
 // words is a status as people say it.
@@ -194,7 +194,7 @@ func (c *chat) showStatus() {
 	c.front.status(append(parts, "/help"))
 }
 
-// goOn goes on with the last run of the session: what it waits for is put to the
+// goOn continues the last run of the session: what it waits for is put to the
 // person.
 func (c *chat) goOn(ctx context.Context) error {
 	rec, err := c.unfinished(ctx)
@@ -387,7 +387,7 @@ func (c *chat) transcript(s *tui.Screen, state *agent.State) {
 	}
 }
 
-// recallCall shows a call of before. The transcript tells whether it failed; the run
+// recallCall shows a call of before. The transcript reports whether it failed; the run
 // that it belongs to, how.
 func recallCall(s *tui.Screen, call *toolcrib.ToolCall, r *toolcrib.ToolResult, known *agent.Call) {
 	shown := render.Result{Status: toolcrib.ResultOK, Content: r.Content}

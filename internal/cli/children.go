@@ -106,7 +106,7 @@ func (a *app) below(ctx context.Context, s *agent.State) *agent.State {
 	return at
 }
 
-// decidedBelow tells whether the run below for which a parked run waits, by its record,
+// decidedBelow reports whether the run below for which a parked run waits, by its record,
 // waits no more: somebody has decided, or ended it, and nobody has gone on yet.
 func (a *app) decidedBelow(ctx context.Context, rec store.RunRecord) bool {
 	if rec.Pending.Run == "" {
@@ -169,7 +169,7 @@ const (
 	letGoLook = 50 * time.Millisecond
 )
 
-// resumeDecided goes on with a run after a decision about it. Where a process drives the
+// resumeDecided continues a run after a decision about it. Where a process drives the
 // run at the top, that one goes on by itself when all else of its turn is done.
 func (a *app) resumeDecided(ctx context.Context, run toolcrib.RunID, f *runFlags) error {
 	rec, err := a.store.Run(ctx, run)

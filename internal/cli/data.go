@@ -87,7 +87,7 @@ func (a *app) keysFile() (string, error) {
 	return c.Keys.Resolve(config.Resolver{}) // stored secrets need the keys
 }
 
-// overrideAge is for how long a gate goes on with what it has read of the overrides
+// overrideAge is for how long a gate continues what it has read of the overrides
 // (contract §6: a change by another process holds within 1 s, one by this process at
 // once).
 const overrideAge = 500 * time.Millisecond

@@ -157,7 +157,7 @@ toolcrib approvals resolve apr_01K --digest D --call call_1 --not-happened`,
 	return cmd
 }
 
-// decide writes a person's word on an approval down, and goes on with the run if
+// decide writes a person's word on an approval down, and continues the run if
 // that is asked for.
 func (a *app) decide(ctx context.Context, name string, word journal.CallDecision, f *decideFlags) error {
 	if len(f.reason) > maxWords || !utf8.ValidString(f.reason) {

@@ -106,7 +106,7 @@ func codeOf(err error) int {
 	return exitFailed
 }
 
-// storeFailed tells whether the store itself could not do its work.
+// storeFailed reports whether the store itself could not do its work.
 func storeFailed(err error) bool {
 	var failed *store.Error
 	return errors.As(err, &failed)

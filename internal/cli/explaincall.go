@@ -103,7 +103,7 @@ func (a *app) explainCall(ctx context.Context, about *explained, f *explainFlags
 	return nil
 }
 
-// showVerdict tells what the gate says about a call, and why.
+// showVerdict shows what the gate says about a call, and why.
 func (a *app) showVerdict(call *toolcrib.ToolCall, j *judgedCall) {
 	s, v := a.outStyle, &j.Verdict
 	fmt.Fprintf(a.out, "\n%s", s.Call(call.Name, call.Arguments, ""))

@@ -13,7 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// another tells whether another person than the one at the command line must approve
+// another reports whether another person than the one at the command line must approve
 // what a run asks about (approvals.four_eyes).
 func (d *drive) another(s *agent.State) bool {
 	return needsAnother(d.config, d.who, s.Start.Principal.User)

@@ -211,7 +211,7 @@ type recordedPeople struct {
 	known  map[string]*access.Scope // by ID; nil = there is no such token
 }
 
-// knows tells whether a token is known; "" = none is.
+// knows reports whether a token is known; "" = none is.
 func (p *recordedPeople) knows(ctx context.Context, id string) (bool, error) {
 	if id == "" {
 		return true, nil

@@ -141,7 +141,7 @@ func configuredRules(c *config.Config) []*ruleUse {
 
 func (a *app) showRules(uses []*ruleUse) {
 	if len(uses) == 0 {
-		fmt.Fprintln(a.out, "there are no rules; docs/rules.md tells how to write one")
+		fmt.Fprintln(a.out, "there are no rules; see docs/rules.md")
 		return
 	}
 	rows := [][]string{{"RULE", "THEN", "TOOLS", "CALLS", "LAST", "WHERE", "WHEN"}}

@@ -557,7 +557,7 @@ func (h *gateHouse) meanwhile(line string) {
 	}
 }
 
-// looks tells whether the model has to look at what it is sent, or to wait for a
+// looks reports whether the model has to look at what it is sent, or to wait for a
 // command: a script does neither.
 func (g *gateTurn) looks() bool {
 	return g.Meanwhile != "" || strings.Contains(g.Text, "$CANARY") ||

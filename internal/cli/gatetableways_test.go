@@ -181,7 +181,7 @@ func (h *gateHouse) same(a, b *told) {
 	}
 }
 
-// untold tells whether this way does not tell this: see call. Each workspace has its
+// untold reports whether this way does not tell this: see call. Each workspace has its
 // own configuration where that lies inside, so its places differ.
 func (h *gateHouse) untold(t *told, what, value string) bool {
 	if what == "position" && h.c.ConfigIn != "" {

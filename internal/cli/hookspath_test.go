@@ -72,7 +72,7 @@ func TestHooksPaths_Repositories(t *testing.T) {
 	}
 }
 
-// protected tells whether a file of the workspace is never written.
+// protected reports whether a file of the workspace is never written.
 func protected(t *testing.T, workspace, name string) bool {
 	t.Helper()
 	var p gate.Protected

@@ -75,7 +75,7 @@ func (d *drive) summary(s *agent.State) {
 	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(fmt.Sprintf("%s runs show %s (kept in %s)", a.self(), s.Run, d.dbPath))))
 }
 
-// estimated tells whether tokens of the run were estimated. The sum does not say
+// estimated reports whether tokens of the run were estimated. The sum does not say
 // so where a price is unknown: what it cost is an estimate then in any case.
 func (d *drive) estimated(s *agent.State, known bool) bool {
 	if known || !s.Usage.Estimated {

@@ -122,7 +122,7 @@ func (a *app) actor(cmd *cobra.Command) error {
 	return err
 }
 
-// readsStdin tells whether - stands for standard input in the rest of a command.
+// readsStdin reports whether - stands for standard input in the rest of a command.
 func readsStdin(cmd *cobra.Command) bool {
 	args := cmd.Flags().Lookup("args")
 	return slices.Contains(cmd.Flags().Args(), "-") || args != nil && args.Value.String() == "-"

@@ -148,7 +148,7 @@ func (a *app) protectedChanged(paths []string) {
 	}
 }
 
-// inside tells whether path is dir or lies below it; links are resolved as far as
+// inside reports whether path is dir or lies below it; links are resolved as far as
 // they exist.
 func inside(path, dir string) bool {
 	rel, err := filepath.Rel(resolved(dir), resolved(path))

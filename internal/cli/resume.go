@@ -216,7 +216,7 @@ func (a *app) resumeApproval(s *agent.State, f *runFlags) (agent.Approve, error)
 }
 
 // driveAgain makes a drive from what a stored run began with, under today's
-// configuration. --model of f, if any, names the model that goes on with it.
+// configuration. --model of f, if any, names the model that continues it.
 func (a *app) driveAgain(ctx context.Context, s *agent.State, who toolcrib.Principal, approve agent.Approve, f *runFlags) (*drive, error) {
 	c, err := a.configuration()
 	if err != nil {
@@ -281,7 +281,7 @@ func (d *drive) goOn(ctx context.Context, r *agent.Runner, run toolcrib.RunID) (
 	return d.onward(ctx, r, state, err)
 }
 
-// onward goes on with a run as long as somebody answers what it waits for.
+// onward continues a run as long as somebody answers what it waits for.
 func (d *drive) onward(ctx context.Context, r *agent.Runner, state *agent.State, err error) (*agent.State, error) {
 	for ; ; state, err = r.Resume(ctx, state.Run) {
 		if err != nil || state.Pending == nil {

@@ -69,7 +69,7 @@ func (a *app) checkRules(ctx context.Context, c *config.Config) (celrule.Problem
 	return set.Warnings(), err
 }
 
-// writtenRules are the rules as they stand in the file.
+// writtenRules are the rules as the file has them.
 func writtenRules(c *config.Config) []celrule.Rule {
 	out := make([]celrule.Rule, len(c.Rules))
 	places := &conditionPlaces{config: c}

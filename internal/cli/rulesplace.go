@@ -22,7 +22,7 @@ type conditionPlaces struct {
 // filePlace is a line and column of the file, both from 1.
 type filePlace struct{ line, column int }
 
-// find returns where a place of a condition stands in the file, 0 and 0 if that is
+// find returns the position of a place of a condition in the file, 0 and 0 if that is
 // not known. The condition begins between the two lines of the file; last 0 = its end.
 func (p *conditionPlaces) find(when string, first, last, line, column int) (int, int) {
 	if !p.read {
@@ -82,7 +82,7 @@ func indexOfPlace(text []rune, line, column int) int {
 	return index + column - 1
 }
 
-// valueBegins tells whether the value of when can begin behind this piece of a line:
+// valueBegins reports whether the value of when can begin behind this piece of a line:
 // behind its key, or first in the line.
 func valueBegins(before []rune) bool {
 	end := len(before)
@@ -183,12 +183,12 @@ func (s *scalar) peek() rune {
 	return '\n'
 }
 
-// blankToEnd tells whether the line has nothing more.
+// blankToEnd reports whether the line has nothing more.
 func (s *scalar) blankToEnd() bool {
 	return !slices.ContainsFunc(s.lines[s.row][s.col:], func(c rune) bool { return !unicode.IsSpace(c) })
 }
 
-// rest tells whether all of the text has been read but white space.
+// rest reports whether all of the text has been read but white space.
 func (s *scalar) rest() bool {
 	return !slices.ContainsFunc(s.want[len(s.places):], func(c rune) bool { return !unicode.IsSpace(c) })
 }
@@ -223,7 +223,7 @@ func (s *scalar) end() []filePlace {
 	return s.places
 }
 
-// plainEnd tells whether a plain text can end here.
+// plainEnd reports whether a plain text can end here.
 func (s *scalar) plainEnd() []filePlace {
 	rest := strings.TrimLeft(string(s.lines[s.row][s.col:]), " \t")
 	if !strings.HasPrefix(rest, ",") && !strings.HasPrefix(rest, "}") && !strings.HasPrefix(rest, "#") {

@@ -53,7 +53,7 @@ toolcrib skills check release-notes --digest sha256:9f86d081…`,
 	return cmd
 }
 
-// wrong tells whether the state of a skill is something to mend.
+// wrong reports whether the state of a skill is something to mend.
 func (v *skillView) wrong() bool {
 	switch v.Reason {
 	case offBroken, offChanged, offUnapproved, offUntrusted:

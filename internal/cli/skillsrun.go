@@ -215,7 +215,7 @@ const skillsLead = "The skills of this run follow: "
 // skillsAgain ends it where skills were given before with another text.
 const skillsAgain = "\nThey take the place of the skills that stand above.\n"
 
-// isSkillsText tells whether a message of the user's side is the text of skills. It
+// isSkillsText reports whether a message of the user's side is the text of skills. It
 // decides nothing but how a transcript is shown, and whether the text stands there.
 func isSkillsText(m *toolcrib.Message) bool {
 	return m.Role == toolcrib.RoleUser && strings.HasPrefix(m.Text(), skillsLead)

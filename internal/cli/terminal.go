@@ -274,7 +274,7 @@ func wayOn(self string, run toolcrib.RunID, ask *journal.ConfirmationRequired, w
 	return "an approval", []string{decide("approve", ""), decide("deny", "")}
 }
 
-// isQuestion tells whether an approval asks for an answer in words.
+// isQuestion reports whether an approval asks for an answer in words.
 func isQuestion(kind journal.ApprovalKind, calls int) bool {
 	return kind == journal.ApprovalInput && calls > 0
 }

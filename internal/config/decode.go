@@ -332,7 +332,7 @@ func (d *decoder) word(path string, n *node, f field) (string, bool) {
 	return n.text, true
 }
 
-// isText tells whether n can be read as a text, and says so if not.
+// isText reports whether n can be read as a text, and says so if not.
 func (d *decoder) isText(path string, n *node, f field) bool {
 	switch {
 	case n.kind == kindText, f.words && (n.kind == kindBool || n.kind == kindNumber), d.defaults && n.kind == kindNumber:

@@ -184,7 +184,7 @@ func checkListen(text string) string {
 	return ""
 }
 
-// isLoopback tells whether only this machine reaches the address HOST:PORT.
+// isLoopback reports whether only this machine reaches the address HOST:PORT.
 func isLoopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {

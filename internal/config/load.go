@@ -37,7 +37,7 @@ type Source struct {
 	Origin Origin
 }
 
-// NeedsTrust tells whether the content counts only once the user has trusted it.
+// NeedsTrust reports whether the content counts only once the user has trusted it.
 func (s Source) NeedsTrust() bool { return s.Origin == OriginCwd }
 
 // Find looks the configuration up in the order of contract §2: flag, which is the
@@ -67,7 +67,7 @@ func Find(flag string, getenv func(string) string) Source {
 	return Source{}
 }
 
-// sameFolder tells whether toolcrib was started in the user's own configuration
+// sameFolder reports whether toolcrib was started in the user's own configuration
 // folder, whose file needs no trust.
 func sameFolder(a, b string) bool {
 	one, err := os.Stat(a)
@@ -197,7 +197,7 @@ func (c *Config) ErrorAt(path, message string) Error {
 	return Error{File: c.file, Line: line, Column: columnAt(c.columns, path, line), Key: path, Message: message}
 }
 
-// IsSet tells whether the key is written in the file.
+// IsSet reports whether the key is written in the file.
 func (c *Config) IsSet(path string) bool {
 	_, ok := c.positions[path]
 	return ok

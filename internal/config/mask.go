@@ -29,7 +29,7 @@ var tokenUser = regexp.MustCompile(`(://)([^/?#@:\s]+)(@)`)
 // it shows up would only blind the operator.
 var everydayEnv = regexp.MustCompile(`^(HOME|PWD|USER|LOGNAME|HOSTNAME|LANG|LC_.*|PATH|SHELL|TERM|TZ|TMPDIR|XDG_.*)$`)
 
-// isSecret tells whether what a reference stands for must be masked by value. What
+// isSecret reports whether what a reference stands for must be masked by value. What
 // fills a path, an address or a prompt is no secret by itself; the password of a
 // whole address is found by [Value.secretsOf].
 func (v Value) isSecret(p segment, text string) bool {

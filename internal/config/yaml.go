@@ -195,7 +195,7 @@ func checkDocuments(tokens token.Tokens) (words token.Tokens, err error) {
 	return words, nil
 }
 
-// isWord tells whether a token is a key or a scalar value that is written.
+// isWord reports whether a token is a key or a scalar value that is written.
 func isWord(t *token.Token) bool {
 	switch t.Type {
 	case token.StringType, token.SingleQuoteType, token.DoubleQuoteType, token.BoolType, token.NullType,

@@ -25,7 +25,7 @@ var differs = map[string]bool{
 	"hash": true, "detail": true, "status_code": true,
 }
 
-// wordsOf tells whether a text of an event is a provider's own words: why a request
+// wordsOf reports whether a text of an event is a provider's own words: why a request
 // failed, each says in its own way.
 func wordsOf(kind toolcrib.Kind, field string) bool {
 	return (kind == journal.KindModelFailed || kind == journal.KindError) && (field == "message" || field == "status" && kind == journal.KindModelFailed)

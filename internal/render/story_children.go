@@ -173,7 +173,7 @@ func inAndOut(u toolcrib.Usage, known, estimated bool) string {
 	return Tokens(u, estimated) + " · " + Cost(u, known)
 }
 
-// knownOf tells whether a price is known of what a run and those below it have used,
+// knownOf reports whether a price is known of what a run and those below it have used,
 // and whether tokens may be estimates. The sum alone tells no more.
 func knownOf(u toolcrib.Usage) (known, estimated bool) {
 	known = u.CostUSD > 0 || !u.Estimated

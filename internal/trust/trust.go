@@ -138,13 +138,13 @@ func worst(files []File) State {
 	return out
 }
 
-// CheckContent tells whether a file is trusted with this content, which the caller
+// CheckContent reports whether a file is trusted with this content, which the caller
 // has read and goes on to use.
 func (s Store) CheckContent(path string, content []byte) (State, error) {
 	return s.checkHash(path, hashOf(content))
 }
 
-// CheckFolder tells whether a folder is trusted with this content.
+// CheckFolder reports whether a folder is trusted with this content.
 func (s Store) CheckFolder(path string, content Folder) (State, error) {
 	return s.checkHash(path, content.Hash)
 }

@@ -35,7 +35,7 @@ func New(o Options) *Conversation { return &Conversation{options: o, feed: newFe
 func (c *Conversation) Screen() *Screen { return &Screen{feed: c.feed} }
 
 // Run carries the conversation to its end: when the person leaves, or when ctx
-// ends, which ends a turn that goes on with the cause of ctx. It returns when
+// ends, which ends a turn that continues the cause of ctx. It returns when
 // everything that it began has ended.
 func (c *Conversation) Run(ctx context.Context) error {
 	m := newModel(c.options, c.feed)

@@ -118,7 +118,7 @@ const (
 	maxUnions   = 16 // anyOf, and types that are lists
 )
 
-// tooComplex tells whether the API would refuse a schema for its size.
+// tooComplex reports whether the API would refuse a schema for its size.
 func tooComplex(root map[string]any) bool {
 	optional, unions := 0, 0
 	each(root, func(schema map[string]any) {
@@ -151,7 +151,7 @@ func each(value any, visit func(map[string]any)) {
 	}
 }
 
-// recursive tells whether a definition leads back to itself, which the API does
+// recursive reports whether a definition leads back to itself, which the API does
 // not take.
 func recursive(root map[string]any) bool {
 	leads := map[string][]string{} // from a definition to others

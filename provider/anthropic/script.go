@@ -76,7 +76,7 @@ func (s *script) addAssistant(dst []byte, m *toolcrib.Message) []byte {
 	return dst
 }
 
-// replays tells whether a block of reasoning is sent back: it must be the API's
+// replays reports whether a block of reasoning is sent back: it must be the API's
 // own, of the same model.
 func (s *script) replays(t *toolcrib.Thinking) bool {
 	if t.Signature == "" && t.Redacted == "" {

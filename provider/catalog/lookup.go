@@ -82,7 +82,7 @@ func place(address string) (host, path string) {
 	return strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")), strings.TrimRight(u.Path, "/")
 }
 
-// samePath tells whether one path leads to the other: a base_url may leave out
+// samePath reports whether one path leads to the other: a base_url may leave out
 // the end of the vendor's own (/v1), or have more than it.
 func samePath(a, b string) bool {
 	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")

@@ -68,7 +68,7 @@ func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 	return err
 }
 
-// read decodes one GenerateContentResponse. known tells whether it was one.
+// read decodes one GenerateContentResponse. known reports whether it was one.
 func (d *decoder) read(data []byte, emit wire.Emit) (known bool, err error) {
 	c := wire.NewCursor(data)
 	if c.Peek() != '{' {

@@ -157,7 +157,7 @@ func (v *reader) object(depth int) bool {
 	}
 }
 
-// wholeText tells whether a JSON string holds no half of a surrogate pair: those
+// wholeText reports whether a JSON string holds no half of a surrogate pair: those
 // are read as U+FFFD.
 func wholeText(quoted []byte) bool {
 	if !bytes.Contains(quoted, []byte(`\u`)) {

@@ -120,7 +120,7 @@ func (p *projector) top() (object, error) {
 	return merged, p.err
 }
 
-// namesObject tells whether a type is object, or a list with it.
+// namesObject reports whether a type is object, or a list with it.
 func namesObject(v any) bool {
 	list, ok := v.([]any)
 	if !ok {

@@ -78,7 +78,7 @@ func digits(s string) (n int, ok bool) {
 	return n, true
 }
 
-// thinks tells whether the model can be told how much to reason.
+// thinks reports whether the model can be told how much to reason.
 func (t traits) thinks() bool {
 	if t.gemini {
 		return t.generation == 0 || t.generation >= 205
@@ -86,20 +86,20 @@ func (t traits) thinks() bool {
 	return t.generation == 0
 }
 
-// levels tells whether it is told so by a level; else by a budget of tokens. A
+// levels reports whether it is told so by a level; else by a budget of tokens. A
 // name without a version gets a budget: generation 3 takes that too.
 func (t traits) levels() bool { return t.gemini && t.generation >= 300 }
 
-// signed tells whether the first call of a turn must carry a signature. A name
+// signed reports whether the first call of a turn must carry a signature. A name
 // without a version may stand for such a model.
 func (t traits) signed() bool {
 	return t.gemini && (t.generation == 0 || t.generation >= 300)
 }
 
-// schemaWithTools tells whether a schema of the answer goes together with tools.
+// schemaWithTools reports whether a schema of the answer goes together with tools.
 func (t traits) schemaWithTools() bool { return t.levels() }
 
-// takesSchema tells whether the model takes a JSON Schema of the answer at all.
+// takesSchema reports whether the model takes a JSON Schema of the answer at all.
 func (t traits) takesSchema() bool {
 	if t.gemini {
 		return t.generation == 0 || t.generation >= 200
@@ -107,7 +107,7 @@ func (t traits) takesSchema() bool {
 	return t.generation == 0
 }
 
-// filesInResults tells whether the result of a function may hold files.
+// filesInResults reports whether the result of a function may hold files.
 func (t traits) filesInResults() bool { return t.levels() }
 
 // budget returns the tokens of reasoning for a level, and the least that the

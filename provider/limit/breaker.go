@@ -61,7 +61,7 @@ type permit struct {
 	count int
 }
 
-// refuses tells whether a request must fail now, and when to come again.
+// refuses reports whether a request must fail now, and when to come again.
 func (c *circuit) refuses(now time.Time) (wait time.Duration, no bool) {
 	switch {
 	case !c.open:

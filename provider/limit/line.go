@@ -141,7 +141,7 @@ func (l *line) sleep(ctx context.Context, w *waiter, delay time.Duration) {
 	}
 }
 
-// ready tells whether the limits let a request pass now; a delay above 0 is when to
+// ready reports whether the limits let a request pass now; a delay above 0 is when to
 // look again, one below 0 means that a place must become free.
 func (l *line) ready(now time.Time) (delay time.Duration, ready bool) {
 	if l.running >= l.opts.MaxConcurrent {

@@ -105,7 +105,7 @@ func (m *Model) ListModels(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Check tells whether the server is there, takes the key and has loaded its
+// Check reports whether the server is there, takes the key and has loaded its
 // model, without spending a token.
 func (m *Model) Check(ctx context.Context) error {
 	if _, err := m.ListModels(ctx); err != nil {

@@ -72,7 +72,7 @@ type traits struct {
 	until time.Time
 }
 
-// refusesTools tells whether the chat template is known to know no tools. Then the
+// refusesTools reports whether the chat template is known to know no tools. Then the
 // server takes them, passes them over in silence, and the model never calls one.
 // Whatever keeps it from telling is no error.
 func (m *Model) refusesTools(ctx context.Context) bool {

@@ -121,7 +121,7 @@ func TestH13_NamedTool(t *testing.T) {
 	}
 }
 
-// After the request that the choice was for, the conversation goes on with all
+// After the request that the choice was for, the conversation continues all
 // its tools.
 func TestH13_ChoiceLeavesNoTrace(t *testing.T) {
 	r := &recorder{}

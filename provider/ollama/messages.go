@@ -116,7 +116,7 @@ func (e *encoder) assistant(m *toolcrib.Message) {
 	e.dst = append(e.dst, '}')
 }
 
-// replays tells whether a block of reasoning is this model's own. One with a
+// replays reports whether a block of reasoning is this model's own. One with a
 // signature is of another API.
 func (e *encoder) replays(t *toolcrib.Thinking) bool {
 	if t == nil || t.Text == "" || t.Signature != "" {

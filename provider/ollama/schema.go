@@ -39,7 +39,7 @@ func (w *words) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// decodable tells whether Ollama can decode a schema.
+// decodable reports whether Ollama can decode a schema.
 func decodable(schema json.RawMessage) error {
 	var p parameters
 	if err := json.Unmarshal(schema, &p); err != nil {

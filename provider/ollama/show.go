@@ -128,7 +128,7 @@ func (m *Model) ListModels(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Check asks the server for its models: it tells whether it is there without
+// Check asks the server for its models: it reports whether it is there without
 // loading one.
 func (m *Model) Check(ctx context.Context) error {
 	_, err := m.ListModels(ctx)
@@ -163,7 +163,7 @@ func (s *shelf) put(model string, t trait) {
 	s.models[model] = t
 }
 
-// refusesTools tells whether the model is known to take no tools.
+// refusesTools reports whether the model is known to take no tools.
 func (m *Model) refusesTools(model string) bool {
 	t, ok := m.known.get(model)
 	return ok && (t.noTools || t.info.Capabilities && !t.info.Tools)

@@ -26,7 +26,7 @@ var strictFormats = []string{"date-time", "time", "date", "duration", "email", "
 // strictness counts what a schema holds while it is looked at.
 type strictness struct{ properties, enum int }
 
-// fitsStrict tells whether a schema is in the subset that the API can hold an
+// fitsStrict reports whether a schema is in the subset that the API can hold an
 // answer to; any other one is sent as it is, without strict, and only guides the
 // model. The answer is checked elsewhere either way.
 func fitsStrict(raw json.RawMessage) bool {
@@ -122,7 +122,7 @@ func (s *strictness) inner(schema map[string]any, depth int) bool {
 	return true
 }
 
-// objectRoot tells whether a schema is one of an object, as the API wants it.
+// objectRoot reports whether a schema is one of an object, as the API wants it.
 func objectRoot(raw json.RawMessage) bool {
 	var root struct {
 		Type any `json:"type"`

@@ -227,7 +227,7 @@ func (w *writer) details(m *toolcrib.Message) (list []byte) {
 	return list
 }
 
-// ownThinking tells whether a block of reasoning is of the same model.
+// ownThinking reports whether a block of reasoning is of the same model.
 func ownThinking(t *toolcrib.Thinking, model string) bool {
 	return t.Model == "" || t.Model == model || strings.HasSuffix(t.Model, "/"+model)
 }

@@ -128,7 +128,7 @@ func (m *Model) ListModels(ctx context.Context) ([]string, error) {
 	return m.client.ListModels(ctx, "models")
 }
 
-// Check asks the API for its models: it tells whether host and key are good
+// Check asks the API for its models: it reports whether host and key are good
 // without spending a token.
 func (m *Model) Check(ctx context.Context) error {
 	_, err := m.ListModels(ctx)

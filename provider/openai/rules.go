@@ -69,7 +69,7 @@ func rulesOf(host, path string, o Options) rules {
 	return r
 }
 
-// hostIn tells whether host is one of those, or below one.
+// hostIn reports whether host is one of those, or below one.
 func hostIn(host string, names ...string) bool {
 	for _, name := range names {
 		if host == name || strings.HasSuffix(host, "."+name) {
@@ -79,7 +79,7 @@ func hostIn(host string, names ...string) bool {
 	return false
 }
 
-// responses tells whether a model is asked over the Responses API.
+// responses reports whether a model is asked over the Responses API.
 func (r rules) responses(model string) bool {
 	if r.api != "" {
 		return r.api == APIResponses
@@ -160,7 +160,7 @@ func reasons(model string) bool {
 	return false
 }
 
-// sinceGPT tells whether a model is of that generation or a later one.
+// sinceGPT reports whether a model is of that generation or a later one.
 func sinceGPT(model string, major, minor int) bool {
 	a, b, _, ok := generation(model)
 	return ok && (a > major || a == major && b >= minor)
@@ -170,7 +170,7 @@ func sinceGPT(model string, major, minor int) bool {
 // take no temperature: o-series and GPT-5 without a point.
 func alwaysReasons(model string) bool { return reasons(model) && !sinceGPT(model, 5, 1) }
 
-// takesTemperature tells whether a model of OpenAI takes a temperature, which the
+// takesTemperature reports whether a model of OpenAI takes a temperature, which the
 // reasoning ones only do where their reasoning is off: by word, or by default as
 // in GPT-5.1 to 5.4.
 func takesTemperature(model, effort string) bool {

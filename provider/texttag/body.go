@@ -100,7 +100,7 @@ func (b *body) step(c byte) {
 	b.spoken = b.spoken || c > ' '
 }
 
-// end takes the end of a reply that ended inside the tag. complete tells whether
+// end takes the end of a reply that ended inside the tag. complete reports whether
 // there is a whole JSON value.
 func (b *body) end(end ending) (text string, complete bool) {
 	text = b.buf.String()

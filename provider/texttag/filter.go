@@ -147,7 +147,7 @@ func (f *filter) drop(s string) {
 }
 
 // end takes the end of the reply and returns the text that is still to be shown.
-// After it, call is the call of the reply, if there is one. cut tells whether the
+// After it, call is the call of the reply, if there is one. cut reports whether the
 // reply was cut by its length.
 func (f *filter) end(cut bool) string {
 	end := ended
@@ -195,7 +195,7 @@ func (f *filter) prose(s string) string {
 	return shown
 }
 
-// holdsCall tells whether a call begins in s.
+// holdsCall reports whether a call begins in s.
 func holdsCall(s string) bool {
 	for i := nextBracket(s, 0); i >= 0; i = nextBracket(s, i+1) {
 		if t, v := scanTag(s[i:], ended); v == isTag && t.kind == tagOpen {

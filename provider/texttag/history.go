@@ -182,7 +182,7 @@ func inert(s, bracket string) string {
 }
 
 // resultText writes a result in the protocol's wrapper (X7). Where the content is
-// fenced as data of strangers already, this wrapper stands instead, and what
+// fenced as untrusted data already, this wrapper stands instead, and what
 // strangers wrote cannot look like a call either.
 func (h *history) resultText(r *toolcrib.ToolResult) string {
 	content := r.Content

@@ -98,7 +98,7 @@ func schemaText(raw json.RawMessage) (string, error) {
 	return inert(b.String(), escape), nil
 }
 
-// system is the whole system text of a request. called tells whether calls stand in
+// system is the whole system text of a request. called reports whether calls stand in
 // its messages. What changes within a run stands at the end, for prompt caches.
 func (t *tools) system(req *toolcrib.Request, offered, called bool) string {
 	if !offered {

@@ -65,7 +65,7 @@ var names = [...]struct {
 	call          bool
 }{{"tool", "call", true}, {"tool", "result", false}, {"untrusted", "input", false}}
 
-// scanTag tells whether s begins with markup of the protocol, read with a lenient
+// scanTag reports whether s begins with markup of the protocol, read with a lenient
 // eye: any letter case, full-width and look-alike letters, space and characters
 // that do not show between the parts, a hyphen or nothing for the underscore. s
 // begins with a bracket. The answer hangs on a bounded prefix of s only, so it is
@@ -292,12 +292,12 @@ func (c *cursor) separators() {
 	c.skip(maxBlank, func(r rune) bool { return unicode.IsSpace(r) || slash(r) || joins(r) })
 }
 
-// joins tells whether r joins the words of a name.
+// joins reports whether r joins the words of a name.
 func joins(r rune) bool {
 	return r == '_' || r == '-' || r == '.' || unshown(r) || unicode.In(r, unicode.Pc, unicode.Pd)
 }
 
-// unshown tells whether r does not show.
+// unshown reports whether r does not show.
 func unshown(r rune) bool {
 	return r >= 0x7F && (unicode.Is(unicode.Cf, r) || unicode.Is(unicode.M, r) || unicode.Is(unicode.Cc, r)) || r >= 0 && r < 0x20 && !unicode.IsSpace(r)
 }
@@ -330,7 +330,7 @@ func nextBracket(s string, i int) int {
 // lookAlikes are letters of other scripts that pass for the letter before them.
 const lookAlikes = "aаα cсϲ dԁ eеε iіιıӏ lӏіⅼ nոп oоοօ pрρ rг sѕꜱ tтτ uυսц"
 
-// shows tells whether r reads as the lower-case ASCII letter want.
+// shows reports whether r reads as the lower-case ASCII letter want.
 func shows(r rune, want byte) bool {
 	w := rune(want - 'a')
 	switch {

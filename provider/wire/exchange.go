@@ -20,12 +20,12 @@ type Emit func(toolcrib.Delta) bool
 type Decoder interface {
 	// Begin is told the head of the answer.
 	Begin(h http.Header)
-	// Frame reads one event of a stream. alive tells whether it was part of the
+	// Frame reads one event of a stream. alive reports whether it was part of the
 	// reply (and no ping), done that the reply is whole.
 	Frame(f Frame, emit Emit) (alive, done bool, err error)
 	// Whole reads a reply in one piece.
 	Whole(body []byte, emit Emit) error
-	// Complete tells whether the stream may end here: the API has said why the
+	// Complete reports whether the stream may end here: the API has said why the
 	// model stopped.
 	Complete() bool
 	// Finish is the end of the reply, given only if it is complete.

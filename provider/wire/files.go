@@ -58,7 +58,7 @@ type Attachment struct {
 	Name      string // never empty
 }
 
-// Image tells whether the file is an image.
+// Image reports whether the file is an image.
 func (a *Attachment) Image() bool { return strings.HasPrefix(a.MediaType, "image/") }
 
 // AppendBase64 appends the file in base64 (RFC 4648 §4).

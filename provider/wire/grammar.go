@@ -86,7 +86,7 @@ func (g *grammar) fit(s any, repeated bool, depth int) any {
 	return schema
 }
 
-// decides tells whether a schema says what kind of value it takes.
+// decides reports whether a schema says what kind of value it takes.
 func decides(schema map[string]any) bool {
 	for _, word := range [...]string{"type", "properties", "anyOf", "oneOf", "allOf", "enum", "const", "$ref", "items", "prefixItems", "additionalProperties"} {
 		if _, ok := schema[word]; ok {
@@ -131,7 +131,7 @@ func within(value any, limit float64) bool {
 	return err == nil && f <= limit && f >= -limit
 }
 
-// resolves tells whether a reference leads to a place in the schema itself
+// resolves reports whether a reference leads to a place in the schema itself
 // (RFC 6901); others would be fetched, or fail.
 func (g *grammar) resolves(ref string) bool {
 	path, ok := strings.CutPrefix(ref, "#/")

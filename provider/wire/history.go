@@ -51,7 +51,7 @@ func (h *History) New(req *toolcrib.Request) (messages []toolcrib.Message, fresh
 	return messages, fresh
 }
 
-// ToolsChanged tells whether the tools must be encoded again, and starts anew if
+// ToolsChanged reports whether the tools must be encoded again, and starts anew if
 // so.
 func (h *History) ToolsChanged(req *toolcrib.Request) bool {
 	key := req.ToolsHash
@@ -76,7 +76,7 @@ func (h *History) ReadExtra(req *toolcrib.Request, reserved ...string) error {
 	return nil
 }
 
-// Blank tells whether s holds nothing but white space.
+// Blank reports whether s holds nothing but white space.
 func Blank(s string) bool { return strings.TrimSpace(s) == "" }
 
 // FileText stands for a file in a request: its content is not part of a

@@ -51,7 +51,7 @@ func (r *LineReader) Next() ([]byte, error) {
 	}
 }
 
-// streamsLines tells whether a body of this content type is read line by line.
+// streamsLines reports whether a body of this content type is read line by line.
 // Plain JSON, and what has no type, is read whole: it may stand on many lines.
 func streamsLines(kind string) bool {
 	if strings.Contains(kind, "json") {

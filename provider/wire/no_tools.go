@@ -23,7 +23,7 @@ var noToolsPhrases = [...]string{
 	"tools param requires --jinja flag",              // llama.cpp
 }
 
-// SaysNoTools tells whether the message of an error says that the model, as it is
+// SaysNoTools reports whether the message of an error says that the model, as it is
 // served, takes no tools at all. A tool choice or a parameter that is refused
 // beside tools says something else.
 func SaysNoTools(message string) bool {

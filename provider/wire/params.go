@@ -92,7 +92,7 @@ func (o *Object) Begin(buf []byte, extra Extra) {
 	o.Buf, o.Extra, o.any = append(buf, '{'), extra, false
 }
 
-// Member begins a member and tells whether its value is to be appended to Buf.
+// Member begins a member and reports whether its value is to be appended to Buf.
 func (o *Object) Member(name string) bool {
 	if o.Extra.Get(name) != nil {
 		return false

@@ -160,7 +160,7 @@ func mergeProperties(schema map[string]any, combinator any) {
 	}
 }
 
-// mend repairs what strict APIs refuse anywhere in a schema, and tells whether
+// mend repairs what strict APIs refuse anywhere in a schema, and reports whether
 // it changed anything.
 func mend(schema map[string]any, depth int) bool {
 	if depth > 64 {

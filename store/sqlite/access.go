@@ -316,7 +316,7 @@ func (a *Access) RemoveUser(ctx context.Context, name, by string) (access.Change
 	})
 }
 
-// accessKind tells whether a kind of system event is a change of users, groups,
+// accessKind reports whether a kind of system event is a change of users, groups,
 // passwords or tokens.
 func accessKind(kind toolcrib.Kind) bool {
 	switch kind {

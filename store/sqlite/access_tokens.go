@@ -184,7 +184,7 @@ func minuteLeft(row rowFunc, token any, l access.Limits, at time.Time) (access.L
 }
 
 // takeMinute takes a place of the last minute. Calls are numbered, and their times never
-// go back, so the call that is so many before this one tells whether there is one.
+// go back, so the call that is so many before this one reports whether there is one.
 func (t *tx) takeMinute(token string, limit int64, at time.Time) error {
 	var last, then int64
 	err := t.row("SELECT n, at FROM token_minute WHERE token = ? ORDER BY n DESC LIMIT 1", []any{token}, &last, &then)

@@ -114,7 +114,7 @@ type head struct {
 	known bool        // the meter is
 }
 
-// selectHead also tells whether anything is reserved: while a run was with another
+// selectHead also reports whether anything is reserved: while a run was with another
 // process, that may have begun.
 const selectHead = "SELECT " + runColumns + ", EXISTS (SELECT 1 FROM reservations) FROM runs WHERE id = ?"
 

@@ -214,7 +214,7 @@ func (q *auditQuery) merge(ctx context.Context, yield func(store.AuditEntry, aud
 	}
 }
 
-// before tells whether an entry comes before another one in the order of the filter.
+// before reports whether an entry comes before another one in the order of the filter.
 func (q *auditQuery) before(a, b auditPos) bool {
 	if q.f.OldestFirst {
 		return a.compare(b) < 0

@@ -74,7 +74,7 @@ func kindOf(path string, err error) error {
 	return nil
 }
 
-// kindOfCode is what a result code of SQLite means; full tells whether there is
+// kindOfCode is what a result code of SQLite means; full reports whether there is
 // no room for the file to grow.
 func kindOfCode(code int, full func() bool) error {
 	switch code {

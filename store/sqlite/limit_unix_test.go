@@ -36,7 +36,7 @@ func fill(ctx context.Context, s *sqlite.Store, run toolcrib.RunID) (toolcrib.Se
 	}
 }
 
-// healthy tells whether all that was stored is there and nothing else, and whether
+// healthy reports whether all that was stored is there and nothing else, and whether
 // the next append is stored.
 func healthy(ctx context.Context, s *sqlite.Store, run toolcrib.RunID, after toolcrib.Seq) error {
 	if err := s.Append(ctx, run, after, bigResult()...); err != nil {

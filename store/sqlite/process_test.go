@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 
 const childEvents = 40
 
-// joinSession tells whether a run of its own became one of the session: name is RUN:SESSION.
+// joinSession reports whether a run of its own became one of the session: name is RUN:SESSION.
 func joinSession(ctx context.Context, s *sqlite.Store, name string) error {
 	who, id, _ := strings.Cut(name, ":")
 	err := s.Append(ctx, toolcrib.RunID("run_"+who), 0, journaltest.Events(started("ann", "default", toolcrib.SessionID(id), ""))...)

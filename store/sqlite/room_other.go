@@ -5,5 +5,5 @@ package sqlite
 // noRoom cannot tell on this system.
 func noRoom(string) bool { return false }
 
-// readOnlyFolder tells whether the folder of path cannot be written.
+// readOnlyFolder reports whether the folder of path cannot be written.
 func readOnlyFolder(string) bool { return false }

@@ -11,7 +11,7 @@ import (
 // little is what a write of the database may need at once.
 const little = 256 << 10
 
-// noRoom tells whether a file at path cannot grow: hardly anything is free on its
+// noRoom reports whether a file at path cannot grow: hardly anything is free on its
 // disk, or it is as large as the process may make files (RLIMIT_FSIZE), which
 // SQLite tells as any other failed write.
 func noRoom(path string) bool {
@@ -32,7 +32,7 @@ func noRoom(path string) bool {
 	return uint64(largest)+little > limit.Cur
 }
 
-// readOnlyFolder tells whether the file at path can be read and its folder cannot be
+// readOnlyFolder reports whether the file at path can be read and its folder cannot be
 // written, by rights or because its file system is read-only.
 func readOnlyFolder(path string) bool {
 	const write, read = 2, 4

@@ -51,7 +51,7 @@ func (f *facts) learn(kind toolcrib.Kind, payload []byte) error {
 	return nil
 }
 
-// ofRun tells whether a system event tells of a run.
+// ofRun reports whether a system event tells of a run.
 func ofRun(kind toolcrib.Kind) bool {
 	return kind == store.SystemAnchor || kind == store.SystemContentPruned || kind == store.SystemRunRemoved
 }
@@ -313,7 +313,7 @@ func value(h hash.Hash, v any) {
 	_, _ = fmt.Fprintf(h, "%d:%s", len(text), text) // a hash never fails to write
 }
 
-// sameValue tells whether a value of recordArgs is the one that was read.
+// sameValue reports whether a value of recordArgs is the one that was read.
 func sameValue(want, have any) bool {
 	switch w := want.(type) {
 	case bool:

@@ -132,7 +132,7 @@ func systemError(seq toolcrib.Seq, what string) *store.ChainError {
 	return &store.ChainError{Run: store.SystemChain, Seq: seq, What: what}
 }
 
-// checkHead tells whether the head to compare with was sealed with this key.
+// checkHead reports whether the head to compare with was sealed with this key.
 func (c *systemCheck) checkHead() error {
 	if c.against == nil {
 		return nil

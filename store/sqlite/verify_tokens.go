@@ -94,7 +94,7 @@ func (sn snapshot) verifyTokenCalls(ctx context.Context, proved tokenProofs, now
 	return nil
 }
 
-// countForgotten tells whether the count of a token may be gone: earlier versions
+// countForgotten reports whether the count of a token may be gone: earlier versions
 // forgot it so long after the token had expired.
 func (sn snapshot) countForgotten(ctx context.Context, token string, now time.Time) (bool, error) {
 	row := func(query string, args []any, dest ...any) error { return sn.row(ctx, query, args, dest...) }

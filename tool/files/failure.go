@@ -42,7 +42,7 @@ func (w *workspace) failure(err error, shown string) error {
 	return &toolcrib.ToolError{Kind: kind, Message: message, Err: err}
 }
 
-// settled tells whether trying again cannot help: a typed failure, the end of the
+// settled reports whether trying again cannot help: a typed failure, the end of the
 // context, or what the system says about a path that stands still. Everything
 // else may come from a path that was changed under the tool.
 func settled(err error) bool {

@@ -173,7 +173,7 @@ func sniff(r io.Reader, info fs.FileInfo, shown string) ([]byte, error) {
 	return head, nil
 }
 
-// isText tells whether data is UTF-8 without NUL; if cut, its last character may
+// isText reports whether data is UTF-8 without NUL; if cut, its last character may
 // be incomplete.
 func isText(data []byte, cut bool) bool {
 	if bytes.IndexByte(data, 0) >= 0 {
@@ -263,7 +263,7 @@ type lineReader struct {
 	done int // bytes since the last look at ctx
 }
 
-// more tells whether there is anything left; a read error counts as more, and
+// more reports whether there is anything left; a read error counts as more, and
 // next reports it.
 func (l *lineReader) more() bool {
 	_, err := l.r.Peek(1)

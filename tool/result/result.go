@@ -43,7 +43,7 @@ type Options struct {
 	// Contents holds the cleaned results under refs that begin with "res_"; other
 	// keys are not the model's to read. nil = every ref is unknown.
 	Contents toolcrib.Contents
-	// Untrusted tells whether the result behind ref came from an untrusted tool, and
+	// Untrusted reports whether the result behind ref came from an untrusted tool, and
 	// its source: what is read of it keeps the mark. nil = all of them count as
 	// untrusted.
 	Untrusted func(run toolcrib.RunID, ref string) (source string, untrusted bool)

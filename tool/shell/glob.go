@@ -51,7 +51,7 @@ func (e *expander) expand(w word) ([]string, error) {
 	return found, nil
 }
 
-// ordinary tells whether a file name that begins so is never taken for anything
+// ordinary reports whether a file name that begins so is never taken for anything
 // else by a program.
 func ordinary(c byte) bool {
 	return c >= 0x80 || c == '.' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'

@@ -21,7 +21,7 @@ type step struct {
 	Commands []command `json:"commands"`
 }
 
-// skipped tells whether a step is passed over after the exit status of the last
+// skipped reports whether a step is passed over after the exit status of the last
 // one that ran.
 func (s step) skipped(status int) bool {
 	return s.Join == "&&" && status != 0 || s.Join == "||" && status == 0

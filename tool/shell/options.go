@@ -185,7 +185,7 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// has tells whether one of the options was given.
+// has reports whether one of the options was given.
 func (j *judge) has(names ...string) bool {
 	for _, name := range names {
 		if j.seen[name] {

@@ -224,7 +224,7 @@ func (s *shell) planCommand(p *plan, e *expander, c *simple) (command, error) {
 	return out, p.input(c, &out)
 }
 
-// allowed tells whether a program may run; a program of the table is returned.
+// allowed reports whether a program may run; a program of the table is returned.
 func (s *shell) allowed(name string) (*program, error) {
 	if strings.ContainsAny(name, "/\\") {
 		return nil, refuse("%s: programs are named without a path%s", quote(name), s.allowedText())

@@ -19,7 +19,7 @@ type Report struct {
 	Problem     string // why there is no sandbox; "" = there is one
 }
 
-// sandboxed tells whether there is any sandbox.
+// sandboxed reports whether there is any sandbox.
 func (r Report) sandboxed() bool { return r.Helper && (r.LandlockABI > 0 || r.Bubblewrap != "") }
 
 // describe says in words what keeps a program in that is not in the table.

@@ -113,7 +113,7 @@ func reapAll() {
 	}
 }
 
-// childless collects the dead, and tells whether no child is left.
+// childless collects the dead, and reports whether no child is left.
 func childless() bool {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)

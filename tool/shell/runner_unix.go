@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// supported tells whether process groups and the rest are there.
+// supported reports whether process groups and the rest are there.
 const supported = true
 
 const termGrace = 100 * time.Millisecond // between SIGTERM and SIGKILL: a cancelled call is to end within 200 ms

@@ -65,7 +65,7 @@ func sweep(now time.Time) {
 	}
 }
 
-// abandoned tells whether a folder is this user's own, old enough, and nobody's.
+// abandoned reports whether a folder is this user's own, old enough, and nobody's.
 func abandoned(path string, now time.Time) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.IsDir() || now.Sub(info.ModTime()) < scratchAge {

@@ -123,7 +123,7 @@ func (r *wordReader) unquoted(text string, first bool) error {
 	return nil
 }
 
-// braces tells whether bash would expand braces in unquoted text.
+// braces reports whether bash would expand braces in unquoted text.
 func braces(text string) bool {
 	open := strings.IndexByte(text, '{')
 	if open < 0 {

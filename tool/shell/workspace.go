@@ -131,7 +131,7 @@ func (w *workspace) follow(name string) (place, error) {
 	return p, err
 }
 
-// absent tells whether a program would be told that there is no such file.
+// absent reports whether a program would be told that there is no such file.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || notFolder(err)
 }
@@ -175,7 +175,7 @@ func (w *workspace) link(at string) (target string, fromRoot bool, err error) {
 	return text, true, err
 }
 
-// within tells whether path is folder or below it; both absolute and clean.
+// within reports whether path is folder or below it; both absolute and clean.
 func within(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, string(filepath.Separator))+string(filepath.Separator))
 }
@@ -200,7 +200,7 @@ func (o *Options) resolved(dir string) *Options {
 	return &out
 }
 
-// hides tells whether abs may not even be read. The longest path counts.
+// hides reports whether abs may not even be read. The longest path counts.
 func (o *Options) hides(abs string) bool {
 	longest, hidden := -1, false
 	for _, path := range o.Hidden {
@@ -216,7 +216,7 @@ func (o *Options) hides(abs string) bool {
 	return hidden
 }
 
-// holdsHidden tells whether something hidden is below the folder abs.
+// holdsHidden reports whether something hidden is below the folder abs.
 func (o *Options) holdsHidden(abs string) bool {
 	for _, path := range o.Hidden {
 		if path != abs && within(path, abs) {

@@ -49,7 +49,7 @@ func New(agents []Agent) toolcrib.Tool {
 	return t
 }
 
-// callable tells whether a model can be told the name, and a person sees what it is.
+// callable reports whether a model can be told the name, and a person sees what it is.
 func callable(name string) bool {
 	return name != "" && len(name) <= maxName && utf8.ValidString(name) &&
 		!strings.ContainsFunc(name, unicode.IsSpace) && guard.Visible(name) == name

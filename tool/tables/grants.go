@@ -13,7 +13,7 @@ const grantPrefix = "sql:"
 // administrator sees every table; somebody must be acting (N18, N19).
 func administrator(who toolcrib.Principal) bool { return who.Admin && who.User != "" }
 
-// mayConnect tells whether a grant of the user names anything in the database.
+// mayConnect reports whether a grant of the user names anything in the database.
 // Grants that are nil name no table: unlike tools, tables are shown to those only who
 // are given them.
 func mayConnect(who toolcrib.Principal, database string) bool {

@@ -44,7 +44,7 @@ type Database struct {
 // Query says what is wanted of a database.
 type Query struct {
 	Schema, Table string // "" = any
-	// Want tells whether a table is wanted at all; it decides beside Schema and Table.
+	// Want reports whether a table is wanted at all; it decides beside Schema and Table.
 	Want func(schema, table string) bool
 	// Columns asks for columns and keys, not for names alone.
 	Columns bool
@@ -52,7 +52,7 @@ type Query struct {
 	MaxTables, MaxColumns int
 }
 
-// Matches tells whether a table is wanted.
+// Matches reports whether a table is wanted.
 func (q Query) Matches(schema, table string) bool {
 	return (q.Schema == "" || q.Schema == schema) && (q.Table == "" || q.Table == table) && q.Want != nil && q.Want(schema, table)
 }

@@ -135,7 +135,7 @@ func describe(info fs.FileInfo, real string) *node {
 	return n
 }
 
-// room tells whether one more entry may be shown.
+// room reports whether one more entry may be shown.
 func (w *walk) room(n *node) bool {
 	if w.entries == 0 {
 		w.stop("limit reached; look at one folder (path), or give a higher limit")

@@ -280,7 +280,7 @@ func clanStatus(_ *testing.T, c *clan) {
 }
 
 // clanWaitsForATool: the results that a run waits for are those of its own calls, whose
-// IDs may be those of another run's. The end of a run that was waited for goes on with
+// IDs may be those of another run's. The end of a run that was waited for continues
 // the one above it, too.
 func clanWaitsForATool(t *testing.T, c *clan) {
 	c.start("run_c")
