@@ -52,7 +52,8 @@ func newHouse(t *testing.T) *house {
 	h.do(0, "tools", "reset", "verify")
 	h.do(0, "users", "add", "ann")
 	h.do(0, "tokens", "create", "--user", "ann")
-	h.do(0, "trust", "f")
+	// The digest is of the content above, {} in .mcp.json.
+	h.do(0, "trust", "f", "--digest", "sha256:6ea2594636c1491b749c6395755ec3f276b08fcba5356cc14102110668ec0a40")
 	h.do(0, "trust", "--revoke", "f")
 	h.do(0, "tools", "call", "read_file", "--args", `{"path":"demo.yaml"}`)
 	h.do(0, "runs", "prune", "--content", "--yes", "last")
