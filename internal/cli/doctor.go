@@ -150,7 +150,7 @@ func (a *app) trustFinding(source config.Source) (f finding, usable bool) {
 			if file.Name == config.FileName {
 				usable = false
 			}
-			f.OK, f.Fix = false, "look at what the folder brings, and trust it: toolcrib trust"
+			f.OK, f.Fix = false, "read what the folder brings before you trust it"
 			parts = append(parts, trust.PassedOver(".", file))
 		}
 	}
