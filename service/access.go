@@ -62,7 +62,7 @@ func decides(who toolcrib.Principal, rec *store.RunRecord) bool {
 	return Owns(who, rec) || who.Token == "" && agent.MayDecide(who, "")
 }
 
-// each calls do for all runs that fit, newest first, until it returns an error; [Enough]
+// each calls do for all runs that fit, newest first, until it returns an error; [ErrEnough]
 // is none.
 func (s *Service) each(ctx context.Context, f store.Filter, do func(store.RunRecord) error) error {
 	for ; ; f.Limit = store.MaxLimit {
@@ -71,7 +71,7 @@ func (s *Service) each(ctx context.Context, f store.Filter, do func(store.RunRec
 			return err
 		}
 		for _, rec := range page.Runs {
-			if err := do(rec); errors.Is(err, Enough) {
+			if err := do(rec); errors.Is(err, ErrEnough) {
 				return nil
 			} else if err != nil {
 				return err
@@ -84,8 +84,8 @@ func (s *Service) each(ctx context.Context, f store.Filter, do func(store.RunRec
 	}
 }
 
-// Enough ends a walk over runs.
-var Enough = errors.New("enough")
+// ErrEnough ends a walk over runs.
+var ErrEnough = errors.New("enough")
 
 // Sessions returns a page of the sessions that fit and that who may see; by an access
 // token those that are all its own.
@@ -140,7 +140,7 @@ func (s *Service) ownSession(ctx context.Context, who toolcrib.Principal, info *
 	f, own := store.Filter{User: info.User, Session: info.ID, TopLevel: true}, info.LastRun != ""
 	err := s.each(ctx, f, func(rec store.RunRecord) error {
 		if own = own && rec.Token == who.Token; !own {
-			return Enough
+			return ErrEnough
 		}
 		return nil
 	})

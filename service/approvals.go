@@ -280,7 +280,7 @@ func (s *Service) findDecided(ctx context.Context, who toolcrib.Principal, id st
 	looked := 0
 	err = s.eachDecidable(ctx, who, store.Filter{}, func(rec store.RunRecord) error {
 		if looked++; looked > decidedLooked {
-			return Enough
+			return ErrEnough
 		}
 		views, err := s.approvalsOf(ctx, rec)
 		if err != nil {
@@ -289,7 +289,7 @@ func (s *Service) findDecided(ctx context.Context, who toolcrib.Principal, id st
 		for _, v := range views {
 			if v.ID == id {
 				found = v
-				return Enough
+				return ErrEnough
 			}
 		}
 		return nil

@@ -150,7 +150,7 @@ func (s *Service) FindRun(ctx context.Context, who toolcrib.Principal, name stri
 		last := store.RunRecord{}
 		err := s.EachRun(ctx, who, store.Filter{TopLevel: true, Limit: 1}, func(rec store.RunRecord) error {
 			last = rec
-			return Enough
+			return ErrEnough
 		})
 		if err == nil && last.ID == "" {
 			err = toolcrib.Errorf(toolcrib.CodeNotFound, "there is no run yet")
@@ -184,7 +184,7 @@ func (s *Service) runByPart(ctx context.Context, who toolcrib.Principal, part st
 	looked := 0
 	err := s.EachRun(ctx, who, store.Filter{}, func(rec store.RunRecord) error {
 		if looked++; looked > partsLooked {
-			return Enough
+			return ErrEnough
 		}
 		switch id := string(rec.ID); {
 		case strings.HasPrefix(id, start):

@@ -131,7 +131,7 @@ func (a *app) backtest(ctx context.Context, f *backtestFlags, flags *pflag.FlagS
 			return nil
 		case f.limit > 0 && show.Summary.Runs == f.limit:
 			show.Summary.More = true
-			return service.Enough
+			return service.ErrEnough
 		}
 		return b.one(ctx, rec, show)
 	})

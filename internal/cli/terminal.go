@@ -273,8 +273,3 @@ func wayOn(self string, run toolcrib.RunID, ask *journal.ConfirmationRequired, w
 	}
 	return "an approval", []string{decide("approve", ""), decide("deny", "")}
 }
-
-// isQuestion reports whether an approval asks for an answer in words.
-func isQuestion(kind journal.ApprovalKind, calls int) bool {
-	return kind == journal.ApprovalInput && calls > 0
-}

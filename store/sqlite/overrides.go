@@ -201,11 +201,3 @@ func encodeJSON(v any) (json.RawMessage, error) {
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
-
-// decodeJSON reads what encodeJSON wrote.
-func decodeJSON(raw []byte, v any) error {
-	if err := json.Unmarshal(raw, v); err != nil {
-		return fmt.Errorf("decode: %w", err)
-	}
-	return nil
-}
