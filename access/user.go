@@ -159,6 +159,9 @@ func checkRole(role string) (string, error) {
 	if role == "" || len(role) > MaxRoleBytes || strange {
 		return "", bad("the role %+q: must have 1 to %d letters, digits, _ . or -", clip(role), MaxRoleBytes)
 	}
+	if word := strings.ToLower(role); word == "admin" || word == "administrator" {
+		return "", bad("%q is not a role: make the user an administrator instead (users add --admin)", role)
+	}
 	return role, nil
 }
 

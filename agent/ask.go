@@ -266,6 +266,9 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 		n.Message = d.r.told(n.Message)
 		bodies = append(bodies, &journal.Notice{Notice: n})
 	}
+	if n, ignored := choiceIgnored(sent, calls); ignored {
+		bodies = append(bodies, &journal.Notice{Notice: n})
+	}
 	if first := d.s.Asked == nil || d.s.Asked.Model != sent.Model; first && !d.s.Models[sent.Model].Price.Known {
 		bodies = append(bodies, &journal.Notice{Notice: toolcrib.Notice{
 			Code: NoticePriceUnknown, Message: fmt.Sprintf("no price is known for %s; its cost counts as 0", d.s.Models[sent.Model].Ref),

@@ -248,8 +248,10 @@ func (s *State) message(b *journal.Message) error {
 	if s.Open == nil {
 		return fmt.Errorf("a reply without a request")
 	}
+	again := s.demandAgain(s.Open, b)
 	s.Asked, s.Open, s.Last, s.Idle = s.Open, nil, b, 0
 	s.Failures, s.LastFailed, s.retried, s.parks, s.parked = 0, nil, 0, 0, 0
+	s.choiceAgain = again != ""
 	s.size.reportedBytes = s.size.bytes
 	s.shortened, s.askedShort, s.CondenseFailed = false, false, false
 	s.Closed = b.Closing
@@ -273,6 +275,10 @@ func (s *State) message(b *journal.Message) error {
 	}
 	if strings.TrimSpace(m.Text()) != "" {
 		s.add(m)
+	}
+	if s.choiceAgain {
+		s.add(toolcrib.TextMessage(toolcrib.RoleUser, again))
+		s.Last = nil
 	}
 	return nil
 }

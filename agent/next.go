@@ -96,6 +96,7 @@ const (
 	NoticeCostWarning     = "cost_warning"
 	NoticePriceUnknown    = "price_unknown"
 	NoticeToolsIgnored    = "tools_ignored"
+	NoticeChoiceIgnored   = "tool_choice_ignored" // the model did not call what it had to (H14)
 	NoticeToolsAsText     = "tools_as_text"
 	NoticeWorkerCost      = "worker_tool_cost_warning" // X16
 )
@@ -286,7 +287,7 @@ func nextForLost(lost []*Call) Step {
 func ask(s *State, model, attempt int, delay time.Duration) Step {
 	step := Step{Kind: StepAsk, Model: model, Attempt: attempt, Delay: delay, Closing: s.closing()}
 	// auto is the zero value, so that the request is the same in every round.
-	if choice := s.Start.Agent.ToolChoice; choice.Mode != toolcrib.ChoiceAuto && (s.Asked == nil || choice.Mode == toolcrib.ChoiceNone) {
+	if choice := s.Start.Agent.ToolChoice; choice.Mode != toolcrib.ChoiceAuto && (s.Asked == nil || s.choiceAgain || choice.Mode == toolcrib.ChoiceNone) {
 		step.Choice = choice
 	}
 	reserve, short, more := reserveFor(s, model)

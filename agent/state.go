@@ -91,6 +91,8 @@ type State struct {
 	askedShort bool  // and asked again after that
 	textFrom   int   // the request by which a model turned out to take no tools
 
+	choiceAgain bool // the next request demands once more the call that did not come
+
 	files     bool // the transcript has files
 	replaced  int  // assistant's messages that were condensed or dropped
 	held      bool // a driver holds the run since Updated

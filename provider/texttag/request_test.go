@@ -125,26 +125,6 @@ func TestH13_ToolChoiceByInstruction(t *testing.T) {
 	}
 }
 
-func TestH14_NoticeWhereNothingWasCalled(t *testing.T) {
-	for _, choice := range []string{"", toolcrib.ChoiceRequired} {
-		var codes []string
-		m := texttag.New(echo())
-		for d, err := range m.Stream(t.Context(), &toolcrib.Request{Messages: []toolcrib.Message{user("go")}, Tools: specs(), ToolChoice: toolcrib.ToolChoice{Mode: choice}}) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d.Finish != nil {
-				for _, n := range d.Finish.Notices {
-					codes = append(codes, n.Code)
-				}
-			}
-		}
-		if (choice != "") != (len(codes) == 1 && codes[0] == texttag.NoticeChoiceIgnored) {
-			t.Errorf("choice %q: notices %v", choice, codes)
-		}
-	}
-}
-
 func TestX7_ExactMessages(t *testing.T) {
 	thinking := toolcrib.Part{Thinking: &toolcrib.Thinking{Text: "hm", Signature: "s"}}
 	turn := called("Let me see.", toolcrib.ToolCall{ID: "1", Name: "fetch", Arguments: json.RawMessage(`{"url":"<b>"}`)}, toolcrib.ToolCall{ID: "2", Name: "now", Arguments: json.RawMessage(`{}`)})

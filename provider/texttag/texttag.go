@@ -51,8 +51,7 @@ import (
 
 // The codes of the notices that this package gives, besides those of the root.
 const (
-	NoticeMarkupRemoved = "tag_markup_removed"  // tags without a call were taken out of the text
-	NoticeChoiceIgnored = "tool_choice_ignored" // the model called nothing although it had to (H14)
+	NoticeMarkupRemoved = "tag_markup_removed" // tags without a call were taken out of the text
 )
 
 // New returns a model that calls tools by text, over inner. It is safe for use by
@@ -119,7 +118,6 @@ func (c *conversation) rewrite(req *toolcrib.Request, r *reply) *toolcrib.Reques
 		// An API that holds its output to a schema would never let a tag through; the
 		// schema stands in the system text instead.
 		out.OutputSchema = nil
-		r.must = req.ToolChoice.Mode == toolcrib.ChoiceRequired || req.ToolChoice.Mode == toolcrib.ChoiceName
 	}
 	return &out
 }
@@ -192,8 +190,5 @@ func (r *reply) finish(f toolcrib.Finish) bool {
 		f.Reason = toolcrib.FinishToolCalls
 	}
 	f.Notices = slices.Concat(f.Notices, r.notices, r.filter.notices())
-	if r.must && !r.called && !r.native {
-		f.Notices = append(f.Notices, toolcrib.Notice{Code: NoticeChoiceIgnored, Message: "the model was told to call a tool and called none"})
-	}
 	return r.yield(toolcrib.Delta{Finish: &f}, nil)
 }

@@ -176,6 +176,7 @@ func badUsers(t *testing.T, d access.Directory) {
 		{Name: "anonymous"},
 		{Name: "x", Grants: []string{"*"}},
 		{Name: "x", Roles: []string{"a b"}},
+		{Name: "x", Roles: []string{"editor", "Admin"}}, // it would not make an administrator
 		{Name: "x", Trust: "boundless"},
 		{Name: "x", Display: "a\x1b[2J"},
 	} {
