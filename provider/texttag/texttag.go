@@ -127,7 +127,6 @@ type reply struct {
 	yield   func(toolcrib.Delta, error) bool
 	filter  filter
 	notices []toolcrib.Notice
-	must    bool // a call was asked for
 	called  bool // a call was given
 	native  bool // the inner API brought calls of its own
 }
