@@ -1,177 +1,92 @@
 package cli
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/internal/safefile"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
 
 func (a *app) auditCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return parent(&cobra.Command{
 		Use:   "audit",
 		Short: "Look at the audit log, verify and export it",
 		Long: "The audit log is what the gate has decided, what people have decided and changed, and what steers toolcrib: a view of " +
 			"the journals of all runs and of the system journal, whose chains of hashes vouch for it. For administrators.",
 		Example: "toolcrib audit list --since 24h\ntoolcrib audit verify\ntoolcrib audit export -o audit.ndjson",
-		Args:    cobra.ArbitraryArgs,
-		RunE:    group,
-	}
-	cmd.AddCommand(a.auditListCommand(), a.auditVerifyCommand(), a.auditExportCommand())
-	return cmd
-}
-
-// auditFlags are the flags of audit list.
-type auditFlags struct {
-	since, until, user, run, cursor string
-	kinds                           []string
-	oldest, json                    bool
-	limit                           int
+	}, a.auditListCommand(), a.auditVerifyCommand(), a.auditExportCommand())
 }
 
 func (a *app) auditListCommand() *cobra.Command {
-	var f auditFlags
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List what was decided and changed, the newest first",
 		Long: "List the entries of the audit log, the newest first: verdicts of the gate (allowed, asked, refused), approvals and who decided, " +
-			"raised limits, and changes of tools, users, tokens, secrets, trust, skills and the configuration. With --as both names stand there. For administrators.",
+			"raised limits, and changes of tools, users, tokens, secrets, trust, skills and the configuration. With --as both names are in it. For administrators.",
 		Example: `toolcrib audit list --since 24h
 toolcrib audit list --kind refused --kind approval_decided --user ann
 toolcrib audit list --run last --oldest --json`,
-		Args: positional,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.listAudit(cmd.Context(), &f, cmd.Flags()) },
 	}
+	var f store.AuditFilter
 	flags := cmd.Flags()
-	flags.StringVar(&f.since, "since", "", "from then on: a span such as 24h or 7d, a date, or a time (RFC 3339)")
-	flags.StringVar(&f.until, "until", "", "before then, written as --since")
-	flags.StringVar(&f.user, "user", "", "about this user, or done by them")
-	flags.StringSliceVar(&f.kinds, "kind", nil, "entries of this kind; may be repeated")
-	flags.StringVar(&f.run, "run", "", "about this run: its ID, the beginning of one, or last")
-	flags.BoolVar(&f.oldest, "oldest", false, "the oldest first")
-	flags.IntVar(&f.limit, "limit", store.DefaultLimit, fmt.Sprintf("so many at most, 1 to %d", store.MaxLimit))
-	flags.StringVar(&f.cursor, "cursor", "", "go on from here: next of the page before, with the same filters")
-	flags.BoolVar(&f.json, "json", false, "one JSON value")
-	// The flag was just made, so this cannot fail.
-	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(auditKinds(), cobra.ShellCompDirectiveNoFileComp))
-	return cmd
-}
-
-// auditKinds are the kinds of entries, for completion and for telling a slip.
-func auditKinds() []string {
-	all := append(store.AuditKinds(), systemSecretSet, systemSecretRemoved,
-		access.UserAdded, access.UserChanged, access.UserRemoved, access.GroupPut, access.GroupRemoved, access.PasswordSet, access.TokenIssued, access.TokenRevoked)
-	kinds := make([]string, len(all))
-	for i, k := range all {
-		kinds[i] = string(k)
-	}
-	return kinds
-}
-
-// filter is what the flags choose, but for the run.
-func (f *auditFlags) filter(flags *pflag.FlagSet, now time.Time) (filter store.AuditFilter, err error) {
-	filter = store.AuditFilter{User: f.user, OldestFirst: f.oldest, Limit: f.limit, Cursor: f.cursor}
-	if f.limit < 1 || f.limit > store.MaxLimit {
-		return filter, usagef("--limit: must be 1 to %d", store.MaxLimit)
-	}
-	for _, name := range []string{"user", "run", "cursor"} {
-		if flags.Changed(name) && flags.Lookup(name).Value.String() == "" {
-			return filter, usagef("--%s: must not be empty", name)
+	since := flags.String("since", "", "from then on: a span such as 24h or 7d, a date, or a time (RFC 3339)")
+	until := flags.String("until", "", "before then, written as --since")
+	flags.StringVar(&f.User, "user", "", "about this user, or done by them")
+	kinds := flags.StringSlice("kind", nil, "entries of this kind; may be repeated")
+	run := flags.String("run", "", "about this run: its ID, the beginning of one, or last")
+	flags.BoolVar(&f.OldestFirst, "oldest", false, "the oldest first")
+	flags.IntVar(&f.Limit, "limit", store.DefaultLimit, fmt.Sprintf("so many at most, 1 to %d", store.MaxLimit))
+	flags.StringVar(&f.Cursor, "cursor", "", "continue from here: next of the page before, with the same filters")
+	completeWords(cmd, "kind", service.AuditKinds()...)
+	return a.answering(cmd, func(ctx context.Context, _ []string) (any, func(), error) {
+		err := checkLimit(f.Limit, store.MaxLimit)
+		if err == nil {
+			err = notEmpty(cmd, "must not be empty", "user", "run", "cursor")
 		}
-	}
-	for _, kind := range f.kinds {
-		if !slices.Contains(auditKinds(), kind) {
-			text := fmt.Sprintf("--kind: %q is none", kind)
-			if near := nearest(kind, auditKinds()); near != "" {
-				text += fmt.Sprintf("; did you mean %q?", near)
-			}
-			return filter, usagef("%s\nThere are: %s", text, strings.Join(auditKinds(), ", "))
+		if err == nil {
+			f.Since, f.Until, err = spanFlags(*since, *until)
 		}
-		filter.Kinds = append(filter.Kinds, toolcrib.Kind(kind))
-	}
-	if filter.Since, err = timeFlag("since", f.since, now); err != nil {
-		return filter, err
-	}
-	if filter.Until, err = timeFlag("until", f.until, now); err != nil {
-		return filter, err
-	}
-	if filter.Check() != nil {
-		return filter, usagef("--until: must come after --since")
-	}
-	return filter, nil
-}
-
-func (a *app) listAudit(ctx context.Context, f *auditFlags, flags *pflag.FlagSet) error {
-	filter, err := f.filter(flags, time.Now())
-	if err != nil {
-		return err
-	}
-	if _, err := a.administrator(ctx); err != nil {
-		return err
-	}
-	s, err := a.databaseToRead(ctx)
-	if err != nil {
-		return err
-	}
-	if f.run != "" {
-		if filter.Run, err = a.auditedRun(ctx, f.run); err != nil {
-			return err
+		if err != nil {
+			return nil, nil, err
 		}
-	}
-	page, err := s.Audit(ctx, filter)
-	if errors.Is(err, store.ErrBadCursor) {
-		return usagef("--cursor: %q is none; it is next of the page before", f.cursor)
-	}
-	if err != nil {
-		return err
-	}
-	if f.json {
-		if page.Entries == nil {
-			page.Entries = []store.AuditEntry{}
+		for _, kind := range *kinds {
+			f.Kinds = append(f.Kinds, toolcrib.Kind(kind))
 		}
-		return printJSON(a.out, page, true)
-	}
-	a.showAudit(page)
-	return nil
+		s, who, err := a.reading(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		page, err := s.Audit(ctx, who, f, *run)
+		return page, func() { a.showAudit(page) }, err
+	})
 }
-
-// auditedRun is the ID of a run. One that is not there any more may have left entries,
-// so that a whole ID is taken as it is.
-func (a *app) auditedRun(ctx context.Context, name string) (toolcrib.RunID, error) {
-	rec, err := a.findRun(ctx, a.store, name)
-	if err != nil && strings.HasPrefix(name, "run_") && len(name) == len("run_")+runIDLength {
-		return toolcrib.RunID(name), nil
-	}
-	return rec.ID, err
-}
-
-// runIDLength is how many characters the ID of a run has behind run_.
-const runIDLength = 26
 
 func (a *app) showAudit(page store.AuditPage) {
 	if len(page.Entries) == 0 {
 		fmt.Fprintln(a.out, "there is nothing in the audit log that fits")
 		return
 	}
-	rows := [][]string{{"TIME", "KIND", "WHO", "ABOUT", "RUN", "DETAIL"}}
-	for i := range page.Entries {
-		e := &page.Entries[i]
-		rows = append(rows, []string{e.Time.Local().Format("2006-01-02 15:04:05"), string(e.Kind), auditWho(e), auditAbout(e), string(e.Run), auditDetail(e)})
-	}
-	a.outStyle.Table(a.out, rows)
+	table(a, "TIME|KIND|WHO|ABOUT|RUN|DETAIL", page.Entries, func(e *store.AuditEntry) []string {
+		return []string{e.Time.Local().Format(time.DateTime), string(e.Kind), auditWho(e), auditAbout(e), string(e.Run), auditDetail(e)}
+	})
 	if page.Next != "" {
 		a.notice("there is more: --cursor %s", page.Next)
 	}
@@ -262,4 +177,75 @@ func payloadText(e *store.AuditEntry) string {
 	}
 	walk("", payload)
 	return guard.Visible(strings.Join(parts, " "))
+}
+
+func (a *app) auditExportCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Write the audit log as JSON, one value a line, with the hashes of all chains",
+		Long: "Write the audit log as it is at one moment as JSON, one value a line: the whole system journal, the events of all runs with their hashes and the content of " +
+			"those that the log shows, and a sealed end. audit verify FILE checks it anywhere, without the database. Answers and results are in it with " +
+			"--content only; prompts, too, but for those of runs under --as, whose first event says who really asked. For administrators.",
+		Example: `toolcrib audit export -o audit.ndjson
+toolcrib audit export --since 30d -o month.ndjson
+toolcrib audit export --content | gzip > all.ndjson.gz`,
+		Args: positional,
+	}
+	flags := cmd.Flags()
+	since := flags.String("since", "", "leave out the runs that ended before: a span such as 30d, a date, or a time (RFC 3339)")
+	content := flags.Bool("content", false, "with everything that was said and done, prompts and results too")
+	to := flags.StringP("output", "o", "-", "the file to write; - = standard output")
+	force := flags.Bool("force", false, "write over a file that is there")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := notEmpty(cmd, "must name a file, or - for standard output", "output"); err != nil {
+			return err
+		}
+		o := store.ExportOptions{Content: *content}
+		var err error
+		if o.Since, err = timeFlag("since", *since, time.Now()); err != nil {
+			return err
+		}
+		s, who, err := a.reading(cmd.Context())
+		if err != nil {
+			return err
+		}
+		ctx, stop := a.interruptible(cmd.Context(), nameOf(who), a.err)
+		defer stop()
+		err = a.exportAudit(ctx, *to, *force, func(w io.Writer) error { return s.ExportAudit(ctx, who, w, o) })
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return err
+	}
+	return cmd
+}
+
+// exportAudit writes the export to standard output, or to a file whole or not at all.
+func (a *app) exportAudit(ctx context.Context, path string, force bool, export func(w io.Writer) error) error {
+	const buffer = 256 << 10
+	write := func(w io.Writer) error {
+		out := bufio.NewWriterSize(w, buffer)
+		return cmp.Or(export(out), out.Flush())
+	}
+	if path == "-" {
+		return write(a.out)
+	}
+	if _, err := os.Lstat(path); !force && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is there already; --force writes over it", pathText(path))
+	}
+	shown, bytes := &progress{a: a}, int64(0)
+	defer shown.end()
+	err := safefile.ReplaceFrom(path, ".toolcrib-", func(w io.Writer) error {
+		return write(&counted{w: w, tell: func(n int64) { bytes = n; shown.show(render.Number(n) + " bytes") }})
+	})
+	var known *toolcrib.Error
+	switch {
+	case errors.As(err, &known) || storeFailed(err) || ctx.Err() != nil:
+		return err
+	case err != nil:
+		return fmt.Errorf("--output: %v", err)
+	}
+	shown.end()
+	a.notice("%s bytes are in %s; toolcrib audit verify %s checks them", render.Number(bytes), pathText(path), pathText(path))
+	return nil
 }

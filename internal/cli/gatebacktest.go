@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -85,18 +84,6 @@ func (f *backtestFlags) filter(flags *pflag.FlagSet, now time.Time) (filter stor
 		err = usagef("--until: must come after --since")
 	}
 	return filter, until, err
-}
-
-// timeFlag reads the time that a flag gives; "" = the zero time.
-func timeFlag(name, text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	t, err := parseSince(text, now)
-	if err != nil {
-		return t, usagef("%s", strings.Replace(err.Error(), "--since", "--"+name, 1))
-	}
-	return t, nil
 }
 
 // backtest judges the stored calls anew.

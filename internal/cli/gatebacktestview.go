@@ -20,7 +20,6 @@ import (
 const (
 	maxChangesShown = 10_000 // in its JSON; on a terminal and in a pipe there is no bound
 	maxDamagedShown = 100
-	progressEvery   = 100 * time.Millisecond
 )
 
 // backtestView is what a backtest found, as it is shown.

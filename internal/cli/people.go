@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/access/standing"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool/directory"
 )
@@ -236,19 +237,13 @@ func sameToken(who toolcrib.Principal, s *agent.State) error {
 	return nil
 }
 
-// administering is the administrator who acts, or an error. A token administrates
-// nothing, whoever it acts for.
+// administering is the administrator who acts, or an error.
 func (a *app) administering(ctx context.Context) (toolcrib.Principal, error) {
 	who, err := a.principal(ctx)
-	switch {
-	case err != nil:
-		return who, err
-	case who.Token != "":
-		return who, toolcrib.Errorf(toolcrib.CodeForbidden, "this is for administrators, and an access token is none")
-	case !who.Admin:
-		return who, toolcrib.Errorf(toolcrib.CodeForbidden, "this is for administrators, and %s is none", who.User)
+	if err == nil {
+		_, err = service.Administrator(who)
 	}
-	return who, nil
+	return who, err
 }
 
 // administrator names the administrator who acts, with --as both, or is an error.

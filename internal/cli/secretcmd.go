@@ -20,14 +20,9 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/secret"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
-)
-
-// What the system journal keeps of a change: the name and who, never the value.
-const (
-	systemSecretSet     toolcrib.Kind = "secret_set"
-	systemSecretRemoved toolcrib.Kind = "secret_removed"
 )
 
 func (a *app) secretCommand() *cobra.Command {
@@ -132,7 +127,7 @@ func (a *app) setSecret(ctx context.Context, name string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	if err := a.recordSecret(ctx, systemSecretSet, name, by); err != nil {
+	if err := a.recordSecret(ctx, service.KindSecretSet, name, by); err != nil {
 		return err
 	}
 	if n := len(bytes.TrimSpace(value)); n < guard.MinSecretBytes {
@@ -260,7 +255,7 @@ func (a *app) removeSecret(ctx context.Context, name string, asJSON bool) error 
 	if err != nil {
 		return err
 	}
-	if err := a.recordSecret(ctx, systemSecretRemoved, name, by); err != nil {
+	if err := a.recordSecret(ctx, service.KindSecretRemoved, name, by); err != nil {
 		return err
 	}
 	if asJSON {

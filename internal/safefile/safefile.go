@@ -5,6 +5,7 @@ package safefile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 )
@@ -14,7 +15,12 @@ var ErrBusy = errors.New("another program holds the lock")
 
 // Replace writes a file whole or not at all, for its owner only, and returns when it has
 // reached the disk. prefix begins the name of the temporary file beside it.
-func Replace(path, prefix string, data []byte) (err error) {
+func Replace(path, prefix string, data []byte) error {
+	return ReplaceFrom(path, prefix, func(w io.Writer) error { _, err := w.Write(data); return err })
+}
+
+// ReplaceFrom is [Replace] for what write writes; an error of its own is returned as it is.
+func ReplaceFrom(path, prefix string, write func(w io.Writer) error) (err error) {
 	folder := filepath.Dir(path)
 	f, err := os.CreateTemp(folder, prefix+"*") // 0600
 	if err != nil {
@@ -25,8 +31,9 @@ func Replace(path, prefix string, data []byte) (err error) {
 			_ = os.Remove(f.Name())
 		}
 	}()
-	if _, err := f.Write(data); err != nil {
-		return errors.Join(err, f.Close())
+	if err := write(f); err != nil {
+		_ = f.Close()
+		return err
 	}
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return err

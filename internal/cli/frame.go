@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// What most commands have in common: they open the data folder, ask the service for one
+// thing, and write its answer as JSON or as text.
+
+// reading opens the data folder for a command that only looks.
+func (a *app) reading(ctx context.Context) (*service.Service, toolcrib.Principal, error) {
+	who, err := a.principal(ctx)
+	if err == nil {
+		_, err = a.databaseToRead(ctx)
+	}
+	return a.service, who, err
+}
+
+// changing opens the data folder for a command that changes something.
+func (a *app) changing(ctx context.Context) (*service.Service, toolcrib.Principal, error) {
+	who, err := a.principal(ctx)
+	if err == nil {
+		_, err = a.database(ctx)
+	}
+	return a.service, who, err
+}
+
+// answering makes a command with --json: do returns the value for that, and what writes
+// it for people.
+func (a *app) answering(cmd *cobra.Command, do func(ctx context.Context, args []string) (value any, text func(), err error)) *cobra.Command {
+	if cmd.Args == nil {
+		cmd.Args = positional
+	}
+	asJSON := cmd.Flags().Bool("json", false, "one JSON value")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		value, text, err := do(cmd.Context(), args)
+		var exit *exitError
+		if err != nil && (value == nil || !errors.As(err, &exit)) {
+			return err
+		}
+		if *asJSON {
+			return errors.Join(printJSON(a.out, value, true), err)
+		}
+		text()
+		return err
+	}
+	return cmd
+}
+
+// parent makes a command that only holds others.
+func parent(cmd *cobra.Command, children ...*cobra.Command) *cobra.Command {
+	cmd.Args, cmd.RunE = cobra.ArbitraryArgs, group
+	cmd.AddCommand(children...)
+	return cmd
+}
+
+// says writes one line about something that has a name.
+func (a *app) says(name, what string) {
+	fmt.Fprintf(a.out, "%s: %s\n", guard.Visible(name), what)
+}
+
+// table writes a list under a head, whose columns | separates.
+func table[T any](a *app, head string, list []T, row func(*T) []string) {
+	rows := [][]string{strings.Split(head, "|")}
+	for i := range list {
+		rows = append(rows, row(&list[i]))
+	}
+	a.outStyle.Table(a.out, rows)
+}
+
+// fields writes one line for each field that has a value.
+func (a *app) fields(width int, rows ...[2]string) {
+	for _, row := range rows {
+		if row[1] != "" {
+			fmt.Fprintf(a.out, "%s %s\n", a.outStyle.Dim(fmt.Sprintf("%-*s", width, row[0])), guard.Visible(row[1]))
+		}
+	}
+}
+
+// sure asks on a terminal before something that cannot be undone; no is an error.
+func (a *app) sure(yes bool, question, no string) error {
+	if !yes && a.inTerminal && a.errTerminal && !a.confirm(question) {
+		return errors.New(no)
+	}
+	return nil
+}
+
+// completing completes the first argument of a command. A shell that cannot reads
+// nothing.
+func completing(names func(ctx context.Context) ([]string, error)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		found, err := names(cmd.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeWords completes a flag from fixed words.
+func completeWords(cmd *cobra.Command, flag string, list ...string) {
+	// The flag was just made, so this cannot fail.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// notEmpty refuses flags that were given an empty value.
+func notEmpty(cmd *cobra.Command, what string, names ...string) error {
+	for _, name := range names {
+		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+			return usagef("--%s: %s", name, what)
+		}
+	}
+	return nil
+}
+
+// checkLimit refuses a --limit out of its range.
+func checkLimit(limit, most int) error {
+	if limit < 1 || limit > most {
+		return usagef("--limit: must be 1 to %d", most)
+	}
+	return nil
+}
+
+// timeFlag reads the time that a flag gives; "" = the zero time.
+func timeFlag(name, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	t, err := parseSince(text, now)
+	if err != nil {
+		return t, usagef("%s", strings.Replace(err.Error(), "--since", "--"+name, 1))
+	}
+	return t, nil
+}
+
+// spanFlags read --since and --until.
+func spanFlags(since, until string) (from, to time.Time, err error) {
+	now := time.Now()
+	if from, err = timeFlag("since", since, now); err == nil {
+		to, err = timeFlag("until", until, now)
+	}
+	if err == nil && !from.IsZero() && !to.IsZero() && !from.Before(to) {
+		err = usagef("--until: must come after --since")
+	}
+	return from, to, err
+}
+
+// input opens a file that a command reads; - is standard input.
+func (a *app) input(path string) (io.ReadCloser, error) {
+	if path == "-" {
+		return io.NopCloser(a.in), nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%v", err)
+	}
+	return f, nil
+}
+
+// progressEvery is how often long work shows how far it is.
+const progressEvery = 100 * time.Millisecond
+
+// progress shows on a terminal how far long work is.
+type progress struct {
+	a     *app
+	shown time.Time
+}
+
+func (p *progress) show(text string) {
+	if now := time.Now(); p.a.errTerminal && now.Sub(p.shown) >= progressEvery {
+		p.shown = now
+		fmt.Fprintf(p.a.err, "\r\x1b[K%s", p.a.style.Dim("· "+text))
+	}
+}
+
+// end takes it away.
+func (p *progress) end() {
+	if !p.shown.IsZero() {
+		fmt.Fprint(p.a.err, "\r\x1b[K")
+		p.shown = time.Time{}
+	}
+}
+
+// counted counts the bytes that are written.
+type counted struct {
+	w     io.Writer
+	bytes int64
+	tell  func(bytes int64)
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.bytes += int64(n)
+	c.tell(c.bytes)
+	return n, err
+}

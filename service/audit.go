@@ -1,0 +1,126 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// The kinds of entries of the audit log that changes of secrets leave: the name and who,
+// never the value.
+const (
+	KindSecretSet     toolcrib.Kind = "secret_set"
+	KindSecretRemoved toolcrib.Kind = "secret_removed"
+)
+
+// AuditKinds returns the kinds of entries of the audit log.
+func AuditKinds() []string {
+	all := append(
+		store.AuditKinds(), KindSecretSet, KindSecretRemoved, access.UserAdded, access.UserChanged, access.UserRemoved,
+		access.GroupPut, access.GroupRemoved, access.PasswordSet, access.TokenIssued, access.TokenRevoked,
+	)
+	kinds := make([]string, len(all))
+	for i, k := range all {
+		kinds[i] = string(k)
+	}
+	return kinds
+}
+
+// Administrator returns the name of the administrator who acts, with --as both names;
+// anybody else is refused. An access token administrates nothing, whoever it acts for.
+func Administrator(who toolcrib.Principal) (string, error) {
+	switch {
+	case who.Token != "":
+		return "", toolcrib.Errorf(toolcrib.CodeForbidden, "this is for administrators, not for access tokens")
+	case !who.Admin:
+		return "", toolcrib.Errorf(toolcrib.CodeForbidden, "this is for administrators, and %s is not one", who.User)
+	}
+	return agent.NameOf(who), nil
+}
+
+// unknownWord refuses a word that is not one of those there are.
+func unknownWord(what, word string, valid []string) error {
+	text := fmt.Sprintf("unknown %s %q", what, word)
+	if near := guard.Nearest(word, valid); near != "" {
+		text += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s (valid: %s)", text, strings.Join(valid, ", "))
+}
+
+// Audit returns a page of the audit log, for administrators. run names a run as
+// [Service.FindRun] does; "" = any. A whole ID may be that of a run that was removed.
+func (s *Service) Audit(ctx context.Context, who toolcrib.Principal, f store.AuditFilter, run string) (page store.AuditPage, err error) {
+	if _, err := Administrator(who); err != nil {
+		return page, err
+	}
+	for _, kind := range f.Kinds {
+		if !slices.Contains(AuditKinds(), string(kind)) {
+			return page, unknownWord("kind", string(kind), AuditKinds())
+		}
+	}
+	if run != "" {
+		rec, err := s.FindRun(ctx, who, run)
+		switch f.Run = rec.ID; {
+		case err != nil && !wholeRunID(run):
+			return page, err
+		case err != nil:
+			f.Run = toolcrib.RunID(run)
+		}
+	}
+	page, err = s.store.Audit(ctx, f)
+	if errors.Is(err, store.ErrBadCursor) {
+		err = toolcrib.Errorf(toolcrib.CodeBadRequest, "invalid cursor %q; it is next of the page before", f.Cursor)
+	}
+	if page.Entries == nil {
+		page.Entries = []store.AuditEntry{}
+	}
+	return page, err
+}
+
+func wholeRunID(name string) bool {
+	const prefix, length = "run_", 26
+	return strings.HasPrefix(name, prefix) && len(name) == len(prefix)+length
+}
+
+// ExportAudit writes the audit log as it is at one moment, for administrators.
+func (s *Service) ExportAudit(ctx context.Context, who toolcrib.Principal, w io.Writer, o store.ExportOptions) error {
+	if _, err := Administrator(who); err != nil {
+		return err
+	}
+	return s.store.ExportAudit(ctx, w, o)
+}
+
+// record writes down in the system journal that something was changed outside of it.
+func (s *Service) record(ctx context.Context, kind toolcrib.Kind, payloads ...any) error {
+	events := make([]store.SystemEvent, len(payloads))
+	for i, p := range payloads {
+		payload, err := json.Marshal(p)
+		if err != nil {
+			return err
+		}
+		events[i] = store.SystemEvent{Kind: kind, Payload: payload}
+	}
+	return s.store.AppendSystem(ctx, events...)
+}
+
+// RecordChanged writes down in the audit log what became of files that steer toolcrib.
+func (s *Service) RecordChanged(ctx context.Context, who toolcrib.Principal, kind toolcrib.Kind, files ...store.FileChanged) error {
+	payloads := make([]any, len(files))
+	for i, f := range files {
+		if f.By == "" {
+			f.By = agent.NameOf(who)
+		}
+		payloads[i] = f
+	}
+	return s.record(ctx, kind, payloads...)
+}
