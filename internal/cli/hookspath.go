@@ -127,6 +127,7 @@ func gitValue(raw string) string {
 	var b strings.Builder
 	quoted, escaped := false, false
 	kept := 0 // bytes that count even if they are spaces at the end
+read:
 	for _, r := range strings.TrimSpace(raw) {
 		switch {
 		case escaped:
@@ -140,16 +141,13 @@ func gitValue(raw string) string {
 			quoted, kept = !quoted, b.Len()
 			continue
 		case !quoted && (r == '#' || r == ';'):
-			return trimValue(b.String(), kept)
+			break read
 		}
 		b.WriteRune(r)
 		if quoted {
 			kept = b.Len()
 		}
 	}
-	return trimValue(b.String(), kept)
-}
-
-func trimValue(text string, kept int) string {
+	text := b.String()
 	return text[:kept] + strings.TrimRight(text[kept:], " \t")
 }

@@ -76,7 +76,7 @@ func TestHooksPaths_Repositories(t *testing.T) {
 func protected(t *testing.T, workspace, name string) bool {
 	t.Helper()
 	var p gate.Protected
-	protectSteering(&p, workspace)
+	protectSteering(&p, workspace, []string{"docs/NOTES.txt", ""})
 	protectHooks(&p, workspace)
 	rules, err := p.Rules()
 	if err != nil {
@@ -85,8 +85,8 @@ func protected(t *testing.T, workspace, name string) bool {
 	return rules.NeverWritten(filepath.Join(workspace, name))
 }
 
-// What steers programs beside toolcrib is protected, texts of the project are not
-// (contract §11).
+// What steers toolcrib or programs beside it is protected, the notes that agents read among
+// it; other texts of the project are not.
 func TestProtectSteering(t *testing.T) {
 	top := resolved(t.TempDir())
 	ws := filepath.Join(top, "ws")
@@ -94,13 +94,15 @@ func TestProtectSteering(t *testing.T) {
 	for _, name := range []string{
 		".claude/settings.json", "sub/.Claude/commands/x.md", ".cursor/mcp.json", ".vscode/tasks.json", ".VSCode/settings.json", ".codex/config.toml",
 		".gemini/settings.json", ".idea/runConfigurations/x.xml", ".devcontainer/devcontainer.json", ".devcontainer.json", ".mcp.json",
-		".git/config", "build/hooks/pre-commit", "Build/Hooks/x", "build/hooks",
+		".git/config", "build/hooks/pre-commit", "Build/Hooks/x", "build/hooks", ".git/info/exclude", "sub/.git/objects/info/alternates",
+		"AGENTS.md", "sub/deep/Agents.md", "CLAUDE.md", "claude.local.md", "CLAUDE.md. ", "GEMINI.md", ".github/copilot-instructions.md",
+		"notes.txt", "sub/NOTES.TXT", ".cursorrules", ".windsurf/rules/x.md", ".zed/tasks.json", ".envrc", ".toolcrib/x", "x/.agents/skills/y",
 	} {
 		if !protected(t, ws, name) {
 			t.Errorf("%s is not protected", name)
 		}
 	}
-	for _, name := range []string{"AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md", "build/x", "hooks/x", "claude/x", "pre-commit", ".vscode.md"} {
+	for _, name := range []string{"README.md", "agents.md.txt", "AGENTS", ".github/workflows/x.yml", "docs/x", "build/x", "hooks/x", "claude/x", "pre-commit", ".vscode.md"} {
 		if protected(t, ws, name) {
 			t.Errorf("%s is protected", name)
 		}

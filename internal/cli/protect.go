@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -15,27 +16,34 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// steering are names of files and folders that start programs or configure agents
-// beside toolcrib: git's, editors' and other agents'. What is a text of the project
-// (AGENTS.md, .github) is none of them.
+// steering returns the names of files and folders that start programs or configure agents
+// beside toolcrib: git's, editors' and other agents', with the notes that they read.
 func steering() []string {
 	return []string{
-		".git", ".githooks", ".husky", ".envrc", ".mcp.json", config.FileName, ".toolcrib", ".agents",
-		".claude", ".codex", ".cursor", ".devcontainer", ".devcontainer.json", ".gemini", ".idea", ".vscode",
+		".git", ".githooks", ".husky", ".envrc", ".mcp.json", config.FileName, ".toolcrib", ".agents", ".claude", ".codex",
+		".cursor", ".cursorrules", ".devcontainer", ".devcontainer.json", ".gemini", ".idea", ".vscode", ".windsurf", ".windsurfrules",
+		".zed", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", "copilot-instructions.md",
 	}
 }
 
-// protectSteering protects those names everywhere. Editors and agents keep work trees in
-// folders of such a name, too: where the workspace itself lies in one, it is protected at
-// the workspace's own root, for else nothing could be written at all.
-func protectSteering(p *gate.Protected, workspace string) {
+// protectSteering protects those names and the configured notes (notes.files) everywhere.
+// Editors and agents keep work trees in folders of such a name, too: where the workspace
+// itself lies in one, it is protected at the workspace's own root, for else nothing could
+// be written at all.
+func protectSteering(p *gate.Protected, workspace string, notes []string) {
 	around := strings.FieldsFunc(filepath.ToSlash(workspace+"/"+resolved(workspace)), func(r rune) bool { return r == '/' })
-	for _, name := range steering() {
-		if name != ".git" && slices.ContainsFunc(around, func(part string) bool { return strings.EqualFold(part, name) }) {
+	names := steering()
+	for _, note := range notes {
+		names = append(names, path.Base(filepath.ToSlash(note)))
+	}
+	for _, name := range names {
+		switch {
+		case name == "." || name == ".." || name == "/":
+		case name != ".git" && slices.ContainsFunc(around, func(part string) bool { return strings.EqualFold(part, name) }):
 			p.Write = append(p.Write, filepath.Join(workspace, name))
-			continue
+		default:
+			p.Names = append(p.Names, name)
 		}
-		p.Names = append(p.Names, name)
 	}
 }
 
@@ -81,7 +89,7 @@ func (a *app) protection(workspace string) (gate.Protected, error) {
 		Except: []string{filepath.Join(data, "workspaces")},
 		Write:  []string{filepath.Join(workspace, "skills")},
 	}
-	protectSteering(&p, workspace)
+	protectSteering(&p, workspace, c.Notes.Files)
 	protectHooks(&p, workspace)
 	keys, err := a.keysFile()
 	if err != nil {
@@ -90,12 +98,11 @@ func (a *app) protection(workspace string) (gate.Protected, error) {
 	if keys != "" {
 		p.Touch = append(p.Touch, keys)
 	}
-	if c.File() != "" {
-		abs, err := filepath.Abs(c.File())
+	if file, err := filepath.Abs(c.File()); c.File() != "" {
 		if err != nil {
 			return gate.Protected{}, err
 		}
-		p.Write = append(p.Write, abs)
+		p.Write = append(p.Write, file)
 	}
 	if folder := config.UserFolder(os.Getenv); folder != "" {
 		p.Write = append(p.Write, folder)
