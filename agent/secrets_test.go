@@ -62,7 +62,7 @@ func TestCallsWithSecretsNeverRun(t *testing.T) {
 		{"mark, escaped", `{"x":"\u005bsecret:\u0061pi]"}`, `{"x":"[secret:api]"}`, "api"},
 		{"mark of a short one", `{"x":["y","[secret:pin]"]}`, `{"x":["y","[secret:pin]"]}`, "pin"},
 		{"short value", `{"x":"hunter2"}`, `{"x":"hunter2"}`, ""},
-		{"mark of none", `{"x":"[secret:other]"}`, `{"x":"[secret:other]"}`, ""},
+		{"mark in words", `{"x":"an [unknown secret:x] of [secret]"}`, `{"x":"an [unknown secret:x] of [secret]"}`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, gate.ConfirmNever)
@@ -118,6 +118,28 @@ func TestCallsWithSecretsNeverRun(t *testing.T) {
 	}
 }
 
+// A mark stops a call whether or not its secret is known: by the next run it may not be.
+func TestMarksOfUnknownSecretsNeverRun(t *testing.T) {
+	for _, arguments := range []string{
+		`{"x":"[secret:gone]"}`, `{"x":"KEY=[secret:gone]\nPORT=81"}`, `{"[secret:gone]":1}`, `{"x":["y",{"z":"[Secret: gone]"}]}`,
+	} {
+		for _, knows := range []bool{true, false} {
+			w := newWorld(t, gate.ConfirmNever)
+			if knows {
+				w.knowing(t)
+			}
+			w.script(calls("put", arguments), say("done"))
+			s := run(t, w)
+			equal(t, "writes", w.writes, 0)
+			equal(t, "kept", string(s.Trace[0].Arguments), arguments)
+			equal(t, "reason", s.Trace[0].Result.Reason, toolcrib.ReasonToolPolicy)
+			if got := s.Trace[0].Result.Content; !strings.Contains(got, "[secret:gone]") || !strings.Contains(got, "edit_file") {
+				t.Errorf("the model is not told which, and what to do: %s", got)
+			}
+		}
+	}
+}
+
 // Arguments that cannot be read are kept and shown without secrets, too, and so is a name.
 func TestBrokenCallsShowNoSecret(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)
@@ -161,15 +183,22 @@ func TestNestedCallsWithSecretsNeverRun(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)
 	nest := &fn{w: w, spec: toolcrib.Spec{Name: "nest", Effect: toolcrib.EffectReadOnly, EnabledByDefault: true, Nested: true}}
 	nest.call = func(ctx context.Context, c toolcrib.Call) (toolcrib.Output, error) {
-		got, err := c.Invoke(ctx, "inner", json.RawMessage(`{"x":"`+apiKey+`"}`))
-		return toolcrib.Output{Text: string(got.Status) + " " + string(got.Reason)}, err
+		var text string
+		for _, x := range []string{apiKey, "[secret:gone]"} {
+			got, err := c.Invoke(ctx, "inner", json.RawMessage(`{"x":"`+x+`"}`))
+			if err != nil {
+				return toolcrib.Output{}, err
+			}
+			text += string(got.Status) + " " + string(got.Reason) + "; "
+		}
+		return toolcrib.Output{Text: text}, nil
 	}
 	inner := &fn{w: w, spec: toolcrib.Spec{Name: "inner", Effect: toolcrib.EffectReadOnly, EnabledByDefault: true}, call: newEcho}
 	withTools(t, w, nil, nest, inner)
 	w.knowing(t)
 	w.script(calls("nest", `{}`), say("done"))
 	s := run(t, w)
-	equal(t, "result", s.Trace[0].Result.Content, "refused tool_policy")
+	equal(t, "result", s.Trace[0].Result.Content, "refused tool_policy; refused tool_policy; ")
 	equal(t, "ran", len(w.ran), 1)
 }
 

@@ -10,10 +10,8 @@ import (
 )
 
 // holdsSecret refuses a call whose arguments contain a secret: a mark would be written
-// over the secret itself, and a value has no business there (contract §11). Its arguments
-// are not what the model sent, so nothing else is said about them.
-func (j *judgement) holdsSecret() *refusal {
-	mark := guard.Mark(j.asked.Secret)
+// over the secret itself, and a value has no business there (contract §11).
+func (j *judgement) holdsSecret(mark string) *refusal {
 	r := refuse(fmt.Sprintf("%s was not run: its arguments contain %s, or the secret that this mark stands for. "+
 		"Leave the secret where it is: change the text around it with edit_file, and do not repeat it in a call.", j.name(), mark))
 	r.reason = toolcrib.ReasonToolPolicy
@@ -27,13 +25,15 @@ func (j *judgement) argumentsStep() *refusal {
 		return broken(j.asked.Problem)
 	}
 	if j.asked.Secret != "" {
-		return j.holdsSecret()
+		return j.holdsSecret(guard.Mark(j.asked.Secret))
 	}
-	// The arguments are canonical already; reading them strictly once more costs
-	// little, and keeps a caller's slip from making two texts of one call.
+	// They should be canonical already; a caller's slip must not make two texts of one call.
 	canonical, err := guard.Arguments(j.asked.Arguments)
 	if err != nil {
 		return broken(err.Error())
+	}
+	if mark := guard.FindMark(canonical); mark != "" {
+		return j.holdsSecret(mark)
 	}
 	if j.entry.schema == nil {
 		return refuse("invalid_arguments: the arguments cannot be checked, so the call was refused. Continue without it.")

@@ -53,7 +53,7 @@ func nextChar(raw []byte, i int) char {
 }
 
 func unicodeEscape(raw []byte, i int) char {
-	r, ok := hex4(raw, i+2)
+	r, ok := hexDigits(raw, i+2, 4)
 	if !ok {
 		return char{}
 	}
@@ -64,7 +64,7 @@ func unicodeEscape(raw []byte, i int) char {
 	case r >= 0xD800 && r <= 0xDBFF:
 		low, ok := rune(0), false
 		if i+7 < len(raw) && raw[i+6] == '\\' && raw[i+7] == 'u' {
-			low, ok = hex4(raw, i+8)
+			low, ok = hexDigits(raw, i+8, 4)
 		}
 		if !ok || low < 0xDC00 || low > 0xDFFF {
 			c.r, c.bad = utf8.RuneError, true
@@ -78,12 +78,13 @@ func unicodeEscape(raw []byte, i int) char {
 	return c
 }
 
-func hex4(raw []byte, i int) (rune, bool) {
-	if i+4 > len(raw) {
+// hexDigits reads the n hexadecimal digits at i.
+func hexDigits(raw []byte, i, n int) (rune, bool) {
+	if i+n > len(raw) {
 		return 0, false
 	}
 	var r rune
-	for _, c := range raw[i : i+4] {
+	for _, c := range raw[i : i+n] {
 		switch {
 		case c >= '0' && c <= '9':
 			r = r<<4 | rune(c-'0')

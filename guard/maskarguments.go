@@ -122,7 +122,7 @@ func openEscape(raw []byte) bool {
 	case len(raw) < 6:
 		return true
 	}
-	r, ok := hex4(raw, 2)
+	r, ok := hexDigits(raw, 2, 4)
 	high := ok && r >= 0xD800 && r <= 0xDBFF
 	return high && (len(raw) == 6 || raw[6] == '\\' && (len(raw) == 7 || raw[7] == 'u' && len(raw) < 12))
 }

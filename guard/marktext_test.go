@@ -1,0 +1,89 @@
+package guard
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// A mark is found by its form, however it is written, and nothing else is (contract §11).
+func TestFindMark(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                                  "",
+		"KEY=[secret:MYKEY]\nPORT=80":                       "[secret:MYKEY]",
+		"[secret:env:MYKEY]":                                "[secret:env:MYKEY]",
+		"[secret:providers.acme.api_key]":                   "[secret:providers.acme.api_key]",
+		"[secret:channels__my_room__.url]":                  "[secret:channels__my_room__.url]",
+		"[SECRET:mykey]":                                    "[secret:mykey]",
+		"[ secret : MYKEY ]":                                "[secret:MYKEY]",
+		"[secret:MY\r\n\tKEY]":                              "[secret:MYKEY]",
+		"[sec\u200bret:\u2060MY\u00adKEY]":                  "[secret:MYKEY]",
+		"[secret:\u202eMYKEY]":                              "[secret:MYKEY]",
+		"[secret:\u00a0MYKEY]":                              "[secret:MYKEY]",
+		`sed s/x/\[secret\:MYKEY\]/`:                        "[secret:MYKEY]",
+		`{"a":"\u005bsecret:\u004dYKEY]"}`:                  "[secret:MYKEY]",
+		`{"a":"{\"b\":\"\\u005bsecret:MYKEY\\u005D\"}"}`:    "[secret:MYKEY]",
+		`printf '\x5bsecret:MYKEY\x5d'`:                     "[secret:MYKEY]",
+		"https://example.org/?k=%5Bsecret%3AMYKEY%5d":       "[secret:MYKEY]",
+		"［ｓｅｃｒｅｔ：ＭＹＫＥＹ］":                                    "[secret:MYKEY]",
+		"[[[secret:MYKEY]]]":                                "[secret:MYKEY]",
+		"[secret:[secret:MYKEY]":                            "[secret:MYKEY]",
+		"[secret:a b":                                       "",
+		"[secret:]":                                         "",
+		"[secret]":                                          "",
+		"[secrets:a]":                                       "",
+		"${secret:MYKEY}":                                   "",
+		"secret:MYKEY]":                                     "",
+		`["secret:read"]`:                                   "",
+		"[secret: &default]":                                "",
+		"[secret:a, b]":                                     "",
+		"[secret:é]":                                        "",
+		"[secret:" + strings.Repeat("a", maxMarkText) + "]": "[secret:" + strings.Repeat("a", maxMarkText) + "]",
+		"[secret:" + strings.Repeat("a", maxMarkText+1) + "]": "",
+		"%": "", "%5": "", `\`: "", `\u005`: "", `\x5`: "", "[": "", "[\xff": "",
+	} {
+		if got := FindMark(appendQuoted(nil, text)); got != want {
+			t.Errorf("%q: found %q, want %q", text, got, want)
+		}
+	}
+}
+
+// Whatever a secret is called, its mark is found in the arguments of a call.
+func TestFindMarkProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		mark := Mark(rapid.String().Draw(t, "name"))
+		text := rapid.String().Draw(t, "before") + mark + rapid.String().Draw(t, "after")
+		for range rapid.IntRange(0, 3).Draw(t, "depth") {
+			text = string(appendQuoted(nil, text))
+		}
+		raw, err := json.Marshal(map[string]any{"x": []any{1, text}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		canonical, err := Arguments(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if FindMark(canonical) == "" {
+			t.Fatalf("not found in %s", canonical)
+		}
+	})
+}
+
+func BenchmarkFindMark(b *testing.B) {
+	for name, text := range map[string]string{
+		"code":  strings.Repeat("for i := range list { s[i] = `x\\n` } // 100%\n", 2000),
+		"worst": strings.Repeat("[secret:aaaaaaaaaaaaaaaa", 4000), "backslashes": strings.Repeat(`\`, 100_000),
+		"spaces": "[" + strings.Repeat(" ", 100_000),
+	} {
+		b.Run(name, func(b *testing.B) {
+			raw := []byte(text)
+			b.SetBytes(int64(len(raw)))
+			for b.Loop() {
+				FindMark(raw)
+			}
+		})
+	}
+}
