@@ -275,7 +275,7 @@ func (d *drive) options(show watcher, stderr io.Writer) (agent.Options, error) {
 	o := agent.Options{
 		Retry:    &journal.Retry{First: retry.First.Std(), MaxElapsed: retry.MaxElapsed.Std(), Park: retry.Park.Std()},
 		FourEyes: d.config.Approvals.FourEyes, Expires: d.config.Approvals.Expire.Std(), Announcer: d.announcer(),
-		Ledger: budgets, Memory: approvalMemory{a.store}, Journal: d.journaled(), Contents: a.store, Gate: d.gate,
+		Ledger: budgets, Memory: a.service.Memory(), Journal: d.journaled(), Contents: a.store, Gate: d.gate,
 		Mask: mask, Log: log, Worker: workerName(), Version: version.Version(),
 		Watch: func(run toolcrib.RunID, f journal.Frame) {
 			// Runs that the run starts itself have streams of their own.
