@@ -176,16 +176,19 @@ func (a *app) restore(ctx context.Context, path string) (err error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	s, err := a.openDatabase(ctx, false)
+	if _, err := a.openDatabase(ctx, false); err != nil {
+		return err
+	}
+	who, err := a.administering(ctx)
 	if err != nil {
 		return err
 	}
-	views, err := a.verifyAll(ctx, s)
+	found, err := a.service.Verify(ctx, who, "", nil)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(a.out, "%s: as it was on %s\n", pathText(data), b.At.Local().Format(time.DateTime))
-	return a.tellChecked(views, false, false)
+	return a.tellChecked(viewsOfChecked(found), false, a.out)
 }
 
 // moveNew moves a file to a name that nothing has, if there is the file.

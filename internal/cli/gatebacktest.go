@@ -112,7 +112,11 @@ func (a *app) backtest(ctx context.Context, f *backtestFlags, flags *pflag.FlagS
 		}
 		return show.end()
 	}
-	err = a.eachRun(ctx, filter, func(rec store.RunRecord) error {
+	who, err := a.principal(ctx)
+	if err != nil {
+		return err
+	}
+	err = a.service.EachRun(ctx, who, filter, func(rec store.RunRecord) error {
 		switch {
 		case !until.IsZero() && !rec.CreatedAt.Before(until):
 			return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/provider/catalog"
 )
 
@@ -66,7 +67,7 @@ func (a *app) refreshModels(ctx context.Context, name string, asJSON bool) error
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("%v", err)
 	}
-	if err := replaceFile(path, text.Bytes()); err != nil {
+	if err := safefile.Replace(path, ".toolcrib-", text.Bytes()); err != nil {
 		return fmt.Errorf("%v", err)
 	}
 	info := read.Info()

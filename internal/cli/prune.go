@@ -4,109 +4,87 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
-	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
-type pruneFlags struct {
-	olderThan                     string
-	content, yes, json, retention bool
-	withLater                     bool
-}
-
 func (a *app) runsPruneCommand() *cobra.Command {
-	var f pruneFlags
 	cmd := &cobra.Command{
 		Use:   "prune RUN... | --older-than SPAN | --retention",
 		Short: "Remove runs that have ended, or only their content",
 		Long: "Remove runs that have ended, for good; with --content only what was said and done in them, while the run, its " +
-			"cost and its hash chain stay. What was removed, and by whom, stands in the system journal. For administrators. " +
+			"cost and its hash chain stay. What was removed, and by whom, is in the system journal. For administrators. " +
 			"--retention does now what the configuration says under retention, which is done by and by after each run otherwise. " +
 			"On a terminal it asks first. Later runs of the session, and forks, hold " +
 			"the same transcript: --with-later takes them along. The run of a sub-agent is kept while a run above it has not ended. RUN is an ID, the beginning of one, or last.",
 		Example: "toolcrib runs prune run_01K\ntoolcrib runs prune --older-than 90d --content\ntoolcrib runs prune --retention",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ways := 0
-			for _, given := range []bool{len(args) > 0, cmd.Flags().Changed("older-than"), f.retention} {
-				if given {
-					ways++
-				}
-			}
-			switch {
-			case ways != 1:
-				return usagef("give runs, or --older-than, or --retention")
-			case f.withLater && len(args) == 0:
-				return usagef("--with-later: goes with runs")
-			case f.retention && f.content:
-				return usagef("--content: the configuration says what --retention keeps")
-			case f.retention:
-				return a.pruneByPolicy(cmd.Context(), &f)
-			}
-			return a.prune(cmd.Context(), args, &f)
-		},
+		Args:    cobra.ArbitraryArgs,
 	}
+	var r service.PruneRequest
 	flags := cmd.Flags()
-	flags.StringVar(&f.olderThan, "older-than", "", "all runs that ended longer ago, such as 30d or 12h")
-	flags.BoolVar(&f.retention, "retention", false, "what the configuration keeps no longer (retention.runs, retention.content)")
-	flags.BoolVar(&f.content, "content", false, "only the content; the run, its cost and its chain stay")
-	flags.BoolVar(&f.withLater, "with-later", false, "also the later runs of the session and the forks that hold the same transcript")
-	flags.BoolVar(&f.yes, "yes", false, "do not ask")
-	flags.BoolVar(&f.json, "json", false, "one JSON value")
-	return cmd
+	olderThan := flags.String("older-than", "", "all runs that ended longer ago, such as 30d or 12h")
+	retention := flags.Bool("retention", false, "what the configuration keeps no longer (retention.runs, retention.content)")
+	flags.BoolVar(&r.ContentOnly, "content", false, "only the content; the run, its cost and its chain stay")
+	flags.BoolVar(&r.WithLater, "with-later", false, "also the later runs of the session and the forks that hold the same transcript")
+	yes := flags.Bool("yes", false, "do not ask")
+	return a.answering(cmd, func(ctx context.Context, args []string) (any, func(), error) {
+		ways := 0
+		for _, given := range []bool{len(args) > 0, flags.Changed("older-than"), *retention} {
+			if given {
+				ways++
+			}
+		}
+		switch {
+		case ways != 1:
+			return nil, nil, usagef("give runs, or --older-than, or --retention")
+		case r.WithLater && len(args) == 0:
+			return nil, nil, usagef("--with-later: goes with runs")
+		case *retention && r.ContentOnly:
+			return nil, nil, usagef("--content: the configuration says what --retention keeps")
+		case *retention:
+			return a.pruneByPolicy(ctx, *yes)
+		case len(args) == 0:
+			now := time.Now()
+			before, err := parseSince(*olderThan, now)
+			if err != nil || !before.Before(now) {
+				return nil, nil, usagef("--older-than: must be a span such as 30d or 12h, not %q", *olderThan)
+			}
+			r.OlderThan = now.Sub(before)
+		}
+		r.Runs = args
+		r.Agrees = func(runs int) error {
+			return a.sure(*yes, pruneQuestion(runs, *olderThan, r.ContentOnly), "nothing was removed")
+		}
+		s, who, err := a.changing(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		result, err := s.Prune(ctx, who, r)
+		return result, func() { a.showPruned(&result, r.ContentOnly) }, a.endFirst(a.noRun(err, args))
+	})
 }
 
-func (a *app) prune(ctx context.Context, names []string, f *pruneFlags) error {
-	by, err := a.administrator(ctx)
-	if err != nil {
-		return err
+func pruneQuestion(runs int, span string, contentOnly bool) string {
+	which := render.Count(runs, "run")
+	if runs == 0 {
+		which = "all runs that ended more than " + span + " ago"
 	}
-	o := store.PruneOptions{ContentOnly: f.content, By: by}
-	if len(names) == 0 {
-		now := time.Now()
-		before, err := parseSince(f.olderThan, now)
-		if err != nil || !before.Before(now) {
-			return usagef("--older-than: must be a span such as 30d or 12h, not %q", f.olderThan)
-		}
-		o.OlderThan = now.Sub(before)
+	if contentOnly {
+		return "Remove the content of " + which + " for good?"
 	}
-	s, err := a.database(ctx)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		rec, err := a.findRun(ctx, s, name)
-		if err != nil {
-			return err
-		}
-		o.Runs = append(o.Runs, rec.ID)
-	}
-	if err := a.laterRuns(ctx, s, &o, f.withLater); err != nil {
-		return err
-	}
-	if terminal := a.inTerminal && a.errTerminal; terminal && !f.yes && !a.confirm(pruneQuestion(o, f.olderThan)) {
-		return fmt.Errorf("nothing was removed")
-	}
-	result, err := s.Prune(ctx, o)
-	if errors.Is(err, toolcrib.ErrConflict) {
-		return a.notPruned(ctx, s, o.Runs, err)
-	}
-	if err != nil {
-		return err
-	}
-	if f.json {
-		return printJSON(a.out, result, true)
-	}
+	return "Remove " + which + " for good?"
+}
+
+func (a *app) showPruned(result *store.PruneResult, contentOnly bool) {
 	what := "removed"
-	if f.content {
+	if contentOnly {
 		what = "emptied"
 	}
 	fmt.Fprintf(a.out, "%s %s: the content of %s and %s, %s bytes\n", render.Count(len(result.Runs), "run"), what,
@@ -114,140 +92,88 @@ func (a *app) prune(ctx context.Context, names []string, f *pruneFlags) error {
 	if len(result.Runs) > 0 && !result.Wiped {
 		a.notice("another process uses the database, or the disk is full: copies may stay in its file until the next pruning")
 	}
-	return nil
 }
 
-// notPruned tells which of the runs, or of those above them, has not ended yet, and
-// how to end it.
-func (a *app) notPruned(ctx context.Context, s *sqlite.Store, runs []toolcrib.RunID, err error) error {
-	var above *store.RunAboveError
-	if errors.As(err, &above) {
-		return toolcrib.Errorf(toolcrib.CodeConflict, "nothing was removed: run %s is a part of run %s, which has not ended%s (%s) and goes on by it; resume that one, or cancel it, first: %s runs resume %s, or %s runs cancel %s",
-			above.Run, above.Above, waitsFor(above.Status), above.Status, a.self(), above.Above, a.self(), above.Above)
-	}
-	for _, run := range runs {
-		rec, missing := s.Run(ctx, run)
-		if missing != nil || rec.Status.Ended() {
-			continue
-		}
-		return toolcrib.Errorf(toolcrib.CodeConflict, "nothing was removed: run %s has not ended%s (%s); let it end, or cancel it first: %s runs cancel %s", run, waitsFor(rec.Status), rec.Status, a.self(), run)
-	}
-	return toolcrib.Errorf(toolcrib.CodeConflict, "nothing was removed: %s; let it end, or cancel it first", strings.TrimSuffix(err.Error(), ": "+toolcrib.ErrConflict.Error()))
-}
-
-// waitsFor adds to what is said of a run that has not ended what it waits for; "" = it
-// does not.
-func waitsFor(status toolcrib.Status) string {
-	switch {
-	case status == toolcrib.StatusWaitingForTool:
-		return ": it waits for the result of a client's tool"
-	case status == toolcrib.StatusWaitingForProvider:
-		return ": it waits for its provider"
-	case status.Parked():
-		return ": it waits for a person"
-	}
-	return ""
-}
-
-func pruneQuestion(o store.PruneOptions, span string) string {
-	which := render.Count(len(o.Runs), "run")
-	if len(o.Runs) == 0 {
-		which = "all runs that ended more than " + span + " ago"
-	}
-	if o.ContentOnly {
-		return "Remove the content of " + which + " for good?"
-	}
-	return "Remove " + which + " for good?"
-}
-
-// laterRuns finds the runs that hold the transcript of those that are to be pruned:
-// it takes them along, or tells which they are.
-func (a *app) laterRuns(ctx context.Context, s *sqlite.Store, o *store.PruneOptions, take bool) error {
-	if len(o.Runs) == 0 {
-		return nil
-	}
-	later, err := a.carriers(ctx, s, o.Runs)
-	switch {
-	case err != nil || len(later) == 0:
+// endFirst adds to a conflict with a run that has not ended how to end it.
+func (a *app) endFirst(err error) error {
+	var open *service.OpenRunError
+	if !errors.As(err, &open) {
 		return err
-	case take:
-		o.Runs = append(o.Runs, later...)
-		return nil
 	}
-	shown := make([]string, 0, laterShown)
-	for _, id := range later[:min(len(later), laterShown)] {
-		shown = append(shown, string(id))
+	text := fmt.Sprintf("%s runs cancel %s", a.self(), open.Open)
+	if open.Open != open.Run {
+		text = fmt.Sprintf("%s runs resume %s, or %s", a.self(), open.Open, text)
 	}
-	text := strings.Join(shown, ", ")
-	if more := len(later) - len(shown); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	a.notice("what was said there stands also in the transcript of later runs: %s; --with-later takes them along", text)
-	return nil
+	return toolcrib.Errorf(toolcrib.CodeOf(err), "%v: %s", err, text)
 }
 
-// laterShown is how many runs a notice names.
-const laterShown = 10
+// policyOf is what the configuration says about how long runs are kept; false = forever.
+func policyOf(c *config.Config) (store.Retention, bool) {
+	r := store.Retention{Runs: c.Retention.Runs.Std(), Content: c.Retention.Content.Std()}
+	return r, r.Runs > 0 || r.Content > 0
+}
 
-// carriers are the runs that took over the transcript of these, or of one that did:
-// later ones of the session, and forks; the oldest first.
-func (a *app) carriers(ctx context.Context, s *sqlite.Store, runs []toolcrib.RunID) ([]toolcrib.RunID, error) {
-	holds := map[toolcrib.RunID]bool{}
-	for _, id := range runs {
-		holds[id] = true
+// keepNoLonger prunes, behind a run, a few of those that the configuration keeps no
+// longer. What fails here has nothing to do with the run: it is a notice, no more.
+func (a *app) keepNoLonger(ctx context.Context, c *config.Config) {
+	r, ok := policyOf(c)
+	if !ok {
+		return
 	}
-	since := time.Now()
-	for _, id := range runs {
-		rec, err := s.Run(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if rec.CreatedAt.Before(since) {
-			since = rec.CreatedAt
-		}
+	result, err := a.service.RetainSome(ctx, r)
+	switch text := retentionText(result); {
+	case err != nil && ctx.Err() == nil:
+		a.notice("retention: %v", err)
+	case err == nil && text != "":
+		a.notice("retention: %s", text)
 	}
-	var newer []store.RunRecord // the newest first
-	err := a.eachRun(ctx, store.Filter{Since: since}, func(rec store.RunRecord) error {
-		newer = append(newer, rec)
-		return nil
-	})
+}
+
+// retentionText says what was pruned; "" = nothing.
+func retentionText(r store.RetentionResult) string {
+	text := ""
+	switch {
+	case len(r.Removed) == 0 && len(r.Emptied) == 0:
+		return ""
+	case len(r.Emptied) == 0:
+		text = render.Count(len(r.Removed), "run") + " removed"
+	case len(r.Removed) == 0:
+		text = render.Count(len(r.Emptied), "run") + " emptied"
+	default:
+		text = fmt.Sprintf("%s removed, %d emptied", render.Count(len(r.Removed), "run"), len(r.Emptied))
+	}
+	if r.More {
+		text += ", and there are more"
+	}
+	return text
+}
+
+// pruneByPolicy prunes all that the configuration keeps no longer.
+func (a *app) pruneByPolicy(ctx context.Context, yes bool) (any, func(), error) {
+	if _, err := a.administrator(ctx); err != nil {
+		return nil, nil, err
+	}
+	c, err := a.configuration()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	sessions := map[toolcrib.SessionID]bool{}
-	var later []toolcrib.RunID
-	for _, rec := range slices.Backward(newer) {
-		carried := holds[rec.ID] || rec.Session != "" && sessions[rec.Session]
-		if !carried && rec.PrunedAt.IsZero() {
-			from, err := forkedFrom(ctx, s, rec.ID)
-			if err != nil {
-				return nil, err
-			}
-			carried = holds[from]
-		}
-		if !carried {
-			continue
-		}
-		sessions[rec.Session] = true
-		if !holds[rec.ID] && rec.PrunedAt.IsZero() {
-			later = append(later, rec.ID)
-		}
-		holds[rec.ID] = true
+	r, ok := policyOf(c)
+	if !ok {
+		return nil, nil, usagef("--retention: the configuration keeps everything; set retention.runs or retention.content, or give --older-than")
 	}
-	return later, nil
-}
-
-// forkedFrom is the run that another began as a fork of; "" = of none, or its
-// journal does not tell.
-func forkedFrom(ctx context.Context, s *sqlite.Store, run toolcrib.RunID) (toolcrib.RunID, error) {
-	for e, err := range s.Read(ctx, run, 0) {
-		if err != nil {
-			return "", ctx.Err()
-		}
-		if start, ok := e.Body.(*journal.RunStarted); ok {
-			return start.ForkedFrom, nil
-		}
-		break
+	s, who, err := a.changing(ctx)
+	if err == nil {
+		err = a.sure(yes, "Remove for good what the configuration keeps no longer?", "nothing was removed")
 	}
-	return "", nil
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := s.Retain(ctx, who, r)
+	return all, func() {
+		text := retentionText(all)
+		if text == "" {
+			text = "nothing is that old"
+		}
+		fmt.Fprintln(a.out, text)
+	}, err
 }

@@ -198,8 +198,12 @@ func (a *app) sessionsExportCommand() *cobra.Command {
 			if err := printJSON(a.out, head, false); err != nil {
 				return err
 			}
+			who, err := a.principal(cmd.Context())
+			if err != nil {
+				return err
+			}
 			for _, run := range head.Runs {
-				if err := a.export(cmd.Context(), s, run); err != nil {
+				if err := a.service.ExportRun(cmd.Context(), who, string(run), a.out); err != nil {
 					return err
 				}
 			}

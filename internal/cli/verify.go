@@ -3,15 +3,22 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/replay"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -21,39 +28,48 @@ type checkedView struct {
 	Run    toolcrib.RunID `json:"run_id"` // "" = everything, or a file
 	File   string         `json:"file,omitempty"`
 	OK     bool           `json:"ok"`
-	Found  any            `json:"found,omitempty"` // store.Verified, store.VerifiedAll or replay.Report
+	Found  any            `json:"found,omitempty"` // as in service.Checked, or store.VerifiedExport
 	Detail string         `json:"detail"`
 }
 
-// checking is a command that checks runs one by one.
-type checking struct {
-	use, short, long string
-	// run checks one run; text says in words what was found.
-	run func(ctx context.Context, s *sqlite.Store, run toolcrib.RunID) (found any, text string, err error)
-	// all checks everything that is stored.
-	all func(ctx context.Context, s *sqlite.Store) ([]checkedView, error)
+func viewOfChecked(c service.Checked) checkedView {
+	if c.Err != nil {
+		return checkedView{Run: c.Run, Detail: c.Err.Error()}
+	}
+	return checkedView{Run: c.Run, OK: true, Found: c.Found, Detail: foundText(c.Found)}
 }
 
-func (a *app) verifying() checking {
-	return checking{
-		use: "verify", short: "Check the hash chains: that nothing stored was changed",
-		run: func(ctx context.Context, s *sqlite.Store, run toolcrib.RunID) (any, string, error) {
-			v, err := s.Verify(ctx, run)
-			if err == nil {
-				_, err = s.VerifySystem(ctx)
-			}
-			return v, fmt.Sprintf("%s, %s%s%s", render.Count(v.Events, "event"), render.Count(v.Anchors, "anchor"), sealedText(v), prunedText(v.Pruned)), err
-		},
-		all: a.verifyAll,
+// foundText says in words what was found.
+func foundText(found any) string {
+	switch f := found.(type) {
+	case store.Verified:
+		text := fmt.Sprintf("%s, %s, sealed to its end%s", render.Count(f.Events, "event"), render.Count(f.Anchors, "anchor"), prunedText(f.Pruned))
+		if later := f.Events - int(f.Sealed); later > 0 {
+			text = fmt.Sprintf("%s, %s, sealed to event %d (%d later: they cannot be changed, but lost as by a loss of power)%s",
+				render.Count(f.Events, "event"), render.Count(f.Anchors, "anchor"), f.Sealed, later, prunedText(f.Pruned))
+		}
+		return text
+	case store.VerifiedAll:
+		text := fmt.Sprintf("%s, %s%s; removed before: %s; the system journal: %s",
+			render.Count(f.Runs, "run"), render.Count(f.Events, "event"), prunedText(f.Pruned),
+			render.Count(f.Removed, "run"), render.Count(f.System.Events, "event"))
+		if f.System.Adopted > 0 {
+			text += fmt.Sprintf(", of which those before event %d were accepted as they were", f.System.Adopted)
+		}
+		return text
+	case store.Head:
+		return fmt.Sprintf("it continues from the kept head, event %d", f.Seq)
+	case replay.Report:
+		return fmt.Sprintf("%d events, %s the same (%s)", f.Events, render.Count(f.Requests, "request"), f.Status)
+	case store.VerifiedExport:
+		text := fmt.Sprintf("%s of the system journal up to event %d, %s with %s, %d with content; ",
+			render.Count(f.Events, "event"), f.Head.Seq, render.Count(f.Runs, "run"), render.Count(f.Links, "event"), f.Content)
+		if f.Sealed {
+			return text + "sealed with the keys of this data folder"
+		}
+		return text + "the hashes hold, and nobody vouches for who wrote them: it was not compared with the keys that sealed it"
 	}
-}
-
-// sealedText says how far the seal of a run reaches where that is not to its end.
-func sealedText(v store.Verified) string {
-	if later := v.Events - int(v.Sealed); later > 0 {
-		return fmt.Sprintf(", sealed to event %d (%d later: they cannot be changed, but lost as by a loss of power)", v.Sealed, later)
-	}
-	return ", sealed to its end"
+	return ""
 }
 
 func prunedText(events int) string {
@@ -63,133 +79,9 @@ func prunedText(events int) string {
 	return fmt.Sprintf(", the content of %d events was pruned", events)
 }
 
-// verifyAll checks the whole store. It is for administrators: what is wrong names
-// runs of everybody.
-func (a *app) verifyAll(ctx context.Context, s *sqlite.Store) ([]checkedView, error) {
-	if _, err := a.administrator(ctx); err != nil {
-		return nil, err
-	}
-	all, err := s.VerifyAll(ctx)
-	if err == nil {
-		err = s.Check(ctx) // no chain reads the pages of indexes
-	}
-	if err != nil && len(all.Problems) == 0 {
-		return nil, err
-	}
-	var out []checkedView
-	for _, p := range all.Problems {
-		out = append(out, checked(p.Run, p, "", p))
-	}
-	if all.More {
-		out = append(out, checked("", nil, "", errors.New("there are more problems than these")))
-	}
-	if err == nil {
-		text := fmt.Sprintf("%s, %s%s; removed before: %s; the system journal: %s",
-			render.Count(all.Runs, "run"), render.Count(all.Events, "event"), prunedText(all.Pruned),
-			render.Count(all.Removed, "run"), render.Count(all.System.Events, "event"))
-		if all.System.Adopted > 0 {
-			text += fmt.Sprintf(", of which those before event %d were accepted as they were", all.System.Adopted)
-		}
-		out = append(out, checked("", all, text, nil))
-	}
-	return out, nil
-}
-
-func checked(run toolcrib.RunID, found any, text string, err error) checkedView {
-	if err != nil {
-		return checkedView{Run: run, Detail: err.Error()}
-	}
-	return checkedView{Run: run, OK: true, Found: found, Detail: text}
-}
-
-func (a *app) runsReplayCommand() *cobra.Command {
-	return a.checkCommand(checking{
-		use: "replay", short: "Go through a run again, with no model and no tool called",
-		long: "Go through the journal of a run again, or with --all of every run: each step that the loop takes and each " +
-			"request that it would send must come out as it was. No model and no tool is called.",
-		run: func(ctx context.Context, s *sqlite.Store, run toolcrib.RunID) (any, string, error) {
-			r, err := replay.Run(ctx, s, run)
-			if errors.Is(err, store.ErrPruned) {
-				return nil, "", fmt.Errorf("run %s cannot be replayed: its content was pruned", run)
-			}
-			return r, replayedText(r), err
-		},
-		all: a.replayAll,
-	})
-}
-
-// replayAll replays every run that has its content.
-func (a *app) replayAll(ctx context.Context, s *sqlite.Store) ([]checkedView, error) {
-	var out []checkedView
-	err := a.eachRun(ctx, store.Filter{}, func(rec store.RunRecord) error {
-		if !rec.PrunedAt.IsZero() {
-			return nil
-		}
-		r, err := replay.Run(ctx, s, rec.ID)
-		out = append(out, checked(rec.ID, r, replayedText(r), err))
-		return ctx.Err()
-	})
-	return out, err
-}
-
-func replayedText(r replay.Report) string {
-	return fmt.Sprintf("%d events, %s the same (%s)", r.Events, render.Count(r.Requests, "request"), r.Status)
-}
-
-func (a *app) checkCommand(c checking) *cobra.Command {
-	var all, asJSON bool
-	cmd := &cobra.Command{
-		Use:     c.use + " [RUN]",
-		Short:   c.short,
-		Long:    c.long + " RUN is an ID, the beginning of one, or last.",
-		Example: fmt.Sprintf("toolcrib runs %s last\ntoolcrib runs %s --all", c.use, c.use),
-		Args: func(_ *cobra.Command, args []string) error {
-			if all == (len(args) == 1) || len(args) > 1 {
-				return usagef("give one run, or --all")
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.check(cmd.Context(), c, args, asJSON)
-		},
-	}
-	cmd.Flags().BoolVar(&all, "all", false, "every run that is stored")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
-	return cmd
-}
-
-// check checks the runs and tells what was found of each.
-func (a *app) check(ctx context.Context, c checking, args []string, asJSON bool) error {
-	s, err := a.databaseToRead(ctx)
-	if err != nil {
-		return err
-	}
-	if len(args) == 0 {
-		views, err := c.all(ctx, s)
-		if err != nil {
-			return err
-		}
-		return a.tellChecked(views, asJSON, false)
-	}
-	rec, err := a.findRun(ctx, s, args[0])
-	if err != nil {
-		return err
-	}
-	found, text, err := c.run(ctx, s, rec.ID)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return a.tellChecked([]checkedView{checked(rec.ID, found, text, err)}, asJSON, false)
-}
-
-// tellChecked tells what holds and what does not; the exit code says whether all
-// does. toErr tells it on standard error, because something else is the output.
-func (a *app) tellChecked(views []checkedView, asJSON, toErr bool) error {
+// tellChecked says what holds and what does not, which is the exit code, too.
+func (a *app) tellChecked(views []checkedView, asJSON bool, out io.Writer) error {
 	broken := 0
-	var out io.Writer = a.out
-	if toErr {
-		out = a.err
-	}
 	for _, v := range views {
 		if !v.OK {
 			broken++
@@ -214,11 +106,301 @@ func (a *app) tellChecked(views []checkedView, asJSON, toErr bool) error {
 	return nil
 }
 
-// eachRun calls do for all runs that fit and that the principal may see, newest first.
-func (a *app) eachRun(ctx context.Context, f store.Filter, do func(store.RunRecord) error) error {
-	who, err := a.principal(ctx)
+func viewsOfChecked(found []service.Checked) []checkedView {
+	views := make([]checkedView, len(found))
+	for i, c := range found {
+		views[i] = viewOfChecked(c)
+	}
+	return views
+}
+
+func (a *app) runsReplayCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "replay [RUN]",
+		Short: "Go through a run again, with no model and no tool called",
+		Long: "Go through the journal of a run again, or with --all of every run: each step that the loop takes and each " +
+			"request that it would send must come out as it was. No model and no tool is called. RUN is an ID, the beginning of one, or last.",
+		Example: "toolcrib runs replay last\ntoolcrib runs replay --all",
+	}
+	all := cmd.Flags().Bool("all", false, "every run that is stored")
+	asJSON := cmd.Flags().Bool("json", false, "one JSON value")
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if *all == (len(args) == 1) || len(args) > 1 {
+			return usagef("give one run, or --all")
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		s, who, err := a.reading(cmd.Context())
+		if err != nil {
+			return err
+		}
+		found, err := s.Replay(cmd.Context(), who, firstOf(args))
+		if err != nil {
+			return a.noRun(err, args)
+		}
+		return a.tellChecked(viewsOfChecked(found), *asJSON, a.out)
+	}
+	return cmd
+}
+
+// firstOf is the first argument; "" = there is none.
+func firstOf(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// noRun adds to an error about the run of the first argument how to find one.
+func (a *app) noRun(err error, args []string) error {
+	return hint(err, firstOf(args), "`toolcrib runs list` shows what there is")
+}
+
+// verifyFlags are the flags of runs verify and audit verify. A head is where the system
+// journal stood, kept by the user elsewhere (design.md §2, Chains).
+type verifyFlags struct {
+	all, json, adopt, yes bool
+	head, exportHead      string
+}
+
+func (f *verifyFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.head, "head", "", "compare with a head that was exported before: an older copy, or a history written anew, shows")
+	cmd.Flags().BoolVar(&f.json, "json", false, "one JSON value")
+}
+
+func (a *app) runsVerifyCommand() *cobra.Command {
+	var f verifyFlags
+	cmd := &cobra.Command{
+		Use:   "verify [RUN]",
+		Short: "Check the hash chains: that nothing stored was changed",
+		Long: "Check the hash chain of a run against its events, its kept results and its anchors in the system journal, and " +
+			"that journal's own chain and sealed end; without RUN everything that is stored. What was changed, removed, " +
+			"reordered or cut is named. A whole data folder put back to an older copy shows only against a head that was " +
+			"kept elsewhere: --export-head writes it, --head compares. --adopt accepts what is stored as it is where its " +
+			"key or its seal was lost, and lets new runs be started in spite of damage that is found; from there on the journal says so, and by whom. RUN is an ID, the beginning of one, or last.",
+		Example: `toolcrib runs verify last
+toolcrib runs verify
+toolcrib runs verify --export-head ~/backup/head.json
+toolcrib runs verify --head ~/backup/head.json --export-head ~/backup/head.json`,
+		Args: positional,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			flags := cmd.Flags()
+			if len(args) == 1 && (f.all || f.adopt || flags.Changed("head") || flags.Changed("export-head")) {
+				return usagef("--all, --adopt, --head and --export-head are about everything that is stored; leave RUN out")
+			}
+			if err := notEmpty(cmd, "must name a file", "head", "export-head"); err != nil {
+				return err
+			}
+			return a.verify(cmd.Context(), args, &f)
+		},
+	}
+	f.register(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&f.all, "all", false, "everything that is stored, as without RUN")
+	flags.StringVar(&f.exportHead, "export-head", "", "write the head to a file to keep elsewhere (- = standard output); one that is there already must be given with --head, too")
+	flags.BoolVar(&f.adopt, "adopt", false, "accept what is stored as it is where its key or its seal was lost, or damage was found")
+	flags.BoolVar(&f.yes, "yes", false, "do not ask before --adopt")
+	return cmd
+}
+
+// verify checks a run, or everything; then it keeps or compares the head.
+func (a *app) verify(ctx context.Context, args []string, f *verifyFlags) error {
+	if len(args) == 0 {
+		if _, err := a.administrator(ctx); err != nil {
+			return err
+		}
+	}
+	if f.json && f.exportHead == "-" {
+		return usagef("--export-head -: goes without --json, which writes to standard output too")
+	}
+	if f.exportHead != "-" && f.exportHead != "" && !sameFile(f.exportHead, f.head) {
+		if _, err := os.Lstat(f.exportHead); !errors.Is(err, fs.ErrNotExist) {
+			return usagef("--export-head: %s is there already, and knows something that the new head would not; compare with it first: --head %s --export-head %s", f.exportHead, f.exportHead, f.exportHead)
+		}
+	}
+	kept, err := readHead(f.head)
 	if err != nil {
 		return err
 	}
-	return a.service.EachRun(ctx, who, f, do)
+	if f.adopt {
+		if err := a.adopt(ctx, f.yes); err != nil {
+			return err
+		}
+	}
+	s, who, err := a.reading(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := s.Verify(ctx, who, firstOf(args), kept)
+	if err != nil {
+		return a.noRun(err, args)
+	}
+	var out io.Writer = a.out
+	if f.exportHead == "-" { // the head is the output
+		out = a.err
+	}
+	if err := a.tellChecked(viewsOfChecked(found), f.json, out); err != nil || f.exportHead == "" {
+		return err
+	}
+	return a.exportHead(ctx, s, who, f.exportHead)
+}
+
+func sameFile(a, b string) bool { return b != "" && filepath.Clean(a) == filepath.Clean(b) }
+
+// adopt opens the store and accepts it as it is, once its administrator agrees.
+func (a *app) adopt(ctx context.Context, yes bool) error {
+	if a.store != nil { // it was opened to find out who acts
+		return usagef("--adopt: goes without --as")
+	}
+	who, err := a.administering(ctx)
+	if err == nil {
+		err = a.sure(yes, "Accept what is stored as it is? Nobody vouches for what it said before.", "nothing was accepted")
+	}
+	if err == nil {
+		_, err = a.openWith(ctx, sqlite.Options{AdoptBy: nameOf(who)})
+	}
+	if err == nil {
+		err = a.service.AcceptDamage(ctx, who)
+	}
+	return err
+}
+
+// readHead reads a head that was exported; nil = none is named.
+func readHead(path string) (*store.Head, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("--head: %v", err)
+	}
+	defer f.Close()
+	const most = 4 << 10
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return nil, fmt.Errorf("--head: %v", err)
+	}
+	var h store.Head
+	if len(data) > most || json.Unmarshal(data, &h) != nil || h.MAC == "" {
+		return nil, usagef("--head: %s is not a head; --export-head writes one", path)
+	}
+	return &h, nil
+}
+
+// exportHead writes where the system journal stands.
+func (a *app) exportHead(ctx context.Context, s *service.Service, who toolcrib.Principal, path string) error {
+	h, err := s.Head(ctx, who)
+	if err != nil {
+		return err
+	}
+	if path == "-" {
+		return printJSON(a.out, h, true)
+	}
+	text, err := json.MarshalIndent(h, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := safefile.Replace(path, ".toolcrib-", append(text, '\n')); err != nil {
+		return fmt.Errorf("--export-head: %v", err)
+	}
+	a.notice("the head (event %d) is in %s; keep it where whoever can write the data folder cannot write", h.Seq, path)
+	return nil
+}
+
+func (a *app) auditVerifyCommand() *cobra.Command {
+	var f verifyFlags
+	var hashesOnly bool
+	cmd := &cobra.Command{
+		Use:   "verify [FILE]",
+		Short: "Check that the audit log was not changed: in the data folder, or an export",
+		Long: "Check the chains of everything that is stored, as runs verify does: the system journal, its sealed end, the anchors and all runs. " +
+			"With FILE check an export instead, without its database, and with the keys of the data folder, if it has any, that it was sealed there; - reads standard " +
+			"input. What was changed, removed, reordered or cut is named. A whole data folder that was put back to an older copy, and an older export, show only against " +
+			"a head that was kept elsewhere: runs verify --export-head writes it, --head compares. Exit status: 0 it holds, 1 it does not.",
+		Example: `toolcrib audit verify
+toolcrib audit verify --head ~/backup/head.json
+toolcrib audit verify audit.ndjson`,
+		Args: positional,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := notEmpty(cmd, "must name a file", "head")
+			switch {
+			case err != nil:
+				return err
+			case len(args) == 1:
+				return a.verifyExport(args[0], &f, hashesOnly)
+			case hashesOnly:
+				return usagef("--hashes-only: is about an export; give its file")
+			}
+			return a.verify(cmd.Context(), nil, &f)
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().BoolVar(&hashesOnly, "hashes-only", false, "with FILE: do not ask who sealed it, for an export of another data folder")
+	return cmd
+}
+
+// verifyExport checks an exported audit log.
+func (a *app) verifyExport(path string, f *verifyFlags, hashesOnly bool) error {
+	kept, err := readHead(f.head)
+	if err != nil {
+		return err
+	}
+	var keys *store.Keys
+	if !hashesOnly {
+		if keys, err = a.keysIfAny(); err != nil {
+			return err
+		}
+	}
+	in, err := a.input(path)
+	if err != nil {
+		return err
+	}
+	defer in.Close() //nolint:errcheck // only read
+	head := store.Head{}
+	if kept != nil {
+		head = *kept
+	}
+	v, err := store.VerifyExportAgainst(in, keys, head)
+	view := checkedView{OK: true, File: path, Found: v, Detail: foundText(v)}
+	var broken *store.ChainError
+	switch {
+	case errors.As(err, &broken):
+		view = checkedView{Run: broken.Run, File: path, Found: broken, Detail: pathText(path) + ": " + broken.Error()}
+	case err != nil:
+		return fmt.Errorf("%s: %v", pathText(path), err)
+	case kept != nil:
+		view.Detail += "; " + foundText(head)
+	}
+	return a.tellChecked([]checkedView{view}, f.json, a.out)
+}
+
+// keysIfAny are the keys of the data folder; nil = there are none here. Nothing is made.
+func (a *app) keysIfAny() (*store.Keys, error) {
+	if a.config == nil {
+		c, err := config.Load(config.Find(a.configFlag, os.Getenv), a.trustedAlready)
+		if err != nil && a.configFlag != "" {
+			return nil, err
+		}
+		if err != nil {
+			a.notice("the configuration is not used here: %v", err)
+			return nil, nil
+		}
+		a.config = c
+	}
+	path, err := a.keysFile()
+	if err != nil {
+		return nil, err
+	}
+	if path == "" {
+		data, err := a.dataDir()
+		if err != nil {
+			return nil, err
+		}
+		path = filepath.Join(data, keysName)
+	}
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return a.dataKeys()
 }

@@ -1,0 +1,209 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// PruneRequest chooses runs to remove, or their content: those that are named, or all that
+// ended so long ago.
+type PruneRequest struct {
+	Runs        []string // as for [Service.FindRun]
+	OlderThan   time.Duration
+	ContentOnly bool
+	// WithLater takes the runs along that hold the transcript of those that are named:
+	// later ones of the session, and forks. Without it they are reported as a notice.
+	WithLater bool
+	// Agrees is asked before anything is removed, with the number of runs that are named
+	// (0 = by age); if nil, nobody is asked.
+	Agrees func(runs int) error
+}
+
+// OpenRunError is the cause of a conflict: a run, or one above it, has not ended.
+type OpenRunError struct {
+	Run    toolcrib.RunID // that is to be pruned
+	Open   toolcrib.RunID // that has not ended: it, or one above it
+	Status toolcrib.Status
+}
+
+func (e *OpenRunError) Error() string {
+	waits := ""
+	switch {
+	case e.Status == toolcrib.StatusWaitingForTool:
+		waits = ": it waits for the result of a client's tool"
+	case e.Status == toolcrib.StatusWaitingForProvider:
+		waits = ": it waits for its provider"
+	case e.Status.Parked():
+		waits = ": it waits for a person"
+	}
+	if e.Open != e.Run {
+		return fmt.Sprintf("run %s is a part of run %s, which has not ended%s (%s) and needs it; resume or cancel that one first",
+			e.Run, e.Open, waits, e.Status)
+	}
+	return fmt.Sprintf("run %s has not ended%s (%s); let it end, or cancel it first", e.Run, waits, e.Status)
+}
+
+// Prune removes runs that have ended, or only their content, for administrators.
+func (s *Service) Prune(ctx context.Context, who toolcrib.Principal, r PruneRequest) (result store.PruneResult, err error) {
+	o := store.PruneOptions{ContentOnly: r.ContentOnly, OlderThan: r.OlderThan}
+	if o.By, err = Administrator(who); err != nil {
+		return result, err
+	}
+	for _, name := range r.Runs {
+		rec, err := s.FindRun(ctx, who, name)
+		if err != nil {
+			return result, err
+		}
+		o.Runs = append(o.Runs, rec.ID)
+	}
+	if err := o.Check(); err != nil {
+		return result, toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
+	}
+	later, err := s.carriers(ctx, o.Runs)
+	switch {
+	case err != nil:
+		return result, err
+	case r.WithLater:
+		o.Runs = append(o.Runs, later...)
+	case len(later) > 0:
+		s.Notice(laterText(later))
+	}
+	if r.Agrees != nil {
+		if err := r.Agrees(len(o.Runs)); err != nil {
+			return result, err
+		}
+	}
+	result, err = s.store.Prune(ctx, o)
+	if errors.Is(err, toolcrib.ErrConflict) {
+		err = s.notPruned(ctx, o.Runs, err)
+	}
+	return result, err
+}
+
+// notPruned says which of the runs, or of those above them, has not ended yet.
+func (s *Service) notPruned(ctx context.Context, runs []toolcrib.RunID, err error) error {
+	text := strings.TrimSuffix(err.Error(), ": "+toolcrib.ErrConflict.Error())
+	var above *store.RunAboveError
+	if errors.As(err, &above) {
+		err = &OpenRunError{Run: above.Run, Open: above.Above, Status: above.Status}
+		text = err.Error()
+	} else {
+		for _, run := range runs {
+			if rec, missing := s.store.Run(ctx, run); missing == nil && !rec.Status.Ended() {
+				err = &OpenRunError{Run: run, Open: run, Status: rec.Status}
+				text = err.Error()
+				break
+			}
+		}
+	}
+	return &toolcrib.Error{Code: toolcrib.CodeConflict, Message: "nothing was removed: " + text, Err: err}
+}
+
+func laterText(later []toolcrib.RunID) string {
+	const most = 10
+	shown := make([]string, 0, most)
+	for _, id := range later[:min(len(later), most)] {
+		shown = append(shown, string(id))
+	}
+	text := strings.Join(shown, ", ")
+	if more := len(later) - len(shown); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return "what was said there is also in the transcript of later runs: " + text + "; --with-later takes them along"
+}
+
+// carriers are the runs that took over the transcript of these, or of one that did:
+// later ones of the session, and forks; the oldest first.
+func (s *Service) carriers(ctx context.Context, runs []toolcrib.RunID) (later []toolcrib.RunID, err error) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	holds, since := map[toolcrib.RunID]bool{}, time.Now()
+	for _, id := range runs {
+		holds[id] = true
+		rec, err := s.store.Run(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if rec.CreatedAt.Before(since) {
+			since = rec.CreatedAt
+		}
+	}
+	var newer []store.RunRecord // the newest first
+	err = s.each(ctx, store.Filter{Since: since}, func(rec store.RunRecord) error {
+		newer = append(newer, rec)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	sessions := map[toolcrib.SessionID]bool{}
+	for _, rec := range slices.Backward(newer) {
+		carried := holds[rec.ID] || rec.Session != "" && sessions[rec.Session]
+		if !carried && rec.PrunedAt.IsZero() {
+			from, err := s.forkedFrom(ctx, rec.ID)
+			if err != nil {
+				return nil, err
+			}
+			carried = holds[from]
+		}
+		if !carried {
+			continue
+		}
+		sessions[rec.Session] = true
+		if !holds[rec.ID] && rec.PrunedAt.IsZero() {
+			later = append(later, rec.ID)
+		}
+		holds[rec.ID] = true
+	}
+	return later, nil
+}
+
+// forkedFrom is the run that another began as a fork of; "" if none, or if its journal
+// cannot be read.
+func (s *Service) forkedFrom(ctx context.Context, run toolcrib.RunID) (toolcrib.RunID, error) {
+	for e, err := range s.store.Read(ctx, run, 0) {
+		if err != nil {
+			return "", ctx.Err()
+		}
+		if start, ok := e.Body.(*journal.RunStarted); ok {
+			return start.ForkedFrom, nil
+		}
+		break
+	}
+	return "", nil
+}
+
+// Retain prunes all that r keeps no longer, for administrators.
+func (s *Service) Retain(ctx context.Context, who toolcrib.Principal, r store.Retention) (all store.RetentionResult, err error) {
+	if r.By, err = Administrator(who); err != nil {
+		return all, err
+	}
+	for more := true; more; {
+		result, err := s.store.ApplyRetention(ctx, r, time.Now())
+		all.Removed, all.Emptied = append(all.Removed, result.Removed...), append(all.Emptied, result.Emptied...)
+		all.Sessions = append(all.Sessions, result.Sessions...)
+		all.Contents, all.Bytes = all.Contents+result.Contents, all.Bytes+result.Bytes
+		if err != nil {
+			return all, err
+		}
+		more = result.More
+	}
+	return all, nil
+}
+
+// RetainSome prunes, behind a run, a few of those that r keeps no longer: so few that
+// nobody waits for it.
+func (s *Service) RetainSome(ctx context.Context, r store.Retention) (store.RetentionResult, error) {
+	const some = 50
+	r.Max, r.By = some, ""
+	return s.store.ApplyRetention(ctx, r, time.Now())
+}

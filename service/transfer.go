@@ -1,0 +1,226 @@
+package service
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/version"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+)
+
+// exportFormat is the version of the lines below.
+const exportFormat = 1
+
+// The lines of an exported run, each one JSON value. The first is a header, then come the
+// events in their order, then the kept contents in pieces, then the end.
+type (
+	exportHeader struct {
+		Export  int            `json:"toolcrib_export"`
+		Run     toolcrib.RunID `json:"run_id"`
+		Version string         `json:"version"` // of the toolcrib that wrote it
+	}
+	exportEvent struct {
+		Seq         toolcrib.Seq    `json:"seq"`
+		Time        time.Time       `json:"time"`
+		Kind        toolcrib.Kind   `json:"kind"`
+		Payload     json.RawMessage `json:"payload"` // byte for byte what PayloadHash is over
+		PayloadHash string          `json:"payload_hash"`
+		Hash        string          `json:"hash"` // of the chain up to this event
+	}
+	exportContent struct {
+		Ref    string `json:"content"`
+		Offset int64  `json:"offset"`
+		Size   int64  `json:"size"`
+		Data   []byte `json:"data"` // base64
+	}
+	exportEnd struct {
+		End    bool `json:"end"`
+		Events int  `json:"events"`
+		Refs   int  `json:"contents"`
+	}
+	// importLine is any line after the first.
+	importLine struct {
+		exportEvent
+		exportContent
+		exportEnd
+	}
+)
+
+// The bounds of an exported run.
+const (
+	maxImport     = 1 << 30
+	maxImportLine = sqlite.MaxEventBytes + 1<<20
+	exportPiece   = 256 << 10 // of a kept result on one line
+)
+
+// writeLine writes a JSON value on one line. Nothing in it acts on a terminal.
+func writeLine(w io.Writer, v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(guard.EscapeJSON(b.Bytes()))
+	return err
+}
+
+// ExportRun writes the whole journal of a run, named as by [Service.FindRun]: every event
+// with its hashes, and the results that were kept whole.
+func (s *Service) ExportRun(ctx context.Context, who toolcrib.Principal, name string, w io.Writer) error {
+	rec, err := s.FindRun(ctx, who, name)
+	if err != nil {
+		return err
+	}
+	if err := writeLine(w, exportHeader{Export: exportFormat, Run: rec.ID, Version: version.Version()}); err != nil {
+		return err
+	}
+	var refs []string
+	end := exportEnd{End: true}
+	for e, err := range s.store.Read(ctx, rec.ID, 0) {
+		if err != nil {
+			return err
+		}
+		payload, err := journal.Encode(e.Body)
+		if err != nil {
+			return err
+		}
+		if len(e.PayloadHash) > 0 && !bytes.Equal(journal.PayloadHash(payload), e.PayloadHash) {
+			return fmt.Errorf("event %d of %s was written by another version of toolcrib and cannot be exported byte for byte; use that one", e.Seq, rec.ID)
+		}
+		if err := writeLine(w, exportEvent{
+			Seq: e.Seq, Time: e.Time, Kind: e.Body.EventKind(), Payload: payload,
+			PayloadHash: hex.EncodeToString(e.PayloadHash), Hash: hex.EncodeToString(e.Hash),
+		}); err != nil {
+			return err
+		}
+		end.Events++
+		if r, ok := e.Body.(*journal.ToolResult); ok && r.Ref != "" {
+			refs = append(refs, r.Ref)
+		}
+	}
+	for _, ref := range refs {
+		if err := s.exportContent(ctx, w, rec.ID, ref); err != nil {
+			return err
+		}
+		end.Refs++
+	}
+	return writeLine(w, end)
+}
+
+func (s *Service) exportContent(ctx context.Context, w io.Writer, run toolcrib.RunID, ref string) error {
+	for offset := int64(0); ; {
+		data, size, err := s.store.Range(ctx, run, ref, offset, exportPiece)
+		if err != nil {
+			return err
+		}
+		if err := writeLine(w, exportContent{Ref: ref, Offset: offset, Size: size, Data: data}); err != nil {
+			return err
+		}
+		offset += int64(len(data))
+		if offset >= size || len(data) == 0 {
+			return nil
+		}
+	}
+}
+
+// ImportError says that an exported run cannot be imported as it is.
+type ImportError struct{ Err error }
+
+func (e *ImportError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *ImportError) Unwrap() error { return e.Err }
+
+// ImportRun adds a run that [Service.ExportRun] wrote, for administrators, and returns its
+// ID and number of events. What is wrong with the export itself is an [*ImportError].
+func (s *Service) ImportRun(ctx context.Context, who toolcrib.Principal, r io.Reader) (run toolcrib.RunID, events int, err error) {
+	by, err := Administrator(who)
+	if err != nil {
+		return "", 0, err
+	}
+	in, err := readExport(r)
+	in.By = by
+	if err == nil {
+		err = in.Check()
+	}
+	if err != nil {
+		return "", 0, &ImportError{err}
+	}
+	// What the loop cannot load could not be shown or forked either.
+	var kept journal.Memory
+	if err := kept.Append(ctx, in.Run, 0, in.Events...); err != nil {
+		return "", 0, err
+	}
+	if _, err := agent.Load(ctx, &kept, in.Run); err != nil {
+		return "", 0, &ImportError{err}
+	}
+	return in.Run, len(in.Events), s.store.Import(ctx, in)
+}
+
+// readExport reads an exported run, and checks that it is whole.
+func readExport(r io.Reader) (in store.Imported, err error) {
+	lines := bufio.NewScanner(io.LimitReader(r, maxImport))
+	lines.Buffer(nil, maxImportLine)
+	var header exportHeader
+	if !lines.Scan() || json.Unmarshal(lines.Bytes(), &header) != nil || header.Export < 1 {
+		return in, errors.Join(lines.Err(), errors.New("it is not a run that `toolcrib runs export` wrote"))
+	}
+	if header.Export > exportFormat {
+		return in, fmt.Errorf("a later version of toolcrib wrote it (%s); use that version", header.Version)
+	}
+	in.Run, in.Contents = header.Run, map[string][]byte{}
+	for n := 2; lines.Scan(); n++ {
+		var line importLine
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			return in, fmt.Errorf("line %d is not JSON of an export", n)
+		}
+		switch {
+		case line.End && (line.Events != len(in.Events) || line.Refs != len(in.Contents)):
+			return in, fmt.Errorf("line %d: %d events and %d contents were exported, and there are %d and %d", n, line.Events, line.Refs, len(in.Events), len(in.Contents))
+		case line.End:
+			return in, nil
+		case line.Ref != "":
+			have := in.Contents[line.Ref]
+			if int64(len(have)) != line.Offset || line.Offset+int64(len(line.Data)) > line.Size {
+				return in, fmt.Errorf("line %d: a piece of the content %s is missing", n, line.Ref)
+			}
+			in.Contents[line.Ref] = append(have, line.Data...)
+			continue
+		}
+		e, err := line.event()
+		if err != nil {
+			return in, fmt.Errorf("line %d: %w", n, err)
+		}
+		in.Events = append(in.Events, e)
+	}
+	return in, errors.Join(lines.Err(), errors.New("it ends before its end: it was cut off"))
+}
+
+// event is the event of a line, whose content must have its hash.
+func (l *exportEvent) event() (e toolcrib.Event, err error) {
+	body, err := journal.Decode(l.Kind, l.Payload)
+	if err != nil {
+		return e, err
+	}
+	e = toolcrib.Event{Seq: l.Seq, Time: l.Time, Body: body}
+	var err1, err2 error
+	e.PayloadHash, err1 = hex.DecodeString(l.PayloadHash)
+	e.Hash, err2 = hex.DecodeString(l.Hash)
+	if err1 != nil || err2 != nil || !bytes.Equal(journal.PayloadHash(l.Payload), e.PayloadHash) {
+		return e, fmt.Errorf("the content of event %d has another hash", l.Seq)
+	}
+	return e, nil
+}
