@@ -192,10 +192,10 @@ func letPass(all []*Approval, b *journal.Verdicts) {
 
 // expiry is when an approval that nobody decides is denied; nil = never.
 func (s *Service) expiry(v *Approval, last time.Time) *time.Time {
-	if v.Kind != journal.ApprovalCall || s.Expire <= 0 {
+	if v.Kind != journal.ApprovalCall || s.expireAfter() <= 0 {
 		return nil
 	}
-	at := last.Add(s.Expire)
+	at := last.Add(s.expireAfter())
 	return &at
 }
 

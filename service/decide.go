@@ -149,7 +149,7 @@ func (s *Service) current(ctx context.Context, v *Approval) error {
 	case ApprovalExpired:
 		r, err := s.Runner(ctx, v.Record)
 		if err == nil {
-			_, err = r.Expire(ctx, v.Run, s.Expire)
+			_, err = r.Expire(ctx, v.Run, s.expireAfter())
 		}
 		if err != nil && !IsConflict(err) {
 			return err

@@ -16,19 +16,6 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// Drivers say which process drives a run, and tell it to end one. Lock files in the data
-// folder do ([LockFiles]); a queue may.
-type Drivers interface {
-	// Take claims a run for this process; [ErrDriven] if another one has it.
-	Take(run toolcrib.RunID) error
-	// Driven reports whether a process has the run, or may have it.
-	Driven(run toolcrib.RunID) bool
-	// Request asks the process that drives a run to cancel it.
-	Request(run toolcrib.RunID, by string) error
-	// RemoveRequest takes the request back, if there is one.
-	RemoveRequest(run toolcrib.RunID)
-}
-
 // LockFiles are the files that this process holds for the runs that it drives.
 // The system lets go of them however the process ends, so that others can tell a
 // run that goes on from one that was cut off (design.md §6). Beside a lock lies,
@@ -192,10 +179,11 @@ func (l *LockFiles) Leave(run toolcrib.RunID) {
 	}
 }
 
-// Close lets go of all runs.
+// Close lets go of all runs; the next one is the first again.
 func (l *LockFiles) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.top, l.left = "", map[toolcrib.RunID]bool{}
 	var errs []error
 	for run, f := range l.files {
 		errs = append(errs, l.free(run, f))

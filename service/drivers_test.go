@@ -16,7 +16,8 @@ func TestLockFiles(t *testing.T) {
 	dir := t.TempDir()
 	rec := store.RunRecord{ID: "run_A", Driver: "cli", Status: toolcrib.StatusRunning}
 	ours, others := NewLockFiles(dir), NewLockFiles(dir)
-	theirs := &Service{Options: Options{Driver: "cli", Drivers: others}}
+	theirs := New(Options{DataDir: dir, Driver: "cli"})
+	theirs.Drivers = others
 	if !theirs.Interrupted(rec) {
 		t.Error("a run that nobody holds is interrupted")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/provider/script"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool"
 )
 
@@ -36,11 +37,11 @@ func open(t *testing.T) (s *service.Service, r *agent.Runner, written *int) {
 	write := tool.MustFunc(toolcrib.Spec{Name: "write", Description: "Writes.", Effect: toolcrib.EffectNonIdempotentWrite},
 		func(context.Context, toolcrib.Call, struct{}) (string, error) { *written++; return "written", nil })
 	dir := t.TempDir()
-	s, err := service.Open(t.Context(), service.Options{
-		DataDir: dir, Driver: "test", Drivers: service.NewLockFiles(dir), Notice: func(text string) { t.Error(text) },
+	s = service.New(service.Options{
+		DataDir: dir, Driver: "test", Notice: func(text string) { t.Error(text) },
 		Runner: func(context.Context, store.RunRecord) (*agent.Runner, error) { return r, nil },
 	})
-	if err != nil {
+	if err := s.Open(t.Context(), sqlite.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })

@@ -7,6 +7,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,53 +16,145 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 // Options are what a [Service] stands on.
 type Options struct {
-	DataDir string         // absolute; its database is made at the first use
-	Store   sqlite.Options // how the database is opened
+	// Config is the configuration in effect; nil = the default one.
+	Config *config.Config
+	// DataDir is the absolute path of the data folder.
+	DataDir string
+	// Mask learns every secret that comes up; nil = one of the service's own.
+	Mask *guard.Masker
 
 	// Driver names the processes that drive runs under Drivers (RunRecord.Driver).
-	Driver  string
-	Drivers Drivers
+	Driver string
 	// Runner makes what a stored run is decided, cancelled and continued with.
 	Runner func(context.Context, store.RunRecord) (*agent.Runner, error)
-	// Expire is how long an approval waits; 0 = until it is decided.
-	Expire time.Duration
-	// Notice hears what a person should know and what ends nothing.
+	// Notice hears what a person should know and what ends nothing; nil = nobody.
 	Notice func(text string)
 }
 
-// Service is a data folder as front ends see it. It may be used by several goroutines.
+// Service is a data folder, under a configuration, as front ends see it. It may be used
+// by several goroutines once its store is open.
 type Service struct {
 	Options
-	store *sqlite.Store
+	*folder
+	// recorded is set once the system journal is known to have the configuration.
+	recorded bool
+}
+
+// folder is what services of one data folder share.
+type folder struct {
+	Drivers *LockFiles
+
+	store  *sqlite.Store // nil = not open yet
+	people people
 }
 
 // DatabaseName is the database's file in the data folder.
 const DatabaseName = "toolcrib.db"
 
-// Open opens the data folder.
-func Open(ctx context.Context, o Options) (*Service, error) {
-	path := filepath.Join(o.DataDir, DatabaseName)
-	s, err := sqlite.Open(ctx, path, o.Store)
-	if errors.Is(err, store.ErrUnavailable) && readOnlyFolder(o.DataDir) {
+// New makes a service. It opens nothing: what needs no store works without one.
+func New(o Options) *Service {
+	if o.Config == nil {
+		o.Config = config.Default()
+	}
+	if o.Mask == nil {
+		o.Mask = guard.NewMasker()
+	}
+	if o.Notice == nil {
+		o.Notice = func(string) {}
+	}
+	return &Service{Options: o, folder: &folder{Drivers: NewLockFiles(o.DataDir)}}
+}
+
+// Under returns the same data folder under another configuration.
+func (s *Service) Under(c *config.Config) *Service {
+	other := &Service{Options: s.Options, folder: s.folder}
+	other.Config = c
+	return other
+}
+
+// Open opens the store, once; the database is made at its first use. The key file is the
+// one that the configuration names, unless o does.
+func (s *Service) Open(ctx context.Context, o sqlite.Options) (err error) {
+	if s.store != nil {
+		return nil
+	}
+	if o.Keys == "" {
+		if o.Keys, err = s.Config.Keys.Resolve(config.Resolver{}); err != nil { // stored secrets need the keys
+			return err
+		}
+	}
+	path := filepath.Join(s.DataDir, DatabaseName)
+	opened, err := sqlite.Open(ctx, path, o)
+	if errors.Is(err, store.ErrUnavailable) && readOnlyFolder(s.DataDir) {
 		err = &store.Error{Kind: store.ErrReadOnly, Path: path, Err: err}
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &Service{Options: o, store: s}, nil
+	s.store = opened
+	return nil
 }
 
-// Store returns the open store, which shows everything to everybody.
+// OpenToRead opens the store for those who only look: a database that cannot be written,
+// was damaged, or lies on a full disk, is no reason not to.
+func (s *Service) OpenToRead(ctx context.Context) error {
+	err := s.Open(ctx, sqlite.Options{})
+	if errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrFull) {
+		err = s.Open(ctx, sqlite.Options{ReadOnly: true})
+	}
+	return err
+}
+
+// Store returns the open store, which shows everything to everybody; nil if it is not open.
 func (s *Service) Store() *sqlite.Store { return s.store }
 
-// Close closes the store.
-func (s *Service) Close() error { return s.store.Close() }
+// Close frees all runs, and closes the store.
+func (s *Service) Close() error {
+	err := s.Drivers.Close()
+	if s.store == nil {
+		return err
+	}
+	return errors.Join(s.store.Close(), err)
+}
+
+// expireAfter is how long an approval waits; 0 = until it is decided.
+func (s *Service) expireAfter() time.Duration { return s.Config.Approvals.Expire.Std() }
+
+// RecordConfiguration writes down that a configuration counts now with another content
+// than the last time, before anything is done under it. Where nothing has changed it
+// costs one look.
+func (s *Service) RecordConfiguration(ctx context.Context, who toolcrib.Principal) error {
+	if s.recorded || s.Config.Hash() == "" {
+		return nil
+	}
+	path, err := filepath.Abs(s.Config.File())
+	if err != nil {
+		return err
+	}
+	last, err := s.store.LastChanged(ctx, store.SystemConfigChanged, path)
+	if err != nil {
+		return err
+	}
+	if last.Hash != s.Config.Hash() {
+		err := s.RecordChanged(ctx, who, store.SystemConfigChanged, store.FileChanged{Path: path, Hash: s.Config.Hash()})
+		if errors.Is(err, store.ErrReadOnly) {
+			return nil // whatever is to be changed will fail by itself
+		}
+		if err != nil {
+			return fmt.Errorf("that the configuration has changed cannot be written down, so nothing is done under it: %w", err)
+		}
+	}
+	s.recorded = true
+	return nil
+}
 
 // readOnlyFolder reports whether nobody, or not this user, can write in an existing
 // folder: SQLite says of it no more than that it cannot open its file.

@@ -132,7 +132,11 @@ func (a *app) target(n *config.Notify) (t notify.Target, err error) {
 		return t, err
 	}
 	if n.Secret.IsEmpty() {
-		keys, err := a.dataKeys()
+		kept, err := a.svc()
+		if err != nil {
+			return t, err
+		}
+		keys, err := kept.Keys()
 		if err != nil {
 			return t, err
 		}

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/toolcrib/toolcrib/access/standing"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/notify"
@@ -41,9 +40,7 @@ type app struct {
 
 	configFlag, dataFlag, asFlag, tokenFlag string
 
-	acting   *acting          // whom the command acts for, once that is known
-	standing *standing.People // who may do what today
-	clock    func() time.Time // by which tokens live
+	acting *acting // whom the command acts for, once that is known
 
 	ollamaAt string // where an Ollama is looked for that nobody configured
 
@@ -55,14 +52,11 @@ type app struct {
 	preparing, telling sync.Mutex
 	ring               *system.LogRing // what was logged, without a log file
 	service            *service.Service
-	store              *sqlite.Store // of the service
-	// recorded is set once the system journal is known to have the configuration.
-	recorded bool
-	locks    *service.LockFiles // of the runs that this process drives
-	catalog  *catalog.Catalog
-	skills   skillState
-	line     notify.Line // of messages on their way to people
-	closers  []io.Closer
+	store              *sqlite.Store // of the service, once it is open
+	catalog            *catalog.Catalog
+	skills             skillState
+	line               notify.Line // of messages on their way to people
+	closers            []io.Closer
 }
 
 func newApp(in, out, err *os.File) *app {
@@ -114,7 +108,7 @@ const maxUserName = 256
 
 // resolver fills in references; the secrets among them are masked from then on.
 func (a *app) resolver() config.Resolver {
-	return config.Resolver{Secrets: storedSecrets{a}, OnSecret: func(s guard.Secret) { a.masker.Learn(s) }}
+	return config.Resolver{Secrets: lazySecrets{a}, OnSecret: func(s guard.Secret) { a.masker.Learn(s) }}
 }
 
 // mask masks every secret that the command knows, also those that it comes to know later.

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -19,53 +17,13 @@ import (
 // Everything that steers toolcrib stands in the audit log. What the store changes
 // itself it writes down itself; this is what changes outside of it.
 
-// recordConfiguration writes down that a configuration counts now with another content
-// than the last time, before anything is done under it. Where nothing has changed it
-// costs one look.
-func (a *app) recordConfiguration(ctx context.Context, s *sqlite.Store) error {
-	c := a.config
-	if a.recorded || c == nil || c.Hash() == "" {
-		return nil
-	}
-	path, err := filepath.Abs(c.File())
-	if err != nil {
-		return err
-	}
-	last, err := s.LastChanged(ctx, store.SystemConfigChanged, path)
-	if err != nil {
-		return err
-	}
-	if last.Hash != c.Hash() {
-		err := a.recordChanged(ctx, s, store.SystemConfigChanged, store.FileChanged{Path: path, Hash: c.Hash()})
-		if errors.Is(err, store.ErrReadOnly) {
-			return nil // whatever is to be changed will fail by itself
-		}
-		if err != nil {
-			return fmt.Errorf("that the configuration has changed cannot be written down, so nothing is done under it: %w", err)
-		}
-	}
-	a.recorded = true
-	return nil
-}
-
 // recordChanged writes down what became of files that steer toolcrib, by whoever acts.
-func (a *app) recordChanged(ctx context.Context, s *sqlite.Store, kind toolcrib.Kind, files ...store.FileChanged) error {
+func (a *app) recordChanged(ctx context.Context, kind toolcrib.Kind, files ...store.FileChanged) error {
 	who, err := a.principal(ctx)
 	if err != nil {
 		return err
 	}
-	events := make([]store.SystemEvent, len(files))
-	for i, f := range files {
-		if f.By == "" {
-			f.By = nameOf(who)
-		}
-		payload, err := json.Marshal(f)
-		if err != nil {
-			return err
-		}
-		events[i] = store.SystemEvent{Kind: kind, Payload: payload}
-	}
-	return s.AppendSystem(ctx, events...)
+	return a.service.RecordChanged(ctx, who, kind, files...)
 }
 
 // recordTrust writes down that files of a folder are trusted now, or no more. What a
@@ -85,9 +43,9 @@ func (a *app) recordTrust(ctx context.Context, kind toolcrib.Kind, dir, why stri
 	if len(files) == 0 {
 		changed = append(changed, store.FileChanged{Path: dir, Why: why})
 	}
-	s, err := a.storeOfTrust(ctx)
+	_, err := a.storeOfTrust(ctx)
 	if err == nil {
-		err = a.recordChanged(ctx, s, kind, changed...)
+		err = a.recordChanged(ctx, kind, changed...)
 	}
 	if err != nil {
 		a.notice("not recorded in the audit log: %v", err)
@@ -114,7 +72,7 @@ func (a *app) storeOfTrust(ctx context.Context) (*sqlite.Store, error) {
 		// is read as it is then.
 		defer func() { a.config = nil }()
 	}
-	return a.openDatabase(ctx, false)
+	return a.openWith(ctx, sqlite.Options{})
 }
 
 // ownConfiguration is that of the user's own folder, or of nobody.
@@ -130,9 +88,8 @@ func ownConfiguration() (*config.Config, error) {
 func (a *app) recordSkill(kind toolcrib.Kind, s *skill.Skill) error {
 	// Skills are read for the command as a whole, which has no other context.
 	ctx := context.Background()
-	kept, err := a.database(ctx)
-	if err != nil {
+	if _, err := a.database(ctx); err != nil {
 		return err
 	}
-	return a.recordChanged(ctx, kept, kind, store.FileChanged{Path: s.Path, Name: s.Name, Hash: s.Hash})
+	return a.recordChanged(ctx, kind, store.FileChanged{Path: s.Path, Name: s.Name, Hash: s.Hash})
 }

@@ -62,7 +62,7 @@ func (a *app) backup(ctx context.Context, path string) (err error) {
 	if b.Head, err = s.Backup(ctx, dir); err != nil {
 		return err
 	}
-	names := []string{service.DatabaseName, keysName}
+	names := []string{service.DatabaseName, service.KeysName}
 	switch text, err := os.ReadFile(filepath.Join(data, secret.FileName)); {
 	case err == nil:
 		if err := os.WriteFile(filepath.Join(dir, secret.FileName), text, 0o600); err != nil {
@@ -134,13 +134,15 @@ func (a *app) restore(ctx context.Context, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	keys, err := a.keysFile()
+	kept, err := a.svc()
 	if err != nil {
 		return err
 	}
-	if keys == "" {
-		keys = filepath.Join(data, keysName)
-	} else if _, err := os.Lstat(keys); err == nil {
+	keys, err := kept.KeysFile()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(keys); err == nil && keys != filepath.Join(data, service.KeysName) {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "there is a key file %s, which the configuration names; move it away", pathText(keys))
 	}
 	if err := emptyFolder(data); err != nil {
@@ -156,7 +158,7 @@ func (a *app) restore(ctx context.Context, path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	b, err := store.ReadBackup(f, dir, service.DatabaseName, keysName, secret.FileName)
+	b, err := store.ReadBackup(f, dir, service.DatabaseName, service.KeysName, secret.FileName)
 	if err != nil {
 		return fmt.Errorf("%s: %v", pathText(path), err)
 	}
@@ -164,9 +166,9 @@ func (a *app) restore(ctx context.Context, path string) (err error) {
 		return err
 	}
 	// The database is last: until it is there, every command refuses the folder.
-	for _, name := range []string{keysName, secret.FileName, service.DatabaseName} {
+	for _, name := range []string{service.KeysName, secret.FileName, service.DatabaseName} {
 		to := filepath.Join(data, name)
-		if name == keysName {
+		if name == service.KeysName {
 			to = keys
 		}
 		if err := moveNew(filepath.Join(dir, name), to); err != nil {
@@ -176,7 +178,7 @@ func (a *app) restore(ctx context.Context, path string) (err error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	if _, err := a.openDatabase(ctx, false); err != nil {
+	if _, err := a.openWith(ctx, sqlite.Options{}); err != nil {
 		return err
 	}
 	who, err := a.administering(ctx)

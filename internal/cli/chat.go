@@ -170,11 +170,7 @@ func (c *chat) drive(ctx context.Context, task *agent.Task) (*drive, error) {
 		c.gate = d.gate
 		return d, nil
 	}
-	locks, err := a.driverLocks()
-	if err != nil {
-		return nil, err
-	}
-	return &drive{setup: set, a: a, gate: c.gate, config: c.config, dbPath: a.store.Path(), locks: locks}, nil
+	return &drive{setup: set, a: a, gate: c.gate, config: c.config, dbPath: a.store.Path(), locks: a.service.Drivers}, nil
 }
 
 // carry drives one run. What it opened for itself is closed with it, and not only
@@ -195,13 +191,9 @@ func (c *chat) carry(ctx context.Context, d *drive, given bool, begin begin) (*a
 // letGo lets go of the run that was driven. The next one is the first of locks of
 // its own.
 func (c *chat) letGo() {
-	if c.a.locks == nil {
-		return
-	}
-	if err := c.a.locks.Close(); err != nil {
+	if err := c.a.service.Drivers.Close(); err != nil {
 		c.front.note(err.Error())
 	}
-	c.a.locks = nil
 }
 
 // ctxCause is why ctx ended, if that ends the conversation too.

@@ -22,7 +22,7 @@ func (d *drive) subAgents(options *agent.Options) {
 		return d.a.subAgent(ctx, d.config, d.models, who, name, workspace, func(text string) { d.a.noticeBeside("%s: %s", name, text) })
 	}
 	options.Claim = func(run toolcrib.RunID) (func(), error) {
-		if err := d.locks.Take(run); err != nil {
+		if err := d.a.service.Drivers.Take(run); err != nil {
 			return nil, err
 		}
 		return func() { d.locks.Leave(run) }, nil
@@ -183,12 +183,8 @@ func (a *app) resumeDecided(ctx context.Context, run toolcrib.RunID, f *runFlags
 	if err != nil {
 		return err
 	}
-	locks, err := a.driverLocks()
-	if err != nil {
-		return err
-	}
 	for end := time.Now().Add(letGoWait); ; {
-		if err := locks.Take(top.ID); !errors.Is(err, service.ErrDriven) {
+		if err := a.service.Drivers.Take(top.ID); !errors.Is(err, service.ErrDriven) {
 			return a.resume(ctx, rec, f)
 		}
 		if time.Now().After(end) {

@@ -13,59 +13,66 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
-	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
-// database opens the store, once, for a command that does something; it is made at its
-// first use.
-func (a *app) database(ctx context.Context) (*sqlite.Store, error) {
-	s, err := a.openDatabase(ctx, false)
-	if err != nil {
-		return nil, err
-	}
-	return s, a.recordConfiguration(ctx, s)
-}
-
-// databaseToRead opens the store for a command that only looks: a database that
-// cannot be written, was damaged, or lies on a full disk, is no reason not to.
-func (a *app) databaseToRead(ctx context.Context) (*sqlite.Store, error) {
-	s, err := a.openDatabase(ctx, false)
-	if errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrFull) {
-		return a.openDatabase(ctx, true)
-	}
-	return s, err
-}
-
-func (a *app) openDatabase(ctx context.Context, readOnly bool) (*sqlite.Store, error) {
-	return a.openWith(ctx, sqlite.Options{ReadOnly: readOnly})
-}
-
-// openWith opens the store, with the keys that the configuration names.
-func (a *app) openWith(ctx context.Context, o sqlite.Options) (*sqlite.Store, error) {
-	if a.store != nil {
-		return a.store, nil
-	}
-	dir, err := a.dataDir()
-	if err != nil {
-		return nil, err
-	}
-	if o.Keys, err = a.keysFile(); err != nil {
-		return nil, err
-	}
+// svc is the service, made once for the configuration in effect. It opens nothing yet.
+func (a *app) svc() (*service.Service, error) {
 	c, err := a.configuration()
 	if err != nil {
 		return nil, err
 	}
-	locks, err := a.driverLocks()
+	if a.service == nil {
+		dir, err := a.dataDir()
+		if err != nil {
+			return nil, err
+		}
+		a.service = service.New(service.Options{
+			Config: c, DataDir: dir, Mask: &a.masker, Driver: driverName, Runner: a.runnerOf, Notice: a.note,
+		})
+		a.closers = append(a.closers, a.service)
+	}
+	if a.service.Config != c {
+		a.service = a.service.Under(c)
+	}
+	return a.service, nil
+}
+
+// database opens the store, once, for a command that does something; it is made at its
+// first use.
+func (a *app) database(ctx context.Context) (*sqlite.Store, error) {
+	s, err := a.openWith(ctx, sqlite.Options{})
 	if err != nil {
 		return nil, err
 	}
-	a.service, err = service.Open(ctx, service.Options{
-		DataDir: dir, Store: o, Driver: driverName, Drivers: locks, Runner: a.runnerOf, Expire: c.Approvals.Expire.Std(), Notice: a.note,
-	})
+	who, err := a.principal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s, a.service.RecordConfiguration(ctx, who)
+}
+
+// databaseToRead opens the store for a command that only looks.
+func (a *app) databaseToRead(ctx context.Context) (*sqlite.Store, error) {
+	kept, err := a.svc()
+	if err == nil {
+		err = kept.OpenToRead(ctx)
+	}
+	return a.opened(err)
+}
+
+// openWith opens the store as a command wants it.
+func (a *app) openWith(ctx context.Context, o sqlite.Options) (*sqlite.Store, error) {
+	kept, err := a.svc()
+	if err == nil {
+		err = kept.Open(ctx, o)
+	}
+	return a.opened(err)
+}
+
+func (a *app) opened(err error) (*sqlite.Store, error) {
 	if errors.Is(err, store.ErrKeys) {
 		return nil, fmt.Errorf("%w\nTo accept it: toolcrib runs verify --adopt", err)
 	}
@@ -73,18 +80,7 @@ func (a *app) openWith(ctx context.Context, o sqlite.Options) (*sqlite.Store, er
 		return nil, err
 	}
 	a.store = a.service.Store()
-	a.closers = append(a.closers, a.service)
 	return a.store, nil
-}
-
-// keysFile is the absolute path of the key file that is configured; "" = the one
-// beside the database.
-func (a *app) keysFile() (string, error) {
-	c, err := a.configuration()
-	if err != nil {
-		return "", err
-	}
-	return c.Keys.Resolve(config.Resolver{}) // stored secrets need the keys
 }
 
 // overrideAge is for how long a gate continues what it has read of the overrides

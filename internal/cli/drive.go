@@ -86,24 +86,7 @@ func (a *app) newDrive(ctx context.Context, c *config.Config, set setup) (*drive
 		}
 	}
 	a.unknownSkillTools(g)
-	locks, err := a.driverLocks()
-	if err != nil {
-		return nil, err
-	}
-	return &drive{setup: set, a: a, gate: g, config: c, dbPath: s.Path(), locks: locks}, nil
-}
-
-// driverLocks are the locks of this process, let go when the command ends.
-func (a *app) driverLocks() (*service.LockFiles, error) {
-	if a.locks == nil {
-		data, err := a.dataDir()
-		if err != nil {
-			return nil, err
-		}
-		a.locks = service.NewLockFiles(data)
-		a.closers = append(a.closers, a.locks)
-	}
-	return a.locks, nil
+	return &drive{setup: set, a: a, gate: g, config: c, dbPath: s.Path(), locks: a.service.Drivers}, nil
 }
 
 // show drives, shows what happens, and tells by the exit code what became of it.

@@ -16,7 +16,7 @@ import (
 
 // gate makes the gate: the tools there are, and today's policy.
 func (a *app) gate(ctx context.Context, s *sqlite.Store, workspace string) (*gate.Gate, error) {
-	people := a.people(s)
+	people := a.service.Standing()
 	people.Renew()
 	return a.gateWith(ctx, s, workspace, &availability{store: s}, people)
 }
@@ -27,7 +27,7 @@ func (a *app) gateWith(ctx context.Context, s *sqlite.Store, workspace string, s
 	if err != nil {
 		return nil, err
 	}
-	a.findSecrets(c)
+	a.service.LearnSecrets()
 	protected, err := a.protection(workspace)
 	if err != nil {
 		return nil, err

@@ -156,25 +156,6 @@ func (a *app) modelsOf(c *config.Config, m *models, agent *toolcrib.Agent, tell 
 	return all, nil
 }
 
-// findSecrets makes all secrets known that the configuration was given, before anything
-// is read or kept: a run may come upon any of them. So are the keys that models have from
-// the usual variables, to which no reference leads: a run may start any agent after
-// others have read where a key stands. So is what else is stored.
-func (a *app) findSecrets(c *config.Config) {
-	c.FindSecrets(a.resolver())
-	a.masker.Learn(storedSecrets{a}.all()...)
-	refs := c.ModelNames()
-	for _, agent := range c.Agents {
-		refs = append(append(refs, agent.Model), agent.Fallback...)
-	}
-	slices.Sort(refs)
-	for _, ref := range slices.Compact(refs) {
-		if r, err := c.ResolveModel(ref); err == nil {
-			_, _ = r.Provider.APIKey.Resolve(a.resolver()) // what cannot be filled in is told at use
-		}
-	}
-}
-
 // unusable are the configured providers that this version cannot speak to.
 func unusable(c *config.Config) []string {
 	var out []string

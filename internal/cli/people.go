@@ -3,14 +3,11 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"os"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -54,49 +51,12 @@ func (a *app) actsFor(ctx context.Context) (toolcrib.Principal, error) {
 	if err != nil {
 		return toolcrib.Principal{}, usagef("--as: %v", err)
 	}
-	s, err := a.databaseToRead(ctx)
+	kept, err := a.svc()
 	if err != nil {
 		return toolcrib.Principal{}, err
 	}
-	now, err := a.people(s).Standing(ctx, toolcrib.Principal{User: name, Actor: self})
-	switch {
-	case err != nil:
-	case now.Refused != "":
-		err = toolcrib.Errorf(toolcrib.CodeForbidden, "%s", now.Refused)
-	default:
-		err = a.tellUnadded(ctx, s, name)
-	}
-	return now.Principal, err
+	return kept.ActFor(ctx, self, name)
 }
-
-// tellUnadded tells of a name with --as that nobody has, where others were added: it may
-// be a slip of the finger, and nothing that restricts the one who was meant holds for it.
-func (a *app) tellUnadded(ctx context.Context, s *sqlite.Store, name string) error {
-	if _, err := s.Access().User(ctx, name); !errors.Is(err, toolcrib.ErrNotFound) {
-		return err
-	}
-	var names []string
-	for u, err := range eachUser(ctx, s.Access()) {
-		if err != nil {
-			return err
-		}
-		if names = append(names, u.Name); len(names) == maxNear {
-			break
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	text := fmt.Sprintf("there is no user %s; who is not added is not restricted; see users list", name)
-	if near := nearest(name, names); near != "" {
-		text += fmt.Sprintf(" (did you mean %q?)", near)
-	}
-	a.notice("%s", text)
-	return nil
-}
-
-// maxNear bounds among how many names the nearest one is looked for.
-const maxNear = 1000
 
 // actor finds out whom the command acts for where that is said, so that nothing is done
 // or told for somebody who may do nothing. What helps to set toolcrib up works anyway.
@@ -129,37 +89,17 @@ func readsStdin(cmd *cobra.Command) bool {
 	return slices.Contains(cmd.Flags().Args(), "-") || args != nil && args.Value.String() == "-"
 }
 
-// byToken is whom an access token acts for, within its scope. By a token nobody is an
-// administrator, or has a role such as approver, outside of the gate: neither does it
-// change anything, nor does it see what belongs to others.
+// byToken is whom the token of --token-file acts for.
 func (a *app) byToken(ctx context.Context, self string) (who toolcrib.Principal, err error) {
 	text, err := a.readToken()
 	if err != nil {
 		return who, err
 	}
-	s, err := a.databaseToRead(ctx)
+	kept, err := a.svc()
 	if err != nil {
 		return who, err
 	}
-	c, err := a.verified(ctx, s, text)
-	if err != nil {
-		return who, err
-	}
-	caller := "" // the token is all there is
-	if c.Subject == access.Bearer {
-		caller = standing.Anonymous
-	}
-	user, err := c.ActsFor(caller)
-	if err != nil {
-		return who, err
-	}
-	now, err := a.people(s).Standing(ctx, toolcrib.Principal{User: user, Actor: self, Token: c.ID})
-	if err == nil && now.Refused != "" {
-		err = toolcrib.Errorf(toolcrib.CodeForbidden, "%s", now.Refused)
-	}
-	who = now.Principal
-	who.Admin, who.Roles = false, nil
-	return who, err
+	return kept.ActBy(ctx, self, text)
 }
 
 // readToken reads the token of --token-file.
@@ -201,32 +141,6 @@ func (a *app) tokenFrom(in io.Reader) (string, error) {
 	return text, nil
 }
 
-// verified returns the claims of a token that is good now.
-func (a *app) verified(ctx context.Context, s *sqlite.Store, text string) (access.Claims, error) {
-	signer, err := a.signer()
-	if err != nil {
-		return access.Claims{}, err
-	}
-	v := &access.Verifier{
-		Keys: []access.PublicKey{signer.Public()}, Audience: access.DefaultAudience,
-		Now: a.accessTime(s),
-		Revoked: func(ctx context.Context, c access.Claims) (string, error) {
-			return access.WhyRevoked(ctx, s.Access(), s.Access(), c)
-		},
-	}
-	return v.Verify(ctx, text)
-}
-
-// signer signs tokens with a key that comes from those of the data folder, which are
-// made with the database.
-func (a *app) signer() (*access.Signer, error) {
-	keys, err := a.dataKeys()
-	if err != nil {
-		return nil, err
-	}
-	return access.NewSigner(keys.Derive(access.KeyPurpose), 0)
-}
-
 // sameToken refuses to go on with a run by a token that it was not started by: nothing
 // would hold it to the token's scope.
 func sameToken(who toolcrib.Principal, s *agent.State) error {
@@ -255,63 +169,13 @@ func (a *app) administrator(ctx context.Context) (string, error) {
 	return nameOf(who), nil
 }
 
-// people is who may do what today, for the gate and for this command.
-func (a *app) people(s *sqlite.Store) *standing.People {
-	if a.standing == nil {
-		// It fails without a source or a time only.
-		a.standing, _ = standing.New(standing.Options{Source: s.Access(), Now: a.accessTime(s), Age: standing.Fresh})
-	}
-	return a.standing
-}
-
-// accessTime is the time by which tokens live. It never goes back, and starts no earlier
-// than what was written down last; that is read when it is first needed.
-func (a *app) accessTime(s *sqlite.Store) func() time.Time {
-	if a.clock == nil {
-		made := sync.OnceValue(func() *access.Clock {
-			latest, err := s.Access().Latest(context.Background())
-			if err != nil {
-				latest = never
-			}
-			return access.NewClock(nil, latest)
-		})
-		a.clock = func() time.Time { return made().Now() }
-	}
-	return a.clock
-}
-
-// never is later than any token lives: without the time none is good.
-var never = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
-
 // directoryOf is the directory as tools list it.
 type directoryOf struct{ store *sqlite.Store }
-
-// eachUser yields all users who were not removed, by their names.
-func eachUser(ctx context.Context, users access.Users) iter.Seq2[access.User, error] {
-	return func(yield func(access.User, error) bool) {
-		for after := ""; ; {
-			page, err := users.Users(ctx, after, access.MaxPage)
-			if err != nil {
-				yield(access.User{}, err)
-				return
-			}
-			for _, u := range page {
-				if !yield(u, nil) {
-					return
-				}
-				after = u.Name
-			}
-			if len(page) < access.MaxPage {
-				return
-			}
-		}
-	}
-}
 
 // Users implements [directory.Directory].
 func (d directoryOf) Users(ctx context.Context) iter.Seq2[directory.User, error] {
 	return func(yield func(directory.User, error) bool) {
-		for u, err := range eachUser(ctx, d.store.Access()) {
+		for u, err := range service.EachUser(ctx, d.store.Access()) {
 			shown := directory.User{
 				Name: u.Name, DisplayName: u.Display, Email: u.Email, Admin: u.Admin, Roles: u.Roles, Groups: u.Groups,
 				Grants: u.Grants, Trust: u.Trust, Disabled: u.Disabled, Removed: u.Removed, Created: u.Created,
@@ -350,7 +214,7 @@ func (d directoryOf) Groups(ctx context.Context) iter.Seq2[directory.UserGroup, 
 // membersOf counts the members of each group.
 func membersOf(ctx context.Context, users access.Users) (map[string]int, error) {
 	members := map[string]int{}
-	for u, err := range eachUser(ctx, users) {
+	for u, err := range service.EachUser(ctx, users) {
 		if err != nil {
 			return nil, fmt.Errorf("the members of groups: %w", err)
 		}

@@ -91,11 +91,15 @@ func (a *app) protection(workspace string) (gate.Protected, error) {
 	}
 	protectSteering(&p, workspace, c.Notes.Files)
 	protectHooks(&p, workspace)
-	keys, err := a.keysFile()
+	kept, err := a.svc()
 	if err != nil {
 		return gate.Protected{}, err
 	}
-	if keys != "" {
+	keys, err := kept.KeysFile()
+	if err != nil {
+		return gate.Protected{}, err
+	}
+	if !inside(keys, data) {
 		p.Touch = append(p.Touch, keys)
 	}
 	if file, err := filepath.Abs(c.File()); c.File() != "" {

@@ -186,10 +186,7 @@ func (a *app) takeUp(rec store.RunRecord) error {
 	if rec.Driver != "" && rec.Driver != driverName {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s belongs to a %s, which goes on with it by itself", rec.ID, rec.Driver)
 	}
-	locks, err := a.driverLocks()
-	if err != nil {
-		return err
-	}
+	locks := a.service.Drivers
 	if err := locks.Take(rec.ID); err != nil {
 		return toolcrib.Errorf(toolcrib.CodeConflict,
 			"run %s is going on: %s drives it; `toolcrib runs events %s --follow` shows it, `toolcrib runs cancel %s` ends it",

@@ -147,7 +147,11 @@ func (a *app) begin(cmd *cobra.Command, f *runFlags) (*preparation, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.findSecrets(c)
+	kept, err := a.svc()
+	if err != nil {
+		return nil, err
+	}
+	kept.LearnSecrets()
 	who, err := a.principal(cmd.Context())
 	if err != nil {
 		return nil, err

@@ -247,7 +247,7 @@ func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) erro
 		}
 		return printJSON(a.out, view, true)
 	}
-	interrupted, driven := a.service.Interrupted(rec), a.locks.Driven(rec.ID)
+	interrupted, driven := a.service.Interrupted(rec), a.service.Drivers.Driven(rec.ID)
 	return a.paged(func(w io.Writer) error {
 		fmt.Fprintf(w, "%s  %s\n", a.outStyle.Bold(string(rec.ID)), statusOfRecord(rec, interrupted))
 		if err := a.tellRun(ctx, w, s, rec, whole); err != nil {

@@ -104,7 +104,7 @@ func (a *app) ownSecrets(ctx context.Context, open func(context.Context) (*sqlit
 	if _, err := open(ctx); err != nil {
 		return nil, "", err
 	}
-	kept, err := a.openSecrets()
+	kept, err := a.service.Secrets()
 	return kept, by, err
 }
 

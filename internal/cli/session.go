@@ -63,10 +63,7 @@ func (a *app) join(ctx context.Context, name string, who toolcrib.Principal) (*j
 // sessionBusy says which run keeps a session busy, and what to do about it: one that a
 // process drives ends by itself, or is cancelled.
 func (a *app) sessionBusy(info *store.SessionInfo) error {
-	locks, err := a.driverLocks()
-	if err != nil {
-		return err
-	}
+	locks := a.service.Drivers
 	run := info.LastRun
 	if info.Status == toolcrib.StatusRunning && locks.Driven(run) {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "session %s is in use: %s drives run %s; wait for its end, or end it: %s runs cancel %s",

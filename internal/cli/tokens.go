@@ -66,7 +66,7 @@ type tokenView struct {
 }
 
 func (a *app) tokenView(ctx context.Context, s *sqlite.Store, t access.Issued) (tokenView, error) {
-	c, now := &t.Claims, a.accessTime(s)()
+	c, now := &t.Claims, a.service.Now()
 	v := tokenView{
 		ID: c.ID, User: c.Subject, Label: t.Label, State: tokenGood, Scope: c.Scope, IssuedBy: t.IssuedBy, Via: c.Via,
 		IssuedAt: c.IssuedAt.Time(), NotBefore: c.NotBefore.Time(), Expires: c.Expires.Time(), Revoked: t.Revoked, RevokedBy: t.RevokedBy,
@@ -360,7 +360,7 @@ func (a *app) checkToken(ctx context.Context, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	c, err := a.verified(ctx, s, text)
+	c, err := a.service.Verified(ctx, text)
 	var no *toolcrib.Error
 	switch {
 	case errors.As(err, &no) && asJSON:

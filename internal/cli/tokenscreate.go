@@ -82,11 +82,11 @@ func (a *app) createToken(cmd *cobra.Command, f *tokenFlags) error {
 	if request.Subject, err = a.subject(ctx, s, f, request.By.User); err != nil {
 		return err
 	}
-	signer, err := a.signer()
+	signer, err := a.service.Signer()
 	if err != nil {
 		return err
 	}
-	now := a.accessTime(s)()
+	now := a.service.Now()
 	text, claims, err := signer.Issue(request, now)
 	if err != nil {
 		return err

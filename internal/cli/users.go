@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
@@ -241,7 +242,7 @@ func (a *app) listUsers(ctx context.Context, all, asJSON bool) error {
 		return err
 	}
 	list, more := []access.User{}, false
-	for u, err := range eachUser(ctx, s.Access()) {
+	for u, err := range service.EachUser(ctx, s.Access()) {
 		if err != nil {
 			return err
 		}

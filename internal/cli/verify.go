@@ -388,19 +388,15 @@ func (a *app) keysIfAny() (*store.Keys, error) {
 		}
 		a.config = c
 	}
-	path, err := a.keysFile()
-	if err != nil {
+	if _, err := a.svc(); err != nil {
 		return nil, err
 	}
-	if path == "" {
-		data, err := a.dataDir()
-		if err != nil {
-			return nil, err
-		}
-		path = filepath.Join(data, keysName)
+	path, err := a.service.KeysFile()
+	if err != nil {
+		return nil, err
 	}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return a.dataKeys()
+	return a.service.Keys()
 }

@@ -1,0 +1,115 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/secret"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// KeysName is the key file in the data folder, where the configuration names none.
+const KeysName = "keys"
+
+// Resolver fills in references; the secrets among them are masked from then on.
+func (s *Service) Resolver() config.Resolver {
+	return config.Resolver{Secrets: s, OnSecret: func(known guard.Secret) { s.Mask.Learn(known) }}
+}
+
+// Secret is what ${secret:NAME} stands for. It looks at use, so nothing is opened for a
+// configuration that has no such reference.
+func (s *Service) Secret(name string) (string, error) {
+	if _, err := os.Stat(filepath.Join(s.DataDir, secret.FileName)); errors.Is(err, fs.ErrNotExist) {
+		return "", toolcrib.ErrNotFound
+	}
+	kept, err := s.Secrets()
+	if err != nil {
+		return "", &config.SecretError{Message: err.Error()}
+	}
+	text, err := kept.Secret(name)
+	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
+		return "", &config.SecretError{Message: err.Error()}
+	}
+	return text, err
+}
+
+// learnStored masks the secrets that are stored. That they cannot be read is told where
+// one is used.
+func (s *Service) learnStored() {
+	if _, err := os.Stat(filepath.Join(s.DataDir, secret.FileName)); err != nil {
+		return
+	}
+	kept, err := s.Secrets()
+	if err != nil {
+		return
+	}
+	values, err := kept.Values()
+	if err != nil {
+		return
+	}
+	for name, value := range values {
+		s.Mask.Learn(guard.Secret{Name: name, Value: value})
+	}
+}
+
+// KeysFile is the absolute path of the key file.
+func (s *Service) KeysFile() (string, error) {
+	path, err := s.Config.Keys.Resolve(config.Resolver{}) // stored secrets need the keys
+	if path == "" {
+		path = filepath.Join(s.DataDir, KeysName)
+	}
+	return path, err
+}
+
+// Keys are the keys of the data folder, which are made with the database.
+func (s *Service) Keys() (*store.Keys, error) {
+	path, err := s.KeysFile()
+	if err != nil {
+		return nil, err
+	}
+	text, err := config.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("the key file of the data folder cannot be read, restore it: %v", err)
+	}
+	keys, err := store.ParseKeys(text)
+	if err != nil {
+		return nil, fmt.Errorf("the key file %s is none of toolcrib, restore it: %v", path, err)
+	}
+	return keys, nil
+}
+
+// Secrets opens the secrets of the data folder, with the keys that are there.
+func (s *Service) Secrets() (*secret.Store, error) {
+	keys, err := s.Keys()
+	if err != nil {
+		return nil, err
+	}
+	return secret.Open(filepath.Join(s.DataDir, secret.FileName), keys.Derive(secret.KeyPurpose), secret.Options{})
+}
+
+// LearnSecrets makes all secrets known that the configuration was given, before anything
+// is read or kept: a run may come upon any of them. So are the keys that models have from
+// the usual variables, to which no reference leads: a run may start any agent after
+// others have read where a key stands. So is what else is stored.
+func (s *Service) LearnSecrets() {
+	c := s.Config
+	c.FindSecrets(s.Resolver())
+	s.learnStored()
+	refs := c.ModelNames()
+	for _, agent := range c.Agents {
+		refs = append(append(refs, agent.Model), agent.Fallback...)
+	}
+	slices.Sort(refs)
+	for _, ref := range slices.Compact(refs) {
+		if r, err := c.ResolveModel(ref); err == nil {
+			_, _ = r.Provider.APIKey.Resolve(s.Resolver()) // what cannot be filled in is told at use
+		}
+	}
+}
