@@ -87,7 +87,7 @@ func TestN18_TakingAwayNeverWidens(t *testing.T) {
 		q := gate.Query{Name: tool, Spec: &toolcrib.Spec{Name: tool, Group: "files"}, Who: &p, Scope: &gate.Scope{}}
 		for _, l := range layers {
 			if l.Reason() == toolcrib.ReasonNotPermitted {
-				return l.Judge(q).Allowed
+				return l.Judge(&q).Allowed
 			}
 		}
 		t.Fatal("the gate has no layer of grants")

@@ -401,7 +401,6 @@ func (s *standing) Standing(_ context.Context, who toolcrib.Principal) (gate.Sta
 // scarce is a token that covers everything, and may have no call left.
 type scarce struct{ room error }
 
-func (scarce) Key() string                                  { return "scarce" }
 func (scarce) Agent(string) error                           { return nil }
 func (scarce) Offers(string, string) error                  { return nil }
 func (scarce) Covers(string, string, json.RawMessage) error { return nil }

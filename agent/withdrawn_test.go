@@ -106,7 +106,6 @@ func TestA9_SwitchedOffWithinATurn(t *testing.T) {
 // wideToken is an access token that covers everything.
 type wideToken struct{}
 
-func (wideToken) Key() string                                  { return "wide" }
 func (wideToken) Agent(string) error                           { return nil }
 func (wideToken) Offers(string, string) error                  { return nil }
 func (wideToken) Covers(string, string, json.RawMessage) error { return nil }

@@ -41,7 +41,7 @@ func (e schemaError) String() string {
 // checkArguments validates canonical arguments against the schema (H4). It
 // returns nil if they are valid.
 func (s *schema) checkArguments(arguments []byte) *refusal {
-	if s.plain.surely(arguments) {
+	if s.quick.surely(arguments) {
 		return nil
 	}
 	dec := json.NewDecoder(bytes.NewReader(arguments))

@@ -3,8 +3,6 @@ package gate
 import (
 	"context"
 	"errors"
-	"maps"
-	"reflect"
 )
 
 // Availability knows what administrators have switched on and off (A1, A2, A9).
@@ -27,20 +25,6 @@ type Overrides struct {
 
 // Overrides makes o an [Availability] that never changes.
 func (o Overrides) Overrides(context.Context) (Overrides, error) { return o, nil }
-
-// same reports whether two answers are the very same maps. As they must not be
-// changed, that is enough for having the same content.
-func (o Overrides) same(p Overrides) bool {
-	return o.Off == p.Off && identical(o.Tools, p.Tools) && identical(o.Groups, p.Groups)
-}
-
-func identical(a, b map[string]bool) bool {
-	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
-}
-
-func (o Overrides) equal(p Overrides) bool {
-	return o.Off == p.Off && maps.Equal(o.Tools, p.Tools) && maps.Equal(o.Groups, p.Groups)
-}
 
 var errNoAvailability = errors.New("gate: no availability: nothing is available")
 

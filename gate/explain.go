@@ -55,7 +55,7 @@ func (g *Gate) Explain(ctx context.Context, who toolcrib.Principal, scope Scope,
 func (g *Gate) explain(p *policy, name string, unknown map[toolcrib.Reason][]string) Explanation {
 	e := p.tools.byName[name]
 	x := Explanation{Tool: name, Layers: make([]LayerAnswer, 0, len(g.layers))}
-	q := p.query(name)
+	q := p.query(name, e)
 	refused, no := g.firstRefusal(q)
 	x.Offered = !no
 	if no {

@@ -219,7 +219,7 @@ func (j *judgement) countStep() *refusal {
 }
 
 func (j *judgement) layersStep() *refusal {
-	a, no := j.gate.firstRefusal(j.query(j.asked.Name))
+	a, no := j.gate.firstRefusal(j.query(j.asked.Name, j.entry))
 	if !no {
 		return nil
 	}

@@ -6,12 +6,12 @@ import (
 
 // Layer is one of the questions that decide whether a run may have a tool at all,
 // whatever the arguments. A layer can only take away. It is pure: the same query
-// has the same answer, nothing is changed, and many goroutines may ask at once.
+// has the same answer, nothing is changed or kept, and many goroutines may ask at once.
 // gatetest.RunLayer is the suite for it.
 type Layer interface {
 	// Reason is what a refusal by this layer is reported as.
 	Reason() toolcrib.Reason
-	Judge(q Query) Answer
+	Judge(q *Query) Answer
 }
 
 // Query is what a layer is asked: may this run have this tool? The zero value is
@@ -29,8 +29,7 @@ type Query struct {
 	Overrides *Overrides
 	Unknown   string
 
-	ready      readyLists  // the lists of Who and Scope that were made ready
-	readyAbove []*nameList // those of Scope.AboveSkills
+	ready *readyLists // the long lists of Who and Scope
 }
 
 // Answer is a layer's answer. The zero value refuses.
@@ -93,13 +92,15 @@ func reasonOf(l Layer) (reason toolcrib.Reason) {
 // firstOf asks the layers in order until one refuses, and returns which one and
 // its answer; len(layers) if none did. A panic refuses. It is the only way in
 // which an offer, a decision and an explanation ask a layer.
-func firstOf(layers []Layer, q Query) (i int, a Answer) {
+func firstOf(layers []Layer, q *Query) (i int, a Answer) {
 	err := contain(func() error {
+		var last Answer
 		for ; i < len(layers); i++ {
-			if a = layers[i].Judge(q); !a.Allowed {
-				return nil
+			if last = layers[i].Judge(q); !last.Allowed {
+				break
 			}
 		}
+		a = last
 		return nil
 	})
 	if err != nil {
@@ -109,7 +110,7 @@ func firstOf(layers []Layer, q Query) (i int, a Answer) {
 }
 
 // firstRefusal returns the answer of the first layer that refuses; false = none.
-func (g *Gate) firstRefusal(q Query) (LayerAnswer, bool) {
+func (g *Gate) firstRefusal(q *Query) (LayerAnswer, bool) {
 	if len(g.layers) == 0 {
 		return LayerAnswer{Layer: toolcrib.ReasonNotRegistered, Detail: "the gate has no tools"}, true
 	}
@@ -120,7 +121,7 @@ func (g *Gate) firstRefusal(q Query) (LayerAnswer, bool) {
 	return g.layerAnswer(q, reasonOf(g.layers[i]), a), true
 }
 
-func (g *Gate) layerAnswer(q Query, reason toolcrib.Reason, a Answer) LayerAnswer {
+func (g *Gate) layerAnswer(q *Query, reason toolcrib.Reason, a Answer) LayerAnswer {
 	if a.By != "" {
 		a.Detail += ": " + a.By
 	}
@@ -130,36 +131,20 @@ func (g *Gate) layerAnswer(q Query, reason toolcrib.Reason, a Answer) LayerAnswe
 	}
 }
 
-// query is what the layers are asked about a tool.
-func (p *policy) query(name string) Query {
-	q := Query{
-		Name: name, Who: p.who, Token: p.token, Refused: p.refused, Scope: p.scope, Overrides: p.overrides, Unknown: p.unknown,
-		ready: p.ready, readyAbove: p.readyAbove,
-	}
-	if e := p.tools.byName[name]; e != nil {
-		q.Spec, q.Unusable = &e.spec, e.unusable
-	}
-	return q
-}
-
-// policy is what holds for one offer, turn or explanation.
+// policy is what holds for one offer, turn or explanation. It is used by one goroutine.
 type policy struct {
-	tools     *toolSet
-	who       *toolcrib.Principal
-	token     Token
-	refused   string
-	scope     *Scope
-	overrides *Overrides
-	unknown   string
-	here      whereabouts
-
-	ready      readyLists
-	readyAbove []*nameList
+	tools *toolSet
+	who   *toolcrib.Principal
+	token Token
+	scope *Scope
+	here  whereabouts
+	asked Query
 
 	// What the pointers lead to, in one piece of memory.
 	ownWho   toolcrib.Principal
 	ownScope Scope
 	ownOver  Overrides
+	ownReady readyLists
 }
 
 // newPolicy copies what it is given.
@@ -167,17 +152,28 @@ func newPolicy(tools *toolSet, who *Standing, scope *Scope, over Overrides, err 
 	p := &policy{tools: tools}
 	if who != nil {
 		p.ownWho = who.Principal
-		p.who, p.token, p.refused = &p.ownWho, who.Token, who.Refused
+		p.who, p.token, p.asked.Refused = &p.ownWho, who.Token, who.Refused
 	}
 	if scope != nil {
 		p.ownScope = *scope
 		p.scope = &p.ownScope
 	}
 	if err != nil {
-		p.unknown = err.Error()
+		p.asked.Unknown = err.Error()
 	} else {
 		p.ownOver = over
-		p.overrides = &p.ownOver
+		p.asked.Overrides = &p.ownOver
 	}
+	p.asked.Who, p.asked.Token, p.asked.Scope, p.asked.ready = p.who, p.token, p.scope, &p.ownReady
 	return p
+}
+
+// query is what the layers are asked about a tool, until the next one is asked about.
+func (p *policy) query(name string, e *entry) *Query {
+	q := &p.asked
+	q.Name, q.Spec, q.Unusable = name, nil, ""
+	if e != nil {
+		q.Spec, q.Unusable = &e.spec, e.unusable
+	}
+	return q
 }

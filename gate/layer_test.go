@@ -63,7 +63,7 @@ func runCases(t *testing.T, reason toolcrib.Reason, cases []layerCase) {
 		t.Run(c.name, func(t *testing.T) {
 			q := plainQuery()
 			c.change(&q)
-			a := l.Judge(q)
+			a := l.Judge(&q)
 			if a.Allowed != c.allow || !strings.Contains(a.Detail, c.detail) {
 				t.Fatalf("have %+v, want allowed %v with %q", a, c.allow, c.detail)
 			}
@@ -208,7 +208,7 @@ func TestPattern(t *testing.T) {
 		spec := reads("x")
 		spec.Name = c.name
 		q := gate.Query{Spec: &spec, Scope: &gate.Scope{RunTools: []string{c.pattern}}}
-		if have := layer(t, toolcrib.ReasonRunAllowlist).Judge(q).Allowed; have != c.want {
+		if have := layer(t, toolcrib.ReasonRunAllowlist).Judge(&q).Allowed; have != c.want {
 			t.Errorf("%q matches %q: %v, want %v", c.pattern, c.name, have, c.want)
 		}
 	}

@@ -12,7 +12,7 @@ type registered struct{}
 
 func (registered) Reason() toolcrib.Reason { return toolcrib.ReasonNotRegistered }
 
-func (registered) Judge(q Query) Answer {
+func (registered) Judge(q *Query) Answer {
 	if q.Spec == nil {
 		return unknownTool()
 	}
@@ -26,7 +26,7 @@ type enabled struct{}
 
 func (enabled) Reason() toolcrib.Reason { return toolcrib.ReasonToolDisabled }
 
-func (enabled) Judge(q Query) Answer {
+func (enabled) Judge(q *Query) Answer {
 	switch {
 	case q.Spec == nil:
 		return unknownTool()
@@ -64,7 +64,7 @@ type admin struct{}
 
 func (admin) Reason() toolcrib.Reason { return toolcrib.ReasonRequiresAdmin }
 
-func (admin) Judge(q Query) Answer {
+func (admin) Judge(q *Query) Answer {
 	switch {
 	case q.Spec == nil:
 		return unknownTool()
@@ -100,7 +100,7 @@ const (
 
 func (permitted) Reason() toolcrib.Reason { return toolcrib.ReasonNotPermitted }
 
-func (permitted) Judge(q Query) Answer {
+func (permitted) Judge(q *Query) Answer {
 	switch {
 	case q.Spec == nil:
 		return unknownTool()
@@ -109,7 +109,7 @@ func (permitted) Judge(q Query) Answer {
 	case q.Refused != "":
 		return Answer{Detail: q.Refused}
 	}
-	if a := tokenAnswer(&q); !a.Allowed {
+	if a := tokenAnswer(q); !a.Allowed {
 		return a
 	}
 	switch {
@@ -118,7 +118,7 @@ func (permitted) Judge(q Query) Answer {
 	case q.Who.Grants == nil:
 		return allowed("no grants are set for this user")
 	}
-	if i, why := grantFor(&q); i >= 0 {
+	if i, why := grantFor(q); i >= 0 {
 		return Answer{Allowed: true, Detail: why, By: q.Who.Grants[i]}
 	}
 	return Answer{Detail: "no grant of this user names the tool or its group"}
@@ -127,16 +127,15 @@ func (permitted) Judge(q Query) Answer {
 // grantFor returns the first grant of the tool or of its group, and what it is; -1 =
 // there is none.
 func grantFor(q *Query) (first int, why string) {
-	grants, ready := q.Who.Grants, q.ready[readyGrants]
-	first, why = grantList.find(grants, ready, q.Spec.Name), "granted"
+	grants := q.Who.Grants
+	first, why = grantList.find(grants, q.ready, q.Spec.Name), "granted"
 	take := func(i int, text string) {
 		if i >= 0 && (first < 0 || i < first) {
 			first, why = i, text
 		}
 	}
 	if group := q.Spec.Group; group != "" {
-		take(grantList.findText(grants, ready, group), "the tool's group is granted")
-		take(grantList.find(grants, ready, group), "the tool's group is granted")
+		take(groupList.find(grants, q.ready, group), "the tool's group is granted")
 	}
 	if q.Spec.Name == tablesTool {
 		take(slices.IndexFunc(grants, func(g string) bool { return strings.HasPrefix(g, sqlGrant) }), "tables are granted")
@@ -166,16 +165,15 @@ type allowlist struct {
 	reason toolcrib.Reason
 	kind   listKind
 	list   func(*Scope) []string
-	ready  int    // of readyLists
 	key    string // key path of the configuration; "" = it stands nowhere
 	hint   string
 	// What is told of the list.
 	none, empty, has, lacks string
 }
 
-func newAllowlist(reason toolcrib.Reason, whose string, list func(*Scope) []string, ready int) allowlist {
-	return allowlist{
-		reason: reason, list: list, ready: ready,
+func newAllowlist(reason toolcrib.Reason, whose string, list func(*Scope) []string) *allowlist {
+	return &allowlist{
+		reason: reason, list: list,
 		none:  whose + " restricts nothing",
 		empty: whose + " is empty: no tools",
 		has:   whose + " has it",
@@ -183,9 +181,9 @@ func newAllowlist(reason toolcrib.Reason, whose string, list func(*Scope) []stri
 	}
 }
 
-func (l allowlist) Reason() toolcrib.Reason { return l.reason }
+func (l *allowlist) Reason() toolcrib.Reason { return l.reason }
 
-func (l allowlist) Judge(q Query) Answer {
+func (l *allowlist) Judge(q *Query) Answer {
 	switch {
 	case q.Spec == nil:
 		return unknownTool()
@@ -199,7 +197,7 @@ func (l allowlist) Judge(q Query) Answer {
 	if patterns == nil {
 		return allowed(l.none)
 	}
-	if i := l.kind.find(patterns, q.ready[l.ready], q.Spec.Name); i >= 0 {
+	if i := l.kind.find(patterns, q.ready, q.Spec.Name); i >= 0 {
 		return Answer{Allowed: true, Detail: l.has, By: patterns[i], Key: l.key}
 	}
 	if len(patterns) == 0 {
@@ -209,7 +207,7 @@ func (l allowlist) Judge(q Query) Answer {
 }
 
 // unknown returns the patterns of the list that mean none of the names.
-func (l allowlist) unknown(s *Scope, entries []*entry) []string {
+func (l *allowlist) unknown(s *Scope, entries []*entry) []string {
 	var unknown []string
 	for _, p := range l.list(s) {
 		if pattern, _ := l.kind.pattern(p); !meansOne(pattern, entries) {
@@ -230,48 +228,41 @@ func meansOne(pattern string, entries []*entry) bool {
 
 func agentList() Layer {
 	l := newAllowlist(toolcrib.ReasonAgentAllowlist, "the agent's list",
-		func(s *Scope) []string { return s.AgentTools }, readyAgent)
+		func(s *Scope) []string { return s.AgentTools })
 	l.key, l.hint = "agents.AGENT.tools", "add it to the agent's tools in the configuration"
 	return l
 }
 
 func skillList() Layer {
 	l := newAllowlist(toolcrib.ReasonSkillAllowlist, "the skills' allowed-tools",
-		func(s *Scope) []string { return s.SkillTools }, readySkill)
+		func(s *Scope) []string { return s.SkillTools })
 	l.kind = skillLists
 	l.hint = "add it to allowed-tools of a skill of this run"
 	return l
 }
 
 func runList() Layer {
-	l := newAllowlist(toolcrib.ReasonRunAllowlist, "the run's list", func(s *Scope) []string { return s.RunTools }, readyRun)
+	l := newAllowlist(toolcrib.ReasonRunAllowlist, "the run's list", func(s *Scope) []string { return s.RunTools })
 	l.hint = "add it to --tools, or to tools in the request"
 	return l
 }
 
 // workerLists refuses what the calling agent does not pass on, and what the skills of
 // a run above do not name.
-type workerLists struct{ allowlist }
+type workerLists struct{ *allowlist }
 
 func workerList() Layer {
 	return workerLists{newAllowlist(toolcrib.ReasonWorkerAllowlist, "what the calling agent passes on",
-		func(s *Scope) []string { return s.WorkerTools }, readyWorker)}
+		func(s *Scope) []string { return s.WorkerTools })}
 }
 
-func (l workerLists) Judge(q Query) Answer {
+func (l workerLists) Judge(q *Query) Answer {
 	a := l.allowlist.Judge(q)
 	if !a.Allowed {
 		return a
 	}
-	for i, entries := range q.Scope.AboveSkills {
-		if entries == nil {
-			continue
-		}
-		var ready *nameList
-		if i < len(q.readyAbove) {
-			ready = q.readyAbove[i]
-		}
-		if skillLists.find(entries, ready, q.Spec.Name) < 0 {
+	for _, entries := range q.Scope.AboveSkills {
+		if entries != nil && skillLists.find(entries, q.ready, q.Spec.Name) < 0 {
 			return Answer{Detail: "the skills of a run above do not allow it"}
 		}
 	}

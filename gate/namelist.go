@@ -90,14 +90,12 @@ const (
 	plainList listKind = iota // names and globs
 	skillLists
 	grantList // of names and groups; what grants nothing of a tool is left out
+	groupList // a grantList that is asked about a group, which may have any characters
 )
 
-// longList is from how many entries on a list is made ready instead of read from
-// its beginning for each name.
-const longList = 8
-
-// nameList is a list of patterns made ready for many names. It never changes.
+// nameList is a long list of patterns made ready for many names.
 type nameList struct {
+	kind    listKind
 	entries []string       // as they stand in the list
 	exact   map[string]int // the first entry of this very text
 	wild    []wildEntry    // in their order
@@ -111,8 +109,8 @@ type wildEntry struct {
 }
 
 func newNameList(kind listKind, entries []string) *nameList {
-	l := &nameList{entries: slices.Clone(entries), exact: make(map[string]int, len(entries))}
-	for i, entry := range l.entries {
+	l := &nameList{kind: kind, entries: entries, exact: make(map[string]int, len(entries))}
+	for i, entry := range entries {
 		pattern, means := kind.pattern(entry)
 		if !means {
 			continue
@@ -128,12 +126,69 @@ func newNameList(kind listKind, entries []string) *nameList {
 	return l
 }
 
+// Bounds of the lists that are made ready: from how many entries on, and how many are kept.
+const (
+	longList = 8
+	maxLists = 64
+)
+
+// listCache keeps long lists ready. What it finds is compared entry by entry with what is
+// asked for, so a caller who changes a list gets what is in it now.
+type listCache struct {
+	mu    sync.RWMutex
+	lists []*nameList
+}
+
+func (c *listCache) ready(kind listKind, entries []string) *nameList {
+	same := func(l *nameList) bool { return l.kind == kind && slices.Equal(l.entries, entries) }
+	c.mu.RLock()
+	lists := c.lists
+	c.mu.RUnlock()
+	if i := slices.IndexFunc(lists, same); i >= 0 {
+		return lists[i]
+	}
+	l := newNameList(kind, slices.Clone(entries))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.lists) >= maxLists {
+		c.lists = nil
+	}
+	c.lists = append(c.lists, l)
+	return l
+}
+
+// readyLists are the long lists of one policy. Without a cache none is made ready.
+type readyLists struct {
+	cache *listCache
+	found []foundList
+}
+
+type foundList struct {
+	entries []string
+	list    *nameList
+}
+
+// of returns a list made ready; nil if it is too short to be worth it.
+func (r *readyLists) of(kind listKind, entries []string) *nameList {
+	if r == nil || r.cache == nil || len(entries) < longList {
+		return nil
+	}
+	for _, f := range r.found {
+		if f.list.kind == kind && len(f.entries) == len(entries) && &f.entries[0] == &entries[0] {
+			return f.list
+		}
+	}
+	l := r.cache.ready(kind, entries)
+	r.found = append(r.found, foundList{entries, l})
+	return l
+}
+
 // pattern is what an entry of a list of this kind says about names; false = nothing.
 func (k listKind) pattern(entry string) (pattern string, means bool) {
 	switch k {
 	case skillLists:
 		return entryName(entry), true
-	case grantList:
+	case grantList, groupList:
 		return entry, !strings.HasPrefix(entry, agentGrant) && !wildOnly(entry)
 	}
 	return entry, true
@@ -141,27 +196,19 @@ func (k listKind) pattern(entry string) (pattern string, means bool) {
 
 // find returns the first entry that means the name; -1 = none does. Without a list
 // made ready the entries are read one by one.
-func (k listKind) find(entries []string, ready *nameList, name string) int {
-	if ready != nil {
-		return ready.find(name)
+func (k listKind) find(entries []string, ready *readyLists, name string) int {
+	if l := ready.of(min(k, grantList), entries); l != nil { // a group's is the one of grants
+		return l.find(k, name)
 	}
-	for i, entry := range entries {
-		pattern := entry
-		if k == skillLists {
-			pattern = entryName(entry)
-		}
-		if Match(pattern, name) {
-			if _, means := k.pattern(entry); means {
-				return i
-			}
-		}
-	}
-	return -1
+	return slices.IndexFunc(entries, func(entry string) bool {
+		pattern, means := k.pattern(entry)
+		return means && (Match(pattern, name) || k == groupList && pattern == name)
+	})
 }
 
-func (l *nameList) find(name string) int {
+func (l *nameList) find(k listKind, name string) int {
 	found := -1
-	if i, ok := l.exact[name]; ok && Match(name, name) {
+	if i, ok := l.exact[name]; ok && (k == groupList || Match(name, name)) {
 		found = i
 	}
 	for _, w := range l.wild {
@@ -173,104 +220,4 @@ func (l *nameList) find(name string) int {
 		}
 	}
 	return found
-}
-
-// findText returns the first entry that is this very text, whatever its characters;
-// -1 = none is.
-func (k listKind) findText(entries []string, ready *nameList, text string) int {
-	if ready != nil {
-		if i, ok := ready.exact[text]; ok {
-			return i
-		}
-		return -1
-	}
-	for i, entry := range entries {
-		if entry == text {
-			if _, means := k.pattern(entry); means {
-				return i
-			}
-		}
-	}
-	return -1
-}
-
-// maxLists bounds the lists that are kept ready.
-const maxLists = 256
-
-// listCache keeps long lists ready for as long as they come again. What it finds is
-// compared entry by entry with what is asked for, so that a caller who changes a
-// list gets what is in it now.
-type listCache struct {
-	mu    sync.RWMutex
-	lists map[listKey]*nameList
-}
-
-// listKey is a quick look at a list.
-type listKey struct {
-	kind                listKind
-	length              int
-	first, middle, last string
-}
-
-// ready returns a list made ready; nil if it is too short to be worth it.
-func (c *listCache) ready(kind listKind, entries []string) *nameList {
-	n := len(entries)
-	if n < longList {
-		return nil
-	}
-	key := listKey{kind, n, entries[0], entries[n/2], entries[n-1]}
-	c.mu.RLock()
-	l := c.lists[key]
-	c.mu.RUnlock()
-	if l != nil && slices.Equal(l.entries, entries) {
-		return l
-	}
-	l = newNameList(kind, entries)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.lists == nil || len(c.lists) >= maxLists {
-		c.lists = make(map[listKey]*nameList)
-	}
-	c.lists[key] = l
-	return l
-}
-
-// readyLists are the lists of one policy that were made ready.
-type readyLists [5]*nameList
-
-const (
-	readyGrants = iota
-	readyAgent
-	readySkill
-	readyRun
-	readyWorker
-)
-
-// above are the lists of the runs above that were made ready; nil = none was.
-func (c *listCache) above(p *policy) (all []*nameList) {
-	if p.scope == nil {
-		return nil
-	}
-	for i, entries := range p.scope.AboveSkills {
-		l := c.ready(skillLists, entries)
-		if l == nil {
-			continue
-		}
-		if all == nil {
-			all = make([]*nameList, len(p.scope.AboveSkills))
-		}
-		all[i] = l
-	}
-	return all
-}
-
-func (c *listCache) of(p *policy) (r readyLists) {
-	if p.who != nil {
-		r[readyGrants] = c.ready(grantList, p.who.Grants)
-	}
-	if s := p.scope; s != nil {
-		r[readyAgent], r[readyRun] = c.ready(plainList, s.AgentTools), c.ready(plainList, s.RunTools)
-		r[readySkill], r[readyWorker] = c.ready(skillLists, s.SkillTools), c.ready(plainList, s.WorkerTools)
-	}
-	return r
 }

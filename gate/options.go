@@ -66,7 +66,7 @@ type Options struct {
 	// an entry allows no call.
 	SkillArguments SkillArguments
 	// Layers are further layers. They are judged after the gate's own, in order,
-	// and like those can only narrow. An offer is not cached where there are any.
+	// and like those can only narrow.
 	Layers []Layer
 	// Positions returns FILE:LINE of a key path of the configuration, such as
 	// tools.confirm; "" = unknown. It is used for explain and the journal, never
@@ -107,7 +107,6 @@ func New(o Options) (*Gate, error) {
 		skillArguments: o.SkillArguments,
 		positions:      o.Positions,
 		layers:         slices.Concat(Layers(), o.Layers),
-		cacheable:      len(o.Layers) == 0,
 		settings:       maps.Clone(o.Settings),
 	}
 	if err := g.SetTools(o.Tools); err != nil {
@@ -139,7 +138,6 @@ type Gate struct {
 	skillArguments SkillArguments
 	positions      func(string) string
 	layers         []Layer
-	cacheable      bool
 	settings       map[string]ToolSettings
 	tools          atomic.Pointer[toolSet]
 	lists          listCache

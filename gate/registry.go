@@ -38,13 +38,12 @@ type entry struct {
 	binder    toolcrib.Binder
 }
 
-// toolSet is a set of tools as a gate judges with it. It never changes, but for the offers
-// made from it, which it keeps: each offer, turn and explanation is of one set.
+// toolSet is a set of tools as a gate judges with it. It never changes: each offer, turn
+// and explanation is of one set.
 type toolSet struct {
 	byName         map[string]*entry
 	sorted         []*entry // by name (C5)
 	untrustedFiles bool
-	offers         offerCache
 }
 
 // SetTools replaces the tools of the gate by others, all at once. It fails as [New] does,
@@ -202,7 +201,7 @@ func (g *Gate) States(ctx context.Context) ([]State, error) {
 	p := newPolicy(g.toolSet(), nil, nil, over, nil)
 	states := make([]State, len(p.tools.sorted))
 	for i, e := range p.tools.sorted {
-		a := enabled{}.Judge(p.query(e.spec.Name))
+		a := enabled{}.Judge(p.query(e.spec.Name, e))
 		_, overridden := over.Tools[e.spec.Name]
 		on, known := over.Groups[e.spec.Group]
 		states[i] = State{

@@ -31,7 +31,7 @@ const (
 // the work of a validation.
 type schema struct {
 	compiled *jsonschema.Schema
-	plain    *plain // nil = it has no plain form
+	quick    *quick // nil = it has no quick form
 
 	mu   sync.Mutex // one validation at a time, for the count is the schema's own
 	work int
@@ -130,7 +130,7 @@ func compileDocument(doc any) (s *schema, err error) {
 		if err != nil {
 			return err
 		}
-		s = &schema{compiled: compiled, plain: newPlain(compiled)}
+		s = &schema{compiled: compiled, quick: newQuick(doc)}
 		s.meter(compiled, make(map[*jsonschema.Schema]bool))
 		return nil
 	})

@@ -63,7 +63,7 @@ func TestN17_ReadSkillNeedsSkills(t *testing.T) {
 			g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{tool(reads("x")), tool(reads("read_skill"))}})
 			scope := wide()
 			scope.HasSkills, scope.SkillTools = c.skills, c.list
-			for range 2 { // the second from the cache
+			for range 2 {
 				offer, err := g.Offer(t.Context(), alice(), scope)
 				if err != nil || offer.Set()["read_skill"] != c.want {
 					t.Fatal(offer.Record.Names(), err)

@@ -35,8 +35,6 @@ type Standing struct {
 // names, then about arguments, then for a place among its calls. The errors say
 // why not, for operators.
 type Token interface {
-	// Key is the same for tokens with the same scope only.
-	Key() string
 	// Agent reports whether runs of this agent are covered.
 	Agent(name string) error
 	// Offers reports whether a tool is covered with some arguments.
@@ -195,7 +193,7 @@ func (g *Gate) MayApprove(ctx context.Context, approver toolcrib.Principal, scop
 		return err
 	}
 	for _, name := range tools {
-		if a, no := g.firstRefusal(p.query(name)); no {
+		if a, no := g.firstRefusal(p.query(name, p.tools.byName[name])); no {
 			return &ApproverError{User: approver.User, Tool: name, Reason: a.Layer, Detail: a.Detail}
 		}
 	}
@@ -219,7 +217,7 @@ func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Sco
 		s.Refused = notThisAgent(who.User, scope.Agent)
 	}
 	p := newPolicy(tools, &s, scope, over, nil)
-	p.ready, p.readyAbove = g.lists.of(p), g.lists.above(p)
+	p.ownReady.cache = &g.lists
 	return p, err
 }
 
@@ -280,26 +278,4 @@ func (j *judgement) noPlace(err error) *refusal {
 		"Answer with what you have.")
 	r.reason, r.detail = toolcrib.ReasonBudgetExhausted, err.Error()
 	return r
-}
-
-// tokenKey is the key of the token's scope; false if it tells none.
-func (p *policy) tokenKey() (key string, known bool) {
-	if p.token == nil {
-		return "", true
-	}
-	err := contain(func() error {
-		key = p.token.Key()
-		return nil
-	})
-	return key, err == nil
-}
-
-// appendStanding appends what the layers look at of a principal, for the cache of offers.
-func appendStanding(b []byte, p *policy, tokenKey string) []byte {
-	b = appendText(b, p.who.User)
-	b = appendBool(b, p.who.Admin)
-	b = appendText(b, p.who.Token)
-	b = appendText(b, p.refused)
-	b = appendBool(b, p.token != nil)
-	return appendText(b, tokenKey)
 }

@@ -29,8 +29,6 @@ type scopeToken struct {
 	taken int
 }
 
-func (s *scopeToken) Key() string { return "tok" }
-
 func (s *scopeToken) Agent(name string) error { return s.must(name == "default") }
 
 func (s *scopeToken) Offers(agent, tool string) error {
@@ -245,7 +243,7 @@ func TestM16_OfferCacheTellsStandingsApart(t *testing.T) {
 			{"a token", by, worldPeople{kind: peopleSame, token: covers("read_file")}, "read_file"},
 			{"with another scope", by, worldPeople{kind: peopleSame, token: covers("write_file")}, "write_file"},
 			{"that nobody knows", by, worldPeople{kind: peopleSame}, ""},
-			{"a scope of nothing, with an empty key", alice(), worldPeople{kind: peopleSame, token: &worldToken{keyless: true}}, ""},
+			{"a scope of nothing", alice(), worldPeople{kind: peopleSame, token: &worldToken{}}, ""},
 			{"a scope of nothing, without a token", alice(), worldPeople{kind: peopleSame, token: covers()}, ""},
 		} {
 			w.people = c.people

@@ -195,7 +195,7 @@ func TestN15_SkillsOfRunsAbove(t *testing.T) {
 			if v.Reason != c.reason || v.Refused() != (c.reason != "") {
 				t.Errorf("%q %s: %s", v.Decision, v.Reason, v.Message)
 			}
-			for range 2 { // the second from the cache
+			for range 2 {
 				if o, err := g.Offer(t.Context(), alice(), s); err != nil || o.Set()["x"] != c.offered {
 					t.Errorf("offered %v (%v)", o.Record.Names(), err)
 				}
@@ -215,8 +215,7 @@ func TestN15_SkillsOfRunsAbove(t *testing.T) {
 	}
 }
 
-// The lists are told apart: an entry of one never counts for another, and the cache of
-// offers keeps them apart, too.
+// The lists are told apart: an entry of one never counts for another, in offers neither.
 func TestN15_SkillsOfRunsAboveAreKeptApart(t *testing.T) {
 	var seen [][]string
 	g := gateOf(t, gate.Options{

@@ -68,14 +68,6 @@ type takenToken struct {
 	taken int
 }
 
-func (k *takenToken) Key() string {
-	_ = k.key.happen()
-	if k.keyless {
-		return ""
-	}
-	return fmt.Sprint(k.agents, k.tools, k.offers)
-}
-
 func (k *takenToken) Agent(name string) error { return covered(slices.Contains(k.agents, name)) }
 
 func (k *takenToken) Offers(agent, tool string) error {
@@ -420,7 +412,7 @@ func (c *celRules) decide(t *rapid.T, w world, layers ...gate.Layer) outcome {
 	g := c.gateOf(t, w, layers...)
 	ctx := context.Background()
 	offer, err := g.Offer(ctx, w.who, w.scope)
-	again, errAgain := g.Offer(ctx, w.who, w.scope) // from the cache
+	again, errAgain := g.Offer(ctx, w.who, w.scope) // the same once more
 	if (err == nil) != (errAgain == nil) || !slices.Equal(again.Record.Names(), offer.Record.Names()) || again.Record.Hash != offer.Record.Hash {
 		t.Fatalf("offered %v, then %v (%v, %v)", offer.Record.Names(), again.Record.Names(), err, errAgain)
 	}

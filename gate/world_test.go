@@ -165,8 +165,6 @@ type worldToken struct {
 	covers        fault
 	roomFault     fault
 	take          fault
-	key           fault
-	keyless       bool // its key is empty
 }
 
 type worldRule struct {
@@ -389,7 +387,7 @@ func drawToken(t *rapid.T) *worldToken {
 		}
 	}
 	if oneIn(t, 4, "token fault?") {
-		for _, at := range []*fault{&k.offers, &k.covers, &k.roomFault, &k.take, &k.key} {
+		for _, at := range []*fault{&k.offers, &k.covers, &k.roomFault, &k.take} {
 			if oneIn(t, 3, "token fault") {
 				*at = panicFault
 			}

@@ -23,7 +23,6 @@ func (everybody) Standing(_ context.Context, who toolcrib.Principal) (gate.Stand
 	return gate.Standing{Principal: who, Token: everybody{}}, nil
 }
 
-func (everybody) Key() string                                  { return "all" }
 func (everybody) Agent(string) error                           { return nil }
 func (everybody) Offers(string, string) error                  { return nil }
 func (everybody) Covers(string, string, json.RawMessage) error { return nil }

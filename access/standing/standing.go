@@ -209,9 +209,6 @@ func withCode(err error) error {
 	return coded{err}
 }
 
-// Key implements [gate.Token]: what a token was issued for never changes.
-func (t *token) Key() string { return t.issued.Claims.ID }
-
 // Agent implements [gate.Token].
 func (t *token) Agent(name string) error { return withCode(t.issued.Claims.Scope.Runs(name)) }
 

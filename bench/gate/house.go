@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
@@ -106,8 +106,6 @@ type token struct{ tools map[string]bool }
 
 var errNotCovered = errors.New("not covered")
 
-func (t *token) Key() string { return "scope-1" }
-
 func (t *token) Agent(string) error { return nil }
 
 func (t *token) Offers(_, tool string) error {
@@ -205,7 +203,7 @@ func newWorks(ctx context.Context, dir string) ([]work, func(), error) {
 		}
 		works = append(works, house.decision(h.name, h.target))
 		if h.rules == nil {
-			works = append(works, house.offers(h.stored)...)
+			works = append(works, house.offer(strings.Replace(h.name, "decision", "offer", 1)))
 		}
 	}
 	return works, closeIt, nil
@@ -254,28 +252,13 @@ func (h *house) decision(name string, target int) work {
 	}, h.reads}
 }
 
-func (h *house) offers(stored bool) []work {
+func (h *house) offer(name string) work {
 	s := scope()
-	offer := func(ctx context.Context, s gate.Scope) error {
+	return work{name, micro(500), func(ctx context.Context) error {
 		o, err := h.gate.Offer(ctx, h.who, s)
 		if err == nil && len(o.Specs) < 100 {
 			err = fmt.Errorf("%d tools are offered", len(o.Specs))
 		}
 		return err
-	}
-	i := 0
-	uncached := func(ctx context.Context) error {
-		i++
-		fresh := s
-		fresh.RunTools = append(slices.Clone(s.RunTools), fmt.Sprint("ghost", i)) // never the same twice
-		return offer(ctx, fresh)
-	}
-	cached := func(ctx context.Context) error { return offer(ctx, s) }
-	if stored {
-		return []work{{"offer, cached, SQLite behind it", 0, cached, h.reads}}
-	}
-	return []work{
-		{"offer, not cached", micro(500), uncached, h.reads},
-		{"offer, cached", 0, cached, h.reads},
-	}
+	}, h.reads}
 }

@@ -239,19 +239,15 @@ func (p *recordedPeople) Standing(ctx context.Context, who toolcrib.Principal) (
 	s := gate.Standing{Principal: who}
 	known, err := p.knows(ctx, who.Token)
 	if err == nil && known && who.Token != "" {
-		s.Token = recordedToken{id: who.Token, scope: p.known[who.Token]}
+		s.Token = recordedToken{scope: p.known[who.Token]}
 	}
 	return s, err
 }
 
 // recordedToken is the scope of an access token. Nothing is counted.
 type recordedToken struct {
-	id    string
 	scope *access.Scope
 }
-
-// Key implements [gate.Token].
-func (t recordedToken) Key() string { return t.id }
 
 // Agent implements [gate.Token].
 func (t recordedToken) Agent(name string) error { return t.scope.Runs(name) }

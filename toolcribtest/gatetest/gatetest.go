@@ -29,30 +29,30 @@ func RunLayer(t *testing.T, l gate.Layer, allow gate.Query) {
 		}
 	})
 	t.Run("allows what it should", func(t *testing.T) {
-		if a := l.Judge(allow); !a.Allowed {
+		if a := l.Judge(&allow); !a.Allowed {
 			t.Fatalf("refused: %+v", a)
 		}
 	})
 	t.Run("refuses the zero query", func(t *testing.T) {
-		if a := l.Judge(gate.Query{}); a.Allowed {
+		if a := l.Judge(&gate.Query{}); a.Allowed {
 			t.Fatalf("allowed: %+v", a)
 		}
 	})
 	t.Run("refuses a tool that does not exist", func(t *testing.T) {
 		q := allow
 		q.Spec = nil
-		if a := l.Judge(q); a.Allowed {
+		if a := l.Judge(&q); a.Allowed {
 			t.Fatalf("allowed: %+v", a)
 		}
 	})
 	t.Run("keeps its promises for any query", func(t *testing.T) { anyQuery(t, l) })
 	t.Run("can be asked by many", func(t *testing.T) {
-		want := l.Judge(allow)
+		want := l.Judge(&allow)
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
 				for range 100 {
-					if got := l.Judge(allow); got != want {
+					if got := l.Judge(&allow); got != want {
 						t.Errorf("answered %+v, then %+v", want, got)
 						return
 					}
@@ -69,8 +69,8 @@ func anyQuery(t *testing.T, l gate.Layer) {
 	allowed, refused := 0, 0
 	for range rounds {
 		q, twin := draw(r)
-		a := l.Judge(q)
-		if again := l.Judge(q); again != a {
+		a := l.Judge(&q)
+		if again := l.Judge(&q); again != a {
 			t.Fatalf("%s: answered %+v, then %+v", show(q), a, again)
 		}
 		if !reflect.DeepEqual(q, twin) {
@@ -87,7 +87,7 @@ func anyQuery(t *testing.T, l gate.Layer) {
 		for _, restrict := range restrictions() {
 			narrower := clone(q)
 			restrict.apply(&narrower)
-			if l.Judge(narrower).Allowed {
+			if l.Judge(&narrower).Allowed {
 				t.Fatalf("%s is refused, but allowed with %s: %s", show(q), restrict.name, show(narrower))
 			}
 		}

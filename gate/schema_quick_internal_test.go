@@ -114,7 +114,7 @@ func drawValue(t *rapid.T, depth int) any {
 }
 
 // H4: the quick answer never accepts what the library refuses.
-func TestH4_PlainSchemaAcceptsOnlyWhatTheLibraryDoes(t *testing.T) {
+func TestH4_QuickSchemaAcceptsOnlyWhatTheLibraryDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		doc := drawSchema(t, 2)
 		doc["type"] = "object"
@@ -126,7 +126,7 @@ func TestH4_PlainSchemaAcceptsOnlyWhatTheLibraryDoes(t *testing.T) {
 		if err != nil {
 			t.Skip(err)
 		}
-		if s.plain == nil {
+		if s.quick == nil {
 			return
 		}
 		text, err := json.Marshal(drawValue(t, 3))
@@ -140,7 +140,7 @@ func TestH4_PlainSchemaAcceptsOnlyWhatTheLibraryDoes(t *testing.T) {
 // quicklyAsTheLibrary checks that the quick answer takes nothing that the library refuses.
 func quicklyAsTheLibrary(t *rapid.T, s *schema, text []byte) {
 	canonical, err := guard.Arguments(text)
-	if err != nil || !s.plain.surely(canonical) {
+	if err != nil || !s.quick.surely(canonical) {
 		return
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(canonical))
@@ -153,7 +153,7 @@ func quicklyAsTheLibrary(t *rapid.T, s *schema, text []byte) {
 }
 
 // H4: the quick answer takes no text that is damaged, as far as it can be read at all.
-func TestH4_PlainSchemaTakesNoDamagedText(t *testing.T) {
+func TestH4_QuickSchemaTakesNoDamagedText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		doc := drawSchema(t, 2)
 		doc["type"] = "object"
@@ -180,8 +180,8 @@ func TestH4_PlainSchemaTakesNoDamagedText(t *testing.T) {
 }
 
 // H4: ordinary schemas and arguments have the quick answer; whatever else a schema
-// says keeps it from having a plain form.
-func TestH4_PlainSchemaIsUsed(t *testing.T) {
+// says keeps it from having a quick form.
+func TestH4_QuickSchemaIsUsed(t *testing.T) {
 	const ordinary = `{"type":"object","description":"d","properties":{
 		"path":{"type":"string","description":"p","minLength":1,"maxLength":4096},
 		"limit":{"type":"integer","minimum":1,"maximum":1000,"default":20},
@@ -216,7 +216,7 @@ func TestH4_PlainSchemaIsUsed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.plain.surely(canonical); got != want {
+		if got := s.quick.surely(canonical); got != want {
 			t.Errorf("%s: quickly valid: %v, want %v", canonical, got, want)
 		}
 		if err := s.validate(value); (err == nil) != want {
@@ -237,10 +237,10 @@ func TestH4_PlainSchemaIsUsed(t *testing.T) {
 			t.Errorf("%s: %v", more, err)
 			continue
 		}
-		if s.plain != nil {
+		if s.quick != nil {
 			// A format that is only a note, as in 2020-12, changes nothing.
 			if !strings.Contains(more, "format") && !strings.Contains(more, "contentEncoding") {
-				t.Errorf("%s has a plain form", more)
+				t.Errorf("%s has a quick form", more)
 			}
 		}
 	}
