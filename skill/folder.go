@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
 // content is what the folder of a skill holds, as it was hashed.
@@ -105,7 +106,7 @@ func (r *folderReader) folder(name string, depth int) error {
 	if !info.IsDir() {
 		return folderErrorf(notPlain, quote(whole))
 	}
-	d, err := r.root.OpenFile(whole, os.O_RDONLY|nonBlocking, 0)
+	d, err := r.root.OpenFile(whole, os.O_RDONLY|safefile.NonBlock, 0)
 	if err != nil {
 		return err
 	}
@@ -224,7 +225,7 @@ func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	if !before.Mode().IsRegular() {
 		return nil, nil, folderErrorf(notPlain, quote(name))
 	}
-	f, err := root.OpenFile(name, os.O_RDONLY|nonBlocking, 0)
+	f, err := root.OpenFile(name, os.O_RDONLY|safefile.NonBlock, 0)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
 // Dir is a folder that holds skills, each a folder of its own with a SKILL.md.
@@ -105,7 +106,7 @@ func (l *loader) fromDisk(dir Dir) {
 // topNames returns the names in a skill's folder, as far as they can be read: it is
 // only for telling whether it is one.
 func topNames(root *os.Root, name string) []string {
-	d, err := root.OpenFile(name, os.O_RDONLY|nonBlocking, 0)
+	d, err := root.OpenFile(name, os.O_RDONLY|safefile.NonBlock, 0)
 	if err != nil {
 		return []string{FileName} // reading the folder says what is wrong
 	}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
 // Parse reads a SKILL.md of at most [MaxSkillBytes]; name is that of its folder.
@@ -36,6 +37,13 @@ func Parse(name string, data []byte) (*Skill, error) {
 	return nil, e
 }
 
+// limits of front matter, which begins in the second line.
+var limits = yamltree.Limits{Bytes: MaxFrontMatterBytes + 1, Tokens: 6000, Depth: 10, FirstLine: 2}
+
+func lineErrorf(line int, format string, args ...any) *Error {
+	return &Error{Line: line, Message: fmt.Sprintf(format, args...)}
+}
+
 func parse(name string, data []byte) (*Skill, error) {
 	if !ValidName(name) {
 		return nil, lineErrorf(0, "a skill's folder cannot be called %s: %s", quote(name), nameRule)
@@ -51,12 +59,12 @@ func parse(name string, data []byte) (*Skill, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := parseYAML(front, 2)
-	if err != nil {
-		return nil, err
+	v, errs := yamltree.Parse([]byte(front), limits)
+	if len(errs) > 0 {
+		return nil, lineErrorf(errs[0].Line, "%s", guard.Visible(errs[0].Message))
 	}
-	if v.kind != kindDict {
-		return nil, lineErrorf(1, "the front matter must be a mapping with name and description, not %s", v.kind)
+	if v.Kind != yamltree.Map {
+		return nil, lineErrorf(1, "the front matter must be a mapping with name and description, not %s", v.Kind)
 	}
 	r := reader{skill: &Skill{Name: name, Enabled: true, Body: body}}
 	if err := r.read(v); err != nil {
@@ -103,13 +111,13 @@ func (r *reader) notice(format string, args ...any) {
 
 var keyPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
-func (r *reader) read(v value) error {
+func (r *reader) read(v *yamltree.Node) error {
 	r.has = map[string]int{}
-	for _, e := range v.entries {
-		if !keyPattern.MatchString(e.key) {
-			return lineErrorf(e.line, "the key %s has characters that no key has: letters a-z, digits, . _ and -", quote(e.key))
+	for _, e := range v.Entries {
+		if !keyPattern.MatchString(e.Key) {
+			return lineErrorf(e.Value.Line, "the key %s has characters that no key has: letters a-z, digits, . _ and -", quote(e.Key))
 		}
-		r.has[e.key] = e.line
+		r.has[e.Key] = e.Value.Line
 		if err := r.key(e); err != nil {
 			return err
 		}
@@ -122,9 +130,9 @@ func (r *reader) read(v value) error {
 	return nil
 }
 
-func (r *reader) key(e entryOf) (err error) {
+func (r *reader) key(e yamltree.Entry) (err error) {
 	s := r.skill
-	switch e.key {
+	switch e.Key {
 	case "name":
 		return r.name(e)
 	case "description":
@@ -138,108 +146,104 @@ func (r *reader) key(e entryOf) (err error) {
 	case "allowed-tools", "allowed_tools":
 		return r.allowed(e)
 	case "enabled":
-		if e.value.kind != kindBool {
-			return lineErrorf(e.line, "enabled must be true or false, not %s", e.value.kind)
+		if e.Value.Kind != yamltree.Bool {
+			return lineErrorf(e.Value.Line, "enabled must be true or false, not %s", e.Value.Kind)
 		}
-		s.Enabled = strings.EqualFold(e.value.text, "true")
+		s.Enabled = e.Value.IsTrue()
 	default:
 		return r.unknown(e)
 	}
 	return err
 }
 
-func (r *reader) name(e entryOf) error {
-	switch written := e.value.text; {
-	case e.value.kind != kindText && e.value.kind != kindWord && e.value.kind != kindBool:
-		return lineErrorf(e.line, "name must be a text, not %s", e.value.kind)
+func (r *reader) name(e yamltree.Entry) error {
+	switch written := e.Value.Text; {
+	case !e.Value.IsScalar():
+		return lineErrorf(e.Value.Line, "name must be a text, not %s", e.Value.Kind)
 	case !ValidName(written):
-		return lineErrorf(e.line, "name: %s is no good name: %s", quote(written), nameRule)
+		return lineErrorf(e.Value.Line, "name: %s is no good name: %s", quote(written), nameRule)
 	case written != r.skill.Name:
-		return lineErrorf(e.line, "name: %s must be the name of the folder, %s", quote(written), quote(r.skill.Name))
+		return lineErrorf(e.Value.Line, "name: %s must be the name of the folder, %s", quote(written), quote(r.skill.Name))
 	}
 	return nil
 }
 
 // text reads a scalar as a text of bounded length, in characters.
-func text(e entryOf, limit int, required bool) (string, error) {
-	switch e.value.kind {
-	case kindText, kindWord, kindBool:
-	case kindNull:
-		if !required {
-			return "", nil
-		}
-		return "", lineErrorf(e.line, "%s must not be empty", e.key)
-	default:
-		return "", lineErrorf(e.line, "%s must be a text, not %s", e.key, e.value.kind)
+func text(e yamltree.Entry, limit int, required bool) (string, error) {
+	switch {
+	case e.Value.Kind == yamltree.Null && !required:
+		return "", nil
+	case e.Value.Kind == yamltree.Null:
+		return "", lineErrorf(e.Value.Line, "%s must not be empty", e.Key)
+	case !e.Value.IsScalar():
+		return "", lineErrorf(e.Value.Line, "%s must be a text, not %s", e.Key, e.Value.Kind)
 	}
-	written := strings.TrimSpace(e.value.text)
+	written := strings.TrimSpace(e.Value.Text)
 	if n := utf8.RuneCountInString(written); n > limit {
-		return "", lineErrorf(e.line, "%s has %d characters, more than the %d that are allowed", e.key, n, limit)
+		return "", lineErrorf(e.Value.Line, "%s has %d characters, more than the %d that are allowed", e.Key, n, limit)
 	}
 	cleaned := strings.TrimSpace(guard.Clean(written))
 	if cleaned == "" && required {
-		return "", lineErrorf(e.line, "%s must not be empty", e.key)
+		return "", lineErrorf(e.Value.Line, "%s must not be empty", e.Key)
 	}
 	return cleaned, nil
 }
 
-func (r *reader) metadata(e entryOf) error {
-	switch e.value.kind {
-	case kindDict:
-	case kindNull:
+func (r *reader) metadata(e yamltree.Entry) error {
+	switch e.Value.Kind {
+	case yamltree.Map:
+	case yamltree.Null:
 		return nil
 	default:
-		return lineErrorf(e.line, "metadata must be a mapping, not %s", e.value.kind)
+		return lineErrorf(e.Value.Line, "metadata must be a mapping, not %s", e.Value.Kind)
 	}
-	if len(e.value.entries) > maxMetadata {
-		return lineErrorf(e.line, "metadata has %d keys, more than the %d that are allowed", len(e.value.entries), maxMetadata)
+	if len(e.Value.Entries) > maxMetadata {
+		return lineErrorf(e.Value.Line, "metadata has %d keys, more than the %d that are allowed", len(e.Value.Entries), maxMetadata)
 	}
-	r.skill.Metadata = make(map[string]string, len(e.value.entries))
-	for _, m := range e.value.entries {
-		switch m.value.kind {
-		case kindText, kindWord, kindBool:
-		default:
-			r.notice("metadata.%s is %s, not a text, and is passed over", short(m.key), m.value.kind)
+	r.skill.Metadata = make(map[string]string, len(e.Value.Entries))
+	for _, m := range e.Value.Entries {
+		if !m.Value.IsScalar() {
+			r.notice("metadata.%s is %s, not a text, and is passed over", short(m.Key), m.Value.Kind)
 			continue
 		}
-		if len(m.value.text) > maxMetadataBytes || len(m.key) > maxNameBytes {
-			return lineErrorf(m.line, "metadata: %s is longer than %d bytes, or its key than %d", quote(m.key), maxMetadataBytes, maxNameBytes)
+		if len(m.Value.Text) > maxMetadataBytes || len(m.Key) > maxNameBytes {
+			return lineErrorf(m.Value.Line, "metadata: %s is longer than %d bytes, or its key than %d", quote(m.Key), maxMetadataBytes, maxNameBytes)
 		}
-		r.skill.Metadata[guard.Clean(m.key)] = guard.Clean(m.value.text)
+		r.skill.Metadata[guard.Clean(m.Key)] = guard.Clean(m.Value.Text)
 	}
 	return nil
 }
 
 // allowed reads allowed-tools in either form.
-func (r *reader) allowed(e entryOf) error {
+func (r *reader) allowed(e yamltree.Entry) error {
 	if r.declared != "" {
-		return lineErrorf(e.line, "%s: %s stands there already; keep one of them", e.key, r.declared)
+		return lineErrorf(e.Value.Line, "%s: %s stands there already; keep one of them", e.Key, r.declared)
 	}
-	r.declared = e.key
+	r.declared = e.Key
 	var words []string
-	switch e.value.kind {
-	case kindNull:
-	case kindText:
-		words = splitEntries(e.value.text)
-	case kindList:
-		for _, item := range e.value.items {
-			if item.kind != kindText {
-				return lineErrorf(item.line, "%s: each entry must be a text such as Read or Bash(git:*), not %s", e.key, item.kind)
+	switch e.Value.Kind {
+	case yamltree.Null:
+	case yamltree.Text:
+		words = splitEntries(e.Value.Text)
+	case yamltree.List:
+		for _, item := range e.Value.Items {
+			if item.Kind != yamltree.Text {
+				return lineErrorf(item.Line, "%s: each entry must be a text such as Read or Bash(git:*), not %s", e.Key, item.Kind)
 			}
-			words = append(words, splitEntries(item.text)...)
+			words = append(words, splitEntries(item.Text)...)
 		}
 	default:
-		return lineErrorf(e.line, "%s must be a list or a text, not %s; [] means no tools", e.key, e.value.kind)
+		return lineErrorf(e.Value.Line, "%s must be a list or a text, not %s; [] means no tools", e.Key, e.Value.Kind)
 	}
 	if len(words) > maxEntries {
-		return lineErrorf(e.line, "%s has %d entries, more than the %d that are allowed", e.key, len(words), maxEntries)
+		return lineErrorf(e.Value.Line, "%s has %d entries, more than the %d that are allowed", e.Key, len(words), maxEntries)
 	}
 	r.skill.AllowedTools = []string{}
 	seen := make(map[string]bool, len(words))
 	for _, word := range words {
 		entry, err := ParseEntry(word)
 		if err != nil {
-			r.notice("%s: %s allows nothing: %v", e.key, quote(word), err)
+			r.notice("%s: %s allows nothing: %v", e.Key, quote(word), err)
 			continue
 		}
 		canonical := entry.String()
@@ -249,27 +253,27 @@ func (r *reader) allowed(e entryOf) error {
 		seen[canonical] = true
 		r.skill.AllowedTools = append(r.skill.AllowedTools, canonical)
 		if problem := entry.problem(); problem != "" {
-			r.notice("%s: %s allows nothing: %s", e.key, quote(word), problem)
+			r.notice("%s: %s allows nothing: %s", e.Key, quote(word), problem)
 		}
 	}
 	return nil
 }
 
 // unknown keeps a key that means nothing here as a notice.
-func (r *reader) unknown(e entryOf) error {
+func (r *reader) unknown(e yamltree.Entry) error {
 	plain := strings.Map(func(c rune) rune {
 		if c == '-' || c == '_' || c == '.' {
 			return -1
 		}
 		return c
-	}, strings.ToLower(e.key))
+	}, strings.ToLower(e.Key))
 	switch plain {
 	case "allowedtools", "allowedtool", "allowtools", "toolsallowed", "tools", "disallowedtools":
-		return lineErrorf(e.line, "the key %s is not known; write allowed-tools, or leave it out if it is to restrict nothing", e.key)
+		return lineErrorf(e.Value.Line, "the key %s is not known; write allowed-tools, or leave it out if it is to restrict nothing", e.Key)
 	case "enabled", "enable", "disabled", "disable":
-		return lineErrorf(e.line, "the key %s is not known; write enabled: true or enabled: false", e.key)
+		return lineErrorf(e.Value.Line, "the key %s is not known; write enabled: true or enabled: false", e.Key)
 	}
-	r.notice("the key %s means nothing to toolcrib", e.key)
+	r.notice("the key %s means nothing to toolcrib", e.Key)
 	return nil
 }
 

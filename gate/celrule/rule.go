@@ -96,6 +96,9 @@ func (p *Problem) locate(r *Rule) {
 // place is a line and column, both from 1.
 type place struct{ line, column int }
 
+// InFile reports whether Line and Column are those of a character in File.
+func (p Problem) InFile() bool { return p.mapped }
+
 // Key is the key path of what is wrong, such as rules[2].when.
 func (p Problem) Key() string {
 	return fmt.Sprintf("rules[%d].%s", p.Index, p.Field)

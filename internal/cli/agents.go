@@ -81,7 +81,7 @@ func viewOfAgent(c *config.Config, name string) agentView {
 	v := agentView{
 		Name: name, Position: c.Position(config.JoinKey("agents", name)), Description: g.Description, Model: g.Model, Fallback: g.Fallback,
 		System: g.System.String(), Temperature: g.Temperature, MaxOutputTokens: g.MaxOutputTokens,
-		Tools: g.Tools, Skills: g.Skills, ToolChoice: choiceView(g.ToolChoice), OutputSchema: json.RawMessage(g.OutputSchema),
+		Tools: g.Tools, Skills: g.Skills, ToolChoice: choiceView(toolcrib.ToolChoice(g.ToolChoice)), OutputSchema: json.RawMessage(g.OutputSchema),
 		OnDenial: g.OnDenial, ReadOnly: g.ReadOnly,
 		Limits: limitsView{
 			MaxIterations: g.Limits.MaxIterations, OnLimit: g.Limits.OnLimit, MaxParallel: g.Limits.MaxParallel,

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
@@ -46,7 +44,7 @@ func rules(c *config.Config, tools []toolcrib.Tool) (*celrule.Set, error) {
 	for i, p := range problems {
 		all[i] = config.Error{File: c.File(), Line: p.Line, Key: p.Key(), Message: p.Text()}
 		key := fmt.Sprintf("rules[%d]", p.Index)
-		if rule := c.ErrorAt(key, ""); p.Column > 0 && c.TextPosition(key+".when").Line > 0 {
+		if rule := c.ErrorAt(key, ""); p.InFile() {
 			all[i].Column = p.Column
 		} else if rule.Line == p.Line { // else the column counts within the condition, or is not known
 			all[i].Column = rule.Column
@@ -72,31 +70,13 @@ func (a *app) checkRules(ctx context.Context, c *config.Config) (celrule.Problem
 // writtenRules are the rules as the file has them.
 func writtenRules(c *config.Config) []celrule.Rule {
 	out := make([]celrule.Rule, len(c.Rules))
-	places := &conditionPlaces{config: c}
 	for i, r := range c.Rules {
 		key := fmt.Sprintf("rules[%d]", i)
-		when := c.TextPosition(key + ".when")
 		out[i] = celrule.Rule{
 			Name: r.Name, Tools: r.Tools, When: r.When, Then: gate.RuleThen(r.Then), Message: r.Message,
-			Position: c.Position(key), WhenLine: when.Line, WhenColumn: when.Column,
-		}
-		if when.Line > 0 {
-			continue
-		}
-		out[i].WhenLine = lineOf(c, key+".when")
-		out[i].WhenPlace = func(line, column int) (int, int) {
-			return places.find(r.When, lineOf(c, key), lineOf(c, fmt.Sprintf("rules[%d]", i+1)), line, column)
+			Position: c.Position(key), WhenLine: c.ErrorAt(key+".when", "").Line,
+			WhenPlace: func(line, column int) (int, int) { return c.Place(key+".when", line, column) },
 		}
 	}
 	return out
-}
-
-// lineOf returns the line of a key in the file, 0 if it is not written there.
-func lineOf(c *config.Config, key string) int {
-	position := c.Position(key)
-	line, err := strconv.Atoi(position[strings.LastIndex(position, ":")+1:])
-	if err != nil {
-		return 0
-	}
-	return line
 }

@@ -95,12 +95,12 @@ func TestRules_EndsInYAML(t *testing.T) {
 	}
 }
 
-// TestRules_UnknownPlaces has conditions whose columns the file does not tell: the
-// line is that of the condition, and columns count within it.
-func TestRules_UnknownPlaces(t *testing.T) {
+// TestRules_SameConditionTwice has a condition that stands twice in a line, and a file
+// that has changed since it was read: what counts is what was read.
+func TestRules_SameConditionTwice(t *testing.T) {
 	same := "rules: [{name: x, when: 'usr == ''x''', then: ask}, {name: y, when: 'usr == ''x''', then: ask}]\n"
-	want := "c.yaml:1: rules[0].when: column 1 of the condition: undeclared reference to 'usr' (did you mean 'user'?)\n" +
-		"c.yaml:1: rules[1].when: column 1 of the condition: undeclared reference to 'usr' (did you mean 'user'?)"
+	want := "c.yaml:1: rules[0].when: column 26: undeclared reference to 'usr' (did you mean 'user'?)\n" +
+		"c.yaml:1: rules[1].when: column 70: undeclared reference to 'usr' (did you mean 'user'?)"
 	if got := ruleErrors(t, same); got != want {
 		t.Error(got)
 	}
@@ -117,7 +117,7 @@ func TestRules_UnknownPlaces(t *testing.T) {
 			}
 		}
 		_, err = rules(c, nil)
-		want := file + ":4: rules[0].when: column 25 of the condition: undeclared reference to 'usr' (did you mean 'user'?)"
+		want := file + ":6: rules[0].when: column 15: undeclared reference to 'usr' (did you mean 'user'?)"
 		if err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}

@@ -26,7 +26,7 @@ func (c *Config) Agent(name string, r Resolver) (toolcrib.Agent, error) {
 	model, fallback := c.modelOf(a)
 	out := toolcrib.Agent{
 		Name: name, Model: model, Fallback: fallback, System: system,
-		Temperature: a.Temperature, Tools: a.Tools, Skills: a.Skills, ToolChoice: a.ToolChoice,
+		Temperature: a.Temperature, Tools: a.Tools, Skills: a.Skills, ToolChoice: toolcrib.ToolChoice(a.ToolChoice),
 		OutputSchema: json.RawMessage(a.OutputSchema), OnDenial: a.OnDenial,
 		Limits: a.Limits.root(), TaintWrites: a.Taint.Writes, ReadOnly: a.ReadOnly,
 		Budget: toolcrib.Budget{

@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/internal/notify/address"
 	"github.com/toolcrib/toolcrib/internal/providers"
+	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
 // maxShellTimeout is the longest that exec_shell may run (contract §2).
@@ -44,47 +45,24 @@ func (d *decoder) checkNotify(c *Config) {
 	for i, n := range c.Approvals.Notify {
 		scheme := address.Scheme(n.URL.Raw())
 		if !n.Secret.IsEmpty() && scheme != "" && !strings.Contains(scheme, "$") && !address.IsWebhook(n.URL.Raw()) {
-			d.at(joinIndex("approvals.notify", i)+".secret", "is for https://… only: what messengers are sent is not signed")
+			d.at(yamltree.JoinIndex("approvals.notify", i)+".secret", "is for https://… only: what messengers are sent is not signed")
 		}
 	}
-}
-
-// at reports an error at a key path, on the line of the nearest key that is
-// written, unless the key or what it belongs to has an error already.
-func (d *decoder) at(path, format string, args ...any) {
-	for p := path; p != ""; p = parent(p) {
-		if d.failed[p] {
-			return
-		}
-	}
-	line := 1
-	for p := path; p != ""; p = parent(p) {
-		if written, ok := d.positions[p]; ok {
-			line = written
-			break
-		}
-	}
-	d.errorf(line, path, format, args...)
-}
-
-// parent returns the key path that path belongs to.
-func parent(path string) string {
-	return path[:max(strings.LastIndexAny(path, ".["), 0)]
 }
 
 func (d *decoder) checkProvider(c *Config, name string) {
-	at := joinKey("providers", name)
+	at := yamltree.JoinKey("providers", name)
 	p := c.Providers[name]
 	if p.Type == "" {
 		if !slices.Contains(providers.Names(nil), name) {
-			d.at(joinKey(at, "type"), "is required: one of %s", list(providers.Names(nil)))
+			d.at(yamltree.JoinKey(at, "type"), "is required: one of %s", list(providers.Names(nil)))
 			return
 		}
 		p.Type = name
 	}
 	// The vendor's own API takes nothing without a key. Another server, which base_url
 	// names, must not be sent the vendor's.
-	_, written := d.positions[joinKey(at, "api_key")]
+	written := d.nodes[yamltree.JoinKey(at, "api_key")] != nil
 	t, _ := providers.Of(p.Type)
 	if !written && p.BaseURL.IsEmpty() && len(p.Headers) == 0 {
 		if key := usualKey(t, at); !key.IsEmpty() {
@@ -93,49 +71,50 @@ func (d *decoder) checkProvider(c *Config, name string) {
 	}
 	c.Providers[name] = p
 	if t.HasFile && p.File.IsEmpty() {
-		d.at(joinKey(at, "file"), "is required for type %s: the file with the replies", p.Type)
+		d.at(yamltree.JoinKey(at, "file"), "is required for type %s: the file with the replies", p.Type)
 	}
 	if !t.HasFile && !p.File.IsEmpty() {
-		d.at(joinKey(at, "file"), "is only for type %s", list(providers.Names(func(t providers.Type) bool { return t.HasFile })))
+		d.at(yamltree.JoinKey(at, "file"), "is only for type %s", list(providers.Names(func(t providers.Type) bool { return t.HasFile })))
 	}
 	if !t.HasAPI && p.API != "" {
-		d.at(joinKey(at, "api"), "is only for type %s", list(providers.Names(func(t providers.Type) bool { return t.HasAPI })))
+		d.at(yamltree.JoinKey(at, "api"), "is only for type %s", list(providers.Names(func(t providers.Type) bool { return t.HasAPI })))
 	}
 }
 
 func (d *decoder) checkModel(c *Config, name string) {
-	at := joinKey("models", name)
+	at := yamltree.JoinKey("models", name)
 	provider := c.Models[name].Provider
-	if provider == "" || d.failed["providers"] || d.failed[joinKey("providers", provider)] {
+	if provider == "" || d.Failed("providers") || d.Failed(yamltree.JoinKey("providers", provider)) {
 		return
 	}
 	if _, ok := c.provider(provider); !ok {
-		d.at(joinKey(at, "provider"), "%s", c.unknownProvider(provider))
+		d.at(yamltree.JoinKey(at, "provider"), "%s", c.unknownProvider(provider))
 	}
 }
 
 func (d *decoder) checkAgent(c *Config, name string) {
-	at := joinKey("agents", name)
+	at := yamltree.JoinKey("agents", name)
 	agent := c.Agents[name]
-	d.checkModelRef(c, joinKey(at, "model"), agent.Model)
+	d.checkModelRef(c, yamltree.JoinKey(at, "model"), agent.Model)
 	for i, ref := range agent.Fallback {
-		d.checkModelRef(c, joinIndex(joinKey(at, "fallback"), i), ref)
+		d.checkModelRef(c, yamltree.JoinIndex(yamltree.JoinKey(at, "fallback"), i), ref)
 	}
 	choice := agent.ToolChoice
 	if agent.Tools != nil && len(agent.Tools) == 0 && (choice.Mode == toolcrib.ChoiceRequired || choice.Mode == toolcrib.ChoiceName) {
-		d.at(joinKey(at, "tool_choice"), "asks for a tool, but tools is []: the agent has none")
+		d.at(yamltree.JoinKey(at, "tool_choice"), "asks for a tool, but tools is []: the agent has none")
 	}
 }
 
 func (d *decoder) checkModelRef(c *Config, at, ref string) {
-	if ref == "" || d.failed["models"] || d.failed["providers"] || d.failed[joinKey("models", ref)] {
+	if ref == "" || d.Failed("models") || d.Failed("providers") || d.Failed(yamltree.JoinKey("models", ref)) {
 		return
 	}
 	// A model or provider with an error of its own is named there.
 	provider, _, _ := strings.Cut(ref, "/")
-	for path := range d.failed {
-		if strings.HasPrefix(path, joinKey("models", ref)+".") || path == joinKey("providers", provider) ||
-			strings.HasPrefix(path, joinKey("providers", provider)+".") {
+	for _, e := range d.Errors {
+		path := e.Path
+		if strings.HasPrefix(path, yamltree.JoinKey("models", ref)+".") || path == yamltree.JoinKey("providers", provider) ||
+			strings.HasPrefix(path, yamltree.JoinKey("providers", provider)+".") {
 			return
 		}
 	}
@@ -148,16 +127,16 @@ func (d *decoder) checkBudgets(c *Config) {
 	first := map[string]int{}
 	for i, b := range c.Budgets {
 		if before, ok := first[b.User]; ok {
-			d.at(joinIndex("budgets", i)+".user", "%s has its budget in budgets[%d] already", short(b.User), before)
+			d.at(yamltree.JoinIndex("budgets", i)+".user", "%s has its budget in budgets[%d] already", yamltree.Quote(b.User), before)
 			continue
 		}
 		first[b.User] = i
 		if b.User != "*" && strings.ContainsAny(b.User, "*?[") {
-			d.at(joinIndex("budgets", i)+".user", "must be a name, or * for each user without an entry, not %s", short(b.User))
+			d.at(yamltree.JoinIndex("budgets", i)+".user", "must be a name, or * for each user without an entry, not %s", yamltree.Quote(b.User))
 			continue
 		}
 		if problem := badUser(b.User); problem != "" {
-			d.at(joinIndex("budgets", i)+".user", "%s", problem)
+			d.at(yamltree.JoinIndex("budgets", i)+".user", "%s", problem)
 		}
 	}
 }
@@ -172,7 +151,7 @@ func badUser(name string) string {
 	case err != nil:
 		return "no user can be called so: " + err.Error()
 	case normal != name:
-		return fmt.Sprintf("no user is called %s, but %q in the normal form of names; write it so", short(name), normal)
+		return fmt.Sprintf("no user is called %s, but %q in the normal form of names; write it so", yamltree.Quote(name), normal)
 	}
 	return ""
 }
@@ -181,7 +160,7 @@ func (d *decoder) checkRules(c *Config) {
 	first := map[string]int{}
 	for i, r := range c.Rules {
 		if before, ok := first[r.Name]; ok && r.Name != "" {
-			d.at(joinIndex("rules", i)+".name", "%s is the name of rules[%d] already", short(r.Name), before)
+			d.at(yamltree.JoinIndex("rules", i)+".name", "%s is the name of rules[%d] already", yamltree.Quote(r.Name), before)
 			continue
 		}
 		first[r.Name] = i
@@ -189,22 +168,22 @@ func (d *decoder) checkRules(c *Config) {
 }
 
 func (d *decoder) checkMCPServer(c *Config, name string) {
-	at := joinKey("mcpServers", name)
+	at := yamltree.JoinKey("mcpServers", name)
 	s := c.MCPServers[name]
 	program, remote := !s.Command.IsEmpty(), !s.URL.IsEmpty()
 	switch {
 	case program && remote:
-		d.at(joinKey(at, "url"), "cannot stand beside command: a server is a program or an address")
+		d.at(yamltree.JoinKey(at, "url"), "cannot stand beside command: a server is a program or an address")
 	case !program && !remote:
 		d.at(at, "needs command (a program) or url (an address)")
 	case program && cmp.Or(s.Type, "stdio") != "stdio":
-		d.at(joinKey(at, "type"), "must be stdio for a server with command")
+		d.at(yamltree.JoinKey(at, "type"), "must be stdio for a server with command")
 	case remote && s.Type == "stdio":
-		d.at(joinKey(at, "type"), "must be http, streamable-http or sse for a server with url")
+		d.at(yamltree.JoinKey(at, "type"), "must be http, streamable-http or sse for a server with url")
 	case remote && len(s.Args)+len(s.Env) > 0:
-		d.at(joinKey(at, "url"), "a server with url has no args and no env")
+		d.at(yamltree.JoinKey(at, "url"), "a server with url has no args and no env")
 	case program && len(s.Headers) > 0:
-		d.at(joinKey(at, "headers"), "are only for a server with url")
+		d.at(yamltree.JoinKey(at, "headers"), "are only for a server with url")
 	}
 }
 
@@ -218,7 +197,7 @@ func (d *decoder) checkServer(c *Config) {
 	if c.Server.TLS.Cert.IsEmpty() != c.Server.TLS.Key.IsEmpty() {
 		d.at("server.tls", "needs both cert and key, or neither")
 	}
-	if c.Server.Auth != "none" || d.failed["listen"] {
+	if c.Server.Auth != "none" || d.Failed("listen") {
 		return
 	}
 	if refPattern.MatchString(c.Listen.Raw()) {
@@ -234,5 +213,5 @@ func unknown(what, name string, names []string) string {
 	if len(names) > 0 {
 		have = "there is " + list(names)
 	}
-	return fmt.Sprintf("unknown %s %s%s (%s)", what, short(name), didYouMean(name, names), have)
+	return fmt.Sprintf("unknown %s %s%s (%s)", what, yamltree.Quote(name), yamltree.DidYouMean(name, names), have)
 }

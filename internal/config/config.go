@@ -1,5 +1,7 @@
 package config
 
+import "github.com/toolcrib/toolcrib/internal/yamltree"
+
 // Config is a whole configuration with every default filled in. It is made by
 // [Load], [Parse] and [Default], and must not be changed afterwards: a server
 // that reloads makes a new one.
@@ -32,12 +34,10 @@ type Config struct {
 	Log        Log                  `yaml:"log" doc:"The operator's log."`
 	Server     Server               `yaml:"server" doc:"The HTTP server."`
 
-	file      string         // as the user named it; "" = no file
-	base      string         // absolute folder of the file; "" = no file
-	hash      string         // sha256:… of its content; "" = no file
-	positions map[string]int // key path -> line, of what is written in the file
-	columns   map[place]int  // where in its line
-	texts     map[string]TextPosition
+	file  string                    // as the user named it; "" = no file
+	base  string                    // absolute folder of the file; "" = no file
+	hash  string                    // sha256:… of its content; "" = no file
+	nodes map[string]*yamltree.Node // by key path, of what is written in the file
 }
 
 // Bus says where the bus is.

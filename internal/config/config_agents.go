@@ -1,13 +1,11 @@
 package config
 
-import "github.com/toolcrib/toolcrib"
-
 // DefaultAgent is the agent that counts where none is named. It always exists.
 const DefaultAgent = "default"
 
 // Provider is a place that serves models.
 type Provider struct {
-	Type    string           `yaml:"type" default:"" enum:"|PROVIDER_TYPES" doc:"What is spoken there; without it, the provider's own name must be one of these."`
+	Type    string           `yaml:"type" default:"" format:"provider" doc:"What is spoken there; without it, the provider's own name must be one of these."`
 	APIKey  Value            `yaml:"api_key" default:"" secret:"all" doc:"The key; better a reference such as ${env:OPENAI_API_KEY}. Empty, and neither base_url nor headers: that of the usual variable (OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY)."`
 	BaseURL Value            `yaml:"base_url" default:"" format:"url" secret:"url" doc:"Address of the API; empty: that of the type."`
 	API     string           `yaml:"api" default:"" enum:"|chat|responses" doc:"For type openai: Chat Completions or Responses; empty: Responses for the models of OpenAI and Azure that need it, else Chat Completions."`
@@ -44,24 +42,24 @@ type Price struct {
 
 // Agent is a named way to run.
 type Agent struct {
-	Description     string              `yaml:"description" default:"" format:"description" doc:"What the agent is for, in words for models that may give it tasks (spawn)."`
-	Model           string              `yaml:"model" default:"" format:"word" doc:"A name of models, or PROVIDER/MODEL; empty: that of agents.default, else the first that is found."`
-	Fallback        []string            `yaml:"fallback" default:"[]" max:"16" format:"word" doc:"Models to try next when a provider fails."`
-	System          Value               `yaml:"system" default:"You are a careful assistant." format:"prompt" doc:"The system prompt."`
-	Temperature     *float64            `yaml:"temperature" min:"0" max:"2" doc:"null = not sent."`
-	MaxOutputTokens *int                `yaml:"max_output_tokens" min:"1" max:"100000000" doc:"null = the model's own, bounded by the budget."`
-	Tools           []string            `yaml:"tools" null:"true" default:"null" max:"1000" format:"glob" doc:"Tools by name or glob. null = no restriction, [] = no tools."`
-	Skills          []string            `yaml:"skills" default:"[]" max:"1000" format:"word" doc:"Skills by name."`
-	ToolChoice      toolcrib.ToolChoice `yaml:"tool_choice" default:"auto" doc:"auto, none, required or {name: X}; required and name hold for the first request."`
-	OutputSchema    JSON                `yaml:"output_schema" null:"true" default:"null" format:"schema" doc:"JSON Schema of the answer."`
-	OnDenial        string              `yaml:"on_denial" default:"continue" enum:"continue|stop" doc:"What a person's deny does to the run."`
-	Limits          Limits              `yaml:"limits" doc:"Bounds of a run."`
-	Budget          Budget              `yaml:"budget" doc:"What a run may spend; 0 = no cap."`
-	Taint           Taint               `yaml:"taint" doc:"What happens once untrusted data has been read."`
-	ReadOnly        bool                `yaml:"read_only" default:"false" doc:"true: calls whose effect is a write are refused."`
-	MaxConcurrent   int                 `yaml:"max_concurrent" default:"0" min:"0" max:"100000" doc:"Runs of this agent at a time on the servers; 0 = no bound."`
-	FindTools       FindTools           `yaml:"find_tools" doc:"When tools are given through find_tools."`
-	Context         Context             `yaml:"context" doc:"What happens before a request outgrows the model's context."`
+	Description     string     `yaml:"description" default:"" format:"description" doc:"What the agent is for, in words for models that may give it tasks (spawn)."`
+	Model           string     `yaml:"model" default:"" format:"word" doc:"A name of models, or PROVIDER/MODEL; empty: that of agents.default, else the first that is found."`
+	Fallback        []string   `yaml:"fallback" default:"[]" max:"16" format:"word" doc:"Models to try next when a provider fails."`
+	System          Value      `yaml:"system" default:"You are a careful assistant." format:"prompt" doc:"The system prompt."`
+	Temperature     *float64   `yaml:"temperature" min:"0" max:"2" doc:"null = not sent."`
+	MaxOutputTokens *int       `yaml:"max_output_tokens" min:"1" max:"100000000" doc:"null = the model's own, bounded by the budget."`
+	Tools           []string   `yaml:"tools" null:"true" default:"null" max:"1000" format:"glob" doc:"Tools by name or glob. null = no restriction, [] = no tools."`
+	Skills          []string   `yaml:"skills" default:"[]" max:"1000" format:"word" doc:"Skills by name."`
+	ToolChoice      ToolChoice `yaml:"tool_choice" default:"auto" doc:"auto, none, required or {name: X}; required and name hold for the first request."`
+	OutputSchema    JSON       `yaml:"output_schema" null:"true" default:"null" format:"schema" doc:"JSON Schema of the answer."`
+	OnDenial        string     `yaml:"on_denial" default:"continue" enum:"continue|stop" doc:"What a person's deny does to the run."`
+	Limits          Limits     `yaml:"limits" doc:"Bounds of a run."`
+	Budget          Budget     `yaml:"budget" doc:"What a run may spend; 0 = no cap."`
+	Taint           Taint      `yaml:"taint" doc:"What happens once untrusted data has been read."`
+	ReadOnly        bool       `yaml:"read_only" default:"false" doc:"true: calls whose effect is a write are refused."`
+	MaxConcurrent   int        `yaml:"max_concurrent" default:"0" min:"0" max:"100000" doc:"Runs of this agent at a time on the servers; 0 = no bound."`
+	FindTools       FindTools  `yaml:"find_tools" doc:"When tools are given through find_tools."`
+	Context         Context    `yaml:"context" doc:"What happens before a request outgrows the model's context."`
 }
 
 // Limits are the bounds of a run.

@@ -436,9 +436,9 @@ func complaintAbout(err error, key string) string {
 	return ""
 }
 
-// Where a condition stands is known to the column, as far as it stands in the file
-// as it is (contract §2: config check names line and column).
-func TestTextPosition_Contract2(t *testing.T) {
+// Where a condition stands is known to the column, however it is written (contract §2:
+// config check names line and column).
+func TestPlace_Contract2(t *testing.T) {
 	c, err := config.Parse("toolcrib.yaml", []byte(`rules:
   - {name: plain, then: ask, when: args.x == 1}
   - {name: single, then: ask, when: 'args.x == "é"'}
@@ -465,12 +465,18 @@ func TestTextPosition_Contract2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]config.TextPosition{
-		"plain": {2, 36}, "single": {3, 38}, "double": {4, 38}, "block": {8, 7},
-		"escaped": {}, "doubled": {}, "folded": {}, "over": {}, "none": {},
+	want := map[string][2]int{
+		"plain": {2, 36}, "single": {3, 38}, "double": {4, 38}, "block": {9, 7},
+		"escaped": {11, 39}, "doubled": {12, 39}, "folded": {16, 7}, "over": {20, 11}, "none": {},
 	}
 	for i, r := range c.Rules {
-		if got := c.TextPosition(fmt.Sprintf("rules[%d].when", i)); got != want[r.Name] {
+		line := 1
+		if strings.HasPrefix(r.When, "\n") {
+			line = 2
+		}
+		got := [2]int{}
+		got[0], got[1] = c.Place(fmt.Sprintf("rules[%d].when", i), line, 1)
+		if got != want[r.Name] {
 			t.Errorf("%s: %+v, want %+v", r.Name, got, want[r.Name])
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/toolcrib/toolcrib/guard"
 )
 
 // Error is one thing that is wrong with a configuration. It holds no value that
@@ -63,28 +61,10 @@ func (e Errors) sorted() Errors {
 	return e
 }
 
-// didYouMean returns `; did you mean "x"?` for the name that is nearest to the
-// given one, or nothing if none is near.
-func didYouMean(name string, names []string) string {
-	near := guard.Nearest(name, names)
-	if near == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %q?", near)
-}
-
 // list joins names for a message, at most 20 of them.
 func list(names []string) string {
 	if len(names) > 20 {
 		return strings.Join(names[:20], ", ") + ", …"
 	}
 	return strings.Join(names, ", ")
-}
-
-// short quotes a word that a user wrote, cut to what a message can take.
-func short(word string) string {
-	if r := []rune(word); len(r) > 64 {
-		word = string(r[:64]) + "…"
-	}
-	return fmt.Sprintf("%q", word)
 }

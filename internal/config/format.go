@@ -15,6 +15,8 @@ import (
 
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/notify/address"
+	"github.com/toolcrib/toolcrib/internal/providers"
+	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
 // What names must look like, by the tag keys or format. A provider's name has no
@@ -47,6 +49,8 @@ func keyPattern(keys string) *regexp.Regexp {
 // error; "" = nothing. The text holds no references any more.
 func checkFormat(format, text string) string {
 	switch format {
+	case "provider":
+		return yamltree.OneOf(text, providers.Names(nil))
 	case "name":
 		return match(namePattern, text)
 	case "program":
@@ -95,7 +99,7 @@ func match(pattern *regexp.Regexp, text string) string {
 	if pattern.MatchString(text) {
 		return ""
 	}
-	return short(text) + " is no good name here: it must match " + pattern.String()
+	return yamltree.Quote(text) + " is no good name here: it must match " + pattern.String()
 }
 
 func checkWord(format, text string) string {
@@ -109,7 +113,7 @@ func checkWord(format, text string) string {
 	}
 	if format == "glob" {
 		if _, err := path.Match(text, "x"); err != nil {
-			return short(text) + " is no valid glob"
+			return yamltree.Quote(text) + " is no valid glob"
 		}
 	}
 	return ""

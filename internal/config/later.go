@@ -1,6 +1,10 @@
 package config
 
-import "reflect"
+import (
+	"reflect"
+
+	"github.com/toolcrib/toolcrib/internal/yamltree"
+)
 
 // Unsupported is a key that is set and checked, but that this version does not
 // act upon.
@@ -36,7 +40,7 @@ func (c *Config) Unsupported() []Unsupported {
 	add(!c.Bus.URL.IsEmpty(), Unsupported{Key: "bus.url", Message: "a bus of your own is" + not + "remove the key", Safety: true})
 	add(!c.Telemetry.OTLP.IsEmpty() || c.Telemetry.Content, Unsupported{Key: "telemetry", Message: "OpenTelemetry is" + not + "no traces are sent"})
 	for _, name := range c.AgentNames() {
-		at := joinKey("agents", name)
+		at := yamltree.JoinKey("agents", name)
 		add(c.Agents[name].MaxConcurrent > 0, Unsupported{Key: at + ".max_concurrent", Message: "a server is" + not + "runs of the command line are not counted"})
 		add(c.Agents[name].FindTools != def.Agents[DefaultAgent].FindTools, Unsupported{Key: at + ".find_tools", Message: "find_tools is" + not + "every offer is given whole"})
 	}
@@ -53,10 +57,7 @@ func (c *Config) Unsupported() []Unsupported {
 
 // changed reports whether a section says anything else than its default.
 func changed(section, def any) bool {
-	var a, b jsonShower
-	a.value(reflect.ValueOf(section))
-	b.value(reflect.ValueOf(def))
-	return a.out.String() != b.out.String()
+	return string(yamltree.AppendJSON(nil, shown(reflect.ValueOf(section)))) != string(yamltree.AppendJSON(nil, shown(reflect.ValueOf(def))))
 }
 
 // unsupportedShell adds what exec_shell does not act upon.

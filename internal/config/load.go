@@ -3,15 +3,12 @@ package config
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/standin"
+	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
 // FileName is the configuration's file name.
@@ -100,7 +97,7 @@ func Load(source Source, trusted func(path string, content []byte) error) (*Conf
 	}
 	data, err := ReadFile(source.Path)
 	if err != nil {
-		return nil, Errors{{File: source.Path, Message: reason(err)}}
+		return nil, Errors{{File: source.Path, Message: err.Error()}}
 	}
 	if source.NeedsTrust() {
 		if trusted == nil {
@@ -139,24 +136,27 @@ func Parse(file string, data []byte) (*Config, error) {
 }
 
 func parse(file, base string, data []byte) (*Config, error) {
+	root, errs := yamltree.Parse(data, limits())
 	d := newDecoder(file, base)
-	root, err := parseYAML(data)
-	if err != nil {
-		var syntax *syntaxError
-		if !errors.As(err, &syntax) {
-			return nil, Errors{{File: file, Line: 1, Message: err.Error()}}
-		}
-		return nil, Errors{{File: file, Line: syntax.line, Column: syntax.column, Message: syntax.message}}
+	d.Add(errs...)
+	c := &Config{file: file, base: base, nodes: d.nodes}
+	switch {
+	case root == nil:
+	case root.Kind == yamltree.Null:
+		d.Decode(&yamltree.Node{Kind: yamltree.Map, Line: root.Line}, c)
+	case root.Kind == yamltree.Map:
+		d.index(root)
+		d.Decode(root, c)
+	default:
+		d.Errorf(root, "must be a mapping of keys, not %s", root.Kind)
+		root = nil
 	}
-	if root.kind != kindNull && root.kind != kindDict {
-		return nil, Errors{{File: file, Line: root.line, Column: root.column, Message: fmt.Sprintf("must be a mapping of keys, not %s", root.kind)}}
+	if root != nil {
+		d.defaultAgent(c)
+		d.check(c)
 	}
-	c := &Config{file: file, base: base, positions: d.positions, columns: d.columns, texts: d.texts}
-	d.dict("", root, reflect.ValueOf(c).Elem())
-	d.defaultAgent(c)
-	d.check(c)
-	if len(d.errs) > 0 {
-		return nil, d.errs.sorted()
+	if len(d.Errors) > 0 {
+		return nil, d.errors()
 	}
 	return c, nil
 }
@@ -167,7 +167,7 @@ func (d *decoder) defaultAgent(c *Config) {
 		return
 	}
 	var agent Agent
-	d.absent("agents."+DefaultAgent, 1, reflect.ValueOf(&agent).Elem(), field{})
+	d.Absent("agents."+DefaultAgent, &agent)
 	c.Agents[DefaultAgent] = agent
 }
 
@@ -184,71 +184,36 @@ func (c *Config) Folder() string { return c.base }
 // Key paths are those of error messages: agents.default.tools, rules[0].then,
 // models["gpt-5.1"].price. A key that an entry leaves out is "default".
 func (c *Config) Position(path string) string {
-	line, ok := c.positions[path]
-	if !ok {
-		return "default"
+	if n := c.nodes[path]; n != nil {
+		return position(c.file, n.Line)
 	}
-	return position(c.file, line)
+	return "default"
+}
+
+// Place returns where in the file a character of the text of a key stands, by its line
+// and column in the text; 0 and 0 if that is not known. All count from 1.
+func (c *Config) Place(path string, line, column int) (fileLine, fileColumn int) {
+	if n := c.nodes[path]; n != nil {
+		return n.Place(line, column)
+	}
+	return 0, 0
 }
 
 // ErrorAt is an error about a key, with the place where it is written, if it is.
 func (c *Config) ErrorAt(path, message string) Error {
-	line := c.positions[path]
-	return Error{File: c.file, Line: line, Column: columnAt(c.columns, path, line), Key: path, Message: message}
+	e := Error{File: c.file, Key: path, Message: message}
+	if n := c.nodes[path]; n != nil {
+		e.Line, e.Column = n.Line, n.Column
+	}
+	return e
 }
 
 // IsSet reports whether the key is written in the file.
-func (c *Config) IsSet(path string) bool {
-	_, ok := c.positions[path]
-	return ok
-}
-
-var (
-	errDirectory = errors.New("is a directory, not a file")
-	errIrregular = errors.New("is not a regular file")
-	errTooLarge  = fmt.Errorf("is larger than %d bytes", MaxBytes)
-)
+func (c *Config) IsSet(path string) bool { return c.nodes[path] != nil }
 
 // ReadFile reads a regular file of at most [MaxBytes]. It never waits for a pipe
-// or a device.
-func ReadFile(file string) ([]byte, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|nonblock, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case info.IsDir():
-		return nil, errDirectory
-	case !info.Mode().IsRegular():
-		return nil, errIrregular
-	}
-	data, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > MaxBytes {
-		return nil, errTooLarge
-	}
-	return data, nil
-}
+// or a device. An error is in words that follow the file's name.
+func ReadFile(file string) ([]byte, error) { return safefile.Read(file, MaxBytes) }
 
-// reason puts an error of [ReadFile] into words that follow a file's name.
-func reason(err error) string {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "does not exist"
-	case errors.Is(err, fs.ErrPermission):
-		return "cannot be read: permission denied"
-	case errors.Is(err, errDirectory), errors.Is(err, errIrregular), errors.Is(err, errTooLarge):
-		return err.Error()
-	}
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return "cannot be read: " + pe.Err.Error()
-	}
-	return "cannot be read"
-}
+// JoinKey appends a key to a key path, as [Config.Position] reads it.
+func JoinKey(path, key string) string { return yamltree.JoinKey(path, key) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/providers"
+	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
 // Types of providers that are treated in their own way where models are used. The
@@ -126,7 +127,7 @@ func usualKey(t providers.Type, path string) Value {
 	if t.KeyVariable == "" {
 		return Value{}
 	}
-	return Value{raw: "${env:" + t.KeyVariable + "}", secret: "all", at: Error{Key: joinKey(path, "api_key")}}
+	return Value{raw: "${env:" + t.KeyVariable + "}", secret: "all", at: Error{Key: yamltree.JoinKey(path, "api_key")}}
 }
 
 func (c *Config) unknownProvider(name string) string {

@@ -6,78 +6,71 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/providers"
+	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
 // Schema returns the JSON Schema (2020-12) of the configuration file, made from
 // the same struct as the loader. The loader is stricter where names refer to one
 // another and where a text has a form of its own.
 func Schema() []byte {
-	root := structSchema(reflect.TypeFor[Config]())
-	doc := orderedObject{
+	var out bytes.Buffer
+	compact := yamltree.AppendJSON(nil, append(object{
 		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
 		{"title", "toolcrib.yaml"},
 		{"description", "Configuration of toolcrib. Every key has a default."},
-	}
-	compact, err := json.Marshal(append(doc, root...))
-	if err != nil {
-		panic(err) // made of constants; found by every test
-	}
-	var out bytes.Buffer
+	}, structSchema(reflect.TypeFor[Config]())...))
 	if err := json.Indent(&out, compact, "", "  "); err != nil {
-		panic(err)
+		panic(err) // made of constants; found by every test
 	}
 	out.WriteByte('\n')
 	return out.Bytes()
 }
 
+// schemaField is a field under whose tags a value is described.
+type schemaField struct{ yamltree.Field }
+
 // structSchema describes a mapping with known keys. A section that is null is as
 // if absent, so null is allowed for it.
-func structSchema(t reflect.Type) orderedObject {
-	var properties orderedObject
-	required := []string{}
-	for _, f := range fieldsOf(t) {
-		properties = append(properties, orderedField{f.key, f.schema()})
-		if f.required {
-			required = append(required, f.key)
+func structSchema(t reflect.Type) object {
+	var properties object
+	var required []string
+	for _, f := range yamltree.Fields(t) {
+		properties = append(properties, member{f.Key, schemaField{f}.schema()})
+		if f.Required {
+			required = append(required, f.Key)
 		}
 	}
-	typ := any([]string{"object", "null"})
+	out := object{{"type", []string{"object", "null"}}, {"properties", properties}, {"additionalProperties", false}}
 	if len(required) > 0 {
-		typ = "object"
-	}
-	out := orderedObject{{"type", typ}, {"properties", properties}, {"additionalProperties", false}}
-	if len(required) > 0 {
-		out = append(out, orderedField{"required", required})
+		out[0].value = "object"
+		out = append(out, member{"required", required})
 	}
 	return out
 }
 
-func (f field) schema() orderedObject {
-	out := f.typeSchema(f.typ)
-	if f.doc != "" {
-		out = append(orderedObject{{"description", f.doc}}, out...)
-	}
+func (f schemaField) schema() object {
+	out := append(object{{"description", f.Doc}}, f.typeSchema(f.Type)...)
 	if value, ok := f.defaultJSON(); ok {
-		out = append(out, orderedField{"default", value})
+		out = append(out, member{"default", value})
 	}
 	return out
 }
 
 // typeSchema describes a value of type t under the tags of f.
-func (f field) typeSchema(t reflect.Type) orderedObject {
+func (f schemaField) typeSchema(t reflect.Type) object {
 	switch t {
 	case reflect.TypeFor[Value]():
 		return f.textSchema()
 	case reflect.TypeFor[Duration]():
-		return f.orNull(orderedObject{{"type", []string{"string", "integer"}}, {"pattern", durationPattern}, {"minimum", 0}, {"maximum", 0}})
+		return f.orNull(object{{"type", []string{"string", "integer"}}, {"pattern", yamltree.DurationPattern}, {"minimum", 0}, {"maximum", 0}})
 	case reflect.TypeFor[JSON]():
-		return orderedObject{{"type", []string{"object", "null"}}}
-	case reflect.TypeFor[toolcrib.ToolChoice]():
-		name := orderedObject{{"type", "string"}, {"pattern", toolPattern.String()}}
-		return orderedObject{{"oneOf", []any{
-			orderedObject{{"enum", []string{toolcrib.ChoiceAuto, toolcrib.ChoiceNone, toolcrib.ChoiceRequired}}},
-			orderedObject{{"type", "object"}, {"properties", orderedObject{{"name", name}}}, {"required", []string{"name"}}, {"additionalProperties", false}},
+		return object{{"type", []string{"object", "null"}}}
+	case reflect.TypeFor[ToolChoice]():
+		name := object{{"type", "string"}, {"pattern", toolPattern.String()}}
+		return object{{"oneOf", []any{
+			object{{"enum", choiceModes}},
+			object{{"type", "object"}, {"properties", object{{"name", name}}}, {"required", []string{"name"}}, {"additionalProperties", false}},
 		}}}
 	}
 	switch t.Kind() {
@@ -86,114 +79,102 @@ func (f field) typeSchema(t reflect.Type) orderedObject {
 	case reflect.Struct:
 		return structSchema(t)
 	case reflect.Map:
-		inner := field{words: f.words, format: f.format}
-		return orderedObject{
+		return object{
 			{"type", []string{"object", "null"}},
-			{"propertyNames", orderedObject{{"pattern", keyPattern(f.keys).String()}}},
-			{"additionalProperties", inner.typeSchema(t.Elem())},
+			{"propertyNames", object{{"pattern", keyPattern(f.Keys).String()}}},
+			{"additionalProperties", schemaField{f.Inner()}.typeSchema(t.Elem())},
 		}
 	case reflect.Slice:
 		return f.listSchema(t)
 	case reflect.Bool:
-		return f.orNull(orderedObject{{"type", "boolean"}})
+		return f.orNull(object{{"type", "boolean"}})
 	case reflect.Int, reflect.Int64:
-		return f.orNull(f.bounds(orderedObject{{"type", "integer"}}))
+		return f.orNull(f.bounds(object{{"type", "integer"}}, "minimum", "maximum"))
 	case reflect.Float64:
-		return f.orNull(f.bounds(orderedObject{{"type", "number"}}))
+		return f.orNull(f.bounds(object{{"type", "number"}}, "minimum", "maximum"))
 	}
 	return f.textSchema()
 }
 
-func (f field) textSchema() orderedObject {
-	if f.enum != nil {
-		return orderedObject{{"enum", f.enum}}
+func (f schemaField) textSchema() object {
+	out := object{{"type", "string"}}
+	switch {
+	case f.Enum != nil:
+		return object{{"enum", f.Enum}}
+	case f.Format == "provider":
+		return object{{"enum", append([]string{""}, providers.Names(nil)...)}}
+	case f.Words:
+		out = object{{"type", []string{"string", "boolean", "number"}}}
 	}
-	out := orderedObject{{"type", "string"}}
-	if f.words {
-		out = orderedObject{{"type", []string{"string", "boolean", "number"}}}
-	}
-	switch f.format {
+	switch f.Format {
 	case "name":
-		out = append(out, orderedField{"pattern", namePattern.String()})
+		out = append(out, member{"pattern", namePattern.String()})
 	case "program":
-		out = append(out, orderedField{"pattern", programPattern.String()})
+		out = append(out, member{"pattern", programPattern.String()})
 	case "description":
-		out = append(out, orderedField{"maxLength", maxDescription})
+		out = append(out, member{"maxLength", maxDescription})
 	}
-	if f.min != "" {
-		out = append(out, orderedField{"minLength", 1})
+	if f.Min != "" {
+		out = append(out, member{"minLength", 1})
 	}
 	return out
 }
 
-func (f field) listSchema(t reflect.Type) orderedObject {
+func (f schemaField) listSchema(t reflect.Type) object {
 	typ := any([]string{"array", "null"})
-	if f.def != "[]" && f.def != "" && !f.null {
+	if f.Default != "[]" && f.Default != "" && !f.Null {
 		typ = "array"
 	}
-	inner := field{words: f.words, format: f.format, min: f.min}
-	items := inner.typeSchema(t.Elem())
-	if f.short != "" {
-		items = orderedObject{{"oneOf", []any{orderedObject{{"type", "string"}, {"minLength", 1}}, items}}}
+	items := schemaField{f.Inner()}.typeSchema(t.Elem())
+	if f.Short != "" {
+		items = object{{"oneOf", []any{object{{"type", "string"}, {"minLength", 1}}, items}}}
 	}
-	out := orderedObject{{"type", typ}, {"items", items}}
-	if _, most, _, ok := f.intBounds(); ok {
-		out = append(out, orderedField{"maxItems", most})
+	f.Min = ""
+	return f.bounds(object{{"type", typ}, {"items", items}}, "", "maxItems")
+}
+
+func (f schemaField) bounds(out object, least, most string) object {
+	if f.Min != "" {
+		out = append(out, member{least, json.Number(f.Min)})
+	}
+	if f.Max != "" {
+		out = append(out, member{most, json.Number(f.Max)})
 	}
 	return out
 }
 
-func (f field) bounds(out orderedObject) orderedObject {
-	if f.min != "" {
-		out = append(out, orderedField{"minimum", json.Number(f.min)})
-	}
-	if f.max != "" {
-		out = append(out, orderedField{"maximum", json.Number(f.max)})
-	}
-	return out
-}
-
-// orNull allows null where a pointer stands for a value that may be left open.
-func (f field) orNull(out orderedObject) orderedObject {
-	if !f.null {
+// orNull allows null where a pointer stands for a value that may be left open. The type
+// is the first member.
+func (f schemaField) orNull(out object) object {
+	if !f.Null {
 		return out
 	}
-	for i, member := range out {
-		if member.key != "type" {
-			continue
-		}
-		types, ok := member.value.([]string)
-		if !ok {
-			types = []string{member.value.(string)} //nolint:forcetypeassert // made above
-		}
-		out[i].value = append(slices.Clone(types), "null")
+	types, ok := out[0].value.([]string)
+	if !ok {
+		types = []string{out[0].value.(string)} //nolint:forcetypeassert // made above
 	}
+	out[0].value = append(slices.Clone(types), "null")
 	return out
 }
 
 // defaultJSON returns the default for the schema.
-func (f field) defaultJSON() (any, bool) {
-	if f.required {
-		return nil, false
-	}
-	if f.null && (!f.hasDef || f.def == "null") {
-		return nil, true
-	}
-	n := f.defaultNode()
-	if n == nil {
-		return nil, false
-	}
+func (f schemaField) defaultJSON() (any, bool) {
+	n := f.DefaultNode()
 	switch {
-	case n.kind == kindList:
-		items := make([]string, len(n.items))
-		for i, item := range n.items {
-			items[i] = item.text
+	case f.Required:
+		return nil, false
+	case n == nil:
+		return nil, f.Null
+	case n.Kind == yamltree.List:
+		items := make([]string, len(n.Items))
+		for i, item := range n.Items {
+			items[i] = item.Text
 		}
 		return items, true
-	case n.kind == kindBool:
-		return n.text == "true", true
-	case n.kind == kindNumber:
-		return json.Number(n.text), true
+	case n.Kind == yamltree.Bool:
+		return n.IsTrue(), true
+	case n.Kind == yamltree.Number:
+		return json.Number(n.Text), true
 	}
-	return n.text, true
+	return n.Text, true
 }

@@ -6,20 +6,147 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
 // Show prints the effective configuration as YAML: every key, defaults filled in,
 // paths absolute, secrets masked, references as they were written. Read again it
 // is the same configuration, but for what is masked, which is refused.
 func Show(c *Config) []byte {
-	s := shower{}
-	s.dict(reflect.ValueOf(c).Elem(), 0)
-	return s.out.Bytes()
+	var b bytes.Buffer
+	writeYAML(&b, shown(reflect.ValueOf(c).Elem()), "")
+	return b.Bytes()[1:] // without the line break before a mapping
+}
+
+// ShowJSON is [Show] as one JSON value: the same keys in the same order, with null where
+// Show writes null; durations are texts such as 30s.
+func ShowJSON(c *Config) (json.RawMessage, error) {
+	return json.RawMessage(yamltree.AppendJSON(nil, shown(reflect.ValueOf(c).Elem()))), nil
+}
+
+// object is a JSON object that keeps the order of its keys.
+type object []member
+
+type member struct {
+	key   string
+	value any
+}
+
+// MarshalJSON writes the keys in their order.
+func (o object) MarshalJSON() ([]byte, error) {
+	out := []byte{'{'}
+	for i, m := range o {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = yamltree.AppendJSON(append(yamltree.AppendJSON(out, m.key), ':'), m.value)
+	}
+	return append(out, '}'), nil
+}
+
+// word is a text that needs no quotes in YAML.
+type word string
+
+// shown turns a piece of the configuration into what is printed: objects, lists, texts,
+// words, numbers, and JSON as it was written, which is YAML too.
+func shown(v reflect.Value) any {
+	switch x := v.Interface().(type) {
+	case Value:
+		return x.shown()
+	case Duration:
+		return word(x.String())
+	case JSON:
+		if x == nil {
+			return nil
+		}
+		return json.RawMessage(x)
+	case ToolChoice:
+		if x.Mode == toolcrib.ChoiceName {
+			return json.RawMessage(yamltree.AppendJSON(nil, object{{"name", x.Name}}))
+		}
+		return word(x.Mode)
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return nil
+		}
+		return shown(v.Elem())
+	case reflect.Struct:
+		out := object{}
+		for _, f := range yamltree.Fields(v.Type()) {
+			out = append(out, member{f.Key, shown(v.Field(f.Index))})
+		}
+		return out
+	case reflect.Map:
+		out := object{}
+		for _, key := range sortedKeys(v) {
+			out = append(out, member{key, shown(v.MapIndex(reflect.ValueOf(key)))})
+		}
+		return out
+	case reflect.Slice:
+		if v.IsNil() {
+			return nil
+		}
+		out := make([]any, v.Len())
+		for i := range out {
+			out[i] = shown(v.Index(i))
+		}
+		return out
+	}
+	return v.Interface()
+}
+
+// writeYAML writes a value after its key, and ends the line.
+func writeYAML(b *bytes.Buffer, v any, indent string) {
+	switch x := v.(type) {
+	case object:
+		if len(x) > 0 {
+			b.WriteByte('\n')
+			for _, m := range x {
+				b.WriteString(indent + quote(m.key) + ":")
+				writeYAML(b, m.value, indent+"  ")
+			}
+			return
+		}
+	case []any:
+		if len(x) > 0 && isObject(x[0]) {
+			b.WriteByte('\n')
+			for _, item := range x {
+				var inner bytes.Buffer
+				writeYAML(&inner, item, indent+"  ")
+				b.WriteString(indent + "- " + strings.TrimLeft(inner.String(), "\n "))
+			}
+			return
+		}
+	}
+	b.WriteString(" " + inline(v) + "\n")
+}
+
+func isObject(v any) bool {
+	_, ok := v.(object)
+	return ok
+}
+
+// inline writes what fits on the line of its key.
+func inline(v any) string {
+	switch x := v.(type) {
+	case string:
+		return quote(x)
+	case word:
+		return string(x)
+	case []any:
+		items := make([]string, len(x))
+		for i := range x {
+			items[i] = inline(x[i])
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	}
+	return string(yamltree.AppendJSON(nil, v)) // JSON is YAML too
 }
 
 // Secrets returns the secrets that are written out in the configuration, so that
@@ -55,8 +182,8 @@ func walk(v reflect.Value, visit func(Value)) {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		for _, f := range fieldsOf(v.Type()) {
-			walk(v.Field(f.index), visit)
+		for _, f := range yamltree.Fields(v.Type()) {
+			walk(v.Field(f.Index), visit)
 		}
 	case reflect.Map:
 		for _, key := range sortedKeys(v) {
@@ -76,109 +203,6 @@ func sortedKeys(m reflect.Value) []string {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-type shower struct{ out bytes.Buffer }
-
-func (s *shower) key(name string, indent int) {
-	s.out.WriteString(strings.Repeat("  ", indent))
-	s.out.WriteString(quote(name))
-	s.out.WriteByte(':')
-}
-
-// dict writes the fields of a struct, a line each.
-func (s *shower) dict(v reflect.Value, indent int) {
-	for _, f := range fieldsOf(v.Type()) {
-		s.key(f.key, indent)
-		s.value(v.Field(f.index), indent)
-	}
-}
-
-// value writes a value after its key, and ends the line.
-func (s *shower) value(v reflect.Value, indent int) {
-	if text, ok := s.inline(v); ok {
-		s.out.WriteString(" " + text + "\n")
-		return
-	}
-	s.out.WriteByte('\n')
-	switch v.Kind() {
-	case reflect.Pointer:
-		s.dict(v.Elem(), indent+1)
-	case reflect.Struct:
-		s.dict(v, indent+1)
-	case reflect.Map:
-		for _, key := range sortedKeys(v) {
-			s.key(key, indent+1)
-			s.value(v.MapIndex(reflect.ValueOf(key)), indent+1)
-		}
-	case reflect.Slice: // of structs
-		for i := range v.Len() {
-			item := shower{}
-			item.dict(v.Index(i), indent+2)
-			s.out.WriteString(strings.Repeat("  ", indent+1) + "- " + strings.TrimLeft(item.out.String(), " "))
-		}
-	}
-}
-
-// inline returns what fits on the line of its key.
-func (s *shower) inline(v reflect.Value) (string, bool) {
-	switch x := v.Interface().(type) {
-	case Value:
-		return quote(x.shown()), true
-	case Duration:
-		return x.String(), true
-	case JSON:
-		return string(orNull(x)), true
-	case toolcrib.ToolChoice:
-		if x.Mode == toolcrib.ChoiceName {
-			return "{name: " + quote(x.Name) + "}", true
-		}
-		return x.Mode, true
-	}
-	switch v.Kind() {
-	case reflect.Pointer:
-		if v.IsNil() {
-			return "null", true
-		}
-		return s.inline(v.Elem())
-	case reflect.Map:
-		return "{}", v.Len() == 0
-	case reflect.Slice:
-		return s.inlineList(v)
-	case reflect.String:
-		return quote(v.String()), true
-	case reflect.Bool:
-		return strconv.FormatBool(v.Bool()), true
-	case reflect.Int, reflect.Int64:
-		return strconv.FormatInt(v.Int(), 10), true
-	case reflect.Float64:
-		return strconv.FormatFloat(v.Float(), 'f', -1, 64), true
-	}
-	return "", false
-}
-
-func (s *shower) inlineList(v reflect.Value) (string, bool) {
-	if v.IsNil() {
-		return "null", true
-	}
-	items := make([]string, v.Len())
-	for i := range items {
-		text, ok := s.inline(v.Index(i))
-		if !ok {
-			return "", false
-		}
-		items[i] = text
-	}
-	return "[" + strings.Join(items, ", ") + "]", true
-}
-
-// orNull keeps the JSON of a schema or of extra fields as it was written: JSON is
-// YAML too.
-func orNull(j JSON) []byte {
-	if j == nil {
-		return []byte("null")
-	}
-	return j
 }
 
 // shown returns the masked form, and a path as it takes effect.
@@ -212,11 +236,5 @@ func quote(text string) string {
 	if plain.MatchString(text) && !notText(text) {
 		return text
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(text); err != nil {
-		return strconv.Quote(text)
-	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return string(yamltree.AppendJSON(nil, text))
 }

@@ -263,7 +263,7 @@ func (v Value) file(name string) (string, error) {
 	}
 	data, err := ReadFile(file)
 	if err != nil {
-		return "", v.errorf("the file %s %s", name, reason(err))
+		return "", v.errorf("the file %s %v", name, err)
 	}
 	// A file's last line ends in a newline that belongs to no key.
 	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -47,4 +48,70 @@ func ReplaceFrom(path, prefix string, write func(w io.Writer) error) (err error)
 	}
 	_ = d.Sync() // not every file system knows it
 	return d.Close()
+}
+
+// What a file is that [Read] refuses.
+var (
+	ErrFolder    = errors.New("is a directory, not a file")
+	ErrIrregular = errors.New("is not a regular file")
+	ErrTooLarge  = errors.New("is larger than allowed")
+)
+
+// readError is an error of [Read] in words that follow the name of the file.
+type readError struct {
+	text  string
+	cause error
+}
+
+func (e *readError) Error() string { return e.text }
+func (e *readError) Unwrap() error { return e.cause }
+
+// Read reads a regular file of at most limit bytes. Symbolic links are followed. It never
+// waits for a pipe or a device. An error is in words that follow the name of the file,
+// such as "does not exist", and wraps its cause. What checks say of the open file, in
+// such words, is an error too.
+func Read(path string, limit int64, checks ...func(fs.FileInfo) error) ([]byte, error) {
+	data, err := read(path, limit, checks)
+	text := ""
+	var pe *fs.PathError
+	switch {
+	case err == nil:
+		return data, nil
+	case errors.Is(err, fs.ErrNotExist):
+		text = "does not exist"
+	case errors.Is(err, ErrTooLarge):
+		text = fmt.Sprintf("is larger than %d bytes", limit)
+	case errors.As(err, &pe):
+		text = "cannot be read: " + pe.Err.Error()
+	default:
+		return nil, err
+	}
+	return nil, &readError{text, err}
+}
+
+func read(path string, limit int64, checks []func(fs.FileInfo) error) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|NonBlock, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, ErrFolder
+	case !info.Mode().IsRegular():
+		return nil, ErrIrregular
+	}
+	for _, check := range checks {
+		if err := check(info); err != nil {
+			return nil, err
+		}
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = ErrTooLarge
+	}
+	return data, err
 }

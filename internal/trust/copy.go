@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -56,13 +55,8 @@ func (s Store) Kept(dir, name string) (c Copy, ok bool) {
 	if err != nil {
 		return Copy{}, false
 	}
-	f, err := os.OpenFile(s.copyPath(root, name), os.O_RDONLY|nonblock, 0)
-	if err != nil {
-		return Copy{}, false
-	}
-	defer f.Close() //nolint:errcheck // only read
-	data, err := io.ReadAll(io.LimitReader(f, maxCopy+1))
-	if err != nil || len(data) > maxCopy || json.Unmarshal(data, &c) != nil {
+	data, err := safefile.Read(s.copyPath(root, name), maxCopy)
+	if err != nil || json.Unmarshal(data, &c) != nil {
 		return Copy{}, false
 	}
 	return c, true

@@ -2,13 +2,7 @@
 
 package trust
 
-import (
-	"io/fs"
-	"syscall"
-)
-
-// nonblock keeps the opening of a pipe from waiting for its other end.
-const nonblock = syscall.O_NONBLOCK
+import "io/fs"
 
 // writableByOthers reports whether another user could have trusted something.
 func writableByOthers(info fs.FileInfo) bool { return info.Mode().Perm()&0o022 != 0 }

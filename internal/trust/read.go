@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/standin"
 )
 
@@ -23,44 +24,17 @@ const (
 	maxFolderDepth = 16
 )
 
-var (
-	errTooLarge  = fmt.Errorf("is larger than %d bytes", MaxFileBytes)
-	errTooMuch   = fmt.Errorf("holds more than %d files, %d bytes or %d levels", MaxFolderFiles, MaxFolderBytes, maxFolderDepth)
-	errIrregular = errors.New("is neither a regular file nor a folder")
-)
+var errTooMuch = fmt.Errorf("holds more than %d files, %d bytes or %d levels", MaxFolderFiles, MaxFolderBytes, maxFolderDepth)
 
 // Read reads a regular file of at most [MaxFileBytes] and returns it with its
 // hash. Symbolic links are followed: what counts is what is really read. It never
 // waits for a pipe or a device.
 func Read(file string) (content []byte, hash string, err error) {
-	content, err = readRegular(file, MaxFileBytes)
+	content, err = safefile.Read(file, MaxFileBytes)
 	if err != nil {
 		return nil, "", err
 	}
 	return content, hashOf(content), nil
-}
-
-func readRegular(file string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|nonblock, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errIrregular
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(data)) > limit {
-		return nil, errTooLarge
-	}
-	return data, nil
 }
 
 // Folder is the content of a folder as it was read at one time.
@@ -99,7 +73,7 @@ func (r *folderReader) read(dir, prefix string, depth int) error {
 	if depth > maxFolderDepth {
 		return errTooMuch
 	}
-	f, err := os.OpenFile(dir, os.O_RDONLY|nonblock, 0)
+	f, err := os.OpenFile(dir, os.O_RDONLY|safefile.NonBlock, 0)
 	if err != nil {
 		return err
 	}
@@ -132,8 +106,8 @@ func (r *folderReader) entry(dir, prefix, name string, depth int) error {
 	if info.IsDir() {
 		return r.read(whole, relative, depth+1)
 	}
-	data, err := readRegular(whole, MaxFolderBytes-r.bytes)
-	if errors.Is(err, errTooLarge) {
+	data, err := safefile.Read(whole, MaxFolderBytes-r.bytes)
+	if errors.Is(err, safefile.ErrTooLarge) {
 		return errTooMuch
 	}
 	if err != nil {
@@ -173,11 +147,14 @@ func look(dir, name string) File {
 
 // problem puts an error into words that follow the name of the file.
 func problem(err error) string {
+	var pe *fs.PathError
 	switch {
-	case errors.Is(err, errTooLarge), errors.Is(err, errTooMuch), errors.Is(err, errIrregular):
-		return err.Error()
 	case errors.Is(err, fs.ErrNotExist):
 		return "is a link to nothing, or holds one"
+	case errors.Is(err, safefile.ErrIrregular):
+		return "is neither a regular file nor a folder"
+	case errors.As(err, &pe) && pe == err:
+		return "cannot be read: " + pe.Err.Error()
 	}
-	return "cannot be read: " + plainCause(err).Error()
+	return err.Error()
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -94,26 +93,17 @@ func (s Store) read() (*record, error) {
 	if s.path == "" {
 		return empty, nil
 	}
-	f, err := os.OpenFile(s.path, os.O_RDONLY|nonblock, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return empty, nil
-	}
-	if err != nil {
-		return nil, s.broken("cannot be read: " + plainCause(err).Error())
-	}
-	defer f.Close()
-	info, err := f.Stat()
+	data, err := safefile.Read(s.path, maxRecordBytes, func(info fs.FileInfo) error {
+		if writableByOthers(info) {
+			return errors.New("can be written by other users; look at it, then run: chmod 600 " + ShellWord(s.path))
+		}
+		return nil
+	})
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return empty, nil
 	case err != nil:
-		return nil, s.broken("cannot be read: " + plainCause(err).Error())
-	case !info.Mode().IsRegular():
-		return nil, s.broken("is not a regular file")
-	case writableByOthers(info):
-		return nil, s.broken("can be written by other users; look at it, then run: chmod 600 " + ShellWord(s.path))
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxRecordBytes+1))
-	if err != nil || len(data) > maxRecordBytes {
-		return nil, s.broken("cannot be read, or is too large")
+		return nil, s.broken(err.Error())
 	}
 	return s.decode(data)
 }

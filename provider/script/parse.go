@@ -1,25 +1,20 @@
 package script
 
 import (
-	"bytes"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
-
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/deltas"
+	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
-const (
-	maxBytes = 1 << 20   // of a script
-	maxDepth = 64        // of nested objects and lists in arguments
-	maxDelay = time.Hour // of delay and retry_after
-)
+const maxBytes = 1 << 20 // of a script
+
+// limits of a script.
+var limits = yamltree.Limits{Bytes: maxBytes, Tokens: 200_000, Depth: 64}
 
 // reply is one entry of a script.
 type reply struct {
@@ -31,202 +26,127 @@ type reply struct {
 	retryAfter time.Duration
 }
 
-// document reads the nodes of one script; its errors name file, line and key.
-type document struct{ file string }
+// written is a reply as the file has it. A key without a value counts as not given.
+type written struct {
+	Text       string            `yaml:"text" null:"true"`
+	Thinking   string            `yaml:"thinking" null:"true"`
+	ToolCalls  []call            `yaml:"tool_calls" null:"true"`
+	Usage      *usage            `yaml:"usage"`
+	Delay      yamltree.Duration `yaml:"delay" null:"true" max:"1h"`
+	RetryAfter yamltree.Duration `yaml:"retry_after" null:"true" max:"1h"`
+	Error      string            `yaml:"error" null:"true" format:"class"`
+	Finish     string            `yaml:"finish" null:"true" enum:"stop|tool_calls|length|filtered|other"`
+}
 
-func (d document) errorf(n ast.Node, key, format string, args ...any) error {
-	at := d.file
-	if n != nil && n.GetToken() != nil {
-		at = fmt.Sprintf("%s:%d", d.file, n.GetToken().Position.Line)
+type call struct {
+	Name      string    `yaml:"name" required:"true" format:"name"`
+	ID        string    `yaml:"id" null:"true"`
+	Arguments arguments `yaml:"arguments" null:"true"`
+}
+
+type usage struct {
+	Input       int64 `yaml:"input" default:"0" min:"0"`
+	CachedInput int64 `yaml:"cached_input" default:"0" min:"0"`
+	Output      int64 `yaml:"output" default:"0" min:"0"`
+}
+
+// arguments are an object, as JSON, or a string as it is.
+type arguments []byte
+
+// DecodeYAML reads arguments.
+func (a *arguments) DecodeYAML(d *yamltree.Decoder, n *yamltree.Node, f yamltree.Field) {
+	switch n.Kind {
+	case yamltree.Text:
+		*a = arguments(n.Text)
+	case yamltree.Map:
+		(*yamltree.JSON)(a).DecodeYAML(d, n, f)
+	default:
+		d.Errorf(n, "must be a mapping, or a text that is sent as it is, not %s", n.Kind)
 	}
-	if key != "" {
-		at += ": " + key
+}
+
+// check says what is wrong with a text.
+func check(f yamltree.Field, text string) string {
+	switch {
+	case f.Format == "name" && text == "":
+		return "must not be empty"
+	case f.Format == "class":
+		return yamltree.OneOf(text, []string{
+			string(toolcrib.ErrAuth), string(toolcrib.ErrRateLimit), string(toolcrib.ErrOverloaded), string(toolcrib.ErrContextLength),
+			string(toolcrib.ErrBadRequest), string(toolcrib.ErrTimeout), string(toolcrib.ErrNetwork), string(toolcrib.ErrRefused),
+			string(toolcrib.ErrOther),
+		})
 	}
-	return fmt.Errorf("%s: %s", at, fmt.Sprintf(format, args...))
+	return ""
 }
 
 // parse reads a script. file is the name that its errors use.
 func parse(file string, source []byte) ([]reply, error) {
-	d := document{file}
-	if line := tooDeep(source); line > 0 {
-		return nil, fmt.Errorf("%s:%d: nested deeper than %d levels", file, line, maxDepth)
-	}
-	f, err := parser.ParseBytes(source, 0)
-	if err != nil {
-		return nil, d.syntax(err)
-	}
+	root, errs := yamltree.Parse(source, limits)
+	d := yamltree.Decoder{Check: check, Errors: errs}
+	var replies []reply
 	switch {
-	case len(f.Docs) > 1:
-		return nil, d.errorf(f.Docs[1].Body, "", "a script is one YAML document, not several")
-	case len(f.Docs) == 0 || f.Docs[0].Body == nil:
+	case root == nil:
+	case root.Kind == yamltree.Null:
 		return nil, fmt.Errorf("%s: a script is a list of replies; this one is empty", file)
-	}
-	list, ok := f.Docs[0].Body.(*ast.SequenceNode)
-	if !ok {
-		return nil, d.errorf(f.Docs[0].Body, "", "a script is a list of replies, not %s", kind(f.Docs[0].Body))
-	}
-	replies := make([]reply, 0, len(list.Values))
-	for i, n := range list.Values {
-		r, err := d.reply(n)
-		if err != nil {
-			return nil, err
+	case root.Kind != yamltree.List:
+		d.Errorf(root, "a script is a list of replies, not %s", root.Kind)
+	default:
+		for i, n := range root.Items {
+			r := read(&d, n)
+			r.number = i + 1
+			replies = append(replies, r)
 		}
-		r.number = i + 1
-		replies = append(replies, r)
 	}
-	return replies, nil
+	if len(d.Errors) == 0 {
+		return replies, nil
+	}
+	first := d.Errors[0]
+	_, key, _ := strings.Cut(first.Path, "]") // its line says which reply
+	if key = strings.TrimPrefix(key, "."); key != "" {
+		key += ": "
+	}
+	return nil, fmt.Errorf("%s:%d: %s%s", file, first.Line, key, first.Message)
 }
 
-// syntax turns an error of the YAML parser into one line with file and line.
-func (d document) syntax(err error) error {
-	var at yaml.Error
-	if errors.As(err, &at) && at.GetToken() != nil {
-		return fmt.Errorf("%s:%d: %s", d.file, at.GetToken().Position.Line, at.GetMessage())
+// read reads one entry of the list.
+func read(d *yamltree.Decoder, n *yamltree.Node) reply {
+	var w written
+	if d.Decode(n, &w); len(d.Errors) > 0 {
+		return reply{}
 	}
-	text, _, _ := strings.Cut(err.Error(), "\n")
-	return fmt.Errorf("%s: %s", d.file, text)
-}
-
-// reply reads one entry of the list.
-func (d document) reply(n ast.Node) (reply, error) {
-	var (
-		r              reply
-		text, thinking string
-		calls          []toolcrib.Part
-	)
-	err := d.fields(n, "reply", map[string]func(string, ast.Node) error{
-		"text":        d.text(&text),
-		"thinking":    d.text(&thinking),
-		"tool_calls":  func(key string, n ast.Node) (err error) { calls, err = d.calls(key, n); return err },
-		"usage":       func(key string, n ast.Node) error { return d.usage(key, n, &r.finish.Usage) },
-		"delay":       d.duration(&r.delay),
-		"retry_after": d.duration(&r.retryAfter),
-		"error":       func(key string, n ast.Node) (err error) { r.failure, err = d.class(key, n); return err },
-		"finish":      func(key string, n ast.Node) (err error) { r.finish.Reason, err = d.reason(key, n); return err },
-	})
-	if err != nil {
-		return reply{}, err
+	r := reply{
+		delay: w.Delay.Std(), failure: toolcrib.ErrorClass(w.Error), retryAfter: w.RetryAfter.Std(),
+		finish: toolcrib.Finish{Reason: toolcrib.FinishReason(w.Finish)},
 	}
 	switch {
-	case r.failure != "" && r.finish.Reason != "":
-		return reply{}, d.errorf(n, "finish", "a reply ends with finish or with error, not with both")
-	case r.retryAfter != 0 && r.failure == "":
-		return reply{}, d.errorf(n, "retry_after", "goes with error only")
+	case w.Error != "" && w.Finish != "":
+		d.Errorf(n, "a reply ends with finish or with error, not with both")
+	case w.RetryAfter != 0 && w.Error == "":
+		d.Errorf(n, "retry_after goes with error only")
+	case w.Usage != nil && w.Usage.CachedInput > w.Usage.Input:
+		d.Errorf(n, "usage.cached_input: %d is more than input (%d), of which it is a part", w.Usage.CachedInput, w.Usage.Input)
+	case w.Usage != nil:
+		r.finish.Usage = toolcrib.TokenUsage{
+			InputTokens: w.Usage.Input, CachedInputTokens: w.Usage.CachedInput, OutputTokens: w.Usage.Output, Reported: true,
+		}
 	}
 	r.message.Role = toolcrib.RoleAssistant
-	if thinking != "" {
-		r.message.Parts = append(r.message.Parts, toolcrib.Part{Thinking: &toolcrib.Thinking{Text: thinking}})
+	if w.Thinking != "" {
+		r.message.Parts = append(r.message.Parts, toolcrib.Part{Thinking: &toolcrib.Thinking{Text: w.Thinking}})
 	}
-	if text != "" {
-		r.message.Parts = append(r.message.Parts, toolcrib.Part{Text: text})
+	if w.Text != "" {
+		r.message.Parts = append(r.message.Parts, toolcrib.Part{Text: w.Text})
 	}
-	r.message.Parts = append(r.message.Parts, calls...)
+	for _, c := range w.ToolCalls {
+		made := &toolcrib.ToolCall{ID: c.ID, Name: c.Name, Arguments: []byte("{}")}
+		if c.Arguments != nil {
+			made.Arguments = json.RawMessage(c.Arguments)
+		}
+		r.message.Parts = append(r.message.Parts, toolcrib.Part{ToolCall: made})
+	}
 	if r.finish.Reason == "" {
 		r.finish.Reason = deltas.Reason(r.message)
 	}
-	return r, nil
-}
-
-func (d document) calls(key string, n ast.Node) ([]toolcrib.Part, error) {
-	list, ok := n.(*ast.SequenceNode)
-	if !ok {
-		return nil, d.errorf(n, key, "must be a list of calls, not %s", kind(n))
-	}
-	var parts []toolcrib.Part
-	for i, n := range list.Values {
-		call := toolcrib.ToolCall{Arguments: []byte("{}")}
-		item := fmt.Sprintf("%s[%d]", key, i)
-		err := d.fields(n, item, map[string]func(string, ast.Node) error{
-			"name":      d.text(&call.Name),
-			"id":        d.text(&call.ID),
-			"arguments": func(key string, n ast.Node) (err error) { call.Arguments, err = d.arguments(key, n); return err },
-		})
-		if err != nil {
-			return nil, err
-		}
-		if call.Name == "" {
-			return nil, d.errorf(n, item+".name", "missing: which tool is called?")
-		}
-		parts = append(parts, toolcrib.Part{ToolCall: &call})
-	}
-	return parts, nil
-}
-
-// arguments reads an object as JSON and a string as it is.
-func (d document) arguments(key string, n ast.Node) ([]byte, error) {
-	if text, ok := text(n); ok {
-		return []byte(text), nil
-	}
-	if _, ok := entries(n); !ok {
-		return nil, d.errorf(n, key, "must be an object, or a string that is sent as it is, not %s", kind(n))
-	}
-	var b bytes.Buffer
-	if err := d.json(&b, key, n, 0); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
-
-func (d document) usage(key string, n ast.Node, u *toolcrib.TokenUsage) error {
-	err := d.fields(n, key, map[string]func(string, ast.Node) error{
-		"input":        d.number(&u.InputTokens),
-		"cached_input": d.number(&u.CachedInputTokens),
-		"output":       d.number(&u.OutputTokens),
-	})
-	if err != nil {
-		return err
-	}
-	if u.CachedInputTokens > u.InputTokens {
-		return d.errorf(n, key+".cached_input", "%d is more than input (%d), of which it is a part", u.CachedInputTokens, u.InputTokens)
-	}
-	u.Reported = true
-	return nil
-}
-
-func (d document) class(key string, n ast.Node) (toolcrib.ErrorClass, error) {
-	name, _ := text(n)
-	switch c := toolcrib.ErrorClass(name); c {
-	case toolcrib.ErrAuth, toolcrib.ErrRateLimit, toolcrib.ErrOverloaded, toolcrib.ErrContextLength,
-		toolcrib.ErrBadRequest, toolcrib.ErrTimeout, toolcrib.ErrNetwork, toolcrib.ErrRefused, toolcrib.ErrOther:
-		return c, nil
-	}
-	return "", d.errorf(n, key, "unknown class %s; known are auth, rate_limit, overloaded, context_length, "+
-		"bad_request, timeout, network, refused, other", shown(n))
-}
-
-func (d document) reason(key string, n ast.Node) (toolcrib.FinishReason, error) {
-	name, _ := text(n)
-	switch r := toolcrib.FinishReason(name); r {
-	case toolcrib.FinishStop, toolcrib.FinishToolCalls, toolcrib.FinishLength, toolcrib.FinishFiltered, toolcrib.FinishOther:
-		return r, nil
-	}
-	return "", d.errorf(n, key, "unknown reason %s; known are stop, tool_calls, length, filtered, other", shown(n))
-}
-
-// tooDeep returns the first line on which brackets or list dashes nest so deeply
-// that the YAML parser would take very long over them; 0 = none. It only counts,
-// so brackets inside of texts count too; hence the wide margin.
-func tooDeep(source []byte) int {
-	const margin = 16
-	line, open, dashes, dashed := 1, 0, 0, true
-	for i, c := range source {
-		switch c {
-		case '\n':
-			line, dashes, dashed = line+1, 0, true
-			continue
-		case '[', '{':
-			open++
-		case ']', '}':
-			open = max(open-1, 0)
-		case '-', '?':
-			if dashed && i+1 < len(source) && source[i+1] == ' ' {
-				dashes++
-			}
-		}
-		if open > maxDepth*margin || dashes > maxDepth {
-			return line
-		}
-		dashed = dashed && (c == ' ' || c == '-' || c == '?')
-	}
-	return 0
+	return r
 }

@@ -29,16 +29,14 @@ package script
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"iter"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/deltas"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
 // Options says where the script is: in File or in Bytes, not both.
@@ -73,9 +71,6 @@ func New(o Options) (*Model, error) {
 	case o.Bytes == nil:
 		return nil, fmt.Errorf("provider %s: no script given: set file", m.name)
 	}
-	if len(o.Bytes) > maxBytes {
-		return nil, fmt.Errorf("provider %s: %w", m.name, m.tooLarge())
-	}
 	replies, err := parse(m.shown(), o.Bytes)
 	if err != nil {
 		return nil, fmt.Errorf("provider %s: %w", m.name, err)
@@ -98,19 +93,15 @@ func (m *Model) shown() string {
 	return m.file
 }
 
-func (m *Model) tooLarge() error {
-	return fmt.Errorf("%s: larger than %d bytes: a script must be shorter", m.shown(), maxBytes)
-}
-
 // load returns the script as it is now. A file that has not changed is not parsed
 // again; whether it has is known from its bytes, because times are too coarse.
 func (m *Model) load() ([]reply, error) {
 	if m.file == "" {
 		return m.script, nil
 	}
-	source, err := m.read()
+	source, err := safefile.Read(m.file, maxBytes)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the script %s %w", m.file, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,39 +114,6 @@ func (m *Model) load() ([]reply, error) {
 	}
 	m.source, m.script = source, replies
 	return replies, nil
-}
-
-func (m *Model) read() ([]byte, error) {
-	// A FIFO or device would block or never end; the check is for mistakes, not
-	// for attacks: the path stands in the user's own configuration.
-	info, err := os.Stat(m.file)
-	if err != nil {
-		return nil, m.unreadable(err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", m.file)
-	}
-	f, err := os.Open(m.file)
-	if err != nil {
-		return nil, m.unreadable(err)
-	}
-	defer f.Close() //nolint:errcheck // only read
-	source, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
-	if err != nil {
-		return nil, m.unreadable(err)
-	}
-	if len(source) > maxBytes {
-		return nil, m.tooLarge()
-	}
-	return source, nil
-}
-
-func (m *Model) unreadable(err error) error {
-	cause := err
-	if path := (*os.PathError)(nil); errors.As(err, &path) {
-		cause = path.Err
-	}
-	return fmt.Errorf("%s: cannot read the script: %w", m.file, cause)
 }
 
 // Stream plays the reply that the request is due. It fails with class other if

@@ -52,7 +52,7 @@ func TestScript_PlaysTheReplyThatTheAssistantMessagesCount(t *testing.T) {
 - thinking: "The person wants to see a file."
   text: "I look it up. "
   tool_calls:
-    - {name: read_file, arguments: {path: notes.txt, "a b": [1, 2.50, true, null, {z: 1, a: 2}], big: 123456789012345678901234567890, s: "12345678901234567890123", h: 0x1F}, id: call_a}
+    - {name: read_file, arguments: {path: notes.txt, "a b": [1, 2.50, true, null, {z: 1, a: 2}], big: 123456789012345678901234567890, s: "12345678901234567890123", 1: one}, id: call_a}
     - {name: raw, arguments: '{"path": '}
     - {name: none}
   usage: {input: 120, cached_input: 100, output: 12}
@@ -68,7 +68,7 @@ func TestScript_PlaysTheReplyThatTheAssistantMessagesCount(t *testing.T) {
 				{Thinking: &toolcrib.Thinking{Text: "The person wants to see a file."}},
 				{Text: "I look it up. "},
 				{ToolCall: &toolcrib.ToolCall{ID: "call_a", Name: "read_file", Arguments: []byte(
-					`{"path":"notes.txt","a b":[1,2.50,true,null,{"z":1,"a":2}],"big":123456789012345678901234567890,"s":"12345678901234567890123","h":31}`)}},
+					`{"path":"notes.txt","a b":[1,2.50,true,null,{"z":1,"a":2}],"big":123456789012345678901234567890,"s":"12345678901234567890123","1":"one"}`)}},
 				{ToolCall: &toolcrib.ToolCall{Name: "raw", Arguments: []byte(`{"path": `)}},
 				{ToolCall: &toolcrib.ToolCall{Name: "none", Arguments: []byte(`{}`)}},
 			}},
@@ -170,7 +170,7 @@ func TestScript_FileIsReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, step := range []struct{ write, want, fails string }{
-		{fails: "cannot read the script"},
+		{fails: "does not exist"},
 		{write: "- {text: first}\n", want: "first"},
 		{write: "- {text: other}\n", want: "other"}, // same size, maybe the same time
 		{write: "- {txt: other}\n", fails: file + ":1: txt: unknown key"},
@@ -200,37 +200,39 @@ func TestScript_BrokenScripts(t *testing.T) {
 	deep := "- tool_calls: [{name: x, arguments: {a: " + strings.Repeat("[", 70) + strings.Repeat("]", 70) + "}}]\n"
 	tests := []struct{ name, yaml, want string }{
 		{"empty", "", "script: a script is a list of replies; this one is empty"},
-		{"no list", "text: hi\n", "script:1: a script is a list of replies, not an object"},
-		{"two documents", "- {}\n---\n- {}\n", "script:3: a script is one YAML document, not several"},
+		{"no list", "text: hi\n", "script:1: a script is a list of replies, not a mapping"},
+		{"two documents", "- {}\n---\n- {}\n", "script:2: only one YAML document is allowed"},
 		{"syntax", "- {text: [}\n", "script:1: "},
 		{"unknown key", "- {}\n- text: hi\n  tols: []\n", "script:3: tols: unknown key"},
 		{"key twice", "- {text: a, text: b}\n", "script:1: "},
-		{"no object", "- hello\n", "script:1: reply: must be an object, not a string"},
-		{"number as text", "- {text: 42}\n", `script:1: text: must be a string, not the number 42; write it in quotes: "42"`},
-		{"list as text", "- text: [a]\n", "script:1: text: must be a string, not a list"},
-		{"calls no list", "- tool_calls: {name: x}\n", "script:1: tool_calls: must be a list of calls, not an object"},
-		{"call without name", "- tool_calls:\n  - {arguments: {}}\n", "script:2: tool_calls[0].name: missing: which tool is called?"},
+		{"no object", "- hello\n", "script:1: must be a mapping, not a text"},
+		{"number as text", "- {text: 42}\n", "script:1: text: must be a text, not a number; put it in quotes"},
+		{"list as text", "- text: [a]\n", "script:1: text: must be a text, not a list"},
+		{"calls no list", "- tool_calls: {name: x}\n", "script:1: tool_calls: must be a list, not a mapping"},
+		{"call without name", "- tool_calls:\n  - {arguments: {}}\n", "script:2: tool_calls[0].name: is required"},
+		{"call with an empty name", "- tool_calls: [{name: ''}]\n", "script:1: tool_calls[0].name: must not be empty"},
 		{"call key", "- tool_calls:\n  - {name: a}\n  - {name: x, args: {}}\n", "script:3: tool_calls[1].args: unknown key"},
-		{"arguments list", "- tool_calls: [{name: x, arguments: [1]}]\n", "arguments: must be an object, or a string"},
-		{"arguments nan", "- tool_calls: [{name: x, arguments: {a: .nan}}]\n", "tool_calls[0].arguments.a: the number .nan has no form in JSON"},
-		{"arguments key", "- tool_calls: [{name: x, arguments: {1: a}}]\n", `a key must be a string, not the number 1; write it in quotes: "1"`},
-		{"arguments deep", deep, "nested deeper than 64 levels"},
-		{"usage", "- usage: {input: -1}\n", "script:1: usage.input: must be a whole number from 0 to 9223372036854775807"},
-		{"usage float", "- usage: {input: 1.5}\n", "script:1: usage.input: must be a whole number, not the number 1.5"},
+		{"arguments list", "- tool_calls: [{name: x, arguments: [1]}]\n", "arguments: must be a mapping, or a text"},
+		{"arguments nan", "- tool_calls: [{name: x, arguments: {a: .nan}}]\n", "tool_calls[0].arguments.a: must be a plain decimal number"},
+		{"arguments hex", "- tool_calls: [{name: x, arguments: {a: 0x1F}}]\n", "tool_calls[0].arguments.a: must be a plain decimal number"},
+		{"arguments twice", "- tool_calls: [{name: x, arguments: {a: 1, a: 2}}]\n", `tool_calls[0].arguments.a: duplicate key "a"`},
+		{"arguments deep", deep, "nested deeper than 64"},
+		{"usage", "- usage: {input: -1}\n", "script:1: usage.input: must be at least 0"},
+		{"usage float", "- usage: {input: 1.5}\n", "script:1: usage.input: must be a whole number in plain digits"},
 		{"usage key", "- usage: {in: 1}\n", "script:1: usage.in: unknown key"},
-		{"usage cached", "- usage: {input: 1, cached_input: 2}\n", "script:1: usage.cached_input: 2 is more than input (1), of which it is a part"},
-		{"delay", "- {delay: soon}\n", `script:1: delay: must be a time such as 50ms or 2s, at most 1h0m0s, not "soon"`},
-		{"delay number", "- {delay: 50}\n", "not the number 50"},
-		{"delay long", "- {delay: 2h}\n", "at most 1h0m0s"},
-		{"error class", "- {}\n- {error: broken}\n", `script:2: error: unknown class "broken"; known are auth,`},
-		{"finish", "- {finish: done}\n", `script:1: finish: unknown reason "done"; known are stop,`},
+		{"usage cached", "- usage: {input: 1, cached_input: 2}\n", "usage.cached_input: 2 is more than input (1), of which it is a part"},
+		{"delay", "- {delay: soon}\n", "script:1: delay: must be a duration such as 30s, 15m, 72h or 90d"},
+		{"delay number", "- {delay: 50}\n", "delay: must be a duration with its unit"},
+		{"delay long", "- {delay: 2h}\n", "delay: must be at most 1h"},
+		{"error class", "- {}\n- {error: broken}\n", "script:2: error: must be one of auth,"},
+		{"finish", "- {finish: done}\n", "script:1: finish: must be one of stop,"},
 		{"finish and error", "- {finish: stop, error: auth}\n", "not with both"},
-		{"retry_after alone", "- {retry_after: 1s}\n", "retry_after: goes with error only"},
-		{"alias", "- &a {text: x}\n- *a\n", "an anchor or alias (write it out instead)"},
-		{"alias in arguments", "- tool_calls: [{name: x, arguments: {a: &b 1, c: *b}}]\n", "an anchor or alias"},
-		{"tag", "- {text: !!str 3}\n", "script:1: text: must be a string, not a tag"},
-		{"brackets", "- " + strings.Repeat("[", 2000), "script:1: nested deeper than"},
-		{"dashes", strings.Repeat("- ", 2000), "script:1: nested deeper than"},
+		{"retry_after alone", "- {retry_after: 1s}\n", "retry_after goes with error only"},
+		{"alias", "- &a {text: x}\n- *a\n", "anchors and aliases (& and *) are not allowed"},
+		{"alias in arguments", "- tool_calls: [{name: x, arguments: {a: &b 1, c: *b}}]\n", "anchors and aliases"},
+		{"tag", "- {text: !!str 3}\n", "script:1: tags are not allowed"},
+		{"brackets", "- " + strings.Repeat("[", 2000), "script:1: lists and mappings are nested deeper than"},
+		{"dashes", strings.Repeat("- ", 2000), "script:1: lists and mappings are nested deeper than"},
 		{"large", "- {text: " + strings.Repeat("x", 1<<20) + "}\n", "larger than 1048576 bytes"},
 	}
 	for _, tt := range tests {
@@ -257,7 +259,7 @@ func TestScript_Options(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Check(); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+	if err := m.Check(); err == nil || !strings.Contains(err.Error(), "is a directory, not a file") {
 		t.Errorf("a folder as script: %v", err)
 	}
 }

@@ -1,0 +1,307 @@
+package yamltree
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/toolcrib/toolcrib/guard"
+)
+
+// Decoder fills structs from nodes, as the tags of their fields say ([Field]), and
+// gathers every error on the way.
+type Decoder struct {
+	// Check says what is wrong with a text of a format, in the words of an error; "" =
+	// nothing. If nil, every text is right.
+	Check func(f Field, text string) string
+	// Keys returns what the keys of a mapping must match. If nil, they may be anything.
+	Keys func(keys string) *regexp.Regexp
+
+	// File and Folder are for types that read themselves: the file's name and folder.
+	File, Folder string
+
+	Errors []*Error
+	failed map[string]bool
+}
+
+// Decodable is a type that reads itself. It reports errors to d.
+type Decodable interface {
+	DecodeYAML(d *Decoder, n *Node, f Field)
+}
+
+// Failed reports whether there is an error about the key path.
+func (d *Decoder) Failed(path string) bool { return d.failed[path] }
+
+// Add adds an error.
+func (d *Decoder) Add(errs ...*Error) {
+	if d.failed == nil {
+		d.failed = map[string]bool{}
+	}
+	for _, e := range errs {
+		d.failed[e.Path] = true
+	}
+	d.Errors = append(d.Errors, errs...)
+}
+
+// Errorf adds an error about a node.
+func (d *Decoder) Errorf(n *Node, format string, args ...any) { d.Add(n.Errorf(format, args...)) }
+
+// Decode reads a mapping into a struct.
+func (d *Decoder) Decode(n *Node, into any) {
+	v := reflect.ValueOf(into).Elem()
+	d.value(n, v, Field{Type: v.Type()})
+}
+
+// value decodes n, which is present, into v.
+func (d *Decoder) value(n *Node, v reflect.Value, f Field) {
+	if n.Kind == Null {
+		d.null(n, v, f)
+		return
+	}
+	if own, ok := v.Addr().Interface().(Decodable); ok {
+		own.DecodeYAML(d, n, f)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		d.value(n, v.Elem(), f)
+	case reflect.Struct:
+		if f.Short != "" && n.Kind == Text {
+			value := *n
+			value.Path = JoinKey(n.Path, f.Short)
+			n = &Node{Kind: Map, Path: n.Path, Line: n.Line, Column: n.Column, Entries: []Entry{{f.Short, &value}}}
+		}
+		if d.want(n, Map) {
+			d.object(n, v)
+		}
+	case reflect.Map:
+		if d.want(n, Map) {
+			d.mapping(n, v, f)
+		}
+	case reflect.Slice:
+		if d.want(n, List) {
+			d.list(n, v, f)
+		}
+	case reflect.Bool:
+		if d.want(n, Bool) {
+			v.SetBool(n.IsTrue())
+		}
+	case reflect.Int, reflect.Int64:
+		d.whole(n, v, f)
+	case reflect.Float64:
+		d.float(n, v, f)
+	case reflect.String:
+		d.word(n, v, f)
+	default:
+		panic("yamltree: no decoder for " + v.Type().String()) // a mistake in the struct, found by every test
+	}
+}
+
+// null decodes an explicit null.
+func (d *Decoder) null(n *Node, v reflect.Value, f Field) {
+	_, own := v.Addr().Interface().(Decodable)
+	switch {
+	case f.Null:
+		v.SetZero()
+	case v.Kind() == reflect.Struct && !own:
+		d.object(&Node{Kind: Map, Path: n.Path, Line: n.Line, Column: n.Column}, v)
+	case v.Kind() == reflect.Map, v.Kind() == reflect.Slice && (f.Default == "[]" || f.Default == ""):
+		d.absent(n, v, f)
+	case v.Kind() == reflect.Slice:
+		d.Errorf(n, "must be a list, not null; write [] for none")
+	case f.HasDefault && f.Default == "":
+		d.Errorf(n, `must not be null; leave the key out, or write ""`)
+	default:
+		d.Errorf(n, "must not be null; leave the key out for the default")
+	}
+}
+
+func (d *Decoder) want(n *Node, k Kind) bool {
+	if n.Kind != k {
+		d.Errorf(n, "must be %s, not %s", k, n.Kind)
+	}
+	return n.Kind == k
+}
+
+// object decodes a mapping with known keys.
+func (d *Decoder) object(n *Node, v reflect.Value) {
+	fields := Fields(v.Type())
+	names := make([]string, len(fields))
+	for i := range fields {
+		names[i] = fields[i].Key
+	}
+	seen := make([]bool, len(fields))
+	for _, e := range n.Entries {
+		i := slices.Index(names, e.Key)
+		if i < 0 {
+			d.Errorf(e.Value, "unknown key %s%s", Quote(e.Key), DidYouMean(e.Key, names))
+			continue
+		}
+		seen[i] = true
+		d.value(e.Value, v.Field(fields[i].Index), fields[i])
+	}
+	for i, f := range fields {
+		if !seen[i] {
+			d.absent(n.child(f.Key), v.Field(f.Index), f)
+		}
+	}
+}
+
+// Absent gives a struct what counts where nothing is written, at a key path.
+func (d *Decoder) Absent(path string, into any) {
+	v := reflect.ValueOf(into).Elem()
+	d.absent(&Node{Path: path, Line: 1, Default: true}, v, Field{Type: v.Type()})
+}
+
+// absent gives v what counts where nothing is written for n.
+func (d *Decoder) absent(n *Node, v reflect.Value, f Field) {
+	if f.Required {
+		d.Errorf(n, "is required")
+		return
+	}
+	if written := f.DefaultNode(); written != nil {
+		written.Path, written.Line, written.Column = n.Path, n.Line, n.Column
+		d.value(written, v, f)
+		return
+	}
+	switch _, own := v.Addr().Interface().(Decodable); {
+	case own:
+	case v.Kind() == reflect.Struct:
+		d.object(&Node{Kind: Map, Path: n.Path, Line: n.Line, Column: n.Column, Default: true}, v)
+	case v.Kind() == reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+	case v.Kind() == reflect.Slice && !f.Null:
+		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+	}
+}
+
+// mapping decodes a mapping whose keys are names.
+func (d *Decoder) mapping(n *Node, v reflect.Value, f Field) {
+	v.Set(reflect.MakeMapWithSize(v.Type(), len(n.Entries)))
+	inner := f.Inner()
+	for _, e := range n.Entries {
+		if d.Keys != nil {
+			if pattern := d.Keys(f.Keys); !pattern.MatchString(e.Key) {
+				d.Errorf(e.Value, "%s is no good name here: it must match %s", Quote(e.Key), pattern)
+				continue
+			}
+		}
+		item := reflect.New(inner.Type).Elem()
+		d.value(e.Value, item, inner)
+		v.SetMapIndex(reflect.ValueOf(e.Key), item)
+	}
+}
+
+func (d *Decoder) list(n *Node, v reflect.Value, f Field) {
+	if most, err := strconv.Atoi(f.Max); err == nil && len(n.Items) > most {
+		d.Errorf(n, "must have at most %d entries", most)
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(n.Items), len(n.Items)))
+	inner := f.Inner()
+	for i, item := range n.Items {
+		if n.Default {
+			item.Path = JoinIndex(n.Path, i)
+		}
+		d.value(item, v.Index(i), inner)
+	}
+}
+
+// IsTrue reports whether a node of kind Bool is true.
+func (n *Node) IsTrue() bool { return n.Text == "true" || n.Text == "True" || n.Text == "TRUE" }
+
+// wholeNumber is what counts as a whole number: no 0x, 0o, leading zeros or 1_000,
+// which YAML's versions read differently.
+var wholeNumber = regexp.MustCompile(`^[+-]?(0|[1-9][0-9]*)$`)
+
+func (d *Decoder) whole(n *Node, v reflect.Value, f Field) {
+	number, err := strconv.ParseInt(n.Text, 10, 64)
+	lo, errLo := strconv.ParseInt(f.Min, 10, 64)
+	hi, errHi := strconv.ParseInt(f.Max, 10, 64)
+	switch {
+	case n.Kind != Number:
+		d.Errorf(n, "must be a whole number, not %s", n.Kind)
+	case err != nil || !wholeNumber.MatchString(n.Text):
+		d.Errorf(n, "must be a whole number in plain digits")
+	case errLo == nil && number < lo:
+		d.Errorf(n, "must be at least %d", lo)
+	case errHi == nil && number > hi:
+		d.Errorf(n, "must be at most %d", hi)
+	default:
+		v.SetInt(number)
+	}
+}
+
+func (d *Decoder) float(n *Node, v reflect.Value, f Field) {
+	number, err := strconv.ParseFloat(n.Text, 64)
+	lo, errLo := strconv.ParseFloat(f.Min, 64)
+	hi, errHi := strconv.ParseFloat(f.Max, 64)
+	switch {
+	case n.Kind != Number:
+		d.Errorf(n, "must be a number, not %s", n.Kind)
+	case err != nil || !PlainNumber.MatchString(n.Text) || math.IsInf(number, 0):
+		d.Errorf(n, "must be a plain decimal number")
+	case errLo == nil && number < lo:
+		d.Errorf(n, "must be at least %s", f.Min)
+	case errHi == nil && number > hi:
+		d.Errorf(n, "must be at most %s", f.Max)
+	default:
+		v.SetFloat(number)
+	}
+}
+
+// word decodes a text that stands for itself: a name, a word of a list, a glob.
+func (d *Decoder) word(n *Node, v reflect.Value, f Field) {
+	if !d.IsText(n, f) {
+		return
+	}
+	switch {
+	case f.Enum != nil:
+		if problem := OneOf(n.Text, f.Enum); problem != "" {
+			d.Errorf(n, "%s", problem)
+			return
+		}
+	// An empty default is how a key says "none"; a list never has such an entry.
+	case n.Text == "" && f.HasDefault && f.Default == "", d.Check == nil:
+	default:
+		if problem := d.Check(f, n.Text); problem != "" {
+			d.Errorf(n, "%s", problem)
+			return
+		}
+	}
+	v.SetString(n.Text)
+}
+
+// OneOf says that a word is none of those that it may be; "" = it is.
+func OneOf(word string, words []string) string {
+	if slices.Contains(words, word) {
+		return ""
+	}
+	return fmt.Sprintf("must be one of %s, not %s%s", choices(words), Quote(word), DidYouMean(word, words))
+}
+
+// DidYouMean returns `; did you mean "x"?` for the name that is nearest to the given
+// one, or nothing if none is near.
+func DidYouMean(name string, names []string) string {
+	if near := guard.Nearest(name, names); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	return ""
+}
+
+// IsText reports whether n can be read as a text, and adds an error if not.
+func (d *Decoder) IsText(n *Node, f Field) bool {
+	switch {
+	case n.Kind == Text, n.IsScalar() && (f.Words || n.Default):
+		return true
+	case n.IsScalar():
+		d.Errorf(n, "must be a text, not %s; put it in quotes", n.Kind)
+	default:
+		d.Errorf(n, "must be a text, not %s", n.Kind)
+	}
+	return false
+}

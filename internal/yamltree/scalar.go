@@ -1,0 +1,169 @@
+package yamltree
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Duration is a time span of whole milliseconds, written like 30s, 15m, 72h or 90d (a
+// day is 24 h), or as the number 0.
+type Duration time.Duration
+
+// DurationPattern is what a duration looks like.
+const DurationPattern = `^(0|[0-9]+d([0-9]+(\.[0-9]+)?(h|m|s|ms))*|([0-9]+(\.[0-9]+)?(h|m|s|ms))+)$`
+
+var durationText = regexp.MustCompile(DurationPattern)
+
+// Std returns the duration as the standard library has it.
+func (d Duration) Std() time.Duration { return time.Duration(d) }
+
+// String returns the form that is written in a file.
+func (d Duration) String() string {
+	if d == 0 {
+		return "0"
+	}
+	text, rest := "", d.Std()
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}} {
+		n := rest / unit.size
+		if n == 0 || unit.name == "d" && n < 4 { // 72h stays 72h
+			continue
+		}
+		text += strconv.FormatInt(int64(n), 10) + unit.name
+		rest -= n * unit.size
+	}
+	return text
+}
+
+// orZero ends what is said of a bad duration where 0 is a good one.
+const orZero = ", or 0"
+
+func parseDuration(text string) (Duration, error) {
+	if text == "0" {
+		return 0, nil
+	}
+	if len(text) > 32 || !durationText.MatchString(text) {
+		return 0, errors.New("must be a duration such as 30s, 15m, 72h or 90d" + orZero)
+	}
+	var total time.Duration
+	if days, rest, ok := strings.Cut(text, "d"); ok {
+		n, err := strconv.ParseInt(days, 10, 32)
+		if err != nil || n > int64(math.MaxInt64/(24*time.Hour)) {
+			return 0, errors.New("is too long")
+		}
+		total, text = time.Duration(n)*24*time.Hour, rest
+	}
+	if text != "" {
+		rest, err := time.ParseDuration(text)
+		if err != nil || total+rest < total {
+			return 0, errors.New("is too long")
+		}
+		total += rest
+	}
+	if total%time.Millisecond != 0 {
+		return 0, errors.New("must be whole milliseconds")
+	}
+	return Duration(total), nil
+}
+
+// DecodeYAML reads a duration.
+func (d *Duration) DecodeYAML(dec *Decoder, n *Node, f Field) {
+	lo, errLo := parseDuration(f.Min)
+	hi, errHi := parseDuration(f.Max)
+	span, err := parseDuration(n.Text)
+	switch {
+	case n.Kind == Number && n.Text != "0":
+		dec.Errorf(n, "must be a duration with its unit, such as 30s, 15m, 72h or 90d")
+	case n.Kind != Number && n.Kind != Text:
+		dec.Errorf(n, "must be a duration such as 30s, 15m, 72h or 90d, not %s", n.Kind)
+	case err != nil && errLo == nil && lo > 0:
+		dec.Errorf(n, "%s", strings.TrimSuffix(err.Error(), orZero))
+	case err != nil:
+		dec.Errorf(n, "%s", err)
+	case errLo == nil && span < lo:
+		dec.Errorf(n, "must be at least %s", f.Min)
+	case errHi == nil && span > hi:
+		dec.Errorf(n, "must be at most %s", f.Max)
+	default:
+		*d = span
+	}
+}
+
+// JSON is a JSON object as it was written, keys in their order; nil = null.
+type JSON json.RawMessage
+
+// DecodeYAML reads a mapping. What d.Check says of it as JSON is an error.
+func (j *JSON) DecodeYAML(d *Decoder, n *Node, f Field) {
+	if !d.want(n, Map) {
+		return
+	}
+	var b bytes.Buffer
+	before := len(d.Errors)
+	if d.writeJSON(&b, n); len(d.Errors) > before {
+		return
+	}
+	if d.Check != nil {
+		if problem := d.Check(f, b.String()); problem != "" {
+			d.Errorf(n, "%s", problem)
+			return
+		}
+	}
+	*j = b.Bytes()
+}
+
+// writeJSON writes a node as JSON, keys and numbers as they are written.
+func (d *Decoder) writeJSON(b *bytes.Buffer, n *Node) {
+	switch n.Kind {
+	case Null:
+		b.WriteString("null")
+	case Bool:
+		b.WriteString(strconv.FormatBool(n.IsTrue()))
+	case Text:
+		b.Write(AppendJSON(nil, n.Text))
+	case Number:
+		if !PlainNumber.MatchString(n.Text) {
+			d.Errorf(n, "must be a plain decimal number; put it in quotes if it is a text")
+		}
+		b.WriteString(strings.TrimPrefix(n.Text, "+"))
+	case List:
+		b.WriteByte('[')
+		for i, item := range n.Items {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			d.writeJSON(b, item)
+		}
+		b.WriteByte(']')
+	case Map:
+		b.WriteByte('{')
+		for i, e := range n.Entries {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.Write(AppendJSON(nil, e.Key))
+			b.WriteByte(':')
+			d.writeJSON(b, e.Value)
+		}
+		b.WriteByte('}')
+	}
+}
+
+// AppendJSON appends what encoding/json writes, but for <, > and &, which stay readable.
+// A value that has no form in JSON is null.
+func AppendJSON(out []byte, v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if e.Encode(v) != nil {
+		return append(out, "null"...)
+	}
+	return append(out, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
+}

@@ -1,5 +1,0 @@
-//go:build !unix
-
-package skill
-
-const nonBlocking = 0
