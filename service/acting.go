@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"sync"
 	"time"
 
@@ -76,7 +75,7 @@ func (s *Service) tellUnadded(ctx context.Context, name string) error {
 		return err
 	}
 	var names []string
-	for u, err := range EachUser(ctx, s.store.Access()) {
+	for u, err := range s.eachUser(ctx) {
 		if err != nil {
 			return err
 		}
@@ -95,28 +94,6 @@ func (s *Service) tellUnadded(ctx context.Context, name string) error {
 	return nil
 }
 
-// EachUser yields all users who were not removed, by their names.
-func EachUser(ctx context.Context, users access.Users) iter.Seq2[access.User, error] {
-	return func(yield func(access.User, error) bool) {
-		for after := ""; ; {
-			page, err := users.Users(ctx, after, access.MaxPage)
-			if err != nil {
-				yield(access.User{}, err)
-				return
-			}
-			for _, u := range page {
-				if !yield(u, nil) {
-					return
-				}
-				after = u.Name
-			}
-			if len(page) < access.MaxPage {
-				return
-			}
-		}
-	}
-}
-
 // ActBy is whom an access token acts for, within its scope; self presents it. By a token
 // nobody is an administrator, or has a role such as approver, outside of the gate:
 // neither does it change anything, nor does it see what belongs to others.
@@ -124,7 +101,7 @@ func (s *Service) ActBy(ctx context.Context, self, token string) (who toolcrib.P
 	if err := s.OpenToRead(ctx); err != nil {
 		return who, err
 	}
-	c, err := s.Verified(ctx, token)
+	c, err := s.verified(ctx, token)
 	if err != nil {
 		return who, err
 	}
@@ -145,9 +122,9 @@ func (s *Service) ActBy(ctx context.Context, self, token string) (who toolcrib.P
 	return who, err
 }
 
-// Verified returns the claims of a token that is good now.
-func (s *Service) Verified(ctx context.Context, text string) (access.Claims, error) {
-	signer, err := s.Signer()
+// verified returns the claims of a token that is good now.
+func (s *Service) verified(ctx context.Context, text string) (access.Claims, error) {
+	signer, err := s.signer()
 	if err != nil {
 		return access.Claims{}, err
 	}
@@ -161,9 +138,9 @@ func (s *Service) Verified(ctx context.Context, text string) (access.Claims, err
 	return v.Verify(ctx, text)
 }
 
-// Signer signs tokens with a key that comes from those of the data folder, which are
+// signer signs tokens with a key that comes from those of the data folder, which are
 // made with the database.
-func (s *Service) Signer() (*access.Signer, error) {
+func (s *Service) signer() (*access.Signer, error) {
 	keys, err := s.Keys()
 	if err != nil {
 		return nil, err

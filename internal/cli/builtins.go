@@ -33,7 +33,7 @@ func (a *app) builtIn(
 		Version: version.Version(), Started: a.started, Data: storeFacts(s), Details: a.details(c, s),
 		Logs: a.logs(c), Mask: func(text string) string { return a.mask().Mask(text) },
 		Memory:    memory.NewFiles(filepath.Join(data, memoryFolder), memory.Limits{}),
-		Databases: a.sqlDatabases(c), Directory: directoryOf{s},
+		Databases: a.sqlDatabases(c), Directory: a.service.Directory(),
 		Agents: callableAgents(c), Shell: command != nil, Results: s, Untrusted: untrustedResult(ctx, s),
 		Skills: skillsOf.set, SkillVariables: skillsOf.vars,
 	})

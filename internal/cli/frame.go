@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -209,3 +211,13 @@ func (c *counted) Write(p []byte) (int, error) {
 	c.tell(c.bytes)
 	return n, err
 }
+
+// completeFlag completes a flag as an argument is.
+func completeFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
+	// The flag was just made, so this cannot fail.
+	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, text string) ([]string, cobra.ShellCompDirective) {
+		return complete(cmd, nil, text)
+	})
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -3,9 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
-	"iter"
 	"os"
 	"slices"
 
@@ -14,11 +12,8 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/access/standing"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/service"
-	"github.com/toolcrib/toolcrib/store/sqlite"
-	"github.com/toolcrib/toolcrib/tool/directory"
 )
 
 // acting is whom the command acts for, found out once.
@@ -141,16 +136,6 @@ func (a *app) tokenFrom(in io.Reader) (string, error) {
 	return text, nil
 }
 
-// sameToken refuses to go on with a run by a token that it was not started by: nothing
-// would hold it to the token's scope.
-func sameToken(who toolcrib.Principal, s *agent.State) error {
-	if who.Token != "" && s.Start.Principal.Token != who.Token {
-		return toolcrib.Errorf(toolcrib.CodeScopeInsufficient,
-			"run %s was not started by this access token, so it would continue without its scope; resume it without the token", s.Run)
-	}
-	return nil
-}
-
 // administering is the administrator who acts, or an error.
 func (a *app) administering(ctx context.Context) (toolcrib.Principal, error) {
 	who, err := a.principal(ctx)
@@ -167,60 +152,4 @@ func (a *app) administrator(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return nameOf(who), nil
-}
-
-// directoryOf is the directory as tools list it.
-type directoryOf struct{ store *sqlite.Store }
-
-// Users implements [directory.Directory].
-func (d directoryOf) Users(ctx context.Context) iter.Seq2[directory.User, error] {
-	return func(yield func(directory.User, error) bool) {
-		for u, err := range service.EachUser(ctx, d.store.Access()) {
-			shown := directory.User{
-				Name: u.Name, DisplayName: u.Display, Email: u.Email, Admin: u.Admin, Roles: u.Roles, Groups: u.Groups,
-				Grants: u.Grants, Trust: u.Trust, Disabled: u.Disabled, Removed: u.Removed, Created: u.Created,
-			}
-			if !yield(shown, err) {
-				return
-			}
-		}
-	}
-}
-
-// Groups implements [directory.Directory].
-func (d directoryOf) Groups(ctx context.Context) iter.Seq2[directory.UserGroup, error] {
-	return func(yield func(directory.UserGroup, error) bool) {
-		members, err := membersOf(ctx, d.store.Access())
-		if err != nil {
-			yield(directory.UserGroup{}, err)
-			return
-		}
-		groups, err := d.store.Access().Groups(ctx)
-		if err != nil {
-			yield(directory.UserGroup{}, err)
-			return
-		}
-		for _, g := range groups {
-			shown := directory.UserGroup{
-				Name: g.Name, Description: g.Description, Roles: g.Roles, Grants: g.Grants, Members: members[g.Name], Disabled: g.Disabled,
-			}
-			if !yield(shown, nil) {
-				return
-			}
-		}
-	}
-}
-
-// membersOf counts the members of each group.
-func membersOf(ctx context.Context, users access.Users) (map[string]int, error) {
-	members := map[string]int{}
-	for u, err := range service.EachUser(ctx, users) {
-		if err != nil {
-			return nil, fmt.Errorf("the members of groups: %w", err)
-		}
-		for _, name := range u.Groups {
-			members[name]++
-		}
-	}
-	return members, nil
 }

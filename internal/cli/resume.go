@@ -154,7 +154,7 @@ func (a *app) resume(ctx context.Context, rec store.RunRecord, f *runFlags) erro
 	if state.Ended() {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) has ended; there is nothing to go on with", rec.ID, state.Status)
 	}
-	if err := sameToken(who, state); err != nil {
+	if err := service.SameToken(who, state); err != nil {
 		return err
 	}
 	approve, err := a.resumeApproval(state, f)

@@ -1,26 +1,26 @@
 package cli
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
-	"slices"
+	"io"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 func (a *app) tokensCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return parent(&cobra.Command{
 		Use:   "tokens",
 		Short: "Access tokens: signed, for a user, within a scope",
 		Long: "Access tokens are signed, belong to a user, and are good for a time, for some agents and tools, and for so many calls. " +
@@ -30,72 +30,13 @@ toolcrib --token-file token.txt tools explain
 toolcrib tokens list
 toolcrib tokens check < token.txt
 toolcrib tokens revoke tok_4XQ`,
-		Args: cobra.ArbitraryArgs,
-		RunE: group,
-	}
-	cmd.AddCommand(a.tokensCreateCommand(), a.tokensListCommand(), a.tokensRevokeCommand(), a.tokensCheckCommand())
-	return cmd
+	}, a.tokensCreateCommand(), a.tokensListCommand(), a.tokensRevokeCommand(), a.tokensCheckCommand())
 }
 
-// The states of a token.
-const (
-	tokenGood    = "good"
-	tokenNotYet  = "not_yet"
-	tokenExpired = "expired"
-	tokenRevoked = "revoked"
-)
-
-// tokenView is a token as --json shows it. The token itself is kept nowhere.
-type tokenView struct {
-	Token     string       `json:"token,omitempty"` // only of a new one
-	ID        string       `json:"id"`
-	User      string       `json:"user"` // * = whoever carries it
-	Label     string       `json:"label,omitempty"`
-	State     string       `json:"state"` // good | not_yet | expired | revoked
-	Scope     access.Scope `json:"scope"`
-	IssuedBy  string       `json:"issued_by"`
-	Via       string       `json:"issued_via"`
-	IssuedAt  time.Time    `json:"issued_at"`
-	NotBefore time.Time    `json:"not_before"`
-	Expires   time.Time    `json:"expires_at"`
-	Revoked   time.Time    `json:"revoked_at,omitzero"`
-	RevokedBy string       `json:"revoked_by,omitempty"`
-	// How many calls are left; null = no limit.
-	CallsLeft  *int64 `json:"calls_left"`
-	MinuteLeft *int64 `json:"calls_left_this_minute"`
-}
-
-func (a *app) tokenView(ctx context.Context, s *sqlite.Store, t access.Issued) (tokenView, error) {
-	c, now := &t.Claims, a.service.Now()
-	v := tokenView{
-		ID: c.ID, User: c.Subject, Label: t.Label, State: tokenGood, Scope: c.Scope, IssuedBy: t.IssuedBy, Via: c.Via,
-		IssuedAt: c.IssuedAt.Time(), NotBefore: c.NotBefore.Time(), Expires: c.Expires.Time(), Revoked: t.Revoked, RevokedBy: t.RevokedBy,
-	}
-	switch {
-	case !t.Revoked.IsZero():
-		v.State = tokenRevoked
-	case !now.Before(v.Expires):
-		v.State = tokenExpired
-	case c.InTime(now) != nil:
-		v.State = tokenNotYet
-	}
-	left, err := s.Access().Left(ctx, c.ID, c.Limits(), now)
-	if err != nil {
-		return v, err
-	}
-	if left.Limits.Total > 0 {
-		v.CallsLeft = &left.Total
-	}
-	if left.Limits.PerMinute > 0 {
-		v.MinuteLeft = &left.Minute
-	}
-	return v, nil
-}
-
-// goodFor tells what a token may be used for, in one text.
-func (v *tokenView) goodFor() string {
-	who := "for " + v.User
-	if v.User == access.Bearer {
+// goodFor says what a token may be used for, in one text.
+func goodFor(t *service.Token) string {
+	who := "for " + t.User
+	if t.User == access.Bearer {
 		who = "for whoever carries it"
 	}
 	parts := []string{who}
@@ -108,12 +49,12 @@ func (v *tokenView) goodFor() string {
 			parts = append(parts, what+" "+strings.Join(names, ", "))
 		}
 	}
-	list("agents", v.Scope.Agents)
-	list("tools", v.Scope.Tools)
-	list("capabilities", v.Scope.Capabilities)
-	for _, name := range sortedKeys(v.Scope.Params) {
-		values := make([]string, len(v.Scope.Params[name]))
-		for i, value := range v.Scope.Params[name] {
+	list("agents", t.Scope.Agents)
+	list("tools", t.Scope.Tools)
+	list("capabilities", t.Scope.Capabilities)
+	for _, name := range sortedKeys(t.Scope.Params) {
+		values := make([]string, len(t.Scope.Params[name]))
+		for i, value := range t.Scope.Params[name] {
 			values[i] = paramText(value)
 		}
 		if len(values) == 0 {
@@ -121,226 +62,77 @@ func (v *tokenView) goodFor() string {
 		}
 		parts = append(parts, name+" = "+strings.Join(values, " or "))
 	}
-	if v.CallsLeft != nil {
-		parts = append(parts, fmt.Sprintf("%d of %d calls left", *v.CallsLeft, v.Scope.MaxCalls))
+	if t.CallsLeft != nil {
+		parts = append(parts, fmt.Sprintf("%d of %d calls left", *t.CallsLeft, t.Scope.MaxCalls))
 	}
-	if v.MinuteLeft != nil {
-		parts = append(parts, fmt.Sprintf("%d calls a minute", v.Scope.RatePerMinute))
+	if t.MinuteLeft != nil {
+		parts = append(parts, fmt.Sprintf("%d calls a minute", t.Scope.RatePerMinute))
 	}
-	if v.NotBefore.After(v.IssuedAt) {
-		parts = append(parts, "from "+v.NotBefore.Local().Format(time.DateTime))
+	if t.NotBefore.After(t.IssuedAt) {
+		parts = append(parts, "from "+t.NotBefore.Local().Format(time.DateTime))
 	}
-	return strings.Join(append(parts, "until "+v.Expires.Local().Format(time.DateTime)), "; ")
+	return guard.Visible(strings.Join(append(parts, "until "+t.Expires.Local().Format(time.DateTime)), "; "))
+}
+
+// paramText is a value as JSON.
+func paramText(v any) string {
+	var b bytes.Buffer
+	if err := printJSON(&b, v, false); err != nil {
+		return "?"
+	}
+	return strings.TrimSpace(b.String())
 }
 
 func (a *app) tokensListCommand() *cobra.Command {
-	var user string
-	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List the access tokens that were issued, the newest first",
+		Short:   "List the access tokens, the newest first, revoked and expired ones too",
 		Example: "toolcrib tokens list\ntoolcrib tokens list --user anna --json",
-		Args:    positional,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.listTokens(cmd.Context(), user, all, asJSON)
-		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&user, "user", "", "only those of this user; '*' = those for any bearer")
-	flags.BoolVar(&all, "all", false, fmt.Sprintf("all of them, not only the newest %d", peopleShown))
-	flags.BoolVar(&asJSON, "json", false, "one JSON value")
-	return cmd
-}
-
-// eachToken yields all tokens that were issued, of one user ("" = of all), by their IDs.
-func eachToken(ctx context.Context, tokens access.Tokens, user string) iter.Seq2[access.Issued, error] {
-	return func(yield func(access.Issued, error) bool) {
-		for after := ""; ; {
-			page, err := tokens.Tokens(ctx, user, after, access.MaxPage)
-			if err != nil {
-				yield(access.Issued{}, err)
-				return
-			}
-			for _, t := range page {
-				if !yield(t, nil) {
-					return
-				}
-				after = t.Claims.ID
-			}
-			if len(page) < access.MaxPage {
-				return
-			}
-		}
-	}
-}
-
-func (a *app) listTokens(ctx context.Context, user string, all, asJSON bool) error {
-	s, _, err := a.directory(ctx)
-	if err != nil {
-		return err
-	}
-	var list []access.Issued
-	for t, err := range eachToken(ctx, s.Access(), user) {
+	user := cmd.Flags().String("user", "", "only of this user; * = those for whoever carries them")
+	all := cmd.Flags().Bool("all", false, fmt.Sprintf("all of them, not only the newest %d", peopleShown))
+	completeFlag(cmd, "user", a.completeUsers())
+	return a.answering(cmd, func(ctx context.Context, _ []string) (any, func(), error) {
+		s, who, err := a.reading(ctx)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
-		list = append(list, t)
-	}
-	if err := newestFirst(ctx, s, list); err != nil {
-		return err
-	}
-	if !all && len(list) > peopleShown {
-		a.notice("there are %d tokens; --all lists all of them", len(list))
-		list = list[:peopleShown]
-	}
-	views := make([]tokenView, len(list))
-	for i, t := range list {
-		if views[i], err = a.tokenView(ctx, s, t); err != nil {
-			return err
+		limit := peopleShown
+		if *all {
+			limit = 0
 		}
-	}
-	if asJSON {
-		return printJSON(a.out, views, true)
-	}
-	rows := [][]string{{"TOKEN", "STATE", "LABEL", "BY", "ISSUED", "GOOD"}}
-	now := time.Now()
-	for i := range views {
-		v := &views[i]
-		rows = append(rows, []string{v.ID, strings.ReplaceAll(v.State, "_", " "), v.Label, v.IssuedBy, shortTime(v.IssuedAt.Local(), now), v.goodFor()})
-	}
-	a.outStyle.Table(a.out, rows)
-	return nil
-}
-
-// newestFirst puts tokens in order. A token knows the second of its issue; which of two
-// of one second came first, the system journal tells.
-func newestFirst(ctx context.Context, s *sqlite.Store, list []access.Issued) error {
-	order := func(x, y access.Issued) int { return cmp.Compare(y.Claims.IssuedAt, x.Claims.IssuedAt) }
-	slices.SortStableFunc(list, order)
-	if len(slices.CompactFunc(slices.Clone(list), func(x, y access.Issued) bool { return order(x, y) == 0 })) == len(list) {
-		return nil
-	}
-	issued := map[string]toolcrib.Seq{}
-	filter := store.AuditFilter{Kinds: []toolcrib.Kind{access.TokenIssued}, Limit: store.MaxLimit}
-	for {
-		page, err := s.Audit(ctx, filter)
-		if err != nil {
-			return err
+		tokens, total, err := s.Tokens(ctx, who, *user, limit)
+		if total > len(tokens) {
+			a.notice("there are %d tokens; --all lists all of them", total)
 		}
-		for _, e := range page.Entries {
-			issued[e.Subject] = e.Seq
-		}
-		if filter.Cursor = page.Next; filter.Cursor == "" {
-			break
-		}
-	}
-	slices.SortStableFunc(list, func(x, y access.Issued) int {
-		return cmp.Or(order(x, y), cmp.Compare(issued[y.Claims.ID], issued[x.Claims.ID]), cmp.Compare(y.Claims.ID, x.Claims.ID))
+		return tokens, func() {
+			now := time.Now()
+			table(a, "TOKEN|STATE|LABEL|BY|ISSUED|GOOD", tokens, func(t *service.Token) []string {
+				return []string{t.ID, strings.ReplaceAll(t.State, "_", " "), t.Label, t.IssuedBy, shortTime(t.IssuedAt.Local(), now), goodFor(t)}
+			})
+		}, err
 	})
-	return nil
 }
 
 func (a *app) tokensRevokeCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return a.answering(&cobra.Command{
 		Use:   "revoke ID",
 		Short: "Make a token worthless from now on",
 		Long: "Make a token worthless from now on; it counts at the next call, also in runs that are on their way. " +
 			"ID is that of a token, or the beginning of one.",
 		Example: "toolcrib tokens revoke tok_4XQ",
-		Args:    positional,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.revokeToken(cmd.Context(), args[0], asJSON)
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
-	return cmd
-}
-
-func (a *app) revokeToken(ctx context.Context, part string, asJSON bool) error {
-	s, by, err := a.directory(ctx)
-	if err != nil {
-		return err
-	}
-	t, err := findToken(ctx, s, part)
-	if err != nil {
-		return err
-	}
-	already := !t.Revoked.IsZero()
-	if _, err := s.Access().RevokeToken(ctx, t.Claims.ID, by); err != nil {
-		return err
-	}
-	if asJSON {
-		if t, err = s.Access().Token(ctx, t.Claims.ID); err != nil {
-			return err
-		}
-		v, err := a.tokenView(ctx, s, t)
+	}, func(ctx context.Context, args []string) (any, func(), error) {
+		s, who, err := a.reading(ctx)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
-		return printJSON(a.out, v, true)
-	}
-	word := "revoked"
-	if already {
-		word += " already"
-	}
-	fmt.Fprintf(a.out, "%s: %s\n", t.Claims.ID, word)
-	return nil
-}
-
-const (
-	minPart    = 2 // characters of an ID that may stand for it
-	partsShown = 5 // tokens that an ambiguous part is said to fit
-)
-
-// findToken finds a token by its ID, or the beginning of it.
-func findToken(ctx context.Context, s *sqlite.Store, part string) (t access.Issued, err error) {
-	if len(part) < minPart {
-		return t, usagef("%q is too short for the ID of a token; give at least %d characters", guard.Visible(part), minPart)
-	}
-	const prefix = "tok_"
-	begin := prefix + strings.TrimPrefix(part, prefix)
-	var found []access.Issued
-	for one, err := range eachToken(ctx, s.Access(), "") {
-		if err != nil {
-			return t, err
+		t, changed, err := s.RevokeToken(ctx, who, args[0])
+		word := "revoked"
+		if !changed {
+			word += " already"
 		}
-		switch {
-		case one.Claims.ID == begin:
-			return one, nil
-		case strings.HasPrefix(one.Claims.ID, begin) && len(found) <= partsShown:
-			found = append(found, one)
-		}
-	}
-	switch len(found) {
-	case 0:
-		return t, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no token %s; `toolcrib tokens list` shows what there is", guard.Visible(part))
-	case 1:
-		if begin == prefix { // every ID begins with it: what was to follow is missing
-			return t, usagef("%q is too short for the ID of a token; give at least %d characters after it", guard.Visible(part), minPart)
-		}
-		return found[0], nil
-	}
-	text := fmt.Sprintf("token ID %s is ambiguous, give more of it; it fits", guard.Visible(part))
-	for _, one := range found[:min(len(found), partsShown)] {
-		text += "\n  " + one.Claims.ID
-	}
-	return t, fmt.Errorf("%s", text)
-}
-
-func (a *app) tokensCheckCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:     "check",
-		Short:   "Read a token from standard input, and tell what it is good for, or why it is not",
-		Example: "toolcrib tokens check < token.txt\ntoolcrib tokens check --json < token.txt",
-		Args:    positional,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.checkToken(cmd.Context(), asJSON)
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
-	return cmd
+		return t, func() { a.says(t.ID, word) }, hint(err, args[0], "`toolcrib tokens list` shows what there is")
+	})
 }
 
 // checkedToken is what tokens check says.
@@ -348,40 +140,184 @@ type checkedToken struct {
 	Good    bool          `json:"good"`
 	Code    toolcrib.Code `json:"error,omitempty"` // of contract §9
 	Message string        `json:"message,omitempty"`
-	*tokenView
+	*service.Token
 }
 
-func (a *app) checkToken(ctx context.Context, asJSON bool) error {
-	s, _, err := a.directory(ctx)
-	if err != nil {
-		return err
+func (a *app) tokensCheckCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "check",
+		Short:   "Read a token from standard input, and say what it is good for, or why it is not",
+		Example: "toolcrib tokens check < token.txt\ntoolcrib tokens check --json < token.txt",
 	}
-	text, err := a.typedToken()
-	if err != nil {
-		return err
+	return a.answering(cmd, func(ctx context.Context, _ []string) (any, func(), error) {
+		if _, err := a.administering(ctx); err != nil {
+			return nil, nil, err
+		}
+		s, who, err := a.reading(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		text, err := a.typedToken()
+		if err != nil {
+			return nil, nil, err
+		}
+		t, err := s.CheckToken(ctx, who, text)
+		var no *toolcrib.Error
+		if asJSON, _ := cmd.Flags().GetBool("json"); asJSON && errors.As(err, &no) {
+			return checkedToken{Code: no.Code, Message: no.Message}, nil, silent(exitFailed)
+		}
+		return checkedToken{Good: true, Token: &t}, func() { fmt.Fprintf(a.out, "%s  good %s\n", t.ID, goodFor(&t)) }, err
+	})
+}
+
+// tokenFlags say what a token is for.
+type tokenFlags struct {
+	service.TokenRequest
+	ttl, notBefore              string
+	agents, tools, capabilities []string
+	params                      []string
+}
+
+func (a *app) tokensCreateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Issue an access token; it is shown once",
+		Long: "Issue an access token. The token alone goes to standard output, what it is good for to standard error. It is shown once: " +
+			"only its claims are kept. Without --agent, --tool, --capability and --param it covers all that its user may do.",
+		Example: `toolcrib tokens create --user anna > token.txt
+toolcrib tokens create --user build --agent reader --tool 'read_*' --tool search_files --ttl 30d --label "the build"
+toolcrib tokens create --bearer --tool read_file --param 'path="README.md"' --max-calls 10 --rate 5 --ttl 1h
+toolcrib tokens create --user anna --not-before 2026-12-24 --json`,
 	}
-	c, err := a.service.Verified(ctx, text)
-	var no *toolcrib.Error
+	var f tokenFlags
+	flags := cmd.Flags()
+	flags.StringVar(&f.User, "user", "", "the user who is acted for; with --as that user, if none is given")
+	flags.BoolVar(&f.Bearer, "bearer", false, "for whoever carries it: it acts as anonymous")
+	flags.StringArrayVar(&f.agents, "agent", nil, "an agent that may be used, or a glob; may be repeated; '' = none")
+	flags.StringArrayVar(&f.tools, "tool", nil, "a tool that may be called, or a glob; may be repeated; '' = none")
+	flags.StringArrayVar(&f.capabilities, "capability", nil, "a capability that may be called, such as rag.query@1.0; may be repeated; '' = none")
+	flags.StringArrayVar(&f.params, "param", nil, "a value that a parameter must have, as JSON; several for one parameter, or an array, are a choice")
+	flags.Int64Var(&f.Scope.MaxCalls, "max-calls", 0, "so many calls, ever")
+	flags.Int64Var(&f.Scope.RatePerMinute, "rate", 0, "so many calls in any 60 seconds")
+	flags.StringVar(&f.ttl, "ttl", access.DefaultTTL.String(), "how long it is good, such as 90m, 24h or 30d")
+	flags.StringVar(&f.notBefore, "not-before", "", "when that begins: a date, or a time (RFC 3339)")
+	flags.StringVar(&f.Label, "label", "", "what you call it")
+	completeFlag(cmd, "user", a.completeUsers())
+	return a.answering(cmd, func(ctx context.Context, _ []string) (any, func(), error) {
+		if err := f.read(flags); err != nil {
+			return nil, nil, err
+		}
+		s, who, err := a.changing(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		t, err := s.CreateToken(ctx, who, f.TokenRequest)
+		if err != nil {
+			return nil, nil, noUser(err, f.User)
+		}
+		if flags.Changed("not-before") && f.NotBefore.Before(t.IssuedAt) {
+			a.notice("--not-before: that is over already; the token is good from now on")
+		}
+		a.tellUnknown(ctx, "--agent", t.Scope.Agents, func(n *namesKnown, name string) string { return missing("agent", name, n.agents...) })
+		a.tellUnknown(ctx, "--tool", t.Scope.Tools, func(n *namesKnown, name string) string { return missing("tool", name, n.tools...) })
+		return t, func() {
+			fmt.Fprintf(a.err, "%s: good %s\n", t.ID, goodFor(&t))
+			fmt.Fprintln(a.out, t.Token)
+		}, nil
+	})
+}
+
+// read fills the request in from the flags.
+func (f *tokenFlags) read(flags *pflag.FlagSet) (err error) {
+	for name, value := range map[string]int64{"max-calls": f.Scope.MaxCalls, "rate": f.Scope.RatePerMinute} {
+		if flags.Changed(name) && value < 1 {
+			return usagef("--%s: must be at least 1", name)
+		}
+	}
 	switch {
-	case errors.As(err, &no) && asJSON:
-		if err := printJSON(a.out, checkedToken{Code: no.Code, Message: no.Message}, true); err != nil {
+	case f.Bearer && f.User != "":
+		return usagef("--user and --bearer: give one of them")
+	case flags.Changed("not-before"):
+		if f.NotBefore, err = parseTime(f.notBefore); err != nil {
 			return err
 		}
-		return silent(exitFailed)
-	case err != nil:
+	}
+	if f.TTL, err = parseSpan(f.ttl); err != nil {
 		return err
 	}
-	t, err := s.Access().Token(ctx, c.ID)
-	if err != nil {
-		return err
+	f.Via = "cli"
+	for name, to := range map[string]struct {
+		list  []string
+		scope *[]string
+	}{"agent": {f.agents, &f.Scope.Agents}, "tool": {f.tools, &f.Scope.Tools}, "capability": {f.capabilities, &f.Scope.Capabilities}} {
+		if list := changedList(flags, name, to.list); list != nil {
+			*to.scope = *list
+		}
 	}
-	v, err := a.tokenView(ctx, s, t)
-	if err != nil {
-		return err
+	if f.Scope.Params, err = parseParams(f.params); err == nil {
+		_, err = f.Scope.Check()
 	}
-	if asJSON {
-		return printJSON(a.out, checkedToken{Good: true, tokenView: &v}, true)
+	return err
+}
+
+// parseSpan reads a span of time that is not 0.
+func parseSpan(text string) (time.Duration, error) {
+	days, inDays := strings.CutSuffix(text, "d")
+	if inDays {
+		text = days + "h"
 	}
-	fmt.Fprintf(a.out, "%s  good %s\n", v.ID, guard.Visible(v.goodFor()))
-	return nil
+	span, err := time.ParseDuration(text)
+	if inDays && err == nil {
+		const most = 100 * 366 * time.Hour // times a day: no overflow
+		span = 24 * min(max(span, 0), most)
+	}
+	if err != nil || span <= 0 {
+		return 0, usagef("--ttl: must be a span of time such as 90m, 24h or 30d")
+	}
+	return span, nil
+}
+
+// parseTime reads a date, or a time.
+func parseTime(text string) (time.Time, error) {
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	if t, err := time.ParseInLocation(time.DateOnly, text, time.Local); err == nil {
+		return t, nil
+	}
+	return time.Time{}, usagef("--not-before: %q is no date such as 2026-01-31, and no time (RFC 3339)", guard.Visible(text))
+}
+
+// parseParams reads NAME=JSON; an array is a choice of values.
+func parseParams(list []string) (map[string][]any, error) {
+	var params map[string][]any
+	for _, text := range list {
+		name, raw, ok := strings.Cut(text, "=")
+		value, err := jsonValue(raw)
+		if !ok || name == "" || err != nil {
+			return nil, usagef("--param: must be NAME=JSON, such as path='\"a.txt\"' or limit=10")
+		}
+		values, array := value.([]any)
+		if !array {
+			values = []any{value}
+		}
+		if params == nil {
+			params = map[string][]any{}
+		}
+		params[name] = append(params[name], values...)
+	}
+	return params, nil
+}
+
+// jsonValue reads one JSON value; numbers stay as they are written.
+func jsonValue(text string) (v any, err error) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return v, nil
 }

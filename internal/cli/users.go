@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -15,14 +17,13 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/service"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 // peopleShown is how many users or tokens a list shows without --all.
 const peopleShown = 100
 
 func (a *app) usersCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return parent(&cobra.Command{
 		Use:   "users",
 		Short: "Users and groups: who there is, and what they may do",
 		Long: "Users and groups, their roles, grants and passwords. A change counts at the next call, also in runs that are on their way. " +
@@ -32,30 +33,25 @@ toolcrib users groups set staff --grant web_fetch
 toolcrib users edit anna --group staff
 toolcrib users disable anna
 toolcrib --as anna tools explain`,
-		Args: cobra.ArbitraryArgs,
-		RunE: group,
-	}
-	cmd.AddCommand(
+	},
 		a.usersAddCommand(), a.usersListCommand(), a.usersShowCommand(), a.usersEditCommand(),
 		a.usersStateCommand("disable", "Take everything from a user, for now: runs, tokens, the password", "disabled", true),
 		a.usersStateCommand("enable", "Give a disabled user back what they had", "enabled", false),
 		a.usersRemoveCommand(), a.usersPasswordCommand(), a.groupsCommand(),
 	)
-	return cmd
 }
 
 // userFlags say what a user is.
 type userFlags struct {
 	display, email, trust string
 	admin, noAdmin        bool
-	noGrants, reuse, json bool
+	noGrants, allAgents   bool
 	passwordStdin         bool
-	allAgents             bool
 	roles, groups, grants []string
 }
 
-func (a *app) userFlags(cmd *cobra.Command, f *userFlags) {
-	flags := cmd.Flags()
+func (a *app) userFlags(cmd *cobra.Command) *userFlags {
+	f, flags := &userFlags{}, cmd.Flags()
 	flags.StringVar(&f.display, "display", "", "how people call them")
 	flags.StringVar(&f.email, "email", "", "address")
 	flags.BoolVar(&f.admin, "admin", false, "an administrator: holds every right")
@@ -64,42 +60,39 @@ func (a *app) userFlags(cmd *cobra.Command, f *userFlags) {
 	flags.StringArrayVar(&f.grants, "grant", nil, "a tool, a group of tools, a glob, agent:NAME or sql:DB/schema.table; may be repeated; '' = nothing at all")
 	flags.StringVar(&f.trust, "trust", "", "unknown, member, trusted or anchor")
 	flags.BoolVar(&f.passwordStdin, "password-stdin", false, "read their password from standard input")
-	flags.BoolVar(&f.json, "json", false, "one JSON value")
-	// The flags were just made, so this cannot fail.
-	_ = cmd.RegisterFlagCompletionFunc("trust", cobra.FixedCompletions([]string{unknownTrust, "member", "trusted", "anchor"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("group", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return a.completeGroups(cmd, nil, "")
-	})
+	completeWords(cmd, "trust", service.UnknownTrust, "member", "trusted", "anchor")
+	completeFlag(cmd, "group", a.completeGroups())
+	return f
 }
 
-// given are the entries of a list that a flag gave: one empty entry means none.
-func givenList(list []string) []string {
-	return slices.DeleteFunc(slices.Clone(list), func(entry string) bool { return entry == "" })
+// changedText is a flag's value if it was given.
+func changedText(flags *pflag.FlagSet, name string, value *string) *string {
+	if !flags.Changed(name) {
+		return nil
+	}
+	return value
+}
+
+// changedList is a flag's list if it was given: one empty entry means none.
+func changedList(flags *pflag.FlagSet, name string, list []string) *[]string {
+	if !flags.Changed(name) {
+		return nil
+	}
+	list = slices.DeleteFunc(slices.Clone(list), func(entry string) bool { return entry == "" })
+	return &list
 }
 
 // edit is what the flags change.
 func (f *userFlags) edit(flags *pflag.FlagSet) (access.Edit, error) {
-	var e access.Edit
-	if flags.Changed("display") {
-		e.Display = &f.display
-	}
-	if flags.Changed("email") {
-		e.Email = &f.email
+	e := access.Edit{
+		Display: changedText(flags, "display", &f.display), Email: changedText(flags, "email", &f.email),
+		Roles: changedList(flags, "role", f.roles), Groups: changedList(flags, "group", f.groups), Grants: changedList(flags, "grant", f.grants),
+		AllAgents: f.allAgents,
 	}
 	if flags.Changed("trust") {
-		trust := toolcrib.Trust(f.trust)
-		if trust == unknownTrust {
-			trust = toolcrib.TrustUnknown
-		}
-		e.Trust = &trust
-	}
-	for name, to := range map[string]struct {
-		list []string
-		edit **[]string
-	}{"role": {f.roles, &e.Roles}, "group": {f.groups, &e.Groups}, "grant": {f.grants, &e.Grants}} {
-		if flags.Changed(name) {
-			list := givenList(to.list)
-			*to.edit = &list
+		e.Trust = new(toolcrib.Trust)
+		if f.trust != service.UnknownTrust {
+			*e.Trust = toolcrib.Trust(f.trust)
 		}
 	}
 	switch {
@@ -118,7 +111,6 @@ func (f *userFlags) edit(flags *pflag.FlagSet) (access.Edit, error) {
 }
 
 func (a *app) usersAddCommand() *cobra.Command {
-	var f userFlags
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a user",
@@ -128,150 +120,78 @@ func (a *app) usersAddCommand() *cobra.Command {
 toolcrib users add bob --grant 'read_*' --grant search_files --group staff
 toolcrib users add carol --admin --password-stdin < password.txt
 toolcrib users add guest --grant ''`,
-		Args: positional,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.addUser(cmd, args[0], &f)
-		},
 	}
-	a.userFlags(cmd, &f)
-	cmd.Flags().BoolVar(&f.reuse, "reuse", false, "also if a user of this name was removed, whose runs and notes they will find")
-	return cmd
-}
-
-func (a *app) addUser(cmd *cobra.Command, name string, f *userFlags) error {
-	edit, err := f.edit(cmd.Flags())
-	if err != nil {
-		return err
-	}
-	u, err := edit.Apply(access.User{Name: name})
-	if err != nil {
-		return err
-	}
-	s, by, err := a.directory(cmd.Context())
-	if err != nil {
-		return err
-	}
-	hash := ""
-	if f.passwordStdin {
-		if hash, err = a.newPassword(cmd.Context(), u.Name); err != nil {
-			return err
+	f := a.userFlags(cmd)
+	reuse := cmd.Flags().Bool("reuse", false, "also if a user of this name was removed, whose runs and notes they will find")
+	return a.answering(cmd, func(ctx context.Context, args []string) (any, func(), error) {
+		edit, err := f.edit(cmd.Flags())
+		if err != nil {
+			return nil, nil, err
 		}
-	}
-	a.tellGrants(cmd.Context(), u.Grants)
-	a.tellBudgets(u.Name)
-	c, err := s.Access().AddUser(cmd.Context(), access.NewUser{User: u, Reuse: f.reuse}, by)
-	if err == nil && hash != "" {
-		_, err = s.Access().SetPasswordHash(cmd.Context(), u.Name, hash, by)
-	}
-	if err != nil {
-		return err
-	}
-	return a.changedUser(cmd.Context(), s, *c.User, "added", f.json)
+		u, err := edit.Apply(access.User{Name: args[0]})
+		if err != nil {
+			return nil, nil, err
+		}
+		s, who, password, err := a.aboutPeople(ctx, u.Name, f.passwordStdin)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer clear(password)
+		a.tellGrants(ctx, u.Grants)
+		a.tellBudgets(u.Name)
+		shown, err := s.AddUser(ctx, who, access.NewUser{User: u, Reuse: *reuse}, password)
+		return shown, func() { a.says(shown.Name, "added") }, err
+	})
 }
 
-// directory opens the users and tokens for an administrator.
-func (a *app) directory(ctx context.Context) (*sqlite.Store, string, error) {
-	by, err := a.administrator(ctx)
-	if err != nil {
-		return nil, "", err
+// aboutPeople opens the data folder for an administrator, and reads the password of a
+// user where one is to be given.
+func (a *app) aboutPeople(ctx context.Context, name string, typed bool) (s *service.Service, who toolcrib.Principal, password []byte, err error) {
+	if who, err = a.administering(ctx); err != nil {
+		return nil, who, nil, err
 	}
-	s, err := a.databaseToRead(ctx) // a change says itself that it cannot be written
-	return s, by, err
+	if s, who, err = a.reading(ctx); err == nil && typed { // a change says itself that it cannot be written
+		password, err = a.newPassword(name)
+	}
+	return s, who, password, err
 }
 
-// userOf is the directory, who acts, and the user of this name.
-func (a *app) userOf(ctx context.Context, name string) (s *sqlite.Store, by string, u access.User, err error) {
-	if s, by, err = a.directory(ctx); err == nil {
-		u, err = a.knownUser(ctx, s, name)
-	}
-	return s, by, u, err
-}
-
-// changedUser tells that a user was changed.
-func (a *app) changedUser(ctx context.Context, s *sqlite.Store, u access.User, word string, asJSON bool) error {
-	if !asJSON {
-		fmt.Fprintf(a.out, "%s: %s\n", guard.Visible(u.Name), word)
-		return nil
-	}
-	return a.printUser(ctx, s, u)
-}
-
-// knownUser finds a user by a name in any of its forms.
-func (a *app) knownUser(ctx context.Context, s *sqlite.Store, text string) (access.User, error) {
-	name, err := access.CheckName(text)
-	if err != nil {
-		return access.User{}, err
-	}
-	u, err := s.Access().User(ctx, name)
-	if !errors.Is(err, toolcrib.ErrNotFound) {
-		return u, err
-	}
-	missing := fmt.Sprintf("not found: there is no user %s", guard.Visible(name))
-	like, err := s.Access().Alike(ctx, name)
-	switch {
-	case errors.Is(err, toolcrib.ErrNotFound):
-	case err != nil:
-		return u, err
-	case like.Removed && like.Name == name:
-		missing += " any more"
-	case !like.Removed:
-		return u, fmt.Errorf("%s; did you mean %s?", missing, like.Name)
-	}
-	return u, fmt.Errorf("%s; `toolcrib users list` shows who there is", missing)
+// noUser adds to an error about a user how to find one.
+func noUser(err error, name string) error {
+	return hint(err, name, "`toolcrib users list` shows who there is")
 }
 
 func (a *app) usersListCommand() *cobra.Command {
-	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the users, disabled ones too",
 		Example: "toolcrib users list\ntoolcrib users list --all --json",
-		Args:    positional,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.listUsers(cmd.Context(), all, asJSON)
-		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, fmt.Sprintf("all of them, not only the first %d by name", peopleShown))
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
-	return cmd
+	all := cmd.Flags().Bool("all", false, fmt.Sprintf("all of them, not only the first %d by name", peopleShown))
+	return a.answering(cmd, func(ctx context.Context, _ []string) (any, func(), error) {
+		s, who, err := a.reading(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		limit := peopleShown
+		if *all {
+			limit = 0
+		}
+		list, more, err := s.Users(ctx, who, limit)
+		if more {
+			a.notice("there are more users; --all lists them too")
+		}
+		return list, func() {
+			table(a, "USER|NAME|STATE|TRUST|ROLES|GROUPS|GRANTS", list, func(u *service.User) []string {
+				return []string{
+					u.Name, u.Display, userState(u), knownTrust(u), strings.Join(u.Roles, ","), strings.Join(u.Groups, ","), grantsText(u.Grants),
+				}
+			})
+		}, err
+	})
 }
 
-func (a *app) listUsers(ctx context.Context, all, asJSON bool) error {
-	s, _, err := a.directory(ctx)
-	if err != nil {
-		return err
-	}
-	list, more := []access.User{}, false
-	for u, err := range service.EachUser(ctx, s.Access()) {
-		if err != nil {
-			return err
-		}
-		if more = !all && len(list) == peopleShown; more {
-			break
-		}
-		list = append(list, u)
-	}
-	if more {
-		a.notice("there are more users; --all lists them too")
-	}
-	if asJSON {
-		views, err := userViews(ctx, s, list...)
-		if err != nil {
-			return err
-		}
-		return printJSON(a.out, views, true)
-	}
-	rows := [][]string{{"USER", "NAME", "STATE", "TRUST", "ROLES", "GROUPS", "GRANTS"}}
-	for _, u := range list {
-		rows = append(rows, []string{
-			u.Name, u.Display, userState(u), string(u.Trust), strings.Join(u.Roles, ","), strings.Join(u.Groups, ","), grantsText(u.Grants),
-		})
-	}
-	a.outStyle.Table(a.out, rows)
-	return nil
-}
-
-func userState(u access.User) string {
+func userState(u *service.User) string {
 	switch {
 	case u.Disabled:
 		return "disabled"
@@ -279,6 +199,14 @@ func userState(u access.User) string {
 		return "admin"
 	}
 	return "active"
+}
+
+// knownTrust is how far a user is trusted; "" = that is not known.
+func knownTrust(u *service.User) string {
+	if u.Trust == service.UnknownTrust {
+		return ""
+	}
+	return u.Trust
 }
 
 func grantsText(grants []string) string {
@@ -292,73 +220,207 @@ func grantsText(grants []string) string {
 }
 
 func (a *app) usersShowCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return a.answering(&cobra.Command{
 		Use:               "show NAME",
 		Short:             "Show a user, and what they may do with the grants of their groups",
 		Example:           "toolcrib users show anna\ntoolcrib users show anna --json",
-		Args:              positional,
-		ValidArgsFunction: a.completeUsers,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, _, u, err := a.userOf(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			views, err := userViews(cmd.Context(), s, u)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(a.out, views[0], true)
-			}
-			a.showUser(u, &views[0])
-			return nil
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
-	return cmd
+		ValidArgsFunction: a.completeUsers(),
+	}, func(ctx context.Context, args []string) (any, func(), error) {
+		s, who, err := a.reading(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		u, err := s.User(ctx, who, args[0])
+		return u, func() { a.showUser(&u) }, noUser(err, args[0])
+	})
 }
 
-func (a *app) showUser(u access.User, v *userView) {
+func (a *app) showUser(u *service.User) {
 	now, password := time.Now(), "none"
-	if v.Password {
+	if u.Password {
 		password = "set"
 	}
-	fmt.Fprintf(a.out, "%s  %s\n", a.outStyle.Bold(guard.Visible(v.Name)), userState(u))
-	for _, row := range [][2]string{
-		{"name", v.Display},
-		{"email", v.Email},
-		{"trust", string(u.Trust)},
-		{"roles", strings.Join(v.Roles, ", ")},
-		{"groups", strings.Join(v.Groups, ", ")},
-		{"grants", grantsText(v.Grants)},
-		{"effective", grantsText(v.Effective)},
-		{"password", password},
-		{"created", shortTime(v.Created.Local(), now) + " by " + v.CreatedBy},
-		{"changed", shortTime(v.Changed.Local(), now) + " by " + v.ChangedBy},
-	} {
-		if row[1] != "" {
-			fmt.Fprintf(a.out, "%s %s\n", a.outStyle.Dim(fmt.Sprintf("%-9s", row[0])), guard.Visible(row[1]))
-		}
-	}
+	fmt.Fprintf(a.out, "%s  %s\n", a.outStyle.Bold(guard.Visible(u.Name)), userState(u))
+	a.fields(
+		9, [2]string{"name", u.Display},
+		[2]string{"email", u.Email},
+		[2]string{"trust", knownTrust(u)},
+		[2]string{"roles", strings.Join(u.Roles, ", ")},
+		[2]string{"groups", strings.Join(u.Groups, ", ")},
+		[2]string{"grants", grantsText(u.Grants)},
+		[2]string{"effective", grantsText(u.Effective)},
+		[2]string{"password", password},
+		[2]string{"created", shortTime(u.Created.Local(), now) + " by " + u.CreatedBy},
+		[2]string{"changed", shortTime(u.Changed.Local(), now) + " by " + u.ChangedBy},
+	)
 }
 
-// completeUsers completes the names of users; a shell that cannot is told nothing.
-func (a *app) completeUsers(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// completeUsers completes the names of users.
+func (a *app) completeUsers() cobra.CompletionFunc {
+	return completing(func(ctx context.Context) ([]string, error) {
+		s, who, err := a.reading(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return s.UserNames(ctx, who)
+	})
+}
+
+const allAgentsUsage = "every agent may be used when no grant names one any more"
+
+func (a *app) usersEditCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "edit NAME",
+		Short: "Change a user; what is not named stays as it is",
+		Long: "Change a user; what is not named stays as it is. A list that is given replaces the old one. " +
+			"A change counts at the next call, also in runs that are on their way. " +
+			"Where grants name agents, only those may be used; taking the last such grant away is refused unless --all-agents says that this is meant.",
+		Example: `toolcrib users edit anna --grant 'read_*' --grant web_fetch
+toolcrib users edit anna --grant 'read_*' --grant agent:reader
+toolcrib users edit anna --no-grants --all-agents
+toolcrib users edit anna --grant ''
+toolcrib users edit anna --no-admin --group staff`,
+		ValidArgsFunction: a.completeUsers(),
 	}
-	s, _, err := a.directory(cmd.Context())
+	f := a.userFlags(cmd)
+	cmd.Flags().BoolVar(&f.noAdmin, "no-admin", false, "no administrator any more")
+	cmd.Flags().BoolVar(&f.noGrants, "no-grants", false, "declare no grants: nothing is restricted, unless a group does")
+	cmd.Flags().BoolVar(&f.allAgents, "all-agents", false, allAgentsUsage)
+	return a.answering(cmd, func(ctx context.Context, args []string) (any, func(), error) {
+		edit, err := f.edit(cmd.Flags())
+		if err == nil && edit == (access.Edit{AllAgents: f.allAgents}) && !f.passwordStdin {
+			err = usagef("nothing to change: name what is to be another\nSee: %s --help", cmd.CommandPath())
+		}
+		if err == nil { // before anything is said about it, or asked for
+			_, err = edit.Apply(access.User{Name: args[0]})
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		s, who, password, err := a.aboutPeople(ctx, args[0], f.passwordStdin)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer clear(password)
+		u, _, err := s.EditUser(ctx, who, args[0], edit, password)
+		if err == nil && edit.Grants != nil {
+			a.tellGrants(ctx, *edit.Grants)
+		}
+		return u, func() { a.says(u.Name, "changed") }, noUser(agentsError(err), args[0])
+	})
+}
+
+// agentsError is an error about people, with the flag that says that all agents are meant.
+func agentsError(err error) error {
+	var free *access.AllAgentsError
+	if errors.As(err, &free) {
+		return toolcrib.Errorf(toolcrib.CodeOf(err), "%v (--all-agents)", err)
+	}
+	return err
+}
+
+func (a *app) usersStateCommand(verb, short, word string, disabled bool) *cobra.Command {
+	return a.answering(&cobra.Command{
+		Use:               verb + " NAME",
+		Short:             short,
+		Long:              short + ". It counts at the next call, also in runs that are on their way.",
+		Example:           fmt.Sprintf("toolcrib users %s anna", verb),
+		ValidArgsFunction: a.completeUsers(),
+	}, func(ctx context.Context, args []string) (any, func(), error) {
+		s, who, err := a.reading(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		u, changed, err := s.EditUser(ctx, who, args[0], access.Edit{Disabled: &disabled}, nil)
+		if !changed {
+			word += " already"
+		}
+		return u, func() { a.says(u.Name, word) }, noUser(err, args[0])
+	})
+}
+
+func (a *app) usersRemoveCommand() *cobra.Command {
+	return a.answering(&cobra.Command{
+		Use:   "remove NAME",
+		Short: "Remove a user for good, and revoke their tokens",
+		Long: "Remove a user for good, with the password and all tokens. Runs, sessions and notes stay, which is why the name is not " +
+			"given to another one without `users add --reuse`.",
+		Example:           "toolcrib users remove anna",
+		ValidArgsFunction: a.completeUsers(),
+	}, func(ctx context.Context, args []string) (any, func(), error) {
+		s, who, err := a.reading(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		u, err := s.RemoveUser(ctx, who, args[0])
+		return u, func() { a.says(u.Name, "removed") }, noUser(err, args[0])
+	})
+}
+
+func (a *app) usersPasswordCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "password NAME",
+		Short: "Set the password of a user, or take it away",
+		Long: fmt.Sprintf("Set the password of a user: read without an echo on a terminal, else from standard input, where one newline at its end does not count. "+
+			"It has at least %d characters. Only a hash of it is kept.", access.MinPasswordRunes),
+		Example:           "toolcrib users password anna\ntoolcrib users password anna < password.txt\ntoolcrib users password anna --clear",
+		ValidArgsFunction: a.completeUsers(),
+	}
+	clearIt := cmd.Flags().Bool("clear", false, "take the password away")
+	return a.answering(cmd, func(ctx context.Context, args []string) (any, func(), error) {
+		s, who, err := a.reading(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		u, err := s.User(ctx, who, args[0])
+		if err != nil {
+			return nil, nil, noUser(err, args[0])
+		}
+		word := "the password was taken away"
+		if *clearIt {
+			u, err = s.ClearPassword(ctx, who, u.Name)
+		} else {
+			word = "the password was set"
+			var password []byte
+			if password, err = a.newPassword(u.Name); err != nil {
+				return nil, nil, err
+			}
+			defer clear(password)
+			u, _, err = s.EditUser(ctx, who, u.Name, access.Edit{}, password)
+		}
+		return u, func() { a.says(u.Name, word) }, err
+	})
+}
+
+// newPassword reads a password: typed twice on a terminal, else from standard input. It
+// is masked from now on.
+func (a *app) newPassword(name string) (text []byte, err error) {
+	if !a.inTerminal {
+		text, err = a.pipedSecret("password", access.MaxPasswordBytes)
+	} else if text, err = a.typedHidden("Password of " + name); err == nil {
+		var again []byte
+		if again, err = a.typedHidden("Once more"); err == nil && !bytes.Equal(text, again) {
+			err = usagef("these were two passwords; nothing was changed")
+		}
+		clear(again)
+	}
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
+		return nil, err
 	}
-	page, err := s.Access().Users(cmd.Context(), "", 0)
+	a.masker.Learn(guard.Secret{Name: "password." + name, Value: string(text)})
+	return text, nil
+}
+
+// pipedSecret reads what must not be an argument from standard input, where one newline
+// at its end does not count.
+func (a *app) pipedSecret(what string, most int64) ([]byte, error) {
+	value, err := io.ReadAll(io.LimitReader(a.in, most+3))
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
+		return nil, fmt.Errorf("standard input: %v", err)
 	}
-	names := make([]string, len(page))
-	for i, u := range page {
-		names[i] = u.Name
+	value = bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r"))
+	if len(value) == 0 {
+		return nil, usagef("standard input is empty: there is no %s", what)
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return value, nil
 }

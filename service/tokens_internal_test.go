@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"fmt"
@@ -37,7 +37,7 @@ func TestM16_TokensNewestFirst(t *testing.T) {
 	if err != nil || len(list) != n {
 		t.Fatalf("%d tokens, %v", len(list), err)
 	}
-	if err := newestFirst(t.Context(), s, list); err != nil {
+	if err := (&Service{folder: &folder{store: s}}).newestFirst(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
 	for i, got := range list {

@@ -1,0 +1,429 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/tool/directory"
+)
+
+// UnknownTrust is what [User.Trust] calls [toolcrib.TrustUnknown].
+const UnknownTrust = "unknown"
+
+// User is a user as front ends show it: always with all keys, so that one that is missing
+// never has to be read as a value.
+type User struct {
+	Name      string    `json:"name"`
+	Display   string    `json:"display"`
+	Email     string    `json:"email"`
+	Admin     bool      `json:"admin"`
+	Disabled  bool      `json:"disabled"`
+	Removed   bool      `json:"removed"`
+	Trust     string    `json:"trust"` // unknown | member | trusted | anchor
+	Roles     []string  `json:"roles"`
+	Groups    []string  `json:"groups"`
+	Grants    []string  `json:"grants"`           // null = declares none
+	Effective []string  `json:"effective_grants"` // with those of the groups; null = no restriction
+	Password  bool      `json:"password"`         // there is one
+	Created   time.Time `json:"created_at"`
+	CreatedBy string    `json:"created_by"`
+	Changed   time.Time `json:"changed_at"`
+	ChangedBy string    `json:"changed_by"`
+}
+
+// Group is a group as front ends show it, with all keys.
+type Group struct {
+	Name        string    `json:"name"`
+	Description string    `json:"description"`
+	Disabled    bool      `json:"disabled"`
+	Roles       []string  `json:"roles"`
+	Grants      []string  `json:"grants"` // null = declares none
+	Members     int       `json:"members"`
+	Changed     time.Time `json:"changed_at"`
+	ChangedBy   string    `json:"changed_by"`
+}
+
+// userOf is a user as it is shown.
+func (s *Service) userOf(ctx context.Context, u access.User) (User, error) {
+	groups, err := s.store.Access().Groups(ctx)
+	if err != nil {
+		return User{}, err
+	}
+	return s.userIn(ctx, groups, u)
+}
+
+func (s *Service) userIn(ctx context.Context, groups []access.Group, u access.User) (User, error) {
+	_, err := s.store.Access().PasswordHash(ctx, u.Name)
+	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
+		return User{}, err
+	}
+	return User{
+		Name: u.Name, Display: u.Display, Email: u.Email, Admin: u.Admin, Disabled: u.Disabled, Removed: u.Removed,
+		Trust: cmp.Or(string(u.Trust), UnknownTrust), Roles: append([]string{}, u.Roles...), Groups: append([]string{}, u.Groups...),
+		Grants: u.Grants, Effective: access.EffectiveGrants(u, groups), Password: err == nil,
+		Created: u.Created, CreatedBy: u.CreatedBy, Changed: u.Changed, ChangedBy: u.ChangedBy,
+	}, nil
+}
+
+func groupOf(g access.Group, members int) Group {
+	return Group{
+		Name: g.Name, Description: g.Description, Disabled: g.Disabled, Roles: append([]string{}, g.Roles...), Grants: g.Grants,
+		Members: members, Changed: g.Changed, ChangedBy: g.ChangedBy,
+	}
+}
+
+// eachUser yields all users who were not removed, by their names.
+func (s *Service) eachUser(ctx context.Context) iter.Seq2[access.User, error] {
+	return pages(func(after access.User, limit int) ([]access.User, error) {
+		return s.store.Access().Users(ctx, after.Name, limit)
+	})
+}
+
+// pages yields the entries of all pages; next returns those after one.
+func pages[T any](next func(after T, limit int) ([]T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var after T
+		for {
+			page, err := next(after, access.MaxPage)
+			if err != nil {
+				yield(after, err)
+				return
+			}
+			for _, after = range page {
+				if !yield(after, nil) {
+					return
+				}
+			}
+			if len(page) < access.MaxPage {
+				return
+			}
+		}
+	}
+}
+
+// Users returns the users by their names, disabled ones too, for administrators; at most
+// limit of them, 0 = all. more says that there are others.
+func (s *Service) Users(ctx context.Context, who toolcrib.Principal, limit int) (users []User, more bool, err error) {
+	if _, err := Administrator(who); err != nil {
+		return nil, false, err
+	}
+	groups, err := s.store.Access().Groups(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	users = []User{}
+	for u, err := range s.eachUser(ctx) {
+		if err != nil {
+			return nil, false, err
+		}
+		if limit > 0 && len(users) == limit {
+			return users, true, nil
+		}
+		shown, err := s.userIn(ctx, groups, u)
+		if err != nil {
+			return nil, false, err
+		}
+		users = append(users, shown)
+	}
+	return users, false, nil
+}
+
+// UserNames returns the names of the first page of users, for administrators.
+func (s *Service) UserNames(ctx context.Context, who toolcrib.Principal) (names []string, err error) {
+	if _, err := Administrator(who); err != nil {
+		return nil, err
+	}
+	page, err := s.store.Access().Users(ctx, "", 0)
+	for _, u := range page {
+		names = append(names, u.Name)
+	}
+	return names, err
+}
+
+// User returns a user, whose name may be in any of its forms, for administrators.
+func (s *Service) User(ctx context.Context, who toolcrib.Principal, name string) (User, error) {
+	_, u, err := s.administered(ctx, who, name)
+	if err != nil {
+		return User{}, err
+	}
+	return s.userOf(ctx, u)
+}
+
+// administered is the administrator who acts, and the user of this name.
+func (s *Service) administered(ctx context.Context, who toolcrib.Principal, text string) (by string, u access.User, err error) {
+	if by, err = Administrator(who); err != nil {
+		return by, u, err
+	}
+	name, err := access.CheckName(text)
+	if err != nil {
+		return by, u, err
+	}
+	if u, err = s.store.Access().User(ctx, name); !errors.Is(err, toolcrib.ErrNotFound) {
+		return by, u, err
+	}
+	missing := "there is no user " + name
+	like, err := s.store.Access().Alike(ctx, name)
+	switch {
+	case errors.Is(err, toolcrib.ErrNotFound):
+	case err != nil:
+		return by, u, err
+	case like.Removed && like.Name == name:
+		missing += " any more"
+	case !like.Removed:
+		missing += fmt.Sprintf("; did you mean %s?", like.Name)
+	}
+	return by, u, toolcrib.Errorf(toolcrib.CodeNotFound, "%s", missing)
+}
+
+// AddUser adds a user, for administrators; with a password unless that is empty.
+func (s *Service) AddUser(ctx context.Context, who toolcrib.Principal, u access.NewUser, password []byte) (User, error) {
+	by, err := Administrator(who)
+	if err != nil {
+		return User{}, err
+	}
+	hash, err := hashOf(ctx, password)
+	if err != nil {
+		return User{}, err
+	}
+	c, err := s.store.Access().AddUser(ctx, u, by)
+	if err == nil && hash != "" {
+		_, err = s.store.Access().SetPasswordHash(ctx, c.Name, hash, by)
+	}
+	if err != nil {
+		return User{}, err
+	}
+	return s.userOf(ctx, *c.User)
+}
+
+// hashOf is the hash of a password; "" = none.
+func hashOf(ctx context.Context, password []byte) (string, error) {
+	if len(password) == 0 {
+		return "", nil
+	}
+	return access.NewHasher(1).Hash(ctx, string(password))
+}
+
+// EditUser changes a user, and the password unless that is empty, for administrators. It
+// reports whether anything but the password is another now.
+func (s *Service) EditUser(
+	ctx context.Context, who toolcrib.Principal, name string, e access.Edit, password []byte,
+) (shown User, changed bool, err error) {
+	by, u, err := s.administered(ctx, who, name)
+	if err != nil {
+		return shown, false, err
+	}
+	hash, err := hashOf(ctx, password)
+	if err != nil {
+		return shown, false, err
+	}
+	if e.Disabled != nil && *e.Disabled == u.Disabled {
+		e.Disabled = nil
+	}
+	if changed = e != (access.Edit{AllAgents: e.AllAgents}); changed {
+		c, err := s.store.Access().EditUser(ctx, u.Name, e, by)
+		if err != nil {
+			return shown, false, err
+		}
+		u = *c.User
+	}
+	if hash != "" {
+		if _, err := s.store.Access().SetPasswordHash(ctx, u.Name, hash, by); err != nil {
+			return shown, changed, err
+		}
+	}
+	shown, err = s.userOf(ctx, u)
+	return shown, changed, err
+}
+
+// ClearPassword takes the password of a user away, for administrators.
+func (s *Service) ClearPassword(ctx context.Context, who toolcrib.Principal, name string) (User, error) {
+	by, u, err := s.administered(ctx, who, name)
+	if err == nil {
+		_, err = s.store.Access().SetPasswordHash(ctx, u.Name, "", by)
+	}
+	if err != nil {
+		return User{}, err
+	}
+	return s.userOf(ctx, u)
+}
+
+// RemoveUser removes a user for good, with the password and all tokens, for administrators.
+func (s *Service) RemoveUser(ctx context.Context, who toolcrib.Principal, name string) (User, error) {
+	by, u, err := s.administered(ctx, who, name)
+	if err != nil {
+		return User{}, err
+	}
+	c, err := s.store.Access().RemoveUser(ctx, u.Name, by)
+	if err != nil {
+		return User{}, err
+	}
+	return s.userOf(ctx, *c.User)
+}
+
+// Groups returns the groups of users, for administrators.
+func (s *Service) Groups(ctx context.Context, who toolcrib.Principal) ([]Group, error) {
+	if _, err := Administrator(who); err != nil {
+		return nil, err
+	}
+	members, err := s.membersOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := s.store.Access().Groups(ctx)
+	shown := make([]Group, len(groups))
+	for i, g := range groups {
+		shown[i] = groupOf(g, members[g.Name])
+	}
+	return shown, err
+}
+
+// membersOf counts the members of each group.
+func (s *Service) membersOf(ctx context.Context) (map[string]int, error) {
+	members := map[string]int{}
+	for u, err := range s.eachUser(ctx) {
+		if err != nil {
+			return nil, fmt.Errorf("the members of groups: %w", err)
+		}
+		for _, name := range u.Groups {
+			members[name]++
+		}
+	}
+	return members, nil
+}
+
+// GroupEdit changes a group, or makes one; what is nil stays as it is.
+type GroupEdit struct {
+	Description *string
+	Roles       *[]string
+	Grants      *[]string // a pointer to nil: declares none
+	Disabled    *bool
+	Reuse       bool // also if a group of this name was removed
+	AllAgents   bool // also if members may use every agent then
+}
+
+func (e GroupEdit) apply(g access.Group) (access.Group, error) {
+	if e.Description != nil {
+		g.Description = *e.Description
+	}
+	if e.Roles != nil {
+		g.Roles = *e.Roles
+	}
+	if e.Grants != nil {
+		g.Grants = *e.Grants
+	}
+	if e.Disabled != nil {
+		g.Disabled = *e.Disabled
+	}
+	return g.Check()
+}
+
+// PutGroup makes a group, or changes the one that is there as it is now, for
+// administrators. It reports whether it was there.
+func (s *Service) PutGroup(ctx context.Context, who toolcrib.Principal, name string, e GroupEdit) (shown Group, known bool, err error) {
+	by, err := Administrator(who)
+	if err == nil {
+		name, err = access.CheckName(name)
+	}
+	if err != nil {
+		return shown, false, err
+	}
+	const tries = 10 // others may change it meanwhile
+	for range tries {
+		var g access.Group
+		if g, known, err = s.findGroup(ctx, name); err != nil {
+			return shown, known, err
+		}
+		after := g.Changed
+		if g, err = e.apply(g); err != nil {
+			return shown, known, err
+		}
+		var c access.Change
+		c, err = s.store.Access().PutGroup(ctx, access.NewGroup{Group: g, Reuse: e.Reuse, AllAgents: e.AllAgents, After: &after}, by)
+		var stale *access.StaleError
+		switch {
+		case err == nil:
+			return groupOf(*c.Group, c.Carriers), known, nil
+		case !errors.As(err, &stale):
+			return shown, known, err
+		}
+	}
+	return shown, known, err
+}
+
+// findGroup returns a group, or an empty one of that name.
+func (s *Service) findGroup(ctx context.Context, name string) (g access.Group, known bool, err error) {
+	groups, err := s.store.Access().Groups(ctx)
+	if i := slices.IndexFunc(groups, func(g access.Group) bool { return g.Name == name }); err == nil && i >= 0 {
+		return groups[i], true, nil
+	}
+	return access.Group{Name: name}, false, err
+}
+
+// RemoveGroup removes a group, for administrators, and returns it with the members that
+// still carry its name.
+func (s *Service) RemoveGroup(ctx context.Context, who toolcrib.Principal, name string) (Group, error) {
+	by, err := Administrator(who)
+	if err == nil {
+		name, err = access.CheckName(name)
+	}
+	if err != nil {
+		return Group{}, err
+	}
+	g, _, err := s.findGroup(ctx, name)
+	if err != nil {
+		return Group{}, err
+	}
+	c, err := s.store.Access().RemoveGroup(ctx, name, by)
+	return groupOf(g, c.Carriers), err
+}
+
+// Directory returns the users and groups as tools list them.
+func (s *Service) Directory() directory.Directory { return directoryOf{s} }
+
+type directoryOf struct{ *Service }
+
+// Users implements [directory.Directory].
+func (d directoryOf) Users(ctx context.Context) iter.Seq2[directory.User, error] {
+	return func(yield func(directory.User, error) bool) {
+		for u, err := range d.eachUser(ctx) {
+			shown := directory.User{
+				Name: u.Name, DisplayName: u.Display, Email: u.Email, Admin: u.Admin, Roles: u.Roles, Groups: u.Groups,
+				Grants: u.Grants, Trust: u.Trust, Disabled: u.Disabled, Removed: u.Removed, Created: u.Created,
+			}
+			if !yield(shown, err) {
+				return
+			}
+		}
+	}
+}
+
+// Groups implements [directory.Directory].
+func (d directoryOf) Groups(ctx context.Context) iter.Seq2[directory.UserGroup, error] {
+	return func(yield func(directory.UserGroup, error) bool) {
+		members, err := d.membersOf(ctx)
+		if err != nil {
+			yield(directory.UserGroup{}, err)
+			return
+		}
+		groups, err := d.store.Access().Groups(ctx)
+		if err != nil {
+			yield(directory.UserGroup{}, err)
+			return
+		}
+		for _, g := range groups {
+			shown := directory.UserGroup{
+				Name: g.Name, Description: g.Description, Roles: g.Roles, Grants: g.Grants, Members: members[g.Name], Disabled: g.Disabled,
+			}
+			if !yield(shown, nil) {
+				return
+			}
+		}
+	}
+}

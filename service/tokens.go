@@ -1,0 +1,281 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/access/standing"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// The states of a token.
+const (
+	TokenGood    = "good"
+	TokenNotYet  = "not_yet"
+	TokenExpired = "expired"
+	TokenRevoked = "revoked"
+)
+
+// Token is an access token as front ends show it. The token itself is kept nowhere.
+type Token struct {
+	Token     string       `json:"token,omitempty"` // only of a new one
+	ID        string       `json:"id"`
+	User      string       `json:"user"` // * = whoever carries it
+	Label     string       `json:"label,omitempty"`
+	State     string       `json:"state"` // good | not_yet | expired | revoked
+	Scope     access.Scope `json:"scope"`
+	IssuedBy  string       `json:"issued_by"`
+	Via       string       `json:"issued_via"`
+	IssuedAt  time.Time    `json:"issued_at"`
+	NotBefore time.Time    `json:"not_before"`
+	Expires   time.Time    `json:"expires_at"`
+	Revoked   time.Time    `json:"revoked_at,omitzero"`
+	RevokedBy string       `json:"revoked_by,omitempty"`
+	// How many calls are left; null = no limit.
+	CallsLeft  *int64 `json:"calls_left"`
+	MinuteLeft *int64 `json:"calls_left_this_minute"`
+}
+
+func (s *Service) tokenOf(ctx context.Context, t access.Issued) (Token, error) {
+	c, now := &t.Claims, s.Now()
+	v := Token{
+		ID: c.ID, User: c.Subject, Label: t.Label, State: TokenGood, Scope: c.Scope, IssuedBy: t.IssuedBy, Via: c.Via,
+		IssuedAt: c.IssuedAt.Time(), NotBefore: c.NotBefore.Time(), Expires: c.Expires.Time(), Revoked: t.Revoked, RevokedBy: t.RevokedBy,
+	}
+	switch {
+	case !t.Revoked.IsZero():
+		v.State = TokenRevoked
+	case !now.Before(v.Expires):
+		v.State = TokenExpired
+	case c.InTime(now) != nil:
+		v.State = TokenNotYet
+	}
+	left, err := s.store.Access().Left(ctx, c.ID, c.Limits(), now)
+	if err != nil {
+		return v, err
+	}
+	if left.Limits.Total > 0 {
+		v.CallsLeft = &left.Total
+	}
+	if left.Limits.PerMinute > 0 {
+		v.MinuteLeft = &left.Minute
+	}
+	return v, nil
+}
+
+// TokenRequest asks for an access token.
+type TokenRequest struct {
+	User      string // whom it acts for; if empty, who asks, unless that is a user of the operating system
+	Bearer    bool   // instead of User: it acts as anonymous, for whoever carries it
+	Label     string // what its owner calls it
+	Scope     access.Scope
+	TTL       time.Duration // if 0, access.DefaultTTL
+	NotBefore time.Time     // if zero, now
+	Via       string        // cli, api, web or start
+}
+
+// CreateToken issues an access token, for administrators. The token itself is in the answer
+// and nowhere else.
+func (s *Service) CreateToken(ctx context.Context, who toolcrib.Principal, r TokenRequest) (Token, error) {
+	by, err := Administrator(who)
+	if err != nil {
+		return Token{}, err
+	}
+	subject, err := s.subject(ctx, who, r)
+	if err != nil {
+		return Token{}, err
+	}
+	signer, err := s.signer()
+	if err != nil {
+		return Token{}, err
+	}
+	text, claims, err := signer.Issue(access.Request{
+		By: who, Subject: subject, TTL: r.TTL, NotBefore: r.NotBefore, Scope: r.Scope, Via: r.Via,
+	}, s.Now())
+	if err != nil {
+		return Token{}, err
+	}
+	c, err := s.store.Access().AddToken(ctx, access.Issued{Claims: claims, Label: r.Label}, by)
+	if err != nil {
+		return Token{}, err
+	}
+	t, err := s.tokenOf(ctx, *c.Token)
+	t.Token = text
+	return t, err
+}
+
+// subject is the user whom a new token acts for: one of the directory who may do
+// something.
+func (s *Service) subject(ctx context.Context, who toolcrib.Principal, r TokenRequest) (string, error) {
+	switch {
+	case r.Bearer && r.User != "":
+		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "a token is either for a user or for whoever carries it")
+	case r.Bearer:
+		return access.Bearer, nil
+	case r.User == "" && standing.Local(who.User):
+		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "whom is the token for? name a user, or make it for whoever carries it")
+	}
+	_, u, err := s.administered(ctx, who, cmp.Or(r.User, who.User))
+	if err != nil {
+		return "", err
+	}
+	if why := standing.Inactive(u); why != "" {
+		return "", toolcrib.Errorf(toolcrib.CodeForbidden, "%s", why)
+	}
+	return u.Name, nil
+}
+
+// eachToken calls do for all tokens of a user ("" = all), by their IDs.
+func (s *Service) eachToken(ctx context.Context, user string, do func(access.Issued)) error {
+	for t, err := range pages(func(after access.Issued, limit int) ([]access.Issued, error) {
+		return s.store.Access().Tokens(ctx, user, after.Claims.ID, limit)
+	}) {
+		if err != nil {
+			return err
+		}
+		do(t)
+	}
+	return nil
+}
+
+// Tokens returns the tokens of a user ("" = all), the newest first, for administrators: at
+// most limit of them (0 = all), and how many there are.
+func (s *Service) Tokens(ctx context.Context, who toolcrib.Principal, user string, limit int) (tokens []Token, total int, err error) {
+	if _, err := Administrator(who); err != nil {
+		return nil, 0, err
+	}
+	var all []access.Issued
+	if err := s.eachToken(ctx, user, func(t access.Issued) { all = append(all, t) }); err != nil {
+		return nil, 0, err
+	}
+	if err := s.newestFirst(ctx, all); err != nil {
+		return nil, 0, err
+	}
+	total = len(all)
+	if limit > 0 && total > limit {
+		all = all[:limit]
+	}
+	tokens = make([]Token, len(all))
+	for i, t := range all {
+		if tokens[i], err = s.tokenOf(ctx, t); err != nil {
+			return nil, 0, err
+		}
+	}
+	return tokens, total, nil
+}
+
+// newestFirst puts tokens in order. A token has the second of its issue; which of two of
+// one second came first is in the system journal.
+func (s *Service) newestFirst(ctx context.Context, list []access.Issued) error {
+	order := func(x, y access.Issued) int { return cmp.Compare(y.Claims.IssuedAt, x.Claims.IssuedAt) }
+	slices.SortStableFunc(list, order)
+	same := func(x, y access.Issued) bool { return order(x, y) == 0 }
+	if len(slices.CompactFunc(slices.Clone(list), same)) == len(list) {
+		return nil
+	}
+	issued := map[string]toolcrib.Seq{}
+	err := s.eachAudit(ctx, store.AuditFilter{Kinds: []toolcrib.Kind{access.TokenIssued}}, func(e store.AuditEntry) error {
+		issued[e.Subject] = e.Seq
+		return nil
+	})
+	slices.SortStableFunc(list, func(x, y access.Issued) int {
+		return cmp.Or(order(x, y), cmp.Compare(issued[y.Claims.ID], issued[x.Claims.ID]), cmp.Compare(y.Claims.ID, x.Claims.ID))
+	})
+	return err
+}
+
+// RevokeToken makes a token worthless from now on, for administrators. part is its ID, or
+// the beginning of it. It reports whether the token still counted.
+func (s *Service) RevokeToken(ctx context.Context, who toolcrib.Principal, part string) (v Token, changed bool, err error) {
+	by, err := Administrator(who)
+	if err != nil {
+		return v, false, err
+	}
+	t, err := s.findToken(ctx, part)
+	if err != nil {
+		return v, false, err
+	}
+	changed = t.Revoked.IsZero()
+	c, err := s.store.Access().RevokeToken(ctx, t.Claims.ID, by)
+	if err != nil {
+		return v, false, err
+	}
+	v, err = s.tokenOf(ctx, *c.Token)
+	return v, changed, err
+}
+
+// findToken finds a token by its ID, or the beginning of it.
+func (s *Service) findToken(ctx context.Context, part string) (found access.Issued, err error) {
+	const prefix = "tok_"
+	begin := prefix + strings.TrimPrefix(part, prefix)
+	var fit []string
+	err = s.eachToken(ctx, "", func(t access.Issued) {
+		if strings.HasPrefix(t.Claims.ID, begin) && found.Claims.ID != begin {
+			found, fit = t, append(fit, t.Claims.ID)
+		}
+	})
+	switch {
+	case err != nil || found.Claims.ID == begin:
+		return found, err
+	case len(fit) < 2 && len(begin) < len(prefix)+minPart:
+		return found, toolcrib.Errorf(toolcrib.CodeBadRequest,
+			"%q is too short for the ID of a token; give at least %d characters after %s", part, minPart, prefix)
+	case len(fit) == 1:
+		return found, nil
+	case len(fit) == 0:
+		return found, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no token %s", part)
+	}
+	return found, toolcrib.Errorf(toolcrib.CodeBadRequest, "token ID %s is ambiguous, give more of it; it fits\n  %s",
+		part, strings.Join(fit[:min(len(fit), partsShown)], "\n  "))
+}
+
+// CheckToken returns what a token is good for, for administrators; the error of one that is
+// not good says why.
+func (s *Service) CheckToken(ctx context.Context, who toolcrib.Principal, text string) (Token, error) {
+	if _, err := Administrator(who); err != nil {
+		return Token{}, err
+	}
+	c, err := s.verified(ctx, text)
+	if err != nil {
+		return Token{}, err
+	}
+	t, err := s.store.Access().Token(ctx, c.ID)
+	if err != nil {
+		return Token{}, err
+	}
+	return s.tokenOf(ctx, t)
+}
+
+// SameToken refuses to continue a run by a token that it was not started by: nothing would
+// hold it to the token's scope.
+func SameToken(who toolcrib.Principal, s *agent.State) error {
+	if who.Token != "" && s.Start.Principal.Token != who.Token {
+		return toolcrib.Errorf(toolcrib.CodeScopeInsufficient,
+			"run %s was not started by this access token, so it would continue without its scope; resume it without the token", s.Run)
+	}
+	return nil
+}
+
+// eachAudit calls do for all entries of the audit log that fit.
+func (s *Service) eachAudit(ctx context.Context, f store.AuditFilter, do func(store.AuditEntry) error) error {
+	for f.Limit = store.MaxLimit; ; {
+		page, err := s.store.Audit(ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, e := range page.Entries {
+			if err := do(e); err != nil {
+				return err
+			}
+		}
+		if f.Cursor = page.Next; f.Cursor == "" {
+			return nil
+		}
+	}
+}
