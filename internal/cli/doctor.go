@@ -289,8 +289,12 @@ func shellFinding(set config.Shell, r shell.Report) finding {
 	}
 	f.Detail = fmt.Sprintf("mode %s, sandbox: %s", set.Mode, strings.Join(walls, ", "))
 	if r.Bubblewrap == "" {
+		does := "asks"
+		if set.Sandbox == string(shell.SandboxRequired) {
+			does, f.OK, f.Fix = "is refused (tools.shell.sandbox is required)", false, "install bubblewrap"
+		}
 		f.Detail += "; without bubblewrap protected files cannot be kept from other programs than those of the built-in table, " +
-			"so each call of one asks"
+			"so each call of one " + does
 	}
 	return f
 }

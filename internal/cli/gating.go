@@ -77,6 +77,8 @@ func (a *app) gateWith(ctx context.Context, s *sqlite.Store, workspace string, s
 	if set := c.Tools.Shell; command != nil && set.Sandbox != string(shell.SandboxRequired) {
 		if problem := a.noSandbox(); problem != "" {
 			tell("exec_shell has no sandbox (" + problem + "), so each of its calls asks; toolcrib doctor tells more")
+		} else if why := shell.Unprotected(command); why != "" {
+			tell("exec_shell: " + why + ", so each such call asks; toolcrib doctor tells more")
 		}
 	}
 	for _, name := range g.UnknownSettings() {
@@ -124,7 +126,7 @@ func (a *app) execShell(c *config.Config, p gate.Protected) (toolcrib.Tool, erro
 	tool, err := shell.New(shell.Options{
 		Mode: mode, Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox), Network: set.Network,
 		Protected: p.Write, ProtectedNames: p.Names, Hidden: p.Touch, Except: p.Except,
-		OnProtectedChange: func(_ toolcrib.Call, paths []string) { a.protectedChanged(paths) },
+		OnProtectedChange: func(_ toolcrib.Call, changed, aside []string) { a.protectedChanged(changed, aside) },
 	})
 	if err != nil {
 		return nil, usagef("tools.%v", err)

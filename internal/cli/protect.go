@@ -133,17 +133,21 @@ func (a *app) protection(workspace string) (gate.Protected, error) {
 }
 
 // protectedChanged tells the person that a command changed what steers toolcrib or
-// its neighbours, and ends the trust in the folders around it (design.md §7).
-func (a *app) protectedChanged(paths []string) {
+// its neighbours, and ends the trust in the folders around it (design.md §7). What was
+// renamed afterwards is only told.
+func (a *app) protectedChanged(paths, aside []string) {
 	out := a.besides()
 	tell := func(format string, args ...any) {
 		fmt.Fprintf(out, "%s %s\n", a.style.Red("!"), guard.Visible(fmt.Sprintf(format, args...)))
 	}
-	names := make([]string, len(paths))
-	for i, path := range paths {
-		names[i] = pathText(path)
+	if len(aside) > 0 {
+		tell("a command made files that would steer toolcrib or programs beside it; they were renamed: %s", pathTexts(aside))
 	}
-	tell("a command changed files that steer toolcrib or programs beside it: %s; look at them before you go on", strings.Join(names, ", "))
+	if len(paths) == 0 {
+		return
+	}
+	names := pathTexts(paths)
+	tell("a command changed files that steer toolcrib or programs beside it: %s; look at them before you go on", names)
 	trusted, err := a.trustStore()
 	if err != nil {
 		return // there is no record, so nothing is trusted
@@ -154,9 +158,17 @@ func (a *app) protectedChanged(paths []string) {
 	}
 	for _, dir := range folders {
 		// The call may have been given up by now; what it did is written down.
-		a.recordTrust(context.Background(), store.SystemTrustRevoked, dir, "a command changed "+strings.Join(names, ", "))
+		a.recordTrust(context.Background(), store.SystemTrustRevoked, dir, "a command changed "+names)
 		tell("%s is no longer trusted; once you have looked at it: toolcrib trust %s", pathText(dir), pathText(dir))
 	}
+}
+
+func pathTexts(paths []string) string {
+	texts := make([]string, len(paths))
+	for i, path := range paths {
+		texts[i] = pathText(path)
+	}
+	return strings.Join(texts, ", ")
 }
 
 // inside reports whether path is dir or lies below it; links are resolved as far as

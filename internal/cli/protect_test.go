@@ -31,12 +31,12 @@ func TestProtectedChangeEndsTrust(t *testing.T) {
 	if err := store.TrustFiles(dir, files); err != nil {
 		t.Fatal(err)
 	}
-	a.protectedChanged([]string{filepath.Join(dir, ".git", "hooks", "post\x1bcommit")})
+	a.protectedChanged([]string{filepath.Join(dir, ".git", "hooks", "post\x1bcommit")}, []string{filepath.Join(dir, "AGENTS.md.set-aside-x")})
 	state, _, err := store.Check(dir)
 	if err != nil || state != trust.Untrusted {
 		t.Errorf("state %q, %v", state, err)
 	}
-	for _, want := range []string{"a command changed files", ".git/hooks", "no longer trusted", "toolcrib trust "} {
+	for _, want := range []string{"a command changed files", ".git/hooks", "AGENTS.md.set-aside-x", "no longer trusted", "toolcrib trust "} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("%q is not said: %s", want, said.String())
 		}

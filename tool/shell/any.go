@@ -6,12 +6,24 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// planAny plans a line of mode any: /bin/sh runs it as it is written. The tree is
-// looked through for words that may be files.
+// planAny plans a line of mode any: /bin/sh runs it as it is written.
 func (s *shell) planAny(p *plan, file *syntax.File, line string) error {
 	p.writes = true
 	p.target(p.w.dir, true)
 	p.whole(p.w.dir)
+	if err := s.named(p, file); err != nil {
+		return err
+	}
+	path, err := s.find("sh", true)
+	if err != nil {
+		return err
+	}
+	p.steps = []step{{Commands: []command{{Path: path, Args: []string{"sh", "-c", line}, Out: toOut, Err: toErr}}}}
+	return nil
+}
+
+// named looks through the tree of a script for words that may be files.
+func (s *shell) named(p *plan, file *syntax.File) error {
 	var refused error
 	syntax.Walk(file, func(node syntax.Node) bool {
 		if refused != nil {
@@ -25,15 +37,7 @@ func (s *shell) planAny(p *plan, file *syntax.File, line string) error {
 		}
 		return refused == nil
 	})
-	if refused != nil {
-		return refused
-	}
-	path, err := s.find("sh", true)
-	if err != nil {
-		return err
-	}
-	p.steps = []step{{Commands: []command{{Path: path, Args: []string{"sh", "-c", line}, Out: toOut, Err: toErr}}}}
-	return nil
+	return refused
 }
 
 // anyCommand looks at one command: its literal words may be files, which are read
@@ -81,7 +85,7 @@ func (p *plan) anyRedirect(r *syntax.Redirect) error {
 		return nil
 	}
 	if r.Op != syntax.RdrIn {
-		return p.maybe(w.text)
+		return p.maybe(w.text, true)
 	}
 	found, err := p.w.resolve(w.text)
 	switch {

@@ -3,6 +3,7 @@ package shell_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,7 +52,7 @@ func TestProtected_IsHeld(t *testing.T) {
 	options := shell.Options{
 		Mode: shell.ModeAny, Report: report, ProtectedNames: []string{".git", ".mcp.json", ".vscode", ".idea", "toolcrib.yaml"},
 		Protected:         []string{filepath.Join(dir, "conf/deep/tool.yaml"), filepath.Join(dir, "new/skills"), filepath.Join(dir, "skills")},
-		OnProtectedChange: func(_ toolcrib.Call, paths []string) { told = append(told, paths...) },
+		OnProtectedChange: func(_ toolcrib.Call, paths, _ []string) { told = append(told, paths...) },
 	}
 	made := tool(t, options)
 	if why := made.(toolcrib.Asker).Asks(callOf(t, dir, "true", 0)); why != "" {
@@ -114,7 +115,7 @@ func TestProtected_AmongManyFiles(t *testing.T) {
 		var told []string
 		made := tool(t, shell.Options{
 			Mode: shell.ModeAny, Report: report, ProtectedNames: []string{".mcp.json", ".zz"},
-			OnProtectedChange: func(_ toolcrib.Call, paths []string) { told = append(told, paths...) },
+			OnProtectedChange: func(_ toolcrib.Call, paths, _ []string) { told = append(told, paths...) },
 		})
 		shell.Visit(made, 100)
 		call := callOf(t, dir, "echo x > $(echo .zz); echo x > $(echo .mcp.json); true", 20)
@@ -142,7 +143,7 @@ func TestProtected_NewOnesBelowAreFound(t *testing.T) {
 		var told []string
 		made := tool(t, shell.Options{
 			Mode: shell.ModeAny, Report: report, ProtectedNames: []string{".git"},
-			OnProtectedChange: func(_ toolcrib.Call, paths []string) { told = append(told, paths...) },
+			OnProtectedChange: func(_ toolcrib.Call, paths, _ []string) { told = append(told, paths...) },
 		})
 		got, err := runIn(t.Context(), t, made, callOf(t, dir, "mkdir -p x/.git/hooks; echo x > x/.git/hooks/pre-commit", 20))
 		if err != nil || !slices.Equal(told, []string{filepath.Join(dir, "x/.git")}) || !strings.Contains(got.Warning, "x/.git") {
@@ -191,5 +192,91 @@ func TestProtected_TwoJobs(t *testing.T) {
 	}
 	if left := names(t, dir); !slices.Equal(left, []string{"go", "started"}) {
 		t.Errorf("left: %q", left)
+	}
+}
+
+// What cannot be kept from being made is found, whatever is done to hide it, and gets
+// another name: a text directly in the workspace always, anything anywhere where a sandbox
+// is required.
+func TestProtected_SetAside(t *testing.T) {
+	report := withBubblewrap(t)
+	for _, c := range []struct {
+		line     string
+		required bool
+		changed  []string // reported, and left
+		aside    []string // without what is added to their names
+	}{
+		{line: "echo x > $(echo AGENTS).md", aside: []string{"AGENTS.md"}},
+		{line: "echo x > agents.MD", aside: []string{"agents.MD"}},
+		{line: "mkdir -p $(echo AGENTS).md/in", aside: []string{"AGENTS.md"}},
+		{line: "echo x > sub/$(echo AGENTS).md", changed: []string{"sub/AGENTS.md"}},
+		{line: "mkdir -p x/.git/hooks", changed: []string{"x/.git"}},
+		{line: "echo x > sub/$(echo AGENTS).md", required: true, aside: []string{"sub/AGENTS.md"}},
+		{line: "mkdir -p x/.git/hooks; echo x > x/.git/hooks/pre-commit", required: true, aside: []string{"x/.git"}},
+		{line: "mkdir -p x/.Git/y/.vscode/AGENTS.md z/.vscode", required: true, aside: []string{"x/.Git", "z/.vscode"}},
+		{line: "ln -s /etc sub/.vscode; ln -s nowhere sub/.git", required: true, aside: []string{"sub/.git", "sub/.vscode"}},
+		{line: "mkdir -p x/y; echo x > x/y/.git; chmod 0 x/y; chmod 100 x", required: true, aside: []string{"x/y/.git"}},
+		{line: "mkdir -p x/.git/.vscode; chmod 0 x/.git/.vscode x/.git; chmod 500 x", required: true, aside: []string{"x/.git"}},
+		{line: "mkdir many && cd many && touch $(seq 300) && mkdir zz && touch zz/AGENTS.md", required: true, aside: []string{"many/zz/AGENTS.md"}},
+		{line: "rm CLAUDE.md; echo x > CLAUDE.md", aside: []string{"CLAUDE.md"}},
+		{line: "ln -sf sub/other CLAUDE.md", aside: []string{"CLAUDE.md"}},
+		{line: "mv CLAUDE.md sub/gone", aside: []string{"CLAUDE.md"}},
+		{line: "echo x > CLAUDE.md; echo x > sub/deep/AGENTS.md; mv sub/deep sub/d2; true"},
+	} {
+		dir := folder(t)
+		write(t, filepath.Join(dir, "sub/deep/AGENTS.md"), "mine")
+		write(t, filepath.Join(dir, "sub/other"), "")
+		t.Cleanup(func() { _ = exec.Command("chmod", "-R", "u+rwx", dir).Run() })
+		if err := os.Symlink("sub/deep/AGENTS.md", filepath.Join(dir, "CLAUDE.md")); err != nil {
+			t.Fatal(err)
+		}
+		var changed, aside []string
+		options := shell.Options{
+			Allow: []string{"sh"}, Report: report, ProtectedNames: []string{".git", ".vscode", "AGENTS.md", "CLAUDE.md"},
+			OnProtectedChange: func(_ toolcrib.Call, c, a []string) { changed, aside = c, a },
+		}
+		if c.required {
+			options.Sandbox = shell.SandboxRequired
+		}
+		made := tool(t, options)
+		shell.Visit(made, 200)
+		write(t, filepath.Join(dir, "x.sh"), c.line)
+		call := callOf(t, dir, "sh x.sh", 20)
+		if why := made.(toolcrib.Asker).Asks(call); why != "" {
+			t.Errorf("%q: asks %s", c.line, why)
+		}
+		got, err := runIn(t.Context(), t, made, call)
+		if err != nil || (got.Warning == "") != (len(c.changed)+len(c.aside) == 0) {
+			t.Errorf("%q: %+v %v", c.line, got, err)
+		}
+		for i, path := range changed {
+			changed[i], _ = filepath.Rel(dir, path)
+		}
+		for i, path := range aside {
+			name, _ := filepath.Rel(dir, path)
+			if !strings.Contains(got.Warning, name) {
+				t.Errorf("%q: %s is not named: %s", c.line, name, got.Warning)
+			}
+			aside[i], _, _ = strings.Cut(name, ".set-aside-")
+			if _, err := os.Lstat(path); err != nil && aside[i] != "CLAUDE.md" {
+				t.Errorf("%q: not kept: %v", c.line, err)
+			}
+		}
+		if !slices.Equal(changed, c.changed) || !slices.Equal(aside, c.aside) {
+			t.Errorf("%q: changed %q, set aside %q", c.line, changed, aside)
+		}
+		if link, err := os.Readlink(filepath.Join(dir, "CLAUDE.md")); err != nil || link != "sub/deep/AGENTS.md" {
+			t.Errorf("%q: CLAUDE.md is %q %v", c.line, link, err)
+		}
+		if !c.required {
+			continue
+		}
+		_ = filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+			name := strings.ToLower(filepath.Base(path))
+			if err != nil || slices.Contains(options.ProtectedNames, name) || name == "agents.md" && filepath.Dir(path) != filepath.Join(dir, "sub/deep") {
+				t.Errorf("%q: left: %s %v", c.line, path, err)
+			}
+			return nil
+		})
 	}
 }

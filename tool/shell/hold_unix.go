@@ -63,6 +63,9 @@ func (l *launcher) hold(s *survey) (release func(), err error) {
 		paths = []string{l.Dir}
 	} else {
 		for _, path := range s.absent {
+			if foundAfterwards(path) {
+				continue
+			}
 			switch err := standin.Make(path); {
 			case err == nil, errors.Is(err, fs.ErrExist): // or somebody just made it: then that is held
 				paths = append(paths, path)
@@ -80,6 +83,10 @@ func (l *launcher) hold(s *survey) (release func(), err error) {
 	}
 	return release, nil
 }
+
+// foundAfterwards reports whether a name gets no stand-in: a folder called AGENTS.md would
+// get in the way of whoever means *.md.
+func foundAfterwards(path string) bool { return strings.EqualFold(filepath.Ext(path), ".md") }
 
 func mine(path string) bool {
 	info, err := os.Lstat(path)

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -46,15 +47,16 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	programs := programsOf(file)
-	if err := never(file, programs); err != nil {
+	var line started
+	line.tree(file)
+	if err := never(file, line.programs); err != nil {
 		return nil, err
 	}
 	w, err := openWorkspace(call)
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{set: s.options.resolved(w.dir), w: w, touched: map[string]int{}, programs: programs}
+	p := &plan{set: s.options.resolved(w.dir), w: w, touched: map[string]int{}, programs: line.programs}
 	if p.set.hides(w.dir) {
 		err = refuse("the workspace is in a protected folder")
 	} else if s.options.Mode == ModeAny {
@@ -63,6 +65,11 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 		err = refused
 	} else {
 		err = s.planSteps(p, found)
+	}
+	for _, script := range line.scripts {
+		if err == nil {
+			err = s.named(p, script)
+		}
 	}
 	if err == nil {
 		err = errors.Join(p.wholeMachine(), p.ownFiles())
@@ -115,7 +122,7 @@ func (p *plan) ownFiles() error {
 	switch {
 	case found != "":
 		return refuse("protected path: %s is another name (a hard link) of a file of toolcrib itself; remove it first",
-			p.named([]string{found})[0])
+			p.named([]string{found}))
 	case visits < 0:
 		return refuse("a file of toolcrib itself has another name (a hard link), and the workspace has too many files to look for it; " +
 			"remove it first")
@@ -138,6 +145,19 @@ func (s *shell) walled(p *plan) error {
 	return nil
 }
 
+const unprotected = "protected files can be written by programs that are not in the built-in table, which it takes bubblewrap to prevent"
+
+// Unprotected returns why there are calls of an exec_shell from which protected files
+// cannot be kept, although there is a sandbox; "" if there are none.
+func Unprotected(tool toolcrib.Tool) string {
+	s, ok := tool.(*shell)
+	others := ok && (s.options.Mode == ModeAny || slices.ContainsFunc(s.options.Allow, func(name string) bool { return s.table[name] == nil }))
+	if others && s.report().Bubblewrap == "" && s.report().sandboxed() {
+		return unprotected
+	}
+	return ""
+}
+
 // unheld returns what the sandbox cannot keep the line from; "" = nothing.
 func (s *shell) unheld(p *plan) string {
 	switch r := s.report(); {
@@ -146,7 +166,7 @@ func (s *shell) unheld(p *plan) string {
 	case !p.writes:
 		return ""
 	case r.Bubblewrap == "":
-		return "protected files can be written by the programs of the line, which it takes bubblewrap to prevent"
+		return unprotected
 	}
 	if why := p.set.survey(p.w.dir).unsure; why != "" {
 		return "not all protected files can be kept from the programs of the line: " + why
@@ -154,16 +174,22 @@ func (s *shell) unheld(p *plan) string {
 	return ""
 }
 
-// named names paths to a model: relative to the workspace, or not at all.
-func (p *plan) named(paths []string) []string {
-	names := make([]string, len(paths))
-	for i, path := range paths {
-		names[i] = "a file outside the workspace"
+// named names paths to a model: relative to the workspace, or not at all. Of many it names
+// the first.
+func (p *plan) named(paths []string) string {
+	const most = 20
+	var names []string
+	for _, path := range paths[:min(len(paths), most)] {
+		name := "a file outside the workspace"
 		if rel, err := filepath.Rel(p.w.dir, path); err == nil && filepath.IsLocal(rel) {
-			names[i] = quote(rel)
+			name = quote(rel)
 		}
+		names = append(names, name)
 	}
-	return names
+	if more := len(paths) - most; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // planSteps judges the pipelines of a line.
@@ -319,30 +345,30 @@ func (p *plan) unjudged(args []string) error {
 	p.whole(p.w.dir)
 	for _, word := range args {
 		if _, after, ok := strings.Cut(word, "="); ok {
-			if err := p.maybe(after); err != nil {
+			if err := p.maybe(after, false); err != nil {
 				return err
 			}
 		}
 		if strings.HasPrefix(word, "-") {
 			continue
 		}
-		if err := p.maybe(word); err != nil {
+		if err := p.maybe(word, false); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// maybe notes a word that may be a file. One outside the workspace is left to the
-// sandbox and, as a target, to the gate; a hidden one is refused.
-func (p *plan) maybe(word string) error {
+// maybe notes a word that may be a file, or is one. One outside the workspace is left to
+// the sandbox and, as a target, to the gate; a hidden one is refused.
+func (p *plan) maybe(word string, is bool) error {
 	if word == "" || len(word) > maxPathBytes || strings.ContainsRune(word, 0) {
 		return nil
 	}
 	found, err := p.w.resolve(word)
 	abs := ""
 	switch {
-	case err == nil && (found.info != nil || strings.Contains(word, "/") || strings.HasPrefix(word, ".")):
+	case err == nil && (is || found.info != nil || strings.Contains(word, "/") || strings.HasPrefix(word, ".") || p.set.protects(word)):
 		abs = p.w.abs(found.real)
 	case errors.Is(err, errEscapes) && filepath.IsAbs(word):
 		abs = real(word)

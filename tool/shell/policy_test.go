@@ -196,6 +196,37 @@ func TestTargets_OfJudgedCommands(t *testing.T) {
 	}
 }
 
+// A protected name is a target however plainly it is written, also in a script on the line
+// and before there is such a file.
+func TestTargets_ProtectedNames(t *testing.T) {
+	for line, want := range map[string]string{
+		"touch AGENTS.md":                          "AGENTS.md",
+		"cp x agents.MD":                           "agents.MD",
+		"dd of=AGENTS.md":                          "AGENTS.md",
+		"sh -c 'echo x > AGENTS.md'":               "AGENTS.md",
+		"sh -c \"sh -c 'cp x sub/.git/config'\"":   "sub/.git/config",
+		"timeout 5 bash -ec 'true && >>AGENTS.md'": "AGENTS.md",
+	} {
+		for _, mode := range []shell.Mode{shell.ModeAllowlist, shell.ModeAny} {
+			dir := project(t)
+			made := tool(t, shell.Options{
+				Mode: mode, Allow: []string{"touch", "cp", "dd", "sh", "timeout"}, Report: landlockOnly(), ProtectedNames: []string{"AGENTS.md", ".git"},
+			})
+			targets := made.(toolcrib.Targeter).Targets(callOf(t, dir, line, 0))
+			if !slices.Contains(targets, toolcrib.Target{Kind: toolcrib.TargetFile, Name: filepath.Join(dir, want), Write: true}) {
+				t.Errorf("%s, %q: %v", mode, line, targets)
+			}
+		}
+	}
+	made, dir := tool(t, shell.Options{Mode: shell.ModeAny, Report: landlockOnly()}), project(t)
+	targets := made.(toolcrib.Targeter).Targets(callOf(t, dir, "echo x > new; sh -c 'cat notes.txt'", 0))
+	for name, write := range map[string]bool{"new": true, "notes.txt": false} {
+		if !slices.Contains(targets, toolcrib.Target{Kind: toolcrib.TargetFile, Name: filepath.Join(dir, name), Write: write}) {
+			t.Errorf("%s: %v", name, targets)
+		}
+	}
+}
+
 func TestHidden_IsNeitherReadNorSearched(t *testing.T) {
 	home := folder(t)
 	data := filepath.Join(home, "share/toolcrib")
@@ -284,7 +315,8 @@ func TestPreview_SaysWhatHolds(t *testing.T) {
 		{shell.Options{Mode: shell.ModeAny, Report: &shell.Report{Problem: "off"}}, "ls", []string{"NO sandbox (off)"}},
 		{shell.Options{Mode: shell.ModeAny, Report: &shell.Report{Helper: true, LandlockABI: 3}}, "ls", []string{"Landlock (ABI 3)", "protected files in it CAN be", "network CANNOT"}},
 		{shell.Options{Mode: shell.ModeAny, Report: &shell.Report{Helper: true, LandlockABI: 5}, Network: true}, "ls", []string{"network is open"}},
-		{shell.Options{Mode: shell.ModeAny, Report: &shell.Report{Helper: true, Bubblewrap: "/usr/bin/bwrap"}}, "ls", []string{"bubblewrap", "No network"}},
+		{shell.Options{Mode: shell.ModeAny, Report: &shell.Report{Helper: true, Bubblewrap: "/usr/bin/bwrap"}}, "ls", []string{"bubblewrap", "No network", "is found afterwards and reported"}},
+		{shell.Options{Mode: shell.ModeAny, Sandbox: shell.SandboxRequired, Report: &shell.Report{Helper: true, Bubblewrap: "/usr/bin/bwrap"}}, "ls", []string{"is found afterwards and renamed"}},
 		{shell.Options{Allow: []string{"cp"}, Report: &shell.Report{Problem: "off"}}, "cp a b", []string{"not in the built-in table", "NO sandbox"}},
 	} {
 		got, err := tool(t, c.options).(toolcrib.Previewer).Preview(t.Context(), callOf(t, folder(t), c.line, 0))
@@ -296,6 +328,29 @@ func TestPreview_SaysWhatHolds(t *testing.T) {
 				t.Errorf("%q: %q lacks %q", c.line, got.Text, want)
 			}
 		}
+	}
+}
+
+// That other programs may run than the sandbox can keep from protected files is said beforehand.
+func TestUnprotected(t *testing.T) {
+	landlock, bubblewrap := shell.Report{Helper: true, LandlockABI: 7}, shell.Report{Helper: true, LandlockABI: 7, Bubblewrap: "x"}
+	for _, c := range []struct {
+		options shell.Options
+		want    bool
+	}{
+		{shell.Options{Report: &landlock}, false},
+		{shell.Options{Report: &landlock, Allow: []string{"ls", "["}}, false},
+		{shell.Options{Report: &landlock, Allow: []string{"ls", "make"}}, true},
+		{shell.Options{Report: &landlock, Mode: shell.ModeAny}, true},
+		{shell.Options{Report: &bubblewrap, Mode: shell.ModeAny}, false},
+		{shell.Options{Report: &shell.Report{}, Mode: shell.ModeAny}, false}, // there is no sandbox at all
+	} {
+		if got := shell.Unprotected(tool(t, c.options)); (got != "") != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+	if got := shell.Unprotected(nil); got != "" {
+		t.Errorf("no tool: %q", got)
 	}
 }
 
@@ -352,7 +407,7 @@ func TestProtected_ChangesAreFound(t *testing.T) {
 	made := tool(t, shell.Options{
 		Mode: shell.ModeAny, Report: report, ProtectedNames: []string{".git"},
 		Protected:         []string{filepath.Join(dir, "toolcrib.yaml"), filepath.Join(dir, ".mcp.json")},
-		OnProtectedChange: func(_ toolcrib.Call, paths []string) { told = append(told, paths...) },
+		OnProtectedChange: func(_ toolcrib.Call, paths, _ []string) { told = append(told, paths...) },
 	})
 	for line, want := range map[string]string{
 		"echo fine > other.txt; cat .git/config":             "",

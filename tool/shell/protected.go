@@ -1,12 +1,14 @@
 package shell
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,28 +25,42 @@ const (
 	maxGuardDepth  = 12        // folders deep that what is beside something hidden is granted
 )
 
-// survey is what there is of the protected in a workspace.
+// survey is what a workspace has that is protected.
 type survey struct {
-	found  []string // protected paths that exist
-	absent []string // those that do not: each the first part of its path that is missing
-	unsure string   // why not all of them can be kept from being written; "" = all can
+	found  []string          // protected paths that exist, and what links among them lead to
+	led    []string          // the latter
+	absent []string          // those that do not: each the first part of its path that is missing
+	links  map[string]string // protected names that lead to another one beside them, which can be put back
+	unsure string            // why not all of them can be kept from being written; "" = all can
+}
+
+// protects reports whether a name is protected wherever it is.
+func (o *Options) protects(name string) bool {
+	return slices.ContainsFunc(o.ProtectedNames, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
 // survey looks for what is protected. Names directly in the workspace, and paths that are
 // protected by themselves, are always looked up, whatever else there is.
-func (o *Options) survey(dir string) *survey {
-	s := &survey{}
+func (o *Options) survey(dir string) *survey { return o.look(dir, o.visits, nil) }
+
+// resurvey looks once more after a command of which everything was known before: also
+// at what it made, and in folders that it closed.
+func (o *Options) resurvey(w *workspace) *survey { return o.look(w.dir, o.visits+maxFiles, w) }
+
+// look visits the entries of a workspace. With w it opens folders that cannot be read.
+func (o *Options) look(dir string, visits int, w *workspace) *survey {
+	s := &survey{links: map[string]string{}}
 	for _, path := range o.Protected {
 		if path = own(path); within(path, dir) {
-			s.add(dir, path)
+			o.add(s, dir, path)
 		} else if within(dir, path) {
-			s.add(dir, dir)
+			o.add(s, dir, dir)
 		}
 	}
 	for _, name := range o.ProtectedNames {
-		s.add(dir, filepath.Join(dir, name))
+		o.add(s, dir, filepath.Join(dir, name))
 	}
-	visits := o.visits
+	visited := visits
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -58,13 +74,16 @@ func (o *Options) survey(dir string) *survey {
 			return nil
 		}
 		if visits--; visits < 0 {
-			s.doubt(fmt.Sprintf("the workspace has more than %d files", o.visits))
+			s.doubt(fmt.Sprintf("the workspace has more than %d files", visited))
 			return fs.SkipAll
 		}
-		if !slices.ContainsFunc(o.ProtectedNames, func(n string) bool { return strings.EqualFold(n, entry.Name()) }) {
+		if w != nil && entry.IsDir() {
+			w.openUp(path, 0o500)
+		}
+		if !o.protects(entry.Name()) {
 			return nil
 		}
-		s.add(dir, path)
+		o.add(s, dir, path)
 		if entry.IsDir() {
 			return fs.SkipDir
 		}
@@ -91,7 +110,7 @@ func (s *survey) doubt(why string) {
 }
 
 // add adds a protected path.
-func (s *survey) add(dir, path string) {
+func (o *Options) add(s *survey, dir, path string) {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -104,9 +123,15 @@ func (s *survey) add(dir, path string) {
 		s.absent = append(s.absent, path)
 		return
 	case info.Mode()&fs.ModeSymlink != 0:
-		s.doubt("a protected name is a symbolic link")
-		if target := real(path); target != dir && within(target, dir) {
-			s.found = append(s.found, target)
+		target := real(path)
+		if beside, err := os.Readlink(path); err == nil && target == filepath.Join(filepath.Dir(path), beside) &&
+			o.protects(filepath.Base(beside)) && standin.Exists(target) {
+			s.links[path] = beside
+		} else {
+			s.doubt("a protected name is a symbolic link")
+		}
+		if target != path && target != dir && within(target, dir) {
+			s.found, s.led = append(s.found, target), append(s.led, target)
 		}
 	case info.Mode().IsRegular() && beneath.Linked(info):
 		s.doubt("a protected file has another name (a hard link)")
@@ -128,8 +153,10 @@ func firstMissing(dir, path string) string {
 // guarded is what protected paths were like before a call.
 type guarded struct {
 	set    *Options
-	dir    string
+	w      *workspace
+	seen   *survey
 	before *prints
+	kept   bool     // bubblewrap keeps the program from what could be foreseen
 	held   []string // what the program cannot have changed
 }
 
@@ -142,9 +169,15 @@ type prints struct {
 // changed returns the protected paths that are not what they were, and why there may be
 // others.
 func (g *guarded) changed() (paths []string, unsure string) {
-	after := g.look(g.set.survey(g.dir))
+	again := g.set.survey
+	if g.seen.unsure == "" {
+		again = func(string) *survey { return g.set.resurvey(g.w) }
+	}
+	now := again(g.w.dir)
+	after := g.look(now)
 	for path, print := range after.of {
-		if g.before.of[path] != print {
+		was, known := g.before.of[path]
+		if was != print && (known || !slices.Contains(now.led, path)) { // else it is the link that is new
 			paths = append(paths, path)
 		}
 	}
@@ -157,12 +190,81 @@ func (g *guarded) changed() (paths []string, unsure string) {
 	return paths, after.unsure
 }
 
+// undo takes back what bubblewrap could not prevent: a protected name that the command
+// made directly in the workspace, or, where a sandbox is required, anywhere in it, gets
+// another name; a link that it replaced is put back. It returns the paths that are left,
+// and the new names.
+func (g *guarded) undo(changed []string) (left, aside []string) {
+	suffix := ".set-aside-" + strings.ToLower(rand.Text()[:8])
+	for _, path := range changed {
+		link, isLink := g.seen.links[path]
+		isNew := g.before.of[path] == "" && (g.seen.unsure == "" || slices.Contains(g.seen.absent, path))
+		switch {
+		case !g.kept, !isLink && !isNew, isNew && g.set.Sandbox != SandboxRequired && filepath.Dir(path) != g.w.dir:
+			left = append(left, path)
+			continue
+		}
+		name, err := filepath.Rel(g.w.dir, path)
+		if err == nil {
+			err = g.w.setAside(name, suffix, g.set.protects)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil // a link that is gone
+		}
+		if err == nil && isLink {
+			err = g.w.root.Symlink(link, name)
+		}
+		if err != nil {
+			left = append(left, path)
+			continue
+		}
+		aside = append(aside, path+suffix)
+	}
+	return left, aside
+}
+
+// setAside renames a file or folder, and all that protects names below it.
+func (w *workspace) setAside(name, suffix string, protects func(string) bool) error {
+	all := []string{name}
+	info, err := w.root.Lstat(name)
+	if err == nil && info.IsDir() {
+		err = fs.WalkDir(w.root.FS(), filepath.ToSlash(name), func(at string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				w.openUp(w.abs(at), 0o500)
+			}
+			if err == nil && at != all[0] && protects(entry.Name()) {
+				all = append(all, at)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return err
+	}
+	for _, at := range slices.Backward(all) { // what is in a folder before the folder
+		w.openUp(w.abs(path.Dir(at)), 0o700)
+		err = errors.Join(err, w.root.Rename(at, at+suffix))
+	}
+	return err
+}
+
+// openUp gives this user rights to a folder, such as a command took away.
+func (w *workspace) openUp(abs string, rights fs.FileMode) {
+	name, err := filepath.Rel(w.dir, abs)
+	if err != nil {
+		return
+	}
+	if info, err := w.root.Lstat(name); err == nil && info.IsDir() && info.Mode()&rights != rights {
+		_ = w.root.Chmod(name, info.Mode().Perm()|rights)
+	}
+}
+
 // look returns prints of all protected paths that the program could change.
 func (g *guarded) look(s *survey) *prints {
 	p := &prints{of: map[string]string{}, unsure: s.unsure}
 	paths := slices.Concat(s.found, s.absent)
 	for _, path := range g.set.Protected {
-		if !within(own(path), g.dir) {
+		if !within(own(path), g.w.dir) {
 			paths = append(paths, filepath.Clean(path))
 		}
 	}

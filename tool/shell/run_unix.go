@@ -75,30 +75,36 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan) (ran, erro
 // guarded runs a job that may write. Protected files are kept from it where that can be
 // done, and looked at afterwards where it cannot.
 func (s *shell) guarded(ctx context.Context, call toolcrib.Call, p *plan, l *launcher) (ran, error) {
-	before := p.set.survey(p.w.dir)
-	g := &guarded{set: p.set, dir: p.w.dir}
-	if l.report.Helper && l.report.Bubblewrap != "" {
-		release, err := l.hold(before)
+	g := &guarded{set: p.set, w: p.w, seen: p.set.survey(p.w.dir), kept: l.report.Helper && l.report.Bubblewrap != ""}
+	if g.kept {
+		release, err := l.hold(g.seen)
 		if err != nil {
 			return ran{}, err
 		}
 		defer release()
-		if before.unsure == "" {
-			g.held = slices.Concat(before.found, before.absent)
+		if g.seen.unsure == "" {
+			g.held = slices.DeleteFunc(slices.Concat(g.seen.found, g.seen.absent), func(path string) bool {
+				_, link := g.seen.links[path]
+				return link || foundAfterwards(path)
+			})
 		}
-		if slices.Contains(before.absent, filepath.Join(p.w.dir, ".git")) {
+		if slices.Contains(g.seen.absent, filepath.Join(p.w.dir, ".git")) {
 			l.Env = append(l.Env, "GOFLAGS=-buildvcs=false") // go would ask git about the stand-in
 		}
 	}
-	g.before = g.look(before)
+	g.before = g.look(g.seen)
 	res, err := s.collect(ctx, l)
 	changed, unsure := g.changed()
+	changed, aside := g.undo(changed)
 	if len(changed) > 0 {
-		res.warn("The command changed what is protected: " + strings.Join(p.named(changed), ", ") +
+		res.warn("The command changed what is protected: " + p.named(changed) +
 			". These files steer toolcrib or programs beside it; tell the user, and do not rely on them.")
-		if s.options.OnProtectedChange != nil {
-			s.options.OnProtectedChange(call, changed)
-		}
+	}
+	if len(aside) > 0 {
+		res.warn("The command made or replaced what is protected. That has been undone; what it made is now called " + p.named(aside) + ".")
+	}
+	if len(changed)+len(aside) > 0 && s.options.OnProtectedChange != nil {
+		s.options.OnProtectedChange(call, changed, aside)
 	}
 	if unsure != "" {
 		res.warn("Whether the command changed what is protected is not known for all of it: " + unsure + ".")

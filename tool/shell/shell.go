@@ -94,9 +94,10 @@ type Options struct {
 	// Protected are files and folders that may be read and never written,
 	// ProtectedNames are names (.git) that are protected wherever they are in the
 	// workspace. Bubblewrap keeps them from being written, and from being made where
-	// they can be foreseen: directly in the workspace. Where it cannot, or there is no
-	// bubblewrap, a person is asked each time ([SandboxRequired]: the call is refused),
-	// and a change is found after the call and reported.
+	// they can be foreseen: directly in the workspace. A new one deeper down is found after
+	// the call and reported, with [SandboxRequired] also renamed. Where bubblewrap cannot
+	// keep the others, or there is none, a person is asked each time ([SandboxRequired]: the
+	// call is refused), and a change is found after the call and reported.
 	Protected      []string
 	ProtectedNames []string
 	// Hidden are files and folders that may be neither read nor written, Except
@@ -104,9 +105,10 @@ type Options struct {
 	Hidden []string
 	Except []string
 
-	// OnProtectedChange is told the protected paths that were changed by a call,
-	// absolute; nil = nobody is told but the model. It must not block for long.
-	OnProtectedChange func(call toolcrib.Call, paths []string)
+	// OnProtectedChange is called with the protected paths that a call changed, and the
+	// present names of what it made and was renamed, all absolute. If nil, only the model
+	// is told. It must not block for long.
+	OnProtectedChange func(call toolcrib.Call, changed, setAside []string)
 
 	// Report is what the machine can do; nil = [Probe] is asked, once.
 	Report *Report
@@ -337,8 +339,16 @@ func (s *shell) walls(p *plan) string {
 		text = "Runs with /bin/sh. "
 	}
 	text += s.report().describe(s.options.Network)
-	if why := s.unheld(p); why != "" && s.report().Bubblewrap != "" {
-		text += " But " + why + "."
+	if s.report().Bubblewrap != "" {
+		text += " What it makes that would be protected, below the top of the workspace, is found afterwards and "
+		if s.options.Sandbox == SandboxRequired {
+			text += "renamed."
+		} else {
+			text += "reported."
+		}
+		if why := s.unheld(p); why != "" {
+			text += " But " + why + "."
+		}
 	}
 	return text
 }

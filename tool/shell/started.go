@@ -17,17 +17,11 @@ const (
 // unknown is a word that the shell works out when the line runs.
 var unknown = toolcrib.Word{Unknown: true}
 
-// started collects the programs that a line starts.
+// started collects the programs that a line starts, in the order of the line.
 type started struct {
 	programs []toolcrib.Program
-	depth    int // of scripts inside each other
-}
-
-// programsOf returns the programs of a syntax tree, in the order of the line.
-func programsOf(file *syntax.File) []toolcrib.Program {
-	var s started
-	s.tree(file)
-	return s.programs
+	scripts  []*syntax.File // that are written on the line (sh -c '…')
+	depth    int            // of scripts inside each other
 }
 
 func (s *started) tree(file *syntax.File) {
@@ -222,6 +216,7 @@ func (s *started) script(words []toolcrib.Word) {
 		s.lost()
 		return
 	}
+	s.scripts = append(s.scripts, file)
 	s.depth++
 	s.tree(file)
 	s.depth--
