@@ -8,6 +8,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/standin"
 	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/skill"
 )
 
@@ -81,7 +82,7 @@ func (a *app) readShelf(c *config.Config) (*shelf, error) {
 func sourceOf(path string, named bool) string {
 	user := config.UserFolder(os.Getenv)
 	switch {
-	case user != "" && inside(path, user):
+	case user != "" && service.Inside(path, user):
 		return sourceUser
 	case named:
 		return sourceConfigured

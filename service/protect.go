@@ -1,0 +1,283 @@
+package service
+
+import (
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/standin"
+	"github.com/toolcrib/toolcrib/internal/trust"
+)
+
+// steering returns the names of files and folders that start programs or configure agents
+// beside toolcrib: git's, editors' and other agents', with the notes that they read.
+func steering() []string {
+	return []string{
+		".git", ".githooks", ".husky", ".envrc", ".mcp.json", config.FileName, ".toolcrib", ".agents", ".claude", ".codex",
+		".cursor", ".cursorrules", ".devcontainer", ".devcontainer.json", ".gemini", ".idea", ".vscode", ".windsurf", ".windsurfrules",
+		".zed", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", "copilot-instructions.md",
+	}
+}
+
+// protectSteering protects those names and the configured notes (notes.files) everywhere.
+// Editors and agents keep work trees in folders of such a name, too: where the workspace
+// itself lies in one, it is protected at the workspace's own root, for else nothing could
+// be written at all.
+func protectSteering(p *gate.Protected, workspace string, notes []string) {
+	around := strings.FieldsFunc(filepath.ToSlash(workspace+"/"+resolved(workspace)), func(r rune) bool { return r == '/' })
+	names := steering()
+	for _, note := range notes {
+		names = append(names, path.Base(filepath.ToSlash(note)))
+	}
+	for _, name := range names {
+		switch {
+		case name == "." || name == ".." || name == "/":
+		case name != ".git" && slices.ContainsFunc(around, func(part string) bool { return strings.EqualFold(part, name) }):
+			p.Write = append(p.Write, filepath.Join(workspace, name))
+		default:
+			p.Names = append(p.Names, name)
+		}
+	}
+}
+
+// protectHooks protects the folders of git's hooks that lie in the workspace; where that
+// is the workspace itself, the hooks in it.
+func protectHooks(p *gate.Protected, workspace string) {
+	for _, folder := range hooksPaths(workspace) {
+		switch {
+		case !Inside(folder, workspace):
+		case resolved(folder) != resolved(workspace):
+			p.Write = append(p.Write, folder)
+		default:
+			for _, name := range gitHooks() {
+				p.Write = append(p.Write, filepath.Join(workspace, name))
+			}
+		}
+	}
+}
+
+// gitHooks are the programs that git runs (githooks(5)).
+func gitHooks() []string {
+	return []string{
+		"applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-applypatch", "post-checkout", "post-commit", "post-index-change",
+		"post-merge", "post-receive", "post-rewrite", "post-update", "pre-applypatch", "pre-auto-gc", "pre-commit", "pre-merge-commit",
+		"pre-push", "pre-rebase", "pre-receive", "prepare-commit-msg", "proc-receive", "push-to-checkout", "reference-transaction",
+		"sendemail-validate", "update",
+	}
+}
+
+// Protection is what no tool may touch (contract §11): what steers toolcrib or its
+// neighbours is never written, the data folder neither read nor written.
+func (s *Service) Protection(workspace string) (gate.Protected, error) {
+	free := filepath.Join(s.DataDir, "workspaces")
+	p := gate.Protected{Touch: []string{s.DataDir}, Except: []string{free}, Write: []string{filepath.Join(workspace, "skills")}}
+	protectSteering(&p, workspace, s.Config.Notes.Files)
+	protectHooks(&p, workspace)
+	keys, err := s.KeysFile()
+	if err != nil {
+		return gate.Protected{}, err
+	}
+	if !Inside(keys, s.DataDir) {
+		p.Touch = append(p.Touch, keys)
+	}
+	if file, err := filepath.Abs(s.Config.File()); s.Config.File() != "" {
+		if err != nil {
+			return gate.Protected{}, err
+		}
+		p.Write = append(p.Write, file)
+	}
+	if folder := config.UserFolder(os.Getenv); folder != "" {
+		p.Write = append(p.Write, folder)
+	}
+	if record, err := trust.DefaultPath(os.Getenv); err == nil {
+		p.Write = append(p.Write, filepath.Dir(record))
+	}
+	for _, dir := range s.Config.Skills.Dirs {
+		abs, err := dir.Resolve(s.Resolver())
+		if err != nil {
+			return gate.Protected{}, err
+		}
+		p.Write = append(p.Write, abs)
+	}
+	for _, tree := range []string{"/proc", "/sys", "/dev"} {
+		if runtime.GOOS != "windows" && Inside(workspace, tree) {
+			return gate.Protected{}, toolcrib.Errorf(toolcrib.CodeBadRequest,
+				"the workspace %s lies in %s, which no tool may touch; start in another folder", workspace, tree)
+		}
+	}
+	if Inside(workspace, s.DataDir) && !Inside(workspace, free) {
+		return gate.Protected{}, toolcrib.Errorf(toolcrib.CodeBadRequest,
+			"the workspace %s lies in the data folder %s, which no tool may touch; choose another of the two", workspace, s.DataDir)
+	}
+	return p, nil
+}
+
+// Inside reports whether path is dir or lies below it; links are resolved as far as
+// they exist.
+func Inside(path, dir string) bool {
+	rel, err := filepath.Rel(resolved(dir), resolved(path))
+	return err == nil && filepath.IsLocal(rel)
+}
+
+func resolved(path string) string {
+	rest := ""
+	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
+		if real, err := filepath.EvalSymlinks(at); err == nil {
+			return filepath.Join(real, rest)
+		}
+		if filepath.Dir(at) == at {
+			return filepath.Clean(path)
+		}
+		rest = filepath.Join(filepath.Base(at), rest)
+	}
+}
+
+const (
+	maxGitConfig = 1 << 20 // bytes of a repository's configuration that are read
+	maxGitUp     = 64      // folders up in which a repository is looked for
+)
+
+// hooksPaths are the folders from which git takes its hooks in the repository around a
+// workspace, where its own configuration names others than .git/hooks (core.hooksPath of
+// git-config(1)). What it includes, and the user's own configuration, lies elsewhere and
+// is not read.
+func hooksPaths(workspace string) []string {
+	dir := resolved(workspace)
+	for range maxGitUp {
+		if files := gitConfigs(dir); len(files) > 0 {
+			var paths []string
+			for _, file := range files {
+				for _, value := range hooksPathOf(readBounded(file)) {
+					paths = append(paths, hooksFolder(dir, value))
+				}
+			}
+			return paths
+		}
+		if filepath.Dir(dir) == dir {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return nil
+}
+
+// gitConfigs are the configurations of the repository whose files lie in dir; none =
+// there is none.
+func gitConfigs(dir string) []string {
+	git := filepath.Join(dir, ".git")
+	info, err := os.Stat(git)
+	if err != nil || standin.Is(git) {
+		return nil
+	}
+	common := git
+	if !info.IsDir() { // a further work tree, or a submodule
+		to, ok := strings.CutPrefix(strings.TrimSpace(readBounded(git)), "gitdir:")
+		if !ok {
+			return nil
+		}
+		git = below(dir, strings.TrimSpace(to))
+		common = git
+	}
+	if to := strings.TrimSpace(readBounded(filepath.Join(git, "commondir"))); to != "" {
+		common = below(git, to)
+	}
+	return []string{filepath.Join(common, "config"), filepath.Join(git, "config.worktree")}
+}
+
+// below is a path as it is meant in dir.
+func below(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
+
+func hooksFolder(dir, value string) string {
+	if rest, ok := strings.CutPrefix(value, "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, rest)
+		}
+	}
+	return below(dir, value)
+}
+
+// readBounded is the beginning of a file; "" where it cannot be read.
+func readBounded(path string) string {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxGitConfig))
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}
+
+// hooksPathOf are the values of core.hooksPath in a configuration of git. All of them
+// count, not the last alone.
+func hooksPathOf(text string) []string {
+	var values []string
+	core := false
+	text = strings.NewReplacer("\r\n", "\n", "\\\r\n", "", "\\\n", "").Replace(text)
+	for line := range strings.SplitSeq(text, "\n") {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "[") {
+			section, rest, ok := strings.Cut(line[1:], "]")
+			if !ok {
+				continue
+			}
+			core, line = strings.EqualFold(strings.TrimSpace(section), "core"), strings.TrimSpace(rest)
+		}
+		key, value, ok := strings.Cut(line, "=")
+		if !core || !ok || !strings.EqualFold(strings.TrimSpace(key), "hooksPath") {
+			continue
+		}
+		if value = gitValue(value); value != "" {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// gitValue reads a value: what is quoted stands for itself, and a comment ends it.
+func gitValue(raw string) string {
+	var b strings.Builder
+	quoted, escaped := false, false
+	kept := 0 // bytes that count even if they are spaces at the end
+read:
+	for _, r := range strings.TrimSpace(raw) {
+		switch {
+		case escaped:
+			b.WriteRune(r)
+			escaped, kept = false, b.Len()
+			continue
+		case r == '\\':
+			escaped = true
+			continue
+		case r == '"':
+			quoted, kept = !quoted, b.Len()
+			continue
+		case !quoted && (r == '#' || r == ';'):
+			break read
+		}
+		b.WriteRune(r)
+		if quoted {
+			kept = b.Len()
+		}
+	}
+	text := b.String()
+	return text[:kept] + strings.TrimRight(text[kept:], " \t")
+}
