@@ -1,6 +1,7 @@
 package celrule
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"regexp/syntax"
@@ -68,41 +69,34 @@ func (b *bounds) decorate(i interpreter.InterpretableV2) (interpreter.Interpreta
 		return &boundedConstructor{constructor, b}, nil
 	}
 	call, ok := i.(interpreter.InterpretableCall)
-	if ok && call.Function() == overloads.Size && len(call.Args()) == 1 {
-		return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), size), nil
-	}
-	if !ok || len(call.Args()) != 2 {
+	if !ok {
 		return i, nil
 	}
-	with := func(impl func(left, right ref.Val) ref.Val) interpreter.InterpretableCall {
-		return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
-			return impl(args[0], args[1])
-		})
+	operands := call.Args()
+	with := func(impl func(...ref.Val) ref.Val) interpreter.InterpretableCall {
+		return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), operands, impl)
 	}
-	left, right := call.Args()[0], call.Args()[1]
-	switch call.Function() {
-	case operators.Equals:
-		if plain(left) || plain(right) {
+	switch name := call.Function(); {
+	case name == overloads.Size && len(operands) == 1:
+		return with(size), nil
+	case len(operands) != 2:
+	case name == operators.Equals, name == operators.NotEquals:
+		if plain(operands[0]) || plain(operands[1]) {
 			return i, nil // comparing with a number or text is as cheap as it looks
 		}
-		return with(b.equal), nil
-	case operators.NotEquals:
-		if plain(left) || plain(right) {
-			return i, nil
-		}
-		return with(func(left, right ref.Val) ref.Val {
-			result := b.equal(left, right)
-			if types.IsUnknownOrError(result) {
+		return with(func(args ...ref.Val) ref.Val {
+			result := b.equal(args[0], args[1])
+			if name == operators.Equals || types.IsUnknownOrError(result) {
 				return result
 			}
 			return types.Bool(result != types.True)
 		}), nil
-	case operators.In:
-		return with(b.in), nil
-	case operators.Add:
-		return with(b.add), nil
-	case overloads.Matches:
-		return b.matches(with, right)
+	case name == operators.In:
+		return with(func(args ...ref.Val) ref.Val { return b.in(args[0], args[1]) }), nil
+	case name == operators.Add:
+		return with(func(args ...ref.Val) ref.Val { return b.add(args[0], args[1]) }), nil
+	case name == overloads.Matches:
+		return b.matches(with, operands[1])
 	}
 	return i, nil
 }
@@ -192,31 +186,32 @@ func (b *bounds) add(left, right ref.Val) ref.Val {
 
 // matches compiles a literal pattern once; any other at the call.
 func (b *bounds) matches(
-	with func(func(left, right ref.Val) ref.Val) interpreter.InterpretableCall, right interpreter.InterpretableV2,
+	with func(func(...ref.Val) ref.Val) interpreter.InterpretableCall, pattern interpreter.InterpretableV2,
 ) (interpreter.InterpretableV2, error) {
-	if literal, ok := right.(interpreter.InterpretableConst); ok {
-		source, ok := literal.Value().(types.String)
-		if !ok {
-			return nil, fmt.Errorf("matches: the pattern is no string")
-		}
-		compiled, steps, err := compilePattern(string(source), maxPatternSteps)
-		if err != nil {
-			return nil, err
-		}
-		b.steps[string(source)] = steps
-		return opaque{with(func(left, _ ref.Val) ref.Val { return run(compiled, steps, left) })}, nil
+	literal, ok := pattern.(interpreter.InterpretableConst)
+	if !ok {
+		return opaque{with(func(args ...ref.Val) ref.Val {
+			source, ok := args[1].(types.String)
+			if !ok {
+				return types.MaybeNoSuchOverloadErr(args[1])
+			}
+			compiled, steps, err := compilePattern(string(source), maxMadeSteps)
+			if err != nil {
+				return types.WrapErr(err)
+			}
+			return run(compiled, steps, args[0])
+		})}, nil
 	}
-	return opaque{with(func(left, right ref.Val) ref.Val {
-		source, ok := right.(types.String)
-		if !ok {
-			return types.MaybeNoSuchOverloadErr(right)
-		}
-		compiled, steps, err := compilePattern(string(source), maxMadeSteps)
-		if err != nil {
-			return types.WrapErr(err)
-		}
-		return run(compiled, steps, left)
-	})}, nil
+	source, ok := literal.Value().(types.String)
+	if !ok {
+		return nil, errors.New("matches: the pattern is no string")
+	}
+	compiled, steps, err := compilePattern(string(source), maxPatternSteps)
+	if err != nil {
+		return nil, err
+	}
+	b.steps[string(source)] = steps
+	return opaque{with(func(args ...ref.Val) ref.Val { return run(compiled, steps, args[0]) })}, nil
 }
 
 // opaque hides from the library that something is a call of matches, because it
@@ -278,43 +273,36 @@ func tooHeavy() ref.Val { return types.NewErr("a value has too many parts") }
 // are: nearly everywhere, because arguments have no static types. It is called
 // after the operation, so what is bounded above is bounded before that.
 func (b *bounds) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
-	var units uint64
+	units := uint64(1)
 	switch function {
 	case operators.Equals, operators.NotEquals,
 		operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
 		units = min(b.weight(args[0]), b.weight(args[1]))
 	case operators.In:
-		units = 1
 		if _, ok := args[1].(traits.Lister); ok {
 			units = b.weight(args[1])
 		}
 	case operators.Add:
-		units = 1
 		if s, ok := result.(types.String); ok {
 			units = b.weight(s)
 		}
 	case overloads.Matches:
 		units = b.patternCost(args, result)
-	case "join":
+	case "join", "split", "replace":
 		units = b.weight(args[0]) + b.weight(result)
-	case "split", "replace":
-		units = b.weight(args[0]) + b.weight(result)
-	case overloads.Size:
-		units = 1
-		if s, ok := args[0].(types.String); ok {
+	default: // functions and conversions of a text look at it once
+		s, ok := types.String(""), false
+		if len(args) > 0 {
+			s, ok = args[0].(types.String)
+		}
+		switch {
+		case ok:
 			units = b.weight(s)
-		}
-	default:
-		if len(args) == 0 {
+		case function != overloads.Size:
 			return nil
 		}
-		s, ok := args[0].(types.String)
-		if !ok {
-			return nil
-		}
-		units = b.weight(s) // functions and conversions of a text look at it once
 	}
-	if units <= 1 {
+	if units == 1 {
 		return &b.one
 	}
 	return &units

@@ -246,9 +246,10 @@ func (c *compiler) checkSpelling(r *rule, raw []reference, mentioned map[string]
 	if c.known.spelled == nil {
 		return
 	}
+	tools, _, _ := c.known.tools(r)
 	told := map[string]bool{}
 	for _, ref := range raw {
-		for _, t := range c.known.tools(r) {
+		for _, t := range tools {
 			variable := c.known.spelled(t.name, ref.name)
 			if _, has := t.arguments[ref.name]; !has || variable == "" || mentioned[variable] || told[ref.name] {
 				continue
@@ -269,7 +270,7 @@ func (c *compiler) checkSpelling(r *rule, raw []reference, mentioned map[string]
 // its tools have. byTool says that the condition asks which tool it is: then it
 // may well name arguments of one of them.
 func (c *compiler) checkReferences(r *rule, references []reference, byTool bool) {
-	tools := c.known.tools(r)
+	tools, _, _ := c.known.tools(r)
 	if len(tools) == 0 {
 		return
 	}
@@ -301,7 +302,7 @@ func (c *compiler) checkReference(r *rule, ref reference, tools []knownTool, gua
 			optional = append(optional, t.name)
 		}
 	}
-	named := !r.every && !slices.ContainsFunc(r.tools, func(p pattern) bool { return p.wild })
+	named := !r.every && !slices.ContainsFunc(r.tools, wild)
 	unguarded := fmt.Sprintf("calls without it will be refused, because the rule cannot be evaluated; "+
 		"write has(args.%[1]s) && … or args.?%[1]s.orValue(…)", ref.name)
 	if !identifier(ref.name) {

@@ -2,8 +2,8 @@ package celrule
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -13,41 +13,31 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 )
 
-// maxRemembered bounds the tools whose rules are remembered.
-const maxRemembered = 4096
-
 // Set is a list of rules, compiled. It is safe for use by many goroutines; its
 // zero value has no rules.
 type Set struct {
 	rules    []*rule
 	warnings Problems
 	adapter  types.Adapter
-
-	mu     sync.RWMutex
-	byTool map[string][]*rule
 }
 
 var _ gate.Rules = (*Set)(nil)
 
 // rule is one rule, compiled.
 type rule struct {
-	index int
 	info  gate.RuleInfo
-	every bool // tool
-	tools []pattern
+	every bool     // tool
+	tools []string // names and globs
 	// program is nil for a rule without a condition; loops reports whether the
 	// condition has any.
 	program cel.Program
 	loops   bool
-	// quick is the program of a condition with loops, as far as it goes without
-	// looking at the context.
-	quick cel.Program
 }
 
 // New compiles rules. An error is of type [Problems], and has everything that is
 // wrong with any of them. What is only suspicious is in [Set.Warnings].
 func New(rules []Rule, o Options) (*Set, error) {
-	s := &Set{byTool: map[string][]*rule{}}
+	s := &Set{}
 	if len(rules) > MaxRules {
 		return nil, Problems{{
 			Index: MaxRules, Rule: oneLine(rules[MaxRules].Name), Field: "name",
@@ -92,41 +82,25 @@ func (s *Set) About(tool string) []gate.RuleInfo {
 	return infos
 }
 
-// about returns the rules for a tool, and remembers them.
-func (s *Set) about(tool string) []*rule {
-	if s == nil || len(s.rules) == 0 {
+// about returns the rules for a tool.
+func (s *Set) about(tool string) (rules []*rule) {
+	if s == nil {
 		return nil
-	}
-	s.mu.RLock()
-	rules, ok := s.byTool[tool]
-	s.mu.RUnlock()
-	if ok {
-		return rules
 	}
 	for _, r := range s.rules {
 		if r.about(tool) {
 			rules = append(rules, r)
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.byTool) < maxRemembered {
-		s.byTool[strings.Clone(tool)] = rules
-	}
 	return rules
 }
 
 func (r *rule) about(tool string) bool {
-	if r.every {
-		return true
-	}
-	for _, p := range r.tools {
-		if p.match(tool) {
-			return true
-		}
-	}
-	return false
+	return r.every || slices.ContainsFunc(r.tools, func(p string) bool { return gate.Match(p, tool) })
 }
+
+// wild reports whether an entry of a rule's tools is a glob.
+func wild(pattern string) bool { return strings.ContainsAny(pattern, "*?") }
 
 // compiler compiles rule after rule.
 type compiler struct {
@@ -143,7 +117,7 @@ type compiler struct {
 func (c *compiler) compile() *rule {
 	before := len(c.problems)
 	in := c.rule
-	r := &rule{index: c.index, every: in.Tools == nil, info: gate.RuleInfo{
+	r := &rule{every: in.Tools == nil, info: gate.RuleInfo{
 		Name: in.Name, When: in.When, Then: in.Then, Message: in.Message, Position: in.Position,
 	}}
 	c.checkName()
@@ -188,13 +162,12 @@ func (c *compiler) compileTools(r *rule) {
 		return
 	}
 	for i, text := range c.rule.Tools {
-		p, ok := readPattern(text)
-		if !ok {
+		if ok, _ := gate.ReadPattern(text); !ok {
 			c.report(fmt.Sprintf("tools[%d]", i), "%s is neither a tool's name nor a glob over names; * and ? are the wildcards", quoted(text))
 			continue
 		}
-		r.tools = append(r.tools, p)
-		if hint, missing := c.known.missing(p); missing {
+		r.tools = append(r.tools, text)
+		if hint, missing := c.known.missing(text); missing {
 			c.warn(fmt.Sprintf("tools[%d]", i), place{}, "there is no tool %s now%s", text, hint)
 		}
 	}
@@ -226,24 +199,17 @@ func (c *compiler) compileWhen(r *rule) {
 	if !c.checkExpression(r, ast.NativeRep()) || !c.checkTypes(r) {
 		return
 	}
+	b := newBounds()
 	var err error
-	if r.program, err = c.program(ast, MaxCost); err == nil && r.loops {
-		r.quick, err = c.program(ast, quickCost)
-	}
+	r.program, err = c.env.Program(ast,
+		cel.EvalOptions(cel.OptOptimize),
+		cel.CustomDecoratorV2(b.decorate),
+		cel.CostTracking(b), cel.CostLimit(MaxCost),
+		cel.InterruptCheckFrequency(checkEvery),
+	)
 	if err != nil {
 		c.reportAt(place{1, 1}, "%s", readable(err.Error()))
 	}
-}
-
-// program makes a condition ready to be evaluated at up to so much cost.
-func (c *compiler) program(ast *cel.Ast, most uint64) (cel.Program, error) {
-	b := newBounds()
-	return c.env.Program(ast,
-		cel.EvalOptions(cel.OptOptimize),
-		cel.CustomDecoratorV2(b.decorate),
-		cel.CostTracking(b), cel.CostLimit(most),
-		cel.InterruptCheckFrequency(checkEvery),
-	)
 }
 
 func (c *compiler) reportIssues(list []*cel.Error) {

@@ -80,10 +80,7 @@ func (r *rule) evaluate(ctx context.Context, facts *facts) (holds answer, cost u
 		details *cel.EvalDetails
 	)
 	if r.loops {
-		v, details, err = r.quick.Eval(facts)
-		if tooCostly(err) {
-			v, details, err = r.program.ContextEval(ctx, facts)
-		}
+		v, details, err = r.program.ContextEval(ctx, facts)
 	} else { // it ends soon by itself; a context costs more than the whole evaluation
 		v, details, err = r.program.Eval(facts)
 	}

@@ -62,23 +62,11 @@ func oneLine(message string) string {
 
 // filePosition splits FILE:LINE.
 func filePosition(position string) (file string, line int) {
-	file, number, ok := cutLast(position, ":")
-	if !ok {
-		return position, 0
+	at := strings.LastIndex(position, ":")
+	if line, err := strconv.Atoi(position[at+1:]); at >= 0 && err == nil && line >= 0 {
+		return position[:at], line
 	}
-	line, err := strconv.Atoi(number)
-	if err != nil || line < 0 {
-		return position, 0
-	}
-	return file, line
-}
-
-func cutLast(s, separator string) (before, after string, found bool) {
-	at := strings.LastIndex(s, separator)
-	if at < 0 {
-		return s, "", false
-	}
-	return s[:at], s[at+len(separator):], true
+	return position, 0
 }
 
 // quoted shows a short text of the configuration.

@@ -15,10 +15,6 @@ const (
 	MaxMessage    = 4096      // bytes of a message
 	MaxCost       = 2_000_000 // units, of all conditions for one call
 
-	// quickCost is how far a loop goes before it is begun again in a context that can
-	// end it: most are short, and a context costs more than they do.
-	quickCost = 20_000
-
 	maxRuleTools = 1000
 	maxName      = 128 // bytes
 	maxProblem   = 400 // bytes of what is said about one problem

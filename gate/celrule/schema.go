@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 )
 
@@ -35,62 +37,45 @@ func newKnowledge(o Options) *knowledge {
 
 // missing reports whether a pattern means none of the tools that there are, and
 // hints at the one that was meant.
-func (k *knowledge) missing(p pattern) (hint string, missing bool) {
-	if k.names == nil || slices.ContainsFunc(k.names, p.match) {
+func (k *knowledge) missing(pattern string) (hint string, missing bool) {
+	if k.names == nil || slices.ContainsFunc(k.names, func(name string) bool { return gate.Match(pattern, name) }) {
 		return "", false
 	}
-	return didYouMean(p.text, k.names), true
+	return didYouMean(pattern, k.names), true
 }
 
-// tools returns the tools of a rule whose arguments are known.
-func (k *knowledge) tools(r *rule) []knownTool {
-	var names []string
-	for _, name := range k.names {
-		if r.about(name) {
-			names = append(names, name)
-		}
-	}
-	for _, p := range r.tools {
-		if !p.wild && !slices.Contains(names, p.text) {
-			names = append(names, p.text)
-		}
-	}
-	var tools []knownTool
-	for _, name := range names {
-		if t := k.tool(name); t != nil {
-			tools = append(tools, *t)
-		}
-	}
-	return tools
-}
-
-// toolsOf returns the tools of a rule, nil unless the arguments of all are known.
-// loose says that a glob of it is about tools of servers, of which others may come.
-func (k *knowledge) toolsOf(r *rule) (tools []knownTool, loose bool) {
+// tools returns the tools of a rule whose arguments are known. all reports whether the
+// rule names its tools and all of them are known; loose, whether a glob of it is about
+// tools of servers, of which others may come.
+func (k *knowledge) tools(r *rule) (known []knownTool, all, loose bool) {
 	var names []string
 	for _, p := range r.tools {
-		if !p.wild {
-			names = append(names, p.text)
+		if !wild(p) {
+			names = append(names, p)
 			continue
 		}
-		loose = loose || server(p.text)
-		for _, name := range k.names {
-			if p.match(name) {
-				names = append(names, name)
-				loose = loose || server(name)
-			}
+		loose = loose || server(p)
+	}
+	for _, name := range k.names {
+		if r.about(name) && !slices.Contains(r.tools, name) {
+			names = append(names, name)
+			loose = loose || server(name)
 		}
 	}
 	slices.Sort(names)
+	all = !r.every
 	for _, name := range slices.Compact(names) {
-		t := k.tool(name)
-		if t == nil {
-			return nil, false
+		if t := k.tool(name); t != nil {
+			known = append(known, *t)
+		} else {
+			all = false
 		}
-		tools = append(tools, *t)
 	}
-	return tools, loose
+	return known, all, loose
 }
+
+// server reports whether a name is of a server's tool. Those come and go.
+func server(name string) bool { return strings.Contains(name, "__") }
 
 func (k *knowledge) tool(name string) *knownTool {
 	if t, ok := k.byName[name]; ok {
@@ -107,28 +92,18 @@ func (k *knowledge) tool(name string) *knownTool {
 // readSchema reads the arguments of a JSON Schema. A schema that says more of them
 // than properties, required and additionalProperties do tells nothing here.
 func readSchema(name string, raw json.RawMessage) *knownTool {
-	if len(raw) == 0 {
+	var schema struct {
+		Properties           map[string]json.RawMessage
+		Required             []string
+		AdditionalProperties any
+	}
+	if cases(raw) || json.Unmarshal(raw, &schema) != nil {
 		return nil
 	}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(raw, &members) != nil {
-		return nil
-	}
-	if cases(members) {
-		return nil
-	}
-	var properties map[string]json.RawMessage
-	var required []string
-	if p, has := members["properties"]; has && json.Unmarshal(p, &properties) != nil {
-		return nil
-	}
-	if r, has := members["required"]; has && json.Unmarshal(r, &required) != nil {
-		return nil
-	}
-	t := &knownTool{name: name, arguments: map[string]knownArgument{}, closed: string(members["additionalProperties"]) == "false"}
-	for p, schema := range properties {
-		of, null := readKind(schema)
-		t.arguments[p] = knownArgument{slices.Contains(required, p), of, null}
+	t := &knownTool{name: name, arguments: map[string]knownArgument{}, closed: schema.AdditionalProperties == false}
+	for p, property := range schema.Properties {
+		of, null := readKind(property)
+		t.arguments[p] = knownArgument{slices.Contains(schema.Required, p), of, null}
 	}
 	if len(t.arguments) == 0 && !t.closed {
 		return nil // any object
@@ -136,37 +111,40 @@ func readSchema(name string, raw json.RawMessage) *knownTool {
 	return t
 }
 
-// cases reports whether a schema says more than its own keywords do.
-func cases(schema map[string]json.RawMessage) bool {
-	for _, keyword := range []string{"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"} {
-		if _, has := schema[keyword]; has {
-			return true
-		}
+// cases reports whether a schema says more than its own keywords do, or is no object.
+func cases(raw json.RawMessage) bool {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil {
+		return true
 	}
-	return false
+	more := []string{"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"}
+	return slices.ContainsFunc(more, func(keyword string) bool { return members[keyword] != nil })
 }
 
 // readKind reads the only type that the schema of an argument allows, and whether
 // it allows null beside it.
 func readKind(raw json.RawMessage) (of kind, null bool) {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(raw, &members) != nil || cases(members) {
+	var schema struct {
+		Type     any
+		Nullable bool
+	}
+	if cases(raw) || json.Unmarshal(raw, &schema) != nil {
 		return "", false
 	}
-	var list []string
-	if json.Unmarshal(members["type"], &list) != nil {
-		list = make([]string, 1)
-		if json.Unmarshal(members["type"], &list[0]) != nil {
-			return "", false
-		}
+	list, ok := schema.Type.([]any)
+	if !ok {
+		list = []any{schema.Type}
 	}
 	all := len(list)
-	list = slices.DeleteFunc(list, func(of string) bool { return of == "null" })
-	if len(list) != 1 || kind(list[0]).candidates() == nil {
+	list = slices.DeleteFunc(list, func(of any) bool { return of == "null" })
+	if len(list) != 1 {
 		return "", false
 	}
-	null = all > 1 || string(members["nullable"]) == "true"
-	return kind(list[0]), null
+	name, _ := list[0].(string)
+	if of = kind(name); of.candidates() == nil {
+		return "", false
+	}
+	return of, schema.Nullable || all > 1
 }
 
 // didYouMean returns `; did you mean "x"?` for the nearest name, "" if none is.

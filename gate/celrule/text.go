@@ -8,6 +8,7 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
+	"cel.dev/cel-go/ext"
 )
 
 // Bounds of what a condition makes.
@@ -16,13 +17,12 @@ const (
 	maxElements = 1 << 17 // elements of a list
 )
 
-// textFunctions are the functions on texts of CEL's strings extension, by the same
-// names and meanings; positions count characters. They are made anew because those
-// of the library search in the square of the length and have no bound on what
-// replace and join make.
+// textFunctions are the functions on texts of CEL's strings extension, without format and
+// quote. Five are made again: those of the library search in the square of the length, or
+// have no bound on what they make, and its cost limit looks at the result only.
 func textFunctions() []cel.EnvOption {
 	s, i, list := cel.StringType, cel.IntType, cel.ListType(cel.StringType)
-	member := func(id string, result *cel.Type, f func(args ...ref.Val) ref.Val, of ...*cel.Type) cel.FunctionOpt {
+	function := func(name, id string, result *cel.Type, f func(...ref.Val) ref.Val, of ...*cel.Type) cel.EnvOption {
 		binding := cel.FunctionBinding(f)
 		switch len(of) {
 		case 1:
@@ -30,27 +30,20 @@ func textFunctions() []cel.EnvOption {
 		case 2:
 			binding = cel.BinaryBinding(func(a, b ref.Val) ref.Val { return f(a, b) })
 		}
-		return cel.MemberOverload(id, of, result, binding)
-	}
-	onText := func(f func(string) string) func(...ref.Val) ref.Val {
-		return func(args ...ref.Val) ref.Val { return types.String(f(text(args[0]))) }
+		return cel.Function(name, cel.MemberOverload(id, of, result, binding))
 	}
 	return []cel.EnvOption{
-		cel.Function("lowerAscii", member("string_lower_ascii", s, onText(lowerASCII), s)),
-		cel.Function("upperAscii", member("string_upper_ascii", s, onText(upperASCII), s)),
-		cel.Function("trim", member("string_trim", s, onText(strings.TrimSpace), s)),
-		cel.Function("charAt", member("string_char_at_int", s, charAt, s, i)),
-		cel.Function("indexOf", member("string_index_of_string", i, indexOf, s, s),
-			member("string_index_of_string_int", i, indexOf, s, s, i)),
-		cel.Function("lastIndexOf", member("string_last_index_of_string", i, lastIndexOf, s, s)),
-		cel.Function("substring", member("string_substring_int", s, substring, s, i),
-			member("string_substring_int_int", s, substring, s, i, i)),
-		cel.Function("replace", member("string_replace_string_string", s, replace, s, s, s),
-			member("string_replace_string_string_int", s, replace, s, s, s, i)),
-		cel.Function("split", member("string_split_string", list, split, s, s),
-			member("string_split_string_int", list, split, s, s, i)),
-		cel.Function("join", member("list_join", s, join, list),
-			member("list_join_string", s, join, list, s)),
+		ext.Strings(ext.StringsVersion(0)),
+		function("indexOf", "string_index_of_string", i, indexOf, s, s),
+		function("indexOf", "string_index_of_string_int", i, indexOf, s, s, i),
+		function("lastIndexOf", "string_last_index_of_string", i, lastIndexOf, s, s),
+		function("lastIndexOf", "string_last_index_of_string_int", i, lastIndexOf, s, s, i),
+		function("replace", "string_replace_string_string", s, replace, s, s, s),
+		function("replace", "string_replace_string_string_int", s, replace, s, s, s, i),
+		function("split", "string_split_string", list, split, s, s),
+		function("split", "string_split_string_int", list, split, s, s, i),
+		function("join", "list_join", s, join, list),
+		function("join", "list_join_string", s, join, list, s),
 	}
 }
 
@@ -63,19 +56,6 @@ func text(v ref.Val) string {
 func integer(v ref.Val) int64 {
 	i, _ := v.(types.Int)
 	return int64(i)
-}
-
-func lowerASCII(s string) string { return mapASCII(s, 'A', 'Z', 'a'-'A') }
-
-func upperASCII(s string) string { return mapASCII(s, 'a', 'z', 'A'-'a') }
-
-func mapASCII(s string, from, to rune, by int) string {
-	return strings.Map(func(r rune) rune {
-		if r >= from && r <= to {
-			return r + rune(by)
-		}
-		return r
-	}, s)
 }
 
 // offset returns the byte at which the character at position n begins, where the
@@ -95,14 +75,12 @@ func offset(s string, n int64) (int, bool) {
 
 func outOfRange(n int64) ref.Val { return types.NewErr("index out of range: %d", n) }
 
-func charAt(args ...ref.Val) ref.Val {
-	s := text(args[0])
-	at, ok := offset(s, integer(args[1]))
-	if !ok {
-		return outOfRange(integer(args[1]))
+// position returns the number of characters in front of a byte; -1 in front of none.
+func position(s string, at int) ref.Val {
+	if at < 0 {
+		return types.Int(-1)
 	}
-	_, size := utf8.DecodeRuneInString(s[at:])
-	return types.String(s[at : at+size])
+	return types.Int(utf8.RuneCountInString(s[:at]))
 }
 
 func indexOf(args ...ref.Val) ref.Val {
@@ -115,37 +93,30 @@ func indexOf(args ...ref.Val) ref.Val {
 	}
 	at, ok := offset(s, from)
 	if !ok {
-		return types.Int(-1)
+		at = len(s)
 	}
 	found := strings.Index(s[at:], text(args[1]))
-	if found < 0 {
-		return types.Int(-1)
+	if found >= 0 {
+		found += at
 	}
-	return types.Int(from + int64(utf8.RuneCountInString(s[at:at+found])))
+	return position(s, found)
 }
 
 func lastIndexOf(args ...ref.Val) ref.Val {
-	s := text(args[0])
-	found := strings.LastIndex(s, text(args[1]))
-	if found < 0 {
-		return types.Int(-1)
-	}
-	return types.Int(utf8.RuneCountInString(s[:found]))
-}
-
-func substring(args ...ref.Val) ref.Val {
-	s := text(args[0])
-	from, ok := offset(s, integer(args[1]))
-	if !ok {
-		return outOfRange(integer(args[1]))
-	}
-	to := len(s)
+	s, sub := text(args[0]), text(args[1])
 	if len(args) > 2 {
-		if to, ok = offset(s, integer(args[2])); !ok || to < from {
-			return outOfRange(integer(args[2]))
+		from := integer(args[2])
+		if from < 0 {
+			return outOfRange(from)
+		}
+		if at, ok := offset(s, from); (!ok || at == len(s)) && sub != "" {
+			return types.Int(-1)
+		}
+		if end, ok := offset(s, from+int64(utf8.RuneCountInString(sub))); ok {
+			s = s[:end]
 		}
 	}
-	return types.String(s[from:to])
+	return position(s, strings.LastIndex(s, sub))
 }
 
 // limit reads how often something is done at most; -1 = always.
@@ -159,31 +130,22 @@ func limit(args []ref.Val, at int) int {
 func replace(args ...ref.Val) ref.Val {
 	s, old, with := text(args[0]), text(args[1]), text(args[2])
 	n := limit(args, 3)
-	if grows := len(with) - len(old); grows > 0 {
-		times := strings.Count(s, old)
-		if n >= 0 {
-			times = min(times, n)
-		}
-		if times > 0 && grows > (maxText-len(s))/times {
-			return tooLong()
-		}
+	times := strings.Count(s, old)
+	if n >= 0 {
+		times = min(times, n)
+	}
+	if grows := len(with) - len(old); times > 0 && grows > (maxText-len(s))/times {
+		return tooLong()
 	}
 	return types.String(strings.Replace(s, old, with, n))
 }
 
 func split(args ...ref.Val) ref.Val {
 	s, separator, n := text(args[0]), text(args[1]), limit(args, 2)
-	if n < 0 || n > maxElements {
-		if strings.Count(s, separator) >= maxElements {
-			return tooMany()
-		}
+	if (n < 0 || n > maxElements) && strings.Count(s, separator) >= maxElements {
+		return tooMany()
 	}
-	parts := strings.SplitN(s, separator, n)
-	list := make([]ref.Val, len(parts))
-	for i, part := range parts {
-		list[i] = types.String(part)
-	}
-	return types.NewRefValList(types.DefaultTypeAdapter, list)
+	return types.NewStringList(types.DefaultTypeAdapter, strings.SplitN(s, separator, n))
 }
 
 func join(args ...ref.Val) ref.Val {
@@ -198,14 +160,13 @@ func join(args ...ref.Val) ref.Val {
 	var b strings.Builder
 	for n, size := int64(0), integer(list.Size()); n < size; n++ {
 		element := list.Get(types.Int(n))
-		if types.IsUnknown(element) {
-			return element
-		}
 		part, ok := element.(types.String)
-		if !ok {
+		switch {
+		case types.IsUnknown(element):
+			return element
+		case !ok:
 			return types.NewErr("join: element %d is no string", n)
-		}
-		if n > 0 {
+		case n > 0:
 			b.WriteString(separator)
 		}
 		b.WriteString(string(part))

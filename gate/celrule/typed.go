@@ -3,7 +3,6 @@ package celrule
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common"
@@ -60,9 +59,13 @@ func (k kind) String() string {
 	return "a " + string(k)
 }
 
-// The variables that stand for an argument of a type. No condition can name them.
-func standIn(of *cel.Type) string    { return "@" + of.String() }
-func standInOpt(of *cel.Type) string { return "@?" + of.String() }
+// standIn is the variable that stands for an argument of a type. No condition can name it.
+func standIn(of *cel.Type, optional bool) string {
+	if optional {
+		return "@?" + of.String()
+	}
+	return "@" + of.String()
+}
 
 // typedEnvironment is the language with the variables that stand for arguments.
 func typedEnvironment(language *cel.Env) (*cel.Env, error) {
@@ -72,20 +75,9 @@ func typedEnvironment(language *cel.Env) (*cel.Env, error) {
 	}
 	var options []cel.EnvOption
 	for _, of := range candidates {
-		options = append(options, cel.Variable(standIn(of), of), cel.Variable(standInOpt(of), cel.OptionalType(of)))
+		options = append(options, cel.Variable(standIn(of, false), of), cel.Variable(standIn(of, true), cel.OptionalType(of)))
 	}
-	made, err := language.Extend(options...)
-	if err != nil {
-		return nil, fmt.Errorf("rules: %w", err)
-	}
-	return made, nil
-}
-
-// occurrence is an expression that is an argument: args.x, args["x"], or, if it is
-// optional, args.?x and args[?"x"].
-type occurrence struct {
-	expr     ast.Expr
-	optional bool
+	return language.Extend(options...)
 }
 
 // checkTypes type-checks a condition once more, with the arguments of which all of
@@ -95,8 +87,8 @@ type occurrence struct {
 // It reports whether it found nothing.
 func (c *compiler) checkTypes(r *rule) bool {
 	before := len(c.problems)
-	tools, loose := c.known.toolsOf(r)
-	if len(tools) == 0 {
+	tools, all, loose := c.known.tools(r)
+	if !all || len(tools) == 0 {
 		return true
 	}
 	if c.typed == nil {
@@ -107,20 +99,12 @@ func (c *compiler) checkTypes(r *rule) bool {
 		}
 		c.typed = made
 	}
-	parsed, issues := c.env.Parse(c.rule.When) // anew: the check changes it
+	parsed, issues := c.env.Parse(c.rule.When)
 	if list := issues.Errors(); len(list) > 0 {
 		c.reportIssues(list[:1])
 		return false
 	}
-	whole := parsed.NativeRep()
-	places, asked := occurrences(whole)
-	names := make([]string, 0, len(places))
-	for name := range places {
-		if !asked[name] {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
+	names, excused := typedArguments(parsed.NativeRep())
 	checked := 0
 	for _, name := range names {
 		of, candidates := agreed(tools, name)
@@ -128,7 +112,7 @@ func (c *compiler) checkTypes(r *rule) bool {
 			continue
 		}
 		checked++
-		for _, e := range c.mistyped(parsed, places[name], candidates) {
+		for _, e := range c.mistyped(name, candidates, excused) {
 			c.reportType(tools, name, of, e, loose)
 		}
 	}
@@ -146,55 +130,41 @@ func (c *compiler) reportType(tools []knownTool, name string, of kind, e *cel.Er
 	if !identifier(name) {
 		written = fmt.Sprintf("args[%s]", quoted(name))
 	}
-	at := c.placeOf(e)
-	say := c.reportAt
+	list := &c.problems
 	if loose {
-		say = func(at place, format string, args ...any) { c.warn("when", at, format, args...) }
+		list = &c.warnings
 	}
-	say(at, "%s: the argument %s is %s: %s; if it can be anything else, write dyn(%s)",
+	*list = c.add(*list, "when", c.placeOf(e), "%s: the argument %s is %s: %s; if it can be anything else, write dyn(%s)",
 		some(having), quoted(name), of, explain(e.Message), written)
 }
 
-// mistyped checks a condition with an argument of each type that it can have, and
-// returns what is wrong with all of them. It leaves the argument as it was.
-func (c *compiler) mistyped(parsed *cel.Ast, places []occurrence, candidates []*cel.Type) []*cel.Error {
-	factory := ast.NewExprFactory()
-	before := make([]ast.Expr, len(places))
-	for i, p := range places {
-		before[i] = factory.CopyExpr(p.expr)
-	}
-	defer func() {
-		for i, p := range places {
-			p.expr.SetKindCase(before[i])
-		}
-	}()
-	excused := excuses(parsed.NativeRep())
-	var wrong []*cel.Error
+// mistyped checks the condition with an argument of each type that it can have, and
+// returns what is wrong with all of them and is not excused.
+func (c *compiler) mistyped(name string, candidates []*cel.Type, excused map[int64]bool) (wrong []*cel.Error) {
 	for i, candidate := range candidates {
-		for _, p := range places {
-			name := standIn(candidate)
-			if p.optional {
-				name = standInOpt(candidate)
-			}
-			p.expr.SetKindCase(factory.NewIdent(p.expr.ID(), name))
-		}
-		found := c.typeErrors(parsed)
+		found := c.typeErrors(name, candidate)
 		if i == 0 {
-			wrong = slices.DeleteFunc(found, func(e *cel.Error) bool { return excused[e.ExprID] })
-		} else {
-			wrong = slices.DeleteFunc(wrong, func(e *cel.Error) bool {
-				return !slices.ContainsFunc(found, func(o *cel.Error) bool { return o.ExprID == e.ExprID })
-			})
+			wrong = found
 		}
-		if len(wrong) == 0 {
-			return nil
-		}
+		wrong = slices.DeleteFunc(wrong, func(e *cel.Error) bool {
+			return excused[e.ExprID] || !slices.ContainsFunc(found, func(o *cel.Error) bool { return o.ExprID == e.ExprID })
+		})
 	}
 	return wrong[:min(len(wrong), maxIssues)]
 }
 
-// typeErrors checks a condition whose arguments are replaced.
-func (c *compiler) typeErrors(parsed *cel.Ast) []*cel.Error {
+// typeErrors checks the condition with an argument of one type.
+func (c *compiler) typeErrors(name string, candidate *cel.Type) []*cel.Error {
+	parsed, issues := c.env.Parse(c.rule.When) // anew: the check changes it
+	if list := issues.Errors(); len(list) > 0 {
+		return list
+	}
+	factory := ast.NewExprFactory()
+	ast.PreOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if of, optional, ok := argument(e); ok && of == name {
+			e.SetKindCase(factory.NewIdent(e.ID(), standIn(candidate, optional)))
+		}
+	}))
 	checked, issues := c.typed.Check(parsed)
 	if list := issues.Errors(); len(list) > 0 {
 		return list
@@ -208,21 +178,26 @@ func (c *compiler) typeErrors(parsed *cel.Ast) []*cel.Error {
 	return nil
 }
 
-// occurrences finds the arguments of a condition by their names, and those whose
-// type the condition asks for itself.
-func occurrences(whole *ast.AST) (places map[string][]occurrence, asked map[string]bool) {
-	places, asked = map[string][]occurrence{}, map[string]bool{}
+// typedArguments returns the arguments of a condition that does not ask for their type
+// itself, sorted, and the expressions that types are stricter about than values are.
+func typedArguments(whole *ast.AST) (names []string, excused map[int64]bool) {
+	excused = map[int64]bool{}
+	var asked []string
 	ast.PreOrderVisit(whole.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		if name, optional, ok := argument(e); ok {
-			places[name] = append(places[name], occurrence{e, optional})
+		if name, _, ok := argument(e); ok {
+			names = append(names, name)
 		}
-		if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == overloads.TypeConvertType && len(e.AsCall().Args()) == 1 {
-			if name, _, ok := argument(e.AsCall().Args()[0]); ok {
-				asked[name] = true
-			}
+		if e.Kind() != ast.CallKind {
+			return
+		}
+		excused[e.ID()] = excusable(e.AsCall())
+		if e.AsCall().FunctionName() == overloads.TypeConvertType && len(e.AsCall().Args()) == 1 {
+			name, _, _ := argument(e.AsCall().Args()[0])
+			asked = append(asked, name)
 		}
 	}))
-	return places, asked
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return slices.Contains(asked, name) }), excused
 }
 
 // argument tells which argument an expression is.
@@ -238,20 +213,9 @@ func argument(e ast.Expr) (name string, optional, ok bool) {
 	return "", false, false
 }
 
-// excuses are the expressions that types are stricter about than values: a choice
-// of values of different types, the value of an argument that is not given, a test
-// for null, lists of different types that are joined, and an index that is a number
-// of another kind.
-func excuses(whole *ast.AST) map[int64]bool {
-	excused := map[int64]bool{}
-	ast.PreOrderVisit(whole.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		if e.Kind() == ast.CallKind {
-			excused[e.ID()] = excusable(e.AsCall())
-		}
-	}))
-	return excused
-}
-
+// excusable reports whether types are stricter about a call than values are: a choice of
+// values of different types, the value of an argument that is not given, a test for null,
+// lists of different types that are joined, and an index that is a number of another kind.
 func excusable(call ast.CallExpr) bool {
 	args := call.Args()
 	switch call.FunctionName() {
@@ -307,6 +271,3 @@ func agreed(tools []knownTool, name string) (of kind, candidates []*cel.Type) {
 	}
 	return of, candidates
 }
-
-// server reports whether a name is of a server's tool. Those come and go.
-func server(name string) bool { return strings.Contains(name, "__") }
