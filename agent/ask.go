@@ -27,14 +27,8 @@ const (
 
 // ask sends one request and writes down what came of it.
 func (d *driver) ask(ctx context.Context, step Step) error {
-	if step.Delay > 0 {
-		if err := d.notices(ctx, step.Notices); err != nil {
-			return err
-		}
-		step.Notices = nil
-		if err := d.waitForProvider(ctx, step.Delay); err != nil {
-			return d.givenUp(ctx, err)
-		}
+	if stop, err := d.waitBefore(ctx, &step); stop || err != nil {
+		return err
 	}
 	ctx = d.bounded(ctx)
 	if stop, err := d.denied(ctx); stop || err != nil {
@@ -76,11 +70,7 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 		ReservedInput: step.Reserve.Input, ReservedOutput: step.Reserve.Output, ReservedUSD: step.Reserve.USD,
 		MaxOutput: step.Reserve.MaxOutput, UserLeft: left, DelayMS: step.Delay.Milliseconds(),
 	}
-	bodies := make([]toolcrib.Body, 0, 4)
-	for _, n := range step.Notices {
-		bodies = append(bodies, &journal.Notice{Notice: n})
-	}
-	if err := d.append(ctx, append(bodies, sent)...); err != nil {
+	if err := d.append(ctx, noted(step.Notices, sent)...); err != nil {
 		return err
 	}
 	if err := context.Cause(ctx); err != nil { // the run was told to end meanwhile: nothing is sent
@@ -143,12 +133,13 @@ func (d *driver) reserve(ctx context.Context, step *Step) (left int64, stop bool
 	return left, false, nil
 }
 
-func (d *driver) notices(ctx context.Context, notices []toolcrib.Notice) error {
-	bodies := make([]toolcrib.Body, len(notices))
-	for i, n := range notices {
-		bodies[i] = &journal.Notice{Notice: n}
+// noted is what is written down of notices, and what follows them.
+func noted(notices []toolcrib.Notice, then ...toolcrib.Body) []toolcrib.Body {
+	bodies := make([]toolcrib.Body, 0, len(notices)+len(then))
+	for _, n := range notices {
+		bodies = append(bodies, &journal.Notice{Notice: n})
 	}
-	return d.append(ctx, bodies...)
+	return append(bodies, then...)
 }
 
 // givenUp turns the end of a context into what the run does about it: nothing is
@@ -363,9 +354,9 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 		case f.Class == ClassCancelled:
 			// Given up before it wrote anything: the prompt is what it may have cost.
 			d.charge(f, sent, 0)
-		case f.Class == toolcrib.ErrTimeout || f.Class == toolcrib.ErrNetwork:
-			// Sent and not answered: nobody knows, so it counts as reserved. What the
-			// API refused outright costs nothing.
+		case (f.Class == toolcrib.ErrTimeout || f.Class == toolcrib.ErrNetwork) && !refused(f.Status):
+			// Sent and not answered: nobody knows, so it counts as reserved. What was
+			// refused outright costs nothing.
 			d.charge(f, sent, sent.ReservedOutput)
 		}
 	}
@@ -380,6 +371,12 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// refused reports whether an HTTP status says that nothing was generated. 504 and 524
+// do not: a proxy has given up waiting for a model that may be at work.
+func refused(status int) bool {
+	return status >= 400 && status != 504 && status != 524
 }
 
 // charge settles a request that was not answered whole, as an estimate.

@@ -60,9 +60,9 @@ func (s *State) bounds() (all [3]bound, n int) {
 }
 
 // reserveFor estimates what the next request may cost at most, and holds it to
-// what the budget has left. short says which cap leaves nothing; "" = none. more says
-// that a person may raise that cap.
-func reserveFor(s *State, model int) (r Reserve, short string, more bool) {
+// what the budget has left when so much is spent. short says which cap leaves nothing; ""
+// if none. more says that a person may raise that cap.
+func reserveFor(s *State, model int, spent Used) (r Reserve, short string, more bool) {
 	a, m := &s.Start.Agent, &s.Models[model]
 	r.Input = estimateInput(s, s.Offer.Bytes)
 	// The most that the model can write at all; what nobody set is not sent.
@@ -74,7 +74,6 @@ func reserveFor(s *State, model int) (r Reserve, short string, more bool) {
 	if m.MaxOutput == 0 {
 		r.MaxOutput = a.MaxOutputTokens
 	}
-	spent := s.Used()
 	all, n := s.bounds()
 	for i := range all[:n] {
 		b := &all[i]
@@ -134,12 +133,10 @@ func (b *bound) leaves(spent *Used, input int64, price *toolcrib.Price) (left in
 	return left, ""
 }
 
-// affordable reports whether the budgets that hold leave room for a request that is
-// not part of the conversation, and for one that is after it.
-func affordable(s *State, r Reserve) bool {
-	spent := s.Spent()
-	all, n := s.bounds()
-	for i := range all[:n] {
+// affordable reports whether budgets leave room for a request that is not part of the
+// conversation, and for one after it, when so much is spent.
+func affordable(all []bound, r Reserve, spent Used) bool {
+	for i := range all {
 		b := &all[i]
 		if b.Requests > 0 && spent.Requests+1 >= b.Requests || b.Tokens > 0 && spent.TotalTokens+2*(r.Input+r.Output) >= b.Tokens ||
 			b.CostUSD > 0 && spent.CostUSD+2*r.USD >= b.CostUSD {

@@ -15,7 +15,13 @@ func (d *driver) condense(ctx context.Context, step Step) error {
 	if !step.Condense.Ask {
 		return d.append(ctx, d.replaced(step, 0, "")...)
 	}
+	if stop, err := d.waitBefore(ctx, &step); stop || err != nil {
+		return err
+	}
 	ctx = d.bounded(ctx)
+	if stop, err := d.denied(ctx); stop || err != nil {
+		return err
+	}
 	// The request is none of the conversation, so it does not go through the
 	// conversation's encoder.
 	model, err := d.r.Models(ctx, d.modelInfo(step.Model))
@@ -29,11 +35,11 @@ func (d *driver) condense(ctx context.Context, step Step) error {
 	req := summaryRequest(d.s, step)
 	sent := &journal.ModelRequest{
 		Request: d.s.Requests + 1, Iteration: Rounds(d.s, step), Attempt: step.Attempt, Model: step.Model,
-		Purpose: purposeCondense, Hash: requestHash(nil, req),
+		DelayMS: step.Delay.Milliseconds(), Purpose: purposeCondense, Hash: requestHash(nil, req),
 		ReservedInput: step.Reserve.Input, ReservedOutput: step.Reserve.Output, ReservedUSD: step.Reserve.USD,
 		MaxOutput: step.Reserve.MaxOutput, UserLeft: left,
 	}
-	if err := d.append(ctx, sent); err != nil {
+	if err := d.append(ctx, noted(step.Notices, sent)...); err != nil {
 		return err
 	}
 	in := &reception{d: d, began: d.r.Clock.Now(), most: maxReplyBytes}

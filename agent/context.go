@@ -115,7 +115,11 @@ func condense(s *State, model int, limit int64, reason string) (Step, bool) {
 	}
 	step.Reserve = Reserve{Input: tokens(int64(len(quoted(s, c)))) + 200, Output: summaryTokens(limit), MaxOutput: int(summaryTokens(limit))}
 	step.Reserve.USD = s.Models[model].Price.Cost(toolcrib.TokenUsage{InputTokens: step.Reserve.Input, OutputTokens: step.Reserve.Output})
-	c.Ask = affordable(s, step.Reserve)
+	all, n := s.bounds()
+	c.Ask = affordable(all[:n], step.Reserve, s.Used())
+	if own := all[0].own && affordable(all[1:n], step.Reserve, s.Used()); own && !c.Ask && !s.Declined && affordable(all[:n], step.Reserve, s.answered()) {
+		return parkForBudget(s, model, "budget: what is left does not cover a summary and a request after it"), true
+	}
 	if !c.Ask {
 		step.Reserve = Reserve{}
 	}
@@ -211,7 +215,10 @@ func (s *State) condensed(b *journal.Condensed) error {
 	if s.task >= end {
 		s.task -= b.Messages - 1
 	}
-	s.Open, s.CondenseFailed = nil, false
+	s.Open, s.CondenseFailed, s.overlong = nil, false, false
+	if b.Request > 0 {
+		s.replied()
+	}
 	if b.Reason != "" {
 		s.shortened = true
 	}

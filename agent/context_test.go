@@ -137,14 +137,15 @@ func TestContext_NothingGained(t *testing.T) {
 	}
 }
 
-// A summary that does not come is no reason to fail: the messages are dropped.
+// A summary that is refused is no reason to fail: the messages are dropped. (What an outage
+// does is in TestOutage_Condensing.)
 func TestContext_SummaryFails(t *testing.T) {
 	for name, summary := range map[string]func() ([]toolcrib.Delta, error){
-		"error": func() ([]toolcrib.Delta, error) { return nil, &toolcrib.ModelError{Class: toolcrib.ErrOverloaded} },
+		"refused":  func() ([]toolcrib.Delta, error) { return nil, &toolcrib.ModelError{Class: toolcrib.ErrRefused} },
+		"too long": func() ([]toolcrib.Delta, error) { return nil, &toolcrib.ModelError{Class: toolcrib.ErrContextLength} },
 		"empty": func() ([]toolcrib.Delta, error) {
 			return []toolcrib.Delta{unreported(toolcrib.FinishStop)}, nil
 		},
-		"broken off": func() ([]toolcrib.Delta, error) { return []toolcrib.Delta{{Text: "so"}}, nil },
 	} {
 		w := newWorld(t, gate.ConfirmNever)
 		longTalk(w, 20, summary)

@@ -335,6 +335,12 @@ func (t *teller) toItsEnd(tt *testing.T) error {
 			return fmt.Errorf("run %s is %s, and waits for nobody (%w)", top.Run, top.Status, err)
 		}
 		if waits.Pending.Kind == journal.PendingProvider {
+			if out := waits.Pending.Error; out.Class == agent.ClassBudget {
+				add := journal.Granted{Tokens: out.AddTokens, CostUSD: out.AddCostUSD, Requests: out.AddRequests, By: "me"}
+				if _, err := t.runner.Grant(context.Background(), waits.Run, add); err != nil {
+					return err
+				}
+			}
 			continue // to resume it is enough
 		}
 		if err := t.decideOn(waits); err != nil {

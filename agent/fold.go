@@ -210,25 +210,28 @@ func (s *State) request(b *journal.ModelRequest) error {
 	}
 	s.Open, s.Requests = b, b.Request
 	s.retried += time.Duration(b.DelayMS) * time.Millisecond
-	if b.Purpose != "" {
-		return nil
-	}
 	if b.Model != s.Model {
-		s.Model, s.Failures, s.shortened = b.Model, 0, false
+		s.Model, s.Failures, s.shortened, s.overlong = b.Model, 0, false, false
 	}
-	s.askedShort = s.shortened
+	if b.Purpose == "" {
+		s.askedShort = s.shortened
+	}
 	return nil
 }
 
 // requestFailed notes what a failure leads to.
 func (s *State) requestFailed(b *journal.ModelFailed) {
 	sent := s.Open
+	s.unanswered.Requests += b.Sum.Requests - s.Usage.Requests
+	s.unanswered.TotalTokens += b.Charged.InputTokens + b.Charged.OutputTokens
+	s.unanswered.CostUSD += b.ChargedUSD
 	s.Open, s.Usage = nil, b.Sum
 	if b.Class == ClassLost || b.Class == ClassCancelled {
 		return
 	}
-	if sent != nil && sent.Purpose != "" {
-		s.CondenseFailed = true
+	aside := sent != nil && sent.Purpose != ""
+	if aside && (b.Class == toolcrib.ErrRefused || b.Class == toolcrib.ErrContextLength) {
+		s.CondenseFailed = true // an answer: to ask again gives no other one
 		return
 	}
 	if s.LastFailed != nil {
@@ -236,6 +239,10 @@ func (s *State) requestFailed(b *journal.ModelFailed) {
 	}
 	s.LastFailed = b
 	s.Failures++
+	if aside {
+		return
+	}
+	s.overlong = b.Class == toolcrib.ErrContextLength
 	if b.NoTools && !s.AsText[s.Model] && s.Models[s.Model].Tools != modeText {
 		if s.AsText == nil {
 			s.AsText = make(map[int]bool)
@@ -250,10 +257,10 @@ func (s *State) message(b *journal.Message) error {
 	}
 	again := s.demandAgain(s.Open, b)
 	s.Asked, s.Open, s.Last, s.Idle = s.Open, nil, b, 0
-	s.Failures, s.LastFailed, s.retried, s.parks, s.parked = 0, nil, 0, 0, 0
+	s.replied()
 	s.choiceAgain = again != ""
 	s.size.reportedBytes = s.size.bytes
-	s.shortened, s.askedShort, s.CondenseFailed = false, false, false
+	s.shortened, s.askedShort, s.CondenseFailed, s.overlong = false, false, false, false
 	s.Closed = b.Closing
 	if !b.Closing {
 		s.Iterations = b.Iteration
@@ -475,6 +482,9 @@ func (s *State) grant(b *journal.Granted) {
 	s.Granted.CostUSD += b.CostUSD
 	s.Granted.Tokens += b.Tokens
 	s.Granted.Requests += b.Requests
+	s.unanswered.Requests = max(s.unanswered.Requests-b.Requests, 0)
+	s.unanswered.TotalTokens = max(s.unanswered.TotalTokens-b.Tokens, 0)
+	s.unanswered.CostUSD = max(s.unanswered.CostUSD-b.CostUSD, 0)
 	s.Idle, s.Declined = 0, false
 	if s.Approval != nil && s.Approval.Kind == journal.ApprovalInput && len(s.Approval.Calls) == 0 {
 		s.Approval, s.Pending, s.Status = nil, nil, toolcrib.StatusQueued

@@ -290,12 +290,17 @@ func ask(s *State, model, attempt int, delay time.Duration) Step {
 	if choice := s.Start.Agent.ToolChoice; choice.Mode != toolcrib.ChoiceAuto && (s.Asked == nil || s.choiceAgain || choice.Mode == toolcrib.ChoiceNone) {
 		step.Choice = choice
 	}
-	reserve, short, more := reserveFor(s, model)
+	reserve, short, more := reserveFor(s, model, s.Used())
 	if room, fits := makeRoom(s, model, reserve); !fits {
-		return room
+		return room.after(attempt, delay)
 	}
 	if short != "" && more && asksForMore(s) {
 		return nextForMore(s, short)
+	}
+	if short != "" && more && !s.Declined {
+		if _, other, _ := reserveFor(s, model, s.answered()); other == "" {
+			return parkForBudget(s, model, short)
+		}
 	}
 	if short != "" {
 		return Step{Kind: StepStop, Reason: toolcrib.StopBudgetExhausted, Message: short}

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -43,13 +44,18 @@ func (s *State) paused(b *journal.Paused) {
 	}
 }
 
+// replied forgets the failures before a reply.
+func (s *State) replied() {
+	s.Failures, s.LastFailed, s.retried, s.parks, s.parked = 0, nil, 0, 0, 0
+}
+
 // askAnew forgets the failures of the current request: it is asked again, beginning with
 // the first model.
 func (s *State) askAnew() {
 	if s.waitsForProvider() {
 		s.Pending, s.Status = nil, toolcrib.StatusQueued
 	}
-	s.Model, s.Failures, s.LastFailed, s.retried, s.shortened = s.first, 0, nil, 0, false
+	s.Model, s.Failures, s.LastFailed, s.retried, s.shortened, s.overlong = s.first, 0, nil, 0, false, false
 }
 
 // chosen adds the model that answers from now on.
@@ -71,8 +77,10 @@ func nextAfterFailure(s *State) Step {
 		next, notices = fallback(s)
 	}
 	if delay, ok := s.retryDelay(f, next > 0); ok {
-		step := ask(s, s.Model, s.Failures+1, delay)
-		step.Notices = append(step.Notices, retryNotice(f, step.Delay))
+		step := askAgain(s, s.Failures+1, delay)
+		if step.Delay > 0 {
+			step.Notices = append(step.Notices, retryNotice(f, step.Delay))
+		}
 		return step
 	}
 	switch {
@@ -113,15 +121,43 @@ func mend(s *State, f *journal.ModelFailed) (step Step, ok bool) {
 		if !s.askedShort {
 			return ask(s, s.Model, 1, 0), true
 		}
-	case f.Class == toolcrib.ErrContextLength && s.Start.Agent.ContextStrategy != ContextFail:
-		// What the API takes is less than was sent, whatever was known of it.
-		limit := estimateInput(s, s.Offer.Bytes) * 7 / 10
-		if known := room(&s.Models[s.Model], defaultReserve); known > 0 {
-			limit = min(limit, known)
-		}
-		return condense(s, s.Model, limit, string(toolcrib.ErrContextLength))
+	case f.Class == toolcrib.ErrContextLength:
+		return shorten(s)
 	}
 	return Step{}, false
+}
+
+// shorten is the step after a request that was refused for its length; ok is false if
+// nothing can be replaced.
+func shorten(s *State) (step Step, ok bool) {
+	if s.Start.Agent.ContextStrategy == ContextFail {
+		return Step{}, false
+	}
+	// What the API takes is less than was sent, whatever was known of it.
+	limit := estimateInput(s, s.Offer.Bytes) * 7 / 10
+	if known := room(&s.Models[s.Model], defaultReserve); known > 0 {
+		limit = min(limit, known)
+	}
+	return condense(s, s.Model, limit, string(toolcrib.ErrContextLength))
+}
+
+// askAgain asks the same model once more for what failed: a reply, or a summary.
+func askAgain(s *State, attempt int, delay time.Duration) Step {
+	if s.overlong {
+		if step, ok := shorten(s); ok {
+			return step.after(attempt, delay)
+		}
+	}
+	return ask(s, s.Model, attempt, delay)
+}
+
+// after says which attempt the request of a step is, and how long to wait before it. A
+// step without a request does not wait.
+func (step Step) after(attempt int, delay time.Duration) Step {
+	if step.Kind == StepCondense && step.Condense.Ask {
+		step.Attempt, step.Delay = attempt, delay
+	}
+	return step
 }
 
 // retryFor is how long the current request is retried.
@@ -158,6 +194,48 @@ func parkForProvider(s *State, f *journal.ModelFailed) Step {
 		pause := min(max(firstPause<<min(s.parks, 10), retryAfter(f)), max(maxPause, retryAfter(f)), left)
 		out.RetryMS = pause.Milliseconds()
 	}
+	return Step{Kind: StepPark, Pending: &journal.Pending{Kind: journal.PendingProvider, Error: out}}
+}
+
+// ClassBudget is the class of an [journal.Outage] of a run whose budget was used up by
+// requests that failed.
+const ClassBudget toolcrib.ErrorClass = "budget_exhausted"
+
+// answered is what the run has used but for requests that failed.
+func (s *State) answered() Used {
+	spent := s.Used()
+	spent.Requests -= s.unanswered.Requests
+	spent.TotalTokens -= s.unanswered.TotalTokens
+	spent.CostUSD -= s.unanswered.CostUSD
+	return spent
+}
+
+// parkForBudget parks a run that could send its next request if earlier ones had not
+// failed: an outage does not end it (contract §5). short names the cap.
+func parkForBudget(s *State, model int, short string) Step {
+	lost, m := &s.unanswered, &s.Models[model]
+	out := &journal.Outage{
+		Class: ClassBudget, Provider: m.Provider, Model: m.Ref,
+		Message: fmt.Sprintf("%s; failed requests count, with %d tokens", short, lost.TotalTokens),
+	}
+	if lost.CostUSD > 0 {
+		out.Message += fmt.Sprintf(" and $%.4f", lost.CostUSD)
+	}
+	if f := s.LastFailed; f != nil {
+		out.Message += fmt.Sprintf(" (the last one: %s: %s)", f.Class, f.Message)
+		out.Ref = f.Ref
+	}
+	b := s.Budget()
+	if b.MaxTokens > 0 {
+		out.AddTokens = lost.TotalTokens
+	}
+	if b.MaxCostUSD > 0 {
+		out.AddCostUSD = math.Ceil(lost.CostUSD*1e4) / 1e4
+	}
+	if b.MaxRequests > 0 {
+		out.AddRequests = lost.Requests
+	}
+	out.Message += fmt.Sprintf(": `runs resume %s%s` makes up for them", s.Run, out.Adds())
 	return Step{Kind: StepPark, Pending: &journal.Pending{Kind: journal.PendingProvider, Error: out}}
 }
 
@@ -200,12 +278,24 @@ func retryNotice(f *journal.ModelFailed, delay time.Duration) toolcrib.Notice {
 	return toolcrib.Notice{Code: NoticeRetry, Message: fmt.Sprintf("%s: %s; trying again in %s", f.Class, f.Message, delay)}
 }
 
-// waitForProvider waits before a request is sent again. The time counts for nothing else.
-func (d *driver) waitForProvider(ctx context.Context, delay time.Duration) error {
+// waitBefore waits before the request of a step is sent again, and gives the step's
+// notices first; stop says that the run is to end meanwhile. The time counts for nothing
+// else.
+func (d *driver) waitBefore(ctx context.Context, step *Step) (stop bool, err error) {
+	if step.Delay == 0 {
+		return false, nil
+	}
+	if err := d.append(ctx, noted(step.Notices)...); err != nil {
+		return false, err
+	}
+	step.Notices = nil
 	began := d.worked()
-	err := d.r.Clock.Sleep(ctx, jitter(delay))
+	err = d.r.Clock.Sleep(ctx, jitter(step.Delay))
 	d.waited += d.worked() - began
-	return err
+	if err != nil {
+		return true, d.givenUp(ctx, err)
+	}
+	return false, nil
 }
 
 // UseModel makes a model answer a run from its next request on, in the place of its own

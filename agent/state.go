@@ -76,6 +76,10 @@ type State struct {
 	Checked     *journal.AnswerChecked
 	AnswerTries int
 
+	// unanswered is what failed requests were charged, less what was granted since.
+	unanswered toolcrib.Usage
+	overlong   bool // the current request is refused for its length, and not shortened yet
+
 	first   int           // index of the model that is asked first
 	retried time.Duration // how long the current request was retried, on all models
 	parks   int           // for a provider, since the last reply

@@ -2,7 +2,9 @@ package journal
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -244,7 +246,7 @@ type ModelFailed struct {
 	OutputBegan  bool                `json:"output_began,omitempty"` // somebody may have seen a part
 	NoTools      bool                `json:"no_tools,omitempty"`     // the model takes no tools: it is asked again by the text protocol
 	DurationMS   int64               `json:"duration_ms"`
-	Charged      toolcrib.TokenUsage `json:"charged,omitzero"` // estimated; zero if unsent or refused by the API
+	Charged      toolcrib.TokenUsage `json:"charged,omitzero"` // estimated; zero if unsent or refused by the provider
 	ChargedUSD   float64             `json:"charged_usd,omitempty"`
 	Sum          toolcrib.Usage      `json:"sum"`
 }
@@ -649,6 +651,24 @@ type Outage struct {
 	// RetryMS is after how long a server tries again by itself; 0 = it does not: somebody
 	// must resume the run.
 	RetryMS int64 `json:"retry_ms,omitempty"`
+	// What to add to the run's budget, if requests that failed have used it up.
+	AddTokens   int64   `json:"add_tokens,omitempty"`
+	AddCostUSD  float64 `json:"add_cost_usd,omitempty"`
+	AddRequests int     `json:"add_requests,omitempty"`
+}
+
+// Adds returns what to add as flags of `runs resume`, each after a space; "" if nothing.
+func (o *Outage) Adds() (flags string) {
+	if o.AddTokens > 0 {
+		flags += fmt.Sprintf(" --add-tokens %d", o.AddTokens)
+	}
+	if o.AddCostUSD > 0 {
+		flags += " --add-cost " + strconv.FormatFloat(o.AddCostUSD, 'f', -1, 64)
+	}
+	if o.AddRequests > 0 {
+		flags += fmt.Sprintf(" --add-requests %d", o.AddRequests)
+	}
+	return flags
 }
 
 // Released says that the driver has let go of a run that it was told to leave as it is,

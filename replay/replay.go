@@ -200,6 +200,8 @@ func (c *comparison) request(s *agent.State, b *journal.ModelRequest) {
 		if c.err == nil && (step.Condense == nil || !step.Condense.Ask) {
 			c.same("purpose", b.Purpose, "")
 		}
+		c.same("attempt", b.Attempt, step.Attempt)
+		c.same("delay", b.DelayMS, step.Delay.Milliseconds())
 		if c.err == nil {
 			c.same("request", b.Hash, agent.RequestHash(s, step, ""))
 		}

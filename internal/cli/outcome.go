@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -130,7 +131,7 @@ func (d *drive) parked(s *agent.State) {
 	}
 	a := d.a
 	if s.Pending.Error != nil {
-		fmt.Fprintf(a.err, "%s run %s waits for %s\nThen: %s\n", a.style.Yellow("parked:"), s.Run, outageText(s.Pending), strings.Join(a.wayOnFromOutage(s.Run), "\n  or: "))
+		fmt.Fprintf(a.err, "%s run %s waits for %s\nThen: %s\n", a.style.Yellow("parked:"), s.Run, outageText(s.Pending), strings.Join(a.wayOnFromOutage(s.Run, s.Pending), "\n  or: "))
 		return
 	}
 	top, others := s.Run, waitingBelow(s)-1
@@ -185,7 +186,10 @@ func outageText(p *journal.Pending) string {
 }
 
 // wayOnFromOutage are the commands that go on with a run which waits for its provider.
-func (a *app) wayOnFromOutage(run toolcrib.RunID) []string {
+func (a *app) wayOnFromOutage(run toolcrib.RunID, p *journal.Pending) []string {
+	if add := p.Error.Adds(); add != "" {
+		return []string{fmt.Sprintf("%s runs resume %s%s", a.self(), cmp.Or(p.Run, run), add)}
+	}
 	again := fmt.Sprintf("%s runs resume %s", a.self(), run)
 	return []string{again, again + " --model PROVIDER/MODEL"}
 }

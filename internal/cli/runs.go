@@ -289,7 +289,7 @@ func (a *app) ending(ctx context.Context, w io.Writer, rec store.RunRecord, inte
 	case rec.Status == toolcrib.StatusQueued && !driven:
 		fmt.Fprintf(w, "\n%s nobody drives the run. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
 	case rec.Status == toolcrib.StatusWaitingForProvider && rec.Pending != nil && rec.Pending.Error != nil:
-		fmt.Fprintf(w, "\n%s waits for %s\nTo go on: %s\n", a.outStyle.Yellow("■"), outageText(rec.Pending), strings.Join(a.wayOnFromOutage(rec.ID), "\n      or: "))
+		fmt.Fprintf(w, "\n%s waits for %s\nTo go on: %s\n", a.outStyle.Yellow("■"), outageText(rec.Pending), strings.Join(a.wayOnFromOutage(rec.ID, rec.Pending), "\n      or: "))
 	case rec.Status.Parked() && rec.Pending != nil && !driven && a.decidedBelow(ctx, rec):
 		fmt.Fprintf(w, "\n%s what it waited for is decided. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
 	case rec.Status.Parked() && rec.Pending != nil:

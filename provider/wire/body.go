@@ -31,6 +31,8 @@ type outgoing struct {
 	// What the transport did: connections it took, and requests it wrote to their
 	// end. More than one of either is a retry, of which nobody knows what is left.
 	connections, written atomic.Int32
+	// connecting is true while the transport looks for a connection: nothing was sent.
+	connecting atomic.Bool
 }
 
 // join makes b one piece.

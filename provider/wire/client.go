@@ -119,7 +119,14 @@ func (c *Client) do(ctx context.Context, method, path string, body *Body) (*Repl
 	r := &Reply{client: c, parent: ctx, key: key}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	r.timer = time.AfterFunc(c.opts.FirstTokenTimeout, r.tooSlow)
-	r.trace.GotConn = func(httptrace.GotConnInfo) { r.sent.connections.Add(1) }
+	// A transport looks for a second connection only if nothing went out on the first. Of
+	// one that somebody else made nothing is known but what it says.
+	r.sent.connecting.Store(c.opts.Transport == nil)
+	r.trace.GetConn = func(string) { r.sent.connecting.Store(true) }
+	r.trace.GotConn = func(httptrace.GotConnInfo) {
+		r.sent.connecting.Store(false)
+		r.sent.connections.Add(1)
+	}
 	r.trace.WroteRequest = func(httptrace.WroteRequestInfo) { r.sent.written.Add(1) }
 	req := (&http.Request{
 		Method: method, URL: c.join(path), Header: header, Host: c.base.Host,
@@ -134,7 +141,7 @@ func (c *Client) do(ctx context.Context, method, path string, body *Body) (*Repl
 	}
 	resp, err := c.rt.RoundTrip(req)
 	if err != nil {
-		err = r.failure(err, r.sent.connections.Load() == 0)
+		err = r.failure(err, r.sent.connecting.Load())
 		r.Close()
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func Bodies() []toolcrib.Body {
 		&journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: journal.Pending{
 			Kind: "approval", ApprovalID: "apr_1", Digest: "d1", Calls: []journal.ApprovalItem{item}, Question: "q?",
 			Schema: json.RawMessage(`{"type":"string"}`),
-			Error:  &journal.Outage{Class: toolcrib.ErrOverloaded, Provider: "openai", Model: "m1", Message: "HTTP 503", Ref: "err_4", RetryMS: 60000},
+			Error:  &journal.Outage{Class: toolcrib.ErrOverloaded, Provider: "openai", Model: "m1", Message: "HTTP 503", Ref: "err_4", RetryMS: 60000, AddTokens: 900, AddCostUSD: 0.5, AddRequests: 3},
 		}},
 		&journal.ConfirmationResolved{
 			Remember: &journal.Remember{Scope: journal.RememberRun, Calls: journal.RememberTool},
