@@ -41,7 +41,7 @@ func CheckName(text string) (string, error) {
 	case len(text) > 4*MaxNameBytes: // before any work on it
 		return "", tooLong()
 	case !utf8.ValidString(text):
-		return "", bad("the name %+q is no valid UTF-8; %s", clip(text), use)
+		return "", bad("the name %+q is not valid UTF-8; %s", clip(text), use)
 	}
 	for _, r := range text {
 		if problem := badRune(r); problem != "" {

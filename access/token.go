@@ -262,7 +262,7 @@ func mayIssue(r Request) (string, error) {
 			"a token cannot issue another one; log in, or use the command line on the server")
 	case !r.By.Admin && subject != r.By.User:
 		return "", toolcrib.Errorf(toolcrib.CodeForbidden,
-			"tokens for others are issued by administrators, and %s is none", r.By.User)
+			"only administrators issue tokens for others, and %s is not one", r.By.User)
 	case subject == Bearer:
 		return subject, nil
 	}

@@ -124,7 +124,7 @@ func (v *Verifier) keyOf(t *jwt.Token) (any, error) {
 			return key.Key, nil
 		}
 	}
-	return nil, errors.New("the header is none of ours")
+	return nil, errors.New("the header is unknown")
 }
 
 // InTime returns nil if a token is good at this time, and an error with token_expired
@@ -158,7 +158,7 @@ func WhyRevoked(ctx context.Context, users Users, tokens Tokens, c Claims) (stri
 	issued, err := tokens.Token(ctx, c.ID)
 	switch {
 	case errors.Is(err, toolcrib.ErrNotFound):
-		return "the token is none of those that were issued here", nil
+		return "the token was not issued here", nil
 	case err != nil:
 		return "", err
 	case !issued.Revoked.IsZero():

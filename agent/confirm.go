@@ -75,7 +75,7 @@ func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired
 		return err
 	}
 	if !decision.Known() {
-		return toolcrib.Errorf(toolcrib.CodeBadRequest, "run %s: the Approver gave no decision: %q is none (valid: approve, deny, mixed, retry, happened, not_happened, answer)",
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "run %s: the Approver gave no decision but %q (valid: approve, deny, mixed, retry, happened, not_happened, answer)",
 			d.s.Run, decision.Decision)
 	}
 	if err := d.bindEdits(ctx, &decision); err != nil {

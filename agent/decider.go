@@ -59,7 +59,7 @@ func (s *State) party(who toolcrib.Principal) error {
 	if who.Token != "" && who.Token != s.Start.Principal.Token {
 		return &ForbiddenError{
 			Run: s.Run, User: who.User,
-			Message: fmt.Sprintf("an access token decides only about runs that it started, and run %s is none of them", s.Run),
+			Message: fmt.Sprintf("an access token decides only about runs that it started, and it did not start run %s", s.Run),
 		}
 	}
 	if MayDecide(who, s.Start.Principal.User) {

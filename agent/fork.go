@@ -26,7 +26,7 @@ func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who to
 	case round == old.Iterations+1 && old.Turn != nil:
 		return nil, usagef("round %d of run %s is not finished, so nothing can begin after it; begin with round 1 to %d", old.Iterations, run, last)
 	case round < 1 || round > old.Iterations+1:
-		return nil, usagef("run %s has rounds 1 to %d, and a fork may begin with one of them or after the last, not with %d", run, last, round)
+		return nil, usagef("run %s has rounds 1 to %d; a fork begins with one of them, or after one of them", run, last)
 	}
 	history, taint, err := r.upToRound(ctx, run, round)
 	if err != nil {

@@ -273,7 +273,7 @@ func retryAfter(f *journal.ModelFailed) time.Duration {
 
 func retryNotice(f *journal.ModelFailed, delay time.Duration) toolcrib.Notice {
 	if f.OutputBegan {
-		return toolcrib.Notice{Code: NoticeRestarted, Message: fmt.Sprintf("the reply broke off (%s) and is asked for anew; what was shown of it does not count", f.Class)}
+		return toolcrib.Notice{Code: NoticeRestarted, Message: fmt.Sprintf("the reply broke off (%s) and is asked for anew; ignore what was shown of it", f.Class)}
 	}
 	return toolcrib.Notice{Code: NoticeRetry, Message: fmt.Sprintf("%s: %s; trying again in %s", f.Class, f.Message, delay)}
 }

@@ -80,7 +80,7 @@ func (s *Service) Keys() (*store.Keys, error) {
 	}
 	keys, err := store.ParseKeys(text)
 	if err != nil {
-		return nil, fmt.Errorf("the key file %s is none of toolcrib, restore it: %v", path, err)
+		return nil, fmt.Errorf("the key file %s was not written by toolcrib, or is damaged; restore it: %v", path, err)
 	}
 	return keys, nil
 }

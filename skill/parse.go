@@ -161,7 +161,7 @@ func (r *reader) name(e yamltree.Entry) error {
 	case !e.Value.IsScalar():
 		return lineErrorf(e.Value.Line, "name must be a text, not %s", e.Value.Kind)
 	case !ValidName(written):
-		return lineErrorf(e.Value.Line, "name: %s is no good name: %s", quote(written), nameRule)
+		return lineErrorf(e.Value.Line, "name: %s is not a valid name: %s", quote(written), nameRule)
 	case written != r.skill.Name:
 		return lineErrorf(e.Value.Line, "name: %s must be the name of the folder, %s", quote(written), quote(r.skill.Name))
 	}

@@ -78,7 +78,7 @@ func TestN15_Parse(t *testing.T) {
 		{"long description", "---\nname: pdf\ndescription: " + strings.Repeat("ä", 1025) + "\n---\n", nil, "more than the 1024"},
 		{"longest description", "---\nname: pdf\ndescription: " + strings.Repeat("ä", 1024) + "\n---\n", absent, ""},
 		{"other name", "---\nname: pd\ndescription: x\n---\n", nil, `must be the name of the folder, "pdf"`},
-		{"name with capitals", "---\nname: PDF\ndescription: x\n---\n", nil, "is no good name"},
+		{"name with capitals", "---\nname: PDF\ndescription: x\n---\n", nil, "is not a valid name"},
 		{"name list", "---\nname: [pdf]\ndescription: x\n---\n", nil, "name must be a text"},
 		{"long compatibility", front("compatibility: " + strings.Repeat("a", 501) + "\n"), nil, "more than the 500"},
 		{"metadata text", front("metadata: x\n"), nil, "metadata must be a mapping"},

@@ -10,11 +10,11 @@ import (
 // What can be wrong with a store. Each text says what to do.
 var (
 	ErrLocked      = errors.New("the database is locked: another program has held it for too long; end that program, or try again")
-	ErrFull        = errors.New("the database cannot grow: the disk, or the limit set for the database, is full; make room and try again, nothing was stored by halves")
+	ErrFull        = errors.New("the database cannot grow: the disk, or the limit set for the database, is full; make room and try again, nothing was stored in part")
 	ErrNewer       = errors.New("the database was written by a later version of toolcrib and was not touched; use that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs import` with this one")
 	ErrCorrupt     = errors.New("the file is damaged or is no database of toolcrib; move it away with its -wal and -shm files and restore a copy, or start with an empty data folder")
 	ErrOlder       = errors.New("the database was written by an earlier version of toolcrib and was not touched; use that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs import` with this one")
-	ErrLost        = errors.New("the database is gone, and its keys are there, so this is no new beginning; put a copy of the database back in its place, or, to begin anew without what was in it, move the key file away")
+	ErrLost        = errors.New("the database is missing or empty, but its keys are still here; restore a copy of the database, or, to start over without its contents, move the key file away")
 	ErrReplaced    = errors.New("the database was removed or replaced while it was in use, so nothing more is done; put it back, or a copy of it, and start again")
 	ErrDamaged     = errors.New("damage was found in the database, so no new run is started; restore a copy of the data folder, or look at what `toolcrib runs verify` reports and accept it with `toolcrib runs verify --adopt`")
 	ErrReadOnly    = errors.New("the database cannot be written; make the file and its folder writable for this user, or use another data folder")
@@ -116,9 +116,9 @@ type ChainError struct {
 func (e *ChainError) Error() string {
 	switch {
 	case e.Run == "":
-		return e.What + "; what is stored was changed from outside"
+		return e.What + "; the stored data was changed from outside"
 	case e.Seq == 0:
-		return fmt.Sprintf("run %s: %s; what is stored was changed from outside", e.Run, e.What)
+		return fmt.Sprintf("run %s: %s; the stored data was changed from outside", e.Run, e.What)
 	}
-	return fmt.Sprintf("the chain of %s breaks at event %d: %s; what is stored was changed from outside", e.Run, e.Seq, e.What)
+	return fmt.Sprintf("the chain of %s breaks at event %d: %s; the stored data was changed from outside", e.Run, e.Seq, e.What)
 }

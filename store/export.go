@@ -55,7 +55,7 @@ type ExportEvent struct {
 	Time int64          `json:"time"` // Unix microseconds
 	// Payload is the JSON of the event as it was hashed, as a string, so that no tool
 	// writes it anew; nil = it is not in the export, or was pruned. Bytes is the same,
-	// in base64, where it is no valid UTF-8.
+	// in base64, where it is not valid UTF-8.
 	Payload     *string `json:"payload,omitempty"`
 	Bytes       string  `json:"payload_base64,omitempty"`
 	PayloadHash string  `json:"payload_hash"` // hex

@@ -60,7 +60,7 @@ func ParseKeys(text []byte) (*Keys, error) {
 	for i, line := range lines[1:] {
 		name, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
 		if string(name) != "root" {
-			return nil, fmt.Errorf("line %d is none of a key", i+2)
+			return nil, fmt.Errorf("line %d is not a key", i+2)
 		}
 		root, err := hex.DecodeString(string(bytes.TrimSpace(value)))
 		if err != nil || len(root) != keyBytes || found {

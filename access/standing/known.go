@@ -117,7 +117,7 @@ func (k *known) token(ctx context.Context, source Source, id string) (*kept, err
 		return &kept{issued: issued, revoked: revoked}, err
 	})
 	if errors.Is(err, toolcrib.ErrNotFound) {
-		return &kept{revoked: "the token is none of those that were issued here"}, nil
+		return &kept{revoked: "the token was not issued here"}, nil
 	}
 	return one, err
 }

@@ -82,7 +82,7 @@ func hashOf(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-var errNoPlainFile = errors.New("is no regular file, or too large")
+var errNoPlainFile = errors.New("is not a regular file, or too large")
 
 // fileInWorkspace reads a file by its path in a workspace: a regular one that no
 // link leads out of, of at most maxBefore bytes.

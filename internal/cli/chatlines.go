@@ -140,7 +140,7 @@ func (f *lineFront) read(ctx context.Context) (string, error) {
 			continue
 		}
 		if message = strings.TrimSpace(message + line); !utf8.ValidString(message) {
-			f.a.complain("a message is no valid UTF-8, and was passed over")
+			f.a.complain("a message is not valid UTF-8, and was passed over")
 			message = ""
 		}
 		if err != nil && f.prompting {

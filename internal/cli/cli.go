@@ -45,7 +45,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	if message := errorText(err); message != "" {
 		var broken *store.ChainError
 		if errors.As(err, &broken) {
-			message += "\n`toolcrib runs verify` reports what else was; restore a copy of the data folder"
+			message += "\n`toolcrib runs verify` lists everything that was changed; restore a copy of the data folder"
 		}
 		a.complain(message)
 	}

@@ -175,7 +175,7 @@ func (a *app) missingFile(value config.Value) string {
 	case err != nil:
 		return fmt.Sprintf("the file %s cannot be read", value)
 	case !info.Mode().IsRegular():
-		return fmt.Sprintf("%s is no regular file", value)
+		return fmt.Sprintf("%s is not a regular file", value)
 	}
 	return ""
 }

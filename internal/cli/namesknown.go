@@ -133,7 +133,7 @@ func (a *app) tellBudgets(name string) {
 	for i, b := range c.Budgets {
 		if b.User != name && access.TakenBy(b.User, name) != nil {
 			key := fmt.Sprintf("budgets[%d].user", i)
-			a.notice("%s: %s: %q is not the user %s, so this budget does not count for them; write the name as it is", c.Position(key), key, b.User, name)
+			a.notice("%s: %s: %q is not the user %s, so this budget does not apply to them; write the name as it is", c.Position(key), key, b.User, name)
 		}
 	}
 }
@@ -147,7 +147,7 @@ func (a *app) budgetFindings(ctx context.Context, c *config.Config) []finding {
 	for i, b := range c.Budgets {
 		like, err := a.store.Access().Alike(ctx, b.User)
 		if err == nil && !like.Removed && like.Name != b.User {
-			f.OK, f.Detail = false, fmt.Sprintf("budgets[%d].user: %q is not the user %s, so this budget does not count for them", i, b.User, like.Name)
+			f.OK, f.Detail = false, fmt.Sprintf("budgets[%d].user: %q is not the user %s, so this budget does not apply to them", i, b.User, like.Name)
 			break
 		}
 	}

@@ -23,7 +23,7 @@ func (d *drive) cutOff(state *agent.State, err error) error {
 	}
 	code := codeOf(err)
 	why := strings.TrimPrefix(err.Error(), "run "+string(state.Run)+": ")
-	text := fmt.Sprintf("run %s was cut off: %s", state.Run, why)
+	text := fmt.Sprintf("run %s was interrupted: %s", state.Run, why)
 	if slices.Contains([]int{exitTerm, exitHangup}, code) || storeFailed(err) {
 		text += "; what was done is kept and it can be taken up again: " + d.a.self() + " runs resume " + string(state.Run)
 	}
@@ -110,16 +110,16 @@ func incomplete(s *agent.State) string {
 	in := "agents." + s.Start.Agent.Name + "."
 	switch s.Done.StopReason {
 	case toolcrib.StopMaxIterations:
-		return head + fmt.Sprintf("max_iterations (%d) was reached; --max-iterations N allows more", s.Limits().MaxIterations)
+		return head + fmt.Sprintf("max_iterations (%d) was reached; raise it with --max-iterations N", s.Limits().MaxIterations)
 	case toolcrib.StopCompleted:
-		return head + "the last reply reached the most that the model writes at once; " + in + "max_output_tokens or another model allows more"
+		return head + "the last reply reached the most that the model writes at once; raise " + in + "max_output_tokens or use another model"
 	case toolcrib.StopWallTime:
-		return head + stopped + "; " + in + "limits.wall_time allows more"
+		return head + stopped + "; raise " + in + "limits.wall_time"
 	case toolcrib.StopBudgetExhausted:
 		if s.Stopping != nil && s.Stopping.By == byBudgets {
-			return head + stopped + "; budgets of the configuration allow more"
+			return head + stopped + "; raise budgets in the configuration"
 		}
-		return head + stopped + "; " + in + "budget allows more"
+		return head + stopped + "; raise " + in + "budget"
 	}
 	return head + stopped
 }

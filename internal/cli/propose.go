@@ -13,5 +13,5 @@ func proposedText(r *propose.Rule) string {
 	if r == nil {
 		return ""
 	}
-	return "to be asked no more about calls like this, add to rules of the configuration:\n" + r.Line()
+	return "to allow calls like this without a question, add to the rules of the configuration:\n" + r.Line()
 }

@@ -125,7 +125,7 @@ func (a *app) prompt(args []string) (string, error) {
 	case strings.TrimSpace(prompt) == "":
 		return "", usagef("no prompt: give it as arguments, or - to read it from standard input\nSee: toolcrib run --help")
 	case !utf8.ValidString(prompt):
-		return "", usagef("the prompt is no valid UTF-8")
+		return "", usagef("the prompt is not valid UTF-8")
 	}
 	return prompt, nil
 }

@@ -285,9 +285,9 @@ func (a *app) ending(ctx context.Context, w io.Writer, rec store.RunRecord, inte
 	case !rec.PrunedAt.IsZero():
 		fmt.Fprintf(w, "\n%s the content was pruned on %s\n", a.outStyle.Yellow("■"), rec.PrunedAt.Local().Format("2006-01-02 15:04"))
 	case interrupted:
-		fmt.Fprintf(w, "\n%s the run was cut off; what is shown was done. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
+		fmt.Fprintf(w, "\n%s the run was interrupted; what is shown was done. To resume it: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
 	case rec.Status == toolcrib.StatusQueued && !driven:
-		fmt.Fprintf(w, "\n%s nobody drives the run. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
+		fmt.Fprintf(w, "\n%s nothing drives the run. To resume it: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
 	case rec.Status == toolcrib.StatusWaitingForProvider && rec.Pending != nil && rec.Pending.Error != nil:
 		fmt.Fprintf(w, "\n%s waits for %s\nTo go on: %s\n", a.outStyle.Yellow("■"), outageText(rec.Pending), strings.Join(a.wayOnFromOutage(rec.ID, rec.Pending), "\n      or: "))
 	case rec.Status.Parked() && rec.Pending != nil && !driven && a.decidedBelow(ctx, rec):

@@ -45,7 +45,7 @@ func (a *app) secretSetCommand() *cobra.Command {
 		Use:   "set NAME",
 		Short: "Store a secret, in place of the one of that name",
 		Long: fmt.Sprintf("Store a secret, in place of the one of that name. The value is read without an echo on a terminal, else from standard input, "+
-			"where one newline at its end does not count; it has at most %d bytes. It is never an argument: others could see it there.", secret.MaxValueBytes),
+			"where one newline at its end is ignored; it has at most %d bytes. It is never an argument: others could see it there.", secret.MaxValueBytes),
 		Example: "toolcrib secret set anthropic\ntoolcrib secret set anthropic < key.txt\ntoolcrib secret set anthropic --json < key.txt",
 		// What is too much here may be the secret, so it is not repeated.
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -143,7 +143,7 @@ func (a *app) kit(c *config.Config, names, told []string, record bool, tell func
 	}
 	if len(k.off) > 0 {
 		k.tools = []string{}
-		tell("the run has no tools, because a skill that it names does not count")
+		tell("the run has no tools, because one of its skills cannot be used")
 	}
 	return k, nil
 }

@@ -361,7 +361,7 @@ func (a *app) usersPasswordCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "password NAME",
 		Short: "Set the password of a user, or take it away",
-		Long: fmt.Sprintf("Set the password of a user: read without an echo on a terminal, else from standard input, where one newline at its end does not count. "+
+		Long: fmt.Sprintf("Set the password of a user: read without an echo on a terminal, else from standard input, where one newline at its end is ignored. "+
 			"It has at least %d characters. Only a hash of it is kept.", access.MinPasswordRunes),
 		Example:           "toolcrib users password anna\ntoolcrib users password anna < password.txt\ntoolcrib users password anna --clear",
 		ValidArgsFunction: a.completeUsers(),

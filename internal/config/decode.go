@@ -145,13 +145,13 @@ func (noLoader) Load(url string) (any, error) {
 func checkSchema(text string) string {
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {
-		return "is no valid JSON Schema"
+		return "is not a valid JSON Schema"
 	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
 	const url = "config:///output_schema"
 	if err := c.AddResource(url, doc); err != nil {
-		return "is no valid JSON Schema"
+		return "is not a valid JSON Schema"
 	}
 	_, err = c.Compile(url)
 	var invalid *jsonschema.SchemaValidationError
@@ -164,9 +164,9 @@ func checkSchema(text string) string {
 		for len(cause.Causes) > 0 {
 			cause = cause.Causes[0]
 		}
-		return "is no valid JSON Schema, at /" + strings.Join(cause.InstanceLocation, "/")
+		return "is not a valid JSON Schema, at /" + strings.Join(cause.InstanceLocation, "/")
 	case errors.As(err, &outside):
-		return "is no valid JSON Schema: it refers to what is outside of it"
+		return "is not a valid JSON Schema: it refers to what is outside of it"
 	}
-	return "is no valid JSON Schema: a reference or pattern in it is wrong"
+	return "is not a valid JSON Schema: a reference or pattern in it is wrong"
 }

@@ -66,7 +66,7 @@ func checkFormat(format, text string) string {
 		return checkHosts(text)
 	case "path", "workspace":
 		if strings.ContainsRune(text, 0) || len(text) > 4096 {
-			return "is no valid path"
+			return "is not a valid path"
 		}
 	case "url":
 		return checkURL(text, "http", "https")
@@ -99,7 +99,7 @@ func match(pattern *regexp.Regexp, text string) string {
 	if pattern.MatchString(text) {
 		return ""
 	}
-	return yamltree.Quote(text) + " is no good name here: it must match " + pattern.String()
+	return yamltree.Quote(text) + " is not a valid name here: it must match " + pattern.String()
 }
 
 func checkWord(format, text string) string {
@@ -113,7 +113,7 @@ func checkWord(format, text string) string {
 	}
 	if format == "glob" {
 		if _, err := path.Match(text, "x"); err != nil {
-			return yamltree.Quote(text) + " is no valid glob"
+			return yamltree.Quote(text) + " is not a valid glob"
 		}
 	}
 	return ""
@@ -168,7 +168,7 @@ func checkURL(text string, schemes ...string) string {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return "is no valid address"
+		return "is not a valid address"
 	case !slices.Contains(schemes, u.Scheme):
 		return "must begin with " + strings.Join(schemes, ":// or ") + "://"
 	case u.Hostname() == "" && u.RawQuery == "":

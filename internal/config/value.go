@@ -132,7 +132,7 @@ func (v Value) mistaken(parts []segment) string {
 	for _, p := range parts {
 		if p.kind == "" && foreignRef.MatchString(p.text) {
 			return "holds $NAME, $env:NAME or {env:NAME}, which is plain text here; write ${env:NAME}, ${file:PATH} or ${secret:NAME} " +
-				"(what is really meant so goes into a secret: toolcrib secret set NAME)"
+				"(if that is what you mean, keep it as a secret: toolcrib secret set NAME)"
 		}
 	}
 	return ""

@@ -104,7 +104,7 @@ func shout(to, text string) (reason string) {
 	known.SetLogger(log.New(io.Discard, "", 0))
 	service, err := known.Locate(to)
 	if err != nil {
-		return "the address is none of " + address.Scheme(to) + ", or it does not let toolcrib in"
+		return address.Scheme(to) + " does not know the address, or does not let toolcrib in"
 	}
 	if service.Send(text, &types.Params{"title": "toolcrib"}) != nil {
 		return "it did not take the message"

@@ -220,7 +220,7 @@ func TestWebhook_Failures(t *testing.T) {
 	}
 	want := []string{
 		"0 its certificate is not good", "1 it refuses connections", "3 it did not answer in time",
-		"4 the address has a scheme", "5 the address must begin with", "6 the address has a user name", "7 the address is none of slack",
+		"4 the address has a scheme", "5 the address must begin with", "6 the address has a user name", "7 slack does not know the address",
 	}
 	for i, w := range want {
 		if i >= len(reasons) || !strings.HasPrefix(reasons[i], w) {

@@ -65,7 +65,7 @@ func (n *Notifier) try(ctx context.Context, t Target, id string, body []byte) (r
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.Address, bytes.NewReader(body))
 	if err != nil {
-		return "it is no valid address", false
+		return "it is not a valid address", false
 	}
 	at := n.o.Now()
 	h := req.Header

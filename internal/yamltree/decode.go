@@ -186,7 +186,7 @@ func (d *Decoder) mapping(n *Node, v reflect.Value, f Field) {
 	for _, e := range n.Entries {
 		if d.Keys != nil {
 			if pattern := d.Keys(f.Keys); !pattern.MatchString(e.Key) {
-				d.Errorf(e.Value, "%s is no good name here: it must match %s", Quote(e.Key), pattern)
+				d.Errorf(e.Value, "%s is not a valid name here: it must match %s", Quote(e.Key), pattern)
 				continue
 			}
 		}

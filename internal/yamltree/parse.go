@@ -88,7 +88,7 @@ func (p *parsing) parse(data []byte) (*Node, *Error) {
 	for _, word := range words {
 		if !p.read[word] {
 			// A rule that the parser drops must not become one that is not there.
-			return nil, p.errorf(lineOf(word, 1), "is no valid YAML: something is out of place")
+			return nil, p.errorf(lineOf(word, 1), "is not valid YAML: something is out of place")
 		}
 	}
 	return root, nil
@@ -165,7 +165,7 @@ func isWord(t *token.Token) bool {
 func (p *parsing) syntax(err error, lastLine int) *Error {
 	var ye yaml.Error
 	if !errors.As(err, &ye) {
-		return p.errorf(lastLine, "is no valid YAML")
+		return p.errorf(lastLine, "is not valid YAML")
 	}
 	message := strings.ReplaceAll(ye.GetMessage(), "\t", `\t`)
 	if strings.Contains(message, "tab character") || strings.Contains(message, `'\t'`) {
@@ -174,7 +174,7 @@ func (p *parsing) syntax(err error, lastLine int) *Error {
 	if message = strings.Map(func(r rune) rune { return max(r, ' ') }, message); len(message) > 200 {
 		message = strings.ToValidUTF8(message[:200], "") + "…"
 	}
-	out := p.errorf(lineOf(ye.GetToken(), lastLine), "is no valid YAML: %s", message)
+	out := p.errorf(lineOf(ye.GetToken(), lastLine), "is not valid YAML: %s", message)
 	out.Column = columnOf(ye.GetToken())
 	return out
 }

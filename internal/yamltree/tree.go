@@ -116,7 +116,7 @@ func Quote(word string) string {
 	return strconv.Quote(word)
 }
 
-// invalidLine returns the line of the first byte that is no valid UTF-8 or a NUL; 0 = none.
+// invalidLine returns the line of the first byte that is not valid UTF-8 or a NUL; 0 = none.
 func invalidLine(data []byte) int {
 	line := 1
 	for len(data) > 0 {

@@ -55,7 +55,7 @@ A 17:1 true or false "true"
 
 func TestParse_Refuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"a: [1\nb: 2":                  "2: is no valid YAML: ",
+		"a: [1\nb: 2":                  "2: is not valid YAML: ",
 		"a: \xff":                      "1: is not valid UTF-8 text",
 		"a: b\nc: \x00":                "2: is not valid UTF-8 text",
 		"a: &x 1":                      "1: anchors and aliases",

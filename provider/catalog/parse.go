@@ -171,7 +171,7 @@ func (c *Catalog) check() error {
 		case seen[p.id]:
 			return fmt.Errorf("catalog: provider %q stands there twice", p.id)
 		case p.baseURL != "" && (host == "" || len(p.baseURL) > maxText):
-			return fmt.Errorf("catalog: provider %q: its address is none of HTTP", p.id)
+			return fmt.Errorf("catalog: provider %q: its address is not HTTP", p.id)
 		}
 		seen[p.id] = true
 		if all += len(p.models()); all > MaxModels {

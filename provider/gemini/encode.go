@@ -205,7 +205,7 @@ func (c *conversation) thinkingLevel(req *toolcrib.Request) string {
 		level = "HIGH"
 		c.ignored("reasoning medium", req.Model+" knows low and high only; it reasons at high")
 	case level != "LOW" && level != "MEDIUM" && level != "HIGH":
-		c.ignored("reasoning", "it is none of low, medium, high and off")
+		c.ignored("reasoning", "it must be low, medium, high or off")
 		return ""
 	}
 	return `{"thinkingLevel":"` + level + `","includeThoughts":true}`

@@ -49,7 +49,7 @@ func (a *Attachments) inline(ctx context.Context, req *toolcrib.Request, f *tool
 		a.err = text.err
 	}
 	if why == "" && !utf8.Valid(found.Data) {
-		why = "it is no valid UTF-8"
+		why = "it is not valid UTF-8"
 	}
 	if why != "" {
 		a.Refuse(f, why)

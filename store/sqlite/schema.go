@@ -104,7 +104,7 @@ func checkLost(path string, o Options) error {
 }
 
 func lost(path, left, what string) error {
-	return &store.Error{Kind: store.ErrLost, Path: path, Err: fmt.Errorf("%s, and %s does", what, left)}
+	return &store.Error{Kind: store.ErrLost, Path: path, Err: fmt.Errorf("%s, but %s exists", what, left)}
 }
 
 // ownKeys is the key file that is made together with a database, where no other is named.

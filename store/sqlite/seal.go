@@ -96,7 +96,7 @@ func (t *tx) checkRecord() error {
 func checkPlaces(ctx context.Context, query queryFunc, keys *store.Keys, r *store.Record) error {
 	sum, err := sumPlaces(ctx, query, keys)
 	if err == nil && sum != r.Runs {
-		err = &store.ChainError{What: "a run was removed, or was put back to an earlier state"}
+		err = &store.ChainError{What: "a run was removed or put back to an earlier state"}
 	}
 	return err
 }
@@ -181,7 +181,7 @@ func (t *tx) changed(table int, at time.Time, kind toolcrib.Kind, payload any) e
 func checkTable(ctx context.Context, query queryFunc, keys *store.Keys, r *store.Record, table int) error {
 	sum, err := sealTable(ctx, query, keys, table)
 	if err == nil && sum != r.Tables[table] {
-		err = &store.ChainError{What: fmt.Sprintf("the table of %s is not as it was sealed", sealedTables[table].counter)}
+		err = &store.ChainError{What: fmt.Sprintf("the table %s was changed after it was sealed", sealedTables[table].counter)}
 	}
 	return err
 }

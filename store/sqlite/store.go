@@ -330,7 +330,7 @@ func makeFile(path string, readOnly bool) error {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && !info.Mode().IsRegular():
-		return &store.Error{Kind: store.ErrUnavailable, Path: path, Err: errors.New("it is no regular file")}
+		return &store.Error{Kind: store.ErrUnavailable, Path: path, Err: errors.New("it is not a regular file")}
 	case err == nil:
 		return nil
 	case !errors.Is(err, fs.ErrNotExist) || readOnly:

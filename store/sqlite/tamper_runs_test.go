@@ -277,7 +277,7 @@ func TestSealedTables(t *testing.T) {
 				t.Fatal(err)
 			}
 			execAt(t, path, c.change)
-			wantBroken(t, c.use(s), "is not as it was sealed")
+			wantBroken(t, c.use(s), "was changed after it was sealed")
 			wantOpenError(t, path, sqlite.Options{}, store.ErrDamaged)
 			if _, err := openAt(t, path, readOnly()).VerifyAll(t.Context()); err == nil {
 				t.Error("nothing is found")

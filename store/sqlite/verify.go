@@ -302,11 +302,11 @@ func (sn snapshot) verifyStray(ctx context.Context, p problems) error {
 			"there are kept results of a run that was removed",
 			"SELECT count(*) FROM contents WHERE run_id IN (SELECT payload ->> 'run_id' FROM system_events WHERE kind = 'run_removed')",
 		},
-		{"a value in the table of runs is of another type", `SELECT count(*) FROM runs WHERE typeof(id) <> 'text'
+		{"a value in the table runs has the wrong type", `SELECT count(*) FROM runs WHERE typeof(id) <> 'text'
 			OR typeof(last_hash) <> 'blob' OR typeof(pruned_at) NOT IN ('null', 'integer')`},
 		{"a value in the system journal is of another type", `SELECT count(*) FROM system_events WHERE typeof(kind) <> 'text'
 			OR typeof(time) <> 'integer' OR typeof(payload) <> 'text' OR typeof(payload_hash) <> 'blob' OR typeof(hash) <> 'blob'`},
-		{"a value in the table of overrides is of another type", `SELECT count(*) FROM overrides WHERE typeof(kind) <> 'text'
+		{"a value in the table overrides has the wrong type", `SELECT count(*) FROM overrides WHERE typeof(kind) <> 'text'
 			OR typeof(name) <> 'text' OR enabled NOT IN (0, 1) OR typeof(by) <> 'text' OR typeof(at) <> 'integer'`},
 		{"there is a reservation that cannot be one", `SELECT count(*) FROM reservations WHERE run_id = '' OR request < 0 OR user IS NULL OR day IS NULL
 			OR at IS NULL OR tokens < 0 OR nano_usd < 0 OR state NOT IN (0, 1, 2)`},

@@ -71,7 +71,7 @@ func TestM16_VerifyTokenCalls(t *testing.T) {
 	verifyAll(t, s)
 	execAt(t, s.Path(), "UPDATE token_calls SET calls = 2")
 	_, err := s.VerifyAll(t.Context())
-	wantBroken(t, err, "the access token tok_1 has 2 calls counted, and the verdicts prove 3; what is stored was changed from outside")
+	wantBroken(t, err, "the access token tok_1 has 2 calls counted, and the verdicts prove 3; the stored data was changed from outside")
 	execAt(t, s.Path(), "DELETE FROM token_calls")
 	_, err = s.VerifyAll(t.Context())
 	wantBroken(t, err, "the access token tok_1 has 0 calls counted, and the verdicts prove 3")

@@ -61,7 +61,7 @@ func (w *workspace) version(ctx context.Context, p place) (version, error) {
 	defer f.Close() //nolint:errcheck // only read
 	if info.Size() > maxReplaced {
 		return version{}, toolcrib.Failf(toolcrib.ExecutionFailed,
-			"%s has %d bytes, more than the %d that a file may have to be written over; nothing was written, use another name",
+			"%s has %d bytes, and files of more than %d are not overwritten; nothing was written, use another name",
 			p.shown, info.Size(), maxReplaced)
 	}
 	sum, size, err := digest(ctx, io.LimitReader(f, maxReplaced+1)) // it may grow meanwhile

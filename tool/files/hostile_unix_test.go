@@ -170,7 +170,7 @@ func TestC9_HugeFileIsNotReadToBeWrittenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	made := k.made("write_file", args{"path": "huge", "content": "y"})
-	want := "execution failed: huge has 1099511627776 bytes, more than the 268435456 that a file may have to be written over; nothing was written, use another name"
+	want := "execution failed: huge has 1099511627776 bytes, and files of more than 268435456 are not overwritten; nothing was written, use another name"
 	k.fails("write_file", args{"path": "huge", "content": "y"}, want)
 	if _, err := k.tools["write_file"].(toolcrib.Preparer).Prepare(t.Context(), made); err == nil || err.Error() != want {
 		t.Errorf("Prepare: %v", err)

@@ -245,7 +245,7 @@ func (w *workspace) openFile(dir *os.Root, name, shown string) (*os.File, fs.Fil
 	return f, info, nil
 }
 
-// regular refuses what is no regular file, in words for the model.
+// regular refuses what is not a regular file, in words for the model.
 func regular(info fs.FileInfo, shown string) error {
 	mode := info.Mode()
 	switch {

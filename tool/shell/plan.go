@@ -286,7 +286,7 @@ func (p *plan) input(c *simple, out *command) error {
 	case found.info == nil:
 		return toolcrib.Failf(toolcrib.NotFound, "%s", quote(c.in.text))
 	case !found.info.Mode().IsRegular():
-		return refuse("%s is no regular file, so it cannot be the input", quote(c.in.text))
+		return refuse("%s is not a regular file, so it cannot be the input", quote(c.in.text))
 	}
 	p.touch(found, false)
 	out.In = found.real

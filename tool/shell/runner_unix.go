@@ -161,7 +161,7 @@ func (r *runner) input(c *command, piped *os.File, closeFile func(*os.File)) (*o
 	}
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		_ = f.Close()
-		return nil, fmt.Errorf("the input is no regular file any more")
+		return nil, fmt.Errorf("the input is no longer a regular file")
 	}
 	return f, nil
 }

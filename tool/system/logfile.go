@@ -71,7 +71,7 @@ func (l LogFile) tail() ([]string, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errors.New("log.file is no regular file, and cannot be read back")
+		return nil, errors.New("log.file is not a regular file, and cannot be read back")
 	}
 	from := max(0, info.Size()-maxTail)
 	data, err := io.ReadAll(io.NewSectionReader(file, from, maxTail))

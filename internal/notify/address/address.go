@@ -54,7 +54,7 @@ func Check(text string) string {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return "is no valid address"
+		return "is not a valid address"
 	case u.Hostname() == "":
 		return "is an address without a host"
 	case u.User != nil:

@@ -24,7 +24,7 @@ const (
 var ErrOutside = errors.New("the path leaves the workspace")
 
 // ErrMoved says that a path was changed between the look and the open, or leads to
-// what is no regular file or folder.
+// what is not a regular file or folder.
 var ErrMoved = errors.New("the path is not what it was, or no regular file or folder")
 
 // Folder is the workspace of a call, opened.
