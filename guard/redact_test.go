@@ -44,6 +44,9 @@ func TestN24_RedactText(t *testing.T) {
 		"DB_PASSWORD: 'it is'":                                                       "DB_PASSWORD: '***redacted***'",
 		"api-key=abc, b":                                                             "api-key=***redacted***, b",
 		"key sk-abcdefghijklmnop0123 leaked":                                         "key ***redacted*** leaked",
+		"gsk_abcdefghijklmnop0123, xai-abcdefghijklmnop0123":                         "***redacted***, ***redacted***",
+		"hf_abcdefghijklmnop0123 pk-abcdefghijklmnop0123":                            "***redacted*** ***redacted***",
+		"key-0123456789abcdef01234567 sk_live_0123456789abcd":                        "***redacted*** ***redacted***",
 		"AKIAIOSFODNN7EXAMPLE":                                                       "***redacted***",
 		"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc_def":                               "***redacted***",
 		"a\n-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\nb": "a\n***redacted***\nb",
@@ -55,7 +58,7 @@ func TestN24_RedactText(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "plain text", "mail me@example.org", "git@github.com:a/b.git", "ssh://git@github.com/a", "https://example.org/@user",
-		"total_tokens: ", "the password is wrong", "author: me", "monkey = 1", "https://example.org/a?b=c@d",
+		"total_tokens: ", "the password is wrong", "author: me", "monkey = 1", "a key-value-store-of-a-certain-size", "https://example.org/a?b=c@d",
 	} {
 		if got := RedactText(text); got != text {
 			t.Errorf("RedactText(%q) = %q", text, got)

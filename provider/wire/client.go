@@ -418,7 +418,7 @@ func Mask(s, secret string) string {
 	if len(secret) < 8 {
 		return s
 	}
-	return strings.ReplaceAll(s, secret, "[key]")
+	return strings.ReplaceAll(s, secret, guard.Redacted)
 }
 
 // ListModels asks path for the names of the models that there are, up to one

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
@@ -80,5 +81,22 @@ func TestSaysNoTools(t *testing.T) {
 		if got := wire.SaysNoTools(message); got != want {
 			t.Errorf("%q: %t, want %t", message, got, want)
 		}
+	}
+}
+
+// Some APIs repeat the key that they refuse; it goes in the one form that all texts have.
+func TestLine_ShowsNoKey(t *testing.T) {
+	const key = "sk-abcdefghijklmnop0123"
+	for in, want := range map[string]string{
+		"Incorrect API key provided: " + key + ".":    "Incorrect API key provided: " + guard.Redacted + ".",
+		"Authorization: Bearer " + key + "\nand more": "Authorization: " + guard.Redacted,
+		"no\x1bkey   here":                            "no key here",
+	} {
+		if got := wire.Line(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+	if got := wire.Mask("key "+key, key); got != "key "+guard.Redacted {
+		t.Errorf("Mask: %q", got)
 	}
 }

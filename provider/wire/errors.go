@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // Bounds of what is kept of an error.
@@ -275,24 +276,7 @@ func Line(s string) string {
 		}
 		return r
 	}, s)
-	words := strings.Fields(s)
-	for i, w := range words {
-		if looksSecret(w) {
-			words[i] = "[key]"
-		}
-	}
-	return Clip(strings.Join(words, " "), maxMessage)
-}
-
-// looksSecret finds words such as sk-… and Bearer tokens.
-func looksSecret(w string) bool {
-	w = strings.Trim(w, `"'.,;:()[]{}`)
-	for _, prefix := range [...]string{"sk-", "sk_", "pk-", "key-", "AIza", "gsk_", "xai-", "eyJ", "ghp_", "hf_"} {
-		if strings.HasPrefix(w, prefix) && len(w) >= 8 {
-			return true
-		}
-	}
-	return false
+	return Clip(guard.RedactText(strings.Join(strings.Fields(s), " ")), maxMessage)
 }
 
 // Clip cuts s to at most n bytes at a character.
