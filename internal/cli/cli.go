@@ -32,6 +32,7 @@ func Main(args []string) int {
 func (a *app) execute(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(args)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, args, err) })
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		err = a.helpErr
@@ -110,7 +111,6 @@ toolcrib tools list`,
 		a.configCommand(), a.trustCommand(), a.secretCommand(), a.usersCommand(), a.tokensCommand(), a.backupCommand(), a.restoreCommand(), a.doctorCommand(), a.versionCommand(), a.completionCommand(),
 	)
 	root.SetHelpCommand(a.helpCommand(root))
-	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(a.help)
 	root.SetIn(a.in)
 	root.SetOut(a.out)

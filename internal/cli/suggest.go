@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,10 +13,18 @@ import (
 )
 
 // flagError adds to an error about flags what was probably meant. A command that does
-// not exist has no flags either, so it is what is wrong.
-func flagError(cmd *cobra.Command, err error) error {
-	if args := cmd.Flags().Args(); len(args) > 0 && cmd.HasAvailableSubCommands() {
-		return group(cmd, args)
+// not exist has no flags either, so it is what is wrong: also behind the flag, unless a
+// word there is a command. args are those of the whole line.
+func flagError(cmd *cobra.Command, args []string, err error) error {
+	words := cmd.Flags().Args()
+	if len(words) == 0 && cmd.HasAvailableSubCommands() {
+		words = wordsAfter(cmd, args)
+		if slices.ContainsFunc(words, func(word string) bool { return slices.Contains(commandNames(cmd), word) }) {
+			words = nil
+		}
+	}
+	if len(words) > 0 && cmd.HasAvailableSubCommands() {
+		return group(cmd, words)
 	}
 	text := err.Error()
 	var value *pflag.InvalidValueError
@@ -36,6 +45,26 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	return usagef("%s\nSee: %s --help", text, cmd.CommandPath())
+}
+
+// wordsAfter returns the words of a command line that are no flags, no values of flags
+// that a command has, and no names of it.
+func wordsAfter(cmd *cobra.Command, args []string) (words []string) {
+	for i := 0; i < len(args); i++ {
+		name, isFlag := strings.CutPrefix(args[i], "--")
+		switch f := cmd.Flag(name); {
+		case name == "" && isFlag:
+			return append(words, args[i+1:]...)
+		case f != nil && isFlag && f.NoOptDefVal == "":
+			i++ // its value
+		case !strings.HasPrefix(args[i], "-"):
+			words = append(words, args[i])
+		}
+	}
+	for _, name := range strings.Fields(cmd.CommandPath())[1:] {
+		words = words[slices.Index(words, name)+1:]
+	}
+	return words
 }
 
 // kindOf says what values a flag takes.
