@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -41,45 +42,43 @@ type helpPage struct {
 }
 
 func (h helpPage) write(cmd *cobra.Command) {
-	text := cmd.Long
-	if text == "" {
-		text = cmd.Short
-	}
-	if !strings.HasSuffix(text, ".") {
-		text += "."
-	}
-	h.lines("", text)
-	h.head("Usage")
+	text := strings.TrimSuffix(cmp.Or(cmd.Long, cmd.Short), ".") + "."
 	use := cmd.CommandPath()
-	if cmd.HasSubCommands() {
-		use += " COMMAND"
-	} else if _, arguments, ok := strings.Cut(cmd.Use, " "); ok {
+	if _, arguments, ok := strings.Cut(cmd.Use, " "); ok {
 		use += " " + arguments
+	} else if cmd.HasSubCommands() {
+		use += " COMMAND"
 	}
 	if !strings.Contains(use, " --") {
 		use += " [FLAGS]"
 	}
-	h.lines("  ", use)
+	fmt.Fprintln(h, strings.Join(wrap(text, h.width), "\n"))
+	h.section("Usage", [][2]string{{"", use}})
 	if cmd.Example != "" {
-		h.head("Examples")
-		for line := range strings.SplitSeq(cmd.Example, "\n") {
-			// An example is there to be copied, so it is never broken.
-			fmt.Fprintf(h, "  %s\n", line)
+		// An example is there to be copied, so it is never broken.
+		h.section("Examples", nil)
+		fmt.Fprintf(h, "  %s\n", strings.ReplaceAll(cmd.Example, "\n", "\n  "))
+	}
+	var commands [][2]string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			commands = append(commands, [2]string{c.Name(), c.Short})
 		}
 	}
-	if cmd.HasSubCommands() {
-		h.commands(cmd)
-	}
-	h.flags("Flags", cmd.LocalNonPersistentFlags())
 	root := cmd.Root()
-	h.flags("Flags of every command", root.PersistentFlags())
+	for _, part := range []struct {
+		head string
+		rows [][2]string
+	}{{"Commands", commands}, {"Flags", rowsOf(cmd.LocalNonPersistentFlags())}, {"Flags of every command", rowsOf(root.PersistentFlags())}} {
+		if len(part.rows) > 0 {
+			h.section(part.head, part.rows)
+		}
+	}
 	if cmd == root {
-		h.head("Exit status")
-		h.lines("  ", exitWords)
+		h.section("Exit status", [][2]string{{"", exitWords}})
 	}
 	if cmd.HasSubCommands() {
-		fmt.Fprintln(h)
-		h.lines("", fmt.Sprintf("%s COMMAND --help shows examples and flags of a command.", cmd.CommandPath()))
+		fmt.Fprintf(h, "\n%s COMMAND --help shows examples and flags of a command.\n", cmd.CommandPath())
 	}
 }
 
@@ -88,62 +87,32 @@ const exitWords = "0 done, 1 the run failed (other commands: not done), 2 wrong 
 	"3 the run is parked and waits for you or for its provider, 4 stopped by a limit or budget without an answer, " +
 	"5 tools call: refused, 130 interrupted, 143 and 129 ended by SIGTERM and SIGHUP: the run can be resumed."
 
-func (h helpPage) head(text string) {
-	fmt.Fprintf(h, "\n%s\n", h.app.outStyle.Bold(text))
-}
-
-// lines writes a text, broken between words.
-func (h helpPage) lines(indent, text string) {
-	for _, line := range wrap(text, h.width-len(indent)) {
-		fmt.Fprintf(h, "%s%s\n", indent, line)
-	}
-}
-
-func (h helpPage) commands(cmd *cobra.Command) {
-	h.head("Commands")
-	var rows [][2]string
-	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() {
-			rows = append(rows, [2]string{c.Name(), c.Short})
+// section writes names with what they mean beside them, broken between words.
+func (h helpPage) section(head string, rows [][2]string) {
+	fmt.Fprintf(h, "\n%s\n", h.app.outStyle.Bold(head))
+	most := -2
+	for _, row := range rows {
+		if row[0] != "" {
+			most = max(most, len(row[0]))
 		}
 	}
-	h.table(rows)
+	for _, row := range rows {
+		name := h.app.outStyle.Cyan(row[0]) + strings.Repeat(" ", most+2-len(row[0]))
+		for _, line := range wrap(row[1], h.width-most-4) {
+			fmt.Fprintf(h, "  %s%s\n", name, line)
+			name = strings.Repeat(" ", most+2)
+		}
+	}
 }
 
-func (h helpPage) flags(head string, flags *pflag.FlagSet) {
-	var rows [][2]string
+// rowsOf are the flags of a set that are shown.
+func rowsOf(flags *pflag.FlagSet) (rows [][2]string) {
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Hidden || f.Name == "help" {
-			return
+		if !f.Hidden && f.Name != "help" {
+			rows = append(rows, [2]string{strings.TrimSuffix("--"+f.Name+" "+placeholder(f), " "), f.Usage})
 		}
-		name := "--" + f.Name
-		if word := placeholder(f); word != "" {
-			name += " " + word
-		}
-		rows = append(rows, [2]string{name, f.Usage})
 	})
-	if len(rows) > 0 {
-		h.head(head)
-		h.table(rows)
-	}
-}
-
-// table writes names with what they mean beside them.
-func (h helpPage) table(rows [][2]string) {
-	most := 0
-	for _, row := range rows {
-		most = max(most, len(row[0]))
-	}
-	indent := strings.Repeat(" ", most+4)
-	for _, row := range rows {
-		for i, line := range wrap(row[1], h.width-len(indent)) {
-			if i > 0 {
-				fmt.Fprintf(h, "%s%s\n", indent, line)
-				continue
-			}
-			fmt.Fprintf(h, "  %s%s  %s\n", h.app.outStyle.Cyan(row[0]), strings.Repeat(" ", most-len(row[0])), line)
-		}
-	}
+	return rows
 }
 
 // placeholder names what a flag takes; "" = nothing.
