@@ -67,9 +67,9 @@ func TestSecret_Pipe(t *testing.T) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Skip(err)
 	}
-	_, err := s.Get("a") // would wait forever
+	_, err := s.Secret("a") // would wait forever
 	kind(t, err, secret.ErrUnusable, path)
-	kind(t, s.Set("a", []byte("x")), secret.ErrUnusable, path)
+	kind(t, setIn(s, "a", []byte("x")), secret.ErrUnusable, path)
 }
 
 func TestSecret_Locked(t *testing.T) {
@@ -89,7 +89,7 @@ func TestSecret_Locked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kind(t, s.Set("a", []byte("x")), secret.ErrLocked, path)
+	kind(t, setIn(s, "a", []byte("x")), secret.ErrLocked, path)
 	if _, err := s.List(); err != nil {
 		t.Errorf("reading needs no lock: %v", err)
 	}

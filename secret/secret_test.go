@@ -47,9 +47,19 @@ func newStore(t testing.TB) (*secret.Store, string) {
 	return open(t, path, "a"), path
 }
 
+func setIn(s *secret.Store, name string, value []byte) error {
+	_, err := s.Set(name, value)
+	return err
+}
+
+func removeFrom(s *secret.Store, name string) error {
+	_, err := s.Remove(name)
+	return err
+}
+
 func set(t testing.TB, s *secret.Store, name, value string) {
 	t.Helper()
-	if err := s.Set(name, []byte(value)); err != nil {
+	if err := setIn(s, name, []byte(value)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -69,8 +79,8 @@ func TestSecret_SetGetListRemove(t *testing.T) {
 	if values, err := s.Values(); err != nil || len(values) != 0 {
 		t.Fatalf("a new store has %v, %v", values, err)
 	}
-	_, err := s.Get("anthropic")
-	if !errors.Is(err, toolcrib.ErrNotFound) || !strings.Contains(err.Error(), "toolcrib secret set anthropic") {
+	_, err := s.Secret("anthropic")
+	if !errors.Is(err, toolcrib.ErrNotFound) || err.Error() != "there is no secret anthropic" {
 		t.Errorf("a secret that is not there: %v", err)
 	}
 	set(t, s, "openai", "sk-1234567890")
@@ -88,13 +98,13 @@ func TestSecret_SetGetListRemove(t *testing.T) {
 	if all := fmt.Sprint(values); err != nil || all != "map[anthropic:second openai:sk-1234567890]" {
 		t.Errorf("values %s, %v", all, err)
 	}
-	if err := s.Remove("openai"); err != nil {
+	if err := removeFrom(s, "openai"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Remove("openai"); !errors.Is(err, toolcrib.ErrNotFound) {
+	if err := removeFrom(s, "openai"); !errors.Is(err, toolcrib.ErrNotFound) {
 		t.Errorf("removed twice: %v", err)
 	}
-	if _, err := s.Get("openai"); !errors.Is(err, toolcrib.ErrNotFound) {
+	if _, err := s.Secret("openai"); !errors.Is(err, toolcrib.ErrNotFound) {
 		t.Errorf("removed, and read: %v", err)
 	}
 }
@@ -161,10 +171,10 @@ func TestSecret_WrongKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := open(t, path, "b")
-	_, err = other.Get("a")
+	_, err = other.Secret("a")
 	kind(t, err, secret.ErrWrongKey, path)
-	kind(t, other.Set("b", []byte("2")), secret.ErrWrongKey, path)
-	kind(t, other.Remove("a"), secret.ErrWrongKey, path)
+	kind(t, setIn(other, "b", []byte("2")), secret.ErrWrongKey, path)
+	kind(t, removeFrom(other, "a"), secret.ErrWrongKey, path)
 	_, err = other.List()
 	kind(t, err, secret.ErrWrongKey, path)
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
@@ -186,12 +196,12 @@ func TestSecret_Damaged(t *testing.T) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := s.Get("a")
+		_, err := s.Secret("a")
 		told := errors.Is(err, secret.ErrDamaged) || errors.Is(err, secret.ErrWrongKey) || errors.Is(err, secret.ErrNewer)
 		if !told || strings.Contains(err.Error(), "sk-") {
 			t.Errorf("%s: %v", what, err)
 		}
-		if err := s.Set("b", []byte("2")); err == nil {
+		if err := setIn(s, "b", []byte("2")); err == nil {
 			t.Errorf("%s: it was overwritten", what)
 		}
 	}
@@ -255,7 +265,7 @@ func TestSecret_OtherFormats(t *testing.T) {
 		sealed(t, path, plain, 1)
 		_, err := s.List()
 		kind(t, err, want, path)
-		kind(t, s.Set("b", []byte("2")), want, path)
+		kind(t, setIn(s, "b", []byte("2")), want, path)
 	}
 	for file, want := range map[string]error{
 		"age-encryption.org/v2\nwhatever": secret.ErrNewer,
@@ -279,13 +289,13 @@ func TestSecret_OtherFormats(t *testing.T) {
 func TestSecret_Bounds(t *testing.T) {
 	s, path := newStore(t)
 	for _, name := range []string{"", ".a", "a b", "a/b", "../a", "a\x00", "ä", strings.Repeat("a", 129), "-"} {
-		kind(t, s.Set(name, []byte("x")), secret.ErrInvalid, "")
-		_, err := s.Get(name)
+		kind(t, setIn(s, name, []byte("x")), secret.ErrInvalid, "")
+		_, err := s.Secret(name)
 		kind(t, err, secret.ErrInvalid, "")
-		kind(t, s.Remove(name), secret.ErrInvalid, "")
+		kind(t, removeFrom(s, name), secret.ErrInvalid, "")
 	}
 	for _, value := range []string{"", strings.Repeat("x", secret.MaxValueBytes+1), "a\x00b", "\xff"} {
-		err := s.Set("a", []byte(value))
+		err := setIn(s, "a", []byte(value))
 		kind(t, err, secret.ErrInvalid, "")
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -297,7 +307,7 @@ func TestSecret_Bounds(t *testing.T) {
 	var err error
 	n := 1
 	for ; n <= secret.MaxTotalBytes/secret.MaxValueBytes && err == nil; n++ {
-		err = s.Set(fmt.Sprint("s", n), []byte(largest))
+		err = setIn(s, fmt.Sprint("s", n), []byte(largest))
 	}
 	if kind(t, err, secret.ErrInvalid, ""); n-1 != secret.MaxTotalBytes/secret.MaxValueBytes {
 		t.Errorf("%d secrets of the largest size were stored", n-1)
@@ -318,9 +328,9 @@ func TestSecret_BadPlaces(t *testing.T) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.Get("a")
+	_, err := s.Secret("a")
 	kind(t, err, secret.ErrUnusable, path)
-	kind(t, s.Set("a", []byte("x")), secret.ErrUnusable, path)
+	kind(t, setIn(s, "a", []byte("x")), secret.ErrUnusable, path)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +341,7 @@ func TestSecret_BadPlaces(t *testing.T) {
 	if err := errors.Join(large.Truncate(1<<30), large.Close()); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Get("a")
+	_, err = s.Secret("a")
 	kind(t, err, secret.ErrDamaged, path)
 }
 
@@ -362,7 +372,7 @@ func TestSecret_ManyAtOnce(t *testing.T) {
 		all.Go(func() {
 			for j := range 5 {
 				name := fmt.Sprintf("s%d-%d", i, j)
-				if err := s.Set(name, []byte(name)); err != nil {
+				if err := setIn(s, name, []byte(name)); err != nil {
 					t.Error(err)
 				}
 				if got, err := s.Secret(name); err != nil || got != name {
@@ -394,7 +404,7 @@ func child(path string) int {
 	}
 	limitFiles()
 	for i := range 10 {
-		if err := s.Set(fmt.Sprintf("p%d-%d", os.Getpid(), i), []byte("x")); err != nil {
+		if err := setIn(s, fmt.Sprintf("p%d-%d", os.Getpid(), i), []byte("x")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}

@@ -140,14 +140,14 @@ func checkValue(value []byte) error {
 
 // Set stores a secret, in place of the one of that name if there is one. When it
 // returns, the secret has reached the disk; after an error, all is as it was.
-func (s *Store) Set(name string, value []byte) error {
+func (s *Store) Set(name string, value []byte) (info Info, err error) {
 	if err := CheckName(name); err != nil {
-		return err
+		return info, err
 	}
 	if err := checkValue(value); err != nil {
-		return err
+		return info, err
 	}
-	return s.update(func(c *content) error {
+	err = s.update(func(c *content) error {
 		at := s.now().UTC().Truncate(time.Second)
 		e, ok := c.Secrets[name]
 		if !ok {
@@ -155,37 +155,27 @@ func (s *Store) Set(name string, value []byte) error {
 		}
 		clear(e.Value)
 		e.Value, e.Changed = bytes.Clone(value), at
-		c.Secrets[name] = e
+		c.Secrets[name], info = e, Info{Name: name, Created: e.Created, Changed: at}
 		return c.bounds()
 	})
+	return info, err
 }
 
-// Get returns a secret; without one, an error that is [toolcrib.ErrNotFound]. The
-// caller may overwrite it after use.
-func (s *Store) Get(name string) ([]byte, error) {
+// Secret returns a secret; without one, an error that is [toolcrib.ErrNotFound].
+func (s *Store) Secret(name string) (string, error) {
 	if err := CheckName(name); err != nil {
-		return nil, err
+		return "", err
 	}
 	c, err := s.read()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	defer c.wipe()
 	e, ok := c.Secrets[name]
 	if !ok {
-		return nil, notStored(name)
+		return "", notStored(name)
 	}
-	return bytes.Clone(e.Value), nil
-}
-
-// Secret is [Store.Get] for what fills in a configuration.
-func (s *Store) Secret(name string) (string, error) {
-	value, err := s.Get(name)
-	if err != nil {
-		return "", err
-	}
-	defer clear(value)
-	return string(value), nil
+	return string(e.Value), nil
 }
 
 // Values returns all secrets by name, for what must know them to mask them.
@@ -203,7 +193,7 @@ func (s *Store) Values() (map[string]string, error) {
 }
 
 func notStored(name string) error {
-	return fmt.Errorf("the secret %s: %w; store it with `toolcrib secret set %s`", name, toolcrib.ErrNotFound, name)
+	return toolcrib.Errorf(toolcrib.CodeNotFound, "there is no secret %s", name)
 }
 
 // List returns what there is, sorted by name.
@@ -221,18 +211,21 @@ func (s *Store) List() ([]Info, error) {
 	return out, nil
 }
 
-// Remove removes a secret; without one, the error is [toolcrib.ErrNotFound].
-func (s *Store) Remove(name string) error {
+// Remove removes a secret, and returns what it was; without one, the error is
+// [toolcrib.ErrNotFound].
+func (s *Store) Remove(name string) (info Info, err error) {
 	if err := CheckName(name); err != nil {
-		return err
+		return info, err
 	}
-	return s.update(func(c *content) error {
+	err = s.update(func(c *content) error {
 		e, ok := c.Secrets[name]
 		if !ok {
 			return notStored(name)
 		}
+		info = Info{Name: name, Created: e.Created, Changed: e.Changed}
 		clear(e.Value)
 		delete(c.Secrets, name)
 		return nil
 	})
+	return info, err
 }

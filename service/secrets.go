@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,7 +30,7 @@ func (s *Service) Secret(name string) (string, error) {
 	if _, err := os.Stat(filepath.Join(s.DataDir, secret.FileName)); errors.Is(err, fs.ErrNotExist) {
 		return "", toolcrib.ErrNotFound
 	}
-	kept, err := s.Secrets()
+	kept, err := s.openSecrets()
 	if err != nil {
 		return "", &config.SecretError{Message: err.Error()}
 	}
@@ -46,7 +47,7 @@ func (s *Service) learnStored() {
 	if _, err := os.Stat(filepath.Join(s.DataDir, secret.FileName)); err != nil {
 		return
 	}
-	kept, err := s.Secrets()
+	kept, err := s.openSecrets()
 	if err != nil {
 		return
 	}
@@ -85,13 +86,52 @@ func (s *Service) Keys() (*store.Keys, error) {
 	return keys, nil
 }
 
-// Secrets opens the secrets of the data folder, with the keys that are there.
-func (s *Service) Secrets() (*secret.Store, error) {
+// openSecrets opens the secrets of the data folder, with the keys that are there.
+func (s *Service) openSecrets() (*secret.Store, error) {
 	keys, err := s.Keys()
 	if err != nil {
 		return nil, err
 	}
 	return secret.Open(filepath.Join(s.DataDir, secret.FileName), keys.Derive(secret.KeyPurpose), secret.Options{})
+}
+
+// Secrets returns the names of the stored secrets, never their values, for administrators.
+func (s *Service) Secrets(who toolcrib.Principal) ([]secret.Info, error) {
+	if _, err := Administrator(who); err != nil {
+		return nil, err
+	}
+	kept, err := s.openSecrets()
+	if err != nil {
+		return nil, err
+	}
+	return kept.List()
+}
+
+// SetSecret stores a secret instead of the one of that name, for administrators.
+func (s *Service) SetSecret(ctx context.Context, who toolcrib.Principal, name string, value []byte) (secret.Info, error) {
+	return s.changeSecret(ctx, who, KindSecretSet, name, func(kept *secret.Store) (secret.Info, error) { return kept.Set(name, value) })
+}
+
+// RemoveSecret removes a secret, for administrators, and returns what it was.
+func (s *Service) RemoveSecret(ctx context.Context, who toolcrib.Principal, name string) (secret.Info, error) {
+	return s.changeSecret(ctx, who, KindSecretRemoved, name, func(kept *secret.Store) (secret.Info, error) { return kept.Remove(name) })
+}
+
+func (s *Service) changeSecret(
+	ctx context.Context, who toolcrib.Principal, kind toolcrib.Kind, name string, change func(*secret.Store) (secret.Info, error),
+) (info secret.Info, err error) {
+	by, err := Administrator(who)
+	if err != nil {
+		return info, err
+	}
+	kept, err := s.openSecrets()
+	if err != nil {
+		return info, err
+	}
+	if info, err = change(kept); err != nil {
+		return info, err
+	}
+	return info, s.record(ctx, kind, map[string]string{"name": name, "by": by})
 }
 
 // LearnSecrets makes all secrets known that the configuration was given, before anything
