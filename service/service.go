@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -20,6 +21,8 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/tool/shell"
+	"github.com/toolcrib/toolcrib/tool/system"
 )
 
 // Options are what a [Service] stands on.
@@ -35,8 +38,16 @@ type Options struct {
 	Driver string
 	// Runner makes what a stored run is decided, cancelled and continued with.
 	Runner func(context.Context, store.RunRecord) (*agent.Runner, error)
-	// Notice hears what a person should know and what ends nothing; nil = nobody.
-	Notice func(text string)
+	// Notice hears what a person should know and what ends nothing, and Alert what they
+	// must look at before they go on; nil = nobody, and as Notice.
+	Notice, Alert func(text string)
+	// Source is where Config was found.
+	Source config.Source
+	// Started is when the process started.
+	Started time.Time
+	// NoSandbox returns why programs run without a sandbox, "" if they have one; nil = as
+	// it is on this machine.
+	NoSandbox func() string
 }
 
 // Service is a data folder, under a configuration, as front ends see it. It may be used
@@ -54,6 +65,14 @@ type folder struct {
 
 	store  *sqlite.Store // nil = not open yet
 	people people
+
+	// preparing: agents are prepared one after another, by runs that start others too. It
+	// covers what is opened or read for the first time on the way.
+	preparing sync.Mutex
+	skills    skillState
+
+	ring   sync.Once
+	logged *system.LogRing // without a log file
 }
 
 // DatabaseName is the database's file in the data folder.
@@ -69,6 +88,12 @@ func New(o Options) *Service {
 	}
 	if o.Notice == nil {
 		o.Notice = func(string) {}
+	}
+	if o.Alert == nil {
+		o.Alert = o.Notice
+	}
+	if o.NoSandbox == nil {
+		o.NoSandbox = shell.Problem
 	}
 	return &Service{Options: o, folder: &folder{Drivers: NewLockFiles(o.DataDir)}}
 }
@@ -103,6 +128,15 @@ func (s *Service) Open(ctx context.Context, o sqlite.Options) (err error) {
 	return nil
 }
 
+// OpenFor opens the store for who is about to do something: that the configuration has
+// changed is written down before.
+func (s *Service) OpenFor(ctx context.Context, who toolcrib.Principal, o sqlite.Options) error {
+	if err := s.Open(ctx, o); err != nil {
+		return err
+	}
+	return s.recordConfiguration(ctx, who)
+}
+
 // OpenToRead opens the store for those who only look: a database that cannot be written,
 // was damaged, or lies on a full disk, is no reason not to.
 func (s *Service) OpenToRead(ctx context.Context) error {
@@ -128,10 +162,10 @@ func (s *Service) Close() error {
 // expireAfter is how long an approval waits; 0 = until it is decided.
 func (s *Service) expireAfter() time.Duration { return s.Config.Approvals.Expire.Std() }
 
-// RecordConfiguration writes down that a configuration counts now with another content
+// recordConfiguration writes down that a configuration counts now with another content
 // than the last time, before anything is done under it. Where nothing has changed it
 // costs one look.
-func (s *Service) RecordConfiguration(ctx context.Context, who toolcrib.Principal) error {
+func (s *Service) recordConfiguration(ctx context.Context, who toolcrib.Principal) error {
 	if s.recorded || s.Config.Hash() == "" {
 		return nil
 	}
@@ -171,4 +205,8 @@ func readOnlyFolder(dir string) bool {
 func IsConflict(err error) bool {
 	var state *agent.StateError
 	return errors.As(err, &state) || errors.Is(err, toolcrib.ErrConflict)
+}
+
+func badRequestf(format string, args ...any) error {
+	return toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)
 }

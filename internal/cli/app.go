@@ -19,7 +19,6 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool/shell"
-	"github.com/toolcrib/toolcrib/tool/system"
 )
 
 // app is one invocation: its flags, its streams, and what it has opened so far.
@@ -50,11 +49,9 @@ type app struct {
 	// preparing and telling: agents are prepared one after another, by runs that start
 	// others too. They cover what is opened or read for the first time on the way.
 	preparing, telling sync.Mutex
-	ring               *system.LogRing // what was logged, without a log file
 	service            *service.Service
 	store              *sqlite.Store // of the service, once it is open
 	catalog            *catalog.Catalog
-	skills             skillState
 	line               notify.Line // of messages on their way to people
 	closers            []io.Closer
 }

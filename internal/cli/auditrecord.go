@@ -9,47 +9,27 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
-	"github.com/toolcrib/toolcrib/skill"
-	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 // Everything that steers toolcrib stands in the audit log. What the store changes
 // itself it writes down itself; this is what changes outside of it.
 
-// recordChanged writes down what became of files that steer toolcrib, by whoever acts.
-func (a *app) recordChanged(ctx context.Context, kind toolcrib.Kind, files ...store.FileChanged) error {
-	who, err := a.principal(ctx)
-	if err != nil {
-		return err
-	}
-	return a.service.RecordChanged(ctx, who, kind, files...)
-}
-
 // recordTrust writes down that files of a folder are trusted now, or no more. What a
 // folder brings may be the configuration that says where the data lies, so it is
 // written down in the data folder that counts after it. It never takes trust back, and
 // never keeps it: where it cannot be written down, that is told.
 func (a *app) recordTrust(ctx context.Context, kind toolcrib.Kind, dir, why string, files ...trust.File) {
-	if whole, err := filepath.Abs(dir); err == nil {
-		dir = whole
-	}
-	changed := []store.FileChanged{}
-	for _, f := range files {
-		if f.State != trust.Absent {
-			changed = append(changed, store.FileChanged{Path: filepath.Join(dir, f.Name), Hash: f.Hash, Why: why})
-		}
-	}
-	if len(files) == 0 {
-		changed = append(changed, store.FileChanged{Path: dir, Why: why})
-	}
 	_, err := a.storeOfTrust(ctx)
+	who := toolcrib.Principal{}
 	if err == nil {
-		err = a.recordChanged(ctx, kind, changed...)
+		who, err = a.principal(ctx)
 	}
 	if err != nil {
 		a.notice("not recorded in the audit log: %v", err)
+		return
 	}
+	a.service.RecordTrust(ctx, who, kind, dir, why, files...)
 }
 
 // storeOfTrust opens the store of the configuration that counts without a question:
@@ -82,14 +62,4 @@ func ownConfiguration() (*config.Config, error) {
 		return config.Default(), nil
 	}
 	return config.Load(config.Source{Path: path, Origin: config.OriginUser}, nil)
-}
-
-// recordSkill writes down that the content of a skill counts from now on.
-func (a *app) recordSkill(kind toolcrib.Kind, s *skill.Skill) error {
-	// Skills are read for the command as a whole, which has no other context.
-	ctx := context.Background()
-	if _, err := a.database(ctx); err != nil {
-		return err
-	}
-	return a.recordChanged(ctx, kind, store.FileChanged{Path: s.Path, Name: s.Name, Hash: s.Hash})
 }

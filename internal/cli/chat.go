@@ -117,7 +117,7 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 			return nil, err
 		}
 	}
-	return c, a.openHere(p)
+	return c, a.openHere(cmd.Context(), p)
 }
 
 // enter finds a session to talk in. Unlike a run, a conversation takes one that is

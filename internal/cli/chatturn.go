@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/tui"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -366,7 +367,7 @@ func (c *chat) transcript(s *tui.Screen, state *agent.State) {
 		text := strings.TrimSpace(m.Text())
 		switch m.Role {
 		case toolcrib.RoleUser:
-			if isSkillsText(&m) {
+			if service.IsSkillsText(&m) {
 				continue
 			}
 			s.Said(text)

@@ -141,7 +141,7 @@ func (a *app) notTrustedYet(source config.Source) {
 // configErrors is what is wrong with a configuration that can be read: what runs under it
 // would be refused, or would lack.
 func (a *app) configErrors(c *config.Config) (config.Errors, error) {
-	all, err := a.skillProblems(c)
+	all, err := a.about(c).SkillProblems()
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (a *app) checkConfig(ctx context.Context, asJSON bool) error {
 	c, source, err := a.configurationAnyway()
 	var warnings celrule.Problems
 	if err == nil {
-		warnings, err = a.checkRules(ctx, c)
+		warnings, err = a.about(c).CheckRules()
 	}
 	var all config.Errors
 	if errors.As(err, &all) {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/standin"
@@ -92,9 +93,16 @@ func (a *app) notice(format string, args ...any) {
 // note is notice for a text as it is.
 func (a *app) note(text string) { a.notice("%s", text) }
 
-// noticeBeside tells a person something while a run may be shown.
-func (a *app) noticeBeside(format string, args ...any) {
-	fmt.Fprint(a.besides(), a.style.Note(a.mask().Mask(fmt.Sprintf(format, args...))))
+// noteBeside tells a person something while a run may be shown.
+func (a *app) noteBeside(text string) {
+	fmt.Fprint(a.besides(), a.style.Note(a.mask().Mask(text)))
+}
+
+func (a *app) noticeBeside(format string, args ...any) { a.noteBeside(fmt.Sprintf(format, args...)) }
+
+// alert says what a person must look at before they go on.
+func (a *app) alert(text string) {
+	fmt.Fprintf(a.besides(), "%s %s\n", a.style.Red("!"), guard.Visible(a.mask().Mask(text)))
 }
 
 // besides is where something can be said while a run is shown.
@@ -139,7 +147,7 @@ func (a *app) passedOver() {
 // supported refuses to run under a configuration that says more than this version
 // can keep, and tells what else of it is passed over.
 func (a *app) supported(c *config.Config, agentName string) error {
-	return supported(c, agentName, a.once(a.note))
+	return supported(c, agentName, a.service.Once(a.note))
 }
 
 func supported(c *config.Config, agentName string, tell func(string)) error {

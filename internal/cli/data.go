@@ -7,12 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
-	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -30,7 +28,8 @@ func (a *app) svc() (*service.Service, error) {
 			return nil, err
 		}
 		a.service = service.New(service.Options{
-			Config: c, DataDir: dir, Mask: &a.masker, Driver: driverName, Runner: a.runnerOf, Notice: a.note,
+			Config: c, Source: config.Find(a.configFlag, os.Getenv), DataDir: dir, Mask: &a.masker, Started: a.started,
+			Driver: driverName, Runner: a.runnerOf, NoSandbox: a.noSandbox, Notice: a.noteBeside, Alert: a.alert,
 		})
 		a.closers = append(a.closers, a.service)
 	}
@@ -40,18 +39,33 @@ func (a *app) svc() (*service.Service, error) {
 	return a.service, nil
 }
 
+// about is a service for a configuration that is only looked at. Nothing of it takes
+// effect.
+func (a *app) about(c *config.Config) *service.Service {
+	if a.service != nil {
+		return a.service.Under(c)
+	}
+	dir := a.dataFlag
+	if dir == "" {
+		dir, _ = c.DataDir.Resolve(config.Resolver{}) // what is wrong with it is told by config check
+	}
+	return service.New(service.Options{
+		Config: c, Source: config.Find(a.configFlag, os.Getenv), DataDir: dir, Mask: &a.masker, Notice: a.noteBeside,
+	})
+}
+
 // database opens the store, once, for a command that does something; it is made at its
 // first use.
 func (a *app) database(ctx context.Context) (*sqlite.Store, error) {
-	s, err := a.openWith(ctx, sqlite.Options{})
-	if err != nil {
-		return nil, err
-	}
 	who, err := a.principal(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s, a.service.RecordConfiguration(ctx, who)
+	kept, err := a.svc()
+	if err == nil {
+		err = kept.OpenFor(ctx, who, sqlite.Options{})
+	}
+	return a.opened(err)
 }
 
 // databaseToRead opens the store for a command that only looks.
@@ -81,58 +95,6 @@ func (a *app) opened(err error) (*sqlite.Store, error) {
 	}
 	a.store = a.service.Store()
 	return a.store, nil
-}
-
-// overrideAge is for how long a gate continues what it has read of the overrides
-// (contract §6: a change by another process holds within 1 s, one by this process at
-// once).
-const overrideAge = 500 * time.Millisecond
-
-// availability reads what administrators have switched on and off (A9), at each
-// offer and each turn. There is one for each gate, and its first answer is always
-// read from the store, so that a new run begins with what holds then.
-type availability struct {
-	store *sqlite.Store
-
-	mu   sync.Mutex
-	read *sqlite.OverrideList // what over was made from; nil = nothing yet
-	over gate.Overrides
-}
-
-func (v *availability) Overrides(ctx context.Context) (gate.Overrides, error) {
-	age := overrideAge
-	if v.isNew() {
-		age = 0
-	}
-	read, err := v.store.OverridesWithin(ctx, age)
-	if err != nil {
-		return gate.Overrides{}, err
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if read != v.read {
-		v.read, v.over = read, overridesOf(read.Overrides)
-	}
-	return v.over, nil
-}
-
-func (v *availability) isNew() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.read == nil
-}
-
-func overridesOf(list []store.Override) gate.Overrides {
-	over := gate.Overrides{Tools: map[string]bool{}, Groups: map[string]bool{}}
-	for _, o := range list {
-		switch o.Kind {
-		case store.OverrideTool:
-			over.Tools[o.Name] = o.Enabled
-		case store.OverrideGroup:
-			over.Groups[o.Name] = o.Enabled
-		}
-	}
-	return over
 }
 
 // workspace returns the root of the file tools: absolute, an existing folder.

@@ -81,7 +81,7 @@ func (a *app) tell(findings []finding) {
 func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 	c, source, err := a.configurationAnyway()
 	if err == nil {
-		_, err = a.checkRules(ctx, c)
+		_, err = a.about(c).CheckRules()
 	}
 	findings = []finding{a.configFinding(c, source, err)}
 	broken = err != nil
@@ -249,7 +249,7 @@ func (a *app) workspaceFinding() finding {
 		f.Detail = err.Error()
 		return f
 	}
-	if _, err := a.protection(dir); err != nil {
+	if _, err := a.about(a.config).Protection(dir); err != nil {
 		f.Detail = err.Error()
 		return f
 	}

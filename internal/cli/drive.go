@@ -73,19 +73,11 @@ func (a *app) newDrive(ctx context.Context, c *config.Config, set setup) (*drive
 	if err != nil {
 		return nil, err
 	}
-	g, err := a.gate(ctx, s, set.workspace)
+	g, err := a.service.Gate(set.workspace)
 	if err != nil {
 		return nil, err
 	}
-	for _, list := range []struct {
-		what  string
-		names []string
-	}{{"--tools", set.runTools}, {"agents." + set.agent.Name + ".tools", set.agent.Tools}} {
-		for _, name := range g.UnknownNames(list.names) {
-			a.unknownTool(g, list.what, name)
-		}
-	}
-	a.unknownSkillTools(g)
+	a.service.TellUnknown(g, &set.agent, set.runTools)
 	return &drive{setup: set, a: a, gate: g, config: c, dbPath: s.Path(), locks: a.service.Drivers}, nil
 }
 
@@ -110,15 +102,6 @@ func (d *drive) show(ctx context.Context, asJSON bool, begin begin) error {
 	d.parked(state)
 	d.a.keepNoLonger(ctx, d.config)
 	return silent(exitOf(state))
-}
-
-// unknownTool tells that a name of a list means no tool and is dropped.
-func (a *app) unknownTool(g *gate.Gate, where, name string) {
-	text := fmt.Sprintf("%s: there is no tool %q; it is dropped", where, name)
-	if near := nearest(name, g.Names()); near != "" {
-		text += fmt.Sprintf(" (did you mean %q?)", near)
-	}
-	a.notice("%s", text)
 }
 
 // watcher shows the frames of a run.

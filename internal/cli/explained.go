@@ -55,11 +55,11 @@ func (a *app) explainedAgent(cmd *cobra.Command, f *explainFlags) (*explained, e
 		MaxCalls:    limits.MaxCallsPerTurn, MaxRepeats: limits.MaxIdenticalCalls,
 		Timeout: limits.ToolTimeout, TimeoutSet: limits.ToolTimeoutSet, MaxBytes: limits.MaxResultBytes,
 	}
-	k, err := a.kit(c, def.Skills, nil, false, func(text string) { a.notice("%s", text) })
+	k, err := a.service.Kit(who, def.Skills, nil, false, a.note)
 	if err != nil {
 		return nil, err
 	}
-	scope.SkillTools, scope.HasSkills = k.tools, len(k.set.Skills()) > 0
+	scope.SkillTools, scope.HasSkills = k.Tools, len(k.Set.Skills()) > 0
 	if cmd.Flags().Changed("tools") {
 		scope.RunTools = splitList(f.tools)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -27,6 +28,7 @@ const maxBacktestKept = 64
 // backtesting is what stored runs are judged under: the configuration, and everything
 // else as it was.
 type backtesting struct {
+	svc      *service.Service
 	a        *app
 	c        *config.Config
 	s        *sqlite.Store
@@ -49,7 +51,7 @@ func (a *app) newBacktesting(ctx context.Context) (*backtesting, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := a.checkRules(ctx, c); err != nil {
+	if _, err := a.about(c).CheckRules(); err != nil {
 		return nil, err
 	}
 	var refused []string
@@ -69,10 +71,14 @@ func (a *app) newBacktesting(ctx context.Context) (*backtesting, error) {
 	if err != nil {
 		return nil, err
 	}
+	kept, err := a.svc()
+	if err != nil {
+		return nil, err
+	}
 	return &backtesting{
-		a: a, c: c, s: s, switches: then, people: &recordedPeople{tokens: s.Access(), known: map[string]*access.Scope{}},
+		a: a, svc: kept, c: c, s: s, switches: then, people: &recordedPeople{tokens: s.Access(), known: map[string]*access.Scope{}},
 		gates: map[string]*gate.Gate{}, skills: map[string]skillsNow{},
-		tell: a.once(func(text string) { a.notice("%s", text) }),
+		tell: kept.Once(a.note),
 	}, nil
 }
 
@@ -143,10 +149,10 @@ func (b *backtesting) gateOf(ctx context.Context, workspace string) (*gate.Gate,
 		return g, nil
 	}
 	var g *gate.Gate
-	_, err := b.a.protection(workspace)
+	_, err := b.svc.Protection(workspace)
 	switch {
 	case err == nil:
-		g, err = b.a.gateWith(ctx, b.s, workspace, b.switches, b.people)
+		g, err = b.svc.GateWith(workspace, b.switches, b.people)
 	case wrongUsage(err):
 		err = nil
 	}
@@ -176,7 +182,7 @@ func (b *backtesting) asAgent(start *journal.RunStarted, scope *gate.Scope) erro
 	scope.AgentTools, scope.TaintWrites, scope.ReadOnly = def.Tools, def.TaintWrites, def.ReadOnly || start.Agent.ToldReadOnly
 	scope.MaxDepth, scope.MaxCalls, scope.MaxRepeats = limits.MaxDepth, limits.MaxCallsPerTurn, limits.MaxIdenticalCalls
 	scope.Timeout, scope.TimeoutSet, scope.MaxBytes = limits.ToolTimeout, limits.ToolTimeoutSet, limits.MaxResultBytes
-	names, err := withSkills(def.Skills, start.Agent.ToldSkills)
+	names, err := service.WithSkills(def.Skills, start.Agent.ToldSkills)
 	if err != nil || slices.Equal(names, start.Agent.Skills) {
 		return err // the same skills count with what they held then
 	}
@@ -191,14 +197,14 @@ func (b *backtesting) skillsOf(names []string) (skillsNow, error) {
 	if now, ok := b.skills[key]; ok {
 		return now, nil
 	}
-	k, err := b.a.kit(b.c, names, nil, false, b.tell)
+	k, err := b.svc.Kit(toolcrib.Principal{}, names, nil, false, b.tell)
 	if err != nil {
 		return skillsNow{}, err
 	}
 	if len(b.skills) >= maxBacktestKept {
 		clear(b.skills)
 	}
-	now := skillsNow{tools: k.tools, any: len(k.set.Skills()) > 0}
+	now := skillsNow{tools: k.Tools, any: len(k.Set.Skills()) > 0}
 	b.skills[key] = now
 	return now, nil
 }

@@ -82,7 +82,7 @@ func (a *app) ruleUses(ctx context.Context, since time.Time) ([]*ruleUse, error)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := a.checkRules(ctx, c); err != nil {
+	if _, err := a.about(c).CheckRules(); err != nil {
 		return nil, err
 	}
 	s, err := a.databaseToRead(ctx)

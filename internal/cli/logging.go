@@ -56,8 +56,8 @@ func (a *app) logger(c *config.Config, mask *guard.Masker, stderr io.Writer, peo
 		}
 		handler = unsaid{handler, said}
 	}
-	if a.ring != nil {
-		handler = slog.NewMultiHandler(handler, a.ring.Handler(kept))
+	if file == "" {
+		handler = slog.NewMultiHandler(handler, a.service.Ring().Handler(kept))
 	}
 	return slog.New(handler), nil
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib/access"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/config"
 )
 
@@ -17,13 +16,12 @@ type namesKnown struct{ tools, groups, agents []string }
 
 // namesNow are the names that there are with a configuration: of the tools nothing is
 // used but what they say about themselves.
-func (a *app) namesNow(ctx context.Context, c *config.Config) (n namesKnown, err error) {
-	command, err := a.execShell(c, gate.Protected{})
+func (a *app) namesNow(c *config.Config) (n namesKnown, err error) {
+	specs, err := a.about(c).ToolSpecs()
 	if err != nil {
 		return n, err
 	}
-	for _, tool := range a.builtIn(ctx, c, nil, gate.Protected{}, gate.PathRules{}, command) {
-		spec := tool.Spec()
+	for _, spec := range specs {
 		n.tools = append(n.tools, spec.Name)
 		if spec.Group != "" && !slices.Contains(n.groups, spec.Group) {
 			n.groups = append(n.groups, spec.Group)
@@ -75,7 +73,7 @@ func (a *app) tellUnknown(ctx context.Context, flag string, list []string, probl
 	if err != nil {
 		return
 	}
-	n, err := a.namesNow(ctx, c)
+	n, err := a.namesNow(c)
 	if err != nil {
 		return
 	}
@@ -98,7 +96,7 @@ func (a *app) tellGrants(ctx context.Context, grants []string) {
 // unknownInConfig are the names of tools in a configuration that mean none, with their
 // places.
 func (a *app) unknownInConfig(ctx context.Context, c *config.Config) ([]string, error) {
-	n, err := a.namesNow(ctx, c)
+	n, err := a.namesNow(c)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 // change is what somebody asks of a configured agent for the runs at hand; nil says
@@ -42,7 +43,7 @@ func (a *app) prepare(c *config.Config, who toolcrib.Principal, name string, ch 
 	if err != nil {
 		return nil, err
 	}
-	if err := supported(c, def.Name, a.once(tell)); err != nil {
+	if err := supported(c, def.Name, a.service.Once(tell)); err != nil {
 		return nil, err
 	}
 	return &preparation{a: a, config: c, who: who, agent: def, models: &models{}}, nil
@@ -83,14 +84,14 @@ func (ch *change) apply(def *toolcrib.Agent) (err error) {
 	}
 	def.ReadOnly, def.ToldReadOnly = def.ReadOnly || ch.readOnly, ch.readOnly
 	def.ToldSkills = ch.skills
-	def.Skills, err = withSkills(def.Skills, ch.skills)
+	def.Skills, err = service.WithSkills(def.Skills, ch.skills)
 	return err
 }
 
 // open resolves and opens the models of the agent. One without a model gets the first
 // that is found, and tell hears which.
 func (p *preparation) open(tell func(string)) (err error) {
-	p.infos, err = p.a.openModels(p.config, p.models, &p.agent, p.a.once(tell))
+	p.infos, err = p.a.openModels(p.config, p.models, &p.agent, p.a.service.Once(tell))
 	return err
 }
 
@@ -103,7 +104,7 @@ func (p *preparation) fill(task *agent.Task, tell func(string)) error {
 		task.Agent.Model, task.Agent.Fallback, task.Models = "", nil, nil
 	}
 	task.Workspace, task.Driver, task.Approve, task.RunTools = p.workspace, driverName, p.approve, p.runTools
-	return p.a.giveSkills(p.config, task, tell)
+	return p.a.service.GiveSkills(task, tell)
 }
 
 // setup is what the drive of a task is made from.

@@ -91,7 +91,7 @@ func (a *app) remembered(ctx context.Context, about *explained, answers []gate.E
 	if err != nil {
 		return nil, err
 	}
-	settings := toolSettings(c)
+	settings := service.ToolSettings(c)
 	kept, err := a.service.Memory().Remembered(ctx, about.who.User, about.facts.Session)
 	if err != nil {
 		return nil, err

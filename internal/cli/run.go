@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -175,7 +176,7 @@ func (a *app) begin(cmd *cobra.Command, f *runFlags) (*preparation, error) {
 
 // openHere opens the models for a command in the current folder: what that brings is
 // asked about on a terminal, and told where it is not used.
-func (a *app) openHere(p *preparation) error {
+func (a *app) openHere(ctx context.Context, p *preparation) error {
 	if p.agent.Model == "" {
 		found := a.detect(p.config, true)
 		p.models.found = &found
@@ -184,7 +185,7 @@ func (a *app) openHere(p *preparation) error {
 		return err
 	}
 	a.passedOver()
-	return a.trustSkills(p.config, p.agent.Skills)
+	return a.trustSkills(ctx, p.agent.Skills)
 }
 
 // run carries out one run of an agent.
@@ -204,7 +205,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, prompt string) error {
 			return err
 		}
 	}
-	if err := a.openHere(p); err != nil {
+	if err := a.openHere(ctx, p); err != nil {
 		return err
 	}
 	if session != nil {

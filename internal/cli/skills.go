@@ -2,7 +2,9 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -10,7 +12,9 @@ import (
 
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/skill"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 func (a *app) skillsCommand() *cobra.Command {
@@ -71,19 +75,19 @@ const (
 // that counts.
 func (s *shelf) views() []skillView {
 	var views []skillView
-	for _, one := range s.library.Skills() {
+	for _, one := range s.Library.Skills() {
 		views = append(views, s.view(one))
 	}
-	for _, one := range s.aside.Skills() {
+	for _, one := range s.Aside.Skills() {
 		v := viewOfSkill(one)
-		v.State, v.Reason, v.Detail = stateOff, offUntrusted, s.folderOf(one.Path).passed
+		v.State, v.Reason, v.Detail = stateOff, offUntrusted, s.FolderOf(one.Path).Passed
 		views = append(views, v)
 	}
-	for _, p := range slices.Concat(s.problems, s.asideProblems) {
+	for _, p := range slices.Concat(s.Problems, s.AsideProblems) {
 		if p.Skill == "" {
 			continue
 		}
-		v := skillView{Name: p.Skill, State: stateOff, Reason: offBroken, Detail: problemText(p), Path: p.Path, Source: s.folderOf(p.Path).source}
+		v := skillView{Name: p.Skill, State: stateOff, Reason: offBroken, Detail: problemText(p), Path: p.Path, Source: s.FolderOf(p.Path).Source}
 		switch p.Code {
 		case skill.CodeShadowed:
 			v.Reason = offShadowed
@@ -133,9 +137,9 @@ func viewOfSkill(one *skill.Skill) skillView {
 func (s *shelf) view(one *skill.Skill) skillView {
 	v := viewOfSkill(one)
 	state, err := trust.Trusted, error(nil)
-	source := s.folderOf(one.Path).source
-	if source != sourceWorkspace {
-		state, err = s.looked.standing(one)
+	source := s.FolderOf(one.Path).Source
+	if source != service.SourceWorkspace {
+		state, err = s.Looked.Standing(one)
 	}
 	look := "look at it: toolcrib skills check " + one.Name
 	switch {
@@ -145,7 +149,7 @@ func (s *shelf) view(one *skill.Skill) skillView {
 		v.State, v.Reason, v.Detail = stateOff, offUnapproved, err.Error()
 	case state == trust.Changed:
 		v.State, v.Reason, v.Detail = stateOff, offChanged, "it has changed since somebody looked at it; "+look
-	case state != trust.Trusted && source == sourceProject:
+	case state != trust.Trusted && source == service.SourceProject:
 		v.State, v.Reason, v.Detail = stateOff, offUnapproved, "nobody has looked at it yet; "+look
 	}
 	return v
@@ -155,12 +159,12 @@ func (s *shelf) view(one *skill.Skill) skillView {
 // that no name can mean.
 func (s *shelf) folderProblems() []string {
 	var texts []string
-	for _, f := range s.folders {
-		if f.passed != "" {
-			texts = append(texts, f.passed)
+	for _, f := range s.Folders {
+		if f.Passed != "" {
+			texts = append(texts, f.Passed)
 		}
 	}
-	for _, p := range slices.Concat(s.problems, s.asideProblems) {
+	for _, p := range slices.Concat(s.Problems, s.AsideProblems) {
 		switch {
 		case p.Skill != "", p.Code == skill.CodeNoFolder, p.Code == skill.CodeNotice:
 		default:
@@ -177,8 +181,8 @@ func (a *app) skillsListCommand() *cobra.Command {
 		Short:   "List the skills and whether they can be used",
 		Example: "toolcrib skills list\ntoolcrib skills list --json",
 		Args:    positional,
-		RunE: func(*cobra.Command, []string) error {
-			s, err := a.skillShelf()
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.skillShelf(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -202,12 +206,20 @@ func (a *app) skillsListCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) skillShelf() (*shelf, error) {
-	c, err := a.configuration()
+// shelf is the skills that there are, with what the commands show of them.
+type shelf struct{ *service.Shelf }
+
+func (a *app) skillShelf(ctx context.Context) (*shelf, error) {
+	who, err := a.principal(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return a.readShelf(c)
+	kept, err := a.svc()
+	if err != nil {
+		return nil, err
+	}
+	s, err := kept.ReadShelf(who)
+	return &shelf{s}, err
 }
 
 func stateOfSkill(v *skillView) string {
@@ -238,10 +250,10 @@ func (s *shelf) findSkill(name string) (*skillView, error) {
 		}
 	}
 	text := fmt.Sprintf("not found: there is no skill %s", name)
-	if s.unread != "" {
-		text += "; " + s.unread
+	if s.Unread != "" {
+		text += "; " + s.Unread
 	}
-	if near := nearest(name, s.names()); near != "" {
+	if near := nearest(name, s.Names()); near != "" {
 		text += fmt.Sprintf(" (did you mean %s?)", near)
 	}
 	return nil, fmt.Errorf("%s", text)
@@ -255,8 +267,8 @@ func (a *app) skillsShowCommand() *cobra.Command {
 		Example:           "toolcrib skills show release-notes\ntoolcrib skills show release-notes --json",
 		Args:              positional,
 		ValidArgsFunction: a.completeSkills,
-		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := a.skillShelf()
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.skillShelf(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -318,12 +330,12 @@ func (v *skillView) allowedText() string {
 }
 
 // completeSkills completes the names of skills.
-func (a *app) completeSkills(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	s, err := a.skillShelf()
+func (a *app) completeSkills(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	s, err := a.skillShelf(cmd.Context())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	return s.names(), cobra.ShellCompDirectiveNoFileComp
+	return s.Names(), cobra.ShellCompDirectiveNoFileComp
 }
 
 // skillFlag is --skill of commands that start or judge a run.
@@ -333,15 +345,39 @@ func (a *app) skillFlag(cmd *cobra.Command, f *runFlags) {
 	_ = cmd.RegisterFlagCompletionFunc("skill", a.completeSkills)
 }
 
-// withSkills adds the skills of --skill to those of the agent.
-func withSkills(names, more []string) ([]string, error) {
-	for _, name := range more {
-		if strings.TrimSpace(name) == "" {
-			return nil, usagef("--skill: must name a skill")
-		}
-		if !slices.Contains(names, name) {
-			names = append(slices.Clip(names), name)
-		}
+// trustSkills asks on a terminal about the skills folder of the current folder, if a
+// run would have a skill of it.
+func (a *app) trustSkills(ctx context.Context, names []string) error {
+	if len(names) == 0 || !a.inTerminal || !a.errTerminal {
+		return nil
 	}
-	return names, nil
+	s, err := a.skillShelf(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		one := s.Aside.Skill(name)
+		if one == nil || s.Library.Skill(name) != nil {
+			continue
+		}
+		trusted, err := a.trustStore()
+		if err != nil {
+			return err
+		}
+		dir := filepath.Dir(filepath.Dir(one.Path))
+		_, files, err := trusted.Check(dir)
+		if err != nil {
+			return err
+		}
+		if !a.agreesToFolder(trusted, dir, files) {
+			return nil // it is passed over, with a notice
+		}
+		// What counts in the end is what is read anew, against what was shown.
+		if err := trusted.TrustFiles(dir, files); err != nil {
+			return err
+		}
+		a.recordTrust(ctx, store.SystemTrustGiven, dir, "", files...)
+		return nil
+	}
+	return nil
 }

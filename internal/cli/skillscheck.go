@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -64,12 +64,12 @@ func (v *skillView) wrong() bool {
 
 // checkSkills tells about all skills.
 func (a *app) checkSkills(ctx context.Context, asJSON bool) error {
-	s, err := a.skillShelf()
+	s, err := a.skillShelf(ctx)
 	if err != nil {
 		return err
 	}
 	views, problems := s.views(), s.folderProblems()
-	tools := a.toolNames(ctx)
+	tools := a.toolNames()
 	ok := len(problems) == 0
 	for i := range views {
 		views[i].noteUnknown(tools)
@@ -119,20 +119,16 @@ func (a *app) tellSkill(v *skillView) {
 }
 
 // toolNames are the tools that there are; nil = it cannot be told.
-func (a *app) toolNames(ctx context.Context) []string {
+func (a *app) toolNames() []string {
 	c, err := a.configuration()
 	if err != nil {
 		return nil
 	}
-	command, err := a.execShell(c, gate.Protected{})
+	n, err := a.namesNow(c)
 	if err != nil {
 		return nil
 	}
-	var names []string
-	for _, tool := range a.builtIn(ctx, c, nil, gate.Protected{}, gate.PathRules{}, command) {
-		names = append(names, tool.Spec().Name)
-	}
-	return names
+	return n.tools
 }
 
 // noteUnknown notes the entries of allowed-tools that mean no tool.
@@ -154,7 +150,7 @@ type checkedSkill struct {
 
 // checkSkill tells about one skill, and approves it if its person says so.
 func (a *app) checkSkill(ctx context.Context, name string, f *checkFlags) error {
-	s, err := a.skillShelf()
+	s, err := a.skillShelf(ctx)
 	if err != nil {
 		return err
 	}
@@ -162,7 +158,7 @@ func (a *app) checkSkill(ctx context.Context, name string, f *checkFlags) error 
 	if err != nil {
 		return err
 	}
-	v.noteUnknown(a.toolNames(ctx))
+	v.noteUnknown(a.toolNames())
 	changes, err := s.changes(v)
 	if err != nil {
 		return err
@@ -211,7 +207,7 @@ func (a *app) approveSkill(ctx context.Context, s *shelf, v *skillView, changes 
 		return false, nil
 	case f.digest != "" && v.skill == nil:
 		return false, fmt.Errorf("skill %s cannot be used, so there is nothing to approve: %s", v.Name, v.Detail)
-	case f.digest != "" && v.Source == sourceWorkspace && v.Reason == offUntrusted:
+	case f.digest != "" && v.Source == service.SourceWorkspace && v.Reason == offUntrusted:
 		return false, fmt.Errorf("skill %s: its folder counts as a whole: %s", v.Name, v.Detail)
 	case f.digest != "" && f.digest != v.Hash:
 		return false, toolcrib.Errorf(toolcrib.CodeConflict, "skill %s has the hash %s now, not %s; look at it again", v.Name, v.Hash, f.digest)
@@ -221,7 +217,7 @@ func (a *app) approveSkill(ctx context.Context, s *shelf, v *skillView, changes 
 	case ask && !a.agreesToSkill(v, changes):
 		return false, nil
 	}
-	if err := s.looked.approve(v.skill, store.SystemSkillApproved); err != nil {
+	if err := s.Looked.Approve(v.skill, store.SystemSkillApproved); err != nil {
 		return false, fmt.Errorf("skill %s: it cannot be kept that you have looked at it: %w", v.Name, err)
 	}
 	return true, nil
@@ -231,7 +227,7 @@ func (a *app) approveSkill(ctx context.Context, s *shelf, v *skillView, changes 
 func (a *app) agreesToSkill(v *skillView, changes *fileChanges) bool {
 	return a.agreesTo(fmt.Sprintf("Use the skill %s as it is now?", v.Name), func(whole bool) (string, bool) {
 		if whole {
-			if files, err := filesOf(v.skill); err == nil {
+			if files, err := service.SkillFiles(v.skill); err == nil {
 				changes = compare(nil, files)
 			}
 		}
@@ -245,9 +241,9 @@ func (s *shelf) changes(v *skillView) (*fileChanges, error) {
 	if v.skill == nil {
 		return nil, nil
 	}
-	old, ok := s.looked.approved(v.skill)
-	if v.Source == sourceWorkspace {
-		old, ok = s.looked.kept(v.skill) // its folder counts as a whole, elsewhere
+	old, ok := s.Looked.Approved(v.skill)
+	if v.Source == service.SourceWorkspace {
+		old, ok = s.Looked.Kept(v.skill) // its folder counts as a whole, elsewhere
 	}
 	same, open := ok && old.Hash == v.Hash, v.Reason == offUnapproved || v.Reason == offChanged
 	if !open && (same || !ok) {
@@ -256,7 +252,7 @@ func (s *shelf) changes(v *skillView) (*fileChanges, error) {
 	if same {
 		old = trust.Copy{} // it is asked about all the same: all of it
 	}
-	now, err := filesOf(v.skill)
+	now, err := service.SkillFiles(v.skill)
 	if err != nil {
 		return nil, fmt.Errorf("skill %s cannot be read whole: %v", v.Name, err)
 	}
@@ -266,11 +262,12 @@ func (s *shelf) changes(v *skillView) (*fileChanges, error) {
 // skillsFinding is what doctor tells of skills.
 func (a *app) skillsFinding(c *config.Config) finding {
 	f := finding{Check: "skills", Fix: "toolcrib skills check tells more"}
-	s, err := a.readShelf(c)
+	read, err := a.about(c).ReadShelf(toolcrib.Principal{})
 	if err != nil {
 		f.Detail = err.Error()
 		return f
 	}
+	s := shelf{read}
 	var parts []string
 	on, wrong := 0, 0
 	known := map[string]bool{}
@@ -285,7 +282,7 @@ func (a *app) skillsFinding(c *config.Config) finding {
 			parts = append(parts, fmt.Sprintf("%s is off (%s): %s", v.Name, v.Reason, v.Detail))
 		}
 	}
-	for _, p := range s.problems {
+	for _, p := range s.Problems {
 		if p.Skill == "" && p.Code != skill.CodeNoFolder && p.Code != skill.CodeNotice {
 			wrong++
 			parts = append(parts, pathText(p.Path)+": "+p.Message)

@@ -55,11 +55,11 @@ agents:
 			t.Error(err)
 		}
 	})
-	c, err := a.configuration()
+	kept, err := a.svc()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a, c
+	return a, kept.Config
 }
 
 // Several sub-agents are prepared at the same time, while the models that are open
@@ -203,7 +203,7 @@ func TestN26_SubAgentKeepsTheSkillsOfOthers(t *testing.T) {
 	if len(second.Skills) != 0 || second.SkillTools == nil || len(second.SkillTools) != 0 {
 		t.Errorf("a skill that has changed counts: %+v %q", second.Skills, second.SkillTools)
 	}
-	set := a.sameSkills(first.Skills)
+	set := a.service.SameSkills(first.Skills)
 	if names := set.Names(); !slices.Equal(names, []string{"house"}) {
 		t.Errorf("the first run has %q", names)
 	}

@@ -53,8 +53,7 @@ func (a *app) toolGateAt(ctx context.Context, flag string, given bool) (g *gate.
 	if _, err := a.configuration(); err != nil {
 		return nil, "", err
 	}
-	s, err := a.databaseToRead(ctx)
-	if err != nil {
+	if _, err := a.databaseToRead(ctx); err != nil {
 		return nil, "", err
 	}
 	// The workspace decides nothing about which tools there are, so one that is
@@ -66,7 +65,7 @@ func (a *app) toolGateAt(ctx context.Context, flag string, given bool) (g *gate.
 	if err != nil {
 		workspace = "/"
 	}
-	g, err = a.gate(ctx, s, workspace)
+	g, err = a.service.Gate(workspace)
 	return g, workspace, err
 }
 

@@ -7,13 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -125,7 +124,7 @@ func (a *app) revokeTrust(ctx context.Context, trusted trust.Store, dir string, 
 
 // pathText shows a path on one line, whatever stands in it.
 func pathText(path string) string {
-	return guard.Visible(strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(path))
+	return service.PathText(path)
 }
 
 // giveTrust trusts what lies there now, if somebody has looked at exactly that.

@@ -1,7 +1,6 @@
-package cli
+package service
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,18 +52,40 @@ func rules(c *config.Config, tools []toolcrib.Tool) (*celrule.Set, error) {
 	return nil, all
 }
 
-// checkRules compiles the rules of a configuration that is only looked at: of the
-// tools nothing is used but what they say about themselves.
-func (a *app) checkRules(ctx context.Context, c *config.Config) (celrule.Problems, error) {
-	if len(c.Rules) == 0 {
+// CheckRules compiles the rules of a configuration that is only looked at: of the tools
+// nothing is used but what they say about themselves.
+func (s *Service) CheckRules() (celrule.Problems, error) {
+	if len(s.Config.Rules) == 0 {
 		return nil, nil
 	}
-	command, err := a.execShell(c, gate.Protected{})
+	tools, err := s.describedTools()
 	if err != nil {
 		return nil, err
 	}
-	set, err := rules(c, a.builtIn(ctx, c, nil, gate.Protected{}, gate.PathRules{}, command))
+	set, err := rules(s.Config, tools)
 	return set.Warnings(), err
+}
+
+// ToolSpecs is what the tools there are say about themselves.
+func (s *Service) ToolSpecs() ([]toolcrib.Spec, error) {
+	tools, err := s.describedTools()
+	if err != nil {
+		return nil, err
+	}
+	specs := make([]toolcrib.Spec, len(tools))
+	for i, tool := range tools {
+		specs[i] = tool.Spec()
+	}
+	return specs, nil
+}
+
+// describedTools are the tools there are, for what they say about themselves.
+func (s *Service) describedTools() ([]toolcrib.Tool, error) {
+	command, err := s.execShell(gate.Protected{})
+	if err != nil {
+		return nil, err
+	}
+	return s.builtIn(gate.Protected{}, gate.PathRules{}, command), nil
 }
 
 // writtenRules are the rules as the file has them.

@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"encoding/json"
@@ -10,8 +10,8 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/tool/skillread"
 )
 
@@ -37,21 +37,21 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 	put("SKILL.md", "---\nname: house\ndescription: How we do it.\nallowed-tools: Read Skill\n---\nBe kind to ${user}.\n")
 	put("tone.md", "quiet")
 
-	c := config.Default()
-	a := &app{config: c}
+	a := New(Options{DataDir: t.TempDir()})
+	defer a.Close() //nolint:errcheck // of a folder that goes
 	var told []string
 	tell := func(text string) { told = append(told, text) }
 	task := agent.Task{
 		Agent: toolcrib.Agent{Name: "default", Skills: []string{"house"}}, Workspace: "/w",
 		Principal: toolcrib.Principal{User: "ann"}, Prompt: "go",
 	}
-	if err := a.giveSkills(c, &task, tell); err != nil {
+	if err := a.GiveSkills(&task, tell); err != nil {
 		t.Fatal(err)
 	}
 	if len(task.Skills) != 1 || strings.Join(task.SkillTools, " ") != "read_file read_skill" || len(told) != 1 {
 		t.Fatalf("%+v %q %q", task.Skills, task.SkillTools, told)
 	}
-	if len(task.History) != 1 || !isSkillsText(&task.History[0]) || !strings.Contains(task.History[0].Text(), "Be kind to ann.") {
+	if len(task.History) != 1 || !IsSkillsText(&task.History[0]) || !strings.Contains(task.History[0].Text(), "Be kind to ann.") {
 		t.Fatalf("%+v", task.History)
 	}
 
@@ -62,8 +62,10 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 	if err := runs.Append(t.Context(), "run_1", 0, start); err != nil {
 		t.Fatal(err)
 	}
-	skills := a.skillsOfRun(t.Context(), runs)
-	tool := skillread.New(skillread.Options{Skills: skills.set, Variables: skills.vars})[0]
+	tool := skillread.New(skillread.Options{
+		Skills:    func(call toolcrib.Call) *skill.Set { return &[]skill.Set{a.skillsOfRun(runs, call).set}[0] },
+		Variables: func(call toolcrib.Call) map[string]string { return a.skillsOfRun(runs, call).vars },
+	})[0]
 	read := func(run toolcrib.RunID, file string) (string, error) {
 		arguments, _ := json.Marshal(map[string]string{"name": "house", "file": file})
 		out, err := tool.Call(t.Context(), toolcrib.Call{Name: "read_skill", Run: run, Arguments: arguments})
@@ -86,7 +88,7 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 
 	// The next run has nothing of it, and no more tools than before.
 	next := agent.Task{Agent: task.Agent, Prompt: "go"}
-	if err := a.giveSkills(c, &next, tell); err != nil {
+	if err := a.GiveSkills(&next, tell); err != nil {
 		t.Fatal(err)
 	}
 	if next.SkillTools == nil || len(next.SkillTools) != 0 || len(next.Skills) != 0 || len(next.History) != 0 {

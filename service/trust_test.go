@@ -1,11 +1,13 @@
-package cli
+package service
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/trust"
 )
 
@@ -17,10 +19,10 @@ func TestProtectedChangeEndsTrust(t *testing.T) {
 	if err := os.WriteFile(file, []byte("listen: 127.0.0.1:1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a := newApp(os.Stdin, os.Stdout, os.Stderr)
 	var said strings.Builder
-	a.beside = &said
-	store, err := a.trustStore()
+	a := New(Options{DataDir: t.TempDir(), Notice: func(text string) { t.Error(text) }, Alert: func(text string) { fmt.Fprintln(&said, text) }})
+	defer a.Close() //nolint:errcheck // of a folder that goes
+	store, err := TrustStore()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +33,7 @@ func TestProtectedChangeEndsTrust(t *testing.T) {
 	if err := store.TrustFiles(dir, files); err != nil {
 		t.Fatal(err)
 	}
-	a.protectedChanged([]string{filepath.Join(dir, ".git", "hooks", "post\x1bcommit")}, []string{filepath.Join(dir, "AGENTS.md.set-aside-x")})
+	a.protectedChanged(toolcrib.Principal{User: "ann"}, []string{filepath.Join(dir, ".git", "hooks", "post\x1bcommit")}, []string{filepath.Join(dir, "AGENTS.md.set-aside-x")})
 	state, _, err := store.Check(dir)
 	if err != nil || state != trust.Untrusted {
 		t.Errorf("state %q, %v", state, err)

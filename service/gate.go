@@ -1,0 +1,211 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/tool/shell"
+)
+
+// Gate makes the gate for calls in a workspace: the tools there are, and today's policy.
+func (s *Service) Gate(workspace string) (*gate.Gate, error) {
+	people := s.Standing()
+	people.Renew()
+	return s.GateWith(workspace, &availability{store: s.store}, people)
+}
+
+// GateWith makes it with another look at what is switched off and at people.
+func (s *Service) GateWith(workspace string, switches gate.Availability, people gate.People) (*gate.Gate, error) {
+	c := s.Config
+	s.LearnSecrets()
+	protected, err := s.Protection(workspace)
+	if err != nil {
+		return nil, err
+	}
+	// The file tools ask once more about what is really open: the gate asks about
+	// what a call names, a search also meets what lies below that.
+	paths, err := protected.Rules()
+	if err != nil {
+		return nil, err
+	}
+	command, err := s.execShell(protected)
+	if err != nil {
+		return nil, err
+	}
+	tools := s.builtIn(protected, paths, command)
+	if !c.Tools.Enabled {
+		switches = gate.Overrides{Off: true}
+	}
+	options := gate.Options{
+		Tools:        tools,
+		Availability: switches,
+		People:       people,
+		Confirm:      gate.ConfirmMode(c.Tools.Confirm),
+		Settings:     ToolSettings(c),
+		Protected:    protected,
+		Positions:    positions(c),
+
+		SkillArguments: skillArguments(),
+	}
+	set, err := rules(c, tools)
+	if err != nil {
+		return nil, err
+	}
+	if set != nil {
+		options.Rules = set
+	}
+	g, err := gate.New(options)
+	if err != nil {
+		return nil, err
+	}
+	tell := s.Once(s.Notice)
+	for _, w := range set.Warnings() {
+		if strings.HasPrefix(w.Field, "tools") { // the rule does not hold for what it names
+			tell(w.Error())
+		}
+	}
+	if set := c.Tools.Shell; command != nil && set.Sandbox != string(shell.SandboxRequired) {
+		if problem := s.NoSandbox(); problem != "" {
+			tell("exec_shell has no sandbox (" + problem + "), so each of its calls asks; toolcrib doctor tells more")
+		} else if why := shell.Unprotected(command); why != "" {
+			tell("exec_shell: " + why + ", so each such call asks; toolcrib doctor tells more")
+		}
+	}
+	for _, name := range g.UnknownSettings() {
+		tell(fmt.Sprintf("%s: tools.settings.%s: there is no such tool", c.Position("tools.settings."+name), name))
+	}
+	return g, nil
+}
+
+// positions returns where the configuration says something; a default stands
+// nowhere.
+func positions(c *config.Config) func(string) string {
+	return func(key string) string {
+		if !c.IsSet(key) {
+			return ""
+		}
+		return c.Position(key)
+	}
+}
+
+// ToolSettings are what the configuration says of single tools.
+func ToolSettings(c *config.Config) map[string]gate.ToolSettings {
+	out := make(map[string]gate.ToolSettings, len(c.Tools.Settings))
+	for name, s := range c.Tools.Settings {
+		set := gate.ToolSettings{Confirm: gate.ConfirmMode(s.Confirm)}
+		if s.Timeout != nil {
+			set.Timeout = s.Timeout.Std()
+		}
+		if s.MaxResultBytes != nil {
+			set.MaxResultBytes = *s.MaxResultBytes
+		}
+		if s.Untrusted != nil {
+			set.Untrusted = *s.Untrusted
+		}
+		out[name] = set
+	}
+	return out
+}
+
+// execShell makes exec_shell as the configuration says; nil in mode off.
+func (s *Service) execShell(p gate.Protected) (toolcrib.Tool, error) {
+	set := s.Config.Tools.Shell
+	mode := shell.Mode(set.Mode)
+	if set.Mode == config.ShellAsk {
+		mode = shell.ModeAllowlist // config.Unsupported says so
+	}
+	tool, err := shell.New(shell.Options{
+		Mode: mode, Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox), Network: set.Network,
+		Protected: p.Write, ProtectedNames: p.Names, Hidden: p.Touch, Except: p.Except,
+		OnProtectedChange: func(call toolcrib.Call, changed, aside []string) { s.protectedChanged(call.Principal, changed, aside) },
+	})
+	if err != nil {
+		return nil, badRequestf("tools.%v", err)
+	}
+	return tool, nil
+}
+
+// storeFacts are what get_runtime_info tells about the store.
+func (s *Service) storeFacts(ctx context.Context) map[string]string {
+	facts := map[string]string{"store": "sqlite"}
+	if v, err := s.store.OverridesVersion(ctx); err == nil {
+		facts["overrides_version"] = strconv.FormatUint(v, 10)
+	}
+	return facts
+}
+
+// untrustedResult reports from the journal whether a kept result is untrusted data; what
+// cannot be told is. It reads what a call of the run at hand may read, whenever that is.
+func (s *Service) untrustedResult(run toolcrib.RunID, ref string) (string, bool) {
+	for e, err := range s.store.Read(context.Background(), run, 0) {
+		if err != nil {
+			break
+		}
+		if r, ok := e.Body.(*journal.ToolResult); ok && r.Ref == ref {
+			return r.Source, r.Untrusted
+		}
+	}
+	return "unknown", true
+}
+
+// overrideAge is for how long a gate continues what it has read of the overrides
+// (contract §6: a change by another process holds within 1 s, one by this process at
+// once).
+const overrideAge = 500 * time.Millisecond
+
+// availability reads what administrators have switched on and off (A9), at each
+// offer and each turn. There is one for each gate, and its first answer is always
+// read from the store, so that a new run begins with what holds then.
+type availability struct {
+	store *sqlite.Store
+
+	mu   sync.Mutex
+	read *sqlite.OverrideList // what over was made from; nil = nothing yet
+	over gate.Overrides
+}
+
+func (v *availability) Overrides(ctx context.Context) (gate.Overrides, error) {
+	age := overrideAge
+	if v.isNew() {
+		age = 0
+	}
+	read, err := v.store.OverridesWithin(ctx, age)
+	if err != nil {
+		return gate.Overrides{}, err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if read != v.read {
+		v.read, v.over = read, overridesOf(read.Overrides)
+	}
+	return v.over, nil
+}
+
+func (v *availability) isNew() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.read == nil
+}
+
+func overridesOf(list []store.Override) gate.Overrides {
+	over := gate.Overrides{Tools: map[string]bool{}, Groups: map[string]bool{}}
+	for _, o := range list {
+		switch o.Kind {
+		case store.OverrideTool:
+			over.Tools[o.Name] = o.Enabled
+		case store.OverrideGroup:
+			over.Groups[o.Name] = o.Enabled
+		}
+	}
+	return over
+}
