@@ -192,7 +192,7 @@ func clipped(s string) string {
 // reader reads outside of a transaction.
 func (s *Store) reader(ctx context.Context) rowFunc {
 	return func(query string, args []any, dest ...any) error {
-		return s.readers.QueryRowContext(ctx, query, args...).Scan(dest...)
+		return s.readers.row(ctx, query, args, dest...)
 	}
 }
 
@@ -215,7 +215,7 @@ func (a *Access) User(ctx context.Context, name string) (access.User, error) {
 func (a *Access) Alike(ctx context.Context, name string) (u access.User, err error) {
 	keys := access.KeysOf(name)
 	var raw []byte
-	err = a.s.readers.QueryRowContext(ctx, "SELECT doc FROM users WHERE folded = ? OR look = ? ORDER BY name <> ? LIMIT 1", keys.Folded, keys.Look, name).Scan(&raw)
+	err = a.s.readers.row(ctx, "SELECT doc FROM users WHERE folded = ? OR look = ? ORDER BY name <> ? LIMIT 1", []any{keys.Folded, keys.Look, name}, &raw)
 	if errors.Is(err, sql.ErrNoRows) {
 		return u, refused(toolcrib.CodeNotFound, "there is no user %+q", clipped(name))
 	}
@@ -229,7 +229,7 @@ func (a *Access) Alike(ctx context.Context, name string) (u access.User, err err
 // clock that stands before it was set back (access.NewClock).
 func (a *Access) Latest(ctx context.Context) (time.Time, error) {
 	var at int64
-	err := a.s.readers.QueryRowContext(ctx, "SELECT time FROM system_events ORDER BY seq DESC LIMIT 1").Scan(&at)
+	err := a.s.readers.row(ctx, "SELECT time FROM system_events ORDER BY seq DESC LIMIT 1", nil, &at)
 	if errors.Is(err, sql.ErrNoRows) {
 		return time.Time{}, nil
 	}
@@ -238,15 +238,15 @@ func (a *Access) Latest(ctx context.Context) (time.Time, error) {
 
 // docs reads a page of documents.
 func docs[T any](ctx context.Context, s *Store, query string, args ...any) ([]T, error) {
-	list, err := docsOf[T](ctx, s.readers.QueryContext, query, args...)
+	list, err := docsOf[T](ctx, s.readers, query, args...)
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
 	return list, nil
 }
 
-func docsOf[T any](ctx context.Context, rows queryFunc, query string, args ...any) (list []T, err error) {
-	err = each(ctx, rows, query, args, func(scan func(...any) error) error {
+func docsOf[T any](ctx context.Context, r reader, query string, args ...any) (list []T, err error) {
+	err = r.each(ctx, query, args, func(scan scanFunc) error {
 		var raw []byte
 		var v T
 		if err := scan(&raw); err != nil {
@@ -304,7 +304,7 @@ func (a *Access) RemoveUser(ctx context.Context, name, by string) (access.Change
 		if _, err := t.exec("DELETE FROM passwords WHERE user = ?", name); err != nil {
 			return err
 		}
-		open, err := docsOf[access.Issued](t.ctx, t.query, "SELECT doc FROM tokens WHERE user = ? AND revoked = 0 ORDER BY id", name)
+		open, err := docsOf[access.Issued](t.ctx, t.w.conn, "SELECT doc FROM tokens WHERE user = ? AND revoked = 0 ORDER BY id", name)
 		for i := 0; err == nil && i < len(open); i++ {
 			err = t.revoke(open[i], &access.Change{By: by, At: c.At})
 		}

@@ -92,7 +92,7 @@ func (t *tx) mayPut(n access.NewGroup, carriers int) error {
 	if err != nil {
 		return err
 	}
-	members, err := docsOf[access.User](t.ctx, t.query, "SELECT doc FROM users WHERE "+carrying, n.Name)
+	members, err := docsOf[access.User](t.ctx, t.w.conn, "SELECT doc FROM users WHERE "+carrying, n.Name)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (t *tx) mayPut(n access.NewGroup, carriers int) error {
 
 // namingAgents tells which groups name agents.
 func (t *tx) namingAgents() (func(group string) bool, error) {
-	groups, err := docsOf[access.Group](t.ctx, t.query, "SELECT doc FROM user_groups")
+	groups, err := docsOf[access.Group](t.ctx, t.w.conn, "SELECT doc FROM user_groups")
 	naming := map[string]bool{}
 	for _, g := range groups {
 		naming[g.Name] = g.NamesAgents()
@@ -141,7 +141,7 @@ func (a *Access) PasswordHash(ctx context.Context, name string) (string, error) 
 		return "", err
 	}
 	var hash string
-	err := a.s.readers.QueryRowContext(ctx, "SELECT hash FROM passwords WHERE user = ?", name).Scan(&hash)
+	err := a.s.readers.row(ctx, "SELECT hash FROM passwords WHERE user = ?", []any{name}, &hash)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", refused(toolcrib.CodeNotFound, "%s has no password", name)
 	}

@@ -139,7 +139,7 @@ func (a *Access) Left(ctx context.Context, token string, l access.Limits, at tim
 		return access.Left{}, a.failed(ctx, err)
 	}
 	var calls int64
-	err = a.s.readers.QueryRowContext(ctx, "SELECT calls FROM token_calls WHERE token = ?", text(token)).Scan(&calls)
+	err = a.s.readers.row(ctx, "SELECT calls FROM token_calls WHERE token = ?", []any{text(token)}, &calls)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return access.Left{}, a.failed(ctx, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -121,12 +122,8 @@ const selectHead = "SELECT " + runColumns + ", EXISTS (SELECT 1 FROM reservation
 // readHead reads a head from the table.
 func (t *tx) readHead(run toolcrib.RunID) (head, error) {
 	var h head
-	st, err := t.stmt(selectHead)
-	if err != nil {
-		return h, err
-	}
 	reserves := false
-	err = scanRun(st.QueryRowContext(t.ctx, string(run)).Scan, t.w.keys, &h, &reserves)
+	err := one(t.ctx, t.w.conn, selectHead, []any{string(run)}, func(scan scanFunc) error { return scanRun(scan, t.w.keys, &h, &reserves) })
 	t.w.reserves = t.w.reserves || reserves
 	if errors.Is(err, sql.ErrNoRows) {
 		return head{rec: store.RunRecord{ID: run}, known: true}, nil
@@ -203,7 +200,7 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 	if !anchored {
 		return nil
 	}
-	contents, err := contentsDigest(t.ctx, t.query, run)
+	contents, err := contentsDigest(t.ctx, t.w.conn, run)
 	if err != nil {
 		return err
 	}
@@ -278,29 +275,38 @@ func (t *tx) putHead(old, next *head) (moved bool, err error) {
 		return false, err
 	}
 	seal := next.seal(t.w.sealing.Reset(), docs)
-	sealing := []any{next.hash, int64(next.kept), seal[:]}
+	args, query := t.w.args[:0], updateHead
+	same := next.rec
+	same.LastSeq = old.rec.LastSeq
+	sum := same
+	sum.Iterations, sum.Usage = old.rec.Iterations, old.rec.Usage
+	switch {
+	case old.num == 0:
+		args, query = recordValues(args, &next.rec, docs), insertHead
+	case same == old.rec:
+		args, query = append(args, int64(next.rec.LastSeq)), updateSeq
+	case sum == old.rec:
+		args, query = sumArgs(args, &next.rec), updateSum
+	default:
+		args = recordValues(args, &next.rec, docs)
+	}
+	args = append(args, next.hash, int64(next.kept), seal[:])
 	if old.num == 0 {
-		res, err := t.exec(insertHead, append(append(recordValues(&next.rec, docs), sealing...), string(next.rec.ID))...)
-		if err != nil {
-			return false, err
-		}
+		args = append(args, string(next.rec.ID))
+	} else {
+		args = append(args, old.num, int64(old.rec.LastSeq), old.hash)
+	}
+	res, err := t.exec(query, args...)
+	clear(args) // so that they hold on to nothing
+	t.w.args = args
+	if err == nil && old.num == 0 {
 		next.num, err = res.LastInsertId()
 		return true, err
 	}
-	where := append(sealing, old.num, int64(old.rec.LastSeq), old.hash)
-	same := next.rec
-	same.LastSeq = old.rec.LastSeq
-	if same == old.rec {
-		return movedOne(t.exec(updateSeq, append([]any{int64(next.rec.LastSeq)}, where...)...))
-	}
-	same.Iterations, same.Usage = old.rec.Iterations, old.rec.Usage
-	if same == old.rec {
-		return movedOne(t.exec(updateSum, append(sumArgs(&next.rec), where...)...))
-	}
-	return movedOne(t.exec(updateHead, append(recordValues(&next.rec, docs), where...)...))
+	return movedOne(res, err)
 }
 
-func movedOne(res sql.Result, err error) (bool, error) {
+func movedOne(res driver.Result, err error) (bool, error) {
 	if err != nil {
 		return false, err
 	}
@@ -316,7 +322,7 @@ func (t *tx) putEvents(num int64, rows []row) error {
 		e := &rows[i].event
 		args = append(args, eventKey(num, e.Seq), string(e.Body.EventKind()), e.Time.UnixMicro(), rows[i].payload, e.PayloadHash, e.Hash)
 	}
-	err := eventInserts.run(t.exec, args)
+	err := eventInserts.run(t, args)
 	clear(args) // so that they hold on to nothing
 	t.w.args = args
 	return err

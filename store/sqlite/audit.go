@@ -59,8 +59,8 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 // by an event of this kind; zero = nothing. Last is what was written last, whatever the
 // clock said then: it may have been set back since.
 func (s *Store) LastChanged(ctx context.Context, kind toolcrib.Kind, path string) (last store.FileChanged, err error) {
-	err = each(ctx, s.readers.QueryContext, `SELECT payload FROM system_events
-		WHERE kind = ? AND payload ->> 'path' = ? ORDER BY seq DESC LIMIT 1`, []any{string(kind), text(path)}, func(scan func(...any) error) error {
+	err = s.readers.each(ctx, `SELECT payload FROM system_events
+		WHERE kind = ? AND payload ->> 'path' = ? ORDER BY seq DESC LIMIT 1`, []any{string(kind), text(path)}, func(scan scanFunc) error {
 		var raw []byte
 		if err := scan(&raw); err != nil {
 			return err
@@ -73,7 +73,7 @@ func (s *Store) LastChanged(ctx context.Context, kind toolcrib.Kind, path string
 // numOf returns the number of a run; 0 = it is not there, but the system journal may
 // tell of it.
 func (s *Store) numOf(ctx context.Context, run toolcrib.RunID) (num int64, err error) {
-	if err := s.readers.QueryRowContext(ctx, "SELECT ifnull(max(num), 0) FROM runs WHERE id = ?", string(run)).Scan(&num); err != nil {
+	if err := s.readers.row(ctx, "SELECT ifnull(max(num), 0) FROM runs WHERE id = ?", []any{string(run)}, &num); err != nil {
 		return 0, s.failed(ctx, err)
 	}
 	return num, nil
@@ -261,7 +261,7 @@ func (q *auditQuery) readRuns(ctx context.Context, st *auditStream) error {
 		CASE WHEN e.kind = 'run_started' THEN ifnull(e.payload ->> '$.principal.token', '') ELSE '' END, e.hash, r.id, r.user, r.actor, r.agent, r.session_id, r.parent_id
 		FROM ` + from + " CROSS JOIN runs r ON r.num = e.key >> 32 WHERE " + where + q.order("e.time", "e.key")
 	n := 0
-	err := each(ctx, q.s.readers.QueryContext, query, append(args, st.time, st.key, q.lo, q.hi), func(scan func(...any) error) error {
+	err := q.s.readers.each(ctx, query, append(args, st.time, st.key, q.lo, q.hi), func(scan scanFunc) error {
 		var e store.AuditEntry
 		var kind toolcrib.Kind
 		var payload, hash []byte
@@ -292,7 +292,7 @@ func (q *auditQuery) readSystem(ctx context.Context, st *auditStream) error {
 		query, args = query+" AND payload ->> 'run_id' = ?", []any{text(string(q.f.Run))}
 	}
 	n := 0
-	err := each(ctx, q.s.readers.QueryContext, query+q.order("time", "seq"), append(args, st.time, st.key, q.lo, q.hi), func(scan func(...any) error) error {
+	err := q.s.readers.each(ctx, query+q.order("time", "seq"), append(args, st.time, st.key, q.lo, q.hi), func(scan scanFunc) error {
 		var e store.SystemEvent
 		var hash []byte
 		if err := scan(&st.key, &e.Kind, &st.time, (*[]byte)(&e.Payload), &hash); err != nil {

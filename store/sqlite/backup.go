@@ -20,11 +20,11 @@ func (s *Store) Backup(ctx context.Context, dir string) (head store.Head, err er
 	if head, err = s.Head(ctx); err != nil {
 		return head, err
 	}
-	db, err := openDB(s.path, s.busy)
+	c, err := connect(ctx, s.path, s.busy)
 	if err != nil {
-		return head, err
+		return head, s.failed(ctx, err)
 	}
-	defer func() { err = errors.Join(err, mapped(s.path, db.Close())) }()
+	defer func() { err = errors.Join(err, mapped(s.path, c.close())) }()
 	path := filepath.Join(dir, filepath.Base(s.path))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // SQLite would let others read it
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Store) Backup(ctx context.Context, dir string) (head store.Head, err er
 	if err := f.Close(); err != nil {
 		return head, err
 	}
-	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", path); err != nil {
+	if err := c.run(ctx, "VACUUM INTO ?", path); err != nil {
 		return head, s.failed(ctx, err)
 	}
 	return head, writeKeys(filepath.Join(dir, keysName), keys)

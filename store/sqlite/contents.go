@@ -80,7 +80,7 @@ func (s *Store) Range(ctx context.Context, run toolcrib.RunID, ref string, offse
 		return nil, 0, err
 	}
 	var num int64
-	err = s.readers.QueryRowContext(ctx, "SELECT num, size FROM contents WHERE run_id = ? AND ref = ?", string(run), ref).Scan(&num, &size)
+	err = s.readers.row(ctx, "SELECT num, size FROM contents WHERE run_id = ? AND ref = ?", []any{string(run), ref}, &num, &size)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, 0, fmt.Errorf("content %s of run %s: %w", ref, run, toolcrib.ErrNotFound)
 	}
@@ -99,26 +99,16 @@ func (s *Store) Range(ctx context.Context, run toolcrib.RunID, ref string, offse
 // pieces returns the bytes from from up to to.
 func (s *Store) pieces(ctx context.Context, num, from, to int64) (data []byte, err error) {
 	first, last := from/pieceBytes, (to-1)/pieceBytes
-	rows, err := s.readers.QueryContext(ctx, "SELECT data FROM content_pieces WHERE key BETWEEN ? AND ? ORDER BY key",
-		eventKey(num, toolcrib.Seq(first)), eventKey(num, toolcrib.Seq(last)))
+	data = make([]byte, 0, to-first*pieceBytes)
+	err = s.readers.each(ctx, "SELECT data FROM content_pieces WHERE key BETWEEN ? AND ? ORDER BY key",
+		[]any{eventKey(num, toolcrib.Seq(first)), eventKey(num, toolcrib.Seq(last))}, func(scan scanFunc) error {
+			var piece []byte
+			err := scan(&piece)
+			data = append(data, piece...)
+			return err
+		})
 	if err != nil {
 		return nil, s.failed(ctx, err)
-	}
-	defer func() {
-		if e := rows.Close(); err == nil && e != nil {
-			err = s.failed(ctx, e)
-		}
-	}()
-	data = make([]byte, 0, to-first*pieceBytes)
-	for rows.Next() {
-		var piece sql.RawBytes
-		if err := rows.Scan(&piece); err != nil {
-			return nil, s.failed(ctx, err)
-		}
-		data = append(data, piece...)
-	}
-	if err := s.readError(ctx, rows); err != nil {
-		return nil, err
 	}
 	skip := from - first*pieceBytes
 	if int64(len(data)) < skip+to-from {
@@ -129,9 +119,9 @@ func (s *Store) pieces(ctx context.Context, num, from, to int64) (data []byte, e
 
 // contentsDigest is the hash of what is kept for a run: of each content its
 // reference, size and hash, each with its length before it; "" = nothing is kept.
-func contentsDigest(ctx context.Context, query queryFunc, run toolcrib.RunID) (string, error) {
+func contentsDigest(ctx context.Context, r reader, run toolcrib.RunID) (string, error) {
 	h, none := sha256.New(), true
-	err := each(ctx, query, "SELECT ref, size, hash FROM contents WHERE run_id = ? ORDER BY ref", []any{string(run)}, func(scan func(...any) error) error {
+	err := r.each(ctx, "SELECT ref, size, hash FROM contents WHERE run_id = ? ORDER BY ref", []any{string(run)}, func(scan scanFunc) error {
 		var ref string
 		var size int64
 		var hash []byte

@@ -70,9 +70,9 @@ func (sn snapshot) export(ctx context.Context, w io.Writer, keys *store.Keys, o 
 		since = o.Since.UnixMicro()
 	}
 	// What a run has started goes with it.
-	err = each(ctx, sn.query, `WITH RECURSIVE chosen(id) AS (SELECT id FROM runs WHERE ended_at IS NULL OR ended_at >= ?
+	err = sn.each(ctx, `WITH RECURSIVE chosen(id) AS (SELECT id FROM runs WHERE ended_at IS NULL OR ended_at >= ?
 		UNION SELECT c.id FROM runs c JOIN chosen p ON c.parent_id = p.id AND c.parent_id <> '')
-		SELECT id, num, actor <> '' FROM runs WHERE id IN (SELECT id FROM chosen) ORDER BY num`, []any{since}, func(scan func(...any) error) error {
+		SELECT id, num, actor <> '' FROM runs WHERE id IN (SELECT id FROM chosen) ORDER BY num`, []any{since}, func(scan scanFunc) error {
 		runs = append(runs, run{})
 		r := &runs[len(runs)-1]
 		return scan(&r.id, &r.num, &r.actor)
@@ -103,7 +103,7 @@ func exportEvent(x *store.Exporter, run toolcrib.RunID, e *stored, content bool)
 
 func (sn snapshot) exportSystem(ctx context.Context, x *store.Exporter) error {
 	for after := toolcrib.Seq(0); ; {
-		page, err := systemPage(ctx, sn.query, after)
+		page, err := systemPage(ctx, sn, after)
 		if err != nil || len(page) == 0 {
 			return err
 		}
@@ -119,7 +119,7 @@ func (sn snapshot) exportSystem(ctx context.Context, x *store.Exporter) error {
 
 // sealedHead returns the head of the system journal, if it is as it was sealed.
 func (sn snapshot) sealedHead(ctx context.Context, keys *store.Keys) (store.Head, error) {
-	found, err := scanSealed(sn.conn.QueryRowContext(ctx, selectSealed))
+	found, err := readSealed(ctx, sn)
 	if err != nil {
 		return store.Head{}, err
 	}

@@ -30,8 +30,8 @@ type member struct {
 
 // membersOf returns the family of a run, itself first, with query, in a transaction or
 // without one; none = it is not there.
-func membersOf(ctx context.Context, query queryFunc, run toolcrib.RunID) (members []member, err error) {
-	err = each(ctx, query, selectFamily, []any{string(run)}, func(scan func(...any) error) error {
+func membersOf(ctx context.Context, r reader, run toolcrib.RunID) (members []member, err error) {
+	err = r.each(ctx, selectFamily, []any{string(run)}, func(scan scanFunc) error {
 		var m member
 		err := scan(&m.run, &m.status)
 		members = append(members, m)

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"encoding/hex"
 	"fmt"
 	"time"
@@ -33,8 +32,8 @@ const selectSealed = `SELECT h.one IS NOT NULL, ifnull(h.seq, 0), h.hash, h.key_
 	FROM (SELECT 1) LEFT JOIN system_head h ON h.one = 1
 	LEFT JOIN (SELECT seq, hash, time FROM system_events ORDER BY seq DESC LIMIT 1) e`
 
-func scanSealed(row *sql.Row) (s sealed, err error) {
-	err = row.Scan(&s.found, &s.head.seq, &s.head.hash, &s.keyID, &s.record, &s.last.seq, &s.last.hash, &s.lastTime)
+func readSealed(ctx context.Context, r reader) (s sealed, err error) {
+	err = r.row(ctx, selectSealed, nil, &s.found, &s.head.seq, &s.head.hash, &s.keyID, &s.record, &s.last.seq, &s.last.hash, &s.lastTime)
 	return s, err
 }
 
@@ -68,11 +67,7 @@ func (t *tx) openSeal() error {
 	if t.seal != nil {
 		return nil
 	}
-	st, err := t.stmt(selectSealed)
-	if err != nil {
-		return err
-	}
-	s, err := scanSealed(st.QueryRowContext(t.ctx))
+	s, err := readSealed(t.ctx, t.w.conn)
 	if err != nil {
 		return err
 	}
@@ -138,7 +133,7 @@ func (t *tx) putSeal() error {
 	if t.seal == nil || !t.seal.moved {
 		return nil
 	}
-	if err := t.seal.renew(t.ctx, t.query, t.w.keys, t.seal.stale); err != nil {
+	if err := t.seal.renew(t.ctx, t.w.conn, t.w.keys, t.seal.stale); err != nil {
 		return err
 	}
 	_, err := t.exec(replaceSeal, t.seal.args(t.w.keys)...)
@@ -153,7 +148,7 @@ func (s *Store) Head(ctx context.Context) (store.Head, error) {
 	if err != nil {
 		return store.Head{}, err
 	}
-	found, err := scanSealed(s.readers.QueryRowContext(ctx, selectSealed))
+	found, err := readSealed(ctx, s.readers)
 	if err != nil {
 		return store.Head{}, s.failed(ctx, err)
 	}

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -119,7 +118,7 @@ func keysToCreate(path string, o Options) (*store.Keys, error) {
 }
 
 // settleKeys gives the keys of a database that was just made their name.
-func settleKeys(ctx context.Context, q rowQuerier, path string, o Options) error {
+func settleKeys(ctx context.Context, c *conn, path string, o Options) error {
 	pending := pendingKeys(path)
 	if _, err := os.Stat(pending); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -131,7 +130,7 @@ func settleKeys(ctx context.Context, q rowQuerier, path string, o Options) error
 	if err != nil {
 		return err
 	}
-	found, err := scanSealed(q.QueryRowContext(ctx, selectSealed))
+	found, err := readSealed(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -149,10 +148,10 @@ func settleKeys(ctx context.Context, q rowQuerier, path string, o Options) error
 // openKeys returns the keys of a database. A key file that is gone is made anew only for
 // somebody who accepts that nothing vouches for what was there; that is kept in the
 // system journal.
-func openKeys(ctx context.Context, conn *sql.Conn, o Options) (*store.Keys, error) {
+func openKeys(ctx context.Context, c *conn, o Options) (*store.Keys, error) {
 	keys, err := loadKeys(o.Keys)
 	if err == nil && o.AdoptBy == "" {
-		return keys, checkKeys(ctx, conn, o.Keys, keys)
+		return keys, checkKeys(ctx, c, o.Keys, keys)
 	}
 	if o.AdoptBy == "" || (err != nil && !errors.Is(err, fs.ErrNotExist)) {
 		return nil, err
@@ -160,14 +159,14 @@ func openKeys(ctx context.Context, conn *sql.Conn, o Options) (*store.Keys, erro
 	if keys, err = makeKeys(o.Keys); err != nil {
 		return nil, err
 	}
-	return keys, adopt(ctx, conn, keys, o)
+	return keys, adopt(ctx, c, keys, o)
 }
 
 // checkKeys tells a key file of another database, which must not go on sealing this
 // one. A seal that does not hold otherwise is no reason not to open it: then nothing can
 // be added, but all can be looked at.
-func checkKeys(ctx context.Context, conn *sql.Conn, path string, keys *store.Keys) error {
-	found, err := scanSealed(conn.QueryRowContext(ctx, selectSealed))
+func checkKeys(ctx context.Context, c *conn, path string, keys *store.Keys) error {
+	found, err := readSealed(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -97,8 +97,8 @@ func (t *tx) addSpent(to *store.Spending, user string) error {
 			to.Add(k.Day, sum)
 		}
 	}
-	return each(t.ctx, t.query, "SELECT day, requests, tokens, nano_usd FROM spent WHERE user = ? AND day >= ?",
-		[]any{text(user), int64(to.Since())}, func(scan func(...any) error) error {
+	return t.each("SELECT day, requests, tokens, nano_usd FROM spent WHERE user = ? AND day >= ?",
+		[]any{text(user), int64(to.Since())}, func(scan scanFunc) error {
 			var day store.Day
 			var sum store.SpentSum
 			if err := scan(&day, &sum.Requests, &sum.Tokens, &sum.NanoUSD); err != nil {
@@ -114,8 +114,8 @@ func (t *tx) addSpent(to *store.Spending, user string) error {
 // It returns the runs whose reservations are too old for that.
 func (t *tx) addReserved(to *store.Spending, r toolcrib.Reservation) (stale []string, err error) {
 	before := r.At.Add(-store.ReservationGrace).UnixMicro()
-	err = each(t.ctx, t.query, "SELECT run_id, day, at, tokens, nano_usd, state FROM reservations WHERE user = ? AND run_id <> ? AND (day >= ? AND state = ? OR state = ?)",
-		[]any{text(r.User), text(string(r.Run)), int64(to.Since()), reservationConfirmed, reservationMade}, func(scan func(...any) error) error {
+	err = t.each("SELECT run_id, day, at, tokens, nano_usd, state FROM reservations WHERE user = ? AND run_id <> ? AND (day >= ? AND state = ? OR state = ?)",
+		[]any{text(r.User), text(string(r.Run)), int64(to.Since()), reservationConfirmed, reservationMade}, func(scan scanFunc) error {
 			var run string
 			var day store.Day
 			var at int64
@@ -199,27 +199,27 @@ var (
 	ruleInserts = newInserts("rule_usage", ruleColumns, ` ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, last = max(last, excluded.last)`)
 )
 
-func putSpent(exec execFunc, spent map[store.SpentKey]store.SpentSum) error {
+func putSpent(t *tx, spent map[store.SpentKey]store.SpentSum) error {
 	var args []any
 	for k, v := range spent {
 		args = append(args, text(k.User), int64(k.Day), v.Requests, v.Tokens, v.NanoUSD)
 	}
-	return spentInserts.run(exec, args)
+	return spentInserts.run(t, args)
 }
 
-func putRules(exec execFunc, rules map[store.RuleUseKey]store.RuleUseSum) error {
+func putRules(t *tx, rules map[store.RuleUseKey]store.RuleUseSum) error {
 	var args []any
 	for k, v := range rules {
 		args = append(args, text(k.Rule), string(k.Decision), k.Tool, int64(k.Day), v.Calls, v.Last)
 	}
-	return ruleInserts.run(exec, args)
+	return ruleInserts.run(t, args)
 }
 
 // Spent returns what a user has spent on each day from the day of since on, by the
 // days of the requests: what budgets are compared with.
 func (s *Store) Spent(ctx context.Context, user string, since store.Day) (spent map[store.Day]store.SpentSum, err error) {
 	spent = make(map[store.Day]store.SpentSum)
-	err = each(ctx, s.readers.QueryContext, "SELECT day, requests, tokens, nano_usd FROM spent WHERE user = ? AND day >= ?", []any{text(user), int64(since)}, func(scan func(...any) error) error {
+	err = s.readers.each(ctx, "SELECT day, requests, tokens, nano_usd FROM spent WHERE user = ? AND day >= ?", []any{text(user), int64(since)}, func(scan scanFunc) error {
 		var day store.Day
 		var sum store.SpentSum
 		err := scan(&day, &sum.Requests, &sum.Tokens, &sum.NanoUSD)
@@ -240,8 +240,8 @@ func (s *Store) RuleCounts(ctx context.Context) ([]store.RuleCount, error) {
 // RuleCountsSince is RuleCounts from a day on.
 func (s *Store) RuleCountsSince(ctx context.Context, day store.Day) ([]store.RuleCount, error) {
 	var counts []store.RuleCount
-	err := each(ctx, s.readers.QueryContext, `SELECT rule, decision, tool, sum(calls), max(last) FROM rule_usage
-		WHERE day >= ? GROUP BY rule, decision, tool ORDER BY rule, decision, tool`, []any{int64(day)}, func(scan func(...any) error) error {
+	err := s.readers.each(ctx, `SELECT rule, decision, tool, sum(calls), max(last) FROM rule_usage
+		WHERE day >= ? GROUP BY rule, decision, tool ORDER BY rule, decision, tool`, []any{int64(day)}, func(scan scanFunc) error {
 		var c store.RuleCount
 		var last int64
 		err := scan(&c.Rule, &c.Decision, &c.Tool, &c.Calls, &last)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -137,7 +136,6 @@ func TestReplacedWhileOpen(t *testing.T) {
 				}
 			}
 			wantReplaced(s.Append(t.Context(), "run_a", 1, barrier()...))
-			time.Sleep(30 * time.Millisecond) // then what is no barrier looks too
 			for range 2 {
 				for _, err := range []error{
 					s.Append(t.Context(), "run_a", 2, note("plain")...),

@@ -106,7 +106,7 @@ func (s *Store) overridesChanged() {
 
 const selectOverrides = "SELECT kind, name, enabled, by, at FROM overrides ORDER BY kind, name"
 
-func scanOverride(scan func(...any) error) (o store.Override, err error) {
+func scanOverride(scan scanFunc) (o store.Override, err error) {
 	var at int64
 	err = scan(&o.Kind, &o.Name, &o.Enabled, &o.By, &at)
 	o.At = fromMicro(at)
@@ -115,7 +115,7 @@ func scanOverride(scan func(...any) error) (o store.Override, err error) {
 
 func (s *Store) readOverrides(ctx context.Context) ([]store.Override, error) {
 	list := []store.Override{}
-	err := each(ctx, s.readers.QueryContext, selectOverrides, nil, func(scan func(...any) error) error {
+	err := s.readers.each(ctx, selectOverrides, nil, func(scan scanFunc) error {
 		o, err := scanOverride(scan)
 		list = append(list, o)
 		return err

@@ -53,7 +53,7 @@ func (s *Store) toPrune(ctx context.Context, o store.PruneOptions) (runs []toolc
 		if _, err := s.Run(ctx, run); err != nil {
 			return nil, err
 		}
-		if _, refused, err := prunable(ctx, s.readers.QueryContext, run); err != nil {
+		if _, refused, err := prunable(ctx, s.readers, run); err != nil {
 			return nil, s.failed(ctx, err)
 		} else if refused != nil {
 			return nil, refused
@@ -66,7 +66,7 @@ func (s *Store) toPrune(ctx context.Context, o store.PruneOptions) (runs []toolc
 	if o.ContentOnly {
 		query += " AND " + familyHasContent
 	}
-	err = each(ctx, s.readers.QueryContext, query+" ORDER BY r.num", []any{before.UnixMicro()}, func(scan func(...any) error) error {
+	err = s.readers.each(ctx, query+" ORDER BY r.num", []any{before.UnixMicro()}, func(scan scanFunc) error {
 		runs = append(runs, "")
 		return scan(&runs[len(runs)-1])
 	})
@@ -85,15 +85,15 @@ const selectAbove = `WITH RECURSIVE above(id) AS (SELECT parent_id FROM runs WHE
 // prunable returns the family of a run with query, in a transaction or without one.
 // refused says why it cannot be pruned: one of it has not ended, or one above it, whose
 // driver still reads what is below.
-func prunable(ctx context.Context, query queryFunc, run toolcrib.RunID) (members []member, refused, err error) {
-	members, err = membersOf(ctx, query, run)
+func prunable(ctx context.Context, r reader, run toolcrib.RunID) (members []member, refused, err error) {
+	members, err = membersOf(ctx, r, run)
 	if err != nil {
 		return nil, nil, err
 	}
 	if refused := allEnded(members); refused != nil {
 		return nil, refused, nil
 	}
-	err = each(ctx, query, selectAbove, []any{string(run)}, func(scan func(...any) error) error {
+	err = r.each(ctx, selectAbove, []any{string(run)}, func(scan scanFunc) error {
 		var above member
 		if err := scan(&above.run, &above.status); err != nil {
 			return err
@@ -111,7 +111,7 @@ func (s *Store) pruneRun(ctx context.Context, run toolcrib.RunID, now time.Time,
 	var all []*store.Pruned
 	err := s.write(ctx, &job{barrier: true, do: func(t *tx) error {
 		all = nil
-		members, refused, err := prunable(t.ctx, t.query, run)
+		members, refused, err := prunable(t.ctx, t.w.conn, run)
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (t *tx) prune(run toolcrib.RunID, now time.Time, o store.PruneOptions) (*st
 	}
 	from, to := eventKey(h.num, 0), eventKey(h.num, maxSeq)
 	var used store.Used
-	if err := metered(t.ctx, t.query, run, h.num, &used); err != nil {
+	if err := metered(t.ctx, t.w.conn, run, h.num, &used); err != nil {
 		return nil, err
 	}
 	p.KeptUsage = kept(used)
@@ -257,17 +257,17 @@ func (s *Store) Compact(ctx context.Context) (done bool, err error) {
 
 // checkpoint runs a statement, if any, and empties the -wal file.
 func (s *Store) checkpoint(ctx context.Context, first string) (done bool, err error) {
-	db, err := openDB(s.path, s.busy)
+	c, err := connect(ctx, s.path, s.busy)
 	if err != nil {
-		return false, err
+		return false, s.failed(ctx, err)
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+	defer func() { err = errors.Join(err, c.close()) }()
 	if first != "" {
-		_, err = db.ExecContext(ctx, first)
+		err = c.run(ctx, first)
 	}
 	var busy, pages, moved int
 	if err == nil {
-		err = db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved)
+		err = c.row(ctx, "PRAGMA wal_checkpoint(TRUNCATE)", nil, &busy, &pages, &moved)
 	}
 	switch kind := mapped(s.path, err); {
 	case errors.Is(kind, store.ErrLocked), errors.Is(kind, store.ErrFull):

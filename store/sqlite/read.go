@@ -120,7 +120,7 @@ func missing(run toolcrib.RunID, seq toolcrib.Seq) error {
 
 // hashAt returns the hash of the chain up to an event.
 func (s *Store) hashAt(ctx context.Context, h *head, seq toolcrib.Seq) (hash []byte, err error) {
-	err = s.readers.QueryRowContext(ctx, "SELECT hash FROM events WHERE key = ?", eventKey(h.num, seq)).Scan(&hash)
+	err = s.readers.row(ctx, "SELECT hash FROM events WHERE key = ?", []any{eventKey(h.num, seq)}, &hash)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, missing(h.rec.ID, seq)
 	}
@@ -132,7 +132,7 @@ func (s *Store) fence(ctx context.Context, run toolcrib.RunID) (h head, err erro
 	if err := ctx.Err(); err != nil {
 		return h, err
 	}
-	err = scanRun(s.readers.QueryRowContext(ctx, selectRow+" WHERE id = ?", string(run)).Scan, s.keys, &h)
+	err = one(ctx, s.readers, selectRow+" WHERE id = ?", []any{string(run)}, func(scan scanFunc) error { return scanRun(scan, s.keys, &h) })
 	if errors.Is(err, sql.ErrNoRows) {
 		return h, fmt.Errorf("run %s: %w", run, toolcrib.ErrNotFound)
 	}
@@ -140,26 +140,21 @@ func (s *Store) fence(ctx context.Context, run toolcrib.RunID) (h head, err erro
 }
 
 func (s *Store) page(ctx context.Context, num int64, after, last toolcrib.Seq) (page []stored, err error) {
-	rows, err := s.readers.QueryContext(ctx, `SELECT key & 0xffffffff, kind, time, payload, payload_hash, hash
+	size := 0
+	err = s.readers.each(ctx, `SELECT key & 0xffffffff, kind, time, payload, payload_hash, hash
 		FROM events WHERE key > ? AND key <= ? ORDER BY key LIMIT ?`,
-		eventKey(num, after), eventKey(num, last), pageEvents)
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	defer func() {
-		if e := rows.Close(); err == nil && e != nil {
-			err = s.failed(ctx, e)
-		}
-	}()
-	for bytes := 0; bytes < pageBytes && rows.Next(); {
-		var r stored
-		if err := rows.Scan(&r.seq, &r.kind, &r.time, &r.payload, &r.payloadHash, &r.hash); err != nil {
-			return nil, s.failed(ctx, err)
-		}
-		bytes += len(r.payload)
-		page = append(page, r)
-	}
-	if err := rows.Err(); err != nil {
+		[]any{eventKey(num, after), eventKey(num, last), pageEvents}, func(scan scanFunc) error {
+			var r stored
+			if err := scan(&r.seq, &r.kind, &r.time, &r.payload, &r.payloadHash, &r.hash); err != nil {
+				return err
+			}
+			page = append(page, r)
+			if size += len(r.payload); size >= pageBytes {
+				return errFirst
+			}
+			return nil
+		})
+	if err != nil && !errors.Is(err, errFirst) {
 		return nil, s.failed(ctx, err)
 	}
 	return page, nil

@@ -27,13 +27,13 @@ const (
 	sumWidth = 11
 )
 
-// sumArgs returns the values of sumColumns.
-func sumArgs(rec *store.RunRecord) []any {
+// sumArgs adds the values of sumColumns.
+func sumArgs(args []any, rec *store.RunRecord) []any {
 	u := &rec.Usage
-	return []any{
+	return append(args,
 		rec.Iterations, u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens,
 		u.OutputTokens, u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated, int64(rec.LastSeq),
-	}
+	)
 }
 
 // recordColumn is the name of one of them.
@@ -44,7 +44,7 @@ func recordColumn(i int) string {
 // recordArgs returns the values of recordColumns.
 func recordArgs(rec *store.RunRecord) ([]any, error) {
 	docs, err := docsToStore(rec)
-	return recordValues(rec, docs), err
+	return recordValues(nil, rec, docs), err
 }
 
 // recordDocs are the values of a projection that are JSON, as they are stored.
@@ -94,20 +94,20 @@ func sealRecord(s *store.Sealing, rec *store.RunRecord, docs recordDocs) *store.
 	return s.Int(int64(rec.LastSeq))
 }
 
-// recordValues returns the values of recordColumns, for a record whose JSON is known.
-func recordValues(rec *store.RunRecord, docs recordDocs) []any {
+// recordValues adds the values of recordColumns, for a record whose JSON is known.
+func recordValues(args []any, rec *store.RunRecord, docs recordDocs) []any {
 	var ended any
 	if !rec.EndedAt.IsZero() {
 		ended = rec.EndedAt.UnixMicro()
 	}
 	u := &rec.Usage
-	return []any{
+	return append(args,
 		string(rec.Status), string(rec.StopReason), text(rec.Agent), text(rec.Model), text(rec.User), text(rec.Actor), text(rec.Token),
 		text(string(rec.Session)), text(string(rec.Parent)), text(rec.Driver), text(rec.Workspace),
 		text(rec.Content), rec.Truncated, rec.Iterations, u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens,
 		u.OutputTokens, u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated,
 		docs.pending, docs.failure, rec.CreatedAt.UnixMicro(), ended, int64(rec.LastSeq),
-	}
+	)
 }
 
 // text is a string as it is in the journal's JSON, so that a row is exactly what
@@ -124,7 +124,7 @@ const runColumns = "num, id, last_hash, kept_seq, seal, pruned_at, " + recordCol
 
 // scanRun reads runColumns into h, and what stands after them into last. A row that is not
 // as it was sealed is a [*store.ChainError]; without keys nothing is said about that.
-func scanRun(scan func(...any) error, keys *store.Keys, h *head, last ...any) error {
+func scanRun(scan scanFunc, keys *store.Keys, h *head, last ...any) error {
 	var pending, failure, seal sql.Null[[]byte]
 	var created int64
 	var ended, pruned sql.NullInt64

@@ -32,7 +32,7 @@ const (
 	selectRemembered  = "SELECT " + rememberedColumns + " FROM remembered"
 )
 
-func scanRemembered(scan func(...any) error) (m store.Remembered, err error) {
+func scanRemembered(scan scanFunc) (m store.Remembered, err error) {
 	var at int64
 	var revoked sql.NullInt64
 	var arguments sql.Null[[]byte]
@@ -103,11 +103,11 @@ func (s *Store) Forget(ctx context.Context, user, id, by string) (changed bool, 
 	at := wholeMicro(s.now())
 	err = s.write(ctx, &job{barrier: true, do: func(t *tx) error {
 		changed = false
-		st, err := t.stmt(selectRemembered + " WHERE id = ?")
-		if err != nil {
+		var m store.Remembered
+		err := one(t.ctx, t.w.conn, selectRemembered+" WHERE id = ?", []any{id}, func(scan scanFunc) (err error) {
+			m, err = scanRemembered(scan)
 			return err
-		}
-		m, err := scanRemembered(st.QueryRowContext(t.ctx, id).Scan)
+		})
 		switch {
 		case errors.Is(err, sql.ErrNoRows), err == nil && user != "" && m.User != text(user):
 			return reject(fmt.Errorf("remembered approval %s: %w", id, toolcrib.ErrNotFound))
@@ -161,7 +161,7 @@ func (s *Store) Remembered(ctx context.Context, user string, session toolcrib.Se
 }
 
 func (s *Store) readRemembered(ctx context.Context, where string, args ...any) (list []store.Remembered, err error) {
-	err = each(ctx, s.readers.QueryContext, selectRemembered+where, args, func(scan func(...any) error) error {
+	err = s.readers.each(ctx, selectRemembered+where, args, func(scan scanFunc) error {
 		m, err := scanRemembered(scan)
 		list = append(list, m)
 		return err

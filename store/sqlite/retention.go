@@ -86,7 +86,7 @@ func (s *Store) expired(ctx context.Context, before time.Time, contentOnly bool,
 	if contentOnly {
 		query += " AND " + familyHasContent
 	}
-	err = each(ctx, s.readers.QueryContext, query+" ORDER BY r.ended_at, r.num LIMIT ?2", []any{before.UnixMicro(), limit + 1}, func(scan func(...any) error) error {
+	err = s.readers.each(ctx, query+" ORDER BY r.ended_at, r.num LIMIT ?2", []any{before.UnixMicro(), limit + 1}, func(scan scanFunc) error {
 		runs = append(runs, "")
 		return scan(&runs[len(runs)-1])
 	})
@@ -101,9 +101,9 @@ func (s *Store) dropSessions(ctx context.Context, now, before time.Time, by stri
 	err = s.write(ctx, &job{do: func(t *tx) error {
 		dropped = nil
 		var gone []store.SessionRemoved
-		err := each(t.ctx, t.query, `SELECT id, user FROM sessions s WHERE created_at < ?
+		err := t.each(`SELECT id, user FROM sessions s WHERE created_at < ?
 			AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user) LIMIT ?`,
-			[]any{before.UnixMicro(), limit}, func(scan func(...any) error) error {
+			[]any{before.UnixMicro(), limit}, func(scan scanFunc) error {
 				gone = append(gone, store.SessionRemoved{By: by})
 				return scan(&gone[len(gone)-1].ID, &gone[len(gone)-1].User)
 			})

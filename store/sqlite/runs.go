@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -142,29 +141,14 @@ func condition(f store.Filter) (where string, args []any, err error) {
 // list returns runs and their numbers. where and order are made by this package.
 func (s *Store) list(ctx context.Context, where string, args []any, order string, limit int) (runs []store.RunRecord, nums []int64, err error) {
 	query := selectRow + " WHERE " + where + " ORDER BY " + order + " LIMIT ?"
-	rows, err := s.readers.QueryContext(ctx, query, append(args, limit)...)
+	err = s.readers.each(ctx, query, append(args, limit), func(scan scanFunc) error {
+		var h head
+		err := scanRun(scan, s.keys, &h)
+		runs, nums = append(runs, h.rec), append(nums, h.num)
+		return err
+	})
 	if err != nil {
 		return nil, nil, s.failed(ctx, err)
 	}
-	defer func() {
-		if e := rows.Close(); err == nil && e != nil {
-			err = s.failed(ctx, e)
-		}
-	}()
-	for rows.Next() {
-		var h head
-		if err := scanRun(rows.Scan, s.keys, &h); err != nil {
-			return nil, nil, s.failed(ctx, err)
-		}
-		runs, nums = append(runs, h.rec), append(nums, h.num)
-	}
-	return runs, nums, s.readError(ctx, rows)
-}
-
-// readError is what ended the reading of rows, if anything did.
-func (s *Store) readError(ctx context.Context, rows *sql.Rows) error {
-	if err := rows.Err(); err != nil {
-		return s.failed(ctx, err)
-	}
-	return nil
+	return runs, nums, nil
 }

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -28,26 +27,21 @@ const (
 	walPause = 2 * time.Millisecond
 )
 
-// rowQuerier is what a pool and a connection have in common.
-type rowQuerier interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
 // readVersion returns the schema's version; 0 = it has none yet. It reads the
 // header only, which is all that most starts need.
-func readVersion(ctx context.Context, q rowQuerier, path string) (int, error) {
-	version, ours, err := readHeader(ctx, q)
+func readVersion(ctx context.Context, r reader, path string) (int, error) {
+	version, ours, err := readHeader(ctx, r)
 	if err != nil {
 		return 0, err
 	}
 	if !ours {
 		var tables int
-		if err := q.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil || tables == 0 {
+		if err := r.row(ctx, "SELECT count(*) FROM sqlite_schema", nil, &tables); err != nil || tables == 0 {
 			return 0, err
 		}
 		// Another process may have made it since the header was read. It sets the mark
 		// together with the tables, so now the mark is there or never.
-		if version, ours, err = readHeader(ctx, q); err != nil {
+		if version, ours, err = readHeader(ctx, r); err != nil {
 			return 0, err
 		}
 	}
@@ -73,10 +67,9 @@ func checkVersion(version int, path string) error {
 }
 
 // readHeader returns the version, and whether the file has toolcrib's mark.
-func readHeader(ctx context.Context, q rowQuerier) (version int, ours bool, err error) {
+func readHeader(ctx context.Context, r reader) (version int, ours bool, err error) {
 	var id int
-	row := q.QueryRowContext(ctx, "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id")
-	err = row.Scan(&version, &id)
+	err = r.row(ctx, "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id", nil, &version, &id)
 	return version, id == applicationID, err
 }
 
@@ -115,39 +108,37 @@ func ownKeys(path string) string { return filepath.Join(filepath.Dir(path), keys
 // file is put into the write-ahead mode only afterwards, and the keys wait beside the
 // database until settleKeys gives them their name.
 func create(ctx context.Context, path string, o Options) (err error) {
-	db, err := openDB(path, creationWait, "synchronous(FULL)")
+	c, err := connect(ctx, path, creationWait, "synchronous(FULL)")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
+	defer func() { err = errors.Join(err, c.close()) }() // rolls back what is not committed
+	if err := c.run(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // does nothing after the commit
-	if v, err := readVersion(ctx, tx, path); err != nil || v == schemaVersion {
+	if v, err := readVersion(ctx, c, path); err != nil || v == schemaVersion {
 		return err
 	}
 	keys, err := keysToCreate(path, o)
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, schema); err != nil {
+	if err := c.run(ctx, schema); err != nil {
 		return err
 	}
-	if err := sealNew(ctx, tx, keys); err != nil {
+	if err := sealNew(ctx, c, keys); err != nil {
 		return err
 	}
-	return tx.Commit()
+	return c.run(ctx, "COMMIT")
 }
 
 // walMode puts the file into WAL mode, which it stays in. A copy made by VACUUM
 // INTO has to be put into it again. SQLite does not wait by itself until the others who
 // have the file open look away.
-func walMode(ctx context.Context, q rowQuerier) error {
+func walMode(ctx context.Context, r reader) error {
 	for deadline := time.Now().Add(creationWait); ; {
 		var mode string
-		err := q.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode)
+		err := r.row(ctx, "PRAGMA journal_mode=WAL", nil, &mode)
 		switch {
 		case errors.Is(mapped("", err), store.ErrLocked) && time.Now().Before(deadline) && ctx.Err() == nil:
 			time.Sleep(walPause)

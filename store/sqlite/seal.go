@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -78,14 +79,14 @@ func (t *tx) move(from, to store.Seal) error {
 // that this process did not write last: a run that was removed, or put back to an earlier
 // state, shows only there. It looks again when another process has written.
 func (t *tx) checkRecord() error {
-	var version int64
-	if err := t.row("PRAGMA data_version", nil, &version); err != nil || version == t.w.checked {
+	version, err := t.w.conn.number(t.ctx, "PRAGMA data_version")
+	if err != nil || version == t.w.checked {
 		return err
 	}
 	if err := t.openSeal(); err != nil {
 		return err
 	}
-	if err := checkPlaces(t.ctx, t.query, t.w.keys, &t.seal.record); err != nil {
+	if err := checkPlaces(t.ctx, t.w.conn, t.w.keys, &t.seal.record); err != nil {
 		return err
 	}
 	t.w.checked = version
@@ -93,18 +94,18 @@ func (t *tx) checkRecord() error {
 }
 
 // checkPlaces compares where all runs stand with the record.
-func checkPlaces(ctx context.Context, query queryFunc, keys *store.Keys, r *store.Record) error {
-	sum, err := sumPlaces(ctx, query, keys)
+func checkPlaces(ctx context.Context, from reader, keys *store.Keys, r *store.Record) error {
+	sum, err := sumPlaces(ctx, from, keys)
 	if err == nil && sum != r.Runs {
 		err = &store.ChainError{What: "a run was removed or put back to an earlier state"}
 	}
 	return err
 }
 
-func sumPlaces(ctx context.Context, query queryFunc, keys *store.Keys) (sum store.Seal, err error) {
+func sumPlaces(ctx context.Context, r reader, keys *store.Keys) (sum store.Seal, err error) {
 	places := keys.SealPlace()
-	err = each(ctx, query, `SELECT id, kept_seq, CASE kept_seq WHEN last_seq THEN last_hash
-		ELSE (SELECT hash FROM events WHERE key = num << 32 | kept_seq) END FROM runs`, nil, func(scan func(...any) error) error {
+	err = r.each(ctx, `SELECT id, kept_seq, CASE kept_seq WHEN last_seq THEN last_hash
+		ELSE (SELECT hash FROM events WHERE key = num << 32 | kept_seq) END FROM runs`, nil, func(scan scanFunc) error {
 		var run toolcrib.RunID
 		var seq toolcrib.Seq
 		var hash []byte
@@ -130,38 +131,26 @@ var sealedTables = [store.SealedTables]struct {
 }
 
 // sealTable computes the seal of a table, by its place in sealedTables.
-func sealTable(ctx context.Context, query queryFunc, keys *store.Keys, table int) (store.Seal, error) {
+func sealTable(ctx context.Context, r reader, keys *store.Keys, table int) (store.Seal, error) {
 	s, of := keys.SealTable(table), &sealedTables[table]
 	for _, q := range append([]string{"SELECT value FROM counters WHERE name = '" + of.counter + "'"}, of.queries...) {
-		rows, err := query(ctx, q)
-		if err != nil {
-			return store.Seal{}, err
-		}
-		if err := sealRows(s, rows); err != nil {
+		if err := r.each(ctx, q, nil, func(scan scanFunc) error { return sealRow(s, scan) }); err != nil {
 			return store.Seal{}, err
 		}
 	}
 	return s.Sum(), nil
 }
 
-func sealRows(s *store.Sealing, rows *sql.Rows) (err error) {
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	names, err := rows.Columns()
-	if err != nil {
+func sealRow(s *store.Sealing, scan scanFunc) error {
+	var row []driver.Value
+	if err := scan(&row); err != nil {
 		return err
 	}
-	values, dest := make([]any, len(names)), make([]any, len(names))
-	for i := range values {
-		dest[i] = &values[i]
+	s.Int(int64(len(row)))
+	for _, v := range row {
+		s.Add(v)
 	}
-	s.Int(int64(len(names)))
-	for rows.Next() {
-		if err := rows.Scan(dest...); err != nil {
-			return err
-		}
-		s.Add(values...)
-	}
-	return rows.Err()
+	return nil
 }
 
 // changed counts a change of a sealed table and puts it into the system journal. The
@@ -178,8 +167,8 @@ func (t *tx) changed(table int, at time.Time, kind toolcrib.Kind, payload any) e
 }
 
 // checkTable returns an error if a sealed table is not as it was sealed.
-func checkTable(ctx context.Context, query queryFunc, keys *store.Keys, r *store.Record, table int) error {
-	sum, err := sealTable(ctx, query, keys, table)
+func checkTable(ctx context.Context, from reader, keys *store.Keys, r *store.Record, table int) error {
+	sum, err := sealTable(ctx, from, keys, table)
 	if err == nil && sum != r.Tables[table] {
 		err = &store.ChainError{What: fmt.Sprintf("the table %s was changed after it was sealed", sealedTables[table].counter)}
 	}
@@ -187,22 +176,22 @@ func checkTable(ctx context.Context, query queryFunc, keys *store.Keys, r *store
 }
 
 // sealNew seals a database that was just made.
-func sealNew(ctx context.Context, tx *sql.Tx, keys *store.Keys) error {
+func sealNew(ctx context.Context, c *conn, keys *store.Keys) error {
 	var s headSeal
-	if err := s.renew(ctx, tx.QueryContext, keys, [store.SealedTables]bool{true, true, true}); err != nil {
+	if err := s.renew(ctx, c, keys, [store.SealedTables]bool{true, true, true}); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, replaceSeal, s.args(keys)...)
+	_, err := c.exec(ctx, replaceSeal, s.args(keys)...)
 	return err
 }
 
 // renew computes the seals of tables anew.
-func (s *headSeal) renew(ctx context.Context, query queryFunc, keys *store.Keys, stale [store.SealedTables]bool) (err error) {
+func (s *headSeal) renew(ctx context.Context, r reader, keys *store.Keys, stale [store.SealedTables]bool) (err error) {
 	for table, is := range stale {
 		if !is {
 			continue
 		}
-		if s.record.Tables[table], err = sealTable(ctx, query, keys, table); err != nil {
+		if s.record.Tables[table], err = sealTable(ctx, r, keys, table); err != nil {
 			return err
 		}
 	}
@@ -211,18 +200,17 @@ func (s *headSeal) renew(ctx context.Context, query queryFunc, keys *store.Keys,
 
 // adopt seals everything anew as it is, if the seal does not hold, and says so in the
 // system journal. Chains that break still do.
-func adopt(ctx context.Context, conn *sql.Conn, keys *store.Keys, o Options) error {
-	tx, err := conn.BeginTx(ctx, nil)
-	if err != nil {
+func adopt(ctx context.Context, c *conn, keys *store.Keys, o Options) error {
+	if err := c.run(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // does nothing after the commit
-	found, err := scanSealed(tx.QueryRowContext(ctx, selectSealed))
+	defer func() { _ = c.run(ctx, "ROLLBACK") }() // fails after the commit
+	found, err := readSealed(ctx, c)
 	if err != nil {
 		return err
 	}
 	var broken *store.ChainError
-	if err := checkSealed(ctx, tx.QueryContext, &found, keys); !errors.As(err, &broken) {
+	if err := checkSealed(ctx, c, &found, keys); !errors.As(err, &broken) {
 		return err
 	}
 	s := headSeal{system: found.last}
@@ -231,7 +219,7 @@ func adopt(ctx context.Context, conn *sql.Conn, keys *store.Keys, o Options) err
 		return err
 	}
 	next, args := s.system.next(&store.SystemEvent{Time: wholeMicro(o.Now()), Kind: store.SystemHeadAdopted, Payload: raw})
-	if _, err := tx.ExecContext(ctx, insertSystem, args...); err != nil {
+	if _, err := c.exec(ctx, insertSystem, args...); err != nil {
 		return err
 	}
 	if s.system = next; s.record.Moves == 0 {
@@ -239,34 +227,34 @@ func adopt(ctx context.Context, conn *sql.Conn, keys *store.Keys, o Options) err
 			s.record.Moves = r.Moves
 		}
 	}
-	if err := sealRuns(ctx, tx, keys); err != nil {
+	if err := sealRuns(ctx, c, keys); err != nil {
 		return err
 	}
-	if s.record.Runs, err = sumPlaces(ctx, tx.QueryContext, keys); err != nil {
+	if s.record.Runs, err = sumPlaces(ctx, c, keys); err != nil {
 		return err
 	}
-	if err := s.renew(ctx, tx.QueryContext, keys, [store.SealedTables]bool{true, true, true}); err != nil {
+	if err := s.renew(ctx, c, keys, [store.SealedTables]bool{true, true, true}); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, replaceSeal, s.args(keys)...); err != nil {
+	if _, err := c.exec(ctx, replaceSeal, s.args(keys)...); err != nil {
 		return err
 	}
-	return tx.Commit()
+	return c.run(ctx, "COMMIT")
 }
 
 // checkSealed compares all that is sealed, but for the events, with the seals.
-func checkSealed(ctx context.Context, query queryFunc, found *sealed, keys *store.Keys) error {
+func checkSealed(ctx context.Context, from reader, found *sealed, keys *store.Keys) error {
 	r, err := found.open(keys)
 	if err == nil {
-		err = checkPlaces(ctx, query, keys, &r)
+		err = checkPlaces(ctx, from, keys, &r)
 	}
 	for table := 0; err == nil && table < store.SealedTables; table++ {
-		err = checkTable(ctx, query, keys, &r, table)
+		err = checkTable(ctx, from, keys, &r, table)
 	}
 	if err != nil {
 		return err
 	}
-	return eachRow(ctx, query, func(row *rowOfRun) error {
+	return eachRow(ctx, from, func(row *rowOfRun) error {
 		if !row.seal(keys).Holds(row.sealed) {
 			return sealError(row.run)
 		}
@@ -275,22 +263,22 @@ func checkSealed(ctx context.Context, query queryFunc, found *sealed, keys *stor
 }
 
 // sealRuns seals the row of each run as it is.
-func sealRuns(ctx context.Context, tx *sql.Tx, keys *store.Keys) error {
+func sealRuns(ctx context.Context, c *conn, keys *store.Keys) error {
 	seals := make(map[int64]store.Seal)
-	err := eachRow(ctx, tx.QueryContext, func(row *rowOfRun) error {
+	err := eachRow(ctx, c, func(row *rowOfRun) error {
 		seals[row.num] = row.seal(keys)
 		return nil
 	})
 	for num, seal := range seals {
 		if err == nil {
-			_, err = tx.ExecContext(ctx, "UPDATE runs SET seal = ? WHERE num = ?", seal[:], num)
+			_, err = c.exec(ctx, "UPDATE runs SET seal = ? WHERE num = ?", seal[:], num)
 		}
 	}
 	return err
 }
 
-func eachRow(ctx context.Context, query queryFunc, do func(*rowOfRun) error) error {
-	return each(ctx, query, selectRow, nil, func(scan func(...any) error) error {
+func eachRow(ctx context.Context, r reader, do func(*rowOfRun) error) error {
+	return r.each(ctx, selectRow, nil, func(scan scanFunc) error {
 		var r rowOfRun
 		if err := scan(r.dest()...); err != nil {
 			return err

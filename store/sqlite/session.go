@@ -146,7 +146,7 @@ type sessionRow struct {
 	last, titled int64
 }
 
-func scanSession(scan func(...any) error) (r sessionRow, err error) {
+func scanSession(scan scanFunc) (r sessionRow, err error) {
 	var created, updated int64
 	err = scan(&r.ID, &r.User, &r.Name, &created, &r.LastRun, &r.Status, &updated, &r.last, &r.Runs, &r.titled)
 	r.CreatedAt, r.UpdatedAt = fromMicro(created), fromMicro(updated)
@@ -217,7 +217,7 @@ func unescaped(s string) string { return strings.NewReplacer("%25", "%", "%3a", 
 
 // sessions reads sessions, with their titles.
 func (s *Store) sessions(ctx context.Context, query string, args []any) (found []sessionRow, err error) {
-	err = each(ctx, s.readers.QueryContext, query, args, func(scan func(...any) error) error {
+	err = s.readers.each(ctx, query, args, func(scan scanFunc) error {
 		r, err := scanSession(scan)
 		found = append(found, r)
 		return err
@@ -238,7 +238,7 @@ func (s *Store) sessions(ctx context.Context, query string, args []any) (found [
 func (s *Store) titleOf(ctx context.Context, num int64) (string, error) {
 	var kind toolcrib.Kind
 	var payload []byte
-	err := s.readers.QueryRowContext(ctx, "SELECT kind, payload FROM events WHERE key = ? AND payload IS NOT NULL", eventKey(num, 1)).Scan(&kind, &payload)
+	err := s.readers.row(ctx, "SELECT kind, payload FROM events WHERE key = ? AND payload IS NOT NULL", []any{eventKey(num, 1)}, &kind, &payload)
 	if errors.Is(err, sql.ErrNoRows) { // it was pruned meanwhile
 		return "", nil
 	}

@@ -2,22 +2,14 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	driver "modernc.org/sqlite"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
@@ -71,7 +63,7 @@ type Store struct {
 	now      func() time.Time
 	busy     time.Duration
 	keys     *store.Keys // nil = read only, and without them nothing is said about seals
-	readers  *sql.DB
+	readers  *pool
 	writer   *writer // nil = read only
 
 	buffers    sync.Pool // of *bytes.Buffer: what appends are encoded in
@@ -136,11 +128,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 		return err
 	}
 	var err error
-	if s.readers, err = openDB(s.path, o.BusyTimeout, "query_only(1)"); err != nil {
-		return err
-	}
-	s.readers.SetMaxOpenConns(o.Readers)
-	s.readers.SetMaxIdleConns(o.Readers)
+	s.read(o, "query_only(1)")
 	if o.ReadOnly {
 		if keys, err := loadKeys(o.Keys); err == nil {
 			s.keys = keys
@@ -148,10 +136,10 @@ func (s *Store) open(ctx context.Context, o Options) error {
 		err := s.checkReadOnly(ctx)
 		switch kind := mapped(s.path, err); {
 		case errors.Is(kind, store.ErrReadOnly) && alone(s.path):
-			return errors.Join(s.readers.Close(), s.openAlone(ctx, o, immutable))
+			return errors.Join(s.readers.close(), s.openAlone(ctx, o, immutable))
 		case errors.Is(kind, store.ErrFull):
 			// Whoever had it open would have made room for the index of its log.
-			return errors.Join(s.readers.Close(), s.openAlone(ctx, o, detached))
+			return errors.Join(s.readers.close(), s.openAlone(ctx, o, detached))
 		}
 		return err
 	}
@@ -160,6 +148,11 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	}
 	s.keys = s.writer.keys
 	return s.checkOpened(ctx)
+}
+
+// read has connections opened with a pragma when something is read.
+func (s *Store) read(o Options, pragma string) {
+	s.readers = newPool(o.Readers, func(ctx context.Context) (*conn, error) { return connect(ctx, s.path, o.BusyTimeout, pragma) })
 }
 
 // checkOpened looks, quickly, whether what grants is as it was sealed: what is not is
@@ -179,12 +172,12 @@ func (s *Store) checkOpened(ctx context.Context) error {
 // version returns how often a sealed table was changed, by any process. It reads one row,
 // and, where that is not as before, the whole table, to compare it with its seal.
 func (s *Store) version(ctx context.Context, table int) (v uint64, err error) {
-	err = s.readers.QueryRowContext(ctx, "SELECT value FROM counters WHERE name = ?", sealedTables[table].counter).Scan(&v)
+	err = s.readers.row(ctx, "SELECT value FROM counters WHERE name = ?", []any{sealedTables[table].counter}, &v)
 	if err != nil || s.keys == nil || s.tables[table].Load() == v+1 {
 		return v, s.failed(ctx, err)
 	}
 	err = s.frozen(ctx, func(sn snapshot) error {
-		found, err := scanSealed(sn.conn.QueryRowContext(ctx, selectSealed))
+		found, err := readSealed(ctx, sn)
 		if err != nil {
 			return err
 		}
@@ -192,7 +185,7 @@ func (s *Store) version(ctx context.Context, table int) (v uint64, err error) {
 		if err != nil {
 			return err
 		}
-		return checkTable(ctx, sn.query, s.keys, &r, table)
+		return checkTable(ctx, sn, s.keys, &r, table)
 	})
 	if err == nil {
 		s.tables[table].Store(v + 1) // what is newer is looked at once more
@@ -204,12 +197,7 @@ func (s *Store) version(ctx context.Context, table int) (v uint64, err error) {
 // disk, or beside which nothing more has room: nothing there says who uses it, so nobody
 // must be writing.
 func (s *Store) openAlone(ctx context.Context, o Options, how string) error {
-	var err error
-	if s.readers, err = openDB(s.path, o.BusyTimeout, how); err != nil {
-		return err
-	}
-	s.readers.SetMaxOpenConns(o.Readers)
-	s.readers.SetMaxIdleConns(o.Readers)
+	s.read(o, how)
 	return s.checkReadOnly(ctx)
 }
 
@@ -245,7 +233,7 @@ func (s *Store) Close() error {
 			errs = append(errs, s.writer.close())
 		}
 		if s.readers != nil {
-			errs = append(errs, s.readers.Close())
+			errs = append(errs, s.readers.close())
 		}
 		s.closeErr = mapped(s.path, errors.Join(errs...))
 	})
@@ -276,7 +264,7 @@ func (s *Store) Check(ctx context.Context) error {
 // integrity is SQLite's own check of the whole file.
 func (s *Store) integrity(ctx context.Context) error {
 	var answer string
-	if err := s.readers.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&answer); err != nil {
+	if err := s.readers.row(ctx, "PRAGMA integrity_check(1)", nil, &answer); err != nil {
 		return s.failed(ctx, err)
 	}
 	if answer != "ok" {
@@ -291,11 +279,11 @@ func (s *Store) checkSeals(sn snapshot) error {
 	if s.keys == nil {
 		return nil
 	}
-	found, err := scanSealed(sn.conn.QueryRowContext(context.Background(), selectSealed))
+	found, err := readSealed(context.Background(), sn)
 	if err != nil {
 		return err
 	}
-	return checkSealed(context.Background(), sn.query, &found, s.keys)
+	return checkSealed(context.Background(), sn, &found, s.keys)
 }
 
 // failed is an error of reading as callers see it.
@@ -305,9 +293,6 @@ func (s *Store) failed(ctx context.Context, err error) error {
 	}
 	if err == nil {
 		return nil
-	}
-	if errors.Is(err, sql.ErrConnDone) || strings.Contains(err.Error(), "sql: database is closed") {
-		return &store.Error{Kind: store.ErrClosed, Path: s.path}
 	}
 	return s.noteDamage(mapped(s.path, err))
 }
@@ -347,48 +332,4 @@ func makeFile(path string, readOnly bool) error {
 		return err
 	}
 	return f.Close()
-}
-
-// In the place of a pragma, immutable opens a file that nothing changes, as if it had no
-// log; detached reads its log too, with an index in memory, and locks nothing.
-const (
-	immutable = "immutable"
-	detached  = "locking_mode(EXCLUSIVE)"
-)
-
-// unlocked names SQLite's way to files without locks (sqlite.org/vfs.html).
-func unlocked() string {
-	if runtime.GOOS == "windows" {
-		return "win32-none"
-	}
-	return "unix-none"
-}
-
-// openDB makes a pool of connections to the file; it connects at first use.
-func openDB(path string, busy time.Duration, pragmas ...string) (*sql.DB, error) {
-	query := url.Values{
-		"_txlock": {"immediate"},
-		"_pragma": append([]string{
-			"busy_timeout(" + strconv.FormatInt(busy.Milliseconds(), 10) + ")",
-			"foreign_keys(1)",
-			"secure_delete(1)", // what is pruned leaves nothing in the file
-		}, pragmas...),
-	}
-	if i := slices.Index(query["_pragma"], immutable); i >= 0 {
-		query["_pragma"] = slices.Delete(query["_pragma"], i, i+1)
-		query.Set(immutable, "1")
-	}
-	if slices.Contains(query["_pragma"], detached) {
-		query.Set("mode", "ro")
-		query.Set("vfs", unlocked())
-	}
-	name := filepath.ToSlash(path)
-	if !strings.HasPrefix(name, "/") {
-		name = "/" + name
-	}
-	connector, err := driver.NewConnector("file:" + (&url.URL{Path: name}).EscapedPath() + "?" + query.Encode())
-	if err != nil {
-		return nil, err
-	}
-	return sql.OpenDB(connector), nil
 }

@@ -49,7 +49,7 @@ func (s *Store) AppendSystem(ctx context.Context, events ...store.SystemEvent) e
 func (s *Store) ReadSystem(ctx context.Context, after toolcrib.Seq) iter.Seq2[store.SystemEvent, error] {
 	return func(yield func(store.SystemEvent, error) bool) {
 		for {
-			page, err := systemPage(ctx, s.readers.QueryContext, after)
+			page, err := systemPage(ctx, s.readers, after)
 			if err != nil {
 				yield(store.SystemEvent{}, s.failed(ctx, err))
 				return
@@ -67,10 +67,10 @@ func (s *Store) ReadSystem(ctx context.Context, after toolcrib.Seq) iter.Seq2[st
 	}
 }
 
-func systemPage(ctx context.Context, query queryFunc, after toolcrib.Seq) (page []store.SystemEvent, err error) {
+func systemPage(ctx context.Context, r reader, after toolcrib.Seq) (page []store.SystemEvent, err error) {
 	size := 0
-	err = each(ctx, query, `SELECT seq, kind, time, payload, payload_hash, hash
-		FROM system_events WHERE seq > ? ORDER BY seq LIMIT ?`, []any{int64(after), pageEvents}, func(scan func(...any) error) error {
+	err = r.each(ctx, `SELECT seq, kind, time, payload, payload_hash, hash
+		FROM system_events WHERE seq > ? ORDER BY seq LIMIT ?`, []any{int64(after), pageEvents}, func(scan scanFunc) error {
 		if size >= pageBytes {
 			return nil // the next page has it
 		}

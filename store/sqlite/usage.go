@@ -37,7 +37,7 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) ([]store.UsageRow
 	}
 	query, args := usageQuery(q)
 	var rows []store.UsageRow
-	err := each(ctx, s.readers.QueryContext, query, args, func(scan func(...any) error) error {
+	err := s.readers.each(ctx, query, args, func(scan scanFunc) error {
 		r, err := scanUsage(scan, q.By)
 		rows = append(rows, r)
 		return err
@@ -90,7 +90,7 @@ func usageWhere(q store.UsageQuery) (where string, args []any) {
 	return strings.Join(terms, " AND "), args
 }
 
-func scanUsage(scan func(...any) error, by store.UsageBy) (r store.UsageRow, err error) {
+func scanUsage(scan scanFunc, by store.UsageBy) (r store.UsageRow, err error) {
 	var key any
 	var second string
 	var nano int64
@@ -123,7 +123,7 @@ func scanUsage(scan func(...any) error, by store.UsageBy) (r store.UsageRow, err
 // in those that were pruned since.
 func (s *Store) ToolCounts(ctx context.Context) (map[string]store.ToolCount, error) {
 	counts := make(map[string]store.ToolCount)
-	err := each(ctx, s.readers.QueryContext, "SELECT tool, sum(calls), sum(errors) FROM tool_usage GROUP BY tool", nil, func(scan func(...any) error) error {
+	err := s.readers.each(ctx, "SELECT tool, sum(calls), sum(errors) FROM tool_usage GROUP BY tool", nil, func(scan scanFunc) error {
 		var name string
 		var c store.ToolCount
 		if err := scan(&name, &c.Calls, &c.Errors); err != nil {
@@ -211,13 +211,13 @@ func (t *tx) putUsed() error {
 			return err
 		}
 	}
-	if err := putTools(t.exec, t.used.Tools); err != nil {
+	if err := putTools(t, t.used.Tools); err != nil {
 		return err
 	}
-	if err := putSpent(t.exec, t.used.Spent); err != nil {
+	if err := putSpent(t, t.used.Spent); err != nil {
 		return err
 	}
-	return putRules(t.exec, t.used.Rules)
+	return putRules(t, t.used.Rules)
 }
 
 func (t *tx) insertUsage(k store.UsageKey, v store.UsageSum) error {
@@ -232,25 +232,25 @@ func (t *tx) insertUsage(k store.UsageKey, v store.UsageSum) error {
 	return nil
 }
 
-func putTools(exec execFunc, tools map[store.ToolUseKey]store.ToolUseSum) error {
+func putTools(t *tx, tools map[store.ToolUseKey]store.ToolUseSum) error {
 	var args []any
 	for k, v := range tools {
 		args = toolArgs(args, k, v)
 	}
-	return toolInserts.run(exec, args)
+	return toolInserts.run(t, args)
 }
 
 // errUnreadable says that an event of a run cannot be read.
 var errUnreadable = errors.New("an event cannot be read")
 
 // metered adds what the events of a run say was used.
-func metered(ctx context.Context, query queryFunc, run toolcrib.RunID, num int64, used *store.Used) error {
+func metered(ctx context.Context, r reader, run toolcrib.RunID, num int64, used *store.Used) error {
 	const events = `SELECT key & 0xffffffff, kind, time, payload, payload_hash, hash FROM events WHERE key BETWEEN ? AND ? AND payload IS NOT NULL
 		AND kind IN ('run_started', 'model_request', 'usage', 'model_failed', 'verdicts', 'tool_result', 'done', 'error') ORDER BY key`
 	var m store.Meter
 	var charges []store.Charge
 	rec := store.RunRecord{ID: run}
-	return each(ctx, query, events, []any{eventKey(num, 0), eventKey(num, maxSeq)}, func(scan func(...any) error) error {
+	return r.each(ctx, events, []any{eventKey(num, 0), eventKey(num, maxSeq)}, func(scan scanFunc) error {
 		var r stored
 		if err := scan(&r.seq, &r.kind, &r.time, &r.payload, &r.payloadHash, &r.hash); err != nil {
 			return err

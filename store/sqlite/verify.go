@@ -2,13 +2,9 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"slices"
 	"time"
-
-	sqlitedriver "modernc.org/sqlite"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
@@ -56,7 +52,7 @@ func (s *Store) verifySystem(ctx context.Context, head *store.Head) (v store.Ver
 		if v, err = sn.verifySystem(ctx, &c); err != nil {
 			return err
 		}
-		return checkPlaces(ctx, sn.query, keys, &c.record)
+		return checkPlaces(ctx, sn, keys, &c.record)
 	})
 	return v, err
 }
@@ -85,76 +81,27 @@ func (s *Store) VerifyAll(ctx context.Context) (all store.VerifiedAll, err error
 	return all, errors.Join(errs...)
 }
 
-// snapshot is the store at one moment. Its statements are prepared once: the same
-// few are run for each run.
+// snapshot is the store at one moment.
 type snapshot struct {
-	conn    *sql.Conn
-	stmts   map[string]*sql.Stmt
+	*conn
 	parents map[toolcrib.RunID]*store.Parent // that were looked at
 	keys    *store.Keys                      // nil = nothing is said about the seals of runs
 }
 
-func (sn snapshot) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
-	if st, ok := sn.stmts[query]; ok {
-		return st, nil
-	}
-	st, err := sn.conn.PrepareContext(ctx, query)
-	if err == nil {
-		sn.stmts[query] = st
-	}
-	return st, err
-}
-
-func (sn snapshot) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	st, err := sn.stmt(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	return st.QueryContext(ctx, args...)
-}
-
-// row reads one row into dest.
-func (sn snapshot) row(ctx context.Context, query string, args []any, dest ...any) error {
-	st, err := sn.stmt(ctx, query)
-	if err != nil {
-		return err
-	}
-	return st.QueryRowContext(ctx, args...).Scan(dest...)
-}
-
-// close ends it. Nothing was written.
-func (sn snapshot) close(ctx context.Context) error {
-	var errs []error
-	for _, st := range sn.stmts {
-		errs = append(errs, st.Close())
-	}
-	// Also where ctx has ended: the connection goes back to the pool.
-	_, err := sn.conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
-	if err != nil { // then it is in a state that nobody should inherit
-		_ = sn.conn.Raw(func(any) error { return driver.ErrBadConn })
-	}
-	return errors.Join(append(errs, sn.conn.Close())...)
-}
-
 // frozen lets do look at one moment of the store.
-func (s *Store) frozen(ctx context.Context, do func(snapshot) error) (err error) {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	conn, err := s.readers.Conn(ctx)
-	if err != nil {
-		return s.failed(ctx, err)
-	}
-	sn := snapshot{conn: conn, stmts: make(map[string]*sql.Stmt), parents: make(map[toolcrib.RunID]*store.Parent), keys: s.keys}
-	if _, err := conn.ExecContext(ctx, "BEGIN"); err != nil {
-		return errors.Join(s.failed(ctx, err), conn.Close())
-	}
-	defer func() {
-		if e := sn.close(ctx); err == nil && e != nil {
-			err = s.failed(ctx, e)
+func (s *Store) frozen(ctx context.Context, do func(snapshot) error) error {
+	err := s.readers.with(ctx, func(c *conn) (err error) {
+		if err := c.run(ctx, "BEGIN"); err != nil {
+			return err
 		}
-	}()
-	err = do(sn)
+		defer func() {
+			// Also where ctx has ended: the connection is lent again.
+			if e := c.run(context.WithoutCancel(ctx), "ROLLBACK"); e != nil {
+				err = errors.Join(err, errSpoiled, e)
+			}
+		}()
+		return do(snapshot{conn: c, parents: make(map[toolcrib.RunID]*store.Parent), keys: s.keys})
+	})
 	var broken *store.ChainError
 	if err == nil || errors.As(err, &broken) || errors.Is(err, toolcrib.ErrNotFound) {
 		return err
@@ -192,7 +139,7 @@ func (sn snapshot) verifyAll(ctx context.Context, keys *store.Keys, now time.Tim
 		return err
 	}
 	if len(all.Problems) == 0 { // else it is said already which run it is
-		if err := p.add(checkPlaces(ctx, sn.query, keys, &c.record)); err != nil {
+		if err := p.add(checkPlaces(ctx, sn, keys, &c.record)); err != nil {
 			return err
 		}
 	}
@@ -208,7 +155,7 @@ func (sn snapshot) verifyAll(ctx context.Context, keys *store.Keys, now time.Tim
 // verifyRuns verifies each run, and finds the anchors without one.
 func (sn snapshot) verifyRuns(ctx context.Context, known map[toolcrib.RunID]*facts, used *store.Used, proved tokenProofs, p problems) error {
 	var runs []toolcrib.RunID
-	err := each(ctx, sn.query, "SELECT id FROM runs ORDER BY num", nil, func(scan func(...any) error) error {
+	err := sn.each(ctx, "SELECT id FROM runs ORDER BY num", nil, func(scan scanFunc) error {
 		var id toolcrib.RunID
 		if err := scan(&id); err != nil {
 			return err
@@ -259,21 +206,19 @@ func goneError(run toolcrib.RunID) *store.ChainError {
 
 // verifySchema finds tables, indexes, views and triggers that are not those of the schema.
 func (sn snapshot) verifySchema(ctx context.Context, p problems) error {
-	connector, err := sqlitedriver.NewConnector(":memory:")
+	empty, err := connectTo(ctx, ":memory:")
 	if err != nil {
 		return err
 	}
-	db := sql.OpenDB(connector)
-	defer func() { _ = db.Close() }() // it holds nothing
-	db.SetMaxOpenConns(1)             // each connection has a database of its own
-	if _, err := db.ExecContext(ctx, schema); err != nil {
+	defer func() { _ = empty.close() }() // it holds nothing
+	if err := empty.run(ctx, schema); err != nil {
 		return err
 	}
 	const parts = `SELECT type || ' ' || name || ' ' || tbl_name || ' ' || ifnull(sql, '') FROM sqlite_schema
 		WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY 1`
 	var texts [2][]string
-	for i, query := range []queryFunc{db.QueryContext, sn.query} {
-		err := each(ctx, query, parts, nil, func(scan func(...any) error) error {
+	for i, r := range []reader{empty, sn} {
+		err := r.each(ctx, parts, nil, func(scan scanFunc) error {
 			var part string
 			err := scan(&part)
 			texts[i] = append(texts[i], part)
@@ -328,7 +273,7 @@ func (sn snapshot) verifyStray(ctx context.Context, p problems) error {
 	}
 	// Of what was kept for a run that is not there (yet), only this is known.
 	var runs []toolcrib.RunID
-	err := each(ctx, sn.query, "SELECT DISTINCT run_id FROM contents WHERE run_id NOT IN (SELECT id FROM runs)", nil, func(scan func(...any) error) error {
+	err := sn.each(ctx, "SELECT DISTINCT run_id FROM contents WHERE run_id NOT IN (SELECT id FROM runs)", nil, func(scan scanFunc) error {
 		runs = append(runs, "")
 		return scan(&runs[len(runs)-1])
 	})

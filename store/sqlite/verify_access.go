@@ -63,7 +63,7 @@ func (f *accessFacts) learn(e *store.SystemEvent) error {
 
 // verifyAccess compares what is kept of people and tokens with what the journal says.
 func (sn snapshot) verifyAccess(ctx context.Context, f *accessFacts, last toolcrib.Seq) error {
-	users := func(scan func(...any) error) (string, bool, error) {
+	users := func(scan scanFunc) (string, bool, error) {
 		var name, folded, look, doc string
 		var removed bool
 		err := scan(&name, &folded, &look, &removed, &doc)
@@ -71,19 +71,19 @@ func (sn snapshot) verifyAccess(ctx context.Context, f *accessFacts, last toolcr
 		keys := access.KeysOf(name)
 		return "user " + name, ok && doc == want && removed == f.removed[name] && folded == keys.Folded && look == keys.Look, err
 	}
-	groups := func(scan func(...any) error) (string, bool, error) {
+	groups := func(scan scanFunc) (string, bool, error) {
 		var name, folded, look, doc string
 		err := scan(&name, &folded, &look, &doc)
 		want, ok := f.groups[name]
 		keys := access.KeysOf(name)
 		return "group " + name, ok && doc == want && folded == keys.Folded && look == keys.Look, err
 	}
-	passwords := func(scan func(...any) error) (string, bool, error) {
+	passwords := func(scan scanFunc) (string, bool, error) {
 		var user, hash string
 		err := scan(&user, &hash)
 		return "the password of " + user, f.passwords[user] == digestOf(hash) && hash != "", err
 	}
-	tokens := func(scan func(...any) error) (string, bool, error) {
+	tokens := func(scan scanFunc) (string, bool, error) {
 		var id, user, doc string
 		var revoked bool
 		if err := scan(&id, &user, &revoked, &doc); err != nil {
@@ -96,7 +96,7 @@ func (sn snapshot) verifyAccess(ctx context.Context, f *accessFacts, last toolcr
 	}
 	for _, table := range []struct {
 		query string
-		check func(scan func(...any) error) (what string, ok bool, err error)
+		check func(scan scanFunc) (what string, ok bool, err error)
 		rows  int
 	}{
 		{"SELECT name, folded, look, removed, doc FROM users", users, len(f.users)},
@@ -105,7 +105,7 @@ func (sn snapshot) verifyAccess(ctx context.Context, f *accessFacts, last toolcr
 		{"SELECT id, user, revoked, doc FROM tokens", tokens, len(f.tokens)},
 	} {
 		n := 0
-		err := each(ctx, sn.query, table.query, nil, func(scan func(...any) error) error {
+		err := sn.each(ctx, table.query, nil, func(scan scanFunc) error {
 			n++
 			what, ok, err := table.check(scan)
 			if err == nil && !ok {
@@ -138,7 +138,7 @@ func (sn snapshot) verifyCounter(ctx context.Context, name string, changes uint6
 // verifyRemembered compares the remembered approvals with what the journal says.
 func (sn snapshot) verifyRemembered(ctx context.Context, want map[string]store.Remembered, changes uint64, last toolcrib.Seq) error {
 	n := 0
-	err := each(ctx, sn.query, selectRemembered, nil, func(scan func(...any) error) error {
+	err := sn.each(ctx, selectRemembered, nil, func(scan scanFunc) error {
 		m, err := scanRemembered(scan)
 		if err != nil {
 			return err

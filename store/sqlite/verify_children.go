@@ -91,8 +91,8 @@ func (sn snapshot) checkParent(ctx context.Context, run toolcrib.RunID, start *j
 func (sn snapshot) parent(ctx context.Context, run toolcrib.RunID, num int64) (*store.Parent, error) {
 	p := &store.Parent{Run: run, Depth: -1, Named: make(map[toolcrib.RunID]bool)}
 	pruned := false
-	err := each(ctx, sn.query, "SELECT kind, payload FROM events WHERE key BETWEEN ? AND ? AND kind IN ('run_started', 'child_started')",
-		[]any{eventKey(num, 0), eventKey(num, maxSeq)}, func(scan func(...any) error) error {
+	err := sn.each(ctx, "SELECT kind, payload FROM events WHERE key BETWEEN ? AND ? AND kind IN ('run_started', 'child_started')",
+		[]any{eventKey(num, 0), eventKey(num, maxSeq)}, func(scan scanFunc) error {
 			var kind toolcrib.Kind
 			var payload []byte
 			if err := scan(&kind, &payload); err != nil {

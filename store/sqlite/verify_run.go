@@ -61,7 +61,7 @@ const selectFacts = `SELECT kind, payload FROM system_events
 
 func (sn snapshot) factsOf(ctx context.Context, run toolcrib.RunID) (*facts, error) {
 	f := new(facts)
-	err := each(ctx, sn.query, selectFacts, []any{string(run)}, func(scan func(...any) error) error {
+	err := sn.each(ctx, selectFacts, []any{string(run)}, func(scan scanFunc) error {
 		var kind toolcrib.Kind
 		var payload []byte
 		if err := scan(&kind, &payload); err != nil {
@@ -160,10 +160,10 @@ func (sn snapshot) verifyRun(ctx context.Context, run toolcrib.RunID, f *facts) 
 func (sn snapshot) events(ctx context.Context, num int64, do func(*stored) error) error {
 	for from := eventKey(num, 0); ; {
 		n, size, next := 0, 0, from
-		err := each(ctx, sn.query, `SELECT key & 0xffffffff, kind, time, payload, payload_hash, hash,
+		err := sn.each(ctx, `SELECT key & 0xffffffff, kind, time, payload, payload_hash, hash,
 			typeof(kind) || typeof(time) || typeof(payload) || typeof(payload_hash) || typeof(hash)
 			FROM events WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?`,
-			[]any{from, eventKey(num, maxSeq), pageEvents}, func(scan func(...any) error) error {
+			[]any{from, eventKey(num, maxSeq), pageEvents}, func(scan scanFunc) error {
 				if size >= pageBytes {
 					return nil // the next page has it
 				}
@@ -328,7 +328,7 @@ func sameValue(want, have any) bool {
 // verifyKept compares what is kept for a run that stands at its last anchor with
 // what that says.
 func (sn snapshot) verifyKept(ctx context.Context, c *runCheck) error {
-	digest, err := contentsDigest(ctx, sn.query, c.run)
+	digest, err := contentsDigest(ctx, sn, c.run)
 	if err != nil {
 		return err
 	}
@@ -351,8 +351,8 @@ func (sn snapshot) verifyContents(ctx context.Context, run toolcrib.RunID) error
 		types     string
 	}
 	var all []kept
-	err := each(ctx, sn.query, `SELECT num, ref, size, hash, typeof(run_id) || typeof(ref) || typeof(size) || typeof(hash)
-		FROM contents WHERE run_id = ? ORDER BY num`, []any{string(run)}, func(scan func(...any) error) error {
+	err := sn.each(ctx, `SELECT num, ref, size, hash, typeof(run_id) || typeof(ref) || typeof(size) || typeof(hash)
+		FROM contents WHERE run_id = ? ORDER BY num`, []any{string(run)}, func(scan scanFunc) error {
 		var k kept
 		if err := scan(&k.num, &k.ref, &k.size, &k.hash, &k.types); err != nil {
 			return err
@@ -362,10 +362,10 @@ func (sn snapshot) verifyContents(ctx context.Context, run toolcrib.RunID) error
 	})
 	for i := 0; i < len(all) && err == nil; i++ {
 		k, h, at, ok := all[i], sha256.New(), int64(0), true
-		err = each(ctx, sn.query, "SELECT key & 0xffffffff, data, typeof(data) FROM content_pieces WHERE key BETWEEN ? AND ? ORDER BY key",
-			[]any{eventKey(k.num, 0), eventKey(k.num, maxSeq)}, func(scan func(...any) error) error {
+		err = sn.each(ctx, "SELECT key & 0xffffffff, data, typeof(data) FROM content_pieces WHERE key BETWEEN ? AND ? ORDER BY key",
+			[]any{eventKey(k.num, 0), eventKey(k.num, maxSeq)}, func(scan scanFunc) error {
 				var index int64
-				var data sql.RawBytes
+				var data []byte
 				var kind string
 				if err := scan(&index, &data, &kind); err != nil {
 					return err

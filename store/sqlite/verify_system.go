@@ -38,7 +38,7 @@ func (sn snapshot) verifySystem(ctx context.Context, c *systemCheck) (store.Veri
 	c.access, c.remembered = newAccessFacts(), make(map[string]store.Remembered)
 	var seq toolcrib.Seq
 	for {
-		page, err := systemPage(ctx, sn.query, seq)
+		page, err := systemPage(ctx, sn, seq)
 		if err != nil {
 			return c.v, err
 		}
@@ -55,7 +55,7 @@ func (sn snapshot) verifySystem(ctx context.Context, c *systemCheck) (store.Veri
 	if c.against != nil && c.against.Seq > seq {
 		return c.v, systemError(seq, fmt.Sprintf("it ends before event %d, which the kept head has: the store was put back to an older copy, or its end was cut off", c.against.Seq))
 	}
-	found, err := scanSealed(sn.conn.QueryRowContext(ctx, selectSealed))
+	found, err := readSealed(ctx, sn)
 	if err != nil {
 		return c.v, err
 	}
@@ -78,7 +78,7 @@ func (sn snapshot) verifySystem(ctx context.Context, c *systemCheck) (store.Veri
 		return c.v, err
 	}
 	for table := range c.record.Tables {
-		if err := checkTable(ctx, sn.query, c.keys, &c.record, table); err != nil {
+		if err := checkTable(ctx, sn, c.keys, &c.record, table); err != nil {
 			return c.v, err
 		}
 	}
@@ -110,7 +110,7 @@ func (c *systemCheck) learnSession(e *store.SystemEvent) error {
 // verifySessions compares the sessions with what the journal says.
 func (sn snapshot) verifySessions(ctx context.Context, c *systemCheck, last toolcrib.Seq) error {
 	n := 0
-	err := each(ctx, sn.query, "SELECT id, user, name, created_at FROM sessions", nil, func(scan func(...any) error) error {
+	err := sn.each(ctx, "SELECT id, user, name, created_at FROM sessions", nil, func(scan scanFunc) error {
 		var key sessionKey
 		var have sessionFact
 		if err := scan(&key.id, &key.user, &have.name, &have.at); err != nil {
@@ -216,7 +216,7 @@ func (c *systemCheck) learnRun(e *store.SystemEvent) error {
 // verifyOverrides compares what is switched on and off with what the journal says.
 func (sn snapshot) verifyOverrides(ctx context.Context, c *systemCheck, last toolcrib.Seq) error {
 	n := 0
-	err := each(ctx, sn.query, selectOverrides, nil, func(scan func(...any) error) error {
+	err := sn.each(ctx, selectOverrides, nil, func(scan scanFunc) error {
 		o, err := scanOverride(scan)
 		if err != nil {
 			return err

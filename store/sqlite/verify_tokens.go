@@ -63,7 +63,7 @@ func (sn snapshot) verifyTokenCalls(ctx context.Context, proved tokenProofs, now
 		return nil
 	}
 	counted := make(map[string]int64)
-	err := each(ctx, sn.query, "SELECT token, calls FROM token_calls", nil, func(scan func(...any) error) error {
+	err := sn.each(ctx, "SELECT token, calls FROM token_calls", nil, func(scan scanFunc) error {
 		var token string
 		var calls int64
 		err := scan(&token, &calls)

@@ -15,7 +15,7 @@ func (sn snapshot) verifyUsed(ctx context.Context, want store.Used, p problems) 
 		return nil // it would only say the same again
 	}
 	models, tools := 0, 0
-	err := each(ctx, sn.query, "SELECT "+usageColumns+" FROM usage", nil, func(scan func(...any) error) error {
+	err := sn.each(ctx, "SELECT "+usageColumns+" FROM usage", nil, func(scan scanFunc) error {
 		var k store.UsageKey
 		var v store.UsageSum
 		var marks usageMarks
@@ -35,7 +35,7 @@ func (sn snapshot) verifyUsed(ctx context.Context, want store.Used, p problems) 
 	if err != nil {
 		return p.add(err)
 	}
-	err = each(ctx, sn.query, "SELECT "+toolColumns+" FROM tool_usage", nil, func(scan func(...any) error) error {
+	err = sn.each(ctx, "SELECT "+toolColumns+" FROM tool_usage", nil, func(scan scanFunc) error {
 		var k store.ToolUseKey
 		var v store.ToolUseSum
 		tools++
@@ -60,7 +60,7 @@ func (sn snapshot) verifyUsed(ctx context.Context, want store.Used, p problems) 
 // verifySpent compares what budgets are compared with.
 func (sn snapshot) verifySpent(ctx context.Context, want store.Used) error {
 	n := 0
-	err := each(ctx, sn.query, "SELECT "+spentColumns+" FROM spent", nil, func(scan func(...any) error) error {
+	err := sn.each(ctx, "SELECT "+spentColumns+" FROM spent", nil, func(scan scanFunc) error {
 		var k store.SpentKey
 		var v store.SpentSum
 		n++
@@ -79,7 +79,7 @@ func (sn snapshot) verifySpent(ctx context.Context, want store.Used) error {
 // verifyRules compares how often rules have decided.
 func (sn snapshot) verifyRules(ctx context.Context, want store.Used) error {
 	n := 0
-	err := each(ctx, sn.query, "SELECT "+ruleColumns+" FROM rule_usage", nil, func(scan func(...any) error) error {
+	err := sn.each(ctx, "SELECT "+ruleColumns+" FROM rule_usage", nil, func(scan scanFunc) error {
 		var k store.RuleUseKey
 		var v store.RuleUseSum
 		n++

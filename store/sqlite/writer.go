@@ -2,7 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"maps"
@@ -69,10 +69,7 @@ type writer struct {
 	path  string
 	now   func() time.Time
 	keys  *store.Keys // seal what is stored
-	db    *sql.DB
-	conn  *sql.Conn
-	stmts map[string]*sql.Stmt // that read
-	execs *statements
+	conn  *conn
 	full  bool                     // the connection's synchronous is FULL, not NORMAL
 	heads map[toolcrib.RunID]*head // where the runs of late stood; only the goroutine looks, and what is pointed to never changes
 	usage usageNums                // likewise
@@ -97,30 +94,23 @@ type writer struct {
 }
 
 func openWriter(ctx context.Context, path string, o Options) (*writer, error) {
-	db, err := openDB(path, o.BusyTimeout,
+	c, err := connect(ctx, path, o.BusyTimeout,
 		"synchronous(NORMAL)", "fullfsync(1)", fmt.Sprintf("journal_size_limit(%d)", walKeepBytes))
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(1)
 	w := &writer{
-		path: path, now: o.Now, db: db, stmts: make(map[string]*sql.Stmt), heads: make(map[toolcrib.RunID]*head),
-		usage: make(usageNums),
-		jobs:  make(chan *job, queueJobs), ended: make(chan struct{}),
+		path: path, now: o.Now, conn: c, heads: make(map[toolcrib.RunID]*head), usage: make(usageNums),
+		jobs: make(chan *job, queueJobs), ended: make(chan struct{}),
 	}
 	if err := w.connect(ctx, o); err != nil {
-		return nil, errors.Join(err, w.release())
+		return nil, errors.Join(err, c.close())
 	}
 	go w.loop()
 	return w, nil
 }
 
 func (w *writer) connect(ctx context.Context, o Options) error {
-	var err error
-	if w.conn, err = w.db.Conn(ctx); err != nil {
-		return err
-	}
-	w.execs = newStatements(w.conn)
 	v, err := readVersion(ctx, w.conn, w.path)
 	if err != nil {
 		return err
@@ -156,11 +146,10 @@ func (w *writer) connect(ctx context.Context, o Options) error {
 // limit bounds the size of the file, in whole pages.
 func (w *writer) limit(ctx context.Context, bytes int64) error {
 	var page int64
-	if err := w.conn.QueryRowContext(ctx, "PRAGMA page_size").Scan(&page); err != nil {
+	if err := w.conn.row(ctx, "PRAGMA page_size", nil, &page); err != nil {
 		return err
 	}
-	_, err := w.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count=%d", max(bytes/page, 1)))
-	return err
+	return w.conn.run(ctx, fmt.Sprintf("PRAGMA max_page_count=%d", max(bytes/page, 1)))
 }
 
 // do hands a job to the writer and waits for its outcome. If ctx ends before the
@@ -295,10 +284,10 @@ func (w *writer) deliver(group []*job, errs []error, whole error) {
 // returns their rejections; with an error nothing was stored.
 func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 	t := w.newTx(ctx)
-	var version int // another process may have brought the database to a later one since it was opened
-	err := t.row("PRAGMA user_version", nil, &version)
+	// Another process may have brought the database to a later version since it was opened.
+	version, err := w.conn.number(ctx, "PRAGMA user_version")
 	if err == nil {
-		err = checkVersion(version, w.path)
+		err = checkVersion(int(version), w.path)
 	}
 	if err != nil {
 		w.rollback(ctx)
@@ -346,6 +335,7 @@ func (w *writer) checkFiles() error {
 	for _, f := range w.files {
 		info, err := os.Stat(f.name)
 		if err != nil || !os.SameFile(info, f.info) {
+			w.looked = time.Time{} // what is no barrier looks at once, too
 			return &store.Error{Kind: store.ErrReplaced, Path: f.name, Err: err}
 		}
 	}
@@ -379,12 +369,12 @@ func (w *writer) begin(ctx context.Context, full bool) error {
 		if full {
 			pragma = "PRAGMA synchronous=FULL"
 		}
-		if _, err := w.conn.ExecContext(ctx, pragma); err != nil {
+		if _, err := w.conn.exec(ctx, pragma); err != nil {
 			return err
 		}
 		w.full = full
 	}
-	_, err := w.execs.exec(ctx, "BEGIN IMMEDIATE", nil)
+	_, err := w.conn.exec(ctx, "BEGIN IMMEDIATE")
 	return err
 }
 
@@ -392,7 +382,7 @@ func (w *writer) begin(ctx context.Context, full bool) error {
 func (w *writer) rollback(ctx context.Context) {
 	// After some errors (a full disk, say) SQLite has rolled back by itself, and
 	// says here that there is nothing to roll back.
-	_, _ = w.conn.ExecContext(ctx, "ROLLBACK")
+	_ = w.conn.run(ctx, "ROLLBACK")
 }
 
 func (w *writer) count(taken []*job, errs []error) {
@@ -433,18 +423,7 @@ func (w *writer) close() error {
 	close(w.jobs)
 	w.mu.Unlock()
 	<-w.ended
-	return w.release()
-}
-
-func (w *writer) release() error {
-	var errs []error
-	for _, st := range w.stmts {
-		errs = append(errs, st.Close())
-	}
-	if w.conn != nil {
-		errs = append(errs, w.execs.close(), w.conn.Close())
-	}
-	return errors.Join(append(errs, w.db.Close())...)
+	return w.conn.close()
 }
 
 // tx is a transaction of the writer. Only the writer's goroutine uses it.
@@ -481,36 +460,16 @@ func (t *tx) finish() error {
 	return err
 }
 
-// query reads rows.
-func (t *tx) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	st, err := t.stmt(query)
-	if err != nil {
-		return nil, err
-	}
-	return st.QueryContext(ctx, args...)
+func (t *tx) exec(query string, args ...any) (driver.Result, error) {
+	return t.w.conn.exec(t.ctx, query, args...)
 }
 
-// stmt prepares a statement that reads once for the life of the connection.
-func (t *tx) stmt(query string) (*sql.Stmt, error) {
-	if st, ok := t.w.stmts[query]; ok {
-		return st, nil
-	}
-	st, err := t.w.conn.PrepareContext(t.ctx, query)
-	if err == nil {
-		t.w.stmts[query] = st
-	}
-	return st, err
-}
-
-func (t *tx) exec(query string, args ...any) (sql.Result, error) {
-	return t.w.execs.exec(t.ctx, query, args)
+// each calls do with each row of a query.
+func (t *tx) each(query string, args []any, do func(scan scanFunc) error) error {
+	return t.w.conn.each(t.ctx, query, args, do)
 }
 
 // row reads one row into dest; [sql.ErrNoRows] if there is none.
 func (t *tx) row(query string, args []any, dest ...any) error {
-	st, err := t.stmt(query)
-	if err != nil {
-		return err
-	}
-	return st.QueryRowContext(t.ctx, args...).Scan(dest...)
+	return t.w.conn.row(t.ctx, query, args, dest...)
 }

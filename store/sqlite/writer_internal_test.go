@@ -105,7 +105,7 @@ func TestGroup(t *testing.T) {
 	}
 	wantOutcomes(t, s, group, []error{nil, broken, nil, errAny, refused})
 	var names string
-	if err := s.readers.QueryRowContext(t.Context(), "SELECT group_concat(name, '') FROM (SELECT name FROM counters WHERE length(name) = 1 ORDER BY name)").Scan(&names); err != nil {
+	if err := s.readers.row(t.Context(), "SELECT group_concat(name, '') FROM (SELECT name FROM counters WHERE length(name) = 1 ORDER BY name)", nil, &names); err != nil {
 		t.Fatal(err)
 	}
 	if names != "abce" {
@@ -214,7 +214,7 @@ func TestSchema(t *testing.T) {
 		"SELECT count(*) FROM pragma_foreign_key_check": 0,
 	} {
 		var got int
-		if err := s.readers.QueryRowContext(t.Context(), query).Scan(&got); err != nil || got != want {
+		if err := s.readers.row(t.Context(), query, nil, &got); err != nil || got != want {
 			t.Errorf("%s: %d, error %v; want %d", query, got, err, want)
 		}
 	}

@@ -1,0 +1,456 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	sqlite "modernc.org/sqlite"
+
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// conn is a connection, with the statements that were prepared on it. The driver executes
+// them itself: database/sql would cost a fifth of a small statement and most of its
+// garbage. One goroutine uses it at a time.
+type conn struct {
+	driver   driver.Conn
+	prepared map[string]*statement
+	values   []driver.NamedValue // of the statement that is being executed
+	one      [1]driver.Value     // that is being read
+}
+
+type statement struct {
+	driver.Stmt
+	busy bool // its rows are being read
+}
+
+// reader reads rows: a connection, or the store with any of its connections.
+type reader interface {
+	// each calls do with each row of a query.
+	each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error
+	// row reads one row into dest; sql.ErrNoRows if there is no row.
+	row(ctx context.Context, query string, args []any, dest ...any) error
+}
+
+// scanFunc reads the values of a row, each into its place, or all into one []driver.Value
+// that holds until the next row.
+type scanFunc = func(dest ...any) error
+
+// In the place of a pragma, immutable opens a file that nothing changes, as if it had no
+// log; detached reads its log too, with an index in memory, and locks nothing.
+const (
+	immutable = "immutable"
+	detached  = "locking_mode(EXCLUSIVE)"
+)
+
+// connect opens a connection to the file.
+func connect(ctx context.Context, path string, busy time.Duration, pragmas ...string) (*conn, error) {
+	query := url.Values{
+		"_pragma": append([]string{
+			"busy_timeout(" + strconv.FormatInt(busy.Milliseconds(), 10) + ")",
+			"foreign_keys(1)",
+			"secure_delete(1)", // what is pruned leaves nothing in the file
+		}, pragmas...),
+	}
+	if i := slices.Index(query["_pragma"], immutable); i >= 0 {
+		query["_pragma"] = slices.Delete(query["_pragma"], i, i+1)
+		query.Set(immutable, "1")
+	}
+	if slices.Contains(query["_pragma"], detached) {
+		query.Set("mode", "ro")
+		query.Set("vfs", "unix-none") // files without locks (sqlite.org/vfs.html)
+		if runtime.GOOS == "windows" {
+			query.Set("vfs", "win32-none")
+		}
+	}
+	name := filepath.ToSlash(path)
+	if !strings.HasPrefix(name, "/") {
+		name = "/" + name
+	}
+	return connectTo(ctx, "file:"+(&url.URL{Path: name}).EscapedPath()+"?"+query.Encode())
+}
+
+func connectTo(ctx context.Context, name string) (*conn, error) {
+	connector, err := sqlite.NewConnector(name)
+	if err != nil {
+		return nil, err
+	}
+	c, err := connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{driver: c, prepared: make(map[string]*statement)}, nil
+}
+
+// close closes the statements, then the connection.
+func (c *conn) close() error {
+	var errs []error
+	for _, st := range c.prepared {
+		errs = append(errs, st.Close())
+	}
+	return errors.Join(append(errs, c.driver.Close())...)
+}
+
+// run executes SQL that is not prepared, such as a script.
+func (c *conn) run(ctx context.Context, script string, args ...any) error {
+	values, err := c.bind(args)
+	if err != nil {
+		return err
+	}
+	_, err = c.driver.(driver.ExecerContext).ExecContext(ctx, script, values)
+	return err
+}
+
+// exec executes a statement to its end.
+func (c *conn) exec(ctx context.Context, query string, args ...any) (driver.Result, error) {
+	st, err := c.stmt(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	values, err := c.bind(args)
+	if err != nil {
+		return nil, err
+	}
+	result, err := st.Stmt.(driver.StmtExecContext).ExecContext(ctx, values)
+	clear(values) // so that they hold on to nothing
+	return result, err
+}
+
+// stmt returns a prepared statement whose rows nobody is reading.
+func (c *conn) stmt(ctx context.Context, query string) (*statement, error) {
+	if st := c.prepared[query]; st != nil && !st.busy {
+		return st, nil
+	}
+	made, err := c.driver.(driver.ConnPrepareContext).PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	st := &statement{Stmt: made}
+	if c.prepared[query] == nil {
+		c.prepared[query] = st
+	}
+	return st, nil
+}
+
+func (c *conn) bind(args []any) ([]driver.NamedValue, error) {
+	values := c.values[:0]
+	for i, arg := range args {
+		v, err := valueOf(arg)
+		if err != nil {
+			return nil, fmt.Errorf("sqlite: argument %d: %w", i+1, err)
+		}
+		values = append(values, driver.NamedValue{Ordinal: i + 1, Value: v})
+	}
+	c.values = values[:0]
+	return values, nil
+}
+
+// valueOf is an argument as the driver takes it.
+func valueOf(arg any) (driver.Value, error) {
+	switch v := arg.(type) {
+	case nil, int64, string, []byte, bool, float64:
+		return v, nil
+	case int:
+		return int64(v), nil
+	}
+	return driver.DefaultParameterConverter.ConvertValue(arg)
+}
+
+// each implements [reader].
+func (c *conn) each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) (err error) {
+	st, err := c.stmt(ctx, query)
+	if err != nil {
+		return err
+	}
+	if c.prepared[query] != st {
+		defer func() { err = errors.Join(err, st.Close()) }()
+	}
+	values, err := c.bind(args)
+	if err != nil {
+		return err
+	}
+	st.busy = true
+	rows, err := st.Stmt.(driver.StmtQueryContext).QueryContext(ctx, values)
+	clear(values)
+	if err != nil {
+		st.busy = false
+		return err
+	}
+	defer func() {
+		st.busy = false
+		if e := rows.Close(); err == nil {
+			err = e
+		}
+	}()
+	row := make([]driver.Value, len(rows.Columns()))
+	scan := func(dest ...any) error { return scanRow(row, dest) }
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		switch err := rows.Next(row); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := do(scan); err != nil {
+			return err
+		}
+	}
+}
+
+// row implements [reader].
+func (c *conn) row(ctx context.Context, query string, args []any, dest ...any) error {
+	return one(ctx, c, query, args, func(scan scanFunc) error { return scan(dest...) })
+}
+
+// number reads one number. It is cheaper than row.
+func (c *conn) number(ctx context.Context, query string) (n int64, err error) {
+	st, err := c.stmt(ctx, query)
+	if err != nil {
+		return 0, err
+	}
+	rows, err := st.Stmt.(driver.StmtQueryContext).QueryContext(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	err = rows.Next(c.one[:])
+	if e := rows.Close(); err == nil {
+		err = e
+	}
+	n, _ = c.one[0].(int64)
+	return n, err
+}
+
+// errFirst ends a query after its first row.
+var errFirst = errors.New("the first row was read")
+
+// one calls do with the first row of a query; sql.ErrNoRows if there is no row.
+func one(ctx context.Context, r reader, query string, args []any, do func(scan scanFunc) error) error {
+	err := r.each(ctx, query, args, func(scan scanFunc) error {
+		if err := do(scan); err != nil {
+			return err
+		}
+		return errFirst
+	})
+	switch {
+	case errors.Is(err, errFirst):
+		return nil
+	case err == nil:
+		return sql.ErrNoRows
+	}
+	return err
+}
+
+func scanRow(row []driver.Value, dest []any) error {
+	if all, ok := dest[0].(*[]driver.Value); ok {
+		*all = row
+		return nil
+	}
+	if len(dest) != len(row) {
+		return fmt.Errorf("sqlite: %d columns are read into %d places", len(row), len(dest))
+	}
+	for i, v := range row {
+		if err := assign(dest[i], v); err != nil {
+			return fmt.Errorf("sqlite: column %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// assign stores a value of the database where dest points to.
+func assign(dest any, v driver.Value) error {
+	switch d := dest.(type) {
+	case *any:
+		*d = v
+		return nil
+	case sql.Scanner:
+		return d.Scan(v)
+	case *[]byte:
+		switch v := v.(type) {
+		case nil:
+			*d = nil
+			return nil
+		case []byte:
+			*d = v
+			return nil
+		case string:
+			*d = []byte(v)
+			return nil
+		}
+	case *string:
+		if s, ok := textOf(v); ok {
+			*d = s
+			return nil
+		}
+	}
+	to := reflect.ValueOf(dest).Elem()
+	switch to.Kind() {
+	case reflect.String:
+		if s, ok := textOf(v); ok {
+			to.SetString(s)
+			return nil
+		}
+	case reflect.Int, reflect.Int64:
+		if n, ok := v.(int64); ok {
+			to.SetInt(n)
+			return nil
+		}
+	case reflect.Uint64, reflect.Uint32:
+		if n, ok := v.(int64); ok && n >= 0 && !to.OverflowUint(uint64(n)) {
+			to.SetUint(uint64(n))
+			return nil
+		}
+	case reflect.Bool:
+		if n, ok := v.(int64); ok && (n == 0 || n == 1) {
+			to.SetBool(n == 1)
+			return nil
+		}
+	case reflect.Float64:
+		switch n := v.(type) {
+		case float64:
+			to.SetFloat(n)
+			return nil
+		case int64:
+			to.SetFloat(float64(n))
+			return nil
+		}
+	}
+	return fmt.Errorf("a value of type %T cannot be read as %s", v, to.Type())
+}
+
+func textOf(v driver.Value) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case []byte:
+		return string(v), true
+	}
+	return "", false
+}
+
+// pool lends connections that read, a bounded number of them at a time.
+type pool struct {
+	open func(context.Context) (*conn, error)
+	free chan struct{} // a place for each connection that is lent
+
+	mu     sync.Mutex
+	idle   []*conn
+	closed bool
+}
+
+func newPool(size int, open func(context.Context) (*conn, error)) *pool {
+	return &pool{open: open, free: make(chan struct{}, size)}
+}
+
+// with lends a connection to do. It comes back unless do returns errSpoiled.
+func (p *pool) with(ctx context.Context, do func(*conn) error) (err error) {
+	select {
+	case p.free <- struct{}{}:
+		defer func() { <-p.free }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	c, err := p.take(ctx)
+	if err != nil {
+		return err
+	}
+	err = do(c)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || errors.Is(err, errSpoiled) {
+		return errors.Join(err, c.close())
+	}
+	p.idle = append(p.idle, c)
+	return err
+}
+
+// errSpoiled says that a connection is in a state that nobody should inherit.
+var errSpoiled = errors.New("the connection cannot be used again")
+
+func (p *pool) take(ctx context.Context) (*conn, error) {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, &store.Error{Kind: store.ErrClosed}
+	}
+	if last := len(p.idle) - 1; last >= 0 {
+		defer p.mu.Unlock()
+		c := p.idle[last]
+		p.idle = p.idle[:last]
+		return c, nil
+	}
+	p.mu.Unlock()
+	return p.open(ctx)
+}
+
+// each implements [reader].
+func (p *pool) each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error {
+	return p.with(ctx, func(c *conn) error { return c.each(ctx, query, args, do) })
+}
+
+// row implements [reader].
+func (p *pool) row(ctx context.Context, query string, args []any, dest ...any) error {
+	return one(ctx, p, query, args, func(scan scanFunc) error { return scan(dest...) })
+}
+
+// close closes what is idle now, and the rest when it comes back.
+func (p *pool) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	var errs []error
+	for _, c := range p.idle {
+		errs = append(errs, c.close())
+	}
+	p.idle = nil
+	return errors.Join(errs...)
+}
+
+// inserts are statements that insert 1, 2, 4, 8 and 16 rows: most of the cost of
+// inserting a small row is that of the statement, and few different ones are
+// prepared.
+type inserts struct {
+	texts [5]string
+	width int // columns
+}
+
+// newInserts makes the statements; end is what stands behind the rows.
+func newInserts(table, columns, end string) *inserts {
+	in := &inserts{width: strings.Count(columns, ",") + 1}
+	one := "(?" + strings.Repeat(",?", in.width-1) + ")"
+	for i := range in.texts {
+		in.texts[i] = "INSERT INTO " + table + " (" + columns + ") VALUES " + one + strings.Repeat(","+one, 1<<i-1) + end
+	}
+	return in
+}
+
+// run inserts the rows whose arguments follow each other in args.
+func (in *inserts) run(t *tx, args []any) error {
+	for i := len(in.texts) - 1; len(args) > 0; {
+		n := in.width << i
+		if n > len(args) {
+			i--
+			continue
+		}
+		if _, err := t.exec(in.texts[i], args[:n]...); err != nil {
+			return err
+		}
+		args = args[n:]
+	}
+	return nil
+}
