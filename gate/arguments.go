@@ -88,14 +88,19 @@ type faults struct {
 	list []schemaError
 }
 
-func (f *faults) put(tokens []string, expected, got string) {
-	if len(f.list) < maxSchemaErrors {
-		e := schemaError{Path: pointer(tokens), Expected: cut(expected, maxShownText), Got: cut(got, maxShownText)}
-		if !slices.ContainsFunc(f.list, func(o schemaError) bool {
-			return o.Path == e.Path && o.Expected == e.Expected
-		}) {
-			f.list = append(f.list, e)
-		}
+// put notes what was expected at a place, and what is there.
+func (f *faults) put(at []string, expected string) {
+	e := schemaError{Path: pointer(at), Expected: cut(expected, maxShownText), Got: cut(describe(f.root, at), maxShownText)}
+	known := slices.ContainsFunc(f.list, func(o schemaError) bool { return o.Path == e.Path && o.Expected == e.Expected })
+	if len(f.list) < maxSchemaErrors && !known {
+		f.list = append(f.list, e)
+	}
+}
+
+// members notes the same about some members of an object.
+func (f *faults) members(of, names []string, expected string) {
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		f.put(append(slices.Clone(of), name), expected)
 	}
 }
 
@@ -107,47 +112,30 @@ func (f *faults) add(e *jsonschema.ValidationError) {
 	at := e.InstanceLocation
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
-		f.missing(at, k.Missing)
+		f.members(at, k.Missing, "a value (required)")
 	case *kind.DependentRequired:
-		f.missing(at, k.Missing)
+		f.members(at, k.Missing, "a value (required)")
 	case *kind.Dependency:
-		f.missing(at, k.Missing)
+		f.members(at, k.Missing, "a value (required)")
 	case *kind.AdditionalProperties:
-		for _, name := range slices.Sorted(slices.Values(k.Properties)) {
-			child := append(slices.Clone(at), name)
-			f.put(child, "no such property", describe(lookup(f.root, child)))
-		}
+		f.members(at, k.Properties, "no such property")
 	case *kind.PropertyNames, *kind.Contains, *kind.MinContains: // their causes speak of names or items one by one
-		f.put(at, expectation(k), describe(lookup(f.root, at)))
-	case *kind.AnyOf:
-		f.alternatives(e)
-	case *kind.OneOf:
-		if len(e.Causes) == 0 {
-			f.put(at, "exactly one of several shapes", "a value that has more than one of them")
-			return
-		}
+		f.put(at, expectation(k))
+	case *kind.AnyOf, *kind.OneOf:
 		f.alternatives(e)
 	default:
-		if len(e.Causes) > 0 {
-			causes := slices.SortedStableFunc(slices.Values(e.Causes), byLocation)
-			for _, c := range causes {
-				f.add(c)
-			}
-			return
+		if len(e.Causes) == 0 {
+			f.put(at, expectation(k))
 		}
-		f.put(at, expectation(e.ErrorKind), describe(lookup(f.root, at)))
+		for _, c := range slices.SortedStableFunc(slices.Values(e.Causes), byLocation) {
+			f.add(c)
+		}
 	}
 }
 
 // byLocation makes the order of faults the same every time.
 func byLocation(a, b *jsonschema.ValidationError) int {
 	return slices.Compare(a.InstanceLocation, b.InstanceLocation)
-}
-
-func (f *faults) missing(at, names []string) {
-	for _, name := range slices.Sorted(slices.Values(names)) {
-		f.put(append(slices.Clone(at), name), "a value (required)", "nothing")
-	}
 }
 
 // alternatives tells what anyOf or oneOf wanted: the types if only those differ,
@@ -162,12 +150,15 @@ func (f *faults) alternatives(e *jsonschema.ValidationError) {
 		}
 		types = append(types, t.Want...)
 	}
-	if len(types) > 0 {
-		f.put(e.InstanceLocation, strings.Join(types, " or "), describe(lookup(f.root, e.InstanceLocation)))
-		return
-	}
-	for _, c := range e.Causes {
-		f.add(c)
+	switch {
+	case len(e.Causes) == 0:
+		f.put(e.InstanceLocation, "exactly one of several shapes, not more")
+	case len(types) > 0:
+		f.put(e.InstanceLocation, strings.Join(types, " or "))
+	default:
+		for _, c := range e.Causes {
+			f.add(c)
+		}
 	}
 }
 
@@ -206,12 +197,6 @@ func expectation(k jsonschema.ErrorKind) string {
 		return "nothing here"
 	case *kind.Not:
 		return "another value"
-	}
-	return bounds(k)
-}
-
-func bounds(k jsonschema.ErrorKind) string {
-	switch k := k.(type) {
 	case *kind.Minimum:
 		return "a number of at least " + k.Want.RatString()
 	case *kind.Maximum:
@@ -234,12 +219,24 @@ func values(want []any) string {
 	return strings.Join(texts, ", ")
 }
 
-// describe names a value by its type, and shows it if it is short.
-func describe(v any, ok bool) string {
-	if !ok {
-		return "nothing"
+// describe names what is at a place by its type, and shows it if it is short.
+func describe(root any, at []string) string {
+	for _, token := range at {
+		var ok bool
+		switch in := root.(type) {
+		case map[string]any:
+			root, ok = in[token]
+		case []any:
+			i, err := strconv.Atoi(token)
+			if ok = err == nil && i >= 0 && i < len(in); ok {
+				root = in[i]
+			}
+		}
+		if !ok {
+			return "nothing"
+		}
 	}
-	switch v := v.(type) {
+	switch v := root.(type) {
 	case nil:
 		return "null"
 	case bool:
@@ -257,29 +254,6 @@ func describe(v any, ok bool) string {
 		return fmt.Sprintf("object with %d properties", len(v))
 	}
 	return "something else"
-}
-
-// lookup follows the tokens of a pointer.
-func lookup(v any, tokens []string) (any, bool) {
-	for _, t := range tokens {
-		switch at := v.(type) {
-		case map[string]any:
-			member, ok := at[t]
-			if !ok {
-				return nil, false
-			}
-			v = member
-		case []any:
-			i, err := strconv.Atoi(t)
-			if err != nil || i < 0 || i >= len(at) {
-				return nil, false
-			}
-			v = at[i]
-		default:
-			return nil, false
-		}
-	}
-	return v, true
 }
 
 // pointer writes a JSON Pointer (RFC 6901).

@@ -162,9 +162,9 @@ func TestC5_N4_N8_Offer(t *testing.T) {
 	}
 }
 
-// TestOfferCacheTellsPoliciesApart asks for offers that differ in one thing that
+// TestOfferTellsPoliciesApart asks for offers that differ in one thing that
 // decides, one after the other.
-func TestOfferCacheTellsPoliciesApart(t *testing.T) {
+func TestOfferTellsPoliciesApart(t *testing.T) {
 	adminOnly := reads("only_admin")
 	adminOnly.RequiresAdmin = true
 	g := newGate(t, tool(reads("a")), tool(reads("b")), tool(adminOnly))

@@ -3,15 +3,20 @@ package gate
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// minResultBytes is the smallest bound of a result (limits.max_result_bytes).
-const minResultBytes = 256
+const (
+	minResultBytes = 256 // the smallest bound of a result (limits.max_result_bytes)
+	maxNear        = 3   // offered names that a wrong one may have meant
+)
 
 // Judge judges all calls of a turn, in contract §6's order; the answers are in the
 // order of the calls. The overrides, and what the principal may do today, are
@@ -236,8 +241,11 @@ func (j *judgement) layerMessage(reason toolcrib.Reason) string {
 	switch reason {
 	case toolcrib.ReasonNotRegistered:
 		text := toolcrib.Failf(toolcrib.ToolNotFound, "%s", name).Error()
-		if near := nearNames(j.asked.Name, j.facts.Offered); near != "" {
-			text += ". Offered are: " + near
+		offered := slices.DeleteFunc(slices.Sorted(maps.Keys(j.facts.Offered)), func(name string) bool {
+			return !j.facts.Offered[name]
+		})
+		if near := guard.NearNames(j.asked.Name, offered, maxNear); len(near) > 0 {
+			text += ". Offered are: " + strings.Join(near, ", ")
 		}
 		return text
 	case toolcrib.ReasonToolDisabled:

@@ -254,7 +254,7 @@ func TestExpectations(t *testing.T) {
 		`{"maxLength":0}`:   `expected at most 0 characters, got string "a"`,
 		`{"not":{}}`:        `expected another value, got string "a"`,
 		`false`:             `expected nothing here, got string "a"`,
-		`{"oneOf":[{},{}]}`: `expected exactly one of several shapes, got a value that has more than one of them`,
+		`{"oneOf":[{},{}]}`: `expected exactly one of several shapes, not more, got string "a"`,
 		`{"oneOf":[{"type":"null"},{"type":"array"}]}`:    `expected null or array, got string "a"`,
 		`{"anyOf":[{"type":"null"},{"minLength":2}]}`:     `expected null, got string "a"; /v: expected at least 2 characters, got string "a"`,
 		`{"allOf":[{"minLength":2},{"type":"null"}]}`:     `expected at least 2 characters, got string "a"; /v: expected null, got string "a"`,

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -81,13 +80,13 @@ type Options struct {
 // States and Explain say why.
 func New(o Options) (*Gate, error) {
 	if o.Availability == nil {
-		return nil, fmt.Errorf("gate: Availability is missing: a gate must know which tools are switched off")
+		return nil, badOption("Availability is missing: a gate must know which tools are switched off")
 	}
 	if o.Confirm == "" {
 		o.Confirm = ConfirmWrites
 	}
 	if !o.Confirm.valid() {
-		return nil, fmt.Errorf("gate: tools.confirm: %q must be writes, never or always", o.Confirm)
+		return nil, badOption("tools.confirm: %q must be writes, never or always", o.Confirm)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Settings)) {
 		if err := o.Settings[name].check(name); err != nil {
@@ -115,14 +114,19 @@ func New(o Options) (*Gate, error) {
 	return g, nil
 }
 
+// badOption is an error about what a gate is made from.
+func badOption(format string, args ...any) error {
+	return toolcrib.Errorf(toolcrib.CodeBadRequest, "gate: "+format, args...)
+}
+
 func (s ToolSettings) check(name string) error {
 	switch {
 	case s.Confirm != "" && !s.Confirm.valid():
-		return fmt.Errorf("gate: tools.settings.%s.confirm: %q must be writes, never or always", name, s.Confirm)
+		return badOption("tools.settings.%s.confirm: %q must be writes, never or always", name, s.Confirm)
 	case s.Timeout < 0:
-		return fmt.Errorf("gate: tools.settings.%s.timeout: must not be negative", name)
+		return badOption("tools.settings.%s.timeout: must not be negative", name)
 	case s.MaxResultBytes != 0 && s.MaxResultBytes < minResultBytes:
-		return fmt.Errorf("gate: tools.settings.%s.max_result_bytes: must be at least %d", name, minResultBytes)
+		return badOption("tools.settings.%s.max_result_bytes: must be at least %d", name, minResultBytes)
 	}
 	return nil
 }

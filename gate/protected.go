@@ -39,7 +39,7 @@ func (p Protected) Rules() (PathRules, error) {
 	out := PathRules{names: make(map[string]bool, len(p.Names))}
 	for _, name := range p.Names {
 		if name == "" || strings.ContainsAny(name, `/\`) {
-			return out, fmt.Errorf("gate: protected name %q must be the name of a file or folder", name)
+			return out, badOption("protected name %q must be the name of a file or folder", name)
 		}
 		out.names[fold(name)] = true
 	}
@@ -50,7 +50,7 @@ func (p Protected) Rules() (PathRules, error) {
 	}{{p.Write, &out.write, true}, {p.Touch, &out.touch, true}, {p.Except, &out.except, false}} {
 		for _, path := range list.paths {
 			if !filepath.IsAbs(path) {
-				return out, fmt.Errorf("gate: protected path %q must be absolute", path)
+				return out, badOption("protected path %q must be absolute", path)
 			}
 			for _, form := range forms(path) {
 				*list.into = append(*list.into, components(form, list.fold))
@@ -162,20 +162,11 @@ func (p *PathRules) judge(t toolcrib.Target) protection {
 func longest(paths [][]string, in []string) int {
 	most := -1
 	for _, p := range paths {
-		if len(p) > most && len(p) <= len(in) && equal(p, in[:len(p)]) {
+		if len(p) > most && len(p) <= len(in) && slices.Equal(p, in[:len(p)]) {
 			most = len(p)
 		}
 	}
 	return most
-}
-
-func equal(a, b []string) bool {
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // targetsStep asks the tool what the call touches, and refuses one that touches

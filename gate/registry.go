@@ -98,12 +98,11 @@ func register(tools []toolcrib.Tool, settings map[string]ToolSettings) (map[stri
 }
 
 func duplicate(a, b *entry) error {
+	text := "the tools %q from %s and %q from %s differ only in letter case: rename or remove one of them"
 	if a.spec.Name == b.spec.Name {
-		return fmt.Errorf("gate: two tools are named %q, one from %s, one from %s: rename or remove one of them",
-			a.spec.Name, sourceOf(a.spec), sourceOf(b.spec))
+		text = "two tools are named %[1]q, one from %[2]s, one from %[4]s: rename or remove one of them"
 	}
-	return fmt.Errorf("gate: the tools %q from %s and %q from %s differ only in letter case: rename or remove one of them",
-		a.spec.Name, sourceOf(a.spec), b.spec.Name, sourceOf(b.spec))
+	return badOption(text, a.spec.Name, sourceOf(a.spec), b.spec.Name, sourceOf(b.spec))
 }
 
 func sourceOf(s toolcrib.Spec) string {

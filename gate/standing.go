@@ -122,7 +122,7 @@ func notThisAgent(user, agent string) string {
 func (g *Gate) Today(ctx context.Context, who toolcrib.Principal) (toolcrib.Principal, error) {
 	s, err := g.standing(ctx, who)
 	if err == nil && s.Refused != "" {
-		err = errors.New(s.Refused)
+		err = toolcrib.Errorf(toolcrib.CodeForbidden, "%s", s.Refused)
 	}
 	return s.Principal, err
 }
@@ -178,6 +178,11 @@ type ApproverError struct {
 
 func (e *ApproverError) Error() string {
 	return fmt.Sprintf("%s may not approve calls of %s (%s: %s)", shown(e.User), shown(e.Tool), e.Reason, e.Detail)
+}
+
+// Unwrap gives it the code of a [toolcrib.Error].
+func (e *ApproverError) Unwrap() error {
+	return toolcrib.Errorf(toolcrib.CodeForbidden, "%s", e.Error())
 }
 
 // MayApprove reports whether somebody may approve calls of these tools in a run of

@@ -1,6 +1,9 @@
 package guard
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // MaxNear is how many bytes of a name are compared with others; a longer one is near
 // to none.
@@ -60,4 +63,36 @@ func Edits(a, b string) int {
 		before, last, next = last, next, before
 	}
 	return last[len(b)]
+}
+
+// NearNames returns at most most names that a wrong one may have meant, the nearest first,
+// names that are equally near in their order. Letter case and separators do not count: that
+// is what models get wrong.
+func NearNames(wrong string, names []string, most int) []string {
+	key := squash(wrong)
+	if key == "" || len(wrong) > MaxNear {
+		return nil
+	}
+	far := max(1, len(key)/4)
+	byDistance := make([][]string, far+1)
+	for _, name := range names {
+		other := squash(name)
+		apart := max(len(key), len(other)) - min(len(key), len(other))
+		distance := far + 1
+		switch {
+		case min(len(key), len(other)) >= 4 && (strings.Contains(other, key) || strings.Contains(key, other)):
+			distance = min(1, apart)
+		case apart <= far:
+			distance = Edits(key, other)
+		}
+		if distance <= far {
+			byDistance[distance] = append(byDistance[distance], name)
+		}
+	}
+	near := slices.Concat(byDistance...)
+	return near[:min(len(near), most)]
+}
+
+func squash(name string) string {
+	return strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(strings.ToLower(name))
 }

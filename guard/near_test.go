@@ -107,3 +107,15 @@ func TestNearest(t *testing.T) {
 		t.Errorf("the empty name: %q", got)
 	}
 }
+
+func TestNearNames(t *testing.T) {
+	names := []string{"read_file", "write_file", "exec_shell", "readfiles", "agent-1"}
+	for wrong, want := range map[string]string{
+		"ReadFile": "read_file readfiles", "file": "read_file write_file", "exec.shel": "exec_shell", "AGENT 2": "agent-1",
+		"": "", "_-": "", "nothing like it": "", strings.Repeat("a", MaxNear+1): "",
+	} {
+		if near := strings.Join(NearNames(wrong, names, 2), " "); near != want {
+			t.Errorf("%q: %q, want %q", wrong, near, want)
+		}
+	}
+}

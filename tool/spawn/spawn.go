@@ -23,6 +23,7 @@ const (
 
 	maxEnum = 200 // agents whose names the schema lists
 	maxName = 128 // bytes of the name of an agent
+	maxNear = 3   // names that an error lists
 )
 
 // Agent is one that a model may call.
@@ -106,7 +107,7 @@ func (t *spawner) unknown(name string) error {
 	if len(t.names) == 0 {
 		return toolcrib.Failf(toolcrib.NotFound, "there is no agent %q; there is none at all", quotable(name))
 	}
-	near, which := nearNames(name, t.names), "near it are"
+	near, which := guard.NearNames(name, t.names, maxNear), "near it are"
 	if len(near) == 0 {
 		near, which = t.names[:min(len(t.names), maxNear)], "there are"
 		if len(t.names) > len(near) {
