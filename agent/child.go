@@ -175,7 +175,7 @@ func (r *Runner) childTask(ctx context.Context, c *childFlight) (Task, error) {
 	task.Run, task.Parent, task.Depth, task.Driver = c.run, c.parent, p.Depth+1, p.Driver
 	task.Principal, task.Session, task.Workspace = p.Principal, p.Session, p.Workspace
 	task.Prompt, task.RunTools, task.WorkerTools = c.sub.Task, c.sub.Tools, c.offer
-	task.Above, task.Share, task.Taint, task.Ran = passedOn(p), c.share, c.taint, p.Ran
+	task.Above, task.Share, task.Taint, task.Ran = passedOn(p), c.share, c.taint, ranBefore(p.Ran)
 	if task.Approve = Approve(p.Approve); task.Approve != ApproveAll && task.Approve != ApproveDeny {
 		task.Approve = ApproveNone // whoever sits there is asked by the run at the top
 	}

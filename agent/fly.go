@@ -227,7 +227,7 @@ func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.
 			Parent: s.Run, Depth: s.Start.Depth + 1, Driver: s.Start.Driver,
 			RunTools: s.Start.RunTools, SkillTools: s.Start.SkillTools, Skills: s.Start.Skills,
 			WorkerTools: s.Offer.Names(), Above: s.Start.Above, Approve: nestedApprove(Approve(s.Start.Approve)), Given: call,
-			Taint: f.taint, Ran: s.Start.Ran,
+			Taint: f.taint, Ran: ranBefore(s.Start.Ran),
 		})
 		if err != nil {
 			return toolcrib.Invoked{}, err

@@ -1,7 +1,10 @@
 package agent_test
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -117,4 +120,48 @@ func TestFork_AlreadyRan_Which(t *testing.T) {
 	}
 	equal(t, "below", fork.Status, toolcrib.StatusWaitingForApproval)
 	equal(t, "writes", f.wrote(), 1)
+}
+
+// placed is a tool that writes the file that its argument at names.
+type placed struct{ fn }
+
+func (*placed) Targets(c toolcrib.Call) []toolcrib.Target {
+	var in struct{ At string }
+	if json.Unmarshal(c.Arguments, &in) != nil {
+		return nil
+	}
+	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: filepath.Join("/w", in.At), Write: true}}
+}
+
+// A call that does the same is one that already ran, however it is spelled, in a fork and in
+// a fork of it. Other content is another call.
+func TestFork_AlreadyRan_OtherSpelling(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	put := &placed{fn{w: w, spec: toolcrib.Spec{Name: "place", EnabledByDefault: true, Source: "go"}, call: func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
+		return toolcrib.Output{Text: "put"}, nil
+	}}}
+	g, err := gate.New(gate.Options{Tools: append(w.all, put), Availability: noOverrides{}, Confirm: gate.ConfirmNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := w.runner.Options
+	o.Gate = g
+	if w.runner, err = agent.New(o); err != nil {
+		t.Fatal(err)
+	}
+	w.byTurn(calls("place", `{"at":"a.txt","text":"one"}`), say("done"))
+	s := run(t, w)
+	for arguments, status := range map[string]toolcrib.Status{
+		`{"at":"./a.txt","text":"one"}`:           toolcrib.StatusWaitingForApproval,
+		`{"text":"one","at":"x/../a.txt"}`:        toolcrib.StatusWaitingForApproval,
+		`{"at":"a.txt","text":"one","sure":null}`: toolcrib.StatusWaitingForApproval,
+		`{"at":"./a.txt","text":"two"}`:           toolcrib.StatusCompleted,
+		`{"at":"b.txt","text":"one"}`:             toolcrib.StatusCompleted,
+	} {
+		w.byTurn(calls("place", arguments), say("done"))
+		fork := w.fork(t, s, 1, "", agent.ApproveAll)
+		equal(t, arguments, fork.Status, status)
+		w.byTurn(calls("place", `{"at":".//a.txt","text":"one"}`), say("done"))
+		equal(t, "a fork of it", w.fork(t, fork, 1, "", agent.ApproveAll).Status, toolcrib.StatusWaitingForApproval)
+	}
 }

@@ -70,8 +70,11 @@ func (d *driver) withdrawn(ctx context.Context, c *Call) (*gate.Verdict, error) 
 // facts is what the journal tells the gate about the run, now.
 func (s *State) facts() gate.Facts {
 	facts := gate.Facts{
-		Run: s.Run, Session: s.Start.Session, Offered: s.OfferedNow(), Repeated: s.Repeated, Ran: s.ranBefore, Taint: s.Taint,
+		Run: s.Run, Session: s.Start.Session, Offered: s.OfferedNow(), Repeated: s.Repeated, Taint: s.Taint,
 		Share: s.noShare, Place: s.places(), Begun: s.begunCalls(),
+	}
+	if len(s.Start.Ran) > 0 {
+		facts.Ran = s.ran
 	}
 	if s.Start.Worker != nil {
 		facts.SpentUSD = s.Spent().CostUSD

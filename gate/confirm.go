@@ -145,10 +145,10 @@ func (j *judgement) questions() []asked {
 		all = append(all, asked{*j.taintAsks, j.gate.scopePosition(j.scope, "agents.AGENT.taint.writes")})
 	}
 	if j.facts.Ran != nil && j.effect.Writes() && !j.facts.Begun[j.asked.ID] {
-		if where := j.facts.Ran(j.entry.spec.Name, j.asked.Arguments); where != "" {
+		if where := j.facts.Ran(j.entry.spec.Name, j.asked.Arguments, j.entry.does(j.judged(), j.targets)); where != "" {
 			all = append(all, asked{Question: journal.Question{
 				Reason: toolcrib.ReasonAlreadyRan, Effect: j.effect,
-				Text: fmt.Sprintf("%s ran before with these arguments (%s), and that is not undone", j.entry.spec.Name, shown(where)),
+				Text: fmt.Sprintf("%s did this before (%s), and that is not undone", j.entry.spec.Name, shown(where)),
 			}})
 		}
 	}

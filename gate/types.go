@@ -46,9 +46,10 @@ type Facts struct {
 	// Repeated returns how often in a row, up to now, this very call had the
 	// same result; nil = never.
 	Repeated func(name string, arguments []byte) int
-	// Ran returns where a call equal to this one took effect before the run began, in what
-	// it was forked from; "" or nil = nowhere.
-	Ran func(name string, arguments []byte) string
+	// Ran returns where a call with these arguments, or one that did what this one does
+	// ([Gate.Does]), took effect before the run began, in what it was forked from; "" or
+	// nil = nowhere.
+	Ran func(name string, arguments []byte, does []string) string
 	// Decided holds decisions of a person on calls of this turn, by call ID; the
 	// zero value of an entry lets nothing pass.
 	Decided map[string]Decided

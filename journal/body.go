@@ -106,6 +106,9 @@ type RanCall struct {
 	ID        string         `json:"id"`
 	Name      string         `json:"name"`
 	Arguments string         `json:"arguments"` // hex SHA-256 of those that it ran with
+	// Does is what it did, however it was spelled, as hashes: the same things done again
+	// are a repetition. Empty = only its arguments tell it.
+	Does []string `json:"does,omitempty"`
 }
 
 // Retry says how long a provider that fails is retried, from its first failure on; 0 =
