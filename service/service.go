@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/provider/catalog"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool/shell"
@@ -41,6 +42,10 @@ type Options struct {
 	// Notice hears what a person should know and what ends nothing, and Alert what they
 	// must look at before they go on; nil = nobody, and as Notice.
 	Notice, Alert func(text string)
+	// Confirm asks a yes-or-no question; nil = nobody is there to be asked.
+	Confirm func(question string) bool
+	// OllamaAt is where an Ollama is looked for that nobody configured; "" = at its usual address.
+	OllamaAt string
 	// Source is where Config was found.
 	Source config.Source
 	// Started is when the process started.
@@ -73,6 +78,9 @@ type folder struct {
 
 	ring   sync.Once
 	logged *system.LogRing // without a log file
+
+	catalogRead sync.Once
+	catalog     *catalog.Catalog
 }
 
 // DatabaseName is the database's file in the data folder.

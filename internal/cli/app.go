@@ -15,7 +15,6 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/notify"
 	"github.com/toolcrib/toolcrib/internal/render"
-	"github.com/toolcrib/toolcrib/provider/catalog"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool/shell"
@@ -51,8 +50,7 @@ type app struct {
 	preparing, telling sync.Mutex
 	service            *service.Service
 	store              *sqlite.Store // of the service, once it is open
-	catalog            *catalog.Catalog
-	line               notify.Line // of messages on their way to people
+	line               notify.Line   // of messages on their way to people
 	closers            []io.Closer
 }
 

@@ -27,7 +27,7 @@ func (d *drive) subAgents(options *agent.Options) {
 		}
 		return func() { d.locks.Leave(run) }, nil
 	}
-	options.Models = d.a.opening(d.config, d.models)
+	options.Models = d.a.service.Opening(d.models)
 }
 
 // answerEach has everything answered that a parked run waits for, itself or by runs below

@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate/celrule"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -212,7 +213,7 @@ func (a *app) checkConfig(ctx context.Context, asJSON bool) error {
 			a.notice("%s", u.Error())
 		}
 	}
-	for _, text := range append(unusable(c), clearNotify(c)...) {
+	for _, text := range append(service.UnusableProviders(c), clearNotify(c)...) {
 		a.notice("%s", text)
 	}
 	a.notTrustedYet(source)

@@ -29,7 +29,7 @@ func (a *app) svc() (*service.Service, error) {
 		}
 		a.service = service.New(service.Options{
 			Config: c, Source: config.Find(a.configFlag, os.Getenv), DataDir: dir, Mask: &a.masker, Started: a.started,
-			Driver: driverName, Runner: a.runnerOf, NoSandbox: a.noSandbox, Notice: a.noteBeside, Alert: a.alert,
+			Driver: driverName, Runner: a.runnerOf, NoSandbox: a.noSandbox, Notice: a.noteBeside, Alert: a.alert, OllamaAt: a.ollamaAt, Confirm: a.confirmer(),
 		})
 		a.closers = append(a.closers, a.service)
 	}
@@ -37,6 +37,14 @@ func (a *app) svc() (*service.Service, error) {
 		a.service = a.service.Under(c)
 	}
 	return a.service, nil
+}
+
+// confirmer asks questions on the terminal; nil = there is none.
+func (a *app) confirmer() func(string) bool {
+	if !a.inTerminal || !a.errTerminal {
+		return nil
+	}
+	return a.confirm
 }
 
 // about is a service for a configuration that is only looked at. Nothing of it takes
@@ -50,7 +58,7 @@ func (a *app) about(c *config.Config) *service.Service {
 		dir, _ = c.DataDir.Resolve(config.Resolver{}) // what is wrong with it is told by config check
 	}
 	return service.New(service.Options{
-		Config: c, Source: config.Find(a.configFlag, os.Getenv), DataDir: dir, Mask: &a.masker, Notice: a.noteBeside,
+		Config: c, Source: config.Find(a.configFlag, os.Getenv), DataDir: dir, Mask: &a.masker, Notice: a.noteBeside, OllamaAt: a.ollamaAt,
 	})
 }
 

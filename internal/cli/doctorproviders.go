@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 // checkTimeout bounds the test of one provider.
@@ -22,10 +23,10 @@ const checkTimeout = 10 * time.Second
 func (a *app) providerFindings(ctx context.Context, c *config.Config) []finding {
 	var out []finding
 	for _, name := range c.ProviderNames() {
-		if t := c.Providers[name].Type; !supportedType(t) {
+		if t := c.Providers[name].Type; !service.SupportedType(t) {
 			out = append(out, finding{
 				Check: name, Detail: "type " + t + ": this version cannot use it",
-				Fix: "use a provider of type " + strings.Join(supportedTypes(), ", "),
+				Fix: "use a provider of type " + strings.Join(service.SupportedTypes(), ", "),
 			})
 			continue
 		}
@@ -33,7 +34,7 @@ func (a *app) providerFindings(ctx context.Context, c *config.Config) []finding 
 	}
 	out = append(out, a.builtInFindings(ctx, c)...)
 	if agent := c.Agents[config.DefaultAgent]; agent.Model == "" {
-		found := a.detect(c, false)
+		found := a.about(c).Detect(false)
 		if _, ok := c.Providers[found.Model.ProviderName]; !ok {
 			f := a.providerFinding(ctx, found.Model.ProviderName, found.Model.Provider, []string{found.Model.ID})
 			f.Detail += fmt.Sprintf(" (used because no model is configured: %s)", found.Why)
@@ -53,7 +54,7 @@ func (a *app) builtInFindings(ctx context.Context, c *config.Config) []finding {
 			out = append(out, finding{Check: ref, Detail: err.Error(), Fix: "correct the agent's model"})
 			continue
 		}
-		if _, ok := c.Providers[r.ProviderName]; ok || seen[r.ProviderName] || !supportedType(r.Provider.Type) {
+		if _, ok := c.Providers[r.ProviderName]; ok || seen[r.ProviderName] || !service.SupportedType(r.Provider.Type) {
 			continue
 		}
 		seen[r.ProviderName] = true
@@ -91,7 +92,7 @@ func usedModels(c *config.Config, provider string) []string {
 // can tell, has the models that are named.
 func (a *app) providerFinding(ctx context.Context, name string, p config.Provider, models []string) finding {
 	f := finding{Check: name, Fix: fmt.Sprintf("correct providers.%s", name)}
-	model, err := a.adapter(name, p)
+	model, err := a.about(a.config).Adapter(name, p)
 	if err != nil {
 		f.Detail = err.Error()
 		var value config.Error

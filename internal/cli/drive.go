@@ -23,7 +23,7 @@ import (
 )
 
 // drive starts the task, shows it, and tells by the exit code what became of it.
-func (a *app) drive(ctx context.Context, c *config.Config, task agent.Task, opened *models, asJSON bool) error {
+func (a *app) drive(ctx context.Context, c *config.Config, task agent.Task, opened *service.Models, asJSON bool) error {
 	d, err := a.newDrive(ctx, c, setup{
 		who: task.Principal, approve: task.Approve, models: opened, workspace: task.Workspace,
 		agent: task.Agent, runTools: task.RunTools,
@@ -41,7 +41,7 @@ func (a *app) drive(ctx context.Context, c *config.Config, task agent.Task, open
 type setup struct {
 	who       toolcrib.Principal // who drives
 	approve   agent.Approve      // what this process does about calls that need an approval
-	models    *models
+	models    *service.Models
 	workspace string
 	agent     toolcrib.Agent
 	runTools  []string
@@ -233,7 +233,7 @@ func (d *drive) options(show watcher, stderr io.Writer) (agent.Options, error) {
 		return agent.Options{}, err
 	}
 	d.log = log
-	budgets, err := ledger(d.config, a.store)
+	budgets, err := a.service.Ledger()
 	if err != nil {
 		return agent.Options{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/provider/catalog"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 func (a *app) modelsCommand() *cobra.Command {
@@ -57,12 +58,12 @@ const (
 )
 
 func (a *app) viewOfModel(r config.ResolvedModel, from string) modelView {
-	info := a.infoOf(r, a.note)
+	info := a.service.InfoOf(r, a.note)
 	v := modelView{
 		Name: r.Ref, Provider: r.ProviderName, Type: r.Provider.Type, Model: r.ID, Context: info.Context, MaxOutput: info.MaxOutput,
-		Tools: r.Tools, Reasoning: r.Reasoning, Supported: supportedType(r.Provider.Type), From: from,
+		Tools: r.Tools, Reasoning: r.Reasoning, Supported: service.SupportedType(r.Provider.Type), From: from,
 	}
-	if known, ok := a.lookup(r.Provider, r.ID, a.note); ok && !known.Local {
+	if known, ok := a.service.Lookup(r.Provider, r.ID, a.note); ok && !known.Local {
 		v.Files = &known.Attachments
 	}
 	if info.Price.Known {
@@ -90,10 +91,11 @@ func (a *app) modelsListCommand() *cobra.Command {
 		Example: "toolcrib models list\ntoolcrib models list --provider anthropic\ntoolcrib models list --configured --json",
 		Args:    positional,
 		RunE: func(*cobra.Command, []string) error {
-			c, err := a.configuration()
+			kept, err := a.svc()
 			if err != nil {
 				return err
 			}
+			c := kept.Config
 			views, err := a.modelViews(c, &f)
 			if err != nil {
 				return err
@@ -126,7 +128,7 @@ func (a *app) tellModels(views []modelView) {
 		rows = append(rows, row)
 	}
 	a.outStyle.Table(a.out, rows)
-	info := a.knownModels(a.note).Info()
+	info := a.service.KnownModels(a.note).Info()
 	a.notice("prices in US dollars per 1M tokens, from %s%s%s; refresh them with: toolcrib models refresh FILE", info.Source, dated(info), besides(info))
 }
 
@@ -171,7 +173,7 @@ func (a *app) modelViews(c *config.Config, f *modelsFlags) ([]modelView, error) 
 		seen[r.Name()] = true
 		views = append(views, a.viewOfModel(r, fromConfig))
 	}
-	found := a.detect(c, false)
+	found := a.service.Detect(false)
 	if !seen[found.Model.Ref] {
 		seen[found.Model.Name()] = true
 		v := a.viewOfModel(found.Model, fromDetected)
@@ -205,8 +207,8 @@ func (a *app) knownOf(c *config.Config, views []modelView, seen map[string]bool,
 		if err != nil {
 			return nil, usagef("--provider: %v", err)
 		}
-		for known := range a.knownModels(a.note).All() {
-			found, ok := a.lookup(any.Provider, known.ID, a.note)
+		for known := range a.service.KnownModels(a.note).All() {
+			found, ok := a.service.Lookup(any.Provider, known.ID, a.note)
 			if !ok || found.Local || found.Assumed || found.Provider != known.Provider || found.ID != known.ID || seen[name+"/"+known.ID] {
 				continue
 			}

@@ -40,10 +40,11 @@ func (a *app) refreshModels(ctx context.Context, name string, asJSON bool) error
 	if _, err := a.administrator(ctx); err != nil {
 		return err
 	}
-	path, err := a.catalogPath()
+	kept, err := a.svc()
 	if err != nil {
 		return err
 	}
+	path := kept.CatalogPath()
 	var in io.Reader = a.in
 	if name != "-" {
 		f, err := os.Open(name)

@@ -116,7 +116,7 @@ func incomplete(s *agent.State) string {
 	case toolcrib.StopWallTime:
 		return head + stopped + "; raise " + in + "limits.wall_time"
 	case toolcrib.StopBudgetExhausted:
-		if s.Stopping != nil && s.Stopping.By == byBudgets {
+		if s.Stopping != nil && s.Stopping.By == service.ByBudgets {
 			return head + stopped + "; raise budgets in the configuration"
 		}
 		return head + stopped + "; raise " + in + "budget"

@@ -28,7 +28,7 @@ type preparation struct {
 	config *config.Config
 	who    toolcrib.Principal // whom its runs act for
 	agent  toolcrib.Agent     // as the configuration has it, with the change
-	models *models            // never nil; may be those of several agents
+	models *service.Models    // never nil; may be those of several agents
 	infos  []journal.ModelInfo
 
 	workspace string        // absolute
@@ -46,7 +46,7 @@ func (a *app) prepare(c *config.Config, who toolcrib.Principal, name string, ch 
 	if err := supported(c, def.Name, a.service.Once(tell)); err != nil {
 		return nil, err
 	}
-	return &preparation{a: a, config: c, who: who, agent: def, models: &models{}}, nil
+	return &preparation{a: a, config: c, who: who, agent: def, models: &service.Models{}}, nil
 }
 
 // configured is an agent as the configuration has it, with a change.
@@ -91,7 +91,7 @@ func (ch *change) apply(def *toolcrib.Agent) (err error) {
 // open resolves and opens the models of the agent. One without a model gets the first
 // that is found, and tell hears which.
 func (p *preparation) open(tell func(string)) (err error) {
-	p.infos, err = p.a.openModels(p.config, p.models, &p.agent, p.a.service.Once(tell))
+	p.infos, err = p.a.service.OpenModels(p.models, &p.agent, p.a.service.Once(tell))
 	return err
 }
 

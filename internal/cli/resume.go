@@ -14,7 +14,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
@@ -229,12 +228,12 @@ func (a *app) driveAgain(ctx context.Context, s *agent.State, who toolcrib.Princ
 	if f.model != "" {
 		needed = -1
 	}
-	opened, err := a.reopenModels(c, s.Models, needed)
+	opened, err := a.service.ReopenModels(s.Models, needed)
 	if err != nil {
 		return nil, err
 	}
 	if f.model != "" {
-		infos, err := a.openModels(c, opened, &toolcrib.Agent{Name: s.Start.Agent.Name, Model: f.model}, a.note)
+		infos, err := a.service.OpenModels(opened, &toolcrib.Agent{Name: s.Start.Agent.Name, Model: f.model}, a.note)
 		if err != nil {
 			return nil, err
 		}
@@ -244,28 +243,6 @@ func (a *app) driveAgain(ctx context.Context, s *agent.State, who toolcrib.Princ
 		who: who, approve: approve, models: opened, workspace: s.Start.Workspace,
 		agent: s.Start.Agent, runTools: s.Start.RunTools,
 	})
-}
-
-// reopenModels opens the models of a run, by what the configuration says of their
-// providers today. All but the one that is needed now may be broken.
-func (a *app) reopenModels(c *config.Config, infos []journal.ModelInfo, needed int) (*models, error) {
-	m := &models{}
-	for i, info := range infos {
-		err := m.add(info.Provider, i != needed, func() (toolcrib.Model, error) {
-			r, err := c.ResolveModel(info.Provider + "/" + info.ID)
-			if err != nil {
-				return nil, err
-			}
-			return a.provider(info.Provider, r.Provider)
-		})
-		switch {
-		case err != nil && codeOf(err) == exitUsage:
-			return nil, err
-		case err != nil:
-			return nil, usagef("the run's model %s: %v", info.Ref, err)
-		}
-	}
-	return m, nil
 }
 
 // goOn drives a run as far as it goes. An approval that it waits for is put to
@@ -382,7 +359,7 @@ func (a *app) runnerOf(ctx context.Context, rec store.RunRecord) (*agent.Runner,
 	if err != nil {
 		return nil, err
 	}
-	d, err := a.newDrive(ctx, c, setup{models: &models{}, workspace: rec.Workspace})
+	d, err := a.newDrive(ctx, c, setup{models: &service.Models{}, workspace: rec.Workspace})
 	if err != nil {
 		return nil, err
 	}

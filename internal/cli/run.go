@@ -178,8 +178,8 @@ func (a *app) begin(cmd *cobra.Command, f *runFlags) (*preparation, error) {
 // asked about on a terminal, and told where it is not used.
 func (a *app) openHere(ctx context.Context, p *preparation) error {
 	if p.agent.Model == "" {
-		found := a.detect(p.config, true)
-		p.models.found = &found
+		found := a.service.Detect(true)
+		p.models.Found = &found
 	}
 	if err := p.open(a.note); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 // subAgent prepares the run of an agent that another run starts in the middle of its
@@ -16,7 +17,7 @@ import (
 // leaves it is for the caller to add. Nobody is asked anything: a folder of skills that
 // is not trusted is passed over. tell hears notices, one at a time and each once in a
 // process. An error is made for a person; one about the name says which agents there are.
-func (a *app) subAgent(ctx context.Context, c *config.Config, m *models, who toolcrib.Principal, name, workspace string, tell func(string)) (agent.Task, error) {
+func (a *app) subAgent(ctx context.Context, c *config.Config, m *service.Models, who toolcrib.Principal, name, workspace string, tell func(string)) (agent.Task, error) {
 	if err := context.Cause(ctx); err != nil {
 		return agent.Task{}, err
 	}

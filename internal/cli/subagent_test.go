@@ -15,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 // agentsHome is a home with a configuration of several agents, and a folder to work in
@@ -66,7 +67,7 @@ agents:
 // already are asked for (contract §11: spawn).
 func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
 	a, c := agentsHome(t)
-	m := &models{}
+	m := &service.Models{}
 	var told []string // tell is called one at a time
 	tell := func(text string) { told = append(told, text) }
 	who := toolcrib.Principal{User: "ann"}
@@ -136,7 +137,7 @@ func TestSubAgent_Errors(t *testing.T) {
 	a, c := agentsHome(t)
 	ended, end := context.WithCancel(t.Context())
 	end()
-	m := &models{}
+	m := &service.Models{}
 	tell := func(text string) { t.Errorf("told: %s", text) }
 	for _, test := range []struct {
 		ctx  context.Context
@@ -164,9 +165,9 @@ func TestSubAgent_Errors(t *testing.T) {
 // A run that another one started before this process has its models opened when they
 // are asked for; what nobody configures any more is an error.
 func TestSubAgent_ModelsOfARunBefore(t *testing.T) {
-	a, c := agentsHome(t)
-	m := &models{}
-	open := a.opening(c, m)
+	a, _ := agentsHome(t)
+	m := &service.Models{}
+	open := a.service.Opening(m)
 	var work sync.WaitGroup
 	for range 8 {
 		work.Go(func() {
@@ -188,7 +189,7 @@ func TestSubAgent_ModelsOfARunBefore(t *testing.T) {
 func TestN26_SubAgentKeepsTheSkillsOfOthers(t *testing.T) {
 	a, c := agentsHome(t)
 	tell := func(string) {}
-	first, err := a.subAgent(t.Context(), c, &models{}, toolcrib.Principal{User: "ann"}, "writer", "/w", tell)
+	first, err := a.subAgent(t.Context(), c, &service.Models{}, toolcrib.Principal{User: "ann"}, "writer", "/w", tell)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +197,7 @@ func TestN26_SubAgentKeepsTheSkillsOfOthers(t *testing.T) {
 	if err := os.WriteFile(path, []byte("---\nname: house\ndescription: Another.\n---\nBe rude.\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	second, err := a.subAgent(t.Context(), c, &models{}, toolcrib.Principal{User: "ann"}, "writer", "/w", tell)
+	second, err := a.subAgent(t.Context(), c, &service.Models{}, toolcrib.Principal{User: "ann"}, "writer", "/w", tell)
 	if err != nil {
 		t.Fatal(err)
 	}

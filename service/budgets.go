@@ -1,20 +1,19 @@
-package cli
+package service
 
 import (
 	"fmt"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
-// byBudgets is what the loop says of a stop that the budgets of a user made.
-const byBudgets = "budgets"
+// ByBudgets is what the loop says of a stop that the budgets of a user made.
+const ByBudgets = "budgets"
 
-// ledger keeps the budgets that the configuration sets, of users over a day and a
+// Ledger keeps the budgets that the configuration sets, of users over a day and a
 // month (contract §2); nil = there are none.
-func ledger(c *config.Config, s *sqlite.Store) (toolcrib.Ledger, error) {
+func (s *Service) Ledger() (toolcrib.Ledger, error) {
+	c := s.Config
 	list := make([]store.UserBudget, len(c.Budgets))
 	for i, b := range c.Budgets {
 		list[i] = store.UserBudget{
@@ -26,5 +25,5 @@ func ledger(c *config.Config, s *sqlite.Store) (toolcrib.Ledger, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	return s.Ledger(list)
+	return s.store.Ledger(list)
 }

@@ -1,16 +1,13 @@
-package cli
+package service
 
 import (
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/toolcrib/toolcrib/internal/config"
 )
 
 // ollamaWith serves the two lists that are asked for, with models of these names;
@@ -44,13 +41,11 @@ func ollamaWith(t *testing.T, models ...string) string {
 	return server.URL
 }
 
-// detecting is a command line without a terminal that looks for an Ollama at an address.
-func detecting(t *testing.T, at string) *app {
+// detecting is a service without a person that looks for an Ollama at an address.
+func detecting(t *testing.T, at string) *Service {
 	t.Helper()
 	t.Setenv("OLLAMA_HOST", "")
-	a := newApp(os.Stdin, os.Stdout, os.Stderr)
-	a.inTerminal, a.ollamaAt, a.dataFlag = false, at, t.TempDir()
-	return a
+	return New(Options{OllamaAt: at, DataDir: t.TempDir()})
 }
 
 // An Ollama that nobody has confirmed is passed over without a terminal, and so is one
@@ -63,7 +58,7 @@ func TestDetectOllama_Unconfirmed(t *testing.T) {
 	if err := a.confirmed("http://127.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
-	found := a.detect(config.Default(), true)
+	found := a.Detect(true)
 	if found.Model.Name() != "offline/offline" || !strings.Contains(found.Why, "nobody has confirmed it") {
 		t.Errorf("got %s (%s)", found.Model.Name(), found.Why)
 	}
@@ -88,14 +83,14 @@ func TestN5_DetectOllama(t *testing.T) {
 		if err := a.confirmed(k.at); err != nil {
 			t.Fatal(err)
 		}
-		found := a.detect(config.Default(), false)
+		found := a.Detect(false)
 		if found.Model.Name() != k.model || !strings.Contains(found.Why, k.why) {
 			t.Errorf("got %s (%s), want %s (%s)", found.Model.Name(), found.Why, k.model, k.why)
 		}
 	}
 	t.Setenv("GEMINI_API_KEY", "x")
 	a := detecting(t, ollamaWith(t, "+only"))
-	if found := a.detect(config.Default(), false); found.Model.Name() != "gemini/gemini-2.5-flash" {
+	if found := a.Detect(false); found.Model.Name() != "gemini/gemini-2.5-flash" {
 		t.Errorf("a key comes first: %s", found.Model.Name())
 	}
 }

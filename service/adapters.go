@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"context"
@@ -16,14 +16,14 @@ import (
 
 // provider makes the adapter of a configured provider. Errors are wrong
 // configuration.
-func (a *app) provider(name string, p config.Provider) (toolcrib.Model, error) {
-	model, err := a.adapter(name, p)
+func (s *Service) provider(name string, p config.Provider) (toolcrib.Model, error) {
+	model, err := s.Adapter(name, p)
 	if err != nil {
 		var value config.Error
-		if wrongUsage(err) || errors.As(err, &value) {
+		if toolcrib.CodeOf(err) == toolcrib.CodeBadRequest || errors.As(err, &value) {
 			return nil, err
 		}
-		return nil, usagef("providers.%s: %v", name, err)
+		return nil, badRequestf("providers.%s: %v", name, err)
 	}
 	return limited(name, p, model), nil
 }
@@ -37,7 +37,8 @@ func limited(name string, p config.Provider, model toolcrib.Model) toolcrib.Mode
 	return limit.New(model, limit.Options{Name: name, MaxConcurrent: p.MaxConcurrent, RequestsPerMinute: p.RequestsPerMinute})
 }
 
-func (a *app) adapter(name string, p config.Provider) (toolcrib.Model, error) {
+// Adapter makes the bare adapter of a provider.
+func (s *Service) Adapter(name string, p config.Provider) (toolcrib.Model, error) {
 	t, _ := providers.Of(p.Type)
 	if !t.Usable() {
 		return nil, unsupportedType(name, p.Type)
@@ -46,22 +47,22 @@ func (a *app) adapter(name string, p config.Provider) (toolcrib.Model, error) {
 	var err error
 	if t.InProcess {
 		set.Name = name
-	} else if set.Options, err = a.wire(name, p); err != nil {
+	} else if set.Options, err = s.wire(name, p); err != nil {
 		return nil, err
 	}
-	if set.File, err = p.File.Resolve(a.resolver()); err != nil {
+	if set.File, err = p.File.Resolve(s.Resolver()); err != nil {
 		return nil, err
 	}
 	return t.New(set)
 }
 
 // wire fills in what the adapters of HTTP APIs have in common.
-func (a *app) wire(name string, p config.Provider) (wire.Options, error) {
+func (s *Service) wire(name string, p config.Provider) (wire.Options, error) {
 	o := wire.Options{
 		Name: name, ConnectTimeout: p.ConnectTimeout.Std(),
 		FirstTokenTimeout: p.FirstTokenTimeout.Std(), IdleTimeout: p.IdleTimeout.Std(),
 	}
-	r := a.resolver()
+	r := s.Resolver()
 	for _, f := range []struct {
 		value config.Value
 		to    *string

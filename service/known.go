@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"cmp"
@@ -18,22 +18,17 @@ import (
 // that toolcrib brings.
 const catalogName = "models.json"
 
-// knownModels is what is known of models: what toolcrib brings, and what `models
+// KnownModels is what is known of models: what toolcrib brings, and what `models
 // refresh` has kept; the newer of the two counts.
 // tell hears why that cannot be read.
-func (a *app) knownModels(tell func(string)) *catalog.Catalog {
-	if a.catalog == nil {
-		a.catalog = a.readCatalog(tell)
-	}
-	return a.catalog
+func (s *Service) KnownModels(tell func(string)) *catalog.Catalog {
+	s.catalogRead.Do(func() { s.catalog = s.readCatalog(tell) })
+	return s.catalog
 }
 
-func (a *app) readCatalog(tell func(string)) *catalog.Catalog {
+func (s *Service) readCatalog(tell func(string)) *catalog.Catalog {
 	brought := catalog.Embedded()
-	path, err := a.catalogPath()
-	if err != nil {
-		return brought
-	}
+	path := s.CatalogPath()
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return brought
@@ -54,20 +49,15 @@ func (a *app) readCatalog(tell func(string)) *catalog.Catalog {
 	return brought.Merge(kept)
 }
 
-func (a *app) catalogPath() (string, error) {
-	dir, err := a.dataDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, catalogName), nil
-}
+// CatalogPath is the file that `models refresh` keeps.
+func (s *Service) CatalogPath() string { return filepath.Join(s.DataDir, catalogName) }
 
 // filesNone is what journal.ModelInfo.Files says of a model that takes no files.
 const filesNone = "none"
 
-// infoOf is what a run keeps of a model: what the configuration says, and for the
+// InfoOf is what a run keeps of a model: what the configuration says, and for the
 // rest what is known. A script plays any model: nothing is known of it.
-func (a *app) infoOf(r config.ResolvedModel, tell func(string)) journal.ModelInfo {
+func (s *Service) InfoOf(r config.ResolvedModel, tell func(string)) journal.ModelInfo {
 	info := journal.ModelInfo{
 		Ref: r.Ref, Provider: r.ProviderName, ID: r.ID, Price: r.Price, Context: r.Context,
 		Tools: r.Tools, Reasoning: r.Reasoning, Extra: r.Extra,
@@ -78,7 +68,7 @@ func (a *app) infoOf(r config.ResolvedModel, tell func(string)) journal.ModelInf
 	if info.Context == 0 && r.Provider.Type == config.TypeOllama {
 		info.Context = numCtx(r.Extra)
 	}
-	known, ok := a.lookup(r.Provider, r.ID, tell)
+	known, ok := s.Lookup(r.Provider, r.ID, tell)
 	if !ok {
 		return info
 	}
@@ -95,16 +85,16 @@ func (a *app) infoOf(r config.ResolvedModel, tell func(string)) journal.ModelInf
 	return info
 }
 
-// lookup finds what is known of a model of a provider.
-func (a *app) lookup(p config.Provider, model string, tell func(string)) (catalog.Model, bool) {
-	base, err := p.BaseURL.Resolve(a.resolver())
+// Lookup finds what is known of a model of a provider.
+func (s *Service) Lookup(p config.Provider, model string, tell func(string)) (catalog.Model, bool) {
+	base, err := p.BaseURL.Resolve(s.Resolver())
 	if err != nil {
 		return catalog.Model{}, false // opening the provider tells why
 	}
 	if base == "" {
 		base, _ = addressFromEnv(p.Type)
 	}
-	return a.knownModels(tell).Lookup(p.Type, base, model)
+	return s.KnownModels(tell).Lookup(p.Type, base, model)
 }
 
 // numCtx is the context that the extra fields of a request ask an Ollama for; 0 =

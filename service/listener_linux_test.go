@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"context"
@@ -56,14 +56,14 @@ func TestDetectOllama_OtherUser(t *testing.T) {
 		if err := a.confirmed(at); err != nil {
 			t.Fatal(err)
 		}
-		found := a.detect(config.Default(), false)
+		found := a.Detect(false)
 		foreign := strings.Contains(found.Why, "belongs to user 12345")
 		if found.Model.Name() != k.model || foreign != (k.uid == 12345) || (asked.Load() > 0) == foreign {
 			t.Errorf("uid %d: %s (%s), asked %d times", k.uid, found.Model.Name(), found.Why, asked.Load())
 		}
 		// Named by its type alone it is not asked either.
 		t.Setenv("OLLAMA_HOST", at)
-		model, err := a.adapter("ollama", config.Provider{Type: config.TypeOllama})
+		model, err := a.Adapter("ollama", config.Provider{Type: config.TypeOllama})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"crypto/sha256"
@@ -42,44 +42,34 @@ const confirmedFolder = "confirmed"
 
 // confirmServer returns nil if a person has confirmed the server at an address, before
 // or, with ask and a terminal, now.
-func (a *app) confirmServer(address, model string, ask bool) error {
+func (s *Service) confirmServer(address, model string, ask bool) error {
 	place := placeOf(address)
-	path, err := a.confirmationOf(address)
-	if err != nil {
-		return err
-	}
+	path := s.confirmationOf(address)
 	if kept, err := os.ReadFile(path); err == nil && string(kept) == address+"\n" {
 		return nil
 	}
-	if !ask || !a.inTerminal || !a.errTerminal {
+	if !ask || s.Confirm == nil {
 		return fmt.Errorf("an Ollama answers at %s, but nobody has confirmed it on a terminal "+
 			"(to use it, start toolcrib once there, or name it: --model ollama/NAME)", place)
 	}
-	if !a.confirm(fmt.Sprintf("No model is configured, and an Ollama answers at %s. Send it prompts and results of tools (model %s)?", place, model)) {
+	if !s.Confirm(fmt.Sprintf("No model is configured, and an Ollama answers at %s. Send it prompts and results of tools (model %s)?", place, model)) {
 		return fmt.Errorf("the Ollama at %s was not confirmed", place)
 	}
-	if err := a.confirmed(address); err != nil {
-		a.notice("that %s is confirmed cannot be kept, so it is asked again: %v", place, err)
+	if err := s.confirmed(address); err != nil {
+		s.Notice(fmt.Sprintf("that %s is confirmed cannot be kept, so it is asked again: %v", place, err))
 	}
 	return nil
 }
 
 // confirmationOf is the file that says that an address is confirmed.
-func (a *app) confirmationOf(address string) (string, error) {
-	dir, err := a.dataDir()
-	if err != nil {
-		return "", err
-	}
+func (s *Service) confirmationOf(address string) string {
 	sum := sha256.Sum256([]byte(address))
-	return filepath.Join(dir, confirmedFolder, hex.EncodeToString(sum[:16])), nil
+	return filepath.Join(s.DataDir, confirmedFolder, hex.EncodeToString(sum[:16]))
 }
 
 // confirmed keeps that a person has confirmed the server at an address.
-func (a *app) confirmed(address string) error {
-	path, err := a.confirmationOf(address)
-	if err != nil {
-		return err
-	}
+func (s *Service) confirmed(address string) error {
+	path := s.confirmationOf(address)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}

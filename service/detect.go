@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"cmp"
@@ -22,13 +22,13 @@ const (
 	ollamaLooked   = 16
 )
 
-// detect finds a model where none is configured (contract §4). An Ollama that nobody
+// Detect finds a model where none is configured (contract §4). An Ollama that nobody
 // has configured is used once a person has confirmed it; ask says that one may be asked
-// now, if there is a terminal.
-func (a *app) detect(c *config.Config, ask bool) config.Detected {
+// now, if there is anybody.
+func (s *Service) Detect(ask bool) config.Detected {
 	more := ""
-	set, at, configured := a.ollamaAsked(c)
-	found := c.DetectModel(config.Surroundings{
+	set, at, configured := s.ollamaAsked()
+	found := s.Config.DetectModel(config.Surroundings{
 		LookupEnv: os.LookupEnv, OllamaAt: at,
 		OllamaModels: func() ([]string, error) {
 			names, why, err := ollamaModels(set)
@@ -39,7 +39,7 @@ func (a *app) detect(c *config.Config, ask bool) config.Detected {
 			case err != nil || len(names) == 0:
 				return nil, nil // nothing answers, or something else does
 			case !configured:
-				err = a.confirmServer(set.BaseURL, names[0], ask)
+				err = s.confirmServer(set.BaseURL, names[0], ask)
 			}
 			more = why
 			return names, err
@@ -53,14 +53,14 @@ func (a *app) detect(c *config.Config, ask bool) config.Detected {
 
 // ollamaAsked is where an Ollama is looked for: at its usual address, unless OLLAMA_HOST
 // or a configured provider ollama names another, and what stands in the notice about it.
-func (a *app) ollamaAsked(c *config.Config) (set wire.Options, at string, configured bool) {
-	if p, ok := c.Providers[config.TypeOllama]; ok && p.Type == config.TypeOllama && !p.BaseURL.IsEmpty() {
-		if set, err := a.wire(config.TypeOllama, p); err == nil {
+func (s *Service) ollamaAsked() (set wire.Options, at string, configured bool) {
+	if p, ok := s.Config.Providers[config.TypeOllama]; ok && p.Type == config.TypeOllama && !p.BaseURL.IsEmpty() {
+		if set, err := s.wire(config.TypeOllama, p); err == nil {
 			return set, "providers.ollama.base_url", true
 		}
 	}
 	address, _ := addressFromEnv(config.TypeOllama)
-	address = cmp.Or(address, a.ollamaAt)
+	address = cmp.Or(address, s.OllamaAt, config.OllamaAddress)
 	return wire.Options{BaseURL: address, Proxy: wire.ProxyNone, Admit: admitListener}, placeOf(address), false
 }
 

@@ -1,0 +1,204 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/providers"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/provider/texttag"
+)
+
+// SupportedTypes returns the types of providers that this version has adapters for.
+func SupportedTypes() []string { return providers.Names(providers.Type.Usable) }
+
+// SupportedType reports whether this version has an adapter for a type of providers.
+func SupportedType(t string) bool { return slices.Contains(SupportedTypes(), t) }
+
+// unsupportedType is the error of a provider that this version cannot speak to.
+func unsupportedType(provider, t string) error {
+	return badRequestf("providers.%s: provider type %s is not supported by this version; there are %s",
+		provider, t, strings.Join(SupportedTypes(), ", "))
+}
+
+// Models are the models of a run and of those that it starts, opened before they
+// begin: what is wrong with an agent's first is wrong usage, what is wrong with a
+// fallback is told when it is needed. It is ready for use when zero, by many
+// goroutines.
+type Models struct {
+	mu    sync.Mutex
+	open  map[string]toolcrib.Model // by name of the provider
+	Found *config.Detected          // where none is configured; nil = not looked for. Under Service.preparing
+}
+
+// errNotOpen is of a provider that nobody has opened.
+var errNotOpen = errors.New("is not open")
+
+// Open is the loop's way to a model. A provider serves models that call tools by
+// its API, and others that do so by text.
+func (m *Models) Open(_ context.Context, info journal.ModelInfo) (toolcrib.Model, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	model, ok := m.open[info.Provider]
+	if !ok {
+		return nil, fmt.Errorf("provider %s %w", info.Provider, errNotOpen)
+	}
+	if info.Tools == toolsByText {
+		return texttag.New(model), nil
+	}
+	return model, nil
+}
+
+// toolsByText is what journal.ModelInfo.Tools says of a model that calls tools by
+// the text protocol of contract §4.
+const toolsByText = "text"
+
+// add opens a provider that is not open yet. A spare one may be broken; one that is
+// not is tried again.
+func (m *Models) add(provider string, spare bool, open func() (toolcrib.Model, error)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, ok := m.open[provider]
+	if _, failed := known.(broken); ok && (spare || !failed) {
+		return nil
+	}
+	model, err := open()
+	switch {
+	case err != nil && !spare:
+		return err
+	case err != nil:
+		model = broken{provider: provider, err: err}
+	}
+	if m.open == nil {
+		m.open = map[string]toolcrib.Model{}
+	}
+	m.open[provider] = model
+	return nil
+}
+
+// Opening is the way to the models of every run that a process drives, also of one
+// that was started by another run before this process: its provider is opened when it
+// is asked for, by what the configuration says of it today.
+func (s *Service) Opening(m *Models) func(context.Context, journal.ModelInfo) (toolcrib.Model, error) {
+	return func(ctx context.Context, info journal.ModelInfo) (toolcrib.Model, error) {
+		model, err := m.Open(ctx, info)
+		if !errors.Is(err, errNotOpen) {
+			return model, err
+		}
+		r, err := s.resolveModel(info.Provider + "/" + info.ID)
+		if err != nil {
+			return nil, err
+		}
+		if err := m.add(info.Provider, false, func() (toolcrib.Model, error) { return s.provider(info.Provider, r.Provider) }); err != nil {
+			return nil, err
+		}
+		return m.Open(ctx, info)
+	}
+}
+
+// OpenModels resolves the models of an agent and opens them in m. An agent without one
+// gets the first that is found, and tell hears which.
+func (s *Service) OpenModels(m *Models, agent *toolcrib.Agent, tell func(string)) ([]journal.ModelInfo, error) {
+	s.preparing.Lock()
+	defer s.preparing.Unlock()
+	all, err := s.modelsOf(m, agent, tell)
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]journal.ModelInfo, len(all))
+	for i, r := range all {
+		if address, variable := addressFromEnv(r.Provider.Type); address != "" && r.Provider.BaseURL.IsEmpty() {
+			tell(fmt.Sprintf("%s is set: %s is asked at %s", variable, r.ProviderName, placeOf(address)))
+		}
+		infos[i] = s.InfoOf(r, tell)
+		if err := m.add(r.ProviderName, i > 0, func() (toolcrib.Model, error) { return s.provider(r.ProviderName, r.Provider) }); err != nil {
+			return nil, err
+		}
+	}
+	return infos, nil
+}
+
+// modelsOf are the models of an agent: its own, then its fallbacks.
+func (s *Service) modelsOf(m *Models, agent *toolcrib.Agent, tell func(string)) ([]config.ResolvedModel, error) {
+	var all []config.ResolvedModel
+	if agent.Model == "" {
+		if m.Found == nil {
+			found := s.Detect(false)
+			m.Found = &found
+		}
+		text := fmt.Sprintf("no model is configured: using %s (%s)", m.Found.Model.Name(), m.Found.Why)
+		if names := s.Config.ModelNames(); len(names) > 0 {
+			text = fmt.Sprintf("no model is configured for the agent %s: using %s (%s); name one of %s in agents.%s.model, or with --model",
+				agent.Name, m.Found.Model.Name(), m.Found.Why, strings.Join(names, ", "), agent.Name)
+		}
+		tell(text)
+		agent.Model = m.Found.Model.Ref
+		all = append(all, m.Found.Model)
+	} else {
+		first, err := s.resolveModel(agent.Model)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, first)
+	}
+	for _, ref := range agent.Fallback {
+		next, err := s.resolveModel(ref)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, next)
+	}
+	return all, nil
+}
+
+// UnusableProviders are the configured providers that this version cannot speak to.
+func UnusableProviders(c *config.Config) []string {
+	var out []string
+	for _, name := range c.ProviderNames() {
+		if t := c.Providers[name].Type; !SupportedType(t) {
+			key := "providers." + name
+			out = append(out, fmt.Sprintf("%s: %s: this version cannot use type %s; it can use %s",
+				c.Position(key), key, t, strings.Join(SupportedTypes(), ", ")))
+		}
+	}
+	return out
+}
+
+// resolveModel finds a model by its name; an error also tells which types of providers
+// this version can use.
+func (s *Service) resolveModel(ref string) (config.ResolvedModel, error) {
+	r, err := s.Config.ResolveModel(ref)
+	if err != nil {
+		return r, badRequestf("%v; this version can use providers of type %s", err, strings.Join(SupportedTypes(), ", "))
+	}
+	return r, nil
+}
+
+// ReopenModels opens the models of a run, by what the configuration says of their
+// providers today. All but the one that is needed now may be broken.
+func (s *Service) ReopenModels(infos []journal.ModelInfo, needed int) (*Models, error) {
+	m := &Models{}
+	for i, info := range infos {
+		err := m.add(info.Provider, i != needed, func() (toolcrib.Model, error) {
+			r, err := s.Config.ResolveModel(info.Provider + "/" + info.ID)
+			if err != nil {
+				return nil, err
+			}
+			return s.provider(info.Provider, r.Provider)
+		})
+		var value config.Error
+		switch {
+		case err != nil && (toolcrib.CodeOf(err) == toolcrib.CodeBadRequest || errors.As(err, &value)):
+			return nil, err
+		case err != nil:
+			return nil, badRequestf("the run's model %s: %v", info.Ref, err)
+		}
+	}
+	return m, nil
+}
