@@ -77,7 +77,7 @@ func (s *Service) GateWith(workspace string, switches gate.Availability, people 
 	if set := c.Tools.Shell; command != nil && set.Sandbox != string(shell.SandboxRequired) {
 		if problem := s.NoSandbox(); problem != "" {
 			tell("exec_shell has no sandbox (" + problem + "), so each of its calls asks; toolcrib doctor tells more")
-		} else if why := shell.Unprotected(command); why != "" {
+		} else if why := shell.Unprotected(command, workspace); why != "" {
 			tell("exec_shell: " + why + ", so each such call asks; toolcrib doctor tells more")
 		}
 	}
@@ -133,6 +133,20 @@ func (s *Service) execShell(p gate.Protected) (toolcrib.Tool, error) {
 		return nil, badRequestf("tools.%v", err)
 	}
 	return tool, nil
+}
+
+// Unprotected returns why there are command lines in a workspace from which protected files
+// cannot be kept, although there is a sandbox; "" if there are none, or none are run.
+func (s *Service) Unprotected(workspace string) string {
+	p, err := s.Protection(workspace)
+	if err != nil {
+		return ""
+	}
+	tool, err := s.execShell(p)
+	if err != nil {
+		return ""
+	}
+	return shell.Unprotected(tool, workspace)
 }
 
 // storeFacts are what get_runtime_info tells about the store.

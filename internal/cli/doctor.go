@@ -100,7 +100,11 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 	}
 	findings = append(findings, a.dataFinding(), a.databaseFinding(ctx))
 	if !broken {
-		findings = append(findings, a.workspaceFinding(), shellFinding(c.Tools.Shell, shell.Probe()), a.skillsFinding(c), a.approvalsFinding(c))
+		unprotected := ""
+		if dir, err := a.workspace("", false); err == nil {
+			unprotected = a.about(c).Unprotected(dir)
+		}
+		findings = append(findings, a.workspaceFinding(), shellFinding(c.Tools.Shell, shell.Probe(), unprotected), a.skillsFinding(c), a.approvalsFinding(c))
 		findings = append(findings, a.budgetFindings(ctx, c)...)
 		findings = append(findings, a.providerFindings(ctx, c)...)
 	}
@@ -262,8 +266,9 @@ func (a *app) workspaceFinding() finding {
 	return f
 }
 
-// shellFinding tells what keeps in the programs that exec_shell runs.
-func shellFinding(set config.Shell, r shell.Report) finding {
+// shellFinding says what keeps in the programs that exec_shell runs; unprotected is why there
+// are some from which protected files cannot be kept.
+func shellFinding(set config.Shell, r shell.Report, unprotected string) finding {
 	f := finding{Check: "shell", OK: true}
 	if set.Mode == string(shell.ModeOff) {
 		f.Detail = "off: there is no exec_shell"
@@ -288,13 +293,15 @@ func shellFinding(set config.Shell, r shell.Report) finding {
 		walls = append(walls, "seccomp")
 	}
 	f.Detail = fmt.Sprintf("mode %s, sandbox: %s", set.Mode, strings.Join(walls, ", "))
+	required := set.Sandbox == string(shell.SandboxRequired)
 	if r.Bubblewrap == "" {
-		does := "asks"
-		if set.Sandbox == string(shell.SandboxRequired) {
-			does, f.OK, f.Fix = "is refused (tools.shell.sandbox is required)", false, "install bubblewrap"
+		unprotected = "without bubblewrap protected files cannot be kept from other programs than those of the built-in table"
+		if required {
+			f.OK, f.Fix = false, "install bubblewrap"
 		}
-		f.Detail += "; without bubblewrap protected files cannot be kept from other programs than those of the built-in table, " +
-			"so each call of one " + does
+	}
+	if unprotected != "" {
+		f.Detail += "; " + unprotected + ", so each such call " + map[bool]string{false: "asks", true: "is refused"}[required]
 	}
 	return f
 }

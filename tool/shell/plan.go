@@ -147,15 +147,20 @@ func (s *shell) walled(p *plan) error {
 
 const unprotected = "protected files can be written by programs that are not in the built-in table, which it takes bubblewrap to prevent"
 
-// Unprotected returns why there are calls of an exec_shell from which protected files
-// cannot be kept, although there is a sandbox; "" if there are none.
-func Unprotected(tool toolcrib.Tool) string {
+// Unprotected returns why there are calls of an exec_shell from which protected files in a
+// workspace cannot be kept, although there is a sandbox; "" if there are none.
+func Unprotected(tool toolcrib.Tool, workspace string) string {
 	s, ok := tool.(*shell)
 	others := ok && (s.options.Mode == ModeAny || slices.ContainsFunc(s.options.Allow, func(name string) bool { return s.table[name] == nil }))
-	if others && s.report().Bubblewrap == "" && s.report().sandboxed() {
-		return unprotected
+	if !others || !s.report().sandboxed() {
+		return ""
 	}
-	return ""
+	w, err := openWorkspace(toolcrib.Call{Workspace: workspace})
+	if err != nil {
+		return "" // no call runs there
+	}
+	defer w.close()
+	return s.unheld(&plan{set: s.options.resolved(w.dir), w: w, writes: true})
 }
 
 // unheld returns what the sandbox cannot keep the line from; "" = nothing.
@@ -169,7 +174,7 @@ func (s *shell) unheld(p *plan) string {
 		return unprotected
 	}
 	if why := p.set.survey(p.w.dir).unsure; why != "" {
-		return "not all protected files can be kept from the programs of the line: " + why
+		return "not all protected files can be kept from the programs that run: " + why
 	}
 	return ""
 }

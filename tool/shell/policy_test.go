@@ -334,22 +334,29 @@ func TestPreview_SaysWhatHolds(t *testing.T) {
 // That other programs may run than the sandbox can keep from protected files is said beforehand.
 func TestUnprotected(t *testing.T) {
 	landlock, bubblewrap := shell.Report{Helper: true, LandlockABI: 7}, shell.Report{Helper: true, LandlockABI: 7, Bubblewrap: "x"}
+	plain, linked := folder(t), folder(t)
+	if err := os.Symlink(plain, filepath.Join(linked, ".git")); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		options shell.Options
-		want    bool
+		dir     string
+		want    string
 	}{
-		{shell.Options{Report: &landlock}, false},
-		{shell.Options{Report: &landlock, Allow: []string{"ls", "["}}, false},
-		{shell.Options{Report: &landlock, Allow: []string{"ls", "make"}}, true},
-		{shell.Options{Report: &landlock, Mode: shell.ModeAny}, true},
-		{shell.Options{Report: &bubblewrap, Mode: shell.ModeAny}, false},
-		{shell.Options{Report: &shell.Report{}, Mode: shell.ModeAny}, false}, // there is no sandbox at all
+		{shell.Options{Report: &landlock}, linked, ""},
+		{shell.Options{Report: &landlock, Allow: []string{"ls", "["}}, linked, ""},
+		{shell.Options{Report: &landlock, Allow: []string{"ls", "make"}}, plain, "bubblewrap"},
+		{shell.Options{Report: &landlock, Mode: shell.ModeAny}, plain, "bubblewrap"},
+		{shell.Options{Report: &bubblewrap, Mode: shell.ModeAny}, plain, ""},
+		{shell.Options{Report: &bubblewrap, Mode: shell.ModeAny}, linked, "symbolic link"},
+		{shell.Options{Report: &shell.Report{}, Mode: shell.ModeAny}, plain, ""}, // there is no sandbox at all
 	} {
-		if got := shell.Unprotected(tool(t, c.options)); (got != "") != c.want {
+		c.options.ProtectedNames = []string{".git"}
+		if got := shell.Unprotected(tool(t, c.options), c.dir); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}
-	if got := shell.Unprotected(nil); got != "" {
+	if got := shell.Unprotected(nil, plain); got != "" {
 		t.Errorf("no tool: %q", got)
 	}
 }
