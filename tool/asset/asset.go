@@ -109,11 +109,11 @@ func (t *readMeta) Targets(call toolcrib.Call) []toolcrib.Target {
 		return nil
 	}
 	defer folder.Close()
-	real, err := folder.Resolve(shown)
+	found, err := folder.Resolve(shown, beneath.Absent)
 	if err != nil {
 		return nil
 	}
-	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: folder.Abs(real)}}
+	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: folder.Abs(found.Real)}}
 }
 
 // Call looks at the file and at no more of its content than its head.
@@ -134,14 +134,14 @@ func (t *readMeta) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outpu
 }
 
 func (t *readMeta) look(ctx context.Context, folder *beneath.Folder, shown string) (result, error) {
-	real, err := folder.Resolve(shown)
+	found, err := folder.Resolve(shown, beneath.Absent)
 	if err != nil {
 		return result{}, err
 	}
-	if t.options.Hidden(folder.Abs(real)) {
+	if t.options.Hidden(folder.Abs(found.Real)) {
 		return result{}, fs.ErrPermission
 	}
-	file, info, err := folder.OpenFile(real)
+	file, info, err := folder.OpenFile(found.Real)
 	if err != nil {
 		return result{}, err
 	}

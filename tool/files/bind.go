@@ -24,7 +24,7 @@ func (t *writer) Bind(ctx context.Context, call toolcrib.Call) ([]toolcrib.FileS
 	if err != nil {
 		return nil, err
 	}
-	defer w.close()
+	defer w.Close()
 	var state toolcrib.FileState
 	err = w.at(ctx, name, func(p place) error {
 		now := version{info: p.info}
@@ -33,7 +33,7 @@ func (t *writer) Bind(ctx context.Context, call toolcrib.Call) ([]toolcrib.FileS
 				now, err = version{info: p.info}, nil // it cannot be read
 			}
 		}
-		state = toolcrib.FileState{Path: w.abs(p.real), State: now.state()}
+		state = toolcrib.FileState{Path: w.Abs(p.real), State: now.state()}
 		return err
 	})
 	return []toolcrib.FileState{state}, err

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
 // version is what is known of a file's content at one moment.
@@ -77,7 +78,7 @@ func (w *workspace) replace(ctx context.Context, p place, before version, conten
 	if err := w.protected(p); err != nil {
 		return err
 	}
-	dir, err := w.descend(p.dir(), true)
+	dir, err := w.OpenFolder(p.dir(), makeFolder)
 	if err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func unchanged(dir *os.Root, p place, before version) error {
 		return errMoved
 	}
 	// A rename asks the folder for leave, not the file: so the file is asked here.
-	f, err := dir.OpenFile(p.base(), os.O_WRONLY|nonBlocking, 0)
+	f, err := dir.OpenFile(p.base(), os.O_WRONLY|beneath.NonBlocking, 0)
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {
 			return &toolcrib.ToolError{Kind: toolcrib.PermissionDenied, Message: "the file is read-only: " + p.shown, Err: err}
@@ -149,7 +150,7 @@ func (w *workspace) last(ctx context.Context, dir *os.Root, p place, before vers
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	again, err := w.descend(p.dir(), false)
+	again, err := w.OpenFolder(p.dir(), nil)
 	if err != nil {
 		return err
 	}

@@ -185,7 +185,7 @@ func (p pathPolicy) Admit(call toolcrib.Call) error {
 	if err != nil {
 		return err
 	}
-	defer w.close()
+	defer w.Close()
 	found, err := w.find(name)
 	if err == nil && p.set.own.Is(found.info) {
 		err = protectedPath(found.shown)
@@ -204,12 +204,12 @@ func (p pathPolicy) targets(call toolcrib.Call, write bool) []toolcrib.Target {
 	if err != nil {
 		return nil
 	}
-	defer w.close()
+	defer w.Close()
 	found, err := w.find(name)
 	if err != nil {
 		return nil
 	}
-	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: w.abs(found.real), Write: write, Tree: p.tree}}
+	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: w.Abs(found.real), Write: write, Tree: p.tree}}
 }
 
 // Targets names the file that is read.

@@ -65,7 +65,7 @@ func (t *listDirectory) Call(ctx context.Context, call toolcrib.Call) (toolcrib.
 	if err != nil {
 		return toolcrib.Output{}, err
 	}
-	defer w.close()
+	defer w.Close()
 	var result listDirectoryResult
 	err = w.at(ctx, in.Path, func(p place) error {
 		result, err = w.list(ctx, p)
@@ -90,7 +90,7 @@ func (w *workspace) openFolder(p place) (*os.Root, error) {
 	case !p.info.IsDir():
 		return nil, toolcrib.Failf(toolcrib.InvalidPath, "%s is not a folder", p.shown)
 	}
-	return w.descend(p.real, false)
+	return w.OpenFolder(p.real, nil)
 }
 
 func (w *workspace) list(ctx context.Context, p place) (listDirectoryResult, error) {
@@ -109,7 +109,7 @@ func (w *workspace) list(ctx context.Context, p place) (listDirectoryResult, err
 			return listDirectoryResult{}, ctx.Err()
 		}
 		at := path.Join(p.real, entry.Name())
-		if w.set.hidden(w.abs(at)) {
+		if w.set.hidden(w.Abs(at)) {
 			continue
 		}
 		if len(result.Entries) == maxListed {

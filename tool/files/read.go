@@ -65,7 +65,7 @@ func (t *readFile) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outpu
 	if err != nil {
 		return toolcrib.Output{}, err
 	}
-	defer w.close()
+	defer w.Close()
 	var result readFileResult
 	err = w.at(ctx, in.Path, func(p place) error {
 		f, info, err := w.openRead(p)
@@ -97,7 +97,7 @@ func (w *workspace) openRead(p place) (*os.File, fs.FileInfo, error) {
 	if err := regular(p.info, p.shown); err != nil {
 		return nil, nil, err
 	}
-	dir, err := w.descend(p.dir(), false)
+	dir, err := w.OpenFolder(p.dir(), nil)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -93,7 +94,7 @@ func (t *searchFiles) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Ou
 	if err != nil {
 		return toolcrib.Output{}, err
 	}
-	defer w.close()
+	defer w.Close()
 	var s *search
 	err = w.at(ctx, in.Path, func(p place) error {
 		if s, err = newSearch(ctx, w, in); err != nil {
@@ -216,7 +217,7 @@ func (s *search) folder(dir *os.Root, real, shown, below string, depth int) erro
 		}
 		name := entry.Name()
 		at := path.Join(real, name)
-		if s.w.set.hidden(s.w.abs(at)) {
+		if s.w.set.hidden(s.w.Abs(at)) {
 			continue
 		}
 		switch {
@@ -237,7 +238,7 @@ func (s *search) folder(dir *os.Root, real, shown, below string, depth int) erro
 }
 
 func (s *search) subfolder(parent *os.Root, name, real, shown, below string, depth int) error {
-	dir, err := step(parent, name, false)
+	dir, err := beneath.Step(parent, name)
 	if err != nil {
 		return s.passed(err)
 	}

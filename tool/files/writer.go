@@ -55,7 +55,7 @@ func (t *writer) with(ctx context.Context, call toolcrib.Call, do func(*workspac
 	if err != nil {
 		return err
 	}
-	defer w.close()
+	defer w.Close()
 	return w.at(ctx, c.path, func(p place) error {
 		if strings.HasSuffix(c.path, "/") {
 			return toolcrib.Failf(toolcrib.InvalidPath, "the path ends in a slash, so it names a folder: %s", c.path)
@@ -101,7 +101,7 @@ func (t *writer) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 	expected, compare := t.set.recall(call)
 	var result writeResult
 	err := t.with(ctx, call, func(w *workspace, p place, c change) error {
-		unlock, err := t.set.lock(ctx, w.abs(p.real))
+		unlock, err := t.set.lock(ctx, w.Abs(p.real))
 		if err != nil {
 			return err
 		}
@@ -110,13 +110,13 @@ func (t *writer) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 		if compare && (err == nil || before.hash != "") && before.hash != expected {
 			return toolcrib.Failf(toolcrib.ExecutionFailed, "%s was changed by somebody else just now; nothing was written, read it again", p.shown)
 		}
-		if err := t.set.approved(call, w.abs(p.real), p.shown, before, err); err != nil {
+		if err := t.set.approved(call, w.Abs(p.real), p.shown, before, err); err != nil {
 			return err
 		}
 		if err := w.replace(ctx, p, before, after); err != nil {
 			return err
 		}
-		t.set.wrote(call.Run, w.abs(p.real), before.state(), "sha256:"+hashOf(after))
+		t.set.wrote(call.Run, w.Abs(p.real), before.state(), "sha256:"+hashOf(after))
 		result.Message = c.message(p.shown, len(after))
 		return nil
 	})
@@ -132,7 +132,7 @@ func (t *writer) Prepare(ctx context.Context, call toolcrib.Call) (json.RawMessa
 	var record prepared
 	err := t.with(ctx, call, func(w *workspace, p place, c change) error {
 		before, _, after, err := c.plan(ctx, w, p)
-		if err := t.set.approved(call, w.abs(p.real), p.shown, before, err); err != nil {
+		if err := t.set.approved(call, w.Abs(p.real), p.shown, before, err); err != nil {
 			return err
 		}
 		record = prepared{
@@ -160,7 +160,7 @@ func (t *writer) Reconcile(ctx context.Context, call toolcrib.Call, data json.Ra
 		if p.real != record.Path {
 			return nil // the path leads elsewhere now
 		}
-		if dir, err := w.descend(p.dir(), false); err == nil {
+		if dir, err := w.OpenFolder(p.dir(), nil); err == nil {
 			_ = discard(dir, w.temporary) // what the killed driver has left; a try
 			_ = dir.Close()
 		}

@@ -9,8 +9,8 @@ import (
 // planAny plans a line of mode any: /bin/sh runs it as it is written.
 func (s *shell) planAny(p *plan, file *syntax.File, line string) error {
 	p.writes = true
-	p.target(p.w.dir, true)
-	p.whole(p.w.dir)
+	p.target(p.w.Dir, true)
+	p.whole(p.w.Dir)
 	if err := s.named(p, file); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (p *plan) anyRedirect(r *syntax.Redirect) error {
 	switch {
 	case err != nil:
 		return nil //nolint:nilerr // as above
-	case p.set.hides(p.w.abs(found.real)):
+	case p.set.hides(p.w.Abs(found.Real)):
 		return refuse("protected path: %s", quote(w.text))
 	}
 	p.touch(found, false)

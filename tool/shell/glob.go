@@ -94,7 +94,7 @@ func (e *expander) step(at string, rest []string, found *[]string) error {
 	if name == "" {
 		return nil
 	}
-	if _, err := e.w.root.Lstat(name); err != nil {
+	if _, err := e.w.Root.Lstat(name); err != nil {
 		return nil //nolint:nilerr // what cannot be seen does not match
 	}
 	if len(*found) >= maxWords {
@@ -107,7 +107,7 @@ func (e *expander) step(at string, rest []string, found *[]string) error {
 // names lists a folder of the workspace; what is no folder, or outside, has no
 // names.
 func (e *expander) names(prefix string) ([]string, error) {
-	folder, err := e.w.root.Open(prefix + ".") // with "/." it is a folder, or it fails
+	folder, err := e.w.Root.Open(prefix + ".") // with "/." it is a folder, or it fails
 	if err != nil {
 		return nil, nil //nolint:nilerr // what cannot be opened does not match
 	}

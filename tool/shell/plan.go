@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
 // plan is a judged call: what runs, and what is told about it.
@@ -25,7 +26,7 @@ type plan struct {
 	programs []toolcrib.Program // that the line starts
 }
 
-func (p *plan) close() { p.w.close() }
+func (p *plan) close() { p.w.Close() }
 
 func (p *plan) effect() toolcrib.Effect {
 	if p.writes {
@@ -56,8 +57,8 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{set: s.options.resolved(w.dir), w: w, touched: map[string]int{}, programs: line.programs}
-	if p.set.hides(w.dir) {
+	p := &plan{set: s.options.resolved(w.Dir), w: w, touched: map[string]int{}, programs: line.programs}
+	if p.set.hides(w.Dir) {
 		err = refuse("the workspace is in a protected folder")
 	} else if s.options.Mode == ModeAny {
 		err = s.planAny(p, file, in.Command)
@@ -78,7 +79,7 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 		err = s.walled(p)
 	}
 	if err != nil {
-		w.close()
+		w.Close()
 		return nil, err
 	}
 	p.sortTargets()
@@ -88,7 +89,7 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 // wholeMachine refuses a program that may write in a workspace which is the root of the
 // file system: no sandbox could keep it from anything.
 func (p *plan) wholeMachine() error {
-	if p.writes && p.w.dir == rootDir {
+	if p.writes && p.w.Dir == rootDir {
 		return refuse("the workspace is the root of the file system, where only programs of the built-in table are run; " +
 			"start in the folder that is worked on")
 	}
@@ -103,7 +104,7 @@ func (p *plan) ownFiles() error {
 		return nil
 	}
 	visits, found := p.set.visits, ""
-	_ = filepath.WalkDir(p.w.dir, func(path string, entry fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(p.w.Dir, func(path string, entry fs.DirEntry, err error) error {
 		if visits--; visits < 0 {
 			return fs.SkipAll
 		}
@@ -159,8 +160,8 @@ func Unprotected(tool toolcrib.Tool, workspace string) string {
 	if err != nil {
 		return "" // no call runs there
 	}
-	defer w.close()
-	return s.unheld(&plan{set: s.options.resolved(w.dir), w: w, writes: true})
+	defer w.Close()
+	return s.unheld(&plan{set: s.options.resolved(w.Dir), w: w, writes: true})
 }
 
 // unheld returns what the sandbox cannot keep the line from; "" = nothing.
@@ -173,7 +174,7 @@ func (s *shell) unheld(p *plan) string {
 	case r.Bubblewrap == "":
 		return unprotected
 	}
-	if why := p.set.survey(p.w.dir).unsure; why != "" {
+	if why := p.set.survey(p.w.Dir).unsure; why != "" {
 		return "not all protected files can be kept from the programs that run: " + why
 	}
 	return ""
@@ -186,7 +187,7 @@ func (p *plan) named(paths []string) string {
 	var names []string
 	for _, path := range paths[:min(len(paths), most)] {
 		name := "a file outside the workspace"
-		if rel, err := filepath.Rel(p.w.dir, path); err == nil && filepath.IsLocal(rel) {
+		if rel, err := filepath.Rel(p.w.Dir, path); err == nil && filepath.IsLocal(rel) {
 			name = quote(rel)
 		}
 		names = append(names, name)
@@ -227,7 +228,7 @@ func (s *shell) planCommand(p *plan, e *expander, c *simple) (command, error) {
 	if out.Path, err = s.find(name, known != nil); err != nil {
 		return out, err
 	}
-	if within(out.Path, p.w.dir) {
+	if within(out.Path, p.w.Dir) {
 		return out, refuse("%s would be run from the workspace; only programs of the system are run", name)
 	}
 	args := []string{}
@@ -288,18 +289,18 @@ func (p *plan) input(c *simple, out *command) error {
 		return err
 	}
 	switch {
-	case found.info == nil:
+	case found.Info == nil:
 		return toolcrib.Failf(toolcrib.NotFound, "%s", quote(c.in.text))
-	case !found.info.Mode().IsRegular():
+	case !found.Info.Mode().IsRegular():
 		return refuse("%s is not a regular file, so it cannot be the input", quote(c.in.text))
 	}
 	p.touch(found, false)
-	out.In = found.real
+	out.In = found.Real
 	return nil
 }
 
 // find resolves an operand, and refuses one outside or hidden.
-func (p *plan) find(name string) (place, error) {
+func (p *plan) find(name string) (beneath.Place, error) {
 	found, err := p.w.resolve(name)
 	var made *toolcrib.ToolError
 	switch {
@@ -310,15 +311,15 @@ func (p *plan) find(name string) (place, error) {
 	case err != nil:
 		return found, &toolcrib.ToolError{Kind: toolcrib.PermissionDenied, Message: quote(name) + " cannot be looked at", Err: err}
 	}
-	if p.set.hides(p.w.abs(found.real)) {
+	if p.set.hides(p.w.Abs(found.Real)) {
 		return found, refuse("protected path: %s", quote(name))
 	}
 	return found, nil
 }
 
 // touch notes a file that the line reads or may write.
-func (p *plan) touch(found place, write bool) {
-	p.target(p.w.abs(found.real), write)
+func (p *plan) touch(found beneath.Place, write bool) {
+	p.target(p.w.Abs(found.Real), write)
 }
 
 func (p *plan) target(abs string, write bool) {
@@ -346,8 +347,8 @@ func (p *plan) sortTargets() {
 // table does not know: each word that is no option, and what follows a = in one.
 // Whether it is written is not known, so it counts as written; the workspace is.
 func (p *plan) unjudged(args []string) error {
-	p.target(p.w.dir, true)
-	p.whole(p.w.dir)
+	p.target(p.w.Dir, true)
+	p.whole(p.w.Dir)
 	for _, word := range args {
 		if _, after, ok := strings.Cut(word, "="); ok {
 			if err := p.maybe(after, false); err != nil {
@@ -373,12 +374,12 @@ func (p *plan) maybe(word string, is bool) error {
 	found, err := p.w.resolve(word)
 	abs := ""
 	switch {
-	case err == nil && (is || found.info != nil || strings.Contains(word, "/") || strings.HasPrefix(word, ".") || p.set.protects(word)):
-		abs = p.w.abs(found.real)
+	case err == nil && (is || found.Info != nil || strings.Contains(word, "/") || strings.HasPrefix(word, ".") || p.set.protects(word)):
+		abs = p.w.Abs(found.Real)
 	case errors.Is(err, errEscapes) && filepath.IsAbs(word):
-		abs = real(word)
+		abs = beneath.Real(word)
 	case errors.Is(err, errEscapes):
-		abs = real(filepath.Join(p.w.dir, word))
+		abs = beneath.Real(filepath.Join(p.w.Dir, word))
 	default:
 		return nil
 	}

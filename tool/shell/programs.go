@@ -152,7 +152,7 @@ func compared(j *judge, operands []string) error {
 		if err != nil {
 			return err
 		}
-		if p.info != nil && p.info.IsDir() {
+		if p.Info != nil && p.Info.IsDir() {
 			folder++
 		}
 	}
@@ -182,10 +182,10 @@ func (j *judge) folders(operands []string, recursive, itself bool) error {
 		if err != nil {
 			return err
 		}
-		if p.info != nil && p.info.IsDir() {
-			j.plan.whole(j.w.abs(p.real))
+		if p.Info != nil && p.Info.IsDir() {
+			j.plan.whole(j.w.Abs(p.Real))
 		}
-		if j.set.holdsHidden(j.w.abs(p.real)) {
+		if j.set.holdsHidden(j.w.Abs(p.Real)) {
 			return refuse("%s is protected in part: toolcrib's own data is below it. Name the folders or files that are meant", quote(name))
 		}
 	}
@@ -202,8 +202,8 @@ func (j *judge) reads(name string) error {
 	if err != nil {
 		return err
 	}
-	if p.info != nil && !p.info.Mode().IsRegular() && !p.info.IsDir() {
-		return refuse("%s is %s; only regular files and folders can be read", quote(name), special(p.info.Mode()))
+	if p.Info != nil && !p.Info.Mode().IsRegular() && !p.Info.IsDir() {
+		return refuse("%s is %s; only regular files and folders can be read", quote(name), special(p.Info.Mode()))
 	}
 	j.touch(p, false)
 	return nil

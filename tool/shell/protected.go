@@ -45,7 +45,7 @@ func (o *Options) survey(dir string) *survey { return o.look(dir, o.visits, nil)
 
 // resurvey looks once more after a command of which everything was known before: also
 // at what it made, and in folders that it closed.
-func (o *Options) resurvey(w *workspace) *survey { return o.look(w.dir, o.visits+maxFiles, w) }
+func (o *Options) resurvey(w *workspace) *survey { return o.look(w.Dir, o.visits+maxFiles, w) }
 
 // look visits the entries of a workspace. With w it opens folders that cannot be read.
 func (o *Options) look(dir string, visits int, w *workspace) *survey {
@@ -100,7 +100,7 @@ func (o *Options) look(dir string, visits int, w *workspace) *survey {
 
 // own is the place of a path, not of what it leads to if it is itself a link.
 func own(path string) string {
-	return filepath.Join(real(filepath.Dir(path)), filepath.Base(path))
+	return filepath.Join(beneath.Real(filepath.Dir(path)), filepath.Base(path))
 }
 
 func (s *survey) doubt(why string) {
@@ -123,7 +123,7 @@ func (o *Options) add(s *survey, dir, path string) {
 		s.absent = append(s.absent, path)
 		return
 	case info.Mode()&fs.ModeSymlink != 0:
-		target := real(path)
+		target := beneath.Real(path)
 		if beside, err := os.Readlink(path); err == nil && target == filepath.Join(filepath.Dir(path), beside) &&
 			o.protects(filepath.Base(beside)) && standin.Exists(target) {
 			s.links[path] = beside
@@ -173,7 +173,7 @@ func (g *guarded) changed() (paths []string, unsure string) {
 	if g.seen.unsure == "" {
 		again = func(string) *survey { return g.set.resurvey(g.w) }
 	}
-	now := again(g.w.dir)
+	now := again(g.w.Dir)
 	after := g.look(now)
 	for path, print := range after.of {
 		was, known := g.before.of[path]
@@ -200,11 +200,11 @@ func (g *guarded) undo(changed []string) (left, aside []string) {
 		link, isLink := g.seen.links[path]
 		isNew := g.before.of[path] == "" && (g.seen.unsure == "" || slices.Contains(g.seen.absent, path))
 		switch {
-		case !g.kept, !isLink && !isNew, isNew && g.set.Sandbox != SandboxRequired && filepath.Dir(path) != g.w.dir:
+		case !g.kept, !isLink && !isNew, isNew && g.set.Sandbox != SandboxRequired && filepath.Dir(path) != g.w.Dir:
 			left = append(left, path)
 			continue
 		}
-		name, err := filepath.Rel(g.w.dir, path)
+		name, err := filepath.Rel(g.w.Dir, path)
 		if err == nil {
 			err = g.w.setAside(name, suffix, g.set.protects)
 		}
@@ -212,7 +212,7 @@ func (g *guarded) undo(changed []string) (left, aside []string) {
 			err = nil // a link that is gone
 		}
 		if err == nil && isLink {
-			err = g.w.root.Symlink(link, name)
+			err = g.w.Root.Symlink(link, name)
 		}
 		if err != nil {
 			left = append(left, path)
@@ -226,11 +226,11 @@ func (g *guarded) undo(changed []string) (left, aside []string) {
 // setAside renames a file or folder, and all that protects names below it.
 func (w *workspace) setAside(name, suffix string, protects func(string) bool) error {
 	all := []string{name}
-	info, err := w.root.Lstat(name)
+	info, err := w.Root.Lstat(name)
 	if err == nil && info.IsDir() {
-		err = fs.WalkDir(w.root.FS(), filepath.ToSlash(name), func(at string, entry fs.DirEntry, err error) error {
+		err = fs.WalkDir(w.Root.FS(), filepath.ToSlash(name), func(at string, entry fs.DirEntry, err error) error {
 			if err == nil && entry.IsDir() {
-				w.openUp(w.abs(at), 0o500)
+				w.openUp(w.Abs(at), 0o500)
 			}
 			if err == nil && at != all[0] && protects(entry.Name()) {
 				all = append(all, at)
@@ -242,20 +242,20 @@ func (w *workspace) setAside(name, suffix string, protects func(string) bool) er
 		return err
 	}
 	for _, at := range slices.Backward(all) { // what is in a folder before the folder
-		w.openUp(w.abs(path.Dir(at)), 0o700)
-		err = errors.Join(err, w.root.Rename(at, at+suffix))
+		w.openUp(w.Abs(path.Dir(at)), 0o700)
+		err = errors.Join(err, w.Root.Rename(at, at+suffix))
 	}
 	return err
 }
 
 // openUp gives this user rights to a folder, such as a command took away.
 func (w *workspace) openUp(abs string, rights fs.FileMode) {
-	name, err := filepath.Rel(w.dir, abs)
+	name, err := filepath.Rel(w.Dir, abs)
 	if err != nil {
 		return
 	}
-	if info, err := w.root.Lstat(name); err == nil && info.IsDir() && info.Mode()&rights != rights {
-		_ = w.root.Chmod(name, info.Mode().Perm()|rights)
+	if info, err := w.Root.Lstat(name); err == nil && info.IsDir() && info.Mode()&rights != rights {
+		_ = w.Root.Chmod(name, info.Mode().Perm()|rights)
 	}
 }
 
@@ -264,7 +264,7 @@ func (g *guarded) look(s *survey) *prints {
 	p := &prints{of: map[string]string{}, unsure: s.unsure}
 	paths := slices.Concat(s.found, s.absent)
 	for _, path := range g.set.Protected {
-		if !within(own(path), g.w.dir) {
+		if !within(own(path), g.w.Dir) {
 			paths = append(paths, filepath.Clean(path))
 		}
 	}

@@ -62,7 +62,7 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan) (ran, erro
 	}
 	defer func() { _ = null.Close() }()
 	l := &launcher{
-		job:    job{Dir: p.w.dir, Steps: p.steps, Watch: p.writes, Offline: !s.options.Network},
+		job:    job{Dir: p.w.Dir, Steps: p.steps, Watch: p.writes, Offline: !s.options.Network},
 		writes: p.writes, scratch: temporary.path, report: s.report(), options: p.set, null: null, bounds: s.bounds(p.writes),
 	}
 	l.Env = l.environment(temporary.path)
@@ -75,7 +75,7 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan) (ran, erro
 // guarded runs a job that may write. Protected files are kept from it where that can be
 // done, and looked at afterwards where it cannot.
 func (s *shell) guarded(ctx context.Context, call toolcrib.Call, p *plan, l *launcher) (ran, error) {
-	g := &guarded{set: p.set, w: p.w, seen: p.set.survey(p.w.dir), kept: l.report.Helper && l.report.Bubblewrap != ""}
+	g := &guarded{set: p.set, w: p.w, seen: p.set.survey(p.w.Dir), kept: l.report.Helper && l.report.Bubblewrap != ""}
 	if g.kept {
 		release, err := l.hold(g.seen)
 		if err != nil {
@@ -88,7 +88,7 @@ func (s *shell) guarded(ctx context.Context, call toolcrib.Call, p *plan, l *lau
 				return link || foundAfterwards(path)
 			})
 		}
-		if slices.Contains(g.seen.absent, filepath.Join(p.w.dir, ".git")) {
+		if slices.Contains(g.seen.absent, filepath.Join(p.w.Dir, ".git")) {
 			l.Env = append(l.Env, "GOFLAGS=-buildvcs=false") // go would ask git about the stand-in
 		}
 	}

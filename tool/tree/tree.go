@@ -100,8 +100,9 @@ func (t *getTree) Spec() toolcrib.Spec {
 
 // place is where a call begins.
 type place struct {
-	folder      *beneath.Folder
-	shown, real string
+	beneath.Place
+	folder *beneath.Folder
+	shown  string
 }
 
 // open finds the folder of the call. What the acting user must not see is not
@@ -121,9 +122,9 @@ func (t *getTree) open(call toolcrib.Call) (p place, in input, err error) {
 		return p, in, err
 	}
 	if p.shown, err = p.folder.Clean(in.Path); err == nil {
-		p.real, err = p.folder.Resolve(p.shown)
+		p.Place, err = p.folder.Resolve(p.shown, beneath.Absent)
 	}
-	if err == nil && t.options.Excluded(call.Principal, p.folder.Abs(p.real)) {
+	if err == nil && t.options.Excluded(call.Principal, p.folder.Abs(p.Real)) {
 		err = toolcrib.Failf(toolcrib.NotFound, "%s", p.shown)
 	}
 	if err != nil {
@@ -176,7 +177,7 @@ func (t *getTree) Targets(call toolcrib.Call) []toolcrib.Target {
 		return nil
 	}
 	defer p.folder.Close()
-	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: p.folder.Abs(p.real), Tree: true}}
+	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: p.folder.Abs(p.Real), Tree: true}}
 }
 
 // Call shows the tree, level by level, until it has limit entries or met another of

@@ -44,7 +44,7 @@ func newWalk(ctx context.Context, p place, in input, bound int) *walk {
 // run looks at one level after the other, so that a bound takes away what lies
 // deepest.
 func (w *walk) run(p place) (result, error) {
-	top := &node{real: p.real}
+	top := &node{real: p.Real}
 	level := []*node{top}
 	for deep := 0; deep < w.depth && len(level) > 0; deep++ {
 		var next []*node
@@ -83,7 +83,7 @@ const (
 
 // look reads the entries of one folder, as many as there is room for.
 func (w *walk) look(n *node) error {
-	dir, err := w.folder.OpenFolder(n.real)
+	dir, err := w.folder.OpenFolder(n.real, nil)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ package beneath
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -20,18 +21,21 @@ const (
 	maxLinks     = 40   // symbolic links on one path, as Linux has it
 )
 
-// ErrOutside says that a path leaves the workspace, by its text or by a link.
-var ErrOutside = errors.New("the path leaves the workspace")
-
-// ErrMoved says that a path was changed between the look and the open, or leads to
-// what is not a regular file or folder.
-var ErrMoved = errors.New("the path is not what it was, or no regular file or folder")
+var (
+	// ErrOutside says that a path leaves the workspace, by its text or by a link.
+	ErrOutside = errors.New("the path leaves the workspace")
+	// ErrLinks is the [ErrOutside] of a path with too many symbolic links.
+	ErrLinks = fmt.Errorf("%w, or has too many symbolic links", ErrOutside)
+	// ErrMoved says that a path was changed between the look and the open, or leads to
+	// what is not a regular file or folder.
+	ErrMoved = errors.New("the path is not what it was, or no regular file or folder")
+)
 
 // Folder is the workspace of a call, opened.
 type Folder struct {
-	root  *os.Root
-	given string // as the call names it
-	dir   string // absolute, symbolic links resolved
+	Root  *os.Root
+	Given string // as the call names it
+	Dir   string // absolute, symbolic links resolved
 }
 
 // Open opens the workspace of a call. Without one, or with one that is no absolute
@@ -40,41 +44,32 @@ func Open(call toolcrib.Call) (*Folder, error) {
 	if call.Workspace == "" {
 		return nil, toolcrib.Failf(toolcrib.PermissionDenied, "this run has no workspace")
 	}
-	if !filepath.IsAbs(call.Workspace) {
+	if !filepath.IsAbs(call.Workspace) || strings.ContainsRune(call.Workspace, 0) {
 		return nil, toolcrib.Failf(toolcrib.PermissionDenied, "the workspace of this run is not given as an absolute path")
 	}
 	dir, err := filepath.EvalSymlinks(call.Workspace)
 	if err == nil && Machine(dir) {
-		return nil, InMachine()
+		return nil, toolcrib.Failf(toolcrib.PermissionDenied, "the workspace lies in /proc, /sys or /dev, which tools do not touch")
 	}
 	if err == nil {
 		var root *os.Root
 		if root, err = os.OpenRoot(dir); err == nil {
-			return &Folder{root: root, given: filepath.Clean(call.Workspace), dir: dir}, nil
+			return &Folder{Root: root, Given: filepath.Clean(call.Workspace), Dir: dir}, nil
 		}
 	}
 	return nil, &toolcrib.ToolError{Kind: toolcrib.ExecutionFailed, Message: "the workspace folder cannot be opened", Err: err}
 }
 
-// InMachine is the error of a workspace that lies where [Machine] says.
-func InMachine() error {
-	return toolcrib.Failf(toolcrib.PermissionDenied, "the workspace lies in /proc, /sys or /dev, which tools do not touch")
-}
-
 // Close lets go of the folder.
-func (f *Folder) Close() { _ = f.root.Close() } // opened for reading: there is nothing to lose
+func (f *Folder) Close() { _ = f.Root.Close() } // opened for reading: there is nothing to lose
 
-// Abs is the absolute path of one that Resolve returned.
-func (f *Folder) Abs(real string) string { return filepath.Join(f.dir, filepath.FromSlash(real)) }
+// Abs is the absolute path of a resolved one.
+func (f *Folder) Abs(real string) string { return filepath.Join(f.Dir, filepath.FromSlash(real)) }
 
 // Clean makes a path of a call relative to the workspace, with slashes; it looks at
 // the text only. An absolute path inside the workspace counts as the relative one.
 // The error is a [*toolcrib.ToolError] of kind invalid path (C11, C15).
-func (f *Folder) Clean(name string) (string, error) { return Relative(name, f.given, f.dir) }
-
-// Relative is [Folder.Clean] for a workspace that is given under one path, and is in
-// truth, with links resolved, another.
-func Relative(name, given, dir string) (string, error) {
+func (f *Folder) Clean(name string) (string, error) {
 	switch {
 	case name == "":
 		return "", toolcrib.Failf(toolcrib.InvalidPath, "the path is empty")
@@ -85,11 +80,11 @@ func Relative(name, given, dir string) (string, error) {
 	}
 	local := filepath.Clean(filepath.FromSlash(name))
 	if filepath.IsAbs(local) {
-		inside, ok := Below(local, given, dir)
+		inside, ok := Below(local, f.Given, f.Dir)
 		if !ok {
 			// The workspace under another name: through a link above it (the folder for
 			// temporary files is one on some systems).
-			inside, ok = Below(resolved(local), dir)
+			inside, ok = Below(Real(local), f.Dir)
 		}
 		if !ok {
 			return "", escapes(name)
@@ -106,16 +101,15 @@ func escapes(name string) error {
 	return &toolcrib.ToolError{Kind: toolcrib.InvalidPath, Message: "path escapes workspace: " + name, Err: ErrOutside}
 }
 
-// resolved is an absolute path with the links of the part of it that exists
-// resolved.
-func resolved(name string) string {
-	rest := ""
-	for at := name; ; at = filepath.Dir(at) {
+// Real resolves the symbolic links of an absolute path as far as it exists.
+func Real(name string) string {
+	clean, rest := filepath.Clean(name), ""
+	for at := clean; ; at = filepath.Dir(at) {
 		if real, err := filepath.EvalSymlinks(at); err == nil {
 			return filepath.Join(real, rest)
 		}
 		if filepath.Dir(at) == at {
-			return name
+			return clean
 		}
 		rest = filepath.Join(filepath.Base(at), rest)
 	}
@@ -135,79 +129,89 @@ func Below(name string, folders ...string) (string, bool) {
 	return "", false
 }
 
-// Resolve follows the symbolic links of a cleaned path, inside the workspace, as far
-// as it exists: what it names in truth, for a decision about it. A link that leaves
-// the workspace is [ErrOutside]; what the file system says comes as it is.
-func (f *Folder) Resolve(name string) (real string, err error) {
-	real, err = f.follow(name)
-	if err == nil && Machine(f.Abs(real)) {
-		return "", ErrOutside
-	}
-	return real, err
+// Place is where a path leads.
+type Place struct {
+	Real string      // relative to the workspace, symbolic links resolved
+	Info fs.FileInfo // nil = there is nothing
 }
 
-func (f *Folder) follow(name string) (real string, err error) {
-	real = "."
-	pending := strings.Split(name, "/")
-	for links := 0; len(pending) > 0; {
-		next, rest := pending[0], pending[1:]
+// Resolve follows the symbolic links of a relative path, inside the workspace, as far
+// as it exists: what it names in truth, for a decision about it. It goes component by
+// component, as the system does, so that "link/.." is the folder above what the link leads
+// to; a path that leaves the workspace on its way, even to come back, is [ErrOutside]. What
+// the file system says comes as it is, but for what absent reports to mean that there is
+// nothing.
+//
+// It is a look and no promise: what is opened later is checked again.
+func (f *Folder) Resolve(name string, absent func(error) bool) (Place, error) {
+	p := Place{Real: "."}
+	pending, links, ended := strings.Split(name, "/"), 0, false
+	for len(pending) > 0 {
+		next := pending[0]
+		pending = pending[1:]
 		switch next {
 		case "", ".":
-			pending = rest
 			continue
-		case "..": // only ever comes out of a link
-			if real == "." {
-				return "", ErrOutside
+		case "..":
+			if p.Real == "." {
+				return p, ErrOutside
 			}
-			real, pending = path.Dir(real), rest
+			p.Real = path.Dir(p.Real)
 			continue
 		}
-		at := path.Join(real, next)
-		info, err := f.root.Lstat(at)
-		if errors.Is(err, fs.ErrNotExist) {
-			return f.absent(real, pending)
-		}
-		if err != nil {
-			return "", err
-		}
-		if info.Mode()&fs.ModeSymlink == 0 {
-			real, pending = at, rest
+		at := path.Join(p.Real, next)
+		if ended {
+			p.Real = at
 			continue
 		}
-		if links++; links > maxLinks {
-			return "", ErrOutside
+		info, err := f.Root.Lstat(at)
+		switch {
+		case err != nil && absent(err):
+			ended = true // the rest must not leave either
+		case err != nil:
+			return p, err
+		case info.Mode()&fs.ModeSymlink != 0:
+			if links++; links > maxLinks {
+				return p, ErrLinks
+			}
+			target, fromRoot, err := f.readlink(at)
+			if err != nil {
+				return p, err
+			}
+			if fromRoot {
+				p.Real = "."
+			}
+			pending = append(target, pending...)
+			continue
 		}
-		target, fromRoot, err := f.readlink(at)
-		if err != nil {
-			return "", err
-		}
-		if fromRoot {
-			real = "."
-		}
-		pending = append(target, rest...)
+		p.Real = at
 	}
-	return real, nil
+	if Machine(f.Abs(p.Real)) {
+		return p, ErrOutside
+	}
+	if ended {
+		return p, nil
+	}
+	info, err := f.Root.Lstat(p.Real)
+	if err == nil {
+		p.Info = info
+	} else if absent(err) {
+		err = nil
+	}
+	return p, err
 }
 
-// absent ends the search at the first component that does not exist.
-func (f *Folder) absent(real string, missing []string) (string, error) {
-	for _, name := range missing {
-		if name == ".." && real == "." {
-			return "", ErrOutside
-		}
-		real = path.Join(real, name)
-	}
-	return real, nil
-}
+// Absent reports whether an error says that there is no such file.
+func Absent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 func (f *Folder) readlink(at string) (parts []string, fromRoot bool, err error) {
-	text, err := f.root.Readlink(at)
+	text, err := f.Root.Readlink(at)
 	if err != nil {
 		return nil, false, err
 	}
 	if filepath.IsAbs(text) {
 		// Only a plain prefix counts as inside: whatever is spelled otherwise is outside.
-		inside, ok := Below(text, f.dir, f.given)
+		inside, ok := Below(text, f.Dir, f.Given)
 		if !ok {
 			return nil, false, ErrOutside
 		}
@@ -218,14 +222,22 @@ func (f *Folder) readlink(at string) (parts []string, fromRoot bool, err error) 
 	return strings.Split(filepath.ToSlash(text), "/"), fromRoot, nil
 }
 
-// OpenFolder opens a folder by its resolved path, itself and no link to another.
-func (f *Folder) OpenFolder(real string) (*os.Root, error) {
-	at, err := f.root.OpenRoot(".")
+// OpenFolder opens a folder by its resolved path, itself and no link to another: the
+// folder that is open at the end is the one that was found, or [ErrMoved] is returned (the
+// check and the open are one). If before is not nil, it is called for each part first.
+func (f *Folder) OpenFolder(real string, before func(parent *os.Root, name string) error) (*os.Root, error) {
+	at, err := f.Root.OpenRoot(".")
 	if err != nil || real == "." {
 		return at, err
 	}
 	for name := range strings.SplitSeq(real, "/") {
-		next, err := Step(at, name)
+		if before != nil {
+			err = before(at, name)
+		}
+		var next *os.Root
+		if err == nil {
+			next, err = Step(at, name)
+		}
 		_ = at.Close()
 		if err != nil {
 			return nil, err
@@ -257,22 +269,26 @@ func Step(parent *os.Root, name string) (*os.Root, error) {
 }
 
 // OpenFile opens a regular file by its resolved path, itself and no link to another.
-// It never waits for the other end of a FIFO, and opens no device.
 func (f *Folder) OpenFile(real string) (*os.File, fs.FileInfo, error) {
-	dir, err := f.OpenFolder(path.Dir(real))
+	dir, err := f.OpenFolder(path.Dir(real), nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer dir.Close() //nolint:errcheck // only read
-	name := path.Base(real)
-	entry, err := dir.Lstat(name)
+	entry, err := dir.Lstat(path.Base(real))
 	if err != nil {
 		return nil, nil, err
 	}
+	return OpenIn(dir, entry)
+}
+
+// OpenIn opens for reading what was just seen in a folder, if it is that and a regular
+// file. It never waits for the other end of a FIFO, and opens no device.
+func OpenIn(dir *os.Root, entry fs.FileInfo) (*os.File, fs.FileInfo, error) {
 	if !entry.Mode().IsRegular() {
 		return nil, nil, ErrMoved
 	}
-	file, err := dir.OpenFile(name, os.O_RDONLY|nonBlocking, 0)
+	file, err := dir.OpenFile(entry.Name(), os.O_RDONLY|NonBlocking, 0)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -7,8 +7,6 @@ import (
 	"os"
 )
 
-const nonBlocking = 0
-
 func keepOwner(*os.File, fs.FileInfo) {}
 
 // A folder cannot be synced here; the system journals its own renames.

@@ -10,9 +10,6 @@ import (
 	"syscall"
 )
 
-// nonBlocking lets an open return at once where a FIFO or a device would wait.
-const nonBlocking = syscall.O_NONBLOCK
-
 // keepOwner gives f the owner of old, where the process may. A file written by a
 // server that runs as root stays its user's.
 func keepOwner(f *os.File, old fs.FileInfo) {
