@@ -138,14 +138,8 @@ func (s *Service) execShell(p gate.Protected) (toolcrib.Tool, error) {
 // Unprotected returns why there are command lines in a workspace from which protected files
 // cannot be kept, although there is a sandbox; "" if there are none, or none are run.
 func (s *Service) Unprotected(workspace string) string {
-	p, err := s.Protection(workspace)
-	if err != nil {
-		return ""
-	}
-	tool, err := s.execShell(p)
-	if err != nil {
-		return ""
-	}
+	p, _ := s.Protection(workspace)
+	tool, _ := s.execShell(p) // what is wrong with either is told where it is used
 	return shell.Unprotected(tool, workspace)
 }
 

@@ -100,11 +100,7 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 	}
 	findings = append(findings, a.dataFinding(), a.databaseFinding(ctx))
 	if !broken {
-		unprotected := ""
-		if dir, err := a.workspace("", false); err == nil {
-			unprotected = a.about(c).Unprotected(dir)
-		}
-		findings = append(findings, a.workspaceFinding(), shellFinding(c.Tools.Shell, shell.Probe(), unprotected), a.skillsFinding(c), a.approvalsFinding(c))
+		findings = append(findings, a.workspaceFinding(), shellFinding(c.Tools.Shell, shell.Probe()), a.skillsFinding(c), a.approvalsFinding(c))
 		findings = append(findings, a.budgetFindings(ctx, c)...)
 		findings = append(findings, a.providerFindings(ctx, c)...)
 	}
@@ -248,16 +244,19 @@ func (a *app) databaseFinding(ctx context.Context) finding {
 
 func (a *app) workspaceFinding() finding {
 	f := finding{Check: "workspace", Fix: "set workspace, or start toolcrib in another folder"}
+	svc := a.about(a.config)
 	dir, err := a.workspace("", false)
+	if err == nil {
+		_, err = svc.Protection(dir)
+	}
 	if err != nil {
 		f.Detail = err.Error()
 		return f
 	}
-	if _, err := a.about(a.config).Protection(dir); err != nil {
-		f.Detail = err.Error()
-		return f
-	}
 	f.OK, f.Detail = true, dir
+	if why := svc.Unprotected(dir); why != "" {
+		f.Detail += " (exec_shell: " + why + ")"
+	}
 	if probe, err := os.CreateTemp(dir, ".toolcrib-doctor-*"); err != nil {
 		f.Detail += " (read only for this user: tools cannot write)"
 	} else if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
@@ -266,9 +265,8 @@ func (a *app) workspaceFinding() finding {
 	return f
 }
 
-// shellFinding says what keeps in the programs that exec_shell runs; unprotected is why there
-// are some from which protected files cannot be kept.
-func shellFinding(set config.Shell, r shell.Report, unprotected string) finding {
+// shellFinding says what keeps in the programs that exec_shell runs.
+func shellFinding(set config.Shell, r shell.Report) finding {
 	f := finding{Check: "shell", OK: true}
 	if set.Mode == string(shell.ModeOff) {
 		f.Detail = "off: there is no exec_shell"
@@ -293,15 +291,10 @@ func shellFinding(set config.Shell, r shell.Report, unprotected string) finding 
 		walls = append(walls, "seccomp")
 	}
 	f.Detail = fmt.Sprintf("mode %s, sandbox: %s", set.Mode, strings.Join(walls, ", "))
-	required := set.Sandbox == string(shell.SandboxRequired)
 	if r.Bubblewrap == "" {
-		unprotected = "without bubblewrap protected files cannot be kept from other programs than those of the built-in table"
-		if required {
-			f.OK, f.Fix = false, "install bubblewrap"
-		}
-	}
-	if unprotected != "" {
-		f.Detail += "; " + unprotected + ", so each such call " + map[bool]string{false: "asks", true: "is refused"}[required]
+		f.OK, f.Fix = set.Sandbox != string(shell.SandboxRequired), "install bubblewrap"
+		f.Detail += "; without bubblewrap protected files cannot be kept from other programs than those of the built-in table, so each such call " +
+			map[bool]string{true: "asks", false: "is refused"}[f.OK]
 	}
 	return f
 }

@@ -36,7 +36,7 @@ func TestNoSandbox_IsSaid(t *testing.T) {
 		{shell.SandboxRequired, shell.Report{Helper: true, LandlockABI: 7}, false, "so each such call is refused"},
 		{shell.SandboxBestEffort, shell.Report{Helper: true, Bubblewrap: "/usr/bin/bwrap"}, true, "sandbox: bubblewrap (/usr/bin/bwrap)"},
 	} {
-		f := shellFinding(config.Shell{Mode: string(shell.ModeAllowlist), Sandbox: string(c.sandbox)}, c.report, "")
+		f := shellFinding(config.Shell{Mode: string(shell.ModeAllowlist), Sandbox: string(c.sandbox)}, c.report)
 		if f.OK != c.ok || !strings.Contains(f.Detail+f.Fix, c.want) {
 			t.Errorf("%+v: %+v", c, f)
 		}
