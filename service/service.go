@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/notify"
 	"github.com/toolcrib/toolcrib/provider/catalog"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -81,6 +82,8 @@ type folder struct {
 
 	catalogRead sync.Once
 	catalog     *catalog.Catalog
+
+	line notify.Line // of messages on their way to people
 }
 
 // DatabaseName is the database's file in the data folder.

@@ -11,12 +11,8 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/notify"
-	"github.com/toolcrib/toolcrib/internal/notify/address"
-	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/journal"
-	"github.com/toolcrib/toolcrib/store"
 )
 
 // noticeNotifyFailed begins the line that says that an address was not told, and is its
@@ -95,7 +91,7 @@ func (d *drive) announceLeft(ctx context.Context, s *agent.State) {
 // of it first: whoever is told may decide and go on with it at once.
 func (d *drive) tell(ctx context.Context, s *agent.State) {
 	d.locks.Leave(s.Run)
-	sender, problems := d.a.notifier(d.config)
+	sender, problems := d.a.service.Notifier()
 	for _, f := range sender.Send(ctx, d.message(s)) {
 		problems = append(problems, fmt.Sprintf("%s was not told of approval %s: %s", f.Where, s.Approval.ApprovalID, f.Reason))
 	}
@@ -106,54 +102,6 @@ func (d *drive) tell(ctx context.Context, s *agent.State) {
 		d.log.WarnContext(ctx, noticeNotifyFailed, "run", s.Run, "error", text)
 	}
 }
-
-// notifier knows the addresses of a configuration. Those that cannot be filled in are
-// problems; the others are told all the same.
-func (a *app) notifier(c *config.Config) (n *notify.Notifier, problems []string) {
-	var targets []notify.Target
-	for i := range c.Approvals.Notify {
-		t, err := a.target(&c.Approvals.Notify[i])
-		if err != nil {
-			problems = append(problems, err.Error())
-			continue
-		}
-		targets = append(targets, t)
-	}
-	return a.sender(targets...), problems
-}
-
-func (a *app) sender(targets ...notify.Target) *notify.Notifier {
-	return notify.New(targets, notify.Options{UserAgent: "toolcrib/" + version.Version(), Line: &a.line})
-}
-
-// target fills an address and its key in.
-func (a *app) target(n *config.Notify) (t notify.Target, err error) {
-	if t.Address, err = n.URL.Resolve(a.resolver()); err != nil || !address.IsWebhook(t.Address) {
-		return t, err
-	}
-	if n.Secret.IsEmpty() {
-		kept, err := a.svc()
-		if err != nil {
-			return t, err
-		}
-		keys, err := kept.Keys()
-		if err != nil {
-			return t, err
-		}
-		t.Key = webhookKey(keys, t.Address)
-		return t, nil
-	}
-	secret, err := n.Secret.Resolve(a.resolver())
-	if err != nil {
-		return t, err
-	}
-	t.Key, err = address.Key(secret)
-	return t, err
-}
-
-// webhookKey is the key of a webhook that has no secret in the configuration. Each
-// address has its own, so that no receiver can sign for another.
-func webhookKey(keys *store.Keys, address string) []byte { return keys.Derive("webhook " + address) }
 
 // message is what is told of the approval that a run waits for.
 func (d *drive) message(s *agent.State) notify.Message {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
-	"github.com/toolcrib/toolcrib/internal/notify"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -50,7 +49,6 @@ type app struct {
 	preparing, telling sync.Mutex
 	service            *service.Service
 	store              *sqlite.Store // of the service, once it is open
-	line               notify.Line   // of messages on their way to people
 	closers            []io.Closer
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
@@ -15,57 +16,38 @@ import (
 )
 
 func (a *app) approvalsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "approvals",
-		Short:   "List, show and decide what parked runs wait for",
-		Example: "toolcrib approvals list\ntoolcrib approvals show last\ntoolcrib approvals approve last --resume",
-		Args:    cobra.ArbitraryArgs,
-		RunE:    group,
-	}
-	cmd.AddCommand(a.approvalsListCommand(), a.approvalsShowCommand(),
+	return parent(
+		&cobra.Command{
+			Use:     "approvals",
+			Short:   "List, show and decide what parked runs wait for",
+			Example: "toolcrib approvals list\ntoolcrib approvals show last\ntoolcrib approvals approve last --resume",
+		}, a.approvalsListCommand(), a.approvalsShowCommand(),
 		a.approvalsDecideCommand(journal.DecisionApprove), a.approvalsDecideCommand(journal.DecisionDeny),
-		a.approvalsAnswerCommand(), a.approvalsResolveCommand(), a.approvalsRememberedCommand(), a.approvalsNotifyCommand())
-	return cmd
+		a.approvalsAnswerCommand(), a.approvalsResolveCommand(), a.approvalsRememberedCommand(), a.approvalsNotifyCommand(),
+	)
 }
 
 func (a *app) approvalsListCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return a.answering(&cobra.Command{
 		Use:     "list",
 		Short:   "List what parked runs wait for, newest first",
 		Example: "toolcrib approvals list\ntoolcrib approvals list --json",
-		Args:    positional,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := a.configuration(); err != nil {
-				return err
-			}
-			if _, err := a.databaseToRead(cmd.Context()); err != nil {
-				return err
-			}
-			who, err := a.principal(cmd.Context())
-			if err != nil {
-				return err
-			}
-			views, err := a.service.Approvals(cmd.Context(), who)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(a.out, views, true)
-			}
-			rows := [][]string{{"APPROVAL", "RUN", "KIND", "AGE", "EXPIRES IN", "AGENT", "USER", "CALLS"}}
+	}, func(ctx context.Context, _ []string) (any, func(), error) {
+		s, who, err := a.reading(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		list, err := s.Approvals(ctx, who)
+		return list, func() {
 			now := time.Now()
-			for _, v := range views {
-				rows = append(rows, []string{
-					v.ID, string(v.Run), string(v.Kind), render.Duration(now.Sub(v.CreatedAt)), expiresText(v, now), v.Agent, v.User, callsText(v),
-				})
-			}
-			a.outStyle.Table(a.out, rows)
-			return nil
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
-	return cmd
+			table(a, "APPROVAL|RUN|KIND|AGE|EXPIRES IN|AGENT|USER|CALLS", list, func(v **service.Approval) []string {
+				return []string{
+					(*v).ID, string((*v).Run), string((*v).Kind), render.Duration(now.Sub((*v).CreatedAt)), expiresText(*v, now),
+					(*v).Agent, (*v).User, callsText(*v),
+				}
+			})
+		}, err
+	})
 }
 
 func expiresText(v *service.Approval, now time.Time) string {
@@ -92,64 +74,43 @@ func callsText(v *service.Approval) string {
 }
 
 func (a *app) approvalsShowCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return a.answering(&cobra.Command{
 		Use:   "show ID",
 		Short: "Show the calls of an approval, what they would change, and the digest",
 		Long: "Show what is asked: each call with its arguments, what it would change, and why it is asked about. " +
 			"The digest says that a decision is about exactly this. ID is an approval, the beginning of one, or last.",
 		Example: "toolcrib approvals show last\ntoolcrib approvals show apr_01K --json",
-		Args:    positional,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := a.configuration(); err != nil {
-				return err
-			}
-			if _, err := a.databaseToRead(cmd.Context()); err != nil {
-				return err
-			}
-			v, err := a.findApproval(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(a.out, v, true)
-			}
-			return a.showApproval(cmd.Context(), v)
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
-	return cmd
+	}, func(ctx context.Context, args []string) (any, func(), error) {
+		s, who, err := a.reading(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		v, err := s.Approval(ctx, who, args[0])
+		return v, func() { a.showApproval(who, v) }, noApproval(err, args[0])
+	})
 }
 
-func (a *app) showApproval(ctx context.Context, v *service.Approval) error {
-	who, err := a.principal(ctx)
-	if err != nil {
-		return err
-	}
-	c, err := a.configuration()
-	if err != nil {
-		return err
-	}
+// noApproval adds to an error about an approval how to find one.
+func noApproval(err error, name string) error {
+	return hint(err, name, "`toolcrib approvals list` shows what waits")
+}
+
+func (a *app) showApproval(who toolcrib.Principal, v *service.Approval) {
 	s, now := a.outStyle, time.Now()
 	fmt.Fprintf(a.out, "%s  %s\n", s.Bold(guard.Visible(v.ID)), v.Status)
-	rows := [][2]string{
-		{"run", string(v.Run)},
-		{"part of", string(v.Parent)},
-		{"agent", v.Agent},
-		{"user", v.User},
-		{"kind", string(v.Kind)},
-		{"workspace", v.Record.Workspace},
-		{"reason", v.Reason},
-		{"age", render.Duration(now.Sub(v.CreatedAt))},
-		{"digest", v.Digest},
-	}
+	a.fields(
+		11, [2]string{"run", string(v.Run)},
+		[2]string{"part of", string(v.Parent)},
+		[2]string{"agent", v.Agent},
+		[2]string{"user", v.User},
+		[2]string{"kind", string(v.Kind)},
+		[2]string{"workspace", v.Record.Workspace},
+		[2]string{"reason", v.Reason},
+		[2]string{"age", render.Duration(now.Sub(v.CreatedAt))},
+		[2]string{"digest", v.Digest},
+	)
 	if v.Status == service.ApprovalPending {
-		rows = append(rows, [2]string{"expires in", expiresText(v, now)})
-	}
-	for _, row := range rows {
-		if row[1] != "" {
-			fmt.Fprintf(a.out, "%s %s\n", s.Dim(fmt.Sprintf("%-11s", row[0])), guard.Visible(row[1]))
-		}
+		a.fields(11, [2]string{"expires in", expiresText(v, now)})
 	}
 	if v.Question != "" {
 		fmt.Fprintf(a.out, "%s\n%s", s.Dim("question"), s.Quoted(v.Question))
@@ -178,10 +139,10 @@ func (a *app) showApproval(ctx context.Context, v *service.Approval) error {
 		fmt.Fprintf(a.out, "\nit has expired and counts as denied; to continue: %s runs resume %s\n", a.self(), v.Run)
 	}
 	if v.Status != service.ApprovalPending {
-		return nil
+		return
 	}
 	fmt.Fprintln(a.out)
-	if text := anotherText(c, who, v.User, v.Kind); text != "" {
+	if text := anotherText(a.config, who, v.User, v.Kind); text != "" {
 		fmt.Fprintln(a.out, text)
 	}
 	_, commands := wayOn(a.self(), v.Run, v.Request(), true)
@@ -191,7 +152,6 @@ func (a *app) showApproval(ctx context.Context, v *service.Approval) error {
 		}
 		fmt.Fprintln(a.out, command)
 	}
-	return nil
 }
 
 // showDecisions tells what was decided so far, and what it has let pass since.

@@ -213,7 +213,7 @@ func (a *app) checkConfig(ctx context.Context, asJSON bool) error {
 			a.notice("%s", u.Error())
 		}
 	}
-	for _, text := range append(service.UnusableProviders(c), clearNotify(c)...) {
+	for _, text := range append(service.UnusableProviders(c), service.ClearNotify(c)...) {
 		a.notice("%s", text)
 	}
 	a.notTrustedYet(source)

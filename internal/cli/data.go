@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -107,44 +105,17 @@ func (a *app) opened(err error) (*sqlite.Store, error) {
 
 // workspace returns the root of the file tools: absolute, an existing folder.
 func (a *app) workspace(flag string, given bool) (string, error) {
-	name, dir := "--workspace", flag
-	if !given {
-		c, err := a.configuration()
-		if err != nil {
-			return "", err
-		}
-		name = "workspace"
-		if dir, err = c.Workspace.Resolve(a.resolver()); err != nil {
-			return "", err
-		}
-	} else if flag == "" {
+	if given && flag == "" {
 		return "", usagef("--workspace: must name a folder")
 	}
-	abs, err := filepath.Abs(dir)
+	kept, err := a.svc()
 	if err != nil {
-		return "", usagef("%s: the current folder is not known", name)
+		return "", err
 	}
-	// Links are resolved once, here, so that every later check sees one name.
-	real, err := filepath.EvalSymlinks(abs)
-	if err == nil {
-		var info os.FileInfo
-		if info, err = os.Stat(real); err == nil && !info.IsDir() {
-			return "", usagef("%s: %s is no folder", name, dir)
-		}
+	if !given {
+		flag = ""
 	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "", usagef("%s: %s does not exist; make it first, or name another folder", name, dir)
-	case errors.Is(err, fs.ErrPermission):
-		return "", usagef("%s: %s cannot be read by this user", name, dir)
-	case err != nil:
-		return "", usagef("%s: %s cannot be used", name, dir)
-	}
-	f, err := os.Open(real)
-	if err != nil {
-		return "", usagef("%s: %s cannot be read by this user", name, dir)
-	}
-	return real, f.Close()
+	return kept.Workspace(flag)
 }
 
 // findRun finds a run by its ID, a part of it, or as last.

@@ -33,12 +33,17 @@ type decideFlags struct {
 // maxWords bounds what a person gives as a reason.
 const maxWords = 4 << 10
 
-func (a *app) decideFlags(cmd *cobra.Command, f *decideFlags) {
+func (f *decideFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.calls, "call", nil, "only this call, by its ID; may be repeated; the others stay open")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why; the model reads it after a denial")
+	f.registerWord(cmd)
+}
+
+// registerWord adds the flags that an answer has, too.
+func (f *decideFlags) registerWord(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.calls, "call", nil, "only this call, by its ID; may be repeated; the others stay open")
-	flags.StringVar(&f.reason, "reason", "", "why; the model reads it after a denial")
-	flags.StringVar(&f.digest, "digest", "", "the digest that approvals show tells; required without a terminal")
-	flags.BoolVar(&f.resume, "resume", false, "go on with the run at once")
+	flags.StringVar(&f.digest, "digest", "", "the digest that approvals show prints; required without a terminal")
+	flags.BoolVar(&f.resume, "resume", false, "continue the run at once")
 	flags.BoolVar(&f.json, "json", false, "the decision as one JSON value; with --resume the run's events, one a line")
 }
 
@@ -72,7 +77,7 @@ func (a *app) approvalsDecideCommand(decision string) *cobra.Command {
 			return a.decide(cmd.Context(), args[0], word, &f)
 		},
 	}
-	a.decideFlags(cmd, &f)
+	f.register(cmd)
 	if decision == journal.DecisionApprove {
 		cmd.Flags().StringVar(&f.edit, "edit", "", "arguments that the call runs with instead, a JSON object")
 		a.rememberFlags(cmd, &f)
@@ -114,10 +119,7 @@ toolcrib approvals answer apr_01K --digest D '["a","b"]'`,
 			return a.decide(cmd.Context(), args[0], journal.CallDecision{Decision: journal.DecisionAnswer}, &f)
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&f.digest, "digest", "", "the digest that approvals show tells; required without a terminal")
-	flags.BoolVar(&f.resume, "resume", false, "go on with the run at once")
-	flags.BoolVar(&f.json, "json", false, "the decision as one JSON value; with --resume the run's events, one a line")
+	f.registerWord(cmd)
 	return cmd
 }
 
@@ -150,7 +152,7 @@ toolcrib approvals resolve apr_01K --digest D --call call_1 --not-happened`,
 			return a.decide(cmd.Context(), args[0], words[0], &f)
 		},
 	}
-	a.decideFlags(cmd, &f)
+	f.register(cmd)
 	cmd.Flags().BoolVar(&f.retry, "retry", false, "run the calls once more")
 	cmd.Flags().StringVar(&f.happened, "happened", "", "the calls took effect, with this result (JSON)")
 	cmd.Flags().BoolVar(&f.notHappened, "not-happened", false, "the calls took no effect")
@@ -163,16 +165,13 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 	if len(f.reason) > maxWords || !utf8.ValidString(f.reason) {
 		return usagef("--reason: must be valid UTF-8 of at most %d bytes", maxWords)
 	}
-	who, err := a.principal(ctx)
+	s, who, err := a.changing(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := a.database(ctx); err != nil {
-		return err
-	}
-	v, err := a.findApproval(ctx, name)
+	v, err := s.Approval(ctx, who, name)
 	if err != nil {
-		return err
+		return noApproval(err, name)
 	}
 	if word.Decision == journal.DecisionAnswer && v.Status == service.ApprovalPending && v.Fits(word.Decision) {
 		if word.Result, err = answerJSON(v.Schema, f.answer); err != nil {
@@ -181,7 +180,7 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 	}
 	// Nobody is asked about what is not theirs to decide.
 	d := service.Decision{Word: word, Calls: f.calls, Digest: f.digest, Reason: f.reason, Remember: f.remembered()}
-	if err := a.service.Check(ctx, who, v, d); err != nil {
+	if err := s.Check(ctx, who, v, d); err != nil {
 		return a.withWay(err, v, word)
 	}
 	if d.Digest == "" {
@@ -193,21 +192,11 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 			return fmt.Errorf("nothing was decided")
 		}
 	}
-	view, err := a.service.Decide(ctx, who, v, d)
+	view, err := s.Decide(ctx, who, v, d)
 	if err != nil {
 		return a.withWay(err, v, word)
 	}
 	return a.decided(ctx, v, view, who, f)
-}
-
-// findApproval finds an approval by its ID, the beginning of it, or as last.
-func (a *app) findApproval(ctx context.Context, name string) (*service.Approval, error) {
-	who, err := a.principal(ctx)
-	if err != nil {
-		return nil, err
-	}
-	v, err := a.service.Approval(ctx, who, name)
-	return v, hint(err, name, "`toolcrib approvals list` shows what waits")
 }
 
 // agrees shows the calls and asks.

@@ -135,19 +135,3 @@ func (a *app) tellBudgets(name string) {
 		}
 	}
 }
-
-// budgetFindings looks for budgets whose user is spelt unlike a user that there is.
-func (a *app) budgetFindings(ctx context.Context, c *config.Config) []finding {
-	if len(c.Budgets) == 0 || a.store == nil {
-		return nil
-	}
-	f := finding{Check: "budgets", OK: true, Detail: "each name is as its user is called", Fix: "write the name as it is; toolcrib users list"}
-	for i, b := range c.Budgets {
-		like, err := a.store.Access().Alike(ctx, b.User)
-		if err == nil && !like.Removed && like.Name != b.User {
-			f.OK, f.Detail = false, fmt.Sprintf("budgets[%d].user: %q is not the user %s, so this budget does not apply to them", i, b.User, like.Name)
-			break
-		}
-	}
-	return []finding{f}
-}

@@ -32,13 +32,18 @@ func (a *app) principal(ctx context.Context) (toolcrib.Principal, error) {
 	return a.acting.who, a.acting.err
 }
 
+// localUser is who is at the keyboard: an administrator of their own data folder.
+func localUser() toolcrib.Principal {
+	return toolcrib.Principal{User: "local:" + osUser(), Admin: true}
+}
+
 func (a *app) actsFor(ctx context.Context) (toolcrib.Principal, error) {
-	self := "local:" + osUser()
+	self := localUser().User
 	switch {
 	case a.tokenFlag != "":
 		return a.byToken(ctx, self)
 	case a.asFlag == "", a.asFlag == self:
-		return toolcrib.Principal{User: self, Admin: true}, nil
+		return localUser(), nil
 	case a.asFlag == standing.Anonymous, standing.Local(a.asFlag) && len(a.asFlag) <= maxUserName && guard.Visible(a.asFlag) == a.asFlag:
 		return toolcrib.Principal{User: a.asFlag, Actor: self}, nil
 	}

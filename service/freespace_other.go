@@ -1,6 +1,6 @@
 //go:build !(linux || darwin || freebsd)
 
-package cli
+package service
 
 // freeBytes is not known here.
 func freeBytes(string) (uint64, bool) { return 0, false }

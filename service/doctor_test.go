@@ -1,0 +1,33 @@
+package service
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/tool/shell"
+)
+
+// A machine without a sandbox, or with half of one, is said by doctor.
+func TestNoSandbox_IsFound(t *testing.T) {
+	for _, c := range []struct {
+		sandbox shell.Sandbox
+		report  shell.Report
+		ok      bool
+		want    string
+	}{
+		{shell.SandboxBestEffort, shell.Report{Problem: "nothing here"}, false, "asks about every call"},
+		{shell.SandboxRequired, shell.Report{Problem: "nothing here"}, false, "refuses every call"},
+		{shell.SandboxBestEffort, shell.Report{Helper: true, LandlockABI: 7}, true, "without bubblewrap protected files cannot be kept"},
+		{shell.SandboxRequired, shell.Report{Helper: true, LandlockABI: 7}, false, "so each such call is refused"},
+		{shell.SandboxBestEffort, shell.Report{Helper: true, Bubblewrap: "/usr/bin/bwrap"}, true, "sandbox: bubblewrap (/usr/bin/bwrap)"},
+	} {
+		f := check{"shell", "install bubblewrap", func(context.Context) (string, error) {
+			return shellFound(config.Shell{Mode: string(shell.ModeAllowlist), Sandbox: string(c.sandbox)}, c.report)
+		}}.find(t.Context())
+		if f.OK != c.ok || !strings.Contains(f.Detail+f.Fix, c.want) {
+			t.Errorf("%+v: %+v", c, f)
+		}
+	}
+}

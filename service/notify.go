@@ -1,0 +1,128 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/notify"
+	"github.com/toolcrib/toolcrib/internal/notify/address"
+	"github.com/toolcrib/toolcrib/internal/version"
+)
+
+// Notifier knows the addresses of approvals.notify. Those that cannot be filled in are
+// problems; the others are told anyway.
+func (s *Service) Notifier() (n *notify.Notifier, problems []string) {
+	var targets []notify.Target
+	for i := range s.Config.Approvals.Notify {
+		t, err := s.target(&s.Config.Approvals.Notify[i])
+		if err != nil {
+			problems = append(problems, err.Error())
+			continue
+		}
+		targets = append(targets, t)
+	}
+	return s.sender(targets...), problems
+}
+
+func (s *Service) sender(targets ...notify.Target) *notify.Notifier {
+	return notify.New(targets, notify.Options{UserAgent: "toolcrib/" + version.Version(), Line: &s.line})
+}
+
+// target fills an address and its key in. A webhook that has no secret in the configuration
+// signs with a key of its own, so that no receiver can sign for another.
+func (s *Service) target(n *config.Notify) (t notify.Target, err error) {
+	if t.Address, err = n.URL.Resolve(s.Resolver()); err != nil || !address.IsWebhook(t.Address) {
+		return t, err
+	}
+	if n.Secret.IsEmpty() {
+		keys, err := s.Keys()
+		if err != nil {
+			return t, err
+		}
+		t.Key = keys.Derive("webhook " + t.Address)
+		return t, nil
+	}
+	secret, err := n.Secret.Resolve(s.Resolver())
+	if err == nil {
+		t.Key, err = address.Key(secret)
+	}
+	return t, err
+}
+
+// Told is what became of a test message.
+type Told struct {
+	Key   string `json:"key"`   // approvals.notify[0]
+	Where string `json:"where"` // the host of a webhook, else the scheme
+	OK    bool   `json:"ok"`
+	Error string `json:"error,omitempty"`
+	// Secret is what its receiver checks signatures with, a *string: null where it is in the
+	// configuration, as SecretFrom says. Both are given only where secrets are asked for.
+	Secret     any    `json:"secret,omitempty"`
+	SecretFrom string `json:"secret_from,omitempty"` // configuration, or the keys of the data folder
+}
+
+// TestNotify sends a test message to each address of approvals.notify, for administrators;
+// with secrets it sends nothing, and returns what signs.
+func (s *Service) TestNotify(ctx context.Context, who toolcrib.Principal, secrets bool) ([]Told, error) {
+	if _, err := Administrator(who); err != nil {
+		return nil, err
+	}
+	list := s.Config.Approvals.Notify
+	if len(list) == 0 {
+		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "approvals.notify has no address")
+	}
+	told := make([]Told, len(list))
+	for i := range list {
+		told[i] = s.testOne(ctx, &list[i], fmt.Sprintf("approvals.notify[%d]", i), secrets)
+	}
+	return told, nil
+}
+
+func (s *Service) testOne(ctx context.Context, n *config.Notify, key string, secrets bool) Told {
+	t, err := s.target(n)
+	v := Told{Key: key, Where: address.Where(t.Address)}
+	switch {
+	case err != nil:
+		v.Error = err.Error()
+		return v
+	case secrets && address.IsWebhook(t.Address):
+		secret := address.Secret(t.Key)
+		v.Secret, v.SecretFrom = &secret, "keys"
+		if !n.Secret.IsEmpty() {
+			v.Secret, v.SecretFrom = (*string)(nil), "configuration"
+		}
+	case !secrets:
+		for _, f := range s.sender(t).Send(ctx, notify.Message{
+			ID: agent.NewID("msg_"), Type: notify.TypeTest, Time: time.Now().UTC().Truncate(time.Millisecond),
+			Calls: []notify.Call{}, Commands: []string{},
+		}) {
+			v.Error = f.Reason
+			return v
+		}
+	}
+	v.OK = true
+	return v
+}
+
+// inTheClear warns of plain http to another machine.
+const inTheClear = "without encryption: arguments of calls, and the digest, go over the network in the clear; use https"
+
+// ClearNotify warns of the addresses whose messages anybody on their way can read. A
+// reference to a file or to a stored secret is not followed for that.
+func ClearNotify(c *config.Config) (warnings []string) {
+	for i := range c.Approvals.Notify {
+		v := c.Approvals.Notify[i].URL
+		if raw := v.Raw(); strings.Contains(raw, "${file:") || strings.Contains(raw, "${secret:") {
+			continue
+		}
+		if text, err := v.Resolve(config.Resolver{}); err == nil && address.IsClear(text) {
+			warnings = append(warnings, fmt.Sprintf("%s: approvals.notify[%d].url: %s is told by http, %s", v.Position(), i, address.Where(text), inTheClear))
+		}
+	}
+	return warnings
+}
