@@ -142,11 +142,8 @@ func boundTo(t *testing.T) *bindable {
 	put(t, dir, "a.txt", "old")
 	w := &bindable{t: t, dir: dir, tools: map[string]*writer{}}
 	for _, tool := range New(Options{}) {
-		switch tool := tool.(type) {
-		case *writeFile:
-			w.tools["write_file"] = &tool.writer
-		case *editFile:
-			w.tools["edit_file"] = &tool.writer
+		if tool, writes := tool.(*writer); writes {
+			w.tools[tool.Spec().Name] = tool
 		}
 	}
 	return w

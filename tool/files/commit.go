@@ -1,13 +1,17 @@
 package files
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
+	"slices"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
@@ -18,27 +22,6 @@ type version struct {
 	hash  string // SHA-256, hexadecimal; "" = there is no file
 	bytes int64
 	info  fs.FileInfo
-}
-
-// digest reads a file to its end.
-func digest(ctx context.Context, r io.Reader) (string, int64, error) {
-	sum := sha256.New()
-	buffer := make([]byte, chunkBytes)
-	var size int64
-	for {
-		if err := ctx.Err(); err != nil {
-			return "", 0, err
-		}
-		n, err := r.Read(buffer)
-		sum.Write(buffer[:n])
-		size += int64(n)
-		if err == io.EOF {
-			return hex.EncodeToString(sum.Sum(nil)), size, nil
-		}
-		if err != nil {
-			return "", 0, err
-		}
-	}
 }
 
 func hashOf(data []byte) string {
@@ -65,8 +48,12 @@ func (w *workspace) version(ctx context.Context, p place) (version, error) {
 			"%s has %d bytes, and files of more than %d are not overwritten; nothing was written, use another name",
 			p.shown, info.Size(), maxReplaced)
 	}
-	sum, size, err := digest(ctx, io.LimitReader(f, maxReplaced+1)) // it may grow meanwhile
-	return version{hash: sum, bytes: size, info: info}, err
+	sum := sha256.New()
+	size, err := io.Copy(sum, io.LimitReader(reader{ctx, f}, maxReplaced+1)) // it may grow meanwhile
+	if err != nil {
+		return version{}, err
+	}
+	return version{hash: hex.EncodeToString(sum.Sum(nil)), bytes: size, info: info}, nil
 }
 
 // replace makes content the content of the file at p: a new file beside it that
@@ -78,7 +65,7 @@ func (w *workspace) replace(ctx context.Context, p place, before version, conten
 	if err := w.protected(p); err != nil {
 		return err
 	}
-	dir, err := w.OpenFolder(p.dir(), makeFolder)
+	dir, err := w.OpenFolder(path.Dir(p.real), makeFolder)
 	if err != nil {
 		return err
 	}
@@ -97,7 +84,7 @@ func (w *workspace) replace(ctx context.Context, p place, before version, conten
 	if err := w.last(ctx, dir, p, before); err != nil {
 		return errors.Join(err, discard(dir, temporary))
 	}
-	if err := dir.Rename(temporary, p.base()); err != nil {
+	if err := dir.Rename(temporary, path.Base(p.real)); err != nil {
 		return errors.Join(err, discard(dir, temporary))
 	}
 	if err := syncFolder(dir); err != nil {
@@ -120,7 +107,7 @@ func discard(dir *os.Root, temporary string) error {
 // unchanged returns errMoved unless name in dir is still the file of before, and
 // an error if that file may not be written.
 func unchanged(dir *os.Root, p place, before version) error {
-	now, err := dir.Lstat(p.base())
+	now, err := dir.Lstat(path.Base(p.real))
 	if errors.Is(err, fs.ErrNotExist) && before.info == nil {
 		return nil
 	}
@@ -134,7 +121,7 @@ func unchanged(dir *os.Root, p place, before version) error {
 		return errMoved
 	}
 	// A rename asks the folder for leave, not the file: so the file is asked here.
-	f, err := dir.OpenFile(p.base(), os.O_WRONLY|beneath.NonBlocking, 0)
+	f, err := dir.OpenFile(path.Base(p.real), os.O_WRONLY|beneath.NonBlocking, 0)
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {
 			return &toolcrib.ToolError{Kind: toolcrib.PermissionDenied, Message: "the file is read-only: " + p.shown, Err: err}
@@ -150,7 +137,7 @@ func (w *workspace) last(ctx context.Context, dir *os.Root, p place, before vers
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	again, err := w.OpenFolder(p.dir(), nil)
+	again, err := w.OpenFolder(path.Dir(p.real), nil)
 	if err != nil {
 		return err
 	}
@@ -188,15 +175,8 @@ func writeTemporary(ctx context.Context, dir *os.Root, name string, old fs.FileI
 			err = closed
 		}
 	}()
-	for rest := content; len(rest) > 0; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, err := f.Write(rest[:min(len(rest), chunkBytes)])
-		if err != nil {
-			return err
-		}
-		rest = rest[n:]
+	if _, err := io.Copy(f, reader{ctx, bytes.NewReader(content)}); err != nil {
+		return err
 	}
 	if old != nil {
 		keepOwner(f, old)
@@ -205,4 +185,103 @@ func writeTemporary(ctx context.Context, dir *os.Root, name string, old fs.FileI
 		}
 	}
 	return f.Sync()
+}
+
+// maxBoundBytes is how large a file may be for an approval to be bound to its content.
+// A larger one is told by what it is in the file system, its size and when it was
+// changed last: reading it would take too long for a question.
+const maxBoundBytes = 64 << 20
+
+// Bind tells what the file of the call is now. It refuses nothing: what cannot be
+// written fails when it is tried.
+func (t *writer) Bind(ctx context.Context, call toolcrib.Call) ([]toolcrib.FileState, error) {
+	name, err := t.path(call)
+	if err != nil {
+		return nil, err
+	}
+	w, err := t.set.open(call)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	var state toolcrib.FileState
+	err = w.at(ctx, name, func(p place) error {
+		now := version{info: p.info}
+		if p.info != nil && p.info.Mode().IsRegular() && p.info.Size() <= maxBoundBytes {
+			if now, err = w.version(ctx, p); err != nil && settled(err) {
+				now, err = version{info: p.info}, nil // it cannot be read
+			}
+		}
+		state = toolcrib.FileState{Path: w.Abs(p.real), State: now.state()}
+		return err
+	})
+	return []toolcrib.FileState{state}, err
+}
+
+// state is the same for the same content, as far as that is known.
+func (v version) state() string {
+	switch {
+	case v.info == nil:
+		return toolcrib.FileAbsent
+	case v.hash == "" || v.info.Size() > maxBoundBytes:
+		return fmt.Sprintf("%s %s %d %d", v.info.Mode(), fileID(v.info), v.info.Size(), v.info.ModTime().UnixNano())
+	}
+	return "sha256:" + v.hash
+}
+
+// approved refuses to write a file that is not what it was when a person approved the
+// call, unless what differs is what this very run has written since: calls of a turn are
+// approved together. planned is why the write cannot be made at all; nil = it can.
+func (s *settings) approved(call toolcrib.Call, abs, shown string, now version, planned error) error {
+	if len(call.Approved) == 0 || planned != nil && now.hash == "" {
+		return planned
+	}
+	was := call.Approved[0]
+	if was.Path == abs && (was.State == now.state() || s.followed(call.Run, abs, was.State, now.state())) {
+		return planned
+	}
+	return toolcrib.Failf(toolcrib.ExecutionFailed, "%s was changed by somebody else after the call was approved; nothing was written, read it again", shown)
+}
+
+// ownWrite is what a run has made of a file.
+type ownWrite struct {
+	from []string // the states that the run has replaced, each by the next
+	to   string
+}
+
+// The bounds of what is known of own writes. What is forgotten is somebody else's.
+const (
+	maxOwnFiles  = 4096
+	maxOwnStates = 64
+)
+
+type ownKey struct {
+	run toolcrib.RunID
+	abs string
+}
+
+// wrote notes that a run has replaced a state of a file by another.
+func (s *settings) wrote(run toolcrib.RunID, abs, from, to string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.written == nil {
+		s.written = make(map[ownKey]ownWrite)
+	}
+	key := ownKey{run, abs}
+	own := s.written[key]
+	if own.to != from || len(own.from) == maxOwnStates {
+		own.from = nil
+	}
+	if len(s.written) >= maxOwnFiles {
+		clear(s.written)
+	}
+	s.written[key] = ownWrite{from: append(own.from, from), to: to}
+}
+
+// followed reports whether a run itself has made of one state of a file the other.
+func (s *settings) followed(run toolcrib.RunID, abs, from, to string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := s.written[ownKey{run, abs}]
+	return own.to == to && slices.Contains(own.from, from)
 }

@@ -174,42 +174,39 @@ func (p pathPolicy) path(call toolcrib.Call) (string, error) {
 	return "", nil
 }
 
-// Admit refuses a path outside the workspace, as text or by its links, one that is
-// empty or no path at all (C11), and another name of a file of toolcrib itself.
-func (p pathPolicy) Admit(call toolcrib.Call) error {
+// find finds the file of a call, for a look.
+func (p pathPolicy) find(call toolcrib.Call) (found place, abs string, err error) {
 	name, err := p.path(call)
 	if err != nil {
-		return err
+		return found, "", err
 	}
 	w, err := p.set.open(call)
 	if err != nil {
-		return err
+		return found, "", err
 	}
 	defer w.Close()
-	found, err := w.find(name)
+	found, err = w.find(name)
+	return found, w.Abs(found.real), failure(err, found.shown)
+}
+
+// Admit refuses a path outside the workspace, as text or by its links, one that is
+// empty or no path at all (C11), and another name of a file of toolcrib itself.
+func (p pathPolicy) Admit(call toolcrib.Call) error {
+	found, _, err := p.find(call)
 	if err == nil && p.set.own.Is(found.info) {
 		err = protectedPath(found.shown)
 	}
-	return w.failure(err, found.shown)
+	return err
 }
 
 // targets names the file of the call, links resolved as far as it exists. A call
 // that Admit refuses has none.
 func (p pathPolicy) targets(call toolcrib.Call, write bool) []toolcrib.Target {
-	name, err := p.path(call)
+	_, abs, err := p.find(call)
 	if err != nil {
 		return nil
 	}
-	w, err := p.set.open(call)
-	if err != nil {
-		return nil
-	}
-	defer w.Close()
-	found, err := w.find(name)
-	if err != nil {
-		return nil
-	}
-	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: w.Abs(found.real), Write: write, Tree: p.tree}}
+	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: abs, Write: write, Tree: p.tree}}
 }
 
 // Targets names the file that is read.

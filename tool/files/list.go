@@ -58,16 +58,8 @@ func (t *listDirectory) Spec() toolcrib.Spec {
 // workspace, and as a link only where it leads outside.
 func (t *listDirectory) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	in := listDirectoryInput{Path: "."}
-	if err := wire.Decode(call, &in); err != nil {
-		return toolcrib.Output{}, err
-	}
-	w, err := t.set.open(call)
-	if err != nil {
-		return toolcrib.Output{}, err
-	}
-	defer w.Close()
 	var result listDirectoryResult
-	err = w.at(ctx, in.Path, func(p place) error {
+	err := t.set.do(ctx, call, &in, &in.Path, func(w *workspace, p place) (err error) {
 		result, err = w.list(ctx, p)
 		return err
 	})

@@ -1,13 +1,16 @@
 package files
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
-	"path"
+	"syscall"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
 const maxTries = 16 // how often a path that changes under the tool is tried again
@@ -30,9 +33,6 @@ type place struct {
 	info  fs.FileInfo // nil: there is nothing
 }
 
-func (p place) dir() string  { return path.Dir(p.real) }
-func (p place) base() string { return path.Base(p.real) }
-
 // open opens the workspace of call. An empty or relative one is refused.
 func (s *settings) open(call toolcrib.Call) (*workspace, error) {
 	folder, err := beneath.Open(call)
@@ -40,6 +40,20 @@ func (s *settings) open(call toolcrib.Call) (*workspace, error) {
 		return nil, err
 	}
 	return &workspace{Folder: folder, set: s, temporary: temporaryName(call)}, nil
+}
+
+// do reads the arguments of a call, opens its workspace, finds the path among the arguments
+// and does something with it, again if the path was changed under it.
+func (s *settings) do(ctx context.Context, call toolcrib.Call, in any, path *string, do func(*workspace, place) error) error {
+	if err := wire.Decode(call, in); err != nil {
+		return err
+	}
+	w, err := s.open(call)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	return w.at(ctx, *path, func(p place) error { return do(w, p) })
 }
 
 // find resolves the path of a call as far as it exists. One that leaves the workspace, as
@@ -128,4 +142,84 @@ func (w *workspace) protected(p place) error {
 		return protectedPath(p.shown)
 	}
 	return nil
+}
+
+// failure turns an error of the file system into one that a model can read
+// (C15): it names the path as the call did, and nothing outside. The end of a
+// context and a path that moved go through as they are.
+func failure(err error, shown string) error {
+	if err == nil || errors.Is(err, errMoved) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if made := (*toolcrib.ToolError)(nil); errors.As(err, &made) {
+		return err
+	}
+	for _, known := range []struct {
+		errno error
+		kind  toolcrib.ToolErrorKind
+		text  string
+	}{
+		{syscall.ENOTDIR, toolcrib.InvalidPath, "a part of the path is not a folder: %s"},
+		{syscall.ENAMETOOLONG, toolcrib.InvalidPath, "a name in the path is too long: %s"},
+		{syscall.EROFS, toolcrib.PermissionDenied, "read-only file system: %s"},
+		{fs.ErrNotExist, toolcrib.NotFound, "%s"},
+		{fs.ErrPermission, toolcrib.PermissionDenied, "%s"},
+		{syscall.ENOSPC, toolcrib.ExecutionFailed, "no space left on the disk: %s was not changed"},
+		{syscall.EDQUOT, toolcrib.ExecutionFailed, "no space left on the disk: %s was not changed"},
+		{syscall.EFBIG, toolcrib.ExecutionFailed, "file too large for the file system: %s was not changed"},
+		{syscall.EMFILE, toolcrib.ExecutionFailed, "too many open files; try again: %s"},
+		{syscall.ENFILE, toolcrib.ExecutionFailed, "too many open files; try again: %s"},
+	} {
+		if errors.Is(err, known.errno) {
+			return &toolcrib.ToolError{Kind: known.kind, Message: fmt.Sprintf(known.text, shown), Err: err}
+		}
+	}
+	return &toolcrib.ToolError{Kind: toolcrib.ExecutionFailed, Message: shown + ": the file system reported an error", Err: err}
+}
+
+// settled reports whether trying again cannot help: a typed failure, the end of the
+// context, or what the system says about a path that stands still. Everything
+// else may come from a path that was changed under the tool.
+func settled(err error) bool {
+	made := (*toolcrib.ToolError)(nil)
+	if errors.As(err, &made) {
+		return true
+	}
+	for _, known := range []error{
+		context.Canceled, context.DeadlineExceeded, fs.ErrPermission, os.ErrDeadlineExceeded,
+		syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.ENAMETOOLONG, syscall.EFBIG, syscall.EIO,
+		syscall.EMFILE, syscall.ENFILE,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// at finds the path of a call and does something with it, again if the path was
+// changed under it. It gives up after maxTries.
+func (w *workspace) at(ctx context.Context, name string, do func(place) error) error {
+	var last error
+	shown := name
+	for range maxTries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p, err := w.find(name)
+		if err == nil {
+			err = do(p)
+		}
+		if err == nil || settled(err) {
+			return failure(err, p.shown)
+		}
+		last, shown = failure(err, p.shown), p.shown
+	}
+	if errors.Is(last, errMoved) {
+		return &toolcrib.ToolError{
+			Kind: toolcrib.ExecutionFailed, Err: last,
+			Message: shown + ": the path is being changed by somebody else; try again later",
+		}
+	}
+	return last
 }

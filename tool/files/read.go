@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"path"
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
@@ -58,16 +59,8 @@ func (t *readFile) Spec() toolcrib.Spec {
 // size. It cuts nothing: the runtime fits the result to its limits.
 func (t *readFile) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	var in readFileInput
-	if err := wire.Decode(call, &in); err != nil {
-		return toolcrib.Output{}, err
-	}
-	w, err := t.set.open(call)
-	if err != nil {
-		return toolcrib.Output{}, err
-	}
-	defer w.Close()
 	var result readFileResult
-	err = w.at(ctx, in.Path, func(p place) error {
+	err := t.set.do(ctx, call, &in, &in.Path, func(w *workspace, p place) error {
 		f, info, err := w.openRead(p)
 		if err != nil {
 			return err
@@ -97,12 +90,12 @@ func (w *workspace) openRead(p place) (*os.File, fs.FileInfo, error) {
 	if err := regular(p.info, p.shown); err != nil {
 		return nil, nil, err
 	}
-	dir, err := w.OpenFolder(p.dir(), nil)
+	dir, err := w.OpenFolder(path.Dir(p.real), nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer dir.Close() //nolint:errcheck // only read
-	return w.openFile(dir, p.base(), p.shown)
+	return w.openFile(dir, path.Base(p.real), p.shown)
 }
 
 // readWhole reads a text file of at most maxReadBytes.
@@ -134,29 +127,28 @@ func tooLarge(size int64, shown string) error {
 
 var errTooLong = errors.New("longer than allowed")
 
-// readAll reads r to its end, with a look at ctx between chunks; more than limit
-// bytes are errTooLong.
-func readAll(ctx context.Context, r io.Reader, hint, limit int64) ([]byte, error) {
-	data := make([]byte, 0, min(max(hint, 0), limit)+512)
-	for {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if len(data) == cap(data) {
-			data = append(data, 0)[:len(data)]
-		}
-		n, err := r.Read(data[len(data):min(cap(data), len(data)+chunkBytes)])
-		data = data[:len(data)+n]
-		if int64(len(data)) > limit {
-			return nil, errTooLong
-		}
-		if err == io.EOF {
-			return data, nil
-		}
-		if err != nil {
-			return nil, err
-		}
+// reader reads in pieces, with a look at the context between two.
+type reader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r reader) Read(into []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
 	}
+	return r.r.Read(into[:min(len(into), chunkBytes)])
+}
+
+// readAll reads r to its end; more than limit bytes are errTooLong.
+func readAll(ctx context.Context, r io.Reader, hint, limit int64) ([]byte, error) {
+	var b bytes.Buffer
+	b.Grow(int(min(max(hint, 0), limit)) + bytes.MinRead)
+	_, err := b.ReadFrom(io.LimitReader(reader{ctx, r}, limit+1))
+	if int64(b.Len()) > limit {
+		return nil, errTooLong
+	}
+	return b.Bytes(), err
 }
 
 // sniff reads the head of a file and refuses it if it is no text.
@@ -213,30 +205,36 @@ func readLines(ctx context.Context, f *os.File, info fs.FileInfo, shown string, 
 	if err != nil {
 		return readFileResult{}, err
 	}
-	r := &lineReader{ctx: ctx, r: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(head), f), chunkBytes)}
+	r := bufio.NewReaderSize(reader{ctx, io.MultiReader(bytes.NewReader(head), f)}, chunkBytes)
 	for line := int64(1); line < first; line++ {
-		if err := r.skip(); err == io.EOF {
+		if _, err := nextLine(r, nil, skipped); err == io.EOF {
 			return readFileResult{}, beyond(first, line-1, shown)
 		} else if err != nil {
 			return readFileResult{}, err
 		}
 	}
+	finish := func(content []byte, next int64) (readFileResult, error) {
+		if !utf8.Valid(content) {
+			return readFileResult{}, binary(content, info.Size(), shown)
+		}
+		return readFileResult{Content: string(content), NextOffset: next}, nil
+	}
 	var content []byte
 	for line := first; ; line++ {
-		more := r.more()
+		_, ended := r.Peek(1) // another error than the end is found by reading
 		switch {
-		case !more && line == first && first > 1:
+		case ended == io.EOF && line == first && first > 1:
 			return readFileResult{}, beyond(first, first-1, shown)
-		case !more:
-			return finishLines(content, 0, info, shown)
+		case ended == io.EOF:
+			return finish(content, 0)
 		case limit > 0 && line-first >= limit:
-			return finishLines(content, line, info, shown)
+			return finish(content, line)
 		}
 		whole := len(content)
-		content, err = r.next(content, maxReadBytes)
+		content, err = nextLine(r, content, maxReadBytes)
 		switch {
 		case errors.Is(err, errTooLong) && whole > 0:
-			return finishLines(content[:whole], line, info, shown)
+			return finish(content[:whole], line)
 		case errors.Is(err, errTooLong):
 			return readFileResult{}, toolcrib.Failf(toolcrib.ExecutionFailed, "line %d of %s is longer than %d bytes", line, shown, maxReadBytes)
 		case err != nil:
@@ -249,73 +247,28 @@ func beyond(offset, lines int64, shown string) error {
 	return toolcrib.Failf(toolcrib.InvalidArguments, "offset %d is beyond the end: %s has %d lines", offset, shown, lines)
 }
 
-func finishLines(content []byte, next int64, info fs.FileInfo, shown string) (readFileResult, error) {
-	if !utf8.Valid(content) {
-		return readFileResult{}, binary(content, info.Size(), shown)
-	}
-	return readFileResult{Content: string(content), NextOffset: next}, nil
-}
+const skipped = -1
 
-// lineReader reads lines of any length in bounded memory.
-type lineReader struct {
-	ctx  context.Context
-	r    *bufio.Reader
-	done int // bytes since the last look at ctx
-}
-
-// more reports whether there is anything left; a read error counts as more, and
-// next reports it.
-func (l *lineReader) more() bool {
-	_, err := l.r.Peek(1)
-	return err != io.EOF
-}
-
-// skip passes over one line.
-func (l *lineReader) skip() error {
+// nextLine appends the next line, of any length and with its line break, to into, or
+// passes over it if keep is skipped. If into would grow beyond keep bytes the error is
+// errTooLong; after the last line it is io.EOF.
+func nextLine(r *bufio.Reader, into []byte, keep int) ([]byte, error) {
 	for some := false; ; some = true {
-		_, err := l.part()
-		if err == io.EOF && some {
-			return nil
-		}
-		if err != bufio.ErrBufferFull {
-			return err
-		}
-	}
-}
-
-// next appends the next line, with its line break, to into. If into would grow
-// beyond keep bytes the error is errTooLong; after the last line it is io.EOF.
-func (l *lineReader) next(into []byte, keep int) ([]byte, error) {
-	for some := false; ; some = true {
-		part, err := l.part()
-		if err == io.EOF && some {
-			return into, nil
+		part, err := r.ReadSlice('\n')
+		if err == io.EOF && (some || len(part) > 0) {
+			err = nil
 		}
 		if err != nil && err != bufio.ErrBufferFull {
 			return into, err
 		}
-		if len(into)+len(part) > keep {
-			return into, errTooLong
+		if keep != skipped {
+			if len(into)+len(part) > keep {
+				return into, errTooLong
+			}
+			into = append(into, part...)
 		}
-		into = append(into, part...)
 		if err == nil {
 			return into, nil
 		}
 	}
-}
-
-// part returns a line or the next piece of one (then the error is
-// bufio.ErrBufferFull). io.EOF comes without bytes only.
-func (l *lineReader) part() ([]byte, error) {
-	part, err := l.r.ReadSlice('\n')
-	if l.done += len(part); l.done >= chunkBytes {
-		l.done = 0
-		if err := l.ctx.Err(); err != nil {
-			return nil, err
-		}
-	}
-	if err == io.EOF && len(part) > 0 {
-		err = nil
-	}
-	return part, err
 }

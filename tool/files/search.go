@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"regexp"
@@ -87,16 +86,8 @@ func (t *searchFiles) Spec() toolcrib.Spec {
 // Call searches until it has max_results or met one of its bounds, and says which.
 func (t *searchFiles) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	in := searchFilesInput{Path: "."}
-	if err := wire.Decode(call, &in); err != nil {
-		return toolcrib.Output{}, err
-	}
-	w, err := t.set.open(call)
-	if err != nil {
-		return toolcrib.Output{}, err
-	}
-	defer w.Close()
 	var s *search
-	err = w.at(ctx, in.Path, func(p place) error {
+	err := t.set.do(ctx, call, &in, &in.Path, func(w *workspace, p place) (err error) {
 		if s, err = newSearch(ctx, w, in); err != nil {
 			return err
 		}
@@ -124,7 +115,6 @@ type search struct {
 
 	visited int
 	bytes   int64
-	unread  int // bytes since the last look at the clock
 	buffer  *bufio.Reader
 	result  searchResult
 }
@@ -173,15 +163,15 @@ func (s *search) stop(reason string) error {
 // start searches the file or folder at p.
 func (s *search) start(p place) error {
 	if p.info != nil && !p.info.IsDir() {
-		f, info, err := s.w.openRead(p)
+		f, _, err := s.w.openRead(p)
 		if err != nil {
 			return err
 		}
 		defer f.Close() //nolint:errcheck // only read
-		if !s.selected(p.base(), p.base()) {
+		if name := path.Base(p.real); !s.selected(name, name) {
 			return nil
 		}
-		return s.file(f, info, p.shown)
+		return s.file(f, p.shown)
 	}
 	dir, err := s.w.openFolder(p)
 	if err != nil {
@@ -251,12 +241,12 @@ func (s *search) entry(dir *os.Root, name, shown string) error {
 		s.result.Searched++
 		return s.add(searchMatch{Path: shown})
 	}
-	f, info, err := s.w.openFile(dir, name, shown)
+	f, _, err := s.w.openFile(dir, name, shown)
 	if err != nil {
 		return s.passed(err)
 	}
 	defer f.Close() //nolint:errcheck // only read
-	return s.file(f, info, shown)
+	return s.file(f, shown)
 }
 
 // passed passes over what cannot be opened or has changed meanwhile; only the end
@@ -290,13 +280,16 @@ func (s *search) add(m searchMatch) error {
 }
 
 // file searches the lines of an open file.
-func (s *search) file(f *os.File, _ fs.FileInfo, shown string) error {
+func (s *search) file(f *os.File, shown string) error {
 	s.result.Searched++
 	if s.pattern == nil {
 		return s.add(searchMatch{Path: shown})
 	}
-	s.buffer.Reset(f)
+	s.buffer.Reset(counted{s, f})
 	head, err := s.buffer.Peek(sniffBytes)
+	if errors.Is(err, errEnough) {
+		return err
+	}
 	if err != nil && err != io.EOF {
 		return s.passed(err)
 	}
@@ -328,38 +321,34 @@ func (s *search) file(f *os.File, _ fs.FileInfo, shown string) error {
 // good until the next call.
 func (s *search) line() ([]byte, error) {
 	line, err := s.buffer.ReadSlice('\n')
-	if err := s.count(len(line)); err != nil {
-		return nil, err
-	}
 	if err == bufio.ErrBufferFull {
 		line = bytes.Clone(line)
-		for err == bufio.ErrBufferFull {
-			var more []byte
-			more, err = s.buffer.ReadSlice('\n')
-			if stop := s.count(len(more)); stop != nil {
-				return nil, stop
-			}
-		}
+		_, err = nextLine(s.buffer, nil, skipped)
 	}
-	if len(line) == 0 && err != nil {
-		if err != io.EOF && s.ctx.Err() != nil {
-			return nil, s.ctx.Err()
-		}
+	switch {
+	case errors.Is(err, errEnough), s.ctx.Err() != nil:
+		return nil, errors.Join(err, s.ctx.Err())
+	case len(line) == 0 && err != nil:
 		return nil, io.EOF // a file that cannot be read further is passed over
 	}
 	return bytes.TrimRight(line, "\r\n"), nil
 }
 
-// count adds bytes read, and looks at the clock every 64 KiB.
-func (s *search) count(n int) error {
-	if s.bytes += int64(n); s.bytes > maxSearched {
-		return s.stop("too many bytes; narrow path or glob")
+// counted counts the bytes that are read, and looks at the clock each time.
+type counted struct {
+	s *search
+	f *os.File
+}
+
+func (c counted) Read(into []byte) (int, error) {
+	if err := c.s.alive(); err != nil {
+		return 0, err
 	}
-	if s.unread += n; s.unread < chunkBytes {
-		return nil
+	n, err := c.f.Read(into)
+	if c.s.bytes += int64(n); c.s.bytes > maxSearched {
+		return 0, c.s.stop("too many bytes; narrow path or glob")
 	}
-	s.unread = 0
-	return s.alive()
+	return n, err
 }
 
 // excerpt cuts a long line around the match, at character bounds.
