@@ -87,12 +87,12 @@ const (
 	dollars
 )
 
-func (u unit) of(s SpentSum) float64 {
+func (u unit) of(s UseSum) float64 {
 	switch u {
 	case requests:
 		return float64(s.Requests)
 	case tokens:
-		return float64(s.Tokens)
+		return float64(s.Tokens())
 	}
 	return float64(s.NanoUSD) / 1e9
 }
@@ -108,39 +108,14 @@ func (b UserBudget) buckets() [6]bucket {
 	}
 }
 
-// SpentKey is what a store keeps what was spent by. Day is that of the request: one
-// that was sent before midnight counts on that day, whenever it was answered.
-type SpentKey struct {
-	User string `json:"user"`
-	Day  Day    `json:"day"`
-}
-
-// SpentSum is what was spent, in whole numbers.
-type SpentSum struct {
-	Requests int64 `json:"requests"`
-	Tokens   int64 `json:"tokens"` // input and output
-	NanoUSD  int64 `json:"nano_usd"`
-}
-
-func (s *SpentSum) add(o SpentSum) {
-	s.Requests += o.Requests
-	s.Tokens += o.Tokens
-	s.NanoUSD += o.NanoUSD
-}
-
-// SpentBy is what usage counts for the budgets of its user.
-func (s UsageSum) SpentBy() SpentSum {
-	return SpentSum{Requests: s.Requests, Tokens: s.InputTokens + s.OutputTokens, NanoUSD: s.NanoUSD}
-}
-
 // Reserved is what a reservation sets aside: one request with its estimates, and of its
 // output no more than there is room for; -1 = all.
-func Reserved(r toolcrib.Reservation, room int64) SpentSum {
+func Reserved(r toolcrib.Reservation, room int64) UseSum {
 	if over := r.Output - room; room >= 0 && over > 0 {
 		r.Tokens -= over
 		r.CostUSD -= r.Price.Cost(toolcrib.TokenUsage{OutputTokens: over})
 	}
-	return SpentSum{Requests: 1, Tokens: bounded(r.Tokens), NanoUSD: nano(r.CostUSD)}
+	return UseSum{Requests: 1, UsageTokens: UsageTokens{InputTokens: bounded(r.Tokens)}, NanoUSD: nano(r.CostUSD)}
 }
 
 // Spending is what a user has spent or reserved, as far as it bears on a request at
@@ -149,7 +124,7 @@ func Reserved(r toolcrib.Reservation, room int64) SpentSum {
 type Spending struct {
 	at         time.Time
 	day, month Day // the first of the day's and the month's days
-	today, all SpentSum
+	today, all UseSum
 	last       Day // the last that anything counts on
 }
 
@@ -164,15 +139,15 @@ func NewSpending(at time.Time) *Spending {
 func (s *Spending) Since() Day { return s.month }
 
 // Add adds what counts on a day.
-func (s *Spending) Add(day Day, sum SpentSum) {
+func (s *Spending) Add(day Day, sum UseSum) {
 	if day < s.month {
 		return
 	}
-	s.all.add(sum)
+	s.all.Add(sum)
 	if day >= s.day {
-		s.today.add(sum)
+		s.today.Add(sum)
 	}
-	if sum != (SpentSum{}) {
+	if sum != (UseSum{}) {
 		s.last = max(s.last, day)
 	}
 }
@@ -210,7 +185,7 @@ func (s *Spending) Room(budgets []UserBudget, r toolcrib.Reservation) (output in
 }
 
 // output is how many tokens of output the ceiling leaves room for; -1 = it bounds none.
-func (k *bucket) output(spent, whole SpentSum, r toolcrib.Reservation) int64 {
+func (k *bucket) output(spent, whole UseSum, r toolcrib.Reservation) int64 {
 	more := k.limit - k.unit.of(spent) - k.unit.of(whole) // besides those that are asked for
 	switch {
 	case k.unit == requests, k.unit == dollars && r.Price.Output <= 0:

@@ -51,83 +51,72 @@ func (m *Meter) Learn(body toolcrib.Body, at time.Time) {
 	}
 }
 
-// Charge is what an event says was used: by a request, or by a call of a tool; or
-// that a rule has decided about a call.
-type Charge struct {
-	key     UsageKey
-	sum     UsageSum
-	spent   Day // on which sum counts for the budgets of the user
-	toolKey ToolUseKey
-	toolSum ToolUseSum
-	ruleKey RuleUseKey
-	ruleSum RuleUseSum
-}
-
-// Charge adds what an event says was used to a list. rec is the run as it is before
-// the event; what comes after the end of a run counts for nothing.
-func (m *Meter) Charge(list []Charge, rec *RunRecord, e toolcrib.Event) []Charge {
+// Charge adds rows of what an event says was used: by a request, by a call of a tool, or
+// that a rule has decided about a call. rec is the run as it is before the event; what comes
+// after the end of a run counts for nothing.
+func (m *Meter) Charge(list []UseEntry, rec *RunRecord, e toolcrib.Event) []UseEntry {
 	if rec.Status.Ended() {
 		return list
 	}
 	if v, ok := e.Body.(*journal.Verdicts); ok {
-		return decidedByRules(list, v, e.Time)
+		return decisions(list, v, e.Time)
 	}
 	if !m.Needs(e.Body) {
 		return list
 	}
-	var c Charge
+	var c UseEntry
 	var model modelName
 	if m.asked && m.index >= 0 && m.index < len(m.models) {
 		model = m.models[m.index]
 	}
-	day := DayOf(e.Time)
+	c.UseKey = UseKey{Kind: UseRequests, Day: DayOf(e.Time), User: rec.User, Agent: rec.Agent, Provider: model.provider, Model: model.id}
 	switch b := e.Body.(type) {
 	case *journal.Usage:
-		c.sum = settled(b.Tokens, b.CostUSD, b.Estimated)
-		c.sum.Unpriced = m.asked && !model.priced && b.CostUSD == 0 && b.Tokens.CostUSD == nil
+		c.UseSum = settled(b.Tokens, b.CostUSD, b.Estimated)
+		c.Unpriced = m.asked && !model.priced && b.CostUSD == 0 && b.Tokens.CostUSD == nil
 	case *journal.ModelFailed:
-		c.sum = settled(b.Charged, b.ChargedUSD, b.Charged != toolcrib.TokenUsage{})
-		c.sum.Unpriced = c.sum.Estimated && m.asked && !model.priced && b.ChargedUSD == 0
+		c.UseSum = settled(b.Charged, b.ChargedUSD, b.Charged != toolcrib.TokenUsage{})
+		c.Unpriced = c.Estimated && m.asked && !model.priced && b.ChargedUSD == 0
 	case *journal.ToolResult:
-		c.toolKey = ToolUseKey{Tool: b.Name, Day: day, Agent: rec.Agent, User: rec.User, Provider: model.provider, Model: model.id}
-		c.toolSum = calledOnce(b)
+		c.Kind, c.Tool, c.UseSum = UseCalls, b.Name, UseSum{Calls: 1, DurationMS: bounded(b.DurationMS)}
+		if b.Status != toolcrib.ResultOK {
+			c.Errors = 1
+		}
+		if b.Status == toolcrib.ResultRefused {
+			c.Refused = 1
+		}
 		return append(list, c)
 	}
-	c.key = UsageKey{Day: day, Run: rec.ID, Provider: model.provider, Model: model.id, User: rec.User, Agent: rec.Agent, Session: rec.Session}
-	if c.spent = day; m.asked {
-		c.spent = m.day
+	spent := UseEntry{UseKey{Kind: UseSpent, Day: c.Day, User: c.User}, UseSum{Requests: c.Requests, NanoUSD: c.NanoUSD}}
+	spent.InputTokens, spent.OutputTokens = c.InputTokens, c.OutputTokens
+	if m.asked {
+		spent.Day = m.day
 	}
-	return append(list, c)
+	c.Run, c.Session = rec.ID, rec.Session
+	return append(list, c, spent)
 }
 
-// calledOnce is one call of a tool.
-func calledOnce(b *journal.ToolResult) ToolUseSum {
-	sum := ToolUseSum{Calls: 1, DurationMS: bounded(b.DurationMS)}
-	if b.Status != toolcrib.ResultOK {
-		sum.Errors = 1
+// decisions adds the calls that rules have decided about.
+func decisions(list []UseEntry, b *journal.Verdicts, at time.Time) []UseEntry {
+	if b.Again {
+		return list
 	}
-	if b.Status == toolcrib.ResultRefused {
-		sum.Refused = 1
+	for i := range b.Verdicts {
+		v := &b.Verdicts[i]
+		if v.Rule == "" || len(v.Rule) > maxRuleName || !toolName(v.Tool) {
+			continue
+		}
+		list = append(list, UseEntry{
+			UseKey{Kind: UseDecisions, Day: DayOf(at), Rule: v.Rule, Decision: v.Decision, Tool: v.Tool},
+			UseSum{Calls: 1, Last: at.UnixMicro()},
+		})
 	}
-	return sum
-}
-
-// Add adds a charge.
-func (u *Used) Add(c Charge) {
-	switch {
-	case c.ruleSum.Calls > 0:
-		u.addRule(c.ruleKey, c.ruleSum)
-	case c.toolSum.Calls > 0:
-		u.addTool(c.toolKey, c.toolSum)
-	default:
-		u.addModel(c.key, c.sum)
-		u.addSpent(SpentKey{User: c.key.User, Day: c.spent}, c.sum.SpentBy())
-	}
+	return list
 }
 
 // settled is the use of one request.
-func settled(t toolcrib.TokenUsage, usd float64, estimated bool) UsageSum {
-	return UsageSum{
+func settled(t toolcrib.TokenUsage, usd float64, estimated bool) UseSum {
+	return UseSum{
 		Requests: 1, NanoUSD: nano(usd), Estimated: estimated,
 		UsageTokens: UsageTokens{
 			InputTokens: bounded(t.InputTokens), CachedInputTokens: bounded(t.CachedInputTokens), CacheWriteTokens: bounded(t.CacheWriteTokens),

@@ -75,9 +75,6 @@ type PruneResult struct {
 
 // The kinds of system events of pruning.
 const (
-	// SystemUsageKept says what was used by runs that were pruned before usage was
-	// counted; payload: KeptUsage.
-	SystemUsageKept     toolcrib.Kind = "usage_kept"
 	SystemContentPruned toolcrib.Kind = "content_pruned" // payload: Pruned
 	SystemRunRemoved    toolcrib.Kind = "run_removed"    // payload: Pruned
 )
@@ -94,8 +91,5 @@ type Pruned struct {
 	Contents int             `json:"contents"`
 	Bytes    int64           `json:"bytes"`
 	Record   string          `json:"record,omitempty"` // hex, hash of the row that stays
-	// Tools is what older versions kept of what can be counted no more; now it is
-	// KeptUsage.
-	Tools map[string]ToolCount `json:"tools,omitempty"`
-	KeptUsage
+	Used     []UseEntry      `json:"used"`             // what follows from no event of the run any more
 }

@@ -1,8 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -116,28 +119,49 @@ func DayOf(t time.Time) Day {
 // String returns the day as 2026-02-28.
 func (d Day) String() string { return time.Unix(int64(d)*secondsOfDay, 0).UTC().Format(time.DateOnly) }
 
-// UsageKey is what a store keeps usage by.
-type UsageKey struct {
+// UseKind says what a row of use is about.
+type UseKind int64
+
+// The kinds of rows of use.
+const (
+	UseRequests  UseKind = iota + 1 // requests to a model, of a run
+	UseCalls                        // calls of a tool, by the model that asked for them
+	UseDecisions                    // calls that a rule has decided about
+	UseSpent                        // what a user has spent, by the days of the requests, for budgets
+)
+
+// UseKey is what a store keeps use by. What a kind is not kept by is empty.
+type UseKey struct {
+	Kind     UseKind            `json:"kind"`
+	User     string             `json:"user,omitempty"`
 	Day      Day                `json:"day"`
-	Run      toolcrib.RunID     `json:"run_id"`
-	Provider string             `json:"provider"`
-	Model    string             `json:"model"`
-	User     string             `json:"user"`
-	Agent    string             `json:"agent"`
-	Session  toolcrib.SessionID `json:"session_id"`
+	Run      toolcrib.RunID     `json:"run_id,omitempty"`
+	Session  toolcrib.SessionID `json:"session_id,omitempty"`
+	Agent    string             `json:"agent,omitempty"`
+	Provider string             `json:"provider,omitempty"`
+	Model    string             `json:"model,omitempty"`
+	Tool     string             `json:"tool,omitempty"`
+	Rule     string             `json:"rule,omitempty"`
+	Decision toolcrib.Decision  `json:"decision,omitempty"` // of a rule; "" = refused
 }
 
-// UsageSum is what was used. All of it are whole numbers, so that sums are the
-// same whatever the order in which they are made.
-type UsageSum struct {
-	Requests int64 `json:"requests"`
+// UseSum is what was used. All of it are whole numbers, so that sums are the same
+// whatever the order in which they are made.
+type UseSum struct {
+	Requests int64 `json:"requests,omitempty"`
 	UsageTokens
-	NanoUSD   int64 `json:"nano_usd"`
-	Estimated bool  `json:"estimated"`
-	Unpriced  bool  `json:"unpriced,omitempty"` // no price is known of some of it
+	NanoUSD    int64 `json:"nano_usd,omitempty"`
+	Estimated  bool  `json:"estimated,omitempty"`
+	Unpriced   bool  `json:"unpriced,omitempty"` // no price is known of some of it
+	Calls      int64 `json:"calls,omitempty"`
+	Errors     int64 `json:"errors,omitempty"`  // of these, such as failed or were refused
+	Refused    int64 `json:"refused,omitempty"` // of these, by the gate
+	DurationMS int64 `json:"duration_ms,omitempty"`
+	Last       int64 `json:"last,omitempty"` // when a rule has decided last, in Unix microseconds
 }
 
-func (s *UsageSum) add(o UsageSum) {
+// Add adds another sum.
+func (s *UseSum) Add(o UseSum) {
 	s.Requests += o.Requests
 	s.InputTokens += o.InputTokens
 	s.CachedInputTokens += o.CachedInputTokens
@@ -147,145 +171,120 @@ func (s *UsageSum) add(o UsageSum) {
 	s.NanoUSD += o.NanoUSD
 	s.Estimated = s.Estimated || o.Estimated
 	s.Unpriced = s.Unpriced || o.Unpriced
-}
-
-// ToolUseKey is what a store keeps the calls of tools by.
-type ToolUseKey struct {
-	Tool     string `json:"tool"`
-	Day      Day    `json:"day"`
-	Agent    string `json:"agent"`
-	User     string `json:"user"`
-	Provider string `json:"provider"` // of the model that asked for the call; "" = none
-	Model    string `json:"model"`
-}
-
-// ToolUseSum is how a tool was used.
-type ToolUseSum struct {
-	Calls      int64 `json:"calls"`
-	Errors     int64 `json:"errors"`  // of these, such as failed or were refused
-	Refused    int64 `json:"refused"` // of these, by the gate
-	DurationMS int64 `json:"duration_ms"`
-}
-
-func (s *ToolUseSum) add(o ToolUseSum) {
 	s.Calls += o.Calls
 	s.Errors += o.Errors
 	s.Refused += o.Refused
 	s.DurationMS += o.DurationMS
+	s.Last = max(s.Last, o.Last)
 }
 
-// Used is what runs have used: what a store adds to its projections. The zero value
-// is nothing.
-type Used struct {
-	Models map[UsageKey]UsageSum
-	Tools  map[ToolUseKey]ToolUseSum
-	Spent  map[SpentKey]SpentSum
-	Rules  map[RuleUseKey]RuleUseSum
-}
+// Tokens is input and output.
+func (s UseSum) Tokens() int64 { return s.InputTokens + s.OutputTokens }
 
-// Reset makes it nothing again, and keeps its memory.
-func (u *Used) Reset() {
-	clear(u.Models)
-	clear(u.Tools)
-	clear(u.Spent)
-	clear(u.Rules)
-}
-
-func (u *Used) addSpent(k SpentKey, s SpentSum) {
-	if u.Spent == nil {
-		u.Spent = make(map[SpentKey]SpentSum)
-	}
-	sum := u.Spent[k]
-	sum.add(s)
-	u.Spent[k] = sum
-}
-
-func (u *Used) addRule(k RuleUseKey, s RuleUseSum) {
-	if u.Rules == nil {
-		u.Rules = make(map[RuleUseKey]RuleUseSum)
-	}
-	sum := u.Rules[k]
-	sum.add(s)
-	u.Rules[k] = sum
-}
-
-func (u *Used) addModel(k UsageKey, s UsageSum) {
-	if u.Models == nil {
-		u.Models = make(map[UsageKey]UsageSum)
-	}
-	sum := u.Models[k]
-	sum.add(s)
-	u.Models[k] = sum
-}
-
-func (u *Used) addTool(k ToolUseKey, s ToolUseSum) {
-	if u.Tools == nil {
-		u.Tools = make(map[ToolUseKey]ToolUseSum)
-	}
-	sum := u.Tools[k]
-	sum.add(s)
-	u.Tools[k] = sum
-}
-
-// Empty reports whether there is nothing in it.
-func (u *Used) Empty() bool { return len(u.Models) == 0 && len(u.Tools) == 0 && len(u.Rules) == 0 }
-
-// AddKept adds what a record of pruning kept. Records made before there were budgets
-// do not tell on which day a request was sent; it is then that of its answer.
-func (u *Used) AddKept(k KeptUsage) {
-	for _, e := range k.Usage {
-		u.addModel(e.UsageKey, e.UsageSum)
-		if k.Spent == nil {
-			u.addSpent(SpentKey{User: e.User, Day: e.Day}, e.SpentBy())
+// String is the sum in words, without what is 0.
+func (s UseSum) String() string {
+	var parts []string
+	for _, p := range []struct {
+		n    int64
+		what string
+	}{
+		{s.Requests, "requests"},
+		{s.InputTokens, "input tokens"},
+		{s.CachedInputTokens, "tokens from the cache"},
+		{s.CacheWriteTokens, "tokens to the cache"},
+		{s.OutputTokens, "output tokens"},
+		{s.ReasoningTokens, "reasoning tokens"},
+		{s.NanoUSD, "billionths of a US dollar"},
+		{s.Calls, "calls"},
+		{s.Errors, "errors"},
+		{s.Refused, "refused"},
+		{s.DurationMS, "ms"},
+	} {
+		if p.n != 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
 		}
 	}
-	for _, e := range k.Spent {
-		u.addSpent(e.SpentKey, e.SpentSum)
+	if s.Last != 0 {
+		parts = append(parts, "the last at "+time.UnixMicro(s.Last).UTC().Format(time.RFC3339Nano))
 	}
-	for _, e := range k.Rules {
-		u.addRule(e.RuleUseKey, e.RuleUseSum)
+	if s.Estimated {
+		parts = append(parts, "estimated")
 	}
-	for _, e := range k.ToolUsage {
-		u.addTool(e.ToolUseKey, e.ToolUseSum)
+	if s.Unpriced {
+		parts = append(parts, "without a price")
 	}
+	if parts == nil {
+		return "nothing"
+	}
+	return strings.Join(parts, ", ")
 }
 
-// KeptUsage is usage that follows from no event of a run any more.
-type KeptUsage struct {
-	Usage     []UsageEntry   `json:"usage"`
-	ToolUsage []ToolUseEntry `json:"tool_usage"`
-	Spent     []SpentEntry   `json:"spent,omitempty"`
-	Rules     []RuleUseEntry `json:"rules,omitempty"`
+// UseEntry is a row of use.
+type UseEntry struct {
+	UseKey
+	UseSum
 }
 
-// UsageEntry, ToolUseEntry, SpentEntry and RuleUseEntry are rows of a [KeptUsage].
-type (
-	SpentEntry struct {
-		SpentKey
-		SpentSum
+// String names what the row is about.
+func (k UseKey) String() string {
+	switch k.Kind {
+	case UseRequests:
+		return fmt.Sprintf("the use of run %s on %s", k.Run, k.Day)
+	case UseCalls:
+		return fmt.Sprintf("the use of tool %s on %s", k.Tool, k.Day)
+	case UseDecisions:
+		return fmt.Sprintf("the use of rule %s on %s", k.Rule, k.Day)
 	}
-	RuleUseEntry struct {
-		RuleUseKey
-		RuleUseSum
+	return fmt.Sprintf("what %s has spent on %s", k.User, k.Day)
+}
+
+// Used is what runs have used: what a store adds to its table.
+type Used map[UseKey]UseSum
+
+// Add adds a row.
+func (u Used) Add(e UseEntry) {
+	sum := u[e.UseKey]
+	sum.Add(e.UseSum)
+	u[e.UseKey] = sum
+}
+
+// Entries returns the rows, always in the same order.
+func (u Used) Entries() []UseEntry {
+	list := make([]UseEntry, 0, len(u))
+	for k, sum := range u {
+		list = append(list, UseEntry{k, sum})
 	}
-	UsageEntry struct {
-		UsageKey
-		UsageSum
-	}
-	ToolUseEntry struct {
-		ToolUseKey
-		ToolUseSum
-	}
+	slices.SortFunc(list, func(a, b UseEntry) int {
+		return cmp.Or(
+			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.User, b.User), cmp.Compare(a.Day, b.Day), cmp.Compare(a.Run, b.Run),
+			cmp.Compare(a.Session, b.Session), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Provider, b.Provider),
+			cmp.Compare(a.Model, b.Model), cmp.Compare(a.Tool, b.Tool), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Decision, b.Decision))
+	})
+	return list
+}
+
+// RuleCount is how often a rule has decided about calls of a tool, in all runs, also
+// in those that were pruned since. A call counts once, for the rule that decided when
+// it was first judged.
+type RuleCount struct {
+	Rule     string            `json:"rule"`
+	Decision toolcrib.Decision `json:"decision"` // "" = refused
+	Tool     string            `json:"tool"`
+	Calls    int64             `json:"calls"`
+	LastUsed time.Time         `json:"last_used"`
+}
+
+// The bounds of names in rows of use, in bytes.
+const (
+	maxToolName = 64
+	maxRuleName = 256
 )
 
-// SumOf is what a run has used, as its record has it.
-func SumOf(u toolcrib.Usage) UsageSum {
-	sum := settled(toolcrib.TokenUsage{
-		InputTokens: u.InputTokens, CachedInputTokens: u.CachedInputTokens, CacheWriteTokens: u.CacheWriteTokens,
-		OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens,
-	}, u.CostUSD, u.Estimated)
-	sum.Requests = int64(u.Requests)
-	return sum
+// toolName reports whether a tool can have this name: [A-Za-z0-9_-]{1,64}.
+func toolName(name string) bool {
+	return name != "" && len(name) <= maxToolName && !strings.ContainsFunc(name, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-'
+	})
 }
 
 // maxAdded bounds what one event adds, so that no sum can overflow.

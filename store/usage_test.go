@@ -36,7 +36,7 @@ func TestDayOf(t *testing.T) {
 
 // meterOf goes through events as a store does, and tells what was used.
 func meterOf(bodies ...toolcrib.Body) store.Used {
-	var used store.Used
+	used := make(store.Used)
 	rec := store.RunRecord{ID: "run_a"}
 	var m store.Meter
 	for i, b := range bodies {
@@ -77,23 +77,24 @@ func TestMeter(t *testing.T) {
 		&journal.ToolResult{Name: "read_file", Status: toolcrib.ResultOK},
 	)
 	day := store.DayOf(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
-	key := store.UsageKey{Day: day, Run: "run_a", User: "ann", Agent: "default", Session: "ses_1"}
+	key := store.UseKey{Kind: store.UseRequests, Day: day, Run: "run_a", User: "ann", Agent: "default", Session: "ses_1"}
 	a, b := key, key
 	a.Provider, a.Model = "openai", "a"
 	b.Provider, b.Model = "anthropic", "b"
 	sums := store.UsageTokens{InputTokens: 10, CachedInputTokens: 4, CacheWriteTokens: 3, OutputTokens: 5, ReasoningTokens: 2}
 	twice := store.UsageTokens{InputTokens: 20, CachedInputTokens: 8, CacheWriteTokens: 6, OutputTokens: 10, ReasoningTokens: 4}
 	want := store.Used{
-		Models: map[store.UsageKey]store.UsageSum{
-			a:   {Requests: 2, UsageTokens: sums, NanoUSD: 5e8, Estimated: true},
-			b:   {Requests: 2, UsageTokens: twice, NanoUSD: 5e8, Estimated: true},
-			key: {Requests: 2, UsageTokens: store.UsageTokens{OutputTokens: 1 << 40}, NanoUSD: 1e15},
+		a:   {Requests: 2, UsageTokens: sums, NanoUSD: 5e8, Estimated: true},
+		b:   {Requests: 2, UsageTokens: twice, NanoUSD: 5e8, Estimated: true},
+		key: {Requests: 2, UsageTokens: store.UsageTokens{OutputTokens: 1 << 40}, NanoUSD: 1e15},
+
+		{Kind: store.UseCalls, Tool: "early", Day: day}: {Calls: 1},
+		{Kind: store.UseCalls, Tool: "read_file", Day: day, Agent: "default", User: "ann", Provider: "anthropic", Model: "b"}: {
+			Calls: 2, Errors: 1, Refused: 1, DurationMS: 5,
 		},
-		Tools: map[store.ToolUseKey]store.ToolUseSum{
-			{Tool: "early", Day: day}: {Calls: 1},
-			{Tool: "read_file", Day: day, Agent: "default", User: "ann", Provider: "anthropic", Model: "b"}: {Calls: 2, Errors: 1, Refused: 1, DurationMS: 5},
+		{Kind: store.UseSpent, User: "ann", Day: day}: {
+			Requests: 6, UsageTokens: store.UsageTokens{InputTokens: 30, OutputTokens: 1<<40 + 15}, NanoUSD: 1e15 + 1e9,
 		},
-		Spent: map[store.SpentKey]store.SpentSum{{User: "ann", Day: day}: {Requests: 6, Tokens: 1<<40 + 45, NanoUSD: 1e15 + 1e9}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -116,8 +117,8 @@ func TestMeterUnpriced(t *testing.T) {
 		"failed, free":           {1, &journal.ModelFailed{Charged: tokens}, false},
 		"refused outright: none": {0, &journal.ModelFailed{}, false},
 	} {
-		for _, sum := range meterOf(start, &journal.ModelRequest{Model: c.model}, c.body).Models {
-			if sum.Unpriced != c.want {
+		for key, sum := range meterOf(start, &journal.ModelRequest{Model: c.model}, c.body) {
+			if key.Kind == store.UseRequests && sum.Unpriced != c.want {
 				t.Errorf("%s: unpriced is %t", name, sum.Unpriced)
 			}
 		}

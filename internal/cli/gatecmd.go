@@ -93,7 +93,7 @@ func (a *app) ruleUses(ctx context.Context, since time.Time) ([]*ruleUse, error)
 	if !since.IsZero() {
 		day = store.DayOf(since)
 	}
-	counts, err := s.RuleCountsSince(ctx, day)
+	counts, err := s.RuleCounts(ctx, day)
 	if err != nil {
 		return nil, err
 	}

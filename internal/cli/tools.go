@@ -78,9 +78,13 @@ func (a *app) toolViews(ctx context.Context) ([]toolView, error) {
 	if err != nil {
 		return nil, err
 	}
-	uses, err := a.store.ToolCounts(ctx)
+	rows, err := a.store.Usage(ctx, store.UsageQuery{By: store.UsageByTool, Limit: store.MaxUsageRows})
 	if err != nil {
 		return nil, err
+	}
+	uses := make(map[string]store.UsageRow, len(rows))
+	for _, r := range rows {
+		uses[r.Key] = r
 	}
 	views := make([]toolView, len(states))
 	for i, s := range states {

@@ -287,7 +287,7 @@ func (q *auditQuery) readRuns(ctx context.Context, st *auditStream) error {
 // readSystem reads a page of the system journal.
 func (q *auditQuery) readSystem(ctx context.Context, st *auditStream) error {
 	query, args := `SELECT seq, kind, time, payload, hash FROM system_events INDEXED BY system_events_audit
-		WHERE kind NOT IN ('anchor', 'session_made', 'session_removed', 'usage_kept')`, []any(nil)
+		WHERE kind NOT IN ('anchor', 'session_made', 'session_removed')`, []any(nil)
 	if q.f.Run != "" {
 		query, args = query+" AND payload ->> 'run_id' = ?", []any{text(string(q.f.Run))}
 	}

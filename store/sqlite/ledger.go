@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/toolcrib/toolcrib"
@@ -86,27 +85,21 @@ func (t *tx) reserve(budgets []store.UserBudget, r toolcrib.Reservation) (output
 	}
 	t.w.reserves = true
 	_, err = t.exec("INSERT OR REPLACE INTO reservations (run_id, request, user, day, at, tokens, nano_usd, state) VALUES (?,?,?,?,?,?,?,?)",
-		text(string(r.Run)), r.Request, text(r.User), int64(store.DayOf(r.At)), r.At.UnixMicro(), asks.Tokens, asks.NanoUSD, reservationMade)
+		text(string(r.Run)), r.Request, text(r.User), int64(store.DayOf(r.At)), r.At.UnixMicro(), asks.Tokens(), asks.NanoUSD, reservationMade)
 	return output, err
 }
 
 // addSpent adds what a user has spent, also in this transaction.
 func (t *tx) addSpent(to *store.Spending, user string) error {
-	for k, sum := range t.used.Spent {
-		if text(k.User) == text(user) {
+	for k, sum := range t.used {
+		if k.Kind == store.UseSpent && text(k.User) == text(user) {
 			to.Add(k.Day, sum)
 		}
 	}
-	return t.each("SELECT day, requests, tokens, nano_usd FROM spent WHERE user = ? AND day >= ?",
-		[]any{text(user), int64(to.Since())}, func(scan scanFunc) error {
-			var day store.Day
-			var sum store.SpentSum
-			if err := scan(&day, &sum.Requests, &sum.Tokens, &sum.NanoUSD); err != nil {
-				return err
-			}
-			to.Add(day, sum)
-			return nil
-		})
+	return eachUse(t.ctx, t.w.conn, "WHERE kind = ? AND user = ? AND day >= ?", []any{store.UseSpent, text(user), int64(to.Since())}, func(e store.UseEntry) error {
+		to.Add(e.Day, e.UseSum)
+		return nil
+	})
 }
 
 // addReserved adds what other runs of the user have reserved. What is not in the
@@ -120,8 +113,8 @@ func (t *tx) addReserved(to *store.Spending, r toolcrib.Reservation) (stale []st
 			var day store.Day
 			var at int64
 			var state int
-			sum := store.SpentSum{Requests: 1}
-			if err := scan(&run, &day, &at, &sum.Tokens, &sum.NanoUSD, &state); err != nil {
+			sum := store.UseSum{Requests: 1}
+			if err := scan(&run, &day, &at, &sum.InputTokens, &sum.NanoUSD, &state); err != nil {
 				return err
 			}
 			switch {
@@ -186,71 +179,4 @@ func (t *tx) putClaim(run toolcrib.RunID, c claim, day store.Day) (err error) {
 		_, err = t.exec("DELETE FROM reservations WHERE run_id = ?", text(string(run)))
 	}
 	return err
-}
-
-const (
-	spentColumns = "user, day, requests, tokens, nano_usd"
-	ruleColumns  = "rule, decision, tool, day, calls, last"
-)
-
-var (
-	spentInserts = newInserts("spent", spentColumns, ` ON CONFLICT DO UPDATE SET requests = requests + excluded.requests,
-	tokens = tokens + excluded.tokens, nano_usd = nano_usd + excluded.nano_usd`)
-	ruleInserts = newInserts("rule_usage", ruleColumns, ` ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, last = max(last, excluded.last)`)
-)
-
-func putSpent(t *tx, spent map[store.SpentKey]store.SpentSum) error {
-	var args []any
-	for k, v := range spent {
-		args = append(args, text(k.User), int64(k.Day), v.Requests, v.Tokens, v.NanoUSD)
-	}
-	return spentInserts.run(t, args)
-}
-
-func putRules(t *tx, rules map[store.RuleUseKey]store.RuleUseSum) error {
-	var args []any
-	for k, v := range rules {
-		args = append(args, text(k.Rule), string(k.Decision), k.Tool, int64(k.Day), v.Calls, v.Last)
-	}
-	return ruleInserts.run(t, args)
-}
-
-// Spent returns what a user has spent on each day from the day of since on, by the
-// days of the requests: what budgets are compared with.
-func (s *Store) Spent(ctx context.Context, user string, since store.Day) (spent map[store.Day]store.SpentSum, err error) {
-	spent = make(map[store.Day]store.SpentSum)
-	err = s.readers.each(ctx, "SELECT day, requests, tokens, nano_usd FROM spent WHERE user = ? AND day >= ?", []any{text(user), int64(since)}, func(scan scanFunc) error {
-		var day store.Day
-		var sum store.SpentSum
-		err := scan(&day, &sum.Requests, &sum.Tokens, &sum.NanoUSD)
-		spent[day] = sum
-		return err
-	})
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	return spent, nil
-}
-
-// RuleCounts returns how often each rule has decided, by rule, decision and tool.
-func (s *Store) RuleCounts(ctx context.Context) ([]store.RuleCount, error) {
-	return s.RuleCountsSince(ctx, math.MinInt64)
-}
-
-// RuleCountsSince is RuleCounts from a day on.
-func (s *Store) RuleCountsSince(ctx context.Context, day store.Day) ([]store.RuleCount, error) {
-	var counts []store.RuleCount
-	err := s.readers.each(ctx, `SELECT rule, decision, tool, sum(calls), max(last) FROM rule_usage
-		WHERE day >= ? GROUP BY rule, decision, tool ORDER BY rule, decision, tool`, []any{int64(day)}, func(scan scanFunc) error {
-		var c store.RuleCount
-		var last int64
-		err := scan(&c.Rule, &c.Decision, &c.Tool, &c.Calls, &last)
-		c.LastUsed = fromMicro(last)
-		counts = append(counts, c)
-		return err
-	})
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	return counts, nil
 }

@@ -159,11 +159,11 @@ func (t *tx) prune(run toolcrib.RunID, now time.Time, o store.PruneOptions) (*st
 		return nil, err
 	}
 	from, to := eventKey(h.num, 0), eventKey(h.num, maxSeq)
-	var used store.Used
-	if err := metered(t.ctx, t.w.conn, run, h.num, &used); err != nil {
+	used := make(store.Used)
+	if err := metered(t.ctx, t.w.conn, run, h.num, used); err != nil {
 		return nil, err
 	}
-	p.KeptUsage = kept(used)
+	p.Used = used.Entries()
 	err = t.row("SELECT count(payload), ifnull(sum(octet_length(payload)), 0) FROM events WHERE key BETWEEN ? AND ?", []any{from, to}, &p.Events, &p.Bytes)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
@@ -134,8 +135,9 @@ func TestPruneRemoves(t *testing.T) {
 	if diff := cmp.Diff([]string{"anchor", "anchor", "anchor", "anchor", "content_pruned", "run_removed"}, kinds); diff != "" {
 		t.Errorf("system journal (-want +got)\n%s", diff)
 	}
-	counts, err := s.ToolCounts(t.Context())
-	if diff := cmp.Diff(map[string]store.ToolCount{"read_file": {Calls: 4, Errors: 2}}, counts); diff != "" || err != nil {
+	want := []store.UsageRow{{Key: "read_file", Calls: 4, Errors: 2}}
+	counts, err := s.Usage(t.Context(), store.UsageQuery{By: store.UsageByTool})
+	if diff := cmp.Diff(want, counts, cmpopts.IgnoreFields(store.UsageRow{}, "Refused", "DurationMS")); diff != "" || err != nil {
 		t.Errorf("error %v, counts (-want +got)\n%s", err, diff)
 	}
 }

@@ -112,17 +112,20 @@ CREATE TABLE system_head (
     record BLOB    NOT NULL                     -- encrypted; see store.Record
 ) STRICT;
 
--- What runs have used, added to in the transaction of each append; the rows of a
--- run stay when it is removed. A row is added to many times, by its number.
+-- What was used, added to in the transaction of each append; what a run has used stays
+-- when it is removed. Of what a kind is not kept by the column is ''.
 CREATE TABLE usage (
-    num           INTEGER PRIMARY KEY,
+    kind          INTEGER NOT NULL,             -- see store.UseKind
+    user          TEXT    NOT NULL,
     day           INTEGER NOT NULL,             -- since 1970-01-01, UTC
     run_id        TEXT    NOT NULL,
+    session_id    TEXT    NOT NULL,
+    agent         TEXT    NOT NULL,
     provider      TEXT    NOT NULL,             -- as the configuration names it
     model         TEXT    NOT NULL,             -- as the provider names it
-    user          TEXT    NOT NULL,
-    agent         TEXT    NOT NULL,
-    session_id    TEXT    NOT NULL,
+    tool          TEXT    NOT NULL,
+    rule          TEXT    NOT NULL,
+    decision      TEXT    NOT NULL,             -- of a rule; '' = refused
     requests      INTEGER NOT NULL,
     input_tokens  INTEGER NOT NULL,
     cached_tokens INTEGER NOT NULL,             -- part of input_tokens
@@ -130,23 +133,13 @@ CREATE TABLE usage (
     output_tokens INTEGER NOT NULL,
     reason_tokens INTEGER NOT NULL,             -- part of output_tokens
     nano_usd      INTEGER NOT NULL,             -- billionths of a US dollar
-    estimated     INTEGER NOT NULL
-) STRICT;
-CREATE UNIQUE INDEX usage_key ON usage (day, run_id, provider, model, user, agent, session_id);
-
--- How tools were used.
-CREATE TABLE tool_usage (
-    tool        TEXT    NOT NULL,
-    day         INTEGER NOT NULL,
-    agent       TEXT    NOT NULL,               -- '' = unknown
-    user        TEXT    NOT NULL,
-    provider    TEXT    NOT NULL,               -- of the model that asked for the call; '' = none
-    model       TEXT    NOT NULL,
-    calls       INTEGER NOT NULL,
-    errors      INTEGER NOT NULL,               -- of these, such as failed or were refused
-    refused     INTEGER NOT NULL,               -- of these, by the gate
-    duration_ms INTEGER NOT NULL,
-    PRIMARY KEY (tool, day, agent, user, provider, model)
+    marks         INTEGER NOT NULL,             -- 1 = estimated, 2 = a price is unknown
+    calls         INTEGER NOT NULL,
+    errors        INTEGER NOT NULL,             -- of the calls, such as failed or were refused
+    refused       INTEGER NOT NULL,             -- of the calls, by the gate
+    duration_ms   INTEGER NOT NULL,
+    last          INTEGER NOT NULL,             -- when a rule has decided last
+    PRIMARY KEY (kind, user, day, run_id, session_id, agent, provider, model, tool, rule, decision)
 ) STRICT, WITHOUT ROWID;
 
 -- Sessions, also such as have no run yet or no more.
@@ -158,16 +151,6 @@ CREATE TABLE sessions (
     PRIMARY KEY (id, user)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX sessions_name ON sessions (user, name) WHERE name <> '';
-
--- What users have spent, by the day of the request; what budgets are compared with.
-CREATE TABLE spent (
-    user     TEXT    NOT NULL,
-    day      INTEGER NOT NULL,                  -- since 1970-01-01, UTC
-    requests INTEGER NOT NULL,
-    tokens   INTEGER NOT NULL,                  -- input and output
-    nano_usd INTEGER NOT NULL,                  -- billionths of a US dollar
-    PRIMARY KEY (user, day)
-) STRICT, WITHOUT ROWID;
 
 -- What is set aside for requests that are not settled yet, one for a run.
 CREATE TABLE reservations (
@@ -181,17 +164,6 @@ CREATE TABLE reservations (
     state    INTEGER NOT NULL                   -- 0 = not written down yet, 1 = the request is in the journal, 2 = given up
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX reservations_user ON reservations (user, day);
-
--- How often rules have decided.
-CREATE TABLE rule_usage (
-    rule     TEXT    NOT NULL,
-    decision TEXT    NOT NULL,                  -- '' = refused
-    tool     TEXT    NOT NULL,
-    day      INTEGER NOT NULL,
-    calls    INTEGER NOT NULL,
-    last     INTEGER NOT NULL,
-    PRIMARY KEY (rule, decision, tool, day)
-) STRICT, WITHOUT ROWID;
 
 -- Approvals that hold for later calls of a session or user.
 CREATE TABLE remembered (
@@ -262,7 +234,7 @@ CREATE INDEX events_audit ON events (time, key)
     WHERE kind = 'run_started' OR kind = 'verdicts' OR kind = 'confirmation_required'
         OR kind = 'confirmation_resolved' OR kind = 'granted' OR kind = 'stopping';
 CREATE INDEX system_events_audit ON system_events (time, seq)
-    WHERE kind NOT IN ('anchor', 'session_made', 'session_removed', 'usage_kept');
+    WHERE kind NOT IN ('anchor', 'session_made', 'session_removed');
 
 PRAGMA application_id = 1952674402; -- "tcrb"
-PRAGMA user_version = 11;
+PRAGMA user_version = 12;

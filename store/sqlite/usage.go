@@ -1,31 +1,21 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// usageGroups are the keys of a usage row by what it is summed up by, of the tables
-// usage and tool_usage; "" = that table does not tell.
-var usageGroups = map[store.UsageBy]struct{ usage, tools string }{
-	store.UsageTotal:      {"'', ''", "'', ''"},
-	store.UsageByDay:      {"day, ''", "day, ''"},
-	store.UsageByUser:     {"user, ''", "user, ''"},
-	store.UsageByAgent:    {"agent, ''", "agent, ''"},
-	store.UsageByModel:    {"provider, model", "provider, model"},
-	store.UsageByProvider: {"provider, ''", "provider, ''"},
-	store.UsageByTool:     {"", "tool, ''"},
-	store.UsageBySession:  {"session_id, ''", ""},
-	store.UsageByRun:      {"run_id, ''", ""},
+// usageGroups are the columns by which use is summed up.
+var usageGroups = map[store.UsageBy]string{
+	store.UsageTotal: "'', ''", store.UsageByDay: "day, ''", store.UsageByUser: "user, ''", store.UsageByAgent: "agent, ''",
+	store.UsageByModel: "provider, model", store.UsageByProvider: "provider, ''", store.UsageByTool: "tool, ''",
+	store.UsageBySession: "session_id, ''", store.UsageByRun: "run_id, ''",
 }
 
 // Usage sums up what runs have used, also those that were pruned since; see
@@ -45,56 +35,47 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) ([]store.UsageRow
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
-	if q.By == store.UsageTotal && len(rows) == 0 {
-		rows = []store.UsageRow{{}}
-	}
 	return rows, nil
 }
 
 // usageQuery is a query as SQL. Only values of its fields become arguments.
 func usageQuery(q store.UsageQuery) (query string, args []any) {
-	where, values := usageWhere(q)
-	var parts []string
-	group := usageGroups[q.By]
-	if group.usage != "" {
-		parts = append(parts, "SELECT "+group.usage+`, count(DISTINCT run_id), sum(requests), sum(input_tokens), sum(cached_tokens), sum(write_tokens),
-			sum(output_tokens), sum(reason_tokens), sum(nano_usd), max(estimated), 0, 0, 0, 0 FROM usage WHERE `+where+" GROUP BY 1, 2")
-		args = append(args, values...)
+	kinds := []any{store.UseRequests, store.UseCalls}
+	switch q.By {
+	case store.UsageByTool:
+		kinds[0] = store.UseCalls
+	case store.UsageBySession, store.UsageByRun:
+		kinds[1] = store.UseRequests
 	}
-	if group.tools != "" {
-		parts = append(parts, "SELECT "+group.tools+", 0, 0, 0, 0, 0, 0, 0, 0, 0, sum(calls), sum(errors), sum(refused), sum(duration_ms) FROM tool_usage WHERE "+where+" GROUP BY 1, 2")
-		args = append(args, values...)
-	}
-	order := "nano DESC, input + output DESC, calls DESC, a, b"
-	if q.By == store.UsageByDay {
-		order = "a"
-	}
-	return `WITH parts (a, b, runs, requests, input, cached, write, output, reason, nano, estimated, calls, errors, refused, ms) AS (` +
-		strings.Join(parts, " UNION ALL ") + `)
-		SELECT a, b, sum(runs), sum(requests), sum(input) input, sum(cached), sum(write), sum(output) output, sum(reason), sum(nano) nano,
-			max(estimated), sum(calls) calls, sum(errors), sum(refused), sum(ms)
-		FROM parts GROUP BY a, b ORDER BY ` + order + " LIMIT ?", append(args, q.Bound())
-}
-
-func usageWhere(q store.UsageQuery) (where string, args []any) {
-	terms := []string{"1"}
+	where, args := "kind IN (?, ?)", kinds
 	if !q.Since.IsZero() {
-		terms, args = append(terms, "day >= ?"), append(args, int64(store.DayOf(q.Since)))
+		where, args = where+" AND day >= ?", append(args, int64(store.DayOf(q.Since)))
 	}
 	if !q.Until.IsZero() {
-		terms, args = append(terms, "day <= ?"), append(args, int64(store.DayOf(q.Until)))
+		where, args = where+" AND day <= ?", append(args, int64(store.DayOf(q.Until)))
 	}
 	if q.User != "" {
-		terms, args = append(terms, "user = ?"), append(args, q.User)
+		where, args = where+" AND user = ?", append(args, q.User)
 	}
-	return strings.Join(terms, " AND "), args
+	group, order := " GROUP BY 1, 2", "sum(nano_usd) DESC, sum(input_tokens + output_tokens) DESC, sum(calls) DESC, 1, 2"
+	switch q.By {
+	case store.UsageTotal:
+		group = ""
+	case store.UsageByDay:
+		order = "1"
+	}
+	// Of a price that is unknown the mark is the highest, so that max finds it.
+	return "SELECT " + usageGroups[q.By] + `, count(DISTINCT CASE WHEN run_id <> '' THEN run_id END), ifnull(sum(requests), 0),
+		ifnull(sum(input_tokens), 0), ifnull(sum(cached_tokens), 0), ifnull(sum(write_tokens), 0), ifnull(sum(output_tokens), 0),
+		ifnull(sum(reason_tokens), 0), ifnull(sum(nano_usd), 0), ifnull(max(marks), 0), ifnull(sum(calls), 0), ifnull(sum(errors), 0),
+		ifnull(sum(refused), 0), ifnull(sum(duration_ms), 0)
+		FROM usage WHERE ` + where + group + " ORDER BY " + order + " LIMIT ?", append(args, q.Bound())
 }
 
 func scanUsage(scan scanFunc, by store.UsageBy) (r store.UsageRow, err error) {
 	var key any
 	var second string
-	var nano int64
-	var marks usageMarks
+	var nano, marks int64
 	if err := scan(&key, &second, &r.Runs, &r.Requests, &r.InputTokens, &r.CachedInputTokens, &r.CacheWriteTokens, &r.OutputTokens, &r.ReasoningTokens,
 		&nano, &marks, &r.Calls, &r.Errors, &r.Refused, &r.DurationMS); err != nil {
 		return r, err
@@ -119,18 +100,31 @@ func scanUsage(scan scanFunc, by store.UsageBy) (r store.UsageRow, err error) {
 	return r, nil
 }
 
-// ToolCounts returns how often each tool was called and failed, in all runs, also
-// in those that were pruned since.
-func (s *Store) ToolCounts(ctx context.Context) (map[string]store.ToolCount, error) {
-	counts := make(map[string]store.ToolCount)
-	err := s.readers.each(ctx, "SELECT tool, sum(calls), sum(errors) FROM tool_usage GROUP BY tool", nil, func(scan scanFunc) error {
-		var name string
-		var c store.ToolCount
-		if err := scan(&name, &c.Calls, &c.Errors); err != nil {
-			return err
-		}
-		counts[name] = c
+// Spent returns what a user has spent on each day from the day of since on, by the
+// days of the requests: what budgets are compared with.
+func (s *Store) Spent(ctx context.Context, user string, since store.Day) (map[store.Day]store.UseSum, error) {
+	spent := make(map[store.Day]store.UseSum)
+	err := eachUse(ctx, s.readers, "WHERE kind = ? AND user = ? AND day >= ?", []any{store.UseSpent, text(user), int64(since)}, func(e store.UseEntry) error {
+		spent[e.Day] = e.UseSum
 		return nil
+	})
+	if err != nil {
+		return nil, s.failed(ctx, err)
+	}
+	return spent, nil
+}
+
+// RuleCounts returns how often each rule has decided from a day on, by rule, decision and tool.
+func (s *Store) RuleCounts(ctx context.Context, since store.Day) ([]store.RuleCount, error) {
+	var counts []store.RuleCount
+	err := s.readers.each(ctx, `SELECT rule, decision, tool, sum(calls), max(last) FROM usage
+		WHERE kind = ? AND day >= ? GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`, []any{store.UseDecisions, int64(since)}, func(scan scanFunc) error {
+		var c store.RuleCount
+		var last int64
+		err := scan(&c.Rule, &c.Decision, &c.Tool, &c.Calls, &last)
+		c.LastUsed = fromMicro(last)
+		counts = append(counts, c)
+		return err
 	})
 	if err != nil {
 		return nil, s.failed(ctx, err)
@@ -138,117 +132,70 @@ func (s *Store) ToolCounts(ctx context.Context) (map[string]store.ToolCount, err
 	return counts, nil
 }
 
+const usageColumns = `kind, user, day, run_id, session_id, agent, provider, model, tool, rule, decision, requests, input_tokens, cached_tokens,
+	write_tokens, output_tokens, reason_tokens, nano_usd, marks, calls, errors, refused, duration_ms, last`
+
+var usageInserts = newInserts("usage", usageColumns, ` ON CONFLICT DO UPDATE SET requests = requests + excluded.requests,
+	input_tokens = input_tokens + excluded.input_tokens, cached_tokens = cached_tokens + excluded.cached_tokens,
+	write_tokens = write_tokens + excluded.write_tokens, output_tokens = output_tokens + excluded.output_tokens,
+	reason_tokens = reason_tokens + excluded.reason_tokens, nano_usd = nano_usd + excluded.nano_usd, marks = marks | excluded.marks,
+	calls = calls + excluded.calls, errors = errors + excluded.errors, refused = refused + excluded.refused,
+	duration_ms = duration_ms + excluded.duration_ms, last = max(last, excluded.last)`)
+
+// The bits of the column marks.
 const (
-	usageKeys    = "day, run_id, provider, model, user, agent, session_id"
-	usageSums    = "requests, input_tokens, cached_tokens, write_tokens, output_tokens, reason_tokens, nano_usd, estimated"
-	usageColumns = usageKeys + ", " + usageSums
-	// insertUsage adds to a row by its key, and tells its number; addUsage adds to it by that.
-	insertUsage = "INSERT INTO usage (" + usageColumns + `) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
-		ON CONFLICT (` + usageKeys + `) DO UPDATE SET requests = requests + excluded.requests, input_tokens = input_tokens + excluded.input_tokens,
-		cached_tokens = cached_tokens + excluded.cached_tokens, write_tokens = write_tokens + excluded.write_tokens,
-		output_tokens = output_tokens + excluded.output_tokens, reason_tokens = reason_tokens + excluded.reason_tokens,
-		nano_usd = nano_usd + excluded.nano_usd, estimated = estimated | excluded.estimated RETURNING num`
-	addUsage = `UPDATE usage SET requests = requests + ?, input_tokens = input_tokens + ?, cached_tokens = cached_tokens + ?,
-		write_tokens = write_tokens + ?, output_tokens = output_tokens + ?, reason_tokens = reason_tokens + ?,
-		nano_usd = nano_usd + ?, estimated = estimated | ? WHERE num = ?`
-	toolColumns = "tool, day, agent, user, provider, model, calls, errors, refused, duration_ms"
+	markEstimated = 1
+	markUnpriced  = 2
 )
 
-var toolInserts = newInserts("tool_usage", toolColumns, ` ON CONFLICT DO UPDATE SET calls = calls + excluded.calls,
-	errors = errors + excluded.errors, refused = refused + excluded.refused, duration_ms = duration_ms + excluded.duration_ms`)
-
-func usageKeyArgs(args []any, k store.UsageKey) []any {
-	return append(args, int64(k.Day), string(k.Run), text(k.Provider), text(k.Model), text(k.User), text(k.Agent), text(string(k.Session)))
-}
-
-// usageMarks say what a sum leaves open, as bits of the column estimated. A price
-// that is unknown is the highest, so that max finds it.
-type usageMarks int64
-
-const (
-	markEstimated usageMarks = 1 << iota
-	markUnpriced
-)
-
-func marksOf(v store.UsageSum) (m usageMarks) {
-	if v.Estimated {
-		m |= markEstimated
-	}
-	if v.Unpriced {
-		m |= markUnpriced
-	}
-	return m
-}
-
-func usageSumArgs(args []any, v store.UsageSum) []any {
-	return append(args, v.Requests, v.InputTokens, v.CachedInputTokens, v.CacheWriteTokens, v.OutputTokens, v.ReasoningTokens, v.NanoUSD, int64(marksOf(v)))
-}
-
-func toolArgs(args []any, k store.ToolUseKey, v store.ToolUseSum) []any {
-	return append(args, k.Tool, int64(k.Day), text(k.Agent), text(k.User), text(k.Provider), text(k.Model), v.Calls, v.Errors, v.Refused, v.DurationMS)
-}
-
-// usageNums are the numbers of rows of usage that were added to of late: a row
-// never goes, so they stay right.
-type usageNums map[store.UsageKey]int64
-
-// usageNumsKept bounds them.
-const usageNumsKept = 1024
-
-// putUsed adds what the transaction's appends say was used to the projections.
+// putUsed adds what the transaction's appends say was used.
 func (t *tx) putUsed() error {
-	for k, v := range t.used.Models {
-		if num, ok := t.w.usage[k]; ok {
-			moved, err := movedOne(t.exec(addUsage, append(usageSumArgs(t.w.args[:0], v), num)...))
-			if err != nil {
-				return err
-			}
-			if moved {
-				continue
-			}
+	args := t.w.args[:0]
+	for k, v := range t.used {
+		marks := int64(0)
+		if v.Estimated {
+			marks |= markEstimated
 		}
-		if err := t.insertUsage(k, v); err != nil {
+		if v.Unpriced {
+			marks |= markUnpriced
+		}
+		args = append(args, int64(k.Kind), text(k.User), int64(k.Day), string(k.Run), text(string(k.Session)), text(k.Agent), text(k.Provider),
+			text(k.Model), k.Tool, text(k.Rule), string(k.Decision), v.Requests, v.InputTokens, v.CachedInputTokens, v.CacheWriteTokens,
+			v.OutputTokens, v.ReasoningTokens, v.NanoUSD, marks, v.Calls, v.Errors, v.Refused, v.DurationMS, v.Last)
+	}
+	err := usageInserts.run(t, args)
+	clear(args)
+	t.w.args = args
+	return err
+}
+
+// eachUse calls do with each row of use.
+func eachUse(ctx context.Context, r reader, where string, args []any, do func(store.UseEntry) error) error {
+	return r.each(ctx, "SELECT "+usageColumns+" FROM usage "+where, args, func(scan scanFunc) error {
+		var e store.UseEntry
+		var marks int64
+		err := scan(&e.Kind, &e.User, &e.Day, &e.Run, &e.Session, &e.Agent, &e.Provider, &e.Model, &e.Tool, &e.Rule, &e.Decision,
+			&e.Requests, &e.InputTokens, &e.CachedInputTokens, &e.CacheWriteTokens, &e.OutputTokens, &e.ReasoningTokens, &e.NanoUSD, &marks,
+			&e.Calls, &e.Errors, &e.Refused, &e.DurationMS, &e.Last)
+		if err != nil {
 			return err
 		}
-	}
-	if err := putTools(t, t.used.Tools); err != nil {
-		return err
-	}
-	if err := putSpent(t, t.used.Spent); err != nil {
-		return err
-	}
-	return putRules(t, t.used.Rules)
-}
-
-func (t *tx) insertUsage(k store.UsageKey, v store.UsageSum) error {
-	var num int64
-	if err := t.row(insertUsage, usageSumArgs(usageKeyArgs(t.w.args[:0], k), v), &num); err != nil {
-		return err
-	}
-	if t.usage == nil {
-		t.usage = make(usageNums)
-	}
-	t.usage[k] = num
-	return nil
-}
-
-func putTools(t *tx, tools map[store.ToolUseKey]store.ToolUseSum) error {
-	var args []any
-	for k, v := range tools {
-		args = toolArgs(args, k, v)
-	}
-	return toolInserts.run(t, args)
+		if e.Estimated, e.Unpriced = marks&markEstimated != 0, marks&markUnpriced != 0; marks&^(markEstimated|markUnpriced) != 0 {
+			return &store.ChainError{Run: e.Run, What: fmt.Sprintf("%s is marked as nothing ever is", e.UseKey)}
+		}
+		return do(e)
+	})
 }
 
 // errUnreadable says that an event of a run cannot be read.
 var errUnreadable = errors.New("an event cannot be read")
 
 // metered adds what the events of a run say was used.
-func metered(ctx context.Context, r reader, run toolcrib.RunID, num int64, used *store.Used) error {
+func metered(ctx context.Context, r reader, run toolcrib.RunID, num int64, used store.Used) error {
 	const events = `SELECT key & 0xffffffff, kind, time, payload, payload_hash, hash FROM events WHERE key BETWEEN ? AND ? AND payload IS NOT NULL
 		AND kind IN ('run_started', 'model_request', 'usage', 'model_failed', 'verdicts', 'tool_result', 'done', 'error') ORDER BY key`
 	var m store.Meter
-	var charges []store.Charge
+	var charges []store.UseEntry
 	rec := store.RunRecord{ID: run}
 	return r.each(ctx, events, []any{eventKey(num, 0), eventKey(num, maxSeq)}, func(scan scanFunc) error {
 		var r stored
@@ -267,38 +214,6 @@ func metered(ctx context.Context, r reader, run toolcrib.RunID, num int64, used 
 		store.Project(&rec, e)
 		return nil
 	})
-}
-
-// kept is used as a record of pruning keeps it, in an order of its own.
-func kept(u store.Used) store.KeptUsage {
-	k := store.KeptUsage{Usage: []store.UsageEntry{}, ToolUsage: []store.ToolUseEntry{}}
-	for key, sum := range u.Models {
-		k.Usage = append(k.Usage, store.UsageEntry{UsageKey: key, UsageSum: sum})
-	}
-	for key, sum := range u.Tools {
-		k.ToolUsage = append(k.ToolUsage, store.ToolUseEntry{ToolUseKey: key, ToolUseSum: sum})
-	}
-	for key, sum := range u.Spent {
-		k.Spent = append(k.Spent, store.SpentEntry{SpentKey: key, SpentSum: sum})
-	}
-	for key, sum := range u.Rules {
-		k.Rules = append(k.Rules, store.RuleUseEntry{RuleUseKey: key, RuleUseSum: sum})
-	}
-	slices.SortFunc(k.Spent, func(a, b store.SpentEntry) int {
-		return cmp.Or(strings.Compare(a.User, b.User), cmp.Compare(a.Day, b.Day))
-	})
-	slices.SortFunc(k.Rules, func(a, b store.RuleUseEntry) int {
-		return cmp.Or(strings.Compare(a.Rule, b.Rule), strings.Compare(string(a.Decision), string(b.Decision)), strings.Compare(a.Tool, b.Tool), cmp.Compare(a.Day, b.Day))
-	})
-	slices.SortFunc(k.Usage, func(a, b store.UsageEntry) int {
-		return cmp.Or(cmp.Compare(a.Day, b.Day), strings.Compare(string(a.Run), string(b.Run)), strings.Compare(a.Provider, b.Provider),
-			strings.Compare(a.Model, b.Model), strings.Compare(a.User, b.User), strings.Compare(a.Agent, b.Agent), strings.Compare(string(a.Session), string(b.Session)))
-	})
-	slices.SortFunc(k.ToolUsage, func(a, b store.ToolUseEntry) int {
-		return cmp.Or(strings.Compare(a.Tool, b.Tool), cmp.Compare(a.Day, b.Day), strings.Compare(a.Agent, b.Agent), strings.Compare(a.User, b.User),
-			strings.Compare(a.Provider, b.Provider), strings.Compare(a.Model, b.Model))
-	})
-	return k
 }
 
 // readMeter reads what the meter of a run must know from its events.
@@ -327,4 +242,24 @@ func (t *tx) readMeter(num int64) (m store.Meter, err error) {
 		m.Learn(body, fromMicro(at))
 	}
 	return m, nil
+}
+
+// verifyUsed compares what is counted of what runs have used with what the events and
+// the records of pruning give.
+func (sn snapshot) verifyUsed(ctx context.Context, want store.Used, p problems) error {
+	if len(p.all.Problems) > 0 {
+		return nil // it would only say the same again
+	}
+	n := 0
+	err := eachUse(ctx, sn, "", nil, func(e store.UseEntry) error {
+		n++
+		if w, ok := want[e.UseKey]; !ok || w != e.UseSum {
+			return &store.ChainError{Run: e.Run, What: fmt.Sprintf("%s is kept as %s; the events give %s", e.UseKey, e.UseSum, w)}
+		}
+		return nil
+	})
+	if err == nil && n < len(want) {
+		err = &store.ChainError{What: "use that events tell of is kept nowhere"}
+	}
+	return p.add(err)
 }

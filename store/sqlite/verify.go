@@ -127,15 +127,15 @@ func (p problems) add(err error) error {
 }
 
 func (sn snapshot) verifyAll(ctx context.Context, keys *store.Keys, now time.Time, all *store.VerifiedAll) error {
-	p, used, proved := problems{all: all}, store.Used{}, tokenProofs{}
+	p, used, proved := problems{all: all}, make(store.Used), tokenProofs{}
 	sn.keys = keys
-	c := systemCheck{keys: keys, facts: make(map[toolcrib.RunID]*facts), used: &used}
+	c := systemCheck{keys: keys, facts: make(map[toolcrib.RunID]*facts), used: used}
 	var err error
 	all.System, err = sn.verifySystem(ctx, &c)
 	if err := p.add(err); err != nil {
 		return err
 	}
-	if err := sn.verifyRuns(ctx, c.facts, &used, proved, p); err != nil {
+	if err := sn.verifyRuns(ctx, c.facts, used, proved, p); err != nil {
 		return err
 	}
 	if len(all.Problems) == 0 { // else it is said already which run it is
@@ -153,7 +153,7 @@ func (sn snapshot) verifyAll(ctx context.Context, keys *store.Keys, now time.Tim
 }
 
 // verifyRuns verifies each run, and finds the anchors without one.
-func (sn snapshot) verifyRuns(ctx context.Context, known map[toolcrib.RunID]*facts, used *store.Used, proved tokenProofs, p problems) error {
+func (sn snapshot) verifyRuns(ctx context.Context, known map[toolcrib.RunID]*facts, used store.Used, proved tokenProofs, p problems) error {
 	var runs []toolcrib.RunID
 	err := sn.each(ctx, "SELECT id FROM runs ORDER BY num", nil, func(scan scanFunc) error {
 		var id toolcrib.RunID
@@ -257,7 +257,6 @@ func (sn snapshot) verifyStray(ctx context.Context, p problems) error {
 			OR at IS NULL OR tokens < 0 OR nano_usd < 0 OR state NOT IN (0, 1, 2)`},
 		{"there is a count of a token's calls that cannot be one", `SELECT (SELECT count(*) FROM token_calls WHERE token = '' OR calls < 0 OR expires < 0)
 			+ (SELECT count(*) FROM token_minute WHERE token = '' OR n < 1 OR at IS NULL)`},
-		{"a row of usage has no number", "SELECT count(*) FROM usage WHERE num IS NULL"},
 		{"there are counters that nobody knows", "SELECT count(*) <> 3 OR sum(name NOT IN ('overrides', 'remembered', 'access') OR typeof(name) <> 'text') > 0 FROM counters"},
 	} {
 		var n int

@@ -22,7 +22,7 @@ type facts struct {
 	last    toolcrib.Seq // of the anchors
 	pruned  *store.Pruned
 	removed *store.Pruned
-	used    *store.Used // where what it has used is counted; nil = nowhere
+	used    store.Used  // where what it has used is counted; nil = nowhere
 	proved  tokenProofs // where calls of access tokens are counted; nil = nowhere
 }
 
@@ -83,7 +83,7 @@ type runCheck struct {
 	kin  family
 
 	meter   store.Meter
-	charges []store.Charge
+	charges []store.UseEntry
 	calls   tokenCalls
 }
 

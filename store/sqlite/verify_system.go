@@ -16,7 +16,7 @@ type systemCheck struct {
 	keys    *store.Keys
 	against *store.Head               // nil = none
 	facts   map[toolcrib.RunID]*facts // of each run; nil = not wanted
-	used    *store.Used               // what was used by what was pruned; nil = not wanted
+	used    store.Used                // what was used by what was pruned; nil = not wanted
 
 	v         store.Verified
 	prev      []byte
@@ -187,7 +187,7 @@ func (c *systemCheck) learn(e *store.SystemEvent) error {
 	if accessKind(e.Kind) {
 		return c.access.learn(e)
 	}
-	if c.facts == nil || !ofRun(e.Kind) && e.Kind != store.SystemUsageKept {
+	if c.facts == nil || !ofRun(e.Kind) {
 		return nil
 	}
 	return c.learnRun(e)
@@ -195,15 +195,14 @@ func (c *systemCheck) learn(e *store.SystemEvent) error {
 
 func (c *systemCheck) learnRun(e *store.SystemEvent) error {
 	var of struct {
-		Run toolcrib.RunID `json:"run_id"`
-		store.KeptUsage
+		Run  toolcrib.RunID   `json:"run_id"`
+		Used []store.UseEntry `json:"used"`
 	}
 	if err := json.Unmarshal(e.Payload, &of); err != nil {
 		return err
 	}
-	c.used.AddKept(of.KeptUsage)
-	if !ofRun(e.Kind) {
-		return nil
+	for _, u := range of.Used {
+		c.used.Add(u)
 	}
 	f := c.facts[of.Run]
 	if f == nil {

@@ -96,9 +96,9 @@ func TestToolCounts(t *testing.T) {
 	if err := s.Append(t.Context(), "run_a", 0, journaltest.Events(result("read_file", toolcrib.ResultOK))...); err == nil {
 		t.Error("the fence is open")
 	}
-	want := map[string]store.ToolCount{"read_file": {Calls: 3, Errors: 2}}
+	want := []store.UsageRow{{Key: "read_file", Calls: 3, Errors: 2, Refused: 1}}
 	for _, reader := range []*sqlite.Store{s, other} {
-		if got, err := reader.ToolCounts(t.Context()); err != nil || !cmp.Equal(got, want) {
+		if got, err := reader.Usage(t.Context(), store.UsageQuery{By: store.UsageByTool}); err != nil || !cmp.Equal(got, want) {
 			t.Errorf("%+v, error %v; want %+v", got, err, want)
 		}
 	}

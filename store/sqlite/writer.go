@@ -5,7 +5,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"runtime"
 	"sync"
@@ -72,7 +71,6 @@ type writer struct {
 	conn  *conn
 	full  bool                     // the connection's synchronous is FULL, not NORMAL
 	heads map[toolcrib.RunID]*head // where the runs of late stood; only the goroutine looks, and what is pointed to never changes
-	usage usageNums                // likewise
 	// reserves says that there are, or were, reservations; likewise.
 	reserves bool
 	// checked is the data_version at which the record of all runs held; 0 = none; likewise.
@@ -81,9 +79,9 @@ type writer struct {
 	looked  time.Time      // when they were checked
 	sealing *store.Sealing // of the row that is being sealed
 
-	charges []store.Charge // of the append that is being stored
-	args    []any          // of the statement that is being run
-	tx      tx             // that is under way
+	charges []store.UseEntry // of the append that is being stored
+	args    []any            // of the statement that is being run
+	tx      tx               // that is under way
 
 	mu     sync.RWMutex // held for reading while a job is handed in
 	closed bool
@@ -100,7 +98,7 @@ func openWriter(ctx context.Context, path string, o Options) (*writer, error) {
 		return nil, err
 	}
 	w := &writer{
-		path: path, now: o.Now, conn: c, heads: make(map[toolcrib.RunID]*head), usage: make(usageNums),
+		path: path, now: o.Now, conn: c, heads: make(map[toolcrib.RunID]*head),
 		jobs: make(chan *job, queueJobs), ended: make(chan struct{}),
 	}
 	if err := w.connect(ctx, o); err != nil {
@@ -310,10 +308,6 @@ func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 		return nil, err
 	}
 	w.remember(t.heads)
-	if len(w.usage)+len(t.usage) > usageNumsKept {
-		clear(w.usage)
-	}
-	maps.Copy(w.usage, t.usage)
 	w.count(group, errs)
 	return errs, nil
 }
@@ -433,17 +427,16 @@ type tx struct {
 	heads map[toolcrib.RunID]*head // where the runs stand that it has moved
 	seal  *headSeal                // nil = not read yet
 	used  store.Used               // what its appends say was used
-	usage usageNums                // of rows that it has made
 }
 
 // newTx makes a transaction, in the memory of the one before.
 func (w *writer) newTx(ctx context.Context) *tx {
 	t := &w.tx
 	if t.heads == nil {
-		t.heads = make(map[toolcrib.RunID]*head)
+		t.heads, t.used = make(map[toolcrib.RunID]*head), make(store.Used)
 	}
 	clear(t.heads)
-	t.used.Reset()
+	clear(t.used)
 	*t = tx{ctx: ctx, w: w, heads: t.heads, used: t.used}
 	return t
 }
