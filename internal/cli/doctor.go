@@ -101,7 +101,7 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 			findings = append(findings, kept.Examine(ctx)...)
 		}
 		findings = append(findings, a.skillsFinding(c))
-		findings = append(findings, a.providerFindings(ctx, c)...)
+		findings = append(findings, a.about(c).ExamineProviders(ctx)...)
 	}
 	return append(findings, a.terminalFinding()), broken
 }

@@ -2,20 +2,19 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"slices"
-	"time"
+	"fmt"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/service"
-	"github.com/toolcrib/toolcrib/store"
 )
-
-// backtestRuns is how many runs a backtest looks at unless it is told otherwise.
-const backtestRuns = 1000
 
 // The values of --fail-on.
 const (
@@ -23,143 +22,230 @@ const (
 	failChanged = "changed"
 )
 
-// backtestFlags are the flags of gate backtest.
-type backtestFlags struct {
-	since, until     string
-	user, agent, run string
-	limit            int
-	failOn           string
-	json             bool
-}
-
 func (a *app) gateBacktestCommand() *cobra.Command {
-	var f backtestFlags
 	cmd := &cobra.Command{
 		Use:   "backtest",
-		Short: "Tell what another policy would have decided about the calls of stored runs",
+		Short: "Show what another policy would have decided about the calls of stored runs",
 		Long: "Go through the stored runs, the newest first, and judge each call anew under the configuration, or with --config under " +
-			"another one. Each call that would be decided otherwise is told, with the file and line that decide now: wider (refused " +
+			"another one. Each call that would be decided otherwise is shown, with the file and line that decide now: wider (refused " +
 			"then, asked or allowed now; asked then, allowed now), narrower, or the same for another reason. Only the configuration is " +
 			"exchanged: users, what was switched off, what a run had read, what people decided are as they were. Nothing runs, and " +
-			"nothing is kept. For administrators. docs/backtest.md tells what cannot be judged. Exit status: 0 done, with --fail-on 1 if there " +
+			"nothing is kept. For administrators. docs/backtest.md says what cannot be judged. Exit status: 0 done, with --fail-on 1 if there " +
 			"are such calls, if tools would be offered that were not, or if no call was judged.",
 		Example: `toolcrib gate backtest
 toolcrib gate backtest --config new.yaml --since 30d
 toolcrib gate backtest --config new.yaml --fail-on widened
 toolcrib gate backtest --config new.yaml --run last --json`,
-		Args: positional,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.backtest(cmd.Context(), &f, cmd.Flags()) },
 	}
+	var r service.BacktestRequest
 	flags := cmd.Flags()
-	flags.StringVar(&f.since, "since", "", "runs that began then or later: a span such as 24h or 7d, a date, or a time (RFC 3339)")
-	flags.StringVar(&f.until, "until", "", "runs that began before, written as --since")
-	flags.StringVar(&f.user, "user", "", "runs of this user")
-	flags.StringVar(&f.agent, "agent", "", "runs of this agent")
-	flags.StringVar(&f.run, "run", "", "one run: its ID, the beginning of one, or last")
-	flags.IntVar(&f.limit, "limit", backtestRuns, "look at so many runs at most; 0 = all")
-	flags.StringVar(&f.failOn, "fail-on", "", "exit 1 if a call is decided, or a tool is offered, otherwise: widened, or changed in any way; or if no call was judged")
-	flags.BoolVar(&f.json, "json", false, "one JSON value")
-	// The flag was just made, so this cannot fail.
-	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions([]string{failWidened, failChanged}, cobra.ShellCompDirectiveNoFileComp))
-	return cmd
-}
-
-// filter is which runs are looked at; until zero = to the newest.
-func (f *backtestFlags) filter(flags *pflag.FlagSet, now time.Time) (filter store.Filter, until time.Time, err error) {
-	filter = store.Filter{User: f.user, Agent: f.agent}
-	switch {
-	case f.failOn != "" && f.failOn != failWidened && f.failOn != failChanged:
-		return filter, until, usagef("--fail-on: must be %s or %s, not %q", failWidened, failChanged, f.failOn)
-	case f.limit < 0:
-		return filter, until, usagef("--limit: must be 1 or more, or 0 for all")
-	case f.run == "" && flags.Changed("run"):
-		return filter, until, usagef("--run: must name a run")
-	case f.run != "" && (f.since != "" || f.until != "" || f.user != "" || f.agent != "" || flags.Changed("limit")):
-		return filter, until, usagef("--run: stands alone; the other filters are about many runs")
-	}
-	if filter.Since, err = timeFlag("since", f.since, now); err == nil {
-		until, err = timeFlag("until", f.until, now)
-	}
-	if err == nil && !until.IsZero() && !filter.Since.Before(until) {
-		err = usagef("--until: must come after --since")
-	}
-	return filter, until, err
-}
-
-// backtest judges the stored calls anew.
-func (a *app) backtest(ctx context.Context, f *backtestFlags, flags *pflag.FlagSet) error {
-	filter, until, err := f.filter(flags, time.Now())
-	if err != nil {
-		return err
-	}
-	if _, err := a.administrator(ctx); err != nil {
-		return err
-	}
-	b, err := a.newBacktesting(ctx)
-	if err != nil {
-		return err
-	}
-	show := newBacktestView(a, b.c.File(), f)
-	defer show.progressed()
-	if f.run != "" {
-		rec, err := a.findRun(ctx, b.s, f.run)
-		if err != nil {
-			return err
-		}
-		err = b.one(ctx, rec, show)
-		if err != nil {
-			return err
-		}
-		return show.end()
-	}
-	who, err := a.principal(ctx)
-	if err != nil {
-		return err
-	}
-	err = a.service.EachRun(ctx, who, filter, func(rec store.RunRecord) error {
+	since := flags.String("since", "", "runs that began then or later: a span such as 24h or 7d, a date, or a time (RFC 3339)")
+	until := flags.String("until", "", "runs that began before, written as --since")
+	flags.StringVar(&r.User, "user", "", "runs of this user")
+	flags.StringVar(&r.Agent, "agent", "", "runs of this agent")
+	flags.StringVar(&r.Run, "run", "", "one run: its ID, the beginning of one, or last")
+	flags.IntVar(&r.Limit, "limit", 1000, "look at so many runs at most; 0 = all")
+	failOn := flags.String("fail-on", "", "exit 1 if a call is decided, or a tool is offered, otherwise: widened, or changed in any way; or if no call was judged")
+	completeWords(cmd, "fail-on", failWidened, failChanged)
+	return a.answering(cmd, func(ctx context.Context, _ []string) (any, func(), error) {
 		switch {
-		case !until.IsZero() && !rec.CreatedAt.Before(until):
-			return nil
-		case f.limit > 0 && show.Summary.Runs == f.limit:
-			show.Summary.More = true
-			return service.ErrEnough
+		case *failOn != "" && *failOn != failWidened && *failOn != failChanged:
+			return nil, nil, usagef("--fail-on: must be %s or %s, not %q", failWidened, failChanged, *failOn)
+		case r.Limit < 0:
+			return nil, nil, usagef("--limit: must be 1 or more, or 0 for all")
+		case r.Run != "" && (*since != "" || *until != "" || r.User != "" || r.Agent != "" || flags.Changed("limit")):
+			return nil, nil, usagef("--run: stands alone; the other filters are about many runs")
 		}
-		return b.one(ctx, rec, show)
+		err := notEmpty(cmd, "must name a run", "run")
+		if err == nil {
+			r.Since, r.Until, err = spanFlags(*since, *until)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		asJSON, _ := flags.GetBool("json")
+		b, err := a.backtest(ctx, r, asJSON)
+		if err == nil && (len(b.Summary.Damaged) > 0 || len(failures(&b, *failOn)) > 0) {
+			err = silent(exitFailed)
+		}
+		return b, func() { a.summarize(&b, *failOn) }, hint(err, r.Run, "`toolcrib runs list` shows what there is")
 	})
-	if err != nil {
-		return err
-	}
-	return show.end()
 }
 
-// one judges the calls of one run anew. A run that cannot be read is told, and the
-// others are looked at all the same.
-func (b *backtesting) one(ctx context.Context, rec store.RunRecord, show *backtestView) error {
-	show.begin(&rec)
-	if !rec.PrunedAt.IsZero() {
-		show.Summary.Pruned++
+// backtest judges the stored calls anew, and shows how far it is, and unless as JSON what is
+// decided otherwise.
+func (a *app) backtest(ctx context.Context, r service.BacktestRequest, asJSON bool) (b service.Backtest, err error) {
+	if _, err := a.administering(ctx); err != nil {
+		return b, err
+	}
+	c, err := a.configuration()
+	if err == nil {
+		_, err = a.about(c).CheckRules() // before a store is made for it
+	}
+	if err == nil {
+		err = a.openRuns(ctx, c)
+	}
+	if err != nil {
+		return b, err
+	}
+	s, who, err := a.reading(ctx)
+	if err != nil {
+		return b, err
+	}
+	shown, told := &progress{a: a}, toolcrib.RunID("")
+	defer shown.end()
+	r.Looked = func(runs, calls int) { shown.show(render.Count(runs, "run") + ", " + render.Count(calls, "call")) }
+	if !asJSON {
+		r.Damaged = func(err error) { shown.end(); a.complain(err.Error()) }
+		r.Changed = func(c service.ChangedCall) {
+			shown.end()
+			a.showChanged(&c, told != c.Run)
+			told = c.Run
+		}
+	}
+	return s.Backtest(ctx, who, r)
+}
+
+// showChanged shows a call that is decided otherwise; the first of a run under its name.
+func (a *app) showChanged(c *service.ChangedCall, first bool) {
+	out, s := a.out, a.outStyle
+	if first {
+		fmt.Fprintf(out, "%s  %s  %s\n", s.Bold(string(c.Run)), c.Time.Local().Format("2006-01-02 15:04"), guard.Visible(c.User+", "+c.Agent))
+	}
+	const most = 100 // characters of its arguments
+	word := map[agent.Change]string{agent.Wider: s.Red("wider"), agent.Narrower: s.Yellow("narrower"), agent.Otherwise: s.Dim("reason")}[c.Change]
+	fmt.Fprintf(out, "  %s  %s %s\n", word, guard.Visible(c.Tool), render.Arguments(c.Arguments, most))
+	fmt.Fprintf(out, "    %s -> %s\n", guard.Visible(verdictText(c.Old, false)), guard.Visible(verdictText(c.New, true)))
+}
+
+// verdictText is a verdict in words, with where it is decided.
+func verdictText(v service.ShownVerdict, position bool) string {
+	text := map[toolcrib.Decision]string{toolcrib.Allow: "allowed", toolcrib.Ask: "asked"}[v.Decision]
+	if text == "" {
+		text = "refused"
+	}
+	var why []string
+	if v.Reason != "" {
+		why = append(why, string(v.Reason))
+	}
+	if v.Rule != "" {
+		why = append(why, "rule "+v.Rule)
+	}
+	if position && v.Position != "" {
+		why = append(why, v.Position)
+	}
+	if len(why) > 0 {
+		text += " (" + strings.Join(why, ", ") + ")"
+	}
+	return text
+}
+
+// failures are what --fail-on asks about and was found, in words.
+func failures(b *service.Backtest, on string) (found []string) {
+	s := &b.Summary
+	add := func(n int, noun, text string) {
+		if n > 0 {
+			found = append(found, render.Count(n, noun)+" "+text)
+		}
+	}
+	if on == "" {
 		return nil
 	}
-	walk := agent.Backtest{Terms: b.terms, At: b.switches.at, Missing: policyTakesNot}
-	err := walk.Run(ctx, b.s, rec.ID, agent.Rejudging{Call: show.call, Offer: show.offer})
-	switch {
-	case err == nil || ctx.Err() != nil:
-		return err
-	case b.failed != nil:
-		return b.failed
-	case errors.Is(err, store.ErrPruned):
-		show.Summary.Pruned++
-	default:
-		show.damaged(rec.ID, err)
+	add(s.Wider, "call", "decided wider")
+	add(s.Offered, "tool", "newly offered")
+	if on == failChanged {
+		add(s.Narrower, "call", "decided narrower")
+		add(s.Otherwise, "call", "decided for another reason")
+		add(s.Withdrawn, "tool", "not offered any more")
 	}
-	return nil
+	if s.Judged == 0 { // what nothing was held against has not passed
+		found = append(found, "no call was judged")
+	}
+	return found
 }
 
-// ofContract are the built-in tools that are there or not as the configuration says
-// (contract §11). That one of them is missing is the policy's doing; any other tool
-// came from elsewhere, and what it would have been asked cannot be told.
-func ofContract() []string {
-	return []string{"exec_shell", "web_fetch", "web_search", "message", "describe_tables"}
+func (a *app) summarize(b *service.Backtest, failOn string) {
+	out, s := a.out, &b.Summary
+	a.summarizeOffers(b.Offers)
+	under := "no configuration file"
+	if b.Config != "" {
+		under = pathText(b.Config)
+	}
+	fmt.Fprintf(out, "%s of %s judged under %s: %d unchanged, %d wider, %d narrower, %d for another reason\n",
+		render.Count(s.Judged, "call"), render.Count(s.Runs, "run"), under, s.Unchanged, s.Wider, s.Narrower, s.Otherwise)
+	for _, why := range [][2]string{
+		{string(agent.UnjudgedTool), "the tool is not there any more"},
+		{string(agent.UnjudgedCount), "refused for a number of calls or a budget that was used up then"},
+		{string(agent.UnjudgedRights), "what the user might do had changed since the run began"},
+		{string(agent.UnjudgedWorkspace), "the workspace of the run cannot be used any more"},
+		{string(agent.UnjudgedToken), "the access token of the run is not known any more"},
+	} {
+		if n := s.Unjudged[agent.Unjudged(why[0])]; n > 0 {
+			fmt.Fprintf(out, "%s could not be judged: %s\n", render.Count(n, "call"), why[1])
+		}
+	}
+	if s.Pruned > 0 {
+		fmt.Fprintf(out, "%s could not be judged: the content was pruned\n", render.Count(s.Pruned, "run"))
+	}
+	if n := len(s.Damaged); n > 0 {
+		fmt.Fprintf(out, "%s could not be read to the end\n", render.Count(n, "run"))
+	}
+	if s.More {
+		fmt.Fprintf(out, "there are older runs that fit; --limit looks at more than %s\n", render.Number(int64(s.Limit)))
+	}
+	if found := failures(b, failOn); len(found) > 0 {
+		fmt.Fprintf(out, "--fail-on %s: %s\n", failOn, strings.Join(found, ", "))
+	}
 }
 
-func policyTakesNot(tool string) bool { return !slices.Contains(ofContract(), tool) }
+// summarizeOffers shows the tools that would be offered otherwise, those of a kind on
+// one line.
+func (a *app) summarizeOffers(offers []*service.ChangedOffer) {
+	var kinds []string
+	tools := map[string][]string{}
+	for _, o := range offers {
+		kind := "would be offered in " + render.Count(o.Runs, "run")
+		if !o.Offered {
+			why := verdictText(service.ShownVerdict{Reason: o.Reason, Position: o.Position}, true)
+			kind = "would not be offered in " + render.Count(o.Runs, "run") + strings.TrimPrefix(why, "refused")
+		}
+		if tools[kind] == nil {
+			kinds = append(kinds, kind)
+		}
+		tools[kind] = append(tools[kind], o.Tool)
+	}
+	for _, kind := range kinds {
+		fmt.Fprintln(a.out, guard.Visible(kind+": "+strings.Join(tools[kind], ", ")))
+	}
+}
+
+// openRuns opens the store that has the runs. A configuration that is named to be
+// tried moves it only if it says where the data lies; else that is where the
+// configuration in use has it.
+func (a *app) openRuns(ctx context.Context, c *config.Config) error {
+	if a.configFlag == "" || a.dataFlag != "" || c.IsSet("data_dir") {
+		return nil // as usual
+	}
+	now, err := config.Load(config.Find("", os.Getenv), a.trustedAlready)
+	if err != nil {
+		return nil // it is not in use
+	}
+	a.config = now
+	defer func() { a.config = c }()
+	dir, err := a.dataDir()
+	if err != nil {
+		return err
+	}
+	_, err = a.databaseToRead(ctx)
+	a.dataFlag = dir
+	return err
+}
+
+// trustedAlready lets a configuration pass if its user trusts it; it asks nothing.
+func (a *app) trustedAlready(path string, content []byte) error {
+	store, err := a.trustStore()
+	if err != nil {
+		return err
+	}
+	return store.Require(path, content)
+}

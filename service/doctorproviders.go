@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"context"
@@ -11,32 +11,30 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/providers"
-	"github.com/toolcrib/toolcrib/internal/render"
-	"github.com/toolcrib/toolcrib/service"
 )
 
 // checkTimeout bounds the test of one provider.
 const checkTimeout = 10 * time.Second
 
-// providerFindings tests each configured provider, and the one that is used where
-// none is configured.
-func (a *app) providerFindings(ctx context.Context, c *config.Config) []finding {
-	var out []finding
+// ExamineProviders tests each configured provider, and the one that is used where none is
+// configured.
+func (s *Service) ExamineProviders(ctx context.Context) (out []Finding) {
+	c := s.Config
 	for _, name := range c.ProviderNames() {
-		if t := c.Providers[name].Type; !service.SupportedType(t) {
-			out = append(out, finding{
+		if t := c.Providers[name].Type; !SupportedType(t) {
+			out = append(out, Finding{
 				Check: name, Detail: "type " + t + ": this version cannot use it",
-				Fix: "use a provider of type " + strings.Join(service.SupportedTypes(), ", "),
+				Fix: "use a provider of type " + strings.Join(SupportedTypes(), ", "),
 			})
 			continue
 		}
-		out = append(out, a.providerFinding(ctx, name, c.Providers[name], usedModels(c, name)))
+		out = append(out, s.checkProvider(ctx, name, c.Providers[name], usedModels(c, name)))
 	}
-	out = append(out, a.builtInFindings(ctx, c)...)
+	out = append(out, s.checkBuiltIn(ctx)...)
 	if agent := c.Agents[config.DefaultAgent]; agent.Model == "" {
-		found := a.about(c).Detect(false)
+		found := s.Detect(false)
 		if _, ok := c.Providers[found.Model.ProviderName]; !ok {
-			f := a.providerFinding(ctx, found.Model.ProviderName, found.Model.Provider, []string{found.Model.ID})
+			f := s.checkProvider(ctx, found.Model.ProviderName, found.Model.Provider, []string{found.Model.ID})
 			f.Detail += fmt.Sprintf(" (used because no model is configured: %s)", found.Why)
 			out = append(out, f)
 		}
@@ -44,21 +42,20 @@ func (a *app) providerFindings(ctx context.Context, c *config.Config) []finding 
 	return out
 }
 
-// builtInFindings tests the providers that agents name by their type alone.
-func (a *app) builtInFindings(ctx context.Context, c *config.Config) []finding {
-	var out []finding
-	seen := map[string]bool{}
+// checkBuiltIn tests the providers that agents name by their type alone.
+func (s *Service) checkBuiltIn(ctx context.Context) (out []Finding) {
+	c, seen := s.Config, map[string]bool{}
 	for _, ref := range usedRefs(c) {
 		r, err := c.ResolveModel(ref)
 		if err != nil {
-			out = append(out, finding{Check: ref, Detail: err.Error(), Fix: "correct the agent's model"})
+			out = append(out, Finding{Check: ref, Detail: err.Error(), Fix: "correct the agent's model"})
 			continue
 		}
-		if _, ok := c.Providers[r.ProviderName]; ok || seen[r.ProviderName] || !service.SupportedType(r.Provider.Type) {
+		if _, ok := c.Providers[r.ProviderName]; ok || seen[r.ProviderName] || !SupportedType(r.Provider.Type) {
 			continue
 		}
 		seen[r.ProviderName] = true
-		out = append(out, a.providerFinding(ctx, r.ProviderName, r.Provider, usedModels(c, r.ProviderName)))
+		out = append(out, s.checkProvider(ctx, r.ProviderName, r.Provider, usedModels(c, r.ProviderName)))
 	}
 	return out
 }
@@ -88,11 +85,11 @@ func usedModels(c *config.Config, provider string) []string {
 	return ids
 }
 
-// providerFinding asks a provider whether it is there, takes the key, and, where it
+// checkProvider asks a provider whether it is there, takes the key, and, where it
 // can tell, has the models that are named.
-func (a *app) providerFinding(ctx context.Context, name string, p config.Provider, models []string) finding {
-	f := finding{Check: name, Fix: fmt.Sprintf("correct providers.%s", name)}
-	model, err := a.about(a.config).Adapter(name, p)
+func (s *Service) checkProvider(ctx context.Context, name string, p config.Provider, models []string) Finding {
+	f := Finding{Check: name, Fix: fmt.Sprintf("correct providers.%s", name)}
+	model, err := s.Adapter(name, p)
 	if err != nil {
 		f.Detail = err.Error()
 		var value config.Error
@@ -113,7 +110,7 @@ func (a *app) providerFinding(ctx context.Context, name string, p config.Provide
 		err = &toolcrib.ModelError{Class: toolcrib.ErrTimeout, Provider: name, Message: fmt.Sprintf("no answer within %s", checkTimeout), Err: err}
 	}
 	if err != nil {
-		f.Detail = a.mask().Mask(err.Error())
+		f.Detail = s.Mask.Mask(err.Error())
 		f.Fix = fixProvider(name, p.Type, err)
 		return f
 	}
@@ -147,13 +144,16 @@ func fixValue(value config.Error) string {
 // pulled looks whether an Ollama has the models that are named.
 func pulled(ctx context.Context, served interface {
 	ListModels(context.Context) ([]string, error)
-}, models []string, f *finding,
+}, models []string, f *Finding,
 ) {
 	names, err := served.ListModels(ctx)
 	if err != nil {
 		return // it answered a moment ago
 	}
-	f.Detail += "; it has " + render.Count(len(names), "model")
+	f.Detail += fmt.Sprintf("; it has %d models", len(names))
+	if len(names) == 1 {
+		f.Detail = strings.TrimSuffix(f.Detail, "s")
+	}
 	var missing []string
 	for _, id := range models {
 		if !slices.Contains(names, id) && !slices.Contains(names, id+":latest") {

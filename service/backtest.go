@@ -1,0 +1,425 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access/standing"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// BacktestRequest chooses the runs whose calls are judged anew under the configuration.
+type BacktestRequest struct {
+	Run string // one run, as for [Service.FindRun]; else those below
+	store.Filter
+	Until time.Time // that began before; zero = to the newest
+	Limit int       // so many runs at most, the newest; 0 = all
+	// Changed hears of each call that is decided otherwise; if nil, the first 10,000 are in
+	// the answer.
+	Changed func(ChangedCall)
+	Damaged func(error)           // hears of a run that cannot be read; may be nil
+	Looked  func(runs, calls int) // hears how far it is; may be nil
+}
+
+// Backtest is what another policy would have decided.
+type Backtest struct {
+	Config  string          `json:"config"` // "" = no file
+	Changes []ChangedCall   `json:"changes"`
+	Offers  []*ChangedOffer `json:"offers"`
+	Summary struct {
+		Runs      int                    `json:"runs"`   // that were looked at
+		Judged    int                    `json:"judged"` // calls
+		Unchanged int                    `json:"unchanged"`
+		Wider     int                    `json:"wider"`
+		Narrower  int                    `json:"narrower"`
+		Otherwise int                    `json:"reason"`          // the same decision, for another reason
+		Offered   int                    `json:"tools_offered"`   // that were not
+		Withdrawn int                    `json:"tools_withdrawn"` // that would not be offered any more
+		Unjudged  map[agent.Unjudged]int `json:"unjudged"`
+		Pruned    int                    `json:"pruned_runs"`
+		Damaged   []DamagedRun           `json:"damaged_runs"`
+		Omitted   int                    `json:"changes_omitted"` // beyond those in changes
+		Limit     int                    `json:"limit"`           // 0 = none
+		More      bool                   `json:"more"`            // there are more runs that fit
+	} `json:"summary"`
+}
+
+// ChangedCall is a call that is decided otherwise.
+type ChangedCall struct {
+	Change    agent.Change    `json:"change"` // wider | narrower | reason
+	Run       toolcrib.RunID  `json:"run_id"`
+	Seq       toolcrib.Seq    `json:"seq"` // of the verdicts
+	Time      time.Time       `json:"time"`
+	User      string          `json:"user"`
+	Agent     string          `json:"agent"`
+	CallID    string          `json:"call_id"`
+	Tool      string          `json:"tool"`
+	Arguments json.RawMessage `json:"arguments"`
+	Old       ShownVerdict    `json:"old"`
+	New       ShownVerdict    `json:"new"`
+}
+
+// ShownVerdict is a verdict without what only the loop needs.
+type ShownVerdict struct {
+	Decision toolcrib.Decision `json:"decision"` // allow | ask | refuse
+	Reason   toolcrib.Reason   `json:"reason,omitempty"`
+	Rule     string            `json:"rule,omitempty"`
+	Position string            `json:"position,omitempty"` // FILE:LINE
+	Message  string            `json:"message,omitempty"`
+}
+
+func shownVerdict(v *journal.Verdict) ShownVerdict {
+	// The journal leaves a refusal empty.
+	return ShownVerdict{cmp.Or(v.Decision, "refuse"), v.Reason, v.Rule, v.Position, v.Message}
+}
+
+// ChangedOffer is a tool that would be offered otherwise, in so many runs.
+type ChangedOffer struct {
+	Tool     string          `json:"tool"`
+	Offered  bool            `json:"offered"` // whether it would be
+	Reason   toolcrib.Reason `json:"reason,omitempty"`
+	Position string          `json:"position,omitempty"`
+	Runs     int             `json:"runs"`
+	Run      toolcrib.RunID  `json:"run_id"` // the newest of them
+}
+
+// DamagedRun is a run that could not be read to its end.
+type DamagedRun struct {
+	Run    toolcrib.RunID `json:"run_id"`
+	Detail string         `json:"detail"`
+}
+
+// backtest is a walk over stored runs. What they are judged under is the configuration,
+// and everything else as it was.
+type backtest struct {
+	*Service
+	BacktestRequest
+	out      Backtest
+	switches *switchesThen
+	gates    map[string]*gate.Gate // by workspace; nil = no run could have it any more
+	tokens   map[string]gate.Token // by ID; nil = it is not known any more
+	kits     map[string]*Kit       // by the names of skills
+	offers   map[ChangedOffer]*ChangedOffer
+	tell     func(string)
+	failed   error // what ended the walk and is not about one run
+}
+
+// Backtest judges the calls of stored runs anew, for administrators. Nothing runs, and
+// nothing is kept.
+func (s *Service) Backtest(ctx context.Context, who toolcrib.Principal, r BacktestRequest) (Backtest, error) {
+	b := &backtest{
+		Service: s, BacktestRequest: r, gates: map[string]*gate.Gate{}, tokens: map[string]gate.Token{}, kits: map[string]*Kit{},
+		offers: map[ChangedOffer]*ChangedOffer{}, tell: s.Once(s.Notice),
+	}
+	b.out.Config, b.out.Changes, b.out.Offers = s.Config.File(), []ChangedCall{}, []*ChangedOffer{}
+	b.out.Summary.Unjudged, b.out.Summary.Damaged, b.out.Summary.Limit = map[agent.Unjudged]int{}, []DamagedRun{}, r.Limit
+	if _, err := Administrator(who); err != nil {
+		return b.out, err
+	}
+	err := b.read(ctx)
+	if err != nil {
+		return b.out, err
+	}
+	if r.Run != "" {
+		var rec store.RunRecord
+		if rec, err = s.FindRun(ctx, who, r.Run); err == nil {
+			err = b.judge(ctx, rec)
+		}
+	} else {
+		err = s.EachRun(ctx, who, r.Filter, func(rec store.RunRecord) error {
+			switch {
+			case !r.Until.IsZero() && !rec.CreatedAt.Before(r.Until):
+				return nil
+			case r.Limit > 0 && b.out.Summary.Runs == r.Limit:
+				b.out.Summary.More = true
+				return ErrEnough
+			}
+			return b.judge(ctx, rec)
+		})
+	}
+	slices.SortStableFunc(b.out.Offers, func(x, y *ChangedOffer) int { return cmp.Compare(x.Tool, y.Tool) })
+	of := map[bool]map[string]bool{true: {}, false: {}}
+	for _, o := range b.out.Offers {
+		of[o.Offered][o.Tool] = true
+	}
+	b.out.Summary.Offered, b.out.Summary.Withdrawn = len(of[true]), len(of[false])
+	return b.out, err
+}
+
+// read refuses a configuration under which nothing would run, and reads the switches.
+func (b *backtest) read(ctx context.Context) (err error) {
+	if _, err := b.CheckRules(); err != nil {
+		return err
+	}
+	var refused []string
+	for _, u := range b.Config.Unsupported() {
+		if u.Safety {
+			refused = append(refused, u.Error())
+		}
+	}
+	if len(refused) > 0 { // as config check
+		return badRequestf("%s", strings.Join(refused, "\n"))
+	}
+	b.switches, err = b.switchesThen(ctx)
+	return err
+}
+
+// judge judges the calls of one run. That a run cannot be read is noted, and the others
+// are looked at anyway.
+func (b *backtest) judge(ctx context.Context, rec store.RunRecord) error {
+	sum := &b.out.Summary
+	sum.Runs++
+	if b.Looked != nil {
+		b.Looked(sum.Runs, sum.Judged)
+	}
+	if !rec.PrunedAt.IsZero() {
+		sum.Pruned++
+		return nil
+	}
+	walk := agent.Backtest{Terms: b.terms, At: b.switches.at, Missing: policyTakesNot}
+	err := walk.Run(ctx, b.store, rec.ID, agent.Rejudging{
+		Call: func(r agent.Rejudged) error { b.call(&rec, r); return nil }, Offer: b.offer,
+	})
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return err
+	case b.failed != nil:
+		return b.failed
+	case errors.Is(err, store.ErrPruned):
+		sum.Pruned++
+		return nil
+	}
+	if b.Damaged != nil {
+		b.Damaged(err)
+	}
+	const most = 100
+	if len(sum.Damaged) < most {
+		sum.Damaged = append(sum.Damaged, DamagedRun{rec.ID, err.Error()})
+	}
+	return nil
+}
+
+// policyTakesNot reports whether a tool that is not there is missing for another reason
+// than the policy: whether these built-in ones are there is the configuration's doing
+// (contract §11); any other came from elsewhere, and nothing can be said about its calls.
+func policyTakesNot(tool string) bool {
+	return !slices.Contains([]string{"exec_shell", "web_fetch", "web_search", "message", "describe_tables"}, tool)
+}
+
+// call takes what was found about a call.
+func (b *backtest) call(rec *store.RunRecord, r agent.Rejudged) {
+	s := &b.out.Summary
+	if r.Unjudged != "" {
+		s.Unjudged[r.Unjudged]++
+		return
+	}
+	s.Judged++
+	switch r.Change {
+	case agent.Wider:
+		s.Wider++
+	case agent.Narrower:
+		s.Narrower++
+	case agent.Otherwise:
+		s.Otherwise++
+	default:
+		s.Unchanged++
+		return
+	}
+	c := ChangedCall{
+		Change: r.Change, Run: r.Run, Seq: r.Seq, Time: r.Time, User: rec.User, Agent: rec.Agent,
+		CallID: r.Call.ID, Tool: r.Call.Name, Arguments: r.Call.Arguments, Old: shownVerdict(&r.Old), New: shownVerdict(&r.New),
+	}
+	const most = 10_000
+	switch {
+	case b.Changed != nil:
+		b.Changed(c)
+	case len(b.out.Changes) < most:
+		b.out.Changes = append(b.out.Changes, c)
+	default:
+		s.Omitted++
+	}
+}
+
+// offer takes a tool that would be offered otherwise.
+func (b *backtest) offer(c agent.OfferChange) error {
+	if c.Reason == toolcrib.ReasonRequiresAdmin || c.Reason == toolcrib.ReasonNotPermitted {
+		return nil // no configuration decides about that
+	}
+	key := ChangedOffer{Tool: c.Tool, Offered: c.Offered, Reason: c.Reason, Position: c.Position}
+	o := b.offers[key]
+	if o == nil {
+		one := key
+		one.Run, o = c.Run, &one
+		b.offers[key], b.out.Offers = o, append(b.out.Offers, o)
+	}
+	o.Runs++
+	return nil
+}
+
+// terms are what a run is judged under.
+func (b *backtest) terms(ctx context.Context, start *journal.RunStarted, scope gate.Scope) (t agent.Terms, err error) {
+	defer func() { b.failed = err }()
+	t = agent.Terms{Scope: scope, FourEyes: b.Config.Approvals.FourEyes}
+	token, err := b.token(ctx, start.Principal.Token)
+	if err != nil {
+		return t, err
+	}
+	if token == nil && start.Principal.Token != "" {
+		t.Unjudged = agent.UnjudgedToken
+		return t, nil
+	}
+	if info, err := os.Stat(start.Workspace); err != nil || !info.IsDir() {
+		t.Uncertain = agent.UnjudgedWorkspace
+	}
+	t.Gate, err = ready(b.gates, start.Workspace, func() (*gate.Gate, error) {
+		if _, err := b.Protection(start.Workspace); err != nil {
+			if toolcrib.CodeOf(err) == toolcrib.CodeBadRequest {
+				err = nil
+			}
+			return nil, err
+		}
+		return b.GateWith(start.Workspace, b.switches, b)
+	})
+	if err != nil {
+		return t, err
+	}
+	if t.Gate == nil {
+		t.Unjudged = agent.UnjudgedWorkspace
+		return t, nil
+	}
+	return t, b.asAgent(start, &t.Scope)
+}
+
+// ready returns what is held ready under a key, or makes it; nothing is held in numbers.
+func ready[V any](all map[string]V, key string, produce func() (V, error)) (V, error) {
+	const most = 64
+	v, ok := all[key]
+	if ok {
+		return v, nil
+	}
+	v, err := produce()
+	if err != nil {
+		return v, err
+	}
+	if len(all) >= most {
+		clear(all)
+	}
+	all[key] = v
+	return v, nil
+}
+
+// asAgent makes the scope that of the agent as the configuration has it, with what the
+// run itself was told.
+func (b *backtest) asAgent(start *journal.RunStarted, scope *gate.Scope) error {
+	name := start.Agent.Name
+	if _, ok := b.Config.Agents[name]; !ok {
+		b.tell(fmt.Sprintf("the configuration has no agent %s; its runs are judged under the agent as it was", name))
+		return nil
+	}
+	def, err := b.Config.Agent(name, b.Resolver())
+	if err != nil {
+		return err
+	}
+	limits := def.Limits.WithDefaults()
+	scope.AgentTools, scope.TaintWrites, scope.ReadOnly = def.Tools, def.TaintWrites, def.ReadOnly || start.Agent.ToldReadOnly
+	scope.MaxDepth, scope.MaxCalls, scope.MaxRepeats = limits.MaxDepth, limits.MaxCallsPerTurn, limits.MaxIdenticalCalls
+	scope.Timeout, scope.TimeoutSet, scope.MaxBytes = limits.ToolTimeout, limits.ToolTimeoutSet, limits.MaxResultBytes
+	names, err := WithSkills(def.Skills, start.Agent.ToldSkills)
+	if err != nil || slices.Equal(names, start.Agent.Skills) {
+		return err // the same skills count with what they held then
+	}
+	k, err := ready(b.kits, strings.Join(names, "\x00"), func() (*Kit, error) {
+		return b.Kit(toolcrib.Principal{}, names, nil, false, b.tell)
+	})
+	if err == nil {
+		scope.SkillTools, scope.HasSkills = k.Tools, len(k.Set.Skills()) > 0
+	}
+	return err
+}
+
+// token is an access token with the scope that it was issued with; nil = none is known by
+// the ID. Whether it is good today, and how many calls it has left, is no matter.
+func (b *backtest) token(ctx context.Context, id string) (gate.Token, error) {
+	if id == "" {
+		return nil, nil
+	}
+	return ready(b.tokens, id, func() (gate.Token, error) {
+		issued, err := b.store.Access().Token(ctx, id)
+		if errors.Is(err, toolcrib.ErrNotFound) {
+			return nil, nil
+		}
+		return standing.Recorded(issued), err
+	})
+}
+
+// Standing implements [gate.People]: people are as the journals of their runs have them.
+func (b *backtest) Standing(ctx context.Context, who toolcrib.Principal) (s gate.Standing, err error) {
+	s.Principal = who
+	s.Token, err = b.token(ctx, who.Token)
+	return s, err
+}
+
+// switchesThen is what was switched on and off at a time of the past. It is used by
+// one goroutine.
+type switchesThen struct {
+	changes []switched // the oldest first
+	upto    int        // how many of them over has
+	over    gate.Overrides
+}
+
+// switched is one change of the switches.
+type switched struct {
+	store.Override
+	at    time.Time
+	reset bool
+}
+
+// switchesThen reads the changes from the system journal.
+func (s *Service) switchesThen(ctx context.Context) (*switchesThen, error) {
+	then := &switchesThen{upto: -1}
+	f := store.AuditFilter{Kinds: []toolcrib.Kind{store.SystemOverrideSet, store.SystemOverrideReset}, OldestFirst: true}
+	err := s.eachAudit(ctx, f, func(e store.AuditEntry) error {
+		c := switched{at: e.Time, reset: e.Kind == store.SystemOverrideReset}
+		if err := json.Unmarshal(e.Payload, &c.Override); err != nil {
+			return fmt.Errorf("event %d of the system journal cannot be read: %w", e.Seq, err)
+		}
+		then.changes = append(then.changes, c)
+		return nil
+	})
+	then.at(time.Time{})
+	return then, err
+}
+
+// at makes it what it was at a time.
+func (t *switchesThen) at(when time.Time) {
+	n := sort.Search(len(t.changes), func(i int) bool { return t.changes[i].at.After(when) })
+	if n == t.upto {
+		return
+	}
+	over := gate.Overrides{Tools: map[string]bool{}, Groups: map[string]bool{}}
+	for _, c := range t.changes[:n] {
+		of := over.Tools
+		if c.Kind == store.OverrideGroup {
+			of = over.Groups
+		}
+		if of[c.Name] = c.Enabled; c.reset {
+			delete(of, c.Name)
+		}
+	}
+	t.upto, t.over = n, over
+}
+
+// Overrides implements [gate.Availability].
+func (t *switchesThen) Overrides(context.Context) (gate.Overrides, error) { return t.over, nil }
