@@ -171,5 +171,3 @@ func (e *CancelError) Error() string { return "cancelled by " + e.By }
 
 // errWallTime is the cause when a run has used up its wall time.
 var errWallTime = errors.New("wall time used up")
-
-func isConflict(err error) bool { return errors.Is(err, toolcrib.ErrConflict) }

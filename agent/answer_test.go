@@ -3,7 +3,6 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 
@@ -66,8 +65,7 @@ func TestOutputSchema_Unusable(t *testing.T) {
 		k := task(structured)
 		k.Agent.OutputSchema = json.RawMessage(schema)
 		_, err := w.runner.Run(t.Context(), k)
-		var usage *agent.UsageError
-		if !errors.As(err, &usage) || !strings.Contains(err.Error(), "output_schema") {
+		if toolcrib.CodeOf(err) != toolcrib.CodeBadRequest || !strings.Contains(err.Error(), "output_schema") {
 			t.Errorf("%s: %v", schema, err)
 		}
 	}
@@ -144,8 +142,7 @@ func TestFiles_Refused(t *testing.T) {
 		"too large": {MediaType: "image/png", Data: make([]byte, toolcrib.MaxFileBytes+1)},
 	} {
 		_, err := w.runner.Run(t.Context(), task(func(k *agent.Task) { k.Files = []toolcrib.OutputFile{f} }))
-		var usage *agent.UsageError
-		if !errors.As(err, &usage) {
+		if toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -24,8 +24,7 @@ func (r *Runner) beginChild(ctx context.Context, c *childFlight) (*driver, error
 		return nil, &startError{c.sub.Agent, err}
 	}
 	d, err := r.begin(ctx, task)
-	var usage *UsageError
-	if errors.As(err, &usage) {
+	if toolcrib.CodeOf(err) == toolcrib.CodeBadRequest {
 		return nil, &startError{c.sub.Agent, err}
 	}
 	if err != nil {

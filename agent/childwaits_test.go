@@ -64,8 +64,7 @@ func TestChild_NoOtherTaskOnceBegun(t *testing.T) {
 	_, err = f.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: s.Approval.ApprovalID, Who: me, Calls: map[string]journal.CallDecision{
 		"call_1": {Decision: journal.DecisionApprove, Arguments: []byte(`{"agent":"third","task":"x"}`)},
 	}})
-	var usage *agent.UsageError
-	if !errors.As(err, &usage) || !strings.Contains(err.Error(), string(f.children(t, s.Run)[0].Run)) {
+	if toolcrib.CodeOf(err) != toolcrib.CodeBadRequest || !strings.Contains(err.Error(), string(f.children(t, s.Run)[0].Run)) {
 		t.Errorf("changed arguments: %v", err)
 	}
 	f.decide(t, s.Run, journal.DecisionDeny)

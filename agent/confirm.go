@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -45,9 +44,8 @@ func (d *driver) confirm(ctx context.Context, step Step) error {
 // refusedWord is what is told of an answer that was not its giver's to give, or cannot
 // be meant; "" = it was none.
 func refusedWord(err error) string {
-	var forbidden *ForbiddenError
-	var usage *UsageError
-	if errors.As(err, &forbidden) || errors.As(err, &usage) {
+	switch toolcrib.CodeOf(err) {
+	case toolcrib.CodeForbidden, toolcrib.CodeBadRequest:
 		return err.Error()
 	}
 	return ""
@@ -71,11 +69,14 @@ func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired
 		return fmt.Errorf("run %s: %w", d.s.Run, err)
 	}
 	decision, ok, err := d.r.Approver.Decide(ctx, d.s.Run, &shown)
-	if err != nil || !ok {
-		return err
+	if err != nil { // whatever its code: it is no word of anybody
+		return &toolcrib.Error{Code: toolcrib.CodeInternal, Message: err.Error(), Err: err}
+	}
+	if !ok {
+		return nil
 	}
 	if !decision.Known() {
-		return toolcrib.Errorf(toolcrib.CodeBadRequest, "run %s: the Approver gave no decision but %q (valid: approve, deny, mixed, retry, happened, not_happened, answer)",
+		return toolcrib.Errorf(toolcrib.CodeInternal, "run %s: the Approver gave no decision but %q (valid: approve, deny, mixed, retry, happened, not_happened, answer)",
 			d.s.Run, decision.Decision)
 	}
 	if err := d.bindEdits(ctx, &decision); err != nil {

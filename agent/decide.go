@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,28 +38,26 @@ type Decision struct {
 }
 
 // Decide writes a decision down. It is used once: of two that come at the same
-// time the journal's fence lets one pass, and the other gets a [*StateError], as
-// does one on a run or an approval that waits for nothing, or whose digest is
+// time the journal's fence lets one pass, and the other is a conflict, as is one on a run or an approval that waits for nothing, or whose digest is
 // stale. Arguments that a person changed are judged before; if the gate refuses
-// them, nothing is written, and the answer is a [*UsageError]; if the decision is not
-// this person's to make, a [*ForbiddenError].
+// them, nothing is written, and the error is bad_request; if the decision is not this
+// person's to make, forbidden.
 //
 // Decide does not drive the run: [Runner.Resume] does.
 func (r *Runner) Decide(ctx context.Context, run toolcrib.RunID, decision Decision) (*State, error) {
 	s, err := r.decideOnce(ctx, run, decision)
 	for range decideAgain {
-		if !errors.Is(err, toolcrib.ErrConflict) {
+		if !raced(err) {
 			return s, err
 		}
 		// Somebody wrote at the same time, perhaps only about other calls.
 		again, later := r.decideOnce(ctx, run, decision)
-		var usage *UsageError
-		if errors.As(later, &usage) {
+		if toolcrib.CodeOf(later) == toolcrib.CodeBadRequest {
 			break // what this is about was decided
 		}
 		s, err = again, later
 	}
-	return s, conflict(run, s, err)
+	return s, conflict(s, err)
 }
 
 // decideAgain is how often a decision is tried again that came at the same time as
@@ -99,9 +96,9 @@ func (r *Runner) Check(ctx context.Context, run toolcrib.RunID, decision Decisio
 }
 
 // conflict tells a person what a lost race means.
-func conflict(run toolcrib.RunID, s *State, err error) error {
-	if isConflict(err) {
-		return &StateError{Run: run, Status: s.Status, Message: "was decided or changed by somebody else at the same time; look at it again"}
+func conflict(s *State, err error) error {
+	if raced(err) {
+		return stateErrorf(s, "was decided or changed by somebody else at the same time; look at it again")
 	}
 	return err
 }
@@ -121,7 +118,7 @@ func (r *Runner) Expire(ctx context.Context, run toolcrib.RunID, after time.Dura
 		ApprovalID: s.Approval.ApprovalID, Digest: s.Approval.Digest,
 		Decision: journal.DecisionDeny, By: "approvals.expire", Reason: "expired",
 	})
-	return err == nil, conflict(run, s, err)
+	return err == nil, conflict(s, err)
 }
 
 // resolve checks a decision against the run and makes its event.
@@ -129,13 +126,13 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 	a := s.Approval
 	switch {
 	case s.Ended():
-		return nil, &StateError{Run: s.Run, Status: s.Status, Message: "has ended; there is nothing to decide"}
+		return nil, stateErrorf(s, "has ended; there is nothing to decide")
 	case a == nil || s.Pending == nil:
-		return nil, &StateError{Run: s.Run, Status: s.Status, Message: "waits for no decision"}
+		return nil, stateErrorf(s, "waits for no decision")
 	case d.ApprovalID != a.ApprovalID:
-		return nil, &StateError{Run: s.Run, Status: s.Status, Message: fmt.Sprintf("no longer waits for %s but for %s; look at that one", d.ApprovalID, a.ApprovalID)}
+		return nil, stateErrorf(s, "no longer waits for %s but for %s; look at that one", d.ApprovalID, a.ApprovalID)
 	case d.Digest != "" && d.Digest != a.Digest:
-		return nil, &StateError{Run: s.Run, Status: s.Status, Message: "asks about other calls than those that were shown (the digest is stale); look at it again"}
+		return nil, stateErrorf(s, "asks about other calls than those that were shown (the digest is stale); look at it again")
 	}
 	if _, err := r.deciderToday(ctx, s, d.Who); err != nil {
 		return nil, err

@@ -25,20 +25,15 @@ const (
 	ByNobody = "--approve deny"
 )
 
-// ForbiddenError says that somebody may not make a decision. Nothing was written.
-type ForbiddenError struct {
-	Run     toolcrib.RunID
-	User    string
-	Message string
-	// FourEyes is set if only another person may approve.
-	FourEyes bool
-	Err      error // of the gate; may be nil
+// ErrFourEyes is the cause of a refusal where only another person may approve.
+var ErrFourEyes = errors.New("another person must approve")
+
+// forbidden says that somebody may not make a decision, of which nothing was written.
+func forbidden(cause error, format string, args ...any) error {
+	e := toolcrib.Errorf(toolcrib.CodeForbidden, format, args...)
+	e.Err = cause
+	return e
 }
-
-// Error begins with the code of contract §9.
-func (e *ForbiddenError) Error() string { return "forbidden: " + e.Message }
-
-func (e *ForbiddenError) Unwrap() error { return e.Err }
 
 // NameOf names who acts; where somebody acts for another user, both (contract §1).
 func NameOf(who toolcrib.Principal) string {
@@ -57,10 +52,7 @@ func MayDecide(who toolcrib.Principal, user string) bool {
 // party refuses whoever has nothing to say in the run.
 func (s *State) party(who toolcrib.Principal) error {
 	if who.Token != "" && who.Token != s.Start.Principal.Token {
-		return &ForbiddenError{
-			Run: s.Run, User: who.User,
-			Message: fmt.Sprintf("an access token decides only about runs that it started, and it did not start run %s", s.Run),
-		}
+		return forbidden(nil, "an access token decides only about runs that it started, and it did not start run %s", s.Run)
 	}
 	if MayDecide(who, s.Start.Principal.User) {
 		return nil
@@ -69,10 +61,7 @@ func (s *State) party(who toolcrib.Principal) error {
 	if name == "" {
 		name = "nobody"
 	}
-	return &ForbiddenError{
-		Run: s.Run, User: who.User,
-		Message: fmt.Sprintf("%s may not decide about run %s: it takes its user, an administrator, or the role %s", name, s.Run, RoleApprover),
-	}
+	return forbidden(nil, "%s may not decide about run %s: it takes its user, an administrator, or the role %s", name, s.Run, RoleApprover)
 }
 
 // mayDecide refuses a decision that is not this person's to make. Whoever lets a call
@@ -85,22 +74,19 @@ func (r *Runner) mayDecide(ctx context.Context, s *State, who toolcrib.Principal
 		return err
 	}
 	if b.Remember != nil && who.Token != "" {
-		return &ForbiddenError{Run: s.Run, User: who.User, Message: "remember: an access token approves for this time only"}
+		return forbidden(nil, "remember: an access token approves for this time only")
 	}
 	tools := s.approved(b)
 	own := who.User == s.Start.Principal.User
 	if r.FourEyes && own && len(tools) > 0 {
-		return &ForbiddenError{
-			Run: s.Run, User: who.User, FourEyes: true,
-			Message: fmt.Sprintf("approvals.four_eyes: run %s acts for %s, so another person must approve its calls; denying is open to all who may decide", s.Run, who.User),
-		}
+		return forbidden(ErrFourEyes, "approvals.four_eyes: run %s acts for %s, so another person must approve its calls; denying is open to all who may decide", s.Run, who.User)
 	}
 	for _, tool := range tools {
 		err := r.Gate.MayApprove(ctx, who, scopeOf(s.Start), tool)
 		if err == nil || s.judgedLater(who, err) {
 			continue
 		}
-		return &ForbiddenError{Run: s.Run, User: who.User, Message: err.Error(), Err: err}
+		return forbidden(err, "%v", err)
 	}
 	return r.mayUseAgents(ctx, s, who, b)
 }
@@ -127,7 +113,7 @@ func (r *Runner) mayUseAgents(ctx context.Context, s *State, who toolcrib.Princi
 				refused = err.Error()
 			}
 			if refused != "" {
-				return &ForbiddenError{Run: s.Run, User: who.User, Message: fmt.Sprintf("%s may not let the agent %s work: %s", NameOf(who), name, refused), Err: err}
+				return forbidden(err, "%s may not let the agent %s work: %s", NameOf(who), name, refused)
 			}
 		}
 	}
@@ -139,7 +125,7 @@ func (r *Runner) mayUseAgents(ctx context.Context, s *State, who toolcrib.Princi
 func (r *Runner) deciderToday(ctx context.Context, s *State, who toolcrib.Principal) (toolcrib.Principal, error) {
 	today, err := r.Gate.Today(ctx, who)
 	if err != nil {
-		return who, &ForbiddenError{Run: s.Run, User: who.User, Message: err.Error(), Err: err}
+		return who, forbidden(err, "%v", err)
 	}
 	if today.Token != "" {
 		today.Admin, today.Roles = false, nil

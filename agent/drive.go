@@ -110,7 +110,7 @@ func Load(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID) (*State, 
 
 // Resume takes a run up where its journal ends, and drives it to its end, or until
 // it parks. A run that waits for a decision is returned as it is; one that has
-// ended is a [*StateError]. The caller holds the lock that keeps two drivers of
+// ended is a conflict. The caller holds the lock that keeps two drivers of
 // one machine apart; should there be two all the same, the journal's fence lets
 // one of them go on, and the other gets [toolcrib.ErrConflict].
 func (r *Runner) Resume(ctx context.Context, run toolcrib.RunID) (*State, error) {
@@ -119,7 +119,7 @@ func (r *Runner) Resume(ctx context.Context, run toolcrib.RunID) (*State, error)
 		return nil, err
 	}
 	if s.Ended() {
-		return s, &StateError{Run: run, Status: s.Status, Message: "has ended; `runs fork` starts a new run from one of its turns"}
+		return s, stateErrorf(s, "has ended; `runs fork` starts a new run from one of its turns")
 	}
 	if waits, err := r.waits(ctx, s); waits != nil || err != nil {
 		return s, err
@@ -127,14 +127,18 @@ func (r *Runner) Resume(ctx context.Context, run toolcrib.RunID) (*State, error)
 	return s, r.drive(ctx, s)
 }
 
-// StateError says that a run is not in a state for what was asked (conflict).
-type StateError struct {
-	Run     toolcrib.RunID
-	Status  toolcrib.Status
-	Message string
+// errState is the cause of a conflict that is none of two writers.
+var errState = errors.New("the run is in another state")
+
+// stateErrorf says that a run is not in a state for what was asked.
+func stateErrorf(s *State, format string, args ...any) error {
+	e := toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) "+format, append([]any{s.Run, s.Status}, args...)...)
+	e.Err = errState
+	return e
 }
 
-func (e *StateError) Error() string { return fmt.Sprintf("run %s (%s) %s", e.Run, e.Status, e.Message) }
+// raced reports whether an append failed because another writer was first.
+func raced(err error) bool { return errors.Is(err, toolcrib.ErrConflict) && !errors.Is(err, errState) }
 
 // drive continues a run until it ends, parks, or ctx ends. If ctx ends with a
 // [CancelError] the run ends as cancelled; with any other cause it is left as it

@@ -247,9 +247,8 @@ func (t *teller) drive(tt *testing.T, by interruption) (ended bool, err error) {
 	if err := t.runner.Wait(context.Background()); err != nil {
 		return false, err
 	}
-	var usage *agent.UsageError
 	switch {
-	case errors.As(err, &usage):
+	case toolcrib.CodeOf(err) == toolcrib.CodeBadRequest:
 		return len(t.journal.Runs()) == 0, nil
 	case err != nil && by.kind == "crash" && errors.Is(err, errCut), err != nil && by.kind == "shutdown" && errors.Is(err, context.Canceled):
 		return false, nil

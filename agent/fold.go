@@ -132,7 +132,7 @@ func (s *State) start(b *journal.RunStarted) error {
 		return fmt.Errorf("a second %s", journal.KindRunStarted)
 	}
 	if b.Format > journal.Format {
-		return &ErrNewer{Format: b.Format}
+		return fmt.Errorf("the journal has format %d, this version of toolcrib knows up to %d: use the version that wrote it", b.Format, journal.Format)
 	}
 	s.Start, s.Offer, s.Status, s.held = b, b.Offer, toolcrib.StatusRunning, true
 	s.Models = slices.Clip(b.Models)

@@ -73,14 +73,14 @@ func (r *Runner) upToRound(ctx context.Context, run toolcrib.RunID, round int) (
 
 // Cancel ends a run that no driver has: one that is parked, queued or was cut
 // off. Calls that are open are answered as cancelled, writes that were cut off as
-// in doubt. A run that has ended is a [*StateError].
+// in doubt. A run that has ended is a conflict.
 func (r *Runner) Cancel(ctx context.Context, run toolcrib.RunID, by string) (*State, error) {
 	s, err := r.Load(ctx, run)
 	if err != nil {
 		return nil, err
 	}
 	if s.Ended() {
-		return s, &StateError{Run: run, Status: s.Status, Message: "has ended; there is nothing to cancel"}
+		return s, stateErrorf(s, "has ended; there is nothing to cancel")
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	cancel(&CancelError{By: by})
@@ -89,5 +89,5 @@ func (r *Runner) Cancel(ctx context.Context, run toolcrib.RunID, by string) (*St
 	if err := d.hold(d.takenUp()); err != nil {
 		return s, err
 	}
-	return s, conflict(run, s, d.drive(ctx))
+	return s, conflict(s, d.drive(ctx))
 }

@@ -3,7 +3,6 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -34,13 +33,12 @@ func TestFork_AfterTheLastRound(t *testing.T) {
 	fork := w.fork(t, s, 3, "and now", agent.ApproveNone)
 	equal(t, "content", fork.Done.Content, "two")
 	equal(t, "messages", len(fork.Messages), 6)
-	var usage *agent.UsageError
 	for _, bad := range []int{0, 4} {
-		if _, err := w.runner.Fork(t.Context(), s.Run, bad, me, "and now", agent.ApproveNone); !errors.As(err, &usage) {
+		if _, err := w.runner.Fork(t.Context(), s.Run, bad, me, "and now", agent.ApproveNone); toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
 			t.Errorf("round %d: %v", bad, err)
 		}
 	}
-	if _, err := w.runner.Fork(t.Context(), s.Run, 3, me, "", agent.ApproveNone); !errors.As(err, &usage) {
+	if _, err := w.runner.Fork(t.Context(), s.Run, 3, me, "", agent.ApproveNone); toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
 		t.Errorf("nothing to answer: %v", err)
 	}
 
@@ -54,7 +52,7 @@ func TestFork_AfterTheLastRound(t *testing.T) {
 
 	// A round with open calls is not finished.
 	w, s = parked(t)
-	if _, err := w.runner.Fork(t.Context(), s.Run, 2, me, "go on", agent.ApproveNone); !errors.As(err, &usage) {
+	if _, err := w.runner.Fork(t.Context(), s.Run, 2, me, "go on", agent.ApproveNone); toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
 		t.Errorf("an open round: %v", err)
 	}
 }

@@ -51,15 +51,15 @@ func (d *driver) more(short string) *journal.ConfirmationRequired {
 
 // Grant raises limits of a run that has not ended, by a person's word. A run that
 // waits for that can then be resumed. More iterations than
-// [toolcrib.MaxIterationsCeiling] in all, or less than nothing, is a
-// [*UsageError].
+// [toolcrib.MaxIterationsCeiling] in all, or less than nothing, is
+// bad_request.
 func (r *Runner) Grant(ctx context.Context, run toolcrib.RunID, g journal.Granted) (*State, error) {
 	s, err := r.Load(ctx, run)
 	if err != nil {
 		return nil, err
 	}
 	if s.Ended() {
-		return s, &StateError{Run: run, Status: s.Status, Message: "has ended; nothing can be added to it"}
+		return s, stateErrorf(s, "has ended; nothing can be added to it")
 	}
 	if g.Iterations < 0 || g.CostUSD < 0 || g.Tokens < 0 || g.Requests < 0 {
 		return s, usagef("what is added must not be negative")
@@ -75,7 +75,7 @@ func (r *Runner) Grant(ctx context.Context, run toolcrib.RunID, g journal.Grante
 		return s, usagef("nothing was added")
 	}
 	d := &driver{r: r, s: s, index: -1}
-	return s, conflict(run, s, d.append(ctx, &g))
+	return s, conflict(s, d.append(ctx, &g))
 }
 
 // Say adds a person's message to a run that has not ended; the model reads it
@@ -86,13 +86,13 @@ func (r *Runner) Say(ctx context.Context, run toolcrib.RunID, text, by string) (
 		return nil, err
 	}
 	if s.Ended() {
-		return s, &StateError{Run: run, Status: s.Status, Message: "has ended; go on in its session, or fork it"}
+		return s, stateErrorf(s, "has ended; go on in its session, or fork it")
 	}
 	if text == "" {
 		return s, usagef("the message is empty")
 	}
 	d := &driver{r: r, s: s, index: -1}
-	return s, conflict(run, s, d.append(ctx, &journal.Said{Text: r.Mask.Clean(text), By: by}))
+	return s, conflict(s, d.append(ctx, &journal.Said{Text: r.Mask.Clean(text), By: by}))
 }
 
 // checkAnswer checks a person's answer against the question's schema.

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -58,8 +57,7 @@ func TestUserBudget_UnknownPrice(t *testing.T) {
 	w.script(say("never"))
 	unpriced := task()
 	unpriced.Models[0].Price = toolcrib.Price{}
-	var usage *agent.UsageError
-	if _, err := w.runner.Run(t.Context(), unpriced); !errors.As(err, &usage) || !strings.Contains(err.Error(), "budgets[0].cost_usd_per_day of local:test cannot be kept") {
+	if _, err := w.runner.Run(t.Context(), unpriced); toolcrib.CodeOf(err) != toolcrib.CodeBadRequest || !strings.Contains(err.Error(), "budgets[0].cost_usd_per_day of local:test cannot be kept") {
 		t.Errorf("%v", err)
 	}
 	equal(t, "requests", len(w.requests), 0)

@@ -299,15 +299,14 @@ func (d *driver) waitBefore(ctx context.Context, step *Step) (stop bool, err err
 }
 
 // UseModel makes a model answer a run from its next request on, in the place of its own
-// ones. It is refused as at the start of a run: a [*UsageError] says what does not fit, a
-// [*StateError] that the run has ended.
+// ones. It is refused as at the start of a run; that the run has ended is a conflict.
 func (r *Runner) UseModel(ctx context.Context, run toolcrib.RunID, m journal.ModelInfo, by string) (*State, error) {
 	s, err := r.Load(ctx, run)
 	switch {
 	case err != nil:
 		return nil, err
 	case s.Ended():
-		return s, &StateError{Run: run, Status: s.Status, Message: "has ended; no model is asked any more"}
+		return s, stateErrorf(s, "has ended; no model is asked any more")
 	case s.Start.Given != nil:
 		return s, usagef("run %s is one given call; it asks no model", run)
 	case s.costCap() != "" && !m.Price.Known:
@@ -318,5 +317,5 @@ func (r *Runner) UseModel(ctx context.Context, run toolcrib.RunID, m journal.Mod
 		bodies = append(bodies, ignoredTools(m.Ref))
 	}
 	d := &driver{r: r, s: s, index: -1}
-	return s, conflict(run, s, d.append(ctx, bodies...))
+	return s, conflict(s, d.append(ctx, bodies...))
 }

@@ -3,7 +3,6 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -178,8 +177,7 @@ func TestOutage_AnotherModel(t *testing.T) {
 	if cost := s.Usage.CostUSD; cost != (100*1.0+10*2.0+100*3.0+10*4.0)/1e6 {
 		t.Errorf("cost %v", cost)
 	}
-	var state *agent.StateError
-	if _, err := w.runner.UseModel(t.Context(), s.Run, priced, "me"); !errors.As(err, &state) {
+	if _, err := w.runner.UseModel(t.Context(), s.Run, priced, "me"); toolcrib.CodeOf(err) != toolcrib.CodeConflict {
 		t.Errorf("an ended run took a model: %v", err)
 	}
 	fork, err := w.runner.Fork(t.Context(), s.Run, 2, me, "", agent.ApproveNone)

@@ -74,8 +74,7 @@ func TestH16_RememberRefused(t *testing.T) {
 	for _, m := range []journal.Remember{{}, {Scope: "always"}, {Scope: journal.RememberUser}, {Scope: journal.RememberRun, Calls: "all"}} {
 		d.Remember = &m
 		_, err := w.runner.Decide(t.Context(), s.Run, d)
-		var usage *agent.UsageError
-		if !errors.As(err, &usage) {
+		if toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
 			t.Errorf("%+v: %v", m, err)
 		}
 	}
@@ -161,8 +160,7 @@ func TestH16_RememberWithoutASession(t *testing.T) {
 	_, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{
 		ApprovalID: s.Pending.ApprovalID, Who: me, Decision: journal.DecisionApprove, Remember: &journal.Remember{Scope: journal.RememberSession},
 	})
-	var usage *agent.UsageError
-	if !errors.As(err, &usage) {
+	if toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
 		t.Errorf("%v", err)
 	}
 }

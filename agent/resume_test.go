@@ -203,12 +203,11 @@ func TestDecide_OnceOnly(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			_, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: s.Pending.ApprovalID, Digest: s.Pending.Digest, Who: me, Decision: journal.DecisionApprove})
-			var state *agent.StateError
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
 				heard++
-			} else if !errors.As(err, &state) {
+			} else if toolcrib.CodeOf(err) != toolcrib.CodeConflict {
 				t.Error(err)
 			}
 		})
@@ -362,11 +361,10 @@ func TestCancel_Parked(t *testing.T) {
 	if err := w.replayed(s); err != nil {
 		t.Error(err)
 	}
-	var state *agent.StateError
-	if _, err := w.runner.Cancel(t.Context(), s.Run, "local:test"); !errors.As(err, &state) {
+	if _, err := w.runner.Cancel(t.Context(), s.Run, "local:test"); toolcrib.CodeOf(err) != toolcrib.CodeConflict {
 		t.Errorf("cancelled twice: %v", err)
 	}
-	if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: "x", Decision: journal.DecisionApprove}); !errors.As(err, &state) {
+	if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: "x", Decision: journal.DecisionApprove}); toolcrib.CodeOf(err) != toolcrib.CodeConflict {
 		t.Errorf("decided after the end: %v", err)
 	}
 }

@@ -3,7 +3,6 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -241,8 +240,7 @@ func TestH13_ToolChoice(t *testing.T) {
 	_, err := w.runner.Run(t.Context(), task(func(k *agent.Task) {
 		k.Agent.ToolChoice = toolcrib.ToolChoice{Mode: toolcrib.ChoiceName, Name: "off"}
 	}))
-	var usage *agent.UsageError
-	if !errors.As(err, &usage) {
+	if toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
 		t.Errorf("a choice that is not offered: %v", err)
 	}
 }

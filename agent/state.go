@@ -3,7 +3,6 @@ package agent
 import (
 	"bytes"
 	"crypto/sha256"
-	"fmt"
 	"hash"
 	"time"
 
@@ -157,13 +156,6 @@ type size struct {
 	perToken      float64 // bytes a token, as reported; 0 = not known
 	reportedBytes int64   // of the messages of the last request whose tokens were reported
 	reported      int64   // its input tokens
-}
-
-// ErrNewer says that a later version of toolcrib wrote the journal.
-type ErrNewer struct{ Format int }
-
-func (e *ErrNewer) Error() string {
-	return fmt.Sprintf("the journal has format %d, this version of toolcrib knows up to %d: use the version that wrote it", e.Format, journal.Format)
 }
 
 // Whole reports whether all calls of the turn have come.

@@ -63,13 +63,9 @@ const (
 	ApproveDeny Approve = "deny" // refused: nobody is there
 )
 
-// UsageError is a task that cannot be started as it was given (exit 2, HTTP 400).
-type UsageError struct{ Message string }
-
-func (e *UsageError) Error() string { return e.Message }
-
+// usagef says what is wrong with what was asked for.
 func usagef(format string, args ...any) error {
-	return &UsageError{Message: fmt.Sprintf(format, args...)}
+	return toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)
 }
 
 // Start writes down a new run. Nothing of it has happened yet when Start returns.

@@ -148,7 +148,7 @@ func (d *driver) putBelow(ctx context.Context, waits *State) (*State, error) {
 	if err == nil && !expired {
 		err = newDriver(d.r, waits).put(ctx, waits.Approval)
 	}
-	if expired || isConflict(err) || changed(err) {
+	if expired || errors.Is(err, toolcrib.ErrConflict) {
 		waits, err = d.r.Load(ctx, waits.Run)
 	}
 	if text := refusedWord(err); text != "" {
@@ -159,12 +159,6 @@ func (d *driver) putBelow(ctx context.Context, waits *State) (*State, error) {
 		return nil, err
 	}
 	return waits, nil
-}
-
-// changed reports whether somebody else changed the run in the meantime.
-func changed(err error) bool {
-	var state *StateError
-	return errors.As(err, &state)
 }
 
 // asks reports whether this driver puts what a run below it waits for to a person: only

@@ -41,7 +41,7 @@ func (s *Service) cancelHere(ctx context.Context, rec store.RunRecord, by string
 		return err
 	}
 	_, err = r.Cancel(ctx, rec.ID, by)
-	return coded(err)
+	return err
 }
 
 // How long another process may take to end its run, and how often it is looked at.

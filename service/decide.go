@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -71,7 +70,7 @@ func (s *Service) Check(ctx context.Context, who toolcrib.Principal, v *Approval
 	if err != nil {
 		return err
 	}
-	return coded(r.Check(ctx, v.Run, decision))
+	return r.Check(ctx, v.Run, decision)
 }
 
 // Decide writes a decision down, once. It names the digest of what the person was shown.
@@ -85,7 +84,7 @@ func (s *Service) Decide(ctx context.Context, who toolcrib.Principal, v *Approva
 	}
 	state, err := r.Decide(ctx, v.Run, decision)
 	if err != nil {
-		return Decided{}, coded(err)
+		return Decided{}, err
 	}
 	out := Decided{
 		ID: v.ID, Run: v.Run, Decision: d.Word.Decision, By: agent.NameOf(who), Reason: d.Reason,
@@ -176,22 +175,4 @@ func (v *Approval) takes(d Decision) error {
 		}
 	}
 	return nil
-}
-
-// coded gives an error of the loop its code.
-func coded(err error) error {
-	var usage *agent.UsageError
-	var forbidden *agent.ForbiddenError
-	code := toolcrib.CodeConflict
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &usage):
-		code = toolcrib.CodeBadRequest
-	case errors.As(err, &forbidden):
-		return &toolcrib.Error{Code: toolcrib.CodeForbidden, Message: forbidden.Message, Err: err}
-	case !IsConflict(err):
-		return err
-	}
-	return &toolcrib.Error{Code: code, Message: err.Error(), Err: err}
 }

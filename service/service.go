@@ -214,8 +214,7 @@ func readOnlyFolder(dir string) bool {
 
 // IsConflict reports whether somebody else changed the run in the meantime.
 func IsConflict(err error) bool {
-	var state *agent.StateError
-	return errors.As(err, &state) || errors.Is(err, toolcrib.ErrConflict)
+	return errors.Is(err, toolcrib.ErrConflict)
 }
 
 func badRequestf(format string, args ...any) error {

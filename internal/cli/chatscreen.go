@@ -227,18 +227,16 @@ func (f *screenFront) answer(ctx context.Context, d *drive, r *agent.Runner, s *
 			return expired, err
 		}
 		decided, err := f.decide(ctx, d, r, s, problem)
-		var usage *agent.UsageError
-		var forbidden *agent.ForbiddenError
 		switch {
 		case ctx.Err() != nil:
 			return decided, err
-		case errors.As(err, &usage), wrongUsage(err):
+		case wrongUsage(err):
 			problem = err.Error()
 			continue
 		case service.IsConflict(err): // somebody else was quicker
 			f.note("this was decided elsewhere in the meantime")
-		case errors.As(err, &forbidden):
-			f.warn(err.Error())
+		case toolcrib.CodeOf(err) == toolcrib.CodeForbidden:
+			f.warn(errorText(err))
 			return false, nil
 		}
 		return decided, err

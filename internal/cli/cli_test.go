@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -62,7 +62,7 @@ func TestExitCodes(t *testing.T) {
 		{nil, 0},
 		{errors.New("x"), 1},
 		{usagef("x"), 2},
-		{&agent.UsageError{}, 2},
+		{toolcrib.Errorf(toolcrib.CodeBadRequest, "x"), 2},
 		{errTerminated, 143},
 		{errHangup, 129},
 		{context.Canceled, 130},

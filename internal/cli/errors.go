@@ -81,7 +81,6 @@ func silent(code int) error {
 // codeOf tells the exit code of an error.
 func codeOf(err error) int {
 	var exit *exitError
-	var usage *agent.UsageError
 	var broken config.Errors
 	var value config.Error
 	var cancelled *agent.CancelError
@@ -91,7 +90,7 @@ func codeOf(err error) int {
 		return exitOK
 	case errors.As(err, &exit):
 		return exit.code
-	case errors.As(err, &usage), errors.As(err, &broken), errors.As(err, &value), errors.As(err, &untrusted):
+	case errors.As(err, &broken), errors.As(err, &value), errors.As(err, &untrusted):
 		return exitUsage
 	case errors.As(err, &cancelled), errors.Is(err, context.Canceled):
 		return exitCanceled

@@ -47,9 +47,8 @@ func anotherText(c *config.Config, who toolcrib.Principal, user string, kind jou
 
 // withWay adds to the refusal of a decision what to do.
 func (a *app) withWay(err error, v *service.Approval, word journal.CallDecision) error {
-	var no *agent.ForbiddenError
 	switch {
-	case errors.As(err, &no) && no.FourEyes:
+	case errors.Is(err, agent.ErrFourEyes):
 		return fmt.Errorf("%w\nAnother person, who is an administrator or has the role %s, decides with: %s approvals show %s",
 			err, agent.RoleApprover, a.self(), v.ID)
 	case v.Status == service.ApprovalExpired:

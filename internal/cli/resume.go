@@ -263,9 +263,8 @@ func (d *drive) onward(ctx context.Context, r *agent.Runner, state *agent.State,
 		}
 		goesOn, err := d.answerEach(ctx, r, state, func(at *agent.State) (bool, error) {
 			decided, err := d.decide(ctx, r, at)
-			var forbidden *agent.ForbiddenError
-			if errors.As(err, &forbidden) {
-				d.a.notice("%v", err)
+			if toolcrib.CodeOf(err) == toolcrib.CodeForbidden {
+				d.a.notice("%s", errorText(err))
 				return false, nil
 			}
 			return decided, err

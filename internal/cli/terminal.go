@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -37,8 +36,7 @@ func (d *drive) put(ctx context.Context, r *agent.Runner, s *agent.State) (bool,
 // again shows what is wrong with an answer, so that it is asked for once more;
 // false = something else is wrong.
 func (d *drive) again(err error) bool {
-	var usage *agent.UsageError
-	if !errors.As(err, &usage) && !wrongUsage(err) {
+	if !wrongUsage(err) {
 		return false
 	}
 	d.a.complain(err.Error())

@@ -62,9 +62,8 @@ func playProcess() {
 	if err == nil {
 		err = o.carryOut(context.Background())
 	}
-	var state *agent.StateError
 	switch {
-	case errors.As(err, &state):
+	case toolcrib.CodeOf(err) == toolcrib.CodeConflict:
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(refused)
 	case err != nil:
