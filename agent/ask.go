@@ -495,16 +495,6 @@ func (s *cleanStream) Write(piece string) string { return s.mask.Write(s.clean.W
 
 func (s *cleanStream) Flush() string { return s.mask.Write(s.clean.Flush()) + s.mask.Flush() }
 
-type textData struct {
-	Text string `json:"text"`
-}
-
-type callDeltaData struct {
-	ID             string `json:"id"`
-	Name           string `json:"name,omitempty"`
-	ArgumentsDelta string `json:"arguments_delta"`
-}
-
 func newShower(d *driver) *shower {
 	if d.r.Watch == nil {
 		return nil
@@ -526,7 +516,7 @@ func (w *shower) delta(delta toolcrib.Delta) {
 
 func (w *shower) show(event, text string) {
 	if text != "" {
-		w.d.live(event, textData{Text: text})
+		w.d.live(event, journal.TextView{Text: text})
 	}
 }
 
@@ -542,12 +532,12 @@ func (w *shower) call(c *toolcrib.ToolCallDelta) {
 		giveName(&shown, w.d.r.Mask)
 		k = &shownCall{id: shown.ID, args: w.d.r.Mask.ArgumentStream(), canary: guard.NewCanaryStream(w.d.s.canary()), silent: strings.TrimSpace(c.Arguments) == ""}
 		w.calls[c.Index] = k
-		w.d.live(journal.FrameToolCallDelta, callDeltaData{ID: k.id, Name: shown.Name, ArgumentsDelta: k.canary.Write(k.args.Write(c.Arguments))})
+		w.d.live(journal.FrameToolCallDelta, journal.CallDeltaView{ID: k.id, Name: shown.Name, ArgumentsDelta: k.canary.Write(k.args.Write(c.Arguments))})
 		return
 	}
 	k.silent = k.silent && strings.TrimSpace(c.Arguments) == ""
 	if safe := k.canary.Write(k.args.Write(c.Arguments)); safe != "" {
-		w.d.live(journal.FrameToolCallDelta, callDeltaData{ID: k.id, ArgumentsDelta: safe})
+		w.d.live(journal.FrameToolCallDelta, journal.CallDeltaView{ID: k.id, ArgumentsDelta: safe})
 	}
 }
 
@@ -563,7 +553,7 @@ func (w *shower) flush() {
 			rest = string(canonicalEmpty) // the deltas joined are the arguments (N13)
 		}
 		if rest != "" {
-			w.d.live(journal.FrameToolCallDelta, callDeltaData{ID: k.id, ArgumentsDelta: rest})
+			w.d.live(journal.FrameToolCallDelta, journal.CallDeltaView{ID: k.id, ArgumentsDelta: rest})
 		}
 	}
 }

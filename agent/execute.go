@@ -146,12 +146,6 @@ type progress struct {
 	fraction    float64
 }
 
-type progressData struct {
-	ID       string  `json:"id"`
-	Message  string  `json:"message"`
-	Fraction float64 `json:"fraction"`
-}
-
 // run launches calls, writes down what they do, and returns when all that could
 // be answered are. An error means that the journal could not be written.
 func (x *execution) run() error {
@@ -178,7 +172,7 @@ func (x *execution) step() error {
 	case n := <-x.news:
 		return x.hear(n)
 	case p := <-x.ticks:
-		x.d.live(journal.FrameToolProgress, progressData{ID: p.id, Message: x.d.r.Mask.Clean(p.message), Fraction: p.fraction})
+		x.d.live(journal.FrameToolProgress, journal.ProgressView{ID: p.id, Message: x.d.r.Mask.Clean(p.message), Fraction: p.fraction})
 		return nil
 	case <-x.told:
 		x.told = nil

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/toolcrib/toolcrib"
@@ -10,7 +11,9 @@ import (
 type Frame struct {
 	Seq   toolcrib.Seq `json:"seq,omitempty"` // 0 = live only
 	Event string       `json:"event"`
-	Data  any          `json:"data"`
+	// Data is one of the views below, a [toolcrib.Usage], a [toolcrib.Notice], or the event
+	// itself ([*ChildResumed], [*ChildEnded], [*Paused]).
+	Data any `json:"data"`
 }
 
 // The frames that are live only; they have no number and are not kept.
@@ -21,7 +24,28 @@ const (
 	FrameToolProgress  = "tool_progress"
 )
 
-type startedView struct {
+// The data of the frames that are live only.
+type (
+	// TextView is a piece of an answer or of a thought.
+	TextView struct {
+		Text string `json:"text"`
+	}
+	// CallDeltaView is a piece of a call that the model is writing.
+	CallDeltaView struct {
+		ID             string `json:"id"`
+		Name           string `json:"name,omitempty"`
+		ArgumentsDelta string `json:"arguments_delta"`
+	}
+	// ProgressView is how far a call has come.
+	ProgressView struct {
+		ID       string  `json:"id"`
+		Message  string  `json:"message"`
+		Fraction float64 `json:"fraction"`
+	}
+)
+
+// StartedView is the data of run_started.
+type StartedView struct {
 	RunID     toolcrib.RunID     `json:"run_id"`
 	Agent     string             `json:"agent"`
 	Model     string             `json:"model"`
@@ -30,20 +54,23 @@ type startedView struct {
 	Offered   []string           `json:"offered"`
 }
 
-type messageView struct {
+// MessageView is the data of message.
+type MessageView struct {
 	Iteration int                   `json:"iteration"`
 	Text      string                `json:"text"`
 	Thinking  string                `json:"thinking"`
 	Finish    toolcrib.FinishReason `json:"finish_reason"`
 }
 
-type callView struct {
-	ID        string `json:"id"`
-	Name      string `json:"name"`
-	Arguments any    `json:"arguments"` // an object; the text as it came if it was none
+// CallView is the data of tool_call.
+type CallView struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"` // an object; the text as it came if it was none
 }
 
-type confirmationView struct {
+// ConfirmationView is the data of confirmation_required.
+type ConfirmationView struct {
 	ApprovalID string         `json:"approval_id"`
 	Digest     string         `json:"digest"`
 	Kind       ApprovalKind   `json:"kind"`
@@ -57,18 +84,21 @@ type confirmationView struct {
 	CallID string         `json:"call_id,omitempty"`
 }
 
-type resolvedView struct {
+// ResolvedView is the data of confirmation_resolved.
+type ResolvedView struct {
 	ApprovalID string `json:"approval_id"`
 	Decision   string `json:"decision"`
 	By         string `json:"by"`
 }
 
-type toolStartedView struct {
+// CallStartedView is the data of tool_started.
+type CallStartedView struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 }
 
-type resultView struct {
+// ResultView is the data of tool_result.
+type ResultView struct {
 	ToolCallID string                `json:"tool_call_id"`
 	Name       string                `json:"name"`
 	Status     toolcrib.ResultStatus `json:"status"`
@@ -80,18 +110,21 @@ type resultView struct {
 	Untrusted  bool                  `json:"untrusted"`
 }
 
-type childView struct {
+// ChildView is the data of child_started.
+type ChildView struct {
 	ID    string         `json:"id"`
 	Run   toolcrib.RunID `json:"run_id"`
 	Agent string         `json:"agent"`
 }
 
-type doneView struct {
+// DoneView is the data of done.
+type DoneView struct {
 	RunID toolcrib.RunID `json:"run_id"`
 	Done
 }
 
-type errorView struct {
+// ErrorView is the data of error.
+type ErrorView struct {
 	Code       string              `json:"error"`
 	Message    string              `json:"message"`
 	RunID      toolcrib.RunID      `json:"run_id"`
@@ -118,33 +151,30 @@ func View(run toolcrib.RunID, e toolcrib.Event) (Frame, bool) {
 func viewData(run toolcrib.RunID, body toolcrib.Body) any {
 	switch b := body.(type) {
 	case *RunStarted:
-		return startedView{
+		return StartedView{
 			RunID: run, Agent: b.Agent.Name, Model: b.Agent.Model, Principal: b.Principal.User,
 			SessionID: b.Session, Offered: b.Offer.Names(),
 		}
 	case *Message:
 		m := toolcrib.Message{Parts: b.Parts}
-		return messageView{Iteration: b.Iteration, Text: m.Text(), Thinking: thinking(b.Parts), Finish: b.Finish}
+		return MessageView{Iteration: b.Iteration, Text: m.Text(), Thinking: thinking(b.Parts), Finish: b.Finish}
 	case *ToolCall:
-		return callView{ID: b.ID, Name: b.Name, Arguments: shownArguments(&b.ToolCall)}
+		return ViewCall(&b.ToolCall)
 	case *ConfirmationRequired:
 		calls := append([]ApprovalItem{}, b.Calls...) // a list, also if there is none
-		return confirmationView{ApprovalID: b.ApprovalID, Digest: b.Digest, Kind: b.Kind, Calls: calls, Reason: b.Reason, Question: b.Question, Schema: b.Schema}
+		return ConfirmationView{ApprovalID: b.ApprovalID, Digest: b.Digest, Kind: b.Kind, Calls: calls, Reason: b.Reason, Question: b.Question, Schema: b.Schema}
 	case *ConfirmationResolved:
-		return resolvedView{ApprovalID: b.ApprovalID, Decision: b.Decision, By: b.By}
+		return ResolvedView{ApprovalID: b.ApprovalID, Decision: b.Decision, By: b.By}
 	case *ToolStarted:
-		return toolStartedView{ID: b.ID, Name: b.Name}
+		return CallStartedView{ID: b.ID, Name: b.Name}
 	case *ToolResult:
-		return resultView{
-			ToolCallID: b.ToolCallID, Name: b.Name, Status: b.Status, IsError: b.IsError, Content: b.Content,
-			Reason: b.Reason, DurationMS: b.DurationMS, Truncated: b.Truncated, Untrusted: b.Untrusted,
-		}
+		return b.View()
 	case *Usage:
 		return b.Sum
 	case *Notice:
 		return b.Notice
 	case *ChildStarted:
-		return childView{ID: b.ID, Run: b.Run, Agent: b.Agent}
+		return ChildView{ID: b.ID, Run: b.Run, Agent: b.Agent}
 	case *ChildParked:
 		if b.Pending.Kind == PendingProvider {
 			return nil // nothing is asked
@@ -153,9 +183,9 @@ func viewData(run toolcrib.RunID, body toolcrib.Body) any {
 	case *ChildResumed, *ChildEnded, *Paused:
 		return b
 	case *Done:
-		return doneView{RunID: run, Done: *b}
+		return DoneView{RunID: run, Done: *b}
 	case *Error:
-		return errorView{
+		return ErrorView{
 			Code: b.Code, Message: withRef(b.Message, b.Ref), RunID: run, Status: b.Status,
 			StopReason: b.StopReason, Usage: b.Usage,
 		}
@@ -164,9 +194,9 @@ func viewData(run toolcrib.RunID, body toolcrib.Body) any {
 }
 
 // askedBelow is what a run below asks.
-func askedBelow(b *ChildParked) confirmationView {
+func askedBelow(b *ChildParked) ConfirmationView {
 	p := &b.Pending
-	v := confirmationView{
+	v := ConfirmationView{
 		ApprovalID: p.ApprovalID, Digest: p.Digest, Kind: ApprovalKind(p.Kind), Calls: append([]ApprovalItem{}, p.Calls...),
 		Question: p.Question, Schema: p.Schema, RunID: p.Run, CallID: b.ID,
 	}
@@ -187,16 +217,30 @@ func withRef(message, ref string) string {
 	return message + " (" + ref + ")"
 }
 
-// shownArguments is the arguments as an object, or as the text that the model
-// sent where it was none.
-func shownArguments(c *toolcrib.ToolCall) any {
+// ViewCall is a call as clients see it: its arguments as an object, or as the text that
+// the model sent where it was none.
+func ViewCall(c *toolcrib.ToolCall) CallView {
+	v := CallView{ID: c.ID, Name: c.Name, Arguments: c.Arguments}
 	switch {
 	case c.Broken != "":
-		return c.Broken
+		var text bytes.Buffer
+		enc := json.NewEncoder(&text)
+		enc.SetEscapeHTML(false)
+		if enc.Encode(c.Broken) == nil { // a text can always be written
+			v.Arguments = bytes.TrimSpace(text.Bytes())
+		}
 	case len(c.Arguments) == 0:
-		return json.RawMessage("{}")
+		v.Arguments = json.RawMessage("{}")
 	}
-	return c.Arguments
+	return v
+}
+
+// View is a result as clients see it.
+func (b *ToolResult) View() ResultView {
+	return ResultView{
+		ToolCallID: b.ToolCallID, Name: b.Name, Status: b.Status, IsError: b.IsError, Content: b.Content,
+		Reason: b.Reason, DurationMS: b.DurationMS, Truncated: b.Truncated, Untrusted: b.Untrusted,
+	}
 }
 
 func thinking(parts []toolcrib.Part) string {

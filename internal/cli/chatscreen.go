@@ -104,7 +104,7 @@ func (f *screenFront) Complete(line string) []string { return f.chat.complete(li
 func (f *screenFront) note(text string)      { f.screen.Note(text) }
 func (f *screenFront) warn(text string)      { f.screen.Warn(text) }
 func (f *screenFront) print(text string)     { f.screen.Text(text) }
-func (f *screenFront) status(parts []string) { f.screen.Status(tui.Status{Parts: parts}) }
+func (f *screenFront) status(parts []string) { f.screen.Status(parts) }
 
 func (f *screenFront) parked(d *drive, s *agent.State) {
 	if s.Pending != nil && s.Pending.Error != nil {
@@ -161,7 +161,7 @@ func (f *screenFront) carry(ctx context.Context, c *chat, d *drive, given bool, 
 		return nil, err
 	}
 	for _, seen := range d.seen {
-		f.screen.Frame(journal.Frame{Event: string(journal.KindToolCall), Data: seen.ToolCall})
+		f.screen.Frame(journal.Frame{Event: string(journal.KindToolCall), Data: journal.ViewCall(&seen.ToolCall)})
 	}
 	state, err := begin(ctx, runner)
 	state, err = f.onward(ctx, d, runner, state, err)

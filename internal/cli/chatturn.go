@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/tui"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -391,15 +393,16 @@ func (c *chat) transcript(s *tui.Screen, state *agent.State) {
 // recallCall shows a call of before. The transcript reports whether it failed; the run
 // that it belongs to, how.
 func recallCall(s *tui.Screen, call *toolcrib.ToolCall, r *toolcrib.ToolResult, known *agent.Call) {
-	shown := render.Result{Status: toolcrib.ResultOK, Content: r.Content}
+	shown := journal.ResultView{Name: r.Name, Status: toolcrib.ResultOK, Content: r.Content}
 	if r.IsError {
 		shown.Status = toolcrib.ResultError
 	}
 	if known != nil && known.Result != nil && known.Result.Content == r.Content {
 		shown.Status, shown.Reason, shown.DurationMS = known.Result.Status, known.Result.Reason, known.Result.DurationMS
 	}
-	if call == nil {
-		call = &toolcrib.ToolCall{Name: r.Name}
+	var arguments json.RawMessage
+	if call != nil {
+		shown.Name, arguments = call.Name, call.Arguments
 	}
-	s.Recall(call.Name, call.Arguments, shown)
+	s.Recall(arguments, shown)
 }

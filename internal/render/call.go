@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 // leading are the arguments that say most about a call; they are shown without
@@ -29,7 +30,7 @@ func Arguments(arguments json.RawMessage, width int) string {
 func plainArguments(arguments json.RawMessage) string {
 	fields, names := ordered(arguments)
 	if fields == nil {
-		return string(arguments)
+		return plainValue(arguments)
 	}
 	parts := make([]string, len(names))
 	for i, name := range names {
@@ -100,16 +101,6 @@ func Indented(raw json.RawMessage) string {
 		return guard.Visible(string(raw))
 	}
 	return guard.Visible(b.String())
-}
-
-// Result is what became of a call.
-type Result struct {
-	Status     toolcrib.ResultStatus
-	Reason     toolcrib.Reason
-	Content    string
-	DurationMS int64
-	Truncated  bool
-	Untrusted  bool
 }
 
 // resultText is what a person wants to read of a result: the text inside of the
@@ -222,7 +213,7 @@ func listText(raw json.RawMessage) (string, bool) {
 const foldedLines = 4
 
 // Fold tells a result in a few indented lines; most < 1 shows all of it.
-func (s Style) Fold(r Result, most int) string {
+func (s Style) Fold(r journal.ResultView, most int) string {
 	var b strings.Builder
 	content := r.Content
 	if r.Untrusted {
@@ -276,7 +267,7 @@ func corner(i int) string {
 }
 
 // outcome names everything but success.
-func (s Style) outcome(r Result) string {
+func (s Style) outcome(r journal.ResultView) string {
 	switch r.Status {
 	case toolcrib.ResultOK:
 		return ""
@@ -288,7 +279,7 @@ func (s Style) outcome(r Result) string {
 	return s.Red(guard.Visible(string(r.Status)))
 }
 
-func (s Style) tone(r Result, text string) string {
+func (s Style) tone(r journal.ResultView, text string) string {
 	if r.Status == toolcrib.ResultOK {
 		return s.Dim(text)
 	}
@@ -296,24 +287,30 @@ func (s Style) tone(r Result, text string) string {
 }
 
 // tail is what is to be said after the lines of a result.
-func tail(r Result, more int) string {
+func tail(r journal.ResultView, more int) string {
 	var parts []string
 	if more == 1 {
 		parts = append(parts, "… 1 more line")
 	} else if more > 1 {
 		parts = append(parts, fmt.Sprintf("… %d more lines", more))
 	}
-	if r.Truncated {
-		parts = append(parts, "cut")
-	}
-	if r.Untrusted {
-		parts = append(parts, "untrusted")
-	}
+	parts = append(parts, Marks(r)...)
 	// What took no time to speak of needs no word about it.
 	if r.DurationMS >= 100 {
 		parts = append(parts, Duration(time.Duration(r.DurationMS)*time.Millisecond))
 	}
 	return strings.Join(parts, " · ")
+}
+
+// Marks are what a person should know of a result besides what it says.
+func Marks(r journal.ResultView) (marks []string) {
+	if r.Truncated {
+		marks = append(marks, "cut")
+	}
+	if r.Untrusted {
+		marks = append(marks, "untrusted")
+	}
+	return marks
 }
 
 // Duration writes a span as people say it: 80ms, 3.2s, 2m05s, 1h02m.

@@ -39,7 +39,7 @@ func TestIssue11_2_GutterCannotBeForged(t *testing.T) {
 			t.Fatal(err)
 		}
 		item := journal.ApprovalItem{Name: "write_file", Arguments: arguments, Reason: whole, Preview: &toolcrib.Preview{Kind: "diff", Text: whole}}
-		result := Result{Status: toolcrib.ResultError, Content: whole}
+		result := journal.ResultView{Status: toolcrib.ResultError, Content: whole}
 		for what, test := range map[string]struct{ text, begins string }{
 			"a reply":         {streamed.String(), gutter},
 			"a quoted text":   {s.Quoted(whole), "  " + gutter},

@@ -26,23 +26,21 @@ func oneLine(text string) string {
 }
 
 func frameText(f journal.Frame) string {
-	switch f.Event {
-	case string(journal.KindToolCall), string(journal.KindToolStarted):
-		c := decode[callFrame](f.Data)
-		if len(c.Arguments) == 0 {
-			return strings.TrimSpace(c.ID + " " + c.Name)
+	switch d := f.Data.(type) {
+	case journal.CallView:
+		return d.ID + " " + d.Name + " " + string(d.Arguments)
+	case journal.CallStartedView:
+		return d.ID + " " + d.Name
+	case journal.ResultView:
+		return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", d.ToolCallID, d.Status, d.Reason, resultText(d.Content)))
+	case journal.MessageView:
+		if d.Text != "" {
+			return d.Text
 		}
-		return c.ID + " " + c.Name + " " + string(c.Arguments)
-	case string(journal.KindToolResult):
-		r := decode[resultFrame](f.Data)
-		return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", r.ToolCallID, r.Status, r.Reason, resultText(r.Content)))
-	case string(journal.KindMessage):
-		if m := decode[messageFrame](f.Data); m.Text != "" {
-			return m.Text
-		}
-	case string(journal.KindDone), string(journal.KindError):
-		e := decode[endFrame](f.Data)
-		return strings.TrimSpace(fmt.Sprintf("%s (%s) %s%s", e.Status, e.StopReason, e.Message, e.Content))
+	case journal.DoneView:
+		return fmt.Sprintf("%s (%s) %s", d.Status, d.StopReason, d.Content)
+	case journal.ErrorView:
+		return fmt.Sprintf("%s (%s) %s", d.Status, d.StopReason, d.Message)
 	}
 	raw, err := json.Marshal(f.Data)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -88,100 +89,57 @@ func (l *Live) Hold() {
 // Release takes the terminal back.
 func (l *Live) Release() { l.spin.release() }
 
-// The data of frames, as far as they are shown (contract §8).
-type (
-	textFrame struct {
-		Text string `json:"text"`
-	}
-	messageFrame struct {
-		Text     string `json:"text"`
-		Thinking string `json:"thinking"`
-	}
-	callFrame struct {
-		ID        string          `json:"id"`
-		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments"`
-	}
-	progressFrame struct {
-		ID       string  `json:"id"`
-		Message  string  `json:"message"`
-		Fraction float64 `json:"fraction"`
-	}
-	resultFrame struct {
-		ToolCallID string                `json:"tool_call_id"`
-		Name       string                `json:"name"`
-		Status     toolcrib.ResultStatus `json:"status"`
-		Content    string                `json:"content"`
-		Reason     toolcrib.Reason       `json:"reason"`
-		DurationMS int64                 `json:"duration_ms"`
-		Truncated  bool                  `json:"truncated"`
-		Untrusted  bool                  `json:"untrusted"`
-	}
-	resolvedFrame struct {
-		Decision string `json:"decision"`
-		By       string `json:"by"`
-	}
-	endFrame struct {
-		Content    string              `json:"content"`
-		Code       string              `json:"error"`
-		Message    string              `json:"message"`
-		StopReason toolcrib.StopReason `json:"stop_reason"`
-		Status     toolcrib.Status     `json:"status"`
-		Truncated  bool                `json:"truncated"`
-	}
-)
-
-// decode reads the data of a frame by its JSON, which is what is promised of it.
-func decode[T any](data any) (v T) {
-	if raw, err := json.Marshal(data); err == nil {
-		_ = json.Unmarshal(raw, &v) // what cannot be read shows as nothing
-	}
-	return v
-}
-
 // Frame shows the next event of the run.
 func (l *Live) Frame(f journal.Frame) {
-	switch f.Event {
-	case string(journal.KindRunStarted):
+	switch d := f.Data.(type) {
+	case journal.StartedView:
 		l.spin.say("waiting for the model")
-	case journal.FrameToken:
-		l.token(decode[textFrame](f.Data).Text)
-	case journal.FrameThinking:
-		l.think(decode[textFrame](f.Data).Text)
-	case string(journal.KindMessage):
-		l.message(decode[messageFrame](f.Data))
-	case string(journal.KindToolCall):
-		l.call(decode[callFrame](f.Data))
-	case string(journal.KindToolStarted):
-		c := decode[callFrame](f.Data)
-		l.order = append(l.order, c.ID)
+	case journal.TextView:
+		if f.Event == journal.FrameThinking {
+			l.think(d.Text)
+		} else {
+			l.token(d.Text)
+		}
+	case journal.MessageView:
+		l.message(d)
+	case journal.CallView:
+		l.call(d)
+	case journal.CallStartedView:
+		l.order = append(l.order, d.ID)
 		l.running("")
-	case journal.FrameToolProgress:
-		l.progress(decode[progressFrame](f.Data))
-	case string(journal.KindChildStarted):
-		c := decode[journal.ChildStarted](f.Data)
-		l.note(fmt.Sprintf("agent %s begins (%s)", c.Agent, c.Run))
-	case string(journal.KindConfirmationRequired):
-		if c := decode[struct {
-			Run toolcrib.RunID `json:"run_id"`
-		}](f.Data); c.Run != "" {
-			l.note(fmt.Sprintf("%s waits for a person", c.Run))
+	case journal.ProgressView:
+		l.running(Progress(d))
+	case journal.ChildView:
+		l.note(fmt.Sprintf("agent %s begins (%s)", d.Agent, d.Run))
+	case journal.ConfirmationView:
+		if d.RunID != "" {
+			l.note(fmt.Sprintf("%s waits for a person", d.RunID))
 		}
-	case string(journal.KindToolResult):
-		l.result(decode[resultFrame](f.Data))
-	case string(journal.KindConfirmationResolved):
-		r := decode[resolvedFrame](f.Data)
-		l.note(fmt.Sprintf("%s by %s", decided(r.Decision), r.By))
-	case string(journal.KindNotice):
-		n := decode[toolcrib.Notice](f.Data)
-		if n.Code == string(toolcrib.StopBudgetExhausted) {
-			return // the last line about the run says so, with what to do
+	case journal.ResultView:
+		l.result(d)
+	case journal.ResolvedView:
+		l.note(Resolved(d))
+	case toolcrib.Notice:
+		if d.Code != string(toolcrib.StopBudgetExhausted) { // else the last line about the run says so, with what to do
+			l.note(d.Code + ": " + d.Message)
 		}
-		l.note(n.Code + ": " + n.Message)
-	case string(journal.KindDone), string(journal.KindError):
-		l.end(decode[endFrame](f.Data))
+	case journal.DoneView:
+		l.end(d.Content)
+	case journal.ErrorView:
+		l.end("")
 	}
 }
+
+// Progress is how far a call has come, in words.
+func Progress(p journal.ProgressView) string {
+	if p.Fraction <= 0 {
+		return p.Message
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %.0f %%", p.Message, 100*min(p.Fraction, 1)))
+}
+
+// Resolved is what was decided, and by whom.
+func Resolved(r journal.ResolvedView) string { return decided(r.Decision) + " by " + r.By }
 
 func decided(decision string) string {
 	switch decision {
@@ -266,7 +224,7 @@ func (l *Live) margin() {
 
 // message ends a reply. Where its text did not stream, a text that comes before
 // calls is shown as an aside: it is not the answer.
-func (l *Live) message(m messageFrame) {
+func (l *Live) message(m journal.MessageView) {
 	l.margin()
 	if l.streamed != "" {
 		l.lastText = l.streamed
@@ -278,7 +236,7 @@ func (l *Live) message(m messageFrame) {
 	l.spin.say("waiting for the model")
 }
 
-func (l *Live) call(c callFrame) {
+func (l *Live) call(c journal.CallView) {
 	if text := strings.TrimSpace(l.aside); text != "" {
 		l.say(l.Style.Quoted(text))
 	}
@@ -325,30 +283,14 @@ func (l *Live) running(message string) {
 	l.spin.say(text)
 }
 
-func (l *Live) progress(p progressFrame) {
-	message := p.Message
-	if p.Fraction > 0 {
-		message = strings.TrimSpace(fmt.Sprintf("%s %.0f %%", message, 100*min(p.Fraction, 1)))
-	}
-	l.running(message)
-}
-
 // result shows a call with what became of it.
-func (l *Live) result(r resultFrame) {
-	for i, id := range l.order {
-		if id == r.ToolCallID {
-			l.order = append(l.order[:i], l.order[i+1:]...)
-			break
-		}
-	}
+func (l *Live) result(r journal.ResultView) {
+	l.order = slices.DeleteFunc(l.order, func(id string) bool { return id == r.ToolCallID })
 	c := l.calls[r.ToolCallID]
 	if c == nil {
 		c = &liveCall{name: r.Name}
 	}
-	l.say(l.Style.Call(c.name, c.arguments, r.Status) + l.Style.Replaced(c.replaced) + l.Style.Fold(Result{
-		Status: r.Status, Reason: r.Reason, Content: r.Content,
-		DurationMS: r.DurationMS, Truncated: r.Truncated, Untrusted: r.Untrusted,
-	}, foldedLines))
+	l.say(l.Style.Call(c.name, c.arguments, r.Status) + l.Style.Replaced(c.replaced) + l.Style.Fold(r, foldedLines))
 	delete(l.calls, r.ToolCallID)
 	l.running("")
 }
@@ -373,18 +315,15 @@ func (s Style) Call(name string, arguments json.RawMessage, status toolcrib.Resu
 }
 
 // end shows the answer, unless it stands there already.
-func (l *Live) end(e endFrame) {
+func (l *Live) end(answer string) {
 	l.spin.say("")
 	l.margin()
-	if e.Content == "" {
-		return
-	}
-	if !l.OutTerminal {
-		fmt.Fprintln(l.Out, strings.TrimSuffix(e.Content, "\n"))
-		return
-	}
-	if e.Content != l.lastText {
-		fmt.Fprint(l.Out, l.text.write(e.Content)+l.text.end())
+	switch {
+	case answer == "":
+	case !l.OutTerminal:
+		fmt.Fprintln(l.Out, strings.TrimSuffix(answer, "\n"))
+	case answer != l.lastText:
+		fmt.Fprint(l.Out, l.text.write(answer)+l.text.end())
 	}
 }
 

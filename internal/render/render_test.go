@@ -71,16 +71,16 @@ func TestFold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := Style{}.Fold(Result{Status: toolcrib.ResultOK, Content: string(content), DurationMS: 3200, Truncated: true}, 4)
+	got := Style{}.Fold(journal.ResultView{Status: toolcrib.ResultOK, Content: string(content), DurationMS: 3200, Truncated: true}, 4)
 	want := "  └ line 1\n    line 2\n    line 3\n    line 4\n    … 5 more lines · cut · 3.2s\n"
 	if got != want {
 		t.Errorf("folded:\n%s\nwant:\n%s", got, want)
 	}
-	if got := (Style{}).Fold(Result{Status: toolcrib.ResultOK, Content: string(content)}, 0); strings.Count(got, "\n") != 9 {
+	if got := (Style{}).Fold(journal.ResultView{Status: toolcrib.ResultOK, Content: string(content)}, 0); strings.Count(got, "\n") != 9 {
 		t.Errorf("not whole:\n%s", got)
 	}
 	refusal := guard.Refusal{Tool: "x", Reason: toolcrib.ReasonToolDisabled, Message: "x is switched off"}.JSON()
-	if got := (Style{}).Fold(Result{Status: toolcrib.ResultRefused, Reason: toolcrib.ReasonToolDisabled, Content: refusal}, 4); got != "  └ refused (tool_disabled): x is switched off\n" {
+	if got := (Style{}).Fold(journal.ResultView{Status: toolcrib.ResultRefused, Reason: toolcrib.ReasonToolDisabled, Content: refusal}, 4); got != "  └ refused (tool_disabled): x is switched off\n" {
 		t.Errorf("refusal: %q", got)
 	}
 	for content, want := range map[string]string{
@@ -89,7 +89,7 @@ func TestFold(t *testing.T) {
 		`{"matches":[]}`:              "  └ (empty)\n",
 		`{"matches":[{"other":"x"}]}`: "  └ {\"matches\":[{\"other\":\"x\"}]}\n",
 	} {
-		if got := (Style{}).Fold(Result{Status: toolcrib.ResultOK, Content: content}, 4); got != want {
+		if got := (Style{}).Fold(journal.ResultView{Status: toolcrib.ResultOK, Content: content}, 4); got != want {
 			t.Errorf("%s: %q, want %q", content, got, want)
 		}
 	}
@@ -98,11 +98,11 @@ func TestFold(t *testing.T) {
 		`{"exit_code":2,"stdout":"","stderr":"no such file\n"}`:         "  └ exit status 2\n    no such file\n",
 		`{"exit_code":0,"stdout":""}`:                                   "  └ (empty)\n",
 	} {
-		if got := (Style{}).Fold(Result{Status: toolcrib.ResultOK, Content: content}, 4); got != want {
+		if got := (Style{}).Fold(journal.ResultView{Status: toolcrib.ResultOK, Content: content}, 4); got != want {
 			t.Errorf("%s: %q, want %q", content, got, want)
 		}
 	}
-	if got := (Style{}).Fold(Result{Status: toolcrib.ResultOK}, 4); got != "  └ (empty)\n" {
+	if got := (Style{}).Fold(journal.ResultView{Status: toolcrib.ResultOK}, 4); got != "  └ (empty)\n" {
 		t.Errorf("empty: %q", got)
 	}
 }
@@ -143,14 +143,14 @@ func TestLiveAnswerOnce(t *testing.T) {
 		l := &Live{Out: &out, Err: &log, OutTerminal: terminal}
 		l.Start()
 		for _, f := range []journal.Frame{
-			frame("token", map[string]string{"text": "I look. "}),
-			frame("message", map[string]string{"text": "I look. "}),
-			frame("tool_call", map[string]any{"id": "c", "name": "read_file", "arguments": map[string]string{"path": "a"}}),
-			frame("tool_result", map[string]any{"tool_call_id": "c", "name": "read_file", "status": "ok", "content": `{"content":"text"}`}),
-			frame("token", map[string]string{"text": "The "}),
-			frame("token", map[string]string{"text": "answer"}),
-			frame("message", map[string]string{"text": "The answer"}),
-			frame("done", map[string]any{"content": "The answer", "status": "completed"}),
+			frame("token", journal.TextView{Text: "I look. "}),
+			frame("message", journal.MessageView{Text: "I look. "}),
+			frame("tool_call", journal.CallView{ID: "c", Name: "read_file", Arguments: json.RawMessage(`{"path":"a"}`)}),
+			frame("tool_result", journal.ResultView{ToolCallID: "c", Name: "read_file", Status: "ok", Content: `{"content":"text"}`}),
+			frame("token", journal.TextView{Text: "The "}),
+			frame("token", journal.TextView{Text: "answer"}),
+			frame("message", journal.MessageView{Text: "The answer"}),
+			frame("done", journal.DoneView{Done: journal.Done{Content: "The answer", Status: toolcrib.StatusCompleted}}),
 		} {
 			l.Frame(f)
 		}
@@ -175,17 +175,23 @@ func TestLiveAnswerOnce(t *testing.T) {
 func TestN25_LiveIsVisible(t *testing.T) {
 	var out, log bytes.Buffer
 	evil := "\x1b]0;evil\a\x9b\u202e"
+	arguments, err := json.Marshal(map[string]string{evil: evil})
+	if err != nil {
+		t.Fatal(err)
+	}
 	l := &Live{Out: &out, Err: &log, OutTerminal: true, ErrTerminal: true}
 	l.Start()
 	for _, f := range []journal.Frame{
-		frame("thinking", map[string]string{"text": evil}),
-		frame("token", map[string]string{"text": evil}),
-		frame("message", map[string]string{"text": evil}),
-		frame("tool_call", map[string]any{"id": evil, "name": evil, "arguments": map[string]string{evil: evil}}),
-		frame("tool_result", map[string]any{"tool_call_id": evil, "name": evil, "status": evil, "reason": evil, "content": evil}),
-		frame("notice", map[string]string{"code": evil, "message": evil}),
-		frame("confirmation_resolved", map[string]string{"by": evil}),
-		frame("done", map[string]any{"content": evil + evil}),
+		frame("thinking", journal.TextView{Text: evil}),
+		frame("token", journal.TextView{Text: evil}),
+		frame("message", journal.MessageView{Text: evil}),
+		frame("tool_call", journal.CallView{ID: evil, Name: evil, Arguments: arguments}),
+		frame("tool_result", journal.ResultView{
+			ToolCallID: evil, Name: evil, Status: toolcrib.ResultStatus(evil), Reason: toolcrib.Reason(evil), Content: evil,
+		}),
+		frame("notice", toolcrib.Notice{Code: evil, Message: evil}),
+		frame("confirmation_resolved", journal.ResolvedView{By: evil}),
+		frame("done", journal.DoneView{Done: journal.Done{Content: evil + evil}}),
 	} {
 		l.Frame(f)
 	}
@@ -323,7 +329,7 @@ func TestN25_WhatIsCutIsSaid(t *testing.T) {
 	if got := s.Item(&short, false); strings.Contains(got, "more]") || !strings.Contains(got, "you decide about writes (tools.confirm)") {
 		t.Errorf("short:\n%s", got)
 	}
-	f := journal.Frame{Seq: 3, Event: "message", Data: map[string]any{"text": "a\nb\x1b[2J"}}
+	f := journal.Frame{Seq: 3, Event: "message", Data: journal.MessageView{Text: "a\nb\x1b[2J"}}
 	if got := Frame(f, 60); strings.ContainsAny(got, "\n\x1b") || !strings.Contains(got, `a\nb`) {
 		t.Errorf("frame %q", got)
 	}

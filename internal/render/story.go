@@ -343,10 +343,7 @@ func (t *Story) result(b *journal.ToolResult) {
 	if t.Whole {
 		most = 0
 	}
-	fmt.Fprint(t.Out, t.Style.Fold(Result{
-		Status: b.Status, Reason: b.Reason, Content: b.Content, DurationMS: b.DurationMS,
-		Truncated: b.Truncated, Untrusted: b.Untrusted,
-	}, most))
+	fmt.Fprint(t.Out, t.Style.Fold(b.View(), most))
 	for _, f := range b.Files {
 		fmt.Fprintf(t.Out, "    %s\n", t.Style.Dim("file: "+line(fileText(f), 4096)))
 	}

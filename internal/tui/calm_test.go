@@ -19,7 +19,7 @@ func TestIssue5_8_TypedAheadIsNoApproval(t *testing.T) {
 	d.work()
 	d.keys("s", "a")
 	reply := make(chan Answer, 1)
-	d.show(questionItem{Question{Ask: approval(item("a"))}, reply})
+	d.ask(questionItem{Question{Ask: approval(item("a"))}, reply})
 	clock = clock.Add(2 * terminal.Calm)
 	d.keys("y") // the question is still being printed
 	d.prints = nil

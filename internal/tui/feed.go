@@ -8,10 +8,25 @@ const (
 	maxWaitingBytes = 8 << 20 // of text that streams; the whole reply follows as one event anyway
 )
 
+// showable is something to show.
+type showable interface{ show(m *model) }
+
+type itemFunc func(m *model)
+
+func (f itemFunc) show(m *model) { f(m) }
+
 // streamItem is text that streams: an answer, or a thought.
 type streamItem struct {
 	thought bool
 	text    []byte
+}
+
+func (s *streamItem) show(m *model) {
+	if s.thought {
+		m.think(string(s.text))
+	} else {
+		m.token(string(s.text))
+	}
 }
 
 // feed is a queue between those who do something and the screen. Putting never
@@ -19,43 +34,38 @@ type streamItem struct {
 // outgrow its bounds.
 type feed struct {
 	mu    sync.Mutex
-	items []any
+	items []showable
 	bytes int
 	ready chan struct{} // has one element while there are items
 }
 
 func newFeed() *feed { return &feed{ready: make(chan struct{}, 1)} }
 
-func (f *feed) put(item any) {
+func (f *feed) put(it showable) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if one, ok := item.(*streamItem); ok {
+	if one, ok := it.(*streamItem); ok {
 		if f.bytes += len(one.text); f.bytes > maxWaitingBytes {
 			return
 		}
-		if last, ok := f.last().(*streamItem); ok && last.thought == one.thought {
-			last.text = append(last.text, one.text...)
-			return
+		if n := len(f.items); n > 0 {
+			if last, ok := f.items[n-1].(*streamItem); ok && last.thought == one.thought {
+				last.text = append(last.text, one.text...)
+				return
+			}
 		}
-	} else if _, must := item.(questionItem); !must && len(f.items) >= maxWaiting {
+	} else if _, must := it.(questionItem); !must && len(f.items) >= maxWaiting {
 		return
 	}
-	f.items = append(f.items, item)
+	f.items = append(f.items, it)
 	select {
 	case f.ready <- struct{}{}:
 	default:
 	}
 }
 
-func (f *feed) last() any {
-	if len(f.items) == 0 {
-		return nil
-	}
-	return f.items[len(f.items)-1]
-}
-
 // take returns what waits, in its order.
-func (f *feed) take() []any {
+func (f *feed) take() []showable {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	items := f.items

@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -9,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
 // Bounds of an input history.
@@ -42,11 +43,9 @@ func OpenHistory(path string) (*History, error) {
 	if len(data) > 4*maxHistoryBytes {
 		data = data[len(data)-4*maxHistoryBytes:]
 	}
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	lines.Buffer(nil, 8*maxHistoryLine)
-	for lines.Scan() {
+	for raw := range bytes.Lines(data) {
 		var line string
-		if json.Unmarshal(lines.Bytes(), &line) == nil && line != "" {
+		if len(raw) <= 8*maxHistoryLine && json.Unmarshal(raw, &line) == nil && line != "" {
 			h.lines = append(h.lines, line)
 		}
 	}
@@ -109,16 +108,8 @@ func (h *History) rewrite() error {
 		}
 		b.Write(append(raw, '\n'))
 	}
-	f, err := os.CreateTemp(filepath.Dir(h.path), ".history-*")
-	if err != nil {
+	if err := safefile.Replace(h.path, ".history-", b.Bytes()); err != nil {
 		return fmt.Errorf("the input history: %w", err)
-	}
-	_, err = f.Write(b.Bytes())
-	if err = errors.Join(err, f.Chmod(0o600), f.Close()); err == nil {
-		err = os.Rename(f.Name(), h.path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }

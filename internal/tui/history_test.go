@@ -146,9 +146,9 @@ func TestIssue5_8_Message(t *testing.T) {
 		"in part":      {token("The an"), message("The answer.")},
 		"streamed":     {token("The an"), token("swer."), message("The answer.")},
 		"only at the end": {
-			frame(string(journal.KindDone), map[string]string{"content": "The answer."}),
+			frame(string(journal.KindDone), journal.DoneView{Done: journal.Done{Content: "The answer."}}),
 		},
-		"end repeats": {token("The answer."), message("The answer."), frame(string(journal.KindDone), map[string]string{"content": "The answer."})},
+		"end repeats": {token("The answer."), message("The answer."), frame(string(journal.KindDone), journal.DoneView{Done: journal.Done{Content: "The answer."}})},
 	} {
 		d := newDesk(t, 80, Look{})
 		d.work()

@@ -42,7 +42,7 @@ type model struct {
 	hint          string // a line under the input, until the next key
 	leaving       bool   // ctrl-c was pressed at an empty prompt
 	after         bool   // leave when the turn has ended
-	status        Status
+	status        []string
 	queued        []string
 	md            markdown
 
@@ -67,7 +67,7 @@ type model struct {
 
 // The messages of the model.
 type (
-	feedMsg    struct{ items []any }
+	feedMsg    struct{ items []showable }
 	pollMsg    struct{}
 	spinMsg    struct{}
 	printedMsg struct{}
@@ -176,7 +176,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.resize(msg.Width, msg.Height)
 	case feedMsg:
 		for _, item := range msg.items {
-			m.show(item)
+			item.show(m)
 		}
 		cmd = tea.Tick(frameEvery, func(time.Time) tea.Msg { return pollMsg{} })
 	case pollMsg:
@@ -209,7 +209,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 // done is the end of what was carried out; what it had to say comes first.
 func (m *model) done(msg doneMsg) tea.Cmd {
 	for _, item := range m.screen.feed.take() {
-		m.show(item)
+		item.show(m)
 	}
 	m.endReply()
 	m.working, m.cancel, m.asking = false, nil, m.dropQuestion()
@@ -235,15 +235,9 @@ func (m *model) send(line string) tea.Cmd {
 
 // said shows what the person sent.
 func (m *model) said(text string) {
-	s := m.look.style(m.width)
+	s := m.style()
 	m.gap()
-	for i, l := range wrapped(visible(strings.TrimRight(text, "\n")), m.width-3) {
-		mark := "  "
-		if i == 0 {
-			mark = s.Bold(s.Cyan("❯")) + " "
-		}
-		m.print(mark + s.Bold(l))
-	}
+	m.marked(s.Bold(s.Cyan("❯"))+" ", strings.TrimRight(text, "\n"), func(mark, row string) string { return mark + s.Bold(row) })
 }
 
 func (m *model) resize(width, height int) {

@@ -106,25 +106,25 @@ func (d *desk) screenText() string {
 func frame(event string, data any) journal.Frame { return journal.Frame{Event: event, Data: data} }
 
 func token(text string) journal.Frame {
-	return frame(journal.FrameToken, map[string]string{"text": text})
+	return frame(journal.FrameToken, journal.TextView{Text: text})
 }
 
 func thinking(text string) journal.Frame {
-	return frame(journal.FrameThinking, map[string]string{"text": text})
+	return frame(journal.FrameThinking, journal.TextView{Text: text})
 }
 
 func message(text string) journal.Frame {
-	return frame(string(journal.KindMessage), map[string]string{"text": text})
+	return frame(string(journal.KindMessage), journal.MessageView{Text: text})
 }
 
 func call(id, name, arguments string) journal.Frame {
-	return frame(string(journal.KindToolCall), map[string]any{"id": id, "name": name, "arguments": json.RawMessage(arguments)})
+	return frame(string(journal.KindToolCall), journal.CallView{ID: id, Name: name, Arguments: json.RawMessage(arguments)})
 }
 
 func result(id, name string, status toolcrib.ResultStatus, content string) journal.Frame {
-	return frame(string(journal.KindToolResult), map[string]any{
-		"tool_call_id": id, "name": name, "status": status, "content": content, "duration_ms": 230, "is_error": status != toolcrib.ResultOK,
-		"reason": map[toolcrib.ResultStatus]toolcrib.Reason{toolcrib.ResultRefused: toolcrib.ReasonProtectedPath}[status],
+	return frame(string(journal.KindToolResult), journal.ResultView{
+		ToolCallID: id, Name: name, Status: status, Content: content, DurationMS: 230, IsError: status != toolcrib.ResultOK,
+		Reason: map[toolcrib.ResultStatus]toolcrib.Reason{toolcrib.ResultRefused: toolcrib.ReasonProtectedPath}[status],
 	})
 }
 
@@ -141,11 +141,11 @@ func turnFrames() []journal.Frame {
 		message(answerText),
 		call("c1", "read_file", `{"path":"notes.txt"}`), call("c2", "exec_shell", `{"command":"grep -rn TODO ./some/long/path/with/many/parts"}`),
 		call("c3", "write_file", `{"path":"x","content":"y"}`),
-		frame(string(journal.KindToolStarted), map[string]string{"id": "c1", "name": "read_file"}),
-		frame(string(journal.KindToolStarted), map[string]string{"id": "c2", "name": "exec_shell"}),
+		frame(string(journal.KindToolStarted), journal.CallStartedView{ID: "c1", Name: "read_file"}),
+		frame(string(journal.KindToolStarted), journal.CallStartedView{ID: "c2", Name: "exec_shell"}),
 		result("c1", "read_file", toolcrib.ResultOK, strings.Repeat("line\n", 500)),
 		result("c3", "write_file", toolcrib.ResultRefused, `{"refused":true,"message":"the path is protected"}`),
-		frame(journal.FrameToolProgress, map[string]any{"id": "c2", "message": "searching", "fraction": 0.4}),
+		frame(journal.FrameToolProgress, journal.ProgressView{ID: "c2", Message: "searching", Fraction: 0.4}),
 		frame(string(journal.KindNotice), toolcrib.Notice{Code: "cost_warning", Message: "half of the budget is used"}),
 		token("And **streaming"),
 	)
@@ -216,7 +216,7 @@ func TestIssue5_8_ApprovalGolden(t *testing.T) {
 	for _, width := range []int{80, 40} {
 		d := newDesk(t, width, Look{Unicode: true})
 		d.work()
-		d.show(questionItem{Question{Ask: approval(item("a"))}, make(chan Answer, 1)})
+		d.ask(questionItem{Question{Ask: approval(item("a"))}, make(chan Answer, 1)})
 		golden(t, fmt.Sprintf("approval_%d", width), d.screenText())
 	}
 }
@@ -268,7 +268,7 @@ func TestIssue5_8_Answers(t *testing.T) {
 			d.work()
 			d.keys("my draft")
 			reply := make(chan Answer, 1)
-			d.show(questionItem{Question{Ask: c.ask}, reply})
+			d.ask(questionItem{Question{Ask: c.ask}, reply})
 			d.keys(c.keys...)
 			select {
 			case got := <-reply:
@@ -294,7 +294,7 @@ func TestIssue5_8_Interrupt(t *testing.T) {
 		t.Fatalf("while a turn goes on ctrl-d ends it (%v) or leaves (%v); queued: %q", cause(), d.quit, d.queued)
 	}
 	reply := make(chan Answer, 1)
-	d.show(questionItem{Question{Ask: approval(item("a"))}, reply})
+	d.ask(questionItem{Question{Ask: approval(item("a"))}, reply})
 	d.keys("ctrl+c")
 	if cause() != ErrStopped || len(d.queued) != 0 || d.asking != nil || len(reply) != 0 {
 		t.Fatalf("ctrl-c: cause %v, queued %q, asking %v", cause(), d.queued, d.asking)
@@ -461,7 +461,7 @@ func TestIssue5_8_Small(t *testing.T) {
 		d.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
 		d.work()
 		d.frames(turnFrames()...)
-		d.show(questionItem{Question{Ask: approval(item("a"), item("b"))}, make(chan Answer, 1)})
+		d.ask(questionItem{Question{Ask: approval(item("a"), item("b"))}, make(chan Answer, 1)})
 		d.keys("s", "d", "because")
 		rows := strings.Split(d.View().Content, "\n")
 		if most := size[1] - size[1]/3; len(rows) > max(most, 3) {

@@ -11,7 +11,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -66,14 +65,14 @@ func TestIssue5_8_HostileText(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.frames(thinking(text), token(text), token("\n\n"), thinking(text), message(text), call("c", text, string(quoted)), call("b", "x", `"no JSON: \u001b[2J"`),
-				frame(string(journal.KindToolStarted), map[string]string{"id": "c"}),
-				frame(journal.FrameToolProgress, map[string]any{"id": "c", "message": text}),
+				frame(string(journal.KindToolStarted), journal.CallStartedView{ID: "c"}),
+				frame(journal.FrameToolProgress, journal.ProgressView{ID: "c", Message: text}),
 			)
 			live := d.View().Content
 			d.frames(result("c", text, toolcrib.ResultOK, text), result("b", "x", toolcrib.ResultError, text), result("?", text, toolcrib.ResultStatus(text), text),
 				frame(string(journal.KindNotice), toolcrib.Notice{Code: text, Message: text}),
-				frame(string(journal.KindConfirmationResolved), map[string]string{"decision": text, "by": text}),
-				frame(string(journal.KindError), map[string]string{"message": text, "stop_reason": text}),
+				frame(string(journal.KindConfirmationResolved), journal.ResolvedView{Decision: text, By: text}),
+				frame(string(journal.KindError), journal.ErrorView{Message: text, StopReason: toolcrib.StopReason(text)}),
 				token(text))
 			live += d.View().Content
 			d.screen.Note(text)
@@ -81,8 +80,8 @@ func TestIssue5_8_HostileText(t *testing.T) {
 			d.screen.Text(text)
 			d.screen.Said(text)
 			d.screen.Answer(text)
-			d.screen.Recall(text, quoted, render.Result{Status: toolcrib.ResultOK, Content: text})
-			d.screen.Status(Status{Parts: []string{text, text}})
+			d.screen.Recall(quoted, journal.ResultView{Name: text, Status: toolcrib.ResultOK, Content: text})
+			d.screen.Status([]string{text, text})
 			_, _ = d.screen.Write([]byte(text))
 			d.drain()
 			for n := range 12 {
@@ -94,12 +93,12 @@ func TestIssue5_8_HostileText(t *testing.T) {
 			d.keys("up")
 			live += d.View().Content
 			ask := approval(journal.ApprovalItem{ID: text, Name: text, Arguments: quoted, Reason: text, Preview: &toolcrib.Preview{Kind: "diff", Text: text}}, item("b"))
-			d.show(questionItem{Question{Ask: ask}, make(chan Answer, 1)})
+			d.ask(questionItem{Question{Ask: ask}, make(chan Answer, 1)})
 			d.keys("s", "o", "e")
 			live += d.View().Content
 			d.keys("esc")
 			ask.Kind, ask.Question = journal.ApprovalInput, text
-			d.show(questionItem{Question{Ask: ask, Choices: text, Problem: text}, make(chan Answer, 1)})
+			d.ask(questionItem{Question{Ask: ask, Choices: text, Problem: text}, make(chan Answer, 1)})
 			d.Update(tea.PasteMsg{Content: text})
 			live += d.View().Content
 			if bad := harmful(strings.Join(d.prints, "\n")); bad != "" {

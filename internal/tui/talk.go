@@ -8,8 +8,6 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -28,11 +26,6 @@ type Talk interface {
 
 // ErrStopped is why a turn ends that a person stopped.
 var ErrStopped = errors.New("stopped by the person")
-
-// Status is what the line at the bottom tells.
-type Status struct {
-	Parts []string // the most important first; what does not fit is left out
-}
 
 // Question is what a run waits for a person to say.
 type Question struct {
@@ -58,75 +51,57 @@ type Answer struct {
 // by any goroutine; but for Ask none of them blocks.
 type Screen struct{ feed *feed }
 
-type (
-	frameItem    struct{ frame journal.Frame }
-	noteItem     struct{ text string }
-	warnItem     struct{ text string }
-	textItem     struct{ text string }
-	saidItem     struct{ text string }
-	answerItem   struct{ text string }
-	recallItem   struct{ call recalled }
-	statusItem   struct{ status Status }
-	questionItem struct {
-		question Question
-		reply    chan Answer
-	}
-	withdrawItem struct{ reply chan Answer }
-)
-
-// recalled is a call of a turn before, with its result.
-type recalled struct {
-	name      string
-	arguments json.RawMessage
-	result    render.Result
-}
-
 // Frame shows an event of the run.
 func (s *Screen) Frame(f journal.Frame) {
-	switch f.Event {
-	case journal.FrameToken, journal.FrameThinking:
-		s.feed.put(&streamItem{
-			thought: f.Event == journal.FrameThinking, text: []byte(decode[struct{ Text string }](f.Data).Text),
-		})
-	default:
-		s.feed.put(frameItem{f})
+	if d, ok := f.Data.(journal.TextView); ok {
+		s.feed.put(&streamItem{thought: f.Event == journal.FrameThinking, text: []byte(d.Text)})
+		return
 	}
+	s.show(func(m *model) { m.frame(f.Data) })
 }
+
+func (s *Screen) show(do itemFunc) { s.feed.put(do) }
 
 // Note writes a dimmed line, Warn one that should be read, and Text what a command
 // has to say. They are made visible.
-func (s *Screen) Note(text string) { s.feed.put(noteItem{text}) }
+func (s *Screen) Note(text string) { s.show(func(m *model) { m.note(text) }) }
 
 // Warn writes what went wrong.
-func (s *Screen) Warn(text string) { s.feed.put(warnItem{text}) }
+func (s *Screen) Warn(text string) { s.show(func(m *model) { m.warn(text) }) }
 
 // Text writes lines as they are.
-func (s *Screen) Text(text string) { s.feed.put(textItem{text}) }
+func (s *Screen) Text(text string) { s.show(func(m *model) { m.text(text) }) }
 
 // Said, Answer and Recall show what was said before.
-func (s *Screen) Said(text string) { s.feed.put(saidItem{text}) }
+func (s *Screen) Said(text string) { s.show(func(m *model) { m.said(text) }) }
 
 // Answer shows an answer of the model, which is Markdown.
-func (s *Screen) Answer(text string) { s.feed.put(answerItem{text}) }
+func (s *Screen) Answer(text string) { s.show(func(m *model) { m.whole(text) }) }
 
-// Recall shows a call of a turn before.
-func (s *Screen) Recall(name string, arguments json.RawMessage, r render.Result) {
-	s.feed.put(recallItem{recalled{name, arguments, r}})
+// Recall shows a call of a turn before, with its result.
+func (s *Screen) Recall(arguments json.RawMessage, r journal.ResultView) {
+	s.show(func(m *model) { m.call(arguments, r) })
 }
 
-// Status changes the line at the bottom.
-func (s *Screen) Status(status Status) { s.feed.put(statusItem{status}) }
+// Status changes the line at the bottom: its parts, the most important first. What does
+// not fit is left out.
+func (s *Screen) Status(parts []string) { s.show(func(m *model) { m.status = parts }) }
 
 // Write takes lines of a log.
 func (s *Screen) Write(p []byte) (int, error) {
 	if text := strings.TrimRight(string(p), "\n"); text != "" {
-		s.Note(strings.TrimPrefix(plainText(text), "· "))
+		s.Note(strings.TrimPrefix(visible(ansi.Strip(text)), "· "))
 	}
 	return len(p), nil
 }
 
-// plainText takes the colours out of a text.
-func plainText(text string) string { return visible(ansi.Strip(text)) }
+// questionItem is a question that waits for its reply.
+type questionItem struct {
+	question Question
+	reply    chan Answer
+}
+
+func (q questionItem) show(m *model) { m.ask(q) }
 
 // Ask puts a question and waits for the answer. ok is false if ctx ended before
 // there was one.
@@ -137,54 +112,11 @@ func (s *Screen) Ask(ctx context.Context, q Question) (answer Answer, ok bool) {
 	case answer = <-reply:
 		return answer, true
 	case <-ctx.Done():
-		s.feed.put(withdrawItem{reply})
+		s.show(func(m *model) {
+			if m.asking != nil && m.asking.reply == reply {
+				m.asking = m.dropQuestion()
+			}
+		})
 		return Answer{}, false
 	}
 }
-
-// decode reads the data of a frame by its JSON, which is what is promised of it.
-func decode[T any](data any) (v T) {
-	if raw, err := json.Marshal(data); err == nil {
-		_ = json.Unmarshal(raw, &v) // what cannot be read shows as nothing
-	}
-	return v
-}
-
-// The data of frames, as far as they are shown (contract §8).
-type (
-	messageFrame struct {
-		Text     string `json:"text"`
-		Thinking string `json:"thinking"`
-	}
-	callFrame struct {
-		ID        string          `json:"id"`
-		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments"`
-		Delta     string          `json:"arguments_delta"`
-	}
-	progressFrame struct {
-		ID       string  `json:"id"`
-		Message  string  `json:"message"`
-		Fraction float64 `json:"fraction"`
-	}
-	resultFrame struct {
-		ToolCallID string                `json:"tool_call_id"`
-		Name       string                `json:"name"`
-		Status     toolcrib.ResultStatus `json:"status"`
-		Content    string                `json:"content"`
-		Reason     toolcrib.Reason       `json:"reason"`
-		DurationMS int64                 `json:"duration_ms"`
-		Truncated  bool                  `json:"truncated"`
-		Untrusted  bool                  `json:"untrusted"`
-	}
-	resolvedFrame struct {
-		Decision string `json:"decision"`
-		By       string `json:"by"`
-	}
-	endFrame struct {
-		Content    string              `json:"content"`
-		Message    string              `json:"message"`
-		StopReason toolcrib.StopReason `json:"stop_reason"`
-		Truncated  bool                `json:"truncated"`
-	}
-)

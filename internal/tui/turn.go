@@ -25,7 +25,7 @@ type turn struct {
 	thought  strings.Builder
 	thinking time.Time // when the thought began
 	writing  string    // the tool that the model is writing a call of
-	calls    map[string]callFrame
+	calls    map[string]journal.CallView
 	running  []string // IDs, in the order in which they began
 	progress string
 }
@@ -33,97 +33,46 @@ type turn struct {
 // maxThought bounds what is kept of a thought.
 const maxThought = 64 << 10
 
-// show takes the next item of the feed.
-func (m *model) show(item any) {
-	switch it := item.(type) {
-	case *streamItem:
-		if it.thought {
-			m.think(string(it.text))
-		} else {
-			m.token(string(it.text))
-		}
-	case frameItem:
-		m.frame(it.frame)
-	case noteItem:
-		m.note(it.text)
-	case warnItem:
-		m.warn(it.text)
-	case textItem:
-		m.text(it.text)
-	case saidItem:
-		m.said(it.text)
-	case answerItem:
-		m.whole(it.text)
-	case recallItem:
-		m.call(it.call)
-	case statusItem:
-		m.status = it.status
-	case questionItem:
-		m.ask(it)
-	case withdrawItem:
-		if m.asking != nil && m.asking.reply == it.reply {
-			m.asking = m.dropQuestion()
-		}
-	}
-}
-
-func (m *model) frame(f journal.Frame) {
+// frame takes the data of the next event of the run.
+func (m *model) frame(data any) {
 	t := &m.turn
-	switch f.Event {
-	case string(journal.KindRunStarted):
+	switch d := data.(type) {
+	case journal.StartedView:
 		t.started = true
-	case string(journal.KindMessage):
-		m.message(decode[messageFrame](f.Data))
-	case journal.FrameToolCallDelta:
-		if c := decode[callFrame](f.Data); c.Name != "" {
+	case journal.MessageView:
+		m.message(d)
+	case journal.CallDeltaView:
+		if d.Name != "" {
 			m.endThought()
-			t.writing = c.Name
+			t.writing = d.Name
 		}
-	case string(journal.KindToolCall):
-		c := decode[callFrame](f.Data)
+	case journal.CallView:
 		if t.calls == nil {
-			t.calls = map[string]callFrame{}
+			t.calls = map[string]journal.CallView{}
 		}
-		t.calls[c.ID] = c
-	case string(journal.KindToolStarted):
-		t.running, t.progress = append(t.running, decode[callFrame](f.Data).ID), ""
-	case journal.FrameToolProgress:
-		p := decode[progressFrame](f.Data)
-		if t.progress = p.Message; p.Fraction > 0 {
-			t.progress = strings.TrimSpace(fmt.Sprintf("%s %.0f %%", p.Message, 100*min(p.Fraction, 1)))
-		}
-	case string(journal.KindToolResult):
-		m.result(decode[resultFrame](f.Data))
-	case string(journal.KindConfirmationResolved):
-		m.note(m.decided(decode[resolvedFrame](f.Data)))
-	case string(journal.KindNotice):
-		n := decode[toolcrib.Notice](f.Data)
-		if n.Code == "reply_restarted" {
+		t.calls[d.ID] = d
+	case journal.CallStartedView:
+		t.running, t.progress = append(t.running, d.ID), ""
+	case journal.ProgressView:
+		t.progress = render.Progress(d)
+	case journal.ResultView:
+		m.result(d)
+	case journal.ResolvedView:
+		m.note(render.Resolved(d))
+	case toolcrib.Notice:
+		if d.Code == "reply_restarted" {
 			m.endReply()
 		}
-		m.notice(n.Code + ": " + n.Message)
-	case string(journal.KindDone), string(journal.KindError):
-		m.end(decode[endFrame](f.Data))
+		m.notice(d.Code + ": " + d.Message)
+	case journal.DoneView:
+		m.end(d.Content)
+	case journal.ErrorView:
+		m.endReply()
+		if d.Message != "" {
+			m.warn(string(d.StopReason) + ": " + d.Message)
+		}
+		m.end("")
 	}
-}
-
-func (m *model) decided(r resolvedFrame) string {
-	text := "decided call by call"
-	switch r.Decision {
-	case journal.DecisionApprove:
-		text = "approved"
-	case journal.DecisionDeny:
-		text = "denied"
-	case journal.DecisionAnswer:
-		text = "answered"
-	case journal.DecisionRetry:
-		text = "to be run once more"
-	case journal.DecisionHappened:
-		text = "counted as happened"
-	case journal.DecisionNotHappened:
-		text = "counted as not happened"
-	}
-	return text + " by " + r.By
 }
 
 // token shows a piece of the answer: whole blocks are printed, the rest stands in
@@ -172,7 +121,7 @@ func (m *model) endReply() {
 }
 
 // message ends a reply. One that did not stream, or not all of it, is shown now.
-func (m *model) message(msg messageFrame) {
+func (m *model) message(msg journal.MessageView) {
 	t := &m.turn
 	if t.thought.Len() == 0 && t.streamed.Len() == 0 && msg.Thinking != "" {
 		m.think(msg.Thinking)
@@ -216,54 +165,37 @@ func (m *model) endThought() {
 }
 
 // result prints a call with what became of it, in two lines.
-func (m *model) result(r resultFrame) {
+func (m *model) result(r journal.ResultView) {
 	t := &m.turn
 	t.running = slices.DeleteFunc(t.running, func(id string) bool { return id == r.ToolCallID })
 	t.progress = ""
 	c, ok := t.calls[r.ToolCallID]
-	if !ok {
-		c = callFrame{Name: r.Name}
+	if ok {
+		r.Name = c.Name
 	}
 	delete(t.calls, r.ToolCallID)
-	m.call(recalled{c.Name, c.Arguments, render.Result{
-		Status: r.Status, Reason: r.Reason, Content: r.Content, DurationMS: r.DurationMS, Truncated: r.Truncated, Untrusted: r.Untrusted,
-	}})
+	m.call(c.Arguments, r)
 }
 
 // call prints a call, folded.
-func (m *model) call(c recalled) {
-	n := m.shelf.put(shelved{title: c.name, arguments: c.arguments, result: &c.result})
+func (m *model) call(arguments json.RawMessage, r journal.ResultView) {
+	n := m.shelf.put(shelved{title: r.Name, arguments: arguments, result: &r})
 	s := m.style()
 	m.gap()
-	m.print(lines(s.Call(c.name, plainArguments(c.arguments), c.result.Status))...)
+	m.print(lines(s.Call(r.Name, arguments, r.Status))...)
 	show := fmt.Sprintf(" · /show %d", n)
-	if c.result.Status == toolcrib.ResultOK {
-		m.print("  " + s.Dim("└ "+oneLine(sizes(c.result), max(m.width-6-len(show), 8))+show))
+	if r.Status == toolcrib.ResultOK {
+		m.print("  " + s.Dim("└ "+oneLine(sizes(r), max(m.width-6-len(show), 8))+show))
 		return
 	}
 	wide := m.look.style(1 << 12)
-	first := lines(wide.Fold(render.Result{Status: c.result.Status, Reason: c.result.Reason, Content: c.result.Content}, 1))[0]
+	first := lines(wide.Fold(journal.ResultView{Status: r.Status, Reason: r.Reason, Content: r.Content}, 1))[0]
 	m.print(ansi.Truncate(first, max(s.Width-len(show), 8), "…") + s.Dim(show))
 }
 
-// plainArguments is what stands for arguments that are no JSON: a text.
-func plainArguments(raw json.RawMessage) json.RawMessage {
-	var text string
-	if len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
-		return json.RawMessage(text)
-	}
-	return raw
-}
-
 // sizes tells of a result how much it is and how long it took.
-func sizes(r render.Result) string {
-	parts := []string{"ok", size(len(r.Content))}
-	if r.Truncated {
-		parts = append(parts, "cut")
-	}
-	if r.Untrusted {
-		parts = append(parts, "untrusted")
-	}
+func sizes(r journal.ResultView) string {
+	parts := append([]string{"ok", size(len(r.Content))}, render.Marks(r)...)
 	return strings.Join(append(parts, render.Duration(time.Duration(r.DurationMS)*time.Millisecond)), " · ")
 }
 
@@ -277,14 +209,11 @@ func size(bytes int) string {
 	return fmt.Sprintf("%.1f MB", float64(bytes)/(1<<20))
 }
 
-// end shows an answer that was not shown yet, or why there is none.
-func (m *model) end(e endFrame) {
+// end shows an answer that was not shown yet.
+func (m *model) end(answer string) {
 	m.endReply()
-	if e.Message != "" {
-		m.warn(string(e.StopReason) + ": " + e.Message)
-	}
-	if e.Content != "" && strings.TrimSpace(e.Content) != strings.TrimSpace(m.turn.shown) {
-		m.whole(e.Content)
+	if strings.TrimSpace(answer) != strings.TrimSpace(m.turn.shown) {
+		m.whole(answer)
 	}
 	m.turn.running = nil
 }
@@ -308,30 +237,24 @@ func (m *model) notice(text string) {
 
 func (m *model) note(text string) {
 	m.endReply()
-	s := m.style()
 	if !m.aside {
 		m.gap()
 	}
-	defer func() { m.aside = true }()
-	for i, l := range wrapped(visible(text), m.width-3) {
-		mark := "· "
-		if i > 0 {
-			mark = "  "
-		}
-		m.print(s.Dim(mark + l))
-	}
+	m.marked("· ", text, func(mark, row string) string { return m.style().Dim(mark + row) })
+	m.aside = true
 }
 
 func (m *model) warn(text string) {
 	m.endReply()
-	s := m.style()
 	m.gap()
-	for i, l := range wrapped(visible(text), m.width-3) {
-		if i == 0 {
-			m.print(s.Red("✗") + " " + l)
-			continue
-		}
-		m.print("  " + l)
+	m.marked(m.style().Red("✗")+" ", text, func(mark, row string) string { return mark + row })
+}
+
+// marked prints a text behind a mark in its first row.
+func (m *model) marked(mark, text string, tone func(mark, row string) string) {
+	for _, row := range wrapped(visible(text), m.width-3) {
+		m.print(tone(mark, row))
+		mark = "  "
 	}
 }
 
@@ -365,7 +288,7 @@ type shelved struct {
 	title     string
 	text      string
 	arguments json.RawMessage
-	result    *render.Result
+	result    *journal.ResultView
 }
 
 func (s shelved) size() int {

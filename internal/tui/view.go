@@ -93,7 +93,7 @@ func (m *model) activity() string {
 		names := make([]string, len(t.running))
 		for i, id := range t.running {
 			c := t.calls[id]
-			names[i] = strings.TrimSpace(c.Name + " " + render.Arguments(plainArguments(c.Arguments), 40))
+			names[i] = strings.TrimSpace(c.Name + " " + render.Arguments(c.Arguments, 40))
 		}
 		if what = strings.Join(names, ", "); t.progress != "" {
 			what += ": " + t.progress
@@ -153,7 +153,7 @@ func (m *model) below() []string {
 // statusText is as much of the status as fits.
 func (m *model) statusText(width int) string {
 	text := ""
-	for _, part := range m.status.Parts {
+	for _, part := range m.status {
 		if part == "" {
 			continue
 		}
