@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -140,26 +141,31 @@ func (l *launcher) start(program string, args []string) (func(stop <-chan struct
 		return nil, fault("no pipe", err)
 	}
 	defer func() { _ = statusWrite.Close() }()
-	process, err := os.StartProcess(program, args, &os.ProcAttr{
-		Dir: l.Dir, Env: []string{}, Files: []*os.File{l.null, l.stdout, l.stderr, jobRead, statusWrite},
-		Sys: &syscall.SysProcAttr{Setpgid: true},
-	})
-	if err != nil {
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Args, cmd.Dir, cmd.Env = args, l.Dir, []string{}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = l.null, l.stdout, l.stderr, []*os.File{jobRead, statusWrite}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel, cmd.WaitDelay = jobWrite.Close, killAfter
+	if err := cmd.Start(); err != nil {
+		cancel()
 		_, _ = jobWrite.Close(), statusRead.Close()
 		return nil, fault("the sandbox could not be started", err)
 	}
 	// These ends are the copy's alone, so that its end is seen.
 	_, _, _ = l.stdout.Close(), l.stderr.Close(), statusWrite.Close()
-	l.root.Store(int64(process.Pid))
-	c := &copied{process: process, jobs: jobWrite, status: statusRead, job: &l.job}
-	return c.wait, nil
-}
-
-// copied is a copy that runs.
-type copied struct {
-	process      *os.Process
-	jobs, status *os.File
-	job          *job
+	l.root.Store(int64(cmd.Process.Pid))
+	return func(stop <-chan struct{}) outcome {
+		defer cancel()
+		go func() {
+			select {
+			case <-stop:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		return l.wait(ctx, cmd, jobWrite, statusRead)
+	}, nil
 }
 
 // killAfter is how long the copy has to end by itself once it was told to.
@@ -167,49 +173,24 @@ const killAfter = 2 * time.Second
 
 // wait gives the copy its job and waits until it has ended. Whatever is left in its
 // group then is killed.
-func (c *copied) wait(stop <-chan struct{}) outcome {
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		_ = json.NewEncoder(c.jobs).Encode(c.job) // a copy that is gone tells no outcome, which is looked at below
-	}()
+func (l *launcher) wait(ctx context.Context, cmd *exec.Cmd, jobs, status *os.File) outcome {
+	// A copy that is gone tells no outcome, which is looked at below.
+	go func() { _ = json.NewEncoder(jobs).Encode(&l.job) }()
 	told := make(chan []byte, 1)
 	go func() {
-		data, _ := io.ReadAll(io.LimitReader(c.status, maxStatus))
+		data, _ := io.ReadAll(io.LimitReader(status, maxStatus))
 		told <- data
 	}()
-	done, cancel := context.WithCancel(context.Background())
-	go func() {
-		_, _ = c.process.Wait()
-		cancel()
-	}()
-	stopped := false
-	select {
-	case <-done.Done():
-	case <-stop:
-		stopped = true
-		_ = c.jobs.SetWriteDeadline(time.Now())
-		<-sent
-		_ = c.jobs.Close()
-		timer := time.NewTimer(killAfter)
-		defer timer.Stop()
-		select {
-		case <-done.Done():
-		case <-timer.C:
-		}
-	}
-	_ = c.process.Kill() // an ended process says so
-	<-done.Done()
-	endGroup(c.process.Pid)
-	_ = c.jobs.SetWriteDeadline(time.Now())
-	<-sent
-	_ = c.jobs.Close()
-	_ = c.status.SetReadDeadline(time.Now().Add(pipeGrace))
+	_ = cmd.Wait()
+	stopped := ctx.Err() != nil
+	endGroup(cmd.Process.Pid)
+	_ = jobs.Close()
+	_ = status.SetReadDeadline(time.Now().Add(pipeGrace))
 	out := outcome{}
 	if err := json.Unmarshal(<-told, &out); err != nil {
 		out = outcome{Exit: -1, Setup: "the sandboxed process ended without a word"}
 	}
-	_ = c.status.Close()
+	_ = status.Close()
 	if stopped {
 		out = outcome{Exit: -1, Stopped: true}
 	}

@@ -7,17 +7,15 @@ import (
 // program is how the harmless uses of a program are told from the others: a short
 // or long option that is not listed is refused.
 type program struct {
-	// short lists the options of one letter. A letter alone has no argument,
-	// followed by ':' it needs one, by '?' it may have one in the same word, by '@'
-	// it needs one that is a file to read.
-	short string
-	// long lists the long options, without dashes, with the same marks at the end.
-	long []string
+	// options lists those of one letter, without a space between, then the long ones,
+	// without dashes. One alone has no argument, followed by ':' it needs one, by '?' it may
+	// have one in the same word, by '@' it needs one that is a file to read.
+	options string
 	// number allows -NUM, as head, tail and grep have it.
 	number bool
 	// operands judges the words that are no options.
 	operands func(j *judge, operands []string) error
-	// whole judges all arguments itself; short, long and operands are not used.
+	// whole judges all arguments itself; options and operands are not used.
 	whole func(j *judge, args []string) error
 }
 
@@ -57,14 +55,12 @@ func (j *judge) judged(args []string) ([]string, error) {
 		case word == "--":
 			operands = append(operands, args[i+1:]...)
 			i = len(args)
-		case strings.HasPrefix(word, "--"):
-			used, err := j.long(word[2:], args[i+1:])
-			if err != nil {
-				return nil, err
-			}
-			i += used
 		case len(word) > 1 && word[0] == '-':
-			used, err := j.short(word[1:], args[i+1:])
+			judge := j.short
+			if word[1] == '-' {
+				judge = j.long
+			}
+			used, err := judge(word, args[i+1:])
 			if err != nil {
 				return nil, err
 			}
@@ -85,72 +81,69 @@ func (j *judge) unknown(option string) error {
 
 // hint says which options there are.
 func (j *judge) hint() string {
-	if j.prog.whole != nil {
-		return "; only options are that neither write, run nor follow anything"
-	}
-	text := "; allowed options: "
-	var short strings.Builder
-	for i := range len(j.prog.short) {
-		if c := j.prog.short[i]; strings.IndexByte(":?@", c) < 0 {
-			short.WriteByte(c)
-		}
-	}
-	if short.Len() > 0 {
-		text += "-" + short.String()
-	}
+	letters, long := j.prog.table()
+	text := "; allowed options: -" + strings.NewReplacer(":", "", "?", "", "@", "").Replace(letters)
 	if j.prog.number {
 		text += " -NUM"
 	}
-	if len(j.prog.long) > 0 {
-		text += " and long ones written out in full (--" + strings.TrimRight(j.prog.long[0], ":?@") + ", …) that only read and print"
+	return text + " and long ones written out in full (--" + strings.TrimRight(long[0], marks) + ", …) that only read and print"
+}
+
+const marks = ":?@"
+
+func (p *program) table() (letters string, long []string) {
+	all := strings.Fields(p.options)
+	return all[0], all[1:]
+}
+
+// known reports whether an option is allowed, and how it takes an argument.
+func (p *program) known(name string) (kind argument, ok bool) {
+	letters, long := p.table()
+	if len(name) == 1 && !strings.Contains(marks, name) {
+		_, after, ok := strings.Cut(letters, name)
+		if ok && after != "" && strings.Contains(marks, after[:1]) {
+			kind = argument(after[0])
+		}
+		return kind, ok
 	}
-	return text
+	for _, known := range long {
+		if bare := strings.TrimRight(known, marks); bare == name {
+			return argument((known + "\x00")[len(bare)]), true
+		}
+	}
+	return none, false
 }
 
 // long judges a long option, which must be spelled out, and returns how many of
 // the words after it are its own.
 func (j *judge) long(word string, rest []string) (int, error) {
-	name, inline, given := strings.Cut(word, "=")
-	if name == "help" || name == "version" {
-		if given {
-			return 0, j.unknown("--" + word)
-		}
+	name, inline, given := strings.Cut(word[2:], "=")
+	if (name == "help" || name == "version") && !given {
 		return 0, nil
 	}
-	for _, known := range j.prog.long {
-		bare := strings.TrimRight(known, ":?@")
-		if bare != name {
-			continue
-		}
-		kind := none
-		if len(known) > len(bare) {
-			kind = argument(known[len(bare)])
-		}
-		return j.option("--"+name, name, kind, inline, given, rest)
+	kind, ok := j.prog.known(name)
+	if !ok || len(name) == 1 {
+		return 0, j.unknown("--" + name)
 	}
-	return 0, j.unknown("--" + name)
+	return j.option("--"+name, name, kind, inline, given, rest)
 }
 
 // short judges a word of short options.
 func (j *judge) short(word string, rest []string) (int, error) {
+	word = word[1:]
 	if j.prog.number && digits(word) {
 		return 0, nil
 	}
-	for i := 0; i < len(word); i++ {
+	for i := range len(word) {
 		letter := word[i : i+1]
-		at := strings.Index(j.prog.short, letter)
-		if at < 0 || strings.Contains(":?@", letter) {
+		kind, ok := j.prog.known(letter)
+		if !ok {
 			return 0, j.unknown("-" + letter)
 		}
-		kind := none
-		if at+1 < len(j.prog.short) && strings.IndexByte(":?@", j.prog.short[at+1]) >= 0 {
-			kind = argument(j.prog.short[at+1])
+		if kind != none {
+			return j.option("-"+letter, letter, kind, word[i+1:], i+1 < len(word), rest)
 		}
-		if kind == none {
-			j.seen[letter] = true
-			continue
-		}
-		return j.option("-"+letter, letter, kind, word[i+1:], i+1 < len(word), rest)
+		j.seen[letter] = true
 	}
 	return 0, nil
 }

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"io/fs"
+	"slices"
 	"strings"
 )
 
@@ -19,62 +20,37 @@ func programs() map[string]*program {
 		"test":  test,
 		"[":     test,
 		"find":  {whole: findExpression},
-		"pwd":   {short: "LP", long: []string{"logical", "physical"}, operands: noOperands},
-		"cat": {
-			short: "AbeEnstTuv", operands: files,
-			long: []string{"show-all", "number-nonblank", "show-ends", "number", "squeeze-blank", "show-tabs", "show-nonprinting"},
-		},
-		"head": {short: "c:n:qvz", long: []string{"bytes:", "lines:", "quiet", "silent", "verbose", "zero-terminated"}, number: true, operands: files},
-		"tail": {short: "c:n:qvz", long: []string{"bytes:", "lines:", "quiet", "silent", "verbose", "zero-terminated"}, number: true, operands: files},
-		"wc":   {short: "cmlLw", long: []string{"bytes", "chars", "lines", "max-line-length", "words", "total:"}, operands: files},
-		"uniq": {
-			short: "cdDf:is:uzw:", operands: atMostOneFile,
-			long: []string{"count", "repeated", "all-repeated?", "skip-fields:", "group?", "ignore-case", "skip-chars:", "unique", "zero-terminated", "check-chars:"},
-		},
-		"sort": {
-			short: "bdfgiMhnRrVcCk:mst:uz", operands: files,
-			long: []string{
-				"ignore-leading-blanks", "dictionary-order", "ignore-case", "general-numeric-sort", "ignore-nonprinting",
-				"month-sort", "human-numeric-sort", "numeric-sort", "random-sort", "reverse", "sort:", "version-sort",
-				"check?", "debug", "key:", "merge", "stable", "field-separator:", "unique", "zero-terminated",
-			},
-		},
-		"date": {
-			short: "d:I?Ru", operands: dateFormat,
-			long: []string{"date:", "debug", "iso-8601?", "rfc-email", "rfc-3339:", "utc", "universal"},
-		},
-		"ls": {
-			short: "aAbBcCdfFgGhiI:klmnNopqQrRsStT:uUvw:xXZ1", operands: listed,
-			long: []string{
-				"all", "almost-all", "author", "escape", "block-size:", "ignore-backups", "color?", "directory", "classify?",
-				"file-type", "format:", "full-time", "group-directories-first", "no-group", "human-readable", "si", "hide:",
-				"indicator-style:", "inode", "ignore:", "kibibytes", "numeric-uid-gid", "literal", "hide-control-chars",
-				"show-control-chars", "quote-name", "quoting-style:", "reverse", "recursive", "size", "sort:", "time:",
-				"time-style:", "tabsize:", "width:", "context", "zero",
-			},
-		},
-		"grep": {
-			short: "EFGPe:f@iwxzsvm:bnHhoqaId:rLlcTZB:A:C:UyV", number: true, operands: searched,
-			long: []string{
-				"extended-regexp", "fixed-strings", "basic-regexp", "perl-regexp", "regexp:", "file@", "ignore-case", "no-ignore-case",
-				"word-regexp", "line-regexp", "null-data", "no-messages", "invert-match", "max-count:", "byte-offset", "line-number",
-				"line-buffered", "with-filename", "no-filename", "label:", "only-matching", "quiet", "silent", "binary-files:", "text",
-				"directories:", "recursive", "include:", "exclude:", "exclude-from@", "exclude-dir:", "files-without-match",
-				"files-with-matches", "count", "initial-tab", "null", "before-context:", "after-context:", "context:",
-				"group-separator:", "no-group-separator", "color?", "colour?", "binary",
-			},
-		},
-		"diff": {
-			short: "qscC:uU:enyW:pF:tTrNx:X@iEZbwBI:ad", operands: compared,
-			long: []string{
-				"normal", "brief", "report-identical-files", "context?", "unified?", "ed", "rcs", "side-by-side", "width:", "left-column",
-				"suppress-common-lines", "show-c-function", "show-function-line:", "label:", "expand-tabs", "initial-tab", "tabsize:",
-				"suppress-blank-empty", "recursive", "no-dereference", "new-file", "unidirectional-new-file", "ignore-file-name-case",
-				"no-ignore-file-name-case", "exclude:", "exclude-from@", "ignore-case", "ignore-tab-expansion", "ignore-trailing-space",
-				"ignore-space-change", "ignore-all-space", "ignore-blank-lines", "ignore-matching-lines:", "text", "strip-trailing-cr",
-				"minimal", "speed-large-files", "color?",
-			},
-		},
+		"pwd":   {operands: noOperands, options: `LP logical physical`},
+		"cat": {operands: files, options: `AbeEnstTuv show-all number-nonblank show-ends number squeeze-blank
+			show-tabs show-nonprinting`},
+		"head": {operands: files, number: true, options: `c:n:qvz bytes: lines: quiet silent verbose zero-terminated`},
+		"tail": {operands: files, number: true, options: `c:n:qvz bytes: lines: quiet silent verbose zero-terminated`},
+		"wc":   {operands: files, options: `cmlLw bytes chars lines max-line-length words total:`},
+		"uniq": {operands: atMostOneFile, options: `cdDf:is:uzw: count repeated all-repeated? skip-fields: group?
+			ignore-case skip-chars: unique zero-terminated check-chars:`},
+		"sort": {operands: files, options: `bdfgiMhnRrVcCk:mst:uz ignore-leading-blanks dictionary-order ignore-case
+			general-numeric-sort ignore-nonprinting month-sort human-numeric-sort numeric-sort random-sort reverse
+			sort: version-sort check? debug key: merge stable field-separator: unique zero-terminated`},
+		"date": {operands: dateFormat, options: `d:I?Ru date: debug iso-8601? rfc-email rfc-3339: utc universal`},
+		"ls": {operands: listed, options: `aAbBcCdfFgGhiI:klmnNopqQrRsStT:uUvw:xXZ1 all almost-all author escape
+			block-size: ignore-backups color? directory classify? file-type format: full-time
+			group-directories-first no-group human-readable si hide: indicator-style: inode ignore: kibibytes
+			numeric-uid-gid literal hide-control-chars show-control-chars quote-name quoting-style: reverse
+			recursive size sort: time: time-style: tabsize: width: context zero`},
+		"grep": {operands: searched, number: true, options: `EFGPe:f@iwxzsvm:bnHhoqaId:rLlcTZB:A:C:UyV
+			extended-regexp fixed-strings basic-regexp perl-regexp regexp: file@ ignore-case no-ignore-case
+			word-regexp line-regexp null-data no-messages invert-match max-count: byte-offset line-number
+			line-buffered with-filename no-filename label: only-matching quiet silent binary-files: text
+			directories: recursive include: exclude: exclude-from@ exclude-dir: files-without-match
+			files-with-matches count initial-tab null before-context: after-context: context: group-separator:
+			no-group-separator color? colour? binary`},
+		"diff": {operands: compared, options: `qscC:uU:enyW:pF:tTrNx:X@iEZbwBI:ad normal brief
+			report-identical-files context? unified? ed rcs side-by-side width: left-column suppress-common-lines
+			show-c-function show-function-line: label: expand-tabs initial-tab tabsize: suppress-blank-empty
+			recursive no-dereference new-file unidirectional-new-file ignore-file-name-case no-ignore-file-name-case
+			exclude: exclude-from@ ignore-case ignore-tab-expansion ignore-trailing-space ignore-space-change
+			ignore-all-space ignore-blank-lines ignore-matching-lines: text strip-trailing-cr minimal
+			speed-large-files color?`},
 	}
 }
 
@@ -219,4 +195,85 @@ func special(mode fs.FileMode) string {
 		return "a device"
 	}
 	return "no regular file"
+}
+
+// findValues are find's tests and actions with one argument that is no file,
+// findFiles those with a file, findPlain those without an argument. Everything
+// else is refused: -exec, -execdir, -ok, -okdir, -delete, -fprint, -fprint0,
+// -fprintf, -fls, -files0-from, -follow, …
+var (
+	findValues = strings.Fields(`-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -maxdepth
+		-mindepth -amin -atime -cmin -ctime -mmin -mtime -size -type -xtype -perm -links -inum -uid -gid -user -group -used
+		-lname -ilname -fstype -printf -newermt -newerct -newerat -newerBt`)
+	findFiles = strings.Fields(`-newer -anewer -cnewer -samefile -newermm -newerma -newermc -neweram -neweraa -newerac
+		-newercm -newerca -newercc`)
+	findPlain = strings.Fields(`-empty -readable -writable -executable -nouser -nogroup -true -false -daystart -depth -mount
+		-xdev -noleaf -nowarn -warn -ignore_readdir_race -noignore_readdir_race -prune -quit -print -print0 -ls -not -and -or
+		-a -o ! ( ) ,`)
+)
+
+// findExpression judges find: options, the folders to search, the expression.
+func findExpression(j *judge, args []string) error {
+	i := 0
+	for ; i < len(args) && (args[i] == "-P" || strings.HasPrefix(args[i], "-O") && digits(args[i][2:])); i++ {
+	}
+	start := i
+	for i < len(args) && !strings.HasPrefix(args[i], "-") && !slices.Contains([]string{"(", ")", "!", ","}, args[i]) {
+		i++
+	}
+	if err := j.folders(args[start:i], true, true); err != nil {
+		return err
+	}
+	for ; i < len(args); i++ {
+		word := args[i]
+		switch {
+		case slices.Contains(findPlain, word), word == "--help", word == "--version", word == "-help", word == "-version":
+		case slices.Contains(findValues, word), slices.Contains(findFiles, word):
+			if i++; i >= len(args) {
+				return refuse("%s: %s needs an argument", j.name, word)
+			}
+			if !slices.Contains(findFiles, word) {
+				continue
+			}
+			if err := j.reads(args[i]); err != nil {
+				return err
+			}
+		case strings.HasPrefix(word, "-"):
+			return refuse("%s with %s is not allowed; it may search and print (-name, -type, -size, -newer, -maxdepth, -print, -printf, …), and neither run, write, delete nor follow links",
+				j.name, quote(word))
+		default:
+			return refuse("%s: %s stands behind the expression; folders come first", j.name, quote(word))
+		}
+	}
+	return nil
+}
+
+// testOperators are the words of test's expressions that are no operands.
+var testOperators = strings.Fields(`! ( ) = == != < > -a -o -b -c -d -e -f -g -G -h -k -L -N -O -p -r -s -S -t -u -w -x -z -n
+	-eq -ne -lt -le -gt -ge -nt -ot -ef -l`)
+
+// testExpression judges test and [. Which words are files depends on how many words
+// there are; so all of them must be harmless as files, but for numbers and operators.
+func testExpression(j *judge, args []string) error {
+	if j.name == "[" {
+		if len(args) == 0 || args[len(args)-1] != "]" {
+			return refuse("[ needs ] as its last word")
+		}
+		args = args[:len(args)-1]
+	}
+	for _, word := range args {
+		switch {
+		case word == "" || slices.Contains(testOperators, word) || digits(strings.TrimPrefix(word, "-")):
+		case word == "--help" || word == "--version":
+		case strings.HasPrefix(word, "-"):
+			return refuse("%s with %s is not allowed; allowed are the tests of POSIX", j.name, quote(word))
+		default:
+			p, err := j.find(word)
+			if err != nil {
+				return err
+			}
+			j.touch(p, false)
+		}
+	}
+	return nil
 }

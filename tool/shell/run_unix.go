@@ -5,12 +5,16 @@ package shell
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -187,3 +191,143 @@ func (r *ran) judge(out outcome, cause error) error {
 type errText string
 
 func (e errText) Error() string { return string(e) }
+
+const scratchPrefix = "toolcrib-shell-"
+
+// scratchAge is how old a folder must be before it is looked at whether anybody
+// still has it: a new one is not locked yet.
+const scratchAge = time.Minute
+
+// maxSwept bounds how many folders one call clears away.
+const maxSwept = 64
+
+// scratch is the folder for temporary files of one call. It is locked as long as
+// this process lives, so that what a killed process left behind can be told from
+// what is in use.
+type scratch struct {
+	path string
+	lock *os.File
+}
+
+func newScratch() (*scratch, error) {
+	made, err := os.MkdirTemp("", scratchPrefix)
+	if err != nil {
+		return nil, err
+	}
+	path, err := filepath.EvalSymlinks(made)
+	if err != nil {
+		_ = os.Remove(made)
+		return nil, err
+	}
+	s := &scratch{path: path}
+	// A file system without locks loses nothing but the clearing.
+	if s.lock, err = os.Open(path); err == nil {
+		_ = syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	}
+	return s, nil
+}
+
+func (s *scratch) remove() {
+	removeAll(s.path)
+	if s.lock != nil {
+		_ = s.lock.Close()
+	}
+}
+
+// sweep clears away what killed processes of this user left behind.
+func sweep(now time.Time) {
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, path := range left[:min(len(left), maxSwept)] {
+		if abandoned(path, now) {
+			removeAll(path)
+		}
+	}
+}
+
+// abandoned reports whether a folder is this user's own, old enough, and nobody's.
+func abandoned(path string, now time.Time) bool {
+	info, err := os.Lstat(path)
+	if err != nil || !info.IsDir() || now.Sub(info.ModTime()) < scratchAge {
+		return false
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || int(owner.Uid) != os.Getuid() {
+		return false
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+}
+
+// removeAll removes a folder, also one whose rights were taken away.
+func removeAll(folder string) {
+	if os.RemoveAll(folder) == nil {
+		return
+	}
+	_ = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if entry != nil && entry.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	_ = os.RemoveAll(folder)
+}
+
+// keeper reads one stream of output to its end and keeps the beginning and the end
+// of it: at most maxKept bytes, however long it is.
+type keeper struct {
+	head, tail []byte
+	total      int64
+}
+
+const half = maxKept / 2
+
+func (k *keeper) Write(p []byte) (int, error) {
+	n := len(p)
+	k.total += int64(n)
+	if room := half - len(k.head); room > 0 {
+		room = min(room, len(p))
+		k.head = append(k.head, p[:room]...)
+		p = p[room:]
+	}
+	k.tail = append(k.tail, p...)
+	if len(k.tail) > 2*half {
+		k.tail = append(k.tail[:0], k.tail[len(k.tail)-half:]...)
+	}
+	return n, nil
+}
+
+func (k *keeper) cut() bool { return k.total > maxKept }
+
+// text is what was kept, with a note where something is left out.
+func (k *keeper) text() string {
+	tail := k.tail[max(0, len(k.tail)-half):]
+	left := k.total - int64(len(k.head)) - int64(len(tail))
+	if left <= 0 {
+		return strings.ToValidUTF8(string(k.head)+string(tail), "\uFFFD")
+	}
+	note := fmt.Sprintf("\n... [%d bytes left out] ...\n", left)
+	return strings.ToValidUTF8(string(k.head), "\uFFFD") + note + strings.ToValidUTF8(string(tail), "\uFFFD")
+}
+
+// drain reads from into k; flooded is called once all streams that share the
+// counter have given more than maxDrained bytes. It goes on reading to the end, so
+// that nobody blocks; what it reads after that is the little that was under way.
+func (k *keeper) drain(from io.Reader, read *atomic.Int64, flooded func()) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		_, _ = k.Write(buffer[:n])
+		if read.Add(int64(n)) > maxDrained {
+			flooded()
+		}
+		if err != nil {
+			return
+		}
+	}
+}

@@ -2,6 +2,8 @@ package shell
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -129,3 +131,141 @@ func childless() bool {
 
 // adopt makes this process the parent of descendants that lose theirs.
 func adopt() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+const (
+	watchEvery = 50 * time.Millisecond
+	watchShare = 10 // a look may take this part of the time between two
+)
+
+// watcher looks at a job from outside, as a whole: what its processes have together, and
+// how the room on the disks shrinks that it writes to. A job cannot get at who looks.
+type watcher struct {
+	launcher *launcher
+	disks    []disk
+}
+
+// disk is what was free where a job may write when it began.
+type disk struct {
+	path        string
+	room, files uint64
+}
+
+// watch looks at the job until ctx ends. A job that has more than its bounds is killed, and
+// over is told why; the channel is closed when nobody looks any more.
+func (l *launcher) watch(ctx context.Context, over context.CancelCauseFunc) <-chan struct{} {
+	w := &watcher{launcher: l}
+	for _, path := range []string{l.scratch, l.Dir} {
+		if room, files, ok := free(path); ok {
+			w.disks = append(w.disks, disk{path, room, files})
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		timer := time.NewTimer(watchEvery)
+		defer timer.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-timer.C:
+			}
+			began := time.Now()
+			if why := w.look(); why != "" {
+				over(exceeded(why))
+				w.kill()
+				return
+			}
+			timer.Reset(max(watchEvery, watchShare*time.Since(began)))
+		}
+	}()
+	return done
+}
+
+func (w *watcher) members() []int {
+	root := int(w.launcher.root.Load())
+	if root == 0 {
+		return nil
+	}
+	return family(root, true)
+}
+
+// kill ends what there is; what it starts meanwhile is ended with the job.
+func (w *watcher) kill() {
+	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		for _, pid := range w.members() {
+			_ = syscall.Kill(pid, signal)
+		}
+	}
+}
+
+// look returns what the job has too much of; "" = nothing.
+func (w *watcher) look() string {
+	most := w.launcher.bounds
+	for _, d := range w.disks {
+		room, files, ok := free(d.path)
+		switch {
+		case !ok:
+		case d.room > room && d.room-room > min(most.disk, d.room/2):
+			return fmt.Sprintf("while it ran, the room on the disk shrank by more than %s.", size(min(most.disk, d.room/2)))
+		case d.files > files && d.files-files > min(most.files, d.files/2):
+			return fmt.Sprintf("while it ran, more than %d files were made.", min(most.files, d.files/2))
+		}
+	}
+	members := w.members()
+	if len(members) > most.processes {
+		return "it had started too many processes."
+	}
+	var memory, threads uint64
+	for _, pid := range members {
+		m, t := usage(pid)
+		memory, threads = memory+m, threads+t
+	}
+	switch {
+	case memory > most.memory:
+		return fmt.Sprintf("its processes together had more than %s of memory.", size(most.memory))
+	case threads > uint64(most.threads):
+		return "it had started too many threads."
+	}
+	return ""
+}
+
+// usage returns the memory of a process that is no file's, in bytes, and its threads.
+func usage(pid int) (memory, threads uint64) {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0, 0 // it has ended
+	}
+	for line := range bytes.Lines(status) {
+		name, rest, _ := bytes.Cut(line, []byte(":"))
+		fields := bytes.Fields(rest)
+		if len(fields) == 0 {
+			continue
+		}
+		switch string(name) {
+		case "RssAnon", "RssShmem", "VmSwap": // in kB
+			n, _ := strconv.ParseUint(string(fields[0]), 10, 54)
+			memory += n << 10
+		case "Threads":
+			threads, _ = strconv.ParseUint(string(fields[0]), 10, 64)
+		}
+	}
+	return memory, threads
+}
+
+// free returns the bytes and the files for which there is room where path is.
+func free(path string) (room, files uint64, ok bool) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		return 0, 0, false
+	}
+	return fs.Bavail * uint64(fs.Bsize), fs.Ffree, true
+}
+
+// size writes a number of bytes for people.
+func size(bytes uint64) string {
+	if bytes < 1<<30 {
+		return fmt.Sprintf("%d MiB", bytes>>20)
+	}
+	return fmt.Sprintf("%.3g GiB", float64(bytes)/(1<<30))
+}

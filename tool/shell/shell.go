@@ -255,74 +255,60 @@ func (s *shell) arguments(call toolcrib.Call) (arguments, time.Duration, error) 
 	return in, time.Duration(timeout * float64(time.Second)), nil
 }
 
-// Admit refuses what the mode does not let run. The text says what is allowed
-// instead.
-func (s *shell) Admit(call toolcrib.Call) error {
+// with judges a call and does something with the plan.
+func (s *shell) with(call toolcrib.Call, do func(*plan)) error {
 	p, err := s.plan(call)
 	if err != nil {
 		return err
 	}
-	p.close()
+	defer p.close()
+	do(p)
 	return nil
 }
+
+// Admit refuses what the mode does not let run. The text says what is allowed
+// instead.
+func (s *shell) Admit(call toolcrib.Call) error { return s.with(call, func(*plan) {}) }
 
 // EffectOf is read_only if every program and option of the line is in the built-in
 // table, and otherwise, as for what Admit refuses, non_idempotent_write.
 func (s *shell) EffectOf(call toolcrib.Call) toolcrib.Effect {
-	p, err := s.plan(call)
-	if err != nil {
-		return toolcrib.EffectNonIdempotentWrite
-	}
-	p.close()
-	return p.effect()
+	effect := toolcrib.EffectNonIdempotentWrite
+	_ = s.with(call, func(p *plan) {
+		if !p.writes {
+			effect = toolcrib.EffectReadOnly
+		}
+	})
+	return effect
 }
 
 // Targets names the files of the line: what a judged command reads; for others
 // whatever may be a path, as written, and the whole workspace.
-func (s *shell) Targets(call toolcrib.Call) []toolcrib.Target {
-	p, err := s.plan(call)
-	if err != nil {
-		return nil
-	}
-	p.close()
-	return p.targets
+func (s *shell) Targets(call toolcrib.Call) (targets []toolcrib.Target) {
+	_ = s.with(call, func(p *plan) { targets = p.targets })
+	return targets
 }
 
 // Programs names the programs of the line, and what they are told to start.
-func (s *shell) Programs(call toolcrib.Call) []toolcrib.Program {
-	p, err := s.plan(call)
-	if err != nil {
-		return nil
-	}
-	p.close()
-	return p.programs
+func (s *shell) Programs(call toolcrib.Call) (programs []toolcrib.Program) {
+	_ = s.with(call, func(p *plan) { programs = p.programs })
+	return programs
 }
 
 // Asks tells a person what the sandbox cannot keep the line from: each time.
-func (s *shell) Asks(call toolcrib.Call) string {
-	p, err := s.plan(call)
-	if err != nil {
-		return "" // it is refused
-	}
-	defer p.close()
-	if why := s.unheld(p); why != "" {
-		return "asks each time: " + why
-	}
-	return ""
+func (s *shell) Asks(call toolcrib.Call) (why string) {
+	_ = s.with(call, func(p *plan) { // else it is refused
+		if why = s.unheld(p); why != "" {
+			why = "asks each time: " + why
+		}
+	})
+	return why
 }
 
 // Preview shows the line and what keeps it in.
-func (s *shell) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
-	p, err := s.plan(call)
-	if err != nil {
-		return toolcrib.Preview{}, err
-	}
-	defer p.close()
-	in, _, err := s.arguments(call)
-	if err != nil {
-		return toolcrib.Preview{}, err
-	}
-	return toolcrib.Preview{Kind: "text", Text: in.Command + "\n\n" + s.walls(p)}, nil
+func (s *shell) Preview(_ context.Context, call toolcrib.Call) (preview toolcrib.Preview, err error) {
+	err = s.with(call, func(p *plan) { preview = toolcrib.Preview{Kind: "text", Text: p.line + "\n\n" + s.walls(p)} })
+	return preview, err
 }
 
 // walls says in words what keeps the line of a plan in.
