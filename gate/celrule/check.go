@@ -60,7 +60,6 @@ func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 			c.checkWords(e.AsCall(), at)
 			c.checkDivision(e.AsCall(), at)
 			c.checkPattern(e.AsCall(), at)
-			c.checkTime(e.AsCall(), at)
 		}
 	}))
 	c.checkLoops(r, typed, at)
@@ -190,27 +189,6 @@ func (c *compiler) checkPattern(call ast.CallExpr, at func(ast.Expr) place) {
 	if source, ok := literal(pattern); ok {
 		if _, _, err := compilePattern(source, maxPatternSteps); err != nil {
 			c.reportAt(at(pattern), "%s", err)
-		}
-	}
-}
-
-// checkTime finds literals that are not times.
-func (c *compiler) checkTime(call ast.CallExpr, at func(ast.Expr) place) {
-	if len(call.Args()) != 1 {
-		return
-	}
-	source, ok := literal(call.Args()[0])
-	if !ok {
-		return
-	}
-	switch call.FunctionName() {
-	case overloads.TypeConvertDuration:
-		if types.IsError(types.String(source).ConvertToType(types.DurationType)) {
-			c.reportAt(at(call.Args()[0]), "%s is no duration, such as 90m or 1.5h", quoted(source))
-		}
-	case overloads.TypeConvertTimestamp:
-		if types.IsError(types.String(source).ConvertToType(types.TimestampType)) {
-			c.reportAt(at(call.Args()[0]), "%s is no time, such as 2026-01-31T15:04:05Z", quoted(source))
 		}
 	}
 }

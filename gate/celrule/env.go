@@ -97,6 +97,7 @@ func environment() (*cel.Env, error) {
 		cel.ParserExpressionSizeLimit(MaxExpression),
 		cel.ParserErrorRecoveryLimit(maxRecovered),
 		cel.ExpressionNodeLimit(maxNodes),
+		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals()),
 	}
 	for name, of := range variables() {
 		options = append(options, cel.Variable(name, of))

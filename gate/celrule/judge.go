@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"sync"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
@@ -25,16 +24,11 @@ func (s *Set) Judge(ctx context.Context, in gate.RuleInput) []gate.RuleMatch {
 	if len(rules) == 0 {
 		return nil
 	}
-	facts := factsPool.Get().(*facts) //nolint:forcetypeassert // the pool holds nothing else
-	facts.in, facts.adapter = &in, s.adapter
-	defer func() {
-		facts.clear()
-		factsPool.Put(facts)
-	}()
+	facts, wrong := s.facts(&in)
 	var matches []gate.RuleMatch
 	spent := uint64(0)
 	for _, r := range rules {
-		answer, err := yes, ctx.Err()
+		answer, err := yes, errors.Join(wrong, ctx.Err())
 		if err == nil && r.program != nil {
 			var cost uint64
 			answer, cost, err = r.evaluate(ctx, facts)
@@ -69,7 +63,7 @@ const (
 
 // evaluate reports whether the condition holds, and what that cost. Whatever goes
 // wrong is an error of the rule.
-func (r *rule) evaluate(ctx context.Context, facts *facts) (holds answer, cost uint64, err error) {
+func (r *rule) evaluate(ctx context.Context, facts cel.Activation) (holds answer, cost uint64, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			holds, err = no, errors.New("the condition could not be evaluated")
@@ -126,127 +120,58 @@ func tooCostly(err error) bool {
 	return errors.As(err, &cancelled) && cancelled.Cause == interpreter.CostLimitExceeded
 }
 
-// facts are the variables of the conditions for one call.
-type facts struct {
-	in        *gate.RuleInput
-	adapter   types.Adapter
-	args      ref.Val
-	targets   ref.Val
-	programs  ref.Val
-	workspace ref.Val
-}
-
-var factsPool = sync.Pool{New: func() any { return &facts{} }}
-
-func (f *facts) clear() { *f = facts{} }
-
-// Parent implements CEL's activation.
-func (f *facts) Parent() interpreter.Activation { return nil }
-
-// ResolveName implements CEL's activation.
-func (f *facts) ResolveName(name string) (any, bool) {
-	switch name {
-	case varArgs:
-		return f.arguments(), true
-	case varTool:
-		return types.String(f.in.Tool), true
-	case varEffect:
-		return types.String(f.in.Effect.OrStrictest()), true
-	case varTargets:
-		return f.touched(), true
-	case varPrograms:
-		return f.started(), true
-	case varAgent:
-		return types.String(f.in.Agent), true
-	case varRun:
-		return types.String(f.in.Run), true
-	case varSession:
-		return types.String(f.in.Session), true
-	case varDepth:
-		return types.Int(f.in.Depth), true
-	case varWorkspace:
-		if f.workspace == nil {
-			f.workspace = types.String(f.root())
-		}
-		return f.workspace, true
-	case varTainted:
-		return types.Bool(len(f.in.Taint) > 0), true
-	case varTaint:
-		return texts(f.in.Taint), true
-	}
-	return f.principal(name)
-}
-
-// principal has the variables about whom the run acts for; nobody has no rights.
-func (f *facts) principal(name string) (any, bool) {
-	who := f.in.Who
-	if who == nil {
+// facts are the variables of the conditions for one call. What costs something is worked
+// out when a condition asks for it.
+func (s *Set) facts(in *gate.RuleInput) (cel.Activation, error) {
+	who := in.Who
+	if who == nil { // nobody has no rights
 		who = &toolcrib.Principal{}
 	}
-	switch name {
-	case varUser:
-		return types.String(who.User), true
-	case varAdmin:
-		return types.Bool(who.Admin), true
-	case varRoles:
-		return texts(who.Roles), true
-	case varGroups:
-		return texts(who.Groups), true
-	case varTrust:
-		switch who.Trust {
-		case toolcrib.TrustMember, toolcrib.TrustTrusted, toolcrib.TrustAnchor:
-			return types.String(who.Trust), true
-		}
-		return types.String(trustUnknown), true
+	trust := trustUnknown
+	switch who.Trust {
+	case toolcrib.TrustMember, toolcrib.TrustTrusted, toolcrib.TrustAnchor:
+		trust = string(who.Trust)
 	}
-	return nil, false
-}
-
-func texts(list []string) ref.Val {
-	return types.NewStringList(types.DefaultTypeAdapter, list)
-}
-
-func (f *facts) arguments() ref.Val {
-	if f.args == nil {
-		v, err := arguments(f.in.Arguments)
-		if err != nil {
-			v = types.WrapErr(err)
-		}
-		f.args = v
-	}
-	return f.args
-}
-
-// root is the workspace as the names of targets begin: with its links resolved.
-func (f *facts) root() string {
-	path := f.in.Workspace
-	if resolved, err := filepath.EvalSymlinks(path); err == nil {
-		path = resolved
-	}
-	return path
-}
-
-func (f *facts) touched() ref.Val {
-	if f.targets == nil {
-		root := f.root()
-		list := make([]ref.Val, len(f.in.Targets))
-		for i, t := range f.in.Targets {
-			list[i] = f.adapter.NativeToValue(targetOf(t, root))
-		}
-		f.targets = types.NewRefValList(types.DefaultTypeAdapter, list)
-	}
-	return f.targets
-}
-
-func (f *facts) started() ref.Val {
-	if f.programs == nil {
-		var list []ref.Val
-		if f.in.Programs != nil {
-			for _, p := range f.in.Programs() {
-				list = append(list, f.adapter.NativeToValue(programOf(p)))
+	return cel.NewActivation(map[string]any{
+		varArgs: func() ref.Val {
+			v, err := arguments(in.Arguments)
+			if err != nil {
+				return types.WrapErr(err)
 			}
-		}
-		f.programs = types.NewRefValList(types.DefaultTypeAdapter, list)
+			return v
+		},
+		varTargets: func() ref.Val {
+			root := resolved(in.Workspace)
+			return s.list(len(in.Targets), func(i int) any { return targetOf(in.Targets[i], root) })
+		},
+		varPrograms: func() ref.Val {
+			var programs []toolcrib.Program
+			if in.Programs != nil {
+				programs = in.Programs()
+			}
+			return s.list(len(programs), func(i int) any { return programOf(programs[i]) })
+		},
+		varWorkspace: func() ref.Val { return types.String(resolved(in.Workspace)) },
+		varTool:      types.String(in.Tool), varEffect: types.String(in.Effect.OrStrictest()),
+		varAgent: types.String(in.Agent), varRun: types.String(in.Run), varSession: types.String(in.Session),
+		varDepth: types.Int(in.Depth), varTainted: types.Bool(len(in.Taint) > 0), varTaint: in.Taint,
+		varUser: types.String(who.User), varAdmin: types.Bool(who.Admin), varRoles: who.Roles, varGroups: who.Groups,
+		varTrust: types.String(trust),
+	})
+}
+
+func (s *Set) list(n int, element func(i int) any) ref.Val {
+	list := make([]ref.Val, n)
+	for i := range list {
+		list[i] = s.adapter.NativeToValue(element(i))
 	}
-	return f.programs
+	return types.NewRefValList(types.DefaultTypeAdapter, list)
+}
+
+// resolved is the workspace as the names of targets begin: with its links resolved.
+func resolved(workspace string) string {
+	if real, err := filepath.EvalSymlinks(workspace); err == nil {
+		return real
+	}
+	return workspace
 }

@@ -23,6 +23,10 @@ func explain(message string) string {
 	case strings.HasPrefix(message, "token recognition error at: '"), strings.HasPrefix(message, "no viable alternative at input "):
 		_, at, _ := strings.Cut(message, "'")
 		return "syntax error at '" + at
+	case message == "invalid duration argument":
+		return "this is no duration, such as 90m or 1.5h"
+	case message == "invalid timestamp argument":
+		return "this is no time, such as 2026-01-31T15:04:05Z"
 	case message == "invalid argument to has() macro":
 		return "has() takes a field of something, such as has(args.path)"
 	}
