@@ -47,7 +47,8 @@ type Task struct {
 
 	// Skills are those that count for the run. SkillTools are what they allow, and
 	// their text is part of History: both are the caller's to fill in.
-	Skills []journal.Skill
+	Skills  []journal.Skill
+	Notices []toolcrib.Notice // what readers of its events should know from the start
 
 	// Given makes a run of one call and no model.
 	Given *toolcrib.ToolCall
@@ -123,6 +124,9 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 	}
 	if len(task.Ran) > 0 && task.Parent == "" {
 		events = append(events, ranNotice(task.Ran))
+	}
+	for _, n := range task.Notices {
+		events = append(events, &journal.Notice{Notice: toolcrib.Notice{Code: n.Code, Message: r.Mask.Mask(n.Message)}})
 	}
 	return d, d.hold(events...)
 }

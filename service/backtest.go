@@ -108,9 +108,9 @@ type backtest struct {
 	BacktestRequest
 	out      Backtest
 	switches *switchesThen
-	gates    map[string]*gate.Gate // by workspace; nil = no run could have it any more
-	tokens   map[string]gate.Token // by ID; nil = it is not known any more
-	kits     map[string]*Kit       // by the names of skills
+	gates    map[string]*gate.Gate    // by workspace; nil = no run could have it any more
+	tokens   map[string]gate.Token    // by ID; nil = it is not known any more
+	kits     map[string]*ChosenSkills // by the names of skills
 	offers   map[ChangedOffer]*ChangedOffer
 	tell     func(string)
 	failed   error // what ended the walk and is not about one run
@@ -120,7 +120,7 @@ type backtest struct {
 // nothing is kept.
 func (s *Service) Backtest(ctx context.Context, who toolcrib.Principal, r BacktestRequest) (Backtest, error) {
 	b := &backtest{
-		Service: s, BacktestRequest: r, gates: map[string]*gate.Gate{}, tokens: map[string]gate.Token{}, kits: map[string]*Kit{},
+		Service: s, BacktestRequest: r, gates: map[string]*gate.Gate{}, tokens: map[string]gate.Token{}, kits: map[string]*ChosenSkills{},
 		offers: map[ChangedOffer]*ChangedOffer{}, tell: s.Once(s.Notice),
 	}
 	b.out.Config, b.out.Changes, b.out.Offers = s.Config.File(), []ChangedCall{}, []*ChangedOffer{}
@@ -340,11 +340,15 @@ func (b *backtest) asAgent(start *journal.RunStarted, scope *gate.Scope) error {
 	if err != nil || slices.Equal(names, start.Agent.Skills) {
 		return err // the same skills count with what they held then
 	}
-	k, err := ready(b.kits, strings.Join(names, "\x00"), func() (*Kit, error) {
-		return b.Kit(toolcrib.Principal{}, names, nil, false, b.tell)
+	k, err := ready(b.kits, strings.Join(names, "\x00"), func() (*ChosenSkills, error) {
+		k, err := b.ChooseSkills(names)
+		if err == nil {
+			k.Tell(b.Once(b.tell))
+		}
+		return k, err
 	})
 	if err == nil {
-		scope.SkillTools, scope.HasSkills = k.Tools, len(k.Set.Skills()) > 0
+		scope.SkillTools, scope.HasSkills = k.Tools, k.Any()
 	}
 	return err
 }

@@ -63,8 +63,8 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	tool := skillread.New(skillread.Options{
-		Skills:    func(call toolcrib.Call) *skill.Set { return &[]skill.Set{a.skillsOfRun(runs, call).set}[0] },
-		Variables: func(call toolcrib.Call) map[string]string { return a.skillsOfRun(runs, call).vars },
+		Skills:    func(call toolcrib.Call) *skill.Set { return &[]skill.Set{a.skillsOfRun(runs, call.Run).set}[0] },
+		Variables: func(call toolcrib.Call) map[string]string { return a.skillsOfRun(runs, call.Run).vars },
 	})[0]
 	read := func(run toolcrib.RunID, file string) (string, error) {
 		arguments, _ := json.Marshal(map[string]string{"name": "house", "file": file})

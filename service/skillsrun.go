@@ -12,14 +12,13 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// skillState is what this process knows of skills.
+// skillState is what a process knows of the skills of its runs.
 type skillState struct {
 	mu    sync.Mutex
 	told  map[string]bool
@@ -28,65 +27,170 @@ type skillState struct {
 	runs  map[toolcrib.RunID]runSkills
 }
 
+// maxRunSkills bounds the runs whose skills are held for read_skill.
+const maxRunSkills = 64
+
 // runSkills are the skills of a run, as read_skill has them.
 type runSkills struct {
 	set  skill.Set
 	vars map[string]string
 }
 
-// Kit is what the skills of a run come to.
-type Kit struct {
-	Set   skill.Set
-	Tools []string        // null = no restriction
-	Off   []skill.Problem // what was named and does not count
+// ChosenSkills are the skills of a run.
+type ChosenSkills struct {
+	Tools   []string // what they allow; null = no restriction
+	Ignored []string // what of the names has no effect
+
+	set skill.Set
+	off []skill.Problem // what was named and does not count
 }
 
-// used names the skills for the journal.
-func (k *Kit) used() []journal.Skill {
-	var used []journal.Skill
-	for _, s := range k.Set.Skills() {
-		used = append(used, journal.Skill{Name: s.Name, Hash: s.Hash})
+// Any reports whether there are any.
+func (c *ChosenSkills) Any() bool { return len(c.set.Skills()) > 0 }
+
+// Notices say what was named and does not count.
+func (c *ChosenSkills) Notices() (notices []toolcrib.Notice) {
+	for _, p := range c.off {
+		notices = append(notices, toolcrib.Notice{Code: "skill_" + string(p.Code), Message: p.Message})
 	}
-	return used
+	if len(c.off) > 0 {
+		const text = "the run has no tools, because one of its skills cannot be used"
+		notices = append(notices, toolcrib.Notice{Code: "skill_off", Message: text})
+	}
+	return notices
+}
+
+// Tell gives tell what a person should know.
+func (c *ChosenSkills) Tell(tell func(string)) {
+	for _, text := range c.Ignored {
+		tell(text)
+	}
+	for _, n := range c.Notices() {
+		tell(n.Message)
+	}
+}
+
+// choose works out which of the named skills count and what they allow. One that is named
+// and does not count, because it is missing, broken, or changed since a person looked,
+// leaves the run without tools: nobody knows what it would have taken away. One that is
+// switched off is ignored.
+func (k *Skills) choose(names []string, approved func(*Skill) bool) *ChosenSkills {
+	c := &ChosenSkills{}
+	var problems []skill.Problem
+	c.set, problems = k.library.Effective(names, func(name, _ string) bool {
+		one, err := k.Find(name)
+		return err == nil && approved(one)
+	})
+	c.Tools = c.set.AllowedTools()
+	for _, p := range problems {
+		switch p.Code {
+		case skill.CodeDisabled, skill.CodeRepeated:
+			c.Ignored = append(c.Ignored, p.Message)
+			continue
+		case skill.CodeUnknown:
+			name := names[slices.IndexFunc(names, func(name string) bool { return skill.ShownName(name) == p.Skill })]
+			p.Message = k.missing(name, p.Message)
+		}
+		c.off = append(c.off, p)
+	}
+	if len(c.off) > 0 {
+		c.Tools = []string{}
+	}
+	return c
+}
+
+// missing says why there is no skill of a name, of which the library says no more than
+// message.
+func (k *Skills) missing(name, message string) string {
+	passed := ""
+	for i := range k.All {
+		if k.All[i].Name == name && passed == "" {
+			passed = k.All[i].passed
+		}
+	}
+	if passed == "" && skill.ValidName(name) {
+		passed = k.unread
+	}
+	if passed != "" {
+		return fmt.Sprintf("skill %s is off: %s", name, passed)
+	}
+	if near := guard.Nearest(name, k.Names()); near != "" {
+		return fmt.Sprintf("%s (did you mean %s?)", message, near)
+	}
+	return message
+}
+
+// ChooseSkills works out the skills of a run that names these. It writes nothing down.
+func (s *Service) ChooseSkills(names []string) (*ChosenSkills, error) {
+	if len(names) == 0 {
+		return &ChosenSkills{}, nil
+	}
+	k, err := s.Skills()
+	if err != nil {
+		return nil, err
+	}
+	return k.choose(names, func(one *Skill) bool { return one.State == SkillOn }), nil
 }
 
 // GiveSkills gives the run of a task the skills of its agent: what they allow, and,
-// where a model reads it, their text. tell hears what a person should know, each
-// thing once in a process.
+// where a model reads it, their text. A skill of the user's own folders that is seen for
+// the first time is written down as looked at; from then on a change switches it off.
+// Skills that do not count are notices of the run; those that its person asked for
+// beside the agent's own are an error instead. tell hears what else a person should
+// know, each thing once in a process.
 func (s *Service) GiveSkills(task *agent.Task, tell func(string)) error {
-	k, err := s.Kit(task.Principal, task.Agent.Skills, task.Agent.ToldSkills, true, tell)
+	if len(task.Agent.Skills) == 0 {
+		return nil
+	}
+	s.preparing.Lock()
+	defer s.preparing.Unlock()
+	k, err := s.Skills()
 	if err != nil {
 		return err
 	}
-	task.SkillTools, task.Skills = k.Tools, k.used()
-	s.skills.keep(k, task.Skills)
-	if task.Given == nil && len(task.Skills) > 0 {
-		s.sayOnce(task, k, s.Once(tell))
+	tell = s.Once(tell)
+	c := k.choose(task.Agent.Skills, func(one *Skill) bool { return s.firstSight(task.Principal, k, one, tell) })
+	for _, p := range c.off {
+		if slices.ContainsFunc(task.Agent.ToldSkills, func(name string) bool { return skill.ShownName(name) == p.Skill }) {
+			return badRequestf("--skill: %s", p.Message)
+		}
+	}
+	for _, text := range c.Ignored {
+		tell(text)
+	}
+	task.Notices = append(task.Notices, c.Notices()...)
+	task.SkillTools, task.Skills = c.Tools, nil
+	for _, one := range c.set.Skills() {
+		task.Skills = append(task.Skills, journal.Skill{Name: one.Name, Hash: one.Hash})
+	}
+	if len(task.Skills) == 0 {
+		return nil
+	}
+	s.skills.keep(c.set, task.Skills)
+	if task.Given == nil {
+		s.sayOnce(task, &c.set, tell)
 	}
 	return nil
 }
 
-// keep keeps what a run is given: what changes from now on is not the run's.
-func (s *skillState) keep(k *Kit, used []journal.Skill) {
-	if len(used) == 0 {
-		return
+// firstSight reports whether a skill can be used, and writes down one that is seen for
+// the first time.
+func (s *Service) firstSight(who toolcrib.Principal, k *Skills, one *Skill, tell func(string)) bool {
+	switch {
+	case one.err != nil:
+		tell(fmt.Sprintf("skill %s: it cannot be told whether somebody has looked at it: %v", one.Name, one.err))
+	case one.State == SkillOn && one.Source == SkillsWorkspace:
+		k.record.keep(one.read)
+	case one.State == SkillOn && one.seen == trust.Untrusted:
+		// Skills are read for the process as a whole, which has no other context.
+		if err := s.review(context.Background(), who, k.record, one.read, store.SystemSkillSeen); err != nil {
+			tell(fmt.Sprintf("skill %s: it cannot be kept what it holds: %v", one.Name, err))
+			return false
+		}
+		tell(fmt.Sprintf("skill %s is new here (%s); if it changes, it is off until you have looked at it: toolcrib skills check %s",
+			one.Name, PathText(one.Path), one.Name))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.sets == nil || len(s.sets) >= maxRunSkills {
-		s.sets = map[string]skill.Set{}
-	}
-	s.sets[skillsKey(used)] = k.Set
-	s.given = k.Set.Skills()
-}
-
-// skillsKey tells sets of skills apart by their content.
-func skillsKey(used []journal.Skill) string {
-	var key strings.Builder
-	for _, s := range used {
-		fmt.Fprintf(&key, "%s %s\n", s.Name, s.Hash)
-	}
-	return key.String()
+	return one.State == SkillOn
 }
 
 // Once leaves out what was told before.
@@ -105,111 +209,24 @@ func (s *Service) Once(tell func(string)) func(string) {
 	}
 }
 
-// Kit works out which of the named skills count and what they allow. One that is named
-// and does not count, because it is missing, broken, or changed since a person looked,
-// leaves the run without tools: nobody knows what it would have taken away. One that is
-// switched off is ignored. Those that a person told beside the agent's own are an error
-// instead. With record a skill that is seen for the first time is written down as looked
-// at.
-func (svc *Service) Kit(
-	who toolcrib.Principal, names, told []string, record bool, tell func(string),
-) (*Kit, error) {
-	k := &Kit{}
-	if len(names) == 0 {
-		return k, nil
+// keep keeps what a run is given: what changes from now on is not the run's.
+func (s *skillState) keep(set skill.Set, used []journal.Skill) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sets == nil || len(s.sets) >= maxRunSkills {
+		s.sets = map[string]skill.Set{}
 	}
-	svc.preparing.Lock()
-	defer svc.preparing.Unlock()
-	s, err := svc.ReadShelf(who)
-	if err != nil {
-		return nil, err
-	}
-	tell = svc.Once(tell)
-	var problems []skill.Problem
-	k.Set, problems = s.Library.Effective(names, func(name, _ string) bool { return s.approved(s.Library.Skill(name), record, tell) })
-	k.Tools = k.Set.AllowedTools()
-	for _, p := range problems {
-		is := func(name string) bool { return skill.ShownName(name) == p.Skill }
-		switch p.Code {
-		case skill.CodeDisabled, skill.CodeRepeated:
-			tell(p.Message)
-			continue
-		case skill.CodeUnknown:
-			p.Message = s.missing(names[slices.IndexFunc(names, is)], p.Message)
-		}
-		if slices.ContainsFunc(told, is) {
-			return nil, badRequestf("--skill: %s", p.Message)
-		}
-		tell(p.Message)
-		k.Off = append(k.Off, p)
-	}
-	if len(k.Off) > 0 {
-		k.Tools = []string{}
-		tell("the run has no tools, because one of its skills cannot be used")
-	}
-	return k, nil
+	s.sets[skillsKey(used)] = set
+	s.given = set.Skills()
 }
 
-// missing says why there is no skill of a name, of which the library says no more than
-// message.
-func (s *Shelf) missing(name, message string) string {
-	if passed := s.passedOver(name); passed != "" {
-		return fmt.Sprintf("skill %s is off: %s", name, passed)
+// skillsKey tells sets of skills apart by their content.
+func skillsKey(used []journal.Skill) string {
+	var key strings.Builder
+	for _, s := range used {
+		fmt.Fprintf(&key, "%s %s\n", s.Name, s.Hash)
 	}
-	if near := guard.Nearest(name, s.Names()); near != "" {
-		return fmt.Sprintf("%s (did you mean %s?)", message, near)
-	}
-	return message
-}
-
-// SkillProblems are the skills that agents name and that do not count.
-func (s *Service) SkillProblems() (config.Errors, error) {
-	var all config.Errors
-	c := s.Config
-	for _, name := range c.AgentNames() {
-		for i, one := range c.Agents[name].Skills {
-			k, err := s.Kit(toolcrib.Principal{}, []string{one}, nil, false, func(string) {})
-			if err != nil {
-				return nil, err
-			}
-			for _, p := range k.Off {
-				all = append(all, c.ErrorAt(fmt.Sprintf("%s.skills[%d]", config.JoinKey("agents", name), i), p.Message))
-			}
-		}
-	}
-	return all, nil
-}
-
-// approved reports whether a person has looked at what the skill holds. A folder that
-// is trusted was looked at. In folders of the user's own the first sight of a skill
-// counts, and is told; from then on a change switches it off.
-func (s *Shelf) approved(one *skill.Skill, record bool, tell func(string)) bool {
-	folder := s.FolderOf(one.Path)
-	if folder.Source == SourceWorkspace {
-		if record {
-			s.Looked.keep(one)
-		}
-		return true
-	}
-	state, err := s.Looked.Standing(one)
-	switch {
-	case err != nil:
-		tell(fmt.Sprintf("skill %s: it cannot be told whether somebody has looked at it: %v", one.Name, err))
-		return false
-	case state == trust.Trusted:
-		return true
-	case state != trust.Untrusted || folder.Source == SourceProject:
-		return false
-	case !record:
-		return true
-	}
-	if err := s.Looked.Approve(one, store.SystemSkillSeen); err != nil {
-		tell(fmt.Sprintf("skill %s: it cannot be kept what it holds: %v", one.Name, err))
-		return false
-	}
-	tell(fmt.Sprintf("skill %s is new here (%s); if it changes, it is off until you have looked at it: toolcrib skills check %s",
-		one.Name, PathText(one.Path), one.Name))
-	return true
+	return key.String()
 }
 
 // skillsLead begins the text of skills in a transcript.
@@ -219,7 +236,7 @@ const skillsLead = "The skills of this run follow: "
 const skillsAgain = "\nThey take the place of the skills that stand above.\n"
 
 // IsSkillsText reports whether a message of the user's side is the text of skills. It
-// decides nothing but how a transcript is shown, and whether the text stands there.
+// decides nothing but how a transcript is shown, and whether the text is in it.
 func IsSkillsText(m *toolcrib.Message) bool {
 	return m.Role == toolcrib.RoleUser && strings.HasPrefix(m.Text(), skillsLead)
 }
@@ -227,18 +244,19 @@ func IsSkillsText(m *toolcrib.Message) bool {
 // sayOnce puts the text of the skills into the conversation: as data, in a message
 // of the user's side before the prompt, never into the system text (N26). A session
 // that has the same text already does not get it twice.
-func (s *Service) sayOnce(task *agent.Task, k *Kit, tell func(string)) {
+func (s *Service) sayOnce(task *agent.Task, set *skill.Set, tell func(string)) {
 	vars := skillVariables(task.Workspace, task.Principal.User, task.Agent.Name, time.Now())
-	for _, p := range k.Set.UnknownVariables(vars) {
+	for _, p := range set.UnknownVariables(vars) {
 		tell(p.Message)
 	}
 	budget := skill.DefaultTextBytes
 	if len(task.Models) > 0 && task.Models[0].Context > 0 {
 		budget = min(budget, task.Models[0].Context) // bytes: about a quarter of the context's tokens
 	}
-	text, cut := k.Set.Text(budget, vars)
+	text, cut := set.Text(budget, vars)
 	if len(cut) > 0 {
-		tell(fmt.Sprintf("not all of the skills fits into the conversation: %s; read_skill has the rest, if they allow it", strings.Join(cut, ", ")))
+		tell(fmt.Sprintf("not all of the skills fits into the conversation: %s; read_skill has the rest, if they allow it",
+			strings.Join(cut, ", ")))
 	}
 	if text == "" {
 		return
@@ -256,7 +274,7 @@ func (s *Service) sayOnce(task *agent.Task, k *Kit, tell func(string)) {
 	case before != "":
 		text += skillsAgain
 	}
-	history := append([]toolcrib.Message(nil), task.History...) // others may hold it
+	history := slices.Clone(task.History) // others may hold it
 	task.History = append(history, toolcrib.TextMessage(toolcrib.RoleUser, text))
 }
 
@@ -293,33 +311,26 @@ func (s *Service) unknownTool(g *gate.Gate, where, name string) {
 	s.Notice(text)
 }
 
-// maxRunSkills bounds the runs whose skills are held for read_skill.
-const maxRunSkills = 64
-
 func (s *Service) skillSet(call toolcrib.Call) *skill.Set {
-	set := s.skillsOfRun(s.store, call).set
+	set := s.skillsOfRun(s.store, call.Run).set
 	return &set
 }
 
 func (s *Service) skillVars(call toolcrib.Call) map[string]string {
-	return s.skillsOfRun(s.store, call).vars
+	return s.skillsOfRun(s.store, call.Run).vars
 }
 
 // skillsOfRun finds the skills that a run began with, with the content that they had
 // then: what has changed since is not given out.
-func (s *Service) skillsOfRun(journaled toolcrib.Journal, call toolcrib.Call) runSkills {
+func (s *Service) skillsOfRun(journaled toolcrib.Journal, run toolcrib.RunID) (found runSkills) {
 	s.skills.mu.Lock()
 	defer s.skills.mu.Unlock()
-	if known, ok := s.skills.runs[call.Run]; ok {
+	if known, ok := s.skills.runs[run]; ok {
 		return known
 	}
-	var found runSkills
-	for e, err := range journaled.Read(context.Background(), call.Run, 0) { // the beginning of a run, once
-		if err != nil {
-			return runSkills{}
-		}
+	for e, err := range journaled.Read(context.Background(), run, 0) { // the beginning of a run, once
 		start, ok := e.Body.(*journal.RunStarted)
-		if !ok {
+		if err != nil || !ok {
 			return runSkills{}
 		}
 		found.vars = skillVariables(start.Workspace, start.Principal.User, start.Agent.Name, e.Time.Local())
@@ -329,7 +340,7 @@ func (s *Service) skillsOfRun(journaled toolcrib.Journal, call toolcrib.Call) ru
 	if s.skills.runs == nil || len(s.skills.runs) >= maxRunSkills {
 		s.skills.runs = map[toolcrib.RunID]runSkills{}
 	}
-	s.skills.runs[call.Run] = found
+	s.skills.runs[run] = found
 	return found
 }
 
@@ -337,7 +348,7 @@ func (s *Service) skillsOfRun(journaled toolcrib.Journal, call toolcrib.Call) ru
 // was given, else among those that there are now.
 func (s *Service) SameSkills(want []journal.Skill) skill.Set {
 	set, ok := s.skills.sets[skillsKey(want)]
-	if ok {
+	if ok || len(want) == 0 {
 		return set
 	}
 	names := make([]string, len(want))
@@ -345,9 +356,9 @@ func (s *Service) SameSkills(want []journal.Skill) skill.Set {
 	for i, w := range want {
 		names[i], hashes[w.Name] = w.Name, w.Hash
 	}
-	same := func(name, hash string) bool { return hash != "" && hashes[name] == hash }
-	if shelf, err := s.ReadShelf(toolcrib.Principal{}); err == nil {
-		set, _ = shelf.Library.Effective(names, same) // what is wrong with a skill was told when the run began
+	if k, err := s.Skills(); err == nil {
+		// What is wrong with a skill was said when the run began.
+		set, _ = k.library.Effective(names, func(name, hash string) bool { return hash != "" && hashes[name] == hash })
 	}
 	return set
 }

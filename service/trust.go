@@ -10,7 +10,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/trust"
-	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -46,15 +45,6 @@ func (s *Service) RecordTrust(ctx context.Context, who toolcrib.Principal, kind 
 	if err != nil {
 		s.Notice("not recorded in the audit log: " + err.Error())
 	}
-}
-
-// recordSkill writes down that the content of a skill counts from now on.
-func (s *Service) recordSkill(who toolcrib.Principal, kind toolcrib.Kind, one *skill.Skill) error {
-	ctx := context.Background() // skills are read for the process as a whole, which has no other context
-	if err := s.OpenFor(ctx, who, sqlite.Options{}); err != nil {
-		return err
-	}
-	return s.RecordChanged(ctx, who, kind, store.FileChanged{Path: one.Path, Name: one.Name, Hash: one.Hash})
 }
 
 // protectedChanged tells the person that a command of theirs changed what steers toolcrib

@@ -136,13 +136,14 @@ func (c *chat) listTools(ctx context.Context) error {
 		}
 		c.letGo()
 	}
-	skills, err := c.a.service.Kit(c.who, c.agent.Skills, nil, false, c.front.note)
+	skills, err := c.a.service.ChooseSkills(c.agent.Skills)
 	if err != nil {
 		return err
 	}
+	skills.Tell(c.a.service.Once(c.front.note))
 	limits := c.agent.Limits.WithDefaults()
 	offer, err := c.gate.Offer(ctx, c.who, gate.Scope{
-		SkillTools: skills.Tools, HasSkills: len(skills.Set.Skills()) > 0,
+		SkillTools: skills.Tools, HasSkills: skills.Any(),
 		Agent: c.agent.Name, AgentTools: c.agent.Tools, RunTools: c.runTools, ReadOnly: c.agent.ReadOnly,
 		TaintWrites: c.agent.TaintWrites, Workspace: c.workspace, MaxDepth: limits.MaxDepth, MaxCalls: limits.MaxCallsPerTurn,
 		MaxRepeats: limits.MaxIdenticalCalls, Timeout: limits.ToolTimeout, TimeoutSet: limits.ToolTimeoutSet, MaxBytes: limits.MaxResultBytes,

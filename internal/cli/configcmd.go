@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -139,27 +141,49 @@ func (a *app) notTrustedYet(source config.Source) {
 	}
 }
 
-// configErrors is what is wrong with a configuration that can be read: what runs under it
-// would be refused, or would lack.
-func (a *app) configErrors(c *config.Config) (config.Errors, error) {
-	all, err := a.about(c).SkillProblems()
-	if err != nil {
-		return nil, err
+// configErrors is everything that is wrong with a configuration: known is what could not
+// be read of it, the rest what would be refused of what runs under it, or would lack.
+func (a *app) configErrors(c *config.Config, known config.Errors) (all config.Errors, warnings celrule.Problems, err error) {
+	kept := a.about(c)
+	warnings, err = kept.CheckRules()
+	var found config.Errors
+	if err != nil && !errors.As(err, &found) && len(known) == 0 {
+		return nil, nil, err // else it is because of what could not be read
 	}
+	skills, err := kept.SkillProblems()
+	if err != nil && len(known) == 0 {
+		return nil, nil, err
+	}
+	found = append(found, skills...)
 	for _, u := range c.Unsupported() {
 		if u.Safety {
-			all = append(all, c.ErrorAt(u.Key, u.Message))
+			found = append(found, c.ErrorAt(u.Key, u.Message))
 		}
 	}
 	for _, name := range c.ProviderNames() {
 		p, at := c.Providers[name], config.JoinKey("providers", name)
 		for key, value := range map[string]config.Value{"file": p.File, "ca_file": p.CAFile} {
 			if problem := a.missingFile(value); problem != "" {
-				all = append(all, c.ErrorAt(at+"."+key, problem))
+				found = append(found, c.ErrorAt(at+"."+key, problem))
 			}
 		}
 	}
-	return all, nil
+	all = known
+	for _, e := range found {
+		if !slices.ContainsFunc(known, func(k config.Error) bool { return k.About(ruleOf(e.Key)) }) {
+			all = append(all, e)
+		}
+	}
+	return all.Sorted(), warnings, nil
+}
+
+// ruleOf is the rule that a key belongs to, which is looked at as a whole; of other keys
+// it is the key.
+func ruleOf(key string) string {
+	if strings.HasPrefix(key, "rules[") {
+		key, _, _ = strings.Cut(key, ".")
+	}
+	return key
 }
 
 // missingFile says that the file that a value names is not there, or is none. What is
@@ -183,38 +207,34 @@ func (a *app) missingFile(value config.Value) string {
 
 // checkConfig tells every error, and what this version does not act upon.
 func (a *app) checkConfig(ctx context.Context, asJSON bool) error {
-	c, source, err := a.configurationAnyway()
-	var warnings celrule.Problems
-	if err == nil {
-		warnings, err = a.about(c).CheckRules()
+	source := config.Find(a.configFlag, os.Getenv)
+	c, known := config.Examine(source)
+	if c == nil {
+		return a.configProblems(known, asJSON)
 	}
-	var all config.Errors
-	if errors.As(err, &all) {
-		return a.configProblems(all, asJSON)
-	}
+	all, warnings, err := a.configErrors(c, known)
 	if err != nil {
 		return err
 	}
+	var notices []string
 	for _, w := range warnings {
-		a.notice("%v", w)
+		notices = append(notices, w.Error())
 	}
-	unknown, err := a.unknownInConfig(ctx, c)
-	if err != nil {
-		return err
-	}
-	for _, text := range unknown {
-		a.notice("%s", text)
-	}
-	if all, err = a.configErrors(c); err != nil {
-		return err
-	}
-	for _, u := range c.Unsupported() {
-		if !u.Safety {
-			a.notice("%s", u.Error())
+	if len(known) == 0 {
+		unknown, err := a.unknownInConfig(ctx, c)
+		if err != nil {
+			return err
 		}
+		notices = append(notices, unknown...)
+		for _, u := range c.Unsupported() {
+			if !u.Safety {
+				notices = append(notices, u.Error())
+			}
+		}
+		notices = slices.Concat(notices, service.UnusableProviders(c), service.ClearNotify(c))
 	}
-	for _, text := range append(service.UnusableProviders(c), service.ClearNotify(c)...) {
-		a.notice("%s", text)
+	for _, text := range notices {
+		a.note(text)
 	}
 	a.notTrustedYet(source)
 	if asJSON || len(all) > 0 {

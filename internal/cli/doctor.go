@@ -115,7 +115,7 @@ func (a *app) configFinding(c *config.Config, source config.Source, err error) f
 	case source.Origin == config.OriginNone:
 		f.Detail = "none; every key has its default"
 	}
-	wrong, err := a.configErrors(c)
+	wrong, _, err := a.configErrors(c, nil)
 	if err != nil {
 		return finding{Check: f.Check, Detail: err.Error(), Fix: "correct skills.dirs"}
 	}

@@ -55,11 +55,12 @@ func (a *app) explainedAgent(cmd *cobra.Command, f *explainFlags) (*explained, e
 		MaxCalls:    limits.MaxCallsPerTurn, MaxRepeats: limits.MaxIdenticalCalls,
 		Timeout: limits.ToolTimeout, TimeoutSet: limits.ToolTimeoutSet, MaxBytes: limits.MaxResultBytes,
 	}
-	k, err := a.service.Kit(who, def.Skills, nil, false, a.note)
+	k, err := a.service.ChooseSkills(def.Skills)
 	if err != nil {
 		return nil, err
 	}
-	scope.SkillTools, scope.HasSkills = k.Tools, len(k.Set.Skills()) > 0
+	k.Tell(a.service.Once(a.note))
+	scope.SkillTools, scope.HasSkills = k.Tools, k.Any()
 	if cmd.Flags().Changed("tools") {
 		scope.RunTools = splitList(f.tools)
 	}

@@ -8,13 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
-	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/skill"
-	"github.com/toolcrib/toolcrib/store"
 )
 
 // checkFlags are the flags of skills check.
@@ -42,7 +39,7 @@ toolcrib skills check release-notes --digest sha256:9f86d081…`,
 				if f.digest != "" {
 					return usagef("--digest is about one skill; give its name")
 				}
-				return a.checkSkills(cmd.Context(), f.json)
+				return a.checkSkills(f.json)
 			}
 			return a.checkSkill(cmd.Context(), args[0], &f)
 		},
@@ -53,46 +50,36 @@ toolcrib skills check release-notes --digest sha256:9f86d081…`,
 	return cmd
 }
 
-// wrong reports whether the state of a skill is something to mend.
-func (v *skillView) wrong() bool {
-	switch v.Reason {
-	case offBroken, offChanged, offUnapproved, offUntrusted:
-		return true
-	}
-	return false
-}
-
 // checkSkills tells about all skills.
-func (a *app) checkSkills(ctx context.Context, asJSON bool) error {
-	s, err := a.skillShelf(ctx)
+func (a *app) checkSkills(asJSON bool) error {
+	_, k, err := a.readSkills()
 	if err != nil {
 		return err
 	}
-	views, problems := s.views(), s.folderProblems()
 	tools := a.toolNames()
-	ok := len(problems) == 0
-	for i := range views {
-		views[i].noteUnknown(tools)
-		ok = ok && !views[i].wrong()
+	ok := len(k.Problems) == 0
+	for i := range k.All {
+		noteUnknown(&k.All[i], tools)
+		ok = ok && !k.All[i].Wrong()
 	}
 	if asJSON {
 		report := struct {
-			OK       bool        `json:"ok"`
-			Skills   []skillView `json:"skills"`
-			Problems []string    `json:"problems"`
-		}{ok, append([]skillView{}, views...), append([]string{}, problems...)}
+			OK       bool            `json:"ok"`
+			Skills   []service.Skill `json:"skills"`
+			Problems []string        `json:"problems"`
+		}{ok, append([]service.Skill{}, k.All...), append([]string{}, k.Problems...)}
 		if err := printJSON(a.out, report, true); err != nil {
 			return err
 		}
 		return skillsChecked(ok)
 	}
-	for i := range views {
-		a.tellSkill(&views[i])
+	for i := range k.All {
+		a.tellSkill(&k.All[i])
 	}
-	for _, text := range problems {
+	for _, text := range k.Problems {
 		fmt.Fprintf(a.out, "%s %s\n", a.outStyle.Red("✗"), guard.Visible(text))
 	}
-	if len(views) == 0 && len(problems) == 0 {
+	if len(k.All) == 0 && len(k.Problems) == 0 {
 		fmt.Fprintln(a.out, "there are no skills")
 	}
 	return skillsChecked(ok)
@@ -105,9 +92,9 @@ func skillsChecked(ok bool) error {
 	return silent(exitFailed)
 }
 
-func (a *app) tellSkill(v *skillView) {
+func (a *app) tellSkill(v *service.Skill) {
 	mark := a.outStyle.Green("✓")
-	if v.wrong() {
+	if v.Wrong() {
 		mark = a.outStyle.Red("✗")
 	}
 	fmt.Fprintf(a.out, "%s %s %s\n", mark, a.outStyle.Bold(guard.Visible(v.Name)), guard.Visible(stateOfSkill(v)))
@@ -132,7 +119,7 @@ func (a *app) toolNames() []string {
 }
 
 // noteUnknown notes the entries of allowed-tools that mean no tool.
-func (v *skillView) noteUnknown(tools []string) {
+func noteUnknown(v *service.Skill, tools []string) {
 	if tools == nil {
 		return
 	}
@@ -143,35 +130,36 @@ func (v *skillView) noteUnknown(tools []string) {
 
 // checkedSkill is what skills check NAME --json prints.
 type checkedSkill struct {
-	*skillView
+	*service.Skill
 	Changes  *fileChanges `json:"changes,omitempty"`
 	Approved bool         `json:"approved"` // by this command
 }
 
 // checkSkill tells about one skill, and approves it if its person says so.
 func (a *app) checkSkill(ctx context.Context, name string, f *checkFlags) error {
-	s, err := a.skillShelf(ctx)
+	kept, k, err := a.readSkills()
 	if err != nil {
 		return err
 	}
-	v, err := s.findSkill(name)
+	v, err := k.Find(name)
 	if err != nil {
 		return err
 	}
-	v.noteUnknown(a.toolNames())
-	changes, err := s.changes(v)
+	noteUnknown(v, a.toolNames())
+	var changes *fileChanges
+	before, now, open, err := k.Changes(v)
 	if err != nil {
 		return err
+	}
+	if open {
+		changes = compare(before, now)
 	}
 	if !f.json {
 		a.showSkill(v)
 	}
-	approved, err := a.approveSkill(ctx, s, v, changes, f)
+	approved, err := a.approveSkill(ctx, kept, k, v, changes, f)
 	if err != nil {
 		return err
-	}
-	if approved {
-		*v = s.view(v.skill)
 	}
 	if f.json {
 		if err := printJSON(a.out, checkedSkill{v, changes, approved}, true); err != nil {
@@ -180,16 +168,21 @@ func (a *app) checkSkill(ctx context.Context, name string, f *checkFlags) error 
 	} else if approved {
 		fmt.Fprintf(a.out, "approved %s %s\n", v.Name, v.Hash)
 	}
-	return skillsChecked(!v.wrong())
+	return skillsChecked(!v.Wrong())
 }
 
 // approveSkill shows what has changed of a skill, and approves that if its person says
 // so; false = nobody did.
-func (a *app) approveSkill(ctx context.Context, s *shelf, v *skillView, changes *fileChanges, f *checkFlags) (bool, error) {
-	open := v.Reason == offChanged || v.Reason == offUnapproved
-	ask := f.digest == "" && open && !f.json && a.inTerminal && a.errTerminal
+func (a *app) approveSkill(
+	ctx context.Context, kept *service.Service, k *service.Skills, v *service.Skill, changes *fileChanges, f *checkFlags,
+) (bool, error) {
+	ask := f.digest == "" && v.Unreviewed() && !f.json && a.inTerminal && a.errTerminal
+	who, err := a.principal(ctx)
+	if err != nil {
+		return false, err
+	}
 	if f.digest != "" || ask {
-		_, err := a.administrator(ctx)
+		_, err := service.Administrator(who)
 		if err != nil && !ask {
 			return false, err
 		}
@@ -197,95 +190,60 @@ func (a *app) approveSkill(ctx context.Context, s *shelf, v *skillView, changes 
 	}
 	if changes != nil && !f.json && !ask {
 		head := "Since somebody looked at it:"
-		if v.Reason == offUnapproved {
+		if v.Reason == service.SkillUnapproved {
 			head = "Nobody has looked at it; it holds:"
 		}
 		fmt.Fprintf(a.out, "\n%s\n%s", head, changesText(a.outStyle, changes))
 	}
+	digest := f.digest
 	switch {
-	case f.digest == "" && !open:
+	case digest == "" && !v.Unreviewed():
 		return false, nil
-	case f.digest != "" && v.skill == nil:
-		return false, fmt.Errorf("skill %s cannot be used, so there is nothing to approve: %s", v.Name, v.Detail)
-	case f.digest != "" && v.Source == service.SourceWorkspace && v.Reason == offUntrusted:
-		return false, fmt.Errorf("skill %s: its folder counts as a whole: %s", v.Name, v.Detail)
-	case f.digest != "" && f.digest != v.Hash:
-		return false, toolcrib.Errorf(toolcrib.CodeConflict, "skill %s has the hash %s now, not %s; look at it again", v.Name, v.Hash, f.digest)
-	case f.digest == "" && !ask:
+	case digest == "" && !ask:
 		a.notice("to use it as it is now: toolcrib skills check %s --digest %s", v.Name, v.Hash)
 		return false, nil
 	case ask && !a.agreesToSkill(v, changes):
 		return false, nil
+	case ask:
+		digest = v.Hash
 	}
-	if err := s.Looked.Approve(v.skill, store.SystemSkillApproved); err != nil {
-		return false, fmt.Errorf("skill %s: it cannot be kept that you have looked at it: %w", v.Name, err)
-	}
-	return true, nil
+	err = kept.ApproveSkill(ctx, who, k, v, digest)
+	return err == nil, err
 }
 
 // agreesToSkill shows a skill, or what has changed of it, and asks whether it may be used.
-func (a *app) agreesToSkill(v *skillView, changes *fileChanges) bool {
+func (a *app) agreesToSkill(v *service.Skill, changes *fileChanges) bool {
 	return a.agreesTo(fmt.Sprintf("Use the skill %s as it is now?", v.Name), func(whole bool) (string, bool) {
 		if whole {
-			if files, err := service.SkillFiles(v.skill); err == nil {
+			if files, err := v.Contents(); err == nil {
 				changes = compare(nil, files)
 			}
 		}
-		return changesText(a.style, changes), !whole && v.Reason == offChanged
+		return changesText(a.style, changes), !whole && v.Reason == service.SkillChanged
 	})
-}
-
-// changes is what a skill differs in from what was approved, all of it where there is no
-// copy of that; nil = nothing.
-func (s *shelf) changes(v *skillView) (*fileChanges, error) {
-	if v.skill == nil {
-		return nil, nil
-	}
-	old, ok := s.Looked.Approved(v.skill)
-	if v.Source == service.SourceWorkspace {
-		old, ok = s.Looked.Kept(v.skill) // its folder counts as a whole, elsewhere
-	}
-	same, open := ok && old.Hash == v.Hash, v.Reason == offUnapproved || v.Reason == offChanged
-	if !open && (same || !ok) {
-		return nil, nil
-	}
-	if same {
-		old = trust.Copy{} // it is asked about all the same: all of it
-	}
-	now, err := service.SkillFiles(v.skill)
-	if err != nil {
-		return nil, fmt.Errorf("skill %s cannot be read whole: %v", v.Name, err)
-	}
-	return compare(old.Files, now), nil
 }
 
 // skillsFinding is what doctor tells of skills.
 func (a *app) skillsFinding(c *config.Config) finding {
 	f := finding{Check: "skills", Fix: "toolcrib skills check tells more"}
-	read, err := a.about(c).ReadShelf(toolcrib.Principal{})
+	k, err := a.about(c).Skills()
 	if err != nil {
 		f.Detail = err.Error()
 		return f
 	}
-	s := shelf{read}
-	var parts []string
-	on, wrong := 0, 0
+	parts := k.Problems[len(k.PassedOver):]
+	on, wrong := 0, len(parts)
 	known := map[string]bool{}
-	for _, v := range s.views() {
+	for i := range k.All {
+		v := &k.All[i]
 		known[v.Name] = true
 		switch {
-		case v.State == stateOn:
+		case v.State == service.SkillOn:
 			on++
-		case v.Reason == offUntrusted: // told of as trust
-		case v.wrong():
+		case v.Reason == service.SkillUntrusted: // told of as trust
+		case v.Wrong():
 			wrong++
 			parts = append(parts, fmt.Sprintf("%s is off (%s): %s", v.Name, v.Reason, v.Detail))
-		}
-	}
-	for _, p := range s.Problems {
-		if p.Skill == "" && p.Code != skill.CodeNoFolder && p.Code != skill.CodeNotice {
-			wrong++
-			parts = append(parts, pathText(p.Path)+": "+p.Message)
 		}
 	}
 	for _, name := range c.AgentNames() {

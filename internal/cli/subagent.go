@@ -41,5 +41,9 @@ func (a *app) subAgent(ctx context.Context, c *config.Config, m *service.Models,
 	if err := p.fill(&task, told); err != nil {
 		return agent.Task{}, err
 	}
+	once := a.service.Once(told)
+	for _, n := range task.Notices {
+		once(n.Message) // whoever watches the run above sees no events of this one
+	}
 	return task, nil
 }

@@ -85,7 +85,7 @@ func (d *decoder) errors() Errors {
 	for i, e := range d.Errors {
 		out[i] = Error{File: d.File, Line: e.Line, Column: e.Column, Key: e.Path, Message: e.Message}
 	}
-	return out.sorted()
+	return out.Sorted()
 }
 
 // checkWritten says what is wrong with a text that stands for itself.

@@ -36,6 +36,17 @@ func (e Error) Error() string {
 	return b.String()
 }
 
+// About reports whether the error is about a key, something in it, or something that it
+// belongs to.
+func (e Error) About(key string) bool {
+	for a, b := range map[string]string{e.Key: key, key: e.Key} {
+		if rest, ok := strings.CutPrefix(a, b); ok && (rest == "" || b != "" && strings.ContainsAny(rest[:1], ".[")) {
+			return true
+		}
+	}
+	return false
+}
+
 // Errors is everything that is wrong with a configuration, by line.
 type Errors []Error
 
@@ -51,8 +62,8 @@ func (e Errors) Error() string {
 // maxErrors bounds what one bad file can say.
 const maxErrors = 200
 
-// sorted returns the errors by line, each once.
-func (e Errors) sorted() Errors {
+// Sorted returns the errors by line, each once.
+func (e Errors) Sorted() Errors {
 	slices.SortStableFunc(e, func(a, b Error) int { return a.Line - b.Line })
 	e = slices.Compact(e)
 	if len(e) > maxErrors {

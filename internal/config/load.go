@@ -110,11 +110,25 @@ func Load(source Source, trusted func(path string, content []byte) error) (*Conf
 	return Parse(source.Path, data)
 }
 
+// Examine reads a configuration that is only looked at, with everything that is wrong
+// with it, by line. The configuration has what could be read: it must not take effect if
+// there are errors, and is nil if there is nothing to look at.
+func Examine(source Source) (*Config, Errors) {
+	if source.Origin == OriginNone {
+		return Default(), nil
+	}
+	data, err := ReadFile(source.Path)
+	if err != nil {
+		return nil, Errors{{File: source.Path, Message: err.Error()}}
+	}
+	return examine(source.Path, data)
+}
+
 // Default returns the configuration without a file.
 func Default() *Config {
-	c, err := parse("", "", nil)
-	if err != nil {
-		panic(err) // a mistake in Config's tags, found by every test
+	c, errs := parse("", "", nil)
+	if len(errs) > 0 {
+		panic(errs) // a mistake in Config's tags, found by every test
 	}
 	return c
 }
@@ -123,25 +137,35 @@ func Default() *Config {
 // what relative paths in it count from. It returns either a whole configuration
 // or [Errors] with everything that is wrong, by line.
 func Parse(file string, data []byte) (*Config, error) {
+	c, errs := examine(file, data)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	return c, nil
+}
+
+func examine(file string, data []byte) (*Config, Errors) {
 	whole, err := filepath.Abs(file)
 	if err != nil {
 		return nil, Errors{{File: file, Message: "the current folder is not known"}}
 	}
-	c, err := parse(file, filepath.Dir(whole), data)
-	if err == nil {
+	c, errs := parse(file, filepath.Dir(whole), data)
+	if c != nil {
 		sum := sha256.Sum256(data)
 		c.hash = "sha256:" + hex.EncodeToString(sum[:])
 	}
-	return c, err
+	return c, errs
 }
 
-func parse(file, base string, data []byte) (*Config, error) {
+// parse reads a configuration, as far as it can be read.
+func parse(file, base string, data []byte) (*Config, Errors) {
 	root, errs := yamltree.Parse(data, limits())
 	d := newDecoder(file, base)
 	d.Add(errs...)
 	c := &Config{file: file, base: base, nodes: d.nodes}
 	switch {
 	case root == nil:
+		return nil, d.errors()
 	case root.Kind == yamltree.Null:
 		d.Decode(&yamltree.Node{Kind: yamltree.Map, Line: root.Line}, c)
 	case root.Kind == yamltree.Map:
@@ -149,16 +173,11 @@ func parse(file, base string, data []byte) (*Config, error) {
 		d.Decode(root, c)
 	default:
 		d.Errorf(root, "must be a mapping of keys, not %s", root.Kind)
-		root = nil
-	}
-	if root != nil {
-		d.defaultAgent(c)
-		d.check(c)
-	}
-	if len(d.Errors) > 0 {
 		return nil, d.errors()
 	}
-	return c, nil
+	d.defaultAgent(c)
+	d.check(c)
+	return c, d.errors()
 }
 
 // defaultAgent adds the agent default where it is not written.

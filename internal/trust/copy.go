@@ -52,7 +52,7 @@ func (s Store) LastTrusted(dir, name string) (c Copy, ok bool) {
 // trusted in the end or not. ok is false if there is none.
 func (s Store) Kept(dir, name string) (c Copy, ok bool) {
 	root, err := realPath(dir)
-	if err != nil {
+	if err != nil || s.path == "" {
 		return Copy{}, false
 	}
 	data, err := safefile.Read(s.copyPath(root, name), maxCopy)

@@ -1,0 +1,422 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/standin"
+	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/skill"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+)
+
+// Where a folder of skills.dirs comes from.
+const (
+	SkillsWorkspace  = "workspace"  // found in the current folder: counts once it is trusted
+	SkillsProject    = "project"    // named by a configuration of the current folder: each skill is approved first
+	SkillsConfigured = "configured" // named by a configuration that the user named
+	SkillsUser       = "user"       // in the user's own configuration folder
+)
+
+// Why a skill is off.
+const (
+	SkillChanged    = "changed"    // since somebody looked at it
+	SkillUnapproved = "unapproved" // nobody has looked at it
+	SkillUntrusted  = "untrusted"  // its folder is not trusted
+	SkillDisabled   = "disabled"   // enabled: false
+	SkillBroken     = "broken"     // it cannot be read, or breaks the convention
+	SkillShadowed   = "shadowed"   // a folder before has a skill of this name
+)
+
+// SkillOn is the state of a skill that can be used.
+const SkillOn = "on"
+
+// Skill is a skill as it was read, and whether it can be used.
+type Skill struct {
+	Name   string `json:"name"`
+	State  string `json:"state"`            // on | off
+	Reason string `json:"reason,omitempty"` // why it is off
+	Detail string `json:"detail,omitempty"`
+	Source string `json:"source"` // workspace | project | configured | user
+	Path   string `json:"path"`
+	Hash   string `json:"hash,omitempty"`
+	// AllowedTools is null if the skill declares none and restricts nothing.
+	AllowedTools  []string          `json:"allowed_tools"`
+	Description   string            `json:"description,omitempty"`
+	License       string            `json:"license,omitempty"`
+	Compatibility string            `json:"compatibility,omitempty"`
+	Metadata      map[string]string `json:"metadata,omitempty"`
+	Files         []SkillFile       `json:"files,omitempty"`
+	Notices       []string          `json:"notices,omitempty"`
+
+	read *skill.Skill // nil if it cannot be read
+	// seen is what is known of its content; err, why nothing is. passed says why nothing
+	// of its folder is used.
+	seen   trust.State
+	err    error
+	passed string
+}
+
+// SkillFile is a file of a skill.
+type SkillFile struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+	Hash  string `json:"hash"`
+}
+
+// Readable reports whether the skill could be read.
+func (s *Skill) Readable() bool { return s.read != nil }
+
+// Text returns what is written under the front matter.
+func (s *Skill) Text() string {
+	if s.read == nil {
+		return ""
+	}
+	return s.read.Body
+}
+
+// Contents returns the files of a skill that could be read, as it was read.
+func (s *Skill) Contents() (map[string][]byte, error) { return filesOf(s.read) }
+
+// Unreviewed reports whether the skill is off until somebody has looked at its content.
+func (s *Skill) Unreviewed() bool { return s.Reason == SkillChanged || s.Reason == SkillUnapproved }
+
+// Wrong reports whether the state of the skill is something to fix.
+func (s *Skill) Wrong() bool {
+	return s.Unreviewed() || s.Reason == SkillBroken || s.Reason == SkillUntrusted
+}
+
+// Skills are the skills that there are, as they were read at one time.
+type Skills struct {
+	All []Skill // by name; of one name the first is the one that counts
+	// Problems are what is wrong with folders as a whole, and with folders in them that
+	// no name can mean. PassedOver are the folders that are not trusted.
+	PassedOver, Problems []string
+
+	library *skill.Library
+	unread  string // why a folder that is not trusted cannot be read: nobody knows what it has
+	record  *reviewed
+}
+
+// Skills reads the skills of the folders that the configuration names.
+func (s *Service) Skills() (*Skills, error) {
+	record := newReviewed()
+	out := &Skills{record: record}
+	c := s.Config
+	named := c.IsSet("skills.dirs") && !s.Source.NeedsTrust()
+	var used, aside []skill.Dir
+	passed := map[string]string{} // by folder
+	for _, v := range c.Skills.Dirs {
+		path, err := v.Resolve(config.Resolver{}) // read by tools, too; secrets are known from protection
+		if err != nil {
+			return nil, err
+		}
+		dir := skill.Dir{Path: path, Source: sourceOf(path, named)}
+		if dir.Source != SkillsWorkspace {
+			used = append(used, dir)
+			continue
+		}
+		if !standin.Exists(path) {
+			continue
+		}
+		why := ""
+		if dir.Files, why = record.workspace(path); why == "" {
+			used = append(used, dir)
+			continue
+		}
+		out.PassedOver, passed[path] = append(out.PassedOver, why), why
+		if dir.Files == nil {
+			out.unread = why
+		} else {
+			aside = append(aside, dir)
+		}
+	}
+	var problems []skill.Problem
+	out.library, problems = skill.Load(used, skill.Options{})
+	for _, one := range out.library.Skills() {
+		out.All = append(out.All, record.judge(one))
+	}
+	untrusted, more := skill.Load(aside, skill.Options{})
+	for _, one := range untrusted.Skills() {
+		v := viewOf(one)
+		v.passed = passed[filepath.Dir(one.Path)]
+		v.State, v.Reason, v.Detail = "off", SkillUntrusted, v.passed
+		out.All = append(out.All, v)
+	}
+	out.Problems = slices.Clone(out.PassedOver)
+	sources := map[string]string{}
+	for _, dir := range slices.Concat(used, aside) {
+		sources[dir.Path] = dir.Source
+	}
+	for _, p := range slices.Concat(problems, more) {
+		v := Skill{Name: p.Skill, State: "off", Reason: SkillBroken, Detail: p.Message, Path: p.Path, Source: sources[filepath.Dir(p.Path)]}
+		switch {
+		case p.Code == skill.CodeNotice, p.Skill == "" && p.Code == skill.CodeNoFolder:
+			continue
+		case p.Skill == "":
+			out.Problems = append(out.Problems, PathText(p.Path)+": "+p.Message)
+			continue
+		case p.Code == skill.CodeShadowed:
+			v.Reason = SkillShadowed
+		case p.Line > 0:
+			v.Detail = fmt.Sprintf("%s:%d: %s", skill.FileName, p.Line, p.Message)
+		}
+		v.passed = passed[filepath.Dir(p.Path)]
+		out.All = append(out.All, v)
+	}
+	slices.SortStableFunc(out.All, func(a, b Skill) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.last(), b.last())) })
+	return out, nil
+}
+
+// last puts behind what does not have the name.
+func (s *Skill) last() int { return slices.Index([]string{SkillUntrusted, SkillShadowed}, s.Reason) }
+
+// sourceOf says where a folder comes from. named is set if the user named the
+// configuration that has it.
+func sourceOf(path string, named bool) string {
+	user := config.UserFolder(os.Getenv)
+	switch {
+	case user != "" && Inside(path, user):
+		return SkillsUser
+	case named:
+		return SkillsConfigured
+	case slices.Contains(trust.Names(), filepath.Base(path)):
+		return SkillsWorkspace
+	}
+	return SkillsProject
+}
+
+// Find returns the skill that has a name.
+func (k *Skills) Find(name string) (*Skill, error) {
+	for i := range k.All {
+		if k.All[i].Name == name {
+			return &k.All[i], nil
+		}
+	}
+	text := "there is no skill " + name
+	if k.unread != "" {
+		text += "; " + k.unread
+	}
+	if near := guard.Nearest(name, k.Names()); near != "" {
+		text += fmt.Sprintf(" (did you mean %s?)", near)
+	}
+	return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "not found: %s", text)
+}
+
+// Names returns the names of all skills that can be asked for, sorted.
+func (k *Skills) Names() []string {
+	var names []string
+	for _, one := range k.library.Skills() {
+		names = append(names, one.Name)
+	}
+	return names
+}
+
+// Untrusted returns the folder that must be trusted before a skill can be used; "" if
+// the skill is not in such a folder.
+func (k *Skills) Untrusted(name string) string {
+	if one, err := k.Find(name); err == nil && one.Reason == SkillUntrusted {
+		return filepath.Dir(filepath.Dir(one.Path))
+	}
+	return ""
+}
+
+// Changes returns the files of a skill as they were reviewed last, and as they are; ok is
+// false if there is nothing to show. Where no copy of the former is kept, all is new.
+func (k *Skills) Changes(one *Skill) (before, now map[string][]byte, ok bool, err error) {
+	if one.read == nil {
+		return nil, nil, false, nil
+	}
+	old, known := k.record.approved(one.read)
+	if one.Source == SkillsWorkspace {
+		old, known = k.record.kept(one.read) // its folder counts as a whole, elsewhere
+	}
+	same := known && old.Hash == one.Hash
+	if !one.Unreviewed() && (same || !known) {
+		return nil, nil, false, nil
+	}
+	if same {
+		old = trust.Copy{} // it is asked about all the same: all of it
+	}
+	if now, err = filesOf(one.read); err != nil {
+		return nil, nil, false, fmt.Errorf("skill %s cannot be read whole: %w", one.Name, err)
+	}
+	return old.Files, now, true, nil
+}
+
+// ApproveSkill notes that an administrator has looked at a skill as it was read, so that
+// it can be used. digest is the hash of what was looked at.
+func (s *Service) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *Skills, one *Skill, digest string) error {
+	if _, err := Administrator(who); err != nil {
+		return err
+	}
+	switch {
+	case one.read == nil:
+		return fmt.Errorf("skill %s cannot be used, so there is nothing to approve: %s", one.Name, one.Detail)
+	case one.Source == SkillsWorkspace && one.Reason == SkillUntrusted:
+		return fmt.Errorf("skill %s: its folder counts as a whole: %s", one.Name, one.Detail)
+	case digest != one.Hash:
+		return toolcrib.Errorf(toolcrib.CodeConflict, "skill %s has the hash %s now, not %s; look at it again", one.Name, one.Hash, digest)
+	}
+	if err := s.review(ctx, who, k.record, one.read, store.SystemSkillApproved); err != nil {
+		return fmt.Errorf("skill %s: it cannot be kept that you have looked at it: %w", one.Name, err)
+	}
+	*one = k.record.judge(one.read)
+	return nil
+}
+
+// review writes down in the audit log, and then keeps, that the content of a skill
+// counts: a person has looked at it, or it is used for the first time (kind).
+func (s *Service) review(ctx context.Context, who toolcrib.Principal, r *reviewed, one *skill.Skill, kind toolcrib.Kind) error {
+	if r.err != nil {
+		return r.err
+	}
+	if err := s.OpenFor(ctx, who, sqlite.Options{}); err != nil {
+		return err
+	}
+	if err := s.RecordChanged(ctx, who, kind, store.FileChanged{Path: one.Path, Name: one.Name, Hash: one.Hash}); err != nil {
+		return err
+	}
+	r.keep(one)
+	return r.seen.TrustFiles(filepath.Dir(one.Path), []trust.File{{Name: one.Name, State: trust.Trusted, Hash: one.Hash}})
+}
+
+// SkillProblems are the skills that agents of the configuration name and that do not count.
+func (s *Service) SkillProblems() (config.Errors, error) {
+	var all config.Errors
+	k, err := s.Skills()
+	if err != nil {
+		return nil, err
+	}
+	c := s.Config
+	for _, name := range c.AgentNames() {
+		for i, one := range c.Agents[name].Skills {
+			for _, p := range k.choose([]string{one}, func(one *Skill) bool { return one.State == SkillOn }).off {
+				all = append(all, c.ErrorAt(fmt.Sprintf("%s.skills[%d]", config.JoinKey("agents", name), i), p.Message))
+			}
+		}
+	}
+	return all, nil
+}
+
+// reviewed remembers which folders are trusted, and which content of a skill a person has
+// looked at: its hash, by the folder that it lies in. Both are kept in the user's state
+// folder, so that no configuration can move them.
+type reviewed struct {
+	folders, seen trust.Store
+	err           error // there is no such place: nothing is approved
+}
+
+// seenName is the record of skills, beside that of trusted folders.
+const seenName = "skills.json"
+
+func newReviewed() *reviewed {
+	folders, err := TrustStore()
+	if err != nil {
+		return &reviewed{err: err}
+	}
+	return &reviewed{folders: folders, seen: trust.NewStore(filepath.Join(filepath.Dir(folders.Path()), seenName))}
+}
+
+// workspace reads a folder that must be trusted: what is used is what was hashed. why
+// says why nothing of it is used; files is nil if it cannot be read.
+func (r *reviewed) workspace(path string) (files map[string][]byte, why string) {
+	dir, name := filepath.Split(path)
+	dir = filepath.Clean(dir)
+	content, err := trust.ReadFolder(path)
+	if err != nil {
+		file := trust.File{Name: name, Problem: "cannot be read whole"}
+		if _, found, checkErr := r.folders.Check(dir, name); checkErr == nil && found[0].Problem != "" {
+			file = found[0]
+		}
+		return nil, trust.PassedOver(dir, file)
+	}
+	state, err := r.folders.CheckFolder(path, content)
+	switch {
+	case err != nil:
+		why = path + " is passed over: " + err.Error()
+	case state != trust.Trusted:
+		why = trust.PassedOver(dir, trust.File{Name: name, State: state, Hash: content.Hash})
+	}
+	return content.Files, why
+}
+
+// judge says whether a skill that has its name can be used. A folder that is trusted was
+// looked at. In folders of the user's own the first sight of a skill counts.
+func (r *reviewed) judge(one *skill.Skill) Skill {
+	v := viewOf(one)
+	v.seen = trust.Trusted
+	if v.Source != SkillsWorkspace {
+		if v.err = r.err; v.err == nil {
+			v.seen, v.err = r.seen.CheckFolder(one.Path, trust.Folder{Hash: one.Hash})
+		}
+	}
+	look := "look at it: toolcrib skills check " + one.Name
+	switch {
+	case !one.Enabled:
+		v.Reason, v.Detail = SkillDisabled, "enabled: false in its "+skill.FileName
+	case v.err != nil:
+		v.Reason, v.Detail = SkillUnapproved, v.err.Error()
+	case v.seen == trust.Changed:
+		v.Reason, v.Detail = SkillChanged, "it has changed since somebody looked at it; "+look
+	case v.seen != trust.Trusted && v.Source == SkillsProject:
+		v.Reason, v.Detail = SkillUnapproved, "nobody has looked at it yet; "+look
+	}
+	if v.Reason != "" {
+		v.State = "off"
+	}
+	return v
+}
+
+func viewOf(one *skill.Skill) Skill {
+	v := Skill{
+		Name: one.Name, State: SkillOn, Source: one.Source, Path: one.Path, Hash: one.Hash, AllowedTools: one.AllowedTools,
+		Description: one.Description, License: one.License, Compatibility: one.Compatibility, Metadata: one.Metadata,
+		Notices: one.Notices, read: one,
+	}
+	for _, f := range one.Files {
+		v.Files = append(v.Files, SkillFile{Name: f.Name, Bytes: f.Size, Hash: f.Hash})
+	}
+	return v
+}
+
+// keep keeps a copy of the skill. Without one only what has changed cannot be shown.
+func (r *reviewed) keep(one *skill.Skill) {
+	if old, ok := r.kept(one); r.err != nil || ok && old.Hash == one.Hash {
+		return
+	}
+	if files, err := filesOf(one); err == nil {
+		r.seen.Keep(filepath.Dir(one.Path), one.Name, trust.Copy{Hash: one.Hash, Files: files})
+	}
+}
+
+// kept returns what was kept of the skill when it was approved.
+func (r *reviewed) kept(one *skill.Skill) (trust.Copy, bool) {
+	return r.seen.Kept(filepath.Dir(one.Path), one.Name)
+}
+
+// approved returns what a person has looked at last.
+func (r *reviewed) approved(one *skill.Skill) (trust.Copy, bool) {
+	return r.seen.LastTrusted(filepath.Dir(one.Path), one.Name)
+}
+
+// filesOf are the files of a skill, as they were when it was loaded.
+func filesOf(s *skill.Skill) (map[string][]byte, error) {
+	files := make(map[string][]byte, len(s.Files))
+	for _, f := range s.Files {
+		data, err := s.ReadFile(f.Name)
+		if err != nil {
+			return nil, err
+		}
+		files[f.Name] = data
+	}
+	return files, nil
+}
