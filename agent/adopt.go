@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
@@ -177,4 +179,153 @@ func panicText(p any) string {
 		stack = stack[:most]
 	}
 	return fmt.Sprintf("panic: %v\n%s", p, stack)
+}
+
+// cleanMessage returns a message of earlier runs as it is read now: cleaned, and without
+// a secret that became known since. m itself is not changed.
+func cleanMessage(mask *guard.Masker, m toolcrib.Message) toolcrib.Message {
+	m.Parts = slices.Clone(m.Parts)
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		switch {
+		case p.Thinking != nil:
+			thinking := *p.Thinking
+			cleanThinking(mask, &thinking)
+			p.Thinking = &thinking
+		case p.ToolCall != nil:
+			call := *p.ToolCall
+			if call.Arguments = mask.MaskJSON(call.Arguments); len(call.Arguments) == 0 || call.Arguments[0] != '{' {
+				call.Arguments = canonicalEmpty
+			}
+			call.Broken, call.Problem = mask.Clean(call.Broken), mask.Clean(call.Problem)
+			p.ToolCall = &call
+		case p.ToolResult != nil:
+			result := *p.ToolResult
+			result.Content = mask.Clean(result.Content)
+			p.ToolResult = &result
+		default:
+			p.Text = mask.Clean(p.Text)
+		}
+	}
+	return m
+}
+
+// cleanThinking cleans what a model thought. A signature is over the text as it came;
+// another text would make it worthless, so then the block is only kept to be read. Some
+// APIs sign with data that can be read.
+func cleanThinking(mask *guard.Masker, t *toolcrib.Thinking) {
+	text := t.Text
+	if t.Text = mask.Clean(text); t.Text != text || mask.Mask(t.Signature) != t.Signature {
+		t.Signature = ""
+	}
+	if mask.Mask(t.Redacted) != t.Redacted {
+		t.Redacted = ""
+	}
+}
+
+// NoticeCanaryLeak tells that the model repeated untrusted data (X12).
+const NoticeCanaryLeak = "canary_leak"
+
+// maxTaint bounds how many sources of untrusted data a run names; one more changes
+// nothing in what is decided.
+const maxTaint = 64
+
+// newCanary makes the token that marks untrusted data of one run (contract §7).
+func (r *Runner) newCanary() string {
+	sum := sha256.Sum256([]byte(r.NewID("canary_")))
+	return guard.CanaryPrefix + strings.ToUpper(hex.EncodeToString(sum[:8]))
+}
+
+// taint notes a source of untrusted data that the run has read.
+func (s *State) taint(source string) {
+	if source == "" {
+		source = "unknown"
+	}
+	if len(s.Taint) < maxTaint && !slices.Contains(s.Taint, source) {
+		s.Taint = append(s.Taint, source)
+	}
+}
+
+// canary is what must not show up in what the model says; "" as long as it has not
+// seen it.
+func (s *State) canary() string {
+	if len(s.Taint) == 0 {
+		return ""
+	}
+	return s.Start.Canary
+}
+
+// redactCanary takes the canary out of a reply and its calls, and tells what to
+// write down about it.
+func (d *driver) redactCanary(reply *toolcrib.Reply, calls []journal.ToolCall) []toolcrib.Body {
+	canary := d.s.canary()
+	if canary == "" {
+		return nil
+	}
+	answered, called := 0, 0
+	for i := range reply.Message.Parts {
+		if p := &reply.Message.Parts[i]; p.ToolCall == nil && p.Thinking == nil {
+			var n int
+			p.Text, n = guard.RedactCanary(p.Text, canary)
+			answered += n
+		}
+	}
+	for i := range calls {
+		// In canonical JSON a token of letters and digits stands as it is.
+		arguments, n := guard.RedactCanary(string(calls[i].Arguments), canary)
+		if n > 0 {
+			calls[i].Arguments = []byte(arguments)
+		}
+		broken, m := guard.RedactCanary(calls[i].Broken, canary)
+		calls[i].Broken = broken
+		called += n + m
+	}
+	var bodies []toolcrib.Body
+	leak := func(n int, where string) {
+		if n > 0 {
+			bodies = append(bodies, &journal.Notice{Notice: toolcrib.Notice{
+				Code:    NoticeCanaryLeak,
+				Message: fmt.Sprintf("the model repeated the mark of untrusted data in %s (%d times); it was taken out", where, n),
+			}})
+		}
+	}
+	leak(answered, "its text")
+	leak(called, "the arguments of calls")
+	return bodies
+}
+
+// forAPerson are the calls of the turn that nothing but a person's word lets pass.
+func (t *Turn) forAPerson() map[string]bool {
+	var ids map[string]bool
+	for _, c := range t.open() {
+		if c.Verdict.ForAPerson() {
+			if ids == nil {
+				ids = make(map[string]bool)
+			}
+			ids[c.ID] = true
+		}
+	}
+	return ids
+}
+
+// approvedByAll is what --approve all says to an approval: everything, but for what only a
+// person can answer (contract §6). nil = there is nothing that it covers.
+func (d *driver) approvedByAll(required *journal.ConfirmationRequired) *journal.ConfirmationResolved {
+	r := &journal.ConfirmationResolved{
+		ApprovalID: required.ApprovalID, Digest: required.Digest, Decision: journal.DecisionApprove, By: ByAll, User: d.s.Start.Principal.User,
+	}
+	person := d.s.Turn.forAPerson()
+	if len(person) == 0 {
+		return r
+	}
+	r.Open, r.Decision, r.Calls = true, journal.DecisionMixed, make(map[string]journal.CallDecision)
+	for _, c := range required.Calls {
+		if !person[c.ID] {
+			r.Calls[c.ID] = journal.CallDecision{Decision: journal.DecisionApprove}
+		}
+	}
+	if len(r.Calls) == 0 {
+		return nil
+	}
+	return r
 }

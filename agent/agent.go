@@ -1,7 +1,18 @@
+// Package agent is the loop of toolcrib: ask the model, judge its calls, execute
+// what is allowed, write it all down, and again (design.md §1, contract §5).
+//
+// The loop is a state machine with a pure core. [Fold] builds the [State] of a run
+// from its journal, [Next] says what comes next; both touch nothing: no clock, no
+// I/O, no randomness. The [Runner] is the thin shell that carries a step out and
+// appends what happened. So resume is "fold and go on", and replay is "fold and
+// compare".
 package agent
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -171,3 +182,32 @@ func (e *CancelError) Error() string { return "cancelled by " + e.By }
 
 // errWallTime is the cause when a run has used up its wall time.
 var errWallTime = errors.New("wall time used up")
+
+// NoticeForbidden tells that an answer at the terminal was not that person's to give.
+const NoticeForbidden = "forbidden"
+
+// Announcer tells people elsewhere that a run has parked for a decision of theirs
+// (approvals.notify). It is called once for each approval, after the pause stands in
+// the journal: the decision may be there before Announce ends, and another process may
+// go on with the run. A process that dies in between calls it for nobody.
+//
+// s.Approval is what is asked; s must not be changed, nor kept. Announce must end within
+// a few seconds, and soon after ctx does. None of them is wall time of the run. Whatever
+// it meets never fails the run, and is no event of it: it would move the time from which
+// on the approval expires.
+type Announcer interface {
+	Announce(ctx context.Context, s *State)
+}
+
+// crockford is the alphabet of ULIDs: no I, L, O, U.
+var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
+
+// NewID makes an ID: the prefix and 26 characters that sort by time (to a
+// millisecond) and hold 80 random bits.
+func NewID(prefix string) string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16)
+	_, _ = rand.Read(b[6:]) // crypto/rand never fails: it ends the program instead
+	id := make([]byte, 0, 64)
+	return string(crockford.AppendEncode(append(id, prefix...), b[:]))
+}

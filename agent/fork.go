@@ -2,8 +2,14 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -90,4 +96,129 @@ func (r *Runner) Cancel(ctx context.Context, run toolcrib.RunID, by string) (*St
 		return s, err
 	}
 	return s, conflict(s, d.drive(ctx))
+}
+
+// NoticeAlreadyRan names the calls of a fork's past that took effect.
+const NoticeAlreadyRan = "already_ran"
+
+// Ran returns the calls of a run, of those below it and of those that it was forked from,
+// which took effect or may have: what begins anew in its place must not repeat them
+// unasked (contract §5). Calls that only read are none.
+func (r *Runner) Ran(ctx context.Context, s *State) ([]RanCall, error) {
+	return r.ranAt(ctx, s, 0)
+}
+
+// RanCall is a call that took effect in another run.
+type RanCall struct {
+	journal.RanCall
+	call    toolcrib.Call // zero if the journal has what it does
+	targets []toolcrib.Target
+}
+
+// ranBefore are calls of the past as a journal has them.
+func ranBefore(kept []journal.RanCall) []RanCall {
+	all := make([]RanCall, len(kept))
+	for i, c := range kept {
+		all[i].RanCall = c
+	}
+	return all
+}
+
+// keptRan is what the journal keeps of calls of the past.
+func (r *Runner) keptRan(ran []RanCall) []journal.RanCall {
+	var all []journal.RanCall
+	for _, c := range ran {
+		if c.call.Name != "" {
+			c.Does = r.Gate.Does(c.call, c.targets)
+		}
+		all = append(all, c.RanCall)
+	}
+	return all
+}
+
+func (r *Runner) ranAt(ctx context.Context, s *State, depth int) ([]RanCall, error) {
+	if depth > maxBelow {
+		return nil, fmt.Errorf("run %s: more than %d runs stand below one another: the journal is damaged; `runs verify` tells where", s.Run, maxBelow)
+	}
+	all := ranBefore(s.Start.Ran)
+	for _, c := range s.Trace {
+		if c.tookEffect() {
+			arguments := c.judgedArguments()
+			all = append(all, RanCall{
+				RanCall: journal.RanCall{Run: s.Run, ID: c.ID, Name: c.Name, Arguments: argumentsHash(arguments)},
+				call: toolcrib.Call{
+					ID: c.ID, Name: c.Name, Arguments: arguments, Run: s.Run, Session: s.Start.Session,
+					Principal: s.Start.Principal, Workspace: s.Start.Workspace, Depth: s.Start.Depth,
+				},
+				targets: c.Verdict.Targets,
+			})
+		}
+		if c.Child == nil {
+			continue
+		}
+		below, err := r.below(ctx, s, c)
+		if err != nil {
+			return nil, err
+		}
+		if below.Seq == 0 {
+			continue // it was never begun
+		}
+		more, err := r.ranAt(ctx, below, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more[min(len(below.Start.Ran), len(more)):]...)
+	}
+	return all, nil
+}
+
+// tookEffect reports whether a call has changed something, as far as is known.
+func (c *Call) tookEffect() bool {
+	switch {
+	case c.Verdict == nil || !c.Verdict.Effect.Writes() || c.Started == nil || c.Child != nil:
+		return false
+	case c.Doubt != nil && c.Doubt.Decision == journal.DecisionNotHappened:
+		return false
+	case c.Result != nil && c.Result.Status == toolcrib.ResultError:
+		return c.Verdict.Effect == toolcrib.EffectNonIdempotentWrite // it may have got halfway
+	}
+	return true
+}
+
+func argumentsHash(arguments []byte) string {
+	sum := sha256.Sum256(arguments)
+	return hex.EncodeToString(sum[:])
+}
+
+// ran tells the gate where a call of the run's past did what this one does, or a part of
+// it, or more; "" if none did.
+func (s *State) ran(name string, arguments []byte, does []string) string {
+	hash := argumentsHash(arguments)
+	for _, c := range s.Start.Ran {
+		if c.Name == name && (c.Arguments == hash || allIn(c.Does, does) || allIn(does, c.Does)) {
+			return "call " + c.ID + " of " + string(c.Run)
+		}
+	}
+	return ""
+}
+
+// allIn reports whether all of part, which is not empty, is in whole.
+func allIn(part, whole []string) bool {
+	return len(part) > 0 && !slices.ContainsFunc(part, func(d string) bool { return !slices.Contains(whole, d) })
+}
+
+// ranNotice says which calls of the past took effect.
+func ranNotice(ran []RanCall) *journal.Notice {
+	const most = 10
+	names := make([]string, 0, most+1)
+	for _, c := range ran[:min(len(ran), most)] {
+		names = append(names, fmt.Sprintf("%s (%s of %s)", guard.Visible(c.Name), guard.Visible(c.ID), c.Run))
+	}
+	if more := len(ran) - most; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return &journal.Notice{Notice: toolcrib.Notice{
+		Code:    NoticeAlreadyRan,
+		Message: "these calls took effect before, and nothing of that is undone: " + strings.Join(names, ", ") + "; a call that does the same is asked about",
+	}}
 }

@@ -1,11 +1,14 @@
 package agent
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"hash"
+	"mime"
 	"slices"
 	"strconv"
 	"strings"
@@ -263,4 +266,117 @@ func Rounds(s *State, step Step) int {
 		return s.Iterations
 	}
 	return s.Iterations + 1
+}
+
+// attachmentSource names files that were attached as a source of untrusted data.
+const attachmentSource = "attachment"
+
+// maxTaskFiles bounds the files of one task.
+const maxTaskFiles = 16
+
+// checkFiles refuses files that no request could hold.
+func checkFiles(files []toolcrib.OutputFile) error {
+	if len(files) > maxTaskFiles {
+		return usagef("%d files are attached, at most %d can be", len(files), maxTaskFiles)
+	}
+	for i, f := range files {
+		if why := unfit(f); why != "" {
+			return usagef("attached file %d (%s) %s", i+1, f.Name, why)
+		}
+	}
+	return nil
+}
+
+// unfit tells why a file cannot be part of a transcript; "" = it can.
+func unfit(f toolcrib.OutputFile) string {
+	if _, _, err := mime.ParseMediaType(f.MediaType); err != nil || !strings.Contains(f.MediaType, "/") {
+		return fmt.Sprintf("has no usable media type (%q)", f.MediaType)
+	}
+	switch {
+	case len(f.Data) == 0:
+		return "is empty"
+	case len(f.Data) > toolcrib.MaxFileBytes:
+		return fmt.Sprintf("has %d bytes, at most %d can be sent", len(f.Data), toolcrib.MaxFileBytes)
+	}
+	return ""
+}
+
+// keptFile is a file on its way into the content store.
+type keptFile struct {
+	ref  string // within the run
+	data []byte
+}
+
+// reference makes the part of a transcript that stands for a file. A reference
+// names the run that keeps the file, because a later run of the session has it in
+// its transcript too.
+func (r *Runner) reference(run toolcrib.RunID, ref string, f toolcrib.OutputFile) (toolcrib.File, keptFile) {
+	data := f.Data
+	if isText(f.MediaType) {
+		data = []byte(r.Mask.Clean(string(data)))
+	}
+	return toolcrib.File{
+		Ref: string(run) + "/" + ref, MediaType: f.MediaType, Name: r.Mask.Clean(f.Name), Bytes: int64(len(data)),
+	}, keptFile{ref: ref, data: data}
+}
+
+// isText reports whether a file of this media type is read as text.
+func isText(media string) bool {
+	kind, _, err := mime.ParseMediaType(media)
+	if err != nil {
+		return false
+	}
+	_, suffix, _ := strings.Cut(kind, "+")
+	return strings.HasPrefix(kind, "text/") || suffix == "json" || suffix == "xml" ||
+		slices.Contains([]string{"application/json", "application/xml", "application/yaml"}, kind)
+}
+
+// attach puts the files of a task into the content store, before the run begins.
+func (r *Runner) attach(ctx context.Context, run toolcrib.RunID, files []toolcrib.OutputFile) ([]toolcrib.Part, error) {
+	var parts []toolcrib.Part
+	for i, f := range files {
+		file, kept := r.reference(run, fmt.Sprintf("file_%d", i+1), f)
+		if err := r.Contents.Put(ctx, run, kept.ref, kept.data); err != nil {
+			return nil, fmt.Errorf("keep the attached file %s: %w", f.Name, err)
+		}
+		parts = append(parts, toolcrib.Part{File: &file})
+	}
+	return parts, nil
+}
+
+// openFile returns what a reference stands for.
+func (r *Runner) openFile(ctx context.Context, ref string) ([]byte, error) {
+	run, key, ok := strings.Cut(ref, "/")
+	if !ok {
+		return nil, fmt.Errorf("file %q: %w", ref, toolcrib.ErrNotFound)
+	}
+	data, size, err := r.Contents.Range(ctx, toolcrib.RunID(run), key, 0, toolcrib.MaxFileBytes)
+	if err == nil && size > toolcrib.MaxFileBytes {
+		err = fmt.Errorf("file %s has %d bytes, at most %d can be sent", ref, size, toolcrib.MaxFileBytes)
+	}
+	return data, err
+}
+
+// files takes the files of an output that can be shown to a model; what is left
+// out is said in its text.
+func (x *execution) files(f *flight, ref string, out *toolcrib.Output) []toolcrib.File {
+	var files []toolcrib.File
+	left := ""
+	for i, file := range out.Files {
+		why := unfit(file)
+		if why == "" && len(files) == toolcrib.MaxOutputFiles {
+			why = fmt.Sprintf("is one too many: a result has at most %d", toolcrib.MaxOutputFiles)
+		}
+		if why != "" {
+			left += fmt.Sprintf("\n[file %d of this result was left out: it %s]", i+1, why)
+			continue
+		}
+		shown, kept := x.d.r.reference(x.d.s.Run, fmt.Sprintf("%s_%d", ref, i+1), file)
+		files = append(files, shown)
+		f.files = append(f.files, kept)
+	}
+	if left != "" && out.JSON == nil {
+		out.Text += left
+	}
+	return files
 }
