@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -32,12 +31,8 @@ func (a *app) approvalsListCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List what parked runs wait for, newest first",
 		Example: "toolcrib approvals list\ntoolcrib approvals list --json",
-	}, func(ctx context.Context, _ []string) (any, func(), error) {
-		s, who, err := a.reading(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		list, err := s.Approvals(ctx, who)
+	}, a.reading, func(c call) (any, func(), error) {
+		list, err := c.Approvals(c, c.who)
 		return list, func() {
 			now := time.Now()
 			table(a, "APPROVAL|RUN|KIND|AGE|EXPIRES IN|AGENT|USER|CALLS", list, func(v **service.Approval) []string {
@@ -80,13 +75,9 @@ func (a *app) approvalsShowCommand() *cobra.Command {
 		Long: "Show what is asked: each call with its arguments, what it would change, and why it is asked about. " +
 			"The digest says that a decision is about exactly this. ID is an approval, the beginning of one, or last.",
 		Example: "toolcrib approvals show last\ntoolcrib approvals show apr_01K --json",
-	}, func(ctx context.Context, args []string) (any, func(), error) {
-		s, who, err := a.reading(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		v, err := s.Approval(ctx, who, args[0])
-		return v, func() { a.showApproval(who, v) }, noApproval(err, args[0])
+	}, a.reading, func(c call) (any, func(), error) {
+		v, err := c.Approval(c, c.who, c.args[0])
+		return v, func() { a.showApproval(c.who, v) }, noApproval(err, c.args[0])
 	})
 }
 

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib/service"
@@ -26,12 +24,8 @@ func (a *app) notifyTestCommand() *cobra.Command {
 		Example: "toolcrib approvals notify test\ntoolcrib approvals notify test --show-secrets",
 	}
 	secrets := cmd.Flags().Bool("show-secrets", false, "print the secrets that sign, and send nothing")
-	return a.answering(cmd, func(ctx context.Context, _ []string) (any, func(), error) {
-		s, who, err := a.changing(ctx) // the keys are made with the database
-		if err != nil {
-			return nil, nil, err
-		}
-		told, err := s.TestNotify(ctx, who, *secrets)
+	return a.answering(cmd, a.changing, func(c call) (any, func(), error) {
+		told, err := c.TestNotify(c, c.who, *secrets)
 		for _, t := range told {
 			if !t.OK {
 				err = silent(exitFailed)

@@ -56,7 +56,7 @@ toolcrib audit list --run last --oldest --json`,
 	flags.IntVar(&f.Limit, "limit", store.DefaultLimit, fmt.Sprintf("so many at most, 1 to %d", store.MaxLimit))
 	flags.StringVar(&f.Cursor, "cursor", "", "continue from here: next of the page before, with the same filters")
 	completeWords(cmd, "kind", service.AuditKinds()...)
-	return a.answering(cmd, func(ctx context.Context, _ []string) (any, func(), error) {
+	return a.answering(cmd, nil, func(c call) (any, func(), error) {
 		err := checkLimit(f.Limit, store.MaxLimit)
 		if err == nil {
 			err = notEmpty(cmd, "must not be empty", "user", "run", "cursor")
@@ -70,11 +70,11 @@ toolcrib audit list --run last --oldest --json`,
 		for _, kind := range *kinds {
 			f.Kinds = append(f.Kinds, toolcrib.Kind(kind))
 		}
-		s, who, err := a.reading(ctx)
+		s, who, err := a.reading(c)
 		if err != nil {
 			return nil, nil, err
 		}
-		page, err := s.Audit(ctx, who, f, *run)
+		page, err := s.Audit(c, who, f, *run)
 		return page, func() { a.showAudit(page) }, err
 	})
 }

@@ -75,11 +75,7 @@ func (a *app) configShowCommand() *cobra.Command {
 			}
 			a.notTrustedYet(source)
 			if asJSON {
-				whole, err := config.ShowJSON(c)
-				if err != nil {
-					return err
-				}
-				return printJSON(a.out, whole, true)
+				return printJSON(a.out, config.ShowJSON(*c), true)
 			}
 			text := string(config.Show(c))
 			if a.outTerminal {

@@ -113,9 +113,13 @@ func (a *app) workspace(flag string, given bool) (string, error) {
 		return "", err
 	}
 	if !given {
-		flag = ""
+		return kept.Workspace("")
 	}
-	return kept.Workspace(flag)
+	dir, err := kept.Workspace(flag)
+	if err != nil {
+		err = usagef("--%v", err)
+	}
+	return dir, err
 }
 
 // findRun finds a run by its ID, a part of it, or as last.

@@ -39,15 +39,33 @@ func (a *app) changing(ctx context.Context) (*service.Service, toolcrib.Principa
 	return a.service, who, err
 }
 
+// call is one use of a command: the service that was opened for it, who acts, and the
+// arguments.
+type call struct {
+	context.Context
+	*service.Service
+	who  toolcrib.Principal
+	args []string
+}
+
 // answering makes a command with --json: do returns the value for that, and what writes
-// it for people.
-func (a *app) answering(cmd *cobra.Command, do func(ctx context.Context, args []string) (value any, text func(), err error)) *cobra.Command {
+// it for people. open opens the service for it; if nil, do does.
+func (a *app) answering(
+	cmd *cobra.Command, open func(context.Context) (*service.Service, toolcrib.Principal, error),
+	do func(c call) (value any, text func(), err error),
+) *cobra.Command {
 	if cmd.Args == nil {
 		cmd.Args = positional
 	}
 	asJSON := cmd.Flags().Bool("json", false, "one JSON value")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		value, text, err := do(cmd.Context(), args)
+		c, err := call{Context: cmd.Context(), args: args}, error(nil)
+		if open != nil {
+			if c.Service, c.who, err = open(c); err != nil {
+				return err
+			}
+		}
+		value, text, err := do(c)
 		var exit *exitError
 		if err != nil && (value == nil || !errors.As(err, &exit)) {
 			return err

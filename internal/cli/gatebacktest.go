@@ -47,7 +47,7 @@ toolcrib gate backtest --config new.yaml --run last --json`,
 	flags.IntVar(&r.Limit, "limit", 1000, "look at so many runs at most; 0 = all")
 	failOn := flags.String("fail-on", "", "exit 1 if a call is decided, or a tool is offered, otherwise: widened, or changed in any way; or if no call was judged")
 	completeWords(cmd, "fail-on", failWidened, failChanged)
-	return a.answering(cmd, func(ctx context.Context, _ []string) (any, func(), error) {
+	return a.answering(cmd, nil, func(c call) (any, func(), error) {
 		switch {
 		case *failOn != "" && *failOn != failWidened && *failOn != failChanged:
 			return nil, nil, usagef("--fail-on: must be %s or %s, not %q", failWidened, failChanged, *failOn)
@@ -64,7 +64,7 @@ toolcrib gate backtest --config new.yaml --run last --json`,
 			return nil, nil, err
 		}
 		asJSON, _ := flags.GetBool("json")
-		b, err := a.backtest(ctx, r, asJSON)
+		b, err := a.backtest(c, r, asJSON)
 		if err == nil && (len(b.Summary.Damaged) > 0 || len(failures(&b, *failOn)) > 0) {
 			err = silent(exitFailed)
 		}

@@ -29,12 +29,8 @@ func (a *app) groupsListCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List the groups of users",
 		Example: "toolcrib users groups list\ntoolcrib users groups list --json",
-	}, func(ctx context.Context, _ []string) (any, func(), error) {
-		s, who, err := a.reading(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		groups, err := s.Groups(ctx, who)
+	}, a.reading, func(c call) (any, func(), error) {
+		groups, err := c.Groups(c, c.who)
 		return groups, func() {
 			table(a, "GROUP|STATE|MEMBERS|ROLES|GRANTS|DESCRIPTION", groups, func(g *service.Group) []string {
 				state := "active"
@@ -77,18 +73,18 @@ toolcrib users groups set staff --disable`,
 	flags.BoolVar(&f.enable, "enable", false, "it gives again what it gave")
 	flags.BoolVar(&f.reuse, "reuse", false, "also if a group of this name was removed, whose members it then has")
 	flags.BoolVar(&f.allAgents, "all-agents", false, allAgentsUsage)
-	return a.answering(cmd, func(ctx context.Context, args []string) (any, func(), error) {
+	return a.answering(cmd, nil, func(c call) (any, func(), error) {
 		edit, err := f.edit(flags)
 		if err != nil {
 			return nil, nil, err
 		}
-		s, who, err := a.reading(ctx)
+		s, who, err := a.reading(c)
 		if err != nil {
 			return nil, nil, err
 		}
-		g, known, err := s.PutGroup(ctx, who, args[0], edit)
+		g, known, err := s.PutGroup(c, who, c.args[0], edit)
 		if err == nil && flags.Changed("grant") {
-			a.tellGrants(ctx, g.Grants)
+			a.tellGrants(c, g.Grants)
 		}
 		word := "made"
 		if known {
@@ -140,12 +136,8 @@ func (a *app) groupsRemoveCommand() *cobra.Command {
 			"--json gives the group as it was, with the members that stay in it.",
 		Example:           "toolcrib users groups remove staff\ntoolcrib users groups remove staff --json",
 		ValidArgsFunction: a.completeGroups(),
-	}, func(ctx context.Context, args []string) (any, func(), error) {
-		s, who, err := a.reading(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		g, err := s.RemoveGroup(ctx, who, args[0])
+	}, a.reading, func(c call) (any, func(), error) {
+		g, err := c.RemoveGroup(c, c.who, c.args[0])
 		if err == nil && g.Members > 0 {
 			a.notice("%s, and they stay restricted to what they are granted elsewhere; `toolcrib users edit NAME --group ''` takes them out", access.StillCarry(g.Members))
 		}

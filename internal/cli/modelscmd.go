@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"strconv"
 
@@ -33,7 +32,7 @@ func (a *app) modelsListCommand() *cobra.Command {
 	}
 	provider := cmd.Flags().String("provider", "", "only models of this provider; one that is not configured is listed too")
 	configured := cmd.Flags().Bool("configured", false, "without those that are only known")
-	return a.answering(cmd, func(context.Context, []string) (any, func(), error) {
+	return a.answering(cmd, nil, func(c call) (any, func(), error) {
 		s, err := a.svc()
 		if err != nil {
 			return nil, nil, err
@@ -105,8 +104,8 @@ func (a *app) modelsRefreshCommand() *cobra.Command {
 			"(https://github.com/charmbracelet/catwalk): one of its providers, or an array of them; - reads standard input. " +
 			"Runs keep the prices that they began with. For administrators.",
 		Example: "toolcrib models refresh providers.json\ntoolcrib models refresh - < providers.json",
-	}, func(ctx context.Context, args []string) (any, func(), error) {
-		who, err := a.administering(ctx)
+	}, nil, func(c call) (any, func(), error) {
+		who, err := a.administering(c)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -114,14 +113,14 @@ func (a *app) modelsRefreshCommand() *cobra.Command {
 		if err != nil {
 			return nil, nil, err
 		}
-		in, err := a.input(args[0])
+		in, err := a.input(c.args[0])
 		if err != nil {
 			return nil, nil, err
 		}
 		defer in.Close() //nolint:errcheck // only read
 		info, err := s.RefreshModels(who, in)
 		if err != nil {
-			return nil, nil, ofFile(err, args[0])
+			return nil, nil, ofFile(err, c.args[0])
 		}
 		return info, func() {
 			fmt.Fprintf(a.out, "%s of %s%s, kept in %s\n", render.Count(info.Models, "model"), guard.Visible(info.Source), dated(info), pathText(s.CatalogPath()))

@@ -34,9 +34,9 @@ func (a *app) runsPruneCommand() *cobra.Command {
 	flags.BoolVar(&r.ContentOnly, "content", false, "only the content; the run, its cost and its chain stay")
 	flags.BoolVar(&r.WithLater, "with-later", false, "also the later runs of the session and the forks that hold the same transcript")
 	yes := flags.Bool("yes", false, "do not ask")
-	return a.answering(cmd, func(ctx context.Context, args []string) (any, func(), error) {
+	return a.answering(cmd, nil, func(c call) (any, func(), error) {
 		ways := 0
-		for _, given := range []bool{len(args) > 0, flags.Changed("older-than"), *retention} {
+		for _, given := range []bool{len(c.args) > 0, flags.Changed("older-than"), *retention} {
 			if given {
 				ways++
 			}
@@ -44,13 +44,13 @@ func (a *app) runsPruneCommand() *cobra.Command {
 		switch {
 		case ways != 1:
 			return nil, nil, usagef("give runs, or --older-than, or --retention")
-		case r.WithLater && len(args) == 0:
+		case r.WithLater && len(c.args) == 0:
 			return nil, nil, usagef("--with-later: goes with runs")
 		case *retention && r.ContentOnly:
 			return nil, nil, usagef("--content: the configuration says what --retention keeps")
 		case *retention:
-			return a.pruneByPolicy(ctx, *yes)
-		case len(args) == 0:
+			return a.pruneByPolicy(c, *yes)
+		case len(c.args) == 0:
 			now := time.Now()
 			before, err := parseSince(*olderThan, now)
 			if err != nil || !before.Before(now) {
@@ -58,16 +58,16 @@ func (a *app) runsPruneCommand() *cobra.Command {
 			}
 			r.OlderThan = now.Sub(before)
 		}
-		r.Runs = args
+		r.Runs = c.args
 		r.Agrees = func(runs int) error {
 			return a.sure(*yes, pruneQuestion(runs, *olderThan, r.ContentOnly), "nothing was removed")
 		}
-		s, who, err := a.changing(ctx)
+		s, who, err := a.changing(c)
 		if err != nil {
 			return nil, nil, err
 		}
-		result, err := s.Prune(ctx, who, r)
-		return result, func() { a.showPruned(&result, r.ContentOnly) }, a.endFirst(a.noRun(err, args))
+		result, err := s.Prune(c, who, r)
+		return result, func() { a.showPruned(&result, r.ContentOnly) }, a.endFirst(a.noRun(err, c.args))
 	})
 }
 

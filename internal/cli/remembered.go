@@ -32,15 +32,15 @@ func (a *app) rememberedListCommand() *cobra.Command {
 	}
 	all := cmd.Flags().Bool("all", false, "also those that were revoked")
 	limit := cmd.Flags().Int("limit", store.DefaultLimit, fmt.Sprintf("at most so many, up to %d", store.MaxLimit))
-	return a.answering(cmd, func(ctx context.Context, _ []string) (any, func(), error) {
+	return a.answering(cmd, nil, func(c call) (any, func(), error) {
 		if err := checkLimit(*limit, store.MaxLimit); err != nil {
 			return nil, nil, err
 		}
-		s, who, err := a.reading(ctx)
+		s, who, err := a.reading(c)
 		if err != nil {
 			return nil, nil, err
 		}
-		list, err := s.Remembered(ctx, who, *all, *limit)
+		list, err := s.Remembered(c, who, *all, *limit)
 		return list, func() {
 			now := time.Now()
 			table(a, "REMEMBERED|FOR|CALLS|WORKSPACE|EFFECT|BY|SINCE|REVOKED", list, func(m *store.Remembered) []string {
@@ -70,17 +70,13 @@ func (a *app) rememberedRevokeCommand() *cobra.Command {
 		Use:     "revoke ID",
 		Short:   "Ask about such calls again, also in runs that are on their way",
 		Example: "toolcrib approvals remembered revoke rem_0123456789abcdef0123\ntoolcrib approvals remembered revoke rem_0123456789abcdef0123 --json",
-	}, func(ctx context.Context, args []string) (any, func(), error) {
-		s, who, err := a.changing(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		m, changed, err := s.Forget(ctx, who, args[0])
+	}, a.changing, func(c call) (any, func(), error) {
+		m, changed, err := c.Forget(c, c.who, c.args[0])
 		word := "revoked"
 		if !changed {
 			word += " already"
 		}
-		return m, func() { a.says(m.ID, word) }, hint(err, args[0], "`toolcrib approvals remembered list` shows what there is")
+		return m, func() { a.says(m.ID, word) }, hint(err, c.args[0], "`toolcrib approvals remembered list` shows what there is")
 	})
 }
 

@@ -45,15 +45,15 @@ func (a *app) secretSetCommand() *cobra.Command {
 			return positional(cmd, args)
 		},
 		ValidArgsFunction: a.completeSecrets(),
-	}, func(ctx context.Context, args []string) (any, func(), error) {
-		name := args[0]
+	}, nil, func(c call) (any, func(), error) {
+		name := c.args[0]
 		if err := secret.CheckName(name); err != nil { // before the value is asked for
 			return nil, nil, err
 		}
-		if _, err := a.administering(ctx); err != nil {
+		if _, err := a.administering(c); err != nil {
 			return nil, nil, err
 		}
-		s, who, err := a.changing(ctx) // the keys are made with the database
+		s, who, err := a.changing(c) // the keys are made with the database
 		if err != nil {
 			return nil, nil, err
 		}
@@ -66,7 +66,7 @@ func (a *app) secretSetCommand() *cobra.Command {
 		if err != nil {
 			return nil, nil, err
 		}
-		info, err := s.SetSecret(ctx, who, name, value)
+		info, err := s.SetSecret(c, who, name, value)
 		if err == nil && len(bytes.TrimSpace(value)) < guard.MinSecretBytes {
 			a.notice("%s has fewer than %d bytes, so it is masked nowhere: it would be found in ordinary words", name, guard.MinSecretBytes)
 		}
@@ -124,12 +124,8 @@ func (a *app) secretListCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List the names of the secrets, never their values",
 		Example: "toolcrib secret list\ntoolcrib secret list --json",
-	}, func(ctx context.Context, _ []string) (any, func(), error) {
-		s, who, err := a.reading(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		list, err := s.Secrets(who)
+	}, a.reading, func(c call) (any, func(), error) {
+		list, err := c.Secrets(c.who)
 		return list, func() {
 			now := time.Now()
 			table(a, "SECRET|CREATED|CHANGED", list, func(s *secret.Info) []string {
@@ -145,13 +141,9 @@ func (a *app) secretRemoveCommand() *cobra.Command {
 		Short:             "Remove a secret",
 		Example:           "toolcrib secret remove anthropic\ntoolcrib secret remove anthropic --json",
 		ValidArgsFunction: a.completeSecrets(),
-	}, func(ctx context.Context, args []string) (any, func(), error) {
-		s, who, err := a.changing(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		info, err := s.RemoveSecret(ctx, who, args[0])
-		return info, func() { a.says(args[0], "removed") }, hint(err, args[0], "`toolcrib secret list` shows what there is")
+	}, a.changing, func(c call) (any, func(), error) {
+		info, err := c.RemoveSecret(c, c.who, c.args[0])
+		return info, func() { a.says(c.args[0], "removed") }, hint(err, c.args[0], "`toolcrib secret list` shows what there is")
 	})
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -92,16 +91,12 @@ func (a *app) tokensListCommand() *cobra.Command {
 	user := cmd.Flags().String("user", "", "only of this user; * = those for whoever carries them")
 	all := cmd.Flags().Bool("all", false, fmt.Sprintf("all of them, not only the newest %d", peopleShown))
 	completeFlag(cmd, "user", a.completeUsers())
-	return a.answering(cmd, func(ctx context.Context, _ []string) (any, func(), error) {
-		s, who, err := a.reading(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
+	return a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		limit := peopleShown
 		if *all {
 			limit = 0
 		}
-		tokens, total, err := s.Tokens(ctx, who, *user, limit)
+		tokens, total, err := c.Tokens(c, c.who, *user, limit)
 		if total > len(tokens) {
 			a.notice("there are %d tokens; --all lists all of them", total)
 		}
@@ -121,17 +116,13 @@ func (a *app) tokensRevokeCommand() *cobra.Command {
 		Long: "Make a token worthless from now on; it counts at the next call, also in runs that are on their way. " +
 			"ID is that of a token, or the beginning of one.",
 		Example: "toolcrib tokens revoke tok_4XQ",
-	}, func(ctx context.Context, args []string) (any, func(), error) {
-		s, who, err := a.reading(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		t, changed, err := s.RevokeToken(ctx, who, args[0])
+	}, a.reading, func(c call) (any, func(), error) {
+		t, changed, err := c.RevokeToken(c, c.who, c.args[0])
 		word := "revoked"
 		if !changed {
 			word += " already"
 		}
-		return t, func() { a.says(t.ID, word) }, hint(err, args[0], "`toolcrib tokens list` shows what there is")
+		return t, func() { a.says(t.ID, word) }, hint(err, c.args[0], "`toolcrib tokens list` shows what there is")
 	})
 }
 
@@ -149,11 +140,11 @@ func (a *app) tokensCheckCommand() *cobra.Command {
 		Short:   "Read a token from standard input, and say what it is good for, or why it is not",
 		Example: "toolcrib tokens check < token.txt\ntoolcrib tokens check --json < token.txt",
 	}
-	return a.answering(cmd, func(ctx context.Context, _ []string) (any, func(), error) {
-		if _, err := a.administering(ctx); err != nil {
+	return a.answering(cmd, nil, func(c call) (any, func(), error) {
+		if _, err := a.administering(c); err != nil {
 			return nil, nil, err
 		}
-		s, who, err := a.reading(ctx)
+		s, who, err := a.reading(c)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -161,7 +152,7 @@ func (a *app) tokensCheckCommand() *cobra.Command {
 		if err != nil {
 			return nil, nil, err
 		}
-		t, err := s.CheckToken(ctx, who, text)
+		t, err := s.CheckToken(c, who, text)
 		var no *toolcrib.Error
 		if asJSON, _ := cmd.Flags().GetBool("json"); asJSON && errors.As(err, &no) {
 			return checkedToken{Code: no.Code, Message: no.Message}, nil, silent(exitFailed)
@@ -203,23 +194,23 @@ toolcrib tokens create --user anna --not-before 2026-12-24 --json`,
 	flags.StringVar(&f.notBefore, "not-before", "", "when that begins: a date, or a time (RFC 3339)")
 	flags.StringVar(&f.Label, "label", "", "what you call it")
 	completeFlag(cmd, "user", a.completeUsers())
-	return a.answering(cmd, func(ctx context.Context, _ []string) (any, func(), error) {
+	return a.answering(cmd, nil, func(c call) (any, func(), error) {
 		if err := f.read(flags); err != nil {
 			return nil, nil, err
 		}
-		s, who, err := a.changing(ctx)
+		s, who, err := a.changing(c)
 		if err != nil {
 			return nil, nil, err
 		}
-		t, err := s.CreateToken(ctx, who, f.TokenRequest)
+		t, err := s.CreateToken(c, who, f.TokenRequest)
 		if err != nil {
 			return nil, nil, noUser(err, f.User)
 		}
 		if flags.Changed("not-before") && f.NotBefore.Before(t.IssuedAt) {
 			a.notice("--not-before: that is over already; the token is good from now on")
 		}
-		a.tellUnknown(ctx, "--agent", t.Scope.Agents, func(n *namesKnown, name string) string { return missing("agent", name, n.agents...) })
-		a.tellUnknown(ctx, "--tool", t.Scope.Tools, func(n *namesKnown, name string) string { return missing("tool", name, n.tools...) })
+		a.tellUnknown(c, "--agent", t.Scope.Agents, func(n *namesKnown, name string) string { return missing("agent", name, n.agents...) })
+		a.tellUnknown(c, "--tool", t.Scope.Tools, func(n *namesKnown, name string) string { return missing("tool", name, n.tools...) })
 		return t, func() {
 			fmt.Fprintf(a.err, "%s: good %s\n", t.ID, goodFor(&t))
 			fmt.Fprintln(a.out, t.Token)

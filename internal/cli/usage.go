@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -29,7 +28,7 @@ func (a *app) usageCommand() *cobra.Command {
 	user := flags.String("user", "", "only of this user")
 	limit := flags.Int("limit", store.DefaultUsageRows, fmt.Sprintf("at most so many rows, up to %d", store.MaxUsageRows))
 	completeWords(cmd, "by", service.UsageWords()...)
-	return a.answering(cmd, func(ctx context.Context, _ []string) (any, func(), error) {
+	return a.answering(cmd, nil, func(c call) (any, func(), error) {
 		if err := notEmpty(cmd, "must not be empty", "by"); err != nil {
 			return nil, nil, err
 		}
@@ -41,11 +40,11 @@ func (a *app) usageCommand() *cobra.Command {
 		if err != nil {
 			return nil, nil, err
 		}
-		s, who, err := a.reading(ctx)
+		s, who, err := a.reading(c)
 		if err != nil {
 			return nil, nil, err
 		}
-		u, err := s.Usage(ctx, who, q)
+		u, err := s.Usage(c, who, q)
 		return u, func() {
 			a.tellUsage(&u)
 			if len(u.Rows) == q.Bound() {

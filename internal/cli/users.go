@@ -123,23 +123,23 @@ toolcrib users add guest --grant ''`,
 	}
 	f := a.userFlags(cmd)
 	reuse := cmd.Flags().Bool("reuse", false, "also if a user of this name was removed, whose runs and notes they will find")
-	return a.answering(cmd, func(ctx context.Context, args []string) (any, func(), error) {
+	return a.answering(cmd, nil, func(c call) (any, func(), error) {
 		edit, err := f.edit(cmd.Flags())
 		if err != nil {
 			return nil, nil, err
 		}
-		u, err := edit.Apply(access.User{Name: args[0]})
+		u, err := edit.Apply(access.User{Name: c.args[0]})
 		if err != nil {
 			return nil, nil, err
 		}
-		s, who, password, err := a.aboutPeople(ctx, u.Name, f.passwordStdin)
+		s, who, password, err := a.aboutPeople(c, u.Name, f.passwordStdin)
 		if err != nil {
 			return nil, nil, err
 		}
 		defer clear(password)
-		a.tellGrants(ctx, u.Grants)
+		a.tellGrants(c, u.Grants)
 		a.tellBudgets(u.Name)
-		shown, err := s.AddUser(ctx, who, access.NewUser{User: u, Reuse: *reuse}, password)
+		shown, err := s.AddUser(c, who, access.NewUser{User: u, Reuse: *reuse}, password)
 		return shown, func() { a.says(shown.Name, "added") }, err
 	})
 }
@@ -168,16 +168,12 @@ func (a *app) usersListCommand() *cobra.Command {
 		Example: "toolcrib users list\ntoolcrib users list --all --json",
 	}
 	all := cmd.Flags().Bool("all", false, fmt.Sprintf("all of them, not only the first %d by name", peopleShown))
-	return a.answering(cmd, func(ctx context.Context, _ []string) (any, func(), error) {
-		s, who, err := a.reading(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
+	return a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		limit := peopleShown
 		if *all {
 			limit = 0
 		}
-		list, more, err := s.Users(ctx, who, limit)
+		list, more, err := c.Users(c, c.who, limit)
 		if more {
 			a.notice("there are more users; --all lists them too")
 		}
@@ -225,13 +221,9 @@ func (a *app) usersShowCommand() *cobra.Command {
 		Short:             "Show a user, and what they may do with the grants of their groups",
 		Example:           "toolcrib users show anna\ntoolcrib users show anna --json",
 		ValidArgsFunction: a.completeUsers(),
-	}, func(ctx context.Context, args []string) (any, func(), error) {
-		s, who, err := a.reading(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		u, err := s.User(ctx, who, args[0])
-		return u, func() { a.showUser(&u) }, noUser(err, args[0])
+	}, a.reading, func(c call) (any, func(), error) {
+		u, err := c.User(c, c.who, c.args[0])
+		return u, func() { a.showUser(&u) }, noUser(err, c.args[0])
 	})
 }
 
@@ -286,27 +278,27 @@ toolcrib users edit anna --no-admin --group staff`,
 	cmd.Flags().BoolVar(&f.noAdmin, "no-admin", false, "no administrator any more")
 	cmd.Flags().BoolVar(&f.noGrants, "no-grants", false, "declare no grants: nothing is restricted, unless a group does")
 	cmd.Flags().BoolVar(&f.allAgents, "all-agents", false, allAgentsUsage)
-	return a.answering(cmd, func(ctx context.Context, args []string) (any, func(), error) {
+	return a.answering(cmd, nil, func(c call) (any, func(), error) {
 		edit, err := f.edit(cmd.Flags())
 		if err == nil && edit == (access.Edit{AllAgents: f.allAgents}) && !f.passwordStdin {
 			err = usagef("nothing to change: name what is to be another\nSee: %s --help", cmd.CommandPath())
 		}
 		if err == nil { // before anything is said about it, or asked for
-			_, err = edit.Apply(access.User{Name: args[0]})
+			_, err = edit.Apply(access.User{Name: c.args[0]})
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		s, who, password, err := a.aboutPeople(ctx, args[0], f.passwordStdin)
+		s, who, password, err := a.aboutPeople(c, c.args[0], f.passwordStdin)
 		if err != nil {
 			return nil, nil, err
 		}
 		defer clear(password)
-		u, _, err := s.EditUser(ctx, who, args[0], edit, password)
+		u, _, err := s.EditUser(c, who, c.args[0], edit, password)
 		if err == nil && edit.Grants != nil {
-			a.tellGrants(ctx, *edit.Grants)
+			a.tellGrants(c, *edit.Grants)
 		}
-		return u, func() { a.says(u.Name, "changed") }, noUser(agentsError(err), args[0])
+		return u, func() { a.says(u.Name, "changed") }, noUser(agentsError(err), c.args[0])
 	})
 }
 
@@ -326,16 +318,12 @@ func (a *app) usersStateCommand(verb, short, word string, disabled bool) *cobra.
 		Long:              short + ". It counts at the next call, also in runs that are on their way.",
 		Example:           fmt.Sprintf("toolcrib users %s anna", verb),
 		ValidArgsFunction: a.completeUsers(),
-	}, func(ctx context.Context, args []string) (any, func(), error) {
-		s, who, err := a.reading(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		u, changed, err := s.EditUser(ctx, who, args[0], access.Edit{Disabled: &disabled}, nil)
+	}, a.reading, func(c call) (any, func(), error) {
+		u, changed, err := c.EditUser(c, c.who, c.args[0], access.Edit{Disabled: &disabled}, nil)
 		if !changed {
 			word += " already"
 		}
-		return u, func() { a.says(u.Name, word) }, noUser(err, args[0])
+		return u, func() { a.says(u.Name, word) }, noUser(err, c.args[0])
 	})
 }
 
@@ -347,13 +335,9 @@ func (a *app) usersRemoveCommand() *cobra.Command {
 			"given to another one without `users add --reuse`.",
 		Example:           "toolcrib users remove anna",
 		ValidArgsFunction: a.completeUsers(),
-	}, func(ctx context.Context, args []string) (any, func(), error) {
-		s, who, err := a.reading(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		u, err := s.RemoveUser(ctx, who, args[0])
-		return u, func() { a.says(u.Name, "removed") }, noUser(err, args[0])
+	}, a.reading, func(c call) (any, func(), error) {
+		u, err := c.RemoveUser(c, c.who, c.args[0])
+		return u, func() { a.says(u.Name, "removed") }, noUser(err, c.args[0])
 	})
 }
 
@@ -367,18 +351,14 @@ func (a *app) usersPasswordCommand() *cobra.Command {
 		ValidArgsFunction: a.completeUsers(),
 	}
 	clearIt := cmd.Flags().Bool("clear", false, "take the password away")
-	return a.answering(cmd, func(ctx context.Context, args []string) (any, func(), error) {
-		s, who, err := a.reading(ctx)
+	return a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+		u, err := c.User(c, c.who, c.args[0])
 		if err != nil {
-			return nil, nil, err
-		}
-		u, err := s.User(ctx, who, args[0])
-		if err != nil {
-			return nil, nil, noUser(err, args[0])
+			return nil, nil, noUser(err, c.args[0])
 		}
 		word := "the password was taken away"
 		if *clearIt {
-			u, err = s.ClearPassword(ctx, who, u.Name)
+			u, err = c.ClearPassword(c, c.who, u.Name)
 		} else {
 			word = "the password was set"
 			var password []byte
@@ -386,7 +366,7 @@ func (a *app) usersPasswordCommand() *cobra.Command {
 				return nil, nil, err
 			}
 			defer clear(password)
-			u, _, err = s.EditUser(ctx, who, u.Name, access.Edit{}, password)
+			u, _, err = c.EditUser(c, c.who, u.Name, access.Edit{}, password)
 		}
 		return u, func() { a.says(u.Name, word) }, err
 	})

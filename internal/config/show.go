@@ -22,10 +22,10 @@ func Show(c *Config) []byte {
 	return b.Bytes()[1:] // without the line break before a mapping
 }
 
-// ShowJSON is [Show] as one JSON value: the same keys in the same order, with null where
-// Show writes null; durations are texts such as 30s.
-func ShowJSON(c *Config) (json.RawMessage, error) {
-	return json.RawMessage(yamltree.AppendJSON(nil, shown(reflect.ValueOf(c).Elem()))), nil
+// ShowJSON is [Show] as one JSON value, of a whole [Config] or a part of one: the same keys in
+// the same order, with null where Show writes null; durations are texts such as 30s.
+func ShowJSON(c any) json.RawMessage {
+	return json.RawMessage(yamltree.AppendJSON(nil, shown(reflect.ValueOf(c))))
 }
 
 // object is a JSON object that keeps the order of its keys.
