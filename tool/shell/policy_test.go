@@ -538,3 +538,20 @@ func FuzzAdmit(f *testing.F) {
 		}
 	})
 }
+
+// No pattern stands for a hidden file unless it says so.
+func TestPatterns_LeadingDot(t *testing.T) {
+	dir := folder(t)
+	for _, name := range []string{".h", "a", "s/.k", "s/b", ".d/x"} {
+		write(t, filepath.Join(dir, name), "")
+	}
+	made := tool(t, shell.Options{})
+	for pattern, want := range map[string][]string{
+		"?": {"a", "s"}, "??": {"??"}, "[.a]*": {"a"}, "[!a]?": {"[!a]?"}, "?*": {"a", "s"}, "***": {"a", "s"}, "*/?*": {"s/b"}, "s//?*": {"s/b"},
+		".?": {".d", ".h"}, "*/.?": {"s/.k"}, ".?/*": {".d/x"}, "./?*": {"./a", "./s"}, `\?`: {"?"}, "[]": {"[]"}, "*/": {"s/"},
+	} {
+		if got := shell.Argvs(t, made, callOf(t, dir, "echo "+pattern, 0))[0][2:]; !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", pattern, got, want)
+		}
+	}
+}
