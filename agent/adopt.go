@@ -294,27 +294,13 @@ func (d *driver) redactCanary(reply *toolcrib.Reply, calls []journal.ToolCall) [
 	return bodies
 }
 
-// forAPerson are the calls of the turn that nothing but a person's word lets pass.
-func (t *Turn) forAPerson() map[string]bool {
-	var ids map[string]bool
-	for _, c := range t.open() {
-		if c.Verdict.ForAPerson() {
-			if ids == nil {
-				ids = make(map[string]bool)
-			}
-			ids[c.ID] = true
-		}
-	}
-	return ids
-}
-
 // approvedByAll is what --approve all says to an approval: everything, but for what only a
 // person can answer (contract §6). nil = there is nothing that it covers.
 func (d *driver) approvedByAll(required *journal.ConfirmationRequired) *journal.ConfirmationResolved {
 	r := &journal.ConfirmationResolved{
 		ApprovalID: required.ApprovalID, Digest: required.Digest, Decision: journal.DecisionApprove, By: ByAll, User: d.s.Start.Principal.User,
 	}
-	person := d.s.Turn.forAPerson()
+	person := idsOf(d.s.Turn.open(), func(c *Call) bool { return c.Verdict.ForAPerson() })
 	if len(person) == 0 {
 		return r
 	}

@@ -404,16 +404,15 @@ func (d *driver) settleLost(ctx context.Context) error {
 // what cannot be true, is estimated: no request is empty, and a reply that says
 // something has taken tokens.
 func (d *driver) count(sent *journal.ModelRequest, reply *toolcrib.Reply) (u toolcrib.TokenUsage, estimated bool) {
-	written := estimateReply(reply)
 	u = reply.Finish.Usage
 	if !u.Reported || !plausible(u) {
-		return toolcrib.TokenUsage{InputTokens: sent.ReservedInput, OutputTokens: written}, true
+		return toolcrib.TokenUsage{InputTokens: sent.ReservedInput, OutputTokens: estimateReply(reply)}, true
 	}
 	if u.InputTokens == 0 && u.CostUSD == nil {
 		u.InputTokens, estimated = sent.ReservedInput, true
 	}
 	if u.OutputTokens == 0 && u.CostUSD == nil && len(reply.Message.Parts) > 0 {
-		u.OutputTokens, estimated = written, true
+		u.OutputTokens, estimated = estimateReply(reply), true
 	}
 	return u, estimated
 }
@@ -438,20 +437,14 @@ func (d *driver) settle(sent *journal.ModelRequest, tokens toolcrib.TokenUsage, 
 
 // sumUsage adds one request.
 func sumUsage(sum toolcrib.Usage, t toolcrib.TokenUsage, cost float64, estimated bool) toolcrib.Usage {
-	sum.Requests++
-	sum.InputTokens += t.InputTokens
-	sum.CachedInputTokens += t.CachedInputTokens
-	sum.CacheWriteTokens += t.CacheWriteTokens
-	sum.OutputTokens += t.OutputTokens
-	sum.ReasoningTokens += t.ReasoningTokens
-	sum.TotalTokens += t.InputTokens + t.OutputTokens
-	// Prices are per million tokens; below a billionth of a cent is only noise.
-	sum.CostUSD = math.Round((sum.CostUSD+cost)*1e11) / 1e11
-	sum.Estimated = sum.Estimated || estimated
-	return sum
+	return addUsage(sum, toolcrib.Usage{
+		Requests: 1, InputTokens: t.InputTokens, CachedInputTokens: t.CachedInputTokens, CacheWriteTokens: t.CacheWriteTokens,
+		OutputTokens: t.OutputTokens, ReasoningTokens: t.ReasoningTokens, TotalTokens: t.InputTokens + t.OutputTokens,
+		CostUSD: cost, Estimated: estimated,
+	})
 }
 
-// addUsage adds what other runs have used.
+// addUsage adds what was used besides.
 func addUsage(sum, more toolcrib.Usage) toolcrib.Usage {
 	if more == (toolcrib.Usage{}) {
 		return sum
@@ -463,6 +456,7 @@ func addUsage(sum, more toolcrib.Usage) toolcrib.Usage {
 	sum.OutputTokens += more.OutputTokens
 	sum.ReasoningTokens += more.ReasoningTokens
 	sum.TotalTokens += more.TotalTokens
+	// Prices are per million tokens; below a billionth of a cent is only noise.
 	sum.CostUSD = math.Round((sum.CostUSD+more.CostUSD)*1e11) / 1e11
 	sum.Estimated = sum.Estimated || more.Estimated
 	return sum

@@ -237,11 +237,9 @@ func (w *rejudging) judge(ctx context.Context, e toolcrib.Event, stored *journal
 			facts.Offered = w.offered
 		}
 		d := &driver{r: &Runner{Options: Options{FourEyes: w.terms.FourEyes, Memory: heldThen(open, stored)}}, s: w.s}
-		facts.Decided, facts.Counted, facts.Remembered = d.decided(open), counted(open), d.remembered(ctx)
-		facts.DryRun, facts.Past = true, true
 		scope := w.terms.Scope
-		scope.NobodyAsks = scope.NobodyAsks || leftByNobody(open)
-		scope.AllApproved = scope.AllApproved && !w.terms.FourEyes
+		d.heard(ctx, open, &facts, &scope)
+		facts.DryRun, facts.Past = true, true
 		w.at(e.Time)
 		verdicts = w.terms.Gate.Judge(ctx, w.s.Start.Principal, scope, facts, calls)
 		if err := ctx.Err(); err != nil {

@@ -149,13 +149,7 @@ func affordable(all []bound, r Reserve, spent Used) bool {
 
 // overBudget reports whether a budget that only warns has been passed.
 func overBudget(s *State) bool {
-	b, spent := s.Budget(), s.Spent()
-	if b.Mode != toolcrib.BudgetWarn {
-		return false
-	}
-	return b.MaxRequests > 0 && spent.Requests >= b.MaxRequests ||
-		b.MaxTokens > 0 && spent.TotalTokens >= b.MaxTokens ||
-		b.MaxCostUSD > 0 && spent.CostUSD >= b.MaxCostUSD
+	return s.Budget().Mode == toolcrib.BudgetWarn && spentCaps(s) != ""
 }
 
 // spentCaps names the caps of the run's budget that are spent, with how much.

@@ -53,19 +53,6 @@ func (d *driver) givesToChild(c *Call, permit *gate.Permit) (f *childFlight, sta
 	return f, &journal.ChildStarted{ID: c.ID, Run: f.run, Agent: f.sub.Agent, Share: share}, ""
 }
 
-// noShareLeft is the refusal of a call for whose run nothing is left, which shows only
-// when its siblings have theirs.
-func (d *driver) noShareLeft(c *Call, none string) (*gate.Verdict, error) {
-	v := gate.NoShare(&c.ToolCall, none)
-	MaskVerdict(d.r.Mask, &v)
-	for i := range d.verdicts {
-		if d.verdicts[i].CallID == c.ID {
-			d.verdicts[i] = v
-		}
-	}
-	return &v, d.hold(&journal.Verdicts{Iteration: d.s.Turn.Iteration, Again: true, Verdicts: []journal.Verdict{v.Verdict}})
-}
-
 // startError says that a sub-agent could not be started. Nothing of its run is
 // written down.
 type startError struct {

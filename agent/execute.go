@@ -106,10 +106,8 @@ type news struct {
 
 // put keeps the result of a call until it is written down.
 func (x *execution) put(c *Call, r *journal.ToolResult) {
-	for i := range x.order {
-		if x.order[i] == c {
-			x.results[i] = r
-		}
+	if i := slices.Index(x.order, c); i >= 0 {
+		x.results[i] = r
 	}
 }
 
@@ -331,7 +329,7 @@ func (f *flight) outOfTime() error {
 func (x *execution) toChild(f *flight) (gone bool, err error) {
 	child, begins, none := x.d.givesToChild(f.call, f.permit)
 	if none != "" {
-		v, err := x.d.noShareLeft(f.call, none)
+		v, err := x.d.overrule(gate.NoShare(&f.call.ToolCall, none)) // it shows only when its siblings have theirs
 		if err != nil {
 			return true, err
 		}
@@ -513,13 +511,11 @@ func (x *execution) keep(f *flight) error {
 }
 
 func (x *execution) remove(f *flight) bool {
-	for i, g := range x.flying {
-		if g == f {
-			x.flying = append(x.flying[:i], x.flying[i+1:]...)
-			return true
-		}
+	i := slices.Index(x.flying, f)
+	if i >= 0 {
+		x.flying = slices.Delete(x.flying, i, i+1)
 	}
-	return false
+	return i >= 0
 }
 
 // leaveBehind answers a call that did not end when it was told to.

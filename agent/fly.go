@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -152,25 +154,15 @@ func seconds(d time.Duration) string {
 // fit makes an output fit for the model: masked, cleaned, cut by type, wrapped
 // (contract §7). The whole is kept if it was cut.
 func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
-	status := toolcrib.ResultOK
-	if out.IsError {
-		status = toolcrib.ResultError
+	if nested := f.nested.Load(); nested != nil {
+		out.Untrusted, out.Source = true, cmp.Or(out.Source, *nested)
 	}
-	nested := f.nested.Load()
-	untrusted := f.permit.Untrusted() || out.Untrusted || nested != nil
-	source := x.d.r.Mask.Clean(out.Source)
-	if source == "" && nested != nil {
-		source = *nested
-	}
-	if source == "" {
-		source = f.call.Name
-	}
+	r, opt := x.d.resultFor(f.call, f.permit, &out)
 	ref := ""
 	if len(out.Files) > 0 || mayCut(&out, f.permit.MaxBytes()) {
 		ref = x.d.r.NewID("res_")
 	}
-	files := x.files(f, ref, &out)
-	opt := guard.FitOptions{MaxBytes: f.permit.MaxBytes(), Wrap: untrusted, Source: source, Masker: x.d.r.Mask, Canary: x.d.s.Start.Canary}
+	r.Files = x.files(f, ref, &out)
 	shown := x.d.s.offers(readResultTool)
 	if shown {
 		opt.Ref = ref
@@ -183,12 +175,9 @@ func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
 			fitted = guard.Fit(out, opt)
 		}
 	}
-	r := &journal.ToolResult{
-		ToolCallID: f.call.ID, Name: f.call.Name, Status: status, IsError: out.IsError,
-		Content: fitted.Content, Truncated: fitted.Truncated, Untrusted: untrusted, Files: files,
-	}
-	if untrusted {
-		r.Source, r.Sources = source, f.sources
+	r.Content, r.Truncated = fitted.Content, fitted.Truncated
+	if r.Untrusted {
+		r.Sources = f.sources
 	}
 	if fitted.Cut {
 		f.whole = fitted.Whole.String()
@@ -205,12 +194,7 @@ func mayCut(out *toolcrib.Output, most int) bool {
 
 // offers reports whether a tool is in the offer of the run.
 func (s *State) offers(name string) bool {
-	for _, t := range s.Offer.Tools {
-		if t.Name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Offer.Tools, func(t journal.OfferedTool) bool { return t.Name == name })
 }
 
 // invoke makes the function by which a tool calls another: a child run of one
@@ -303,24 +287,24 @@ func (d *driver) found(ctx context.Context, c *Call) toolcrib.Reconciled {
 // happened is the result of a write that took effect before its result could be
 // written down.
 func (d *driver) happened(c *Call, out toolcrib.Output) *journal.ToolResult {
-	permit := d.permit(c.ID)
-	untrusted, source := permit.Untrusted() || out.Untrusted, d.r.Mask.Clean(out.Source)
-	if source == "" {
-		source = c.Name
-	}
-	fitted := guard.Fit(out, guard.FitOptions{
-		MaxBytes: permit.MaxBytes(), Masker: d.r.Mask, Wrap: untrusted, Source: source, Canary: d.s.Start.Canary,
-	})
-	status := toolcrib.ResultOK
-	if out.IsError {
-		status = toolcrib.ResultError
-	}
+	r, opt := d.resultFor(c, d.permit(c.ID), &out)
+	fitted := guard.Fit(out, opt)
+	r.Content, r.Truncated = c.noted(fitted.Content), fitted.Truncated
+	return r
+}
+
+// resultFor is the result that an output becomes, without its content, and how that is made
+// fit (contract §7).
+func (d *driver) resultFor(c *Call, permit *gate.Permit, out *toolcrib.Output) (*journal.ToolResult, guard.FitOptions) {
 	r := &journal.ToolResult{
-		ToolCallID: c.ID, Name: c.Name, Status: status, IsError: out.IsError,
-		Content: c.noted(fitted.Content), Truncated: fitted.Truncated, Untrusted: untrusted,
+		ToolCallID: c.ID, Name: c.Name, Status: toolcrib.ResultOK, IsError: out.IsError, Untrusted: permit.Untrusted() || out.Untrusted,
 	}
-	if untrusted {
+	if out.IsError {
+		r.Status = toolcrib.ResultError
+	}
+	source := cmp.Or(d.r.Mask.Clean(out.Source), c.Name)
+	if r.Untrusted {
 		r.Source = source
 	}
-	return r
+	return r, guard.FitOptions{MaxBytes: permit.MaxBytes(), Wrap: r.Untrusted, Source: source, Masker: d.r.Mask, Canary: d.s.Start.Canary}
 }

@@ -54,45 +54,49 @@ func (d *driver) more(short string) *journal.ConfirmationRequired {
 // [toolcrib.MaxIterationsCeiling] in all, or less than nothing, is
 // bad_request.
 func (r *Runner) Grant(ctx context.Context, run toolcrib.RunID, g journal.Granted) (*State, error) {
+	return r.note(ctx, run, "has ended; nothing can be added to it", func(s *State) ([]toolcrib.Body, error) {
+		b, all := s.Start.Agent.Budget, s.Limits().MaxIterations+g.Iterations
+		switch {
+		case g.Iterations < 0 || g.CostUSD < 0 || g.Tokens < 0 || g.Requests < 0:
+			return nil, usagef("what is added must not be negative")
+		case all > toolcrib.MaxIterationsCeiling:
+			return nil, usagef("%d iterations in all are more than %d", all, toolcrib.MaxIterationsCeiling)
+		case g.CostUSD > 0 && b.MaxCostUSD == 0 || g.Tokens > 0 && b.MaxTokens == 0 || g.Requests > 0 && b.MaxRequests == 0:
+			return nil, usagef("the run has no such cap, so nothing can be added to it")
+		case g == (journal.Granted{By: g.By}):
+			return nil, usagef("nothing was added")
+		}
+		return []toolcrib.Body{&g}, nil
+	})
+}
+
+// note writes down what somebody says of a run that has not ended, without driving it.
+// ended says what is wrong if it has.
+func (r *Runner) note(ctx context.Context, run toolcrib.RunID, ended string, said func(*State) ([]toolcrib.Body, error)) (*State, error) {
 	s, err := r.Load(ctx, run)
 	if err != nil {
 		return nil, err
 	}
 	if s.Ended() {
-		return s, stateErrorf(s, "has ended; nothing can be added to it")
+		return s, stateErrorf(s, "%s", ended)
 	}
-	if g.Iterations < 0 || g.CostUSD < 0 || g.Tokens < 0 || g.Requests < 0 {
-		return s, usagef("what is added must not be negative")
-	}
-	if all := s.Limits().MaxIterations + g.Iterations; all > toolcrib.MaxIterationsCeiling {
-		return s, usagef("%d iterations in all are more than %d", all, toolcrib.MaxIterationsCeiling)
-	}
-	b := s.Start.Agent.Budget
-	if g.CostUSD > 0 && b.MaxCostUSD == 0 || g.Tokens > 0 && b.MaxTokens == 0 || g.Requests > 0 && b.MaxRequests == 0 {
-		return s, usagef("the run has no such cap, so nothing can be added to it")
-	}
-	if g == (journal.Granted{By: g.By}) {
-		return s, usagef("nothing was added")
+	bodies, err := said(s)
+	if err != nil {
+		return s, err
 	}
 	d := &driver{r: r, s: s, index: -1}
-	return s, conflict(s, d.append(ctx, &g))
+	return s, conflict(s, d.append(ctx, bodies...))
 }
 
 // Say adds a person's message to a run that has not ended; the model reads it
 // before its next reply.
 func (r *Runner) Say(ctx context.Context, run toolcrib.RunID, text, by string) (*State, error) {
-	s, err := r.Load(ctx, run)
-	if err != nil {
-		return nil, err
-	}
-	if s.Ended() {
-		return s, stateErrorf(s, "has ended; go on in its session, or fork it")
-	}
-	if text == "" {
-		return s, usagef("the message is empty")
-	}
-	d := &driver{r: r, s: s, index: -1}
-	return s, conflict(s, d.append(ctx, &journal.Said{Text: r.Mask.Clean(text), By: by}))
+	return r.note(ctx, run, "has ended; go on in its session, or fork it", func(*State) ([]toolcrib.Body, error) {
+		if text == "" {
+			return nil, usagef("the message is empty")
+		}
+		return []toolcrib.Body{&journal.Said{Text: r.Mask.Clean(text), By: by}}, nil
+	})
 }
 
 // checkAnswer checks a person's answer against the question's schema.

@@ -29,10 +29,8 @@ func (d *driver) judge(ctx context.Context) error {
 	if !d.r.Mask.Empty() {
 		facts.Mask = d.r.Mask.Mask
 	}
-	facts.Decided, facts.Counted, facts.Remembered = d.decided(open), counted(open), d.remembered(ctx)
 	scope := scopeOf(s.Start)
-	scope.NobodyAsks = scope.NobodyAsks || leftByNobody(open)
-	scope.AllApproved = scope.AllApproved && !d.r.FourEyes // another person looks
+	d.heard(ctx, open, &facts, &scope)
 	verdicts := d.r.Gate.Judge(ctx, s.Start.Principal, scope, facts, calls)
 	record := &journal.Verdicts{Iteration: s.Turn.Iteration, Again: s.Turn.Judged, Verdicts: make([]journal.Verdict, len(verdicts))}
 	for i := range verdicts {
@@ -42,6 +40,13 @@ func (d *driver) judge(ctx context.Context) error {
 	}
 	d.verdicts, d.judged = verdicts, time.Now()
 	return d.hold(record)
+}
+
+// heard adds to facts and scope what people have said of these calls.
+func (d *driver) heard(ctx context.Context, open []*Call, facts *gate.Facts, scope *gate.Scope) {
+	facts.Decided, facts.Counted, facts.Remembered = d.decided(open), idsOf(open, func(c *Call) bool { return c.Counted }), d.remembered(ctx)
+	scope.NobodyAsks = scope.NobodyAsks || slices.ContainsFunc(open, (*Call).leftByNobody)
+	scope.AllApproved = scope.AllApproved && !d.r.FourEyes // another person looks
 }
 
 // permitAge is how old a permit may be for its call to start without another look at
@@ -58,11 +63,14 @@ func (d *driver) withdrawn(ctx context.Context, c *Call) (*gate.Verdict, error) 
 	if !gone || ctx.Err() != nil { // a run that ends is answered otherwise
 		return nil, nil
 	}
+	return d.overrule(v)
+}
+
+// overrule replaces the verdict on a call, and writes the new one down.
+func (d *driver) overrule(v gate.Verdict) (*gate.Verdict, error) {
 	MaskVerdict(d.r.Mask, &v)
-	for i := range d.verdicts {
-		if d.verdicts[i].CallID == c.ID {
-			d.verdicts[i] = v
-		}
+	if old := d.verdict(v.CallID); old != nil {
+		*old = v
 	}
 	return &v, d.hold(&journal.Verdicts{Iteration: d.s.Turn.Iteration, Again: true, Verdicts: []journal.Verdict{v.Verdict}})
 }
@@ -108,25 +116,22 @@ func (s *State) noShare(callID string) string {
 	return none
 }
 
-// counted are the calls that were counted for the access token.
-func counted(calls []*Call) map[string]bool {
-	var m map[string]bool
+// idsOf returns the IDs of the calls of which is holds; nil if of none.
+func idsOf(calls []*Call, is func(*Call) bool) map[string]bool {
+	var ids map[string]bool
 	for _, c := range calls {
-		if !c.Counted {
-			continue
+		if is(c) {
+			if ids == nil {
+				ids = make(map[string]bool)
+			}
+			ids[c.ID] = true
 		}
-		if m == nil {
-			m = make(map[string]bool)
-		}
-		m[c.ID] = true
 	}
-	return m
+	return ids
 }
 
-// leftByNobody reports whether calls that were asked about are refused because nobody
-// is there.
-func leftByNobody(calls []*Call) bool { return slices.ContainsFunc(calls, (*Call).leftByNobody) }
-
+// leftByNobody reports whether a call that was asked about is refused because nobody is
+// there.
 func (c *Call) leftByNobody() bool {
 	return c.Decision != nil && c.Decision.Decision == journal.DecisionDeny && c.DecidedBy.By == ByNobody
 }
@@ -212,17 +217,7 @@ func (s *State) begunCalls() map[string]bool {
 	if s.Turn == nil {
 		return nil
 	}
-	var ids map[string]bool
-	for _, c := range s.Turn.Calls {
-		if c.Child == nil {
-			continue
-		}
-		if ids == nil {
-			ids = make(map[string]bool)
-		}
-		ids[c.ID] = true
-	}
-	return ids
+	return idsOf(s.Turn.Calls, func(c *Call) bool { return c.Child != nil })
 }
 
 // Scope is what narrows the tools of the run: the snapshot of its start.

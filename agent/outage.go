@@ -301,21 +301,17 @@ func (d *driver) waitBefore(ctx context.Context, step *Step) (stop bool, err err
 // UseModel makes a model answer a run from its next request on, in the place of its own
 // ones. It is refused as at the start of a run; that the run has ended is a conflict.
 func (r *Runner) UseModel(ctx context.Context, run toolcrib.RunID, m journal.ModelInfo, by string) (*State, error) {
-	s, err := r.Load(ctx, run)
-	switch {
-	case err != nil:
-		return nil, err
-	case s.Ended():
-		return s, stateErrorf(s, "has ended; no model is asked any more")
-	case s.Start.Given != nil:
-		return s, usagef("run %s is one given call; it asks no model", run)
-	case s.costCap() != "" && !m.Price.Known:
-		return s, usagef("model %s has no known price, so %s cannot be kept: give models.NAME.price {input, output} in dollars per 1M tokens", m.Ref, s.costCap())
-	}
-	bodies := []toolcrib.Body{&journal.ModelChosen{Model: m, By: by}}
-	if m.Tools == modeNone && len(s.Offer.Tools) > 0 {
-		bodies = append(bodies, ignoredTools(m.Ref))
-	}
-	d := &driver{r: r, s: s, index: -1}
-	return s, conflict(s, d.append(ctx, bodies...))
+	return r.note(ctx, run, "has ended; no model is asked any more", func(s *State) ([]toolcrib.Body, error) {
+		switch {
+		case s.Start.Given != nil:
+			return nil, usagef("run %s is one given call; it asks no model", run)
+		case s.costCap() != "" && !m.Price.Known:
+			return nil, unpriced(&m, s.costCap(), "")
+		}
+		bodies := []toolcrib.Body{&journal.ModelChosen{Model: m, By: by}}
+		if m.Tools == modeNone && len(s.Offer.Tools) > 0 {
+			bodies = append(bodies, ignoredTools(m.Ref))
+		}
+		return bodies, nil
+	})
 }

@@ -163,20 +163,18 @@ func (t *Turn) Whole() bool { return len(t.Calls) == t.Expected }
 
 // lost returns the calls of which nobody knows what became of them.
 func (t *Turn) lost() []*Call {
-	var calls []*Call
-	for _, c := range t.Calls {
-		if c.Lost && c.Result == nil {
-			calls = append(calls, c)
-		}
-	}
-	return calls
+	return t.openIf(func(c *Call) bool { return c.Lost })
 }
 
 // open returns the calls without a result.
-func (t *Turn) open() []*Call {
-	calls := make([]*Call, 0, len(t.Calls))
+func (t *Turn) open() []*Call { return t.openIf(func(*Call) bool { return true }) }
+
+func (t *Turn) openIf(is func(*Call) bool) (calls []*Call) {
 	for _, c := range t.Calls {
-		if c.Result == nil {
+		if c.Result == nil && is(c) {
+			if calls == nil {
+				calls = make([]*Call, 0, len(t.Calls))
+			}
 			calls = append(calls, c)
 		}
 	}

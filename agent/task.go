@@ -208,16 +208,20 @@ func (r *Runner) check(task *Task) (ignored bool, err error) {
 	if err := checkSchema(task.Agent.OutputSchema); err != nil {
 		return false, err
 	}
-	b := task.Agent.Budget
-	if first := &task.Models[0]; task.Share != nil && task.Share.CostUSD > 0 && !first.Price.Known {
-		return false, usagef("model %s has no known price, so budget.max_cost_usd of the calling run cannot be kept: give models.NAME.price {input, output} in dollars per 1M tokens", first.Ref)
+	first, b := &task.Models[0], task.Agent.Budget
+	switch {
+	case first.Price.Known:
+	case task.Share != nil && task.Share.CostUSD > 0:
+		return false, unpriced(first, "budget.max_cost_usd of the calling run", "")
+	case b.MaxCostUSD > 0 && (b.Mode == "" || b.Mode == toolcrib.BudgetEnforce):
+		return false, unpriced(first, "budget.max_cost_usd", ", or set budget.mode to warn")
 	}
-	for i, m := range task.Models {
-		if i == 0 && b.MaxCostUSD > 0 && (b.Mode == "" || b.Mode == toolcrib.BudgetEnforce) && !m.Price.Known {
-			return false, usagef("model %s has no known price, so budget.max_cost_usd cannot be kept: give models.NAME.price {input, output} in dollars per 1M tokens, or set budget.mode to warn", m.Ref)
-		}
-	}
-	return task.Models[0].Tools == modeNone, nil
+	return first.Tools == modeNone, nil
+}
+
+// unpriced refuses a model without a known price, with which a cap of cost cannot be kept.
+func unpriced(m *journal.ModelInfo, bound, or string) error {
+	return usagef("model %s has no known price, so %s cannot be kept: give models.NAME.price {input, output} in dollars per 1M tokens%s", m.Ref, bound, or)
 }
 
 // checkDecider refuses a run whose calls would be approved by nobody.
@@ -237,8 +241,7 @@ func (r *Runner) costCap(task *Task) (bucket string, err error) {
 	}
 	bucket = r.Ledger.CapsCost(task.Principal.User)
 	if first := &task.Models[0]; bucket != "" && !first.Price.Known {
-		return "", usagef("model %s has no known price, so %s of %s cannot be kept: give models.NAME.price {input, output} in dollars per 1M tokens",
-			first.Ref, bucket, task.Principal.User)
+		return "", unpriced(first, bucket+" of "+task.Principal.User, "")
 	}
 	return bucket, nil
 }

@@ -252,13 +252,7 @@ func (c *Call) byAgent() bool {
 
 // waiting are the calls of the turn whose child runs wait for a person.
 func (t *Turn) waiting() []*Call {
-	var calls []*Call
-	for _, c := range t.Calls {
-		if c.Waits != nil && c.Result == nil {
-			calls = append(calls, c)
-		}
-	}
-	return calls
+	return t.openIf(func(c *Call) bool { return c.Waits != nil })
 }
 
 // letGo notes that no driver has anything to do while the child runs wait: the time that
@@ -271,13 +265,5 @@ func (s *State) letGo() {
 
 // onlyWaits reports whether all that is open of the turn waits for a person.
 func (s *State) onlyWaits() bool {
-	if s.Turn == nil {
-		return false
-	}
-	for _, c := range s.Turn.Calls {
-		if c.Result == nil && c.Waits == nil && !c.question() {
-			return false
-		}
-	}
-	return true
+	return len(s.Turn.openIf(func(c *Call) bool { return c.Waits == nil && !c.question() })) == 0
 }
