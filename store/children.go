@@ -82,27 +82,3 @@ func (c *ChildClaim) Broken(claims toolcrib.RunID, parent toolcrib.RunID, agent 
 func Claimed(b *journal.RunStarted) bool {
 	return b.Parent != "" && b.Given == nil && (b.Above != nil || b.Share != nil)
 }
-
-// Parent is what the journal of a run says to those that it has started.
-type Parent struct {
-	Run   toolcrib.RunID
-	Depth int                     // -1 = it says so no more
-	Named map[toolcrib.RunID]bool // the runs that it has started; nil = it says so no more
-}
-
-// Disowns tells how a run that begins so, and names this parent, is none of its
-// children; "" = it is one.
-func (p *Parent) Disowns(run toolcrib.RunID, b *journal.RunStarted) string {
-	switch {
-	case p.Named != nil && !p.Named[run]:
-		return fmt.Sprintf("it is a part of run %s, which did not start it", p.Run)
-	case p.Depth >= 0 && b.Depth != p.Depth+1:
-		return fmt.Sprintf("it is a part of run %s, and stands at depth %d under one at depth %d", p.Run, b.Depth, p.Depth)
-	}
-	return ""
-}
-
-// Orphaned is what is wrong with a run whose parent is not there, and was not removed.
-func Orphaned(parent toolcrib.RunID) string {
-	return fmt.Sprintf("run %s, of which it is a part, is gone, and no removal is recorded", parent)
-}

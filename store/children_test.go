@@ -71,25 +71,6 @@ func TestChildClaim(t *testing.T) {
 	}
 }
 
-func TestParentDisowns(t *testing.T) {
-	named := map[toolcrib.RunID]bool{"run_b": true}
-	for name, c := range map[string]struct {
-		p    store.Parent
-		run  toolcrib.RunID
-		want string
-	}{
-		"named":           {store.Parent{Run: "run_a", Depth: 1, Named: named}, "run_b", ""},
-		"not named":       {store.Parent{Run: "run_a", Depth: 1, Named: named}, "run_c", "it is a part of run run_a, which did not start it"},
-		"names none":      {store.Parent{Run: "run_a", Depth: 1, Named: map[toolcrib.RunID]bool{}}, "run_b", "it is a part of run run_a, which did not start it"},
-		"pruned":          {store.Parent{Run: "run_a", Depth: -1}, "run_c", ""},
-		"stands too deep": {store.Parent{Run: "run_a", Depth: 0, Named: named}, "run_b", "it is a part of run run_a, and stands at depth 2 under one at depth 0"},
-	} {
-		if got := c.p.Disowns(c.run, &journal.RunStarted{Parent: "run_a", Depth: 2}); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
-	}
-}
-
 func TestClaimed(t *testing.T) {
 	above, share := &journal.Above{}, &journal.Share{}
 	for name, c := range map[string]struct {

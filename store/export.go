@@ -3,6 +3,7 @@ package store
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -133,6 +134,59 @@ func exportMAC(keys *Keys, digest []byte) []byte {
 	return m.Sum(nil)
 }
 
+// Export writes the audit log of a store, with the hashes of all chains, so that
+// [VerifyExport] can check it without the store. A system journal that is not as it was
+// sealed is a [*ChainError]; nothing else is verified here.
+func Export(ctx context.Context, s Snapshot, w io.Writer, keys *Keys, o ExportOptions, at time.Time) error {
+	sealed, err := s.Sealed(ctx)
+	if err != nil {
+		return err
+	}
+	head, err := sealed.Export(keys)
+	if err != nil {
+		return err
+	}
+	x, err := NewExporter(w, ExportBegin{At: at, Since: o.Since})
+	if err != nil {
+		return err
+	}
+	err = s.System(ctx, func(e *SystemEvent) error { return x.raw("", e.raw(), true) })
+	chosen := make(map[toolcrib.RunID]bool)
+	var rows []*Row
+	if err == nil {
+		err = s.Runs(ctx, "", func(r *Row) error {
+			// What a run has started goes with it.
+			if rec := &r.Record; rec.EndedAt.IsZero() || !rec.EndedAt.Before(o.Since) || chosen[rec.Parent] {
+				chosen[rec.ID] = true
+				rows = append(rows, &Row{Num: r.Num, Record: RunRecord{ID: rec.ID, Actor: rec.Actor}})
+			}
+			return nil
+		})
+	}
+	for i := 0; err == nil && i < len(rows); i++ {
+		r := rows[i]
+		err = s.Events(ctx, r.Num, func(e *RawEvent) error {
+			// Whom a run acts for and who really asked stand in its first event only.
+			shown := o.Content || e.Kind == journal.KindRunStarted && r.Record.Actor != "" || alwaysExported(e.Kind)
+			return x.raw(r.Record.ID, e, shown)
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return x.End(keys, head)
+}
+
+func (x *Exporter) raw(run toolcrib.RunID, e *RawEvent, content bool) error {
+	payload := e.Payload
+	if !content {
+		payload = nil
+	}
+	return x.Event(ExportEvent{
+		Run: run, Seq: e.Seq, Kind: e.Kind, Time: e.Time, PayloadHash: hex.EncodeToString(e.PayloadHash), Hash: hex.EncodeToString(e.Hash),
+	}, payload)
+}
+
 // VerifiedExport is what an export was found to hold.
 type VerifiedExport struct {
 	Begin  ExportBegin `json:"begin"`
@@ -165,7 +219,7 @@ func VerifyExportAgainst(r io.Reader, keys *Keys, kept Head) (VerifiedExport, er
 	v := &exportCheck{
 		kept: kept,
 		in:   bufio.NewReaderSize(r, 64<<10), hash: sha256.New(), anchors: map[toolcrib.RunID][]Anchor{}, gone: map[toolcrib.RunID]bool{},
-		pruned: map[toolcrib.RunID]toolcrib.Seq{}, seen: map[toolcrib.RunID]bool{}, kin: exportKin{},
+		pruned: map[toolcrib.RunID]toolcrib.Seq{}, seen: map[toolcrib.RunID]bool{}, kin: kin{},
 	}
 	err := v.run(keys, &v.v)
 	return v.v, err
@@ -184,7 +238,7 @@ type exportCheck struct {
 	seen    map[toolcrib.RunID]bool
 
 	kept  Head // that the system journal must go on from
-	kin   exportKin
+	kin   kin
 	chain toolcrib.RunID // that is being read; "" = the system journal
 	seq   toolcrib.Seq
 	prev  []byte
@@ -290,7 +344,7 @@ func (c *exportCheck) event(line []byte, v *VerifiedExport) error {
 		if !has && e.Seq > c.pruned[e.Run] && alwaysExported(e.Kind) {
 			return c.broken("event %d, %s, has no content, and nobody pruned it", e.Seq, e.Kind)
 		}
-		c.kin.learn(e.Run, e.Seq, e.Kind, has, payload)
+		c.kinOf(&e, has, payload)
 		return c.anchored(hash)
 	}
 	v.Events++
@@ -410,7 +464,29 @@ func (c *exportCheck) end(line []byte, keys *Keys, v *VerifiedExport) error {
 	if err := c.missing(v); err != nil {
 		return err
 	}
-	return c.strangers()
+	broken := c.kin.check(func(run toolcrib.RunID) (removed, anchored bool) { return c.gone[run], false }, v.Begin.Since.IsZero())
+	if len(broken) > 0 {
+		return broken[0]
+	}
+	return nil
+}
+
+// kinOf takes what an event says of other runs.
+func (c *exportCheck) kinOf(e *ExportEvent, has bool, payload []byte) {
+	of := c.kin.of(e.Run)
+	switch e.Kind {
+	case journal.KindRunStarted, journal.KindChildStarted, journal.KindChildParked, journal.KindChildResumed, journal.KindChildEnded, journal.KindDone, journal.KindError:
+	default:
+		return
+	}
+	var body toolcrib.Body
+	if has {
+		var err error
+		if body, err = journal.Decode(e.Kind, payload); err != nil {
+			return // a later version wrote it
+		}
+	}
+	of.learn(e.Seq, e.Kind, body)
 }
 
 // missing finds the runs that have an anchor, were not removed, and are not there.

@@ -1,9 +1,13 @@
 package store
 
 import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 // Head is where the system journal stood at a moment, sealed with the data
@@ -38,4 +42,68 @@ type HeadAdopted struct {
 type DamageAccepted struct {
 	By       string        `json:"by"`
 	Problems []*ChainError `json:"problems"`
+}
+
+// SystemHead is where the system journal stands.
+type SystemHead struct {
+	Seq  toolcrib.Seq // 0 = there is no event
+	Hash []byte
+	Time int64 // of its last event, in Unix microseconds
+}
+
+// SealedHead is the head as it is stored, and where the system journal ends beside it.
+type SealedHead struct {
+	Found  bool // the row of the head is there
+	Head   SystemHead
+	KeyID  []byte
+	Record []byte // sealed; see [Keys.OpenRecord]
+	Last   SystemHead
+}
+
+// Open returns the sealed record. A journal or record that is not as it was sealed is a
+// [*ChainError].
+func (s *SealedHead) Open(keys *Keys) (Record, error) {
+	r, ok := keys.OpenRecord(s.Record, s.Head.Seq, s.Head.Hash)
+	what := ""
+	switch {
+	case !s.Found:
+		what = "its head is gone"
+	case !bytes.Equal(s.KeyID, keys.ID()):
+		what = "its head was not sealed with this key but with another one; is the key file the right one?"
+	case !ok:
+		what = "its head was not sealed with this key"
+	case s.Head.Seq > s.Last.Seq:
+		what = fmt.Sprintf("it ends at event %d, and its head says %d", s.Last.Seq, s.Head.Seq)
+	case s.Head.Seq < s.Last.Seq:
+		what = fmt.Sprintf("its head says that it ends at event %d", s.Head.Seq)
+	case !bytes.Equal(s.Head.Hash, s.Last.Hash):
+		what = "its head has another hash"
+	default:
+		return r, nil
+	}
+	return Record{}, &ChainError{Run: SystemChain, Seq: s.Last.Seq, What: what}
+}
+
+// Export is the head as it is kept elsewhere, if it is as it was sealed.
+func (s *SealedHead) Export(keys *Keys) (Head, error) {
+	r, err := s.Open(keys)
+	if err != nil {
+		return Head{}, err
+	}
+	h := Head{
+		Seq: s.Head.Seq, Hash: hex.EncodeToString(s.Head.Hash), Moves: r.Moves,
+		MAC: hex.EncodeToString(keys.HeadMAC(s.Head.Seq, r.Moves, s.Head.Hash)),
+	}
+	if h.Seq > 0 {
+		h.Time = Micro(s.Last.Time)
+	}
+	return h, nil
+}
+
+// Next puts an event behind h: it gets its number and hashes.
+func (h SystemHead) Next(e *SystemEvent) SystemHead {
+	e.Seq = h.Seq + 1
+	e.PayloadHash = journal.PayloadHash(e.Payload)
+	e.Hash = journal.ChainHash(h.Hash, SystemChain, e.Seq, e.Kind, e.Time, e.PayloadHash)
+	return SystemHead{Seq: e.Seq, Hash: bytes.Clone(e.Hash), Time: e.Time.UnixMicro()}
 }

@@ -3,9 +3,7 @@ package sqlite
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -74,14 +72,6 @@ type passwordChange struct {
 	Digest string `json:"digest"`
 }
 
-func digestOf(hash string) string {
-	if hash == "" {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(hash))
-	return hex.EncodeToString(sum[:])
-}
-
 // accessChanged counts a change and puts it into the system journal.
 func (t *tx) accessChanged(kind toolcrib.Kind, c *access.Change, payload any) error {
 	c.Kind = kind
@@ -123,7 +113,7 @@ func (a *Access) AddUser(ctx context.Context, n access.NewUser, by string) (acce
 
 // putUser keeps a user as it is now.
 func (t *tx) putUser(u access.User, kind toolcrib.Kind, c *access.Change) error {
-	doc, err := encodeJSON(u)
+	doc, err := store.EncodeJSON(u)
 	if err != nil {
 		return err
 	}
@@ -158,7 +148,7 @@ type rowFunc func(query string, args []any, dest ...any) error
 
 // doc reads one document; not_found as what says.
 func doc[T any](row rowFunc, query, key, what string) (v T, err error) {
-	var raw []byte
+	var raw json.RawMessage
 	err = row(query, []any{key}, &raw)
 	if errors.Is(err, sql.ErrNoRows) {
 		return v, refused(toolcrib.CodeNotFound, "there is no %s %+q", what, clipped(key))
@@ -172,7 +162,7 @@ func doc[T any](row rowFunc, query, key, what string) (v T, err error) {
 // decodeDoc reads a document of users, groups and tokens. Numbers stay as they are
 // written: the scope of a token names values of parameters, and 9007199254740993 is
 // another one than what a float makes of it.
-func decodeDoc(raw []byte, v any) error {
+func decodeDoc(raw json.RawMessage, v any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	if err := d.Decode(v); err != nil {
@@ -214,7 +204,7 @@ func (a *Access) User(ctx context.Context, name string) (access.User, error) {
 // Alike implements [access.Users].
 func (a *Access) Alike(ctx context.Context, name string) (u access.User, err error) {
 	keys := access.KeysOf(name)
-	var raw []byte
+	var raw json.RawMessage
 	err = a.s.readers.row(ctx, "SELECT doc FROM users WHERE folded = ? OR look = ? ORDER BY name <> ? LIMIT 1", []any{keys.Folded, keys.Look, name}, &raw)
 	if errors.Is(err, sql.ErrNoRows) {
 		return u, refused(toolcrib.CodeNotFound, "there is no user %+q", clipped(name))
@@ -247,7 +237,7 @@ func docs[T any](ctx context.Context, s *Store, query string, args ...any) ([]T,
 
 func docsOf[T any](ctx context.Context, r reader, query string, args ...any) (list []T, err error) {
 	err = r.each(ctx, query, args, func(scan scanFunc) error {
-		var raw []byte
+		var raw json.RawMessage
 		var v T
 		if err := scan(&raw); err != nil {
 			return err
@@ -314,15 +304,4 @@ func (a *Access) RemoveUser(ctx context.Context, name, by string) (access.Change
 		u.Removed, u.Changed, u.ChangedBy = true, c.At, by
 		return t.putUser(u, access.UserRemoved, c)
 	})
-}
-
-// accessKind reports whether a kind of system event is a change of users, groups,
-// passwords or tokens.
-func accessKind(kind toolcrib.Kind) bool {
-	switch kind {
-	case access.UserAdded, access.UserChanged, access.UserRemoved, access.GroupPut, access.GroupRemoved,
-		access.PasswordSet, access.TokenIssued, access.TokenRevoked:
-		return true
-	}
-	return false
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // PutGroup implements [access.Groups].
@@ -29,7 +30,7 @@ func (a *Access) PutGroup(ctx context.Context, n access.NewGroup, by string) (ac
 			return err
 		}
 		g.Changed, g.ChangedBy = c.At, by
-		raw, err := encodeJSON(g)
+		raw, err := store.EncodeJSON(g)
 		if err != nil {
 			return err
 		}
@@ -170,6 +171,6 @@ func (a *Access) SetPasswordHash(ctx context.Context, name, hash, by string) (ac
 			return err
 		}
 		c.Name, c.Kind = name, access.PasswordSet
-		return t.accessChanged(access.PasswordSet, c, passwordChange{Change: *c, Digest: digestOf(hash)})
+		return t.accessChanged(access.PasswordSet, c, passwordChange{Change: *c, Digest: store.PasswordDigest(hash)})
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // AddToken implements [access.Tokens].
@@ -30,7 +31,7 @@ func (a *Access) AddToken(ctx context.Context, i access.Issued, by string) (acce
 }
 
 func (t *tx) putToken(i access.Issued, kind toolcrib.Kind, c *access.Change) error {
-	raw, err := encodeJSON(i)
+	raw, err := store.EncodeJSON(i)
 	if err != nil {
 		return err
 	}

@@ -105,12 +105,9 @@ func (s *Store) encode(after toolcrib.Seq, events []toolcrib.Event) ([]row, *job
 
 // head is where a run stands.
 type head struct {
-	num  int64 // 0 = there is no such run
-	hash []byte
-	kept toolcrib.Seq // where it stands in the record of all runs
-	rec  store.RunRecord
+	store.Row
 
-	place store.Seal  // of kept, if the run is about to move on
+	place store.Seal  // of Kept, if the run is about to move on
 	meter store.Meter // of what it uses, if known
 	known bool        // the meter is
 }
@@ -123,10 +120,13 @@ const selectHead = "SELECT " + runColumns + ", EXISTS (SELECT 1 FROM reservation
 func (t *tx) readHead(run toolcrib.RunID) (head, error) {
 	var h head
 	reserves := false
-	err := one(t.ctx, t.w.conn, selectHead, []any{string(run)}, func(scan scanFunc) error { return scanRun(scan, t.w.keys, &h, &reserves) })
+	err := one(t.ctx, t.w.conn, selectHead, []any{string(run)}, func(scan scanFunc) error { return scanRun(scan, &h.Row, &reserves) })
+	if err == nil {
+		err = h.Check(t.w.keys)
+	}
 	t.w.reserves = t.w.reserves || reserves
 	if errors.Is(err, sql.ErrNoRows) {
-		return head{rec: store.RunRecord{ID: run}, known: true}, nil
+		return head{Row: store.Row{Record: store.RunRecord{ID: run}}, known: true}, nil
 	}
 	return h, err
 }
@@ -139,7 +139,7 @@ func (t *tx) head(run toolcrib.RunID, after toolcrib.Seq) (head, error) {
 	if !ok {
 		h, ok = t.w.heads[run]
 	}
-	if ok && h.rec.LastSeq == after {
+	if ok && h.Record.LastSeq == after {
 		return *h, nil
 	}
 	taken, err := t.readHead(run)
@@ -157,7 +157,7 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 	if err != nil {
 		return err
 	}
-	if h.rec.LastSeq != after || len(rows) == 0 {
+	if h.Record.LastSeq != after || len(rows) == 0 {
 		return t.fence(run, after)
 	}
 	if err := t.checkSession(run, rows[0].event); err != nil {
@@ -194,7 +194,7 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 	if err := t.putClaim(run, about, day); err != nil {
 		return err
 	}
-	if err := t.putEvents(next.num, rows); err != nil {
+	if err := t.putEvents(next.Num, rows); err != nil {
 		return err
 	}
 	if !anchored {
@@ -205,7 +205,7 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 		return err
 	}
 	return t.appendSystem(rows[len(rows)-1].event.Time, store.SystemAnchor, store.Anchor{
-		Run: run, Seq: next.rec.LastSeq, Hash: hex.EncodeToString(next.hash), Status: next.rec.Status, Num: next.num, Contents: contents,
+		Run: run, Seq: next.Record.LastSeq, Hash: hex.EncodeToString(next.Hash), Status: next.Record.Status, Num: next.Num, Contents: contents,
 	})
 }
 
@@ -215,14 +215,14 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 func (t *tx) project(h *head, rows []row) (next *head, anchored bool, err error) {
 	next, t.w.charges = new(head), t.w.charges[:0]
 	*next = *h
-	barrier := h.num == 0 // the record has the start of a run, like what must survive
+	barrier := h.Num == 0 // the record has the start of a run, like what must survive
 	for i := range rows {
 		e := &rows[i].event
 		kind := e.Body.EventKind()
-		next.hash = journal.ChainHash(next.hash, h.rec.ID, e.Seq, kind, e.Time, e.PayloadHash)
-		e.Hash = next.hash
+		next.Hash = journal.ChainHash(next.Hash, h.Record.ID, e.Seq, kind, e.Time, e.PayloadHash)
+		e.Hash = next.Hash
 		if !next.known && next.meter.Needs(e.Body) {
-			if next.meter, err = t.readMeter(h.num); err != nil {
+			if next.meter, err = t.readMeter(h.Num); err != nil {
 				return next, false, err
 			}
 			for _, earlier := range rows[:i] {
@@ -233,14 +233,14 @@ func (t *tx) project(h *head, rows []row) (next *head, anchored bool, err error)
 		if next.known {
 			next.meter.Learn(e.Body, e.Time)
 		}
-		t.w.charges = next.meter.Charge(t.w.charges, &next.rec, *e)
-		store.Project(&next.rec, *e)
+		t.w.charges = next.meter.Charge(t.w.charges, &next.Record, *e)
+		store.Project(&next.Record, *e)
 		anchored = anchored || kind == journal.KindPaused || kind == journal.KindDone || kind == journal.KindError
 		barrier = barrier || journal.Barrier(e.Body)
 	}
 	if barrier {
-		next.kept = next.rec.LastSeq
-		next.place = t.w.keys.Place(next.rec.ID, next.kept, next.hash)
+		next.Kept = next.Record.LastSeq
+		next.place = t.w.keys.Place(next.Record.ID, next.Kept, next.Hash)
 	}
 	return next, anchored, nil
 }
@@ -249,8 +249,8 @@ func (t *tx) project(h *head, rows []row) (next *head, anchored bool, err error)
 // that is not where its caller thinks.
 func (t *tx) fence(run toolcrib.RunID, after toolcrib.Seq) error {
 	h, err := t.readHead(run)
-	if err == nil && h.rec.LastSeq != after {
-		err = reject(fmt.Errorf("run %s is at event %d, not %d: %w", run, h.rec.LastSeq, after, toolcrib.ErrConflict))
+	if err == nil && h.Record.LastSeq != after {
+		err = reject(fmt.Errorf("run %s is at event %d, not %d: %w", run, h.Record.LastSeq, after, toolcrib.ErrConflict))
 	}
 	return err
 }
@@ -270,37 +270,36 @@ const atHead = " WHERE num = ? AND last_seq = ? AND last_hash = ?"
 // if the run does not stand at old. It sets no more than what has changed, because
 // each column that is set has its indexes written anew.
 func (t *tx) putHead(old, next *head) (moved bool, err error) {
-	docs, err := docsToStore(&next.rec)
-	if err != nil {
+	if next.Docs, err = next.Record.Docs(); err != nil {
 		return false, err
 	}
-	seal := next.seal(t.w.sealing.Reset(), docs)
+	seal, docs := next.Seal(t.w.sealing.Reset()), next.Docs
 	args, query := t.w.args[:0], updateHead
-	same := next.rec
-	same.LastSeq = old.rec.LastSeq
+	same := next.Record
+	same.LastSeq = old.Record.LastSeq
 	sum := same
-	sum.Iterations, sum.Usage = old.rec.Iterations, old.rec.Usage
+	sum.Iterations, sum.Usage = old.Record.Iterations, old.Record.Usage
 	switch {
-	case old.num == 0:
-		args, query = recordValues(args, &next.rec, docs), insertHead
-	case same == old.rec:
-		args, query = append(args, int64(next.rec.LastSeq)), updateSeq
-	case sum == old.rec:
-		args, query = sumArgs(args, &next.rec), updateSum
+	case old.Num == 0:
+		args, query = recordValues(args, &next.Record, docs), insertHead
+	case same == old.Record:
+		args, query = append(args, int64(next.Record.LastSeq)), updateSeq
+	case sum == old.Record:
+		args, query = sumArgs(args, &next.Record), updateSum
 	default:
-		args = recordValues(args, &next.rec, docs)
+		args = recordValues(args, &next.Record, docs)
 	}
-	args = append(args, next.hash, int64(next.kept), seal[:])
-	if old.num == 0 {
-		args = append(args, string(next.rec.ID))
+	args = append(args, next.Hash, int64(next.Kept), seal[:])
+	if old.Num == 0 {
+		args = append(args, string(next.Record.ID))
 	} else {
-		args = append(args, old.num, int64(old.rec.LastSeq), old.hash)
+		args = append(args, old.Num, int64(old.Record.LastSeq), old.Hash)
 	}
 	res, err := t.exec(query, args...)
 	clear(args) // so that they hold on to nothing
 	t.w.args = args
-	if err == nil && old.num == 0 {
-		next.num, err = res.LastInsertId()
+	if err == nil && old.Num == 0 {
+		next.Num, err = res.LastInsertId()
 		return true, err
 	}
 	return movedOne(res, err)

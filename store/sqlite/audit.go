@@ -61,7 +61,7 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 func (s *Store) LastChanged(ctx context.Context, kind toolcrib.Kind, path string) (last store.FileChanged, err error) {
 	err = s.readers.each(ctx, `SELECT payload FROM system_events
 		WHERE kind = ? AND payload ->> 'path' = ? ORDER BY seq DESC LIMIT 1`, []any{string(kind), text(path)}, func(scan scanFunc) error {
-		var raw []byte
+		var raw json.RawMessage
 		if err := scan(&raw); err != nil {
 			return err
 		}
@@ -264,7 +264,8 @@ func (q *auditQuery) readRuns(ctx context.Context, st *auditStream) error {
 	err := q.s.readers.each(ctx, query, append(args, st.time, st.key, q.lo, q.hi), func(scan scanFunc) error {
 		var e store.AuditEntry
 		var kind toolcrib.Kind
-		var payload, hash []byte
+		var payload json.RawMessage
+		var hash []byte
 		if err := scan(&st.key, &kind, &st.time, &payload, &e.Token, &hash, &e.Run, &e.User, &e.Actor, &e.Agent, &e.Session, &e.Parent); err != nil {
 			return err
 		}
@@ -295,7 +296,7 @@ func (q *auditQuery) readSystem(ctx context.Context, st *auditStream) error {
 	err := q.s.readers.each(ctx, query+q.order("time", "seq"), append(args, st.time, st.key, q.lo, q.hi), func(scan scanFunc) error {
 		var e store.SystemEvent
 		var hash []byte
-		if err := scan(&st.key, &e.Kind, &st.time, (*[]byte)(&e.Payload), &hash); err != nil {
+		if err := scan(&st.key, &e.Kind, &st.time, &e.Payload, &hash); err != nil {
 			return err
 		}
 		n++

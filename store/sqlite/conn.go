@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -266,42 +267,49 @@ func scanRow(row []driver.Value, dest []any) error {
 	}
 	for i, v := range row {
 		if err := assign(dest[i], v); err != nil {
-			return fmt.Errorf("sqlite: column %d: %w", i+1, err)
+			return err
 		}
 	}
 	return nil
 }
 
-// assign stores a value of the database where dest points to.
+// assign stores a value of the database where dest points to. Text goes into strings and
+// JSON, blobs into bytes, NULL into bytes, JSON and pointers: a value of a type that is never
+// written is a [*store.ChainError].
 func assign(dest any, v driver.Value) error {
 	switch d := dest.(type) {
 	case *any:
 		*d = v
 		return nil
-	case sql.Scanner:
-		return d.Scan(v)
 	case *[]byte:
-		switch v := v.(type) {
-		case nil:
-			*d = nil
+		b, ok := v.([]byte)
+		if *d = b; ok || v == nil {
 			return nil
-		case []byte:
-			*d = v
-			return nil
-		case string:
-			*d = []byte(v)
+		}
+	case *json.RawMessage:
+		text, ok := v.(string)
+		if *d = nil; ok {
+			*d = json.RawMessage(text)
+		}
+		if ok || v == nil {
 			return nil
 		}
 	case *string:
-		if s, ok := textOf(v); ok {
+		if s, ok := v.(string); ok {
 			*d = s
 			return nil
 		}
 	}
 	to := reflect.ValueOf(dest).Elem()
 	switch to.Kind() {
+	case reflect.Pointer: // nil for NULL
+		if to.SetZero(); v == nil {
+			return nil
+		}
+		to.Set(reflect.New(to.Type().Elem()))
+		return assign(to.Interface(), v)
 	case reflect.String:
-		if s, ok := textOf(v); ok {
+		if s, ok := v.(string); ok {
 			to.SetString(s)
 			return nil
 		}
@@ -330,17 +338,7 @@ func assign(dest any, v driver.Value) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("a value of type %T cannot be read as %s", v, to.Type())
-}
-
-func textOf(v driver.Value) (string, bool) {
-	switch v := v.(type) {
-	case string:
-		return v, true
-	case []byte:
-		return string(v), true
-	}
-	return "", false
+	return &store.ChainError{What: "one of its values is of another type"}
 }
 
 // pool lends connections that read, a bounded number of them at a time.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -117,23 +116,14 @@ func (s *Store) pieces(ctx context.Context, num, from, to int64) (data []byte, e
 	return data[skip : skip+to-from : skip+to-from], nil
 }
 
-// contentsDigest is the hash of what is kept for a run: of each content its
-// reference, size and hash, each with its length before it; "" = nothing is kept.
+// contentsDigest is the hash of what is kept for a run.
 func contentsDigest(ctx context.Context, r reader, run toolcrib.RunID) (string, error) {
-	h, none := sha256.New(), true
+	var d store.KeptDigest
 	err := r.each(ctx, "SELECT ref, size, hash FROM contents WHERE run_id = ? ORDER BY ref", []any{string(run)}, func(scan scanFunc) error {
-		var ref string
-		var size int64
-		var hash []byte
-		if err := scan(&ref, &size, &hash); err != nil {
-			return err
-		}
-		none = false
-		_, err := fmt.Fprintf(h, "%d:%s%d:%d:%s", len(ref), ref, size, len(hash), hash)
+		var k store.Kept
+		err := scan(&k.Ref, &k.Size, &k.Hash)
+		d.Add(k)
 		return err
 	})
-	if err != nil || none {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return d.String(), err
 }

@@ -130,7 +130,7 @@ func (s *Store) AcceptDamage(ctx context.Context, by string) (store.VerifiedAll,
 	if err == nil || len(all.Problems) == 0 || all.More {
 		return all, err
 	}
-	raw, err := encodeJSON(store.DamageAccepted{By: by, Problems: all.Problems})
+	raw, err := store.EncodeJSON(store.DamageAccepted{By: by, Problems: all.Problems})
 	if err != nil {
 		return all, err
 	}

@@ -1,64 +1,31 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
-	"encoding/hex"
 	"fmt"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
-
-// systemHead is where the system journal stands.
-type systemHead struct {
-	seq  toolcrib.Seq
-	hash []byte
-}
-
-// sealed is the head as it is stored, and the last event beside it.
-type sealed struct {
-	found    bool // the row of the head is there
-	head     systemHead
-	keyID    []byte
-	record   []byte
-	last     systemHead // zero = there is no event
-	lastTime int64
-}
 
 const selectSealed = `SELECT h.one IS NOT NULL, ifnull(h.seq, 0), h.hash, h.key_id, h.record, ifnull(e.seq, 0), e.hash, ifnull(e.time, 0)
 	FROM (SELECT 1) LEFT JOIN system_head h ON h.one = 1
 	LEFT JOIN (SELECT seq, hash, time FROM system_events ORDER BY seq DESC LIMIT 1) e`
 
-func readSealed(ctx context.Context, r reader) (s sealed, err error) {
-	err = r.row(ctx, selectSealed, nil, &s.found, &s.head.seq, &s.head.hash, &s.keyID, &s.record, &s.last.seq, &s.last.hash, &s.lastTime)
+func readSealed(ctx context.Context, r reader) (s store.SealedHead, err error) {
+	err = r.row(ctx, selectSealed, nil, &s.Found, &s.Head.Seq, &s.Head.Hash, &s.KeyID, &s.Record, &s.Last.Seq, &s.Last.Hash, &s.Last.Time)
 	return s, err
 }
 
-// open returns the sealed record. A journal or record that is not as it was sealed is a
-// [*store.ChainError].
-func (s *sealed) open(keys *store.Keys) (store.Record, error) {
-	r, ok := keys.OpenRecord(s.record, s.head.seq, s.head.hash)
-	what := ""
-	switch {
-	case !s.found:
-		what = "its head is gone"
-	case !bytes.Equal(s.keyID, keys.ID()):
-		what = "its head was not sealed with this key but with another one; is the key file the right one?"
-	case !ok:
-		what = "its head was not sealed with this key"
-	case s.head.seq > s.last.seq:
-		what = fmt.Sprintf("it ends at event %d, and its head says %d", s.last.seq, s.head.seq)
-	case s.head.seq < s.last.seq:
-		what = fmt.Sprintf("its head says that it ends at event %d", s.head.seq)
-	case !bytes.Equal(s.head.hash, s.last.hash):
-		what = "its head has another hash"
-	default:
-		return r, nil
+// openRecord returns the sealed record, if it and the end of the system journal are as
+// they were sealed.
+func openRecord(ctx context.Context, r reader, keys *store.Keys) (store.Record, error) {
+	found, err := readSealed(ctx, r)
+	if err != nil {
+		return store.Record{}, err
 	}
-	return store.Record{}, &store.ChainError{Run: store.SystemChain, Seq: s.last.seq, What: what}
+	return found.Open(keys)
 }
 
 // openSeal reads the sealed head, once in a transaction. If the seal does not hold,
@@ -71,17 +38,17 @@ func (t *tx) openSeal() error {
 	if err != nil {
 		return err
 	}
-	r, err := s.open(t.w.keys)
+	r, err := s.Open(t.w.keys)
 	if err != nil {
 		return err
 	}
-	t.seal = &headSeal{system: s.head, record: r}
+	t.seal = &headSeal{system: s.Head, record: r}
 	return nil
 }
 
 // headSeal is the sealed head in a transaction that moves it.
 type headSeal struct {
-	system systemHead
+	system store.SystemHead
 	record store.Record
 	stale  [store.SealedTables]bool // tables that were changed
 	moved  bool                     // it must be sealed again
@@ -89,7 +56,7 @@ type headSeal struct {
 
 // appendSystem adds an event to the system journal.
 func (t *tx) appendSystem(at time.Time, kind toolcrib.Kind, payload any) error {
-	raw, err := encodeJSON(payload)
+	raw, err := store.EncodeJSON(payload)
 	if err != nil {
 		return fmt.Errorf("sqlite: system event %s: %w", kind, err)
 	}
@@ -103,29 +70,21 @@ const (
 
 // args returns the arguments of replaceSeal.
 func (s *headSeal) args(keys *store.Keys) []any {
-	hash := append([]byte{}, s.system.hash...) // not nil, which would be NULL
-	return []any{int64(s.system.seq), hash, keys.ID(), keys.SealRecord(&s.record, s.system.seq, s.system.hash)}
+	hash := append([]byte{}, s.system.Hash...) // not nil, which would be NULL
+	return []any{int64(s.system.Seq), hash, keys.ID(), keys.SealRecord(&s.record, s.system.Seq, s.system.Hash)}
 }
 
 func (t *tx) putSystem(e *store.SystemEvent) error {
 	if err := t.openSeal(); err != nil {
 		return err
 	}
-	next, args := t.seal.system.next(e)
-	if _, err := t.exec(insertSystem, args...); err != nil {
-		return err
-	}
-	t.seal.system, t.seal.moved = next, true
-	return nil
+	t.seal.system, t.seal.moved = t.seal.system.Next(e), true
+	return putSystem(t.ctx, t.w.conn, e)
 }
 
-// next puts an event behind h and returns the arguments of insertSystem.
-func (h *systemHead) next(e *store.SystemEvent) (systemHead, []any) {
-	e.Seq = h.seq + 1
-	e.PayloadHash = journal.PayloadHash(e.Payload)
-	e.Hash = journal.ChainHash(h.hash, store.SystemChain, e.Seq, e.Kind, e.Time, e.PayloadHash)
-	return systemHead{seq: e.Seq, hash: bytes.Clone(e.Hash)},
-		[]any{int64(e.Seq), string(e.Kind), e.Time.UnixMicro(), string(e.Payload), e.PayloadHash, e.Hash}
+func putSystem(ctx context.Context, c *conn, e *store.SystemEvent) error {
+	_, err := c.exec(ctx, insertSystem, int64(e.Seq), string(e.Kind), e.Time.UnixMicro(), string(e.Payload), e.PayloadHash, e.Hash)
+	return err
 }
 
 // putSeal seals again, once for all that a transaction has changed.
@@ -152,21 +111,5 @@ func (s *Store) Head(ctx context.Context) (store.Head, error) {
 	if err != nil {
 		return store.Head{}, s.failed(ctx, err)
 	}
-	return found.exported(keys)
-}
-
-// exported is the head as it is kept elsewhere.
-func (s *sealed) exported(keys *store.Keys) (store.Head, error) {
-	r, err := s.open(keys)
-	if err != nil {
-		return store.Head{}, err
-	}
-	h := store.Head{
-		Seq: s.head.seq, Hash: hex.EncodeToString(s.head.hash), Moves: r.Moves,
-		MAC: hex.EncodeToString(keys.HeadMAC(s.head.seq, r.Moves, s.head.hash)),
-	}
-	if h.Seq > 0 {
-		h.Time = fromMicro(s.lastTime)
-	}
-	return h, nil
+	return found.Export(keys)
 }

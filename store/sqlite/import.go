@@ -54,7 +54,7 @@ func (t *tx) importRun(in *store.Imported, rows []row) error {
 	}
 	h := t.heads[in.Run]
 	return t.appendSystem(t.w.now(), store.SystemRunImported, store.RunImported{
-		Run: in.Run, Seq: h.rec.LastSeq, Hash: hex.EncodeToString(h.hash), By: in.By,
+		Run: in.Run, Seq: h.Record.LastSeq, Hash: hex.EncodeToString(h.Hash), By: in.By,
 	})
 }
 

@@ -134,7 +134,7 @@ func settleKeys(ctx context.Context, c *conn, path string, o Options) error {
 	if err != nil {
 		return err
 	}
-	if bytes.Equal(found.keyID, k.ID()) {
+	if bytes.Equal(found.KeyID, k.ID()) {
 		if err := writeKeys(ownKeys(path), k); err != nil && !errors.Is(err, fs.ErrExist) {
 			return keysError(ownKeys(path), err)
 		}
@@ -170,7 +170,7 @@ func checkKeys(ctx context.Context, c *conn, path string, keys *store.Keys) erro
 	if err != nil {
 		return err
 	}
-	if len(found.keyID) > 0 && !bytes.Equal(found.keyID, keys.ID()) {
+	if len(found.KeyID) > 0 && !bytes.Equal(found.KeyID, keys.ID()) {
 		return keysError(path, errors.New("it has other keys than those that have sealed the database"))
 	}
 	return nil

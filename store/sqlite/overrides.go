@@ -1,12 +1,9 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -189,15 +186,4 @@ func (t *tx) resetOverride(o store.Override) (bool, error) {
 
 func (t *tx) overrideChanged(kind toolcrib.Kind, o store.Override) error {
 	return t.changed(store.SealedOverrides, o.At, kind, o)
-}
-
-// encodeJSON is JSON as it is stored: without HTML escaping.
-func encodeJSON(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

@@ -147,20 +147,20 @@ func (t *tx) prune(run toolcrib.RunID, now time.Time, o store.PruneOptions) (*st
 	switch {
 	case err != nil:
 		return nil, err
-	case h.num == 0: // another process has removed it meanwhile
+	case h.Num == 0: // another process has removed it meanwhile
 		return nil, nil
-	case !h.rec.Status.Ended():
-		return nil, reject(notEnded(run, h.rec.Status))
+	case !h.Record.Status.Ended():
+		return nil, reject(notEnded(run, h.Record.Status))
 	}
 	p := &store.Pruned{
-		Run: run, By: o.By, Status: h.rec.Status, EndedAt: h.rec.EndedAt, Seq: h.rec.LastSeq, Hash: hex.EncodeToString(h.hash),
+		Run: run, By: o.By, Status: h.Record.Status, EndedAt: h.Record.EndedAt, Seq: h.Record.LastSeq, Hash: hex.EncodeToString(h.Hash),
 	}
 	if h.place, err = t.placed(&h); err != nil {
 		return nil, err
 	}
-	from, to := eventKey(h.num, 0), eventKey(h.num, maxSeq)
+	from, to := eventKey(h.Num, 0), eventKey(h.Num, maxSeq)
 	used := make(store.Used)
-	if err := metered(t.ctx, t.w.conn, run, h.num, used); err != nil {
+	if err := metered(t.ctx, t.w.conn, run, h.Num, used); err != nil {
 		return nil, err
 	}
 	p.Used = used.Entries()
@@ -207,37 +207,38 @@ func (t *tx) dropContents(run toolcrib.RunID, p *store.Pruned) error {
 // emptyRun takes the content out of a run: out of its events, and out of its row
 // the answer and the text of its error.
 func (t *tx) emptyRun(h *head, now time.Time, p *store.Pruned) error {
-	if _, err := t.exec("UPDATE events SET payload = NULL WHERE key BETWEEN ? AND ?", eventKey(h.num, 0), eventKey(h.num, maxSeq)); err != nil {
+	if _, err := t.exec("UPDATE events SET payload = NULL WHERE key BETWEEN ? AND ?", eventKey(h.Num, 0), eventKey(h.Num, maxSeq)); err != nil {
 		return err
 	}
 	var failure any
-	if h.rec.Error != nil {
-		raw, err := encodeJSON(store.RunError{Code: h.rec.Error.Code, Ref: h.rec.Error.Ref})
+	if h.Record.Error != nil {
+		raw, err := store.EncodeJSON(store.RunError{Code: h.Record.Error.Code, Ref: h.Record.Error.Ref})
 		if err != nil {
 			return err
 		}
 		failure = string(raw)
 	}
-	_, err := t.exec("UPDATE runs SET content = '', error = ?, pruned_at = ? WHERE num = ?", failure, now.UnixMicro(), h.num)
+	_, err := t.exec("UPDATE runs SET content = '', error = ?, pruned_at = ? WHERE num = ?", failure, now.UnixMicro(), h.Num)
 	if err != nil {
 		return err
 	}
-	r, err := readRow(h.rec.ID, t.row)
+	var r store.Row
+	err = one(t.ctx, t.w.conn, selectRow+" WHERE num = ?", []any{h.Num}, func(scan scanFunc) error { return scanRun(scan, &r) })
 	if err != nil {
 		return err
 	}
-	p.Record = r.digest()
-	seal := r.seal(t.w.keys)
-	_, err = t.exec("UPDATE runs SET seal = ? WHERE num = ?", seal[:], h.num)
+	p.Record = r.Digest()
+	seal := r.Seal(t.w.keys.SealRun())
+	_, err = t.exec("UPDATE runs SET seal = ? WHERE num = ?", seal[:], h.Num)
 	return err
 }
 
 // removeRun removes a run; its anchors stay in the system journal.
 func (t *tx) removeRun(h *head) error {
-	if _, err := t.exec("DELETE FROM events WHERE key BETWEEN ? AND ?", eventKey(h.num, 0), eventKey(h.num, maxSeq)); err != nil {
+	if _, err := t.exec("DELETE FROM events WHERE key BETWEEN ? AND ?", eventKey(h.Num, 0), eventKey(h.Num, maxSeq)); err != nil {
 		return err
 	}
-	if _, err := t.exec("DELETE FROM runs WHERE num = ?", h.num); err != nil {
+	if _, err := t.exec("DELETE FROM runs WHERE num = ?", h.Num); err != nil {
 		return err
 	}
 	return t.move(h.place, store.Seal{})

@@ -9,7 +9,6 @@ import (
 	"iter"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -20,17 +19,6 @@ const (
 	pageBytes  = 4 << 20
 )
 
-// stored is an event as it lies in the table.
-type stored struct {
-	seq         toolcrib.Seq
-	kind        toolcrib.Kind
-	time        int64
-	payload     []byte // nil = pruned
-	payloadHash []byte
-	hash        []byte
-	odd         bool // a value is of a type that is never written; only verifying looks
-}
-
 // Read implements [toolcrib.Journal]. It yields the events that the run has when
 // reading begins. An event whose content was pruned is store.ErrPruned; one that is not
 // as it was written, or is missing, is a [*store.ChainError].
@@ -39,7 +27,7 @@ func (s *Store) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq
 		for raw, err := range s.raw(ctx, run, after) {
 			var e toolcrib.Event
 			if err == nil {
-				e, err = raw.decode(run)
+				e, err = raw.Decode(run)
 			}
 			if !yield(e, err) || err != nil {
 				return
@@ -48,30 +36,19 @@ func (s *Store) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq
 	}
 }
 
-func (r *stored) decode(run toolcrib.RunID) (toolcrib.Event, error) {
-	if r.payload == nil {
-		return toolcrib.Event{}, fmt.Errorf("run %s, event %d: %w", run, r.seq, store.ErrPruned)
-	}
-	body, err := journal.Decode(r.kind, r.payload)
-	if err != nil {
-		return toolcrib.Event{}, fmt.Errorf("run %s, event %d: %w", run, r.seq, err)
-	}
-	return toolcrib.Event{Seq: r.seq, Time: fromMicro(r.time), Body: body, PayloadHash: r.payloadHash, Hash: r.hash}, nil
-}
-
 // raw yields the rows of a run, in order. Each must follow from the one before it, and
 // the last must be the one that the run's sealed row ends with: what does not hold is a
 // [*store.ChainError], so that nothing is done with a journal that somebody has changed.
-func (s *Store) raw(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq) iter.Seq2[stored, error] {
-	return func(yield func(stored, error) bool) {
+func (s *Store) raw(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq) iter.Seq2[*store.RawEvent, error] {
+	return func(yield func(*store.RawEvent, error) bool) {
 		h, err := s.fence(ctx, run)
 		var prev []byte
-		if err == nil && after > 0 && after < h.rec.LastSeq {
+		if err == nil && after > 0 && after < h.Record.LastSeq {
 			prev, err = s.hashAt(ctx, &h, after)
 		}
-		for err == nil && after < h.rec.LastSeq {
-			var page []stored
-			page, err = s.page(ctx, h.num, after, h.rec.LastSeq)
+		for err == nil && after < h.Record.LastSeq {
+			var page []*store.RawEvent
+			page, err = s.page(ctx, h.Num, after, h.Record.LastSeq)
 			if err == nil && len(page) == 0 {
 				err = missing(run, after+1)
 			}
@@ -79,37 +56,37 @@ func (s *Store) raw(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq)
 				if ctx.Err() != nil {
 					break // the next page tells
 				}
-				r := &page[i]
-				if err = r.follows(&h, prev, after+1); err != nil {
+				e := page[i]
+				if err = follows(e, &h, prev, after+1); err != nil {
 					break
 				}
-				if !yield(*r, nil) {
+				if !yield(e, nil) {
 					return
 				}
-				after, prev = r.seq, r.hash
+				after, prev = e.Seq, e.Hash
 			}
 			if err == nil {
 				err = ctx.Err()
 			}
 		}
 		if err != nil {
-			yield(stored{}, s.noteDamage(err))
+			yield(nil, s.noteDamage(err))
 		}
 	}
 }
 
 // follows returns an error if the event is not the one numbered want of a run, after one
 // with the hash prev.
-func (r *stored) follows(h *head, prev []byte, want toolcrib.Seq) error {
-	if r.seq != want {
-		return missing(h.rec.ID, want)
+func follows(e *store.RawEvent, h *head, prev []byte, want toolcrib.Seq) error {
+	if e.Seq != want {
+		return missing(h.Record.ID, want)
 	}
-	what := r.check(h.rec.ID, prev, want)
-	if what == "" && r.seq == h.rec.LastSeq && !bytes.Equal(r.hash, h.hash) {
+	what := e.Check(h.Record.ID, prev, want)
+	if what == "" && e.Seq == h.Record.LastSeq && !bytes.Equal(e.Hash, h.Hash) {
 		what = "the run's row has another hash"
 	}
 	if what != "" {
-		return &store.ChainError{Run: h.rec.ID, Seq: r.seq, What: what}
+		return &store.ChainError{Run: h.Record.ID, Seq: e.Seq, What: what}
 	}
 	return nil
 }
@@ -120,9 +97,9 @@ func missing(run toolcrib.RunID, seq toolcrib.Seq) error {
 
 // hashAt returns the hash of the chain up to an event.
 func (s *Store) hashAt(ctx context.Context, h *head, seq toolcrib.Seq) (hash []byte, err error) {
-	err = s.readers.row(ctx, "SELECT hash FROM events WHERE key = ?", []any{eventKey(h.num, seq)}, &hash)
+	err = s.readers.row(ctx, "SELECT hash FROM events WHERE key = ?", []any{eventKey(h.Num, seq)}, &hash)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, missing(h.rec.ID, seq)
+		return nil, missing(h.Record.ID, seq)
 	}
 	return hash, s.failed(ctx, err)
 }
@@ -132,27 +109,23 @@ func (s *Store) fence(ctx context.Context, run toolcrib.RunID) (h head, err erro
 	if err := ctx.Err(); err != nil {
 		return h, err
 	}
-	err = one(ctx, s.readers, selectRow+" WHERE id = ?", []any{string(run)}, func(scan scanFunc) error { return scanRun(scan, s.keys, &h) })
+	err = readRun(ctx, s.readers, s.keys, run, &h)
 	if errors.Is(err, sql.ErrNoRows) {
 		return h, fmt.Errorf("run %s: %w", run, toolcrib.ErrNotFound)
 	}
 	return h, s.failed(ctx, err)
 }
 
-func (s *Store) page(ctx context.Context, num int64, after, last toolcrib.Seq) (page []stored, err error) {
+func (s *Store) page(ctx context.Context, num int64, after, last toolcrib.Seq) (page []*store.RawEvent, err error) {
 	size := 0
-	err = s.readers.each(ctx, `SELECT key & 0xffffffff, kind, time, payload, payload_hash, hash
-		FROM events WHERE key > ? AND key <= ? ORDER BY key LIMIT ?`,
+	err = s.readers.each(ctx, selectEvents+"WHERE key > ? AND key <= ? ORDER BY key LIMIT ?",
 		[]any{eventKey(num, after), eventKey(num, last), pageEvents}, func(scan scanFunc) error {
-			var r stored
-			if err := scan(&r.seq, &r.kind, &r.time, &r.payload, &r.payloadHash, &r.hash); err != nil {
-				return err
+			e, err := scanEvent(scan)
+			page = append(page, e)
+			if size += len(e.Payload); err == nil && size >= pageBytes {
+				err = errFirst
 			}
-			page = append(page, r)
-			if size += len(r.payload); size >= pageBytes {
-				return errFirst
-			}
-			return nil
+			return err
 		})
 	if err != nil && !errors.Is(err, errFirst) {
 		return nil, s.failed(ctx, err)

@@ -34,15 +34,11 @@ const (
 
 func scanRemembered(scan scanFunc) (m store.Remembered, err error) {
 	var at int64
-	var revoked sql.NullInt64
-	var arguments sql.Null[[]byte]
-	err = scan(&m.ID, &m.Scope, &m.User, &m.Session, &m.Tool, &arguments, &m.Path, &m.Folder, &m.Workspace, &m.FolderID, &m.Effect, &m.Run, &m.ApprovalID, &m.By, &at, &revoked, &m.RevokedBy)
+	var revoked *int64
+	err = scan(&m.ID, &m.Scope, &m.User, &m.Session, &m.Tool, &m.Arguments, &m.Path, &m.Folder, &m.Workspace, &m.FolderID, &m.Effect, &m.Run, &m.ApprovalID, &m.By, &at, &revoked, &m.RevokedBy)
 	m.At = fromMicro(at)
-	if arguments.Valid {
-		m.Arguments = arguments.V
-	}
-	if revoked.Valid {
-		m.RevokedAt = fromMicro(revoked.Int64)
+	if revoked != nil {
+		m.RevokedAt = fromMicro(*revoked)
 	}
 	return m, err
 }

@@ -143,8 +143,11 @@ func (s *Store) list(ctx context.Context, where string, args []any, order string
 	query := selectRow + " WHERE " + where + " ORDER BY " + order + " LIMIT ?"
 	err = s.readers.each(ctx, query, append(args, limit), func(scan scanFunc) error {
 		var h head
-		err := scanRun(scan, s.keys, &h)
-		runs, nums = append(runs, h.rec), append(nums, h.num)
+		err := scanRun(scan, &h.Row)
+		if err == nil {
+			err = h.Check(s.keys)
+		}
+		runs, nums = append(runs, h.Record), append(nums, h.Num)
 		return err
 	})
 	if err != nil {

@@ -17,49 +17,20 @@ import (
 // seal of its own, renewed by each append, and where all runs stand under the one seal of
 // the head, renewed by each append that must survive a loss of power.
 
-// seal is the seal of a run's row as it lies there.
-func (r *rowOfRun) seal(keys *store.Keys) store.Seal {
-	s := sealRun(keys.SealRun(), r.run, r.hash, r.kept, r.pruned)
-	return s.Add(r.values...).Sum()
-}
-
-// seal is the seal of the run's row as it is written, or was read, with s.
-func (h *head) seal(s *store.Sealing, docs recordDocs) store.Seal {
-	var pruned sql.NullInt64
-	if !h.rec.PrunedAt.IsZero() {
-		pruned = sql.NullInt64{Int64: h.rec.PrunedAt.UnixMicro(), Valid: true}
-	}
-	return sealRecord(sealRun(s, h.rec.ID, h.hash, h.kept, pruned), &h.rec, docs).Sum()
-}
-
-// sealRun seals what a row has besides recordColumns.
-func sealRun(s *store.Sealing, run toolcrib.RunID, hash []byte, kept toolcrib.Seq, pruned sql.NullInt64) *store.Sealing {
-	s.Text(string(run)).Blob(hash).Int(int64(kept))
-	if pruned.Valid {
-		return s.Int(pruned.Int64)
-	}
-	return s.Null()
-}
-
-// sealError says that a run's row is not as it was sealed.
-func sealError(run toolcrib.RunID) error {
-	return &store.ChainError{Run: run, What: "its row is not as it was sealed"}
-}
-
 // placed returns the place of a run in the record of all runs.
 func (t *tx) placed(h *head) (store.Seal, error) {
 	switch {
-	case h.num == 0:
+	case h.Num == 0:
 		return store.Seal{}, nil
-	case h.kept == h.rec.LastSeq:
-		return t.w.keys.Place(h.rec.ID, h.kept, h.hash), nil
+	case h.Kept == h.Record.LastSeq:
+		return t.w.keys.Place(h.Record.ID, h.Kept, h.Hash), nil
 	}
 	var hash []byte
-	err := t.row("SELECT hash FROM events WHERE key = ?", []any{eventKey(h.num, h.kept)}, &hash)
+	err := t.row("SELECT hash FROM events WHERE key = ?", []any{eventKey(h.Num, h.Kept)}, &hash)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = missing(h.rec.ID, h.kept)
+		err = missing(h.Record.ID, h.Kept)
 	}
-	return t.w.keys.Place(h.rec.ID, h.kept, hash), err
+	return t.w.keys.Place(h.Record.ID, h.Kept, hash), err
 }
 
 // move takes a run from one place in the record of all runs to another.
@@ -116,24 +87,21 @@ func sumPlaces(ctx context.Context, r reader, keys *store.Keys) (sum store.Seal,
 	return sum, err
 }
 
-// sealedTables are the small tables that have one seal each, by their place in
-// [store.Record.Tables]: the counter of their changes, and what is read of them.
-var sealedTables = [store.SealedTables]struct {
-	counter string
-	queries []string
-}{
-	store.SealedOverrides:  {"overrides", []string{selectOverrides}},
-	store.SealedRemembered: {"remembered", []string{selectRemembered + " ORDER BY id"}},
-	store.SealedAccess: {"access", []string{
+// sealedTables are what is read of the small tables that have one seal each, by their
+// place in [store.Record.Tables].
+var sealedTables = [store.SealedTables][]string{
+	store.SealedOverrides:  {selectOverrides},
+	store.SealedRemembered: {selectRemembered + " ORDER BY id"},
+	store.SealedAccess: {
 		"SELECT * FROM users ORDER BY name", "SELECT * FROM user_groups ORDER BY name",
 		"SELECT * FROM passwords ORDER BY user", "SELECT * FROM tokens ORDER BY id",
-	}},
+	},
 }
 
 // sealTable computes the seal of a table, by its place in sealedTables.
 func sealTable(ctx context.Context, r reader, keys *store.Keys, table int) (store.Seal, error) {
-	s, of := keys.SealTable(table), &sealedTables[table]
-	for _, q := range append([]string{"SELECT value FROM counters WHERE name = '" + of.counter + "'"}, of.queries...) {
+	s := keys.SealTable(table)
+	for _, q := range append([]string{"SELECT value FROM counters WHERE name = '" + store.SealedNames[table] + "'"}, sealedTables[table]...) {
 		if err := r.each(ctx, q, nil, func(scan scanFunc) error { return sealRow(s, scan) }); err != nil {
 			return store.Seal{}, err
 		}
@@ -156,7 +124,7 @@ func sealRow(s *store.Sealing, scan scanFunc) error {
 // changed counts a change of a sealed table and puts it into the system journal. The
 // table gets its new seal at the end of the transaction.
 func (t *tx) changed(table int, at time.Time, kind toolcrib.Kind, payload any) error {
-	if _, err := t.exec("UPDATE counters SET value = value + 1 WHERE name = ?", sealedTables[table].counter); err != nil {
+	if _, err := t.exec("UPDATE counters SET value = value + 1 WHERE name = ?", store.SealedNames[table]); err != nil {
 		return err
 	}
 	if err := t.appendSystem(at, kind, payload); err != nil {
@@ -170,7 +138,7 @@ func (t *tx) changed(table int, at time.Time, kind toolcrib.Kind, payload any) e
 func checkTable(ctx context.Context, from reader, keys *store.Keys, r *store.Record, table int) error {
 	sum, err := sealTable(ctx, from, keys, table)
 	if err == nil && sum != r.Tables[table] {
-		err = &store.ChainError{What: fmt.Sprintf("the table %s was changed after it was sealed", sealedTables[table].counter)}
+		err = &store.ChainError{What: fmt.Sprintf("the table %s was changed after it was sealed", store.SealedNames[table])}
 	}
 	return err
 }
@@ -205,27 +173,25 @@ func adopt(ctx context.Context, c *conn, keys *store.Keys, o Options) error {
 		return err
 	}
 	defer func() { _ = c.run(ctx, "ROLLBACK") }() // fails after the commit
+	var broken *store.ChainError
+	if err := checkSealed(ctx, c, keys); !errors.As(err, &broken) {
+		return err
+	}
 	found, err := readSealed(ctx, c)
 	if err != nil {
 		return err
 	}
-	var broken *store.ChainError
-	if err := checkSealed(ctx, c, &found, keys); !errors.As(err, &broken) {
-		return err
-	}
-	s := headSeal{system: found.last}
-	raw, err := encodeJSON(store.HeadAdopted{Seq: s.system.seq, Hash: hex.EncodeToString(s.system.hash), By: o.AdoptBy, What: broken.What})
+	raw, err := store.EncodeJSON(store.HeadAdopted{Seq: found.Last.Seq, Hash: hex.EncodeToString(found.Last.Hash), By: o.AdoptBy, What: broken.What})
 	if err != nil {
 		return err
 	}
-	next, args := s.system.next(&store.SystemEvent{Time: wholeMicro(o.Now()), Kind: store.SystemHeadAdopted, Payload: raw})
-	if _, err := c.exec(ctx, insertSystem, args...); err != nil {
+	e := store.SystemEvent{Time: wholeMicro(o.Now()), Kind: store.SystemHeadAdopted, Payload: raw}
+	s := headSeal{system: found.Last.Next(&e)}
+	if err := putSystem(ctx, c, &e); err != nil {
 		return err
 	}
-	if s.system = next; s.record.Moves == 0 {
-		if r, ok := keys.OpenRecord(found.record, found.head.seq, found.head.hash); ok {
-			s.record.Moves = r.Moves
-		}
+	if r, ok := keys.OpenRecord(found.Record, found.Head.Seq, found.Head.Hash); ok {
+		s.record.Moves = r.Moves
 	}
 	if err := sealRuns(ctx, c, keys); err != nil {
 		return err
@@ -243,30 +209,26 @@ func adopt(ctx context.Context, c *conn, keys *store.Keys, o Options) error {
 }
 
 // checkSealed compares all that is sealed, but for the events, with the seals.
-func checkSealed(ctx context.Context, from reader, found *sealed, keys *store.Keys) error {
-	r, err := found.open(keys)
+func checkSealed(ctx context.Context, c *conn, keys *store.Keys) error {
+	sn := snapshot{c}
+	r, err := openRecord(ctx, sn, keys)
 	if err == nil {
-		err = checkPlaces(ctx, from, keys, &r)
+		err = checkPlaces(ctx, sn, keys, &r)
 	}
-	for table := 0; err == nil && table < store.SealedTables; table++ {
-		err = checkTable(ctx, from, keys, &r, table)
+	if err == nil {
+		err = store.CheckTables(ctx, sn, keys, &r)
 	}
 	if err != nil {
 		return err
 	}
-	return eachRow(ctx, from, func(row *rowOfRun) error {
-		if !row.seal(keys).Holds(row.sealed) {
-			return sealError(row.run)
-		}
-		return nil
-	})
+	return sn.Runs(ctx, "", func(row *store.Row) error { return row.Check(keys) })
 }
 
 // sealRuns seals the row of each run as it is.
 func sealRuns(ctx context.Context, c *conn, keys *store.Keys) error {
 	seals := make(map[int64]store.Seal)
-	err := eachRow(ctx, c, func(row *rowOfRun) error {
-		seals[row.num] = row.seal(keys)
+	err := snapshot{c}.Runs(ctx, "", func(row *store.Row) error {
+		seals[row.Num] = row.Seal(keys.SealRun())
 		return nil
 	})
 	for num, seal := range seals {
@@ -275,14 +237,4 @@ func sealRuns(ctx context.Context, c *conn, keys *store.Keys) error {
 		}
 	}
 	return err
-}
-
-func eachRow(ctx context.Context, r reader, do func(*rowOfRun) error) error {
-	return r.each(ctx, selectRow, nil, func(scan scanFunc) error {
-		var r rowOfRun
-		if err := scan(r.dest()...); err != nil {
-			return err
-		}
-		return do(&r)
-	})
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/base32"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -237,7 +238,7 @@ func (s *Store) sessions(ctx context.Context, query string, args []any) (found [
 // prompt, which is the last message of its input.
 func (s *Store) titleOf(ctx context.Context, num int64) (string, error) {
 	var kind toolcrib.Kind
-	var payload []byte
+	var payload json.RawMessage
 	err := s.readers.row(ctx, "SELECT kind, payload FROM events WHERE key = ? AND payload IS NOT NULL", []any{eventKey(num, 1)}, &kind, &payload)
 	if errors.Is(err, sql.ErrNoRows) { // it was pruned meanwhile
 		return "", nil

@@ -172,16 +172,12 @@ func (s *Store) checkOpened(ctx context.Context) error {
 // version returns how often a sealed table was changed, by any process. It reads one row,
 // and, where that is not as before, the whole table, to compare it with its seal.
 func (s *Store) version(ctx context.Context, table int) (v uint64, err error) {
-	err = s.readers.row(ctx, "SELECT value FROM counters WHERE name = ?", []any{sealedTables[table].counter}, &v)
+	err = s.readers.row(ctx, "SELECT value FROM counters WHERE name = ?", []any{store.SealedNames[table]}, &v)
 	if err != nil || s.keys == nil || s.tables[table].Load() == v+1 {
 		return v, s.failed(ctx, err)
 	}
 	err = s.frozen(ctx, func(sn snapshot) error {
-		found, err := readSealed(ctx, sn)
-		if err != nil {
-			return err
-		}
-		r, err := found.open(s.keys)
+		r, err := openRecord(ctx, sn, s.keys)
 		if err != nil {
 			return err
 		}
@@ -279,11 +275,7 @@ func (s *Store) checkSeals(sn snapshot) error {
 	if s.keys == nil {
 		return nil
 	}
-	found, err := readSealed(context.Background(), sn)
-	if err != nil {
-		return err
-	}
-	return checkSealed(context.Background(), sn, &found, s.keys)
+	return checkSealed(context.Background(), sn.conn, s.keys)
 }
 
 // failed is an error of reading as callers see it.

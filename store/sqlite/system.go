@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -67,22 +68,30 @@ func (s *Store) ReadSystem(ctx context.Context, after toolcrib.Seq) iter.Seq2[st
 	}
 }
 
+// systemPage reads a page of the system journal.
 func systemPage(ctx context.Context, r reader, after toolcrib.Seq) (page []store.SystemEvent, err error) {
 	size := 0
-	err = r.each(ctx, `SELECT seq, kind, time, payload, payload_hash, hash
-		FROM system_events WHERE seq > ? ORDER BY seq LIMIT ?`, []any{int64(after), pageEvents}, func(scan scanFunc) error {
-		if size >= pageBytes {
-			return nil // the next page has it
+	err = eachSystem(ctx, r, "WHERE seq > ? ORDER BY seq LIMIT ?", []any{int64(after), pageEvents}, func(e *store.SystemEvent) error {
+		page = append(page, *e)
+		if size += len(e.Payload); size >= pageBytes {
+			return errFirst
 		}
-		var e store.SystemEvent
-		var at int64
-		if err := scan(&e.Seq, &e.Kind, &at, (*[]byte)(&e.Payload), &e.PayloadHash, &e.Hash); err != nil {
-			return err
-		}
-		e.Time = fromMicro(at)
-		size += len(e.Payload)
-		page = append(page, e)
 		return nil
 	})
+	if errors.Is(err, errFirst) {
+		err = nil
+	}
 	return page, err
+}
+
+func eachSystem(ctx context.Context, r reader, where string, args []any, do func(*store.SystemEvent) error) error {
+	return r.each(ctx, "SELECT seq, kind, time, payload, payload_hash, hash FROM system_events "+where, args, func(scan scanFunc) error {
+		e := new(store.SystemEvent)
+		var at int64
+		if err := scan(&e.Seq, &e.Kind, &at, &e.Payload, &e.PayloadHash, &e.Hash); err != nil {
+			return err
+		}
+		e.Time = store.Micro(at)
+		return do(e)
+	})
 }

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -192,17 +193,17 @@ var errUnreadable = errors.New("an event cannot be read")
 
 // metered adds what the events of a run say was used.
 func metered(ctx context.Context, r reader, run toolcrib.RunID, num int64, used store.Used) error {
-	const events = `SELECT key & 0xffffffff, kind, time, payload, payload_hash, hash FROM events WHERE key BETWEEN ? AND ? AND payload IS NOT NULL
+	const events = selectEvents + `WHERE key BETWEEN ? AND ? AND payload IS NOT NULL
 		AND kind IN ('run_started', 'model_request', 'usage', 'model_failed', 'verdicts', 'tool_result', 'done', 'error') ORDER BY key`
 	var m store.Meter
 	var charges []store.UseEntry
 	rec := store.RunRecord{ID: run}
 	return r.each(ctx, events, []any{eventKey(num, 0), eventKey(num, maxSeq)}, func(scan scanFunc) error {
-		var r stored
-		if err := scan(&r.seq, &r.kind, &r.time, &r.payload, &r.payloadHash, &r.hash); err != nil {
+		raw, err := scanEvent(scan)
+		if err != nil {
 			return err
 		}
-		e, err := r.decode(run)
+		e, err := raw.Decode(run)
 		if err != nil {
 			return fmt.Errorf("%w: %w", errUnreadable, err)
 		}
@@ -226,7 +227,7 @@ func (t *tx) readMeter(num int64) (m store.Meter, err error) {
 		{journal.KindRunStarted, columns + "'run_started' ORDER BY key LIMIT 1"},
 		{journal.KindModelRequest, columns + "'model_request' ORDER BY key DESC LIMIT 1"},
 	} {
-		var payload []byte
+		var payload json.RawMessage
 		var at int64
 		err := t.row(q.query, []any{eventKey(num, 0), eventKey(num, maxSeq)}, &payload, &at)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -242,24 +243,4 @@ func (t *tx) readMeter(num int64) (m store.Meter, err error) {
 		m.Learn(body, fromMicro(at))
 	}
 	return m, nil
-}
-
-// verifyUsed compares what is counted of what runs have used with what the events and
-// the records of pruning give.
-func (sn snapshot) verifyUsed(ctx context.Context, want store.Used, p problems) error {
-	if len(p.all.Problems) > 0 {
-		return nil // it would only say the same again
-	}
-	n := 0
-	err := eachUse(ctx, sn, "", nil, func(e store.UseEntry) error {
-		n++
-		if w, ok := want[e.UseKey]; !ok || w != e.UseSum {
-			return &store.ChainError{Run: e.Run, What: fmt.Sprintf("%s is kept as %s; the events give %s", e.UseKey, e.UseSum, w)}
-		}
-		return nil
-	})
-	if err == nil && n < len(want) {
-		err = &store.ChainError{What: "use that events tell of is kept nowhere"}
-	}
-	return p.add(err)
 }

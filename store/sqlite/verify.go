@@ -1,36 +1,30 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
+	"io"
 	"slices"
-	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Verify goes through the chain of a run, and compares it with the run's row, its
-// kept results, its anchors in the system journal, the runs that it started and the
-// one that started it: each must name the other. What does not hold is a
-// [*store.ChainError]. The anchors themselves are vouched for by
-// [Store.VerifySystem], what the other runs hold by a call for each of them.
+// Verify verifies a run; see [store.VerifyRun].
 func (s *Store) Verify(ctx context.Context, run toolcrib.RunID) (v store.Verified, err error) {
-	err = s.frozen(ctx, func(sn snapshot) error {
-		f, err := sn.factsOf(ctx, run)
-		if err != nil {
-			return err
-		}
-		v, err = sn.verifyRun(ctx, run, f)
+	err = s.frozen(ctx, func(sn snapshot) (err error) {
+		v, err = store.VerifyRun(ctx, sn, s.keys, run)
 		return err
 	})
 	return v, s.noteDamage(err)
 }
 
-// VerifySystem goes through the chain of the system journal, compares its end with
-// its sealed head, and what administrators have switched with what it tells of
-// it. What does not hold is a [*store.ChainError]; without the key file nothing
-// can be said, which is store.ErrKeys.
+// VerifySystem verifies the system journal; see [store.VerifySystem]. Without the key file
+// nothing can be said, which is store.ErrKeys.
 func (s *Store) VerifySystem(ctx context.Context) (store.Verified, error) {
 	v, err := s.verifySystem(ctx, nil)
 	return v, s.noteDamage(err)
@@ -47,27 +41,25 @@ func (s *Store) verifySystem(ctx context.Context, head *store.Head) (v store.Ver
 	if err != nil {
 		return v, err
 	}
-	err = s.frozen(ctx, func(sn snapshot) error {
-		c := systemCheck{keys: keys, against: head}
-		if v, err = sn.verifySystem(ctx, &c); err != nil {
-			return err
-		}
-		return checkPlaces(ctx, sn, keys, &c.record)
+	err = s.frozen(ctx, func(sn snapshot) (err error) {
+		v, err = store.VerifySystem(ctx, sn, keys, head)
+		return err
 	})
 	return v, err
 }
 
-// VerifyAll verifies the system journal and every run, and finds what stands
-// there that belongs to neither: runs that have an anchor and are gone, events
-// without a run. The error joins the Problems of what it returns. It looks at one
-// moment of the store, and the -wal file is not cut back until it is done.
+// VerifyAll verifies everything; see [store.VerifyAll]. The error joins the Problems of what
+// it returns. It looks at one moment of the store, and the -wal file is not cut back until
+// it is done.
 func (s *Store) VerifyAll(ctx context.Context) (all store.VerifiedAll, err error) {
 	keys, err := loadKeys(s.keysPath)
 	if err != nil {
 		return all, err
 	}
-	now := s.now()
-	err = s.frozen(ctx, func(sn snapshot) error { return sn.verifyAll(ctx, keys, now, &all) })
+	err = s.frozen(ctx, func(sn snapshot) (err error) {
+		all, err = store.VerifyAll(ctx, sn, keys)
+		return err
+	})
 	if err != nil {
 		return all, err
 	}
@@ -81,12 +73,41 @@ func (s *Store) VerifyAll(ctx context.Context) (all store.VerifiedAll, err error
 	return all, errors.Join(errs...)
 }
 
-// snapshot is the store at one moment.
-type snapshot struct {
-	*conn
-	parents map[toolcrib.RunID]*store.Parent // that were looked at
-	keys    *store.Keys                      // nil = nothing is said about the seals of runs
+// ExportAudit writes the audit log as it is at one moment; see [store.Export].
+func (s *Store) ExportAudit(ctx context.Context, w io.Writer, o store.ExportOptions) error {
+	keys, err := loadKeys(s.keysPath)
+	if err != nil {
+		return err
+	}
+	out := &sink{w: w}
+	err = s.frozen(ctx, func(sn snapshot) error { return store.Export(ctx, sn, out, keys, o, wholeMicro(s.now())) })
+	if out.err != nil {
+		return fmt.Errorf("audit: the export cannot be written: %w", out.err)
+	}
+	return err
 }
+
+// sink remembers that writing failed, which is no failure of the store.
+type sink struct {
+	w   io.Writer
+	err error
+}
+
+func (s *sink) Write(b []byte) (int, error) {
+	n, err := s.w.Write(b)
+	if err != nil {
+		s.err = err
+	}
+	return n, err
+}
+
+// ExportKeys returns the keys of the data folder, to seal and verify exports.
+func (s *Store) ExportKeys() (*store.Keys, error) { return loadKeys(s.keysPath) }
+
+// snapshot is the store at one moment.
+type snapshot struct{ *conn }
+
+var _ store.Snapshot = snapshot{}
 
 // frozen lets do look at one moment of the store.
 func (s *Store) frozen(ctx context.Context, do func(snapshot) error) error {
@@ -100,7 +121,7 @@ func (s *Store) frozen(ctx context.Context, do func(snapshot) error) error {
 				err = errors.Join(err, errSpoiled, e)
 			}
 		}()
-		return do(snapshot{conn: c, parents: make(map[toolcrib.RunID]*store.Parent), keys: s.keys})
+		return do(snapshot{c})
 	})
 	var broken *store.ChainError
 	if err == nil || errors.As(err, &broken) || errors.Is(err, toolcrib.ErrNotFound) {
@@ -109,110 +130,212 @@ func (s *Store) frozen(ctx context.Context, do func(snapshot) error) error {
 	return s.failed(ctx, err)
 }
 
-// problems collects what does not hold.
-type problems struct{ all *store.VerifiedAll }
+func (sn snapshot) Sealed(ctx context.Context) (store.SealedHead, error) { return readSealed(ctx, sn) }
 
-// add takes a broken chain; any other error is given back.
-func (p problems) add(err error) error {
-	var broken *store.ChainError
-	switch {
-	case err == nil, !errors.As(err, &broken):
-		return err
-	case len(p.all.Problems) >= store.MaxProblems:
-		p.all.More = true
-	default:
-		p.all.Problems = append(p.all.Problems, broken)
-	}
-	return nil
+func (sn snapshot) System(ctx context.Context, do func(*store.SystemEvent) error) error {
+	return eachSystem(ctx, sn, "ORDER BY seq", nil, do)
 }
 
-func (sn snapshot) verifyAll(ctx context.Context, keys *store.Keys, now time.Time, all *store.VerifiedAll) error {
-	p, used, proved := problems{all: all}, make(store.Used), tokenProofs{}
-	sn.keys = keys
-	c := systemCheck{keys: keys, facts: make(map[toolcrib.RunID]*facts), used: used}
-	var err error
-	all.System, err = sn.verifySystem(ctx, &c)
-	if err := p.add(err); err != nil {
-		return err
-	}
-	if err := sn.verifyRuns(ctx, c.facts, used, proved, p); err != nil {
-		return err
-	}
-	if len(all.Problems) == 0 { // else it is said already which run it is
-		if err := p.add(checkPlaces(ctx, sn, keys, &c.record)); err != nil {
-			return err
-		}
-	}
-	if err := sn.verifyUsed(ctx, used, p); err != nil {
-		return err
-	}
-	if err := sn.verifyTokenCalls(ctx, proved, now, p); err != nil {
-		return err
-	}
-	return sn.verifyStray(ctx, p)
+func (sn snapshot) Told(ctx context.Context, run toolcrib.RunID, do func(*store.SystemEvent) error) error {
+	return eachSystem(ctx, sn, "WHERE kind IN ('anchor', 'content_pruned', 'run_removed') AND payload ->> 'run_id' = ? ORDER BY seq", []any{string(run)}, do)
 }
 
-// verifyRuns verifies each run, and finds the anchors without one.
-func (sn snapshot) verifyRuns(ctx context.Context, known map[toolcrib.RunID]*facts, used store.Used, proved tokenProofs, p problems) error {
-	var runs []toolcrib.RunID
-	err := sn.each(ctx, "SELECT id FROM runs ORDER BY num", nil, func(scan scanFunc) error {
-		var id toolcrib.RunID
-		if err := scan(&id); err != nil {
+func (sn snapshot) Runs(ctx context.Context, run toolcrib.RunID, do func(*store.Row) error) error {
+	query, args := selectRow+" ORDER BY num", []any(nil)
+	if run != "" {
+		query, args = selectRow+" WHERE id = ?", []any{string(run)}
+	}
+	return sn.each(ctx, query, args, func(scan scanFunc) error {
+		row := new(store.Row)
+		if err := scanRun(scan, row); err != nil {
 			return err
 		}
-		runs = append(runs, id)
-		return nil
+		return do(row)
 	})
-	if err != nil {
-		return err
-	}
-	there := make(map[toolcrib.RunID]bool, len(runs))
-	for _, run := range runs {
-		f := known[run]
-		if f == nil {
-			f = new(facts)
-		}
-		f.used, f.proved, there[run] = used, proved, true
-		v, err := sn.verifyRun(ctx, run, f)
-		if err := p.add(err); err != nil {
+}
+
+const selectEvents = "SELECT key & 0xffffffff, kind, time, payload, payload_hash, hash FROM events "
+
+func scanEvent(scan scanFunc) (*store.RawEvent, error) {
+	e := new(store.RawEvent)
+	return e, scan(&e.Seq, &e.Kind, &e.Time, &e.Payload, &e.PayloadHash, &e.Hash)
+}
+
+func (sn snapshot) Events(ctx context.Context, num int64, do func(*store.RawEvent) error) error {
+	return sn.each(ctx, selectEvents+"WHERE key BETWEEN ? AND ? ORDER BY key", []any{eventKey(num, 0), eventKey(num, maxSeq)}, func(scan scanFunc) error {
+		e, err := scanEvent(scan)
+		if err != nil {
 			return err
 		}
-		p.all.Runs++
-		p.all.Events += v.Events
-		p.all.Pruned += v.Pruned
+		return do(e)
+	})
+}
+
+func (sn snapshot) Kept(ctx context.Context, run toolcrib.RunID, do func(toolcrib.RunID, store.Kept) error) error {
+	query, args := "SELECT num, run_id, ref, size, hash FROM contents ORDER BY run_id, ref", []any(nil)
+	if run != "" {
+		query, args = "SELECT num, run_id, ref, size, hash FROM contents WHERE run_id = ? ORDER BY ref", []any{string(run)}
 	}
-	var gone []toolcrib.RunID
-	for run, f := range known {
-		switch {
-		case there[run]:
-		case f.removed != nil:
-			p.all.Removed++
-		default:
-			gone = append(gone, run)
+	return sn.each(ctx, query, args, func(scan scanFunc) error {
+		var num int64
+		var k store.Kept
+		err := scan(&num, &run, &k.Ref, &k.Size, &k.Hash)
+		if err == nil {
+			k.Whole, err = sn.whole(ctx, num, k)
+		}
+		if err != nil {
+			return err
+		}
+		return do(run, k)
+	})
+}
+
+// whole reports whether the pieces of a kept result have its size and hash.
+func (sn snapshot) whole(ctx context.Context, num int64, k store.Kept) (bool, error) {
+	h, at, ok := sha256.New(), int64(0), true
+	err := sn.each(ctx, "SELECT key & 0xffffffff, data FROM content_pieces WHERE key BETWEEN ? AND ? ORDER BY key",
+		[]any{eventKey(num, 0), eventKey(num, maxSeq)}, func(scan scanFunc) error {
+			var index int64
+			var data []byte
+			err := scan(&index, &data)
+			ok = ok && index*pieceBytes == at
+			at += int64(len(data))
+			_, _ = h.Write(data) // a hash never fails to write
+			return err
+		})
+	return ok && at == k.Size && bytes.Equal(h.Sum(nil), k.Hash), err
+}
+
+func (sn snapshot) Places(ctx context.Context, keys *store.Keys) (store.Seal, error) {
+	return sumPlaces(ctx, sn, keys)
+}
+
+func (sn snapshot) Table(ctx context.Context, keys *store.Keys, table int) (store.Seal, error) {
+	return sealTable(ctx, sn, keys, table)
+}
+
+func (sn snapshot) Used(ctx context.Context, do func(store.UseEntry) error) error {
+	return eachUse(ctx, sn, "", nil, do)
+}
+
+func (sn snapshot) TokenCalls(ctx context.Context, do func(token string, calls int64) error) error {
+	return sn.each(ctx, "SELECT token, calls FROM token_calls", nil, func(scan scanFunc) error {
+		var token string
+		var calls int64
+		if err := scan(&token, &calls); err != nil {
+			return err
+		}
+		return do(token, calls)
+	})
+}
+
+func (sn snapshot) Docs(ctx context.Context, do func(store.Doc) error) error {
+	named := func(kind string) func(scan scanFunc) (store.Doc, error) {
+		return func(scan scanFunc) (store.Doc, error) {
+			var name, doc string
+			var keys access.Keys
+			var removed bool
+			err := scan(&name, &keys.Folded, &keys.Look, &removed, &doc)
+			return store.NamedDoc(kind, name, keys, removed, doc), err
 		}
 	}
-	slices.Sort(gone)
-	for _, run := range gone {
-		if err := p.add(goneError(run)); err != nil {
+	for _, table := range []struct {
+		query string
+		doc   func(scan scanFunc) (store.Doc, error)
+	}{
+		{selectOverrides, func(scan scanFunc) (store.Doc, error) {
+			o, err := scanOverride(scan)
+			if err != nil {
+				return store.Doc{}, err
+			}
+			return store.OverrideDoc(o)
+		}},
+		{selectRemembered, func(scan scanFunc) (store.Doc, error) {
+			m, err := scanRemembered(scan)
+			if err != nil {
+				return store.Doc{}, err
+			}
+			return store.RememberedDoc(m)
+		}},
+		{"SELECT id, user, name, created_at FROM sessions", func(scan scanFunc) (store.Doc, error) {
+			var s store.SessionMade
+			var at int64
+			err := scan(&s.ID, &s.User, &s.Name, &at)
+			return store.SessionDoc(s, store.Micro(at)), err
+		}},
+		{"SELECT name, folded, look, removed, doc FROM users", named("user")},
+		{"SELECT name, folded, look, 0, doc FROM user_groups", named("group")},
+		{"SELECT user, hash FROM passwords", func(scan scanFunc) (store.Doc, error) {
+			var user, hash string
+			err := scan(&user, &hash)
+			return store.PasswordDoc(user, store.PasswordDigest(hash)), err
+		}},
+		{"SELECT id, user, revoked, doc FROM tokens", func(scan scanFunc) (store.Doc, error) {
+			var id, user, doc string
+			var revoked bool
+			err := scan(&id, &user, &revoked, &doc)
+			return store.TokenDoc(id, user, revoked, doc), err
+		}},
+		{"SELECT name, value FROM counters", func(scan scanFunc) (store.Doc, error) {
+			var name string
+			var n uint64
+			err := scan(&name, &n)
+			return store.CounterDoc(name, n), err
+		}},
+	} {
+		err := sn.each(ctx, table.query, nil, func(scan scanFunc) error {
+			doc, err := table.doc(scan)
+			if err != nil {
+				return err
+			}
+			return do(doc)
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func goneError(run toolcrib.RunID) *store.ChainError {
-	return &store.ChainError{Run: run, What: "it has an anchor in the system journal but is gone, and no removal is recorded"}
+// Strays finds tables, indexes, views and triggers that are not those of the schema, rows
+// that belong to no run, and such as are never written.
+func (sn snapshot) Strays(ctx context.Context) (strays []string, err error) {
+	same, err := sn.sameSchema(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !same {
+		strays = append(strays, "there is a table, view or trigger that is not toolcrib's, or one of its own is gone")
+	}
+	for _, stray := range []struct{ what, query string }{
+		{"there are events of no run", "SELECT count(*) FROM events WHERE key >> 32 NOT IN (SELECT num FROM runs)"},
+		{"there are pieces of no kept result", "SELECT count(*) FROM content_pieces WHERE key >> 32 NOT IN (SELECT num FROM contents)"},
+		{"there is a reservation that cannot be one", `SELECT count(*) FROM reservations WHERE run_id = '' OR request < 0 OR user IS NULL OR day IS NULL
+			OR at IS NULL OR tokens < 0 OR nano_usd < 0 OR state NOT IN (0, 1, 2)`},
+		{"there is a count of a token's calls that cannot be one", `SELECT (SELECT count(*) FROM token_calls WHERE token = '' OR calls < 0 OR expires < 0)
+			+ (SELECT count(*) FROM token_minute WHERE token = '' OR n < 1 OR at IS NULL)`},
+	} {
+		n, err := sn.number(ctx, stray.query)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			strays = append(strays, stray.what)
+		}
+	}
+	return strays, nil
 }
 
-// verifySchema finds tables, indexes, views and triggers that are not those of the schema.
-func (sn snapshot) verifySchema(ctx context.Context, p problems) error {
+// sameSchema reports whether the file has the tables, indexes, views and triggers of the
+// schema, and no others.
+func (sn snapshot) sameSchema(ctx context.Context) (bool, error) {
 	empty, err := connectTo(ctx, ":memory:")
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { _ = empty.close() }() // it holds nothing
 	if err := empty.run(ctx, schema); err != nil {
-		return err
+		return false, err
 	}
 	const parts = `SELECT type || ' ' || name || ' ' || tbl_name || ' ' || ifnull(sql, '') FROM sqlite_schema
 		WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY 1`
@@ -225,59 +348,8 @@ func (sn snapshot) verifySchema(ctx context.Context, p problems) error {
 			return err
 		})
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
-	if slices.Equal(texts[0], texts[1]) {
-		return nil
-	}
-	return p.add(&store.ChainError{What: "there is a table, view or trigger that is not toolcrib's, or one of its own is gone"})
-}
-
-// verifyStray finds rows that belong to no run, values of a kind that is never
-// written, and kept results that are not what their hash says.
-func (sn snapshot) verifyStray(ctx context.Context, p problems) error {
-	if err := sn.verifySchema(ctx, p); err != nil {
-		return err
-	}
-	for _, stray := range []struct{ what, query string }{
-		{"there are events of no run", "SELECT count(*) FROM events WHERE key >> 32 NOT IN (SELECT num FROM runs)"},
-		{"there are pieces of no kept result", "SELECT count(*) FROM content_pieces WHERE key >> 32 NOT IN (SELECT num FROM contents)"},
-		{
-			"there are kept results of a run that was removed",
-			"SELECT count(*) FROM contents WHERE run_id IN (SELECT payload ->> 'run_id' FROM system_events WHERE kind = 'run_removed')",
-		},
-		{"a value in the table runs has the wrong type", `SELECT count(*) FROM runs WHERE typeof(id) <> 'text'
-			OR typeof(last_hash) <> 'blob' OR typeof(pruned_at) NOT IN ('null', 'integer')`},
-		{"a value in the system journal is of another type", `SELECT count(*) FROM system_events WHERE typeof(kind) <> 'text'
-			OR typeof(time) <> 'integer' OR typeof(payload) <> 'text' OR typeof(payload_hash) <> 'blob' OR typeof(hash) <> 'blob'`},
-		{"a value in the table overrides has the wrong type", `SELECT count(*) FROM overrides WHERE typeof(kind) <> 'text'
-			OR typeof(name) <> 'text' OR enabled NOT IN (0, 1) OR typeof(by) <> 'text' OR typeof(at) <> 'integer'`},
-		{"there is a reservation that cannot be one", `SELECT count(*) FROM reservations WHERE run_id = '' OR request < 0 OR user IS NULL OR day IS NULL
-			OR at IS NULL OR tokens < 0 OR nano_usd < 0 OR state NOT IN (0, 1, 2)`},
-		{"there is a count of a token's calls that cannot be one", `SELECT (SELECT count(*) FROM token_calls WHERE token = '' OR calls < 0 OR expires < 0)
-			+ (SELECT count(*) FROM token_minute WHERE token = '' OR n < 1 OR at IS NULL)`},
-		{"there are counters that nobody knows", "SELECT count(*) <> 3 OR sum(name NOT IN ('overrides', 'remembered', 'access') OR typeof(name) <> 'text') > 0 FROM counters"},
-	} {
-		var n int
-		if err := sn.row(ctx, stray.query, nil, &n); err != nil {
-			return err
-		}
-		if n == 0 {
-			continue
-		}
-		if err := p.add(&store.ChainError{What: stray.what}); err != nil {
-			return err
-		}
-	}
-	// Of what was kept for a run that is not there (yet), only this is known.
-	var runs []toolcrib.RunID
-	err := sn.each(ctx, "SELECT DISTINCT run_id FROM contents WHERE run_id NOT IN (SELECT id FROM runs)", nil, func(scan scanFunc) error {
-		runs = append(runs, "")
-		return scan(&runs[len(runs)-1])
-	})
-	for i := 0; i < len(runs) && err == nil; i++ {
-		err = p.add(sn.verifyContents(ctx, runs[i]))
-	}
-	return err
+	return slices.Equal(texts[0], texts[1]), nil
 }

@@ -85,15 +85,15 @@ func TestM16_VerifyTokenCalls(t *testing.T) {
 	verifyAll(t, s)
 }
 
-// Earlier versions forgot the count of a token 90 days after it had expired: then it may
-// be gone, and is not put back to a lower one.
+// The count of a token is never forgotten, however long ago it has expired, and not put
+// back to a lower one.
 func TestM16_VerifyForgottenCalls(t *testing.T) {
 	for name, tt := range map[string]struct {
 		now    time.Time
 		change string
 		broken bool
 	}{
-		"gone, long over":  {tokenEnds.AddDate(0, 0, 91), "DELETE FROM token_calls", false},
+		"gone, long over":  {tokenEnds.AddDate(0, 0, 91), "DELETE FROM token_calls", true},
 		"lower, long over": {tokenEnds.AddDate(0, 0, 91), "UPDATE token_calls SET calls = 1", true},
 		"gone, just over":  {tokenEnds.AddDate(0, 0, 89), "DELETE FROM token_calls", true},
 	} {

@@ -341,7 +341,7 @@ func (w *writer) checkFiles() error {
 // asked for again.
 func (w *writer) remember(heads map[toolcrib.RunID]*head) {
 	for run, h := range heads {
-		if h.rec.Status.Ended() {
+		if h.Record.Status.Ended() {
 			delete(w.heads, run)
 			continue
 		}

@@ -1,0 +1,114 @@
+package store
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// kin is what runs say of those that they have started, and of the one that started them.
+type kin map[toolcrib.RunID]*kinsman
+
+type kinsman struct {
+	known  bool                // what follows is
+	parent toolcrib.RunID      //
+	agent  string              //
+	status toolcrib.Status     // "" = unknown
+	start  *journal.RunStarted // nil = its content is not there
+	claims []ChildClaim
+	silent bool // the content of a claim is not there
+}
+
+func (k kin) of(run toolcrib.RunID) *kinsman {
+	if k[run] == nil {
+		k[run] = new(kinsman)
+	}
+	return k[run]
+}
+
+// learn takes what an event of a run says; body nil = its content is not there.
+func (m *kinsman) learn(seq toolcrib.Seq, kind toolcrib.Kind, body toolcrib.Body) {
+	switch b := body.(type) {
+	case nil:
+		m.silent = m.silent || kind == journal.KindChildStarted || kind == journal.KindRunStarted
+	case *journal.RunStarted:
+		if m.start == nil { // only what is compared is kept: its input may be large
+			m.start = &journal.RunStarted{Parent: b.Parent, Depth: b.Depth, Above: b.Above, Share: b.Share, Given: b.Given}
+			m.known, m.parent, m.agent = true, b.Parent, b.Agent.Name
+		}
+	case *journal.Done:
+		m.status = b.Status
+	case *journal.Error:
+		m.status = b.Status
+	default:
+		m.claims = ClaimChildren(m.claims, toolcrib.Event{Seq: seq, Body: body})
+	}
+}
+
+// absent tells of a run that is not there whether its removal is recorded, and whether
+// the system journal knows it.
+type absent func(toolcrib.RunID) (removed, anchored bool)
+
+// check finds the runs that do not fit what another one says of them. above says that the
+// parents of all are there, but for those that were removed.
+func (k kin) check(gone absent, above bool) (broken []*ChainError) {
+	for _, run := range slices.Sorted(maps.Keys(k)) {
+		if err := k.checkOne(run, gone, above); err != nil {
+			broken = append(broken, err)
+		}
+	}
+	return broken
+}
+
+func (k kin) checkOne(run toolcrib.RunID, gone absent, above bool) *ChainError {
+	m := k[run]
+	for i := range m.claims {
+		c := &m.claims[i]
+		what, child := "", k[c.Run]
+		removed, anchored := false, false
+		if child == nil {
+			removed, anchored = gone(c.Run)
+		}
+		switch {
+		case child == nil && !removed:
+			what = c.Gone(anchored)
+		case child == nil, !child.known, child.status == "" && c.ended != nil:
+		default:
+			what = c.Broken(run, child.parent, child.agent, child.status)
+		}
+		if what != "" {
+			return &ChainError{Run: run, Seq: c.Seq, What: what}
+		}
+	}
+	if m.start == nil || !Claimed(m.start) {
+		return nil
+	}
+	if what := k.disowned(run, m.start, gone, above); what != "" {
+		return &ChainError{Run: run, Seq: 1, What: what}
+	}
+	return nil
+}
+
+// disowned tells how a run is none of the one that it says has started it; "" = it is.
+func (k kin) disowned(run toolcrib.RunID, start *journal.RunStarted, gone absent, above bool) string {
+	parent := k[start.Parent]
+	if parent == nil {
+		if removed, _ := gone(start.Parent); removed || !above {
+			return ""
+		}
+		return fmt.Sprintf("run %s, of which it is a part, is gone, and no removal is recorded", start.Parent)
+	}
+	named := slices.ContainsFunc(parent.claims, func(c ChildClaim) bool { return c.Run == run })
+	switch {
+	case parent.start == nil:
+		return ""
+	case !named && !parent.silent:
+		return fmt.Sprintf("it is a part of run %s, which did not start it", start.Parent)
+	case start.Depth != parent.start.Depth+1:
+		return fmt.Sprintf("it is a part of run %s, and stands at depth %d under one at depth %d", start.Parent, start.Depth, parent.start.Depth)
+	}
+	return ""
+}

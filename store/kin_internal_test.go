@@ -1,0 +1,39 @@
+package store
+
+import (
+	"testing"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// A run says of which one it is a part, and that one must have named it, at the depth above.
+func TestKinDisowned(t *testing.T) {
+	at := func(depth int) *journal.RunStarted { return &journal.RunStarted{Depth: depth} }
+	named := []ChildClaim{{Run: "run_b"}}
+	removed := func(toolcrib.RunID) (bool, bool) { return true, true }
+	gone := func(toolcrib.RunID) (bool, bool) { return false, false }
+	for name, c := range map[string]struct {
+		parent *kinsman
+		gone   absent
+		run    toolcrib.RunID
+		want   string
+	}{
+		"named":           {&kinsman{start: at(1), claims: named}, gone, "run_b", ""},
+		"not named":       {&kinsman{start: at(1), claims: named}, gone, "run_c", "it is a part of run run_a, which did not start it"},
+		"names none":      {&kinsman{start: at(1)}, gone, "run_b", "it is a part of run run_a, which did not start it"},
+		"pruned":          {&kinsman{silent: true}, gone, "run_c", ""},
+		"a claim pruned":  {&kinsman{start: at(1), silent: true}, gone, "run_c", ""},
+		"stands too deep": {&kinsman{start: at(0), claims: named}, gone, "run_b", "it is a part of run run_a, and stands at depth 2 under one at depth 0"},
+		"removed":         {nil, removed, "run_b", ""},
+		"gone":            {nil, gone, "run_b", "run run_a, of which it is a part, is gone, and no removal is recorded"},
+	} {
+		k := kin{}
+		if c.parent != nil {
+			k["run_a"] = c.parent
+		}
+		if got := k.disowned(c.run, &journal.RunStarted{Parent: "run_a", Depth: 2}, c.gone, true); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,262 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"reflect"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Snapshot is a store at one moment, as what verifies and exports it reads it: rows as
+// they lie there, without any judgement of them. A value of a type that is never written
+// is a [*ChainError].
+type Snapshot interface {
+	// Sealed returns the sealed head, and where the system journal ends.
+	Sealed(ctx context.Context) (SealedHead, error)
+	// System calls do with each event of the system journal, in order.
+	System(ctx context.Context, do func(*SystemEvent) error) error
+	// Told calls do with the events of the system journal for which TellsOfRun holds, of one run.
+	Told(ctx context.Context, run toolcrib.RunID, do func(*SystemEvent) error) error
+	// Runs calls do with the row of a run, or of all by their numbers if run is "".
+	Runs(ctx context.Context, run toolcrib.RunID, do func(*Row) error) error
+	// Events calls do with all events under the number of a run, in order, also such as
+	// could not be there.
+	Events(ctx context.Context, num int64, do func(*RawEvent) error) error
+	// Kept calls do with what is kept for a run, by reference, or for all, run by run, if run is "".
+	Kept(ctx context.Context, run toolcrib.RunID, do func(toolcrib.RunID, Kept) error) error
+	// Places is the sum of the places of all runs.
+	Places(ctx context.Context, keys *Keys) (Seal, error)
+	// Table is the seal of a sealed table as it is.
+	Table(ctx context.Context, keys *Keys, table int) (Seal, error)
+	// Docs calls do with what is kept of switches, approvals, sessions, people and tokens.
+	Docs(ctx context.Context, do func(Doc) error) error
+	// Used calls do with each row of use.
+	Used(ctx context.Context, do func(UseEntry) error) error
+	// TokenCalls calls do with how many calls of each access token are counted.
+	TokenCalls(ctx context.Context, do func(token string, calls int64) error) error
+	// Strays tells what else is there that was never written.
+	Strays(ctx context.Context) ([]string, error)
+}
+
+// Row is the row of a run: its record, and what the chain and the seals need.
+type Row struct {
+	Num    int64 // short name of the run in its store; rises with time; 0 = there is no such run
+	Hash   []byte
+	Kept   toolcrib.Seq // where it stands in the record of all runs
+	Sealed []byte
+	Record RunRecord
+	Docs   RecordDocs // as they are stored
+}
+
+// RecordDocs are the values of a record that are stored as JSON; nil = none.
+type RecordDocs struct{ Pending, Error *string }
+
+// Docs returns the JSON of a record, its arguments byte by byte, as they were digested.
+func (rec *RunRecord) Docs() (docs RecordDocs, err error) {
+	if rec.Pending != nil {
+		docs.Pending, err = docOf(rec.Pending)
+	}
+	if err == nil && rec.Error != nil {
+		docs.Error, err = docOf(rec.Error)
+	}
+	return docs, err
+}
+
+func docOf(v any) (*string, error) {
+	raw, err := EncodeJSON(v)
+	doc := string(raw)
+	return &doc, err
+}
+
+// EncodeJSON is JSON as it is stored: without HTML escaping.
+func EncodeJSON(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// Read puts the documents into the record.
+func (docs RecordDocs) Read(rec *RunRecord) error {
+	if docs.Pending != nil {
+		if err := json.Unmarshal([]byte(*docs.Pending), &rec.Pending); err != nil {
+			return err
+		}
+	}
+	if docs.Error != nil {
+		return json.Unmarshal([]byte(*docs.Error), &rec.Error)
+	}
+	return nil
+}
+
+// Seal computes the seal of the row with s, which is new or was reset.
+func (r *Row) Seal(s *Sealing) Seal {
+	rec, u := &r.Record, &r.Record.Usage
+	s.Text(string(rec.ID)).Blob(r.Hash).Int(int64(r.Kept)).time(rec.PrunedAt)
+	for _, value := range [...]string{
+		string(rec.Status), string(rec.StopReason), rec.Agent, rec.Model, rec.User, rec.Actor, rec.Token,
+		string(rec.Session), string(rec.Parent), rec.Driver, rec.Workspace, rec.Content,
+	} {
+		s.Text(Text(value))
+	}
+	s.Bool(rec.Truncated)
+	for _, n := range [...]int64{
+		int64(rec.Iterations), u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens,
+		u.OutputTokens, u.ReasoningTokens, u.TotalTokens, int64(u.Requests),
+	} {
+		s.Int(n)
+	}
+	s.Float(u.CostUSD).Bool(u.Estimated)
+	for _, doc := range [...]*string{r.Docs.Pending, r.Docs.Error} {
+		if doc == nil {
+			s.Null()
+		} else {
+			s.Text(*doc)
+		}
+	}
+	return s.time(rec.CreatedAt).time(rec.EndedAt).Int(int64(rec.LastSeq)).Sum()
+}
+
+// time adds a time, or that there is none.
+func (s *Sealing) time(t time.Time) *Sealing {
+	if t.IsZero() {
+		return s.Null()
+	}
+	return s.Int(t.UnixMicro())
+}
+
+// Digest is the hash of the row's values but its place, for the record of pruning.
+func (r *Row) Digest() string {
+	sum := r.Seal(newSealing(nil).Int(r.Num))
+	return hex.EncodeToString(sum[:])
+}
+
+// Check returns a [*ChainError] if the row is not as it was sealed. Without keys nothing
+// is said.
+func (r *Row) Check(keys *Keys) error {
+	if keys == nil || r.Seal(keys.SealRun()).Holds(r.Sealed) {
+		return nil
+	}
+	return &ChainError{Run: r.Record.ID, What: "its row is not as it was sealed"}
+}
+
+// differs names a value in which the row is not what the events make of the run; "" = it is.
+func (r *Row) differs(rec RunRecord) (string, error) {
+	docs, err := rec.Docs()
+	if err != nil {
+		return "", err
+	}
+	if !reflect.DeepEqual(docs, r.Docs) {
+		return "pending or error", nil
+	}
+	rec.Pending, rec.Error, rec.PrunedAt = r.Record.Pending, r.Record.Error, r.Record.PrunedAt
+	want, have := reflect.ValueOf(rec), reflect.ValueOf(r.Record)
+	for i := range want.NumField() {
+		if w, h := want.Field(i).Interface(), have.Field(i).Interface(); !reflect.DeepEqual(w, h) {
+			if t, ok := w.(time.Time); ok && t.Equal(h.(time.Time)) {
+				continue
+			}
+			name, _, _ := strings.Cut(want.Type().Field(i).Tag.Get("json"), ",")
+			return name, nil
+		}
+	}
+	return "", nil
+}
+
+// Text is a text as it is in the journal's JSON, so that a row is exactly what the
+// events of its run make of it.
+func Text(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
+}
+
+// Micro is the time of a number of microseconds, as events carry it.
+func Micro(us int64) time.Time { return time.UnixMicro(us).UTC() }
+
+// RawEvent is an event as it is stored.
+type RawEvent struct {
+	Seq         toolcrib.Seq
+	Kind        toolcrib.Kind
+	Time        int64           // Unix microseconds
+	Payload     json.RawMessage // nil = pruned
+	PayloadHash []byte
+	Hash        []byte
+}
+
+// Check tells what is wrong with an event of a run that follows prev; "" = nothing.
+func (e *RawEvent) Check(run toolcrib.RunID, prev []byte, want toolcrib.Seq) string {
+	switch {
+	case e.Seq != want:
+		return "its number is not the next"
+	case e.Payload != nil && !bytes.Equal(journal.PayloadHash(e.Payload), e.PayloadHash):
+		return "its content has another hash"
+	case !bytes.Equal(journal.ChainHash(prev, run, e.Seq, e.Kind, Micro(e.Time), e.PayloadHash), e.Hash):
+		return "it does not follow from the one before"
+	}
+	return ""
+}
+
+// Decode reads the event; without content it is [ErrPruned].
+func (e *RawEvent) Decode(run toolcrib.RunID) (toolcrib.Event, error) {
+	if e.Payload == nil {
+		return toolcrib.Event{}, fmt.Errorf("run %s, event %d: %w", run, e.Seq, ErrPruned)
+	}
+	body, err := journal.Decode(e.Kind, e.Payload)
+	if err != nil {
+		return toolcrib.Event{}, fmt.Errorf("run %s, event %d: %w", run, e.Seq, err)
+	}
+	return toolcrib.Event{Seq: e.Seq, Time: Micro(e.Time), Body: body, PayloadHash: e.PayloadHash, Hash: e.Hash}, nil
+}
+
+// raw is a system event like one of a run.
+func (e *SystemEvent) raw() *RawEvent {
+	return &RawEvent{Seq: e.Seq, Kind: e.Kind, Time: e.Time.UnixMicro(), Payload: e.Payload, PayloadHash: e.PayloadHash, Hash: e.Hash}
+}
+
+// TellsOfRun reports whether a kind of system events tells what a run must be.
+func TellsOfRun(kind toolcrib.Kind) bool {
+	return kind == SystemAnchor || kind == SystemContentPruned || kind == SystemRunRemoved
+}
+
+// Kept is a kept result of a run.
+type Kept struct {
+	Ref   string
+	Size  int64
+	Hash  []byte
+	Whole bool // what is stored has this size and hash; only a Snapshot looks
+}
+
+// KeptDigest is the hash of what is kept for a run: of each its reference, size and
+// hash, by reference, each with its length before it. The zero value is that of nothing.
+type KeptDigest struct{ h hash.Hash }
+
+// Add adds one.
+func (d *KeptDigest) Add(k Kept) {
+	if d.h == nil {
+		d.h = sha256.New()
+	}
+	_, _ = fmt.Fprintf(d.h, "%d:%s%d:%d:%s", len(k.Ref), k.Ref, k.Size, len(k.Hash), k.Hash) // a hash never fails to write
+}
+
+// String returns it in hex; "" = nothing is kept.
+func (d *KeptDigest) String() string {
+	if d.h == nil {
+		return ""
+	}
+	return hex.EncodeToString(d.h.Sum(nil))
+}
