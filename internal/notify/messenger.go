@@ -18,75 +18,63 @@ import (
 // The zero value is ready; it is safe for use by many goroutines, and must not be copied.
 type Line struct {
 	mu  sync.Mutex
-	out map[string]*underway // by address
+	out map[string]*turn // by address
 }
 
-// underway is one message that the library has.
-type underway struct {
-	done    chan struct{} // closed when the library has let go of it
-	hangs   chan struct{} // closed when its sender has gone
-	outcome string        // once done is closed; "" = it was taken
+// turn is whose turn it is at one address.
+type turn struct {
+	free  chan struct{} // holds a value while nothing is on its way
+	hangs bool          // the sender of what is on its way has gone; under Line.mu
 }
 
-// reasonHangs is why nothing is sent: so many that hang would pile up.
-const reasonHangs = "an earlier message to it still hangs; nothing else is sent there before that ends"
-
-// enter waits for its turn, and fails at once where a message hangs.
-func (l *Line) enter(ctx context.Context, to string) (mine *underway, reason string) {
-	for {
-		l.mu.Lock()
-		other := l.out[to]
-		if other == nil {
-			if l.out == nil {
-				l.out = map[string]*underway{}
-			}
-			mine = &underway{done: make(chan struct{}), hangs: make(chan struct{})}
-			l.out[to] = mine
-			l.mu.Unlock()
-			return mine, ""
-		}
-		l.mu.Unlock()
-		select {
-		case <-other.hangs:
-			return nil, reasonHangs
-		default:
-		}
-		select {
-		case <-other.done:
-		case <-other.hangs:
-			return nil, reasonHangs
-		case <-ctx.Done():
-			return nil, failure(ctx.Err())
-		}
-	}
-}
-
-// end tells that the library has let go of a message.
-func (l *Line) end(to string, u *underway, outcome string) {
+// at returns the turn at an address, and whether a message hangs there.
+func (l *Line) at(to string) (t *turn, hangs bool) {
 	l.mu.Lock()
-	delete(l.out, to)
-	l.mu.Unlock()
-	u.outcome = outcome
-	close(u.done)
+	defer l.mu.Unlock()
+	if t = l.out[to]; t == nil {
+		if l.out == nil {
+			l.out = map[string]*turn{}
+		}
+		t = &turn{free: make(chan struct{}, 1)}
+		t.free <- struct{}{}
+		l.out[to] = t
+	}
+	return t, t.hangs
 }
 
-// tell sends the text of a message to a messenger; "" = it was taken.
+// tell sends the text of a message to a messenger; "" = it was taken. Where an earlier one
+// hangs it fails at once: so many that hang would pile up.
 func (n *Notifier) tell(ctx context.Context, to string, m Message) string {
-	mine, reason := n.o.Line.enter(ctx, to)
-	if mine == nil {
-		return reason
+	l := n.o.Line
+	t, hangs := l.at(to)
+	if hangs {
+		return "an earlier message to it still hangs; nothing else is sent there before that ends"
+	}
+	select {
+	case <-t.free:
+	case <-ctx.Done():
+		return failure(ctx.Err())
 	}
 	if ctx.Err() != nil {
-		reason = failure(ctx.Err())
-		n.o.Line.end(to, mine, reason)
-		return reason
+		t.free <- struct{}{}
+		return failure(ctx.Err())
 	}
-	go func() { n.o.Line.end(to, mine, shout(to, m.Text())) }()
+	ended, outcome := false, make(chan string, 1)
+	go func() {
+		reason := shout(to, m.Text())
+		l.mu.Lock()
+		ended, t.hangs = true, false
+		l.mu.Unlock()
+		t.free <- struct{}{}
+		outcome <- reason
+	}()
 	select {
-	case <-mine.done:
-		return mine.outcome
+	case reason := <-outcome:
+		return reason
 	case <-ctx.Done():
-		close(mine.hangs)
+		l.mu.Lock()
+		t.hangs = t.hangs || !ended
+		l.mu.Unlock()
 		return failure(ctx.Err())
 	}
 }

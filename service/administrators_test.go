@@ -1,0 +1,128 @@
+package service_test
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// What is for administrators is refused to everybody else, whatever they ask for: to a
+// user, to a token of an administrator, to somebody without a name. What can be seen of
+// oneself shows nothing of others.
+func TestAdministrators(t *testing.T) {
+	s, r, _ := open(t)
+	root := toolcrib.Principal{User: "local:root", Admin: true}
+	run := string(start(t, r, root, ""))
+	if _, err := s.AddUser(t.Context(), root, access.NewUser{User: access.User{Name: "ann"}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	token, err := s.CreateToken(t.Context(), root, service.TokenRequest{User: "ann", Via: "cli"})
+	if err != nil || token.Token == "" {
+		t.Fatalf("%+v, %v", token, err)
+	}
+	if _, err := s.SetSecret(t.Context(), root, "key", []byte("sk-1234567890")); err != nil {
+		t.Fatal(err)
+	}
+	for name, do := range forAdministrators(s, run, token.ID, filepath.Join(t.TempDir(), "backup.tar")) {
+		for _, who := range []toolcrib.Principal{{User: "ann"}, {User: "local:root", Admin: true, Token: "tok_a"}, {}} {
+			if err := do(t.Context(), who); toolcrib.CodeOf(err) != toolcrib.CodeForbidden {
+				t.Errorf("%s by %+v: %v", name, who, err)
+			}
+		}
+	}
+	unchanged(t, s, root, token.ID)
+	ownOnly(t, s)
+}
+
+// forAdministrators are the operations that are for them.
+func forAdministrators(s *service.Service, run, token, backup string) map[string]func(context.Context, toolcrib.Principal) error {
+	type (
+		ctx = context.Context
+		who = toolcrib.Principal
+	)
+	return map[string]func(ctx, who) error{
+		"audit":        func(c ctx, w who) error { _, err := s.Audit(c, w, store.AuditFilter{}, ""); return err },
+		"export":       func(c ctx, w who) error { return s.ExportAudit(c, w, io.Discard, store.ExportOptions{}) },
+		"verify":       func(c ctx, w who) error { _, err := s.Verify(c, w, "", nil); return err },
+		"damage":       func(c ctx, w who) error { return s.AcceptDamage(c, w) },
+		"head":         func(c ctx, w who) error { _, err := s.Head(c, w); return err },
+		"prune":        func(c ctx, w who) error { _, err := s.Prune(c, w, service.PruneRequest{Runs: []string{run}}); return err },
+		"retain":       func(c ctx, w who) error { _, err := s.Retain(c, w, store.Retention{Runs: 1}); return err },
+		"import":       func(c ctx, w who) error { _, _, err := s.ImportRun(c, w, strings.NewReader("")); return err },
+		"backup":       func(c ctx, w who) error { _, err := s.Backup(c, w, backup); return err },
+		"users":        func(c ctx, w who) error { _, _, err := s.Users(c, w, 0); return err },
+		"names":        func(c ctx, w who) error { _, err := s.UserNames(c, w); return err },
+		"user":         func(c ctx, w who) error { _, err := s.User(c, w, "ann"); return err },
+		"add":          func(c ctx, w who) error { _, err := s.AddUser(c, w, access.NewUser{User: access.User{Name: "bob"}}, nil); return err },
+		"edit":         func(c ctx, w who) error { _, _, err := s.EditUser(c, w, "ann", access.Edit{Admin: new(bool)}, nil); return err },
+		"password":     func(c ctx, w who) error { _, err := s.ClearPassword(c, w, "ann"); return err },
+		"remove":       func(c ctx, w who) error { _, err := s.RemoveUser(c, w, "ann"); return err },
+		"groups":       func(c ctx, w who) error { _, err := s.Groups(c, w); return err },
+		"put group":    func(c ctx, w who) error { _, _, err := s.PutGroup(c, w, "crew", service.GroupEdit{}); return err },
+		"remove group": func(c ctx, w who) error { _, err := s.RemoveGroup(c, w, "crew"); return err },
+		"tokens":       func(c ctx, w who) error { _, _, err := s.Tokens(c, w, "", 0); return err },
+		"create token": func(c ctx, w who) error { _, err := s.CreateToken(c, w, service.TokenRequest{User: "ann"}); return err },
+		"revoke token": func(c ctx, w who) error { _, _, err := s.RevokeToken(c, w, token); return err },
+		"check token":  func(c ctx, w who) error { _, err := s.CheckToken(c, w, "x"); return err },
+		"secrets":      func(_ ctx, w who) error { _, err := s.Secrets(w); return err },
+		"set secret":   func(c ctx, w who) error { _, err := s.SetSecret(c, w, "mine", []byte("sk-0987654321")); return err },
+		"no secret":    func(c ctx, w who) error { _, err := s.RemoveSecret(c, w, "key"); return err },
+		"notify":       func(c ctx, w who) error { _, err := s.TestNotify(c, w, true); return err },
+		"models":       func(_ ctx, w who) error { _, err := s.RefreshModels(w, strings.NewReader("[]")); return err },
+		"backtest":     func(c ctx, w who) error { _, err := s.Backtest(c, w, service.BacktestRequest{}); return err },
+	}
+}
+
+// unchanged finds everything as it was.
+func unchanged(t *testing.T, s *service.Service, root toolcrib.Principal, token string) {
+	t.Helper()
+	users, _, err := s.Users(t.Context(), root, 0)
+	if err != nil || len(users) != 1 || users[0].Name != "ann" {
+		t.Errorf("users %+v, %v", users, err)
+	}
+	tokens, total, err := s.Tokens(t.Context(), root, "", 0)
+	if err != nil || total != 1 || tokens[0].ID != token || tokens[0].State != service.TokenGood {
+		t.Errorf("tokens %+v, %v", tokens, err)
+	}
+	secrets, err := s.Secrets(root)
+	if err != nil || len(secrets) != 1 || secrets[0].Name != "key" {
+		t.Errorf("secrets %+v, %v", secrets, err)
+	}
+	if _, err := s.Run(t.Context(), root, "last"); err != nil {
+		t.Error(err)
+	}
+}
+
+// ownOnly looks at what everybody may ask for, as somebody who has nothing.
+func ownOnly(t *testing.T, s *service.Service) {
+	t.Helper()
+	for _, who := range []toolcrib.Principal{{User: "ann"}, {User: "local:root", Admin: true, Token: "tok_a"}} {
+		u, err := s.Usage(t.Context(), who, store.UsageQuery{})
+		if err != nil || len(u.Rows) != 0 || u.Total.Requests != 0 {
+			t.Errorf("usage of %+v: %+v, %v", who, u, err)
+		}
+		if list, err := s.Remembered(t.Context(), who, true, 0); err != nil || len(list) != 0 {
+			t.Errorf("remembered of %+v: %+v, %v", who, list, err)
+		}
+	}
+	_, err := s.Usage(t.Context(), toolcrib.Principal{User: "ann"}, store.UsageQuery{User: "local:root"})
+	has(t, "the usage of another", err, toolcrib.CodeForbidden)
+	_, err = s.Usage(t.Context(), toolcrib.Principal{}, store.UsageQuery{})
+	has(t, "the usage of nobody", err, toolcrib.CodeForbidden)
+	for _, who := range []toolcrib.Principal{{User: "ann"}, {}} {
+		_, _, err = s.Forget(t.Context(), who, "rem_0123456789abcdef0123")
+		has(t, "what another remembers", err, toolcrib.CodeNotFound)
+		has(t, "the journal of another", s.ExportRun(t.Context(), who, "last", io.Discard), toolcrib.CodeNotFound)
+		found, err := s.Replay(t.Context(), who, "")
+		if err != nil || len(found) != 0 {
+			t.Errorf("replayed by %+v: %+v, %v", who, found, err)
+		}
+	}
+}
