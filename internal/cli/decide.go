@@ -3,16 +3,24 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 )
@@ -261,4 +269,128 @@ func (a *app) decided(ctx context.Context, v *service.Approval, view service.Dec
 		return nil
 	}
 	return a.resumeDecided(ctx, v.Run, &runFlags{json: f.json})
+}
+
+// rememberFlags are those that make an approval hold for later calls (contract §6).
+func (a *app) rememberFlags(cmd *cobra.Command, f *decideFlags) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.remember, "remember", "", "let later calls like these pass too, without a question: in this run, session, or for this user")
+	flags.StringVar(&f.rememberCalls, "remember-calls", "", "what counts as like these: path or folder of the file, the same arguments, any call of the tool (default: path for file writes, arguments for command lines, tool for other calls that may be repeated safely, else arguments)")
+	for name, words := range map[string][]string{"remember": rememberScopes(), "remember-calls": journal.RememberCalls()} {
+		// The flag was just made, so this cannot fail.
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	}
+}
+
+func rememberScopes() []string {
+	return []string{journal.RememberRun, journal.RememberSession, journal.RememberUser}
+}
+
+// checkRemember refuses words that mean nothing, before anything is looked up.
+func (f *decideFlags) checkRemember(flags *pflag.FlagSet) error {
+	for _, one := range []struct {
+		name, value string
+		words       []string
+	}{{"remember", f.remember, rememberScopes()}, {"remember-calls", f.rememberCalls, journal.RememberCalls()}} {
+		if flags.Changed(one.name) && !slices.Contains(one.words, one.value) {
+			return usagef("--%s: must be one of %s, not %q", one.name, strings.Join(one.words, ", "), one.value)
+		}
+	}
+	if f.rememberCalls != "" && f.remember == "" {
+		return usagef("--remember-calls: goes with --remember")
+	}
+	return nil
+}
+
+// remembered is what is to be remembered; nil = nothing.
+func (f *decideFlags) remembered() *journal.Remember {
+	if f.remember == "" {
+		return nil
+	}
+	return &journal.Remember{Scope: f.remember, Calls: f.rememberCalls}
+}
+
+// another reports whether another person than the one at the command line must approve
+// what a run asks about (approvals.four_eyes).
+func (d *drive) another(s *agent.State) bool {
+	return needsAnother(d.config, d.who, s.Start.Principal.User)
+}
+
+func needsAnother(c *config.Config, who toolcrib.Principal, user string) bool {
+	return c.Approvals.FourEyes && who.User == user
+}
+
+// tellFourEyes tells at the start that --approve all approves nothing under four eyes.
+func (a *app) tellFourEyes(c *config.Config, who toolcrib.Principal, user string, approve agent.Approve) {
+	if approve == agent.ApproveAll && needsAnother(c, who, user) {
+		a.notice("approvals.four_eyes: --approve all is your own word and approves nothing; calls that need an approval wait for another person")
+	}
+}
+
+// anotherText says who must approve; "" = whoever sits here may.
+func anotherText(c *config.Config, who toolcrib.Principal, user string, kind journal.ApprovalKind) string {
+	if !needsAnother(c, who, user) {
+		return ""
+	}
+	const text = "approvals.four_eyes: another person than %s must %s, an administrator or one with the role " + agent.RoleApprover
+	switch kind {
+	case journal.ApprovalCall:
+		return fmt.Sprintf(text, guard.Visible(user), "approve")
+	case journal.ApprovalInDoubt:
+		return fmt.Sprintf(text, guard.Visible(user), "decide that calls run once more")
+	}
+	return ""
+}
+
+// withWay adds to the refusal of a decision what to do.
+func (a *app) withWay(err error, v *service.Approval, word journal.CallDecision) error {
+	switch {
+	case errors.Is(err, agent.ErrFourEyes):
+		return fmt.Errorf("%w\nAnother person, who is an administrator or has the role %s, decides with: %s approvals show %s",
+			err, agent.RoleApprover, a.self(), v.ID)
+	case v.Status == service.ApprovalExpired:
+		return fmt.Errorf("%w; to continue: %s runs resume %s", err, a.self(), v.Run)
+	case v.Status == service.ApprovalPending && !v.Fits(word.Decision):
+		what, commands := wayOn(a.self(), v.Run, v.Request(), true)
+		return usagef("approval %s waits for %s, and %s does not fit; use: %s", v.ID, what,
+			strings.ReplaceAll(word.Decision, "_", " "), strings.Join(commands, "\n  or: "))
+	}
+	return err
+}
+
+// asking opens the terminal for questions of a command that drives no run. A signal ends
+// the process when the terminal is as it was.
+func (a *app) asking(ask func(ctx context.Context, answers *terminal.Input)) {
+	answers, err := terminal.Open(a.in, a.err)
+	if err != nil {
+		a.notice("the terminal: %v", err)
+		return // nobody answers
+	}
+	ctx, stop := a.interruptible(context.Background(), "", io.Discard)
+	unhook := context.AfterFunc(ctx, answers.Cancel)
+	ask(ctx, answers)
+	cause := context.Cause(ctx)
+	unhook()
+	_ = answers.Close() // it was only read
+	stop()
+	if cause != nil {
+		fmt.Fprintln(a.err)
+		os.Exit(codeOf(cause))
+	}
+}
+
+// answer asks one question, when nobody has typed for calm, and returns the key that
+// answers it; no answer is no.
+func (a *app) answer(ctx context.Context, answers *terminal.Input, question, tail string, calm time.Duration, keys []render.Key) string {
+	answers.Settle(ctx, calm)
+	if ctx.Err() != nil {
+		return render.KeyNo
+	}
+	fmt.Fprint(a.err, a.style.Question(question+" "+tail)+" ")
+	line, err := answers.Line()
+	if err != nil {
+		fmt.Fprintln(a.err)
+		return render.KeyNo
+	}
+	return render.Pressed(keys, line)
 }
