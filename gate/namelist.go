@@ -97,7 +97,8 @@ const (
 type nameList struct {
 	kind    listKind
 	entries []string       // as they stand in the list
-	exact   map[string]int // the first entry of this very text
+	exact   map[string]int // the first entry of this very text, which is a pattern
+	odd     map[string]int // the same of texts that are no patterns
 	wild    []wildEntry    // in their order
 }
 
@@ -109,16 +110,21 @@ type wildEntry struct {
 }
 
 func newNameList(kind listKind, entries []string) *nameList {
-	l := &nameList{kind: kind, entries: entries, exact: make(map[string]int, len(entries))}
+	l := &nameList{kind: kind, entries: entries, exact: make(map[string]int, len(entries)), odd: map[string]int{}}
 	for i, entry := range entries {
 		pattern, means := kind.pattern(entry)
 		if !means {
 			continue
 		}
-		if _, taken := l.exact[pattern]; !taken {
-			l.exact[pattern] = i
+		ok, wild := ReadPattern(pattern)
+		same := l.exact
+		if !ok {
+			same = l.odd
 		}
-		if ok, wild := ReadPattern(pattern); ok && wild {
+		if _, taken := same[pattern]; !taken {
+			same[pattern] = i
+		}
+		if ok && wild {
 			first := strings.IndexAny(pattern, "*?")
 			l.wild = append(l.wild, wildEntry{i, pattern[:first], pattern[first:]})
 		}
@@ -207,9 +213,12 @@ func (k listKind) find(entries []string, ready *readyLists, name string) int {
 }
 
 func (l *nameList) find(k listKind, name string) int {
-	found := -1
-	if i, ok := l.exact[name]; ok && (k == groupList || Match(name, name)) {
-		found = i
+	found, ok := l.exact[name]
+	if !ok && k == groupList {
+		found, ok = l.odd[name]
+	}
+	if !ok {
+		found = -1
 	}
 	for _, w := range l.wild {
 		if found >= 0 && w.at > found {
