@@ -135,7 +135,7 @@ func newNameList(kind listKind, entries []string) *nameList {
 // Bounds of the lists that are made ready: from how many entries on, and how many are kept.
 const (
 	longList = 8
-	maxLists = 64
+	maxLists = 256
 )
 
 // listCache keeps long lists ready. What it finds is compared entry by entry with what is

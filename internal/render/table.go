@@ -31,7 +31,11 @@ func (s Style) Table(w io.Writer, rows [][]string) {
 		}
 	}
 	if s.Width > 0 || s.Columns != nil {
-		fit(widths, s.width())
+		over := columnGap*(len(widths)-1) - s.width()
+		for _, width := range widths {
+			over += width
+		}
+		Narrow(widths, over, 1, leastColumn)
 	}
 	for r, row := range rows {
 		var b strings.Builder
@@ -48,24 +52,19 @@ func (s Style) Table(w io.Writer, rows [][]string) {
 	}
 }
 
-// fit narrows the widest columns, but for the first, until all have room; columns
-// that are narrow already stay so.
-func fit(widths []int, room int) {
-	over := columnGap*(len(widths)-1) - room
-	for _, width := range widths {
-		over += width
-	}
-	for over > 0 {
-		widest := 0
-		for c := 1; c < len(widths); c++ {
-			if widest == 0 || widths[c] > widths[widest] {
+// Narrow takes columns that are too many from the widest of the columns after the first keep
+// ones, none of which gets narrower than least.
+func Narrow(widths []int, over, keep, least int) {
+	for ; over > 0; over-- {
+		widest := keep
+		for c := keep; c < len(widths); c++ {
+			if widths[c] > widths[widest] {
 				widest = c
 			}
 		}
-		if widest == 0 || widths[widest] <= leastColumn {
+		if widest >= len(widths) || widths[widest] <= least {
 			return
 		}
 		widths[widest]--
-		over--
 	}
 }

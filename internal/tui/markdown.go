@@ -14,6 +14,8 @@ import (
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
+
+	"github.com/toolcrib/toolcrib/internal/render"
 )
 
 // maxProse is the width at which prose is broken on wide terminals: longer lines
@@ -237,20 +239,11 @@ func (p *page) table(n *table.Table, width int) []string {
 		}
 		rows = append(rows, cells)
 	}
-	most := max((width-3*len(widths))/max(len(widths), 1), 3)
-	for over := true; over; {
-		total := 3 * len(widths)
-		widest := 0
-		for i, w := range widths {
-			total += w
-			if w > widths[widest] {
-				widest = i
-			}
-		}
-		if over = total > width && len(widths) > 0 && widths[widest] > most; over {
-			widths[widest]--
-		}
+	over := 3*len(widths) - width
+	for _, w := range widths {
+		over += w
 	}
+	render.Narrow(widths, over, 0, max((width-3*len(widths))/max(len(widths), 1), 3))
 	var out []string
 	for i, cells := range rows {
 		var line, rule []string
