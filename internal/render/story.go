@@ -35,7 +35,9 @@ type Story struct {
 	// estimated is set once tokens were estimated.
 	estimated bool
 	began     time.Time
-	children  children
+	// The runs that this one has started, by the calls that they answer.
+	started map[string]*journal.ChildStarted
+	ended   map[string]*journal.ChildEnded
 }
 
 // Tell writes the next event of the run.
@@ -86,9 +88,9 @@ func (t *Story) Tell(e toolcrib.Event) {
 	case *journal.ChildParked:
 		t.childParked(b)
 	case *journal.ChildResumed:
-		t.note(t.children.name(b.ID) + " goes on")
+		t.note(t.child(b.ID) + " goes on")
 	case *journal.ChildEnded:
-		t.children.end(b)
+		t.ended[b.ID] = b
 	case *journal.Paused:
 		t.paused(b)
 	case *journal.Released:
@@ -107,7 +109,8 @@ func (t *Story) start(at time.Time, b *journal.RunStarted) {
 	s := t.Style
 	t.calls, t.verdicts, t.edited = map[string]*journal.ToolCall{}, map[string]*journal.Verdict{}, map[string]json.RawMessage{}
 	t.taint, t.sinks = slices.Clone(b.Taint), b.Agent.TaintWrites
-	t.began, t.known, t.estimated, t.children = at, true, false, newChildren()
+	t.started, t.ended = map[string]*journal.ChildStarted{}, map[string]*journal.ChildEnded{}
+	t.began, t.known, t.estimated = at, true, false
 	models := make([]string, len(b.Models))
 	for i, m := range b.Models {
 		models[i] = m.Ref
@@ -118,13 +121,9 @@ func (t *Story) start(at time.Time, b *journal.RunStarted) {
 		who += " (asked by " + b.Principal.Actor + ")"
 	}
 	t.field("agent", b.Agent.Name)
-	if len(models) > 0 {
-		t.field("model", strings.Join(models, ", then "))
-	}
+	t.field("model", strings.Join(models, ", then "))
 	t.field("user", who)
-	if b.Session != "" {
-		t.field("session", string(b.Session))
-	}
+	t.field("session", string(b.Session))
 	t.above(b)
 	t.field("workspace", b.Workspace)
 	t.field("started", at.Local().Format("2006-01-02 15:04:05 MST"))
@@ -205,10 +204,7 @@ func (t *Story) thought(text string) {
 }
 
 func (t *Story) failed(b *journal.ModelFailed) {
-	text := fmt.Sprintf("request %d failed: %s: %s", b.Request, b.Class, b.Message)
-	if b.Ref != "" {
-		text += " (" + b.Ref + ")"
-	}
+	text := fmt.Sprintf("request %d failed: %s: %s", b.Request, b.Class, b.Message) + around(" (", b.Ref, ")")
 	fmt.Fprintln(t.Out, t.Style.Red("✗ "+line(text, 4096)))
 }
 
@@ -224,10 +220,11 @@ func (t *Story) asked(b *journal.ConfirmationRequired) {
 	for _, c := range b.Calls {
 		fmt.Fprintf(t.Out, "  %s %s", line(c.Name, 64), Arguments(c.Arguments, t.Style.width()-len(c.Name)-4))
 		why := string(c.Effect) + " · " + c.Reason
-		if v := t.verdicts[c.ID]; v != nil && v.Position != "" {
-			why += " (" + v.Position + ")"
+		if v := t.verdicts[c.ID]; v != nil {
+			why += around(" (", v.Position, ")")
 		}
-		fmt.Fprintf(t.Out, "\n    %s\n", t.Style.Dim(line(why, 4096)))
+		fmt.Fprintln(t.Out)
+		t.under(why)
 	}
 }
 
@@ -241,10 +238,7 @@ func (t *Story) resolved(b *journal.ConfirmationResolved) {
 	if b.Remember != nil {
 		text += ", remembered for the " + b.Remember.Scope
 	}
-	if b.Reason != "" {
-		text += ": " + b.Reason
-	}
-	t.note(text)
+	t.note(text + around(": ", b.Reason, ""))
 	differ := false
 	for id, d := range b.Calls {
 		if len(d.Arguments) > 0 {
@@ -269,7 +263,7 @@ func (t *Story) word(id string, d journal.CallDecision) {
 	case len(d.Result) > 0:
 		text += ": " + string(d.Result)
 	}
-	fmt.Fprintln(t.Out, t.Style.Dim("    "+line(text, 4096)))
+	t.under(text)
 }
 
 // Replaced tells the arguments of the model beneath a call that a person had run with
@@ -284,20 +278,8 @@ func (s Style) Replaced(arguments json.RawMessage) string {
 
 // granted tells which limits a person raised.
 func (t *Story) granted(b *journal.Granted) {
-	var parts []string
-	if b.Iterations > 0 {
-		parts = append(parts, Count(b.Iterations, "round"))
-	}
-	if b.Requests > 0 {
-		parts = append(parts, Count(b.Requests, "request"))
-	}
-	if b.Tokens > 0 {
-		parts = append(parts, Number(b.Tokens)+" tokens")
-	}
-	if b.CostUSD > 0 {
-		parts = append(parts, dollars(b.CostUSD))
-	}
-	t.note(strings.Join(parts, ", ") + " more granted by " + b.By)
+	granted := joined(", ", some(b.Iterations, "round"), some(b.Requests, "request"), someTokens(b.Tokens), someDollars(b.CostUSD))
+	t.note(granted + " more granted by " + b.By)
 }
 
 // reconciled tells what became of a write that was cut off.
@@ -345,7 +327,7 @@ func (t *Story) result(b *journal.ToolResult) {
 	}
 	fmt.Fprint(t.Out, t.Style.Fold(b.View(), most))
 	for _, f := range b.Files {
-		fmt.Fprintf(t.Out, "    %s\n", t.Style.Dim("file: "+line(fileText(f), 4096)))
+		t.under("file: " + fileText(f))
 	}
 	t.childEnded(b.ToolCallID)
 	if v := t.verdicts[b.ToolCallID]; v != nil {
@@ -353,7 +335,7 @@ func (t *Story) result(b *journal.ToolResult) {
 	}
 	t.tainted(b)
 	if b.FaultRef != "" {
-		fmt.Fprintf(t.Out, "    %s\n", t.Style.Dim(line(b.FaultRef+": "+b.Fault, 4096)))
+		t.under(b.FaultRef + ": " + b.Fault)
 	}
 }
 
@@ -383,24 +365,15 @@ func (t *Story) tainted(b *journal.ToolResult) {
 
 // verdict adds what the gate knows and the model does not read.
 func (t *Story) verdict(v *journal.Verdict) {
-	var parts []string
+	effect, approval := "", ""
 	if v.Decision == toolcrib.Allow && v.Effect.Writes() {
-		parts = append(parts, string(v.Effect.OrStrictest()))
+		effect = string(v.Effect.OrStrictest())
 	}
-	if v.Approval != "" && !strings.Contains(v.Detail, v.Approval) {
-		parts = append(parts, "allowed by "+v.Approval)
+	if !strings.Contains(v.Detail, v.Approval) {
+		approval = around("allowed by ", v.Approval, "")
 	}
-	if v.Rule != "" {
-		parts = append(parts, "rule "+v.Rule)
-	}
-	if v.Position != "" {
-		parts = append(parts, v.Position)
-	}
-	if v.Detail != "" {
-		parts = append(parts, v.Detail)
-	}
-	if len(parts) > 0 {
-		fmt.Fprintf(t.Out, "    %s\n", t.Style.Dim(line(strings.Join(parts, " · "), 4096)))
+	if text := joined(" · ", effect, approval, around("rule ", v.Rule, ""), v.Position, v.Detail); text != "" {
+		t.under(text)
 	}
 }
 
@@ -413,22 +386,54 @@ func (t *Story) done(at time.Time, b *journal.Done) {
 	if b.Truncated {
 		text += ", the answer is cut or not final"
 	}
-	t.ended(mark, text, at, b.Iterations, b.Usage)
+	t.end(mark, text, at, b.Iterations, b.Usage)
 }
 
 func (t *Story) failure(at time.Time, b *journal.Error) {
-	text := string(b.StopReason) + ": " + b.Message
-	if b.Ref != "" {
-		text += " (" + b.Ref + ")"
-	}
-	t.ended(t.Style.Red("✗"), text, at, b.Iterations, b.Usage)
+	text := string(b.StopReason) + ": " + b.Message + around(" (", b.Ref, ")")
+	t.end(t.Style.Red("✗"), text, at, b.Iterations, b.Usage)
 }
 
-func (t *Story) ended(mark, text string, at time.Time, iterations int, u toolcrib.Usage) {
+func (t *Story) end(mark, text string, at time.Time, iterations int, u toolcrib.Usage) {
 	fmt.Fprintf(t.Out, "\n%s %s\n", mark, line(text, 4096))
 	fmt.Fprintln(t.Out, t.Style.Dim(fmt.Sprintf("  %s · %s · %s · %s",
 		Count(iterations, "round"), Tokens(u, t.estimated), Cost(u, t.known), Duration(at.Sub(t.began)))))
 	t.withChildren(u)
+}
+
+// around puts something around a text that is not empty.
+func around(before, text, after string) string {
+	if text == "" {
+		return ""
+	}
+	return before + text + after
+}
+
+// joined joins the texts that are not empty.
+func joined(separator string, texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), separator)
+}
+
+// some is a number with its word, "" for none.
+func some(n int, word string) string {
+	if n <= 0 {
+		return ""
+	}
+	return Count(n, word)
+}
+
+func someTokens(n int64) string {
+	if n <= 0 {
+		return ""
+	}
+	return Number(n) + " tokens"
+}
+
+func someDollars(usd float64) string {
+	if usd <= 0 {
+		return ""
+	}
+	return dollars(usd)
 }
 
 // Count writes a number with its word: 1 round, 2 rounds.

@@ -11,25 +11,13 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// children are the runs that a run has started, by the calls that they answer.
-type children struct {
-	started map[string]*journal.ChildStarted
-	ended   map[string]*journal.ChildEnded
-}
-
-func newChildren() children {
-	return children{started: map[string]*journal.ChildStarted{}, ended: map[string]*journal.ChildEnded{}}
-}
-
-// name is the agent that answers a call.
-func (c children) name(call string) string {
-	if b := c.started[call]; b != nil {
+// child is the agent that answers a call.
+func (t *Story) child(call string) string {
+	if b := t.started[call]; b != nil {
 		return b.Agent
 	}
 	return "the sub-agent"
 }
-
-func (c children) end(b *journal.ChildEnded) { c.ended[b.ID] = b }
 
 // above tells of what a run is a part, and what it may spend of that.
 func (t *Story) above(b *journal.RunStarted) {
@@ -40,36 +28,15 @@ func (t *Story) above(b *journal.RunStarted) {
 		t.field("started by", string(b.Parent))
 		return
 	}
-	text := string(b.Parent)
-	if t.Caller != "" {
-		text += ", called by agent " + t.Caller
-	}
-	t.field("part of", text)
+	t.field("part of", string(b.Parent)+around(", called by agent ", t.Caller, ""))
 	if s := b.Share; s != nil {
-		t.field("may spend", shareText(s))
+		t.field("may spend", joined(", ", someDollars(s.CostUSD), someTokens(s.Tokens), some(s.Requests, "request"), some(s.Runs, "run")))
 	}
-}
-
-func shareText(s *journal.Share) string {
-	var parts []string
-	if s.CostUSD > 0 {
-		parts = append(parts, dollars(s.CostUSD))
-	}
-	if s.Tokens > 0 {
-		parts = append(parts, Number(s.Tokens)+" tokens")
-	}
-	if s.Requests > 0 {
-		parts = append(parts, Count(s.Requests, "request"))
-	}
-	if s.Runs > 0 {
-		parts = append(parts, Count(s.Runs, "run"))
-	}
-	return strings.Join(parts, ", ")
 }
 
 // childStarted tells which run answers a call, and what it was told.
 func (t *Story) childStarted(b *journal.ChildStarted) {
-	t.children.started[b.ID] = b
+	t.started[b.ID] = b
 	head := line(b.Agent, 64) + ": "
 	fmt.Fprintf(t.Out, "%s %s%s\n", t.Style.Cyan("→"), t.Style.Bold(head), cutLine(t.taskOf(b.ID), t.Style.width()-len(head)-2))
 	t.under(string(b.Run))
@@ -99,7 +66,7 @@ func (t *Story) taskOf(call string) string {
 
 // childParked tells what a run below waits for, and where that is decided.
 func (t *Story) childParked(b *journal.ChildParked) {
-	t.note(t.children.name(b.ID) + " waits " + waitsFor(&b.Pending))
+	t.note(t.child(b.ID) + " waits " + waitsFor(&b.Pending))
 	where := b.Pending.ApprovalID
 	if b.Pending.Run != "" && b.Pending.Run != b.Run {
 		where = strings.TrimSpace(where + " of " + string(b.Pending.Run))
@@ -146,11 +113,11 @@ func (t *Story) paused(b *journal.Paused) {
 
 // childEnded tells, under the result of a call, how the run has ended that answered it.
 func (t *Story) childEnded(call string) {
-	b := t.children.ended[call]
+	b := t.ended[call]
 	if b == nil { // no other run answered it, or that was never begun
 		return
 	}
-	text := t.children.name(call) + " " + string(b.Status)
+	text := t.child(call) + " " + string(b.Status)
 	if string(b.StopReason) != string(b.Status) {
 		text += " (" + string(b.StopReason) + ")"
 	}
@@ -182,11 +149,11 @@ func knownOf(u toolcrib.Usage) (known, estimated bool) {
 
 // withChildren tells the sum of what the run and those below it have used.
 func (t *Story) withChildren(own toolcrib.Usage) {
-	if len(t.children.ended) == 0 {
+	if len(t.ended) == 0 {
 		return
 	}
 	sum, known, estimated := own, t.known, t.estimated
-	for _, b := range t.children.ended {
+	for _, b := range t.ended {
 		k, e := knownOf(b.Usage)
 		known, estimated = known && k, estimated || e
 		sum.InputTokens += b.Usage.InputTokens
