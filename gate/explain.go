@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"slices"
 
 	"github.com/toolcrib/toolcrib"
 )
@@ -146,12 +147,6 @@ func (g *Gate) unknownInLists(p *policy) map[toolcrib.Reason][]string {
 // UnknownNames returns the names and patterns of a list that mean no registered
 // tool; they are dropped (N4), with a notice.
 func (g *Gate) UnknownNames(list []string) []string {
-	var unknown []string
 	tools := g.toolSet()
-	for _, p := range list {
-		if !meansOne(p, tools.sorted) {
-			unknown = append(unknown, p)
-		}
-	}
-	return unknown
+	return slices.DeleteFunc(slices.Clone(list), func(p string) bool { return meansOne(p, tools.sorted) })
 }

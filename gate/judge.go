@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -252,16 +253,14 @@ func (j *judgement) layerMessage(reason toolcrib.Reason) string {
 		return name + " is not available. Continue without it."
 	case toolcrib.ReasonRequiresAdmin, toolcrib.ReasonNotPermitted:
 		return name + " is not available to this user. Continue without it."
-	case toolcrib.ReasonAgentAllowlist:
-		return name + " is not among the tools of this agent. Use the tools that you were offered."
-	case toolcrib.ReasonSkillAllowlist:
-		return name + " is not among the tools that the skills of this run allow. Use the tools that you were offered."
-	case toolcrib.ReasonRunAllowlist:
-		return name + " is not among the tools of this run. Use the tools that you were offered."
-	case toolcrib.ReasonWorkerAllowlist:
-		return name + " was not passed on to this agent. Use the tools that you were offered."
 	}
-	return name + " is not available in this run. Use the tools that you were offered."
+	what := map[toolcrib.Reason]string{
+		toolcrib.ReasonAgentAllowlist:  "is not among the tools of this agent",
+		toolcrib.ReasonSkillAllowlist:  "is not among the tools that the skills of this run allow",
+		toolcrib.ReasonRunAllowlist:    "is not among the tools of this run",
+		toolcrib.ReasonWorkerAllowlist: "was not passed on to this agent",
+	}[reason]
+	return name + " " + cmp.Or(what, "is not available in this run") + ". Use the tools that you were offered."
 }
 
 func (j *judgement) offeredStep() *refusal {

@@ -218,12 +218,7 @@ func (l *allowlist) unknown(s *Scope, entries []*entry) []string {
 }
 
 func meansOne(pattern string, entries []*entry) bool {
-	for _, e := range entries {
-		if Match(pattern, e.spec.Name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(entries, func(e *entry) bool { return Match(pattern, e.spec.Name) })
 }
 
 func agentList() Layer {

@@ -149,10 +149,8 @@ func (p *PathRules) judge(t toolcrib.Target) protection {
 	if longest(p.write, folded) >= 0 {
 		return notWritten
 	}
-	for _, name := range folded {
-		if p.names[name] {
-			return notWritten
-		}
+	if slices.ContainsFunc(folded, func(name string) bool { return p.names[name] }) {
+		return notWritten
 	}
 	return free
 }

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -96,16 +97,16 @@ func (j *judgement) ruleStep() *refusal {
 		m := &matches[i]
 		switch {
 		case m.Err != nil:
-			failed = first(failed, m)
+			failed = cmp.Or(failed, m)
 		case m.Undecided && m.Then == RuleAllow:
 		case m.Then == RuleAsk:
-			j.ruleAsks = first(j.ruleAsks, m)
+			j.ruleAsks = cmp.Or(j.ruleAsks, m)
 		case m.Then == RuleAllow:
-			j.ruleAllows = first(j.ruleAllows, m)
+			j.ruleAllows = cmp.Or(j.ruleAllows, m)
 		case m.Undecided:
-			mayDeny = first(mayDeny, m)
+			mayDeny = cmp.Or(mayDeny, m)
 		default: // deny, and whatever is no answer
-			denied = first(denied, m)
+			denied = cmp.Or(denied, m)
 		}
 	}
 	switch {
@@ -141,13 +142,6 @@ func (j *judgement) programs() []toolcrib.Program {
 		return nil
 	}
 	return j.entry.commander.Programs(j.judged())
-}
-
-func first(have, m *RuleMatch) *RuleMatch {
-	if have != nil {
-		return have
-	}
-	return m
 }
 
 // question is the question of a rule. Where its author says something else, it is
