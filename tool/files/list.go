@@ -2,15 +2,12 @@ package files
 
 import (
 	"context"
-	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path"
-	"slices"
-	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -91,7 +88,7 @@ func (w *workspace) list(ctx context.Context, p place) (listDirectoryResult, err
 		return listDirectoryResult{}, err
 	}
 	defer dir.Close() //nolint:errcheck // only read
-	found, more, err := entries(ctx, dir)
+	found, more, err := beneath.Entries(ctx, dir, maxDirectory)
 	if err != nil {
 		return listDirectoryResult{}, err
 	}
@@ -131,32 +128,4 @@ func (w *workspace) entry(at string, info fs.FileInfo) listEntry {
 		e.Size = info.Size()
 	}
 	return e
-}
-
-// entries reads the entries of a folder, sorted by name, at most maxDirectory; more
-// tells that there are others.
-func entries(ctx context.Context, dir *os.Root) (found []fs.DirEntry, more bool, err error) {
-	f, err := dir.Open(".")
-	if err != nil {
-		return nil, false, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	for len(found) < maxDirectory {
-		if err := ctx.Err(); err != nil {
-			return nil, false, err
-		}
-		batch, err := f.ReadDir(1024)
-		found = append(found, batch...)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, false, err
-		}
-	}
-	slices.SortFunc(found, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	if len(found) >= maxDirectory {
-		return found[:maxDirectory], true, nil
-	}
-	return found, false, nil
 }

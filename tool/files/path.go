@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
@@ -144,37 +143,12 @@ func (w *workspace) protected(p place) error {
 	return nil
 }
 
-// failure turns an error of the file system into one that a model can read
-// (C15): it names the path as the call did, and nothing outside. The end of a
-// context and a path that moved go through as they are.
+// failure is [beneath.Failure]; a path that moved goes through as it is.
 func failure(err error, shown string) error {
-	if err == nil || errors.Is(err, errMoved) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, errMoved) {
 		return err
 	}
-	if made := (*toolcrib.ToolError)(nil); errors.As(err, &made) {
-		return err
-	}
-	for _, known := range []struct {
-		errno error
-		kind  toolcrib.ToolErrorKind
-		text  string
-	}{
-		{syscall.ENOTDIR, toolcrib.InvalidPath, "a part of the path is not a folder: %s"},
-		{syscall.ENAMETOOLONG, toolcrib.InvalidPath, "a name in the path is too long: %s"},
-		{syscall.EROFS, toolcrib.PermissionDenied, "read-only file system: %s"},
-		{fs.ErrNotExist, toolcrib.NotFound, "%s"},
-		{fs.ErrPermission, toolcrib.PermissionDenied, "%s"},
-		{syscall.ENOSPC, toolcrib.ExecutionFailed, "no space left on the disk: %s was not changed"},
-		{syscall.EDQUOT, toolcrib.ExecutionFailed, "no space left on the disk: %s was not changed"},
-		{syscall.EFBIG, toolcrib.ExecutionFailed, "file too large for the file system: %s was not changed"},
-		{syscall.EMFILE, toolcrib.ExecutionFailed, "too many open files; try again: %s"},
-		{syscall.ENFILE, toolcrib.ExecutionFailed, "too many open files; try again: %s"},
-	} {
-		if errors.Is(err, known.errno) {
-			return &toolcrib.ToolError{Kind: known.kind, Message: fmt.Sprintf(known.text, shown), Err: err}
-		}
-	}
-	return &toolcrib.ToolError{Kind: toolcrib.ExecutionFailed, Message: shown + ": the file system reported an error", Err: err}
+	return beneath.Failure(err, shown)
 }
 
 // settled reports whether trying again cannot help: a typed failure, the end of the

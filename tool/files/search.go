@@ -197,7 +197,7 @@ func (s *search) folder(dir *os.Root, real, shown, below string, depth int) erro
 	if depth > maxSearchDepth {
 		return s.stop("folders are nested too deeply")
 	}
-	found, more, err := entries(s.ctx, dir)
+	found, more, err := beneath.Entries(s.ctx, dir, maxDirectory)
 	if err != nil {
 		return s.passed(err)
 	}

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -217,23 +218,25 @@ func (c *simple) redirect(r *syntax.Redirect) error {
 		number = r.N.Value
 	}
 	operator, text := r.Op.String(), target.text
-	if operator == "<" && (number == "" || number == "0") {
+	to, known := toNull, text == devNull && slices.Contains([]string{">", ">>", "&>", "&>>", ">|"}, operator)
+	switch {
+	case operator == "<" && (number == "" || number == "0"):
 		c.emptyIn, c.in = text == devNull, nil
 		if !c.emptyIn {
 			c.in = &target
 		}
 		return nil
+	case operator == ">&" && text == "1":
+		to, known = c.out, true
+	case operator == ">&" && text == "2":
+		to, known = c.err, true
 	}
-	to, known := c.sinkOf(operator, text)
-	if !known {
-		return refuse("the redirection %s is not allowed%s", quote(number+operator+text), onlyRedirections)
-	}
-	switch {
-	case operator == "&>" || operator == "&>>":
+	switch both := strings.HasPrefix(operator, "&"); {
+	case known && both:
 		c.out, c.err = to, to
-	case number == "" || number == "1":
+	case known && (number == "" || number == "1"):
 		c.out = to
-	case number == "2":
+	case known && number == "2":
 		c.err = to
 	default:
 		return refuse("the redirection %s is not allowed%s", quote(number+operator+text), onlyRedirections)
@@ -242,21 +245,6 @@ func (c *simple) redirect(r *syntax.Redirect) error {
 }
 
 const devNull = "/dev/null"
-
-func (c *simple) sinkOf(operator, text string) (sink, bool) {
-	switch operator {
-	case ">", ">>", "&>", "&>>", ">|":
-		return toNull, text == devNull
-	case ">&":
-		switch text {
-		case "1":
-			return c.out, true
-		case "2":
-			return c.err, true
-		}
-	}
-	return "", false
-}
 
 // word is a word of a command as the program gets it, but for patterns, which are
 // still to be expanded.

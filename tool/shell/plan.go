@@ -290,7 +290,7 @@ func (p *plan) input(c *simple, out *command) error {
 	case !found.Info.Mode().IsRegular():
 		return refuse("%s is not a regular file, so it cannot be the input", quote(c.in.text))
 	}
-	p.touch(found, false)
+	p.touch(found)
 	out.In = found.Real
 	return nil
 }
@@ -313,11 +313,10 @@ func (p *plan) find(name string) (beneath.Place, error) {
 	return found, nil
 }
 
-// touch notes a file that the line reads or may write.
-func (p *plan) touch(found beneath.Place, write bool) {
-	p.target(p.w.Abs(found.Real), write)
-}
+// touch notes a file that the line reads.
+func (p *plan) touch(found beneath.Place) { p.target(p.w.Abs(found.Real), false) }
 
+// target notes a file that the line reads or may write.
 func (p *plan) target(abs string, write bool) {
 	abs = filepath.Clean(abs)
 	if i, known := p.touched[abs]; known {
@@ -477,6 +476,6 @@ func (p *plan) anyRedirect(r *syntax.Redirect) error {
 	case p.set.hides(p.w.Abs(found.Real)):
 		return refuse("protected path: %s", quote(w.text))
 	}
-	p.touch(found, false)
+	p.touch(found)
 	return nil
 }

@@ -181,7 +181,7 @@ func (j *judge) reads(name string) error {
 	if p.Info != nil && !p.Info.Mode().IsRegular() && !p.Info.IsDir() {
 		return refuse("%s is %s; only regular files and folders can be read", quote(name), special(p.Info.Mode()))
 	}
-	j.touch(p, false)
+	j.touch(p)
 	return nil
 }
 
@@ -272,7 +272,7 @@ func testExpression(j *judge, args []string) error {
 			if err != nil {
 				return err
 			}
-			j.touch(p, false)
+			j.touch(p)
 		}
 	}
 	return nil

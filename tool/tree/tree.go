@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"syscall"
 
 	"github.com/toolcrib/toolcrib"
@@ -136,25 +135,10 @@ func (t *getTree) open(call toolcrib.Call) (p place, in input, err error) {
 
 // failure turns an error of the file system into one that a model can read (C15).
 func failure(err error, shown string) error {
-	if made := (*toolcrib.ToolError)(nil); errors.As(err, &made) {
-		return err
+	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, beneath.ErrMoved) {
+		return &toolcrib.ToolError{Kind: toolcrib.InvalidPath, Message: shown + " is not a folder", Err: err}
 	}
-	kind, message := toolcrib.ExecutionFailed, shown+": the file system reported an error"
-	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err
-	case errors.Is(err, beneath.ErrOutside):
-		kind, message = toolcrib.InvalidPath, "path escapes workspace: "+shown
-	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, beneath.ErrMoved):
-		kind, message = toolcrib.InvalidPath, shown+" is not a folder"
-	case errors.Is(err, syscall.ENAMETOOLONG):
-		kind, message = toolcrib.InvalidPath, "a name in the path is too long: "+shown
-	case errors.Is(err, fs.ErrNotExist):
-		kind, message = toolcrib.NotFound, shown
-	case errors.Is(err, fs.ErrPermission):
-		kind, message = toolcrib.PermissionDenied, shown
-	}
-	return &toolcrib.ToolError{Kind: kind, Message: message, Err: err}
+	return beneath.Failure(err, shown)
 }
 
 // Admit refuses a path outside the workspace, by its text or its links (C11).

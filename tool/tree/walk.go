@@ -2,13 +2,8 @@ package tree
 
 import (
 	"context"
-	"errors"
-	"io"
 	"io/fs"
-	"os"
 	"path"
-	"slices"
-	"strings"
 
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
@@ -88,22 +83,23 @@ func (w *walk) look(n *node) error {
 		return err
 	}
 	defer dir.Close() //nolint:errcheck // only read
-	names, more, err := w.names(dir)
+	entries, more, err := beneath.Entries(w.ctx, dir, min(maxFolder, maxVisited-w.visited))
 	if err != nil {
 		return err
 	}
+	w.visited += len(entries)
 	shown := []*node{}
 	n.Entries = &shown
 	if more {
 		n.More = true
 		w.stop("a folder has more entries than are looked at")
 	}
-	for _, name := range names {
-		real := path.Join(n.real, name)
+	for _, entry := range entries {
+		real := path.Join(n.real, entry.Name())
 		if w.excluded(w.folder.Abs(real)) {
 			continue
 		}
-		info, err := dir.Lstat(name)
+		info, err := dir.Lstat(entry.Name())
 		if err != nil {
 			continue // gone since
 		}
@@ -156,31 +152,4 @@ func (w *walk) stop(reason string) {
 	if !w.result.Truncated {
 		w.result.Truncated, w.result.Reason = true, reason
 	}
-}
-
-// names reads the names in a folder, sorted; more tells that there are others.
-func (w *walk) names(dir *os.Root) (names []string, more bool, err error) {
-	file, err := dir.Open(".")
-	if err != nil {
-		return nil, false, err
-	}
-	defer file.Close() //nolint:errcheck // only read
-	most := min(maxFolder, maxVisited-w.visited)
-	for len(names) < most {
-		if err := w.ctx.Err(); err != nil {
-			return nil, false, err
-		}
-		batch, err := file.Readdirnames(min(1024, most-len(names)))
-		names = append(names, batch...)
-		w.visited += len(batch)
-		if errors.Is(err, io.EOF) {
-			slices.SortFunc(names, strings.Compare)
-			return names, false, nil
-		}
-		if err != nil {
-			return nil, false, err
-		}
-	}
-	slices.SortFunc(names, strings.Compare)
-	return names, true, nil
 }

@@ -5,13 +5,17 @@
 package beneath
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/toolcrib/toolcrib"
 )
@@ -301,4 +305,59 @@ func OpenIn(dir *os.Root, entry fs.FileInfo) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	return file, info, nil
+}
+
+// Failure turns an error of the file system into one that a model can read (C15): it names
+// the path as the call did, and nothing outside. Errors made for a model and the end of a
+// context go through as they are.
+func Failure(err error, shown string) error {
+	if made := (*toolcrib.ToolError)(nil); err == nil || errors.As(err, &made) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	for _, known := range []struct {
+		errno error
+		kind  toolcrib.ToolErrorKind
+		text  string
+	}{
+		{ErrOutside, toolcrib.InvalidPath, "path escapes workspace: %s"},
+		{syscall.ENOTDIR, toolcrib.InvalidPath, "a part of the path is not a folder: %s"},
+		{syscall.ENAMETOOLONG, toolcrib.InvalidPath, "a name in the path is too long: %s"},
+		{syscall.EROFS, toolcrib.PermissionDenied, "read-only file system: %s"},
+		{fs.ErrNotExist, toolcrib.NotFound, "%s"},
+		{fs.ErrPermission, toolcrib.PermissionDenied, "%s"},
+		{syscall.ENOSPC, toolcrib.ExecutionFailed, "no space left on the disk: %s was not changed"},
+		{syscall.EDQUOT, toolcrib.ExecutionFailed, "no space left on the disk: %s was not changed"},
+		{syscall.EFBIG, toolcrib.ExecutionFailed, "file too large for the file system: %s was not changed"},
+		{syscall.EMFILE, toolcrib.ExecutionFailed, "too many open files; try again: %s"},
+		{syscall.ENFILE, toolcrib.ExecutionFailed, "too many open files; try again: %s"},
+	} {
+		if errors.Is(err, known.errno) {
+			return &toolcrib.ToolError{Kind: known.kind, Message: fmt.Sprintf(known.text, shown), Err: err}
+		}
+	}
+	return &toolcrib.ToolError{Kind: toolcrib.ExecutionFailed, Message: shown + ": the file system reported an error", Err: err}
+}
+
+// Entries reads the entries of a folder, sorted by name; more reports that there are others
+// than the first most.
+func Entries(ctx context.Context, dir *os.Root, most int) (found []fs.DirEntry, more bool, err error) {
+	file, err := dir.Open(".")
+	if err != nil {
+		return nil, false, err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	for len(found) < most && err == nil {
+		if err := ctx.Err(); err != nil {
+			return nil, false, err
+		}
+		var batch []fs.DirEntry
+		batch, err = file.ReadDir(min(1024, most-len(found)))
+		found = append(found, batch...)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, false, err
+	}
+	slices.SortFunc(found, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return found, err == nil, nil
 }
