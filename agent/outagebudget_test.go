@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -238,4 +239,79 @@ func TestOutage_CondensingFallsBack(t *testing.T) {
 		}
 		equal(t, "notices", countNotices(w, agent.NoticeFallback), 1)
 	})
+}
+
+// A run that is cut off anywhere in an outage that uses up its budget, or in one during a
+// request for a summary, comes to the same answer, and leaves nothing out.
+func TestOutage_CutAtEveryEvent(t *testing.T) {
+	for name, cap := range map[string]int{"budget": 20, "no budget": 0} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			replies := func(w *world, until time.Time) {
+				w.reply = func(_ context.Context, _ int, req *toolcrib.Request) ([]toolcrib.Delta, error) {
+					if strings.HasPrefix(req.System, "You condense") {
+						return briefly()
+					}
+					turn := 0
+					for _, m := range req.Messages {
+						for _, p := range m.Parts {
+							if p.ToolResult != nil {
+								fmt.Sscanf(p.ToolResult.Content, `{"n":%d`, &turn)
+							}
+						}
+					}
+					if turn == 8 {
+						return []toolcrib.Delta{{Text: "the end"}, unreported(toolcrib.FinishStop)}, nil
+					}
+					return []toolcrib.Delta{
+						{ToolCall: &toolcrib.ToolCallDelta{Name: "echo", Arguments: fmt.Sprintf(`{"n":%d,"text":%q}`, turn+1, strings.Repeat("abcdef ", 100))}},
+						unreported(toolcrib.FinishToolCalls),
+					}, nil
+				}
+				condensing(w, &outage{until: until, err: reset})
+			}
+			// toTheEnd grants what is asked for, and resumes, until the outage is over.
+			toTheEnd := func(w *world, s *agent.State) *agent.State {
+				for range 8 {
+					if s.Ended() {
+						break
+					}
+					if s.Pending != nil && s.Pending.Error.AddRequests > 0 {
+						if _, err := w.runner.Grant(t.Context(), s.Run, journal.Granted{Requests: s.Pending.Error.AddRequests}); err != nil {
+							t.Fatal(err)
+						}
+					}
+					time.Sleep(time.Hour)
+					s = w.resumed(t, s)
+				}
+				if s.Done == nil || s.Done.Content != "the end" || s.Done.StopReason != toolcrib.StopCompleted {
+					t.Errorf("%s: %s %+v %+v", name, s.Status, s.Done, s.Failed)
+				}
+				equal(t, name+": left out", countCondensed(t, w, s.Run, agent.ContextDrop), 0)
+				return s
+			}
+			w := newWorld(t, gate.ConfirmNever)
+			replies(w, began.Add(time.Hour))
+			s := run(t, w, small(3000, ""), func(k *agent.Task) { k.Agent.Budget.MaxRequests = cap })
+			equal(t, name, s.Status, toolcrib.StatusWaitingForProvider)
+			equal(t, name+": class", s.Pending.Error.Class == agent.ClassBudget, cap > 0)
+			s = toTheEnd(w, s)
+			events, step := w.events(t, s.Run), 1
+			if testing.Short() {
+				step = 4
+			}
+			for n := 1; n < len(events); n += step {
+				cut := cutAfter(t, events, n, s.Run, gate.ConfirmNever)
+				replies(cut, time.Now().Add(time.Hour))
+				before, err := cut.runner.Load(t.Context(), s.Run)
+				if err != nil || before.Turn != nil && !before.Turn.Whole() {
+					continue
+				}
+				toTheEnd(cut, cut.resumed(t, before))
+				if t.Failed() {
+					t.Fatalf("%s: cut after %d (%s)", name, n, events[n-1].Body.EventKind())
+				}
+			}
+		})
+	}
 }
