@@ -55,7 +55,7 @@ func (s *Service) GateWith(workspace string, switches gate.Availability, people 
 		Protected:    protected,
 		Positions:    positions(c),
 
-		SkillArguments: skillArguments(),
+		SkillArguments: skillArguments(tools),
 	}
 	set, err := rules(c, tools)
 	if err != nil {

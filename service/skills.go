@@ -229,6 +229,31 @@ func (k *Skills) Untrusted(name string) string {
 	return ""
 }
 
+// NoteEntries adds to the notices of each skill which entries of its allowed-tools mean
+// no tool, or have a pattern that can match no call.
+func (s *Service) NoteEntries(k *Skills) {
+	tools, err := s.describedTools()
+	if err != nil {
+		return // it cannot be told
+	}
+	names := make([]string, len(tools))
+	for i, tool := range tools {
+		names[i] = tool.Spec().Name
+	}
+	for i := range k.All {
+		one := &k.All[i]
+		one.Notices = slices.Clip(one.Notices)
+		for _, entry := range skill.Unknown(one.AllowedTools, names) {
+			one.Notices = append(one.Notices, fmt.Sprintf("allowed-tools: no tool is meant by %s; it is dropped", entry))
+		}
+		for _, entry := range one.AllowedTools {
+			if problem := skill.BadPattern(entry, tools); problem != "" {
+				one.Notices = append(one.Notices, fmt.Sprintf("allowed-tools: %s allows nothing: %s", entry, problem))
+			}
+		}
+	}
+}
+
 // Changes returns the files of a skill as they were reviewed last, and as they are; ok is
 // false if there is nothing to show. Where no copy of the former is kept, all is new.
 func (k *Skills) Changes(one *Skill) (before, now map[string][]byte, ok bool, err error) {

@@ -363,32 +363,14 @@ func (s *Service) SameSkills(want []journal.Skill) skill.Set {
 	return set
 }
 
-// maxSkillRules bounds the lists of allowed-tools that are held ready.
-const maxSkillRules = 64
-
 // skillArguments judges what entries of allowed-tools say about arguments (N15).
-func skillArguments() gate.SkillArguments {
-	var mu sync.Mutex
-	ready := map[string]*skill.Rules{}
-	compiled := func(entries []string) *skill.Rules {
-		key := strings.Join(entries, "\x00")
-		mu.Lock()
-		defer mu.Unlock()
-		if r, ok := ready[key]; ok {
-			return r
-		}
-		if len(ready) >= maxSkillRules {
-			clear(ready)
-		}
-		r := skill.Compile(entries)
-		ready[key] = r
-		return r
+func skillArguments(tools []toolcrib.Tool) gate.SkillArguments {
+	byName := make(map[string]toolcrib.Tool, len(tools))
+	for _, tool := range tools {
+		byName[tool.Spec().Name] = tool
 	}
 	return func(entries []string, call toolcrib.Call, targets []toolcrib.Target) (bool, error) {
-		if entries == nil {
-			return true, nil
-		}
-		return compiled(entries).Allowed(call.Name, call.Arguments, skill.Place{Workspace: call.Workspace, Targets: targets})
+		return skill.Allowed(entries, byName[call.Name], call, targets)
 	}
 }
 

@@ -5,7 +5,7 @@
 //   - [Parse] reads one SKILL.md, [Load] the folders that hold skills.
 //   - [Library.Effective] chooses the skills that a run has: enabled, present,
 //     approved by content, each once.
-//   - [Set.AllowedTools] is what they allow, [Rules] says whether a call is among it.
+//   - [Set.AllowedTools] is what they allow, [Allowed] says whether a call is among it.
 //   - [Set.Text] is what the model reads of them.
 //
 // A skill is text of somebody else, and a role of a message is no boundary of

@@ -20,8 +20,8 @@ type Entry struct {
 	// Tool is a tool's name, or a glob in which * stands for any characters, none
 	// too, and ? for exactly one.
 	Tool string
-	// Pattern narrows the entry to calls whose main argument matches; "" = every
-	// call of the tool. See [Rules].
+	// Pattern narrows the entry to calls that match; "" = every call of the tool. See
+	// [Patterned].
 	Pattern string
 }
 
@@ -175,7 +175,7 @@ func splitEntries(text string) []string {
 }
 
 // means reports whether the entry is about the tool.
-func (e Entry) means(tool string) bool { return glob(e.Tool, tool, true) }
+func (e Entry) means(tool string) bool { return glob(e.Tool, tool) }
 
 // Unknown returns the entries that mean none of the known tools, in order: they
 // are dropped, and a person should know (contract §6).
@@ -190,25 +190,9 @@ func Unknown(entries, known []string) []string {
 	return unknown
 }
 
-// Names returns the names and globs of the entries, without their patterns, each
-// once. nil stays nil, and an empty list empty. A list of names alone allows more
-// than its entries do: whoever uses it must ask [Rules] at each call.
-func Names(entries []string) []string {
-	if entries == nil {
-		return nil
-	}
-	names := make([]string, 0, len(entries))
-	for _, text := range entries {
-		if e, err := ParseEntry(text); err == nil && !slices.Contains(names, e.Tool) {
-			names = append(names, e.Tool)
-		}
-	}
-	return names
-}
-
-// glob matches * (any bytes, none too) and, if question, ? (one byte). It goes
-// back to the last star only: its time is at most the product of the two lengths.
-func glob(pattern, s string, question bool) bool {
+// glob matches * (any bytes, none too) and ? (one byte). It goes back to the last star
+// only: its time is at most the product of the two lengths.
+func glob(pattern, s string) bool {
 	p, n := 0, 0
 	star, resume := -1, 0
 	for n < len(s) {
@@ -216,7 +200,7 @@ func glob(pattern, s string, question bool) bool {
 		case p < len(pattern) && pattern[p] == '*':
 			star, resume = p, n
 			p++
-		case p < len(pattern) && (pattern[p] == s[n] || question && pattern[p] == '?'):
+		case p < len(pattern) && (pattern[p] == s[n] || pattern[p] == '?'):
 			p++
 			n++
 		case star >= 0:

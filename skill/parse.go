@@ -252,9 +252,6 @@ func (r *reader) allowed(e yamltree.Entry) error {
 		}
 		seen[canonical] = true
 		r.skill.AllowedTools = append(r.skill.AllowedTools, canonical)
-		if problem := entry.problem(); problem != "" {
-			r.notice("%s: %s allows nothing: %s", e.Key, quote(word), problem)
-		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package skill_test
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +11,47 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/skill"
+	"github.com/toolcrib/toolcrib/tool/files"
+	"github.com/toolcrib/toolcrib/tool/shell"
+	"github.com/toolcrib/toolcrib/tool/skillread"
+	"github.com/toolcrib/toolcrib/tool/spawn"
+	"github.com/toolcrib/toolcrib/tool/tree"
 )
+
+// tools are those of toolcrib whose calls patterns can narrow, by name.
+var tools = func() map[string]toolcrib.Tool {
+	command, err := shell.New(shell.Options{Mode: shell.ModeAny})
+	if err != nil {
+		panic(err)
+	}
+	all := slices.Concat(files.New(files.Options{}), tree.New(tree.Options{}), skillread.New(skillread.Options{}), []toolcrib.Tool{
+		command, spawn.New([]spawn.Agent{{Name: "reviewer"}}),
+	})
+	byName := map[string]toolcrib.Tool{}
+	for _, tool := range all {
+		byName[tool.Spec().Name] = tool
+	}
+	return byName
+}()
+
+// allowed asks a list about a call.
+func allowed(entries []string, name string, args json.RawMessage, workspace string, targets ...toolcrib.Target) (bool, error) {
+	return skill.Allowed(entries, tools[name], toolcrib.Call{Name: name, Arguments: args, Workspace: workspace}, targets)
+}
+
+// bare are the entries without their patterns.
+func bare(entries []string) []string {
+	if entries == nil {
+		return nil
+	}
+	names := []string{}
+	for _, text := range entries {
+		if e, err := skill.ParseEntry(text); err == nil {
+			names = append(names, e.Tool)
+		}
+	}
+	return names
+}
 
 func object(t rapid.TB, key, text string) json.RawMessage {
 	t.Helper()
@@ -125,43 +166,23 @@ func TestN15_Allowed(t *testing.T) {
 		{"tree absent argument", list("Grep(src/**)"), "search_files", "pattern", "x", false},
 		{"tree all", list("Grep(**)"), "search_files", "pattern", "x", true},
 
-		{"url domain", list("WebFetch(domain:example.com)"), "web_fetch", "url", "https://EXAMPLE.com/x?y", true},
-		{"url domain port", list("WebFetch(domain:example.com)"), "web_fetch", "url", "https://example.com:8443/", false},
-		{"url domain usual port", list("WebFetch(domain:example.com)"), "web_fetch", "url", "https://example.com:443/", true},
-		{"url domain below", list("WebFetch(domain:example.com)"), "web_fetch", "url", "https://a.example.com/", false},
-		{"url domain star", list("WebFetch(domain:*.example.com)"), "web_fetch", "url", "https://a.b.example.com/", true},
-		{"url domain star itself", list("WebFetch(domain:*.example.com)"), "web_fetch", "url", "https://example.com/", false},
-		{"url suffix", list("WebFetch(domain:example.com)"), "web_fetch", "url", "https://example.com.evil/", false},
-		{"url user", list("WebFetch(domain:example.com)"), "web_fetch", "url", "https://example.com@evil/", false},
-		{"url backslash", list("WebFetch(domain:example.com)"), "web_fetch", "url", `https://evil\@example.com/`, false},
-		{"url escape in host", list("WebFetch(domain:example.com)"), "web_fetch", "url", "https://example%2ecom/", false},
-		{"url full width", list("WebFetch(domain:example.com)"), "web_fetch", "url", "https://ｅxample.com/", false},
-		{"url scheme", list("WebFetch(domain:example.com)"), "web_fetch", "url", "file://example.com/x", false},
-		{"url prefix", list("WebFetch(https://example.com/docs/*)"), "web_fetch", "url", "https://example.com/docs/a", true},
-		{"url prefix scheme", list("WebFetch(https://example.com/docs/*)"), "web_fetch", "url", "http://example.com/docs/a", false},
-		{"url prefix dots", list("WebFetch(https://example.com/docs/*)"), "web_fetch", "url", "https://example.com/docs/../a", false},
-		{"url prefix escaped dots", list("WebFetch(https://example.com/docs/*)"), "web_fetch", "url", "https://example.com/docs/%2e%2e/a", false},
-		{"url prefix escaped slashes", list("WebFetch(https://example.com/docs/*)"), "web_fetch", "url", "https://example.com/docs/..%2fa", false},
-		{"url exact with query", list("WebFetch(https://example.com/a)"), "web_fetch", "url", "https://example.com/a?b", false},
-		{"url no pattern of one", list("WebFetch(example.com)"), "web_fetch", "url", "https://example.com/", false},
-
 		{"text", list("Task(reviewer)"), "spawn", "agent", "reviewer", true},
 		{"text other", list("Task(reviewer)"), "spawn", "agent", "reviewer2", false},
 		{"text star", list("Skill(pdf*)"), "read_skill", "name", "pdf-forms", true},
-		{"other tool by path", list("mcp__fs__read(docs/**)"), "fs__read", "path", "docs/x", true},
-		{"other tool by path misses", list("mcp__fs__read(docs/**)"), "fs__read", "path", "x", false},
-		{"other tool by command", list("x(git:*)"), "x", "command", "git log; rm", false},
-		{"other tool without main argument", list("x(*a*)"), "x", "text", "a", false},
+		{"text empty", list("Task(r*)"), "spawn", "agent", "", false},
+		{"text prefix", list("Task(review:*)"), "spawn", "agent", "review er", true},
+		{"tool without patterns", list("mcp__fs__read(docs/**)"), "fs__read", "path", "docs/x", false},
+		{"tool without patterns, by name", list("mcp__fs__read"), "fs__read", "path", "docs/x", true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			args := object(t, tt.key, tt.text)
-			got, err := skill.Allowed(tt.entries, tt.tool, args)
+			got, err := allowed(tt.entries, tt.tool, args, "")
 			if got != tt.want || got && err != nil {
 				t.Errorf("%v asked about %s%s: %v, %v", tt.entries, tt.tool, args, got, err)
 			}
-			if bare := skill.Names(tt.entries); got && tt.entries != nil {
-				if wider, err := skill.Allowed(bare, tt.tool, args); !wider {
+			if names := bare(tt.entries); got && tt.entries != nil {
+				if wider, err := allowed(names, tt.tool, args, ""); !wider {
 					t.Errorf("allowed by %v, but not without patterns: %v", tt.entries, err)
 				}
 			}
@@ -172,35 +193,29 @@ func TestN15_Allowed(t *testing.T) {
 // What cannot be read strictly is not judged.
 func TestN15_AllowedArguments(t *testing.T) {
 	for _, args := range []string{
-		``, `{}`, `[]`, `null`, `{"command":1}`, `{"command":null}`, `{"command":["git"]}`, `{"command":"git","command":"rm x"}`,
-		`{"command":"git","Command":"rm x"}`, `{"command":"git"`, `{"path":"git"}`,
+		``, `{}`, `[]`, `null`, `{"command":1}`, `{"command":null}`, `{"command":["git"]}`,
+		`{"command":"git"`, `{"path":"git"}`,
 	} {
-		if ok, err := skill.Allowed([]string{"Bash(git:*)"}, "exec_shell", json.RawMessage(args)); ok || err == nil {
+		if ok, err := allowed([]string{"Bash(git:*)"}, "exec_shell", json.RawMessage(args), ""); ok || err == nil {
 			t.Errorf("%s: %v, %v", args, ok, err)
 		}
 	}
-	for _, args := range []string{`{"path":"docs/x","url":"https://x"}`, `{"path":"docs/x","command":"a"}`} {
-		if ok, err := skill.Allowed([]string{"x(docs/**)"}, "x", json.RawMessage(args)); ok || err == nil {
-			t.Errorf("%s: %v, %v", args, ok, err)
-		}
-	}
-	if ok, _ := skill.Allowed([]string{"Bash"}, "exec_shell", json.RawMessage(`{`)); !ok {
+	if ok, _ := allowed([]string{"Bash"}, "exec_shell", json.RawMessage(`{`), ""); !ok {
 		t.Error("an entry without a pattern looks at arguments")
 	}
 }
 
 // A path that is written well and leads elsewhere by a link is not allowed.
 func TestN15_AllowedFollowsLinks(t *testing.T) {
-	target := func(names ...string) skill.Place {
-		at := skill.Place{Workspace: "/ws"}
+	target := func(names ...string) (targets []toolcrib.Target) {
 		for _, name := range names {
-			at.Targets = append(at.Targets, toolcrib.Target{Kind: toolcrib.TargetFile, Name: name})
+			targets = append(targets, toolcrib.Target{Kind: toolcrib.TargetFile, Name: name})
 		}
-		return at
+		return targets
 	}
 	tests := []struct {
 		entry, path string
-		at          skill.Place
+		at          []toolcrib.Target
 		want        bool
 	}{
 		{"Read(docs/**)", "docs/a", target("/ws/docs/a"), true},
@@ -215,25 +230,14 @@ func TestN15_AllowedFollowsLinks(t *testing.T) {
 		{"Read(**)", "/ws", target("/ws"), true},
 	}
 	for _, tt := range tests {
-		got, err := skill.Compile([]string{tt.entry}).Allowed("read_file", object(t, "path", tt.path), tt.at)
+		got, err := allowed([]string{tt.entry}, "read_file", object(t, "path", tt.path), "/ws", tt.at...)
 		if got != tt.want || err != nil {
 			t.Errorf("%s asked about %s at %v: %v, %v", tt.entry, tt.path, tt.at, got, err)
 		}
 	}
 }
 
-func TestN15_Names(t *testing.T) {
-	if skill.Names(nil) != nil || skill.Names([]string{}) == nil || skill.Compile(nil) != nil {
-		t.Error("null and empty are not kept apart")
-	}
-	got := skill.Names([]string{"Bash(git:*)", "exec_shell", "Read", "bad("})
-	if !slices.Equal(got, []string{"exec_shell", "read_file"}) {
-		t.Errorf("names %v", got)
-	}
-	r := skill.Compile([]string{"Bash(git:*)", "read_*"})
-	if !r.Names("exec_shell") || !r.Names("read_file") || r.Names("write_file") || !skill.Compile(nil).Names("x") || skill.Compile([]string{}).Names("x") {
-		t.Error("Names")
-	}
+func TestN15_Unknown(t *testing.T) {
 	if got := skill.Unknown([]string{"Read", "Nope", "git*", "x(y)", "bad("}, []string{"read_file", "x"}); !slices.Equal(got, []string{"Nope", "git*", "bad("}) {
 		t.Errorf("unknown %v", got)
 	}
@@ -251,6 +255,20 @@ func TestN15_ParseEntryKeepsMeaning(t *testing.T) {
 	for _, text := range []string{"", "()", "(x)", "Bash(", "Bash)", "Bash()", "Bash(a))", "Bash(a)b", "Bash(a\nb)", "a b", "mcp__mcp", "mcp__mcp__x", "a.b", "a,b", "ä", "a\x00", strings.Repeat("a", 300), "Bash(" + strings.Repeat("*", 40) + ")"} {
 		if e, err := skill.ParseEntry(text); err == nil || e != (skill.Entry{}) {
 			t.Errorf("%q is %+v", text, e)
+		}
+	}
+}
+
+// A pattern that can match no call of its tool is known beforehand.
+func TestN15_BadPattern(t *testing.T) {
+	all := slices.Collect(maps.Values(tools))
+	for entry, want := range map[string]string{
+		"Read(docs/**)": "", "Read": "", "Bash(git:*)": "", "Task(x)": "", "nope(x)": "", "Grep(src/**)": "",
+		"Bash(:*)": "words and * only", "Read(a/../b)": "has no ..", "Read(~/x)": "not in the workspace", "Read(a**)": "whole folders",
+		"Read(a[)": "brackets", "Grep(src/*)": "must end with /**", "get_tree(src/*)": "must end with /**",
+	} {
+		if got := skill.BadPattern(entry, all); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", entry, got, want)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,7 +10,6 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/service"
-	"github.com/toolcrib/toolcrib/skill"
 )
 
 // checkFlags are the flags of skills check.
@@ -52,14 +50,13 @@ toolcrib skills check release-notes --digest sha256:9f86d081…`,
 
 // checkSkills tells about all skills.
 func (a *app) checkSkills(asJSON bool) error {
-	_, k, err := a.readSkills()
+	kept, k, err := a.readSkills()
 	if err != nil {
 		return err
 	}
-	tools := a.toolNames()
+	kept.NoteEntries(k)
 	ok := len(k.Problems) == 0
 	for i := range k.All {
-		noteUnknown(&k.All[i], tools)
 		ok = ok && !k.All[i].Wrong()
 	}
 	if asJSON {
@@ -105,29 +102,6 @@ func (a *app) tellSkill(v *service.Skill) {
 	}
 }
 
-// toolNames are the tools that there are; nil = it cannot be told.
-func (a *app) toolNames() []string {
-	c, err := a.configuration()
-	if err != nil {
-		return nil
-	}
-	n, err := a.namesNow(c)
-	if err != nil {
-		return nil
-	}
-	return n.tools
-}
-
-// noteUnknown notes the entries of allowed-tools that mean no tool.
-func noteUnknown(v *service.Skill, tools []string) {
-	if tools == nil {
-		return
-	}
-	for _, entry := range skill.Unknown(v.AllowedTools, tools) {
-		v.Notices = append(slices.Clip(v.Notices), fmt.Sprintf("allowed-tools: no tool is meant by %s; it is dropped", entry))
-	}
-}
-
 // checkedSkill is what skills check NAME --json prints.
 type checkedSkill struct {
 	*service.Skill
@@ -141,11 +115,11 @@ func (a *app) checkSkill(ctx context.Context, name string, f *checkFlags) error 
 	if err != nil {
 		return err
 	}
+	kept.NoteEntries(k)
 	v, err := k.Find(name)
 	if err != nil {
 		return err
 	}
-	noteUnknown(v, a.toolNames())
 	var changes *fileChanges
 	before, now, open, err := k.Changes(v)
 	if err != nil {

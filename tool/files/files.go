@@ -23,6 +23,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
+	"github.com/toolcrib/toolcrib/tool/internal/pattern"
 )
 
 // Group is the group of the file tools.
@@ -211,3 +212,12 @@ func (p pathPolicy) targets(call toolcrib.Call, write bool) []toolcrib.Target {
 
 // Targets names the file that is read.
 func (p pathPolicy) Targets(call toolcrib.Call) []toolcrib.Target { return p.targets(call, false) }
+
+// AllowedBy reports whether patterns of the skills allow the path of a call.
+func (p pathPolicy) AllowedBy(patterns []string, call toolcrib.Call, targets []toolcrib.Target) (bool, error) {
+	name, err := p.path(call)
+	return err == nil && pattern.Path(patterns, name, call.Workspace, targets, p.tree), err
+}
+
+// BadPattern says why a pattern can match no path; "" if it can.
+func (p pathPolicy) BadPattern(text string) string { return pattern.BadPath(text, p.tree) }

@@ -18,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/skill"
+	"github.com/toolcrib/toolcrib/tool/internal/pattern"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -304,3 +305,13 @@ func backToRune(data []byte, at int) int {
 	}
 	return at
 }
+
+// AllowedBy reports whether patterns of the skills allow the skill of a call.
+func (t *readSkill) AllowedBy(patterns []string, call toolcrib.Call, _ []toolcrib.Target) (bool, error) {
+	var in input
+	err := wire.Decode(call, &in)
+	return err == nil && in.Name != nil && pattern.Text(patterns, *in.Name), err
+}
+
+// BadPattern returns "": any pattern can match the name of a skill.
+func (t *readSkill) BadPattern(string) string { return "" }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/tool/internal/pattern"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -131,3 +132,13 @@ func quotable(text string) string {
 func (t *spawner) Call(context.Context, toolcrib.Call) (toolcrib.Output, error) {
 	return toolcrib.Output{}, toolcrib.Failf(toolcrib.ExecutionFailed, "another agent answers this, and none has")
 }
+
+// AllowedBy reports whether patterns of the skills allow the agent of a call.
+func (t *spawner) AllowedBy(patterns []string, call toolcrib.Call, _ []toolcrib.Target) (bool, error) {
+	var in input
+	err := wire.Decode(call, &in)
+	return err == nil && pattern.Text(patterns, in.Agent), err
+}
+
+// BadPattern returns "": any pattern can match an agent.
+func (t *spawner) BadPattern(string) string { return "" }

@@ -39,7 +39,7 @@ func judge(t *testing.T, tool toolcrib.Tool, scope gate.Scope, arguments string)
 	g, err := gate.New(gate.Options{
 		Availability: gate.Overrides{}, Confirm: gate.ConfirmWrites, Tools: []toolcrib.Tool{tool},
 		SkillArguments: func(entries []string, call toolcrib.Call, targets []toolcrib.Target) (bool, error) {
-			return skill.Compile(entries).Allowed(call.Name, call.Arguments, skill.Place{Workspace: call.Workspace, Targets: targets})
+			return skill.Allowed(entries, tool, call, targets)
 		},
 	})
 	if err != nil {

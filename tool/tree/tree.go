@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
+	"github.com/toolcrib/toolcrib/tool/internal/pattern"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -185,3 +186,13 @@ func (t *getTree) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output
 	out.Cut = found.Truncated
 	return out, err
 }
+
+// AllowedBy reports whether patterns of the skills allow the folder of a call.
+func (t *getTree) AllowedBy(patterns []string, call toolcrib.Call, targets []toolcrib.Target) (bool, error) {
+	in := input{Path: "."}
+	err := wire.Decode(call, &in)
+	return err == nil && pattern.Path(patterns, in.Path, call.Workspace, targets, true), err
+}
+
+// BadPattern says why a pattern can match no folder; "" if it can.
+func (t *getTree) BadPattern(text string) string { return pattern.BadPath(text, true) }

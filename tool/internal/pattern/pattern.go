@@ -1,12 +1,83 @@
-package skill
+// Package pattern matches arguments of calls with the patterns that skills put in
+// parentheses behind the name of a tool: Read(docs/**), Task(reviewer).
+package pattern
 
 import (
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
 )
+
+// Glob matches * (any bytes, none too). It goes back to the last star only: its time is
+// at most the product of the two lengths.
+func Glob(pattern, s string) bool {
+	p, n := 0, 0
+	star, resume := -1, 0
+	for n < len(s) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, resume = p, n
+			p++
+		case p < len(pattern) && pattern[p] == s[n]:
+			p++
+			n++
+		case star >= 0:
+			resume++
+			p, n = star+1, resume
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}
+
+// Text reports whether any of the patterns matches a plain text: * is any text, and X:*
+// is X alone or with more words.
+func Text(patterns []string, text string) bool {
+	return text != "" && slices.ContainsFunc(patterns, func(pattern string) bool {
+		if prefix, ok := strings.CutSuffix(pattern, ":*"); ok {
+			return text == prefix || strings.HasPrefix(text, prefix+" ") || strings.HasPrefix(text, prefix+":")
+		}
+		return Glob(pattern, text)
+	})
+}
+
+// Path reports whether any of the patterns matches the path of a call, and every file
+// that the call touches, so that a link leads nobody out of it. They are relative to the
+// workspace: * and ? are within a name, ** is over folders, a / at the end is everything
+// below, //path is absolute. Nothing else: *.md means files at the top, **/*.md all. A
+// path with .. never matches. If tree is set the call reads all that is below a folder,
+// so that a pattern must end with /**.
+func Path(patterns []string, name, workspace string, targets []toolcrib.Target, tree bool) bool {
+	return name != "" && slices.ContainsFunc(patterns, func(pattern string) bool {
+		p, problem := readPath(pattern)
+		if problem != "" || tree && !p.whole() {
+			return false
+		}
+		names := []string{name}
+		for _, t := range targets {
+			if t.Kind == toolcrib.TargetFile {
+				names = append(names, filepath.ToSlash(t.Name))
+			}
+		}
+		return !slices.ContainsFunc(names, func(name string) bool {
+			below, ok := p.written(name, workspace)
+			return !ok || !p.match(below)
+		})
+	})
+}
+
+// BadPath says why a pattern can match no path; "" if it can.
+func BadPath(pattern string, tree bool) string {
+	p, problem := readPath(pattern)
+	if problem == "" && tree && !p.whole() {
+		return "this tool reads all that is below a folder, so the pattern must end with /**"
+	}
+	return problem
+}
 
 // maxPath bounds a path that is matched, in bytes.
 const maxPath = 4096
@@ -17,8 +88,8 @@ type pathPattern struct {
 	absolute bool
 }
 
-// readPathPattern reads a pattern; "" = it can match.
-func readPathPattern(pattern string) (p pathPattern, problem string) {
+// readPath reads a pattern; problem says why it can match nothing.
+func readPath(pattern string) (p pathPattern, problem string) {
 	rest := strings.TrimPrefix(pattern, "./")
 	switch {
 	case strings.HasPrefix(rest, "~"):
@@ -54,38 +125,8 @@ func readPathPattern(pattern string) (p pathPattern, problem string) {
 	return p, ""
 }
 
-func pathProblem(pattern string, tree bool) string {
-	p, problem := readPathPattern(pattern)
-	if problem == "" && tree && !p.whole() {
-		return "this tool reads all that is below a folder, so the pattern must end with /**"
-	}
-	return problem
-}
-
 // whole reports whether the pattern matches everything below what it matches.
 func (p pathPattern) whole() bool { return p.segments[len(p.segments)-1] == "**" }
-
-// matchPath reports whether the path of a call, and every file that it touches,
-// matches the pattern.
-func matchPath(pattern string, main argument, at Place) bool {
-	p, problem := readPathPattern(pattern)
-	if problem != "" || main.kind == argumentTree && !p.whole() {
-		return false
-	}
-	name, ok := p.written(main.text, at.Workspace)
-	if !ok || !p.match(name) {
-		return false
-	}
-	for _, t := range at.Targets {
-		if t.Kind != toolcrib.TargetFile {
-			continue
-		}
-		if name, ok = p.written(filepath.ToSlash(t.Name), at.Workspace); !ok || !p.match(name) {
-			return false
-		}
-	}
-	return true
-}
 
 // written turns a path into what the pattern is about: one relative to the
 // workspace, or for an absolute pattern an absolute one, without the first /.
