@@ -76,15 +76,8 @@ func ReadArguments(c *toolcrib.ToolCall, mask *guard.Masker, raw []byte) {
 		return
 	}
 	c.Arguments = canonicalEmpty
-	c.Broken = mask.ArgumentText(string(raw))
-	if len(c.Broken) > maxBroken {
-		cut := maxBroken
-		for cut > 0 && !utf8.RuneStart(c.Broken[cut]) {
-			cut--
-		}
-		c.Broken = c.Broken[:cut]
-	}
-	c.Broken = strings.ToValidUTF8(c.Broken, "\uFFFD")
+	broken := strings.ToValidUTF8(mask.ArgumentText(string(raw)), "\uFFFD")
+	c.Broken = strings.ToValidUTF8(broken[:min(len(broken), maxBroken)], "")
 	c.Problem = mask.ArgumentText(err.Error())
 }
 

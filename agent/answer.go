@@ -96,7 +96,9 @@ func answerAgain(problem string) string {
 // finishChecked ends a run whose answer was held against its schema.
 func finishChecked(s *State) Step {
 	if !s.Checked.Valid {
-		return fail(s, toolcrib.StopProviderFailed, CodeSchemaMismatch, fmt.Sprintf("the answer does not fit output_schema, also when asked for again: %s", s.Checked.Problem))
+		step := fail(s, toolcrib.StopProviderFailed, fmt.Sprintf("the answer does not fit output_schema, also when asked for again: %s", s.Checked.Problem))
+		step.Code = CodeSchemaMismatch
+		return step
 	}
 	return Step{Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted, Content: s.Checked.Answer}
 }

@@ -95,7 +95,7 @@ type Rejudging struct {
 // Run goes through the journal of a run, and gives what it finds to found. It reads
 // the journal once, one event after another.
 func (b Backtest) Run(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID, found Rejudging) error {
-	w := &rejudging{b: b, found: found, s: NewState(run)}
+	w := &rejudging{b: b, found: found, s: NewState(run), told: make(map[string]bool)}
 	for e, err := range j.Read(ctx, run, 0) {
 		if err != nil {
 			return err
@@ -201,9 +201,6 @@ func (w *rejudging) differs(c OfferChange) error {
 	if w.told[c.Tool] {
 		return nil
 	}
-	if w.told == nil {
-		w.told = make(map[string]bool)
-	}
 	w.told[c.Tool] = true
 	return w.found.Offer(c)
 }
@@ -236,9 +233,14 @@ func (w *rejudging) judge(ctx context.Context, e toolcrib.Event, stored *journal
 		if facts.Offered != nil {
 			facts.Offered = w.offered
 		}
-		d := &driver{r: &Runner{Options: Options{FourEyes: w.terms.FourEyes, Memory: heldThen(open, stored)}}, s: w.s}
+		d := &driver{r: &Runner{Options: Options{FourEyes: w.terms.FourEyes}}, s: w.s}
 		scope := w.terms.Scope
 		d.heard(ctx, open, &facts, &scope)
+		held := heldThen(open, stored)
+		if w.terms.FourEyes {
+			held = OfOthers(w.s.Start.Principal.User, held)
+		}
+		facts.Remembered = append(slices.Clip(facts.Remembered), held...)
 		facts.DryRun, facts.Past = true, true
 		w.at(e.Time)
 		verdicts = w.terms.Gate.Judge(ctx, w.s.Start.Principal, scope, facts, calls)
@@ -258,23 +260,9 @@ func (w *rejudging) judge(ctx context.Context, e toolcrib.Event, stored *journal
 	return nil
 }
 
-// recalled are approvals that were remembered outside of the journal and let calls of
-// a turn pass: each holds for that very call again.
-type recalled []gate.Remembered
-
-// Remembered implements [Memory].
-func (m recalled) Remembered(context.Context, string, toolcrib.SessionID) ([]gate.Remembered, error) {
-	return m, nil
-}
-
-// Remember implements [Memory]: a backtest keeps nothing.
-func (m recalled) Remember(context.Context, string, toolcrib.SessionID, toolcrib.RunID, []gate.Remembered) error {
-	return nil
-}
-
-// heldThen finds them by the verdicts that name them.
-func heldThen(open []*Call, stored *journal.Verdicts) recalled {
-	var held recalled
+// heldThen are approvals that were remembered outside of the journal and let calls of a
+// turn pass, by the verdicts that name them: each holds for that very call again.
+func heldThen(open []*Call, stored *journal.Verdicts) (held []gate.Remembered) {
 	for _, c := range open {
 		v := verdictOn(stored, c.ID)
 		if v == nil || v.Decision != toolcrib.Allow || v.Approval == "" || c.Decision != nil && c.Decision.Decision == journal.DecisionApprove {
@@ -381,12 +369,10 @@ func (w *rejudging) unjudged(r *Rejudged) Unjudged {
 // early reports whether a refusal comes before anything is asked that looks beyond the
 // call and the lists (contract §6's order).
 func early(r toolcrib.Reason) bool {
-	switch r {
-	case toolcrib.ReasonTooManyCalls, toolcrib.ReasonNotRegistered, toolcrib.ReasonToolDisabled, toolcrib.ReasonAgentAllowlist,
-		toolcrib.ReasonRunAllowlist, toolcrib.ReasonWorkerAllowlist, toolcrib.ReasonNotOffered, toolcrib.ReasonDepthExceeded, toolcrib.ReasonInvalidArguments:
-		return true
-	}
-	return false
+	return slices.Contains([]toolcrib.Reason{
+		toolcrib.ReasonTooManyCalls, toolcrib.ReasonNotRegistered, toolcrib.ReasonToolDisabled, toolcrib.ReasonAgentAllowlist,
+		toolcrib.ReasonRunAllowlist, toolcrib.ReasonWorkerAllowlist, toolcrib.ReasonNotOffered, toolcrib.ReasonDepthExceeded, toolcrib.ReasonInvalidArguments,
+	}, r)
 }
 
 // spent reports whether a call was refused for what had been used up by then and the

@@ -53,25 +53,20 @@ func (d *driver) givesToChild(c *Call, permit *gate.Permit) (f *childFlight, sta
 	return f, &journal.ChildStarted{ID: c.ID, Run: f.run, Agent: f.sub.Agent, Share: share}, ""
 }
 
-// startError says that a sub-agent could not be started. Nothing of its run is
-// written down.
-type startError struct {
-	agent string
-	err   error
-}
+// errNotStarted is the cause of an error of a sub-agent of whose run nothing is written
+// down.
+var errNotStarted = errors.New("cannot be started")
 
-func (e *startError) Error() string {
-	return fmt.Sprintf("agent %s cannot be started: %v", e.agent, e.err)
+func (c *childFlight) notStarted(err error) error {
+	return fmt.Errorf("agent %s %w: %w", c.sub.Agent, errNotStarted, err)
 }
-func (e *startError) Unwrap() error { return e.err }
 
 // answerByAgent drives a call's own run, and makes the call's output of its end.
 func (x *execution) answerByAgent(f *flight) (toolcrib.Output, error) {
 	s, err := x.d.r.child(f.ctx, f.child, f.tell)
 	c := f.child
-	var start *startError
 	switch {
-	case errors.As(err, &start):
+	case errors.Is(err, errNotStarted):
 		return toolcrib.Output{}, err
 	case s != nil && s.Ended():
 		c.ended = s.ending(c.call)
@@ -278,18 +273,18 @@ func (d *driver) endChild(ctx context.Context, c *Call) ([]toolcrib.Body, error)
 // then never begins.
 func (r *Runner) beginChild(ctx context.Context, c *childFlight) (*driver, error) {
 	if c.over {
-		return nil, &startError{c.sub.Agent, errors.New("its run was ended before it began")}
+		return nil, c.notStarted(errors.New("its run was ended before it began"))
 	}
 	task, err := r.childTask(ctx, c)
 	if err == nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return nil, &startError{c.sub.Agent, err}
+		return nil, c.notStarted(err)
 	}
 	d, err := r.begin(ctx, task)
 	if toolcrib.CodeOf(err) == toolcrib.CodeBadRequest {
-		return nil, &startError{c.sub.Agent, err}
+		return nil, c.notStarted(err)
 	}
 	if err != nil {
 		return nil, err

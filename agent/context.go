@@ -75,7 +75,7 @@ func makeRoom(s *State, model int, r Reserve) (step Step, ok bool) {
 			return step, false
 		}
 	}
-	return fail(s, toolcrib.StopContextLength, string(toolcrib.StopContextLength), tooLong(s, model, r.Input)), false
+	return fail(s, toolcrib.StopContextLength, tooLong(s, model, r.Input)), false
 }
 
 func tooLong(s *State, model int, input int64) string {

@@ -61,16 +61,11 @@ func (f *flight) tell(message string, fraction float64) {
 	}
 }
 
-// panicked is a panic of a tool.
-type panicked struct{ text string }
-
-func (p *panicked) Error() string { return p.text }
-
 // contained runs fn and turns a panic into an error.
 func contained[T any](fn func() (T, error)) (v T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = &panicked{text: panicText(p)}
+			err = errors.New(panicText(p))
 		}
 	}()
 	return fn()
@@ -83,7 +78,6 @@ func (x *execution) resultOf(f *flight, out toolcrib.Output, err error) *journal
 	}
 	cause := context.Cause(f.ctx)
 	var failure *toolcrib.ToolError
-	var start *startError
 	switch {
 	case errors.Is(cause, errToolTimeout), cause != nil:
 		return endedResult(f, !errors.Is(cause, errToolTimeout))
@@ -102,8 +96,8 @@ func (x *execution) resultOf(f *flight, out toolcrib.Output, err error) *journal
 		}
 	}
 	r := x.fault(f, err)
-	if errors.As(err, &start) {
-		r.Content = guard.ErrorJSON(fmt.Sprintf("execution failed: agent %s cannot be started (%s); go on without it", start.agent, r.FaultRef), f.permit.MaxBytes())
+	if errors.Is(err, errNotStarted) {
+		r.Content = guard.ErrorJSON(fmt.Sprintf("execution failed: agent %s cannot be started (%s); go on without it", f.child.sub.Agent, r.FaultRef), f.permit.MaxBytes())
 	}
 	return r
 }
@@ -121,12 +115,9 @@ func statusOf(failure *toolcrib.ToolError) toolcrib.ResultStatus {
 // the detail goes to the operator.
 func (x *execution) fault(f *flight, err error) *journal.ToolResult {
 	ref := x.d.r.NewID("ref_")
-	detail := x.d.r.Mask.Clean(err.Error())
 	const most = 8 << 10
-	if len(detail) > most {
-		detail = detail[:most]
-	}
-	detail = guard.Clean(detail)
+	detail := x.d.r.Mask.Clean(err.Error())
+	detail = guard.Clean(detail[:min(len(detail), most)])
 	x.d.r.Log.ErrorContext(x.ctx, "tool execution failed", "run", x.d.s.Run, "name", f.call.Name, "ref", ref, "error", detail)
 	return &journal.ToolResult{
 		ToolCallID: f.call.ID, Name: f.call.Name, Status: toolcrib.ResultError, IsError: true,

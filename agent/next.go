@@ -125,7 +125,7 @@ func Next(s *State) Step {
 	case s.Start.Given != nil:
 		return Step{Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted, Content: s.Trace[0].Result.Content}
 	case s.Denied && s.Start.Agent.OnDenial == onDenialStop:
-		return fail(s, toolcrib.StopApprovalDenied, string(toolcrib.StopApprovalDenied), "a person denied a call, and the agent stops on a denial")
+		return fail(s, toolcrib.StopApprovalDenied, "a person denied a call, and the agent stops on a denial")
 	case s.waitsForProvider():
 		return Step{Kind: StepWait}
 	case s.Failures > 0:
@@ -135,7 +135,7 @@ func Next(s *State) Step {
 	case s.atLimit() && asksForMore(s):
 		return nextForMore(s, "")
 	case s.atLimit() && s.Limits().OnLimit == toolcrib.OnLimitError:
-		return fail(s, toolcrib.StopMaxIterations, string(toolcrib.StopMaxIterations), fmt.Sprintf("max tool iterations (%d) exceeded", s.Limits().MaxIterations))
+		return fail(s, toolcrib.StopMaxIterations, fmt.Sprintf("max tool iterations (%d) exceeded", s.Limits().MaxIterations))
 	case s.Last != nil && !hasCalls(s.Last):
 		return finishAnswered(s)
 	}
@@ -317,25 +317,22 @@ func ask(s *State, model, attempt int, delay time.Duration) Step {
 	return step
 }
 
-func fail(s *State, reason toolcrib.StopReason, code, message string) Step {
-	return Step{Kind: StepFinish, Status: toolcrib.StatusFailed, Reason: reason, Code: code, Message: message, Content: s.LastText}
+func fail(s *State, reason toolcrib.StopReason, message string) Step {
+	return Step{Kind: StepFinish, Status: toolcrib.StatusFailed, Reason: reason, Code: string(reason), Message: message, Content: s.LastText}
 }
 
 // finishAnswered ends a run whose last reply asks for nothing (contract §5.3).
 func finishAnswered(s *State) Step {
 	text := toolcrib.Message{Parts: s.Last.Parts}.Text()
-	if s.Last.Finish != toolcrib.FinishFiltered && strings.TrimSpace(text) != "" && len(s.Start.Agent.OutputSchema) > 0 {
-		if s.mustCheck() {
-			return Step{Kind: StepCheck}
-		}
+	switch {
+	case s.Last.Finish == toolcrib.FinishFiltered:
+		return fail(s, toolcrib.StopProviderFailed, "refused: the provider filtered the answer")
+	case strings.TrimSpace(text) == "":
+		return fail(s, toolcrib.StopProviderFailed, "refused: the model gave neither text nor calls")
+	case len(s.Start.Agent.OutputSchema) > 0 && s.mustCheck():
+		return Step{Kind: StepCheck}
+	case len(s.Start.Agent.OutputSchema) > 0:
 		return finishChecked(s)
-	}
-	if s.Last.Finish == toolcrib.FinishFiltered || strings.TrimSpace(text) == "" {
-		message := "refused: the model gave neither text nor calls"
-		if s.Last.Finish == toolcrib.FinishFiltered {
-			message = "refused: the provider filtered the answer"
-		}
-		return fail(s, toolcrib.StopProviderFailed, string(toolcrib.StopProviderFailed), message)
 	}
 	return Step{
 		Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted,

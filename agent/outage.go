@@ -99,7 +99,7 @@ func nextAfterFailure(s *State) Step {
 	if f.Class == toolcrib.ErrContextLength {
 		reason = toolcrib.StopContextLength
 	}
-	step := fail(s, reason, string(reason), fmt.Sprintf("%s: %s", f.Class, f.Message))
+	step := fail(s, reason, fmt.Sprintf("%s: %s", f.Class, f.Message))
 	if after, most := retryAfter(f), s.retryFor(); after > most {
 		step.Message += fmt.Sprintf(" (it asks to wait %s; a run without a reply waits %s: retry.first)", after, most)
 	}
