@@ -175,14 +175,13 @@ func (g *guarded) changed() (paths []string, unsure string) {
 	}
 	now := again(g.w.Dir)
 	after := g.look(now)
-	for path, print := range after.of {
-		was, known := g.before.of[path]
-		if was != print && (known || !slices.Contains(now.led, path)) { // else it is the link that is new
+	for path := range g.before.of {
+		if g.before.of[path] != after.of[path] {
 			paths = append(paths, path)
 		}
 	}
-	for path := range g.before.of {
-		if _, still := after.of[path]; !still {
+	for path, print := range after.of {
+		if _, known := g.before.of[path]; !known && print != "" && !slices.Contains(now.led, path) { // else it is the link that is new
 			paths = append(paths, path)
 		}
 	}

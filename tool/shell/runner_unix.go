@@ -4,13 +4,13 @@ package shell
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"syscall"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
 // supported reports whether process groups and the rest are there.
@@ -105,34 +105,35 @@ func exitOf(state *os.ProcessState) outcome {
 	return outcome{Exit: state.ExitCode()}
 }
 
-// start starts the commands of a pipeline, the first to the last.
+// start starts the commands of a pipeline, the first to the last. Each reads its own
+// file, the pipe, or nothing.
 func (r *runner) start(p *running, commands []command) outcome {
-	var before *os.File // what the next command reads
-	closeFile := func(f *os.File) {
-		if f != nil && f != r.null && f != r.stdout && f != r.stderr {
+	var opened []*os.File
+	defer func() {
+		for _, f := range opened {
 			_ = f.Close()
 		}
-	}
-	defer func() { closeFile(before) }()
+	}()
+	var piped *os.File // what the next command reads
 	for i := range commands {
-		c := &commands[i]
-		in, out, next := before, r.stdout, (*os.File)(nil)
-		before = nil
+		c, in, out := &commands[i], piped, r.stdout
+		var err error
 		if i < len(commands)-1 {
-			var err error
-			if next, out, err = os.Pipe(); err != nil {
-				closeFile(in)
+			if piped, out, err = os.Pipe(); err != nil {
 				return failed(c, err)
 			}
+			opened = append(opened, piped, out)
 		}
-		in, err := r.input(c, in, closeFile)
-		if err == nil {
-			err = r.startOne(p, c, in, out)
+		switch {
+		case c.In != "":
+			if in, err = r.open(c.In); err != nil {
+				return failed(c, err)
+			}
+			opened = append(opened, in)
+		case c.NoInput || in == nil:
+			in = r.null
 		}
-		closeFile(in)
-		closeFile(out)
-		before = next
-		if err != nil {
+		if err := r.startOne(p, c, in, out); err != nil {
 			return failed(c, err)
 		}
 	}
@@ -143,29 +144,15 @@ func failed(c *command, err error) outcome {
 	return outcome{Exit: -1, Problem: err.Error(), Program: c.Args[0]}
 }
 
-// input opens what a command reads: its own file, the pipe, or nothing.
-func (r *runner) input(c *command, piped *os.File, closeFile func(*os.File)) (*os.File, error) {
-	if c.In == "" && !c.NoInput && piped != nil {
-		return piped, nil
-	}
-	closeFile(piped)
-	if c.In == "" {
-		return r.null, nil
-	}
+// open opens a regular file of the workspace, links resolved before.
+func (r *runner) open(name string) (*os.File, error) {
 	root, err := os.OpenRoot(r.Dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	f, err := root.OpenFile(c.In, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		_ = f.Close()
-		return nil, fmt.Errorf("the input is no longer a regular file")
-	}
-	return f, nil
+	f, _, err := (&beneath.Folder{Root: root}).OpenFile(name)
+	return f, err
 }
 
 func (r *runner) startOne(p *running, c *command, in, out *os.File) error {
