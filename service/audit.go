@@ -59,7 +59,9 @@ func unknownWord(what, word string, valid []string) error {
 
 // Audit returns a page of the audit log, for administrators. run names a run as
 // [Service.FindRun] does; "" = any. A whole ID may be that of a run that was removed.
-func (s *Service) Audit(ctx context.Context, who toolcrib.Principal, f store.AuditFilter, run string) (page store.AuditPage, err error) {
+func (s *Service) Audit(
+	ctx context.Context, who toolcrib.Principal, f store.AuditFilter, run string,
+) (page store.AuditPage, err error) {
 	if _, err := Administrator(who); err != nil {
 		return page, err
 	}
@@ -114,7 +116,9 @@ func (s *Service) record(ctx context.Context, kind toolcrib.Kind, payloads ...an
 }
 
 // RecordChanged writes down in the audit log what became of files that steer toolcrib.
-func (s *Service) RecordChanged(ctx context.Context, who toolcrib.Principal, kind toolcrib.Kind, files ...store.FileChanged) error {
+func (s *Service) RecordChanged(
+	ctx context.Context, who toolcrib.Principal, kind toolcrib.Kind, files ...store.FileChanged,
+) error {
 	payloads := make([]any, len(files))
 	for i, f := range files {
 		if f.By == "" {

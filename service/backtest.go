@@ -120,7 +120,8 @@ type backtest struct {
 // nothing is kept.
 func (s *Service) Backtest(ctx context.Context, who toolcrib.Principal, r BacktestRequest) (Backtest, error) {
 	b := &backtest{
-		Service: s, BacktestRequest: r, gates: map[string]*gate.Gate{}, tokens: map[string]gate.Token{}, kits: map[string]*ChosenSkills{},
+		Service: s, BacktestRequest: r, gates: map[string]*gate.Gate{}, tokens: map[string]gate.Token{},
+		kits:   map[string]*ChosenSkills{},
 		offers: map[ChangedOffer]*ChangedOffer{}, tell: s.Once(s.Notice),
 	}
 	b.out.Config, b.out.Changes, b.out.Offers = s.Config.File(), []ChangedCall{}, []*ChangedOffer{}
@@ -239,7 +240,8 @@ func (b *backtest) call(rec *store.RunRecord, r agent.Rejudged) {
 	}
 	c := ChangedCall{
 		Change: r.Change, Run: r.Run, Seq: r.Seq, Time: r.Time, User: rec.User, Agent: rec.Agent,
-		CallID: r.Call.ID, Tool: r.Call.Name, Arguments: r.Call.Arguments, Old: shownVerdict(&r.Old), New: shownVerdict(&r.New),
+		CallID: r.Call.ID, Tool: r.Call.Name, Arguments: r.Call.Arguments, Old: shownVerdict(&r.Old),
+		New: shownVerdict(&r.New),
 	}
 	const most = 10_000
 	switch {
@@ -333,7 +335,8 @@ func (b *backtest) asAgent(start *journal.RunStarted, scope *gate.Scope) error {
 		return err
 	}
 	limits := def.Limits.WithDefaults()
-	scope.AgentTools, scope.TaintWrites, scope.ReadOnly = def.Tools, def.TaintWrites, def.ReadOnly || start.Agent.ToldReadOnly
+	scope.AgentTools, scope.TaintWrites, scope.ReadOnly = def.Tools, def.TaintWrites, def.ReadOnly ||
+		start.Agent.ToldReadOnly
 	scope.MaxDepth, scope.MaxCalls, scope.MaxRepeats = limits.MaxDepth, limits.MaxCallsPerTurn, limits.MaxIdenticalCalls
 	scope.Timeout, scope.TimeoutSet, scope.MaxBytes = limits.ToolTimeout, limits.ToolTimeoutSet, limits.MaxResultBytes
 	names, err := WithSkills(def.Skills, start.Agent.ToldSkills)

@@ -67,7 +67,8 @@ func (s *Service) Restore(ctx context.Context, path string) (at time.Time, err e
 		return at, err
 	}
 	if _, err := os.Lstat(keys); err == nil && keys != filepath.Join(s.DataDir, KeysName) {
-		return at, toolcrib.Errorf(toolcrib.CodeConflict, "there is a key file %s, which the configuration names; move it away", keys)
+		return at, toolcrib.Errorf(toolcrib.CodeConflict,
+			"there is a key file %s, which the configuration names; move it away", keys)
 	}
 	if err := emptyFolder(s.DataDir); err != nil {
 		return at, err
@@ -139,7 +140,8 @@ func emptyFolder(dir string) error {
 	}
 	entries, err := os.ReadDir(dir)
 	if err == nil && len(entries) > 0 {
-		err = toolcrib.Errorf(toolcrib.CodeConflict, "the data folder %s is not empty (it holds %s); name another, or move it away",
+		err = toolcrib.Errorf(toolcrib.CodeConflict, "the data folder %s is not empty (it holds %s); name another, or "+
+			"move it away",
 			dir, entries[0].Name())
 	}
 	return err

@@ -56,7 +56,10 @@ func (s *Service) ExamineData(ctx context.Context, who toolcrib.Principal) []Fin
 	return examined(
 		ctx,
 		check{"data folder", "make the folder writable for this user, or use another with --data-dir", s.checkData},
-		check{"database", "check the path, the rights and the disk", func(ctx context.Context) (string, error) { return s.checkDatabase(ctx, who) }},
+		check{
+			"database", "check the path, the rights and the disk",
+			func(ctx context.Context) (string, error) { return s.checkDatabase(ctx, who) },
+		},
 	)
 }
 
@@ -132,15 +135,19 @@ func (s *Service) checkDatabase(ctx context.Context, who toolcrib.Principal) (st
 		is  bool
 		fix string
 	}{
-		{errors.Is(err, store.ErrOlder), "use the earlier version of toolcrib, or another --data-dir and `toolcrib runs import`"},
-		{errors.Is(err, store.ErrNewer), "use the later version of toolcrib, or another --data-dir and `toolcrib runs import`"},
+		{errors.Is(err, store.ErrOlder), "use the earlier version of toolcrib, or another --data-dir and `toolcrib runs " +
+			"import`"},
+		{errors.Is(err, store.ErrNewer), "use the later version of toolcrib, or another --data-dir and `toolcrib runs " +
+			"import`"},
 		{errors.Is(err, store.ErrCorrupt), "move the file away with its -wal and -shm files, and restore a copy"},
 		{errors.Is(err, store.ErrLost), "put a copy of the database in its place (docs/journal.md)"},
 		{
 			errors.As(err, &broken) || errors.Is(err, store.ErrDamaged),
-			"restore a copy of the data folder, or look at what `toolcrib runs verify` reports, and accept it: toolcrib runs verify --adopt",
+			"restore a copy of the data folder, or look at what `toolcrib runs verify` reports, and accept it: toolcrib runs " +
+				"verify --adopt",
 		},
-		{errors.Is(err, store.ErrKeys), "restore the key file from a backup, or accept the journal without it: toolcrib runs verify --adopt"},
+		{errors.Is(err, store.ErrKeys), "restore the key file from a backup, or accept the journal without it: toolcrib " +
+			"runs verify --adopt"},
 		{errors.Is(err, store.ErrLocked), "end the program that holds it"},
 		{errors.Is(err, store.ErrFull), "make room on the disk"},
 	} {
@@ -241,7 +248,8 @@ func shellFound(set config.Shell, r shell.Report) (string, error) {
 	if r.Bubblewrap != "" {
 		return detail, nil
 	}
-	detail += "; without bubblewrap protected files cannot be kept from other programs than those of the built-in table, so each such call "
+	detail += "; without bubblewrap protected files cannot be kept from other programs than those of the built-in " +
+		"table, so each such call "
 	if required {
 		return "", errors.New(detail + "is refused (tools.shell.sandbox is required)")
 	}
@@ -286,7 +294,8 @@ func (s *Service) checkBudgets(ctx context.Context) (string, error) {
 	for i, b := range s.Config.Budgets {
 		like, err := s.store.Access().Alike(ctx, b.User)
 		if err == nil && !like.Removed && like.Name != b.User {
-			return "", fmt.Errorf("budgets[%d].user: %q is not the user %s, so this budget does not apply to them", i, b.User, like.Name)
+			return "", fmt.Errorf("budgets[%d].user: %q is not the user %s, so this budget does not apply to them", i, b.User,
+				like.Name)
 		}
 	}
 	return "each name is as its user is called", nil

@@ -107,7 +107,8 @@ func (s *Service) checkProvider(ctx context.Context, name string, p config.Provi
 	defer cancel()
 	err = remote.Check(ctx)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
-		err = &toolcrib.ModelError{Class: toolcrib.ErrTimeout, Provider: name, Message: fmt.Sprintf("no answer within %s", checkTimeout), Err: err}
+		err = &toolcrib.ModelError{Class: toolcrib.ErrTimeout, Provider: name, Message: fmt.Sprintf("no answer within %s",
+			checkTimeout), Err: err}
 	}
 	if err != nil {
 		f.Detail = s.Mask.Mask(err.Error())

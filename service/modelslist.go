@@ -49,8 +49,9 @@ const (
 func (s *Service) modelOf(r config.ResolvedModel, from string) Model {
 	info := s.InfoOf(r, s.Notice)
 	v := Model{
-		Name: r.Ref, Provider: r.ProviderName, Type: r.Provider.Type, Model: r.ID, Context: info.Context, MaxOutput: info.MaxOutput,
-		Tools: r.Tools, Reasoning: r.Reasoning, Supported: SupportedType(r.Provider.Type), From: from,
+		Name: r.Ref, Provider: r.ProviderName, Type: r.Provider.Type, Model: r.ID, Context: info.Context,
+		MaxOutput: info.MaxOutput,
+		Tools:     r.Tools, Reasoning: r.Reasoning, Supported: SupportedType(r.Provider.Type), From: from,
 	}
 	if known, ok := s.Lookup(r.Provider, r.ID, s.Notice); ok && !known.Local {
 		v.Files = &known.Attachments
@@ -128,7 +129,8 @@ func (s *Service) knownOf(views []Model, seen map[string]bool, asked string) ([]
 		}
 		for known := range s.KnownModels(s.Notice).All() {
 			found, ok := s.Lookup(any.Provider, known.ID, s.Notice)
-			if !ok || found.Local || found.Assumed || found.Provider != known.Provider || found.ID != known.ID || seen[name+"/"+known.ID] {
+			if !ok || found.Local || found.Assumed || found.Provider != known.Provider || found.ID != known.ID ||
+				seen[name+"/"+known.ID] {
 				continue
 			}
 			r, err := c.ResolveModel(name + "/" + known.ID)

@@ -121,7 +121,8 @@ func ClearNotify(c *config.Config) (warnings []string) {
 			continue
 		}
 		if text, err := v.Resolve(config.Resolver{}); err == nil && address.IsClear(text) {
-			warnings = append(warnings, fmt.Sprintf("%s: approvals.notify[%d].url: %s is told by http, %s", v.Position(), i, address.Where(text), inTheClear))
+			warnings = append(warnings, fmt.Sprintf("%s: approvals.notify[%d].url: %s is told by http, %s", v.Position(), i,
+				address.Where(text), inTheClear))
 		}
 	}
 	return warnings

@@ -66,7 +66,8 @@ func (s *Service) userIn(ctx context.Context, groups []access.Group, u access.Us
 	}
 	return User{
 		Name: u.Name, Display: u.Display, Email: u.Email, Admin: u.Admin, Disabled: u.Disabled, Removed: u.Removed,
-		Trust: cmp.Or(string(u.Trust), UnknownTrust), Roles: append([]string{}, u.Roles...), Groups: append([]string{}, u.Groups...),
+		Trust: cmp.Or(string(u.Trust), UnknownTrust), Roles: append([]string{}, u.Roles...),
+		Groups: append([]string{}, u.Groups...),
 		Grants: u.Grants, Effective: access.EffectiveGrants(u, groups), Password: err == nil,
 		Created: u.Created, CreatedBy: u.CreatedBy, Changed: u.Changed, ChangedBy: u.ChangedBy,
 	}, nil
@@ -74,7 +75,8 @@ func (s *Service) userIn(ctx context.Context, groups []access.Group, u access.Us
 
 func groupOf(g access.Group, members int) Group {
 	return Group{
-		Name: g.Name, Description: g.Description, Disabled: g.Disabled, Roles: append([]string{}, g.Roles...), Grants: g.Grants,
+		Name: g.Name, Description: g.Description, Disabled: g.Disabled, Roles: append([]string{}, g.Roles...),
+		Grants:  g.Grants,
 		Members: members, Changed: g.Changed, ChangedBy: g.ChangedBy,
 	}
 }
@@ -157,7 +159,9 @@ func (s *Service) User(ctx context.Context, who toolcrib.Principal, name string)
 }
 
 // administered is the administrator who acts, and the user of this name.
-func (s *Service) administered(ctx context.Context, who toolcrib.Principal, text string) (by string, u access.User, err error) {
+func (s *Service) administered(
+	ctx context.Context, who toolcrib.Principal, text string,
+) (by string, u access.User, err error) {
 	if by, err = Administrator(who); err != nil {
 		return by, u, err
 	}
@@ -183,7 +187,9 @@ func (s *Service) administered(ctx context.Context, who toolcrib.Principal, text
 }
 
 // AddUser adds a user, for administrators; with a password unless that is empty.
-func (s *Service) AddUser(ctx context.Context, who toolcrib.Principal, u access.NewUser, password []byte) (User, error) {
+func (s *Service) AddUser(
+	ctx context.Context, who toolcrib.Principal, u access.NewUser, password []byte,
+) (User, error) {
 	by, err := Administrator(who)
 	if err != nil {
 		return User{}, err
@@ -326,7 +332,9 @@ func (e GroupEdit) apply(g access.Group) (access.Group, error) {
 
 // PutGroup makes a group, or changes the one that is there as it is now, for
 // administrators. It reports whether it was there.
-func (s *Service) PutGroup(ctx context.Context, who toolcrib.Principal, name string, e GroupEdit) (shown Group, known bool, err error) {
+func (s *Service) PutGroup(
+	ctx context.Context, who toolcrib.Principal, name string, e GroupEdit,
+) (shown Group, known bool, err error) {
 	by, err := Administrator(who)
 	if err == nil {
 		name, err = access.CheckName(name)
@@ -345,7 +353,10 @@ func (s *Service) PutGroup(ctx context.Context, who toolcrib.Principal, name str
 			return shown, known, err
 		}
 		var c access.Change
-		c, err = s.store.Access().PutGroup(ctx, access.NewGroup{Group: g, Reuse: e.Reuse, AllAgents: e.AllAgents, After: &after}, by)
+		c, err = s.store.Access().PutGroup(ctx, access.NewGroup{
+			Group: g, Reuse: e.Reuse, AllAgents: e.AllAgents,
+			After: &after,
+		}, by)
 		var stale *access.StaleError
 		switch {
 		case err == nil:
@@ -419,7 +430,8 @@ func (d directoryOf) Groups(ctx context.Context) iter.Seq2[directory.UserGroup, 
 		}
 		for _, g := range groups {
 			shown := directory.UserGroup{
-				Name: g.Name, Description: g.Description, Roles: g.Roles, Grants: g.Grants, Members: members[g.Name], Disabled: g.Disabled,
+				Name: g.Name, Description: g.Description, Roles: g.Roles, Grants: g.Grants, Members: members[g.Name],
+				Disabled: g.Disabled,
 			}
 			if !yield(shown, nil) {
 				return

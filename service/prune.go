@@ -45,14 +45,17 @@ func (e *OpenRunError) Error() string {
 		waits = ": it waits for a person"
 	}
 	if e.Open != e.Run {
-		return fmt.Sprintf("run %s is a part of run %s, which has not ended%s (%s) and needs it; resume or cancel that one first",
+		return fmt.Sprintf("run %s is a part of run %s, which has not ended%s (%s) and needs it; resume or cancel that "+
+			"one first",
 			e.Run, e.Open, waits, e.Status)
 	}
 	return fmt.Sprintf("run %s has not ended%s (%s); let it end, or cancel it first", e.Run, waits, e.Status)
 }
 
 // Prune removes runs that have ended, or only their content, for administrators.
-func (s *Service) Prune(ctx context.Context, who toolcrib.Principal, r PruneRequest) (result store.PruneResult, err error) {
+func (s *Service) Prune(
+	ctx context.Context, who toolcrib.Principal, r PruneRequest,
+) (result store.PruneResult, err error) {
 	o := store.PruneOptions{ContentOnly: r.ContentOnly, OlderThan: r.OlderThan}
 	if o.By, err = Administrator(who); err != nil {
 		return result, err
@@ -183,7 +186,9 @@ func (s *Service) forkedFrom(ctx context.Context, run toolcrib.RunID) (toolcrib.
 }
 
 // Retain prunes all that r keeps no longer, for administrators.
-func (s *Service) Retain(ctx context.Context, who toolcrib.Principal, r store.Retention) (all store.RetentionResult, err error) {
+func (s *Service) Retain(
+	ctx context.Context, who toolcrib.Principal, r store.Retention,
+) (all store.RetentionResult, err error) {
 	if r.By, err = Administrator(who); err != nil {
 		return all, err
 	}

@@ -62,7 +62,9 @@ func (m memory) Remember(
 
 // Remembered returns the approvals that later calls pass by: who's own, to administrators
 // those of everybody; with revoked also those that count no more.
-func (s *Service) Remembered(ctx context.Context, who toolcrib.Principal, revoked bool, limit int) ([]store.Remembered, error) {
+func (s *Service) Remembered(
+	ctx context.Context, who toolcrib.Principal, revoked bool, limit int,
+) ([]store.Remembered, error) {
 	f := store.RememberedFilter{User: who.User, Revoked: revoked, Limit: limit}
 	switch {
 	case admin(who):
@@ -76,7 +78,9 @@ func (s *Service) Remembered(ctx context.Context, who toolcrib.Principal, revoke
 
 // Forget revokes a remembered approval, so that such calls are asked about again, also in
 // runs that are on their way. It reports whether it still counted.
-func (s *Service) Forget(ctx context.Context, who toolcrib.Principal, id string) (m store.Remembered, changed bool, err error) {
+func (s *Service) Forget(
+	ctx context.Context, who toolcrib.Principal, id string,
+) (m store.Remembered, changed bool, err error) {
 	of := who.User
 	if admin(who) {
 		of = ""

@@ -108,17 +108,22 @@ func (s *Service) Secrets(who toolcrib.Principal) ([]secret.Info, error) {
 }
 
 // SetSecret stores a secret instead of the one of that name, for administrators.
-func (s *Service) SetSecret(ctx context.Context, who toolcrib.Principal, name string, value []byte) (secret.Info, error) {
-	return s.changeSecret(ctx, who, KindSecretSet, name, func(kept *secret.Store) (secret.Info, error) { return kept.Set(name, value) })
+func (s *Service) SetSecret(
+	ctx context.Context, who toolcrib.Principal, name string, value []byte,
+) (secret.Info, error) {
+	return s.changeSecret(ctx, who, KindSecretSet, name,
+		func(kept *secret.Store) (secret.Info, error) { return kept.Set(name, value) })
 }
 
 // RemoveSecret removes a secret, for administrators, and returns what it was.
 func (s *Service) RemoveSecret(ctx context.Context, who toolcrib.Principal, name string) (secret.Info, error) {
-	return s.changeSecret(ctx, who, KindSecretRemoved, name, func(kept *secret.Store) (secret.Info, error) { return kept.Remove(name) })
+	return s.changeSecret(ctx, who, KindSecretRemoved, name,
+		func(kept *secret.Store) (secret.Info, error) { return kept.Remove(name) })
 }
 
 func (s *Service) changeSecret(
-	ctx context.Context, who toolcrib.Principal, kind toolcrib.Kind, name string, change func(*secret.Store) (secret.Info, error),
+	ctx context.Context, who toolcrib.Principal, kind toolcrib.Kind, name string,
+	change func(*secret.Store) (secret.Info, error),
 ) (info secret.Info, err error) {
 	by, err := Administrator(who)
 	if err != nil {

@@ -46,7 +46,8 @@ func (s *Service) tokenOf(ctx context.Context, t access.Issued) (Token, error) {
 	c, now := &t.Claims, s.Now()
 	v := Token{
 		ID: c.ID, User: c.Subject, Label: t.Label, State: TokenGood, Scope: c.Scope, IssuedBy: t.IssuedBy, Via: c.Via,
-		IssuedAt: c.IssuedAt.Time(), NotBefore: c.NotBefore.Time(), Expires: c.Expires.Time(), Revoked: t.Revoked, RevokedBy: t.RevokedBy,
+		IssuedAt: c.IssuedAt.Time(), NotBefore: c.NotBefore.Time(), Expires: c.Expires.Time(), Revoked: t.Revoked,
+		RevokedBy: t.RevokedBy,
 	}
 	switch {
 	case !t.Revoked.IsZero():
@@ -119,7 +120,8 @@ func (s *Service) subject(ctx context.Context, who toolcrib.Principal, r TokenRe
 	case r.Bearer:
 		return access.Bearer, nil
 	case r.User == "" && standing.Local(who.User):
-		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "whom is the token for? name a user, or make it for whoever carries it")
+		return "", toolcrib.Errorf(toolcrib.CodeBadRequest,
+			"whom is the token for? name a user, or make it for whoever carries it")
 	}
 	_, u, err := s.administered(ctx, who, cmp.Or(r.User, who.User))
 	if err != nil {
@@ -146,7 +148,9 @@ func (s *Service) eachToken(ctx context.Context, user string, do func(access.Iss
 
 // Tokens returns the tokens of a user ("" = all), the newest first, for administrators: at
 // most limit of them (0 = all), and how many there are.
-func (s *Service) Tokens(ctx context.Context, who toolcrib.Principal, user string, limit int) (tokens []Token, total int, err error) {
+func (s *Service) Tokens(
+	ctx context.Context, who toolcrib.Principal, user string, limit int,
+) (tokens []Token, total int, err error) {
 	if _, err := Administrator(who); err != nil {
 		return nil, 0, err
 	}
@@ -185,14 +189,17 @@ func (s *Service) newestFirst(ctx context.Context, list []access.Issued) error {
 		return nil
 	})
 	slices.SortStableFunc(list, func(x, y access.Issued) int {
-		return cmp.Or(order(x, y), cmp.Compare(issued[y.Claims.ID], issued[x.Claims.ID]), cmp.Compare(y.Claims.ID, x.Claims.ID))
+		return cmp.Or(order(x, y), cmp.Compare(issued[y.Claims.ID], issued[x.Claims.ID]),
+			cmp.Compare(y.Claims.ID, x.Claims.ID))
 	})
 	return err
 }
 
 // RevokeToken makes a token worthless from now on, for administrators. part is its ID, or
 // the beginning of it. It reports whether the token still counted.
-func (s *Service) RevokeToken(ctx context.Context, who toolcrib.Principal, part string) (v Token, changed bool, err error) {
+func (s *Service) RevokeToken(
+	ctx context.Context, who toolcrib.Principal, part string,
+) (v Token, changed bool, err error) {
 	by, err := Administrator(who)
 	if err != nil {
 		return v, false, err
@@ -257,7 +264,8 @@ func (s *Service) CheckToken(ctx context.Context, who toolcrib.Principal, text s
 func SameToken(who toolcrib.Principal, s *agent.State) error {
 	if who.Token != "" && s.Start.Principal.Token != who.Token {
 		return toolcrib.Errorf(toolcrib.CodeScopeInsufficient,
-			"run %s was not started by this access token, so it would continue without its scope; resume it without the token", s.Run)
+			"run %s was not started by this access token, so it would continue without its scope; resume it without the "+
+				"token", s.Run)
 	}
 	return nil
 }

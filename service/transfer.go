@@ -98,7 +98,8 @@ func (s *Service) ExportRun(ctx context.Context, who toolcrib.Principal, name st
 			return err
 		}
 		if len(e.PayloadHash) > 0 && !bytes.Equal(journal.PayloadHash(payload), e.PayloadHash) {
-			return fmt.Errorf("event %d of %s was written by another version of toolcrib and cannot be exported byte for byte; use that one", e.Seq, rec.ID)
+			return fmt.Errorf("event %d of %s was written by another version of toolcrib and cannot be exported byte for "+
+				"byte; use that one", e.Seq, rec.ID)
 		}
 		if err := writeLine(w, exportEvent{
 			Seq: e.Seq, Time: e.Time, Kind: e.Body.EventKind(), Payload: payload,
@@ -146,7 +147,9 @@ func (e *ImportError) Unwrap() error { return e.Err }
 
 // ImportRun adds a run that [Service.ExportRun] wrote, for administrators, and returns its
 // ID and number of events. What is wrong with the export itself is an [*ImportError].
-func (s *Service) ImportRun(ctx context.Context, who toolcrib.Principal, r io.Reader) (run toolcrib.RunID, events int, err error) {
+func (s *Service) ImportRun(
+	ctx context.Context, who toolcrib.Principal, r io.Reader,
+) (run toolcrib.RunID, events int, err error) {
 	by, err := Administrator(who)
 	if err != nil {
 		return "", 0, err
@@ -189,7 +192,8 @@ func readExport(r io.Reader) (in store.Imported, err error) {
 		}
 		switch {
 		case line.End && (line.Events != len(in.Events) || line.Refs != len(in.Contents)):
-			return in, fmt.Errorf("line %d: %d events and %d contents were exported, and there are %d and %d", n, line.Events, line.Refs, len(in.Events), len(in.Contents))
+			return in, fmt.Errorf("line %d: %d events and %d contents were exported, and there are %d and %d", n, line.Events,
+				line.Refs, len(in.Events), len(in.Contents))
 		case line.End:
 			return in, nil
 		case line.Ref != "":

@@ -34,7 +34,8 @@ type Usage struct {
 func (s *Service) Usage(ctx context.Context, who toolcrib.Principal, q store.UsageQuery) (u Usage, err error) {
 	switch {
 	case who.Token != "" && q.By != "" && q.By != store.UsageByRun:
-		return u, toolcrib.Errorf(toolcrib.CodeForbidden, "an access token sees usage by run only, of the runs that it started")
+		return u, toolcrib.Errorf(toolcrib.CodeForbidden,
+			"an access token sees usage by run only, of the runs that it started")
 	case q.By == "" && who.Token != "":
 		q.By = store.UsageByRun
 	case q.By == "":
@@ -48,7 +49,8 @@ func (s *Service) Usage(ctx context.Context, who toolcrib.Principal, q store.Usa
 	}
 	if !admin(who) {
 		if q.User != "" && q.User != who.User || who.User == "" {
-			return u, toolcrib.Errorf(toolcrib.CodeForbidden, "what others use is for administrators, and %s is not one", who.User)
+			return u, toolcrib.Errorf(toolcrib.CodeForbidden, "what others use is for administrators, and %s is not one",
+				who.User)
 		}
 		q.User = who.User
 	}

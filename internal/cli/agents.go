@@ -36,7 +36,10 @@ func (a *app) agentsListCommand() *cobra.Command {
 		list := s.Agents()
 		return list, func() {
 			table(a, "AGENT|MODEL|TOOLS|ROUNDS|DESCRIPTION|SYSTEM", list, func(g *service.Agent) []string {
-				return []string{g.Name, orFound(g.Model), toolsText(g.Tools), fmt.Sprint(g.Limits.MaxIterations), g.Description, g.System.String()}
+				return []string{
+					g.Name, orFound(g.Model), toolsText(g.Tools), fmt.Sprint(g.Limits.MaxIterations), g.Description,
+					g.System.String(),
+				}
 			})
 		}, nil
 	})

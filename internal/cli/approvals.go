@@ -73,8 +73,8 @@ func (a *app) approvalsShowCommand() *cobra.Command {
 	return a.answering(&cobra.Command{
 		Use:   "show ID",
 		Short: "Show the calls of an approval, what they would change, and the digest",
-		Long: "Show what is asked: each call with its arguments, what it would change, and why it is asked about. " +
-			"The digest says that a decision is about exactly this. ID is an approval, the beginning of one, or last.",
+		Long: "Show what is asked: each call with its arguments, what it would change, and why it is asked about. The " +
+			"digest says that a decision is about exactly this. ID is an approval, the beginning of one, or last.",
 		Example: "toolcrib approvals show last\ntoolcrib approvals show apr_01K --json",
 	}, a.reading, func(c call) (any, func(), error) {
 		v, err := c.Approval(c, c.who, c.args[0])
@@ -108,10 +108,12 @@ func (a *app) showApproval(who toolcrib.Principal, v *service.Approval) {
 		fmt.Fprintf(a.out, "%s\n%s", s.Dim("question"), s.Quoted(v.Question))
 	}
 	for _, c := range v.Calls {
-		fmt.Fprintf(a.out, "\n%s %s  %s\n", s.Bold(guard.Visible(c.Name)), s.Dim(guard.Visible(c.ID)), guard.Visible(c.Decision))
+		fmt.Fprintf(a.out, "\n%s %s  %s\n", s.Bold(guard.Visible(c.Name)), s.Dim(guard.Visible(c.ID)),
+			guard.Visible(c.Decision))
 		fmt.Fprint(a.out, s.Quoted(render.Indented(c.Arguments)))
 		if len(c.Edited) > 0 {
-			fmt.Fprintf(a.out, "%s\n%s", s.Yellow("with other arguments, which a person gave:"), s.Quoted(render.Indented(c.Edited)))
+			fmt.Fprintf(a.out, "%s\n%s", s.Yellow("with other arguments, which a person gave:"),
+				s.Quoted(render.Indented(c.Edited)))
 		}
 		if text := strings.Trim(string(c.Effect.OrStrictest())+" · "+c.Reason, " ·"); text != "" {
 			fmt.Fprintf(a.out, "%s\n", s.Dim(guard.Visible(text)))
@@ -197,9 +199,9 @@ func (a *app) notifyTestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test",
 		Short: "Send a test message to each address of approvals.notify",
-		Long: "Send a test message to each address of approvals.notify, and say which took it. With --show-secrets nothing is sent: " +
-			"it prints the secret with which the receiver of each webhook checks the signatures (Standard Webhooks). " +
-			"Exit status 1 if an address was not told.",
+		Long: "Send a test message to each address of approvals.notify, and say which took it. With --show-secrets " +
+			"nothing is sent: it prints the secret with which the receiver of each webhook checks the signatures (Standard " +
+			"Webhooks). Exit status 1 if an address was not told.",
 		Example: "toolcrib approvals notify test\ntoolcrib approvals notify test --show-secrets",
 	}
 	secrets := cmd.Flags().Bool("show-secrets", false, "print the secrets that sign, and send nothing")

@@ -29,8 +29,9 @@ func (a *app) auditCommand() *cobra.Command {
 	return parent(&cobra.Command{
 		Use:   "audit",
 		Short: "Look at the audit log, verify and export it",
-		Long: "The audit log is what the gate has decided, what people have decided and changed, and what steers toolcrib: a view of " +
-			"the journals of all runs and of the system journal, whose chains of hashes vouch for it. For administrators.",
+		Long: "The audit log is what the gate has decided, what people have decided and changed, and what steers " +
+			"toolcrib: a view of the journals of all runs and of the system journal, whose chains of hashes vouch for it. " +
+			"For administrators.",
 		Example: "toolcrib audit list --since 24h\ntoolcrib audit verify\ntoolcrib audit export -o audit.ndjson",
 	}, a.auditListCommand(), a.auditVerifyCommand(), a.auditExportCommand())
 }
@@ -39,8 +40,9 @@ func (a *app) auditListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List what was decided and changed, the newest first",
-		Long: "List the entries of the audit log, the newest first: verdicts of the gate (allowed, asked, refused), approvals and who decided, " +
-			"raised limits, and changes of tools, users, tokens, secrets, trust, skills and the configuration. With --as both names are in it. For administrators.",
+		Long: "List the entries of the audit log, the newest first: verdicts of the gate (allowed, asked, refused), " +
+			"approvals and who decided, raised limits, and changes of tools, users, tokens, secrets, trust, skills and the " +
+			"configuration. With --as both names are in it. For administrators.",
 		Example: `toolcrib audit list --since 24h
 toolcrib audit list --kind refused --kind approval_decided --user ann
 toolcrib audit list --run last --oldest --json`,
@@ -85,7 +87,10 @@ func (a *app) showAudit(page store.AuditPage) {
 		return
 	}
 	table(a, "TIME|KIND|WHO|ABOUT|RUN|DETAIL", page.Entries, func(e *store.AuditEntry) []string {
-		return []string{e.Time.Local().Format(time.DateTime), string(e.Kind), auditWho(e), auditAbout(e), string(e.Run), auditDetail(e)}
+		return []string{
+			e.Time.Local().Format(time.DateTime), string(e.Kind), auditWho(e), auditAbout(e), string(e.Run),
+			auditDetail(e),
+		}
 	})
 	if page.Next != "" {
 		a.notice("there is more: --cursor %s", page.Next)
@@ -183,16 +188,18 @@ func (a *app) auditExportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write the audit log as JSON, one value a line, with the hashes of all chains",
-		Long: "Write the audit log as it is at one moment as JSON, one value a line: the whole system journal, the events of all runs with their hashes and the content of " +
-			"those that the log shows, and a sealed end. audit verify FILE checks it anywhere, without the database. Answers and results are in it with " +
-			"--content only; prompts, too, but for those of runs under --as, whose first event says who really asked. For administrators.",
+		Long: "Write the audit log as it is at one moment as JSON, one value a line: the whole system journal, the events " +
+			"of all runs with their hashes and the content of those that the log shows, and a sealed end. audit verify FILE " +
+			"checks it anywhere, without the database. Answers and results are in it with --content only; prompts, too, but " +
+			"for those of runs under --as, whose first event says who really asked. For administrators.",
 		Example: `toolcrib audit export -o audit.ndjson
 toolcrib audit export --since 30d -o month.ndjson
 toolcrib audit export --content | gzip > all.ndjson.gz`,
 		Args: positional,
 	}
 	flags := cmd.Flags()
-	since := flags.String("since", "", "leave out the runs that ended before: a span such as 30d, a date, or a time (RFC 3339)")
+	since := flags.String("since", "", "leave out the runs that ended before: a span such as 30d, a date, or a time "+
+		"(RFC 3339)")
 	content := flags.Bool("content", false, "with everything that was said and done, prompts and results too")
 	to := flags.StringP("output", "o", "-", "the file to write; - = standard output")
 	force := flags.Bool("force", false, "write over a file that is there")
@@ -246,6 +253,7 @@ func (a *app) exportAudit(ctx context.Context, path string, force bool, export f
 		return fmt.Errorf("--output: %v", err)
 	}
 	shown.end()
-	a.notice("%s bytes are in %s; toolcrib audit verify %s checks them", render.Number(bytes), pathText(path), pathText(path))
+	a.notice("%s bytes are in %s; toolcrib audit verify %s checks them", render.Number(bytes), pathText(path),
+		pathText(path))
 	return nil
 }

@@ -21,8 +21,8 @@ func (a *app) backupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Write the database, its keys and the stored secrets to one file",
-		Long: "Write the database, its keys and the stored secrets, as they are at one moment, to one new file. Runs continue " +
-			"meanwhile. Whoever has the file has the keys: keep it where only you can read it. For administrators.",
+		Long: "Write the database, its keys and the stored secrets, as they are at one moment, to one new file. Runs " +
+			"continue meanwhile. Whoever has the file has the keys: keep it where only you can read it. For administrators.",
 		Example: "toolcrib backup ~/backups/toolcrib-2026-01-31.tar",
 		Args:    positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -67,8 +67,8 @@ func (a *app) restoreCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Restore a backup into an empty data folder",
-		Long: "Restore a file that toolcrib backup wrote into the data folder, which must be empty or not exist, " +
-			"and verify everything.",
+		Long: "Restore a file that toolcrib backup wrote into the data folder, which must be empty or not exist, and " +
+			"verify everything.",
 		Example: "toolcrib --data-dir ~/restored restore ~/backups/toolcrib-2026-01-31.tar",
 		Args:    positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -105,8 +105,8 @@ func (a *app) runsExportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "export RUN",
 		Short: "Write the whole journal of a run, with hashes and kept contents",
-		Long: "Write the whole journal of a run as JSON, one value a line: a header, every event with its hashes, " +
-			"the results that were kept whole, and an end. RUN is an ID, the beginning of one, or last.",
+		Long: "Write the whole journal of a run as JSON, one value a line: a header, every event with its hashes, the " +
+			"results that were kept whole, and an end. RUN is an ID, the beginning of one, or last.",
 		Example: "toolcrib runs export last > run.ndjson",
 		Args:    positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -123,9 +123,9 @@ func (a *app) runsImportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "import FILE",
 		Short: "Import a run that runs export wrote",
-		Long: "Import a run that runs export wrote, under the same ID and with the same hashes. It must have ended, must not " +
-			"have been here before, and must not belong to a run tree. What it used counts here too. The hashes show that the " +
-			"file is whole, not who wrote it: import only what you trust. For administrators.",
+		Long: "Import a run that runs export wrote, under the same ID and with the same hashes. It must have ended, must " +
+			"not have been here before, and must not belong to a run tree. What it used counts here too. The hashes show " +
+			"that the file is whole, not who wrote it: import only what you trust. For administrators.",
 		Example: "toolcrib runs import run.ndjson",
 		Args:    positional,
 		RunE: func(cmd *cobra.Command, args []string) error {

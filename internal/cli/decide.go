@@ -94,7 +94,8 @@ func (a *app) approvalsDecideCommand(decision string) *cobra.Command {
 }
 
 func decideExamples(decision string) string {
-	text := fmt.Sprintf("toolcrib approvals %s last --resume\ntoolcrib approvals %s apr_01K --digest D --call call_2", decision, decision)
+	text := fmt.Sprintf("toolcrib approvals %s last --resume\ntoolcrib approvals %s apr_01K --digest D --call call_2",
+		decision, decision)
 	if decision == journal.DecisionApprove {
 		text += "\ntoolcrib approvals approve last --remember run --resume"
 	}
@@ -106,8 +107,8 @@ func (a *app) approvalsAnswerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "answer ID TEXT...",
 		Short: "Answer a question of the model",
-		Long: "Answer a question of ask_user. TEXT is the answer; where the question wants something else than a text, it is " +
-			"read as JSON. - reads it from standard input. ID is an approval, the beginning of one, or last.",
+		Long: "Answer a question of ask_user. TEXT is the answer; where the question wants something else than a text, it " +
+			"is read as JSON. - reads it from standard input. ID is an approval, the beginning of one, or last.",
 		Example: `toolcrib approvals answer last "the blue one" --resume
 toolcrib approvals answer apr_01K --digest D '["a","b"]'`,
 		Args: positional,
@@ -137,8 +138,8 @@ func (a *app) approvalsResolveCommand() *cobra.Command {
 		Use:   "resolve ID --retry | --happened JSON | --not-happened",
 		Short: "Say what became of calls that were cut off after they had started",
 		Long: "Say what became of writes of which nobody knows whether they took effect: --retry runs them once more, " +
-			"--happened gives their result, --not-happened tells the model that nothing came of them. " +
-			"ID is an approval, the beginning of one, or last.",
+			"--happened gives their result, --not-happened tells the model that nothing came of them. ID is an approval, the " +
+			"beginning of one, or last.",
 		Example: `toolcrib approvals resolve last --retry --resume
 toolcrib approvals resolve last --happened '{"exit_code":0}'
 toolcrib approvals resolve apr_01K --digest D --call call_1 --not-happened`,
@@ -193,7 +194,8 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 	}
 	if d.Digest == "" {
 		if !a.inTerminal || !a.errTerminal {
-			return usagef("--digest: is required without a terminal, so that the decision is about what was looked at; read it with: %s approvals show %s", a.self(), v.ID)
+			return usagef("--digest: is required without a terminal, so that the decision is about what was looked at; read "+
+				"it with: %s approvals show %s", a.self(), v.ID)
 		}
 		d.Digest = v.Digest
 		if !a.agrees(v, word, f) {
@@ -242,7 +244,9 @@ func (a *app) agrees(v *service.Approval, word journal.CallDecision, f *decideFl
 }
 
 // decided tells what was decided and the way on, or goes it.
-func (a *app) decided(ctx context.Context, v *service.Approval, view service.Decided, who toolcrib.Principal, f *decideFlags) error {
+func (a *app) decided(
+	ctx context.Context, v *service.Approval, view service.Decided, who toolcrib.Principal, f *decideFlags,
+) error {
 	switch {
 	case f.json && f.resume:
 	case f.json:
@@ -274,8 +278,11 @@ func (a *app) decided(ctx context.Context, v *service.Approval, view service.Dec
 // rememberFlags are those that make an approval hold for later calls (contract §6).
 func (a *app) rememberFlags(cmd *cobra.Command, f *decideFlags) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.remember, "remember", "", "let later calls like these pass too, without a question: in this run, session, or for this user")
-	flags.StringVar(&f.rememberCalls, "remember-calls", "", "what counts as like these: path or folder of the file, the same arguments, any call of the tool (default: path for file writes, arguments for command lines, tool for other calls that may be repeated safely, else arguments)")
+	flags.StringVar(&f.remember, "remember", "", "let later calls like these pass too, without a question: in this "+
+		"run, session, or for this user")
+	flags.StringVar(&f.rememberCalls, "remember-calls", "", "what counts as like these: path or folder of the file, "+
+		"the same arguments, any call of the tool (default: path for file writes, arguments for command lines, tool for "+
+		"other calls that may be repeated safely, else arguments)")
 	for name, words := range map[string][]string{"remember": rememberScopes(), "remember-calls": journal.RememberCalls()} {
 		// The flag was just made, so this cannot fail.
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
@@ -323,7 +330,8 @@ func needsAnother(c *config.Config, who toolcrib.Principal, user string) bool {
 // tellFourEyes tells at the start that --approve all approves nothing under four eyes.
 func (a *app) tellFourEyes(c *config.Config, who toolcrib.Principal, user string, approve agent.Approve) {
 	if approve == agent.ApproveAll && needsAnother(c, who, user) {
-		a.notice("approvals.four_eyes: --approve all is your own word and approves nothing; calls that need an approval wait for another person")
+		a.notice("approvals.four_eyes: --approve all is your own word and approves nothing; calls that need an approval " +
+			"wait for another person")
 	}
 }
 
@@ -332,7 +340,8 @@ func anotherText(c *config.Config, who toolcrib.Principal, user string, kind jou
 	if !needsAnother(c, who, user) {
 		return ""
 	}
-	const text = "approvals.four_eyes: another person than %s must %s, an administrator or one with the role " + agent.RoleApprover
+	const text = "approvals.four_eyes: another person than %s must %s, an administrator or one with the role " +
+		"" + agent.RoleApprover
 	switch kind {
 	case journal.ApprovalCall:
 		return fmt.Sprintf(text, guard.Visible(user), "approve")
@@ -346,7 +355,8 @@ func anotherText(c *config.Config, who toolcrib.Principal, user string, kind jou
 func (a *app) withWay(err error, v *service.Approval, word journal.CallDecision) error {
 	switch {
 	case errors.Is(err, agent.ErrFourEyes):
-		return fmt.Errorf("%w\nAnother person, who is an administrator or has the role %s, decides with: %s approvals show %s",
+		return fmt.Errorf("%w\nAnother person, who is an administrator or has the role %s, decides with: %s approvals "+
+			"show %s",
 			err, agent.RoleApprover, a.self(), v.ID)
 	case v.Status == service.ApprovalExpired:
 		return fmt.Errorf("%w; to continue: %s runs resume %s", err, a.self(), v.Run)
@@ -381,7 +391,9 @@ func (a *app) asking(ask func(ctx context.Context, answers *terminal.Input)) {
 
 // answer asks one question, when nobody has typed for calm, and returns the key that
 // answers it; no answer is no.
-func (a *app) answer(ctx context.Context, answers *terminal.Input, question, tail string, calm time.Duration, keys []render.Key) string {
+func (a *app) answer(
+	ctx context.Context, answers *terminal.Input, question, tail string, calm time.Duration, keys []render.Key,
+) string {
 	answers.Settle(ctx, calm)
 	if ctx.Err() != nil {
 		return render.KeyNo

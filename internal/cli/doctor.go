@@ -17,40 +17,26 @@ import (
 type finding = service.Finding
 
 func (a *app) doctorCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return a.answering(&cobra.Command{
 		Use:     "doctor",
-		Short:   "Test configuration, data folder, database and providers, and say how to mend what fails",
+		Short:   "Test configuration, data folder, database and providers, and say how to fix what fails",
 		Example: "toolcrib doctor\ntoolcrib doctor --json",
-		Args:    positional,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			findings, broken := a.examine(cmd.Context())
-			failed := 0
-			for i, f := range findings {
-				if f.OK {
-					findings[i].Fix = ""
-					continue
-				}
-				failed++
-			}
-			if asJSON {
-				if err := printJSON(a.out, map[string]any{"ok": failed == 0, "checks": findings}, true); err != nil {
-					return err
-				}
+	}, nil, func(c call) (any, func(), error) {
+		findings, broken := a.examine(c)
+		var failed error
+		for i, f := range findings {
+			if f.OK {
+				findings[i].Fix = ""
 			} else {
-				a.tell(findings)
+				failed = silent(exitFailed)
 			}
-			switch {
-			case broken:
-				return silent(exitUsage)
-			case failed > 0:
-				return silent(exitFailed)
-			}
-			return nil
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
-	return cmd
+		}
+		value := map[string]any{"ok": failed == nil, "checks": findings}
+		if broken {
+			failed = silent(exitUsage)
+		}
+		return value, func() { a.tell(findings) }, failed
+	})
 }
 
 func (a *app) tell(findings []finding) {
@@ -92,7 +78,10 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 	}
 	kept, err := a.svc()
 	if err != nil {
-		findings = append(findings, finding{Check: "data folder", Detail: err.Error(), Fix: "correct data_dir, or use another with --data-dir"})
+		findings = append(findings, finding{
+			Check: "data folder", Detail: err.Error(),
+			Fix: "correct data_dir, or use another with --data-dir",
+		})
 	} else {
 		findings = append(findings, kept.ExamineData(ctx, localUser())...)
 	}
@@ -163,12 +152,9 @@ func (a *app) trustFinding(source config.Source) (f finding, usable bool) {
 }
 
 func (a *app) terminalFinding() finding {
-	f := finding{Check: "terminal", OK: true}
-	switch {
-	case a.inTerminal && a.errTerminal:
-		f.Detail = "yes: approvals can be asked for"
-	default:
-		f.Detail = "no: calls that need an approval park the run, unless --approve says otherwise"
+	if a.inTerminal && a.errTerminal {
+		return finding{Check: "terminal", OK: true, Detail: "yes: approvals can be asked for"}
 	}
-	return f
+	const no = "no: calls that need an approval park the run, unless --approve says otherwise"
+	return finding{Check: "terminal", OK: true, Detail: no}
 }

@@ -119,17 +119,28 @@ func (a *app) sure(yes bool, question, no string) error {
 
 // completing completes the first argument of a command. A shell that cannot reads
 // nothing.
-func completing(names func(ctx context.Context) ([]string, error)) cobra.CompletionFunc {
+func (a *app) completing(names func(c call) ([]string, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+		c, err, found := call{Context: cmd.Context()}, error(nil), []string(nil)
+		if len(args) == 0 {
+			if c.Service, c.who, err = a.reading(c); err == nil {
+				found, err = names(c)
+			}
 		}
-		found, err := names(cmd.Context())
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// listed are the names of what a list has.
+func listed[T any](list []T, name func(T) string, err error) ([]string, error) {
+	names := make([]string, len(list))
+	for i, one := range list {
+		names[i] = name(one)
+	}
+	return names, err
 }
 
 // completeWords completes a flag from fixed words.
@@ -233,7 +244,9 @@ func (c *counted) Write(p []byte) (int, error) {
 // completeFlag completes a flag as an argument is.
 func completeFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
 	// The flag was just made, so this cannot fail.
-	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, text string) ([]string, cobra.ShellCompDirective) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, text string) ([]string,
+		cobra.ShellCompDirective,
+	) {
 		return complete(cmd, nil, text)
 	})
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -37,7 +36,10 @@ func (a *app) groupsListCommand() *cobra.Command {
 				if g.Disabled {
 					state = "disabled"
 				}
-				return []string{g.Name, state, strconv.Itoa(g.Members), strings.Join(g.Roles, ","), grantsText(g.Grants), g.Description}
+				return []string{
+					g.Name, state, strconv.Itoa(g.Members), strings.Join(g.Roles, ","), grantsText(g.Grants),
+					g.Description,
+				}
 			})
 		}, err
 	})
@@ -55,9 +57,9 @@ func (a *app) groupsSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Make a group, or change it; what is not named stays as it is",
-		Long: "Make a group, or change it; what is not named stays as it is. A list that is given replaces the old one. " +
-			"A group that is disabled gives its members nothing, and what it restricts stays restricted. " +
-			"Taking its last grant of an agent away is refused where members could use every agent then, unless --all-agents says that this is meant.",
+		Long: "Make a group, or change it; what is not named stays as it is. A list that is given replaces the old one. A " +
+			"group that is disabled gives its members nothing, and what it restricts stays restricted. Taking its last grant " +
+			"of an agent away is refused where members could use every agent then, unless --all-agents says that this is meant.",
 		Example: `toolcrib users groups set staff --grant web_fetch --role editor
 toolcrib users groups set staff --grant ''
 toolcrib users groups set staff --disable`,
@@ -67,7 +69,8 @@ toolcrib users groups set staff --disable`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.description, "description", "", "what it is for")
 	flags.StringArrayVar(&f.roles, "role", nil, "a role of its members; may be repeated; '' = none")
-	flags.StringArrayVar(&f.grants, "grant", nil, "what its members may use, as with users add; may be repeated; '' = nothing at all")
+	flags.StringArrayVar(&f.grants, "grant", nil, "what its members may use, as with users add; may be repeated; '' = "+
+		"nothing at all")
 	flags.BoolVar(&f.noGrants, "no-grants", false, "declare no grants: it restricts nothing")
 	flags.BoolVar(&f.disable, "disable", false, "it gives nothing any more")
 	flags.BoolVar(&f.enable, "enable", false, "it gives again what it gave")
@@ -121,7 +124,8 @@ func groupError(err error) error {
 	case !errors.As(err, &carried):
 		return agentsError(err)
 	case carried.Gone:
-		return toolcrib.Errorf(toolcrib.CodeOf(err), "%v (toolcrib users edit NAME --group '' takes one out; --reuse says that it is meant)", err)
+		return toolcrib.Errorf(toolcrib.CodeOf(err), "%v (toolcrib users edit NAME --group '' takes one out; --reuse says "+
+			"that it is meant)", err)
 	}
 	return toolcrib.Errorf(toolcrib.CodeOf(err), "%v (toolcrib users edit NAME --group '' takes one out)", err)
 }
@@ -131,15 +135,16 @@ func (a *app) groupsRemoveCommand() *cobra.Command {
 		Use:   "remove NAME",
 		Short: "Remove a group; its members gain nothing by it",
 		Long: "Remove a group. Its members stay in it by name, so that none of them may do more than before: " +
-			"a member without grants of their own is left with none. `users edit --group` takes them out. " +
-			"One that restricts its members to agents must have no members left, or be disabled instead. " +
-			"--json gives the group as it was, with the members that stay in it.",
+			"a member without grants of their own is left with none. `users edit --group` takes them out. One that restricts " +
+			"its members to agents must have no members left, or be disabled instead. --json gives the group as it was, with " +
+			"the members that stay in it.",
 		Example:           "toolcrib users groups remove staff\ntoolcrib users groups remove staff --json",
 		ValidArgsFunction: a.completeGroups(),
 	}, a.reading, func(c call) (any, func(), error) {
 		g, err := c.RemoveGroup(c, c.who, c.args[0])
 		if err == nil && g.Members > 0 {
-			a.notice("%s, and they stay restricted to what they are granted elsewhere; `toolcrib users edit NAME --group ''` takes them out", access.StillCarry(g.Members))
+			a.notice("%s, and they stay restricted to what they are granted elsewhere; `toolcrib users edit NAME --group ''` "+
+				"takes them out", access.StillCarry(g.Members))
 		}
 		return g, func() { a.says(g.Name, "removed") }, groupError(err)
 	})
@@ -147,16 +152,8 @@ func (a *app) groupsRemoveCommand() *cobra.Command {
 
 // completeGroups completes the names of groups.
 func (a *app) completeGroups() cobra.CompletionFunc {
-	return completing(func(ctx context.Context) ([]string, error) {
-		s, who, err := a.reading(ctx)
-		if err != nil {
-			return nil, err
-		}
-		groups, err := s.Groups(ctx, who)
-		names := make([]string, len(groups))
-		for i, g := range groups {
-			names[i] = g.Name
-		}
-		return names, err
+	return a.completing(func(c call) ([]string, error) {
+		groups, err := c.Groups(c, c.who)
+		return listed(groups, func(g service.Group) string { return g.Name }, err)
 	})
 }

@@ -26,11 +26,13 @@ func (a *app) modelsListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the models: configured, found and known ones, with prices",
-		Long: "List the models that are configured, those that agents name, the one that is used where none is configured, and " +
-			"those that the list of prices knows of the providers among these. Prices are in US dollars per 1M tokens; ? = unknown.",
+		Long: "List the models that are configured, those that agents name, the one that is used where none is " +
+			"configured, and those that the list of prices knows of the providers among these. Prices are in US dollars per " +
+			"1M tokens; ? = unknown.",
 		Example: "toolcrib models list\ntoolcrib models list --provider anthropic\ntoolcrib models list --configured --json",
 	}
-	provider := cmd.Flags().String("provider", "", "only models of this provider; one that is not configured is listed too")
+	provider := cmd.Flags().String("provider", "", "only models of this provider; one that is not configured is listed "+
+		"too")
 	configured := cmd.Flags().Bool("configured", false, "without those that are only known")
 	return a.answering(cmd, nil, func(c call) (any, func(), error) {
 		s, err := a.svc()
@@ -52,7 +54,8 @@ func (a *app) showModels(list []service.Model) {
 	}
 	table(a, head, list, row)
 	info := a.service.KnownModels(a.note).Info()
-	a.notice("prices in US dollars per 1M tokens, from %s%s%s; refresh them with: toolcrib models refresh FILE", info.Source, dated(info), besides(info))
+	a.notice("prices in US dollars per 1M tokens, from %s%s%s; refresh them with: toolcrib models refresh FILE",
+		info.Source, dated(info), besides(info))
 }
 
 // besides names the list that toolcrib brings, where another one counts before it.
@@ -90,7 +93,10 @@ func modelRow(v *service.Model) []string {
 	if v.Context > 0 {
 		context = render.Number(int64(v.Context))
 	}
-	return []string{v.Name, fmt.Sprintf("%s (%s)", v.Provider, v.Type), in, cached, out, context, cmp.Or(v.Tools, "native"), note}
+	return []string{
+		v.Name, fmt.Sprintf("%s (%s)", v.Provider, v.Type), in, cached, out, context,
+		cmp.Or(v.Tools, "native"), note,
+	}
 }
 
 func priceText(usd float64) string { return "$" + strconv.FormatFloat(usd, 'f', -1, 64) }
@@ -99,8 +105,9 @@ func (a *app) modelsRefreshCommand() *cobra.Command {
 	return a.answering(&cobra.Command{
 		Use:   "refresh FILE",
 		Short: "Take the prices and context sizes of models from a file",
-		Long: "Take the prices and context sizes of models from a file, which is kept in the data folder and counts over what " +
-			"toolcrib brings, until a later version brings newer ones. FILE is a list as toolcrib writes it, or one of catwalk " +
+		Long: "Take the prices and context sizes of models from a file, which is kept in the data folder and counts over " +
+			"what toolcrib brings, until a later version brings newer ones. FILE is a list as toolcrib writes it, or one of " +
+			"catwalk " +
 			"(https://github.com/charmbracelet/catwalk): one of its providers, or an array of them; - reads standard input. " +
 			"Runs keep the prices that they began with. For administrators.",
 		Example: "toolcrib models refresh providers.json\ntoolcrib models refresh - < providers.json",
@@ -123,7 +130,8 @@ func (a *app) modelsRefreshCommand() *cobra.Command {
 			return nil, nil, ofFile(err, c.args[0])
 		}
 		return info, func() {
-			fmt.Fprintf(a.out, "%s of %s%s, kept in %s\n", render.Count(info.Models, "model"), guard.Visible(info.Source), dated(info), pathText(s.CatalogPath()))
+			fmt.Fprintf(a.out, "%s of %s%s, kept in %s\n", render.Count(info.Models, "model"), guard.Visible(info.Source),
+				dated(info), pathText(s.CatalogPath()))
 		}, nil
 	})
 }

@@ -44,7 +44,8 @@ func (a *app) actsFor(ctx context.Context) (toolcrib.Principal, error) {
 		return a.byToken(ctx, self)
 	case a.asFlag == "", a.asFlag == self:
 		return localUser(), nil
-	case a.asFlag == standing.Anonymous, standing.Local(a.asFlag) && len(a.asFlag) <= maxUserName && guard.Visible(a.asFlag) == a.asFlag:
+	case a.asFlag == standing.Anonymous,
+		standing.Local(a.asFlag) && len(a.asFlag) <= maxUserName && guard.Visible(a.asFlag) == a.asFlag:
 		return toolcrib.Principal{User: a.asFlag, Actor: self}, nil
 	}
 	name, err := access.CheckName(a.asFlag)
@@ -71,7 +72,8 @@ func (a *app) actor(cmd *cobra.Command) error {
 	case a.tokenFlag != "" && a.asFlag != "":
 		return usagef("--as and --token-file: both say whom to act for; give one of them")
 	case a.tokenFlag == "-" && readsStdin(cmd):
-		return usagef("--token-file - and the other -: both read standard input; give the token as --token-file FILE, or the other one without -")
+		return usagef("--token-file - and the other -: both read standard input; give the token as --token-file FILE, or " +
+			"the other one without -")
 	case a.tokenFlag != "" && top.Name() == "trust":
 		return toolcrib.Errorf(toolcrib.CodeForbidden, "an access token trusts no folder")
 	}

@@ -67,16 +67,18 @@ func rememberedFor(m *store.Remembered) string {
 
 func (a *app) rememberedRevokeCommand() *cobra.Command {
 	return a.answering(&cobra.Command{
-		Use:     "revoke ID",
-		Short:   "Ask about such calls again, also in runs that are on their way",
-		Example: "toolcrib approvals remembered revoke rem_0123456789abcdef0123\ntoolcrib approvals remembered revoke rem_0123456789abcdef0123 --json",
+		Use:   "revoke ID",
+		Short: "Ask about such calls again, also in runs that are on their way",
+		Example: "toolcrib approvals remembered revoke rem_0123456789abcdef0123\ntoolcrib approvals remembered revoke " +
+			"rem_0123456789abcdef0123 --json",
 	}, a.changing, func(c call) (any, func(), error) {
 		m, changed, err := c.Forget(c, c.who, c.args[0])
 		word := "revoked"
 		if !changed {
 			word += " already"
 		}
-		return m, func() { a.says(m.ID, word) }, hint(err, c.args[0], "`toolcrib approvals remembered list` shows what there is")
+		return m, func() { a.says(m.ID, word) }, hint(err, c.args[0],
+			"`toolcrib approvals remembered list` shows what there is")
 	})
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -24,9 +23,10 @@ func (a *app) secretCommand() *cobra.Command {
 	return parent(&cobra.Command{
 		Use:   "secret",
 		Short: "Store, list and remove secrets, such as API keys",
-		Long: "Secrets are kept encrypted in the data folder; the configuration names them as ${secret:NAME}. " +
-			"Nothing shows a value again. For administrators.",
-		Example: "toolcrib secret set anthropic\ntoolcrib secret set anthropic < key.txt\ntoolcrib secret list\ntoolcrib secret remove anthropic",
+		Long: "Secrets are kept encrypted in the data folder; the configuration names them as ${secret:NAME}. Nothing " +
+			"shows a value again. For administrators.",
+		Example: "toolcrib secret set anthropic\ntoolcrib secret set anthropic < key.txt\ntoolcrib secret list\ntoolcrib " +
+			"secret remove anthropic",
 	}, a.secretSetCommand(), a.secretListCommand(), a.secretRemoveCommand())
 }
 
@@ -34,13 +34,16 @@ func (a *app) secretSetCommand() *cobra.Command {
 	return a.answering(&cobra.Command{
 		Use:   "set NAME",
 		Short: "Store a secret, in place of the one of that name",
-		Long: fmt.Sprintf("Store a secret, in place of the one of that name. The value is read without an echo on a terminal, else from standard input, "+
-			"where one newline at its end is ignored; it has at most %d bytes. It is never an argument: others could see it there.", secret.MaxValueBytes),
-		Example: "toolcrib secret set anthropic\ntoolcrib secret set anthropic < key.txt\ntoolcrib secret set anthropic --json < key.txt",
+		Long: fmt.Sprintf("Store a secret, in place of the one of that name. The value is read without an echo on a "+
+			"terminal, else from standard input, where one newline at its end is ignored; it has at most %d bytes. It is "+
+			"never an argument: others could see it there.", secret.MaxValueBytes),
+		Example: "toolcrib secret set anthropic\ntoolcrib secret set anthropic < key.txt\ntoolcrib secret set anthropic " +
+			"--json < key.txt",
 		// What is too much here may be the secret, so it is not repeated.
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usagef("the value is not an argument, where others could see it: type it when asked, or give it on standard input\nSee: %s --help", cmd.CommandPath())
+				return usagef("the value is not an argument, where others could see it: type it when asked, or give it on "+
+					"standard input\nSee: %s --help", cmd.CommandPath())
 			}
 			return positional(cmd, args)
 		},
@@ -68,7 +71,8 @@ func (a *app) secretSetCommand() *cobra.Command {
 		}
 		info, err := s.SetSecret(c, who, name, value)
 		if err == nil && len(bytes.TrimSpace(value)) < guard.MinSecretBytes {
-			a.notice("%s has fewer than %d bytes, so it is masked nowhere: it would be found in ordinary words", name, guard.MinSecretBytes)
+			a.notice("%s has fewer than %d bytes, so it is masked nowhere: it would be found in ordinary words", name,
+				guard.MinSecretBytes)
 		}
 		return info, func() { a.says(name, "stored; the configuration may say ${secret:"+name+"}") }, err
 	})
@@ -143,22 +147,15 @@ func (a *app) secretRemoveCommand() *cobra.Command {
 		ValidArgsFunction: a.completeSecrets(),
 	}, a.changing, func(c call) (any, func(), error) {
 		info, err := c.RemoveSecret(c, c.who, c.args[0])
-		return info, func() { a.says(c.args[0], "removed") }, hint(err, c.args[0], "`toolcrib secret list` shows what there is")
+		return info, func() { a.says(c.args[0], "removed") }, hint(err, c.args[0],
+			"`toolcrib secret list` shows what there is")
 	})
 }
 
 // completeSecrets completes the names of secrets.
 func (a *app) completeSecrets() cobra.CompletionFunc {
-	return completing(func(ctx context.Context) ([]string, error) {
-		s, who, err := a.reading(ctx)
-		if err != nil {
-			return nil, err
-		}
-		list, err := s.Secrets(who)
-		names := make([]string, len(list))
-		for i, info := range list {
-			names[i] = info.Name
-		}
-		return names, err
+	return a.completing(func(c call) ([]string, error) {
+		list, err := c.Secrets(c.who)
+		return listed(list, func(s secret.Info) string { return s.Name }, err)
 	})
 }

@@ -22,8 +22,8 @@ func (a *app) tokensCommand() *cobra.Command {
 	return parent(&cobra.Command{
 		Use:   "tokens",
 		Short: "Access tokens: signed, for a user, within a scope",
-		Long: "Access tokens are signed, belong to a user, and are good for a time, for some agents and tools, and for so many calls. " +
-			"They never give more than their user has. For administrators.",
+		Long: "Access tokens are signed, belong to a user, and are good for a time, for some agents and tools, and for so " +
+			"many calls. They never give more than their user has. For administrators.",
 		Example: `toolcrib tokens create --user anna --tool 'read_*' --ttl 30d > token.txt
 toolcrib --token-file token.txt tools explain
 toolcrib tokens list
@@ -103,7 +103,10 @@ func (a *app) tokensListCommand() *cobra.Command {
 		return tokens, func() {
 			now := time.Now()
 			table(a, "TOKEN|STATE|LABEL|BY|ISSUED|GOOD", tokens, func(t *service.Token) []string {
-				return []string{t.ID, strings.ReplaceAll(t.State, "_", " "), t.Label, t.IssuedBy, shortTime(t.IssuedAt.Local(), now), goodFor(t)}
+				return []string{
+					t.ID, strings.ReplaceAll(t.State, "_", " "), t.Label, t.IssuedBy,
+					shortTime(t.IssuedAt.Local(), now), goodFor(t),
+				}
 			})
 		}, err
 	})
@@ -113,8 +116,8 @@ func (a *app) tokensRevokeCommand() *cobra.Command {
 	return a.answering(&cobra.Command{
 		Use:   "revoke ID",
 		Short: "Make a token worthless from now on",
-		Long: "Make a token worthless from now on; it counts at the next call, also in runs that are on their way. " +
-			"ID is that of a token, or the beginning of one.",
+		Long: "Make a token worthless from now on; it counts at the next call, also in runs that are on their way. ID is " +
+			"that of a token, or the beginning of one.",
 		Example: "toolcrib tokens revoke tok_4XQ",
 	}, a.reading, func(c call) (any, func(), error) {
 		t, changed, err := c.RevokeToken(c, c.who, c.args[0])
@@ -164,17 +167,17 @@ func (a *app) tokensCheckCommand() *cobra.Command {
 // tokenFlags say what a token is for.
 type tokenFlags struct {
 	service.TokenRequest
-	ttl, notBefore              string
-	agents, tools, capabilities []string
-	params                      []string
+	ttl, notBefore string
+	params         []string
 }
 
 func (a *app) tokensCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Issue an access token; it is shown once",
-		Long: "Issue an access token. The token alone goes to standard output, what it is good for to standard error. It is shown once: " +
-			"only its claims are kept. Without --agent, --tool, --capability and --param it covers all that its user may do.",
+		Long: "Issue an access token. The token alone goes to standard output, what it is good for to standard error. It " +
+			"is shown once: only its claims are kept. Without --agent, --tool, --capability and --param it covers all that " +
+			"its user may do.",
 		Example: `toolcrib tokens create --user anna > token.txt
 toolcrib tokens create --user build --agent reader --tool 'read_*' --tool search_files --ttl 30d --label "the build"
 toolcrib tokens create --bearer --tool read_file --param 'path="README.md"' --max-calls 10 --rate 5 --ttl 1h
@@ -184,10 +187,12 @@ toolcrib tokens create --user anna --not-before 2026-12-24 --json`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.User, "user", "", "the user who is acted for; with --as that user, if none is given")
 	flags.BoolVar(&f.Bearer, "bearer", false, "for whoever carries it: it acts as anonymous")
-	flags.StringArrayVar(&f.agents, "agent", nil, "an agent that may be used, or a glob; may be repeated; '' = none")
-	flags.StringArrayVar(&f.tools, "tool", nil, "a tool that may be called, or a glob; may be repeated; '' = none")
-	flags.StringArrayVar(&f.capabilities, "capability", nil, "a capability that may be called, such as rag.query@1.0; may be repeated; '' = none")
-	flags.StringArrayVar(&f.params, "param", nil, "a value that a parameter must have, as JSON; several for one parameter, or an array, are a choice")
+	flags.StringArrayVar(&f.Scope.Agents, "agent", nil, "an agent that may be used, or a glob; may be repeated; '' = none")
+	flags.StringArrayVar(&f.Scope.Tools, "tool", nil, "a tool that may be called, or a glob; may be repeated; '' = none")
+	flags.StringArrayVar(&f.Scope.Capabilities, "capability", nil,
+		"a capability that may be called, such as rag.query@1.0; may be repeated; '' = none")
+	flags.StringArrayVar(&f.params, "param", nil, "a value that a parameter must have, as JSON; several for one "+
+		"parameter, or an array, are a choice")
 	flags.Int64Var(&f.Scope.MaxCalls, "max-calls", 0, "so many calls, ever")
 	flags.Int64Var(&f.Scope.RatePerMinute, "rate", 0, "so many calls in any 60 seconds")
 	flags.StringVar(&f.ttl, "ttl", access.DefaultTTL.String(), "how long it is good, such as 90m, 24h or 30d")
@@ -209,8 +214,14 @@ toolcrib tokens create --user anna --not-before 2026-12-24 --json`,
 		if flags.Changed("not-before") && f.NotBefore.Before(t.IssuedAt) {
 			a.notice("--not-before: that is over already; the token is good from now on")
 		}
-		a.tellUnknown(c, "--agent", t.Scope.Agents, func(n *namesKnown, name string) string { return missing("agent", name, n.agents...) })
-		a.tellUnknown(c, "--tool", t.Scope.Tools, func(n *namesKnown, name string) string { return missing("tool", name, n.tools...) })
+		a.tellUnknown(c, "--agent", t.Scope.Agents, func(n *namesKnown, name string) string {
+			return missing("agent", name,
+				n.agents...)
+		})
+		a.tellUnknown(c, "--tool", t.Scope.Tools, func(n *namesKnown, name string) string {
+			return missing("tool", name,
+				n.tools...)
+		})
 		return t, func() {
 			fmt.Fprintf(a.err, "%s: good %s\n", t.ID, goodFor(&t))
 			fmt.Fprintln(a.out, t.Token)
@@ -237,12 +248,11 @@ func (f *tokenFlags) read(flags *pflag.FlagSet) (err error) {
 		return err
 	}
 	f.Via = "cli"
-	for name, to := range map[string]struct {
-		list  []string
-		scope *[]string
-	}{"agent": {f.agents, &f.Scope.Agents}, "tool": {f.tools, &f.Scope.Tools}, "capability": {f.capabilities, &f.Scope.Capabilities}} {
-		if list := changedList(flags, name, to.list); list != nil {
-			*to.scope = *list
+	for name, scope := range map[string]*[]string{
+		"agent": &f.Scope.Agents, "tool": &f.Scope.Tools, "capability": &f.Scope.Capabilities,
+	} {
+		if list := changedList(flags, name, *scope); list != nil {
+			*scope = *list
 		}
 	}
 	if f.Scope.Params, err = parseParams(f.params); err == nil {
@@ -276,7 +286,8 @@ func parseTime(text string) (time.Time, error) {
 	if t, err := time.ParseInLocation(time.DateOnly, text, time.Local); err == nil {
 		return t, nil
 	}
-	return time.Time{}, usagef("--not-before: %q is no date such as 2026-01-31, and no time (RFC 3339)", guard.Visible(text))
+	return time.Time{}, usagef("--not-before: %q is no date such as 2026-01-31, and no time (RFC 3339)",
+		guard.Visible(text))
 }
 
 // parseParams reads NAME=JSON; an array is a choice of values.

@@ -17,8 +17,8 @@ func (a *app) usageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "usage",
 		Short: "Show tokens and cost by day, user, agent, model or tool",
-		Long: "Show what runs have used: tokens, cost and calls of tools, also of runs that were pruned since. Days are those of UTC. " +
-			"A ~ marks an estimate; ? says that no price is known.",
+		Long: "Show what runs have used: tokens, cost and calls of tools, also of runs that were pruned since. Days are " +
+			"those of UTC. A ~ marks an estimate; ? says that no price is known.",
 		Example: "toolcrib usage\ntoolcrib usage --by model --since 30d\ntoolcrib usage --by tool --json",
 	}
 	flags := cmd.Flags()
@@ -97,7 +97,8 @@ func weightOf(v *service.Usage) func(store.UsageRow) float64 {
 
 func usageRow(r store.UsageRow) []string {
 	return []string{
-		usageKey(r), render.Number(r.Runs), render.Number(r.Requests), render.Number(r.InputTokens), render.Number(r.CachedInputTokens),
+		usageKey(r), render.Number(r.Runs), render.Number(r.Requests), render.Number(r.InputTokens),
+		render.Number(r.CachedInputTokens),
 		render.Number(r.OutputTokens), usageCost(r), render.Number(r.Calls),
 	}
 }

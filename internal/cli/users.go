@@ -26,8 +26,8 @@ func (a *app) usersCommand() *cobra.Command {
 	return parent(&cobra.Command{
 		Use:   "users",
 		Short: "Users and groups: who there is, and what they may do",
-		Long: "Users and groups, their roles, grants and passwords. A change counts at the next call, also in runs that are on their way. " +
-			"Whoever owns the data folder is always an administrator of it. For administrators.",
+		Long: "Users and groups, their roles, grants and passwords. A change counts at the next call, also in runs that " +
+			"are on their way. Whoever owns the data folder is always an administrator of it. For administrators.",
 		Example: `toolcrib users add anna --grant 'read_*' --grant memory
 toolcrib users groups set staff --grant web_fetch
 toolcrib users edit anna --group staff
@@ -57,7 +57,8 @@ func (a *app) userFlags(cmd *cobra.Command) *userFlags {
 	flags.BoolVar(&f.admin, "admin", false, "an administrator: holds every right")
 	flags.StringArrayVar(&f.roles, "role", nil, "a role, which rules may ask for; may be repeated; '' = none")
 	flags.StringArrayVar(&f.groups, "group", nil, "a group that they are in; may be repeated; '' = none")
-	flags.StringArrayVar(&f.grants, "grant", nil, "a tool, a group of tools, a glob, agent:NAME or sql:DB/schema.table; may be repeated; '' = nothing at all")
+	flags.StringArrayVar(&f.grants, "grant", nil, "a tool, a group of tools, a glob, agent:NAME or "+
+		"sql:DB/schema.table; may be repeated; '' = nothing at all")
 	flags.StringVar(&f.trust, "trust", "", "unknown, member, trusted or anchor")
 	flags.BoolVar(&f.passwordStdin, "password-stdin", false, "read their password from standard input")
 	completeWords(cmd, "trust", service.UnknownTrust, "member", "trusted", "anchor")
@@ -86,7 +87,8 @@ func changedList(flags *pflag.FlagSet, name string, list []string) *[]string {
 func (f *userFlags) edit(flags *pflag.FlagSet) (access.Edit, error) {
 	e := access.Edit{
 		Display: changedText(flags, "display", &f.display), Email: changedText(flags, "email", &f.email),
-		Roles: changedList(flags, "role", f.roles), Groups: changedList(flags, "group", f.groups), Grants: changedList(flags, "grant", f.grants),
+		Roles: changedList(flags, "role", f.roles), Groups: changedList(flags, "group", f.groups),
+		Grants:    changedList(flags, "grant", f.grants),
 		AllAgents: f.allAgents,
 	}
 	if flags.Changed("trust") {
@@ -114,15 +116,16 @@ func (a *app) usersAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a user",
-		Long: "Add a user. Without --grant nothing is restricted but what is for administrators; with it only what is granted may be used. " +
-			"A name that looks like another one is refused.",
+		Long: "Add a user. Without --grant nothing is restricted but what is for administrators; with it only what is " +
+			"granted may be used. A name that looks like another one is refused.",
 		Example: `toolcrib users add anna
 toolcrib users add bob --grant 'read_*' --grant search_files --group staff
 toolcrib users add carol --admin --password-stdin < password.txt
 toolcrib users add guest --grant ''`,
 	}
 	f := a.userFlags(cmd)
-	reuse := cmd.Flags().Bool("reuse", false, "also if a user of this name was removed, whose runs and notes they will find")
+	reuse := cmd.Flags().Bool("reuse", false, "also if a user of this name was removed, whose runs and notes they will "+
+		"find")
 	return a.answering(cmd, nil, func(c call) (any, func(), error) {
 		edit, err := f.edit(cmd.Flags())
 		if err != nil {
@@ -146,7 +149,9 @@ toolcrib users add guest --grant ''`,
 
 // aboutPeople opens the data folder for an administrator, and reads the password of a
 // user where one is to be given.
-func (a *app) aboutPeople(ctx context.Context, name string, typed bool) (s *service.Service, who toolcrib.Principal, password []byte, err error) {
+func (a *app) aboutPeople(
+	ctx context.Context, name string, typed bool,
+) (s *service.Service, who toolcrib.Principal, password []byte, err error) {
 	if who, err = a.administering(ctx); err != nil {
 		return nil, who, nil, err
 	}
@@ -180,7 +185,8 @@ func (a *app) usersListCommand() *cobra.Command {
 		return list, func() {
 			table(a, "USER|NAME|STATE|TRUST|ROLES|GROUPS|GRANTS", list, func(u *service.User) []string {
 				return []string{
-					u.Name, u.Display, userState(u), knownTrust(u), strings.Join(u.Roles, ","), strings.Join(u.Groups, ","), grantsText(u.Grants),
+					u.Name, u.Display, userState(u), knownTrust(u), strings.Join(u.Roles, ","), strings.Join(u.Groups, ","),
+					grantsText(u.Grants),
 				}
 			})
 		}, err
@@ -249,13 +255,7 @@ func (a *app) showUser(u *service.User) {
 
 // completeUsers completes the names of users.
 func (a *app) completeUsers() cobra.CompletionFunc {
-	return completing(func(ctx context.Context) ([]string, error) {
-		s, who, err := a.reading(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return s.UserNames(ctx, who)
-	})
+	return a.completing(func(c call) ([]string, error) { return c.UserNames(c, c.who) })
 }
 
 const allAgentsUsage = "every agent may be used when no grant names one any more"
@@ -264,9 +264,9 @@ func (a *app) usersEditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "edit NAME",
 		Short: "Change a user; what is not named stays as it is",
-		Long: "Change a user; what is not named stays as it is. A list that is given replaces the old one. " +
-			"A change counts at the next call, also in runs that are on their way. " +
-			"Where grants name agents, only those may be used; taking the last such grant away is refused unless --all-agents says that this is meant.",
+		Long: "Change a user; what is not named stays as it is. A list that is given replaces the old one. A change " +
+			"counts at the next call, also in runs that are on their way. Where grants name agents, only those may be used; " +
+			"taking the last such grant away is refused unless --all-agents says that this is meant.",
 		Example: `toolcrib users edit anna --grant 'read_*' --grant web_fetch
 toolcrib users edit anna --grant 'read_*' --grant agent:reader
 toolcrib users edit anna --no-grants --all-agents
@@ -331,7 +331,8 @@ func (a *app) usersRemoveCommand() *cobra.Command {
 	return a.answering(&cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a user for good, and revoke their tokens",
-		Long: "Remove a user for good, with the password and all tokens. Runs, sessions and notes stay, which is why the name is not " +
+		Long: "Remove a user for good, with the password and all tokens. Runs, sessions and notes stay, which is why the " +
+			"name is not " +
 			"given to another one without `users add --reuse`.",
 		Example:           "toolcrib users remove anna",
 		ValidArgsFunction: a.completeUsers(),
@@ -345,9 +346,11 @@ func (a *app) usersPasswordCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "password NAME",
 		Short: "Set the password of a user, or take it away",
-		Long: fmt.Sprintf("Set the password of a user: read without an echo on a terminal, else from standard input, where one newline at its end is ignored. "+
-			"It has at least %d characters. Only a hash of it is kept.", access.MinPasswordRunes),
-		Example:           "toolcrib users password anna\ntoolcrib users password anna < password.txt\ntoolcrib users password anna --clear",
+		Long: fmt.Sprintf("Set the password of a user: read without an echo on a terminal, else from standard input, "+
+			"where one newline at its end is ignored. It has at least %d characters. Only a hash of it is kept.",
+			access.MinPasswordRunes),
+		Example: "toolcrib users password anna\ntoolcrib users password anna < password.txt\ntoolcrib users password anna " +
+			"--clear",
 		ValidArgsFunction: a.completeUsers(),
 	}
 	clearIt := cmd.Flags().Bool("clear", false, "take the password away")

@@ -32,23 +32,17 @@ type checkedView struct {
 	Detail string         `json:"detail"`
 }
 
-func viewOfChecked(c service.Checked) checkedView {
-	if c.Err != nil {
-		return checkedView{Run: c.Run, Detail: c.Err.Error()}
-	}
-	return checkedView{Run: c.Run, OK: true, Found: c.Found, Detail: foundText(c.Found)}
-}
-
 // foundText says in words what was found.
 func foundText(found any) string {
 	switch f := found.(type) {
 	case store.Verified:
-		text := fmt.Sprintf("%s, %s, sealed to its end%s", render.Count(f.Events, "event"), render.Count(f.Anchors, "anchor"), prunedText(f.Pruned))
+		sealed := "sealed to its end"
 		if later := f.Events - int(f.Sealed); later > 0 {
-			text = fmt.Sprintf("%s, %s, sealed to event %d (%d later: they cannot be changed, but lost as by a loss of power)%s",
-				render.Count(f.Events, "event"), render.Count(f.Anchors, "anchor"), f.Sealed, later, prunedText(f.Pruned))
+			sealed = fmt.Sprintf("sealed to event %d (%d later: they cannot be changed, but lost as by a loss of power)",
+				f.Sealed, later)
 		}
-		return text
+		return fmt.Sprintf("%s, %s, %s%s", render.Count(f.Events, "event"), render.Count(f.Anchors, "anchor"), sealed,
+			prunedText(f.Pruned))
 	case store.VerifiedAll:
 		text := fmt.Sprintf("%s, %s%s; removed before: %s; the system journal: %s",
 			render.Count(f.Runs, "run"), render.Count(f.Events, "event"), prunedText(f.Pruned),
@@ -67,7 +61,8 @@ func foundText(found any) string {
 		if f.Sealed {
 			return text + "sealed with the keys of this data folder"
 		}
-		return text + "the hashes hold, and nobody vouches for who wrote them: it was not compared with the keys that sealed it"
+		return text + "the hashes hold, and nobody vouches for who wrote them: it was not compared with the keys that " +
+			"sealed it"
 	}
 	return ""
 }
@@ -109,7 +104,9 @@ func (a *app) tellChecked(views []checkedView, asJSON bool, out io.Writer) error
 func viewsOfChecked(found []service.Checked) []checkedView {
 	views := make([]checkedView, len(found))
 	for i, c := range found {
-		views[i] = viewOfChecked(c)
+		if views[i] = (checkedView{Run: c.Run, OK: true, Found: c.Found, Detail: foundText(c.Found)}); c.Err != nil {
+			views[i] = checkedView{Run: c.Run, Detail: c.Err.Error()}
+		}
 	}
 	return views
 }
@@ -119,7 +116,8 @@ func (a *app) runsReplayCommand() *cobra.Command {
 		Use:   "replay [RUN]",
 		Short: "Go through a run again, with no model and no tool called",
 		Long: "Go through the journal of a run again, or with --all of every run: each step that the loop takes and each " +
-			"request that it would send must come out as it was. No model and no tool is called. RUN is an ID, the beginning of one, or last.",
+			"request that it would send must come out as it was. No model and no tool is called. RUN is an ID, the beginning " +
+			"of one, or last.",
 		Example: "toolcrib runs replay last\ntoolcrib runs replay --all",
 	}
 	all := cmd.Flags().Bool("all", false, "every run that is stored")
@@ -165,7 +163,8 @@ type verifyFlags struct {
 }
 
 func (f *verifyFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.head, "head", "", "compare with a head that was exported before: an older copy, or a history written anew, shows")
+	cmd.Flags().StringVar(&f.head, "head", "", "compare with a head that was exported before: an older copy, or a "+
+		"history written anew, shows")
 	cmd.Flags().BoolVar(&f.json, "json", false, "one JSON value")
 }
 
@@ -174,11 +173,12 @@ func (a *app) runsVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [RUN]",
 		Short: "Check the hash chains: that nothing stored was changed",
-		Long: "Check the hash chain of a run against its events, its kept results and its anchors in the system journal, and " +
-			"that journal's own chain and sealed end; without RUN everything that is stored. What was changed, removed, " +
+		Long: "Check the hash chain of a run against its events, its kept results and its anchors in the system journal, " +
+			"and that journal's own chain and sealed end; without RUN everything that is stored. What was changed, removed, " +
 			"reordered or cut is named. A whole data folder put back to an older copy shows only against a head that was " +
-			"kept elsewhere: --export-head writes it, --head compares. --adopt accepts what is stored as it is where its " +
-			"key or its seal was lost, and lets new runs be started in spite of damage that is found; from there on the journal says so, and by whom. RUN is an ID, the beginning of one, or last.",
+			"kept elsewhere: --export-head writes it, --head compares. --adopt accepts what is stored as it is where its key " +
+			"or its seal was lost, and lets new runs be started in spite of damage that is found; from there on the journal " +
+			"says so, and by whom. RUN is an ID, the beginning of one, or last.",
 		Example: `toolcrib runs verify last
 toolcrib runs verify
 toolcrib runs verify --export-head ~/backup/head.json
@@ -198,8 +198,10 @@ toolcrib runs verify --head ~/backup/head.json --export-head ~/backup/head.json`
 	f.register(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.all, "all", false, "everything that is stored, as without RUN")
-	flags.StringVar(&f.exportHead, "export-head", "", "write the head to a file to keep elsewhere (- = standard output); one that is there already must be given with --head, too")
-	flags.BoolVar(&f.adopt, "adopt", false, "accept what is stored as it is where its key or its seal was lost, or damage was found")
+	flags.StringVar(&f.exportHead, "export-head", "", "write the head to a file to keep elsewhere (- = standard "+
+		"output); one that is there already must be given with --head, too")
+	flags.BoolVar(&f.adopt, "adopt", false, "accept what is stored as it is where its key or its seal was lost, or "+
+		"damage was found")
 	flags.BoolVar(&f.yes, "yes", false, "do not ask before --adopt")
 	return cmd
 }
@@ -216,7 +218,8 @@ func (a *app) verify(ctx context.Context, args []string, f *verifyFlags) error {
 	}
 	if f.exportHead != "-" && f.exportHead != "" && !sameFile(f.exportHead, f.head) {
 		if _, err := os.Lstat(f.exportHead); !errors.Is(err, fs.ErrNotExist) {
-			return usagef("--export-head: %s is there already, and knows something that the new head would not; compare with it first: --head %s --export-head %s", f.exportHead, f.exportHead, f.exportHead)
+			return usagef("--export-head: %s is there already, and knows something that the new head would not; compare with "+
+				"it first: --head %s --export-head %s", f.exportHead, f.exportHead, f.exportHead)
 		}
 	}
 	kept, err := readHead(f.head)
@@ -314,10 +317,12 @@ func (a *app) auditVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [FILE]",
 		Short: "Check that the audit log was not changed: in the data folder, or an export",
-		Long: "Check the chains of everything that is stored, as runs verify does: the system journal, its sealed end, the anchors and all runs. " +
-			"With FILE check an export instead, without its database, and with the keys of the data folder, if it has any, that it was sealed there; - reads standard " +
-			"input. What was changed, removed, reordered or cut is named. A whole data folder that was put back to an older copy, and an older export, show only against " +
-			"a head that was kept elsewhere: runs verify --export-head writes it, --head compares. Exit status: 0 it holds, 1 it does not.",
+		Long: "Check the chains of everything that is stored, as runs verify does: the system journal, its sealed end, " +
+			"the anchors and all runs. With FILE check an export instead, without its database, and with the keys of the " +
+			"data folder, if it has any, that it was sealed there; - reads standard input. What was changed, removed, " +
+			"reordered or cut is named. A whole data folder that was put back to an older copy, and an older export, show " +
+			"only against a head that was kept elsewhere: runs verify --export-head writes it, --head compares. Exit status: " +
+			"0 it holds, 1 it does not.",
 		Example: `toolcrib audit verify
 toolcrib audit verify --head ~/backup/head.json
 toolcrib audit verify audit.ndjson`,
@@ -336,7 +341,8 @@ toolcrib audit verify audit.ndjson`,
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().BoolVar(&hashesOnly, "hashes-only", false, "with FILE: do not ask who sealed it, for an export of another data folder")
+	cmd.Flags().BoolVar(&hashesOnly, "hashes-only", false,
+		"with FILE: do not ask who sealed it, for an export of another data folder")
 	return cmd
 }
 
