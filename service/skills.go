@@ -157,7 +157,10 @@ func (s *Service) Skills() (*Skills, error) {
 		sources[dir.Path] = dir.Source
 	}
 	for _, p := range slices.Concat(problems, more) {
-		v := Skill{Name: p.Skill, State: "off", Reason: SkillBroken, Detail: p.Message, Path: p.Path, Source: sources[filepath.Dir(p.Path)]}
+		v := Skill{
+			Name: p.Skill, State: "off", Reason: SkillBroken, Detail: p.Message, Path: p.Path,
+			Source: sources[filepath.Dir(p.Path)],
+		}
 		switch {
 		case p.Code == skill.CodeNotice, p.Skill == "" && p.Code == skill.CodeNoFolder:
 			continue
@@ -172,7 +175,10 @@ func (s *Service) Skills() (*Skills, error) {
 		v.passed = passed[filepath.Dir(p.Path)]
 		out.All = append(out.All, v)
 	}
-	slices.SortStableFunc(out.All, func(a, b Skill) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.last(), b.last())) })
+	slices.SortStableFunc(out.All, func(a, b Skill) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.last(), b.last()))
+	})
 	return out, nil
 }
 
@@ -279,7 +285,9 @@ func (k *Skills) Changes(one *Skill) (before, now map[string][]byte, ok bool, er
 
 // ApproveSkill notes that an administrator has looked at a skill as it was read, so that
 // it can be used. digest is the hash of what was looked at.
-func (s *Service) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *Skills, one *Skill, digest string) error {
+func (s *Service) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *Skills, one *Skill,
+	digest string,
+) error {
 	if _, err := Administrator(who); err != nil {
 		return err
 	}
@@ -289,7 +297,8 @@ func (s *Service) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *S
 	case one.Source == SkillsWorkspace && one.Reason == SkillUntrusted:
 		return fmt.Errorf("skill %s: its folder counts as a whole: %s", one.Name, one.Detail)
 	case digest != one.Hash:
-		return toolcrib.Errorf(toolcrib.CodeConflict, "skill %s has the hash %s now, not %s; look at it again", one.Name, one.Hash, digest)
+		return toolcrib.Errorf(toolcrib.CodeConflict, "skill %s has the hash %s now, not %s; look at it again", one.Name,
+			one.Hash, digest)
 	}
 	if err := s.review(ctx, who, k.record, one.read, store.SystemSkillApproved); err != nil {
 		return fmt.Errorf("skill %s: it cannot be kept that you have looked at it: %w", one.Name, err)
@@ -300,14 +309,19 @@ func (s *Service) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *S
 
 // review writes down in the audit log, and then keeps, that the content of a skill
 // counts: a person has looked at it, or it is used for the first time (kind).
-func (s *Service) review(ctx context.Context, who toolcrib.Principal, r *reviewed, one *skill.Skill, kind toolcrib.Kind) error {
+func (s *Service) review(ctx context.Context, who toolcrib.Principal, r *reviewed, one *skill.Skill,
+	kind toolcrib.Kind,
+) error {
 	if r.err != nil {
 		return r.err
 	}
 	if err := s.OpenFor(ctx, who, sqlite.Options{}); err != nil {
 		return err
 	}
-	if err := s.RecordChanged(ctx, who, kind, store.FileChanged{Path: one.Path, Name: one.Name, Hash: one.Hash}); err != nil {
+	if err := s.RecordChanged(ctx, who, kind, store.FileChanged{
+		Path: one.Path, Name: one.Name,
+		Hash: one.Hash,
+	}); err != nil {
 		return err
 	}
 	r.keep(one)

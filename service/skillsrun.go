@@ -187,7 +187,8 @@ func (s *Service) firstSight(who toolcrib.Principal, k *Skills, one *Skill, tell
 			tell(fmt.Sprintf("skill %s: it cannot be kept what it holds: %v", one.Name, err))
 			return false
 		}
-		tell(fmt.Sprintf("skill %s is new here (%s); if it changes, it is off until you have looked at it: toolcrib skills check %s",
+		tell(fmt.Sprintf("skill %s is new here (%s); if it changes, it is off until you have looked at it: toolcrib "+
+			"skills check %s",
 			one.Name, PathText(one.Path), one.Name))
 	}
 	return one.State == SkillOn

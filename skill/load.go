@@ -60,7 +60,10 @@ func Load(dirs []Dir, options Options) (*Library, []Problem) {
 	}
 	for i, dir := range dirs {
 		if i == MaxDirs {
-			l.problem(Problem{Code: CodeTooMany, Path: dir.Path, Message: fmt.Sprintf("more than %d folders hold skills; this one and the rest are passed over", MaxDirs)})
+			l.problem(Problem{
+				Code: CodeTooMany, Path: dir.Path,
+				Message: fmt.Sprintf("more than %d folders hold skills; this one and the rest are passed over", MaxDirs),
+			})
 			break
 		}
 		if dir.Files != nil {
@@ -161,7 +164,8 @@ func (l *loader) fromFiles(dir Dir) {
 		folders[folder][rest] = data
 	}
 	for _, name := range slices.Sorted(maps.Keys(folders)) {
-		l.one(dir, name, slices.Collect(maps.Keys(folders[name])), func() (content, error) { return fromMemory(folders[name]) })
+		l.one(dir, name, slices.Collect(maps.Keys(folders[name])),
+			func() (content, error) { return fromMemory(folders[name]) })
 	}
 }
 
@@ -200,7 +204,10 @@ func (l *loader) one(dir Dir, name string, top []string, read func() (content, e
 	case !ValidName(name) && named == "":
 		return // nothing can ask for it, and it does not mean to be a skill
 	case !ValidName(name):
-		l.problem(Problem{Code: CodeInvalid, Path: filepath.Join(dir.Path, short(name)), Message: "no skill: a skill's folder is called by " + nameRule})
+		l.problem(Problem{
+			Code: CodeInvalid, Path: filepath.Join(dir.Path, short(name)),
+			Message: "no skill: a skill's folder is called by " + nameRule,
+		})
 		return
 	case named == "":
 		l.problem(Problem{Code: CodeNotice, Path: at, Message: "no skill: " + errNoSkill.Error()})
@@ -232,7 +239,10 @@ func (l *loader) one(dir Dir, name string, top []string, read func() (content, e
 
 // tooMany says once that the library is full.
 func (l *loader) tooMany(dir Dir, name, what string) {
-	p := Problem{Code: CodeTooMany, Skill: name, Path: filepath.Join(dir.Path, name), Message: "it is not loaded: there are " + what}
+	p := Problem{
+		Code: CodeTooMany, Skill: name, Path: filepath.Join(dir.Path, name),
+		Message: "it is not loaded: there are " + what,
+	}
 	l.library.broken[name] = p
 	if !l.full {
 		p.Message += "; those after it are not loaded either"

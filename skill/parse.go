@@ -49,7 +49,9 @@ func parse(name string, data []byte) (*Skill, error) {
 		return nil, lineErrorf(0, "a skill's folder cannot be called %s: %s", quote(name), nameRule)
 	}
 	if len(data) > MaxSkillBytes {
-		return nil, lineErrorf(0, "the file has %d bytes, more than the %d that are allowed; move parts of it into files beside it", len(data), MaxSkillBytes)
+		return nil, lineErrorf(0,
+			"the file has %d bytes, more than the %d that are allowed; move parts of it into files beside "+
+				"it", len(data), MaxSkillBytes)
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
@@ -80,7 +82,8 @@ const nameRule = "1 to 64 of a-z, 0-9 and -, no hyphen at either end and no two 
 func split(text string) (front, body string, err error) {
 	line, rest, more := strings.Cut(text, "\n")
 	if strings.TrimRight(line, " \t\r") != "---" {
-		return "", "", lineErrorf(1, "the file must begin with front matter: a line ---, then name and description, then a line ---")
+		return "", "", lineErrorf(1,
+			"the file must begin with front matter: a line ---, then name and description, then a line ---")
 	}
 	for at := 0; more; {
 		var inner string
@@ -115,7 +118,8 @@ func (r *reader) read(v *yamltree.Node) error {
 	r.has = map[string]int{}
 	for _, e := range v.Entries {
 		if !keyPattern.MatchString(e.Key) {
-			return lineErrorf(e.Value.Line, "the key %s has characters that no key has: letters a-z, digits, . _ and -", quote(e.Key))
+			return lineErrorf(e.Value.Line, "the key %s has characters that no key has: letters a-z, digits, . _ and -",
+				quote(e.Key))
 		}
 		r.has[e.Key] = e.Value.Line
 		if err := r.key(e); err != nil {
@@ -198,7 +202,8 @@ func (r *reader) metadata(e yamltree.Entry) error {
 		return lineErrorf(e.Value.Line, "metadata must be a mapping, not %s", e.Value.Kind)
 	}
 	if len(e.Value.Entries) > maxMetadata {
-		return lineErrorf(e.Value.Line, "metadata has %d keys, more than the %d that are allowed", len(e.Value.Entries), maxMetadata)
+		return lineErrorf(e.Value.Line, "metadata has %d keys, more than the %d that are allowed", len(e.Value.Entries),
+			maxMetadata)
 	}
 	r.skill.Metadata = make(map[string]string, len(e.Value.Entries))
 	for _, m := range e.Value.Entries {
@@ -207,7 +212,8 @@ func (r *reader) metadata(e yamltree.Entry) error {
 			continue
 		}
 		if len(m.Value.Text) > maxMetadataBytes || len(m.Key) > maxNameBytes {
-			return lineErrorf(m.Value.Line, "metadata: %s is longer than %d bytes, or its key than %d", quote(m.Key), maxMetadataBytes, maxNameBytes)
+			return lineErrorf(m.Value.Line, "metadata: %s is longer than %d bytes, or its key than %d", quote(m.Key),
+				maxMetadataBytes, maxNameBytes)
 		}
 		r.skill.Metadata[guard.Clean(m.Key)] = guard.Clean(m.Value.Text)
 	}
@@ -266,7 +272,8 @@ func (r *reader) unknown(e yamltree.Entry) error {
 	}, strings.ToLower(e.Key))
 	switch plain {
 	case "allowedtools", "allowedtool", "allowtools", "toolsallowed", "tools", "disallowedtools":
-		return lineErrorf(e.Value.Line, "the key %s is not known; write allowed-tools, or leave it out if it is to restrict nothing", e.Key)
+		return lineErrorf(e.Value.Line,
+			"the key %s is not known; write allowed-tools, or leave it out if it is to restrict nothing", e.Key)
 	case "enabled", "enable", "disabled", "disable":
 		return lineErrorf(e.Value.Line, "the key %s is not known; write enabled: true or enabled: false", e.Key)
 	}

@@ -38,11 +38,15 @@ func (l *Library) Effective(names []string, approved func(name, hash string) boo
 	for i, name := range names {
 		if i == maxAsked {
 			set.withheld = true
-			problems = append(problems, Problem{Code: CodeTooMany, Message: fmt.Sprintf("more than %d skills are asked for; the rest are off", maxAsked)})
+			problems = append(problems, Problem{
+				Code:    CodeTooMany,
+				Message: fmt.Sprintf("more than %d skills are asked for; the rest are off", maxAsked),
+			})
 			break
 		}
 		if seen[name] {
-			problems = append(problems, Problem{Code: CodeRepeated, Skill: ShownName(name), Message: "skill " + ShownName(name) + " is asked for twice; it counts once"})
+			problems = append(problems, Problem{Code: CodeRepeated, Skill: ShownName(name), Message: "skill " +
+				ShownName(name) + " is asked for twice; it counts once"})
 			continue
 		}
 		seen[name] = true
@@ -76,7 +80,8 @@ func (l *Library) choose(set *Set, name string, approved func(name, hash string)
 		set.withheld = set.withheld || s.AllowedTools != nil
 		return &Problem{
 			Code: CodeUnapproved, Skill: name, Path: s.Path,
-			Message: fmt.Sprintf("skill %s is off: nobody has looked at what it holds now; look at it with: toolcrib skills check %s", name, name),
+			Message: fmt.Sprintf("skill %s is off: nobody has looked at what it holds now; look at it with: toolcrib "+
+				"skills check %s", name, name),
 		}
 	}
 	set.skills = append(set.skills, s)
@@ -151,7 +156,8 @@ func (s *Set) UnknownVariables(vars map[string]string) []Problem {
 			if _, ok := vars[name]; !ok {
 				problems = append(problems, Problem{
 					Code: CodeVariable, Skill: one.Name, Path: one.Path,
-					Message: fmt.Sprintf("skill %s: the variable ${%s} stands for nothing and stays as it is", one.Name, guard.Visible(name)),
+					Message: fmt.Sprintf("skill %s: the variable ${%s} stands for nothing and stays as it is", one.Name,
+						guard.Visible(name)),
 				})
 			}
 		}

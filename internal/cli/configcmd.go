@@ -46,8 +46,8 @@ func (a *app) configCheckCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Tell everything that is wrong with the configuration",
 		Long: "Tell everything that is wrong with the configuration. Exit status: 0 nothing, 2 something. " +
-			"--json gives a list of {file, line, column, key_path, message}, empty if nothing is wrong; a line or column of 0 is not known. " +
-			"What is only worth a look is a notice.",
+			"--json gives a list of {file, line, column, key_path, message}, empty if nothing is wrong; a line or " +
+			"column of 0 is not known. What is only worth a look is a notice.",
 		Example: "toolcrib config check\ntoolcrib --config new.yaml config check\ntoolcrib config check --json",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -139,7 +139,9 @@ func (a *app) notTrustedYet(source config.Source) {
 
 // configErrors is everything that is wrong with a configuration: known is what could not
 // be read of it, the rest what would be refused of what runs under it, or would lack.
-func (a *app) configErrors(c *config.Config, known config.Errors) (all config.Errors, warnings celrule.Problems, err error) {
+func (a *app) configErrors(
+	c *config.Config, known config.Errors,
+) (all config.Errors, warnings celrule.Problems, err error) {
 	kept := a.about(c)
 	warnings, err = kept.CheckRules()
 	var found config.Errors

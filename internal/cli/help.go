@@ -69,7 +69,11 @@ func (h helpPage) write(cmd *cobra.Command) {
 	for _, part := range []struct {
 		head string
 		rows [][2]string
-	}{{"Commands", commands}, {"Flags", rowsOf(cmd.LocalNonPersistentFlags())}, {"Flags of every command", rowsOf(root.PersistentFlags())}} {
+	}{
+		{"Commands", commands},
+		{"Flags", rowsOf(cmd.LocalNonPersistentFlags())},
+		{"Flags of every command", rowsOf(root.PersistentFlags())},
+	} {
 		if len(part.rows) > 0 {
 			h.section(part.head, part.rows)
 		}

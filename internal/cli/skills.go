@@ -167,7 +167,8 @@ func (a *app) completeSkills(*cobra.Command, []string, string) ([]string, cobra.
 
 // skillFlag is --skill of commands that start or judge a run.
 func (a *app) skillFlag(cmd *cobra.Command, f *runFlags) {
-	cmd.Flags().StringArrayVar(&f.skills, "skill", nil, "a skill that the run has besides those of the agent; may be repeated")
+	cmd.Flags().StringArrayVar(&f.skills, "skill", nil,
+		"a skill that the run has besides those of the agent; may be repeated")
 	// The flag was just made, so this cannot fail.
 	_ = cmd.RegisterFlagCompletionFunc("skill", a.completeSkills)
 }

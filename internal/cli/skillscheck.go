@@ -23,9 +23,9 @@ func (a *app) skillsCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [NAME]",
 		Short: "Tell what is wrong with skills; look at one that has changed, and approve it",
-		Long: "Tell what is wrong with the skills, or with one. A skill that has changed since you looked at it is off: with NAME it " +
-			"is shown what has changed, page by page, and on a terminal you are asked whether it may be used as it is now. " +
-			"Without a terminal --digest approves exactly the content of that hash. " +
+		Long: "Tell what is wrong with the skills, or with one. A skill that has changed since you looked at it is " +
+			"off: with NAME it is shown what has changed, page by page, and on a terminal you are asked whether it may " +
+			"be used as it is now. Without a terminal --digest approves exactly the content of that hash. " +
 			"Exit status: 0 nothing is wrong, 1 something is.",
 		Example: `toolcrib skills check
 toolcrib skills check release-notes

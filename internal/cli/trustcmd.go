@@ -28,8 +28,9 @@ func (a *app) trustCommand() *cobra.Command {
 		Use:   "trust [DIR]",
 		Short: "Trust what a folder brings: configuration, .mcp.json, skills",
 		Long: "Trust what a folder brings now: its toolcrib.yaml, .mcp.json and skills, by their content. " +
-			"A file that changes must be trusted again. Without DIR it is the current folder. What would be trusted is shown: all of " +
-			"it, or what has changed since you trusted it. On a terminal you are asked then; without one --digest says what was looked at.",
+			"A file that changes must be trusted again. Without DIR it is the current folder. What would be trusted is " +
+			"shown: all of it, or what has changed since you trusted it. On a terminal you are asked then; without one " +
+			"--digest says what was looked at.",
 		Example: "toolcrib trust\ntoolcrib trust ~/src/project\ntoolcrib trust ~/src/project --digest sha256:9f86d081…\n" +
 			"toolcrib trust --list --json\ntoolcrib trust --revoke ~/src/project",
 		Args: positional,
@@ -58,7 +59,8 @@ func (a *app) trustCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.list, "list", false, "list the folders that are trusted")
 	flags.BoolVar(&f.revoke, "revoke", false, "trust the folder no more")
-	flags.StringVar(&f.digest, "digest", "", "the digest of what was looked at, as this command shows it; required without a terminal")
+	flags.StringVar(&f.digest, "digest", "",
+		"the digest of what was looked at, as this command shows it; required without a terminal")
 	flags.BoolVar(&f.json, "json", false, "one JSON value")
 	return cmd
 }
@@ -147,7 +149,8 @@ func (a *app) giveTrust(ctx context.Context, trusted trust.Store, dir string, f 
 	view := viewOfTrust(dir, state, files)
 	switch {
 	case f.digest != "" && f.digest != view.Digest:
-		return toolcrib.Errorf(toolcrib.CodeConflict, "what %s brings has the digest %s now, not %s; look at it again", dir, view.Digest, f.digest)
+		return toolcrib.Errorf(toolcrib.CodeConflict, "what %s brings has the digest %s now, not %s; look at it again",
+			dir, view.Digest, f.digest)
 	case f.digest != "" || state == trust.Trusted:
 	case a.inTerminal && a.errTerminal && !f.json:
 		if !a.agreesToFolder(trusted, dir, files) {
@@ -157,8 +160,8 @@ func (a *app) giveTrust(ctx context.Context, trusted trust.Store, dir string, f 
 		if err := a.tellTrust(trusted, dir, files, &view, f.json); err != nil {
 			return err
 		}
-		return usagef("--digest: is required without a terminal, so that what is trusted is what was looked at; for what is shown:\n"+
-			"%s trust %s --digest %s", a.self(), trust.ShellWord(dir), view.Digest)
+		return usagef("--digest: is required without a terminal, so that what is trusted is what was looked at; "+
+			"for what is shown:\n%s trust %s --digest %s", a.self(), trust.ShellWord(dir), view.Digest)
 	}
 	if err := trusted.TrustFiles(dir, files); err != nil {
 		return err

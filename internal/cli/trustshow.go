@@ -77,7 +77,8 @@ func difference(c fileChange, before, after []byte) string {
 	case len(before)+len(after) == 0:
 		return head
 	case len(before) > 0 && len(before)+len(after) <= maxDiffed:
-		text, err := udiff.ToUnified(from, to, string(before), udiff.Lines(string(before), string(after)), udiff.DefaultContextLines)
+		text, err := udiff.ToUnified(from, to, string(before), udiff.Lines(string(before), string(after)),
+			udiff.DefaultContextLines)
 		if err == nil {
 			return text
 		}
@@ -93,7 +94,8 @@ func difference(c fileChange, before, after []byte) string {
 func changesText(s render.Style, c *fileChanges) string {
 	var b strings.Builder
 	for _, f := range c.files {
-		fmt.Fprintf(&b, "  %-8s %s\n%s", f.what, pathText(f.name), s.Preview(&toolcrib.Preview{Kind: "diff", Text: f.diff}, true))
+		fmt.Fprintf(&b, "  %-8s %s\n%s", f.what, pathText(f.name),
+			s.Preview(&toolcrib.Preview{Kind: "diff", Text: f.diff}, true))
 	}
 	return b.String()
 }
@@ -101,7 +103,9 @@ func changesText(s render.Style, c *fileChanges) string {
 // folderText tells what a folder brings that steers toolcrib: of what was trusted once
 // the difference, unless whole; of what was never trusted all. cut is true if it is not
 // all of it.
-func folderText(s render.Style, trusted trust.Store, dir string, files []trust.File, whole bool) (text string, cut bool) {
+func folderText(
+	s render.Style, trusted trust.Store, dir string, files []trust.File, whole bool,
+) (text string, cut bool) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s brings files that steer toolcrib:\n", pathText(dir))
 	for _, f := range files {

@@ -45,7 +45,8 @@ func (d *decoder) checkNotify(c *Config) {
 	for i, n := range c.Approvals.Notify {
 		scheme := address.Scheme(n.URL.Raw())
 		if !n.Secret.IsEmpty() && scheme != "" && !strings.Contains(scheme, "$") && !address.IsWebhook(n.URL.Raw()) {
-			d.at(yamltree.JoinIndex("approvals.notify", i)+".secret", "is for https://… only: what messengers are sent is not signed")
+			d.at(yamltree.JoinIndex("approvals.notify", i)+".secret",
+				"is for https://… only: what messengers are sent is not signed")
 		}
 	}
 }
@@ -74,10 +75,12 @@ func (d *decoder) checkProvider(c *Config, name string) {
 		d.at(yamltree.JoinKey(at, "file"), "is required for type %s: the file with the replies", p.Type)
 	}
 	if !t.HasFile && !p.File.IsEmpty() {
-		d.at(yamltree.JoinKey(at, "file"), "is only for type %s", list(providers.Names(func(t providers.Type) bool { return t.HasFile })))
+		d.at(yamltree.JoinKey(at, "file"), "is only for type %s",
+			list(providers.Names(func(t providers.Type) bool { return t.HasFile })))
 	}
 	if !t.HasAPI && p.API != "" {
-		d.at(yamltree.JoinKey(at, "api"), "is only for type %s", list(providers.Names(func(t providers.Type) bool { return t.HasAPI })))
+		d.at(yamltree.JoinKey(at, "api"), "is only for type %s",
+			list(providers.Names(func(t providers.Type) bool { return t.HasAPI })))
 	}
 }
 
@@ -100,7 +103,8 @@ func (d *decoder) checkAgent(c *Config, name string) {
 		d.checkModelRef(c, yamltree.JoinIndex(yamltree.JoinKey(at, "fallback"), i), ref)
 	}
 	choice := agent.ToolChoice
-	if agent.Tools != nil && len(agent.Tools) == 0 && (choice.Mode == toolcrib.ChoiceRequired || choice.Mode == toolcrib.ChoiceName) {
+	if agent.Tools != nil && len(agent.Tools) == 0 &&
+		(choice.Mode == toolcrib.ChoiceRequired || choice.Mode == toolcrib.ChoiceName) {
 		d.at(yamltree.JoinKey(at, "tool_choice"), "asks for a tool, but tools is []: the agent has none")
 	}
 }
@@ -127,12 +131,14 @@ func (d *decoder) checkBudgets(c *Config) {
 	first := map[string]int{}
 	for i, b := range c.Budgets {
 		if before, ok := first[b.User]; ok {
-			d.at(yamltree.JoinIndex("budgets", i)+".user", "%s has its budget in budgets[%d] already", yamltree.Quote(b.User), before)
+			d.at(yamltree.JoinIndex("budgets", i)+".user", "%s has its budget in budgets[%d] already", yamltree.Quote(b.User),
+				before)
 			continue
 		}
 		first[b.User] = i
 		if b.User != "*" && strings.ContainsAny(b.User, "*?[") {
-			d.at(yamltree.JoinIndex("budgets", i)+".user", "must be a name, or * for each user without an entry, not %s", yamltree.Quote(b.User))
+			d.at(yamltree.JoinIndex("budgets", i)+".user", "must be a name, or * for each user without an entry, not %s",
+				yamltree.Quote(b.User))
 			continue
 		}
 		if problem := badUser(b.User); problem != "" {
@@ -151,7 +157,8 @@ func badUser(name string) string {
 	case err != nil:
 		return "no user can be called so: " + err.Error()
 	case normal != name:
-		return fmt.Sprintf("no user is called %s, but %q in the normal form of names; write it so", yamltree.Quote(name), normal)
+		return fmt.Sprintf("no user is called %s, but %q in the normal form of names; write it so", yamltree.Quote(name),
+			normal)
 	}
 	return ""
 }

@@ -416,6 +416,19 @@ func TestN5_LoaderKnowsEveryKeyOfTheSchema(t *testing.T) {
 		}
 	}
 	visit("%\n", root)
+	keys, err := os.ReadFile("keys.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := 0
+	for line := range strings.Lines(string(keys)) {
+		if !strings.HasPrefix(line, " ") && !strings.HasPrefix(line, "approvals.notify[].") { // one of two forms
+			described++
+		}
+	}
+	if described != count {
+		t.Errorf("keys.txt describes %d keys, the schema has %d", described, count)
+	}
 	if count < 120 {
 		t.Errorf("only %d keys were tried", count)
 	}

@@ -62,7 +62,10 @@ func (c *Config) detected(provider, id, why string) Detected {
 	if p, ok := c.Providers[provider]; !ok || p.Type != provider {
 		// Another type under that name is not what was looked for.
 		p, _ = builtInProvider(provider)
-		return Detected{Model: ResolvedModel{Ref: ref, ProviderName: provider, Provider: p, ID: id, Tools: "native"}, Why: why}
+		return Detected{
+			Model: ResolvedModel{Ref: ref, ProviderName: provider, Provider: p, ID: id, Tools: "native"},
+			Why:   why,
+		}
 	}
 	m, _ := c.direct(ref, provider, id) // the provider was just found
 	return Detected{Model: m, Why: why}

@@ -18,7 +18,6 @@
 //	secret    what is never shown: "all" of the value, the password of a "url",
 //	          what a header or variable that is "named" like a secret holds,
 //	          all but the scheme of a "notify" address, key=value in "args"
-//	doc       the description in the schema
 //
 // What the contract leaves open is decided here as follows.
 //

@@ -140,7 +140,8 @@ func checkHosts(text string) string {
 	}
 	if strings.Contains(text, "://") {
 		u, err := url.Parse(text)
-		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !isHost(u.Host) {
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.User != nil ||
+			u.RawQuery != "" || u.Fragment != "" || !isHost(u.Host) {
 			return forms
 		}
 		return ""

@@ -27,47 +27,50 @@ func (u Unsupported) Error() string { return u.Position + ": " + u.Key + ": " + 
 // acted upon, in the order of the contract's sample.
 func (c *Config) Unsupported() []Unsupported {
 	var out []Unsupported
-	add := func(set bool, u Unsupported) {
+	const safety, runs = 1, 2
+	add := func(set bool, key, what, so string, kind int) {
 		if set {
-			u.Position = c.Position(u.Key)
-			out = append(out, u)
+			out = append(out, Unsupported{
+				Key: key, Position: c.Position(key), Message: what + " not supported by this version; " + so,
+				Safety: kind == safety, Runs: kind == runs,
+			})
 		}
 	}
-	def := Default()
-	const not = " not supported by this version; "
-	add(!c.Database.IsEmpty(), Unsupported{Key: "database", Message: "PostgreSQL is" + not + "remove the key to use SQLite", Safety: true})
-	add(c.Listen.Raw() != def.Listen.Raw(), Unsupported{Key: "listen", Message: "a server is" + not + "nothing listens"})
-	add(!c.Bus.URL.IsEmpty(), Unsupported{Key: "bus.url", Message: "a bus of your own is" + not + "remove the key", Safety: true})
-	add(!c.Telemetry.OTLP.IsEmpty() || c.Telemetry.Content, Unsupported{Key: "telemetry", Message: "OpenTelemetry is" + not + "no traces are sent"})
+	def, shell := Default(), c.Tools.Shell
+	missing, unused := "these tools are missing", "nothing uses the key"
+	add(!c.Database.IsEmpty(), "database", "PostgreSQL is", "remove the key to use SQLite", safety)
+	add(c.Listen.Raw() != def.Listen.Raw(), "listen", "a server is", "nothing listens", 0)
+	add(!c.Bus.URL.IsEmpty(), "bus.url", "a bus of your own is", "remove the key", safety)
+	add(!c.Telemetry.OTLP.IsEmpty() || c.Telemetry.Content, "telemetry", "OpenTelemetry is", "no traces are sent", 0)
 	for _, name := range c.AgentNames() {
-		at := yamltree.JoinKey("agents", name)
-		add(c.Agents[name].MaxConcurrent > 0, Unsupported{Key: at + ".max_concurrent", Message: "a server is" + not + "runs of the command line are not counted"})
-		add(c.Agents[name].FindTools != def.Agents[DefaultAgent].FindTools, Unsupported{Key: at + ".find_tools", Message: "find_tools is" + not + "every offer is given whole"})
+		at, agent := yamltree.JoinKey("agents", name), c.Agents[name]
+		add(agent.MaxConcurrent > 0, at+".max_concurrent", "a server is", "runs of the command line are not counted", 0)
+		add(agent.FindTools != def.Agents[DefaultAgent].FindTools, at+".find_tools", "find_tools is",
+			"every offer is given whole", 0)
 	}
-	add(len(c.Tools.Bound) > 0, Unsupported{Key: "tools.bound", Message: "capabilities of a bus are" + not + "these tools are missing", Runs: true})
-	c.unsupportedShell(add)
-	add(changed(c.Tools.Web, def.Tools.Web), Unsupported{Key: "tools.web", Message: "web_fetch and web_search are" + not + "these tools are missing", Runs: true})
-	add(changed(c.Team, def.Team), Unsupported{Key: "team", Message: "confer, coordinate and assess are" + not + "nothing uses the key"})
-	add(len(c.Channels) > 0, Unsupported{Key: "channels", Message: "channels are" + not + "the tool message is missing, and no message starts a run", Runs: true})
-	add(changed(c.Notes, def.Notes), Unsupported{Key: "notes", Message: "notes of a project are" + not + "none are read", Runs: len(c.Notes.Files) > 0})
-	add(len(c.MCPServers) > 0, Unsupported{Key: "mcpServers", Message: "MCP servers are" + not + "their tools are missing", Runs: true})
-	add(changed(c.Server, def.Server), Unsupported{Key: "server", Message: "a server is" + not + "nothing uses the key"})
+	add(len(c.Tools.Bound) > 0, "tools.bound", "capabilities of a bus are", missing, runs)
+	add(shell.Mode == ShellAsk, "tools.shell.mode", "ask is",
+		"a program that is not listed is refused, as in mode allowlist", runs)
+	add(len(shell.Path) > 0, "tools.shell.path", "folders of programs are", "remove the key to use the PATH", safety)
+	add(len(shell.Env) > 0, "tools.shell.env", "variables for programs are", "programs do not get them", runs)
+	add(!shell.Caches, "tools.shell.caches", "build caches are", "there are none", 0)
+	add(changed(c.Tools.Web, def.Tools.Web), "tools.web", "web_fetch and web_search are", missing, runs)
+	add(changed(c.Team, def.Team), "team", "confer, coordinate and assess are", unused, 0)
+	add(len(c.Channels) > 0, "channels", "channels are", "the tool message is missing, and no message starts a run", runs)
+	notes := 0
+	if len(c.Notes.Files) > 0 {
+		notes = runs
+	}
+	add(changed(c.Notes, def.Notes), "notes", "notes of a project are", "none are read", notes)
+	add(len(c.MCPServers) > 0, "mcpServers", "MCP servers are", "their tools are missing", runs)
+	add(changed(c.Server, def.Server), "server", "a server is", unused, 0)
 	return out
 }
 
 // changed reports whether a section says anything else than its default.
 func changed(section, def any) bool {
-	return string(yamltree.AppendJSON(nil, shown(reflect.ValueOf(section)))) != string(yamltree.AppendJSON(nil, shown(reflect.ValueOf(def))))
-}
-
-// unsupportedShell adds what exec_shell does not act upon.
-func (c *Config) unsupportedShell(add func(bool, Unsupported)) {
-	const not = " not supported by this version; "
-	set := c.Tools.Shell
-	add(set.Mode == ShellAsk, Unsupported{Key: "tools.shell.mode", Message: "ask is" + not + "a program that is not listed is refused, as in mode allowlist", Runs: true})
-	add(len(set.Path) > 0, Unsupported{Key: "tools.shell.path", Message: "folders of programs are" + not + "remove the key to use the PATH", Safety: true})
-	add(len(set.Env) > 0, Unsupported{Key: "tools.shell.env", Message: "variables for programs are" + not + "programs do not get them", Runs: true})
-	add(!set.Caches, Unsupported{Key: "tools.shell.caches", Message: "build caches are" + not + "there are none"})
+	text := func(v any) string { return string(yamltree.AppendJSON(nil, shown(reflect.ValueOf(v)))) }
+	return text(section) != text(def)
 }
 
 // ShellAsk is the mode of exec_shell in which a person is asked about programs that are

@@ -96,7 +96,10 @@ func (p *Price) known() toolcrib.Price {
 	if p == nil {
 		return toolcrib.Price{}
 	}
-	return toolcrib.Price{Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, Output: p.Output, Known: true}
+	return toolcrib.Price{
+		Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, Output: p.Output,
+		Known: true,
+	}
 }
 
 // provider returns a configured provider, or one that is known by its type alone.

@@ -2,13 +2,35 @@ package config
 
 import (
 	"bytes"
+	_ "embed"
 	"encoding/json"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
+
+// keysText describes every key: its path, * for a name and [] for an entry of a list, and
+// below it, indented, what it means.
+//
+//go:embed keys.txt
+var keysText string
+
+// descriptions returns what keys mean, by path.
+func descriptions() map[string]string {
+	found, path := map[string]string{}, ""
+	for line := range strings.Lines(keysText) {
+		text, isText := strings.CutPrefix(line, "  ")
+		if text = strings.TrimSpace(text); !isText {
+			path = text
+			continue
+		}
+		found[path] = strings.TrimSpace(found[path] + " " + text)
+	}
+	return found
+}
 
 // Schema returns the JSON Schema (2020-12) of the configuration file, made from
 // the same struct as the loader. The loader is stricter where names refer to one
@@ -19,7 +41,7 @@ func Schema() []byte {
 		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
 		{"title", "toolcrib.yaml"},
 		{"description", "Configuration of toolcrib. Every key has a default."},
-	}, structSchema(reflect.TypeFor[Config]())...))
+	}, schemaMaker{descriptions()}.object(reflect.TypeFor[Config](), "")...))
 	if err := json.Indent(&out, compact, "", "  "); err != nil {
 		panic(err) // made of constants; found by every test
 	}
@@ -27,16 +49,24 @@ func Schema() []byte {
 	return out.Bytes()
 }
 
-// schemaField is a field under whose tags a value is described.
-type schemaField struct{ yamltree.Field }
+// schemaMaker makes schemas with the descriptions of keys.
+type schemaMaker struct{ docs map[string]string }
 
-// structSchema describes a mapping with known keys. A section that is null is as
-// if absent, so null is allowed for it.
-func structSchema(t reflect.Type) object {
+// schemaField is a field under whose tags a value is described.
+type schemaField struct {
+	yamltree.Field
+	schemaMaker
+	path string
+}
+
+// object describes a mapping with known keys. A section that is null is as if absent, so
+// null is allowed for it.
+func (m schemaMaker) object(t reflect.Type, path string) object {
 	var properties object
 	var required []string
 	for _, f := range yamltree.Fields(t) {
-		properties = append(properties, member{f.Key, schemaField{f}.schema()})
+		at := strings.TrimPrefix(path+"."+f.Key, ".")
+		properties = append(properties, member{f.Key, schemaField{f, m, at}.schema()})
 		if f.Required {
 			required = append(required, f.Key)
 		}
@@ -50,7 +80,7 @@ func structSchema(t reflect.Type) object {
 }
 
 func (f schemaField) schema() object {
-	out := append(object{{"description", f.Doc}}, f.typeSchema(f.Type)...)
+	out := append(object{{"description", f.docs[f.path]}}, f.typeSchema(f.Type)...)
 	if value, ok := f.defaultJSON(); ok {
 		out = append(out, member{"default", value})
 	}
@@ -63,26 +93,32 @@ func (f schemaField) typeSchema(t reflect.Type) object {
 	case reflect.TypeFor[Value]():
 		return f.textSchema()
 	case reflect.TypeFor[Duration]():
-		return f.orNull(object{{"type", []string{"string", "integer"}}, {"pattern", yamltree.DurationPattern}, {"minimum", 0}, {"maximum", 0}})
+		types := []string{"string", "integer"}
+		return f.orNull(object{{"type", types}, {"pattern", yamltree.DurationPattern}, {"minimum", 0}, {"maximum", 0}})
 	case reflect.TypeFor[JSON]():
 		return object{{"type", []string{"object", "null"}}}
 	case reflect.TypeFor[ToolChoice]():
 		name := object{{"type", "string"}, {"pattern", toolPattern.String()}}
 		return object{{"oneOf", []any{
 			object{{"enum", choiceModes}},
-			object{{"type", "object"}, {"properties", object{{"name", name}}}, {"required", []string{"name"}}, {"additionalProperties", false}},
+			object{
+				{"type", "object"},
+				{"properties", object{{"name", name}}},
+				{"required", []string{"name"}},
+				{"additionalProperties", false},
+			},
 		}}}
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
 		return f.typeSchema(t.Elem())
 	case reflect.Struct:
-		return structSchema(t)
+		return f.object(t, f.path)
 	case reflect.Map:
 		return object{
 			{"type", []string{"object", "null"}},
 			{"propertyNames", object{{"pattern", keyPattern(f.Keys).String()}}},
-			{"additionalProperties", schemaField{f.Inner()}.typeSchema(t.Elem())},
+			{"additionalProperties", schemaField{f.Inner(), f.schemaMaker, f.path + ".*"}.typeSchema(t.Elem())},
 		}
 	case reflect.Slice:
 		return f.listSchema(t)
@@ -125,7 +161,7 @@ func (f schemaField) listSchema(t reflect.Type) object {
 	if f.Default != "[]" && f.Default != "" && !f.Null {
 		typ = "array"
 	}
-	items := schemaField{f.Inner()}.typeSchema(t.Elem())
+	items := schemaField{f.Inner(), f.schemaMaker, f.path + "[]"}.typeSchema(t.Elem())
 	if f.Short != "" {
 		items = object{{"oneOf", []any{object{{"type", "string"}, {"minLength", 1}}, items}}}
 	}

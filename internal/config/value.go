@@ -81,8 +81,10 @@ func (v Value) segments() (parts []segment, problem string) {
 			text += whole // a shell's or a template's own
 			continue
 		case !known:
-			return nil, "has a reference of no known kind; write ${env:NAME}, ${file:PATH} or ${secret:NAME}, and $${ for a literal ${"
-		case kind == "env" && !envPattern.MatchString(name), kind == "secret" && !secretName.MatchString(name), kind == "file" && name == "":
+			return nil, "has a reference of no known kind; write ${env:NAME}, ${file:PATH} or ${secret:NAME}, and $${ for " +
+				"a literal ${"
+		case kind == "env" && !envPattern.MatchString(name), kind == "secret" && !secretName.MatchString(name),
+			kind == "file" && name == "":
 			return nil, fmt.Sprintf("has a reference ${%s:…} without a valid name", kind)
 		case kind == "secret" && v.format == "prompt":
 			return nil, "a secret does not belong in a prompt"
@@ -131,7 +133,8 @@ func (v Value) mistaken(parts []segment) string {
 	}
 	for _, p := range parts {
 		if p.kind == "" && foreignRef.MatchString(p.text) {
-			return "holds $NAME, $env:NAME or {env:NAME}, which is plain text here; write ${env:NAME}, ${file:PATH} or ${secret:NAME} " +
+			return "holds $NAME, $env:NAME or {env:NAME}, which is plain text here; write ${env:NAME}, ${file:PATH} or " +
+				"${secret:NAME} " +
 				"(if that is what you mean, keep it as a secret: toolcrib secret set NAME)"
 		}
 	}
@@ -270,7 +273,8 @@ func (v Value) file(name string) (string, error) {
 }
 
 func (v Value) stored(r Resolver, name string) (string, error) {
-	missing := v.errorf("no secret %s is stored; store it with `toolcrib secret set %s`, or use ${env:…} or ${file:…}", name, name)
+	missing := v.errorf("no secret %s is stored; store it with `toolcrib secret set %s`, or use ${env:…} or ${file:…}",
+		name, name)
 	if r.Secrets == nil {
 		return "", missing
 	}

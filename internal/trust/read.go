@@ -24,7 +24,8 @@ const (
 	maxFolderDepth = 16
 )
 
-var errTooMuch = fmt.Errorf("holds more than %d files, %d bytes or %d levels", MaxFolderFiles, MaxFolderBytes, maxFolderDepth)
+var errTooMuch = fmt.Errorf("holds more than %d files, %d bytes or %d levels", MaxFolderFiles, MaxFolderBytes,
+	maxFolderDepth)
 
 // Read reads a regular file of at most [MaxFileBytes] and returns it with its
 // hash. Symbolic links are followed: what counts is what is really read. It never

@@ -41,7 +41,8 @@ func DefaultPath(getenv func(string) string) (string, error) {
 	if home := getenv("HOME"); filepath.IsAbs(home) {
 		return filepath.Join(home, ".local", "state", "toolcrib", "trust.json"), nil
 	}
-	return "", errors.New("neither XDG_STATE_HOME nor HOME names a folder: there is no place for the record of trusted folders")
+	return "", errors.New("neither XDG_STATE_HOME nor HOME names a folder: there is no place for the record of " +
+		"trusted folders")
 }
 
 // Path returns the file of the record.

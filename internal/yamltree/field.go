@@ -19,7 +19,6 @@ import (
 //	words     true, false and numbers without quotes are taken as text
 //	short     in a list: the key of an entry that a text alone stands for
 //	secret    what is never shown
-//	doc       the description in a schema
 type Field struct {
 	Key                  string
 	Index                int
@@ -32,7 +31,6 @@ type Field struct {
 	Required, Null       bool
 	Words                bool
 	Short                string
-	Doc                  string
 }
 
 // Fields returns the fields of a struct that have a key, in order.
@@ -46,7 +44,7 @@ func Fields(t reflect.Type) []Field {
 		}
 		f := Field{
 			Key: tag("yaml"), Index: i, Type: sf.Type, Min: tag("min"), Max: tag("max"),
-			Format: tag("format"), Keys: tag("keys"), Secret: tag("secret"), Short: tag("short"), Doc: tag("doc"),
+			Format: tag("format"), Keys: tag("keys"), Secret: tag("secret"), Short: tag("short"),
 			Required: tag("required") == "true", Words: tag("words") == "true",
 			Null: tag("null") == "true" || sf.Type.Kind() == reflect.Pointer,
 		}

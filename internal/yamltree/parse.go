@@ -112,7 +112,8 @@ func (p *parsing) check(tokens token.Tokens) (words token.Tokens, err *Error) {
 		case token.CommentType:
 			continue
 		case token.AnchorType, token.AliasType:
-			return nil, p.errorf(line, "anchors and aliases (& and *) are not allowed; put a text that begins with %s in quotes", t.Value)
+			return nil, p.errorf(line,
+				"anchors and aliases (& and *) are not allowed; put a text that begins with %s in quotes", t.Value)
 		case token.TagType:
 			return nil, p.errorf(line, "tags are not allowed; put a text that begins with ! in quotes")
 		case token.MergeKeyType:
@@ -269,7 +270,8 @@ func (p *parsing) mapping(out *Node, values []*ast.MappingValueNode, line, depth
 			out.Line, out.Column = key.Line, key.Column
 		}
 		if before, ok := first[key.Text]; ok {
-			p.duplicates = append(p.duplicates, value.Errorf("duplicate key %s; it stands at line %d already", Quote(key.Text), before))
+			p.duplicates = append(p.duplicates, value.Errorf("duplicate key %s; it stands at line %d already",
+				Quote(key.Text), before))
 			continue
 		}
 		first[key.Text] = key.Line

@@ -34,7 +34,7 @@ type written struct {
 	Usage      *usage            `yaml:"usage"`
 	Delay      yamltree.Duration `yaml:"delay" null:"true" max:"1h"`
 	RetryAfter yamltree.Duration `yaml:"retry_after" null:"true" max:"1h"`
-	Error      string            `yaml:"error" null:"true" format:"class"`
+	Error      string            `yaml:"error" null:"true" enum:"auth|rate_limit|overloaded|context_length|bad_request|timeout|network|refused|other"`
 	Finish     string            `yaml:"finish" null:"true" enum:"stop|tool_calls|length|filtered|other"`
 }
 
@@ -67,15 +67,8 @@ func (a *arguments) DecodeYAML(d *yamltree.Decoder, n *yamltree.Node, f yamltree
 
 // check says what is wrong with a text.
 func check(f yamltree.Field, text string) string {
-	switch {
-	case f.Format == "name" && text == "":
+	if f.Format == "name" && text == "" {
 		return "must not be empty"
-	case f.Format == "class":
-		return yamltree.OneOf(text, []string{
-			string(toolcrib.ErrAuth), string(toolcrib.ErrRateLimit), string(toolcrib.ErrOverloaded), string(toolcrib.ErrContextLength),
-			string(toolcrib.ErrBadRequest), string(toolcrib.ErrTimeout), string(toolcrib.ErrNetwork), string(toolcrib.ErrRefused),
-			string(toolcrib.ErrOther),
-		})
 	}
 	return ""
 }
@@ -125,7 +118,8 @@ func read(d *yamltree.Decoder, n *yamltree.Node) reply {
 	case w.RetryAfter != 0 && w.Error == "":
 		d.Errorf(n, "retry_after goes with error only")
 	case w.Usage != nil && w.Usage.CachedInput > w.Usage.Input:
-		d.Errorf(n, "usage.cached_input: %d is more than input (%d), of which it is a part", w.Usage.CachedInput, w.Usage.Input)
+		d.Errorf(n, "usage.cached_input: %d is more than input (%d), of which it is a part", w.Usage.CachedInput,
+			w.Usage.Input)
 	case w.Usage != nil:
 		r.finish.Usage = toolcrib.TokenUsage{
 			InputTokens: w.Usage.Input, CachedInputTokens: w.Usage.CachedInput, OutputTokens: w.Usage.Output, Reported: true,

@@ -152,7 +152,8 @@ func unknown(name string, set *skill.Set) error {
 	if len(names) > maxNamed {
 		names, more = names[:maxNamed], ", …"
 	}
-	return toolcrib.Failf(toolcrib.NotFound, "this run has no skill %q; it has: %s%s", shown(name), strings.Join(names, ", "), more)
+	return toolcrib.Failf(toolcrib.NotFound, "this run has no skill %q; it has: %s%s", shown(name),
+		strings.Join(names, ", "), more)
 }
 
 // shown is a text of the model's as an error repeats it.
@@ -216,7 +217,8 @@ func (t *readSkill) read(call toolcrib.Call, s *skill.Skill, in input) (piece, e
 		room -= out.files(s, room/4)
 	}
 	if in.Offset > int64(len(data)) {
-		return piece{}, toolcrib.Failf(toolcrib.InvalidArguments, "offset %d is beyond the end: %s has %d bytes", in.Offset, shown(name), len(data))
+		return piece{}, toolcrib.Failf(toolcrib.InvalidArguments, "offset %d is beyond the end: %s has %d bytes",
+			in.Offset, shown(name), len(data))
 	}
 	out.cut(data, in.Offset, max(1, min(in.Limit, maxLimit, room)))
 	return out, nil
@@ -235,7 +237,8 @@ func fitting(bound int) int64 {
 // elsewhere.
 func within(name string) (string, error) {
 	if strings.ContainsAny(name, "\x00\\") {
-		return "", toolcrib.Failf(toolcrib.InvalidPath, "a file of a skill has neither NUL nor a backslash in its name: %s", shown(name))
+		return "", toolcrib.Failf(toolcrib.InvalidPath,
+			"a file of a skill has neither NUL nor a backslash in its name: %s", shown(name))
 	}
 	if path.IsAbs(name) || slices.Contains(strings.Split(name, "/"), "..") {
 		return "", toolcrib.Failf(toolcrib.InvalidPath, "path escapes the skill: %s", shown(name))
@@ -248,9 +251,12 @@ func file(s *skill.Skill, name string) ([]byte, error) {
 	data, err := s.ReadFile(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, toolcrib.Failf(toolcrib.NotFound, "the skill %s has no file %s; read the skill without file to see which it has", s.Name, shown(name))
+		return nil, toolcrib.Failf(toolcrib.NotFound,
+			"the skill %s has no file %s; read the skill without file to see which it has", s.Name, shown(name))
 	case errors.Is(err, skill.ErrChanged):
-		return nil, toolcrib.Failf(toolcrib.PermissionDenied, "%s of the skill %s has changed since it was approved; a person must look at it: toolcrib skills check %s", shown(name), s.Name, s.Name)
+		return nil, toolcrib.Failf(toolcrib.PermissionDenied,
+			"%s of the skill %s has changed since it was approved; a person must look at it: toolcrib skills check "+
+				"%s", shown(name), s.Name, s.Name)
 	case err != nil:
 		return nil, err
 	}
