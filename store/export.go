@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"math"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -152,24 +153,25 @@ func Export(ctx context.Context, s Snapshot, w io.Writer, keys *Keys, o ExportOp
 	}
 	err = s.System(ctx, func(e *SystemEvent) error { return x.raw("", e.raw(), true) })
 	chosen := make(map[toolcrib.RunID]bool)
-	var rows []*Row
-	if err == nil {
-		err = s.Runs(ctx, "", func(r *Row) error {
+	for after := int64(math.MinInt32); err == nil; {
+		var rows []*Row
+		if rows, err = s.Runs(ctx, after); err != nil || len(rows) == 0 {
+			break
+		}
+		for _, r := range rows {
+			rec := &r.Record
+			after = r.Num
 			// What a run has started goes with it.
-			if rec := &r.Record; rec.EndedAt.IsZero() || !rec.EndedAt.Before(o.Since) || chosen[rec.Parent] {
-				chosen[rec.ID] = true
-				rows = append(rows, &Row{Num: r.Num, Record: RunRecord{ID: rec.ID, Actor: rec.Actor}})
+			chosen[rec.ID] = rec.EndedAt.IsZero() || !rec.EndedAt.Before(o.Since) || chosen[rec.Parent]
+			if err != nil || !chosen[rec.ID] {
+				continue
 			}
-			return nil
-		})
-	}
-	for i := 0; err == nil && i < len(rows); i++ {
-		r := rows[i]
-		err = s.Events(ctx, r.Num, func(e *RawEvent) error {
-			// Whom a run acts for and who really asked stand in its first event only.
-			shown := o.Content || e.Kind == journal.KindRunStarted && r.Record.Actor != "" || alwaysExported(e.Kind)
-			return x.raw(r.Record.ID, e, shown)
-		})
+			err = s.Events(ctx, r.Num, r.Num, func(_ int64, e *RawEvent) error {
+				// Whom a run acts for and who really asked stand in its first event only.
+				shown := o.Content || e.Kind == journal.KindRunStarted && rec.Actor != "" || alwaysExported(e.Kind)
+				return x.raw(rec.ID, e, shown)
+			})
+		}
 	}
 	if err != nil {
 		return err

@@ -27,11 +27,13 @@ type Snapshot interface {
 	System(ctx context.Context, do func(*SystemEvent) error) error
 	// Told calls do with the events of the system journal for which TellsOfRun holds, of one run.
 	Told(ctx context.Context, run toolcrib.RunID, do func(*SystemEvent) error) error
-	// Runs calls do with the row of a run, or of all by their numbers if run is "".
-	Runs(ctx context.Context, run toolcrib.RunID, do func(*Row) error) error
-	// Events calls do with all events under the number of a run, in order, also such as
-	// could not be there.
-	Events(ctx context.Context, num int64, do func(*RawEvent) error) error
+	// Run returns the row of a run; nil = there is none.
+	Run(ctx context.Context, run toolcrib.RunID) (*Row, error)
+	// Runs returns the next rows after a number, in order; none = there are no more.
+	Runs(ctx context.Context, after int64) ([]*Row, error)
+	// Events calls do with the events under the numbers of runs from first to last, in order,
+	// also such as could not be there.
+	Events(ctx context.Context, first, last int64, do func(num int64, e *RawEvent) error) error
 	// Kept calls do with what is kept for a run, by reference, or for all, run by run, if run is "".
 	Kept(ctx context.Context, run toolcrib.RunID, do func(toolcrib.RunID, Kept) error) error
 	// Places is the sum of the places of all runs.

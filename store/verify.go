@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/toolcrib/toolcrib"
@@ -50,7 +51,7 @@ func VerifyRun(ctx context.Context, s Snapshot, keys *Keys, run toolcrib.RunID) 
 	if err != nil {
 		return found, err
 	}
-	row, err := v.row(ctx, run)
+	row, err := v.s.Run(ctx, run)
 	switch {
 	case err != nil:
 		return found, err
@@ -61,19 +62,18 @@ func VerifyRun(ctx context.Context, s Snapshot, keys *Keys, run toolcrib.RunID) 
 	case row == nil:
 		return found, fmt.Errorf("run %s: %w", run, toolcrib.ErrNotFound)
 	}
-	if found, err = v.run(ctx, row); err != nil {
+	c := v.begin(row)
+	err = v.s.Events(ctx, row.Num, row.Num, func(_ int64, e *RawEvent) error {
+		c.take(e)
+		return c.err
+	})
+	if c.err == nil {
+		c.err = err
+	}
+	if found, err = c.finish(ctx); err != nil {
 		return found, err
 	}
 	return found, v.family(ctx, run)
-}
-
-// row returns the row of a run; nil = there is none.
-func (v *verifier) row(ctx context.Context, run toolcrib.RunID) (row *Row, err error) {
-	err = v.s.Runs(ctx, run, func(r *Row) error {
-		row = r
-		return nil
-	})
-	return row, err
 }
 
 // family compares one run, which was verified, with those around it.
@@ -86,7 +86,7 @@ func (v *verifier) family(ctx context.Context, run toolcrib.RunID) error {
 		if other == "" || v.kin[other] != nil {
 			continue
 		}
-		row, err := v.row(ctx, other)
+		row, err := v.s.Run(ctx, other)
 		if err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func (v *verifier) family(ctx context.Context, run toolcrib.RunID) error {
 			continue
 		}
 		m := v.kin.of(other)
-		err = v.s.Events(ctx, row.Num, func(e *RawEvent) error {
+		err = v.s.Events(ctx, row.Num, row.Num, func(_ int64, e *RawEvent) error {
 			if e.Kind == journal.KindRunStarted || e.Kind == journal.KindChildStarted {
 				m.learnRaw(other, e)
 			}
@@ -189,6 +189,8 @@ type runCheck struct {
 	mark toolcrib.Seq // of the last event that leaves an anchor
 	kin  *kinsman
 
+	err error
+
 	meter   Meter
 	charges []UseEntry
 	token   string
@@ -205,41 +207,50 @@ func (c *runCheck) broken(seq toolcrib.Seq, what string) error {
 	return &ChainError{Run: c.run, Seq: seq, What: what}
 }
 
-// run verifies a run by itself.
-func (v *verifier) run(ctx context.Context, row *Row) (found Verified, err error) {
+// begin begins to verify a run by itself.
+func (v *verifier) begin(row *Row) *runCheck {
 	run := row.Record.ID
-	f := v.facts[run]
-	if f == nil {
-		f = new(facts)
-	}
-	m := v.kin.of(run)
-	c := &runCheck{v: v, row: row, run: run, f: f, rec: RunRecord{ID: run}, kin: m}
+	c := &runCheck{v: v, row: row, run: run, f: v.facts[run], rec: RunRecord{ID: run}, kin: v.kin.of(run)}
 	c.n.Sealed = row.Kept
-	defer func() {
-		if m.of(row); err != nil {
-			m.start, m.silent = nil, true // what it says proves nothing of others
-		}
-	}()
-	if f.removed != nil {
-		return c.n, &ChainError{Run: run, What: "it was removed, and is there"}
+	if c.f == nil {
+		c.f = new(facts)
 	}
-	if err := v.s.Events(ctx, row.Num, c.event); err != nil {
+	if c.f.removed != nil {
+		c.err = &ChainError{Run: run, What: "it was removed, and is there"}
+	}
+	return c
+}
+
+// take takes the next event, unless something was found already.
+func (c *runCheck) take(e *RawEvent) {
+	if c.err == nil {
+		c.err = c.event(e)
+	}
+}
+
+// finish compares the run with what is kept beside its events.
+func (c *runCheck) finish(ctx context.Context) (Verified, error) {
+	err := c.err
+	for _, step := range []func(context.Context) error{c.end, c.sealed, c.keptFits} {
+		if err == nil {
+			err = step(ctx)
+		}
+	}
+	if c.kin.of(c.row); err != nil {
+		c.kin.start, c.kin.silent = nil, true // what it says proves nothing of others
 		var broken *ChainError
 		if errors.As(err, &broken) && broken.Run == "" {
 			err = c.broken(toolcrib.Seq(c.n.Events)+1, broken.What)
 		}
-		return c.n, err
 	}
-	if err := c.end(); err != nil {
-		return c.n, err
-	}
-	if err := row.Check(v.keys); err != nil {
-		return c.n, err
-	}
+	return c.n, err
+}
+
+func (c *runCheck) sealed(context.Context) error {
 	if len(c.calls) > 0 {
-		v.proved[c.token] += int64(len(c.calls))
+		c.v.proved[c.token] += int64(len(c.calls))
 	}
-	return c.n, c.keptFits(ctx)
+	return c.row.Check(c.v.keys)
 }
 
 // event checks the next event of the run.
@@ -309,7 +320,7 @@ func (c *runCheck) project(e toolcrib.Event) {
 }
 
 // end compares where the events end with the run's row and its anchors.
-func (c *runCheck) end() error {
+func (c *runCheck) end(context.Context) error {
 	last, a := c.rec.LastSeq, c.f.anchors[c.f.last]
 	switch {
 	case c.n.Anchors < len(c.f.anchors):
@@ -556,19 +567,14 @@ func (v *verifier) runs(ctx context.Context, all *VerifiedAll) error {
 		return err
 	}
 	broken := make(map[toolcrib.RunID]bool)
-	err = v.s.Runs(ctx, "", func(row *Row) error {
-		found, err := v.run(ctx, row)
-		if err != nil {
-			broken[row.Record.ID] = true
-		}
-		if err := all.add(err); err != nil {
-			return err
-		}
+	err = v.each(ctx, func(c *runCheck) error {
+		found, err := c.finish(ctx)
+		broken[c.run] = err != nil
 		all.Runs++
 		all.Events += found.Events
 		all.Pruned += found.Pruned
-		return nil
-	})
+		return all.add(err)
+	}, all)
 	if err != nil {
 		return err
 	}
@@ -587,6 +593,111 @@ func (v *verifier) runs(ctx context.Context, all *VerifiedAll) error {
 		}
 	}
 	return nil
+}
+
+// The bounds of what is read ahead of what is being verified.
+const (
+	chunkEvents = 512
+	chunkBytes  = 4 << 20
+)
+
+// chunk is a piece of what is read: rows of runs, or events of runs whose rows were read.
+type chunk struct {
+	rows   []*Row
+	nums   []int64
+	events []*RawEvent
+	err    error
+}
+
+// each calls done with each run, by number, after its events. They are read meanwhile.
+func (v *verifier) each(ctx context.Context, done func(*runCheck) error, all *VerifiedAll) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	chunks := make(chan chunk, 4)
+	go v.read(ctx, chunks)
+	defer func() {
+		cancel()
+		for range chunks { // until the reader has ended
+		}
+	}()
+	var rows []*Row // that are still to be verified
+	var c *runCheck
+	next := func() (err error) {
+		if c != nil {
+			err = done(c)
+		}
+		if c = nil; len(rows) > 0 {
+			c, rows = v.begin(rows[0]), rows[1:]
+		}
+		return err
+	}
+	strays := false
+	for part := range chunks {
+		if part.err != nil {
+			return part.err
+		}
+		rows = append(rows, part.rows...)
+		for i, e := range part.events {
+			for err == nil && (c == nil || c.row.Num < part.nums[i]) && len(rows) > 0 && rows[0].Num <= part.nums[i] {
+				err = next()
+			}
+			switch {
+			case err != nil:
+				return err
+			case c == nil || c.row.Num != part.nums[i]:
+				strays = true
+			default:
+				c.take(e)
+			}
+		}
+	}
+	for err == nil && (c != nil || len(rows) > 0) {
+		err = next()
+	}
+	if strays {
+		_ = all.add(&ChainError{What: "there are events of no run"}) // it is a broken chain
+	}
+	return err
+}
+
+// read reads all runs and their events, and then closes chunks.
+func (v *verifier) read(ctx context.Context, chunks chan<- chunk) {
+	defer close(chunks)
+	send := func(c chunk) error {
+		select {
+		case chunks <- c:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for after := int64(math.MinInt32); ; {
+		rows, err := v.s.Runs(ctx, after)
+		last := int64(math.MaxInt32) // also of what stands behind the last run
+		if err == nil && len(rows) > 0 {
+			last = rows[len(rows)-1].Num
+			err = send(chunk{rows: rows})
+		}
+		var part chunk
+		size := 0
+		if err == nil {
+			err = v.s.Events(ctx, after+1, last, func(num int64, e *RawEvent) error {
+				part.nums, part.events = append(part.nums, num), append(part.events, e)
+				if size += len(e.Payload); len(part.events) < chunkEvents && size < chunkBytes {
+					return nil
+				}
+				full := part
+				part, size = chunk{}, 0
+				return send(full)
+			})
+		}
+		if part.err = err; err != nil || len(part.events) > 0 {
+			err = errors.Join(err, send(part))
+		}
+		if err != nil || len(rows) == 0 {
+			return
+		}
+		after = last
+	}
 }
 
 // totals compares where all runs stand, and what they have used, with what is kept of

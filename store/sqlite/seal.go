@@ -221,13 +221,24 @@ func checkSealed(ctx context.Context, c *conn, keys *store.Keys) error {
 	if err != nil {
 		return err
 	}
-	return sn.Runs(ctx, "", func(row *store.Row) error { return row.Check(keys) })
+	return sn.eachRun(ctx, func(row *store.Row) error { return row.Check(keys) })
+}
+
+// eachRun calls do with each row of a run.
+func (sn snapshot) eachRun(ctx context.Context, do func(*store.Row) error) error {
+	return sn.each(ctx, selectRow, nil, func(scan scanFunc) error {
+		var row store.Row
+		if err := scanRun(scan, &row); err != nil {
+			return err
+		}
+		return do(&row)
+	})
 }
 
 // sealRuns seals the row of each run as it is.
 func sealRuns(ctx context.Context, c *conn, keys *store.Keys) error {
 	seals := make(map[int64]store.Seal)
-	err := snapshot{c}.Runs(ctx, "", func(row *store.Row) error {
+	err := snapshot{c}.eachRun(ctx, func(row *store.Row) error {
 		seals[row.Num] = row.Seal(keys.SealRun())
 		return nil
 	})

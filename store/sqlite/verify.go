@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -140,18 +141,30 @@ func (sn snapshot) Told(ctx context.Context, run toolcrib.RunID, do func(*store.
 	return eachSystem(ctx, sn, "WHERE kind IN ('anchor', 'content_pruned', 'run_removed') AND payload ->> 'run_id' = ? ORDER BY seq", []any{string(run)}, do)
 }
 
-func (sn snapshot) Runs(ctx context.Context, run toolcrib.RunID, do func(*store.Row) error) error {
-	query, args := selectRow+" ORDER BY num", []any(nil)
-	if run != "" {
-		query, args = selectRow+" WHERE id = ?", []any{string(run)}
+func (sn snapshot) Run(ctx context.Context, run toolcrib.RunID) (*store.Row, error) {
+	row := new(store.Row)
+	err := one(ctx, sn, selectRow+" WHERE id = ?", []any{string(run)}, func(scan scanFunc) error { return scanRun(scan, row) })
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
 	}
-	return sn.each(ctx, query, args, func(scan scanFunc) error {
+	return row, err
+}
+
+func (sn snapshot) Runs(ctx context.Context, after int64) (rows []*store.Row, err error) {
+	size := 0
+	err = sn.each(ctx, selectRow+" WHERE num > ? ORDER BY num LIMIT ?", []any{after, pageEvents}, func(scan scanFunc) error {
 		row := new(store.Row)
-		if err := scanRun(scan, row); err != nil {
-			return err
+		err := scanRun(scan, row)
+		rows = append(rows, row)
+		if size += len(row.Record.Content); err == nil && size >= pageBytes {
+			err = errFirst
 		}
-		return do(row)
+		return err
 	})
+	if errors.Is(err, errFirst) {
+		err = nil
+	}
+	return rows, err
 }
 
 const selectEvents = "SELECT key & 0xffffffff, kind, time, payload, payload_hash, hash FROM events "
@@ -161,14 +174,16 @@ func scanEvent(scan scanFunc) (*store.RawEvent, error) {
 	return e, scan(&e.Seq, &e.Kind, &e.Time, &e.Payload, &e.PayloadHash, &e.Hash)
 }
 
-func (sn snapshot) Events(ctx context.Context, num int64, do func(*store.RawEvent) error) error {
-	return sn.each(ctx, selectEvents+"WHERE key BETWEEN ? AND ? ORDER BY key", []any{eventKey(num, 0), eventKey(num, maxSeq)}, func(scan scanFunc) error {
-		e, err := scanEvent(scan)
-		if err != nil {
-			return err
-		}
-		return do(e)
-	})
+func (sn snapshot) Events(ctx context.Context, first, last int64, do func(num int64, e *store.RawEvent) error) error {
+	return sn.each(ctx, "SELECT key >> 32, key & 0xffffffff, kind, time, payload, payload_hash, hash FROM events WHERE key BETWEEN ? AND ? ORDER BY key",
+		[]any{eventKey(first, 0), eventKey(last, maxSeq)}, func(scan scanFunc) error {
+			var num int64
+			e := new(store.RawEvent)
+			if err := scan(&num, &e.Seq, &e.Kind, &e.Time, &e.Payload, &e.PayloadHash, &e.Hash); err != nil {
+				return err
+			}
+			return do(num, e)
+		})
 }
 
 func (sn snapshot) Kept(ctx context.Context, run toolcrib.RunID, do func(toolcrib.RunID, store.Kept) error) error {
@@ -308,7 +323,6 @@ func (sn snapshot) Strays(ctx context.Context) (strays []string, err error) {
 		strays = append(strays, "there is a table, view or trigger that is not toolcrib's, or one of its own is gone")
 	}
 	for _, stray := range []struct{ what, query string }{
-		{"there are events of no run", "SELECT count(*) FROM events WHERE key >> 32 NOT IN (SELECT num FROM runs)"},
 		{"there are pieces of no kept result", "SELECT count(*) FROM content_pieces WHERE key >> 32 NOT IN (SELECT num FROM contents)"},
 		{"there is a reservation that cannot be one", `SELECT count(*) FROM reservations WHERE run_id = '' OR request < 0 OR user IS NULL OR day IS NULL
 			OR at IS NULL OR tokens < 0 OR nano_usd < 0 OR state NOT IN (0, 1, 2)`},
