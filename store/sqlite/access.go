@@ -20,14 +20,8 @@ import (
 // compares what is kept.
 type Access struct{ s *Store }
 
-var (
-	_ access.Directory = (*Access)(nil)
-	_ access.Tokens    = (*Access)(nil)
-	_ access.Quota     = (*Access)(nil)
-)
-
 // Access returns the users, groups and tokens of the database.
-func (s *Store) Access() *Access { return &Access{s: s} }
+func (s *Store) Access() store.People { return &Access{s: s} }
 
 // Version returns a number that rises with every change of users, groups, passwords and
 // tokens, whichever process makes it. It reads one row.

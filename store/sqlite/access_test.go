@@ -10,29 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/access/standing"
 	"github.com/toolcrib/toolcrib/store/sqlite"
-	"github.com/toolcrib/toolcrib/toolcribtest/accesstest"
 )
-
-func TestN18_Directory(t *testing.T) {
-	accesstest.RunDirectory(t, func(t *testing.T) access.Directory { return open(t).Access() })
-}
-
-// Two processes: what is looked at before a change is looked at within it.
-func TestN18_GroupsOfTwoProcesses(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "toolcrib.db")
-	s := openAt(t, path, sqlite.Options{})
-	accesstest.RunGroupsRace(t, s.Access(), openAt(t, path, sqlite.Options{}).Access())
-	verifyAll(t, s)
-}
-
-func TestM16_Tokens(t *testing.T) {
-	accesstest.RunTokens(t, func(t *testing.T) access.Tokens { return open(t).Access() })
-	accesstest.RunRemovedUsersTokens(t, open(t).Access())
-}
-
-func TestM16_Quota(t *testing.T) {
-	accesstest.RunQuota(t, func(t *testing.T) access.Quota { return open(t).Access() })
-}
 
 // What one process changes counts at once in another one (contract 6 gives it a second).
 func TestN18_ChangesOfOtherProcesses(t *testing.T) {

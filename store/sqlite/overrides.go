@@ -12,15 +12,11 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// OverrideList is all overrides as they were at one time, by kind and name. It is
-// shared between callers.
-type OverrideList struct{ Overrides []store.Override }
-
 // overrideCache holds the overrides as they were at one version of theirs.
 type overrideCache struct {
 	mu      sync.Mutex
-	list    *OverrideList // nil = none read yet
-	version uint64        // of list
+	list    *store.OverrideList // nil = none read yet
+	version uint64              // of list
 	// at is when it was last found that list holds; the zero time = it is not known
 	// to hold any more.
 	at time.Time
@@ -51,7 +47,7 @@ func (s *Store) Overrides(ctx context.Context) ([]store.Override, error) {
 // nothing is read, so it is cheap enough for every call of a tool. As long as
 // nothing changes the answer is the same one; it is shared, and must not be
 // changed. With an age of 0 they are read as they are now.
-func (s *Store) OverridesWithin(ctx context.Context, age time.Duration) (*OverrideList, error) {
+func (s *Store) OverridesWithin(ctx context.Context, age time.Duration) (*store.OverrideList, error) {
 	c := &s.overrides
 	now := s.now()
 	c.mu.Lock()
@@ -65,7 +61,7 @@ func (s *Store) OverridesWithin(ctx context.Context, age time.Duration) (*Overri
 
 // currentOverrides returns what holds at now or later, and notes that it does; the
 // zero time notes nothing.
-func (s *Store) currentOverrides(ctx context.Context, now time.Time) (*OverrideList, error) {
+func (s *Store) currentOverrides(ctx context.Context, now time.Time) (*store.OverrideList, error) {
 	c := &s.overrides
 	c.mu.Lock()
 	changes := c.changes
@@ -83,7 +79,7 @@ func (s *Store) currentOverrides(ctx context.Context, now time.Time) (*OverrideL
 		if err != nil {
 			return nil, err
 		}
-		c.list, c.version = &OverrideList{Overrides: list}, version
+		c.list, c.version = &store.OverrideList{Overrides: list}, version
 	}
 	if c.changes == changes && now.After(c.at) {
 		c.at = now

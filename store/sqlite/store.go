@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -21,11 +20,7 @@ const (
 	DefaultReaders     = 4
 )
 
-// The store is a journal and a content store.
-var (
-	_ toolcrib.Journal  = (*Store)(nil)
-	_ toolcrib.Contents = (*Store)(nil)
-)
+var _ store.Store = (*Store)(nil)
 
 // Options are the choices of [Open]; the zero value is good.
 type Options struct {

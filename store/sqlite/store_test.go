@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
-	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
+	"github.com/toolcrib/toolcrib/toolcribtest/storetest"
 )
 
 // open opens a new database that is closed at the end of the test.
@@ -30,22 +30,12 @@ func openAt(t testing.TB, path string, o sqlite.Options) *sqlite.Store {
 	return s
 }
 
-func TestJournal(t *testing.T) {
-	journaltest.Run(t, func(t *testing.T) toolcrib.Journal { return open(t) })
-}
-
-func TestContents(t *testing.T) {
-	journaltest.RunContents(t, func(t *testing.T) toolcrib.Contents { return open(t) })
+// TestStore is the suite of all stores.
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(t *testing.T, now func() time.Time) func() store.Store {
+		path := filepath.Join(t.TempDir(), "data", "toolcrib.db")
+		return func() store.Store { return openAt(t, path, sqlite.Options{Now: now}) }
+	})
 }
 
 func readOnly() sqlite.Options { return sqlite.Options{ReadOnly: true} }
-
-func TestN11_Ledger(t *testing.T) {
-	journaltest.RunLedger(t, func(t *testing.T) journaltest.LedgerStore { return open(t) })
-}
-
-func TestFamilies(t *testing.T) {
-	journaltest.RunFamilies(t, func(t *testing.T, now func() time.Time) journaltest.FamilyStore {
-		return openAt(t, filepath.Join(t.TempDir(), "data", "toolcrib.db"), sqlite.Options{Now: now})
-	})
-}

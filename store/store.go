@@ -1,0 +1,170 @@
+package store
+
+import (
+	"context"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+)
+
+// Store is everything that is kept, in one database that several processes may use at
+// once. store/sqlite is one; toolcribtest/storetest is the suite for it. It is safe for use
+// by many goroutines.
+//
+// What an append says of runs, use, budgets and sessions is in its lists in the same
+// transaction. What grants is sealed with keys that are not in the database ([Record]), and
+// compared with that before it is acted upon. A store that could not do its work returns an
+// [*Error], one whose rows are not as they were sealed a [*ChainError].
+type Store interface {
+	toolcrib.Journal
+	toolcrib.Contents
+	Runs
+	Sessions
+	Switches
+	Approvals
+	Spendings
+	SystemJournal
+	Keeping
+	Verifying
+
+	// Access returns the users, groups and tokens.
+	Access() People
+	// Path says where the store is, for messages and files beside it.
+	Path() string
+	// Close waits for the appends that were begun. A second Close does nothing.
+	Close() error
+}
+
+// Runs are the records of runs.
+type Runs interface {
+	// Run returns the record of the run with exactly this ID; toolcrib.ErrNotFound if there is none.
+	Run(ctx context.Context, id toolcrib.RunID) (RunRecord, error)
+	// FindRun returns the run whose ID is prefix, or the only one whose ID begins with it; "run_"
+	// may be left out. If several do, the error is an [*AmbiguousError].
+	FindRun(ctx context.Context, prefix string) (RunRecord, error)
+	// Runs returns a page of the runs that fit, newest first.
+	Runs(ctx context.Context, f Filter) (Page, error)
+}
+
+// Sessions are the sessions of users. They are also made by the first event of a run that
+// names one which nobody has.
+type Sessions interface {
+	// NewSession makes a session; "" = without a name (C13). A name that another session of the
+	// user has is toolcrib.ErrConflict, a bad one ErrSessionName.
+	NewSession(ctx context.Context, user, name string) (SessionInfo, error)
+	// Session returns the session of a user with this ID or name; toolcrib.ErrNotFound if there is
+	// none, also if it is another user's. If user is "", any.
+	Session(ctx context.Context, user, idOrName string) (SessionInfo, error)
+	// Sessions returns a page of the sessions that fit, those with the newest runs first.
+	Sessions(ctx context.Context, f SessionFilter) (SessionPage, error)
+	// SessionRuns returns the runs of a session, oldest first, without sub-runs.
+	SessionRuns(ctx context.Context, user string, session toolcrib.SessionID) ([]RunRecord, error)
+	// LastRun returns the newest of them; toolcrib.ErrNotFound if there is none.
+	LastRun(ctx context.Context, user string, session toolcrib.SessionID) (RunRecord, error)
+}
+
+// Switches are the overrides of administrators. A change is durable, and in the system journal.
+type Switches interface {
+	// Overrides returns all of them as they are now, by kind and name.
+	Overrides(ctx context.Context) ([]Override, error)
+	// OverridesWithin returns all of them as they were at most age ago, and never as they were
+	// before a change by this store. The list is the same one as long as nothing changes.
+	OverridesWithin(ctx context.Context, age time.Duration) (*OverrideList, error)
+	// SetOverride sets one, and reports whether that changed anything.
+	SetOverride(ctx context.Context, o Override) (changed bool, err error)
+	// ResetOverride removes one, and reports whether there was one.
+	ResetOverride(ctx context.Context, kind OverrideKind, name, by string) (changed bool, err error)
+}
+
+// OverrideList is all overrides as they were at one time, by kind and name. It is shared
+// between callers, and must not be changed.
+type OverrideList struct{ Overrides []Override }
+
+// Approvals are the remembered ones. A change is durable, and in the system journal.
+type Approvals interface {
+	// Remember makes an approval hold for later calls, and returns its ID. One that is remembered
+	// stays as it is; one that was revoked stays revoked.
+	Remember(ctx context.Context, m Remembered) (id string, changed bool, err error)
+	// Forget revokes one; toolcrib.ErrNotFound if there is none of that ID, or if it is not of user
+	// ("" = of anybody).
+	Forget(ctx context.Context, user, id, by string) (changed bool, err error)
+	// Remembered returns those that hold for a session of a user, oldest first.
+	Remembered(ctx context.Context, user string, session toolcrib.SessionID) ([]Remembered, error)
+	// ListRemembered returns a page of those that fit, by ID.
+	ListRemembered(ctx context.Context, f RememberedFilter) ([]Remembered, error)
+}
+
+// Spendings are what was used, and what may be.
+type Spendings interface {
+	// Ledger returns what keeps these budgets, over all processes; nil if none sets a ceiling.
+	Ledger(budgets []UserBudget) (toolcrib.Ledger, error)
+	// Usage sums up what runs have used, also those that were pruned since.
+	Usage(ctx context.Context, q UsageQuery) ([]UsageRow, error)
+	// RuleCounts returns how often each rule has decided from a day on, by rule, decision and tool.
+	RuleCounts(ctx context.Context, since Day) ([]RuleCount, error)
+	// Spent returns what a user has spent on each day from a day on, as budgets count it.
+	Spent(ctx context.Context, user string, since Day) (map[Day]UseSum, error)
+}
+
+// SystemJournal is the journal of what belongs to no run, and the audit log, a view of all.
+type SystemJournal interface {
+	// AppendSystem adds events, all or none, durably. It sets their Seq, Time (where it is zero) and hashes.
+	AppendSystem(ctx context.Context, events ...SystemEvent) error
+	// ReadSystem yields the events after the one numbered after.
+	ReadSystem(ctx context.Context, after toolcrib.Seq) iter.Seq2[SystemEvent, error]
+	// LastChanged returns what the last event of a kind says of a file; zero = there is none.
+	LastChanged(ctx context.Context, kind toolcrib.Kind, path string) (FileChanged, error)
+	// Audit returns a page of the audit log.
+	Audit(ctx context.Context, f AuditFilter) (AuditPage, error)
+}
+
+// Keeping removes and copies.
+type Keeping interface {
+	// Prune removes runs, or their content, with those that they started.
+	Prune(ctx context.Context, o PruneOptions) (PruneResult, error)
+	// ApplyRetention does a bounded piece of pruning by age.
+	ApplyRetention(ctx context.Context, r Retention, now time.Time) (RetentionResult, error)
+	// Compact gives the room of what was removed back; done is false if that was not possible now.
+	Compact(ctx context.Context) (done bool, err error)
+	// Import stores a run of another store, all of it or nothing.
+	Import(ctx context.Context, in Imported) error
+	// Backup writes a copy of everything and of the keys into an empty folder.
+	Backup(ctx context.Context, dir string) (Head, error)
+}
+
+// Verifying finds what was changed from outside.
+type Verifying interface {
+	// Verify is [VerifyRun], VerifySystem and VerifySystemAgainst are [VerifySystem].
+	Verify(ctx context.Context, run toolcrib.RunID) (Verified, error)
+	VerifySystem(ctx context.Context) (Verified, error)
+	VerifySystemAgainst(ctx context.Context, head Head) (Verified, error)
+	// VerifyAll is [VerifyAll]; the error joins the problems.
+	VerifyAll(ctx context.Context) (VerifiedAll, error)
+	// Check reads the whole database, and returns ErrCorrupt if it is damaged.
+	Check(ctx context.Context) error
+	// Damage returns ErrDamaged if damage was found that nobody has accepted: then no new run starts.
+	Damage() error
+	// AcceptDamage lets new runs start in spite of what VerifyAll finds.
+	AcceptDamage(ctx context.Context, by string) (VerifiedAll, error)
+	// Head returns where everything stands, sealed, to be kept elsewhere.
+	Head(ctx context.Context) (Head, error)
+	// ExportAudit is [Export], and ExportKeys returns the keys that seal it.
+	ExportAudit(ctx context.Context, w io.Writer, o ExportOptions) error
+	ExportKeys() (*Keys, error)
+}
+
+// People are users, groups, passwords and tokens, and how often tokens were used. A change
+// is durable, and in the system journal.
+type People interface {
+	access.Directory
+	access.Tokens
+	access.Quota
+	// Version rises with every change, whichever process makes it; OwnChanges with those of this store.
+	Version(ctx context.Context) (uint64, error)
+	OwnChanges() uint64
+	// Latest returns the time of the last entry of the system journal; zero if there is none.
+	Latest(ctx context.Context) (time.Time, error)
+}

@@ -1,0 +1,329 @@
+// Package storetest is the suite for stores: what every implementation of store.Store
+// must do, in whatever database. It has the suites of journals, run trees, budgets, users
+// and tokens in it.
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/toolcribtest/accesstest"
+	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
+)
+
+// Database is a new, empty database, which has the time from now. Each call opens it once
+// more, as another process would. What was opened is closed at the end of the test.
+type Database func(t *testing.T, now func() time.Time) (open func() store.Store)
+
+// Run runs the suite.
+func Run(t *testing.T, database Database) {
+	one := func(t *testing.T) store.Store { return database(t, time.Now)() }
+	t.Run("Journal", func(t *testing.T) {
+		journaltest.Run(t, func(t *testing.T) toolcrib.Journal { return one(t) })
+	})
+	t.Run("Contents", func(t *testing.T) {
+		journaltest.RunContents(t, func(t *testing.T) toolcrib.Contents { return one(t) })
+	})
+	t.Run("Ledger", func(t *testing.T) {
+		journaltest.RunLedger(t, func(t *testing.T) journaltest.LedgerStore { return one(t) })
+	})
+	t.Run("RunTrees", func(t *testing.T) {
+		journaltest.RunFamilies(t, func(t *testing.T, now func() time.Time) journaltest.FamilyStore { return database(t, now)() })
+	})
+	t.Run("Directory", func(t *testing.T) {
+		accesstest.RunDirectory(t, func(t *testing.T) access.Directory { return one(t).Access() })
+	})
+	t.Run("GroupsOfTwo", func(t *testing.T) {
+		open := database(t, time.Now)
+		accesstest.RunGroupsRace(t, open().Access(), open().Access())
+	})
+	t.Run("Tokens", func(t *testing.T) {
+		accesstest.RunTokens(t, func(t *testing.T) access.Tokens { return one(t).Access() })
+		accesstest.RunRemovedUsersTokens(t, one(t).Access())
+	})
+	t.Run("Quota", func(t *testing.T) {
+		accesstest.RunQuota(t, func(t *testing.T) access.Quota { return one(t).Access() })
+	})
+	for name, test := range map[string]func(*testing.T, func() store.Store){
+		"Switches": switches, "Approvals": approvals, "Sessions": sessions, "Lists": lists, "SystemJournal": systemJournal,
+		"HeadKeptElsewhere": headKeptElsewhere, "Pruned": pruned, "Imported": imported, "Closed": closed,
+	} {
+		t.Run(name, func(t *testing.T) {
+			open := database(t, time.Now)
+			test(t, open)
+			if _, err := open().VerifyAll(t.Context()); err != nil {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// begun is how a run of a user begins.
+func begun(user string, session toolcrib.SessionID) *journal.RunStarted {
+	return &journal.RunStarted{
+		Agent: toolcrib.Agent{Name: "default"}, Principal: toolcrib.Principal{User: user}, Session: session,
+		Input: []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "hello")},
+	}
+}
+
+func done() *journal.Done {
+	return &journal.Done{Status: toolcrib.StatusCompleted, StopReason: toolcrib.StopCompleted, Content: "ready"}
+}
+
+func add(t *testing.T, s store.Store, run toolcrib.RunID, after toolcrib.Seq, bodies ...toolcrib.Body) {
+	t.Helper()
+	must(t, s.Append(t.Context(), run, after, journaltest.Events(bodies...)...))
+}
+
+func switches(t *testing.T, open func() store.Store) {
+	s, other := open(), open()
+	o := store.Override{Kind: store.OverrideTool, Name: "exec_shell", By: "ann"}
+	for i, want := range []bool{true, false} { // the second time it is set already
+		if changed, err := s.SetOverride(t.Context(), o); err != nil || changed != want {
+			t.Fatalf("set %d: changed %v, error %v", i, changed, err)
+		}
+	}
+	all, err := other.Overrides(t.Context())
+	if err != nil || len(all) != 1 || all[0].Name != o.Name || all[0].Enabled || all[0].By != "ann" || all[0].At.IsZero() {
+		t.Fatalf("%+v, error %v", all, err)
+	}
+	within, err := s.OverridesWithin(t.Context(), time.Hour)
+	if err != nil || len(within.Overrides) != 1 {
+		t.Fatalf("%+v, error %v", within, err)
+	}
+	if changed, err := s.ResetOverride(t.Context(), o.Kind, o.Name, "bob"); err != nil || !changed {
+		t.Fatalf("changed %v, error %v", changed, err)
+	}
+	if within, err = s.OverridesWithin(t.Context(), time.Hour); err != nil || len(within.Overrides) != 0 {
+		t.Errorf("after a change of its own: %+v, error %v", within, err)
+	}
+	if all, err = other.Overrides(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("%+v, error %v", all, err)
+	}
+	if _, err := s.SetOverride(t.Context(), store.Override{Kind: "x", Name: "y", By: "ann"}); err == nil {
+		t.Error("an unknown kind was set")
+	}
+}
+
+func approvals(t *testing.T, open func() store.Store) {
+	s, other := open(), open()
+	m := store.Remembered{
+		Scope: journal.RememberUser, User: "ann", Tool: "write_file", Arguments: json.RawMessage(`{"a":1}`), Path: "/w/x", Workspace: "/w", FolderID: "f",
+		Effect: toolcrib.EffectIdempotentWrite, Run: "run_a", ApprovalID: "apr_1", By: "ann",
+	}
+	id, changed, err := s.Remember(t.Context(), m)
+	if err != nil || !changed || id == "" {
+		t.Fatalf("%q, changed %v, error %v", id, changed, err)
+	}
+	if again, changed, err := other.Remember(t.Context(), m); err != nil || changed || again != id {
+		t.Errorf("again: %q, changed %v, error %v", again, changed, err)
+	}
+	list, err := other.Remembered(t.Context(), "ann", "")
+	if err != nil || len(list) != 1 || list[0].ID != id || string(list[0].Arguments) != string(m.Arguments) {
+		t.Fatalf("%+v, error %v", list, err)
+	}
+	if list, err := s.Remembered(t.Context(), "bob", ""); err != nil || len(list) != 0 {
+		t.Errorf("bob: %+v, error %v", list, err)
+	}
+	if _, err := s.Forget(t.Context(), "bob", id, "bob"); !errors.Is(err, toolcrib.ErrNotFound) {
+		t.Errorf("bob revokes ann's: error %v", err)
+	}
+	if changed, err := s.Forget(t.Context(), "ann", id, "ann"); err != nil || !changed {
+		t.Errorf("changed %v, error %v", changed, err)
+	}
+	if _, changed, err := s.Remember(t.Context(), m); err != nil || changed {
+		t.Errorf("one that was revoked: changed %v, error %v", changed, err)
+	}
+	if list, err := other.Remembered(t.Context(), "ann", ""); err != nil || len(list) != 0 {
+		t.Errorf("revoked: %+v, error %v", list, err)
+	}
+	if list, err := s.ListRemembered(t.Context(), store.RememberedFilter{Revoked: true}); err != nil || len(list) != 1 || list[0].RevokedBy != "ann" {
+		t.Errorf("%+v, error %v", list, err)
+	}
+}
+
+func sessions(t *testing.T, open func() store.Store) {
+	s := open()
+	made, err := s.NewSession(t.Context(), "ann", "work")
+	must(t, err)
+	if _, err := s.NewSession(t.Context(), "ann", "work"); !errors.Is(err, toolcrib.ErrConflict) {
+		t.Errorf("a second of the name: error %v", err)
+	}
+	if _, err := s.NewSession(t.Context(), "ann", "a/b"); !errors.Is(err, store.ErrSessionName) {
+		t.Errorf("a bad name: error %v", err)
+	}
+	if _, err := s.Session(t.Context(), "bob", string(made.ID)); !errors.Is(err, toolcrib.ErrNotFound) {
+		t.Errorf("another user's: error %v", err)
+	}
+	add(t, s, "run_1", 0, begun("ann", made.ID))
+	err = open().Append(t.Context(), "run_2", 0, journaltest.Events(begun("ann", made.ID))...)
+	var busy *store.SessionBusyError
+	if !errors.As(err, &busy) || busy.Run != "run_1" {
+		t.Errorf("a second run at a time: error %v", err)
+	}
+	add(t, s, "run_1", 1, done())
+	add(t, s, "run_2", 0, begun("ann", made.ID), done())
+	runs, err := s.SessionRuns(t.Context(), "ann", made.ID)
+	if err != nil || len(runs) != 2 || runs[0].ID != "run_1" {
+		t.Errorf("%+v, error %v", runs, err)
+	}
+	last, err := s.LastRun(t.Context(), "ann", made.ID)
+	if err != nil || last.ID != "run_2" {
+		t.Errorf("%+v, error %v", last, err)
+	}
+	page, err := s.Sessions(t.Context(), store.SessionFilter{User: "ann"})
+	if err != nil || len(page.Sessions) != 1 || page.Sessions[0].Runs != 2 || page.Sessions[0].Title != "hello" {
+		t.Errorf("%+v, error %v", page, err)
+	}
+}
+
+func lists(t *testing.T, open func() store.Store) {
+	s := open()
+	for _, run := range []toolcrib.RunID{"run_aa1", "run_aa2", "run_b"} {
+		add(t, s, run, 0, begun("ann", ""), done())
+	}
+	add(t, s, "run_open", 0, begun("bob", ""))
+	var got []toolcrib.RunID
+	f := store.Filter{Limit: 3}
+	for range 2 {
+		page, err := s.Runs(t.Context(), f)
+		must(t, err)
+		for _, r := range page.Runs {
+			got = append(got, r.ID)
+		}
+		f.Cursor = page.Next
+	}
+	if diff := cmp.Diff([]toolcrib.RunID{"run_open", "run_b", "run_aa2", "run_aa1"}, got); diff != "" || f.Cursor != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	page, err := s.Runs(t.Context(), store.Filter{Status: []toolcrib.Status{toolcrib.StatusCompleted}, User: "ann"})
+	if err != nil || len(page.Runs) != 3 || page.Runs[0].Content != "ready" {
+		t.Errorf("%+v, error %v", page, err)
+	}
+	var ambiguous *store.AmbiguousError
+	if _, err := s.FindRun(t.Context(), "aa"); !errors.As(err, &ambiguous) || len(ambiguous.IDs) != 2 {
+		t.Errorf("error %v, want two", err)
+	}
+	if r, err := s.FindRun(t.Context(), "b"); err != nil || r.ID != "run_b" {
+		t.Errorf("%+v, error %v", r, err)
+	}
+	if _, err := s.Runs(t.Context(), store.Filter{Cursor: "?"}); !errors.Is(err, store.ErrBadCursor) {
+		t.Errorf("error %v, want ErrBadCursor", err)
+	}
+}
+
+func login(t *testing.T, s store.Store, who string) {
+	t.Helper()
+	raw, err := json.Marshal(who)
+	must(t, err)
+	must(t, s.AppendSystem(t.Context(), store.SystemEvent{Kind: "login", Payload: raw}))
+}
+
+func systemJournal(t *testing.T, open func() store.Store) {
+	s, other := open(), open()
+	for i, who := range []string{"ann", "bob", "cat"} {
+		login(t, []store.Store{s, other}[i%2], who)
+	}
+	var got []string
+	for e, err := range s.ReadSystem(t.Context(), 1) {
+		must(t, err)
+		got = append(got, string(e.Payload))
+	}
+	if diff := cmp.Diff([]string{`"bob"`, `"cat"`}, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if err := s.AppendSystem(t.Context(), store.SystemEvent{Kind: "login", Payload: json.RawMessage("{")}); err == nil {
+		t.Error("what is no JSON was appended")
+	}
+	page, err := s.Audit(t.Context(), store.AuditFilter{Kinds: []toolcrib.Kind{"login"}, Limit: 2})
+	if err != nil || len(page.Entries) != 2 || page.Entries[0].Seq != 3 || page.Next == "" {
+		t.Errorf("%+v, error %v", page, err)
+	}
+}
+
+func headKeptElsewhere(t *testing.T, open func() store.Store) {
+	s := open()
+	login(t, s, "ann")
+	head, err := s.Head(t.Context())
+	must(t, err)
+	login(t, s, "bob")
+	if _, err := s.VerifySystemAgainst(t.Context(), head); err != nil {
+		t.Error(err)
+	}
+	var broken *store.ChainError
+	head.Seq++ // forged
+	if _, err := s.VerifySystemAgainst(t.Context(), head); !errors.As(err, &broken) {
+		t.Errorf("error %v, want a broken chain", err)
+	}
+}
+
+func pruned(t *testing.T, open func() store.Store) {
+	s := open()
+	add(t, s, "run_a", 0, begun("ann", ""), done())
+	add(t, s, "run_b", 0, begun("ann", ""), done())
+	add(t, s, "run_open", 0, begun("ann", ""))
+	if _, err := s.Prune(t.Context(), store.PruneOptions{Runs: []toolcrib.RunID{"run_open"}, By: "ann"}); !errors.Is(err, toolcrib.ErrConflict) {
+		t.Errorf("one that has not ended: error %v", err)
+	}
+	_, err := s.Prune(t.Context(), store.PruneOptions{Runs: []toolcrib.RunID{"run_a"}, ContentOnly: true, By: "ann"})
+	must(t, err)
+	for _, err := range s.Read(t.Context(), "run_a", 0) {
+		if !errors.Is(err, store.ErrPruned) {
+			t.Errorf("error %v, want ErrPruned", err)
+		}
+	}
+	_, err = s.Prune(t.Context(), store.PruneOptions{Runs: []toolcrib.RunID{"run_b"}, By: "ann"})
+	must(t, err)
+	if _, err := s.Run(t.Context(), "run_b"); !errors.Is(err, toolcrib.ErrNotFound) {
+		t.Errorf("error %v, want ErrNotFound", err)
+	}
+}
+
+func imported(t *testing.T, open func() store.Store) {
+	s := open()
+	add(t, s, "run_a", 0, begun("ann", ""), done())
+	var events []toolcrib.Event
+	for e, err := range s.Read(t.Context(), "run_a", 0) {
+		must(t, err)
+		events = append(events, e)
+	}
+	in := store.Imported{Run: "run_a", By: "ann", Events: events}
+	if err := s.Import(t.Context(), in); !errors.Is(err, toolcrib.ErrConflict) {
+		t.Errorf("one that is here: error %v", err)
+	}
+	in.Run = "run_b" // the hashes are those of another
+	var broken *store.ChainError
+	if err := s.Import(t.Context(), in); !errors.As(err, &broken) {
+		t.Errorf("error %v, want a broken chain", err)
+	}
+}
+
+func closed(t *testing.T, open func() store.Store) {
+	s := open()
+	must(t, s.Close())
+	must(t, s.Close())
+	for _, err := range []error{
+		s.Append(context.Background(), "run_a", 0, journaltest.Events(done())...),
+		func() error { _, err := s.Runs(context.Background(), store.Filter{}); return err }(),
+	} {
+		if !errors.Is(err, store.ErrClosed) {
+			t.Errorf("error %v, want ErrClosed", err)
+		}
+	}
+}
