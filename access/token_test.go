@@ -506,7 +506,7 @@ func TestM16_ActsFor(t *testing.T) {
 }
 
 // people opens an empty directory.
-func people(t *testing.T) *sqlite.Access {
+func people(t *testing.T) store.People {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "toolcrib.db"), sqlite.Options{})
 	if err != nil {

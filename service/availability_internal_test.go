@@ -33,7 +33,7 @@ func (c *stoppedClock) goOn(d time.Duration) {
 func TestA9_Availability(t *testing.T) {
 	clock := &stoppedClock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	path := filepath.Join(t.TempDir(), "toolcrib.db")
-	openStore := func() *sqlite.Store {
+	openStore := func() store.Store {
 		s, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: clock.Now})
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func TestA9_Availability(t *testing.T) {
 		return s
 	}
 	here, there := openStore(), openStore()
-	set := func(s *sqlite.Store, kind store.OverrideKind, name string, on bool) {
+	set := func(s store.Store, kind store.OverrideKind, name string, on bool) {
 		t.Helper()
 		if _, err := s.SetOverride(t.Context(), store.Override{Kind: kind, Name: name, Enabled: on, By: "ann"}); err != nil {
 			t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
@@ -175,10 +174,10 @@ const overrideAge = 500 * time.Millisecond
 // offer and each turn. There is one for each gate, and its first answer is always
 // read from the store, so that a new run begins with what holds then.
 type availability struct {
-	store *sqlite.Store
+	store store.Store
 
 	mu   sync.Mutex
-	read *sqlite.OverrideList // what over was made from; nil = nothing yet
+	read *store.OverrideList // what over was made from; nil = nothing yet
 	over gate.Overrides
 }
 

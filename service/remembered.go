@@ -10,12 +10,11 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 // memory keeps approvals that hold for a session or a user, as the loop asks for them
 // (contract §6).
-type memory struct{ store *sqlite.Store }
+type memory struct{ store store.Store }
 
 // Memory returns the approvals that hold for a session or a user.
 func (s *Service) Memory() agent.Memory { return memory{s.store} }

@@ -69,7 +69,7 @@ type Service struct {
 type folder struct {
 	Drivers *LockFiles
 
-	store  *sqlite.Store // nil = not open yet
+	store  store.Store // nil = not open yet
 	people people
 
 	// preparing: agents are prepared one after another, by runs that start others too. It
@@ -159,7 +159,7 @@ func (s *Service) OpenToRead(ctx context.Context) error {
 }
 
 // Store returns the open store, which shows everything to everybody; nil if it is not open.
-func (s *Service) Store() *sqlite.Store { return s.store }
+func (s *Service) Store() store.Store { return s.store }
 
 // Close frees all runs, and closes the store.
 func (s *Service) Close() error {

@@ -73,6 +73,8 @@ type Switches interface {
 	// OverridesWithin returns all of them as they were at most age ago, and never as they were
 	// before a change by this store. The list is the same one as long as nothing changes.
 	OverridesWithin(ctx context.Context, age time.Duration) (*OverrideList, error)
+	// OverridesVersion rises with every change, whichever process makes it.
+	OverridesVersion(ctx context.Context) (uint64, error)
 	// SetOverride sets one, and reports whether that changed anything.
 	SetOverride(ctx context.Context, o Override) (changed bool, err error)
 	// ResetOverride removes one, and reports whether there was one.

@@ -16,7 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// verifier goes through a store. It knows what must hold, and no dialect.
+// verifier goes through a store, in whatever dialect, and knows what must hold.
 type verifier struct {
 	s    Snapshot
 	keys *Keys // nil = nothing is said about seals
@@ -536,7 +536,7 @@ func (all *VerifiedAll) add(err error) error {
 	return nil
 }
 
-// VerifyAll verifies the system journal and every run, and finds what stands there that
+// VerifyAll verifies the system journal and every run, and finds what is there that
 // belongs to neither: runs that have an anchor and are gone, events without a run. What
 // does not hold is in the Problems of what it returns; an error says that it could not
 // look.
@@ -672,7 +672,7 @@ func (v *verifier) read(ctx context.Context, chunks chan<- chunk) {
 	}
 	for after := int64(math.MinInt32); ; {
 		rows, err := v.s.Runs(ctx, after)
-		last := int64(math.MaxInt32) // also of what stands behind the last run
+		last := int64(math.MaxInt32) // also of what comes behind the last run
 		if err == nil && len(rows) > 0 {
 			last = rows[len(rows)-1].Num
 			err = send(chunk{rows: rows})

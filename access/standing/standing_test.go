@@ -15,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/access/standing"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
@@ -32,7 +33,7 @@ type world struct {
 
 // counted is a directory that counts how often it is read, and can fail.
 type counted struct {
-	*sqlite.Access
+	store.People
 	reads int
 	err   error
 }
@@ -41,22 +42,22 @@ func (c *counted) Version(ctx context.Context) (uint64, error) {
 	if c.err != nil {
 		return 0, c.err
 	}
-	return c.Access.Version(ctx)
+	return c.People.Version(ctx)
 }
 
 func (c *counted) Alike(ctx context.Context, name string) (access.User, error) {
 	c.reads++
-	return c.Access.Alike(ctx, name)
+	return c.People.Alike(ctx, name)
 }
 
 func (c *counted) Groups(ctx context.Context) ([]access.Group, error) {
 	c.reads++
-	return c.Access.Groups(ctx)
+	return c.People.Groups(ctx)
 }
 
 func (c *counted) Token(ctx context.Context, id string) (access.Issued, error) {
 	c.reads++
-	return c.Access.Token(ctx, id)
+	return c.People.Token(ctx, id)
 }
 
 func newWorld(t *testing.T) *world {
@@ -70,7 +71,7 @@ func newWorld(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	w := &world{counted: &counted{Access: s.Access()}, now: noon()}
+	w := &world{counted: &counted{People: s.Access()}, now: noon()}
 	p, err := standing.New(standing.Options{Source: w.counted, Now: func() time.Time { return w.now }, Capability: func(tool string) string {
 		return map[string]string{"search_corpus": "rag.query@1.0"}[tool]
 	}})

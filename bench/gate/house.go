@@ -215,7 +215,7 @@ type house struct {
 	who   toolcrib.Principal
 }
 
-func newHouse(rules []celrule.Rule, stored bool, db *sqlite.Store) (*house, error) {
+func newHouse(rules []celrule.Rule, stored bool, db store.Store) (*house, error) {
 	h := &house{reads: &reads{}, who: principal()}
 	covered := map[string]bool{}
 	for i := range tools {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 func micro(n int) time.Duration { return time.Duration(n) * time.Microsecond }
@@ -14,8 +13,8 @@ func micro(n int) time.Duration { return time.Duration(n) * time.Microsecond }
 // fromStore is an availability over the store, as the command line has one: what
 // was read holds half a second at most.
 type fromStore struct {
-	store *sqlite.Store
-	read  *sqlite.OverrideList
+	store store.Store
+	read  *store.OverrideList
 	over  gate.Overrides
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/service"
-	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
@@ -48,7 +48,7 @@ type app struct {
 	// others too. They cover what is opened or read for the first time on the way.
 	preparing, telling sync.Mutex
 	service            *service.Service
-	store              *sqlite.Store // of the service, once it is open
+	store              store.Store // of the service, once it is open
 	closers            []io.Closer
 }
 

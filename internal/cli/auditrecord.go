@@ -9,6 +9,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
@@ -34,7 +35,7 @@ func (a *app) recordTrust(ctx context.Context, kind toolcrib.Kind, dir, why stri
 
 // storeOfTrust opens the store of the configuration that counts without a question:
 // one of the current folder only if it is trusted, else the user's own, else none.
-func (a *app) storeOfTrust(ctx context.Context) (*sqlite.Store, error) {
+func (a *app) storeOfTrust(ctx context.Context) (store.Store, error) {
 	if a.store != nil {
 		return a.store, nil
 	}

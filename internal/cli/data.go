@@ -62,7 +62,7 @@ func (a *app) about(c *config.Config) *service.Service {
 
 // database opens the store, once, for a command that does something; it is made at its
 // first use.
-func (a *app) database(ctx context.Context) (*sqlite.Store, error) {
+func (a *app) database(ctx context.Context) (store.Store, error) {
 	who, err := a.principal(ctx)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (a *app) database(ctx context.Context) (*sqlite.Store, error) {
 }
 
 // databaseToRead opens the store for a command that only looks.
-func (a *app) databaseToRead(ctx context.Context) (*sqlite.Store, error) {
+func (a *app) databaseToRead(ctx context.Context) (store.Store, error) {
 	kept, err := a.svc()
 	if err == nil {
 		err = kept.OpenToRead(ctx)
@@ -84,7 +84,7 @@ func (a *app) databaseToRead(ctx context.Context) (*sqlite.Store, error) {
 }
 
 // openWith opens the store as a command wants it.
-func (a *app) openWith(ctx context.Context, o sqlite.Options) (*sqlite.Store, error) {
+func (a *app) openWith(ctx context.Context, o sqlite.Options) (store.Store, error) {
 	kept, err := a.svc()
 	if err == nil {
 		err = kept.Open(ctx, o)
@@ -92,7 +92,7 @@ func (a *app) openWith(ctx context.Context, o sqlite.Options) (*sqlite.Store, er
 	return a.opened(err)
 }
 
-func (a *app) opened(err error) (*sqlite.Store, error) {
+func (a *app) opened(err error) (store.Store, error) {
 	if errors.Is(err, store.ErrKeys) {
 		return nil, fmt.Errorf("%w\nTo accept it: toolcrib runs verify --adopt", err)
 	}
@@ -123,7 +123,7 @@ func (a *app) workspace(flag string, given bool) (string, error) {
 }
 
 // findRun finds a run by its ID, a part of it, or as last.
-func (a *app) findRun(ctx context.Context, _ *sqlite.Store, name string) (store.RunRecord, error) {
+func (a *app) findRun(ctx context.Context, _ store.Store, name string) (store.RunRecord, error) {
 	who, err := a.principal(ctx)
 	if err != nil {
 		return store.RunRecord{}, err
@@ -133,6 +133,6 @@ func (a *app) findRun(ctx context.Context, _ *sqlite.Store, name string) (store.
 }
 
 // load rebuilds a run from its journal.
-func (a *app) load(ctx context.Context, s *sqlite.Store, run toolcrib.RunID) (*agent.State, error) {
+func (a *app) load(ctx context.Context, s store.Store, run toolcrib.RunID) (*agent.State, error) {
 	return agent.Load(ctx, s, run)
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 func (a *app) runsCommand() *cobra.Command {
@@ -173,7 +172,7 @@ const wideList = 130
 const promptColumns = 60
 
 // promptOf is the beginning of what a run was asked; "" = it was pruned.
-func promptOf(ctx context.Context, s *sqlite.Store, run toolcrib.RunID) (string, error) {
+func promptOf(ctx context.Context, s store.Store, run toolcrib.RunID) (string, error) {
 	for e, err := range s.Read(ctx, run, 0) {
 		if errors.Is(err, store.ErrPruned) || errors.Is(err, toolcrib.ErrNotFound) {
 			break
@@ -259,7 +258,7 @@ func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) erro
 }
 
 // tellRun tells the story of a run, as far as it was not pruned.
-func (a *app) tellRun(ctx context.Context, w io.Writer, s *sqlite.Store, rec store.RunRecord, whole bool) error {
+func (a *app) tellRun(ctx context.Context, w io.Writer, s store.Store, rec store.RunRecord, whole bool) error {
 	story := render.Story{Out: w, Style: a.outStyle, Whole: whole, Caller: a.callerOf(ctx, rec), Self: a.self()}
 	for e, err := range s.Read(ctx, rec.ID, 0) {
 		if errors.Is(err, store.ErrPruned) {

@@ -15,7 +15,6 @@ import (
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 func (a *app) sessionsCommand() *cobra.Command {
@@ -101,7 +100,7 @@ type sessionView struct {
 }
 
 // sessionRuns finds a session and its runs, oldest first.
-func (a *app) sessionRuns(ctx context.Context, s *sqlite.Store, name string) (store.SessionInfo, []store.RunRecord, error) {
+func (a *app) sessionRuns(ctx context.Context, s store.Store, name string) (store.SessionInfo, []store.RunRecord, error) {
 	info, err := a.findSession(ctx, name)
 	if err != nil {
 		return info, nil, err
@@ -142,7 +141,7 @@ func (a *app) sessionsShowCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) tellSession(ctx context.Context, w io.Writer, s *sqlite.Store, info store.SessionInfo, runs []store.RunRecord, whole bool) error {
+func (a *app) tellSession(ctx context.Context, w io.Writer, s store.Store, info store.SessionInfo, runs []store.RunRecord, whole bool) error {
 	style := a.outStyle
 	fmt.Fprintf(w, "%s  %s\n", style.Bold(guard.Visible(cmp.Or(info.Name, string(info.ID)))), style.Dim(guard.Visible(string(info.ID))))
 	fmt.Fprintf(w, "%s\n", guard.Visible(fmt.Sprintf("%s of %s, since %s", render.Count(info.Runs, "run"), info.User, info.CreatedAt.Local().Format("2006-01-02 15:04"))))
