@@ -39,6 +39,13 @@ func TestAdministrators(t *testing.T) {
 	}
 	unchanged(t, s, root, token.ID)
 	ownOnly(t, s)
+	for name, code := range map[string]toolcrib.Code{
+		"import": toolcrib.CodeBadRequest, "models": toolcrib.CodeBadRequest, "check token": toolcrib.CodeBadRequest,
+		"notify": toolcrib.CodeNotFound, "remove group": toolcrib.CodeNotFound, "prune": toolcrib.CodeConflict,
+	} {
+		do := forAdministrators(s, run, token.ID, "")[name]
+		has(t, name, do(t.Context(), root), code)
+	}
 }
 
 // forAdministrators are the operations that are for them.
@@ -75,7 +82,7 @@ func forAdministrators(s *service.Service, run, token, backup string) map[string
 		"set secret":   func(c ctx, w who) error { _, err := s.SetSecret(c, w, "mine", []byte("sk-0987654321")); return err },
 		"no secret":    func(c ctx, w who) error { _, err := s.RemoveSecret(c, w, "key"); return err },
 		"notify":       func(c ctx, w who) error { _, err := s.TestNotify(c, w, true); return err },
-		"models":       func(_ ctx, w who) error { _, err := s.RefreshModels(w, strings.NewReader("[]")); return err },
+		"models":       func(_ ctx, w who) error { _, err := s.RefreshModels(w, strings.NewReader("{")); return err },
 		"backtest":     func(c ctx, w who) error { _, err := s.Backtest(c, w, service.BacktestRequest{}); return err },
 	}
 }

@@ -84,6 +84,9 @@ func (s *Service) Restore(ctx context.Context, path string) (at time.Time, err e
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	b, err := store.ReadBackup(f, dir, DatabaseName, KeysName, secret.FileName)
+	if errors.Is(err, store.ErrBackup) {
+		err = toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
+	}
 	if err != nil {
 		return at, err
 	}

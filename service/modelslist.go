@@ -152,7 +152,7 @@ func (s *Service) RefreshModels(who toolcrib.Principal, in io.Reader) (info cata
 	}
 	read, err := catalog.Parse(in)
 	if err != nil {
-		return info, err
+		return info, toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
 	}
 	if read.Info().Date == "" {
 		read = read.Dated(read.Info().Version, time.Now().UTC().Format(time.DateOnly))

@@ -137,16 +137,8 @@ func (s *Service) exportContent(ctx context.Context, w io.Writer, run toolcrib.R
 	}
 }
 
-// ImportError says that an exported run cannot be imported as it is.
-type ImportError struct{ Err error }
-
-func (e *ImportError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e *ImportError) Unwrap() error { return e.Err }
-
 // ImportRun adds a run that [Service.ExportRun] wrote, for administrators, and returns its
-// ID and number of events. What is wrong with the export itself is an [*ImportError].
+// ID and number of events.
 func (s *Service) ImportRun(
 	ctx context.Context, who toolcrib.Principal, r io.Reader,
 ) (run toolcrib.RunID, events int, err error) {
@@ -160,7 +152,7 @@ func (s *Service) ImportRun(
 		err = in.Check()
 	}
 	if err != nil {
-		return "", 0, &ImportError{err}
+		return "", 0, toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
 	}
 	// What the loop cannot load could not be shown or forked either.
 	var kept journal.Memory
@@ -168,7 +160,7 @@ func (s *Service) ImportRun(
 		return "", 0, err
 	}
 	if _, err := agent.Load(ctx, &kept, in.Run); err != nil {
-		return "", 0, &ImportError{err}
+		return "", 0, toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
 	}
 	return in.Run, len(in.Events), s.store.Import(ctx, in)
 }

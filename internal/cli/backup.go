@@ -14,7 +14,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/render"
-	"github.com/toolcrib/toolcrib/service"
 )
 
 func (a *app) backupCommand() *cobra.Command {
@@ -45,10 +44,9 @@ func (a *app) backupCommand() *cobra.Command {
 	}
 }
 
-// ofFile names the file that a command was given in an error of the system, once.
+// ofFile names the file that a command was given in an error about it, once.
 func ofFile(err error, path string) error {
-	var known *toolcrib.Error
-	if errors.As(err, &known) || storeFailed(err) {
+	if code := toolcrib.CodeOf(err); code != toolcrib.CodeBadRequest && code != toolcrib.CodeInternal || storeFailed(err) {
 		return err
 	}
 	return fmt.Errorf("%s: %v", pathText(path), plainCause(err))
@@ -139,12 +137,8 @@ func (a *app) runsImportCommand() *cobra.Command {
 				return err
 			}
 			run, events, err := s.ImportRun(cmd.Context(), who, in)
-			var wrong *service.ImportError
-			switch {
-			case errors.As(err, &wrong):
-				return fmt.Errorf("%s: %v", pathText(args[0]), wrong)
-			case err != nil:
-				return err
+			if err != nil {
+				return ofFile(err, args[0])
 			}
 			a.says(string(run), render.Count(events, "event"))
 			return nil
