@@ -216,7 +216,7 @@ func parkForBudget(s *State, model int, short string) Step {
 	lost, m := &s.unanswered, &s.Models[model]
 	out := &journal.Outage{
 		Class: ClassBudget, Provider: m.Provider, Model: m.Ref,
-		Message: fmt.Sprintf("%s; failed requests count, with %d tokens", short, lost.TotalTokens),
+		Message: fmt.Sprintf("%s; requests that failed (%d) have used %d tokens", short, lost.Requests, lost.TotalTokens),
 	}
 	if lost.CostUSD > 0 {
 		out.Message += fmt.Sprintf(" and $%.4f", lost.CostUSD)
