@@ -169,6 +169,18 @@ func TestProtected_LeftBehind(t *testing.T) {
 	}
 }
 
+// Go does not ask git about what stands in the place of .git.
+func TestProtected_TellsGo(t *testing.T) {
+	report, dir := withBubblewrap(t), folder(t)
+	made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, ProtectedNames: []string{".git"}})
+	for _, want := range []string{"-buildvcs=false\n", "\n"} {
+		if got, err := runIn(t.Context(), t, made, callOf(t, dir, "echo $GOFLAGS", 20)); err != nil || got.Stdout != want {
+			t.Errorf("%+v %v, want %q", got, err, want)
+		}
+		write(t, filepath.Join(dir, ".git/config"), "")
+	}
+}
+
 // Two jobs in one workspace: the first to end does not open up what the other is kept from.
 func TestProtected_TwoJobs(t *testing.T) {
 	report := withBubblewrap(t)

@@ -31,6 +31,7 @@ type launcher struct {
 	job
 	writes         bool
 	scratch        string
+	extra          []string // of the environment
 	report         Report
 	options        *Options
 	bounds         bounds
@@ -41,7 +42,7 @@ type launcher struct {
 
 // environment is what programs get, with that folder for temporary files.
 func (l *launcher) environment(temporary string) []string {
-	return []string{"PATH=" + searchPath, "HOME=" + temporary, "TMPDIR=" + temporary, "LANG=C.UTF-8", "TERM=dumb"}
+	return append([]string{"PATH=" + searchPath, "HOME=" + temporary, "TMPDIR=" + temporary, "LANG=C.UTF-8", "TERM=dumb"}, l.extra...)
 }
 
 // direct runs the job from this process.
@@ -93,7 +94,7 @@ func (s *shell) guarded(ctx context.Context, call toolcrib.Call, p *plan, l *lau
 			})
 		}
 		if slices.Contains(g.seen.absent, filepath.Join(p.w.Dir, ".git")) {
-			l.Env = append(l.Env, "GOFLAGS=-buildvcs=false") // go would ask git about the stand-in
+			l.extra = []string{"GOFLAGS=-buildvcs=false"} // go would ask git about the stand-in
 		}
 	}
 	g.before = g.look(g.seen)
