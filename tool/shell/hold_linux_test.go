@@ -169,7 +169,7 @@ func TestProtected_LeftBehind(t *testing.T) {
 	}
 }
 
-// Go does not ask git about what stands in the place of .git.
+// Go is told not to ask git about a stand-in.
 func TestProtected_TellsGo(t *testing.T) {
 	report, dir := withBubblewrap(t), folder(t)
 	made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, ProtectedNames: []string{".git"}})
