@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -191,15 +193,9 @@ func parts(s *jsonschema.Schema) []*jsonschema.Schema {
 	for _, list := range [][]*jsonschema.Schema{s.AllOf, s.AnyOf, s.OneOf, s.PrefixItems} {
 		all = append(all, list...)
 	}
-	for _, p := range s.Properties {
-		all = append(all, p)
-	}
-	for _, p := range s.PatternProperties {
-		all = append(all, p)
-	}
-	for _, p := range s.DependentSchemas {
-		all = append(all, p)
-	}
+	all = slices.AppendSeq(all, maps.Values(s.Properties))
+	all = slices.AppendSeq(all, maps.Values(s.PatternProperties))
+	all = slices.AppendSeq(all, maps.Values(s.DependentSchemas))
 	for _, d := range s.Dependencies {
 		all = append(all, either(d)...)
 	}
