@@ -2,6 +2,8 @@
 package gatetest
 
 import (
+	"encoding/json"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -230,36 +232,30 @@ func clone(q gate.Query) gate.Query {
 	}
 	if q.Who != nil {
 		who := *q.Who
-		who.Grants = cloneList(who.Grants)
+		who.Grants = slices.Clone(who.Grants)
 		q.Who = &who
 	}
 	if q.Scope != nil {
 		s := *q.Scope
-		s.AgentTools, s.SkillTools = cloneList(s.AgentTools), cloneList(s.SkillTools)
-		s.RunTools, s.WorkerTools = cloneList(s.RunTools), cloneList(s.WorkerTools)
+		s.AgentTools, s.SkillTools = slices.Clone(s.AgentTools), slices.Clone(s.SkillTools)
+		s.RunTools, s.WorkerTools = slices.Clone(s.RunTools), slices.Clone(s.WorkerTools)
 		s.AboveSkills = slices.Clone(s.AboveSkills)
 		for i, list := range s.AboveSkills {
-			s.AboveSkills[i] = cloneList(list)
+			s.AboveSkills[i] = slices.Clone(list)
 		}
 		q.Scope = &s
 	}
 	if q.Overrides != nil {
-		q.Overrides = &gate.Overrides{Tools: cloneMap(q.Overrides.Tools), Groups: cloneMap(q.Overrides.Groups)}
+		q.Overrides = &gate.Overrides{Tools: maps.Clone(q.Overrides.Tools), Groups: maps.Clone(q.Overrides.Groups)}
 	}
 	return q
 }
 
-func cloneList(list []string) []string {
-	if list == nil {
-		return nil
+// show writes a query out for a failure's message.
+func show(q gate.Query) string {
+	b, err := json.Marshal(q)
+	if err != nil {
+		return err.Error()
 	}
-	return append([]string{}, list...)
-}
-
-func cloneMap(m map[string]bool) map[string]bool {
-	out := make(map[string]bool, len(m))
-	for k, v := range m {
-		out[k] = v
-	}
-	return out
+	return string(b)
 }
