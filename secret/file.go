@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 
@@ -24,14 +23,14 @@ const temporary = ".secrets-"
 
 // read returns what is in the file; nothing if there is none.
 func (s *Store) read() (*content, error) {
-	file, err := readFile(s.path)
+	file, err := safefile.Read(s.path, maxFileBytes)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return newContent(), nil
+		return &content{Format: formatVersion, Secrets: map[string]entry{}}, nil
+	case errors.Is(err, safefile.ErrTooLarge):
+		return nil, s.failed(damaged("it is too large"))
 	case err != nil:
 		return nil, s.unusable(err)
-	case len(file) > maxFileBytes:
-		return nil, s.failed(damaged("it is too large"))
 	}
 	c, err := unseal(file, s.identity)
 	if err != nil {
@@ -40,28 +39,20 @@ func (s *Store) read() (*content, error) {
 	return c, nil
 }
 
+// view calls look with what is in the file, and wipes it afterwards.
+func (s *Store) view(look func(*content) error) error {
+	c, err := s.read()
+	if err != nil {
+		return err
+	}
+	defer c.wipe()
+	return look(c)
+}
+
 // failed names the file in an error.
 func (s *Store) failed(err error) error { return fmt.Errorf("%s: %w", s.path, err) }
 
 func (s *Store) unusable(err error) error { return s.failed(because(ErrUnusable, "%w", cause(err))) }
-
-// readFile reads a regular file, and never waits for a pipe.
-func readFile(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|safefile.NonBlock, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // read only
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is not a regular file")
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
-	return data, err
-}
 
 // update changes the secrets: under a lock, so that no process undoes what another
 // has just set, and by replacing the file, so that none ever reads half of it.
@@ -78,40 +69,32 @@ func (s *Store) update(change func(*content) error) error {
 		return s.unusable(err)
 	}
 	defer unlock()
-	c, err := s.read()
-	if err != nil {
-		return err
-	}
-	defer c.wipe()
-	if err := change(c); err != nil {
-		return err
-	}
-	file, err := seal(c, s.recipient)
-	if err != nil {
-		return s.unusable(err)
-	}
-	sweep(folder)
-	switch err := safefile.Replace(s.path, temporary, file); {
-	case err == nil:
-		return nil
-	case noRoom(err):
-		return s.failed(because(ErrFull, "%w", cause(err)))
-	default:
-		return s.unusable(err)
-	}
+	return s.view(func(c *content) error {
+		if err := change(c); err != nil {
+			return err
+		}
+		file, err := seal(c, s.recipient)
+		if err != nil {
+			return s.unusable(err)
+		}
+		sweep(folder)
+		switch err := safefile.Replace(s.path, temporary, file); {
+		case err == nil:
+			return nil
+		case noRoom(err):
+			return s.failed(because(ErrFull, "%w", cause(err)))
+		default:
+			return s.unusable(err)
+		}
+	})
 }
 
 // sweep removes what a process left that was killed while it wrote. Only the holder of
 // the lock writes.
 func sweep(folder string) {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), temporary) {
-			_ = os.Remove(filepath.Join(folder, e.Name())) // it only takes room
-		}
+	left, _ := fs.Glob(os.DirFS(folder), temporary+"*") // the pattern is a good one
+	for _, name := range left {
+		_ = os.Remove(filepath.Join(folder, name)) // it only takes room
 	}
 }
 
@@ -152,10 +135,6 @@ type entry struct {
 	Changed time.Time `json:"changed_at"`
 }
 
-func newContent() *content {
-	return &content{Format: formatVersion, Secrets: map[string]entry{}}
-}
-
 // wipe overwrites the values, so that they do not lie in memory longer than needed.
 func (c *content) wipe() {
 	for _, e := range c.Secrets {
@@ -184,16 +163,13 @@ func seal(c *content, to age.Recipient) ([]byte, error) {
 	defer clear(plain)
 	var out bytes.Buffer
 	w, err := age.Encrypt(&out, to)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		_, err = w.Write(plain)
 	}
-	if _, err := w.Write(plain); err != nil {
-		return nil, err
+	if err == nil {
+		err = w.Close()
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	return out.Bytes(), err
 }
 
 // unseal returns the content of a file; the error is one of those above.

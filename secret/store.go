@@ -155,41 +155,39 @@ func (s *Store) Set(name string, value []byte) (info Info, err error) {
 		}
 		clear(e.Value)
 		e.Value, e.Changed = bytes.Clone(value), at
-		c.Secrets[name], info = e, Info{Name: name, Created: e.Created, Changed: at}
+		c.Secrets[name] = e
+		info = c.info(name)
 		return c.bounds()
 	})
 	return info, err
 }
 
 // Secret returns a secret; without one, an error that is [toolcrib.ErrNotFound].
-func (s *Store) Secret(name string) (string, error) {
+func (s *Store) Secret(name string) (value string, err error) {
 	if err := CheckName(name); err != nil {
 		return "", err
 	}
-	c, err := s.read()
-	if err != nil {
-		return "", err
-	}
-	defer c.wipe()
-	e, ok := c.Secrets[name]
-	if !ok {
-		return "", notStored(name)
-	}
-	return string(e.Value), nil
+	err = s.view(func(c *content) error {
+		e, ok := c.Secrets[name]
+		if !ok {
+			return notStored(name)
+		}
+		value = string(e.Value)
+		return nil
+	})
+	return value, err
 }
 
 // Values returns all secrets by name, for what must know them to mask them.
-func (s *Store) Values() (map[string]string, error) {
-	c, err := s.read()
-	if err != nil {
-		return nil, err
-	}
-	defer c.wipe()
-	values := make(map[string]string, len(c.Secrets))
-	for name, e := range c.Secrets {
-		values[name] = string(e.Value)
-	}
-	return values, nil
+func (s *Store) Values() (values map[string]string, err error) {
+	err = s.view(func(c *content) error {
+		values = make(map[string]string, len(c.Secrets))
+		for name, e := range c.Secrets {
+			values[name] = string(e.Value)
+		}
+		return nil
+	})
+	return values, err
 }
 
 func notStored(name string) error {
@@ -197,18 +195,19 @@ func notStored(name string) error {
 }
 
 // List returns what there is, sorted by name.
-func (s *Store) List() ([]Info, error) {
-	c, err := s.read()
-	if err != nil {
-		return nil, err
-	}
-	defer c.wipe()
-	out := make([]Info, 0, len(c.Secrets))
-	for _, name := range slices.Sorted(maps.Keys(c.Secrets)) {
-		e := c.Secrets[name]
-		out = append(out, Info{Name: name, Created: e.Created, Changed: e.Changed})
-	}
-	return out, nil
+func (s *Store) List() (list []Info, err error) {
+	err = s.view(func(c *content) error {
+		list = make([]Info, 0, len(c.Secrets))
+		for _, name := range slices.Sorted(maps.Keys(c.Secrets)) {
+			list = append(list, c.info(name))
+		}
+		return nil
+	})
+	return list, err
+}
+
+func (c *content) info(name string) Info {
+	return Info{Name: name, Created: c.Secrets[name].Created, Changed: c.Secrets[name].Changed}
 }
 
 // Remove removes a secret, and returns what it was; without one, the error is
@@ -222,7 +221,7 @@ func (s *Store) Remove(name string) (info Info, err error) {
 		if !ok {
 			return notStored(name)
 		}
-		info = Info{Name: name, Created: e.Created, Changed: e.Changed}
+		info = c.info(name)
 		clear(e.Value)
 		delete(c.Secrets, name)
 		return nil

@@ -44,12 +44,11 @@ type app struct {
 	started time.Time
 	config  *config.Config
 	masker  guard.Masker // all secrets that came up so far; who drives runs has it, too
-	// preparing and telling: agents are prepared one after another, by runs that start
-	// others too. They cover what is opened or read for the first time on the way.
-	preparing, telling sync.Mutex
-	service            *service.Service
-	store              store.Store // of the service, once it is open
-	closers            []io.Closer
+	// telling is held while a run that another one started says something.
+	telling sync.Mutex
+	service *service.Service
+	store   store.Store // of the service, once it is open
+	closers []io.Closer
 }
 
 func newApp(in, out, err *os.File) *app {
