@@ -413,19 +413,16 @@ func (m *Masker) MaskJSON(raw json.RawMessage) json.RawMessage {
 		return raw
 	}
 	k := m.now()
-	s := scanner{raw: raw, maxDepth: maxScanDepth}
-	from, to, err := s.document()
+	value, fault := document(raw, anyText)
 	switch {
-	case err != nil && len(k.secrets) == 0 && nextSecret(k, raw, 0).none():
+	case fault != nil && len(k.secrets) == 0 && nextSecret(k, raw, 0).none():
 		return raw // no secret is known that could hide in it
-	case err != nil:
-		return appendQuoted(nil, string(appendMasked(k, nil, raw)))
+	case fault != nil:
+		return appendQuoted(nil, appendMasked(k, nil, raw))
+	case k.inJSON(value, nextSecret[[]byte]).none():
+		return value
 	}
-	raw = raw[from:to:to]
-	if k.inJSON(raw, nextSecret[[]byte]).none() {
-		return raw
-	}
-	return k.maskJSON(raw)
+	return k.maskJSON(value)
 }
 
 // inJSON looks through a checked JSON value as written, and as its strings are meant.
@@ -440,8 +437,8 @@ func (k *spellings) inJSON(raw []byte, next func(*spellings, []byte, int) found)
 			continue
 		}
 		end := stringEnd(raw, i)
-		if inside := raw[i+1 : end-1]; bytes.IndexByte(inside, '\\') >= 0 {
-			text = appendDecoded(text[:0], inside)
+		if quoted := raw[i:end]; bytes.IndexByte(quoted, '\\') >= 0 {
+			text = appendDecoded(text[:0], quoted)
 			if f := next(k, text, 0); !f.none() {
 				return f
 			}
@@ -453,29 +450,11 @@ func (k *spellings) inJSON(raw []byte, next func(*spellings, []byte, int) found)
 
 // maskJSON writes a checked JSON value anew with its secrets replaced.
 func (k *spellings) maskJSON(raw []byte) []byte {
-	out := make([]byte, 0, len(raw))
-	for i := 0; i < len(raw); {
-		switch c := raw[i]; {
-		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
-			i++
-		case c == '"':
-			end := stringEnd(raw, i)
-			out = appendQuoted(out, string(appendMasked(k, nil, appendDecoded(nil, raw[i+1:end-1]))))
-			i = end
-		case numberChar(c):
-			end := i + 1
-			for end < len(raw) && numberChar(raw[end]) {
-				end++
-			}
-			out = k.appendNumber(out, raw[i:end])
-			i = end
-		default:
-			out = append(out, c)
-			i++
-		}
-	}
+	out := rewriteJSON(make([]byte, 0, len(raw)), raw, func(dst, quoted []byte) []byte {
+		return appendQuoted(dst, appendMasked(k, nil, appendDecoded(nil, quoted)))
+	}, k.appendNumber)
 	if !nextSecret(k, out, 0).none() {
-		return appendQuoted(nil, string(appendMasked(k, nil, out)))
+		return appendQuoted(nil, appendMasked(k, nil, out))
 	}
 	return out
 }

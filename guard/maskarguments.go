@@ -1,6 +1,10 @@
 package guard
 
-import "unicode/utf8"
+import (
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
 
 // ArgumentStream masks the arguments of a call that come in pieces, for those who watch:
 // all that Write and Flush return, joined, is what [Masker.Arguments] keeps of them,
@@ -81,12 +85,11 @@ func (s *ArgumentStream) readInside(out, raw []byte, last bool) (_ []byte, n int
 		if !last && openEscape(raw) {
 			return out, 0
 		}
-		c := nextChar(raw, 0)
-		if c.size == 0 {
+		if n = escapeLen(raw); n == 0 {
 			s.broken = true
 			return append(appendBytes(out, s.text.Flush()), raw[0]), 1
 		}
-		return appendBytes(out, s.text.Write(string(c.r))), c.size
+		return appendBytes(out, s.text.Write(string(appendDecoded(nil, []byte(`"`+string(raw[:n])+`"`))))), n
 	}
 	for n = 1; n < len(raw) && raw[n] != '"' && raw[n] != '\\'; {
 		n++
@@ -125,6 +128,26 @@ func openEscape(raw []byte) bool {
 	r, ok := hexDigits(raw, 2, 4)
 	high := ok && r >= 0xD800 && r <= 0xDBFF
 	return high && (len(raw) == 6 || raw[6] == '\\' && (len(raw) == 7 || raw[7] == 'u' && len(raw) < 12))
+}
+
+// escapeLen returns the length of the escape that raw begins with; 0 = JSON has no such.
+func escapeLen(raw []byte) int {
+	switch {
+	case len(raw) < 2 || strings.IndexByte(`"\/bfnrtu`, raw[1]) < 0:
+		return 0
+	case raw[1] != 'u':
+		return 2
+	}
+	high, ok := hexDigits(raw, 2, 4)
+	if !ok {
+		return 0
+	}
+	if len(raw) >= 12 && raw[6] == '\\' && raw[7] == 'u' {
+		if low, ok := hexDigits(raw, 8, 4); ok && utf16.DecodeRune(high, low) != utf8.RuneError {
+			return 12
+		}
+	}
+	return 6
 }
 
 // appendBytes appends the inside of a JSON string. A character that is parted over two

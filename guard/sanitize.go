@@ -146,17 +146,17 @@ func (c *CleanStream) write(s string, whole bool) string {
 func CleanBytes(b []byte) string { return Clean(string(b)) }
 
 // firstDirty finds the first character that Clean changes; ok = there is none.
-func firstDirty(s string) (at int, ok bool) {
+func firstDirty[T bytestring](s T) (at int, ok bool) {
 	for i := 0; i < len(s); {
 		if i = skipPrintable(s, i); i >= len(s) {
 			break
 		}
-		r, size := utf8.DecodeRuneInString(s[i:])
+		r, size := decodeRune(s, i)
 		switch what := cleanClass(r); {
 		case r == utf8.RuneError && size <= 1, what == remove, what == show:
 			return i, false
 		case what == alone:
-			next, _ := utf8.DecodeRuneInString(s[i+size:])
+			next, _ := decodeRune(s, i+size)
 			if n := cleanClass(next); i+size < len(s) && (n == alone || n == remove) {
 				return i, false
 			}
@@ -177,66 +177,50 @@ func appendShown(dst []byte, r rune) []byte { return fmt.Appendf(dst, "[U+%04X]"
 // levels, become a JSON string of the cleaned text. A value that needs no change
 // is returned itself, not copied.
 func CleanJSON(raw json.RawMessage) json.RawMessage {
-	s := scanner{raw: raw, maxDepth: maxScanDepth}
-	from, to, err := s.document()
-	if err != nil {
+	value, fault := document(raw, anyText)
+	if fault != nil || depthOf(value) > maxScanDepth {
 		return appendQuoted(nil, Clean(string(raw)))
 	}
-	if !s.respell && !s.dirty {
-		return raw[from:to:to]
-	}
-	return rewriteJSON(raw[from:to], appendCleanInside)
+	w := newCanonizer(value)
+	defer w.done()
+	w.out = rewriteJSON(w.out, value, w.appendClean, appendAsIs)
+	return w.changed()
 }
 
-// rewriteJSON copies a checked JSON value without space, with inside appending
-// what each string, keys too, becomes between its quotes.
-func rewriteJSON(raw []byte, inside func(dst, written []byte) []byte) []byte {
-	out := make([]byte, 0, len(raw))
+// rewriteJSON appends a checked JSON value without space, with str appending what each
+// string, keys too, becomes, and number what a number does.
+func rewriteJSON(out, raw []byte, str, number func(dst, written []byte) []byte) []byte {
 	for i := 0; i < len(raw); {
-		switch c := raw[i]; c {
-		case ' ', '\t', '\n', '\r':
-			i++
-		case '"':
-			end := stringEnd(raw, i)
-			out = append(out, '"')
-			out = inside(out, raw[i+1:end-1])
-			out = append(out, '"')
-			i = end
-		default:
+		end := i + 1
+		switch c := raw[i]; {
+		case c == '"':
+			end = stringEnd(raw, i)
+			out = str(out, raw[i:end])
+		case numberChar(c):
+			for end < len(raw) && numberChar(raw[end]) {
+				end++
+			}
+			out = number(out, raw[i:end])
+		case strings.IndexByte(jsonSpace, c) < 0:
 			out = append(out, c)
-			i++
 		}
+		i = end
 	}
 	return out
 }
 
-// appendCleanInside appends the inside of a JSON string, cleaned and respelt.
-func appendCleanInside(dst, written []byte) []byte {
-	var u run
-	for i := 0; i < len(written); {
-		c := nextChar(written, i)
-		before, what := u.next(c.r)
-		if before != 0 {
-			dst = appendEscaped(dst, before)
-		}
-		switch what {
-		case keep:
-			dst = appendEscaped(dst, c.r)
-		case show:
-			dst = appendShown(dst, c.r)
-		case remove, alone:
-		}
-		i += max(c.size, 1)
-		if what == keep {
-			j := skipPlain(written, i)
-			dst = append(dst, written[i:j]...)
-			i = j
-		}
+func appendAsIs(dst, written []byte) []byte { return append(dst, written...) }
+
+// appendClean appends a JSON string, cleaned and respelt.
+func (w *canonizer) appendClean(dst, quoted []byte) []byte {
+	if skipPlain(quoted, 1) == len(quoted)-1 {
+		return append(dst, quoted...)
 	}
-	if last := u.end(); last != 0 {
-		dst = appendEscaped(dst, last)
+	w.text = appendDecoded(w.text[:0], quoted)
+	if _, ok := firstDirty(w.text); ok {
+		return appendQuoted(dst, w.text)
 	}
-	return dst
+	return appendQuoted(dst, Clean(string(w.text)))
 }
 
 // IsClean reports whether [Clean] would change nothing.

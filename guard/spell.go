@@ -5,6 +5,11 @@ import "unicode/utf8"
 // bytestring is text of either kind.
 type bytestring interface{ ~string | ~[]byte }
 
+// decodeRune reads the character at i.
+func decodeRune[T bytestring](s T, i int) (rune, int) {
+	return utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
+}
+
 const (
 	eachByte = 0x0101010101010101
 	highBits = 0x80 * eachByte
@@ -45,7 +50,7 @@ func skipPlain[T bytestring](s T, i int) int {
 }
 
 // skipPrintable returns the first position from i on that is not printable ASCII.
-func skipPrintable(s string, i int) int {
+func skipPrintable[T bytestring](s T, i int) int {
 	for ; i+8 <= len(s); i += 8 {
 		if unprintable(load8(s, i)) != 0 {
 			break
@@ -114,20 +119,20 @@ func escapedLen(r rune) int {
 }
 
 // appendQuoted appends s as a JSON string; invalid bytes become U+FFFD.
-func appendQuoted(dst []byte, s string) []byte {
+func appendQuoted[T bytestring](dst []byte, s T) []byte {
 	dst = append(dst, '"')
 	dst = appendInside(dst, s)
 	return append(dst, '"')
 }
 
-func appendInside(dst []byte, s string) []byte {
+func appendInside[T bytestring](dst []byte, s T) []byte {
 	for i := 0; i < len(s); {
 		j := skipPlain(s, i)
 		dst = append(dst, s[i:j]...)
 		if j >= len(s) {
 			break
 		}
-		r, size := utf8.DecodeRuneInString(s[j:])
+		r, size := decodeRune(s, j)
 		dst = appendEscaped(dst, r)
 		i = j + size
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -42,10 +43,12 @@ func (e *ArgumentError) Error() string {
 
 // under puts a key or index before the pointer, on the way out of a container.
 func (e *ArgumentError) under(token string) *ArgumentError {
-	token = shorten(token)
-	token = strings.ReplaceAll(strings.ReplaceAll(token, "~", "~0"), "/", "~1")
-	e.Pointer = "/" + token + e.Pointer
+	e.Pointer = pointerToken(token) + e.Pointer
 	return e
+}
+
+func pointerToken(token string) string {
+	return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(shorten(token))
 }
 
 // maxNameBytes bounds a key that is named in an error.
@@ -80,7 +83,7 @@ func quoteShort(key []byte) string { return strconv.Quote(shorten(string(key))) 
 // it afterwards. The error is an [*ArgumentError].
 func Arguments(raw []byte) (json.RawMessage, error) {
 	if len(raw) <= MaxArgumentsBytes { // else Canonical says so
-		start := len(raw) - len(bytes.TrimLeft(raw, " \t\r\n"))
+		start := len(raw) - len(bytes.TrimLeft(raw, jsonSpace))
 		if start == len(raw) {
 			return json.RawMessage("{}"), nil
 		}
@@ -118,12 +121,11 @@ func kindOf(raw []byte) string {
 
 // brokenOr names the kind of value that a text begins as, and what is wrong with it.
 func brokenOr(raw []byte, kind string) string {
-	s := scanner{raw: raw, maxDepth: maxScanDepth}
-	err := s.value(1)
+	end, fault := syntax(raw, anyText)
 	switch {
-	case err != nil:
-		return kind + " that cannot be read: " + err.What
-	case len(bytes.TrimLeft(raw[s.pos:], " \t\r\n")) > 0:
+	case fault != nil:
+		return kind + " that cannot be read: " + fault.What
+	case len(bytes.TrimLeft(raw[end:], jsonSpace)) > 0:
 		return kind + " with more after it"
 	}
 	return kind
@@ -166,26 +168,73 @@ func (l JSONLimits) Canonical(raw []byte) (json.RawMessage, error) {
 	if len(raw) > l.MaxBytes {
 		return nil, &ArgumentError{Offset: l.MaxBytes, What: fmt.Sprintf("longer than %d bytes", l.MaxBytes)}
 	}
-	s := scanner{raw: raw, strict: true, maxDepth: min(l.MaxDepth, maxScanDepth)}
-	from, to, err := s.document()
-	if err != nil {
-		return nil, err
+	value, fault := document(raw, strictText)
+	if fault != nil {
+		return nil, fault
 	}
-	if !s.respell {
-		return raw[from:to:to], nil
-	}
-	w := canonizer{raw: raw, pos: from, out: make([]byte, 0, to-from)}
-	w.value()
-	return w.out, nil
+	return canonical(value, len(raw)-len(bytes.TrimLeft(raw, jsonSpace)), min(l.MaxDepth, maxScanDepth))
 }
 
-// canonizer writes the canonical form of a text that the scanner has passed.
+var canonizers = sync.Pool{New: func() any { return new(canonizer) }}
+
+// canonical returns the canonical form of a checked value, the value itself if it is
+// that already. It begins at byte offset of its text.
+func canonical(value []byte, offset, maxDepth int) (json.RawMessage, error) {
+	w := newCanonizer(value)
+	defer w.done()
+	w.maxDepth = maxDepth
+	if fault := w.value(1); fault != nil {
+		fault.Offset += offset
+		return nil, fault
+	}
+	return w.changed(), nil
+}
+
+// newCanonizer returns a canonizer whose buffers have served before.
+func newCanonizer(value []byte) *canonizer {
+	w := canonizers.Get().(*canonizer)
+	*w = canonizer{raw: value, out: w.out[:0], members: w.members[:0], text: w.text[:0]}
+	return w
+}
+
+func (w *canonizer) done() {
+	if w.raw = nil; cap(w.out)+cap(w.text) <= maxKept {
+		canonizers.Put(w)
+	}
+}
+
+// changed returns what was written, or the value itself if that is the same.
+func (w *canonizer) changed() []byte {
+	if bytes.Equal(w.out, w.raw) {
+		return w.raw
+	}
+	return bytes.Clone(w.out)
+}
+
+// maxKept is the size up to which a buffer waits for the next text.
+const maxKept = 128 << 10
+
+// Bounds of numbers in strict texts. A validator computes with exact numbers, and
+// the value of 1e999999 would fill the memory.
+const (
+	maxNumberBytes = 256
+	maxExponent    = 999
+)
+
+// manyKeys is the size of an object from which on collisions of keys are looked
+// up in a map instead of compared pair by pair.
+const manyKeys = 16
+
+// canonizer writes the canonical form of a value whose grammar was checked, and finds
+// what is JSON but not strict: what is nested too deep, numbers that are too large, and
+// keys that collide.
 type canonizer struct {
-	raw     []byte
-	pos     int
-	out     []byte
-	members []member
-	spare   []byte
+	raw      []byte
+	pos      int
+	maxDepth int
+	out      []byte
+	members  []member // of the objects that are open, as a stack
+	text     []byte   // of the string that was read last; what is being put in order
 }
 
 // member is one member of an object, as written to out.
@@ -194,68 +243,100 @@ type member struct {
 	from, to int
 }
 
+func fail(at int, format string, args ...any) *ArgumentError {
+	return &ArgumentError{Offset: at, What: fmt.Sprintf(format, args...)}
+}
+
 // token returns the next byte that is not space.
 func (w *canonizer) token() byte {
-	for {
-		switch c := w.raw[w.pos]; c {
-		case ' ', '\t', '\n', '\r':
-			w.pos++
-		default:
-			return c
-		}
+	for strings.IndexByte(jsonSpace, w.raw[w.pos]) >= 0 {
+		w.pos++
 	}
+	return w.raw[w.pos]
 }
 
-func (w *canonizer) value() {
-	switch w.token() {
+func (w *canonizer) value(depth int) *ArgumentError {
+	c := w.token()
+	if (c == '{' || c == '[') && depth > w.maxDepth {
+		return fail(w.pos, "nested deeper than %d levels", w.maxDepth)
+	}
+	switch c {
 	case '{':
-		w.object()
+		return w.object(depth)
 	case '[':
-		w.array()
+		return w.array(depth)
 	case '"':
 		w.str()
-	default:
-		from := w.pos
-		for w.pos < len(w.raw) && strings.IndexByte(",]} \t\r\n", w.raw[w.pos]) < 0 {
-			w.pos++
-		}
-		w.out = appendNumber(w.out, w.raw[from:w.pos]) // or a literal, which is plain
+		return nil
 	}
+	from := w.pos
+	for w.pos < len(w.raw) && strings.IndexByte(",]}"+jsonSpace, w.raw[w.pos]) < 0 {
+		w.pos++
+	}
+	lexeme := w.raw[from:w.pos]
+	if fault := tooLarge(lexeme); fault != "" {
+		return fail(from, "%s", fault)
+	}
+	w.out = appendNumber(w.out, lexeme) // or a literal, which is plain
+	return nil
 }
 
-func (w *canonizer) array() {
+// tooLarge says which bound a number passes, or returns "".
+func tooLarge(number []byte) string {
+	if len(number) > maxNumberBytes {
+		return fmt.Sprintf("number longer than %d bytes", maxNumberBytes)
+	}
+	if i := bytes.IndexAny(number, "eE"); i >= 0 && number[0] <= '9' {
+		if n, err := strconv.Atoi(string(number[i+1:])); err != nil || max(n, -n) > maxExponent {
+			return fmt.Sprintf("number with an exponent beyond %d", maxExponent)
+		}
+	}
+	return ""
+}
+
+func (w *canonizer) array(depth int) *ArgumentError {
 	w.out = append(w.out, '[')
 	w.pos++
-	for w.token() != ']' {
-		if w.token() == ',' {
+	for i := 0; w.token() != ']'; i++ {
+		if i > 0 {
 			w.out = append(w.out, ',')
 			w.pos++
 		}
-		w.value()
+		if fault := w.value(depth + 1); fault != nil {
+			return fault.under(strconv.Itoa(i))
+		}
 	}
 	w.out = append(w.out, ']')
 	w.pos++
+	return nil
 }
 
 // object writes the members as they come and puts them in order at the end.
-func (w *canonizer) object() {
+func (w *canonizer) object(depth int) *ArgumentError {
 	base := len(w.members)
 	w.out = append(w.out, '{')
 	body := len(w.out)
 	w.pos++
+	var seen map[string][]byte
 	for w.token() != '}' {
-		if w.token() == ',' {
-			w.pos++
+		if len(w.members) > base {
+			w.pos++ // the comma
 			w.token()
 		}
+		at := w.pos
 		m := member{from: len(w.out)}
-		m.key = w.str()
+		m.key = w.key()
+		if fault := collision(w.members[base:], m.key, &seen); fault != "" {
+			return fail(at, "%s", fault)
+		}
 		w.token()
 		w.pos++ // the colon
 		w.out = append(w.out, ':')
-		w.value()
-		m.to = len(w.out)
 		w.members = append(w.members, m)
+		if fault := w.value(depth + 1); fault != nil {
+			return fault.under(string(m.key))
+		}
+		w.members[len(w.members)-1].to = len(w.out)
 		w.out = append(w.out, ',')
 	}
 	w.pos++
@@ -269,29 +350,89 @@ func (w *canonizer) object() {
 	}
 	w.members = w.members[:base]
 	w.out = append(w.out, '}')
+	return nil
 }
 
 // reorder rewrites out[body:] with the members in the order given, each followed
 // by a comma.
 func (w *canonizer) reorder(body int, members []member) {
-	w.spare = append(w.spare[:0], w.out[body:]...)
+	w.text = append(w.text[:0], w.out[body:]...)
 	w.out = w.out[:body]
 	for _, m := range members {
-		w.out = append(w.out, w.spare[m.from-body:m.to-body]...)
+		w.out = append(w.out, w.text[m.from-body:m.to-body]...)
 		w.out = append(w.out, ',')
 	}
 }
 
-// str writes a string and returns what it means.
-func (w *canonizer) str() []byte {
-	from := w.pos + 1
-	to := stringEnd(w.raw, w.pos) - 1
-	w.out = append(w.out, '"')
-	w.out = appendRespelt(w.out, w.raw[from:to])
-	w.out = append(w.out, '"')
-	w.pos = to + 1
-	if bytes.IndexByte(w.raw[from:to], '\\') < 0 {
-		return w.raw[from:to]
+// str writes a string and returns what it means; shared says that this is so only until
+// the next string.
+func (w *canonizer) str() (text []byte, shared bool) {
+	from, to := w.pos, stringEnd(w.raw, w.pos)
+	w.pos = to
+	inside := w.raw[from+1 : to-1]
+	if skipPlain(inside, 0) == len(inside) {
+		w.out = append(w.out, w.raw[from:to]...)
+		return inside, false
 	}
-	return appendDecoded(nil, w.raw[from:to])
+	w.text = appendDecoded(w.text[:0], w.raw[from:to])
+	w.out = appendQuoted(w.out, w.text)
+	return w.text, true
+}
+
+// key writes a key and returns what it means.
+func (w *canonizer) key() []byte {
+	key, shared := w.str()
+	if shared {
+		return bytes.Clone(key)
+	}
+	return key
+}
+
+// collision says which of the members before it a key is equal to, but for letter case,
+// or returns "". The keys of a large object are in seen, folded.
+func collision(before []member, key []byte, seen *map[string][]byte) string {
+	if len(before) < manyKeys {
+		for i := range before {
+			if bytes.EqualFold(before[i].key, key) {
+				return collide(before[i].key, key)
+			}
+		}
+		return ""
+	}
+	if *seen == nil {
+		*seen = make(map[string][]byte, 2*manyKeys)
+		for i := range before {
+			(*seen)[fold(before[i].key)] = before[i].key
+		}
+	}
+	folded := fold(key)
+	if other, ok := (*seen)[folded]; ok {
+		return collide(other, key)
+	}
+	(*seen)[folded] = key
+	return ""
+}
+
+func collide(a, b []byte) string {
+	if bytes.Equal(a, b) {
+		return "duplicate key " + quoteShort(b)
+	}
+	return fmt.Sprintf("keys %s and %s differ only in letter case", quoteShort(a), quoteShort(b))
+}
+
+// fold maps texts that bytes.EqualFold calls equal to the same string: each rune
+// becomes the smallest of its orbit under Unicode simple folding.
+func fold(text []byte) string {
+	var b strings.Builder
+	b.Grow(len(text))
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRune(text[i:])
+		i += size
+		least := r
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			least = min(least, f)
+		}
+		b.WriteRune(least)
+	}
+	return b.String()
 }

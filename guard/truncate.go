@@ -90,7 +90,7 @@ func asText(c Content) Content {
 	if n := len(c.JSON); n < 2 || c.JSON[0] != '"' || stringEnd(c.JSON, 0) != n {
 		return c
 	}
-	return Content{Text: string(appendDecoded(nil, c.JSON[1:len(c.JSON)-1]))}
+	return Content{Text: string(appendDecoded(nil, c.JSON))}
 }
 
 func truncateText(text string, limit int, ref string) (Content, bool) {

@@ -24,7 +24,7 @@ var layers = []layer{
 	{name: "agent"},
 	{name: "gate", modules: []string{"github.com/santhosh-tekuri/jsonschema/v6", "golang.org/x/sys"}},
 	{name: "journal"},
-	{name: "guard", modules: []string{"golang.org/x/text"}},
+	{name: "guard", modules: []string{"github.com/go-json-experiment/json", "golang.org/x/text"}},
 	{name: "."},
 }
 

@@ -83,7 +83,7 @@ func TestX8_BrokenBodies(t *testing.T) {
 	for _, tt := range []struct{ name, body, tool, problem string }{
 		{"empty", ``, "", "empty"},
 		{"prose", `fetch the page`, "", "expected one JSON object"},
-		{"open", `{"name":"fetch","args":{"url":"u"}`, "fetch", "expected ',' or '}'"},
+		{"open", `{"name":"fetch","args":{"url":"u"}`, "fetch", "the text ends too early"},
 		{"line break in a string", "{\"name\":\"fetch\",\"args\":{\"x\":\"a\nb\"}}", "fetch", "control character"},
 		{"array", `[{"name":"a","args":{}}]`, "a", "found an array"},
 		{"text", `"fetch"`, "", "found a string"},
@@ -99,9 +99,9 @@ func TestX8_BrokenBodies(t *testing.T) {
 		{"two values", `{"name":"a","args":{}} {"name":"b","args":{}}`, "a", "nothing may follow"},
 		{"a key twice", `{"name":"a","args":{},"args":{"x":1}}`, "a", "duplicate key"},
 		// The object inside must not be taken for the call that was meant.
-		{"brace missing at the end", `{"name":"create_user","args":{"name":"bob"}`, "create_user", "expected ',' or '}'"},
+		{"brace missing at the end", `{"name":"create_user","args":{"name":"bob"}`, "create_user", "the text ends too early"},
 		{"brace missing at the start", `"name":"create_user","args":{"name":"bob"}}`, "", "found a string"},
-		{"python", `{'name': 'a', 'args': {}}`, "", "expected a key"},
+		{"python", `{'name': 'a', 'args': {}}`, "", "double quotes"},
 		{"functions", "<function=a>\n<parameter=x>\n1\n</parameter>\n</function>", "", "expected one JSON object"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -189,7 +189,7 @@ func refusal(t *testing.T, result string) (r refused) {
 // X8: whatever is broken is refused as parse_error, says why, and can be mended.
 func TestX8_BrokenCallsAreMended(t *testing.T) {
 	for body, says := range map[string]string{
-		`{"name": "fetch", "args": {"url": "u"}`: "expected ',' or '}'",
+		`{"name": "fetch", "args": {"url": "u"}`: "the text ends too early",
 		`{"args": {"url": "u"}}`:                 `"name" is missing`,
 		`["fetch"]`:                              "found an array",
 		`"fetch"`:                                "found a string",

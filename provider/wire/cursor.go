@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"strconv"
-	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // maxDepth bounds the nesting of what a provider sends.
@@ -128,9 +129,9 @@ func (c *Cursor) more(end byte) bool {
 	return false
 }
 
-// rawString returns the inside of the string at the cursor and whether it holds
+// rawString returns the string at the cursor as it is written, and whether it holds
 // escapes.
-func (c *Cursor) rawString() (raw []byte, escaped bool) {
+func (c *Cursor) rawString() (quoted []byte, escaped bool) {
 	if c.Peek() != '"' {
 		c.fail()
 		return nil, false
@@ -149,9 +150,9 @@ func (c *Cursor) rawString() (raw []byte, escaped bool) {
 			back--
 		}
 		if (end-back)%2 == 0 {
-			raw = c.data[start:end]
 			c.pos = end + 1
-			return raw, bytes.IndexByte(raw, '\\') >= 0
+			quoted = c.data[start-1 : c.pos]
+			return quoted, bytes.IndexByte(quoted, '\\') >= 0
 		}
 		i = end + 1
 	}
@@ -164,11 +165,19 @@ func (c *Cursor) Bytes() []byte {
 		c.Skip()
 		return nil
 	}
-	raw, escaped := c.rawString()
-	if !escaped {
-		return raw
+	quoted, escaped := c.rawString()
+	switch {
+	case c.err != nil:
+		return nil
+	case !escaped:
+		return quoted[1 : len(quoted)-1]
 	}
-	return c.unescape(raw)
+	text, err := jsontext.AppendUnquote(nil, quoted)
+	if err != nil && !jsontext.Value(quoted).IsValid(jsontext.AllowInvalidUTF8(true)) {
+		c.fail()
+		return nil
+	}
+	return text // lone surrogates and what is not valid UTF-8 are U+FFFD
 }
 
 // String decodes a string into one of its own. null gives "".
@@ -276,100 +285,6 @@ func (c *Cursor) skipContainer() {
 	for c.Next() {
 		c.Skip()
 	}
-}
-
-func (c *Cursor) unescape(raw []byte) []byte {
-	out := make([]byte, 0, len(raw))
-	for i := 0; i < len(raw); {
-		b := raw[i]
-		if b != '\\' {
-			n := bytes.IndexByte(raw[i:], '\\')
-			if n < 0 {
-				n = len(raw) - i
-			}
-			out = append(out, raw[i:i+n]...)
-			i += n
-			continue
-		}
-		if i+1 >= len(raw) {
-			c.fail()
-			return nil
-		}
-		if raw[i+1] == 'u' {
-			r, n := unescapeRune(raw[i:])
-			if n == 0 {
-				c.fail()
-				return nil
-			}
-			out = utf8.AppendRune(out, r)
-			i += n
-			continue
-		}
-		d := plainEscape(raw[i+1])
-		if d == 0 {
-			c.fail()
-			return nil
-		}
-		out = append(out, d)
-		i += 2
-	}
-	return out
-}
-
-func plainEscape(b byte) byte {
-	switch b {
-	case '"', '\\', '/':
-		return b
-	case 'n':
-		return '\n'
-	case 't':
-		return '\t'
-	case 'r':
-		return '\r'
-	case 'b':
-		return '\b'
-	case 'f':
-		return '\f'
-	}
-	return 0
-}
-
-// unescapeRune reads \uXXXX, and the second half of a pair; n is 0 if it is none.
-func unescapeRune(raw []byte) (r rune, n int) {
-	one, ok := hex4(raw)
-	if !ok {
-		return 0, 0
-	}
-	if !utf16.IsSurrogate(one) {
-		return one, 6
-	}
-	if two, ok := hex4(raw[6:]); ok {
-		if r := utf16.DecodeRune(one, two); r != utf8.RuneError {
-			return r, 12
-		}
-	}
-	return utf8.RuneError, 6
-}
-
-func hex4(raw []byte) (rune, bool) {
-	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
-		return 0, false
-	}
-	var r rune
-	for _, b := range raw[2:6] {
-		r <<= 4
-		switch {
-		case b >= '0' && b <= '9':
-			r |= rune(b - '0')
-		case b >= 'a' && b <= 'f':
-			r |= rune(b-'a') + 10
-		case b >= 'A' && b <= 'F':
-			r |= rune(b-'A') + 10
-		default:
-			return 0, false
-		}
-	}
-	return r, true
 }
 
 // Runes joins pieces of text so that each piece that comes out is valid UTF-8:
