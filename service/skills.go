@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/tool/builtin"
 )
 
 // Where a folder of skills.dirs comes from.
@@ -140,11 +141,11 @@ func (s *Service) Skills() (*Skills, error) {
 		}
 	}
 	var problems []skill.Problem
-	out.library, problems = skill.Load(used, skill.Options{})
+	out.library, problems = skill.Load(used, skill.Options{Aliases: builtin.Aliases()})
 	for _, one := range out.library.Skills() {
 		out.All = append(out.All, record.judge(one))
 	}
-	untrusted, more := skill.Load(aside, skill.Options{})
+	untrusted, more := skill.Load(aside, skill.Options{Aliases: builtin.Aliases()})
 	for _, one := range untrusted.Skills() {
 		v := viewOf(one)
 		v.passed = passed[filepath.Dir(one.Path)]

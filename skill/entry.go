@@ -33,25 +33,11 @@ func (e Entry) String() string {
 	return e.Tool + "(" + e.Pattern + ")"
 }
 
-// aliases are the names that skills written for other programs use for tools that
-// toolcrib has too.
-func aliases() map[string]string {
-	return map[string]string{
-		"Bash": "exec_shell", "Shell": "exec_shell",
-		"Read": "read_file", "Write": "write_file", "Edit": "edit_file", "MultiEdit": "edit_file",
-		"Grep": "search_files", "Glob": "search_files", "LS": "list_directory",
-		"WebFetch": "web_fetch", "WebSearch": "web_search",
-		"Task": "spawn", "Agent": "spawn", "Skill": "read_skill", "AskUserQuestion": "ask_user",
-	}
-}
-
-// ParseEntry reads an entry. Names of other programs become toolcrib's: Bash is
-// exec_shell, Read read_file, Write write_file, Edit edit_file, Grep and Glob
-// search_files, LS list_directory, WebFetch web_fetch, WebSearch web_search, Task
-// spawn, Skill read_skill, mcp__SERVER__TOOL SERVER__TOOL, and mcp__SERVER
-// SERVER__*. Tool(*) is Tool. An entry that cannot be read is an error; it allows
-// nothing.
-func ParseEntry(text string) (Entry, error) {
+// ParseEntry reads an entry. Names that other programs have for tools become those of
+// this one by aliases (Bash is exec_shell), mcp__SERVER__TOOL is SERVER__TOOL, and
+// mcp__SERVER SERVER__*. Tool(*) is Tool. An entry that cannot be read is an error; it
+// allows nothing.
+func ParseEntry(text string, aliases map[string]string) (Entry, error) {
 	text = strings.TrimSpace(text)
 	name, rest, hasPattern := strings.Cut(text, "(")
 	e := Entry{Tool: strings.TrimSpace(name)}
@@ -72,7 +58,7 @@ func ParseEntry(text string) (Entry, error) {
 		}
 	}
 	var err error
-	if e.Tool, err = canonicalTool(e.Tool); err != nil {
+	if e.Tool, err = canonicalTool(e.Tool, aliases); err != nil {
 		return Entry{}, err
 	}
 	return e, nil
@@ -129,10 +115,10 @@ func balanced(s string) bool {
 	return depth == 0
 }
 
-// canonicalTool is the name that toolcrib has for a tool. Of a canonical name it is
+// canonicalTool is the name of a tool. Of a canonical name it is
 // that name.
-func canonicalTool(name string) (string, error) {
-	if tool, ok := aliases()[name]; ok {
+func canonicalTool(name string, aliases map[string]string) (string, error) {
+	if tool, ok := aliases[name]; ok {
 		return tool, nil
 	}
 	rest, ok := strings.CutPrefix(name, "mcp__")
@@ -182,7 +168,7 @@ func (e Entry) means(tool string) bool { return glob(e.Tool, tool) }
 func Unknown(entries, known []string) []string {
 	var unknown []string
 	for _, text := range entries {
-		e, err := ParseEntry(text)
+		e, err := ParseEntry(text, nil)
 		if err != nil || !slices.ContainsFunc(known, e.means) {
 			unknown = append(unknown, text)
 		}

@@ -30,6 +30,8 @@ type Options struct {
 	// MaxSkills bounds the skills of the library. 0, and all above [MaxSkills], is
 	// MaxSkills.
 	MaxSkills int
+	// Aliases are names that other programs have for tools, with the names here.
+	Aliases map[string]string
 }
 
 // Library holds the skills that were found, as they were at one time. A nil
@@ -53,7 +55,7 @@ const maxDirEntries = 10_000
 func Load(dirs []Dir, options Options) (*Library, []Problem) {
 	l := &loader{
 		library: &Library{skills: map[string]*Skill{}, broken: map[string]Problem{}},
-		room:    options.MaxSkills,
+		room:    options.MaxSkills, aliases: options.Aliases,
 	}
 	if l.room <= 0 || l.room > MaxSkills {
 		l.room = MaxSkills
@@ -78,6 +80,7 @@ func Load(dirs []Dir, options Options) (*Library, []Problem) {
 type loader struct {
 	library  *Library
 	problems []Problem
+	aliases  map[string]string
 	room     int // skills
 	bytes    int64
 	full     bool
@@ -253,7 +256,7 @@ func (l *loader) tooMany(dir Dir, name, what string) {
 
 func (l *loader) add(dir Dir, name string, c content) {
 	at := filepath.Join(dir.Path, name)
-	s, err := Parse(name, c.main)
+	s, err := Parse(name, c.main, l.aliases)
 	if err != nil {
 		p := Problem{Code: CodeInvalid, Skill: name, Path: at, Message: err.Error()}
 		var e *Error

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib/skill"
+	"github.com/toolcrib/toolcrib/tool/builtin"
 )
 
 // kit is a folder of folders that hold skills.
@@ -56,7 +57,7 @@ func (k *kit) dirs(names ...string) []skill.Dir {
 }
 
 func (k *kit) load(names ...string) (*skill.Library, []skill.Problem) {
-	return skill.Load(k.dirs(names...), skill.Options{})
+	return skill.Load(k.dirs(names...), skill.Options{Aliases: builtin.Aliases()})
 }
 
 // has reports whether there is such a problem with such words.
@@ -167,7 +168,7 @@ func TestN16_LoadFromMemory(t *testing.T) {
 		"a/SKILL.md": whole, "a/ref/x.md": []byte("text"), "a/.git/x": nil, ".hidden/SKILL.md": nil, "README": nil, "b/x": nil, "C/SKILL.md": nil,
 		"d/skill.md": nil, "e/SKILL.md": bytes.Repeat([]byte("x"), 300<<10),
 	}
-	l, problems := skill.Load([]skill.Dir{{Path: filepath.Join(k.top, "ws"), Source: "workspace", Files: files}}, skill.Options{})
+	l, problems := skill.Load([]skill.Dir{{Path: filepath.Join(k.top, "ws"), Source: "workspace", Files: files}}, skill.Options{Aliases: builtin.Aliases()})
 	s := l.Skill("a")
 	if s == nil || s.Hash != disk.Skill("a").Hash || len(l.Skills()) != 1 {
 		t.Fatalf("%+v", l.Skills())
@@ -183,7 +184,7 @@ func TestN16_LoadFromMemory(t *testing.T) {
 			t.Errorf("no problem %v in %v", want, problems)
 		}
 	}
-	if l, problems := skill.Load([]skill.Dir{{Path: filepath.Join(k.top, "ws"), Files: map[string][]byte{}}}, skill.Options{}); len(l.Skills()) != 0 || len(problems) != 0 {
+	if l, problems := skill.Load([]skill.Dir{{Path: filepath.Join(k.top, "ws"), Files: map[string][]byte{}}}, skill.Options{Aliases: builtin.Aliases()}); len(l.Skills()) != 0 || len(problems) != 0 {
 		t.Errorf("no files, and %v, %v", l.Skills(), problems)
 	}
 }
@@ -232,7 +233,7 @@ func TestN16_LoadBounds(t *testing.T) {
 	if set.AllowedTools() == nil || len(problems) != 1 {
 		t.Errorf("%v, %v", set.AllowedTools(), problems)
 	}
-	if _, problems = skill.Load(make([]skill.Dir, skill.MaxDirs+5), skill.Options{}); !has(problems, skill.CodeTooMany, "", "more than 100 folders") {
+	if _, problems = skill.Load(make([]skill.Dir, skill.MaxDirs+5), skill.Options{Aliases: builtin.Aliases()}); !has(problems, skill.CodeTooMany, "", "more than 100 folders") {
 		t.Errorf("%v", problems)
 	}
 }

@@ -21,11 +21,12 @@ import (
 // kept as notices, but for those that read like allowed-tools or enabled and are
 // not: taking them for unknown would widen what the author meant to narrow.
 // allowed-tools is a list, or a text that is split at commas and space outside
-// parentheses; present and empty (or null) allows nothing (N15).
+// parentheses; present and empty (or null) allows nothing (N15). Its names become those
+// of this program's tools by aliases; nil = they stay.
 //
 // The error is an [*Error] with the line. Fields that only [Load] knows stay empty.
-func Parse(name string, data []byte) (*Skill, error) {
-	s, err := parse(name, data)
+func Parse(name string, data []byte, aliases map[string]string) (*Skill, error) {
+	s, err := parse(name, data, aliases)
 	if err == nil {
 		return s, nil
 	}
@@ -44,7 +45,7 @@ func lineErrorf(line int, format string, args ...any) *Error {
 	return &Error{Line: line, Message: fmt.Sprintf(format, args...)}
 }
 
-func parse(name string, data []byte) (*Skill, error) {
+func parse(name string, data []byte, aliases map[string]string) (*Skill, error) {
 	if !ValidName(name) {
 		return nil, lineErrorf(0, "a skill's folder cannot be called %s: %s", quote(name), nameRule)
 	}
@@ -68,7 +69,7 @@ func parse(name string, data []byte) (*Skill, error) {
 	if v.Kind != yamltree.Map {
 		return nil, lineErrorf(1, "the front matter must be a mapping with name and description, not %s", v.Kind)
 	}
-	r := reader{skill: &Skill{Name: name, Enabled: true, Body: body}}
+	r := reader{skill: &Skill{Name: name, Enabled: true, Body: body}, aliases: aliases}
 	if err := r.read(v); err != nil {
 		return nil, err
 	}
@@ -103,7 +104,8 @@ func split(text string) (front, body string, err error) {
 type reader struct {
 	skill    *Skill
 	has      map[string]int // known key -> line
-	declared string         // the spelling of allowed-tools that was met
+	aliases  map[string]string
+	declared string // the spelling of allowed-tools that was met
 }
 
 func (r *reader) notice(format string, args ...any) {
@@ -247,7 +249,7 @@ func (r *reader) allowed(e yamltree.Entry) error {
 	r.skill.AllowedTools = []string{}
 	seen := make(map[string]bool, len(words))
 	for _, word := range words {
-		entry, err := ParseEntry(word)
+		entry, err := ParseEntry(word, r.aliases)
 		if err != nil {
 			r.notice("%s: %s allows nothing: %v", e.Key, quote(word), err)
 			continue

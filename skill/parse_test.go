@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib/skill"
+	"github.com/toolcrib/toolcrib/tool/builtin"
 )
 
 // front makes a SKILL.md called pdf with more front matter.
@@ -97,7 +98,7 @@ func TestN15_Parse(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s, err := skill.Parse("pdf", []byte(tt.text))
+			s, err := skill.Parse("pdf", []byte(tt.text), builtin.Aliases())
 			if tt.err != "" {
 				var e *skill.Error
 				if !errors.As(err, &e) || s != nil || !strings.Contains(err.Error(), tt.err) || !strings.HasPrefix(err.Error(), "pdf/SKILL.md") {
@@ -118,7 +119,7 @@ func TestN15_Parse(t *testing.T) {
 func TestN15_ParseFields(t *testing.T) {
 	s, err := skill.Parse("pdf-2", []byte("---\n# a comment\nname: pdf-2\ndescription: >\n  Reads PDFs.\n  And\u200bmore\u202e.\nlicense: MIT\n"+
 		"compatibility: Requires jq\nmetadata:\n  author: example\n  version: 1.0\n  deep: {a: 1}\nenabled: false\nmodel: opus\nargument-hint: \"[x]\"\n"+
-		"allowed-tools: Bash(git Read\n---   \n\n# Title\n---\nmore ${workspace}\n"))
+		"allowed-tools: Bash(git Read\n---   \n\n# Title\n---\nmore ${workspace}\n"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func TestN15_ParseSaysTheLine(t *testing.T) {
 		"---\nname: pdf\ndescription: x\nTools: [a]\n---\n":   4,
 		"---\nname: pdf\ndescription: x\nmetadata: []\n---\n": 4,
 	} {
-		_, err := skill.Parse("pdf", []byte(text))
+		_, err := skill.Parse("pdf", []byte(text), nil)
 		var e *skill.Error
 		if !errors.As(err, &e) || e.Line != line {
 			t.Errorf("%q: %v, want line %d", text, err, line)
@@ -168,7 +169,7 @@ func TestN15_ValidName(t *testing.T) {
 		if skill.ValidName(name) != want {
 			t.Errorf("%q: %v", name, !want)
 		}
-		_, err := skill.Parse(name, fmt.Appendf(nil, "---\nname: %q\ndescription: x\n---\n", name))
+		_, err := skill.Parse(name, fmt.Appendf(nil, "---\nname: %q\ndescription: x\n---\n", name), nil)
 		if (err == nil) != want {
 			t.Errorf("Parse %q: %v", name, err)
 		}
@@ -182,7 +183,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("x", []byte("---\n? a\n: b\n---\n"))
 	f.Add("x", []byte("---\nname: x\ndescription: &a *a\n---\n"))
 	f.Fuzz(func(t *testing.T, name string, data []byte) {
-		s, err := skill.Parse(name, data)
+		s, err := skill.Parse(name, data, builtin.Aliases())
 		if (s == nil) == (err == nil) {
 			t.Fatalf("%v and %v", s, err)
 		}
@@ -193,7 +194,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%+v", s)
 		}
 		for _, text := range s.AllowedTools {
-			e, err := skill.ParseEntry(text)
+			e, err := skill.ParseEntry(text, builtin.Aliases())
 			if err != nil || e.String() != text {
 				t.Fatalf("the entry %q reads back as %q, %v", text, e, err)
 			}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/toolcrib/toolcrib/skill"
+	"github.com/toolcrib/toolcrib/tool/builtin"
 )
 
 func drawEntries(t *rapid.T, name string) []string {
@@ -94,7 +95,7 @@ func drawLibrary(t *rapid.T) (*skill.Library, []string) {
 		body := rapid.OneOf(rapid.String(), rapid.StringMatching(`(<|/|untrusted_input|>|\$\{v\}|x|\n|tool_result|ä){0,60}`)).Draw(t, "body")
 		files[name+"/SKILL.md"] = []byte("---\n" + front + "---\n" + strings.Repeat(body+"\n", rapid.IntRange(1, 20).Draw(t, "times")))
 	}
-	l, _ := skill.Load([]skill.Dir{{Path: "x", Files: files}}, skill.Options{})
+	l, _ := skill.Load([]skill.Dir{{Path: "x", Files: files}}, skill.Options{Aliases: builtin.Aliases()})
 	return l, names
 }
 
@@ -151,7 +152,7 @@ func checkText(t *rapid.T, text string, budget int) {
 func TestN15_ParseNeverPanics(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		front := rapid.StringMatching(`((name|description|allowed-tools|metadata|enabled|x): ?([a-z*&!|>'"\[\]{},#%@ -]{0,8})\n?( {0,3})(- )?){0,8}`).Draw(t, "front")
-		s, err := skill.Parse("x", []byte("---\nname: x\n"+front+"\n---\n"+rapid.String().Draw(t, "body")))
+		s, err := skill.Parse("x", []byte("---\nname: x\n"+front+"\n---\n"+rapid.String().Draw(t, "body")), nil)
 		if (s == nil) == (err == nil) {
 			t.Fatalf("%v, %v", s, err)
 		}

@@ -7,8 +7,8 @@ import (
 )
 
 // Patterned is a tool of whose calls allowed-tools can allow some only, by a pattern in
-// parentheses: Tool(pattern). What a pattern means is the tool's own: exec_shell compares
-// it with command lines, read_file with paths.
+// parentheses: Tool(pattern). What a pattern means is the tool's own: one compares it with
+// command lines, another one with paths.
 type Patterned interface {
 	// AllowedBy reports whether the patterns of all entries that mean the tool allow a
 	// call, which touches these targets. An error says why its arguments cannot be
@@ -31,7 +31,7 @@ func Allowed(entries []string, tool toolcrib.Tool, call toolcrib.Call, targets [
 	}
 	var patterns []string
 	for _, text := range entries {
-		switch e, err := ParseEntry(text); {
+		switch e, err := ParseEntry(text, nil); {
 		case err != nil || !e.means(call.Name):
 		case e.Pattern == "":
 			return true, nil
@@ -51,7 +51,7 @@ func Allowed(entries []string, tool toolcrib.Tool, call toolcrib.Call, targets [
 // BadPattern says why the pattern of an entry can match no call of the tools that it
 // means; "" if it can, or has none. tools are all that there are.
 func BadPattern(entry string, tools []toolcrib.Tool) (problem string) {
-	e, err := ParseEntry(entry)
+	e, err := ParseEntry(entry, nil)
 	for _, tool := range tools {
 		if name := tool.Spec().Name; err == nil && e.Pattern != "" && e.means(name) {
 			p, ok := tool.(Patterned)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/skill"
+	"github.com/toolcrib/toolcrib/tool/builtin"
 	"github.com/toolcrib/toolcrib/tool/files"
 	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/tool/skillread"
@@ -36,7 +37,23 @@ var tools = func() map[string]toolcrib.Tool {
 
 // allowed asks a list about a call.
 func allowed(entries []string, name string, args json.RawMessage, workspace string, targets ...toolcrib.Target) (bool, error) {
+	if entries != nil {
+		entries = canonical(entries)
+	}
 	return skill.Allowed(entries, tools[name], toolcrib.Call{Name: name, Arguments: args, Workspace: workspace}, targets)
+}
+
+// canonical are entries as a skill has them once it is read; those that cannot be read
+// stay as they are.
+func canonical(entries []string) []string {
+	out := []string{}
+	for _, text := range entries {
+		if e, err := skill.ParseEntry(text, builtin.Aliases()); err == nil {
+			text = e.String()
+		}
+		out = append(out, text)
+	}
+	return out
 }
 
 // bare are the entries without their patterns.
@@ -46,7 +63,7 @@ func bare(entries []string) []string {
 	}
 	names := []string{}
 	for _, text := range entries {
-		if e, err := skill.ParseEntry(text); err == nil {
+		if e, err := skill.ParseEntry(text, builtin.Aliases()); err == nil {
 			names = append(names, e.Tool)
 		}
 	}
@@ -238,7 +255,7 @@ func TestN15_AllowedFollowsLinks(t *testing.T) {
 }
 
 func TestN15_Unknown(t *testing.T) {
-	if got := skill.Unknown([]string{"Read", "Nope", "git*", "x(y)", "bad("}, []string{"read_file", "x"}); !slices.Equal(got, []string{"Nope", "git*", "bad("}) {
+	if got := skill.Unknown([]string{"read_file", "Nope", "git*", "x(y)", "bad("}, []string{"read_file", "x"}); !slices.Equal(got, []string{"Nope", "git*", "bad("}) {
 		t.Errorf("unknown %v", got)
 	}
 }
@@ -248,12 +265,12 @@ func TestN15_ParseEntryKeepsMeaning(t *testing.T) {
 		"Read": "read_file", "read_file": "read_file", " Bash( git log:* ) ": "exec_shell(git log:*)", "Bash(*)": "exec_shell",
 		"Bash(echo (a))": "exec_shell(echo (a))", "mcp__a__b_c": "a__b_c", "mcp__a": "a__*", "mcp__": "mcp__", "read": "read", "*": "*",
 	} {
-		if e, err := skill.ParseEntry(text); err != nil || e.String() != want {
+		if e, err := skill.ParseEntry(text, builtin.Aliases()); err != nil || e.String() != want {
 			t.Errorf("%q is %q, %v; want %q", text, e, err, want)
 		}
 	}
 	for _, text := range []string{"", "()", "(x)", "Bash(", "Bash)", "Bash()", "Bash(a))", "Bash(a)b", "Bash(a\nb)", "a b", "mcp__mcp", "mcp__mcp__x", "a.b", "a,b", "ä", "a\x00", strings.Repeat("a", 300), "Bash(" + strings.Repeat("*", 40) + ")"} {
-		if e, err := skill.ParseEntry(text); err == nil || e != (skill.Entry{}) {
+		if e, err := skill.ParseEntry(text, builtin.Aliases()); err == nil || e != (skill.Entry{}) {
 			t.Errorf("%q is %+v", text, e)
 		}
 	}
@@ -267,7 +284,7 @@ func TestN15_BadPattern(t *testing.T) {
 		"Bash(:*)": "words and * only", "Read(a/../b)": "has no ..", "Read(~/x)": "not in the workspace", "Read(a**)": "whole folders",
 		"Read(a[)": "brackets", "Grep(src/*)": "must end with /**", "get_tree(src/*)": "must end with /**",
 	} {
-		if got := skill.BadPattern(entry, all); !strings.Contains(got, want) || want == "" && got != "" {
+		if got := skill.BadPattern(canonical([]string{entry})[0], all); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%s: %q, want %q", entry, got, want)
 		}
 	}

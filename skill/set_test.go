@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib/skill"
+	"github.com/toolcrib/toolcrib/tool/builtin"
 )
 
 // TestN15_TruthTable is N15's, with N16's skills that are not effective.
@@ -123,7 +124,7 @@ func bodies(t testing.TB, bodies ...string) *skill.Set {
 		names = append(names, name)
 		files[name+"/SKILL.md"] = []byte("---\nname: " + name + "\ndescription: Does " + name + ".\nallowed-tools: [t_" + name + "]\n---\n" + body)
 	}
-	l, _ := skill.Load([]skill.Dir{{Path: "skills", Files: files}}, skill.Options{})
+	l, _ := skill.Load([]skill.Dir{{Path: "skills", Files: files}}, skill.Options{Aliases: builtin.Aliases()})
 	set, problems := l.Effective(names, everything)
 	if len(problems) > 0 || len(set.Names()) != len(bodies) {
 		t.Fatal(problems)

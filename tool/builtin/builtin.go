@@ -110,3 +110,14 @@ func (o Options) excluded() func(toolcrib.Principal, string) bool {
 		return o.Protected != nil && o.Protected(abs) || o.Hidden != nil && o.Hidden(abs)
 	}
 }
+
+// Aliases are the names that skills written for other programs use for tools of these.
+func Aliases() map[string]string {
+	return map[string]string{
+		"Bash": "exec_shell", "Shell": "exec_shell",
+		"Read": "read_file", "Write": "write_file", "Edit": "edit_file", "MultiEdit": "edit_file",
+		"Grep": "search_files", "Glob": "search_files", "LS": "list_directory",
+		"WebFetch": "web_fetch", "WebSearch": "web_search",
+		"Task": "spawn", "Agent": "spawn", "Skill": "read_skill", "AskUserQuestion": "ask_user",
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/skill"
+	"github.com/toolcrib/toolcrib/tool/builtin"
 )
 
 // The skills of a run decide about read_skill as about any tool (N15, N17): having
@@ -49,7 +50,7 @@ func TestN17_ReadSkillPassesTheGate(t *testing.T) {
 
 func canonical(t *testing.T, entry string) []string {
 	t.Helper()
-	e, err := skill.ParseEntry(entry)
+	e, err := skill.ParseEntry(entry, builtin.Aliases())
 	if err != nil {
 		t.Fatal(err)
 	}
