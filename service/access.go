@@ -147,9 +147,9 @@ func (s *Service) ownSession(ctx context.Context, who toolcrib.Principal, info *
 	return own, err
 }
 
-// Joinable refuses to continue a session by an access token that did not begin it. A
+// joinable refuses to continue a session by an access token that did not begin it. A
 // session without a run has nothing that anybody said.
-func (s *Service) Joinable(ctx context.Context, who toolcrib.Principal, name string, info *store.SessionInfo) error {
+func (s *Service) joinable(ctx context.Context, who toolcrib.Principal, name string, info *store.SessionInfo) error {
 	own, err := s.ownSession(ctx, who, info)
 	if err == nil && !own && info.LastRun != "" {
 		err = toolcrib.Errorf(toolcrib.CodeConflict, "there is a session %s that this access token did not begin; choose another name", name)

@@ -17,9 +17,12 @@ import (
 // user, to a token of an administrator, to somebody without a name. What can be seen of
 // oneself shows nothing of others.
 func TestAdministrators(t *testing.T) {
-	s, r, _ := open(t)
-	root := toolcrib.Principal{User: "local:root", Admin: true}
-	run := string(start(t, r, root, ""))
+	s := open(t)
+	state, err := s.Start(t.Context(), root, service.StartRequest{Prompt: "Write.", Workspace: t.TempDir()}, service.Front{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := string(state.Run)
 	if _, err := s.AddUser(t.Context(), root, access.NewUser{User: access.User{Name: "ann"}}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -55,20 +58,29 @@ func forAdministrators(s *service.Service, run, token, backup string) map[string
 		who = toolcrib.Principal
 	)
 	return map[string]func(ctx, who) error{
-		"audit":        func(c ctx, w who) error { _, err := s.Audit(c, w, store.AuditFilter{}, ""); return err },
-		"export":       func(c ctx, w who) error { return s.ExportAudit(c, w, io.Discard, store.ExportOptions{}) },
-		"verify":       func(c ctx, w who) error { _, err := s.Verify(c, w, "", nil); return err },
-		"damage":       func(c ctx, w who) error { return s.AcceptDamage(c, w) },
-		"head":         func(c ctx, w who) error { _, err := s.Head(c, w); return err },
-		"prune":        func(c ctx, w who) error { _, err := s.Prune(c, w, service.PruneRequest{Runs: []string{run}}); return err },
-		"retain":       func(c ctx, w who) error { _, err := s.Retain(c, w, store.Retention{Runs: 1}); return err },
-		"import":       func(c ctx, w who) error { _, _, err := s.ImportRun(c, w, strings.NewReader("")); return err },
-		"backup":       func(c ctx, w who) error { _, err := s.Backup(c, w, backup); return err },
-		"users":        func(c ctx, w who) error { _, _, err := s.Users(c, w, 0); return err },
-		"names":        func(c ctx, w who) error { _, err := s.UserNames(c, w); return err },
-		"user":         func(c ctx, w who) error { _, err := s.User(c, w, "ann"); return err },
-		"add":          func(c ctx, w who) error { _, err := s.AddUser(c, w, access.NewUser{User: access.User{Name: "bob"}}, nil); return err },
-		"edit":         func(c ctx, w who) error { _, _, err := s.EditUser(c, w, "ann", access.Edit{Admin: new(bool)}, nil); return err },
+		"audit":  func(c ctx, w who) error { _, err := s.Audit(c, w, store.AuditFilter{}, ""); return err },
+		"export": func(c ctx, w who) error { return s.ExportAudit(c, w, io.Discard, store.ExportOptions{}) },
+		"verify": func(c ctx, w who) error { _, err := s.Verify(c, w, "", nil); return err },
+		"damage": func(c ctx, w who) error { return s.AcceptDamage(c, w) },
+		"head":   func(c ctx, w who) error { _, err := s.Head(c, w); return err },
+		"prune": func(c ctx, w who) error {
+			_, err := s.Prune(c, w, service.PruneRequest{Runs: []string{run}})
+			return err
+		},
+		"retain": func(c ctx, w who) error { _, err := s.Retain(c, w, store.Retention{Runs: 1}); return err },
+		"import": func(c ctx, w who) error { _, _, err := s.ImportRun(c, w, strings.NewReader("")); return err },
+		"backup": func(c ctx, w who) error { _, err := s.Backup(c, w, backup); return err },
+		"users":  func(c ctx, w who) error { _, _, err := s.Users(c, w, 0); return err },
+		"names":  func(c ctx, w who) error { _, err := s.UserNames(c, w); return err },
+		"user":   func(c ctx, w who) error { _, err := s.User(c, w, "ann"); return err },
+		"add": func(c ctx, w who) error {
+			_, err := s.AddUser(c, w, access.NewUser{User: access.User{Name: "bob"}}, nil)
+			return err
+		},
+		"edit": func(c ctx, w who) error {
+			_, _, err := s.EditUser(c, w, "ann", access.Edit{Admin: new(bool)}, nil)
+			return err
+		},
 		"password":     func(c ctx, w who) error { _, err := s.ClearPassword(c, w, "ann"); return err },
 		"remove":       func(c ctx, w who) error { _, err := s.RemoveUser(c, w, "ann"); return err },
 		"groups":       func(c ctx, w who) error { _, err := s.Groups(c, w); return err },

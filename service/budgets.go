@@ -10,9 +10,9 @@ import (
 // ByBudgets is what the loop says of a stop that the budgets of a user made.
 const ByBudgets = "budgets"
 
-// Ledger keeps the budgets that the configuration sets, of users over a day and a
+// ledger keeps the budgets that the configuration sets, of users over a day and a
 // month (contract §2); nil = there are none.
-func (s *Service) Ledger() (toolcrib.Ledger, error) {
+func (s *Service) ledger() (toolcrib.Ledger, error) {
 	c := s.Config
 	list := make([]store.UserBudget, len(c.Budgets))
 	for i, b := range c.Budgets {

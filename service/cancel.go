@@ -19,6 +19,7 @@ func (s *Service) Cancel(ctx context.Context, who toolcrib.Principal, name strin
 	case rec.Status.Ended():
 		return rec, toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) has ended; there is nothing to cancel", rec.ID, rec.Status)
 	case s.Drivers.Take(rec.ID) == nil:
+		defer s.Drivers.Leave(rec.ID)
 		err = s.cancelHere(ctx, rec, agent.NameOf(who))
 	case rec.Parent != "":
 		err = toolcrib.Errorf(toolcrib.CodeConflict, "run %s is a part of run %s; cancel that one", rec.ID, rec.Parent)
@@ -36,7 +37,7 @@ func (s *Service) cancelHere(ctx context.Context, rec store.RunRecord, by string
 	if _, err := agent.Load(ctx, s.store, rec.ID); err != nil {
 		return err
 	}
-	r, err := s.Runner(ctx, rec)
+	r, err := s.runner(rec)
 	if err != nil {
 		return err
 	}
@@ -76,6 +77,7 @@ func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by strin
 			return nil
 		}
 		if !s.Drivers.Driven(rec.ID) && s.Drivers.Take(rec.ID) == nil {
+			defer s.Drivers.Leave(rec.ID)
 			// Its process let go of it before it saw the request.
 			return s.cancelHere(ctx, now, by)
 		}

@@ -131,7 +131,7 @@ func (s *Service) prepare(ctx context.Context, who toolcrib.Principal, v *Approv
 			out.Calls[id] = d.Word
 		}
 	}
-	r, err := s.Runner(ctx, v.Record)
+	r, err := s.runner(v.Record)
 	return r, out, err
 }
 
@@ -146,7 +146,7 @@ func (s *Service) current(ctx context.Context, v *Approval) error {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s was decided already (%s by %s); run %s is %s",
 			v.ID, last.Text(), last.By, v.Run, v.Record.Status)
 	case ApprovalExpired:
-		r, err := s.Runner(ctx, v.Record)
+		r, err := s.runner(v.Record)
 		if err == nil {
 			_, err = r.Expire(ctx, v.Run, s.expireAfter())
 		}

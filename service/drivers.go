@@ -16,6 +16,25 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
+// Drivers say which process drives a run, and tell it to end one. Lock files in the data
+// folder do ([LockFiles]); a queue may.
+type Drivers interface {
+	// Take claims a run for this process; [ErrDriven] if another one has it.
+	Take(run toolcrib.RunID) error
+	// Leave frees a run that this process has, if it does.
+	Leave(run toolcrib.RunID)
+	// Driven reports whether a process has the run, or may have it, and Process names it.
+	Driven(run toolcrib.RunID) bool
+	Process(run toolcrib.RunID) string
+	// Request asks the process that drives a run to cancel it, and RemoveRequest takes
+	// that back. Requested returns who asked, once.
+	Request(run toolcrib.RunID, by string) error
+	RemoveRequest(run toolcrib.RunID)
+	Requested(run toolcrib.RunID) (by string, ok bool)
+	// Close frees all runs.
+	Close() error
+}
+
 // LockFiles are the files that this process holds for the runs that it drives.
 // The system lets go of them however the process ends, so that others can tell a
 // run that goes on from one that was cut off (design.md §6). Beside a lock lies,
@@ -26,14 +45,12 @@ type LockFiles struct {
 	mu    sync.Mutex
 	swept bool // what dead drivers left is gone
 	files map[toolcrib.RunID]*os.File
-	top   toolcrib.RunID // the first run that was taken: those that it starts come later
-	left  map[toolcrib.RunID]bool
 }
 
 // NewLockFiles returns the lock files of a data folder; none is held yet.
 func NewLockFiles(dataDir string) *LockFiles {
 	return &LockFiles{
-		dir: filepath.Join(dataDir, "drivers"), files: map[toolcrib.RunID]*os.File{}, left: map[toolcrib.RunID]bool{},
+		dir: filepath.Join(dataDir, "drivers"), files: map[toolcrib.RunID]*os.File{},
 	}
 }
 
@@ -71,10 +88,6 @@ func (l *LockFiles) Take(run toolcrib.RunID) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.top == "" {
-		l.top = run
-	}
-	delete(l.left, run)
 	if l.files[run] != nil || os.MkdirAll(l.dir, 0o700) != nil {
 		return nil
 	}
@@ -167,23 +180,20 @@ func (l *LockFiles) Process(run toolcrib.RunID) string {
 	return fmt.Sprintf("process %d", pid)
 }
 
-// Leave lets go of a run that has parked: any process may go on with it, and what is
-// asked of its driver is not for this one any more. Where the file cannot be removed,
-// it is free anyway.
+// Leave frees a run: any process may continue it. Where the file cannot be removed, it is
+// free anyway.
 func (l *LockFiles) Leave(run toolcrib.RunID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.left[run] = true
 	if f := l.files[run]; f != nil {
 		_ = l.free(run, f) // a lock that is left behind is free when this process ends
 	}
 }
 
-// Close lets go of all runs; the next one is the first again.
+// Close lets go of all runs.
 func (l *LockFiles) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.top, l.left = "", map[toolcrib.RunID]bool{}
 	var errs []error
 	for run, f := range l.files {
 		errs = append(errs, l.free(run, f))
@@ -219,13 +229,6 @@ func (l *LockFiles) Driven(run toolcrib.RunID) bool {
 	return tryLock(f) != nil
 }
 
-// First returns the run that this process was started for; "" = none yet.
-func (l *LockFiles) First() toolcrib.RunID {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.top
-}
-
 // Request asks the process that drives a run to cancel it.
 func (l *LockFiles) Request(run toolcrib.RunID, by string) error {
 	path, ok := l.path(run, cancelSuffix)
@@ -251,11 +254,8 @@ const maxRequest = 1 << 10
 
 // Requested returns who asks to cancel the run, once.
 func (l *LockFiles) Requested(run toolcrib.RunID) (by string, ok bool) {
-	l.mu.Lock()
-	left := l.left[run]
-	l.mu.Unlock()
 	path, ok := l.path(run, cancelSuffix)
-	if !ok || left {
+	if !ok {
 		return "", false
 	}
 	f, err := os.Open(path)

@@ -1,72 +1,139 @@
 package service_test
 
 import (
-	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
-// A front end of a few lines: each user with a token of their own sees, decides, cancels
-// and reads what that token began, and of the others nothing, not even of the same user.
-func TestFrontEnd(t *testing.T) {
-	ann := toolcrib.Principal{User: "ann", Token: "tok_a"}
-	other := toolcrib.Principal{User: "ann", Token: "tok_c"}
-	bob := toolcrib.Principal{User: "bob", Token: "tok_b", Admin: true} // by a token nobody is
-	s, r, written := open(t)
-	run, second := start(t, r, ann, "trip"), start(t, r, bob, "")
+const house = `
+providers: {demo: {type: script, file: demo.script}}
+agents: {default: {model: demo/x}}
+`
 
-	v, err := s.Approval(t.Context(), ann, "last")
-	if err != nil || v.Run != run || v.Status != service.ApprovalPending || len(v.Open()) != 1 {
+// open opens a new data folder under a configuration with a script as its model, which
+// writes a file.
+func open(t *testing.T) *service.Service {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"toolcrib.yaml": house,
+		"demo.script":   "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: hello}}]\n- {text: done}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := config.Load(config.Source{Path: filepath.Join(dir, "toolcrib.yaml"), Origin: config.OriginFlag}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := service.New(service.Options{
+		Config: c, DataDir: filepath.Join(dir, "data"), Driver: "test",
+		NoSandbox: func() string { return "" }, Notice: func(text string) { t.Log(text) },
+	})
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Open(t.Context(), sqlite.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var root = toolcrib.Principal{User: "local:root", Admin: true}
+
+// carrier adds a user with an access token of all tools, and returns whom that acts for.
+func carrier(t *testing.T, s *service.Service, name string) toolcrib.Principal {
+	t.Helper()
+	if _, err := s.User(t.Context(), root, name); err != nil {
+		if _, err := s.AddUser(t.Context(), root, access.NewUser{User: access.User{Name: name, Admin: name == "bob"}}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scope := access.Scope{Agents: []string{"default"}, Tools: []string{"write_file"}}
+	token, err := s.CreateToken(t.Context(), root, service.TokenRequest{User: name, Scope: scope, Via: "api"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	who, err := s.ActBy(t.Context(), "http", token.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return who
+}
+
+// A front end of a few lines: each user with a token of their own starts runs, sees,
+// decides, explains, cancels and reads what that token began, and of the others nothing,
+// not even of the same user.
+func TestFrontEnd(t *testing.T) {
+	ctx, s := t.Context(), open(t)
+	ann, other, bob := carrier(t, s, "ann"), carrier(t, s, "ann"), carrier(t, s, "bob") // by a token nobody is an administrator
+	var frames []string
+	watch := service.Front{Watch: func(f journal.Frame) { frames = append(frames, f.Event) }}
+	state, err := s.Start(ctx, ann, service.StartRequest{Prompt: "Write.", Session: "trip", Workspace: t.TempDir()}, watch)
+	if err != nil || !state.Status.Parked() || frames[0] != "run_started" || frames[len(frames)-1] != "paused" {
+		t.Fatalf("%+v, %q, %v", state, frames, err)
+	}
+	second, err := s.Start(ctx, bob, service.StartRequest{Prompt: "Write.", Workspace: t.TempDir()}, service.Front{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := s.Approval(ctx, ann, "last")
+	if err != nil || v.Run != state.Run || v.Status != service.ApprovalPending || len(v.Open()) != 1 {
 		t.Fatalf("the approval: %+v, %v", v, err)
 	}
 	for _, who := range []toolcrib.Principal{bob, other, {}} {
-		strange(t, s, who, run, v)
+		strange(t, s, who, state.Run, v)
 	}
 
 	yes := service.Decision{Word: journal.CallDecision{Decision: journal.DecisionApprove}}
-	if err := s.Check(t.Context(), ann, v, yes); err != nil {
-		t.Fatal(err)
-	}
-	_, err = s.Decide(t.Context(), ann, v, yes)
+	_, err = s.Decide(ctx, ann, v, yes)
 	has(t, "without a digest", err, toolcrib.CodeBadRequest)
 	yes.Digest = "stale"
-	_, err = s.Decide(t.Context(), ann, v, yes)
+	_, err = s.Decide(ctx, ann, v, yes)
 	has(t, "a stale digest", err, toolcrib.CodeConflict)
 	yes.Digest, yes.Calls = v.Digest, []string{"call_9"}
-	has(t, "no such call", s.Check(t.Context(), ann, v, yes), toolcrib.CodeBadRequest)
+	has(t, "no such call", s.Check(ctx, ann, v, yes), toolcrib.CodeBadRequest)
 	yes.Calls = nil
-	decided, err := s.Decide(t.Context(), ann, v, yes)
-	if err != nil || len(decided.Open) != 0 || len(decided.Calls) != 1 {
+	if decided, err := s.Decide(ctx, ann, v, yes); err != nil || len(decided.Open) != 0 || len(decided.Calls) != 1 {
 		t.Fatalf("decided: %+v, %v", decided, err)
 	}
-	_, err = s.Decide(t.Context(), ann, v, yes)
+	_, err = s.Decide(ctx, ann, v, yes)
 	has(t, "a second decision", err, toolcrib.CodeConflict)
-	if *written != 0 {
+	file := filepath.Join(state.Start.Workspace, "out.txt")
+	if _, err := os.Stat(file); err == nil {
 		t.Error("a decision drives no run")
 	}
-	if _, err := r.Resume(t.Context(), run); err != nil || *written != 1 {
-		t.Fatalf("resumed: %d calls, %v", *written, err)
+	if _, err := s.Resume(ctx, ann, service.ResumeRequest{Run: "last"}, watch); err != nil {
+		t.Fatal(err)
 	}
-
-	whole, err := s.Run(t.Context(), ann, "last")
-	if err != nil || whole.ID != run || whole.Status != toolcrib.StatusCompleted || len(whole.Trace) != 1 || whole.Content != "done" {
+	if data, err := os.ReadFile(file); err != nil || string(data) != "hello" {
+		t.Errorf("resumed, it wrote %q, %v", data, err)
+	}
+	if whole, err := s.Run(ctx, ann, "last"); err != nil || whole.ID != state.Run || whole.Content != "done" || len(whole.Trace) != 1 {
 		t.Errorf("the run: %+v, %v", whole, err)
 	}
-	frames := 0
-	err = s.Events(t.Context(), ann, string(run), 0, true, func(journal.Frame) error { frames++; return nil })
-	if err != nil || frames == 0 {
-		t.Errorf("%d events, %v", frames, err)
-	}
-	_, err = s.Cancel(t.Context(), ann, string(run))
+	_, err = s.Cancel(ctx, ann, string(state.Run))
 	has(t, "cancelled after its end", err, toolcrib.CodeConflict)
-	if rec, err := s.Cancel(t.Context(), bob, string(second)); err != nil || rec.Status != toolcrib.StatusCancelled {
+	if rec, err := s.Cancel(ctx, bob, string(second.Run)); err != nil || rec.Status != toolcrib.StatusCancelled {
 		t.Errorf("cancelled: %s, %v", rec.Status, err)
 	}
-	if runs := listed(t, s, toolcrib.Principal{User: "root", Admin: true}); len(runs) != 2 {
+	for tool, offered := range map[string]bool{"write_file": true, "read_file": false} { // by the token's scope
+		x, err := s.Explain(ctx, ann, service.ExplainRequest{Tool: tool})
+		if err != nil || len(x.Tools) != 1 || x.Tools[0].Offered != offered {
+			t.Errorf("%s: %+v, %v", tool, x, err)
+		}
+	}
+	_, err = s.SwitchTool(ctx, bob, service.SwitchRequest{Tool: "write_file"})
+	has(t, "a switch by a token", err, toolcrib.CodeForbidden)
+	if runs := listed(t, s, root); len(runs) != 2 {
 		t.Errorf("an administrator sees %d runs", len(runs))
 	}
 }
@@ -74,20 +141,30 @@ func TestFrontEnd(t *testing.T) {
 // strange asks for everything of a run that is not theirs.
 func strange(t *testing.T, s *service.Service, who toolcrib.Principal, run toolcrib.RunID, v *service.Approval) {
 	t.Helper()
-	ctx, id := t.Context(), string(run)
+	ctx, id, front := t.Context(), string(run), service.Front{}
 	_, err := s.Run(ctx, who, id)
 	has(t, "a run", err, toolcrib.CodeNotFound)
 	_, err = s.FindRun(ctx, who, id[len(id)-8:])
 	has(t, "the end of an ID", err, toolcrib.CodeNotFound)
 	_, err = s.Cancel(ctx, who, id)
 	has(t, "cancel", err, toolcrib.CodeNotFound)
-	has(t, "events", s.Events(ctx, who, id, 0, false, func(journal.Frame) error { return errors.New("an event") }), toolcrib.CodeNotFound)
+	_, err = s.Resume(ctx, who, service.ResumeRequest{Run: id}, front)
+	has(t, "resume", err, toolcrib.CodeNotFound)
+	_, err = s.Resume(ctx, who, service.ResumeRequest{Run: id, Decided: true}, front)
+	has(t, "resume as decided", err, toolcrib.CodeNotFound)
+	_, err = s.Fork(ctx, who, service.ForkRequest{Run: id}, front)
+	has(t, "fork", err, toolcrib.CodeNotFound)
+	_, err = s.Explain(ctx, who, service.ExplainRequest{Run: id})
+	has(t, "explain", err, toolcrib.CodeNotFound)
+	_, err = s.WrittenBy(ctx, who, run)
+	has(t, "its files", err, toolcrib.CodeNotFound)
+	has(t, "events", s.Events(ctx, who, id, 0, false, func(journal.Frame) error { return os.ErrInvalid }), toolcrib.CodeNotFound)
 	_, err = s.Approval(ctx, who, v.ID)
 	has(t, "an approval", err, toolcrib.CodeNotFound)
 	no := service.Decision{Word: journal.CallDecision{Decision: journal.DecisionDeny}, Digest: v.Digest}
 	_, err = s.Decide(ctx, who, v, no)
 	has(t, "a decision", err, toolcrib.CodeNotFound)
-	_, err = s.Session(ctx, who, "ses_trip")
+	_, err = s.Session(ctx, who, "trip")
 	has(t, "a session", err, toolcrib.CodeNotFound)
 	if page, err := s.Sessions(ctx, who, store.SessionFilter{}); err != nil || len(page.Sessions) != 0 {
 		t.Errorf("sessions: %+v, %v", page.Sessions, err)

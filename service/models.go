@@ -34,7 +34,7 @@ func unsupportedType(provider, t string) error {
 type Models struct {
 	mu    sync.Mutex
 	open  map[string]toolcrib.Model // by name of the provider
-	Found *config.Detected          // where none is configured; nil = not looked for. Under Service.preparing
+	found *config.Detected          // where none is configured; nil = not looked for. Under Service.preparing
 }
 
 // errNotOpen is of a provider that nobody has opened.
@@ -82,10 +82,10 @@ func (m *Models) add(provider string, spare bool, open func() (toolcrib.Model, e
 	return nil
 }
 
-// Opening is the way to the models of every run that a process drives, also of one
+// opening is the way to the models of every run that a process drives, also of one
 // that was started by another run before this process: its provider is opened when it
 // is asked for, by what the configuration says of it today.
-func (s *Service) Opening(m *Models) func(context.Context, journal.ModelInfo) (toolcrib.Model, error) {
+func (s *Service) opening(m *Models) func(context.Context, journal.ModelInfo) (toolcrib.Model, error) {
 	return func(ctx context.Context, info journal.ModelInfo) (toolcrib.Model, error) {
 		model, err := m.Open(ctx, info)
 		if !errors.Is(err, errNotOpen) {
@@ -102,9 +102,9 @@ func (s *Service) Opening(m *Models) func(context.Context, journal.ModelInfo) (t
 	}
 }
 
-// OpenModels resolves the models of an agent and opens them in m. An agent without one
+// openModels resolves the models of an agent and opens them in m. An agent without one
 // gets the first that is found, and tell hears which.
-func (s *Service) OpenModels(m *Models, agent *toolcrib.Agent, tell func(string)) ([]journal.ModelInfo, error) {
+func (s *Service) openModels(m *Models, agent *toolcrib.Agent, tell func(string)) ([]journal.ModelInfo, error) {
 	s.preparing.Lock()
 	defer s.preparing.Unlock()
 	all, err := s.modelsOf(m, agent, tell)
@@ -128,18 +128,18 @@ func (s *Service) OpenModels(m *Models, agent *toolcrib.Agent, tell func(string)
 func (s *Service) modelsOf(m *Models, agent *toolcrib.Agent, tell func(string)) ([]config.ResolvedModel, error) {
 	var all []config.ResolvedModel
 	if agent.Model == "" {
-		if m.Found == nil {
+		if m.found == nil {
 			found := s.Detect(false)
-			m.Found = &found
+			m.found = &found
 		}
-		text := fmt.Sprintf("no model is configured: using %s (%s)", m.Found.Model.Name(), m.Found.Why)
+		text := fmt.Sprintf("no model is configured: using %s (%s)", m.found.Model.Name(), m.found.Why)
 		if names := s.Config.ModelNames(); len(names) > 0 {
 			text = fmt.Sprintf("no model is configured for the agent %s: using %s (%s); name one of %s in agents.%s.model, or with --model",
-				agent.Name, m.Found.Model.Name(), m.Found.Why, strings.Join(names, ", "), agent.Name)
+				agent.Name, m.found.Model.Name(), m.found.Why, strings.Join(names, ", "), agent.Name)
 		}
 		tell(text)
-		agent.Model = m.Found.Model.Ref
-		all = append(all, m.Found.Model)
+		agent.Model = m.found.Model.Ref
+		all = append(all, m.found.Model)
 	} else {
 		first, err := s.resolveModel(agent.Model)
 		if err != nil {
@@ -180,9 +180,9 @@ func (s *Service) resolveModel(ref string) (config.ResolvedModel, error) {
 	return r, nil
 }
 
-// ReopenModels opens the models of a run, by what the configuration says of their
+// reopenModels opens the models of a run, by what the configuration says of their
 // providers today. All but the one that is needed now may be broken.
-func (s *Service) ReopenModels(infos []journal.ModelInfo, needed int) (*Models, error) {
+func (s *Service) reopenModels(infos []journal.ModelInfo, needed int) (*Models, error) {
 	m := &Models{}
 	for i, info := range infos {
 		err := m.add(info.Provider, i != needed, func() (toolcrib.Model, error) {

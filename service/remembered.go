@@ -16,9 +16,6 @@ import (
 // (contract §6).
 type memory struct{ store store.Store }
 
-// Memory returns the approvals that hold for a session or a user.
-func (s *Service) Memory() agent.Memory { return memory{s.store} }
-
 // Remembered implements [agent.Memory].
 func (m memory) Remembered(ctx context.Context, user string, session toolcrib.SessionID) ([]gate.Remembered, error) {
 	kept, err := m.store.Remembered(ctx, user, session)

@@ -1,14 +1,18 @@
 package service
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/gate/celrule"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // rules compiles the rules of a configuration for these tools; nil = there are
@@ -100,4 +104,79 @@ func writtenRules(c *config.Config) []celrule.Rule {
 		}
 	}
 	return out
+}
+
+// RuleUse is a rule with how often it decided about a call.
+type RuleUse struct {
+	Name     string     `json:"name"`
+	Then     string     `json:"then"`  // "" = the configuration has no such rule any more
+	Tools    []string   `json:"tools"` // null = every tool
+	When     string     `json:"when"`
+	Message  string     `json:"message"`
+	Position string     `json:"position"`
+	Hits     int64      `json:"hits"` // calls that it decided about
+	Refused  int64      `json:"refused"`
+	Asked    int64      `json:"asked"`
+	Allowed  int64      `json:"allowed"`
+	LastUsed *time.Time `json:"last_used"`
+}
+
+// RuleUses are the rules of the configuration in their order, then those that decided and
+// are gone since, for administrators. If since is not zero, only whole days from then on
+// count.
+func (s *Service) RuleUses(ctx context.Context, who toolcrib.Principal, since time.Time) ([]*RuleUse, error) {
+	if _, err := Administrator(who); err != nil {
+		return nil, err
+	}
+	if _, err := s.CheckRules(); err != nil {
+		return nil, err
+	}
+	day := store.Day(math.MinInt64)
+	if !since.IsZero() {
+		day = store.DayOf(since)
+	}
+	counts, err := s.store.RuleCounts(ctx, day)
+	if err != nil {
+		return nil, err
+	}
+	uses := configuredRules(s.Config)
+	byName := make(map[string]*RuleUse, len(uses))
+	for _, u := range uses {
+		byName[u.Name] = u
+	}
+	for _, count := range counts { // by name
+		u := byName[count.Rule]
+		if u == nil {
+			u = &RuleUse{Name: count.Rule}
+			byName[u.Name], uses = u, append(uses, u)
+		}
+		u.add(count)
+	}
+	return uses, nil
+}
+
+func (u *RuleUse) add(count store.RuleCount) {
+	u.Hits += count.Calls
+	switch count.Decision {
+	case toolcrib.Allow:
+		u.Allowed += count.Calls
+	case toolcrib.Ask:
+		u.Asked += count.Calls
+	default:
+		u.Refused += count.Calls
+	}
+	if at := count.LastUsed; u.LastUsed == nil || at.After(*u.LastUsed) {
+		u.LastUsed = &at
+	}
+}
+
+func configuredRules(c *config.Config) []*RuleUse {
+	uses := make([]*RuleUse, len(c.Rules))
+	for i, r := range c.Rules {
+		uses[i] = &RuleUse{
+			Name: r.Name, Then: r.Then, Tools: r.Tools, When: r.When, Message: r.Message,
+			Position: c.Position(fmt.Sprintf("rules[%d]", i)),
+		}
+	}
+	return uses
 }

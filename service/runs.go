@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -170,6 +171,15 @@ func (s *Service) FindRun(ctx context.Context, who toolcrib.Principal, name stri
 	return rec, err
 }
 
+// State is a run as its journal has it.
+func (s *Service) State(ctx context.Context, who toolcrib.Principal, name string) (*agent.State, error) {
+	rec, err := s.FindRun(ctx, who, name)
+	if err != nil {
+		return nil, err
+	}
+	return agent.Load(ctx, s.store, rec.ID)
+}
+
 const (
 	minPart     = 2 // characters of an ID that may stand for it
 	partsShown  = 5 // runs that an ambiguous part is said to fit
@@ -211,6 +221,61 @@ func (s *Service) runByPart(ctx context.Context, who toolcrib.Principal, part st
 		text += fmt.Sprintf("\n  and %d more", more)
 	}
 	return store.RunRecord{}, &toolcrib.Error{Code: toolcrib.CodeBadRequest, Message: text}
+}
+
+// Story returns the whole journal of a run.
+func (s *Service) Story(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) iter.Seq2[toolcrib.Event, error] {
+	rec, err := s.FindRun(ctx, who, string(run))
+	if err != nil {
+		return func(yield func(toolcrib.Event, error) bool) { yield(toolcrib.Event{}, err) }
+	}
+	return s.store.Read(ctx, rec.ID, 0)
+}
+
+const promptColumns = 60
+
+// Prompt is the beginning of what a run was asked, in one line; "" = it was pruned.
+func (s *Service) Prompt(ctx context.Context, v *Run) (string, error) {
+	for e, err := range s.store.Read(ctx, v.ID, 0) {
+		if errors.Is(err, store.ErrPruned) || errors.Is(err, toolcrib.ErrNotFound) {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+		b, ok := e.Body.(*journal.RunStarted)
+		switch {
+		case !ok:
+			return "", nil
+		case b.Given != nil:
+			return "tools call " + b.Given.Name, nil
+		case len(b.Input) == 0:
+			return "", nil
+		}
+		text := strings.Join(strings.Fields(b.Input[len(b.Input)-1].Text()), " ")
+		if r := []rune(text); len(r) > promptColumns {
+			text = string(r[:promptColumns]) + "…"
+		}
+		return text, nil
+	}
+	return "", nil
+}
+
+// Estimated reports whether tokens of a run were estimated. The sum does not say so where
+// a price is unknown: what it cost is an estimate then in any case.
+func (s *Service) Estimated(ctx context.Context, state *agent.State, priceKnown bool) bool {
+	if priceKnown || !state.Usage.Estimated {
+		return state.Usage.Estimated
+	}
+	for e, err := range s.store.Read(ctx, state.Run, 0) {
+		if err != nil {
+			return true
+		}
+		if u, ok := e.Body.(*journal.Usage); ok && u.Estimated {
+			return true
+		}
+	}
+	return false
 }
 
 // followEvery is how often a run of another process is looked at.

@@ -5,10 +5,12 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -16,7 +18,6 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/notify"
@@ -36,10 +37,11 @@ type Options struct {
 	// Mask learns every secret that comes up; nil = one of the service's own.
 	Mask *guard.Masker
 
-	// Driver names the processes that drive runs under Drivers (RunRecord.Driver).
-	Driver string
-	// Runner makes what a stored run is decided, cancelled and continued with.
-	Runner func(context.Context, store.RunRecord) (*agent.Runner, error)
+	// Driver names the processes that drive runs under Drivers (RunRecord.Driver), and
+	// Self begins the command lines that hints show; "" = toolcrib.
+	Driver, Self string
+	// Log makes the operator's log; nil = there is none.
+	Log func() (*slog.Logger, error)
 	// Notice hears what a person should know and what ends nothing, and Alert what they
 	// must look at before they go on; nil = nobody, and as Notice.
 	Notice, Alert func(text string)
@@ -67,15 +69,15 @@ type Service struct {
 
 // folder is what services of one data folder share.
 type folder struct {
-	Drivers *LockFiles
+	Drivers Drivers
 
 	store  store.Store // nil = not open yet
 	people people
 
 	// preparing: agents are prepared one after another, by runs that start others too. It
 	// covers what is opened or read for the first time on the way.
-	preparing sync.Mutex
-	skills    skillState
+	preparing, telling sync.Mutex // telling: notices of runs that others start come one at a time
+	skills             skillState
 
 	ring   sync.Once
 	logged *system.LogRing // without a log file
@@ -94,6 +96,7 @@ func New(o Options) *Service {
 	if o.Config == nil {
 		o.Config = config.Default()
 	}
+	o.Self = cmp.Or(o.Self, "toolcrib")
 	if o.Mask == nil {
 		o.Mask = guard.NewMasker()
 	}
@@ -127,10 +130,13 @@ func (s *Service) Open(ctx context.Context, o sqlite.Options) (err error) {
 			return err
 		}
 	}
-	path := filepath.Join(s.DataDir, DatabaseName)
+	path := s.Database()
 	opened, err := sqlite.Open(ctx, path, o)
 	if errors.Is(err, store.ErrUnavailable) && readOnlyFolder(s.DataDir) {
 		err = &store.Error{Kind: store.ErrReadOnly, Path: path, Err: err}
+	}
+	if errors.Is(err, store.ErrKeys) {
+		err = fmt.Errorf("%w\nTo accept it: toolcrib runs verify --adopt", err)
 	}
 	if err != nil {
 		return err
@@ -160,6 +166,12 @@ func (s *Service) OpenToRead(ctx context.Context) error {
 
 // Store returns the open store, which shows everything to everybody; nil if it is not open.
 func (s *Service) Store() store.Store { return s.store }
+
+// IsOpen reports whether the store is open.
+func (s *Service) IsOpen() bool { return s.store != nil }
+
+// Database is the database's file.
+func (s *Service) Database() string { return filepath.Join(s.DataDir, DatabaseName) }
 
 // Close frees all runs, and closes the store.
 func (s *Service) Close() error {

@@ -45,7 +45,7 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 		Agent: toolcrib.Agent{Name: "default", Skills: []string{"house"}}, Workspace: "/w",
 		Principal: toolcrib.Principal{User: "ann"}, Prompt: "go",
 	}
-	if err := a.GiveSkills(&task, tell); err != nil {
+	if err := a.giveSkills(&task, tell); err != nil {
 		t.Fatal(err)
 	}
 	if len(task.Skills) != 1 || strings.Join(task.SkillTools, " ") != "read_file read_skill" || len(told) != 1 {
@@ -88,7 +88,7 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 
 	// The next run has nothing of it, and no more tools than before.
 	next := agent.Task{Agent: task.Agent, Prompt: "go"}
-	if err := a.GiveSkills(&next, tell); err != nil {
+	if err := a.giveSkills(&next, tell); err != nil {
 		t.Fatal(err)
 	}
 	if next.SkillTools == nil || len(next.SkillTools) != 0 || len(next.Skills) != 0 || len(next.History) != 0 {

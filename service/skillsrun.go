@@ -132,13 +132,13 @@ func (s *Service) ChooseSkills(names []string) (*ChosenSkills, error) {
 	return k.choose(names, func(one *Skill) bool { return one.State == SkillOn }), nil
 }
 
-// GiveSkills gives the run of a task the skills of its agent: what they allow, and,
+// giveSkills gives the run of a task the skills of its agent: what they allow, and,
 // where a model reads it, their text. A skill of the user's own folders that is seen for
 // the first time is written down as looked at; from then on a change switches it off.
 // Skills that do not count are notices of the run; those that its person asked for
 // beside the agent's own are an error instead. tell hears what else a person should
 // know, each thing once in a process.
-func (s *Service) GiveSkills(task *agent.Task, tell func(string)) error {
+func (s *Service) giveSkills(task *agent.Task, tell func(string)) error {
 	if len(task.Agent.Skills) == 0 {
 		return nil
 	}
@@ -283,9 +283,9 @@ func skillVariables(workspace, user, agentName string, at time.Time) map[string]
 	return map[string]string{"workspace": workspace, "user": user, "agent": agentName, "date": at.Format(time.DateOnly)}
 }
 
-// TellUnknown names those of lists mean no tool and are dropped: those of a run's own
+// tellUnknown names those of lists mean no tool and are dropped: those of a run's own
 // list, of its agent, and of the skills that it was given.
-func (s *Service) TellUnknown(g *gate.Gate, a *toolcrib.Agent, runTools []string) {
+func (s *Service) tellUnknown(g *gate.Gate, a *toolcrib.Agent, runTools []string) {
 	for _, name := range g.UnknownNames(runTools) {
 		s.unknownTool(g, "--tools", name)
 	}
@@ -335,7 +335,7 @@ func (s *Service) skillsOfRun(journaled toolcrib.Journal, run toolcrib.RunID) (f
 			return runSkills{}
 		}
 		found.vars = skillVariables(start.Workspace, start.Principal.User, start.Agent.Name, e.Time.Local())
-		found.set = s.SameSkills(start.Skills)
+		found.set = s.sameSkills(start.Skills)
 		break
 	}
 	if s.skills.runs == nil || len(s.skills.runs) >= maxRunSkills {
@@ -345,9 +345,9 @@ func (s *Service) skillsOfRun(journaled toolcrib.Journal, run toolcrib.RunID) (f
 	return found
 }
 
-// SameSkills finds skills with exactly this content: those that a run of this process
+// sameSkills finds skills with exactly this content: those that a run of this process
 // was given, else among those that there are now.
-func (s *Service) SameSkills(want []journal.Skill) skill.Set {
+func (s *Service) sameSkills(want []journal.Skill) skill.Set {
 	set, ok := s.skills.sets[skillsKey(want)]
 	if ok || len(want) == 0 {
 		return set

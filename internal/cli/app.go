@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -15,7 +14,6 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/service"
-	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
@@ -44,10 +42,7 @@ type app struct {
 	started time.Time
 	config  *config.Config
 	masker  guard.Masker // all secrets that came up so far; who drives runs has it, too
-	// telling is held while a run that another one started says something.
-	telling sync.Mutex
 	service *service.Service
-	store   store.Store // of the service, once it is open
 	closers []io.Closer
 }
 

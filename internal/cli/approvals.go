@@ -136,10 +136,10 @@ func (a *app) showApproval(who toolcrib.Principal, v *service.Approval) {
 		return
 	}
 	fmt.Fprintln(a.out)
-	if text := anotherText(a.config, who, v.User, v.Kind); text != "" {
+	if text := a.anotherText(who, v.User, v.Kind); text != "" {
 		fmt.Fprintln(a.out, text)
 	}
-	_, commands := wayOn(a.self(), v.Run, v.Request(), true)
+	_, commands := service.WayOn(a.self(), v.Run, v.Request(), true)
 	for i, command := range commands {
 		if i > 0 {
 			fmt.Fprint(a.out, "or: ")
@@ -234,9 +234,6 @@ func toldText(t *service.Told, secrets bool) string {
 	}
 	return "as configured"
 }
-
-// hint is the text of [proposedText] for a call that is asked about on the terminal.
-func (*drive) hint(c *journal.ApprovalItem) string { return proposedText(propose.Asked(c)) }
 
 // proposedText is that rule for people; "" = there is none.
 func proposedText(r *propose.Rule) string {

@@ -9,7 +9,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
-	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
@@ -21,7 +20,7 @@ import (
 // written down in the data folder that counts after it. It never takes trust back, and
 // never keeps it: where it cannot be written down, that is told.
 func (a *app) recordTrust(ctx context.Context, kind toolcrib.Kind, dir, why string, files ...trust.File) {
-	_, err := a.storeOfTrust(ctx)
+	err := a.storeOfTrust(ctx)
 	who := toolcrib.Principal{}
 	if err == nil {
 		who, err = a.principal(ctx)
@@ -35,9 +34,9 @@ func (a *app) recordTrust(ctx context.Context, kind toolcrib.Kind, dir, why stri
 
 // storeOfTrust opens the store of the configuration that counts without a question:
 // one of the current folder only if it is trusted, else the user's own, else none.
-func (a *app) storeOfTrust(ctx context.Context) (store.Store, error) {
-	if a.store != nil {
-		return a.store, nil
+func (a *app) storeOfTrust(ctx context.Context) error {
+	if a.service != nil && a.service.IsOpen() {
+		return nil
 	}
 	if a.config == nil {
 		c, err := config.Load(config.Find(a.configFlag, os.Getenv), a.trustedAlready)
@@ -46,14 +45,18 @@ func (a *app) storeOfTrust(ctx context.Context) (store.Store, error) {
 			c, err = ownConfiguration()
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		a.config = c
 		// A question that was asked first has its answer now, and what is read later
 		// is read as it is then.
 		defer func() { a.config = nil }()
 	}
-	return a.openWith(ctx, sqlite.Options{})
+	s, err := a.svc()
+	if err == nil {
+		err = s.Open(ctx, sqlite.Options{})
+	}
+	return err
 }
 
 // ownConfiguration is that of the user's own folder, or of nobody.

@@ -76,7 +76,7 @@ func (a *app) restoreCommand() *cobra.Command {
 }
 
 func (a *app) restore(ctx context.Context, path string) (err error) {
-	if a.store != nil || a.asFlag != "" || a.tokenFlag != "" {
+	if a.service != nil && a.service.IsOpen() || a.asFlag != "" || a.tokenFlag != "" {
 		return usagef("restore: takes neither --as nor --token-file; it is for who owns the data folder")
 	}
 	s, err := a.svc()

@@ -43,7 +43,7 @@ func (a *app) cancelled(ctx context.Context, rec store.RunRecord, asJSON bool) (
 	if rec.Parent == "" || err != nil {
 		return err
 	}
-	if top, err := a.top(ctx, rec); err == nil && !top.Status.Ended() {
+	if top, err := a.service.Top(ctx, rec); err == nil && !top.Status.Ended() {
 		tell(fmt.Sprintf("it was a part of run %s, which is told so when it continues: %s runs resume %s", top.ID, a.self(), top.ID))
 	}
 	return nil
@@ -51,15 +51,12 @@ func (a *app) cancelled(ctx context.Context, rec store.RunRecord, asJSON bool) (
 
 // cancel ends a run, and returns it as it is then.
 func (a *app) cancel(ctx context.Context, name string) (rec store.RunRecord, err error) {
-	who, err := a.principal(ctx)
+	s, who, err := a.changing(ctx)
 	if err != nil {
-		return rec, err
-	}
-	if _, err = a.database(ctx); err != nil {
 		return rec, err
 	}
 	ctx, stop := a.interruptible(ctx, nameOf(who), a.err)
 	defer stop()
-	rec, err = a.service.Cancel(ctx, who, name)
+	rec, err = s.Cancel(ctx, who, name)
 	return rec, hint(err, name, "`toolcrib runs list` shows what there is")
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,9 +13,8 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/tui"
-	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 func (a *app) chatCommand() *cobra.Command {
@@ -43,14 +41,13 @@ printf '%s\n' "What is in this folder?" "Which file is the largest?" | toolcrib 
 
 // chat is a conversation: what holds for its next turn.
 type chat struct {
-	*preparation // of its next turn
-	front        front
+	a     *app
+	p     *service.Prepared // of its next turn
+	front front
 
-	session *joining
-	files   []toolcrib.OutputFile // go with the next message
-	undone  []string              // files that were put back, of which the model does not know
+	files  []toolcrib.OutputFile // go with the next message
+	undone []string              // files that were put back, of which the model does not know
 
-	gate  *gate.Gate // that the turns stand on
 	spent spent
 	waits bool // the last turn of the session waits for somebody
 	exit  int  // the first exit code of a turn that was not 0
@@ -58,14 +55,14 @@ type chat struct {
 
 // front is where a conversation takes place.
 type front interface {
-	// carry drives a run, and puts what it waits for to the person. given says that
-	// it is one call without a model.
-	carry(ctx context.Context, c *chat, d *drive, given bool, begin begin) (*agent.State, error)
+	// carry drives a run, and puts what it waits for to the person. given is its one call
+	// without a model; nil = it has one.
+	carry(ctx context.Context, c *chat, approve agent.Approve, given *toolcrib.ToolCall, do driving) (*agent.State, error)
 	note(text string)  // an aside
 	warn(text string)  // what went wrong
 	print(text string) // what a command has to say
 	status(parts []string)
-	parked(d *drive, s *agent.State) // a turn is left waiting
+	parked(ctx context.Context, s *agent.State) // a turn is left waiting
 }
 
 // spent sums up what the session has cost.
@@ -85,7 +82,7 @@ func (a *app) chat(cmd *cobra.Command, f *runFlags) error {
 	if screen && f.json {
 		return usagef("--json: is for scripts; give the messages on standard input")
 	}
-	history, err := a.inputHistory(c.who)
+	history, err := a.inputHistory(c.p.Who)
 	if err != nil {
 		return err
 	}
@@ -98,46 +95,27 @@ func (a *app) chat(cmd *cobra.Command, f *runFlags) error {
 // newChat reads what a conversation begins with; what is wrong with it is told
 // before anything is said.
 func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
-	p, err := a.begin(cmd, f)
-	if err != nil {
-		return nil, err
-	}
-	c := &chat{preparation: p, session: &joining{}, spent: spent{known: true}}
 	if len(f.attach) > maxAttached {
 		return nil, usagef("--attach: %d files, at most %d go with a message", len(f.attach), maxAttached)
 	}
+	p, err := a.prepare(cmd, f, false)
+	if err != nil {
+		return nil, err
+	}
+	c := &chat{a: a, p: p, spent: spent{known: true}}
 	if c.files, err = attached("--attach", f.attach); err != nil {
 		return nil, err
 	}
-	if _, err := a.database(cmd.Context()); err != nil {
+	if _, _, err := a.changing(cmd.Context()); err != nil {
 		return nil, err
 	}
-	if cmd.Flags().Changed("session") {
-		if c.session, err = a.enter(cmd.Context(), f.session, c.who); err != nil {
+	p.Session = &service.Session{}
+	if f.session != "" {
+		if p.Session, err = a.service.EnterSession(cmd.Context(), p.Who, f.session); err != nil {
 			return nil, err
 		}
 	}
 	return c, a.openHere(cmd.Context(), p)
-}
-
-// enter finds a session to talk in. Unlike a run, a conversation takes one that is
-// busy: it can decide what that waits for.
-func (a *app) enter(ctx context.Context, name string, who toolcrib.Principal) (*joining, error) {
-	if name == "last" {
-		info, err := a.findSession(ctx, name)
-		return &joining{name: cmp.Or(info.Name, string(info.ID)), info: info}, err
-	}
-	info, err := a.store.Session(ctx, who.User, name)
-	if errors.Is(err, toolcrib.ErrNotFound) {
-		if err := store.CheckSessionName(name); err != nil {
-			return nil, usagef("--session: %v", err)
-		}
-		return &joining{name: name}, nil
-	}
-	if err == nil {
-		err = a.service.Joinable(ctx, who, name, &info)
-	}
-	return &joining{name: name, info: info}, err
 }
 
 // inputHistory is what the user has typed in conversations before.
@@ -156,44 +134,18 @@ func (a *app) inputHistory(who toolcrib.Principal) (*tui.History, error) {
 	return h, nil
 }
 
-// drive makes the drive of the next run. The gate is the same for all of them: it
-// reads what changes at each offer and each call anew.
-func (c *chat) drive(ctx context.Context, task *agent.Task) (*drive, error) {
-	a, set := c.a, c.setup(task)
-	if c.gate == nil {
-		// Tools of the gate read the store with the context that it was made with: it
-		// must not end with the turn.
-		d, err := a.newDrive(context.WithoutCancel(ctx), c.config, set)
-		if err != nil {
-			return nil, err
-		}
-		c.gate = d.gate
-		return d, nil
-	}
-	return &drive{setup: set, a: a, gate: c.gate, config: c.config, dbPath: a.store.Path(), locks: a.service.Drivers}, nil
-}
-
-// carry drives one run. What it opened for itself is closed with it, and not only
-// when the conversation ends; others may take up what it leaves.
-func (c *chat) carry(ctx context.Context, d *drive, given bool, begin begin) (*agent.State, error) {
+// carry drives one run. What it opened for itself is closed with it, and not only when the
+// conversation ends.
+func (c *chat) carry(ctx context.Context, approve agent.Approve, given *toolcrib.ToolCall, do driving) (*agent.State, error) {
 	before := len(c.a.closers)
-	state, err := c.front.carry(ctx, c, d, given, begin)
+	state, err := c.front.carry(ctx, c, approve, given, do)
 	for _, one := range c.a.closers[before:] {
 		if closing := one.Close(); closing != nil {
 			c.front.note(closing.Error())
 		}
 	}
 	c.a.closers = c.a.closers[:before]
-	c.letGo()
 	return state, err
-}
-
-// letGo lets go of the run that was driven. The next one is the first of locks of
-// its own.
-func (c *chat) letGo() {
-	if err := c.a.service.Drivers.Close(); err != nil {
-		c.front.note(err.Error())
-	}
 }
 
 // ctxCause is why ctx ended, if that ends the conversation too.

@@ -13,11 +13,10 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/tui"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -93,22 +92,21 @@ func (c *chat) help(context.Context, string) error {
 
 func (c *chat) model(_ context.Context, name string) error {
 	if name == "" {
-		text := "model: " + c.agent.Model
-		if len(c.agent.Fallback) > 0 {
-			text += ", then " + strings.Join(c.agent.Fallback, ", ")
+		text := "model: " + c.p.Agent.Model
+		if len(c.p.Agent.Fallback) > 0 {
+			text += ", then " + strings.Join(c.p.Agent.Fallback, ", ")
 		}
-		if names := c.config.ModelNames(); len(names) > 0 {
+		if names := c.a.config.ModelNames(); len(names) > 0 {
 			text += "\nconfigured: " + strings.Join(names, ", ")
 		}
 		c.front.print(text + "\nany other: PROVIDER/MODEL; `toolcrib models list` shows what is known")
 		return nil
 	}
-	next := *c.preparation
-	next.agent.Model, next.agent.Fallback = name, nil
-	if err := next.open(c.front.note); err != nil {
+	next, err := c.p.WithModel(name)
+	if err != nil {
 		return err
 	}
-	c.preparation = &next
+	c.p = next
 	c.front.note("from now on " + name + " answers")
 	c.showStatus()
 	return nil
@@ -119,35 +117,17 @@ func (c *chat) tools(ctx context.Context, list string) error {
 	case "":
 		return c.listTools(ctx)
 	case "all":
-		c.runTools = nil
+		c.p.SetTools(nil)
 	case "none":
-		c.runTools = []string{}
+		c.p.SetTools([]string{})
 	default:
-		c.runTools = splitList(list)
+		c.p.SetTools(splitList(list))
 	}
-	c.gate = nil // made anew, it tells which names mean nothing
 	return c.listTools(ctx)
 }
 
 func (c *chat) listTools(ctx context.Context) error {
-	if c.gate == nil {
-		if _, err := c.drive(ctx, &agent.Task{Agent: c.agent}); err != nil {
-			return err
-		}
-		c.letGo()
-	}
-	skills, err := c.a.service.ChooseSkills(c.agent.Skills)
-	if err != nil {
-		return err
-	}
-	skills.Tell(c.a.service.Once(c.front.note))
-	limits := c.agent.Limits.WithDefaults()
-	offer, err := c.gate.Offer(ctx, c.who, gate.Scope{
-		SkillTools: skills.Tools, HasSkills: skills.Any(),
-		Agent: c.agent.Name, AgentTools: c.agent.Tools, RunTools: c.runTools, ReadOnly: c.agent.ReadOnly,
-		TaintWrites: c.agent.TaintWrites, Workspace: c.workspace, MaxDepth: limits.MaxDepth, MaxCalls: limits.MaxCallsPerTurn,
-		MaxRepeats: limits.MaxIdenticalCalls, Timeout: limits.ToolTimeout, TimeoutSet: limits.ToolTimeoutSet, MaxBytes: limits.MaxResultBytes,
-	})
+	offer, err := c.p.Offer(ctx)
 	if err != nil {
 		return err
 	}
@@ -223,7 +203,7 @@ func (c *chat) show(context.Context, string) error {
 }
 
 func (c *chat) clear(context.Context, string) error {
-	c.session, c.spent = &joining{}, spent{known: true}
+	c.p.Session, c.spent = &service.Session{}, spent{known: true}
 	c.files, c.undone, c.waits = nil, nil, false
 	c.front.note("a new session begins with your next message")
 	c.showStatus()
@@ -235,17 +215,17 @@ const sessionsShown = 20
 
 func (c *chat) sessions(ctx context.Context, name string) error {
 	if name != "" {
-		session, err := c.a.enter(ctx, name, c.who)
+		session, err := c.a.service.EnterSession(ctx, c.p.Who, name)
 		if err != nil {
 			return err
 		}
-		c.session, c.files, c.undone = session, nil, nil
-		if session.info.ID == "" {
+		c.p.Session, c.files, c.undone = session, nil, nil
+		if session.Info.ID == "" {
 			c.front.note("a new session " + name + " begins with your next message")
 		}
 		return c.began(ctx)
 	}
-	page, err := c.a.service.Sessions(ctx, c.who, store.SessionFilter{User: c.who.User, Limit: sessionsShown})
+	page, err := c.a.service.Sessions(ctx, c.p.Who, store.SessionFilter{User: c.p.Who.User, Limit: sessionsShown})
 	if err != nil {
 		return err
 	}
@@ -260,7 +240,7 @@ func (c *chat) sessions(ctx context.Context, name string) error {
 		if name == "" {
 			name = string(s.ID)
 		}
-		if s.ID == c.session.info.ID {
+		if s.ID == c.p.Session.Info.ID {
 			mark = "> "
 		}
 		rows[i] = fmt.Sprintf("%s%-30s  %-11s  %-10s  %s", mark, name, shortTime(s.UpdatedAt.Local(), now.Local()), s.Status, s.Title)
@@ -284,14 +264,14 @@ func (c *chat) complete(line string) []string {
 	var words []string
 	switch name {
 	case "/model":
-		words = c.config.ModelNames()
-		for _, p := range c.config.ProviderNames() {
+		words = c.a.config.ModelNames()
+		for _, p := range c.a.config.ProviderNames() {
 			words = append(words, p+"/")
 		}
 	case "/tools":
 		words = []string{"all", "none"}
-		if c.gate != nil {
-			words = append(words, c.gate.Names()...)
+		if n, err := c.a.namesNow(c.a.config); err == nil {
+			words = append(words, n.tools...)
 		}
 	case "/attach":
 		words = pathsLike(rest)
@@ -355,7 +335,7 @@ func (c *chat) began(ctx context.Context) error {
 	}
 	c.waits = rec.Status.Parked()
 	switch {
-	case c.a.driven(rec.ID):
+	case c.a.service.Drivers.Driven(rec.ID):
 		c.front.note(fmt.Sprintf("another process goes on with the last turn (%s) at the moment", rec.ID))
 	case rec.Status == toolcrib.StatusRunning || rec.Status == toolcrib.StatusQueued:
 		c.front.note("the last turn was cut off; /decide continues it, /cancel ends it")

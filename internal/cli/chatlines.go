@@ -28,6 +28,7 @@ type lineFront struct {
 	prompting bool          // somebody is at a terminal
 	script    *bufio.Reader // standard input that is no terminal
 	cancelled bool          // the last turn was
+	who       toolcrib.Principal
 }
 
 // chatInLines reads one message a line until there is no more.
@@ -179,23 +180,19 @@ func (f *lineFront) print(text string) {
 	fmt.Fprintln(f.a.out, guard.Visible(text))
 }
 
-func (f *lineFront) parked(d *drive, s *agent.State) { d.parked(s) }
+func (f *lineFront) parked(ctx context.Context, s *agent.State) { f.a.parked(ctx, f.who, s) }
 
 // carry implements [front].
-func (f *lineFront) carry(ctx context.Context, _ *chat, d *drive, given bool, begin begin) (*agent.State, error) {
+func (f *lineFront) carry(ctx context.Context, c *chat, approve agent.Approve, given *toolcrib.ToolCall, do driving) (*agent.State, error) {
 	var show watcher = silentWatcher{}
 	switch {
 	case f.json:
 		show = &jsonWatcher{out: f.a.out}
-	case !given:
-		live := f.a.live()
-		d.recall(live)
-		show = live
+	case given == nil:
+		show = f.a.live()
 	}
-	state, err := d.carry(ctx, show, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
-		state, err := begin(ctx, r)
-		return d.onward(ctx, r, state, err)
-	})
+	f.who = c.p.Who
+	state, err := f.a.carry(ctx, show, f.who, approve, do)
 	f.cancelled = state != nil && state.Status == toolcrib.StatusCancelled
 	return state, err
 }

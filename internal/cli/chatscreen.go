@@ -106,18 +106,19 @@ func (f *screenFront) warn(text string)      { f.screen.Warn(text) }
 func (f *screenFront) print(text string)     { f.screen.Text(text) }
 func (f *screenFront) status(parts []string) { f.screen.Status(parts) }
 
-func (f *screenFront) parked(d *drive, s *agent.State) {
+func (f *screenFront) parked(ctx context.Context, s *agent.State) {
+	a := f.chat.a
 	if s.Pending != nil && s.Pending.Error != nil {
 		f.note("this turn waits for " + outageText(s.Pending) + "; /decide asks it again, /cancel ends it")
 		return
 	}
-	at := d.a.below(context.Background(), s)
+	at := a.service.Below(context.WithoutCancel(ctx), s)
 	if at.Approval == nil { // somebody has decided meanwhile
 		f.note("this turn waits; /decide continues it, /cancel ends it")
 		return
 	}
-	if text := anotherText(d.config, d.who, at.Start.Principal.User, at.Approval.Kind); text != "" {
-		_, commands := wayOn(d.a.self(), at.Run, at.Approval, true)
+	if text := a.anotherText(f.chat.p.Who, at.Start.Principal.User, at.Approval.Kind); text != "" {
+		_, commands := service.WayOn(a.self(), at.Run, at.Approval, true)
 		f.note(text + ":\n  " + strings.Join(commands, "\n  or: "))
 	}
 	whose := "this turn"
@@ -146,37 +147,27 @@ func (w screenWatcher) Frame(f journal.Frame) {
 }
 
 // carry implements [front].
-func (f *screenFront) carry(ctx context.Context, c *chat, d *drive, given bool, begin begin) (*agent.State, error) {
-	ctx, stop := stoppable(ctx, nameOf(c.who))
+func (f *screenFront) carry(ctx context.Context, c *chat, _ agent.Approve, given *toolcrib.ToolCall, do driving) (*agent.State, error) {
+	ctx, stop := stoppable(ctx, nameOf(c.p.Who))
 	defer stop()
-	ctx, unwatch := d.cancellable(ctx)
-	defer unwatch()
-	d.screen = true
-	options, err := d.options(screenWatcher{f.screen, given}, f.screen)
+	log, err := c.a.logger(f.screen, false)
 	if err != nil {
 		return nil, err
 	}
-	runner, err := agent.New(options)
-	if err != nil {
-		return nil, err
-	}
-	for _, seen := range d.seen {
-		f.screen.Frame(journal.Frame{Event: string(journal.KindToolCall), Data: journal.ViewCall(&seen.ToolCall)})
-	}
-	state, err := begin(ctx, runner)
-	state, err = f.onward(ctx, d, runner, state, err)
-	if err == nil {
-		d.announceLeft(ctx, state)
-	}
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), toolGrace)
-	defer cancel()
-	if late := runner.Wait(ending); late != nil {
-		options.Log.WarnContext(ctx, "tools were left behind", "error", late)
-	}
-	if errors.Is(err, context.Canceled) {
-		err = context.Cause(ctx)
-	}
-	return state, err
+	return do(ctx, service.Front{
+		Watch: screenWatcher{f.screen, given != nil}.Frame, Person: f, Log: log,
+		Driving: func(before *agent.State) {
+			if given != nil {
+				f.screen.Frame(journal.Frame{Event: string(journal.KindToolCall), Data: journal.ViewCall(given)})
+			}
+			if before == nil || before.Turn == nil {
+				return
+			}
+			for _, seen := range before.Turn.Calls {
+				f.screen.Frame(journal.Frame{Event: string(journal.KindToolCall), Data: journal.ViewCall(&seen.ToolCall)})
+			}
+		},
+	})
 }
 
 // stoppable gives a context that ends as a run wants it: cancelled if the person
@@ -196,98 +187,14 @@ func stoppable(parent context.Context, by string) (context.Context, func()) {
 	}
 }
 
-// onward continues a run as long as the person answers what it waits for.
-func (f *screenFront) onward(ctx context.Context, d *drive, r *agent.Runner, state *agent.State, err error) (*agent.State, error) {
-	for err == nil && state != nil && state.Pending != nil {
-		goesOn, failed := d.answerEach(ctx, r, state, func(at *agent.State) (bool, error) { return f.answer(ctx, d, r, at) })
-		var cancelled *agent.CancelError
-		switch {
-		case errors.As(context.Cause(ctx), &cancelled):
-			return r.Cancel(context.WithoutCancel(ctx), state.Run, cancelled.By)
-		case context.Cause(ctx) != nil:
-			return state, context.Cause(ctx)
-		case failed != nil:
-			return state, failed
-		case !goesOn:
-			return state, nil
-		}
-		state, err = r.Resume(ctx, state.Run)
+// Answer implements [service.Person].
+func (f *screenFront) Answer(ctx context.Context, q service.Question) (service.Answer, bool, error) {
+	ask := tui.Question{Ask: q.Ask, Choices: service.Choices(q.Ask.Schema), Problem: q.Problem}
+	if q.Limit != nil {
+		ask.Unit = q.Limit.Unit
 	}
-	return state, err
-}
-
-// answer puts to the person what a run waits for, until the answer can be meant; false =
-// it is left.
-func (f *screenFront) answer(ctx context.Context, d *drive, r *agent.Runner, s *agent.State) (bool, error) {
-	if !d.answers(s) {
-		return false, nil
-	}
-	for problem := ""; ; {
-		if expired, err := d.expire(ctx, r, s); expired || err != nil {
-			return expired, err
-		}
-		decided, err := f.decide(ctx, d, r, s, problem)
-		switch {
-		case ctx.Err() != nil:
-			return decided, err
-		case wrongUsage(err):
-			problem = err.Error()
-			continue
-		case service.IsConflict(err): // somebody else was quicker
-			f.note("this was decided elsewhere in the meantime")
-		case toolcrib.CodeOf(err) == toolcrib.CodeForbidden:
-			f.warn(errorText(err))
-			return false, nil
-		}
-		return decided, err
-	}
-}
-
-// decide puts to the person what a run waits for; false = it is left.
-func (f *screenFront) decide(ctx context.Context, d *drive, r *agent.Runner, s *agent.State, problem string) (bool, error) {
-	open := *s.Approval
-	open.Calls = service.OpenCalls(s)
-	word := agent.Decision{ApprovalID: open.ApprovalID, Digest: open.Digest, Who: d.who}
-	limit := open.Kind == journal.ApprovalInput && len(s.Approval.Calls) == 0
-	switch {
-	case open.Kind == journal.ApprovalCall && d.approve != agent.ApproveDeny && d.another(s):
-		return false, nil
-	case open.Kind == journal.ApprovalCall && d.approve != agent.ApproveAsk,
-		open.Kind == journal.ApprovalInput && d.approve == agent.ApproveDeny:
-		return d.decide(ctx, r, s)
-	case open.Kind == journal.ApprovalInput:
-		open.Calls = s.Approval.Calls
-	}
-	q := tui.Question{Ask: open, Choices: choicesOf(open.Schema), Problem: problem}
-	if limit {
-		q.Unit = limitOf(open.Reason).unit
-	}
-	a, ok := f.screen.Ask(ctx, q)
-	switch {
-	case !ok || a.Later:
-		return false, nil
-	case limit && a.Decision == "":
-		granted, err := limitOf(open.Reason).more(a.Text)
-		if err != nil {
-			return false, err
-		}
-		granted.By = nameOf(d.who)
-		_, err = r.Grant(ctx, s.Run, granted)
-		return err == nil, err
-	case a.Decision == journal.DecisionAnswer:
-		result, err := answerJSON(open.Schema, a.Text)
-		if err != nil {
-			return false, err
-		}
-		word.Result = result
-	}
-	word.Decision, word.Calls, word.Reason, word.Remember = a.Decision, a.Calls, a.Reason, a.Remember
-	_, err := r.Decide(ctx, s.Run, word)
-	return err == nil, err
-}
-
-// driven reports whether some process continues a run at the moment.
-func (a *app) driven(run toolcrib.RunID) bool {
-	data, err := a.dataDir()
-	return err == nil && service.NewLockFiles(data).Driven(run)
+	a, ok := f.screen.Ask(ctx, ask)
+	return service.Answer{
+		Decision: a.Decision, Calls: a.Calls, Reason: a.Reason, Remember: a.Remember, Text: a.Text,
+	}, ok && !a.Later, nil
 }

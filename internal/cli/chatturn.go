@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,11 +26,7 @@ func (c *chat) say(ctx context.Context, text string) error {
 	if len(c.undone) > 0 {
 		text = fmt.Sprintf("(Your changes of %s were undone.)\n\n%s", strings.Join(c.undone, ", "), text)
 	}
-	task := agent.Task{Principal: c.who, Prompt: text, Files: c.files}
-	if err := c.a.into(ctx, c.session, &task); err != nil {
-		return err
-	}
-	if err := c.run(ctx, task); err != nil {
+	if err := c.run(ctx, agent.Task{Prompt: text, Files: c.files}); err != nil {
 		return err
 	}
 	c.files, c.undone = nil, nil
@@ -39,14 +36,14 @@ func (c *chat) say(ctx context.Context, text string) error {
 // free reports whether the session takes another run; a run that has not ended is
 // said with the way on.
 func (c *chat) free(ctx context.Context) error {
-	if c.session.info.ID == "" {
+	if c.p.Session.Info.ID == "" {
 		return nil
 	}
-	info, err := c.a.store.Session(ctx, c.who.User, string(c.session.info.ID))
+	info, err := c.a.service.Session(ctx, c.p.Who, string(c.p.Session.Info.ID))
 	if err != nil {
 		return err
 	}
-	c.session.info = info
+	c.p.Session.Info = info
 	if !info.Busy() {
 		return nil
 	}
@@ -58,19 +55,14 @@ func words(s toolcrib.Status) string { return strings.ReplaceAll(string(s), "_",
 
 // run starts a run of the session and carries it to its end.
 func (c *chat) run(ctx context.Context, task agent.Task) error {
-	if err := c.fill(&task, c.front.note); err != nil {
-		return err
-	}
-	d, err := c.drive(ctx, &task)
-	if err != nil {
-		return err
-	}
-	state, err := c.carry(ctx, d, false, func(ctx context.Context, r *agent.Runner) (*agent.State, error) { return r.Run(ctx, task) })
-	return c.ended(ctx, d, state, err, toolcrib.Usage{})
+	state, err := c.carry(ctx, c.p.Approve, nil, func(ctx context.Context, f service.Front) (*agent.State, error) {
+		return c.p.Run(ctx, task, f)
+	})
+	return c.ended(ctx, state, err, toolcrib.Usage{})
 }
 
 // ended tells what became of a turn.
-func (c *chat) ended(ctx context.Context, d *drive, s *agent.State, err error, before toolcrib.Usage) error {
+func (c *chat) ended(ctx context.Context, s *agent.State, err error, before toolcrib.Usage) error {
 	if s != nil && s.Start != nil {
 		c.spent.add(s, before)
 	}
@@ -79,7 +71,7 @@ func (c *chat) ended(ctx context.Context, d *drive, s *agent.State, err error, b
 		if cause := ctxCause(ctx); cause != nil {
 			return cause
 		}
-		return d.cutOff(s, err)
+		return c.a.cutOff(s, err)
 	}
 	c.leaves(exitOf(s))
 	c.waits = s.Status.Parked()
@@ -87,10 +79,10 @@ func (c *chat) ended(ctx context.Context, d *drive, s *agent.State, err error, b
 		c.front.note(text)
 	}
 	if s.Status.Parked() {
-		c.front.parked(d, s)
+		c.front.parked(ctx, s)
 	}
-	c.front.note(c.summary(d, s, before))
-	c.a.keepNoLonger(context.WithoutCancel(ctx), c.config)
+	c.front.note(c.summary(s, before))
+	c.a.keepNoLonger(context.WithoutCancel(ctx), c.a.config)
 	return nil
 }
 
@@ -110,11 +102,11 @@ func (c *chat) left() error {
 }
 
 // summary is what a turn has cost.
-func (c *chat) summary(d *drive, s *agent.State, before toolcrib.Usage) string {
+func (c *chat) summary(s *agent.State, before toolcrib.Usage) string {
 	known := pricesKnown(s)
 	u := minus(s.Usage, before)
 	parts := []string{render.Number(u.TotalTokens) + " tokens"}
-	if d.estimated(s, known) && u.TotalTokens > 0 {
+	if c.a.service.Estimated(context.Background(), s, known) && u.TotalTokens > 0 {
 		parts[0] = "~" + parts[0]
 	}
 	if known || u.CostUSD > 0 {
@@ -171,24 +163,24 @@ func minus(u, before toolcrib.Usage) toolcrib.Usage {
 
 // showStatus writes the line at the bottom.
 func (c *chat) showStatus() {
-	parts := []string{c.agent.Model}
+	parts := []string{c.p.Agent.Model}
 	if u := c.spent.usage; u.TotalTokens > 0 {
 		parts = append(parts, render.Number(u.TotalTokens)+" tokens")
 		if c.spent.known || u.CostUSD > 0 {
 			parts = append(parts, render.Cost(u, c.spent.known))
 		}
 	}
-	name := c.session.name
-	if name == "" && c.session.info.ID == "" {
+	name := c.p.Session.Name
+	if name == "" && c.p.Session.Info.ID == "" {
 		name = "new session"
 	} else if name == "" || strings.HasPrefix(name, store.SessionPrefix) {
-		name = c.session.info.Name
+		name = c.p.Session.Info.Name
 	}
 	parts = append(parts, name)
-	if c.agent.Name != "default" {
-		parts = append(parts, c.agent.Name)
+	if c.p.Agent.Name != "default" {
+		parts = append(parts, c.p.Agent.Name)
 	}
-	if c.agent.ReadOnly {
+	if c.p.Agent.ReadOnly {
 		parts = append(parts, "read-only")
 	}
 	if n := len(c.files); n > 0 {
@@ -197,49 +189,30 @@ func (c *chat) showStatus() {
 	c.front.status(append(parts, "/help"))
 }
 
-// goOn continues the last run of the session: what it waits for is put to the
-// person.
+// goOn continues the last run of the session: what it waits for is put to the person.
 func (c *chat) goOn(ctx context.Context) error {
 	rec, err := c.unfinished(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.a.takeUp(rec); err != nil {
-		return err
-	}
-	defer c.letGo()
-	state, err := c.a.load(ctx, c.a.store, rec.ID)
+	q := service.ResumeRequest{Run: string(rec.ID), Approve: c.p.Approve}
+	kept, err := c.a.service.KeptApprove(ctx, c.p.Who, q)
 	if err != nil {
 		return err
 	}
-	approve, err := c.a.resumeApproval(state, &runFlags{approve: string(c.approve)})
-	if err != nil {
-		approve = agent.Approve(state.Start.Approve)
-	}
-	d, err := c.a.driveAgain(ctx, state, c.who, approve, &runFlags{})
-	if err != nil {
-		return err
-	}
-	if state.Turn != nil {
-		d.seen = state.Turn.Calls
-	}
-	before := state.Usage
-	state, err = c.carry(ctx, d, false, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
-		if err := d.expireAll(ctx, r, rec.ID); err != nil {
-			return nil, err
-		}
-		return r.Resume(ctx, rec.ID)
+	state, err := c.carry(ctx, cmp.Or(kept, c.p.Approve), nil, func(ctx context.Context, f service.Front) (*agent.State, error) {
+		return c.a.service.Resume(ctx, c.p.Who, q, f)
 	})
-	return c.ended(ctx, d, state, err, before)
+	return c.ended(ctx, state, err, rec.Usage)
 }
 
 // unfinished is the run that keeps the session busy.
 func (c *chat) unfinished(ctx context.Context) (store.RunRecord, error) {
 	none := fmt.Errorf("no turn of this session waits for anything")
-	if c.session.info.ID == "" {
+	if c.p.Session.Info.ID == "" {
 		return store.RunRecord{}, none
 	}
-	rec, err := c.a.store.LastRun(ctx, c.who.User, c.session.info.ID)
+	rec, err := c.a.service.LastRun(ctx, c.p.Who, c.p.Session.Info.ID)
 	if errors.Is(err, toolcrib.ErrNotFound) || err == nil && rec.Status.Ended() {
 		return rec, none
 	}
@@ -249,23 +222,14 @@ func (c *chat) unfinished(ctx context.Context) (store.RunRecord, error) {
 // cancelLast ends the run that keeps the session busy.
 func (c *chat) cancelLast(ctx context.Context) error {
 	rec, err := c.unfinished(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		rec, err = c.a.service.Cancel(ctx, c.p.Who, string(rec.ID))
 	}
-	if err := c.a.takeUp(rec); err != nil {
-		return err
-	}
-	defer c.letGo()
-	r, err := c.a.runnerOf(ctx, rec)
-	if err != nil {
-		return err
-	}
-	state, err := r.Cancel(ctx, rec.ID, nameOf(c.who))
 	if err != nil {
 		return err
 	}
 	c.waits = false
-	c.front.note("the turn is " + string(state.Status))
+	c.front.note("the turn is " + string(rec.Status))
 	return nil
 }
 
@@ -275,41 +239,18 @@ func (c *chat) retry(ctx context.Context) error {
 		return err
 	}
 	none := fmt.Errorf("there is no message to send once more")
-	if c.session.info.ID == "" || c.session.info.LastRun == "" {
+	if c.p.Session.Info.ID == "" || c.p.Session.Info.LastRun == "" {
 		return none
 	}
-	state, err := c.a.load(ctx, c.a.store, c.session.info.LastRun)
-	if errors.Is(err, store.ErrPruned) {
-		return fmt.Errorf("what was said last was pruned")
-	}
+	task, err := c.p.Again(ctx)
 	if err != nil {
 		return err
 	}
-	in := state.Start.Input
-	if len(in) == 0 || in[len(in)-1].Role != toolcrib.RoleUser {
+	if task == nil {
 		return none
 	}
-	last := in[len(in)-1]
-	task := agent.Task{
-		Principal: c.who, Session: c.session.info.ID, Prompt: last.Text(), History: in[:len(in)-1], Taint: state.Start.Taint, Canary: state.Start.Canary,
-	}
-	// What the turn did is not undone: it is not done again unasked.
-	if task.Ran, err = (&agent.Runner{Options: agent.Options{Journal: c.a.store}}).Ran(ctx, state); err != nil {
-		return err
-	}
-	for _, p := range last.Parts {
-		if p.File == nil {
-			continue
-		}
-		run, ref, _ := strings.Cut(p.File.Ref, "/")
-		data, _, err := c.a.store.Range(ctx, toolcrib.RunID(run), ref, 0, toolcrib.MaxFileBytes)
-		if err != nil {
-			return err
-		}
-		task.Files = append(task.Files, toolcrib.OutputFile{MediaType: p.File.MediaType, Name: p.File.Name, Data: data})
-	}
 	c.front.note("once more: " + firstLine(task.Prompt))
-	return c.run(ctx, task)
+	return c.run(ctx, *task)
 }
 
 func firstLine(text string) string { return store.TitleOf(text) }
@@ -319,12 +260,12 @@ const earlier = 40
 
 // recall shows the end of what was said in the session, and what it waits for.
 func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
-	id := c.session.info.ID
+	id := c.p.Session.Info.ID
 	c.spent = spent{known: true}
 	if id == "" {
 		return nil
 	}
-	runs, err := c.a.store.SessionRuns(ctx, c.who.User, id)
+	runs, err := c.a.service.SessionRuns(ctx, c.p.Who, id)
 	if err != nil {
 		return err
 	}
@@ -336,7 +277,7 @@ func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	state, err := c.a.load(ctx, c.a.store, runs[len(runs)-1].ID)
+	state, err := c.a.service.State(ctx, c.p.Who, string(runs[len(runs)-1].ID))
 	if errors.Is(err, store.ErrPruned) {
 		return nil // what was said is gone; the next message says so
 	}
@@ -358,7 +299,7 @@ func (c *chat) transcript(s *tui.Screen, state *agent.State) {
 		from--
 	}
 	if from > 0 {
-		s.Note(fmt.Sprintf("%s before; toolcrib sessions show %s", render.Count(from, "message"), c.session.info.ID))
+		s.Note(fmt.Sprintf("%s before; toolcrib sessions show %s", render.Count(from, "message"), c.p.Session.Info.ID))
 	}
 	calls := map[string]*toolcrib.ToolCall{}
 	results := map[string]*agent.Call{}

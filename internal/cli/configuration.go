@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
@@ -142,31 +141,4 @@ func (a *app) passedOver() {
 			a.notice("%s", trust.PassedOver(".", f))
 		}
 	}
-}
-
-// supported refuses to run under a configuration that says more than this version
-// can keep, and tells what else of it is passed over.
-func (a *app) supported(c *config.Config, agentName string) error {
-	return supported(c, agentName, a.service.Once(a.note))
-}
-
-func supported(c *config.Config, agentName string, tell func(string)) error {
-	if agentName == "" {
-		agentName = config.DefaultAgent
-	}
-	var refused []string
-	for _, u := range c.Unsupported() {
-		other := strings.HasPrefix(u.Key, "agents.") && !strings.HasPrefix(u.Key, "agents."+agentName+".")
-		switch {
-		case other:
-		case u.Safety:
-			refused = append(refused, u.Error())
-		case u.Runs:
-			tell(u.Error())
-		}
-	}
-	if len(refused) > 0 {
-		return usagef("%s", strings.Join(refused, "\n"))
-	}
-	return nil
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/journal"
@@ -183,7 +182,7 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 		return noApproval(err, name)
 	}
 	if word.Decision == journal.DecisionAnswer && v.Status == service.ApprovalPending && v.Fits(word.Decision) {
-		if word.Result, err = answerJSON(v.Schema, f.answer); err != nil {
+		if word.Result, err = service.AnswerJSON(v.Schema, f.answer); err != nil {
 			return err
 		}
 	}
@@ -317,27 +316,9 @@ func (f *decideFlags) remembered() *journal.Remember {
 	return &journal.Remember{Scope: f.remember, Calls: f.rememberCalls}
 }
 
-// another reports whether another person than the one at the command line must approve
-// what a run asks about (approvals.four_eyes).
-func (d *drive) another(s *agent.State) bool {
-	return needsAnother(d.config, d.who, s.Start.Principal.User)
-}
-
-func needsAnother(c *config.Config, who toolcrib.Principal, user string) bool {
-	return c.Approvals.FourEyes && who.User == user
-}
-
-// tellFourEyes tells at the start that --approve all approves nothing under four eyes.
-func (a *app) tellFourEyes(c *config.Config, who toolcrib.Principal, user string, approve agent.Approve) {
-	if approve == agent.ApproveAll && needsAnother(c, who, user) {
-		a.notice("approvals.four_eyes: --approve all is your own word and approves nothing; calls that need an approval " +
-			"wait for another person")
-	}
-}
-
 // anotherText says who must approve; "" = whoever sits here may.
-func anotherText(c *config.Config, who toolcrib.Principal, user string, kind journal.ApprovalKind) string {
-	if !needsAnother(c, who, user) {
+func (a *app) anotherText(who toolcrib.Principal, user string, kind journal.ApprovalKind) string {
+	if !a.service.NeedsAnother(who, user) {
 		return ""
 	}
 	const text = "approvals.four_eyes: another person than %s must %s, an administrator or one with the role " +
@@ -361,7 +342,7 @@ func (a *app) withWay(err error, v *service.Approval, word journal.CallDecision)
 	case v.Status == service.ApprovalExpired:
 		return fmt.Errorf("%w; to continue: %s runs resume %s", err, a.self(), v.Run)
 	case v.Status == service.ApprovalPending && !v.Fits(word.Decision):
-		what, commands := wayOn(a.self(), v.Run, v.Request(), true)
+		what, commands := service.WayOn(a.self(), v.Run, v.Request(), true)
 		return usagef("approval %s waits for %s, and %s does not fit; use: %s", v.ID, what,
 			strings.ReplaceAll(word.Decision, "_", " "), strings.Join(commands, "\n  or: "))
 	}

@@ -22,14 +22,11 @@ toolcrib runs events last --json --after 12
 toolcrib runs events run_01K --follow`,
 		Args: positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			who, err := a.principal(cmd.Context())
+			s, who, err := a.reading(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if _, err := a.databaseToRead(cmd.Context()); err != nil {
-				return err
-			}
-			err = a.service.Events(cmd.Context(), who, args[0], toolcrib.Seq(after), follow, a.eventWriter(asJSON))
+			err = s.Events(cmd.Context(), who, args[0], toolcrib.Seq(after), follow, a.eventWriter(asJSON))
 			return hint(err, args[0], "`toolcrib runs list` shows what there is")
 		},
 	}

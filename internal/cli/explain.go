@@ -5,10 +5,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 func (a *app) toolsExplainCommand() *cobra.Command {
@@ -49,38 +51,47 @@ toolcrib tools explain write_file --run last --args '{"path":"a.txt","content":"
 	return cmd
 }
 
-func (a *app) explain(cmd *cobra.Command, f *explainFlags, names []string) error {
-	if _, err := a.configuration(); err != nil {
+func (a *app) explain(cmd *cobra.Command, f *explainFlags, names []string) (err error) {
+	q := service.ExplainRequest{Run: f.run, Tainted: f.tainted}
+	if cmd.Flags().Changed("run") && f.run == "" {
+		return usagef("--run: must name a run")
+	}
+	if q.StartRequest, err = a.request(cmd, &f.runFlags); err != nil {
 		return err
-	}
-	var about *explained
-	var err error
-	if cmd.Flags().Changed("run") {
-		about, err = a.explainedRun(cmd.Context(), f.run)
-	} else {
-		about, err = a.explainedAgent(cmd, f)
-	}
-	if err != nil {
-		return err
-	}
-	answers := about.gate.Explain(cmd.Context(), about.who, about.scope, names...)
-	kept, err := a.remembered(cmd.Context(), about, answers)
-	if err != nil {
-		return err
-	}
-	about.facts.Remembered = append(about.facts.Remembered, kept...)
-	about.note(answers)
-	if cmd.Flags().Changed("args") {
-		return a.explainCall(cmd.Context(), about, f, &answers[0])
-	}
-	if f.json {
-		return printJSON(a.out, answers, true)
 	}
 	if len(names) == 1 {
-		a.explainOne(&answers[0])
-		return nil
+		q.Tool = names[0]
 	}
-	a.explainAll(answers)
+	kept, who, err := a.reading(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if cmd.Flags().Changed("args") {
+		raw := []byte(f.args)
+		if f.args == "-" {
+			if raw, err = a.readStdin(); err != nil {
+				return err
+			}
+		}
+		q.Given = kept.GivenCall(q.Tool, raw)
+	}
+	x, err := kept.Explain(cmd.Context(), who, q)
+	if err != nil {
+		return hint(err, f.run, "`toolcrib runs list` shows what there is")
+	}
+	switch {
+	case f.json && x.Call != nil:
+		return printJSON(a.out, []explainedCall{{Explanation: x.Tools[0], Call: *x.Call}}, true)
+	case f.json:
+		return printJSON(a.out, x.Tools, true)
+	case x.Call != nil:
+		a.explainOne(&x.Tools[0])
+		a.showVerdict(q.Given, x.Call)
+	case len(names) == 1:
+		a.explainOne(&x.Tools[0])
+	default:
+		a.explainAll(x.Tools)
+	}
 	return nil
 }
 
@@ -179,4 +190,109 @@ func (a *app) explainOne(x *gate.Explanation) {
 	for _, n := range x.Notes {
 		fmt.Fprintf(a.out, "  %s\n", s.Dim(guard.Visible(n)))
 	}
+}
+
+// explainFlags are the flags of tools explain.
+type explainFlags struct {
+	runFlags
+	args    string
+	tainted []string
+	run     string
+}
+
+// check refuses flags that mean nothing without others.
+func (f *explainFlags) check(flags *pflag.FlagSet, names []string) error {
+	if flags.Changed("run") {
+		for _, name := range []string{"agent", "tools", "skill", "read-only", "workspace", "approve"} {
+			if flags.Changed(name) {
+				return usagef("--%s: the run has its own; leave it out, or leave out --run", name)
+			}
+		}
+	}
+	if flags.Changed("args") {
+		if len(names) != 1 {
+			return usagef("--args: judges a call of one tool; give its name")
+		}
+		return nil
+	}
+	for _, name := range []string{"tainted", "approve"} {
+		if flags.Changed(name) {
+			return usagef("--%s: is about a call; give its arguments with --args", name)
+		}
+	}
+	return nil
+}
+
+// explainedCall is an explanation with the verdict on one call.
+type explainedCall struct {
+	gate.Explanation
+	Call service.JudgedCall `json:"call"`
+}
+
+// showVerdict shows what the gate says about a call, and why.
+func (a *app) showVerdict(call *toolcrib.ToolCall, j *service.JudgedCall) {
+	s, v := a.outStyle, &j.Verdict
+	fmt.Fprintf(a.out, "\n%s", s.Call(call.Name, call.Arguments, ""))
+	switch v.Decision {
+	case toolcrib.Allow:
+		fmt.Fprintf(a.out, "  %s %s\n", s.Green("✓"), s.Bold("would run"))
+	case toolcrib.Ask:
+		fmt.Fprintf(a.out, "  %s %s: %s\n", s.Yellow("?"), s.Bold("would be asked about ("+string(v.Reason)+")"), guard.Visible(v.Message))
+	default:
+		fmt.Fprintf(a.out, "  %s %s: %s\n", s.Red("✗"), s.Bold("would be refused ("+string(v.Reason)+")"), guard.Visible(v.Message))
+	}
+	rows := [][2]string{{"rule", v.Rule}, {"position", v.Position}, {"detail", v.Detail}}
+	if v.Reason != toolcrib.ReasonNotRegistered {
+		rows = append(rows, [2]string{"effect", string(v.Effect)}, [2]string{"targets", targetsText(v.Targets)}, [2]string{"programs", programsText(j.Programs)})
+	}
+	if v.Approval != "" {
+		rows = append(rows, [2]string{"approval", v.Approval})
+	}
+	for _, row := range rows {
+		if row[1] != "" {
+			fmt.Fprintf(a.out, "    %s %s\n", s.Dim(fmt.Sprintf("%-9s", row[0])), guard.Visible(row[1]))
+		}
+	}
+	fmt.Fprint(a.out, s.Preview(v.Preview, true))
+}
+
+func programsText(programs []service.Program) string {
+	lines := make([]string, len(programs))
+	for i, p := range programs {
+		for _, w := range append([]*string{p.Name}, p.Args...) {
+			text := "…"
+			if w != nil {
+				text = *w
+			}
+			lines[i] += " " + text
+		}
+	}
+	return strings.TrimSpace(strings.Join(lines, ","))
+}
+
+func targetsText(targets []toolcrib.Target) string {
+	parts := make([]string, len(targets))
+	for i, t := range targets {
+		parts[i] = t.Kind + " " + t.Name
+		if t.Write {
+			parts[i] += " (written)"
+		}
+		if t.Tree {
+			parts[i] += " (and what is below it)"
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// ruleText tells a rule in one line: what it is about, what it says, and where it
+// stands.
+func ruleText(r gate.RuleInfo) string {
+	text := fmt.Sprintf("rule %s: %s", r.Name, r.Then)
+	if when := strings.Join(strings.Fields(r.When), " "); when != "" {
+		text += " when " + when
+	}
+	if r.Position != "" {
+		text += " (" + r.Position + ")"
+	}
+	return text
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 func (a *app) runsForkCommand() *cobra.Command {
@@ -52,38 +53,19 @@ toolcrib runs fork run_01K --after 2 "And now the tests"`,
 
 // fork starts a new run from a round of another one.
 func (a *app) fork(ctx context.Context, name string, round int, prompt string, f *runFlags) error {
-	who, err := a.principal(ctx)
+	s, who, err := a.changing(ctx)
 	if err != nil {
 		return err
 	}
-	s, err := a.database(ctx)
-	if err != nil {
+	q := service.ForkRequest{Run: name, Round: round, Prompt: prompt}
+	if q.Approve, err = a.approval(f); err != nil {
 		return err
 	}
-	rec, err := a.findRun(ctx, s, name)
-	if err != nil {
-		return err
-	}
-	old, err := a.load(ctx, s, rec.ID)
-	if err != nil {
-		return err
-	}
-	if round == 0 {
-		round = max(old.Iterations, 1)
-	}
-	approve, err := a.approval(f)
-	if err != nil {
-		return err
-	}
-	d, err := a.driveAgain(ctx, old, who, approve, &runFlags{})
-	if err != nil {
-		return err
-	}
-	return d.show(ctx, f.json, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
-		state, err := r.Fork(ctx, rec.ID, round, who, prompt, approve)
-		if state != nil && !f.json {
-			a.notice("run %s, forked from round %d of %s", state.Run, round, rec.ID)
+	return a.show(ctx, f.json, who, q.Approve, func(ctx context.Context, front service.Front) (*agent.State, error) {
+		state, err := s.Fork(ctx, who, q, front)
+		if state != nil && state.Start != nil && !f.json {
+			a.notice("run %s, forked from round %d of %s", state.Run, state.Start.ForkedRound, state.Start.ForkedFrom)
 		}
-		return state, err
+		return state, hint(err, name, "`toolcrib runs list` shows what there is")
 	})
 }

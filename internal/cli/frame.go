@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 // What most commands have in common: they open the data folder, ask the service for one
@@ -24,19 +25,27 @@ import (
 // reading opens the data folder for a command that only looks.
 func (a *app) reading(ctx context.Context) (*service.Service, toolcrib.Principal, error) {
 	who, err := a.principal(ctx)
-	if err == nil {
-		_, err = a.databaseToRead(ctx)
+	if err != nil {
+		return nil, who, err
 	}
-	return a.service, who, err
+	s, err := a.svc()
+	if err == nil {
+		err = s.OpenToRead(ctx)
+	}
+	return s, who, err
 }
 
 // changing opens the data folder for a command that changes something.
 func (a *app) changing(ctx context.Context) (*service.Service, toolcrib.Principal, error) {
 	who, err := a.principal(ctx)
-	if err == nil {
-		_, err = a.database(ctx)
+	if err != nil {
+		return nil, who, err
 	}
-	return a.service, who, err
+	s, err := a.svc()
+	if err == nil {
+		err = s.OpenFor(ctx, who, sqlite.Options{})
+	}
+	return s, who, err
 }
 
 // call is one use of a command: the service that was opened for it, who acts, and the

@@ -243,7 +243,7 @@ func (a *app) openRuns(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.databaseToRead(ctx)
+	_, _, err = a.reading(ctx)
 	a.dataFlag = dir
 	return err
 }

@@ -1,16 +1,12 @@
 package cli
 
 import (
-	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/internal/config"
-	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 func (a *app) gateCommand() *cobra.Command {
@@ -23,21 +19,6 @@ func (a *app) gateCommand() *cobra.Command {
 	}
 	cmd.AddCommand(a.gateRulesCommand(), a.gateBacktestCommand())
 	return cmd
-}
-
-// ruleUse is a rule with how often it decided about a call.
-type ruleUse struct {
-	Name     string     `json:"name"`
-	Then     string     `json:"then"`  // "" = the configuration has no such rule any more
-	Tools    []string   `json:"tools"` // null = every tool
-	When     string     `json:"when"`
-	Message  string     `json:"message"`
-	Position string     `json:"position"`
-	Hits     int64      `json:"hits"` // calls that it decided about
-	Refused  int64      `json:"refused"`
-	Asked    int64      `json:"asked"`
-	Allowed  int64      `json:"allowed"`
-	LastUsed *time.Time `json:"last_used"`
 }
 
 func (a *app) gateRulesCommand() *cobra.Command {
@@ -56,7 +37,11 @@ func (a *app) gateRulesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			uses, err := a.ruleUses(cmd.Context(), from)
+			kept, who, err := a.reading(cmd.Context())
+			if err != nil {
+				return err
+			}
+			uses, err := kept.RuleUses(cmd.Context(), who, from)
 			if err != nil {
 				return err
 			}
@@ -72,74 +57,7 @@ func (a *app) gateRulesCommand() *cobra.Command {
 	return cmd
 }
 
-// ruleUses are the rules of the configuration in their order, then those that
-// decided and are gone since.
-func (a *app) ruleUses(ctx context.Context, since time.Time) ([]*ruleUse, error) {
-	if _, err := a.administrator(ctx); err != nil {
-		return nil, err
-	}
-	c, err := a.configuration()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := a.about(c).CheckRules(); err != nil {
-		return nil, err
-	}
-	s, err := a.databaseToRead(ctx)
-	if err != nil {
-		return nil, err
-	}
-	day := store.Day(math.MinInt64)
-	if !since.IsZero() {
-		day = store.DayOf(since)
-	}
-	counts, err := s.RuleCounts(ctx, day)
-	if err != nil {
-		return nil, err
-	}
-	uses := configuredRules(c)
-	byName := make(map[string]*ruleUse, len(uses))
-	for _, u := range uses {
-		byName[u.Name] = u
-	}
-	for _, count := range counts { // by name
-		u := byName[count.Rule]
-		if u == nil {
-			u = &ruleUse{Name: count.Rule}
-			byName[u.Name], uses = u, append(uses, u)
-		}
-		u.add(count)
-	}
-	return uses, nil
-}
-
-func (u *ruleUse) add(count store.RuleCount) {
-	u.Hits += count.Calls
-	switch count.Decision {
-	case toolcrib.Allow:
-		u.Allowed += count.Calls
-	case toolcrib.Ask:
-		u.Asked += count.Calls
-	default:
-		u.Refused += count.Calls
-	}
-	if at := count.LastUsed; u.LastUsed == nil || at.After(*u.LastUsed) {
-		u.LastUsed = &at
-	}
-}
-
-func configuredRules(c *config.Config) []*ruleUse {
-	uses := make([]*ruleUse, len(c.Rules))
-	for i, r := range c.Rules {
-		uses[i] = &ruleUse{
-			Name: r.Name, Then: r.Then, Tools: r.Tools, When: r.When, Message: r.Message,
-			Position: c.Position(fmt.Sprintf("rules[%d]", i)),
-		}
-	}
-	return uses
-}
-
-func (a *app) showRules(uses []*ruleUse) {
+func (a *app) showRules(uses []*service.RuleUse) {
 	if len(uses) == 0 {
 		fmt.Fprintln(a.out, "there are no rules; see docs/rules.md")
 		return

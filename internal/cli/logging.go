@@ -10,14 +10,15 @@ import (
 	"slices"
 
 	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 // logger makes the operator's log. With log.file it goes there, from log.level on.
 // Without, standard error gets what somebody at it should know: warnings and
 // errors, all of it only with level debug. What is shown to people anyway, as a
 // notice, is not logged in their sight a second time.
-func (a *app) logger(c *config.Config, mask *guard.Masker, stderr io.Writer, people bool) (*slog.Logger, error) {
+func (a *app) logger(stderr io.Writer, people bool) (*slog.Logger, error) {
+	c, mask := a.service.Config, a.mask()
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Log.Level)); err != nil {
 		return nil, usagef("log.level: %v", err)
@@ -50,7 +51,7 @@ func (a *app) logger(c *config.Config, mask *guard.Masker, stderr io.Writer, peo
 		handler = slog.NewJSONHandler(w, options)
 	}
 	if file == "" && level > slog.LevelDebug {
-		said := []string{noticeNotifyFailed}
+		said := []string{service.NoticeNotifyFailed}
 		if people {
 			said = append(said, requestFailed)
 		}
@@ -61,6 +62,9 @@ func (a *app) logger(c *config.Config, mask *guard.Masker, stderr io.Writer, peo
 	}
 	return slog.New(handler), nil
 }
+
+// plainLogger is the log where no run is shown.
+func (a *app) plainLogger() (*slog.Logger, error) { return a.logger(a.err, false) }
 
 // requestFailed is what the loop logs of a failed request (requirement C17).
 const requestFailed = "model request failed"

@@ -17,7 +17,7 @@ import (
 )
 
 // cutOff tells what became of a run that was neither ended nor parked.
-func (d *drive) cutOff(state *agent.State, err error) error {
+func (a *app) cutOff(state *agent.State, err error) error {
 	if state == nil || state.Seq == 0 {
 		return err
 	}
@@ -25,14 +25,17 @@ func (d *drive) cutOff(state *agent.State, err error) error {
 	why := strings.TrimPrefix(err.Error(), "run "+string(state.Run)+": ")
 	text := fmt.Sprintf("run %s was interrupted: %s", state.Run, why)
 	if slices.Contains([]int{exitTerm, exitHangup}, code) || storeFailed(err) {
-		text += "; what was done is kept and it can be taken up again: " + d.a.self() + " runs resume " + string(state.Run)
+		text += "; what was done is kept and it can be taken up again: " + a.self() + " runs resume " + string(state.Run)
 	}
-	return &exitError{code: code, message: text + fmt.Sprintf("\nSee: %s runs show %s", d.a.self(), state.Run)}
+	return &exitError{code: code, message: text + fmt.Sprintf("\nSee: %s runs show %s", a.self(), state.Run)}
 }
 
-// recall tells the calls that were shown before the run was taken up.
-func (d *drive) recall(live *render.Live) {
-	for _, c := range d.seen {
+// recallCalls shows the calls that were shown before the run was taken up.
+func recallCalls(live *render.Live, s *agent.State) {
+	if s == nil || s.Turn == nil {
+		return
+	}
+	for _, c := range s.Turn.Calls {
 		var edited json.RawMessage
 		if c.Decision != nil {
 			edited = c.Decision.Arguments
@@ -42,8 +45,7 @@ func (d *drive) recall(live *render.Live) {
 }
 
 // summary is the last line about a run.
-func (d *drive) summary(s *agent.State) {
-	a := d.a
+func (a *app) summary(s *agent.State) {
 	if f := s.Failed; f != nil {
 		text := f.Message
 		if f.Ref != "" {
@@ -66,31 +68,14 @@ func (d *drive) summary(s *agent.State) {
 	}
 	var parts []string
 	if len(s.Models) > 0 {
-		parts = append(parts, model, render.Tokens(s.Usage, d.estimated(s, known)), render.Cost(s.Usage, known))
+		parts = append(parts, model, render.Tokens(s.Usage, a.service.Estimated(context.Background(), s, known)), render.Cost(s.Usage, known))
 	}
 	if s.Children.Requests > 0 {
 		parts = append(parts, "sub-agents: "+render.Tokens(s.Children, s.Children.Estimated)+", "+render.Cost(s.Children, !s.Children.Estimated))
 	}
 	parts = append(parts, render.Duration(s.Driven))
 	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(strings.Join(parts, " · "))))
-	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(fmt.Sprintf("%s runs show %s (kept in %s)", a.self(), s.Run, d.dbPath))))
-}
-
-// estimated reports whether tokens of the run were estimated. The sum does not say
-// so where a price is unknown: what it cost is an estimate then in any case.
-func (d *drive) estimated(s *agent.State, known bool) bool {
-	if known || !s.Usage.Estimated {
-		return s.Usage.Estimated
-	}
-	for e, err := range d.a.store.Read(context.Background(), s.Run, 0) {
-		if err != nil {
-			return true
-		}
-		if u, ok := e.Body.(*journal.Usage); ok && u.Estimated {
-			return true
-		}
-	}
-	return false
+	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(fmt.Sprintf("%s runs show %s (kept in %s)", a.self(), s.Run, a.service.Database()))))
 }
 
 // incomplete tells why an answer may lack something, and the way to a whole one;
@@ -125,28 +110,27 @@ func incomplete(s *agent.State) string {
 }
 
 // parked tells what a parked run waits for, and the way on.
-func (d *drive) parked(s *agent.State) {
+func (a *app) parked(ctx context.Context, who toolcrib.Principal, s *agent.State) {
 	if s.Pending == nil {
 		return
 	}
-	a := d.a
 	if s.Pending.Error != nil {
 		fmt.Fprintf(a.err, "%s run %s waits for %s\nThen: %s\n", a.style.Yellow("parked:"), s.Run, outageText(s.Pending), strings.Join(a.wayOnFromOutage(s.Run, s.Pending), "\n  or: "))
 		return
 	}
 	top, others := s.Run, waitingBelow(s)-1
-	s = a.below(context.Background(), s)
+	s = a.service.Below(context.WithoutCancel(ctx), s)
 	ask := s.Approval
 	if ask == nil || s.Pending == nil {
 		return
 	}
 	id := guard.Visible(ask.ApprovalID)
-	what, commands := wayOn(a.self(), s.Run, ask, !a.inTerminal || !a.errTerminal)
-	who := fmt.Sprintf("run %s", s.Run)
+	what, commands := service.WayOn(a.self(), s.Run, ask, !a.inTerminal || !a.errTerminal)
+	which := fmt.Sprintf("run %s", s.Run)
 	if s.Run != top {
-		who = fmt.Sprintf("run %s (agent %s, a part of run %s)", s.Run, guard.Visible(s.Start.Agent.Name), top)
+		which = fmt.Sprintf("run %s (agent %s, a part of run %s)", s.Run, guard.Visible(s.Start.Agent.Name), top)
 	}
-	fmt.Fprintf(a.err, "%s %s waits for %s (%s):\n", a.style.Yellow("parked:"), who, what, id)
+	fmt.Fprintf(a.err, "%s %s waits for %s (%s):\n", a.style.Yellow("parked:"), which, what, id)
 	if text := s.Pending.Question; text != "" {
 		if len(ask.Calls) == 0 {
 			text = ask.Reason
@@ -163,7 +147,7 @@ func (d *drive) parked(s *agent.State) {
 			fmt.Fprintf(a.err, "      %s\n", a.style.Dim(guard.Visible(c.Reason)))
 		}
 	}
-	if text := anotherText(d.config, d.who, s.Start.Principal.User, ask.Kind); text != "" {
+	if text := a.anotherText(who, s.Start.Principal.User, ask.Kind); text != "" {
 		fmt.Fprintln(a.err, text)
 	}
 	fmt.Fprintf(a.err, "See: %s approvals show %s\nThen: %s\n", a.self(), id, strings.Join(commands, "\n  or: "))

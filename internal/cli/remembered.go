@@ -1,15 +1,11 @@
 package cli
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
@@ -80,35 +76,4 @@ func (a *app) rememberedRevokeCommand() *cobra.Command {
 		return m, func() { a.says(m.ID, word) }, hint(err, c.args[0],
 			"`toolcrib approvals remembered list` shows what there is")
 	})
-}
-
-// remembered are the approvals that hold for whom a run acts for, in its session and
-// workspace; what they mean for each tool is added to what is told of it.
-func (a *app) remembered(ctx context.Context, about *explained, answers []gate.Explanation) ([]gate.Remembered, error) {
-	c, err := a.configuration()
-	if err != nil {
-		return nil, err
-	}
-	settings := service.ToolSettings(c)
-	kept, err := a.service.Memory().Remembered(ctx, about.who.User, about.facts.Session)
-	if err != nil {
-		return nil, err
-	}
-	if c.Approvals.FourEyes {
-		kept = agent.OfOthers(about.who.User, kept)
-	}
-	kept = slices.DeleteFunc(kept, func(m gate.Remembered) bool { return !m.HoldsIn(about.scope.Workspace) })
-	for i := range answers {
-		for _, m := range kept {
-			if m.Tool == answers[i].Tool {
-				what := "needs no approval by tools.confirm"
-				if settings[m.Tool].Confirm == gate.ConfirmAlways {
-					what = "is asked about anyway, because tools.settings." + m.Tool + ".confirm is always"
-				}
-				answers[i].Notes = append(answers[i].Notes, fmt.Sprintf(
-					"remembered for the %s: %s %s; approved by %s (%s)", m.Scope, render.RememberedText(m), what, m.By, m.ApprovalID))
-			}
-		}
-	}
-	return kept, nil
 }

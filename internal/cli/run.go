@@ -12,8 +12,9 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // driverName marks runs of the command line (contract §3).
@@ -34,7 +35,6 @@ type runFlags struct {
 
 	add     journal.Granted // of runs resume
 	message string
-	chosen  *journal.ModelInfo // what --model of runs resume means; nil = the run's own
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -142,102 +142,103 @@ func (a *app) readStdin() ([]byte, error) {
 	return data, nil
 }
 
-// begin prepares what a command that starts runs was told by its flags.
-func (a *app) begin(cmd *cobra.Command, f *runFlags) (*preparation, error) {
-	c, err := a.configuration()
-	if err != nil {
-		return nil, err
+// request is what a command that starts runs was told by its flags.
+func (a *app) request(cmd *cobra.Command, f *runFlags) (r service.StartRequest, err error) {
+	flags := cmd.Flags()
+	if r.Change, err = f.change(flags); err != nil {
+		return r, err
 	}
+	if flags.Changed("workspace") {
+		if f.workspace == "" {
+			return r, usagef("--workspace: must name a folder")
+		}
+		if r.Workspace, err = a.service.Workspace(f.workspace); err != nil {
+			return r, usagef("--%v", err)
+		}
+	}
+	if r.Approve, err = a.approval(f); err != nil {
+		return r, err
+	}
+	r.Agent = f.agent
+	if flags.Changed("tools") {
+		r.Tools = splitList(f.tools)
+	}
+	if session := flags.Lookup("session"); session != nil && session.Changed && f.session == "" {
+		return r, usagef("--session: %v", store.CheckSessionName(""))
+	}
+	r.Session = f.session
+	return r, nil
+}
+
+// prepare makes the runs of a command ready, for whoever acts. joins = they are a part of
+// the session of the flags.
+func (a *app) prepare(cmd *cobra.Command, f *runFlags, joins bool) (*service.Prepared, error) {
 	kept, err := a.svc()
 	if err != nil {
 		return nil, err
 	}
-	kept.LearnSecrets()
 	who, err := a.principal(cmd.Context())
 	if err != nil {
 		return nil, err
 	}
-	p, err := a.prepare(c, who, f.agent, f.change(cmd.Flags()), a.note)
+	r, err := a.request(cmd, f)
 	if err != nil {
 		return nil, err
 	}
-	if p.workspace, err = a.workspace(f.workspace, cmd.Flags().Changed("workspace")); err != nil {
-		return nil, err
+	if r.Session != "" && !joins {
+		r.Session = ""
 	}
-	if p.approve, err = a.approval(f); err != nil {
-		return nil, err
+	if r.Session != "" {
+		if _, _, err := a.changing(cmd.Context()); err != nil {
+			return nil, err
+		}
 	}
-	a.tellFourEyes(c, who, who.User, p.approve)
-	if cmd.Flags().Changed("tools") {
-		p.runTools = splitList(f.tools)
-	}
-	return p, nil
+	return kept.Prepare(cmd.Context(), who, r)
 }
 
 // openHere opens the models for a command in the current folder: what that brings is
-// asked about on a terminal, and told where it is not used.
-func (a *app) openHere(ctx context.Context, p *preparation) error {
-	if p.agent.Model == "" {
-		found := a.service.Detect(true)
-		p.models.Found = &found
-	}
-	if err := p.open(a.note); err != nil {
+// asked about on a terminal, and said where it is not used.
+func (a *app) openHere(ctx context.Context, p *service.Prepared) error {
+	if err := p.OpenModels(); err != nil {
 		return err
 	}
 	a.passedOver()
-	return a.trustSkills(ctx, p.agent.Skills)
+	return a.trustSkills(ctx, p.Agent.Skills)
 }
 
 // run carries out one run of an agent.
 func (a *app) run(cmd *cobra.Command, f *runFlags, prompt string) error {
 	ctx := cmd.Context()
-	p, err := a.begin(cmd, f)
+	p, err := a.prepare(cmd, f, true)
 	if err != nil {
 		return err
 	}
-	task := agent.Task{Principal: p.who, Prompt: prompt}
+	task := agent.Task{Prompt: prompt}
 	if task.Files, err = attached("--attach", f.attach); err != nil {
 		return err
-	}
-	var session *joining
-	if cmd.Flags().Changed("session") {
-		if session, err = a.join(ctx, f.session, p.who); err != nil {
-			return err
-		}
 	}
 	if err := a.openHere(ctx, p); err != nil {
 		return err
 	}
-	if session != nil {
-		if err := a.into(ctx, session, &task); err != nil {
-			return err
-		}
-	}
-	if err := p.fill(&task, a.note); err != nil {
-		return err
-	}
-	return a.drive(ctx, p.config, task, p.models, f.json)
-}
-
-// agent is the agent of a command that only looks: that of the configuration, as the
-// flags change it.
-func (a *app) agent(c *config.Config, f *runFlags, cmd *cobra.Command) (toolcrib.Agent, error) {
-	return a.configured(c, f.agent, f.change(cmd.Flags()))
+	return a.show(ctx, f.json, p.Who, p.Approve, func(ctx context.Context, f service.Front) (*agent.State, error) {
+		return p.Run(ctx, task, f)
+	})
 }
 
 // change is what the flags change of an agent.
-func (f *runFlags) change(flags *pflag.FlagSet) change {
-	ch := change{readOnly: f.readOnly, skills: f.skills}
-	if flags.Changed("model") {
-		ch.model = &f.model
+func (f *runFlags) change(flags *pflag.FlagSet) (service.Change, error) {
+	ch := service.Change{Model: f.model, MaxIterations: f.maxIterations, ReadOnly: f.readOnly, Skills: f.skills}
+	switch {
+	case flags.Changed("model") && f.model == "":
+		return ch, usagef("--model: must name a model")
+	case flags.Changed("max-iterations") && (f.maxIterations < 1 || f.maxIterations > toolcrib.MaxIterationsCeiling):
+		return ch, usagef("--max-iterations: must be 1 to %d, not %d", toolcrib.MaxIterationsCeiling, f.maxIterations)
+	case flags.Changed("tool-choice"):
+		choice, err := toolChoice(f.toolChoice)
+		ch.ToolChoice = &choice
+		return ch, err
 	}
-	if flags.Changed("max-iterations") {
-		ch.maxIterations = &f.maxIterations
-	}
-	if flags.Changed("tool-choice") {
-		ch.toolChoice = &f.toolChoice
-	}
-	return ch
+	return ch, nil
 }
 
 func toolChoice(text string) (toolcrib.ToolChoice, error) {

@@ -13,7 +13,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
-	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -105,11 +104,7 @@ func (a *app) listRuns(ctx context.Context, f *listFlags) error {
 	if err != nil {
 		return err
 	}
-	who, err := a.principal(ctx)
-	if err != nil {
-		return err
-	}
-	s, err := a.databaseToRead(ctx)
+	s, who, err := a.reading(ctx)
 	if err != nil {
 		return err
 	}
@@ -132,7 +127,7 @@ func (a *app) listRuns(ctx context.Context, f *listFlags) error {
 		rows = [][]string{{"RUN", "STARTED", "STATUS", "PROMPT"}}
 	}
 	for _, v := range views {
-		prompt, err := promptOf(ctx, s, v.ID)
+		prompt, err := s.Prompt(ctx, &v)
 		if err != nil {
 			return err
 		}
@@ -169,35 +164,6 @@ func statusText(v service.Run) string {
 // wideList is the width from which a list of runs shows all its columns.
 const wideList = 130
 
-const promptColumns = 60
-
-// promptOf is the beginning of what a run was asked; "" = it was pruned.
-func promptOf(ctx context.Context, s store.Store, run toolcrib.RunID) (string, error) {
-	for e, err := range s.Read(ctx, run, 0) {
-		if errors.Is(err, store.ErrPruned) || errors.Is(err, toolcrib.ErrNotFound) {
-			break
-		}
-		if err != nil {
-			return "", err
-		}
-		b, ok := e.Body.(*journal.RunStarted)
-		switch {
-		case !ok:
-			return "", nil
-		case b.Given != nil:
-			return "tools call " + b.Given.Name, nil
-		case len(b.Input) == 0:
-			return "", nil
-		}
-		text := strings.Join(strings.Fields(b.Input[len(b.Input)-1].Text()), " ")
-		if r := []rune(text); len(r) > promptColumns {
-			text = string(r[:promptColumns]) + "…"
-		}
-		return text, nil
-	}
-	return "", nil
-}
-
 // shortTime is the time of today, or the day before.
 func shortTime(at, now time.Time) string {
 	switch {
@@ -227,29 +193,26 @@ func (a *app) runsShowCommand() *cobra.Command {
 }
 
 func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) error {
-	s, err := a.databaseToRead(ctx)
+	s, who, err := a.reading(ctx)
 	if err != nil {
 		return err
 	}
-	rec, err := a.findRun(ctx, s, name)
-	if err != nil {
-		return err
-	}
+	const found = "`toolcrib runs list` shows what there is"
 	if asJSON {
-		who, err := a.principal(ctx)
+		view, err := s.Run(ctx, who, name)
 		if err != nil {
-			return err
-		}
-		view, err := a.service.Run(ctx, who, string(rec.ID))
-		if err != nil {
-			return err
+			return hint(err, name, found)
 		}
 		return printJSON(a.out, view, true)
+	}
+	rec, err := s.FindRun(ctx, who, name)
+	if err != nil {
+		return hint(err, name, found)
 	}
 	interrupted, driven := a.service.Interrupted(rec), a.service.Drivers.Driven(rec.ID)
 	return a.paged(func(w io.Writer) error {
 		fmt.Fprintf(w, "%s  %s\n", a.outStyle.Bold(string(rec.ID)), statusOfRecord(rec, interrupted))
-		if err := a.tellRun(ctx, w, s, rec, whole); err != nil {
+		if err := a.tellRun(ctx, w, who, rec, whole); err != nil {
 			return err
 		}
 		a.ending(ctx, w, rec, interrupted, driven)
@@ -258,9 +221,9 @@ func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) erro
 }
 
 // tellRun tells the story of a run, as far as it was not pruned.
-func (a *app) tellRun(ctx context.Context, w io.Writer, s store.Store, rec store.RunRecord, whole bool) error {
-	story := render.Story{Out: w, Style: a.outStyle, Whole: whole, Caller: a.callerOf(ctx, rec), Self: a.self()}
-	for e, err := range s.Read(ctx, rec.ID, 0) {
+func (a *app) tellRun(ctx context.Context, w io.Writer, who toolcrib.Principal, rec store.RunRecord, whole bool) error {
+	story := render.Story{Out: w, Style: a.outStyle, Whole: whole, Caller: a.service.CallerOf(ctx, rec), Self: a.self()}
+	for e, err := range a.service.Story(ctx, who, rec.ID) {
 		if errors.Is(err, store.ErrPruned) {
 			return nil
 		}
@@ -289,7 +252,7 @@ func (a *app) ending(ctx context.Context, w io.Writer, rec store.RunRecord, inte
 		fmt.Fprintf(w, "\n%s nothing drives the run. To resume it: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
 	case rec.Status == toolcrib.StatusWaitingForProvider && rec.Pending != nil && rec.Pending.Error != nil:
 		fmt.Fprintf(w, "\n%s waits for %s\nTo go on: %s\n", a.outStyle.Yellow("■"), outageText(rec.Pending), strings.Join(a.wayOnFromOutage(rec.ID, rec.Pending), "\n      or: "))
-	case rec.Status.Parked() && rec.Pending != nil && !driven && a.decidedBelow(ctx, rec):
+	case rec.Status.Parked() && rec.Pending != nil && !driven && a.service.DecidedBelow(ctx, rec):
 		fmt.Fprintf(w, "\n%s what it waited for is decided. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
 	case rec.Status.Parked() && rec.Pending != nil:
 		fmt.Fprintf(w, "\n%s waits for a decision on %s\n", a.outStyle.Yellow("■"), guard.Visible(rec.Pending.ApprovalID))

@@ -55,14 +55,11 @@ func (a *app) sessionsListCommand() *cobra.Command {
 }
 
 func (a *app) listSessions(ctx context.Context, f store.SessionFilter, asJSON bool) error {
-	who, err := a.principal(ctx)
+	s, who, err := a.reading(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := a.databaseToRead(ctx); err != nil {
-		return err
-	}
-	page, err := a.service.Sessions(ctx, who, f)
+	page, err := s.Sessions(ctx, who, f)
 	if err != nil {
 		return err
 	}
@@ -100,13 +97,16 @@ type sessionView struct {
 }
 
 // sessionRuns finds a session and its runs, oldest first.
-func (a *app) sessionRuns(ctx context.Context, s store.Store, name string) (store.SessionInfo, []store.RunRecord, error) {
-	info, err := a.findSession(ctx, name)
+func (a *app) sessionRuns(ctx context.Context, name string) (info store.SessionInfo, runs []store.RunRecord, who toolcrib.Principal, err error) {
+	s, who, err := a.reading(ctx)
 	if err != nil {
-		return info, nil, err
+		return info, nil, who, err
 	}
-	runs, err := s.SessionRuns(ctx, info.User, info.ID)
-	return info, runs, err
+	if info, err = a.findSession(ctx, name); err != nil {
+		return info, nil, who, err
+	}
+	runs, err = s.SessionRuns(ctx, who, info.ID)
+	return info, runs, who, err
 }
 
 func (a *app) sessionsShowCommand() *cobra.Command {
@@ -118,11 +118,7 @@ func (a *app) sessionsShowCommand() *cobra.Command {
 		Example: "toolcrib sessions show trip\ntoolcrib sessions show last --json",
 		Args:    positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.databaseToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			info, runs, err := a.sessionRuns(cmd.Context(), s, args[0])
+			info, runs, who, err := a.sessionRuns(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -133,7 +129,7 @@ func (a *app) sessionsShowCommand() *cobra.Command {
 				}
 				return printJSON(a.out, view, true)
 			}
-			return a.paged(func(w io.Writer) error { return a.tellSession(cmd.Context(), w, s, info, runs, whole) })
+			return a.paged(func(w io.Writer) error { return a.tellSession(cmd.Context(), w, who, info, runs, whole) })
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "the session and its runs as one JSON value")
@@ -141,7 +137,7 @@ func (a *app) sessionsShowCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) tellSession(ctx context.Context, w io.Writer, s store.Store, info store.SessionInfo, runs []store.RunRecord, whole bool) error {
+func (a *app) tellSession(ctx context.Context, w io.Writer, who toolcrib.Principal, info store.SessionInfo, runs []store.RunRecord, whole bool) error {
 	style := a.outStyle
 	fmt.Fprintf(w, "%s  %s\n", style.Bold(guard.Visible(cmp.Or(info.Name, string(info.ID)))), style.Dim(guard.Visible(string(info.ID))))
 	fmt.Fprintf(w, "%s\n", guard.Visible(fmt.Sprintf("%s of %s, since %s", render.Count(info.Runs, "run"), info.User, info.CreatedAt.Local().Format("2006-01-02 15:04"))))
@@ -150,7 +146,7 @@ func (a *app) tellSession(ctx context.Context, w io.Writer, s store.Store, info 
 	}
 	for _, rec := range runs {
 		fmt.Fprintf(w, "\n%s  %s\n", style.Bold(string(rec.ID)), statusOfRecord(rec, false))
-		if err := a.tellRun(ctx, w, s, rec, whole); err != nil {
+		if err := a.tellRun(ctx, w, who, rec, whole); err != nil {
 			return err
 		}
 	}
@@ -178,11 +174,7 @@ func (a *app) sessionsExportCommand() *cobra.Command {
 		Example: "toolcrib sessions export trip > trip.ndjson",
 		Args:    positional,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.databaseToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			info, runs, err := a.sessionRuns(cmd.Context(), s, args[0])
+			info, runs, who, err := a.sessionRuns(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -197,10 +189,6 @@ func (a *app) sessionsExportCommand() *cobra.Command {
 			if err := printJSON(a.out, head, false); err != nil {
 				return err
 			}
-			who, err := a.principal(cmd.Context())
-			if err != nil {
-				return err
-			}
 			for _, run := range head.Runs {
 				if err := a.service.ExportRun(cmd.Context(), who, string(run), a.out); err != nil {
 					return err
@@ -209,4 +197,17 @@ func (a *app) sessionsExportCommand() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// findSession finds a session by its ID, the name that its user gave it, or as last.
+func (a *app) findSession(ctx context.Context, name string) (store.SessionInfo, error) {
+	who, err := a.principal(ctx)
+	if err != nil {
+		return store.SessionInfo{}, err
+	}
+	info, err := a.service.Session(ctx, who, name)
+	if name == "last" && toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
+		return info, hint(err, "", "`toolcrib run --session NAME` begins one")
+	}
+	return info, hint(err, name, "`toolcrib sessions list` shows what there is")
 }

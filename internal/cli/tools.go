@@ -4,16 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
-	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 func (a *app) toolsCommand() *cobra.Command {
@@ -34,65 +32,6 @@ func (a *app) toolsCommand() *cobra.Command {
 	return cmd
 }
 
-// toolView is a tool as contract §9 has it.
-type toolView struct {
-	gate.State
-	Calls  int64 `json:"calls"`
-	Errors int64 `json:"errors"`
-}
-
-// toolGate opens the store and the gate for commands about tools.
-func (a *app) toolGate(ctx context.Context) (*gate.Gate, error) {
-	g, _, err := a.toolGateAt(ctx, "", false)
-	return g, err
-}
-
-// toolGateAt does so for calls in a workspace, which is that of the flag if it was
-// given.
-func (a *app) toolGateAt(ctx context.Context, flag string, given bool) (g *gate.Gate, workspace string, err error) {
-	if _, err := a.configuration(); err != nil {
-		return nil, "", err
-	}
-	if _, err := a.databaseToRead(ctx); err != nil {
-		return nil, "", err
-	}
-	// The workspace decides nothing about which tools there are, so one that is
-	// missing is told by run, not here.
-	workspace, err = a.workspace(flag, given)
-	if err != nil && given {
-		return nil, "", err
-	}
-	if err != nil {
-		workspace = "/"
-	}
-	g, err = a.service.Gate(workspace)
-	return g, workspace, err
-}
-
-func (a *app) toolViews(ctx context.Context) ([]toolView, error) {
-	g, err := a.toolGate(ctx)
-	if err != nil {
-		return nil, err
-	}
-	states, err := g.States(ctx)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := a.store.Usage(ctx, store.UsageQuery{By: store.UsageByTool, Limit: store.MaxUsageRows})
-	if err != nil {
-		return nil, err
-	}
-	uses := make(map[string]store.UsageRow, len(rows))
-	for _, r := range rows {
-		uses[r.Key] = r
-	}
-	views := make([]toolView, len(states))
-	for i, s := range states {
-		views[i] = toolView{State: s, Calls: uses[s.Name].Calls, Errors: uses[s.Name].Errors}
-	}
-	return views, nil
-}
-
 func (a *app) toolsListCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -101,7 +40,11 @@ func (a *app) toolsListCommand() *cobra.Command {
 		Example: "toolcrib tools list\ntoolcrib tools list --json",
 		Args:    positional,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			views, err := a.toolViews(cmd.Context())
+			kept, _, err := a.reading(cmd.Context())
+			if err != nil {
+				return err
+			}
+			views, err := kept.Tools(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -153,44 +96,26 @@ func (a *app) toolsShowCommand() *cobra.Command {
 		Args:              positional,
 		ValidArgsFunction: a.completeTools,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			views, err := a.toolViews(cmd.Context())
+			kept, _, err := a.reading(cmd.Context())
 			if err != nil {
 				return err
 			}
-			for _, v := range views {
-				if v.Name != args[0] {
-					continue
-				}
-				if asJSON {
-					return printJSON(a.out, v, true)
-				}
-				a.showTool(v)
-				return nil
+			v, err := kept.Tool(cmd.Context(), args[0])
+			if err != nil {
+				return err
 			}
-			return noTool(args[0], namesOf(views))
+			if asJSON {
+				return printJSON(a.out, v, true)
+			}
+			a.showTool(v)
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
 	return cmd
 }
 
-func namesOf(views []toolView) []string {
-	names := make([]string, len(views))
-	for i, v := range views {
-		names[i] = v.Name
-	}
-	return names
-}
-
-func noTool(name string, names []string) error {
-	text := fmt.Sprintf("not found: there is no tool %q", name)
-	if near := nearest(name, names); near != "" {
-		text += fmt.Sprintf("; did you mean %q?", near)
-	}
-	return fmt.Errorf("%s", text)
-}
-
-func (a *app) showTool(v toolView) {
+func (a *app) showTool(v service.Tool) {
 	s := a.outStyle
 	fmt.Fprintf(a.out, "%s  %s\n%s\n\n", s.Bold(guard.Visible(v.Name)), stateText(v.State), guard.Visible(v.Description))
 	who := "everybody"
@@ -241,11 +166,11 @@ func (a *app) toolsSwitchCommand(verb, short string) *cobra.Command {
 		},
 		ValidArgsFunction: a.completeTools,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := store.Override{Kind: store.OverrideGroup, Name: groupName, Enabled: verb == "enable"}
+			q := service.SwitchRequest{Group: groupName, Enabled: verb == "enable", Reset: verb == "reset"}
 			if groupName == "" {
-				o.Kind, o.Name = store.OverrideTool, args[0]
+				q.Tool = args[0]
 			}
-			return a.switchTool(cmd.Context(), verb, o, asJSON)
+			return a.switchTool(cmd.Context(), verb, q, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
@@ -254,123 +179,47 @@ func (a *app) toolsSwitchCommand(verb, short string) *cobra.Command {
 }
 
 // switchTool sets or resets an override.
-func (a *app) switchTool(ctx context.Context, verb string, o store.Override, asJSON bool) error {
-	by, err := a.administrator(ctx)
+func (a *app) switchTool(ctx context.Context, verb string, q service.SwitchRequest, asJSON bool) error {
+	who, err := a.administering(ctx)
 	if err != nil {
 		return err
 	}
-	s, err := a.database(ctx)
+	kept, err := a.svc()
 	if err != nil {
 		return err
 	}
-	if err := a.known(ctx, verb, o); err != nil {
-		return err
-	}
-	o.By = by
-	var changed bool
-	if verb == "reset" {
-		changed, err = s.ResetOverride(ctx, o.Kind, o.Name, by)
-	} else {
-		changed, err = s.SetOverride(ctx, o)
-	}
+	done, err := kept.SwitchTool(ctx, who, q)
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		if err := a.printSwitched(ctx, o); err != nil {
-			return err
+	switch {
+	case asJSON && q.Group != "":
+		err = printJSON(a.out, append([]service.Tool{}, done.Tools...), true)
+	case asJSON && len(done.Tools) == 0:
+		err = printJSON(a.out, nil, true)
+	case asJSON:
+		err = printJSON(a.out, done.Tools[0], true)
+	default:
+		what := guard.Visible(q.Tool)
+		if q.Group != "" {
+			what = "group " + guard.Visible(q.Group)
 		}
-		return a.stillOff(ctx, verb, o)
+		word := map[string]string{"enable": "enabled", "disable": "disabled", "reset": "reset to the default"}[verb]
+		if !done.Changed {
+			word += " already"
+		}
+		fmt.Fprintf(a.out, "%s: %s\n", what, word)
 	}
-	what := guard.Visible(o.Name)
-	if o.Kind == store.OverrideGroup {
-		what = "group " + what
-	}
-	word := map[string]string{"enable": "enabled", "disable": "disabled", "reset": "reset to the default"}[verb]
-	if !changed {
-		word += " already"
-	}
-	fmt.Fprintf(a.out, "%s: %s\n", what, word)
-	return a.stillOff(ctx, verb, o)
-}
-
-// printSwitched writes the tools that a switch was about as they are now.
-func (a *app) printSwitched(ctx context.Context, o store.Override) error {
-	views, err := a.toolViews(ctx)
-	if err != nil {
+	if verb == "disable" || q.Group != "" || len(done.Tools) == 0 {
 		return err
 	}
-	if o.Kind == store.OverrideGroup {
-		views = slices.DeleteFunc(views, func(v toolView) bool { return v.Group != o.Name })
-		return printJSON(a.out, views, true)
+	switch t := done.Tools[0]; {
+	case t.AllDisabled:
+		a.notice("%s stays off, because tools.enabled is false", t.Name)
+	case t.GroupDisabled:
+		a.notice("%s stays off, because its group is: toolcrib tools enable --group %s", t.Name, t.Group)
 	}
-	i := slices.IndexFunc(views, func(v toolView) bool { return v.Name == o.Name })
-	if i < 0 {
-		return printJSON(a.out, nil, true)
-	}
-	return printJSON(a.out, views[i], true)
-}
-
-// stillOff tells that a tool that was switched on stays off by its group.
-func (a *app) stillOff(ctx context.Context, verb string, o store.Override) error {
-	if verb == "disable" || o.Kind == store.OverrideGroup {
-		return nil
-	}
-	g, err := a.toolGate(ctx)
-	if err != nil {
-		return err
-	}
-	states, err := g.States(ctx)
-	if err != nil {
-		return err
-	}
-	for _, s := range states {
-		if s.Name == o.Name && s.AllDisabled {
-			a.notice("%s stays off, because tools.enabled is false", s.Name)
-		} else if s.Name == o.Name && s.GroupDisabled {
-			a.notice("%s stays off, because its group is: toolcrib tools enable --group %s", s.Name, s.Group)
-		}
-	}
-	return nil
-}
-
-// known refuses names that mean nothing. What was switched can be reset always:
-// the tool may have gone since.
-func (a *app) known(ctx context.Context, verb string, o store.Override) error {
-	if verb == "reset" {
-		overrides, err := a.store.Overrides(ctx)
-		if err != nil {
-			return err
-		}
-		for _, old := range overrides {
-			if old.Kind == o.Kind && old.Name == o.Name {
-				return nil
-			}
-		}
-	}
-	g, err := a.toolGate(ctx)
-	if err != nil {
-		return err
-	}
-	states, err := g.States(ctx)
-	if err != nil {
-		return err
-	}
-	var names []string
-	for _, s := range states {
-		name := s.Name
-		if o.Kind == store.OverrideGroup {
-			name = s.Group
-		}
-		if name == o.Name {
-			return nil
-		}
-		names = append(names, name)
-	}
-	if o.Kind == store.OverrideGroup {
-		return toolcrib.Errorf(toolcrib.CodeNotFound, "there is no group %q", o.Name)
-	}
-	return noTool(o.Name, names)
+	return err
 }
 
 // completeTools completes the names of tools; a shell that cannot is told nothing.
@@ -378,9 +227,13 @@ func (a *app) completeTools(cmd *cobra.Command, args []string, _ string) ([]stri
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	g, err := a.toolGate(cmd.Context())
+	c, err := a.configuration()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	return g.Names(), cobra.ShellCompDirectiveNoFileComp
+	n, err := a.namesNow(c)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return n.tools, cobra.ShellCompDirectiveNoFileComp
 }

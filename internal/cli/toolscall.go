@@ -46,24 +46,16 @@ toolcrib tools call write_file --approve all --args - < arguments.json`,
 
 // call carries out a run of one given call.
 func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) error {
-	p, err := a.begin(cmd, f)
+	p, err := a.prepare(cmd, f, false)
 	if err != nil {
 		return err
 	}
-	task := agent.Task{Given: a.given(name, raw)}
-	if err := p.fill(&task, a.note); err != nil {
-		return err
-	}
-	d, err := a.newDrive(cmd.Context(), p.config, p.setup(&task))
-	if err != nil {
-		return err
-	}
-	state, err := d.carry(cmd.Context(), silentWatcher{}, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
-		state, err := r.Run(ctx, task)
-		return d.onward(ctx, r, state, err)
+	task := agent.Task{Given: a.service.GivenCall(name, raw)}
+	state, err := a.carry(cmd.Context(), silentWatcher{}, p.Who, p.Approve, func(ctx context.Context, f service.Front) (*agent.State, error) {
+		return p.Run(ctx, task, f)
 	})
 	if state == nil || err != nil {
-		return d.cutOff(state, err)
+		return a.cutOff(state, err)
 	}
 	if f.json {
 		if err := printJSON(a.out, service.RunOfState(state), true); err != nil {
@@ -72,18 +64,8 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) err
 	} else if r := state.Trace[0].Result; r != nil {
 		a.printResult(r.Content)
 	}
-	d.parked(state)
+	a.parked(cmd.Context(), p.Who, state)
 	return silent(exitOfCall(state))
-}
-
-// given is the call as it is judged: its arguments read strictly, once.
-func (a *app) given(name string, raw []byte) *toolcrib.ToolCall {
-	call := &toolcrib.ToolCall{ID: "call_1", Name: name}
-	if !toolcrib.ValidToolName(name) {
-		call.Name, call.ProviderName = toolcrib.InvalidName, strings.ToValidUTF8(name, "\uFFFD")
-	}
-	agent.ReadArguments(call, a.mask(), raw)
-	return call
 }
 
 // printResult writes a result: as it is for programs, visible for people.

@@ -107,7 +107,7 @@ func (a *app) listTrust(store trust.Store, asJSON bool) error {
 func (a *app) revokeTrust(ctx context.Context, trusted trust.Store, dir string, asJSON bool) error {
 	// It is opened as long as the folder may say where it lies; without it the trust
 	// ends all the same, and the record of it says why there is none.
-	_, _ = a.storeOfTrust(ctx)
+	_ = a.storeOfTrust(ctx)
 	err := trusted.Revoke(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return toolcrib.Errorf(toolcrib.CodeNotFound, "%s is not trusted", dir)

@@ -253,15 +253,18 @@ func sameFile(a, b string) bool { return b != "" && filepath.Clean(a) == filepat
 
 // adopt opens the store and accepts it as it is, once its administrator agrees.
 func (a *app) adopt(ctx context.Context, yes bool) error {
-	if a.store != nil { // it was opened to find out who acts
+	if a.service != nil && a.service.IsOpen() { // it was opened to find out who acts
 		return usagef("--adopt: goes without --as")
 	}
 	who, err := a.administering(ctx)
 	if err == nil {
+		_, err = a.svc()
+	}
+	if err == nil {
 		err = a.sure(yes, "Accept what is stored as it is? Nobody vouches for what it said before.", "nothing was accepted")
 	}
 	if err == nil {
-		_, err = a.openWith(ctx, sqlite.Options{AdoptBy: nameOf(who)})
+		err = a.service.Open(ctx, sqlite.Options{AdoptBy: nameOf(who)})
 	}
 	if err == nil {
 		err = a.service.AcceptDamage(ctx, who)

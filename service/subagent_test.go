@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"context"
@@ -15,12 +15,11 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
-	"github.com/toolcrib/toolcrib/service"
 )
 
 // agentsHome is a home with a configuration of several agents, and a folder to work in
 // that brings skills which nobody has trusted.
-func agentsHome(t *testing.T) (*app, *config.Config) {
+func agentsHome(t *testing.T) *Service {
 	t.Helper()
 	home, work := t.TempDir(), t.TempDir()
 	t.Setenv("HOME", home)
@@ -50,28 +49,28 @@ agents:
 			t.Fatal(err)
 		}
 	}
-	a := newApp(os.Stdin, os.Stdout, os.Stderr)
-	t.Cleanup(func() {
-		if err := a.close(); err != nil {
-			t.Error(err)
-		}
-	})
-	kept, err := a.svc()
+	c, err := config.Load(config.Find("", os.Getenv), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a, kept.Config
+	a := New(Options{Config: c, Source: config.Find("", os.Getenv), DataDir: filepath.Join(home, "data"), Driver: "test"})
+	t.Cleanup(func() {
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return a
 }
 
 // Several sub-agents are prepared at the same time, while the models that are open
 // already are asked for (contract §11: spawn).
 func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
-	a, c := agentsHome(t)
-	m := &service.Models{}
+	a := agentsHome(t)
+	m := &Models{}
 	var told []string // tell is called one at a time
 	tell := func(text string) { told = append(told, text) }
 	who := toolcrib.Principal{User: "ann"}
-	if _, err := a.subAgent(t.Context(), c, m, who, "default", "/w", tell); err != nil {
+	if _, err := a.subAgent(t.Context(), m, who, "default", "/w", tell); err != nil {
 		t.Fatal(err)
 	}
 	var work sync.WaitGroup
@@ -79,7 +78,7 @@ func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
 	for i := range tasks {
 		work.Go(func() {
 			name := []string{"writer", "default"}[i%2]
-			tasks[i], errs[i] = a.subAgent(t.Context(), c, m, who, name, fmt.Sprintf("/w%d", i), tell)
+			tasks[i], errs[i] = a.subAgent(t.Context(), m, who, name, fmt.Sprintf("/w%d", i), tell)
 			if errs[i] == nil {
 				_, errs[i] = m.Open(t.Context(), tasks[i].Models[0])
 			}
@@ -90,7 +89,7 @@ func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
 		if errs[i] != nil {
 			t.Fatal(i, errs[i])
 		}
-		if task.Principal.User != "ann" || task.Workspace != fmt.Sprintf("/w%d", i) || task.Driver != driverName || task.Approve != "" || task.RunTools != nil {
+		if task.Principal.User != "ann" || task.Workspace != fmt.Sprintf("/w%d", i) || task.Driver != "test" || task.Approve != "" || task.RunTools != nil {
 			t.Errorf("%d: %+v", i, task)
 		}
 		if i%2 == 1 {
@@ -116,7 +115,7 @@ func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
 			t.Errorf("%q is not told once:\n%s", want, text)
 		}
 	}
-	if got := a.mask().Mask("a-secret-of-the-remote"); strings.Contains(got, "a-secret") {
+	if got := a.Mask.Mask("a-secret-of-the-remote"); strings.Contains(got, "a-secret") {
 		t.Errorf("the key of a sub-agent's provider is not masked: %q", got)
 	}
 	// The fallback that cannot be opened is told when it is needed.
@@ -134,10 +133,10 @@ func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
 
 // What is wrong with a sub-agent is an error that says what to do, and no question.
 func TestSubAgent_Errors(t *testing.T) {
-	a, c := agentsHome(t)
+	a := agentsHome(t)
 	ended, end := context.WithCancel(t.Context())
 	end()
-	m := &service.Models{}
+	m := &Models{}
 	tell := func(text string) { t.Errorf("told: %s", text) }
 	for _, test := range []struct {
 		ctx  context.Context
@@ -149,7 +148,7 @@ func TestSubAgent_Errors(t *testing.T) {
 		{t.Context(), "broken", []string{"providers.lost", "lost.script"}},
 		{ended, "default", []string{"canceled"}},
 	} {
-		task, err := a.subAgent(test.ctx, c, m, toolcrib.Principal{User: "ann"}, test.name, "/w", tell)
+		task, err := a.subAgent(test.ctx, m, toolcrib.Principal{User: "ann"}, test.name, "/w", tell)
 		if err == nil {
 			t.Errorf("%q is prepared: %+v", test.name, task)
 			continue
@@ -165,9 +164,9 @@ func TestSubAgent_Errors(t *testing.T) {
 // A run that another one started before this process has its models opened when they
 // are asked for; what nobody configures any more is an error.
 func TestSubAgent_ModelsOfARunBefore(t *testing.T) {
-	a, _ := agentsHome(t)
-	m := &service.Models{}
-	open := a.service.Opening(m)
+	a := agentsHome(t)
+	m := &Models{}
+	open := a.opening(m)
 	var work sync.WaitGroup
 	for range 8 {
 		work.Go(func() {
@@ -187,9 +186,9 @@ func TestSubAgent_ModelsOfARunBefore(t *testing.T) {
 // A sub-agent takes nothing away from the skills of the run that started it: they stay
 // as they were at its start (N16, N26).
 func TestN26_SubAgentKeepsTheSkillsOfOthers(t *testing.T) {
-	a, c := agentsHome(t)
+	a := agentsHome(t)
 	tell := func(string) {}
-	first, err := a.subAgent(t.Context(), c, &service.Models{}, toolcrib.Principal{User: "ann"}, "writer", "/w", tell)
+	first, err := a.subAgent(t.Context(), &Models{}, toolcrib.Principal{User: "ann"}, "writer", "/w", tell)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,14 +196,14 @@ func TestN26_SubAgentKeepsTheSkillsOfOthers(t *testing.T) {
 	if err := os.WriteFile(path, []byte("---\nname: house\ndescription: Another.\n---\nBe rude.\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	second, err := a.subAgent(t.Context(), c, &service.Models{}, toolcrib.Principal{User: "ann"}, "writer", "/w", tell)
+	second, err := a.subAgent(t.Context(), &Models{}, toolcrib.Principal{User: "ann"}, "writer", "/w", tell)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(second.Skills) != 0 || second.SkillTools == nil || len(second.SkillTools) != 0 {
 		t.Errorf("a skill that has changed counts: %+v %q", second.Skills, second.SkillTools)
 	}
-	set := a.service.SameSkills(first.Skills)
+	set := a.sameSkills(first.Skills)
 	if names := set.Names(); !slices.Equal(names, []string{"house"}) {
 		t.Errorf("the first run has %q", names)
 	}

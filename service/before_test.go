@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"encoding/json"
@@ -20,9 +20,9 @@ func prepared(t *testing.T, path, before, after string) *journal.ToolStarted {
 		if text == "" {
 			return ""
 		}
-		return hashOf([]byte(text))
+		return ContentHash([]byte(text))
 	}
-	raw, err := json.Marshal(fileWrite{Path: path, Before: hash(before), After: hashOf([]byte(after))})
+	raw, err := json.Marshal(FileWrite{Path: path, Before: hash(before), After: ContentHash([]byte(after))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,8 +32,8 @@ func prepared(t *testing.T, path, before, after string) *journal.ToolStarted {
 // /undo looks for what a turn wrote in the runs that it has started, too: in the order
 // in which it was written.
 func TestUndo_WritesOfRunsBelow(t *testing.T) {
-	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "toolcrib.db"), sqlite.Options{})
-	if err != nil {
+	s := New(Options{DataDir: t.TempDir()})
+	if err := s.Open(t.Context(), sqlite.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -45,7 +45,7 @@ func TestUndo_WritesOfRunsBelow(t *testing.T) {
 	at := func(run toolcrib.RunID, minute int, body toolcrib.Body) {
 		t.Helper()
 		event := toolcrib.Event{Time: began.Add(time.Duration(minute) * time.Minute), Body: body}
-		if err := s.Append(t.Context(), run, last[run], event); err != nil {
+		if err := s.store.Append(t.Context(), run, last[run], event); err != nil {
 			t.Fatal(err)
 		}
 		last[run]++
@@ -70,14 +70,13 @@ func TestUndo_WritesOfRunsBelow(t *testing.T) {
 	at(parent, 6, &journal.ChildStarted{ID: "call_3", Run: "run_that_never_began"})
 	wrote(parent, 7, "call_4", "b.txt", "new", "newer", toolcrib.ResultOK)
 
-	c := &chat{preparation: &preparation{a: &app{store: s}}}
-	files, err := c.writtenBy(t.Context(), parent)
+	files, err := s.WrittenBy(t.Context(), toolcrib.Principal{User: "local:root", Admin: true}, parent)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []written{
-		{run: parent, call: "call_1", path: "a.txt", before: hashOf([]byte("one")), after: hashOf([]byte("three"))},
-		{run: grandchild, call: "call_1", path: "b.txt", before: "", after: hashOf([]byte("newer"))},
+	want := []Written{
+		{Run: parent, Call: "call_1", Path: "a.txt", Before: ContentHash([]byte("one")), After: ContentHash([]byte("three"))},
+		{Run: grandchild, Call: "call_1", Path: "b.txt", Before: "", After: ContentHash([]byte("newer"))},
 	}
 	if len(files) != len(want) {
 		t.Fatalf("%d files were written, want %d", len(files), len(want))
@@ -115,8 +114,8 @@ func TestUndo_RemovesOnlyWhatWasMade(t *testing.T) {
 			if err := test.make(path); err != nil {
 				t.Fatal(err)
 			}
-			c := &chat{preparation: &preparation{workspace: dir}}
-			err := c.remove(prepared(t, test.path, test.emptied, ""), &written{path: "made.txt", after: hashOf([]byte("made"))})
+			made := &Written{Path: "made.txt", After: ContentHash([]byte("made"))}
+			err := made.Remove(dir, prepared(t, test.path, test.emptied, ""))
 			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
 				t.Errorf("error %v, want %q", err, test.err)
 			}
@@ -129,7 +128,7 @@ func TestUndo_RemovesOnlyWhatWasMade(t *testing.T) {
 			}
 		})
 	}
-	if err := (&chat{preparation: &preparation{workspace: t.TempDir()}}).remove(nil, &written{path: "x"}); err == nil {
+	if err := (&Written{Path: "x"}).Remove(t.TempDir(), nil); err == nil {
 		t.Error("without a call that emptied it a file is removed")
 	}
 }

@@ -1,0 +1,232 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// Bounds of the before-images of files.
+const (
+	MaxBefore    = 1 << 20  // bytes of a file that is kept; a larger one cannot be put back
+	maxBeforeRun = 32 << 20 // bytes of all that one driver keeps
+)
+
+// beforeRef names the before-image of a call in the content store of its run.
+func beforeRef(callID string) string { return "before/" + callID }
+
+// FileWrite is what the journal keeps of a write of a file before it happens, as
+// the file tools prepare it.
+type FileWrite struct {
+	Path   string `json:"path"`          // in the workspace, links resolved
+	Before string `json:"before_sha256"` // "" = there was no file
+	After  string `json:"after_sha256"`
+}
+
+// beforeImages is a journal that keeps what a file was before a tool writes it:
+// when the start of the write is written down, which is before it happens. What
+// cannot be kept is not; the write goes on, and cannot be undone.
+type beforeImages struct {
+	toolcrib.Journal
+	contents  toolcrib.Contents
+	mask      *guard.Masker
+	workspace string
+	kept      atomic.Int64
+}
+
+// Append implements [toolcrib.Journal].
+func (b *beforeImages) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
+	for _, e := range events {
+		if s, ok := e.Body.(*journal.ToolStarted); ok && s.Write && len(s.Prepared) > 0 {
+			b.keep(ctx, run, s)
+		}
+	}
+	return b.Journal.Append(ctx, run, after, events...)
+}
+
+func (b *beforeImages) keep(ctx context.Context, run toolcrib.RunID, s *journal.ToolStarted) {
+	var w FileWrite
+	if json.Unmarshal(s.Prepared, &w) != nil || w.Path == "" || w.Before == "" || w.Before == w.After {
+		return
+	}
+	data, err := FileInWorkspace(b.workspace, w.Path)
+	if err != nil || ContentHash(data) != w.Before || b.kept.Add(int64(len(data))) > maxBeforeRun {
+		return
+	}
+	// A file with a secret in it is not copied into the database.
+	if !bytes.Equal(b.mask.MaskBytes(bytes.Clone(data)), data) {
+		return
+	}
+	_ = b.contents.Put(ctx, run, beforeRef(s.ID), data) // without it the write cannot be undone, no more
+}
+
+// ContentHash is the hash of what a file holds, as the journal has it.
+func ContentHash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+var errNoPlainFile = errors.New("is not a regular file, or too large")
+
+// FileInWorkspace reads a file by its path in a workspace: a regular one that no
+// link leads out of, of at most MaxBefore bytes.
+func FileInWorkspace(workspace, path string) ([]byte, error) {
+	root, err := os.OpenRoot(workspace)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close() //nolint:errcheck // only read
+	f, err := root.OpenFile(filepath.FromSlash(path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > MaxBefore {
+		return nil, errNoPlainFile
+	}
+	data, err := io.ReadAll(io.LimitReader(f, MaxBefore+1))
+	if err == nil && len(data) > MaxBefore {
+		err = errNoPlainFile
+	}
+	return data, err
+}
+
+// Written is a file that a turn wrote, from before its first write to after its
+// last.
+type Written struct {
+	Run    toolcrib.RunID
+	Call   string // whose before-image is the oldest
+	Path   string
+	Before string // hash; "" = there was no file
+	After  string
+}
+
+// Before is what a file was before it was written. toolcrib.ErrNotFound = it was not kept:
+// it was too large, held a secret, or was written by an older version.
+func (s *Service) Before(ctx context.Context, w *Written) (data []byte, err error) {
+	data, size, err := s.store.Range(ctx, w.Run, beforeRef(w.Call), 0, MaxBefore)
+	if err == nil && (size != int64(len(data)) || ContentHash(data) != w.Before || !utf8.Valid(data)) {
+		err = badRequestf("is no text")
+	}
+	return data, err
+}
+
+// WrittenBy are the files that a run and the runs that it started wrote, by path.
+func (s *Service) WrittenBy(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) ([]*Written, error) {
+	if _, err := s.FindRun(ctx, who, string(run)); err != nil {
+		return nil, err
+	}
+	writes, err := s.writesOf(ctx, run, 0)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(writes, func(x, y write) int { return x.at.Compare(y.at) }) // runs write side by side
+	var files []*Written
+	byPath := map[string]*Written{}
+	for _, w := range writes {
+		one := byPath[w.Path]
+		if one == nil {
+			one = &Written{Run: w.run, Call: w.call, Path: w.Path, Before: w.Before}
+			byPath[w.Path] = one
+			files = append(files, one)
+		}
+		one.After = w.After
+	}
+	slices.SortFunc(files, func(x, y *Written) int { return strings.Compare(x.Path, y.Path) })
+	return files, nil
+}
+
+// write is one write of a file that went well.
+type write struct {
+	FileWrite
+	run  toolcrib.RunID
+	call string
+	at   time.Time
+}
+
+// undoDepth is how deep runs that runs have started are looked into.
+const undoDepth = 10
+
+// writesOf are the writes that the journals of a run and of those below it tell of.
+func (s *Service) writesOf(ctx context.Context, run toolcrib.RunID, depth int) ([]write, error) {
+	var writes []write
+	started := map[string]*journal.ToolStarted{}
+	for e, err := range s.store.Read(ctx, run, 0) {
+		if err != nil {
+			return nil, err
+		}
+		switch b := e.Body.(type) {
+		case *journal.ToolStarted:
+			started[b.ID] = b
+		case *journal.ToolResult:
+			begun, w := started[b.ToolCallID], write{run: run, call: b.ToolCallID, at: e.Time}
+			if begun == nil || b.Status != toolcrib.ResultOK || json.Unmarshal(begun.Prepared, &w.FileWrite) != nil || w.Path == "" || w.After == "" {
+				continue
+			}
+			writes = append(writes, w)
+		case *journal.ChildStarted:
+			if depth >= undoDepth {
+				continue
+			}
+			below, err := s.writesOf(ctx, b.Run, depth+1)
+			switch {
+			case errors.Is(err, toolcrib.ErrNotFound), errors.Is(err, store.ErrPruned):
+			case err != nil:
+				return nil, err
+			}
+			writes = append(writes, below...)
+		}
+	}
+	return writes, nil
+}
+
+// errChanged is of a file that somebody else changes while it is put back.
+var errChanged = errors.New("somebody else has changed it meanwhile")
+
+// Remove removes a file that a turn made and an undo has just emptied: exactly that
+// one, if it is empty, and was before what the turn left.
+func (w *Written) Remove(workspace string, started *journal.ToolStarted) error {
+	var emptied FileWrite
+	if started == nil || json.Unmarshal(started.Prepared, &emptied) != nil || emptied.Path != w.Path || emptied.Before != w.After {
+		return errChanged
+	}
+	root, err := os.OpenRoot(workspace)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // nothing is written by it
+	path := filepath.FromSlash(w.Path)
+	// A link is none of it, whatever it leads to: the path has none since it was written.
+	info, err := root.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular() || info.Size() > 0:
+		return errChanged
+	}
+	return root.Remove(path)
+}

@@ -1,0 +1,466 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/internal/version"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+)
+
+// Start starts a run of an agent, and drives it to its end or its pause. The state that it
+// returns is nil if the run was not written down; with an error it was cut off.
+func (s *Service) Start(ctx context.Context, who toolcrib.Principal, r StartRequest, f Front) (*agent.State, error) {
+	p, err := s.Prepare(ctx, who, r)
+	if err != nil {
+		return nil, err
+	}
+	if r.Given == nil {
+		if err := p.OpenModels(); err != nil {
+			return nil, err
+		}
+	}
+	return p.Run(ctx, agent.Task{Prompt: r.Prompt, Files: r.Files, Given: r.Given}, f)
+}
+
+// Run starts a run and drives it, as [Service.Start] does. Of the task it fills in what the
+// agent, its session and its skills say. A task that names its session itself has the
+// history, too.
+func (p *Prepared) Run(ctx context.Context, task agent.Task, f Front) (*agent.State, error) {
+	if err := p.s.OpenFor(ctx, p.Who, sqlite.Options{}); err != nil {
+		return nil, err
+	}
+	if p.Session != nil && task.Session == "" && task.Given == nil {
+		if err := p.into(ctx, &task); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.fill(&task, p.s.Notice); err != nil {
+		return nil, err
+	}
+	g, err := p.theGate()
+	if err != nil {
+		return nil, err
+	}
+	d := &drive{s: p.s, front: f, who: p.Who, approve: p.Approve, models: p.models, workspace: p.Workspace, gate: g}
+	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) { return r.Run(ctx, task) })
+}
+
+// A run of this process drives its sub-agents itself, as runs of their own under its lock
+// and theirs. What one of them waits for is decided on its own approval; what is resumed
+// is always the run at the top.
+
+// drive is one run on its way, with all that it stands on.
+type drive struct {
+	s         *Service
+	front     Front
+	who       toolcrib.Principal // who drives
+	approve   agent.Approve      // what this process does about calls that need an approval
+	models    *Models
+	workspace string
+	gate      *gate.Gate
+	log       *slog.Logger
+	told      map[string]bool // approvals that nobody answered here, by their IDs
+
+	mu      sync.Mutex
+	top     toolcrib.RunID   // the run that is driven; "" = it has no ID yet
+	taken   []toolcrib.RunID // with those that it started
+	left    bool             // others may continue it
+	waiting map[string]toolcrib.RunID
+}
+
+// carry drives the run to its end or its pause, or until ctx ends: as cancelled if the
+// cause is an [agent.CancelError], else as it is.
+func (d *drive) carry(
+	ctx context.Context, before *agent.State, begin func(context.Context, *agent.Runner) (*agent.State, error),
+) (*agent.State, error) {
+	defer d.release()
+	ctx, unwatch := d.cancellable(ctx)
+	defer unwatch()
+	options, err := d.options()
+	if err != nil {
+		return nil, err
+	}
+	if options.Approver = d.front.Approver; options.Approver != nil {
+		options.Who = d.who
+	}
+	runner, err := agent.New(options)
+	if err != nil {
+		return nil, err
+	}
+	if d.front.Driving != nil {
+		d.front.Driving(before)
+	}
+	state, err := begin(ctx, runner)
+	if err == nil && state != nil {
+		state, err = d.onward(ctx, runner, state)
+	}
+	if err == nil {
+		d.announceLeft(ctx, state)
+	}
+	// Tools that did not end when they were told to end with the run.
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), toolGrace)
+	defer cancel()
+	if late := runner.Wait(ending); late != nil {
+		d.log.WarnContext(ctx, "tools were left behind", "error", late)
+	}
+	if errors.Is(err, context.Canceled) {
+		err = context.Cause(ctx) // what was under way says no more than that
+	}
+	return state, err
+}
+
+// toolGrace is how long a drive waits for tools that were told to end.
+const toolGrace = time.Second
+
+// take notes a run that this drive holds; the first is the one that it drives.
+func (d *drive) take(run toolcrib.RunID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.top == "" {
+		d.top = run
+	}
+	d.taken = append(d.taken, run)
+}
+
+// leave frees a run that has parked: any process may continue it, and what is asked of its
+// driver is not for this one any more.
+func (d *drive) leave(run toolcrib.RunID) {
+	d.mu.Lock()
+	d.left = d.left || run == d.top
+	d.mu.Unlock()
+	d.s.Drivers.Leave(run)
+}
+
+// release frees all runs that are still held.
+func (d *drive) release() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, run := range d.taken {
+		d.s.Drivers.Leave(run)
+	}
+}
+
+// driven is the run that is driven; ok is false if it is free by now.
+func (d *drive) driven() (run toolcrib.RunID, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.top, d.top != "" && !d.left
+}
+
+// cancelEvery is how often a driver looks for a request to cancel its run.
+const cancelEvery = 500 * time.Millisecond
+
+// cancellable gives a context that ends when another process asks to cancel the run. stop
+// must be called; it waits for the watch to end.
+func (d *drive) cancellable(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(cancelEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if run, ok := d.driven(); ok {
+				if by, asked := d.s.Drivers.Requested(run); asked {
+					cancel(&agent.CancelError{By: by})
+				}
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-ended
+	}
+}
+
+// options are what the loop stands on.
+func (d *drive) options() (agent.Options, error) {
+	s, c := d.s, d.s.Config
+	var err error
+	if d.log = d.front.Log; d.log == nil && s.Log != nil {
+		d.log, err = s.Log()
+	}
+	if err != nil {
+		return agent.Options{}, err
+	}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	budgets, err := s.ledger()
+	if err != nil {
+		return agent.Options{}, err
+	}
+	retry := c.Retry
+	o := agent.Options{
+		Retry:    &journal.Retry{First: retry.First.Std(), MaxElapsed: retry.MaxElapsed.Std(), Park: retry.Park.Std()},
+		FourEyes: c.Approvals.FourEyes, Expires: s.expireAfter(), Ledger: budgets, Memory: memory{s.store},
+		Journal:  &beforeImages{Journal: s.store, contents: s.store, mask: s.Mask, workspace: d.workspace},
+		Contents: s.store, Gate: d.gate, Mask: s.Mask, Log: d.log, Worker: s.workerName(), Version: version.Version(),
+		NewID: d.newID, Agents: d.subAgent, Claim: d.claim, Models: s.opening(d.models),
+	}
+	if len(c.Approvals.Notify) > 0 {
+		d.waiting = map[string]toolcrib.RunID{}
+		o.Announcer = d
+	}
+	if watch := d.front.Watch; watch != nil {
+		o.Watch = func(run toolcrib.RunID, f journal.Frame) {
+			if top, _ := d.driven(); run == top { // runs that the run starts have streams of their own
+				watch(f)
+			}
+		}
+	}
+	return o, nil
+}
+
+func (d *drive) newID(prefix string) string {
+	id := agent.NewID(prefix)
+	if prefix == "run_" {
+		_ = d.s.Drivers.Take(toolcrib.RunID(id)) // nobody else can have a new one
+		d.take(toolcrib.RunID(id))
+	}
+	return id
+}
+
+func (d *drive) subAgent(ctx context.Context, who toolcrib.Principal, name, workspace string) (agent.Task, error) {
+	tell := func(text string) { d.s.Notice(name + ": " + text) }
+	return d.s.subAgent(ctx, d.models, who, name, workspace, tell)
+}
+
+func (d *drive) claim(run toolcrib.RunID) (release func(), err error) {
+	if err := d.s.Drivers.Take(run); err != nil {
+		return nil, err
+	}
+	return func() { d.s.Drivers.Leave(run) }, nil
+}
+
+func (s *Service) workerName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return s.Driver + ":" + host + ":" + strconv.Itoa(os.Getpid())
+}
+
+// onward continues a run as long as somebody answers what it waits for.
+func (d *drive) onward(ctx context.Context, r *agent.Runner, state *agent.State) (*agent.State, error) {
+	var err error
+	for ; err == nil && state.Pending != nil; state, err = r.Resume(ctx, state.Run) {
+		goesOn, err := d.answerEach(ctx, r, state)
+		var cancel *agent.CancelError
+		switch {
+		case err == nil && goesOn:
+			continue
+		case errors.As(context.Cause(ctx), &cancel):
+			return r.Cancel(context.WithoutCancel(ctx), state.Run, cancel.By)
+		case err != nil && !IsConflict(err):
+			return state, err
+		}
+		return state, context.Cause(ctx)
+	}
+	return state, err
+}
+
+// answerEach has everything answered that a parked run waits for, itself or by runs below
+// it: what nobody answers keeps nothing else waiting, and is not put again by this
+// process. goesOn is false if all of it still waits.
+func (d *drive) answerEach(ctx context.Context, r *agent.Runner, s *agent.State) (goesOn bool, err error) {
+	all := []*agent.State{s}
+	if s.Pending.Run != "" {
+		if all, err = r.AllWaiting(ctx, s.Run); err != nil {
+			return false, err
+		}
+	}
+	for _, at := range all {
+		if at.Approval == nil || d.told[at.Approval.ApprovalID] {
+			continue
+		}
+		decided, err := d.answer(ctx, r, at)
+		switch {
+		case ctx.Err() != nil:
+			return false, err
+		case IsConflict(err): // somebody else was quicker, while the question was here
+			decided = true
+		case err != nil:
+			return false, err
+		case !decided:
+			if d.told == nil {
+				d.told = map[string]bool{}
+			}
+			d.told[at.Approval.ApprovalID] = true
+		}
+		goesOn = goesOn || decided
+	}
+	if goesOn || s.Pending.Run == "" {
+		return goesOn, nil
+	}
+	waits, err := r.WaitsFor(ctx, s.Run)
+	return err == nil && waits == nil, err // somebody did, meanwhile
+}
+
+// answers reports whether this process puts to a person what a run waits for, or decides
+// it as it was told.
+func (d *drive) answers(s *agent.State) bool {
+	present := d.front.Person != nil
+	switch s.Approval.Kind {
+	case journal.ApprovalCall:
+		another := d.s.NeedsAnother(d.who, s.Start.Principal.User)
+		switch d.approve {
+		case agent.ApproveDeny:
+			return true
+		case agent.ApproveAll:
+			return !another
+		}
+		return d.approve == agent.ApproveAsk && present && !another
+	case journal.ApprovalInput:
+		return present || d.approve == agent.ApproveDeny
+	}
+	return present
+}
+
+// answer has answered what one run waits for, and put again until the answer can be meant;
+// false = it is left.
+func (d *drive) answer(ctx context.Context, r *agent.Runner, s *agent.State) (decided bool, err error) {
+	if ctx.Err() != nil || !d.answers(s) {
+		return false, nil
+	}
+	for problem := ""; ; {
+		if expired, err := d.expire(ctx, r, s); expired || err != nil {
+			return expired, err
+		}
+		decided, asked, err := d.decide(ctx, r, s, problem)
+		switch {
+		case ctx.Err() != nil:
+		case asked && toolcrib.CodeOf(err) == toolcrib.CodeBadRequest:
+			problem = err.Error()
+			continue
+		case toolcrib.CodeOf(err) == toolcrib.CodeForbidden:
+			d.s.Notice(err.Error())
+			return false, nil
+		}
+		return decided, err
+	}
+}
+
+// decide answers what a run waits for as this process was told, or as its person says.
+func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State, problem string) (decided, asked bool, err error) {
+	ask := s.Approval
+	word := agent.Decision{ApprovalID: ask.ApprovalID, Digest: ask.Digest, Who: d.who}
+	call := ask.Kind == journal.ApprovalCall
+	switch {
+	case d.approve == agent.ApproveDeny && ask.Kind != journal.ApprovalInDoubt:
+		word.Decision, word.By = journal.DecisionDeny, agent.ByNobody
+	case call && d.approve == agent.ApproveAll && coveredByAll(s, &word):
+		word.By = agent.ByAll
+	case d.front.Person == nil:
+		return false, false, nil
+	default:
+		asked = true
+		q := Question{Run: s.Run, Ask: *ask, Another: d.s.NeedsAnother(d.who, s.Start.Principal.User), Problem: problem}
+		switch {
+		case ask.Kind != journal.ApprovalInput:
+			q.Ask.Calls = OpenCalls(s)
+		case len(ask.Calls) == 0:
+			limit := LimitOf(ask.Reason)
+			q.Limit = &limit
+		}
+		a, ok, err := d.front.Person.Answer(ctx, q)
+		switch {
+		case err != nil || !ok:
+			return false, asked, err
+		case q.Limit != nil && a.Decision == "":
+			granted, err := q.Limit.more(a.Text)
+			if err == nil {
+				granted.By = agent.NameOf(d.who)
+				_, err = r.Grant(ctx, s.Run, granted)
+			}
+			return err == nil, asked, err
+		case a.Decision == journal.DecisionAnswer:
+			if word.Result, err = AnswerJSON(ask.Schema, a.Text); err != nil {
+				return false, asked, err
+			}
+		}
+		if word.Calls, word.Reason, word.Remember = a.Calls, a.Reason, a.Remember; a.Decision != journal.DecisionMixed {
+			word.Decision = a.Decision
+		}
+	}
+	_, err = r.Decide(ctx, s.Run, word)
+	return err == nil, asked, err
+}
+
+// coveredByAll makes the decision of --approve all: it approves every open call but those
+// that only a person can answer (contract §6); false = there is none.
+func coveredByAll(s *agent.State, word *agent.Decision) bool {
+	person := map[string]bool{}
+	if s.Turn != nil {
+		for _, c := range s.Turn.Calls {
+			person[c.ID] = c.Verdict.ForAPerson()
+		}
+	}
+	open := OpenCalls(s)
+	calls := make(map[string]journal.CallDecision, len(open))
+	for _, c := range open {
+		if !person[c.ID] {
+			calls[c.ID] = journal.CallDecision{Decision: journal.DecisionApprove}
+		}
+	}
+	switch len(calls) {
+	case 0:
+		return false
+	case len(open):
+		word.Decision = journal.DecisionApprove
+	default:
+		word.Calls = calls
+	}
+	return true
+}
+
+// expireAll denies what a run waits for, itself or by runs below it, and has waited for
+// too long (approvals.expire).
+func (d *drive) expireAll(ctx context.Context, r *agent.Runner, run toolcrib.RunID) error {
+	all, err := r.AllWaiting(ctx, run)
+	if err != nil {
+		return err
+	}
+	for _, at := range all {
+		if _, err := d.expire(ctx, r, at); err != nil && !IsConflict(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// expire denies what a run waits for if that has waited for too long: it is nobody's to
+// decide any more.
+func (d *drive) expire(ctx context.Context, r *agent.Runner, at *agent.State) (expired bool, err error) {
+	return r.Expire(ctx, at.Run, d.s.expireAfter())
+}
+
+// runner makes a runner that writes something down about a run, and asks no model.
+func (s *Service) runner(rec store.RunRecord) (*agent.Runner, error) {
+	g, err := s.Gate(rec.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	d := &drive{s: s, gate: g, models: &Models{}, workspace: rec.Workspace}
+	options, err := d.options()
+	if err != nil {
+		return nil, err
+	}
+	return agent.New(options)
+}

@@ -1,0 +1,270 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// ExplainRequest asks why tools are or are not offered: to a run that could begin now, or
+// to one that is stored.
+type ExplainRequest struct {
+	StartRequest          // what the run would be started with; its prompt and session do not count
+	Tool         string   // "" = all
+	Run          string   // a stored run instead, as [Service.FindRun] finds it; "" = none
+	Tainted      []string // untrusted data that the run would have read before the given call
+}
+
+// Explained is each layer's answer for each tool, and the verdict on the call that was
+// given.
+type Explained struct {
+	Tools []gate.Explanation
+	Call  *JudgedCall // nil = none was given
+}
+
+// JudgedCall is a call as it would be judged now.
+type JudgedCall struct {
+	Arguments any             `json:"arguments"`
+	Taint     []string        `json:"taint,omitempty"`
+	Verdict   journal.Verdict `json:"verdict"`
+	Programs  []Program       `json:"programs,omitempty"`
+	// Content is what a model would read of a refusal.
+	Content json.RawMessage `json:"content,omitempty"`
+}
+
+// Program is a program that a call starts; a word that only the call itself will show is
+// null.
+type Program struct {
+	Name *string   `json:"name"`
+	Args []*string `json:"args"`
+}
+
+// explaining is the run that an explanation is about.
+type explaining struct {
+	gate  *gate.Gate
+	who   toolcrib.Principal
+	scope gate.Scope
+	facts gate.Facts // of a stored run, as its journal ends
+	run   toolcrib.RunID
+}
+
+// Explain returns what every layer of the gate answers, by the same code that decides at a
+// call. With a given call, that very call is judged: nothing runs, and nothing is kept.
+func (s *Service) Explain(ctx context.Context, who toolcrib.Principal, q ExplainRequest) (Explained, error) {
+	x, err := s.explaining(ctx, who, &q)
+	if err != nil {
+		return Explained{}, err
+	}
+	var names []string
+	if q.Tool != "" {
+		names = append(names, q.Tool)
+	}
+	out := Explained{Tools: x.gate.Explain(ctx, x.who, x.scope, names...)}
+	kept, err := s.rememberedFor(ctx, x)
+	if err != nil {
+		return out, err
+	}
+	s.noteRemembered(out.Tools, kept)
+	x.note(out.Tools)
+	x.facts.Remembered = append(x.facts.Remembered, kept...)
+	if q.Given != nil {
+		out.Call, err = s.judged(ctx, x, &q)
+	}
+	return out, err
+}
+
+func (s *Service) explaining(ctx context.Context, who toolcrib.Principal, q *ExplainRequest) (*explaining, error) {
+	if q.Run != "" {
+		return s.explainingRun(ctx, who, q.Run)
+	}
+	def, err := s.Agent(q.Agent, q.Change)
+	if err != nil {
+		return nil, err
+	}
+	g, workspace, err := s.lookingGate(q.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	scope, err := s.scope(&def, workspace, q.Approve, q.Tools)
+	return &explaining{gate: g, who: who, scope: scope}, err
+}
+
+// lookingGate is the gate for those who only look. The workspace decides nothing about
+// which tools there are, so that of the configuration may be missing: run says so.
+func (s *Service) lookingGate(workspace string) (*gate.Gate, string, error) {
+	dir, err := s.Workspace(workspace)
+	if err != nil && workspace != "" {
+		return nil, "", err
+	}
+	if err != nil {
+		dir = "/"
+	}
+	g, err := s.Gate(dir)
+	return g, dir, err
+}
+
+// explainingRun is a stored run at its end, under the policy of today.
+func (s *Service) explainingRun(ctx context.Context, who toolcrib.Principal, name string) (*explaining, error) {
+	rec, err := s.FindRun(ctx, who, name)
+	if err != nil {
+		return nil, err
+	}
+	state, err := agent.Load(ctx, s.store, rec.ID)
+	if errors.Is(err, store.ErrPruned) {
+		return nil, fmt.Errorf("run %s: what it was told was pruned, so nothing can be explained by it", rec.ID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	x := &explaining{who: state.Start.Principal, scope: state.Scope(), facts: state.Facts(), run: rec.ID}
+	if x.gate, _, err = s.lookingGate(x.scope.Workspace); err != nil {
+		return nil, err
+	}
+	if s.Config.Approvals.FourEyes {
+		x.facts.Remembered = agent.OfOthers(x.who.User, x.facts.Remembered)
+	}
+	return x, nil
+}
+
+// rememberedFor are the approvals that hold for whom a run acts for, in its session and
+// workspace.
+func (s *Service) rememberedFor(ctx context.Context, x *explaining) ([]gate.Remembered, error) {
+	kept, err := memory{s.store}.Remembered(ctx, x.who.User, x.facts.Session)
+	if err != nil {
+		return nil, err
+	}
+	if s.Config.Approvals.FourEyes {
+		kept = agent.OfOthers(x.who.User, kept)
+	}
+	return slices.DeleteFunc(kept, func(m gate.Remembered) bool { return !m.HoldsIn(x.scope.Workspace) }), nil
+}
+
+// noteRemembered adds to the answers what remembered approvals mean for their tools.
+func (s *Service) noteRemembered(answers []gate.Explanation, kept []gate.Remembered) {
+	settings := ToolSettings(s.Config)
+	for i := range answers {
+		for _, m := range kept {
+			if m.Tool != answers[i].Tool {
+				continue
+			}
+			what := "needs no approval by tools.confirm"
+			if settings[m.Tool].Confirm == gate.ConfirmAlways {
+				what = "is asked about anyway, because tools.settings." + m.Tool + ".confirm is always"
+			}
+			answers[i].Notes = append(answers[i].Notes, fmt.Sprintf(
+				"remembered for the %s: %s %s; approved by %s (%s)", m.Scope, rememberedText(m), what, m.By, m.ApprovalID))
+		}
+	}
+}
+
+// note adds to the answers what the journal of a stored run says.
+func (x *explaining) note(answers []gate.Explanation) {
+	if x.run == "" {
+		return
+	}
+	for i := range answers {
+		if taint := x.facts.Taint; len(taint) > 0 {
+			answers[i].Notes = append(answers[i].Notes, fmt.Sprintf("run %s has read untrusted data: %s", x.run, strings.Join(taint, ", ")))
+		}
+		for _, m := range x.facts.Remembered {
+			if m.Tool == answers[i].Tool && m.Scope == journal.RememberRun {
+				answers[i].Notes = append(answers[i].Notes, fmt.Sprintf(
+					"remembered for the run: %s needs no approval by tools.confirm; approved by %s (%s)", rememberedText(m), m.By, m.ApprovalID))
+			}
+		}
+	}
+}
+
+// judged judges the given call as the next one of a run, or as the first of a new one.
+func (s *Service) judged(ctx context.Context, x *explaining, q *ExplainRequest) (*JudgedCall, error) {
+	offer, err := x.gate.Offer(ctx, x.who, x.scope)
+	if err != nil {
+		return nil, err
+	}
+	facts := x.facts
+	facts.Offered, facts.DryRun, facts.Mask = offer.Set(), true, s.Mask.Mask
+	for _, source := range q.Tainted {
+		if !slices.Contains(facts.Taint, source) {
+			facts.Taint = append(facts.Taint, source)
+		}
+	}
+	v := x.gate.Judge(ctx, x.who, x.scope, facts, []toolcrib.ToolCall{*q.Given})[0]
+	agent.MaskVerdict(s.Mask, &v)
+	judged := &JudgedCall{Arguments: Arguments(q.Given), Taint: facts.Taint, Verdict: v.Verdict, Programs: programsOf(v.Programs)}
+	if v.Refused() {
+		judged.Content = json.RawMessage(v.Content)
+		judged.Verdict.Decision = DecisionRefuse // the journal leaves it empty
+	}
+	return judged, nil
+}
+
+// DecisionRefuse is the word for a verdict that does not allow and does not ask.
+const DecisionRefuse = "refuse"
+
+func programsOf(programs []toolcrib.Program) []Program {
+	var views []Program
+	word := func(w toolcrib.Word) *string {
+		if w.Unknown {
+			return nil
+		}
+		return &w.Text
+	}
+	for _, p := range programs {
+		v := Program{Name: word(p.Name), Args: make([]*string, len(p.Args))}
+		for i, w := range p.Args {
+			v.Args[i] = word(w)
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+// GivenCall is a call without a model, as it is judged: its arguments are read strictly,
+// once.
+func (s *Service) GivenCall(name string, raw []byte) *toolcrib.ToolCall {
+	s.LearnSecrets() // arguments are read under them
+	call := &toolcrib.ToolCall{ID: "call_1", Name: name}
+	if !toolcrib.ValidToolName(name) {
+		call.Name, call.ProviderName = toolcrib.InvalidName, strings.ToValidUTF8(name, "\uFFFD")
+	}
+	agent.ReadArguments(call, s.Mask, raw)
+	return call
+}
+
+// rememberedText says which calls a remembered approval is about.
+func rememberedText(m gate.Remembered) string {
+	const most = 400 // bytes
+	text := m.Tool
+	if m.Path != "" {
+		name := m.Path
+		if rel, err := filepath.Rel(m.Workspace, m.Path); err == nil && filepath.IsLocal(rel) {
+			name = filepath.ToSlash(rel)
+		}
+		switch {
+		case !m.Folder:
+			text += " to " + PathText(name)
+		case name == ".":
+			text += " to files in the workspace"
+		default:
+			text += " to files in " + PathText(name) + "/"
+		}
+	}
+	switch {
+	case m.Arguments != nil:
+		return text + " with exactly these arguments: " + guard.Visible(strings.ToValidUTF8(string(m.Arguments[:min(len(m.Arguments), most)]), "…"))
+	case m.Path == "":
+		return "any call of " + text + " that does no more than this one"
+	}
+	return text
+}

@@ -1,0 +1,205 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Front is where a run is watched, and who is asked on the way. A zero one watches
+// nothing and asks nobody.
+type Front struct {
+	// Watch hears the frames of the run itself, and not those of runs that it starts. It
+	// must not block; nil = nobody.
+	Watch func(journal.Frame)
+	// SincePause begins the stream of a run that is resumed with what was kept since it
+	// parked, such as the decision: that was written by another process and is in no
+	// stream.
+	SincePause bool
+	// Driving is called before the run is driven; state is nil if it is a new one.
+	Driving func(state *agent.State)
+	// Approver is asked about calls that need an approval while the run goes on; if nil,
+	// it parks first, and then Person is asked.
+	Approver agent.Approver
+	// Person is asked about what a parked run waits for; nil = nobody is there.
+	Person Person
+	Log    *slog.Logger // nil = Options.Log
+}
+
+// Person is who can be asked while a run is driven.
+type Person interface {
+	// Answer puts a question to the person. ok is false if nobody answered: it is left
+	// waiting, and not put again.
+	Answer(ctx context.Context, q Question) (a Answer, ok bool, err error)
+}
+
+// Question is what a parked run waits for.
+type Question struct {
+	Run     toolcrib.RunID
+	Ask     journal.ConfirmationRequired // with the calls that are open
+	Limit   *Limit                       // is to be raised; nil = the question is another one
+	Another bool                         // only another person may have calls in doubt run once more
+	Problem string                       // why the answer before this one does not count; "" = it is the first
+}
+
+// Answer is what a person says to a [Question].
+type Answer struct {
+	// Decision is about all calls, unless it is journal.DecisionMixed; "" with a limit
+	// that is raised by Text.
+	Decision string
+	Calls    map[string]journal.CallDecision
+	Reason   string
+	Remember *journal.Remember
+	Text     string // the answer to a question of the model, or how much more of a limit
+}
+
+// Limit is a limit that a person may raise.
+type Limit struct {
+	Unit, Flag string
+	more       func(text string) (journal.Granted, error)
+}
+
+// MaxAddedCost bounds what may be added at once: more is a slip of the finger.
+const MaxAddedCost = 1e6
+
+// LimitOf returns, from the reason of a pause, which limit was reached.
+func LimitOf(reason string) Limit {
+	count := func(text string) (int, error) {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return 0, badRequestf("must be a number from 1, or n")
+		}
+		return n, nil
+	}
+	switch {
+	case strings.HasPrefix(reason, "budget.max_cost_usd"):
+		return Limit{Unit: "US dollars", Flag: "--add-cost USD", more: func(text string) (journal.Granted, error) {
+			usd, err := strconv.ParseFloat(strings.TrimPrefix(text, "$"), 64)
+			if err != nil || !(usd > 0 && usd < MaxAddedCost) {
+				return journal.Granted{}, badRequestf("must be an amount such as 0.50, or n")
+			}
+			return journal.Granted{CostUSD: usd}, nil
+		}}
+	case strings.HasPrefix(reason, "budget.max_tokens"):
+		return Limit{Unit: "tokens", Flag: "--add-tokens N", more: func(text string) (journal.Granted, error) {
+			n, err := count(text)
+			return journal.Granted{Tokens: int64(n)}, err
+		}}
+	case strings.HasPrefix(reason, "budget.max_requests"):
+		return Limit{Unit: "requests", Flag: "--add-requests N", more: func(text string) (journal.Granted, error) {
+			n, err := count(text)
+			return journal.Granted{Requests: n}, err
+		}}
+	}
+	return Limit{Unit: "rounds", Flag: "--add-iterations N", more: func(text string) (journal.Granted, error) {
+		n, err := count(text)
+		return journal.Granted{Iterations: n}, err
+	}}
+}
+
+// Choices says what an answer must look like; "" = any text.
+func Choices(schema json.RawMessage) string {
+	var known struct {
+		Type string            `json:"type"`
+		Enum []json.RawMessage `json:"enum"`
+	}
+	if len(schema) == 0 || json.Unmarshal(schema, &known) != nil {
+		return ""
+	}
+	switch {
+	case len(known.Enum) > 0:
+		words := make([]string, len(known.Enum))
+		for i, raw := range known.Enum {
+			var text string
+			if words[i] = string(raw); json.Unmarshal(raw, &text) == nil {
+				words[i] = text
+			}
+		}
+		return "one of: " + strings.Join(words, ", ")
+	case known.Type == "string":
+		return ""
+	case known.Type == "boolean":
+		return "yes or no"
+	case known.Type == "integer" || known.Type == "number":
+		return "a number"
+	}
+	return "as JSON that fits " + string(schema)
+}
+
+// AnswerJSON is a person's answer as JSON: a text, unless the question's schema wants
+// something else.
+func AnswerJSON(schema json.RawMessage, text string) (json.RawMessage, error) {
+	asText, err := json.Marshal(text)
+	if err != nil {
+		return nil, err
+	}
+	var known struct {
+		Type string `json:"type"`
+	}
+	if len(schema) == 0 || json.Unmarshal(schema, &known) != nil {
+		return asText, nil
+	}
+	if known.Type == "boolean" {
+		switch strings.ToLower(text) {
+		case "y", "yes":
+			text = "true"
+		case "n", "no":
+			text = "false"
+		}
+	}
+	if known.Type != "string" && json.Valid([]byte(text)) && (gate.CheckAnswer(schema, json.RawMessage(text)) == nil || gate.CheckAnswer(schema, asText) != nil) {
+		return json.RawMessage(text), nil
+	}
+	if err := gate.CheckAnswer(schema, asText); err != nil {
+		if choices := Choices(schema); choices != "" {
+			return nil, badRequestf("the answer must be %s", choices)
+		}
+		return nil, badRequestf("the answer does not fit the question: %v", err)
+	}
+	return asText, nil
+}
+
+// WayOn is what a run waits for, and the commands that go on with it; self begins them.
+func WayOn(self string, run toolcrib.RunID, ask *journal.ConfirmationRequired, withDigest bool) (what string, commands []string) {
+	id, digest := guard.Visible(ask.ApprovalID), ""
+	if withDigest {
+		digest = " --digest " + ask.Digest
+	}
+	decide := func(verb, rest string) string {
+		return fmt.Sprintf("%s approvals %s %s%s%s --resume", self, verb, id, rest, digest)
+	}
+	switch {
+	case ask.Kind == journal.ApprovalInDoubt:
+		return "a word on calls in doubt", []string{
+			decide("resolve", " --retry"), decide("resolve", ` --happened '{"done":true}'`), decide("resolve", " --not-happened"),
+		}
+	case ask.Kind == journal.ApprovalInput && len(ask.Calls) == 0:
+		return "a higher limit", []string{fmt.Sprintf("%s runs resume %s %s", self, run, LimitOf(ask.Reason).Flag), decide("deny", "")}
+	case ask.Kind == journal.ApprovalInput:
+		return "an answer", []string{decide("answer", ` "YOUR ANSWER"`), decide("deny", "")}
+	}
+	return "an approval", []string{decide("approve", ""), decide("deny", "")}
+}
+
+// NeedsAnother reports whether another person than who must approve what a run of a user
+// asks about (approvals.four_eyes).
+func (s *Service) NeedsAnother(who toolcrib.Principal, user string) bool {
+	return s.Config.Approvals.FourEyes && who.User == user
+}
+
+// tellFourEyes says at the start that --approve all approves nothing under four eyes.
+func (s *Service) tellFourEyes(who toolcrib.Principal, user string, approve agent.Approve) {
+	if approve == agent.ApproveAll && s.NeedsAnother(who, user) {
+		s.Notice("approvals.four_eyes: --approve all is your own word and approves nothing; " +
+			"calls that need an approval wait for another person")
+	}
+}

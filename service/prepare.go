@@ -1,0 +1,262 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Change is what somebody asks of a configured agent for the runs at hand. Fields that are
+// zero say nothing.
+type Change struct {
+	Model         string // takes the place of the agent's own and of its fallbacks
+	ToolChoice    *toolcrib.ToolChoice
+	MaxIterations int
+	ReadOnly      bool
+	Skills        []string // beside the agent's own
+}
+
+// StartRequest asks for a run.
+type StartRequest struct {
+	Agent string // of the configuration; "" = default
+	Change
+
+	Session   string             // the run joins it: its ID, a name of its user's (made if it is new), or last; "" = none
+	Workspace string             // root of the file tools; "" = the configuration's
+	Approve   agent.Approve      // what becomes of calls that need an approval; "" = the run parks
+	Tools     []string           // what the run may use of the agent's tools; null = no restriction
+	Prompt    string             //
+	Files     []Attachment       // go with the prompt
+	Given     *toolcrib.ToolCall // makes a run of this call, without a model
+}
+
+// Attachment is a file that goes with a prompt.
+type Attachment = toolcrib.OutputFile
+
+// Prepared is an agent of the configuration on its way to runs: there is no other way from
+// one to the other. Several may be made at the same time, each belongs to one goroutine.
+type Prepared struct {
+	Who       toolcrib.Principal // whom its runs act for
+	Agent     toolcrib.Agent     // as the configuration has it, with the change
+	Workspace string             // absolute
+	Approve   agent.Approve
+	Tools     []string // null = no restriction
+	Session   *Session // nil = none
+
+	s      *Service
+	models *Models // never nil; may be those of several agents
+	infos  []journal.ModelInfo
+	gate   *gate.Gate // made at the first use; reads what changes at each offer and each call anew
+}
+
+// Prepare finds an agent of the configuration, and what its runs stand on. It starts
+// nothing.
+func (s *Service) Prepare(ctx context.Context, who toolcrib.Principal, r StartRequest) (*Prepared, error) {
+	s.LearnSecrets()
+	p, err := s.prepared(who, r.Agent, r.Change, s.Notice)
+	if err != nil {
+		return nil, err
+	}
+	if p.Workspace, err = s.Workspace(r.Workspace); err != nil {
+		return nil, err
+	}
+	p.Approve, p.Tools = r.Approve, r.Tools
+	s.tellFourEyes(who, who.User, p.Approve)
+	if r.Session != "" {
+		p.Session, err = s.JoinSession(ctx, who, r.Session)
+	}
+	return p, err
+}
+
+// prepared finds an agent of the configuration by its name. A name that no agent has is an
+// error that says which there are.
+func (s *Service) prepared(who toolcrib.Principal, name string, ch Change, tell func(string)) (*Prepared, error) {
+	def, err := s.Agent(name, ch)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.supported(def.Name, s.Once(tell)); err != nil {
+		return nil, err
+	}
+	return &Prepared{s: s, Who: who, Agent: def, models: &Models{}}, nil
+}
+
+// Agent is an agent as the configuration has it, with a change.
+func (s *Service) Agent(name string, ch Change) (toolcrib.Agent, error) {
+	def, err := s.Config.Agent(name, s.Resolver())
+	if err != nil {
+		var value config.Error
+		if errors.As(err, &value) {
+			return def, err
+		}
+		return def, badRequestf("%v", err)
+	}
+	err = ch.apply(&def)
+	return def, err
+}
+
+// apply changes an agent.
+func (ch *Change) apply(def *toolcrib.Agent) (err error) {
+	if ch.Model != "" {
+		def.Model, def.Fallback = ch.Model, nil
+	}
+	switch n := ch.MaxIterations; {
+	case n < 0 || n > toolcrib.MaxIterationsCeiling:
+		return badRequestf("max_iterations: must be 1 to %d, not %d", toolcrib.MaxIterationsCeiling, n)
+	case n > 0:
+		def.Limits.MaxIterations = n
+	}
+	if ch.ToolChoice != nil {
+		def.ToolChoice = *ch.ToolChoice
+	}
+	def.ReadOnly, def.ToldReadOnly = def.ReadOnly || ch.ReadOnly, ch.ReadOnly
+	def.ToldSkills = ch.Skills
+	def.Skills, err = WithSkills(def.Skills, ch.Skills)
+	return err
+}
+
+// supported refuses to run under a configuration that says more than this version can
+// keep, and says what else of it is ignored.
+func (s *Service) supported(agentName string, tell func(string)) error {
+	var refused []string
+	for _, u := range s.Config.Unsupported() {
+		other := strings.HasPrefix(u.Key, "agents.") && !strings.HasPrefix(u.Key, "agents."+agentName+".")
+		switch {
+		case other:
+		case u.Safety:
+			refused = append(refused, u.Error())
+		case u.Runs:
+			tell(u.Error())
+		}
+	}
+	if len(refused) > 0 {
+		return badRequestf("%s", strings.Join(refused, "\n"))
+	}
+	return nil
+}
+
+// OpenModels resolves and opens the models of the agent. One without a model gets the
+// first that is found; Options.Confirm may be asked about it.
+func (p *Prepared) OpenModels() error {
+	if p.Agent.Model == "" {
+		found := p.s.Detect(true)
+		p.models.found = &found
+	}
+	return p.open(p.s.Notice)
+}
+
+func (p *Prepared) open(tell func(string)) (err error) {
+	p.infos, err = p.s.openModels(p.models, &p.Agent, p.s.Once(tell))
+	return err
+}
+
+// WithModel returns the same with another model, which is open then.
+func (p *Prepared) WithModel(name string) (*Prepared, error) {
+	next := *p
+	next.Agent.Model, next.Agent.Fallback = name, nil
+	return &next, next.open(p.s.Notice)
+}
+
+// SetTools changes what the runs may use of the agent's tools.
+func (p *Prepared) SetTools(list []string) { p.Tools, p.gate = list, nil }
+
+// fill gives a task the agent with its models, and the skills as they are now: what they
+// allow, and their text at the end of the history. What else the task is to be is in it
+// before. A run of one given call has no model.
+func (p *Prepared) fill(task *agent.Task, tell func(string)) error {
+	task.Agent, task.Models, task.Principal = p.Agent, p.infos, p.Who
+	if task.Given != nil {
+		task.Agent.Model, task.Agent.Fallback, task.Models = "", nil, nil
+	}
+	task.Workspace, task.Driver, task.Approve, task.RunTools = p.Workspace, p.s.Driver, p.Approve, p.Tools
+	return p.s.giveSkills(task, tell)
+}
+
+// theGate is the gate of the runs.
+func (p *Prepared) theGate() (*gate.Gate, error) {
+	if p.gate != nil {
+		return p.gate, nil
+	}
+	g, err := p.s.Gate(p.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	p.s.tellUnknown(g, &p.Agent, p.Tools)
+	p.gate = g
+	return g, nil
+}
+
+// Offer is what the gate would offer the next run.
+func (p *Prepared) Offer(ctx context.Context) (gate.Offer, error) {
+	g, err := p.theGate()
+	if err != nil {
+		return gate.Offer{}, err
+	}
+	scope, err := p.s.scope(&p.Agent, p.Workspace, p.Approve, p.Tools)
+	if err != nil {
+		return gate.Offer{}, err
+	}
+	return g.Offer(ctx, p.Who, scope)
+}
+
+// scope is what a run of an agent would be judged under.
+func (s *Service) scope(def *toolcrib.Agent, workspace string, approve agent.Approve, tools []string) (gate.Scope, error) {
+	limits := def.Limits.WithDefaults()
+	k, err := s.ChooseSkills(def.Skills)
+	if err != nil {
+		return gate.Scope{}, err
+	}
+	k.Tell(s.Once(s.Notice))
+	return gate.Scope{
+		Agent: def.Name, AgentTools: def.Tools, RunTools: tools, SkillTools: k.Tools, HasSkills: k.Any(),
+		ReadOnly: def.ReadOnly, TaintWrites: def.TaintWrites, Workspace: workspace, MaxDepth: limits.MaxDepth,
+		NobodyAsks: approve == agent.ApproveDeny, AllApproved: approve == agent.ApproveAll && !s.Config.Approvals.FourEyes,
+		MaxCalls: limits.MaxCallsPerTurn, MaxRepeats: limits.MaxIdenticalCalls,
+		Timeout: limits.ToolTimeout, TimeoutSet: limits.ToolTimeoutSet, MaxBytes: limits.MaxResultBytes,
+	}, nil
+}
+
+// subAgent prepares the run of an agent that another run starts in the middle of its
+// work; several may be prepared at the same time. The task has the agent as it is
+// configured, its models (m opens them from now on), its skills and the principal and
+// workspace that were given; what the run is to do, how deep it is and what its parent
+// leaves it is for the caller to add. Nobody is asked anything: a folder of skills that
+// is not trusted is ignored. tell hears notices, one at a time and each once in a process.
+// An error is made for a person; one about the name says which agents there are.
+func (s *Service) subAgent(
+	ctx context.Context, m *Models, who toolcrib.Principal, name, workspace string, tell func(string),
+) (task agent.Task, err error) {
+	if err := context.Cause(ctx); err != nil {
+		return task, err
+	}
+	if name == "" {
+		return task, badRequestf("no agent is named; there is %s", strings.Join(s.Config.AgentNames(), ", "))
+	}
+	told := func(text string) {
+		s.telling.Lock()
+		defer s.telling.Unlock()
+		tell(text)
+	}
+	p, err := s.prepared(who, name, Change{}, told)
+	if err != nil {
+		return task, err
+	}
+	p.models, p.Workspace = m, workspace
+	if err := p.open(told); err != nil {
+		return task, err
+	}
+	if err := p.fill(&task, told); err != nil {
+		return agent.Task{}, err
+	}
+	once := s.Once(told)
+	for _, n := range task.Notices {
+		once(n.Message) // whoever watches the run above sees no events of this one
+	}
+	return task, nil
+}

@@ -1,0 +1,351 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+)
+
+// ResumeRequest asks to continue a run that is parked, was decided on, or was cut off.
+type ResumeRequest struct {
+	Run string // as [Service.FindRun] finds it
+	// Approve is what becomes of calls that need an approval; "" = the run parks. A run
+	// that was told from its start to approve or to refuse everything keeps to it.
+	Approve agent.Approve
+	Add     journal.Granted // what the run may spend more
+	Model   string          // that continues it; "" = the run's own
+	Message string          // which the model reads before it continues
+	Decided bool            // it was just decided on: whoever drives the run above may continue it
+}
+
+// ElsewhereError says that another process drives the run at the top, and continues the
+// one that was to be resumed, too.
+type ElsewhereError struct{ Run, Top toolcrib.RunID }
+
+func (e *ElsewhereError) Error() string {
+	return fmt.Sprintf("run %s is going on in another process, which goes on with %s, too", e.Top, e.Run)
+}
+
+// Resume continues a run where its journal ends, and drives it as [Service.Start] does.
+// What is resumed is the run at the top of those that started it.
+func (s *Service) Resume(ctx context.Context, who toolcrib.Principal, q ResumeRequest, f Front) (*agent.State, error) {
+	if err := s.OpenFor(ctx, who, sqlite.Options{}); err != nil {
+		return nil, err
+	}
+	named, rec, err := s.toResume(ctx, who, &q)
+	switch {
+	case err != nil:
+		return nil, err
+	case rec.ID == named.ID:
+	case q.Decided:
+		err = s.awaitFree(ctx, rec.ID, named.ID)
+	default:
+		s.Notice(fmt.Sprintf("run %s is a part of run %s; the run at the top goes on", named.ID, named.Parent))
+	}
+	if err == nil {
+		err = s.takeUp(rec)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer s.Drivers.Leave(rec.ID)
+	state, err := agent.Load(ctx, s.store, rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	if state.Ended() {
+		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) has ended; there is nothing to go on with", rec.ID, state.Status)
+	}
+	if who.Token != "" && state.Start.Principal.Token != who.Token {
+		// Nothing would hold it to the token's scope.
+		return nil, toolcrib.Errorf(toolcrib.CodeScopeInsufficient,
+			"run %s was not started by this access token, so it would continue without its scope; resume it without the token", rec.ID)
+	}
+	approve := cmp.Or(s.keptApprove(state), q.Approve, agent.ApproveNone)
+	d, chosen, err := s.driveAgain(state, who, approve, q.Model, f)
+	if err != nil {
+		return nil, err
+	}
+	s.tellFourEyes(who, state.Start.Principal.User, approve)
+	d.take(rec.ID)
+	var since *sincePause
+	if f.SincePause && f.Watch != nil {
+		since = s.sincePause(ctx, f.Watch, rec.ID)
+		d.front.Watch = since.frame
+	}
+	return d.carry(ctx, state, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
+		if since != nil {
+			since.kept(0)
+		}
+		if err := addTo(ctx, r, named.ID, agent.NameOf(who), &q, chosen); err != nil {
+			return nil, err
+		}
+		if err := d.expireAll(ctx, r, rec.ID); err != nil {
+			return nil, err
+		}
+		return r.Resume(ctx, rec.ID)
+	})
+}
+
+// KeptApprove is what the run of a request was told from its start about calls that need an
+// approval, and keeps to; "" = nothing that holds.
+func (s *Service) KeptApprove(ctx context.Context, who toolcrib.Principal, q ResumeRequest) (agent.Approve, error) {
+	if err := s.OpenFor(ctx, who, sqlite.Options{}); err != nil {
+		return "", err
+	}
+	_, rec, err := s.toResume(ctx, who, &q)
+	if err != nil {
+		return "", err
+	}
+	state, err := agent.Load(ctx, s.store, rec.ID)
+	if err != nil {
+		return "", err
+	}
+	return s.keptApprove(state), nil
+}
+
+func (s *Service) keptApprove(state *agent.State) agent.Approve {
+	switch own := agent.Approve(state.Start.Approve); {
+	case own == agent.ApproveAll && s.Config.Approvals.FourEyes: // it was the word of whom the run acts for
+	case own == agent.ApproveAll, own == agent.ApproveDeny:
+		return own
+	}
+	return ""
+}
+
+// addTo adds what a resume was given to a run, before it continues.
+func addTo(ctx context.Context, r *agent.Runner, run toolcrib.RunID, by string, q *ResumeRequest, chosen *journal.ModelInfo) error {
+	if granted := q.Add; granted != (journal.Granted{}) {
+		granted.By = by
+		if _, err := r.Grant(ctx, run, granted); err != nil {
+			return err
+		}
+	}
+	if chosen != nil {
+		if err := useModel(ctx, r, run, by, *chosen); err != nil {
+			return err
+		}
+	}
+	if q.Message == "" {
+		return nil
+	}
+	_, err := r.Say(ctx, run, q.Message, by)
+	return err
+}
+
+// useModel gives a run another model; where runs below it wait for their providers, those.
+func useModel(ctx context.Context, r *agent.Runner, run toolcrib.RunID, by string, m journal.ModelInfo) error {
+	all, err := r.AllWaiting(ctx, run)
+	if err != nil {
+		return err
+	}
+	var runs []toolcrib.RunID
+	for _, at := range all {
+		if at.Run != run && at.Pending.Kind == journal.PendingProvider {
+			runs = append(runs, at.Run)
+		}
+	}
+	if len(runs) == 0 {
+		runs = append(runs, run)
+	}
+	for _, run := range runs {
+		if _, err := r.UseModel(ctx, run, m, by); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ForkRequest asks for a new run from a round of another one.
+type ForkRequest struct {
+	Run     string        // as [Service.FindRun] finds it
+	Round   int           // before which it begins, counted from 1; 0 = the last
+	Prompt  string        // is added as the next message; "" = none
+	Approve agent.Approve // "" = the run parks
+}
+
+// Fork starts a new run from a round of another one, and drives it as [Service.Start]
+// does.
+func (s *Service) Fork(ctx context.Context, who toolcrib.Principal, q ForkRequest, f Front) (*agent.State, error) {
+	if err := s.OpenFor(ctx, who, sqlite.Options{}); err != nil {
+		return nil, err
+	}
+	rec, err := s.FindRun(ctx, who, q.Run)
+	if err != nil {
+		return nil, err
+	}
+	old, err := agent.Load(ctx, s.store, rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	round := q.Round
+	if round == 0 {
+		round = max(old.Iterations, 1)
+	}
+	approve := cmp.Or(q.Approve, agent.ApproveNone)
+	d, _, err := s.driveAgain(old, who, approve, "", f)
+	if err != nil {
+		return nil, err
+	}
+	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
+		return r.Fork(ctx, rec.ID, round, who, q.Prompt, approve)
+	})
+}
+
+// driveAgain makes a drive from what a stored run began with, under today's configuration.
+// If model is not empty, it is open then, and returned.
+func (s *Service) driveAgain(
+	state *agent.State, who toolcrib.Principal, approve agent.Approve, model string, f Front,
+) (*drive, *journal.ModelInfo, error) {
+	start := state.Start
+	if err := s.supported(start.Agent.Name, s.Once(s.Notice)); err != nil {
+		return nil, nil, err
+	}
+	if info, err := os.Stat(start.Workspace); err != nil || !info.IsDir() {
+		return nil, nil, fmt.Errorf("the workspace of run %s, %s, is not there any more; put it back, or cancel the run", state.Run, start.Workspace)
+	}
+	needed := state.Model
+	if model != "" {
+		needed = -1
+	}
+	opened, err := s.reopenModels(state.Models, needed)
+	if err != nil {
+		return nil, nil, err
+	}
+	var chosen *journal.ModelInfo
+	if model != "" {
+		infos, err := s.openModels(opened, &toolcrib.Agent{Name: start.Agent.Name, Model: model}, s.Notice)
+		if err != nil {
+			return nil, nil, err
+		}
+		chosen = &infos[0]
+	}
+	g, err := s.Gate(start.Workspace)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.tellUnknown(g, &start.Agent, start.RunTools)
+	return &drive{s: s, front: f, who: who, approve: approve, models: opened, workspace: start.Workspace, gate: g}, chosen, nil
+}
+
+// takeUp holds the run for this process, so that no other drives it.
+func (s *Service) takeUp(rec store.RunRecord) error {
+	if rec.Driver != "" && rec.Driver != s.Driver {
+		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s belongs to a %s, which goes on with it by itself", rec.ID, rec.Driver)
+	}
+	if err := s.Drivers.Take(rec.ID); err != nil {
+		return toolcrib.Errorf(toolcrib.CodeConflict,
+			"run %s is going on: %s drives it; `toolcrib runs events %s --follow` shows it, `toolcrib runs cancel %s` ends it",
+			rec.ID, s.Drivers.Process(rec.ID), rec.ID, rec.ID)
+	}
+	return nil
+}
+
+// How long a run that was decided on may take to be freed by the process that drives the
+// runs above it.
+const (
+	freeWait = 3 * time.Second
+	freeLook = 50 * time.Millisecond
+)
+
+// awaitFree waits until a run is free; [*ElsewhereError] if its process goes on with it, which
+// continues the runs below by itself when all else of its turn is done.
+func (s *Service) awaitFree(ctx context.Context, run, part toolcrib.RunID) error {
+	for end := time.Now().Add(freeWait); errors.Is(s.Drivers.Take(run), ErrDriven); {
+		if time.Now().After(end) {
+			return &ElsewhereError{Run: part, Top: run}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(freeLook):
+		}
+	}
+	return nil
+}
+
+// Below is the run for which a run waits, for those who only look; the run itself where
+// that is not known.
+func (s *Service) Below(ctx context.Context, state *agent.State) *agent.State {
+	if state.Pending == nil || state.Pending.Run == "" {
+		return state
+	}
+	at, err := agent.Load(ctx, s.store, state.Pending.Run)
+	if err != nil || at.Approval == nil {
+		return state
+	}
+	return at
+}
+
+// DecidedBelow reports whether the run below for which a parked run waits, by its record,
+// waits no more: somebody has decided, or ended it, and nobody has continued it yet.
+func (s *Service) DecidedBelow(ctx context.Context, rec store.RunRecord) bool {
+	if rec.Pending.Run == "" {
+		return false
+	}
+	below, err := s.store.Run(ctx, rec.Pending.Run)
+	return err == nil && !below.Status.Parked()
+}
+
+// CallerOf is the agent of the run that has started this one; "" = it is not known.
+func (s *Service) CallerOf(ctx context.Context, rec store.RunRecord) string {
+	if rec.Parent == "" {
+		return ""
+	}
+	above, err := s.store.Run(ctx, rec.Parent)
+	if err != nil {
+		return ""
+	}
+	return above.Agent
+}
+
+// maxAbove bounds how many runs are looked for above another, whatever the store says.
+const maxAbove = 32
+
+// Top is the run at the top of those that started this one: the one that is resumed.
+func (s *Service) Top(ctx context.Context, rec store.RunRecord) (store.RunRecord, error) {
+	for range maxAbove {
+		if rec.Parent == "" {
+			return rec, nil
+		}
+		above, err := s.store.Run(ctx, rec.Parent)
+		if err != nil {
+			return rec, fmt.Errorf("run %s is a part of run %s, which cannot be read: %v", rec.ID, rec.Parent, err)
+		}
+		rec = above
+	}
+	return rec, fmt.Errorf("run %s: more than %d runs stand above it: `toolcrib runs verify --all` tells what was changed", rec.ID, maxAbove)
+}
+
+// toResume is the run that a request names, and the one at the top of it, which is resumed.
+// Who has just decided about a run may continue it.
+func (s *Service) toResume(ctx context.Context, who toolcrib.Principal, q *ResumeRequest) (rec, top store.RunRecord, err error) {
+	if !q.Decided {
+		rec, err = s.FindRun(ctx, who, q.Run)
+	} else if rec, err = s.store.Run(ctx, toolcrib.RunID(q.Run)); err == nil && !decides(who, &rec) {
+		err = toolcrib.Errorf(toolcrib.CodeNotFound, "there is no run %s", q.Run)
+	}
+	if err != nil {
+		return rec, rec, err
+	}
+	top, err = s.Top(ctx, rec)
+	switch {
+	case err != nil, top.ID == rec.ID:
+	case rec.Status.Ended():
+		err = toolcrib.Errorf(toolcrib.CodeConflict,
+			"run %s (%s) has ended; there is nothing to go on with; it was a part of run %s", rec.ID, rec.Status, top.ID)
+	case top.Status.Ended():
+		err = toolcrib.Errorf(toolcrib.CodeConflict,
+			"run %s is a part of run %s, which has ended (%s); `%s runs cancel %s` ends it", rec.ID, top.ID, top.Status, s.Self, rec.ID)
+	}
+	return rec, top, err
+}

@@ -1,0 +1,157 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// Session is a session that runs are to be a part of.
+type Session struct {
+	Name string            // as it was asked for; "" = it gets none
+	Info store.SessionInfo // ID "" = it is made with its first run
+}
+
+// JoinSession finds the session of a run: one that is busy takes no other. One that nobody
+// has is made with the run.
+func (s *Service) JoinSession(ctx context.Context, who toolcrib.Principal, name string) (*Session, error) {
+	joined, err := s.EnterSession(ctx, who, name)
+	if err == nil && joined.Info.Busy() {
+		err = s.sessionBusy(&joined.Info)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return joined, nil
+}
+
+// EnterSession finds a session to talk in: it may be busy, for whoever talks can decide
+// what that waits for.
+func (s *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name string) (*Session, error) {
+	if name == "last" {
+		info, err := s.Session(ctx, who, name)
+		if toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
+			err = toolcrib.Errorf(toolcrib.CodeNotFound, "%v; `toolcrib run --session NAME` begins one", err)
+		}
+		return &Session{Name: cmp.Or(info.Name, string(info.ID)), Info: info}, err
+	}
+	info, err := s.store.Session(ctx, who.User, name)
+	if errors.Is(err, toolcrib.ErrNotFound) {
+		if err := store.CheckSessionName(name); err != nil {
+			return nil, badRequestf("--session: %v", err)
+		}
+		return &Session{Name: name}, nil
+	}
+	if err == nil {
+		err = s.joinable(ctx, who, name, &info)
+	}
+	return &Session{Name: name, Info: info}, err
+}
+
+// sessionBusy says which run keeps a session busy, and what to do about it: one that a
+// process drives ends by itself, or is cancelled.
+func (s *Service) sessionBusy(info *store.SessionInfo) error {
+	run := info.LastRun
+	if info.Status == toolcrib.StatusRunning && s.Drivers.Driven(run) {
+		return toolcrib.Errorf(toolcrib.CodeConflict, "session %s is in use: %s drives run %s; wait for its end, or end it: %s runs cancel %s",
+			info.ID, s.Drivers.Process(run), run, s.Self, run)
+	}
+	busy := &store.SessionBusyError{Session: info.ID, Run: run, Status: info.Status}
+	return toolcrib.Errorf(toolcrib.CodeConflict, "%v\nTo go on with it: %s runs resume %s", busy, s.Self, run)
+}
+
+// into makes the run of a task a part of the session: it continues what was said in it so
+// far.
+func (p *Prepared) into(ctx context.Context, task *agent.Task) error {
+	s, j := p.s, p.Session
+	if j.Info.ID == "" {
+		info, err := s.store.NewSession(ctx, p.Who.User, j.Name)
+		if errors.Is(err, toolcrib.ErrConflict) { // another process was first
+			if info, err = s.store.Session(ctx, p.Who.User, j.Name); err == nil {
+				err = s.joinable(ctx, p.Who, j.Name, &info)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		j.Info = info
+	}
+	task.Session = j.Info.ID
+	last, err := s.store.LastRun(ctx, p.Who.User, j.Info.ID)
+	if errors.Is(err, toolcrib.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	state, err := agent.Load(ctx, s.store, last.ID)
+	if errors.Is(err, store.ErrPruned) {
+		return fmt.Errorf("session %s cannot go on: what was said in it was pruned; begin another one", j.Name)
+	}
+	if err != nil {
+		return err
+	}
+	task.History, task.Taint, task.Canary = state.Messages, state.Taint, state.Start.Canary
+	return nil
+}
+
+// SessionRuns returns the runs of a session, oldest first.
+func (s *Service) SessionRuns(ctx context.Context, who toolcrib.Principal, id toolcrib.SessionID) ([]store.RunRecord, error) {
+	info, err := s.Session(ctx, who, string(id))
+	if err != nil {
+		return nil, err
+	}
+	return s.store.SessionRuns(ctx, info.User, info.ID)
+}
+
+// LastRun returns the newest run of a session that who may see.
+func (s *Service) LastRun(ctx context.Context, who toolcrib.Principal, id toolcrib.SessionID) (store.RunRecord, error) {
+	info, err := s.Session(ctx, who, string(id))
+	if err != nil {
+		return store.RunRecord{}, err
+	}
+	return s.store.LastRun(ctx, info.User, info.ID)
+}
+
+// Again makes the task that sends the last message of the session once more, as if there
+// had been no answer; nil = there is no message. What the turn did is not undone: it is not
+// done again unasked.
+func (p *Prepared) Again(ctx context.Context) (*agent.Task, error) {
+	s := p.s
+	state, err := s.State(ctx, p.Who, string(p.Session.Info.LastRun))
+	if errors.Is(err, store.ErrPruned) {
+		return nil, fmt.Errorf("what was said last was pruned")
+	}
+	if err != nil {
+		return nil, err
+	}
+	in := state.Start.Input
+	if len(in) == 0 || in[len(in)-1].Role != toolcrib.RoleUser {
+		return nil, nil
+	}
+	last := in[len(in)-1]
+	task := &agent.Task{
+		Session: p.Session.Info.ID, Prompt: last.Text(), History: in[:len(in)-1], Taint: state.Start.Taint, Canary: state.Start.Canary,
+	}
+	if task.Ran, err = (&agent.Runner{Options: agent.Options{Journal: s.store}}).Ran(ctx, state); err != nil {
+		return nil, err
+	}
+	for _, part := range last.Parts {
+		if part.File == nil {
+			continue
+		}
+		run, ref, _ := strings.Cut(part.File.Ref, "/")
+		data, _, err := s.store.Range(ctx, toolcrib.RunID(run), ref, 0, toolcrib.MaxFileBytes)
+		if err != nil {
+			return nil, err
+		}
+		task.Files = append(task.Files, toolcrib.OutputFile{MediaType: part.File.MediaType, Name: part.File.Name, Data: data})
+	}
+	return task, nil
+}
