@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/toolcrib/toolcrib/internal/render"
@@ -90,18 +89,7 @@ func (p *asker) doubt(ctx context.Context, approval string, c *journal.ApprovalI
 	case render.KeyHappened:
 		var text string
 		text, ok = p.ask.Ask(ctx, approval, "", "", "what is its result, for the model to read? ")
-		word.Decision, word.Result = journal.DecisionHappened, jsonOrText(text)
+		word.Decision, word.Result = journal.DecisionHappened, render.JSONOrText(text)
 	}
 	return word, ok
-}
-
-func jsonOrText(text string) json.RawMessage {
-	if json.Valid([]byte(text)) {
-		return json.RawMessage(text)
-	}
-	raw, err := json.Marshal(text)
-	if err != nil {
-		return json.RawMessage(`""`) // a text has a JSON form always
-	}
-	return raw
 }

@@ -68,15 +68,18 @@ func (a *Approver) Decide(ctx context.Context, _ toolcrib.RunID, ask *journal.Co
 // show tells what is asked about: each call with arguments, effect, reason and
 // what it would change.
 func (a *Approver) show(ask *journal.ConfirmationRequired) {
-	s := a.Style
-	what := "This call needs your approval"
-	if len(ask.Calls) > 1 {
-		what = fmt.Sprintf("These %d calls need your approval", len(ask.Calls))
-	}
-	fmt.Fprintf(a.Out, "\n%s\n", s.Bold(s.Yellow(what)))
+	fmt.Fprintf(a.Out, "\n%s\n", a.Style.Bold(a.Style.Yellow(NeedApproval(ask.Calls))))
 	for i := range ask.Calls {
 		a.item(&ask.Calls[i])
 	}
+}
+
+// NeedApproval is the line above calls that are asked about.
+func NeedApproval(calls []journal.ApprovalItem) string {
+	if len(calls) > 1 {
+		return fmt.Sprintf("These %d calls need your approval", len(calls))
+	}
+	return "This call needs your approval"
 }
 
 func (a *Approver) item(c *journal.ApprovalItem) {

@@ -94,6 +94,18 @@ func plainValue(raw json.RawMessage) string {
 	return string(raw)
 }
 
+// JSONOrText is what a person has typed as JSON: as it is if it is JSON, else a text.
+func JSONOrText(text string) json.RawMessage {
+	if json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	raw, err := json.Marshal(text)
+	if err != nil {
+		return json.RawMessage(`""`) // a text has a JSON form always
+	}
+	return raw
+}
+
 // Indented returns JSON over several lines, visible; what is no JSON as it is.
 func Indented(raw json.RawMessage) string {
 	var b bytes.Buffer

@@ -2,7 +2,6 @@ package tui
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
@@ -61,10 +60,8 @@ func (m *model) ask(it questionItem) {
 	case a.Ask.Kind == journal.ApprovalInput:
 		m.question()
 	case a.Problem != "":
-	case len(a.Ask.Calls) > 1:
-		m.card(fmt.Sprintf("These %d calls need your approval", len(a.Ask.Calls)), a.Ask.Calls)
 	default:
-		m.card("This call needs your approval", a.Ask.Calls)
+		m.card(render.NeedApproval(a.Ask.Calls), a.Ask.Calls)
 	}
 	if a.Ask.Kind != journal.ApprovalInput && len(a.Ask.Calls) == 0 {
 		m.print(s.Dim("  (no call is open)"))
@@ -303,7 +300,7 @@ func (m *model) typed(text string) {
 		if text == "" {
 			return
 		}
-		m.one(journal.CallDecision{Decision: journal.DecisionHappened, Result: jsonOrText(text)}, "")
+		m.one(journal.CallDecision{Decision: journal.DecisionHappened, Result: render.JSONOrText(text)}, "")
 	case fieldAnswer:
 		if text != "" {
 			m.answer(Answer{Decision: journal.DecisionAnswer, Text: text})
@@ -317,17 +314,6 @@ func (m *model) typed(text string) {
 			m.answer(Answer{Text: text})
 		}
 	}
-}
-
-func jsonOrText(text string) json.RawMessage {
-	if json.Valid([]byte(text)) {
-		return json.RawMessage(text)
-	}
-	raw, err := json.Marshal(text)
-	if err != nil {
-		return json.RawMessage(`""`) // a text has a JSON form always
-	}
-	return raw
 }
 
 // indented is JSON over several lines, to be edited. What a person would not see
