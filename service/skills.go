@@ -59,8 +59,8 @@ type Skill struct {
 	Notices       []string          `json:"notices,omitempty"`
 
 	read *skill.Skill // nil if it cannot be read
-	// seen is what is known of its content; err, why nothing is. passed says why nothing
-	// of its folder is used.
+	// seen is whether its content was reviewed; err is set if that is not known. passed
+	// says why its folder is not used.
 	seen   trust.State
 	err    error
 	passed string
@@ -87,7 +87,7 @@ func (s *Skill) Text() string {
 // Contents returns the files of a skill that could be read, as it was read.
 func (s *Skill) Contents() (map[string][]byte, error) { return filesOf(s.read) }
 
-// Unreviewed reports whether the skill is off until somebody has looked at its content.
+// Unreviewed reports whether the skill is off until its content has been reviewed.
 func (s *Skill) Unreviewed() bool { return s.Reason == SkillChanged || s.Reason == SkillUnapproved }
 
 // Wrong reports whether the state of the skill is something to fix.
@@ -103,7 +103,7 @@ type Skills struct {
 	PassedOver, Problems []string
 
 	library *skill.Library
-	unread  string // why a folder that is not trusted cannot be read: nobody knows what it has
+	unread  string // why a folder that is not trusted cannot be read; "" = all can
 	record  *reviewed
 }
 
@@ -241,7 +241,7 @@ func (k *Skills) Untrusted(name string) string {
 func (s *Service) NoteEntries(k *Skills) {
 	tools, err := s.describedTools()
 	if err != nil {
-		return // it cannot be told
+		return // then nothing is known about entries
 	}
 	names := make([]string, len(tools))
 	for i, tool := range tools {
@@ -276,7 +276,7 @@ func (k *Skills) Changes(one *Skill) (before, now map[string][]byte, ok bool, er
 		return nil, nil, false, nil
 	}
 	if same {
-		old = trust.Copy{} // it is asked about all the same: all of it
+		old = trust.Copy{} // not reviewed although a copy is kept: all of it is shown
 	}
 	if now, err = filesOf(one.read); err != nil {
 		return nil, nil, false, fmt.Errorf("skill %s cannot be read whole: %w", one.Name, err)

@@ -72,7 +72,7 @@ func (c *ChosenSkills) Tell(tell func(string)) {
 
 // choose works out which of the named skills count and what they allow. One that is named
 // and does not count, because it is missing, broken, or changed since a person looked,
-// leaves the run without tools: nobody knows what it would have taken away. One that is
+// leaves the run without tools: what it would have taken away is not known. One that is
 // switched off is ignored.
 func (k *Skills) choose(names []string, approved func(*Skill) bool) *ChosenSkills {
 	c := &ChosenSkills{}
@@ -120,7 +120,7 @@ func (k *Skills) missing(name, message string) string {
 	return message
 }
 
-// ChooseSkills works out the skills of a run that names these. It writes nothing down.
+// ChooseSkills returns the skills of a run that names these. It records nothing.
 func (s *Service) ChooseSkills(names []string) (*ChosenSkills, error) {
 	if len(names) == 0 {
 		return &ChosenSkills{}, nil
@@ -194,7 +194,7 @@ func (s *Service) firstSight(who toolcrib.Principal, k *Skills, one *Skill, tell
 	return one.State == SkillOn
 }
 
-// Once leaves out what was told before.
+// Once returns a function that passes each text on to tell once.
 func (s *Service) Once(tell func(string)) func(string) {
 	return func(text string) {
 		s.skills.mu.Lock()

@@ -37,7 +37,7 @@ func (c *content) hash() string {
 // back; they are no part of a skill.
 func passedOver(name string) bool { return name == ".git" || name == ".DS_Store" }
 
-// folderError says why a folder is no skill, in words for people.
+// folderError says why a folder is not a skill, in words for people.
 type folderError struct{ message string }
 
 func (e *folderError) Error() string { return e.message }
@@ -65,8 +65,8 @@ type folderReader struct {
 	content
 }
 
-// readFolder reads a skill's folder below root. With an error the content tells how
-// many bytes were read, nothing else.
+// readFolder reads a skill's folder below root. With an error the content has only
+// the number of bytes that were read.
 func readFolder(root *os.Root, base string) (content, error) {
 	r := folderReader{root: root, base: base}
 	if err := r.folder("", 0); err != nil {
@@ -75,7 +75,7 @@ func readFolder(root *os.Root, base string) (content, error) {
 	return r.finish()
 }
 
-// meaning returns the first of the names that means to be SKILL.md; "" = none.
+// meaning returns the first of the names that is SKILL.md in any case, or "".
 func meaning(names []string) string {
 	for _, name := range names {
 		if strings.EqualFold(name, FileName) {

@@ -291,7 +291,7 @@ func (l *Library) Skills() []*Skill {
 	return skills
 }
 
-// Skill returns the skill of a name, nil if there is none that can be used.
+// Skill returns the usable skill of a name, or nil.
 func (l *Library) Skill(name string) *Skill {
 	if l == nil {
 		return nil

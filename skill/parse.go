@@ -264,7 +264,7 @@ func (r *reader) allowed(e yamltree.Entry) error {
 	return nil
 }
 
-// unknown keeps a key that means nothing here as a notice.
+// unknown keeps an unknown key as a notice.
 func (r *reader) unknown(e yamltree.Entry) error {
 	plain := strings.Map(func(c rune) rune {
 		if c == '-' || c == '_' || c == '.' {
@@ -283,7 +283,7 @@ func (r *reader) unknown(e yamltree.Entry) error {
 	return nil
 }
 
-// lookAt tells of things in the text that a person who looks at it may not see.
+// lookAt adds notices about what a person may not see in the text.
 func (r *reader) lookAt(body string) {
 	if strings.TrimSpace(body) == "" {
 		r.notice("there is no text after the front matter")

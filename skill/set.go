@@ -11,8 +11,7 @@ import (
 // (N16). The zero value, and nil, is no skill and no restriction.
 type Set struct {
 	skills []*Skill
-	// withheld tells that a skill was asked for whose list does not count although
-	// it has, or may have, one.
+	// withheld is set if a skill that does not count has, or may have, allowed-tools.
 	withheld bool
 }
 

@@ -41,7 +41,7 @@ type Skill struct {
 	// no tools (N15).
 	AllowedTools []string
 	Enabled      bool   // enabled: false in the front matter switches a skill off
-	Body         string // the text after the front matter, as it stands
+	Body         string // the text after the front matter, unchanged
 	// Notices are things that a person would want to know: keys that mean nothing
 	// here, entries that are passed over, hidden characters. At most 32.
 	Notices []string
@@ -88,13 +88,13 @@ const (
 	CodeUnreadable Code = "unreadable"  // the system does not let it be read
 	CodeShadowed   Code = "shadowed"    // a folder before has a skill of this name
 	CodeTooMany    Code = "too_many"    // more skills or bytes than a library takes
-	CodeUnknown    Code = "unknown"     // asked for, and there is none
+	CodeUnknown    Code = "unknown"     // asked for, and not found
 	CodeDisabled   Code = "disabled"    // asked for, and switched off
-	CodeUnapproved Code = "unapproved"  // asked for, and nobody has looked at this content
+	CodeUnapproved Code = "unapproved"  // asked for, and its content has not been reviewed
 	CodeRepeated   Code = "repeated"    // asked for twice; it counts once
 	CodeNotice     Code = "notice"      // works, but a person would want to know
 	CodeNoFolder   Code = "no_folder"   // a folder of skills.dirs is not there
-	CodeVariable   Code = "no_variable" // a ${name} that stands for nothing
+	CodeVariable   Code = "no_variable" // a ${name} without a value
 )
 
 // Problem is something that a person should know about a skill. Of its codes only

@@ -14,7 +14,7 @@ import (
 const DefaultTextBytes = 24_000
 
 const (
-	maxVariables     = 100  // different ones of a skill that are told of
+	maxVariables     = 100  // different ones of a skill that are listed
 	maxVariableBytes = 4096 // of a variable's value; what is longer is cut
 	maxListedFiles   = 20   // files of a skill that its text names
 	maxListedBytes   = 1024 // of their names
@@ -82,7 +82,7 @@ const preamble = "The skills of this run follow: instructions and knowledge from
 // The text is data. It goes into the conversation, before or as part of the first
 // message of the user (toolcrib.RoleUser), never into the system text: a caller
 // that puts it there gives the author of a skill the voice of the operator (N26).
-// Each skill stands in a fence of its own, guard.WrapUntrusted with the source
+// Each skill has a fence of its own, guard.WrapUntrusted with the source
 // skill:NAME, which nothing in it can end or fake, and marks of chat templates in
 // it are broken.
 //
@@ -138,7 +138,7 @@ func (s *Set) cutText(blocks []string, budget int) (text string, cut []string) {
 }
 
 // note says what is not in the text, in at most maxNote bytes. begun is the skill
-// whose beginning is there; "" = none.
+// whose beginning is in the text; "" = no skill.
 func note(cut []string, begun string) string {
 	text := "[For lack of room "
 	if begun != "" {
@@ -214,7 +214,7 @@ func cutBlock(block, name string, room int) string {
 	if line := strings.LastIndexByte(kept, '\n'); line > keep/2 {
 		kept = kept[:line]
 	}
-	// Fenced anew: what stands at the cut must not become a part of the fence.
+	// Fenced again: the text at the cut must not become a part of the fence.
 	return guard.WrapUntrusted("skill:"+name, kept+"\n[cut here]")
 }
 

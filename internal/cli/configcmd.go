@@ -98,7 +98,7 @@ type configProblem struct {
 	Message string `json:"message"`
 }
 
-// configProblems tells what is wrong: exit status 2, or 0 if it is nothing.
+// configProblems prints errors. The exit status is 2 if there are any, else 0.
 func (a *app) configProblems(all config.Errors, asJSON bool) error {
 	if asJSON {
 		list := make([]configProblem, len(all))
@@ -119,7 +119,7 @@ func (a *app) configProblems(all config.Errors, asJSON bool) error {
 	return nil
 }
 
-// notTrustedYet tells that a file that is only looked at here is not used yet.
+// notTrustedYet gives a notice if the file is not trusted, and so not used yet.
 func (a *app) notTrustedYet(source config.Source) {
 	if !source.NeedsTrust() {
 		return
@@ -184,8 +184,8 @@ func ruleOf(key string) string {
 	return key
 }
 
-// missingFile says that the file that a value names is not there, or is none. What is
-// named by a reference that cannot be filled in now may be there later.
+// missingFile returns what is wrong with the file that a value names, or "". A reference
+// that cannot be filled in now may name a file later.
 func (a *app) missingFile(value config.Value) string {
 	path, err := value.Resolve(a.resolver())
 	if err != nil || path == "" {
@@ -203,7 +203,7 @@ func (a *app) missingFile(value config.Value) string {
 	return ""
 }
 
-// checkConfig tells every error, and what this version does not act upon.
+// checkConfig prints every error, and notices about what this version does not support.
 func (a *app) checkConfig(ctx context.Context, asJSON bool) error {
 	source := config.Find(a.configFlag, os.Getenv)
 	c, known := config.Examine(source)

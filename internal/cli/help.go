@@ -20,7 +20,7 @@ const (
 	helpWidthMax = 100
 )
 
-// help writes the help of a command. What is no command of a group has none.
+// help writes the help of a command. An unknown command of a group is an error.
 func (a *app) help(cmd *cobra.Command, _ []string) {
 	if rest := cmd.Flags().Args(); cmd.HasSubCommands() && len(rest) > 0 {
 		a.began = true
@@ -119,7 +119,7 @@ func rowsOf(flags *pflag.FlagSet) (rows [][2]string) {
 	return rows
 }
 
-// placeholder names what a flag takes; "" = nothing.
+// placeholder names the value of a flag; "" = it takes none.
 func placeholder(f *pflag.Flag) string {
 	words := map[string]string{
 		"agent": "NAME", "approve": "HOW", "model": "MODEL", "tools": "LIST", "tool-choice": "CHOICE", "workspace": "DIR",

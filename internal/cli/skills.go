@@ -56,7 +56,7 @@ func (a *app) skillsListCommand() *cobra.Command {
 	return cmd
 }
 
-// readSkills reads the skills for who acts.
+// readSkills reads the skills.
 func (a *app) readSkills() (*service.Service, *service.Skills, error) {
 	kept, err := a.svc()
 	if err != nil {
@@ -120,7 +120,7 @@ func (a *app) skillsShowCommand() *cobra.Command {
 	return cmd
 }
 
-// showSkill tells everything about a skill but its text.
+// showSkill prints everything about a skill except its text.
 func (a *app) showSkill(v *service.Skill) {
 	s := a.outStyle
 	fmt.Fprintf(a.out, "%s  %s\n", s.Bold(guard.Visible(v.Name)), guard.Visible(stateOfSkill(v)))

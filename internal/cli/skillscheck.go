@@ -48,7 +48,7 @@ toolcrib skills check release-notes --digest sha256:9f86d081…`,
 	return cmd
 }
 
-// checkSkills tells about all skills.
+// checkSkills reports on all skills.
 func (a *app) checkSkills(asJSON bool) error {
 	kept, k, err := a.readSkills()
 	if err != nil {
@@ -109,7 +109,7 @@ type checkedSkill struct {
 	Approved bool         `json:"approved"` // by this command
 }
 
-// checkSkill tells about one skill, and approves it if its person says so.
+// checkSkill reports on one skill, and approves it if the user agrees.
 func (a *app) checkSkill(ctx context.Context, name string, f *checkFlags) error {
 	kept, k, err := a.readSkills()
 	if err != nil {
@@ -197,7 +197,7 @@ func (a *app) agreesToSkill(v *service.Skill, changes *fileChanges) bool {
 	})
 }
 
-// skillsFinding is what doctor tells of skills.
+// skillsFinding is what doctor reports about skills.
 func (a *app) skillsFinding(c *config.Config) finding {
 	f := finding{Check: "skills", Fix: "toolcrib skills check tells more"}
 	k, err := a.about(c).Skills()
@@ -214,7 +214,7 @@ func (a *app) skillsFinding(c *config.Config) finding {
 		switch {
 		case v.State == service.SkillOn:
 			on++
-		case v.Reason == service.SkillUntrusted: // told of as trust
+		case v.Reason == service.SkillUntrusted: // reported as trust
 		case v.Wrong():
 			wrong++
 			parts = append(parts, fmt.Sprintf("%s is off (%s): %s", v.Name, v.Reason, v.Detail))

@@ -47,8 +47,8 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 	return usagef("%s\nSee: %s --help", text, cmd.CommandPath())
 }
 
-// wordsAfter returns the words of a command line that are no flags, no values of flags
-// that a command has, and no names of it.
+// wordsAfter returns the words of a command line other than flags, values of known flags,
+// and the names of the command.
 func wordsAfter(cmd *cobra.Command, args []string) (words []string) {
 	for i := 0; i < len(args); i++ {
 		name, isFlag := strings.CutPrefix(args[i], "--")

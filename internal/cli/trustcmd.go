@@ -78,7 +78,7 @@ type trustFileView struct {
 	Hash string `json:"hash"`
 }
 
-// wholePath is a folder as it is told: absolute, where that is known.
+// wholePath returns the absolute path of a folder, or the path as it is.
 func wholePath(dir string) string {
 	if whole, err := filepath.Abs(dir); err == nil {
 		return whole
@@ -106,7 +106,7 @@ func (a *app) listTrust(store trust.Store, asJSON bool) error {
 
 func (a *app) revokeTrust(ctx context.Context, trusted trust.Store, dir string, asJSON bool) error {
 	// It is opened as long as the folder may say where it lies; without it the trust
-	// ends all the same, and the record of it says why there is none.
+	// ends anyway, and the notice says why it was not recorded.
 	_ = a.storeOfTrust(ctx)
 	err := trusted.Revoke(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -124,12 +124,12 @@ func (a *app) revokeTrust(ctx context.Context, trusted trust.Store, dir string, 
 	return err
 }
 
-// pathText shows a path on one line, whatever stands in it.
+// pathText shows a path on one line, whatever characters it has.
 func pathText(path string) string {
 	return service.PathText(path)
 }
 
-// giveTrust trusts what lies there now, if somebody has looked at exactly that.
+// giveTrust trusts the content of a folder if a person has looked at exactly that.
 func (a *app) giveTrust(ctx context.Context, trusted trust.Store, dir string, f *trustFlags) error {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return toolcrib.Errorf(toolcrib.CodeNotFound, "%s is no folder", dir)

@@ -30,7 +30,7 @@ type fileChanges struct {
 
 type fileChange struct{ what, name, diff string }
 
-// compare tells what has changed; without old it is all that there is.
+// compare returns what has changed. If old is nil, all files are new.
 func compare(old, now map[string][]byte) *fileChanges {
 	c := &fileChanges{}
 	names := maps.Clone(old)
@@ -61,7 +61,7 @@ func compare(old, now map[string][]byte) *fileChanges {
 // maxDiffed bounds what is compared line by line; what is larger is shown whole.
 const maxDiffed = 1 << 20
 
-// difference shows how a file has changed; one that is no text is told of.
+// difference shows how a file has changed. Of a binary file it shows the size.
 func difference(c fileChange, before, after []byte) string {
 	from, to := "a/"+pathText(c.name), "b/"+pathText(c.name)
 	if c.what == "added" {
@@ -100,9 +100,9 @@ func changesText(s render.Style, c *fileChanges) string {
 	return b.String()
 }
 
-// folderText tells what a folder brings that steers toolcrib: of what was trusted once
-// the difference, unless whole; of what was never trusted all. cut is true if it is not
-// all of it.
+// folderText shows the files of a folder that steer toolcrib: of a file that was trusted
+// before the difference, unless whole is set; of any other file all. cut is set if
+// something was left out.
 func folderText(
 	s render.Style, trusted trust.Store, dir string, files []trust.File, whole bool,
 ) (text string, cut bool) {

@@ -9,8 +9,8 @@ import (
 
 // Agent returns a configured agent as the loop wants it; "" is the agent default.
 // References in its system prompt are filled in. Model may be empty: then the
-// model is found by [Config.DetectModel]. An unknown name is an error that says
-// what there is.
+// model is found by [Config.DetectModel]. An unknown name is an error that lists
+// the known ones.
 func (c *Config) Agent(name string, r Resolver) (toolcrib.Agent, error) {
 	if name == "" {
 		name = DefaultAgent

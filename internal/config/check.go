@@ -40,7 +40,7 @@ func (d *decoder) check(c *Config) {
 	d.checkServer(c)
 }
 
-// checkNotify finds secrets that would sign nothing.
+// checkNotify refuses a secret for an address whose messages are not signed.
 func (d *decoder) checkNotify(c *Config) {
 	for i, n := range c.Approvals.Notify {
 		scheme := address.Scheme(n.URL.Raw())
@@ -147,7 +147,7 @@ func (d *decoder) checkBudgets(c *Config) {
 	}
 }
 
-// badUser says that nobody can have a name, so that its budget would count for nobody.
+// badUser explains why no user can have a name; "" if one can.
 func badUser(name string) string {
 	if name == "*" || name == "anonymous" || strings.HasPrefix(name, "local:") {
 		return ""
@@ -214,7 +214,7 @@ func (d *decoder) checkServer(c *Config) {
 	}
 }
 
-// unknown says that there is no such name, what is near, and what there is.
+// unknown is an error text: no such name, the nearest one, and the known ones.
 func unknown(what, name string, names []string) string {
 	have := "there is none"
 	if len(names) > 0 {

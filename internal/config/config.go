@@ -124,7 +124,7 @@ type Approvals struct {
 	Notify   []Notify `yaml:"notify" default:"[]" max:"100" short:"url"`
 }
 
-// Notify is an address that is told of approvals. A text alone is its URL.
+// Notify is an address that hears about approvals. A text alone is its URL.
 type Notify struct {
 	URL    Value `yaml:"url" required:"true" format:"notify" secret:"notify"`
 	Secret Value `yaml:"secret" default:"" format:"signing" secret:"all"`
@@ -140,7 +140,7 @@ type Database struct {
 	URL Value `yaml:"url" required:"true" format:"dsn" secret:"url"`
 }
 
-// Retention says how long things are kept; 0 = for ever.
+// Retention says how long things are kept; 0 = forever.
 type Retention struct {
 	Runs    Duration `yaml:"runs" default:"0"`
 	Content Duration `yaml:"content" default:"0"`

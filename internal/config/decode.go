@@ -88,7 +88,7 @@ func (d *decoder) errors() Errors {
 	return out.Sorted()
 }
 
-// checkWritten says what is wrong with a text that stands for itself.
+// checkWritten checks a text that holds no references.
 func checkWritten(f yamltree.Field, text string) string {
 	switch {
 	case f.Format == "schema":
@@ -141,7 +141,7 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is outside of the schema", url)
 }
 
-// checkSchema says what is wrong with a JSON Schema; "" = nothing.
+// checkSchema returns what is wrong with a JSON Schema, or "".
 func checkSchema(text string) string {
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {

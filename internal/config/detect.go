@@ -13,8 +13,8 @@ const OllamaAddress = "http://localhost:11434"
 // Surroundings is what the search for a model may look at.
 type Surroundings struct {
 	LookupEnv func(name string) (string, bool)
-	// OllamaModels asks an Ollama for its models, within a second; nil = there is none.
-	// An error says why one that is there is not used.
+	// OllamaModels asks an Ollama for its models, within a second. If nil, none is
+	// asked. An error says why an Ollama that answers is not used.
 	OllamaModels func() ([]string, error)
 	OllamaAt     string // where it is asked; "" = OllamaAddress
 }

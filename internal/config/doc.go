@@ -6,7 +6,7 @@
 // fields and their tags:
 //
 //	yaml      the key
-//	default   what counts where the key is absent ("" where there is none)
+//	default   the value of a key that is absent
 //	enum      the words that a string may be, separated by |
 //	min, max  bounds of a number, a duration or of the length of a list
 //	format    what a text must look like, and how it is read (see checkFormat)
@@ -31,8 +31,8 @@
 //   - PROVIDER in PROVIDER/MODEL, and a model's provider, may be a type that needs
 //     no more than a key from the environment (openai, anthropic, gemini, ollama,
 //     llamacpp, offline); an entry of providers with that name comes first.
-//   - References such as ${env:NAME} may stand in every value that is a text, path,
-//     address or secret, and are filled in at use ([Value]). They may not stand in
+//   - References such as ${env:NAME} are allowed in every value that is a text, path,
+//     address or secret, and are filled in at use ([Value]). They are not allowed in
 //     names, words of a fixed list, lists of tools or hosts, and rules. $${ is a
 //     literal ${.
 //   - A section, mapping or list that is null (all of it commented out, say) is as

@@ -45,8 +45,8 @@ func keyPattern(keys string) *regexp.Regexp {
 	return namePattern
 }
 
-// checkFormat tells what is wrong with a text of that format, in the words of an
-// error; "" = nothing. The text holds no references any more.
+// checkFormat returns what is wrong with a text of a format, in the words of an error,
+// or "". References in the text have been filled in.
 func checkFormat(format, text string) string {
 	switch format {
 	case "provider":

@@ -17,11 +17,11 @@ const FileName = "toolcrib.yaml"
 // EnvFile is the environment variable that names a configuration.
 const EnvFile = "TOOLCRIB_CONFIG"
 
-// Origin tells how a configuration was found, and so whether it is trusted.
+// Origin is how a configuration was found, which decides whether it needs trust.
 type Origin string
 
 const (
-	OriginNone Origin = ""     // there is none: every key has its default
+	OriginNone Origin = ""     // no file: every key has its default
 	OriginFlag Origin = "flag" // --config
 	OriginEnv  Origin = "env"  // $TOOLCRIB_CONFIG
 	OriginCwd  Origin = "cwd"  // ./toolcrib.yaml: counts only once it is trusted
@@ -30,7 +30,7 @@ const (
 
 // Source is a configuration that was found.
 type Source struct {
-	Path   string // as it is named in messages; "" = none
+	Path   string // as messages name it; "" = no file
 	Origin Origin
 }
 
@@ -112,7 +112,7 @@ func Load(source Source, trusted func(path string, content []byte) error) (*Conf
 
 // Examine reads a configuration that is only looked at, with everything that is wrong
 // with it, by line. The configuration has what could be read: it must not take effect if
-// there are errors, and is nil if there is nothing to look at.
+// there are errors, and is nil if nothing could be read.
 func Examine(source Source) (*Config, Errors) {
 	if source.Origin == OriginNone {
 		return Default(), nil
@@ -190,13 +190,13 @@ func (d *decoder) defaultAgent(c *Config) {
 	c.Agents[DefaultAgent] = agent
 }
 
-// File returns the name of the file as the user gave it; "" = there is none.
+// File returns the name of the file as the user gave it, or "" without a file.
 func (c *Config) File() string { return c.file }
 
-// Hash returns sha256:… of the content that was read; "" = there is no file.
+// Hash returns sha256:… of the content that was read, or "" without a file.
 func (c *Config) Hash() string { return c.hash }
 
-// Folder returns the absolute folder of the file; "" = there is none.
+// Folder returns the absolute folder of the file, or "" without a file.
 func (c *Config) Folder() string { return c.base }
 
 // Position returns where a key is written, as "toolcrib.yaml:31", or "default".
@@ -209,8 +209,8 @@ func (c *Config) Position(path string) string {
 	return "default"
 }
 
-// Place returns where in the file a character of the text of a key stands, by its line
-// and column in the text; 0 and 0 if that is not known. All count from 1.
+// Place returns the line and column in the file of a character of a key's text, given
+// its line and column in the text, or 0 and 0 if they are not known. All count from 1.
 func (c *Config) Place(path string, line, column int) (fileLine, fileColumn int) {
 	if n := c.nodes[path]; n != nil {
 		return n.Place(line, column)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// mask stands for a secret wherever a configuration is shown.
+// mask replaces a secret wherever a configuration is shown.
 const mask = "***"
 
 // sensitive is what the names of secrets have in common.

@@ -163,13 +163,13 @@ func (c *Config) Secrets() []guard.Secret {
 	return out
 }
 
-// FindSecrets fills in every reference, so that r.OnSecret hears of all secrets that
+// FindSecrets fills in every reference, so that r.OnSecret is called with all secrets that
 // the configuration was given, also of those that are not needed now. What cannot be
-// filled in is told by [Value.Resolve] at use.
+// filled in is an error of [Value.Resolve] at use.
 func (c *Config) FindSecrets(r Resolver) {
 	walk(reflect.ValueOf(c).Elem(), func(v Value) {
 		if parts, _ := v.segments(); hasRefs(parts) {
-			_, _ = v.Resolve(r) // what cannot be filled in is told at use
+			_, _ = v.Resolve(r) // what cannot be filled in is an error at use
 		}
 	})
 }

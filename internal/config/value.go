@@ -29,12 +29,12 @@ type Value struct {
 func Literal(text string) Value { return Value{raw: text} }
 
 // SecretStore gives the secrets that `toolcrib secret set` stored. An error that
-// wraps [toolcrib.ErrNotFound] says that there is none of that name.
+// wraps [toolcrib.ErrNotFound] means that no secret has that name.
 type SecretStore interface {
 	Secret(name string) (string, error)
 }
 
-// SecretError is an error of a [SecretStore] that tells its reader what to do. Its
+// SecretError is an error of a [SecretStore] that says what to do. Its
 // message is shown, so it holds no secret; other errors are not shown.
 type SecretError struct{ Message string }
 
@@ -45,8 +45,8 @@ func (e *SecretError) Error() string { return e.Message }
 type Resolver struct {
 	LookupEnv func(name string) (string, bool) // nil = os.LookupEnv
 	Secrets   SecretStore                      // nil = none
-	// OnSecret is called with every secret that was filled in or stands in a
-	// secret's place, before Resolve returns: so that it can be masked. Its value is
+	// OnSecret is called with every secret that was filled in or is written as a
+	// secret, before Resolve returns: so that it can be masked. Its value is
 	// never empty; its name is that of the reference, or else the key path.
 	OnSecret func(guard.Secret)
 }
@@ -101,8 +101,8 @@ func (v Value) segments() (parts []segment, problem string) {
 	return parts, ""
 }
 
-// check tells what is wrong with the Value as it was written; "" = nothing. What
-// holds references is checked when they are filled in.
+// check returns what is wrong with the Value as it was written, or "". A Value with
+// references is checked when they are filled in.
 func (v Value) check() string {
 	parts, problem := v.segments()
 	if problem != "" || v.raw == "" {
@@ -124,8 +124,7 @@ func (v Value) check() string {
 // PowerShell, {env:NAME}.
 var foreignRef = regexp.MustCompile(`(?:^|[\s=:/])\$(?:(?i:env|file|secret):\w+|[A-Z_][A-Z0-9_]*)(?:$|[\s/;,])|(?:^|[^$])\{(?:env|file|secret):[^{}]*\}`)
 
-// mistaken says that what is meant as a reference stands in a Value as plain text, which
-// would be used as it is. Prompts, and the arguments of programs, may hold anything.
+// mistaken refuses plain text that is meant as a reference: it would be used as it is. Prompts, and the arguments of programs, may hold anything.
 func (v Value) mistaken(parts []segment) string {
 	switch {
 	case v.format == "prompt", v.format == "text" && v.secret != "named":
@@ -162,7 +161,7 @@ func join(parts []segment) string {
 // Raw returns the text as it was written, secrets and references included.
 func (v Value) Raw() string { return v.raw }
 
-// IsEmpty reports whether nothing is written.
+// IsEmpty reports whether the Value is the empty text.
 func (v Value) IsEmpty() bool { return v.raw == "" }
 
 // Position returns "toolcrib.yaml:4", or "default".

@@ -34,7 +34,7 @@ func (s Store) Keep(dir, name string, c Copy) {
 }
 
 // LastTrusted returns what was trusted last under a name of a folder. ok is false if
-// there is no copy of it.
+// no copy is kept.
 func (s Store) LastTrusted(dir, name string) (c Copy, ok bool) {
 	root, err := realPath(dir)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s Store) LastTrusted(dir, name string) (c Copy, ok bool) {
 }
 
 // Kept returns the copy that was kept last under a name of a folder, whether it was
-// trusted in the end or not. ok is false if there is none.
+// trusted in the end or not. ok is false if no copy is kept.
 func (s Store) Kept(dir, name string) (c Copy, ok bool) {
 	root, err := realPath(dir)
 	if err != nil || s.path == "" {

@@ -77,7 +77,7 @@ func (r *record) state(dir, name, hash string) State {
 	return Trusted
 }
 
-// Folders returns the folders that something is trusted of, sorted.
+// Folders returns the folders in which something is trusted, sorted.
 func (s Store) Folders() ([]string, error) {
 	rec, err := s.read()
 	if err != nil {

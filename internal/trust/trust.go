@@ -6,9 +6,9 @@
 // of the content, so a changed file asks again. The record lies in the user's state
 // folder and depends on no configuration, or a configuration could move it.
 //
-// Whoever uses a file must use the very bytes that were hashed: read them once with
-// [Read] or [ReadFolder], ask [Store.CheckContent] or [Store.CheckFolder], and go on
-// with the same bytes.
+// A caller must use the same bytes that were hashed: read them once with
+// [Read] or [ReadFolder], ask [Store.CheckContent] or [Store.CheckFolder], and use
+// these bytes.
 package trust
 
 import (
@@ -24,11 +24,11 @@ import (
 	"strconv"
 )
 
-// State tells what is known of a file or folder. The zero value trusts nothing.
+// State is what is known about a file or folder. The zero value trusts nothing.
 type State string
 
 const (
-	Untrusted State = ""        // never trusted, or it cannot be told
+	Untrusted State = ""        // never trusted, or not known
 	Changed   State = "changed" // trusted once, with another content
 	Trusted   State = "trusted" // trusted with exactly this content
 	Absent    State = "absent"  // there is no such file
@@ -44,7 +44,7 @@ type File struct {
 	Content map[string][]byte
 }
 
-// Digest stands for all that is there of the files, with names and contents.
+// Digest is a hash over the names and contents of the files that exist.
 func Digest(files []File) string {
 	sum := sha256.New()
 	for _, f := range files {
@@ -140,7 +140,7 @@ func worst(files []File) State {
 }
 
 // CheckContent reports whether a file is trusted with this content, which the caller
-// has read and goes on to use.
+// has read and is about to use.
 func (s Store) CheckContent(path string, content []byte) (State, error) {
 	return s.checkHash(path, hashOf(content))
 }

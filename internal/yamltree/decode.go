@@ -14,8 +14,8 @@ import (
 // Decoder fills structs from nodes, as the tags of their fields say ([Field]), and
 // gathers every error on the way.
 type Decoder struct {
-	// Check says what is wrong with a text of a format, in the words of an error; "" =
-	// nothing. If nil, every text is right.
+	// Check returns what is wrong with a text of a format, in the words of an error, or
+	// "". If nil, every text is valid.
 	Check func(f Field, text string) string
 	// Keys returns what the keys of a mapping must match. If nil, they may be anything.
 	Keys func(keys string) *regexp.Regexp
@@ -151,13 +151,13 @@ func (d *Decoder) object(n *Node, v reflect.Value) {
 	}
 }
 
-// Absent gives a struct what counts where nothing is written, at a key path.
+// Absent fills a struct with the defaults of a key that is absent.
 func (d *Decoder) Absent(path string, into any) {
 	v := reflect.ValueOf(into).Elem()
 	d.absent(&Node{Path: path, Line: 1, Default: true}, v, Field{Type: v.Type()})
 }
 
-// absent gives v what counts where nothing is written for n.
+// absent fills v with the default of n, which is not written.
 func (d *Decoder) absent(n *Node, v reflect.Value, f Field) {
 	if f.Required {
 		d.Errorf(n, "is required")
@@ -254,7 +254,7 @@ func (d *Decoder) float(n *Node, v reflect.Value, f Field) {
 	}
 }
 
-// word decodes a text that stands for itself: a name, a word of a list, a glob.
+// word decodes a text without references: a name, a word of an enum, a glob.
 func (d *Decoder) word(n *Node, v reflect.Value, f Field) {
 	if !d.IsText(n, f) {
 		return
@@ -276,7 +276,7 @@ func (d *Decoder) word(n *Node, v reflect.Value, f Field) {
 	v.SetString(n.Text)
 }
 
-// OneOf says that a word is none of those that it may be; "" = it is.
+// OneOf returns an error text if a word is not one of those allowed, or "".
 func OneOf(word string, words []string) string {
 	if slices.Contains(words, word) {
 		return ""

@@ -9,7 +9,7 @@ import (
 // Field is what the tags of a struct field say:
 //
 //	yaml      the key
-//	default   what counts where the key is absent ("" where there is none)
+//	default   the value of a key that is absent
 //	enum      the words that a string may be, separated by |
 //	min, max  bounds of a number, a duration or of the length of a list
 //	format    what a text must look like ([Decoder.Check])

@@ -23,9 +23,9 @@ type Limits struct {
 	FirstLine int
 }
 
-// Parse reads one document; an empty one is null. Of a file that is no plain YAML
-// there is no tree, and one error. Keys that stand twice are errors beside the tree,
-// which has the first.
+// Parse reads one document; an empty one is null. For a file that is not plain YAML
+// it returns no tree and one error. A duplicate key is an error beside the tree, which
+// has its first value.
 func Parse(data []byte, limits Limits) (root *Node, errs []*Error) {
 	p := parsing{limits: limits, offset: max(limits.FirstLine-1, 0), read: map[*token.Token]bool{}}
 	// A fault in the YAML library must not take a server down that reloads its
@@ -87,7 +87,7 @@ func (p *parsing) parse(data []byte) (*Node, *Error) {
 	}
 	for _, word := range words {
 		if !p.read[word] {
-			// A rule that the parser drops must not become one that is not there.
+			// A rule that the parser drops must not go missing silently.
 			return nil, p.errorf(lineOf(word, 1), "is not valid YAML: something is out of place")
 		}
 	}
@@ -264,7 +264,7 @@ func (p *parsing) mapping(out *Node, values []*ast.MappingValueNode, line, depth
 		if err != nil {
 			return err
 		}
-		// Where its key stands is where people look.
+		// People look at the key.
 		value.Line, value.Column = key.Line, key.Column
 		if i == 0 {
 			out.Line, out.Column = key.Line, key.Column

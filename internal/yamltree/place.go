@@ -15,9 +15,9 @@ type source struct {
 	offset int // lines of the file before them
 }
 
-// Place returns where in the file a character of a text stands, which is at this line
-// and column of the text: quotes may be doubled, characters escaped, lines folded. All
-// count from 1; 0 and 0 mean that it is not known.
+// Place returns the line and column in the file of a character of a text, given its line
+// and column in the text: quotes may be doubled, characters escaped, lines folded. All
+// count from 1; 0 and 0 mean that the place is not known.
 func (n *Node) Place(line, column int) (fileLine, fileColumn int) {
 	if n.source == nil || line < 1 {
 		return 0, 0
@@ -31,10 +31,10 @@ func (n *Node) Place(line, column int) (fileLine, fileColumn int) {
 	return 0, 0
 }
 
-// places returns where each character of a text stands, and its end; nil = the file is
-// written in a way that is not understood. What the parser made of the text is known:
-// here the two are only laid beside one another. Where one has white space the other
-// may have any, since how lines are folded is the parser's matter.
+// places returns the place of each character of a text, and of its end, or nil if the
+// file is written in a way that is not understood. It walks through the text that the
+// parser returned and through the file at the same time. White space matches any white
+// space, because folding lines is the parser's job.
 func (n *Node) places() []position {
 	r := reader{source: n.source, position: n.at, style: n.style}
 	switch n.style {
@@ -103,7 +103,7 @@ func (r *reader) skip() (any bool) {
 	return any
 }
 
-// next reads one character; -1 = there is none.
+// next reads one character, or returns -1 at the end.
 func (r *reader) next() rune {
 	c, size := r.character(r.rest())
 	r.column += size

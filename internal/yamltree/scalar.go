@@ -43,7 +43,7 @@ func (d Duration) String() string {
 	return text
 }
 
-// orZero ends what is said of a bad duration where 0 is a good one.
+// orZero ends the error about a bad duration where 0 is allowed.
 const orZero = ", or 0"
 
 func parseDuration(text string) (Duration, error) {

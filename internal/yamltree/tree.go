@@ -31,11 +31,11 @@ type Node struct {
 	Kind Kind
 	Text string // of a text its value, of another scalar what is written
 	Path string // key path, such as agents.default.tools[0]; "" = the whole file
-	// Line and Column are where its key stands, or the value itself in a list. Both
+	// Line and Column are those of its key, or of the value itself in a list. Both
 	// count from 1; 0 = it is not written in the file.
 	Line, Column int
-	// Default is set if it is not written: it is what counts where a key is absent.
-	// Line and Column are then those of what it belongs to.
+	// Default is set for the default of a key that is absent. Line and Column are then
+	// those of its parent.
 	Default bool
 	Items   []*Node // of a list
 	Entries []Entry // of a mapping, each key once

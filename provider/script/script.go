@@ -57,7 +57,7 @@ type Model struct {
 
 // New returns a model that plays the script of o. Bytes are read now. A file is
 // read at each request, so an edit counts from the next request on; one that is
-// missing or broken makes the request fail. [Model.Check] tells beforehand.
+// missing or broken makes the request fail. [Model.Check] finds that out beforehand.
 func New(o Options) (*Model, error) {
 	m := &Model{name: o.Name, file: o.File}
 	if m.name == "" {
@@ -79,7 +79,7 @@ func New(o Options) (*Model, error) {
 	return m, nil
 }
 
-// Check reads the script and tells what is wrong with it, with file and line.
+// Check reads the script and returns what is wrong with it, with file and line.
 func (m *Model) Check() error {
 	_, err := m.load()
 	return err

@@ -46,7 +46,7 @@ const parameters = `{
 		"name": {"type": "string", "minLength": 1, "maxLength": 64, "description": "Skill to read. Without it the skills of this run are listed."},
 		"file": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "File of the skill, such as references/forms.md. Default: its SKILL.md."},
 		"offset": {"type": "integer", "minimum": 0, "description": "First byte to return, counted from 0. Default 0."},
-		"limit": {"type": "integer", "minimum": 1, "description": "Number of bytes to return. Default 16384, at most 24576. next_offset in the result is the byte to go on with, if there are more."}
+		"limit": {"type": "integer", "minimum": 1, "description": "Number of bytes to return. Default 16384, at most 24576. next_offset in the result is the byte to continue with, if there are more."}
 	},
 	"additionalProperties": false
 }`
@@ -54,10 +54,10 @@ const parameters = `{
 // Options for [New].
 type Options struct {
 	// Skills returns the skills of the run that makes the call. Others are not the
-	// model's to read. nil, or a nil set, is no skill.
+	// model's to read. If nil, or if it returns nil, the run has no skills.
 	Skills func(call toolcrib.Call) *skill.Set
 	// Variables returns the variables of skill.Set.Text for that run, so that the
-	// same text is read here. nil = none.
+	// same text is read here. If nil, there are no variables.
 	Variables func(call toolcrib.Call) map[string]string
 }
 
@@ -90,7 +90,7 @@ type piece struct {
 	File       string   `json:"file"`
 	Content    string   `json:"content"`
 	Offset     int64    `json:"offset"`                // of content, moved back to the start of a character
-	NextOffset int64    `json:"next_offset,omitempty"` // to go on with; absent at the end
+	NextOffset int64    `json:"next_offset,omitempty"` // to continue with; absent at the end
 	TotalBytes int64    `json:"total_bytes"`
 	Files      []string `json:"files,omitempty"` // beside SKILL.md; with its beginning only
 	MoreFiles  int      `json:"more_files,omitempty"`
@@ -142,7 +142,7 @@ func (t *readSkill) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outp
 	return wire.Output(result)
 }
 
-// unknown names what there is instead.
+// unknown lists the skills of the run.
 func unknown(name string, set *skill.Set) error {
 	names := set.Names()
 	if len(names) == 0 {
