@@ -32,7 +32,7 @@ func CheckGrant(grant string) (string, error) {
 	if kind, rest, other := strings.Cut(grant, ":"); other {
 		allowed, name = "_-*?./:@", rest
 		if kind == "" || strings.ContainsFunc(kind, func(r rune) bool { return r < 'a' || r > 'z' }) {
-			return "", bad("the grant %+q: what stands before the colon must be a kind of lower-case letters, such as sql",
+			return "", bad("the grant %+q: before the colon must be a kind of lower-case letters, such as sql",
 				clip(grant))
 		}
 	}

@@ -133,7 +133,7 @@ func member(all []field, name string) (value json.RawMessage, problem string) {
 		switch {
 		case !strings.EqualFold(f.name, name):
 		case f.name != name || value != nil:
-			return nil, "in the call it stands in two ways"
+			return nil, "the call has it in two spellings"
 		default:
 			value = f.value
 		}

@@ -21,7 +21,7 @@ import (
 // temporary is what the names of files begin with that are to become the file.
 const temporary = ".secrets-"
 
-// read returns what is in the file; nothing if there is none.
+// read returns what is in the file; nothing if it does not exist.
 func (s *Store) read() (*content, error) {
 	file, err := safefile.Read(s.path, maxFileBytes)
 	switch {

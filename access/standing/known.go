@@ -24,7 +24,7 @@ type known struct {
 	groups map[string]found[[]access.Group] // all of them, under ""
 }
 
-// found is what was found, or that there is none.
+// found is what was found, or that nothing was.
 type found[T any] struct {
 	value T
 	none  error

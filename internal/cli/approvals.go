@@ -148,7 +148,7 @@ func (a *app) showApproval(who toolcrib.Principal, v *service.Approval) {
 	}
 }
 
-// showDecisions tells what was decided so far, and what it has let pass since.
+// showDecisions writes what was decided so far, and what it has let pass since.
 func (a *app) showDecisions(v *service.Approval) {
 	for _, d := range v.Decisions {
 		by := d.By
@@ -235,7 +235,7 @@ func toldText(t *service.Told, secrets bool) string {
 	return "as configured"
 }
 
-// proposedText is that rule for people; "" = there is none.
+// proposedText is that rule for people; "" if there is none.
 func proposedText(r *propose.Rule) string {
 	if r == nil {
 		return ""

@@ -143,7 +143,7 @@ func auditDetail(e *store.AuditEntry) string {
 	return guard.Visible(strings.Join(parts, ", "))
 }
 
-// payloadText is what a system event says besides what stands in the other columns:
+// payloadText is what a system event says besides what is in the other columns:
 // each value under its last name, in a fixed order. --json has the whole.
 func payloadText(e *store.AuditEntry) string {
 	var payload any

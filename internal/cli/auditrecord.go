@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
-// Everything that steers toolcrib stands in the audit log. What the store changes
+// Everything that steers toolcrib is in the audit log. What the store changes
 // itself it writes down itself; this is what changes outside of it.
 
 // recordTrust writes down that files of a folder are trusted now, or no more. What a

@@ -242,7 +242,7 @@ func (a *app) agrees(v *service.Approval, word journal.CallDecision, f *decideFl
 	return a.confirm(question + ": " + what + "?")
 }
 
-// decided tells what was decided and the way on, or goes it.
+// decided says what was decided and how to continue, or continues.
 func (a *app) decided(
 	ctx context.Context, v *service.Approval, view service.Decided, who toolcrib.Principal, f *decideFlags,
 ) error {
@@ -263,7 +263,7 @@ func (a *app) decided(
 			fmt.Fprintf(a.out, "still open: %s\n", guard.Visible(strings.Join(view.Open, ", ")))
 		} else if !f.resume {
 			if !service.Visible(who, v.User) {
-				fmt.Fprintf(a.out, "%s can go on with the run: ", guard.Visible(v.User))
+				fmt.Fprintf(a.out, "%s can continue the run: ", guard.Visible(v.User))
 			}
 			fmt.Fprintf(a.out, "%s runs resume %s\n", a.self(), v.Run)
 		}

@@ -99,7 +99,7 @@ func (a *app) configFinding(c *config.Config, source config.Source, err error) f
 	f := finding{Check: "configuration", OK: err == nil, Detail: source.Path}
 	switch {
 	case err != nil:
-		f.Detail, f.Fix = err.Error(), "correct it; `toolcrib config check` tells when it is right"
+		f.Detail, f.Fix = err.Error(), "correct it; `toolcrib config check` says when it is right"
 		return f
 	case source.Origin == config.OriginNone:
 		f.Detail = "none; every key has its default"
@@ -109,7 +109,7 @@ func (a *app) configFinding(c *config.Config, source config.Source, err error) f
 		return finding{Check: f.Check, Detail: err.Error(), Fix: "correct skills.dirs"}
 	}
 	if len(wrong) > 0 {
-		f.OK, f.Detail, f.Fix = false, wrong.Error(), "correct it; `toolcrib config check` tells when it is right"
+		f.OK, f.Detail, f.Fix = false, wrong.Error(), "correct it; `toolcrib config check` says when it is right"
 	}
 	return f
 }

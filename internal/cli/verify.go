@@ -142,7 +142,7 @@ func (a *app) runsReplayCommand() *cobra.Command {
 	return cmd
 }
 
-// firstOf is the first argument; "" = there is none.
+// firstOf is the first argument; "" if there is none.
 func firstOf(args []string) string {
 	if len(args) == 0 {
 		return ""
