@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"testing"
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
@@ -173,3 +174,13 @@ func oneSpelling(v any) any {
 
 // validJSON is stricter than json.Valid: it wants valid UTF-8 too.
 func validJSON(raw []byte) bool { return utf8.Valid(raw) && json.Valid(raw) }
+
+var poolsKeep = true
+
+// allocations counts those of f, which may use a sync.Pool.
+func allocations(f func()) float64 {
+	if !poolsKeep {
+		return 0
+	}
+	return testing.AllocsPerRun(100, f)
+}

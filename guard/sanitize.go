@@ -142,9 +142,6 @@ func (c *CleanStream) write(s string, whole bool) string {
 	return b.String()
 }
 
-// CleanBytes is [Clean] for bytes.
-func CleanBytes(b []byte) string { return Clean(string(b)) }
-
 // firstDirty finds the first character that Clean changes; ok = there is none.
 func firstDirty[T bytestring](s T) (at int, ok bool) {
 	for i := 0; i < len(s); {

@@ -316,7 +316,7 @@ func FuzzCanonical(f *testing.F) {
 
 func TestArgumentsOfCanonicalTextDoNotAllocate(t *testing.T) {
 	raw := []byte(`{"content":"hello \"world\"\n日本","mode":"append","options":{"a":1,"b":[1,2,3],"c":null},"path":"notes/today.md"}`)
-	if n := testing.AllocsPerRun(100, func() {
+	if n := allocations(func() {
 		if _, err := Arguments(raw); err != nil {
 			t.Fatal(err)
 		}
