@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 
@@ -36,12 +37,6 @@ type runner struct {
 type running struct {
 	group     int // 0 = the group of this process
 	processes []*os.Process
-	ended     chan ended
-}
-
-type ended struct {
-	index int
-	state *os.ProcessState // nil = not known
 }
 
 // run runs the steps until one cannot be started or stop is closed. The thread is
@@ -70,22 +65,25 @@ func (r *runner) run(stop <-chan struct{}) outcome {
 
 // step runs one pipeline. Its status is that of its last command.
 func (r *runner) step(s step, stop <-chan struct{}) outcome {
-	p := &running{ended: make(chan ended, len(s.Commands))}
+	p := &running{}
 	problem := r.start(p, s.Commands)
+	states := make([]*os.ProcessState, len(p.processes)) // nil = not known
+	var all sync.WaitGroup
 	// Not before all are started: a group is gone once its first process was waited for.
 	for index, process := range p.processes {
-		go func() {
-			state, _ := process.Wait()
-			p.ended <- ended{index, state}
-		}()
+		all.Go(func() { states[index], _ = process.Wait() })
 	}
+	ended := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(ended)
+	}()
 	if problem.Problem != "" {
 		closed := make(chan struct{})
 		close(closed)
 		stop = closed
 	}
-	states := make([]*os.ProcessState, len(p.processes))
-	stopped := r.wait(p, states, stop)
+	stopped := r.wait(p, ended, stop)
 	r.sweep(p)
 	if problem.Problem != "" {
 		return problem
@@ -181,27 +179,23 @@ func (r *runner) startOne(p *running, c *command, in, out *os.File) error {
 
 // wait waits for all processes of a pipeline. Once stop is closed they are asked to
 // end, and made to soon after.
-func (r *runner) wait(p *running, states []*os.ProcessState, stop <-chan struct{}) (stopped bool) {
+func (r *runner) wait(p *running, ended, stop <-chan struct{}) (stopped bool) {
 	var kill <-chan time.Time
-	for left := len(p.processes); left > 0; {
+	for {
 		select {
-		case e := <-p.ended:
-			states[e.index] = e.state
-			left--
+		case <-ended:
+			return stopped
 		case <-stop:
 			stop, stopped = nil, true
 			if r.inherit || p.group != 0 {
 				_ = syscall.Kill(-p.group, syscall.SIGTERM) // 0 is this process's own group
 			}
-			timer := time.NewTimer(termGrace)
-			defer timer.Stop()
-			kill = timer.C
+			kill = time.After(termGrace)
 		case <-kill:
 			r.sweep(p)
 			kill = time.After(termGrace)
 		}
 	}
-	return stopped
 }
 
 // sweep kills what is left of a pipeline.
