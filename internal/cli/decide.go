@@ -322,7 +322,7 @@ func (a *app) anotherText(who toolcrib.Principal, user string, kind journal.Appr
 		return ""
 	}
 	const text = "approvals.four_eyes: another person than %s must %s, an administrator or one with the role " +
-		"" + agent.RoleApprover
+		agent.RoleApprover
 	switch kind {
 	case journal.ApprovalCall:
 		return fmt.Sprintf(text, guard.Visible(user), "approve")
@@ -336,9 +336,8 @@ func (a *app) anotherText(who toolcrib.Principal, user string, kind journal.Appr
 func (a *app) withWay(err error, v *service.Approval, word journal.CallDecision) error {
 	switch {
 	case errors.Is(err, agent.ErrFourEyes):
-		return fmt.Errorf("%w\nAnother person, who is an administrator or has the role %s, decides with: %s approvals "+
-			"show %s",
-			err, agent.RoleApprover, a.self(), v.ID)
+		return fmt.Errorf("%w\nAnother person, who is an administrator or has the role %s, decides with: "+
+			"%s approvals show %s", err, agent.RoleApprover, a.self(), v.ID)
 	case v.Status == service.ApprovalExpired:
 		return fmt.Errorf("%w; to continue: %s runs resume %s", err, a.self(), v.Run)
 	case v.Status == service.ApprovalPending && !v.Fits(word.Decision):
