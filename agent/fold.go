@@ -486,6 +486,9 @@ func (s *State) grant(b *journal.Granted) {
 	s.unanswered.TotalTokens = max(s.unanswered.TotalTokens-b.Tokens, 0)
 	s.unanswered.CostUSD = max(s.unanswered.CostUSD-b.CostUSD, 0)
 	s.Idle, s.Declined = 0, false
+	if s.waitsForProvider() && s.Pending.Error.Adds() != "" {
+		s.askAnew()
+	}
 	if s.Approval != nil && s.Approval.Kind == journal.ApprovalInput && len(s.Approval.Calls) == 0 {
 		s.Approval, s.Pending, s.Status = nil, nil, toolcrib.StatusQueued
 	}

@@ -59,9 +59,11 @@ func TestOutage_UsesUpTheBudget(t *testing.T) {
 			time.Sleep(2 * time.Hour)
 			for range 2 {
 				granted := journal.Granted{Tokens: out.AddTokens, CostUSD: out.AddCostUSD, Requests: out.AddRequests}
-				if _, err := w.runner.Grant(t.Context(), s.Run, granted); err != nil {
+				more, err := w.runner.Grant(t.Context(), s.Run, granted)
+				if err != nil {
 					t.Fatal(name, err)
 				}
+				equal(t, name+": granted", more.Status, toolcrib.StatusQueued)
 				if s = w.resumed(t, s); s.Ended() {
 					break
 				}

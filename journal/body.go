@@ -662,6 +662,9 @@ type Outage struct {
 
 // Adds returns what to add as flags of `runs resume`, each after a space; "" if nothing.
 func (o *Outage) Adds() (flags string) {
+	if o == nil {
+		return ""
+	}
 	if o.AddTokens > 0 {
 		flags += fmt.Sprintf(" --add-tokens %d", o.AddTokens)
 	}

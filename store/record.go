@@ -84,6 +84,10 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 		if rec.Status == toolcrib.StatusWaitingForProvider && rec.Decides() {
 			wake(rec)
 		}
+	case *journal.Granted:
+		if rec.Status == toolcrib.StatusWaitingForProvider && rec.Decides() && rec.Pending.Error.Adds() != "" {
+			wake(rec)
+		}
 	case *journal.ModelRequest, *journal.ToolStarted, *journal.ChildStarted, *journal.ChildResumed, *journal.ChildEnded:
 		rec.Status, rec.Pending = toolcrib.StatusRunning, nil
 	case *journal.Message:

@@ -101,7 +101,17 @@ func (s *Story) budget(now *scene) error {
 	if len(asked) > spent.Requests {
 		s.problemf("%d requests reached a model, and %d were counted", len(asked), spent.Requests)
 	}
-	s.within("the budget", spent, s.Scenario.budget)
+	b, more := s.Scenario.budget, now.top.Granted
+	if b.MaxRequests > 0 {
+		b.MaxRequests += more.Requests
+	}
+	if b.MaxTokens > 0 {
+		b.MaxTokens += more.Tokens
+	}
+	if b.MaxCostUSD > 0 {
+		b.MaxCostUSD += more.CostUSD
+	}
+	s.within("the budget", spent, b)
 	return nil
 }
 

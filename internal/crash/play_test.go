@@ -216,6 +216,11 @@ func (s *Story) next(now *scene, want *Outcome) (*order, error) {
 		return s.clear(waits, want)
 	case s.Scenario.cancel:
 		return &order{Command: commandCancel, Run: top.Run}, nil
+	case waits.Pending.Kind == journal.PendingProvider && waits.Pending.Error.Class == agent.ClassBudget:
+		// What was lost is made up for, as the run says.
+		out := waits.Pending.Error
+		add := journal.Granted{Tokens: out.AddTokens, CostUSD: out.AddCostUSD, Requests: out.AddRequests}
+		return &order{Command: commandGrant, Run: waits.Run, Granted: add}, nil
 	case waits.Pending.Kind == journal.PendingProvider && s.Scenario.other != "" && waits.Models[len(waits.Models)-1].ID != otherModel:
 		return &order{Command: commandModel, Run: waits.Run}, nil
 	case waits.Pending.Kind == journal.PendingProvider:
