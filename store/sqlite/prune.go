@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"math"
+	"os"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -256,6 +257,38 @@ func (s *Store) Compact(ctx context.Context) (done bool, err error) {
 	return s.checkpoint(ctx, "VACUUM")
 }
 
+// While a file is written anew, one lies beside it, so that other writers wait for longer
+// than they would for anybody else; compactWait bounds that.
+const (
+	compactEnd  = "-compact"
+	compactWait = 10 * time.Minute
+)
+
+// compacting reports whether the database is being written anew.
+func compacting(path string) bool {
+	info, err := os.Stat(path + compactEnd)
+	return err == nil && time.Since(info.ModTime()) < compactWait
+}
+
+// compactFrom is the size from which a file is written anew when more than half of it is
+// unused.
+const compactFrom = 4 << 20
+
+// giveBack empties the -wal file, and writes the database anew if that gives much room back.
+func (s *Store) giveBack(ctx context.Context) error {
+	var pages, free, size int64
+	err := s.readers.row(ctx, "SELECT page_count, freelist_count, page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size", nil, &pages, &free, &size)
+	if err != nil {
+		return s.failed(ctx, err)
+	}
+	first := ""
+	if pages*size >= compactFrom && free*2 > pages {
+		first = "VACUUM"
+	}
+	_, err = s.checkpoint(ctx, first)
+	return err
+}
+
 // checkpoint runs a statement, if any, and empties the -wal file.
 func (s *Store) checkpoint(ctx context.Context, first string) (done bool, err error) {
 	c, err := connect(ctx, s.path, s.busy)
@@ -264,7 +297,11 @@ func (s *Store) checkpoint(ctx context.Context, first string) (done bool, err er
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
 	if first != "" {
+		if err := os.WriteFile(s.path+compactEnd, nil, 0o600); err != nil {
+			return false, s.failed(ctx, err)
+		}
 		err = c.run(ctx, first)
+		_ = os.Remove(s.path + compactEnd) // what is left of it counts for compactWait only
 	}
 	var busy, pages, moved int
 	if err == nil {

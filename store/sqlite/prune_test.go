@@ -276,3 +276,60 @@ func TestPruneWhileRead(t *testing.T) {
 		t.Errorf("%+v, found %d times", result, found(t, s, canary))
 	}
 }
+
+// While the file is written anew, an append waits for longer than for any other writer.
+func TestAppendWaitsForCompacting(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "toolcrib.db")
+	s := openAt(t, path, sqlite.Options{BusyTimeout: 20 * time.Millisecond})
+	add(t, s, "run_a", 0, started("ann", "default", "", ""))
+	tx, err := outside(t, path).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(t.Context(), "UPDATE counters SET value = value"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Append(t.Context(), "run_a", 1, note("other")...); !errors.Is(err, store.ErrLocked) {
+		t.Fatalf("another writer: error %v, want ErrLocked", err)
+	}
+	if err := os.WriteFile(path+"-compact", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	appended := make(chan error)
+	go func() { appended <- s.Append(t.Context(), "run_a", 1, completedEvents()...) }()
+	select {
+	case err := <-appended:
+		t.Errorf("it did not wait (error %v)", err)
+	case <-time.After(200 * time.Millisecond): // many times BusyTimeout
+	}
+	if err := errors.Join(tx.Rollback(), os.Remove(path+"-compact")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-appended; err != nil {
+		t.Error(err)
+	}
+	verifyAll(t, s)
+}
+
+func completedEvents() []toolcrib.Event { return journaltest.Events(completed) }
+
+// Retention gives the room of what it has removed back.
+func TestRetentionGivesBack(t *testing.T) {
+	at := journaltest.At()
+	s := openAt(t, filepath.Join(t.TempDir(), "toolcrib.db"), sqlite.Options{Now: func() time.Time { return at }})
+	for i := range 4 {
+		run := toolcrib.RunID(fmt.Sprint("run_", i))
+		if err := s.Put(t.Context(), run, "res_1", make([]byte, 2<<20)); err != nil {
+			t.Fatal(err)
+		}
+		add(t, s, run, 0, started("ann", "default", "", ""), completed)
+	}
+	if _, err := s.ApplyRetention(t.Context(), store.Retention{Runs: time.Hour}, at.AddDate(1, 0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(s.Path())
+	if err != nil || info.Size() > 1<<20 {
+		t.Errorf("%d bytes are left, error %v", info.Size(), err)
+	}
+	verifyAll(t, s)
+}

@@ -49,7 +49,7 @@ func (s *Store) ApplyRetention(ctx context.Context, r store.Retention, now time.
 		result.Sessions, err = s.dropSessions(ctx, now, now.Add(-r.Runs), by, r.Bound())
 	}
 	if err == nil && len(result.Removed)+len(result.Emptied) > 0 {
-		_, err = s.checkpoint(ctx, "")
+		err = s.giveBack(ctx)
 	}
 	return result, err
 }

@@ -75,6 +75,7 @@ type writer struct {
 	reserves bool
 	// checked is the data_version at which the record of all runs held; 0 = none; likewise.
 	checked int64
+	content uint32         // as it was after the last transaction; 0 = unknown
 	files   []openFile     // that it writes to
 	looked  time.Time      // when they were checked
 	sealing *store.Sealing // of the row that is being sealed
@@ -282,12 +283,7 @@ func (w *writer) deliver(group []*job, errs []error, whole error) {
 // returns their rejections; with an error nothing was stored.
 func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 	t := w.newTx(ctx)
-	// Another process may have brought the database to a later version since it was opened.
-	version, err := w.conn.number(ctx, "PRAGMA user_version")
-	if err == nil {
-		err = checkVersion(int(version), w.path)
-	}
-	if err != nil {
+	if err := w.checkVersion(ctx); err != nil {
 		w.rollback(ctx)
 		return nil, err
 	}
@@ -300,16 +296,32 @@ func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 			return nil, errs[i]
 		}
 	}
-	if err := t.finish(); err != nil {
+	err := t.finish()
+	if err != nil {
 		w.rollback(ctx)
 		return nil, err
 	}
+	w.content, _ = w.conn.content() // 0 on an error, and then it is looked at again
 	if err := w.checkFiles(); err != nil {
 		return nil, err
 	}
 	w.remember(t.heads)
 	w.count(group, errs)
 	return errs, nil
+}
+
+// checkVersion looks whether another process has brought the database to a later version
+// since the last transaction of this one.
+func (w *writer) checkVersion(ctx context.Context) error {
+	content, err := w.conn.content()
+	if err != nil || content == w.content {
+		return err
+	}
+	version, err := w.conn.number(ctx, "PRAGMA user_version")
+	if err == nil {
+		err = checkVersion(int(version), w.path)
+	}
+	return err
 }
 
 // openFile is a file that the connection has open.
@@ -368,8 +380,12 @@ func (w *writer) begin(ctx context.Context, full bool) error {
 		}
 		w.full = full
 	}
-	_, err := w.conn.exec(ctx, "BEGIN IMMEDIATE")
-	return err
+	for {
+		_, err := w.conn.exec(ctx, "BEGIN IMMEDIATE")
+		if !errors.Is(mapped(w.path, err), store.ErrLocked) || !compacting(w.path) {
+			return err
+		}
+	}
 }
 
 // rollback ends a transaction that failed.
