@@ -81,9 +81,6 @@ func (s *Service) Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery)
 			f.Limit = store.MaxLimit
 		}
 		page, err := s.store.Runs(ctx, f)
-		if errors.Is(err, store.ErrBadCursor) {
-			err = &toolcrib.Error{Code: toolcrib.CodeBadRequest, Message: err.Error(), Err: err}
-		}
 		if err != nil {
 			return nil, "", err
 		}

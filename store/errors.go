@@ -7,10 +7,10 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// What can be wrong with a store. Each text says what to do.
+// What can be wrong with a store. Each text says what to do. toolcrib.CodeOf gives the code.
 var (
-	ErrLocked      = errors.New("the database is locked: another program has held it for too long; end that program, or try again")
-	ErrFull        = errors.New("the database cannot grow: the disk, or the limit set for the database, is full; make room and try again, nothing was stored in part")
+	ErrLocked      = coded(toolcrib.CodeOverloaded, "the database is locked: another program has held it for too long; end that program, or try again")
+	ErrFull        = coded(toolcrib.CodeCapacityExceeded, "the database cannot grow: the disk, or the limit set for the database, is full; make room and try again, nothing was stored in part")
 	ErrNewer       = errors.New("the database was written by a later version of toolcrib and was not touched; use that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs import` with this one")
 	ErrCorrupt     = errors.New("the file is damaged or is no database of toolcrib; move it away with its -wal and -shm files and restore a copy, or start with an empty data folder")
 	ErrOlder       = errors.New("the database was written by an earlier version of toolcrib and was not touched; use that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs import` with this one")
@@ -20,12 +20,16 @@ var (
 	ErrReadOnly    = errors.New("the database cannot be written; make the file and its folder writable for this user, or use another data folder")
 	ErrUnavailable = errors.New("the database cannot be used; check the path, the rights and the disk")
 	ErrClosed      = errors.New("the store is closed")
-	ErrTooLarge    = errors.New("too large to store")
+	ErrTooLarge    = coded(toolcrib.CodeTooLarge, "too large to store")
 	ErrKeys        = errors.New("the key file cannot be used; restore it from a backup, or accept what is stored as it is, with a new key")
 	ErrNetwork     = errors.New("the database lies on a network file system, where its write-ahead log does not work; choose a data folder on a local disk")
 	ErrPruned      = errors.New("content pruned")
-	ErrBadCursor   = errors.New("invalid cursor; start the list again without one")
+	ErrBadCursor   = coded(toolcrib.CodeBadRequest, "invalid cursor; start the list again without one")
 )
+
+// coded is a kind of error with the code that front ends see; the others are
+// internal_error.
+func coded(code toolcrib.Code, text string) error { return toolcrib.Errorf(code, "%s", text) }
 
 // ErrSessionBusy is matched by every [*SessionBusyError].
 var ErrSessionBusy = errors.New("the session has a run that has not ended")

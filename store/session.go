@@ -1,8 +1,6 @@
 package store
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"time"
 	"unicode"
@@ -19,7 +17,7 @@ const SessionPrefix = "ses_"
 const MaxSessionName = 256
 
 // ErrSessionName is what is wrong with the name of a session (C13).
-var ErrSessionName = errors.New("a session's name must have 1 to 256 bytes, and no /, \\, .. or control characters")
+var ErrSessionName = coded(toolcrib.CodeBadRequest, "a session's name must have 1 to 256 bytes, and no /, \\, .. or control characters")
 
 // CheckSessionName tells what is wrong with a name that a person gives to a
 // session (C13): ErrSessionName, or nothing. A name that looks like an ID is
@@ -31,7 +29,7 @@ func CheckSessionName(name string) error {
 		strings.ContainsFunc(name, unicode.IsControl):
 		return ErrSessionName
 	case strings.HasPrefix(name, SessionPrefix):
-		return fmt.Errorf("no session has this ID, and no name begins with %s", SessionPrefix)
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "no session has this ID, and no name begins with %s", SessionPrefix)
 	}
 	return nil
 }

@@ -106,7 +106,9 @@ func (c *conn) close() error {
 }
 
 // content is a number that changes with the content of the file, whoever changes it.
-func (c *conn) content() (uint32, error) { return c.driver.(sqlite.FileControl).FileControlDataVersion("main") }
+func (c *conn) content() (uint32, error) {
+	return c.driver.(sqlite.FileControl).FileControlDataVersion("main")
+}
 
 // run executes SQL that is not prepared, such as a script.
 func (c *conn) run(ctx context.Context, script string, args ...any) error {
