@@ -106,16 +106,12 @@ func (j *judgement) run() {
 	if j.entry != nil {
 		j.effect = j.entry.spec.Effect.OrStrictest()
 	}
-	for _, s := range steps() {
-		r := j.ask(s)
-		v.Effect, v.Targets = j.effect, j.targets
-		if r != nil {
-			if r.reason == "" {
-				r.reason = s.reason
-			}
-			v.refused(r)
-			return
-		}
+	all := steps()
+	r := j.ask(all[:])
+	v.Effect, v.Targets = j.effect, j.targets
+	if r != nil {
+		v.refused(r)
+		return
 	}
 	if v.Decision == toolcrib.Ask {
 		return
@@ -127,15 +123,22 @@ func (j *judgement) run() {
 	j.allow()
 }
 
-// ask asks one step; a panic refuses.
-func (j *judgement) ask(s step) (r *refusal) {
+// ask asks steps until one refuses; a panic refuses.
+func (j *judgement) ask(steps []step) (r *refusal) {
+	at := 0
 	err := contain(func() error {
-		r = s.judge(j)
+		for ; at < len(steps) && r == nil; at++ {
+			r = steps[at].judge(j)
+		}
 		return nil
 	})
 	if err != nil {
 		r = refuse(j.name() + " could not be judged, so it was refused. Continue without it.")
 		r.detail = err.Error()
+		at++
+	}
+	if r != nil && r.reason == "" {
+		r.reason = steps[at-1].reason
 	}
 	return r
 }

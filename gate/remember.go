@@ -3,7 +3,6 @@ package gate
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"slices"
 
@@ -129,7 +128,7 @@ func (j *judgement) writesOnly(m *Remembered) bool {
 }
 
 func (m *Remembered) detail() string {
-	return fmt.Sprintf("remembered for the %s: approval %s by %s", m.Scope, m.ApprovalID, m.By)
+	return "remembered for the " + m.Scope + ": approval " + m.ApprovalID + " by " + m.By
 }
 
 // severity orders effects by what they may do.

@@ -140,12 +140,9 @@ func (g *Gate) Withdrawn(ctx context.Context, who toolcrib.Principal, scope Scop
 	if j.entry != nil {
 		v.Effect = j.entry.spec.Effect.OrStrictest()
 	}
-	r := j.ask(step{toolcrib.ReasonNotPermitted, (*judgement).layersStep})
+	r := j.ask([]step{{toolcrib.ReasonNotPermitted, (*judgement).layersStep}})
 	if r == nil {
 		return Verdict{}, false
-	}
-	if r.reason == "" {
-		r.reason = toolcrib.ReasonNotPermitted
 	}
 	v.refused(r)
 	return v, true
