@@ -94,10 +94,11 @@ func (a *app) skillsShowCommand() *cobra.Command {
 		Args:              positional,
 		ValidArgsFunction: a.completeSkills,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, k, err := a.readSkills()
+			kept, k, err := a.readSkills()
 			if err != nil {
 				return err
 			}
+			kept.NoteEntries(k)
 			v, err := k.Find(args[0])
 			if err != nil {
 				return err

@@ -82,6 +82,5 @@ func kindOf(f *pflag.Flag) string {
 	return "another value"
 }
 
-// nearest returns the name that is so near to a word that it was probably meant;
-// "" = none is.
+// nearest returns the name that was probably meant by a word, or "".
 func nearest(word string, names []string) string { return guard.Nearest(word, names) }
