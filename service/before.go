@@ -125,7 +125,10 @@ type Written struct {
 
 // Before is what a file was before it was written. toolcrib.ErrNotFound = it was not kept:
 // it was too large, held a secret, or was written by an older version.
-func (s *Service) Before(ctx context.Context, w *Written) (data []byte, err error) {
+func (s *Service) Before(ctx context.Context, who toolcrib.Principal, w *Written) (data []byte, err error) {
+	if _, err := s.FindRun(ctx, who, string(w.Run)); err != nil {
+		return nil, err
+	}
 	data, size, err := s.store.Range(ctx, w.Run, beforeRef(w.Call), 0, MaxBefore)
 	if err == nil && (size != int64(len(data)) || ContentHash(data) != w.Before || !utf8.Valid(data)) {
 		err = badRequestf("is no text")

@@ -6,68 +6,10 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/access"
-	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
-
-const house = `
-providers: {demo: {type: script, file: demo.script}}
-agents: {default: {model: demo/x}}
-`
-
-// open opens a new data folder under a configuration with a script as its model, which
-// writes a file.
-func open(t *testing.T) *service.Service {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"toolcrib.yaml": house,
-		"demo.script":   "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: hello}}]\n- {text: done}\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, err := config.Load(config.Source{Path: filepath.Join(dir, "toolcrib.yaml"), Origin: config.OriginFlag}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := service.New(service.Options{
-		Config: c, DataDir: filepath.Join(dir, "data"), Driver: "test",
-		NoSandbox: func() string { return "" }, Notice: func(text string) { t.Log(text) },
-	})
-	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Open(t.Context(), sqlite.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-var root = toolcrib.Principal{User: "local:root", Admin: true}
-
-// carrier adds a user with an access token of all tools, and returns whom that acts for.
-func carrier(t *testing.T, s *service.Service, name string) toolcrib.Principal {
-	t.Helper()
-	if _, err := s.User(t.Context(), root, name); err != nil {
-		if _, err := s.AddUser(t.Context(), root, access.NewUser{User: access.User{Name: name, Admin: name == "bob"}}, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	scope := access.Scope{Agents: []string{"default"}, Tools: []string{"write_file"}}
-	token, err := s.CreateToken(t.Context(), root, service.TokenRequest{User: name, Scope: scope, Via: "api"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	who, err := s.ActBy(t.Context(), "http", token.Token)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return who
-}
 
 // A front end of a few lines: each user with a token of their own starts runs, sees,
 // decides, explains, cancels and reads what that token began, and of the others nothing,
@@ -183,11 +125,4 @@ func listed(t *testing.T, s *service.Service, who toolcrib.Principal) []service.
 		t.Fatal(err)
 	}
 	return runs
-}
-
-func has(t *testing.T, what string, err error, want toolcrib.Code) {
-	t.Helper()
-	if got := toolcrib.CodeOf(err); got != want {
-		t.Errorf("%s: %v (%s), want %s", what, err, got, want)
-	}
 }

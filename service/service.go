@@ -164,9 +164,6 @@ func (s *Service) OpenToRead(ctx context.Context) error {
 	return err
 }
 
-// Store returns the open store, which shows everything to everybody; nil if it is not open.
-func (s *Service) Store() store.Store { return s.store }
-
 // IsOpen reports whether the store is open.
 func (s *Service) IsOpen() bool { return s.store != nil }
 

@@ -86,7 +86,7 @@ func (c *chat) undoTurn(ctx context.Context, rec store.RunRecord, files []*servi
 func (c *chat) putBack(ctx context.Context, w *service.Written) (ok bool, err error) {
 	var before []byte
 	if w.Before != "" {
-		data, err := c.a.service.Before(ctx, w)
+		data, err := c.a.service.Before(ctx, c.p.Who, w)
 		switch {
 		case errors.Is(err, toolcrib.ErrNotFound):
 			c.front.warn(fmt.Sprintf("%s: what it was before is not kept (it was larger than %d kB, held a secret, or was written by an older version)", w.Path, service.MaxBefore>>10))

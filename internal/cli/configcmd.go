@@ -219,7 +219,7 @@ func (a *app) checkConfig(ctx context.Context, asJSON bool) error {
 		notices = append(notices, w.Error())
 	}
 	if len(known) == 0 {
-		unknown, err := a.unknownInConfig(ctx, c)
+		unknown, err := a.unknownInConfig(c)
 		if err != nil {
 			return err
 		}

@@ -84,20 +84,11 @@ func (a *app) confirm(question string) (yes bool) {
 	return yes
 }
 
-// notice tells something on standard error that ends nothing.
-func (a *app) notice(format string, args ...any) {
-	fmt.Fprint(a.err, a.style.Note(a.mask().Mask(fmt.Sprintf(format, args...))))
-}
+// notice says something on standard error that ends nothing, also while a run is shown.
+func (a *app) notice(format string, args ...any) { a.note(fmt.Sprintf(format, args...)) }
 
 // note is notice for a text as it is.
-func (a *app) note(text string) { a.notice("%s", text) }
-
-// noteBeside tells a person something while a run may be shown.
-func (a *app) noteBeside(text string) {
-	fmt.Fprint(a.besides(), a.style.Note(a.mask().Mask(text)))
-}
-
-func (a *app) noticeBeside(format string, args ...any) { a.noteBeside(fmt.Sprintf(format, args...)) }
+func (a *app) note(text string) { fmt.Fprint(a.besides(), a.style.Note(a.mask().Mask(text))) }
 
 // alert says what a person must look at before they go on.
 func (a *app) alert(text string) {

@@ -18,10 +18,7 @@ func (a *app) svc() (*service.Service, error) {
 		if err != nil {
 			return nil, err
 		}
-		a.service = service.New(service.Options{
-			Config: c, Source: config.Find(a.configFlag, os.Getenv), DataDir: dir, Mask: &a.masker, Started: a.started,
-			Driver: driverName, Self: a.self(), Log: a.plainLogger, NoSandbox: a.noSandbox, Notice: a.noteBeside, Alert: a.alert, OllamaAt: a.ollamaAt, Confirm: a.confirmer(),
-		})
+		a.service = a.newService(c, dir)
 		a.closers = append(a.closers, a.service)
 	}
 	if a.service.Config != c {
@@ -30,12 +27,15 @@ func (a *app) svc() (*service.Service, error) {
 	return a.service, nil
 }
 
-// confirmer asks questions on the terminal; nil = there is none.
-func (a *app) confirmer() func(string) bool {
-	if !a.inTerminal || !a.errTerminal {
-		return nil
+func (a *app) newService(c *config.Config, dir string) *service.Service {
+	o := service.Options{
+		Config: c, Source: config.Find(a.configFlag, os.Getenv), DataDir: dir, Mask: &a.masker, Started: a.started,
+		Driver: driverName, Self: a.self(), Log: a.plainLogger, NoSandbox: a.noSandbox, Notice: a.note, Alert: a.alert, OllamaAt: a.ollamaAt,
 	}
-	return a.confirm
+	if a.inTerminal && a.errTerminal {
+		o.Confirm = a.confirm
+	}
+	return service.New(o)
 }
 
 // about is a service for a configuration that is only looked at. Nothing of it takes
@@ -48,7 +48,5 @@ func (a *app) about(c *config.Config) *service.Service {
 	if dir == "" {
 		dir, _ = c.DataDir.Resolve(config.Resolver{}) // what is wrong with it is told by config check
 	}
-	return service.New(service.Options{
-		Config: c, Source: config.Find(a.configFlag, os.Getenv), DataDir: dir, Mask: &a.masker, Notice: a.noteBeside, OllamaAt: a.ollamaAt,
-	})
+	return a.newService(c, dir)
 }

@@ -37,9 +37,6 @@ func usagef(format string, args ...any) error {
 	return toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)
 }
 
-// wrongUsage reports whether an error says that what was asked for cannot be.
-func wrongUsage(err error) bool { return exits[toolcrib.CodeOf(err)] == exitUsage }
-
 // exits are the exit codes of the errors that have another than exitFailed.
 var exits = map[toolcrib.Code]int{toolcrib.CodeBadRequest: exitUsage, toolcrib.CodeSchemaMismatch: exitUsage}
 

@@ -87,7 +87,7 @@ toolcrib users groups set staff --disable`,
 		}
 		g, known, err := s.PutGroup(c, who, c.args[0], edit)
 		if err == nil && flags.Changed("grant") {
-			a.tellGrants(c, g.Grants)
+			a.tellGrants(g.Grants)
 		}
 		word := "made"
 		if known {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"path"
 	"slices"
@@ -65,7 +64,7 @@ func (n *namesKnown) missingGrant(grant string) string {
 
 // tellUnknown tells of names in flags that mean nothing now. They stay: what they name
 // may come later. Without a configuration that can be read nothing is known.
-func (a *app) tellUnknown(ctx context.Context, flag string, list []string, problem func(n *namesKnown, name string) string) {
+func (a *app) tellUnknown(flag string, list []string, problem func(n *namesKnown, name string) string) {
 	if len(list) == 0 {
 		return
 	}
@@ -85,8 +84,8 @@ func (a *app) tellUnknown(ctx context.Context, flag string, list []string, probl
 }
 
 // tellGrants tells what about grants is not as it looks.
-func (a *app) tellGrants(ctx context.Context, grants []string) {
-	a.tellUnknown(ctx, "--grant", grants, (*namesKnown).missingGrant)
+func (a *app) tellGrants(grants []string) {
+	a.tellUnknown("--grant", grants, (*namesKnown).missingGrant)
 	tool := func(grant string) bool { return !strings.HasPrefix(grant, "agent:") }
 	if len(grants) > 0 && !slices.ContainsFunc(grants, tool) {
 		a.notice("--grant: only agents are granted, and so no tool; add --grant TOOL for each that they may use")
@@ -95,7 +94,7 @@ func (a *app) tellGrants(ctx context.Context, grants []string) {
 
 // unknownInConfig are the names of tools in a configuration that mean none, with their
 // places.
-func (a *app) unknownInConfig(ctx context.Context, c *config.Config) ([]string, error) {
+func (a *app) unknownInConfig(c *config.Config) ([]string, error) {
 	n, err := a.namesNow(c)
 	if err != nil {
 		return nil, err

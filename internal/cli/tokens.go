@@ -214,11 +214,11 @@ toolcrib tokens create --user anna --not-before 2026-12-24 --json`,
 		if flags.Changed("not-before") && f.NotBefore.Before(t.IssuedAt) {
 			a.notice("--not-before: that is over already; the token is good from now on")
 		}
-		a.tellUnknown(c, "--agent", t.Scope.Agents, func(n *namesKnown, name string) string {
+		a.tellUnknown("--agent", t.Scope.Agents, func(n *namesKnown, name string) string {
 			return missing("agent", name,
 				n.agents...)
 		})
-		a.tellUnknown(c, "--tool", t.Scope.Tools, func(n *namesKnown, name string) string {
+		a.tellUnknown("--tool", t.Scope.Tools, func(n *namesKnown, name string) string {
 			return missing("tool", name,
 				n.tools...)
 		})

@@ -140,7 +140,7 @@ toolcrib users add guest --grant ''`,
 			return nil, nil, err
 		}
 		defer clear(password)
-		a.tellGrants(c, u.Grants)
+		a.tellGrants(u.Grants)
 		a.tellBudgets(u.Name)
 		shown, err := s.AddUser(c, who, access.NewUser{User: u, Reuse: *reuse}, password)
 		return shown, func() { a.says(shown.Name, "added") }, err
@@ -296,7 +296,7 @@ toolcrib users edit anna --no-admin --group staff`,
 		defer clear(password)
 		u, _, err := s.EditUser(c, who, c.args[0], edit, password)
 		if err == nil && edit.Grants != nil {
-			a.tellGrants(c, *edit.Grants)
+			a.tellGrants(*edit.Grants)
 		}
 		return u, func() { a.says(u.Name, "changed") }, noUser(agentsError(err), c.args[0])
 	})
