@@ -68,14 +68,17 @@ type Sessions interface {
 
 // Switches are the overrides of administrators. A change is durable, and in the system journal.
 type Switches interface {
-	// Overrides returns all of them as they are now, by kind and name.
+	// Overrides returns all of them (A1) as they are now, by kind and name: a change by any process
+	// is seen by the next call (A2, A9). The caller owns the slice.
 	Overrides(ctx context.Context) ([]Override, error)
 	// OverridesWithin returns all of them as they were at most age ago, and never as they were
-	// before a change by this store. The list is the same one as long as nothing changes.
+	// before a change by this store. Within that age nothing is read, so it is cheap enough for every
+	// call of a tool. The list is the same one as long as nothing changes.
 	OverridesWithin(ctx context.Context, age time.Duration) (*OverrideList, error)
 	// OverridesVersion rises with every change, whichever process makes it.
 	OverridesVersion(ctx context.Context) (uint64, error)
-	// SetOverride sets one, and reports whether that changed anything.
+	// SetOverride sets one, for the time it returns (A2, A7), and reports whether that changed anything;
+	// if not, By and At stay those of the first.
 	SetOverride(ctx context.Context, o Override) (changed bool, err error)
 	// ResetOverride removes one, and reports whether there was one.
 	ResetOverride(ctx context.Context, kind OverrideKind, name, by string) (changed bool, err error)
@@ -93,7 +96,8 @@ type Approvals interface {
 	// Forget revokes one; toolcrib.ErrNotFound if there is none of that ID, or if it is not of user
 	// ("" = of anybody).
 	Forget(ctx context.Context, user, id, by string) (changed bool, err error)
-	// Remembered returns those that hold for a session of a user, oldest first.
+	// Remembered returns those that hold for a session of a user, oldest first. It is cheap enough for
+	// every call of a tool. The caller owns the slice.
 	Remembered(ctx context.Context, user string, session toolcrib.SessionID) ([]Remembered, error)
 	// ListRemembered returns a page of those that fit, by ID.
 	ListRemembered(ctx context.Context, f RememberedFilter) ([]Remembered, error)
@@ -117,7 +121,8 @@ type SystemJournal interface {
 	AppendSystem(ctx context.Context, events ...SystemEvent) error
 	// ReadSystem yields the events after the one numbered after.
 	ReadSystem(ctx context.Context, after toolcrib.Seq) iter.Seq2[SystemEvent, error]
-	// LastChanged returns what the last event of a kind says of a file; zero = there is none.
+	// LastChanged returns what the last event of a kind says of a file, by its number and not its time;
+	// zero = there is none.
 	LastChanged(ctx context.Context, kind toolcrib.Kind, path string) (FileChanged, error)
 	// Audit returns a page of the audit log.
 	Audit(ctx context.Context, f AuditFilter) (AuditPage, error)
@@ -133,7 +138,8 @@ type Keeping interface {
 	Compact(ctx context.Context) (done bool, err error)
 	// Import stores a run of another store, all of it or nothing.
 	Import(ctx context.Context, in Imported) error
-	// Backup writes a copy of everything and of the keys into an empty folder.
+	// Backup writes a copy of everything, as it is at one moment, and of the keys into an empty folder,
+	// while runs continue. Without the keys it is ErrKeys. The copy contains the head that is returned.
 	Backup(ctx context.Context, dir string) (Head, error)
 }
 
@@ -149,7 +155,8 @@ type Verifying interface {
 	Check(ctx context.Context) error
 	// Damage returns ErrDamaged if damage was found that nobody has accepted: then no new run starts.
 	Damage() error
-	// AcceptDamage lets new runs start in spite of what VerifyAll finds.
+	// AcceptDamage lets new runs start in spite of what VerifyAll finds, and puts into the system journal
+	// by whom. What is no broken chain cannot be accepted, such as a file that cannot be read.
 	AcceptDamage(ctx context.Context, by string) (VerifiedAll, error)
 	// Head returns where everything stands, sealed, to be kept elsewhere.
 	Head(ctx context.Context) (Head, error)

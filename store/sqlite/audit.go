@@ -55,9 +55,7 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 	return page, nil
 }
 
-// LastChanged returns what the system journal has last of a file that steers toolcrib,
-// by an event of this kind; zero = nothing. Last is what was written last, whatever the
-// clock said then: it may have been set back since.
+// LastChanged implements [store.Store].
 func (s *Store) LastChanged(ctx context.Context, kind toolcrib.Kind, path string) (last store.FileChanged, err error) {
 	err = s.readers.each(ctx, `SELECT payload FROM system_events
 		WHERE kind = ? AND payload ->> 'path' = ? ORDER BY seq DESC LIMIT 1`, []any{string(kind), text(path)}, func(scan scanFunc) error {

@@ -9,9 +9,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Backup writes a copy of the database, as it is at one moment, and of its keys into an
-// empty folder, under their names there. Runs continue meanwhile. The copy contains the
-// head that Backup returns. Without the key file it is store.ErrKeys.
+// Backup implements [store.Store].
 func (s *Store) Backup(ctx context.Context, dir string) (head store.Head, err error) {
 	keys, err := loadKeys(s.keysPath)
 	if err != nil {

@@ -87,8 +87,7 @@ func checkDamage(path string) error {
 	return nil
 }
 
-// Damage returns store.ErrDamaged if damage was found in the database that nobody has
-// accepted: then no new run is started.
+// Damage implements [store.Store].
 func (s *Store) Damage() error { return checkDamage(s.path) }
 
 // clearDamage forgets what was found, after everything was verified.
@@ -119,9 +118,7 @@ func (s *Store) checkNew(ctx context.Context) error {
 	return found
 }
 
-// AcceptDamage verifies everything, and lets new runs be started in spite of what it finds,
-// which it returns. The system journal says by whom. Runs that are damaged stay so. What
-// is no broken chain cannot be accepted, such as a file that cannot be read.
+// AcceptDamage implements [store.Store].
 func (s *Store) AcceptDamage(ctx context.Context, by string) (store.VerifiedAll, error) {
 	if by == "" {
 		return store.VerifiedAll{}, errors.New("sqlite: accept damage: who accepts it must be given")

@@ -99,9 +99,7 @@ func (t *tx) putSeal() error {
 	return err
 }
 
-// Head returns where the system journal and the runs stand, to be kept outside of the
-// data folder; see [Store.VerifySystemAgainst]. A head that is not as it was sealed is
-// a [*store.ChainError].
+// Head implements [store.Store].
 func (s *Store) Head(ctx context.Context) (store.Head, error) {
 	keys, err := loadKeys(s.keysPath)
 	if err != nil {

@@ -25,15 +25,12 @@ type overrideCache struct {
 	changes uint64
 }
 
-// OverridesVersion returns a number that rises with every change of an override,
-// whichever process makes it. It reads one row.
+// OverridesVersion implements [store.Store].
 func (s *Store) OverridesVersion(ctx context.Context) (uint64, error) {
 	return s.version(ctx, store.SealedOverrides)
 }
 
-// Overrides returns all overrides (A1), by kind and name, as they are now: a
-// change by any process is seen by the next call (A2, A9). The list is read again
-// only if its version has changed. The caller owns the slice.
+// Overrides implements [store.Store].
 func (s *Store) Overrides(ctx context.Context) ([]store.Override, error) {
 	now, err := s.currentOverrides(ctx, time.Time{})
 	if err != nil {
@@ -42,11 +39,7 @@ func (s *Store) Overrides(ctx context.Context) ([]store.Override, error) {
 	return slices.Clone(now.Overrides), nil
 }
 
-// OverridesWithin returns all overrides as they were at most age ago, and never as
-// they were before the last change that this store made itself. Within that age
-// nothing is read, so it is cheap enough for every call of a tool. As long as
-// nothing changes the answer is the same one; it is shared, and must not be
-// changed. With an age of 0 they are read as they are now.
+// OverridesWithin implements [store.Store].
 func (s *Store) OverridesWithin(ctx context.Context, age time.Duration) (*store.OverrideList, error) {
 	c := &s.overrides
 	now := s.now()
@@ -119,10 +112,7 @@ func (s *Store) readOverrides(ctx context.Context) ([]store.Override, error) {
 	return list, nil
 }
 
-// SetOverride sets an override, for the time it returns (A2, A7). If it is set to
-// the same already, nothing changes, By and At stay those of the first, and
-// changed is false. A change stands in the system journal, in the same
-// transaction, and survives loss of power.
+// SetOverride implements [store.Store].
 func (s *Store) SetOverride(ctx context.Context, o store.Override) (changed bool, err error) {
 	if err := o.Check(); err != nil {
 		return false, err
@@ -154,8 +144,7 @@ func (t *tx) setOverride(o store.Override) (bool, error) {
 	return true, t.overrideChanged(store.SystemOverrideSet, o)
 }
 
-// ResetOverride removes an override, so that the default holds again. Without one
-// nothing changes and changed is false. by is who does it.
+// ResetOverride implements [store.Store].
 func (s *Store) ResetOverride(ctx context.Context, kind store.OverrideKind, name, by string) (changed bool, err error) {
 	o := store.Override{Kind: kind, Name: name, By: by, At: wholeMicro(s.now())}
 	if err := o.Check(); err != nil {

@@ -43,10 +43,7 @@ func scanRemembered(scan scanFunc) (m store.Remembered, err error) {
 	return m, err
 }
 
-// Remember makes an approval hold for later calls of its session or user, for the ID
-// that it returns. One that is remembered already stays as it is, so that it can be said
-// again after a crash; one that was revoked stays revoked. It stands in the system
-// journal, and survives loss of power.
+// Remember implements [store.Store].
 func (s *Store) Remember(ctx context.Context, m store.Remembered) (id string, changed bool, err error) {
 	if err := m.Check(); err != nil {
 		return "", false, err
@@ -89,9 +86,7 @@ func (t *tx) rememberedChanged(kind toolcrib.Kind, m store.Remembered) error {
 	return t.changed(store.SealedRemembered, at, kind, m)
 }
 
-// Forget revokes a remembered approval: it lifts nothing any more. by is who does it. One
-// that is revoked already stays so, and changed is false; toolcrib.ErrNotFound if there
-// is none of that ID, or if it is not of user ("" = of anybody).
+// Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, user, id, by string) (changed bool, err error) {
 	if by == "" {
 		return false, errors.New("forget: who revokes it must be given")
@@ -119,10 +114,7 @@ func (s *Store) Forget(ctx context.Context, user, id, by string) (changed bool, 
 	return changed && err == nil, err
 }
 
-// Remembered returns the approvals that hold for a session of a user, oldest first:
-// those for the user, and those for that session. It is read again only if any process
-// has changed one, so it is cheap enough for every call of a tool. The caller owns the
-// slice.
+// Remembered implements [store.Store].
 func (s *Store) Remembered(ctx context.Context, user string, session toolcrib.SessionID) ([]store.Remembered, error) {
 	version, err := s.version(ctx, store.SealedRemembered)
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 // ambiguousShown is how many runs an ambiguous ID names.
 const ambiguousShown = 10
 
-// Run returns what is known of the run with exactly this ID; toolcrib.ErrNotFound
-// if there is none.
+// Run implements [store.Store].
 func (s *Store) Run(ctx context.Context, id toolcrib.RunID) (store.RunRecord, error) {
 	runs, _, err := s.list(ctx, "id = ?", []any{string(id)}, "num", 1)
 	if err == nil && len(runs) == 0 {
@@ -28,9 +27,7 @@ func (s *Store) Run(ctx context.Context, id toolcrib.RunID) (store.RunRecord, er
 	return runs[0], nil
 }
 
-// FindRun returns the run whose ID is prefix, or the only one whose ID begins
-// with it; "run_" may be left out. If several do, the error is a
-// [*store.AmbiguousError].
+// FindRun implements [store.Store].
 func (s *Store) FindRun(ctx context.Context, prefix string) (store.RunRecord, error) {
 	rec, err := s.Run(ctx, toolcrib.RunID(prefix))
 	if !errors.Is(err, toolcrib.ErrNotFound) || prefix == "" {
@@ -76,8 +73,7 @@ func (s *Store) Runs(ctx context.Context, f store.Filter) (store.Page, error) {
 	return page, nil
 }
 
-// SessionRuns returns the newest store.MaxLimit runs of a user's session, oldest
-// first, without the runs that these started. user "" means any.
+// SessionRuns implements [store.Store].
 func (s *Store) SessionRuns(ctx context.Context, user string, session toolcrib.SessionID) ([]store.RunRecord, error) {
 	if session == "" {
 		return nil, nil

@@ -18,10 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// NewSession makes a session of a user; name is what the user calls it, "" = it has
-// no name (C13). A name that another session of the user has is
-// toolcrib.ErrConflict, a bad one store.ErrSessionName. Sessions are also made by
-// the first event of a run that names one which nobody has.
+// NewSession implements [store.Store].
 func (s *Store) NewSession(ctx context.Context, user, name string) (store.SessionInfo, error) {
 	if name != "" {
 		if err := store.CheckSessionName(name); err != nil {
@@ -154,9 +151,7 @@ func scanSession(scan scanFunc) (r sessionRow, err error) {
 	return r, err
 }
 
-// Session returns the session of a user with this ID, or the one that the user calls
-// so; toolcrib.ErrNotFound if there is none, also if it is another user's. user ""
-// means any; a name that several users have is toolcrib.ErrNotFound then.
+// Session implements [store.Store].
 func (s *Store) Session(ctx context.Context, user, idOrName string) (store.SessionInfo, error) {
 	for _, column := range []string{"id", "name"} {
 		query, args := sessionColumns+"WHERE s."+column+" = ? AND s."+column+" <> ''", []any{idOrName}
@@ -174,8 +169,7 @@ func (s *Store) Session(ctx context.Context, user, idOrName string) (store.Sessi
 	return store.SessionInfo{}, sessionNotFound(idOrName)
 }
 
-// Sessions returns a page of the sessions that fit. Those with the newest runs come
-// first, then those without a run, by their ID.
+// Sessions implements [store.Store].
 func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) (store.SessionPage, error) {
 	where, args := "WHERE 1", []any(nil)
 	if f.User != "" {
@@ -254,9 +248,7 @@ func (s *Store) titleOf(ctx context.Context, num int64) (string, error) {
 	return "", nil
 }
 
-// LastRun returns the newest run of a session, without sub-runs: the transcript of
-// the session is that of this run. user "" means any; toolcrib.ErrNotFound if there
-// is none.
+// LastRun implements [store.Store].
 func (s *Store) LastRun(ctx context.Context, user string, session toolcrib.SessionID) (store.RunRecord, error) {
 	page, err := s.Runs(ctx, store.Filter{User: user, Session: session, TopLevel: true, Limit: 1})
 	switch {

@@ -11,8 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// AppendSystem adds events to the system journal, all or none, as a barrier. It
-// sets their Seq, Time (where it is zero) and hashes.
+// AppendSystem implements [store.Store].
 func (s *Store) AppendSystem(ctx context.Context, events ...store.SystemEvent) error {
 	staged, size := make([]store.SystemEvent, len(events)), 0
 	for i, e := range events {
@@ -45,8 +44,7 @@ func (s *Store) AppendSystem(ctx context.Context, events ...store.SystemEvent) e
 	return err
 }
 
-// ReadSystem yields the events of the system journal after the one numbered
-// after, as far as they are when each page of them is read.
+// ReadSystem implements [store.Store].
 func (s *Store) ReadSystem(ctx context.Context, after toolcrib.Seq) iter.Seq2[store.SystemEvent, error] {
 	return func(yield func(store.SystemEvent, error) bool) {
 		for {

@@ -101,8 +101,7 @@ func scanUsage(scan scanFunc, by store.UsageBy) (r store.UsageRow, err error) {
 	return r, nil
 }
 
-// Spent returns what a user has spent on each day from the day of since on, by the
-// days of the requests: what budgets are compared with.
+// Spent implements [store.Store].
 func (s *Store) Spent(ctx context.Context, user string, since store.Day) (map[store.Day]store.UseSum, error) {
 	spent := make(map[store.Day]store.UseSum)
 	err := eachUse(ctx, s.readers, "WHERE kind = ? AND user = ? AND day >= ?", []any{store.UseSpent, text(user), int64(since)}, func(e store.UseEntry) error {
