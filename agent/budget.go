@@ -309,7 +309,7 @@ func smaller(a, b *journal.Share) *journal.Share {
 	}
 }
 
-// least is the smaller of two caps, of which 0 is none.
+// least is the smaller of two caps, where 0 means no cap.
 func least[T int | int64 | float64](a, b T) T {
 	if a == 0 || b != 0 && b < a {
 		return b

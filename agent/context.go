@@ -320,7 +320,7 @@ func (d *driver) condense(ctx context.Context, step Step) error {
 	if stop, err := d.denied(ctx); stop || err != nil {
 		return err
 	}
-	// The request is none of the conversation, so it does not go through the
+	// The request is not part of the conversation, so it does not go through the
 	// conversation's encoder.
 	model, err := d.r.Models(ctx, d.modelInfo(step.Model))
 	if err != nil {

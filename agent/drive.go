@@ -127,7 +127,7 @@ func (r *Runner) Resume(ctx context.Context, run toolcrib.RunID) (*State, error)
 	return s, r.drive(ctx, s)
 }
 
-// errState is the cause of a conflict that is none of two writers.
+// errState is the cause of a conflict that is not between two writers.
 var errState = errors.New("the run is in another state")
 
 // stateErrorf says that a run is not in a state for what was asked.

@@ -147,7 +147,7 @@ func (r *Runner) complete(task *Task) {
 
 func ignoredTools(model string) *journal.Notice {
 	return &journal.Notice{Notice: toolcrib.Notice{
-		Code: NoticeToolsIgnored, Message: fmt.Sprintf("model %s takes no tools; the run goes on without", model),
+		Code: NoticeToolsIgnored, Message: fmt.Sprintf("model %s takes no tools; the run continues without them", model),
 	}}
 }
 

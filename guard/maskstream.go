@@ -73,7 +73,7 @@ func (s *MaskStream) advance(known *spellings, text string, end int) string {
 	for f := nextStretch(known, text, 0); !f.none() && f.from < end; f = nextStretch(known, text, f.to) {
 		switch {
 		case f.to <= pos:
-		case f.from < pos: // goes on with the secret whose mark is out
+		case f.from < pos: // part of the secret whose mark is out
 			pos = f.to
 		default:
 			out = append(out, text[pos:f.from]...)

@@ -73,7 +73,7 @@ func (w *ApprovalWord) Text() string {
 
 const (
 	ApprovalPending = "pending"
-	ApprovalExpired = "expired" // it has waited for too long: what goes on with the run next denies it
+	ApprovalExpired = "expired" // it has waited for too long: whoever continues the run next denies it
 	ApprovalDecided = "decided"
 	ApprovalEnded   = "ended" // its run ended before it was decided
 )

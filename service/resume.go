@@ -32,7 +32,7 @@ type ResumeRequest struct {
 type ElsewhereError struct{ Run, Top toolcrib.RunID }
 
 func (e *ElsewhereError) Error() string {
-	return fmt.Sprintf("run %s is going on in another process, which goes on with %s, too", e.Top, e.Run)
+	return fmt.Sprintf("another process drives run %s, and continues %s, too", e.Top, e.Run)
 }
 
 // Resume continues a run where its journal ends, and drives it as [Service.Start] does.
@@ -240,7 +240,7 @@ func (s *Service) driveAgain(
 // takeUp holds the run for this process, so that no other drives it.
 func (s *Service) takeUp(rec store.RunRecord) error {
 	if rec.Driver != "" && rec.Driver != s.Driver {
-		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s belongs to a %s, which goes on with it by itself", rec.ID, rec.Driver)
+		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s belongs to a %s, which continues it by itself", rec.ID, rec.Driver)
 	}
 	if err := s.Drivers.Take(rec.ID); err != nil {
 		return toolcrib.Errorf(toolcrib.CodeConflict,
@@ -257,7 +257,7 @@ const (
 	freeLook = 50 * time.Millisecond
 )
 
-// awaitFree waits until a run is free; [*ElsewhereError] if its process goes on with it, which
+// awaitFree waits until a run is free; [*ElsewhereError] if its process continues it, which
 // continues the runs below by itself when all else of its turn is done.
 func (s *Service) awaitFree(ctx context.Context, run, part toolcrib.RunID) error {
 	for end := time.Now().Add(freeWait); errors.Is(s.Drivers.Take(run), ErrDriven); {

@@ -92,7 +92,7 @@ func (k kin) checkOne(run toolcrib.RunID, gone absent, above bool) *ChainError {
 	return nil
 }
 
-// disowned tells how a run is none of the one that it says has started it; "" = it is.
+// disowned returns why a run was not started by the one that it names; "" if it was.
 func (k kin) disowned(run toolcrib.RunID, start *journal.RunStarted, gone absent, above bool) string {
 	parent := k[start.Parent]
 	if parent == nil {

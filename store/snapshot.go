@@ -132,7 +132,7 @@ func (r *Row) Seal(s *Sealing) Seal {
 	return s.time(rec.CreatedAt).time(rec.EndedAt).Int(int64(rec.LastSeq)).Sum()
 }
 
-// time adds a time, or that there is none.
+// time adds a time, or the lack of one.
 func (s *Sealing) time(t time.Time) *Sealing {
 	if t.IsZero() {
 		return s.Null()

@@ -23,7 +23,7 @@ func (a *app) runsResumeCommand() *cobra.Command {
 		Short: "Go on with a run that is parked, was decided on, or was cut off",
 		Long: "Go on with a run where its journal ends. What has finished is not done again; a write that had started is put " +
 			"to you unless its tool can tell what became of it. What it waits for is put to you on a terminal; one that waits " +
-			"for a higher limit goes on with --add-iterations, --add-cost, --add-tokens or --add-requests; one whose provider " +
+			"for a higher limit continues with --add-iterations, --add-cost, --add-tokens or --add-requests; one whose provider " +
 			"failed asks it again, or goes on from there with another --model. " +
 			"RUN is an ID, the beginning of one, or last. Output and exit status are those of run.",
 		Example: `toolcrib runs resume last
@@ -45,7 +45,7 @@ toolcrib runs resume run_01K --json`,
 	flags.Float64Var(&f.add.CostUSD, "add-cost", 0, "US dollars that it may spend more")
 	flags.Int64Var(&f.add.Tokens, "add-tokens", 0, "tokens that it may use more")
 	flags.IntVar(&f.add.Requests, "add-requests", 0, "requests that it may send more")
-	flags.StringVar(&f.model, "model", "", "model that goes on with it: a name of the configuration, or PROVIDER/MODEL")
+	flags.StringVar(&f.model, "model", "", "model to continue with: a name of the configuration, or PROVIDER/MODEL")
 	flags.StringVar(&f.message, "message", "", "a message of yours, which the model reads before it goes on")
 	flags.BoolVar(&f.json, "json", false, "events as JSON, one a line")
 	return cmd

@@ -97,7 +97,7 @@ func (t *Story) Tell(e toolcrib.Event) {
 		t.note("let go of, to be taken up again: " + b.Cause)
 	case *journal.ModelChosen:
 		t.known = t.known && b.Model.Price.Known
-		t.note("goes on with " + b.Model.Ref + ", by " + b.By)
+		t.note("continues with " + b.Model.Ref + ", by " + b.By)
 	case *journal.Done:
 		t.done(e.Time, b)
 	case *journal.Error:

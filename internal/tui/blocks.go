@@ -16,7 +16,7 @@ const (
 // block is a piece of Markdown that can be rendered by itself.
 type block struct {
 	text   string
-	joined bool // it goes on with the block before, without an empty line
+	joined bool // it continues the block before, without an empty line
 }
 
 // blocks finds the whole blocks in Markdown that comes in pieces: paragraphs,

@@ -126,7 +126,7 @@ func (d *decoder) find(p *callPiece) int {
 		case p.index < 0 && p.name == "" && !sameID:
 			continue
 		case p.name == "":
-			return i // no name: the piece goes on with a call, whatever its ID
+			return i // no name: the piece continues a call, whatever its ID
 		case !sameID, k.name != "" && p.name != k.name:
 			return -1 // another call under the same index, or without one
 		case k.name != "" && k.depth.whole() && p.arguments != "":
