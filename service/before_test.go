@@ -10,7 +10,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 // prepared is what a file tool writes down before it writes.
@@ -33,7 +32,7 @@ func prepared(t *testing.T, path, before, after string) *journal.ToolStarted {
 // in which it was written.
 func TestUndo_WritesOfRunsBelow(t *testing.T) {
 	s := New(Options{DataDir: t.TempDir()})
-	if err := s.Open(t.Context(), sqlite.Options{}); err != nil {
+	if err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -13,7 +13,6 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/notify/address"
 	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
@@ -123,7 +122,7 @@ func sizeText(bytes uint64) string {
 }
 
 func (s *Service) checkDatabase(ctx context.Context, who toolcrib.Principal) (string, error) {
-	err := s.OpenFor(ctx, who, sqlite.Options{})
+	err := s.OpenFor(ctx, who)
 	if err == nil {
 		err = s.store.Check(ctx)
 	}

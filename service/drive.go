@@ -15,7 +15,6 @@ import (
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 // Start starts a run of an agent, and drives it to its end or its pause. The state that it
@@ -37,7 +36,7 @@ func (s *Service) Start(ctx context.Context, who toolcrib.Principal, r StartRequ
 // agent, its session and its skills say. A task that names its session itself has the
 // history, too.
 func (p *Prepared) Run(ctx context.Context, task agent.Task, f Front) (*agent.State, error) {
-	if err := p.s.OpenFor(ctx, p.Who, sqlite.Options{}); err != nil {
+	if err := p.s.OpenFor(ctx, p.Who); err != nil {
 		return nil, err
 	}
 	if p.Session != nil && task.Session == "" && task.Given == nil {

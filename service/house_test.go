@@ -9,7 +9,6 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/service"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 const house = `
@@ -39,7 +38,7 @@ func open(t *testing.T) *service.Service {
 		NoSandbox: func() string { return "" }, Notice: func(text string) { t.Log(text) },
 	})
 	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Open(t.Context(), sqlite.Options{}); err != nil {
+	if err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s

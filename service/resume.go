@@ -12,7 +12,6 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 // ResumeRequest asks to continue a run that is parked, was decided on, or was cut off.
@@ -38,7 +37,7 @@ func (e *ElsewhereError) Error() string {
 // Resume continues a run where its journal ends, and drives it as [Service.Start] does.
 // What is resumed is the run at the top of those that started it.
 func (s *Service) Resume(ctx context.Context, who toolcrib.Principal, q ResumeRequest, f Front) (*agent.State, error) {
-	if err := s.OpenFor(ctx, who, sqlite.Options{}); err != nil {
+	if err := s.OpenFor(ctx, who); err != nil {
 		return nil, err
 	}
 	named, rec, err := s.toResume(ctx, who, &q)
@@ -99,7 +98,7 @@ func (s *Service) Resume(ctx context.Context, who toolcrib.Principal, q ResumeRe
 // KeptApprove is what the run of a request was told from its start about calls that need an
 // approval, and keeps to; "" = nothing that holds.
 func (s *Service) KeptApprove(ctx context.Context, who toolcrib.Principal, q ResumeRequest) (agent.Approve, error) {
-	if err := s.OpenFor(ctx, who, sqlite.Options{}); err != nil {
+	if err := s.OpenFor(ctx, who); err != nil {
 		return "", err
 	}
 	_, rec, err := s.toResume(ctx, who, &q)
@@ -176,7 +175,7 @@ type ForkRequest struct {
 // Fork starts a new run from a round of another one, and drives it as [Service.Start]
 // does.
 func (s *Service) Fork(ctx context.Context, who toolcrib.Principal, q ForkRequest, f Front) (*agent.State, error) {
-	if err := s.OpenFor(ctx, who, sqlite.Options{}); err != nil {
+	if err := s.OpenFor(ctx, who); err != nil {
 		return nil, err
 	}
 	rec, err := s.FindRun(ctx, who, q.Run)

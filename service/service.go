@@ -120,15 +120,24 @@ func (s *Service) Under(c *config.Config) *Service {
 }
 
 // Open opens the store, once; the database is made at its first use. The key file is the
-// one that the configuration names, unless o does.
-func (s *Service) Open(ctx context.Context, o sqlite.Options) (err error) {
+// one that the configuration names.
+func (s *Service) Open(ctx context.Context) error { return s.open(ctx, sqlite.Options{}) }
+
+// Adopt opens the store although its keys do not vouch for it, in who's name.
+func (s *Service) Adopt(ctx context.Context, who toolcrib.Principal) error {
+	by, err := Administrator(who)
+	if err != nil {
+		return err
+	}
+	return s.open(ctx, sqlite.Options{AdoptBy: by})
+}
+
+func (s *Service) open(ctx context.Context, o sqlite.Options) (err error) {
 	if s.store != nil {
 		return nil
 	}
-	if o.Keys == "" {
-		if o.Keys, err = s.Config.Keys.Resolve(config.Resolver{}); err != nil { // stored secrets need the keys
-			return err
-		}
+	if o.Keys, err = s.Config.Keys.Resolve(config.Resolver{}); err != nil { // stored secrets need the keys
+		return err
 	}
 	path := s.Database()
 	opened, err := sqlite.Open(ctx, path, o)
@@ -147,8 +156,8 @@ func (s *Service) Open(ctx context.Context, o sqlite.Options) (err error) {
 
 // OpenFor opens the store for who is about to do something: that the configuration has
 // changed is written down before.
-func (s *Service) OpenFor(ctx context.Context, who toolcrib.Principal, o sqlite.Options) error {
-	if err := s.Open(ctx, o); err != nil {
+func (s *Service) OpenFor(ctx context.Context, who toolcrib.Principal) error {
+	if err := s.Open(ctx); err != nil {
 		return err
 	}
 	return s.recordConfiguration(ctx, who)
@@ -157,9 +166,9 @@ func (s *Service) OpenFor(ctx context.Context, who toolcrib.Principal, o sqlite.
 // OpenToRead opens the store for those who only look: a database that cannot be written,
 // was damaged, or lies on a full disk, is no reason not to.
 func (s *Service) OpenToRead(ctx context.Context) error {
-	err := s.Open(ctx, sqlite.Options{})
+	err := s.Open(ctx)
 	if errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrFull) {
-		err = s.Open(ctx, sqlite.Options{ReadOnly: true})
+		err = s.open(ctx, sqlite.Options{ReadOnly: true})
 	}
 	return err
 }

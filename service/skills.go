@@ -15,7 +15,6 @@ import (
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool/builtin"
 )
 
@@ -316,7 +315,7 @@ func (s *Service) review(ctx context.Context, who toolcrib.Principal, r *reviewe
 	if r.err != nil {
 		return r.err
 	}
-	if err := s.OpenFor(ctx, who, sqlite.Options{}); err != nil {
+	if err := s.OpenFor(ctx, who); err != nil {
 		return err
 	}
 	if err := s.RecordChanged(ctx, who, kind, store.FileChanged{

@@ -8,7 +8,6 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 // Tool is a tool as contract §9 has it.
@@ -87,7 +86,7 @@ func (s *Service) SwitchTool(ctx context.Context, who toolcrib.Principal, q Swit
 	if _, err := Administrator(who); err != nil {
 		return out, err
 	}
-	if err := s.OpenFor(ctx, who, sqlite.Options{}); err != nil {
+	if err := s.OpenFor(ctx, who); err != nil {
 		return out, err
 	}
 	o := store.Override{Kind: store.OverrideTool, Name: q.Tool, Enabled: q.Enabled, By: agent.NameOf(who)}

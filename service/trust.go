@@ -11,7 +11,6 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 // TrustStore is the record of the folders that this user trusts.
@@ -38,7 +37,7 @@ func (s *Service) RecordTrust(ctx context.Context, who toolcrib.Principal, kind 
 	if len(files) == 0 {
 		changed = append(changed, store.FileChanged{Path: dir, Why: why})
 	}
-	err := s.Open(ctx, sqlite.Options{})
+	err := s.Open(ctx)
 	if err == nil {
 		err = s.RecordChanged(ctx, who, kind, changed...)
 	}

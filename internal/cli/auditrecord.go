@@ -9,7 +9,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 // Everything that steers toolcrib is in the audit log. What the store changes
@@ -54,7 +53,7 @@ func (a *app) storeOfTrust(ctx context.Context) error {
 	}
 	s, err := a.svc()
 	if err == nil {
-		err = s.Open(ctx, sqlite.Options{})
+		err = s.Open(ctx)
 	}
 	return err
 }

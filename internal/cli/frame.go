@@ -16,7 +16,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/service"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 // What most commands have in common: they open the data folder, ask the service for one
@@ -43,7 +42,7 @@ func (a *app) changing(ctx context.Context) (*service.Service, toolcrib.Principa
 	}
 	s, err := a.svc()
 	if err == nil {
-		err = s.OpenFor(ctx, who, sqlite.Options{})
+		err = s.OpenFor(ctx, who)
 	}
 	return s, who, err
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/toolcrib/toolcrib/replay"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 // checkedView is what was found out about one run, or about everything.
@@ -264,7 +263,7 @@ func (a *app) adopt(ctx context.Context, yes bool) error {
 		err = a.sure(yes, "Accept what is stored as it is? Nobody vouches for what it said before.", "nothing was accepted")
 	}
 	if err == nil {
-		err = a.service.Open(ctx, sqlite.Options{AdoptBy: nameOf(who)})
+		err = a.service.Adopt(ctx, who)
 	}
 	if err == nil {
 		err = a.service.AcceptDamage(ctx, who)

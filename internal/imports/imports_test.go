@@ -257,6 +257,9 @@ func adapterStandsAlone(all map[string]pkg, from, to string) bool {
 }
 
 func onlyWiringWires(all map[string]pkg, from, to string) bool {
+	if frontEnd(from) && strings.HasPrefix(to, "store/") {
+		return false // the service opens stores
+	}
 	table := from == "internal/providers" && strings.HasPrefix(to, "provider/") // one row for each
 	return !all[to].ours() || adapter(to) == "" || adapter(from) != "" || wiring(from) || table
 }
@@ -282,7 +285,7 @@ func TestRules_Bite(t *testing.T) {
 	all := map[string]pkg{"context": {ImportPath: "context", Standard: true}}
 	for _, name := range []string{
 		".", "guard", "journal", "gate", "agent", "replay", "gate/celrule", "provider/openai", "provider/llamacpp", "provider/script", "provider/wire",
-		"tool/files", "tool/builtin", "tool/internal/wire", "store/sqlite", "internal/cli", "internal/deltas", "internal/config", "cmd/toolcrib",
+		"tool/files", "tool/builtin", "tool/internal/wire", "store/sqlite", "service", "internal/cli", "internal/deltas", "internal/config", "cmd/toolcrib",
 		"toolcribtest", "server",
 	} {
 		all[name] = pkg{ImportPath: strings.TrimSuffix(module+"/"+name, "/.")}
@@ -319,7 +322,9 @@ func TestRules_Bite(t *testing.T) {
 		{adapterStandsAlone, "tool/builtin", "tool/files", true},
 		{adapterStandsAlone, "tool/builtin", "store/sqlite", false},
 		{onlyWiringWires, "server", "store/sqlite", false},
-		{onlyWiringWires, "internal/cli", "store/sqlite", true},
+		{onlyWiringWires, "internal/cli", "store/sqlite", false},
+		{onlyWiringWires, "service", "store/sqlite", true},
+		{onlyWiringWires, "internal/cli", "tool/builtin", true},
 		{nobodyImportsWiring, "server", "internal/cli", false},
 		{nobodyImportsWiring, "cmd/toolcrib", "internal/cli", true},
 		{nobodyImportsWiring, "service", "internal/cli", false},
