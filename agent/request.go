@@ -43,7 +43,7 @@ func buildRequest(s *State, step Step, specs []toolcrib.Spec, offerHash string) 
 
 // requestHash is SHA-256 over all that the model is told, in a fixed layout of
 // fields with their lengths. It costs what is new: the digest of the messages is
-// carried along in the state. A request that is none of the conversation has no
+// carried along in the state. A request that is not part of the conversation has no
 // state.
 func requestHash(s *State, req *toolcrib.Request) string {
 	var h hash.Hash

@@ -24,7 +24,7 @@ type State struct {
 	Last     *journal.Message   // the last reply
 
 	Offer      journal.Offer
-	Iterations int                   // rounds begun; the closing request is none
+	Iterations int                   // rounds begun, without the closing request
 	Requests   int                   // requests numbered so far
 	Models     []journal.ModelInfo   // the agent's model and its fallbacks, then those that were chosen later
 	Model      int                   // index of the model in use

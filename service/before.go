@@ -221,7 +221,7 @@ func (w *Written) Remove(workspace string, started *journal.ToolStarted) error {
 	}
 	defer root.Close() //nolint:errcheck // nothing is written by it
 	path := filepath.FromSlash(w.Path)
-	// A link is none of it, whatever it leads to: the path has none since it was written.
+	// A link is not that file, whatever it leads to: what was written there was no link.
 	info, err := root.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

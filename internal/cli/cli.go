@@ -119,7 +119,7 @@ toolcrib tools list`,
 }
 
 // group is what a command does that only holds others: without a name it shows
-// its help, a name that is none of them is wrong usage.
+// its help, any other name is wrong usage.
 func group(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()

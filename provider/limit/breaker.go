@@ -55,7 +55,7 @@ type circuit struct {
 	count  int         // how often it has opened: an answer counts for the circuit that it was sent under
 }
 
-// permit is what a request may do: 0 = it is none of the circuit's trials.
+// permit is what a request may do: 0 = it is not a trial of the circuit.
 type permit struct {
 	trial bool
 	count int
