@@ -290,6 +290,9 @@ func (w *rejudging) compare(c *Call, word string, r Rejudged) {
 	if word == journal.DecisionApprove && r.Old.Decision == toolcrib.Allow && r.New.Decision == toolcrib.Ask && slices.EqualFunc(r.New.Questions, t.asked, journal.Question.Same) {
 		r.Change = Unchanged // whoever approved the call would have been shown this very question
 	}
+	if r.Old.Changed != "" && r.New.Decision == toolcrib.Allow {
+		r.Change = Unchanged // it was asked about again for what the workspace was like, which is not policy
+	}
 	if r.Unjudged = w.unjudged(&r); r.Unjudged != "" {
 		r.Change = Unchanged
 	}

@@ -12,7 +12,7 @@ import (
 
 // confirm asks a person about the turn, as the run was told to.
 func (d *driver) confirm(ctx context.Context, step Step) error {
-	required := d.required(step)
+	required := d.required(ctx, step)
 	approve := Approve(d.s.Start.Approve)
 	switch {
 	case approve == ApproveAll && required.Kind != journal.ApprovalCall:
@@ -130,12 +130,12 @@ func (d *driver) bindEdits(ctx context.Context, decision *journal.ConfirmationRe
 
 // required is the approval that the turn needs: about calls in doubt first, for
 // nothing else of the turn can be decided before.
-func (d *driver) required(step Step) *journal.ConfirmationRequired {
+func (d *driver) required(ctx context.Context, step Step) *journal.ConfirmationRequired {
 	if step.Message != "" {
 		return d.more(step.Message)
 	}
 	if lost := d.s.Turn.lost(); len(lost) > 0 {
-		return d.inDoubt(lost)
+		return d.inDoubt(ctx, lost)
 	}
 	req := &journal.ConfirmationRequired{
 		ApprovalID: d.r.NewID("apr_"), Kind: journal.ApprovalCall, Iteration: d.s.Turn.Iteration,
@@ -160,8 +160,9 @@ func (d *driver) required(step Step) *journal.ConfirmationRequired {
 	return req
 }
 
-// inDoubt asks what became of writes whose driver was lost.
-func (d *driver) inDoubt(lost []*Call) *journal.ConfirmationRequired {
+// inDoubt asks what became of writes whose driver was lost. The answer is bound to what
+// the workspace is like now.
+func (d *driver) inDoubt(ctx context.Context, lost []*Call) *journal.ConfirmationRequired {
 	req := &journal.ConfirmationRequired{
 		ApprovalID: d.r.NewID("apr_"), Kind: journal.ApprovalInDoubt, Iteration: d.s.Turn.Iteration,
 		Reason: "the run was cut off after these calls had started; nobody knows whether they took effect",
@@ -174,7 +175,12 @@ func (d *driver) inDoubt(lost []*Call) *journal.ConfirmationRequired {
 		if c.Verdict != nil {
 			effect = c.Verdict.Effect
 		}
-		req.Calls = append(req.Calls, journal.ApprovalItem{ID: c.ID, Name: c.Name, Arguments: c.judgedArguments(), Effect: effect})
+		call := c.ToolCall
+		call.Arguments = c.judgedArguments()
+		req.Calls = append(req.Calls, journal.ApprovalItem{
+			ID: c.ID, Name: c.Name, Arguments: call.Arguments, Effect: effect,
+			Binding: d.r.Gate.Bind(ctx, d.s.Start.Principal, scopeOf(d.s.Start), &call),
+		})
 	}
 	req.Digest = journal.Digest(d.s.Run, req.Iteration, d.s.Start.Principal, req.Calls)
 	return req

@@ -75,8 +75,12 @@ func refusal(c *Call, v *gate.Verdict) *journal.ToolResult {
 		reason = toolcrib.ReasonToolPolicy
 		content = guard.Refusal{Tool: c.Name, Reason: reason, Message: "the call was not allowed"}.JSON()
 	}
+	status := toolcrib.ResultRefused
+	if c.doubtful() { // not once more, but it may have taken effect the first time
+		status, content = toolcrib.ResultInDoubt, textInDoubt
+	}
 	return &journal.ToolResult{
-		ToolCallID: c.ID, Name: c.Name, Status: toolcrib.ResultRefused, IsError: true,
+		ToolCallID: c.ID, Name: c.Name, Status: status, IsError: true,
 		Content: content, Reason: reason,
 	}
 }

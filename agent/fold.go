@@ -393,6 +393,7 @@ func (s *State) decide(c *Call, d journal.CallDecision, by *journal.Confirmation
 		c.Doubt = &d
 		if d.Decision == journal.DecisionRetry {
 			c.Lost, c.Started, c.Reconciled, s.Turn.Rejudge = false, nil, nil, true
+			c.Retried, c.retryBound = true, s.shown(c.ID).Binding
 		}
 		return
 	}
@@ -402,6 +403,9 @@ func (s *State) decide(c *Call, d journal.CallDecision, by *journal.Confirmation
 		return
 	}
 	c.Decision, c.DecidedBy = &d, by
+	if c.Retried && d.Decision == journal.DecisionApprove {
+		c.retryBound = c.approved(&d).Binding
+	}
 	switch {
 	case d.Decision == journal.DecisionDeny:
 		s.Denied = s.Denied || !nobody
@@ -410,6 +414,16 @@ func (s *State) decide(c *Call, d journal.CallDecision, by *journal.Confirmation
 			s.Remembered = append(s.Remembered, m)
 		}
 	}
+}
+
+// shown is a call as the open approval shows it.
+func (s *State) shown(id string) journal.ApprovalItem {
+	for _, item := range s.Approval.Calls {
+		if item.ID == id {
+			return item
+		}
+	}
+	return journal.ApprovalItem{}
 }
 
 func (s *State) started(b *journal.ToolStarted) error {

@@ -175,7 +175,7 @@ func (r *Runner) ranAt(ctx context.Context, s *State, depth int) ([]RanCall, err
 // tookEffect reports whether a call has changed something, as far as is known.
 func (c *Call) tookEffect() bool {
 	switch {
-	case c.Verdict == nil || !c.Verdict.Effect.Writes() || c.Started == nil || c.Child != nil:
+	case c.Verdict == nil || !c.Verdict.Effect.Writes() || c.Started == nil && !c.Retried || c.Child != nil:
 		return false
 	case c.Doubt != nil && c.Doubt.Decision == journal.DecisionNotHappened:
 		return false

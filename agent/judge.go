@@ -142,24 +142,26 @@ func (c *Call) leftByNobody() bool {
 func (d *driver) decided(calls []*Call) map[string]gate.Decided {
 	var m map[string]gate.Decided
 	for _, c := range calls {
-		if c.Decision == nil || c.leftByNobody() {
+		var word gate.Decided
+		if c.Decision != nil && !c.leftByNobody() &&
+			!(d.r.FourEyes && c.Decision.Decision == journal.DecisionApprove && d.s.ownWord(c.DecidedBy)) {
+			word = gate.Decided{
+				Decision: c.Decision.Decision, ApprovalID: c.DecidedBy.ApprovalID,
+				By: c.DecidedBy.By, Reason: c.DecidedBy.Reason, Unbound: c.DecidedBy.By == ByAll, Begun: c.Lost,
+			}
+			if c.Asked != nil {
+				word.Asked, word.Binding = c.Asked.Questions, c.approved(c.Decision).Binding
+			}
+		} else if !c.Retried {
 			continue
 		}
-		if d.r.FourEyes && c.Decision.Decision == journal.DecisionApprove && d.s.ownWord(c.DecidedBy) {
-			continue
+		if c.Retried {
+			word.Retried, word.Unbound, word.Binding = true, false, c.retryBound
 		}
 		if m == nil {
 			m = make(map[string]gate.Decided)
 		}
-		m[c.ID] = gate.Decided{
-			Decision: c.Decision.Decision, ApprovalID: c.DecidedBy.ApprovalID,
-			By: c.DecidedBy.By, Reason: c.DecidedBy.Reason, Unbound: c.DecidedBy.By == ByAll, Begun: c.Lost,
-		}
-		if c.Asked != nil {
-			word := m[c.ID]
-			word.Asked, word.Binding = c.Asked.Questions, c.approved(c.Decision).Binding
-			m[c.ID] = word
-		}
+		m[c.ID] = word
 	}
 	return m
 }

@@ -253,7 +253,7 @@ func answerAll(t *Turn, status toolcrib.ResultStatus, reason toolcrib.Reason, te
 	step := Step{Kind: StepAnswer}
 	for _, c := range t.open() {
 		a := Answer{Call: c, Status: status, Reason: reason, Content: text}
-		if c.Lost {
+		if c.doubtful() {
 			a.Status, a.Reason, a.Content = toolcrib.ResultInDoubt, "", textInDoubt
 		}
 		step.Answers = append(step.Answers, a)

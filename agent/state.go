@@ -133,6 +133,8 @@ type Call struct {
 	Lost       bool
 	Reconciled *journal.Reconciled
 	Doubt      *journal.CallDecision // a person's word on a call in doubt
+	Retried    bool                  // a person said to run it once more
+	retryBound *journal.Binding      // what that is bound to, until it is approved anew
 	Answer     *journal.CallDecision // a person's answer to a question
 	Result     *journal.ToolResult
 	Child      *journal.ChildStarted // of a call that another agent answers: its run
@@ -160,6 +162,10 @@ type size struct {
 
 // Whole reports whether all calls of the turn have come.
 func (t *Turn) Whole() bool { return len(t.Calls) == t.Expected }
+
+// doubtful reports whether the call started once, has not started again, and nobody knows
+// whether it took effect.
+func (c *Call) doubtful() bool { return c.Lost || c.Retried && c.Started == nil }
 
 // lost returns the calls of which nobody knows what became of them.
 func (t *Turn) lost() []*Call {

@@ -46,6 +46,21 @@ func lookUp(workspace string) whereabouts {
 	return w
 }
 
+// Bind returns what a person's word on a call is bound to, as things are now; nil if that
+// cannot be found out, and then the word holds for nothing.
+func (g *Gate) Bind(ctx context.Context, who toolcrib.Principal, scope Scope, call *toolcrib.ToolCall) *journal.Binding {
+	p, _ := g.policyOf(ctx, &who, &scope) // nothing is decided here
+	j := judgement{policy: p, ctx: ctx, gate: g, asked: call, entry: p.tools.byName[call.Name]}
+	var b *journal.Binding
+	_ = contain(func() error { // a tool that panics binds nothing
+		if j.entry != nil && j.argumentsStep() == nil {
+			b, _ = j.bind()
+		}
+		return nil
+	})
+	return b
+}
+
 // bind finds out what an approval of the call is bound to, as things are now. A call
 // for which that cannot be found out is refused: no approval could be held against it.
 func (j *judgement) bind() (*journal.Binding, *refusal) {

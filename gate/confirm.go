@@ -78,10 +78,11 @@ func (j *judgement) confirmStep() *refusal {
 		return refuse("nobody is there to answer in this run. Continue with what you know, and say what you assumed.")
 	}
 	asks := j.questions()
-	if len(asks) == 0 {
+	retried := decided.Retried && !j.facts.Past
+	if len(asks) == 0 && !retried {
 		return nil
 	}
-	approved := decided.Decision == journal.DecisionApprove && answers(decided.Asked, asks)
+	approved := (retried || decided.Decision == journal.DecisionApprove) && answers(decided.Asked, asks)
 	if approved && (decided.Unbound || j.facts.Past) {
 		j.verdict.Approval = decided.ApprovalID
 		return nil
@@ -105,12 +106,24 @@ func (j *judgement) confirmStep() *refusal {
 			v.Approval, j.call.Approved = decided.ApprovalID, now.Files
 			return nil
 		}
+		if retried {
+			asks = append([]asked{j.retry()}, asks...)
+		}
 		if j.scope.NobodyAsks {
 			return j.nobodyAsks(asks)
 		}
 	}
 	j.askPerson(asks, now)
 	return nil
+}
+
+// retry asks about a call in doubt that a person wanted to run once more, when what they
+// said is no longer about the same workspace or files.
+func (j *judgement) retry() asked {
+	return asked{Question: journal.Question{
+		Reason: toolcrib.ReasonAlreadyRan, Effect: j.effect,
+		Text: j.entry.spec.Name + " was cut off while it ran, and may have taken effect",
+	}}
 }
 
 // askPerson writes the verdict that puts the call to a person.

@@ -101,6 +101,9 @@ type Decided struct {
 	// Begun says that the call had begun to run: that its files are otherwise now may be
 	// its own doing.
 	Begun bool
+	// Retried says that the call is in doubt and that a person said to run it once more.
+	// That word is bound to Binding like an approval, also where nothing else asks.
+	Retried bool
 }
 
 // Verdict is the gate's answer to one call: the record that is journaled, and,
