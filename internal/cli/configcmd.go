@@ -168,7 +168,7 @@ func (a *app) configErrors(
 	}
 	all = known
 	for _, e := range found {
-		if !slices.ContainsFunc(known, func(k config.Error) bool { return k.About(ruleOf(e.Key)) }) {
+		if !slices.ContainsFunc(known, func(k config.Error) bool { return config.About(k, ruleOf(e.Key)) }) {
 			all = append(all, e)
 		}
 	}

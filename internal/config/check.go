@@ -116,7 +116,7 @@ func (d *decoder) checkModelRef(c *Config, at, ref string) {
 	// A model or provider with an error of its own is named there.
 	provider, _, _ := strings.Cut(ref, "/")
 	for _, e := range d.Errors {
-		path := e.Path
+		path := e.Key
 		if strings.HasPrefix(path, yamltree.JoinKey("models", ref)+".") || path == yamltree.JoinKey("providers", provider) ||
 			strings.HasPrefix(path, yamltree.JoinKey("providers", provider)+".") {
 			return
@@ -130,20 +130,19 @@ func (d *decoder) checkModelRef(c *Config, at, ref string) {
 func (d *decoder) checkBudgets(c *Config) {
 	first := map[string]int{}
 	for i, b := range c.Budgets {
-		if before, ok := first[b.User]; ok {
-			d.at(yamltree.JoinIndex("budgets", i)+".user", "%s has its budget in budgets[%d] already", yamltree.Quote(b.User),
-				before)
+		at := yamltree.JoinIndex("budgets", i) + ".user"
+		before, known := first[b.User]
+		problem := badUser(b.User)
+		switch {
+		case known:
+			d.at(at, "%s has its budget in budgets[%d] already", yamltree.Quote(b.User), before)
 			continue
+		case b.User != "*" && strings.ContainsAny(b.User, "*?["):
+			d.at(at, "must be a name, or * for each user without an entry, not %s", yamltree.Quote(b.User))
+		case problem != "":
+			d.at(at, "%s", problem)
 		}
 		first[b.User] = i
-		if b.User != "*" && strings.ContainsAny(b.User, "*?[") {
-			d.at(yamltree.JoinIndex("budgets", i)+".user", "must be a name, or * for each user without an entry, not %s",
-				yamltree.Quote(b.User))
-			continue
-		}
-		if problem := badUser(b.User); problem != "" {
-			d.at(yamltree.JoinIndex("budgets", i)+".user", "%s", problem)
-		}
 	}
 }
 

@@ -72,20 +72,11 @@ func (d *decoder) at(path, format string, args ...any) {
 			return
 		}
 	}
-	e := &yamltree.Error{Line: 1, Path: path, Message: fmt.Sprintf(format, args...)}
+	e := Error{Line: 1, Key: path, Message: fmt.Sprintf(format, args...)}
 	if n := nearest(d.nodes, path); n != nil {
 		e.Line, e.Column = n.Line, n.Column
 	}
 	d.Add(e)
-}
-
-// errors returns what is wrong, by line.
-func (d *decoder) errors() Errors {
-	out := make(Errors, len(d.Errors))
-	for i, e := range d.Errors {
-		out[i] = Error{File: d.File, Line: e.Line, Column: e.Column, Key: e.Path, Message: e.Message}
-	}
-	return out.Sorted()
 }
 
 // checkWritten checks a text that holds no references.
@@ -169,4 +160,51 @@ func checkSchema(text string) string {
 		return "is not a valid JSON Schema: it refers to what is outside of it"
 	}
 	return "is not a valid JSON Schema: a reference or pattern in it is wrong"
+}
+
+// Error is one thing that is wrong with a configuration.
+type Error = yamltree.Error
+
+// About reports whether the error is about a key, something in it, or something that it
+// belongs to.
+func About(e Error, key string) bool {
+	for a, b := range map[string]string{e.Key: key, key: e.Key} {
+		if rest, ok := strings.CutPrefix(a, b); ok && (rest == "" || b != "" && strings.ContainsAny(rest[:1], ".[")) {
+			return true
+		}
+	}
+	return false
+}
+
+// Errors is everything that is wrong with a configuration, by line.
+type Errors []Error
+
+// Error returns one line an error.
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i := range e {
+		lines[i] = e[i].Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// maxErrors bounds what one bad file can say.
+const maxErrors = 200
+
+// Sorted returns the errors by line, each once.
+func (e Errors) Sorted() Errors {
+	slices.SortStableFunc(e, func(a, b Error) int { return a.Line - b.Line })
+	e = slices.Compact(e)
+	if len(e) > maxErrors {
+		e = append(e[:maxErrors:maxErrors], Error{File: e[0].File, Message: fmt.Sprintf("%d more errors", len(e)-maxErrors)})
+	}
+	return e
+}
+
+// list joins names for a message, at most 20 of them.
+func list(names []string) string {
+	if len(names) > 20 {
+		return strings.Join(names[:20], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
 }

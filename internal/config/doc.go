@@ -3,21 +3,7 @@
 //
 // The struct [Config] is the single source of what a configuration may hold: the
 // loader, the defaults, the JSON Schema and the printed form are made from its
-// fields and their tags:
-//
-//	yaml      the key
-//	default   the value of a key that is absent
-//	enum      the words that a string may be, separated by |
-//	min, max  bounds of a number, a duration or of the length of a list
-//	format    what a text must look like, and how it is read (see checkFormat)
-//	keys      what the keys of a mapping must look like
-//	required  an error if the key is absent
-//	null      null is allowed, and is not the same as empty
-//	words     true, false and numbers without quotes are taken as text
-//	short     in a list: the key of an entry that a text alone stands for
-//	secret    what is never shown: "all" of the value, the password of a "url",
-//	          what a header or variable that is "named" like a secret holds,
-//	          all but the scheme of a "notify" address, key=value in "args"
+// fields and their tags ([yamltree.Field] lists them).
 //
 // What the contract leaves open is decided here as follows.
 //

@@ -165,7 +165,7 @@ func parse(file, base string, data []byte) (*Config, Errors) {
 	c := &Config{file: file, base: base, nodes: d.nodes}
 	switch {
 	case root == nil:
-		return nil, d.errors()
+		return nil, Errors(d.Errors).Sorted()
 	case root.Kind == yamltree.Null:
 		d.Decode(&yamltree.Node{Kind: yamltree.Map, Line: root.Line}, c)
 	case root.Kind == yamltree.Map:
@@ -173,11 +173,11 @@ func parse(file, base string, data []byte) (*Config, Errors) {
 		d.Decode(root, c)
 	default:
 		d.Errorf(root, "must be a mapping of keys, not %s", root.Kind)
-		return nil, d.errors()
+		return nil, Errors(d.Errors).Sorted()
 	}
 	d.defaultAgent(c)
 	d.check(c)
-	return c, d.errors()
+	return c, Errors(d.Errors).Sorted()
 }
 
 // defaultAgent adds the agent default where it is not written.
@@ -204,7 +204,7 @@ func (c *Config) Folder() string { return c.base }
 // models["gpt-5.1"].price. A key that an entry leaves out is "default".
 func (c *Config) Position(path string) string {
 	if n := c.nodes[path]; n != nil {
-		return position(c.file, n.Line)
+		return yamltree.Position(c.file, n.Line)
 	}
 	return "default"
 }

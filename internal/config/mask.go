@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -60,51 +61,36 @@ func (v Value) secretName(parts []segment) string {
 	return cmp.Or(name, v.at.Key)
 }
 
-// secretsOf returns the secrets in text, which is the Value filled in.
-func (v Value) secretsOf(text string) []string {
-	switch v.secret {
-	case "all", "notify":
-		return withoutScheme(text)
-	case "named":
-		if sensitive.MatchString(lastKey(v.at.Key)) {
-			return withoutScheme(text)
-		}
-	case "args":
-		return assigned(text)
-	case "url":
-		out := append(passwords(userinfo, text), assigned(text)...)
-		if v.format == "bus" {
-			out = append(out, passwords(tokenUser, text)...)
-		}
-		return out
+// inside returns what finds the secrets inside of a longer text; nil if the Value is not
+// one that has them there. The second group of each pattern is the secret.
+func (v Value) inside() []*regexp.Regexp {
+	switch {
+	case v.secret == "args":
+		return []*regexp.Regexp{assignment}
+	case v.secret == "url" && v.format == "bus":
+		return []*regexp.Regexp{assignment, userinfo, tokenUser}
+	case v.secret == "url":
+		return []*regexp.Regexp{assignment, userinfo}
 	}
 	return nil
 }
 
-func withoutScheme(text string) []string {
-	if bare := scheme.ReplaceAllString(text, ""); bare != text {
-		return []string{text, bare}
-	}
-	return []string{text}
-}
-
-func assigned(text string) []string {
-	var out []string
-	for _, m := range assignment.FindAllStringSubmatch(text, -1) {
-		out = append(out, m[2])
-		if plain, err := url.QueryUnescape(m[2]); err == nil && plain != m[2] {
-			out = append(out, plain)
+// secretsOf returns the secrets in text, which is the Value filled in.
+func (v Value) secretsOf(text string) (out []string) {
+	if v.secret == "all" || v.secret == "notify" || v.secret == "named" && sensitive.MatchString(lastKey(v.at.Key)) {
+		out = append(out, text)
+		if bare := scheme.ReplaceAllString(text, ""); bare != text {
+			out = append(out, bare)
 		}
 	}
-	return out
-}
-
-func passwords(pattern *regexp.Regexp, text string) []string {
-	var out []string
-	for _, m := range pattern.FindAllStringSubmatch(text, -1) {
-		out = append(out, m[2])
-		if plain, err := url.PathUnescape(m[2]); err == nil && plain != m[2] {
-			out = append(out, plain)
+	for _, pattern := range v.inside() {
+		for _, m := range pattern.FindAllStringSubmatch(text, -1) {
+			out = append(out, m[2])
+			for _, unescape := range []func(string) (string, error){url.QueryUnescape, url.PathUnescape} {
+				if plain, err := unescape(m[2]); err == nil && !slices.Contains(out, plain) {
+					out = append(out, plain)
+				}
+			}
 		}
 	}
 	return out
@@ -121,17 +107,12 @@ func lastKey(path string) string {
 // masked returns the Value as it may be shown: references stay, since they are not
 // the secret itself; literal secrets do not.
 func (v Value) masked() string {
-	switch v.secret {
-	case "":
-		return v.raw
-	case "url":
-		text := hide(userinfo, hide(assignment, v.raw))
-		if v.format == "bus" {
-			text = hide(tokenUser, text)
-		}
+	text := v.raw
+	for _, pattern := range v.inside() {
+		text = hide(pattern, text)
+	}
+	if v.secret == "" || v.inside() != nil {
 		return text
-	case "args":
-		return hide(assignment, v.raw)
 	}
 	parts, _ := v.segments()
 	var b strings.Builder

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -141,4 +142,126 @@ func (c *Config) unknownProvider(name string) string {
 		}
 	}
 	return unknown("provider", name, names)
+}
+
+// Agent returns a configured agent as the loop wants it; "" is the agent default.
+// References in its system prompt are filled in. Model may be empty: then the
+// model is found by [Config.DetectModel]. An unknown name is an error that lists
+// the known ones.
+func (c *Config) Agent(name string, r Resolver) (toolcrib.Agent, error) {
+	if name == "" {
+		name = DefaultAgent
+	}
+	a, ok := c.Agents[name]
+	if !ok {
+		return toolcrib.Agent{}, errors.New(unknown("agent", name, c.AgentNames()))
+	}
+	system, err := a.System.Resolve(r)
+	if err != nil {
+		return toolcrib.Agent{}, err
+	}
+	model, fallback := c.modelOf(a)
+	out := toolcrib.Agent{
+		Name: name, Model: model, Fallback: fallback, System: system,
+		Temperature: a.Temperature, Tools: a.Tools, Skills: a.Skills, ToolChoice: toolcrib.ToolChoice(a.ToolChoice),
+		OutputSchema: json.RawMessage(a.OutputSchema), OnDenial: a.OnDenial,
+		Limits: a.Limits.root(), TaintWrites: a.Taint.Writes, ReadOnly: a.ReadOnly,
+		Budget: toolcrib.Budget{
+			MaxCostUSD: a.Budget.MaxCostUSD, MaxTokens: a.Budget.MaxTokens,
+			MaxRequests: a.Budget.MaxRequests, Mode: a.Budget.Mode,
+		},
+		ContextStrategy: a.Context.Strategy, KeepRecent: a.Context.KeepRecent,
+	}
+	out.Limits.ToolTimeoutSet = c.IsSet("agents." + name + ".limits.tool_timeout")
+	if a.MaxOutputTokens != nil {
+		out.MaxOutputTokens = *a.MaxOutputTokens
+	}
+	return out, nil
+}
+
+// modelOf returns model and fallback of an agent: its own, or those of the agent
+// default. They go together, since a fallback is chosen for its model.
+func (c *Config) modelOf(a Agent) (model string, fallback []string) {
+	if a.Model != "" {
+		return a.Model, a.Fallback
+	}
+	d := c.Agents[DefaultAgent]
+	if len(a.Fallback) > 0 {
+		return d.Model, a.Fallback
+	}
+	return d.Model, d.Fallback
+}
+
+func (l Limits) root() toolcrib.Limits {
+	return toolcrib.Limits{
+		MaxIterations: l.MaxIterations, OnLimit: l.OnLimit, MaxParallel: l.MaxParallel,
+		MaxCallsPerTurn: l.MaxCallsPerTurn, MaxIdenticalCalls: l.MaxIdenticalCalls,
+		ToolTimeout: l.ToolTimeout.Std(), MaxResultBytes: l.MaxResultBytes,
+		MaxDepth: l.MaxDepth, WallTime: l.WallTime.Std(),
+		MaxTreeRuns: l.MaxTreeRuns, MaxTreeRequests: l.MaxTreeRequests, MaxTreeBytes: l.MaxTreeBytes,
+	}
+}
+
+// OllamaAddress is where an Ollama is looked for.
+const OllamaAddress = "http://localhost:11434"
+
+// Surroundings is what the search for a model may look at.
+type Surroundings struct {
+	LookupEnv func(name string) (string, bool)
+	// OllamaModels asks an Ollama for its models, within a second. If nil, none is
+	// asked. An error says why an Ollama that answers is not used.
+	OllamaModels func() ([]string, error)
+	OllamaAt     string // where it is asked; "" = OllamaAddress
+}
+
+// Detected is a model that was found without a configuration.
+type Detected struct {
+	Model ResolvedModel
+	Why   string // "ANTHROPIC_API_KEY is set", for standard error
+}
+
+// DetectModel finds a model as contract §4 says: the first of ANTHROPIC_API_KEY,
+// OPENAI_API_KEY, GEMINI_API_KEY, an Ollama at localhost:11434, and the built-in
+// offline model. A provider that is configured under the name of its type counts
+// with its settings.
+func (c *Config) DetectModel(s Surroundings) Detected {
+	var why []string // what was looked for, and why it is not taken
+	for _, t := range providers.ByKey() {
+		if s.LookupEnv != nil && isSet(s.LookupEnv, t.KeyVariable) {
+			return c.detected(t.Name, t.DefaultModel, t.KeyVariable+" is set")
+		}
+		why = append(why, t.KeyVariable+" is not set")
+	}
+	at := cmp.Or(s.OllamaAt, OllamaAddress)
+	if s.OllamaModels != nil {
+		models, err := s.OllamaModels()
+		switch {
+		case err != nil:
+			why = append(why, err.Error())
+		case len(models) > 0:
+			return c.detected(TypeOllama, models[0], "an Ollama answers at "+at)
+		default:
+			why = append(why, "no Ollama with a model answers at "+at)
+		}
+	}
+	return c.detected(TypeOffline, TypeOffline, strings.Join(why, ", "))
+}
+
+func isSet(lookup func(string) (string, bool), variable string) bool {
+	text, ok := lookup(variable)
+	return ok && text != ""
+}
+
+func (c *Config) detected(provider, id, why string) Detected {
+	ref := provider + "/" + id
+	if p, ok := c.Providers[provider]; !ok || p.Type != provider {
+		// Another type under that name is not what was looked for.
+		p, _ = builtInProvider(provider)
+		return Detected{
+			Model: ResolvedModel{Ref: ref, ProviderName: provider, Provider: p, ID: id, Tools: "native"},
+			Why:   why,
+		}
+	}
+	m, _ := c.direct(ref, provider, id) // the provider was just found
+	return Detected{Model: m, Why: why}
 }

@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib/internal/providers"
@@ -66,89 +65,96 @@ func (m schemaMaker) object(t reflect.Type, path string) object {
 	var required []string
 	for _, f := range yamltree.Fields(t) {
 		at := strings.TrimPrefix(path+"."+f.Key, ".")
-		properties = append(properties, member{f.Key, schemaField{f, m, at}.schema()})
+		out := append(object{{"description", m.docs[at]}}, schemaField{f, m, at}.describe(f.Type)...)
+		if n := f.DefaultNode(); !f.Required && (n != nil || f.Null) {
+			out = append(out, member{"default", json.RawMessage(n.JSON())})
+		}
+		properties = append(properties, member{f.Key, out})
 		if f.Required {
 			required = append(required, f.Key)
 		}
 	}
-	out := object{{"type", []string{"object", "null"}}, {"properties", properties}, {"additionalProperties", false}}
-	if len(required) > 0 {
-		out[0].value = "object"
+	out := append(typed(required == nil, "object"), member{"properties", properties}, member{"additionalProperties", false})
+	if required != nil {
 		out = append(out, member{"required", required})
 	}
 	return out
 }
 
-func (f schemaField) schema() object {
-	out := append(object{{"description", f.docs[f.path]}}, f.typeSchema(f.Type)...)
-	if value, ok := f.defaultJSON(); ok {
-		out = append(out, member{"default", value})
+// typed allows values of some types, and null beside them.
+func typed(null bool, types ...string) object {
+	switch {
+	case null:
+		return object{{"type", append(types, "null")}}
+	case len(types) == 1:
+		return object{{"type", types[0]}}
 	}
-	return out
+	return object{{"type", types}}
 }
 
-// typeSchema describes a value of type t under the tags of f.
-func (f schemaField) typeSchema(t reflect.Type) object {
+// describe describes a value of type t under the tags of f.
+func (f schemaField) describe(t reflect.Type) object {
 	switch t {
 	case reflect.TypeFor[Value]():
-		return f.textSchema()
+		return f.text()
 	case reflect.TypeFor[Duration]():
-		types := []string{"string", "integer"}
-		return f.orNull(object{{"type", types}, {"pattern", yamltree.DurationPattern}, {"minimum", 0}, {"maximum", 0}})
+		return append(typed(f.Null, "string", "integer"), object{
+			{"pattern", yamltree.DurationPattern}, {"minimum", 0}, {"maximum", 0},
+		}...)
 	case reflect.TypeFor[JSON]():
-		return object{{"type", []string{"object", "null"}}}
+		return typed(true, "object")
 	case reflect.TypeFor[ToolChoice]():
 		name := object{{"type", "string"}, {"pattern", toolPattern.String()}}
-		return object{{"oneOf", []any{
-			object{{"enum", choiceModes}},
-			object{
-				{"type", "object"},
-				{"properties", object{{"name", name}}},
-				{"required", []string{"name"}},
-				{"additionalProperties", false},
-			},
-		}}}
+		return object{{"oneOf", []any{object{{"enum", choiceModes}}, object{
+			{"type", "object"},
+			{"properties", object{{"name", name}}},
+			{"required", []string{"name"}},
+			{"additionalProperties", false},
+		}}}}
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return f.typeSchema(t.Elem())
+		return f.describe(t.Elem())
 	case reflect.Struct:
 		return f.object(t, f.path)
 	case reflect.Map:
-		return object{
-			{"type", []string{"object", "null"}},
+		return append(typed(true, "object"), object{
 			{"propertyNames", object{{"pattern", keyPattern(f.Keys).String()}}},
-			{"additionalProperties", schemaField{f.Inner(), f.schemaMaker, f.path + ".*"}.typeSchema(t.Elem())},
-		}
+			{"additionalProperties", schemaField{f.Inner(), f.schemaMaker, f.path + ".*"}.describe(t.Elem())},
+		}...)
 	case reflect.Slice:
-		return f.listSchema(t)
+		items := schemaField{f.Inner(), f.schemaMaker, f.path + "[]"}.describe(t.Elem())
+		if f.Short != "" {
+			items = object{{"oneOf", []any{object{{"type", "string"}, {"minLength", 1}}, items}}}
+		}
+		null := f.Default == "[]" || f.Default == "" || f.Null
+		return f.bounds(append(typed(null, "array"), member{"items", items}), "", "maxItems")
 	case reflect.Bool:
-		return f.orNull(object{{"type", "boolean"}})
+		return typed(f.Null, "boolean")
 	case reflect.Int, reflect.Int64:
-		return f.orNull(f.bounds(object{{"type", "integer"}}, "minimum", "maximum"))
+		return f.bounds(typed(f.Null, "integer"), "minimum", "maximum")
 	case reflect.Float64:
-		return f.orNull(f.bounds(object{{"type", "number"}}, "minimum", "maximum"))
+		return f.bounds(typed(f.Null, "number"), "minimum", "maximum")
 	}
-	return f.textSchema()
+	return f.text()
 }
 
-func (f schemaField) textSchema() object {
-	out := object{{"type", "string"}}
+func (f schemaField) text() object {
+	out := typed(false, "string")
 	switch {
 	case f.Enum != nil:
 		return object{{"enum", f.Enum}}
 	case f.Format == "provider":
 		return object{{"enum", append([]string{""}, providers.Names(nil)...)}}
 	case f.Words:
-		out = object{{"type", []string{"string", "boolean", "number"}}}
-	}
-	switch f.Format {
-	case "name":
-		out = append(out, member{"pattern", namePattern.String()})
-	case "program":
-		out = append(out, member{"pattern", programPattern.String()})
-	case "description":
+		out = typed(false, "string", "boolean", "number")
+	case f.Format == "description":
 		out = append(out, member{"maxLength", maxDescription})
+	}
+	if f.Format == "name" || f.Format == "program" {
+		out = append(out, member{"pattern", map[string]string{
+			"name": namePattern.String(), "program": programPattern.String(),
+		}[f.Format]})
 	}
 	if f.Min != "" {
 		out = append(out, member{"minLength", 1})
@@ -156,61 +162,13 @@ func (f schemaField) textSchema() object {
 	return out
 }
 
-func (f schemaField) listSchema(t reflect.Type) object {
-	typ := any([]string{"array", "null"})
-	if f.Default != "[]" && f.Default != "" && !f.Null {
-		typ = "array"
-	}
-	items := schemaField{f.Inner(), f.schemaMaker, f.path + "[]"}.typeSchema(t.Elem())
-	if f.Short != "" {
-		items = object{{"oneOf", []any{object{{"type", "string"}, {"minLength", 1}}, items}}}
-	}
-	f.Min = ""
-	return f.bounds(object{{"type", typ}, {"items", items}}, "", "maxItems")
-}
-
+// bounds adds min and max under these names; "" = the tag means something else here.
 func (f schemaField) bounds(out object, least, most string) object {
-	if f.Min != "" {
+	if f.Min != "" && least != "" {
 		out = append(out, member{least, json.Number(f.Min)})
 	}
 	if f.Max != "" {
 		out = append(out, member{most, json.Number(f.Max)})
 	}
 	return out
-}
-
-// orNull allows null where a pointer stands for a value that may be left open. The type
-// is the first member.
-func (f schemaField) orNull(out object) object {
-	if !f.Null {
-		return out
-	}
-	types, ok := out[0].value.([]string)
-	if !ok {
-		types = []string{out[0].value.(string)} //nolint:forcetypeassert // made above
-	}
-	out[0].value = append(slices.Clone(types), "null")
-	return out
-}
-
-// defaultJSON returns the default for the schema.
-func (f schemaField) defaultJSON() (any, bool) {
-	n := f.DefaultNode()
-	switch {
-	case f.Required:
-		return nil, false
-	case n == nil:
-		return nil, f.Null
-	case n.Kind == yamltree.List:
-		items := make([]string, len(n.Items))
-		for i, item := range n.Items {
-			items[i] = item.Text
-		}
-		return items, true
-	case n.Kind == yamltree.Bool:
-		return n.IsTrue(), true
-	case n.Kind == yamltree.Number:
-		return json.Number(n.Text), true
-	}
-	return n.Text, true
 }

@@ -51,12 +51,15 @@ func (o object) MarshalJSON() ([]byte, error) {
 // word is a text that needs no quotes in YAML.
 type word string
 
-// shown turns a piece of the configuration into what is printed: objects, lists, texts,
-// words, numbers, and JSON as it was written, which is YAML too.
-func shown(v reflect.Value) any {
+// shown turns a piece of the configuration into what is printed.
+func shown(v reflect.Value) any { return written(v, func(v Value) any { return v.shown() }) }
+
+// written turns a piece of the configuration into objects, lists, texts, words, numbers,
+// and JSON as it was written, which is YAML too. value is called for each [Value].
+func written(v reflect.Value, value func(Value) any) any {
 	switch x := v.Interface().(type) {
 	case Value:
-		return x.shown()
+		return value(x)
 	case Duration:
 		return word(x.String())
 	case JSON:
@@ -75,18 +78,19 @@ func shown(v reflect.Value) any {
 		if v.IsNil() {
 			return nil
 		}
-		return shown(v.Elem())
+		return written(v.Elem(), value)
 	case reflect.Struct:
 		out := object{}
 		for _, f := range yamltree.Fields(v.Type()) {
-			out = append(out, member{f.Key, shown(v.Field(f.Index))})
+			out = append(out, member{f.Key, written(v.Field(f.Index), value)})
 		}
 		return out
 	case reflect.Map:
 		out := object{}
-		for _, key := range sortedKeys(v) {
-			out = append(out, member{key, shown(v.MapIndex(reflect.ValueOf(key)))})
+		for _, key := range v.MapKeys() {
+			out = append(out, member{key.String(), written(v.MapIndex(key), value)})
 		}
+		slices.SortFunc(out, func(a, b member) int { return strings.Compare(a.key, b.key) })
 		return out
 	case reflect.Slice:
 		if v.IsNil() {
@@ -94,7 +98,7 @@ func shown(v reflect.Value) any {
 		}
 		out := make([]any, v.Len())
 		for i := range out {
-			out[i] = shown(v.Index(i))
+			out[i] = written(v.Index(i), value)
 		}
 		return out
 	}
@@ -153,13 +157,13 @@ func inline(v any) string {
 // they can be masked from the start. References are not filled in.
 func (c *Config) Secrets() []guard.Secret {
 	var out []guard.Secret
-	walk(reflect.ValueOf(c).Elem(), func(v Value) {
+	for _, v := range c.values() {
 		if parts, _ := v.segments(); !hasRefs(parts) && v.raw != "" {
 			for _, secret := range v.secretsOf(join(parts)) {
 				out = append(out, guard.Secret{Name: v.at.Key, Value: secret})
 			}
 		}
-	})
+	}
 	return out
 }
 
@@ -167,42 +171,17 @@ func (c *Config) Secrets() []guard.Secret {
 // the configuration was given, also of those that are not needed now. What cannot be
 // filled in is an error of [Value.Resolve] at use.
 func (c *Config) FindSecrets(r Resolver) {
-	walk(reflect.ValueOf(c).Elem(), func(v Value) {
+	for _, v := range c.values() {
 		if parts, _ := v.segments(); hasRefs(parts) {
-			_, _ = v.Resolve(r) // what cannot be filled in is an error at use
-		}
-	})
-}
-
-// walk calls visit for every Value.
-func walk(v reflect.Value, visit func(Value)) {
-	if value, ok := v.Interface().(Value); ok {
-		visit(value)
-		return
-	}
-	switch v.Kind() {
-	case reflect.Struct:
-		for _, f := range yamltree.Fields(v.Type()) {
-			walk(v.Field(f.Index), visit)
-		}
-	case reflect.Map:
-		for _, key := range sortedKeys(v) {
-			walk(v.MapIndex(reflect.ValueOf(key)), visit)
-		}
-	case reflect.Slice:
-		for i := range v.Len() {
-			walk(v.Index(i), visit)
+			_, _ = v.Resolve(r)
 		}
 	}
 }
 
-func sortedKeys(m reflect.Value) []string {
-	keys := make([]string, 0, m.Len())
-	for _, k := range m.MapKeys() {
-		keys = append(keys, k.String())
-	}
-	slices.Sort(keys)
-	return keys
+// values returns every text of the configuration that may hold references.
+func (c *Config) values() (all []Value) {
+	written(reflect.ValueOf(c).Elem(), func(v Value) any { all = append(all, v); return nil })
+	return all
 }
 
 // shown returns the masked form, and a path as it takes effect.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
 // Value is a text that may hold references: ${env:NAME}, ${file:PATH} and
@@ -165,7 +166,7 @@ func (v Value) Raw() string { return v.raw }
 func (v Value) IsEmpty() bool { return v.raw == "" }
 
 // Position returns "toolcrib.yaml:4", or "default".
-func (v Value) Position() string { return position(v.at.File, v.at.Line) }
+func (v Value) Position() string { return yamltree.Position(v.at.File, v.at.Line) }
 
 // String returns the masked form.
 func (v Value) String() string { return v.masked() }
@@ -323,14 +324,4 @@ func absolute(name, base string) (string, error) {
 		return "", errors.New("the current folder is not known")
 	}
 	return out, nil
-}
-
-func position(file string, line int) string {
-	switch {
-	case line > 0:
-		return fmt.Sprintf("%s:%d", file, line)
-	case file != "":
-		return file
-	}
-	return "default"
 }

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/toolcrib/toolcrib/guard"
 )
@@ -23,7 +24,7 @@ type Decoder struct {
 	// File and Folder are for types that read themselves: the file's name and folder.
 	File, Folder string
 
-	Errors []*Error
+	Errors []Error
 	failed map[string]bool
 }
 
@@ -36,14 +37,14 @@ type Decodable interface {
 func (d *Decoder) Failed(path string) bool { return d.failed[path] }
 
 // Add adds an error.
-func (d *Decoder) Add(errs ...*Error) {
+func (d *Decoder) Add(errs ...Error) {
 	if d.failed == nil {
 		d.failed = map[string]bool{}
 	}
 	for _, e := range errs {
-		d.failed[e.Path] = true
+		d.failed[e.Key], e.File = true, d.File
+		d.Errors = append(d.Errors, e)
 	}
-	d.Errors = append(d.Errors, errs...)
 }
 
 // Errorf adds an error about a node.
@@ -90,10 +91,8 @@ func (d *Decoder) value(n *Node, v reflect.Value, f Field) {
 		if d.want(n, Bool) {
 			v.SetBool(n.IsTrue())
 		}
-	case reflect.Int, reflect.Int64:
-		d.whole(n, v, f)
-	case reflect.Float64:
-		d.float(n, v, f)
+	case reflect.Int, reflect.Int64, reflect.Float64:
+		d.number(n, v, f)
 	case reflect.String:
 		d.word(n, v, f)
 	default:
@@ -218,39 +217,30 @@ func (n *Node) IsTrue() bool { return n.Text == "true" || n.Text == "True" || n.
 // which YAML's versions read differently.
 var wholeNumber = regexp.MustCompile(`^[+-]?(0|[1-9][0-9]*)$`)
 
-func (d *Decoder) whole(n *Node, v reflect.Value, f Field) {
-	number, err := strconv.ParseInt(n.Text, 10, 64)
-	lo, errLo := strconv.ParseInt(f.Min, 10, 64)
-	hi, errHi := strconv.ParseInt(f.Max, 10, 64)
-	switch {
-	case n.Kind != Number:
-		d.Errorf(n, "must be a whole number, not %s", n.Kind)
-	case err != nil || !wholeNumber.MatchString(n.Text):
-		d.Errorf(n, "must be a whole number in plain digits")
-	case errLo == nil && number < lo:
-		d.Errorf(n, "must be at least %d", lo)
-	case errHi == nil && number > hi:
-		d.Errorf(n, "must be at most %d", hi)
-	default:
-		v.SetInt(number)
-	}
-}
-
-func (d *Decoder) float(n *Node, v reflect.Value, f Field) {
+// number decodes a number within the bounds of f.
+func (d *Decoder) number(n *Node, v reflect.Value, f Field) {
+	what, plain, form := "a number", PlainNumber, "a plain decimal number"
 	number, err := strconv.ParseFloat(n.Text, 64)
+	whole, isFloat := int64(0), v.Kind() == reflect.Float64
+	if !isFloat {
+		what, plain, form = "a whole number", wholeNumber, "a whole number in plain digits"
+		whole, err = strconv.ParseInt(n.Text, 10, 64)
+	}
 	lo, errLo := strconv.ParseFloat(f.Min, 64)
 	hi, errHi := strconv.ParseFloat(f.Max, 64)
 	switch {
 	case n.Kind != Number:
-		d.Errorf(n, "must be a number, not %s", n.Kind)
-	case err != nil || !PlainNumber.MatchString(n.Text) || math.IsInf(number, 0):
-		d.Errorf(n, "must be a plain decimal number")
+		d.Errorf(n, "must be %s, not %s", what, n.Kind)
+	case err != nil || !plain.MatchString(n.Text) || math.IsInf(number, 0):
+		d.Errorf(n, "must be %s", form)
 	case errLo == nil && number < lo:
 		d.Errorf(n, "must be at least %s", f.Min)
 	case errHi == nil && number > hi:
 		d.Errorf(n, "must be at most %s", f.Max)
-	default:
+	case isFloat:
 		v.SetFloat(number)
+	default:
+		v.SetInt(whole)
 	}
 }
 
@@ -281,7 +271,8 @@ func OneOf(word string, words []string) string {
 	if slices.Contains(words, word) {
 		return ""
 	}
-	return fmt.Sprintf("must be one of %s, not %s%s", choices(words), Quote(word), DidYouMean(word, words))
+	named := slices.DeleteFunc(slices.Clone(words), func(word string) bool { return word == "" })
+	return fmt.Sprintf("must be one of %s, not %s%s", strings.Join(named, ", "), Quote(word), DidYouMean(word, words))
 }
 
 // DidYouMean returns `; did you mean "x"?` for the name that is nearest to the given

@@ -18,7 +18,9 @@ import (
 //	null      null is allowed, and is not the same as empty
 //	words     true, false and numbers without quotes are taken as text
 //	short     in a list: the key of an entry that a text alone stands for
-//	secret    what is never shown
+//	secret    what is never shown: "all" of the value, the password of a "url",
+//	          what a header or variable that is "named" like a secret holds,
+//	          all but the scheme of a "notify" address, key=value in "args"
 type Field struct {
 	Key                  string
 	Index                int
@@ -86,15 +88,4 @@ func (f Field) DefaultNode() *Node {
 		return &Node{Kind: Number, Text: f.Default, Default: true}
 	}
 	return &Node{Kind: Text, Text: f.Default, Default: true}
-}
-
-// choices returns the words of an enum for a message.
-func choices(enum []string) string {
-	words := make([]string, 0, len(enum))
-	for _, w := range enum {
-		if w != "" {
-			words = append(words, w)
-		}
-	}
-	return strings.Join(words, ", ")
 }

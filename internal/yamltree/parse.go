@@ -26,18 +26,18 @@ type Limits struct {
 // Parse reads one document; an empty one is null. For a file that is not plain YAML
 // it returns no tree and one error. A duplicate key is an error beside the tree, which
 // has its first value.
-func Parse(data []byte, limits Limits) (root *Node, errs []*Error) {
+func Parse(data []byte, limits Limits) (root *Node, errs []Error) {
 	p := parsing{limits: limits, offset: max(limits.FirstLine-1, 0), read: map[*token.Token]bool{}}
 	// A fault in the YAML library must not take a server down that reloads its
 	// configuration: the file is refused instead.
 	defer func() {
 		if r := recover(); r != nil {
-			root, errs = nil, []*Error{p.errorf(1, "cannot be read as YAML")}
+			root, errs = nil, []Error{*p.errorf(1, "cannot be read as YAML")}
 		}
 	}()
 	root, err := p.parse(data)
 	if err != nil {
-		return nil, []*Error{err}
+		return nil, []Error{*err}
 	}
 	return root, p.duplicates
 }
@@ -48,7 +48,7 @@ type parsing struct {
 	offset     int // lines of the file before the text
 	source     *source
 	read       map[*token.Token]bool
-	duplicates []*Error
+	duplicates []Error
 }
 
 func (p *parsing) errorf(line int, format string, args ...any) *Error {
@@ -94,6 +94,14 @@ func (p *parsing) parse(data []byte) (*Node, *Error) {
 	return root, nil
 }
 
+// refused are marks of YAML beyond its plain part.
+var refused = map[token.Type]string{
+	token.TagType:        "tags are not allowed; put a text that begins with ! in quotes",
+	token.MergeKeyType:   "merge keys (<<) are not allowed",
+	token.DirectiveType:  "directives (%) are not allowed",
+	token.MappingKeyType: "keys written with ? are not allowed",
+}
+
 // check refuses what is not plain before anything recursive sees the file: a few bytes
 // of anchors or brackets can cost a parser gigabytes. It also refuses a second document,
 // of which the parser may keep either. It returns the words of the file: keys and
@@ -105,6 +113,9 @@ func (p *parsing) check(tokens token.Tokens) (words token.Tokens, err *Error) {
 	flow, run, began, ended := 0, 0, false, false
 	for _, t := range tokens {
 		line := lineOf(t, 1)
+		if what := refused[t.Type]; what != "" {
+			return nil, p.errorf(line, "%s", what)
+		}
 		if t.Type != token.SequenceEntryType {
 			run = 0
 		}
@@ -114,14 +125,6 @@ func (p *parsing) check(tokens token.Tokens) (words token.Tokens, err *Error) {
 		case token.AnchorType, token.AliasType:
 			return nil, p.errorf(line,
 				"anchors and aliases (& and *) are not allowed; put a text that begins with %s in quotes", t.Value)
-		case token.TagType:
-			return nil, p.errorf(line, "tags are not allowed; put a text that begins with ! in quotes")
-		case token.MergeKeyType:
-			return nil, p.errorf(line, "merge keys (<<) are not allowed")
-		case token.DirectiveType:
-			return nil, p.errorf(line, "directives (%%) are not allowed")
-		case token.MappingKeyType:
-			return nil, p.errorf(line, "keys written with ? are not allowed")
 		case token.SequenceStartType, token.MappingStartType:
 			flow++
 		case token.SequenceEndType, token.MappingEndType:
@@ -139,7 +142,10 @@ func (p *parsing) check(tokens token.Tokens) (words token.Tokens, err *Error) {
 		if flow+run > p.limits.Depth {
 			return nil, p.tooDeep(line)
 		}
-		if isWord(t) {
+		switch t.Type {
+		case token.StringType, token.SingleQuoteType, token.DoubleQuoteType, token.BoolType, token.NullType,
+			token.IntegerType, token.BinaryIntegerType, token.OctetIntegerType, token.HexIntegerType,
+			token.FloatType, token.InfinityType, token.NanType:
 			words = append(words, t)
 		}
 	}
@@ -148,17 +154,6 @@ func (p *parsing) check(tokens token.Tokens) (words token.Tokens, err *Error) {
 
 func (p *parsing) tooDeep(line int) *Error {
 	return p.errorf(line, "lists and mappings are nested deeper than %d", p.limits.Depth)
-}
-
-// isWord reports whether a token is a key or a scalar value that is written.
-func isWord(t *token.Token) bool {
-	switch t.Type {
-	case token.StringType, token.SingleQuoteType, token.DoubleQuoteType, token.BoolType, token.NullType,
-		token.IntegerType, token.BinaryIntegerType, token.OctetIntegerType, token.HexIntegerType,
-		token.FloatType, token.InfinityType, token.NanType:
-		return true
-	}
-	return false
 }
 
 // syntax keeps message and line of the library's error, and not its excerpt of the

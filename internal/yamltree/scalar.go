@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -102,58 +103,60 @@ type JSON json.RawMessage
 
 // DecodeYAML reads a mapping. What d.Check says of it as JSON is an error.
 func (j *JSON) DecodeYAML(d *Decoder, n *Node, f Field) {
-	if !d.want(n, Map) {
+	if !d.want(n, Map) || !d.plainNumbers(n) {
 		return
 	}
-	var b bytes.Buffer
-	before := len(d.Errors)
-	if d.writeJSON(&b, n); len(d.Errors) > before {
-		return
-	}
+	text := n.JSON()
 	if d.Check != nil {
-		if problem := d.Check(f, b.String()); problem != "" {
+		if problem := d.Check(f, string(text)); problem != "" {
 			d.Errorf(n, "%s", problem)
 			return
 		}
 	}
-	*j = b.Bytes()
+	*j = text
 }
 
-// writeJSON writes a node as JSON, keys and numbers as they are written.
-func (d *Decoder) writeJSON(b *bytes.Buffer, n *Node) {
-	switch n.Kind {
-	case Null:
-		b.WriteString("null")
-	case Bool:
-		b.WriteString(strconv.FormatBool(n.IsTrue()))
-	case Text:
-		b.Write(AppendJSON(nil, n.Text))
-	case Number:
-		if !PlainNumber.MatchString(n.Text) {
-			d.Errorf(n, "must be a plain decimal number; put it in quotes if it is a text")
-		}
-		b.WriteString(strings.TrimPrefix(n.Text, "+"))
-	case List:
-		b.WriteByte('[')
-		for i, item := range n.Items {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			d.writeJSON(b, item)
-		}
-		b.WriteByte(']')
-	case Map:
-		b.WriteByte('{')
-		for i, e := range n.Entries {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			b.Write(AppendJSON(nil, e.Key))
-			b.WriteByte(':')
-			d.writeJSON(b, e.Value)
-		}
-		b.WriteByte('}')
+// plainNumbers reports whether all numbers in n are written as JSON writes them, and adds
+// an error for each that is not.
+func (d *Decoder) plainNumbers(n *Node) bool {
+	before := len(d.Errors)
+	if n.Kind == Number && !PlainNumber.MatchString(n.Text) {
+		d.Errorf(n, "must be a plain decimal number; put it in quotes if it is a text")
 	}
+	for _, item := range n.Items {
+		d.plainNumbers(item)
+	}
+	for _, e := range n.Entries {
+		d.plainNumbers(e.Value)
+	}
+	return len(d.Errors) == before
+}
+
+// JSON returns the node as JSON, keys and numbers as they are written; nil is null.
+func (n *Node) JSON() []byte {
+	if n == nil {
+		return []byte("null")
+	}
+	var parts [][]byte
+	switch n.Kind {
+	case Bool:
+		return strconv.AppendBool(nil, n.IsTrue())
+	case Text:
+		return AppendJSON(nil, n.Text)
+	case Number:
+		return []byte(strings.TrimPrefix(n.Text, "+"))
+	case List:
+		for _, item := range n.Items {
+			parts = append(parts, item.JSON())
+		}
+		return slices.Concat([]byte{'['}, bytes.Join(parts, []byte{','}), []byte{']'})
+	case Map:
+		for _, e := range n.Entries {
+			parts = append(parts, append(AppendJSON(nil, e.Key), append([]byte{':'}, e.Value.JSON()...)...))
+		}
+		return slices.Concat([]byte{'{'}, bytes.Join(parts, []byte{','}), []byte{'}'})
+	}
+	return []byte("null")
 }
 
 // AppendJSON appends what encoding/json writes, but for <, > and &, which stay readable.

@@ -60,24 +60,44 @@ func (n *Node) child(key string) *Node {
 	return &Node{Kind: Null, Path: JoinKey(n.Path, key), Line: n.Line, Column: n.Column, Default: true}
 }
 
-// Error is something that is wrong in a file.
+// Error is one thing that is wrong with a file. It holds no value that could be a secret.
 type Error struct {
-	Line, Column int    // from 1; 0 = not known
-	Path         string // key path; "" = the file as a whole
-	Message      string
+	File    string // as the user named it
+	Line    int    // from 1; 0 = the file as a whole
+	Column  int    // in that line, from 1; 0 = not known
+	Key     string // key path; "" = no key
+	Message string
+	Ref     string // the reference that could not be filled in, such as ${env:NAME}; "" = none
 }
 
-// Error returns the key path and the message.
-func (e *Error) Error() string {
-	if e.Path == "" {
-		return e.Message
+// Error returns "toolcrib.yaml:12: agents.default.limits.max_iterations: must be
+// at least 1" (contract §2).
+func (e Error) Error() string {
+	text := e.Message
+	if e.Key != "" {
+		text = e.Key + ": " + text
 	}
-	return e.Path + ": " + e.Message
+	if e.File != "" {
+		text = Position(e.File, e.Line) + ": " + text
+	}
+	return text
+}
+
+// Position returns "toolcrib.yaml:4", or "default" for what no file says. line 0 is the
+// file as a whole.
+func Position(file string, line int) string {
+	switch {
+	case line > 0:
+		return fmt.Sprintf("%s:%d", file, line)
+	case file != "":
+		return file
+	}
+	return "default"
 }
 
 // Errorf is an error about the node.
-func (n *Node) Errorf(format string, args ...any) *Error {
-	return &Error{Line: n.Line, Column: n.Column, Path: n.Path, Message: fmt.Sprintf(format, args...)}
+func (n *Node) Errorf(format string, args ...any) Error {
+	return Error{Line: n.Line, Column: n.Column, Key: n.Path, Message: fmt.Sprintf(format, args...)}
 }
 
 // PlainNumber is a number as JSON writes it, with a sign for convenience. Versions of

@@ -95,7 +95,7 @@ func parse(file string, source []byte) ([]reply, error) {
 		return replies, nil
 	}
 	first := d.Errors[0]
-	_, key, _ := strings.Cut(first.Path, "]") // its line says which reply
+	_, key, _ := strings.Cut(first.Key, "]") // its line says which reply
 	if key = strings.TrimPrefix(key, "."); key != "" {
 		key += ": "
 	}
