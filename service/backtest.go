@@ -415,17 +415,12 @@ func (t *switchesThen) at(when time.Time) {
 	if n == t.upto {
 		return
 	}
-	over := gate.Overrides{Tools: map[string]bool{}, Groups: map[string]bool{}}
+	t.upto, t.over = n, gate.Overrides{}
 	for _, c := range t.changes[:n] {
-		of := over.Tools
-		if c.Kind == store.OverrideGroup {
-			of = over.Groups
-		}
-		if of[c.Name] = c.Enabled; c.reset {
+		if of := set(&t.over, c.Kind, c.Name, c.Enabled); c.reset {
 			delete(of, c.Name)
 		}
 	}
-	t.upto, t.over = n, over
 }
 
 // Overrides implements [gate.Availability].

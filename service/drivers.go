@@ -5,15 +5,16 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
 // Drivers say which process drives a run, and tell it to end one. Lock files in the data
@@ -54,14 +55,9 @@ func NewLockFiles(dataDir string) *LockFiles {
 	}
 }
 
-var plainID = regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`)
-
-// path is a file of a run.
-func (l *LockFiles) path(run toolcrib.RunID, suffix string) (string, bool) {
-	if !plainID.MatchString(string(run)) {
-		return "", false
-	}
-	return filepath.Join(l.dir, string(run)+suffix), true
+// path is a file of a run. Whatever the ID, it lies in the folder.
+func (l *LockFiles) path(run toolcrib.RunID, suffix string) string {
+	return filepath.Join(l.dir, url.PathEscape(string(run))+suffix)
 }
 
 const (
@@ -82,10 +78,7 @@ const (
 // locked a run works too, and the journal's fence keeps two drivers
 // apart; it only shows as interrupted while it goes on.
 func (l *LockFiles) Take(run toolcrib.RunID) error {
-	path, ok := l.path(run, lockSuffix)
-	if !ok {
-		return nil
-	}
+	path := l.path(run, lockSuffix)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.files[run] != nil || os.MkdirAll(l.dir, 0o700) != nil {
@@ -144,9 +137,8 @@ func (l *LockFiles) sweep() {
 	_ = dir.Close()
 	for _, name := range names {
 		id, ok := strings.CutSuffix(name, lockSuffix)
-		run := toolcrib.RunID(id)
-		path, plain := l.path(run, lockSuffix)
-		if !ok || !plain || l.files[run] != nil {
+		run, path := toolcrib.RunID(id), filepath.Join(l.dir, name)
+		if !ok || l.files[run] != nil {
 			continue
 		}
 		f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -164,11 +156,7 @@ func (l *LockFiles) sweep() {
 // Process names the process that holds a run, for people.
 func (l *LockFiles) Process(run toolcrib.RunID) string {
 	const unknown = "another process"
-	path, ok := l.path(run, lockSuffix)
-	if !ok {
-		return unknown
-	}
-	f, err := os.Open(path)
+	f, err := os.Open(l.path(run, lockSuffix))
 	if err != nil {
 		return unknown
 	}
@@ -205,20 +193,12 @@ func (l *LockFiles) Close() error {
 func (l *LockFiles) free(run toolcrib.RunID, f *os.File) error {
 	delete(l.files, run)
 	l.RemoveRequest(run)
-	var err error
-	if path, ok := l.path(run, lockSuffix); ok {
-		err = os.Remove(path)
-	}
-	return errors.Join(err, f.Close())
+	return errors.Join(os.Remove(l.path(run, lockSuffix)), f.Close())
 }
 
 // Driven reports whether a process holds the run, or may hold it.
 func (l *LockFiles) Driven(run toolcrib.RunID) bool {
-	path, ok := l.path(run, lockSuffix)
-	if !ok {
-		return true
-	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	f, err := os.OpenFile(l.path(run, lockSuffix), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
@@ -231,22 +211,7 @@ func (l *LockFiles) Driven(run toolcrib.RunID) bool {
 
 // Request asks the process that drives a run to cancel it.
 func (l *LockFiles) Request(run toolcrib.RunID, by string) error {
-	path, ok := l.path(run, cancelSuffix)
-	if !ok {
-		return fmt.Errorf("run %s has no files", run)
-	}
-	f, err := os.CreateTemp(l.dir, "cancel-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(by)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return safefile.Replace(l.path(run, cancelSuffix), "cancel-", []byte(by))
 }
 
 // maxRequest bounds what is read of a request.
@@ -254,16 +219,7 @@ const maxRequest = 1 << 10
 
 // Requested returns who asks to cancel the run, once.
 func (l *LockFiles) Requested(run toolcrib.RunID) (by string, ok bool) {
-	path, ok := l.path(run, cancelSuffix)
-	if !ok {
-		return "", false
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", false
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxRequest))
+	data, err := safefile.Read(l.path(run, cancelSuffix), maxRequest)
 	if err != nil {
 		return "", false
 	}
@@ -277,7 +233,5 @@ func (l *LockFiles) Requested(run toolcrib.RunID) (by string, ok bool) {
 
 // RemoveRequest removes a request, if there is one.
 func (l *LockFiles) RemoveRequest(run toolcrib.RunID) {
-	if path, ok := l.path(run, cancelSuffix); ok {
-		_ = os.Remove(path) // mostly there is none
-	}
+	_ = os.Remove(l.path(run, cancelSuffix)) // mostly there is none
 }

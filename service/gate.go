@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -175,44 +175,34 @@ const overrideAge = 500 * time.Millisecond
 // read from the store, so that a new run begins with what holds then.
 type availability struct {
 	store store.Store
-
-	mu   sync.Mutex
-	read *store.OverrideList // what over was made from; nil = nothing yet
-	over gate.Overrides
+	asked atomic.Bool
 }
 
-func (v *availability) Overrides(ctx context.Context) (gate.Overrides, error) {
+func (v *availability) Overrides(ctx context.Context) (over gate.Overrides, err error) {
 	age := overrideAge
-	if v.isNew() {
+	if !v.asked.Load() {
 		age = 0
 	}
 	read, err := v.store.OverridesWithin(ctx, age)
 	if err != nil {
-		return gate.Overrides{}, err
+		return over, err
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if read != v.read {
-		v.read, v.over = read, overridesOf(read.Overrides)
+	v.asked.Store(true)
+	for _, o := range read.Overrides {
+		set(&over, o.Kind, o.Name, o.Enabled)
 	}
-	return v.over, nil
+	return over, nil
 }
 
-func (v *availability) isNew() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.read == nil
-}
-
-func overridesOf(list []store.Override) gate.Overrides {
-	over := gate.Overrides{Tools: map[string]bool{}, Groups: map[string]bool{}}
-	for _, o := range list {
-		switch o.Kind {
-		case store.OverrideTool:
-			over.Tools[o.Name] = o.Enabled
-		case store.OverrideGroup:
-			over.Groups[o.Name] = o.Enabled
-		}
+// set notes in the map that it returns that a tool or a group is switched on or off.
+func set(over *gate.Overrides, kind store.OverrideKind, name string, enabled bool) map[string]bool {
+	of := &over.Tools
+	if kind == store.OverrideGroup {
+		of = &over.Groups
 	}
-	return over
+	if *of == nil {
+		*of = map[string]bool{}
+	}
+	(*of)[name] = enabled
+	return *of
 }

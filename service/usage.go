@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -61,10 +60,7 @@ func (s *Service) Usage(ctx context.Context, who toolcrib.Principal, q store.Usa
 	if !q.Until.IsZero() {
 		u.Until = &q.Until
 	}
-	if who.Token != "" {
-		err = s.usageOfToken(ctx, who, q, &u)
-		return u, err
-	}
+	q.Token = who.Token
 	rows, err := s.store.Usage(ctx, q)
 	if err != nil {
 		return u, err
@@ -77,47 +73,4 @@ func (s *Service) Usage(ctx context.Context, who toolcrib.Principal, q store.Usa
 	}
 	u.Total.Key = "total"
 	return u, err
-}
-
-// usageOfToken adds up the runs that the token of who started, among the
-// [store.MaxUsageRows] of its user that used most.
-func (s *Service) usageOfToken(ctx context.Context, who toolcrib.Principal, q store.UsageQuery, u *Usage) error {
-	most := q.Bound()
-	q.Limit = store.MaxUsageRows
-	rows, err := s.store.Usage(ctx, q)
-	if err != nil {
-		return err
-	}
-	for _, row := range rows {
-		rec, err := s.store.Run(ctx, toolcrib.RunID(row.Key))
-		if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
-			return err
-		}
-		if err == nil && Owns(who, &rec) {
-			addUsage(&u.Total, &row)
-			if len(u.Rows) < most {
-				u.Rows = append(u.Rows, row)
-			}
-		}
-	}
-	return nil
-}
-
-// addUsage adds what one run used.
-func addUsage(sum, row *store.UsageRow) {
-	sum.Runs += row.Runs
-	sum.Requests += row.Requests
-	sum.InputTokens += row.InputTokens
-	sum.CachedInputTokens += row.CachedInputTokens
-	sum.CacheWriteTokens += row.CacheWriteTokens
-	sum.OutputTokens += row.OutputTokens
-	sum.ReasoningTokens += row.ReasoningTokens
-	sum.TotalTokens += row.TotalTokens
-	sum.CostUSD += row.CostUSD
-	sum.Estimated = sum.Estimated || row.Estimated
-	sum.Unpriced = sum.Unpriced || row.Unpriced
-	sum.Calls += row.Calls
-	sum.Errors += row.Errors
-	sum.Refused += row.Refused
-	sum.DurationMS += row.DurationMS
 }

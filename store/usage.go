@@ -39,7 +39,7 @@ type UsageQuery struct {
 	// Since and Until are moments whose whole days (UTC) are the first and the last
 	// that count; zero = no bound.
 	Since, Until time.Time
-	User         string // "" = all
+	User, Token  string // "" = all; with a token, only runs that it started and that are still stored
 	Limit        int    // of rows; 0 = DefaultUsageRows, at most MaxUsageRows
 }
 

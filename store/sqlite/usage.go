@@ -49,15 +49,15 @@ func usageQuery(q store.UsageQuery) (query string, args []any) {
 		kinds[1] = store.UseRequests
 	}
 	where, args := "kind IN (?, ?)", kinds
-	if !q.Since.IsZero() {
-		where, args = where+" AND day >= ?", append(args, int64(store.DayOf(q.Since)))
+	add := func(clause string, value any, given bool) {
+		if given {
+			where, args = where+" AND "+clause, append(args, value)
+		}
 	}
-	if !q.Until.IsZero() {
-		where, args = where+" AND day <= ?", append(args, int64(store.DayOf(q.Until)))
-	}
-	if q.User != "" {
-		where, args = where+" AND user = ?", append(args, q.User)
-	}
+	add("day >= ?", int64(store.DayOf(q.Since)), !q.Since.IsZero())
+	add("day <= ?", int64(store.DayOf(q.Until)), !q.Until.IsZero())
+	add("user = ?", q.User, q.User != "")
+	add("run_id IN (SELECT id FROM runs WHERE token = ? AND token <> '')", q.Token, q.Token != "")
 	group, order := " GROUP BY 1, 2", "sum(nano_usd) DESC, sum(input_tokens + output_tokens) DESC, sum(calls) DESC, 1, 2"
 	switch q.By {
 	case store.UsageTotal:
