@@ -15,20 +15,8 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-func (a *app) agentsCommand() *cobra.Command {
-	return parent(&cobra.Command{
-		Use:     "agents",
-		Short:   "List and show the agents of the configuration",
-		Example: "toolcrib agents list\ntoolcrib agents show default",
-	}, a.agentsListCommand(), a.agentsShowCommand())
-}
-
-func (a *app) agentsListCommand() *cobra.Command {
-	return a.answering(&cobra.Command{
-		Use:     "list",
-		Short:   "List the agents",
-		Example: "toolcrib agents list\ntoolcrib agents list --json",
-	}, nil, func(c call) (any, func(), error) {
+func (a *app) agentsListCommand(cmd *cobra.Command) {
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		s, err := a.svc()
 		if err != nil {
 			return nil, nil, err
@@ -57,12 +45,8 @@ func toolsText(tools []string) string {
 	return strings.Join(tools, ",")
 }
 
-func (a *app) agentsShowCommand() *cobra.Command {
-	return a.answering(&cobra.Command{
-		Use:     "show NAME",
-		Short:   "Show an agent as it would run",
-		Example: "toolcrib agents show default\ntoolcrib agents show default --json",
-	}, nil, func(c call) (any, func(), error) {
+func (a *app) agentsShowCommand(cmd *cobra.Command) {
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		s, err := a.svc()
 		if err != nil {
 			return nil, nil, err

@@ -11,28 +11,11 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/propose"
 	"github.com/toolcrib/toolcrib/internal/render"
-	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 )
 
-func (a *app) approvalsCommand() *cobra.Command {
-	return parent(
-		&cobra.Command{
-			Use:     "approvals",
-			Short:   "List, show and decide what parked runs wait for",
-			Example: "toolcrib approvals list\ntoolcrib approvals show last\ntoolcrib approvals approve last --resume",
-		}, a.approvalsListCommand(), a.approvalsShowCommand(),
-		a.approvalsDecideCommand(journal.DecisionApprove), a.approvalsDecideCommand(journal.DecisionDeny),
-		a.approvalsAnswerCommand(), a.approvalsResolveCommand(), a.approvalsRememberedCommand(), a.approvalsNotifyCommand(),
-	)
-}
-
-func (a *app) approvalsListCommand() *cobra.Command {
-	return a.answering(&cobra.Command{
-		Use:     "list",
-		Short:   "List what parked runs wait for, newest first",
-		Example: "toolcrib approvals list\ntoolcrib approvals list --json",
-	}, a.reading, func(c call) (any, func(), error) {
+func (a *app) approvalsListCommand(cmd *cobra.Command) {
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		list, err := c.Approvals(c, c.who)
 		return list, func() {
 			now := time.Now()
@@ -69,14 +52,8 @@ func callsText(v *service.Approval) string {
 	return strings.Join(parts, "; ")
 }
 
-func (a *app) approvalsShowCommand() *cobra.Command {
-	return a.answering(&cobra.Command{
-		Use:   "show ID",
-		Short: "Show the calls of an approval, what they would change, and the digest",
-		Long: "Show what is asked: each call with its arguments, what it would change, and why it is asked about. The " +
-			"digest says that a decision is about exactly this. ID is an approval, the beginning of one, or last.",
-		Example: "toolcrib approvals show last\ntoolcrib approvals show apr_01K --json",
-	}, a.reading, func(c call) (any, func(), error) {
+func (a *app) approvalsShowCommand(cmd *cobra.Command) {
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		v, err := c.Approval(c, c.who, c.args[0])
 		return v, func() { a.showApproval(c.who, v) }, noApproval(err, c.args[0])
 	})
@@ -187,25 +164,9 @@ func wordText(v *service.Approval, d *service.ApprovalWord) string {
 	return strings.Join(parts, ", ")
 }
 
-func (a *app) approvalsNotifyCommand() *cobra.Command {
-	return parent(&cobra.Command{
-		Use:     "notify",
-		Short:   "Test the addresses that are told of approvals, and show what signs",
-		Example: "toolcrib approvals notify test\ntoolcrib approvals notify test --show-secrets",
-	}, a.notifyTestCommand())
-}
-
-func (a *app) notifyTestCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "test",
-		Short: "Send a test message to each address of approvals.notify",
-		Long: "Send a test message to each address of approvals.notify, and say which took it. With --show-secrets " +
-			"nothing is sent: it prints the secret with which the receiver of each webhook checks the signatures (Standard " +
-			"Webhooks). Exit status 1 if an address was not told.",
-		Example: "toolcrib approvals notify test\ntoolcrib approvals notify test --show-secrets",
-	}
-	secrets := cmd.Flags().Bool("show-secrets", false, "print the secrets that sign, and send nothing")
-	return a.answering(cmd, a.changing, func(c call) (any, func(), error) {
+func (a *app) notifyTestCommand(cmd *cobra.Command) {
+	secrets := cmd.Flags().Bool("show-secrets", false, "")
+	a.answering(cmd, a.changing, func(c call) (any, func(), error) {
 		told, err := c.TestNotify(c, c.who, *secrets)
 		for _, t := range told {
 			if !t.OK {

@@ -25,40 +25,19 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-func (a *app) auditCommand() *cobra.Command {
-	return parent(&cobra.Command{
-		Use:   "audit",
-		Short: "Look at the audit log, verify and export it",
-		Long: "The audit log is what the gate has decided, what people have decided and changed, and what steers " +
-			"toolcrib: a view of the journals of all runs and of the system journal, whose chains of hashes vouch for it. " +
-			"For administrators.",
-		Example: "toolcrib audit list --since 24h\ntoolcrib audit verify\ntoolcrib audit export -o audit.ndjson",
-	}, a.auditListCommand(), a.auditVerifyCommand(), a.auditExportCommand())
-}
-
-func (a *app) auditListCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List what was decided and changed, the newest first",
-		Long: "List the entries of the audit log, the newest first: verdicts of the gate (allowed, asked, refused), " +
-			"approvals and who decided, raised limits, and changes of tools, users, tokens, secrets, trust, skills and the " +
-			"configuration. With --as both names are in it. For administrators.",
-		Example: `toolcrib audit list --since 24h
-toolcrib audit list --kind refused --kind approval_decided --user ann
-toolcrib audit list --run last --oldest --json`,
-	}
+func (a *app) auditListCommand(cmd *cobra.Command) {
 	var f store.AuditFilter
 	flags := cmd.Flags()
-	since := flags.String("since", "", "from then on: a span such as 24h or 7d, a date, or a time (RFC 3339)")
-	until := flags.String("until", "", "before then, written as --since")
-	flags.StringVar(&f.User, "user", "", "about this user, or done by them")
+	since := flags.String("since", "", "")
+	until := flags.String("until", "", "")
+	flags.StringVar(&f.User, "user", "", "")
 	kinds := flags.StringSlice("kind", nil, "entries of this kind; may be repeated")
-	run := flags.String("run", "", "about this run: its ID, the beginning of one, or last")
-	flags.BoolVar(&f.OldestFirst, "oldest", false, "the oldest first")
+	run := flags.String("run", "", "")
+	flags.BoolVar(&f.OldestFirst, "oldest", false, "")
 	flags.IntVar(&f.Limit, "limit", store.DefaultLimit, fmt.Sprintf("so many at most, 1 to %d", store.MaxLimit))
-	flags.StringVar(&f.Cursor, "cursor", "", "continue from here: next of the page before, with the same filters")
+	flags.StringVar(&f.Cursor, "cursor", "", "")
 	completeWords(cmd, "kind", service.AuditKinds()...)
-	return a.answering(cmd, nil, func(c call) (any, func(), error) {
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		err := checkLimit(f.Limit, store.MaxLimit)
 		if err == nil {
 			err = notEmpty(cmd, "must not be empty", "user", "run", "cursor")
@@ -184,25 +163,12 @@ func payloadText(e *store.AuditEntry) string {
 	return guard.Visible(strings.Join(parts, " "))
 }
 
-func (a *app) auditExportCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "export",
-		Short: "Write the audit log as JSON, one value a line, with the hashes of all chains",
-		Long: "Write the audit log as it is at one moment as JSON, one value a line: the whole system journal, the events " +
-			"of all runs with their hashes and the content of those that the log shows, and a sealed end. audit verify FILE " +
-			"checks it anywhere, without the database. Answers and results are in it with --content only; prompts, too, but " +
-			"for those of runs under --as, whose first event says who really asked. For administrators.",
-		Example: `toolcrib audit export -o audit.ndjson
-toolcrib audit export --since 30d -o month.ndjson
-toolcrib audit export --content | gzip > all.ndjson.gz`,
-		Args: positional,
-	}
+func (a *app) auditExportCommand(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	since := flags.String("since", "", "leave out the runs that ended before: a span such as 30d, a date, or a time "+
-		"(RFC 3339)")
-	content := flags.Bool("content", false, "with everything that was said and done, prompts and results too")
-	to := flags.StringP("output", "o", "-", "the file to write; - = standard output")
-	force := flags.Bool("force", false, "write over a file that is there")
+	since := flags.String("since", "", "")
+	content := flags.Bool("content", false, "")
+	to := flags.StringP("output", "o", "-", "")
+	force := flags.Bool("force", false, "")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := notEmpty(cmd, "must name a file, or - for standard output", "output"); err != nil {
 			return err
@@ -224,7 +190,6 @@ toolcrib audit export --content | gzip > all.ndjson.gz`,
 		}
 		return err
 	}
-	return cmd
 }
 
 // exportAudit writes the export to standard output, or to a file whole or not at all.

@@ -10,25 +10,17 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-func (a *app) runsCancelCommand() *cobra.Command {
+func (a *app) runsCancelCommand(cmd *cobra.Command) {
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "cancel RUN",
-		Short: "End a run: one that is going on, is parked, or was cut off",
-		Long: "End a run as cancelled. One that another process drives is told, and ends by itself. " +
-			"RUN is an ID, the beginning of one, or last.",
-		Example: "toolcrib runs cancel last\ntoolcrib runs cancel run_01K\ntoolcrib runs cancel last --json",
-		Args:    positional,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			rec, err := a.cancel(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return a.cancelled(cmd.Context(), rec, asJSON)
-		},
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		rec, err := a.cancel(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		return a.cancelled(cmd.Context(), rec, asJSON)
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the run as one JSON value, as in runs list")
-	return cmd
+
+	cmd.Flags().BoolVar(&asJSON, "json", false, "")
 }
 
 // cancelled tells of a run that was cancelled.

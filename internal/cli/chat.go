@@ -17,26 +17,14 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-func (a *app) chatCommand() *cobra.Command {
+func (a *app) chatCommand(cmd *cobra.Command) {
 	var f runFlags
-	cmd := &cobra.Command{
-		Use:   "chat",
-		Short: "Talk with an agent on the terminal",
-		Long: "Talk with an agent: each message is a run, all of them share a session, which can be gone on with later. /help tells the " +
-			"commands. Without a terminal each line of standard input is a message, and the answers go to standard output.",
-		Example: `toolcrib chat
-toolcrib chat --session trip
-toolcrib chat --session last --workspace ./site
-toolcrib chat --attach plan.pdf --max-iterations 5
-printf '%s\n' "What is in this folder?" "Which file is the largest?" | toolcrib chat`,
-		Args: positional,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.chat(cmd, &f) },
-	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.chat(cmd, &f) }
+
 	flags := cmd.Flags()
-	a.askingFlags(cmd, &f, "the first message", "the first request of each turn")
-	flags.StringVar(&f.session, "session", "", "session to go on with: its ID, a name of yours (made if it is new), or last")
-	flags.BoolVar(&f.json, "json", false, "without a terminal: events as JSON, one a line")
-	return cmd
+	a.askingFlags(cmd, &f)
+	flags.StringVar(&f.session, "session", "", "")
+	flags.BoolVar(&f.json, "json", false, "")
 }
 
 // chat is a conversation: what holds for its next turn.

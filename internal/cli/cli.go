@@ -69,48 +69,27 @@ func (a *app) code(err error) int {
 }
 
 func (a *app) root() *cobra.Command {
-	version := false
-	root := &cobra.Command{
-		Use:   "toolcrib",
-		Short: "Run language models with tools: one loop, one gate, one journal",
-		Long: "toolcrib is the runtime between language models and tools. A run asks a model, " +
-			"judges each tool call that it wants, runs what is allowed, and keeps everything in a journal.",
-		Example: `toolcrib run "What is in this folder?"
-toolcrib run --approve all "Write 'hello' to notes.txt"
-toolcrib runs show last
-toolcrib tools list`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if version && len(args) == 0 {
-				a.printVersion()
-				return nil
+	root := a.tree()
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if version, _ := cmd.Flags().GetBool("version"); version && len(args) == 0 {
+			a.printVersion()
+			return nil
+		}
+		return group(cmd, args)
+	}
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		for _, name := range []string{"config", "data-dir", "as", "token-file"} {
+			if f := cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
+				return usagef("--%s: must not be empty", name)
 			}
-			return group(cmd, args)
-		},
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			for _, name := range []string{"config", "data-dir", "as", "token-file"} {
-				if f := cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
-					return usagef("--%s: must not be empty", name)
-				}
-			}
-			a.began = true
-			return a.actor(cmd)
-		},
+		}
+		a.began = true
+		return a.actor(cmd)
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.Flags().BoolVar(&version, "version", false, "show the version, as the command version does")
-	flags := root.PersistentFlags()
-	flags.StringVar(&a.configFlag, "config", "", "configuration file (default: $TOOLCRIB_CONFIG, ./toolcrib.yaml, the user's own)")
-	flags.StringVar(&a.dataFlag, "data-dir", "", "folder of the database and everything that is kept")
-	flags.StringVar(&a.asFlag, "as", "", "act for this user (administrators only)")
-	flags.StringVar(&a.tokenFlag, "token-file", "", "act by the access token in this file, within its scope; - reads standard input")
-	root.AddCommand(
-		a.runCommand(), a.chatCommand(), a.toolsCommand(), a.runsCommand(), a.sessionsCommand(), a.approvalsCommand(), a.gateCommand(), a.auditCommand(), a.usageCommand(), a.agentsCommand(), a.modelsCommand(), a.skillsCommand(),
-		a.configCommand(), a.trustCommand(), a.secretCommand(), a.usersCommand(), a.tokensCommand(), a.backupCommand(), a.restoreCommand(), a.doctorCommand(), a.versionCommand(), a.completionCommand(),
-	)
-	root.SetHelpCommand(a.helpCommand(root))
+	help, _, _ := root.Find([]string{"help"})
+	root.SetHelpCommand(help)
 	root.SetHelpFunc(a.help)
 	root.SetIn(a.in)
 	root.SetOut(a.out)

@@ -17,76 +17,46 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-func (a *app) configCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "config",
-		Short:   "Check and show the configuration",
-		Example: "toolcrib config check\ntoolcrib config show\ntoolcrib config schema > toolcrib.schema.json",
-		Args:    cobra.ArbitraryArgs,
-		RunE:    group,
+func (a *app) configSchemaCommand(cmd *cobra.Command) {
+	cmd.RunE = func(*cobra.Command, []string) error {
+		_, err := a.out.Write(append(config.Schema(), '\n'))
+		return err
 	}
-	cmd.AddCommand(a.configCheckCommand(), a.configShowCommand(),
-		&cobra.Command{
-			Use:     "schema",
-			Short:   "Print the JSON Schema of the configuration",
-			Example: "toolcrib config schema > toolcrib.schema.json",
-			Args:    positional,
-			RunE: func(*cobra.Command, []string) error {
-				_, err := a.out.Write(append(config.Schema(), '\n'))
-				return err
-			},
-		},
-	)
-	return cmd
 }
 
-func (a *app) configCheckCommand() *cobra.Command {
+func (a *app) configCheckCommand(cmd *cobra.Command) {
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "check",
-		Short: "Tell everything that is wrong with the configuration",
-		Long: "Tell everything that is wrong with the configuration. Exit status: 0 nothing, 2 something. " +
-			"--json gives a list of {file, line, column, key_path, message}, empty if nothing is wrong; a line or " +
-			"column of 0 is not known. What is only worth a look is a notice.",
-		Example: "toolcrib config check\ntoolcrib --config new.yaml config check\ntoolcrib config check --json",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("config check takes no file; use: toolcrib --config %s config check", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.checkConfig(cmd.Context(), asJSON) },
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usagef("config check takes no file; use: toolcrib --config %s config check", args[0])
+		}
+		return nil
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
-	return cmd
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.checkConfig(cmd.Context(), asJSON) }
+
+	cmd.Flags().BoolVar(&asJSON, "json", false, "")
 }
 
-func (a *app) configShowCommand() *cobra.Command {
+func (a *app) configShowCommand(cmd *cobra.Command) {
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use:     "show",
-		Short:   "Print the effective configuration, with secrets masked",
-		Example: "toolcrib config show\ntoolcrib config show --json",
-		Args:    positional,
-		RunE: func(*cobra.Command, []string) error {
-			c, source, err := a.configurationAnyway()
-			if err != nil {
-				return err
-			}
-			a.notTrustedYet(source)
-			if asJSON {
-				return printJSON(a.out, config.ShowJSON(*c), true)
-			}
-			text := string(config.Show(c))
-			if a.outTerminal {
-				text = guard.Visible(text)
-			}
-			fmt.Fprint(a.out, text)
-			return nil
-		},
+	cmd.RunE = func(*cobra.Command, []string) error {
+		c, source, err := a.configurationAnyway()
+		if err != nil {
+			return err
+		}
+		a.notTrustedYet(source)
+		if asJSON {
+			return printJSON(a.out, config.ShowJSON(*c), true)
+		}
+		text := string(config.Show(c))
+		if a.outTerminal {
+			text = guard.Visible(text)
+		}
+		fmt.Fprint(a.out, text)
+		return nil
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
-	return cmd
+
+	cmd.Flags().BoolVar(&asJSON, "json", false, "")
 }
 
 // configProblem is something that is wrong with a configuration, as --json shows it.

@@ -41,130 +41,90 @@ type decideFlags struct {
 const maxWords = 4 << 10
 
 func (f *decideFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.calls, "call", nil, "only this call, by its ID; may be repeated; the others stay open")
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why; the model reads it after a denial")
+	cmd.Flags().StringArrayVar(&f.calls, "call", nil, "")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "")
 	f.registerWord(cmd)
 }
 
 // registerWord adds the flags that an answer has, too.
 func (f *decideFlags) registerWord(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.digest, "digest", "", "the digest that approvals show prints; required without a terminal")
-	flags.BoolVar(&f.resume, "resume", false, "continue the run at once")
-	flags.BoolVar(&f.json, "json", false, "the decision as one JSON value; with --resume the run's events, one a line")
+	flags.StringVar(&f.digest, "digest", "", "")
+	flags.BoolVar(&f.resume, "resume", false, "")
+	flags.BoolVar(&f.json, "json", false, "")
 }
 
-func (a *app) approvalsDecideCommand(decision string) *cobra.Command {
+func (a *app) approvalsDecideCommand(cmd *cobra.Command) {
 	var f decideFlags
-	short := map[string]string{
-		journal.DecisionApprove: "Let the calls of an approval run", journal.DecisionDeny: "Refuse the calls of an approval",
-	}[decision]
-	cmd := &cobra.Command{
-		Use:   decision + " ID",
-		Short: short,
-		Long: short + ". On a terminal the calls are shown and it is asked once more; without one --digest says what was " +
-			"looked at. A decision is used once. ID is an approval, the beginning of one, or last.",
-		Example: decideExamples(decision),
-		Args:    positional,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			word := journal.CallDecision{Decision: decision}
-			if cmd.Flags().Changed("edit") {
-				if text := strings.TrimSpace(f.edit); !strings.HasPrefix(text, "{") {
-					const most = 40
-					if r := []rune(text); len(r) > most {
-						text = string(r[:most]) + "…"
-					}
-					return usagef("--edit: must be the arguments as a JSON object, such as {\"path\":\"a.txt\"}, not %q", text)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		word := journal.CallDecision{Decision: cmd.Name()}
+		if cmd.Flags().Changed("edit") {
+			if text := strings.TrimSpace(f.edit); !strings.HasPrefix(text, "{") {
+				const most = 40
+				if r := []rune(text); len(r) > most {
+					text = string(r[:most]) + "…"
 				}
-				word.Arguments = json.RawMessage(f.edit)
+				return usagef("--edit: must be the arguments as a JSON object, such as {\"path\":\"a.txt\"}, not %q", text)
 			}
-			if err := f.checkRemember(cmd.Flags()); err != nil {
-				return err
-			}
-			return a.decide(cmd.Context(), args[0], word, &f)
-		},
+			word.Arguments = json.RawMessage(f.edit)
+		}
+		if err := f.checkRemember(cmd.Flags()); err != nil {
+			return err
+		}
+		return a.decide(cmd.Context(), args[0], word, &f)
 	}
+
 	f.register(cmd)
-	if decision == journal.DecisionApprove {
-		cmd.Flags().StringVar(&f.edit, "edit", "", "arguments that the call runs with instead, a JSON object")
+	if cmd.Name() == journal.DecisionApprove {
+		cmd.Flags().StringVar(&f.edit, "edit", "", "")
 		a.rememberFlags(cmd, &f)
 	}
-	return cmd
 }
 
-func decideExamples(decision string) string {
-	text := fmt.Sprintf("toolcrib approvals %s last --resume\ntoolcrib approvals %s apr_01K --digest D --call call_2",
-		decision, decision)
-	if decision == journal.DecisionApprove {
-		text += "\ntoolcrib approvals approve last --remember run --resume"
-	}
-	return text
-}
-
-func (a *app) approvalsAnswerCommand() *cobra.Command {
+func (a *app) approvalsAnswerCommand(cmd *cobra.Command) {
 	var f decideFlags
-	cmd := &cobra.Command{
-		Use:   "answer ID TEXT...",
-		Short: "Answer a question of the model",
-		Long: "Answer a question of ask_user. TEXT is the answer; where the question wants something else than a text, it " +
-			"is read as JSON. - reads it from standard input. ID is an approval, the beginning of one, or last.",
-		Example: `toolcrib approvals answer last "the blue one" --resume
-toolcrib approvals answer apr_01K --digest D '["a","b"]'`,
-		Args: positional,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			text := strings.Join(args[1:], " ")
-			if text == "-" {
-				data, err := a.readStdin()
-				if err != nil {
-					return err
-				}
-				text = strings.TrimSpace(string(data))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		text := strings.Join(args[1:], " ")
+		if text == "-" {
+			data, err := a.readStdin()
+			if err != nil {
+				return err
 			}
-			if strings.TrimSpace(text) == "" || !utf8.ValidString(text) || len(text) > maxStdin {
-				return usagef("the answer must be a text of valid UTF-8, not empty, of at most %d bytes", maxStdin)
-			}
-			f.answer = text
-			return a.decide(cmd.Context(), args[0], journal.CallDecision{Decision: journal.DecisionAnswer}, &f)
-		},
+			text = strings.TrimSpace(string(data))
+		}
+		if strings.TrimSpace(text) == "" || !utf8.ValidString(text) || len(text) > maxStdin {
+			return usagef("the answer must be a text of valid UTF-8, not empty, of at most %d bytes", maxStdin)
+		}
+		f.answer = text
+		return a.decide(cmd.Context(), args[0], journal.CallDecision{Decision: journal.DecisionAnswer}, &f)
 	}
+
 	f.registerWord(cmd)
-	return cmd
 }
 
-func (a *app) approvalsResolveCommand() *cobra.Command {
+func (a *app) approvalsResolveCommand(cmd *cobra.Command) {
 	var f decideFlags
-	cmd := &cobra.Command{
-		Use:   "resolve ID --retry | --happened JSON | --not-happened",
-		Short: "Say what became of calls that were cut off after they had started",
-		Long: "Say what became of writes of which nobody knows whether they took effect: --retry runs them once more, " +
-			"--happened gives their result, --not-happened tells the model that nothing came of them. ID is an approval, the " +
-			"beginning of one, or last.",
-		Example: `toolcrib approvals resolve last --retry --resume
-toolcrib approvals resolve last --happened '{"exit_code":0}'
-toolcrib approvals resolve apr_01K --digest D --call call_1 --not-happened`,
-		Args: positional,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var words []journal.CallDecision
-			if f.retry {
-				words = append(words, journal.CallDecision{Decision: journal.DecisionRetry})
-			}
-			if cmd.Flags().Changed("happened") {
-				words = append(words, journal.CallDecision{Decision: journal.DecisionHappened, Result: json.RawMessage(f.happened)})
-			}
-			if f.notHappened {
-				words = append(words, journal.CallDecision{Decision: journal.DecisionNotHappened})
-			}
-			if len(words) != 1 {
-				return usagef("give one of --retry, --happened JSON and --not-happened")
-			}
-			return a.decide(cmd.Context(), args[0], words[0], &f)
-		},
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var words []journal.CallDecision
+		if f.retry {
+			words = append(words, journal.CallDecision{Decision: journal.DecisionRetry})
+		}
+		if cmd.Flags().Changed("happened") {
+			words = append(words, journal.CallDecision{Decision: journal.DecisionHappened, Result: json.RawMessage(f.happened)})
+		}
+		if f.notHappened {
+			words = append(words, journal.CallDecision{Decision: journal.DecisionNotHappened})
+		}
+		if len(words) != 1 {
+			return usagef("give one of --retry, --happened JSON and --not-happened")
+		}
+		return a.decide(cmd.Context(), args[0], words[0], &f)
 	}
+
 	f.register(cmd)
-	cmd.Flags().BoolVar(&f.retry, "retry", false, "run the calls once more")
-	cmd.Flags().StringVar(&f.happened, "happened", "", "the calls took effect, with this result (JSON)")
-	cmd.Flags().BoolVar(&f.notHappened, "not-happened", false, "the calls took no effect")
-	return cmd
+	cmd.Flags().BoolVar(&f.retry, "retry", false, "")
+	cmd.Flags().StringVar(&f.happened, "happened", "", "")
+	cmd.Flags().BoolVar(&f.notHappened, "not-happened", false, "")
 }
 
 // decide writes a person's word on an approval down, and continues the run if
@@ -277,11 +237,8 @@ func (a *app) decided(
 // rememberFlags are those that make an approval hold for later calls (contract §6).
 func (a *app) rememberFlags(cmd *cobra.Command, f *decideFlags) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.remember, "remember", "", "let later calls like these pass too, without a question: in this "+
-		"run, session, or for this user")
-	flags.StringVar(&f.rememberCalls, "remember-calls", "", "what counts as like these: path or folder of the file, "+
-		"the same arguments, any call of the tool (default: path for file writes, arguments for command lines, tool for "+
-		"other calls that may be repeated safely, else arguments)")
+	flags.StringVar(&f.remember, "remember", "", "")
+	flags.StringVar(&f.rememberCalls, "remember-calls", "", "")
 	for name, words := range map[string][]string{"remember": rememberScopes(), "remember-calls": journal.RememberCalls()} {
 		// The flag was just made, so this cannot fail.
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))

@@ -16,12 +16,8 @@ import (
 // finding is one thing that doctor looked at.
 type finding = service.Finding
 
-func (a *app) doctorCommand() *cobra.Command {
-	return a.answering(&cobra.Command{
-		Use:     "doctor",
-		Short:   "Test configuration, data folder, database and providers, and say how to fix what fails",
-		Example: "toolcrib doctor\ntoolcrib doctor --json",
-	}, nil, func(c call) (any, func(), error) {
+func (a *app) doctorCommand(cmd *cobra.Command) {
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		findings, broken := a.examine(c)
 		var failed error
 		for i, f := range findings {

@@ -10,31 +10,22 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-func (a *app) runsEventsCommand() *cobra.Command {
+func (a *app) runsEventsCommand(cmd *cobra.Command) {
 	var asJSON, follow bool
 	var after uint64
-	cmd := &cobra.Command{
-		Use:   "events RUN",
-		Short: "Write the events of a run",
-		Long:  "Write the kept events of a run, a line each; with --json as clients see them. --follow goes on until it ends. RUN is an ID, the beginning of one, or last.",
-		Example: `toolcrib runs events last
-toolcrib runs events last --json --after 12
-toolcrib runs events run_01K --follow`,
-		Args: positional,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, who, err := a.reading(cmd.Context())
-			if err != nil {
-				return err
-			}
-			err = s.Events(cmd.Context(), who, args[0], toolcrib.Seq(after), follow, a.eventWriter(asJSON))
-			return hint(err, args[0], "`toolcrib runs list` shows what there is")
-		},
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		s, who, err := a.reading(cmd.Context())
+		if err != nil {
+			return err
+		}
+		err = s.Events(cmd.Context(), who, args[0], toolcrib.Seq(after), follow, a.eventWriter(asJSON))
+		return hint(err, args[0], "`toolcrib runs list` shows what there is")
 	}
+
 	flags := cmd.Flags()
-	flags.BoolVar(&asJSON, "json", false, "one JSON event a line")
-	flags.BoolVar(&follow, "follow", false, "go on until the run ends")
-	flags.Uint64Var(&after, "after", 0, "only events after this number")
-	return cmd
+	flags.BoolVar(&asJSON, "json", false, "")
+	flags.BoolVar(&follow, "follow", false, "")
+	flags.Uint64Var(&after, "after", 0, "")
 }
 
 // eventWriter writes frames as NDJSON, or a line each for people.

@@ -13,42 +13,27 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-func (a *app) toolsExplainCommand() *cobra.Command {
+func (a *app) toolsExplainCommand(cmd *cobra.Command) {
 	var f explainFlags
-	cmd := &cobra.Command{
-		Use:   "explain [NAME]",
-		Short: "Tell why a tool is or is not offered: every layer's answer",
-		Long: "Tell for one tool, or for all, what every layer of the gate answers, in its order, which rules may apply to its calls, " +
-			"and what is asked about. The first that refuses is the one that counts. With --args that very call is judged, and " +
-			"nothing runs. It is the same code that decides at a call.",
-		Example: `toolcrib tools explain
-toolcrib tools explain write_file --agent reader
-toolcrib tools explain get_runtime_info --as guest
-toolcrib tools explain --tools 'read_*,ghost' --json
-toolcrib tools explain exec_shell --args '{"command":"git push"}'
-toolcrib tools explain write_file --args '{"path":"a.txt","content":"x"}' --tainted web_fetch
-toolcrib tools explain write_file --run last --args '{"path":"a.txt","content":"x"}'`,
-		Args:              positional,
-		ValidArgsFunction: a.completeTools,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(cmd.Flags(), args); err != nil {
-				return err
-			}
-			return a.explain(cmd, &f, args)
-		},
+	cmd.ValidArgsFunction = a.completeTools
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.check(cmd.Flags(), args); err != nil {
+			return err
+		}
+		return a.explain(cmd, &f, args)
 	}
+
 	flags := cmd.Flags()
-	flags.StringVar(&f.agent, "agent", "", "agent of the configuration (default: default)")
-	flags.StringVar(&f.tools, "tools", "", "the run's own list, as with run --tools; '' = none")
+	flags.StringVar(&f.agent, "agent", "", "")
+	flags.StringVar(&f.tools, "tools", "", "")
 	a.skillFlag(cmd, &f.runFlags)
-	flags.BoolVar(&f.readOnly, "read-only", false, "as with run --read-only")
-	flags.StringVar(&f.args, "args", "", "judge a call of the tool with these arguments, a JSON object; - reads standard input")
-	flags.StringArrayVar(&f.tainted, "tainted", nil, "with --args: as if the run had read untrusted data from here; may be repeated")
-	flags.StringVar(&f.approve, "approve", "", "with --args: as with run --approve; deny refuses what would be asked")
-	flags.StringVar(&f.workspace, "workspace", "", "as with run --workspace")
-	flags.StringVar(&f.run, "run", "", "explain for the next call of this run: its agent, user, lists, skills and taint, and today's policy")
-	flags.BoolVar(&f.json, "json", false, "one JSON value")
-	return cmd
+	flags.BoolVar(&f.readOnly, "read-only", false, "")
+	flags.StringVar(&f.args, "args", "", "")
+	flags.StringArrayVar(&f.tainted, "tainted", nil, "")
+	flags.StringVar(&f.approve, "approve", "", "")
+	flags.StringVar(&f.workspace, "workspace", "", "")
+	flags.StringVar(&f.run, "run", "", "")
+	flags.BoolVar(&f.json, "json", false, "")
 }
 
 func (a *app) explain(cmd *cobra.Command, f *explainFlags, names []string) (err error) {

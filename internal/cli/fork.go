@@ -9,46 +9,34 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-func (a *app) runsForkCommand() *cobra.Command {
+func (a *app) runsForkCommand(cmd *cobra.Command) {
 	var f runFlags
 	var round, after int
-	cmd := &cobra.Command{
-		Use:   "fork RUN [PROMPT...]",
-		Short: "Start a new run from a round of another one",
-		Long: "Start a new run with the transcript of another one as it was before the model was asked for a round, or after " +
-			"its last one, and the same agent, workspace and tools. PROMPT is added as your next message. Nothing of the old " +
-			"run changes, and nothing that it did is undone: a call equal to one that took effect is asked about, whatever " +
-			"--approve says. RUN is an ID, the beginning of one, or last.",
-		Example: `toolcrib runs fork last
-toolcrib runs fork run_01K --round 2 "Use the other file instead"
-toolcrib runs fork run_01K --after 2 "And now the tests"`,
-		Args: positional,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			prompt := ""
-			if len(args) > 1 {
-				var err error
-				if prompt, err = a.prompt(args[1:]); err != nil {
-					return err
-				}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		prompt := ""
+		if len(args) > 1 {
+			var err error
+			if prompt, err = a.prompt(args[1:]); err != nil {
+				return err
 			}
-			switch {
-			case cmd.Flags().Changed("round") && cmd.Flags().Changed("after"):
-				return usagef("give --round or --after, not both")
-			case cmd.Flags().Changed("round") && round < 1:
-				return usagef("--round: counts from 1")
-			case cmd.Flags().Changed("after") && after < 0:
-				return usagef("--after: counts from 0, which is before the first round")
-			case cmd.Flags().Changed("after"):
-				round = after + 1
-			}
-			return a.fork(cmd.Context(), args[0], round, prompt, &f)
-		},
+		}
+		switch {
+		case cmd.Flags().Changed("round") && cmd.Flags().Changed("after"):
+			return usagef("give --round or --after, not both")
+		case cmd.Flags().Changed("round") && round < 1:
+			return usagef("--round: counts from 1")
+		case cmd.Flags().Changed("after") && after < 0:
+			return usagef("--after: counts from 0, which is before the first round")
+		case cmd.Flags().Changed("after"):
+			round = after + 1
+		}
+		return a.fork(cmd.Context(), args[0], round, prompt, &f)
 	}
+
 	a.approveFlag(cmd, &f)
-	cmd.Flags().IntVar(&round, "round", 0, "the round to begin from, counted from 1 (default: the last)")
-	cmd.Flags().IntVar(&after, "after", 0, "the finished round to begin after, also the last one")
-	cmd.Flags().BoolVar(&f.json, "json", false, "events as JSON, one a line")
-	return cmd
+	cmd.Flags().IntVar(&round, "round", 0, "")
+	cmd.Flags().IntVar(&after, "after", 0, "")
+	cmd.Flags().BoolVar(&f.json, "json", false, "")
 }
 
 // fork starts a new run from a round of another one.

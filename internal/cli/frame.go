@@ -56,16 +56,13 @@ type call struct {
 	args []string
 }
 
-// answering makes a command with --json: do returns the value for that, and what writes
-// it for people. open opens the service for it; if nil, do does.
+// answering makes a command with --json do something: do returns the value for that, and
+// what writes it for people. open opens the service for it; if nil, do does.
 func (a *app) answering(
 	cmd *cobra.Command, open func(context.Context) (*service.Service, toolcrib.Principal, error),
 	do func(c call) (value any, text func(), err error),
-) *cobra.Command {
-	if cmd.Args == nil {
-		cmd.Args = positional
-	}
-	asJSON := cmd.Flags().Bool("json", false, "one JSON value")
+) {
+	asJSON := cmd.Flags().Bool("json", false, "")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := call{Context: cmd.Context(), args: args}, error(nil)
 		if open != nil {
@@ -84,14 +81,6 @@ func (a *app) answering(
 		text()
 		return err
 	}
-	return cmd
-}
-
-// parent makes a command that only holds others.
-func parent(cmd *cobra.Command, children ...*cobra.Command) *cobra.Command {
-	cmd.Args, cmd.RunE = cobra.ArbitraryArgs, group
-	cmd.AddCommand(children...)
-	return cmd
 }
 
 // says writes one line about something that has a name.

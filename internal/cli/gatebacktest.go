@@ -22,35 +22,18 @@ const (
 	failChanged = "changed"
 )
 
-func (a *app) gateBacktestCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "backtest",
-		Short: "Show what another policy would have decided about the calls of stored runs",
-		Long: "Go through the stored runs, the newest first, and judge each call anew under the configuration, or with " +
-			"--config under another one. Each call that would be decided otherwise is shown, with the file and line that " +
-			"decide now: wider (refused then, asked or allowed now; asked then, allowed now), narrower, or the same for " +
-			"another reason. Only the configuration is exchanged: users, what was switched off, what a run had read, what " +
-			"people decided are as they were. Nothing runs, and nothing is kept. For administrators. docs/backtest.md says " +
-			"what cannot be judged. Exit status: 0 done, with --fail-on 1 if there are such calls, if tools would be offered " +
-			"that were not, or if no call was judged.",
-		Example: `toolcrib gate backtest
-toolcrib gate backtest --config new.yaml --since 30d
-toolcrib gate backtest --config new.yaml --fail-on widened
-toolcrib gate backtest --config new.yaml --run last --json`,
-	}
+func (a *app) gateBacktestCommand(cmd *cobra.Command) {
 	var r service.BacktestRequest
 	flags := cmd.Flags()
-	since := flags.String("since", "", "runs that began then or later: a span such as 24h or 7d, a date, or a time "+
-		"(RFC 3339)")
-	until := flags.String("until", "", "runs that began before, written as --since")
-	flags.StringVar(&r.User, "user", "", "runs of this user")
-	flags.StringVar(&r.Agent, "agent", "", "runs of this agent")
-	flags.StringVar(&r.Run, "run", "", "one run: its ID, the beginning of one, or last")
-	flags.IntVar(&r.Limit, "limit", 1000, "look at so many runs at most; 0 = all")
-	failOn := flags.String("fail-on", "", "exit 1 if a call is decided, or a tool is offered, otherwise: widened, or "+
-		"changed in any way; or if no call was judged")
+	since := flags.String("since", "", "")
+	until := flags.String("until", "", "")
+	flags.StringVar(&r.User, "user", "", "")
+	flags.StringVar(&r.Agent, "agent", "", "")
+	flags.StringVar(&r.Run, "run", "", "")
+	flags.IntVar(&r.Limit, "limit", 1000, "")
+	failOn := flags.String("fail-on", "", "")
 	completeWords(cmd, "fail-on", failWidened, failChanged)
-	return a.answering(cmd, nil, func(c call) (any, func(), error) {
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		switch {
 		case *failOn != "" && *failOn != failWidened && *failOn != failChanged:
 			return nil, nil, usagef("--fail-on: must be %s or %s, not %q", failWidened, failChanged, *failOn)

@@ -121,18 +121,11 @@ func rowsOf(flags *pflag.FlagSet) (rows [][2]string) {
 
 // placeholder names the value of a flag; "" = it takes none.
 func placeholder(f *pflag.Flag) string {
-	words := map[string]string{
-		"agent": "NAME", "approve": "HOW", "model": "MODEL", "tools": "LIST", "tool-choice": "CHOICE", "workspace": "DIR",
-		"config": "FILE", "data-dir": "DIR", "as": "USER", "status": "LIST", "user": "USER", "since": "WHEN", "call": "ID",
-		"digest": "D", "edit": "JSON", "happened": "JSON", "args": "JSON", "group": "NAME", "older-than": "SPAN",
-		"add-cost": "USD", "token-file": "FILE", "grant": "GRANT", "role": "ROLE", "trust": "LEVEL", "tool": "NAME", "capability": "NAME",
-		"param": "NAME=JSON", "ttl": "SPAN", "not-before": "WHEN",
-	}
-	switch word, ok := words[f.Name]; {
+	switch value := f.Annotations[valueName]; {
 	case f.Value.Type() == "bool":
 		return ""
-	case ok:
-		return word
+	case len(value) > 0 && value[0] != "":
+		return value[0]
 	case f.Value.Type() == "string", f.Value.Type() == "stringArray":
 		return "TEXT"
 	}
@@ -157,19 +150,15 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-func (a *app) helpCommand(root *cobra.Command) *cobra.Command {
-	return &cobra.Command{
-		Use:     "help [COMMAND]",
-		Short:   "Show the help of a command",
-		Example: "toolcrib help run",
-		RunE: func(_ *cobra.Command, args []string) error {
-			cmd, rest, err := root.Find(args)
-			if err != nil || cmd == nil || len(rest) > 0 {
-				return usagef("unknown command %q; see: toolcrib --help", strings.Join(args, " "))
-			}
-			cmd.InitDefaultHelpFlag()
-			return cmd.Help()
-		},
+func (a *app) helpCommand(cmd *cobra.Command) {
+	cmd.Args = nil
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		of, rest, err := cmd.Root().Find(args)
+		if err != nil || of == nil || len(rest) > 0 {
+			return usagef("unknown command %q; see: toolcrib --help", strings.Join(args, " "))
+		}
+		of.InitDefaultHelpFlag()
+		return of.Help()
 	}
 }
 

@@ -14,27 +14,10 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-func (a *app) modelsCommand() *cobra.Command {
-	return parent(&cobra.Command{
-		Use:     "models",
-		Short:   "List the models and their prices, and refresh these",
-		Example: "toolcrib models list\ntoolcrib models refresh catwalk.json",
-	}, a.modelsListCommand(), a.modelsRefreshCommand())
-}
-
-func (a *app) modelsListCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the models: configured, found and known ones, with prices",
-		Long: "List the models that are configured, those that agents name, the one that is used where none is " +
-			"configured, and those that the list of prices knows of the providers among these. Prices are in US dollars per " +
-			"1M tokens; ? = unknown.",
-		Example: "toolcrib models list\ntoolcrib models list --provider anthropic\ntoolcrib models list --configured --json",
-	}
-	provider := cmd.Flags().String("provider", "", "only models of this provider; one that is not configured is listed "+
-		"too")
-	configured := cmd.Flags().Bool("configured", false, "without those that are only known")
-	return a.answering(cmd, nil, func(c call) (any, func(), error) {
+func (a *app) modelsListCommand(cmd *cobra.Command) {
+	provider := cmd.Flags().String("provider", "", "")
+	configured := cmd.Flags().Bool("configured", false, "")
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		s, err := a.svc()
 		if err != nil {
 			return nil, nil, err
@@ -101,17 +84,8 @@ func modelRow(v *service.Model) []string {
 
 func priceText(usd float64) string { return "$" + strconv.FormatFloat(usd, 'f', -1, 64) }
 
-func (a *app) modelsRefreshCommand() *cobra.Command {
-	return a.answering(&cobra.Command{
-		Use:   "refresh FILE",
-		Short: "Take the prices and context sizes of models from a file",
-		Long: "Take the prices and context sizes of models from a file, which is kept in the data folder and counts over " +
-			"what toolcrib brings, until a later version brings newer ones. FILE is a list as toolcrib writes it, or one of " +
-			"catwalk " +
-			"(https://github.com/charmbracelet/catwalk): one of its providers, or an array of them; - reads standard input. " +
-			"Runs keep the prices that they began with. For administrators.",
-		Example: "toolcrib models refresh providers.json\ntoolcrib models refresh - < providers.json",
-	}, nil, func(c call) (any, func(), error) {
+func (a *app) modelsRefreshCommand(cmd *cobra.Command) {
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		who, err := a.administering(c)
 		if err != nil {
 			return nil, nil, err

@@ -15,30 +15,17 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-func (a *app) runsPruneCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "prune RUN... | --older-than SPAN | --retention",
-		Short: "Remove runs that have ended, or only their content",
-		Long: "Remove runs that have ended, for good; with --content only what was said and done in them, while the run, " +
-			"its cost and its hash chain stay. What was removed, and by whom, is in the system journal. For administrators. " +
-			"--retention does now what the configuration says under retention, which is done by and by after each run " +
-			"otherwise. On a terminal it asks first. Later runs of the session, and forks, hold the same transcript: " +
-			"--with-later takes them along. The run of a sub-agent is kept while a run above it has not ended. RUN is an ID, " +
-			"the beginning of one, or last.",
-		Example: "toolcrib runs prune run_01K\ntoolcrib runs prune --older-than 90d --content\ntoolcrib runs prune " +
-			"--retention",
-		Args: cobra.ArbitraryArgs,
-	}
+func (a *app) runsPruneCommand(cmd *cobra.Command) {
+	cmd.Args = cobra.ArbitraryArgs
+
 	var r service.PruneRequest
 	flags := cmd.Flags()
-	olderThan := flags.String("older-than", "", "all runs that ended longer ago, such as 30d or 12h")
-	retention := flags.Bool("retention", false, "what the configuration keeps no longer (retention.runs, "+
-		"retention.content)")
-	flags.BoolVar(&r.ContentOnly, "content", false, "only the content; the run, its cost and its chain stay")
-	flags.BoolVar(&r.WithLater, "with-later", false, "also the later runs of the session and the forks that hold the "+
-		"same transcript")
-	yes := flags.Bool("yes", false, "do not ask")
-	return a.answering(cmd, nil, func(c call) (any, func(), error) {
+	olderThan := flags.String("older-than", "", "")
+	retention := flags.Bool("retention", false, "")
+	flags.BoolVar(&r.ContentOnly, "content", false, "")
+	flags.BoolVar(&r.WithLater, "with-later", false, "")
+	yes := flags.Bool("yes", false, "")
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		ways := 0
 		for _, given := range []bool{len(c.args) > 0, flags.Changed("older-than"), *retention} {
 			if given {

@@ -12,23 +12,10 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-func (a *app) approvalsRememberedCommand() *cobra.Command {
-	return parent(&cobra.Command{
-		Use:     "remembered",
-		Short:   "List and revoke approvals that hold for a session or a user",
-		Example: "toolcrib approvals remembered list\ntoolcrib approvals remembered revoke rem_0123456789abcdef0123",
-	}, a.rememberedListCommand(), a.rememberedRevokeCommand())
-}
-
-func (a *app) rememberedListCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List what later calls pass without a question",
-		Example: "toolcrib approvals remembered list\ntoolcrib approvals remembered list --all --json",
-	}
-	all := cmd.Flags().Bool("all", false, "also those that were revoked")
+func (a *app) rememberedListCommand(cmd *cobra.Command) {
+	all := cmd.Flags().Bool("all", false, "")
 	limit := cmd.Flags().Int("limit", store.DefaultLimit, fmt.Sprintf("at most so many, up to %d", store.MaxLimit))
-	return a.answering(cmd, nil, func(c call) (any, func(), error) {
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		if err := checkLimit(*limit, store.MaxLimit); err != nil {
 			return nil, nil, err
 		}
@@ -61,13 +48,8 @@ func rememberedFor(m *store.Remembered) string {
 	return "user " + m.User
 }
 
-func (a *app) rememberedRevokeCommand() *cobra.Command {
-	return a.answering(&cobra.Command{
-		Use:   "revoke ID",
-		Short: "Ask about such calls again, also in runs that are on their way",
-		Example: "toolcrib approvals remembered revoke rem_0123456789abcdef0123\ntoolcrib approvals remembered revoke " +
-			"rem_0123456789abcdef0123 --json",
-	}, a.changing, func(c call) (any, func(), error) {
+func (a *app) rememberedRevokeCommand(cmd *cobra.Command) {
+	a.answering(cmd, a.changing, func(c call) (any, func(), error) {
 		m, changed, err := c.Forget(c, c.who, c.args[0])
 		word := "revoked"
 		if !changed {

@@ -16,39 +16,24 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-func (a *app) runsResumeCommand() *cobra.Command {
+func (a *app) runsResumeCommand(cmd *cobra.Command) {
 	var f runFlags
-	cmd := &cobra.Command{
-		Use:   "resume RUN",
-		Short: "Go on with a run that is parked, was decided on, or was cut off",
-		Long: "Go on with a run where its journal ends. What has finished is not done again; a write that had started is put " +
-			"to you unless its tool can tell what became of it. What it waits for is put to you on a terminal; one that waits " +
-			"for a higher limit continues with --add-iterations, --add-cost, --add-tokens or --add-requests; one whose provider " +
-			"failed asks it again, or goes on from there with another --model. " +
-			"RUN is an ID, the beginning of one, or last. Output and exit status are those of run.",
-		Example: `toolcrib runs resume last
-toolcrib runs resume run_01K --approve all
-toolcrib runs resume last --add-iterations 10 --message "Be brief"
-toolcrib runs resume run_01K --model anthropic/claude-haiku-4-5
-toolcrib runs resume run_01K --json`,
-		Args: positional,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.additions(cmd.Flags()); err != nil {
-				return err
-			}
-			return a.resume(cmd.Context(), service.ResumeRequest{Run: args[0], Add: f.add, Model: f.model, Message: f.message}, &f)
-		},
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.additions(cmd.Flags()); err != nil {
+			return err
+		}
+		return a.resume(cmd.Context(), service.ResumeRequest{Run: args[0], Add: f.add, Model: f.model, Message: f.message}, &f)
 	}
+
 	a.approveFlag(cmd, &f)
 	flags := cmd.Flags()
-	flags.IntVar(&f.add.Iterations, "add-iterations", 0, "rounds that the run may take more")
-	flags.Float64Var(&f.add.CostUSD, "add-cost", 0, "US dollars that it may spend more")
-	flags.Int64Var(&f.add.Tokens, "add-tokens", 0, "tokens that it may use more")
-	flags.IntVar(&f.add.Requests, "add-requests", 0, "requests that it may send more")
-	flags.StringVar(&f.model, "model", "", "model to continue with: a name of the configuration, or PROVIDER/MODEL")
-	flags.StringVar(&f.message, "message", "", "a message of yours, which the model reads before it goes on")
-	flags.BoolVar(&f.json, "json", false, "events as JSON, one a line")
-	return cmd
+	flags.IntVar(&f.add.Iterations, "add-iterations", 0, "")
+	flags.Float64Var(&f.add.CostUSD, "add-cost", 0, "")
+	flags.Int64Var(&f.add.Tokens, "add-tokens", 0, "")
+	flags.IntVar(&f.add.Requests, "add-requests", 0, "")
+	flags.StringVar(&f.model, "model", "", "")
+	flags.StringVar(&f.message, "message", "", "")
+	flags.BoolVar(&f.json, "json", false, "")
 }
 
 // additions checks what is added to a run that goes on.

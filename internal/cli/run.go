@@ -37,60 +37,44 @@ type runFlags struct {
 	message string
 }
 
-func (a *app) runCommand() *cobra.Command {
+func (a *app) runCommand(cmd *cobra.Command) {
 	var f runFlags
-	cmd := &cobra.Command{
-		Use:   "run [PROMPT...]",
-		Short: "Run an agent on a prompt, once",
-		Long: "Run an agent on a prompt. The answer goes to standard output, everything else to standard error. " +
-			"- reads the prompt from standard input.",
-		Example: `toolcrib run "What is in README.md?"
-git diff | toolcrib run -
-toolcrib run --tools read_file,search_files --json "Where is main?"
-toolcrib run --approve all "Write 'hello' to notes.txt"
-toolcrib run --session trip "And the day after?"
-toolcrib run --skill release-notes "What changed since v1.2?"
-toolcrib run --attach photo.jpg "What is this?"
-toolcrib run --workspace ./site --read-only "Is there a typo in index.html?"
-toolcrib run --model anthropic/claude-haiku-4-5 "Plan the week"`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			prompt := ""
-			if len(args) > 0 || len(f.attach) == 0 {
-				var err error
-				if prompt, err = a.prompt(args); err != nil {
-					return err
-				}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		prompt := ""
+		if len(args) > 0 || len(f.attach) == 0 {
+			var err error
+			if prompt, err = a.prompt(args); err != nil {
+				return err
 			}
-			return a.run(cmd, &f, prompt)
-		},
+		}
+		return a.run(cmd, &f, prompt)
 	}
+
 	flags := cmd.Flags()
-	a.askingFlags(cmd, &f, "the prompt", "the first request")
-	flags.StringVar(&f.session, "session", "", "session that the run is a part of: its ID, a name of yours (made if it is new), or last")
-	flags.BoolVar(&f.json, "json", false, "events as JSON, one a line")
-	return cmd
+	a.askingFlags(cmd, &f)
+	flags.StringVar(&f.session, "session", "", "")
+	flags.BoolVar(&f.json, "json", false, "")
 }
 
-// askingFlags are the flags of a command that asks a model: files go with prompt,
-// --tool-choice holds for the request that is named.
-func (a *app) askingFlags(cmd *cobra.Command, f *runFlags, prompt, request string) {
+// askingFlags are the flags of a command that asks a model.
+func (a *app) askingFlags(cmd *cobra.Command, f *runFlags) {
 	flags := cmd.Flags()
 	a.judgingFlags(cmd, f)
-	flags.StringVar(&f.model, "model", "", "model: a name of the configuration, or PROVIDER/MODEL")
-	flags.StringVar(&f.tools, "tools", "", "only these tools, separated by commas; globs work; '' = none")
-	flags.StringVar(&f.toolChoice, "tool-choice", "", "auto, none, required, or the name of a tool; for "+request)
-	flags.IntVar(&f.maxIterations, "max-iterations", 0, "rounds of model call and tool calls, 1 to 200")
-	flags.StringArrayVar(&f.attach, "attach", nil, "a file that goes with "+prompt+": an image, a PDF document or a text; may be repeated")
+	flags.StringVar(&f.model, "model", "", "")
+	flags.StringVar(&f.tools, "tools", "", "")
+	flags.StringVar(&f.toolChoice, "tool-choice", "", "")
+	flags.IntVar(&f.maxIterations, "max-iterations", 0, "")
+	flags.StringArrayVar(&f.attach, "attach", nil, "")
 }
 
 // judgingFlags are the flags that say how calls are judged.
 func (a *app) judgingFlags(cmd *cobra.Command, f *runFlags) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.agent, "agent", "", "agent of the configuration (default: default)")
+	flags.StringVar(&f.agent, "agent", "", "")
 	a.skillFlag(cmd, f)
 	a.approveFlag(cmd, f)
-	flags.BoolVar(&f.readOnly, "read-only", false, "refuse every call that writes")
-	flags.StringVar(&f.workspace, "workspace", "", "root of the file tools (default: the configuration's, else the current folder)")
+	flags.BoolVar(&f.readOnly, "read-only", false, "")
+	flags.StringVar(&f.workspace, "workspace", "", "")
 	// The flag was just made, so this cannot fail.
 	_ = cmd.RegisterFlagCompletionFunc("agent", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		c, err := a.configuration()
@@ -104,7 +88,7 @@ func (a *app) judgingFlags(cmd *cobra.Command, f *runFlags) {
 // approveFlag says what happens to calls that must be confirmed.
 func (a *app) approveFlag(cmd *cobra.Command, f *runFlags) {
 	words := []string{"ask", "all", "none", "deny"}
-	cmd.Flags().StringVar(&f.approve, "approve", "", "calls that need an approval: ask, all, none (park) or deny (default: ask on a terminal, else none)")
+	cmd.Flags().StringVar(&f.approve, "approve", "", "")
 	// The flag was just made, so this cannot fail.
 	_ = cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }

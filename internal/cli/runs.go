@@ -17,19 +17,6 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-func (a *app) runsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "runs",
-		Short:   "List and show stored runs, go on with them, cancel, fork, export",
-		Example: "toolcrib runs list\ntoolcrib runs show last",
-		Args:    cobra.ArbitraryArgs,
-		RunE:    group,
-	}
-	cmd.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsEventsCommand(), a.runsExportCommand(), a.runsImportCommand(),
-		a.runsResumeCommand(), a.runsCancelCommand(), a.runsForkCommand(), a.runsVerifyCommand(), a.runsReplayCommand(), a.runsPruneCommand())
-	return cmd
-}
-
 type listFlags struct {
 	status, agent, user, since string
 	parent, cursor             string
@@ -37,29 +24,20 @@ type listFlags struct {
 	topLevel, json             bool
 }
 
-func (a *app) runsListCommand() *cobra.Command {
+func (a *app) runsListCommand(cmd *cobra.Command) {
 	var f listFlags
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List stored runs, newest first",
-		Example: `toolcrib runs list
-toolcrib runs list --status failed,cancelled --since 24h
-toolcrib runs list --parent run_01KHZ8E4J7M2T5V9X3B6N8Q0RS
-toolcrib runs list --json --limit 1000`,
-		Args: positional,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.listRuns(cmd.Context(), &f) },
-	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.listRuns(cmd.Context(), &f) }
+
 	flags := cmd.Flags()
-	flags.StringVar(&f.status, "status", "", "only these statuses, separated by commas; parked and interrupted are some, too")
-	flags.StringVar(&f.agent, "agent", "", "only runs of this agent")
-	flags.StringVar(&f.user, "user", "", "only runs of this user")
-	flags.StringVar(&f.parent, "parent", "", "only the runs that this one started, by its whole ID")
-	flags.BoolVar(&f.topLevel, "top-level", false, "only runs that no other run started")
-	flags.StringVar(&f.since, "since", "", "only runs since then: a span such as 24h or 7d, a date, or a time (RFC 3339)")
+	flags.StringVar(&f.status, "status", "", "")
+	flags.StringVar(&f.agent, "agent", "", "")
+	flags.StringVar(&f.user, "user", "", "")
+	flags.StringVar(&f.parent, "parent", "", "")
+	flags.BoolVar(&f.topLevel, "top-level", false, "")
+	flags.StringVar(&f.since, "since", "", "")
 	flags.IntVar(&f.limit, "limit", store.DefaultLimit, fmt.Sprintf("at most so many, up to %d", store.MaxLimit))
-	flags.StringVar(&f.cursor, "cursor", "", "those after a list that ended with this cursor, with the same flags")
-	flags.BoolVar(&f.json, "json", false, "one JSON value")
-	return cmd
+	flags.StringVar(&f.cursor, "cursor", "", "")
+	flags.BoolVar(&f.json, "json", false, "")
 }
 
 func (f *listFlags) filter(now time.Time) (store.Filter, error) {
@@ -175,21 +153,14 @@ func shortTime(at, now time.Time) string {
 	return at.Format("2006-01")
 }
 
-func (a *app) runsShowCommand() *cobra.Command {
+func (a *app) runsShowCommand(cmd *cobra.Command) {
 	var asJSON, whole bool
-	cmd := &cobra.Command{
-		Use:     "show RUN",
-		Short:   "Tell the story of a run",
-		Long:    "Tell the story of a run: who asked what, each turn with verdicts and results, what it cost, and why it ended. RUN is an ID, the beginning of one, or last.",
-		Example: "toolcrib runs show last\ntoolcrib runs show run_01K --whole\ntoolcrib runs show last --json",
-		Args:    positional,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.showRun(cmd.Context(), args[0], asJSON, whole)
-		},
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.showRun(cmd.Context(), args[0], asJSON, whole)
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the run as one JSON value")
-	cmd.Flags().BoolVar(&whole, "whole", false, "results and thoughts whole instead of folded")
-	return cmd
+
+	cmd.Flags().BoolVar(&asJSON, "json", false, "")
+	cmd.Flags().BoolVar(&whole, "whole", false, "")
 }
 
 func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) error {

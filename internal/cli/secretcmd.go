@@ -19,36 +19,16 @@ import (
 	"github.com/toolcrib/toolcrib/secret"
 )
 
-func (a *app) secretCommand() *cobra.Command {
-	return parent(&cobra.Command{
-		Use:   "secret",
-		Short: "Store, list and remove secrets, such as API keys",
-		Long: "Secrets are kept encrypted in the data folder; the configuration names them as ${secret:NAME}. Nothing " +
-			"shows a value again. For administrators.",
-		Example: "toolcrib secret set anthropic\ntoolcrib secret set anthropic < key.txt\ntoolcrib secret list\ntoolcrib " +
-			"secret remove anthropic",
-	}, a.secretSetCommand(), a.secretListCommand(), a.secretRemoveCommand())
-}
-
-func (a *app) secretSetCommand() *cobra.Command {
-	return a.answering(&cobra.Command{
-		Use:   "set NAME",
-		Short: "Store a secret, in place of the one of that name",
-		Long: fmt.Sprintf("Store a secret, in place of the one of that name. The value is read without an echo on a "+
-			"terminal, else from standard input, where one newline at its end is ignored; it has at most %d bytes. It is "+
-			"never an argument: others could see it there.", secret.MaxValueBytes),
-		Example: "toolcrib secret set anthropic\ntoolcrib secret set anthropic < key.txt\ntoolcrib secret set anthropic " +
-			"--json < key.txt",
-		// What is too much here may be the secret, so it is not repeated.
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usagef("the value is not an argument, where others could see it: type it when asked, or give it on "+
-					"standard input\nSee: %s --help", cmd.CommandPath())
-			}
-			return positional(cmd, args)
-		},
-		ValidArgsFunction: a.completeSecrets(),
-	}, nil, func(c call) (any, func(), error) {
+func (a *app) secretSetCommand(cmd *cobra.Command) {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return usagef("the value is not an argument, where others could see it: type it when asked, or give it on "+
+				"standard input\nSee: %s --help", cmd.CommandPath())
+		}
+		return positional(cmd, args)
+	}
+	cmd.ValidArgsFunction = a.completeSecrets()
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		name := c.args[0]
 		if err := secret.CheckName(name); err != nil { // before the value is asked for
 			return nil, nil, err
@@ -123,12 +103,8 @@ func (a *app) typedHidden(what string) ([]byte, error) {
 	return value, nil
 }
 
-func (a *app) secretListCommand() *cobra.Command {
-	return a.answering(&cobra.Command{
-		Use:     "list",
-		Short:   "List the names of the secrets, never their values",
-		Example: "toolcrib secret list\ntoolcrib secret list --json",
-	}, a.reading, func(c call) (any, func(), error) {
+func (a *app) secretListCommand(cmd *cobra.Command) {
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		list, err := c.Secrets(c.who)
 		return list, func() {
 			now := time.Now()
@@ -139,13 +115,9 @@ func (a *app) secretListCommand() *cobra.Command {
 	})
 }
 
-func (a *app) secretRemoveCommand() *cobra.Command {
-	return a.answering(&cobra.Command{
-		Use:               "remove NAME",
-		Short:             "Remove a secret",
-		Example:           "toolcrib secret remove anthropic\ntoolcrib secret remove anthropic --json",
-		ValidArgsFunction: a.completeSecrets(),
-	}, a.changing, func(c call) (any, func(), error) {
+func (a *app) secretRemoveCommand(cmd *cobra.Command) {
+	cmd.ValidArgsFunction = a.completeSecrets()
+	a.answering(cmd, a.changing, func(c call) (any, func(), error) {
 		info, err := c.RemoveSecret(c, c.who, c.args[0])
 		return info, func() { a.says(c.args[0], "removed") }, hint(err, c.args[0],
 			"`toolcrib secret list` shows what there is")

@@ -17,41 +17,23 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-func (a *app) sessionsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "sessions",
-		Short:   "List, show and export sessions: runs that share a transcript",
-		Example: "toolcrib sessions list\ntoolcrib sessions show trip",
-		Args:    cobra.ArbitraryArgs,
-		RunE:    group,
-	}
-	cmd.AddCommand(a.sessionsListCommand(), a.sessionsShowCommand(), a.sessionsExportCommand())
-	return cmd
-}
-
-func (a *app) sessionsListCommand() *cobra.Command {
+func (a *app) sessionsListCommand(cmd *cobra.Command) {
 	var f struct {
 		user  string
 		limit int
 		json  bool
 	}
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List sessions, those with the newest runs first",
-		Example: "toolcrib sessions list\ntoolcrib sessions list --json --limit 1000",
-		Args:    positional,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.limit < 1 || f.limit > store.MaxLimit {
-				return usagef("--limit: must be 1 to %d", store.MaxLimit)
-			}
-			return a.listSessions(cmd.Context(), store.SessionFilter{User: f.user, Limit: f.limit}, f.json)
-		},
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if f.limit < 1 || f.limit > store.MaxLimit {
+			return usagef("--limit: must be 1 to %d", store.MaxLimit)
+		}
+		return a.listSessions(cmd.Context(), store.SessionFilter{User: f.user, Limit: f.limit}, f.json)
 	}
+
 	flags := cmd.Flags()
-	flags.StringVar(&f.user, "user", "", "only sessions of this user")
+	flags.StringVar(&f.user, "user", "", "")
 	flags.IntVar(&f.limit, "limit", store.DefaultLimit, fmt.Sprintf("at most so many, up to %d", store.MaxLimit))
-	flags.BoolVar(&f.json, "json", false, "one JSON value")
-	return cmd
+	flags.BoolVar(&f.json, "json", false, "")
 }
 
 func (a *app) listSessions(ctx context.Context, f store.SessionFilter, asJSON bool) error {
@@ -109,32 +91,25 @@ func (a *app) sessionRuns(ctx context.Context, name string) (info store.SessionI
 	return info, runs, who, err
 }
 
-func (a *app) sessionsShowCommand() *cobra.Command {
+func (a *app) sessionsShowCommand(cmd *cobra.Command) {
 	var asJSON, whole bool
-	cmd := &cobra.Command{
-		Use:     "show SESSION",
-		Short:   "Tell the story of a session, run after run",
-		Long:    "Tell the story of a session: each run with what was asked, done and answered. SESSION is an ID, the name that you gave it, or last.",
-		Example: "toolcrib sessions show trip\ntoolcrib sessions show last --json",
-		Args:    positional,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			info, runs, who, err := a.sessionRuns(cmd.Context(), args[0])
-			if err != nil {
-				return err
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		info, runs, who, err := a.sessionRuns(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			view := sessionView{SessionInfo: info, Items: make([]service.Run, 0, len(runs))}
+			for _, rec := range runs {
+				view.Items = append(view.Items, service.RunOf(rec))
 			}
-			if asJSON {
-				view := sessionView{SessionInfo: info, Items: make([]service.Run, 0, len(runs))}
-				for _, rec := range runs {
-					view.Items = append(view.Items, service.RunOf(rec))
-				}
-				return printJSON(a.out, view, true)
-			}
-			return a.paged(func(w io.Writer) error { return a.tellSession(cmd.Context(), w, who, info, runs, whole) })
-		},
+			return printJSON(a.out, view, true)
+		}
+		return a.paged(func(w io.Writer) error { return a.tellSession(cmd.Context(), w, who, info, runs, whole) })
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the session and its runs as one JSON value")
-	cmd.Flags().BoolVar(&whole, "whole", false, "results and thoughts whole instead of folded")
-	return cmd
+
+	cmd.Flags().BoolVar(&asJSON, "json", false, "")
+	cmd.Flags().BoolVar(&whole, "whole", false, "")
 }
 
 func (a *app) tellSession(ctx context.Context, w io.Writer, who toolcrib.Principal, info store.SessionInfo, runs []store.RunRecord, whole bool) error {
@@ -165,37 +140,29 @@ type exportSession struct {
 // exportSessionFormat names the form of an exported session.
 const exportSessionFormat = "toolcrib-session-1"
 
-func (a *app) sessionsExportCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "export SESSION",
-		Short: "Write the whole journals of a session's runs, with hashes and kept contents",
-		Long: "Write a session as JSON, one value a line: a header, then each of its runs as `runs export` writes it, oldest first. " +
-			"SESSION is an ID, the name that you gave it, or last.",
-		Example: "toolcrib sessions export trip > trip.ndjson",
-		Args:    positional,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			info, runs, who, err := a.sessionRuns(cmd.Context(), args[0])
-			if err != nil {
+func (a *app) sessionsExportCommand(cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		info, runs, who, err := a.sessionRuns(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		head := exportSession{Export: exportSessionFormat, Version: version.Version(), ID: info.ID, Session: info, Runs: []toolcrib.RunID{}}
+		for _, rec := range runs {
+			if !rec.PrunedAt.IsZero() {
+				a.notice("the content of run %s was pruned; it is left out", rec.ID)
+				continue
+			}
+			head.Runs = append(head.Runs, rec.ID)
+		}
+		if err := printJSON(a.out, head, false); err != nil {
+			return err
+		}
+		for _, run := range head.Runs {
+			if err := a.service.ExportRun(cmd.Context(), who, string(run), a.out); err != nil {
 				return err
 			}
-			head := exportSession{Export: exportSessionFormat, Version: version.Version(), ID: info.ID, Session: info, Runs: []toolcrib.RunID{}}
-			for _, rec := range runs {
-				if !rec.PrunedAt.IsZero() {
-					a.notice("the content of run %s was pruned; it is left out", rec.ID)
-					continue
-				}
-				head.Runs = append(head.Runs, rec.ID)
-			}
-			if err := printJSON(a.out, head, false); err != nil {
-				return err
-			}
-			for _, run := range head.Runs {
-				if err := a.service.ExportRun(cmd.Context(), who, string(run), a.out); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
+		}
+		return nil
 	}
 }
 

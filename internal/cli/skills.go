@@ -13,47 +13,29 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-func (a *app) skillsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "skills",
-		Short:   "List, show and check skills: what a model should know for one kind of task",
-		Example: "toolcrib skills list\ntoolcrib skills show release-notes\ntoolcrib skills check",
-		Args:    cobra.ArbitraryArgs,
-		RunE:    group,
-	}
-	cmd.AddCommand(a.skillsListCommand(), a.skillsShowCommand(), a.skillsCheckCommand())
-	return cmd
-}
-
-func (a *app) skillsListCommand() *cobra.Command {
+func (a *app) skillsListCommand(cmd *cobra.Command) {
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the skills and whether they can be used",
-		Example: "toolcrib skills list\ntoolcrib skills list --json",
-		Args:    positional,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, k, err := a.readSkills()
-			if err != nil {
-				return err
-			}
-			for _, text := range k.Problems {
-				a.note(text)
-			}
-			if asJSON {
-				return printJSON(a.out, append([]service.Skill{}, k.All...), true)
-			}
-			rows := [][]string{{"NAME", "STATE", "SOURCE", "TOOLS", "DESCRIPTION"}}
-			for i := range k.All {
-				v := &k.All[i]
-				rows = append(rows, []string{v.Name, stateOfSkill(v), v.Source, skillTools(v), cmp.Or(v.Description, v.Detail)})
-			}
-			a.outStyle.Table(a.out, rows)
-			return nil
-		},
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		_, k, err := a.readSkills()
+		if err != nil {
+			return err
+		}
+		for _, text := range k.Problems {
+			a.note(text)
+		}
+		if asJSON {
+			return printJSON(a.out, append([]service.Skill{}, k.All...), true)
+		}
+		rows := [][]string{{"NAME", "STATE", "SOURCE", "TOOLS", "DESCRIPTION"}}
+		for i := range k.All {
+			v := &k.All[i]
+			rows = append(rows, []string{v.Name, stateOfSkill(v), v.Source, skillTools(v), cmp.Or(v.Description, v.Detail)})
+		}
+		a.outStyle.Table(a.out, rows)
+		return nil
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
-	return cmd
+
+	cmd.Flags().BoolVar(&asJSON, "json", false, "")
 }
 
 // readSkills reads the skills.
@@ -85,40 +67,34 @@ func skillTools(v *service.Skill) string {
 	return strings.Join(v.AllowedTools, ", ")
 }
 
-func (a *app) skillsShowCommand() *cobra.Command {
+func (a *app) skillsShowCommand(cmd *cobra.Command) {
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use:               "show NAME",
-		Short:             "Show a skill: where it is, what it allows, its files and its text",
-		Example:           "toolcrib skills show release-notes\ntoolcrib skills show release-notes --json",
-		Args:              positional,
-		ValidArgsFunction: a.completeSkills,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			kept, k, err := a.readSkills()
-			if err != nil {
-				return err
-			}
-			kept.NoteEntries(k)
-			v, err := k.Find(args[0])
-			if err != nil {
-				return err
-			}
-			text := v.Text()
-			if asJSON {
-				return printJSON(a.out, struct {
-					*service.Skill
-					Text string `json:"text"`
-				}{v, text}, true)
-			}
-			a.showSkill(v)
-			if text = strings.Trim(guard.Visible(text), "\r\n"); text != "" {
-				fmt.Fprintf(a.out, "\n%s\n", text)
-			}
-			return nil
-		},
+	cmd.ValidArgsFunction = a.completeSkills
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		kept, k, err := a.readSkills()
+		if err != nil {
+			return err
+		}
+		kept.NoteEntries(k)
+		v, err := k.Find(args[0])
+		if err != nil {
+			return err
+		}
+		text := v.Text()
+		if asJSON {
+			return printJSON(a.out, struct {
+				*service.Skill
+				Text string `json:"text"`
+			}{v, text}, true)
+		}
+		a.showSkill(v)
+		if text = strings.Trim(guard.Visible(text), "\r\n"); text != "" {
+			fmt.Fprintf(a.out, "\n%s\n", text)
+		}
+		return nil
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
-	return cmd
+
+	cmd.Flags().BoolVar(&asJSON, "json", false, "")
 }
 
 // showSkill prints everything about a skill except its text.
@@ -168,8 +144,7 @@ func (a *app) completeSkills(*cobra.Command, []string, string) ([]string, cobra.
 
 // skillFlag is --skill of commands that start or judge a run.
 func (a *app) skillFlag(cmd *cobra.Command, f *runFlags) {
-	cmd.Flags().StringArrayVar(&f.skills, "skill", nil,
-		"a skill that the run has besides those of the agent; may be repeated")
+	cmd.Flags().StringArrayVar(&f.skills, "skill", nil, "")
 	// The flag was just made, so this cannot fail.
 	_ = cmd.RegisterFlagCompletionFunc("skill", a.completeSkills)
 }

@@ -18,34 +18,22 @@ type checkFlags struct {
 	digest string
 }
 
-func (a *app) skillsCheckCommand() *cobra.Command {
+func (a *app) skillsCheckCommand(cmd *cobra.Command) {
 	var f checkFlags
-	cmd := &cobra.Command{
-		Use:   "check [NAME]",
-		Short: "Tell what is wrong with skills; look at one that has changed, and approve it",
-		Long: "Tell what is wrong with the skills, or with one. A skill that has changed since you looked at it is " +
-			"off: with NAME it is shown what has changed, page by page, and on a terminal you are asked whether it may " +
-			"be used as it is now. Without a terminal --digest approves exactly the content of that hash. " +
-			"Exit status: 0 nothing is wrong, 1 something is.",
-		Example: `toolcrib skills check
-toolcrib skills check release-notes
-toolcrib skills check release-notes --digest sha256:9f86d081…`,
-		Args:              positional,
-		ValidArgsFunction: a.completeSkills,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				if f.digest != "" {
-					return usagef("--digest is about one skill; give its name")
-				}
-				return a.checkSkills(f.json)
+	cmd.ValidArgsFunction = a.completeSkills
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			if f.digest != "" {
+				return usagef("--digest is about one skill; give its name")
 			}
-			return a.checkSkill(cmd.Context(), args[0], &f)
-		},
+			return a.checkSkills(f.json)
+		}
+		return a.checkSkill(cmd.Context(), args[0], &f)
 	}
+
 	flags := cmd.Flags()
-	flags.StringVar(&f.digest, "digest", "", "approve the skill if it has this hash, as skills list and check show it")
-	flags.BoolVar(&f.json, "json", false, "one JSON value")
-	return cmd
+	flags.StringVar(&f.digest, "digest", "", "")
+	flags.BoolVar(&f.json, "json", false, "")
 }
 
 // checkSkills reports on all skills.

@@ -18,20 +18,6 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-func (a *app) tokensCommand() *cobra.Command {
-	return parent(&cobra.Command{
-		Use:   "tokens",
-		Short: "Access tokens: signed, for a user, within a scope",
-		Long: "Access tokens are signed, belong to a user, and are good for a time, for some agents and tools, and for so " +
-			"many calls. They never give more than their user has. For administrators.",
-		Example: `toolcrib tokens create --user anna --tool 'read_*' --ttl 30d > token.txt
-toolcrib --token-file token.txt tools explain
-toolcrib tokens list
-toolcrib tokens check < token.txt
-toolcrib tokens revoke tok_4XQ`,
-	}, a.tokensCreateCommand(), a.tokensListCommand(), a.tokensRevokeCommand(), a.tokensCheckCommand())
-}
-
 // goodFor says what a token may be used for, in one text.
 func goodFor(t *service.Token) string {
 	who := "for " + t.User
@@ -82,16 +68,11 @@ func paramText(v any) string {
 	return strings.TrimSpace(b.String())
 }
 
-func (a *app) tokensListCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the access tokens, the newest first, revoked and expired ones too",
-		Example: "toolcrib tokens list\ntoolcrib tokens list --user anna --json",
-	}
-	user := cmd.Flags().String("user", "", "only of this user; * = those for whoever carries them")
+func (a *app) tokensListCommand(cmd *cobra.Command) {
+	user := cmd.Flags().String("user", "", "")
 	all := cmd.Flags().Bool("all", false, fmt.Sprintf("all of them, not only the newest %d", peopleShown))
 	completeFlag(cmd, "user", a.completeUsers())
-	return a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		limit := peopleShown
 		if *all {
 			limit = 0
@@ -112,14 +93,8 @@ func (a *app) tokensListCommand() *cobra.Command {
 	})
 }
 
-func (a *app) tokensRevokeCommand() *cobra.Command {
-	return a.answering(&cobra.Command{
-		Use:   "revoke ID",
-		Short: "Make a token worthless from now on",
-		Long: "Make a token worthless from now on; it counts at the next call, also in runs that are on their way. ID is " +
-			"that of a token, or the beginning of one.",
-		Example: "toolcrib tokens revoke tok_4XQ",
-	}, a.reading, func(c call) (any, func(), error) {
+func (a *app) tokensRevokeCommand(cmd *cobra.Command) {
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		t, changed, err := c.RevokeToken(c, c.who, c.args[0])
 		word := "revoked"
 		if !changed {
@@ -137,13 +112,8 @@ type checkedToken struct {
 	*service.Token
 }
 
-func (a *app) tokensCheckCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "check",
-		Short:   "Read a token from standard input, and say what it is good for, or why it is not",
-		Example: "toolcrib tokens check < token.txt\ntoolcrib tokens check --json < token.txt",
-	}
-	return a.answering(cmd, nil, func(c call) (any, func(), error) {
+func (a *app) tokensCheckCommand(cmd *cobra.Command) {
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		if _, err := a.administering(c); err != nil {
 			return nil, nil, err
 		}
@@ -171,35 +141,22 @@ type tokenFlags struct {
 	params         []string
 }
 
-func (a *app) tokensCreateCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "create",
-		Short: "Issue an access token; it is shown once",
-		Long: "Issue an access token. The token alone goes to standard output, what it is good for to standard error. It " +
-			"is shown once: only its claims are kept. Without --agent, --tool, --capability and --param it covers all that " +
-			"its user may do.",
-		Example: `toolcrib tokens create --user anna > token.txt
-toolcrib tokens create --user build --agent reader --tool 'read_*' --tool search_files --ttl 30d --label "the build"
-toolcrib tokens create --bearer --tool read_file --param 'path="README.md"' --max-calls 10 --rate 5 --ttl 1h
-toolcrib tokens create --user anna --not-before 2026-12-24 --json`,
-	}
+func (a *app) tokensCreateCommand(cmd *cobra.Command) {
 	var f tokenFlags
 	flags := cmd.Flags()
-	flags.StringVar(&f.User, "user", "", "the user who is acted for; with --as that user, if none is given")
-	flags.BoolVar(&f.Bearer, "bearer", false, "for whoever carries it: it acts as anonymous")
-	flags.StringArrayVar(&f.Scope.Agents, "agent", nil, "an agent that may be used, or a glob; may be repeated; '' = none")
-	flags.StringArrayVar(&f.Scope.Tools, "tool", nil, "a tool that may be called, or a glob; may be repeated; '' = none")
-	flags.StringArrayVar(&f.Scope.Capabilities, "capability", nil,
-		"a capability that may be called, such as rag.query@1.0; may be repeated; '' = none")
-	flags.StringArrayVar(&f.params, "param", nil, "a value that a parameter must have, as JSON; several for one "+
-		"parameter, or an array, are a choice")
-	flags.Int64Var(&f.Scope.MaxCalls, "max-calls", 0, "so many calls, ever")
-	flags.Int64Var(&f.Scope.RatePerMinute, "rate", 0, "so many calls in any 60 seconds")
-	flags.StringVar(&f.ttl, "ttl", access.DefaultTTL.String(), "how long it is good, such as 90m, 24h or 30d")
-	flags.StringVar(&f.notBefore, "not-before", "", "when that begins: a date, or a time (RFC 3339)")
-	flags.StringVar(&f.Label, "label", "", "what you call it")
+	flags.StringVar(&f.User, "user", "", "")
+	flags.BoolVar(&f.Bearer, "bearer", false, "")
+	flags.StringArrayVar(&f.Scope.Agents, "agent", nil, "")
+	flags.StringArrayVar(&f.Scope.Tools, "tool", nil, "")
+	flags.StringArrayVar(&f.Scope.Capabilities, "capability", nil, "")
+	flags.StringArrayVar(&f.params, "param", nil, "")
+	flags.Int64Var(&f.Scope.MaxCalls, "max-calls", 0, "")
+	flags.Int64Var(&f.Scope.RatePerMinute, "rate", 0, "")
+	flags.StringVar(&f.ttl, "ttl", access.DefaultTTL.String(), "")
+	flags.StringVar(&f.notBefore, "not-before", "", "")
+	flags.StringVar(&f.Label, "label", "", "")
 	completeFlag(cmd, "user", a.completeUsers())
-	return a.answering(cmd, nil, func(c call) (any, func(), error) {
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		if err := f.read(flags); err != nil {
 			return nil, nil, err
 		}

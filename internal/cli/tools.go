@@ -14,58 +14,34 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-func (a *app) toolsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "tools",
-		Short:   "List tools, switch them on and off, call one, explain why one is offered",
-		Example: "toolcrib tools list\ntoolcrib tools disable write_file\ntoolcrib tools explain write_file",
-		Args:    cobra.ArbitraryArgs,
-		RunE:    group,
-	}
-	cmd.AddCommand(
-		a.toolsListCommand(), a.toolsShowCommand(),
-		a.toolsSwitchCommand("enable", "Switch a tool or a group of tools on"),
-		a.toolsSwitchCommand("disable", "Switch a tool or a group of tools off"),
-		a.toolsSwitchCommand("reset", "Forget what was switched: the default holds again"),
-		a.toolsCallCommand(), a.toolsExplainCommand(),
-	)
-	return cmd
-}
-
-func (a *app) toolsListCommand() *cobra.Command {
+func (a *app) toolsListCommand(cmd *cobra.Command) {
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the tools and whether they are enabled",
-		Example: "toolcrib tools list\ntoolcrib tools list --json",
-		Args:    positional,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			kept, _, err := a.reading(cmd.Context())
-			if err != nil {
-				return err
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		kept, _, err := a.reading(cmd.Context())
+		if err != nil {
+			return err
+		}
+		views, err := kept.Tools(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(a.out, views, true)
+		}
+		rows := [][]string{{"NAME", "STATE", "FOR", "EFFECT", "SOURCE", "DESCRIPTION"}}
+		for _, v := range views {
+			who := "all"
+			if v.RequiresAdmin {
+				who = "admin"
 			}
-			views, err := kept.Tools(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(a.out, views, true)
-			}
-			rows := [][]string{{"NAME", "STATE", "FOR", "EFFECT", "SOURCE", "DESCRIPTION"}}
-			for _, v := range views {
-				who := "all"
-				if v.RequiresAdmin {
-					who = "admin"
-				}
-				about, _, _ := strings.Cut(v.Description, "\n") // what stands below are details, as spawn's list of agents
-				rows = append(rows, []string{v.Name, stateText(v.State), who, string(v.Effect), v.Source, about})
-			}
-			a.outStyle.Table(a.out, rows)
-			return nil
-		},
+			about, _, _ := strings.Cut(v.Description, "\n") // what stands below are details, as spawn's list of agents
+			rows = append(rows, []string{v.Name, stateText(v.State), who, string(v.Effect), v.Source, about})
+		}
+		a.outStyle.Table(a.out, rows)
+		return nil
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
-	return cmd
+
+	cmd.Flags().BoolVar(&asJSON, "json", false, "")
 }
 
 // stateText says whether a tool is enabled, and by what.
@@ -87,32 +63,26 @@ func stateText(s gate.State) string {
 	return text
 }
 
-func (a *app) toolsShowCommand() *cobra.Command {
+func (a *app) toolsShowCommand(cmd *cobra.Command) {
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use:               "show NAME",
-		Short:             "Show a tool with its parameters",
-		Example:           "toolcrib tools show read_file",
-		Args:              positional,
-		ValidArgsFunction: a.completeTools,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			kept, _, err := a.reading(cmd.Context())
-			if err != nil {
-				return err
-			}
-			v, err := kept.Tool(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(a.out, v, true)
-			}
-			a.showTool(v)
-			return nil
-		},
+	cmd.ValidArgsFunction = a.completeTools
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		kept, _, err := a.reading(cmd.Context())
+		if err != nil {
+			return err
+		}
+		v, err := kept.Tool(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(a.out, v, true)
+		}
+		a.showTool(v)
+		return nil
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
-	return cmd
+
+	cmd.Flags().BoolVar(&asJSON, "json", false, "")
 }
 
 func (a *app) showTool(v service.Tool) {
@@ -145,37 +115,29 @@ func onOff(on bool) string {
 	return "disabled"
 }
 
-func (a *app) toolsSwitchCommand(verb, short string) *cobra.Command {
+func (a *app) toolsSwitchCommand(cmd *cobra.Command) {
 	var groupName string
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   verb + " [NAME]",
-		Short: short,
-		Long: short + ". For administrators. It holds at the next call, also in runs that go on. " +
-			"--json gives the tool as `tools show` does, with --group a list of the group's tools; null is a tool that is not there any more.",
-		Example: fmt.Sprintf("toolcrib tools %s write_file\ntoolcrib tools %s --group files\ntoolcrib tools %s write_file --json",
-			verb, verb, verb),
-		Args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case groupName != "" && len(args) > 0:
-				return usagef("give a tool or --group, not both")
-			case groupName == "" && len(args) != 1:
-				return usagef("give the name of one tool, or --group")
-			}
-			return nil
-		},
-		ValidArgsFunction: a.completeTools,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q := service.SwitchRequest{Group: groupName, Enabled: verb == "enable", Reset: verb == "reset"}
-			if groupName == "" {
-				q.Tool = args[0]
-			}
-			return a.switchTool(cmd.Context(), verb, q, asJSON)
-		},
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		switch {
+		case groupName != "" && len(args) > 0:
+			return usagef("give a tool or --group, not both")
+		case groupName == "" && len(args) != 1:
+			return usagef("give the name of one tool, or --group")
+		}
+		return nil
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
-	cmd.Flags().StringVar(&groupName, "group", "", "all tools of this group, now and later")
-	return cmd
+	cmd.ValidArgsFunction = a.completeTools
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		q := service.SwitchRequest{Group: groupName, Enabled: cmd.Name() == "enable", Reset: cmd.Name() == "reset"}
+		if groupName == "" {
+			q.Tool = args[0]
+		}
+		return a.switchTool(cmd.Context(), cmd.Name(), q, asJSON)
+	}
+
+	cmd.Flags().BoolVar(&asJSON, "json", false, "")
+	cmd.Flags().StringVar(&groupName, "group", "", "")
 }
 
 // switchTool sets or resets an override.

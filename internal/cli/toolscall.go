@@ -14,34 +14,24 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-func (a *app) toolsCallCommand() *cobra.Command {
+func (a *app) toolsCallCommand(cmd *cobra.Command) {
 	var f runFlags
 	var args string
-	cmd := &cobra.Command{
-		Use:   "call NAME",
-		Short: "Call one tool through the gate, without a model",
-		Long: "Call one tool through the gate, without a model: a run with one given call, judged under --agent. " +
-			"Standard output is what a model would read. Exit status: 0 ok, 1 error, 3 parked, 5 refused.",
-		Example: `toolcrib tools call read_file --args '{"path":"README.md"}'
-toolcrib tools call list_directory --args '{"path":"."}' --json
-toolcrib tools call write_file --approve all --args - < arguments.json`,
-		Args:              positional,
-		ValidArgsFunction: a.completeTools,
-		RunE: func(cmd *cobra.Command, names []string) error {
-			raw := []byte(args)
-			if args == "-" {
-				var err error
-				if raw, err = a.readStdin(); err != nil {
-					return err
-				}
+	cmd.ValidArgsFunction = a.completeTools
+	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+		raw := []byte(args)
+		if args == "-" {
+			var err error
+			if raw, err = a.readStdin(); err != nil {
+				return err
 			}
-			return a.call(cmd, &f, names[0], raw)
-		},
+		}
+		return a.call(cmd, &f, names[0], raw)
 	}
+
 	a.judgingFlags(cmd, &f)
-	cmd.Flags().StringVar(&args, "args", "{}", "arguments, a JSON object; - reads standard input")
-	cmd.Flags().BoolVar(&f.json, "json", false, "the whole run as one JSON value")
-	return cmd
+	cmd.Flags().StringVar(&args, "args", "{}", "")
+	cmd.Flags().BoolVar(&f.json, "json", false, "")
 }
 
 // call carries out a run of one given call.

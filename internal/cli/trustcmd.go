@@ -22,47 +22,35 @@ type trustFlags struct {
 	digest             string
 }
 
-func (a *app) trustCommand() *cobra.Command {
+func (a *app) trustCommand(cmd *cobra.Command) {
 	var f trustFlags
-	cmd := &cobra.Command{
-		Use:   "trust [DIR]",
-		Short: "Trust what a folder brings: configuration, .mcp.json, skills",
-		Long: "Trust what a folder brings now: its toolcrib.yaml, .mcp.json and skills, by their content. " +
-			"A file that changes must be trusted again. Without DIR it is the current folder. What would be trusted is " +
-			"shown: all of it, or what has changed since you trusted it. On a terminal you are asked then; without one " +
-			"--digest says what was looked at.",
-		Example: "toolcrib trust\ntoolcrib trust ~/src/project\ntoolcrib trust ~/src/project --digest sha256:9f86d081…\n" +
-			"toolcrib trust --list --json\ntoolcrib trust --revoke ~/src/project",
-		Args: positional,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			trusted, err := a.trustStore()
-			if err != nil {
-				return err
-			}
-			dir := "."
-			if len(args) == 1 {
-				dir = args[0]
-			}
-			switch {
-			case f.list && (f.revoke || f.digest != "" || len(args) > 0):
-				return usagef("--list stands alone")
-			case f.revoke && f.digest != "":
-				return usagef("--digest: says what is trusted, and goes without --revoke")
-			case f.list:
-				return a.listTrust(trusted, f.json)
-			case f.revoke:
-				return a.revokeTrust(cmd.Context(), trusted, dir, f.json)
-			}
-			return a.giveTrust(cmd.Context(), trusted, dir, &f)
-		},
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		trusted, err := a.trustStore()
+		if err != nil {
+			return err
+		}
+		dir := "."
+		if len(args) == 1 {
+			dir = args[0]
+		}
+		switch {
+		case f.list && (f.revoke || f.digest != "" || len(args) > 0):
+			return usagef("--list stands alone")
+		case f.revoke && f.digest != "":
+			return usagef("--digest: says what is trusted, and goes without --revoke")
+		case f.list:
+			return a.listTrust(trusted, f.json)
+		case f.revoke:
+			return a.revokeTrust(cmd.Context(), trusted, dir, f.json)
+		}
+		return a.giveTrust(cmd.Context(), trusted, dir, &f)
 	}
+
 	flags := cmd.Flags()
-	flags.BoolVar(&f.list, "list", false, "list the folders that are trusted")
-	flags.BoolVar(&f.revoke, "revoke", false, "trust the folder no more")
-	flags.StringVar(&f.digest, "digest", "",
-		"the digest of what was looked at, as this command shows it; required without a terminal")
-	flags.BoolVar(&f.json, "json", false, "one JSON value")
-	return cmd
+	flags.BoolVar(&f.list, "list", false, "")
+	flags.BoolVar(&f.revoke, "revoke", false, "")
+	flags.StringVar(&f.digest, "digest", "", "")
+	flags.BoolVar(&f.json, "json", false, "")
 }
 
 // trustView is a folder as --json shows it.

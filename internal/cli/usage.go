@@ -13,22 +13,15 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-func (a *app) usageCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "usage",
-		Short: "Show tokens and cost by day, user, agent, model or tool",
-		Long: "Show what runs have used: tokens, cost and calls of tools, also of runs that were pruned since. Days are " +
-			"those of UTC. A ~ marks an estimate; ? says that no price is known.",
-		Example: "toolcrib usage\ntoolcrib usage --by model --since 30d\ntoolcrib usage --by tool --json",
-	}
+func (a *app) usageCommand(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	by := flags.String("by", "", strings.Join(service.UsageWords(), ", ")+" (default: day; run with an access token)")
-	since := flags.String("since", "", "from that day on: a span such as 7d or 24h, a date, or a time (RFC 3339)")
-	until := flags.String("until", "", "up to that day")
-	user := flags.String("user", "", "only of this user")
+	since := flags.String("since", "", "")
+	until := flags.String("until", "", "")
+	user := flags.String("user", "", "")
 	limit := flags.Int("limit", store.DefaultUsageRows, fmt.Sprintf("at most so many rows, up to %d", store.MaxUsageRows))
 	completeWords(cmd, "by", service.UsageWords()...)
-	return a.answering(cmd, nil, func(c call) (any, func(), error) {
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		if err := notEmpty(cmd, "must not be empty", "by"); err != nil {
 			return nil, nil, err
 		}

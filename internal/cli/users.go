@@ -22,25 +22,6 @@ import (
 // peopleShown is how many users or tokens a list shows without --all.
 const peopleShown = 100
 
-func (a *app) usersCommand() *cobra.Command {
-	return parent(&cobra.Command{
-		Use:   "users",
-		Short: "Users and groups: who there is, and what they may do",
-		Long: "Users and groups, their roles, grants and passwords. A change counts at the next call, also in runs that " +
-			"are on their way. Whoever owns the data folder is always an administrator of it. For administrators.",
-		Example: `toolcrib users add anna --grant 'read_*' --grant memory
-toolcrib users groups set staff --grant web_fetch
-toolcrib users edit anna --group staff
-toolcrib users disable anna
-toolcrib --as anna tools explain`,
-	},
-		a.usersAddCommand(), a.usersListCommand(), a.usersShowCommand(), a.usersEditCommand(),
-		a.usersStateCommand("disable", "Take everything from a user, for now: runs, tokens, the password", "disabled", true),
-		a.usersStateCommand("enable", "Give a disabled user back what they had", "enabled", false),
-		a.usersRemoveCommand(), a.usersPasswordCommand(), a.groupsCommand(),
-	)
-}
-
 // userFlags say what a user is.
 type userFlags struct {
 	display, email, trust string
@@ -52,15 +33,14 @@ type userFlags struct {
 
 func (a *app) userFlags(cmd *cobra.Command) *userFlags {
 	f, flags := &userFlags{}, cmd.Flags()
-	flags.StringVar(&f.display, "display", "", "how people call them")
-	flags.StringVar(&f.email, "email", "", "address")
-	flags.BoolVar(&f.admin, "admin", false, "an administrator: holds every right")
-	flags.StringArrayVar(&f.roles, "role", nil, "a role, which rules may ask for; may be repeated; '' = none")
-	flags.StringArrayVar(&f.groups, "group", nil, "a group that they are in; may be repeated; '' = none")
-	flags.StringArrayVar(&f.grants, "grant", nil, "a tool, a group of tools, a glob, agent:NAME or "+
-		"sql:DB/schema.table; may be repeated; '' = nothing at all")
-	flags.StringVar(&f.trust, "trust", "", "unknown, member, trusted or anchor")
-	flags.BoolVar(&f.passwordStdin, "password-stdin", false, "read their password from standard input")
+	flags.StringVar(&f.display, "display", "", "")
+	flags.StringVar(&f.email, "email", "", "")
+	flags.BoolVar(&f.admin, "admin", false, "")
+	flags.StringArrayVar(&f.roles, "role", nil, "")
+	flags.StringArrayVar(&f.groups, "group", nil, "")
+	flags.StringArrayVar(&f.grants, "grant", nil, "")
+	flags.StringVar(&f.trust, "trust", "", "")
+	flags.BoolVar(&f.passwordStdin, "password-stdin", false, "")
 	completeWords(cmd, "trust", service.UnknownTrust, "member", "trusted", "anchor")
 	completeFlag(cmd, "group", a.completeGroups())
 	return f
@@ -112,21 +92,10 @@ func (f *userFlags) edit(flags *pflag.FlagSet) (access.Edit, error) {
 	return e, nil
 }
 
-func (a *app) usersAddCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "add NAME",
-		Short: "Add a user",
-		Long: "Add a user. Without --grant nothing is restricted but what is for administrators; with it only what is " +
-			"granted may be used. A name that looks like another one is refused.",
-		Example: `toolcrib users add anna
-toolcrib users add bob --grant 'read_*' --grant search_files --group staff
-toolcrib users add carol --admin --password-stdin < password.txt
-toolcrib users add guest --grant ''`,
-	}
+func (a *app) usersAddCommand(cmd *cobra.Command) {
 	f := a.userFlags(cmd)
-	reuse := cmd.Flags().Bool("reuse", false, "also if a user of this name was removed, whose runs and notes they will "+
-		"find")
-	return a.answering(cmd, nil, func(c call) (any, func(), error) {
+	reuse := cmd.Flags().Bool("reuse", false, "")
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		edit, err := f.edit(cmd.Flags())
 		if err != nil {
 			return nil, nil, err
@@ -166,14 +135,9 @@ func noUser(err error, name string) error {
 	return hint(err, name, "`toolcrib users list` shows who there is")
 }
 
-func (a *app) usersListCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the users, disabled ones too",
-		Example: "toolcrib users list\ntoolcrib users list --all --json",
-	}
+func (a *app) usersListCommand(cmd *cobra.Command) {
 	all := cmd.Flags().Bool("all", false, fmt.Sprintf("all of them, not only the first %d by name", peopleShown))
-	return a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		limit := peopleShown
 		if *all {
 			limit = 0
@@ -221,13 +185,9 @@ func grantsText(grants []string) string {
 	return strings.Join(grants, ",")
 }
 
-func (a *app) usersShowCommand() *cobra.Command {
-	return a.answering(&cobra.Command{
-		Use:               "show NAME",
-		Short:             "Show a user, and what they may do with the grants of their groups",
-		Example:           "toolcrib users show anna\ntoolcrib users show anna --json",
-		ValidArgsFunction: a.completeUsers(),
-	}, a.reading, func(c call) (any, func(), error) {
+func (a *app) usersShowCommand(cmd *cobra.Command) {
+	cmd.ValidArgsFunction = a.completeUsers()
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		u, err := c.User(c, c.who, c.args[0])
 		return u, func() { a.showUser(&u) }, noUser(err, c.args[0])
 	})
@@ -258,27 +218,14 @@ func (a *app) completeUsers() cobra.CompletionFunc {
 	return a.completing(func(c call) ([]string, error) { return c.UserNames(c, c.who) })
 }
 
-const allAgentsUsage = "every agent may be used when no grant names one any more"
+func (a *app) usersEditCommand(cmd *cobra.Command) {
+	cmd.ValidArgsFunction = a.completeUsers()
 
-func (a *app) usersEditCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "edit NAME",
-		Short: "Change a user; what is not named stays as it is",
-		Long: "Change a user; what is not named stays as it is. A list that is given replaces the old one. A change " +
-			"counts at the next call, also in runs that are on their way. Where grants name agents, only those may be used; " +
-			"taking the last such grant away is refused unless --all-agents says that this is meant.",
-		Example: `toolcrib users edit anna --grant 'read_*' --grant web_fetch
-toolcrib users edit anna --grant 'read_*' --grant agent:reader
-toolcrib users edit anna --no-grants --all-agents
-toolcrib users edit anna --grant ''
-toolcrib users edit anna --no-admin --group staff`,
-		ValidArgsFunction: a.completeUsers(),
-	}
 	f := a.userFlags(cmd)
-	cmd.Flags().BoolVar(&f.noAdmin, "no-admin", false, "no administrator any more")
-	cmd.Flags().BoolVar(&f.noGrants, "no-grants", false, "declare no grants: nothing is restricted, unless a group does")
-	cmd.Flags().BoolVar(&f.allAgents, "all-agents", false, allAgentsUsage)
-	return a.answering(cmd, nil, func(c call) (any, func(), error) {
+	cmd.Flags().BoolVar(&f.noAdmin, "no-admin", false, "")
+	cmd.Flags().BoolVar(&f.noGrants, "no-grants", false, "")
+	cmd.Flags().BoolVar(&f.allAgents, "all-agents", false, "")
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		edit, err := f.edit(cmd.Flags())
 		if err == nil && edit == (access.Edit{AllAgents: f.allAgents}) && !f.passwordStdin {
 			err = usagef("nothing to change: name what is to be another\nSee: %s --help", cmd.CommandPath())
@@ -311,14 +258,11 @@ func agentsError(err error) error {
 	return err
 }
 
-func (a *app) usersStateCommand(verb, short, word string, disabled bool) *cobra.Command {
-	return a.answering(&cobra.Command{
-		Use:               verb + " NAME",
-		Short:             short,
-		Long:              short + ". It counts at the next call, also in runs that are on their way.",
-		Example:           fmt.Sprintf("toolcrib users %s anna", verb),
-		ValidArgsFunction: a.completeUsers(),
-	}, a.reading, func(c call) (any, func(), error) {
+func (a *app) usersStateCommand(cmd *cobra.Command) {
+	cmd.ValidArgsFunction = a.completeUsers()
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+		disabled := cmd.Name() == "disable"
+		word := cmd.Name() + "d"
 		u, changed, err := c.EditUser(c, c.who, c.args[0], access.Edit{Disabled: &disabled}, nil)
 		if !changed {
 			word += " already"
@@ -327,34 +271,19 @@ func (a *app) usersStateCommand(verb, short, word string, disabled bool) *cobra.
 	})
 }
 
-func (a *app) usersRemoveCommand() *cobra.Command {
-	return a.answering(&cobra.Command{
-		Use:   "remove NAME",
-		Short: "Remove a user for good, and revoke their tokens",
-		Long: "Remove a user for good, with the password and all tokens. Runs, sessions and notes stay, which is why the " +
-			"name is not " +
-			"given to another one without `users add --reuse`.",
-		Example:           "toolcrib users remove anna",
-		ValidArgsFunction: a.completeUsers(),
-	}, a.reading, func(c call) (any, func(), error) {
+func (a *app) usersRemoveCommand(cmd *cobra.Command) {
+	cmd.ValidArgsFunction = a.completeUsers()
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		u, err := c.RemoveUser(c, c.who, c.args[0])
 		return u, func() { a.says(u.Name, "removed") }, noUser(err, c.args[0])
 	})
 }
 
-func (a *app) usersPasswordCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "password NAME",
-		Short: "Set the password of a user, or take it away",
-		Long: fmt.Sprintf("Set the password of a user: read without an echo on a terminal, else from standard input, "+
-			"where one newline at its end is ignored. It has at least %d characters. Only a hash of it is kept.",
-			access.MinPasswordRunes),
-		Example: "toolcrib users password anna\ntoolcrib users password anna < password.txt\ntoolcrib users password anna " +
-			"--clear",
-		ValidArgsFunction: a.completeUsers(),
-	}
-	clearIt := cmd.Flags().Bool("clear", false, "take the password away")
-	return a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+func (a *app) usersPasswordCommand(cmd *cobra.Command) {
+	cmd.ValidArgsFunction = a.completeUsers()
+
+	clearIt := cmd.Flags().Bool("clear", false, "")
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		u, err := c.User(c, c.who, c.args[0])
 		if err != nil {
 			return nil, nil, noUser(err, c.args[0])

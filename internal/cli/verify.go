@@ -110,17 +110,9 @@ func viewsOfChecked(found []service.Checked) []checkedView {
 	return views
 }
 
-func (a *app) runsReplayCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "replay [RUN]",
-		Short: "Go through a run again, with no model and no tool called",
-		Long: "Go through the journal of a run again, or with --all of every run: each step that the loop takes and each " +
-			"request that it would send must come out as it was. No model and no tool is called. RUN is an ID, the beginning " +
-			"of one, or last.",
-		Example: "toolcrib runs replay last\ntoolcrib runs replay --all",
-	}
-	all := cmd.Flags().Bool("all", false, "every run that is stored")
-	asJSON := cmd.Flags().Bool("json", false, "one JSON value")
+func (a *app) runsReplayCommand(cmd *cobra.Command) {
+	all := cmd.Flags().Bool("all", false, "")
+	asJSON := cmd.Flags().Bool("json", false, "")
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if *all == (len(args) == 1) || len(args) > 1 {
 			return usagef("give one run, or --all")
@@ -138,7 +130,6 @@ func (a *app) runsReplayCommand() *cobra.Command {
 		}
 		return a.tellChecked(viewsOfChecked(found), *asJSON, a.out)
 	}
-	return cmd
 }
 
 // firstOf is the first argument; "" if there is none.
@@ -162,47 +153,29 @@ type verifyFlags struct {
 }
 
 func (f *verifyFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.head, "head", "", "compare with a head that was exported before: an older copy, or a "+
-		"history written anew, shows")
-	cmd.Flags().BoolVar(&f.json, "json", false, "one JSON value")
+	cmd.Flags().StringVar(&f.head, "head", "", "")
+	cmd.Flags().BoolVar(&f.json, "json", false, "")
 }
 
-func (a *app) runsVerifyCommand() *cobra.Command {
+func (a *app) runsVerifyCommand(cmd *cobra.Command) {
 	var f verifyFlags
-	cmd := &cobra.Command{
-		Use:   "verify [RUN]",
-		Short: "Check the hash chains: that nothing stored was changed",
-		Long: "Check the hash chain of a run against its events, its kept results and its anchors in the system journal, " +
-			"and that journal's own chain and sealed end; without RUN everything that is stored. What was changed, removed, " +
-			"reordered or cut is named. A whole data folder put back to an older copy shows only against a head that was " +
-			"kept elsewhere: --export-head writes it, --head compares. --adopt accepts what is stored as it is where its key " +
-			"or its seal was lost, and lets new runs be started in spite of damage that is found; from there on the journal " +
-			"says so, and by whom. RUN is an ID, the beginning of one, or last.",
-		Example: `toolcrib runs verify last
-toolcrib runs verify
-toolcrib runs verify --export-head ~/backup/head.json
-toolcrib runs verify --head ~/backup/head.json --export-head ~/backup/head.json`,
-		Args: positional,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			flags := cmd.Flags()
-			if len(args) == 1 && (f.all || f.adopt || flags.Changed("head") || flags.Changed("export-head")) {
-				return usagef("--all, --adopt, --head and --export-head are about everything that is stored; leave RUN out")
-			}
-			if err := notEmpty(cmd, "must name a file", "head", "export-head"); err != nil {
-				return err
-			}
-			return a.verify(cmd.Context(), args, &f)
-		},
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		flags := cmd.Flags()
+		if len(args) == 1 && (f.all || f.adopt || flags.Changed("head") || flags.Changed("export-head")) {
+			return usagef("--all, --adopt, --head and --export-head are about everything that is stored; leave RUN out")
+		}
+		if err := notEmpty(cmd, "must name a file", "head", "export-head"); err != nil {
+			return err
+		}
+		return a.verify(cmd.Context(), args, &f)
 	}
+
 	f.register(cmd)
 	flags := cmd.Flags()
-	flags.BoolVar(&f.all, "all", false, "everything that is stored, as without RUN")
-	flags.StringVar(&f.exportHead, "export-head", "", "write the head to a file to keep elsewhere (- = standard "+
-		"output); one that is there already must be given with --head, too")
-	flags.BoolVar(&f.adopt, "adopt", false, "accept what is stored as it is where its key or its seal was lost, or "+
-		"damage was found")
-	flags.BoolVar(&f.yes, "yes", false, "do not ask before --adopt")
-	return cmd
+	flags.BoolVar(&f.all, "all", false, "")
+	flags.StringVar(&f.exportHead, "export-head", "", "")
+	flags.BoolVar(&f.adopt, "adopt", false, "")
+	flags.BoolVar(&f.yes, "yes", false, "")
 }
 
 // verify checks a run, or everything; then it keeps or compares the head.
@@ -313,39 +286,24 @@ func (a *app) exportHead(ctx context.Context, s *service.Service, who toolcrib.P
 	return nil
 }
 
-func (a *app) auditVerifyCommand() *cobra.Command {
+func (a *app) auditVerifyCommand(cmd *cobra.Command) {
 	var f verifyFlags
 	var hashesOnly bool
-	cmd := &cobra.Command{
-		Use:   "verify [FILE]",
-		Short: "Check that the audit log was not changed: in the data folder, or an export",
-		Long: "Check the chains of everything that is stored, as runs verify does: the system journal, its sealed end, " +
-			"the anchors and all runs. With FILE check an export instead, without its database, and with the keys of the " +
-			"data folder, if it has any, that it was sealed there; - reads standard input. What was changed, removed, " +
-			"reordered or cut is named. A whole data folder that was put back to an older copy, and an older export, show " +
-			"only against a head that was kept elsewhere: runs verify --export-head writes it, --head compares. Exit status: " +
-			"0 it holds, 1 it does not.",
-		Example: `toolcrib audit verify
-toolcrib audit verify --head ~/backup/head.json
-toolcrib audit verify audit.ndjson`,
-		Args: positional,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			err := notEmpty(cmd, "must name a file", "head")
-			switch {
-			case err != nil:
-				return err
-			case len(args) == 1:
-				return a.verifyExport(args[0], &f, hashesOnly)
-			case hashesOnly:
-				return usagef("--hashes-only: is about an export; give its file")
-			}
-			return a.verify(cmd.Context(), nil, &f)
-		},
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		err := notEmpty(cmd, "must name a file", "head")
+		switch {
+		case err != nil:
+			return err
+		case len(args) == 1:
+			return a.verifyExport(args[0], &f, hashesOnly)
+		case hashesOnly:
+			return usagef("--hashes-only: is about an export; give its file")
+		}
+		return a.verify(cmd.Context(), nil, &f)
 	}
+
 	f.register(cmd)
-	cmd.Flags().BoolVar(&hashesOnly, "hashes-only", false,
-		"with FILE: do not ask who sealed it, for an export of another data folder")
-	return cmd
+	cmd.Flags().BoolVar(&hashesOnly, "hashes-only", false, "")
 }
 
 // verifyExport checks an exported audit log.

@@ -8,25 +8,19 @@ import (
 	"github.com/toolcrib/toolcrib/internal/version"
 )
 
-func (a *app) versionCommand() *cobra.Command {
+func (a *app) versionCommand(cmd *cobra.Command) {
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use:     "version",
-		Short:   "Show the version",
-		Example: "toolcrib version\ntoolcrib version --json",
-		Args:    positional,
-		RunE: func(*cobra.Command, []string) error {
-			if asJSON {
-				return printJSON(a.out, map[string]string{
-					"version": version.Version(), "commit": version.Commit(), "go": version.Go(), "platform": version.Platform(),
-				}, true)
-			}
-			a.printVersion()
-			return nil
-		},
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if asJSON {
+			return printJSON(a.out, map[string]string{
+				"version": version.Version(), "commit": version.Commit(), "go": version.Go(), "platform": version.Platform(),
+			}, true)
+		}
+		a.printVersion()
+		return nil
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON value")
-	return cmd
+
+	cmd.Flags().BoolVar(&asJSON, "json", false, "")
 }
 
 func (a *app) printVersion() {
@@ -37,27 +31,21 @@ func (a *app) printVersion() {
 	fmt.Fprintf(a.out, "%s %s %s\n", text, version.Go(), version.Platform())
 }
 
-func (a *app) completionCommand() *cobra.Command {
+func (a *app) completionCommand(cmd *cobra.Command) {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
-	return &cobra.Command{
-		Use:       "completion bash|zsh|fish|powershell",
-		Short:     "Write the completion script of a shell",
-		Example:   "source <(toolcrib completion bash)\ntoolcrib completion fish > ~/.config/fish/completions/toolcrib.fish",
-		ValidArgs: shells,
-		Args:      positional,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			root := cmd.Root()
-			switch args[0] {
-			case "bash":
-				return root.GenBashCompletionV2(a.out, true)
-			case "zsh":
-				return root.GenZshCompletion(a.out)
-			case "fish":
-				return root.GenFishCompletion(a.out, true)
-			case "powershell":
-				return root.GenPowerShellCompletionWithDesc(a.out)
-			}
-			return usagef("unknown shell %q: one of bash, zsh, fish, powershell", args[0])
-		},
+	cmd.ValidArgs = shells
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		root := cmd.Root()
+		switch args[0] {
+		case "bash":
+			return root.GenBashCompletionV2(a.out, true)
+		case "zsh":
+			return root.GenZshCompletion(a.out)
+		case "fish":
+			return root.GenFishCompletion(a.out, true)
+		case "powershell":
+			return root.GenPowerShellCompletionWithDesc(a.out)
+		}
+		return usagef("unknown shell %q: one of bash, zsh, fish, powershell", args[0])
 	}
 }
