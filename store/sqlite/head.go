@@ -28,10 +28,15 @@ func openRecord(ctx context.Context, r reader, keys *store.Keys) (store.Record, 
 	return found.Open(keys)
 }
 
-// openSeal reads the sealed head, once in a transaction. If the seal does not hold,
+// openSeal reads the sealed head, unless nobody else has written since this process did. If the seal does not hold,
 // the transaction fails: nothing is added to what somebody has changed.
 func (t *tx) openSeal() error {
 	if t.seal != nil {
+		return nil
+	}
+	if t.w.sealed != nil {
+		known := *t.w.sealed
+		t.seal = &known
 		return nil
 	}
 	s, err := readSealed(t.ctx, t.w.conn)

@@ -73,9 +73,11 @@ type writer struct {
 	heads map[toolcrib.RunID]*head // where the runs of late stood; only the goroutine looks, and what is pointed to never changes
 	// reserves says that there are, or were, reservations; likewise.
 	reserves bool
-	// checked is the data_version at which the record of all runs held; 0 = none; likewise.
-	checked int64
-	content uint32         // as it was after the last transaction; 0 = unknown
+	// checked reports whether the record of all runs was compared with the runs, and sealed is
+	// the head as the last transaction left it, if known; both only for content; likewise.
+	checked bool
+	sealed  *headSeal
+	content uint32         // of the file, as it was after the last transaction; 0 = unknown
 	files   []openFile     // that it writes to
 	looked  time.Time      // when they were checked
 	sealing *store.Sealing // of the row that is being sealed
@@ -283,7 +285,7 @@ func (w *writer) deliver(group []*job, errs []error, whole error) {
 // returns their rejections; with an error nothing was stored.
 func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 	t := w.newTx(ctx)
-	if err := w.checkVersion(ctx); err != nil {
+	if err := w.checkContent(ctx); err != nil {
 		w.rollback(ctx)
 		return nil, err
 	}
@@ -302,6 +304,9 @@ func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 		return nil, err
 	}
 	w.content, _ = w.conn.content() // 0 on an error, and then it is looked at again
+	if t.seal != nil {
+		w.sealed = &headSeal{system: t.seal.system, record: t.seal.record}
+	}
 	if err := w.checkFiles(); err != nil {
 		return nil, err
 	}
@@ -310,13 +315,15 @@ func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 	return errs, nil
 }
 
-// checkVersion looks whether another process has brought the database to a later version
-// since the last transaction of this one.
-func (w *writer) checkVersion(ctx context.Context) error {
+// checkContent looks whether anything but this writer has written since its last
+// transaction. If so, nothing that was known of the file is, and another process may have
+// brought the database to a later version.
+func (w *writer) checkContent(ctx context.Context) error {
 	content, err := w.conn.content()
-	if err != nil || content == w.content {
+	if err != nil || content == w.content && content != 0 {
 		return err
 	}
+	w.content, w.checked, w.sealed = content, false, nil
 	version, err := w.conn.number(ctx, "PRAGMA user_version")
 	if err == nil {
 		err = checkVersion(int(version), w.path)
@@ -390,6 +397,7 @@ func (w *writer) begin(ctx context.Context, full bool) error {
 
 // rollback ends a transaction that failed.
 func (w *writer) rollback(ctx context.Context) {
+	w.content = 0 // what was stored is not known
 	// After some errors (a full disk, say) SQLite has rolled back by itself, and
 	// says here that there is nothing to roll back.
 	_ = w.conn.run(ctx, "ROLLBACK")
