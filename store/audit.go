@@ -71,12 +71,6 @@ func AuditedEvents() []toolcrib.Kind {
 	}
 }
 
-// Audited reports whether the audit log shows a kind of system events: all but those that
-// only keep the books.
-func Audited(kind toolcrib.Kind) bool {
-	return kind != SystemAnchor && kind != SystemSessionMade && kind != SystemSessionRemoved
-}
-
 // AuditFilter chooses entries of the audit log. Every field that is not zero must match.
 type AuditFilter struct {
 	Since, Until time.Time // from Since on, and before Until
