@@ -54,7 +54,7 @@ func Fit(out toolcrib.Output, opt FitOptions) Fitted {
 		c.Text = Clean(out.Text)
 	}
 	if c.IsJSON() {
-		c = asText(Content{JSON: opt.Masker.MaskJSON(c.JSON)})
+		c = asText(Content{JSON: opt.Masker.maskChecked(c.JSON)})
 	} else {
 		c.Text = opt.Masker.Mask(c.Text)
 	}

@@ -25,7 +25,7 @@ func EscapeJSON(raw []byte) []byte {
 // len(raw) = nowhere.
 func nextActing(raw []byte, i int) int {
 	for i < len(raw) {
-		if i = skipPlain(raw, i); i == len(raw) {
+		if i = skipPrintable(raw, i); i == len(raw) {
 			break
 		}
 		if raw[i] < 0x7F {

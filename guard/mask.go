@@ -413,16 +413,25 @@ func (m *Masker) MaskJSON(raw json.RawMessage) json.RawMessage {
 		return raw
 	}
 	k := m.now()
-	value, fault := document(raw, anyText)
-	switch {
-	case fault != nil && len(k.secrets) == 0 && nextSecret(k, raw, 0).none():
+	switch fault := document(raw, anyText); {
+	case fault == nil:
+		return m.maskChecked(raw)
+	case len(k.secrets) == 0 && nextSecret(k, raw, 0).none():
 		return raw // no secret is known that could hide in it
-	case fault != nil:
-		return appendQuoted(nil, appendMasked(k, nil, raw))
-	case k.inJSON(value, nextSecret[[]byte]).none():
-		return value
 	}
-	return k.maskJSON(value)
+	return appendQuoted(nil, appendMasked(k, nil, raw))
+}
+
+// maskChecked is MaskJSON for a checked value.
+func (m *Masker) maskChecked(raw json.RawMessage) json.RawMessage {
+	if m.Empty() {
+		return raw
+	}
+	k := m.now()
+	if k.inJSON(raw, nextSecret[[]byte]).none() {
+		return raw
+	}
+	return k.maskJSON(raw)
 }
 
 // inJSON looks through a checked JSON value as written, and as its strings are meant.

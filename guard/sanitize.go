@@ -174,13 +174,12 @@ func appendShown(dst []byte, r rune) []byte { return fmt.Appendf(dst, "[U+%04X]"
 // levels, become a JSON string of the cleaned text. A value that needs no change
 // is returned itself, not copied.
 func CleanJSON(raw json.RawMessage) json.RawMessage {
-	value, fault := document(raw, anyText)
-	if fault != nil || depthOf(value) > maxScanDepth {
+	if document(raw, anyText) != nil || len(raw) > maxScanDepth && depthOf(raw) > maxScanDepth {
 		return appendQuoted(nil, Clean(string(raw)))
 	}
-	w := newCanonizer(value)
+	w := newCanonizer(raw)
 	defer w.done()
-	w.out = rewriteJSON(w.out, value, w.appendClean, appendAsIs)
+	w.out = rewriteJSON(w.out, raw, w.appendClean, appendAsIs)
 	return w.changed()
 }
 
@@ -198,7 +197,7 @@ func rewriteJSON(out, raw []byte, str, number func(dst, written []byte) []byte) 
 				end++
 			}
 			out = number(out, raw[i:end])
-		case strings.IndexByte(jsonSpace, c) < 0:
+		case !isSpace(c):
 			out = append(out, c)
 		}
 		i = end
@@ -210,7 +209,7 @@ func appendAsIs(dst, written []byte) []byte { return append(dst, written...) }
 
 // appendClean appends a JSON string, cleaned and respelt.
 func (w *canonizer) appendClean(dst, quoted []byte) []byte {
-	if skipPlain(quoted, 1) == len(quoted)-1 {
+	if settled(quoted) {
 		return append(dst, quoted...)
 	}
 	w.text = appendDecoded(w.text[:0], quoted)

@@ -83,7 +83,7 @@ func quoteShort(key []byte) string { return strconv.Quote(shorten(string(key))) 
 // it afterwards. The error is an [*ArgumentError].
 func Arguments(raw []byte) (json.RawMessage, error) {
 	if len(raw) <= MaxArgumentsBytes { // else Canonical says so
-		start := len(raw) - len(bytes.TrimLeft(raw, jsonSpace))
+		start := spaces(raw)
 		if start == len(raw) {
 			return json.RawMessage("{}"), nil
 		}
@@ -125,7 +125,7 @@ func brokenOr(raw []byte, kind string) string {
 	switch {
 	case fault != nil:
 		return kind + " that cannot be read: " + fault.What
-	case len(bytes.TrimLeft(raw[end:], jsonSpace)) > 0:
+	case end+spaces(raw[end:]) < len(raw):
 		return kind + " with more after it"
 	}
 	return kind
@@ -168,27 +168,19 @@ func (l JSONLimits) Canonical(raw []byte) (json.RawMessage, error) {
 	if len(raw) > l.MaxBytes {
 		return nil, &ArgumentError{Offset: l.MaxBytes, What: fmt.Sprintf("longer than %d bytes", l.MaxBytes)}
 	}
-	value, fault := document(raw, strictText)
-	if fault != nil {
+	if fault := document(raw, strictText); fault != nil {
 		return nil, fault
 	}
-	return canonical(value, len(raw)-len(bytes.TrimLeft(raw, jsonSpace)), min(l.MaxDepth, maxScanDepth))
-}
-
-var canonizers = sync.Pool{New: func() any { return new(canonizer) }}
-
-// canonical returns the canonical form of a checked value, the value itself if it is
-// that already. It begins at byte offset of its text.
-func canonical(value []byte, offset, maxDepth int) (json.RawMessage, error) {
-	w := newCanonizer(value)
+	w := newCanonizer(raw)
 	defer w.done()
-	w.maxDepth = maxDepth
+	w.maxDepth = min(l.MaxDepth, maxScanDepth)
 	if fault := w.value(1); fault != nil {
-		fault.Offset += offset
 		return nil, fault
 	}
 	return w.changed(), nil
 }
+
+var canonizers = sync.Pool{New: func() any { return new(canonizer) }}
 
 // newCanonizer returns a canonizer whose buffers have served before.
 func newCanonizer(value []byte) *canonizer {
@@ -249,7 +241,7 @@ func fail(at int, format string, args ...any) *ArgumentError {
 
 // token returns the next byte that is not space.
 func (w *canonizer) token() byte {
-	for strings.IndexByte(jsonSpace, w.raw[w.pos]) >= 0 {
+	for isSpace(w.raw[w.pos]) {
 		w.pos++
 	}
 	return w.raw[w.pos]
@@ -266,11 +258,11 @@ func (w *canonizer) value(depth int) *ArgumentError {
 	case '[':
 		return w.array(depth)
 	case '"':
-		w.str()
+		w.out = w.appendSpelt(w.out, w.quoted())
 		return nil
 	}
 	from := w.pos
-	for w.pos < len(w.raw) && strings.IndexByte(",]}"+jsonSpace, w.raw[w.pos]) < 0 {
+	for w.pos < len(w.raw) && !endsScalar(w.raw[w.pos]) {
 		w.pos++
 	}
 	lexeme := w.raw[from:w.pos]
@@ -280,6 +272,8 @@ func (w *canonizer) value(depth int) *ArgumentError {
 	w.out = appendNumber(w.out, lexeme) // or a literal, which is plain
 	return nil
 }
+
+func endsScalar(c byte) bool { return c == ',' || c == ']' || c == '}' || isSpace(c) }
 
 // tooLarge says which bound a number passes, or returns "".
 func tooLarge(number []byte) string {
@@ -364,28 +358,30 @@ func (w *canonizer) reorder(body int, members []member) {
 	}
 }
 
-// str writes a string and returns what it means; shared says that this is so only until
-// the next string.
-func (w *canonizer) str() (text []byte, shared bool) {
-	from, to := w.pos, stringEnd(w.raw, w.pos)
-	w.pos = to
-	inside := w.raw[from+1 : to-1]
-	if skipPlain(inside, 0) == len(inside) {
-		w.out = append(w.out, w.raw[from:to]...)
-		return inside, false
+// quoted returns the string that is next as it is written, and goes past it.
+func (w *canonizer) quoted() []byte {
+	from := w.pos
+	w.pos = stringEnd(w.raw, from)
+	return w.raw[from:w.pos]
+}
+
+// appendSpelt appends a checked JSON string in its one spelling.
+func (w *canonizer) appendSpelt(dst, quoted []byte) []byte {
+	if settled(quoted) {
+		return append(dst, quoted...)
 	}
-	w.text = appendDecoded(w.text[:0], w.raw[from:to])
-	w.out = appendQuoted(w.out, w.text)
-	return w.text, true
+	w.text = appendDecoded(w.text[:0], quoted)
+	return appendQuoted(dst, w.text)
 }
 
 // key writes a key and returns what it means.
 func (w *canonizer) key() []byte {
-	key, shared := w.str()
-	if shared {
-		return bytes.Clone(key)
+	quoted := w.quoted()
+	w.out = w.appendSpelt(w.out, quoted)
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return quoted[1 : len(quoted)-1]
 	}
-	return key
+	return appendDecoded(nil, quoted)
 }
 
 // collision says which of the members before it a key is equal to, but for letter case,

@@ -347,3 +347,12 @@ func BenchmarkArguments(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkCleanJSON(b *testing.B) {
+	raw := []byte(`{"path":"notes/today.md","lines":12,"text":"one line\nand another","more":[1,2,{"done":true}]}`)
+	b.SetBytes(int64(len(raw)))
+	b.ReportAllocs()
+	for b.Loop() {
+		CleanJSON(raw)
+	}
+}

@@ -4,19 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"sync"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
-
-// syntaxReader checks the grammar of JSON texts, one after another.
-type syntaxReader struct {
-	in  bytes.Buffer
-	dec jsontext.Decoder
-}
-
-var syntaxReaders = sync.Pool{New: func() any { return new(syntaxReader) }}
 
 var (
 	strictText = []jsontext.Options{jsontext.AllowDuplicateNames(true)} // the canonizer looks for them
@@ -26,18 +18,11 @@ var (
 // syntax reads the one JSON value (RFC 8259) that raw begins with, and returns where it
 // ends. In a strict text all strings are valid UTF-8, \u escapes included.
 func syntax(raw []byte, options []jsontext.Options) (end int, fault *ArgumentError) {
-	r := syntaxReaders.Get().(*syntaxReader)
-	r.in = *bytes.NewBuffer(raw)
-	r.dec.Reset(&r.in, options...)
-	err := r.dec.SkipValue()
-	end = int(r.dec.InputOffset())
-	r.in = bytes.Buffer{}
-	r.dec.Reset(&r.in)
-	syntaxReaders.Put(r)
-	if err != nil {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(raw), options...)
+	if err := dec.SkipValue(); err != nil {
 		return 0, faultOf(err, raw)
 	}
-	return end, nil
+	return int(dec.InputOffset()), nil
 }
 
 func faultOf(err error, raw []byte) *ArgumentError {
@@ -57,20 +42,29 @@ func faultOf(err error, raw []byte) *ArgumentError {
 	return e
 }
 
-// document checks that raw is one JSON value, and returns it without the space around it.
-func document(raw []byte, options []jsontext.Options) ([]byte, *ArgumentError) {
-	end, fault := syntax(raw, options)
+// document checks that raw is one JSON value, and nothing else but space.
+func document(raw []byte, options []jsontext.Options) *ArgumentError {
+	if jsontext.Value(raw).IsValid(options...) {
+		return nil
+	}
+	end, fault := syntax(raw, options) // which says what is wrong
 	if fault != nil {
-		return nil, fault
+		return fault
 	}
-	if rest := bytes.TrimLeft(raw[end:], jsonSpace); len(rest) > 0 {
-		next, _ := utf8.DecodeRune(rest)
-		return nil, fail(len(raw)-len(rest), "nothing may follow the value, found %+q", next)
-	}
-	return bytes.TrimLeft(raw[:end:end], jsonSpace), nil
+	end += spaces(raw[end:])
+	next, _ := utf8.DecodeRune(raw[end:])
+	return fail(end, "nothing may follow the value, found %+q", next)
 }
 
-const jsonSpace = " \t\r\n"
+// spaces returns how many bytes of space a text begins with.
+func spaces(raw []byte) (n int) {
+	for n < len(raw) && isSpace(raw[n]) {
+		n++
+	}
+	return n
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
 // depthOf returns how deep the objects and arrays of a checked value are nested.
 func depthOf(raw []byte) (deepest int) {
@@ -98,7 +92,7 @@ func appendDecoded(dst, quoted []byte) []byte {
 
 // stringEnd returns the position after the JSON string that begins at i.
 func stringEnd(raw []byte, i int) int {
-	for i++; i < len(raw); i++ {
+	for i = skipPlain(raw, i+1); i < len(raw); i++ {
 		switch raw[i] {
 		case '"':
 			return i + 1
@@ -107,6 +101,18 @@ func stringEnd(raw []byte, i int) int {
 		}
 	}
 	return len(raw)
+}
+
+// settled reports whether a checked JSON string has its one spelling already and holds
+// nothing but printable ASCII, tabs and ends of lines, as most do.
+func settled(quoted []byte) bool {
+	end := len(quoted) - 1
+	for i := skipPlain(quoted, 1); i < end; i = skipPlain(quoted, i+2) {
+		if quoted[i] != '\\' || strings.IndexByte(`"\nrt`, quoted[i+1]) < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // hexDigits reads the n hexadecimal digits at i.
