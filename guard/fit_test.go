@@ -123,7 +123,7 @@ func TestFitProperty(t *testing.T) {
 		}
 		limit := rapid.IntRange(0, 1000).Draw(t, "limit")
 		f := Fit(out, FitOptions{MaxBytes: limit, Ref: "r", Masker: newMasker("abcabc")})
-		if !IsClean(f.Content) || !IsClean(f.Whole.String()) {
+		if !isClean(f.Content) || !isClean(f.Whole.String()) {
 			t.Fatalf("not clean: %q", f.Content)
 		}
 		c := Content{Text: f.Content}
@@ -151,7 +151,7 @@ func FuzzFit(f *testing.F) {
 		}
 		got := Fit(out, FitOptions{MaxBytes: min(limit, 1<<16), Source: "s"})
 		inside, ok := strings.CutSuffix(got.Content, "\n</untrusted_input>")
-		if !ok || !IsClean(got.Content) || strings.Contains(strings.ToLower(inside), "</untrusted_input") {
+		if !ok || !isClean(got.Content) || strings.Contains(strings.ToLower(inside), "</untrusted_input") {
 			t.Fatalf("%q", got.Content)
 		}
 	})

@@ -218,9 +218,3 @@ func (w *canonizer) appendClean(dst, quoted []byte) []byte {
 	}
 	return appendQuoted(dst, Clean(string(w.text)))
 }
-
-// IsClean reports whether [Clean] would change nothing.
-func IsClean(s string) bool {
-	_, ok := firstDirty(s)
-	return ok
-}
