@@ -274,10 +274,20 @@ type Word struct {
 }
 
 // Asker is a tool with calls that a person looks at first, whatever tools.confirm
-// says: Asks returns why, and "" for any other call. Only that person's decision lifts
+// says: Asks returns why, and nothing for any other call. Only a person's decision lifts
 // the question, not a rule's allow.
 type Asker interface {
-	Asks(call Call) string
+	Asks(call Call) []Concern
+}
+
+// Concern is why a person looks at a call first.
+type Concern struct {
+	// Reason is [ReasonUnlistedProgram], which a remembered approval of the same arguments
+	// answers too, but --approve all does not; else [ReasonNeedsConfirmation], asked each time.
+	Reason Reason
+	Why    string // what the call does, to be read after the name of the tool
+	// Instead says what would let the call run without a person; "" = nothing.
+	Instead string
 }
 
 // Previewer shows what a call would change, for the person who decides about it.

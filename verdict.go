@@ -30,6 +30,7 @@ const (
 	ReasonRepeatedCall       Reason = "repeated_call"
 	ReasonBudgetExhausted    Reason = "budget_exhausted"
 	ReasonAlreadyRan         Reason = "already_ran"
+	ReasonUnlistedProgram    Reason = "unlisted_program"
 	ReasonNeedsConfirmation  Reason = "needs_confirmation"
 	ReasonApprovalDenied     Reason = "approval_denied"
 	// ReasonMaxIterations marks a call of the closing reply, which runs no tool.

@@ -87,7 +87,8 @@ func (j *judgement) confirmStep() *refusal {
 		j.verdict.Approval = decided.ApprovalID
 		return nil
 	}
-	if j.scope.NobodyAsks && !approved {
+	unlisted := func(a asked) bool { return a.Reason == toolcrib.ReasonUnlistedProgram }
+	if (j.scope.NobodyAsks || j.scope.AllApproved && slices.ContainsFunc(asks, unlisted)) && !approved {
 		return j.nobodyAsks(asks)
 	}
 	v := j.verdict
@@ -147,6 +148,7 @@ func (j *judgement) askPerson(asks []asked, now *journal.Binding) {
 type asked struct {
 	journal.Question
 	position string
+	instead  string // what would let the call run without a person, for the model; "" = nothing
 }
 
 // questions are the reasons to ask about the call, the gravest first. An allowing
@@ -155,7 +157,7 @@ type asked struct {
 func (j *judgement) questions() []asked {
 	var all []asked
 	if j.taintAsks != nil {
-		all = append(all, asked{*j.taintAsks, j.gate.scopePosition(j.scope, "agents.AGENT.taint.writes")})
+		all = append(all, asked{Question: *j.taintAsks, position: j.gate.scopePosition(j.scope, "agents.AGENT.taint.writes")})
 	}
 	if j.facts.Ran != nil && j.effect.Writes() && !j.facts.Begun[j.asked.ID] {
 		if where := j.facts.Ran(j.entry.spec.Name, j.asked.Arguments, j.entry.does(j.judged(), j.targets)); where != "" {
@@ -167,24 +169,26 @@ func (j *judgement) questions() []asked {
 	}
 	for _, m := range [...]*RuleMatch{j.ruleMayDeny, j.ruleAsks} {
 		if m != nil {
-			all = append(all, asked{m.question(), m.Position})
+			all = append(all, asked{Question: m.question(), position: m.Position})
 		}
 	}
 	if j.entry.asker != nil {
-		if why := j.entry.asker.Asks(j.judged()); why != "" {
+		for _, c := range j.entry.asker.Asks(j.judged()) {
+			if c.Reason == toolcrib.ReasonUnlistedProgram && j.lineRemembered() {
+				continue
+			}
 			all = append(all, asked{Question: journal.Question{
-				Reason: toolcrib.ReasonNeedsConfirmation, Says: hashed(why),
-				Text: j.entry.spec.Name + " " + strings.ReplaceAll(why, ";", ","),
-			}})
+				Reason: c.Reason, Says: hashed(c.Why), Text: j.entry.spec.Name + " " + strings.ReplaceAll(c.Why, ";", ","),
+			}, instead: c.Instead})
 		}
 	}
 	q := j.gate.question(j.entry, j.effect)
 	if !q.asks || j.lifted() {
 		return all
 	}
-	return append(all, asked{journal.Question{
+	return append(all, asked{Question: journal.Question{
 		Reason: toolcrib.ReasonNeedsConfirmation, Setting: q.key, Mode: string(q.mode), Effect: q.effect, Text: q.why(),
-	}, j.gate.position(q.key)})
+	}, position: j.gate.position(q.key)})
 }
 
 // lifted reports whether something answers the question of tools.confirm, and notes
@@ -197,16 +201,33 @@ func (j *judgement) lifted() bool {
 		j.verdict.Rule, j.verdict.Position = m.Name, m.Position
 		return true
 	}
-	if m := j.remembered(); m != nil && j.facts.Decided[j.asked.ID].Decision != journal.DecisionApprove {
-		j.verdict.Approval, j.verdict.ApprovedBy, j.verdict.Detail = m.ApprovalID, m.By, m.detail()
-		return true
+	return j.takeRemembered(j.remembered())
+}
+
+// takeRemembered takes a remembered approval for a call that nobody has decided yet.
+func (j *judgement) takeRemembered(m *Remembered) bool {
+	if m == nil || j.facts.Decided[j.asked.ID].Decision == journal.DecisionApprove {
+		return false
 	}
-	return false
+	j.verdict.Approval, j.verdict.ApprovedBy, j.verdict.Detail = m.ApprovalID, m.By, m.detail()
+	return true
+}
+
+// lineRemembered reports whether an approval of exactly these arguments is remembered.
+func (j *judgement) lineRemembered() bool {
+	m := j.remembered()
+	return m != nil && m.Arguments != nil && j.entry.settings.Confirm != ConfirmAlways && j.takeRemembered(m)
 }
 
 // nobodyAsks refuses what would be asked in a run where nobody is.
 func (j *judgement) nobodyAsks(asks []asked) *refusal {
-	r := refuse(j.name() + " needs a person's approval, and in this run nobody gives one. Continue without it.")
+	text := j.name() + " needs a person's approval, and in this run nobody gives one. "
+	for _, a := range asks {
+		if a.instead != "" {
+			text += shown(strings.ReplaceAll(a.Text, "\n", " ")) + ". " + a.instead + " "
+		}
+	}
+	r := refuse(text + "Continue without it.")
 	r.reason, r.position, r.detail = asks[0].Reason, asks[0].position, joinQuestions(asks)
 	return r
 }

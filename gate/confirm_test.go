@@ -1,7 +1,9 @@
 package gate_test
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -222,14 +224,20 @@ func TestPreview(t *testing.T) {
 // askingTool asks about some of its calls itself.
 type askingTool struct {
 	plainTool
-	why string
+	why, instead string
+	reason       toolcrib.Reason
 }
 
-func (a *askingTool) Asks(toolcrib.Call) string { return a.why }
+func (a *askingTool) Asks(toolcrib.Call) []toolcrib.Concern {
+	if a.why == "" {
+		return nil
+	}
+	return []toolcrib.Concern{{Reason: cmp.Or(a.reason, toolcrib.ReasonNeedsConfirmation), Why: a.why, Instead: a.instead}}
+}
 
 // A tool's own question is lifted by a person's decision alone.
 func TestH16_AToolAsks(t *testing.T) {
-	asking := &askingTool{plainTool{reads("x")}, "shows; more"}
+	asking := &askingTool{plainTool: plainTool{reads("x")}, why: "shows; more"}
 	options := gate.Options{Tools: []toolcrib.Tool{asking}, Confirm: gate.ConfirmNever, Rules: fakeRules{rules: []worldRule{{name: "yes", then: gate.RuleAllow}}}}
 	v := judgeOne(t, gateOf(t, options), call("1", "x", `{}`))
 	if v.Decision != toolcrib.Ask || v.Reason != toolcrib.ReasonNeedsConfirmation || v.Message != "x shows, more" {
@@ -238,6 +246,57 @@ func TestH16_AToolAsks(t *testing.T) {
 	asking.why = ""
 	if v := judgeOne(t, gateOf(t, options), call("1", "x", `{}`)); v.Decision != toolcrib.Allow {
 		t.Fatalf("%q: %q", v.Decision, v.Message)
+	}
+}
+
+// A program that is not listed is asked about whatever tools.confirm says. A remembered
+// approval of the same arguments answers it too; --approve all does not, and where nobody
+// decides, the model reads what would let it run.
+func TestUnlistedProgram(t *testing.T) {
+	asking := &askingTool{plainTool{writes("x")}, "runs y", "List y.", toolcrib.ReasonUnlistedProgram}
+	g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{asking}, Confirm: gate.ConfirmNever})
+	dir := t.TempDir()
+	scope := wide()
+	scope.Workspace = dir
+	facts := offering(g)
+	v := judge(t, g, alice(), scope, facts, call("1", "x", `{"a":1}`))[0]
+	if v.Decision != toolcrib.Ask || v.Reason != toolcrib.ReasonUnlistedProgram || !v.ForAPerson() {
+		t.Fatalf("%q %s: %q", v.Decision, v.Reason, v.Message)
+	}
+	item := &journal.ApprovalItem{
+		ID: "1", Name: "x", Arguments: json.RawMessage(`{"a":1}`), Effect: v.Effect, Questions: v.Questions, Binding: v.Binding,
+	}
+	approval := &journal.ConfirmationResolved{ApprovalID: "apr_1", By: "ann"}
+	for kind, want := range map[string]toolcrib.Decision{
+		journal.RememberArguments: toolcrib.Allow, journal.RememberTool: toolcrib.Ask,
+	} {
+		m, ok := gate.Remember(journal.Remember{Scope: journal.RememberUser, Calls: kind}, approval, item)
+		if !ok {
+			t.Fatal(kind)
+		}
+		facts.Remembered = []gate.Remembered{m}
+		if v := judge(t, g, alice(), scope, facts, call("1", "x", `{"a":1}`))[0]; v.Decision != want || want == toolcrib.Allow && v.Approval != "apr_1" {
+			t.Errorf("%s: %q: %q, approval %q", kind, v.Decision, v.Message, v.Approval)
+		}
+		if v := judge(t, g, alice(), scope, facts, call("1", "x", `{"a":2}`))[0]; v.Decision != toolcrib.Ask {
+			t.Errorf("%s, other arguments: %q: %q", kind, v.Decision, v.Message)
+		}
+		other := scope
+		other.Workspace = t.TempDir()
+		if v := judge(t, g, alice(), other, facts, call("1", "x", `{"a":1}`))[0]; v.Decision != toolcrib.Ask {
+			t.Errorf("%s, another workspace: %q: %q", kind, v.Decision, v.Message)
+		}
+	}
+	facts.Remembered = nil
+	for _, set := range []func(*gate.Scope){
+		func(s *gate.Scope) { s.AllApproved = true },
+		func(s *gate.Scope) { s.NobodyAsks = true },
+	} {
+		alone := scope
+		set(&alone)
+		v := judge(t, g, alice(), alone, facts, call("1", "x", `{"a":1}`))[0]
+		wantRefused(t, v, toolcrib.ReasonUnlistedProgram,
+			"x needs a person's approval, and in this run nobody gives one. x runs y. List y. Continue without it.")
 	}
 }
 

@@ -349,15 +349,19 @@ type Binding struct {
 	Files []toolcrib.FileState `json:"files,omitempty"`
 }
 
-// ForAPerson reports whether the call is asked about for a reason that nothing but a
-// person's word on this very call answers (contract §6): no --approve all, no rule, and
-// nothing that is remembered.
+// ForAPerson reports whether the call is asked about for a reason that only a person can
+// answer (contract §6): not --approve all, and not a rule. A program that is not listed may
+// be answered by what was remembered of exactly this line; the others by nothing remembered.
 func (v *Verdict) ForAPerson() bool {
 	if v == nil || v.Decision != toolcrib.Ask {
 		return false
 	}
 	return slices.ContainsFunc(v.Questions, func(q Question) bool {
-		return q.Reason == toolcrib.ReasonTaintedFlow || q.Reason == toolcrib.ReasonAlreadyRan || q.Reason == toolcrib.ReasonRuleDenied
+		switch q.Reason {
+		case toolcrib.ReasonTaintedFlow, toolcrib.ReasonAlreadyRan, toolcrib.ReasonRuleDenied, toolcrib.ReasonUnlistedProgram:
+			return true
+		}
+		return false
 	})
 }
 

@@ -119,12 +119,8 @@ func ToolSettings(c *config.Config) map[string]gate.ToolSettings {
 // execShell makes exec_shell as the configuration says; nil in mode off.
 func (s *Service) execShell(p gate.Protected) (toolcrib.Tool, error) {
 	set := s.Config.Tools.Shell
-	mode := shell.Mode(set.Mode)
-	if set.Mode == config.ShellAsk {
-		mode = shell.ModeAllowlist // config.Unsupported says so
-	}
 	tool, err := shell.New(shell.Options{
-		Mode: mode, Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox), Network: set.Network,
+		Mode: shell.Mode(set.Mode), Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox), Network: set.Network,
 		Protected: p.Write, ProtectedNames: p.Names, Hidden: p.Touch, Except: p.Except,
 		OnProtectedChange: func(call toolcrib.Call, changed, aside []string) { s.protectedChanged(call.Principal, changed, aside) },
 	})

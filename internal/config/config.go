@@ -297,7 +297,7 @@ type Bound struct {
 
 // Shell bounds exec_shell.
 type Shell struct {
-	Mode    string   `yaml:"mode" default:"allowlist" enum:"ask|allowlist|any|off"`
+	Mode    string   `yaml:"mode" default:"ask" enum:"ask|allowlist|any|off"`
 	Allow   []string `yaml:"allow" default:"[echo, cat, ls, pwd, head, tail, wc, grep, find, sort, uniq, diff, date, true, false, test]" max:"1000" words:"true" format:"program"`
 	Sandbox string   `yaml:"sandbox" default:"best_effort" enum:"required|best_effort"`
 	Network bool     `yaml:"network" default:"false"`

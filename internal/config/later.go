@@ -49,8 +49,6 @@ func (c *Config) Unsupported() []Unsupported {
 			"every offer is given whole", 0)
 	}
 	add(len(c.Tools.Bound) > 0, "tools.bound", "capabilities of a bus are", missing, runs)
-	add(shell.Mode == ShellAsk, "tools.shell.mode", "ask is",
-		"a program that is not listed is refused, as in mode allowlist", runs)
 	add(len(shell.Path) > 0, "tools.shell.path", "folders of programs are", "remove the key to use the PATH", safety)
 	add(len(shell.Env) > 0, "tools.shell.env", "variables for programs are", "programs do not get them", runs)
 	add(!shell.Caches, "tools.shell.caches", "build caches are", "there are none", 0)
@@ -72,7 +70,3 @@ func changed(section, def any) bool {
 	text := func(v any) string { return string(yamltree.AppendJSON(nil, shown(reflect.ValueOf(v)))) }
 	return text(section) != text(def)
 }
-
-// ShellAsk is the mode of exec_shell in which a person is asked about programs that are
-// not listed.
-const ShellAsk = "ask"

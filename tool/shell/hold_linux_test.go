@@ -55,7 +55,7 @@ func TestProtected_IsHeld(t *testing.T) {
 		OnProtectedChange: func(_ toolcrib.Call, paths, _ []string) { told = append(told, paths...) },
 	}
 	made := tool(t, options)
-	if why := made.(toolcrib.Asker).Asks(callOf(t, dir, "true", 0)); why != "" {
+	if why := asks(made, callOf(t, dir, "true", 0)); why != "" {
 		t.Errorf("asks: %s", why)
 	}
 	for _, line := range []string{
@@ -119,7 +119,7 @@ func TestProtected_AmongManyFiles(t *testing.T) {
 		})
 		shell.Visit(made, 100)
 		call := callOf(t, dir, "echo x > $(echo .zz); echo x > $(echo .mcp.json); true", 20)
-		if why := made.(toolcrib.Asker).Asks(call); why == "" || report.Bubblewrap != "" && !strings.Contains(why, "more than 100 files") {
+		if why := asks(made, call); why == "" || report.Bubblewrap != "" && !strings.Contains(why, "more than 100 files") {
 			t.Errorf("asks %q", why)
 		}
 		got, err := runIn(t.Context(), t, made, call)
@@ -254,7 +254,7 @@ func TestProtected_SetAside(t *testing.T) {
 		shell.Visit(made, 200)
 		write(t, filepath.Join(dir, "x.sh"), c.line)
 		call := callOf(t, dir, "sh x.sh", 20)
-		if why := made.(toolcrib.Asker).Asks(call); why != "" {
+		if why := asks(made, call); why != "" {
 			t.Errorf("%q: asks %s", c.line, why)
 		}
 		got, err := runIn(t.Context(), t, made, call)

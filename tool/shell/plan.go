@@ -27,6 +27,10 @@ type plan struct {
 	words   int
 
 	programs []toolcrib.Program // that the line starts
+
+	sh       bool              // /bin/sh runs the line
+	outside  bool              // it names a path that no mode lets it reach
+	unlisted *toolcrib.Concern // why a person is asked in mode ask; nil = the line may run
 }
 
 func (p *plan) close() { p.w.Close() }
@@ -58,10 +62,8 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 		err = refuse("the workspace is in a protected folder")
 	} else if s.options.Mode == ModeAny {
 		err = s.planAny(p, file)
-	} else if found, refused := lines(file); refused != nil {
-		err = refused
 	} else {
-		err = s.planSteps(p, found)
+		err = s.planLine(p, file)
 	}
 	for _, script := range line.scripts {
 		if err == nil {
@@ -194,6 +196,44 @@ func (p *plan) named(paths []string) string {
 	return strings.Join(names, ", ")
 }
 
+// planLine plans a line of simple commands. In mode ask, one that may not run unasked goes
+// to /bin/sh once a person has approved it.
+func (s *shell) planLine(p *plan, file *syntax.File) error {
+	programs := p.programs
+	found, err := lines(file)
+	if err == nil {
+		err = s.planSteps(p, found)
+	}
+	var refused *toolcrib.ToolError
+	if s.options.Mode != ModeAsk || p.outside || !errors.As(err, &refused) || refused.Kind != toolcrib.PermissionDenied {
+		return err
+	}
+	p.steps, p.targets, p.touched, p.programs = nil, nil, map[string]int{}, programs
+	p.unlisted = s.unlisted(programs, refused.Message)
+	return s.planAny(p, file)
+}
+
+// unlisted says what a person is asked about in mode ask.
+func (s *shell) unlisted(programs []toolcrib.Program, refused string) *toolcrib.Concern {
+	ofShell := strings.Fields(": . [ cd command eval exec exit export local read return set shift source trap umask unset wait")
+	var names []string
+	for i := range programs {
+		if name := programs[i].Name.Text; name != "" && !slices.Contains(slices.Concat(names, ofShell, s.options.Allow), name) {
+			names = append(names, name)
+		}
+	}
+	c := &toolcrib.Concern{
+		Reason: toolcrib.ReasonUnlistedProgram, Why: "asks a person: " + refused,
+		Instead: "In the configuration tools.shell.mode: any would let it run.",
+	}
+	if len(names) > 0 {
+		list := quoteText(strings.Join(names, ", "))
+		c.Why = "runs what tools.shell.allow does not list: " + list
+		c.Instead = "In the configuration tools.shell.allow: [" + list + "], added to what it lists, would let it run."
+	}
+	return c
+}
+
 // planSteps judges the pipelines of a line.
 func (s *shell) planSteps(p *plan, found []pipeline) error {
 	e, exact := &expander{w: p.w}, &started{}
@@ -296,8 +336,9 @@ func (p *plan) input(c *simple, out *command) error {
 }
 
 // find resolves an operand, and refuses one outside or hidden.
-func (p *plan) find(name string) (beneath.Place, error) {
-	found, err := p.w.resolve(name)
+func (p *plan) find(name string) (found beneath.Place, err error) {
+	defer func() { p.outside = p.outside || err != nil }()
+	found, err = p.w.resolve(name)
 	var made *toolcrib.ToolError
 	switch {
 	case errors.Is(err, errEscapes):
@@ -390,7 +431,7 @@ func (p *plan) maybe(word string, is bool) error {
 
 // planAny plans a line of mode any: /bin/sh runs it as it is written.
 func (s *shell) planAny(p *plan, file *syntax.File) error {
-	p.writes = true
+	p.writes, p.sh = true, true
 	p.target(p.w.Dir, true)
 	p.whole(p.w.Dir)
 	if err := s.named(p, file); err != nil {

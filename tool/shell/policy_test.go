@@ -119,6 +119,51 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
+// Mode ask asks a person about what mode allowlist refuses, but for what lies outside the
+// workspace, what is hidden, and what no mode runs.
+func TestAsk(t *testing.T) {
+	dir := project(t)
+	r := shell.Report{Helper: true, LandlockABI: 7, Bubblewrap: "x"}
+	made := tool(t, shell.Options{Mode: shell.ModeAsk, Allow: []string{"cat", "find", "echo", "grep", "cc"}, Report: &r, Hidden: []string{dir + "/hidden"}})
+	for _, c := range []struct{ line, why, instead string }{
+		{"cat notes.txt | cat", "", ""},
+		{"make && ./x", "runs what tools.shell.allow does not list: make, x", "tools.shell.allow: [make, x]"},
+		{"echo $(date)", "runs what tools.shell.allow does not list: date", "tools.shell.allow: [date]"},
+		{"find src -delete", "asks a person: find with -delete is not allowed", "tools.shell.mode: any"},
+		{"echo hi > out.txt", "asks a person: the redirection >out.txt is not allowed", "tools.shell.mode: any"},
+		{"for f in *; do cat $f; done", "asks a person: control flow", "tools.shell.mode: any"},
+		{"cat /etc/passwd", "refused", ""},
+		{"cat ../x", "refused", ""},
+		{"cat hidden/x", "refused", ""},
+		{"make hidden/x", "refused", ""},
+		{"grep -r x .", "refused", ""},
+		{"sudo make", "refused", ""},
+		{"rm -rf /", "refused", ""},
+		{"echo 'x", "refused", ""},
+	} {
+		call := callOf(t, dir, c.line, 0)
+		err := admit(made, call)
+		if c.why == "refused" {
+			if err == nil || asks(made, call) != "" {
+				t.Errorf("%s: %v, asks %q", c.line, err, asks(made, call))
+			}
+			continue
+		}
+		concerns := made.(toolcrib.Asker).Asks(call)
+		if c.why == "" {
+			if err != nil || len(concerns) > 0 || made.(toolcrib.Effector).EffectOf(call) != toolcrib.EffectReadOnly {
+				t.Errorf("%s: %v, %+v", c.line, err, concerns)
+			}
+			continue
+		}
+		if err != nil || len(concerns) != 1 || concerns[0].Reason != toolcrib.ReasonUnlistedProgram ||
+			!strings.HasPrefix(concerns[0].Why, c.why) || !strings.Contains(concerns[0].Instead, c.instead) ||
+			made.(toolcrib.Effector).EffectOf(call) != toolcrib.EffectNonIdempotentWrite {
+			t.Errorf("%s: %v, %+v", c.line, err, concerns)
+		}
+	}
+}
+
 func TestC15_RefusalsSayWhatIsAllowed(t *testing.T) {
 	made := tool(t, shell.Options{Allow: []string{"ls", "find", "cat", "uniq", "no-such-program"}})
 	for line, want := range map[string]string{
@@ -393,7 +438,7 @@ func TestAsks_WhatIsNotHeld(t *testing.T) {
 		{bubblewrap, shell.ModeAny, hard, "true", "another name (a hard link)"},
 	} {
 		options := shell.Options{Mode: c.mode, Report: &c.report, Allow: []string{"ls", "sh"}, ProtectedNames: []string{".git", ".mcp.json"}}
-		got := tool(t, options).(toolcrib.Asker).Asks(callOf(t, c.dir, c.line, 0))
+		got := asks(tool(t, options), callOf(t, c.dir, c.line, 0))
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%+v, %s, %q: asks %q, want %q", c.report, c.mode, c.line, got, c.want)
 		}

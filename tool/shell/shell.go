@@ -9,6 +9,9 @@
 // path, with exactly the judged arguments. A program that was added to the list by
 // the user is run with any options; such a call counts as a write.
 //
+// In mode ask a person is asked about a line that mode allowlist would refuse, unless it
+// reaches outside the workspace; approved, it runs as in mode any.
+//
 // In mode any the line goes to /bin/sh. Then the sandbox is the wall (see
 // [Report]), each call counts as a write, and changes to protected files that the
 // sandbox could not prevent are found afterwards and reported.
@@ -46,6 +49,7 @@ const (
 type Mode string
 
 const (
+	ModeAsk       Mode = "ask" // a person is asked about what [ModeAllowlist] refuses, then it runs as in [ModeAny]
 	ModeAllowlist Mode = "allowlist"
 	ModeAny       Mode = "any"
 	ModeOff       Mode = "off"
@@ -145,7 +149,7 @@ func New(options Options) (toolcrib.Tool, error) {
 
 func (o *Options) check() error {
 	switch o.Mode {
-	case ModeAllowlist, ModeAny, ModeOff:
+	case ModeAsk, ModeAllowlist, ModeAny, ModeOff:
 	default:
 		return fmt.Errorf("shell: unknown mode %q", o.Mode)
 	}
@@ -227,6 +231,10 @@ func (s *shell) description() string {
 	if allowed == "" {
 		allowed = "none"
 	}
+	if s.options.Mode == ModeAsk {
+		return "Run a command line in the workspace, the only place where it can write. A person is asked first, except about simple commands, " +
+			"joined by |, &&, || or ;, of these programs with options that only read: " + allowed + ". To write files use the tools for files. " + gives
+	}
 	return "Run a command line in the workspace, without a shell. Allowed programs: " + allowed +
 		". Commands may be joined by |, &&, || and ;, and words quoted; *, ? and [a-z] match file names; 2>/dev/null, 2>&1 and <FILE work. " +
 		"There are no variables, substitutions, other redirections or control flow, no options that write or run something, and no paths outside the workspace. " +
@@ -295,14 +303,18 @@ func (s *shell) Programs(call toolcrib.Call) (programs []toolcrib.Program) {
 	return programs
 }
 
-// Asks tells a person what the sandbox cannot keep the line from: each time.
-func (s *shell) Asks(call toolcrib.Call) (why string) {
+// Asks tells a person what the mode does not let run unasked, and what the sandbox cannot
+// keep the line from: the latter each time.
+func (s *shell) Asks(call toolcrib.Call) (all []toolcrib.Concern) {
 	_ = s.with(call, func(p *plan) { // else it is refused
-		if why = s.unheld(p); why != "" {
-			why = "asks each time: " + why
+		if p.unlisted != nil {
+			all = append(all, *p.unlisted)
+		}
+		if why := s.unheld(p); why != "" {
+			all = append(all, toolcrib.Concern{Reason: toolcrib.ReasonNeedsConfirmation, Why: "asks each time: " + why})
 		}
 	})
-	return why
+	return all
 }
 
 // Preview shows the line and what keeps it in.
@@ -321,7 +333,7 @@ func (s *shell) walls(p *plan) string {
 		return text
 	}
 	text := "Runs programs that are not in the built-in table. "
-	if s.options.Mode == ModeAny {
+	if p.sh {
 		text = "Runs with /bin/sh. "
 	}
 	text += s.report().describe(s.options.Network)

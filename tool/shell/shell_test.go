@@ -60,6 +60,15 @@ func tool(t testing.TB, options shell.Options) toolcrib.Tool {
 	return made
 }
 
+// asks returns why a person looks at a call first; "" = nobody does.
+func asks(made toolcrib.Tool, call toolcrib.Call) string {
+	var why []string
+	for _, c := range made.(toolcrib.Asker).Asks(call) {
+		why = append(why, c.Why)
+	}
+	return strings.Join(why, "; ")
+}
+
 // landlockOnly is the machine's report without bubblewrap.
 func landlockOnly() *shell.Report {
 	r := probed()

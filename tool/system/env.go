@@ -65,10 +65,10 @@ func harmless(name string) bool {
 
 // Asks names the variables whose values a person has to release: any that the call
 // names, that is set, and neither harmless nor hidden by its name.
-func (t *getEnv) Asks(call toolcrib.Call) string {
+func (t *getEnv) Asks(call toolcrib.Call) []toolcrib.Concern {
 	var in envInput
 	if t.raw || wire.Decode(call, &in) != nil {
-		return ""
+		return nil
 	}
 	show := func(_, value string) string { return value }
 	set, _ := environment(t.options.Environ(), in.Names, show)
@@ -79,9 +79,10 @@ func (t *getEnv) Asks(call toolcrib.Call) string {
 		}
 	}
 	if len(names) == 0 {
-		return ""
+		return nil
 	}
-	return "shows the values of environment variables: " + cut(strings.Join(names, ", "))
+	why := "shows the values of environment variables: " + cut(strings.Join(names, ", "))
+	return []toolcrib.Concern{{Reason: toolcrib.ReasonNeedsConfirmation, Why: why}}
 }
 
 // Call lists variables sorted by name, at most 500. Without names, only harmless

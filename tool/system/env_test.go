@@ -106,7 +106,10 @@ func TestN24_EnvAsks(t *testing.T) {
 		`{"names": ["PATH", "GITHUB", "DEPLOY_HOST"]}`: "shows the values of environment variables: DEPLOY_HOST, GITHUB",
 	} {
 		for _, name := range []string{"get_env", "get_env_raw"} {
-			got := toolOf(t, options, name).(toolcrib.Asker).Asks(toolcrib.Call{Arguments: json.RawMessage(arguments)})
+			got := ""
+			for _, c := range toolOf(t, options, name).(toolcrib.Asker).Asks(toolcrib.Call{Arguments: json.RawMessage(arguments)}) {
+				got += c.Why
+			}
 			if name == "get_env_raw" {
 				want = ""
 			}
