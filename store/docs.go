@@ -5,42 +5,56 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
-	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 )
 
 // Doc is something that is kept beside the journals and follows from the system journal:
-// a switch, a remembered approval, a session, a user, group, password or token, or how
-// often such things were changed. Two with the same text are the same in all.
-type Doc struct{ Kind, Key, Text string }
-
-// OverrideDoc is an override.
-func OverrideDoc(o Override) (Doc, error) {
-	text, err := EncodeJSON(o)
-	return Doc{"override of " + string(o.Kind), o.Name, string(text)}, err
+// a switch, a remembered approval, a session, a user, group, password or token.
+type Doc struct {
+	Kind string // one of the constants below
+	ID   string
+	User string      // whose it is; "" = nobody's
+	Keys access.Keys // of the name of a user or group
+	At   int64       // of the event that made it so, in Unix microseconds
+	Gone bool        // it was removed or revoked, and is kept
+	Text string      // JSON; "" = there is no such thing any more
 }
 
-// RememberedDoc is a remembered approval.
-func RememberedDoc(m Remembered) (Doc, error) {
-	text, err := EncodeJSON(m)
-	return Doc{"remembered approval", m.ID, string(text)}, err
+// The kinds of documents. The text of a password is its hash; in the system journal only the
+// digest of that stands.
+const (
+	DocOverride   = "override"
+	DocRemembered = "remembered"
+	DocSession    = "session"
+	DocUser       = "user"
+	DocGroup      = "group"
+	DocPassword   = "password"
+	DocToken      = "token"
+	DocCounter    = "counter" // how often a sealed table was changed, by its name
+)
+
+// SealedTable is a group of documents under one seal, with a counter of its changes.
+type SealedTable struct {
+	Name  string
+	Kinds []string
 }
 
-// SessionDoc is a session that was made at a time.
-func SessionDoc(s SessionMade, at time.Time) Doc {
-	return Doc{"session", string(s.ID) + " of " + s.User, fmt.Sprintf("%d %s", at.UnixMicro(), s.Name)}
+// SealedDocs are the sealed tables, by their place in [Record.Tables].
+var SealedDocs = [SealedTables]SealedTable{
+	SealedOverrides:  {"overrides", []string{DocOverride}},
+	SealedRemembered: {"remembered", []string{DocRemembered}},
+	SealedAccess:     {"access", []string{DocUser, DocGroup, DocPassword, DocToken}},
 }
 
-// NamedDoc is a user or a group; kind is "user" or "group", doc its JSON.
-func NamedDoc(kind, name string, keys access.Keys, removed bool, doc string) Doc {
-	return Doc{kind, name, fmt.Sprintf("%t %q %q %s", removed, keys.Folded, keys.Look, doc)}
+// Sealed returns the sealed table that has documents of a kind; ok is false if none has.
+func Sealed(kind string) (table int, ok bool) {
+	table = slices.IndexFunc(SealedDocs[:], func(t SealedTable) bool { return slices.Contains(t.Kinds, kind) })
+	return table, table >= 0
 }
-
-// PasswordDoc is the password of a user, by the digest of its hash.
-func PasswordDoc(user, digest string) Doc { return Doc{"password of", user, digest} }
 
 // PasswordDigest is the SHA-256, in hex, of the hash of a password; "" = there is none.
 func PasswordDigest(hash string) string {
@@ -51,125 +65,123 @@ func PasswordDigest(hash string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TokenDoc is an access token of a user; doc is its JSON.
-func TokenDoc(id, user string, revoked bool, doc string) Doc {
-	return Doc{"token", id, fmt.Sprintf("%t %q %s", revoked, user, doc)}
-}
-
-// CounterDoc is how often the rows of a sealed table were changed.
-func CounterDoc(table string, changes uint64) Doc {
-	return Doc{"counter of", table, strconv.FormatUint(changes, 10)}
-}
-
-// The names of the sealed tables, by their place in [Record.Tables].
-var SealedNames = [SealedTables]string{SealedOverrides: "overrides", SealedRemembered: "remembered", SealedAccess: "access"}
-
-// docs are those that a system journal tells of.
-type docs struct {
-	texts   map[Doc]string // by kind and key
-	changes [SealedTables]uint64
-}
-
-func (d *docs) put(doc Doc, there bool) {
-	key := Doc{Kind: doc.Kind, Key: doc.Key}
-	if d.texts[key] = doc.Text; !there {
-		delete(d.texts, key)
-	}
-}
-
-// all returns the texts, with those of the counters.
-func (d *docs) all() map[Doc]string {
-	for table, n := range d.changes {
-		d.put(CounterDoc(SealedNames[table], n), true)
-	}
-	return d.texts
-}
-
-// learn takes what an event tells.
-func (d *docs) learn(e *SystemEvent) error {
-	var doc Doc
+// DocsOf returns what an event of the system journal makes of documents, the one that it is
+// about first. A store keeps what this returns for each event, and verifying compares that.
+func DocsOf(e *SystemEvent) ([]Doc, error) {
+	d := Doc{At: e.Time.UnixMicro()}
 	switch e.Kind {
 	case SystemOverrideSet, SystemOverrideReset:
-		var o Override
-		err := json.Unmarshal(e.Payload, &o)
-		if err == nil {
-			doc, err = OverrideDoc(o)
-		}
-		d.changes[SealedOverrides]++
-		d.put(doc, e.Kind == SystemOverrideSet)
-		return err
+		d.Kind = DocOverride
 	case SystemRemembered, SystemForgotten:
-		var m Remembered
-		err := json.Unmarshal(e.Payload, &m)
-		if err == nil {
-			doc, err = RememberedDoc(m)
-		}
-		d.changes[SealedRemembered]++
-		d.put(doc, true)
-		return err
+		d.Kind = DocRemembered
 	case SystemSessionMade, SystemSessionRemoved:
-		var s SessionMade
-		err := json.Unmarshal(e.Payload, &s)
-		d.put(SessionDoc(s, e.Time), e.Kind == SystemSessionMade)
-		return err
-	}
-	return d.learnAccess(e)
-}
-
-// learnAccess takes what a change of people and tokens tells.
-func (d *docs) learnAccess(e *SystemEvent) error {
-	switch e.Kind {
-	case access.UserAdded, access.UserChanged, access.UserRemoved, access.GroupPut, access.GroupRemoved,
-		access.PasswordSet, access.TokenIssued, access.TokenRevoked:
-	default:
-		return nil
-	}
-	var c struct {
-		Name   string          `json:"name"`
-		User   json.RawMessage `json:"user"`
-		Group  json.RawMessage `json:"group"`
-		Token  json.RawMessage `json:"token"`
-		Digest string          `json:"digest"`
-	}
-	if err := json.Unmarshal(e.Payload, &c); err != nil {
-		return err
-	}
-	d.changes[SealedAccess]++
-	switch e.Kind {
+		d.Kind = DocSession
 	case access.UserAdded, access.UserChanged, access.UserRemoved:
-		d.put(NamedDoc("user", c.Name, access.KeysOf(c.Name), e.Kind == access.UserRemoved, string(c.User)), true)
-		if e.Kind == access.UserRemoved {
-			d.put(PasswordDoc(c.Name, ""), false)
-		}
+		d.Kind = DocUser
 	case access.GroupPut, access.GroupRemoved:
-		d.put(NamedDoc("group", c.Name, access.KeysOf(c.Name), false, string(c.Group)), e.Kind == access.GroupPut)
+		d.Kind = DocGroup
 	case access.PasswordSet:
-		d.put(PasswordDoc(c.Name, c.Digest), c.Digest != "")
+		d.Kind = DocPassword
 	case access.TokenIssued, access.TokenRevoked:
-		var of struct {
+		d.Kind = DocToken
+	default:
+		return nil, nil
+	}
+	var of struct {
+		ID      string          `json:"id"`
+		Name    string          `json:"name"`
+		Kind    OverrideKind    `json:"kind"`
+		Session string          `json:"session_id"`
+		User    json.RawMessage `json:"user"` // a name or, of a change of users, all of the user
+		Group   json.RawMessage `json:"group"`
+		Token   json.RawMessage `json:"token"`
+		Digest  string          `json:"digest"`
+	}
+	err := json.Unmarshal(e.Payload, &of)
+	d.ID, d.Text = of.Name, string(e.Payload)
+	switch d.Kind {
+	case DocOverride:
+		d.ID = string(of.Kind) + " " + of.Name
+	case DocRemembered:
+		d.ID = of.ID
+	case DocSession:
+		d.ID = of.Session
+	case DocUser:
+		d.Text, d.Keys = string(of.User), access.KeysOf(of.Name)
+	case DocGroup:
+		d.Text, d.Keys = string(of.Group), access.KeysOf(of.Name)
+	case DocPassword:
+		d.Text = of.Digest
+	case DocToken:
+		var issued struct {
 			Claims struct {
 				Subject string `json:"sub"`
 			} `json:"claims"`
 		}
-		if err := json.Unmarshal(c.Token, &of); err != nil {
-			return err
+		if err == nil {
+			err = json.Unmarshal(of.Token, &issued)
 		}
-		d.put(TokenDoc(c.Name, of.Claims.Subject, e.Kind == access.TokenRevoked, string(c.Token)), true)
+		d.Text, d.User = string(of.Token), issued.Claims.Subject
 	}
-	return nil
+	if err == nil && (d.Kind == DocRemembered || d.Kind == DocSession) {
+		err = json.Unmarshal(of.User, &d.User)
+	}
+	switch e.Kind {
+	case SystemForgotten, access.TokenRevoked:
+		d.Gone = true
+	case SystemOverrideReset, SystemSessionRemoved, access.GroupRemoved:
+		d.Text = ""
+	case access.UserRemoved:
+		d.Gone = true
+		return []Doc{d, {Kind: DocPassword, ID: d.ID}}, err
+	}
+	return []Doc{d}, err
+}
+
+// docs are those that a system journal tells of, by kind, ID and user.
+type docs struct {
+	all     map[[3]string]Doc
+	changes [SealedTables]uint64
+}
+
+func (d *docs) put(doc Doc) {
+	key := [3]string{doc.Kind, doc.ID, doc.User}
+	if d.all[key] = doc; doc.Text == "" {
+		delete(d.all, key)
+	}
+}
+
+// learn takes what an event tells.
+func (d *docs) learn(e *SystemEvent) error {
+	list, err := DocsOf(e)
+	for i, doc := range list {
+		if d.put(doc); i > 0 {
+			continue
+		}
+		if table, ok := Sealed(doc.Kind); ok {
+			d.changes[table]++
+		}
+	}
+	return err
 }
 
 // unlike returns an error if what is kept is not what the system journal tells of, up to last.
 func (d *docs) unlike(last toolcrib.Seq, each func(do func(Doc) error) error) error {
-	want, n := d.all(), 0
+	for table, n := range d.changes {
+		d.put(Doc{Kind: DocCounter, ID: SealedDocs[table].Name, Text: strconv.FormatUint(n, 10)})
+	}
+	n := 0
 	err := each(func(doc Doc) error {
 		n++
-		if text, ok := want[Doc{Kind: doc.Kind, Key: doc.Key}]; !ok || text != doc.Text {
-			return systemError(last, fmt.Sprintf("the %s %s is not as it tells", doc.Kind, doc.Key))
+		if doc.Kind == DocPassword {
+			doc.Text = PasswordDigest(doc.Text)
+		}
+		if want, ok := d.all[[3]string{doc.Kind, doc.ID, doc.User}]; !ok || doc != want {
+			return systemError(last, fmt.Sprintf("the %s %s is not as it tells", doc.Kind, doc.ID))
 		}
 		return nil
 	})
-	if err == nil && n < len(want) {
+	if err == nil && n < len(d.all) {
 		err = systemError(last, "something that it tells of is gone: a switch, approval, session, user, group, password, token or counter")
 	}
 	return err

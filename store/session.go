@@ -98,7 +98,7 @@ const (
 type SessionMade struct {
 	ID   toolcrib.SessionID `json:"session_id"`
 	User string             `json:"user"`
-	Name string             `json:"name,omitempty"`
+	Name string             `json:"name"` // "" = it has none
 }
 
 // SessionRemoved says that a session is there no more: it was old and had no run.

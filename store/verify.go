@@ -36,7 +36,7 @@ type verifier struct {
 func newVerifier(s Snapshot, keys *Keys) *verifier {
 	return &verifier{
 		s: s, keys: keys, facts: make(map[toolcrib.RunID]*facts), kin: make(kin), used: make(Used), proved: make(map[string]int64),
-		docs: docs{texts: make(map[Doc]string)},
+		docs: docs{all: make(map[[3]string]Doc)},
 	}
 }
 
@@ -490,7 +490,7 @@ func CheckTables(ctx context.Context, s Snapshot, keys *Keys, r *Record) error {
 
 // UnsealedTable says that a table is not as it was sealed.
 func UnsealedTable(table int) error {
-	return &ChainError{What: fmt.Sprintf("the table of %s is not as it was sealed", SealedNames[table])}
+	return &ChainError{What: fmt.Sprintf("the table of %s is not as it was sealed", SealedDocs[table].Name)}
 }
 
 // learn takes what an event of the system journal tells.

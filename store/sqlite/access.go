@@ -1,10 +1,8 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,8 +14,7 @@ import (
 )
 
 // Access keeps users, groups, passwords and tokens, and counts the calls of tokens.
-// Every change is a barrier and stands in the system journal, from which VerifySystem
-// compares what is kept.
+// Every change is a barrier and an event of the system journal, from which the documents follow.
 type Access struct{ s *Store }
 
 // Access returns the users, groups and tokens of the database.
@@ -29,11 +26,15 @@ func (a *Access) Version(ctx context.Context) (uint64, error) {
 	return a.s.version(ctx, store.SealedAccess)
 }
 
+// OwnChanges counts the changes of users, groups, passwords and tokens that were made
+// with this store, and those that were tried. It reads nothing.
+func (a *Access) OwnChanges() uint64 { return a.s.accessChanges.Load() }
+
 func refused(code toolcrib.Code, format string, args ...any) *toolcrib.Error {
 	return &toolcrib.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// change makes one change; do fills it in and stores it.
+// change makes one change; do fills it in, with its kind, if anything is to be stored.
 func (a *Access) change(ctx context.Context, by string, do func(t *tx, c *access.Change) error) (c access.Change, err error) {
 	if err := access.CheckBy(by); err != nil {
 		return c, err
@@ -55,129 +56,44 @@ func (a *Access) change(ctx context.Context, by string, do func(t *tx, c *access
 	return c, nil
 }
 
-// OwnChanges counts the changes of users, groups, passwords and tokens that were made
-// with this store, and those that were tried. It reads nothing.
-func (a *Access) OwnChanges() uint64 { return a.s.accessChanges.Load() }
-
-// passwordChange is the payload of access.PasswordSet: with the SHA-256 (hex) of the
-// hash of the password, so that another one in its place is found; "" = it has none.
-type passwordChange struct {
-	access.Change
-	Digest string `json:"digest"`
+// keep stores a change.
+func (t *tx) keep(c *access.Change, kind toolcrib.Kind, name string) error {
+	c.Kind, c.Name = kind, name
+	return t.appendSystem(c.At, kind, c)
 }
 
-// accessChanged counts a change and puts it into the system journal.
-func (t *tx) accessChanged(kind toolcrib.Kind, c *access.Change, payload any) error {
-	c.Kind = kind
-	if payload == nil {
-		payload = c
-	}
-	return t.changed(store.SealedAccess, c.At, kind, payload)
-}
+// The documents of people; their argument is a name or an ID.
+const (
+	userNamed  = "kind = 'user' AND id = ? AND gone = 0"
+	userAlike  = "kind = 'user' AND (folded = ? OR look = ?) ORDER BY id <> ? LIMIT 1"
+	groupNamed = "kind = 'group' AND id = ?"
+	groupAlike = "kind = 'group' AND (folded = ? OR look = ?) ORDER BY id <> ? LIMIT 1"
+	allGroups  = "kind = 'group' ORDER BY id"
+	tokenOfID  = "kind = 'token' AND id = ?"
+	// carrying is a user who carries the name of a group.
+	carrying = "kind = 'user' AND gone = 0 AND EXISTS (SELECT 1 FROM json_each(docs.doc, '$.groups') WHERE value = ?)"
+)
 
-// AddUser implements [access.Users].
-func (a *Access) AddUser(ctx context.Context, n access.NewUser, by string) (access.Change, error) {
-	u, err := n.Check()
-	if err != nil {
-		return access.Change{}, err
-	}
-	return a.change(ctx, by, func(t *tx, c *access.Change) error {
-		var name string
-		var removed bool
-		keys := access.KeysOf(u.Name)
-		err := t.row("SELECT name, removed FROM users WHERE folded = ? OR look = ? ORDER BY name <> ? LIMIT 1", []any{keys.Folded, keys.Look, u.Name}, &name, &removed)
-		switch {
-		case errors.Is(err, sql.ErrNoRows):
-		case err != nil:
-			return err
-		case removed && n.Reuse && name == u.Name:
-		case removed:
-			return access.RemovedName(u.Name, name)
-		default:
-			return access.TakenBy(u.Name, name)
+// found reads one document; not_found as what says.
+func found[T any](ctx context.Context, r reader, where, key, what string) (v T, err error) {
+	list, err := docs[T](ctx, r, where, key)
+	if err == nil && len(list) == 0 {
+		const most = 128
+		if len(key) > most {
+			key = strings.ToValidUTF8(key[:most], "") + "…"
 		}
-		if err := t.knownGroups(u.Groups); err != nil {
-			return err
-		}
-		u.Removed = false
-		u.Created, u.CreatedBy, u.Changed, u.ChangedBy = c.At, by, c.At, by
-		return t.putUser(u, access.UserAdded, c)
-	})
-}
-
-// putUser keeps a user as it is now.
-func (t *tx) putUser(u access.User, kind toolcrib.Kind, c *access.Change) error {
-	doc, err := store.EncodeJSON(u)
-	if err != nil {
-		return err
-	}
-	keys := access.KeysOf(u.Name)
-	_, err = t.exec(`INSERT INTO users (name, folded, look, removed, doc) VALUES (?,?,?,?,?)
-		ON CONFLICT (name) DO UPDATE SET removed = excluded.removed, doc = excluded.doc`, u.Name, keys.Folded, keys.Look, u.Removed, string(doc))
-	if err != nil {
-		return err
-	}
-	c.Name, c.User = u.Name, &u
-	return t.accessChanged(kind, c, nil)
-}
-
-// knownGroups refuses groups that there are not.
-func (t *tx) knownGroups(groups []string) error {
-	for _, name := range groups {
-		var n int
-		if err := t.row("SELECT count(*) FROM user_groups WHERE name = ?", []any{name}, &n); err != nil {
-			return err
-		}
-		if n == 0 {
-			return refused(toolcrib.CodeNotFound, "there is no group %s; make it first", name)
-		}
-	}
-	return nil
-}
-
-const selectUser = "SELECT doc FROM users WHERE name = ? AND removed = 0"
-
-// rowFunc reads one row.
-type rowFunc func(query string, args []any, dest ...any) error
-
-// doc reads one document; not_found as what says.
-func doc[T any](row rowFunc, query, key, what string) (v T, err error) {
-	var raw json.RawMessage
-	err = row(query, []any{key}, &raw)
-	if errors.Is(err, sql.ErrNoRows) {
-		return v, refused(toolcrib.CodeNotFound, "there is no %s %+q", what, clipped(key))
+		err = refused(toolcrib.CodeNotFound, "there is no %s %+q", what, key)
 	}
 	if err != nil {
 		return v, err
 	}
-	return v, decodeDoc(raw, &v)
+	return list[0], nil
 }
 
-// decodeDoc reads a document of users, groups and tokens. Numbers stay as they are
-// written: the scope of a token names values of parameters, and 9007199254740993 is
-// another one than what a float makes of it.
-func decodeDoc(raw json.RawMessage, v any) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	if err := d.Decode(v); err != nil {
-		return fmt.Errorf("decode: %w", err)
-	}
-	return nil
-}
-
-func clipped(s string) string {
-	const most = 128
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
-}
-
-// reader reads outside of a transaction.
-func (s *Store) reader(ctx context.Context) rowFunc {
-	return func(query string, args []any, dest ...any) error {
-		return s.readers.row(ctx, query, args, dest...)
-	}
+// alike reads whom a name means to those who read it; none = nobody.
+func alike[T any](ctx context.Context, r reader, where, name string) ([]T, error) {
+	keys := access.KeysOf(name)
+	return docs[T](ctx, r, where, keys.Folded, keys.Look, name)
 }
 
 // failed is an error of reading as callers see it; one of access stays as it is.
@@ -189,24 +105,69 @@ func (a *Access) failed(ctx context.Context, err error) error {
 	return a.s.failed(ctx, err)
 }
 
+// list reads a page of documents.
+func list[T any](ctx context.Context, a *Access, where string, args ...any) ([]T, error) {
+	page, err := docs[T](ctx, a.s.readers, where, args...)
+	if err != nil {
+		return nil, a.failed(ctx, err)
+	}
+	return page, nil
+}
+
+// AddUser implements [access.Users].
+func (a *Access) AddUser(ctx context.Context, n access.NewUser, by string) (access.Change, error) {
+	u, err := n.Check()
+	if err != nil {
+		return access.Change{}, err
+	}
+	return a.change(ctx, by, func(t *tx, c *access.Change) error {
+		same, err := alike[access.User](t.ctx, t.w.conn, userAlike, u.Name)
+		switch {
+		case err != nil:
+			return err
+		case len(same) == 0 || same[0].Removed && n.Reuse && same[0].Name == u.Name:
+		case same[0].Removed:
+			return access.RemovedName(u.Name, same[0].Name)
+		default:
+			return access.TakenBy(u.Name, same[0].Name)
+		}
+		if err := t.knownGroups(u.Groups); err != nil {
+			return err
+		}
+		u.Removed = false
+		u.Created, u.CreatedBy, u.Changed, u.ChangedBy = c.At, by, c.At, by
+		c.User = &u
+		return t.keep(c, access.UserAdded, u.Name)
+	})
+}
+
+// knownGroups refuses groups that do not exist.
+func (t *tx) knownGroups(groups []string) error {
+	for _, name := range groups {
+		_, err := found[access.Group](t.ctx, t.w.conn, groupNamed, name, "group")
+		if errors.Is(err, toolcrib.ErrNotFound) {
+			return refused(toolcrib.CodeNotFound, "there is no group %s; make it first", name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // User implements [access.Users].
 func (a *Access) User(ctx context.Context, name string) (access.User, error) {
-	u, err := doc[access.User](a.s.reader(ctx), selectUser, name, "user")
+	u, err := found[access.User](ctx, a.s.readers, userNamed, name, "user")
 	return u, a.failed(ctx, err)
 }
 
 // Alike implements [access.Users].
-func (a *Access) Alike(ctx context.Context, name string) (u access.User, err error) {
-	keys := access.KeysOf(name)
-	var raw json.RawMessage
-	err = a.s.readers.row(ctx, "SELECT doc FROM users WHERE folded = ? OR look = ? ORDER BY name <> ? LIMIT 1", []any{keys.Folded, keys.Look, name}, &raw)
-	if errors.Is(err, sql.ErrNoRows) {
-		return u, refused(toolcrib.CodeNotFound, "there is no user %+q", clipped(name))
+func (a *Access) Alike(ctx context.Context, name string) (access.User, error) {
+	same, err := alike[access.User](ctx, a.s.readers, userAlike, name)
+	if err != nil || len(same) > 0 {
+		return append(same, access.User{})[0], a.failed(ctx, err)
 	}
-	if err == nil {
-		err = decodeDoc(raw, &u)
-	}
-	return u, a.failed(ctx, err)
+	return a.User(ctx, name) // it is not there: the same error
 }
 
 // Latest returns the time of the last entry of the system journal; zero without one. A
@@ -220,38 +181,15 @@ func (a *Access) Latest(ctx context.Context) (time.Time, error) {
 	return fromMicro(at), a.failed(ctx, err)
 }
 
-// docs reads a page of documents.
-func docs[T any](ctx context.Context, s *Store, query string, args ...any) ([]T, error) {
-	list, err := docsOf[T](ctx, s.readers, query, args...)
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	return list, nil
-}
-
-func docsOf[T any](ctx context.Context, r reader, query string, args ...any) (list []T, err error) {
-	err = r.each(ctx, query, args, func(scan scanFunc) error {
-		var raw json.RawMessage
-		var v T
-		if err := scan(&raw); err != nil {
-			return err
-		}
-		err := decodeDoc(raw, &v)
-		list = append(list, v)
-		return err
-	})
-	return list, err
-}
-
 // Users implements [access.Users].
 func (a *Access) Users(ctx context.Context, after string, limit int) ([]access.User, error) {
-	return docs[access.User](ctx, a.s, "SELECT doc FROM users WHERE name > ? AND removed = 0 ORDER BY name LIMIT ?", after, access.PageLimit(limit))
+	return list[access.User](ctx, a, "kind = 'user' AND id > ? AND gone = 0 ORDER BY id LIMIT ?", after, access.PageLimit(limit))
 }
 
 // EditUser implements [access.Users].
 func (a *Access) EditUser(ctx context.Context, name string, e access.Edit, by string) (access.Change, error) {
 	return a.change(ctx, by, func(t *tx, c *access.Change) error {
-		before, err := doc[access.User](t.row, selectUser, name, "user")
+		before, err := found[access.User](t.ctx, t.w.conn, userNamed, name, "user")
 		if err != nil {
 			return err
 		}
@@ -274,21 +212,19 @@ func (a *Access) EditUser(ctx context.Context, name string, e access.Edit, by st
 			}
 		}
 		u.Changed, u.ChangedBy = c.At, by
-		return t.putUser(u, access.UserChanged, c)
+		c.User = &u
+		return t.keep(c, access.UserChanged, name)
 	})
 }
 
 // RemoveUser implements [access.Users].
 func (a *Access) RemoveUser(ctx context.Context, name, by string) (access.Change, error) {
 	return a.change(ctx, by, func(t *tx, c *access.Change) error {
-		u, err := doc[access.User](t.row, selectUser, name, "user")
+		u, err := found[access.User](t.ctx, t.w.conn, userNamed, name, "user")
 		if err != nil {
 			return err
 		}
-		if _, err := t.exec("DELETE FROM passwords WHERE user = ?", name); err != nil {
-			return err
-		}
-		open, err := docsOf[access.Issued](t.ctx, t.w.conn, "SELECT doc FROM tokens WHERE user = ? AND revoked = 0 ORDER BY id", name)
+		open, err := docs[access.Issued](t.ctx, t.w.conn, "kind = 'token' AND user = ? AND gone = 0 ORDER BY id", name)
 		for i := 0; err == nil && i < len(open); i++ {
 			err = t.revoke(open[i], &access.Change{By: by, At: c.At})
 		}
@@ -296,6 +232,180 @@ func (a *Access) RemoveUser(ctx context.Context, name, by string) (access.Change
 			return err
 		}
 		u.Removed, u.Changed, u.ChangedBy = true, c.At, by
-		return t.putUser(u, access.UserRemoved, c)
+		c.User = &u
+		return t.keep(c, access.UserRemoved, name)
 	})
+}
+
+// PutGroup implements [access.Groups].
+func (a *Access) PutGroup(ctx context.Context, n access.NewGroup, by string) (access.Change, error) {
+	g, err := n.Check()
+	if err != nil {
+		return access.Change{}, err
+	}
+	n.Group = g
+	return a.change(ctx, by, func(t *tx, c *access.Change) error {
+		same, err := alike[access.Group](t.ctx, t.w.conn, groupAlike, g.Name)
+		if err != nil {
+			return err
+		}
+		before := append(same, access.Group{})[0]
+		if len(same) > 0 && before.Name != g.Name {
+			return access.TakenBy(g.Name, before.Name)
+		}
+		if len(same) == 0 {
+			var groups int
+			if err := t.row("SELECT count(*) FROM docs WHERE kind = 'group'", nil, &groups); err != nil {
+				return err
+			}
+			if groups >= access.MaxGroups {
+				return refused(toolcrib.CodeCapacityExceeded, "there are %d groups, and no room for more", access.MaxGroups)
+			}
+		}
+		members, err := docs[access.User](t.ctx, t.w.conn, carrying, g.Name)
+		if err != nil {
+			return err
+		}
+		c.Carriers = len(members)
+		if err := n.Conflict(before, c.Carriers); err != nil {
+			return err
+		}
+		if n.FreesAgents(before) {
+			names, err := t.namingAgents()
+			if err != nil {
+				return err
+			}
+			if err := n.CheckMembers(members, names); err != nil {
+				return err
+			}
+		}
+		g.Changed, g.ChangedBy = c.At, by
+		c.Group = &g
+		return t.keep(c, access.GroupPut, g.Name)
+	})
+}
+
+// namingAgents returns which groups name agents.
+func (t *tx) namingAgents() (func(group string) bool, error) {
+	groups, err := docs[access.Group](t.ctx, t.w.conn, allGroups)
+	naming := map[string]bool{}
+	for _, g := range groups {
+		naming[g.Name] = g.NamesAgents()
+	}
+	return func(group string) bool { return naming[group] }, err
+}
+
+// Groups implements [access.Groups].
+func (a *Access) Groups(ctx context.Context) ([]access.Group, error) {
+	return list[access.Group](ctx, a, allGroups+" LIMIT ?", access.MaxGroups)
+}
+
+// RemoveGroup implements [access.Groups].
+func (a *Access) RemoveGroup(ctx context.Context, name, by string) (access.Change, error) {
+	return a.change(ctx, by, func(t *tx, c *access.Change) error {
+		g, err := found[access.Group](t.ctx, t.w.conn, groupNamed, name, "group")
+		if err != nil {
+			return err
+		}
+		if err := t.row("SELECT count(*) FROM docs WHERE "+carrying, []any{name}, &c.Carriers); err != nil {
+			return err
+		}
+		if err := g.CheckRemove(c.Carriers); err != nil {
+			return err
+		}
+		return t.keep(c, access.GroupRemoved, name)
+	})
+}
+
+// PasswordHash implements [access.Passwords].
+func (a *Access) PasswordHash(ctx context.Context, name string) (string, error) {
+	if _, err := a.User(ctx, name); err != nil {
+		return "", err
+	}
+	var hash string
+	err := a.s.readers.row(ctx, "SELECT doc FROM docs WHERE kind = 'password' AND id = ?", []any{name}, &hash)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", refused(toolcrib.CodeNotFound, "%s has no password", name)
+	}
+	return hash, a.failed(ctx, err)
+}
+
+// maxHashBytes bounds the hash of a password.
+const maxHashBytes = 256
+
+// SetPasswordHash implements [access.Passwords].
+func (a *Access) SetPasswordHash(ctx context.Context, name, hash, by string) (access.Change, error) {
+	if hash != "" && (len(hash) > maxHashBytes || !strings.HasPrefix(hash, "$argon2id$v=") || strings.Count(hash, "$") != 5) {
+		return access.Change{}, refused(toolcrib.CodeBadRequest, "this is no hash of a password")
+	}
+	return a.change(ctx, by, func(t *tx, c *access.Change) error {
+		if _, err := found[access.User](t.ctx, t.w.conn, userNamed, name, "user"); err != nil {
+			return err
+		}
+		c.Name, c.Kind = name, access.PasswordSet
+		// The event has the digest, so that another hash in its place is found; "" = there is none.
+		err := t.appendSystem(c.At, c.Kind, struct {
+			*access.Change
+			Digest string `json:"digest"`
+		}{c, store.PasswordDigest(hash)})
+		if err == nil && hash != "" {
+			_, err = t.exec("UPDATE docs SET doc = ? WHERE kind = 'password' AND id = ?", hash, name)
+		}
+		return err
+	})
+}
+
+// AddToken implements [access.Tokens].
+func (a *Access) AddToken(ctx context.Context, i access.Issued, by string) (access.Change, error) {
+	if err := i.Check(); err != nil {
+		return access.Change{}, err
+	}
+	return a.change(ctx, by, func(t *tx, c *access.Change) error {
+		id := i.Claims.ID
+		same, err := docs[access.Issued](t.ctx, t.w.conn, tokenOfID, id)
+		if err != nil {
+			return err
+		}
+		if len(same) > 0 {
+			return refused(toolcrib.CodeConflict, "there is a token %s already", id)
+		}
+		i.IssuedBy, i.Revoked, i.RevokedBy = by, time.Time{}, ""
+		c.Token = &i
+		return t.keep(c, access.TokenIssued, id)
+	})
+}
+
+// Token implements [access.Tokens].
+func (a *Access) Token(ctx context.Context, id string) (access.Issued, error) {
+	i, err := found[access.Issued](ctx, a.s.readers, tokenOfID, id, "token")
+	return i, a.failed(ctx, err)
+}
+
+// Tokens implements [access.Tokens].
+func (a *Access) Tokens(ctx context.Context, user, after string, limit int) ([]access.Issued, error) {
+	if user == "" {
+		return list[access.Issued](ctx, a, "kind = 'token' AND id > ? ORDER BY id LIMIT ?", after, access.PageLimit(limit))
+	}
+	return list[access.Issued](ctx, a, "kind = 'token' AND user = ? AND id > ? ORDER BY id LIMIT ?", user, after, access.PageLimit(limit))
+}
+
+// RevokeToken implements [access.Tokens].
+func (a *Access) RevokeToken(ctx context.Context, id, by string) (access.Change, error) {
+	return a.change(ctx, by, func(t *tx, c *access.Change) error {
+		i, err := found[access.Issued](t.ctx, t.w.conn, tokenOfID, id, "token")
+		if err != nil {
+			return err
+		}
+		if !i.Revoked.IsZero() {
+			*c = access.Change{Kind: access.TokenRevoked, Name: id, By: i.RevokedBy, At: i.Revoked, Token: &i}
+			return nil
+		}
+		return t.revoke(i, c)
+	})
+}
+
+func (t *tx) revoke(i access.Issued, c *access.Change) error {
+	i.Revoked, i.RevokedBy = c.At, c.By
+	c.Token = &i
+	return t.keep(c, access.TokenRevoked, i.Claims.ID)
 }

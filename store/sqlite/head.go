@@ -79,12 +79,20 @@ func (s *headSeal) args(keys *store.Keys) []any {
 	return []any{int64(s.system.Seq), hash, keys.ID(), keys.SealRecord(&s.record, s.system.Seq, s.system.Hash)}
 }
 
+// putSystem adds an event to the system journal, and makes of the documents what it says.
 func (t *tx) putSystem(e *store.SystemEvent) error {
 	if err := t.openSeal(); err != nil {
 		return err
 	}
 	t.seal.system, t.seal.moved = t.seal.system.Next(e), true
-	return putSystem(t.ctx, t.w.conn, e)
+	if err := putSystem(t.ctx, t.w.conn, e); err != nil {
+		return err
+	}
+	docs, err := store.DocsOf(e)
+	for i := 0; err == nil && i < len(docs); i++ {
+		err = t.putDoc(&docs[i], i == 0)
+	}
+	return err
 }
 
 func putSystem(ctx context.Context, c *conn, e *store.SystemEvent) error {

@@ -2,8 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -90,85 +88,42 @@ func (s *Store) overridesChanged() {
 	c.at = time.Time{}
 }
 
-const selectOverrides = "SELECT kind, name, enabled, by, at FROM overrides ORDER BY kind, name"
-
-func scanOverride(scan scanFunc) (o store.Override, err error) {
-	var at int64
-	err = scan(&o.Kind, &o.Name, &o.Enabled, &o.By, &at)
-	o.At = fromMicro(at)
-	return o, err
-}
-
 func (s *Store) readOverrides(ctx context.Context) ([]store.Override, error) {
-	list := []store.Override{}
-	err := s.readers.each(ctx, selectOverrides, nil, func(scan scanFunc) error {
-		o, err := scanOverride(scan)
-		list = append(list, o)
-		return err
-	})
+	list, err := docs[store.Override](ctx, s.readers, "kind = 'override' ORDER BY id")
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
-	return list, nil
+	return append([]store.Override{}, list...), nil
 }
 
 // SetOverride implements [store.Store].
 func (s *Store) SetOverride(ctx context.Context, o store.Override) (changed bool, err error) {
+	return s.override(ctx, o, store.SystemOverrideSet)
+}
+
+// ResetOverride implements [store.Store].
+func (s *Store) ResetOverride(ctx context.Context, kind store.OverrideKind, name, by string) (changed bool, err error) {
+	return s.override(ctx, store.Override{Kind: kind, Name: name, By: by}, store.SystemOverrideReset)
+}
+
+func (s *Store) override(ctx context.Context, o store.Override, kind toolcrib.Kind) (changed bool, err error) {
 	if err := o.Check(); err != nil {
 		return false, err
 	}
 	o.At = wholeMicro(s.now())
 	err = s.write(ctx, &job{barrier: true, do: func(t *tx) error {
-		changed, err = t.setOverride(o)
-		return err
+		changed = false
+		before, err := docs[store.Override](t.ctx, t.w.conn, "kind = 'override' AND doc ->> 'kind' = ? AND doc ->> 'name' = ?", string(o.Kind), o.Name)
+		there, reset := len(before) > 0, kind == store.SystemOverrideReset
+		if err != nil || reset && !there || !reset && there && before[0].Enabled == o.Enabled {
+			return err
+		}
+		if reset {
+			o.Enabled = before[0].Enabled
+		}
+		changed = true
+		return t.appendSystem(o.At, kind, o)
 	}})
 	s.overridesChanged()
 	return changed && err == nil, err
-}
-
-func (t *tx) setOverride(o store.Override) (bool, error) {
-	var enabled bool
-	err := t.row("SELECT enabled FROM overrides WHERE kind = ? AND name = ?", []any{string(o.Kind), o.Name}, &enabled)
-	if err == nil && enabled == o.Enabled {
-		return false, nil
-	}
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return false, err
-	}
-	_, err = t.exec(`INSERT INTO overrides (kind, name, enabled, by, at) VALUES (?,?,?,?,?)
-		ON CONFLICT (kind, name) DO UPDATE SET enabled = excluded.enabled, by = excluded.by, at = excluded.at`,
-		string(o.Kind), o.Name, o.Enabled, o.By, o.At.UnixMicro())
-	if err != nil {
-		return false, err
-	}
-	return true, t.overrideChanged(store.SystemOverrideSet, o)
-}
-
-// ResetOverride implements [store.Store].
-func (s *Store) ResetOverride(ctx context.Context, kind store.OverrideKind, name, by string) (changed bool, err error) {
-	o := store.Override{Kind: kind, Name: name, By: by, At: wholeMicro(s.now())}
-	if err := o.Check(); err != nil {
-		return false, err
-	}
-	err = s.write(ctx, &job{barrier: true, do: func(t *tx) error {
-		changed, err = t.resetOverride(o)
-		return err
-	}})
-	s.overridesChanged()
-	return changed && err == nil, err
-}
-
-func (t *tx) resetOverride(o store.Override) (bool, error) {
-	err := t.row("DELETE FROM overrides WHERE kind = ? AND name = ? RETURNING enabled", []any{string(o.Kind), o.Name}, &o.Enabled)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return true, t.overrideChanged(store.SystemOverrideReset, o)
-}
-
-func (t *tx) overrideChanged(kind toolcrib.Kind, o store.Override) error {
-	return t.changed(store.SealedOverrides, o.At, kind, o)
 }

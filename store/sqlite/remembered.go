@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,22 +26,6 @@ type rememberedCache struct {
 // rememberedUsers bounds the cache.
 const rememberedUsers = 1000
 
-const (
-	rememberedColumns = "id, scope, user, session_id, tool, arguments, path, folder, workspace, folder_id, effect, run_id, approval_id, by, at, revoked_at, revoked_by"
-	selectRemembered  = "SELECT " + rememberedColumns + " FROM remembered"
-)
-
-func scanRemembered(scan scanFunc) (m store.Remembered, err error) {
-	var at int64
-	var revoked *int64
-	err = scan(&m.ID, &m.Scope, &m.User, &m.Session, &m.Tool, &m.Arguments, &m.Path, &m.Folder, &m.Workspace, &m.FolderID, &m.Effect, &m.Run, &m.ApprovalID, &m.By, &at, &revoked, &m.RevokedBy)
-	m.At = fromMicro(at)
-	if revoked != nil {
-		m.RevokedAt = fromMicro(*revoked)
-	}
-	return m, err
-}
-
 // Remember implements [store.Store].
 func (s *Store) Remember(ctx context.Context, m store.Remembered) (id string, changed bool, err error) {
 	if err := m.Check(); err != nil {
@@ -58,7 +41,7 @@ func (s *Store) Remember(ctx context.Context, m store.Remembered) (id string, ch
 
 func (t *tx) remember(m store.Remembered) (bool, error) {
 	var n, all int
-	err := t.row("SELECT (SELECT count(*) FROM remembered WHERE id = ?), (SELECT count(*) FROM remembered WHERE user = ? AND revoked_at IS NULL)",
+	err := t.row("SELECT (SELECT count(*) FROM docs WHERE kind = 'remembered' AND id = ?), (SELECT count(*) FROM docs WHERE kind = 'remembered' AND user = ? AND gone = 0)",
 		[]any{m.ID, text(m.User)}, &n, &all)
 	switch {
 	case err != nil || n > 0:
@@ -66,24 +49,7 @@ func (t *tx) remember(m store.Remembered) (bool, error) {
 	case all >= maxRemembered:
 		return false, reject(fmt.Errorf("%d approvals are remembered for %s, and no more can be; revoke some: %w", all, m.User, store.ErrTooLarge))
 	}
-	var arguments any
-	if m.Arguments != nil {
-		arguments = string(m.Arguments)
-	}
-	_, err = t.exec("INSERT INTO remembered ("+rememberedColumns+") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,NULL,'')",
-		m.ID, m.Scope, text(m.User), text(string(m.Session)), m.Tool, arguments, m.Path, m.Folder, m.Workspace, m.FolderID, string(m.Effect), text(string(m.Run)), text(m.ApprovalID), text(m.By), m.At.UnixMicro())
-	if err != nil {
-		return false, err
-	}
-	return true, t.rememberedChanged(store.SystemRemembered, m)
-}
-
-func (t *tx) rememberedChanged(kind toolcrib.Kind, m store.Remembered) error {
-	at := m.At
-	if kind == store.SystemForgotten {
-		at = m.RevokedAt
-	}
-	return t.changed(store.SealedRemembered, at, kind, m)
+	return true, t.appendSystem(m.At, store.SystemRemembered, m)
 }
 
 // Forget implements [store.Store].
@@ -94,22 +60,18 @@ func (s *Store) Forget(ctx context.Context, user, id, by string) (changed bool, 
 	at := wholeMicro(s.now())
 	err = s.write(ctx, &job{barrier: true, do: func(t *tx) error {
 		changed = false
-		var m store.Remembered
-		err := one(t.ctx, t.w.conn, selectRemembered+" WHERE id = ?", []any{id}, func(scan scanFunc) (err error) {
-			m, err = scanRemembered(scan)
-			return err
-		})
+		list, err := docs[store.Remembered](t.ctx, t.w.conn, "kind = 'remembered' AND id = ?", id)
 		switch {
-		case errors.Is(err, sql.ErrNoRows), err == nil && user != "" && m.User != text(user):
+		case err != nil:
+			return err
+		case len(list) == 0 || user != "" && list[0].User != text(user):
 			return reject(fmt.Errorf("remembered approval %s: %w", id, toolcrib.ErrNotFound))
-		case err != nil || !m.RevokedAt.IsZero():
-			return err
+		case !list[0].RevokedAt.IsZero():
+			return nil
 		}
-		m.RevokedAt, m.RevokedBy, changed = at, text(by), true
-		if _, err := t.exec("UPDATE remembered SET revoked_at = ?, revoked_by = ? WHERE id = ?", at.UnixMicro(), m.RevokedBy, id); err != nil {
-			return err
-		}
-		return t.rememberedChanged(store.SystemForgotten, m)
+		m := list[0]
+		m.RevokedAt, m.RevokedBy, changed = at, by, true
+		return t.appendSystem(at, store.SystemForgotten, m)
 	}})
 	return changed && err == nil, err
 }
@@ -131,7 +93,7 @@ func (s *Store) Remembered(ctx context.Context, user string, session toolcrib.Se
 	all, ok := c.users[user]
 	if !ok {
 		if version > 0 { // else nothing was ever remembered
-			all, err = s.readRemembered(ctx, " WHERE user = ? AND revoked_at IS NULL ORDER BY at, id", user)
+			all, err = s.readRemembered(ctx, "user = ? AND gone = 0 ORDER BY at, id", user)
 		}
 		if err != nil {
 			return nil, err
@@ -148,12 +110,8 @@ func (s *Store) Remembered(ctx context.Context, user string, session toolcrib.Se
 	return list, nil
 }
 
-func (s *Store) readRemembered(ctx context.Context, where string, args ...any) (list []store.Remembered, err error) {
-	err = s.readers.each(ctx, selectRemembered+where, args, func(scan scanFunc) error {
-		m, err := scanRemembered(scan)
-		list = append(list, m)
-		return err
-	})
+func (s *Store) readRemembered(ctx context.Context, where string, args ...any) ([]store.Remembered, error) {
+	list, err := docs[store.Remembered](ctx, s.readers, "kind = 'remembered' AND "+where, args...)
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
@@ -162,15 +120,15 @@ func (s *Store) readRemembered(ctx context.Context, where string, args ...any) (
 
 // ListRemembered returns a page of the remembered approvals that fit, by their ID.
 func (s *Store) ListRemembered(ctx context.Context, f store.RememberedFilter) ([]store.Remembered, error) {
-	where, args := " WHERE id > ?", []any{f.After}
+	where, args := "id > ?", []any{f.After}
 	if f.User != "" {
 		where, args = where+" AND user = ?", append(args, text(f.User))
 	}
 	if f.Session != "" {
-		where, args = where+" AND session_id = ?", append(args, text(string(f.Session)))
+		where, args = where+" AND doc ->> 'session_id' = ?", append(args, text(string(f.Session)))
 	}
 	if !f.Revoked {
-		where += " AND revoked_at IS NULL"
+		where += " AND gone = 0"
 	}
 	return s.readRemembered(ctx, where+" ORDER BY id LIMIT ?", append(args, f.Bound())...)
 }

@@ -111,9 +111,6 @@ func (s *Store) dropSessions(ctx context.Context, now, before time.Time, by stri
 			return err
 		}
 		for _, g := range gone {
-			if _, err := t.exec("DELETE FROM sessions WHERE id = ? AND user = ?", string(g.ID), g.User); err != nil {
-				return err
-			}
 			if err := t.appendSystem(now, store.SystemSessionRemoved, g); err != nil {
 				return err
 			}

@@ -73,15 +73,31 @@ CREATE TABLE content_pieces (
     data BLOB    NOT NULL
 );
 
--- What administrators have switched on and off.
-CREATE TABLE overrides (
-    kind    TEXT    NOT NULL CHECK (kind IN ('tool', 'group')),
-    name    TEXT    NOT NULL,
-    enabled INTEGER NOT NULL,
-    by      TEXT    NOT NULL,
-    at      INTEGER NOT NULL,
-    PRIMARY KEY (kind, name)
-) WITHOUT ROWID;
+-- What follows from the system journal, and what permission rests on: switches, remembered
+-- approvals, sessions, users, groups, passwords and tokens; see store.Doc. The keys of a name
+-- are those of names that cannot be told from it.
+CREATE TABLE docs (
+    kind   TEXT    NOT NULL,
+    id     TEXT    NOT NULL,
+    user   TEXT    NOT NULL,                    -- whose it is; '' = nobody's
+    folded TEXT    NOT NULL,                    -- key of a name; '' = it has none
+    look   TEXT    NOT NULL,                    -- likewise
+    at     INTEGER NOT NULL,
+    gone   INTEGER NOT NULL,                    -- 1 = it was removed or revoked
+    doc    TEXT    NOT NULL,                    -- JSON
+    PRIMARY KEY (kind, id, user)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX docs_user ON docs (kind, user, id);
+CREATE UNIQUE INDEX docs_folded ON docs (kind, folded) WHERE folded <> '';
+CREATE UNIQUE INDEX docs_look ON docs (kind, look) WHERE look <> '';
+CREATE UNIQUE INDEX docs_session ON docs (user, doc ->> 'name') WHERE kind = 'session' AND doc ->> 'name' <> '';
+
+-- Sessions, also such as have no run yet or no more: their ID (ses_…, or what a program
+-- calls it), and their name as a person calls it; '' = it has none.
+CREATE VIEW sessions AS
+    SELECT id, user, doc ->> 'name' AS name, at AS created_at FROM docs WHERE kind = 'session';
+
+-- How often the documents under one seal were changed.
 CREATE TABLE counters (
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
@@ -142,16 +158,6 @@ CREATE TABLE usage (
     PRIMARY KEY (kind, user, day, run_id, session_id, agent, provider, model, tool, rule, decision)
 ) STRICT, WITHOUT ROWID;
 
--- Sessions, also such as have no run yet or no more.
-CREATE TABLE sessions (
-    id         TEXT    NOT NULL,                -- ses_…, or what a program calls it
-    user       TEXT    NOT NULL,
-    name       TEXT    NOT NULL,                -- as a person calls it; '' = it has none
-    created_at INTEGER NOT NULL,
-    PRIMARY KEY (id, user)
-) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX sessions_name ON sessions (user, name) WHERE name <> '';
-
 -- What is set aside for requests that are not settled yet, one for a run.
 CREATE TABLE reservations (
     run_id   TEXT    NOT NULL PRIMARY KEY,
@@ -164,55 +170,6 @@ CREATE TABLE reservations (
     state    INTEGER NOT NULL                   -- 0 = not written down yet, 1 = the request is in the journal, 2 = given up
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX reservations_user ON reservations (user, day);
-
--- Approvals that hold for later calls of a session or user.
-CREATE TABLE remembered (
-    id          TEXT    NOT NULL PRIMARY KEY,
-    scope       TEXT    NOT NULL CHECK (scope IN ('session', 'user')),
-    user        TEXT    NOT NULL,
-    session_id  TEXT    NOT NULL,               -- '' with scope user
-    tool        TEXT    NOT NULL,
-    arguments   TEXT,                           -- canonical JSON; NULL = any
-    path        TEXT    NOT NULL,               -- of the file that is written; '' = none
-    folder      INTEGER NOT NULL,               -- 1 = path is the folder of the files
-    workspace   TEXT    NOT NULL,               -- where it holds; '' = in runs without one
-    folder_id   TEXT    NOT NULL,               -- tells the workspace from another folder of the same name
-    effect      TEXT    NOT NULL,
-    run_id      TEXT    NOT NULL,
-    approval_id TEXT    NOT NULL,
-    by          TEXT    NOT NULL,
-    at          INTEGER NOT NULL,
-    revoked_at  INTEGER,                        -- NULL = it holds
-    revoked_by  TEXT    NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE INDEX remembered_user ON remembered (user) WHERE revoked_at IS NULL;
-
--- People, groups and tokens; doc is JSON. The keys of a name are those of names that
--- cannot be told from it.
-CREATE TABLE users (
-    name    TEXT    NOT NULL PRIMARY KEY,
-    folded  TEXT    NOT NULL UNIQUE,
-    look    TEXT    NOT NULL UNIQUE,
-    removed INTEGER NOT NULL,
-    doc     TEXT    NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE user_groups (
-    name   TEXT NOT NULL PRIMARY KEY,
-    folded TEXT NOT NULL UNIQUE,
-    look   TEXT NOT NULL UNIQUE,
-    doc    TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE passwords (
-    user TEXT NOT NULL PRIMARY KEY,
-    hash TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE tokens (
-    id      TEXT    NOT NULL PRIMARY KEY,
-    user    TEXT    NOT NULL,                   -- whom it acts for
-    revoked INTEGER NOT NULL,
-    doc     TEXT    NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE INDEX tokens_user ON tokens (user, id);
 
 -- How often tokens were used: in all, and each call of the last minute.
 CREATE TABLE token_calls (
@@ -237,4 +194,4 @@ CREATE INDEX system_events_audit ON system_events (time, seq)
     WHERE kind NOT IN ('anchor', 'session_made', 'session_removed');
 
 PRAGMA application_id = 1952674402; -- "tcrb"
-PRAGMA user_version = 12;
+PRAGMA user_version = 13;

@@ -7,7 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"time"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
@@ -86,21 +86,13 @@ func sumPlaces(ctx context.Context, r reader, keys *store.Keys) (sum store.Seal,
 	return sum, err
 }
 
-// sealedTables are what is read of the small tables that have one seal each, by their
-// place in [store.Record.Tables].
-var sealedTables = [store.SealedTables][]string{
-	store.SealedOverrides:  {selectOverrides},
-	store.SealedRemembered: {selectRemembered + " ORDER BY id"},
-	store.SealedAccess: {
-		"SELECT * FROM users ORDER BY name", "SELECT * FROM user_groups ORDER BY name",
-		"SELECT * FROM passwords ORDER BY user", "SELECT * FROM tokens ORDER BY id",
-	},
-}
-
-// sealTable computes the seal of a table, by its place in sealedTables.
+// sealTable computes the seal of a table, by its place in store.SealedDocs.
 func sealTable(ctx context.Context, r reader, keys *store.Keys, table int) (store.Seal, error) {
-	s := keys.SealTable(table)
-	for _, q := range append([]string{"SELECT value FROM counters WHERE name = '" + store.SealedNames[table] + "'"}, sealedTables[table]...) {
+	s, of := keys.SealTable(table), store.SealedDocs[table]
+	for _, q := range []string{
+		"SELECT value FROM counters WHERE name = '" + of.Name + "'",
+		"SELECT * FROM docs WHERE kind IN ('" + strings.Join(of.Kinds, "', '") + "') ORDER BY kind, id, user",
+	} {
 		if err := r.each(ctx, q, nil, func(scan scanFunc) error { return sealRow(s, scan) }); err != nil {
 			return store.Seal{}, err
 		}
@@ -120,24 +112,11 @@ func sealRow(s *store.Sealing, scan scanFunc) error {
 	return nil
 }
 
-// changed counts a change of a sealed table and puts it into the system journal. The
-// table gets its new seal at the end of the transaction.
-func (t *tx) changed(table int, at time.Time, kind toolcrib.Kind, payload any) error {
-	if _, err := t.exec("UPDATE counters SET value = value + 1 WHERE name = ?", store.SealedNames[table]); err != nil {
-		return err
-	}
-	if err := t.appendSystem(at, kind, payload); err != nil {
-		return err
-	}
-	t.seal.stale[table] = true
-	return nil
-}
-
 // checkTable returns an error if a sealed table is not as it was sealed.
 func checkTable(ctx context.Context, from reader, keys *store.Keys, r *store.Record, table int) error {
 	sum, err := sealTable(ctx, from, keys, table)
 	if err == nil && sum != r.Tables[table] {
-		err = &store.ChainError{What: fmt.Sprintf("the table %s was changed after it was sealed", store.SealedNames[table])}
+		err = &store.ChainError{What: fmt.Sprintf("the table %s was changed after it was sealed", store.SealedDocs[table].Name)}
 	}
 	return err
 }

@@ -34,7 +34,7 @@ func (s *Store) NewSession(ctx context.Context, user, name string) (store.Sessio
 			}
 			return err
 		}
-		return t.makeSession(made, at)
+		return t.appendSystem(at, store.SystemSessionMade, made)
 	}})
 	if err != nil {
 		return store.SessionInfo{}, err
@@ -52,17 +52,6 @@ func newSessionID(at time.Time) toolcrib.SessionID {
 	binary.BigEndian.PutUint64(b[:8], uint64(at.UnixMilli())<<16)
 	_, _ = rand.Read(b[6:]) // it never fails
 	return toolcrib.SessionID(store.SessionPrefix + crockford.EncodeToString(b[:]))
-}
-
-const insertSession = "INSERT INTO sessions (id, user, name, created_at) VALUES (?,?,?,?)"
-
-// makeSession keeps a session, and says so in the system journal.
-func (t *tx) makeSession(made store.SessionMade, at time.Time) error {
-	_, err := t.exec(insertSession, text(string(made.ID)), text(made.User), made.Name, at.UnixMicro())
-	if err != nil {
-		return err
-	}
-	return t.appendSystem(at, store.SystemSessionMade, made)
 }
 
 // sessionNamed returns the session that a user calls by a name; "" = none.
@@ -121,7 +110,7 @@ func (t *tx) ownSession(id toolcrib.SessionID, user string, at time.Time) error 
 			made.Name = string(id)
 		}
 	}
-	return t.makeSession(made, at)
+	return t.appendSystem(at, store.SystemSessionMade, made)
 }
 
 func sessionNotFound(id string) error {

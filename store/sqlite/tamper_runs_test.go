@@ -258,15 +258,15 @@ func TestSealedTables(t *testing.T) {
 		use    func(s *sqlite.Store) error
 	}{
 		"an approval that nobody gave": {
-			"UPDATE remembered SET user = 'eve', revoked_at = NULL; UPDATE counters SET value = value + 1 WHERE name = 'remembered'",
+			"UPDATE docs SET user = 'eve', gone = 0 WHERE kind = 'remembered'; UPDATE counters SET value = value + 1 WHERE name = 'remembered'",
 			func(s *sqlite.Store) error { _, err := s.Remembered(t.Context(), "eve", ""); return err },
 		},
 		"a tool that nobody switched on": {
-			"UPDATE overrides SET enabled = 1; UPDATE counters SET value = value + 1 WHERE name = 'overrides'",
+			"UPDATE docs SET doc = json_set(doc, '$.enabled', json('true')) WHERE kind = 'override'; UPDATE counters SET value = value + 1 WHERE name = 'overrides'",
 			func(s *sqlite.Store) error { _, err := s.Overrides(t.Context()); return err },
 		},
 		"a user that nobody made": {
-			"UPDATE users SET doc = replace(doc, 'ann', 'eve'); UPDATE counters SET value = value + 1 WHERE name = 'access'",
+			"UPDATE docs SET doc = replace(doc, 'ann', 'eve') WHERE kind = 'user'; UPDATE counters SET value = value + 1 WHERE name = 'access'",
 			func(s *sqlite.Store) error { _, err := s.Access().Version(t.Context()); return err },
 		},
 	} {

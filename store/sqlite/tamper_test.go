@@ -157,10 +157,8 @@ func readRows(ctx context.Context, path string) (r rows, err error) {
 	for _, q := range []string{
 		"SELECT * FROM runs ORDER BY num", "SELECT * FROM events ORDER BY key", "SELECT * FROM system_events ORDER BY seq",
 		"SELECT * FROM system_head", "SELECT * FROM contents ORDER BY num", "SELECT * FROM content_pieces ORDER BY key",
-		"SELECT * FROM overrides ORDER BY kind, name", "SELECT * FROM counters ORDER BY name", "SELECT * FROM usage ORDER BY kind, user, day, run_id, agent, provider, model, tool, rule, decision",
-		"SELECT * FROM sessions ORDER BY id, user",
-		"SELECT * FROM reservations ORDER BY run_id", "SELECT * FROM remembered ORDER BY id", "SELECT * FROM users ORDER BY name",
-		"SELECT * FROM user_groups ORDER BY name", "SELECT * FROM passwords ORDER BY user", "SELECT * FROM tokens ORDER BY id",
+		"SELECT * FROM docs ORDER BY kind, id, user", "SELECT * FROM counters ORDER BY name", "SELECT * FROM usage ORDER BY kind, user, day, run_id, agent, provider, model, tool, rule, decision",
+		"SELECT * FROM reservations ORDER BY run_id",
 		"SELECT * FROM token_calls ORDER BY token", "SELECT * FROM token_minute ORDER BY token, n",
 	} {
 		if err := dumpRows(ctx, db, q, func(text string) { _, _ = h.Write([]byte(text)) }); err != nil {

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -242,74 +241,6 @@ func (sn snapshot) TokenCalls(ctx context.Context, do func(token string, calls i
 		}
 		return do(token, calls)
 	})
-}
-
-func (sn snapshot) Docs(ctx context.Context, do func(store.Doc) error) error {
-	named := func(kind string) func(scan scanFunc) (store.Doc, error) {
-		return func(scan scanFunc) (store.Doc, error) {
-			var name, doc string
-			var keys access.Keys
-			var removed bool
-			err := scan(&name, &keys.Folded, &keys.Look, &removed, &doc)
-			return store.NamedDoc(kind, name, keys, removed, doc), err
-		}
-	}
-	for _, table := range []struct {
-		query string
-		doc   func(scan scanFunc) (store.Doc, error)
-	}{
-		{selectOverrides, func(scan scanFunc) (store.Doc, error) {
-			o, err := scanOverride(scan)
-			if err != nil {
-				return store.Doc{}, err
-			}
-			return store.OverrideDoc(o)
-		}},
-		{selectRemembered, func(scan scanFunc) (store.Doc, error) {
-			m, err := scanRemembered(scan)
-			if err != nil {
-				return store.Doc{}, err
-			}
-			return store.RememberedDoc(m)
-		}},
-		{"SELECT id, user, name, created_at FROM sessions", func(scan scanFunc) (store.Doc, error) {
-			var s store.SessionMade
-			var at int64
-			err := scan(&s.ID, &s.User, &s.Name, &at)
-			return store.SessionDoc(s, store.Micro(at)), err
-		}},
-		{"SELECT name, folded, look, removed, doc FROM users", named("user")},
-		{"SELECT name, folded, look, 0, doc FROM user_groups", named("group")},
-		{"SELECT user, hash FROM passwords", func(scan scanFunc) (store.Doc, error) {
-			var user, hash string
-			err := scan(&user, &hash)
-			return store.PasswordDoc(user, store.PasswordDigest(hash)), err
-		}},
-		{"SELECT id, user, revoked, doc FROM tokens", func(scan scanFunc) (store.Doc, error) {
-			var id, user, doc string
-			var revoked bool
-			err := scan(&id, &user, &revoked, &doc)
-			return store.TokenDoc(id, user, revoked, doc), err
-		}},
-		{"SELECT name, value FROM counters", func(scan scanFunc) (store.Doc, error) {
-			var name string
-			var n uint64
-			err := scan(&name, &n)
-			return store.CounterDoc(name, n), err
-		}},
-	} {
-		err := sn.each(ctx, table.query, nil, func(scan scanFunc) error {
-			doc, err := table.doc(scan)
-			if err != nil {
-				return err
-			}
-			return do(doc)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Strays finds tables, indexes, views and triggers that are not those of the schema, rows

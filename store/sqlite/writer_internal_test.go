@@ -210,7 +210,7 @@ func TestSchema(t *testing.T) {
 	for query, want := range map[string]int{
 		"PRAGMA user_version":                           schemaVersion,
 		"PRAGMA application_id":                         applicationID,
-		"SELECT count(*) FROM overrides":                0, // A1: a new store has none
+		"SELECT count(*) FROM docs":                     0, // A1: a new store has none
 		"SELECT count(*) FROM pragma_foreign_key_check": 0,
 	} {
 		var got int

@@ -6,79 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
-	"github.com/toolcrib/toolcrib/store"
 )
-
-// AddToken implements [access.Tokens].
-func (a *Access) AddToken(ctx context.Context, i access.Issued, by string) (access.Change, error) {
-	if err := i.Check(); err != nil {
-		return access.Change{}, err
-	}
-	return a.change(ctx, by, func(t *tx, c *access.Change) error {
-		id := i.Claims.ID
-		var n int
-		if err := t.row("SELECT count(*) FROM tokens WHERE id = ?", []any{id}, &n); err != nil {
-			return err
-		}
-		if n > 0 {
-			return refused(toolcrib.CodeConflict, "there is a token %s already", id)
-		}
-		i.IssuedBy, i.Revoked, i.RevokedBy = by, time.Time{}, ""
-		return t.putToken(i, access.TokenIssued, c)
-	})
-}
-
-func (t *tx) putToken(i access.Issued, kind toolcrib.Kind, c *access.Change) error {
-	raw, err := store.EncodeJSON(i)
-	if err != nil {
-		return err
-	}
-	_, err = t.exec(`INSERT INTO tokens (id, user, revoked, doc) VALUES (?,?,?,?)
-		ON CONFLICT (id) DO UPDATE SET revoked = excluded.revoked, doc = excluded.doc`, i.Claims.ID, i.Claims.Subject, !i.Revoked.IsZero(), string(raw))
-	if err != nil {
-		return err
-	}
-	c.Name, c.Token = i.Claims.ID, &i
-	return t.accessChanged(kind, c, nil)
-}
-
-const selectToken = "SELECT doc FROM tokens WHERE id = ?"
-
-// Token implements [access.Tokens].
-func (a *Access) Token(ctx context.Context, id string) (access.Issued, error) {
-	i, err := doc[access.Issued](a.s.reader(ctx), selectToken, id, "token")
-	return i, a.failed(ctx, err)
-}
-
-// Tokens implements [access.Tokens].
-func (a *Access) Tokens(ctx context.Context, user, after string, limit int) ([]access.Issued, error) {
-	if user == "" {
-		return docs[access.Issued](ctx, a.s, "SELECT doc FROM tokens WHERE id > ? ORDER BY id LIMIT ?", after, access.PageLimit(limit))
-	}
-	return docs[access.Issued](ctx, a.s, "SELECT doc FROM tokens WHERE user = ? AND id > ? ORDER BY id LIMIT ?", user, after, access.PageLimit(limit))
-}
-
-// RevokeToken implements [access.Tokens].
-func (a *Access) RevokeToken(ctx context.Context, id, by string) (access.Change, error) {
-	return a.change(ctx, by, func(t *tx, c *access.Change) error {
-		i, err := doc[access.Issued](t.row, selectToken, id, "token")
-		if err != nil {
-			return err
-		}
-		if !i.Revoked.IsZero() {
-			*c = access.Change{Kind: access.TokenRevoked, Name: id, By: i.RevokedBy, At: i.Revoked, Token: &i}
-			return nil
-		}
-		return t.revoke(i, c)
-	})
-}
-
-func (t *tx) revoke(i access.Issued, c *access.Change) error {
-	i.Revoked, i.RevokedBy = c.At, c.By
-	return t.putToken(i, access.TokenRevoked, c)
-}
 
 // countsKept is how long the times of the last calls of a token are kept after it has
 // expired, so that they are there again when a clock is set back. How many calls there
@@ -135,7 +64,7 @@ func (a *Access) Left(ctx context.Context, token string, l access.Limits, at tim
 	if err := access.CheckTake(token, l, at); err != nil {
 		return access.Left{}, err
 	}
-	left, err := minuteLeft(a.s.reader(ctx), text(token), l, at)
+	left, err := minuteLeft(ctx, a.s.readers, text(token), l, at)
 	if err != nil {
 		return access.Left{}, a.failed(ctx, err)
 	}
@@ -150,13 +79,13 @@ func (a *Access) Left(ctx context.Context, token string, l access.Limits, at tim
 
 // minuteLeft looks for the first of the last calls that is within the minute: their
 // numbers have no gaps, and their times never go back.
-func minuteLeft(row rowFunc, token any, l access.Limits, at time.Time) (access.Left, error) {
+func minuteLeft(ctx context.Context, r reader, token any, l access.Limits, at time.Time) (access.Left, error) {
 	left := access.Left{Limits: l, Minute: l.PerMinute}
 	if l.PerMinute == 0 {
 		return left, nil
 	}
 	var last, then int64
-	err := row("SELECT n, at FROM token_minute WHERE token = ? ORDER BY n DESC LIMIT 1", []any{token}, &last, &then)
+	err := r.row(ctx, "SELECT n, at FROM token_minute WHERE token = ? ORDER BY n DESC LIMIT 1", []any{token}, &last, &then)
 	if errors.Is(err, sql.ErrNoRows) {
 		return left, nil
 	}
@@ -167,7 +96,7 @@ func minuteLeft(row rowFunc, token any, l access.Limits, at time.Time) (access.L
 	first, counted := last-l.PerMinute+1, int64(0) // counted: when the first of them was made
 	for low, high := first, last+1; low < high; {
 		middle := low + (high-low)/2
-		err := row("SELECT at FROM token_minute WHERE token = ? AND n = ?", []any{token, middle}, &then)
+		err := r.row(ctx, "SELECT at FROM token_minute WHERE token = ? AND n = ?", []any{token, middle}, &then)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return left, err
 		}
