@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -181,42 +182,10 @@ func (s *UseSum) Add(o UseSum) {
 // Tokens is input and output.
 func (s UseSum) Tokens() int64 { return s.InputTokens + s.OutputTokens }
 
-// String is the sum in words, without what is 0.
+// String is the sum in words.
 func (s UseSum) String() string {
-	var parts []string
-	for _, p := range []struct {
-		n    int64
-		what string
-	}{
-		{s.Requests, "requests"},
-		{s.InputTokens, "input tokens"},
-		{s.CachedInputTokens, "tokens from the cache"},
-		{s.CacheWriteTokens, "tokens to the cache"},
-		{s.OutputTokens, "output tokens"},
-		{s.ReasoningTokens, "reasoning tokens"},
-		{s.NanoUSD, "billionths of a US dollar"},
-		{s.Calls, "calls"},
-		{s.Errors, "errors"},
-		{s.Refused, "refused"},
-		{s.DurationMS, "ms"},
-	} {
-		if p.n != 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
-		}
-	}
-	if s.Last != 0 {
-		parts = append(parts, "the last at "+time.UnixMicro(s.Last).UTC().Format(time.RFC3339Nano))
-	}
-	if s.Estimated {
-		parts = append(parts, "estimated")
-	}
-	if s.Unpriced {
-		parts = append(parts, "without a price")
-	}
-	if parts == nil {
-		return "nothing"
-	}
-	return strings.Join(parts, ", ")
+	raw, _ := json.Marshal(s) // numbers and bools only
+	return strings.NewReplacer("{", "", "}", "", `"`, "", ":", " ", ",", ", ").Replace(string(raw))
 }
 
 // UseEntry is a row of use.
