@@ -32,19 +32,20 @@ const (
 // Texts are cleaned and bounded (message, hint and schema error to 4 KiB each),
 // and nothing is escaped for HTML.
 func (r Refusal) JSON() string {
-	b := append([]byte(nil), `{"refused":true,"tool":`...)
-	b = appendBounded(b, r.Tool, maxRefusalName)
-	b = append(b, `,"reason":`...)
-	b = appendBounded(b, string(r.Reason), maxRefusalName)
-	b = append(b, `,"message":`...)
-	b = appendBounded(b, r.Message, maxRefusalText)
-	if r.OperatorHint != "" {
-		b = append(b, `,"operator_hint":`...)
-		b = appendBounded(b, r.OperatorHint, maxRefusalText)
-	}
-	if r.Rule != "" {
-		b = append(b, `,"rule":`...)
-		b = appendBounded(b, r.Rule, maxRefusalName)
+	b := []byte(`{"refused":true`)
+	for i, f := range [...]struct {
+		key, text string
+		limit     int
+	}{
+		{`,"tool":`, r.Tool, maxRefusalName},
+		{`,"reason":`, string(r.Reason), maxRefusalName},
+		{`,"message":`, r.Message, maxRefusalText},
+		{`,"operator_hint":`, r.OperatorHint, maxRefusalText},
+		{`,"rule":`, r.Rule, maxRefusalName},
+	} {
+		if i < 3 || f.text != "" {
+			b = appendBounded(append(b, f.key...), f.text, f.limit)
+		}
 	}
 	if len(r.SchemaError) > 0 {
 		b = append(b, `,"schema_error":`...)
@@ -73,21 +74,14 @@ func ErrorJSON(message string, limit int) string {
 		limit = toolcrib.DefaultLimits().MaxResultBytes
 	}
 	limit = max(limit, MinResultBytes) - len(head) - 1
-	text := Clean(message)
-	if size := jsonStringLen(text); size > limit {
-		note := cutNote(size, "")
-		text = prefixFitting(text, limit-jsonStringLen(note)) + note
-	}
-	b := append(make([]byte, 0, len(text)+64), head...)
-	return string(append(appendQuoted(b, text), '}'))
+	c, _ := truncateText(Clean(message), limit, "")
+	return string(append(appendQuoted([]byte(head), c.Text), '}'))
 }
 
 // FaultJSON returns {"error":"tool \"X\" failed","ref":"…"}: what a model reads
 // when a tool broke (N21). The detail stands in the log and the journal under ref.
 func FaultJSON(tool, ref string) string {
-	b := append([]byte(nil), `{"error":`...)
-	b = appendBounded(b, `tool "`+tool+`" failed`, maxRefusalName)
-	b = append(b, `,"ref":`...)
-	b = appendBounded(b, ref, maxRefusalName)
+	b := appendBounded([]byte(`{"error":`), `tool "`+tool+`" failed`, maxRefusalName)
+	b = appendBounded(append(b, `,"ref":`...), ref, maxRefusalName)
 	return string(append(b, '}'))
 }

@@ -185,7 +185,7 @@ var canonizers = sync.Pool{New: func() any { return new(canonizer) }}
 // newCanonizer returns a canonizer whose buffers have served before.
 func newCanonizer(value []byte) *canonizer {
 	w := canonizers.Get().(*canonizer)
-	*w = canonizer{raw: value, out: w.out[:0], members: w.members[:0], text: w.text[:0]}
+	*w = canonizer{raw: value, out: slices.Grow(w.out[:0], len(value)), members: w.members[:0], text: w.text[:0]}
 	return w
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -120,18 +121,6 @@ func hexDigits(raw []byte, i, n int) (rune, bool) {
 	if i+n > len(raw) {
 		return 0, false
 	}
-	var r rune
-	for _, c := range raw[i : i+n] {
-		switch {
-		case c >= '0' && c <= '9':
-			r = r<<4 | rune(c-'0')
-		case c >= 'a' && c <= 'f':
-			r = r<<4 | rune(c-'a'+10)
-		case c >= 'A' && c <= 'F':
-			r = r<<4 | rune(c-'A'+10)
-		default:
-			return 0, false
-		}
-	}
-	return r, true
+	r, err := strconv.ParseUint(string(raw[i:i+n]), 16, 32)
+	return rune(r), err == nil
 }

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 )
 
@@ -114,34 +115,26 @@ func cutNote(size int, ref string) string {
 // truncateArray keeps the leading elements that fit beside the sentinel; ok is
 // false if raw is no array.
 func truncateArray(raw []byte, limit int, ref string) (out []byte, ok bool) {
-	count, end := 0, 1
+	var ends []int // of the elements that could fit
+	count := 0
 	for pos := 1; pos < len(raw)-1; count++ {
-		next := elementEnd(raw, pos)
-		if next >= len(raw) {
+		end := elementEnd(raw, pos)
+		if end >= len(raw) {
 			return nil, false
 		}
-		pos = next + 1
+		if end < limit {
+			ends = append(ends, end)
+		}
+		pos = end + 1
 	}
 	sentinel := appendRef(strconv.AppendInt([]byte(`{"_truncated":true,"original_count":`), int64(count), 10), ref)
-	room := limit - len(sentinel) - len("[,]")
-	for n := 0; n < count; n++ {
-		start := end
-		if n > 0 {
-			start++ // the comma
-		}
-		next := elementEnd(raw, start)
-		if next-1 > room {
-			break
-		}
-		end = next
+	for len(ends) > 0 && ends[len(ends)-1]+len(",")+len(sentinel)+len("]") > limit {
+		ends = ends[:len(ends)-1]
 	}
-	out = make([]byte, 0, end+len(sentinel)+2)
-	out = append(out, raw[:end]...)
-	if end > 1 {
-		out = append(out, ',')
+	if len(ends) == 0 {
+		return slices.Concat([]byte("["), sentinel, []byte("]")), true
 	}
-	out = append(out, sentinel...)
-	return append(out, ']'), true
+	return slices.Concat(raw[:ends[len(ends)-1]], []byte(","), sentinel, []byte("]")), true
 }
 
 // elementEnd returns the position of the comma or bracket after the array element
@@ -149,20 +142,18 @@ func truncateArray(raw []byte, limit int, ref string) (out []byte, ok bool) {
 func elementEnd(raw []byte, pos int) int {
 	depth := 0
 	for pos < len(raw) {
-		switch raw[pos] {
+		switch c := raw[pos]; c {
 		case '"':
 			pos = stringEnd(raw, pos)
 			continue
 		case '{', '[':
 			depth++
-		case '}', ']':
+		case ',', '}', ']':
 			if depth == 0 {
 				return pos
 			}
-			depth--
-		case ',':
-			if depth == 0 {
-				return pos
+			if c != ',' {
+				depth--
 			}
 		}
 		pos++

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"fmt"
 	"unicode"
 	"unicode/utf8"
 )
@@ -36,7 +37,7 @@ func Visible(s string) string {
 		}
 		out = append(out, s[from:i]...)
 		if bad {
-			out = append(out, '[', '0', 'x', upperHex[s[i]>>4], upperHex[s[i]&15], ']')
+			out = fmt.Appendf(out, "[0x%02X]", s[i])
 		} else {
 			out = appendShown(out, r)
 		}
@@ -48,8 +49,6 @@ func Visible(s string) string {
 	}
 	return string(append(out, s[from:]...))
 }
-
-const upperHex = "0123456789ABCDEF"
 
 // hidden reports whether a rune shows nothing of itself, or acts on its neighbours.
 func hidden(r rune) bool {
