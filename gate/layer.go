@@ -48,23 +48,6 @@ type Answer struct {
 
 func allowed(detail string) Answer { return Answer{Allowed: true, Detail: detail} }
 
-// unknownTool is every layer's answer about a tool that does not exist.
-func unknownTool() Answer { return Answer{Detail: "there is no such tool"} }
-
-// Layers returns the gate's own layers in their order (contract §6).
-func Layers() []Layer {
-	return []Layer{
-		registered{},
-		enabled{},
-		admin{},
-		permitted{},
-		agentList(),
-		skillList(),
-		runList(),
-		workerList(),
-	}
-}
-
 // LayerAnswer is one layer's answer as explain shows it.
 type LayerAnswer struct {
 	Layer    toolcrib.Reason `json:"layer"`

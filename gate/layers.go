@@ -7,29 +7,47 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// registered refuses what is no tool (N4).
-type registered struct{}
+// layer is one of the gate's own layers: a question about a tool that exists.
+type layer struct {
+	reason toolcrib.Reason
+	judge  func(*Query) Answer
+}
 
-func (registered) Reason() toolcrib.Reason { return toolcrib.ReasonNotRegistered }
+func (l layer) Reason() toolcrib.Reason { return l.reason }
 
-func (registered) Judge(q *Query) Answer {
+func (l layer) Judge(q *Query) Answer {
 	if q.Spec == nil {
-		return unknownTool()
+		return Answer{Detail: "there is no such tool"}
 	}
-	return allowed("registered")
+	return l.judge(q)
+}
+
+// Layers returns the gate's own layers in their order (contract §6).
+func Layers() []Layer {
+	return []Layer{
+		layer{toolcrib.ReasonNotRegistered, func(*Query) Answer { return allowed("registered") }}, // N4
+		layer{toolcrib.ReasonToolDisabled, enabled},
+		layer{toolcrib.ReasonRequiresAdmin, forAdmin},
+		layer{toolcrib.ReasonNotPermitted, permitted},
+		newAllowlist(toolcrib.ReasonAgentAllowlist, plainList, "the agent's list",
+			"agents.AGENT.tools", "add it to the agent's tools in the configuration",
+			func(s *Scope) []string { return s.AgentTools }),
+		newAllowlist(toolcrib.ReasonSkillAllowlist, skillLists, "the skills' allowed-tools",
+			"", "add it to allowed-tools of a skill of this run",
+			func(s *Scope) []string { return s.SkillTools }),
+		newAllowlist(toolcrib.ReasonRunAllowlist, plainList, "the run's list",
+			"", "add it to --tools, or to tools in the request",
+			func(s *Scope) []string { return s.RunTools }),
+		newAllowlist(toolcrib.ReasonWorkerAllowlist, plainList, "what the calling agent passes on", "", "",
+			func(s *Scope) []string { return s.WorkerTools }),
+	}
 }
 
 // enabled refuses what is switched off: by its group, by an administrator, or
 // because it is off from the start (A1, A2, A4). A tool that cannot be used, and
 // every tool while the overrides cannot be read, is off too.
-type enabled struct{}
-
-func (enabled) Reason() toolcrib.Reason { return toolcrib.ReasonToolDisabled }
-
-func (enabled) Judge(q *Query) Answer {
+func enabled(q *Query) Answer {
 	switch {
-	case q.Spec == nil:
-		return unknownTool()
 	case q.Overrides == nil:
 		if q.Unknown == "" {
 			return Answer{Detail: "it is not known which tools are switched off"}
@@ -58,16 +76,10 @@ func (enabled) Judge(q *Query) Answer {
 	return Answer{Detail: "off by default", Hint: "toolcrib tools enable " + q.Spec.Name}
 }
 
-// admin refuses tools for administrators to everybody else (N18). Nobody is no
-// administrator, and an unknown tool counts as one for administrators.
-type admin struct{}
-
-func (admin) Reason() toolcrib.Reason { return toolcrib.ReasonRequiresAdmin }
-
-func (admin) Judge(q *Query) Answer {
+// forAdmin refuses tools for administrators to everybody else (N18). Nobody is no
+// administrator.
+func forAdmin(q *Query) Answer {
 	switch {
-	case q.Spec == nil:
-		return unknownTool()
 	case q.Who == nil:
 		return Answer{Detail: "nobody is acting"}
 	case !q.Spec.RequiresAdmin:
@@ -91,19 +103,8 @@ func (admin) Judge(q *Query) Answer {
 //
 // A grant of tables (sql:NAME/schema.table) grants the tool that shows them, which
 // holds itself to what is granted.
-type permitted struct{}
-
-const (
-	sqlGrant   = "sql:"
-	tablesTool = "describe_tables"
-)
-
-func (permitted) Reason() toolcrib.Reason { return toolcrib.ReasonNotPermitted }
-
-func (permitted) Judge(q *Query) Answer {
+func permitted(q *Query) Answer {
 	switch {
-	case q.Spec == nil:
-		return unknownTool()
 	case q.Who == nil:
 		return Answer{Detail: "nobody is acting"}
 	case q.Refused != "":
@@ -123,6 +124,11 @@ func (permitted) Judge(q *Query) Answer {
 	}
 	return Answer{Detail: "no grant of this user names the tool or its group"}
 }
+
+const (
+	sqlGrant   = "sql:"
+	tablesTool = "describe_tables"
+)
 
 // grantFor returns the first grant of the tool or of its group, and what it is; -1 =
 // there is none.
@@ -162,48 +168,52 @@ func tokenAnswer(q *Query) Answer {
 // allowlist refuses what is not on one of the lists of the run's [Scope]: nil
 // restricts nothing, empty allows nothing (N15, A5).
 type allowlist struct {
-	reason toolcrib.Reason
-	kind   listKind
-	list   func(*Scope) []string
-	key    string // key path of the configuration; "" = it stands nowhere
-	hint   string
-	// What is told of the list.
-	none, empty, has, lacks string
+	layer
+	kind listKind
+	list func(*Scope) []string
 }
 
-func newAllowlist(reason toolcrib.Reason, whose string, list func(*Scope) []string) *allowlist {
-	return &allowlist{
-		reason: reason, list: list,
-		none:  whose + " restricts nothing",
-		empty: whose + " is empty: no tools",
-		has:   whose + " has it",
-		lacks: whose + " does not have it",
-	}
+// newAllowlist makes the layer of a list. What is told of it is written once: whose list
+// it is, the key path of the configuration where it is ("" = it is not there), and how it
+// is changed.
+func newAllowlist(
+	reason toolcrib.Reason, kind listKind, whose, key, hint string, list func(*Scope) []string,
+) *allowlist {
+	none := allowed(whose + " restricts nothing")
+	has := Answer{Allowed: true, Detail: whose + " has it", Key: key}
+	empty := Answer{Detail: whose + " is empty: no tools", Key: key, Hint: hint}
+	lacks := Answer{Detail: whose + " does not have it", Key: key, Hint: hint}
+	return &allowlist{layer{reason, func(q *Query) Answer {
+		switch {
+		case q.Scope == nil:
+			return Answer{Detail: "there is no run"}
+		case reason == toolcrib.ReasonSkillAllowlist && q.Spec.Name == readSkill && !q.Scope.HasSkills:
+			return Answer{Detail: "the run has no skills to read"}
+		}
+		patterns, a := list(q.Scope), none
+		if patterns != nil {
+			switch i := kind.find(patterns, q.ready, q.Spec.Name); {
+			case len(patterns) == 0:
+				return empty
+			case i < 0:
+				return lacks
+			default:
+				a = has
+				a.By = patterns[i]
+			}
+		}
+		if reason == toolcrib.ReasonWorkerAllowlist && !allowedAbove(q) {
+			return Answer{Detail: "the skills of a run above do not allow it"}
+		}
+		return a
+	}}, kind, list}
 }
 
-func (l *allowlist) Reason() toolcrib.Reason { return l.reason }
-
-func (l *allowlist) Judge(q *Query) Answer {
-	switch {
-	case q.Spec == nil:
-		return unknownTool()
-	case q.Scope == nil:
-		return Answer{Detail: "there is no run"}
-	}
-	if l.reason == toolcrib.ReasonSkillAllowlist && q.Spec.Name == readSkill && !q.Scope.HasSkills {
-		return Answer{Detail: "the run has no skills to read"}
-	}
-	patterns := l.list(q.Scope)
-	if patterns == nil {
-		return allowed(l.none)
-	}
-	if i := l.kind.find(patterns, q.ready, q.Spec.Name); i >= 0 {
-		return Answer{Allowed: true, Detail: l.has, By: patterns[i], Key: l.key}
-	}
-	if len(patterns) == 0 {
-		return Answer{Detail: l.empty, Key: l.key, Hint: l.hint}
-	}
-	return Answer{Detail: l.lacks, Key: l.key, Hint: l.hint}
+// allowedAbove reports whether the skills of the runs above name the tool.
+func allowedAbove(q *Query) bool {
+	return !slices.ContainsFunc(q.Scope.AboveSkills, func(entries []string) bool {
+		return entries != nil && skillLists.find(entries, q.ready, q.Spec.Name) < 0
+	})
 }
 
 // unknown returns the patterns of the list that mean none of the names.
@@ -219,47 +229,4 @@ func (l *allowlist) unknown(s *Scope, entries []*entry) []string {
 
 func meansOne(pattern string, entries []*entry) bool {
 	return slices.ContainsFunc(entries, func(e *entry) bool { return Match(pattern, e.spec.Name) })
-}
-
-func agentList() Layer {
-	l := newAllowlist(toolcrib.ReasonAgentAllowlist, "the agent's list",
-		func(s *Scope) []string { return s.AgentTools })
-	l.key, l.hint = "agents.AGENT.tools", "add it to the agent's tools in the configuration"
-	return l
-}
-
-func skillList() Layer {
-	l := newAllowlist(toolcrib.ReasonSkillAllowlist, "the skills' allowed-tools",
-		func(s *Scope) []string { return s.SkillTools })
-	l.kind = skillLists
-	l.hint = "add it to allowed-tools of a skill of this run"
-	return l
-}
-
-func runList() Layer {
-	l := newAllowlist(toolcrib.ReasonRunAllowlist, "the run's list", func(s *Scope) []string { return s.RunTools })
-	l.hint = "add it to --tools, or to tools in the request"
-	return l
-}
-
-// workerLists refuses what the calling agent does not pass on, and what the skills of
-// a run above do not name.
-type workerLists struct{ *allowlist }
-
-func workerList() Layer {
-	return workerLists{newAllowlist(toolcrib.ReasonWorkerAllowlist, "what the calling agent passes on",
-		func(s *Scope) []string { return s.WorkerTools })}
-}
-
-func (l workerLists) Judge(q *Query) Answer {
-	a := l.allowlist.Judge(q)
-	if !a.Allowed {
-		return a
-	}
-	for _, entries := range q.Scope.AboveSkills {
-		if entries != nil && skillLists.find(entries, q.ready, q.Spec.Name) < 0 {
-			return Answer{Detail: "the skills of a run above do not allow it"}
-		}
-	}
-	return a
 }

@@ -200,7 +200,7 @@ func (g *Gate) States(ctx context.Context) ([]State, error) {
 	p := newPolicy(g.toolSet(), nil, nil, over, nil)
 	states := make([]State, len(p.tools.sorted))
 	for i, e := range p.tools.sorted {
-		a := enabled{}.Judge(p.query(e.spec.Name, e))
+		a := enabled(p.query(e.spec.Name, e))
 		_, overridden := over.Tools[e.spec.Name]
 		on, known := over.Groups[e.spec.Group]
 		states[i] = State{
