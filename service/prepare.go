@@ -166,8 +166,8 @@ func (p *Prepared) WithModel(name string) (*Prepared, error) {
 // SetTools changes what the runs may use of the agent's tools.
 func (p *Prepared) SetTools(list []string) { p.Tools, p.gate = list, nil }
 
-// fill gives a task the agent with its models, and the skills as they are now: what they
-// allow, and their text at the end of the history. What else the task is to be is in it
+// fill gives a task the agent with its models, what it has to know of the project, and the
+// skills as they are now: what they allow, and their text at the end of the history. What else the task is to be is in it
 // before. A run of one given call has no model.
 func (p *Prepared) fill(task *agent.Task, tell func(string)) error {
 	task.Agent, task.Models, task.Principal = p.Agent, p.infos, p.Who
@@ -175,6 +175,7 @@ func (p *Prepared) fill(task *agent.Task, tell func(string)) error {
 		task.Agent.Model, task.Agent.Fallback, task.Models = "", nil, nil
 	}
 	task.Workspace, task.Driver, task.Approve, task.RunTools = p.Workspace, p.s.Driver, p.Approve, p.Tools
+	p.s.giveProject(task, tell)
 	return p.s.giveSkills(task, tell)
 }
 

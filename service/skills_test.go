@@ -51,7 +51,7 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 	if len(task.Skills) != 1 || strings.Join(task.SkillTools, " ") != "read_file read_skill" || len(told) != 1 {
 		t.Fatalf("%+v %q %q", task.Skills, task.SkillTools, told)
 	}
-	if len(task.History) != 1 || !IsSkillsText(&task.History[0]) || !strings.Contains(task.History[0].Text(), "Be kind to ann.") {
+	if len(task.History) != 1 || !IsBackground(&task.History[0]) || !strings.Contains(task.History[0].Text(), "Be kind to ann.") {
 		t.Fatalf("%+v", task.History)
 	}
 

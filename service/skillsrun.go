@@ -236,15 +236,7 @@ const skillsLead = "The skills of this run follow: "
 // skillsAgain ends it where skills were given before with another text.
 const skillsAgain = "\nThey take the place of the skills that stand above.\n"
 
-// IsSkillsText reports whether a message of the user's side is the text of skills. It
-// decides nothing but how a transcript is shown, and whether the text is in it.
-func IsSkillsText(m *toolcrib.Message) bool {
-	return m.Role == toolcrib.RoleUser && strings.HasPrefix(m.Text(), skillsLead)
-}
-
-// sayOnce puts the text of the skills into the conversation: as data, in a message
-// of the user's side before the prompt, never into the system text (N26). A session
-// that has the same text already does not get it twice.
+// sayOnce puts the text of the skills into the conversation.
 func (s *Service) sayOnce(task *agent.Task, set *skill.Set, tell func(string)) {
 	vars := skillVariables(task.Workspace, task.Principal.User, task.Agent.Name, time.Now())
 	for _, p := range set.UnknownVariables(vars) {
@@ -262,21 +254,7 @@ func (s *Service) sayOnce(task *agent.Task, set *skill.Set, tell func(string)) {
 	if text == "" {
 		return
 	}
-	text = s.Mask.Mask(text)
-	before := ""
-	for i := range task.History {
-		if IsSkillsText(&task.History[i]) {
-			before = task.History[i].Text()
-		}
-	}
-	switch {
-	case strings.TrimSuffix(before, skillsAgain) == text:
-		return
-	case before != "":
-		text += skillsAgain
-	}
-	history := slices.Clone(task.History) // others may hold it
-	task.History = append(history, toolcrib.TextMessage(toolcrib.RoleUser, text))
+	s.background(task, skillsLead, text, skillsAgain)
 }
 
 func skillVariables(workspace, user, agentName string, at time.Time) map[string]string {

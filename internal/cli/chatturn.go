@@ -310,7 +310,7 @@ func (c *chat) transcript(s *tui.Screen, state *agent.State) {
 		text := strings.TrimSpace(m.Text())
 		switch m.Role {
 		case toolcrib.RoleUser:
-			if service.IsSkillsText(&m) {
+			if service.IsBackground(&m) {
 				continue
 			}
 			s.Said(text)

@@ -127,7 +127,7 @@ func (a *app) giveTrust(ctx context.Context, trusted trust.Store, dir string, f 
 		return err
 	}
 	if state == trust.Absent {
-		return toolcrib.Errorf(toolcrib.CodeNotFound, "%s brings no toolcrib.yaml, no .mcp.json and no skills", dir)
+		return toolcrib.Errorf(toolcrib.CodeNotFound, "%s brings no toolcrib.yaml, .mcp.json, skills or notes (AGENTS.md, CLAUDE.md)", dir)
 	}
 	for _, file := range files {
 		if file.State != trust.Absent && file.Problem != "" {

@@ -55,8 +55,10 @@ func Digest(files []File) string {
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
 }
 
-// Names are what a folder may bring that steers toolcrib.
-func Names() []string { return []string{"toolcrib.yaml", ".mcp.json", "skills"} }
+// Names are what a folder may bring that steers toolcrib, or is read by its models.
+func Names() []string {
+	return []string{"toolcrib.yaml", ".mcp.json", "skills", "AGENTS.md", "CLAUDE.md"}
+}
 
 // UntrustedError says that something was found that is not trusted (exit 2 for a
 // configuration).

@@ -1,0 +1,230 @@
+// Package project finds the project around a workspace, and reads the notes that it keeps
+// for agents: AGENTS.md, CLAUDE.md (contract §2, notes). It reads them from the root of
+// the git repository down to the workspace, and from no other folder. What it returns is
+// data: it grants nothing, and whether it may be used at all is for the caller to decide.
+package project
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib/guard"
+)
+
+const (
+	maxLevels  = 64 // folders from the root of the repository down to the workspace
+	maxImports = 5  // how deep notes may import notes
+	maxFiles   = 64 // that are read in all
+)
+
+// Note is one file.
+type Note struct {
+	Path string // relative to [Project.Root], with slashes
+	Text string // clean, and cut if it had to be
+	Cut  bool
+}
+
+// Project is a repository, or a folder that is in none.
+type Project struct {
+	Root   string // absolute, with symbolic links resolved: of the repository, or the workspace itself
+	Folder string // the workspace, relative to Root, with slashes; "." = Root
+	Git    bool   // there is a repository
+}
+
+// Find returns the project that a workspace belongs to: the nearest folder above it, or
+// itself, that has a .git. One that belongs to another user does not count, as in git: in
+// a shared folder anybody could put one above the projects of others.
+func Find(workspace string) (Project, error) {
+	start, err := filepath.EvalSymlinks(workspace)
+	if err != nil {
+		return Project{}, err
+	}
+	if start, err = filepath.Abs(start); err != nil {
+		return Project{}, err
+	}
+	for dir, n := start, 0; n < maxLevels; n++ {
+		if info, err := os.Lstat(filepath.Join(dir, ".git")); err == nil && ownFile(info) {
+			rel, err := filepath.Rel(dir, start)
+			return Project{Root: dir, Folder: filepath.ToSlash(rel), Git: true}, err
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			break
+		}
+		dir = up
+	}
+	return Project{Root: start, Folder: "."}, nil
+}
+
+// Names returns the files that Read would begin with, outermost first: in each folder
+// from the root down to the workspace the first of names that exists.
+func (p Project) Names(names []string) []string {
+	var found []string
+	dir, steps := ".", []string{"."}
+	if p.Folder != "." {
+		steps = append(steps, strings.Split(p.Folder, "/")...)
+	}
+	for _, step := range steps {
+		dir = path.Join(dir, step)
+		for _, name := range names {
+			file := path.Join(dir, name)
+			if info, err := os.Stat(filepath.Join(p.Root, filepath.FromSlash(file))); err == nil && info.Mode().IsRegular() {
+				found = append(found, file)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// Read reads the notes of the project, outermost first, at most limit bytes of text in
+// all: the nearest to the workspace count most, and of what does not fit the rest is left
+// out. A line that imports a file (@docs/style.md) brings it in, as a note of its own
+// before the one that names it. Problems say what could not be read.
+func (p Project) Read(names []string, limit int) (found []Note, problems []string) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	root, err := os.OpenRoot(p.Root)
+	if err != nil {
+		return nil, []string{err.Error()}
+	}
+	defer root.Close()
+	r := reader{root: root, limit: limit, seen: map[string]bool{}}
+	files := p.Names(names)
+	slices.Reverse(files) // the nearest has the first claim on the space
+	for _, file := range files {
+		r.file(file, 0)
+	}
+	slices.Reverse(r.found)
+	return r.found, r.problems
+}
+
+// reader reads notes, the nearest first and each before what it imports.
+type reader struct {
+	root     *os.Root
+	limit    int // bytes that are left
+	seen     map[string]bool
+	found    []Note
+	problems []string
+}
+
+func (r *reader) file(name string, depth int) {
+	if r.seen[name] || len(r.seen) >= maxFiles || r.limit <= 0 {
+		return
+	}
+	r.seen[name] = true
+	text, cut, err := r.read(name)
+	if err != nil {
+		r.problems = append(r.problems, fmt.Sprintf("%s is not read: %v", name, err))
+		return
+	}
+	r.limit -= len(text)
+	r.found = append(r.found, Note{Path: name, Text: text, Cut: cut})
+	if depth == maxImports {
+		return
+	}
+	for _, imported := range slices.Backward(imports(text)) {
+		if file, ok := r.imported(path.Dir(name), imported); ok {
+			r.file(file, depth+1)
+		}
+	}
+}
+
+// imported finds a file that a note in dir imports. What is not there is no import but
+// text, such as the name of a person. Hidden files stay out, but for what agents keep:
+// a note must not bring an .env into the conversation.
+func (r *reader) imported(dir, name string) (string, bool) {
+	if path.IsAbs(name) || strings.HasPrefix(name, "~") {
+		return "", false
+	}
+	file := path.Join(dir, name)
+	if !filepath.IsLocal(filepath.FromSlash(file)) {
+		return "", false
+	}
+	for _, part := range strings.Split(file, "/") {
+		if strings.HasPrefix(part, ".") && !slices.Contains([]string{".claude", ".agents", ".github", ".cursor"}, part) {
+			return "", false
+		}
+	}
+	info, err := r.root.Stat(filepath.FromSlash(file))
+	return file, err == nil && info.Mode().IsRegular()
+}
+
+// read reads one file as clean text, cut to what is left.
+func (r *reader) read(name string) (text string, cut bool, err error) {
+	f, err := r.root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|openFlags, 0)
+	if err != nil {
+		var pe *fs.PathError
+		if errors.As(err, &pe) {
+			err = pe.Err
+		}
+		return "", false, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", false, errors.New("it is not a regular file")
+	}
+	b, err := io.ReadAll(io.LimitReader(f, int64(r.limit)+1))
+	if err != nil {
+		return "", false, err
+	}
+	if slices.Contains(b, 0) {
+		return "", false, errors.New("it is not text")
+	}
+	text = strings.TrimSpace(guard.Clean(string(b)))
+	if cut = len(b) > r.limit; len(text) > r.limit {
+		text = strings.ToValidUTF8(text[:r.limit], "")
+	}
+	return text, cut, nil
+}
+
+// imports returns the files that a text imports, in its order: words that begin with @,
+// outside of code.
+func imports(text string) (files []string) {
+	fence := ""
+	for line := range strings.Lines(text) {
+		trimmed := strings.TrimSpace(line)
+		if mark := fenceOf(trimmed); mark != "" && (fence == "" || strings.HasPrefix(mark, fence)) {
+			if fence == "" {
+				fence = mark
+			} else {
+				fence = ""
+			}
+			continue
+		}
+		if fence != "" {
+			continue
+		}
+		for i, part := range strings.Split(line, "`") {
+			if i%2 == 1 {
+				continue // code
+			}
+			for word := range strings.FieldsSeq(part) {
+				if file, ok := strings.CutPrefix(word, "@"); ok {
+					if file = strings.TrimRight(file, ".,;:!?)'\""); file != "" {
+						files = append(files, path.Clean(file))
+					}
+				}
+			}
+		}
+	}
+	return files
+}
+
+// fenceOf returns the mark that begins or ends a block of code, "" if the line has none.
+func fenceOf(line string) string {
+	for _, c := range []string{"`", "~"} {
+		if n := len(line) - len(strings.TrimLeft(line, c)); n >= 3 {
+			return line[:n]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,98 @@
+package service
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/internal/project"
+)
+
+// notesAgain ends the text of notes where other ones were given before.
+const notesAgain = "\nThey take the place of the notes that stand above.\n"
+
+// IsBackground reports whether a message of the user's side is not theirs, but the text of
+// skills or notes. It decides nothing but how a transcript is shown.
+func IsBackground(m *toolcrib.Message) bool {
+	return isText(m, skillsLead) || isText(m, project.NotesLead)
+}
+
+func isText(m *toolcrib.Message, lead string) bool {
+	return m.Role == toolcrib.RoleUser && strings.HasPrefix(m.Text(), lead)
+}
+
+// background puts a text that begins with lead into the conversation: as data, in a message
+// of the user's side before the prompt, never into the system text (N26). A session that
+// has the same text already does not get it twice; where it has another one, again says
+// that this one counts now.
+func (s *Service) background(task *agent.Task, lead, text, again string) {
+	text = s.Mask.Mask(text)
+	before := ""
+	for i := range task.History {
+		if isText(&task.History[i], lead) {
+			before = task.History[i].Text()
+		}
+	}
+	switch {
+	case strings.TrimSuffix(before, again) == text:
+		return
+	case before != "":
+		text += again
+	}
+	history := slices.Clone(task.History) // others may hold it
+	task.History = append(history, toolcrib.TextMessage(toolcrib.RoleUser, text))
+}
+
+// giveProject tells the model of a run where it works, in the system text, and gives it
+// the notes of the project around the workspace (contract §2, notes), as data. Notes of a
+// folder that this user has not trusted are not read.
+func (s *Service) giveProject(task *agent.Task, tell func(string)) {
+	if task.Given != nil || task.Workspace == "" {
+		return
+	}
+	p, err := project.Find(task.Workspace)
+	if err != nil {
+		return // the tools of the run will say that the workspace is gone
+	}
+	if task.Agent.System != "" {
+		task.Agent.System += "\n\n"
+	}
+	task.Agent.System += project.Environment(p, task.Workspace, time.Now())
+
+	tell = s.Once(tell)
+	names := p.Names(s.Config.Notes.Files)
+	if len(names) == 0 {
+		return
+	}
+	if !s.trustsProject(p) {
+		tell(fmt.Sprintf("%s: not read, because %s is not trusted yet; look at it, then run: toolcrib trust %s",
+			pathTexts(names), PathText(p.Root), PathText(p.Root)))
+		return
+	}
+	notes, problems := p.Read(s.Config.Notes.Files, s.Config.Notes.MaxBytes)
+	for _, text := range problems {
+		tell(PathText(text))
+	}
+	if cut := slices.IndexFunc(notes, func(n project.Note) bool { return n.Cut }); cut >= 0 {
+		tell(fmt.Sprintf("%s does not fit into notes.max_bytes (%d): the rest of it is left out",
+			PathText(notes[cut].Path), s.Config.Notes.MaxBytes))
+	}
+	if len(notes) > 0 {
+		s.background(task, project.NotesLead, project.NotesText(notes), notesAgain)
+	}
+}
+
+// trustsProject reports whether this user trusts the project, or the folder of it that the
+// run works in.
+func (s *Service) trustsProject(p project.Project) bool {
+	trusted, err := TrustStore()
+	if err != nil {
+		return false
+	}
+	folders, err := trusted.Folders()
+	return err == nil && (slices.Contains(folders, p.Root) || slices.Contains(folders, filepath.Join(p.Root, filepath.FromSlash(p.Folder))))
+}
