@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,29 +26,10 @@ type Finding struct {
 }
 
 // check is one thing to look at: run returns what was found, and an error if it is not as
-// it should be, whose fix may be another than the usual one.
+// it should be, with what to do about it; fix is what to do where run does not say.
 type check struct {
 	name, fix string
-	run       func(ctx context.Context) (detail string, err error)
-}
-
-// fixError is what is wrong, with what to do about it.
-type fixError struct {
-	error
-	fix string
-}
-
-func (c check) find(ctx context.Context) Finding {
-	detail, err := c.run(ctx)
-	if err == nil {
-		return Finding{Check: c.name, OK: true, Detail: detail}
-	}
-	f := Finding{Check: c.name, Detail: err.Error(), Fix: c.fix}
-	var other *fixError
-	if errors.As(err, &other) {
-		f.Fix = other.fix
-	}
-	return f
+	run       func(ctx context.Context) (detail, fix string, err error)
 }
 
 // ExamineData looks at the data folder and its database.
@@ -57,7 +39,7 @@ func (s *Service) ExamineData(ctx context.Context, who toolcrib.Principal) []Fin
 		check{"data folder", "make the folder writable for this user, or use another with --data-dir", s.checkData},
 		check{
 			"database", "check the path, the rights and the disk",
-			func(ctx context.Context) (string, error) { return s.checkDatabase(ctx, who) },
+			func(ctx context.Context) (string, string, error) { return s.checkDatabase(ctx, who) },
 		},
 	)
 }
@@ -77,7 +59,12 @@ func (s *Service) Examine(ctx context.Context) []Finding {
 
 func examined(ctx context.Context, checks ...check) (found []Finding) {
 	for _, c := range checks {
-		found = append(found, c.find(ctx))
+		f := Finding{Check: c.name}
+		detail, fix, err := c.run(ctx)
+		if f.OK, f.Detail = err == nil, detail; err != nil {
+			f.Detail, f.Fix = err.Error(), cmp.Or(fix, c.fix)
+		}
+		found = append(found, f)
 	}
 	return found
 }
@@ -91,23 +78,23 @@ func writable(dir string) error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-func (s *Service) checkData(context.Context) (string, error) {
+func (s *Service) checkData(context.Context) (detail, fix string, err error) {
 	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
-		return "", err
+		return "", "", err
 	}
 	if err := writable(s.DataDir); err != nil {
-		return "", err
+		return "", "", err
 	}
 	free, ok := freeBytes(s.DataDir)
 	if !ok {
-		return s.DataDir, nil
+		return s.DataDir, "", nil
 	}
 	const least = 64 << 20 // under it a store may fail any time
-	detail := fmt.Sprintf("%s (%s free)", s.DataDir, sizeText(free))
+	detail = fmt.Sprintf("%s (%s free)", s.DataDir, sizeText(free))
 	if free < least {
-		return "", &fixError{errors.New(detail), "make room on the disk"}
+		return "", "make room on the disk", errors.New(detail)
 	}
-	return detail, nil
+	return detail, "", nil
 }
 
 // sizeText writes a size in the units that disks are sold in, as everywhere here.
@@ -121,13 +108,13 @@ func sizeText(bytes uint64) string {
 	return fmt.Sprintf("%d MB", bytes/1e6)
 }
 
-func (s *Service) checkDatabase(ctx context.Context, who toolcrib.Principal) (string, error) {
-	err := s.OpenFor(ctx, who)
+func (s *Service) checkDatabase(ctx context.Context, who toolcrib.Principal) (detail, fix string, err error) {
+	err = s.OpenFor(ctx, who)
 	if err == nil {
 		err = s.store.Check(ctx)
 	}
 	if err == nil {
-		return s.store.Path() + ": opens, and is whole", nil
+		return s.store.Path() + ": opens, and is whole", "", nil
 	}
 	var broken *store.ChainError
 	for _, known := range []struct {
@@ -151,28 +138,28 @@ func (s *Service) checkDatabase(ctx context.Context, who toolcrib.Principal) (st
 		{errors.Is(err, store.ErrFull), "make room on the disk"},
 	} {
 		if known.is {
-			return "", &fixError{err, known.fix}
+			return "", known.fix, err
 		}
 	}
-	return "", err
+	return "", "", err
 }
 
-func (s *Service) checkWorkspace(context.Context) (string, error) {
+func (s *Service) checkWorkspace(context.Context) (detail, fix string, err error) {
 	dir, err := s.Workspace("")
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if _, err := s.Protection(dir); err != nil {
-		return "", err
+		return "", "", err
 	}
-	detail := dir
+	detail = dir
 	if why := s.Unprotected(dir); why != "" {
 		detail += " (exec_shell: " + why + ")"
 	}
 	if writable(dir) != nil {
 		detail += " (read only for this user: tools cannot write)"
 	}
-	return detail, nil
+	return detail, "", nil
 }
 
 // Workspace returns the root of the file tools: absolute, an existing folder. If dir is
@@ -214,24 +201,22 @@ func (s *Service) Workspace(dir string) (string, error) {
 	return real, f.Close()
 }
 
-func (s *Service) checkShell(context.Context) (string, error) {
+func (s *Service) checkShell(context.Context) (detail, fix string, err error) {
 	return shellFound(s.Config.Tools.Shell, shell.Probe())
 }
 
 // shellFound says what keeps in the programs that exec_shell runs.
-func shellFound(set config.Shell, r shell.Report) (string, error) {
+func shellFound(set config.Shell, r shell.Report) (detail, fix string, err error) {
 	if set.Mode == string(shell.ModeOff) {
-		return "off: there is no exec_shell", nil
+		return "off: there is no exec_shell", "", nil
 	}
 	does, required := "asks about every call, or set tools.shell.mode: off", set.Sandbox == string(shell.SandboxRequired)
 	if required {
 		does = "refuses every call (tools.shell.sandbox is required)"
 	}
 	if r.Problem != "" {
-		return "", &fixError{
-			fmt.Errorf("mode %s, without a sandbox: %s", set.Mode, r.Problem),
-			"install bubblewrap, or use a kernel with Landlock; until then exec_shell " + does,
-		}
+		return "", "install bubblewrap, or use a kernel with Landlock; until then exec_shell " + does,
+			fmt.Errorf("mode %s, without a sandbox: %s", set.Mode, r.Problem)
 	}
 	var walls []string
 	if r.Bubblewrap != "" {
@@ -243,21 +228,21 @@ func shellFound(set config.Shell, r shell.Report) (string, error) {
 	if r.Seccomp {
 		walls = append(walls, "seccomp")
 	}
-	detail := fmt.Sprintf("mode %s, sandbox: %s", set.Mode, strings.Join(walls, ", "))
+	detail = fmt.Sprintf("mode %s, sandbox: %s", set.Mode, strings.Join(walls, ", "))
 	if r.Bubblewrap != "" {
-		return detail, nil
+		return detail, "", nil
 	}
 	detail += "; without bubblewrap protected files cannot be kept from other programs than those of the built-in " +
 		"table, so each such call "
 	if required {
-		return "", errors.New(detail + "is refused (tools.shell.sandbox is required)")
+		return "", "", errors.New(detail + "is refused (tools.shell.sandbox is required)")
 	}
-	return detail + "asks", nil
+	return detail + "asks", "", nil
 }
 
 // checkApprovals reports whether the addresses of approvals.notify can be tried. None is
 // sent anything.
-func (s *Service) checkApprovals(context.Context) (detail string, err error) {
+func (s *Service) checkApprovals(context.Context) (detail, fix string, err error) {
 	set := s.Config.Approvals
 	detail = "expire after " + set.Expire.String()
 	if set.Expire <= 0 {
@@ -267,7 +252,7 @@ func (s *Service) checkApprovals(context.Context) (detail string, err error) {
 		detail += "; four eyes: nobody approves calls of a run of their own"
 	}
 	if len(set.Notify) == 0 {
-		return detail + "; nobody is told of them", nil
+		return detail + "; nobody is told of them", "", nil
 	}
 	wrong := false
 	for i := range set.Notify {
@@ -283,19 +268,19 @@ func (s *Service) checkApprovals(context.Context) (detail string, err error) {
 		}
 	}
 	if wrong {
-		return "", errors.New(detail)
+		return "", "", errors.New(detail)
 	}
-	return detail, nil
+	return detail, "", nil
 }
 
 // checkBudgets looks for budgets whose user is spelt unlike a user that there is.
-func (s *Service) checkBudgets(ctx context.Context) (string, error) {
+func (s *Service) checkBudgets(ctx context.Context) (detail, fix string, err error) {
 	for i, b := range s.Config.Budgets {
 		like, err := s.store.Access().Alike(ctx, b.User)
 		if err == nil && !like.Removed && like.Name != b.User {
-			return "", fmt.Errorf("budgets[%d].user: %q is not the user %s, so this budget does not apply to them", i, b.User,
+			return "", "", fmt.Errorf("budgets[%d].user: %q is not the user %s, so this budget does not apply to them", i, b.User,
 				like.Name)
 		}
 	}
-	return "each name is as its user is called", nil
+	return "each name is as its user is called", "", nil
 }

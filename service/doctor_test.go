@@ -23,9 +23,9 @@ func TestNoSandbox_IsFound(t *testing.T) {
 		{shell.SandboxRequired, shell.Report{Helper: true, LandlockABI: 7}, false, "so each such call is refused"},
 		{shell.SandboxBestEffort, shell.Report{Helper: true, Bubblewrap: "/usr/bin/bwrap"}, true, "sandbox: bubblewrap (/usr/bin/bwrap)"},
 	} {
-		f := check{"shell", "install bubblewrap", func(context.Context) (string, error) {
+		f := examined(t.Context(), check{"shell", "install bubblewrap", func(context.Context) (detail, fix string, err error) {
 			return shellFound(config.Shell{Mode: string(shell.ModeAllowlist), Sandbox: string(c.sandbox)}, c.report)
-		}}.find(t.Context())
+		}})[0]
 		if f.OK != c.ok || !strings.Contains(f.Detail+f.Fix, c.want) {
 			t.Errorf("%+v: %+v", c, f)
 		}

@@ -16,11 +16,12 @@ import (
 // checkTimeout bounds the test of one provider.
 const checkTimeout = 10 * time.Second
 
-// ExamineProviders tests each configured provider, and the one that is used where none is
-// configured.
+// ExamineProviders tests each configured provider, those that agents name by their type
+// alone, and the one that is used where none is configured.
 func (s *Service) ExamineProviders(ctx context.Context) (out []Finding) {
-	c := s.Config
+	c, seen := s.Config, map[string]bool{}
 	for _, name := range c.ProviderNames() {
+		seen[name] = true
 		if t := c.Providers[name].Type; !SupportedType(t) {
 			out = append(out, Finding{
 				Check: name, Detail: "type " + t + ": this version cannot use it",
@@ -30,7 +31,16 @@ func (s *Service) ExamineProviders(ctx context.Context) (out []Finding) {
 		}
 		out = append(out, s.checkProvider(ctx, name, c.Providers[name], usedModels(c, name)))
 	}
-	out = append(out, s.checkBuiltIn(ctx)...)
+	for _, ref := range modelRefs(c) {
+		r, err := c.ResolveModel(ref)
+		switch {
+		case err != nil:
+			out = append(out, Finding{Check: ref, Detail: err.Error(), Fix: "correct the agent's model"})
+		case !seen[r.ProviderName] && SupportedType(r.Provider.Type):
+			seen[r.ProviderName] = true
+			out = append(out, s.checkProvider(ctx, r.ProviderName, r.Provider, usedModels(c, r.ProviderName)))
+		}
+	}
 	if agent := c.Agents[config.DefaultAgent]; agent.Model == "" {
 		found := s.Detect(false)
 		if _, ok := c.Providers[found.Model.ProviderName]; !ok {
@@ -42,42 +52,11 @@ func (s *Service) ExamineProviders(ctx context.Context) (out []Finding) {
 	return out
 }
 
-// checkBuiltIn tests the providers that agents name by their type alone.
-func (s *Service) checkBuiltIn(ctx context.Context) (out []Finding) {
-	c, seen := s.Config, map[string]bool{}
-	for _, ref := range usedRefs(c) {
-		r, err := c.ResolveModel(ref)
-		if err != nil {
-			out = append(out, Finding{Check: ref, Detail: err.Error(), Fix: "correct the agent's model"})
-			continue
-		}
-		if _, ok := c.Providers[r.ProviderName]; ok || seen[r.ProviderName] || !SupportedType(r.Provider.Type) {
-			continue
-		}
-		seen[r.ProviderName] = true
-		out = append(out, s.checkProvider(ctx, r.ProviderName, r.Provider, usedModels(c, r.ProviderName)))
-	}
-	return out
-}
-
-// usedRefs are the models that agents name.
-func usedRefs(c *config.Config) []string {
-	var refs []string
-	for _, name := range c.AgentNames() {
-		for _, ref := range append([]string{c.Agents[name].Model}, c.Agents[name].Fallback...) {
-			if ref != "" && !slices.Contains(refs, ref) {
-				refs = append(refs, ref)
-			}
-		}
-	}
-	return refs
-}
-
 // usedModels are the provider's own names of the models of it that agents or the
 // configuration name.
 func usedModels(c *config.Config, provider string) []string {
 	var ids []string
-	for _, ref := range append(usedRefs(c), c.ModelNames()...) {
+	for _, ref := range modelRefs(c, c.ModelNames()...) {
 		if r, err := c.ResolveModel(ref); err == nil && r.ProviderName == provider && !slices.Contains(ids, r.ID) {
 			ids = append(ids, r.ID)
 		}

@@ -19,14 +19,13 @@ import (
 const catalogName = "models.json"
 
 // KnownModels is what is known of models: what toolcrib brings, and what `models
-// refresh` has kept; the newer of the two counts.
-// tell hears why that cannot be read.
-func (s *Service) KnownModels(tell func(string)) *catalog.Catalog {
-	s.catalogRead.Do(func() { s.catalog = s.readCatalog(tell) })
+// refresh` has kept; the newer of the two counts. A notice says why that cannot be read.
+func (s *Service) KnownModels() *catalog.Catalog {
+	s.catalogRead.Do(func() { s.catalog = s.readCatalog() })
 	return s.catalog
 }
 
-func (s *Service) readCatalog(tell func(string)) *catalog.Catalog {
+func (s *Service) readCatalog() *catalog.Catalog {
 	brought := catalog.Embedded()
 	path := s.CatalogPath()
 	f, err := os.Open(path)
@@ -34,14 +33,14 @@ func (s *Service) readCatalog(tell func(string)) *catalog.Catalog {
 		return brought
 	}
 	if err != nil {
-		tell(fmt.Sprintf("%s cannot be read, so the prices that toolcrib brings count: %v", path, err))
+		s.Notice(fmt.Sprintf("%s cannot be read, so the prices that toolcrib brings count: %v", path, err))
 		return brought
 	}
 	defer f.Close()
 	kept, err := catalog.Parse(f)
 	switch {
 	case err != nil:
-		tell(fmt.Sprintf("%s is passed over, so the prices that toolcrib brings count: %v; refresh it with: toolcrib models refresh FILE", path, err))
+		s.Notice(fmt.Sprintf("%s is passed over, so the prices that toolcrib brings count: %v; refresh it with: toolcrib models refresh FILE", path, err))
 		return brought
 	case kept.Info().Date < brought.Info().Date:
 		return kept.Merge(brought)
@@ -57,7 +56,7 @@ const filesNone = "none"
 
 // InfoOf is what a run keeps of a model: what the configuration says, and for the
 // rest what is known. A script plays any model: nothing is known of it.
-func (s *Service) InfoOf(r config.ResolvedModel, tell func(string)) journal.ModelInfo {
+func (s *Service) InfoOf(r config.ResolvedModel) journal.ModelInfo {
 	info := journal.ModelInfo{
 		Ref: r.Ref, Provider: r.ProviderName, ID: r.ID, Price: r.Price, Context: r.Context,
 		Tools: r.Tools, Reasoning: r.Reasoning, Extra: r.Extra,
@@ -68,7 +67,7 @@ func (s *Service) InfoOf(r config.ResolvedModel, tell func(string)) journal.Mode
 	if info.Context == 0 && r.Provider.Type == config.TypeOllama {
 		info.Context = numCtx(r.Extra)
 	}
-	known, ok := s.Lookup(r.Provider, r.ID, tell)
+	known, ok := s.Lookup(r.Provider, r.ID)
 	if !ok {
 		return info
 	}
@@ -86,7 +85,7 @@ func (s *Service) InfoOf(r config.ResolvedModel, tell func(string)) journal.Mode
 }
 
 // Lookup finds what is known of a model of a provider.
-func (s *Service) Lookup(p config.Provider, model string, tell func(string)) (catalog.Model, bool) {
+func (s *Service) Lookup(p config.Provider, model string) (catalog.Model, bool) {
 	base, err := p.BaseURL.Resolve(s.Resolver())
 	if err != nil {
 		return catalog.Model{}, false // opening the provider tells why
@@ -94,7 +93,7 @@ func (s *Service) Lookup(p config.Provider, model string, tell func(string)) (ca
 	if base == "" {
 		base, _ = addressFromEnv(p.Type)
 	}
-	return s.KnownModels(tell).Lookup(p.Type, base, model)
+	return s.KnownModels().Lookup(p.Type, base, model)
 }
 
 // numCtx is the context that the extra fields of a request ask an Ollama for; 0 =

@@ -116,7 +116,7 @@ func (s *Service) openModels(m *Models, agent *toolcrib.Agent, tell func(string)
 		if address, variable := addressFromEnv(r.Provider.Type); address != "" && r.Provider.BaseURL.IsEmpty() {
 			tell(fmt.Sprintf("%s is set: %s is asked at %s", variable, r.ProviderName, placeOf(address)))
 		}
-		infos[i] = s.InfoOf(r, tell)
+		infos[i] = s.InfoOf(r)
 		if err := m.add(r.ProviderName, i > 0, func() (toolcrib.Model, error) { return s.provider(r.ProviderName, r.Provider) }); err != nil {
 			return nil, err
 		}
@@ -155,6 +155,18 @@ func (s *Service) modelsOf(m *Models, agent *toolcrib.Agent, tell func(string)) 
 		all = append(all, next)
 	}
 	return all, nil
+}
+
+// modelRefs adds the models that agents name to others, each once.
+func modelRefs(c *config.Config, refs ...string) []string {
+	for _, name := range c.AgentNames() {
+		for _, ref := range append([]string{c.Agents[name].Model}, c.Agents[name].Fallback...) {
+			if ref != "" && !slices.Contains(refs, ref) {
+				refs = append(refs, ref)
+			}
+		}
+	}
+	return refs
 }
 
 // UnusableProviders are the configured providers that this version cannot speak to.

@@ -47,13 +47,13 @@ const (
 )
 
 func (s *Service) modelOf(r config.ResolvedModel, from string) Model {
-	info := s.InfoOf(r, s.Notice)
+	info := s.InfoOf(r)
 	v := Model{
 		Name: r.Ref, Provider: r.ProviderName, Type: r.Provider.Type, Model: r.ID, Context: info.Context,
 		MaxOutput: info.MaxOutput,
 		Tools:     r.Tools, Reasoning: r.Reasoning, Supported: SupportedType(r.Provider.Type), From: from,
 	}
-	if known, ok := s.Lookup(r.Provider, r.ID, s.Notice); ok && !known.Local {
+	if known, ok := s.Lookup(r.Provider, r.ID); ok && !known.Local {
 		v.Files = &known.Attachments
 	}
 	if info.Price.Known {
@@ -70,26 +70,14 @@ func (s *Service) modelOf(r config.ResolvedModel, from string) Model {
 // provider is not empty, they are those of that one.
 func (s *Service) Models(provider string, configured bool) ([]Model, error) {
 	c := s.Config
-	refs := c.ModelNames()
-	seen := make(map[string]bool, len(refs)) // by name, and by PROVIDER/MODEL
-	for _, ref := range refs {
-		seen[ref] = true
-	}
-	for _, name := range c.AgentNames() {
-		for _, ref := range append([]string{c.Agents[name].Model}, c.Agents[name].Fallback...) {
-			if ref != "" && !seen[ref] {
-				seen[ref] = true
-				refs = append(refs, ref)
-			}
-		}
-	}
-	views := make([]Model, 0, len(refs)+1)
-	for _, ref := range refs {
+	seen := map[string]bool{} // by name, and by PROVIDER/MODEL
+	views := []Model{}
+	for _, ref := range modelRefs(c, c.ModelNames()...) {
 		r, err := c.ResolveModel(ref)
 		if err != nil {
-			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
+			return nil, badRequestf("%v", err)
 		}
-		seen[r.Name()] = true
+		seen[ref], seen[r.Name()] = true, true
 		views = append(views, s.modelOf(r, fromConfig))
 	}
 	found := s.Detect(false)
@@ -125,17 +113,17 @@ func (s *Service) knownOf(views []Model, seen map[string]bool, asked string) ([]
 	for _, name := range slices.Compact(names) {
 		any, err := c.ResolveModel(name + "/x")
 		if err != nil {
-			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
+			return nil, badRequestf("%v", err)
 		}
-		for known := range s.KnownModels(s.Notice).All() {
-			found, ok := s.Lookup(any.Provider, known.ID, s.Notice)
+		for known := range s.KnownModels().All() {
+			found, ok := s.Lookup(any.Provider, known.ID)
 			if !ok || found.Local || found.Assumed || found.Provider != known.Provider || found.ID != known.ID ||
 				seen[name+"/"+known.ID] {
 				continue
 			}
 			r, err := c.ResolveModel(name + "/" + known.ID)
 			if err != nil {
-				return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
+				return nil, badRequestf("%v", err)
 			}
 			seen[r.Name()] = true
 			out = append(out, s.modelOf(r, fromKnown))
@@ -152,7 +140,7 @@ func (s *Service) RefreshModels(who toolcrib.Principal, in io.Reader) (info cata
 	}
 	read, err := catalog.Parse(in)
 	if err != nil {
-		return info, toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
+		return info, badRequestf("%v", err)
 	}
 	if read.Info().Date == "" {
 		read = read.Dated(read.Info().Version, time.Now().UTC().Format(time.DateOnly))

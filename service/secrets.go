@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
@@ -147,12 +146,7 @@ func (s *Service) LearnSecrets() {
 	c := s.Config
 	c.FindSecrets(s.Resolver())
 	s.learnStored()
-	refs := c.ModelNames()
-	for _, agent := range c.Agents {
-		refs = append(append(refs, agent.Model), agent.Fallback...)
-	}
-	slices.Sort(refs)
-	for _, ref := range slices.Compact(refs) {
+	for _, ref := range modelRefs(c, c.ModelNames()...) {
 		if r, err := c.ResolveModel(ref); err == nil {
 			_, _ = r.Provider.APIKey.Resolve(s.Resolver()) // what cannot be filled in is told at use
 		}

@@ -36,7 +36,7 @@ func (a *app) showModels(list []service.Model) {
 		}
 	}
 	table(a, head, list, row)
-	info := a.service.KnownModels(a.note).Info()
+	info := a.service.KnownModels().Info()
 	a.notice("prices in US dollars per 1M tokens, from %s%s%s; refresh them with: toolcrib models refresh FILE",
 		info.Source, dated(info), besides(info))
 }
