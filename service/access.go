@@ -19,9 +19,9 @@ func Visible(who toolcrib.Principal, user string) bool {
 	return admin(who) || who.User != "" && who.User == user
 }
 
-// Owns reports whether who may know of a run. All carriers of tokens may act for one user
+// owns reports whether who may know of a run. All carriers of tokens may act for one user
 // (anonymous), so the user alone does not say whose a run is.
-func Owns(who toolcrib.Principal, rec *store.RunRecord) bool {
+func owns(who toolcrib.Principal, rec *store.RunRecord) bool {
 	return Visible(who, rec.User) && (who.Token == "" || who.Token == rec.Token)
 }
 
@@ -34,8 +34,8 @@ func seen(who toolcrib.Principal, f store.Filter) (store.Filter, bool) {
 	return f, Visible(who, f.User)
 }
 
-// EachRun calls do for all runs that fit and that who may see, newest first.
-func (s *Service) EachRun(
+// eachRun calls do for all runs that fit and that who may see, newest first.
+func (s *Service) eachRun(
 	ctx context.Context, who toolcrib.Principal, f store.Filter, do func(store.RunRecord) error,
 ) error {
 	f, ok := seen(who, f)
@@ -54,12 +54,12 @@ func (s *Service) eachDecidable(
 		return s.each(ctx, f, do)
 	}
 	f.User = who.User
-	return s.EachRun(ctx, who, f, do)
+	return s.eachRun(ctx, who, f, do)
 }
 
 // decides reports whether who may know of what a run waits for.
 func decides(who toolcrib.Principal, rec *store.RunRecord) bool {
-	return Owns(who, rec) || who.Token == "" && agent.MayDecide(who, "")
+	return owns(who, rec) || who.Token == "" && agent.MayDecide(who, "")
 }
 
 // each calls do for all runs that fit, newest first, until it returns an error; [ErrEnough]

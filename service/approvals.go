@@ -34,7 +34,9 @@ type Approval struct {
 	Decisions []ApprovalWord       `json:"decisions"`
 	LetPass   []string             `json:"let_pass"` // later calls that passed because it was remembered
 
-	Record store.RunRecord `json:"-"` // of the run
+	Workspace string `json:"-"` // of the run
+
+	record store.RunRecord // of the run
 }
 
 type ApprovalCall struct {
@@ -116,7 +118,7 @@ func (s *Service) approvalsOf(ctx context.Context, rec store.RunRecord) ([]*Appr
 		case *journal.ConfirmationRequired:
 			v := &Approval{
 				ID: b.ApprovalID, Run: rec.ID, Parent: rec.Parent, Status: ApprovalDecided, Kind: b.Kind, Digest: b.Digest, Agent: rec.Agent,
-				User: rec.User, Reason: b.Reason, Question: b.Question, Schema: b.Schema, CreatedAt: e.Time, Calls: []ApprovalCall{}, Decisions: []ApprovalWord{}, LetPass: []string{}, Record: rec,
+				User: rec.User, Reason: b.Reason, Question: b.Question, Schema: b.Schema, CreatedAt: e.Time, Calls: []ApprovalCall{}, Decisions: []ApprovalWord{}, LetPass: []string{}, Workspace: rec.Workspace, record: rec,
 			}
 			for _, c := range b.Calls {
 				why := verdicts[c.ID]

@@ -71,7 +71,7 @@ func (s *Service) Audit(
 		}
 	}
 	if run != "" {
-		rec, err := s.FindRun(ctx, who, run)
+		rec, err := s.find(ctx, who, run)
 		switch f.Run = rec.ID; {
 		case err != nil && !wholeRunID(run):
 			return page, err

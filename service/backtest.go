@@ -135,11 +135,11 @@ func (s *Service) Backtest(ctx context.Context, who toolcrib.Principal, r Backte
 	}
 	if r.Run != "" {
 		var rec store.RunRecord
-		if rec, err = s.FindRun(ctx, who, r.Run); err == nil {
+		if rec, err = s.find(ctx, who, r.Run); err == nil {
 			err = b.judge(ctx, rec)
 		}
 	} else {
-		err = s.EachRun(ctx, who, r.Filter, func(rec store.RunRecord) error {
+		err = s.eachRun(ctx, who, r.Filter, func(rec store.RunRecord) error {
 			switch {
 			case !r.Until.IsZero() && !rec.CreatedAt.Before(r.Until):
 				return nil

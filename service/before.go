@@ -126,7 +126,7 @@ type Written struct {
 // Before is what a file was before it was written. toolcrib.ErrNotFound = it was not kept:
 // it was too large, held a secret, or was written by an older version.
 func (s *Service) Before(ctx context.Context, who toolcrib.Principal, w *Written) (data []byte, err error) {
-	if _, err := s.FindRun(ctx, who, string(w.Run)); err != nil {
+	if _, err := s.find(ctx, who, string(w.Run)); err != nil {
 		return nil, err
 	}
 	data, size, err := s.store.Range(ctx, w.Run, beforeRef(w.Call), 0, MaxBefore)
@@ -138,7 +138,7 @@ func (s *Service) Before(ctx context.Context, who toolcrib.Principal, w *Written
 
 // WrittenBy are the files that a run and the runs that it started wrote, by path.
 func (s *Service) WrittenBy(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) ([]*Written, error) {
-	if _, err := s.FindRun(ctx, who, string(run)); err != nil {
+	if _, err := s.find(ctx, who, string(run)); err != nil {
 		return nil, err
 	}
 	writes, err := s.writesOf(ctx, run, 0)

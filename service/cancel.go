@@ -9,15 +9,15 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Cancel ends a run, and returns what the store knows of it then. One that another
-// process drives is told, and Cancel waits until it has ended.
-func (s *Service) Cancel(ctx context.Context, who toolcrib.Principal, name string) (store.RunRecord, error) {
-	rec, err := s.FindRun(ctx, who, name)
+// Cancel ends a run, and returns it as [Service.FindRun] does. One that another process
+// drives is told, and Cancel waits until it has ended.
+func (s *Service) Cancel(ctx context.Context, who toolcrib.Principal, name string) (Run, error) {
+	rec, err := s.find(ctx, who, name)
 	switch {
 	case err != nil:
-		return rec, err
+		return Run{}, err
 	case rec.Status.Ended():
-		return rec, toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) has ended; there is nothing to cancel", rec.ID, rec.Status)
+		return Run{}, toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) has ended; there is nothing to cancel", rec.ID, rec.Status)
 	case s.Drivers.Take(rec.ID) == nil:
 		defer s.Drivers.Leave(rec.ID)
 		err = s.cancelHere(ctx, rec, agent.NameOf(who))
@@ -26,10 +26,13 @@ func (s *Service) Cancel(ctx context.Context, who toolcrib.Principal, name strin
 	default:
 		err = s.cancelThere(ctx, rec, agent.NameOf(who))
 	}
-	if err != nil {
-		return rec, err
+	if err == nil {
+		rec, err = s.store.Run(ctx, rec.ID)
 	}
-	return s.store.Run(ctx, rec.ID)
+	if err != nil {
+		return Run{}, err
+	}
+	return s.around(ctx, rec), nil
 }
 
 // cancelHere ends a run that nobody drives.

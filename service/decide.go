@@ -106,7 +106,7 @@ func (s *Service) Decide(ctx context.Context, who toolcrib.Principal, v *Approva
 // prepare refuses what cannot be meant, and makes a decision as the loop takes it.
 func (s *Service) prepare(ctx context.Context, who toolcrib.Principal, v *Approval, d Decision) (*agent.Runner, agent.Decision, error) {
 	out := agent.Decision{ApprovalID: v.ID, Digest: d.Digest, Who: who, Reason: d.Reason, Remember: d.Remember}
-	if !decides(who, &v.Record) {
+	if !decides(who, &v.record) {
 		return nil, out, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no approval %s", v.ID)
 	}
 	if err := s.current(ctx, v); err != nil {
@@ -131,7 +131,7 @@ func (s *Service) prepare(ctx context.Context, who toolcrib.Principal, v *Approv
 			out.Calls[id] = d.Word
 		}
 	}
-	r, err := s.runner(v.Record)
+	r, err := s.runner(v.record)
 	return r, out, err
 }
 
@@ -144,9 +144,9 @@ func (s *Service) current(ctx context.Context, v *Approval) error {
 	case ApprovalDecided:
 		last := v.Decisions[len(v.Decisions)-1]
 		return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s was decided already (%s by %s); run %s is %s",
-			v.ID, last.Text(), last.By, v.Run, v.Record.Status)
+			v.ID, last.Text(), last.By, v.Run, v.record.Status)
 	case ApprovalExpired:
-		r, err := s.runner(v.Record)
+		r, err := s.runner(v.record)
 		if err == nil {
 			_, err = r.Expire(ctx, v.Run, s.expireAfter())
 		}
@@ -155,7 +155,7 @@ func (s *Service) current(ctx context.Context, v *Approval) error {
 		}
 		return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s has expired and counts as denied", v.ID)
 	}
-	return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s is not open any more; run %s is %s", v.ID, v.Run, v.Record.Status)
+	return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s is not open any more; run %s is %s", v.ID, v.Run, v.record.Status)
 }
 
 // takes refuses a decision that does not fit a pending approval.

@@ -18,7 +18,7 @@ func TestLockFiles(t *testing.T) {
 	ours, others := NewLockFiles(dir), NewLockFiles(dir)
 	theirs := New(Options{DataDir: dir, Driver: "cli"})
 	theirs.Drivers = others
-	if !theirs.Interrupted(rec) {
+	if !theirs.interrupted(rec) {
 		t.Error("a run that nobody holds is interrupted")
 	}
 	if err := ours.Take(rec.ID); err != nil {
@@ -27,7 +27,7 @@ func TestLockFiles(t *testing.T) {
 	if err := others.Take(rec.ID); !errors.Is(err, ErrDriven) {
 		t.Errorf("a second driver: %v", err)
 	}
-	if theirs.Interrupted(rec) {
+	if theirs.interrupted(rec) {
 		t.Error("a run that is held is not interrupted")
 	}
 	if got := others.Process(rec.ID); got != fmt.Sprintf("process %d", os.Getpid()) {
@@ -36,17 +36,17 @@ func TestLockFiles(t *testing.T) {
 	if err := ours.Close(); err != nil {
 		t.Error(err)
 	}
-	if !theirs.Interrupted(rec) {
+	if !theirs.interrupted(rec) {
 		t.Error("a run that was let go is interrupted")
 	}
 	for _, status := range []toolcrib.Status{toolcrib.StatusCompleted, toolcrib.StatusWaitingForApproval} {
 		rec.Status = status
-		if theirs.Interrupted(rec) {
+		if theirs.interrupted(rec) {
 			t.Errorf("%s is not interrupted", status)
 		}
 	}
 	rec.Status, rec.Driver = toolcrib.StatusRunning, "server"
-	if theirs.Interrupted(rec) {
+	if theirs.interrupted(rec) {
 		t.Error("a server's run is not ours to judge")
 	}
 	if err := ours.Take("../evil"); err != nil {

@@ -116,7 +116,7 @@ func (s *Service) lookingGate(workspace string) (*gate.Gate, string, error) {
 
 // explainingRun is a stored run at its end, under the policy of today.
 func (s *Service) explainingRun(ctx context.Context, who toolcrib.Principal, name string) (*explaining, error) {
-	rec, err := s.FindRun(ctx, who, name)
+	rec, err := s.find(ctx, who, name)
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func (s *Service) Prune(
 		return result, err
 	}
 	for _, name := range r.Runs {
-		rec, err := s.FindRun(ctx, who, name)
+		rec, err := s.find(ctx, who, name)
 		if err != nil {
 			return result, err
 		}

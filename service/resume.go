@@ -178,7 +178,7 @@ func (s *Service) Fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 	if err := s.OpenFor(ctx, who); err != nil {
 		return nil, err
 	}
-	rec, err := s.FindRun(ctx, who, q.Run)
+	rec, err := s.find(ctx, who, q.Run)
 	if err != nil {
 		return nil, err
 	}
@@ -285,33 +285,11 @@ func (s *Service) Below(ctx context.Context, state *agent.State) *agent.State {
 	return at
 }
 
-// DecidedBelow reports whether the run below for which a parked run waits, by its record,
-// waits no more: somebody has decided, or ended it, and nobody has continued it yet.
-func (s *Service) DecidedBelow(ctx context.Context, rec store.RunRecord) bool {
-	if rec.Pending.Run == "" {
-		return false
-	}
-	below, err := s.store.Run(ctx, rec.Pending.Run)
-	return err == nil && !below.Status.Parked()
-}
-
-// CallerOf is the agent of the run that has started this one; "" = it is not known.
-func (s *Service) CallerOf(ctx context.Context, rec store.RunRecord) string {
-	if rec.Parent == "" {
-		return ""
-	}
-	above, err := s.store.Run(ctx, rec.Parent)
-	if err != nil {
-		return ""
-	}
-	return above.Agent
-}
-
 // maxAbove bounds how many runs are looked for above another, whatever the store says.
 const maxAbove = 32
 
-// Top is the run at the top of those that started this one: the one that is resumed.
-func (s *Service) Top(ctx context.Context, rec store.RunRecord) (store.RunRecord, error) {
+// top is the run at the top of those that started this one: the one that is resumed.
+func (s *Service) top(ctx context.Context, rec store.RunRecord) (store.RunRecord, error) {
 	for range maxAbove {
 		if rec.Parent == "" {
 			return rec, nil
@@ -329,14 +307,14 @@ func (s *Service) Top(ctx context.Context, rec store.RunRecord) (store.RunRecord
 // Who has just decided about a run may continue it.
 func (s *Service) toResume(ctx context.Context, who toolcrib.Principal, q *ResumeRequest) (rec, top store.RunRecord, err error) {
 	if !q.Decided {
-		rec, err = s.FindRun(ctx, who, q.Run)
+		rec, err = s.find(ctx, who, q.Run)
 	} else if rec, err = s.store.Run(ctx, toolcrib.RunID(q.Run)); err == nil && !decides(who, &rec) {
 		err = toolcrib.Errorf(toolcrib.CodeNotFound, "there is no run %s", q.Run)
 	}
 	if err != nil {
 		return rec, rec, err
 	}
-	top, err = s.Top(ctx, rec)
+	top, err = s.top(ctx, rec)
 	switch {
 	case err != nil, top.ID == rec.ID:
 	case rec.Status.Ended():

@@ -33,6 +33,7 @@ const (
 type RunsQuery struct {
 	store.Filter          // its Status follows from Words
 	Words        []string // statuses, StatusInterrupted, StatusParked; empty = any
+	Prompts      bool     // with the beginning of what each was asked
 }
 
 // statuses are those that the words mean.
@@ -85,15 +86,18 @@ func (s *Service) Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery)
 			return nil, "", err
 		}
 		for _, rec := range page.Runs {
-			v := RunOf(rec)
-			v.Interrupted = s.Interrupted(rec)
+			v := s.runOf(rec)
 			switch {
 			case !q.fits(&v):
+				continue
 			case len(runs) == q.Bound():
 				return runs, next, nil
-			default:
-				runs = append(runs, v)
+			case q.Prompts:
+				if v.Prompt, err = s.prompt(ctx, v.ID); err != nil {
+					return nil, "", err
+				}
 			}
+			runs = append(runs, v)
 		}
 		if page.Next == "" {
 			break
@@ -105,21 +109,21 @@ func (s *Service) Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery)
 	return runs, "", nil
 }
 
-// Interrupted reports whether a run of these drivers was cut off: it was being driven, has
+// interrupted reports whether a run of these drivers was cut off: it was being driven, has
 // not ended, and nobody holds it.
-func (s *Service) Interrupted(rec store.RunRecord) bool {
+func (s *Service) interrupted(rec store.RunRecord) bool {
 	return rec.Driver == s.Driver && rec.Status == toolcrib.StatusRunning && !s.Drivers.Driven(rec.ID)
 }
 
 // Run returns a whole run, found as by [Service.FindRun]; one whose content was pruned,
 // as far as the store still knows it.
 func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) (Run, error) {
-	rec, err := s.FindRun(ctx, who, name)
+	rec, err := s.find(ctx, who, name)
 	if err != nil {
 		return Run{}, err
 	}
+	v := s.runOf(rec)
 	if !rec.PrunedAt.IsZero() {
-		v := RunOf(rec)
 		v.Trace = []TraceCall{}
 		return v, nil
 	}
@@ -127,8 +131,7 @@ func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) 
 	if err != nil {
 		return Run{}, err
 	}
-	v := RunOfState(state)
-	v.Interrupted = s.Interrupted(rec)
+	v.whole(state)
 	v.Children = slices.DeleteFunc(v.Children, func(c Child) bool {
 		if c.Status != toolcrib.StatusCancelled {
 			return false
@@ -142,11 +145,40 @@ func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) 
 }
 
 // FindRun finds a run that who may know of by its ID, the beginning or end of it, or as
-// last: the newest run that no other run started.
-func (s *Service) FindRun(ctx context.Context, who toolcrib.Principal, name string) (store.RunRecord, error) {
+// last: the newest run that no other run started. It comes without its trace, but with what
+// is known of the runs around it.
+func (s *Service) FindRun(ctx context.Context, who toolcrib.Principal, name string) (Run, error) {
+	rec, err := s.find(ctx, who, name)
+	if err != nil {
+		return Run{}, err
+	}
+	return s.around(ctx, rec), nil
+}
+
+// around is a run with what is known of those around it; what cannot be read is not known.
+func (s *Service) around(ctx context.Context, rec store.RunRecord) Run {
+	v := s.runOf(rec)
+	v.Driven = s.Drivers.Driven(rec.ID)
+	if rec.Parent != "" {
+		if above, err := s.store.Run(ctx, rec.Parent); err == nil {
+			v.Caller = above.Agent
+		}
+		if top, err := s.top(ctx, rec); err == nil && !top.Status.Ended() {
+			v.Top = top.ID
+		}
+	}
+	if rec.Pending != nil && rec.Pending.Run != "" {
+		below, err := s.store.Run(ctx, rec.Pending.Run)
+		v.Decided = err == nil && !below.Status.Parked()
+	}
+	return v
+}
+
+// find is [Service.FindRun] for the service itself.
+func (s *Service) find(ctx context.Context, who toolcrib.Principal, name string) (store.RunRecord, error) {
 	if name == "last" {
 		last := store.RunRecord{}
-		err := s.EachRun(ctx, who, store.Filter{TopLevel: true, Limit: 1}, func(rec store.RunRecord) error {
+		err := s.eachRun(ctx, who, store.Filter{TopLevel: true, Limit: 1}, func(rec store.RunRecord) error {
 			last = rec
 			return ErrEnough
 		})
@@ -156,7 +188,7 @@ func (s *Service) FindRun(ctx context.Context, who toolcrib.Principal, name stri
 		return last, err
 	}
 	rec, err := s.store.Run(ctx, toolcrib.RunID(name))
-	if err == nil && !Owns(who, &rec) {
+	if err == nil && !owns(who, &rec) {
 		err = toolcrib.ErrNotFound
 	}
 	if errors.Is(err, toolcrib.ErrNotFound) && len(name) >= minPart {
@@ -170,7 +202,7 @@ func (s *Service) FindRun(ctx context.Context, who toolcrib.Principal, name stri
 
 // State is a run as its journal has it.
 func (s *Service) State(ctx context.Context, who toolcrib.Principal, name string) (*agent.State, error) {
-	rec, err := s.FindRun(ctx, who, name)
+	rec, err := s.find(ctx, who, name)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +221,7 @@ func (s *Service) runByPart(ctx context.Context, who toolcrib.Principal, part st
 	start := "run_" + strings.TrimPrefix(part, "run_")
 	var begin, end []store.RunRecord
 	looked := 0
-	err := s.EachRun(ctx, who, store.Filter{}, func(rec store.RunRecord) error {
+	err := s.eachRun(ctx, who, store.Filter{}, func(rec store.RunRecord) error {
 		if looked++; looked > partsLooked {
 			return ErrEnough
 		}
@@ -222,7 +254,7 @@ func (s *Service) runByPart(ctx context.Context, who toolcrib.Principal, part st
 
 // Story returns the whole journal of a run.
 func (s *Service) Story(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) iter.Seq2[toolcrib.Event, error] {
-	rec, err := s.FindRun(ctx, who, string(run))
+	rec, err := s.find(ctx, who, string(run))
 	if err != nil {
 		return func(yield func(toolcrib.Event, error) bool) { yield(toolcrib.Event{}, err) }
 	}
@@ -231,9 +263,9 @@ func (s *Service) Story(ctx context.Context, who toolcrib.Principal, run toolcri
 
 const promptColumns = 60
 
-// Prompt is the beginning of what a run was asked, in one line; "" = it was pruned.
-func (s *Service) Prompt(ctx context.Context, v *Run) (string, error) {
-	for e, err := range s.store.Read(ctx, v.ID, 0) {
+// prompt is the beginning of what a run was asked, in one line; "" = it was pruned.
+func (s *Service) prompt(ctx context.Context, run toolcrib.RunID) (string, error) {
+	for e, err := range s.store.Read(ctx, run, 0) {
 		if errors.Is(err, store.ErrPruned) || errors.Is(err, toolcrib.ErrNotFound) {
 			break
 		}
@@ -283,7 +315,7 @@ const followEvery = 250 * time.Millisecond
 func (s *Service) Events(
 	ctx context.Context, who toolcrib.Principal, name string, after toolcrib.Seq, follow bool, write func(journal.Frame) error,
 ) error {
-	found, err := s.FindRun(ctx, who, name)
+	found, err := s.find(ctx, who, name)
 	if err != nil {
 		return err
 	}

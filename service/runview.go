@@ -37,6 +37,15 @@ type Run struct {
 	PrunedAt   *time.Time          `json:"pruned_at,omitempty"` // when its content was removed
 	// Interrupted is set if the run was cut off and nobody drives it.
 	Interrupted bool `json:"interrupted,omitempty"`
+
+	// What is no part of the JSON: where the run works, what it was asked (of lists, where it
+	// is wanted), and of one run what is known of those around it.
+	Workspace string         `json:"-"`
+	Prompt    string         `json:"-"` // the beginning of it, in one line; "" = it was pruned
+	Driven    bool           `json:"-"` // a process drives it, or may
+	Caller    string         `json:"-"` // the agent of the run that started it; "" = not known
+	Top       toolcrib.RunID `json:"-"` // the run at the top of it that is resumed; "" = none, or it has ended
+	Decided   bool           `json:"-"` // the run below for which it waits does not wait any more
 }
 
 // Pending is what a parked run waits for, with what was decided of it so far.
@@ -105,13 +114,13 @@ type TraceCall struct {
 	Position string `json:"position,omitempty"`
 }
 
-// RunOf is a run without its trace, as lists show it.
-func RunOf(rec store.RunRecord) Run {
+// runOf is a run without its trace, as lists show it.
+func (s *Service) runOf(rec store.RunRecord) Run {
 	v := Run{
 		ID: rec.ID, Status: rec.Status, StopReason: rec.StopReason, Agent: rec.Agent, Model: rec.Model,
 		User: rec.User, Actor: rec.Actor, SessionID: rec.Session, ParentID: rec.Parent, Content: rec.Content,
 		Truncated: rec.Truncated, Iterations: rec.Iterations, Usage: rec.Usage, Pending: pendingOf(rec.Pending, nil),
-		Error: rec.Error, CreatedAt: rec.CreatedAt,
+		Error: rec.Error, CreatedAt: rec.CreatedAt, Workspace: rec.Workspace, Interrupted: s.interrupted(rec),
 	}
 	if !rec.EndedAt.IsZero() {
 		ended := rec.EndedAt
@@ -124,25 +133,10 @@ func RunOf(rec store.RunRecord) Run {
 	return v
 }
 
-// RunOfState is a whole run.
-func RunOfState(s *agent.State) Run {
-	v := Run{
-		ID: s.Run, Status: s.Status, Agent: s.Start.Agent.Name, Model: s.Start.Agent.Model,
-		User: s.Start.Principal.User, Actor: s.Start.Principal.Actor, SessionID: s.Start.Session,
-		ParentID: s.Start.Parent, Iterations: s.Iterations, Usage: s.Usage, Pending: pendingOf(s.Pending, decidedCalls(s)), Taint: s.Taint, Skills: s.Start.Skills,
-		CreatedAt: s.Started, Trace: make([]TraceCall, 0, len(s.Trace)),
-	}
-	switch {
-	case s.Done != nil:
-		v.StopReason, v.Content, v.Truncated = s.Done.StopReason, s.Done.Content, s.Done.Truncated
-	case s.Failed != nil:
-		v.StopReason, v.Content, v.Truncated = s.Failed.StopReason, s.Failed.Content, s.Failed.Truncated
-		v.Error = &store.RunError{Code: s.Failed.Code, Message: s.Failed.Message, Ref: s.Failed.Ref}
-	}
-	if s.Ended() {
-		ended := s.Updated
-		v.EndedAt = &ended
-	}
+// whole adds to a run what its journal has beyond its record.
+func (v *Run) whole(s *agent.State) {
+	v.Pending, v.Taint, v.Skills = pendingOf(s.Pending, decidedCalls(s)), s.Taint, s.Start.Skills
+	v.Trace = make([]TraceCall, 0, len(s.Trace))
 	for _, c := range s.Trace {
 		v.Trace = append(v.Trace, traceOf(c))
 	}
@@ -150,7 +144,6 @@ func RunOfState(s *agent.State) Run {
 		spent := s.Spent()
 		v.Spent = &spent
 	}
-	return v
 }
 
 func traceOf(c *agent.Call) TraceCall {

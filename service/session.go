@@ -102,21 +102,30 @@ func (p *Prepared) into(ctx context.Context, task *agent.Task) error {
 }
 
 // SessionRuns returns the runs of a session, oldest first.
-func (s *Service) SessionRuns(ctx context.Context, who toolcrib.Principal, id toolcrib.SessionID) ([]store.RunRecord, error) {
+func (s *Service) SessionRuns(ctx context.Context, who toolcrib.Principal, id toolcrib.SessionID) ([]Run, error) {
 	info, err := s.Session(ctx, who, string(id))
 	if err != nil {
 		return nil, err
 	}
-	return s.store.SessionRuns(ctx, info.User, info.ID)
+	list, err := s.store.SessionRuns(ctx, info.User, info.ID)
+	runs := make([]Run, len(list))
+	for i, rec := range list {
+		runs[i] = s.runOf(rec)
+	}
+	return runs, err
 }
 
 // LastRun returns the newest run of a session that who may see.
-func (s *Service) LastRun(ctx context.Context, who toolcrib.Principal, id toolcrib.SessionID) (store.RunRecord, error) {
+func (s *Service) LastRun(ctx context.Context, who toolcrib.Principal, id toolcrib.SessionID) (Run, error) {
 	info, err := s.Session(ctx, who, string(id))
 	if err != nil {
-		return store.RunRecord{}, err
+		return Run{}, err
 	}
-	return s.store.LastRun(ctx, info.User, info.ID)
+	rec, err := s.store.LastRun(ctx, info.User, info.ID)
+	if err != nil {
+		return Run{}, err
+	}
+	return s.around(ctx, rec), nil
 }
 
 // Again makes the task that sends the last message of the session once more, as if there

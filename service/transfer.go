@@ -80,7 +80,7 @@ func writeLine(w io.Writer, v any) error {
 // ExportRun writes the whole journal of a run, named as by [Service.FindRun]: every event
 // with its hashes, and the results that were kept whole.
 func (s *Service) ExportRun(ctx context.Context, who toolcrib.Principal, name string, w io.Writer) error {
-	rec, err := s.FindRun(ctx, who, name)
+	rec, err := s.find(ctx, who, name)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ type Checked struct {
 // everybody. kept is a head that was exported before, to compare with; nil = none.
 func (s *Service) Verify(ctx context.Context, who toolcrib.Principal, run string, kept *store.Head) ([]Checked, error) {
 	if run != "" {
-		rec, err := s.FindRun(ctx, who, run)
+		rec, err := s.find(ctx, who, run)
 		if err != nil {
 			return nil, err
 		}
@@ -94,13 +94,13 @@ func (s *Service) Replay(ctx context.Context, who toolcrib.Principal, run string
 		return ctx.Err()
 	}
 	if run != "" {
-		rec, err := s.FindRun(ctx, who, run)
+		rec, err := s.find(ctx, who, run)
 		if err == nil {
 			err = one(rec)
 		}
 		return found, err
 	}
-	err = s.EachRun(ctx, who, store.Filter{}, func(rec store.RunRecord) error {
+	err = s.eachRun(ctx, who, store.Filter{}, func(rec store.RunRecord) error {
 		if !rec.PrunedAt.IsZero() {
 			return nil
 		}

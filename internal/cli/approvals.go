@@ -73,7 +73,7 @@ func (a *app) showApproval(who toolcrib.Principal, v *service.Approval) {
 		[2]string{"agent", v.Agent},
 		[2]string{"user", v.User},
 		[2]string{"kind", string(v.Kind)},
-		[2]string{"workspace", v.Record.Workspace},
+		[2]string{"workspace", v.Workspace},
 		[2]string{"reason", v.Reason},
 		[2]string{"age", render.Duration(now.Sub(v.CreatedAt))},
 		[2]string{"digest", v.Digest},

@@ -335,7 +335,7 @@ func (c *chat) began(ctx context.Context) error {
 	}
 	c.waits = rec.Status.Parked()
 	switch {
-	case c.a.service.Drivers.Driven(rec.ID):
+	case rec.Driven:
 		c.front.note(fmt.Sprintf("another process is continuing the last turn (%s)", rec.ID))
 	case rec.Status == toolcrib.StatusRunning || rec.Status == toolcrib.StatusQueued:
 		c.front.note("the last turn was cut off; /decide continues it, /cancel ends it")

@@ -207,10 +207,10 @@ func (c *chat) goOn(ctx context.Context) error {
 }
 
 // unfinished is the run that keeps the session busy.
-func (c *chat) unfinished(ctx context.Context) (store.RunRecord, error) {
+func (c *chat) unfinished(ctx context.Context) (service.Run, error) {
 	none := fmt.Errorf("no turn of this session waits for anything")
 	if c.p.Session.Info.ID == "" {
-		return store.RunRecord{}, none
+		return service.Run{}, none
 	}
 	rec, err := c.a.service.LastRun(ctx, c.p.Who, c.p.Session.Info.ID)
 	if errors.Is(err, toolcrib.ErrNotFound) || err == nil && rec.Status.Ended() {

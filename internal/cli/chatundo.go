@@ -11,7 +11,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/service"
-	"github.com/toolcrib/toolcrib/store"
 )
 
 // undoLooked is how many turns of a session are looked through for one that wrote.
@@ -30,7 +29,7 @@ func (c *chat) undo(ctx context.Context) error {
 		return err
 	}
 	for i := len(runs) - 1; i >= 0 && len(runs)-i <= undoLooked; i-- {
-		if !runs[i].PrunedAt.IsZero() {
+		if runs[i].PrunedAt != nil {
 			break
 		}
 		files, err := c.a.service.WrittenBy(ctx, c.p.Who, runs[i].ID)
@@ -47,7 +46,7 @@ func (c *chat) undo(ctx context.Context) error {
 
 // undoTurn puts back what one turn wrote; done is false if that is as it was
 // already.
-func (c *chat) undoTurn(ctx context.Context, rec store.RunRecord, files []*service.Written) (done bool, err error) {
+func (c *chat) undoTurn(ctx context.Context, rec service.Run, files []*service.Written) (done bool, err error) {
 	var back []string
 	for _, w := range files {
 		now, err := service.FileInWorkspace(rec.Workspace, w.Path)

@@ -86,7 +86,7 @@ func (a *app) listRuns(ctx context.Context, f *listFlags) error {
 	if err != nil {
 		return err
 	}
-	views, next, err := a.service.Runs(ctx, who, service.RunsQuery{Filter: filter, Words: splitList(f.status)})
+	views, next, err := s.Runs(ctx, who, service.RunsQuery{Filter: filter, Words: splitList(f.status), Prompts: !f.json})
 	if errors.Is(err, store.ErrBadCursor) {
 		err = usagef("--cursor: %v", err)
 	}
@@ -105,10 +105,7 @@ func (a *app) listRuns(ctx context.Context, f *listFlags) error {
 		rows = [][]string{{"RUN", "STARTED", "STATUS", "PROMPT"}}
 	}
 	for _, v := range views {
-		prompt, err := s.Prompt(ctx, &v)
-		if err != nil {
-			return err
-		}
+		prompt := v.Prompt
 		if v.ParentID != "" {
 			prompt = startedByRun + prompt
 		}
@@ -176,25 +173,24 @@ func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) erro
 		}
 		return printJSON(a.out, view, true)
 	}
-	rec, err := s.FindRun(ctx, who, name)
+	run, err := s.FindRun(ctx, who, name)
 	if err != nil {
 		return hint(err, name, found)
 	}
-	interrupted, driven := a.service.Interrupted(rec), a.service.Drivers.Driven(rec.ID)
 	return a.paged(func(w io.Writer) error {
-		fmt.Fprintf(w, "%s  %s\n", a.outStyle.Bold(string(rec.ID)), statusOfRecord(rec, interrupted))
-		if err := a.tellRun(ctx, w, who, rec, whole); err != nil {
+		fmt.Fprintf(w, "%s  %s\n", a.outStyle.Bold(string(run.ID)), statusText(run))
+		if err := a.tellRun(ctx, w, who, run, whole); err != nil {
 			return err
 		}
-		a.ending(ctx, w, rec, interrupted, driven)
+		a.ending(w, run)
 		return nil
 	})
 }
 
 // tellRun tells the story of a run, as far as it was not pruned.
-func (a *app) tellRun(ctx context.Context, w io.Writer, who toolcrib.Principal, rec store.RunRecord, whole bool) error {
-	story := render.Story{Out: w, Style: a.outStyle, Whole: whole, Caller: a.service.CallerOf(ctx, rec), Self: a.self()}
-	for e, err := range a.service.Story(ctx, who, rec.ID) {
+func (a *app) tellRun(ctx context.Context, w io.Writer, who toolcrib.Principal, run service.Run, whole bool) error {
+	story := render.Story{Out: w, Style: a.outStyle, Whole: whole, Caller: run.Caller, Self: a.self()}
+	for e, err := range a.service.Story(ctx, who, run.ID) {
 		if errors.Is(err, store.ErrPruned) {
 			return nil
 		}
@@ -206,28 +202,22 @@ func (a *app) tellRun(ctx context.Context, w io.Writer, who toolcrib.Principal, 
 	return nil
 }
 
-func statusOfRecord(rec store.RunRecord, interrupted bool) string {
-	v := service.RunOf(rec)
-	v.Interrupted = interrupted
-	return statusText(v)
-}
-
 // ending tells what the journal does not say by itself.
-func (a *app) ending(ctx context.Context, w io.Writer, rec store.RunRecord, interrupted, driven bool) {
+func (a *app) ending(w io.Writer, run service.Run) {
 	switch {
-	case !rec.PrunedAt.IsZero():
-		fmt.Fprintf(w, "\n%s the content was pruned on %s\n", a.outStyle.Yellow("■"), rec.PrunedAt.Local().Format("2006-01-02 15:04"))
-	case interrupted:
-		fmt.Fprintf(w, "\n%s the run was interrupted; what is shown was done. To resume it: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
-	case rec.Status == toolcrib.StatusQueued && !driven:
-		fmt.Fprintf(w, "\n%s nothing drives the run. To resume it: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
-	case rec.Status == toolcrib.StatusWaitingForProvider && rec.Pending != nil && rec.Pending.Error != nil:
-		fmt.Fprintf(w, "\n%s waits for %s\nTo go on: %s\n", a.outStyle.Yellow("■"), outageText(rec.Pending), strings.Join(a.wayOnFromOutage(rec.ID, rec.Pending), "\n      or: "))
-	case rec.Status.Parked() && rec.Pending != nil && !driven && a.service.DecidedBelow(ctx, rec):
-		fmt.Fprintf(w, "\n%s what it waited for is decided. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), rec.ID)
-	case rec.Status.Parked() && rec.Pending != nil:
-		fmt.Fprintf(w, "\n%s waits for a decision on %s\n", a.outStyle.Yellow("■"), guard.Visible(rec.Pending.ApprovalID))
-	case rec.Content != "" && rec.StopReason != toolcrib.StopCompleted:
-		fmt.Fprintf(w, "\n%s\n%s\n", a.outStyle.Dim("what there is of an answer:"), guard.Visible(rec.Content))
+	case run.PrunedAt != nil:
+		fmt.Fprintf(w, "\n%s the content was pruned on %s\n", a.outStyle.Yellow("■"), run.PrunedAt.Local().Format("2006-01-02 15:04"))
+	case run.Interrupted:
+		fmt.Fprintf(w, "\n%s the run was interrupted; what is shown was done. To resume it: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), run.ID)
+	case run.Status == toolcrib.StatusQueued && !run.Driven:
+		fmt.Fprintf(w, "\n%s nothing drives the run. To resume it: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), run.ID)
+	case run.Status == toolcrib.StatusWaitingForProvider && run.Pending != nil && run.Pending.Error != nil:
+		fmt.Fprintf(w, "\n%s waits for %s\nTo go on: %s\n", a.outStyle.Yellow("■"), outageText(&run.Pending.Pending), strings.Join(a.wayOnFromOutage(run.ID, &run.Pending.Pending), "\n      or: "))
+	case run.Status.Parked() && run.Pending != nil && !run.Driven && run.Decided:
+		fmt.Fprintf(w, "\n%s what it waited for is decided. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), run.ID)
+	case run.Status.Parked() && run.Pending != nil:
+		fmt.Fprintf(w, "\n%s waits for a decision on %s\n", a.outStyle.Yellow("■"), guard.Visible(run.Pending.ApprovalID))
+	case run.Content != "" && run.StopReason != toolcrib.StopCompleted:
+		fmt.Fprintf(w, "\n%s\n%s\n", a.outStyle.Dim("what there is of an answer:"), guard.Visible(run.Content))
 	}
 }

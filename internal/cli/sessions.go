@@ -79,7 +79,7 @@ type sessionView struct {
 }
 
 // sessionRuns finds a session and its runs, oldest first.
-func (a *app) sessionRuns(ctx context.Context, name string) (info store.SessionInfo, runs []store.RunRecord, who toolcrib.Principal, err error) {
+func (a *app) sessionRuns(ctx context.Context, name string) (info store.SessionInfo, runs []service.Run, who toolcrib.Principal, err error) {
 	s, who, err := a.reading(ctx)
 	if err != nil {
 		return info, nil, who, err
@@ -99,11 +99,7 @@ func (a *app) sessionsShowCommand(cmd *cobra.Command) {
 			return err
 		}
 		if asJSON {
-			view := sessionView{SessionInfo: info, Items: make([]service.Run, 0, len(runs))}
-			for _, rec := range runs {
-				view.Items = append(view.Items, service.RunOf(rec))
-			}
-			return printJSON(a.out, view, true)
+			return printJSON(a.out, sessionView{SessionInfo: info, Items: runs}, true)
 		}
 		return a.paged(func(w io.Writer) error { return a.tellSession(cmd.Context(), w, who, info, runs, whole) })
 	}
@@ -112,7 +108,7 @@ func (a *app) sessionsShowCommand(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&whole, "whole", false, "")
 }
 
-func (a *app) tellSession(ctx context.Context, w io.Writer, who toolcrib.Principal, info store.SessionInfo, runs []store.RunRecord, whole bool) error {
+func (a *app) tellSession(ctx context.Context, w io.Writer, who toolcrib.Principal, info store.SessionInfo, runs []service.Run, whole bool) error {
 	style := a.outStyle
 	fmt.Fprintf(w, "%s  %s\n", style.Bold(guard.Visible(cmp.Or(info.Name, string(info.ID)))), style.Dim(guard.Visible(string(info.ID))))
 	fmt.Fprintf(w, "%s\n", guard.Visible(fmt.Sprintf("%s of %s, since %s", render.Count(info.Runs, "run"), info.User, info.CreatedAt.Local().Format("2006-01-02 15:04"))))
@@ -120,7 +116,7 @@ func (a *app) tellSession(ctx context.Context, w io.Writer, who toolcrib.Princip
 		fmt.Fprintf(w, "%s\n", style.Dim(fmt.Sprintf("the newest %d of them:", len(runs))))
 	}
 	for _, rec := range runs {
-		fmt.Fprintf(w, "\n%s  %s\n", style.Bold(string(rec.ID)), statusOfRecord(rec, false))
+		fmt.Fprintf(w, "\n%s  %s\n", style.Bold(string(rec.ID)), statusText(rec))
 		if err := a.tellRun(ctx, w, who, rec, whole); err != nil {
 			return err
 		}
@@ -148,7 +144,7 @@ func (a *app) sessionsExportCommand(cmd *cobra.Command) {
 		}
 		head := exportSession{Export: exportSessionFormat, Version: version.Version(), ID: info.ID, Session: info, Runs: []toolcrib.RunID{}}
 		for _, rec := range runs {
-			if !rec.PrunedAt.IsZero() {
+			if rec.PrunedAt != nil {
 				a.notice("the content of run %s was pruned; it is left out", rec.ID)
 				continue
 			}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -48,7 +49,8 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) err
 		return a.cutOff(state, err)
 	}
 	if f.json {
-		if err := printJSON(a.out, service.RunOfState(state), true); err != nil {
+		run, err := a.service.Run(cmd.Context(), p.Who, string(state.Run))
+		if err := errors.Join(err, printJSON(a.out, run, true)); err != nil {
 			return err
 		}
 	} else if r := state.Trace[0].Result; r != nil {
