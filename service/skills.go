@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
@@ -36,28 +37,18 @@ const (
 	SkillShadowed   = "shadowed"   // a folder before has a skill of this name
 )
 
-// SkillOn is the state of a skill that can be used.
-const SkillOn = "on"
+// SkillOn is the state of a skill that can be used, skillOff of any other.
+const SkillOn, skillOff = "on", "off"
 
-// Skill is a skill as it was read, and whether it can be used.
+// Skill is a skill as it was read, and whether it can be used. One that cannot be read has
+// its name, source and path only.
 type Skill struct {
-	Name   string `json:"name"`
+	*skill.Skill
+
 	State  string `json:"state"`            // on | off
 	Reason string `json:"reason,omitempty"` // why it is off
 	Detail string `json:"detail,omitempty"`
-	Source string `json:"source"` // workspace | project | configured | user
-	Path   string `json:"path"`
-	Hash   string `json:"hash,omitempty"`
-	// AllowedTools is null if the skill declares none and restricts nothing.
-	AllowedTools  []string          `json:"allowed_tools"`
-	Description   string            `json:"description,omitempty"`
-	License       string            `json:"license,omitempty"`
-	Compatibility string            `json:"compatibility,omitempty"`
-	Metadata      map[string]string `json:"metadata,omitempty"`
-	Files         []SkillFile       `json:"files,omitempty"`
-	Notices       []string          `json:"notices,omitempty"`
 
-	read *skill.Skill // nil if it cannot be read
 	// seen is whether its content was reviewed; err is set if that is not known. passed
 	// says why its folder is not used.
 	seen   trust.State
@@ -65,26 +56,8 @@ type Skill struct {
 	passed string
 }
 
-// SkillFile is a file of a skill.
-type SkillFile struct {
-	Name  string `json:"name"`
-	Bytes int64  `json:"bytes"`
-	Hash  string `json:"hash"`
-}
-
 // Readable reports whether the skill could be read.
-func (s *Skill) Readable() bool { return s.read != nil }
-
-// Text returns what is written under the front matter.
-func (s *Skill) Text() string {
-	if s.read == nil {
-		return ""
-	}
-	return s.read.Body
-}
-
-// Contents returns the files of a skill that could be read, as it was read.
-func (s *Skill) Contents() (map[string][]byte, error) { return filesOf(s.read) }
+func (s *Skill) Readable() bool { return s.Hash != "" }
 
 // Unreviewed reports whether the skill is off until its content has been reviewed.
 func (s *Skill) Unreviewed() bool { return s.Reason == SkillChanged || s.Reason == SkillUnapproved }
@@ -103,13 +76,15 @@ type Skills struct {
 
 	library *skill.Library
 	unread  string // why a folder that is not trusted cannot be read; "" = all can
-	record  *reviewed
+
+	folders   trust.Store // the trust in folders
+	noFolders error       // it is not known: nothing is approved
 }
 
 // Skills reads the skills of the folders that the configuration names.
 func (s *Service) Skills() (*Skills, error) {
-	record := newReviewed()
-	out := &Skills{record: record}
+	out := &Skills{}
+	out.folders, out.noFolders = TrustStore()
 	c := s.Config
 	named := c.IsSet("skills.dirs") && !s.Source.NeedsTrust()
 	var used, aside []skill.Dir
@@ -128,7 +103,7 @@ func (s *Service) Skills() (*Skills, error) {
 			continue
 		}
 		why := ""
-		if dir.Files, why = record.workspace(path); why == "" {
+		if dir.Files, why = out.workspace(path); why == "" {
 			used = append(used, dir)
 			continue
 		}
@@ -142,14 +117,12 @@ func (s *Service) Skills() (*Skills, error) {
 	var problems []skill.Problem
 	out.library, problems = skill.Load(used, skill.Options{Aliases: builtin.Aliases()})
 	for _, one := range out.library.Skills() {
-		out.All = append(out.All, record.judge(one))
+		out.All = append(out.All, out.judge(one))
 	}
 	untrusted, more := skill.Load(aside, skill.Options{Aliases: builtin.Aliases()})
 	for _, one := range untrusted.Skills() {
-		v := viewOf(one)
-		v.passed = passed[filepath.Dir(one.Path)]
-		v.State, v.Reason, v.Detail = "off", SkillUntrusted, v.passed
-		out.All = append(out.All, v)
+		why := passed[filepath.Dir(one.Path)]
+		out.All = append(out.All, Skill{Skill: one, State: skillOff, Reason: SkillUntrusted, Detail: why, passed: why})
 	}
 	out.Problems = slices.Clone(out.PassedOver)
 	sources := map[string]string{}
@@ -158,8 +131,8 @@ func (s *Service) Skills() (*Skills, error) {
 	}
 	for _, p := range slices.Concat(problems, more) {
 		v := Skill{
-			Name: p.Skill, State: "off", Reason: SkillBroken, Detail: p.Message, Path: p.Path,
-			Source: sources[filepath.Dir(p.Path)],
+			Skill: &skill.Skill{Name: p.Skill, Path: p.Path, Source: sources[filepath.Dir(p.Path)]},
+			State: skillOff, Reason: SkillBroken, Detail: p.Message, passed: passed[filepath.Dir(p.Path)],
 		}
 		switch {
 		case p.Code == skill.CodeNotice, p.Skill == "" && p.Code == skill.CodeNoFolder:
@@ -172,7 +145,6 @@ func (s *Service) Skills() (*Skills, error) {
 		case p.Line > 0:
 			v.Detail = fmt.Sprintf("%s:%d: %s", skill.FileName, p.Line, p.Message)
 		}
-		v.passed = passed[filepath.Dir(p.Path)]
 		out.All = append(out.All, v)
 	}
 	slices.SortStableFunc(out.All, func(a, b Skill) int {
@@ -207,14 +179,27 @@ func (k *Skills) Find(name string) (*Skill, error) {
 			return &k.All[i], nil
 		}
 	}
-	text := "there is no skill " + name
-	if k.unread != "" {
-		text += "; " + k.unread
+	return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "not found: %s", k.missing(skill.ShownName(name)))
+}
+
+// missing says why there is no skill of a name, which is as [skill.ShownName] has it.
+func (k *Skills) missing(name string) string {
+	passed := ""
+	for i := range k.All {
+		if k.All[i].Name == name && passed == "" {
+			passed = k.All[i].passed
+		}
 	}
-	if near := guard.Nearest(name, k.Names()); near != "" {
-		text += fmt.Sprintf(" (did you mean %s?)", near)
+	if passed == "" && skill.ValidName(name) {
+		passed = k.unread
 	}
-	return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "not found: %s", text)
+	if passed != "" {
+		return fmt.Sprintf("skill %s is off: %s", name, passed)
+	}
+	if near := guard.Nearest(strings.Trim(name, `"`), k.Names()); near != "" {
+		return fmt.Sprintf("there is no skill %s (did you mean %s?)", name, near)
+	}
+	return fmt.Sprintf("there is no skill %s; toolcrib skills list shows what there is", name)
 }
 
 // Names returns the names of all skills that can be asked for, sorted.
@@ -260,27 +245,30 @@ func (s *Service) NoteEntries(k *Skills) {
 	}
 }
 
-// Changes returns the files of a skill as they were reviewed last, and as they are; ok is
-// false if there is nothing to show. Where no copy of the former is kept, all is new.
-func (k *Skills) Changes(one *Skill) (before, now map[string][]byte, ok bool, err error) {
-	if one.read == nil {
-		return nil, nil, false, nil
+// Review returns a skill as a person looks at it, with what it held when somebody looked
+// last. It returns nil if there is nothing to look at.
+func (k *Skills) Review(one *Skill) (*trust.File, error) {
+	if !one.Readable() {
+		return nil, nil
 	}
-	old, known := k.record.approved(one.read)
+	last := k.folders.Skills().LastTrusted
 	if one.Source == SkillsWorkspace {
-		old, known = k.record.kept(one.read) // its folder counts as a whole, elsewhere
+		last = k.folders.Skills().Kept // its folder counts as a whole, elsewhere
 	}
+	old, known := last(filepath.Dir(one.Path), one.Name)
 	same := known && old.Hash == one.Hash
 	if !one.Unreviewed() && (same || !known) {
-		return nil, nil, false, nil
+		return nil, nil
 	}
-	if same {
-		old = trust.Copy{} // not reviewed although a copy is kept: all of it is shown
+	f := &trust.File{Path: one.Path, Name: one.Name, Hash: one.Hash}
+	if known && !same { // else it is not reviewed although a copy is kept: all of it is shown
+		f.Before, f.State = old.Files, trust.Changed
 	}
-	if now, err = filesOf(one.read); err != nil {
-		return nil, nil, false, fmt.Errorf("skill %s cannot be read whole: %w", one.Name, err)
+	var err error
+	if f.Content, err = filesOf(one.Skill); err != nil {
+		return nil, fmt.Errorf("skill %s cannot be read whole: %w", one.Name, err)
 	}
-	return old.Files, now, true, nil
+	return f, nil
 }
 
 // ApproveSkill notes that an administrator has looked at a skill as it was read, so that
@@ -292,7 +280,7 @@ func (s *Service) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *S
 		return err
 	}
 	switch {
-	case one.read == nil:
+	case !one.Readable():
 		return fmt.Errorf("skill %s cannot be used, so there is nothing to approve: %s", one.Name, one.Detail)
 	case one.Source == SkillsWorkspace && one.Reason == SkillUntrusted:
 		return fmt.Errorf("skill %s: its folder counts as a whole: %s", one.Name, one.Detail)
@@ -300,32 +288,30 @@ func (s *Service) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *S
 		return toolcrib.Errorf(toolcrib.CodeConflict, "skill %s has the hash %s now, not %s; look at it again", one.Name,
 			one.Hash, digest)
 	}
-	if err := s.review(ctx, who, k.record, one.read, store.SystemSkillApproved); err != nil {
+	if err := s.review(ctx, who, k, one.Skill, store.SystemSkillApproved); err != nil {
 		return fmt.Errorf("skill %s: it cannot be kept that you have looked at it: %w", one.Name, err)
 	}
-	*one = k.record.judge(one.read)
+	*one = k.judge(one.Skill)
 	return nil
 }
 
 // review writes down in the audit log, and then keeps, that the content of a skill
 // counts: a person has looked at it, or it is used for the first time (kind).
-func (s *Service) review(ctx context.Context, who toolcrib.Principal, r *reviewed, one *skill.Skill,
+func (s *Service) review(ctx context.Context, who toolcrib.Principal, k *Skills, one *skill.Skill,
 	kind toolcrib.Kind,
 ) error {
-	if r.err != nil {
-		return r.err
+	if k.noFolders != nil {
+		return k.noFolders
 	}
 	if err := s.OpenFor(ctx, who); err != nil {
 		return err
 	}
-	if err := s.RecordChanged(ctx, who, kind, store.FileChanged{
-		Path: one.Path, Name: one.Name,
-		Hash: one.Hash,
-	}); err != nil {
+	changed := store.FileChanged{Path: one.Path, Name: one.Name, Hash: one.Hash}
+	if err := s.RecordChanged(ctx, who, kind, changed); err != nil {
 		return err
 	}
-	r.keep(one)
-	return r.seen.TrustFiles(filepath.Dir(one.Path), []trust.File{{Name: one.Name, State: trust.Trusted, Hash: one.Hash}})
+	k.keep(one)
+	return k.folders.Skills().TrustFiles(filepath.Dir(one.Path), []trust.File{{Name: one.Name, Hash: one.Hash}})
 }
 
 // SkillProblems are the skills that agents of the configuration name and that do not count.
@@ -346,56 +332,31 @@ func (s *Service) SkillProblems() (config.Errors, error) {
 	return all, nil
 }
 
-// reviewed remembers which folders are trusted, and which content of a skill a person has
-// looked at: its hash, by the folder that it lies in. Both are kept in the user's state
-// folder, so that no configuration can move them.
-type reviewed struct {
-	folders, seen trust.Store
-	err           error // there is no such place: nothing is approved
-}
-
-// seenName is the record of skills, beside that of trusted folders.
-const seenName = "skills.json"
-
-func newReviewed() *reviewed {
-	folders, err := TrustStore()
-	if err != nil {
-		return &reviewed{err: err}
-	}
-	return &reviewed{folders: folders, seen: trust.NewStore(filepath.Join(filepath.Dir(folders.Path()), seenName))}
-}
-
 // workspace reads a folder that must be trusted: what is used is what was hashed. why
 // says why nothing of it is used; files is nil if it cannot be read.
-func (r *reviewed) workspace(path string) (files map[string][]byte, why string) {
+func (k *Skills) workspace(path string) (files map[string][]byte, why string) {
 	dir, name := filepath.Split(path)
 	dir = filepath.Clean(dir)
-	content, err := trust.ReadFolder(path)
-	if err != nil {
-		file := trust.File{Name: name, Problem: "cannot be read whole"}
-		if _, found, checkErr := r.folders.Check(dir, name); checkErr == nil && found[0].Problem != "" {
-			file = found[0]
-		}
-		return nil, trust.PassedOver(dir, file)
+	state, found, err := k.folders.Check(dir, name)
+	if err = cmp.Or(k.noFolders, err); err != nil && len(found) == 0 {
+		found = []trust.File{{}}
 	}
-	state, err := r.folders.CheckFolder(path, content)
 	switch {
 	case err != nil:
 		why = path + " is passed over: " + err.Error()
 	case state != trust.Trusted:
-		why = trust.PassedOver(dir, trust.File{Name: name, State: state, Hash: content.Hash})
+		why = trust.PassedOver(dir, found[0])
 	}
-	return content.Files, why
+	return found[0].Content, why
 }
 
 // judge says whether a skill that has its name can be used. A folder that is trusted was
 // looked at. In folders of the user's own the first sight of a skill counts.
-func (r *reviewed) judge(one *skill.Skill) Skill {
-	v := viewOf(one)
-	v.seen = trust.Trusted
+func (k *Skills) judge(one *skill.Skill) Skill {
+	v := Skill{Skill: one, State: SkillOn, seen: trust.Trusted}
 	if v.Source != SkillsWorkspace {
-		if v.err = r.err; v.err == nil {
-			v.seen, v.err = r.seen.CheckFolder(one.Path, trust.Folder{Hash: one.Hash})
+		if v.err = k.noFolders; v.err == nil {
+			v.seen, v.err = k.folders.Skills().State(one.Path, one.Hash)
 		}
 	}
 	look := "look at it: toolcrib skills check " + one.Name
@@ -410,41 +371,20 @@ func (r *reviewed) judge(one *skill.Skill) Skill {
 		v.Reason, v.Detail = SkillUnapproved, "nobody has looked at it yet; "+look
 	}
 	if v.Reason != "" {
-		v.State = "off"
-	}
-	return v
-}
-
-func viewOf(one *skill.Skill) Skill {
-	v := Skill{
-		Name: one.Name, State: SkillOn, Source: one.Source, Path: one.Path, Hash: one.Hash, AllowedTools: one.AllowedTools,
-		Description: one.Description, License: one.License, Compatibility: one.Compatibility, Metadata: one.Metadata,
-		Notices: one.Notices, read: one,
-	}
-	for _, f := range one.Files {
-		v.Files = append(v.Files, SkillFile{Name: f.Name, Bytes: f.Size, Hash: f.Hash})
+		v.State = skillOff
 	}
 	return v
 }
 
 // keep keeps a copy of the skill. Without one only what has changed cannot be shown.
-func (r *reviewed) keep(one *skill.Skill) {
-	if old, ok := r.kept(one); r.err != nil || ok && old.Hash == one.Hash {
+func (k *Skills) keep(one *skill.Skill) {
+	dir, seen := filepath.Dir(one.Path), k.folders.Skills()
+	if old, ok := seen.Kept(dir, one.Name); ok && old.Hash == one.Hash {
 		return
 	}
 	if files, err := filesOf(one); err == nil {
-		r.seen.Keep(filepath.Dir(one.Path), one.Name, trust.Copy{Hash: one.Hash, Files: files})
+		seen.Keep(dir, one.Name, trust.Copy{Hash: one.Hash, Files: files})
 	}
-}
-
-// kept returns what was kept of the skill when it was approved.
-func (r *reviewed) kept(one *skill.Skill) (trust.Copy, bool) {
-	return r.seen.Kept(filepath.Dir(one.Path), one.Name)
-}
-
-// approved returns what a person has looked at last.
-func (r *reviewed) approved(one *skill.Skill) (trust.Copy, bool) {
-	return r.seen.LastTrusted(filepath.Dir(one.Path), one.Name)
 }
 
 // filesOf are the files of a skill, as they were when it was loaded.

@@ -88,36 +88,11 @@ func (k *Skills) choose(names []string, approved func(*Skill) bool) *ChosenSkill
 			c.Ignored = append(c.Ignored, p.Message)
 			continue
 		case skill.CodeUnknown:
-			name := names[slices.IndexFunc(names, func(name string) bool { return skill.ShownName(name) == p.Skill })]
-			p.Message = k.missing(name, p.Message)
+			p.Message = k.missing(p.Skill)
 		}
 		c.off = append(c.off, p)
 	}
-	if len(c.off) > 0 {
-		c.Tools = []string{}
-	}
 	return c
-}
-
-// missing says why there is no skill of a name, of which the library says no more than
-// message.
-func (k *Skills) missing(name, message string) string {
-	passed := ""
-	for i := range k.All {
-		if k.All[i].Name == name && passed == "" {
-			passed = k.All[i].passed
-		}
-	}
-	if passed == "" && skill.ValidName(name) {
-		passed = k.unread
-	}
-	if passed != "" {
-		return fmt.Sprintf("skill %s is off: %s", name, passed)
-	}
-	if near := guard.Nearest(name, k.Names()); near != "" {
-		return fmt.Sprintf("%s (did you mean %s?)", message, near)
-	}
-	return message
 }
 
 // ChooseSkills returns the skills of a run that names these. It records nothing.
@@ -180,10 +155,10 @@ func (s *Service) firstSight(who toolcrib.Principal, k *Skills, one *Skill, tell
 	case one.err != nil:
 		tell(fmt.Sprintf("skill %s: it cannot be told whether somebody has looked at it: %v", one.Name, one.err))
 	case one.State == SkillOn && one.Source == SkillsWorkspace:
-		k.record.keep(one.read)
+		k.keep(one.Skill)
 	case one.State == SkillOn && one.seen == trust.Untrusted:
 		// Skills are read for the process as a whole, which has no other context.
-		if err := s.review(context.Background(), who, k.record, one.read, store.SystemSkillSeen); err != nil {
+		if err := s.review(context.Background(), who, k, one.Skill, store.SystemSkillSeen); err != nil {
 			tell(fmt.Sprintf("skill %s: it cannot be kept what it holds: %v", one.Name, err))
 			return false
 		}

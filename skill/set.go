@@ -11,7 +11,7 @@ import (
 // (N16). The zero value, and nil, is no skill and no restriction.
 type Set struct {
 	skills []*Skill
-	// withheld is set if a skill that does not count has, or may have, allowed-tools.
+	// withheld is set if a skill was asked for that does not count.
 	withheld bool
 }
 
@@ -21,15 +21,14 @@ const maxAsked = 1000
 // Effective chooses the skills of a run by name, in the order given, and says why
 // one that was asked for is not among them:
 //
-//   - a name that no folder has is dropped, with a notice (contract §6);
+//   - a name that no folder has is missing;
 //   - one that is switched off in its own front matter counts as not there (N16);
 //   - one whose content approved does not confirm is off until a person has looked
 //     at it. approved gets the name and [Skill.Hash]; nil confirms none;
 //   - one that cannot be used stays off.
 //
-// The last two do not widen the gate: if no other skill declares allowed-tools, a
-// skill that is off, and declares them or cannot be read, leaves the run without
-// tools, not without restriction.
+// What one that is missing, not approved or broken would have taken away is not known:
+// it leaves the run without tools (contract §6).
 func (l *Library) Effective(names []string, approved func(name, hash string) bool) (Set, []Problem) {
 	var set Set
 	var problems []Problem
@@ -50,6 +49,7 @@ func (l *Library) Effective(names []string, approved func(name, hash string) boo
 		}
 		seen[name] = true
 		if p := l.choose(&set, name, approved); p != nil {
+			set.withheld = set.withheld || p.Code != CodeDisabled
 			problems = append(problems, *p)
 		}
 	}
@@ -59,7 +59,6 @@ func (l *Library) Effective(names []string, approved func(name, hash string) boo
 // choose adds the skill to the set, or says why not.
 func (l *Library) choose(set *Set, name string, approved func(name, hash string) bool) *Problem {
 	if broken, ok := l.Broken(name); ok {
-		set.withheld = true
 		broken.Message = fmt.Sprintf("skill %s is off: %s; see: toolcrib skills check %s", name, broken.Message, name)
 		return &broken
 	}
@@ -76,7 +75,6 @@ func (l *Library) choose(set *Set, name string, approved func(name, hash string)
 			Message: fmt.Sprintf("skill %s is switched off by enabled: false in its %s", name, FileName),
 		}
 	case approved == nil || !approved(name, s.Hash):
-		set.withheld = set.withheld || s.AllowedTools != nil
 		return &Problem{
 			Code: CodeUnapproved, Skill: name, Path: s.Path,
 			Message: fmt.Sprintf("skill %s is off: nobody has looked at what it holds now; look at it with: toolcrib "+
@@ -121,16 +119,16 @@ func (s *Set) Skill(name string) *Skill {
 
 // AllowedTools returns what the skills allow, in the canonical form that
 // [ParseEntry] reads (N15): nil if none declares allowed-tools, which restricts
-// nothing, else the union, sorted; empty = no tools. Every skill of the set counts,
-// whatever [Set.Text] had room for.
+// nothing, else the union, sorted; empty = no tools, also if a skill that was asked for
+// does not count. Every skill of the set counts, whatever [Set.Text] had room for.
 func (s *Set) AllowedTools() []string {
-	if s == nil {
+	switch {
+	case s == nil:
 		return nil
+	case s.withheld:
+		return []string{}
 	}
 	var union []string
-	if s.withheld {
-		union = []string{}
-	}
 	for _, one := range s.skills {
 		if one.AllowedTools == nil {
 			continue

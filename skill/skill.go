@@ -31,34 +31,34 @@ const FileName = "SKILL.md"
 
 // Skill is one skill. Nothing in it may be changed: libraries and sets share it.
 type Skill struct {
-	Name          string // of the folder too
-	Description   string // what it does and when to use it; cleaned of hidden characters
-	License       string
-	Compatibility string
-	Metadata      map[string]string
+	Name          string            `json:"name"`                  // of the folder too
+	Description   string            `json:"description,omitempty"` // what it does and when to use it, cleaned
+	License       string            `json:"license,omitempty"`
+	Compatibility string            `json:"compatibility,omitempty"`
+	Metadata      map[string]string `json:"metadata,omitempty"`
 	// AllowedTools are the entries of allowed-tools in their canonical form, each
 	// once. nil = the skill declares none and restricts nothing; empty = it allows
 	// no tools (N15).
-	AllowedTools []string
-	Enabled      bool   // enabled: false in the front matter switches a skill off
-	Body         string // the text after the front matter, unchanged
+	AllowedTools []string `json:"allowed_tools"`
+	Enabled      bool     `json:"-"` // enabled: false in the front matter switches a skill off
+	Body         string   `json:"-"` // the text after the front matter, unchanged
 	// Notices are things that a person would want to know: keys that mean nothing
 	// here, entries that are passed over, hidden characters. At most 32.
-	Notices []string
+	Notices []string `json:"notices,omitempty"`
 
 	// What follows is set by [Load] only.
-	Source string // of the [Dir]
-	Path   string // the skill's folder
-	Hash   string // sha256:… over the names and contents of all files
-	Files  []File // sorted by name, SKILL.md too
+	Source string `json:"source"`          // of the [Dir]
+	Path   string `json:"path"`            // the skill's folder
+	Hash   string `json:"hash,omitempty"`  // sha256:… over the names and contents of all files
+	Files  []File `json:"files,omitempty"` // sorted by name, SKILL.md too
 	dir    string // that holds the folder
 }
 
 // File is one file of a skill.
 type File struct {
-	Name string // relative to the skill's folder, with slashes
-	Size int64  // bytes
-	Hash string // sha256:… of the content
+	Name string `json:"name"` // relative to the skill's folder, with slashes
+	Size int64  `json:"bytes"`
+	Hash string `json:"hash"` // sha256:… of the content
 }
 
 // Error says what is wrong with a SKILL.md.

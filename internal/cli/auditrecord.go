@@ -9,16 +9,17 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 // Everything that steers toolcrib is in the audit log. What the store changes
 // itself it writes down itself; this is what changes outside of it.
 
-// recordTrust writes down that files of a folder are trusted now, or no more. What a
+// recordTrust writes down that what a folder brings is trusted now, or no more. What a
 // folder brings may be the configuration that says where the data lies, so it is
 // written down in the data folder that counts after it. It never takes trust back, and
 // never keeps it: where it cannot be written down, that is told.
-func (a *app) recordTrust(ctx context.Context, kind toolcrib.Kind, dir, why string, files ...trust.File) {
+func (a *app) recordTrust(ctx context.Context, kind toolcrib.Kind, folder *service.Folder) {
 	err := a.storeOfTrust(ctx)
 	who := toolcrib.Principal{}
 	if err == nil {
@@ -28,7 +29,7 @@ func (a *app) recordTrust(ctx context.Context, kind toolcrib.Kind, dir, why stri
 		a.notice("not recorded in the audit log: %v", err)
 		return
 	}
-	a.service.RecordTrust(ctx, who, kind, dir, why, files...)
+	a.service.RecordTrust(ctx, who, kind, folder, "")
 }
 
 // storeOfTrust opens the store of the configuration that counts without a question:

@@ -98,11 +98,7 @@ func (a *app) notTrustedYet(source config.Source) {
 	if err != nil {
 		return // it was read just now, and has its error elsewhere
 	}
-	store, err := a.trustStore()
-	if err == nil {
-		err = store.Require(source.Path, content)
-	}
-	if err != nil {
+	if err := a.trustedAlready(source.Path, content); err != nil {
 		a.notice("%v; until then run refuses, unless another file is named with --config", err)
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/standin"
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/internal/trust"
-	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 // configuration returns the configuration, read once. One that lies in the current
@@ -40,39 +41,32 @@ func (a *app) configurationAnyway() (*config.Config, config.Source, error) {
 	return c, source, err
 }
 
-func (a *app) trustStore() (trust.Store, error) {
-	path, err := trust.DefaultPath(os.Getenv)
-	if err != nil {
-		return trust.Store{}, err
-	}
-	return trust.NewStore(path), nil
-}
-
 // trusted lets a configuration pass if its user trusts it, and asks on a terminal
 // if not.
 func (a *app) trusted(path string, content []byte) error {
-	trusted, err := a.trustStore()
-	if err != nil {
-		return err
-	}
-	err = trusted.Require(path, content)
+	err := a.trustedAlready(path, content)
 	var untrusted *trust.UntrustedError
 	if !errors.As(err, &untrusted) || !a.inTerminal || !a.errTerminal {
 		return err
 	}
-	dir := filepath.Dir(path)
-	_, files, checkErr := trusted.Check(dir)
-	if checkErr != nil {
-		return checkErr
+	folder, lookErr := service.LookAt(filepath.Dir(path))
+	if lookErr != nil {
+		return lookErr
 	}
-	if !a.agreesToFolder(trusted, dir, files) {
-		return err
+	// There is no other context yet.
+	if agreed, trustErr := a.asksToTrust(context.Background(), folder); trustErr != nil || !agreed {
+		return cmp.Or(trustErr, err)
 	}
-	if err := trusted.TrustFiles(dir, files); err != nil {
-		return err
-	}
-	a.recordTrust(context.Background(), store.SystemTrustGiven, dir, "", files...) // there is no other context yet
 	// What is used is what was read; another content by now is not trusted.
+	return a.trustedAlready(path, content)
+}
+
+// trustedAlready lets a configuration pass if its user trusts it; it asks nothing.
+func (a *app) trustedAlready(path string, content []byte) error {
+	trusted, err := service.TrustStore()
+	if err != nil {
+		return err
+	}
 	return trusted.Require(path, content)
 }
 
@@ -105,28 +99,18 @@ func (a *app) besides() io.Writer {
 
 // passedOver tells what the current folder brings and is not used.
 func (a *app) passedOver() {
-	present := false
-	for _, name := range trust.Names() {
-		if name == config.FileName {
-			continue
-		}
-		present = present || standin.Exists(name)
-	}
-	if !present {
+	if !standin.Exists(".mcp.json") && !standin.Exists("skills") {
 		return
 	}
-	store, err := a.trustStore()
+	trusted, err := service.TrustStore()
 	if err != nil {
 		return // nothing is trusted then, and nothing is used
 	}
-	_, files, _ := store.Check(".", ".mcp.json", "skills")
+	_, files, _ := trusted.Check(".", ".mcp.json", "skills")
 	for _, f := range files {
-		switch f.State {
-		case trust.Absent:
-		case trust.Trusted:
-			if f.Name == "skills" {
-				continue // it is used
-			}
+		switch {
+		case f.State == trust.Absent, f.State == trust.Trusted && f.Name == "skills":
+		case f.State == trust.Trusted:
 			a.notice("%s is passed over: this version of toolcrib does not use it", f.Name)
 		default:
 			a.notice("%s", trust.PassedOver(".", f))

@@ -112,7 +112,7 @@ func (a *app) configFinding(c *config.Config, source config.Source, err error) f
 
 func (a *app) trustFinding(source config.Source) (f finding, usable bool) {
 	f = finding{Check: "trust", OK: true, Detail: "nothing in this folder needs trust"}
-	store, err := a.trustStore()
+	store, err := service.TrustStore()
 	if err != nil {
 		return finding{Check: "trust", Detail: err.Error(), Fix: "set HOME or XDG_STATE_HOME"}, !source.NeedsTrust()
 	}

@@ -230,12 +230,3 @@ func (a *app) openRuns(ctx context.Context, c *config.Config) error {
 	a.dataFlag = dir
 	return err
 }
-
-// trustedAlready lets a configuration pass if its user trusts it; it asks nothing.
-func (a *app) trustedAlready(path string, content []byte) error {
-	store, err := a.trustStore()
-	if err != nil {
-		return err
-	}
-	return store.Require(path, content)
-}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/service"
-	"github.com/toolcrib/toolcrib/store"
 )
 
 func (a *app) skillsListCommand(cmd *cobra.Command) {
@@ -80,15 +79,14 @@ func (a *app) skillsShowCommand(cmd *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		text := v.Text()
 		if asJSON {
 			return printJSON(a.out, struct {
 				*service.Skill
 				Text string `json:"text"`
-			}{v, text}, true)
+			}{v, v.Body}, true)
 		}
 		a.showSkill(v)
-		if text = strings.Trim(guard.Visible(text), "\r\n"); text != "" {
+		if text := strings.Trim(guard.Visible(v.Body), "\r\n"); text != "" {
 			fmt.Fprintf(a.out, "\n%s\n", text)
 		}
 		return nil
@@ -121,7 +119,7 @@ func (a *app) showSkill(v *service.Skill) {
 		{"needs", v.Compatibility},
 	}
 	for _, f := range v.Files {
-		rows = append(rows, [2]string{"file", fmt.Sprintf("%s (%d bytes)", pathText(f.Name), f.Bytes)})
+		rows = append(rows, [2]string{"file", fmt.Sprintf("%s (%d bytes)", pathText(f.Name), f.Size)})
 	}
 	for _, n := range v.Notices {
 		rows = append(rows, [2]string{"notice", n})
@@ -150,7 +148,7 @@ func (a *app) skillFlag(cmd *cobra.Command, f *runFlags) {
 }
 
 // trustSkills asks on a terminal about the skills folder of the current folder, if a
-// run would have a skill of it.
+// run would have a skill of it. If nobody agrees, it is passed over, with a notice.
 func (a *app) trustSkills(ctx context.Context, names []string) error {
 	if len(names) == 0 || !a.inTerminal || !a.errTerminal {
 		return nil
@@ -160,27 +158,14 @@ func (a *app) trustSkills(ctx context.Context, names []string) error {
 		return err
 	}
 	for _, name := range names {
-		dir := k.Untrusted(name)
-		if dir == "" {
-			continue
-		}
-		trusted, err := a.trustStore()
-		if err != nil {
+		if dir := k.Untrusted(name); dir != "" {
+			folder, err := service.LookAt(dir)
+			if err == nil {
+				// What counts in the end is what is read anew, against what was shown.
+				_, err = a.asksToTrust(ctx, folder)
+			}
 			return err
 		}
-		_, files, err := trusted.Check(dir)
-		if err != nil {
-			return err
-		}
-		if !a.agreesToFolder(trusted, dir, files) {
-			return nil // it is passed over, with a notice
-		}
-		// What counts in the end is what is read anew, against what was shown.
-		if err := trusted.TrustFiles(dir, files); err != nil {
-			return err
-		}
-		a.recordTrust(ctx, store.SystemTrustGiven, dir, "", files...)
-		return nil
 	}
 	return nil
 }

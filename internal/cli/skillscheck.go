@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -93,8 +94,8 @@ func (a *app) tellSkill(v *service.Skill) {
 // checkedSkill is what skills check NAME --json prints.
 type checkedSkill struct {
 	*service.Skill
-	Changes  *fileChanges `json:"changes,omitempty"`
-	Approved bool         `json:"approved"` // by this command
+	Changes  *service.Changes `json:"changes,omitempty"`
+	Approved bool             `json:"approved"` // by this command
 }
 
 // checkSkill reports on one skill, and approves it if the user agrees.
@@ -108,23 +109,23 @@ func (a *app) checkSkill(ctx context.Context, name string, f *checkFlags) error 
 	if err != nil {
 		return err
 	}
-	var changes *fileChanges
-	before, now, open, err := k.Changes(v)
+	review, err := k.Review(v)
 	if err != nil {
 		return err
-	}
-	if open {
-		changes = compare(before, now)
 	}
 	if !f.json {
 		a.showSkill(v)
 	}
-	approved, err := a.approveSkill(ctx, kept, k, v, changes, f)
+	approved, err := a.approveSkill(ctx, kept, k, v, review, f)
 	if err != nil {
 		return err
 	}
 	if f.json {
-		if err := printJSON(a.out, checkedSkill{v, changes, approved}, true); err != nil {
+		out := checkedSkill{Skill: v, Approved: approved}
+		if review != nil {
+			out.Changes = service.ChangesOf(review.Before, review.Content)
+		}
+		if err := printJSON(a.out, out, true); err != nil {
 			return err
 		}
 	} else if approved {
@@ -136,53 +137,41 @@ func (a *app) checkSkill(ctx context.Context, name string, f *checkFlags) error 
 // approveSkill shows what has changed of a skill, and approves that if its person says
 // so; false = nobody did.
 func (a *app) approveSkill(
-	ctx context.Context, kept *service.Service, k *service.Skills, v *service.Skill, changes *fileChanges, f *checkFlags,
+	ctx context.Context, kept *service.Service, k *service.Skills, v *service.Skill, review *trust.File, f *checkFlags,
 ) (bool, error) {
-	ask := f.digest == "" && v.Unreviewed() && !f.json && a.inTerminal && a.errTerminal
+	digest, ask := f.digest, f.digest == "" && v.Unreviewed() && !f.json && a.inTerminal && a.errTerminal
 	who, err := a.principal(ctx)
 	if err != nil {
 		return false, err
 	}
-	if f.digest != "" || ask {
+	if digest != "" || ask {
 		_, err := service.Administrator(who)
 		if err != nil && !ask {
 			return false, err
 		}
 		ask = ask && err == nil // nobody is asked about what is not theirs to say
 	}
-	if changes != nil && !f.json && !ask {
+	switch {
+	case ask:
+		if !a.agreesTo(fmt.Sprintf("Use the skill %s as it is now?", v.Name), "", []trust.File{*review}) {
+			return false, nil
+		}
+		digest = v.Hash
+	case review != nil && !f.json:
 		head := "Since somebody looked at it:"
 		if v.Reason == service.SkillUnapproved {
 			head = "Nobody has looked at it; it holds:"
 		}
-		fmt.Fprintf(a.out, "\n%s\n%s", head, changesText(a.outStyle, changes))
+		fmt.Fprintf(a.out, "\n%s\n%s", head, changesText(a.outStyle, service.ChangesOf(review.Before, review.Content)))
 	}
-	digest := f.digest
-	switch {
-	case digest == "" && !v.Unreviewed():
+	if digest == "" {
+		if v.Unreviewed() {
+			a.notice("to use it as it is now: toolcrib skills check %s --digest %s", v.Name, v.Hash)
+		}
 		return false, nil
-	case digest == "" && !ask:
-		a.notice("to use it as it is now: toolcrib skills check %s --digest %s", v.Name, v.Hash)
-		return false, nil
-	case ask && !a.agreesToSkill(v, changes):
-		return false, nil
-	case ask:
-		digest = v.Hash
 	}
 	err = kept.ApproveSkill(ctx, who, k, v, digest)
 	return err == nil, err
-}
-
-// agreesToSkill shows a skill, or what has changed of it, and asks whether it may be used.
-func (a *app) agreesToSkill(v *service.Skill, changes *fileChanges) bool {
-	return a.agreesTo(fmt.Sprintf("Use the skill %s as it is now?", v.Name), func(whole bool) (string, bool) {
-		if whole {
-			if files, err := v.Contents(); err == nil {
-				changes = compare(nil, files)
-			}
-		}
-		return changesText(a.style, changes), !whole && v.Reason == service.SkillChanged
-	})
 }
 
 // skillsFinding is what doctor reports about skills.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -27,17 +28,6 @@ const (
 var errTooMuch = fmt.Errorf("holds more than %d files, %d bytes or %d levels", MaxFolderFiles, MaxFolderBytes,
 	maxFolderDepth)
 
-// Read reads a regular file of at most [MaxFileBytes] and returns it with its
-// hash. Symbolic links are followed: what counts is what is really read. It never
-// waits for a pipe or a device.
-func Read(file string) (content []byte, hash string, err error) {
-	content, err = safefile.Read(file, MaxFileBytes)
-	if err != nil {
-		return nil, "", err
-	}
-	return content, hashOf(content), nil
-}
-
 // Folder is the content of a folder as it was read at one time.
 type Folder struct {
 	Files map[string][]byte // by path relative to the folder, with slashes
@@ -51,15 +41,10 @@ func ReadFolder(dir string) (Folder, error) {
 	if err := r.read(dir, "", 0); err != nil {
 		return Folder{}, err
 	}
-	names := make([]string, 0, len(r.files))
-	for name := range r.files {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	sum := sha256.New()
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(r.files)) {
 		// Length before name: no two folders may look alike by clever names.
-		fmt.Fprintf(sum, "%d %s %s\n", len(name), name, hashOf(r.files[name]))
+		fmt.Fprintf(sum, "%d %s %s\n", len(name), name, Hash(r.files[name]))
 	}
 	return Folder{Files: r.files, Hash: "sha256:" + hex.EncodeToString(sum.Sum(nil))}, nil
 }
@@ -135,9 +120,10 @@ func look(dir, name string) File {
 			out.Hash, out.Content = folder.Hash, folder.Files
 		}
 	} else if err == nil {
+		// Symbolic links are followed: what counts is what is really read.
 		var content []byte
-		if content, out.Hash, err = Read(whole); err == nil {
-			out.Content = map[string][]byte{name: content}
+		if content, err = safefile.Read(whole, MaxFileBytes); err == nil {
+			out.Hash, out.Content = Hash(content), map[string][]byte{name: content}
 		}
 	}
 	if err != nil {

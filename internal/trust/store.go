@@ -1,7 +1,8 @@
 package trust
 
 import (
-	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
@@ -24,10 +26,17 @@ const (
 
 // Store is the record of what one user trusts, one JSON file. Several processes may
 // use it at once. Its zero value trusts nothing and keeps nothing.
-type Store struct{ path string }
+type Store struct {
+	path   string
+	skills bool // it is about single skills, whose record is in the same file
+}
 
 // NewStore returns the record in that file, which need not exist yet.
 func NewStore(path string) Store { return Store{path: path} }
+
+// Skills returns the record of single skills, by the folder that holds them and their
+// name. The trust in a folder has no part in it, and ends without it.
+func (s Store) Skills() Store { return Store{path: s.path, skills: true} }
 
 // DefaultPath returns $XDG_STATE_HOME/toolcrib/trust.json, or that under
 // ~/.local/state. getenv nil is os.Getenv.
@@ -50,26 +59,19 @@ func (s Store) Path() string { return s.path }
 
 // record is the file's content.
 type record struct {
-	Version int                          `json:"version"`
-	Folders map[string]map[string]string `json:"folders"` // real path -> name -> hash
+	Version int     `json:"version"`
+	Folders entries `json:"folders"`
+	Skills  entries `json:"skills,omitempty"`
 }
 
-func (r *record) set(dir string, files map[string]string) {
-	if len(files) == 0 {
-		delete(r.Folders, dir)
-		return
-	}
-	r.Folders[dir] = files
-}
+// entries are the hashes of what is trusted: real path -> name -> hash.
+type entries map[string]map[string]string
 
-// state compares a hash with the record. A nil record trusts nothing.
-func (r *record) state(dir, name, hash string) State {
-	if r == nil || hash == "" {
-		return Untrusted
-	}
-	known, ok := r.Folders[dir][name]
+// state compares a hash with the record. If e is nil, it trusts nothing.
+func (e entries) state(dir, name, hash string) State {
+	known := e[dir][name]
 	switch {
-	case !ok || known == "":
+	case known == "" || hash == "":
 		return Untrusted
 	case known != hash:
 		return Changed
@@ -79,23 +81,38 @@ func (r *record) state(dir, name, hash string) State {
 
 // Folders returns the folders in which something is trusted, sorted.
 func (s Store) Folders() ([]string, error) {
+	known, err := s.entries()
+	return slices.Sorted(maps.Keys(known)), err
+}
+
+// entries returns what the record says of folders, or of skills. With an error it is nil,
+// which trusts nothing.
+func (s Store) entries() (entries, error) {
 	rec, err := s.read()
 	if err != nil {
 		return nil, err
 	}
-	return slices.Sorted(maps.Keys(rec.Folders)), nil
+	return rec.of(s), nil
+}
+
+func (r *record) of(s Store) entries {
+	if s.skills {
+		return r.Skills
+	}
+	return r.Folders
 }
 
 // read returns the record, an empty one if there is no file. A record that cannot
 // be read, is broken, or could have been written by others trusts nothing: it is
 // nil, with an error.
 func (s Store) read() (*record, error) {
-	empty := &record{Version: recordVersion, Folders: map[string]map[string]string{}}
+	empty := &record{Version: recordVersion, Folders: entries{}, Skills: entries{}}
 	if s.path == "" {
 		return empty, nil
 	}
 	data, err := safefile.Read(s.path, maxRecordBytes, func(info fs.FileInfo) error {
-		if writableByOthers(info) {
+		// Another user could have trusted something. Windows has no such bits.
+		if runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0 {
 			return errors.New("can be written by other users; look at it, then run: chmod 600 " + ShellWord(s.path))
 		}
 		return nil
@@ -106,20 +123,18 @@ func (s Store) read() (*record, error) {
 	case err != nil:
 		return nil, s.broken(err.Error())
 	}
-	return s.decode(data)
-}
-
-func (s Store) decode(data []byte) (*record, error) {
-	var rec record
-	d := json.NewDecoder(bytes.NewReader(data))
-	if err := d.Decode(&rec); err != nil || d.More() {
+	rec := record{}
+	if err := json.Unmarshal(data, &rec); err != nil {
 		return nil, s.broken("is damaged; remove it and trust your folders again")
 	}
 	if rec.Version != recordVersion {
 		return nil, s.broken(fmt.Sprintf("has version %d, and this toolcrib knows %d only", rec.Version, recordVersion))
 	}
 	if rec.Folders == nil {
-		rec.Folders = map[string]map[string]string{}
+		rec.Folders = entries{}
+	}
+	if rec.Skills == nil {
+		rec.Skills = entries{}
 	}
 	return &rec, nil
 }
@@ -131,7 +146,7 @@ func (s Store) broken(why string) error {
 // update changes the record: under a lock, so that no process undoes what another
 // has just trusted or revoked, and by replacing the file, so that none ever reads
 // half of it.
-func (s Store) update(change func(*record) error) error {
+func (s Store) update(change func(entries) error) error {
 	if s.path == "" {
 		return errors.New("there is no place for the record of trusted folders")
 	}
@@ -147,10 +162,10 @@ func (s Store) update(change func(*record) error) error {
 	if err != nil {
 		return err
 	}
-	if err := change(rec); err != nil {
+	if err := change(rec.of(s)); err != nil {
 		return err
 	}
-	if len(rec.Folders) > maxFolders {
+	if len(rec.of(s)) > maxFolders {
 		return fmt.Errorf("more than %d folders are trusted; revoke some, or remove %s", maxFolders, s.path)
 	}
 	data, err := json.MarshalIndent(rec, "", "  ")
@@ -158,4 +173,65 @@ func (s Store) update(change func(*record) error) error {
 		return err
 	}
 	return safefile.Replace(s.path, ".trust-", append(data, '\n'))
+}
+
+// maxCopy bounds the file of a copy. What would be larger is not kept.
+const maxCopy = 8 << 20
+
+// Copy is what was trusted of a name in a folder. It is there to show a person what has
+// changed since; nothing is decided by it.
+type Copy struct {
+	Hash  string            `json:"hash"`
+	Files map[string][]byte `json:"files"`
+}
+
+// Keep keeps a copy of what is trusted under a name of a folder, in place of the one
+// before. Where that cannot be done all of it is shown when it changes.
+func (s Store) Keep(dir, name string, c Copy) {
+	root, err := realPath(dir)
+	if err != nil || s.path == "" {
+		return
+	}
+	path := s.copyPath(root, name)
+	if data, err := json.Marshal(c); err == nil && len(data) <= maxCopy && os.MkdirAll(filepath.Dir(path), 0o700) == nil {
+		_ = safefile.Replace(path, ".trust-", data)
+	}
+}
+
+// LastTrusted returns what was trusted last under a name of a folder. ok is false if
+// no copy is kept.
+func (s Store) LastTrusted(dir, name string) (c Copy, ok bool) {
+	root, err := realPath(dir)
+	if err != nil {
+		return Copy{}, false
+	}
+	known, err := s.entries()
+	if err != nil {
+		return Copy{}, false
+	}
+	c, ok = s.Kept(dir, name)
+	return c, ok && known.state(root, name, c.Hash) == Trusted
+}
+
+// Kept returns the copy that was kept last under a name of a folder, whether it was
+// trusted in the end or not. ok is false if no copy is kept.
+func (s Store) Kept(dir, name string) (c Copy, ok bool) {
+	root, err := realPath(dir)
+	if err != nil || s.path == "" {
+		return Copy{}, false
+	}
+	data, err := safefile.Read(s.copyPath(root, name), maxCopy)
+	if err != nil || json.Unmarshal(data, &c) != nil {
+		return Copy{}, false
+	}
+	return c, true
+}
+
+// copyPath is the file of a copy, in a folder beside the record.
+func (s Store) copyPath(root, name string) string {
+	if s.skills {
+		root = "skills:" + root
+	}
+	sum := sha256.Sum256([]byte(filepath.Join(root, name)))
+	return filepath.Join(s.path+".d", hex.EncodeToString(sum[:16])+".json")
 }

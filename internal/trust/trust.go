@@ -6,9 +6,8 @@
 // of the content, so a changed file asks again. The record lies in the user's state
 // folder and depends on no configuration, or a configuration could move it.
 //
-// A caller must use the same bytes that were hashed: read them once with
-// [Read] or [ReadFolder], ask [Store.CheckContent] or [Store.CheckFolder], and use
-// these bytes.
+// A caller must use the same bytes that were hashed: read them once, ask [Store.State] or
+// [Store.Require], and use these bytes.
 package trust
 
 import (
@@ -36,12 +35,15 @@ const (
 
 // File is what was found of one name in a folder.
 type File struct {
-	Name    string // toolcrib.yaml, .mcp.json or skills, or as it was asked for
-	State   State
-	Hash    string // "sha256:…"; "" if absent or unreadable
-	Problem string // why it cannot be read; "" = it can
+	Path    string `json:"path"` // absolute
+	Name    string `json:"-"`    // toolcrib.yaml, .mcp.json or skills, or as it was asked for
+	State   State  `json:"-"`
+	Hash    string `json:"hash"` // "sha256:…"; "" if absent or unreadable
+	Problem string `json:"-"`    // why it cannot be read; "" = it can
 	// Content is what the hash is over: of a folder by path, of a file under its name.
-	Content map[string][]byte
+	Content map[string][]byte `json:"-"`
+	// Before is what was trusted last; nil if nothing is known. Nothing is decided by it.
+	Before map[string][]byte `json:"-"`
 }
 
 // Digest is a hash over the names and contents of the files that exist.
@@ -116,13 +118,20 @@ func (s Store) Check(dir string, names ...string) (State, []File, error) {
 	if err != nil {
 		return Untrusted, nil, err
 	}
-	rec, err := s.read()
+	known, err := s.entries()
 	files := make([]File, len(names))
 	for i, name := range names {
-		files[i] = look(root, name)
-		if files[i].State != Absent {
-			files[i].State = rec.state(root, name, files[i].Hash)
+		f := look(root, name)
+		f.Path = filepath.Join(dir, name)
+		if whole, err := filepath.Abs(f.Path); err == nil {
+			f.Path = whole
 		}
+		if f.State != Absent {
+			f.State = known.state(root, name, f.Hash)
+			last, _ := s.LastTrusted(root, name)
+			f.Before = last.Files
+		}
+		files[i] = f
 	}
 	return worst(files), files, err
 }
@@ -141,34 +150,22 @@ func worst(files []File) State {
 	return out
 }
 
-// CheckContent reports whether a file is trusted with this content, which the caller
-// has read and is about to use.
-func (s Store) CheckContent(path string, content []byte) (State, error) {
-	return s.checkHash(path, hashOf(content))
-}
-
-// CheckFolder reports whether a folder is trusted with this content.
-func (s Store) CheckFolder(path string, content Folder) (State, error) {
-	return s.checkHash(path, content.Hash)
-}
-
-func (s Store) checkHash(path, hash string) (State, error) {
+// State returns what is known about a file or folder with this hash, of the content that
+// the caller has read and is about to use.
+func (s Store) State(path, hash string) (State, error) {
 	root, err := realPath(filepath.Dir(path))
 	if err != nil {
 		return Untrusted, err
 	}
-	rec, err := s.read()
-	if err != nil {
-		return Untrusted, err
-	}
-	return rec.state(root, filepath.Base(path), hash), nil
+	known, err := s.entries()
+	return known.state(root, filepath.Base(path), hash), err
 }
 
 // Require returns nil if the file is trusted with this content, and else an error
 // that says what to do: an [*UntrustedError], or that of a broken record. It is
 // made for config.Load.
 func (s Store) Require(path string, content []byte) error {
-	state, err := s.CheckContent(path, content)
+	state, err := s.State(path, Hash(content))
 	if err != nil {
 		return err
 	}
@@ -194,8 +191,8 @@ func (s Store) TrustFiles(dir string, files []File) error {
 			s.Keep(dir, f.Name, Copy{Hash: f.Hash, Files: f.Content})
 		}
 	}
-	return s.update(func(rec *record) error {
-		folder := rec.Folders[root]
+	return s.update(func(known entries) error {
+		folder := known[root]
 		if folder == nil {
 			folder = map[string]string{}
 		}
@@ -205,7 +202,9 @@ func (s Store) TrustFiles(dir string, files []File) error {
 				folder[f.Name] = f.Hash
 			}
 		}
-		rec.set(root, folder)
+		if known[root] = folder; len(folder) == 0 {
+			delete(known, root)
+		}
 		return nil
 	})
 }
@@ -219,14 +218,14 @@ func (s Store) Revoke(dir string) error {
 			return err
 		}
 	}
-	return s.update(func(rec *record) error {
-		if rec.Folders[root] == nil {
+	return s.update(func(known entries) error {
+		if known[root] == nil {
 			return fmt.Errorf("%s is not trusted: %w", dir, fs.ErrNotExist)
 		}
-		for name := range rec.Folders[root] {
+		for name := range known[root] {
 			_ = os.Remove(s.copyPath(root, name)) // nothing is decided by it
 		}
-		delete(rec.Folders, root)
+		delete(known, root)
 		return nil
 	})
 }
@@ -237,27 +236,24 @@ func (s Store) Revoke(dir string) error {
 // were changed behind its back (design.md §7): what a person looked at is not what
 // is there now.
 func (s Store) RevokeAround(paths ...string) ([]string, error) {
-	rec, err := s.read()
-	if err != nil {
+	known, err := s.entries()
+	if err != nil || len(around(known, paths)) == 0 {
 		return nil, err // a record that cannot be read trusts nothing
 	}
-	if len(around(rec, paths)) == 0 {
-		return nil, nil
-	}
 	var revoked []string
-	err = s.update(func(rec *record) error {
-		revoked = around(rec, paths)
+	err = s.update(func(known entries) error {
+		revoked = around(known, paths)
 		for _, dir := range revoked {
-			delete(rec.Folders, dir)
+			delete(known, dir)
 		}
 		return nil
 	})
 	return revoked, err
 }
 
-func around(rec *record, paths []string) []string {
+func around(known entries, paths []string) []string {
 	var dirs []string
-	for dir := range rec.Folders {
+	for dir := range known {
 		holds := func(path string) bool {
 			if real, err := realPath(filepath.Dir(path)); err == nil {
 				path = filepath.Join(real, filepath.Base(path))
@@ -295,7 +291,8 @@ func plainCause(err error) error {
 	return err
 }
 
-func hashOf(content []byte) string {
+// Hash returns the hash of a file.
+func Hash(content []byte) string {
 	sum := sha256.Sum256(content)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }

@@ -183,14 +183,14 @@ func TestTrust_TheBytesReadAreTheBytesJudged(t *testing.T) {
 	if err := s.TrustFiles(dir, shown); err != nil {
 		t.Fatal(err)
 	}
-	content, hash, err := trust.Read(file)
-	if err != nil || hash == "" {
+	content, err := os.ReadFile(file)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if state, err := s.CheckContent(file, content); state != trust.Changed || err != nil {
+	if state, err := s.State(file, trust.Hash(content)); state != trust.Changed || err != nil {
 		t.Errorf("what was not shown is %q, %v", state, err)
 	}
-	if state, err := s.CheckContent(file, []byte("good")); state != trust.Trusted || err != nil {
+	if state, err := s.State(file, trust.Hash([]byte("good"))); state != trust.Trusted || err != nil {
 		t.Errorf("what was shown is %q, %v", state, err)
 	}
 	if err := s.Require(file, []byte("good")); err != nil {
@@ -214,7 +214,7 @@ func TestTrust_FolderIsReadOnce(t *testing.T) {
 	if err != nil || string(folder.Files["x/SKILL.md"]) != "good" {
 		t.Fatalf("%+v, %v", folder, err)
 	}
-	if state, err := s.CheckFolder(skills, folder); state != trust.Trusted || err != nil {
+	if state, err := s.State(skills, folder.Hash); state != trust.Trusted || err != nil {
 		t.Errorf("state = %q, %v", state, err)
 	}
 }
