@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -81,8 +82,9 @@ func (j *judgement) bind() (*journal.Binding, *refusal) {
 		return b, nil
 	}
 	r := refuse(j.name() + " was not run: what it would change could not be looked at. Continue without it, or try again.")
-	if told := forModel(err); told != nil {
-		r.message = told.Error()
+	var forModel *toolcrib.ToolError
+	if errors.As(err, &forModel) && forModel != nil {
+		r.message = forModel.Error()
 	}
 	r.reason, r.detail = toolcrib.ReasonToolPolicy, err.Error()
 	return nil, r

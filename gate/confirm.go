@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -286,8 +287,9 @@ func (j *judgement) preview() {
 	})
 	if err != nil {
 		p = toolcrib.Preview{Kind: "text", Text: "The preview failed."}
-		if told := forModel(err); told != nil {
-			p.Text = "The preview failed: " + told.Error()
+		var forModel *toolcrib.ToolError
+		if errors.As(err, &forModel) && forModel != nil {
+			p.Text = "The preview failed: " + forModel.Error()
 		}
 		j.verdict.Detail = cut("preview: "+err.Error(), maxDetailBytes)
 	}

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -158,7 +159,13 @@ func (e *entry) compile() error {
 		return err
 	}
 	e.spec.Parameters, e.schema = parameters, compiled
-	e.sum = sha256.Sum256(encode(e.spec))
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(e.spec); err != nil {
+		return err
+	}
+	e.sum = sha256.Sum256(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
 	e.hash = hex.EncodeToString(e.sum[:])
 	return nil
 }

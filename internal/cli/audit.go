@@ -27,35 +27,21 @@ import (
 
 func (a *app) auditListCommand(cmd *cobra.Command) {
 	var f store.AuditFilter
+	var run string
 	flags := cmd.Flags()
-	since := flags.String("since", "", "")
-	until := flags.String("until", "", "")
-	flags.StringVar(&f.User, "user", "", "")
-	kinds := flags.StringSlice("kind", nil, "entries of this kind; may be repeated")
-	run := flags.String("run", "", "")
+	sinceUntil(flags, &f.Since, &f.Until)
+	flags.Func("user", "", filled(&f.User))
+	kinds := flags.StringSlice("kind", nil, "")
+	flags.Func("run", "", filled(&run))
 	flags.BoolVar(&f.OldestFirst, "oldest", false, "")
-	flags.IntVar(&f.Limit, "limit", store.DefaultLimit, fmt.Sprintf("so many at most, 1 to %d", store.MaxLimit))
-	flags.StringVar(&f.Cursor, "cursor", "", "")
+	limitFlag(flags, &f.Limit, store.DefaultLimit, store.MaxLimit)
+	flags.Func("cursor", "", filled(&f.Cursor))
 	completeWords(cmd, "kind", service.AuditKinds()...)
-	a.answering(cmd, nil, func(c call) (any, func(), error) {
-		err := checkLimit(f.Limit, store.MaxLimit)
-		if err == nil {
-			err = notEmpty(cmd, "must not be empty", "user", "run", "cursor")
-		}
-		if err == nil {
-			f.Since, f.Until, err = spanFlags(*since, *until)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		for _, kind := range *kinds {
 			f.Kinds = append(f.Kinds, toolcrib.Kind(kind))
 		}
-		s, who, err := a.reading(c)
-		if err != nil {
-			return nil, nil, err
-		}
-		page, err := s.Audit(c, who, f, *run)
+		page, err := c.Audit(c, c.who, f, run)
 		return page, func() { a.showAudit(page) }, err
 	})
 }
@@ -164,31 +150,22 @@ func payloadText(e *store.AuditEntry) string {
 }
 
 func (a *app) auditExportCommand(cmd *cobra.Command) {
+	var o store.ExportOptions
+	to := "-"
 	flags := cmd.Flags()
-	since := flags.String("since", "", "")
-	content := flags.Bool("content", false, "")
-	to := flags.StringP("output", "o", "-", "")
+	flags.Func("since", "", since(&o.Since))
+	flags.BoolVar(&o.Content, "content", false, "")
+	flags.FuncP("output", "o", "", filled(&to))
 	force := flags.Bool("force", false, "")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := notEmpty(cmd, "must name a file, or - for standard output", "output"); err != nil {
-			return err
-		}
-		o := store.ExportOptions{Content: *content}
-		var err error
-		if o.Since, err = timeFlag("since", *since, time.Now()); err != nil {
-			return err
-		}
 		s, who, err := a.reading(cmd.Context())
 		if err != nil {
 			return err
 		}
 		ctx, stop := a.interruptible(cmd.Context(), nameOf(who), a.err)
 		defer stop()
-		err = a.exportAudit(ctx, *to, *force, func(w io.Writer) error { return s.ExportAudit(ctx, who, w, o) })
-		if cause := context.Cause(ctx); cause != nil {
-			return cause
-		}
-		return err
+		err = a.exportAudit(ctx, to, *force, func(w io.Writer) error { return s.ExportAudit(ctx, who, w, o) })
+		return cmp.Or(context.Cause(ctx), err)
 	}
 }
 

@@ -54,9 +54,7 @@ func plainCause(err error) error {
 }
 
 func (a *app) restoreCommand(cmd *cobra.Command) {
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.restore(cmd.Context(), args[0])
-	}
+	a.doing(cmd, nil, func(c call) error { return a.restore(c, c.arg()) })
 }
 
 func (a *app) restore(ctx context.Context, path string) (err error) {
@@ -84,31 +82,27 @@ func (a *app) restore(ctx context.Context, path string) (err error) {
 }
 
 func (a *app) runsExportCommand(cmd *cobra.Command) {
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, who, err := a.reading(cmd.Context())
-		if err != nil {
-			return err
-		}
-		return a.noRun(s.ExportRun(cmd.Context(), who, args[0], a.out), args)
-	}
+	a.doing(cmd, a.reading, func(c call) error {
+		return noRun(c.ExportRun(c, c.who, c.arg(), a.out), c.arg())
+	})
 }
 
 func (a *app) runsImportCommand(cmd *cobra.Command) {
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		in, err := a.input(args[0])
+	a.doing(cmd, nil, func(c call) error {
+		in, err := a.input(c.arg())
 		if err != nil {
-			return fmt.Errorf("%s: %v", pathText(args[0]), plainCause(err))
+			return fmt.Errorf("%s: %v", pathText(c.arg()), plainCause(err))
 		}
 		defer func() { _ = in.Close() }() // read only
-		s, who, err := a.changing(cmd.Context())
+		s, who, err := a.changing(c)
 		if err != nil {
 			return err
 		}
-		run, events, err := s.ImportRun(cmd.Context(), who, in)
+		run, events, err := s.ImportRun(c, who, in)
 		if err != nil {
-			return ofFile(err, args[0])
+			return ofFile(err, c.arg())
 		}
 		a.says(string(run), render.Count(events, "event"))
 		return nil
-	}
+	})
 }

@@ -165,10 +165,11 @@ func (a *app) tree() *cobra.Command {
 		if parent == "" {
 			cmd.Flags().Bool("version", false, "")
 			flags := cmd.PersistentFlags()
-			flags.StringVar(&a.configFlag, "config", "", "")
-			flags.StringVar(&a.dataFlag, "data-dir", "", "")
-			flags.StringVar(&a.asFlag, "as", "", "")
-			flags.StringVar(&a.tokenFlag, "token-file", "", "")
+			for name, value := range map[string]*string{
+				"config": &a.configFlag, "data-dir": &a.dataFlag, "as": &a.asFlag, "token-file": &a.tokenFlag,
+			} {
+				flags.Func(name, "", filled(value))
+			}
 		}
 		describe(cmd.Flags(), d.flags, all[0].flags)
 		describe(cmd.PersistentFlags(), d.flags, all[0].flags)

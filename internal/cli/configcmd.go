@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,38 +24,30 @@ func (a *app) configSchemaCommand(cmd *cobra.Command) {
 }
 
 func (a *app) configCheckCommand(cmd *cobra.Command) {
-	var asJSON bool
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return usagef("config check takes no file; use: toolcrib --config %s config check", args[0])
 		}
 		return nil
 	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.checkConfig(cmd.Context(), asJSON) }
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "")
+	a.answering(cmd, nil, func(call) (any, func(), error) { return a.checkConfig() })
 }
 
 func (a *app) configShowCommand(cmd *cobra.Command) {
-	var asJSON bool
-	cmd.RunE = func(*cobra.Command, []string) error {
+	a.answering(cmd, nil, func(call) (any, func(), error) {
 		c, source, err := a.configurationAnyway()
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		a.notTrustedYet(source)
-		if asJSON {
-			return printJSON(a.out, config.ShowJSON(*c), true)
-		}
-		text := string(config.Show(c))
-		if a.outTerminal {
-			text = guard.Visible(text)
-		}
-		fmt.Fprint(a.out, text)
-		return nil
-	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "")
+		return config.ShowJSON(*c), func() {
+			text := string(config.Show(c))
+			if a.outTerminal {
+				text = guard.Visible(text)
+			}
+			fmt.Fprint(a.out, text)
+		}, nil
+	})
 }
 
 // configProblem is something that is wrong with a configuration, as --json shows it.
@@ -68,25 +59,21 @@ type configProblem struct {
 	Message string `json:"message"`
 }
 
-// configProblems prints errors. The exit status is 2 if there are any, else 0.
-func (a *app) configProblems(all config.Errors, asJSON bool) error {
-	if asJSON {
-		list := make([]configProblem, len(all))
-		for i, e := range all {
-			list[i] = configProblem{File: e.File, Line: e.Line, Column: e.Column, KeyPath: e.Key, Message: e.Message}
-		}
-		if err := printJSON(a.out, list, true); err != nil {
-			return err
-		}
-	} else {
+// configProblems shows errors. The exit status is 2 if there are any, as of run.
+func (a *app) configProblems(all config.Errors) (any, func(), error) {
+	list := make([]configProblem, len(all))
+	for i, e := range all {
+		list[i] = configProblem{File: e.File, Line: e.Line, Column: e.Column, KeyPath: e.Key, Message: e.Message}
+	}
+	var err error
+	if len(all) > 0 {
+		err = silent(exitUsage)
+	}
+	return list, func() {
 		for _, e := range all {
 			fmt.Fprintln(a.err, guard.Visible(e.Error()))
 		}
-	}
-	if len(all) > 0 {
-		return silent(exitUsage) // as run does
-	}
-	return nil
+	}, err
 }
 
 // notTrustedYet gives a notice if the file is not trusted, and so not used yet.
@@ -170,15 +157,15 @@ func (a *app) missingFile(value config.Value) string {
 }
 
 // checkConfig prints every error, and notices about what this version does not support.
-func (a *app) checkConfig(ctx context.Context, asJSON bool) error {
+func (a *app) checkConfig() (any, func(), error) {
 	source := config.Find(a.configFlag, os.Getenv)
 	c, known := config.Examine(source)
 	if c == nil {
-		return a.configProblems(known, asJSON)
+		return a.configProblems(known)
 	}
 	all, warnings, err := a.configErrors(c, known)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	var notices []string
 	for _, w := range warnings {
@@ -187,7 +174,7 @@ func (a *app) checkConfig(ctx context.Context, asJSON bool) error {
 	if len(known) == 0 {
 		unknown, err := a.unknownInConfig(c)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		notices = append(notices, unknown...)
 		for _, u := range c.Unsupported() {
@@ -201,13 +188,13 @@ func (a *app) checkConfig(ctx context.Context, asJSON bool) error {
 		a.note(text)
 	}
 	a.notTrustedYet(source)
-	if asJSON || len(all) > 0 {
-		return a.configProblems(all, asJSON)
+	list, text, err := a.configProblems(all)
+	switch {
+	case len(all) > 0:
+	case source.Origin == config.OriginNone:
+		text = func() { fmt.Fprintln(a.out, "no configuration file: every key has its default") }
+	default:
+		text = func() { a.says(source.Path, "ok") }
 	}
-	if source.Origin == config.OriginNone {
-		fmt.Fprintln(a.out, "no configuration file: every key has its default")
-		return nil
-	}
-	fmt.Fprintf(a.out, "%s: ok\n", guard.Visible(source.Path))
-	return nil
+	return list, text, err
 }

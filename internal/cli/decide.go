@@ -13,7 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -68,8 +67,8 @@ func (a *app) approvalsDecideCommand(cmd *cobra.Command) {
 			}
 			word.Arguments = json.RawMessage(f.edit)
 		}
-		if err := f.checkRemember(cmd.Flags()); err != nil {
-			return err
+		if f.rememberCalls != "" && f.remember == "" {
+			return usagef("--remember-calls: goes with --remember")
 		}
 		return a.decide(cmd.Context(), args[0], word, &f)
 	}
@@ -236,33 +235,8 @@ func (a *app) decided(
 
 // rememberFlags are those that make an approval hold for later calls (contract §6).
 func (a *app) rememberFlags(cmd *cobra.Command, f *decideFlags) {
-	flags := cmd.Flags()
-	flags.StringVar(&f.remember, "remember", "", "")
-	flags.StringVar(&f.rememberCalls, "remember-calls", "", "")
-	for name, words := range map[string][]string{"remember": rememberScopes(), "remember-calls": journal.RememberCalls()} {
-		// The flag was just made, so this cannot fail.
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
-	}
-}
-
-func rememberScopes() []string {
-	return []string{journal.RememberRun, journal.RememberSession, journal.RememberUser}
-}
-
-// checkRemember refuses words that mean nothing, before anything is looked up.
-func (f *decideFlags) checkRemember(flags *pflag.FlagSet) error {
-	for _, one := range []struct {
-		name, value string
-		words       []string
-	}{{"remember", f.remember, rememberScopes()}, {"remember-calls", f.rememberCalls, journal.RememberCalls()}} {
-		if flags.Changed(one.name) && !slices.Contains(one.words, one.value) {
-			return usagef("--%s: must be one of %s, not %q", one.name, strings.Join(one.words, ", "), one.value)
-		}
-	}
-	if f.rememberCalls != "" && f.remember == "" {
-		return usagef("--remember-calls: goes with --remember")
-	}
-	return nil
+	choice(cmd, "remember", &f.remember, journal.RememberRun, journal.RememberSession, journal.RememberUser)
+	choice(cmd, "remember-calls", &f.rememberCalls, journal.RememberCalls()...)
 }
 
 // remembered is what is to be remembered; nil = nothing.

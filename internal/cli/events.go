@@ -11,21 +11,12 @@ import (
 )
 
 func (a *app) runsEventsCommand(cmd *cobra.Command) {
-	var asJSON, follow bool
-	var after uint64
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, who, err := a.reading(cmd.Context())
-		if err != nil {
-			return err
-		}
-		err = s.Events(cmd.Context(), who, args[0], toolcrib.Seq(after), follow, a.eventWriter(asJSON))
-		return hint(err, args[0], "`toolcrib runs list` shows what there is")
-	}
-
-	flags := cmd.Flags()
-	flags.BoolVar(&asJSON, "json", false, "")
-	flags.BoolVar(&follow, "follow", false, "")
-	flags.Uint64Var(&after, "after", 0, "")
+	cmd.Flags().Bool("json", false, "")
+	follow := cmd.Flags().Bool("follow", false, "")
+	after := cmd.Flags().Uint64("after", 0, "")
+	a.doing(cmd, a.reading, func(c call) error {
+		return noRun(c.Events(c, c.who, c.arg(), toolcrib.Seq(*after), *follow, a.eventWriter(c.json)), c.arg())
+	})
 }
 
 // eventWriter writes frames as NDJSON, or a line each for people.

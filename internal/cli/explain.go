@@ -16,13 +16,6 @@ import (
 func (a *app) toolsExplainCommand(cmd *cobra.Command) {
 	var f explainFlags
 	cmd.ValidArgsFunction = a.completeTools
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := f.check(cmd.Flags(), args); err != nil {
-			return err
-		}
-		return a.explain(cmd, &f, args)
-	}
-
 	flags := cmd.Flags()
 	flags.StringVar(&f.agent, "agent", "", "")
 	flags.StringVar(&f.tools, "tools", "", "")
@@ -31,60 +24,51 @@ func (a *app) toolsExplainCommand(cmd *cobra.Command) {
 	flags.StringVar(&f.args, "args", "", "")
 	flags.StringArrayVar(&f.tainted, "tainted", nil, "")
 	flags.StringVar(&f.approve, "approve", "", "")
-	flags.StringVar(&f.workspace, "workspace", "", "")
-	flags.StringVar(&f.run, "run", "", "")
-	flags.BoolVar(&f.json, "json", false, "")
+	flags.Func("workspace", "", filled(&f.workspace))
+	flags.Func("run", "", filled(&f.run))
+	a.answering(cmd, nil, func(c call) (value any, text func(), err error) {
+		q := service.ExplainRequest{Run: f.run, Tainted: f.tainted, Tool: c.arg()}
+		if err = f.check(flags, c.args); err == nil {
+			q.StartRequest, err = a.request(cmd, &f.runFlags)
+		}
+		if err == nil {
+			c.Service, c.who, err = a.reading(c)
+		}
+		if err == nil && flags.Changed("args") {
+			var raw []byte
+			raw, err = a.jsonArgument(f.args)
+			q.Given = c.GivenCall(q.Tool, raw)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		x, err := c.Explain(c, c.who, q)
+		switch {
+		case err != nil:
+			return nil, nil, noRun(err, f.run)
+		case x.Call != nil:
+			return []explainedCall{{Explanation: x.Tools[0], Call: *x.Call}}, func() {
+				a.explainOne(&x.Tools[0])
+				a.showVerdict(q.Given, x.Call)
+			}, nil
+		case q.Tool != "":
+			return x.Tools, func() { a.explainOne(&x.Tools[0]) }, nil
+		}
+		return x.Tools, func() { a.explainAll(x.Tools) }, nil
+	})
 }
 
-func (a *app) explain(cmd *cobra.Command, f *explainFlags, names []string) (err error) {
-	q := service.ExplainRequest{Run: f.run, Tainted: f.tainted}
-	if cmd.Flags().Changed("run") && f.run == "" {
-		return usagef("--run: must name a run")
+// jsonArgument is the value of a flag, or what standard input holds for -.
+func (a *app) jsonArgument(text string) ([]byte, error) {
+	if text == "-" {
+		return a.readStdin()
 	}
-	if q.StartRequest, err = a.request(cmd, &f.runFlags); err != nil {
-		return err
-	}
-	if len(names) == 1 {
-		q.Tool = names[0]
-	}
-	kept, who, err := a.reading(cmd.Context())
-	if err != nil {
-		return err
-	}
-	if cmd.Flags().Changed("args") {
-		raw := []byte(f.args)
-		if f.args == "-" {
-			if raw, err = a.readStdin(); err != nil {
-				return err
-			}
-		}
-		q.Given = kept.GivenCall(q.Tool, raw)
-	}
-	x, err := kept.Explain(cmd.Context(), who, q)
-	if err != nil {
-		return hint(err, f.run, "`toolcrib runs list` shows what there is")
-	}
-	switch {
-	case f.json && x.Call != nil:
-		return printJSON(a.out, []explainedCall{{Explanation: x.Tools[0], Call: *x.Call}}, true)
-	case f.json:
-		return printJSON(a.out, x.Tools, true)
-	case x.Call != nil:
-		a.explainOne(&x.Tools[0])
-		a.showVerdict(q.Given, x.Call)
-	case len(names) == 1:
-		a.explainOne(&x.Tools[0])
-	default:
-		a.explainAll(x.Tools)
-	}
-	return nil
+	return []byte(text), nil
 }
 
 // explainAll is one line for each tool, and what on the lists means none.
 func (a *app) explainAll(answers []gate.Explanation) {
-	rows := [][]string{{"TOOL", "OFFERED", "BECAUSE"}}
-	for i := range answers {
-		x := &answers[i]
+	table(a, "TOOL|OFFERED|BECAUSE", answers, func(x *gate.Explanation) []string {
 		answer, why := "yes", confirmText(x)
 		if !x.Offered {
 			answer = "no"
@@ -92,9 +76,8 @@ func (a *app) explainAll(answers []gate.Explanation) {
 				why = layerText(l)
 			}
 		}
-		rows = append(rows, []string{x.Tool, answer, why})
-	}
-	a.outStyle.Table(a.out, rows)
+		return []string{x.Tool, answer, why}
+	})
 	if len(answers) == 0 {
 		return
 	}
@@ -226,18 +209,13 @@ func (a *app) showVerdict(call *toolcrib.ToolCall, j *service.JudgedCall) {
 	default:
 		fmt.Fprintf(a.out, "  %s %s: %s\n", s.Red("✗"), s.Bold("would be refused ("+string(v.Reason)+")"), guard.Visible(v.Message))
 	}
-	rows := [][2]string{{"rule", v.Rule}, {"position", v.Position}, {"detail", v.Detail}}
+	rows := [][2]string{{"    rule", v.Rule}, {"    position", v.Position}, {"    detail", v.Detail}}
 	if v.Reason != toolcrib.ReasonNotRegistered {
-		rows = append(rows, [2]string{"effect", string(v.Effect)}, [2]string{"targets", targetsText(v.Targets)}, [2]string{"programs", programsText(j.Programs)})
+		rows = append(rows, [2]string{"    effect", string(v.Effect)},
+			[2]string{"    targets", targetsText(v.Targets)}, [2]string{"    programs", programsText(j.Programs)})
 	}
-	if v.Approval != "" {
-		rows = append(rows, [2]string{"approval", v.Approval})
-	}
-	for _, row := range rows {
-		if row[1] != "" {
-			fmt.Fprintf(a.out, "    %s %s\n", s.Dim(fmt.Sprintf("%-9s", row[0])), guard.Visible(row[1]))
-		}
-	}
+	rows = append(rows, [2]string{"    approval", v.Approval})
+	a.fields(13, rows...)
 	fmt.Fprint(a.out, s.Preview(v.Preview, true))
 }
 

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"math"
 
 	"github.com/spf13/cobra"
 
@@ -11,49 +13,35 @@ import (
 
 func (a *app) runsForkCommand(cmd *cobra.Command) {
 	var f runFlags
-	var round, after int
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		prompt := ""
-		if len(args) > 1 {
-			var err error
-			if prompt, err = a.prompt(args[1:]); err != nil {
-				return err
-			}
-		}
-		switch {
-		case cmd.Flags().Changed("round") && cmd.Flags().Changed("after"):
-			return usagef("give --round or --after, not both")
-		case cmd.Flags().Changed("round") && round < 1:
-			return usagef("--round: counts from 1")
-		case cmd.Flags().Changed("after") && after < 0:
-			return usagef("--after: counts from 0, which is before the first round")
-		case cmd.Flags().Changed("after"):
-			round = after + 1
-		}
-		return a.fork(cmd.Context(), args[0], round, prompt, &f)
-	}
-
+	var q service.ForkRequest
 	a.approveFlag(cmd, &f)
-	cmd.Flags().IntVar(&round, "round", 0, "")
-	cmd.Flags().IntVar(&after, "after", 0, "")
-	cmd.Flags().BoolVar(&f.json, "json", false, "")
-}
-
-// fork starts a new run from a round of another one.
-func (a *app) fork(ctx context.Context, name string, round int, prompt string, f *runFlags) error {
-	s, who, err := a.changing(ctx)
-	if err != nil {
-		return err
-	}
-	q := service.ForkRequest{Run: name, Round: round, Prompt: prompt}
-	if q.Approve, err = a.approval(f); err != nil {
-		return err
-	}
-	return a.show(ctx, f.json, who, q.Approve, func(ctx context.Context, front service.Front) (*agent.State, error) {
-		state, err := s.Fork(ctx, who, q, front)
-		if state != nil && state.Start != nil && !f.json {
-			a.notice("run %s, forked from round %d of %s", state.Run, state.Start.ForkedRound, state.Start.ForkedFrom)
+	flags := cmd.Flags()
+	flags.Func("round", "", between(&q.Round, 1, math.MaxInt32))
+	after := 0
+	flags.Func("after", "", between(&after, 0, math.MaxInt32))
+	flags.BoolVar(&f.json, "json", false, "")
+	a.doing(cmd, nil, func(c call) (err error) {
+		if q.Run = c.arg(); len(c.args) > 1 {
+			q.Prompt, err = a.prompt(c.args[1:])
 		}
-		return state, hint(err, name, "`toolcrib runs list` shows what there is")
+		if flags.Changed("after") {
+			q.Round = after + 1
+		}
+		if err = cmp.Or(err, oneOf(flags, "round", "after")); err == nil {
+			c.Service, c.who, err = a.changing(c)
+		}
+		if err == nil {
+			q.Approve, err = a.approval(&f)
+		}
+		if err != nil {
+			return err
+		}
+		return a.show(c, f.json, c.who, q.Approve, func(ctx context.Context, front service.Front) (*agent.State, error) {
+			state, err := c.Fork(ctx, c.who, q, front)
+			if state != nil && state.Start != nil && !f.json {
+				a.notice("run %s, forked from round %d of %s", state.Run, state.Start.ForkedRound, state.Start.ForkedFrom)
+			}
+			return state, noRun(err, c.arg())
+		})
 	})
 }

@@ -47,40 +47,60 @@ func (a *app) changing(ctx context.Context) (*service.Service, toolcrib.Principa
 	return s, who, err
 }
 
-// call is one use of a command: the service that was opened for it, who acts, and the
-// arguments.
+// call is one use of a command: the service that was opened for it, who acts, the
+// arguments, and whether the answer is wanted as JSON.
 type call struct {
 	context.Context
 	*service.Service
 	who  toolcrib.Principal
 	args []string
+	json bool
+}
+
+// arg is the first argument; "" if there is none.
+func (c call) arg() string {
+	if len(c.args) == 0 {
+		return ""
+	}
+	return c.args[0]
+}
+
+// opening opens the service for a command: [app.reading], [app.changing]; if nil, the
+// command does it itself.
+type opening func(context.Context) (*service.Service, toolcrib.Principal, error)
+
+// doing makes a command do something.
+func (a *app) doing(cmd *cobra.Command, open opening, do func(c call) error) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		c := call{Context: cmd.Context(), args: args}
+		c.json, _ = cmd.Flags().GetBool("json") // no if there is no such flag
+		if open != nil {
+			c.Service, c.who, err = open(c)
+		}
+		if err != nil {
+			return err
+		}
+		return do(c)
+	}
 }
 
 // answering makes a command with --json do something: do returns the value for that, and
-// what writes it for people. open opens the service for it; if nil, do does.
-func (a *app) answering(
-	cmd *cobra.Command, open func(context.Context) (*service.Service, toolcrib.Principal, error),
-	do func(c call) (value any, text func(), err error),
-) {
-	asJSON := cmd.Flags().Bool("json", false, "")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := call{Context: cmd.Context(), args: args}, error(nil)
-		if open != nil {
-			if c.Service, c.who, err = open(c); err != nil {
-				return err
-			}
-		}
+// what writes it for people; if nil, that is written already. An [exitError] comes after
+// the answer, any other in its place.
+func (a *app) answering(cmd *cobra.Command, open opening, do func(c call) (value any, text func(), err error)) {
+	cmd.Flags().Bool("json", false, "")
+	a.doing(cmd, open, func(c call) error {
 		value, text, err := do(c)
 		var exit *exitError
-		if err != nil && (value == nil || !errors.As(err, &exit)) {
-			return err
-		}
-		if *asJSON {
+		switch {
+		case err != nil && (value == nil || !errors.As(err, &exit)):
+		case c.json:
 			return errors.Join(printJSON(a.out, value, true), err)
+		case text != nil:
+			text()
 		}
-		text()
 		return err
-	}
+	})
 }
 
 // says writes one line about something that has a name.
@@ -140,54 +160,6 @@ func listed[T any](list []T, name func(T) string, err error) ([]string, error) {
 	return names, err
 }
 
-// completeWords completes a flag from fixed words.
-func completeWords(cmd *cobra.Command, flag string, list ...string) {
-	// The flag was just made, so this cannot fail.
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// notEmpty refuses flags that were given an empty value.
-func notEmpty(cmd *cobra.Command, what string, names ...string) error {
-	for _, name := range names {
-		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-			return usagef("--%s: %s", name, what)
-		}
-	}
-	return nil
-}
-
-// checkLimit refuses a --limit out of its range.
-func checkLimit(limit, most int) error {
-	if limit < 1 || limit > most {
-		return usagef("--limit: must be 1 to %d", most)
-	}
-	return nil
-}
-
-// timeFlag reads the time that a flag gives; "" = the zero time.
-func timeFlag(name, text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	t, err := parseSince(text, now)
-	if err != nil {
-		return t, usagef("%s", strings.Replace(err.Error(), "--since", "--"+name, 1))
-	}
-	return t, nil
-}
-
-// spanFlags read --since and --until.
-func spanFlags(since, until string) (from, to time.Time, err error) {
-	now := time.Now()
-	if from, err = timeFlag("since", since, now); err == nil {
-		to, err = timeFlag("until", until, now)
-	}
-	if err == nil && !from.IsZero() && !to.IsZero() && !from.Before(to) {
-		err = usagef("--until: must come after --since")
-	}
-	return from, to, err
-}
-
 // input opens a file that a command reads; - is standard input.
 func (a *app) input(path string) (io.ReadCloser, error) {
 	if path == "-" {
@@ -236,16 +208,6 @@ func (c *counted) Write(p []byte) (int, error) {
 	c.bytes += int64(n)
 	c.tell(c.bytes)
 	return n, err
-}
-
-// completeFlag completes a flag as an argument is.
-func completeFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
-	// The flag was just made, so this cannot fail.
-	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, text string) ([]string,
-		cobra.ShellCompDirective,
-	) {
-		return complete(cmd, nil, text)
-	})
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,37 +25,26 @@ const (
 
 func (a *app) gateBacktestCommand(cmd *cobra.Command) {
 	var r service.BacktestRequest
+	var failOn string
 	flags := cmd.Flags()
-	since := flags.String("since", "", "")
-	until := flags.String("until", "", "")
+	sinceUntil(flags, &r.Since, &r.Until)
 	flags.StringVar(&r.User, "user", "", "")
 	flags.StringVar(&r.Agent, "agent", "", "")
-	flags.StringVar(&r.Run, "run", "", "")
+	flags.Func("run", "", filled(&r.Run))
 	flags.IntVar(&r.Limit, "limit", 1000, "")
-	failOn := flags.String("fail-on", "", "")
-	completeWords(cmd, "fail-on", failWidened, failChanged)
+	choice(cmd, "fail-on", &failOn, failWidened, failChanged)
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		switch {
-		case *failOn != "" && *failOn != failWidened && *failOn != failChanged:
-			return nil, nil, usagef("--fail-on: must be %s or %s, not %q", failWidened, failChanged, *failOn)
 		case r.Limit < 0:
 			return nil, nil, usagef("--limit: must be 1 or more, or 0 for all")
-		case r.Run != "" && (*since != "" || *until != "" || r.User != "" || r.Agent != "" || flags.Changed("limit")):
+		case r.Run != "" && slices.ContainsFunc([]string{"since", "until", "user", "agent", "limit"}, flags.Changed):
 			return nil, nil, usagef("--run: stands alone; the other filters are about many runs")
 		}
-		err := notEmpty(cmd, "must name a run", "run")
-		if err == nil {
-			r.Since, r.Until, err = spanFlags(*since, *until)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		asJSON, _ := flags.GetBool("json")
-		b, err := a.backtest(c, r, asJSON)
-		if err == nil && (len(b.Summary.Damaged) > 0 || len(failures(&b, *failOn)) > 0) {
+		b, err := a.backtest(c, r, c.json)
+		if err == nil && (len(b.Summary.Damaged) > 0 || len(failures(&b, failOn)) > 0) {
 			err = silent(exitFailed)
 		}
-		return b, func() { a.summarize(&b, *failOn) }, hint(err, r.Run, "`toolcrib runs list` shows what there is")
+		return b, func() { a.summarize(&b, failOn) }, noRun(err, r.Run)
 	})
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 	"strings"
@@ -79,18 +80,13 @@ func (f *groupFlags) edit(flags *pflag.FlagSet) (service.GroupEdit, error) {
 		Description: changedText(flags, "description", &f.description), Roles: changedList(flags, "role", f.roles),
 		Grants: changedList(flags, "grant", f.grants), Reuse: f.reuse, AllAgents: f.allAgents,
 	}
-	switch {
-	case f.disable && f.enable:
-		return e, usagef("--disable and --enable: give one of them")
-	case f.noGrants && e.Grants != nil:
-		return e, usagef("--grant and --no-grants: give one of them")
-	case f.noGrants:
+	if f.noGrants {
 		e.Grants = new([]string)
 	}
 	if f.disable || f.enable {
 		e.Disabled = &f.disable
 	}
-	return e, nil
+	return e, cmp.Or(oneOf(flags, "disable", "enable"), oneOf(flags, "grant", "no-grants"))
 }
 
 // groupError is an error about groups, with what to do about it here.

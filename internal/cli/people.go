@@ -152,15 +152,6 @@ func (a *app) administering(ctx context.Context) (toolcrib.Principal, error) {
 	return who, err
 }
 
-// administrator names the administrator who acts, with --as both, or is an error.
-func (a *app) administrator(ctx context.Context) (string, error) {
-	who, err := a.administering(ctx)
-	if err != nil {
-		return "", err
-	}
-	return nameOf(who), nil
-}
-
 // lazySecrets gives what ${secret:NAME} stands for, also in a configuration that is only
 // looked at. The service is made at the first use.
 type lazySecrets struct{ app *app }

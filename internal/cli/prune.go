@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,10 +16,10 @@ import (
 
 func (a *app) runsPruneCommand(cmd *cobra.Command) {
 	cmd.Args = cobra.ArbitraryArgs
-
 	var r service.PruneRequest
 	flags := cmd.Flags()
-	olderThan := flags.String("older-than", "", "")
+	olderThan := ""
+	flags.Func("older-than", "", func(text string) error { olderThan = text; return span(&r.OlderThan)(text) })
 	retention := flags.Bool("retention", false, "")
 	flags.BoolVar(&r.ContentOnly, "content", false, "")
 	flags.BoolVar(&r.WithLater, "with-later", false, "")
@@ -41,24 +40,17 @@ func (a *app) runsPruneCommand(cmd *cobra.Command) {
 			return nil, nil, usagef("--content: the configuration says what --retention keeps")
 		case *retention:
 			return a.pruneByPolicy(c, *yes)
-		case len(c.args) == 0:
-			now := time.Now()
-			before, err := parseSince(*olderThan, now)
-			if err != nil || !before.Before(now) {
-				return nil, nil, usagef("--older-than: must be a span such as 30d or 12h, not %q", *olderThan)
-			}
-			r.OlderThan = now.Sub(before)
 		}
 		r.Runs = c.args
 		r.Agrees = func(runs int) error {
-			return a.sure(*yes, pruneQuestion(runs, *olderThan, r.ContentOnly), "nothing was removed")
+			return a.sure(*yes, pruneQuestion(runs, olderThan, r.ContentOnly), "nothing was removed")
 		}
 		s, who, err := a.changing(c)
 		if err != nil {
 			return nil, nil, err
 		}
 		result, err := s.Prune(c, who, r)
-		return result, func() { a.showPruned(&result, r.ContentOnly) }, a.endFirst(a.noRun(err, c.args))
+		return result, func() { a.showPruned(&result, r.ContentOnly) }, a.endFirst(noRun(err, c.arg()))
 	})
 }
 
@@ -141,7 +133,7 @@ func retentionText(r store.RetentionResult) string {
 
 // pruneByPolicy prunes all that the configuration keeps no longer.
 func (a *app) pruneByPolicy(ctx context.Context, yes bool) (any, func(), error) {
-	if _, err := a.administrator(ctx); err != nil {
+	if _, err := a.administering(ctx); err != nil {
 		return nil, nil, err
 	}
 	c, err := a.configuration()

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,17 +12,11 @@ import (
 )
 
 func (a *app) rememberedListCommand(cmd *cobra.Command) {
+	var limit int
 	all := cmd.Flags().Bool("all", false, "")
-	limit := cmd.Flags().Int("limit", store.DefaultLimit, fmt.Sprintf("at most so many, up to %d", store.MaxLimit))
-	a.answering(cmd, nil, func(c call) (any, func(), error) {
-		if err := checkLimit(*limit, store.MaxLimit); err != nil {
-			return nil, nil, err
-		}
-		s, who, err := a.reading(c)
-		if err != nil {
-			return nil, nil, err
-		}
-		list, err := s.Remembered(c, who, *all, *limit)
+	limitFlag(cmd.Flags(), &limit, store.DefaultLimit, store.MaxLimit)
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+		list, err := c.Remembered(c, c.who, *all, limit)
 		return list, func() {
 			now := time.Now()
 			table(a, "REMEMBERED|FOR|CALLS|WORKSPACE|EFFECT|BY|SINCE|REVOKED", list, func(m *store.Remembered) []string {

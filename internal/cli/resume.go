@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -18,42 +16,28 @@ import (
 
 func (a *app) runsResumeCommand(cmd *cobra.Command) {
 	var f runFlags
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := f.additions(cmd.Flags()); err != nil {
-			return err
-		}
-		return a.resume(cmd.Context(), service.ResumeRequest{Run: args[0], Add: f.add, Model: f.model, Message: f.message}, &f)
-	}
-
+	var q service.ResumeRequest
 	a.approveFlag(cmd, &f)
 	flags := cmd.Flags()
-	flags.IntVar(&f.add.Iterations, "add-iterations", 0, "")
-	flags.Float64Var(&f.add.CostUSD, "add-cost", 0, "")
-	flags.Int64Var(&f.add.Tokens, "add-tokens", 0, "")
-	flags.IntVar(&f.add.Requests, "add-requests", 0, "")
-	flags.StringVar(&f.model, "model", "", "")
-	flags.StringVar(&f.message, "message", "", "")
+	flags.Func("add-iterations", "", more(&q.Add.Iterations))
+	flags.Func("add-cost", "", more(&q.Add.CostUSD))
+	flags.Func("add-tokens", "", more(&q.Add.Tokens))
+	flags.Func("add-requests", "", more(&q.Add.Requests))
+	flags.Func("model", "", filled(&q.Model))
+	flags.StringVar(&q.Message, "message", "", "")
 	flags.BoolVar(&f.json, "json", false, "")
-}
-
-// additions checks what is added to a run that goes on.
-func (f *runFlags) additions(flags *pflag.FlagSet) error {
-	for _, name := range []string{"add-iterations", "add-cost", "add-tokens", "add-requests"} {
-		if v, err := strconv.ParseFloat(flags.Lookup(name).Value.String(), 64); flags.Changed(name) && (err != nil || !(v > 0 && v < 1e15)) {
-			return usagef("--%s: must be more than 0", name)
+	a.doing(cmd, nil, func(c call) error {
+		switch {
+		case q.Add.CostUSD >= service.MaxAddedCost:
+			return usagef("--add-cost: must be less than %d", int(service.MaxAddedCost))
+		case flags.Changed("message") && strings.TrimSpace(q.Message) == "":
+			return usagef("--message: must not be empty")
+		case len(q.Message) > maxStdin || !utf8.ValidString(q.Message):
+			return usagef("--message: must be valid UTF-8 of at most %d bytes", maxStdin)
 		}
-	}
-	switch {
-	case flags.Changed("model") && f.model == "":
-		return usagef("--model: must name a model")
-	case f.add.CostUSD >= service.MaxAddedCost:
-		return usagef("--add-cost: must be less than %d", int(service.MaxAddedCost))
-	case flags.Changed("message") && strings.TrimSpace(f.message) == "":
-		return usagef("--message: must not be empty")
-	case len(f.message) > maxStdin || !utf8.ValidString(f.message):
-		return usagef("--message: must be valid UTF-8 of at most %d bytes", maxStdin)
-	}
-	return nil
+		q.Run = c.arg()
+		return a.resume(c, q, &f)
+	})
 }
 
 // resume takes a run up and drives it to its end, or until it parks again.
@@ -76,7 +60,7 @@ func (a *app) resumeApproval(ctx context.Context, who toolcrib.Principal, q serv
 	kept, err := a.service.KeptApprove(ctx, who, q)
 	switch {
 	case err != nil:
-		return "", hint(err, q.Run, "`toolcrib runs list` shows what there is")
+		return "", noRun(err, q.Run)
 	case kept == "":
 		return a.approval(f)
 	case f.approve != "" && f.approve != string(kept):

@@ -12,7 +12,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -32,9 +31,6 @@ type runFlags struct {
 	readOnly, json           bool
 	attach, skills           []string
 	session                  string
-
-	add     journal.Granted // of runs resume
-	message string
 }
 
 func (a *app) runCommand(cmd *cobra.Command) {
@@ -60,10 +56,10 @@ func (a *app) runCommand(cmd *cobra.Command) {
 func (a *app) askingFlags(cmd *cobra.Command, f *runFlags) {
 	flags := cmd.Flags()
 	a.judgingFlags(cmd, f)
-	flags.StringVar(&f.model, "model", "", "")
+	flags.Func("model", "", filled(&f.model))
 	flags.StringVar(&f.tools, "tools", "", "")
 	flags.StringVar(&f.toolChoice, "tool-choice", "", "")
-	flags.IntVar(&f.maxIterations, "max-iterations", 0, "")
+	flags.Func("max-iterations", "", between(&f.maxIterations, 1, toolcrib.MaxIterationsCeiling))
 	flags.StringArrayVar(&f.attach, "attach", nil, "")
 }
 
@@ -74,7 +70,7 @@ func (a *app) judgingFlags(cmd *cobra.Command, f *runFlags) {
 	a.skillFlag(cmd, f)
 	a.approveFlag(cmd, f)
 	flags.BoolVar(&f.readOnly, "read-only", false, "")
-	flags.StringVar(&f.workspace, "workspace", "", "")
+	flags.Func("workspace", "", filled(&f.workspace))
 	// The flag was just made, so this cannot fail.
 	_ = cmd.RegisterFlagCompletionFunc("agent", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		c, err := a.configuration()
@@ -132,10 +128,7 @@ func (a *app) request(cmd *cobra.Command, f *runFlags) (r service.StartRequest, 
 	if r.Change, err = f.change(flags); err != nil {
 		return r, err
 	}
-	if flags.Changed("workspace") {
-		if f.workspace == "" {
-			return r, usagef("--workspace: must name a folder")
-		}
+	if f.workspace != "" {
 		if r.Workspace, err = a.service.Workspace(f.workspace); err != nil {
 			return r, usagef("--%v", err)
 		}
@@ -212,12 +205,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, prompt string) error {
 // change is what the flags change of an agent.
 func (f *runFlags) change(flags *pflag.FlagSet) (service.Change, error) {
 	ch := service.Change{Model: f.model, MaxIterations: f.maxIterations, ReadOnly: f.readOnly, Skills: f.skills}
-	switch {
-	case flags.Changed("model") && f.model == "":
-		return ch, usagef("--model: must name a model")
-	case flags.Changed("max-iterations") && (f.maxIterations < 1 || f.maxIterations > toolcrib.MaxIterationsCeiling):
-		return ch, usagef("--max-iterations: must be 1 to %d, not %d", toolcrib.MaxIterationsCeiling, f.maxIterations)
-	case flags.Changed("tool-choice"):
+	if flags.Changed("tool-choice") {
 		choice, err := toolChoice(f.toolChoice)
 		ch.ToolChoice = &choice
 		return ch, err

@@ -17,110 +17,54 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-type listFlags struct {
-	status, agent, user, since string
-	parent, cursor             string
-	limit                      int
-	topLevel, json             bool
-}
-
 func (a *app) runsListCommand(cmd *cobra.Command) {
-	var f listFlags
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.listRuns(cmd.Context(), &f) }
-
+	var f store.Filter
 	flags := cmd.Flags()
-	flags.StringVar(&f.status, "status", "", "")
-	flags.StringVar(&f.agent, "agent", "", "")
-	flags.StringVar(&f.user, "user", "", "")
-	flags.StringVar(&f.parent, "parent", "", "")
-	flags.BoolVar(&f.topLevel, "top-level", false, "")
-	flags.StringVar(&f.since, "since", "", "")
-	flags.IntVar(&f.limit, "limit", store.DefaultLimit, fmt.Sprintf("at most so many, up to %d", store.MaxLimit))
-	flags.StringVar(&f.cursor, "cursor", "", "")
-	flags.BoolVar(&f.json, "json", false, "")
-}
-
-func (f *listFlags) filter(now time.Time) (store.Filter, error) {
-	out := store.Filter{User: f.user, Agent: f.agent, Limit: f.limit, Parent: toolcrib.RunID(f.parent), TopLevel: f.topLevel, Cursor: f.cursor}
-	if f.parent != "" && f.topLevel {
-		return out, usagef("--parent and --top-level exclude each other")
-	}
-	if f.limit < 1 || f.limit > store.MaxLimit {
-		return out, usagef("--limit: must be 1 to %d", store.MaxLimit)
-	}
-	if f.since != "" {
-		since, err := parseSince(f.since, now)
+	status := flags.String("status", "", "")
+	flags.StringVar(&f.Agent, "agent", "", "")
+	flags.StringVar(&f.User, "user", "", "")
+	flags.StringVar((*string)(&f.Parent), "parent", "", "")
+	flags.BoolVar(&f.TopLevel, "top-level", false, "")
+	flags.Func("since", "", since(&f.Since))
+	limitFlag(flags, &f.Limit, store.DefaultLimit, store.MaxLimit)
+	flags.StringVar(&f.Cursor, "cursor", "", "")
+	cmd.PreRunE = func(*cobra.Command, []string) error { return oneOf(flags, "parent", "top-level") }
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+		list, next, err := c.Runs(c, c.who, service.RunsQuery{Filter: f, Words: splitList(*status), Prompts: !c.json})
+		if errors.Is(err, store.ErrBadCursor) {
+			err = usagef("--cursor: %v", err)
+		}
 		if err != nil {
-			return out, err
+			return nil, nil, err
 		}
-		out.Since = since
-	}
-	return out, nil
+		if next != "" {
+			defer a.notice("there are more runs: --cursor %s shows the next", next)
+		}
+		return list, func() { a.showRuns(list) }, nil
+	})
 }
 
-// parseSince reads a span before now, a date, or a time.
-func parseSince(text string, now time.Time) (time.Time, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if span, err := time.ParseDuration(days + "h"); err == nil && span >= 0 {
-			return now.Add(-24 * span), nil
-		}
-	}
-	if span, err := time.ParseDuration(text); err == nil && span >= 0 {
-		return now.Add(-span), nil
-	}
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t, nil
-	}
-	if t, err := time.ParseInLocation(time.DateOnly, text, time.Local); err == nil {
-		return t, nil
-	}
-	return time.Time{}, usagef("--since: %q is no span such as 24h or 7d, no date such as 2026-01-31, and no time (RFC 3339)", text)
-}
-
-func (a *app) listRuns(ctx context.Context, f *listFlags) error {
-	filter, err := f.filter(time.Now())
-	if err != nil {
-		return err
-	}
-	s, who, err := a.reading(ctx)
-	if err != nil {
-		return err
-	}
-	views, next, err := s.Runs(ctx, who, service.RunsQuery{Filter: filter, Words: splitList(f.status), Prompts: !f.json})
-	if errors.Is(err, store.ErrBadCursor) {
-		err = usagef("--cursor: %v", err)
-	}
-	if err != nil {
-		return err
-	}
-	if next != "" {
-		defer a.notice("there are more runs: --cursor %s shows the next", next)
-	}
-	if f.json {
-		return printJSON(a.out, views, true)
-	}
-	narrow := a.outTerminal && a.outStyle.Width < wideList
-	rows := [][]string{{"RUN", "STARTED", "STATUS", "AGENT", "MODEL", "TOKENS", "PROMPT"}}
-	if narrow {
-		rows = [][]string{{"RUN", "STARTED", "STATUS", "PROMPT"}}
-	}
-	for _, v := range views {
-		prompt := v.Prompt
+// showRuns lists runs, with what fits the terminal.
+func (a *app) showRuns(list []service.Run) {
+	prompt := func(v *service.Run) string {
 		if v.ParentID != "" {
-			prompt = startedByRun + prompt
+			return startedByRun + v.Prompt
 		}
-		started := v.CreatedAt.Local()
-		if narrow {
-			rows = append(rows, []string{string(v.ID), shortTime(started, time.Now()), statusText(v), prompt})
-			continue
-		}
-		rows = append(rows, []string{
-			string(v.ID), started.Format("2006-01-02 15:04"), statusText(v), v.Agent, v.Model,
-			render.Number(v.Usage.TotalTokens), prompt,
-		})
+		return v.Prompt
 	}
-	a.outStyle.Table(a.out, rows)
-	return nil
+	if a.outTerminal && a.outStyle.Width < wideList {
+		now := time.Now()
+		table(a, "RUN|STARTED|STATUS|PROMPT", list, func(v *service.Run) []string {
+			return []string{string(v.ID), shortTime(v.CreatedAt.Local(), now), statusText(*v), prompt(v)}
+		})
+		return
+	}
+	table(a, "RUN|STARTED|STATUS|AGENT|MODEL|TOKENS|PROMPT", list, func(v *service.Run) []string {
+		return []string{
+			string(v.ID), v.CreatedAt.Local().Format("2006-01-02 15:04"), statusText(*v), v.Agent, v.Model,
+			render.Number(v.Usage.TotalTokens), prompt(v),
+		}
+	})
 }
 
 // startedByRun marks the prompt of a run that another one started.
@@ -151,39 +95,24 @@ func shortTime(at, now time.Time) string {
 }
 
 func (a *app) runsShowCommand(cmd *cobra.Command) {
-	var asJSON, whole bool
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.showRun(cmd.Context(), args[0], asJSON, whole)
-	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "")
-	cmd.Flags().BoolVar(&whole, "whole", false, "")
-}
-
-func (a *app) showRun(ctx context.Context, name string, asJSON, whole bool) error {
-	s, who, err := a.reading(ctx)
-	if err != nil {
-		return err
-	}
-	const found = "`toolcrib runs list` shows what there is"
-	if asJSON {
-		view, err := s.Run(ctx, who, name)
+	whole := cmd.Flags().Bool("whole", false, "")
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+		if c.json {
+			view, err := c.Run(c, c.who, c.arg())
+			return view, nil, noRun(err, c.arg())
+		}
+		run, err := c.FindRun(c, c.who, c.arg())
 		if err != nil {
-			return hint(err, name, found)
+			return nil, nil, noRun(err, c.arg())
 		}
-		return printJSON(a.out, view, true)
-	}
-	run, err := s.FindRun(ctx, who, name)
-	if err != nil {
-		return hint(err, name, found)
-	}
-	return a.paged(func(w io.Writer) error {
-		fmt.Fprintf(w, "%s  %s\n", a.outStyle.Bold(string(run.ID)), statusText(run))
-		if err := a.tellRun(ctx, w, who, run, whole); err != nil {
-			return err
-		}
-		a.ending(w, run)
-		return nil
+		return nil, nil, a.paged(func(w io.Writer) error {
+			fmt.Fprintf(w, "%s  %s\n", a.outStyle.Bold(string(run.ID)), statusText(run))
+			if err := a.tellRun(c, w, c.who, run, *whole); err != nil {
+				return err
+			}
+			a.ending(w, run)
+			return nil
+		})
 	})
 }
 

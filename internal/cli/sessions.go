@@ -18,58 +18,33 @@ import (
 )
 
 func (a *app) sessionsListCommand(cmd *cobra.Command) {
-	var f struct {
-		user  string
-		limit int
-		json  bool
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if f.limit < 1 || f.limit > store.MaxLimit {
-			return usagef("--limit: must be 1 to %d", store.MaxLimit)
+	var f store.SessionFilter
+	cmd.Flags().StringVar(&f.User, "user", "", "")
+	limitFlag(cmd.Flags(), &f.Limit, store.DefaultLimit, store.MaxLimit)
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+		page, err := c.Sessions(c, c.who, f)
+		if page.Next != "" {
+			defer a.notice("there are more sessions; see --limit")
 		}
-		return a.listSessions(cmd.Context(), store.SessionFilter{User: f.user, Limit: f.limit}, f.json)
-	}
-
-	flags := cmd.Flags()
-	flags.StringVar(&f.user, "user", "", "")
-	flags.IntVar(&f.limit, "limit", store.DefaultLimit, fmt.Sprintf("at most so many, up to %d", store.MaxLimit))
-	flags.BoolVar(&f.json, "json", false, "")
+		return append([]store.SessionInfo{}, page.Sessions...), func() { a.showSessions(page.Sessions) }, err
+	})
 }
 
-func (a *app) listSessions(ctx context.Context, f store.SessionFilter, asJSON bool) error {
-	s, who, err := a.reading(ctx)
-	if err != nil {
-		return err
-	}
-	page, err := s.Sessions(ctx, who, f)
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return printJSON(a.out, append([]store.SessionInfo{}, page.Sessions...), true)
-	}
-	rows := [][]string{{"SESSION", "NAME", "RUNS", "LAST", "STATUS", "USER", "TITLE"}}
-	narrow := a.outTerminal && a.outStyle.Width < wideList
-	if narrow {
-		rows = [][]string{{"SESSION", "RUNS", "LAST", "NAME OR TITLE"}}
-	}
+func (a *app) showSessions(list []store.SessionInfo) {
 	now := time.Now()
-	for _, info := range page.Sessions {
-		if narrow {
-			rows = append(rows, []string{
-				string(info.ID), fmt.Sprint(info.Runs), shortTime(info.UpdatedAt.Local(), now), cmp.Or(info.Name, info.Title),
-			})
-			continue
+	head, row := "SESSION|NAME|RUNS|LAST|STATUS|USER|TITLE", func(s *store.SessionInfo) []string {
+		return []string{
+			string(s.ID), s.Name, fmt.Sprint(s.Runs), shortTime(s.UpdatedAt.Local(), now), string(s.Status), s.User, s.Title,
 		}
-		rows = append(rows, []string{
-			string(info.ID), info.Name, fmt.Sprint(info.Runs), shortTime(info.UpdatedAt.Local(), now), string(info.Status), info.User, info.Title,
-		})
 	}
-	a.outStyle.Table(a.out, rows)
-	if page.Next != "" {
-		a.notice("there are more sessions; see --limit")
+	if a.outTerminal && a.outStyle.Width < wideList {
+		head, row = "SESSION|RUNS|LAST|NAME OR TITLE", func(s *store.SessionInfo) []string {
+			return []string{
+				string(s.ID), fmt.Sprint(s.Runs), shortTime(s.UpdatedAt.Local(), now), cmp.Or(s.Name, s.Title),
+			}
+		}
 	}
-	return nil
+	table(a, head, list, row)
 }
 
 // sessionView is a session with its runs.
@@ -78,34 +53,31 @@ type sessionView struct {
 	Items []service.Run `json:"items"` // its runs, oldest first
 }
 
-// sessionRuns finds a session and its runs, oldest first.
-func (a *app) sessionRuns(ctx context.Context, name string) (info store.SessionInfo, runs []service.Run, who toolcrib.Principal, err error) {
-	s, who, err := a.reading(ctx)
-	if err != nil {
-		return info, nil, who, err
+// sessionRuns finds a session by its ID, the name that its user gave it, or as last, and its
+// runs, oldest first.
+func (c call) sessionRuns() (info store.SessionInfo, runs []service.Run, err error) {
+	name := c.arg()
+	if info, err = c.Session(c, c.who, name); err == nil {
+		runs, err = c.SessionRuns(c, c.who, info.ID)
 	}
-	if info, err = a.findSession(ctx, name); err != nil {
-		return info, nil, who, err
+	if name == "last" && toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
+		return info, nil, hint(err, "", "`toolcrib run --session NAME` begins one")
 	}
-	runs, err = s.SessionRuns(ctx, who, info.ID)
-	return info, runs, who, err
+	return info, runs, hint(err, name, "`toolcrib sessions list` shows what there is")
 }
 
 func (a *app) sessionsShowCommand(cmd *cobra.Command) {
-	var asJSON, whole bool
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		info, runs, who, err := a.sessionRuns(cmd.Context(), args[0])
+	whole := cmd.Flags().Bool("whole", false, "")
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+		info, runs, err := c.sessionRuns()
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
-		if asJSON {
-			return printJSON(a.out, sessionView{SessionInfo: info, Items: runs}, true)
+		if !c.json {
+			return nil, nil, a.paged(func(w io.Writer) error { return a.tellSession(c, w, c.who, info, runs, *whole) })
 		}
-		return a.paged(func(w io.Writer) error { return a.tellSession(cmd.Context(), w, who, info, runs, whole) })
-	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "")
-	cmd.Flags().BoolVar(&whole, "whole", false, "")
+		return sessionView{SessionInfo: info, Items: runs}, nil, nil
+	})
 }
 
 func (a *app) tellSession(ctx context.Context, w io.Writer, who toolcrib.Principal, info store.SessionInfo, runs []service.Run, whole bool) error {
@@ -137,8 +109,8 @@ type exportSession struct {
 const exportSessionFormat = "toolcrib-session-1"
 
 func (a *app) sessionsExportCommand(cmd *cobra.Command) {
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		info, runs, who, err := a.sessionRuns(cmd.Context(), args[0])
+	a.doing(cmd, a.reading, func(c call) error {
+		info, runs, err := c.sessionRuns()
 		if err != nil {
 			return err
 		}
@@ -150,27 +122,12 @@ func (a *app) sessionsExportCommand(cmd *cobra.Command) {
 			}
 			head.Runs = append(head.Runs, rec.ID)
 		}
-		if err := printJSON(a.out, head, false); err != nil {
-			return err
-		}
+		err = printJSON(a.out, head, false)
 		for _, run := range head.Runs {
-			if err := a.service.ExportRun(cmd.Context(), who, string(run), a.out); err != nil {
-				return err
+			if err == nil {
+				err = c.ExportRun(c, c.who, string(run), a.out)
 			}
 		}
-		return nil
-	}
-}
-
-// findSession finds a session by its ID, the name that its user gave it, or as last.
-func (a *app) findSession(ctx context.Context, name string) (store.SessionInfo, error) {
-	who, err := a.principal(ctx)
-	if err != nil {
-		return store.SessionInfo{}, err
-	}
-	info, err := a.service.Session(ctx, who, name)
-	if name == "last" && toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
-		return info, hint(err, "", "`toolcrib run --session NAME` begins one")
-	}
-	return info, hint(err, name, "`toolcrib sessions list` shows what there is")
+		return err
+	})
 }

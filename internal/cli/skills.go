@@ -13,28 +13,20 @@ import (
 )
 
 func (a *app) skillsListCommand(cmd *cobra.Command) {
-	var asJSON bool
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	a.answering(cmd, nil, func(call) (any, func(), error) {
 		_, k, err := a.readSkills()
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		for _, text := range k.Problems {
 			a.note(text)
 		}
-		if asJSON {
-			return printJSON(a.out, append([]service.Skill{}, k.All...), true)
-		}
-		rows := [][]string{{"NAME", "STATE", "SOURCE", "TOOLS", "DESCRIPTION"}}
-		for i := range k.All {
-			v := &k.All[i]
-			rows = append(rows, []string{v.Name, stateOfSkill(v), v.Source, skillTools(v), cmp.Or(v.Description, v.Detail)})
-		}
-		a.outStyle.Table(a.out, rows)
-		return nil
-	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "")
+		return append([]service.Skill{}, k.All...), func() {
+			table(a, "NAME|STATE|SOURCE|TOOLS|DESCRIPTION", k.All, func(v *service.Skill) []string {
+				return []string{v.Name, stateOfSkill(v), v.Source, skillTools(v), cmp.Or(v.Description, v.Detail)}
+			})
+		}, nil
+	})
 }
 
 // readSkills reads the skills.
@@ -66,33 +58,37 @@ func skillTools(v *service.Skill) string {
 	return strings.Join(v.AllowedTools, ", ")
 }
 
-func (a *app) skillsShowCommand(cmd *cobra.Command) {
-	var asJSON bool
-	cmd.ValidArgsFunction = a.completeSkills
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		kept, k, err := a.readSkills()
-		if err != nil {
-			return err
-		}
-		kept.NoteEntries(k)
-		v, err := k.Find(args[0])
-		if err != nil {
-			return err
-		}
-		if asJSON {
-			return printJSON(a.out, struct {
-				*service.Skill
-				Text string `json:"text"`
-			}{v, v.Body}, true)
-		}
-		a.showSkill(v)
-		if text := strings.Trim(guard.Visible(v.Body), "\r\n"); text != "" {
-			fmt.Fprintf(a.out, "\n%s\n", text)
-		}
-		return nil
-	}
+// shownSkill is a skill as skills show --json has it.
+type shownSkill struct {
+	*service.Skill
+	Text string `json:"text"`
+}
 
-	cmd.Flags().BoolVar(&asJSON, "json", false, "")
+func (a *app) skillsShowCommand(cmd *cobra.Command) {
+	cmd.ValidArgsFunction = a.completeSkills
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
+		_, _, v, err := a.readSkill(c.arg())
+		if err != nil {
+			return nil, nil, err
+		}
+		return shownSkill{v, v.Body}, func() {
+			a.showSkill(v)
+			if text := strings.Trim(guard.Visible(v.Body), "\r\n"); text != "" {
+				fmt.Fprintf(a.out, "\n%s\n", text)
+			}
+		}, nil
+	})
+}
+
+// readSkill reads one skill among all.
+func (a *app) readSkill(name string) (*service.Service, *service.Skills, *service.Skill, error) {
+	kept, k, err := a.readSkills()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	kept.NoteEntries(k)
+	v, err := k.Find(name)
+	return kept, k, v, err
 }
 
 // showSkill prints everything about a skill except its text.
@@ -110,25 +106,21 @@ func (a *app) showSkill(v *service.Skill) {
 		allowed = "none (allowed-tools is empty)"
 	}
 	rows := [][2]string{
-		{"why", v.Detail},
-		{"source", v.Source},
-		{"folder", pathText(v.Path)},
-		{"hash", v.Hash},
-		{"tools", allowed},
-		{"license", v.License},
-		{"needs", v.Compatibility},
+		{"  why", v.Detail},
+		{"  source", v.Source},
+		{"  folder", pathText(v.Path)},
+		{"  hash", v.Hash},
+		{"  tools", allowed},
+		{"  license", v.License},
+		{"  needs", v.Compatibility},
 	}
 	for _, f := range v.Files {
-		rows = append(rows, [2]string{"file", fmt.Sprintf("%s (%d bytes)", pathText(f.Name), f.Size)})
+		rows = append(rows, [2]string{"  file", fmt.Sprintf("%s (%d bytes)", pathText(f.Name), f.Size)})
 	}
 	for _, n := range v.Notices {
-		rows = append(rows, [2]string{"notice", n})
+		rows = append(rows, [2]string{"  notice", n})
 	}
-	for _, row := range rows {
-		if row[1] != "" {
-			fmt.Fprintf(a.out, "  %s %s\n", s.Dim(fmt.Sprintf("%-8s", row[0])), guard.Visible(row[1]))
-		}
-	}
+	a.fields(10, rows...)
 }
 
 // completeSkills completes the names of skills.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -13,62 +12,47 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// checkFlags are the flags of skills check.
-type checkFlags struct {
-	json   bool
-	digest string
-}
-
 func (a *app) skillsCheckCommand(cmd *cobra.Command) {
-	var f checkFlags
 	cmd.ValidArgsFunction = a.completeSkills
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			if f.digest != "" {
-				return usagef("--digest is about one skill; give its name")
-			}
-			return a.checkSkills(f.json)
+	digest := cmd.Flags().String("digest", "", "")
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
+		switch {
+		case len(c.args) > 0:
+			return a.checkSkill(c, *digest)
+		case *digest != "":
+			return nil, nil, usagef("--digest is about one skill; give its name")
 		}
-		return a.checkSkill(cmd.Context(), args[0], &f)
-	}
-
-	flags := cmd.Flags()
-	flags.StringVar(&f.digest, "digest", "", "")
-	flags.BoolVar(&f.json, "json", false, "")
+		return a.checkSkills()
+	})
 }
 
 // checkSkills reports on all skills.
-func (a *app) checkSkills(asJSON bool) error {
+func (a *app) checkSkills() (any, func(), error) {
 	kept, k, err := a.readSkills()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	kept.NoteEntries(k)
 	ok := len(k.Problems) == 0
 	for i := range k.All {
 		ok = ok && !k.All[i].Wrong()
 	}
-	if asJSON {
-		report := struct {
-			OK       bool            `json:"ok"`
-			Skills   []service.Skill `json:"skills"`
-			Problems []string        `json:"problems"`
-		}{ok, append([]service.Skill{}, k.All...), append([]string{}, k.Problems...)}
-		if err := printJSON(a.out, report, true); err != nil {
-			return err
+	report := struct {
+		OK       bool            `json:"ok"`
+		Skills   []service.Skill `json:"skills"`
+		Problems []string        `json:"problems"`
+	}{ok, append([]service.Skill{}, k.All...), append([]string{}, k.Problems...)}
+	return report, func() {
+		for i := range k.All {
+			a.tellSkill(&k.All[i])
 		}
-		return skillsChecked(ok)
-	}
-	for i := range k.All {
-		a.tellSkill(&k.All[i])
-	}
-	for _, text := range k.Problems {
-		fmt.Fprintf(a.out, "%s %s\n", a.outStyle.Red("✗"), guard.Visible(text))
-	}
-	if len(k.All) == 0 && len(k.Problems) == 0 {
-		fmt.Fprintln(a.out, "there are no skills")
-	}
-	return skillsChecked(ok)
+		for _, text := range k.Problems {
+			fmt.Fprintf(a.out, "%s %s\n", a.outStyle.Red("✗"), guard.Visible(text))
+		}
+		if len(k.All) == 0 && len(k.Problems) == 0 {
+			fmt.Fprintln(a.out, "there are no skills")
+		}
+	}, skillsChecked(ok)
 }
 
 func skillsChecked(ok bool) error {
@@ -99,48 +83,39 @@ type checkedSkill struct {
 }
 
 // checkSkill reports on one skill, and approves it if the user agrees.
-func (a *app) checkSkill(ctx context.Context, name string, f *checkFlags) error {
-	kept, k, err := a.readSkills()
+func (a *app) checkSkill(c call, digest string) (any, func(), error) {
+	kept, k, v, err := a.readSkill(c.arg())
 	if err != nil {
-		return err
-	}
-	kept.NoteEntries(k)
-	v, err := k.Find(name)
-	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	review, err := k.Review(v)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	if !f.json {
+	if !c.json {
 		a.showSkill(v)
 	}
-	approved, err := a.approveSkill(ctx, kept, k, v, review, f)
-	if err != nil {
-		return err
+	checked := checkedSkill{Skill: v}
+	if checked.Approved, err = a.approveSkill(c, kept, k, v, review, digest); err != nil {
+		return nil, nil, err
 	}
-	if f.json {
-		out := checkedSkill{Skill: v, Approved: approved}
-		if review != nil {
-			out.Changes = service.ChangesOf(review.Before, review.Content)
-		}
-		if err := printJSON(a.out, out, true); err != nil {
-			return err
-		}
-	} else if approved {
-		fmt.Fprintf(a.out, "approved %s %s\n", v.Name, v.Hash)
+	if review != nil {
+		checked.Changes = service.ChangesOf(review.Before, review.Content)
 	}
-	return skillsChecked(!v.Wrong())
+	return checked, func() {
+		if checked.Approved {
+			fmt.Fprintf(a.out, "approved %s %s\n", v.Name, v.Hash)
+		}
+	}, skillsChecked(!v.Wrong())
 }
 
 // approveSkill shows what has changed of a skill, and approves that if its person says
 // so; false = nobody did.
 func (a *app) approveSkill(
-	ctx context.Context, kept *service.Service, k *service.Skills, v *service.Skill, review *trust.File, f *checkFlags,
+	c call, kept *service.Service, k *service.Skills, v *service.Skill, review *trust.File, digest string,
 ) (bool, error) {
-	digest, ask := f.digest, f.digest == "" && v.Unreviewed() && !f.json && a.inTerminal && a.errTerminal
-	who, err := a.principal(ctx)
+	ask := digest == "" && v.Unreviewed() && !c.json && a.inTerminal && a.errTerminal
+	who, err := a.principal(c)
 	if err != nil {
 		return false, err
 	}
@@ -157,7 +132,7 @@ func (a *app) approveSkill(
 			return false, nil
 		}
 		digest = v.Hash
-	case review != nil && !f.json:
+	case review != nil && !c.json:
 		head := "Since somebody looked at it:"
 		if v.Reason == service.SkillUnapproved {
 			head = "Nobody has looked at it; it holds:"
@@ -170,7 +145,7 @@ func (a *app) approveSkill(
 		}
 		return false, nil
 	}
-	err = kept.ApproveSkill(ctx, who, k, v, digest)
+	err = kept.ApproveSkill(c, who, k, v, digest)
 	return err == nil, err
 }
 

@@ -30,6 +30,9 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 	var value *pflag.InvalidValueError
 	if errors.As(err, &value) {
 		text = fmt.Sprintf("--%s: must be %s, not %q", value.GetFlag().Name, kindOf(value.GetFlag()), value.GetValue())
+		if value.GetFlag().Value.Type() == "func" { // it says itself what is wrong
+			text = fmt.Sprintf("--%s: %v", value.GetFlag().Name, value.Unwrap())
+		}
 	}
 	if name, ok := strings.CutPrefix(text, "unknown flag: --"); ok {
 		var names []string

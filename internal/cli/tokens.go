@@ -127,7 +127,7 @@ func (a *app) tokensCheckCommand(cmd *cobra.Command) {
 		}
 		t, err := s.CheckToken(c, who, text)
 		var no *toolcrib.Error
-		if asJSON, _ := cmd.Flags().GetBool("json"); asJSON && errors.As(err, &no) {
+		if c.json && errors.As(err, &no) {
 			return checkedToken{Code: no.Code, Message: no.Message}, nil, silent(exitFailed)
 		}
 		return checkedToken{Good: true, Token: &t}, func() { fmt.Fprintf(a.out, "%s  good %s\n", t.ID, goodFor(&t)) }, err
@@ -137,12 +137,12 @@ func (a *app) tokensCheckCommand(cmd *cobra.Command) {
 // tokenFlags say what a token is for.
 type tokenFlags struct {
 	service.TokenRequest
-	ttl, notBefore string
-	params         []string
+	params []string
 }
 
 func (a *app) tokensCreateCommand(cmd *cobra.Command) {
 	var f tokenFlags
+	f.Via, f.TTL = "cli", access.DefaultTTL
 	flags := cmd.Flags()
 	flags.StringVar(&f.User, "user", "", "")
 	flags.BoolVar(&f.Bearer, "bearer", false, "")
@@ -150,10 +150,10 @@ func (a *app) tokensCreateCommand(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.Scope.Tools, "tool", nil, "")
 	flags.StringArrayVar(&f.Scope.Capabilities, "capability", nil, "")
 	flags.StringArrayVar(&f.params, "param", nil, "")
-	flags.Int64Var(&f.Scope.MaxCalls, "max-calls", 0, "")
-	flags.Int64Var(&f.Scope.RatePerMinute, "rate", 0, "")
-	flags.StringVar(&f.ttl, "ttl", access.DefaultTTL.String(), "")
-	flags.StringVar(&f.notBefore, "not-before", "", "")
+	flags.Func("max-calls", "", more(&f.Scope.MaxCalls))
+	flags.Func("rate", "", more(&f.Scope.RatePerMinute))
+	flags.Func("ttl", "", span(&f.TTL))
+	flags.Func("not-before", "", at(&f.NotBefore))
 	flags.StringVar(&f.Label, "label", "", "")
 	completeFlag(cmd, "user", a.completeUsers())
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
@@ -171,14 +171,8 @@ func (a *app) tokensCreateCommand(cmd *cobra.Command) {
 		if flags.Changed("not-before") && f.NotBefore.Before(t.IssuedAt) {
 			a.notice("--not-before: that is over already; the token is good from now on")
 		}
-		a.tellUnknown("--agent", t.Scope.Agents, func(n *namesKnown, name string) string {
-			return missing("agent", name,
-				n.agents...)
-		})
-		a.tellUnknown("--tool", t.Scope.Tools, func(n *namesKnown, name string) string {
-			return missing("tool", name,
-				n.tools...)
-		})
+		a.tellUnknown("--agent", t.Scope.Agents, func(n *namesKnown, name string) string { return missing("agent", name, n.agents...) })
+		a.tellUnknown("--tool", t.Scope.Tools, func(n *namesKnown, name string) string { return missing("tool", name, n.tools...) })
 		return t, func() {
 			fmt.Fprintf(a.err, "%s: good %s\n", t.ID, goodFor(&t))
 			fmt.Fprintln(a.out, t.Token)
@@ -188,23 +182,9 @@ func (a *app) tokensCreateCommand(cmd *cobra.Command) {
 
 // read fills the request in from the flags.
 func (f *tokenFlags) read(flags *pflag.FlagSet) (err error) {
-	for name, value := range map[string]int64{"max-calls": f.Scope.MaxCalls, "rate": f.Scope.RatePerMinute} {
-		if flags.Changed(name) && value < 1 {
-			return usagef("--%s: must be at least 1", name)
-		}
-	}
-	switch {
-	case f.Bearer && f.User != "":
-		return usagef("--user and --bearer: give one of them")
-	case flags.Changed("not-before"):
-		if f.NotBefore, err = parseTime(f.notBefore); err != nil {
-			return err
-		}
-	}
-	if f.TTL, err = parseSpan(f.ttl); err != nil {
+	if err := oneOf(flags, "user", "bearer"); err != nil {
 		return err
 	}
-	f.Via = "cli"
 	for name, scope := range map[string]*[]string{
 		"agent": &f.Scope.Agents, "tool": &f.Scope.Tools, "capability": &f.Scope.Capabilities,
 	} {
@@ -216,35 +196,6 @@ func (f *tokenFlags) read(flags *pflag.FlagSet) (err error) {
 		_, err = f.Scope.Check()
 	}
 	return err
-}
-
-// parseSpan reads a span of time that is not 0.
-func parseSpan(text string) (time.Duration, error) {
-	days, inDays := strings.CutSuffix(text, "d")
-	if inDays {
-		text = days + "h"
-	}
-	span, err := time.ParseDuration(text)
-	if inDays && err == nil {
-		const most = 100 * 366 * time.Hour // times a day: no overflow
-		span = 24 * min(max(span, 0), most)
-	}
-	if err != nil || span <= 0 {
-		return 0, usagef("--ttl: must be a span of time such as 90m, 24h or 30d")
-	}
-	return span, nil
-}
-
-// parseTime reads a date, or a time.
-func parseTime(text string) (time.Time, error) {
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t, nil
-	}
-	if t, err := time.ParseInLocation(time.DateOnly, text, time.Local); err == nil {
-		return t, nil
-	}
-	return time.Time{}, usagef("--not-before: %q is no date such as 2026-01-31, and no time (RFC 3339)",
-		guard.Visible(text))
 }
 
 // parseParams reads NAME=JSON; an array is a choice of values.

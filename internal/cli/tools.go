@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -15,33 +14,19 @@ import (
 )
 
 func (a *app) toolsListCommand(cmd *cobra.Command) {
-	var asJSON bool
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		kept, _, err := a.reading(cmd.Context())
-		if err != nil {
-			return err
-		}
-		views, err := kept.Tools(cmd.Context())
-		if err != nil {
-			return err
-		}
-		if asJSON {
-			return printJSON(a.out, views, true)
-		}
-		rows := [][]string{{"NAME", "STATE", "FOR", "EFFECT", "SOURCE", "DESCRIPTION"}}
-		for _, v := range views {
-			who := "all"
-			if v.RequiresAdmin {
-				who = "admin"
-			}
-			about, _, _ := strings.Cut(v.Description, "\n") // what stands below are details, as spawn's list of agents
-			rows = append(rows, []string{v.Name, stateText(v.State), who, string(v.Effect), v.Source, about})
-		}
-		a.outStyle.Table(a.out, rows)
-		return nil
-	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "")
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+		list, err := c.Tools(c)
+		return list, func() {
+			table(a, "NAME|STATE|FOR|EFFECT|SOURCE|DESCRIPTION", list, func(v *service.Tool) []string {
+				who := "all"
+				if v.RequiresAdmin {
+					who = "admin"
+				}
+				about, _, _ := strings.Cut(v.Description, "\n") // below are details, as spawn's list of agents
+				return []string{v.Name, stateText(v.State), who, string(v.Effect), v.Source, about}
+			})
+		}, err
+	})
 }
 
 // stateText says whether a tool is enabled, and by what.
@@ -64,25 +49,11 @@ func stateText(s gate.State) string {
 }
 
 func (a *app) toolsShowCommand(cmd *cobra.Command) {
-	var asJSON bool
 	cmd.ValidArgsFunction = a.completeTools
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		kept, _, err := a.reading(cmd.Context())
-		if err != nil {
-			return err
-		}
-		v, err := kept.Tool(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		if asJSON {
-			return printJSON(a.out, v, true)
-		}
-		a.showTool(v)
-		return nil
-	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "")
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+		v, err := c.Tool(c, c.arg())
+		return v, func() { a.showTool(v) }, err
+	})
 }
 
 func (a *app) showTool(v service.Tool) {
@@ -92,19 +63,15 @@ func (a *app) showTool(v service.Tool) {
 	if v.RequiresAdmin {
 		who = "administrators"
 	}
-	for _, row := range [][2]string{
-		{"effect", string(v.Effect)},
-		{"group", v.Group},
-		{"source", v.Source},
-		{"for", who},
-		{"by default", onOff(v.EnabledByDefault)},
-		{"calls", fmt.Sprintf("%d, %d of them failed", v.Calls, v.Errors)},
-		{"unusable", v.Unusable},
-	} {
-		if row[1] != "" {
-			fmt.Fprintf(a.out, "%s %s\n", s.Dim(fmt.Sprintf("%-11s", row[0])), guard.Visible(row[1]))
-		}
-	}
+	a.fields(
+		11, [2]string{"effect", string(v.Effect)},
+		[2]string{"group", v.Group},
+		[2]string{"source", v.Source},
+		[2]string{"for", who},
+		[2]string{"by default", onOff(v.EnabledByDefault)},
+		[2]string{"calls", fmt.Sprintf("%d, %d of them failed", v.Calls, v.Errors)},
+		[2]string{"unusable", v.Unusable},
+	)
 	fmt.Fprintf(a.out, "\n%s\n%s\n", s.Dim("parameters"), render.Indented(json.RawMessage(v.Parameters)))
 }
 
@@ -116,72 +83,52 @@ func onOff(on bool) string {
 }
 
 func (a *app) toolsSwitchCommand(cmd *cobra.Command) {
-	var groupName string
-	var asJSON bool
+	var q service.SwitchRequest
+	cmd.Flags().StringVar(&q.Group, "group", "", "")
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		switch {
-		case groupName != "" && len(args) > 0:
+		case q.Group != "" && len(args) > 0:
 			return usagef("give a tool or --group, not both")
-		case groupName == "" && len(args) != 1:
+		case q.Group == "" && len(args) != 1:
 			return usagef("give the name of one tool, or --group")
 		}
 		return nil
 	}
 	cmd.ValidArgsFunction = a.completeTools
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		q := service.SwitchRequest{Group: groupName, Enabled: cmd.Name() == "enable", Reset: cmd.Name() == "reset"}
-		if groupName == "" {
-			q.Tool = args[0]
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
+		word := map[string]string{"enable": "enabled", "disable": "disabled", "reset": "reset to the default"}[cmd.Name()]
+		q.Enabled, q.Reset, q.Tool = cmd.Name() == "enable", cmd.Name() == "reset", c.arg()
+		who, err := a.administering(c)
+		if err == nil {
+			c.Service, err = a.svc()
 		}
-		return a.switchTool(cmd.Context(), cmd.Name(), q, asJSON)
-	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "")
-	cmd.Flags().StringVar(&groupName, "group", "", "")
-}
-
-// switchTool sets or resets an override.
-func (a *app) switchTool(ctx context.Context, verb string, q service.SwitchRequest, asJSON bool) error {
-	who, err := a.administering(ctx)
-	if err != nil {
-		return err
-	}
-	kept, err := a.svc()
-	if err != nil {
-		return err
-	}
-	done, err := kept.SwitchTool(ctx, who, q)
-	if err != nil {
-		return err
-	}
-	switch {
-	case asJSON && q.Group != "":
-		err = printJSON(a.out, append([]service.Tool{}, done.Tools...), true)
-	case asJSON && len(done.Tools) == 0:
-		err = printJSON(a.out, nil, true)
-	case asJSON:
-		err = printJSON(a.out, done.Tools[0], true)
-	default:
-		what := guard.Visible(q.Tool)
-		if q.Group != "" {
-			what = "group " + guard.Visible(q.Group)
+		if err != nil {
+			return nil, nil, err
 		}
-		word := map[string]string{"enable": "enabled", "disable": "disabled", "reset": "reset to the default"}[verb]
+		done, err := c.SwitchTool(c, who, q)
+		if err != nil {
+			return nil, nil, err
+		}
 		if !done.Changed {
 			word += " already"
 		}
-		fmt.Fprintf(a.out, "%s: %s\n", what, word)
-	}
-	if verb == "disable" || q.Group != "" || len(done.Tools) == 0 {
-		return err
-	}
-	switch t := done.Tools[0]; {
-	case t.AllDisabled:
-		a.notice("%s stays off, because tools.enabled is false", t.Name)
-	case t.GroupDisabled:
-		a.notice("%s stays off, because its group is: toolcrib tools enable --group %s", t.Name, t.Group)
-	}
-	return err
+		if q.Group != "" {
+			return append([]service.Tool{}, done.Tools...), func() { a.says("group "+q.Group, word) }, nil
+		}
+		said := func() { a.says(q.Tool, word) }
+		if len(done.Tools) == 0 {
+			return nil, said, nil
+		}
+		t := done.Tools[0]
+		switch {
+		case cmd.Name() == "disable":
+		case t.AllDisabled:
+			a.notice("%s stays off, because tools.enabled is false", t.Name)
+		case t.GroupDisabled:
+			a.notice("%s stays off, because its group is: toolcrib tools enable --group %s", t.Name, t.Group)
+		}
+		return t, said, nil
+	})
 }
 
 // completeTools completes the names of tools; a shell that cannot is told nothing.

@@ -20,12 +20,9 @@ func (a *app) toolsCallCommand(cmd *cobra.Command) {
 	var args string
 	cmd.ValidArgsFunction = a.completeTools
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
-		raw := []byte(args)
-		if args == "-" {
-			var err error
-			if raw, err = a.readStdin(); err != nil {
-				return err
-			}
+		raw, err := a.jsonArgument(args)
+		if err != nil {
+			return err
 		}
 		return a.call(cmd, &f, names[0], raw)
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -14,30 +13,14 @@ import (
 )
 
 func (a *app) usageCommand(cmd *cobra.Command) {
+	var q store.UsageQuery
 	flags := cmd.Flags()
-	by := flags.String("by", "", strings.Join(service.UsageWords(), ", ")+" (default: day; run with an access token)")
-	since := flags.String("since", "", "")
-	until := flags.String("until", "", "")
-	user := flags.String("user", "", "")
-	limit := flags.Int("limit", store.DefaultUsageRows, fmt.Sprintf("at most so many rows, up to %d", store.MaxUsageRows))
-	completeWords(cmd, "by", service.UsageWords()...)
-	a.answering(cmd, nil, func(c call) (any, func(), error) {
-		if err := notEmpty(cmd, "must not be empty", "by"); err != nil {
-			return nil, nil, err
-		}
-		q := store.UsageQuery{By: store.UsageBy(*by), User: *user, Limit: *limit}
-		err := checkLimit(*limit, store.MaxUsageRows)
-		if err == nil {
-			q.Since, q.Until, err = spanFlags(*since, *until)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		s, who, err := a.reading(c)
-		if err != nil {
-			return nil, nil, err
-		}
-		u, err := s.Usage(c, who, q)
+	choice(cmd, "by", (*string)(&q.By), service.UsageWords()...)
+	sinceUntil(flags, &q.Since, &q.Until)
+	flags.StringVar(&q.User, "user", "", "")
+	limitFlag(flags, &q.Limit, store.DefaultUsageRows, store.MaxUsageRows)
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+		u, err := c.Usage(c, c.who, q)
 		return u, func() {
 			a.tellUsage(&u)
 			if len(u.Rows) == q.Bound() {

@@ -2,11 +2,11 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -39,28 +39,10 @@ func (a *app) userFlags(cmd *cobra.Command) *userFlags {
 	flags.StringArrayVar(&f.roles, "role", nil, "")
 	flags.StringArrayVar(&f.groups, "group", nil, "")
 	flags.StringArrayVar(&f.grants, "grant", nil, "")
-	flags.StringVar(&f.trust, "trust", "", "")
+	choice(cmd, "trust", &f.trust, service.UnknownTrust, "member", "trusted", "anchor")
 	flags.BoolVar(&f.passwordStdin, "password-stdin", false, "")
-	completeWords(cmd, "trust", service.UnknownTrust, "member", "trusted", "anchor")
 	completeFlag(cmd, "group", a.completeGroups())
 	return f
-}
-
-// changedText is a flag's value if it was given.
-func changedText(flags *pflag.FlagSet, name string, value *string) *string {
-	if !flags.Changed(name) {
-		return nil
-	}
-	return value
-}
-
-// changedList is a flag's list if it was given: one empty entry means none.
-func changedList(flags *pflag.FlagSet, name string, list []string) *[]string {
-	if !flags.Changed(name) {
-		return nil
-	}
-	list = slices.DeleteFunc(slices.Clone(list), func(entry string) bool { return entry == "" })
-	return &list
 }
 
 // edit is what the flags change.
@@ -77,19 +59,13 @@ func (f *userFlags) edit(flags *pflag.FlagSet) (access.Edit, error) {
 			*e.Trust = toolcrib.Trust(f.trust)
 		}
 	}
-	switch {
-	case f.admin && f.noAdmin:
-		return e, usagef("--admin and --no-admin: give one of them")
-	case f.noGrants && e.Grants != nil:
-		return e, usagef("--grant and --no-grants: give one of them")
-	case f.noGrants:
+	if f.noGrants {
 		e.Grants = new([]string)
 	}
 	if flags.Changed("admin") || f.noAdmin {
-		e.Admin = new(bool)
-		*e.Admin = f.admin && !f.noAdmin
+		e.Admin = new(f.admin && !f.noAdmin)
 	}
-	return e, nil
+	return e, cmp.Or(oneOf(flags, "admin", "no-admin"), oneOf(flags, "grant", "no-grants"))
 }
 
 func (a *app) usersAddCommand(cmd *cobra.Command) {

@@ -112,80 +112,63 @@ func viewsOfChecked(found []service.Checked) []checkedView {
 
 func (a *app) runsReplayCommand(cmd *cobra.Command) {
 	all := cmd.Flags().Bool("all", false, "")
-	asJSON := cmd.Flags().Bool("json", false, "")
+	cmd.Flags().Bool("json", false, "")
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if *all == (len(args) == 1) || len(args) > 1 {
 			return usagef("give one run, or --all")
 		}
 		return nil
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, who, err := a.reading(cmd.Context())
+	a.doing(cmd, a.reading, func(c call) error {
+		found, err := c.Replay(c, c.who, c.arg())
 		if err != nil {
-			return err
+			return noRun(err, c.arg())
 		}
-		found, err := s.Replay(cmd.Context(), who, firstOf(args))
-		if err != nil {
-			return a.noRun(err, args)
-		}
-		return a.tellChecked(viewsOfChecked(found), *asJSON, a.out)
-	}
+		return a.tellChecked(viewsOfChecked(found), c.json, a.out)
+	})
 }
 
-// firstOf is the first argument; "" if there is none.
-func firstOf(args []string) string {
-	if len(args) == 0 {
-		return ""
-	}
-	return args[0]
-}
-
-// noRun adds to an error about the run of the first argument how to find one.
-func (a *app) noRun(err error, args []string) error {
-	return hint(err, firstOf(args), "`toolcrib runs list` shows what there is")
+// noRun adds to an error about a run how to find one.
+func noRun(err error, name string) error {
+	return hint(err, name, "`toolcrib runs list` shows what there is")
 }
 
 // verifyFlags are the flags of runs verify and audit verify. A head is where the system
 // journal stood, kept by the user elsewhere (design.md §2, Chains).
 type verifyFlags struct {
-	all, json, adopt, yes bool
-	head, exportHead      string
+	all, adopt, yes  bool
+	head, exportHead string
 }
 
 func (f *verifyFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.head, "head", "", "")
-	cmd.Flags().BoolVar(&f.json, "json", false, "")
+	cmd.Flags().Func("head", "", filled(&f.head))
+	cmd.Flags().Bool("json", false, "")
 }
 
 func (a *app) runsVerifyCommand(cmd *cobra.Command) {
 	var f verifyFlags
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		flags := cmd.Flags()
-		if len(args) == 1 && (f.all || f.adopt || flags.Changed("head") || flags.Changed("export-head")) {
-			return usagef("--all, --adopt, --head and --export-head are about everything that is stored; leave RUN out")
-		}
-		if err := notEmpty(cmd, "must name a file", "head", "export-head"); err != nil {
-			return err
-		}
-		return a.verify(cmd.Context(), args, &f)
-	}
-
 	f.register(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.all, "all", false, "")
-	flags.StringVar(&f.exportHead, "export-head", "", "")
+	flags.Func("export-head", "", filled(&f.exportHead))
 	flags.BoolVar(&f.adopt, "adopt", false, "")
 	flags.BoolVar(&f.yes, "yes", false, "")
+	a.doing(cmd, nil, func(c call) error {
+		if len(c.args) == 1 && (f.all || f.adopt || f.head != "" || f.exportHead != "") {
+			return usagef("--all, --adopt, --head and --export-head are about everything that is stored; leave RUN out")
+		}
+		return a.verify(c, &f)
+	})
 }
 
 // verify checks a run, or everything; then it keeps or compares the head.
-func (a *app) verify(ctx context.Context, args []string, f *verifyFlags) error {
-	if len(args) == 0 {
-		if _, err := a.administrator(ctx); err != nil {
+func (a *app) verify(c call, f *verifyFlags) error {
+	if len(c.args) == 0 {
+		if _, err := a.administering(c); err != nil {
 			return err
 		}
 	}
-	if f.json && f.exportHead == "-" {
+	if c.json && f.exportHead == "-" {
 		return usagef("--export-head -: goes without --json, which writes to standard output too")
 	}
 	if f.exportHead != "-" && f.exportHead != "" && !sameFile(f.exportHead, f.head) {
@@ -199,26 +182,25 @@ func (a *app) verify(ctx context.Context, args []string, f *verifyFlags) error {
 		return err
 	}
 	if f.adopt {
-		if err := a.adopt(ctx, f.yes); err != nil {
+		if err := a.adopt(c, f.yes); err != nil {
 			return err
 		}
 	}
-	s, who, err := a.reading(ctx)
-	if err != nil {
+	if c.Service, c.who, err = a.reading(c); err != nil {
 		return err
 	}
-	found, err := s.Verify(ctx, who, firstOf(args), kept)
+	found, err := c.Verify(c, c.who, c.arg(), kept)
 	if err != nil {
-		return a.noRun(err, args)
+		return noRun(err, c.arg())
 	}
 	var out io.Writer = a.out
 	if f.exportHead == "-" { // the head is the output
 		out = a.err
 	}
-	if err := a.tellChecked(viewsOfChecked(found), f.json, out); err != nil || f.exportHead == "" {
+	if err := a.tellChecked(viewsOfChecked(found), c.json, out); err != nil || f.exportHead == "" {
 		return err
 	}
-	return a.exportHead(ctx, s, who, f.exportHead)
+	return a.exportHead(c, f.exportHead)
 }
 
 func sameFile(a, b string) bool { return b != "" && filepath.Clean(a) == filepath.Clean(b) }
@@ -267,8 +249,8 @@ func readHead(path string) (*store.Head, error) {
 }
 
 // exportHead writes where the system journal stands.
-func (a *app) exportHead(ctx context.Context, s *service.Service, who toolcrib.Principal, path string) error {
-	h, err := s.Head(ctx, who)
+func (a *app) exportHead(c call, path string) error {
+	h, err := c.Head(c, c.who)
 	if err != nil {
 		return err
 	}
@@ -288,26 +270,22 @@ func (a *app) exportHead(ctx context.Context, s *service.Service, who toolcrib.P
 
 func (a *app) auditVerifyCommand(cmd *cobra.Command) {
 	var f verifyFlags
-	var hashesOnly bool
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		err := notEmpty(cmd, "must name a file", "head")
+	f.register(cmd)
+	hashesOnly := cmd.Flags().Bool("hashes-only", false, "")
+	a.doing(cmd, nil, func(c call) error {
 		switch {
-		case err != nil:
-			return err
-		case len(args) == 1:
-			return a.verifyExport(args[0], &f, hashesOnly)
-		case hashesOnly:
+		case len(c.args) == 1:
+			return a.verifyExport(c, &f, *hashesOnly)
+		case *hashesOnly:
 			return usagef("--hashes-only: is about an export; give its file")
 		}
-		return a.verify(cmd.Context(), nil, &f)
-	}
-
-	f.register(cmd)
-	cmd.Flags().BoolVar(&hashesOnly, "hashes-only", false, "")
+		return a.verify(c, &f)
+	})
 }
 
 // verifyExport checks an exported audit log.
-func (a *app) verifyExport(path string, f *verifyFlags, hashesOnly bool) error {
+func (a *app) verifyExport(c call, f *verifyFlags, hashesOnly bool) error {
+	path := c.arg()
 	kept, err := readHead(f.head)
 	if err != nil {
 		return err
@@ -338,7 +316,7 @@ func (a *app) verifyExport(path string, f *verifyFlags, hashesOnly bool) error {
 	case kept != nil:
 		view.Detail += "; " + foundText(head)
 	}
-	return a.tellChecked([]checkedView{view}, f.json, a.out)
+	return a.tellChecked([]checkedView{view}, c.json, a.out)
 }
 
 // keysIfAny are the keys of the data folder; nil = there are none here. Nothing is made.

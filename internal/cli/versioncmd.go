@@ -9,18 +9,11 @@ import (
 )
 
 func (a *app) versionCommand(cmd *cobra.Command) {
-	var asJSON bool
-	cmd.RunE = func(*cobra.Command, []string) error {
-		if asJSON {
-			return printJSON(a.out, map[string]string{
-				"version": version.Version(), "commit": version.Commit(), "go": version.Go(), "platform": version.Platform(),
-			}, true)
-		}
-		a.printVersion()
-		return nil
-	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "")
+	a.answering(cmd, nil, func(call) (any, func(), error) {
+		return map[string]string{
+			"version": version.Version(), "commit": version.Commit(), "go": version.Go(), "platform": version.Platform(),
+		}, a.printVersion, nil
+	})
 }
 
 func (a *app) printVersion() {
