@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -218,48 +219,42 @@ func VerifyExport(r io.Reader, keys *Keys) (VerifiedExport, error) {
 // a head that was kept elsewhere: it was made of an older copy of the data folder, or of
 // a history that was written anew. The zero Head is that of an empty journal.
 func VerifyExportAgainst(r io.Reader, keys *Keys, kept Head) (VerifiedExport, error) {
-	v := &exportCheck{
-		kept: kept,
-		in:   bufio.NewReaderSize(r, 64<<10), hash: sha256.New(), anchors: map[toolcrib.RunID][]Anchor{}, gone: map[toolcrib.RunID]bool{},
-		pruned: map[toolcrib.RunID]toolcrib.Seq{}, seen: map[toolcrib.RunID]bool{}, kin: kin{},
+	c := &exportCheck{verifier: newVerifier(nil, keys), in: bufio.NewReaderSize(r, 64<<10), hash: sha256.New()}
+	c.exported = true
+	if kept != (Head{}) {
+		c.against = &kept
 	}
-	err := v.run(keys, &v.v)
-	return v.v, err
+	err := c.all()
+	var broken *ChainError
+	if errors.As(err, &broken) && !c.ended {
+		at := *broken
+		at.Run, at.Seq = c.at()
+		at.What = fmt.Sprintf("line %d of the export: %s", c.lines, at.What)
+		err = &at
+	}
+	return c.n, err
 }
 
-// exportCheck goes through an export.
+// exportCheck goes through an export, line by line.
 type exportCheck struct {
+	*verifier
 	in    *bufio.Reader
 	hash  hash.Hash
 	lines int
-	v     VerifiedExport
-
-	anchors map[toolcrib.RunID][]Anchor     // those that are still to come, in order
-	gone    map[toolcrib.RunID]bool         // removed
-	pruned  map[toolcrib.RunID]toolcrib.Seq // whose content was removed, up to this event
-	seen    map[toolcrib.RunID]bool
-
-	kept  Head // that the system journal must go on from
-	kin   kin
-	chain toolcrib.RunID // that is being read; "" = the system journal
-	seq   toolcrib.Seq
-	prev  []byte
-	head  struct {
-		seq  toolcrib.Seq
-		hash []byte
-		time int64
-	}
+	n     VerifiedExport
+	run   *runCheck // that is being read; nil = the system journal
+	ended bool      // all lines were read
 }
 
-func (c *exportCheck) broken(format string, args ...any) error {
-	run := c.chain
-	if run == "" {
-		run = SystemChain
+// at is the last event that was read.
+func (c *exportCheck) at() (toolcrib.RunID, toolcrib.Seq) {
+	if c.run == nil {
+		return SystemChain, toolcrib.Seq(c.n.Events)
 	}
-	return &ChainError{Run: run, Seq: c.seq, What: fmt.Sprintf("line %d of the export: ", c.lines) + fmt.Sprintf(format, args...)}
+	return c.run.run, toolcrib.Seq(c.run.n.Events)
 }
 
-// next reads a line, without its end.
+// next reads a line.
 func (c *exportCheck) next() ([]byte, error) {
 	c.lines++
 	var line []byte
@@ -268,12 +263,12 @@ func (c *exportCheck) next() ([]byte, error) {
 		line = append(line, part...)
 		switch {
 		case len(line) > maxExportLine:
-			return nil, c.broken("it has more than %d bytes", maxExportLine)
+			return nil, &ChainError{What: fmt.Sprintf("it has more than %d bytes", maxExportLine)}
 		case err == nil:
 			return line, nil
 		case errors.Is(err, bufio.ErrBufferFull):
 		case errors.Is(err, io.EOF):
-			return nil, c.broken("the file ends before its end: it was cut off")
+			return nil, &ChainError{What: "the file ends before its end: it was cut off"}
 		default:
 			return nil, err
 		}
@@ -286,13 +281,13 @@ func strictly(line []byte, v any) error {
 	return d.Decode(v)
 }
 
-func (c *exportCheck) run(keys *Keys, v *VerifiedExport) error {
+func (c *exportCheck) all() error {
 	line, err := c.next()
 	if err != nil {
 		return err
 	}
-	if err := strictly(line, &v.Begin); err != nil || v.Begin.Format != ExportFormat {
-		return c.broken("it is not the beginning of an audit log in a format of this version")
+	if err := strictly(line, &c.n.Begin); err != nil || c.n.Begin.Format != ExportFormat {
+		return &ChainError{What: "it is not the beginning of an audit log in a format of this version"}
 	}
 	endMark := []byte(`{"end":`)
 	for {
@@ -301,69 +296,59 @@ func (c *exportCheck) run(keys *Keys, v *VerifiedExport) error {
 			return err
 		}
 		if bytes.HasPrefix(line, endMark) {
-			return c.end(line, keys, v)
+			return c.end(line)
 		}
-		if err := c.event(line, v); err != nil {
+		if err := c.event(line); err != nil {
 			return err
 		}
 	}
 }
 
-func (c *exportCheck) event(line []byte, v *VerifiedExport) error {
+func (c *exportCheck) event(line []byte) error {
 	var e ExportEvent
 	if err := strictly(line, &e); err != nil {
-		return c.broken("it cannot be read: %v", err)
+		return &ChainError{What: fmt.Sprintf("it cannot be read: %v", err)}
 	}
-	if e.Run != c.chain {
-		if err := c.turn(e.Run, v); err != nil {
-			return err
-		}
-	}
-	c.seq++
 	payloadHash, err1 := hex.DecodeString(e.PayloadHash)
 	hash, err2 := hex.DecodeString(e.Hash)
 	payload, has, err3 := e.content()
-	name := e.Run
-	if name == "" {
-		name = SystemChain
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return &ChainError{What: "its hashes or its content cannot be read"}
 	}
-	switch {
-	case err1 != nil || err2 != nil || err3 != nil:
-		return c.broken("its hashes or its content cannot be read")
-	case e.Seq != c.seq:
-		return c.broken("event %d stands where event %d should be", e.Seq, c.seq)
-	case has && !bytes.Equal(journal.PayloadHash(payload), payloadHash):
-		return c.broken("the content of event %d has another hash", e.Seq)
-	case !bytes.Equal(journal.ChainHash(c.prev, name, e.Seq, e.Kind, time.UnixMicro(e.Time), payloadHash), hash):
-		return c.broken("event %d does not follow from the one before", e.Seq)
-	}
-	c.prev = hash
 	if has {
-		v.Content++
+		c.n.Content++
 	}
-	if e.Run != "" {
-		v.Links++
-		if !has && e.Seq > c.pruned[e.Run] && alwaysExported(e.Kind) {
-			return c.broken("event %d, %s, has no content, and nobody pruned it", e.Seq, e.Kind)
+	raw := &RawEvent{Seq: e.Seq, Kind: e.Kind, Time: e.Time, Payload: payload, PayloadHash: payloadHash, Hash: hash}
+	if e.Run == "" && c.run == nil {
+		c.n.Events++
+		if !has {
+			return systemError(e.Seq, "it has no content")
 		}
-		c.kinOf(&e, has, payload)
-		return c.anchored(hash)
+		c.n.Head.Time = Micro(e.Time)
+		return c.systemEvent(&SystemEvent{Seq: e.Seq, Kind: e.Kind, Time: Micro(e.Time), Payload: payload, PayloadHash: payloadHash, Hash: hash})
 	}
-	v.Events++
-	c.head.seq, c.head.hash, c.head.time = e.Seq, hash, e.Time
-	if e.Seq == c.kept.Seq && e.Hash != c.kept.Hash {
-		return c.broken("event %d is another one than that of the kept head: the history was written anew", e.Seq)
+	if c.run == nil || e.Run != c.run.run {
+		if err := c.finish(); err != nil {
+			return err
+		}
+		if e.Run == "" || c.kin[e.Run] != nil {
+			return &ChainError{Run: e.Run, Seq: e.Seq, What: "its events do not stand together"}
+		}
+		c.n.Runs++
+		if c.run = c.begin(&Row{Record: RunRecord{ID: e.Run}}); c.run.err != nil {
+			return c.run.err
+		}
 	}
-	if !has {
-		return c.broken("event %d of the system journal has no content", e.Seq)
-	}
-	return c.learn(e.Kind, payload)
+	c.n.Links++
+	return c.run.event(raw)
 }
 
-// alwaysExported reports whether the content of a run's events of this kind is in every
-// export, if there is any. What a run begins with is not: it has the prompt.
-func alwaysExported(kind toolcrib.Kind) bool {
-	return kind != journal.KindRunStarted && slices.Contains(AuditedEvents(), kind)
+// finish looks at the run whose events are over.
+func (c *exportCheck) finish() error {
+	if c.run == nil {
+		return nil
+	}
+	return c.run.anchored()
 }
 
 // content is the payload of an event, as it was hashed.
@@ -378,129 +363,57 @@ func (e *ExportEvent) content() (payload []byte, has bool, err error) {
 	return nil, false, nil
 }
 
-// turn goes on to the next run.
-func (c *exportCheck) turn(run toolcrib.RunID, v *VerifiedExport) error {
-	if err := c.finish(); err != nil {
-		return err
-	}
-	if c.chain, c.seq, c.prev = run, 0, nil; run == "" || c.seen[run] {
-		return c.broken("its events do not stand together")
-	}
-	c.seen[run] = true
-	v.Runs++
-	return nil
+// alwaysExported reports whether the content of a run's events of this kind is in every
+// export, if there is any. What a run begins with is not: it has the prompt.
+func alwaysExported(kind toolcrib.Kind) bool {
+	return kind != journal.KindRunStarted && slices.Contains(AuditedEvents(), kind)
 }
 
-// finish looks at the run whose events are over.
-func (c *exportCheck) finish() error {
-	if left := c.anchors[c.chain]; c.chain != "" && len(left) > 0 {
-		return c.broken("the run ends at event %d, and the system journal has an anchor of event %d", c.seq, left[0].Seq)
-	}
-	delete(c.anchors, c.chain)
-	return nil
-}
-
-// learn takes what the system journal tells of runs.
-func (c *exportCheck) learn(kind toolcrib.Kind, payload []byte) error {
-	switch kind {
-	case SystemAnchor:
-		var a Anchor
-		if err := json.Unmarshal(payload, &a); err != nil {
-			return c.broken("the anchor cannot be read")
-		}
-		c.anchors[a.Run] = append(c.anchors[a.Run], a)
-	case SystemRunRemoved, SystemContentPruned:
-		var p Pruned
-		if err := json.Unmarshal(payload, &p); err != nil {
-			return c.broken("the record of pruning cannot be read")
-		}
-		if kind == SystemRunRemoved {
-			c.gone[p.Run] = true
-		} else {
-			c.pruned[p.Run] = p.Seq
-		}
-	}
-	return nil
-}
-
-// anchored compares the event that was read last with its anchor, if there is one.
-func (c *exportCheck) anchored(hash []byte) error {
-	for left := c.anchors[c.chain]; len(left) > 0 && left[0].Seq == c.seq; left = c.anchors[c.chain] {
-		if left[0].Hash != hex.EncodeToString(hash) {
-			return c.broken("the anchor of event %d in the system journal has another hash", c.seq)
-		}
-		c.anchors[c.chain] = left[1:]
-	}
-	return nil
-}
-
-func (c *exportCheck) end(line []byte, keys *Keys, v *VerifiedExport) error {
+func (c *exportCheck) end(line []byte) error {
 	if err := c.finish(); err != nil {
 		return err
 	}
 	var last exportLast
 	if err := strictly(line, &last); err != nil || last.End == nil {
-		return c.broken("its last line cannot be read")
+		return &ChainError{What: "it cannot be read"}
 	}
 	if same, err := json.Marshal(last); err != nil || !bytes.Equal(append(same, '\n'), line) {
-		return c.broken("its last line is not as it is written")
+		return &ChainError{What: "it is not as it is written"}
 	}
-	digest, end := c.hash.Sum(nil), last.End
+	c.ended = true
+	digest, end, seq := c.hash.Sum(nil), last.End, toolcrib.Seq(c.n.Events)
+	what := ""
 	switch {
-	case end.Head.Seq != c.head.seq || end.Head.Hash != hex.EncodeToString(c.head.hash) || c.head.seq > 0 && end.Head.Time.UnixMicro() != c.head.time:
-		return &ChainError{Run: SystemChain, Seq: c.head.seq, What: fmt.Sprintf("the export ends not where its head says, at event %d", end.Head.Seq)}
-	case end.Digest != hex.EncodeToString(digest) || end.Lines != c.lines-1 || end.Runs != v.Runs:
-		return &ChainError{What: "the export is not the one that its last line has the digest of"}
-	case keys != nil && !hmac.Equal([]byte(end.MAC), []byte(hex.EncodeToString(exportMAC(keys, digest)))):
-		return &ChainError{What: "the export was not sealed with these keys"}
-	case keys != nil && !hmac.Equal([]byte(end.Head.MAC), []byte(hex.EncodeToString(keys.HeadMAC(c.head.seq, end.Head.Moves, c.head.hash)))):
-		return &ChainError{Run: SystemChain, Seq: c.head.seq, What: "the head was not sealed with these keys"}
+	case end.Head.Seq != seq || end.Head.Hash != hex.EncodeToString(c.prev) || !end.Head.Time.Equal(c.n.Head.Time):
+		what = fmt.Sprintf("the export ends not where its head says, at event %d", end.Head.Seq)
+	case end.Digest != hex.EncodeToString(digest) || end.Lines != c.lines-1 || end.Runs != c.n.Runs:
+		what = "the export is not the one that it has the digest of"
+	case c.keys != nil && !hmac.Equal([]byte(end.MAC), []byte(hex.EncodeToString(exportMAC(c.keys, digest)))):
+		what = "the export was not sealed with these keys"
+	case c.keys != nil && !hmac.Equal([]byte(end.Head.MAC), []byte(hex.EncodeToString(c.keys.HeadMAC(seq, end.Head.Moves, c.prev)))):
+		what = "the head was not sealed with these keys"
+	case c.against != nil && seq < c.against.Seq:
+		what = fmt.Sprintf("the system journal ends there, and the kept head is at event %d: the export is older, or of an older copy", c.against.Seq)
+	}
+	if what != "" {
+		return systemError(seq, what)
 	}
 	if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {
 		return &ChainError{What: "something stands behind the end of the export"}
 	}
-	if c.head.seq < c.kept.Seq {
-		return &ChainError{Run: SystemChain, Seq: c.head.seq, What: fmt.Sprintf("the system journal ends there, and the kept head is at event %d: the export is older, or of an older copy", c.kept.Seq)}
+	c.n.Head, c.n.Sealed = end.Head, c.keys != nil
+	whole := c.n.Begin.Since.IsZero() // else without the older ones
+	for _, run := range slices.Sorted(maps.Keys(c.facts)) {
+		if whole && c.kin[run] == nil && c.facts[run].removed == nil {
+			return &ChainError{Run: run, What: "it has an anchor in the system journal, and is not in the export"}
+		}
 	}
-	v.Head, v.Sealed = end.Head, keys != nil
-	if err := c.missing(v); err != nil {
-		return err
-	}
-	broken := c.kin.check(func(run toolcrib.RunID) (removed, anchored bool) { return c.gone[run], false }, v.Begin.Since.IsZero())
+	broken := c.kin.check(func(run toolcrib.RunID) (removed, anchored bool) {
+		removed, _ = c.absent(run)
+		return removed, false
+	}, whole)
 	if len(broken) > 0 {
 		return broken[0]
 	}
 	return nil
-}
-
-// kinOf takes what an event says of other runs.
-func (c *exportCheck) kinOf(e *ExportEvent, has bool, payload []byte) {
-	of := c.kin.of(e.Run)
-	switch e.Kind {
-	case journal.KindRunStarted, journal.KindChildStarted, journal.KindChildParked, journal.KindChildResumed, journal.KindChildEnded, journal.KindDone, journal.KindError:
-	default:
-		return
-	}
-	var body toolcrib.Body
-	if has {
-		var err error
-		if body, err = journal.Decode(e.Kind, payload); err != nil {
-			return // a later version wrote it
-		}
-	}
-	of.learn(e.Seq, e.Kind, body)
-}
-
-// missing finds the runs that have an anchor, were not removed, and are not there.
-func (c *exportCheck) missing(v *VerifiedExport) error {
-	var runs []toolcrib.RunID
-	for run := range c.anchors {
-		if !c.gone[run] && !c.seen[run] {
-			runs = append(runs, run)
-		}
-	}
-	if len(runs) == 0 || !v.Begin.Since.IsZero() {
-		return nil // without the older ones
-	}
-	return &ChainError{Run: slices.Min(runs), What: "it has an anchor in the system journal, and is not in the export"}
 }

@@ -27,6 +27,9 @@ type verifier struct {
 	used   Used                        // as the events give it
 	proved map[string]int64            // calls of access tokens, as verdicts prove them
 
+	exported bool  // it is an export, in which content may be left out
+	against  *Head // that was kept elsewhere; nil = none
+
 	record Record // of the head, once the system journal holds
 	docs   docs
 	head   Verified
@@ -266,6 +269,11 @@ func (c *runCheck) event(e *RawEvent) error {
 	}
 	c.rec.LastSeq = e.Seq
 	switch {
+	case e.Payload == nil && c.v.exported:
+		if alwaysExported(e.Kind) && (c.f.pruned == nil || e.Seq > c.f.pruned.Seq) {
+			return c.broken(e.Seq, "it has no content, and nobody pruned it")
+		}
+		c.kin.learn(e.Seq, e.Kind, nil)
 	case e.Payload == nil:
 		if c.n.Pruned++; c.f.pruned == nil {
 			return c.broken(e.Seq, "its content is gone, and no pruning is recorded")
@@ -275,10 +283,14 @@ func (c *runCheck) event(e *RawEvent) error {
 		return c.broken(e.Seq, "it has content, and was pruned")
 	default:
 		decoded, err := e.Decode(c.run)
-		if err != nil {
-			return err // the bytes are those that were written: a later version may have
+		switch { // on an error the bytes are those that were written: a later version may have
+		case err != nil && !c.v.exported:
+			return err
+		case err == nil && c.v.exported:
+			c.kin.learn(e.Seq, e.Kind, decoded.Body)
+		case err == nil:
+			c.project(decoded)
 		}
-		c.project(decoded)
 	}
 	a, ok := c.f.anchors[e.Seq]
 	if !ok {
@@ -288,7 +300,7 @@ func (c *runCheck) event(e *RawEvent) error {
 	switch {
 	case a.Hash != hex.EncodeToString(e.Hash):
 		return c.broken(e.Seq, "the anchor in the system journal has another hash")
-	case e.Payload != nil && a.Status != c.rec.Status:
+	case e.Payload != nil && !c.v.exported && a.Status != c.rec.Status:
 		return c.broken(e.Seq, fmt.Sprintf("the anchor in the system journal has status %s, the events give %s", a.Status, c.rec.Status))
 	}
 	return nil
@@ -319,16 +331,26 @@ func (c *runCheck) project(e toolcrib.Event) {
 	c.kin.learn(e.Seq, e.Body.EventKind(), e.Body)
 }
 
-// end compares where the events end with the run's row and its anchors.
-func (c *runCheck) end(context.Context) error {
-	last, a := c.rec.LastSeq, c.f.anchors[c.f.last]
+// anchored compares where the events end with the anchors.
+func (c *runCheck) anchored() error {
 	switch {
 	case c.n.Anchors < len(c.f.anchors):
-		return c.broken(last, "the system journal has an anchor of a later event")
-	case !bytes.Equal(c.prev, c.row.Hash):
-		return c.broken(last, "the run's row has another hash")
+		return c.broken(c.rec.LastSeq, "the system journal has an anchor of a later event")
 	case c.f.last < c.mark:
 		return c.broken(c.mark, "the system journal has no anchor of it")
+	}
+	return nil
+}
+
+// end compares where the events end with the run's row and its anchors.
+func (c *runCheck) end(context.Context) error {
+	if err := c.anchored(); err != nil {
+		return err
+	}
+	last, a := c.rec.LastSeq, c.f.anchors[c.f.last]
+	switch {
+	case !bytes.Equal(c.prev, c.row.Hash):
+		return c.broken(last, "the run's row has another hash")
 	case a.Num != 0 && a.Num != c.row.Num:
 		return c.broken(last, "the run has another number in the database")
 	case c.f.pruned != nil && c.f.pruned.Hash != hex.EncodeToString(c.prev):
@@ -437,21 +459,8 @@ func (v *verifier) system(ctx context.Context, against *Head) error {
 			return systemError(against.Seq, "the kept head was not sealed with the key of this data folder")
 		}
 	}
-	err := v.s.System(ctx, func(e *SystemEvent) error {
-		v.head.Events++
-		if what := e.raw().Check(SystemChain, v.prev, toolcrib.Seq(v.head.Events)); what != "" {
-			return systemError(e.Seq, what)
-		}
-		v.prev = e.Hash
-		if against != nil && against.Seq == e.Seq && against.Hash != hex.EncodeToString(e.Hash) {
-			return systemError(e.Seq, "the kept head has another hash: the journal was written anew")
-		}
-		if err := v.learn(e); err != nil {
-			return systemError(e.Seq, "its content cannot be read: "+err.Error())
-		}
-		return nil
-	})
-	if err != nil {
+	v.against = against
+	if err := v.s.System(ctx, v.systemEvent); err != nil {
 		return err
 	}
 	seq := toolcrib.Seq(v.head.Events)
@@ -472,6 +481,22 @@ func (v *verifier) system(ctx context.Context, against *Head) error {
 		return err
 	}
 	return CheckTables(ctx, v.s, v.keys, &v.record)
+}
+
+// systemEvent checks the next event of the system journal.
+func (v *verifier) systemEvent(e *SystemEvent) error {
+	v.head.Events++
+	if what := e.raw().Check(SystemChain, v.prev, toolcrib.Seq(v.head.Events)); what != "" {
+		return systemError(e.Seq, what)
+	}
+	v.prev = e.Hash
+	if v.against != nil && v.against.Seq == e.Seq && v.against.Hash != hex.EncodeToString(e.Hash) {
+		return systemError(e.Seq, "the kept head has another hash: the journal was written anew")
+	}
+	if err := v.learn(e); err != nil {
+		return systemError(e.Seq, "its content cannot be read: "+err.Error())
+	}
+	return nil
 }
 
 // CheckTables compares the sealed tables with their seals.
