@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -82,9 +81,8 @@ func (j *judgement) bind() (*journal.Binding, *refusal) {
 		return b, nil
 	}
 	r := refuse(j.name() + " was not run: what it would change could not be looked at. Continue without it, or try again.")
-	var forModel *toolcrib.ToolError
-	if errors.As(err, &forModel) && forModel != nil {
-		r.message = forModel.Error()
+	if told := forModel(err); told != nil {
+		r.message = told.Error()
 	}
 	r.reason, r.detail = toolcrib.ReasonToolPolicy, err.Error()
 	return nil, r

@@ -81,17 +81,25 @@ func (j *judgement) policyStep() *refusal {
 	if err == nil {
 		return nil
 	}
-	var forModel *toolcrib.ToolError
-	if errors.As(err, &forModel) && forModel != nil {
-		r := refuse(forModel.Error())
-		if forModel.Err != nil {
-			r.detail = forModel.Err.Error()
+	if told := forModel(err); told != nil {
+		r := refuse(told.Error())
+		if told.Err != nil {
+			r.detail = told.Err.Error()
 		}
 		return r
 	}
 	r := refuse(j.name() + " refused this call. Continue without it.")
 	r.detail = err.Error()
 	return r
+}
+
+// forModel is the error whose text is made for the model, if there is one.
+func forModel(err error) *toolcrib.ToolError {
+	var told *toolcrib.ToolError
+	if errors.As(err, &told) {
+		return told
+	}
+	return nil
 }
 
 // effectStep asks the tool what this call does, and refuses a write where only

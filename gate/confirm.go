@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -287,9 +286,8 @@ func (j *judgement) preview() {
 	})
 	if err != nil {
 		p = toolcrib.Preview{Kind: "text", Text: "The preview failed."}
-		var forModel *toolcrib.ToolError
-		if errors.As(err, &forModel) && forModel != nil {
-			p.Text = "The preview failed: " + forModel.Error()
+		if told := forModel(err); told != nil {
+			p.Text = "The preview failed: " + told.Error()
 		}
 		j.verdict.Detail = cut("preview: "+err.Error(), maxDetailBytes)
 	}

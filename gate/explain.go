@@ -46,6 +46,7 @@ func (g *Gate) Explain(ctx context.Context, who toolcrib.Principal, scope Scope,
 	if len(names) == 0 {
 		names = p.tools.names()
 	}
+	p.ownReady.many = true
 	out := make([]Explanation, len(names))
 	for i, name := range names {
 		out[i] = g.explain(p, name, unknown)

@@ -41,6 +41,7 @@ func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (
 	if err != nil {
 		return Offer{}, fmt.Errorf("gate: no offer: %w", err)
 	}
+	p.ownReady.many = true
 	o := Offer{Record: journal.Offer{Tools: []journal.OfferedTool{}}}
 	h := sha256.New()
 	for _, e := range p.tools.sorted {

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -159,13 +158,7 @@ func (e *entry) compile() error {
 		return err
 	}
 	e.spec.Parameters, e.schema = parameters, compiled
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(e.spec); err != nil {
-		return err
-	}
-	e.sum = sha256.Sum256(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+	e.sum = sha256.Sum256(encode(e.spec))
 	e.hash = hex.EncodeToString(e.sum[:])
 	return nil
 }

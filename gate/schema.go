@@ -5,8 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"reflect"
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -181,39 +180,31 @@ func cost(v any) int {
 	return 1
 }
 
-// parts returns all schemas directly inside a schema.
-func parts(s *jsonschema.Schema) []*jsonschema.Schema {
-	all := []*jsonschema.Schema{
-		s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else, s.PropertyNames, s.UnevaluatedProperties,
-		s.Contains, s.Items2020, s.UnevaluatedItems, s.ContentSchema,
+// parts returns all schemas directly inside a schema: whatever its fields hold.
+func parts(s *jsonschema.Schema) (found []*jsonschema.Schema) {
+	var look func(v reflect.Value)
+	look = func(v reflect.Value) {
+		switch part, is := reflect.TypeAssert[*jsonschema.Schema](v); {
+		case is:
+			found = append(found, part)
+		case v.Kind() == reflect.Interface && !v.IsNil():
+			look(v.Elem())
+		case v.Kind() == reflect.Slice:
+			for i := range v.Len() {
+				look(v.Index(i))
+			}
+		case v.Kind() == reflect.Map:
+			for _, member := range v.Seq2() {
+				look(member)
+			}
+		}
 	}
-	if s.DynamicRef != nil {
-		all = append(all, s.DynamicRef.Ref)
+	for field, v := range reflect.ValueOf(s).Elem().Fields() {
+		if field.IsExported() {
+			look(v)
+		}
 	}
-	for _, list := range [][]*jsonschema.Schema{s.AllOf, s.AnyOf, s.OneOf, s.PrefixItems} {
-		all = append(all, list...)
-	}
-	all = slices.AppendSeq(all, maps.Values(s.Properties))
-	all = slices.AppendSeq(all, maps.Values(s.PatternProperties))
-	all = slices.AppendSeq(all, maps.Values(s.DependentSchemas))
-	for _, d := range s.Dependencies {
-		all = append(all, either(d)...)
-	}
-	for _, v := range []any{s.AdditionalProperties, s.Items, s.AdditionalItems} {
-		all = append(all, either(v)...)
-	}
-	return all
-}
-
-// either returns the schemas of a field that may hold something else.
-func either(v any) []*jsonschema.Schema {
-	switch v := v.(type) {
-	case *jsonschema.Schema:
-		return []*jsonschema.Schema{v}
-	case []*jsonschema.Schema:
-		return v
-	}
-	return nil
+	return found
 }
 
 // validate checks a decoded value, in which numbers are json.Number. It returns

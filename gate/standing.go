@@ -219,7 +219,6 @@ func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Sco
 		s.Refused = notThisAgent(who.User, scope.Agent)
 	}
 	p := newPolicy(tools, &s, scope, over, nil)
-	p.ownReady.cache = &g.lists
 	return p, err
 }
 

@@ -68,6 +68,11 @@ func TestRules_ProblemsOfConditions(t *testing.T) {
 	}
 }
 
+// from is the place of a condition that begins there, and whose lines all begin at that column.
+func from(line, column int) func(int, int) (int, int) {
+	return func(l, c int) (int, int) { return line + l - 1, column + c - 1 }
+}
+
 // TestRules_Problems has what is said of the rest of a rule.
 func TestRules_Problems(t *testing.T) {
 	deny := gate.RuleDeny
@@ -78,7 +83,7 @@ func TestRules_Problems(t *testing.T) {
 	}{
 		{"all at once", []celrule.Rule{
 			{Then: "refuse", Position: "toolcrib.yaml:30"},
-			{Name: "a", Then: deny, When: "usr == tol", Position: "toolcrib.yaml:33", WhenLine: 35, WhenColumn: 12},
+			{Name: "a", Then: deny, When: "usr == tol", Position: "toolcrib.yaml:33", WhenLine: 35, WhenPlace: from(35, 12)},
 			{Name: "a", Tools: []string{"x y", "read_*", ""}, Then: deny, Position: "toolcrib.yaml:37"},
 		}, `toolcrib.yaml:30: rules[0].name: is required
 toolcrib.yaml:30: rules[0].then: must be one of allow, ask, deny, not "refuse"
@@ -88,7 +93,7 @@ toolcrib.yaml:37: rules[2].name: "a" is the name of rules[1] already
 toolcrib.yaml:37: rules[2].tools[0]: "x y" is neither a tool's name nor a glob over names; * and ? are the wildcards
 toolcrib.yaml:37: rules[2].tools[2]: "" is neither a tool's name nor a glob over names; * and ? are the wildcards`},
 		{"a block of lines", []celrule.Rule{{
-			Name: "a", Then: deny, When: "tool == \"x\" &&\nusr == \"y\"", Position: "c.yaml:3", WhenLine: 6, WhenColumn: 7,
+			Name: "a", Then: deny, When: "tool == \"x\" &&\nusr == \"y\"", Position: "c.yaml:3", WhenLine: 6, WhenPlace: from(6, 7),
 		}}, `c.yaml:7: rules[0].when: column 7: undeclared reference to 'usr' (did you mean 'user'?)`},
 		{"only the rule's place is known", []celrule.Rule{{
 			Name: "a", Then: deny, When: "true &&\nusr == \"y\"", Position: "dir:x/c.yaml:3",
@@ -105,7 +110,7 @@ toolcrib.yaml:37: rules[2].tools[2]: "" is neither a tool's name nor a glob over
 			WhenPlace: func(line, column int) (int, int) { return 10 + line, 20 + column },
 		}}, `c.yaml:11: rules[0].when: column 29: undeclared reference to 'usr' (did you mean 'user'?)`},
 		{"it ends too early", []celrule.Rule{{
-			Name: "a", Then: deny, When: "tool == user &&\n  tool ==  \n\n", Position: "c.yaml:3", WhenLine: 5, WhenColumn: 7,
+			Name: "a", Then: deny, When: "tool == user &&\n  tool ==  \n\n", Position: "c.yaml:3", WhenLine: 5, WhenPlace: from(5, 7),
 		}}, `c.yaml:6: rules[0].when: column 15: syntax error: the condition ends too early`},
 		{"a place without a line", []celrule.Rule{{Then: deny, Position: "flags"}}, `flags: rules[0].name: is required`},
 		{"no effect", []celrule.Rule{{Name: "a"}}, `rules[0].then: must be one of allow, ask, deny, not ""`},
@@ -122,7 +127,7 @@ toolcrib.yaml:37: rules[2].tools[2]: "" is neither a tool's name nor a glob over
 			}
 		})
 	}
-	list := problems(t, celrule.Options{}, celrule.Rule{Name: "a", Then: deny, When: "usr", Position: "c.yaml:3", WhenLine: 4, WhenColumn: 10})
+	list := problems(t, celrule.Options{}, celrule.Rule{Name: "a", Then: deny, When: "usr", Position: "c.yaml:3", WhenLine: 4, WhenPlace: from(4, 10)})
 	if p := list[0]; p.Rule != "a" || p.Index != 0 || p.File != "c.yaml" || p.Line != 4 || p.Column != 10 || p.Key() != "rules[0].when" ||
 		p.Text() != "column 10: undeclared reference to 'usr' (did you mean 'user'?)" {
 		t.Errorf("%+v", p)

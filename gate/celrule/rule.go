@@ -32,12 +32,9 @@ type Rule struct {
 
 	// Position is where the rule stands, FILE:LINE; "" = unknown.
 	Position string
-	// WhenLine and WhenColumn say where the text of When begins in that file, from
-	// 1; 0 = unknown. Later lines of a condition are taken to begin at the same
-	// column, as they do in a block of YAML.
-	WhenLine, WhenColumn int
-	// WhenPlace finds where a line and column of When stand in that file if
-	// WhenColumn is 0, because the text has escapes or is folded. All count from 1;
+	// WhenLine is where the text of When begins in that file, from 1; 0 = unknown.
+	WhenLine int
+	// WhenPlace finds where a line and column of When are in that file. All count from 1;
 	// nil, or 0 and 0, is unknown. It is asked by [New] only, about problems.
 	WhenPlace func(line, column int) (fileLine, fileColumn int)
 }
@@ -77,15 +74,11 @@ func (p *Problem) locate(r *Rule) {
 	if r.WhenLine > 0 {
 		p.Line = r.WhenLine
 	}
-	switch {
-	case p.at.line == 0:
-	case r.WhenLine > 0 && r.WhenColumn > 0:
-		p.Line, p.Column = r.WhenLine+p.at.line-1, r.WhenColumn+p.at.column-1
-		p.mapped = true
-	case r.WhenPlace != nil:
-		if line, column := r.WhenPlace(p.at.line, p.at.column); line > 0 && column > 0 {
-			p.Line, p.Column, p.mapped = line, column, true
-		}
+	if p.at.line == 0 || r.WhenPlace == nil {
+		return
+	}
+	if line, column := r.WhenPlace(p.at.line, p.at.column); line > 0 && column > 0 {
+		p.Line, p.Column, p.mapped = line, column, true
 	}
 }
 
