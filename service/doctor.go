@@ -202,7 +202,24 @@ func (s *Service) Workspace(dir string) (string, error) {
 }
 
 func (s *Service) checkShell(context.Context) (detail, fix string, err error) {
-	return shellFound(s.Config.Tools.Shell, shell.Probe())
+	detail, fix, err = shellFound(s.Config.Tools.Shell, shell.Probe())
+	if err != nil || s.Config.Tools.Shell.Mode == string(shell.ModeOff) {
+		return detail, fix, err
+	}
+	path, _, err := s.programs()
+	if err != nil {
+		return "", "", err
+	}
+	workspace, _ := s.Workspace("") // the check of the workspace says what is wrong with it
+	use, out := shell.SearchPath(path, workspace)
+	detail += "; programs of " + strings.Join(use, ":")
+	if len(out) > 0 {
+		detail += "; left out: " + strings.Join(out, ", ")
+	}
+	if missing := shell.Missing(s.Config.Tools.Shell.Allow, use); len(missing) > 0 {
+		detail += "; allowed, but not installed: " + strings.Join(missing, ", ")
+	}
+	return detail, "", nil
 }
 
 // shellFound says what keeps in the programs that exec_shell runs.

@@ -3,6 +3,8 @@ package service
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -119,7 +121,17 @@ func ToolSettings(c *config.Config) map[string]gate.ToolSettings {
 // execShell makes exec_shell as the configuration says; nil in mode off.
 func (s *Service) execShell(p gate.Protected) (toolcrib.Tool, error) {
 	set := s.Config.Tools.Shell
+	path, env, err := s.programs()
+	if err != nil {
+		return nil, err
+	}
+	home, _ := os.UserHomeDir() // without one there are no toolchains of the user's
+	caches := ""
+	if set.Caches {
+		caches = filepath.Join(s.DataDir, "caches")
+	}
 	tool, err := shell.New(shell.Options{
+		Path: path, Env: env, Home: home, Caches: caches,
 		Mode: shell.Mode(set.Mode), Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox), Network: set.Network,
 		Protected: p.Write, ProtectedNames: p.Names, Hidden: p.Touch, Except: p.Except,
 		OnProtectedChange: func(call toolcrib.Call, changed, aside []string) { s.protectedChanged(call.Principal, changed, aside) },
@@ -128,6 +140,25 @@ func (s *Service) execShell(p gate.Protected) (toolcrib.Tool, error) {
 		return nil, badRequestf("tools.%v", err)
 	}
 	return tool, nil
+}
+
+// programs are the folders of programs and the variables that the configuration sets.
+func (s *Service) programs() (path []string, env map[string]string, err error) {
+	set := s.Config.Tools.Shell
+	for i, dir := range set.Path {
+		abs, err := dir.Resolve(s.Resolver())
+		if err != nil {
+			return nil, nil, badRequestf("tools.shell.path[%d]: %v", i, err)
+		}
+		path = append(path, abs)
+	}
+	env = make(map[string]string, len(set.Env))
+	for name, value := range set.Env {
+		if env[name], err = value.Resolve(s.Resolver()); err != nil {
+			return nil, nil, badRequestf("tools.shell.env.%s: %v", name, err)
+		}
+	}
+	return path, env, nil
 }
 
 // Unprotected returns why there are command lines in a workspace from which protected files

@@ -36,7 +36,7 @@ func (c *Config) Unsupported() []Unsupported {
 			})
 		}
 	}
-	def, shell := Default(), c.Tools.Shell
+	def := Default()
 	missing, unused := "these tools are missing", "nothing uses the key"
 	add(!c.Database.IsEmpty(), "database", "PostgreSQL is", "remove the key to use SQLite", safety)
 	add(c.Listen.Raw() != def.Listen.Raw(), "listen", "a server is", "nothing listens", 0)
@@ -49,9 +49,6 @@ func (c *Config) Unsupported() []Unsupported {
 			"every offer is given whole", 0)
 	}
 	add(len(c.Tools.Bound) > 0, "tools.bound", "capabilities of a bus are", missing, runs)
-	add(len(shell.Path) > 0, "tools.shell.path", "folders of programs are", "remove the key to use the PATH", safety)
-	add(len(shell.Env) > 0, "tools.shell.env", "variables for programs are", "programs do not get them", runs)
-	add(!shell.Caches, "tools.shell.caches", "build caches are", "there are none", 0)
 	add(changed(c.Tools.Web, def.Tools.Web), "tools.web", "web_fetch and web_search are", missing, runs)
 	add(changed(c.Team, def.Team), "team", "confer, coordinate and assess are", unused, 0)
 	add(len(c.Channels) > 0, "channels", "channels are", "the tool message is missing, and no message starts a run", runs)

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
@@ -45,3 +46,9 @@ func Bound(made toolcrib.Tool, memory, disk, files uint64, threads int) {
 
 // Visit sets how many entries of the workspace are visited.
 func Visit(made toolcrib.Tool, entries int) { made.(*shell).options.visits = entries }
+
+// Toolchain are the variables that a job gets for toolchains and their caches.
+func Toolchain() []string {
+	return strings.Fields(`CARGO_HOME CARGO_NET_OFFLINE GOCACHE GOMODCACHE GOPROXY GOSUMDB GOTOOLCHAIN npm_config_cache npm_config_offline
+		npm_config_update_notifier PIP_CACHE_DIR PIP_DISABLE_PIP_VERSION_CHECK PIP_NO_INDEX`)
+}

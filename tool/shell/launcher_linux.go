@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -228,6 +229,10 @@ func (l *launcher) bubblewrap(own string) []string {
 		args = append(args, "--ro-bind-try", path, path)
 	}
 	args = append(args, "--ro-bind", own, wrapped)
+	roots := []string{l.Dir}
+	for _, path := range l.toolchains() {
+		args, roots = append(args, "--ro-bind-try", path, path), append(roots, path)
+	}
 	bind := "--ro-bind"
 	if l.writes {
 		bind = "--bind"
@@ -240,24 +245,35 @@ func (l *launcher) bubblewrap(own string) []string {
 		}
 		args = append(args, how, h.Path, h.Path)
 	}
+	var closed []string
 	for _, path := range l.options.Hidden {
-		if within(path, l.Dir) {
-			args = append(args, cover(path)...)
+		if !slices.ContainsFunc(roots, func(root string) bool { return within(path, root) }) {
+			continue
+		}
+		switch info, err := os.Stat(path); {
+		case err != nil:
+		case info.IsDir():
+			args, closed = append(args, "--tmpfs", path), append(closed, "--remount-ro", path)
+		default:
+			args = append(args, "--ro-bind", os.DevNull, path)
 		}
 	}
-	return append(args, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", l.Dir, "--", wrapped, helperArgument)
+	if l.cache != "" {
+		args = append(args, "--bind", l.cache, l.cache)
+	}
+	return append(append(args, closed...), "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", l.Dir, "--", wrapped, helperArgument)
 }
 
-// cover puts something empty over a hidden path that exists.
-func cover(path string) []string {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil
-	case info.IsDir():
-		return []string{"--tmpfs", path, "--remount-ro", path}
+// toolchains are the folders that are read and run beside those of the system.
+func (l *launcher) toolchains() (paths []string) {
+	for _, path := range l.installed.read {
+		covered := func(folder string) bool { return within(path, folder) }
+		if l.writes && !slices.ContainsFunc(systemFolders(), covered) && !l.options.hides(path) {
+			paths = append(paths, path)
+		}
 	}
-	return []string{"--ro-bind", os.DevNull, path}
+	slices.Sort(paths) // a folder before what is in it
+	return slices.Compact(paths)
 }
 
 // rules is what Landlock grants to the job.
@@ -268,6 +284,12 @@ func (l *launcher) rules() *rules {
 	}
 	if l.writes {
 		r.Read = append(r.Read, "/opt", "/proc")
+	}
+	for _, path := range l.toolchains() {
+		r.grant(path, l.options, &r.Read, 0)
+	}
+	if l.cache != "" {
+		r.Write = append(r.Write, l.cache)
 	}
 	inside := &r.Data
 	if l.writes {
@@ -315,10 +337,10 @@ func systemFiles(network bool) []string {
 	files := []string{
 		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld-musl-x86_64.path", "/etc/localtime", "/etc/timezone", "/etc/nsswitch.conf",
 		"/etc/passwd", "/etc/group", "/etc/locale.alias", "/etc/alternatives", "/etc/os-release", "/etc/mime.types",
-		"/etc/services", "/etc/protocols", "/etc/terminfo", "/etc/magic", "/etc/hosts", "/etc/host.conf",
+		"/etc/services", "/etc/protocols", "/etc/terminfo", "/etc/magic", "/etc/hosts", "/etc/host.conf", "/etc/ssl/openssl.cnf", "/etc/ssl/certs",
 	}
 	if network {
-		files = append(files, "/etc/resolv.conf", "/etc/gai.conf", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs",
+		files = append(files, "/etc/resolv.conf", "/etc/gai.conf", "/etc/pki/tls/certs",
 			"/etc/pki/ca-trust/extracted", "/etc/ca-certificates", "/run/systemd/resolve")
 	}
 	return files

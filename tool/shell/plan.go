@@ -261,11 +261,8 @@ func (s *shell) planCommand(p *plan, e *expander, c *simple) (command, error) {
 	if err != nil {
 		return out, err
 	}
-	if out.Path, err = s.find(name, known != nil); err != nil {
+	if out.Path, err = s.find(p, name, known != nil); err != nil {
 		return out, err
-	}
-	if within(out.Path, p.w.Dir) {
-		return out, refuse("%s would be run from the workspace; only programs of the system are run", name)
 	}
 	args := []string{}
 	for _, w := range c.words[1:] {
@@ -290,6 +287,15 @@ func (s *shell) planCommand(p *plan, e *expander, c *simple) (command, error) {
 	}
 	out.Args = append([]string{name}, args...)
 	return out, p.input(c, &out)
+}
+
+// find finds a program outside the workspace.
+func (s *shell) find(p *plan, name string, known bool) (string, error) {
+	path, err := findIn(s.installed().folders(p.w.Dir), name, known)
+	if err == nil && within(beneath.Real(path), p.w.Dir) {
+		return "", refuse("%s would be run from the workspace; only programs of the system are run", name)
+	}
+	return path, err
 }
 
 // allowed reports whether a program may run; a program of the table is returned.
@@ -437,7 +443,7 @@ func (s *shell) planAny(p *plan, file *syntax.File) error {
 	if err := s.named(p, file); err != nil {
 		return err
 	}
-	path, err := s.find("sh", true)
+	path, err := s.find(p, "sh", true)
 	if err != nil {
 		return err
 	}

@@ -175,7 +175,7 @@ func TestC15_RefusalsSayWhatIsAllowed(t *testing.T) {
 		"if true; then fi": "invalid arguments: the command line cannot be read: `if` must be followed by a statement list",
 		"cat ../x":         "permission denied: path escapes workspace: ../x; paths are relative to the workspace",
 		"uniq a b":         "permission denied: uniq with a second file would write it; give one file, and read the result from stdout",
-		"no-such-program":  "not found: program no-such-program; it is allowed, but not installed in /usr/local/bin:/usr/bin:/bin",
+		"no-such-program":  "not found: program no-such-program; it is not installed in a folder of the PATH (tools.shell.path)",
 		"cat --sho x":      "permission denied: cat with --sho is not allowed; allowed options: -AbeEnstTuv and long ones written out in full (--show-all, …) that only read and print",
 	} {
 		if err := admit(made, callOf(t, folder(t), line, 0)); err == nil || err.Error() != want {

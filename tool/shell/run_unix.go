@@ -31,18 +31,15 @@ type launcher struct {
 	job
 	writes         bool
 	scratch        string
+	cache          string   // of builds; "" = none
 	extra          []string // of the environment
+	installed      *installed
 	report         Report
 	options        *Options
 	bounds         bounds
 	root           atomic.Int64 // the process under which the job runs, and its group; 0 = not yet
 	stdout, stderr *os.File
 	null           *os.File
-}
-
-// environment is what programs get, with that folder for temporary files.
-func (l *launcher) environment(temporary string) []string {
-	return append([]string{"PATH=" + searchPath, "HOME=" + temporary, "TMPDIR=" + temporary, "LANG=C.UTF-8", "TERM=dumb"}, l.extra...)
 }
 
 // direct runs the job from this process.
@@ -55,7 +52,10 @@ func (l *launcher) direct() (func(stop <-chan struct{}) outcome, error) {
 // run runs a plan and collects what it prints. It returns when everything has
 // ended, at most a little after ctx.
 func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan) (ran, error) {
-	s.sweep.Do(func() { sweep(time.Now()) })
+	s.sweep.Do(func() {
+		sweep(time.Now())
+		s.options.sweepCaches(time.Now())
+	})
 	temporary, err := newScratch()
 	if err != nil {
 		return ran{}, fault("no folder for temporary files", err)
@@ -69,11 +69,15 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan) (ran, erro
 	l := &launcher{
 		job:    job{Dir: p.w.Dir, Steps: p.steps, Watch: p.writes, Offline: !s.options.Network},
 		writes: p.writes, scratch: temporary.path, report: s.report(), options: p.set, null: null, bounds: s.bounds(p.writes),
+		installed: s.installed(),
 	}
-	l.Env = l.environment(temporary.path)
 	if !p.writes {
 		return s.collect(ctx, l)
 	}
+	if l.cache, err = s.options.cache(call.Principal.User, p.w.Dir); err != nil {
+		return ran{}, fault("no folder for build caches", err)
+	}
+	l.linkCargo()
 	return s.guarded(ctx, call, p, l)
 }
 
@@ -136,7 +140,7 @@ func (s *shell) collect(ctx context.Context, l *launcher) (ran, error) {
 		return ran{}, fault("no pipe", err)
 	}
 	defer func() { _ = errRead.Close() }()
-	l.stdout, l.stderr = outWrite, errWrite
+	l.stdout, l.stderr, l.Env = outWrite, errWrite, l.environment(l.scratch)
 	work, err := s.launch(l)
 	if err != nil {
 		_, _ = outWrite.Close(), errWrite.Close()

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -154,7 +155,7 @@ type disk struct {
 // over is told why; the channel is closed when nobody looks any more.
 func (l *launcher) watch(ctx context.Context, over context.CancelCauseFunc) <-chan struct{} {
 	w := &watcher{launcher: l}
-	for _, path := range []string{l.scratch, l.Dir} {
+	for _, path := range []string{l.scratch, l.Dir, cmp.Or(l.cache, l.Dir)} {
 		if room, files, ok := free(path); ok {
 			w.disks = append(w.disks, disk{path, room, files})
 		}

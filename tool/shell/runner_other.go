@@ -23,9 +23,21 @@ type ran struct {
 	stopped bool
 }
 
-func findProgram(name string, _ bool) (string, error) {
+func findIn(_ []string, name string, _ bool) (string, error) {
 	return "", toolcrib.Failf(toolcrib.NotFound, "%s", name)
 }
+
+type installed struct{}
+
+func (*Options) install() *installed { return nil }
+
+func (*installed) folders(string) []string { return nil }
+
+// SearchPath returns nothing here, where no program is run.
+func SearchPath([]string, string) (use, out []string) { return nil, nil }
+
+// Missing returns nothing here.
+func Missing([]string, []string) []string { return nil }
 
 // Probe tells what there is to keep programs in: nothing here.
 func Probe() Report { return Report{Problem: Problem()} }

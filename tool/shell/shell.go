@@ -95,6 +95,15 @@ type Options struct {
 	Sandbox Sandbox
 	Network bool // whether programs may reach the network
 
+	// Path are the folders in which programs are looked for, less those that [SearchPath]
+	// leaves out; empty = the PATH of this process. Env are variables that programs get.
+	Path []string
+	Env  map[string]string
+	// Home is the user's own home folder, of which programs see toolchains and what they have
+	// downloaded, and nothing else; "" = none. Caches is where build caches are kept, for each
+	// user and workspace; "" = they last as long as the call.
+	Home, Caches string
+
 	// Protected are files and folders that may be read and never written,
 	// ProtectedNames are names (.git) that are protected wherever they are in the
 	// workspace. Bubblewrap keeps them from being written, and from being made where
@@ -144,7 +153,9 @@ func New(options Options) (toolcrib.Tool, error) {
 		given := *options.Report
 		probe = func() Report { return given }
 	}
-	return &shell{options: options, bounds: boundsOf, report: sync.OnceValue(probe), table: programs(), find: findProgram}, nil
+	return &shell{
+		options: options, bounds: boundsOf, report: sync.OnceValue(probe), table: programs(), installed: sync.OnceValue(options.install),
+	}, nil
 }
 
 func (o *Options) check() error {
@@ -163,6 +174,14 @@ func (o *Options) check() error {
 			return fmt.Errorf("shell: %q is not the name of a program", name)
 		}
 	}
+	for _, name := range []string{"PATH", "HOME", "TMPDIR"} {
+		if _, set := o.Env[name]; set {
+			return fmt.Errorf("shell.env.%s: cannot be set; HOME and TMPDIR are new for each call, PATH is shell.path", name)
+		}
+	}
+	if o.Caches != "" && !isAbs(o.Caches) || o.Home != "" && !isAbs(o.Home) {
+		return fmt.Errorf("shell: paths %q and %q must be absolute", o.Caches, o.Home)
+	}
 	for _, list := range [][]string{o.Protected, o.Hidden, o.Except} {
 		for _, path := range list {
 			if !isAbs(path) {
@@ -175,12 +194,12 @@ func (o *Options) check() error {
 
 // shell is exec_shell.
 type shell struct {
-	sweep   sync.Once
-	bounds  func(writes bool) bounds
-	options Options
-	report  func() Report
-	table   map[string]*program
-	find    func(name string, known bool) (string, error) // absolute path of a program
+	sweep     sync.Once
+	bounds    func(writes bool) bounds
+	options   Options
+	report    func() Report
+	table     map[string]*program
+	installed func() *installed
 }
 
 // arguments of a call.

@@ -1,0 +1,192 @@
+package shell_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/toolcrib/toolcrib/tool/shell"
+)
+
+// Programs are looked for where the user has them, but never in a folder that somebody else
+// can put them into.
+func TestSearchPath(t *testing.T) {
+	dir := folder(t)
+	workspace, open, mine := dir+"/work", dir+"/open", dir+"/mine"
+	for _, d := range []string{workspace + "/bin", open, open + "/below", mine} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{dir + "/in": workspace + "/bin", dir + "/out": mine} {
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	list := []string{
+		".", "", "bin", "~/bin", workspace, workspace + "/bin", dir + "/in", open, open + "/below", dir + "/none", mine, mine + "/", dir + "/out",
+	}
+	use, out := shell.SearchPath(list, workspace)
+	if got := strings.Join(use, " "); got != mine+" "+dir+"/out" {
+		t.Errorf("used: %s", got)
+	}
+	if len(out) != 9 {
+		t.Errorf("left out: %q", out)
+	}
+	write(t, mine+"/anyone", "#!/bin/sh\n")
+	write(t, mine+"/ours", "#!/bin/sh\n")
+	for name, mode := range map[string]os.FileMode{"anyone": 0o777, "ours": 0o755} {
+		if err := os.Chmod(filepath.Join(mine, name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := strings.Join(shell.Missing([]string{"ls", "anyone", "ours", "nothing"}, use), " "); got != "anyone nothing" {
+		t.Errorf("missing: %s", got)
+	}
+	if _, err := shell.New(shell.Options{Env: map[string]string{"PATH": "."}}); err == nil {
+		t.Error("PATH can be set beside the path")
+	}
+}
+
+// The tests of a project run with what the user has installed, without a network, twice: the
+// second time from the cache.
+func TestToolchains(t *testing.T) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, c := range []struct {
+		program, line, out string
+		files              map[string]string
+	}{
+		{"go", "go test ./... && go vet ./...", "ok", map[string]string{
+			"go.mod": "module x\n\ngo 1.21\n", "x.go": "package x\n\nfunc One() int { return 1 }\n",
+			"x_test.go": "package x\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {\n\tif One() != 1 {\n\t\tt.Fatal()\n\t}\n}\n",
+		}},
+		{"npm", "npm test", "passed-here", map[string]string{
+			"package.json": `{"name":"x","version":"1.0.0","scripts":{"test":"node test.js"}}`, "test.js": "console.log('passed' + '-here')",
+		}},
+		{"make", "make test", "from-make", map[string]string{"Makefile": "test:\n\t@echo from-make\n"}},
+		{"cargo", "cargo test", "1 passed", map[string]string{
+			"Cargo.toml": "[package]\nname = \"x\"\nversion = \"0.1.0\"\nedition = \"2021\"\n", "src/lib.rs": "#[test]\nfn one() { assert_eq!(1, 1); }\n",
+		}},
+		{"python3", "python3 -m unittest -v", "OK", map[string]string{
+			"test_x.py": "import unittest\n\nclass T(unittest.TestCase):\n    def test_one(self):\n        self.assertEqual(1, 1)\n",
+		}},
+		{"pytest", "pytest -q", "1 passed", map[string]string{"test_x.py": "def test_one():\n    assert True\n"}},
+	} {
+		t.Run(c.program, func(t *testing.T) {
+			t.Parallel()
+			sandboxed(t, func(t *testing.T, report *shell.Report) {
+				if _, err := exec.LookPath(c.program); err != nil {
+					t.Skipf("SKIPPED: %s is not installed", c.program)
+				}
+				dir := folder(t)
+				for file, content := range c.files {
+					write(t, filepath.Join(dir, file), content)
+				}
+				made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, Home: home, Caches: folder(t)})
+				for range 2 {
+					res, err := runIn(t.Context(), t, made, callOf(t, dir, c.line, 300))
+					if both := res.Stdout + res.Stderr; err != nil || res.ExitCode != 0 || !strings.Contains(both, c.out) {
+						t.Fatalf("%+v %v", res, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Of the home folder programs see toolchains and nothing else; what a call leaves in its own
+// home is gone with it; caches belong to a user and a workspace.
+func TestHome(t *testing.T) {
+	home := folder(t)
+	for file, content := range map[string]string{
+		".netrc": secret, ".ssh/id": secret, ".cargo/credentials.toml": secret, ".cargo/bin/tool": "#!/bin/sh\necho tool-ran\n",
+		".pyenv/version": "3", "go/pkg/mod/cache/x": "module", ".config/x": secret,
+	} {
+		write(t, filepath.Join(home, file), content)
+	}
+	if err := os.Chmod(home+"/.cargo/bin/tool", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PYENV_ROOT", "")
+	sandboxed(t, func(t *testing.T, report *shell.Report) {
+		dir, other, caches := folder(t), folder(t), folder(t)
+		made := tool(t, shell.Options{
+			Mode: shell.ModeAny, Report: report, Home: home, Caches: caches, Path: []string{home + "/.cargo/bin", "/usr/bin", "/bin"},
+			Env: map[string]string{"GREETING": "hello"}, Hidden: []string{caches},
+		})
+		look := func(dir, user, line string) string {
+			call := callOf(t, dir, line, 0)
+			call.Principal.User = user
+			res, err := runIn(t.Context(), t, made, call)
+			if err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+			return res.Stdout + res.Stderr
+		}
+		for line, want := range map[string]string{
+			"tool": "tool-ran\n", "echo $GREETING": "hello\n", "cat $PYENV_ROOT/version $GOMODCACHE/cache/x": "3module",
+			"echo $HOME/* $HOME/.[a-z]*": "", "(echo x > " + home + "/.pyenv/version) 2>&-; cat " + home + "/.pyenv/version": "3",
+		} {
+			if got := look(dir, "ann", line); !strings.HasSuffix(got, want) || strings.Contains(got, home+"/.netrc") {
+				t.Errorf("%s: %q", line, got)
+			}
+		}
+		for _, path := range []string{".netrc", ".ssh/id", ".cargo/credentials.toml", ".config/x"} {
+			if got := look(dir, "ann", "cat "+home+"/"+path+" "+home+"/.cargo/bin/../../"+path); strings.Contains(got, secret) {
+				t.Errorf("%s: %q", path, got)
+			}
+		}
+		look(dir, "ann", "echo dot > $HOME/.bashrc; mkdir -p $GOCACHE && echo kept > $GOCACHE/x")
+		if got := look(dir, "ann", "cat $HOME/.bashrc"); strings.Contains(got, "dot") {
+			t.Error("a file of the home folder stayed")
+		}
+		if got := look(dir, "ann", "cat $GOCACHE/x"); got != "kept\n" {
+			t.Errorf("the cache: %q", got)
+		}
+		for _, at := range [][2]string{{dir, "bob"}, {other, "ann"}} {
+			if got := look(at[0], at[1], "cat $GOCACHE/x $GOCACHE/../../*/go-build/x"); strings.Contains(got, "kept") {
+				t.Errorf("the cache of another: %q", got)
+			}
+		}
+		// An old cache goes, and links in one lead nowhere.
+		look(dir, "ann", "rm -rf $CARGO_HOME; ln -s "+other+" $CARGO_HOME")
+		write(t, home+"/.cargo/registry/index/x", "x")
+		look(dir, "ann", "true")
+		if left, _ := os.ReadDir(other); len(left) > 0 {
+			t.Errorf("something was made outside the cache: %v", left)
+		}
+		old := time.Now().Add(-60 * 24 * time.Hour)
+		if err := os.Chtimes(filepath.Join(caches, cacheNames(t, caches)[0]), old, old); err != nil {
+			t.Fatal(err)
+		}
+		before := len(cacheNames(t, caches))
+		again := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, Caches: caches})
+		if _, err := runIn(t.Context(), t, again, callOf(t, folder(t), "true", 0)); err != nil {
+			t.Fatal(err)
+		}
+		if now := len(cacheNames(t, caches)); now != before {
+			t.Errorf("%d caches, then %d", before, now)
+		}
+	})
+}
+
+func cacheNames(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}

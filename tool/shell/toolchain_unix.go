@@ -1,0 +1,264 @@
+//go:build unix
+
+package shell
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
+)
+
+// toolchains are what a user's home folder may have of programs, and nothing private.
+func toolchains() []string {
+	return []string{
+		".asdf", ".bun/bin", ".cargo/bin", ".deno/bin", ".local/lib/python*", ".local/share/fnm", ".local/share/mise/installs",
+		".local/share/uv", ".nodenv", ".nvm/alias", ".nvm/versions", ".pyenv", ".rbenv", ".rustup", ".sdkman/candidates",
+		".volta", "go/bin", "sdk",
+	}
+}
+
+// SearchPath returns the folders of list in which programs are looked for; if list is empty,
+// those of the PATH of this process. Left out, each with its reason, are relative folders,
+// those in the workspace, and those that others may write.
+func SearchPath(list []string, workspace string) (use, out []string) {
+	if len(list) == 0 {
+		list = filepath.SplitList(os.Getenv("PATH"))
+	}
+	for _, dir := range list {
+		real, err := filepath.EvalSymlinks(dir)
+		why := ""
+		switch {
+		case !isAbs(dir) || strings.Contains(dir, ":"):
+			why = "is relative"
+		case err != nil:
+			continue // there is none
+		case workspace != "" && (within(real, workspace) || within(filepath.Clean(dir), workspace)):
+			why = "is in the workspace"
+		case writtenByOthers(real) || writtenByOthers(dir):
+			why = "can be written by other users"
+		}
+		switch dir = filepath.Clean(dir); {
+		case why != "":
+			out = append(out, quote(dir)+" "+why)
+		case !slices.Contains(use, dir):
+			use = append(use, dir)
+		}
+	}
+	return use, out
+}
+
+// writtenByOthers reports whether another user than root and this one can change what a path
+// leads to.
+func writtenByOthers(path string) bool {
+	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
+		info, err := os.Lstat(at)
+		if err != nil {
+			return true
+		}
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		if !ok || stat.Uid != 0 && int(stat.Uid) != os.Geteuid() {
+			return true
+		}
+		mode := info.Mode()
+		byGroup := mode&0o020 != 0 && stat.Uid != 0 && int(stat.Gid) != os.Getegid()
+		if mode&fs.ModeSymlink == 0 && (mode&0o002 != 0 || byGroup) && (at == filepath.Clean(path) || mode&fs.ModeSticky == 0) {
+			return true
+		}
+		if at == filepath.Dir(at) {
+			return false
+		}
+	}
+}
+
+// Missing returns the programs of a list that are in none of the folders.
+func Missing(names, folders []string) (missing []string) {
+	for _, name := range names {
+		if _, err := findIn(folders, name, true); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+// findIn finds a program. One that the built-in table knows is the system's own before one
+// that was installed beside it.
+func findIn(folders []string, name string, known bool) (string, error) {
+	if known {
+		folders = slices.Concat([]string{"/usr/bin", "/bin"}, folders)
+	}
+	for _, folder := range folders {
+		path := filepath.Join(folder, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && info.Mode()&0o002 == 0 {
+			return path, nil
+		}
+	}
+	return "", toolcrib.Failf(toolcrib.NotFound, "program %s; it is not installed in a folder of the PATH (tools.shell.path)", quote(name))
+}
+
+// installed is what this user has of programs, beside those of the system.
+type installed struct {
+	path []string // folders of programs
+	read []string // what they need: read and run in the sandbox
+	env  []string // where they find it
+	mods string   // the module cache of Go; "" = none
+	home string
+}
+
+// install looks what is installed.
+func (o *Options) install() *installed {
+	i := &installed{home: o.Home}
+	i.path, _ = SearchPath(o.Path, "")
+	for _, dir := range i.path {
+		i.read = append(i.read, i.root(dir))
+	}
+	if i.home == "" {
+		return i
+	}
+	for _, name := range toolchains() {
+		found, _ := filepath.Glob(filepath.Join(i.home, name))
+		i.read = append(i.read, found...)
+	}
+	for _, of := range []struct{ name, folder string }{
+		{"PYENV_ROOT", ".pyenv"}, {"RUSTUP_HOME", ".rustup"}, {"PYTHONUSERBASE", ".local"},
+	} {
+		dir := cmp.Or(os.Getenv(of.name), filepath.Join(i.home, of.folder))
+		if _, err := os.Stat(dir); err == nil && isAbs(dir) {
+			i.env = append(i.env, of.name+"="+dir)
+		}
+	}
+	mods := cmp.Or(os.Getenv("GOMODCACHE"), filepath.Join(cmp.Or(os.Getenv("GOPATH"), filepath.Join(i.home, "go")), "pkg/mod"))
+	if info, err := os.Stat(mods); err == nil && info.IsDir() && isAbs(mods) {
+		i.mods, i.read = mods, append(i.read, mods)
+	}
+	for _, name := range []string{"registry", "git"} {
+		if path := filepath.Join(i.cargo(), name); isAbs(path) {
+			i.read = append(i.read, path)
+		}
+	}
+	return i
+}
+
+// folders are those of programs that are not in a workspace.
+func (i *installed) folders(workspace string) []string {
+	return slices.DeleteFunc(slices.Clone(i.path), func(dir string) bool {
+		return within(beneath.Real(dir), workspace) || within(dir, workspace)
+	})
+}
+
+func (i *installed) cargo() string {
+	return cmp.Or(os.Getenv("CARGO_HOME"), filepath.Join(i.home, ".cargo"))
+}
+
+// root is the folder that a folder of programs belongs to: of /opt/x/bin it is /opt/x. In a
+// home folder, and in folders of many things, it is the folder itself.
+func (i *installed) root(dir string) string {
+	above := filepath.Dir(dir)
+	base := filepath.Base(dir)
+	_, err := os.Stat(filepath.Join(above, "pyvenv.cfg"))
+	private := i.home == "" || within(dir, i.home) || within(i.home, above)
+	if err == nil || (base == "bin" || base == "sbin") && !private && strings.Count(above, "/") > 1 {
+		return above
+	}
+	return dir
+}
+
+// cacheAge is how long a build cache is kept that nobody uses.
+const cacheAge = 30 * 24 * time.Hour
+
+// cache is the folder of a user's build caches for a workspace; "" = there is none.
+func (o *Options) cache(user, workspace string) (string, error) {
+	if o.Caches == "" {
+		return "", nil
+	}
+	sum := sha256.Sum256([]byte(user + "\x00" + workspace))
+	dir := filepath.Join(o.Caches, hex.EncodeToString(sum[:12]))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	now := time.Now()
+	return filepath.Clean(dir), os.Chtimes(dir, now, now)
+}
+
+// sweepCaches removes the build caches that nobody has used for long.
+func (o *Options) sweepCaches(now time.Time) {
+	if o.Caches == "" {
+		return
+	}
+	entries, _ := os.ReadDir(o.Caches)
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err == nil && entry.IsDir() && beneath.Mine(info) && now.Sub(info.ModTime()) > cacheAge {
+			removeAll(filepath.Join(o.Caches, entry.Name()))
+		}
+	}
+}
+
+// environment is what programs get, with that folder as their home and for temporary files.
+func (l *launcher) environment(temporary string) []string {
+	all := []string{"LANG=C.UTF-8", "TERM=dumb"}
+	if l.writes {
+		all = slices.Concat(all, l.variables(temporary), l.extra)
+	}
+	for name, value := range l.options.Env {
+		all = append(all, name+"="+value)
+	}
+	all = append(all, "PATH="+strings.Join(l.installed.folders(l.Dir), ":"), "HOME="+temporary, "TMPDIR="+temporary)
+	set := map[string]string{}
+	for _, variable := range all {
+		name, value, _ := strings.Cut(variable, "=")
+		set[name] = name + "=" + value // the last one counts
+	}
+	return slices.Sorted(maps.Values(set))
+}
+
+// variables tell toolchains where they are, and where they keep what they build: in the cache,
+// or in the home folder of the call.
+func (l *launcher) variables(home string) []string {
+	o, i := l.options, l.installed
+	cache := cmp.Or(l.cache, home+"/.cache")
+	env := slices.Concat(i.env, []string{
+		"GOTOOLCHAIN=local", "GOCACHE=" + cache + "/go-build", "npm_config_cache=" + cache + "/npm", "npm_config_update_notifier=false",
+		"PIP_CACHE_DIR=" + cache + "/pip", "PIP_DISABLE_PIP_VERSION_CHECK=1", "CARGO_HOME=" + cache + "/cargo",
+	})
+	if o.Network {
+		return append(env, "GOMODCACHE="+cache+"/go-mod")
+	}
+	if i.mods != "" {
+		env = append(env, "GOMODCACHE="+i.mods)
+	}
+	return append(env, "GOPROXY=off", "GOSUMDB=off", "CARGO_NET_OFFLINE=true", "npm_config_offline=true", "PIP_NO_INDEX=1")
+}
+
+// linkCargo lets cargo find in its own folder what the user's has of packages: it needs a
+// folder that it can write, beside packages that it only reads.
+func (l *launcher) linkCargo() {
+	if l.options.Network || l.installed.home == "" {
+		return
+	}
+	own, err := os.OpenRoot(cmp.Or(l.cache, l.scratch)) // an earlier job may have put links into it
+	if err != nil {
+		return
+	}
+	defer func() { _ = own.Close() }()
+	at := "cargo"
+	if l.cache == "" {
+		at = ".cache/cargo"
+	}
+	for _, name := range []string{"registry/index", "registry/cache", "git/db"} {
+		theirs := filepath.Join(l.installed.cargo(), name)
+		if _, err := os.Stat(theirs); err == nil && own.MkdirAll(filepath.Dir(filepath.Join(at, name)), 0o700) == nil {
+			_ = own.Symlink(theirs, filepath.Join(at, name)) // or it is there
+		}
+	}
+}
