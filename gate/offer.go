@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
@@ -58,4 +59,149 @@ func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (
 	}
 	o.Record.Hash = hex.EncodeToString(h.Sum(nil))
 	return o, nil
+}
+
+// Explanation tells why a tool is or is not offered to a run.
+type Explanation struct {
+	Tool        string          `json:"tool"`
+	Registered  bool            `json:"registered"`
+	Description string          `json:"description,omitempty"`
+	Source      string          `json:"source,omitempty"`
+	Group       string          `json:"group,omitempty"`
+	Effect      toolcrib.Effect `json:"effect,omitempty"` // the worst that a call may do
+	Offered     bool            `json:"offered"`
+	Reason      toolcrib.Reason `json:"reason,omitempty"` // of the first layer that refuses
+	Layers      []LayerAnswer   `json:"layers"`           // every layer's answer, in order
+	Confirm     ConfirmAnswer   `json:"confirm"`
+	// Rules are those that may apply to calls of the tool, in their order.
+	Rules []RuleInfo `json:"rules,omitempty"`
+	// Notes tell what else holds for calls of this tool in this run.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// ConfirmAnswer reports whether a call with the tool's worst effect would be put to
+// a person.
+type ConfirmAnswer struct {
+	Asks     bool   `json:"asks"`
+	Why      string `json:"why,omitempty"`
+	Position string `json:"position,omitempty"`
+}
+
+// Explain tells for each named tool what every layer answers, in the order of the
+// names; without names for every registered tool, sorted. It asks the same layers
+// with the same question as [Gate.Offer] and [Gate.Judge]. It never fails: if the
+// overrides cannot be read, the answers say so, and nothing is offered.
+func (g *Gate) Explain(ctx context.Context, who toolcrib.Principal, scope Scope, names ...string) []Explanation {
+	if g == nil {
+		g = &Gate{}
+	}
+	p, _ := g.policyOf(ctx, &who, &scope) // an error stands in the answers
+	unknown := g.unknownInLists(p)
+	if len(names) == 0 {
+		names = p.tools.names()
+	}
+	p.ownReady.many = true
+	out := make([]Explanation, len(names))
+	for i, name := range names {
+		out[i] = g.explain(p, name, unknown)
+	}
+	return out
+}
+
+func (g *Gate) explain(p *policy, name string, unknown map[toolcrib.Reason][]string) Explanation {
+	e := p.tools.byName[name]
+	x := Explanation{Tool: name, Layers: make([]LayerAnswer, 0, len(g.layers))}
+	q := p.query(name, e)
+	refused, no := g.firstRefusal(q)
+	x.Offered = !no
+	if no {
+		x.Reason = refused.Layer
+	}
+	for i, l := range g.layers {
+		_, answer := firstOf(g.layers[i:i+1], q)
+		a := g.layerAnswer(q, reasonOf(l), answer)
+		a.Unknown = unknown[a.Layer]
+		x.Layers = append(x.Layers, a)
+	}
+	if e == nil {
+		return x
+	}
+	x.Registered = true
+	x.Description, x.Source, x.Group = e.spec.Description, e.spec.Source, e.spec.Group
+	x.Effect = e.spec.Effect.OrStrictest()
+	asked := g.question(e, x.Effect)
+	x.Confirm = ConfirmAnswer{Asks: asked.asks, Why: asked.why(), Position: g.position(asked.key)}
+	x.Notes = notes(e, p.scope, asked)
+	if note := p.tools.untrustedNote(e); note != "" {
+		x.Notes = append(x.Notes, note)
+	}
+	x.Rules = g.rulesAbout(name)
+	return x
+}
+
+// rulesAbout returns the rules for calls of a tool; none if they panic, as then
+// every call is refused.
+func (g *Gate) rulesAbout(name string) (rules []RuleInfo) {
+	if g.rules == nil {
+		return nil
+	}
+	err := contain(func() error {
+		rules = g.rules.About(name)
+		return nil
+	})
+	if err != nil {
+		return nil
+	}
+	return rules
+}
+
+// notes tell what the steps after the layers will say, as far as it is known
+// without arguments.
+func notes(e *entry, s *Scope, asked question) []string {
+	var notes []string
+	writes := e.spec.Effect.Writes()
+	if e.effector != nil {
+		notes = append(notes, "the effect of a call depends on its arguments")
+	}
+	if s.ReadOnly && writes {
+		notes = append(notes, "calls that write are refused: the run may only read (read_only_mode)")
+	}
+	if s.NobodyAsks && asked.asks {
+		notes = append(notes, "calls that need an approval are refused: nobody can be asked (needs_confirmation)")
+	}
+	if note := taintNote(e, s); note != "" {
+		notes = append(notes, note)
+	}
+	if e.tooDeep(s) {
+		notes = append(notes, "calls are refused: too deep (depth_exceeded)")
+	}
+	if e.admitter != nil {
+		notes = append(notes, "the tool has a policy of its own (tool_policy)")
+	}
+	if e.asker != nil {
+		notes = append(notes, "the tool asks about some calls itself (needs_confirmation)")
+	}
+	return append(notes, workerNotes(s)...)
+}
+
+// unknownInLists returns, by layer, what on its list means no tool.
+func (g *Gate) unknownInLists(p *policy) map[toolcrib.Reason][]string {
+	out := make(map[toolcrib.Reason][]string)
+	for _, l := range g.layers {
+		if list, ok := l.(interface {
+			unknown(*Scope, []*entry) []string
+		}); ok {
+			if unknown := list.unknown(p.scope, p.tools.sorted); len(unknown) > 0 {
+				out[l.Reason()] = unknown
+			}
+		}
+	}
+	return out
+}
+
+// UnknownNames returns the names and patterns of a list that mean no registered
+// tool; they are dropped (N4), with a notice.
+func (g *Gate) UnknownNames(list []string) []string {
+	tools := g.toolSet()
+	return slices.DeleteFunc(slices.Clone(list), func(p string) bool { return meansOne(p, tools.sorted) })
 }

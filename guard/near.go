@@ -93,6 +93,6 @@ func NearNames(wrong string, names []string, most int) []string {
 	return near[:min(len(near), most)]
 }
 
-func squash(name string) string {
-	return strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(strings.ToLower(name))
-}
+var separators = strings.NewReplacer("_", "", "-", "", ".", "", " ", "")
+
+func squash(name string) string { return separators.Replace(strings.ToLower(name)) }

@@ -1,6 +1,9 @@
 package guard
 
-import "unicode/utf8"
+import (
+	"math"
+	"unicode/utf8"
+)
 
 // bytestring is text of either kind.
 type bytestring interface{ ~string | ~[]byte }
@@ -107,17 +110,6 @@ func appendUnicodeEscape(dst []byte, r rune) []byte {
 	return append(dst, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15])
 }
 
-// escapedLen is the length of what appendEscaped appends.
-func escapedLen(r rune) int {
-	switch escapeOf(r) {
-	case 0:
-		return utf8.RuneLen(r)
-	case 'u':
-		return 6
-	}
-	return 2
-}
-
 // appendQuoted appends s as a JSON string; invalid bytes become U+FFFD.
 func appendQuoted[T bytestring](dst []byte, s T) []byte {
 	dst = append(dst, '"')
@@ -141,40 +133,36 @@ func appendInside[T bytestring](dst []byte, s T) []byte {
 
 // jsonStringLen is the length of s as a JSON string, quotes included.
 func jsonStringLen(s string) int {
-	n := 2
-	for i := 0; i < len(s); {
-		j := skipPlain(s, i)
-		n += j - i
-		if j >= len(s) {
-			break
-		}
-		r, size := utf8.DecodeRuneInString(s[j:])
-		n += escapedLen(r)
-		i = j + size
-	}
-	return n
+	_, size := fitting(s, math.MaxInt)
+	return size + len(`""`)
 }
 
 // prefixFitting returns the longest prefix of s, cut between characters, whose
 // spelling inside a JSON string has at most room bytes.
 func prefixFitting(s string, room int) string {
-	if room <= 0 {
-		return ""
-	}
-	n := 0
-	for i := 0; i < len(s); {
-		j := skipPlain(s, i)
-		if n += j - i; n > room {
-			return s[:j-(n-room)]
+	end, _ := fitting(s, max(room, 0))
+	return s[:end]
+}
+
+// fitting returns where that prefix ends, and the length of its spelling.
+func fitting(s string, room int) (end, size int) {
+	var spelt [6]byte
+	for end < len(s) {
+		plain := skipPlain(s, end) - end
+		if plain > room-size {
+			return end + room - size, room
 		}
-		if j >= len(s) {
+		size += plain
+		if end += plain; end == len(s) {
 			break
 		}
-		r, size := utf8.DecodeRuneInString(s[j:])
-		if n += escapedLen(r); n > room {
-			return s[:j]
+		r, width := utf8.DecodeRuneInString(s[end:])
+		n := len(appendEscaped(spelt[:0], r))
+		if n > room-size {
+			break
 		}
-		i = j + size
+		size += n
+		end += width
 	}
-	return s
+	return end, size
 }

@@ -95,32 +95,24 @@ func Arguments(raw []byte) (json.RawMessage, error) {
 	return EscapeJSON(canonical), err
 }
 
-// kindOf says what a text that begins with no brace really is.
+// kindOf says what a text that begins with no brace really is, and what is wrong with it.
 func kindOf(raw []byte) string {
+	word := string(wordOf(raw))
+	kind := map[string]string{"null": "null", "true": "true or false", "false": "true or false"}[word]
 	switch c := raw[0]; {
 	case c == '[':
-		return brokenOr(raw, "an array")
+		kind = "an array"
 	case c == '"':
-		return brokenOr(raw, "a string")
+		kind = "a string"
 	case c == '-' || c >= '0' && c <= '9':
-		return brokenOr(raw, "a number")
+		kind = "a number"
 	case c == '\'':
 		return "no JSON but a text in single quotes"
-	}
-	word := wordOf(raw)
-	switch string(word) {
-	case "":
+	case word == "":
 		return "no JSON"
-	case "null":
-		return brokenOr(raw, "null")
-	case "true", "false":
-		return brokenOr(raw, "true or false")
+	case kind == "":
+		return "no JSON but an unquoted word"
 	}
-	return "no JSON but an unquoted word"
-}
-
-// brokenOr names the kind of value that a text begins as, and what is wrong with it.
-func brokenOr(raw []byte, kind string) string {
 	end, fault := syntax(raw, anyText)
 	switch {
 	case fault != nil:

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
+	"math/big"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -123,4 +125,72 @@ func hexDigits(raw []byte, i, n int) (rune, bool) {
 	}
 	r, err := strconv.ParseUint(string(raw[i:i+n]), 16, 32)
 	return rune(r), err == nil
+}
+
+// maxInteger is less than the first integer that has more digits than fit an int64
+// whatever they are.
+var maxInteger = big.NewInt(1e18 - 1)
+
+// appendNumber writes a number in its one spelling: one that is an integer of at most 18
+// digits as its digits (JSON Schema 2020-12 calls 1.0 an integer, and so must whoever
+// decodes it), any other, and a literal, as it came.
+func appendNumber(dst, lexeme []byte) []byte {
+	if !bytes.ContainsAny(lexeme, ".eE") && string(lexeme) != "-0" {
+		return append(dst, lexeme...)
+	}
+	// What is surely no such integer is not computed: 1e-999 would take long.
+	near, err := strconv.ParseFloat(string(lexeme), 64)
+	switch {
+	case err != nil, near != math.Trunc(near), math.Abs(near) > 1e18:
+		return append(dst, lexeme...)
+	case near == 0:
+		if rest := bytes.TrimLeft(lexeme, "-0."); len(rest) == 0 || rest[0]|0x20 == 'e' {
+			return append(dst, '0')
+		}
+		return append(dst, lexeme...)
+	}
+	if n, ok := new(big.Rat).SetString(string(lexeme)); ok && n.IsInt() && n.Num().CmpAbs(maxInteger) <= 0 {
+		return n.Num().Append(dst, 10)
+	}
+	return append(dst, lexeme...)
+}
+
+// EscapeJSON returns a JSON text in which every character that a terminal would act on is
+// written as a \u escape: DEL, the C1 controls, and what changes the direction of
+// text (contract §3). It means the same. The text itself is returned if it has none.
+func EscapeJSON(raw []byte) []byte {
+	i := nextActing(raw, 0)
+	if i == len(raw) {
+		return raw
+	}
+	out := make([]byte, 0, len(raw)+64)
+	done := 0
+	for ; i < len(raw); i = nextActing(raw, done) {
+		r, size := utf8.DecodeRune(raw[i:])
+		out = append(out, raw[done:i]...)
+		out = appendUnicodeEscape(out, r)
+		done = i + size
+	}
+	return append(out, raw[done:]...)
+}
+
+// nextActing returns where the next character that a terminal acts on begins, from i on;
+// len(raw) = nowhere.
+func nextActing(raw []byte, i int) int {
+	for i < len(raw) {
+		if i = skipPrintable(raw, i); i == len(raw) {
+			break
+		}
+		if raw[i] < 0x7F {
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRune(raw[i:])
+		switch {
+		case r >= 0x7F && r <= 0x9F, r == 0x061C, r == 0x200E, r == 0x200F, r >= 0x202A && r <= 0x202E, r >= 0x2066 && r <= 0x2069:
+			return i
+		}
+		i += size
+	}
+	return len(raw)
 }

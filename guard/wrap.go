@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -174,4 +175,117 @@ func shows(r rune, want byte) bool {
 		}
 	}
 	return false
+}
+
+// Instruction-like phrases in untrusted data. The list is short on purpose:
+// marking is a hint to the model, and no defence; what a tainted run may do is the
+// gate's matter.
+var phrases = regexp.MustCompile(strings.NewReplacer(
+	// A word may follow an escape of JSON, and words may be parted by one.
+	// All of its backslashes: JSON within JSON has several.
+	"^", `(?:\b|\\+[nrtfb])`, " ", `(?:\s|\\+[nrtfb])+`, "~", `(?:\s|\\+[nrtfb])*`,
+).Replace(`(?i)^(?:ignore|disregard|forget) (?:all )?(?:of )?(?:the |my |your |any )?(?:previous|prior|above|earlier|preceding)(?: (?:instructions?|directions?|prompts?|rules?|context|messages?))?` +
+	`|^you are now\b` +
+	`|^act as (?:an? )?\w+` +
+	`|^pretend (?:to be|you are)\b` +
+	`|^system prompt~:` +
+	`|^new instructions?~:` +
+	`|^(?:do not|don't|never) (?:tell|inform|mention (?:this |it )?to) the user\b`))
+
+// The mark around an instruction-like phrase.
+const (
+	phraseMark    = "[instruction-like text in data: "
+	phraseMarkEnd = "]"
+)
+
+// PhraseNeutralized replaces a phrase where the text need not be kept (contract
+// §10).
+const PhraseNeutralized = "[neutralized]"
+
+// MarkPhrases puts a mark around phrases that read like instructions; the text
+// stays (contract §7). The marks hold no quotes, so that JSON stays JSON. s itself
+// is returned if there are none.
+func MarkPhrases(s string) string {
+	if !phrases.MatchString(s) {
+		return s
+	}
+	return phrases.ReplaceAllStringFunc(s, func(phrase string) string { return phraseMark + phrase + phraseMarkEnd })
+}
+
+// NeutralizePhrases replaces phrases that read like instructions by
+// [PhraseNeutralized], and tells how many there were.
+func NeutralizePhrases(s string) (string, int) {
+	n := len(phrases.FindAllStringIndex(s, -1))
+	if n == 0 {
+		return s, 0
+	}
+	return phrases.ReplaceAllLiteralString(s, PhraseNeutralized), n
+}
+
+// CanaryPrefix begins every canary: a token that stands only inside untrusted
+// data, so that whoever repeats it has repeated that data (contract §7).
+const CanaryPrefix = "CC_CANARY_"
+
+// CanaryRedacted is what stands where a canary leaked.
+const CanaryRedacted = "[CANARY_REDACTED]"
+
+// RedactCanary replaces the canary wherever it stands in s, in any letter case, and
+// tells how often. An empty canary is nowhere. s itself is returned if it does not
+// occur.
+func RedactCanary(s, canary string) (redacted string, count int) {
+	if canary == "" || len(s) < len(canary) {
+		return s, 0
+	}
+	var b strings.Builder
+	done := 0
+	for i := 0; i+len(canary) <= len(s); {
+		if !strings.EqualFold(s[i:i+len(canary)], canary) {
+			i++
+			continue
+		}
+		b.WriteString(s[done:i])
+		b.WriteString(CanaryRedacted)
+		i += len(canary)
+		done = i
+		count++
+	}
+	if count == 0 {
+		return s, 0
+	}
+	b.WriteString(s[done:])
+	return b.String(), count
+}
+
+// CanaryStream redacts a canary in text that comes in pieces. The zero value with an
+// empty canary passes everything on.
+type CanaryStream struct {
+	canary string
+	held   string // what may be the beginning of the canary
+}
+
+// NewCanaryStream makes a stream for one canary.
+func NewCanaryStream(canary string) *CanaryStream { return &CanaryStream{canary: canary} }
+
+// Write returns what can be shown so far.
+func (c *CanaryStream) Write(piece string) string {
+	if c.canary == "" {
+		return piece
+	}
+	text, _ := RedactCanary(c.held+piece, c.canary)
+	keep := 0
+	for n := min(len(text), len(c.canary)-1); n > 0; n-- {
+		if strings.EqualFold(text[len(text)-n:], c.canary[:n]) {
+			keep = n
+			break
+		}
+	}
+	c.held = text[len(text)-keep:]
+	return text[:len(text)-keep]
+}
+
+// Flush returns what was held back, at the end.
+func (c *CanaryStream) Flush() string {
+	rest := c.held
+	c.held = ""
+	return rest
 }
