@@ -28,6 +28,7 @@ type StartRequest struct {
 	Change
 
 	Session   string             // the run joins it: its ID, a name of its user's (made if it is new), or last; "" = none
+	Continue  bool               // the run joins the session of the newest run; Session must be ""
 	Workspace string             // root of the file tools; "" = the configuration's
 	Approve   agent.Approve      // what becomes of calls that need an approval; "" = the run parks
 	Tools     []string           // what the run may use of the agent's tools; null = no restriction
@@ -68,7 +69,14 @@ func (s *Service) Prepare(ctx context.Context, who toolcrib.Principal, r StartRe
 	}
 	p.Approve, p.Tools = r.Approve, r.Tools
 	s.tellFourEyes(who, who.User, p.Approve)
-	if r.Session != "" {
+	switch {
+	case r.Continue && r.Session != "":
+		return nil, badRequestf("continue: name no session beside it")
+	case r.Continue:
+		if p.Session, err = s.LastConversation(ctx, who); err == nil && p.Session.Info.Busy() {
+			err = s.sessionBusy(&p.Session.Info)
+		}
+	case r.Session != "":
 		p.Session, err = s.JoinSession(ctx, who, r.Session)
 	}
 	return p, err

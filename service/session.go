@@ -16,6 +16,8 @@ import (
 type Session struct {
 	Name string            // as it was asked for; "" = it gets none
 	Info store.SessionInfo // ID "" = it is made with its first run
+
+	from toolcrib.RunID // a run without a session that a new one continues; "" = none
 }
 
 // JoinSession finds the session of a run: one that is busy takes no other. One that nobody
@@ -29,6 +31,30 @@ func (s *Service) JoinSession(ctx context.Context, who toolcrib.Principal, name 
 		return nil, err
 	}
 	return joined, nil
+}
+
+// maxLooked bounds the runs among which the last conversation is looked for.
+const maxLooked = 50
+
+// LastConversation is the session of somebody's newest run. Where that has none, it is one
+// that is made and begins with what was said in the run.
+func (s *Service) LastConversation(ctx context.Context, who toolcrib.Principal) (*Session, error) {
+	runs, _, err := s.Runs(ctx, who, RunsQuery{Filter: store.Filter{User: who.User, TopLevel: true, Limit: maxLooked}})
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range runs {
+		switch {
+		case run.Model == "": // one call, without a model
+		case run.SessionID != "":
+			return s.EnterSession(ctx, who, string(run.SessionID))
+		case !run.Status.Ended():
+			return nil, toolcrib.Errorf(toolcrib.CodeConflict, "the last run, %s, has not ended; to continue it: %s runs resume %s", run.ID, s.Self, run.ID)
+		default:
+			return &Session{from: run.ID}, nil
+		}
+	}
+	return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no run yet that could be continued")
 }
 
 // EnterSession finds a session to talk in: it may be busy, for whoever talks can decide
@@ -83,16 +109,20 @@ func (p *Prepared) into(ctx context.Context, task *agent.Task) error {
 		j.Info = info
 	}
 	task.Session = j.Info.ID
-	last, err := s.store.LastRun(ctx, p.Who.User, j.Info.ID)
-	if errors.Is(err, toolcrib.ErrNotFound) {
-		return nil
+	run := j.from
+	if run == "" {
+		last, err := s.store.LastRun(ctx, p.Who.User, j.Info.ID)
+		if errors.Is(err, toolcrib.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		run = last.ID
 	}
-	if err != nil {
-		return err
-	}
-	state, err := agent.Load(ctx, s.store, last.ID)
+	state, err := agent.Load(ctx, s.store, run)
 	if errors.Is(err, store.ErrPruned) {
-		return fmt.Errorf("session %s cannot go on: what was said in it was pruned; begin another one", j.Name)
+		return fmt.Errorf("session %s cannot go on: what was said in it was pruned; begin another one", cmp.Or(j.Name, string(j.Info.ID)))
 	}
 	if err != nil {
 		return err

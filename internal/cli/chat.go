@@ -23,7 +23,7 @@ func (a *app) chatCommand(cmd *cobra.Command) {
 
 	flags := cmd.Flags()
 	a.askingFlags(cmd, &f)
-	flags.StringVar(&f.session, "session", "", "")
+	a.sessionFlags(cmd, &f)
 	flags.BoolVar(&f.json, "json", false, "")
 }
 
@@ -97,11 +97,14 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 	if _, _, err := a.changing(cmd.Context()); err != nil {
 		return nil, err
 	}
-	p.Session = &service.Session{}
-	if f.session != "" {
-		if p.Session, err = a.service.EnterSession(cmd.Context(), p.Who, f.session); err != nil {
-			return nil, err
-		}
+	switch p.Session = (&service.Session{}); {
+	case f.last:
+		p.Session, err = a.service.LastConversation(cmd.Context(), p.Who)
+	case f.session != "":
+		p.Session, err = a.service.EnterSession(cmd.Context(), p.Who, f.session)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return c, a.openHere(cmd.Context(), p)
 }

@@ -18,18 +18,32 @@ import (
 // driving starts a run or continues one, watched by a front.
 type driving func(ctx context.Context, f service.Front) (*agent.State, error)
 
-// show drives a run, shows what happens, and says by the exit code what became of it.
-func (a *app) show(ctx context.Context, asJSON bool, who toolcrib.Principal, approve agent.Approve, do driving) error {
+// show drives a run, shows what happens in a format, and says by the exit code what became
+// of it.
+func (a *app) show(ctx context.Context, format string, who toolcrib.Principal, approve agent.Approve, do driving) error {
 	var show watcher = &jsonWatcher{out: a.out}
-	if !asJSON {
-		show = a.live()
+	if format != outputEvents {
+		live := a.live()
+		if format == outputJSON {
+			live.Out = io.Discard
+		}
+		show = live
 	}
 	state, err := a.carry(ctx, show, who, approve, do)
 	if state == nil || err != nil {
 		return a.cutOff(state, err)
 	}
-	if !asJSON {
+	if format != outputEvents {
 		a.summary(state)
+	}
+	if format == outputJSON {
+		run, err := a.service.Run(context.WithoutCancel(ctx), who, string(state.Run))
+		if err == nil {
+			err = printJSON(a.out, run, true)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	a.parked(ctx, who, state)
 	a.keepNoLonger(ctx, a.config)

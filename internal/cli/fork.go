@@ -19,7 +19,7 @@ func (a *app) runsForkCommand(cmd *cobra.Command) {
 	flags.Func("round", "", between(&q.Round, 1, math.MaxInt32))
 	after := 0
 	flags.Func("after", "", between(&after, 0, math.MaxInt32))
-	flags.BoolVar(&f.json, "json", false, "")
+	outputFlags(cmd, &f)
 	a.doing(cmd, nil, func(c call) (err error) {
 		if q.Run = c.arg(); len(c.args) > 1 {
 			q.Prompt, err = a.prompt(c.args[1:])
@@ -27,7 +27,8 @@ func (a *app) runsForkCommand(cmd *cobra.Command) {
 		if flags.Changed("after") {
 			q.Round = after + 1
 		}
-		if err = cmp.Or(err, oneOf(flags, "round", "after")); err == nil {
+		format, wrong := f.format()
+		if err = cmp.Or(err, wrong, oneOf(flags, "round", "after")); err == nil {
 			c.Service, c.who, err = a.changing(c)
 		}
 		if err == nil {
@@ -36,9 +37,9 @@ func (a *app) runsForkCommand(cmd *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		return a.show(c, f.json, c.who, q.Approve, func(ctx context.Context, front service.Front) (*agent.State, error) {
+		return a.show(c, format, c.who, q.Approve, func(ctx context.Context, front service.Front) (*agent.State, error) {
 			state, err := c.Fork(ctx, c.who, q, front)
-			if state != nil && state.Start != nil && !f.json {
+			if state != nil && state.Start != nil && format != outputEvents {
 				a.notice("run %s, forked from round %d of %s", state.Run, state.Start.ForkedRound, state.Start.ForkedFrom)
 			}
 			return state, noRun(err, c.arg())

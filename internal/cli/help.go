@@ -113,7 +113,11 @@ func (h helpPage) section(head string, rows [][2]string) {
 func rowsOf(flags *pflag.FlagSet) (rows [][2]string) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden && f.Name != "help" {
-			rows = append(rows, [2]string{strings.TrimSuffix("--"+f.Name+" "+placeholder(f), " "), f.Usage})
+			name := "--" + f.Name
+			if f.Shorthand != "" {
+				name = "-" + f.Shorthand + ", " + name
+			}
+			rows = append(rows, [2]string{strings.TrimSuffix(name+" "+placeholder(f), " "), f.Usage})
 		}
 	})
 	return rows

@@ -25,7 +25,7 @@ func (a *app) runsResumeCommand(cmd *cobra.Command) {
 	flags.Func("add-requests", "", more(&q.Add.Requests))
 	flags.Func("model", "", filled(&q.Model))
 	flags.StringVar(&q.Message, "message", "", "")
-	flags.BoolVar(&f.json, "json", false, "")
+	outputFlags(cmd, &f)
 	a.doing(cmd, nil, func(c call) error {
 		switch {
 		case q.Add.CostUSD >= service.MaxAddedCost:
@@ -42,6 +42,10 @@ func (a *app) runsResumeCommand(cmd *cobra.Command) {
 
 // resume takes a run up and drives it to its end, or until it parks again.
 func (a *app) resume(ctx context.Context, q service.ResumeRequest, f *runFlags) error {
+	format, err := f.format()
+	if err != nil {
+		return err
+	}
 	s, who, err := a.changing(ctx)
 	if err != nil {
 		return err
@@ -49,7 +53,7 @@ func (a *app) resume(ctx context.Context, q service.ResumeRequest, f *runFlags) 
 	if q.Approve, err = a.resumeApproval(ctx, who, q, f); err != nil {
 		return err
 	}
-	return a.show(ctx, f.json, who, q.Approve, func(ctx context.Context, front service.Front) (*agent.State, error) {
+	return a.show(ctx, format, who, q.Approve, func(ctx context.Context, front service.Front) (*agent.State, error) {
 		return s.Resume(ctx, who, q, front)
 	})
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -28,35 +31,75 @@ type runFlags struct {
 	approve, workspace       string
 	tools                    string
 	maxIterations            int
-	readOnly, json           bool
+	readOnly, json, last     bool
 	attach, skills           []string
-	session                  string
+	session, output          string
 }
 
 func (a *app) runCommand(cmd *cobra.Command) {
 	var f runFlags
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		prompt := ""
-		if len(args) > 0 || len(f.attach) == 0 {
-			var err error
-			if prompt, err = a.prompt(args); err != nil {
-				return err
-			}
+		format, err := f.format()
+		if err != nil {
+			return err
 		}
-		return a.run(cmd, &f, prompt)
+		prompt, err := a.piped(args)
+		if err == nil && (prompt != "" || len(f.attach) == 0) {
+			err = checkPrompt(prompt)
+		}
+		if err != nil {
+			return err
+		}
+		return a.run(cmd, &f, prompt, format)
 	}
 
 	flags := cmd.Flags()
 	a.askingFlags(cmd, &f)
-	flags.StringVar(&f.session, "session", "", "")
-	flags.BoolVar(&f.json, "json", false, "")
+	a.sessionFlags(cmd, &f)
+	outputFlags(cmd, &f)
+	flags.BoolP("print", "p", false, "")
+}
+
+// What run writes to standard output.
+const (
+	outputText   = "text"        // the answer
+	outputJSON   = "json"        // the run, when it has ended or parked
+	outputEvents = "stream-json" // its events, each in a line
+)
+
+// outputFlags say what a command writes that shows a run.
+func outputFlags(cmd *cobra.Command, f *runFlags) {
+	cmd.Flags().BoolVar(&f.json, "json", false, "")
+	cmd.Flags().StringVar(&f.output, "output", "", "")
+	completeWords(cmd, "output", outputText, outputJSON, outputEvents)
+}
+
+// format is what the command writes.
+func (f *runFlags) format() (string, error) {
+	switch {
+	case f.json && f.output != "" && f.output != outputEvents:
+		return "", usagef("--json is --output stream-json; leave one of them out")
+	case f.json:
+		return outputEvents, nil
+	case f.output == "":
+		return outputText, nil
+	case !slices.Contains([]string{outputText, outputJSON, outputEvents}, f.output):
+		return "", usagef("--output: must be text, json or stream-json, not %q", f.output)
+	}
+	return f.output, nil
+}
+
+// sessionFlags say which conversation a run is a part of.
+func (a *app) sessionFlags(cmd *cobra.Command, f *runFlags) {
+	cmd.Flags().StringVar(&f.session, "session", "", "")
+	cmd.Flags().BoolVarP(&f.last, "continue", "c", false, "")
 }
 
 // askingFlags are the flags of a command that asks a model.
 func (a *app) askingFlags(cmd *cobra.Command, f *runFlags) {
 	flags := cmd.Flags()
 	a.judgingFlags(cmd, f)
-	flags.Func("model", "", filled(&f.model))
+	flags.FuncP("model", "m", "", filled(&f.model))
 	flags.StringVar(&f.tools, "tools", "", "")
 	flags.StringVar(&f.toolChoice, "tool-choice", "", "")
 	flags.Func("max-iterations", "", between(&f.maxIterations, 1, toolcrib.MaxIterationsCeiling))
@@ -90,25 +133,73 @@ func (a *app) approveFlag(cmd *cobra.Command, f *runFlags) {
 }
 
 // prompt joins the arguments, or reads standard input for -.
-func (a *app) prompt(args []string) (string, error) {
+func (a *app) prompt(args []string) (prompt string, err error) {
+	if slices.Equal(args, []string{"-"}) {
+		prompt, err = a.readText()
+	} else {
+		prompt, err = a.words(args)
+	}
+	if err == nil {
+		err = checkPrompt(prompt)
+	}
+	return prompt, err
+}
+
+func (a *app) words(args []string) (string, error) {
 	if len(args) > 1 && args[0] == "-" {
 		return "", usagef("give the prompt as words, or - to read it from standard input, not both")
 	}
-	prompt := strings.Join(args, " ")
-	if len(args) == 1 && args[0] == "-" {
-		data, err := a.readStdin()
-		if err != nil {
-			return "", err
+	return strings.Join(args, " "), nil
+}
+
+// piped is the prompt of run: the arguments, and after them what is piped to standard
+// input. Either may be missing.
+func (a *app) piped(args []string) (prompt string, err error) {
+	if !slices.Equal(args, []string{"-"}) {
+		if prompt, err = a.words(args); err != nil || !a.inPiped() {
+			return prompt, err
 		}
-		prompt = string(data)
 	}
+	text, err := a.readText()
+	switch {
+	case err != nil || strings.TrimSpace(text) == "":
+		return prompt, err
+	case prompt == "":
+		return text, nil
+	}
+	return prompt + "\n\n" + text, nil
+}
+
+// inPiped reports whether standard input is a pipe or a file. A terminal and the null
+// device are neither.
+func (a *app) inPiped() bool {
+	info, err := a.in.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice == 0 && (info.Mode().IsRegular() || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0)
+}
+
+// readText reads standard input. Where nothing comes, it says what it waits for: a script
+// may have left a pipe open that nobody writes to.
+func (a *app) readText() (string, error) {
+	told := time.AfterFunc(pipePatience, func() {
+		fmt.Fprintln(a.err, a.style.Dim("reading standard input ... (end it with ctrl-d; </dev/null gives none)"))
+	})
+	defer told.Stop()
+	data, err := a.readStdin()
+	return string(data), err
+}
+
+// pipePatience is how long standard input may say nothing before the command says that it
+// is waiting for it.
+const pipePatience = 3 * time.Second
+
+func checkPrompt(prompt string) error {
 	switch {
 	case strings.TrimSpace(prompt) == "":
-		return "", usagef("no prompt: give it as arguments, or - to read it from standard input\nSee: toolcrib run --help")
+		return usagef("no prompt: give it as arguments or on standard input\nSee: toolcrib run --help")
 	case !utf8.ValidString(prompt):
-		return "", usagef("the prompt is not valid UTF-8")
+		return usagef("the prompt is not valid UTF-8")
 	}
-	return prompt, nil
+	return nil
 }
 
 func (a *app) readStdin() ([]byte, error) {
@@ -143,7 +234,10 @@ func (a *app) request(cmd *cobra.Command, f *runFlags) (r service.StartRequest, 
 	if session := flags.Lookup("session"); session != nil && session.Changed && f.session == "" {
 		return r, usagef("--session: %v", store.CheckSessionName(""))
 	}
-	r.Session = f.session
+	if f.last && f.session != "" {
+		return r, usagef("--continue: is for the last session; leave out --session")
+	}
+	r.Session, r.Continue = f.session, f.last
 	return r, nil
 }
 
@@ -162,10 +256,10 @@ func (a *app) prepare(cmd *cobra.Command, f *runFlags, joins bool) (*service.Pre
 	if err != nil {
 		return nil, err
 	}
-	if r.Session != "" && !joins {
-		r.Session = ""
+	if !joins {
+		r.Session, r.Continue = "", false
 	}
-	if r.Session != "" {
+	if r.Session != "" || r.Continue {
 		if _, _, err := a.changing(cmd.Context()); err != nil {
 			return nil, err
 		}
@@ -184,7 +278,7 @@ func (a *app) openHere(ctx context.Context, p *service.Prepared) error {
 }
 
 // run carries out one run of an agent.
-func (a *app) run(cmd *cobra.Command, f *runFlags, prompt string) error {
+func (a *app) run(cmd *cobra.Command, f *runFlags, prompt, format string) error {
 	ctx := cmd.Context()
 	p, err := a.prepare(cmd, f, true)
 	if err != nil {
@@ -197,7 +291,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, prompt string) error {
 	if err := a.openHere(ctx, p); err != nil {
 		return err
 	}
-	return a.show(ctx, f.json, p.Who, p.Approve, func(ctx context.Context, f service.Front) (*agent.State, error) {
+	return a.show(ctx, format, p.Who, p.Approve, func(ctx context.Context, f service.Front) (*agent.State, error) {
 		return p.Run(ctx, task, f)
 	})
 }
