@@ -22,7 +22,7 @@ func (s *Store) Backup(ctx context.Context, dir string) (head store.Head, err er
 	if err != nil {
 		return head, s.failed(ctx, err)
 	}
-	defer func() { err = errors.Join(err, mapped(s.path, c.close())) }()
+	defer func() { err = errors.Join(err, mapped(s.path, c.Close())) }()
 	path := filepath.Join(dir, filepath.Base(s.path))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // SQLite would let others read it
 	if err != nil {

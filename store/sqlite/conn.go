@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	sqlite "modernc.org/sqlite"
@@ -27,7 +27,7 @@ import (
 // them itself: database/sql would cost a fifth of a small statement and most of its
 // garbage. One goroutine uses it at a time.
 type conn struct {
-	driver   driver.Conn
+	driver.Conn
 	prepared map[string]*statement
 	values   []driver.NamedValue // of the statement that is being executed
 	one      [1]driver.Value     // that is being read
@@ -93,21 +93,21 @@ func connectTo(ctx context.Context, name string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{driver: c, prepared: make(map[string]*statement)}, nil
+	return &conn{Conn: c, prepared: make(map[string]*statement)}, nil
 }
 
-// close closes the statements, then the connection.
-func (c *conn) close() error {
+// Close closes the statements, then the connection.
+func (c *conn) Close() error {
 	var errs []error
 	for _, st := range c.prepared {
 		errs = append(errs, st.Close())
 	}
-	return errors.Join(append(errs, c.driver.Close())...)
+	return errors.Join(append(errs, c.Conn.Close())...)
 }
 
 // content is a number that changes with the content of the file, whoever changes it.
 func (c *conn) content() (uint32, error) {
-	return c.driver.(sqlite.FileControl).FileControlDataVersion("main")
+	return c.Conn.(sqlite.FileControl).FileControlDataVersion("main")
 }
 
 // run executes SQL that is not prepared, such as a script.
@@ -116,7 +116,7 @@ func (c *conn) run(ctx context.Context, script string, args ...any) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.driver.(driver.ExecerContext).ExecContext(ctx, script, values)
+	_, err = c.Conn.(driver.ExecerContext).ExecContext(ctx, script, values)
 	return err
 }
 
@@ -140,7 +140,7 @@ func (c *conn) stmt(ctx context.Context, query string) (*statement, error) {
 	if st := c.prepared[query]; st != nil && !st.busy {
 		return st, nil
 	}
-	made, err := c.driver.(driver.ConnPrepareContext).PrepareContext(ctx, query)
+	made, err := c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -348,58 +348,41 @@ func assign(dest any, v driver.Value) error {
 
 // pool lends connections that read, a bounded number of them at a time.
 type pool struct {
-	open func(context.Context) (*conn, error)
-	free chan struct{} // a place for each connection that is lent
-
-	mu     sync.Mutex
-	idle   []*conn
-	closed bool
+	db     *sql.DB
+	closed atomic.Bool
 }
 
-func newPool(size int, open func(context.Context) (*conn, error)) *pool {
-	return &pool{open: open, free: make(chan struct{}, size)}
+// connector opens the connections of a pool.
+type connector func(context.Context) (*conn, error)
+
+// Connect implements [driver.Connector].
+func (open connector) Connect(ctx context.Context) (driver.Conn, error) { return open(ctx) }
+
+// Driver implements [driver.Connector].
+func (open connector) Driver() driver.Driver { return &sqlite.Driver{} }
+
+func newPool(size int, open connector) *pool {
+	db := sql.OpenDB(open)
+	db.SetMaxOpenConns(size)
+	db.SetMaxIdleConns(size)
+	return &pool{db: db}
 }
 
 // with lends a connection to do. It comes back unless do returns errSpoiled.
-func (p *pool) with(ctx context.Context, do func(*conn) error) (err error) {
-	select {
-	case p.free <- struct{}{}:
-		defer func() { <-p.free }()
-	case <-ctx.Done():
-		return ctx.Err()
+func (p *pool) with(ctx context.Context, do func(*conn) error) error {
+	lent, err := p.db.Conn(ctx)
+	if err != nil && p.closed.Load() {
+		return &store.Error{Kind: store.ErrClosed}
 	}
-	c, err := p.take(ctx)
 	if err != nil {
 		return err
 	}
-	err = do(c)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed || errors.Is(err, errSpoiled) {
-		return errors.Join(err, c.close())
-	}
-	p.idle = append(p.idle, c)
-	return err
+	defer func() { _ = lent.Close() }() // what is spoiled is closed already
+	return lent.Raw(func(c any) error { return do(c.(*conn)) })
 }
 
 // errSpoiled says that a connection is in a state that nobody should inherit.
-var errSpoiled = errors.New("the connection cannot be used again")
-
-func (p *pool) take(ctx context.Context) (*conn, error) {
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return nil, &store.Error{Kind: store.ErrClosed}
-	}
-	if last := len(p.idle) - 1; last >= 0 {
-		defer p.mu.Unlock()
-		c := p.idle[last]
-		p.idle = p.idle[:last]
-		return c, nil
-	}
-	p.mu.Unlock()
-	return p.open(ctx)
-}
+var errSpoiled = fmt.Errorf("the connection cannot be used again: %w", driver.ErrBadConn)
 
 // each implements [reader].
 func (p *pool) each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error {
@@ -413,15 +396,8 @@ func (p *pool) row(ctx context.Context, query string, args []any, dest ...any) e
 
 // close closes what is idle now, and the rest when it comes back.
 func (p *pool) close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = true
-	var errs []error
-	for _, c := range p.idle {
-		errs = append(errs, c.close())
-	}
-	p.idle = nil
-	return errors.Join(errs...)
+	p.closed.Store(true)
+	return p.db.Close()
 }
 
 // inserts are statements that insert 1, 2, 4, 8 and 16 rows: most of the cost of

@@ -9,6 +9,8 @@ import (
 // mountLines bounds what is read of the list of mounts.
 const mountLines = 100_000
 
+var mountPoint = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
 // fileSystemOf reads the type of the mount that holds path, such as nfs4 or fuse.sshfs,
 // from the list of mounts (proc_pid_mountinfo(5)): the longest mount point counts, and
 // of the same ones the last.
@@ -25,7 +27,7 @@ func fileSystemOf(path string) (kind string, err error) {
 		if len(fields) < 5 {
 			continue
 		}
-		point := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(fields[4])
+		point := mountPoint.Replace(fields[4])
 		if len(point) >= longest && (path == point || point == "/" || strings.HasPrefix(path, point+"/")) {
 			kind, _, _ = strings.Cut(source, " ")
 			longest = len(point)

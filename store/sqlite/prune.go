@@ -295,7 +295,7 @@ func (s *Store) checkpoint(ctx context.Context, first string) (done bool, err er
 	if err != nil {
 		return false, s.failed(ctx, err)
 	}
-	defer func() { err = errors.Join(err, c.close()) }()
+	defer func() { err = errors.Join(err, c.Close()) }()
 	if first != "" {
 		if err := os.WriteFile(s.path+compactEnd, nil, 0o600); err != nil {
 			return false, s.failed(ctx, err)

@@ -77,40 +77,22 @@ func (a *Access) Left(ctx context.Context, token string, l access.Limits, at tim
 	return left, nil
 }
 
-// minuteLeft looks for the first of the last calls that is within the minute: their
-// numbers have no gaps, and their times never go back.
+// minuteLeft counts the calls of the last minute. Calls are numbered, and their times never
+// go back, so the call that is as many before the next as the limit says when a place is free.
 func minuteLeft(ctx context.Context, r reader, token any, l access.Limits, at time.Time) (access.Left, error) {
 	left := access.Left{Limits: l, Minute: l.PerMinute}
 	if l.PerMinute == 0 {
 		return left, nil
 	}
-	var last, then int64
-	err := r.row(ctx, "SELECT n, at FROM token_minute WHERE token = ? ORDER BY n DESC LIMIT 1", []any{token}, &last, &then)
-	if errors.Is(err, sql.ErrNoRows) {
-		return left, nil
+	var counted, then int64
+	err := r.row(ctx, `SELECT count(*), ifnull(max(CASE n WHEN last - ?2 + 1 THEN at END), 0)
+		FROM token_minute, (SELECT max(n) AS last, max(at) AS latest FROM token_minute WHERE token = ?1)
+		WHERE token = ?1 AND at > max(?3, latest) - ?4 AND n > last - ?2`,
+		[]any{token, l.PerMinute, at.UnixNano(), access.Minute.Nanoseconds()}, &counted, &then)
+	if left.Minute = l.PerMinute - counted; left.Minute == 0 {
+		left.RetryAfter = time.Duration(then + access.Minute.Nanoseconds() - at.UnixNano())
 	}
-	if err != nil {
-		return left, err
-	}
-	open := max(at.UnixNano(), then) - access.Minute.Nanoseconds()
-	first, counted := last-l.PerMinute+1, int64(0) // counted: when the first of them was made
-	for low, high := first, last+1; low < high; {
-		middle := low + (high-low)/2
-		err := r.row(ctx, "SELECT at FROM token_minute WHERE token = ? AND n = ?", []any{token, middle}, &then)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return left, err
-		}
-		if err == nil && then > open {
-			high, counted = middle, then
-		} else {
-			low = middle + 1
-		}
-		first = low
-	}
-	if left.Minute = first - 1 - (last - l.PerMinute); left.Minute == 0 {
-		left.RetryAfter = time.Duration(counted + access.Minute.Nanoseconds() - at.UnixNano())
-	}
-	return left, nil
+	return left, err
 }
 
 // takeMinute takes a place of the last minute. Calls are numbered, and their times never

@@ -112,7 +112,7 @@ func create(ctx context.Context, path string, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.close()) }() // rolls back what is not committed
+	defer func() { err = errors.Join(err, c.Close()) }() // rolls back what is not committed
 	if err := c.run(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}

@@ -278,7 +278,7 @@ func (sn snapshot) sameSchema(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = empty.close() }() // it holds nothing
+	defer func() { _ = empty.Close() }() // it holds nothing
 	if err := empty.run(ctx, schema); err != nil {
 		return false, err
 	}

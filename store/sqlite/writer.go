@@ -105,7 +105,7 @@ func openWriter(ctx context.Context, path string, o Options) (*writer, error) {
 		jobs: make(chan *job, queueJobs), ended: make(chan struct{}),
 	}
 	if err := w.connect(ctx, o); err != nil {
-		return nil, errors.Join(err, c.close())
+		return nil, errors.Join(err, c.Close())
 	}
 	go w.loop()
 	return w, nil
@@ -441,7 +441,7 @@ func (w *writer) close() error {
 	close(w.jobs)
 	w.mu.Unlock()
 	<-w.ended
-	return w.conn.close()
+	return w.conn.Close()
 }
 
 // tx is a transaction of the writer. Only the writer's goroutine uses it.
