@@ -3,6 +3,8 @@ package skill
 import (
 	"errors"
 	"fmt"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -64,18 +66,15 @@ func ParseEntry(text string, aliases map[string]string) (Entry, error) {
 	return e, nil
 }
 
+var toolNamePattern = regexp.MustCompile(`^[A-Za-z0-9_*?-]+$`)
+
 func checkToolName(name string) error {
-	if name == "" || len(name) > maxEntryName {
+	switch {
+	case name == "" || len(name) > maxEntryName:
 		return fmt.Errorf("a tool's name has 1 to %d characters", maxEntryName)
-	}
-	for i := range len(name) {
-		switch c := name[i]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-', c == '*', c == '?':
-		default:
-			return errors.New("a tool's name has letters a-z, digits, _ and -, and * and ? as wildcards")
-		}
-	}
-	if strings.Count(name, "*") > maxStars {
+	case !toolNamePattern.MatchString(name):
+		return errors.New("a tool's name has letters a-z, digits, _ and -, and * and ? as wildcards")
+	case strings.Count(name, "*") > maxStars:
 		return fmt.Errorf("it has more than %d *", maxStars)
 	}
 	return nil
@@ -161,7 +160,10 @@ func splitEntries(text string) []string {
 }
 
 // means reports whether the entry is about the tool.
-func (e Entry) means(tool string) bool { return glob(e.Tool, tool) }
+func (e Entry) means(tool string) bool {
+	ok, err := path.Match(e.Tool, tool)
+	return ok && err == nil
+}
 
 // Unknown returns the entries that mean none of the known tools, in order: they
 // are dropped, and a person should know (contract §6).
@@ -174,27 +176,4 @@ func Unknown(entries, known []string) []string {
 		}
 	}
 	return unknown
-}
-
-// glob matches * (any bytes, none too) and ? (one byte). It goes back to the last star
-// only: its time is at most the product of the two lengths.
-func glob(pattern, s string) bool {
-	p, n := 0, 0
-	star, resume := -1, 0
-	for n < len(s) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, resume = p, n
-			p++
-		case p < len(pattern) && (pattern[p] == s[n] || pattern[p] == '?'):
-			p++
-			n++
-		case star >= 0:
-			resume++
-			p, n = star+1, resume
-		default:
-			return false
-		}
-	}
-	return strings.Trim(pattern[p:], "*") == ""
 }

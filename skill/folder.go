@@ -37,13 +37,9 @@ func (c *content) hash() string {
 // back; they are no part of a skill.
 func passedOver(name string) bool { return name == ".git" || name == ".DS_Store" }
 
-// folderError says why a folder is not a skill, in words for people.
-type folderError struct{ message string }
-
-func (e *folderError) Error() string { return e.message }
-
-func folderErrorf(format string, args ...any) error {
-	return &folderError{fmt.Sprintf(format, args...)}
+// folderErrorf says why a folder is not a skill, in words for people.
+func folderErrorf(format string, args ...any) *Error {
+	return lineErrorf(0, "no skill: "+format, args...)
 }
 
 var (

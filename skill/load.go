@@ -146,7 +146,12 @@ func (l *loader) list(root *os.Root, dir Dir) ([]string, error) {
 		case e.IsDir():
 			names = append(names, name)
 		case e.Type()&fs.ModeSymlink != 0 && ValidName(name):
-			l.take(dir, name, "it is a link; a skill is a folder of its own: copy it here")
+			if !l.taken(dir, name) {
+				l.refuse(Problem{
+					Code: CodeInvalid, Skill: name, Path: filepath.Join(dir.Path, name),
+					Message: "no skill: it is a link; a skill is a folder of its own: copy it here",
+				})
+			}
 		}
 	}
 	slices.Sort(names)
@@ -189,91 +194,77 @@ func (l *loader) taken(dir Dir, name string) bool {
 	return true
 }
 
-// take notes that the name belongs to a folder that cannot be used.
-func (l *loader) take(dir Dir, name, why string) {
-	if l.taken(dir, name) {
-		return
-	}
-	p := Problem{Code: CodeInvalid, Skill: name, Path: filepath.Join(dir.Path, name), Message: "no skill: " + why}
-	l.library.broken[name] = p
+// refuse notes that the name belongs to a folder that cannot be used.
+func (l *loader) refuse(p Problem) {
+	l.library.broken[p.Skill] = p
 	l.problem(p)
 }
 
 // one loads one skill. top are the names in its folder.
 func (l *loader) one(dir Dir, name string, top []string, read func() (content, error)) {
-	at := filepath.Join(dir.Path, name)
+	p := Problem{Code: CodeInvalid, Skill: name, Path: filepath.Join(dir.Path, name)}
 	named := meaning(top)
 	switch {
 	case !ValidName(name) && named == "":
 		return // nothing can ask for it, and it does not mean to be a skill
 	case !ValidName(name):
-		l.problem(Problem{
-			Code: CodeInvalid, Path: filepath.Join(dir.Path, short(name)),
-			Message: "no skill: a skill's folder is called by " + nameRule,
-		})
+		p.Skill, p.Path = "", filepath.Join(dir.Path, short(name))
+		p.Message = "no skill: a skill's folder is called by " + nameRule
+		l.problem(p)
 		return
 	case named == "":
-		l.problem(Problem{Code: CodeNotice, Path: at, Message: "no skill: " + errNoSkill.Error()})
+		p.Skill, p.Code, p.Message = "", CodeNotice, errNoSkill.Message
+		l.problem(p)
 		return
 	case l.taken(dir, name):
 		return
 	case l.full || len(l.library.skills)+len(l.library.broken) >= l.room:
-		l.tooMany(dir, name, fmt.Sprintf("more than %d skills", l.room))
+		l.tooMany(p, fmt.Sprintf("more than %d skills", l.room))
 		return
 	}
 	c, err := read()
-	l.bytes += c.bytes
-	var known *folderError
+	if l.bytes += c.bytes; err == nil && l.bytes > MaxLibraryBytes {
+		l.tooMany(p, fmt.Sprintf("more than %d bytes of skills", MaxLibraryBytes))
+		return
+	}
+	var s *Skill
+	if err == nil {
+		s, err = Parse(name, c.main, l.aliases)
+	}
+	var known *Error
 	switch {
 	case errors.Is(err, errNoSkill):
-		l.take(dir, name, fmt.Sprintf("its %s must be a file called %s", quote(named), FileName))
+		p.Message = fmt.Sprintf("no skill: its %s must be a file called %s", quote(named), FileName)
 	case errors.As(err, &known):
-		l.take(dir, name, known.message)
+		p.Line, p.Message = known.Line, known.Message
 	case err != nil:
-		p := Problem{Code: CodeUnreadable, Skill: name, Path: at, Message: "cannot be read: " + plainCause(err)}
-		l.library.broken[name] = p
-		l.problem(p)
-	case l.bytes > MaxLibraryBytes:
-		l.tooMany(dir, name, fmt.Sprintf("more than %d bytes of skills", MaxLibraryBytes))
+		p.Code, p.Message = CodeUnreadable, "cannot be read: "+plainCause(err)
 	default:
-		l.add(dir, name, c)
+		l.add(dir, s, c)
+		return
 	}
+	l.refuse(p)
 }
 
 // tooMany says once that the library is full.
-func (l *loader) tooMany(dir Dir, name, what string) {
-	p := Problem{
-		Code: CodeTooMany, Skill: name, Path: filepath.Join(dir.Path, name),
-		Message: "it is not loaded: there are " + what,
-	}
-	l.library.broken[name] = p
-	if !l.full {
-		p.Message += "; those after it are not loaded either"
-		l.problem(p)
-	}
-	l.full = true
-}
-
-func (l *loader) add(dir Dir, name string, c content) {
-	at := filepath.Join(dir.Path, name)
-	s, err := Parse(name, c.main, l.aliases)
-	if err != nil {
-		p := Problem{Code: CodeInvalid, Skill: name, Path: at, Message: err.Error()}
-		var e *Error
-		if errors.As(err, &e) {
-			p.Line, p.Message = e.Line, e.Message
-		}
-		l.library.broken[name] = p
-		l.problem(p)
+func (l *loader) tooMany(p Problem, what string) {
+	p.Code, p.Message = CodeTooMany, "it is not loaded: there are "+what
+	if l.full {
+		l.library.broken[p.Skill] = p
 		return
 	}
-	s.Source, s.Path, s.Hash, s.Files = dir.Source, at, c.hash(), c.files
-	if s.dir, err = filepath.Abs(dir.Path); err != nil {
-		s.dir = "" // then its files cannot be read later, only its text
-	}
-	l.library.skills[name] = s
+	l.full = true
+	p.Message += "; those after it are not loaded either"
+	l.refuse(p)
+}
+
+func (l *loader) add(dir Dir, s *Skill, c content) {
+	s.Source, s.Path, s.Hash, s.Files = dir.Source, filepath.Join(dir.Path, s.Name), c.hash(), c.files
+	// Where it is not known, its files cannot be read later, only its text.
+	s.dir, _ = filepath.Abs(dir.Path)
+	l.library.skills[s.Name] = s
 	for _, n := range s.Notices {
-		l.problem(Problem{Code: CodeNotice, Skill: name, Path: at, Message: n})
+		l.problem(Problem{Code: CodeNotice, Skill: s.Name, Path: s.Path, Message: n})
 	}
 }
 
@@ -283,12 +274,7 @@ func (l *Library) Skills() []*Skill {
 	if l == nil {
 		return nil
 	}
-	skills := make([]*Skill, 0, len(l.skills))
-	for _, s := range l.skills {
-		skills = append(skills, s)
-	}
-	slices.SortFunc(skills, func(a, b *Skill) int { return strings.Compare(a.Name, b.Name) })
-	return skills
+	return slices.SortedFunc(maps.Values(l.skills), func(a, b *Skill) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // Skill returns the usable skill of a name, or nil.
