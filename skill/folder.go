@@ -140,35 +140,20 @@ func (r *folderReader) entry(name string, e fs.DirEntry, depth int) error {
 }
 
 func (r *folderReader) file(name string) error {
-	f, info, err := openRegular(r.root, path.Join(r.base, name))
+	limit := min(sizeLimit(name), MaxFolderBytes-r.bytes)
+	data, size, err := readRegular(r.root, path.Join(r.base, name), limit)
+	if err == nil && size > limit {
+		return r.add(name, size, nil) // says what is too large
+	}
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // only read
-	if err := checkSize(name, info.Size()); err != nil {
-		return err
-	}
-	if r.bytes+info.Size() > MaxFolderBytes {
-		return errTooMuch
-	}
-	if name == FileName {
-		data, err := io.ReadAll(io.LimitReader(f, MaxSkillBytes+1))
-		if err != nil {
-			return err
-		}
-		return r.add(name, int64(len(data)), hashOf(data), data)
-	}
-	sum := sha256.New()
-	n, err := io.Copy(sum, io.LimitReader(f, MaxFileBytes+1))
-	if err != nil {
-		return err
-	}
-	return r.add(name, n, "sha256:"+hex.EncodeToString(sum.Sum(nil)), nil)
+	return r.add(name, int64(len(data)), data)
 }
 
-func (c *content) add(name string, size int64, hash string, data []byte) error {
-	if err := checkSize(name, size); err != nil {
-		return err
+func (c *content) add(name string, size int64, data []byte) error {
+	if limit := sizeLimit(name); size > limit {
+		return folderErrorf("%s has %d bytes, more than the %d that are allowed", quote(name), size, limit)
 	}
 	if c.bytes += size; c.bytes > MaxFolderBytes {
 		return errTooMuch
@@ -176,19 +161,15 @@ func (c *content) add(name string, size int64, hash string, data []byte) error {
 	if name == FileName {
 		c.main = append([]byte{}, data...) // never nil
 	}
-	c.files = append(c.files, File{Name: name, Size: size, Hash: hash})
+	c.files = append(c.files, File{Name: name, Size: size, Hash: hashOf(data)})
 	return nil
 }
 
-func checkSize(name string, size int64) error {
-	limit := int64(MaxFileBytes)
+func sizeLimit(name string) int64 {
 	if name == FileName {
-		limit = MaxSkillBytes
+		return MaxSkillBytes
 	}
-	if size > limit {
-		return folderErrorf("%s has %d bytes, more than the %d that are allowed", quote(name), size, limit)
-	}
-	return nil
+	return MaxFileBytes
 }
 
 // fromMemory makes the content of a skill of files that were read before.
@@ -205,35 +186,40 @@ func fromMemory(files map[string][]byte) (content, error) {
 		if strings.Count(name, "/") > MaxFolderDepth {
 			return content{bytes: c.bytes}, errTooDeep
 		}
-		if err := c.add(name, int64(len(data)), hashOf(data), data); err != nil {
+		if err := c.add(name, int64(len(data)), data); err != nil {
 			return content{bytes: c.bytes}, err
 		}
 	}
 	return c.finish()
 }
 
-// openRegular opens a regular file below root, not through a link.
-func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
+// readRegular reads a regular file below root, not through a link. Of one that is larger
+// than limit it returns the size only.
+func readRegular(root *os.Root, name string, limit int64) (data []byte, size int64, err error) {
 	before, err := root.Lstat(name)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
 	if !before.Mode().IsRegular() {
-		return nil, nil, folderErrorf(notPlain, quote(name))
+		return nil, 0, folderErrorf(notPlain, quote(name))
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|safefile.NonBlock, 0)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
+	defer f.Close() //nolint:errcheck // only read
 	info, err := f.Stat()
 	if err == nil && !os.SameFile(before, info) {
 		err = errChanging
 	}
 	if err != nil {
-		_ = f.Close()
-		return nil, nil, err
+		return nil, 0, err
 	}
-	return f, info, nil
+	if info.Size() > limit {
+		return nil, info.Size(), nil
+	}
+	data, err = io.ReadAll(io.LimitReader(f, limit+1))
+	return data, max(info.Size(), int64(len(data))), err
 }
 
 func hashOf(data []byte) string {
@@ -257,16 +243,11 @@ func (s *Skill) ReadFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer root.Close() //nolint:errcheck // only read
-	f, _, err := openRegular(root, path.Join(s.Name, name))
-	if err != nil {
+	data, size, err := readRegular(root, path.Join(s.Name, name), s.Files[at].Size)
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrChanged, err) // it was there, and could be read
-	}
-	defer f.Close() //nolint:errcheck // only read
-	data, err := io.ReadAll(io.LimitReader(f, s.Files[at].Size+1))
-	if err != nil {
-		return nil, err
-	}
-	if hashOf(data) != s.Files[at].Hash {
+	case size != s.Files[at].Size || hashOf(data) != s.Files[at].Hash:
 		return nil, ErrChanged
 	}
 	return data, nil

@@ -243,6 +243,7 @@ func TestN16_ReadFileGivesWhatWasLoaded(t *testing.T) {
 	k.skill("ws/a", "")
 	k.put("ws/a/x", "one")
 	k.put("ws/a/y", "two")
+	k.put("ws/a/empty", "")
 	k.put("ws/secret", "s")
 	l, _ := k.load("ws")
 	s := l.Skill("a")
@@ -251,12 +252,13 @@ func TestN16_ReadFileGivesWhatWasLoaded(t *testing.T) {
 	}
 	k.put("ws/a/x", "two")
 	k.put("ws/a/y", "two and more")
+	k.put("ws/a/empty", "no more")
 	k.put("ws/a/z", "new")
 	if err := os.Remove(filepath.Join(k.top, "ws", "a", "SKILL.md")); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]error{
-		"x": skill.ErrChanged, "y": skill.ErrChanged, "SKILL.md": skill.ErrChanged, "z": fs.ErrNotExist, "../secret": fs.ErrNotExist, "": fs.ErrNotExist,
+		"x": skill.ErrChanged, "y": skill.ErrChanged, "empty": skill.ErrChanged, "SKILL.md": skill.ErrChanged, "z": fs.ErrNotExist, "../secret": fs.ErrNotExist, "": fs.ErrNotExist,
 		"./x": fs.ErrNotExist, k.top + "/ws/secret": fs.ErrNotExist,
 	} {
 		if data, err := s.ReadFile(name); data != nil || !errors.Is(err, want) {

@@ -92,17 +92,13 @@ func UserFolder(getenv func(string) string) string {
 // error of trusted is returned as it is. Without a file every key has its default.
 // Other errors are [Errors].
 func Load(source Source, trusted func(path string, content []byte) error) (*Config, error) {
-	if source.Origin == OriginNone {
-		return Default(), nil
-	}
-	data, err := ReadFile(source.Path)
-	if err != nil {
-		return nil, Errors{{File: source.Path, Message: err.Error()}}
-	}
-	if source.NeedsTrust() {
-		if trusted == nil {
-			return nil, Errors{{File: source.Path, Message: "is not trusted"}}
-		}
+	data, errs := source.read()
+	switch {
+	case errs != nil:
+		return nil, errs
+	case source.NeedsTrust() && trusted == nil:
+		return nil, Errors{{File: source.Path, Message: "is not trusted"}}
+	case source.NeedsTrust():
 		if err := trusted(source.Path, data); err != nil {
 			return nil, err
 		}
@@ -114,19 +110,27 @@ func Load(source Source, trusted func(path string, content []byte) error) (*Conf
 // with it, by line. The configuration has what could be read: it must not take effect if
 // there are errors, and is nil if nothing could be read.
 func Examine(source Source) (*Config, Errors) {
-	if source.Origin == OriginNone {
-		return Default(), nil
+	data, errs := source.read()
+	if errs != nil {
+		return nil, errs
 	}
-	data, err := ReadFile(source.Path)
+	return parse(source.Path, data)
+}
+
+func (s Source) read() ([]byte, Errors) {
+	if s.Origin == OriginNone {
+		return nil, nil
+	}
+	data, err := ReadFile(s.Path)
 	if err != nil {
-		return nil, Errors{{File: source.Path, Message: err.Error()}}
+		return nil, Errors{{File: s.Path, Message: err.Error()}}
 	}
-	return examine(source.Path, data)
+	return data, nil
 }
 
 // Default returns the configuration without a file.
 func Default() *Config {
-	c, errs := parse("", "", nil)
+	c, errs := parse("", nil)
 	if len(errs) > 0 {
 		panic(errs) // a mistake in Config's tags, found by every test
 	}
@@ -137,32 +141,28 @@ func Default() *Config {
 // what relative paths in it count from. It returns either a whole configuration
 // or [Errors] with everything that is wrong, by line.
 func Parse(file string, data []byte) (*Config, error) {
-	c, errs := examine(file, data)
+	c, errs := parse(file, data)
 	if len(errs) > 0 {
 		return nil, errs
 	}
 	return c, nil
 }
 
-func examine(file string, data []byte) (*Config, Errors) {
-	whole, err := filepath.Abs(file)
-	if err != nil {
-		return nil, Errors{{File: file, Message: "the current folder is not known"}}
-	}
-	c, errs := parse(file, filepath.Dir(whole), data)
-	if c != nil {
+// parse reads a configuration, as far as it can be read. file "" is none.
+func parse(file string, data []byte) (*Config, Errors) {
+	base, hash := "", ""
+	if file != "" {
+		whole, err := filepath.Abs(file)
+		if err != nil {
+			return nil, Errors{{File: file, Message: "the current folder is not known"}}
+		}
 		sum := sha256.Sum256(data)
-		c.hash = "sha256:" + hex.EncodeToString(sum[:])
+		base, hash = filepath.Dir(whole), "sha256:"+hex.EncodeToString(sum[:])
 	}
-	return c, errs
-}
-
-// parse reads a configuration, as far as it can be read.
-func parse(file, base string, data []byte) (*Config, Errors) {
 	root, errs := yamltree.Parse(data, limits())
 	d := newDecoder(file, base)
 	d.Add(errs...)
-	c := &Config{file: file, base: base, nodes: d.nodes}
+	c := &Config{file: file, base: base, hash: hash, nodes: d.nodes}
 	switch {
 	case root == nil:
 		return nil, Errors(d.Errors).Sorted()

@@ -53,28 +53,27 @@ func (c *Config) ProviderNames() []string { return slices.Sorted(maps.Keys(c.Pro
 // and extra are that entry's own.
 func (c *Config) ResolveModel(ref string) (ResolvedModel, error) {
 	if m, ok := c.Models[ref]; ok {
-		return c.configured(ref, m)
+		out, err := c.direct(ref, m.Provider, m.Model)
+		if err != nil {
+			return ResolvedModel{}, err
+		}
+		out.facts(m)
+		out.Reasoning, out.Extra = m.Reasoning, json.RawMessage(m.Extra)
+		return out, nil
 	}
 	provider, id, ok := strings.Cut(ref, "/")
-	if !ok || provider == "" || id == "" {
-		if ref == TypeOffline {
-			return c.direct(ref, TypeOffline, TypeOffline)
-		}
-		return ResolvedModel{}, errors.New(unknown("model", ref, c.ModelNames()) + "; or name it PROVIDER/MODEL")
+	switch {
+	case ok && provider != "" && id != "":
+		return c.direct(ref, provider, id)
+	case ref == TypeOffline:
+		return c.direct(ref, TypeOffline, TypeOffline)
 	}
-	return c.direct(ref, provider, id)
+	return ResolvedModel{}, errors.New(unknown("model", ref, c.ModelNames()) + "; or name it PROVIDER/MODEL")
 }
 
-func (c *Config) configured(ref string, m Model) (ResolvedModel, error) {
-	p, ok := c.provider(m.Provider)
-	if !ok {
-		return ResolvedModel{}, errors.New(c.unknownProvider(m.Provider))
-	}
-	out := ResolvedModel{
-		Ref: ref, ProviderName: m.Provider, Provider: p, ID: m.Model, Price: m.Price.known(),
-		Tools: m.Tools, Context: m.Context, Reasoning: m.Reasoning, Extra: json.RawMessage(m.Extra),
-	}
-	return out, nil
+// facts takes over what an entry of models says about the model itself.
+func (m *ResolvedModel) facts(entry Model) {
+	m.Price, m.Tools, m.Context = entry.Price.known(), entry.Tools, entry.Context
 }
 
 func (c *Config) direct(ref, provider, id string) (ResolvedModel, error) {
@@ -85,7 +84,7 @@ func (c *Config) direct(ref, provider, id string) (ResolvedModel, error) {
 	out := ResolvedModel{Ref: ref, ProviderName: provider, Provider: p, ID: id, Tools: "native"}
 	for _, name := range c.ModelNames() {
 		if m := c.Models[name]; m.Provider == provider && m.Model == id {
-			out.Price, out.Tools, out.Context = m.Price.known(), m.Tools, m.Context
+			out.facts(m)
 			break
 		}
 	}

@@ -158,8 +158,9 @@ func inline(v any) string {
 func (c *Config) Secrets() []guard.Secret {
 	var out []guard.Secret
 	for _, v := range c.values() {
-		if parts, _ := v.segments(); !hasRefs(parts) && v.raw != "" {
-			for _, secret := range v.secretsOf(join(parts)) {
+		parts, _ := v.segments()
+		if text, ok := literal(parts); ok && v.raw != "" {
+			for _, secret := range v.secretsOf(text) {
 				out = append(out, guard.Secret{Name: v.at.Key, Value: secret})
 			}
 		}
@@ -172,7 +173,8 @@ func (c *Config) Secrets() []guard.Secret {
 // filled in is an error of [Value.Resolve] at use.
 func (c *Config) FindSecrets(r Resolver) {
 	for _, v := range c.values() {
-		if parts, _ := v.segments(); hasRefs(parts) {
+		parts, _ := v.segments()
+		if _, plain := literal(parts); !plain {
 			_, _ = v.Resolve(r)
 		}
 	}
@@ -186,15 +188,12 @@ func (c *Config) values() (all []Value) {
 
 // shown returns the masked form, and a path as it takes effect.
 func (v Value) shown() string {
-	text := v.masked()
 	parts, _ := v.segments()
-	if hasRefs(parts) || v.secret != "" {
-		return text
-	}
-	if whole, err := v.absolute(join(parts)); err == nil && (v.format == "path" || v.format == "workspace") {
+	text, plain := literal(parts)
+	if whole, err := v.absolute(text); plain && v.secret == "" && err == nil && whole != text {
 		return strings.ReplaceAll(whole, "${", "$${")
 	}
-	return text
+	return v.masked()
 }
 
 // plain is what every version of YAML reads as the same text without quotes.

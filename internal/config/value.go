@@ -115,10 +115,10 @@ func (v Value) check() string {
 	if problem := v.mistaken(parts); problem != "" {
 		return problem
 	}
-	if hasRefs(parts) {
-		return ""
+	if text, ok := literal(parts); ok {
+		return checkFormat(v.format, text)
 	}
-	return checkFormat(v.format, join(parts))
+	return ""
 }
 
 // foreignRef is a reference as others write it: $NAME of shells, $env:NAME of
@@ -141,22 +141,15 @@ func (v Value) mistaken(parts []segment) string {
 	return ""
 }
 
-func hasRefs(parts []segment) bool {
+// literal returns the text of parts without references; ok is false if there is one.
+func literal(parts []segment) (text string, ok bool) {
 	for _, p := range parts {
 		if p.kind != "" {
-			return true
+			return "", false
 		}
+		text += p.text
 	}
-	return false
-}
-
-// join is for parts without references.
-func join(parts []segment) string {
-	var b strings.Builder
-	for _, p := range parts {
-		b.WriteString(p.text)
-	}
-	return b.String()
+	return text, true
 }
 
 // Raw returns the text as it was written, secrets and references included.
@@ -203,7 +196,7 @@ func (v Value) Resolve(r Resolver) (string, error) {
 	for _, secret := range v.secretsOf(text) {
 		r.found(v.secretName(parts), secret)
 	}
-	if hasRefs(parts) {
+	if _, plain := literal(parts); !plain {
 		if problem := checkFormat(v.format, text); problem != "" {
 			return "", v.errorf("%s, once its references are filled in", problem)
 		}
@@ -225,18 +218,36 @@ func (v Value) errorf(format string, args ...any) error {
 
 // fill returns what a reference stands for.
 func (v Value) fill(r Resolver, p segment) (string, error) {
-	text, err := "", error(nil)
 	v.at.Ref = "${" + p.kind + ":" + p.text + "}"
+	var text, problem string
 	switch p.kind {
 	case "env":
-		text, err = v.env(r, p.text)
+		lookup := r.LookupEnv
+		if lookup == nil {
+			lookup = os.LookupEnv
+		}
+		found := false
+		if text, found = lookup(p.text); !found {
+			problem = fmt.Sprintf("the environment variable %s is not set", p.text)
+		} else if text == "" && v.secret != "" {
+			problem = fmt.Sprintf("the environment variable %s is empty", p.text)
+		}
 	case "file":
-		text, err = v.file(p.text)
+		file, err := absolute(p.text, v.base)
+		if err != nil {
+			return "", v.errorf("the file %s: %s", p.text, err)
+		}
+		data, err := ReadFile(file)
+		if err != nil {
+			return "", v.errorf("the file %s %v", p.text, err)
+		}
+		// A file's last line ends in a newline that belongs to no key.
+		text = strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
 	default:
-		text, err = v.stored(r, p.text)
+		text, problem = stored(r, p.text)
 	}
-	if err != nil {
-		return "", err
+	if problem != "" {
+		return "", v.errorf("%s", problem)
 	}
 	if v.isSecret(p, text) {
 		r.found(v.secretName([]segment{p}), text)
@@ -244,51 +255,23 @@ func (v Value) fill(r Resolver, p segment) (string, error) {
 	return text, nil
 }
 
-func (v Value) env(r Resolver, name string) (string, error) {
-	lookup := r.LookupEnv
-	if lookup == nil {
-		lookup = os.LookupEnv
+// stored returns a stored secret, or why there is none.
+func stored(r Resolver, name string) (text, problem string) {
+	err := error(toolcrib.ErrNotFound)
+	if r.Secrets != nil {
+		text, err = r.Secrets.Secret(name)
 	}
-	text, ok := lookup(name)
-	switch {
-	case !ok:
-		return "", v.errorf("the environment variable %s is not set", name)
-	case text == "" && v.secret != "":
-		return "", v.errorf("the environment variable %s is empty", name)
-	}
-	return text, nil
-}
-
-func (v Value) file(name string) (string, error) {
-	file, err := absolute(name, v.base)
-	if err != nil {
-		return "", v.errorf("the file %s: %s", name, err)
-	}
-	data, err := ReadFile(file)
-	if err != nil {
-		return "", v.errorf("the file %s %v", name, err)
-	}
-	// A file's last line ends in a newline that belongs to no key.
-	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), nil
-}
-
-func (v Value) stored(r Resolver, name string) (string, error) {
-	missing := v.errorf("no secret %s is stored; store it with `toolcrib secret set %s`, or use ${env:…} or ${file:…}",
-		name, name)
-	if r.Secrets == nil {
-		return "", missing
-	}
-	text, err := r.Secrets.Secret(name)
 	var told *SecretError
 	switch {
+	case err == nil:
+		return text, ""
 	case errors.Is(err, toolcrib.ErrNotFound):
-		return "", missing
+		const how = "no secret %s is stored; store it with `toolcrib secret set %s`, or use ${env:…} or ${file:…}"
+		return "", fmt.Sprintf(how, name, name)
 	case errors.As(err, &told):
-		return "", v.errorf("the secret %s cannot be read: %s", name, told.Message)
-	case err != nil:
-		return "", v.errorf("the secret %s cannot be read", name)
+		return "", fmt.Sprintf("the secret %s cannot be read: %s", name, told.Message)
 	}
-	return text, nil
+	return "", fmt.Sprintf("the secret %s cannot be read", name)
 }
 
 // absolute makes a path absolute; other values stay as they are.
