@@ -1,20 +1,20 @@
 package anthropic
 
 import (
+	"cmp"
+	"encoding/json"
 	"net/http"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// maxCalls bounds the calls of one reply; a turn may have 64 by default.
-const maxCalls = 4096
-
 // decoder reads one reply.
 type decoder struct {
 	provider string
 	notices  []toolcrib.Notice
 
+	event    event // the one at hand
 	calls    []callState
 	finish   toolcrib.Finish
 	usage    usage
@@ -31,21 +31,47 @@ type callState struct {
 
 // event is what one event says; which fields count depends on its type.
 type event struct {
-	kind  string
-	index int
-	block block // content_block, or delta
+	Kind    wire.Word `json:"type"`
+	Index   int       `json:"index"`
+	Message reply     `json:"message"`
+	Block   block     `json:"content_block"`
+	Delta   block     `json:"delta"`
+	Usage   usage     `json:"usage"`
+}
+
+// reply is the message of message_start, or a whole reply.
+type reply struct {
+	Kind    wire.Word `json:"type"`
+	Model   string    `json:"model"`
+	Reason  string    `json:"stop_reason"`
+	Content []block   `json:"content"`
+	Usage   usage     `json:"usage"`
 }
 
 // block is a content block or a delta of one.
 type block struct {
-	kind      string
-	id, name  string
-	text      string
-	thinking  string
-	signature string
-	data      string
-	partial   string
-	input     string // the JSON text of an object
+	Kind      wire.Word       `json:"type"`
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Text      string          `json:"text"`
+	Thinking  string          `json:"thinking"`
+	Signature string          `json:"signature"`
+	Data      string          `json:"data"`
+	Partial   string          `json:"partial_json"`
+	Input     json.RawMessage `json:"input"`
+	Reason    string          `json:"stop_reason"` // of message_delta
+}
+
+// usage are the tokens: message_start tells the input, message_delta the sums so far.
+type usage struct {
+	wire.Found
+	Input      int64 `json:"input_tokens"`
+	CacheRead  int64 `json:"cache_read_input_tokens"`
+	CacheWrite int64 `json:"cache_creation_input_tokens"`
+	Output     int64 `json:"output_tokens"`
+	Details    struct {
+		Thinking int64 `json:"thinking_tokens"`
+	} `json:"output_tokens_details"`
 }
 
 func (d *decoder) Begin(h http.Header) {
@@ -61,22 +87,24 @@ func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err err
 	if string(f.Data) == "[DONE]" {
 		return false, d.Complete(), nil // some compatible servers end so
 	}
-	c := wire.NewCursor(f.Data)
-	e, err := d.read(&c)
-	if err != nil {
+	e := &d.event
+	if _, err := wire.Read(f.Data, e); err != nil {
 		return false, false, err
 	}
-	switch e.kind {
+	d.note(&e.Message)
+	d.usage.add(&e.Usage)
+	d.reason = cmp.Or(e.Delta.Reason, e.Block.Reason, d.reason)
+	switch string(e.Kind) {
 	case "ping":
 		return false, false, nil
 	case "error":
 		return false, false, wire.EventError(d.provider, f.Data)
 	case "content_block_start":
-		return true, false, d.start(&e, emit)
+		return true, false, d.start(e.Index, &e.Block, emit)
 	case "content_block_delta":
-		d.delta(&e, emit)
+		d.delta(e.Index, &e.Delta, emit)
 	case "content_block_stop":
-		d.stop(e.index, emit)
+		d.stop(e.Index, emit)
 	case "message_stop":
 		d.over = true
 		return true, true, nil
@@ -84,165 +112,48 @@ func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err err
 	return true, false, nil // others are of a later version: passed over
 }
 
-// read decodes one event, or a whole message.
-func (d *decoder) read(c *wire.Cursor) (event, error) {
-	var e event
-	if !c.Enter('{') {
-		return e, c.End()
-	}
-	for {
-		key, ok := c.Key()
-		if !ok {
-			break
-		}
-		switch string(key) {
-		case "type":
-			e.kind = kindOf(c.Bytes())
-		case "index":
-			e.index = int(c.Int())
-		case "message":
-			d.readMessage(c, nil)
-		case "content_block", "delta":
-			e.block = d.readBlock(c)
-		case "usage":
-			d.usage.read(c)
-		default:
-			c.Skip()
-		}
-	}
-	return e, c.End()
+// note takes what is told beside the content.
+func (d *decoder) note(r *reply) {
+	d.finish.Model = cmp.Or(r.Model, d.finish.Model)
+	d.reason = cmp.Or(r.Reason, d.reason)
+	d.usage.add(&r.Usage)
 }
 
-// kindOf returns the name without an allocation where it is a known one.
-func kindOf(name []byte) string {
-	for _, known := range [...]string{
-		"content_block_delta", "text_delta", "input_json_delta", "thinking_delta", "signature_delta",
-		"content_block_start", "content_block_stop", "text", "tool_use", "thinking", "redacted_thinking",
-		"message_start", "message_delta", "message_stop", "message", "ping", "error",
-	} {
-		if string(name) == known {
-			return known
-		}
-	}
-	return string(name)
-}
-
-// readMessage reads the message of message_start, or a whole reply: then each
-// block goes to add.
-func (d *decoder) readMessage(c *wire.Cursor, add func(block)) {
-	if !c.Enter('{') {
-		return
-	}
-	for {
-		key, ok := c.Key()
-		if !ok {
-			return
-		}
-		d.readMember(c, string(key), add)
-	}
-}
-
-func (d *decoder) readMember(c *wire.Cursor, key string, add func(block)) {
-	switch key {
-	case "model":
-		d.finish.Model = readText(c)
-	case "usage":
-		d.usage.read(c)
-	case "stop_reason":
-		d.setReason(readText(c))
-	case "content":
-		if add == nil || !c.Enter('[') {
-			if add == nil {
-				c.Skip()
-			}
-			return
-		}
-		for c.Next() {
-			add(d.readBlock(c))
-		}
-	default:
-		c.Skip()
-	}
-}
-
-func (d *decoder) setReason(reason string) {
-	if reason != "" {
-		d.reason = reason
-	}
-}
-
-func (d *decoder) readBlock(c *wire.Cursor) block {
-	var b block
-	if !c.Enter('{') {
-		return b
-	}
-	for {
-		key, ok := c.Key()
-		if !ok {
-			return b
-		}
-		switch string(key) {
-		case "type":
-			b.kind = kindOf(c.Bytes())
-		case "text":
-			b.text = readText(c)
-		case "partial_json":
-			b.partial = readText(c)
-		case "thinking":
-			b.thinking = readText(c)
-		case "signature":
-			b.signature = readText(c)
-		case "data":
-			b.data = readText(c)
-		case "id":
-			b.id = readText(c)
-		case "name":
-			b.name = readText(c)
-		case "input":
-			b.input = string(c.Raw())
-		case "stop_reason":
-			d.setReason(readText(c))
-		default:
-			c.Skip()
-		}
-	}
-}
-
-func readText(c *wire.Cursor) string {
-	if c.Peek() != '"' {
-		c.Skip()
-		return ""
-	}
-	return c.String()
-}
-
-func (d *decoder) start(e *event, emit wire.Emit) error {
-	b := &e.block
-	switch b.kind {
+func (d *decoder) start(index int, b *block, emit wire.Emit) error {
+	switch string(b.Kind) {
 	case "tool_use":
-		if len(d.calls) == maxCalls {
-			return &toolcrib.ModelError{Class: toolcrib.ErrOther, Provider: d.provider, Message: "the reply asks for too many tool calls"}
+		if len(d.calls) == wire.MaxCalls {
+			return wire.TooManyCalls(d.provider)
 		}
-		k := callState{block: e.index}
-		delta := &toolcrib.ToolCallDelta{Index: len(d.calls), ID: b.id, Name: b.name}
-		if b.input != "" && b.input != "null" && !emptyObject(b.input) {
-			delta.Arguments = b.input // some compatible servers send it at once
+		k := callState{block: index}
+		delta := &toolcrib.ToolCallDelta{Index: len(d.calls), ID: b.ID, Name: b.Name}
+		if input := string(b.Input); input != "" && input != "null" && !emptyObject(input) {
+			delta.Arguments = input // some compatible servers send it at once
 			k.spoken = true
 		}
 		d.calls = append(d.calls, k)
 		emit(toolcrib.Delta{ToolCall: delta})
 	case "redacted_thinking":
-		if b.data != "" {
-			emit(toolcrib.Delta{Redacted: b.data})
+		if b.Data != "" {
+			emit(toolcrib.Delta{Redacted: b.Data})
 		}
 	case "text", "thinking":
-		e.block.kind += "_delta"
-		d.delta(e, emit)
-		if b.signature != "" {
-			emit(toolcrib.Delta{Signature: b.signature})
-		}
+		d.say(b, emit)
 	}
 	return nil
+}
+
+// say hands on the text, reasoning and signature of a block.
+func (d *decoder) say(b *block, emit wire.Emit) {
+	if s := d.text.Add(b.Text); s != "" {
+		emit(toolcrib.Delta{Text: s})
+	}
+	if s := d.thinking.Add(b.Thinking); s != "" {
+		emit(toolcrib.Delta{Thinking: s})
+	}
+	if b.Signature != "" {
+		emit(toolcrib.Delta{Signature: b.Signature})
+	}
 }
 
 func emptyObject(s string) bool {
@@ -256,25 +167,14 @@ func emptyObject(s string) bool {
 	return true
 }
 
-func (d *decoder) delta(e *event, emit wire.Emit) {
-	b := &e.block
-	switch b.kind {
-	case "text_delta":
-		if s := d.text.Add(b.text); s != "" {
-			emit(toolcrib.Delta{Text: s})
-		}
-	case "thinking_delta":
-		if s := d.thinking.Add(b.thinking); s != "" {
-			emit(toolcrib.Delta{Thinking: s})
-		}
-	case "signature_delta":
-		if b.signature != "" {
-			emit(toolcrib.Delta{Signature: b.signature})
-		}
+func (d *decoder) delta(index int, b *block, emit wire.Emit) {
+	switch string(b.Kind) {
+	case "text_delta", "thinking_delta", "signature_delta":
+		d.say(b, emit)
 	case "input_json_delta":
-		if n := d.call(e.index); n >= 0 && b.partial != "" {
+		if n := d.call(index); n >= 0 && b.Partial != "" {
 			d.calls[n].spoken = true
-			emit(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{Index: n, Arguments: b.partial}})
+			emit(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{Index: n, Arguments: b.Partial}})
 		}
 	}
 }
@@ -298,26 +198,12 @@ func (d *decoder) call(block int) int {
 
 // Whole reads a reply in one piece, by the same steps as a stream.
 func (d *decoder) Whole(body []byte, emit wire.Emit) error {
-	c := wire.NewCursor(body)
-	var blocks []block
-	kind := ""
-	if c.Enter('{') {
-		for {
-			key, ok := c.Key()
-			if !ok {
-				break
-			}
-			if string(key) == "type" {
-				kind = kindOf(c.Bytes())
-				continue
-			}
-			d.readMember(&c, string(key), func(b block) { blocks = append(blocks, b) })
-		}
-	}
-	if err := c.End(); err != nil {
+	var r reply
+	if _, err := wire.Read(body, &r); err != nil {
 		return err
 	}
-	switch kind {
+	d.note(&r)
+	switch string(r.Kind) {
 	case "message":
 	case "error":
 		return wire.EventError(d.provider, body)
@@ -325,11 +211,10 @@ func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 		if _, ok := wire.ParseAPIError(body); ok {
 			return wire.EventError(d.provider, body)
 		}
-		return &toolcrib.ModelError{Class: toolcrib.ErrOther, Provider: d.provider, Message: "answered with JSON that is no message: check base_url", Detail: wire.Clip(string(body), 8<<10)}
+		return wire.NotAReply(d.provider, "message", body)
 	}
-	for i := range blocks {
-		e := event{index: i, block: blocks[i]}
-		if err := d.start(&e, emit); err != nil {
+	for i := range r.Content {
+		if err := d.start(i, &r.Content[i], emit); err != nil {
 			return err
 		}
 		d.stop(i, emit)
@@ -358,67 +243,22 @@ func (d *decoder) Finish() toolcrib.Finish {
 	return f
 }
 
-// usage collects the tokens: message_start tells the input, message_delta the
-// sums so far.
-type usage struct {
-	input, cacheRead, cacheWrite int64
-	output, reasoning            int64
-	reported                     bool
-}
-
-func (u *usage) read(c *wire.Cursor) {
-	if !c.Enter('{') {
-		return
-	}
-	u.reported = true
-	for {
-		key, ok := c.Key()
-		if !ok {
-			return
-		}
-		switch string(key) {
-		case "input_tokens":
-			u.input = max(u.input, c.Int())
-		case "cache_read_input_tokens":
-			u.cacheRead = max(u.cacheRead, c.Int())
-		case "cache_creation_input_tokens":
-			u.cacheWrite = max(u.cacheWrite, c.Int())
-		case "output_tokens":
-			u.output = max(u.output, c.Int())
-		case "output_tokens_details":
-			u.reasoning = max(u.reasoning, readCount(c, "thinking_tokens"))
-		default:
-			c.Skip()
-		}
-	}
-}
-
-func readCount(c *wire.Cursor, name string) (n int64) {
-	if !c.Enter('{') {
-		return 0
-	}
-	for {
-		key, ok := c.Key()
-		if !ok {
-			return n
-		}
-		if string(key) == name {
-			n = c.Int()
-			continue
-		}
-		c.Skip()
-	}
+func (u *usage) add(more *usage) {
+	u.Present = u.Present || more.Present
+	u.Input, u.Output = max(u.Input, more.Input), max(u.Output, more.Output)
+	u.CacheRead, u.CacheWrite = max(u.CacheRead, more.CacheRead), max(u.CacheWrite, more.CacheWrite)
+	u.Details.Thinking = max(u.Details.Thinking, more.Details.Thinking)
 }
 
 // tokens sums the input: the API reports what came from the cache and what was
 // written to it beside the rest.
 func (u *usage) tokens() toolcrib.TokenUsage {
 	return toolcrib.TokenUsage{
-		InputTokens:       u.input + u.cacheRead + u.cacheWrite,
-		CachedInputTokens: u.cacheRead,
-		CacheWriteTokens:  u.cacheWrite,
-		OutputTokens:      u.output,
-		ReasoningTokens:   min(u.reasoning, u.output),
-		Reported:          u.reported,
+		InputTokens:       u.Input + u.CacheRead + u.CacheWrite,
+		CachedInputTokens: u.CacheRead,
+		CacheWriteTokens:  u.CacheWrite,
+		OutputTokens:      u.Output,
+		ReasoningTokens:   min(u.Details.Thinking, u.Output),
+		Reported:          u.Present,
 	}
 }

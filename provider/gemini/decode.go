@@ -1,15 +1,14 @@
 package gemini
 
 import (
+	"cmp"
+	"encoding/json"
 	"net/http"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
-
-// maxCalls bounds the calls of one reply; a turn may have 64 by default.
-const maxCalls = 4096
 
 // NoticeStopped is the code of the notice that tells in the API's words why a
 // reply was stopped or a prompt blocked.
@@ -22,7 +21,7 @@ type decoder struct {
 	tools    []string
 	notices  []toolcrib.Notice
 
-	parts    []part // of the frame at hand
+	chunk    chunk // the one at hand
 	calls    int
 	finish   toolcrib.Finish
 	reason   string // finishReason as sent
@@ -32,14 +31,51 @@ type decoder struct {
 	thinking wire.Runes
 }
 
-// part is one part of a content.
+// chunk is one GenerateContentResponse: of a stream, or a whole reply.
+type chunk struct {
+	Candidates []candidate `json:"candidates"`
+	Usage      usage       `json:"usageMetadata"`
+	Feedback   struct {
+		wire.Found
+		Reason  string `json:"blockReason"`
+		Message string `json:"blockReasonMessage"`
+	} `json:"promptFeedback"`
+	Model wire.Word       `json:"modelVersion"` // in every chunk
+	ID    wire.Word       `json:"responseId"`   // in every chunk
+	Error json.RawMessage `json:"error"`
+}
+
+type candidate struct {
+	Content struct {
+		Parts []part `json:"parts"`
+	} `json:"content"`
+	Reason  string `json:"finishReason"`
+	Message string `json:"finishMessage"`
+}
+
+// part is one part of a content; code, images and what the API ran by itself are passed
+// over.
 type part struct {
-	text      string
-	thought   bool
-	signature string
-	call      bool
-	id, name  string
-	args      string // JSON text
+	Text      string `json:"text"`
+	Thought   bool   `json:"thought"`
+	Signature string `json:"thoughtSignature"`
+	Snake     string `json:"thought_signature"` // as some gateways write it
+	Call      struct {
+		wire.Found
+		ID   string          `json:"id"`
+		Name string          `json:"name"`
+		Args json.RawMessage `json:"args"`
+	} `json:"functionCall"`
+}
+
+// usage are the tokens; each chunk tells the sums so far, but not all of them.
+type usage struct {
+	wire.Found
+	Prompt   int64 `json:"promptTokenCount"`
+	Cached   int64 `json:"cachedContentTokenCount"`
+	Tool     int64 `json:"toolUsePromptTokenCount"`
+	Answer   int64 `json:"candidatesTokenCount"`
+	Thoughts int64 `json:"thoughtsTokenCount"`
 }
 
 func (d *decoder) Begin(http.Header) {}
@@ -63,56 +99,45 @@ func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err err
 func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 	known, err := d.read(body, emit)
 	if err == nil && !known {
-		return &toolcrib.ModelError{Class: toolcrib.ErrOther, Provider: d.provider, Message: "answered with JSON that is no content: check base_url", Detail: wire.Clip(string(body), 8<<10)}
+		return wire.NotAReply(d.provider, "content", body)
 	}
 	return err
 }
 
 // read decodes one GenerateContentResponse. known reports whether it was one.
 func (d *decoder) read(data []byte, emit wire.Emit) (known bool, err error) {
-	c := wire.NewCursor(data)
-	if c.Peek() != '{' {
-		c.Skip()
-		return false, c.End() // a JSON value that is no object says nothing
+	k := &d.chunk
+	if object, err := wire.Read(data, k); err != nil || !object {
+		return false, err
 	}
-	d.parts = d.parts[:0]
-	failed := false
-	before := d.reason
-	c.Enter('{')
-	for {
-		key, ok := c.Key()
-		if !ok {
-			break
-		}
-		switch string(key) {
-		case "candidates":
-			known = true
-			d.candidates(&c)
-		case "usageMetadata":
-			known = true
-			d.usage(&c)
-		case "promptFeedback":
-			known = true
-			d.feedback(&c)
-		case "modelVersion":
-			d.once(&c, &d.finish.Model)
-		case "responseId":
-			d.once(&c, &d.finish.RequestID)
-		case "error":
-			failed = c.Peek() != 'n'
-			c.Skip()
-		default:
-			c.Skip()
-		}
-	}
-	if err := c.End(); err != nil {
-		return known, err
-	}
-	if failed {
+	known = k.Candidates != nil || k.Usage.Present || k.Feedback.Present
+	if len(k.Error) > 0 && string(k.Error) != "null" {
 		return known, wire.EventError(d.provider, data)
 	}
-	for i := range d.parts {
-		if err := d.emit(&d.parts[i], emit); err != nil {
+	if d.finish.Model == "" {
+		d.finish.Model = string(k.Model)
+	}
+	if d.finish.RequestID == "" {
+		d.finish.RequestID = string(k.ID)
+	}
+	d.count(&k.Usage)
+	if f := &k.Feedback; f.Present {
+		if !strings.HasSuffix(f.Reason, "_UNSPECIFIED") {
+			d.blocked = cmp.Or(f.Reason, d.blocked)
+		}
+		d.message = cmp.Or(f.Message, d.message)
+	}
+	if len(k.Candidates) == 0 {
+		return known, nil
+	}
+	c := &k.Candidates[0] // only one was asked for
+	before := d.reason
+	if c.Reason != "FINISH_REASON_UNSPECIFIED" {
+		d.reason = cmp.Or(c.Reason, d.reason)
+	}
+	d.message = cmp.Or(c.Message, d.message)
+	for i := range c.Content.Parts {
+		if err := d.say(&c.Content.Parts[i], emit); err != nil {
 			return known, err
 		}
 	}
@@ -122,149 +147,29 @@ func (d *decoder) read(data []byte, emit wire.Emit) (known bool, err error) {
 	return known, nil
 }
 
-// once reads a text that stands in every chunk.
-func (d *decoder) once(c *wire.Cursor, into *string) {
-	if *into != "" {
-		c.Skip()
-		return
-	}
-	*into = text(c)
-}
-
-func text(c *wire.Cursor) string {
-	if c.Peek() != '"' {
-		c.Skip()
-		return ""
-	}
-	return c.String()
-}
-
-func (d *decoder) candidates(c *wire.Cursor) {
-	if !c.Enter('[') {
-		return
-	}
-	for n := 0; c.Next(); n++ {
-		if n > 0 || !c.Enter('{') {
-			if n > 0 {
-				c.Skip() // only one was asked for
-			}
-			continue
-		}
-		for {
-			key, ok := c.Key()
-			if !ok {
-				break
-			}
-			switch string(key) {
-			case "content":
-				d.content(c)
-			case "finishReason":
-				if reason := text(c); reason != "" && reason != "FINISH_REASON_UNSPECIFIED" {
-					d.reason = reason
-				}
-			case "finishMessage":
-				d.message = text(c)
-			default:
-				c.Skip()
-			}
-		}
-	}
-}
-
-func (d *decoder) content(c *wire.Cursor) {
-	if !c.Enter('{') {
-		return
-	}
-	for {
-		key, ok := c.Key()
-		if !ok {
-			return
-		}
-		if string(key) != "parts" {
-			c.Skip()
-			continue
-		}
-		if !c.Enter('[') {
-			continue
-		}
-		for c.Next() {
-			d.parts = append(d.parts, readPart(c))
-		}
-	}
-}
-
-func readPart(c *wire.Cursor) part {
-	var p part
-	if !c.Enter('{') {
-		return p
-	}
-	for {
-		key, ok := c.Key()
-		if !ok {
-			return p
-		}
-		switch string(key) {
-		case "text":
-			p.text = text(c)
-		case "thought":
-			p.thought = c.Peek() == 't'
-			c.Skip()
-		case "thoughtSignature", "thought_signature":
-			p.signature = text(c)
-		case "functionCall":
-			p.readCall(c)
-		default:
-			c.Skip() // code, images, what the API ran by itself
-		}
-	}
-}
-
-func (p *part) readCall(c *wire.Cursor) {
-	if !c.Enter('{') {
-		return
-	}
-	p.call = true
-	for {
-		key, ok := c.Key()
-		if !ok {
-			return
-		}
-		switch string(key) {
-		case "id":
-			p.id = text(c)
-		case "name":
-			p.name = text(c)
-		case "args":
-			if p.args = string(c.Raw()); p.args == "null" {
-				p.args = ""
-			}
-		default:
-			c.Skip()
-		}
-	}
-}
-
-// emit hands on what a part said. A signature of a text goes before its text,
+// say hands on what a part said. A signature of a text goes before its text,
 // with the text's length: see signature.go.
-func (d *decoder) emit(p *part, emit wire.Emit) error {
+func (d *decoder) say(p *part, emit wire.Emit) error {
+	signature := cmp.Or(p.Signature, p.Snake)
 	switch {
-	case p.call:
-		if p.args == "" {
-			p.args = "{}" // a call without arguments (N13)
+	case p.Call.Present:
+		args := string(p.Call.Args)
+		if args == "" || args == "null" {
+			args = "{}" // a call without arguments (N13)
 		}
-		return d.emitCall(&toolcrib.ToolCallDelta{ID: p.id, Name: p.name, Arguments: p.args, Signature: sealCall(d.model, p.signature)}, emit)
-	case p.thought:
-		if s := d.thinking.Add(p.text); s != "" {
+		return d.emitCall(&toolcrib.ToolCallDelta{ID: p.Call.ID, Name: p.Call.Name, Arguments: args, Signature: sealCall(d.model, signature)}, emit)
+	case p.Thought:
+		if s := d.thinking.Add(p.Text); s != "" {
 			emit(toolcrib.Delta{Thinking: s})
 		}
-		if p.signature != "" {
-			emit(toolcrib.Delta{Signature: p.signature})
+		if signature != "" {
+			emit(toolcrib.Delta{Signature: signature})
 		}
 		return nil
 	}
-	s := d.text.Add(p.text)
-	if p.signature != "" {
-		emit(toolcrib.Delta{Redacted: sealText(len(s), p.signature)})
+	s := d.text.Add(p.Text)
+	if signature != "" {
+		emit(toolcrib.Delta{Redacted: sealText(len(s), signature)})
 	}
 	if s != "" {
 		emit(toolcrib.Delta{Text: s})
@@ -273,8 +178,8 @@ func (d *decoder) emit(p *part, emit wire.Emit) error {
 }
 
 func (d *decoder) emitCall(delta *toolcrib.ToolCallDelta, emit wire.Emit) error {
-	if d.calls == maxCalls {
-		return &toolcrib.ModelError{Class: toolcrib.ErrOther, Provider: d.provider, Message: "the reply asks for too many tool calls"}
+	if d.calls == wire.MaxCalls {
+		return wire.TooManyCalls(d.provider)
 	}
 	delta.Index = d.calls
 	d.calls++
@@ -293,7 +198,7 @@ func (d *decoder) malformed(emit wire.Emit) {
 	if said == "" {
 		said = "malformed function call"
 	}
-	// Below maxCalls in any case: a whole reply has failed before.
+	// Below MaxCalls in any case: a whole reply has failed before.
 	_ = d.emitCall(&toolcrib.ToolCallDelta{Name: meant(said, d.tools), Arguments: said}, emit)
 }
 
@@ -312,60 +217,16 @@ func meant(said string, tools []string) string {
 	return ""
 }
 
-func (d *decoder) feedback(c *wire.Cursor) {
-	if !c.Enter('{') {
+func (d *decoder) count(now *usage) {
+	if !now.Present {
 		return
-	}
-	for {
-		key, ok := c.Key()
-		if !ok {
-			return
-		}
-		switch string(key) {
-		case "blockReason":
-			if reason := text(c); reason != "" && !strings.HasSuffix(reason, "_UNSPECIFIED") {
-				d.blocked = reason
-			}
-		case "blockReasonMessage":
-			d.message = text(c)
-		default:
-			c.Skip()
-		}
-	}
-}
-
-// usage reads the tokens; each chunk tells the sums so far, but not all of them.
-func (d *decoder) usage(c *wire.Cursor) {
-	if !c.Enter('{') {
-		return
-	}
-	var prompt, cached, tool, candidates, thoughts int64
-	for {
-		key, ok := c.Key()
-		if !ok {
-			break
-		}
-		switch string(key) {
-		case "promptTokenCount":
-			prompt = c.Int()
-		case "cachedContentTokenCount":
-			cached = c.Int()
-		case "toolUsePromptTokenCount":
-			tool = c.Int()
-		case "candidatesTokenCount":
-			candidates = c.Int()
-		case "thoughtsTokenCount":
-			thoughts = c.Int()
-		default:
-			c.Skip()
-		}
 	}
 	u := &d.finish.Usage
-	answer := max(u.OutputTokens-u.ReasoningTokens, candidates, 0)
-	u.ReasoningTokens = max(u.ReasoningTokens, thoughts)
+	answer := max(u.OutputTokens-u.ReasoningTokens, now.Answer, 0)
+	u.ReasoningTokens = max(u.ReasoningTokens, now.Thoughts)
 	u.OutputTokens = answer + u.ReasoningTokens
-	u.InputTokens = max(u.InputTokens, max(prompt, 0)+max(tool, 0))
-	u.CachedInputTokens = min(max(u.CachedInputTokens, cached), u.InputTokens)
+	u.InputTokens = max(u.InputTokens, max(now.Prompt, 0)+max(now.Tool, 0))
+	u.CachedInputTokens = min(max(u.CachedInputTokens, now.Cached), u.InputTokens)
 	u.Reported = true
 }
 

@@ -1,20 +1,20 @@
 package ollama
 
 import (
+	"cmp"
+	"encoding/json"
 	"net/http"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// maxCalls bounds the calls of one reply; a turn may have 64 by default.
-const maxCalls = 4096
-
 // decoder reads one reply.
 type decoder struct {
 	provider string
 	notices  []toolcrib.Notice
 
+	line     line // the one at hand
 	finish   toolcrib.Finish
 	calls    int
 	done     bool
@@ -25,16 +25,34 @@ type decoder struct {
 
 var _ wire.LineDecoder = (*decoder)(nil)
 
-// line is what one object of the stream says.
+// line is one object of the stream, or a whole reply.
 type line struct {
-	text, thinking string
-	calls          []call
-	status         int
-	failed         bool
-	chat           bool // it is an object of the chat API
+	Message struct {
+		wire.Found
+		Content  string `json:"content"`
+		Thinking string `json:"thinking"`
+		Calls    []call `json:"tool_calls"`
+	} `json:"message"`
+	Done       json.RawMessage `json:"done"`
+	Reason     string          `json:"done_reason"`
+	Model      wire.Word       `json:"model"`
+	Prompt     wire.Number     `json:"prompt_eval_count"`
+	Output     int64           `json:"eval_count"`
+	Error      json.RawMessage `json:"error"`
+	StatusCode int             `json:"StatusCode"`
+	Status     int             `json:"status"`
 }
 
-type call struct{ id, name, arguments string }
+// call is whole: Ollama streams no pieces of one. By the API's word its arguments are an
+// object; a server that sends its text, or anything else, is passed on as it is: whether it
+// is an object is judged where all arguments are.
+type call struct {
+	ID       string `json:"id"`
+	Function struct {
+		Name      string     `json:"name"`
+		Arguments wire.Loose `json:"arguments"`
+	} `json:"function"`
+}
 
 func (d *decoder) NDJSON() {}
 
@@ -63,170 +81,46 @@ func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 }
 
 func (d *decoder) read(data []byte, emit wire.Emit) error {
-	c := wire.NewCursor(data)
-	if c.Peek() != '{' {
-		c.Skip()
-		return c.End() // a JSON value that is no object says nothing
-	}
-	var l line
-	c.Enter('{')
-	for {
-		key, ok := c.Key()
-		if !ok {
-			break
-		}
-		d.member(&c, key, &l)
-	}
-	if err := c.End(); err != nil {
+	l := &d.line
+	object, err := wire.Read(data, l)
+	if err != nil || !object {
 		return err
 	}
-	switch {
-	case l.failed:
-		return streamError(d.provider, data, l.status)
-	case !l.chat:
-		return &toolcrib.ModelError{Class: toolcrib.ErrOther, Provider: d.provider, Message: "answered with JSON that is no chat reply of Ollama: check base_url", Detail: wire.Clip(string(data), 8<<10)}
-	case d.calls+len(l.calls) > maxCalls:
-		return &toolcrib.ModelError{Class: toolcrib.ErrOther, Provider: d.provider, Message: "the reply asks for too many tool calls"}
-	}
-	d.emit(&l, emit)
-	return nil
-}
-
-func (d *decoder) member(c *wire.Cursor, key []byte, l *line) {
-	switch string(key) {
-	case "message":
-		l.chat = true
-		readMessage(c, l)
-	case "done":
-		l.chat = true
-		d.done = d.done || c.Peek() == 't'
-		c.Skip()
-	case "done_reason":
-		d.reason = readText(c)
-	case "model":
-		if d.finish.Model != "" {
-			c.Skip()
-			return
-		}
-		d.finish.Model = readText(c)
-	case "prompt_eval_count":
-		d.finish.Usage.InputTokens = max(c.Int(), 0)
+	if l.Prompt.Given {
 		// Without it the prompt was not counted, and nothing counts as reported.
-		d.finish.Usage.Reported = true
-	case "eval_count":
-		d.finish.Usage.OutputTokens = max(c.Int(), 0)
-	case "error":
-		l.failed = c.Peek() != 'n'
-		c.Skip()
-	case "StatusCode", "status":
-		l.status = int(c.Int())
-	default:
-		c.Skip()
+		d.finish.Usage.InputTokens, d.finish.Usage.Reported = max(l.Prompt.Value, 0), true
 	}
-}
-
-// emit hands on what a line said, in the order in which a model works.
-func (d *decoder) emit(l *line, emit wire.Emit) {
-	if l.thinking != "" {
-		if s := d.thinking.Add(l.thinking); s != "" && !emit(toolcrib.Delta{Thinking: s}) {
-			return
-		}
+	d.finish.Usage.OutputTokens = max(l.Output, d.finish.Usage.OutputTokens)
+	d.reason = cmp.Or(l.Reason, d.reason)
+	if d.finish.Model == "" {
+		d.finish.Model = string(l.Model)
 	}
-	if l.text != "" {
-		if s := d.text.Add(l.text); s != "" && !emit(toolcrib.Delta{Text: s}) {
-			return
-		}
+	switch {
+	case len(l.Error) > 0 && string(l.Error) != "null":
+		return streamError(d.provider, data, cmp.Or(l.StatusCode, l.Status))
+	case !l.Message.Present && l.Done == nil:
+		return wire.NotAReply(d.provider, "chat reply of Ollama", data)
 	}
-	for i := range l.calls {
-		k := &l.calls[i]
-		delta := &toolcrib.ToolCallDelta{Index: d.calls, ID: k.id, Name: k.name, Arguments: k.arguments}
+	d.done = d.done || string(l.Done) == "true"
+	if d.calls+len(l.Message.Calls) > wire.MaxCalls {
+		return wire.TooManyCalls(d.provider)
+	}
+	// In the order in which a model works.
+	if s := d.thinking.Add(l.Message.Thinking); s != "" && !emit(toolcrib.Delta{Thinking: s}) {
+		return nil
+	}
+	if s := d.text.Add(l.Message.Content); s != "" && !emit(toolcrib.Delta{Text: s}) {
+		return nil
+	}
+	for i := range l.Message.Calls {
+		k := &l.Message.Calls[i]
+		delta := &toolcrib.ToolCallDelta{Index: d.calls, ID: k.ID, Name: k.Function.Name, Arguments: string(k.Function.Arguments)}
 		d.calls++
 		if !emit(toolcrib.Delta{ToolCall: delta}) {
-			return
+			return nil
 		}
 	}
-}
-
-func readMessage(c *wire.Cursor, l *line) {
-	if !c.Enter('{') {
-		return
-	}
-	for {
-		key, ok := c.Key()
-		if !ok {
-			return
-		}
-		switch string(key) {
-		case "content":
-			l.text += readText(c)
-		case "thinking":
-			l.thinking += readText(c)
-		case "tool_calls":
-			readCalls(c, l)
-		default:
-			c.Skip()
-		}
-	}
-}
-
-func readText(c *wire.Cursor) string {
-	if c.Peek() != '"' {
-		c.Skip()
-		return ""
-	}
-	return c.String()
-}
-
-// readCalls reads the calls of one message. Each is whole: Ollama streams no
-// pieces of them.
-func readCalls(c *wire.Cursor, l *line) {
-	if !c.Enter('[') {
-		return
-	}
-	for c.Next() {
-		var k call
-		if !c.Enter('{') {
-			continue
-		}
-		for {
-			key, ok := c.Key()
-			if !ok {
-				break
-			}
-			switch string(key) {
-			case "id":
-				k.id = readText(c)
-			case "function":
-				readFunction(c, &k)
-			default:
-				c.Skip()
-			}
-		}
-		l.calls = append(l.calls, k)
-	}
-}
-
-// readFunction reads name and arguments. By the API's word the arguments are an
-// object; a server that sends its text, or anything else, is passed on as it is:
-// whether it is an object is judged where all arguments are.
-func readFunction(c *wire.Cursor, k *call) {
-	if !c.Enter('{') {
-		return
-	}
-	for {
-		key, ok := c.Key()
-		if !ok {
-			return
-		}
-		switch string(key) {
-		case "name":
-			k.name = readText(c)
-		case "arguments":
-			k.arguments = c.Text()
-		default:
-			c.Skip()
-		}
-	}
+	return nil
 }
 
 // Finish maps the reason. Ollama says stop where the model waits for results.

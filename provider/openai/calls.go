@@ -1,20 +1,33 @@
 package openai
 
 import (
+	"encoding/json"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// maxCalls bounds the calls of one reply; a turn may have 64 by default.
-const maxCalls = 4096
-
 // callPiece is one element of tool_calls as it was sent.
 type callPiece struct {
-	index     int // -1: none was sent
-	id        string
-	name      string
-	arguments string
-	extra     string // extra_content, the JSON text of an object
+	Index    wire.Number     `json:"index"`
+	ID       wire.Loose      `json:"id"`
+	Function function        `json:"function"`
+	Extra    json.RawMessage `json:"extra_content"`
+}
+
+// function is what a call names. Arguments sent as an object come as their JSON text.
+type function struct {
+	wire.Found
+	Name      string     `json:"name"`
+	Arguments wire.Loose `json:"arguments"`
+}
+
+// number is the index as sent; -1 if none was.
+func (p *callPiece) number() int {
+	if !p.Index.Given {
+		return -1
+	}
+	return int(p.Index.Value)
 }
 
 // callState is what is known of one call of the reply.
@@ -25,69 +38,6 @@ type callState struct {
 	depth jsonDepth
 }
 
-func readCalls(c *wire.Cursor) []callPiece {
-	if !c.Enter('[') {
-		return nil
-	}
-	var pieces []callPiece
-	for c.Next() {
-		p := callPiece{index: -1}
-		if !c.Enter('{') {
-			continue
-		}
-		for {
-			key, ok := c.Key()
-			if !ok {
-				break
-			}
-			switch string(key) {
-			case "index":
-				if c.Peek() == 'n' {
-					c.Skip()
-					continue
-				}
-				p.index = int(c.Int())
-			case "id":
-				p.id = c.Text()
-			case "function":
-				p, _ = readFunction(c, p)
-			case "extra_content":
-				if c.Peek() == '{' {
-					p.extra = string(c.Raw())
-				} else {
-					c.Skip()
-				}
-			default:
-				c.Skip()
-			}
-		}
-		pieces = append(pieces, p)
-	}
-	return pieces
-}
-
-// readFunction reads name and arguments. Arguments sent as an object come as
-// their JSON text.
-func readFunction(c *wire.Cursor, p callPiece) (callPiece, bool) {
-	if !c.Enter('{') {
-		return p, false
-	}
-	for {
-		key, ok := c.Key()
-		if !ok {
-			return p, true
-		}
-		switch string(key) {
-		case "name":
-			p.name = readText(c)
-		case "arguments":
-			p.arguments = c.Text()
-		default:
-			c.Skip()
-		}
-	}
-}
-
 // addCall finds the call that a piece belongs to. By the API's word that is its
 // index; but there are servers that send none, or 0 for every call, or the name
 // again with each piece.
@@ -96,17 +46,20 @@ func (d *decoder) addCall(p *callPiece) *toolcrib.ToolCallDelta {
 	fresh := pos < 0
 	if fresh {
 		pos = len(d.calls)
-		d.calls = append(d.calls, callState{index: p.index})
+		d.calls = append(d.calls, callState{index: p.number()})
 	}
 	k := &d.calls[pos]
-	delta := &toolcrib.ToolCallDelta{Index: pos, Arguments: p.arguments, Signature: p.extra}
-	if k.id == "" && p.id != "" {
-		k.id, delta.ID = p.id, p.id
+	delta := &toolcrib.ToolCallDelta{Index: pos, Arguments: string(p.Function.Arguments)}
+	if len(p.Extra) > 0 && p.Extra[0] == '{' {
+		delta.Signature = string(p.Extra)
 	}
-	if k.name == "" && p.name != "" {
-		k.name, delta.Name = p.name, p.name
+	if k.id == "" && p.ID != "" {
+		k.id, delta.ID = string(p.ID), string(p.ID)
 	}
-	k.depth.add(p.arguments)
+	if k.name == "" && p.Function.Name != "" {
+		k.name, delta.Name = p.Function.Name, p.Function.Name
+	}
+	k.depth.add(delta.Arguments)
 	if !fresh && delta.ID == "" && delta.Name == "" && delta.Arguments == "" && delta.Signature == "" {
 		return nil
 	}
@@ -117,19 +70,20 @@ func (d *decoder) find(p *callPiece) int {
 	if d.whole {
 		return -1 // in a reply in one piece each element is a call
 	}
+	index, id, name := p.number(), string(p.ID), p.Function.Name
 	for i := len(d.calls) - 1; i >= 0; i-- {
 		k := &d.calls[i]
-		sameID := p.id == "" || k.id == "" || p.id == k.id
+		sameID := id == "" || k.id == "" || id == k.id
 		switch {
-		case p.index >= 0 && k.index != p.index:
+		case index >= 0 && k.index != index:
 			continue
-		case p.index < 0 && p.name == "" && !sameID:
+		case index < 0 && name == "" && !sameID:
 			continue
-		case p.name == "":
+		case name == "":
 			return i // no name: the piece continues a call, whatever its ID
-		case !sameID, k.name != "" && p.name != k.name:
+		case !sameID, k.name != "" && name != k.name:
 			return -1 // another call under the same index, or without one
-		case k.name != "" && k.depth.whole() && p.arguments != "":
+		case k.name != "" && k.depth.whole() && p.Function.Arguments != "":
 			return -1 // the call was whole already: this is the next
 		}
 		return i

@@ -1,6 +1,8 @@
 package openai
 
 import (
+	"cmp"
+	"encoding/json"
 	"net/http"
 
 	"github.com/toolcrib/toolcrib"
@@ -20,17 +22,96 @@ type decoder struct {
 	over     bool // [DONE] was sent
 	whole    bool // the reply comes in one piece
 	details  details
-	failed   []byte // an error object inside a choice
+	frame    frame // the one at hand
 	text     wire.Runes
 	thinking wire.Runes
 }
 
-// piece is what one choice of one frame says.
-type piece struct {
-	text, thinking, refusal string
-	detailed                string // reasoning that only stands in the details
-	calls                   []callPiece
+// frame is one frame of a stream, or a whole reply.
+type frame struct {
+	Object  wire.Word       `json:"object"` // "error" of vLLM
+	Model   wire.Word       `json:"model"`
+	Choices []choice        `json:"choices"`
+	Usage   usage           `json:"usage"`
+	Error   json.RawMessage `json:"error"`
+	Groq    struct {
+		Usage usage `json:"usage"`
+	} `json:"x_groq"`
 }
+
+type choice struct {
+	Delta   message         `json:"delta"`
+	Message message         `json:"message"` // of a whole reply
+	Reason  wire.Loose      `json:"finish_reason"`
+	Error   json.RawMessage `json:"error"` // OpenRouter tells it here too
+}
+
+type message struct {
+	Content          content     `json:"content"`
+	ReasoningContent string      `json:"reasoning_content"`
+	Reasoning        string      `json:"reasoning"` // some servers send the same under both names
+	Details          []detail    `json:"reasoning_details"`
+	Refusal          string      `json:"refusal"`
+	Calls            []callPiece `json:"tool_calls"`
+	Call             function    `json:"function_call"`
+}
+
+// content is a string, null, or a list of parts as Mistral sends it.
+type content struct{ text, thinking string }
+
+// ReadJSON implements [wire.Reader].
+func (t *content) ReadJSON(c *wire.Cursor) {
+	switch c.Peek() {
+	case '"':
+		t.text = c.String()
+	case '[':
+		c.Enter('[')
+		for c.Next() {
+			var part struct {
+				Text     string  `json:"text"`
+				Thinking content `json:"thinking"`
+			}
+			c.Into(&part)
+			t.text += part.Text
+			t.thinking += part.Thinking.text
+		}
+	default:
+		c.Skip()
+	}
+}
+
+// usage is what both APIs report, under names of their own.
+type usage struct {
+	wire.Found
+	Prompt        int64        `json:"prompt_tokens"`
+	Completion    int64        `json:"completion_tokens"`
+	PromptDetails usageDetails `json:"prompt_tokens_details"`
+	Details       usageDetails `json:"completion_tokens_details"`
+	CacheHits     int64        `json:"prompt_cache_hit_tokens"`
+	Input         int64        `json:"input_tokens"`
+	Output        int64        `json:"output_tokens"`
+	InputDetails  usageDetails `json:"input_tokens_details"`
+	OutputDetails usageDetails `json:"output_tokens_details"`
+	Cost          *float64     `json:"cost"`
+}
+
+type usageDetails struct {
+	Cached    int64 `json:"cached_tokens"`
+	Reasoning int64 `json:"reasoning_tokens"`
+}
+
+func (u *usage) tokens() toolcrib.TokenUsage {
+	t := toolcrib.TokenUsage{Reported: true, InputTokens: max(u.Prompt, u.Input, 0), OutputTokens: max(u.Completion, u.Output, 0)}
+	t.CachedInputTokens = min(max(u.PromptDetails.Cached, u.InputDetails.Cached, u.CacheHits, 0), t.InputTokens)
+	t.ReasoningTokens = min(max(u.Details.Reasoning, u.OutputDetails.Reasoning, 0), t.OutputTokens)
+	if u.Cost != nil && *u.Cost >= 0 {
+		t.CostUSD = u.Cost
+	}
+	return t
+}
+
+// given reports whether a member is there and not null.
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 func (d *decoder) Begin(h http.Header) {
 	d.finish.RequestID = h.Get("X-Request-Id")
@@ -56,304 +137,71 @@ func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 func (d *decoder) Complete() bool { return d.over || d.reason != "" }
 
 func (d *decoder) read(data []byte, emit wire.Emit) error {
-	var p piece
-	c := wire.NewCursor(data)
-	if c.Peek() != '{' {
-		c.Skip()
-		return c.End() // a JSON value that is no object says nothing
-	}
-	choices := false
-	c.Enter('{')
-	for {
-		key, ok := c.Key()
-		if !ok {
-			break
-		}
-		switch string(key) {
-		case "choices":
-			choices = true
-			d.readChoices(&c, &p)
-		case "usage":
-			d.readUsage(&c)
-		case "x_groq":
-			d.readGroq(&c)
-		case "model":
-			if d.finish.Model == "" {
-				d.finish.Model = c.String()
-			} else {
-				c.Skip()
-			}
-		case "error":
-			d.setFailed(c.Raw(), data)
-		case "object":
-			if textIs(&c, "error") {
-				d.failed = data // vLLM
-			}
-		default:
-			c.Skip()
-		}
-	}
-	if err := c.End(); err != nil {
+	f := &d.frame
+	object, err := wire.Read(data, f)
+	if err != nil || !object {
 		return err
 	}
-	if d.failed != nil {
-		return wire.EventError(d.provider, d.failed)
+	if d.finish.Model == "" {
+		d.finish.Model = string(f.Model)
 	}
-	if d.whole && !choices {
-		return &toolcrib.ModelError{Class: toolcrib.ErrOther, Provider: d.provider, Message: "answered with JSON that is no chat completion: check base_url", Detail: wire.Clip(string(data), 8<<10)}
-	}
-	if d.reason == "error" {
-		return wire.EventError(d.provider, data)
-	}
-	if p.thinking == "" {
-		p.thinking = p.detailed
-	}
-	if len(d.calls)+len(p.calls) > maxCalls {
-		return &toolcrib.ModelError{Class: toolcrib.ErrOther, Provider: d.provider, Message: "the reply asks for too many tool calls"}
-	}
-	d.emit(&p, emit)
-	return nil
-}
-
-// setFailed keeps what an error is told in: the object that holds it.
-func (d *decoder) setFailed(raw, holder []byte) {
-	if len(raw) > 0 && string(raw) != "null" {
-		d.failed = holder
-	}
-}
-
-// emit hands on what a frame said, in the order in which a model works.
-func (d *decoder) emit(p *piece, emit wire.Emit) {
-	if p.thinking != "" {
-		if s := d.thinking.Add(p.thinking); s != "" && !emit(toolcrib.Delta{Thinking: s}) {
-			return
+	for _, u := range [...]*usage{&f.Usage, &f.Groq.Usage} {
+		if u.Present {
+			d.finish.Usage = u.tokens() // the last report of a stream is the whole
 		}
 	}
-	// The details end the block of their text: what is masked there takes them away.
-	if p.text+p.refusal != "" || len(p.calls) > 0 || d.reason != "" {
-		if s := d.details.take(); s != "" && !emit(toolcrib.Delta{Signature: s}) {
-			return
+	c := &choice{}
+	if len(f.Choices) > 0 {
+		c = &f.Choices[0] // only one was asked for
+	}
+	if c.Reason != "" {
+		d.reason = string(c.Reason)
+	}
+	switch {
+	case given(f.Error), string(f.Object) == "error", d.reason == "error" && !given(c.Error):
+		return wire.EventError(d.provider, data)
+	case given(c.Error):
+		return wire.EventError(d.provider, append(append([]byte(`{"error":`), c.Error...), '}'))
+	case d.whole && f.Choices == nil:
+		return wire.NotAReply(d.provider, "chat completion", data)
+	case d.whole:
+		return d.say(&c.Message, emit)
+	}
+	return d.say(&c.Delta, emit)
+}
+
+// say hands on what a message says, in the order in which a model works.
+func (d *decoder) say(m *message, emit wire.Emit) error {
+	if m.Call.Present {
+		m.Calls = append(m.Calls, callPiece{Function: m.Call})
+	}
+	if len(d.calls)+len(m.Calls) > wire.MaxCalls {
+		return wire.TooManyCalls(d.provider)
+	}
+	detailed := d.details.addAll(m.Details)
+	if thinking := cmp.Or(m.Content.thinking+cmp.Or(m.ReasoningContent, m.Reasoning), detailed); thinking != "" {
+		if s := d.thinking.Add(thinking); s != "" && !emit(toolcrib.Delta{Thinking: s}) {
+			return nil
 		}
 	}
 	// A refusal is what the model says; that it is one stands in the reason.
-	if said := p.text + p.refusal; said != "" {
-		d.refused = d.refused || p.refusal != ""
-		if s := d.text.Add(said); s != "" && !emit(toolcrib.Delta{Text: s}) {
-			return
+	said := m.Content.text + m.Refusal
+	d.refused = d.refused || m.Refusal != ""
+	// The details end the block of their text: what is masked there takes them away.
+	if said != "" || len(m.Calls) > 0 || d.reason != "" {
+		if s := d.details.take(); s != "" && !emit(toolcrib.Delta{Signature: s}) {
+			return nil
 		}
 	}
-	for i := range p.calls {
-		if delta := d.addCall(&p.calls[i]); delta != nil && !emit(toolcrib.Delta{ToolCall: delta}) {
-			return
+	if s := d.text.Add(said); said != "" && s != "" && !emit(toolcrib.Delta{Text: s}) {
+		return nil
+	}
+	for i := range m.Calls {
+		if delta := d.addCall(&m.Calls[i]); delta != nil && !emit(toolcrib.Delta{ToolCall: delta}) {
+			return nil
 		}
 	}
-}
-
-func (d *decoder) readChoices(c *wire.Cursor, p *piece) {
-	if !c.Enter('[') {
-		return
-	}
-	for n := 0; c.Next(); n++ {
-		if n > 0 {
-			c.Skip() // only one was asked for
-			continue
-		}
-		d.readChoice(c, p)
-	}
-}
-
-func (d *decoder) readChoice(c *wire.Cursor, p *piece) {
-	if !c.Enter('{') {
-		return
-	}
-	for {
-		key, ok := c.Key()
-		if !ok {
-			return
-		}
-		switch string(key) {
-		case "delta":
-			d.readMessage(c, p)
-		case "message":
-			if d.whole {
-				d.readMessage(c, p)
-			} else {
-				c.Skip()
-			}
-		case "error":
-			raw := c.Raw() // OpenRouter tells it inside the choice too
-			d.setFailed(raw, append(append([]byte(`{"error":`), raw...), '}'))
-		case "finish_reason":
-			if reason := c.Text(); reason != "" {
-				d.reason = reason
-			}
-		default:
-			c.Skip()
-		}
-	}
-}
-
-func (d *decoder) readMessage(c *wire.Cursor, p *piece) {
-	if !c.Enter('{') {
-		return
-	}
-	var reasoning, reasoningContent string
-	for {
-		key, ok := c.Key()
-		if !ok {
-			break
-		}
-		switch string(key) {
-		case "content":
-			readContent(c, p)
-		case "reasoning_content":
-			reasoningContent = readText(c)
-		case "reasoning":
-			reasoning = readText(c)
-		case "reasoning_details":
-			p.detailed += d.details.read(c)
-		case "refusal":
-			p.refusal = readText(c)
-		case "tool_calls":
-			p.calls = readCalls(c)
-		case "function_call":
-			if piece, ok := readFunction(c, callPiece{index: -1}); ok {
-				p.calls = append(p.calls, piece)
-			}
-		default:
-			c.Skip()
-		}
-	}
-	// Some servers send the same text under both names.
-	if reasoningContent == "" {
-		reasoningContent = reasoning
-	}
-	p.thinking += reasoningContent
-}
-
-// textIs compares a string without a copy of it.
-func textIs(c *wire.Cursor, want string) bool {
-	if c.Peek() != '"' {
-		c.Skip()
-		return false
-	}
-	return string(c.Bytes()) == want
-}
-
-func readText(c *wire.Cursor) string {
-	if c.Peek() != '"' {
-		c.Skip()
-		return ""
-	}
-	return c.String()
-}
-
-// readContent reads a string, null, or a list of parts as Mistral sends it.
-func readContent(c *wire.Cursor, p *piece) {
-	if c.Peek() != '[' {
-		p.text += readText(c)
-		return
-	}
-	text, thinking := readParts(c)
-	p.text += string(text)
-	p.thinking += string(thinking)
-}
-
-func readParts(c *wire.Cursor) (text, thinking []byte) {
-	if !c.Enter('[') {
-		return nil, nil
-	}
-	for c.Next() {
-		if !c.Enter('{') {
-			continue
-		}
-		for {
-			key, ok := c.Key()
-			if !ok {
-				break
-			}
-			switch string(key) {
-			case "text":
-				text = append(text, readText(c)...)
-			case "thinking":
-				inner, _ := readParts(c)
-				thinking = append(thinking, inner...)
-			default:
-				c.Skip()
-			}
-		}
-	}
-	return text, thinking
-}
-
-func (d *decoder) readGroq(c *wire.Cursor) {
-	if !c.Enter('{') {
-		return
-	}
-	for {
-		key, ok := c.Key()
-		if !ok {
-			return
-		}
-		if string(key) == "usage" {
-			d.readUsage(c)
-			continue
-		}
-		c.Skip()
-	}
-}
-
-// readUsage reads the tokens; the last report of a stream is the whole.
-func (d *decoder) readUsage(c *wire.Cursor) {
-	if !c.Enter('{') {
-		return
-	}
-	u := toolcrib.TokenUsage{Reported: true}
-	for {
-		key, ok := c.Key()
-		if !ok {
-			break
-		}
-		switch string(key) {
-		case "prompt_tokens":
-			u.InputTokens = c.Int()
-		case "completion_tokens":
-			u.OutputTokens = c.Int()
-		case "prompt_tokens_details":
-			u.CachedInputTokens = max(u.CachedInputTokens, readCount(c, "cached_tokens"))
-		case "completion_tokens_details":
-			u.ReasoningTokens = readCount(c, "reasoning_tokens")
-		case "prompt_cache_hit_tokens":
-			u.CachedInputTokens = max(u.CachedInputTokens, c.Int())
-		case "cost":
-			if cost, ok := c.Float(); ok && cost >= 0 {
-				u.CostUSD = &cost
-			}
-		default:
-			c.Skip()
-		}
-	}
-	u.InputTokens, u.OutputTokens = max(u.InputTokens, 0), max(u.OutputTokens, 0)
-	u.CachedInputTokens = min(max(u.CachedInputTokens, 0), u.InputTokens)
-	u.ReasoningTokens = min(max(u.ReasoningTokens, 0), u.OutputTokens)
-	d.finish.Usage = u
-}
-
-func readCount(c *wire.Cursor, name string) (n int64) {
-	if !c.Enter('{') {
-		return 0
-	}
-	for {
-		key, ok := c.Key()
-		if !ok {
-			return n
-		}
-		if string(key) == name {
-			n = c.Int()
-			continue
-		}
-		c.Skip()
-	}
+	return nil
 }
 
 // Finish maps the reason. Some servers say stop, or nothing, where the model

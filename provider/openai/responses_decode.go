@@ -1,7 +1,11 @@
 package openai
 
 import (
+	"cmp"
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/wire"
@@ -15,6 +19,7 @@ type responsesDecoder struct {
 	provider string
 	notices  []toolcrib.Notice
 
+	event    responsesEvent // the one at hand
 	items    []itemState
 	calls    int
 	finish   toolcrib.Finish
@@ -38,22 +43,84 @@ type itemState struct {
 
 // responsesEvent is what one event says; which fields count depends on its type.
 type responsesEvent struct {
-	kind      string
-	index     int    // output_index
-	part      int    // summary_index or content_index
-	text      string // delta, or text
-	arguments string
-	item      responsesItem
-	response  responsesReply
-	failed    bool // an error object
+	Kind      wire.Word       `json:"type"`
+	Index     int             `json:"output_index"`
+	Summary   int             `json:"summary_index"` // of reasoning; or
+	Content   int             `json:"content_index"`
+	Delta     string          `json:"delta"`
+	Arguments wire.Loose      `json:"arguments"`
+	Item      responsesItem   `json:"item"`
+	Response  responsesReply  `json:"response"`
+	Error     json.RawMessage `json:"error"`
 }
 
-// responsesReply is the response object.
+// responsesReply is the response object, as it stands at its start and at its end.
 type responsesReply struct {
-	object string
-	status string
-	output []responsesItem
-	failed bool // an error object
+	Object     wire.Word       `json:"object"`
+	Status     string          `json:"status"`
+	Model      wire.Word       `json:"model"`
+	Output     []responsesItem `json:"output"`
+	Usage      usage           `json:"usage"`
+	Incomplete struct {
+		Reason string `json:"reason"`
+	} `json:"incomplete_details"`
+	Error json.RawMessage `json:"error"`
+}
+
+// responsesItem is one item of the output.
+type responsesItem struct {
+	Kind      wire.Word       `json:"type"`
+	ID        string          `json:"id"`
+	CallID    string          `json:"call_id"`
+	Name      string          `json:"name"`
+	Arguments wire.Loose      `json:"arguments"`
+	Summary   json.RawMessage `json:"summary"`
+	Content   json.RawMessage `json:"content"`
+	Encrypted json.RawMessage `json:"encrypted_content"`
+}
+
+// back is an item of reasoning as the API wants it back; "" = it does not:
+// without encrypted content it is only known to a server that stores it. Servers
+// of open models give the content itself, and take it back.
+func (i *responsesItem) back() string {
+	open := !given(i.Encrypted) || string(i.Encrypted) == `""`
+	bare := len(i.Content) == 0 || i.Content[0] != '[' || string(i.Content) == "[]"
+	if open && bare {
+		return ""
+	}
+	summary, name, value := i.Summary, "encrypted_content", i.Encrypted
+	if len(summary) == 0 || summary[0] != '[' {
+		summary = json.RawMessage(`[]`)
+	}
+	if open {
+		name, value = "content", i.Content
+	}
+	return fmt.Sprintf(reasoningOpen+`"id":%s,"summary":%s,"%s":%s}`, wire.AppendString(nil, i.ID), summary, name, value)
+}
+
+// readTexts reads the texts of a list of parts, refusals too, or a plain string.
+func readTexts(raw json.RawMessage) (texts []string, refused bool) {
+	c := wire.NewCursor(raw)
+	switch c.Peek() {
+	case '"':
+		return []string{c.String()}, false
+	case '[':
+		c.Enter('[')
+		for c.Next() {
+			var part struct {
+				Text    string `json:"text"`
+				Refusal string `json:"refusal"`
+			}
+			c.Into(&part)
+			if part.Text != "" {
+				texts = append(texts, part.Text)
+			}
+			if part.Refusal != "" {
+				texts, refused = append(texts, part.Refusal), true
+			}
+		}
+	}
+	return texts, refused
 }
 
 func (d *responsesDecoder) Begin(h http.Header) { d.finish.RequestID = h.Get("X-Request-Id") }
@@ -67,48 +134,59 @@ func (d *responsesDecoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool
 	if string(f.Data) == "[DONE]" {
 		return false, d.Complete(), nil // some compatible servers end so
 	}
-	c := wire.NewCursor(f.Data)
-	e := d.readEvent(&c)
-	if err := c.End(); err != nil {
+	e := &d.event
+	if _, err := wire.Read(f.Data, e); err != nil {
 		return false, false, err
 	}
-	if e.kind == "" {
-		e.kind = string(f.Event)
+	if len(e.Kind) == 0 {
+		e.Kind = f.Event
 	}
-	return d.take(&e, f.Data, emit)
+	d.note(&e.Response)
+	return d.take(e, f.Data, emit)
+}
+
+// note takes what any event may tell of the response.
+func (d *responsesDecoder) note(r *responsesReply) {
+	if len(r.Model) > 0 && string(r.Model) != d.finish.Model {
+		d.finish.Model = string(r.Model)
+	}
+	if r.Usage.Present {
+		d.finish.Usage = r.Usage.tokens()
+	}
+	d.reason = cmp.Or(r.Incomplete.Reason, d.reason)
 }
 
 func (d *responsesDecoder) take(e *responsesEvent, data []byte, emit wire.Emit) (alive, done bool, err error) {
-	switch e.kind {
+	switch string(e.Kind) {
 	case "response.output_text.delta":
-		d.say(d.item(e.index), e.text, emit)
+		d.say(d.item(e.Index), e.Delta, emit)
 	case "response.refusal.delta":
 		d.refused = true
-		d.say(d.item(e.index), e.text, emit)
+		d.say(d.item(e.Index), e.Delta, emit)
 	case "response.function_call_arguments.delta":
-		d.argue(d.item(e.index), e.text, emit)
+		d.argue(d.item(e.Index), e.Delta, emit)
 	case "response.function_call_arguments.done":
-		if k := d.item(e.index); !k.spoken {
-			d.argue(k, e.arguments, emit)
+		if k := d.item(e.Index); !k.spoken {
+			d.argue(k, string(e.Arguments), emit)
 		}
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
-		d.think(d.item(e.index), e.part, e.text, emit)
+		d.think(d.item(e.Index), e.Summary+e.Content, e.Delta, emit)
 	case "response.created", "response.in_progress", "response.queued", "keepalive":
 		return false, false, nil // the model has not spoken: it may think for minutes
 	case "response.output_item.added":
-		k := d.itemOf(e.index, e.item.id)
-		if e.item.kind == "function_call" {
-			return true, false, d.startCall(k, &e.item, emit)
+		k := d.itemOf(e.Index, e.Item.ID)
+		if string(e.Item.Kind) == "function_call" {
+			return true, false, d.startCall(k, &e.Item, emit)
 		}
-		return e.item.kind != "reasoning", false, nil
+		return string(e.Item.Kind) != "reasoning", false, nil
 	case "response.output_item.done":
-		return true, false, d.end(d.itemOf(e.index, e.item.id), &e.item, emit)
+		return true, false, d.end(d.itemOf(e.Index, e.Item.ID), &e.Item, emit)
 	case "response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done":
 		return true, true, d.over(e, data, emit)
 	case "error":
 		return true, true, wire.EventError(d.provider, data)
 	case "":
-		if e.failed {
+		if given(e.Error) {
 			return true, true, wire.EventError(d.provider, data)
 		}
 	}
@@ -117,14 +195,14 @@ func (d *responsesDecoder) take(e *responsesEvent, data []byte, emit wire.Emit) 
 
 // over takes the end of the response, with what was not told before.
 func (d *responsesDecoder) over(e *responsesEvent, data []byte, emit wire.Emit) error {
-	r := &e.response
-	d.status = r.status
+	r := &e.Response
+	d.status = r.Status
 	switch {
-	case r.failed, r.status == "failed", e.kind == "response.failed":
-		return d.failure(data)
-	case e.kind == "response.cancelled" || r.status == "cancelled":
+	case given(r.Error), r.Status == "failed", string(e.Kind) == "response.failed":
+		return d.failure(cmp.Or(string(r.Error), string(e.Error)), data)
+	case string(e.Kind) == "response.cancelled" || r.Status == "cancelled":
 		return &toolcrib.ModelError{Class: toolcrib.ErrOther, Provider: d.provider, Message: "the API cancelled the response"}
-	case d.status == "" && e.kind == "response.incomplete":
+	case d.status == "" && string(e.Kind) == "response.incomplete":
 		d.status = "incomplete"
 	case d.status == "":
 		d.status = "completed"
@@ -134,43 +212,40 @@ func (d *responsesDecoder) over(e *responsesEvent, data []byte, emit wire.Emit) 
 			return nil // what was done was told, item by item
 		}
 	}
-	for i := range r.output {
-		if err := d.end(d.itemOf(i, r.output[i].id), &r.output[i], emit); err != nil {
+	for i := range r.Output {
+		if err := d.end(d.itemOf(i, r.Output[i].ID), &r.Output[i], emit); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// failure makes the error of a response that failed: its error object stands
-// inside the response.
-func (d *responsesDecoder) failure(data []byte) error {
-	inner := errorOf(data)
-	if inner == nil {
-		inner = data
+// failure makes the error of a response that failed: its error object stands inside the
+// response.
+func (d *responsesDecoder) failure(inner string, data []byte) error {
+	body := data
+	if strings.HasPrefix(inner, "{") {
+		body = []byte(`{"error":` + inner + `}`)
 	}
-	e := wire.EventError(d.provider, inner)
+	e := wire.EventError(d.provider, body)
 	e.Detail = wire.Clip(string(data), 8<<10)
 	return e
 }
 
 // Whole reads a reply in one piece, by the same steps as a stream.
 func (d *responsesDecoder) Whole(body []byte, emit wire.Emit) error {
-	c := wire.NewCursor(body)
 	var r responsesReply
-	if c.Peek() == '{' {
-		r = d.readReply(&c)
-	}
-	if err := c.End(); err != nil {
+	if _, err := wire.Read(body, &r); err != nil {
 		return err
 	}
-	if r.object != "response" && len(r.output) == 0 {
+	d.note(&r)
+	if string(r.Object) != "response" && len(r.Output) == 0 {
 		if e, ok := wire.ParseAPIError(body); ok && e.Message != "" {
 			return wire.EventError(d.provider, body)
 		}
-		return &toolcrib.ModelError{Class: toolcrib.ErrOther, Provider: d.provider, Message: "answered with JSON that is no response: check base_url and api", Detail: wire.Clip(string(body), 8<<10)}
+		return wire.NotAReply(d.provider, "response (api)", body)
 	}
-	return d.over(&responsesEvent{response: r}, body, emit)
+	return d.over(&responsesEvent{Response: r}, body, emit)
 }
 
 // Finish maps the status.
@@ -245,16 +320,12 @@ func (d *responsesDecoder) startCall(k *itemState, item *responsesItem, emit wir
 	if k.call >= 0 {
 		return nil
 	}
-	if d.calls == maxCalls {
-		return &toolcrib.ModelError{Class: toolcrib.ErrOther, Provider: d.provider, Message: "the reply asks for too many tool calls"}
-	}
-	id := item.callID
-	if id == "" {
-		id = item.id
+	if d.calls == wire.MaxCalls {
+		return wire.TooManyCalls(d.provider)
 	}
 	k.call = d.calls
 	d.calls++
-	emit(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{Index: k.call, ID: id, Name: item.name}})
+	emit(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{Index: k.call, ID: cmp.Or(item.CallID, item.ID), Name: item.Name}})
 	return nil
 }
 
@@ -272,25 +343,30 @@ func (d *responsesDecoder) end(k *itemState, item *responsesItem, emit wire.Emit
 	if k.done {
 		return nil
 	}
-	switch item.kind {
+	switch string(item.Kind) {
 	case "function_call":
 		k.done = true
 		if err := d.startCall(k, item, emit); err != nil {
 			return err
 		}
 		if !k.spoken {
-			d.argue(k, item.arguments, emit)
+			d.argue(k, string(item.Arguments), emit)
 		}
 	case "message":
 		k.done = true
-		d.refused = d.refused || item.refused
+		texts, refused := readTexts(item.Content)
+		d.refused = d.refused || refused
 		if !k.spoken {
-			d.say(k, item.text, emit)
+			d.say(k, strings.Join(texts, ""), emit)
 		}
 	case "reasoning":
 		k.done = true
 		if !k.thought {
-			for n, text := range item.thoughts {
+			texts, _ := readTexts(item.Summary)
+			if len(texts) == 0 {
+				texts, _ = readTexts(item.Content)
+			}
+			for n, text := range texts {
 				d.think(k, n, text, emit)
 			}
 		}

@@ -230,3 +230,20 @@ func (r *Reply) bad(err error, body []byte) error {
 		Message: "the reply was cut or is broken", Detail: Clip(string(body), maxDetail),
 	})
 }
+
+// MaxCalls bounds the calls of one reply; a turn may have 64 by default.
+const MaxCalls = 4096
+
+// TooManyCalls is the error of a reply with more calls than MaxCalls.
+func TooManyCalls(provider string) error {
+	return &toolcrib.ModelError{Class: toolcrib.ErrOther, Provider: provider, Message: "the reply asks for too many tool calls"}
+}
+
+// NotAReply is the error of a body that is JSON, but not what the API answers: a chat
+// completion, a message, ….
+func NotAReply(provider, what string, body []byte) error {
+	return &toolcrib.ModelError{
+		Class: toolcrib.ErrOther, Provider: provider,
+		Message: "answered with JSON that is no " + what + ": check base_url", Detail: Clip(string(body), maxDetail),
+	}
+}
