@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/toolcrib/toolcrib"
 )
@@ -119,18 +118,9 @@ type NewGroup struct {
 	// AllAgents takes the last grant of an agent away also where members may then use
 	// every agent ([AllAgentsError]).
 	AllAgents bool
-	// After is when the group was changed that this one was made from (Group.Changed);
-	// the zero time = there was none. If nil, it replaces whatever is there now; else
-	// another one is a conflict ([StaleError]), so that nobody gives back what somebody
-	// just took away.
-	After *time.Time
-}
-
-// StaleError is the cause of a conflict: a group was changed since it was looked at.
-type StaleError struct{ Group string }
-
-func (e *StaleError) Error() string {
-	return fmt.Sprintf("the group %s was changed by somebody else just now; look at it again", e.Group)
+	// Edit makes the group from the one that is there (the zero Group = none), so that
+	// nobody gives back what somebody just took away. If nil, Group takes its place.
+	Edit func(Group) Group
 }
 
 // CarriedError is the cause of a conflict: users carry the name of a group.
@@ -191,16 +181,18 @@ func namesAgents(grants []string) bool {
 	return slices.ContainsFunc(grants, func(grant string) bool { return strings.HasPrefix(grant, agentGrant) })
 }
 
-// Conflict returns why the group may not be put, if before is the one that is there (the
-// zero Group = none) and so many users carry its name.
-func (n NewGroup) Conflict(before Group, carriers int) error {
-	switch {
-	case n.After != nil && !n.After.Equal(before.Changed):
-		return conflict(&StaleError{Group: n.Name})
-	case before.Name == "" && carriers > 0 && !n.Reuse:
-		return conflict(&CarriedError{Group: n.Name, Users: carriers, Gone: true})
+// Over returns the group as it is put over the one that is there (the zero Group = none),
+// or why it may not be, if so many users carry its name.
+func (n NewGroup) Over(before Group, carriers int) (Group, error) {
+	if before.Name == "" && carriers > 0 && !n.Reuse {
+		return Group{}, conflict(&CarriedError{Group: n.Name, Users: carriers, Gone: true})
 	}
-	return nil
+	name, g := n.Name, n.Group
+	if n.Edit != nil {
+		g = n.Edit(before)
+	}
+	g.Name = name
+	return g.Check()
 }
 
 // FreesAgents reports whether putting the group takes the last grant of an agent away, so

@@ -57,10 +57,9 @@ type NewUser struct {
 
 // Groups keeps the groups of users.
 type Groups interface {
-	// PutGroup adds a group, or replaces the one of that name. It is a conflict to add one
-	// whose name users still carry ([*CarriedError], unless Reuse), to let members use every
-	// agent who could not before ([*AllAgentsError], unless AllAgents), and to replace
-	// another one than was looked at ([*StaleError], where After tells).
+	// PutGroup adds a group, or changes or replaces the one of that name. It is a conflict to
+	// add one whose name users still carry ([*CarriedError], unless Reuse), and to let members
+	// use every agent who could not before ([*AllAgentsError], unless AllAgents).
 	PutGroup(ctx context.Context, g NewGroup, by string) (Change, error)
 	// Groups returns all groups, sorted by name (bytes); at most [MaxGroups].
 	Groups(ctx context.Context) ([]Group, error)
@@ -124,8 +123,10 @@ type Change struct {
 	At    time.Time     `json:"at"` // UTC, whole microseconds
 	User  *User         `json:"user,omitempty"`
 	Group *Group        `json:"group,omitempty"`
-	// Carriers are the users who carry the name of the group that was put or removed.
+	// Carriers are the users who carry the name of the group that was put or removed, and
+	// Before is that group as it was; nil = there was none.
 	Carriers int     `json:"-"`
+	Before   *Group  `json:"-"`
 	Token    *Issued `json:"token,omitempty"`
 }
 

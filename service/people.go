@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -278,20 +277,10 @@ func (s *Service) Groups(ctx context.Context, who toolcrib.Principal) ([]Group, 
 	if _, err := Administrator(who); err != nil {
 		return nil, err
 	}
-	members, err := s.membersOf(ctx)
-	if err != nil {
-		return nil, err
-	}
-	groups, err := s.store.Access().Groups(ctx)
-	shown := make([]Group, len(groups))
-	for i, g := range groups {
-		shown[i] = groupOf(g, members[g.Name])
-	}
-	return shown, err
+	return s.groups(ctx)
 }
 
-// membersOf counts the members of each group.
-func (s *Service) membersOf(ctx context.Context) (map[string]int, error) {
+func (s *Service) groups(ctx context.Context) ([]Group, error) {
 	members := map[string]int{}
 	for u, err := range s.eachUser(ctx) {
 		if err != nil {
@@ -301,7 +290,12 @@ func (s *Service) membersOf(ctx context.Context) (map[string]int, error) {
 			members[name]++
 		}
 	}
-	return members, nil
+	groups, err := s.store.Access().Groups(ctx)
+	shown := make([]Group, len(groups))
+	for i, g := range groups {
+		shown[i] = groupOf(g, members[g.Name])
+	}
+	return shown, err
 }
 
 // GroupEdit changes a group, or makes one; what is nil stays as it is.
@@ -314,7 +308,7 @@ type GroupEdit struct {
 	AllAgents   bool // also if members may use every agent then
 }
 
-func (e GroupEdit) apply(g access.Group) (access.Group, error) {
+func (e GroupEdit) apply(g access.Group) access.Group {
 	if e.Description != nil {
 		g.Description = *e.Description
 	}
@@ -327,7 +321,7 @@ func (e GroupEdit) apply(g access.Group) (access.Group, error) {
 	if e.Disabled != nil {
 		g.Disabled = *e.Disabled
 	}
-	return g.Check()
+	return g
 }
 
 // PutGroup makes a group, or changes the one that is there as it is now, for
@@ -336,45 +330,16 @@ func (s *Service) PutGroup(
 	ctx context.Context, who toolcrib.Principal, name string, e GroupEdit,
 ) (shown Group, known bool, err error) {
 	by, err := Administrator(who)
-	if err == nil {
-		name, err = access.CheckName(name)
-	}
 	if err != nil {
 		return shown, false, err
 	}
-	const tries = 10 // others may change it meanwhile
-	for range tries {
-		var g access.Group
-		if g, known, err = s.findGroup(ctx, name); err != nil {
-			return shown, known, err
-		}
-		after := g.Changed
-		if g, err = e.apply(g); err != nil {
-			return shown, known, err
-		}
-		var c access.Change
-		c, err = s.store.Access().PutGroup(ctx, access.NewGroup{
-			Group: g, Reuse: e.Reuse, AllAgents: e.AllAgents,
-			After: &after,
-		}, by)
-		var stale *access.StaleError
-		switch {
-		case err == nil:
-			return groupOf(*c.Group, c.Carriers), known, nil
-		case !errors.As(err, &stale):
-			return shown, known, err
-		}
+	c, err := s.store.Access().PutGroup(ctx, access.NewGroup{
+		Group: access.Group{Name: name}, Edit: e.apply, Reuse: e.Reuse, AllAgents: e.AllAgents,
+	}, by)
+	if err != nil {
+		return shown, false, err
 	}
-	return shown, known, err
-}
-
-// findGroup returns a group, or an empty one of that name.
-func (s *Service) findGroup(ctx context.Context, name string) (g access.Group, known bool, err error) {
-	groups, err := s.store.Access().Groups(ctx)
-	if i := slices.IndexFunc(groups, func(g access.Group) bool { return g.Name == name }); err == nil && i >= 0 {
-		return groups[i], true, nil
-	}
-	return access.Group{Name: name}, false, err
+	return groupOf(*c.Group, c.Carriers), c.Before != nil, nil
 }
 
 // RemoveGroup removes a group, for administrators, and returns it with the members that
@@ -387,12 +352,11 @@ func (s *Service) RemoveGroup(ctx context.Context, who toolcrib.Principal, name 
 	if err != nil {
 		return Group{}, err
 	}
-	g, _, err := s.findGroup(ctx, name)
+	c, err := s.store.Access().RemoveGroup(ctx, name, by)
 	if err != nil {
 		return Group{}, err
 	}
-	c, err := s.store.Access().RemoveGroup(ctx, name, by)
-	return groupOf(g, c.Carriers), err
+	return groupOf(*c.Before, c.Carriers), nil
 }
 
 // Directory returns the users and groups as tools list them.
@@ -418,19 +382,14 @@ func (d directoryOf) Users(ctx context.Context) iter.Seq2[directory.User, error]
 // Groups implements [directory.Directory].
 func (d directoryOf) Groups(ctx context.Context) iter.Seq2[directory.UserGroup, error] {
 	return func(yield func(directory.UserGroup, error) bool) {
-		members, err := d.membersOf(ctx)
-		if err != nil {
-			yield(directory.UserGroup{}, err)
-			return
-		}
-		groups, err := d.store.Access().Groups(ctx)
+		groups, err := d.groups(ctx)
 		if err != nil {
 			yield(directory.UserGroup{}, err)
 			return
 		}
 		for _, g := range groups {
 			shown := directory.UserGroup{
-				Name: g.Name, Description: g.Description, Roles: g.Roles, Grants: g.Grants, Members: members[g.Name],
+				Name: g.Name, Description: g.Description, Roles: g.Roles, Grants: g.Grants, Members: g.Members,
 				Disabled: g.Disabled,
 			}
 			if !yield(shown, nil) {

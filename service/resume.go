@@ -66,8 +66,8 @@ func (s *Service) Resume(ctx context.Context, who toolcrib.Principal, q ResumeRe
 	}
 	if who.Token != "" && state.Start.Principal.Token != who.Token {
 		// Nothing would hold it to the token's scope.
-		return nil, toolcrib.Errorf(toolcrib.CodeScopeInsufficient,
-			"run %s was not started by this access token, so it would continue without its scope; resume it without the token", rec.ID)
+		return nil, toolcrib.Errorf(toolcrib.CodeScopeInsufficient, "run %s was not started by this access token, so it "+
+			"would continue without its scope; resume it without the token", rec.ID)
 	}
 	approve := cmp.Or(s.keptApprove(state), q.Approve, agent.ApproveNone)
 	d, chosen, err := s.driveAgain(state, who, approve, q.Model, f)

@@ -10,7 +10,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/access/standing"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -257,17 +256,6 @@ func (s *Service) CheckToken(ctx context.Context, who toolcrib.Principal, text s
 		return Token{}, err
 	}
 	return s.tokenOf(ctx, t)
-}
-
-// SameToken refuses to continue a run by a token that it was not started by: nothing would
-// hold it to the token's scope.
-func SameToken(who toolcrib.Principal, s *agent.State) error {
-	if who.Token != "" && s.Start.Principal.Token != who.Token {
-		return toolcrib.Errorf(toolcrib.CodeScopeInsufficient,
-			"run %s was not started by this access token, so it would continue without its scope; resume it without the "+
-				"token", s.Run)
-	}
-	return nil
 }
 
 // eachAudit calls do for all entries of the audit log that fit.

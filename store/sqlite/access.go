@@ -243,7 +243,7 @@ func (a *Access) PutGroup(ctx context.Context, n access.NewGroup, by string) (ac
 	if err != nil {
 		return access.Change{}, err
 	}
-	n.Group = g
+	n.Name = g.Name
 	return a.change(ctx, by, func(t *tx, c *access.Change) error {
 		same, err := alike[access.Group](t.ctx, t.w.conn, groupAlike, g.Name)
 		if err != nil {
@@ -253,7 +253,8 @@ func (a *Access) PutGroup(ctx context.Context, n access.NewGroup, by string) (ac
 		if len(same) > 0 && before.Name != g.Name {
 			return access.TakenBy(g.Name, before.Name)
 		}
-		if len(same) == 0 {
+		if c.Before = &before; len(same) == 0 {
+			c.Before = nil
 			var groups int
 			if err := t.row("SELECT count(*) FROM docs WHERE kind = 'group'", nil, &groups); err != nil {
 				return err
@@ -267,7 +268,7 @@ func (a *Access) PutGroup(ctx context.Context, n access.NewGroup, by string) (ac
 			return err
 		}
 		c.Carriers = len(members)
-		if err := n.Conflict(before, c.Carriers); err != nil {
+		if n.Group, err = n.Over(before, c.Carriers); err != nil {
 			return err
 		}
 		if n.FreesAgents(before) {
@@ -279,8 +280,8 @@ func (a *Access) PutGroup(ctx context.Context, n access.NewGroup, by string) (ac
 				return err
 			}
 		}
-		g.Changed, g.ChangedBy = c.At, by
-		c.Group = &g
+		n.Changed, n.ChangedBy = c.At, by
+		c.Group = &n.Group
 		return t.keep(c, access.GroupPut, g.Name)
 	})
 }
@@ -310,7 +311,7 @@ func (a *Access) RemoveGroup(ctx context.Context, name, by string) (access.Chang
 		if err := t.row("SELECT count(*) FROM docs WHERE "+carrying, []any{name}, &c.Carriers); err != nil {
 			return err
 		}
-		if err := g.CheckRemove(c.Carriers); err != nil {
+		if c.Before, err = &g, g.CheckRemove(c.Carriers); err != nil {
 			return err
 		}
 		return t.keep(c, access.GroupRemoved, name)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
@@ -66,43 +65,38 @@ func carriers(t *testing.T, d access.Directory) {
 	}
 }
 
-// A group is not replaced by one that was made from another one than is there.
-func staleGroups(t *testing.T, d access.Directory) {
-	stale := func(err error) {
-		t.Helper()
-		refused(t, err, toolcrib.CodeConflict)
-		var e *access.StaleError
-		if !errors.As(err, &e) || e.Group != "staff" {
-			t.Errorf("got %v", err)
+// An edit is made from the group that is there: of many at the same time, none is lost.
+func editedGroups(t *testing.T, d access.Directory) {
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			_, err := d.PutGroup(t.Context(), access.NewGroup{
+				Group: access.Group{Name: "staff", Description: "no part of it"},
+				Edit: func(g access.Group) access.Group {
+					g.Roles = append(slices.Clone(g.Roles), fmt.Sprintf("r%d", i))
+					return g
+				},
+			}, by)
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if all, err := d.Groups(t.Context()); err != nil || len(all) != 1 || len(all[0].Roles) != 8 || all[0].Description != "" {
+		t.Errorf("groups %+v, %v: want one with all roles", all, err)
+	}
+	for name, edit := range map[string]func(access.Group) access.Group{
+		"another name": func(access.Group) access.Group { return access.Group{Name: "other", Roles: []string{"x"}} },
+		"a bad role":   func(access.Group) access.Group { return access.Group{Roles: []string{"a b"}} },
+	} {
+		c, err := d.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "staff"}, Edit: edit}, by)
+		if name == "a bad role" {
+			refused(t, err, toolcrib.CodeBadRequest)
+		} else if err != nil || c.Name != "staff" || c.Before == nil || len(c.Before.Roles) != 8 || len(c.Group.Roles) != 1 {
+			t.Errorf("%s: %+v, %v", name, c, err)
 		}
 	}
-	put := func(n access.NewGroup) (access.Group, error) {
-		t.Helper()
-		n.Name = "staff"
-		c, err := d.PutGroup(t.Context(), n, by)
-		if err != nil {
-			return access.Group{}, err
-		}
-		return *c.Group, nil
-	}
-	first, err := put(access.NewGroup{After: new(time.Time), Group: access.Group{Grants: []string{"read_file", "exec_shell"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = put(access.NewGroup{After: new(time.Time)})
-	stale(err)
-	wrong := first.Changed.Add(-time.Second)
-	_, err = put(access.NewGroup{After: &wrong})
-	stale(err)
-	if all, err := d.Groups(t.Context()); err != nil || len(all) != 1 || !slices.Equal(all[0].Grants, first.Grants) {
-		t.Errorf("it was changed anyway: %+v, %v", all, err)
-	}
-	if _, err = put(access.NewGroup{After: &first.Changed, Group: access.Group{Grants: []string{"read_file"}}}); err != nil {
-		t.Fatal(err)
-	}
-	done(t)(d.RemoveGroup(t.Context(), "staff", by))
-	_, err = put(access.NewGroup{After: &first.Changed})
-	stale(err)
 }
 
 // A group that restricts its members to agents cannot be removed before they are out.
