@@ -124,7 +124,7 @@ type Change struct {
 	User  *User         `json:"user,omitempty"`
 	Group *Group        `json:"group,omitempty"`
 	// Carriers are the users who carry the name of the group that was put or removed, and
-	// Before is that group as it was; nil = there was none.
+	// Before is that group as it was; the zero Group = there was none.
 	Carriers int     `json:"-"`
 	Before   *Group  `json:"-"`
 	Token    *Issued `json:"token,omitempty"`

@@ -13,6 +13,14 @@ import (
 // nobody may, whoever it acts for.
 func admin(who toolcrib.Principal) bool { return who.Admin && who.Token == "" }
 
+// somebody refuses those who have not said who they are.
+func somebody(who toolcrib.Principal) error {
+	if who.User == "" {
+		return toolcrib.Errorf(toolcrib.CodeUnauthorized, "it is not known who asks")
+	}
+	return nil
+}
+
 // Visible reports whether who may know of a user's runs (contract §9: another user's run
 // is not found); somebody without a name may know of none.
 func Visible(who toolcrib.Principal, user string) bool {

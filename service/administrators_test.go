@@ -95,6 +95,9 @@ func forAdministrators(s *service.Service, run, token, backup string) map[string
 		"no secret":    func(c ctx, w who) error { _, err := s.RemoveSecret(c, w, "key"); return err },
 		"notify":       func(c ctx, w who) error { _, err := s.TestNotify(c, w, true); return err },
 		"models":       func(_ ctx, w who) error { _, err := s.RefreshModels(w, strings.NewReader("{")); return err },
+		"doctor":       func(c ctx, w who) error { _, err := s.Examine(c, w); return err },
+		"data":         func(c ctx, w who) error { _, err := s.ExamineData(c, w); return err },
+		"servers":      func(c ctx, w who) error { _, err := s.ExamineProviders(c, w); return err },
 		"backtest":     func(c ctx, w who) error { _, err := s.Backtest(c, w, service.BacktestRequest{}); return err },
 	}
 }
@@ -135,6 +138,12 @@ func ownOnly(t *testing.T, s *service.Service) {
 	has(t, "the usage of another", err, toolcrib.CodeForbidden)
 	_, err = s.Usage(t.Context(), toolcrib.Principal{}, store.UsageQuery{})
 	has(t, "the usage of nobody", err, toolcrib.CodeForbidden)
+	_, err = s.Agents(toolcrib.Principal{})
+	has(t, "agents, by nobody", err, toolcrib.CodeUnauthorized)
+	_, err = s.Models(toolcrib.Principal{}, "", true)
+	has(t, "models, by nobody", err, toolcrib.CodeUnauthorized)
+	_, err = s.Tools(t.Context(), toolcrib.Principal{})
+	has(t, "tools, by nobody", err, toolcrib.CodeUnauthorized)
 	for _, who := range []toolcrib.Principal{{User: "ann"}, {}} {
 		_, _, err = s.Forget(t.Context(), who, "rem_0123456789abcdef0123")
 		has(t, "what another remembers", err, toolcrib.CodeNotFound)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
 )
 
@@ -24,8 +25,12 @@ func (a Agent) MarshalJSON() ([]byte, error) {
 	return slices.Concat(head[:len(head)-1], []byte{','}, config.ShowJSON(a.Agent)[1:]), nil
 }
 
-// Agents returns the agents of the configuration, by their names.
-func (s *Service) Agents() []Agent {
+// Agents returns the agents of the configuration, by their names. They are no secret of
+// anybody who is known here.
+func (s *Service) Agents(who toolcrib.Principal) ([]Agent, error) {
+	if err := somebody(who); err != nil {
+		return nil, err
+	}
 	names := s.Config.AgentNames()
 	list := make([]Agent, len(names))
 	for i, name := range names {
@@ -34,5 +39,5 @@ func (s *Service) Agents() []Agent {
 			list[i].Model = s.Config.Agents[config.DefaultAgent].Model
 		}
 	}
-	return list
+	return list, nil
 }

@@ -32,10 +32,10 @@ type check struct {
 	run       func(ctx context.Context) (detail, fix string, err error)
 }
 
-// ExamineData looks at the data folder and its database.
-func (s *Service) ExamineData(ctx context.Context, who toolcrib.Principal) []Finding {
+// ExamineData looks at the data folder and its database, for administrators.
+func (s *Service) ExamineData(ctx context.Context, who toolcrib.Principal) ([]Finding, error) {
 	return examined(
-		ctx,
+		ctx, who,
 		check{"data folder", "make the folder writable for this user, or use another with --data-dir", s.checkData},
 		check{
 			"database", "check the path, the rights and the disk",
@@ -44,8 +44,9 @@ func (s *Service) ExamineData(ctx context.Context, who toolcrib.Principal) []Fin
 	)
 }
 
-// Examine looks at what runs stand on besides: workspace, shell, approvals, budgets.
-func (s *Service) Examine(ctx context.Context) []Finding {
+// Examine looks at what runs stand on besides, for administrators: workspace, shell,
+// approvals, budgets.
+func (s *Service) Examine(ctx context.Context, who toolcrib.Principal) ([]Finding, error) {
 	checks := []check{
 		{"workspace", "set workspace, or start toolcrib in another folder", s.checkWorkspace},
 		{"shell", "install bubblewrap", s.checkShell},
@@ -54,10 +55,13 @@ func (s *Service) Examine(ctx context.Context) []Finding {
 	if len(s.Config.Budgets) > 0 && s.store != nil {
 		checks = append(checks, check{"budgets", "write the name as it is; toolcrib users list", s.checkBudgets})
 	}
-	return examined(ctx, checks...)
+	return examined(ctx, who, checks...)
 }
 
-func examined(ctx context.Context, checks ...check) (found []Finding) {
+func examined(ctx context.Context, who toolcrib.Principal, checks ...check) (found []Finding, err error) {
+	if _, err := Administrator(who); err != nil {
+		return nil, err
+	}
 	for _, c := range checks {
 		f := Finding{Check: c.name}
 		detail, fix, err := c.run(ctx)
@@ -66,7 +70,7 @@ func examined(ctx context.Context, checks ...check) (found []Finding) {
 		}
 		found = append(found, f)
 	}
-	return found
+	return found, nil
 }
 
 // writable returns an error unless this user can write in a folder.

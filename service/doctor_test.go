@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
@@ -23,9 +24,13 @@ func TestNoSandbox_IsFound(t *testing.T) {
 		{shell.SandboxRequired, shell.Report{Helper: true, LandlockABI: 7}, false, "so each such call is refused"},
 		{shell.SandboxBestEffort, shell.Report{Helper: true, Bubblewrap: "/usr/bin/bwrap"}, true, "sandbox: bubblewrap (/usr/bin/bwrap)"},
 	} {
-		f := examined(t.Context(), check{"shell", "install bubblewrap", func(context.Context) (detail, fix string, err error) {
+		found, err := examined(t.Context(), toolcrib.Principal{User: "local:root", Admin: true}, check{"shell", "install bubblewrap", func(context.Context) (detail, fix string, err error) {
 			return shellFound(config.Shell{Mode: string(shell.ModeAllowlist), Sandbox: string(c.sandbox)}, c.report)
-		}})[0]
+		}})
+		if err != nil || len(found) != 1 {
+			t.Fatal(found, err)
+		}
+		f := found[0]
 		if f.OK != c.ok || !strings.Contains(f.Detail+f.Fix, c.want) {
 			t.Errorf("%+v: %+v", c, f)
 		}

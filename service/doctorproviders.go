@@ -17,8 +17,11 @@ import (
 const checkTimeout = 10 * time.Second
 
 // ExamineProviders tests each configured provider, those that agents name by their type
-// alone, and the one that is used where none is configured.
-func (s *Service) ExamineProviders(ctx context.Context) (out []Finding) {
+// alone, and the one that is used where none is configured; for administrators.
+func (s *Service) ExamineProviders(ctx context.Context, who toolcrib.Principal) (out []Finding, err error) {
+	if _, err := Administrator(who); err != nil {
+		return nil, err
+	}
 	c, seen := s.Config, map[string]bool{}
 	for _, name := range c.ProviderNames() {
 		seen[name] = true
@@ -49,7 +52,7 @@ func (s *Service) ExamineProviders(ctx context.Context) (out []Finding) {
 			out = append(out, f)
 		}
 	}
-	return out
+	return out, nil
 }
 
 // usedModels are the provider's own names of the models of it that agents or the

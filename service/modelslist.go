@@ -68,7 +68,10 @@ func (s *Service) modelOf(r config.ResolvedModel, from string) Model {
 // Models returns the configured models, those that only agents name, the one that
 // is found, and unless configured those that are known of the providers among these. If
 // provider is not empty, they are those of that one.
-func (s *Service) Models(provider string, configured bool) ([]Model, error) {
+func (s *Service) Models(who toolcrib.Principal, provider string, configured bool) ([]Model, error) {
+	if err := somebody(who); err != nil {
+		return nil, err
+	}
 	c := s.Config
 	seen := map[string]bool{} // by name, and by PROVIDER/MODEL
 	views := []Model{}

@@ -339,7 +339,7 @@ func (s *Service) PutGroup(
 	if err != nil {
 		return shown, false, err
 	}
-	return groupOf(*c.Group, c.Carriers), c.Before != nil, nil
+	return groupOf(*c.Group, c.Carriers), c.Before.Name != "", nil
 }
 
 // RemoveGroup removes a group, for administrators, and returns it with the members that

@@ -17,8 +17,12 @@ type Tool struct {
 	Errors int64 `json:"errors"`
 }
 
-// Tools returns all tools, and whether they are enabled. They are no secret of anybody.
-func (s *Service) Tools(ctx context.Context) ([]Tool, error) {
+// Tools returns all tools, and whether they are enabled. They are no secret of anybody who
+// is known here.
+func (s *Service) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, error) {
+	if err := somebody(who); err != nil {
+		return nil, err
+	}
 	g, _, err := s.lookingGate("")
 	if err != nil {
 		return nil, err
@@ -43,8 +47,8 @@ func (s *Service) Tools(ctx context.Context) ([]Tool, error) {
 }
 
 // Tool returns the tool of a name.
-func (s *Service) Tool(ctx context.Context, name string) (Tool, error) {
-	tools, err := s.Tools(ctx)
+func (s *Service) Tool(ctx context.Context, who toolcrib.Principal, name string) (Tool, error) {
+	tools, err := s.Tools(ctx, who)
 	if err != nil {
 		return Tool{}, err
 	}
@@ -93,7 +97,7 @@ func (s *Service) SwitchTool(ctx context.Context, who toolcrib.Principal, q Swit
 	if q.Group != "" {
 		o.Kind, o.Name = store.OverrideGroup, q.Group
 	}
-	if err := s.switchable(ctx, q, o); err != nil {
+	if err := s.switchable(ctx, who, q, o); err != nil {
 		return out, err
 	}
 	if q.Reset {
@@ -104,7 +108,7 @@ func (s *Service) SwitchTool(ctx context.Context, who toolcrib.Principal, q Swit
 	if err != nil {
 		return out, err
 	}
-	tools, err := s.Tools(ctx)
+	tools, err := s.Tools(ctx, who)
 	for _, t := range tools {
 		if q.isAbout(t) {
 			out.Tools = append(out.Tools, t)
@@ -122,7 +126,7 @@ func (q *SwitchRequest) isAbout(t Tool) bool {
 
 // switchable refuses names that mean nothing. What was switched can be reset always: the
 // tool may have gone since.
-func (s *Service) switchable(ctx context.Context, q SwitchRequest, o store.Override) error {
+func (s *Service) switchable(ctx context.Context, who toolcrib.Principal, q SwitchRequest, o store.Override) error {
 	if q.Reset {
 		overrides, err := s.store.Overrides(ctx)
 		if err != nil {
@@ -134,7 +138,7 @@ func (s *Service) switchable(ctx context.Context, q SwitchRequest, o store.Overr
 			}
 		}
 	}
-	tools, err := s.Tools(ctx)
+	tools, err := s.Tools(ctx, who)
 	if err != nil {
 		return err
 	}

@@ -16,12 +16,11 @@ import (
 )
 
 func (a *app) agentsListCommand(cmd *cobra.Command) {
-	a.answering(cmd, nil, func(c call) (any, func(), error) {
-		s, err := a.svc()
+	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
+		list, err := c.Agents(c.who)
 		if err != nil {
 			return nil, nil, err
 		}
-		list := s.Agents()
 		return list, func() {
 			table(a, "AGENT|MODEL|TOOLS|ROUNDS|DESCRIPTION|SYSTEM", list, func(g *service.Agent) []string {
 				return []string{
@@ -46,16 +45,15 @@ func toolsText(tools []string) string {
 }
 
 func (a *app) agentsShowCommand(cmd *cobra.Command) {
-	a.answering(cmd, nil, func(c call) (any, func(), error) {
-		s, err := a.svc()
+	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
+		list, err := c.Agents(c.who)
 		if err != nil {
 			return nil, nil, err
 		}
-		list := s.Agents()
 		i := slices.IndexFunc(list, func(g service.Agent) bool { return g.Name == c.args[0] })
 		if i < 0 {
 			text := fmt.Sprintf("there is no agent %q", c.args[0])
-			if near := nearest(c.args[0], s.Config.AgentNames()); near != "" {
+			if near := nearest(c.args[0], a.config.AgentNames()); near != "" {
 				text += fmt.Sprintf("; did you mean %q?", near)
 			}
 			return nil, nil, toolcrib.Errorf(toolcrib.CodeNotFound, "%s", text)

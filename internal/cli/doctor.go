@@ -79,16 +79,24 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 			Fix: "correct data_dir, or use another with --data-dir",
 		})
 	} else {
-		findings = append(findings, kept.ExamineData(ctx, localUser())...)
+		findings = append(findings, found(kept.ExamineData(ctx, localUser()))...)
 	}
 	if !broken {
 		if err == nil {
-			findings = append(findings, kept.Examine(ctx)...)
+			findings = append(findings, found(kept.Examine(ctx, localUser()))...)
 		}
 		findings = append(findings, a.skillsFinding(c))
-		findings = append(findings, a.about(c).ExamineProviders(ctx)...)
+		findings = append(findings, found(a.about(c).ExamineProviders(ctx, localUser()))...)
 	}
 	return append(findings, a.terminalFinding()), broken
+}
+
+// found are the findings of a part; that it cannot be looked at is one.
+func found(findings []finding, err error) []finding {
+	if err != nil {
+		return []finding{{Check: "doctor", Detail: err.Error()}}
+	}
+	return findings
 }
 
 func (a *app) configFinding(c *config.Config, source config.Source, err error) finding {

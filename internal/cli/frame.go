@@ -21,13 +21,19 @@ import (
 // What most commands have in common: they open the data folder, ask the service for one
 // thing, and write its answer as JSON or as text.
 
-// reading opens the data folder for a command that only looks.
-func (a *app) reading(ctx context.Context) (*service.Service, toolcrib.Principal, error) {
+// knowing is the service for a command that needs no data folder, and who acts.
+func (a *app) knowing(ctx context.Context) (*service.Service, toolcrib.Principal, error) {
 	who, err := a.principal(ctx)
 	if err != nil {
 		return nil, who, err
 	}
 	s, err := a.svc()
+	return s, who, err
+}
+
+// reading opens the data folder for a command that only looks.
+func (a *app) reading(ctx context.Context) (*service.Service, toolcrib.Principal, error) {
+	s, who, err := a.knowing(ctx)
 	if err == nil {
 		err = s.OpenToRead(ctx)
 	}
@@ -36,11 +42,7 @@ func (a *app) reading(ctx context.Context) (*service.Service, toolcrib.Principal
 
 // changing opens the data folder for a command that changes something.
 func (a *app) changing(ctx context.Context) (*service.Service, toolcrib.Principal, error) {
-	who, err := a.principal(ctx)
-	if err != nil {
-		return nil, who, err
-	}
-	s, err := a.svc()
+	s, who, err := a.knowing(ctx)
 	if err == nil {
 		err = s.OpenFor(ctx, who)
 	}

@@ -17,12 +17,8 @@ import (
 func (a *app) modelsListCommand(cmd *cobra.Command) {
 	provider := cmd.Flags().String("provider", "", "")
 	configured := cmd.Flags().Bool("configured", false, "")
-	a.answering(cmd, nil, func(c call) (any, func(), error) {
-		s, err := a.svc()
-		if err != nil {
-			return nil, nil, err
-		}
-		list, err := s.Models(*provider, *configured)
+	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
+		list, err := c.Models(c.who, *provider, *configured)
 		return list, func() { a.showModels(list) }, err
 	})
 }
@@ -85,27 +81,19 @@ func modelRow(v *service.Model) []string {
 func priceText(usd float64) string { return "$" + strconv.FormatFloat(usd, 'f', -1, 64) }
 
 func (a *app) modelsRefreshCommand(cmd *cobra.Command) {
-	a.answering(cmd, nil, func(c call) (any, func(), error) {
-		who, err := a.administering(c)
-		if err != nil {
-			return nil, nil, err
-		}
-		s, err := a.svc()
-		if err != nil {
-			return nil, nil, err
-		}
+	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
 		in, err := a.input(c.args[0])
 		if err != nil {
 			return nil, nil, err
 		}
 		defer in.Close() //nolint:errcheck // only read
-		info, err := s.RefreshModels(who, in)
+		info, err := c.RefreshModels(c.who, in)
 		if err != nil {
 			return nil, nil, ofFile(err, c.args[0])
 		}
 		return info, func() {
 			fmt.Fprintf(a.out, "%s of %s%s, kept in %s\n", render.Count(info.Models, "model"), guard.Visible(info.Source),
-				dated(info), pathText(s.CatalogPath()))
+				dated(info), pathText(c.CatalogPath()))
 		}, nil
 	})
 }

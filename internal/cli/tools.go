@@ -15,7 +15,7 @@ import (
 
 func (a *app) toolsListCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		list, err := c.Tools(c)
+		list, err := c.Tools(c, c.who)
 		return list, func() {
 			table(a, "NAME|STATE|FOR|EFFECT|SOURCE|DESCRIPTION", list, func(v *service.Tool) []string {
 				who := "all"
@@ -51,7 +51,7 @@ func stateText(s gate.State) string {
 func (a *app) toolsShowCommand(cmd *cobra.Command) {
 	cmd.ValidArgsFunction = a.completeTools
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		v, err := c.Tool(c, c.arg())
+		v, err := c.Tool(c, c.who, c.arg())
 		return v, func() { a.showTool(v) }, err
 	})
 }

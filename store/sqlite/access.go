@@ -254,7 +254,6 @@ func (a *Access) PutGroup(ctx context.Context, n access.NewGroup, by string) (ac
 			return access.TakenBy(g.Name, before.Name)
 		}
 		if c.Before = &before; len(same) == 0 {
-			c.Before = nil
 			var groups int
 			if err := t.row("SELECT count(*) FROM docs WHERE kind = 'group'", nil, &groups); err != nil {
 				return err
