@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -91,14 +92,10 @@ func (f *Fitted) neutralize(c Content, opt FitOptions) (Content, string) {
 func harmless(text string) string { return Neutralize(MarkPhrases(text)) }
 
 func fence(body string, out toolcrib.Output, opt FitOptions) string {
-	source := opt.Source
-	if source == "" {
-		source = out.Source
-	}
 	if opt.Canary != "" {
 		body = "<canary>" + opt.Canary + "</canary>\n" + body
 	}
-	return WrapUntrusted(source, body)
+	return WrapUntrusted(cmp.Or(opt.Source, out.Source), body)
 }
 
 // MinResultBytes is the least that a result can be cut to; smaller bounds count as

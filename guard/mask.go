@@ -256,26 +256,30 @@ func (m *Masker) Empty() bool { return m == nil }
 // Mask returns s with every secret replaced; s itself, without allocation, if none
 // occurs.
 func (m *Masker) Mask(s string) string {
-	if m.Empty() {
-		return s
+	if out := masked(m, s); out != nil {
+		return string(out)
 	}
-	k := m.now()
-	if nextSecret(k, s, 0).none() {
-		return s
-	}
-	return string(appendMasked(k, make([]byte, 0, len(s)), s))
+	return s
 }
 
 // MaskBytes is [Masker.Mask] for bytes; b is never changed.
 func (m *Masker) MaskBytes(b []byte) []byte {
+	if out := masked(m, b); out != nil {
+		return out
+	}
+	return b
+}
+
+// masked returns s with every secret replaced; nil if none occurs.
+func masked[T bytestring](m *Masker, s T) []byte {
 	if m.Empty() {
-		return b
+		return nil
 	}
 	k := m.now()
-	if nextSecret(k, b, 0).none() {
-		return b
+	if nextSecret(k, s, 0).none() {
+		return nil
 	}
-	return appendMasked(k, make([]byte, 0, len(b)), b)
+	return appendMasked(k, make([]byte, 0, len(s)), s)
 }
 
 // Clean returns s fit to be read: cleaned as [Clean] does, then masked. A nil Masker

@@ -177,10 +177,31 @@ func CleanJSON(raw json.RawMessage) json.RawMessage {
 	if document(raw, anyText) != nil || len(raw) > maxScanDepth && depthOf(raw) > maxScanDepth {
 		return appendQuoted(nil, Clean(string(raw)))
 	}
+	if isSettled(raw) {
+		return raw
+	}
 	w := newCanonizer(raw)
 	defer w.done()
-	w.out = rewriteJSON(w.out, raw, w.appendClean, appendAsIs)
+	w.out = rewriteJSON(w.out, raw, func(dst, quoted []byte) []byte {
+		return w.appendSpelt(dst, quoted, true)
+	}, func(dst, number []byte) []byte { return append(dst, number...) })
 	return w.changed()
+}
+
+// isSettled reports whether a checked value surely needs no change: it has no space, and
+// all strings are settled.
+func isSettled(raw []byte) bool {
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case isSpace(c):
+			return false
+		case c == '"':
+			if i = settled(raw, i) - 1; i < 0 {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // rewriteJSON appends a checked JSON value without space, with str appending what each
@@ -203,18 +224,4 @@ func rewriteJSON(out, raw []byte, str, number func(dst, written []byte) []byte) 
 		i = end
 	}
 	return out
-}
-
-func appendAsIs(dst, written []byte) []byte { return append(dst, written...) }
-
-// appendClean appends a JSON string, cleaned and respelt.
-func (w *canonizer) appendClean(dst, quoted []byte) []byte {
-	if settled(quoted) {
-		return append(dst, quoted...)
-	}
-	w.text = appendDecoded(w.text[:0], quoted)
-	if _, ok := firstDirty(w.text); ok {
-		return appendQuoted(dst, w.text)
-	}
-	return appendQuoted(dst, Clean(string(w.text)))
 }

@@ -125,13 +125,10 @@ func kindOf(raw []byte) string {
 
 // wordOf returns the letters and digits that a text begins with.
 func wordOf(raw []byte) []byte {
-	end := bytes.IndexFunc(raw, func(r rune) bool {
-		return r == utf8.RuneError || r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	rest := bytes.TrimLeftFunc(raw, func(r rune) bool {
+		return r != utf8.RuneError && (r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r))
 	})
-	if end < 0 {
-		end = len(raw)
-	}
-	return raw[:end]
+	return raw[:len(raw)-len(rest)]
 }
 
 // Canonical does for any JSON value what [Arguments] does for an object, under the
@@ -250,29 +247,36 @@ func (w *canonizer) value(depth int) *ArgumentError {
 	case '[':
 		return w.array(depth)
 	case '"':
-		w.out = w.appendSpelt(w.out, w.quoted())
+		w.out = w.appendSpelt(w.out, w.quoted(), false)
 		return nil
 	}
 	from := w.pos
-	for w.pos < len(w.raw) && !endsScalar(w.raw[w.pos]) {
-		w.pos++
+	digits := true
+	for ; w.pos < len(w.raw); w.pos++ {
+		if c := w.raw[w.pos]; c == ',' || c == ']' || c == '}' || isSpace(c) {
+			break
+		} else if c < '0' || c > '9' {
+			digits = false
+		}
 	}
 	lexeme := w.raw[from:w.pos]
+	if c >= 'a' || digits && len(lexeme) <= maxNumberBytes { // true, false, null
+		w.out = append(w.out, lexeme...)
+		return nil
+	}
 	if fault := tooLarge(lexeme); fault != "" {
 		return fail(from, "%s", fault)
 	}
-	w.out = appendNumber(w.out, lexeme) // or a literal, which is plain
+	w.out = appendNumber(w.out, lexeme)
 	return nil
 }
-
-func endsScalar(c byte) bool { return c == ',' || c == ']' || c == '}' || isSpace(c) }
 
 // tooLarge says which bound a number passes, or returns "".
 func tooLarge(number []byte) string {
 	if len(number) > maxNumberBytes {
 		return fmt.Sprintf("number longer than %d bytes", maxNumberBytes)
 	}
-	if i := bytes.IndexAny(number, "eE"); i >= 0 && number[0] <= '9' {
+	if i := bytes.IndexAny(number, "eE"); i >= 0 {
 		if n, err := strconv.Atoi(string(number[i+1:])); err != nil || max(n, -n) > maxExponent {
 			return fmt.Sprintf("number with an exponent beyond %d", maxExponent)
 		}
@@ -357,19 +361,24 @@ func (w *canonizer) quoted() []byte {
 	return w.raw[from:w.pos]
 }
 
-// appendSpelt appends a checked JSON string in its one spelling.
-func (w *canonizer) appendSpelt(dst, quoted []byte) []byte {
-	if settled(quoted) {
+// appendSpelt appends a checked JSON string in its one spelling; if clean is set, cleaned.
+func (w *canonizer) appendSpelt(dst, quoted []byte, clean bool) []byte {
+	if settled(quoted, 0) == len(quoted) {
 		return append(dst, quoted...)
 	}
 	w.text = appendDecoded(w.text[:0], quoted)
+	if clean {
+		if _, ok := firstDirty(w.text); !ok {
+			return appendQuoted(dst, Clean(string(w.text)))
+		}
+	}
 	return appendQuoted(dst, w.text)
 }
 
 // key writes a key and returns what it means.
 func (w *canonizer) key() []byte {
 	quoted := w.quoted()
-	w.out = w.appendSpelt(w.out, quoted)
+	w.out = w.appendSpelt(w.out, quoted, false)
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return quoted[1 : len(quoted)-1]
 	}

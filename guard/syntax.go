@@ -106,16 +106,16 @@ func stringEnd(raw []byte, i int) int {
 	return len(raw)
 }
 
-// settled reports whether a checked JSON string has its one spelling already and holds
-// nothing but printable ASCII, tabs and ends of lines, as most do.
-func settled(quoted []byte) bool {
-	end := len(quoted) - 1
-	for i := skipPlain(quoted, 1); i < end; i = skipPlain(quoted, i+2) {
-		if quoted[i] != '\\' || strings.IndexByte(`"\nrt`, quoted[i+1]) < 0 {
-			return false
+// settled returns the position after the checked JSON string that begins at i, if it has
+// its one spelling already and holds nothing but printable ASCII, tabs and ends of lines, as
+// most do; else -1.
+func settled(raw []byte, i int) int {
+	for i = skipPlain(raw, i+1); raw[i] != '"'; i = skipPlain(raw, i+2) {
+		if raw[i] != '\\' || strings.IndexByte(`"\nrt`, raw[i+1]) < 0 {
+			return -1
 		}
 	}
-	return true
+	return i + 1
 }
 
 // hexDigits reads the n hexadecimal digits at i.

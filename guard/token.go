@@ -147,18 +147,14 @@ const maxMarkText = 256
 // forms, or escapes of JSON (at any depth), shells and URLs. The result is plain.
 func FindMark(arguments []byte) string {
 	for i := 0; i < len(arguments); {
-		switch c := arguments[i]; {
-		case c != '[' && c != '\\' && c != '%' && c < utf8.RuneSelf:
+		if c := arguments[i]; c != '[' && c != '\\' && c != '%' && c < utf8.RuneSelf {
 			i++
-		default:
-			r, size := unescaped(arguments[i:])
-			i += size
-			if r != '[' {
-				continue
-			}
-			if mark := markAt(arguments[i:]); mark != "" {
-				return mark
-			}
+			continue
+		}
+		r, size := unescaped(arguments[i:])
+		i += size
+		if mark := markAt(arguments[i:]); r == '[' && mark != "" {
+			return mark
 		}
 	}
 	return ""

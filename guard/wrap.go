@@ -93,15 +93,6 @@ func namesWrapper(s string) bool {
 	return spells(s, untrustedTag) || spells(s, toolResultTag)
 }
 
-func skipRunes(s string, skip func(rune) bool) string {
-	for i, r := range s {
-		if !skip(r) {
-			return s[i:]
-		}
-	}
-	return ""
-}
-
 // unseen reports whether a reader passes over r inside a tag.
 func unseen(r rune) bool {
 	return r <= 0x20 || unicode.IsSpace(r) || unicode.Is(unicode.M, r) || hidden(r)
@@ -113,7 +104,7 @@ func spells(s, name string) bool {
 		if name[i] == '_' {
 			continue // its spellings are passed over below, and so is its absence
 		}
-		s = skipRunes(s, func(r rune) bool { return unseen(r) || dash(r) || slash(r) })
+		s = strings.TrimLeftFunc(s, func(r rune) bool { return unseen(r) || dash(r) || slash(r) })
 		r, size := utf8.DecodeRuneInString(s)
 		if size == 0 || !shows(r, name[i]) {
 			return false
@@ -203,12 +194,8 @@ const (
 const PhraseNeutralized = "[neutralized]"
 
 // MarkPhrases puts a mark around phrases that read like instructions; the text
-// stays (contract §7). The marks hold no quotes, so that JSON stays JSON. s itself
-// is returned if there are none.
+// stays (contract §7). The marks hold no quotes, so that JSON stays JSON.
 func MarkPhrases(s string) string {
-	if !phrases.MatchString(s) {
-		return s
-	}
 	return phrases.ReplaceAllStringFunc(s, func(phrase string) string { return phraseMark + phrase + phraseMarkEnd })
 }
 
@@ -216,9 +203,6 @@ func MarkPhrases(s string) string {
 // [PhraseNeutralized], and tells how many there were.
 func NeutralizePhrases(s string) (string, int) {
 	n := len(phrases.FindAllStringIndex(s, -1))
-	if n == 0 {
-		return s, 0
-	}
 	return phrases.ReplaceAllLiteralString(s, PhraseNeutralized), n
 }
 

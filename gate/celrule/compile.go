@@ -196,7 +196,7 @@ func (c *compiler) compileWhen(r *rule) {
 		c.reportAt(place{1, 1}, "must be true or false, and is a value of type %s", cel.FormatCELType(out))
 		return
 	}
-	if !c.checkExpression(r, ast.NativeRep()) || !c.checkTypes(r) {
+	if !c.checkExpression(r, ast.NativeRep()) || !c.checkTypes(r, ast.NativeRep()) {
 		return
 	}
 	b := newBounds()

@@ -85,7 +85,7 @@ func typedEnvironment(language *cel.Env) (*cel.Env, error) {
 // that type is a mistake that would never show otherwise: a comparison would be
 // false for ever. The condition has been found right with arguments of any type.
 // It reports whether it found nothing.
-func (c *compiler) checkTypes(r *rule) bool {
+func (c *compiler) checkTypes(r *rule, whole *ast.AST) bool {
 	before := len(c.problems)
 	tools, all, loose := c.known.tools(r)
 	if !all || len(tools) == 0 {
@@ -99,12 +99,7 @@ func (c *compiler) checkTypes(r *rule) bool {
 		}
 		c.typed = made
 	}
-	parsed, issues := c.env.Parse(c.rule.When)
-	if list := issues.Errors(); len(list) > 0 {
-		c.reportIssues(list[:1])
-		return false
-	}
-	names, excused := typedArguments(parsed.NativeRep())
+	names, excused := typedArguments(whole)
 	checked := 0
 	for _, name := range names {
 		of, candidates := agreed(tools, name)
