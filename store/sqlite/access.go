@@ -65,9 +65,9 @@ func (t *tx) keep(c *access.Change, kind toolcrib.Kind, name string) error {
 // The documents of people; their argument is a name or an ID.
 const (
 	userNamed  = "kind = 'user' AND id = ? AND gone = 0"
-	userAlike  = "kind = 'user' AND (folded = ? OR look = ?) ORDER BY id <> ? LIMIT 1"
+	userAlike  = "kind = 'user' AND (folded = ? AND folded <> '' OR look = ? AND look <> '') ORDER BY id <> ? LIMIT 1"
 	groupNamed = "kind = 'group' AND id = ?"
-	groupAlike = "kind = 'group' AND (folded = ? OR look = ?) ORDER BY id <> ? LIMIT 1"
+	groupAlike = "kind = 'group' AND (folded = ? AND folded <> '' OR look = ? AND look <> '') ORDER BY id <> ? LIMIT 1"
 	allGroups  = "kind = 'group' ORDER BY id"
 	tokenOfID  = "kind = 'token' AND id = ?"
 	// carrying is a user who carries the name of a group.

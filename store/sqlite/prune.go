@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"time"
@@ -223,13 +224,14 @@ func (t *tx) emptyRun(h *head, now time.Time, p *store.Pruned) error {
 	if err != nil {
 		return err
 	}
-	var r store.Row
-	err = one(t.ctx, t.w.conn, selectRow+" WHERE num = ?", []any{h.Num}, func(scan scanFunc) error { return scanRun(scan, &r) })
+	var seal store.Seal
+	err = eachRow(t.ctx, t.w.conn, " WHERE num = ?", []any{h.Num}, func(row *store.Row) error {
+		p.Record, seal = row.Digest(), row.Seal(t.w.keys.SealRun())
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	p.Record = r.Digest()
-	seal := r.Seal(t.w.keys.SealRun())
 	_, err = t.exec("UPDATE runs SET seal = ? WHERE num = ?", seal[:], h.Num)
 	return err
 }
@@ -314,4 +316,167 @@ func (s *Store) checkpoint(ctx context.Context, first string) (done bool, err er
 		return false, s.failed(ctx, err)
 	}
 	return busy == 0, nil
+}
+
+// A family is a run and all runs below it: those that it started, and those that they
+// did.
+const (
+	// below are the IDs of the runs below a run r.
+	below = `(WITH RECURSIVE below(id) AS (SELECT c.id FROM runs c WHERE c.parent_id = r.id AND c.parent_id <> ''
+		UNION SELECT c.id FROM runs c JOIN below b ON c.parent_id = b.id AND c.parent_id <> '') SELECT id FROM below)`
+	// familyOlder chooses the runs that are a part of no other one that is there, and
+	// ended, as all below them did, before the time ?1.
+	familyOlder = `r.ended_at < ?1 AND NOT EXISTS (SELECT 1 FROM runs p WHERE p.id = r.parent_id)
+		AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.id IN ` + below + ` AND (b.ended_at IS NULL OR b.ended_at >= ?1))`
+	familyHasContent = `(r.pruned_at IS NULL OR EXISTS (SELECT 1 FROM runs b WHERE b.id IN ` + below + ` AND b.pruned_at IS NULL))`
+	selectFamily     = `WITH RECURSIVE family(id) AS (SELECT ?1 UNION SELECT c.id FROM runs c JOIN family f ON c.parent_id = f.id AND c.parent_id <> '')
+		SELECT r.id, r.status FROM runs r WHERE r.id IN (SELECT id FROM family) ORDER BY r.num`
+)
+
+// member is a run of a family.
+type member struct {
+	run    toolcrib.RunID
+	status toolcrib.Status
+}
+
+// membersOf returns the family of a run, itself first, with query, in a transaction or
+// without one; none = it is not there.
+func membersOf(ctx context.Context, r reader, run toolcrib.RunID) (members []member, err error) {
+	err = r.each(ctx, selectFamily, []any{string(run)}, func(scan scanFunc) error {
+		var m member
+		err := scan(&m.run, &m.status)
+		members = append(members, m)
+		return err
+	})
+	return members, err
+}
+
+// allEnded tells which run of a family has not ended.
+func allEnded(members []member) error {
+	for i, m := range members {
+		switch {
+		case m.status.Ended():
+		case i == 0:
+			return notEnded(m.run, m.status)
+		default:
+			return fmt.Errorf("run %s, a part of run %s, has not ended (%s), so neither can be pruned: %w", m.run, members[0].run, m.status, toolcrib.ErrConflict)
+		}
+	}
+	return nil
+}
+
+func notEnded(run toolcrib.RunID, status toolcrib.Status) error {
+	return fmt.Errorf("run %s has not ended (%s), so it cannot be pruned: %w", run, status, toolcrib.ErrConflict)
+}
+
+// ApplyRetention prunes what is older at now than r allows, the oldest first, each
+// run with those that it started in a transaction of its own, and says so in the system
+// journal. It does a bounded piece of work, during which other writers get their turn;
+// More says that it is to be called again. If it is cut off in between, the result tells
+// what was pruned by then.
+func (s *Store) ApplyRetention(ctx context.Context, r store.Retention, now time.Time) (result store.RetentionResult, err error) {
+	if err := r.Check(); err != nil {
+		return result, err
+	}
+	if s.writer == nil {
+		return result, s.notWritable()
+	}
+	by, left := r.By, r.Bound()
+	if by == "" {
+		by = store.RetentionBy
+	}
+	for _, step := range []struct {
+		age         time.Duration
+		contentOnly bool
+		done        *[]toolcrib.RunID
+	}{{r.Runs, false, &result.Removed}, {r.Content, true, &result.Emptied}} {
+		if step.age == 0 {
+			continue
+		}
+		runs, more, err := s.expired(ctx, now.Add(-step.age), step.contentOnly, left)
+		if err != nil {
+			return result, err
+		}
+		result.More = result.More || more
+		most := len(*step.done) + left
+		err = s.pruneEach(ctx, runs, now, store.PruneOptions{ContentOnly: step.contentOnly, InPlace: true, By: by}, most, step.done, &result)
+		if err != nil {
+			return result, err
+		}
+		left = max(most-len(*step.done), 0)
+	}
+	if r.Runs > 0 {
+		result.Sessions, err = s.dropSessions(ctx, now, now.Add(-r.Runs), by, r.Bound())
+	}
+	if err == nil && len(result.Removed)+len(result.Emptied) > 0 {
+		err = s.giveBack(ctx)
+	}
+	return result, err
+}
+
+// pruneEach prunes runs until most were.
+func (s *Store) pruneEach(ctx context.Context, runs []toolcrib.RunID, now time.Time, o store.PruneOptions, most int, done *[]toolcrib.RunID, result *store.RetentionResult) error {
+	for _, run := range runs {
+		if len(*done) >= most {
+			result.More = true
+			return nil
+		}
+		var one store.PruneResult
+		err := s.pruneRun(ctx, run, now, o, &one)
+		if errors.Is(err, toolcrib.ErrConflict) { // cannot be: an end is final
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		*done = append(*done, one.Runs...)
+		result.Contents += one.Contents
+		result.Bytes += one.Bytes
+	}
+	return nil
+}
+
+// expired returns the oldest runs that ended before a moment, as all below them did,
+// and that nothing younger needs; more says that there are others.
+func (s *Store) expired(ctx context.Context, before time.Time, contentOnly bool, limit int) (runs []toolcrib.RunID, more bool, err error) {
+	query := `SELECT r.id FROM runs r LEFT JOIN sessions s ON r.session_id <> '' AND r.parent_id = '' AND s.id = r.session_id AND s.user = r.user
+		WHERE ` + familyOlder + `
+		AND NOT (ifnull(s.created_at >= ?1, 0) AND r.num = (SELECT max(n.num) FROM runs n
+			WHERE n.session_id = r.session_id AND n.session_id <> '' AND n.user = r.user AND n.parent_id = ''))`
+	if contentOnly {
+		query += " AND " + familyHasContent
+	}
+	err = s.readers.each(ctx, query+" ORDER BY r.ended_at, r.num LIMIT ?2", []any{before.UnixMicro(), limit + 1}, func(scan scanFunc) error {
+		runs = append(runs, "")
+		return scan(&runs[len(runs)-1])
+	})
+	if err != nil {
+		return nil, false, s.failed(ctx, err)
+	}
+	return runs[:min(len(runs), limit)], len(runs) > limit, nil
+}
+
+// dropSessions removes sessions that were made before a moment and have no run.
+func (s *Store) dropSessions(ctx context.Context, now, before time.Time, by string, limit int) (dropped []toolcrib.SessionID, err error) {
+	err = s.write(ctx, &job{do: func(t *tx) error {
+		dropped = nil
+		var gone []store.SessionRemoved
+		err := t.each(`SELECT id, user FROM sessions s WHERE created_at < ?
+			AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user) LIMIT ?`,
+			[]any{before.UnixMicro(), limit}, func(scan scanFunc) error {
+				gone = append(gone, store.SessionRemoved{By: by})
+				return scan(&gone[len(gone)-1].ID, &gone[len(gone)-1].User)
+			})
+		if err != nil {
+			return err
+		}
+		for _, g := range gone {
+			if err := t.appendSystem(now, store.SystemSessionRemoved, g); err != nil {
+				return err
+			}
+			dropped = append(dropped, g.ID)
+		}
+		return nil
+	}})
+	return dropped, err
 }

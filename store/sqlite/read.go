@@ -109,8 +109,11 @@ func (s *Store) fence(ctx context.Context, run toolcrib.RunID) (h head, err erro
 	if err := ctx.Err(); err != nil {
 		return h, err
 	}
-	err = readRun(ctx, s.readers, s.keys, run, &h)
-	if errors.Is(err, sql.ErrNoRows) {
+	err = eachRow(ctx, s.readers, " WHERE id = ?", []any{string(run)}, func(row *store.Row) error {
+		h.Row = *row
+		return row.Check(s.keys)
+	})
+	if err == nil && h.Num == 0 {
 		return h, fmt.Errorf("run %s: %w", run, toolcrib.ErrNotFound)
 	}
 	return h, s.failed(ctx, err)

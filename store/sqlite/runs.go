@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
@@ -136,18 +137,115 @@ func condition(f store.Filter) (where string, args []any, err error) {
 
 // list returns runs and their numbers. where and order are made by this package.
 func (s *Store) list(ctx context.Context, where string, args []any, order string, limit int) (runs []store.RunRecord, nums []int64, err error) {
-	query := selectRow + " WHERE " + where + " ORDER BY " + order + " LIMIT ?"
-	err = s.readers.each(ctx, query, append(args, limit), func(scan scanFunc) error {
-		var h head
-		err := scanRun(scan, &h.Row)
-		if err == nil {
-			err = h.Check(s.keys)
-		}
-		runs, nums = append(runs, h.Record), append(nums, h.Num)
-		return err
+	err = eachRow(ctx, s.readers, " WHERE "+where+" ORDER BY "+order+" LIMIT ?", append(args, limit), func(row *store.Row) error {
+		runs, nums = append(runs, row.Record), append(nums, row.Num)
+		return row.Check(s.keys)
 	})
 	if err != nil {
 		return nil, nil, s.failed(ctx, err)
 	}
 	return runs, nums, nil
 }
+
+// recordColumns are the columns of a projection, in the order of recordArgs and
+// of scanRecord.
+const recordColumns = `status, stop_reason, agent, model, user, actor, token, session_id, parent_id, driver, workspace,
+	content, truncated, iterations, input_tokens, cached_tokens, write_tokens, output_tokens, reason_tokens,
+	total_tokens, requests, cost_usd, estimated, pending, error, created_at, ended_at, last_seq`
+
+// recordWidth is how many columns that are.
+const recordWidth = 28
+
+// sumColumns are those that each reply of a model moves, in the order of sumArgs.
+const (
+	sumColumns = `iterations, input_tokens, cached_tokens, write_tokens, output_tokens, reason_tokens,
+	total_tokens, requests, cost_usd, estimated, last_seq`
+	sumWidth = 11
+)
+
+// sumArgs adds the values of sumColumns.
+func sumArgs(args []any, rec *store.RunRecord) []any {
+	u := &rec.Usage
+	return append(args,
+		rec.Iterations, u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens,
+		u.OutputTokens, u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated, int64(rec.LastSeq),
+	)
+}
+
+// recordValues adds the values of recordColumns, for a record whose JSON is known.
+func recordValues(args []any, rec *store.RunRecord, docs store.RecordDocs) []any {
+	var ended any
+	if !rec.EndedAt.IsZero() {
+		ended = rec.EndedAt.UnixMicro()
+	}
+	u := &rec.Usage
+	return append(args,
+		string(rec.Status), string(rec.StopReason), text(rec.Agent), text(rec.Model), text(rec.User), text(rec.Actor), text(rec.Token),
+		text(string(rec.Session)), text(string(rec.Parent)), text(rec.Driver), text(rec.Workspace),
+		text(rec.Content), rec.Truncated, rec.Iterations, u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens,
+		u.OutputTokens, u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated,
+		optional(docs.Pending), optional(docs.Error), rec.CreatedAt.UnixMicro(), ended, int64(rec.LastSeq),
+	)
+}
+
+// optional is a value that may be NULL.
+func optional(s *string) any {
+	if s == nil {
+		return nil
+	}
+	return *s
+}
+
+func text(s string) string { return store.Text(s) }
+
+// runColumns are the columns from which a run's row is read, in the order of scanRun.
+const runColumns = "num, id, last_hash, kept_seq, seal, pruned_at, " + recordColumns
+
+const selectRow = "SELECT " + runColumns + " FROM runs"
+
+// scanRun reads runColumns into r, and what stands after them into last. Nothing is said
+// about the seal.
+func scanRun(scan scanFunc, r *store.Row, last ...any) error {
+	var created int64
+	var ended, pruned *int64
+	rec := &r.Record
+	u := &rec.Usage
+	err := scan(append([]any{
+		&r.Num, &rec.ID, &r.Hash, &r.Kept, &r.Sealed, &pruned,
+		&rec.Status, &rec.StopReason, &rec.Agent, &rec.Model, &rec.User, &rec.Actor, &rec.Token,
+		&rec.Session, &rec.Parent, &rec.Driver, &rec.Workspace,
+		&rec.Content, &rec.Truncated, &rec.Iterations, &u.InputTokens, &u.CachedInputTokens, &u.CacheWriteTokens,
+		&u.OutputTokens, &u.ReasoningTokens, &u.TotalTokens, &u.Requests, &u.CostUSD, &u.Estimated,
+		&r.Docs.Pending, &r.Docs.Error, &created, &ended, &rec.LastSeq,
+	}, last...)...)
+	if err != nil {
+		return err
+	}
+	rec.CreatedAt = store.Micro(created)
+	if ended != nil {
+		rec.EndedAt = store.Micro(*ended)
+	}
+	if pruned != nil {
+		rec.PrunedAt = store.Micro(*pruned)
+	}
+	return r.Docs.Read(rec)
+}
+
+// eachRow calls do with rows of runs, as they lie there. rest is made by this package.
+func eachRow(ctx context.Context, r reader, rest string, args []any, do func(*store.Row) error) error {
+	return r.each(ctx, selectRow+rest, args, func(scan scanFunc) error {
+		row := new(store.Row)
+		if err := scanRun(scan, row); err != nil {
+			return err
+		}
+		return do(row)
+	})
+}
+
+func fromMicro(us int64) time.Time { return store.Micro(us) }
+
+// wholeMicro is a time as it will be read again.
+func wholeMicro(t time.Time) time.Time { return store.Micro(t.UnixMicro()) }
+
+// eventKey is the key of an event, or of a piece of content, in its table.
+func eventKey(num int64, seq toolcrib.Seq) int64 { return num<<32 | int64(seq) }

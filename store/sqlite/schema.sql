@@ -85,11 +85,12 @@ CREATE TABLE docs (
     at     INTEGER NOT NULL,
     gone   INTEGER NOT NULL,                    -- 1 = it was removed or revoked
     doc    TEXT    NOT NULL,                    -- JSON
-    PRIMARY KEY (kind, id, user)
+    PRIMARY KEY (id, kind, user)                -- kind last: SQLite believes that there are few of each
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX docs_user ON docs (kind, user, id);
-CREATE UNIQUE INDEX docs_folded ON docs (kind, folded) WHERE folded <> '';
-CREATE UNIQUE INDEX docs_look ON docs (kind, look) WHERE look <> '';
+CREATE INDEX docs_kind ON docs (kind, id);
+CREATE INDEX docs_user ON docs (user, kind, id);
+CREATE UNIQUE INDEX docs_folded ON docs (folded, kind) WHERE folded <> '';
+CREATE UNIQUE INDEX docs_look ON docs (look, kind) WHERE look <> '';
 CREATE UNIQUE INDEX docs_session ON docs (user, doc ->> 'name') WHERE kind = 'session' AND doc ->> 'name' <> '';
 
 -- Sessions, also such as have no run yet or no more: their ID (ses_…, or what a program

@@ -236,7 +236,9 @@ func (s *Store) Stats() Stats {
 	if s.writer == nil {
 		return Stats{}
 	}
-	return s.writer.stats()
+	s.writer.countMu.Lock()
+	defer s.writer.countMu.Unlock()
+	return s.writer.counts
 }
 
 // Check reads the whole database, also its indexes, and returns store.ErrCorrupt if it is

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -141,24 +140,22 @@ func (sn snapshot) Told(ctx context.Context, run toolcrib.RunID, do func(*store.
 }
 
 func (sn snapshot) Run(ctx context.Context, run toolcrib.RunID) (*store.Row, error) {
-	row := new(store.Row)
-	err := one(ctx, sn, selectRow+" WHERE id = ?", []any{string(run)}, func(scan scanFunc) error { return scanRun(scan, row) })
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	return row, err
+	var found *store.Row
+	err := eachRow(ctx, sn, " WHERE id = ?", []any{string(run)}, func(row *store.Row) error {
+		found = row
+		return nil
+	})
+	return found, err
 }
 
 func (sn snapshot) Runs(ctx context.Context, after int64) (rows []*store.Row, err error) {
 	size := 0
-	err = sn.each(ctx, selectRow+" WHERE num > ? ORDER BY num LIMIT ?", []any{after, pageEvents}, func(scan scanFunc) error {
-		row := new(store.Row)
-		err := scanRun(scan, row)
+	err = eachRow(ctx, sn, " WHERE num > ? ORDER BY num LIMIT ?", []any{after, pageEvents}, func(row *store.Row) error {
 		rows = append(rows, row)
-		if size += len(row.Record.Content); err == nil && size >= pageBytes {
-			err = errFirst
+		if size += len(row.Record.Content); size >= pageBytes {
+			return errFirst
 		}
-		return err
+		return nil
 	})
 	if errors.Is(err, errFirst) {
 		err = nil

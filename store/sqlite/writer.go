@@ -91,7 +91,8 @@ type writer struct {
 	jobs   chan *job
 	ended  chan struct{} // closed when the goroutine has ended
 
-	commits, synced, stored, barriers, largest atomic.Uint64
+	countMu sync.Mutex
+	counts  Stats
 }
 
 func openWriter(ctx context.Context, path string, o Options) (*writer, error) {
@@ -404,33 +405,27 @@ func (w *writer) rollback(ctx context.Context) {
 }
 
 func (w *writer) count(taken []*job, errs []error) {
-	var stored, barriers uint64
+	w.countMu.Lock()
+	defer w.countMu.Unlock()
+	before := w.counts.Jobs
 	for i, j := range taken {
 		if errs[i] != nil {
 			continue
 		}
-		stored++
+		w.counts.Jobs++
 		if j.barrier {
-			barriers++
+			w.counts.Barriers++
 		}
 	}
+	stored := w.counts.Jobs - before
 	if stored == 0 {
 		return
 	}
-	w.commits.Add(1)
+	w.counts.Commits++
 	if w.full {
-		w.synced.Add(1)
+		w.counts.Synced++
 	}
-	w.stored.Add(stored)
-	w.barriers.Add(barriers)
-	w.largest.Store(max(w.largest.Load(), stored))
-}
-
-func (w *writer) stats() Stats {
-	return Stats{
-		Commits: w.commits.Load(), Synced: w.synced.Load(), Jobs: w.stored.Load(),
-		Barriers: w.barriers.Load(), Largest: w.largest.Load(),
-	}
+	w.counts.Largest = max(w.counts.Largest, stored)
 }
 
 // close takes no more jobs, waits for those that were handed in, and closes the
