@@ -189,12 +189,6 @@ func stoppable(parent context.Context, by string) (context.Context, func()) {
 
 // Answer implements [service.Person].
 func (f *screenFront) Answer(ctx context.Context, q service.Question) (service.Answer, bool, error) {
-	ask := tui.Question{Ask: q.Ask, Choices: service.Choices(q.Ask.Schema), Problem: q.Problem}
-	if q.Limit != nil {
-		ask.Unit = q.Limit.Unit
-	}
-	a, ok := f.screen.Ask(ctx, ask)
-	return service.Answer{
-		Decision: a.Decision, Calls: a.Calls, Reason: a.Reason, Remember: a.Remember, Text: a.Text,
-	}, ok && !a.Later, nil
+	a, ok := f.screen.Ask(ctx, questionOf(q))
+	return answerOf(a), ok && !a.Later, nil
 }

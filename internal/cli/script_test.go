@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,6 +31,10 @@ import (
 
 func TestMain(m *testing.M) {
 	shell.Main()
+	// Most tests wait for processes, the disk and clocks. A -parallel that is given counts.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){
 		"toolcrib": func() { os.Exit(cli.Main(os.Args[1:])) },
 	})

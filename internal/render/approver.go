@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -44,34 +42,94 @@ type Approver struct {
 // errNobody says that no answer came: the end of the input, or of the run.
 var errNobody = errors.New("nobody answered")
 
-// Decide shows the calls and asks. No answer decides nothing: the run parks. What
-// is no approval of calls is asked about with [Approver.Ask].
-func (a *Approver) Decide(ctx context.Context, _ toolcrib.RunID, ask *journal.ConfirmationRequired) (journal.ConfirmationResolved, bool, error) {
-	if ask.Kind != journal.ApprovalCall || a.Left(ask.ApprovalID) {
-		return journal.ConfirmationResolved{}, false, nil
+// Decide asks about calls. No answer decides nothing: the run parks. Other kinds of
+// questions are put with [Approver.Answer].
+func (a *Approver) Decide(ctx context.Context, _ toolcrib.RunID, ask *journal.ConfirmationRequired) (d journal.ConfirmationResolved, ok bool, err error) {
+	if ask.Kind != journal.ApprovalCall {
+		return d, false, nil
+	}
+	w, ok := a.Answer(ctx, Question{Ask: *ask})
+	if ok {
+		d = journal.ConfirmationResolved{Decision: w.Decision, Calls: w.Calls, Reason: w.Reason, Remember: w.Remember, By: a.By}
+	}
+	if ok && d.Decision == "" {
+		d.Decision = journal.DecisionMixed
+	}
+	return d, ok, nil
+}
+
+// Left reports whether the person left an approval without an answer before.
+func (a *Approver) Left(approval string) bool { return a.left[approval] }
+
+// maxReason bounds why a call is denied.
+const maxReason = 500
+
+// Answer puts a question. ok is false if nothing was said; what was left is not asked about
+// again.
+func (a *Approver) Answer(ctx context.Context, q Question) (w Answer, ok bool) {
+	if a.Left(q.Ask.ApprovalID) {
+		return w, false
 	}
 	if a.Hold != nil {
 		a.Hold()
 		defer a.Release()
 	}
-	a.show(ask)
-	d, err := a.decide(ctx, ask)
-	if err != nil {
-		a.leave(ask.ApprovalID)
-		fmt.Fprintln(a.Out)
-		return journal.ConfirmationResolved{}, false, nil
+	d := Dialog{Question: q, Style: a.Style, Hint: a.Hint}
+	if shown := d.Open(); shown != "" {
+		fmt.Fprint(a.Out, "\n"+shown)
 	}
-	d.By = a.By
-	return d, true, nil
+	calm := terminal.Calm
+	if q.Problem != "" && d.Field != NoField {
+		calm = 0 // the person is answering it already
+	}
+	for {
+		line, err := a.read(ctx, a.prompt(&d), calm)
+		key, text := Pressed(d.Keys(), line), strings.TrimSpace(terminal.Pasted(line))
+		shown, said := "", (*Answer)(nil)
+		calm = 0
+		switch {
+		case err != nil:
+			fmt.Fprintln(a.Out)
+			key, said = KeyLater, d.Later()
+		case d.Field == FieldReason:
+			shown, said, _ = d.Enter(firstBytes(text, maxReason))
+		case d.Field != NoField && text == "":
+			key, said = KeyLater, d.Later()
+		case d.Field != NoField:
+			shown, said, _ = d.Enter(text)
+		default:
+			shown, said = d.Press(key)
+		}
+		fmt.Fprint(a.Out, shown)
+		if shown != "" && key != KeyShow {
+			calm = terminal.Calm // something else is asked about now
+		}
+		if said != nil {
+			if key == KeyLater && q.Ask.ApprovalID != "" {
+				if a.left == nil {
+					a.left = map[string]bool{}
+				}
+				a.left[q.Ask.ApprovalID] = true
+			}
+			return *said, !said.Later
+		}
+	}
 }
 
-// show tells what is asked about: each call with arguments, effect, reason and
-// what it would change.
-func (a *Approver) show(ask *journal.ConfirmationRequired) {
-	fmt.Fprintf(a.Out, "\n%s\n", a.Style.Bold(a.Style.Yellow(NeedApproval(ask.Calls))))
-	for i := range ask.Calls {
-		a.item(&ask.Calls[i])
+// prompt is the question before an answer.
+func (a *Approver) prompt(d *Dialog) string {
+	const leaveIt = "empty: leave it waiting"
+	switch d.Field {
+	case FieldReason:
+		return "why (the model reads it; empty = no reason)? "
+	case FieldHappened:
+		return "what is its result, for the model to read? "
+	case FieldAnswer:
+		return "your answer (" + leaveIt + ")? "
+	case FieldLimit:
+		return fmt.Sprintf("how many %s more (%s: no more, the run ends with what it has; %s)? ", d.Unit, KeyNo, leaveIt)
 	}
+	return strings.Join(KeyRows(KeysText(d.Keys()), a.Style.width()-3), "\n") + "? "
 }
 
 // NeedApproval is the line above calls that are asked about.
@@ -80,10 +138,6 @@ func NeedApproval(calls []journal.ApprovalItem) string {
 		return fmt.Sprintf("These %d calls need your approval", len(calls))
 	}
 	return "This call needs your approval"
-}
-
-func (a *Approver) item(c *journal.ApprovalItem) {
-	fmt.Fprint(a.Out, a.Style.Item(c, false))
 }
 
 // Item tells what is asked about one call: its arguments, effect, reason and what it
@@ -121,96 +175,6 @@ func plainReason(reason string) string {
 		" ("+string(toolcrib.EffectIdempotentWrite)+")", "", " ("+string(toolcrib.EffectNonIdempotentWrite)+")", "",
 		"tools.confirm is writes", "you decide about writes (tools.confirm)",
 	).Replace(reason)
-}
-
-// decide asks about the calls together; each of several, if the person wants that.
-func (a *Approver) decide(ctx context.Context, ask *journal.ConfirmationRequired) (d journal.ConfirmationResolved, err error) {
-	switch key, err := a.word(ctx, callKeys(ask.Calls, false), ask.Calls); {
-	case err != nil:
-		return d, err
-	case key == KeyEach:
-		return a.each(ctx, ask)
-	case key == KeyYes:
-		d.Decision = journal.DecisionApprove
-	case key == KeyAlways:
-		d.Decision, d.Remember = journal.DecisionApprove, &journal.Remember{Scope: journal.RememberRun}
-		fmt.Fprintln(a.Out, a.Style.Dim(RememberText(ask.Calls, *d.Remember)))
-	default:
-		d.Decision = journal.DecisionDeny
-		if key == KeyNoWhy {
-			d.Reason, err = a.reason(ctx)
-		}
-		return d, err
-	}
-	return d, nil
-}
-
-// callKeys are the keys that answer here. Other arguments are given elsewhere: with
-// approvals approve --edit, where they are judged before they count.
-func callKeys(calls []journal.ApprovalItem, each bool) []Key {
-	return slices.DeleteFunc(CallKeys(calls, each), func(k Key) bool { return k.Name == KeyEdit })
-}
-
-// word asks until a key says something about the calls.
-func (a *Approver) word(ctx context.Context, keys []Key, calls []journal.ApprovalItem) (string, error) {
-	question := strings.Join(KeyRows(KeysText(keys), a.Style.width()-3), "\n") + "? "
-	for calm := terminal.Calm; ; calm = 0 {
-		answer, err := a.read(ctx, question, calm)
-		switch key := Pressed(keys, answer); {
-		case err != nil || key == KeyLater:
-			return "", errNobody
-		case key == KeyShow:
-			a.showAll(calls)
-		case key != "":
-			return key, nil
-		}
-	}
-}
-
-func (a *Approver) reason(ctx context.Context) (string, error) {
-	answer, err := a.read(ctx, "why (the model reads it; empty = no reason)? ", 0)
-	const most = 500
-	return firstBytes(strings.TrimSpace(terminal.Pasted(answer)), most), err
-}
-
-// showAll shows whole arguments and whole previews.
-func (a *Approver) showAll(calls []journal.ApprovalItem) {
-	var hints []string // each is said once
-	for i := range calls {
-		c := &calls[i]
-		fmt.Fprint(a.Out, a.Style.Item(c, true))
-		if a.Hint == nil {
-			continue
-		}
-		if text := a.Hint(c); text != "" && !slices.Contains(hints, text) {
-			hints = append(hints, text)
-			fmt.Fprintln(a.Out, a.Style.Dim(guard.Visible(text)))
-		}
-	}
-}
-
-// each asks about one call after the other.
-func (a *Approver) each(ctx context.Context, ask *journal.ConfirmationRequired) (d journal.ConfirmationResolved, err error) {
-	d.Decision, d.Calls = journal.DecisionMixed, make(map[string]journal.CallDecision, len(ask.Calls))
-	for i := range ask.Calls {
-		c := &ask.Calls[i]
-		a.item(c)
-		key, err := a.word(ctx, callKeys(ask.Calls[i:i+1], true), ask.Calls[i:i+1])
-		if err != nil {
-			return d, err
-		}
-		decision := journal.DecisionDeny
-		if key == KeyYes {
-			decision = journal.DecisionApprove
-		}
-		if key == KeyNoWhy {
-			if d.Reason, err = a.reason(ctx); err != nil {
-				return d, err
-			}
-		}
-		d.Calls[c.ID] = journal.CallDecision{Decision: decision}
-	}
-	return d, nil
 }
 
 // read asks a question and reads a line, when the person has not typed for calm. What

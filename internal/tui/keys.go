@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/render"
 )
 
 // keysText tells which keys answer, when they do.
@@ -221,7 +221,7 @@ func (m *model) complete() {
 // see they cannot mean to send.
 func (m *model) paste(text string) {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
-	if m.asking != nil && m.asking.field == fieldNone {
+	if m.asking != nil && m.asking.Field == render.NoField {
 		return
 	}
 	if len(text)+m.input.Length() > maxInput || strings.Count(text, "\n")+m.input.LineCount() > maxInputLines {
@@ -229,19 +229,4 @@ func (m *model) paste(text string) {
 		return
 	}
 	m.input.InsertString(visible(text))
-}
-
-// escaped writes what is not visible as escapes of JSON.
-func escaped(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if guard.Visible(string(r)) == string(r) {
-			b.WriteRune(r)
-			continue
-		}
-		for _, unit := range utf16.Encode([]rune{r}) {
-			fmt.Fprintf(&b, `\u%04x`, unit)
-		}
-	}
-	return b.String()
 }

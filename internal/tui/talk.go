@@ -8,6 +8,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -27,25 +28,11 @@ type Talk interface {
 // ErrStopped is why a turn ends that a person stopped.
 var ErrStopped = errors.New("stopped by the person")
 
-// Question is what a run waits for a person to say.
-type Question struct {
-	Ask journal.ConfirmationRequired // with the calls that are open
-	// Choices tells what an answer to a question of the model must look like; Unit
-	// of what a limit is to be raised by.
-	Choices, Unit string
-	// Problem says why the last answer to the same question would not do.
-	Problem string
-}
-
-// Answer is a person's word on a [Question].
-type Answer struct {
-	Later    bool                            // nothing was decided
-	Decision string                          // for all calls that Calls does not name; "" = only those
-	Calls    map[string]journal.CallDecision // by call ID
-	Reason   string
-	Remember *journal.Remember
-	Text     string // the answer to a question, or by how much a limit is raised
-}
+// Question is what a run waits for a person to say, and Answer what they say.
+type (
+	Question = render.Question
+	Answer   = render.Answer
+)
 
 // Screen is the person's terminal, as a [Talk] sees it. Its methods may be called
 // by any goroutine; but for Ask none of them blocks.

@@ -41,7 +41,7 @@ func (m *model) View() tea.View {
 }
 
 func (m *model) inputShown() bool {
-	return m.asking == nil || m.asking.field != fieldNone || !m.seen()
+	return m.asking == nil || m.asking.Field != render.NoField || !m.seen()
 }
 
 // above is what stands over the input: what streams, and what goes on.

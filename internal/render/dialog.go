@@ -1,0 +1,291 @@
+package render
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf16"
+
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Question is what a run waits for a person to say.
+type Question struct {
+	Ask journal.ConfirmationRequired // with the calls that are open
+	// Choices says what an answer to a question of the model must look like; Unit
+	// what a limit is to be raised by.
+	Choices, Unit string
+	// Another is set if only another person may have calls in doubt run once more.
+	Another bool
+	// Problem says why the last answer to the same question would not do.
+	Problem string
+}
+
+// Answer is a person's word on a [Question].
+type Answer struct {
+	Later    bool                            // nothing was decided
+	Decision string                          // for all calls that Calls does not name; "" = only those
+	Calls    map[string]journal.CallDecision // by call ID
+	Reason   string
+	Remember *journal.Remember
+	Text     string // the answer to a question, or by how much a limit is raised
+}
+
+// Field is what is typed in answer to a question.
+type Field int
+
+// What is typed; with NoField a key answers.
+const (
+	NoField       Field = iota
+	FieldReason         // why a call is denied
+	FieldEdit           // other arguments of a call
+	FieldHappened       // the result of a call that took effect
+	FieldAnswer         // to a question of the model
+	FieldLimit          // by how much a limit is raised
+)
+
+// Dialog puts a [Question] to a person: what is shown, which keys answer, and what they
+// say. It neither reads nor writes.
+type Dialog struct {
+	Question
+	Style Style
+	// Edits is set if other arguments of a call can be given.
+	Edits bool
+	// Mark stands before heads.
+	Mark string
+	// Hint says more about a call where all of it is shown; may be nil.
+	Hint func(c *journal.ApprovalItem) string
+
+	Field  Field
+	each   bool // one call after the other
+	at     int  // the call that is asked about then
+	words  map[string]journal.CallDecision
+	reason string
+}
+
+// Open begins, and returns what to show: nothing where the same question is asked once more.
+func (d *Dialog) Open() string {
+	d.words = map[string]journal.CallDecision{}
+	calls, head := d.Ask.Calls, NeedApproval(d.Ask.Calls)
+	switch {
+	case d.Ask.Kind == journal.ApprovalInDoubt:
+		d.each = true
+		calls, head = calls[:min(1, len(calls))], "This was cut off while it ran; nobody knows whether it took effect"
+		if d.Another {
+			head += "; only another person may run it once more"
+		}
+		return d.card(head, calls)
+	case d.Ask.Kind == journal.ApprovalInput && len(calls) == 0:
+		d.Field, head = FieldLimit, "A limit was reached: "+d.Ask.Reason
+	case d.Ask.Kind == journal.ApprovalInput:
+		d.Field, head = FieldAnswer, "The model asks you:"
+	}
+	switch {
+	case d.Problem != "":
+		return ""
+	case d.Field == NoField:
+		return d.card(head, calls)
+	case d.Field == FieldLimit:
+		return d.head(head)
+	}
+	text := d.head(head) + d.Style.Quoted(d.Ask.Question)
+	if d.Choices != "" {
+		text += "  " + d.Style.Dim(line(d.Choices, 4*d.Style.width())) + "\n"
+	}
+	return text
+}
+
+func (d *Dialog) head(text string) string {
+	var b strings.Builder
+	for _, row := range d.Style.hanging(d.Mark + text) {
+		b.WriteString(d.Style.Bold(d.Style.Yellow(row)) + "\n")
+	}
+	return b.String()
+}
+
+// card shows the calls that are asked about.
+func (d *Dialog) card(head string, calls []journal.ApprovalItem) string {
+	text := d.head(head)
+	for i := range calls {
+		text += d.Style.Item(&calls[i], false)
+	}
+	if len(calls) == 0 {
+		text += d.Style.Dim("  (no call is open)") + "\n"
+	}
+	return text
+}
+
+// Keys are the keys that answer now.
+func (d *Dialog) Keys() []Key {
+	if d.Ask.Kind == journal.ApprovalInDoubt {
+		return DoubtKeys(d.Another)
+	}
+	return slices.DeleteFunc(CallKeys(d.Ask.Calls, d.each), func(k Key) bool { return k.Name == KeyEdit && !d.Edits })
+}
+
+// Each reports whether calls of an approval are asked about one by one.
+func (d *Dialog) Each() bool { return d.each && d.Ask.Kind != journal.ApprovalInDoubt }
+
+// Draft is what a field holds at first.
+func (d *Dialog) Draft() string {
+	if d.Field != FieldEdit {
+		return ""
+	}
+	return editable(d.Ask.Calls[d.at].Arguments)
+}
+
+// Press takes a key. It returns what is shown then, and the answer, if there is one.
+func (d *Dialog) Press(key string) (shown string, a *Answer) {
+	doubt := d.Ask.Kind == journal.ApprovalInDoubt
+	switch key {
+	case KeyYes:
+		return d.word(journal.CallDecision{Decision: journal.DecisionApprove})
+	case KeyNo:
+		if doubt {
+			return d.word(journal.CallDecision{Decision: journal.DecisionNotHappened})
+		}
+		return d.word(journal.CallDecision{Decision: journal.DecisionDeny})
+	case KeyRetry:
+		return d.word(journal.CallDecision{Decision: journal.DecisionRetry})
+	case KeyNoWhy:
+		d.Field = FieldReason
+	case KeyEdit:
+		d.Field = FieldEdit
+	case KeyHappened:
+		d.Field = FieldHappened
+	case KeyEach:
+		d.each = true
+		return d.card("One by one", d.Ask.Calls[:1]), nil
+	case KeyAlways:
+		r := journal.Remember{Scope: journal.RememberRun}
+		return d.Style.Note(RememberText(d.Ask.Calls, r)), &Answer{Decision: journal.DecisionApprove, Remember: &r}
+	case KeyShow:
+		return d.whole(), nil
+	case KeyLater:
+		return "", d.Later()
+	}
+	return "", nil
+}
+
+// Later leaves the question, with what was said about calls in doubt.
+func (d *Dialog) Later() *Answer {
+	if d.Ask.Kind == journal.ApprovalInDoubt && len(d.words) > 0 {
+		return &Answer{Calls: d.words}
+	}
+	return &Answer{Later: true}
+}
+
+// Back takes back the last step; a question that is answered by a text is left.
+func (d *Dialog) Back() *Answer {
+	switch {
+	case d.Field == FieldAnswer || d.Field == FieldLimit:
+		return d.Later()
+	case d.Field != NoField:
+		d.Field = NoField
+	case d.Each():
+		d.each, d.at, d.reason = false, 0, ""
+		clear(d.words)
+	}
+	return nil
+}
+
+// Enter takes what was typed into the field. A problem is why it does not count.
+func (d *Dialog) Enter(text string) (shown string, a *Answer, problem string) {
+	text = strings.TrimSpace(text)
+	switch {
+	case d.Field == FieldReason:
+		d.reason = text
+		shown, a = d.word(journal.CallDecision{Decision: journal.DecisionDeny})
+	case d.Field == FieldEdit && !json.Valid([]byte(text)):
+		problem = "this is no JSON"
+	case d.Field == FieldEdit:
+		shown, a = d.word(journal.CallDecision{Decision: journal.DecisionApprove, Arguments: json.RawMessage(text)})
+	case text == "":
+	case d.Field == FieldHappened:
+		shown, a = d.word(journal.CallDecision{Decision: journal.DecisionHappened, Result: JSONOrText(text)})
+	case d.Field == FieldAnswer:
+		a = &Answer{Decision: journal.DecisionAnswer, Text: text}
+	case Pressed(YesKeys(false), text) == KeyNo:
+		a = &Answer{Decision: journal.DecisionDeny}
+	default:
+		a = &Answer{Text: text}
+	}
+	return shown, a, problem
+}
+
+// word is the person's word on all calls, or on the one that is asked about; then the next
+// one is shown.
+func (d *Dialog) word(w journal.CallDecision) (shown string, a *Answer) {
+	d.Field = NoField
+	switch {
+	case !d.each && w.Arguments == nil:
+		return "", &Answer{Decision: w.Decision, Reason: d.reason}
+	case d.at >= len(d.Ask.Calls):
+		return "", &Answer{Later: true}
+	}
+	d.words[d.Ask.Calls[d.at].ID] = w
+	if d.at++; d.at == len(d.Ask.Calls) || !d.each {
+		return "", &Answer{Calls: d.words, Reason: d.reason}
+	}
+	head := "The next one"
+	if d.Ask.Kind == journal.ApprovalInDoubt {
+		head = "This was cut off as well"
+	}
+	return d.card(head, d.Ask.Calls[d.at:d.at+1]), nil
+}
+
+// whole shows whole arguments and whole previews.
+func (d *Dialog) whole() string {
+	calls := d.Ask.Calls
+	if d.each {
+		calls = calls[min(d.at, len(calls)):min(d.at+1, len(calls))]
+	}
+	text, hints := "", []string(nil) // each is said once
+	for i := range calls {
+		text += d.Style.Item(&calls[i], true)
+		if d.Hint == nil {
+			continue
+		}
+		if hint := d.Hint(&calls[i]); hint != "" && !slices.Contains(hints, hint) {
+			hints = append(hints, hint)
+			text += d.Style.Dim(guard.Visible(hint)) + "\n"
+		}
+	}
+	return text
+}
+
+// editable is JSON over several lines, to be edited. What a person would not see is
+// written as an escape, which is the same to JSON.
+func editable(raw json.RawMessage) string {
+	var v any
+	dec := json.NewDecoder(strings.NewReader(string(raw)))
+	dec.UseNumber()
+	if dec.Decode(&v) != nil {
+		return string(raw)
+	}
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if e.Encode(v) != nil {
+		return string(raw)
+	}
+	return escaped(strings.TrimRight(b.String(), "\n"))
+}
+
+// escaped writes what is not visible as escapes of JSON.
+func escaped(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if guard.Visible(string(r)) == string(r) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.String()
+}
