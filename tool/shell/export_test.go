@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -49,6 +50,10 @@ func Visit(made toolcrib.Tool, entries int) { made.(*shell).options.visits = ent
 
 // Toolchain are the variables that a job gets for toolchains and their caches.
 func Toolchain() []string {
-	return strings.Fields(`CARGO_HOME CARGO_NET_OFFLINE GOCACHE GOMODCACHE GOPROXY GOSUMDB GOTOOLCHAIN npm_config_cache npm_config_offline
+	git := "GIT_CEILING_DIRECTORIES GIT_CONFIG_COUNT GIT_CONFIG_NOSYSTEM GIT_EDITOR GIT_OPTIONAL_LOCKS GIT_PAGER GIT_SEQUENCE_EDITOR GIT_TERMINAL_PROMPT"
+	for i := range 6 {
+		git += fmt.Sprintf(" GIT_CONFIG_KEY_%d GIT_CONFIG_VALUE_%d", i, i)
+	}
+	return strings.Fields(git + ` CARGO_HOME CARGO_NET_OFFLINE GOCACHE GOMODCACHE GOPROXY GOSUMDB GOTOOLCHAIN npm_config_cache npm_config_offline
 		npm_config_update_notifier PIP_CACHE_DIR PIP_DISABLE_PIP_VERSION_CHECK PIP_NO_INDEX`)
 }

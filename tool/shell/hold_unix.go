@@ -86,7 +86,10 @@ func (l *launcher) hold(s *survey) (release func(), err error) {
 
 // foundAfterwards reports whether a name gets no stand-in: a folder called AGENTS.md would
 // get in the way of whoever means *.md.
-func foundAfterwards(path string) bool { return strings.EqualFold(filepath.Ext(path), ".md") }
+// Git takes what is in its folder for what it is called.
+func foundAfterwards(path string) bool {
+	return strings.EqualFold(filepath.Ext(path), ".md") || inGit(path)
+}
 
 func mine(path string) bool {
 	info, err := os.Lstat(path)

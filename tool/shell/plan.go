@@ -31,6 +31,9 @@ type plan struct {
 	sh       bool              // /bin/sh runs the line
 	outside  bool              // it names a path that no mode lets it reach
 	unlisted *toolcrib.Concern // why a person is asked in mode ask; nil = the line may run
+
+	usesGit bool
+	gitRuns string // what in the repository may name a program that git runs; "" = nothing
 }
 
 func (p *plan) close() { p.w.Close() }
@@ -65,6 +68,9 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 	} else {
 		err = s.planLine(p, file)
 	}
+	if err == nil {
+		s.planGit(p, file)
+	}
 	for _, script := range line.scripts {
 		if err == nil {
 			err = s.named(p, script)
@@ -82,6 +88,18 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 	}
 	p.sortTargets()
 	return p, nil
+}
+
+// planGit looks at the repository of a line that runs git, and whether git may write it.
+func (s *shell) planGit(p *plan, file *syntax.File) {
+	p.usesGit = slices.ContainsFunc(p.programs, func(at toolcrib.Program) bool { return at.Name.Text == "git" })
+	if !p.usesGit {
+		return
+	}
+	if p.gitRuns = gitRuns(p.w.Dir); p.gitRuns != "" {
+		p.writes = true
+	}
+	p.set.git = p.writes && s.ofGit(p, file)
 }
 
 // wholeMachine refuses a program that may write in a workspace which is the root of the
@@ -257,11 +275,12 @@ func (s *shell) planSteps(p *plan, found []pipeline) error {
 func (s *shell) planCommand(p *plan, e *expander, c *simple) (command, error) {
 	out := command{Out: c.out, Err: c.err}
 	name := c.words[0].text
+	git, listed := name == "git", slices.Contains(s.options.Allow, name)
 	known, err := s.allowed(name)
-	if err != nil {
+	if err != nil && !(git && s.options.Mode == ModeAsk) {
 		return out, err
 	}
-	if out.Path, err = s.find(p, name, known != nil); err != nil {
+	if out.Path, err = s.find(p, name, git || known != nil); err != nil {
 		return out, err
 	}
 	args := []string{}
@@ -275,10 +294,13 @@ func (s *shell) planCommand(p *plan, e *expander, c *simple) (command, error) {
 		}
 		args = append(args, expanded...)
 	}
-	if known != nil {
+	switch {
+	case git:
+		err = (&judge{name: name, plan: p}).git(args, listed)
+	case known != nil:
 		j := &judge{name: name, prog: known, plan: p}
 		args, err = j.judged(args)
-	} else {
+	default:
 		p.writes = true
 		err = p.unjudged(args)
 	}
@@ -483,10 +505,17 @@ func (s *shell) anyCommand(p *plan, call *syntax.CallExpr) error {
 	if len(words) == 0 {
 		return nil
 	}
-	if known := s.table[words[0]]; known != nil {
+	if known := s.table[words[0]]; known != nil || words[0] == "git" {
 		trial := &plan{set: p.set, w: p.w, touched: map[string]int{}}
 		j := &judge{name: words[0], prog: known, plan: trial}
-		if _, err := j.judged(words[1:]); err == nil {
+		judge := func() (err error) {
+			if known != nil {
+				_, err = j.judged(words[1:])
+				return err
+			}
+			return j.git(words[1:], true)
+		}
+		if err := judge(); err == nil && (!trial.writes || slices.Contains(gitKept, words[1])) {
 			for _, t := range trial.targets {
 				p.target(t.Name, false)
 				if t.Tree {

@@ -34,6 +34,9 @@ type survey struct {
 	unsure string            // why not all of them can be kept from being written; "" = all can
 }
 
+// inGit reports whether a path is in a repository's own folder.
+func inGit(path string) bool { return strings.Contains(filepath.ToSlash(path), "/.git/") }
+
 // protects reports whether a name is protected wherever it is.
 func (o *Options) protects(name string) bool {
 	return slices.ContainsFunc(o.ProtectedNames, func(n string) bool { return strings.EqualFold(n, name) })
@@ -115,6 +118,11 @@ func (o *Options) add(s *survey, dir, path string) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.absent = append(s.absent, firstMissing(dir, path))
+		return
+	case err == nil && o.git && info.IsDir() && filepath.Base(path) == ".git" && !standin.Is(path):
+		for _, name := range gitSteering() {
+			o.add(s, dir, filepath.Join(path, filepath.FromSlash(name)))
+		}
 		return
 	case err != nil:
 		s.doubt("a protected file cannot be looked at")
@@ -199,7 +207,7 @@ func (g *guarded) undo(changed []string) (left, aside []string) {
 		link, isLink := g.seen.links[path]
 		isNew := g.before.of[path] == "" && (g.seen.unsure == "" || slices.Contains(g.seen.absent, path))
 		switch {
-		case !g.kept, !isLink && !isNew, isNew && g.set.Sandbox != SandboxRequired && filepath.Dir(path) != g.w.Dir:
+		case !g.kept, !isLink && !isNew, isNew && g.set.Sandbox != SandboxRequired && filepath.Dir(path) != g.w.Dir && !inGit(path):
 			left = append(left, path)
 			continue
 		}

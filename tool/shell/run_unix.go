@@ -34,6 +34,7 @@ type launcher struct {
 	cache          string   // of builds; "" = none
 	extra          []string // of the environment
 	installed      *installed
+	git            bool // the line runs git
 	report         Report
 	options        *Options
 	bounds         bounds
@@ -69,7 +70,10 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan) (ran, erro
 	l := &launcher{
 		job:    job{Dir: p.w.Dir, Steps: p.steps, Watch: p.writes, Offline: !s.options.Network},
 		writes: p.writes, scratch: temporary.path, report: s.report(), options: p.set, null: null, bounds: s.bounds(p.writes),
-		installed: s.installed(),
+		installed: s.installed(), git: p.usesGit,
+	}
+	if l.git {
+		l.installed.identify(temporary.path)
 	}
 	if !p.writes {
 		return s.collect(ctx, l)

@@ -127,6 +127,7 @@ type Options struct {
 	Report *Report
 
 	own    beneath.Own // what is in Hidden, for one call
+	git    bool        // the call may write a repository, but for what steers git
 	visits int         // entries of the workspace that are visited
 }
 
@@ -328,6 +329,16 @@ func (s *shell) Asks(call toolcrib.Call) (all []toolcrib.Concern) {
 	_ = s.with(call, func(p *plan) { // else it is refused
 		if p.unlisted != nil {
 			all = append(all, *p.unlisted)
+		}
+		if p.gitRuns != "" {
+			c := toolcrib.Concern{
+				Reason: toolcrib.ReasonUnlistedProgram,
+				Why:    "runs git, and the repository's configuration may name programs that it starts: " + quote(p.gitRuns),
+			}
+			if s.options.Mode == ModeAny {
+				c.Reason = toolcrib.ReasonNeedsConfirmation // there any program runs
+			}
+			all = append(all, c)
 		}
 		if why := s.unheld(p); why != "" {
 			all = append(all, toolcrib.Concern{Reason: toolcrib.ReasonNeedsConfirmation, Why: "asks each time: " + why})

@@ -4,14 +4,18 @@ package shell
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -113,6 +117,8 @@ type installed struct {
 	env  []string // where they find it
 	mods string   // the module cache of Go; "" = none
 	home string
+
+	identity func() string // the user's name and address, as a configuration of git; "" = not known
 }
 
 // install looks what is installed.
@@ -122,6 +128,7 @@ func (o *Options) install() *installed {
 	for _, dir := range i.path {
 		i.read = append(i.read, i.root(dir))
 	}
+	i.identity = sync.OnceValue(i.ask)
 	if i.home == "" {
 		return i
 	}
@@ -147,6 +154,36 @@ func (o *Options) install() *installed {
 		}
 	}
 	return i
+}
+
+// identify lets git know the user's name and address in a home folder of a call.
+func (i *installed) identify(home string) {
+	if text := i.identity(); text != "" {
+		_ = os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(text), 0o600)
+	}
+}
+
+// ask asks git for the user's name and address, in no repository.
+func (i *installed) ask() string {
+	program, err := findIn(i.path, "git", true)
+	if err != nil || i.home == "" {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	text := ""
+	for _, key := range []string{"name", "email"} {
+		cmd := exec.CommandContext(ctx, program, "config", "--global", "--get", "user."+key)
+		cmd.Dir = rootDir
+		value, err := cmd.Output()
+		if line := strings.TrimSpace(string(value)); err == nil && line != "" && len(line) < maxPathBytes {
+			text += "\t" + key + " = " + strconv.Quote(line) + "\n"
+		}
+	}
+	if text == "" {
+		return ""
+	}
+	return "[user]\n" + text
 }
 
 // folders are those of programs that are not in a workspace.
@@ -209,6 +246,9 @@ func (l *launcher) environment(temporary string) []string {
 	all := []string{"LANG=C.UTF-8", "TERM=dumb"}
 	if l.writes {
 		all = slices.Concat(all, l.variables(temporary), l.extra)
+	}
+	if l.writes || l.git {
+		all = append(all, gitEnvironment(l.Dir)...)
 	}
 	for name, value := range l.options.Env {
 		all = append(all, name+"="+value)

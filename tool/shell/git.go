@@ -1,0 +1,264 @@
+package shell
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
+)
+
+// gitReads returns the built-in table for git: of each subcommand the options that only
+// read the repository and print. Left out are those that write a file (--output), run another
+// program (--ext-diff, grep -O), or read files elsewhere (--no-index).
+func gitReads() map[string]*program {
+	const (
+		format = ` abbrev? abbrev-commit no-abbrev-commit color? no-color date: relative-date format: pretty? oneline decorate? no-decorate graph `
+		diff   = ` patch no-patch raw stat? numstat shortstat summary name-only name-status unified: word-diff? word-diff-regex: check
+			cached staged merge-base diff-filter: find-renames? find-copies? no-renames ignore-all-space ignore-space-change
+			ignore-space-at-eol ignore-blank-lines function-context minimal patience histogram diff-algorithm: full-index binary
+			text reverse exit-code quiet inter-hunk-context: pickaxe-all pickaxe-regex dirstat? submodule? no-prefix compact-summary `
+		commits = ` all branches? tags? remotes? max-count: skip: since: until: after: before: author: committer: grep: all-match
+			invert-grep regexp-ignore-case extended-regexp fixed-strings perl-regexp merges no-merges first-parent follow not
+			reverse date-order topo-order author-date-order ancestry-path left-right cherry-pick cherry-mark walk-reflogs count
+			simplify-by-decoration full-history no-walk parents children source root oneline notes? no-notes show-signature `
+	)
+	subcommand := func(options string) *program {
+		return &program{options: options, number: true, operands: gitOperands}
+	}
+	bare := func(p *program) *program {
+		p.operands = noOperands
+		return p
+	}
+	named := func(p *program, by ...string) *program { // with operands it writes, unless it lists
+		p.operands = func(j *judge, operands []string) error {
+			if len(operands) > 0 && !j.has(by...) {
+				return refuse("git %s with %s is not among the commands that only read", j.name, quote(operands[0]))
+			}
+			return gitOperands(j, operands)
+		}
+		return p
+	}
+	log := subcommand(`pusn:U:G:S:L:iEFPqzwbcmrtM?C?O` + format + diff + commits)
+	show := subcommand(`psqU:wbcmzM?C?G:S:n:` + format + diff + commits)
+	return map[string]*program{
+		"status":   subcommand(`sbvuz short branch show-stash porcelain? long verbose untracked-files? ignored? null ahead-behind no-ahead-behind no-renames`),
+		"diff":     subcommand(`puqsU:wbcRaWzM?C?G:S:l:` + format + diff),
+		"log":      log,
+		"show":     show,
+		"shortlog": subcommand(`nsecw? numbered summary email group: ` + format + commits),
+		"rev-list": subcommand(`n:` + format + commits + `objects`),
+		"blame":    subcommand(`L:bwMCestlfnpc date: abbrev? line-porcelain porcelain show-email root since: `),
+		"grep": subcommand(`nicliwLEFGPe:A:B:C:hHvopWqaIm: line-number ignore-case count files-with-matches name-only
+			files-without-match word-regexp extended-regexp fixed-strings basic-regexp perl-regexp after-context: before-context:
+			context: show-function function-context heading break color? no-color cached untracked and or not all-match max-depth: max-count:
+			invert-match only-matching text column full-name quiet`),
+		"ls-files":     subcommand(`cdmosiktuvz cached deleted modified others stage ignored exclude-standard unmerged killed directory full-name error-unmatch deduplicate`),
+		"ls-tree":      subcommand(`rdtlz long name-only name-status full-name full-tree abbrev?`),
+		"rev-parse":    subcommand(`q abbrev-ref? short? verify show-toplevel show-prefix is-inside-work-tree is-bare-repository git-dir symbolic symbolic-full-name quiet`),
+		"describe":     subcommand(`all tags contains abbrev: always dirty? long first-parent match: exclude: exact-match candidates:`),
+		"merge-base":   subcommand(`a all is-ancestor fork-point octopus independent`),
+		"cat-file":     subcommand(`tspe`),
+		"name-rev":     subcommand(`tags refs: all name-only`),
+		"for-each-ref": subcommand(`count: sort: format: points-at: merged? no-merged? contains? no-contains?`),
+		"show-ref":     subcommand(`q tags heads branches head verify hash? dereference`),
+		"diff-tree":    subcommand(`rtpscmzU:M?C? root` + diff),
+		"branch":       named(subcommand(`avrl list all remotes verbose show-current sort: format: column? color? no-color contains? no-contains? merged? no-merged? points-at: `), "l", "list", "contains", "no-contains", "merged", "no-merged"),
+		"tag":          named(subcommand(`ln? list sort: format: column? contains? no-contains? merged? no-merged? points-at: `), "l", "list", "contains", "no-contains", "merged", "no-merged"),
+		"remote":       bare(subcommand(`v verbose`)),
+		"version":      bare(subcommand(`v build-options`)),
+		"stash":        {whole: gitFirst("list")},
+		"reflog":       {whole: gitFirst("", "show")},
+		"worktree":     {whole: gitFirst("list")},
+	}
+}
+
+// gitFirst allows a subcommand with one of these words, or none (""), and nothing else.
+func gitFirst(words ...string) func(*judge, []string) error {
+	return func(j *judge, args []string) error {
+		if len(args) > 1 || !slices.Contains(words, strings.Join(args, "")) {
+			return refuse("git %s with %s is not among the commands that only read", j.name, quote(strings.Join(args, " ")))
+		}
+		return nil
+	}
+}
+
+// gitOperands are revisions and paths. What could be a path outside is refused.
+func gitOperands(j *judge, operands []string) error {
+	for _, word := range operands {
+		if _, err := j.find(word); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gitKept are subcommands that write the repository and no file of the work tree.
+var gitKept = []string{"add", "stage", "commit", "tag", "branch", "notes", "update-index", "write-tree", "commit-tree"}
+
+// git judges a call of git; listed reports whether the user allowed all of git. A call that
+// only reads is like other programs of the table; any other may write the workspace, and
+// the repository in it if nothing else on the line could.
+func (j *judge) git(args []string, listed bool) error {
+	j.target(j.w.Dir, false)
+	j.whole(j.w.Dir)
+	for len(args) > 0 && (args[0] == "--no-pager" || args[0] == "-P") {
+		args = args[1:]
+	}
+	if len(args) == 0 || len(args) == 1 && (args[0] == "--version" || args[0] == "--help") {
+		return nil
+	}
+	if reads := gitReads()[args[0]]; reads != nil {
+		sub := &judge{name: args[0], prog: reads, plan: j.plan}
+		if _, err := sub.judged(args[1:]); err == nil || j.outside {
+			return err
+		}
+	}
+	if !listed {
+		j.unlisted = &toolcrib.Concern{
+			Reason: toolcrib.ReasonUnlistedProgram, Why: "runs what tools.shell.allow does not list: git " + quote(args[0]),
+			Instead: "In the configuration tools.shell.allow: [git], added to what it lists, would let it run.",
+		}
+	}
+	j.writes = true
+	if slices.Contains(gitKept, args[0]) {
+		args = nil // files that are added are read
+	}
+	return j.unjudged(args)
+}
+
+// ofGit reports whether a line consists of calls of git and programs that only read, so that
+// what it writes in the repository is git's work.
+func (s *shell) ofGit(p *plan, file *syntax.File) bool {
+	found, only := false, true
+	for i := range p.programs {
+		at := &p.programs[i]
+		name := at.Name.Text
+		switch {
+		case at.Name.Unknown:
+			only = false
+		case name == "git":
+			found = true
+			// What is set on the line comes before what keeps hooks from running.
+			only = only && len(at.Args) > 0 && !strings.HasPrefix(at.Args[0].Text, "-") && !at.Args[0].Unknown
+		default:
+			only = only && (s.table[name] != nil || name == "cd")
+		}
+	}
+	syntax.Walk(file, func(node syntax.Node) bool {
+		switch n := node.(type) {
+		case *syntax.CallExpr:
+			only = only && len(n.Assigns) == 0
+		case *syntax.DeclClause, *syntax.FuncDecl:
+			only = false
+		case *syntax.Redirect:
+			only = only && (n.Hdoc != nil || n.Op != syntax.RdrOut && n.Op != syntax.AppOut && n.Op != syntax.RdrClob && n.Op != syntax.RdrAll)
+		}
+		return true
+	})
+	return found && only
+}
+
+// gitSteering are what in a repository steers git: held while git itself may write the rest.
+func gitSteering() []string {
+	return []string{"config", "config.worktree", "hooks", "info", "objects/info", "commondir", "gitdir", "modules", "worktrees"}
+}
+
+// plainGit are the settings of a repository that name no program.
+var plainGit = regexp.MustCompile(`^(?i:` + strings.Join([]string{
+	`core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol|safecrlf|quotepath)`,
+	`core\.(abbrev|compression|sparsecheckout|sparsecheckoutcone|hookspath|fsmonitor|untrackedcache|preloadindex|commentchar|whitespace)`,
+	`core\.(sharedrepository|protecthfs|protectntfs|longpaths|trustctime|checkstat|splitindex|commitgraph|multipackindex)`,
+	`remote\.(.+\.(url|pushurl|fetch|push|mirror|tagopt|prune|prunetags|promisor|partialclonefilter)|pushdefault)`,
+	`(branch|user|author|committer|color|status|log|advice|extensions|gc|index|feature|fetch|pull|push|pack|i18n|column|blame|rerere)\..+`,
+	`init\.defaultbranch`, `merge\.(ff|conflictstyle|stat|log|renames)`, `diff\.(algorithm|renames|mnemonicprefix|noprefix|colormoved|context|submodule)`,
+	`submodule\.(.+\.(url|active|branch|path|ignore|shallow)|recurse|active)`, `rebase\.(autosquash|autostash|updaterefs)`,
+	`lfs\.(repositoryformatversion|.+\.access)`, `commit\.(gpgsign|verbose)`, `tag\.(gpgsign|sort)`, `pull\.(rebase|ff)`,
+}, "|") + `)$`)
+
+var (
+	gitSection = regexp.MustCompile(`^\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\["\\])*)")?\s*\]\s*(.*)$`)
+	gitSetting = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*)\s*(?:=.*)?$`)
+)
+
+const maxGitConfig = 256 << 10
+
+// gitRuns returns what in the repository of a workspace may name a program that git runs,
+// or another place for it; "" = nothing.
+func gitRuns(workspace string) string {
+	dir := filepath.Join(workspace, ".git")
+	info, err := os.Lstat(dir)
+	switch {
+	case os.IsNotExist(err):
+		return ""
+	case err != nil || !info.IsDir():
+		return ".git is not a folder"
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "commondir")); err == nil {
+		return ".git/commondir"
+	}
+	for _, name := range []string{"config", "config.worktree"} {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|beneath.NonBlocking, 0)
+		if os.IsNotExist(err) {
+			continue
+		}
+		text, readErr := []byte(nil), err
+		if err == nil {
+			text, readErr = io.ReadAll(io.LimitReader(f, maxGitConfig+1))
+			_ = f.Close()
+		}
+		if readErr != nil || len(text) > maxGitConfig {
+			return ".git/" + name + " cannot be read whole"
+		}
+		if key := gitProgram(string(text)); key != "" {
+			return key
+		}
+	}
+	return ""
+}
+
+// gitProgram returns the first setting of a configuration that is not known to name no
+// program, or the first line that is not understood.
+func gitProgram(text string) string {
+	section := ""
+	for line := range strings.SplitSeq(text, "\n") {
+		line = strings.TrimSpace(line)
+		if m := gitSection.FindStringSubmatch(line); m != nil {
+			section, line = m[1]+".", m[3]
+			if m[2] != "" {
+				section += m[2] + "."
+			}
+		}
+		m := gitSetting.FindStringSubmatch(line)
+		switch {
+		case line == "" || line[0] == '#' || line[0] == ';':
+		case m == nil || strings.HasSuffix(line, `\`):
+			return "a line that is not understood"
+		case !plainGit.MatchString(section + m[1]):
+			return section + m[1]
+		case strings.Contains(strings.ToLower(line), "ext::"):
+			return section + m[1]
+		}
+	}
+	return ""
+}
+
+// gitEnvironment keeps git to its repository, without hooks and without questions.
+func gitEnvironment(dir string) []string {
+	return []string{
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_PAGER=cat", "GIT_EDITOR=:", "GIT_SEQUENCE_EDITOR=:",
+		"GIT_CEILING_DIRECTORIES=" + filepath.Dir(dir), "GIT_CONFIG_COUNT=6",
+		"GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0=" + os.DevNull,
+		"GIT_CONFIG_KEY_1=core.fsmonitor", "GIT_CONFIG_VALUE_1=false",
+		"GIT_CONFIG_KEY_2=diff.ignoreSubmodules", "GIT_CONFIG_VALUE_2=dirty",
+		"GIT_CONFIG_KEY_3=safe.bareRepository", "GIT_CONFIG_VALUE_3=explicit",
+		"GIT_CONFIG_KEY_4=gc.auto", "GIT_CONFIG_VALUE_4=0",
+		"GIT_CONFIG_KEY_5=maintenance.auto", "GIT_CONFIG_VALUE_5=false",
+	}
+}

@@ -1,0 +1,233 @@
+package shell_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/shell"
+)
+
+// repository is a work tree with one commit.
+func repository(t testing.TB) string {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("SKIPPED: git is not installed")
+	}
+	dir := folder(t)
+	write(t, dir+"/a.txt", "one\n")
+	write(t, dir+"/AGENTS.md", "notes\n")
+	git(t, dir, "init", "-q", "-b", "main")
+	git(t, dir, "add", "a.txt")
+	git(t, dir, "-c", "user.name=x", "-c", "user.email=x@y", "commit", "-q", "-m", "first")
+	return dir
+}
+
+func git(t testing.TB, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir + "/nowhere"}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+func gitTool(t testing.TB, mode shell.Mode, report *shell.Report, allow ...string) toolcrib.Tool {
+	t.Helper()
+	home := folder(t)
+	write(t, home+"/.gitconfig", "[user]\n\tname = Ann \\\"A\\\" Bee\n\temail = ann@example.org\n[core]\n\teditor = evil\n")
+	t.Setenv("HOME", home)
+	return tool(t, shell.Options{
+		Mode: mode, Allow: append([]string{"cat", "echo"}, allow...), Report: report, Home: home, ProtectedNames: []string{".git", "AGENTS.md"},
+	})
+}
+
+// Git reads unasked in mode ask, and in mode allowlist where it is listed; what else it does
+// is a write.
+func TestGit_Reads(t *testing.T) {
+	dir := repository(t)
+	r := shell.Report{Helper: true, LandlockABI: 7, Bubblewrap: "x"}
+	ask, list := gitTool(t, shell.ModeAsk, &r), gitTool(t, shell.ModeAllowlist, &r, "git")
+	for _, line := range []string{
+		"git status", "git status -sb", "git diff", "git diff HEAD -- a.txt", "git diff --stat --cached", "git log --oneline -5", "git log -p -n 2 a.txt",
+		"git --no-pager log", "git show HEAD:a.txt", "git show --stat HEAD", "git branch", "git branch -a", "git branch --list 'm*'", "git tag -l", "git blame a.txt",
+		"git ls-files", "git rev-parse HEAD", "git remote -v", "git stash list", "git reflog", "git grep -n one", "git describe --always", "git log main..HEAD",
+		"git status | cat && git diff",
+	} {
+		for _, made := range []toolcrib.Tool{ask, list} {
+			call := callOf(t, dir, line, 0)
+			if err := admit(made, call); err != nil || asks(made, call) != "" || effect(made, call) != toolcrib.EffectReadOnly {
+				t.Errorf("%s: %v, asks %q, %s", line, err, asks(made, call), effect(made, call))
+			}
+		}
+	}
+	for _, line := range []string{
+		"git add a.txt", "git commit -m x", "git push", "git branch new", "git branch -d main", "git tag v1", "git stash", "git stash drop", "git reset --hard",
+		"git checkout -- a.txt", "git config core.x y", "git diff --output=x", "git diff --outp=x", "git diff --ext-diff", "git log --output x", "git show --textconv",
+		"git grep -Oless one", "git grep --open-files-in-pager=x one", "git -c core.pager=x log", "git -C sub status", "git --exec-path=x status", "git remote add x y",
+		"git remote update", "git reflog expire --all", "git rev-parse --git-path x", "git unknown", "git diff --no-index a.txt AGENTS.md", "git help status",
+		"git archive HEAD", "git fsck", "git gc",
+	} {
+		call := callOf(t, dir, line, 0)
+		if err := admit(ask, call); err == nil && (!strings.Contains(asks(ask, call), "does not list: git") || effect(ask, call) != toolcrib.EffectNonIdempotentWrite) {
+			t.Errorf("ask: %s: asks %q, %s", line, asks(ask, call), effect(ask, call))
+		}
+		if err := admit(list, call); err == nil && effect(list, call) != toolcrib.EffectNonIdempotentWrite {
+			t.Errorf("list: %s: %s", line, effect(list, call))
+		}
+	}
+	for _, line := range []string{"git diff /etc/passwd /etc/group", "git log ../x", "git show -- /etc/passwd"} {
+		if err := admit(ask, callOf(t, dir, line, 0)); err == nil {
+			t.Errorf("%s is admitted", line)
+		}
+	}
+	// Without git on the list, mode allowlist knows none.
+	if err := admit(gitTool(t, shell.ModeAllowlist, &r), callOf(t, dir, "git status", 0)); err == nil {
+		t.Error("git runs though it is not listed")
+	}
+	// What is added is read, what is checked out is written.
+	writes := func(line string) (names []string) {
+		for _, at := range ask.(toolcrib.Targeter).Targets(callOf(t, dir, line, 0)) {
+			if at.Write && at.Name != dir {
+				names = append(names, filepath.Base(at.Name))
+			}
+		}
+		return names
+	}
+	if got := writes("git add AGENTS.md && git commit -m x AGENTS.md"); len(got) > 0 {
+		t.Errorf("git add writes %q", got)
+	}
+	if got := writes("cd . && git add AGENTS.md"); len(got) > 0 {
+		t.Errorf("git add in a line of a shell writes %q", got)
+	}
+	for _, line := range []string{"git checkout -- AGENTS.md", "cd . && git checkout AGENTS.md", "cd . && git rm AGENTS.md"} {
+		if got := strings.Join(writes(line), " "); got != "AGENTS.md" {
+			t.Errorf("%s writes %q", line, got)
+		}
+	}
+}
+
+// Where the repository's configuration may name a program, every call of git is asked about.
+func TestGit_ConfigurationNamesPrograms(t *testing.T) {
+	r := shell.Report{Helper: true, LandlockABI: 7, Bubblewrap: "x"}
+	for _, c := range []struct {
+		config string
+		asks   bool
+	}{
+		{"", false},
+		{"[remote \"origin\"]\n\turl = https://example.org/x.git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n[branch \"main\"]\n\tremote = origin\n", false},
+		{"[core]\n\thooksPath = .husky\n\tfsmonitor = evil\n[user]\n\tname = X # y\n\n; note\n", false}, // both are off
+		{"[filter \"x\"]\n\tclean = evil\n", true},
+		{"[FILTER \"x\"] clean = evil\n", true},
+		{"[filter.x]\nprocess=evil\n", true},
+		{"[diff \"x\"]\n\ttextconv = evil\n", true},
+		{"[diff]\n\texternal = evil\n", true},
+		{"[alias]\n\tst = !evil\n", true},
+		{"[core]\n\tsshCommand = evil\n", true},
+		{"[core]\n\tpager = evil\n", true},
+		{"[core]\n\teditor = evil\n", true},
+		{"[core]\n\tworktree = /\n", true},
+		{"[include]\n\tpath = other\n", true},
+		{"[includeIf \"gitdir:/\"]\n\tpath = other\n", true},
+		{"[credential]\n\thelper = !evil\n", true},
+		{"[gpg]\n\tprogram = evil\n", true},
+		{"[merge \"x\"]\n\tdriver = evil\n", true},
+		{"[core]\n\tignorecase = \\\n\ttrue\n", true},
+		{"[core\n]\npager = evil\n", true},
+		{"[user]\n\tname = \"a\\\n[filter \\\"x\\\"]\n\tclean = evil\n", true},
+		{"\ufeff[alias]\n\tst = !evil\n", true},
+		{"[remote \"x\"]\n\turl = ext::sh -c evil\n", true},
+		{"[submodule \"x\"]\n\tupdate = !evil\n", true},
+		{"what is this\n", true},
+		{strings.Repeat("# long\n", 60_000), true},
+	} {
+		dir := repository(t)
+		f, err := os.OpenFile(dir+"/.git/config", os.O_APPEND|os.O_WRONLY, 0)
+		if err == nil {
+			_, err = f.WriteString(c.config)
+		}
+		if err != nil || f.Close() != nil {
+			t.Fatal(err)
+		}
+		for _, mode := range []shell.Mode{shell.ModeAsk, shell.ModeAllowlist, shell.ModeAny} {
+			made := gitTool(t, mode, &r, "git")
+			call := callOf(t, dir, "git status", 0)
+			if err := admit(made, call); err != nil || strings.Contains(asks(made, call), "may name programs") != c.asks ||
+				c.asks && effect(made, call) != toolcrib.EffectNonIdempotentWrite {
+				t.Errorf("%s: %.40q: %v, asks %q, %s", mode, c.config, err, asks(made, call), effect(made, call))
+			}
+		}
+	}
+	dir := repository(t)
+	if err := os.Rename(dir+"/.git", dir+"/elsewhere"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir+"/.git", "gitdir: elsewhere\n")
+	if why := asks(gitTool(t, shell.ModeAsk, &r), callOf(t, dir, "git status", 0)); !strings.Contains(why, ".git is not a folder") {
+		t.Errorf("a repository elsewhere: %q", why)
+	}
+}
+
+// An approved call of git writes the repository, as the user, without hooks, and never what
+// steers git.
+func TestGit_Writes(t *testing.T) {
+	sandboxed(t, func(t *testing.T, report *shell.Report) {
+		dir := repository(t)
+		made := gitTool(t, shell.ModeAsk, report)
+		for _, hook := range []string{"pre-commit", "post-commit", "post-index-change", "reference-transaction"} {
+			write(t, dir+"/.git/hooks/"+hook, "#!/bin/sh\ntouch "+dir+"/hook-ran\n")
+			if err := os.Chmod(dir+"/.git/hooks/"+hook, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		git(t, dir, "config", "core.fsmonitor", "touch "+dir+"/monitor-ran; false")
+		in := func(line string) string {
+			got, err := runIn(t.Context(), t, made, callOf(t, dir, line, 60))
+			if err != nil || got.Warning != "" && report.Bubblewrap != "" {
+				t.Errorf("%s: %+v %v", line, got, err)
+			}
+			return got.Stdout + got.Stderr
+		}
+		in("git status")
+		in("git add AGENTS.md a.txt && git commit -q -m second")
+		in("cd . && git tag v1 && git commit -q --allow-empty -m \"$(cat <<'E'\nthird\nE\n)\"")
+		if got := git(t, dir, "log", "--format=%an <%ae> %s", "--no-show-signature", "-2"); got !=
+			"Ann \"A\" Bee <ann@example.org> third\nAnn \"A\" Bee <ann@example.org> second\n" {
+			t.Errorf("the log: %s", got)
+		}
+		if got := in("git log --oneline | cat"); !strings.Contains(got, "third") {
+			t.Errorf("git log: %s", got)
+		}
+		for _, name := range []string{"hook-ran", "monitor-ran"} {
+			if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+				t.Errorf("%s", name)
+			}
+		}
+		if report.Bubblewrap == "" {
+			return // what is changed is found afterwards
+		}
+		config, err := os.ReadFile(dir + "/.git/config")
+		if err != nil {
+			t.Fatal(err)
+		}
+		in("git config core.sshCommand evil")
+		in("git config --file .git/hooks/x a.b c")
+		in("git config --file .git/info/x a.b c")
+		in("echo x; touch .git/refs/heads/made; echo evil > .git/HEAD") // not git's work
+		for path, want := range map[string]string{".git/config": string(config), ".git/HEAD": "ref: refs/heads/main\n"} {
+			if got, err := os.ReadFile(filepath.Join(dir, path)); err != nil || string(got) != want {
+				t.Errorf("%s: %q %v", path, got, err)
+			}
+		}
+		for _, path := range []string{".git/hooks/x", ".git/info/x", ".git/refs/heads/made"} {
+			if _, err := os.Lstat(filepath.Join(dir, path)); err == nil {
+				t.Errorf("%s was made", path)
+			}
+		}
+	})
+}
