@@ -465,7 +465,7 @@ func (s *shell) planAny(p *plan, file *syntax.File) error {
 	if err := s.named(p, file); err != nil {
 		return err
 	}
-	path, err := s.find(p, "sh", true)
+	path, err := findIn(s.installed().folders(p.w.Dir), "sh", true)
 	if err != nil {
 		return err
 	}
