@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -70,6 +71,18 @@ func TestFindMarkProperty(t *testing.T) {
 			t.Fatalf("not found in %s", canonical)
 		}
 	})
+}
+
+// Escapes that are no bracket are passed by, however many there are: looking for a name
+// behind each of them would take minutes.
+func TestFindMarkOfManyEscapes(t *testing.T) {
+	from := time.Now()
+	if got := FindMark([]byte(strings.Repeat(`\n`, 400_000))); got != "" {
+		t.Errorf("found %q", got)
+	}
+	if took := time.Since(from); took > 10*time.Second {
+		t.Errorf("took %v", took)
+	}
 }
 
 func BenchmarkFindMark(b *testing.B) {

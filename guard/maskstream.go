@@ -129,9 +129,6 @@ func (s *ArgumentStream) Write(piece string) string {
 
 // Flush ends the arguments and returns what was held back.
 func (s *ArgumentStream) Flush() string {
-	if s.all.m.Empty() {
-		return ""
-	}
 	rest := s.read("", true) + string(appendBytes(nil, s.text.Flush()))
 	return s.all.Write(rest) + s.all.Flush()
 }

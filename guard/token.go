@@ -153,7 +153,10 @@ func FindMark(arguments []byte) string {
 		}
 		r, size := unescaped(arguments[i:])
 		i += size
-		if mark := markAt(arguments[i:]); r == '[' && mark != "" {
+		if r != '[' {
+			continue
+		}
+		if mark := markAt(arguments[i:]); mark != "" {
 			return mark
 		}
 	}
