@@ -72,7 +72,7 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire
 		return nil, c.unsent("the request has no message with content")
 	}
 	if h.ToolsChanged(req) {
-		c.encodeTools(req.Tools)
+		h.AddTools(req.Tools, c.toolForm())
 	}
 	c.notices = append(slices.Clip(h.Notices), c.files.Notices...)
 	c.encodeHead(req)
@@ -118,7 +118,7 @@ func (c *conversation) encodeHead(req *toolcrib.Request) {
 	stream := !c.model.opts.NoStream && string(h.Extra.Get("stream")) != "false"
 	plan := c.plan(req)
 	var o wire.Object
-	o.Begin(h.Head[:0], withoutStream(h.Extra))
+	o.Begin(h.Head[:0], h.Extra.Without("stream"))
 	o.Always("model")
 	o.Buf = wire.AppendString(o.Buf, req.Model)
 	if o.Member("max_tokens") {
@@ -170,13 +170,6 @@ func (c *conversation) encodeOutput(o *wire.Object, plan plan) {
 		o.Buf = append(append(o.Buf, plan.format...), '}')
 	}
 	o.Buf = append(o.Buf, '}')
-}
-
-func withoutStream(extra wire.Extra) wire.Extra {
-	if extra.Get("stream") == nil {
-		return extra
-	}
-	return wire.Extra{Fields: slices.DeleteFunc(slices.Clone(extra.Fields), func(f wire.Field) bool { return f.Name == "stream" })}
 }
 
 // encodeSystem encodes the system text, and the output schema where the model
@@ -321,30 +314,10 @@ func (c *conversation) format(req *toolcrib.Request) []byte {
 
 var propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
-func (c *conversation) encodeTools(specs []toolcrib.Spec) {
-	h := &c.history
-	for i := range specs {
-		spec := &specs[i]
-		schema, err := c.model.schemas.Object(spec.Parameters)
-		if err == nil && spec.Name != wire.Token(spec.Name, maxName) {
-			err = errName
-		}
-		if err != nil {
-			h.Notices = append(h.Notices, wire.Notice(wire.NoticeToolUnusable, "tool %s is left out: %s", spec.Name, err))
-			continue
-		}
-		if len(h.Tools) > 0 {
-			h.Tools = append(h.Tools, `},`...)
-		}
-		// The last brace is left to the mark.
-		h.Tools = append(h.Tools, `{"name":`...)
-		h.Tools = wire.AppendString(h.Tools, spec.Name)
-		if !wire.Blank(spec.Description) {
-			h.Tools = append(h.Tools, `,"description":`...)
-			h.Tools = wire.AppendString(h.Tools, spec.Description)
-		}
-		h.Tools = append(h.Tools, `,"input_schema":`...)
-		h.Tools = append(h.Tools, schema...)
-		h.ToolNames = append(h.ToolNames, spec.Name)
+// toolForm leaves the last brace to the mark for the prompt cache.
+func (c *conversation) toolForm() *wire.ToolForm {
+	return &wire.ToolForm{
+		Open: `{"name":`, Parameters: `,"input_schema":`, Separator: `},`, Schema: c.model.schemas.Object,
+		OmitBlank: true,
 	}
 }

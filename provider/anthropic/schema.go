@@ -3,13 +3,10 @@ package anthropic
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 )
-
-var errName = errors.New("its name is not taken by this API")
 
 // checkNames finds properties whose names the API refuses. They cannot be sent
 // under another name: the call would come back with it.

@@ -60,7 +60,7 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (path 
 		return "", nil, c.unsent("model: " + strconv.Quote(wire.Line(req.Model)) + " is no name of a model")
 	}
 	if h.ToolsChanged(req) {
-		c.encodeTools(req.Tools)
+		h.AddTools(req.Tools, c.toolForm())
 	}
 	c.notices = slices.Clip(h.Notices)
 	if err := c.encodeMessages(ctx, req); err != nil {
@@ -126,7 +126,7 @@ func (c *conversation) encodeMessages(ctx context.Context, req *toolcrib.Request
 func (c *conversation) encodeHead(req *toolcrib.Request, inner wire.Extra, format []byte) {
 	h := &c.history
 	var o wire.Object
-	o.Begin(h.Head[:0], without(h.Extra, "stream", "generationConfig"))
+	o.Begin(h.Head[:0], h.Extra.Without("stream", "generationConfig"))
 	start := len(o.Buf)
 	if config := c.generationConfig(req, inner, format); len(config) > len(`{}`) {
 		o.Always("generationConfig")
@@ -140,14 +140,6 @@ func (c *conversation) encodeHead(req *toolcrib.Request, inner wire.Extra, forma
 		o.Buf = append(o.Buf, ',')
 	}
 	h.Head = o.Buf
-}
-
-// without leaves out what the adapter writes itself.
-func without(extra wire.Extra, names ...string) wire.Extra {
-	if !slices.ContainsFunc(names, func(name string) bool { return extra.Get(name) != nil }) {
-		return extra
-	}
-	return wire.Extra{Fields: slices.DeleteFunc(slices.Clone(extra.Fields), func(f wire.Field) bool { return slices.Contains(names, f.Name) })}
 }
 
 // generationConfig is the object of parameters. What extra holds under that name
@@ -300,39 +292,16 @@ const (
 
 var functionName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
-func (c *conversation) encodeTools(specs []toolcrib.Spec) {
-	h := &c.history
-	unusable := func(format string, args ...any) {
-		h.Notices = append(h.Notices, wire.Notice(wire.NoticeToolUnusable, format, args...))
-	}
-	for i := range specs {
-		spec := &specs[i]
-		schema, err := c.model.schemas.parameters(spec.Parameters)
-		switch {
-		case err != nil:
-			unusable("tool %s is left out: %s", spec.Name, err)
-			continue
-		case !functionName.MatchString(spec.Name):
-			unusable("tool %q is left out: its name is not taken by this API", spec.Name)
-			continue
-		case len(h.ToolNames) == maxDeclarations:
-			unusable("tool %s is left out: this API takes %d tools at most", spec.Name, maxDeclarations)
-			continue
-		}
-		h.Tools = append(separated(h.Tools, len(h.ToolNames)), `{"name":`...)
-		h.Tools = wire.AppendString(h.Tools, spec.Name)
-		description := spec.Description
-		if wire.Blank(description) {
-			description = spec.Name // the API wants one
-		}
-		h.Tools = append(h.Tools, `,"description":`...)
-		h.Tools = wire.AppendString(h.Tools, description)
-		if schema != nil {
-			h.Tools = append(h.Tools, `,"parametersJsonSchema":`...)
-			h.Tools = append(h.Tools, schema...)
-		}
-		h.Tools = append(h.Tools, '}')
-		h.ToolNames = append(h.ToolNames, spec.Name)
+func (c *conversation) toolForm() *wire.ToolForm {
+	return &wire.ToolForm{
+		Open: `{"name":`, Parameters: `,"parametersJsonSchema":`, Close: `}`, Separator: `,`,
+		Schema: c.model.schemas.Object, ValidName: functionName.MatchString, Max: maxDeclarations,
+		Description: func(spec *toolcrib.Spec) string {
+			if wire.Blank(spec.Description) {
+				return spec.Name // the API wants one
+			}
+			return spec.Description
+		},
 	}
 }
 

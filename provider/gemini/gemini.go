@@ -41,7 +41,7 @@ type Model struct {
 	client *wire.Client
 	prefix string // v1beta/, unless the base URL names a version
 
-	schemas schemas
+	schemas wire.Schemas
 }
 
 var _ interface {
@@ -65,7 +65,7 @@ func New(o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{opts: o, client: client, prefix: Version + "/"}
+	m := &Model{opts: o, client: client, prefix: Version + "/", schemas: wire.Schemas{Make: parameters}}
 	base, _, _ := strings.Cut(client.Options().BaseURL, "?")
 	if versioned.MatchString(strings.TrimRight(strings.TrimSpace(base), "/")) {
 		m.prefix = ""

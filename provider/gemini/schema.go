@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
@@ -20,41 +19,8 @@ const (
 	maxHintBytes   = 200
 )
 
-// schemas remembers what became of the schemas of tools, so that a tool costs
-// its work once and not in every run. It is bounded, and safe for use by many.
-type schemas struct {
-	mu    sync.Mutex
-	known map[string]projected
-	bytes int
-}
-
-type projected struct {
-	schema json.RawMessage
-	err    error
-}
-
-const maxKnownSchemas = 4 << 20
-
-// parameters returns the schema of a tool's parameters as the API takes it; nil
-// if the tool has none: the field is left out then.
-func (s *schemas) parameters(raw json.RawMessage) (json.RawMessage, error) {
-	s.mu.Lock()
-	known, ok := s.known[string(raw)]
-	s.mu.Unlock()
-	if ok {
-		return known.schema, known.err
-	}
-	schema, err := parameters(raw)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.known == nil || s.bytes > maxKnownSchemas {
-		s.known, s.bytes = make(map[string]projected), 0
-	}
-	s.known[string(raw)] = projected{schema, err}
-	s.bytes += len(raw) + len(schema) + 64
-	return schema, err
-}
-
+// parameters brings the schema of a tool's parameters into what the API takes; nil if the
+// tool has none: the field is left out then.
 func parameters(schema json.RawMessage) (json.RawMessage, error) {
 	switch strings.TrimSpace(string(schema)) {
 	case "", "null", "true", "[]":

@@ -153,7 +153,7 @@ func (m *Model) explain(err error, withTools bool) error {
 	case strings.Contains(said, "--jinja"):
 		e.Class, e.NoTools = toolcrib.ErrBadRequest, true
 		e.Message = "llama-server runs without --jinja and takes no tools: start it with --jinja, or set tools: text for the model"
-	case withTools && anyOf(said, noGrammar[:]):
+	case withTools && wire.Says(said, noGrammar[:]...):
 		e.Class, e.NoTools = toolcrib.ErrBadRequest, true
 		e.Message = "llama-server cannot hold calls to the schemas of these tools with this model (a newer version may): " + e.Message
 	case e.Class == toolcrib.ErrContextLength:
@@ -165,15 +165,6 @@ func (m *Model) explain(err error, withTools bool) error {
 	}
 	e.Message = wire.Clip(e.Message, 480)
 	return &e
-}
-
-func anyOf(text string, phrases []string) bool {
-	for _, p := range phrases {
-		if strings.Contains(text, p) {
-			return true
-		}
-	}
-	return false
 }
 
 // sizes tells the sizes that stand beside the error of a prompt that is too long.

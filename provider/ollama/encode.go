@@ -73,7 +73,10 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire
 		return refuse(noTools(toolcrib.ModelError{}, wire.Line(req.Model)))
 	}
 	if h.ToolsChanged(&offer) {
-		c.encodeTools(offer.Tools)
+		h.AddTools(offer.Tools, &wire.ToolForm{
+			Open: `{"type":"function","function":{"name":`, Parameters: `,"parameters":`, Close: `}}`, Separator: `,`,
+			Schema: c.model.schemas.Object,
+		})
 	}
 	c.notices = slices.Clip(h.Notices)
 	if stray != "" {
@@ -212,29 +215,4 @@ func appendOptions(dst []byte, req *toolcrib.Request, extra wire.Extra) []byte {
 	}
 	o.End()
 	return append(o.Buf, '}')
-}
-
-func (c *conversation) encodeTools(specs []toolcrib.Spec) {
-	h := &c.history
-	for i := range specs {
-		spec := &specs[i]
-		schema, err := c.model.schemas.Object(spec.Parameters)
-		if err == nil && spec.Name != wire.Token(spec.Name, maxName) {
-			err = errors.New("its name is not taken by this API")
-		}
-		if err != nil {
-			h.Notices = append(h.Notices, wire.Notice(wire.NoticeToolUnusable, "tool %q is left out: %s", spec.Name, err))
-			continue
-		}
-		if len(h.Tools) > 0 {
-			h.Tools = append(h.Tools, ',')
-		}
-		h.Tools = append(h.Tools, `{"type":"function","function":{"name":`...)
-		h.Tools = wire.AppendString(h.Tools, spec.Name)
-		h.Tools = append(h.Tools, `,"description":`...)
-		h.Tools = wire.AppendString(h.Tools, spec.Description)
-		h.Tools = append(h.Tools, `,"parameters":`...)
-		h.Tools = append(append(h.Tools, schema...), `}}`...)
-		h.ToolNames = append(h.ToolNames, spec.Name)
-	}
 }

@@ -10,17 +10,6 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// tooLong are the words, in lower case, by which Ollama and the engines below it
-// say that the prompt does not fit into the context.
-var tooLong = [...]string{
-	"longer than the context length",
-	"exceeds the context length",
-	"exceeds maximum context length",
-	"exceeds the available context size",
-	"exceed_context_size",
-	"context window exceeded",
-}
-
 // explain says in an error what the person can do about it, and mends classes:
 // Ollama tells its errors by their text only. It returns another error for each
 // kind that it knows, and err itself for the rest.
@@ -35,13 +24,12 @@ func (m *Model) explain(err error, model string) error {
 	switch {
 	case e.Unsent && e.Class == toolcrib.ErrNetwork:
 		e.Message += ": is Ollama running? Start it with `ollama serve`, or set base_url"
-	case e.NoTools || wire.SaysNoTools(e.Message):
+	case e.NoTools:
 		e = noTools(e, name)
 	case strings.Contains(said, "does not support thinking"):
 		e.Class = toolcrib.ErrBadRequest
 		e.Message = fmt.Sprintf("model %s does not support thinking: leave its reasoning out, or set it to off", name)
-	case says(said, tooLong[:]):
-		e.Class = toolcrib.ErrContextLength
+	case e.Class == toolcrib.ErrContextLength:
 		e.Message += " (num_ctx in the model's extra, or OLLAMA_CONTEXT_LENGTH of the server, gives it more)"
 	case e.Status == http.StatusNotFound && notPulled(said):
 		e.Class = toolcrib.ErrBadRequest
@@ -68,15 +56,6 @@ func noTools(e toolcrib.ModelError, model string) toolcrib.ModelError {
 // a route that there is not.
 func notPulled(said string) bool {
 	return strings.Contains(said, "not found") && (strings.Contains(said, "model '") || strings.Contains(said, `model "`))
-}
-
-func says(text string, phrases []string) bool {
-	for _, p := range phrases {
-		if strings.Contains(text, p) {
-			return true
-		}
-	}
-	return false
 }
 
 // streamError makes the error of an error object inside a stream. A relay to

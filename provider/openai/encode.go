@@ -125,7 +125,7 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire
 		return nil, c.forget(err)
 	}
 	if h.ToolsChanged(req) {
-		c.encodeTools(req.Tools, chatTool)
+		h.AddTools(req.Tools, c.toolForm(false))
 	}
 	c.notices = append(slices.Clip(h.Notices), c.files.Notices...)
 	c.encodeHead(req)
@@ -147,9 +147,8 @@ var (
 func (c *conversation) encodeHead(req *toolcrib.Request) {
 	h, r := &c.history, c.model.rules
 	var o wire.Object
-	extra := h.Extra
-	c.stream = !c.model.opts.NoStream && string(extra.Get("stream")) != "false"
-	o.Begin(h.Head[:0], without(extra, c.stream))
+	c.stream = !c.model.opts.NoStream && string(h.Extra.Get("stream")) != "false"
+	o.Begin(h.Head[:0], c.extra())
 	o.Always("model")
 	o.Buf = wire.AppendString(o.Buf, req.Model)
 	if c.stream {
@@ -192,16 +191,13 @@ func (c *conversation) encodeFormat(o *wire.Object) {
 	o.Buf = append(o.Buf, '}')
 }
 
-// without leaves the fields of the stream to the adapter; stream_options is an
-// error where nothing is streamed.
-func without(extra wire.Extra, stream bool) wire.Extra {
-	if extra.Get("stream") == nil && (stream || extra.Get("stream_options") == nil) {
-		return extra
+// extra is what the configuration adds. The fields of the stream are the adapter's;
+// stream_options is an error where nothing is streamed.
+func (c *conversation) extra() wire.Extra {
+	if c.stream {
+		return c.history.Extra.Without("stream")
 	}
-	kept := slices.DeleteFunc(slices.Clone(extra.Fields), func(f wire.Field) bool {
-		return f.Name == "stream" || !stream && f.Name == "stream_options"
-	})
-	return wire.Extra{Fields: kept}
+	return c.history.Extra.Without("stream", "stream_options")
 }
 
 func (c *conversation) encodeSampling(o *wire.Object, req *toolcrib.Request) {
@@ -282,42 +278,19 @@ var (
 	responsesChoice = [2]string{`{"type":"function","name":`, `}`}
 )
 
-// The two forms of a tool: Chat Completions wraps it once more, and the Responses
-// API would make it strict by itself.
-var (
-	chatTool      = [2]string{`{"type":"function","function":{"name":`, `}}`}
-	responsesTool = [2]string{`{"type":"function","strict":false,"name":`, `}`}
-)
-
-func (c *conversation) encodeTools(specs []toolcrib.Spec, form [2]string) {
-	h := &c.history
-	for i := range specs {
-		spec := &specs[i]
-		schema, err := c.model.schemas.Object(spec.Parameters)
-		switch {
-		case err != nil:
-			h.Notices = append(h.Notices, wire.Notice(wire.NoticeToolUnusable, "tool %s is left out: %s", spec.Name, err))
-			continue
-		case spec.Name != wire.Token(spec.Name, maxName):
-			h.Notices = append(h.Notices, wire.Notice(wire.NoticeToolUnusable, "tool %q is left out: its name is not taken by this API", spec.Name))
-			continue
-		case c.model.rules.vendor && len(h.ToolNames) == maxTools:
-			h.Notices = append(h.Notices, wire.Notice(wire.NoticeToolUnusable, "tool %s is left out: this API takes %d tools at most", spec.Name, maxTools))
-			continue
-		}
-		description := spec.Description
-		if c.model.rules.vendor {
-			description = wire.Clip(description, maxDescription)
-		}
-		if len(h.Tools) > 0 {
-			h.Tools = append(h.Tools, ',')
-		}
-		h.Tools = append(h.Tools, form[0]...)
-		h.Tools = wire.AppendString(h.Tools, spec.Name)
-		h.Tools = append(h.Tools, `,"description":`...)
-		h.Tools = wire.AppendString(h.Tools, description)
-		h.Tools = append(h.Tools, `,"parameters":`...)
-		h.Tools = append(append(h.Tools, schema...), form[1]...)
-		h.ToolNames = append(h.ToolNames, spec.Name)
+// toolForm is that of Chat Completions, which wraps a tool once more, or of the Responses
+// API, which would make it strict by itself.
+func (c *conversation) toolForm(responses bool) *wire.ToolForm {
+	f := &wire.ToolForm{
+		Open: `{"type":"function","function":{"name":`, Parameters: `,"parameters":`, Close: `}}`, Separator: `,`,
+		Schema: c.model.schemas.Object,
 	}
+	if responses {
+		f.Open, f.Close = `{"type":"function","strict":false,"name":`, `}`
+	}
+	if c.model.rules.vendor {
+		f.Max = maxTools
+		f.Description = func(spec *toolcrib.Spec) string { return wire.Clip(spec.Description, maxDescription) }
+	}
+	return f
 }

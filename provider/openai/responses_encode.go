@@ -33,7 +33,7 @@ func (c *conversation) encodeResponses(ctx context.Context, req *toolcrib.Reques
 		return nil, c.forget(err)
 	}
 	if h.ToolsChanged(req) {
-		c.encodeTools(req.Tools, responsesTool)
+		h.AddTools(req.Tools, c.toolForm(true))
 	}
 	c.notices = append(slices.Clip(h.Notices), c.files.Notices...)
 	c.encodeResponsesHead(req)
@@ -48,7 +48,7 @@ func (c *conversation) encodeResponsesHead(req *toolcrib.Request) {
 	h := &c.history
 	var o wire.Object
 	c.stream = !c.model.opts.NoStream && string(h.Extra.Get("stream")) != "false"
-	o.Begin(h.Head[:0], without(h.Extra, c.stream))
+	o.Begin(h.Head[:0], c.extra())
 	o.Always("model")
 	o.Buf = wire.AppendString(o.Buf, req.Model)
 	if c.stream {

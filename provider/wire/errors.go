@@ -2,8 +2,10 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,7 +57,7 @@ func ParseAPIError(body []byte) (APIError, bool) {
 			return APIError{Message: text(raw), Type: text(doc["type"]), Code: text(doc["code"])}, true
 		}
 	}
-	e := APIError{Type: text(inner["type"]), Code: text(inner["code"]), Param: text(inner["param"]), Message: upstream(said(inner["message"]), inner["metadata"])}
+	e := APIError{Type: cmp.Or(text(inner["type"]), text(inner["status"])), Code: text(inner["code"]), Param: text(inner["param"]), Message: upstream(said(inner["message"]), inner["metadata"])}
 	if e.Message == "" {
 		e.Message = said(doc["detail"])
 	}
@@ -98,10 +100,15 @@ func Classify(status int, e APIError) toolcrib.ErrorClass {
 		return toolcrib.ErrTimeout
 	case status >= 500:
 		return toolcrib.ErrOverloaded
-	case status >= 400, e.Type == "invalid_request_error", e.Type == "not_found_error":
+	case status >= 400, slices.Contains(badRequests[:], e.Type):
 		return toolcrib.ErrBadRequest
 	}
 	return toolcrib.ErrOther
+}
+
+// badRequests are types of errors that come inside a stream, without a status.
+var badRequests = [...]string{
+	"invalid_request_error", "not_found_error", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "NOT_FOUND", "OUT_OF_RANGE", "UNIMPLEMENTED",
 }
 
 // faultOfRequest tells the statuses that say that the request is at fault, even
@@ -115,14 +122,15 @@ func classOfWord(word string) toolcrib.ErrorClass {
 	case "context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded", "request_too_large":
 		return toolcrib.ErrContextLength
 	case "invalid_api_key", "authentication_error", "permission_error", "invalid_authentication",
-		"insufficient_quota", "billing_error", "account_deactivated":
+		"insufficient_quota", "billing_error", "account_deactivated",
+		"unauthenticated", "permission_denied": // these and others in capitals are names of google.rpc.Code
 		return toolcrib.ErrAuth
-	case "rate_limit_error", "rate_limit_exceeded", "rate_limit", "tokens", "requests":
+	case "rate_limit_error", "rate_limit_exceeded", "rate_limit", "tokens", "requests", "resource_exhausted":
 		return toolcrib.ErrRateLimit
 	case "overloaded_error", "engine_overloaded", "server_error", "api_error", "internal_server_error",
-		"service_unavailable", "unavailable_error":
+		"service_unavailable", "unavailable_error", "unavailable", "internal", "aborted", "unknown":
 		return toolcrib.ErrOverloaded
-	case "timeout_error", "timeout":
+	case "timeout_error", "timeout", "deadline_exceeded":
 		return toolcrib.ErrTimeout
 	case "content_filter", "content_policy_violation", "responsibleaipolicyviolation", "invalid_prompt", "cyber_policy":
 		return toolcrib.ErrRefused
@@ -136,19 +144,24 @@ func saysTooLong(status int, message string) bool {
 	default:
 		return false
 	}
+	return Says(message, contextPhrases[:]...)
+}
+
+// Says reports whether a message holds one of the phrases, which are in lower case.
+func Says(message string, phrases ...string) bool {
 	m := strings.ToLower(message)
-	for _, phrase := range contextPhrases {
-		if strings.Contains(m, phrase) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(phrases, func(phrase string) bool { return strings.Contains(m, phrase) })
 }
 
 var contextPhrases = [...]string{
 	"prompt is too long",
 	"maximum context length",
 	"context length exceeded",
+	"longer than the context length",
+	"exceeds the context length",
+	"exceeds maximum context length",
+	"exceed_context_size",
+	"exceeds the maximum number of tokens",
 	"exceeds the context window",
 	"context window exceeded",
 	"exceed context limit",
@@ -156,6 +169,38 @@ var contextPhrases = [...]string{
 	"input is too long",
 	"too many tokens in the prompt",
 	"reduce the length of the messages",
+}
+
+// noToolsPhrases are how APIs say that a model takes no tools. They have no code
+// of their own for it. Lower case.
+var noToolsPhrases = [...]string{
+	"does not support tools",                         // Ollama
+	"does not support tool calling",                  // several
+	"does not support function calling",              // several
+	"does not support tool use",                      // several
+	"`tool calling` is not supported",                // Groq
+	"tools are not supported",                        // several
+	"tools is not supported",                         // OpenAI
+	"'tools' is not supported",                       // OpenAI: Unsupported parameter
+	"tool use is not supported",                      // several
+	"tool calling is not supported",                  // Groq
+	"function calling is not supported",              // Together
+	"function calling is not enabled for",            // Mistral, Gemini
+	"tool use is not enabled for",                    // Gemini
+	"function calling is unsupported for",            // Gemini
+	"tool use with function calling is unsupported",  // Gemini
+	"support tool use",                               // OpenRouter: No endpoints found that support tool use
+	"tool choice requires --enable-auto-tool-choice", // vLLM without a tool parser
+	"requires --enable-auto-tool-choice",             // vLLM
+	"tools param requires --jinja flag",              // llama.cpp
+}
+
+// SaysNoTools reports whether the message of an error says that the model, as it is
+// served, takes no tools at all. A tool choice or a parameter that is refused
+// beside tools says something else.
+func SaysNoTools(message string) bool {
+	// With something else beside them, tools are only refused together with that.
+	return !Says(message, "reasoning_effort", "response_format", "mime type") && Says(message, noToolsPhrases[:]...)
 }
 
 // StatusError makes the error of a reply whose status is no success.

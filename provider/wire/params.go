@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 )
 
 // Field is one member of a JSON object.
@@ -38,7 +39,7 @@ func ParseExtra(raw json.RawMessage, reserved ...string) (Extra, error) {
 		}
 		name := string(key)
 		value := c.Raw()
-		if isReserved(name, reserved) {
+		if slices.Contains(reserved, name) {
 			continue
 		}
 		var compact bytes.Buffer
@@ -48,15 +49,6 @@ func ParseExtra(raw json.RawMessage, reserved ...string) (Extra, error) {
 		x.set(name, compact.Bytes())
 	}
 	return x, c.Err()
-}
-
-func isReserved(name string, reserved []string) bool {
-	for _, r := range reserved {
-		if r == name {
-			return true
-		}
-	}
-	return false
 }
 
 func (x *Extra) set(name string, value []byte) {
@@ -77,6 +69,14 @@ func (x Extra) Get(name string) json.RawMessage {
 		}
 	}
 	return nil
+}
+
+// Without returns x without some fields: what the adapter writes itself.
+func (x Extra) Without(names ...string) Extra {
+	if !slices.ContainsFunc(names, func(name string) bool { return x.Get(name) != nil }) {
+		return x
+	}
+	return Extra{Fields: slices.DeleteFunc(slices.Clone(x.Fields), func(f Field) bool { return slices.Contains(names, f.Name) })}
 }
 
 // Object writes the members of a JSON object, without the closing brace. A

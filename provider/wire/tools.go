@@ -14,10 +14,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// NoticeToolUnusable is the code of the notice about a tool that an API cannot
-// take (contract §4).
-const NoticeToolUnusable = toolcrib.NoticeToolUnusable
-
 // NoticeParameterIgnored is the code of the notice about a parameter that the
 // model in question refuses, so that it was not sent.
 const NoticeParameterIgnored = "parameter_ignored"
@@ -25,6 +21,61 @@ const NoticeParameterIgnored = "parameter_ignored"
 // Notice makes a notice.
 func Notice(code, format string, args ...any) toolcrib.Notice {
 	return toolcrib.Notice{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// ToolForm is how an API has its tools: what goes around the parts of each.
+type ToolForm struct {
+	Open, Parameters, Close string // `{"name":`, `,"parameters":`, `}`
+	Separator               string // between two tools
+	// Schema brings the schema of the parameters into the form that the API takes. If it
+	// returns none, the tool has no parameters.
+	Schema func(raw json.RawMessage) (json.RawMessage, error)
+	// ValidName reports whether the API takes a name; if nil, those of [Token] with at most
+	// 64 bytes.
+	ValidName func(name string) bool
+	Max       int // tools at most; 0 = no bound
+	// Description returns the description as it is sent; if nil, it is sent as it is.
+	Description func(spec *toolcrib.Spec) string
+	OmitBlank   bool // leave a blank description out
+}
+
+// AddTools encodes tools. One that the API does not take is left out, with a notice.
+func (h *History) AddTools(specs []toolcrib.Spec, form *ToolForm) {
+	for i := range specs {
+		spec := &specs[i]
+		schema, err := form.Schema(spec.Parameters)
+		validName := spec.Name == Token(spec.Name, 64)
+		if form.ValidName != nil {
+			validName = form.ValidName(spec.Name)
+		}
+		switch {
+		case err != nil:
+		case !validName:
+			err = errors.New("its name is not taken by this API")
+		case form.Max > 0 && len(h.ToolNames) == form.Max:
+			err = fmt.Errorf("this API takes %d tools at most", form.Max)
+		}
+		if err != nil {
+			h.Notices = append(h.Notices, Notice(toolcrib.NoticeToolUnusable, "tool %s is left out: %s", spec.Name, err))
+			continue
+		}
+		if len(h.ToolNames) > 0 {
+			h.Tools = append(h.Tools, form.Separator...)
+		}
+		h.Tools = AppendString(append(h.Tools, form.Open...), spec.Name)
+		description := spec.Description
+		if form.Description != nil {
+			description = form.Description(spec)
+		}
+		if !form.OmitBlank || !Blank(description) {
+			h.Tools = AppendString(append(h.Tools, `,"description":`...), description)
+		}
+		if schema != nil {
+			h.Tools = append(append(h.Tools, form.Parameters...), schema...)
+		}
+		h.Tools = append(h.Tools, form.Close...)
+		h.ToolNames = append(h.ToolNames, spec.Name)
+	}
 }
 
 var emptySchema = json.RawMessage(`{"type":"object","properties":{}}`)
@@ -71,6 +122,8 @@ func ObjectSchema(raw json.RawMessage) (json.RawMessage, error) {
 // Schemas remembers what became of schemas, so that a tool costs its work once
 // and not in every run. It is bounded, and safe for use by many at once.
 type Schemas struct {
+	// Make replaces [ObjectSchema]; if nil, that is used.
+	Make func(raw json.RawMessage) (json.RawMessage, error)
 	// Fit brings a schema that [ObjectSchema] has made into the form that an API
 	// takes; nil = it takes it as it is.
 	Fit func(schema json.RawMessage) (json.RawMessage, error)
@@ -98,7 +151,11 @@ func (s *Schemas) Object(raw json.RawMessage) (json.RawMessage, error) {
 	if ok {
 		return known.schema, known.err
 	}
-	schema, err := ObjectSchema(raw)
+	object := ObjectSchema
+	if s.Make != nil {
+		object = s.Make
+	}
+	schema, err := object(raw)
 	if err == nil && s.Fit != nil {
 		schema, err = s.Fit(schema)
 	}
