@@ -49,11 +49,9 @@ type Skill struct {
 	Reason string `json:"reason,omitempty"` // why it is off
 	Detail string `json:"detail,omitempty"`
 
-	// seen is whether its content was reviewed; err is set if that is not known. passed
-	// says why its folder is not used.
-	seen   trust.State
-	err    error
-	passed string
+	// seen is whether its content was reviewed; err is set if that is not known.
+	seen trust.State
+	err  error
 }
 
 // Readable reports whether the skill could be read.
@@ -75,7 +73,8 @@ type Skills struct {
 	PassedOver, Problems []string
 
 	library *skill.Library
-	unread  string // why a folder that is not trusted cannot be read; "" = all can
+	passed  map[string]string // why a folder is not used
+	unread  string            // why one that is not trusted cannot be read; "" = all can
 
 	folders   trust.Store // the trust in folders
 	noFolders error       // it is not known: nothing is approved
@@ -83,12 +82,11 @@ type Skills struct {
 
 // Skills reads the skills of the folders that the configuration names.
 func (s *Service) Skills() (*Skills, error) {
-	out := &Skills{}
+	out := &Skills{passed: map[string]string{}}
 	out.folders, out.noFolders = TrustStore()
 	c := s.Config
 	named := c.IsSet("skills.dirs") && !s.Source.NeedsTrust()
 	var used, aside []skill.Dir
-	passed := map[string]string{} // by folder
 	for _, v := range c.Skills.Dirs {
 		path, err := v.Resolve(config.Resolver{}) // read by tools, too; secrets are known from protection
 		if err != nil {
@@ -107,51 +105,49 @@ func (s *Service) Skills() (*Skills, error) {
 			used = append(used, dir)
 			continue
 		}
-		out.PassedOver, passed[path] = append(out.PassedOver, why), why
+		out.PassedOver, out.passed[path] = append(out.PassedOver, why), why
 		if dir.Files == nil {
 			out.unread = why
 		} else {
 			aside = append(aside, dir)
 		}
 	}
-	var problems []skill.Problem
-	out.library, problems = skill.Load(used, skill.Options{Aliases: builtin.Aliases()})
-	for _, one := range out.library.Skills() {
-		out.All = append(out.All, out.judge(one))
-	}
-	untrusted, more := skill.Load(aside, skill.Options{Aliases: builtin.Aliases()})
-	for _, one := range untrusted.Skills() {
-		why := passed[filepath.Dir(one.Path)]
-		out.All = append(out.All, Skill{Skill: one, State: skillOff, Reason: SkillUntrusted, Detail: why, passed: why})
-	}
 	out.Problems = slices.Clone(out.PassedOver)
-	sources := map[string]string{}
-	for _, dir := range slices.Concat(used, aside) {
-		sources[dir.Path] = dir.Source
+	out.library = out.load(used, out.judge)
+	out.load(aside, func(one *skill.Skill) Skill {
+		return Skill{Skill: one, State: skillOff, Reason: SkillUntrusted, Detail: out.passed[filepath.Dir(one.Path)]}
+	})
+	slices.SortStableFunc(out.All, func(a, b Skill) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.last(), b.last()))
+	})
+	return out, nil
+}
+
+// load reads the skills of some folders, and adds them and what is wrong with others.
+func (k *Skills) load(dirs []skill.Dir, judge func(*skill.Skill) Skill) *skill.Library {
+	library, problems := skill.Load(dirs, skill.Options{Aliases: builtin.Aliases()})
+	for _, one := range library.Skills() {
+		k.All = append(k.All, judge(one))
 	}
-	for _, p := range slices.Concat(problems, more) {
+	for _, p := range problems {
 		v := Skill{
-			Skill: &skill.Skill{Name: p.Skill, Path: p.Path, Source: sources[filepath.Dir(p.Path)]},
-			State: skillOff, Reason: SkillBroken, Detail: p.Message, passed: passed[filepath.Dir(p.Path)],
+			Skill: &skill.Skill{Name: p.Skill, Path: p.Path, Source: p.Source},
+			State: skillOff, Reason: SkillBroken, Detail: p.Message,
 		}
 		switch {
 		case p.Code == skill.CodeNotice, p.Skill == "" && p.Code == skill.CodeNoFolder:
 			continue
 		case p.Skill == "":
-			out.Problems = append(out.Problems, PathText(p.Path)+": "+p.Message)
+			k.Problems = append(k.Problems, PathText(p.Path)+": "+p.Message)
 			continue
 		case p.Code == skill.CodeShadowed:
 			v.Reason = SkillShadowed
 		case p.Line > 0:
 			v.Detail = fmt.Sprintf("%s:%d: %s", skill.FileName, p.Line, p.Message)
 		}
-		out.All = append(out.All, v)
+		k.All = append(k.All, v)
 	}
-	slices.SortStableFunc(out.All, func(a, b Skill) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name),
-			cmp.Compare(a.last(), b.last()))
-	})
-	return out, nil
+	return library
 }
 
 // last puts behind what does not have the name.
@@ -185,9 +181,9 @@ func (k *Skills) Find(name string) (*Skill, error) {
 // missing says why there is no skill of a name, which is as [skill.ShownName] has it.
 func (k *Skills) missing(name string) string {
 	passed := ""
-	for i := range k.All {
-		if k.All[i].Name == name && passed == "" {
-			passed = k.All[i].passed
+	for _, one := range k.All {
+		if one.Name == name {
+			passed = cmp.Or(passed, k.passed[filepath.Dir(one.Path)])
 		}
 	}
 	if passed == "" && skill.ValidName(name) {

@@ -61,6 +61,7 @@ func Load(dirs []Dir, options Options) (*Library, []Problem) {
 		l.room = MaxSkills
 	}
 	for i, dir := range dirs {
+		l.source = dir.Source
 		if i == MaxDirs {
 			l.problem(Problem{
 				Code: CodeTooMany, Path: dir.Path,
@@ -81,12 +82,16 @@ type loader struct {
 	library  *Library
 	problems []Problem
 	aliases  map[string]string
-	room     int // skills
+	source   string // of the folder that is read
+	room     int    // skills
 	bytes    int64
 	full     bool
 }
 
-func (l *loader) problem(p Problem) { l.problems = append(l.problems, p) }
+func (l *loader) problem(p Problem) {
+	p.Source = l.source
+	l.problems = append(l.problems, p)
+}
 
 func (l *loader) fromDisk(dir Dir) {
 	root, err := os.OpenRoot(dir.Path)

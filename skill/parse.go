@@ -294,14 +294,10 @@ func (r *reader) lookAt(body string) {
 	if guard.Neutralize(body) != body || breakTokens(body) != body {
 		r.notice("the text has marks that pass for toolcrib's or a chat's own; the model reads them as plain text")
 	}
-	for _, p := range r.variables() {
-		r.notice("the text has the variable ${%s}", p)
-	}
-}
-
-func (r *reader) variables() []string {
 	names := r.skill.Variables()
-	return names[:min(len(names), 8)]
+	for _, name := range names[:min(len(names), 8)] {
+		r.notice("the text has the variable ${%s}", name)
+	}
 }
 
 // maxShown bounds a piece of a skill that is repeated in a message.

@@ -96,20 +96,15 @@ func (s *Set) Skills() []*Skill {
 // Names returns the names of the skills, in order; never nil.
 func (s *Set) Names() []string {
 	names := []string{}
-	if s != nil {
-		for _, one := range s.skills {
-			names = append(names, one.Name)
-		}
+	for _, one := range s.Skills() {
+		names = append(names, one.Name)
 	}
 	return names
 }
 
 // Skill returns a skill of the set by its name; nil = the set does not have it.
 func (s *Set) Skill(name string) *Skill {
-	if s == nil {
-		return nil
-	}
-	for _, one := range s.skills {
+	for _, one := range s.Skills() {
 		if one.Name == name {
 			return one
 		}
@@ -144,11 +139,8 @@ func (s *Set) AllowedTools() []string {
 
 // UnknownVariables says which variables the skills have that vars does not.
 func (s *Set) UnknownVariables(vars map[string]string) []Problem {
-	if s == nil {
-		return nil
-	}
 	var problems []Problem
-	for _, one := range s.skills {
+	for _, one := range s.Skills() {
 		for _, name := range one.Variables() {
 			if _, ok := vars[name]; !ok {
 				problems = append(problems, Problem{

@@ -103,6 +103,7 @@ const (
 type Problem struct {
 	Code    Code
 	Skill   string // "" = the folder as a whole
+	Source  string // of the [Dir]; "" = of none
 	Path    string // of the skill or of the folder that holds skills
 	Line    int    // of SKILL.md; 0 = none
 	Message string
