@@ -54,22 +54,27 @@ const (
 	cancelLook = 100 * time.Millisecond
 )
 
+// pause waits before the next look at what another process does.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
 // cancelThere asks the process that drives a run to end it, and waits until it has.
 func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by string) error {
 	if err := s.Drivers.Request(rec.ID, by); err != nil {
 		return &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "run " + string(rec.ID) + " cannot be told to end: " + err.Error(), Err: err}
 	}
 	defer s.Drivers.RemoveRequest(rec.ID)
-	timeout := time.NewTimer(cancelWait)
-	defer timeout.Stop()
-	tick := time.NewTicker(cancelLook)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-timeout.C:
+	for end := time.Now().Add(cancelWait); ; {
+		if err := pause(ctx, cancelLook); err != nil {
+			return err
+		}
+		if time.Now().After(end) {
 			return toolcrib.Errorf(toolcrib.CodeTimeout, "run %s was told to end and has not yet; its process does not answer", rec.ID)
 		}
 		now, err := s.store.Run(ctx, rec.ID)

@@ -71,13 +71,10 @@ func (s *Service) Explain(ctx context.Context, who toolcrib.Principal, q Explain
 		names = append(names, q.Tool)
 	}
 	out := Explained{Tools: x.gate.Explain(ctx, x.who, x.scope, names...)}
-	kept, err := s.rememberedFor(ctx, x)
-	if err != nil {
+	if x.facts.Remembered, err = s.remembered(ctx, x); err != nil {
 		return out, err
 	}
-	s.noteRemembered(out.Tools, kept)
-	x.note(out.Tools)
-	x.facts.Remembered = append(x.facts.Remembered, kept...)
+	s.note(x, out.Tools)
 	if q.Given != nil {
 		out.Call, err = s.judged(ctx, x, &q)
 	}
@@ -131,57 +128,39 @@ func (s *Service) explainingRun(ctx context.Context, who toolcrib.Principal, nam
 	if x.gate, _, err = s.lookingGate(x.scope.Workspace); err != nil {
 		return nil, err
 	}
-	if s.Config.Approvals.FourEyes {
-		x.facts.Remembered = agent.OfOthers(x.who.User, x.facts.Remembered)
-	}
 	return x, nil
 }
 
-// rememberedFor are the approvals that hold for whom a run acts for, in its session and
-// workspace.
-func (s *Service) rememberedFor(ctx context.Context, x *explaining) ([]gate.Remembered, error) {
+// remembered are the approvals that hold for a run: its own, and in its workspace those of
+// whom it acts for and of its session.
+func (s *Service) remembered(ctx context.Context, x *explaining) ([]gate.Remembered, error) {
 	kept, err := memory{s.store}.Remembered(ctx, x.who.User, x.facts.Session)
-	if err != nil {
-		return nil, err
-	}
-	if s.Config.Approvals.FourEyes {
+	kept = slices.DeleteFunc(kept, func(m gate.Remembered) bool { return !m.HoldsIn(x.scope.Workspace) })
+	if kept = append(slices.Clip(x.facts.Remembered), kept...); s.Config.Approvals.FourEyes {
 		kept = agent.OfOthers(x.who.User, kept)
 	}
-	return slices.DeleteFunc(kept, func(m gate.Remembered) bool { return !m.HoldsIn(x.scope.Workspace) }), nil
+	return kept, err
 }
 
-// noteRemembered adds to the answers what remembered approvals mean for their tools.
-func (s *Service) noteRemembered(answers []gate.Explanation, kept []gate.Remembered) {
+// note adds to the answers what a stored run has read, and what remembered approvals mean
+// for their tools.
+func (s *Service) note(x *explaining, answers []gate.Explanation) {
 	settings := ToolSettings(s.Config)
 	for i := range answers {
-		for _, m := range kept {
-			if m.Tool != answers[i].Tool {
+		a := &answers[i]
+		if taint := x.facts.Taint; x.run != "" && len(taint) > 0 {
+			a.Notes = append(a.Notes, fmt.Sprintf("run %s has read untrusted data: %s", x.run, strings.Join(taint, ", ")))
+		}
+		for _, m := range x.facts.Remembered {
+			if m.Tool != a.Tool {
 				continue
 			}
 			what := "needs no approval by tools.confirm"
 			if settings[m.Tool].Confirm == gate.ConfirmAlways {
 				what = "is asked about anyway, because tools.settings." + m.Tool + ".confirm is always"
 			}
-			answers[i].Notes = append(answers[i].Notes, fmt.Sprintf(
+			a.Notes = append(a.Notes, fmt.Sprintf(
 				"remembered for the %s: %s %s; approved by %s (%s)", m.Scope, rememberedText(m), what, m.By, m.ApprovalID))
-		}
-	}
-}
-
-// note adds to the answers what the journal of a stored run says.
-func (x *explaining) note(answers []gate.Explanation) {
-	if x.run == "" {
-		return
-	}
-	for i := range answers {
-		if taint := x.facts.Taint; len(taint) > 0 {
-			answers[i].Notes = append(answers[i].Notes, fmt.Sprintf("run %s has read untrusted data: %s", x.run, strings.Join(taint, ", ")))
-		}
-		for _, m := range x.facts.Remembered {
-			if m.Tool == answers[i].Tool && m.Scope == journal.RememberRun {
-				answers[i].Notes = append(answers[i].Notes, fmt.Sprintf(
-					"remembered for the run: %s needs no approval by tools.confirm; approved by %s (%s)", rememberedText(m), m.By, m.ApprovalID))
-			}
 		}
 	}
 }

@@ -263,10 +263,8 @@ func (s *Service) awaitFree(ctx context.Context, run, part toolcrib.RunID) error
 		if time.Now().After(end) {
 			return &ElsewhereError{Run: part, Top: run}
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(freeLook):
+		if err := pause(ctx, freeLook); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -233,23 +233,32 @@ func (s *Service) runByPart(ctx context.Context, who toolcrib.Principal, part st
 		}
 		return nil
 	})
-	fit := append(begin, end...)
-	switch {
+	switch fit := append(begin, end...); {
 	case err != nil:
 		return store.RunRecord{}, err
 	case len(fit) == 0:
 		return store.RunRecord{}, toolcrib.ErrNotFound
 	case len(fit) == 1:
 		return fit[0], nil
+	default:
+		return store.RunRecord{}, ambiguous("run", part, fit, func(rec store.RunRecord) string { return string(rec.ID) })
 	}
-	text := fmt.Sprintf("run ID %s is ambiguous, give more of it (its end is enough); it fits", part)
-	for _, rec := range fit[:min(len(fit), partsShown)] {
-		text += "\n  " + string(rec.ID)
+}
+
+// ambiguous is the error of a part of an ID that fits several.
+func ambiguous[T any](what, part string, fit []T, id func(T) string) error {
+	text := fmt.Sprintf("%s ID %s is ambiguous, give more of it", what, part)
+	if what == "run" {
+		text += " (its end is enough)"
+	}
+	text += "; it fits"
+	for _, one := range fit[:min(len(fit), partsShown)] {
+		text += "\n  " + id(one)
 	}
 	if more := len(fit) - partsShown; more > 0 {
 		text += fmt.Sprintf("\n  and %d more", more)
 	}
-	return store.RunRecord{}, &toolcrib.Error{Code: toolcrib.CodeBadRequest, Message: text}
+	return badRequestf("%s", text)
 }
 
 // Story returns the whole journal of a run.
@@ -319,8 +328,6 @@ func (s *Service) Events(
 	if err != nil {
 		return err
 	}
-	tick := time.NewTicker(followEvery)
-	defer tick.Stop()
 	for {
 		ended := false
 		for e, err := range s.store.Read(ctx, found.ID, after) {
@@ -344,9 +351,7 @@ func (s *Service) Events(
 		if rec, err := s.store.Run(ctx, found.ID); err != nil || rec.Status.Ended() && rec.LastSeq <= after {
 			return err
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if pause(ctx, followEvery) != nil {
 			return ctx.Err()
 		}
 	}

@@ -132,17 +132,17 @@ func (s *Service) subject(ctx context.Context, who toolcrib.Principal, r TokenRe
 	return u.Name, nil
 }
 
-// eachToken calls do for all tokens of a user ("" = all), by their IDs.
-func (s *Service) eachToken(ctx context.Context, user string, do func(access.Issued)) error {
+// allTokens are the tokens of a user ("" = all), by their IDs.
+func (s *Service) allTokens(ctx context.Context, user string) (all []access.Issued, err error) {
 	for t, err := range pages(func(after access.Issued, limit int) ([]access.Issued, error) {
 		return s.store.Access().Tokens(ctx, user, after.Claims.ID, limit)
 	}) {
 		if err != nil {
-			return err
+			return nil, err
 		}
-		do(t)
+		all = append(all, t)
 	}
-	return nil
+	return all, nil
 }
 
 // Tokens returns the tokens of a user ("" = all), the newest first, for administrators: at
@@ -153,11 +153,11 @@ func (s *Service) Tokens(
 	if _, err := Administrator(who); err != nil {
 		return nil, 0, err
 	}
-	var all []access.Issued
-	if err := s.eachToken(ctx, user, func(t access.Issued) { all = append(all, t) }); err != nil {
-		return nil, 0, err
+	all, err := s.allTokens(ctx, user)
+	if err == nil {
+		err = s.newestFirst(ctx, all)
 	}
-	if err := s.newestFirst(ctx, all); err != nil {
+	if err != nil {
 		return nil, 0, err
 	}
 	total = len(all)
@@ -220,25 +220,24 @@ func (s *Service) RevokeToken(
 func (s *Service) findToken(ctx context.Context, part string) (found access.Issued, err error) {
 	const prefix = "tok_"
 	begin := prefix + strings.TrimPrefix(part, prefix)
-	var fit []string
-	err = s.eachToken(ctx, "", func(t access.Issued) {
-		if strings.HasPrefix(t.Claims.ID, begin) && found.Claims.ID != begin {
-			found, fit = t, append(fit, t.Claims.ID)
-		}
-	})
+	fit, err := s.allTokens(ctx, "")
+	fit = slices.DeleteFunc(fit, func(t access.Issued) bool { return !strings.HasPrefix(t.Claims.ID, begin) })
+	id := func(t access.Issued) string { return t.Claims.ID }
+	whole := slices.IndexFunc(fit, func(t access.Issued) bool { return id(t) == begin })
 	switch {
-	case err != nil || found.Claims.ID == begin:
+	case err != nil:
 		return found, err
+	case whole >= 0:
+		return fit[whole], nil
 	case len(fit) < 2 && len(begin) < len(prefix)+minPart:
-		return found, toolcrib.Errorf(toolcrib.CodeBadRequest,
-			"%q is too short for the ID of a token; give at least %d characters after %s", part, minPart, prefix)
+		return found, badRequestf("%q is too short for the ID of a token; give at least %d characters after %s",
+			part, minPart, prefix)
 	case len(fit) == 1:
-		return found, nil
+		return fit[0], nil
 	case len(fit) == 0:
 		return found, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no token %s", part)
 	}
-	return found, toolcrib.Errorf(toolcrib.CodeBadRequest, "token ID %s is ambiguous, give more of it; it fits\n  %s",
-		part, strings.Join(fit[:min(len(fit), partsShown)], "\n  "))
+	return found, ambiguous("token", part, fit, id)
 }
 
 // CheckToken returns what a token is good for, for administrators; the error of one that is
