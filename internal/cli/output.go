@@ -5,8 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
+
+	"golang.org/x/term"
 
 	"github.com/toolcrib/toolcrib/guard"
 )
@@ -54,4 +60,50 @@ func printJSON(w io.Writer, v any, indent bool) error {
 	}
 	_, err := w.Write(guard.EscapeJSON(b.Bytes()))
 	return err
+}
+
+// paged writes a text with write: on a terminal through $PAGER (less -R if that is
+// not set) where it is longer than the screen, anywhere else as it is.
+func (a *app) paged(write func(w io.Writer) error) error {
+	screen, ok := a.out.w.(*os.File)
+	if !a.outTerminal || !ok {
+		return write(a.out)
+	}
+	var text bytes.Buffer
+	failed := write(&text)
+	_, height, err := term.GetSize(int(screen.Fd()))
+	if err != nil || height < 1 || bytes.Count(text.Bytes(), []byte("\n")) < height || !page(&text, screen, a.err) {
+		_, _ = a.out.Write(text.Bytes()) // kept and told by output itself
+	}
+	return failed
+}
+
+// page shows a text in the pager; false = there is none, and nothing was shown.
+func page(text io.Reader, screen *os.File, stderr io.Writer) bool {
+	command, set := os.LookupEnv("PAGER")
+	if !set {
+		command = "less -R"
+	}
+	words := strings.Fields(command)
+	if len(words) == 0 || words[0] == "cat" {
+		return false
+	}
+	path, err := exec.LookPath(words[0])
+	if err != nil {
+		return false
+	}
+	cmd := exec.Command(path, words[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = text, screen, stderr
+	if _, set := os.LookupEnv("LESS"); !set {
+		cmd.Env = append(os.Environ(), "LESS=FRX")
+	}
+	// ctrl-c is for the pager while it has the screen.
+	nobody := make(chan os.Signal, 1)
+	signal.Notify(nobody, os.Interrupt, syscall.SIGQUIT)
+	defer signal.Stop(nobody)
+	if cmd.Start() != nil {
+		return false
+	}
+	_ = cmd.Wait() // a pager that was left early has done its work
+	return true
 }

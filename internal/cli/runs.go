@@ -1,18 +1,22 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -149,4 +153,88 @@ func (a *app) ending(w io.Writer, run service.Run) {
 	case run.Content != "" && run.StopReason != toolcrib.StopCompleted:
 		fmt.Fprintf(w, "\n%s\n%s\n", a.outStyle.Dim("what there is of an answer:"), guard.Visible(run.Content))
 	}
+}
+
+func (a *app) runsEventsCommand(cmd *cobra.Command) {
+	cmd.Flags().Bool("json", false, "")
+	follow := cmd.Flags().Bool("follow", false, "")
+	after := cmd.Flags().Uint64("after", 0, "")
+	a.doing(cmd, a.reading, func(c call) error {
+		return noRun(c.Events(c, c.who, c.arg(), toolcrib.Seq(*after), *follow, a.eventWriter(c.json)), c.arg())
+	})
+}
+
+// eventWriter writes frames as NDJSON, or a line each for people.
+func (a *app) eventWriter(asJSON bool) func(journal.Frame) error {
+	if asJSON {
+		w := &jsonWatcher{out: a.out}
+		return func(f journal.Frame) error {
+			w.Frame(f)
+			return nil
+		}
+	}
+	width := 0
+	if a.outTerminal {
+		width = a.outStyle.Width
+	}
+	return func(f journal.Frame) error {
+		_, err := io.WriteString(a.out, render.Frame(f, width)+"\n")
+		return err
+	}
+}
+
+func (a *app) runsCancelCommand(cmd *cobra.Command) {
+	a.answering(cmd, a.changing, func(c call) (any, func(), error) {
+		ctx, stop := a.interruptible(c, nameOf(c.who), a.err)
+		defer stop()
+		run, err := c.Cancel(ctx, c.who, c.arg())
+		if err != nil {
+			return nil, nil, noRun(err, c.arg())
+		}
+		text := fmt.Sprintf("run %s: %s", run.ID, run.Status)
+		if run.Top != "" {
+			part := fmt.Sprintf("it was a part of run %s, which is told so when it continues: %s runs resume %s", run.Top, a.self(), run.Top)
+			if c.json {
+				a.note(part)
+			}
+			text += "\n" + part
+		}
+		return run, func() { fmt.Fprintln(a.out, text) }, nil
+	})
+}
+
+func (a *app) runsForkCommand(cmd *cobra.Command) {
+	var f runFlags
+	var q service.ForkRequest
+	a.approveFlag(cmd, &f)
+	flags := cmd.Flags()
+	flags.Func("round", "", between(&q.Round, 1, math.MaxInt32))
+	after := 0
+	flags.Func("after", "", between(&after, 0, math.MaxInt32))
+	outputFlags(cmd, &f)
+	a.doing(cmd, nil, func(c call) (err error) {
+		if q.Run = c.arg(); len(c.args) > 1 {
+			q.Prompt, err = a.prompt(c.args[1:])
+		}
+		if flags.Changed("after") {
+			q.Round = after + 1
+		}
+		format, wrong := f.format()
+		if err = cmp.Or(err, wrong, oneOf(flags, "round", "after")); err == nil {
+			c.Service, c.who, err = a.changing(c)
+		}
+		if err == nil {
+			q.Approve, err = a.approval(&f)
+		}
+		if err != nil {
+			return err
+		}
+		return a.show(c, format, c.who, q.Approve, func(ctx context.Context, front service.Front) (*agent.State, error) {
+			state, err := c.Fork(ctx, c.who, q, front)
+			if state != nil && state.Start != nil && format != outputEvents {
+				a.notice("run %s, forked from round %d of %s", state.Run, state.Start.ForkedRound, state.Start.ForkedFrom)
+			}
+			return state, noRun(err, c.arg())
+		})
+	})
 }
