@@ -18,6 +18,7 @@ type conversation struct {
 	model   *Model
 	history wire.History
 	script  script
+	files   wire.Attachments
 	notices []toolcrib.Notice // of the request at hand
 	traits  traits
 	system  []byte
@@ -98,21 +99,22 @@ func (c *conversation) encodeMessages(ctx context.Context, req *toolcrib.Request
 	messages, fresh := h.New(req)
 	if fresh {
 		c.traits = traitsOf(req.Model)
+		c.files.Rules = fileRules()
 		c.script = script{model: bareModel(req.Model), traits: c.traits}
 		if c.traits.noSystem {
 			h.Messages = c.script.text(h.Messages, toolcrib.RoleUser, wire.WithSchemaInstruction(req.System, req.OutputSchema))
 		}
 	}
-	c.script.files = opener{ctx: ctx, open: req.Files}
+	c.files.Begin(fresh)
+	c.script.open = func(f *toolcrib.File) *wire.Attachment { return c.files.Open(ctx, req, f) }
 	for i := range messages {
 		h.Messages = c.script.add(h.Messages, &messages[i])
 	}
-	if err := ctx.Err(); err != nil {
+	if err := c.files.Err(); err != nil {
 		c.history = wire.History{} // a file may be missing in it
 		return err
 	}
-	c.notices = append(c.notices, c.script.notices...)
-	c.script.notices, c.script.files = nil, opener{}
+	c.notices = append(c.notices, c.files.Notices...)
 	if len(h.Messages) == 0 {
 		c.history = wire.History{}
 		return c.unsent("the request has no message with content")

@@ -10,12 +10,9 @@ package gemini
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"iter"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -84,33 +81,9 @@ func (m *Model) Conversation() toolcrib.Model { return &conversation{model: m} }
 // ListModels asks for the names of the models that can generate content, at most
 // 1000 of them, without "models/" before them.
 func (m *Model) ListModels(ctx context.Context) ([]string, error) {
-	reply, err := m.client.Get(ctx, m.prefix+"models?pageSize=1000")
+	names, err := m.client.ListModels(ctx, m.prefix+"models?pageSize=1000")
 	if err != nil {
 		return nil, refine(err)
-	}
-	defer reply.Close()
-	body, err := reply.All()
-	if err != nil {
-		var known *toolcrib.ModelError
-		if errors.As(err, &known) || ctx.Err() != nil {
-			return nil, err
-		}
-		return nil, reply.Mask(&toolcrib.ModelError{Class: toolcrib.ErrNetwork, Provider: m.opts.Name, Status: reply.Status, Message: "the list of models could not be read: " + wire.Line(err.Error()), Err: err})
-	}
-	var doc struct {
-		Models []struct {
-			Name    string   `json:"name"`
-			Methods []string `json:"supportedGenerationMethods"`
-		} `json:"models"`
-	}
-	if err := json.Unmarshal(body, &doc); err != nil {
-		return nil, reply.Mask(&toolcrib.ModelError{Class: toolcrib.ErrOther, Provider: m.opts.Name, Status: reply.Status, Message: "answered with no list of models: check base_url", Detail: wire.Clip(string(body), 8<<10), Err: err})
-	}
-	names := make([]string, 0, len(doc.Models))
-	for _, one := range doc.Models {
-		if len(one.Methods) == 0 || slices.Contains(one.Methods, "generateContent") {
-			names = append(names, strings.TrimPrefix(one.Name, "models/"))
-		}
 	}
 	return names, nil
 }

@@ -202,14 +202,19 @@ func TestErrors(t *testing.T) {
 }
 
 // files opens files by what their ref says.
+// pngHead is how an image begins: what is sent as one must be one.
+const pngHead = "\x89PNG\r\n\x1a\n"
+
 func files(_ context.Context, ref string) ([]byte, error) {
 	switch ref {
 	case "gone":
 		return nil, toolcrib.ErrNotFound
 	case "huge":
-		return make([]byte, toolcrib.MaxFileBytes+1), nil
+		return append([]byte(pngHead), make([]byte, toolcrib.MaxFileBytes)...), nil
 	case "large":
-		return make([]byte, toolcrib.MaxFileBytes), nil
+		return append([]byte(pngHead), make([]byte, toolcrib.MaxFileBytes-len(pngHead))...), nil
+	case "r1":
+		return []byte(pngHead + "data of r1"), nil
 	case "empty":
 		return nil, nil
 	}
@@ -217,7 +222,7 @@ func files(_ context.Context, ref string) ([]byte, error) {
 }
 
 func TestFiles(t *testing.T) {
-	const inline = `{"inlineData":{"mimeType":"image/png","data":"ZGF0YSBvZiByMQ=="}}`
+	const inline = `{"inlineData":{"mimeType":"image/png","data":"iVBORw0KGgpkYXRhIG9mIHIx"}}`
 	file := func(ref, kind string) toolcrib.File {
 		return toolcrib.File{Ref: ref, MediaType: kind, Name: "n.bin"}
 	}
@@ -250,7 +255,7 @@ func TestFiles_OfResults(t *testing.T) {
 		}},
 	)
 	const (
-		png = `{"inlineData":{"mimeType":"image/png","data":"ZGF0YSBvZiByMQ=="}}`
+		png = `{"inlineData":{"mimeType":"image/png","data":"iVBORw0KGgpkYXRhIG9mIHIx"}}`
 		wav = `{"inlineData":{"mimeType":"audio/wav","data":"ZGF0YSBvZiByMg=="}}`
 	)
 	for model, want := range map[string]string{

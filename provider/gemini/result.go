@@ -29,31 +29,30 @@ func (s *script) result(dst []byte, r *toolcrib.ToolResult) []byte {
 	dst = wire.AppendString(dst, sent.name)
 	dst = append(dst, `,"response":`...)
 	dst = appendResponse(dst, r)
-	var beside []*toolcrib.File
+	var beside []func(dst []byte) []byte
 	inside := 0
 	for i := range r.Files {
 		f := &r.Files[i]
-		if !s.traits.filesInResults() || !slices.Contains(resultTypes, mediaType(f)) {
-			beside = append(beside, f)
-			continue
+		a := s.open(f)
+		switch {
+		case a == nil:
+			beside = append(beside, func(dst []byte) []byte { return s.text(dst, toolcrib.RoleUser, wire.FileText(f)) })
+		case !s.traits.filesInResults() || !slices.Contains(resultTypes, a.MediaType):
+			beside = append(beside, func(dst []byte) []byte { return appendInline(s.part(dst, toolcrib.RoleUser), a) })
+		default:
+			if inside == 0 {
+				dst = append(dst, `,"parts":[`...)
+			}
+			dst = appendInline(separated(dst, inside), a)
+			inside++
 		}
-		data, ok := s.open(f)
-		if !ok {
-			beside = append(beside, f)
-			continue
-		}
-		if inside == 0 {
-			dst = append(dst, `,"parts":[`...)
-		}
-		dst = appendInline(separated(dst, inside), mediaType(f), data)
-		inside++
 	}
 	if inside > 0 {
 		dst = append(dst, ']')
 	}
 	dst = append(dst, `}}`...)
-	for _, f := range beside {
-		dst = s.file(dst, f)
+	for _, add := range beside {
+		dst = add(dst)
 	}
 	return dst
 }

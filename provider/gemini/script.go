@@ -15,10 +15,9 @@ type script struct {
 	traits traits
 	role   toolcrib.Role // of the open content; "" = none
 	calls  []sentCall    // of the latest content of the model
-	inline int64         // bytes of files so far
 
-	files   opener // of the request at hand
-	notices []toolcrib.Notice
+	// open reads a file; nil = it is not sent.
+	open func(f *toolcrib.File) *wire.Attachment
 }
 
 // sentCall is what a result must repeat of its call.

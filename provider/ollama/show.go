@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
@@ -38,36 +37,20 @@ const (
 // Show asks /api/show for a model. A model that is not there is an error of class
 // bad_request that says how to get it.
 func (m *Model) Show(ctx context.Context, model string) (Info, error) {
-	body, err := m.ask(ctx, "api/show", wire.NewBody(wire.AppendString([]byte(`{"model":`), model), []byte(`}`)))
+	reply, err := m.client.Post(ctx, "api/show", wire.NewBody(wire.AppendString([]byte(`{"model":`), model), []byte(`}`)))
+	if err != nil {
+		return Info{}, m.explain(err, model)
+	}
+	defer reply.Close()
+	body, err := reply.All()
 	if err != nil {
 		return Info{}, m.explain(err, model)
 	}
 	info, err := readShow(body)
 	if err != nil {
-		return Info{}, m.unread(body, err)
+		return Info{}, wire.NotAReply(m.opts.Name, "answer of Ollama", body)
 	}
 	return info, nil
-}
-
-// ask reads the whole answer to a request; a nil body asks by GET.
-func (m *Model) ask(ctx context.Context, path string, body *wire.Body) ([]byte, error) {
-	send := func() (*wire.Reply, error) { return m.client.Get(ctx, path) }
-	if body != nil {
-		send = func() (*wire.Reply, error) { return m.client.Post(ctx, path, body) }
-	}
-	reply, err := send()
-	if err != nil {
-		return nil, err
-	}
-	defer reply.Close()
-	return reply.All()
-}
-
-func (m *Model) unread(body []byte, err error) error {
-	return &toolcrib.ModelError{
-		Class: toolcrib.ErrOther, Provider: m.opts.Name, Err: err,
-		Message: "answered with something that Ollama does not answer: check base_url", Detail: wire.Clip(string(body), 8<<10),
-	}
 }
 
 func readShow(body []byte) (Info, error) {
@@ -105,25 +88,9 @@ func readShow(body []byte) (Info, error) {
 
 // ListModels asks for the names of the models that the server has.
 func (m *Model) ListModels(ctx context.Context) ([]string, error) {
-	body, err := m.ask(ctx, "api/tags", nil)
+	names, err := m.client.ListModels(ctx, "api/tags")
 	if err != nil {
 		return nil, m.explain(err, "")
-	}
-	var doc struct {
-		Models []struct {
-			Name  string `json:"name"`
-			Model string `json:"model"`
-		} `json:"models"`
-	}
-	if err := json.Unmarshal(body, &doc); err != nil {
-		return nil, m.unread(body, err)
-	}
-	names := make([]string, 0, len(doc.Models))
-	for _, e := range doc.Models {
-		if e.Name == "" {
-			e.Name = e.Model
-		}
-		names = append(names, e.Name)
 	}
 	return names, nil
 }

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -11,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -422,7 +425,8 @@ func Mask(s, secret string) string {
 }
 
 // ListModels asks path for the names of the models that there are, up to one
-// page of them: {"data": [{"id": …}]}, as several APIs answer.
+// page of them: {"data": [{"id": …}]}, as several APIs answer, or {"models": [{"name": …}]}
+// of Ollama and of Gemini, which lists the methods of each as well.
 func (c *Client) ListModels(ctx context.Context, path string) ([]string, error) {
 	reply, err := c.Get(ctx, path)
 	if err != nil {
@@ -437,16 +441,30 @@ func (c *Client) ListModels(ctx context.Context, path string) ([]string, error) 
 		Data []struct {
 			ID string `json:"id"`
 		} `json:"data"`
+		Models []struct {
+			Name    string   `json:"name"`
+			Model   string   `json:"model"`
+			Methods []string `json:"supportedGenerationMethods"`
+		} `json:"models"`
 	}
 	if err := json.Unmarshal(body, &doc); err != nil {
-		return nil, reply.Mask(&toolcrib.ModelError{
+		e := &toolcrib.ModelError{
 			Class: toolcrib.ErrOther, Provider: c.opts.Name, Status: reply.Status,
-			Message: Line(plainBody(reply.Header.Get("Content-Type"), body)), Detail: Clip(string(body), maxDetail), Err: err,
-		})
+			Message: "answered with no list of models: check base_url", Detail: Clip(string(body), maxDetail), Err: err,
+		}
+		if kind := reply.Header.Get("Content-Type"); strings.Contains(strings.ToLower(kind), "html") || bytes.HasPrefix(bytes.TrimSpace(body), []byte("<")) {
+			e.Message = plainBody(kind, body)
+		}
+		return nil, reply.Mask(e)
 	}
-	names := make([]string, 0, len(doc.Data))
+	names := make([]string, 0, len(doc.Data)+len(doc.Models))
 	for _, m := range doc.Data {
 		names = append(names, m.ID)
+	}
+	for _, m := range doc.Models {
+		if len(m.Methods) == 0 || slices.Contains(m.Methods, "generateContent") {
+			names = append(names, strings.TrimPrefix(cmp.Or(m.Name, m.Model), "models/"))
+		}
 	}
 	return names, nil
 }

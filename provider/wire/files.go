@@ -178,6 +178,8 @@ func contentType(said string, data []byte) (kind string, ok bool) {
 	switch {
 	case strings.HasPrefix(found, "image/"), found == "application/pdf":
 		return found, true
+	case said == "image/heic", said == "image/heif":
+		return said, true // the bytes are not known here
 	case strings.HasPrefix(said, "image/"), said == "application/pdf", said == "application/octet-stream", said == "":
 		return "", false
 	}
