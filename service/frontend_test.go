@@ -73,6 +73,12 @@ func TestFrontEnd(t *testing.T) {
 			t.Errorf("%s: %+v, %v", tool, x, err)
 		}
 	}
+	for who, runs := range map[string]int{ann.Token: 1, other.Token: 0} { // a token's usage is that of its own runs
+		u, err := s.Usage(ctx, toolcrib.Principal{User: "ann", Token: who}, store.UsageQuery{})
+		if err != nil || len(u.Rows) != runs || u.Total.Runs != int64(runs) || (u.Total.Requests > 0) != (runs > 0) {
+			t.Errorf("usage by %s: %+v, %v", who, u, err)
+		}
+	}
 	_, err = s.SwitchTool(ctx, bob, service.SwitchRequest{Tool: "write_file"})
 	has(t, "a switch by a token", err, toolcrib.CodeForbidden)
 	if runs := listed(t, s, root); len(runs) != 2 {
