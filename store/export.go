@@ -325,7 +325,9 @@ func (c *exportCheck) event(line []byte) error {
 			return systemError(e.Seq, "it has no content")
 		}
 		c.n.Head.Time = Micro(e.Time)
-		return c.systemEvent(&SystemEvent{Seq: e.Seq, Kind: e.Kind, Time: Micro(e.Time), Payload: payload, PayloadHash: payloadHash, Hash: hash})
+		return c.systemEvent(&SystemEvent{
+			Seq: e.Seq, Kind: e.Kind, Time: Micro(e.Time), Payload: payload, PayloadHash: payloadHash, Hash: hash,
+		})
 	}
 	if c.run == nil || e.Run != c.run.run {
 		if err := c.finish(); err != nil {
@@ -369,6 +371,10 @@ func alwaysExported(kind toolcrib.Kind) bool {
 	return kind != journal.KindRunStarted && slices.Contains(AuditedEvents(), kind)
 }
 
+func sameMAC(text string, mac []byte) bool {
+	return hmac.Equal([]byte(text), []byte(hex.EncodeToString(mac)))
+}
+
 func (c *exportCheck) end(line []byte) error {
 	if err := c.finish(); err != nil {
 		return err
@@ -388,12 +394,13 @@ func (c *exportCheck) end(line []byte) error {
 		what = fmt.Sprintf("the export ends not where its head says, at event %d", end.Head.Seq)
 	case end.Digest != hex.EncodeToString(digest) || end.Lines != c.lines-1 || end.Runs != c.n.Runs:
 		what = "the export is not the one that it has the digest of"
-	case c.keys != nil && !hmac.Equal([]byte(end.MAC), []byte(hex.EncodeToString(exportMAC(c.keys, digest)))):
+	case c.keys != nil && !sameMAC(end.MAC, exportMAC(c.keys, digest)):
 		what = "the export was not sealed with these keys"
-	case c.keys != nil && !hmac.Equal([]byte(end.Head.MAC), []byte(hex.EncodeToString(c.keys.HeadMAC(seq, end.Head.Moves, c.prev)))):
+	case c.keys != nil && !sameMAC(end.Head.MAC, c.keys.HeadMAC(seq, end.Head.Moves, c.prev)):
 		what = "the head was not sealed with these keys"
 	case c.against != nil && seq < c.against.Seq:
-		what = fmt.Sprintf("the system journal ends there, and the kept head is at event %d: the export is older, or of an older copy", c.against.Seq)
+		what = fmt.Sprintf("the system journal ends there, and the kept head is at event %d: "+
+			"the export is older, or of an older copy", c.against.Seq)
 	}
 	if what != "" {
 		return systemError(seq, what)

@@ -23,7 +23,8 @@ func (s *Seal) Add(other Seal) { subtle.XORBytes(s[:], s[:], other[:]) }
 // Holds reports whether stored is this seal.
 func (s Seal) Holds(stored []byte) bool { return hmac.Equal(s[:], stored) }
 
-// The tables, beside that of runs, on which permission rests; see [SealedDocs]. Each is small and has one seal over all rows.
+// The tables, beside that of runs, on which permission rests; see [SealedDocs]. Each is small,
+// and has one seal over all rows.
 const (
 	SealedOverrides = iota
 	SealedRemembered

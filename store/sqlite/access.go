@@ -183,7 +183,8 @@ func (a *Access) Latest(ctx context.Context) (time.Time, error) {
 
 // Users implements [access.Users].
 func (a *Access) Users(ctx context.Context, after string, limit int) ([]access.User, error) {
-	return list[access.User](ctx, a, "kind = 'user' AND id > ? AND gone = 0 ORDER BY id LIMIT ?", after, access.PageLimit(limit))
+	const page = "kind = 'user' AND id > ? AND gone = 0 ORDER BY id LIMIT ?"
+	return list[access.User](ctx, a, page, after, access.PageLimit(limit))
 }
 
 // EditUser implements [access.Users].
@@ -386,7 +387,8 @@ func (a *Access) Tokens(ctx context.Context, user, after string, limit int) ([]a
 	if user == "" {
 		return list[access.Issued](ctx, a, "kind = 'token' AND id > ? ORDER BY id LIMIT ?", after, access.PageLimit(limit))
 	}
-	return list[access.Issued](ctx, a, "kind = 'token' AND user = ? AND id > ? ORDER BY id LIMIT ?", user, after, access.PageLimit(limit))
+	const page = "kind = 'token' AND user = ? AND id > ? ORDER BY id LIMIT ?"
+	return list[access.Issued](ctx, a, page, user, after, access.PageLimit(limit))
 }
 
 // RevokeToken implements [access.Tokens].

@@ -159,11 +159,12 @@ func (q *auditQuery) query(from auditPos) (query string, args []any) {
 	}
 	part := func(query string, rank int, key string, with ...any) string {
 		args = append(append(args, with...), from[0], from[1], from[2], q.lo, q.hi)
-		return fmt.Sprintf("SELECT * FROM (%s AND (time, %d, %s) %s (?, ?, ?) AND time >= ? AND time < ? ORDER BY time %s, %s %s LIMIT %d)",
+		return fmt.Sprintf("SELECT * FROM (%s AND (time, %d, %s) %s (?, ?, ?) AND time >= ? AND time < ?"+
+			" ORDER BY time %s, %s %s LIMIT %d)",
 			query, rank, key, compare, order, key, order, auditRows)
 	}
-	system, systemArgs := `SELECT time, 1, seq, kind, payload, '', hash, '', '', '', '', '', '' FROM system_events INDEXED BY system_events_audit
-		WHERE kind NOT IN ('anchor', 'session_made', 'session_removed')`, []any(nil)
+	system, systemArgs := `SELECT time, 1, seq, kind, payload, '', hash, '', '', '', '', '', ''
+		FROM system_events INDEXED BY system_events_audit WHERE kind NOT IN ('anchor', 'session_made', 'session_removed')`, []any(nil)
 	if q.f.Run != "" {
 		system, systemArgs = system+" AND payload ->> 'run_id' = ?", []any{text(string(q.f.Run))}
 	}
@@ -175,9 +176,11 @@ func (q *auditQuery) query(from auditPos) (query string, args []any) {
 		}
 	}
 	if len(kinds) > 0 && (q.f.Run == "" || q.num != 0) {
-		from, where, with := "events e INDEXED BY events_audit", auditedKinds+" AND e.kind IN (?"+strings.Repeat(",?", len(kinds)-1)+")", kinds
+		from, with := "events e INDEXED BY events_audit", kinds
+		where := auditedKinds + " AND e.kind IN (?" + strings.Repeat(",?", len(kinds)-1) + ")"
 		if q.num != 0 {
-			from, where, with = "events e", where+" AND e.key BETWEEN ? AND ?", append(with, eventKey(q.num, 0), eventKey(q.num, maxSeq))
+			from, where = "events e", where+" AND e.key BETWEEN ? AND ?"
+			with = append(with, eventKey(q.num, 0), eventKey(q.num, maxSeq))
 		}
 		if q.f.User != "" {
 			where += " AND (r.user = ? OR r.actor = ? OR e.kind IN ('confirmation_resolved', 'granted', 'stopping'))"
@@ -202,7 +205,8 @@ func (q *auditQuery) read(ctx context.Context, r reader, from auditPos) (items [
 		var kind toolcrib.Kind
 		var payload json.RawMessage
 		var hash []byte
-		err := scan(&pos[0], &pos[1], &pos[2], &kind, &payload, &e.Token, &hash, &e.Run, &e.User, &e.Actor, &e.Agent, &e.Session, &e.Parent)
+		err := scan(&pos[0], &pos[1], &pos[2], &kind, &payload, &e.Token, &hash,
+			&e.Run, &e.User, &e.Actor, &e.Agent, &e.Session, &e.Parent)
 		if err != nil {
 			return err
 		}

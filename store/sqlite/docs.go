@@ -16,8 +16,9 @@ func (t *tx) putDoc(d *store.Doc, counts bool) error {
 	if d.Text == "" {
 		_, err = t.exec("DELETE FROM docs WHERE kind = ? AND id = ? AND user = ?", d.Kind, d.ID, d.User)
 	} else {
-		_, err = t.exec(`INSERT INTO docs (kind, id, user, folded, look, at, gone, doc) VALUES (?,?,?,?,?,?,?,?) ON CONFLICT (kind, id, user)
-			DO UPDATE SET at = excluded.at, gone = excluded.gone, doc = excluded.doc`, d.Kind, d.ID, d.User, d.Keys.Folded, d.Keys.Look, d.At, d.Gone, d.Text)
+		_, err = t.exec(`INSERT INTO docs (kind, id, user, folded, look, at, gone, doc) VALUES (?,?,?,?,?,?,?,?)
+			ON CONFLICT (kind, id, user) DO UPDATE SET at = excluded.at, gone = excluded.gone, doc = excluded.doc`,
+			d.Kind, d.ID, d.User, d.Keys.Folded, d.Keys.Look, d.At, d.Gone, d.Text)
 	}
 	table, sealed := store.Sealed(d.Kind)
 	if err != nil || !sealed || !counts {

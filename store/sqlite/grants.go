@@ -116,7 +116,8 @@ func (s *Store) override(ctx context.Context, o store.Override, kind toolcrib.Ki
 	o.At = wholeMicro(s.now())
 	err = s.write(ctx, &job{barrier: true, do: func(t *tx) error {
 		changed = false
-		before, err := docs[store.Override](t.ctx, t.w.conn, "kind = 'override' AND doc ->> 'kind' = ? AND doc ->> 'name' = ?", string(o.Kind), o.Name)
+		before, err := docs[store.Override](t.ctx, t.w.conn,
+			"kind = 'override' AND doc ->> 'kind' = ? AND doc ->> 'name' = ?", string(o.Kind), o.Name)
 		there, reset := len(before) > 0, kind == store.SystemOverrideReset
 		if err != nil || reset && !there || !reset && there && before[0].Enabled == o.Enabled {
 			return err
@@ -159,7 +160,8 @@ func (s *Store) Remember(ctx context.Context, m store.Remembered) (id string, ch
 
 func (t *tx) remember(m store.Remembered) (bool, error) {
 	var n, all int
-	err := t.row("SELECT (SELECT count(*) FROM docs WHERE kind = 'remembered' AND id = ?), (SELECT count(*) FROM docs WHERE kind = 'remembered' AND user = ? AND gone = 0)",
+	err := t.row(`SELECT (SELECT count(*) FROM docs WHERE kind = 'remembered' AND id = ?),
+		(SELECT count(*) FROM docs WHERE kind = 'remembered' AND user = ? AND gone = 0)`,
 		[]any{m.ID, text(m.User)}, &n, &all)
 	switch {
 	case err != nil || n > 0:

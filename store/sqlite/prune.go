@@ -64,18 +64,8 @@ func (s *Store) toPrune(ctx context.Context, o store.PruneOptions) (runs []toolc
 	if len(o.Runs) > 0 {
 		return o.Runs, nil
 	}
-	query, before := "SELECT r.id FROM runs r WHERE "+familyOlder, s.now().Add(-o.OlderThan)
-	if o.ContentOnly {
-		query += " AND " + familyHasContent
-	}
-	err = s.readers.each(ctx, query+" ORDER BY r.num", []any{before.UnixMicro()}, func(scan scanFunc) error {
-		runs = append(runs, "")
-		return scan(&runs[len(runs)-1])
-	})
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	return runs, nil
+	runs, _, err = s.expired(ctx, s.now().Add(-o.OlderThan), o.ContentOnly, false, math.MaxInt32)
+	return runs, err
 }
 
 // selectAbove are the runs above a run, the topmost first: a run begins after the one
@@ -393,7 +383,7 @@ func (s *Store) ApplyRetention(ctx context.Context, r store.Retention, now time.
 		if step.age == 0 {
 			continue
 		}
-		runs, more, err := s.expired(ctx, now.Add(-step.age), step.contentOnly, left)
+		runs, more, err := s.expired(ctx, now.Add(-step.age), step.contentOnly, true, left)
 		if err != nil {
 			return result, err
 		}
@@ -436,17 +426,22 @@ func (s *Store) pruneEach(ctx context.Context, runs []toolcrib.RunID, now time.T
 	return nil
 }
 
-// expired returns the oldest runs that ended before a moment, as all below them did,
-// and that nothing younger needs; more says that there are others.
-func (s *Store) expired(ctx context.Context, before time.Time, contentOnly bool, limit int) (runs []toolcrib.RunID, more bool, err error) {
-	query := `SELECT r.id FROM runs r LEFT JOIN sessions s ON r.session_id <> '' AND r.parent_id = '' AND s.id = r.session_id AND s.user = r.user
-		WHERE ` + familyOlder + `
-		AND NOT (ifnull(s.created_at >= ?1, 0) AND r.num = (SELECT max(n.num) FROM runs n
+// expired returns the oldest runs that ended before a moment, as all below them did; with
+// sessions also only such as no younger session needs. more says that there are others.
+func (s *Store) expired(
+	ctx context.Context, before time.Time, contentOnly, sessions bool, limit int,
+) (runs []toolcrib.RunID, more bool, err error) {
+	query := `SELECT r.id FROM runs r LEFT JOIN sessions s ON r.session_id <> '' AND r.parent_id = '' AND s.id = r.session_id
+		AND s.user = r.user WHERE ` + familyOlder
+	if sessions {
+		query += ` AND NOT (ifnull(s.created_at >= ?1, 0) AND r.num = (SELECT max(n.num) FROM runs n
 			WHERE n.session_id = r.session_id AND n.session_id <> '' AND n.user = r.user AND n.parent_id = ''))`
+	}
 	if contentOnly {
 		query += " AND " + familyHasContent
 	}
-	err = s.readers.each(ctx, query+" ORDER BY r.ended_at, r.num LIMIT ?2", []any{before.UnixMicro(), limit + 1}, func(scan scanFunc) error {
+	args := []any{before.UnixMicro(), limit + 1}
+	err = s.readers.each(ctx, query+" ORDER BY r.ended_at, r.num LIMIT ?2", args, func(scan scanFunc) error {
 		runs = append(runs, "")
 		return scan(&runs[len(runs)-1])
 	})

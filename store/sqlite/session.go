@@ -59,7 +59,8 @@ func (t *tx) sessionNamed(user, name string) (id string, err error) {
 	if name == "" {
 		return "", nil
 	}
-	err = t.row("SELECT id FROM docs INDEXED BY docs_session WHERE kind = 'session' AND user = ? AND doc ->> 'name' = ? AND doc ->> 'name' <> ''", []any{text(user), name}, &id)
+	err = t.row(`SELECT id FROM docs INDEXED BY docs_session
+		WHERE kind = 'session' AND user = ? AND doc ->> 'name' = ? AND doc ->> 'name' <> ''`, []any{text(user), name}, &id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}
