@@ -167,14 +167,6 @@ func (m Remembered) MakeID() string {
 	return "rem_" + hex.EncodeToString(h.Sum(nil)[:10])
 }
 
-// Equal reports whether two are the same in all.
-func (m Remembered) Equal(o Remembered) bool {
-	same := bytes.Equal(m.Arguments, o.Arguments) && (m.Arguments == nil) == (o.Arguments == nil) && m.At.Equal(o.At) && m.RevokedAt.Equal(o.RevokedAt)
-	same = same && m.Path == o.Path && m.Folder == o.Folder && m.Workspace == o.Workspace && m.FolderID == o.FolderID
-	return same && m.ID == o.ID && m.Scope == o.Scope && m.User == o.User && m.Session == o.Session && m.Tool == o.Tool && m.Effect == o.Effect &&
-		m.Run == o.Run && m.ApprovalID == o.ApprovalID && m.By == o.By && m.RevokedBy == o.RevokedBy
-}
-
 // RememberedFilter chooses remembered approvals.
 type RememberedFilter struct {
 	User    string             // "" = all

@@ -248,8 +248,10 @@ func (s *Store) Check(ctx context.Context) error {
 	if err := s.integrity(ctx); err != nil {
 		return err
 	}
-	if err := s.frozen(ctx, s.checkSeals); err != nil {
-		return s.noteDamage(err)
+	if s.keys != nil {
+		if err := s.frozen(ctx, func(sn snapshot) error { return checkSealed(ctx, sn.conn, s.keys) }); err != nil {
+			return s.noteDamage(err)
+		}
 	}
 	return s.Damage()
 }
@@ -264,15 +266,6 @@ func (s *Store) integrity(ctx context.Context) error {
 		return s.noteDamage(&store.Error{Kind: store.ErrCorrupt, Path: s.path, Err: errors.New(answer)})
 	}
 	return nil
-}
-
-// checkSeals compares all that is sealed but the events with the seals, if the keys are
-// there.
-func (s *Store) checkSeals(sn snapshot) error {
-	if s.keys == nil {
-		return nil
-	}
-	return checkSealed(context.Background(), sn.conn, s.keys)
 }
 
 // failed is an error of reading as callers see it.
