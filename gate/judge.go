@@ -33,7 +33,6 @@ func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, f
 		g = &Gate{}
 	}
 	p, err := g.policyOf(ctx, &who, &scope)
-	p.ownReady.many = len(turn) > longList
 	verdicts := make([]Verdict, len(turn))
 	for i := range turn {
 		if err == nil && ctx.Err() != nil {

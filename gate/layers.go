@@ -182,6 +182,7 @@ func newAllowlist(
 	none := allowed(whose + " restricts nothing")
 	has := Answer{Allowed: true, Detail: whose + " has it", Key: key}
 	empty := Answer{Detail: whose + " is empty: no tools", Key: key, Hint: hint}
+	worker := reason == toolcrib.ReasonWorkerAllowlist
 	lacks := Answer{Detail: whose + " does not have it", Key: key, Hint: hint}
 	return &allowlist{layer{reason, func(q *Query) Answer {
 		switch {
@@ -190,21 +191,22 @@ func newAllowlist(
 		case reason == toolcrib.ReasonSkillAllowlist && q.Spec.Name == readSkill && !q.Scope.HasSkills:
 			return Answer{Detail: "the run has no skills to read"}
 		}
-		patterns, a := list(q.Scope), none
-		if patterns != nil {
-			switch i := kind.find(patterns, q.ready, q.Spec.Name); {
-			case len(patterns) == 0:
-				return empty
-			case i < 0:
-				return lacks
-			default:
-				a = has
-				a.By = patterns[i]
-			}
+		patterns, i := list(q.Scope), -1
+		if len(patterns) > 0 {
+			i = kind.find(patterns, q.ready, q.Spec.Name)
 		}
-		if reason == toolcrib.ReasonWorkerAllowlist && !allowedAbove(q) {
+		switch {
+		case patterns != nil && len(patterns) == 0:
+			return empty
+		case patterns != nil && i < 0:
+			return lacks
+		case worker && !allowedAbove(q):
 			return Answer{Detail: "the skills of a run above do not allow it"}
+		case patterns == nil:
+			return none
 		}
+		a := has
+		a.By = patterns[i]
 		return a
 	}}, kind, list}
 }

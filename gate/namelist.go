@@ -3,6 +3,7 @@ package gate
 import (
 	"slices"
 	"strings"
+	"sync"
 )
 
 // maxPattern bounds a pattern, in bytes.
@@ -52,10 +53,6 @@ func ReadPattern(pattern string) (ok, wild bool) {
 // glob matches without recursion: it goes back to the last star only, so that its
 // time is at most the product of the two lengths.
 func glob(pattern, name string) bool {
-	if last := len(pattern) - 1; last >= 0 && pattern[last] != '*' && pattern[last] != '?' &&
-		(name == "" || pattern[last] != name[len(name)-1]) {
-		return false // as most of a list, which are told apart by their ends
-	}
 	p, n := 0, 0
 	star, resume := -1, 0
 	for n < len(name) {
@@ -135,28 +132,60 @@ func newNameList(kind listKind, entries []string) *nameList {
 	return l
 }
 
-// longList is from how many entries on a list is made ready for many names.
-const longList = 8
+// Bounds of the lists that are made ready: from how many entries on, and how many are kept.
+const (
+	longList = 8
+	maxLists = 256
+)
 
-// readyLists are the long lists of one policy. It makes none ready unless many names are
-// to be looked up: reading a list once is quicker than that.
-type readyLists struct {
-	many  bool
-	found []*nameList
+// listCache keeps long lists ready. What it finds is compared entry by entry with what is
+// asked for, so a caller who changes a list gets what is in it now.
+type listCache struct {
+	mu    sync.RWMutex
+	lists []*nameList
 }
 
-// of returns a list made ready; nil if that is not worth it.
+func (c *listCache) ready(kind listKind, entries []string) *nameList {
+	same := func(l *nameList) bool { return l.kind == kind && slices.Equal(l.entries, entries) }
+	c.mu.RLock()
+	lists := c.lists
+	c.mu.RUnlock()
+	if i := slices.IndexFunc(lists, same); i >= 0 {
+		return lists[i]
+	}
+	l := newNameList(kind, slices.Clone(entries))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.lists) >= maxLists {
+		c.lists = nil
+	}
+	c.lists = append(c.lists, l)
+	return l
+}
+
+// readyLists are the long lists of one policy. Without a cache none is made ready.
+type readyLists struct {
+	cache *listCache
+	found []foundList
+}
+
+type foundList struct {
+	entries []string
+	list    *nameList
+}
+
+// of returns a list made ready; nil if it is too short to be worth it.
 func (r *readyLists) of(kind listKind, entries []string) *nameList {
-	if r == nil || !r.many || len(entries) < longList {
+	if r == nil || r.cache == nil || len(entries) < longList {
 		return nil
 	}
-	for _, l := range r.found {
-		if l.kind == kind && len(l.entries) == len(entries) && &l.entries[0] == &entries[0] {
-			return l
+	for _, f := range r.found {
+		if f.list.kind == kind && len(f.entries) == len(entries) && &f.entries[0] == &entries[0] {
+			return f.list
 		}
 	}
-	l := newNameList(kind, entries)
-	r.found = append(r.found, l)
+	l := r.cache.ready(kind, entries)
+	r.found = append(r.found, foundList{entries, l})
 	return l
 }
 

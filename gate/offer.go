@@ -42,7 +42,6 @@ func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (
 	if err != nil {
 		return Offer{}, fmt.Errorf("gate: no offer: %w", err)
 	}
-	p.ownReady.many = true
 	o := Offer{Record: journal.Offer{Tools: []journal.OfferedTool{}}}
 	h := sha256.New()
 	for _, e := range p.tools.sorted {
@@ -100,7 +99,6 @@ func (g *Gate) Explain(ctx context.Context, who toolcrib.Principal, scope Scope,
 	if len(names) == 0 {
 		names = p.tools.names()
 	}
-	p.ownReady.many = true
 	out := make([]Explanation, len(names))
 	for i, name := range names {
 		out[i] = g.explain(p, name, unknown)

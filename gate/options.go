@@ -144,6 +144,7 @@ type Gate struct {
 	layers         []Layer
 	settings       map[string]ToolSettings
 	tools          atomic.Pointer[toolSet]
+	lists          listCache
 }
 
 // Names returns the names of all registered tools, sorted.

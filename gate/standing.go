@@ -219,6 +219,7 @@ func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Sco
 		s.Refused = notThisAgent(who.User, scope.Agent)
 	}
 	p := newPolicy(tools, &s, scope, over, nil)
+	p.ownReady.cache = &g.lists
 	return p, err
 }
 
