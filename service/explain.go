@@ -94,7 +94,7 @@ func (s *Service) explaining(ctx context.Context, who toolcrib.Principal, q *Exp
 		return nil, err
 	}
 	scope, err := s.scope(&def, workspace, q.Approve, q.Tools)
-	return &explaining{gate: g, who: who, scope: scope}, err
+	return &explaining{gate: g, who: forRuns(who, q.Admin), scope: scope}, err
 }
 
 // lookingGate is the gate for those who only look. The workspace decides nothing about

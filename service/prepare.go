@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access/standing"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/config"
@@ -25,6 +26,7 @@ type Change struct {
 // StartRequest asks for a run.
 type StartRequest struct {
 	Agent string // of the configuration; "" = default
+	Admin bool   // the run acts with the administrator's rights of a local user; see [Service.Prepare]
 	Change
 
 	Session   string             // the run joins it: its ID, a name of its user's (made if it is new), or last; "" = none
@@ -57,10 +59,12 @@ type Prepared struct {
 }
 
 // Prepare finds an agent of the configuration, and what its runs stand on. It starts
-// nothing.
+// nothing. Whoever sits at the machine is an administrator of its data folder, but the
+// model that works for them is none unless the request says so (contract §1); users of
+// toolcrib's own keep their rights.
 func (s *Service) Prepare(ctx context.Context, who toolcrib.Principal, r StartRequest) (*Prepared, error) {
 	s.LearnSecrets()
-	p, err := s.prepared(who, r.Agent, r.Change, s.Notice)
+	p, err := s.prepared(forRuns(who, r.Admin), r.Agent, r.Change, s.Notice)
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +84,12 @@ func (s *Service) Prepare(ctx context.Context, who toolcrib.Principal, r StartRe
 		p.Session, err = s.JoinSession(ctx, who, r.Session)
 	}
 	return p, err
+}
+
+// forRuns is whom the runs of who act for.
+func forRuns(who toolcrib.Principal, admin bool) toolcrib.Principal {
+	who.Admin = who.Admin && (admin || !standing.Local(who.User))
+	return who
 }
 
 // prepared finds an agent of the configuration by its name. A name that no agent has is an

@@ -170,6 +170,7 @@ type ForkRequest struct {
 	Round   int           // before which it begins, counted from 1; 0 = the last
 	Prompt  string        // is added as the next message; "" = none
 	Approve agent.Approve // "" = the run parks
+	Admin   bool          // as in [StartRequest]
 }
 
 // Fork starts a new run from a round of another one, and drives it as [Service.Start]
@@ -196,7 +197,7 @@ func (s *Service) Fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 		return nil, err
 	}
 	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
-		return r.Fork(ctx, rec.ID, round, who, q.Prompt, approve)
+		return r.Fork(ctx, rec.ID, round, forRuns(who, q.Admin), q.Prompt, approve)
 	})
 }
 

@@ -34,6 +34,8 @@ type app struct {
 	outStyle                             render.Style
 
 	configFlag, dataFlag, asFlag, tokenFlag string
+	adminFlag                               bool
+	args                                    []string // of the command line
 
 	acting *acting // whom the command acts for, once that is known
 

@@ -38,6 +38,7 @@ func Main(args []string) int {
 
 // execute runs one command line.
 func (a *app) execute(ctx context.Context, args []string) int {
+	a.args = args
 	root := a.root()
 	root.SetArgs(args)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, args, err) })

@@ -176,6 +176,7 @@ func (a *app) tree() *cobra.Command {
 			} {
 				flags.Func(name, "", filled(value))
 			}
+			flags.BoolVar(&a.adminFlag, "admin", false, "")
 		}
 		describe(cmd.Flags(), d.flags, all[0].flags)
 		describe(cmd.PersistentFlags(), d.flags, all[0].flags)

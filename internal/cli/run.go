@@ -227,7 +227,7 @@ func (a *app) request(cmd *cobra.Command, f *runFlags) (r service.StartRequest, 
 	if r.Approve, err = a.approval(f); err != nil {
 		return r, err
 	}
-	r.Agent = f.agent
+	r.Agent, r.Admin = f.agent, a.adminFlag
 	if flags.Changed("tools") {
 		r.Tools = splitList(f.tools)
 	}

@@ -213,7 +213,7 @@ func (a *app) runsForkCommand(cmd *cobra.Command) {
 	flags.Func("after", "", between(&after, 0, math.MaxInt32))
 	outputFlags(cmd, &f)
 	a.doing(cmd, nil, func(c call) (err error) {
-		if q.Run = c.arg(); len(c.args) > 1 {
+		if q.Run, q.Admin = c.arg(), a.adminFlag; len(c.args) > 1 {
 			q.Prompt, err = a.prompt(c.args[1:])
 		}
 		if flags.Changed("after") {
