@@ -132,6 +132,10 @@ type Call struct {
 	// Progress tells watchers how far the call is; never nil when a tool is
 	// called. fraction is 0 to 1, negative if unknown. It does not block.
 	Progress func(message string, fraction float64)
+	// Behind runs work beside the calls that follow, until the run parks or ends: then ctx
+	// ends, and the run waits for work. It returns false if that has happened; nil while
+	// the call is only judged, and where nothing outlasts a call.
+	Behind func(work func(ctx context.Context)) bool
 	// Invoke calls another tool through the same gate, as a child run. nil while
 	// the call is only judged.
 	Invoke func(ctx context.Context, name string, arguments json.RawMessage) (Invoked, error)

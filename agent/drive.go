@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -41,6 +42,8 @@ type driver struct {
 	unwall  context.CancelFunc
 	wallEnd time.Time
 	writing context.Context // what appends are made with: it does not end with the driver's
+
+	behind behind
 }
 
 // verdict is the gate's answer to a call of the current turn; nil = it was not
@@ -176,12 +179,56 @@ func (d *driver) takenUp() *journal.TakenUp {
 
 func (d *driver) drive(ctx context.Context) error {
 	defer d.unbound()
+	defer d.lasts(ctx)()
 	err := d.run(ctx)
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) && !d.s.Ended() {
 		// It was told to leave the run as it is.
 		err = errors.Join(err, d.hold(&journal.Released{Cause: cause.Error()}))
 	}
 	return errors.Join(err, d.flush(ctx))
+}
+
+// lasts lets tools run work beside their calls until the function that it returns is called,
+// which waits for them.
+func (d *driver) lasts(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	d.behind.ctx = ctx
+	return func() {
+		d.behind.mu.Lock()
+		cancel(errLetGo)
+		d.behind.mu.Unlock()
+		d.behind.all.Wait()
+	}
+}
+
+// errLetGo is why what runs beside the calls of a run ends.
+var errLetGo = errors.New("stopped with the run")
+
+// behind is what tools run beside their calls.
+type behind struct {
+	mu  sync.Mutex
+	ctx context.Context // ends when the driver releases the run
+	all sync.WaitGroup
+}
+
+// runBehind runs work of a tool until the driver releases the run; false if it has.
+func (d *driver) runBehind(work func(ctx context.Context)) bool {
+	b := &d.behind
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ctx == nil || b.ctx.Err() != nil {
+		return false
+	}
+	b.all.Go(func() {
+		_, err := contained(func() (struct{}, error) {
+			work(b.ctx)
+			return struct{}{}, nil
+		})
+		if err != nil {
+			d.r.Log.Error("work beside a call failed", "run", d.s.Run, "error", d.r.Mask.Clean(err.Error()))
+		}
+	})
+	return true
 }
 
 // run carries out one step after the other.

@@ -49,7 +49,7 @@ func (x *execution) perform(f *flight) (toolcrib.Output, error) {
 		return contained(func() (toolcrib.Output, error) { return x.answerByAgent(f) })
 	}
 	return contained(func() (toolcrib.Output, error) {
-		return f.permit.Execute(f.ctx, gate.Attachments{Progress: f.tell, Invoke: x.d.r.invoke(x.d.s, f)})
+		return f.permit.Execute(f.ctx, gate.Attachments{Progress: f.tell, Behind: x.d.runBehind, Invoke: x.d.r.invoke(x.d.s, f)})
 	})
 }
 

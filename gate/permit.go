@@ -86,6 +86,7 @@ func (p Permit) Reconcile(ctx context.Context, prepared json.RawMessage) (toolcr
 // nothing.
 type Attachments struct {
 	Progress func(message string, fraction float64)
+	Behind   func(work func(ctx context.Context)) bool
 	Invoke   func(ctx context.Context, name string, arguments json.RawMessage) (toolcrib.Invoked, error)
 }
 
@@ -99,7 +100,7 @@ func (p Permit) Execute(ctx context.Context, with Attachments) (toolcrib.Output,
 		return toolcrib.Output{}, ErrAnsweredElsewhere
 	}
 	call := p.call
-	call.Progress, call.Invoke = with.Progress, with.Invoke
+	call.Progress, call.Behind, call.Invoke = with.Progress, with.Behind, with.Invoke
 	if call.Progress == nil {
 		call.Progress = func(string, float64) {}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/tool/builtin"
 	notes "github.com/toolcrib/toolcrib/tool/memory"
+	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/tool/spawn"
 	"github.com/toolcrib/toolcrib/tool/system"
 )
@@ -33,7 +34,7 @@ func (s *Service) builtIn(p gate.Protected, paths gate.PathRules, command toolcr
 		Skills: s.skillSet, SkillVariables: s.skillVars,
 	})
 	if command != nil {
-		tools = append(tools, command)
+		tools = append(append(tools, command), shell.Companions(command)...)
 	}
 	return tools
 }

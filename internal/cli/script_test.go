@@ -20,6 +20,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -72,6 +73,7 @@ func TestScripts(t *testing.T) {
 			"ptyahead":   cmdPTYAhead,
 			"trusting":   cmdTrusting,
 			"looking":    cmdLooking,
+			"waitgone":   cmdWaitGone,
 			"replayall":  cmdReplayAll,
 			"approval":   cmdApproval,
 			"approvalof": cmdApprovalOf,
@@ -191,6 +193,26 @@ func environment(ts *testscript.TestScript) []string {
 		}
 	}
 	return append(env, "TERM=xterm")
+}
+
+// cmdWaitGone waits until no process has these words in its command line.
+func cmdWaitGone(ts *testscript.TestScript, _ bool, args []string) {
+	line := strings.Join(args, "\x00")
+	for range 400 {
+		found := ""
+		all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		ts.Check(err)
+		for _, path := range all {
+			if text, err := os.ReadFile(path); err == nil && strings.Contains(string(text), line) {
+				found = path
+			}
+		}
+		if found == "" {
+			return
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	ts.Fatalf("a process still runs: %s", strings.Join(args, " "))
 }
 
 // cmdSignal runs a program, sends it a signal as soon as a line of its output

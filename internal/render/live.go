@@ -132,10 +132,11 @@ func (l *Live) Frame(f journal.Frame) {
 
 // Progress is how far a call has come, in words.
 func Progress(p journal.ProgressView) string {
+	message := p.Message[strings.LastIndexByte(p.Message, '\n')+1:] // of output, the last line
 	if p.Fraction <= 0 {
-		return p.Message
+		return message
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s %.0f %%", p.Message, 100*min(p.Fraction, 1)))
+	return strings.TrimSpace(fmt.Sprintf("%s %.0f %%", message, 100*min(p.Fraction, 1)))
 }
 
 // Resolved is what was decided, and by whom.

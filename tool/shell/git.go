@@ -45,6 +45,15 @@ func gitReads() map[string]*program {
 		}
 		return p
 	}
+	searched := func(p *program) *program { // the first operand is the pattern
+		p.operands = func(j *judge, operands []string) error {
+			if !j.has("e") && len(operands) > 0 {
+				operands = operands[1:]
+			}
+			return gitOperands(j, operands)
+		}
+		return p
+	}
 	log := subcommand(`pusn:U:G:S:L:iEFPqzwbcmrtM?C?O` + format + diff + commits)
 	show := subcommand(`psqU:wbcmzM?C?G:S:n:` + format + diff + commits)
 	return map[string]*program{
@@ -55,10 +64,10 @@ func gitReads() map[string]*program {
 		"shortlog": subcommand(`nsecw? numbered summary email group: ` + format + commits),
 		"rev-list": subcommand(`n:` + format + commits + `objects`),
 		"blame":    subcommand(`L:bwMCestlfnpc date: abbrev? line-porcelain porcelain show-email root since: `),
-		"grep": subcommand(`nicliwLEFGPe:A:B:C:hHvopWqaIm: line-number ignore-case count files-with-matches name-only
+		"grep": searched(subcommand(`nicliwLEFGPe:A:B:C:hHvopWqaIm: line-number ignore-case count files-with-matches name-only
 			files-without-match word-regexp extended-regexp fixed-strings basic-regexp perl-regexp after-context: before-context:
 			context: show-function function-context heading break color? no-color cached untracked and or not all-match max-depth: max-count:
-			invert-match only-matching text column full-name quiet`),
+			invert-match only-matching text column full-name quiet`)),
 		"ls-files":     subcommand(`cdmosiktuvz cached deleted modified others stage ignored exclude-standard unmerged killed directory full-name error-unmatch deduplicate`),
 		"ls-tree":      subcommand(`rdtlz long name-only name-status full-name full-tree abbrev?`),
 		"rev-parse":    subcommand(`q abbrev-ref? short? verify show-toplevel show-prefix is-inside-work-tree is-bare-repository git-dir symbolic symbolic-full-name quiet`),

@@ -56,7 +56,7 @@ func TestGit_Reads(t *testing.T) {
 	for _, line := range []string{
 		"git status", "git status -sb", "git diff", "git diff HEAD -- a.txt", "git diff --stat --cached", "git log --oneline -5", "git log -p -n 2 a.txt",
 		"git --no-pager log", "git show HEAD:a.txt", "git show --stat HEAD", "git branch", "git branch -a", "git branch --list 'm*'", "git tag -l", "git blame a.txt",
-		"git ls-files", "git rev-parse HEAD", "git remote -v", "git stash list", "git reflog", "git grep -n one", "git describe --always", "git log main..HEAD",
+		"git ls-files", "git rev-parse HEAD", "git remote -v", "git stash list", "git reflog", "git grep -n one", "git grep /one", "git describe --always", "git log main..HEAD",
 		"git status | cat && git diff",
 	} {
 		for _, made := range []toolcrib.Tool{ask, list} {
@@ -81,7 +81,7 @@ func TestGit_Reads(t *testing.T) {
 			t.Errorf("list: %s: %s", line, effect(list, call))
 		}
 	}
-	for _, line := range []string{"git diff /etc/passwd /etc/group", "git log ../x", "git show -- /etc/passwd"} {
+	for _, line := range []string{"git diff /etc/passwd /etc/group", "git log ../x", "git show -- /etc/passwd", "git grep -e x /etc", "git grep x ../y"} {
 		if err := admit(ask, callOf(t, dir, line, 0)); err == nil {
 			t.Errorf("%s is admitted", line)
 		}

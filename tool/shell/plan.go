@@ -96,9 +96,7 @@ func (s *shell) planGit(p *plan, file *syntax.File) {
 	if !p.usesGit {
 		return
 	}
-	if p.gitRuns = gitRuns(p.w.Dir); p.gitRuns != "" {
-		p.writes = true
-	}
+	p.gitRuns = gitRuns(p.w.Dir)
 	p.set.git = p.writes && s.ofGit(p, file)
 }
 

@@ -144,12 +144,18 @@ func TestC18_CancelEndsTheCall(t *testing.T) {
 }
 
 func TestC18_NothingOutlivesAKilledParent(t *testing.T) {
+	t.Run("call", func(t *testing.T) { killedParent(t) })
+	t.Run("background", func(t *testing.T) { killedParent(t, parentEnv+"_BEHIND=1") })
+}
+
+func killedParent(t *testing.T, env ...string) {
 	if !landlockOnly().Helper || landlockOnly().LandlockABI == 0 {
 		t.Skip("NOT TESTED: this kernel has no Landlock")
 	}
 	dir, m := folder(t), strings.TrimPrefix(mark(t), "mark")
 	parent := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
 	parent.Env = append(os.Environ(), parentEnv+"="+dir, parentEnv+"_MARK="+m, "TMPDIR="+t.TempDir()) // killed, it leaves its folder for temporary files
+	parent.Env = append(parent.Env, env...)
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,8 @@ type launcher struct {
 	cache          string   // of builds; "" = none
 	extra          []string // of the environment
 	installed      *installed
-	git            bool // the line runs git
+	git            bool         // the line runs git
+	heard          func([]byte) // is told what is printed, from several goroutines
 	report         Report
 	options        *Options
 	bounds         bounds
@@ -50,9 +51,9 @@ func (l *launcher) direct() (func(stop <-chan struct{}) outcome, error) {
 	return r.run, nil
 }
 
-// run runs a plan and collects what it prints. It returns when everything has
+// run runs a plan and collects what it prints; heard is told of it meanwhile. It returns when everything has
 // ended, at most a little after ctx.
-func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan) (ran, error) {
+func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func([]byte)) (ran, error) {
 	s.sweep.Do(func() {
 		sweep(time.Now())
 		s.options.sweepCaches(time.Now())
@@ -70,7 +71,7 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan) (ran, erro
 	l := &launcher{
 		job:    job{Dir: p.w.Dir, Steps: p.steps, Watch: p.writes, Offline: !s.options.Network},
 		writes: p.writes, scratch: temporary.path, report: s.report(), options: p.set, null: null, bounds: s.bounds(p.writes),
-		installed: s.installed(), git: p.usesGit,
+		installed: s.installed(), git: p.usesGit, heard: heard,
 	}
 	if l.git {
 		l.installed.identify(temporary.path)
@@ -158,8 +159,8 @@ func (s *shell) collect(ctx context.Context, l *launcher) (ran, error) {
 		readers        sync.WaitGroup
 	)
 	flooded := func() { stop(exceeded("it wrote more than 64 MiB.")) }
-	readers.Go(func() { stdout.drain(outRead, &read, flooded) })
-	readers.Go(func() { stderr.drain(errRead, &read, flooded) })
+	readers.Go(func() { stdout.drain(outRead, &read, flooded, l.heard) })
+	readers.Go(func() { stderr.drain(errRead, &read, flooded, l.heard) })
 	out := work(limited.Done())
 	_, _ = outWrite.Close(), errWrite.Close()
 	// What escaped everything else may still hold the pipes: it is not waited for.
@@ -327,11 +328,12 @@ func (k *keeper) text() string {
 // drain reads from into k; flooded is called once all streams that share the
 // counter have given more than maxDrained bytes. It goes on reading to the end, so
 // that nobody blocks; what it reads after that is the little that was under way.
-func (k *keeper) drain(from io.Reader, read *atomic.Int64, flooded func()) {
+func (k *keeper) drain(from io.Reader, read *atomic.Int64, flooded func(), heard func([]byte)) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
 		_, _ = k.Write(buffer[:n])
+		heard(buffer[:n])
 		if read.Add(int64(n)) > maxDrained {
 			flooded()
 		}

@@ -156,6 +156,7 @@ func New(options Options) (toolcrib.Tool, error) {
 	}
 	return &shell{
 		options: options, bounds: boundsOf, report: sync.OnceValue(probe), table: programs(), installed: sync.OnceValue(options.install),
+		behind: &background{jobs: map[toolcrib.RunID][]*behind{}},
 	}, nil
 }
 
@@ -195,6 +196,7 @@ func (o *Options) check() error {
 
 // shell is exec_shell.
 type shell struct {
+	behind    *background
 	sweep     sync.Once
 	bounds    func(writes bool) bounds
 	options   Options
@@ -207,6 +209,8 @@ type shell struct {
 type arguments struct {
 	Command string   `json:"command"`
 	Timeout *float64 `json:"timeout,omitempty"`
+
+	Background bool `json:"background,omitempty"`
 }
 
 // result is what a call returns. ExitCode is that of the last command that ran,
@@ -226,7 +230,8 @@ const parameters = `{
   "type": "object",
   "properties": {
     "command": {"type": "string", "minLength": 1, "maxLength": 16384, "description": "The command line. It runs in the workspace."},
-    "timeout": {"type": "integer", "minimum": 1, "maximum": 300, "default": 30, "description": "Seconds until the command is killed."}
+    "timeout": {"type": "integer", "minimum": 1, "maximum": 300, "default": 30, "description": "Seconds until the command is killed."},
+    "background": {"type": "boolean", "description": "Return at once, with an id for read_output and stop_process. The command runs until it ends, at most an hour, and no longer than the run."}
   },
   "required": ["command"],
   "additionalProperties": false
@@ -303,7 +308,7 @@ func (s *shell) Admit(call toolcrib.Call) error { return s.with(call, func(*plan
 func (s *shell) EffectOf(call toolcrib.Call) toolcrib.Effect {
 	effect := toolcrib.EffectNonIdempotentWrite
 	_ = s.with(call, func(p *plan) {
-		if !p.writes {
+		if !p.writes && p.gitRuns == "" { // what git may start by itself is not known
 			effect = toolcrib.EffectReadOnly
 		}
 	})
@@ -388,7 +393,7 @@ func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, 
 	if err := ctx.Err(); err != nil {
 		return toolcrib.Output{}, err
 	}
-	_, timeout, err := s.arguments(call)
+	in, timeout, err := s.arguments(call)
 	if err != nil {
 		return toolcrib.Output{}, err
 	}
@@ -396,11 +401,21 @@ func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, 
 	if err != nil {
 		return toolcrib.Output{}, err
 	}
+	if in.Background {
+		if in.Timeout == nil {
+			timeout = maxLasting
+		}
+		return s.start(ctx, call, p, timeout)
+	}
 	defer p.close()
+	progress := &teller{tell: call.Progress, told: time.Now()}
+	if call.Progress == nil {
+		progress.tell = func(string, float64) {}
+	}
 	timed, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer cancel()
 	started := time.Now()
-	res, err := s.run(timed, call, p)
+	res, err := s.run(timed, call, p, progress.heard)
 	// What has ended by itself has its result, however late.
 	switch {
 	case (err != nil || res.stopped) && ctx.Err() != nil:

@@ -35,11 +35,17 @@ func parent(workspace string) int {
 		return 1
 	}
 	line := "sleep 1000." + os.Getenv(parentEnv+"_MARK") + " & setsid sleep 1000." + os.Getenv(parentEnv+"_MARK") + " & echo > started; wait"
-	data, err := json.Marshal(map[string]any{"command": line, "timeout": 300})
+	behind := os.Getenv(parentEnv+"_BEHIND") != ""
+	data, err := json.Marshal(map[string]any{"command": line, "timeout": 300, "background": behind})
 	if err != nil {
 		return 1
 	}
-	_, _ = made.Call(context.Background(), toolcrib.Call{Name: shell.Name, Arguments: data, Workspace: workspace})
+	var all sync.WaitGroup
+	_, _ = made.Call(context.Background(), toolcrib.Call{Name: shell.Name, Arguments: data, Workspace: workspace, Behind: func(work func(context.Context)) bool {
+		all.Go(func() { work(context.Background()) })
+		return true
+	}})
+	all.Wait()
 	return 0
 }
 
