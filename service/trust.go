@@ -97,6 +97,22 @@ func (f *Folder) Trust(digest string) error {
 	return nil
 }
 
+// TrustWritten trusts a file that was just written for its user, if it still has that
+// content, and nothing else that its folder brings.
+func TrustWritten(path string, content []byte) (*Folder, error) {
+	f, err := LookAt(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	f.Files = slices.DeleteFunc(f.Files, func(file trust.File) bool {
+		return file.Name != filepath.Base(path) || file.Hash != trust.Hash(content)
+	})
+	if len(f.Files) == 0 {
+		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "something else was written to %s meanwhile", path)
+	}
+	return f, f.store.TrustFiles(f.Named, f.Files)
+}
+
 // TrustedFolders are the folders that this user trusts.
 func TrustedFolders() ([]Folder, error) {
 	trusted, err := TrustStore()

@@ -126,6 +126,7 @@ func (a *app) commands() map[string]func(cmd *cobra.Command) {
 		"config show":                 a.configShowCommand,
 		"config schema":               a.configSchemaCommand,
 		"trust":                       a.trustCommand,
+		"init":                        a.initCommand,
 		"secret set":                  a.secretSetCommand,
 		"secret list":                 a.secretListCommand,
 		"secret remove":               a.secretRemoveCommand,

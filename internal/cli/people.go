@@ -78,11 +78,11 @@ func (a *app) actor(cmd *cobra.Command) error {
 	case a.tokenFlag == "-" && readsStdin(cmd):
 		return usagef("--token-file - and the other -: both read standard input; give the token as --token-file FILE, or " +
 			"the other one without -")
-	case a.tokenFlag != "" && top.Name() == "trust":
+	case a.tokenFlag != "" && (top.Name() == "trust" || top.Name() == "init"):
 		return toolcrib.Errorf(toolcrib.CodeForbidden, "an access token trusts no folder")
 	}
 	switch top.Name() {
-	case "config", "trust", "doctor", "version", "completion", "help":
+	case "config", "trust", "init", "doctor", "version", "completion", "help":
 		return nil
 	}
 	_, err := a.principal(cmd.Context())
