@@ -61,10 +61,19 @@ func TestToolchains(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
+	// One with a package that this module needs itself, and a toolchain that is never fetched.
+	const sys = "golang.org/x/sys "
+	requires, sums := linesWith(t, "../../go.mod", sys), linesWith(t, "../../go.sum", sys)
+	goVersion := linesWith(t, "../../go.mod", "go 1.")
 	for _, c := range []struct {
 		program, line, out string
 		files              map[string]string
 	}{
+		{"go", "go test ./...", "ok", map[string]string{
+			"go.mod": "module x\n\n" + goVersion + "\ntoolchain go1.999.9\n\nrequire " + requires, "go.sum": sums,
+			"x_test.go": "package x\n\nimport (\n\t\"testing\"\n\n\t\"golang.org/x/sys/unix\"\n)\n\n" +
+				"func TestOne(t *testing.T) {\n\tif unix.Getpid() == 0 {\n\t\tt.Fatal()\n\t}\n}\n",
+		}},
 		{"go", "go test ./... && go vet ./...", "ok", map[string]string{
 			"go.mod": "module x\n\ngo 1.21\n", "x.go": "package x\n\nfunc One() int { return 1 }\n",
 			"x_test.go": "package x\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {\n\tif One() != 1 {\n\t\tt.Fatal()\n\t}\n}\n",
@@ -101,6 +110,22 @@ func TestToolchains(t *testing.T) {
 			})
 		})
 	}
+}
+
+// linesWith returns the lines of a file that begin so, but for a tab.
+func linesWith(t *testing.T, path, beginning string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found strings.Builder
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimPrefix(line, "\t"); strings.HasPrefix(line, beginning) {
+			found.WriteString(line)
+		}
+	}
+	return found.String()
 }
 
 // Of the home folder programs see toolchains and nothing else; what a call leaves in its own
