@@ -253,24 +253,27 @@ func (c *companion) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Pre
 }
 
 // Call returns what the command has written. One that is not known has been stopped with the
-// driver that had started it.
+// driver that had started it. What a command prints may be what has tainted the run, so it
+// is untrusted data then.
 func (c *companion) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	var in asked
 	if err := wire.Decode(call, &in); err != nil {
 		return toolcrib.Output{}, err
 	}
-	b := c.of.find(call.Run, in.ID)
-	switch {
-	case b == nil:
-		return wire.Output(processView{ID: in.ID, Status: "gone", Message: "There is no such process. " +
-			"Commands in the background are stopped when the run waits for a person, is interrupted, or ends; start it again if it is needed."})
-	case c.stop:
-		b.stop(errStopped)
-		b.wait(ctx, 5*time.Second)
-	default:
-		b.wait(ctx, time.Duration(min(max(in.Wait, 0), maxWait))*time.Second)
+	view := processView{ID: in.ID, Status: "gone", Message: "There is no such process. " +
+		"Commands in the background are stopped when the run waits for a person, is interrupted, or ends; start it again if it is needed."}
+	if b := c.of.find(call.Run, in.ID); b != nil {
+		most := time.Duration(min(max(in.Wait, 0), maxWait)) * time.Second
+		if c.stop {
+			b.stop(errStopped)
+			most = 5 * time.Second
+		}
+		b.wait(ctx, most)
+		view = b.look()
 	}
-	return wire.Output(b.look())
+	out, err := wire.Output(view)
+	out.Untrusted, out.Source = call.Tainted, Name
+	return out, err
 }
 
 const (

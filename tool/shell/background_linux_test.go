@@ -141,6 +141,16 @@ func TestBackground(t *testing.T) {
 			}
 		}
 
+		// In a run that has read untrusted data, so may be what is printed.
+		for _, tainted := range []bool{true, false} {
+			out, err := shell.Companions(h.made)[0].Call(t.Context(), toolcrib.Call{
+				Run: "run_1", Arguments: json.RawMessage(`{"id": "proc_call_2"}`), Tainted: tainted,
+			})
+			if err != nil || out.Untrusted != tainted {
+				t.Errorf("untrusted: %v, tainted: %v, %v", out.Untrusted, tainted, err)
+			}
+		}
+
 		// With the run all of it ends, and nobody knows it any more.
 		h.close()
 		if left := alive(t, m); len(left) > 0 {
