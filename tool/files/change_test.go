@@ -27,6 +27,7 @@ func TestC9_Preview(t *testing.T) {
 	k := newKit(t, files.Options{})
 	k.put("a", "one\ntwo\nthree\n")
 	k.put("bin", "a\x00b")
+	k.put("latin", "caf\xe9")
 	for _, c := range []struct {
 		tool      string
 		arguments args
@@ -39,6 +40,7 @@ func TestC9_Preview(t *testing.T) {
 		{"write_file", args{"path": "a", "content": "one\ntwo\nthree\n"}, "text", "a stays as it is: it has this content already (14 bytes)"},
 		{"write_file", args{"path": "n", "content": ""}, "text", "new empty file n"},
 		{"write_file", args{"path": "bin", "content": "text"}, "text", "bin: a binary file of 3 bytes is replaced by 4 bytes of text"},
+		{"write_file", args{"path": "latin", "content": "text"}, "text", "latin: a text file in ISO-8859-1 of 4 bytes is replaced by 4 bytes of text"},
 	} {
 		if got := k.preview(c.tool, c.arguments); got.Kind != c.kind || got.Text != c.want {
 			t.Errorf("%s %v:\n got %q\nwant %q", c.tool, c.arguments, got, c.want)

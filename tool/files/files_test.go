@@ -171,14 +171,44 @@ func TestC15_Errors(t *testing.T) {
 	}
 }
 
+// Latin-1 and UTF-16 are decoded, and the result says so; what only may be text stays binary.
+func TestC9_ReadFileEncodings(t *testing.T) {
+	k := newKit(t, files.Options{})
+	for name, c := range map[string]struct{ data, whole, second string }{
+		"latin": {"caf\xe9\nau lait\n", `{"content":"café\nau lait\n","encoding":"ISO-8859-1"}`, `{"content":"au lait\n"}`},
+		"windows": {
+			"\x93quoted\x94\n\x80 5\n", `{"content":"“quoted”\n€ 5\n","encoding":"windows-1252"}`,
+			`{"content":"€ 5\n","encoding":"windows-1252"}`,
+		},
+		"late": {
+			strings.Repeat("a", 9000) + "\xe9\nb", `{"content":"` + strings.Repeat("a", 9000) + `é\nb","encoding":"ISO-8859-1"}`,
+			`{"content":"b"}`,
+		},
+		"little": {"\xff\xfea\x00\n\x00\xe9\x00\n\x00", `{"content":"a\né\n","encoding":"UTF-16"}`, `{"content":"é\n","encoding":"UTF-16"}`},
+		"big":    {"\xfe\xff\x00a\x00\n\x20\xac", `{"content":"a\n€","encoding":"UTF-16"}`, `{"content":"€","encoding":"UTF-16"}`},
+		"utf8":   {"é\nb", `{"content":"é\nb"}`, `{"content":"b"}`},
+	} {
+		k.put(name, c.data)
+		k.want("read_file", args{"path": name}, c.whole)
+		k.want("read_file", args{"path": name, "offset": 2}, c.second)
+	}
+	for name, data := range map[string]string{
+		"koi8":    strings.Repeat("\xd0\xd2\xc9\xd7\xc5\xd4 ", 20),
+		"control": "caf\xe9\x01", "hole": "\x81 caf\xe9", "utf32": "\xff\xfe\x00\x00a\x00\x00\x00", "utf16nul": "\xff\xfea\x00\x00\x00",
+		"gzip": "\x1f\x8b\x08", "late control": strings.Repeat("a", 9000) + "\xe9\x02",
+	} {
+		k.put(name, data)
+		k.fails("read_file", args{"path": name}, "execution failed: "+name+" is a binary file")
+		k.fails("read_file", args{"path": name, "limit": 1}, "execution failed: "+name+" is a binary file")
+	}
+}
+
 func TestC9_ReadFileLimits(t *testing.T) {
 	k := newKit(t, files.Options{})
 	k.put("bin", "ab\x00cd")
-	k.put("latin", "caf\xe9 au lait")
-	k.put("late", strings.Repeat("a", 9000)+"\xff")
+	k.put("late", strings.Repeat("a", 9000)+"\xff\x00")
 	k.put("split", strings.Repeat("a", 8191)+"é")
 	k.fails("read_file", args{"path": "bin"}, "execution failed: bin is a binary file (application/octet-stream, 5 bytes)")
-	k.fails("read_file", args{"path": "latin"}, "execution failed: latin is a binary file (text that is not UTF-8, 12 bytes)")
 	k.fails("read_file", args{"path": "late"}, "execution failed: late is a binary file")
 	k.fails("read_file", args{"path": "late", "offset": 1}, "execution failed: late is a binary file")
 	if got, err := k.call("read_file", args{"path": "split"}); err != nil || !strings.HasSuffix(got, `aé"}`) {
@@ -267,6 +297,11 @@ func TestC9_EditFile(t *testing.T) {
 	k.want("edit_file", edit("a\nb\n", "1\n2\n3\n"), `{"message":"Successfully edited a"}`)
 	if got := k.get("a"); got != "1\r\n2\r\n3\r\nc\r\n" {
 		t.Fatalf("line ends: %q", got)
+	}
+	k.put("a", "caf\xe9 x")
+	k.fails("edit_file", edit("x", "y"), "execution failed: a is text in ISO-8859-1, and edit_file changes UTF-8 only; nothing was written")
+	if got := k.get("a"); got != "caf\xe9 x" {
+		t.Fatalf("a file that was not edited: %q", got)
 	}
 	k.put("a", "\x00")
 	k.fails("edit_file", edit("x", "y"), "execution failed: a is a binary file")

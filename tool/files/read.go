@@ -3,14 +3,15 @@ package files
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path"
-	"unicode/utf8"
+
+	"golang.org/x/text/transform"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
@@ -45,13 +46,15 @@ type readFileInput struct {
 
 type readFileResult struct {
 	Content    string `json:"content"`
+	Encoding   string `json:"encoding,omitempty"`    // of the file, if it is not UTF-8; content is decoded
 	NextOffset int64  `json:"next_offset,omitempty"` // a line, from 1
 }
 
 // Spec describes read_file.
 func (t *readFile) Spec() toolcrib.Spec {
 	return spec(nameReadFile, "Read a text file of the workspace, whole or from one line on (offset, limit). "+
-		"Files larger than 10 MiB must be read in ranges of lines; binary files are refused.",
+		"Files larger than 10 MiB must be read in ranges of lines; binary files are refused. "+
+		"Latin-1 and UTF-16 are decoded; encoding in the result names them.",
 		readFileParameters, toolcrib.EffectReadOnly)
 }
 
@@ -69,7 +72,7 @@ func (t *readFile) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outpu
 		if in.Offset > 0 || in.Limit > 0 {
 			result, err = readLines(ctx, f, info, p.shown, max(in.Offset, 1), in.Limit)
 		} else {
-			result.Content, err = readWhole(ctx, f, info, p.shown)
+			result.Content, result.Encoding, err = readWhole(ctx, f, info, p.shown)
 		}
 		return err
 	})
@@ -98,26 +101,27 @@ func (w *workspace) openRead(p place) (*os.File, fs.FileInfo, error) {
 	return w.openFile(dir, path.Base(p.real), p.shown)
 }
 
-// readWhole reads a text file of at most maxReadBytes.
-func readWhole(ctx context.Context, f *os.File, info fs.FileInfo, shown string) (string, error) {
-	head, err := sniff(f, info, shown)
+// readWhole reads a text file of at most maxReadBytes. encoding is "" for UTF-8.
+func readWhole(ctx context.Context, f *os.File, info fs.FileInfo, shown string) (text, encoding string, err error) {
+	head, _, err := sniff(f, info, shown)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if info.Size() > maxReadBytes {
-		return "", tooLarge(info.Size(), shown)
+		return "", "", tooLarge(info.Size(), shown)
 	}
 	data, err := readAll(ctx, io.MultiReader(bytes.NewReader(head), f), info.Size(), maxReadBytes)
 	if errors.Is(err, errTooLong) {
-		return "", tooLarge(maxReadBytes+1, shown) // it grew meanwhile
+		return "", "", tooLarge(maxReadBytes+1, shown) // it grew meanwhile
 	}
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	if !utf8.Valid(data) {
-		return "", binary(data, info.Size(), shown)
+	text, encoding, ok := decoded(data)
+	if !ok {
+		return "", "", binary(data, info.Size(), shown)
 	}
-	return string(data), nil
+	return text, encoding, nil
 }
 
 func tooLarge(size int64, shown string) error {
@@ -151,61 +155,18 @@ func readAll(ctx context.Context, r io.Reader, hint, limit int64) ([]byte, error
 	return b.Bytes(), err
 }
 
-// sniff reads the head of a file and refuses it if it is no text.
-func sniff(r io.Reader, info fs.FileInfo, shown string) ([]byte, error) {
-	head := make([]byte, sniffBytes)
-	n, err := io.ReadFull(r, head)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return nil, err
-	}
-	head = head[:n]
-	if !isText(head, n == sniffBytes) {
-		return nil, binary(head, info.Size(), shown)
-	}
-	return head, nil
-}
-
-// isText reports whether data is UTF-8 without NUL; if cut, its last character may
-// be incomplete.
-func isText(data []byte, cut bool) bool {
-	if bytes.IndexByte(data, 0) >= 0 {
-		return false
-	}
-	if cut {
-		data = data[:completeRunes(data)]
-	}
-	return utf8.Valid(data)
-}
-
-// completeRunes is the length of data without an incomplete last character.
-func completeRunes(data []byte) int {
-	for back := 1; back <= min(utf8.UTFMax, len(data)); back++ {
-		if at := len(data) - back; utf8.RuneStart(data[at]) {
-			if !utf8.FullRune(data[at:]) {
-				return at
-			}
-			break
-		}
-	}
-	return len(data)
-}
-
-func binary(head []byte, size int64, shown string) error {
-	kind := http.DetectContentType(head[:min(len(head), 512)])
-	if kind == "text/plain; charset=utf-8" {
-		kind = "text that is not UTF-8" // the sniffer knows no other encodings
-	}
-	return toolcrib.Failf(toolcrib.ExecutionFailed, "%s is a binary file (%s, %d bytes) and cannot be read as text", shown, kind, size)
-}
-
 // readLines returns limit lines from the line first on (0 = all), as they stand,
 // at most maxReadBytes of them. It keeps no more than that in memory.
 func readLines(ctx context.Context, f *os.File, info fs.FileInfo, shown string, first, limit int64) (readFileResult, error) {
-	head, err := sniff(f, info, shown)
+	head, encoding, err := sniff(f, info, shown)
 	if err != nil {
 		return readFileResult{}, err
 	}
-	r := bufio.NewReaderSize(reader{ctx, io.MultiReader(bytes.NewReader(head), f)}, chunkBytes)
+	var whole io.Reader = reader{ctx, io.MultiReader(bytes.NewReader(head), f)}
+	if encoding != "" {
+		whole = transform.NewReader(whole, fromUTF16())
+	}
+	r := bufio.NewReaderSize(whole, chunkBytes)
 	for line := int64(1); line < first; line++ {
 		if _, err := nextLine(r, nil, skipped); err == io.EOF {
 			return readFileResult{}, beyond(first, line-1, shown)
@@ -214,10 +175,11 @@ func readLines(ctx context.Context, f *os.File, info fs.FileInfo, shown string, 
 		}
 	}
 	finish := func(content []byte, next int64) (readFileResult, error) {
-		if !utf8.Valid(content) {
+		text, other, ok := decoded(content)
+		if !ok {
 			return readFileResult{}, binary(content, info.Size(), shown)
 		}
-		return readFileResult{Content: string(content), NextOffset: next}, nil
+		return readFileResult{Content: text, Encoding: cmp.Or(encoding, other), NextOffset: next}, nil
 	}
 	var content []byte
 	for line := first; ; line++ {

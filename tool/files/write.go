@@ -205,7 +205,11 @@ func (c change) plan(ctx context.Context, w *workspace, p place) (before version
 		return before, nil, nil, err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	text, err := readWhole(ctx, f, info, p.shown)
+	text, encoding, err := readWhole(ctx, f, info, p.shown)
+	if err == nil && encoding != "" {
+		err = toolcrib.Failf(toolcrib.ExecutionFailed, "%s is text in %s, and edit_file changes UTF-8 only; nothing was written. "+
+			"write_file replaces the whole file, in UTF-8", p.shown, encoding)
+	}
 	if err != nil {
 		return before, nil, nil, err
 	}
@@ -346,7 +350,11 @@ func compare(shown string, before version, old, after []byte) (toolcrib.Preview,
 	case before.bytes > maxDiffBytes:
 		return text("%s: %d bytes are replaced by %d bytes (too large for a diff)", shown, before.bytes, len(after)), nil
 	case !isText(old, false):
-		return text("%s: a binary file of %d bytes is replaced by %d bytes of text", shown, before.bytes, len(after)), nil
+		what := "a binary file"
+		if _, encoding, ok := decoded(old); ok {
+			what = "a text file in " + encoding
+		}
+		return text("%s: %s of %d bytes is replaced by %d bytes of text", shown, what, before.bytes, len(after)), nil
 	}
 	from := "a/" + shown
 	if !exists {

@@ -1,0 +1,128 @@
+package files
+
+import (
+	"bytes"
+	"io"
+	"io/fs"
+	"net/http"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// The encodings that are decoded besides UTF-8, as results name them.
+const (
+	encodingUTF16   = "UTF-16"       // with its byte order mark
+	encodingLatin1  = "ISO-8859-1"   // Latin-1
+	encodingWindows = "windows-1252" // Latin-1 with printable characters from 0x80 to 0x9F
+)
+
+// sniff reads the head of a file and refuses it if it is no text. encoding is UTF-16 or "":
+// what else the file is in is known once its text was read.
+func sniff(r io.Reader, info fs.FileInfo, shown string) (head []byte, encoding string, err error) {
+	head = make([]byte, sniffBytes)
+	n, err := io.ReadFull(r, head)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return nil, "", err
+	}
+	head = head[:n]
+	switch {
+	case isUTF16(head):
+		return head, encodingUTF16, nil
+	case isText(head, n == sniffBytes), latinOf(head) != "":
+		return head, "", nil
+	}
+	return nil, "", binary(head, info.Size(), shown)
+}
+
+// isUTF16 reports whether data begins with the mark of UTF-16.
+func isUTF16(data []byte) bool {
+	return bytes.HasPrefix(data, []byte{0xFF, 0xFE}) || bytes.HasPrefix(data, []byte{0xFE, 0xFF})
+}
+
+func fromUTF16() transform.Transformer {
+	return unicode.UTF16(unicode.LittleEndian, unicode.ExpectBOM).NewDecoder()
+}
+
+// latinOf returns the encoding of data that is neither UTF-8 nor UTF-16, "" if it is no
+// text in Latin-1: that has no control characters, and letters of ASCII prevail. Text in
+// other alphabets stays binary: decoded as Latin-1 it would be nonsense.
+func latinOf(data []byte) string {
+	encoding, high := encodingLatin1, 0
+	for _, c := range data {
+		switch {
+		case c < ' ' && !bytes.ContainsRune([]byte("\t\n\v\f\r\x1b"), rune(c)), c == 0x7F:
+			return ""
+		case c >= 0x80 && c < 0xA0:
+			if charmap.Windows1252.DecodeByte(c) == utf8.RuneError {
+				return ""
+			}
+			encoding = encodingWindows
+			high++
+		case c >= 0xA0:
+			high++
+		}
+	}
+	const few = 32 // bytes, of which any may be letters with accents
+	if 2*high > max(len(data), few) {
+		return ""
+	}
+	return encoding
+}
+
+// decoded returns data as UTF-8, and the encoding that it was in if that was another. ok is
+// false if data is no text.
+func decoded(data []byte) (text, encoding string, ok bool) {
+	if isUTF16(data) {
+		var err error
+		if data, _, err = transform.Bytes(fromUTF16(), data); err != nil {
+			return "", "", false
+		}
+		return string(data), encodingUTF16, isText(data, false)
+	}
+	if isText(data, false) {
+		return string(data), "", true
+	}
+	if encoding = latinOf(data); encoding == "" {
+		return "", "", false
+	}
+	latin, err := charmap.Windows1252.NewDecoder().Bytes(data) // the same as Latin-1 from 0xA0 on
+	return string(latin), encoding, err == nil
+}
+
+// isText reports whether data is UTF-8 without NUL; if cut, its last character may
+// be incomplete.
+func isText(data []byte, cut bool) bool {
+	if bytes.IndexByte(data, 0) >= 0 {
+		return false
+	}
+	if cut {
+		data = data[:completeRunes(data)]
+	}
+	return utf8.Valid(data)
+}
+
+// completeRunes is the length of data without an incomplete last character.
+func completeRunes(data []byte) int {
+	for back := 1; back <= min(utf8.UTFMax, len(data)); back++ {
+		if at := len(data) - back; utf8.RuneStart(data[at]) {
+			if !utf8.FullRune(data[at:]) {
+				return at
+			}
+			break
+		}
+	}
+	return len(data)
+}
+
+func binary(head []byte, size int64, shown string) error {
+	kind := http.DetectContentType(head[:min(len(head), 512)])
+	if kind == "text/plain; charset=utf-8" {
+		kind = "text that is not UTF-8" // the sniffer knows no other encodings
+	}
+	return toolcrib.Failf(toolcrib.ExecutionFailed, "%s is a binary file (%s, %d bytes) and cannot be read as text", shown, kind, size)
+}
