@@ -260,6 +260,12 @@ func (c *companion) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outp
 	if err := wire.Decode(call, &in); err != nil {
 		return toolcrib.Output{}, err
 	}
+	if err := ctx.Err(); err != nil {
+		return toolcrib.Output{}, err
+	}
+	if in.ID == "" {
+		return toolcrib.Output{}, toolcrib.Failf(toolcrib.InvalidArguments, "id is missing")
+	}
 	view := processView{ID: in.ID, Status: "gone", Message: "There is no such process. " +
 		"Commands in the background are stopped when the run waits for a person, is interrupted, or ends; start it again if it is needed."}
 	if b := c.of.find(call.Run, in.ID); b != nil {
@@ -272,7 +278,9 @@ func (c *companion) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outp
 		view = b.look()
 	}
 	out, err := wire.Output(view)
-	out.Untrusted, out.Source = call.Tainted, Name
+	if call.Tainted {
+		out.Untrusted, out.Source = true, Name
+	}
 	return out, err
 }
 

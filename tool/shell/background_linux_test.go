@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/shell"
+	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
 
 // house runs things behind the calls of one run until it is closed.
@@ -212,4 +213,12 @@ func TestProgress(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestN1_CompanionsConform(t *testing.T) {
+	for i := range 2 {
+		tooltest.Run(t, func() toolcrib.Tool { return shell.Companions(tool(t, shell.Options{}))[i] }, tooltest.Cases{Calls: []tooltest.Case{
+			{Name: "gone", Arguments: `{"id": "proc_x"}`}, {Name: "no id", Arguments: `{}`, Invalid: true, Err: toolcrib.InvalidArguments},
+		}})
+	}
 }

@@ -63,19 +63,26 @@ func SearchPath(list []string, workspace string) (use, out []string) {
 }
 
 // writtenByOthers reports whether another user than root and this one can change what a path
-// leads to.
+// leads to. Whoever has the root folder counts as root: inside a container that may be nobody.
 func writtenByOthers(path string) bool {
+	system := uint32(0)
+	if info, err := os.Lstat(rootDir); err == nil {
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			system = stat.Uid
+		}
+	}
 	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
 		info, err := os.Lstat(at)
 		if err != nil {
 			return true
 		}
 		stat, ok := info.Sys().(*syscall.Stat_t)
-		if !ok || stat.Uid != 0 && int(stat.Uid) != os.Geteuid() {
+		bySystem := ok && (stat.Uid == 0 || stat.Uid == system)
+		if !ok || !bySystem && int(stat.Uid) != os.Geteuid() {
 			return true
 		}
 		mode := info.Mode()
-		byGroup := mode&0o020 != 0 && stat.Uid != 0 && int(stat.Gid) != os.Getegid()
+		byGroup := mode&0o020 != 0 && !bySystem && int(stat.Gid) != os.Getegid()
 		if mode&fs.ModeSymlink == 0 && (mode&0o002 != 0 || byGroup) && (at == filepath.Clean(path) || mode&fs.ModeSticky == 0) {
 			return true
 		}
