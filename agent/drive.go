@@ -490,8 +490,11 @@ func (d *driver) answer(ctx context.Context, answers []Answer) error {
 			IsError: a.Status != toolcrib.ResultOK, Content: a.Content, Reason: a.Reason,
 		}
 		if a.Raw != nil {
-			fitted := guard.Fit(toolcrib.Output{JSON: a.Raw}, guard.FitOptions{MaxBytes: d.s.Limits().MaxResultBytes, Masker: d.r.Mask})
-			r.Content, r.Truncated = a.Call.noted(fitted.Content), fitted.Truncated
+			opt := guard.FitOptions{MaxBytes: d.s.Limits().MaxResultBytes, Masker: d.r.Mask}
+			if err := d.keep(ctx, r, d.shape(r, &toolcrib.Output{JSON: a.Raw}, opt, "")); err != nil {
+				return err
+			}
+			r.Content = a.Call.noted(r.Content)
 		}
 		bodies = append(bodies, r)
 	}

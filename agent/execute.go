@@ -411,7 +411,7 @@ func (x *execution) land(f *flight) error {
 	if f.result.Status == toolcrib.ResultCancelled && x.leftResumable() {
 		return nil
 	}
-	if err := x.keep(f); err != nil {
+	if err := x.d.keep(x.ctx, f.result, f.whole, f.files...); err != nil {
 		return err
 	}
 	f.result.Content = f.call.noted(f.result.Content)
@@ -494,24 +494,6 @@ func (x *execution) flush(rest bool) error {
 // about it.
 func (x *execution) leftResumable() bool {
 	return x.ctx.Err() != nil && x.d.s.Stopping == nil && x.d.stopped(x.ctx) == nil
-}
-
-// keep stores a whole result that was cut, before the result that refers to it.
-func (x *execution) keep(f *flight) error {
-	if f.result.Ref == "" && len(f.files) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), appendGrace)
-	defer cancel()
-	if f.result.Ref != "" {
-		f.files = append(f.files, keptFile{ref: f.result.Ref, data: []byte(f.whole)})
-	}
-	for _, k := range f.files {
-		if err := x.d.r.Contents.Put(ctx, x.d.s.Run, k.ref, k.data); err != nil {
-			return fmt.Errorf("keep the result of %s: %w", f.call.ID, err)
-		}
-	}
-	return nil
 }
 
 func (x *execution) remove(f *flight) bool {

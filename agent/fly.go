@@ -154,27 +154,52 @@ func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
 		ref = x.d.r.NewID("res_")
 	}
 	r.Files = x.files(f, ref, &out)
-	shown := x.d.s.offers(readResultTool)
-	if shown {
-		opt.Ref = ref
-	}
-	fitted := guard.Fit(out, opt)
-	if fitted.Cut && ref == "" {
-		ref = x.d.r.NewID("res_")
-		if shown {
-			opt.Ref = ref
-			fitted = guard.Fit(out, opt)
-		}
-	}
-	r.Content, r.Truncated = fitted.Content, fitted.Truncated
+	f.whole = x.d.shape(r, &out, opt, ref)
 	if r.Untrusted {
 		r.Sources = f.sources
 	}
-	if fitted.Cut {
-		f.whole = fitted.Whole.String()
-		r.Ref, r.Bytes = ref, int64(len(f.whole))
-	}
 	return r
+}
+
+// shape gives a result its content. If that is cut, whole is what is to be kept under
+// r.Ref: ref, or a new one if that is "".
+func (d *driver) shape(r *journal.ToolResult, out *toolcrib.Output, opt guard.FitOptions, ref string) (whole string) {
+	shown := d.s.offers(readResultTool)
+	if shown {
+		opt.Ref = ref
+	}
+	fitted := guard.Fit(*out, opt)
+	if fitted.Cut && ref == "" {
+		ref = d.r.NewID("res_")
+		if shown {
+			opt.Ref = ref
+			fitted = guard.Fit(*out, opt)
+		}
+	}
+	r.Content, r.Truncated = fitted.Content, fitted.Truncated
+	if fitted.Cut {
+		whole = fitted.Whole.String()
+		r.Ref, r.Bytes = ref, int64(len(whole))
+	}
+	return whole
+}
+
+// keep stores what is kept beside a result, before the result that refers to it.
+func (d *driver) keep(ctx context.Context, r *journal.ToolResult, whole string, files ...keptFile) error {
+	if r.Ref == "" && len(files) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendGrace)
+	defer cancel()
+	if r.Ref != "" {
+		files = append(files, keptFile{ref: r.Ref, data: []byte(whole)})
+	}
+	for _, k := range files {
+		if err := d.r.Contents.Put(ctx, d.s.Run, k.ref, k.data); err != nil {
+			return fmt.Errorf("keep the result of %s: %w", r.ToolCallID, err)
+		}
+	}
+	return nil
 }
 
 // mayCut reports whether an output is likely to be cut, and so needs a reference;
@@ -250,7 +275,11 @@ func (d *driver) reconcile(ctx context.Context) error {
 		found := d.found(ctx, c)
 		bodies = append(bodies, &journal.Reconciled{ID: c.ID, State: found.State})
 		if found.State == toolcrib.Happened {
-			result := d.happened(c, found.Output)
+			result, opt := d.resultFor(c, d.permit(c.ID), &found.Output)
+			if err := d.keep(ctx, result, d.shape(result, &found.Output, opt, "")); err != nil {
+				return err
+			}
+			result.Content = c.noted(result.Content)
 			bodies = append(bodies, result)
 		}
 	}
@@ -273,15 +302,6 @@ func (d *driver) found(ctx context.Context, c *Call) toolcrib.Reconciled {
 		return toolcrib.Reconciled{}
 	}
 	return found
-}
-
-// happened is the result of a write that took effect before its result could be
-// written down.
-func (d *driver) happened(c *Call, out toolcrib.Output) *journal.ToolResult {
-	r, opt := d.resultFor(c, d.permit(c.ID), &out)
-	fitted := guard.Fit(out, opt)
-	r.Content, r.Truncated = c.noted(fitted.Content), fitted.Truncated
-	return r
 }
 
 // resultFor is the result that an output becomes, without its content, and how that is made

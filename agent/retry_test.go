@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,4 +109,27 @@ func TestResume_RetryIsBound(t *testing.T) {
 		equal(t, "ran", ran(w), 0)
 		equal(t, "status of the call", s.Trace[0].Result.Status, toolcrib.ResultInDoubt)
 	})
+}
+
+// Contract §7: a long result that a person gives is cut like any other, and the whole of
+// it is kept.
+func TestResume_GivenResultIsKept(t *testing.T) {
+	w, s, _ := cutOff(t)
+	long := strings.Repeat("a long line of what happened\n", 10_000)
+	result, err := json.Marshal(long)
+	made(t, err)
+	_, err = w.runner.Decide(t.Context(), s.Run, agent.Decision{
+		ApprovalID: s.Pending.ApprovalID, Digest: s.Pending.Digest, Who: me, Decision: journal.DecisionHappened, Result: result,
+	})
+	made(t, err)
+	s = w.resumed(t, s)
+	r := s.Trace[0].Result
+	if !r.Truncated || r.Ref == "" || r.Bytes != int64(len(long)) || len(r.Content) > s.Limits().MaxResultBytes+2 {
+		t.Fatalf("%d bytes shown, truncated %v, ref %q, %d bytes in all; want %d", len(r.Content), r.Truncated, r.Ref, r.Bytes, len(long))
+	}
+	whole, size, err := w.journal.Range(t.Context(), s.Run, r.Ref, 0, int64(len(long)))
+	made(t, err)
+	if size != int64(len(long)) || string(whole) != long {
+		t.Errorf("%d bytes are kept, and not what was given", size)
+	}
 }
