@@ -72,7 +72,7 @@ func LookAt(dir string) (*Folder, error) {
 // Trustable returns an error if the folder brings nothing, or something that cannot be read.
 func (f *Folder) Trustable() error {
 	if len(f.Files) == 0 {
-		return toolcrib.Errorf(toolcrib.CodeNotFound, "%s brings no toolcrib.yaml, .mcp.json, skills or notes "+
+		return toolcrib.Errorf(toolcrib.CodeNotFound, "%s brings no toolcrib.yaml, .mcp.json, skills, commands or notes "+
 			"(AGENTS.md, CLAUDE.md)", f.Named)
 	}
 	for _, file := range f.Files {

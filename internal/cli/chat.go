@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -33,8 +34,11 @@ type chat struct {
 	p     *service.Prepared // of its next turn
 	front front
 
-	files  []toolcrib.OutputFile // go with the next message
-	undone []string              // files that were put back, of which the model does not know
+	files    []toolcrib.OutputFile // go with the next message
+	undone   []string              // what was done of which the model does not know
+	mode     atomic.Int32          // index into modes; the screen changes it at any time
+	readOnly bool                  // the agent is, or was told to be
+	told     bool                  // it was
 
 	spent spent
 	waits bool // the last turn of the session waits for somebody
@@ -90,7 +94,7 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &chat{a: a, p: p, spent: spent{known: true}}
+	c := &chat{a: a, p: p, spent: spent{known: true}, readOnly: p.Agent.ReadOnly, told: p.Agent.ToldReadOnly}
 	if c.files, err = attached("--attach", f.attach); err != nil {
 		return nil, err
 	}
@@ -129,7 +133,15 @@ func (a *app) inputHistory(who toolcrib.Principal) (*tui.History, error) {
 // conversation ends.
 func (c *chat) carry(ctx context.Context, approve agent.Approve, given *toolcrib.ToolCall, do driving) (*agent.State, error) {
 	before := len(c.a.closers)
-	state, err := c.front.carry(ctx, c, approve, given, do)
+	state, err := c.front.carry(ctx, c, approve, given, func(ctx context.Context, f service.Front) (*agent.State, error) {
+		if f.Person != nil {
+			f.Person = modePerson{f.Person, c}
+		}
+		if f.Approver != nil {
+			f.Approver = modeApprover{f.Approver, c}
+		}
+		return do(ctx, f)
+	})
 	for _, one := range c.a.closers[before:] {
 		if closing := one.Close(); closing != nil {
 			c.front.note(closing.Error())

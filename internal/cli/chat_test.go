@@ -284,7 +284,7 @@ func (l *lab) commands(p *pane) {
 		p.send(command)
 		p.waitAfter("❯ "+command, want)
 	}
-	p.typed("/mod")
+	p.typed("/model")
 	p.keys("Tab")
 	p.typed("sec")
 	p.keys("Tab", "Enter")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,8 +35,11 @@ func slashes() []slash {
 	return []slash{
 		{"/help", "", "this list", (*chat).help},
 		{"/model", "[MODEL]", "what answers; with a name, change it", (*chat).model},
+		{"/agent", "[NAME]", "who answers; with a name, change it", (*chat).agent},
+		{"/mode", "[MODE]", "what turns may do: " + strings.Join(modes[:], ", ") + "; shift-tab changes it", (*chat).setMode},
 		{"/tools", "[a,b|all|none]", "what may be called; with a list, change it", (*chat).tools},
 		{"/cost", "", "tokens and cost of this session", (*chat).cost},
+		{"/memory", "[KEY]", "what is kept of you from one session to the next", (*chat).memory},
 		{"/attach", "[FILE|none]", "an image, PDF or text goes with the next message", (*chat).attach},
 		{"/retry", "", "send the last message once more, without its answer", func(c *chat, ctx context.Context, _ string) error { return c.retry(ctx) }},
 		{"/undo", "", "put back the files that the last turn changed", func(c *chat, ctx context.Context, _ string) error { return c.undo(ctx) }},
@@ -44,6 +48,7 @@ func slashes() []slash {
 		{"/cancel", "", "end a turn that waits", func(c *chat, ctx context.Context, _ string) error { return c.cancelLast(ctx) }},
 		{"/clear", "", "begin a new session", (*chat).clear},
 		{"/sessions", "[NAME]", "list sessions; with a name, go on with that one", (*chat).sessions},
+		{"/resume", "[NAME]", "the same as /sessions", (*chat).sessions},
 		{"/quit", "", "leave; ctrl-d does too", func(*chat, context.Context, string) error { return errLeave }},
 	}
 }
@@ -54,6 +59,9 @@ func (c *chat) do(ctx context.Context, line string) error {
 	line = strings.TrimSpace(line)
 	if strings.HasPrefix(line, "//") {
 		return c.say(ctx, line[1:])
+	}
+	if command, ok := strings.CutPrefix(line, "!"); ok && strings.TrimSpace(command) != "" {
+		return c.command(ctx, strings.TrimSpace(command))
 	}
 	if !strings.HasPrefix(line, "/") {
 		return c.say(ctx, line)
@@ -69,6 +77,9 @@ func (c *chat) do(ctx context.Context, line string) error {
 		}
 		names = append(names, s.name)
 	}
+	if own, ok := c.custom()[name]; ok {
+		return c.say(ctx, withArguments(own, strings.TrimSpace(args)))
+	}
 	text := fmt.Sprintf("there is no command %s", firstLine(name))
 	if near := nearest(name, names); near != "" {
 		text += fmt.Sprintf("; did you mean %s?", near)
@@ -81,11 +92,17 @@ func (c *chat) help(context.Context, string) error {
 	for _, s := range slashes() {
 		rows = append(rows, fmt.Sprintf("  %-24s %s", strings.TrimSpace(s.name+" "+s.args), s.does))
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.custom())) {
+		rows = append(rows, fmt.Sprintf("  %-24s a command of this project", name))
+	}
 	rows = append(rows, "",
+		"  !COMMAND                 run a command yourself; the gate judges it as any call",
+		"  @FILE                    a file of the workspace goes with the message",
 		"  enter                    send; alt-enter or \\ and enter: a new line",
-		"  up, down                 what you sent before",
-		"  tab                      complete a command",
-		"  ctrl-c                   stop the turn; at an empty prompt twice: leave")
+		"  up, down, ctrl-r         what you sent before; search in it",
+		"  tab                      complete a command, or a file after @",
+		"  shift-tab                change the mode",
+		"  esc, ctrl-c              stop the turn; ctrl-c twice at an empty prompt: leave")
 	c.front.print(strings.Join(rows, "\n"))
 	return nil
 }
@@ -251,12 +268,20 @@ func (c *chat) sessions(ctx context.Context, name string) error {
 
 // complete returns what a line may become.
 func (c *chat) complete(line string) []string {
+	if at := strings.LastIndexAny(line, " \n") + 1; strings.HasPrefix(line[at:], "@") {
+		return c.completeFile(line[:at], line[at+1:])
+	}
 	name, rest, args := strings.Cut(line, " ")
 	if !args {
 		var all []string
 		for _, s := range slashes() {
 			if strings.HasPrefix(s.name, name) {
 				all = append(all, s.name+" ")
+			}
+		}
+		for _, custom := range slices.Sorted(maps.Keys(c.custom())) {
+			if strings.HasPrefix(custom, name) {
+				all = append(all, custom+" ")
 			}
 		}
 		return all
@@ -268,6 +293,10 @@ func (c *chat) complete(line string) []string {
 		for _, p := range c.a.config.ProviderNames() {
 			words = append(words, p+"/")
 		}
+	case "/agent":
+		words = c.a.config.AgentNames()
+	case "/mode":
+		words = modes[:]
 	case "/tools":
 		words = []string{"all", "none"}
 		if n, err := c.a.namesNow(c.a.config); err == nil {
@@ -300,19 +329,9 @@ func pathsLike(part string) []string {
 		return nil
 	}
 	defer f.Close() //nolint:errcheck // only read
-	entries, _ := f.ReadDir(20 * maxPaths)
-	var paths []string
-	for _, e := range entries {
-		name := e.Name()
-		if !strings.HasPrefix(name, base) || strings.HasPrefix(name, ".") && base == "" || guard.Visible(name) != name {
-			continue
-		}
-		if e.IsDir() {
-			name += string(filepath.Separator)
-		}
-		if paths = append(paths, dir+name); len(paths) == maxPaths {
-			break
-		}
+	paths := namesLike(f, base)
+	for i, name := range paths {
+		paths[i] = dir + name
 	}
 	return paths
 }

@@ -98,6 +98,12 @@ func (f *screenFront) told(ctx context.Context, err error) (leave bool) {
 	return false
 }
 
+// Mode implements [tui.Talk].
+func (f *screenFront) Mode() string { return f.chat.modeText() }
+
+// NextMode implements [tui.Talk].
+func (f *screenFront) NextMode() { f.chat.mode.Store((f.chat.mode.Load() + 1) % int32(len(modes))) }
+
 // Complete implements [tui.Talk].
 func (f *screenFront) Complete(line string) []string { return f.chat.complete(line) }
 

@@ -23,10 +23,17 @@ func (c *chat) say(ctx context.Context, text string) error {
 	if err := c.free(ctx); err != nil {
 		return err
 	}
-	if len(c.undone) > 0 {
-		text = fmt.Sprintf("(Your changes of %s were undone.)\n\n%s", strings.Join(c.undone, ", "), text)
+	files, err := c.named(text)
+	if err != nil {
+		return err
 	}
-	if err := c.run(ctx, agent.Task{Prompt: text, Files: c.files}); err != nil {
+	if len(c.undone) > 0 {
+		text = fmt.Sprintf("(%s)\n\n%s", strings.Join(c.undone, "\n"), text)
+	}
+	if c.mode.Load() == modePlan {
+		text = planText + text
+	}
+	if err := c.run(ctx, agent.Task{Prompt: text, Files: append(files, c.files...)}); err != nil {
 		return err
 	}
 	c.files, c.undone = nil, nil
@@ -55,6 +62,7 @@ func words(s toolcrib.Status) string { return strings.ReplaceAll(string(s), "_",
 
 // run starts a run of the session and carries it to its end.
 func (c *chat) run(ctx context.Context, task agent.Task) error {
+	c.holdMode()
 	state, err := c.carry(ctx, c.p.Approve, nil, func(ctx context.Context, f service.Front) (*agent.State, error) {
 		return c.p.Run(ctx, task, f)
 	})
@@ -179,9 +187,6 @@ func (c *chat) showStatus() {
 	parts = append(parts, name)
 	if c.p.Agent.Name != "default" {
 		parts = append(parts, c.p.Agent.Name)
-	}
-	if c.p.Agent.ReadOnly {
-		parts = append(parts, "read-only")
 	}
 	if n := len(c.files); n > 0 {
 		parts = append(parts, render.Count(n, "file")+" attached")

@@ -75,7 +75,7 @@ func (c *chat) undoTurn(ctx context.Context, rec service.Run, files []*service.W
 		done = true
 	}
 	if len(back) > 0 {
-		c.undone = append(c.undone, back...)
+		c.undone = append(c.undone, "Your changes of "+strings.Join(back, ", ")+" were undone.")
 		c.front.note("the model will be told with your next message")
 	}
 	return done, nil
@@ -130,6 +130,7 @@ func (c *chat) putBack(ctx context.Context, w *service.Written) (ok bool, err er
 // givenCall carries out one call without a model, as tools call does; nil = it was
 // cut off, which was told.
 func (c *chat) givenCall(ctx context.Context, name string, raw []byte) (*agent.State, error) {
+	c.holdMode()
 	given := c.a.service.GivenCall(name, raw)
 	state, err := c.carry(ctx, c.p.Approve, given, func(ctx context.Context, f service.Front) (*agent.State, error) {
 		return c.p.Run(ctx, agent.Task{Given: given}, f)

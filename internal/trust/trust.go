@@ -59,8 +59,11 @@ func Digest(files []File) string {
 
 // Names are what a folder may bring that steers toolcrib, or is read by its models.
 func Names() []string {
-	return []string{"toolcrib.yaml", ".mcp.json", "skills", "AGENTS.md", "CLAUDE.md"}
+	return append([]string{"toolcrib.yaml", ".mcp.json", "skills", "AGENTS.md", "CLAUDE.md"}, CommandFolders()...)
 }
+
+// CommandFolders hold the commands that a folder brings for conversations.
+func CommandFolders() []string { return []string{".toolcrib/commands", ".claude/commands"} }
 
 // UntrustedError says that something was found that is not trusted (exit 2 for a
 // configuration).

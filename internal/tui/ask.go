@@ -29,7 +29,7 @@ func (m *model) ask(it questionItem) {
 	m.endReply()
 	a := &asking{reply: it.reply, draft: m.input.Value(), touched: m.now()}
 	a.Dialog = render.Dialog{Question: it.question, Style: m.style(), Edits: true, Mark: "? "}
-	m.asking = a
+	m.asking, m.search = a, nil
 	if a.Problem != "" {
 		a.touched = time.Time{} // the person is answering it already
 		m.warn(a.Problem)

@@ -48,7 +48,24 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	} else if m.asking != nil && m.askKey(k) {
 		return nil
 	}
+	if m.search != nil && m.searchKey(k) {
+		return nil
+	}
 	switch name {
+	case "esc":
+		if m.working && !m.stopped {
+			return m.interrupt(false)
+		}
+		return nil
+	case "shift+tab":
+		m.talk.NextMode()
+		return nil
+	case "ctrl+r":
+		if m.asking == nil {
+			m.search = &search{at: len(m.history.Lines()), draft: m.input.Value()}
+			m.searched()
+		}
+		return nil
 	case "enter":
 		return m.enter()
 	case "tab":
@@ -70,9 +87,10 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	return cmd
 }
 
-// interrupt is ctrl-c: it stops what goes on, or empties the input, or leaves when
+// interrupt is ctrl-c, and esc while something is carried out: it stops what goes on, or empties the input, or leaves when
 // it is pressed twice.
 func (m *model) interrupt(again bool) tea.Cmd {
+	m.search = nil
 	switch {
 	case m.working && m.stopped:
 		m.hint = "stopping… (ctrl-c once more leaves at once)"
@@ -82,8 +100,11 @@ func (m *model) interrupt(again bool) tea.Cmd {
 		m.leaving = true
 	case m.working:
 		m.stopped, m.after = true, false
-		m.queued = nil
 		m.asking = m.dropQuestion()
+		if len(m.queued) > 0 { // they were meant for what is stopped now: the person sends them, or doesn't
+			m.edit(strings.TrimLeft(strings.Join(append(m.queued, m.input.Value()), "\n"), "\n"))
+			m.queued = nil
+		}
 		m.cancel(ErrStopped)
 	case m.input.Value() != "":
 		m.input.Reset()
@@ -190,7 +211,8 @@ func (m *model) newer() {
 // become.
 func (m *model) complete() {
 	line := m.input.Value()
-	if !strings.HasPrefix(line, "/") || strings.Contains(line, "\n") {
+	word := line[strings.LastIndexAny(line, " \n")+1:]
+	if !strings.HasPrefix(word, "@") && (!strings.HasPrefix(line, "/") || strings.Contains(line, "\n")) {
 		return
 	}
 	all := m.talk.Complete(line)
@@ -229,4 +251,52 @@ func (m *model) paste(text string) {
 		return
 	}
 	m.input.InsertString(visible(text))
+}
+
+// search looks through what was sent before.
+type search struct {
+	text  string // that is looked for
+	at    int    // of the history; its length = nothing was found yet
+	draft string // of the input, to be put back
+}
+
+// searchKey is a key while the history is searched. handled is false for one that takes
+// what was found, and means something else.
+func (m *model) searchKey(k tea.KeyPressMsg) (handled bool) {
+	s := m.search
+	switch name := k.String(); {
+	case name == "esc":
+		m.search = nil
+		m.edit(s.draft)
+		return true
+	case name == "ctrl+r":
+		m.searched()
+		return true
+	case name == "backspace":
+		_, size := utf8.DecodeLastRuneInString(s.text)
+		s.text, s.at = s.text[:len(s.text)-size], len(m.history.Lines())
+	case k.Text != "":
+		s.text, s.at = s.text+k.Text, len(m.history.Lines())
+	default:
+		m.search, m.recall = nil, s.at
+		return name == "enter" // it is read first, and sent by another enter
+	}
+	m.searched()
+	return true
+}
+
+// searched shows the next older message that holds what is looked for.
+func (m *model) searched() {
+	s, all := m.search, m.history.Lines()
+	for i := min(s.at, len(all)) - 1; i >= 0 && s.text != ""; i-- {
+		if strings.Contains(strings.ToLower(all[i]), strings.ToLower(s.text)) {
+			s.at = i
+			m.edit(guard.Visible(all[i]))
+			break
+		}
+	}
+	m.hint = "search: " + s.text + " · ctrl-r older · enter takes it · esc back"
+	if s.text != "" && s.at == len(all) {
+		m.hint = "not found: " + s.text + " · esc back"
+	}
 }

@@ -44,6 +44,7 @@ type model struct {
 	after         bool   // leave when the turn has ended
 	status        []string
 	queued        []string
+	search        *search // nil = the history is not searched
 	md            markdown
 
 	working bool

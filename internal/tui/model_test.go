@@ -25,7 +25,11 @@ var update = flag.Bool("update", false, "write the golden files anew")
 type talker struct {
 	sent  []string
 	words []string
+	mode  string
 }
+
+func (t *talker) Mode() string { return t.mode }
+func (t *talker) NextMode()    { t.mode = "plan" }
 
 func (*talker) Begin(context.Context, *Screen) {}
 
@@ -79,6 +83,7 @@ func (d *desk) keys(names ...string) {
 		"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown}, "tab": {Code: tea.KeyTab},
 		"alt+enter": {Code: tea.KeyEnter, Mod: tea.ModAlt}, "ctrl+c": {Code: 'c', Mod: tea.ModCtrl}, "ctrl+d": {Code: 'd', Mod: tea.ModCtrl},
 		"ctrl+o": {Code: 'o', Mod: tea.ModCtrl}, "backspace": {Code: tea.KeyBackspace},
+		"ctrl+r": {Code: 'r', Mod: tea.ModCtrl}, "shift+tab": {Code: tea.KeyTab, Mod: tea.ModShift},
 	}
 	for _, name := range names {
 		if k, ok := special[name]; ok {
@@ -473,5 +478,71 @@ func TestIssue5_8_Small(t *testing.T) {
 			}
 		}
 		d.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
+	}
+}
+
+// What was sent before is searched with ctrl-r; what is found is read before it is sent.
+func TestSearch(t *testing.T) {
+	d := newDesk(t, 80, Look{Unicode: true})
+	for _, line := range []string{"fix the tests", "what is new?", "Fix the docs", "bye"} {
+		if err := d.history.Add(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wants := func(want string) {
+		t.Helper()
+		if got := d.input.Value(); got != want {
+			t.Fatalf("the input is %q, want %q\n%s", got, want, d.screenText())
+		}
+	}
+	d.keys("draft", "ctrl+r", "fix")
+	wants("Fix the docs")
+	d.keys("ctrl+r")
+	wants("fix the tests")
+	d.keys("esc")
+	wants("draft")
+	d.keys("ctrl+r", "nowhere")
+	if !strings.Contains(d.screenText(), "not found: nowhere") {
+		t.Fatal(d.screenText())
+	}
+	d.keys("backspace", "backspace", "backspace", "backspace", "backspace", "backspace", "ew", "enter")
+	wants("what is new?")
+	if len(d.talk.sent) != 0 || d.working {
+		t.Fatal("what was found was sent before the person read it")
+	}
+	d.keys("up")
+	wants("fix the tests")
+}
+
+// Esc stops a turn. What waited for it goes back into the input, and isn't lost.
+func TestEscStops(t *testing.T) {
+	d := newDesk(t, 80, Look{Unicode: true})
+	cause := d.work()
+	d.keys("one", "enter", "two", "enter", "half", "esc")
+	if cause() != ErrStopped {
+		t.Fatalf("esc: %v", cause())
+	}
+	if got := d.input.Value(); got != "one\ntwo\nhalf" || len(d.queued) != 0 {
+		t.Fatalf("the input is %q, and %q waits", got, d.queued)
+	}
+}
+
+// The mode is changed by one key, also while a turn runs, and shown.
+func TestMode(t *testing.T) {
+	d := newDesk(t, 80, Look{Unicode: true})
+	d.work()
+	d.keys("shift+tab")
+	if !strings.Contains(d.screenText(), "  plan\n") {
+		t.Fatal(d.screenText())
+	}
+}
+
+// A file is completed wherever it is named.
+func TestCompleteFile(t *testing.T) {
+	d := newDesk(t, 80, Look{Unicode: true})
+	d.talk.words = []string{"look at @main.go", "look at @main_test.go"}
+	d.keys("look at @m", "tab")
+	if got := d.input.Value(); got != "look at @main" || !strings.Contains(d.hint, "@main.go  @main_test.go") {
+		t.Fatalf("the input is %q, the hint %q", got, d.hint)
 	}
 }

@@ -23,6 +23,10 @@ type Talk interface {
 	Do(ctx context.Context, line string, s *Screen) (leave bool)
 	// Complete returns what a line may become, whole lines. It is quick.
 	Complete(line string) []string
+	// Mode names what the turns may do, for the line at the bottom; "" = the usual. NextMode
+	// changes it. Both are quick, and called while something is carried out.
+	Mode() string
+	NextMode()
 }
 
 // ErrStopped is why a turn ends that a person stopped.

@@ -153,7 +153,7 @@ func (m *model) below() []string {
 // statusText is as much of the status as fits.
 func (m *model) statusText(width int) string {
 	text := ""
-	for _, part := range m.status {
+	for _, part := range append([]string{m.talk.Mode()}, m.status...) {
 		if part == "" {
 			continue
 		}

@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// inWorkspace opens the workspace; nothing outside can be reached through it, not even by a
+// symbolic link. hidden reports whether no tool may read a path of it.
+func (c *chat) inWorkspace() (root *os.Root, hidden func(name string) bool, err error) {
+	protected, err := c.a.service.Protection(c.p.Workspace)
+	if err != nil {
+		return nil, nil, err
+	}
+	rules, err := protected.Rules()
+	if err != nil {
+		return nil, nil, err
+	}
+	root, err = os.OpenRoot(c.p.Workspace)
+	return root, func(name string) bool { return rules.NeverTouched(filepath.Join(c.p.Workspace, name)) }, err
+}
+
+// named reads the files that a message names by @FILE. Words that name no file of the
+// workspace are only words.
+func (c *chat) named(text string) ([]toolcrib.OutputFile, error) {
+	if !strings.Contains(text, "@") {
+		return nil, nil
+	}
+	root, hidden, err := c.inWorkspace()
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close() //nolint:errcheck // only read
+	var files []toolcrib.OutputFile
+	var names []string
+	for _, word := range strings.Fields(text) {
+		name, ok := strings.CutPrefix(word, "@")
+		if !ok || name == "" || hidden(name) {
+			continue
+		}
+		info, err := root.Stat(name)
+		for err != nil && name != strings.TrimRight(name, ".,;:!?)") { // the end of a sentence
+			name = name[:len(name)-1]
+			info, err = root.Stat(name)
+		}
+		if err != nil || !info.Mode().IsRegular() || hidden(name) || slices.Contains(names, name) {
+			continue
+		}
+		if len(files)+len(c.files) == maxAttached {
+			return nil, fmt.Errorf("at most %d files go with a message", maxAttached)
+		}
+		file, err := attachedFrom(root, name)
+		if err != nil {
+			return nil, err
+		}
+		files, names = append(files, file), append(names, name)
+	}
+	if len(names) > 0 {
+		c.front.note("with this message: " + strings.Join(names, ", "))
+	}
+	return files, nil
+}
+
+// attachedFrom reads a file of the workspace that goes with a message.
+func attachedFrom(root *os.Root, name string) (file toolcrib.OutputFile, err error) {
+	data, err := readRegular(root, name, toolcrib.MaxFileBytes)
+	file = toolcrib.OutputFile{MediaType: mediaType(data), Name: filepath.ToSlash(name), Data: data}
+	switch {
+	case err != nil:
+		return file, fmt.Errorf("@%s: %w", name, err)
+	case len(data) == 0:
+		return file, fmt.Errorf("@%s is empty", name)
+	case file.MediaType == "":
+		return file, fmt.Errorf("@%s is neither an image nor a PDF document nor a text", name)
+	}
+	return file, nil
+}
+
+// readRegular reads a regular file of the workspace of at most so many bytes.
+func readRegular(root *os.Root, name string, most int64) ([]byte, error) {
+	if info, err := root.Stat(name); err != nil || !info.Mode().IsRegular() { // to open a pipe would wait
+		return nil, cmp.Or(err, fs.ErrInvalid)
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("it has more than %d bytes", most)
+	}
+	return data, err
+}
+
+// completeFile returns what a line may become whose last word names a file of the workspace.
+func (c *chat) completeFile(before, part string) []string {
+	root, hidden, err := c.inWorkspace()
+	if err != nil {
+		return nil
+	}
+	defer root.Close() //nolint:errcheck // only read
+	dir, base := filepath.Split(part)
+	lines := slices.DeleteFunc(namesBelow(root, filepath.Clean("./"+dir), base), func(name string) bool {
+		return strings.ContainsAny(name, " \t") || hidden(dir+name)
+	})
+	for i, name := range lines {
+		lines[i] = before + "@" + dir + name
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// namesBelow are the names in a folder of the workspace that begin like base.
+func namesBelow(root *os.Root, dir, base string) []string {
+	if info, err := root.Stat(dir); err != nil || !info.IsDir() { // to open a pipe would wait
+		return nil
+	}
+	f, err := root.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close() //nolint:errcheck // only read
+	return namesLike(f, base)
+}
+
+// namesLike are the names in a folder that begin like base; those of folders end with a
+// separator.
+func namesLike(folder *os.File, base string) []string {
+	entries, _ := folder.ReadDir(20 * maxPaths)
+	var names []string
+	for _, e := range entries {
+		name := e.Name()
+		if !strings.HasPrefix(name, base) || strings.HasPrefix(name, ".") && base == "" || guard.Visible(name) != name {
+			continue
+		}
+		if e.IsDir() {
+			name += string(filepath.Separator)
+		}
+		if names = append(names, name); len(names) == maxPaths {
+			break
+		}
+	}
+	return names
+}
+
+// custom are the commands of the project, Markdown files in the folders of
+// [trust.CommandFolders]: their texts by their names with a slash. A folder of which anything
+// has changed since this user trusted it has none.
+func (c *chat) custom() map[string]string {
+	trusted, err := service.TrustStore()
+	if err != nil {
+		return nil
+	}
+	_, folders, err := trusted.Check(c.p.Workspace, trust.CommandFolders()...)
+	if err != nil {
+		return nil
+	}
+	commands := map[string]string{}
+	for _, folder := range folders {
+		for file, data := range folder.Content {
+			name, ok := strings.CutSuffix(file, ".md")
+			if _, known := commands["/"+name]; known || !ok || !customName.MatchString(name) || folder.State != trust.Trusted {
+				continue
+			}
+			text := strings.ReplaceAll(string(data), "\r\n", "\n")
+			if head, ok := strings.CutPrefix(text, "---\n"); ok { // what the file says of itself
+				if _, rest, ok := strings.Cut(head, "\n---\n"); ok {
+					text = rest
+				}
+			}
+			if text = strings.TrimSpace(text); text != "" && len(text) <= maxCustom && utf8.ValidString(text) {
+				commands["/"+name] = guard.Visible(text)
+			}
+		}
+	}
+	return commands
+}
+
+var customName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
+
+// maxCustom bounds the text of a command, in bytes.
+const maxCustom = 64 << 10
+
+// withArguments puts arguments into the text of a command. Nothing in it is carried out:
+// lines for a shell stay text.
+func withArguments(text, arguments string) string {
+	if !strings.Contains(text, "$ARGUMENTS") && arguments != "" {
+		text += "\n\n$ARGUMENTS"
+	}
+	return strings.TrimSpace(strings.ReplaceAll(text, "$ARGUMENTS", arguments))
+}
