@@ -273,12 +273,11 @@ func (s *shell) planSteps(p *plan, found []pipeline) error {
 func (s *shell) planCommand(p *plan, e *expander, c *simple) (command, error) {
 	out := command{Out: c.out, Err: c.err}
 	name := c.words[0].text
-	git, listed := name == "git", slices.Contains(s.options.Allow, name)
-	known, err := s.allowed(name)
-	if err != nil && !(git && s.options.Mode == ModeAsk) {
+	err := s.allowed(name)
+	if err != nil {
 		return out, err
 	}
-	if out.Path, err = s.find(p, name, git || known != nil); err != nil {
+	if out.Path, err = s.find(p, name, s.known(name)); err != nil {
 		return out, err
 	}
 	args := []string{}
@@ -292,13 +291,9 @@ func (s *shell) planCommand(p *plan, e *expander, c *simple) (command, error) {
 		}
 		args = append(args, expanded...)
 	}
-	switch {
-	case git:
-		err = (&judge{name: name, plan: p}).git(args, listed)
-	case known != nil:
-		j := &judge{name: name, prog: known, plan: p}
-		args, err = j.judged(args)
-	default:
+	if s.known(name) {
+		args, err = s.judged(p, name, args, slices.Contains(s.options.Allow, name))
+	} else {
 		p.writes = true
 		err = p.unjudged(args)
 	}
@@ -318,15 +313,29 @@ func (s *shell) find(p *plan, name string, known bool) (string, error) {
 	return path, err
 }
 
-// allowed reports whether a program may run; a program of the table is returned.
-func (s *shell) allowed(name string) (*program, error) {
+// known reports whether the built-in table has a program.
+func (s *shell) known(name string) bool { return name == "git" || s.table[name] != nil }
+
+// judged judges the arguments of a program of the table, and returns those to run it with;
+// listed reports whether the user allowed it.
+func (s *shell) judged(p *plan, name string, args []string, listed bool) ([]string, error) {
+	j := &judge{name: name, prog: s.table[name], plan: p}
+	if name == "git" {
+		return args, j.git(args, listed)
+	}
+	return j.judged(args)
+}
+
+// allowed refuses a program that may not run. In mode ask git may: what it does is judged.
+func (s *shell) allowed(name string) error {
 	if strings.ContainsAny(name, "/\\") {
-		return nil, refuse("%s: programs are named without a path%s", quote(name), s.allowedText())
+		return refuse("%s: programs are named without a path%s", quote(name), s.allowedText())
 	}
-	if slices.Contains(s.options.Allow, name) || name == "[" && slices.Contains(s.options.Allow, "test") {
-		return s.table[name], nil
+	if slices.Contains(s.options.Allow, name) || name == "[" && slices.Contains(s.options.Allow, "test") ||
+		name == "git" && s.options.Mode == ModeAsk {
+		return nil
 	}
-	return nil, refuse("%s is not an allowed program%s", quote(name), s.allowedText())
+	return refuse("%s is not an allowed program%s", quote(name), s.allowedText())
 }
 
 func (s *shell) allowedText() string {
@@ -503,17 +512,10 @@ func (s *shell) anyCommand(p *plan, call *syntax.CallExpr) error {
 	if len(words) == 0 {
 		return nil
 	}
-	if known := s.table[words[0]]; known != nil || words[0] == "git" {
+	if s.known(words[0]) {
 		trial := &plan{set: p.set, w: p.w, touched: map[string]int{}}
-		j := &judge{name: words[0], prog: known, plan: trial}
-		judge := func() (err error) {
-			if known != nil {
-				_, err = j.judged(words[1:])
-				return err
-			}
-			return j.git(words[1:], true)
-		}
-		if err := judge(); err == nil && (!trial.writes || slices.Contains(gitKept, words[1])) {
+		_, err := s.judged(trial, words[0], words[1:], true)
+		if err == nil && (!trial.writes || slices.Contains(gitKept, words[1])) {
 			for _, t := range trial.targets {
 				p.target(t.Name, false)
 				if t.Tree {

@@ -38,12 +38,3 @@ func SearchPath([]string, string) (use, out []string) { return nil, nil }
 
 // Missing returns nothing here.
 func Missing([]string, []string) []string { return nil }
-
-// Probe tells what there is to keep programs in: nothing here.
-func Probe() Report { return Report{Problem: Problem()} }
-
-// Problem returns why there is no sandbox, as [Probe] reports it.
-func Problem() string { return "there is none for this system" }
-
-// Main returns at once here.
-func Main() {}
