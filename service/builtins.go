@@ -11,14 +11,10 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/tool/builtin"
-	notes "github.com/toolcrib/toolcrib/tool/memory"
 	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/tool/spawn"
 	"github.com/toolcrib/toolcrib/tool/system"
 )
-
-// memoryFolder holds the notes of all users, in the data folder.
-const memoryFolder = "memory"
 
 // builtIn are the tools that toolcrib comes with; command nil = no exec_shell. Without a
 // store they are only looked at, never called.
@@ -28,7 +24,7 @@ func (s *Service) builtIn(p gate.Protected, paths gate.PathRules, command toolcr
 		Protected: paths.NeverWritten, Hidden: paths.NeverTouched, Own: p.Touch, OwnExcept: p.Except,
 		Version: version.Version(), Started: s.Started, Data: s.storeFacts, Details: s.details,
 		Logs: s.logs(), Mask: func(text string) string { return s.Mask.Mask(text) },
-		Memory:    notes.NewFiles(filepath.Join(s.DataDir, memoryFolder), notes.Limits{}),
+		Memory:    s.notes(),
 		Databases: s.sqlDatabases(), Directory: s.Directory(),
 		Agents: callableAgents(c), Shell: command != nil, Results: s.store, Untrusted: s.untrustedResult,
 		Skills: s.skillSet, SkillVariables: s.skillVars,

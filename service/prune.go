@@ -91,6 +91,35 @@ func (s *Service) Prune(
 	return result, err
 }
 
+// RemoveSession removes a session with all its runs, for administrators. r says how.
+func (s *Service) RemoveSession(
+	ctx context.Context, who toolcrib.Principal, name string, r PruneRequest,
+) (info store.SessionInfo, result store.PruneResult, err error) {
+	if info, err = s.Session(ctx, who, name); err != nil {
+		return info, result, err
+	}
+	by, err := Administrator(who)
+	if err != nil {
+		return info, result, err
+	}
+	r.Runs, r.OlderThan, r.ContentOnly = nil, 0, false
+	err = s.each(ctx, store.Filter{User: info.User, Session: info.ID, TopLevel: true}, func(rec store.RunRecord) error {
+		r.Runs = append(r.Runs, string(rec.ID))
+		return nil
+	})
+	switch {
+	case err != nil:
+	case len(r.Runs) > 0:
+		result, err = s.Prune(ctx, who, r)
+	case r.Agrees != nil:
+		err = r.Agrees(0)
+	}
+	if err == nil {
+		err = s.store.RemoveSession(ctx, info.User, info.ID, by)
+	}
+	return info, result, err
+}
+
 // notPruned says which of the runs, or of those above them, has not ended yet.
 func (s *Service) notPruned(ctx context.Context, runs []toolcrib.RunID, err error) error {
 	text := strings.TrimSuffix(err.Error(), ": "+toolcrib.ErrConflict.Error())

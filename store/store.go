@@ -64,6 +64,9 @@ type Sessions interface {
 	SessionRuns(ctx context.Context, user string, session toolcrib.SessionID) ([]RunRecord, error)
 	// LastRun returns the newest of them; toolcrib.ErrNotFound if there is none.
 	LastRun(ctx context.Context, user string, session toolcrib.SessionID) (RunRecord, error)
+	// RemoveSession removes a session that has no run; toolcrib.ErrConflict if it has some. by
+	// stands in the system journal.
+	RemoveSession(ctx context.Context, user string, session toolcrib.SessionID, by string) error
 }
 
 // Switches are the overrides of administrators. A change is durable, and in the system journal.

@@ -63,7 +63,7 @@ func (c call) sessionRuns() (info store.SessionInfo, runs []service.Run, err err
 	if name == "last" && toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
 		return info, nil, hint(err, "", "`toolcrib run --session NAME` begins one")
 	}
-	return info, runs, hint(err, name, "`toolcrib sessions list` shows what there is")
+	return info, runs, noSession(err, name)
 }
 
 func (a *app) sessionsShowCommand(cmd *cobra.Command) {
@@ -94,6 +94,34 @@ func (a *app) tellSession(ctx context.Context, w io.Writer, who toolcrib.Princip
 		}
 	}
 	return nil
+}
+
+func (a *app) sessionsRemoveCommand(cmd *cobra.Command) {
+	var r service.PruneRequest
+	cmd.Flags().BoolVar(&r.WithLater, "with-later", false, "")
+	yes := cmd.Flags().Bool("yes", false, "")
+	a.answering(cmd, a.changing, func(c call) (any, func(), error) {
+		r.Agrees = func(runs int) error {
+			question := fmt.Sprintf("Remove the session %s with %s for good?", c.arg(), render.Count(runs, "run"))
+			return a.sure(*yes, guard.Visible(question), "nothing was removed")
+		}
+		info, result, err := c.RemoveSession(c, c.who, c.arg(), r)
+		return sessionRemoved{info.ID, result}, func() {
+			a.says(cmp.Or(info.Name, string(info.ID)), "removed")
+			a.showPruned(&result, false)
+		}, a.endFirst(noSession(err, c.arg()))
+	})
+}
+
+// sessionRemoved is a session that was removed with its runs, as --json shows it.
+type sessionRemoved struct {
+	Session toolcrib.SessionID `json:"session_id"`
+	store.PruneResult
+}
+
+// noSession adds to the error of a session that does not exist what to do.
+func noSession(err error, name string) error {
+	return hint(err, name, "`toolcrib sessions list` shows what there is")
 }
 
 // The export of a session: a header, then the exports of its runs.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -396,7 +397,7 @@ func (s *Store) ApplyRetention(ctx context.Context, r store.Retention, now time.
 		left = max(most-len(*step.done), 0)
 	}
 	if r.Runs > 0 {
-		result.Sessions, err = s.dropSessions(ctx, now, now.Add(-r.Runs), by, r.Bound())
+		result.Sessions, err = s.dropSessions(ctx, now, by, r.Bound(), "created_at < ?", now.Add(-r.Runs).UnixMicro())
 	}
 	if err == nil && len(result.Removed)+len(result.Emptied) > 0 {
 		err = s.giveBack(ctx)
@@ -451,14 +452,27 @@ func (s *Store) expired(
 	return runs[:min(len(runs), limit)], len(runs) > limit, nil
 }
 
-// dropSessions removes sessions that were made before a moment and have no run.
-func (s *Store) dropSessions(ctx context.Context, now, before time.Time, by string, limit int) (dropped []toolcrib.SessionID, err error) {
+// RemoveSession implements [store.Store].
+func (s *Store) RemoveSession(ctx context.Context, user string, id toolcrib.SessionID, by string) error {
+	gone, err := s.dropSessions(ctx, time.Now(), by, 1, "s.id = ? AND s.user = ?", id, user)
+	if err == nil && len(gone) == 0 {
+		if _, err = s.Session(ctx, user, string(id)); err == nil {
+			err = fmt.Errorf("session %s has runs: %w", id, toolcrib.ErrConflict)
+		}
+	}
+	return err
+}
+
+// dropSessions removes sessions that fit a condition and have no run.
+func (s *Store) dropSessions(
+	ctx context.Context, now time.Time, by string, limit int, which string, args ...any,
+) (dropped []toolcrib.SessionID, err error) {
 	err = s.write(ctx, &job{do: func(t *tx) error {
 		dropped = nil
 		var gone []store.SessionRemoved
-		err := t.each(`SELECT id, user FROM sessions s WHERE created_at < ?
+		err := t.each(`SELECT id, user FROM sessions s WHERE `+which+`
 			AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user) LIMIT ?`,
-			[]any{before.UnixMicro(), limit}, func(scan scanFunc) error {
+			append(slices.Clone(args), limit), func(scan scanFunc) error {
 				gone = append(gone, store.SessionRemoved{By: by})
 				return scan(&gone[len(gone)-1].ID, &gone[len(gone)-1].User)
 			})

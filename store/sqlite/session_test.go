@@ -263,3 +263,24 @@ func TestSessionsSurvive(t *testing.T) {
 		t.Errorf("(-made +read)\n%s", diff)
 	}
 }
+
+func TestRemoveSession(t *testing.T) {
+	s := open(t)
+	made := newSession(t, s, "ann", "trip")
+	add(t, s, "run_a", 0, asked("ann", made.ID, "where to"), completed)
+	if err := s.RemoveSession(t.Context(), "bob", made.ID, "bob"); !errors.Is(err, toolcrib.ErrNotFound) {
+		t.Errorf("another user's: %v", err)
+	}
+	if err := s.RemoveSession(t.Context(), "ann", made.ID, "ann"); !errors.Is(err, toolcrib.ErrConflict) {
+		t.Errorf("one with a run: %v", err)
+	}
+	if _, err := s.Prune(t.Context(), store.PruneOptions{Runs: []toolcrib.RunID{"run_a"}, By: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RemoveSession(t.Context(), "ann", made.ID, "ann"); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Session(t.Context(), "ann", "trip"); !errors.Is(err, toolcrib.ErrNotFound) {
+		t.Errorf("after it was removed: %v", err)
+	}
+}
