@@ -65,7 +65,7 @@ type Sessions interface {
 	// LastRun returns the newest of them; toolcrib.ErrNotFound if there is none.
 	LastRun(ctx context.Context, user string, session toolcrib.SessionID) (RunRecord, error)
 	// RemoveSession removes a session that has no run; toolcrib.ErrConflict if it has some. by
-	// stands in the system journal.
+	// is recorded in the system journal.
 	RemoveSession(ctx context.Context, user string, session toolcrib.SessionID, by string) error
 }
 

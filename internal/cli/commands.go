@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -75,6 +76,12 @@ func commandLine(text string) (path, args string) {
 
 // commands are what the commands do.
 func (a *app) commands() map[string]func(cmd *cobra.Command) {
+	all := a.everyday()
+	maps.Copy(all, a.administration())
+	return all
+}
+
+func (a *app) everyday() map[string]func(cmd *cobra.Command) {
 	return map[string]func(cmd *cobra.Command){
 		"run":                         a.runCommand,
 		"help":                        a.helpCommand,
@@ -114,11 +121,6 @@ func (a *app) commands() map[string]func(cmd *cobra.Command) {
 		"approvals remembered list":   a.rememberedListCommand,
 		"approvals remembered revoke": a.rememberedRevokeCommand,
 		"approvals notify test":       a.notifyTestCommand,
-		"gate rules":                  a.gateRulesCommand,
-		"gate backtest":               a.gateBacktestCommand,
-		"audit list":                  a.auditListCommand,
-		"audit verify":                a.auditVerifyCommand,
-		"audit export":                a.auditExportCommand,
 		"usage":                       a.usageCommand,
 		"agents list":                 a.agentsListCommand,
 		"agents show":                 a.agentsShowCommand,
@@ -135,27 +137,49 @@ func (a *app) commands() map[string]func(cmd *cobra.Command) {
 		"secret set":                  a.secretSetCommand,
 		"secret list":                 a.secretListCommand,
 		"secret remove":               a.secretRemoveCommand,
-		"users add":                   a.usersAddCommand,
-		"users list":                  a.usersListCommand,
-		"users show":                  a.usersShowCommand,
-		"users edit":                  a.usersEditCommand,
-		"users disable":               a.usersStateCommand,
-		"users enable":                a.usersStateCommand,
-		"users remove":                a.usersRemoveCommand,
-		"users password":              a.usersPasswordCommand,
-		"users groups list":           a.groupsListCommand,
-		"users groups set":            a.groupsSetCommand,
-		"users groups remove":         a.groupsRemoveCommand,
-		"tokens create":               a.tokensCreateCommand,
-		"tokens list":                 a.tokensListCommand,
-		"tokens revoke":               a.tokensRevokeCommand,
-		"tokens check":                a.tokensCheckCommand,
 		"backup":                      a.backupCommand,
 		"restore":                     a.restoreCommand,
 		"doctor":                      a.doctorCommand,
 		"version":                     a.versionCommand,
 		"completion":                  a.completionCommand,
 	}
+}
+
+// administration are the commands that most people never need: the first screen of help
+// leaves them out.
+func (a *app) administration() map[string]func(cmd *cobra.Command) {
+	return map[string]func(cmd *cobra.Command){
+		"gate rules":          a.gateRulesCommand,
+		"gate backtest":       a.gateBacktestCommand,
+		"audit list":          a.auditListCommand,
+		"audit verify":        a.auditVerifyCommand,
+		"audit export":        a.auditExportCommand,
+		"users add":           a.usersAddCommand,
+		"users list":          a.usersListCommand,
+		"users show":          a.usersShowCommand,
+		"users edit":          a.usersEditCommand,
+		"users disable":       a.usersStateCommand,
+		"users enable":        a.usersStateCommand,
+		"users remove":        a.usersRemoveCommand,
+		"users password":      a.usersPasswordCommand,
+		"users groups list":   a.groupsListCommand,
+		"users groups set":    a.groupsSetCommand,
+		"users groups remove": a.groupsRemoveCommand,
+		"tokens create":       a.tokensCreateCommand,
+		"tokens list":         a.tokensListCommand,
+		"tokens revoke":       a.tokensRevokeCommand,
+		"tokens check":        a.tokensCheckCommand,
+	}
+}
+
+// administrative reports whether a command of toolcrib itself belongs to administration.
+func (a *app) administrative(cmd *cobra.Command) bool {
+	for path := range a.administration() {
+		if first, _, _ := strings.Cut(path, " "); first == cmd.Name() {
+			return true
+		}
+	}
+	return false
 }
 
 // tree makes the tree of commands of commands.md. One that does nothing by itself holds
@@ -230,11 +254,15 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 		a.helpErr = group(cmd, rest)
 		return
 	}
+	a.helpPage().write(cmd)
+}
+
+func (a *app) helpPage() helpPage {
 	h := helpPage{Writer: a.out, app: a, width: helpWidth}
 	if a.outTerminal && a.outStyle.Width >= 40 {
 		h.width = min(a.outStyle.Width, helpWidthMax)
 	}
-	h.write(cmd)
+	return h
 }
 
 // helpPage is one help on its way out.
@@ -262,13 +290,8 @@ func (h helpPage) write(cmd *cobra.Command) {
 		h.section("Examples", nil)
 		fmt.Fprintf(h, "  %s\n", strings.ReplaceAll(cmd.Example, "\n", "\n  "))
 	}
-	var commands [][2]string
-	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() {
-			commands = append(commands, [2]string{c.Name(), c.Short})
-		}
-	}
 	root := cmd.Root()
+	commands := h.commands(cmd, func(c *cobra.Command) bool { return cmd != root || !h.app.administrative(c) })
 	for _, part := range []struct {
 		head string
 		rows [][2]string
@@ -282,12 +305,27 @@ func (h helpPage) write(cmd *cobra.Command) {
 		}
 	}
 	if cmd == root {
+		h.section("Administration", [][2]string{{"", "toolcrib help " + administrationTopic +
+			" lists the commands for users, tokens, the audit log and policies."}})
 		h.section("Exit status", [][2]string{{"", exitWords}})
 	}
 	if cmd.HasSubCommands() {
 		fmt.Fprintf(h, "\n%s COMMAND --help shows examples and flags of a command.\n", cmd.CommandPath())
 	}
 }
+
+// commands are the commands below one that are shown, with what each does.
+func (h helpPage) commands(cmd *cobra.Command, show func(*cobra.Command) bool) (rows [][2]string) {
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() && show(c) {
+			rows = append(rows, [2]string{c.Name(), c.Short})
+		}
+	}
+	return rows
+}
+
+// administrationTopic is what help lists the commands of administration under.
+const administrationTopic = "administration"
 
 // exitWords are the exit codes of contract §3 in words.
 const exitWords = "0 done, 1 the run failed (other commands: not done), 2 wrong usage or configuration, " +
@@ -360,6 +398,12 @@ func wrap(text string, width int) []string {
 func (a *app) helpCommand(cmd *cobra.Command) {
 	cmd.Args = nil
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 && args[0] == administrationTopic {
+			h := a.helpPage()
+			fmt.Fprintln(h, "Commands for those who look after toolcrib for others.")
+			h.section("Commands", h.commands(cmd.Root(), a.administrative))
+			return nil
+		}
 		of, rest, err := cmd.Root().Find(args)
 		if err != nil || of == nil || len(rest) > 0 {
 			return usagef("unknown command %q; see: toolcrib --help", strings.Join(args, " "))
