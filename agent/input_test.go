@@ -1,7 +1,9 @@
 package agent_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -127,6 +129,24 @@ func TestOnLimitAsk_Granted(t *testing.T) {
 	if err := w.replayed(s); err != nil {
 		t.Error(err)
 	}
+}
+
+// At the most rounds that a run may have nobody is asked for more, since nothing could be
+// granted: the model answers with what it has.
+func TestOnLimitAsk_AtTheCeiling(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	w.reply = func(_ context.Context, _ int, req *toolcrib.Request) ([]toolcrib.Delta, error) {
+		if len(req.Tools) == 0 {
+			return say("as far as I got"), nil
+		}
+		return calls("echo", fmt.Sprintf(`{"n":%d}`, len(req.Messages))), nil
+	}
+	s := run(t, w, limits(func(l *toolcrib.Limits) {
+		l.MaxIterations, l.OnLimit = toolcrib.MaxIterationsCeiling, toolcrib.OnLimitAsk
+	}))
+	equal(t, "status", s.Status, toolcrib.StatusCompleted)
+	equal(t, "reason", s.Done.StopReason, toolcrib.StopMaxIterations)
+	equal(t, "content", s.Done.Content, "as far as I got")
 }
 
 func TestOnLimitAsk_Declined(t *testing.T) {

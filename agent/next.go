@@ -132,7 +132,7 @@ func Next(s *State) Step {
 		return nextAfterFailure(s)
 	case s.Closed:
 		return finishClosed(s)
-	case s.atLimit() && asksForMore(s):
+	case s.atLimit() && asksForMore(s) && s.Limits().MaxIterations < toolcrib.MaxIterationsCeiling: // more can be granted
 		return nextForMore(s, "")
 	case s.atLimit() && s.Limits().OnLimit == toolcrib.OnLimitError:
 		return fail(s, toolcrib.StopMaxIterations, fmt.Sprintf("max tool iterations (%d) exceeded", s.Limits().MaxIterations))
