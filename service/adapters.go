@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"net/url"
 	"os"
@@ -73,6 +74,7 @@ func (s *Service) wire(name string, p config.Provider) (wire.Options, error) {
 		}
 		*f.to = text
 	}
+	o.KeyAdvice = keyAdvice(name, p.APIKey, o.APIKey != "")
 	if o.BaseURL == "" {
 		o.BaseURL, _ = addressFromEnv(p.Type)
 		if t, _ := providers.Of(p.Type); t.OwnMachine {
@@ -90,6 +92,24 @@ func (s *Service) wire(name string, p config.Provider) (wire.Options, error) {
 		}
 	}
 	return o, nil
+}
+
+// keyAdvice says where the key of a provider comes from, and how to change it.
+func keyAdvice(provider string, key config.Value, sent bool) string {
+	at := "providers." + provider + ".api_key"
+	if !sent {
+		return fmt.Sprintf("%s was sent no key; set %s", provider, at)
+	}
+	switch kind, name := key.Source(); kind {
+	case "env":
+		return fmt.Sprintf("%s was sent the key in $%s; set that variable to another one, or name another source in %s", provider, name, at)
+	case "secret":
+		return fmt.Sprintf("%s was sent the secret %s; to change it: toolcrib secret set %s", provider, name, name)
+	case "file":
+		return fmt.Sprintf("%s was sent the key in the file %s; change it there", provider, name)
+	default:
+		return fmt.Sprintf("%s was sent the key of %s (%s); change it there", provider, at, name)
+	}
 }
 
 // addressFromEnv returns the address that the environment names for a type of provider,

@@ -2,6 +2,8 @@ package service
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/provider/catalog"
@@ -50,6 +54,34 @@ func (s *Service) readCatalog() *catalog.Catalog {
 
 // CatalogPath is the file that `models refresh` keeps.
 func (s *Service) CatalogPath() string { return filepath.Join(s.DataDir, catalogName) }
+
+// toldFolder is the folder of the data folder that holds one file for each notice that
+// people need only once.
+const toldFolder = "told"
+
+// Known reports whether people have read a notice before, and need it only once: that no
+// price is known for a model. Where a cost is capped they read it with each run.
+func (s *Service) Known(n toolcrib.Notice) bool {
+	c := s.Config
+	if n.Code != agent.NoticePriceUnknown || len(c.Budgets) > 0 {
+		return false
+	}
+	for _, name := range c.AgentNames() {
+		if c.Agents[name].Budget.MaxCostUSD > 0 {
+			return false
+		}
+	}
+	sum := sha256.Sum256([]byte(n.Message))
+	path := filepath.Join(s.DataDir, toldFolder, hex.EncodeToString(sum[:16]))
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return false
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		_ = file.Close() // it is empty
+	}
+	return errors.Is(err, fs.ErrExist)
+}
 
 // filesNone is what journal.ModelInfo.Files says of a model that takes no files.
 const filesNone = "none"

@@ -74,7 +74,9 @@ func (w *jsonWatcher) Frame(f journal.Frame) {
 }
 
 func (a *app) live() *render.Live {
-	return &render.Live{Out: a.out, Err: a.err, OutTerminal: a.outTerminal, ErrTerminal: a.errTerminal, Style: a.style}
+	return &render.Live{
+		Out: a.out, Err: a.err, OutTerminal: a.outTerminal, ErrTerminal: a.errTerminal, Style: a.style, Known: a.service.Known,
+	}
 }
 
 // carry drives a run to its end, its pause, or a signal. Whoever is at the terminal is asked

@@ -158,6 +158,15 @@ func (v Value) Raw() string { return v.raw }
 // IsEmpty reports whether the Value is the empty text.
 func (v Value) IsEmpty() bool { return v.raw == "" }
 
+// Source returns where the text comes from: the kind (env, file or secret) and name of the
+// reference that it is, or "" and where it is written.
+func (v Value) Source() (kind, name string) {
+	if parts, _ := v.segments(); len(parts) == 1 && parts[0].kind != "" {
+		return parts[0].kind, parts[0].text
+	}
+	return "", v.Position()
+}
+
 // Position returns "toolcrib.yaml:4", or "default".
 func (v Value) Position() string { return yamltree.Position(v.at.File, v.at.Line) }
 

@@ -19,6 +19,8 @@ type Live struct {
 	// answer streams there; else it is written once, whole and as it is.
 	OutTerminal, ErrTerminal bool
 	Style                    Style // of Err
+	// Known reports whether a notice need not be shown again; if nil, every notice is shown.
+	Known func(toolcrib.Notice) bool
 
 	spin    *spinner
 	text    quote
@@ -120,7 +122,8 @@ func (l *Live) Frame(f journal.Frame) {
 	case journal.ResolvedView:
 		l.note(Resolved(d))
 	case toolcrib.Notice:
-		if d.Code != string(toolcrib.StopBudgetExhausted) { // else the last line about the run says so, with what to do
+		// The last line about the run says that a budget is exhausted, with what to do.
+		if d.Code != string(toolcrib.StopBudgetExhausted) && (l.Known == nil || !l.Known(d)) {
 			l.note(d.Code + ": " + d.Message)
 		}
 	case journal.DoneView:

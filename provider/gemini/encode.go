@@ -35,7 +35,7 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 		d := &decoder{provider: c.model.opts.Name, model: c.script.model, notices: c.notices, tools: c.history.ToolNames}
 		c.model.client.Exchange(ctx, path, body, d, func(delta toolcrib.Delta, err error) bool {
 			if err != nil {
-				err = refine(err)
+				err = refine(err, c.model.opts.KeyAdvice)
 			}
 			return yield(delta, err)
 		})

@@ -12,7 +12,7 @@ import (
 
 // refine reads what only this API says in this way. A key that is refused comes
 // as a bad request, and the time to wait inside the body (google.rpc.RetryInfo).
-func refine(err error) error {
+func refine(err error, advice string) error {
 	var e *toolcrib.ModelError
 	if !errors.As(err, &e) {
 		return err
@@ -20,7 +20,9 @@ func refine(err error) error {
 	switch {
 	case e.Class == toolcrib.ErrBadRequest && (strings.Contains(e.Detail, "API_KEY_INVALID") || wire.Says(e.Message, "api key not valid", "api key expired")):
 		e.Class = toolcrib.ErrAuth
-		e.Message += " (check api_key)"
+		if e.Message += " (check api_key)"; advice != "" {
+			e.Message += "; " + advice
+		}
 	case e.Status == 499: // CANCELLED: by the API, since the caller is still here
 		e.Class = toolcrib.ErrOverloaded
 	}

@@ -83,7 +83,7 @@ func (m *Model) Conversation() toolcrib.Model { return &conversation{model: m} }
 func (m *Model) ListModels(ctx context.Context) ([]string, error) {
 	names, err := m.client.ListModels(ctx, m.prefix+"models?pageSize=1000")
 	if err != nil {
-		return nil, refine(err)
+		return nil, refine(err, m.opts.KeyAdvice)
 	}
 	return names, nil
 }

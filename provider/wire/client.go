@@ -347,7 +347,11 @@ func (r *Reply) statusError() error {
 			Message: fmt.Sprintf("HTTP %d: %s redirects to %s, which is not followed: set base_url to where the API is", r.Status, r.client.base.Host, Line(where)),
 		}
 	}
-	return r.Mask(StatusError(r.client.opts.Name, r.Status, r.Header, body))
+	refused := StatusError(r.client.opts.Name, r.Status, r.Header, body)
+	if advice := r.client.opts.KeyAdvice; advice != "" && (r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden) {
+		refused.Message += "; " + advice
+	}
+	return r.Mask(refused)
 }
 
 // Mask takes the key and the configured headers out of what an error tells, and what only

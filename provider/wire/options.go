@@ -38,6 +38,9 @@ type Options struct {
 	// APIKeyFunc gives the key of each request and wins over APIKey: for secrets
 	// that are filled in at use.
 	APIKeyFunc func(context.Context) (string, error)
+	// KeyAdvice says where the key comes from and how to change it. It is added to the
+	// error of a key that is refused.
+	KeyAdvice string
 	// Headers are sent with each request and win over the adapter's own.
 	Headers map[string]string
 	// Proxy is the URL of an HTTP, HTTPS or SOCKS5 proxy. "" takes the usual
