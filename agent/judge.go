@@ -46,7 +46,7 @@ func (d *driver) judge(ctx context.Context) error {
 func (d *driver) heard(ctx context.Context, open []*Call, facts *gate.Facts, scope *gate.Scope) {
 	facts.Decided, facts.Counted, facts.Remembered = d.decided(open), idsOf(open, func(c *Call) bool { return c.Counted }), d.remembered(ctx)
 	scope.NobodyAsks = scope.NobodyAsks || slices.ContainsFunc(open, (*Call).leftByNobody)
-	scope.AllApproved = scope.AllApproved && !d.r.FourEyes // another person looks
+	scope.AllApproved = scope.AllApproved && !d.r.FourEyes && d.r.Approver == nil // else a person looks
 }
 
 // permitAge is how old a permit may be for its call to start without another look at

@@ -327,7 +327,8 @@ func (h *gateHouse) tool(args ...string) output {
 	all := append([]string{"--config", h.config}, args...)
 	if h.as != "" && !slices.Contains(args, "--as") {
 		all = append([]string{"--as", h.fill(h.as)}, all...)
-	} else if h.as == "" && (args[0] == "run" || args[0] == "tools") {
+	}
+	if (h.as == "" || h.as == "$SELF") && (args[0] == "run" || args[0] == "tools") {
 		all = append([]string{"--admin"}, all...) // "" is the administrator
 	}
 	cmd := exec.CommandContext(h.t.Context(), h.binary, all...)

@@ -69,7 +69,7 @@ func (a *app) actor(cmd *cobra.Command) error {
 	switch {
 	case top.Name() == "users" && slices.Contains(a.args[:slices.Index(a.args, "users")], "--admin"):
 		return usagef("--admin before users is about runs; to make somebody an administrator give it after the command")
-	case a.adminFlag && (a.tokenFlag != "" || a.asFlag != ""):
+	case a.adminFlag && (a.tokenFlag != "" || a.asFlag != "" && a.asFlag != localUser().User):
 		return usagef("--admin: is for runs of your own; with --as and --token-file the user's rights count")
 	case a.tokenFlag == "" && a.asFlag == "":
 		return nil
