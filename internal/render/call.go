@@ -227,6 +227,9 @@ const foldedLines = 4
 // Fold tells a result in a few indented lines; most < 1 shows all of it.
 func (s Style) Fold(r journal.ResultView, most int) string {
 	var b strings.Builder
+	if IsPlan(r.Name, r.Status) {
+		most = 0
+	}
 	content := r.Content
 	if r.Untrusted {
 		content = unwrapped(content)

@@ -312,10 +312,19 @@ func (s Style) Call(name string, arguments json.RawMessage, status toolcrib.Resu
 	}
 	name = line(name, 64)
 	text := dot + " " + s.Bold(name)
+	if IsPlan(name, status) {
+		return text + "\n"
+	}
 	if args := Arguments(arguments, s.width()-len(name)-4); args != "" && args != "{}" {
 		text += " " + args
 	}
 	return text + "\n"
+}
+
+// IsPlan reports whether a call has shown the model's plan, which is shown whole: the result
+// says what the arguments do.
+func IsPlan(name string, status toolcrib.ResultStatus) bool {
+	return name == "update_plan" && status == toolcrib.ResultOK
 }
 
 // end shows the answer, unless it stands there already.

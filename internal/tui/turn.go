@@ -183,6 +183,10 @@ func (m *model) call(arguments json.RawMessage, r journal.ResultView) {
 	s := m.style()
 	m.gap()
 	m.print(lines(s.Call(r.Name, arguments, r.Status))...)
+	if render.IsPlan(r.Name, r.Status) {
+		m.print(lines(s.Fold(r, 0))...)
+		return
+	}
 	show := fmt.Sprintf(" · /show %d", n)
 	if r.Status == toolcrib.ResultOK {
 		m.print("  " + s.Dim("└ "+oneLine(sizes(r), max(m.width-6-len(show), 8))+show))

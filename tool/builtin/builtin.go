@@ -15,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool/directory"
 	"github.com/toolcrib/toolcrib/tool/files"
 	"github.com/toolcrib/toolcrib/tool/memory"
+	"github.com/toolcrib/toolcrib/tool/plan"
 	"github.com/toolcrib/toolcrib/tool/result"
 	"github.com/toolcrib/toolcrib/tool/skillread"
 	"github.com/toolcrib/toolcrib/tool/spawn"
@@ -84,7 +85,7 @@ func New(options Options) []toolcrib.Tool {
 		Details: options.Details, Environ: options.Environ, Logs: options.Logs, Mask: options.Mask,
 	})...)
 	tools = append(tools, verify.New(verify.Options{Shell: options.Shell})...)
-	tools = append(tools, ask.New())
+	tools = append(tools, ask.New(), plan.New())
 	if len(options.Agents) > 0 {
 		tools = append(tools, spawn.New(options.Agents))
 	}
@@ -118,6 +119,6 @@ func Aliases() map[string]string {
 		"Read": "read_file", "Write": "write_file", "Edit": "edit_file", "MultiEdit": "edit_file",
 		"Grep": "search_files", "Glob": "search_files", "LS": "list_directory",
 		"WebFetch": "web_fetch", "WebSearch": "web_search",
-		"Task": "spawn", "Agent": "spawn", "Skill": "read_skill", "AskUserQuestion": "ask_user",
+		"Task": "spawn", "Agent": "spawn", "Skill": "read_skill", "AskUserQuestion": "ask_user", "TodoWrite": "update_plan",
 	}
 }

@@ -37,7 +37,7 @@ func TestN1_BuiltinTable(t *testing.T) {
 		"get_tree files read_only", "list_directory files read_only", "list_groups directory read_only admin", "list_users directory read_only admin",
 		"list_users_raw directory read_only admin off", "memory_read memory read_only", "memory_write memory non_idempotent_write",
 		"read_asset_meta files read_only admin", "read_file files read_only", "read_result results read_only", "read_skill skills read_only",
-		"search_files files read_only", "spawn agents read_only", "verify checks read_only", "write_file files idempotent_write",
+		"search_files files read_only", "spawn agents read_only", "update_plan people read_only", "verify checks read_only", "write_file files idempotent_write",
 	}
 	var got []string
 	for _, tool := range builtin.New(builtin.Options{
