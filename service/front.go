@@ -106,25 +106,37 @@ func LimitOf(reason string) Limit {
 	}}
 }
 
+// AnswerOptions are the answers that a question leaves to choose from, as a person would write
+// them; nil = it names none.
+func AnswerOptions(schema json.RawMessage) []string {
+	var known struct {
+		Enum []json.RawMessage `json:"enum"`
+	}
+	if len(schema) == 0 || json.Unmarshal(schema, &known) != nil {
+		return nil
+	}
+	words := make([]string, len(known.Enum))
+	for i, raw := range known.Enum {
+		var text string
+		if words[i] = string(raw); json.Unmarshal(raw, &text) == nil && string(raw) != "null" {
+			words[i] = text
+		}
+	}
+	return words
+}
+
 // Choices says what an answer must look like; "" = any text.
 func Choices(schema json.RawMessage) string {
 	var known struct {
-		Type string            `json:"type"`
-		Enum []json.RawMessage `json:"enum"`
+		Type string `json:"type"`
 	}
 	if len(schema) == 0 || json.Unmarshal(schema, &known) != nil {
 		return ""
 	}
+	options := AnswerOptions(schema)
 	switch {
-	case len(known.Enum) > 0:
-		words := make([]string, len(known.Enum))
-		for i, raw := range known.Enum {
-			var text string
-			if words[i] = string(raw); json.Unmarshal(raw, &text) == nil {
-				words[i] = text
-			}
-		}
-		return "one of: " + strings.Join(words, ", ")
+	case len(options) > 0:
+		return "one of: " + strings.Join(options, ", ")
 	case known.Type == "string":
 		return ""
 	case known.Type == "boolean":

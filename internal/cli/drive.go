@@ -150,7 +150,7 @@ func (p *asker) Answer(ctx context.Context, q service.Question) (service.Answer,
 // questionOf and answerOf turn what a run waits for into what is shown of it, and what a
 // person said into what it means.
 func questionOf(q service.Question) render.Question {
-	shown := render.Question{Ask: q.Ask, Choices: service.Choices(q.Ask.Schema), Another: q.Another, Problem: q.Problem}
+	shown := render.Question{Ask: q.Ask, Choices: service.Choices(q.Ask.Schema), Options: service.AnswerOptions(q.Ask.Schema), Another: q.Another, Problem: q.Problem}
 	if q.Limit != nil {
 		shown.Unit = q.Limit.Unit
 	}

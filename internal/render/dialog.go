@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf16"
 
@@ -17,6 +18,8 @@ type Question struct {
 	// Choices says what an answer to a question of the model must look like; Unit
 	// what a limit is to be raised by.
 	Choices, Unit string
+	// Options are the answers to choose from, by their text or their number; nil = any.
+	Options []string
 	// Another is set if only another person may have calls in doubt run once more.
 	Another bool
 	// Problem says why the last answer to the same question would not do.
@@ -91,7 +94,14 @@ func (d *Dialog) Open() string {
 		return d.head(head)
 	}
 	text := d.head(head) + d.Style.Quoted(d.Ask.Question)
-	if d.Choices != "" {
+	switch {
+	case len(d.Options) > 0 && len(d.Options) <= maxOptions:
+		rows := make([]string, len(d.Options))
+		for i, option := range d.Options {
+			rows[i] = fmt.Sprintf("%d  %s", i+1, line(option, 2*d.Style.width()))
+		}
+		text += d.Style.Quoted(strings.Join(rows, "\n"))
+	case d.Choices != "":
 		text += "  " + d.Style.Dim(line(d.Choices, 4*d.Style.width())) + "\n"
 	}
 	return text
@@ -206,13 +216,25 @@ func (d *Dialog) Enter(text string) (shown string, a *Answer, problem string) {
 	case d.Field == FieldHappened:
 		shown, a = d.word(journal.CallDecision{Decision: journal.DecisionHappened, Result: JSONOrText(text)})
 	case d.Field == FieldAnswer:
-		a = &Answer{Decision: journal.DecisionAnswer, Text: text}
+		a = &Answer{Decision: journal.DecisionAnswer, Text: d.chosen(text)}
 	case Pressed(YesKeys(false), text) == KeyNo:
 		a = &Answer{Decision: journal.DecisionDeny}
 	default:
 		a = &Answer{Text: text}
 	}
 	return shown, a, problem
+}
+
+// maxOptions bounds how many answers are listed with numbers.
+const maxOptions = 20
+
+// chosen is the answer that a number stands for, or the text itself.
+func (d *Dialog) chosen(text string) string {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > len(d.Options) || len(d.Options) > maxOptions || slices.Contains(d.Options, text) {
+		return text
+	}
+	return d.Options[n-1]
 }
 
 // word is the person's word on all calls, or on the one that is asked about; then the next

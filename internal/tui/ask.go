@@ -82,6 +82,9 @@ func (a *asking) keysText() string {
 	case render.FieldHappened:
 		return "its result, for the model to read · enter send · esc back"
 	case render.FieldAnswer:
+		if len(a.Options) > 0 {
+			return "the answer, or its number · enter answers · esc later · ctrl-c stops the turn"
+		}
 		return "enter answers · esc later · ctrl-c stops the turn"
 	case render.FieldLimit:
 		return "how many " + a.Unit + " more? enter grants · n and enter: no more, it ends with what it has · esc later"
