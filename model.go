@@ -61,7 +61,7 @@ const MaxFileBytes = 20 << 20
 
 // The notices that adapters give in [Finish.Notices].
 const (
-	NoticeFileNotSent      = "file_not_sent"      // a text stands in a file's place
+	NoticeFileNotSent      = "file_not_sent"      // a text is in a file's place
 	NoticeToolUnusable     = "tool_unusable"      // a tool was left out of the request
 	NoticeToolCallRepaired = "tool_call_repaired" // what stood around a call was passed over
 )

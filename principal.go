@@ -10,7 +10,7 @@ type Principal struct {
 	Grants []string `json:"grants"`           // tools and groups by name or glob; null = no restriction, [] = nothing; no wildcard by accident
 	Trust  Trust    `json:"trust,omitempty"`
 	// Actor is who really sat at the keyboard where that is somebody else (--as);
-	// both names stand in the audit log.
+	// both names are in the audit log.
 	Actor string `json:"actor,omitempty"`
 	// Token is the ID of the access token by which the principal acts, within its own
 	// rights; "" = none.

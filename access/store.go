@@ -161,7 +161,7 @@ func PageLimit(limit int) int {
 // Minute is the window of [Limits.PerMinute].
 const Minute = time.Minute
 
-// Limits are what the calls of a token are held to; they stand in its signed claims.
+// Limits are what the calls of a token are held to; they are in its signed claims.
 type Limits struct {
 	PerMinute int64     // calls in any 60 seconds; 0 = no limit
 	Total     int64     // calls ever; 0 = no limit

@@ -150,7 +150,7 @@ func (c *Claims) InTime(now time.Time) error {
 	return nil
 }
 
-// WhyRevoked says why a token is not good any more, though its time is not over: it
+// WhyRevoked says why a token is no longer good, though its time is not over: it
 // must be among the tokens that were issued and not revoked, and both its subject and
 // its issuer, if they are users, must still be allowed to do something. "" means that
 // it is good.
@@ -180,11 +180,11 @@ func inactive(ctx context.Context, users Users, name, what string) (string, erro
 	u, err := users.User(ctx, name)
 	switch {
 	case errors.Is(err, toolcrib.ErrNotFound):
-		return "the token is not good any more: " + what + ", " + clip(name) + ", was removed", nil
+		return "the token is no longer good: " + what + ", " + clip(name) + ", was removed", nil
 	case err != nil || u.Active():
 		return "", err
 	}
-	return "the token is not good any more: " + what + ", " + clip(name) + ", is disabled", nil
+	return "the token is no longer good: " + what + ", " + clip(name) + ", is disabled", nil
 }
 
 // Clock is a time that never goes back, so that a clock that is set back gives no

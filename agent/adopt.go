@@ -51,7 +51,7 @@ func (d *driver) adopt(reply *toolcrib.Reply) []journal.ToolCall {
 		}
 	}
 	if n := len(calls); n > 0 && reply.Finish.Reason == toolcrib.FinishLength {
-		// Nobody can tell whether the last call is whole.
+		// Nobody can report whether the last call is whole.
 		calls[n-1].Cut = true
 	}
 	return calls

@@ -65,7 +65,7 @@ type Options struct {
 	// added to it. It is called on many goroutines. nil = no agent can be started.
 	Agents func(ctx context.Context, who toolcrib.Principal, name, workspace string) (Task, error)
 	// Claim holds a child run for this process, so that no other drives it meanwhile;
-	// release is called when its driver has let go of it. nil = nobody else could.
+	// release is called when its driver has released it. nil = nobody else could.
 	Claim func(run toolcrib.RunID) (release func(), err error)
 
 	Retry    *journal.Retry                            // how long failing providers are retried by runs that start; nil = [journal.DefaultRetry]
@@ -77,7 +77,7 @@ type Options struct {
 	Ledger   toolcrib.Ledger                           // nil = no user has a budget
 	Approver Approver                                  // is asked about calls that need an approval (see [Task.Approve]); nil = nobody can be asked: the run parks
 	Who      toolcrib.Principal                        // who sits at the Approver, with today's rights; nobody = whom the run acts for
-	Expires  time.Duration                             // how long an approval may wait before nobody is asked about it any more; 0 = for ever (approvals.expire)
+	Expires  time.Duration                             // how long an approval may wait before nobody is asked about it any more; 0 = forever (approvals.expire)
 	FourEyes bool                                      // whom a run acts for may deny its calls, but not approve them (approvals.four_eyes)
 
 	Announcer Announcer                  // nil = nobody is told that a run has parked
@@ -189,7 +189,7 @@ const NoticeForbidden = "forbidden"
 // Announcer tells people elsewhere that a run has parked for a decision of theirs
 // (approvals.notify). It is called once for each approval, after the pause stands in
 // the journal: the decision may be there before Announce ends, and another process may
-// go on with the run. A process that dies in between calls it for nobody.
+// continue with the run. A process that dies in between calls it for nobody.
 //
 // s.Approval is what is asked; s must not be changed, nor kept. Announce must end within
 // a few seconds, and soon after ctx does. None of them is wall time of the run. Whatever

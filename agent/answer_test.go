@@ -26,9 +26,9 @@ func TestOutputSchema(t *testing.T) {
 		{"fits", [][]toolcrib.Delta{say(`{"n": 1}`)}, `{"n":1}`, 1},
 		{"in a fence", [][]toolcrib.Delta{say("```json\n{\"n\": 1}\n```\n")}, `{"n":1}`, 1},
 		{"after a call", [][]toolcrib.Delta{calls("echo", `{}`), say(`{"n":2}`)}, `{"n":2}`, 2},
-		{"mended", [][]toolcrib.Delta{say(`{"n":"one"}`), say(`{"n":1}`)}, `{"n":1}`, 2},
-		{"prose, then mended", [][]toolcrib.Delta{say(`The number is one.`), say(`{"n":1}`)}, `{"n":1}`, 2},
-		{"mended after a call", [][]toolcrib.Delta{say(`{}`), calls("echo", `{}`), say(`{"n":3}`)}, `{"n":3}`, 3},
+		{"fixed", [][]toolcrib.Delta{say(`{"n":"one"}`), say(`{"n":1}`)}, `{"n":1}`, 2},
+		{"prose, then fixed", [][]toolcrib.Delta{say(`The number is one.`), say(`{"n":1}`)}, `{"n":1}`, 2},
+		{"fixed after a call", [][]toolcrib.Delta{say(`{}`), calls("echo", `{}`), say(`{"n":3}`)}, `{"n":3}`, 3},
 		{"never fits", [][]toolcrib.Delta{say(`{"n":1.5}`), say(`{"m":1}`), say(`{"n":1}`)}, "", 2},
 		{"two values", [][]toolcrib.Delta{say(`{"n":1} {"n":2}`), say(`{"n":1,"n":2}`)}, "", 2},
 	} {
@@ -49,7 +49,7 @@ func TestOutputSchema(t *testing.T) {
 				return
 			}
 			equal(t, "content", s.Done.Content, c.content)
-			if c.asked > 1 && strings.Contains(c.name, "mended") {
+			if c.asked > 1 && strings.Contains(c.name, "fixed") {
 				again := w.requests[1].Messages
 				if text := again[len(again)-1].Text(); !strings.Contains(text, "does not fit the JSON Schema") {
 					t.Errorf("the model is not told what is wrong: %s", text)

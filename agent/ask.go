@@ -316,7 +316,7 @@ func (in *reception) take(delta toolcrib.Delta, err error) bool {
 	return !in.ended
 }
 
-// told is a text of a provider, for people: nobody knows what stands in it, so what only
+// told is a text of a provider, for people: nobody knows what is in it, so what only
 // looks like a secret is taken out, too.
 func (r *Runner) told(text string) string { return guard.RedactText(r.Mask.Clean(text)) }
 

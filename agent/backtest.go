@@ -11,7 +11,7 @@ import (
 )
 
 // Backtest judges the calls of stored runs anew, under another policy (design.md
-// §2: judging anew is no part of replay). What the journal says about a run stays as
+// §2: judging anew is not part of replay). What the journal says about a run stays as
 // it was: whom it acted for, what it had read, what people decided, how often a call
 // had the same result. Nothing runs and nothing is counted; tools are asked only what
 // a call would do. It holds no state of a run.
@@ -51,18 +51,18 @@ const (
 	Otherwise Change = "reason"   // the same decision, for another reason or by another rule
 )
 
-// Unjudged says why a call cannot be judged anew.
+// Unjudged says why a call cannot be judged again.
 type Unjudged string
 
 const (
-	UnjudgedTool      Unjudged = "tool_missing"      // the tool is not there any more
+	UnjudgedTool      Unjudged = "tool_missing"      // the tool no longer exists
 	UnjudgedCount     Unjudged = "calls_used_up"     // it was refused for a number of calls, or a budget, that was used up then
 	UnjudgedRights    Unjudged = "rights_changed"    // what the user might do had changed since the run began
-	UnjudgedWorkspace Unjudged = "workspace_missing" // what it would touch cannot be told any more
-	UnjudgedToken     Unjudged = "token_missing"     // the access token of the run is not known any more
+	UnjudgedWorkspace Unjudged = "workspace_missing" // what it would touch can no longer be told
+	UnjudgedToken     Unjudged = "token_missing"     // the access token of the run is no longer known
 )
 
-// Rejudged is one call, judged anew. Where a call was judged several times (before
+// Rejudged is one call, judged again. Where a call was judged several times (before
 // and after a person's decision), it is the first judgement that differs.
 type Rejudged struct {
 	Run       toolcrib.RunID

@@ -488,7 +488,7 @@ func TestBacktest_AsOfThen(t *testing.T) {
 	equal(t, "offers", len(found.offers), 0)
 }
 
-// stepping is a clock that goes on by a second whenever it is looked at.
+// stepping is a clock that continues by a second whenever it is looked at.
 type stepping struct{ now time.Time }
 
 func (c *stepping) Now() time.Time {

@@ -119,7 +119,7 @@ func (r *Runner) child(ctx context.Context, c *childFlight, tell func(string, fl
 		}
 		d = newDriver(r, s)
 		// At once, as whoever resumes a run does: what ends one driver after the other
-		// must not go on for ever.
+		// must not go on forever.
 		err = d.append(ctx, d.takenUpAgain(ctx))
 	}
 	if err != nil {
@@ -298,7 +298,7 @@ func (s *State) partOf(parent toolcrib.RunID, depth int) error {
 	if s.Start != nil && s.Start.Parent == parent && s.Start.Depth == depth+1 {
 		return nil
 	}
-	return fmt.Errorf("run %s is no part of run %s: the journal is damaged; `runs verify` tells where", s.Run, parent)
+	return fmt.Errorf("run %s is not part of run %s: the journal is damaged; `runs verify` shows where", s.Run, parent)
 }
 
 // ChildRun is what the core makes of a call that another agent answers, as things stand:

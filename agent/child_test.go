@@ -180,7 +180,7 @@ func (f *family) decide(t testing.TB, run toolcrib.RunID, decision string) {
 	}
 }
 
-// What waits below the child of a child is found, decided and gone on with from the top,
+// What waits below the child of a child is found, decided and continued from the top,
 // and two children that wait are decided in any order.
 func TestChild_ParksBelow(t *testing.T) {
 	f := newFamily(t, gate.ConfirmWrites, replies{
@@ -330,7 +330,7 @@ func (f *family) cancelled(t *testing.T, s *agent.State) {
 	}
 }
 
-// A driver that lets go of a run leaves its children resumable, and the next one goes on
+// A driver that releases a run leaves its children resumable, and the next one continues
 // with all of them.
 func TestChild_LeftResumable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -388,7 +388,7 @@ func TestChild_OutOfTime(t *testing.T) {
 	})
 }
 
-// How a child ends shows in what the parent reads, without what stands in its errors
+// How a child ends shows in what the parent reads, without what is in its errors
 // (N21).
 func TestChild_Ends(t *testing.T) {
 	tests := map[string]struct {

@@ -34,7 +34,7 @@ func (j *cutJournal) Append(ctx context.Context, run toolcrib.RunID, after toolc
 }
 
 // A process that is gone after any append of any run of a family leaves journals from
-// which the run at the top goes on to the same end: no child is started twice, nothing
+// which the run at the top continues to the same end: no child is started twice, nothing
 // that has finished is done again, a write that had started is put to a person.
 func TestChild_CutAtEveryAppend(t *testing.T) {
 	stories := map[string]struct {

@@ -57,7 +57,7 @@ func TestChild_AgentsFail(t *testing.T) {
 	}
 }
 
-// What hangs before a child run begins does not hold up its parent for ever, and a child
+// What hangs before a child run begins does not hold up its parent forever, and a child
 // that was given up does not begin afterwards.
 func TestChild_AgentsHang(t *testing.T) {
 	for name, cause := range map[string]error{"cancelled": &agent.CancelError{By: "me"}, "let go": context.Canceled} {
@@ -151,7 +151,7 @@ func TestChild_DriverHangs(t *testing.T) {
 	}
 }
 
-// A panic where a child run is driven ends the child: its parent goes on without it.
+// A panic where a child run is driven ends the child: its parent continues without it.
 func TestChild_DriverPanics(t *testing.T) {
 	f := newFamily(t, gate.ConfirmNever, oneChild("echo"), with(func(f *family, o *agent.Options) {
 		o.Watch = func(_ toolcrib.RunID, fr journal.Frame) {
@@ -300,7 +300,7 @@ func TestChild_NamesARunThatIsNotItsOwn(t *testing.T) {
 			t.Errorf("%s: shown as its own", name)
 		}
 		if _, err := g.runner.Resume(t.Context(), s.Run); err == nil {
-			t.Errorf("%s: gone on with", name)
+			t.Errorf("%s: continued", name)
 		}
 		if _, err := g.runner.Cancel(t.Context(), s.Run, "me"); err == nil {
 			t.Errorf("%s: cancelled", name)
@@ -419,7 +419,7 @@ func TestChild_ManyAtOnce(t *testing.T) {
 	}
 }
 
-// A cancel that comes while the journals of runs below are read, before any of them goes on
+// A cancel that comes while the journals of runs below are read, before any of them continues
 // or while a person is asked, ends the run as one at any other time does.
 func TestChild_CancelledWhileItIsLookedAt(t *testing.T) {
 	for nth := 1; ; nth++ {
@@ -484,7 +484,7 @@ func (j *watchedRead) Read(ctx context.Context, run toolcrib.RunID, after toolcr
 }
 
 // Eight child runs at once, each with calls of its own, some of which wait for a person
-// and are gone on with by another runner: no goroutine is left when the runner has been
+// and are continued by another runner: no goroutine is left when the runner has been
 // waited for.
 func TestChild_EightAtOnceLeaveNothing(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
@@ -567,7 +567,7 @@ func TestChild_APersonsTimeIsNoWallTime(t *testing.T) {
 	})
 }
 
-// Somebody else decides while a person is asked: that counts, and the run goes on.
+// Somebody else decides while a person is asked: that counts, and the run continues.
 func TestChild_DecidedElsewhereMeanwhile(t *testing.T) {
 	f := newFamily(t, gate.ConfirmWrites, oneChild("write"))
 	f.options = func(o *agent.Options) {
@@ -613,7 +613,7 @@ func TestChild_NoWayAroundTheCapOfCost(t *testing.T) {
 	}
 }
 
-// A child that goes on after a crash is refused meanwhile: it is ended, not left behind.
+// A child that continues after a crash is refused meanwhile: it is ended, not left behind.
 func TestChild_RefusedWhenItGoesOn(t *testing.T) {
 	f := newFamily(t, gate.ConfirmWrites, oneChild("write"))
 	s := f.start(t)

@@ -186,8 +186,8 @@ func (d *driver) inDoubt(ctx context.Context, lost []*Call) *journal.Confirmatio
 	return req
 }
 
-// park lets go of the run until somebody decides, or its provider can be asked. Whoever is to be told of it is told
-// when that stands in the journal: their decision may come at once, and the pause is
+// park releases the run until somebody decides, or its provider can be asked. Whoever is to be told of it is told
+// when that is in the journal: their decision may come at once, and the pause is
 // the last that the run's watchers see.
 func (d *driver) park(ctx context.Context, step Step) error {
 	if step.Pending != nil {

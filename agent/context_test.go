@@ -215,7 +215,7 @@ func TestContext_SessionHistory(t *testing.T) {
 	}
 }
 
-// A run that is cut off while it is condensed goes on to the same end.
+// A run that is cut off while it is condensed continues to the same end.
 func TestContext_CutAtEveryEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replies := func(w *world) {

@@ -79,7 +79,7 @@ func (r *Runner) decideOnce(ctx context.Context, run toolcrib.RunID, decision De
 		return s, err
 	}
 	if err := r.keep(ctx, s, lasting); err != nil {
-		return s, fmt.Errorf("the decision stands, but is not remembered: %w", err)
+		return s, fmt.Errorf("the decision counts, but is not remembered: %w", err)
 	}
 	return s, nil
 }
@@ -201,7 +201,7 @@ func agreed(b *journal.ConfirmationResolved) {
 
 // bound makes an approval about the arguments that were shown: where a person had given
 // others than the model's before, and the call was asked about anew, those are meant.
-// It stands in the event, so that whoever folds it needs to know no rule.
+// It is in the event, so that whoever folds it needs to know no rule.
 func (s *State) bound(shown []journal.ApprovalItem, b *journal.ConfirmationResolved) *journal.ConfirmationResolved {
 	for _, item := range shown {
 		word := b.Of(item.ID)
@@ -376,7 +376,7 @@ func (s *State) begun(id string, arguments []byte) error {
 	if err != nil || c.Child == nil || len(arguments) == 0 {
 		return nil
 	}
-	return usagef("call %s is answered by run %s already, so its arguments cannot be changed any more; approve it as it is, or deny it, which ends that run", id, c.Child.Run)
+	return usagef("call %s is answered by run %s already, so its arguments can no longer be changed; approve it as it is, or deny it, which ends that run", id, c.Child.Run)
 }
 
 // checkEdit reads arguments that a person changed, and lets the gate judge them:
@@ -402,7 +402,7 @@ func (r *Runner) checkEdit(ctx context.Context, s *State, open []*Call, id strin
 }
 
 // judgeEdit judges a call with the arguments that a person gave it. Nothing runs: what
-// the approval of it is bound to stands in the verdict, if it is asked about at all.
+// the approval of it is bound to is in the verdict, if it is asked about at all.
 func (r *Runner) judgeEdit(ctx context.Context, s *State, call toolcrib.ToolCall) gate.Verdict {
 	facts := s.facts()
 	facts.DryRun = true

@@ -19,7 +19,7 @@ const RoleApprover = "approver"
 const (
 	// ByAll is the approval of everything that is asked (--approve all).
 	ByAll = "--approve all"
-	// ByNobody is a refusal that is no person's word: a parked run goes on as one
+	// ByNobody is a refusal that is no person's word: a parked run continues as one
 	// that was started with [ApproveDeny]. Its calls are refused as needing an
 	// approval, and the agent's on_denial does not count for them.
 	ByNobody = "--approve deny"

@@ -160,7 +160,7 @@ func TestADR133_OnlyTheCallsOneCouldMake(t *testing.T) {
 }
 
 // What is refused to whoever makes the call is no matter of who approves: it is told to
-// the model when the run goes on.
+// the model when the run continues.
 func TestADR133_WhatTheGateRefusesAnyway(t *testing.T) {
 	w := office(t, true)
 	w.byTurn(calls("write", `{"n":1}`), say("done"))
@@ -170,7 +170,7 @@ func TestADR133_WhatTheGateRefusesAnyway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Gate = g // the tool is not registered any more
+	o.Gate = g // the tool is no longer registered
 	if w.runner, err = agent.New(o); err != nil {
 		t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func Load(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID) (*State, 
 // Resume takes a run up where its journal ends, and drives it to its end, or until
 // it parks. A run that waits for a decision is returned as it is; one that has
 // ended is a conflict. The caller holds the lock that keeps two drivers of
-// one machine apart; should there be two all the same, the journal's fence lets
+// one machine apart; should there be two anyway, the journal's fence lets
 // one of them go on, and the other gets [toolcrib.ErrConflict].
 func (r *Runner) Resume(ctx context.Context, run toolcrib.RunID) (*State, error) {
 	s, err := r.Load(ctx, run)
@@ -251,7 +251,7 @@ func (d *driver) run(ctx context.Context) error {
 		if s.Seq == at {
 			// Only a journal with holes can bring a run here: each step writes down
 			// what it did, and an append is all or nothing.
-			return fmt.Errorf("run %s: step %q after event %d leads nowhere: the journal is damaged; `runs verify` tells where", s.Run, step.Kind, at)
+			return fmt.Errorf("run %s: step %q after event %d leads nowhere: the journal is damaged; `runs verify` shows where", s.Run, step.Kind, at)
 		}
 	}
 }
@@ -325,7 +325,7 @@ func (d *driver) wallLeft() time.Duration {
 }
 
 // wallDrift is by how much the end of the wall time may move before the context
-// that ends with it is made anew. It moves while a person decides, and while the run
+// that ends with it is made again. It moves while a person decides, and while the run
 // waits for a provider.
 const wallDrift = 10 * time.Millisecond
 

@@ -16,7 +16,7 @@ import (
 )
 
 // cancelGrace is how long a call may take to notice that it was told to end. A
-// tool that does not is left behind; its run goes on.
+// tool that does not is left behind; its run continues.
 const cancelGrace = 200 * time.Millisecond
 
 // execute answers the refused calls of the turn and runs the allowed ones: at
@@ -320,7 +320,7 @@ func withTimeout(ctx context.Context, timeout time.Duration, cause error) (conte
 var errToolTimeout = errors.New("tool timeout")
 
 // outOfTime is the cause that ends a call whose time is up. A child run ends by it, too:
-// nobody would go on with it.
+// nobody would continue with it.
 func (f *flight) outOfTime() error {
 	if f.child == nil {
 		return errToolTimeout
@@ -489,7 +489,7 @@ func (x *execution) flush(rest bool) error {
 	return x.d.flush(x.ctx)
 }
 
-// leftResumable reports whether the driver lets go of the run without ending it.
+// leftResumable reports whether the driver releases the run without ending it.
 // Then a call that was cut off keeps no result: whoever takes the run up decides
 // about it.
 func (x *execution) leftResumable() bool {
@@ -521,7 +521,7 @@ func (x *execution) leaveBehind(f *flight) error {
 	return x.flush(false)
 }
 
-// abort lets go of all calls after the journal failed: nothing more can be
+// abort releases all calls after the journal failed: nothing more can be
 // written, so nothing more may run.
 func (x *execution) abort() {
 	for _, f := range x.flying {

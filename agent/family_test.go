@@ -16,7 +16,7 @@ import (
 
 // family is a world of several agents that start one another. Each has a model of its
 // own name, which answers by how many replies the conversation has, so that a run that
-// goes on gets the same ones.
+// continues gets the same ones.
 type family struct {
 	*world
 	agents  map[string]toolcrib.Agent

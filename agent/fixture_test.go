@@ -237,7 +237,7 @@ func finish(reason toolcrib.FinishReason) toolcrib.Delta {
 	return toolcrib.Delta{Finish: &toolcrib.Finish{Reason: reason, Usage: toolcrib.TokenUsage{InputTokens: 100, OutputTokens: 10, Reported: true}}}
 }
 
-// script answers request n with the n-th reply, and the last for ever.
+// script answers request n with the n-th reply, and the last forever.
 func (w *world) script(replies ...[]toolcrib.Delta) {
 	w.reply = func(_ context.Context, n int, _ *toolcrib.Request) ([]toolcrib.Delta, error) {
 		return replies[min(n, len(replies)-1)], nil

@@ -97,7 +97,7 @@ func (x *execution) resultOf(f *flight, out toolcrib.Output, err error) *journal
 	}
 	r := x.fault(f, err)
 	if errors.Is(err, errNotStarted) {
-		r.Content = guard.ErrorJSON(fmt.Sprintf("execution failed: agent %s cannot be started (%s); go on without it", f.child.sub.Agent, r.FaultRef), f.permit.MaxBytes())
+		r.Content = guard.ErrorJSON(fmt.Sprintf("execution failed: agent %s cannot be started (%s); continue without it", f.child.sub.Agent, r.FaultRef), f.permit.MaxBytes())
 	}
 	return r
 }

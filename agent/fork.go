@@ -39,7 +39,7 @@ func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who to
 		return nil, err
 	}
 	if n := len(history); prompt == "" && n > 0 && history[n-1].Role == toolcrib.RoleAssistant {
-		return nil, usagef("run %s has answered: give a prompt to go on after its last round", run)
+		return nil, usagef("run %s has answered: give a prompt to continue after its last round", run)
 	}
 	ran, err := r.Ran(ctx, old)
 	if err != nil {
@@ -138,7 +138,7 @@ func (r *Runner) keptRan(ran []RanCall) []journal.RanCall {
 
 func (r *Runner) ranAt(ctx context.Context, s *State, depth int) ([]RanCall, error) {
 	if depth > maxBelow {
-		return nil, fmt.Errorf("run %s: more than %d runs stand below one another: the journal is damaged; `runs verify` tells where", s.Run, maxBelow)
+		return nil, fmt.Errorf("run %s: more than %d runs are nested: the journal is damaged; `runs verify` shows where", s.Run, maxBelow)
 	}
 	all := ranBefore(s.Start.Ran)
 	for _, c := range s.Trace {

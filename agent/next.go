@@ -307,11 +307,11 @@ func ask(s *State, model, attempt int, delay time.Duration) Step {
 	}
 	step.Reserve = reserve
 	if overBudget(s) && !s.Warned {
-		step.Notices = append(step.Notices, toolcrib.Notice{Code: NoticeCostWarning, Message: "the run's budget is spent (" + spentCaps(s) + "); its mode is warn, so the run goes on"})
+		step.Notices = append(step.Notices, toolcrib.Notice{Code: NoticeCostWarning, Message: "the run's budget is spent (" + spentCaps(s) + "); its mode is warn, so the run continues"})
 	}
 	if w := s.Start.Worker; overCap(w, s.Spent().CostUSD) && !s.WorkerWarned {
 		step.Notices = append(step.Notices, toolcrib.Notice{
-			Code: NoticeWorkerCost, Message: fmt.Sprintf("the worker has spent $%.6f, and its cap is $%.6f; mode is warn, so it goes on", s.Spent().CostUSD, w.CostCapUSD),
+			Code: NoticeWorkerCost, Message: fmt.Sprintf("the worker has spent $%.6f, and its cap is $%.6f; mode is warn, so it continues", s.Spent().CostUSD, w.CostCapUSD),
 		})
 	}
 	return step

@@ -94,7 +94,7 @@ func TestA9_SwitchedOffWhileTheRunIsOn(t *testing.T) {
 	equal(t, "third", s.Trace[2].Result.Reason, toolcrib.ReasonToolDisabled)
 }
 
-// noting is a write whose tool can tell whether it happened.
+// noting is a write whose tool can report whether it happened.
 type noting struct {
 	*fn
 	done map[string]bool

@@ -69,7 +69,7 @@ func (s *State) chosen(b *journal.ModelChosen) {
 // model, a pause, or the end.
 func nextAfterFailure(s *State) Step {
 	f := s.LastFailed
-	if step, ok := mend(s, f); ok {
+	if step, ok := repair(s, f); ok {
 		return step
 	}
 	next, notices := 0, []toolcrib.Notice(nil)
@@ -89,7 +89,7 @@ func nextAfterFailure(s *State) Step {
 		step.Notices = append(step.Notices, notices...)
 		step.Notices = append(step.Notices, toolcrib.Notice{
 			Code:    NoticeFallback,
-			Message: fmt.Sprintf("%s failed (%s); going on with %s", s.Models[s.Model].Ref, f.Class, s.Models[next].Ref),
+			Message: fmt.Sprintf("%s failed (%s); continuing with %s", s.Models[s.Model].Ref, f.Class, s.Models[next].Ref),
 		})
 		return step
 	case s.Asked != nil && f.Class != toolcrib.ErrRefused && f.Class != toolcrib.ErrContextLength:
@@ -107,9 +107,9 @@ func nextAfterFailure(s *State) Step {
 	return step
 }
 
-// mend answers a failure that another form of the request may get around; ok = it is such
+// repair answers a failure that another form of the request may get around; ok = it is such
 // a failure.
-func mend(s *State, f *journal.ModelFailed) (step Step, ok bool) {
+func repair(s *State, f *journal.ModelFailed) (step Step, ok bool) {
 	switch {
 	case f.NoTools && s.textFrom == f.Request:
 		step := ask(s, s.Model, 1, 0)
@@ -187,7 +187,7 @@ func (s *State) retryDelay(f *journal.ModelFailed, spare bool) (delay time.Durat
 	return min(firstDelay<<min(s.Failures-1, 10), maxDelay, left), true
 }
 
-// parkForProvider lets go of a run until its provider can be asked again.
+// parkForProvider releases a run until its provider can be asked again.
 func parkForProvider(s *State, f *journal.ModelFailed) Step {
 	out := &journal.Outage{Class: f.Class, Provider: f.Provider, Model: s.Models[s.Model].Ref, Message: f.Message, Ref: f.Ref}
 	if left := s.Start.Retry.Park - s.parked; f.Class.Retryable() && left > 0 {
@@ -298,7 +298,7 @@ func (d *driver) waitBefore(ctx context.Context, step *Step) (stop bool, err err
 	return false, nil
 }
 
-// UseModel makes a model answer a run from its next request on, in the place of its own
+// UseModel makes a model answer a run from its next request on, in place of its own
 // ones. It is refused as at the start of a run; that the run has ended is a conflict.
 func (r *Runner) UseModel(ctx context.Context, run toolcrib.RunID, m journal.ModelInfo, by string) (*State, error) {
 	return r.note(ctx, run, "has ended; no model is asked any more", func(s *State) ([]toolcrib.Body, error) {

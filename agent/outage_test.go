@@ -141,8 +141,8 @@ func TestOutage_RetryAfter(t *testing.T) {
 	})
 }
 
-// What no waiting mends is not waited for: a run with a reply parks at once, and no server
-// tries it again; another model goes on from exactly there.
+// What no waiting fixes is not waited for: a run with a reply parks at once, and no server
+// tries it again; another model continues from exactly there.
 func TestOutage_AnotherModel(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)
 	w.byTurn(calls("write", `{"n":1}`), say("done"))
@@ -237,7 +237,7 @@ func TestOutage_CancelledAndTold(t *testing.T) {
 	equal(t, "told", s.Messages[3].Text(), "be quick")
 }
 
-// A sub-agent whose provider fails parks with the run above it; resuming that one goes on
+// A sub-agent whose provider fails parks with the run above it; resuming that one continues
 // with both, and what its siblings did is not done again.
 func TestOutage_OfASubAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 )
 
 // byTurn answers by the number of assistant messages, as the script provider
-// does, so that a run that goes on gets the same replies.
+// does, so that a run that continues gets the same replies.
 func (w *world) byTurn(replies ...[]toolcrib.Delta) {
 	w.reply = func(_ context.Context, _ int, req *toolcrib.Request) ([]toolcrib.Delta, error) {
 		n := 0
@@ -43,7 +43,7 @@ func cutAfter(t *testing.T, events []toolcrib.Event, n int, run toolcrib.RunID, 
 	return w
 }
 
-// A run that is cut off at any event goes on to the same end: what was finished is
+// A run that is cut off at any event continues to the same end: what was finished is
 // not run again, a read runs again, a write that had started is put to a person.
 func TestResume_CutAtEveryEvent(t *testing.T) {
 	scenarios := map[string][][]toolcrib.Delta{
@@ -145,7 +145,7 @@ func TestResume_WorkerLost(t *testing.T) {
 	}
 }
 
-// A driver that is told to stop (SIGTERM) lets go of the run: that is no lack of progress.
+// A driver that is told to stop (SIGTERM) releases the run: that is no lack of progress.
 func TestResume_StoppedIsNotLost(t *testing.T) {
 	s, sent := lostWhileAsking(t, false)
 	if s.Ended() || sent != 6 {

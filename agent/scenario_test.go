@@ -261,7 +261,7 @@ func TestH14_ToolsIgnored(t *testing.T) {
 }
 
 // N21, N22, C3: what a tool says is shown only if it was made for the model; the
-// loop goes on.
+// loop continues.
 func TestN21_N22_C3_Errors(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
 	w.script(calls("fails", `{}`, "faulty", `{}`, "panics", `{}`), say("ok"))

@@ -155,7 +155,7 @@ func TestX12_CanaryLeak(t *testing.T) {
 	}
 }
 
-// A run that goes on from an earlier one has its mark: what was marked there leaks
+// A run that continues from an earlier one has its mark: what was marked there leaks
 // unseen nowhere.
 func TestX12_CanaryOfTheSession(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)

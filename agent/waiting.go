@@ -28,7 +28,7 @@ func (r *Runner) waitsAt(ctx context.Context, s *State, anew bool, depth int) (*
 	case s.Pending == nil || s.Pending.Run == "" || s.Turn == nil:
 		return s, nil
 	case depth == maxBelow:
-		return nil, fmt.Errorf("run %s: more than %d runs stand below one another: the journal is damaged; `runs verify` tells where", s.Run, maxBelow)
+		return nil, fmt.Errorf("run %s: more than %d runs are nested: the journal is damaged; `runs verify` shows where", s.Run, maxBelow)
 	}
 	var first *State
 	for _, c := range s.Turn.waiting() {
@@ -38,7 +38,7 @@ func (r *Runner) waitsAt(ctx context.Context, s *State, anew bool, depth int) (*
 		}
 		waits, err := r.waitsAt(ctx, below, anew, depth+1)
 		if waits == nil || err != nil {
-			return nil, err // it goes on, and so does this one
+			return nil, err // it continues, and so does this one
 		}
 		if first == nil {
 			first = waits
@@ -142,7 +142,7 @@ func (d *driver) children(ctx context.Context) error {
 }
 
 // putBelow puts what a run below waits for to whoever is there, and returns what it
-// waits for then; nil = it goes on. Somebody else may have decided at the same time, and
+// waits for then; nil = it continues. Somebody else may have decided at the same time, and
 // what has expired is nobody's to decide any more.
 func (d *driver) putBelow(ctx context.Context, waits *State) (*State, error) {
 	expired, err := d.r.Expire(ctx, waits.Run, d.r.Expires)

@@ -67,7 +67,7 @@ func TestX6_EveryAttemptIsAHop(t *testing.T) {
 			want:     []string{"echo ok ", "wait ok ", "echo refused hop_budget_exhausted", "write refused hop_budget_exhausted"},
 			requests: 2,
 		},
-		"mended": {
+		"fixed": {
 			replies:  [][]toolcrib.Delta{calls("echo", `{"n":`), calls("echo", `{"n":1}`), say("over")},
 			want:     []string{"echo refused invalid_arguments", "echo ok "},
 			requests: 3,
@@ -108,7 +108,7 @@ func TestX6_HopsAfterACrash(t *testing.T) {
 	}
 }
 
-// X6: arguments that a person changed are judged where their call stands in its turn.
+// X6: arguments that a person changed are judged where their call is in its turn.
 func TestX6_HopsOfAChangedCall(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
 	w.script(calls("echo", `{}`, "write", `{}`), say("over"))

@@ -122,7 +122,7 @@ func changedSince(then, now *journal.Binding) string {
 	return ""
 }
 
-// below names a path as it stands in a folder, or whole if it does not.
+// below names a path as it is in a folder, or whole if it does not.
 func below(folder, name string) string {
 	if rel, err := filepath.Rel(folder, name); err == nil && filepath.IsLocal(rel) {
 		name = filepath.ToSlash(rel)

@@ -74,7 +74,7 @@ func TestH16_ApprovalIsBound(t *testing.T) {
 		"what is in it":   {swap: func(t *testing.T, ws string) { must(t, os.Mkdir(filepath.Join(ws, "new"), 0o700)) }},
 		"moved and back":  {swap: func(t *testing.T, ws string) { must(t, os.Rename(ws, ws+"2"), os.Rename(ws+"2", ws)) }},
 		"gone":            {swap: func(t *testing.T, ws string) { must(t, os.Remove(ws)) }, want: "ws is gone"},
-		"made anew":       {swap: func(t *testing.T, ws string) { must(t, os.Remove(ws), os.Mkdir(ws, 0o700)) }, want: "ws is another folder of the same name now"},
+		"made again":      {swap: func(t *testing.T, ws string) { must(t, os.Remove(ws), os.Mkdir(ws, 0o700)) }, want: "ws is another folder of the same name now"},
 		"another by name": {swap: func(t *testing.T, ws string) { must(t, os.Rename(ws, ws+"2"), os.Mkdir(ws, 0o700)) }, want: "ws is another folder of the same name now"},
 		"a link": {swap: func(t *testing.T, ws string) {
 			must(t, os.Rename(ws, ws+"2"))

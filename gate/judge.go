@@ -210,14 +210,14 @@ func (j *judgement) parseStep() *refusal {
 		return refuse("the reply was cut inside this call, so it was not run. Call again, with shorter arguments.")
 	}
 	if j.asked.Malformed {
-		return refuse("this is no call that can be read, so it was not run: " + j.asked.Problem + ". Write it again.")
+		return refuse("this call cannot be read, so it was not run: " + j.asked.Problem + ". Write it again.")
 	}
 	return nil
 }
 
 func (j *judgement) duplicateStep() *refusal {
 	if j.asked.Duplicate {
-		return refuse("another call of this turn has the same id. Give every call an id of its own.")
+		return refuse("another call of this turn has the same id. Give each call its own id.")
 	}
 	return nil
 }

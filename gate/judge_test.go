@@ -292,7 +292,7 @@ func TestExpectations(t *testing.T) {
 }
 
 // checkExpectation validates {"v": value} where v has the schema. A want that
-// begins with a slash goes on from the pointer /v.
+// begins with a slash continues from the pointer /v.
 func checkExpectation(t *testing.T, schema, value, want string) {
 	t.Helper()
 	whole := `{"type":"object","properties":{"v":` + schema + `},"$defs":{"d":{"type":"null"}}}`

@@ -353,7 +353,7 @@ func (m *modelCall) noShare() bool {
 	return true
 }
 
-// place is where the call stands in its turn.
+// place is where the call is in its turn.
 func (m *modelCall) place() int {
 	if at, told := m.w.facts.Place[m.call.ID]; told && at >= 0 {
 		return at

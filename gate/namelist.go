@@ -96,7 +96,7 @@ const (
 // nameList is a long list of patterns made ready for many names.
 type nameList struct {
 	kind    listKind
-	entries []string       // as they stand in the list
+	entries []string       // as they are in the list
 	exact   map[string]int // the first entry of this very text, which is a pattern
 	odd     map[string]int // the same of texts that are no patterns
 	wild    []wildEntry    // in their order

@@ -94,7 +94,7 @@ func (g *Gate) Explain(ctx context.Context, who toolcrib.Principal, scope Scope,
 	if g == nil {
 		g = &Gate{}
 	}
-	p, _ := g.policyOf(ctx, &who, &scope) // an error stands in the answers
+	p, _ := g.policyOf(ctx, &who, &scope) // an error is in the answers
 	unknown := g.unknownInLists(p)
 	if len(names) == 0 {
 		names = p.tools.names()

@@ -134,7 +134,7 @@ func (g *Gate) Today(ctx context.Context, who toolcrib.Principal) (toolcrib.Prin
 func (g *Gate) Withdrawn(ctx context.Context, who toolcrib.Principal, scope Scope, call *toolcrib.ToolCall) (
 	v Verdict, withdrawn bool,
 ) {
-	p, _ := g.policyOf(ctx, &who, &scope) // an error stands in the answers
+	p, _ := g.policyOf(ctx, &who, &scope) // an error is in the answers
 	j := judgement{policy: p, ctx: ctx, gate: g, asked: call, entry: p.tools.byName[call.Name], verdict: &v}
 	v.CallID, v.Tool = call.ID, call.Name
 	if j.entry != nil {
@@ -260,7 +260,7 @@ func (j *judgement) budgetStep() *refusal {
 }
 
 // count takes a place among the calls of the token for a call that is allowed. A
-// call that was counted is not counted again, whenever it is judged anew.
+// call that was counted is not counted again, whenever it is judged again.
 func (j *judgement) count() *refusal {
 	if j.token == nil || j.facts.DryRun || j.facts.Past {
 		return nil

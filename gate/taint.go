@@ -30,7 +30,7 @@ func (j *judgement) taintStep() *refusal {
 	}
 	why := fmt.Sprintf("the run has read untrusted data (%s), and %s %s", sources(j.facts.Taint), j.entry.spec.Name, j.sinkDoes())
 	if j.scope.TaintWrites == TaintDeny {
-		r := refuse(j.name() + " is not allowed any more: this run has read untrusted data, " +
+		r := refuse(j.name() + " is no longer allowed: this run has read untrusted data, " +
 			"and the call could carry it out or act on it. Answer without it.")
 		r.position, r.detail = j.gate.scopePosition(j.scope, "agents.AGENT.taint.writes"), why
 		return r

@@ -19,7 +19,7 @@ type Scope struct {
 	RunTools    []string
 	WorkerTools []string // what the parent of a worker passes on
 	// AboveSkills are the lists of the skills of the runs above a worker: each holds for
-	// the arguments of calls, too. Their names stand in WorkerTools already.
+	// the arguments of calls, too. Their names are in WorkerTools already.
 	AboveSkills [][]string
 	Worker      *journal.WorkerLimits // bounds of the calls of a worker; nil = none
 	HasSkills   bool                  // without any, the run has no read_skill either
@@ -64,7 +64,7 @@ type Facts struct {
 	// Begun are the calls, by ID, whose own run has begun: what the run has read since
 	// cannot be in what that was told.
 	Begun map[string]bool
-	// Place is where a call stands in its turn, by ID, for when not all calls of the turn
+	// Place is where a call is in its turn, by ID, for when not all calls of the turn
 	// are judged; a call that is not in it stands where it is among those that are.
 	Place map[string]int
 	// Hops is how many calls the run has tried before this turn, SpentUSD what it has

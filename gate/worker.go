@@ -46,7 +46,7 @@ func (j *judgement) hopStep() *refusal {
 	return r
 }
 
-// place is where the call stands in its turn, from 0.
+// place is where the call is in its turn, from 0.
 func (j *judgement) place() int {
 	if at, ok := j.facts.Place[j.asked.ID]; ok && at >= 0 {
 		return at

@@ -15,7 +15,7 @@ type FitOptions struct {
 	// MaxBytes bounds the result as JSON, without wrapper and canary; 0 = 65,536,
 	// at least [MinResultBytes].
 	MaxBytes int
-	// Ref is where the whole can be read; it stands in the note of a cut result.
+	// Ref is where the whole can be read; it is in the note of a cut result.
 	// "" = it cannot (read_result is not in the offer).
 	Ref string
 	// Wrap fences the result as untrusted data, as Output.Untrusted does too.
@@ -346,7 +346,7 @@ func ErrorJSON(message string, limit int) string {
 }
 
 // FaultJSON returns {"error":"tool \"X\" failed","ref":"…"}: what a model reads
-// when a tool broke (N21). The detail stands in the log and the journal under ref.
+// when a tool broke (N21). The detail is in the log and the journal under ref.
 func FaultJSON(tool, ref string) string {
 	b := appendBounded([]byte(`{"error":`), `tool "`+tool+`" failed`, maxRefusalName)
 	b = appendBounded(append(b, `,"ref":`...), ref, maxRefusalName)

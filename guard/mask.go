@@ -472,7 +472,7 @@ func (k *spellings) maskJSON(raw []byte) []byte {
 	return out
 }
 
-// numberChar reports whether a byte can stand in a JSON number. So can the e of true
+// numberChar reports whether a byte can be in a JSON number. So can the e of true
 // and false, which makes them none.
 func numberChar(c byte) bool {
 	return c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'

@@ -52,7 +52,7 @@ func (s *MaskStream) Flush() string {
 }
 
 // openEnd returns the first position of text from which on it may be the beginning
-// of a secret that goes on in the next piece.
+// of a secret that continues in the next piece.
 func (k *spellings) openEnd(text string) int {
 	token := openToken(text)
 	for i := max(0, len(text)-k.longest+1); i < token; i++ {

@@ -20,7 +20,7 @@ const (
 	tokenParts    = 3
 )
 
-// tokenChar reports whether a byte can stand in a part of a token.
+// tokenChar reports whether a byte can be in a part of a token.
 func tokenChar(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
 }

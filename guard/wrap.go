@@ -88,7 +88,7 @@ func opensTag(r rune) bool {
 	return false
 }
 
-// namesWrapper reports whether s goes on like the inside of a wrapper's tag.
+// namesWrapper reports whether s continues like the inside of a wrapper's tag.
 func namesWrapper(s string) bool {
 	return spells(s, untrustedTag) || spells(s, toolResultTag)
 }

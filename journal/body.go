@@ -217,7 +217,7 @@ type ModelRequest struct {
 	// DelayMS is how long the run waited for the provider before it, but for jitter.
 	DelayMS int64 `json:"delay_ms,omitempty"`
 	Closing bool  `json:"closing,omitempty"`
-	// Purpose is condense for a request whose reply is no part of the conversation
+	// Purpose is condense for a request whose reply is not part of the conversation
 	// but becomes a [Condensed]; "" = the conversation goes on.
 	Purpose   string `json:"purpose,omitempty"`
 	OfferHash string `json:"offer_hash,omitempty"` // "" = sent without tools
@@ -580,7 +580,7 @@ type Condensed struct {
 	// how many.
 	From     int    `json:"from"`
 	Messages int    `json:"messages"`
-	Text     string `json:"text"`          // what stands in their place, as a message of the user
+	Text     string `json:"text"`          // what is in their place, as a message of the user
 	Before   int64  `json:"tokens_before"` // estimates of the next request's input
 	After    int64  `json:"tokens_after"`
 	Reason   string `json:"reason,omitempty"` // context_length if the API refused the request for its length
@@ -635,7 +635,7 @@ type ChildEnded struct {
 type Pending struct {
 	Kind string `json:"kind"` // approval | in_doubt | input | client_tool | provider
 	// Run is the run below that waits, if it is not this one: what is to be decided
-	// stands in its journal, and this run is the one to be resumed.
+	// is in its journal, and this run is the one to be resumed.
 	Run        toolcrib.RunID  `json:"run_id,omitempty"`
 	ApprovalID string          `json:"approval_id,omitempty"`
 	Digest     string          `json:"digest,omitempty"`
@@ -654,7 +654,7 @@ type Outage struct {
 	Provider string              `json:"provider,omitempty"`
 	Model    string              `json:"model"` // as the agent names it
 	Message  string              `json:"message"`
-	Ref      string              `json:"ref,omitempty"` // the detail stands in the log and journal under it
+	Ref      string              `json:"ref,omitempty"` // the detail is in the log and journal under it
 	// RetryMS is after how long a server tries again by itself; 0 = it does not: somebody
 	// must resume the run.
 	RetryMS int64 `json:"retry_ms,omitempty"`
@@ -681,7 +681,7 @@ func (o *Outage) Adds() (flags string) {
 	return flags
 }
 
-// Released says that the driver has let go of a run that it was told to leave as it is,
+// Released says that the driver has released a run that it was told to leave as it is,
 // so that it can be taken up again. That is no lack of progress.
 type Released struct {
 	Cause string `json:"cause,omitempty"`
@@ -701,7 +701,7 @@ type ModelChosen struct {
 	By    string    `json:"by"`
 }
 
-// Paused says that the run is parked and its driver has let go of it.
+// Paused says that the run is parked and its driver has released it.
 type Paused struct {
 	Status  toolcrib.Status `json:"status"`
 	Pending Pending         `json:"pending"`

@@ -23,7 +23,7 @@ func TestChainVectors(t *testing.T) {
 	if got := hex.EncodeToString(first); got != "1bde99223b9cc6003b905a2126b0847a311af8d698db8dd9fb9b75a9c0c064d5" {
 		t.Errorf("first hash %s", got)
 	}
-	east := time.FixedZone("east", 3600) // the zone is no part of the time
+	east := time.FixedZone("east", 3600) // the zone is not part of the time
 	second := journal.ChainHash(first, "run_01JA", 2, journal.KindDone, time.UnixMicro(-1).In(east), journal.PayloadHash([]byte("{}")))
 	if got := hex.EncodeToString(second); got != "56828f75935c4699339855313c2c8ffbe3358b1bbaf22ab726e69c63fecf4eee" {
 		t.Errorf("second hash %s", got)

@@ -147,7 +147,7 @@ func TestDecodePassesOverNewFields(t *testing.T) {
 	}
 }
 
-// What must survive power loss before the run goes on. That a child was started need
+// What must survive power loss before the run continues. That a child was started need
 // not: see [journal.ChildStarted].
 func TestBarrier(t *testing.T) {
 	want := map[toolcrib.Kind]bool{
@@ -218,7 +218,7 @@ func kept(t *testing.T, name string, run toolcrib.RunID) map[toolcrib.RunID][]to
 	return events
 }
 
-// A journal as the first format wrote it is read for ever: never write the file
+// A journal as the first format wrote it is read forever: never write the file
 // anew.
 func TestOldJournal(t *testing.T) {
 	const run = "run_01K0FORMAT1000000000000000"

@@ -31,7 +31,7 @@ func taskOf(name, prompt string) agent.Task {
 }
 
 // aFamily runs boss, who gives two tasks to helpers at once, each of which must ask before
-// it writes, and goes on when both were approved.
+// it writes, and continues when both were approved.
 func aFamily(t *testing.T, change func(*agent.Task)) (*journal.Memory, toolcrib.RunID) {
 	t.Helper()
 	model := toolcribtest.NewModelFunc(func(_ int, req *toolcrib.Request) toolcribtest.Reply {
@@ -64,7 +64,7 @@ func aFamily(t *testing.T, change func(*agent.Task)) (*journal.Memory, toolcrib.
 		Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) { return model, nil },
 		Agents: func(_ context.Context, _ toolcrib.Principal, name, _ string) (agent.Task, error) {
 			if name == "nobody" {
-				return agent.Task{}, errors.New("it is not there any more")
+				return agent.Task{}, errors.New("it no longer exists")
 			}
 			return taskOf(name, ""), nil
 		},
@@ -93,7 +93,7 @@ func aFamily(t *testing.T, change func(*agent.Task)) (*journal.Memory, toolcrib.
 }
 
 // tampered is a journal in which the events of a run were changed: change returns what
-// stands in an event's place.
+// is in an event's place.
 func tampered(t *testing.T, j *journal.Memory, run toolcrib.RunID, change func(toolcrib.Body) []toolcrib.Body) *journal.Memory {
 	t.Helper()
 	other := &journal.Memory{}

@@ -16,7 +16,7 @@ func admin(who toolcrib.Principal) bool { return who.Admin && who.Token == "" }
 // somebody refuses those who have not said who they are.
 func somebody(who toolcrib.Principal) error {
 	if who.User == "" {
-		return toolcrib.Errorf(toolcrib.CodeUnauthorized, "it is not known who asks")
+		return toolcrib.Errorf(toolcrib.CodeUnauthorized, "no user is named")
 	}
 	return nil
 }

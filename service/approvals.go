@@ -227,7 +227,7 @@ func (s *Service) Approvals(ctx context.Context, who toolcrib.Principal) ([]*App
 }
 
 // decidedLooked is how many of the newest runs are looked at for an approval that
-// is not pending any more.
+// is no longer pending.
 const decidedLooked = 200
 
 // Approval finds an approval by its ID, the beginning of it, or as last: the newest

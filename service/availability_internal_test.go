@@ -10,7 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
-// stoppedClock goes on only when it is told to.
+// stoppedClock continues only when it is told to.
 type stoppedClock struct {
 	mu  sync.Mutex
 	now time.Time

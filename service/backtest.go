@@ -20,7 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// BacktestRequest chooses the runs whose calls are judged anew under the configuration.
+// BacktestRequest chooses the runs whose calls are judged again under the configuration.
 type BacktestRequest struct {
 	Run string // one run, as for [Service.FindRun]; else those below
 	store.Filter
@@ -109,7 +109,7 @@ type backtest struct {
 	out      Backtest
 	switches *switchesThen
 	gates    map[string]*gate.Gate    // by workspace; nil = no run could have it any more
-	tokens   map[string]gate.Token    // by ID; nil = it is not known any more
+	tokens   map[string]gate.Token    // by ID; nil = it is no longer known
 	kits     map[string]*ChosenSkills // by the names of skills
 	offers   map[ChangedOffer]*ChangedOffer
 	tell     func(string)

@@ -155,7 +155,7 @@ func (s *Service) current(ctx context.Context, v *Approval) error {
 		}
 		return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s has expired and counts as denied", v.ID)
 	}
-	return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s is not open any more; run %s is %s", v.ID, v.Run, v.record.Status)
+	return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s is no longer open; run %s is %s", v.ID, v.Run, v.record.Status)
 }
 
 // takes refuses a decision that does not fit a pending approval.

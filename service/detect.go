@@ -52,7 +52,7 @@ func (s *Service) Detect(ask bool) config.Detected {
 }
 
 // ollamaAsked is where an Ollama is looked for: at its usual address, unless OLLAMA_HOST
-// or a configured provider ollama names another, and what stands in the notice about it.
+// or a configured provider ollama names another, and what is in the notice about it.
 func (s *Service) ollamaAsked() (set wire.Options, at string, configured bool) {
 	if p, ok := s.Config.Providers[config.TypeOllama]; ok && p.Type == config.TypeOllama && !p.BaseURL.IsEmpty() {
 		if set, err := s.wire(config.TypeOllama, p); err == nil {

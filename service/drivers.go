@@ -37,8 +37,8 @@ type Drivers interface {
 }
 
 // LockFiles are the files that this process holds for the runs that it drives.
-// The system lets go of them however the process ends, so that others can tell a
-// run that goes on from one that was cut off (design.md §6). Beside a lock lies,
+// The system releases them however the process ends, so that others can tell a
+// run that continues from one that was cut off (design.md §6). Beside a lock lies,
 // for a moment, the request of another process to cancel the run.
 type LockFiles struct {
 	dir string
@@ -76,7 +76,7 @@ const (
 
 // Take locks the file of a run, or returns ErrDriven. Where files cannot be
 // locked a run works too, and the journal's fence keeps two drivers
-// apart; it only shows as interrupted while it goes on.
+// apart; it only shows as interrupted while it continues.
 func (l *LockFiles) Take(run toolcrib.RunID) error {
 	path := l.path(run, lockSuffix)
 	l.mu.Lock()
@@ -178,7 +178,7 @@ func (l *LockFiles) Leave(run toolcrib.RunID) {
 	}
 }
 
-// Close lets go of all runs.
+// Close releases all runs.
 func (l *LockFiles) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,7 +189,7 @@ func (l *LockFiles) Close() error {
 	return errors.Join(errs...)
 }
 
-// free lets go of one run.
+// free releases one run.
 func (l *LockFiles) free(run toolcrib.RunID, f *os.File) error {
 	delete(l.files, run)
 	l.RemoveRequest(run)

@@ -27,7 +27,7 @@ type Front struct {
 	SincePause bool
 	// Driving is called before the run is driven; state is nil if it is a new one.
 	Driving func(state *agent.State)
-	// Approver is asked about calls that need an approval while the run goes on; if nil,
+	// Approver is asked about calls that need an approval while the run continues; if nil,
 	// it parks first, and then Person is asked.
 	Approver agent.Approver
 	// Person is asked about what a parked run waits for; nil = nobody is there.
@@ -180,7 +180,7 @@ func AnswerJSON(schema json.RawMessage, text string) (json.RawMessage, error) {
 	return asText, nil
 }
 
-// WayOn is what a run waits for, and the commands that go on with it; self begins them.
+// WayOn is what a run waits for, and the commands that continue with it; self begins them.
 func WayOn(self string, run toolcrib.RunID, ask *journal.ConfirmationRequired, withDigest bool) (what string, commands []string) {
 	id, digest := guard.Visible(ask.ApprovalID), ""
 	if withDigest {

@@ -62,7 +62,7 @@ func (s *Service) Resume(ctx context.Context, who toolcrib.Principal, q ResumeRe
 		return nil, err
 	}
 	if state.Ended() {
-		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) has ended; there is nothing to go on with", rec.ID, state.Status)
+		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) has ended; there is nothing to resume", rec.ID, state.Status)
 	}
 	if who.Token != "" && state.Start.Principal.Token != who.Token {
 		// Nothing would hold it to the token's scope.
@@ -211,7 +211,7 @@ func (s *Service) driveAgain(
 		return nil, nil, err
 	}
 	if info, err := os.Stat(start.Workspace); err != nil || !info.IsDir() {
-		return nil, nil, fmt.Errorf("the workspace of run %s, %s, is not there any more; put it back, or cancel the run", state.Run, start.Workspace)
+		return nil, nil, fmt.Errorf("the workspace of run %s, %s, no longer exists; put it back, or cancel the run", state.Run, start.Workspace)
 	}
 	needed := state.Model
 	if model != "" {
@@ -299,7 +299,7 @@ func (s *Service) top(ctx context.Context, rec store.RunRecord) (store.RunRecord
 		}
 		rec = above
 	}
-	return rec, fmt.Errorf("run %s: more than %d runs stand above it: `toolcrib runs verify --all` tells what was changed", rec.ID, maxAbove)
+	return rec, fmt.Errorf("run %s: more than %d runs are above it: `toolcrib runs verify --all` shows what was changed", rec.ID, maxAbove)
 }
 
 // toResume is the run that a request names, and the one at the top of it, which is resumed.
@@ -318,7 +318,7 @@ func (s *Service) toResume(ctx context.Context, who toolcrib.Principal, q *Resum
 	case err != nil, top.ID == rec.ID:
 	case rec.Status.Ended():
 		err = toolcrib.Errorf(toolcrib.CodeConflict,
-			"run %s (%s) has ended; there is nothing to go on with; it was a part of run %s", rec.ID, rec.Status, top.ID)
+			"run %s (%s) has ended; there is nothing to resume; it was a part of run %s", rec.ID, rec.Status, top.ID)
 	case top.Status.Ended():
 		err = toolcrib.Errorf(toolcrib.CodeConflict,
 			"run %s is a part of run %s, which has ended (%s); `%s runs cancel %s` ends it", rec.ID, top.ID, top.Status, s.Self, rec.ID)

@@ -136,7 +136,7 @@ func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) 
 		if c.Status != toolcrib.StatusCancelled {
 			return false
 		}
-		// Its ID stands in the journal of the run above before it begins, and some cannot
+		// Its ID is in the journal of the run above before it begins, and some cannot
 		// be started.
 		_, err := s.store.Run(ctx, c.RunID)
 		return errors.Is(err, toolcrib.ErrNotFound)

@@ -38,7 +38,7 @@ type Run struct {
 	// Interrupted is set if the run was cut off and nobody drives it.
 	Interrupted bool `json:"interrupted,omitempty"`
 
-	// What is no part of the JSON: where the run works, what it was asked (of lists, where it
+	// What is not part of the JSON: where the run works, what it was asked (of lists, where it
 	// is wanted), and of one run what is known of those around it.
 	Workspace string         `json:"-"`
 	Prompt    string         `json:"-"` // the beginning of it, in one line; "" = it was pruned
@@ -76,7 +76,7 @@ type Child struct {
 	CallID     string              `json:"call_id"`
 	RunID      toolcrib.RunID      `json:"run_id"`
 	Agent      string              `json:"agent"`
-	Status     toolcrib.Status     `json:"status,omitempty"` // "" = it goes on, or was cut off
+	Status     toolcrib.Status     `json:"status,omitempty"` // "" = it continues, or was cut off
 	StopReason toolcrib.StopReason `json:"stop_reason,omitempty"`
 	Share      *journal.Share      `json:"share,omitempty"` // what it may spend of this run's budget; absent = no cap
 	Usage      *toolcrib.Usage     `json:"usage,omitempty"` // with the runs below it, when it has ended

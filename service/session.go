@@ -89,7 +89,7 @@ func (s *Service) sessionBusy(info *store.SessionInfo) error {
 			info.ID, s.Drivers.Process(run), run, s.Self, run)
 	}
 	busy := &store.SessionBusyError{Session: info.ID, Run: run, Status: info.Status}
-	return toolcrib.Errorf(toolcrib.CodeConflict, "%v\nTo go on with it: %s runs resume %s", busy, s.Self, run)
+	return toolcrib.Errorf(toolcrib.CodeConflict, "%v\nTo continue it: %s runs resume %s", busy, s.Self, run)
 }
 
 // into makes the run of a task a part of the session: it continues what was said in it so
@@ -122,7 +122,7 @@ func (p *Prepared) into(ctx context.Context, task *agent.Task) error {
 	}
 	state, err := agent.Load(ctx, s.store, run)
 	if errors.Is(err, store.ErrPruned) {
-		return fmt.Errorf("session %s cannot go on: what was said in it was pruned; begin another one", cmp.Or(j.Name, string(j.Info.ID)))
+		return fmt.Errorf("session %s cannot be continued: its transcript was pruned; start another one", cmp.Or(j.Name, string(j.Info.ID)))
 	}
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool/skillread"
 )
 
-// A run keeps the skills that it began with: what changes while it goes on is neither
+// A run keeps the skills that it began with: what changes while it continues is neither
 // read nor shown (N16, N26).
 func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 	home := t.TempDir()

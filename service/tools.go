@@ -81,7 +81,7 @@ type SwitchRequest struct {
 // Switched is what became of a switch.
 type Switched struct {
 	Changed bool   // false = it was so already
-	Tools   []Tool // that it is about, as they are now; none = what was reset is not there any more
+	Tools   []Tool // that it is about, as they are now; none = what was reset no longer exists
 }
 
 // SwitchTool sets or resets an override, for administrators. It holds at the next call,

@@ -34,7 +34,7 @@ func (c *content) hash() string {
 }
 
 // passedOver are names that programs keep beside files and change behind one's
-// back; they are no part of a skill.
+// back; they are not part of a skill.
 func passedOver(name string) bool { return name == ".git" || name == ".DS_Store" }
 
 // folderErrorf says why a folder is not a skill, in words for people.

@@ -211,7 +211,7 @@ func EntryOfSystem(s SystemEvent, hash string) AuditEntry {
 		Tool    string             `json:"tool"`
 		By      string             `json:"by"`
 	}
-	_ = json.Unmarshal(s.Payload, &of) // what cannot be read so stands in the payload
+	_ = json.Unmarshal(s.Payload, &of) // what cannot be read so is in the payload
 	e := AuditEntry{
 		Time: s.Time, Kind: s.Kind, Chain: SystemChain, Seq: s.Seq, Hash: hash, Run: of.Run, By: of.By, Session: of.Session,
 		Tool: of.Tool, Payload: s.Payload,

@@ -19,7 +19,7 @@ const EveryUser = "*"
 // those for every user ([BudgetsOf]).
 type UserBudget struct {
 	User string // a name, or EveryUser
-	// Key is where the budget stands in the configuration, such as budgets[0]; it
+	// Key is where the budget is in the configuration, such as budgets[0]; it
 	// begins the name of a bucket.
 	Key string
 

@@ -80,7 +80,7 @@ func (e *SessionBusyError) Unwrap() []error { return []error{ErrSessionBusy, too
 type Verified struct {
 	Events  int `json:"events"`
 	Pruned  int `json:"pruned"`  // of these, without content; the chain holds all the same
-	Anchors int `json:"anchors"` // that stand in the system journal and fit
+	Anchors int `json:"anchors"` // that are in the system journal and fit
 
 	// Sealed, of a run, is the event up to which its seal reaches: nothing of it can be
 	// changed, and nothing up to there removed. What comes later can be lost as by a loss

@@ -168,7 +168,7 @@ func Export(ctx context.Context, s Snapshot, w io.Writer, keys *Keys, o ExportOp
 				continue
 			}
 			err = s.Events(ctx, r.Num, r.Num, func(_ int64, e *RawEvent) error {
-				// Whom a run acts for and who really asked stand in its first event only.
+				// Whom a run acts for and who really asked are in its first event only.
 				shown := o.Content || e.Kind == journal.KindRunStarted && rec.Actor != "" || alwaysExported(e.Kind)
 				return x.raw(rec.ID, e, shown)
 			})
@@ -217,7 +217,7 @@ func VerifyExport(r io.Reader, keys *Keys) (VerifiedExport, error) {
 
 // VerifyExportAgainst is VerifyExport, and finds too that the export does not go on from
 // a head that was kept elsewhere: it was made of an older copy of the data folder, or of
-// a history that was written anew. The zero Head is that of an empty journal.
+// a history that was rewritten. The zero Head is that of an empty journal.
 func VerifyExportAgainst(r io.Reader, keys *Keys, kept Head) (VerifiedExport, error) {
 	c := &exportCheck{verifier: newVerifier(nil, keys), in: bufio.NewReaderSize(r, 64<<10), hash: sha256.New()}
 	c.exported = true

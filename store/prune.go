@@ -26,7 +26,7 @@ type PruneOptions struct {
 	// InPlace leaves the file as large as it is and does not write it anew: quick,
 	// also for a large one, but copies of what is removed may stay in it.
 	InPlace bool
-	// By is who prunes; it stands in the system journal.
+	// By is who prunes; it is in the system journal.
 	By string
 }
 
@@ -46,7 +46,7 @@ func (o PruneOptions) Check() error {
 }
 
 // RunAboveError says that a run is not pruned because one above it has not ended. That
-// one goes on by what the journals of the runs below it say: without them it would
+// one continues by what the journals of the runs below it say: without them it would
 // start what has run already, or never end. It is a conflict.
 type RunAboveError struct {
 	Run    toolcrib.RunID
@@ -68,7 +68,7 @@ type PruneResult struct {
 	Contents int              `json:"contents"` // kept results that are gone
 	Bytes    int64            `json:"bytes"`    // of both
 	// Wiped says that the bytes are surely gone from the files too. If not, the
-	// file was not written anew, because of InPlace, because another process still
+	// file was not rewritten, because of InPlace, because another process still
 	// used it as it was, or because the disk has no room for that.
 	Wiped bool `json:"wiped"`
 }
@@ -104,15 +104,15 @@ const (
 // Runs that have not ended, parked ones too, are never pruned. A run is pruned
 // together with its sub-runs, once all of them are that old. The newest run of a
 // session that is younger than the limit itself is kept: that run has the transcript
-// which the session goes on from.
+// which the session continues from.
 type Retention struct {
 	Runs    time.Duration // older ones are removed, with the sessions that have none left; 0 = never
 	Content time.Duration // older ones lose their content; 0 = never
 	Max     int           // runs in one call, and the sub-runs of the last; 0 = DefaultRetentionRuns, at most MaxRetentionRuns
-	By      string        // stands in the system journal; "" = RetentionBy
+	By      string        // is in the system journal; "" = RetentionBy
 }
 
-// RetentionBy stands in the system journal for what was pruned for its age.
+// RetentionBy is in the system journal for what was pruned for its age.
 const RetentionBy = "retention"
 
 // Check tells what is wrong with it; nil = nothing.

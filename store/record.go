@@ -41,7 +41,7 @@ type RunRecord struct {
 type RunError struct {
 	Code    string `json:"error"`
 	Message string `json:"message"`
-	Ref     string `json:"ref,omitempty"` // the detail stands in the log and journal under it
+	Ref     string `json:"ref,omitempty"` // the detail is in the log and journal under it
 }
 
 // Decides reports whether the run waits for a decision, an answer or a provider of its own.
@@ -55,8 +55,8 @@ func (rec *RunRecord) Decides() bool { return rec.Pending != nil && rec.Pending.
 // before, so a copy of the old record stays as it was.
 //
 // A run is queued until a driver takes it up, and again when what it was parked
-// for has come. One that waits for a run below it goes on when its driver says that
-// this goes on or has ended: what is decided stands in the journal of the run below.
+// for has come. One that waits for a run below it continues when its driver says that
+// this continues or has ended: what is decided is in the journal of the run below.
 // An end is final: later events change nothing but LastSeq.
 func Project(rec *RunRecord, e toolcrib.Event) {
 	rec.LastSeq = e.Seq

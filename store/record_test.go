@@ -114,7 +114,7 @@ func TestRunRecord_Decides(t *testing.T) {
 	}
 }
 
-// What runs below have used is theirs: it stands in their own records.
+// What runs below have used is theirs: it is in their own records.
 func TestProject_UsageOfChildren(t *testing.T) {
 	own, below := toolcrib.Usage{TotalTokens: 5, Requests: 1}, toolcrib.Usage{TotalTokens: 700, Requests: 9}
 	rec := project(&journal.RunStarted{}, &journal.Usage{Sum: own}, &journal.ChildStarted{}, &journal.ChildEnded{Usage: below}, &journal.Done{Usage: own})

@@ -54,7 +54,7 @@ type Snapshot interface {
 type Row struct {
 	Num    int64 // short name of the run in its store; rises with time; 0 = there is no such run
 	Hash   []byte
-	Kept   toolcrib.Seq // where it stands in the record of all runs
+	Kept   toolcrib.Seq // where it is in the record of all runs
 	Sealed []byte
 	Record RunRecord
 	Docs   RecordDocs // as they are stored

@@ -491,7 +491,7 @@ func (v *verifier) systemEvent(e *SystemEvent) error {
 	}
 	v.prev = e.Hash
 	if v.against != nil && v.against.Seq == e.Seq && v.against.Hash != hex.EncodeToString(e.Hash) {
-		return systemError(e.Seq, "the kept head has another hash: the journal was written anew")
+		return systemError(e.Seq, "the kept head has another hash: the journal was rewritten")
 	}
 	if err := v.learn(e); err != nil {
 		return systemError(e.Seq, "its content cannot be read: "+err.Error())

@@ -215,7 +215,7 @@ func (b *bounds) matches(
 }
 
 // opaque hides from the library that something is a call of matches, because it
-// would put its own in the place of it.
+// would put its own in place of it.
 type opaque struct{ interpreter.InterpretableV2 }
 
 // compilePattern compiles a regular expression (RE2) of at most so many

@@ -83,7 +83,7 @@ func typedEnvironment(language *cel.Env) (*cel.Env, error) {
 // checkTypes type-checks a condition once more, with the arguments of which all of
 // the rule's tools say the same JSON type. What can be evaluated with no value of
 // that type is a mistake that would never show otherwise: a comparison would be
-// false for ever. The condition has been found right with arguments of any type.
+// false forever. The condition has been found right with arguments of any type.
 // It reports whether it found nothing.
 func (c *compiler) checkTypes(r *rule, whole *ast.AST) bool {
 	before := len(c.problems)

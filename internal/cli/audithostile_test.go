@@ -298,7 +298,7 @@ func (h *house) wants(what string, e exported, lines []exported) {
 
 // TestAudit_HostileDatabase: the same in the database, where somebody has the file and
 // SQLite, and not the keys. Of what is put back to an older state, all of it, only a
-// kept head tells: that stands in the scripts.
+// kept head tells: that is in the scripts.
 func TestAudit_HostileDatabase(t *testing.T) {
 	h := newHouse(t)
 	if found := h.verify(); found != nil {

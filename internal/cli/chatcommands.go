@@ -44,10 +44,10 @@ func slashes() []slash {
 		{"/retry", "", "send the last message once more, without its answer", func(c *chat, ctx context.Context, _ string) error { return c.retry(ctx) }},
 		{"/undo", "", "put back the files that the last turn changed", func(c *chat, ctx context.Context, _ string) error { return c.undo(ctx) }},
 		{"/show", "[N]", "show something folded whole; ctrl-o shows the last", (*chat).show},
-		{"/decide", "", "go on with a turn that waits for you", func(c *chat, ctx context.Context, _ string) error { return c.goOn(ctx) }},
+		{"/decide", "", "continue with a turn that waits for you", func(c *chat, ctx context.Context, _ string) error { return c.goOn(ctx) }},
 		{"/cancel", "", "end a turn that waits", func(c *chat, ctx context.Context, _ string) error { return c.cancelLast(ctx) }},
 		{"/clear", "", "begin a new session", (*chat).clear},
-		{"/sessions", "[NAME]", "list sessions; with a name, go on with that one", (*chat).sessions},
+		{"/sessions", "[NAME]", "list sessions; with a name, continue with that one", (*chat).sessions},
 		{"/resume", "[NAME]", "the same as /sessions", (*chat).sessions},
 		{"/quit", "", "leave; ctrl-d does too", func(*chat, context.Context, string) error { return errLeave }},
 	}
@@ -84,7 +84,7 @@ func (c *chat) do(ctx context.Context, line string) error {
 	if near := nearest(name, names); near != "" {
 		text += fmt.Sprintf("; did you mean %s?", near)
 	}
-	return fmt.Errorf("%s (/help tells them; // begins a message with a slash)", text)
+	return fmt.Errorf("%s (/help lists them; type // to begin a message with a slash)", text)
 }
 
 func (c *chat) help(context.Context, string) error {

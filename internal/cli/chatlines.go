@@ -40,7 +40,7 @@ func (a *app) chatInLines(ctx context.Context, c *chat, history *tui.History, as
 		if a.outTerminal {
 			a.out.w = signed{a.out.w, f.look}
 		}
-		a.notice("toolcrib chat: /help tells the commands, ctrl-d leaves")
+		a.notice("toolcrib chat: /help lists the commands, ctrl-d leaves")
 	} else {
 		f.script = bufio.NewReader(a.in)
 	}
@@ -104,7 +104,7 @@ func (f *lineFront) told(c *chat, err error) error {
 	return nil
 }
 
-// read reads the next message; one whose line ends with a backslash goes on in the
+// read reads the next message; one whose line ends with a backslash continues in the
 // next. io.EOF may come with the last one.
 func (f *lineFront) read(ctx context.Context) (string, error) {
 	next := func() (string, error) { return readLine(f.script) }

@@ -73,7 +73,7 @@ func terminated(ctx context.Context) (_ context.Context, stop func()) {
 
 // Begin implements [tui.Talk].
 func (f *screenFront) Begin(ctx context.Context, s *tui.Screen) {
-	s.Note("toolcrib chat: /help tells the commands, ctrl-d leaves")
+	s.Note("toolcrib chat: /help lists the commands, ctrl-d leaves")
 	f.told(ctx, f.chat.began(ctx))
 }
 

@@ -260,7 +260,7 @@ func (c *chat) retry(ctx context.Context) error {
 
 func firstLine(text string) string { return store.TitleOf(text) }
 
-// earlier is how many messages of a session are shown when it is gone on with.
+// earlier is how many messages of a session are shown when it is continued.
 const earlier = 40
 
 // recall shows the end of what was said in the session, and what it waits for.

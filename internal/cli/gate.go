@@ -39,7 +39,7 @@ func (a *app) gateBacktestCommand(cmd *cobra.Command) {
 		case r.Limit < 0:
 			return nil, nil, usagef("--limit: must be 1 or more, or 0 for all")
 		case r.Run != "" && slices.ContainsFunc([]string{"since", "until", "user", "agent", "limit"}, flags.Changed):
-			return nil, nil, usagef("--run: stands alone; the other filters are about many runs")
+			return nil, nil, usagef("--run: cannot be combined with other filters")
 		}
 		b, err := a.backtest(c, r, c.json)
 		if err == nil && (len(b.Summary.Damaged) > 0 || len(failures(&b, failOn)) > 0) {
@@ -155,11 +155,11 @@ func (a *app) summarize(b *service.Backtest, failOn string) {
 	fmt.Fprintf(out, "%s of %s judged under %s: %d unchanged, %d wider, %d narrower, %d for another reason\n",
 		render.Count(s.Judged, "call"), render.Count(s.Runs, "run"), under, s.Unchanged, s.Wider, s.Narrower, s.Otherwise)
 	for _, why := range [][2]string{
-		{string(agent.UnjudgedTool), "the tool is not there any more"},
+		{string(agent.UnjudgedTool), "the tool no longer exists"},
 		{string(agent.UnjudgedCount), "refused for a number of calls or a budget that was used up then"},
 		{string(agent.UnjudgedRights), "what the user might do had changed since the run began"},
-		{string(agent.UnjudgedWorkspace), "the workspace of the run cannot be used any more"},
-		{string(agent.UnjudgedToken), "the access token of the run is not known any more"},
+		{string(agent.UnjudgedWorkspace), "the workspace of the run can no longer be used"},
+		{string(agent.UnjudgedToken), "the access token of the run is no longer known"},
 	} {
 		if n := s.Unjudged[agent.Unjudged(why[0])]; n > 0 {
 			fmt.Fprintf(out, "%s could not be judged: %s\n", render.Count(n, "call"), why[1])

@@ -387,7 +387,7 @@ func (h *gateHouse) object(text string) (o map[string]any) {
 	return o
 }
 
-// fill puts IDs in the place of their names.
+// fill puts IDs in place of their names.
 func (h *gateHouse) fill(line string) string {
 	if strings.Contains(line, "$SELF") {
 		self, err := user.Current()

@@ -113,7 +113,7 @@ func hookEnv(ts *testscript.TestScript) []string {
 
 // command is a receiver of webhooks in a script:
 //
-//	hook listen [STATUS...]  answers with these, the last for ever (200), and sets HOOK
+//	hook listen [STATUS...]  answers with these, the last forever (200), and sets HOOK
 //	hook decides [--resume] ARGS
 //	                         listens, and before it answers the first request it runs
 //	                         the command it was sent that begins with ARGS

@@ -169,7 +169,7 @@ func outageText(p *journal.Pending) string {
 	return guard.Visible(text)
 }
 
-// wayOnFromOutage are the commands that go on with a run which waits for its provider.
+// wayOnFromOutage are the commands that continue with a run which waits for its provider.
 func (a *app) wayOnFromOutage(run toolcrib.RunID, p *journal.Pending) []string {
 	if add := p.Error.Adds(); add != "" {
 		return []string{fmt.Sprintf("%s runs resume %s%s", a.self(), cmp.Or(p.Run, run), add)}

@@ -26,7 +26,7 @@ type output struct {
 	err error
 }
 
-// Write drops everything after the first error; the command goes on.
+// Write drops everything after the first error; the command continues.
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

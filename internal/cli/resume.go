@@ -74,7 +74,7 @@ func (a *app) resumeApproval(ctx context.Context, who toolcrib.Principal, q serv
 }
 
 // resumeDecided continues a run after a decision about it. Where a process drives the run
-// at the top, that one goes on by itself when all else of its turn is done.
+// at the top, that one continues by itself when all else of its turn is done.
 func (a *app) resumeDecided(ctx context.Context, run toolcrib.RunID, f *runFlags) error {
 	err := a.resume(ctx, service.ResumeRequest{Run: string(run), Decided: true}, f)
 	var elsewhere *service.ElsewhereError

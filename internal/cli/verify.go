@@ -169,7 +169,7 @@ func (a *app) verify(c call, f *verifyFlags) error {
 		}
 	}
 	if c.json && f.exportHead == "-" {
-		return usagef("--export-head -: goes without --json, which writes to standard output too")
+		return usagef("--export-head -: cannot be combined with --json, which writes to standard output too")
 	}
 	if f.exportHead != "-" && f.exportHead != "" && !sameFile(f.exportHead, f.head) {
 		if _, err := os.Lstat(f.exportHead); !errors.Is(err, fs.ErrNotExist) {

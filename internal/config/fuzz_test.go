@@ -65,7 +65,7 @@ func TestN5_DamagedFiles(t *testing.T) {
 	})
 }
 
-// Whatever text stands in a value, it is shown so that it reads back the same.
+// Whatever text is in a value, it is shown so that it reads back the same.
 func TestN5_TextsSurviveShow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		prompt := rapid.OneOf(rapid.String(), rapid.StringMatching(`[ \n\t:#"'\\{}$\[\],&*!|>%@0-9a-z~-]{0,20}`)).Draw(t, "prompt")

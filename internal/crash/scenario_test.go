@@ -21,7 +21,7 @@ type Scenario struct {
 	second string // of the fallback; "" = there is none
 	flaky  int    // at so many attempts of each round the model fails
 	// stopped: at the first attempt of each round the process is told to end, as SIGTERM
-	// does, and lets go of the run.
+	// does, and releases the run.
 	stopped bool
 	other   string // script of the model that a person gives to a run which waits for its provider; "" = the run asks its own again
 	given   *toolcrib.ToolCall

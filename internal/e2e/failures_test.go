@@ -171,7 +171,7 @@ func TestFailures_EveryPoint_N5_H14(t *testing.T) {
 			for at, answer := range answers(t, s) {
 				faults := append(faultsBefore(s.dialect), faultsWithin(answer, s.dialect)...)
 				for i := range 2 * len(faults) {
-					// Over the three requests each fault is met once and for ever, with
+					// Over the three requests each fault is met once and forever, with
 					// and without a fallback.
 					k, fallback := faults[i/2], i%2 != 0
 					forever := (i/2+at)%2 == 0 != fallback
@@ -179,7 +179,7 @@ func TestFailures_EveryPoint_N5_H14(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						failing{s: s, way: &faulty{at: at, forever: forever, fault: k}, fallback: fallback}.run(t)
 						if t.Failed() {
-							t.Logf("request %d, %s, for ever %v, fallback %v", at+1, k.name, forever, fallback)
+							t.Logf("request %d, %s, forever %v, fallback %v", at+1, k.name, forever, fallback)
 						}
 					})
 				}

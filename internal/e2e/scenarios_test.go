@@ -195,9 +195,9 @@ func scenarios() []scenario {
 			check: func(t *testing.T, s *agent.State) { content(t, s, "A pixel.", toolcrib.StopCompleted) },
 		},
 		{
-			name: "cut", steps: steps(reply(toolcrib.FinishLength, words("It goes on and"))),
+			name: "cut", steps: steps(reply(toolcrib.FinishLength, words("It continues and"))),
 			check: func(t *testing.T, s *agent.State) {
-				if s.Done == nil || !s.Done.Truncated || s.Done.Content != "It goes on and" {
+				if s.Done == nil || !s.Done.Truncated || s.Done.Content != "It continues and" {
 					t.Errorf("done %+v", s.Done)
 				}
 			},

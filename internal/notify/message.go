@@ -22,7 +22,7 @@ const (
 // Message is what is told. As JSON it is the body of a webhook.
 type Message struct {
 	// ID is the webhook-id: the same for the same message, however often it is sent, so
-	// that a receiver can tell. It is no part of the body.
+	// that a receiver can tell. It is not part of the body.
 	ID   string    `json:"-"`
 	Type string    `json:"type"`
 	Time time.Time `json:"time"`

@@ -74,7 +74,7 @@ func RememberText(calls []journal.ApprovalItem, r journal.Remember) string {
 	}
 	still := ""
 	if len(rules) > 0 {
-		still = "; asked about all the same by " + strings.Join(rules, ", ")
+		still = "; asked about anyway by " + strings.Join(rules, ", ")
 	}
 	if slices.ContainsFunc(calls, tainted) {
 		still += "; where a run has read untrusted data, as this one has, it is asked about all the same"

@@ -17,7 +17,7 @@ func TestH16_RememberText(t *testing.T) {
 	taint := journal.Question{Reason: toolcrib.ReasonTaintedFlow, Sources: []string{"web_fetch"}}
 	const (
 		text     = "not asked again in this run: write_file to notes/a.md"
-		byRule   = "; asked about all the same by rule a"
+		byRule   = "; asked about anyway by rule a"
 		byTaint  = "; where a run has read untrusted data, as this one has, it is asked about all the same"
 		nothing  = "nothing of this can be remembered"
 		noAnswer = "not asked again in this run: write_file to notes/a.md" + byRule

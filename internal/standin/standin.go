@@ -1,4 +1,4 @@
-// Package standin knows the empty folders that exec_shell puts in the place of
+// Package standin knows the empty folders that exec_shell puts in place of
 // protected names that do not exist, while a command runs: a name that is mounted
 // read-only cannot be made. To everybody else such a folder is nothing.
 package standin

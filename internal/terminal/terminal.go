@@ -61,7 +61,7 @@ func Open(in *os.File, out io.Writer) (*Input, error) {
 // Cancel ends a read that waits; Close must be called too.
 func (in *Input) Cancel() { in.reader.Cancel() }
 
-// Close lets go of the terminal, which stays open.
+// Close releases the terminal, which stays open.
 func (in *Input) Close() error { return in.reader.Close() }
 
 // Settle drops what was typed and not read, and waits until nobody has typed for calm,

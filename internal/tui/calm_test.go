@@ -9,7 +9,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// What a person was typing when a question appeared is no answer to it: it goes on
+// What a person was typing when a question appeared is no answer to it: it continues
 // into the message, and the question waits until nobody has typed for a moment.
 func TestIssue5_8_TypedAheadIsNoApproval(t *testing.T) {
 	d := newDesk(t, 80, Look{})

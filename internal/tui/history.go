@@ -15,7 +15,7 @@ import (
 // Bounds of an input history.
 const (
 	maxHistory      = 500      // messages
-	maxHistoryBytes = 1 << 20  // of the file, beyond which it is written anew
+	maxHistoryBytes = 1 << 20  // of the file, beyond which it is rewritten
 	maxHistoryLine  = 16 << 10 // of one message; longer ones are not kept
 )
 

@@ -52,7 +52,7 @@ func TestIssue5_8_History(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info.Size() >= int64(len(data)) {
-		t.Errorf("the file was not written anew: %d bytes", info.Size())
+		t.Errorf("the file was not rewritten: %d bytes", info.Size())
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("the file has mode %v", info.Mode())

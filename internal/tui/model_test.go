@@ -296,7 +296,7 @@ func TestIssue5_8_Interrupt(t *testing.T) {
 	cause := d.work()
 	d.keys("later", "enter", "ctrl+d")
 	if cause() != nil || d.quit || len(d.queued) != 1 {
-		t.Fatalf("while a turn goes on ctrl-d ends it (%v) or leaves (%v); queued: %q", cause(), d.quit, d.queued)
+		t.Fatalf("while a turn continues ctrl-d ends it (%v) or leaves (%v); queued: %q", cause(), d.quit, d.queued)
 	}
 	reply := make(chan Answer, 1)
 	d.ask(questionItem{Question{Ask: approval(item("a"))}, reply})

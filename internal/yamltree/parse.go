@@ -265,7 +265,7 @@ func (p *parsing) mapping(out *Node, values []*ast.MappingValueNode, line, depth
 			out.Line, out.Column = key.Line, key.Column
 		}
 		if before, ok := first[key.Text]; ok {
-			p.duplicates = append(p.duplicates, value.Errorf("duplicate key %s; it stands at line %d already",
+			p.duplicates = append(p.duplicates, value.Errorf("duplicate key %s; it is already at line %d",
 				Quote(key.Text), before))
 			continue
 		}

@@ -112,7 +112,7 @@ func (c *conversation) ignored(parameter, why string) {
 }
 
 // encodeHead encodes everything but tools, system text and messages. It is
-// small, so it is made anew each time.
+// small, so it is made again each time.
 func (c *conversation) encodeHead(req *toolcrib.Request) {
 	h := &c.history
 	stream := !c.model.opts.NoStream && string(h.Extra.Get("stream")) != "false"

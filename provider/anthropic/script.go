@@ -8,7 +8,7 @@ import (
 )
 
 // script turns messages into the API's turns: user and assistant take turns, the
-// user begins, all results of a turn stand in one user message, and no text is
+// user begins, all results of a turn are in one user message, and no text is
 // blank. The last turn stays open, so that what follows can join it.
 type script struct {
 	model string

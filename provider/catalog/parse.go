@@ -169,7 +169,7 @@ func (c *Catalog) check() error {
 		case !goodText(p.id):
 			return fmt.Errorf("catalog: a provider has the ID %.40q: it must have 1 to %d bytes, all printable", p.id, maxText)
 		case seen[p.id]:
-			return fmt.Errorf("catalog: provider %q stands there twice", p.id)
+			return fmt.Errorf("catalog: provider %q is listed twice", p.id)
 		case p.baseURL != "" && (host == "" || len(p.baseURL) > maxText):
 			return fmt.Errorf("catalog: provider %q: its address is not HTTP", p.id)
 		}
@@ -189,7 +189,7 @@ func checkModels(p provider) error {
 	for i, m := range p.models() {
 		what := m.problem()
 		if seen[m.ID] {
-			what = "it stands there twice"
+			what = "it is listed twice"
 		}
 		if what != "" {
 			return fmt.Errorf("catalog: provider %q, model %d (%.80q): %s", p.id, i+1, m.ID, what)

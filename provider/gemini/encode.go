@@ -123,7 +123,7 @@ func (c *conversation) encodeMessages(ctx context.Context, req *toolcrib.Request
 }
 
 // encodeHead encodes everything but system text, tools and contents. It is
-// small, so it is made anew each time. What follows begins with a name, so the
+// small, so it is made again each time. What follows begins with a name, so the
 // head ends with a comma if it holds anything.
 func (c *conversation) encodeHead(req *toolcrib.Request, inner wire.Extra, format []byte) {
 	h := &c.history

@@ -5,7 +5,7 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// fileRules are the limits of files that stand in the request itself, which may be 100 MB,
+// fileRules are the limits of files that are in the request itself, which may be 100 MB,
 // and in every later one; and the media types that the API documents for inlineData.
 func fileRules() wire.FileRules {
 	return wire.FileRules{

@@ -101,7 +101,7 @@ func (m *Model) Close() error {
 	return nil
 }
 
-// modelName is what may stand in a path: no query, no escape, no step upwards.
+// modelName is what may be in a path: no query, no escape, no step upwards.
 var modelName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:@+-]*(/[A-Za-z0-9_][A-Za-z0-9_.:@+-]*)*$`)
 
 // path is where a model answers; ok is false for a name that no model has.

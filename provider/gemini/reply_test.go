@@ -109,7 +109,7 @@ func TestSignatures_ForeignCallsGetTheDocumentedStandIn(t *testing.T) {
 }
 
 // A call that the API could not read reaches the loop as a broken one, which the
-// model can mend; it never ends a run as if the model had nothing to say.
+// model can fix; it never ends a run as if the model had nothing to say.
 func TestMalformedFunctionCall(t *testing.T) {
 	const reply = `{"candidates":[{"content":{},"finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"Malformed function call: print(default_api.get_weather(city='Paris'))"}]}`
 	req := modeltest.Request("q")

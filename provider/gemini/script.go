@@ -8,7 +8,7 @@ import (
 )
 
 // script turns messages into the API's contents: user and model take turns, the
-// user begins, the results of all calls of a turn stand in the one content after
+// user begins, the results of all calls of a turn are in the one content after
 // it. The last content stays open, so that what follows can join it.
 type script struct {
 	model  string // bare

@@ -8,7 +8,7 @@ import (
 )
 
 // object is a JSON object whose members keep their order: a model answers in the
-// order of a schema's properties. A name may stand in it twice. A value is an object, a list ([]any) or the
+// order of a schema's properties. A name may be in it twice. A value is an object, a list ([]any) or the
 // JSON text of anything else (json.RawMessage).
 type object []field
 

@@ -507,7 +507,7 @@ func (c *conversational) Conversation() toolcrib.Model {
 }
 
 // Whatever happens to the requests, the bounds hold, everyone's place comes back,
-// and nobody waits for ever.
+// and nobody waits forever.
 func TestLimits_Property(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		most := rapid.IntRange(1, 4).Draw(rt, "most")

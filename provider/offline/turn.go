@@ -133,7 +133,7 @@ func read(r *toolcrib.ToolResult, out any) (cut bool, err error) {
 		JSON *string `json:"_truncated_json"`
 	}
 	if json.Unmarshal([]byte(content), &short) == nil && short.JSON != nil {
-		// Of a long text its beginning is shown: what stands in the first string.
+		// Of a long text its beginning is shown: what is in the first string.
 		_, text, _ := strings.Cut(strings.TrimSuffix(*short.JSON, "..."), `:"`)
 		if i := strings.LastIndex(text, `\n`); i >= 0 {
 			text = text[:i]

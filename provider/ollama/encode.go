@@ -158,7 +158,7 @@ func (c *conversation) encodeSystem(req *toolcrib.Request, withTools bool, deman
 }
 
 // encodeHead encodes everything but tools and messages. It is small, so it is
-// made anew each time.
+// made again each time.
 func (c *conversation) encodeHead(req *toolcrib.Request, top, options wire.Extra, withTools bool) {
 	stream := !c.model.opts.NoStream && string(c.history.Extra.Get("stream")) != "false"
 	var o wire.Object

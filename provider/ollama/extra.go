@@ -18,7 +18,7 @@ var optionNames = [...]string{
 }
 
 // splitExtra parts the extra fields into those of the body and those of its
-// options. A name that stands in both places counts as it stands in options.
+// options. A name that is in both places counts as it stands in options.
 func splitExtra(x wire.Extra) (top, options wire.Extra, err error) {
 	if raw := x.Get("options"); raw != nil {
 		if options, err = wire.ParseExtra(raw); err != nil {

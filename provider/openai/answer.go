@@ -133,13 +133,13 @@ func objectRoot(raw json.RawMessage) bool {
 // answerPlan is how one request asks for an answer that fits the schema.
 type answerPlan struct {
 	format string // json_schema, json_object, or "" = in words only
-	words  bool   // the schema stands in the system text
+	words  bool   // the schema is in the system text
 	strict bool
 	schema json.RawMessage
 }
 
 // answerOf decides by the schema and the server, and never by whether tools are
-// offered what stands in the system text: it must stay the same in a run.
+// offered what is in the system text: it must stay the same in a run.
 func (r rules) answerOf(schema json.RawMessage) answerPlan {
 	var compact bytes.Buffer
 	if len(schema) == 0 || json.Compact(&compact, schema) != nil || compact.String() == "null" {

@@ -184,7 +184,7 @@ func (d *decoder) say(m *message, emit wire.Emit) error {
 			return nil
 		}
 	}
-	// A refusal is what the model says; that it is one stands in the reason.
+	// A refusal is what the model says; that it is one is in the reason.
 	said := m.Content.text + m.Refusal
 	d.refused = d.refused || m.Refusal != ""
 	// The details end the block of their text: what is masked there takes them away.

@@ -35,7 +35,7 @@ func (d *details) addAll(list []detail) (text string) {
 	return text
 }
 
-// add joins a piece with the element that it goes on.
+// add joins a piece with the element that it continues.
 func (d *details) add(one *detail) {
 	if n := len(d.list); n > 0 {
 		last := &d.list[n-1]

@@ -65,7 +65,7 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 			return
 		}
 		d := &decoder{provider: c.model.opts.Name, notices: c.notices}
-		c.model.client.Exchange(ctx, path, body, d, d.mending(yield))
+		c.model.client.Exchange(ctx, path, body, d, d.repairing(yield))
 	}
 }
 
@@ -143,7 +143,7 @@ var (
 )
 
 // encodeHead encodes everything but tools and messages. It is small, so it is
-// made anew each time.
+// made again each time.
 func (c *conversation) encodeHead(req *toolcrib.Request) {
 	h, r := &c.history, c.model.rules
 	var o wire.Object

@@ -19,10 +19,10 @@ type failedCall struct {
 	} `json:"error"`
 }
 
-// mending turns the error of a call that the server refused into that call, where
+// repairing turns the error of a call that the server refused into that call, where
 // its name and arguments can be told. The gate judges it as any other, and the
-// model reads what is wrong and can mend it; as an error it would end the run.
-func (d *decoder) mending(yield func(toolcrib.Delta, error) bool) func(toolcrib.Delta, error) bool {
+// model reads what is wrong and can fix it; as an error it would end the run.
+func (d *decoder) repairing(yield func(toolcrib.Delta, error) bool) func(toolcrib.Delta, error) bool {
 	return func(delta toolcrib.Delta, err error) bool {
 		if err == nil {
 			return yield(delta, nil)

@@ -99,7 +99,7 @@ func (r rules) maxTokens(model string) string {
 
 // mistralOrder tells the models whose servers want call IDs of nine characters
 // and a turn of the assistant between results and the user: Mistral's, wherever
-// they are served, since the rules stand in their templates.
+// they are served, since the rules are in their templates.
 func (r rules) mistralOrder(model string) bool {
 	if r.mistral {
 		return true

@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// body finds the end of a call's tag: the first closing tag that stands in no JSON
+// body finds the end of a call's tag: the first closing tag that is in no JSON
 // string, so that arguments may hold any text, this one included.
 type body struct {
 	buf      strings.Builder
@@ -46,7 +46,7 @@ func (b *body) write(s string) (rest string, done bool) {
 // text is what stood in the tag.
 func (b *body) text() string { return b.buf.String()[:b.size] }
 
-// scan goes on scanning; end is where the tag's text ends, after what follows the
+// scan continues scanning; end is where the tag's text ends, after what follows the
 // closing tag, both -1 if that has not come.
 func (b *body) scan() (end, after int) {
 	s := b.buf.String()

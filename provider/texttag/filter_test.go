@@ -155,7 +155,7 @@ func TestX8_CallsAreBounded(t *testing.T) {
 	}
 }
 
-// What is no call must not stand in the final answer.
+// What is no call must not be in the final answer.
 func TestX1_StrayMarkup(t *testing.T) {
 	for _, tt := range []struct{ reply, want string }{
 		{"The answer is 42.</tool_call>", "The answer is 42."},

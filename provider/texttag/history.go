@@ -18,7 +18,7 @@ type history struct {
 	sent     int  // of messages, that the inner model has seen
 	epoch    int  // of the request
 	inner    int  // epoch for the inner model
-	called   bool // a call stands in it
+	called   bool // a call is in it
 	answered bool // the last message is made of results
 	heads    map[string]string
 }
@@ -125,7 +125,7 @@ func merged(parts []toolcrib.Part) []toolcrib.Part {
 }
 
 // callText writes a call as its tag. What could not be read stands there as the
-// model wrote it, so that it sees what to mend.
+// model wrote it, so that it sees what to fix.
 func callText(c *toolcrib.ToolCall) string {
 	if c.Malformed {
 		text := c.Broken

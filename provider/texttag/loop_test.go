@@ -186,7 +186,7 @@ func refusal(t *testing.T, result string) (r refused) {
 	return r
 }
 
-// X8: whatever is broken is refused as parse_error, says why, and can be mended.
+// X8: whatever is broken is refused as parse_error, says why, and can be fixed.
 func TestX8_BrokenCallsAreMended(t *testing.T) {
 	for body, says := range map[string]string{
 		`{"name": "fetch", "args": {"url": "u"}`: "the text ends too early",

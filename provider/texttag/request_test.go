@@ -193,8 +193,8 @@ func TestX7_ResultsCannotEndTheirWrapper(t *testing.T) {
 	})
 }
 
-// X8: what the model wrote stands in its history as it wrote it, so that it can be
-// mended, and still as one tag.
+// X8: what the model wrote is in its history as it wrote it, so that it can be
+// fixed, and still as one tag.
 func TestX8_HistoryOfBrokenCalls(t *testing.T) {
 	for _, tt := range []struct {
 		call toolcrib.ToolCall

@@ -23,7 +23,7 @@
 // another spelling of the tags (letter case, space, look-alike letters), a code
 // fence or text around the one JSON value, "arguments" or "parameters" for "args",
 // "args" as a text that holds an object, members "id" and "type", a closing tag
-// that is missing behind a whole object. Everything else that stands in a tag
+// that is missing behind a whole object. Everything else that is in a tag
 // becomes a call that is [toolcrib.ToolCall.Malformed]: the gate refuses it with
 // parse_error, and the model reads what is wrong (X8). A reply that was cut inside
 // a call is a cut call, as with other adapters.
@@ -116,7 +116,7 @@ func (c *conversation) rewrite(req *toolcrib.Request, r *reply) *toolcrib.Reques
 	out.System = c.tools.system(req, offered, c.history.called)
 	if offered {
 		// An API that holds its output to a schema would never let a tag through; the
-		// schema stands in the system text instead.
+		// schema is in the system text instead.
 		out.OutputSchema = nil
 	}
 	return &out

@@ -25,7 +25,7 @@ func (b *Body) Size() int {
 }
 
 // outgoing is a body on its way: one piece of memory, which serves another request
-// when the transport has surely let go of it.
+// when the transport has surely released it.
 type outgoing struct {
 	bytes []byte
 	// What the transport did: connections it took, and requests it wrote to their

@@ -310,7 +310,7 @@ func (r *Reply) Finish() {
 }
 
 // release keeps the memory of the request's body for another one, if its reply has
-// come whole and the transport has let go of it.
+// come whole and the transport has released it.
 func (r *Reply) release() {
 	if b := r.sent.bytes; r.sent.free() && cap(b) > 0 && cap(b) <= maxKept {
 		r.client.bodies.Put(&b)
@@ -403,7 +403,7 @@ func (r *Reply) failure(err error, unsent bool) error {
 	return r.Mask(e)
 }
 
-// hopeless reports whether a connection failed for a reason that no waiting mends: the
+// hopeless reports whether a connection failed for a reason that no waiting fixes: the
 // certificate is not to be trusted, or the two sides speak no common TLS.
 func hopeless(err error) bool {
 	var (

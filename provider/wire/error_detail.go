@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// maxProblems bounds the problems of a list that stand in a message.
+// maxProblems bounds the problems of a list that are in a message.
 const maxProblems = 3
 
 // said is the text of a message: a string, or the problems that servers made

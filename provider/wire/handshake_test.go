@@ -17,7 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// A connection that no waiting mends is not tried again: a certificate that is not
+// A connection that no waiting fixes is not tried again: a certificate that is not
 // trusted or is for another host, and a server that speaks no TLS, or nothing but it.
 func TestHandshake_NotTriedAgain(t *testing.T) {
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())

@@ -9,7 +9,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// MaxInlineBytes bounds a text file that stands in a message as text.
+// MaxInlineBytes bounds a text file that is in a message as text.
 const MaxInlineBytes = 256 << 10
 
 // Inline returns a message in which the text files that the API does not take as

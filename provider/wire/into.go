@@ -10,7 +10,7 @@ import (
 // good as long as that.
 type Word []byte
 
-// Loose is a string, or the JSON text of whatever else but null stands in its place: some
+// Loose is a string, or the JSON text of whatever else but null is in its place: some
 // servers send an object where the API says string.
 type Loose string
 

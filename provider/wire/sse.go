@@ -58,7 +58,7 @@ func NewFrameReader(src io.Reader, maxBytes int64, buf []byte) *FrameReader {
 func (r *FrameReader) Buffer() []byte { return r.buf }
 
 // Next returns the next frame that has data. At the end of the stream it returns
-// io.EOF; what stands in an unfinished frame before it is returned first, since
+// io.EOF; what is in an unfinished frame before it is returned first, since
 // some servers leave the last blank line out: whether it is whole is for the
 // reader of its data to tell.
 func (r *FrameReader) Next() (Frame, error) {

@@ -109,7 +109,7 @@ func ObjectSchema(raw json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if mend(schema, 0) || changed {
+	if repair(schema, 0) || changed {
 		return json.Marshal(schema)
 	}
 	var out bytes.Buffer
@@ -217,9 +217,9 @@ func mergeProperties(schema map[string]any, combinator any) {
 	}
 }
 
-// mend repairs what strict APIs refuse anywhere in a schema, and reports whether
+// repair changes what strict APIs refuse anywhere in a schema, and reports whether
 // it changed anything.
-func mend(schema map[string]any, depth int) bool {
+func repair(schema map[string]any, depth int) bool {
 	if depth > 64 {
 		return false
 	}
@@ -255,12 +255,12 @@ func mend(schema map[string]any, depth int) bool {
 func mendAny(value any, depth int) bool {
 	switch v := value.(type) {
 	case map[string]any:
-		return mend(v, depth+1)
+		return repair(v, depth+1)
 	case []any:
 		changed := false
 		for _, e := range v {
 			if m, ok := e.(map[string]any); ok {
-				changed = mend(m, depth+1) || changed
+				changed = repair(m, depth+1) || changed
 			}
 		}
 		return changed

@@ -268,7 +268,7 @@ const atHead = " WHERE num = ? AND last_seq = ? AND last_hash = ?"
 
 // putHead moves a run from old to next. moved is false, and nothing is written,
 // if the run does not stand at old. It sets no more than what has changed, because
-// each column that is set has its indexes written anew.
+// each column that is set has its indexes rewritten.
 func (t *tx) putHead(old, next *head) (moved bool, err error) {
 	if next.Docs, err = next.Record.Docs(); err != nil {
 		return false, err

@@ -284,7 +284,7 @@ type failing struct{}
 func (failing) Write([]byte) (int, error) { return 0, errDisk }
 
 // Whatever is changed in an exported log, removed, put elsewhere or cut off is found,
-// with the line that does not fit; without keys too, unless the whole is written anew.
+// with the line that does not fit; without keys too, unless the whole is rewritten.
 func TestAuditExportTampered(t *testing.T) {
 	s := openAt(t, finished(t), readOnly())
 	whole := export(t, s, store.ExportOptions{})

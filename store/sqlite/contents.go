@@ -16,7 +16,7 @@ const (
 	// MaxContentBytes bounds what one reference holds.
 	MaxContentBytes = 64 << 20
 	// pieceBytes is the size of every piece of a content but the last, so that
-	// reading a range reads little more than the range. It stands in the schema.
+	// reading a range reads little more than the range. It is in the schema.
 	pieceBytes = 64 << 10
 )
 

@@ -30,7 +30,7 @@ func killed(t *testing.T) string {
 }
 
 // A -wal file whose end never reached the disk, as after power loss, gives the
-// events before it: the chain holds, nothing is there by halves, and the run goes on.
+// events before it: the chain holds, nothing is there by halves, and the run continues.
 func TestTornWriteAheadLog(t *testing.T) {
 	for name, damage := range map[string]func([]byte) []byte{
 		"cut inside of the last page": func(b []byte) []byte { return b[:len(b)-100] },

@@ -156,7 +156,7 @@ func TestKeyFileDamaged(t *testing.T) {
 	}
 }
 
-// The end of the system journal can be neither cut nor written anew; nothing is added to
+// The end of the system journal can be neither cut nor rewritten; nothing is added to
 // one that was, until somebody has accepted it.
 func TestHeadFindsChanges(t *testing.T) {
 	other := open(t)
@@ -242,9 +242,9 @@ func TestHeadShowsRollBack(t *testing.T) {
 	}
 	_, err = old.VerifySystemAgainst(t.Context(), head)
 	wantBroken(t, err, "older copy")
-	login(t, old, "another b") // and goes on from there
+	login(t, old, "another b") // and continues from there
 	_, err = old.VerifySystemAgainst(t.Context(), head)
-	wantBroken(t, err, "written anew")
+	wantBroken(t, err, "rewritten")
 	forged := head
 	forged.Seq = 1
 	_, err = s.VerifySystemAgainst(t.Context(), forged)

@@ -50,7 +50,7 @@ func readKeys(path string) (text []byte, err error) {
 }
 
 // makeKeys returns the keys of the file, which it makes if there is none: whole
-// or not at all, and never in the place of one that another process has made.
+// or not at all, and never in place of one that another process has made.
 func makeKeys(path string) (*store.Keys, error) {
 	k, err := loadKeys(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -145,7 +145,7 @@ func settleKeys(ctx context.Context, c *conn, path string, o Options) error {
 	return nil
 }
 
-// openKeys returns the keys of a database. A key file that is gone is made anew only for
+// openKeys returns the keys of a database. A key file that is gone is made again only for
 // somebody who accepts that nothing vouches for what was there; that is kept in the
 // system journal.
 func openKeys(ctx context.Context, c *conn, o Options) (*store.Keys, error) {

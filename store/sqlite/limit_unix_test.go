@@ -50,7 +50,7 @@ func healthy(ctx context.Context, s *sqlite.Store, run toolcrib.RunID, after too
 }
 
 // playLimited fills a database up to the size that the process may make files, and
-// tells what happens then; with more room it goes on.
+// tells what happens then; with more room it continues.
 func playLimited(ctx context.Context, path string) (err error) {
 	signal.Ignore(syscall.SIGXFSZ)
 	var limit syscall.Rlimit

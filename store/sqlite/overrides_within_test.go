@@ -11,7 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
-// stopped is a clock that goes on only when it is told to.
+// stopped is a clock that continues only when it is told to.
 type stopped struct {
 	mu  sync.Mutex
 	now time.Time
@@ -57,7 +57,7 @@ func off(name string) store.Override {
 }
 
 // A9: what this store changes is seen at once, what another one changes as soon as
-// the answer is too old; until then the answer is the very same.
+// the answer is too old; until then the answer is the same.
 func TestA9_OverridesWithin(t *testing.T) {
 	clock := &stopped{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	a := openAt(t, t.TempDir()+"/toolcrib.db", sqlite.Options{Now: clock.Now})

@@ -292,7 +292,7 @@ func TestProcessesSameRun(t *testing.T) {
 	}
 }
 
-// A process that has let go of a run learns that another one drives it now,
+// A process that has released a run learns that another one drives it now,
 // though it remembers where the run stood.
 func TestProcessesFence(t *testing.T) {
 	s := open(t)

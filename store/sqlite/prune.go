@@ -23,7 +23,7 @@ import (
 // gone already does nothing. If it is cut off in between, the result tells what was
 // pruned by then.
 //
-// What is removed is overwritten, then the whole file is written anew, which takes
+// What is removed is overwritten, then the whole file is rewritten, which takes
 // seconds for each GiB, in which other writers wait, and once more its size on the
 // disk; see store.PruneOptions.InPlace.
 func (s *Store) Prune(ctx context.Context, o store.PruneOptions) (store.PruneResult, error) {
@@ -250,20 +250,20 @@ func (s *Store) Compact(ctx context.Context) (done bool, err error) {
 	return s.checkpoint(ctx, "VACUUM")
 }
 
-// While a file is written anew, one lies beside it, so that other writers wait for longer
+// While a file is rewritten, one lies beside it, so that other writers wait for longer
 // than they would for anybody else; compactWait bounds that.
 const (
 	compactEnd  = "-compact"
 	compactWait = 10 * time.Minute
 )
 
-// compacting reports whether the database is being written anew.
+// compacting reports whether the database is being rewritten.
 func compacting(path string) bool {
 	info, err := os.Stat(path + compactEnd)
 	return err == nil && time.Since(info.ModTime()) < compactWait
 }
 
-// compactFrom is the size from which a file is written anew when more than half of it is
+// compactFrom is the size from which a file is rewritten when more than half of it is
 // unused.
 const compactFrom = 4 << 20
 

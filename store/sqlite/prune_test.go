@@ -277,7 +277,7 @@ func TestPruneWhileRead(t *testing.T) {
 	}
 }
 
-// While the file is written anew, an append waits for longer than for any other writer.
+// While the file is rewritten, an append waits for longer than for any other writer.
 func TestAppendWaitsForCompacting(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "toolcrib.db")
 	s := openAt(t, path, sqlite.Options{BusyTimeout: 20 * time.Millisecond})

@@ -40,7 +40,7 @@ type Options struct {
 	// Open fails with store.ErrKeys.
 	Keys string
 	// AdoptBy is who accepts what is stored as it is where its seal does not hold, or its
-	// key file is missing, which is then made anew. The system journal says so from there
+	// key file is missing, which is then made again. The system journal says so from there
 	// on. "" = nobody.
 	AdoptBy string
 	// FileSystem returns the kind of the file system that holds a path, such as

@@ -152,7 +152,7 @@ func (e edit) on(t *testing.T, db *sql.DB) {
 }
 
 // Whatever somebody without the key does to the events of a run is found, and no run is
-// read to its end, or gone on with, of which an event was inserted, removed, changed or
+// read to its end, or continued, of which an event was inserted, removed, changed or
 // put elsewhere.
 func TestTamperedRuns(t *testing.T) {
 	original, events := editedRuns(t)
@@ -180,7 +180,7 @@ func TestTamperedRuns(t *testing.T) {
 		if t.Failed() {
 			t.Fatal(what)
 		}
-		counts[e.how+": found, and not gone on with"]++
+		counts[e.how+": found, and not continued"]++
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,7 @@ func last(run string, seq int) string {
 }
 
 // Somebody who makes right hashes changes runs that have no anchor yet, and the seals are
-// made anew: what each says of the other tells, and names it.
+// made again: what each says of the other tells, and names it.
 func TestTamperedFamily(t *testing.T) {
 	path := related(t)
 	gone := func(run string) string {

@@ -105,7 +105,7 @@ func TestToolCounts(t *testing.T) {
 	verifyAll(t, s)
 }
 
-// Text that is no UTF-8 stands in the row as it stands in the journal.
+// Text that is no UTF-8 is in the row as it is in the journal.
 func TestVerifyBadUTF8(t *testing.T) {
 	s := open(t)
 	start := started("a\xffb\xfe\xfe", "default", "", "")

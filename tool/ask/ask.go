@@ -22,7 +22,7 @@ type asker struct{}
 func (asker) Spec() toolcrib.Spec {
 	return toolcrib.Spec{
 		Name: Name,
-		Description: "Ask the person a question when you can not go on without an answer that only they have. " +
+		Description: "Ask the person a question when you cannot continue without an answer that only they have. " +
 			"Give schema (JSON Schema of the answer) to get a typed answer.",
 		Parameters: json.RawMessage(`{"type":"object","properties":{` +
 			`"question":{"type":"string","minLength":1,"maxLength":4000,"description":"the question, in one or two sentences"},` +

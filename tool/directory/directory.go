@@ -91,7 +91,7 @@ const parameters = `{
 	"type": "object",
 	"properties": {
 		"limit": {"type": "integer", "minimum": 1, "description": "Most entries to return. Default 20, at most 100."},
-		"offset": {"type": "integer", "minimum": 0, "description": "Entries to pass over, in the order of names. Default 0; next_offset in the result is the one to go on with, if there are more."}
+		"offset": {"type": "integer", "minimum": 0, "description": "Entries to pass over, in the order of names. Default 0; next_offset in the result is the one to continue with, if there are more."}
 	},
 	"additionalProperties": false
 }`

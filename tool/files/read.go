@@ -30,7 +30,7 @@ const readFileParameters = `{
 	"properties": {
 		"path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "File to read, relative to the workspace."},
 		"offset": {"type": "integer", "minimum": 1, "description": "First line to return, counted from 1. Default 1."},
-		"limit": {"type": "integer", "minimum": 1, "description": "Number of lines to return. Default: to the end. With offset or limit, next_offset in the result is the line to go on with, if there are more."}
+		"limit": {"type": "integer", "minimum": 1, "description": "Number of lines to return. Default: to the end. With offset or limit, next_offset in the result is the line to continue with, if there are more."}
 	},
 	"required": ["path"],
 	"additionalProperties": false

@@ -34,7 +34,7 @@ const editFileParameters = `{
 	"type": "object",
 	"properties": {
 		"path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "File to edit, relative to the workspace. It must exist."},
-		"old_text": {"type": "string", "minLength": 1, "description": "Text to replace, exactly as it stands in the file; it must occur exactly once, so take in enough of what surrounds it."},
+		"old_text": {"type": "string", "minLength": 1, "description": "Text to replace, exactly as it is in the file; it must occur exactly once, so take in enough of what surrounds it."},
 		"new_text": {"type": "string", "description": "Text to put in its place; empty to delete it."}
 	},
 	"required": ["path", "old_text", "new_text"],

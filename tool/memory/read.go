@@ -84,7 +84,7 @@ func (t *readTool) read(call toolcrib.Call) (user string, in readInput, err erro
 	return user, in, err
 }
 
-// Admit refuses a key that is none (C13), and a call that nobody makes.
+// Admit refuses an invalid key (C13), and a call that nobody makes.
 func (t *readTool) Admit(call toolcrib.Call) error {
 	_, _, err := t.read(call)
 	return err

@@ -95,7 +95,7 @@ func read(call toolcrib.Call) (change, error) {
 	return c, nil
 }
 
-// Admit refuses a key that is none (C13), and a call that nobody makes.
+// Admit refuses an invalid key (C13), and a call that nobody makes.
 func (t *writeTool) Admit(call toolcrib.Call) error {
 	_, err := read(call)
 	return err

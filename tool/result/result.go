@@ -30,7 +30,7 @@ const (
 const parameters = `{
 	"type": "object",
 	"properties": {
-		"ref": {"type": "string", "minLength": 1, "maxLength": 200, "description": "The reference that stands in the result that was cut."},
+		"ref": {"type": "string", "minLength": 1, "maxLength": 200, "description": "The reference that is in the result that was cut."},
 		"offset": {"type": "integer", "minimum": 0, "description": "First byte to return, counted from 0. Default 0."},
 		"limit": {"type": "integer", "minimum": 1, "description": "Number of bytes to return. Default 16384, at most 30720."}
 	},
@@ -65,7 +65,7 @@ type input struct {
 type output struct {
 	Content    string `json:"content"`
 	Offset     int64  `json:"offset"`                // of content, moved back to the start of a character
-	NextOffset int64  `json:"next_offset,omitempty"` // to go on with; absent at the end
+	NextOffset int64  `json:"next_offset,omitempty"` // to continue with; absent at the end
 	TotalBytes int64  `json:"total_bytes"`
 }
 
@@ -76,7 +76,7 @@ var refPattern = regexp.MustCompile(`^res_[A-Za-z0-9_-]{1,128}$`)
 func (t *readResult) Spec() toolcrib.Spec {
 	return toolcrib.Spec{
 		Name:        Name,
-		Description: "Read more of a tool result of this run that was cut, by the reference that stands in it.",
+		Description: "Read more of a tool result of this run that was cut, by the reference that is in it.",
 		Parameters:  json.RawMessage(parameters), Effect: toolcrib.EffectReadOnly,
 		Group: Group, Source: "builtin", EnabledByDefault: true,
 	}

@@ -148,7 +148,7 @@ func (j *judge) short(word string, rest []string) (int, error) {
 	return 0, nil
 }
 
-// option takes the argument of an option, inline if it stands in the same word.
+// option takes the argument of an option, inline if it is in the same word.
 func (j *judge) option(shown, name string, kind argument, inline string, given bool, rest []string) (int, error) {
 	j.seen[name] = true
 	used := 0

@@ -152,7 +152,7 @@ func (s *shell) walled(p *plan) error {
 		return nil
 	}
 	if r := s.report(); !r.sandboxed() {
-		return refuse("a sandbox is required, and there is none: %s", r.Problem)
+		return refuse("a sandbox is required, but none is available: %s", r.Problem)
 	}
 	if why := s.unheld(p); why != "" {
 		return refuse("a sandbox is required, and here it cannot protect everything: %s", why)

@@ -42,7 +42,7 @@ func TestC12_ElevenPatterns(t *testing.T) {
 }
 
 // What is allowed by the configuration, and by itself does harm: the patterns are
-// refused all the same, also behind a program that starts another one.
+// refused anyway, also behind a program that starts another one.
 func TestC12_WhateverIsAllowed(t *testing.T) {
 	dir := folder(t)
 	starters := []string{

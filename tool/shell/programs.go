@@ -243,7 +243,7 @@ func findExpression(j *judge, args []string) error {
 			return refuse("%s with %s is not allowed; it may search and print (-name, -type, -size, -newer, -maxdepth, -print, -printf, …), and neither run, write, delete nor follow links",
 				j.name, quote(word))
 		default:
-			return refuse("%s: %s stands behind the expression; folders come first", j.name, quote(word))
+			return refuse("%s: %s is after the expression; folders come first", j.name, quote(word))
 		}
 	}
 	return nil

@@ -326,7 +326,7 @@ func (k *keeper) text() string {
 }
 
 // drain reads from into k; flooded is called once all streams that share the
-// counter have given more than maxDrained bytes. It goes on reading to the end, so
+// counter have given more than maxDrained bytes. It continues reading to the end, so
 // that nobody blocks; what it reads after that is the little that was under way.
 func (k *keeper) drain(from io.Reader, read *atomic.Int64, flooded func(), heard func([]byte)) {
 	buffer := make([]byte, 64<<10)

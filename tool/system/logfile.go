@@ -140,7 +140,7 @@ func parseJSON(line string) ([]LogAttribute, bool) {
 	return attributes, true
 }
 
-// parseText reads name=value pairs; each side may stand in quotes as Go writes them.
+// parseText reads name=value pairs; each side may be in quotes as Go writes them.
 func parseText(line string) (attributes []LogAttribute, ok bool) {
 	for rest := line; rest != ""; rest = strings.TrimPrefix(rest, " ") {
 		var a LogAttribute

@@ -95,7 +95,7 @@ func Bodies() []toolcrib.Body {
 }
 
 // children are the bodies of a call that a run of its own answers. What it waits for
-// stands in the journal of a run below that one.
+// is in the journal of a run below that one.
 func children(item journal.ApprovalItem, usage toolcrib.Usage) []toolcrib.Body {
 	return []toolcrib.Body{
 		&journal.ChildStarted{ID: "call_2", Run: "run_b", Agent: "helper", Share: share()},

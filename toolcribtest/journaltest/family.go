@@ -251,7 +251,7 @@ const (
 	clanCompleted = toolcrib.StatusCompleted
 )
 
-// clanStatus: a run goes on when its own journal says so, not when what it waits for
+// clanStatus: a run continues when its own journal says so, not when what it waits for
 // was decided.
 func clanStatus(_ *testing.T, c *clan) {
 	c.start("run_c", "run_g")

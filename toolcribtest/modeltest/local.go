@@ -28,7 +28,7 @@ func (d Dialect) frame(data []byte) []byte {
 	return sseEvent("", data)
 }
 
-// endless are ways to go on with a stream for size bytes and more, without an
+// endless are ways to continue with a stream for size bytes and more, without an
 // end; text is a frame with text.
 func (d Dialect) endless(text []byte, size int) map[string][]byte {
 	repeat := func(piece string) []byte { return bytes.Repeat([]byte(piece), 1+size/len(piece)) }

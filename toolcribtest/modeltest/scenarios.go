@@ -59,7 +59,7 @@ func answerCalls(reply toolcrib.Message, files ...toolcrib.File) toolcrib.Messag
 }
 
 // image sends images of the user and of a tool: each goes out whole, or a text
-// stands in its place and a notice says so; it is read once, and a file that
+// is in its place and a notice says so; it is read once, and a file that
 // cannot be sent never makes a request fail.
 func (s HTTPSubject) image(t *testing.T) {
 	stored := map[string][]byte{"one": pixel(t, "gray"), "two": pixel(t, "black"), "odd": []byte("odd-bytes-0123456789")}
@@ -136,7 +136,7 @@ func (s HTTPSubject) noFiles(t *testing.T) {
 }
 
 // structured asks for an answer that fits a schema, in a run with tools: the
-// schema stands in every request, also when the tools are gone.
+// schema is in every request, also when the tools are gone.
 func (s HTTPSubject) structured(t *testing.T) {
 	const answer, marker = `{"verdict":"yes ✓"}`, "marker_of_the_schema"
 	for name, schema := range map[string]string{
@@ -207,7 +207,7 @@ func (s HTTPSubject) prefix(t *testing.T) {
 		}
 		for _, field := range []string{"messages", "input", "contents"} {
 			if old := before[field]; len(old) > 0 && !bytes.HasPrefix(now[field], old[:len(old)-1]) {
-				t.Errorf("request %d does not go on with the %s of the one before:\n%s\n%s", n, field, old, now[field])
+				t.Errorf("request %d does not continue with the %s of the one before:\n%s\n%s", n, field, old, now[field])
 			}
 		}
 		for _, field := range []string{"system", "instructions", "systemInstruction", "tools"} {

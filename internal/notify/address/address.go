@@ -49,7 +49,7 @@ func Check(text string) string {
 	case !slices.Contains(Schemes(), scheme):
 		return "has a scheme that is not known; use one of " + strings.Join(Schemes(), ", ")
 	case !IsWebhook(text):
-		return "" // messengers have tokens in it that are no part of a URL
+		return "" // messengers have tokens in it that are not part of a URL
 	}
 	u, err := url.Parse(text)
 	switch {

@@ -64,7 +64,7 @@ func Open(call toolcrib.Call) (*Folder, error) {
 	return nil, &toolcrib.ToolError{Kind: toolcrib.ExecutionFailed, Message: "the workspace folder cannot be opened", Err: err}
 }
 
-// Close lets go of the folder.
+// Close releases the folder.
 func (f *Folder) Close() { _ = f.Root.Close() } // opened for reading: there is nothing to lose
 
 // Abs is the absolute path of a resolved one.
