@@ -225,7 +225,7 @@ func (r *reader) metadata(e yamltree.Entry) error {
 // allowed reads allowed-tools in either form.
 func (r *reader) allowed(e yamltree.Entry) error {
 	if r.declared != "" {
-		return lineErrorf(e.Value.Line, "%s: %s stands there already; keep one of them", e.Key, r.declared)
+		return lineErrorf(e.Value.Line, "%s: %s is already given; keep one of them", e.Key, r.declared)
 	}
 	r.declared = e.Key
 	var words []string

@@ -38,7 +38,7 @@ func TestN15_Parse(t *testing.T) {
 		{"1b text with commas", front("allowed-tools: read_file,write_file, edit_file\n"), []string{"read_file", "write_file", "edit_file"}, ""},
 		{"1b text over lines", front("allowed-tools: |\n  read_file\n  write_file\n"), []string{"read_file", "write_file"}, ""},
 		{"1b underscore", front("allowed_tools: read_file\n"), []string{"read_file"}, ""},
-		{"1b both spellings", front("allowed-tools: a\nallowed_tools: b\n"), nil, "allowed-tools stands there already"},
+		{"1b both spellings", front("allowed-tools: a\nallowed_tools: b\n"), nil, "allowed-tools is already given"},
 		{"convention text with patterns", front("allowed-tools: Bash(git:*) Bash(jq:*) Read\n"), []string{"exec_shell(git:*)", "exec_shell(jq:*)", "read_file"}, ""},
 		{"convention pattern with space", front("allowed-tools: Bash(npm run test, all:*), Read\n"), []string{"exec_shell(npm run test, all:*)", "read_file"}, ""},
 		{"convention aliases", front("allowed-tools: Read Write Edit Grep Glob LS WebFetch WebSearch Task Skill\n"), []string{
@@ -62,7 +62,7 @@ func TestN15_Parse(t *testing.T) {
 		{"misspelt case", front("Allowed-Tools: [Read]\n"), nil, "write allowed-tools"},
 		{"misspelt tools", front("tools: Read\n"), nil, "write allowed-tools"},
 		{"key look-alike", front("аllowed-tools: []\n"), nil, "has characters that no key has"},
-		{"key twice", front("allowed-tools: []\nallowed-tools: ['*']\n"), nil, "duplicate key \"allowed-tools\"; it stands at line 4 already"},
+		{"key twice", front("allowed-tools: []\nallowed-tools: ['*']\n"), nil, "duplicate key \"allowed-tools\"; it is already at line 4"},
 		{"too many entries", front("allowed-tools: " + strings.Repeat("a ", 300) + "\n"), nil, "more than the 256"},
 		{"long pattern", front("allowed-tools: 'Bash(" + strings.Repeat("a", 2000) + ") Read'\n"), []string{"read_file"}, ""},
 		{"disabled misspelt", front("disabled: true\n"), nil, "write enabled: true or enabled: false"},

@@ -327,7 +327,7 @@ func IsPlan(name string, status toolcrib.ResultStatus) bool {
 	return name == "update_plan" && status == toolcrib.ResultOK
 }
 
-// end shows the answer, unless it stands there already.
+// end shows the answer, unless it is shown already.
 func (l *Live) end(answer string) {
 	l.spin.say("")
 	l.margin()

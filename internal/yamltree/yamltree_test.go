@@ -78,7 +78,7 @@ func TestParse_Refuses(t *testing.T) {
 		}
 	}
 	root, errs := yamltree.Parse([]byte("a: {b: 1, b: 2}\na: 3\n"), limits)
-	if root == nil || len(errs) != 2 || errs[0].Error() != `a.b: duplicate key "b"; it stands at line 1 already` || errs[1].Line != 2 {
+	if root == nil || len(errs) != 2 || errs[0].Error() != `a.b: duplicate key "b"; it is already at line 1` || errs[1].Line != 2 {
 		t.Errorf("%v", errs)
 	}
 }
