@@ -79,6 +79,7 @@ type Options struct {
 	Who      toolcrib.Principal                        // who sits at the Approver, with today's rights; nobody = whom the run acts for
 	Expires  time.Duration                             // how long an approval may wait before nobody is asked about it any more; 0 = forever (approvals.expire)
 	FourEyes bool                                      // whom a run acts for may deny its calls, but not approve them (approvals.four_eyes)
+	Said     func(run toolcrib.RunID) string           // what a person adds to a run, or to one nested in it, asked before each request; "" = nothing; nil = nobody adds anything
 
 	Announcer Announcer                  // nil = nobody is told that a run has parked
 	Worker    string                     // names this driver in the journal

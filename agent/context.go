@@ -52,6 +52,7 @@ type Condensation struct {
 	Before         int64
 	Limit          int64 // what the next request's input may be, in tokens; 0 = unknown
 	Reason         string
+	Wish           bool // it would fit
 }
 
 // room is what a model's context leaves to the input of a request that may be
@@ -67,6 +68,13 @@ func room(m *journal.ModelInfo, output int64) int64 {
 // model's context; ok = it fits.
 func makeRoom(s *State, model int, r Reserve) (step Step, ok bool) {
 	limit := room(&s.Models[model], r.Output)
+	if s.Start.Compact && s.Requests == 0 && (limit == 0 || r.Input <= limit) {
+		// Nothing is dropped because of a wish: without a summary the transcript stays.
+		if step, ok := condense(s, model, r.Input, ""); ok && step.Condense.Ask {
+			step.Condense.Wish = true
+			return step, false
+		}
+	}
 	if limit == 0 || r.Input <= limit {
 		return Step{}, true
 	}
@@ -349,12 +357,16 @@ func (d *driver) condense(ctx context.Context, step Step) error {
 		return d.failed(ctx, sent, err, &in.reply, d.r.Clock.Now().Sub(in.began))
 	}
 	reply := in.reply.Reply()
+	summary, _ := guard.RedactCanary(d.r.Mask.Clean(reply.Message.Text()), d.s.Start.Canary)
+	replaced := d.replaced(step, sent.Request, strings.TrimSpace(summary))
+	if b, ok := replaced[0].(*journal.Condensed); ok && step.Condense.Wish && b.Strategy == ContextDrop {
+		err = &toolcrib.ModelError{Class: toolcrib.ErrRefused, Message: "there is no summary, or it is longer than what was said"}
+		return d.failed(ctx, sent, err, &in.reply, d.r.Clock.Now().Sub(in.began))
+	}
 	tokens, estimated := d.count(sent, &reply)
 	cost, sum := d.settle(sent, tokens, estimated)
 	spent := &journal.Usage{Request: sent.Request, Tokens: tokens, CostUSD: cost, Estimated: estimated, Sum: sum}
-	summary, _ := guard.RedactCanary(d.r.Mask.Clean(reply.Message.Text()), d.s.Start.Canary)
-	summary = strings.TrimSpace(summary)
-	return d.append(ctx, append([]toolcrib.Body{spent}, d.replaced(step, sent.Request, summary)...)...)
+	return d.append(ctx, append([]toolcrib.Body{spent}, replaced...)...)
 }
 
 // replaced is what is written down about messages that are replaced; without a
@@ -377,10 +389,14 @@ func (d *driver) replaced(step Step, request int, summary string) []toolcrib.Bod
 	if summary == "" {
 		b.Strategy, done = ContextDrop, "left out"
 	}
+	why := "the conversation would not fit into the model's context: "
+	if c.Wish {
+		why = "as you asked: "
+	}
 	b.After = max(c.Before-d.s.tokens(gone)+d.s.tokens(int64(len(b.Text))), 0)
 	return []toolcrib.Body{b, &journal.Notice{Notice: toolcrib.Notice{
 		Code:    NoticeCondensed,
-		Message: fmt.Sprintf("the conversation would not fit into the model's context: %s (about %d tokens before, %d now)", oldestWere(c.Messages, done), b.Before, b.After),
+		Message: fmt.Sprintf("%s%s (about %d tokens before, %d now)", why, oldestWere(c.Messages, done), b.Before, b.After),
 	}}}
 }
 

@@ -298,3 +298,70 @@ func TestContext_NoSummaryForNothing(t *testing.T) {
 		t.Errorf("%s", s.Failed.Message)
 	}
 }
+
+// What was said can be condensed before it has to be, once, and is kept where no summary comes.
+func TestContext_Compact(t *testing.T) {
+	talk := func(compact bool, words int) func(*agent.Task) {
+		return func(k *agent.Task) {
+			k.History = []toolcrib.Message{
+				toolcrib.TextMessage(toolcrib.RoleUser, "go"),
+				toolcrib.TextMessage(toolcrib.RoleAssistant, strings.Repeat("word ", words)),
+			}
+			k.Prompt, k.Compact = "and now", compact
+		}
+	}
+	for _, c := range []struct {
+		name      string
+		compact   bool
+		words     int
+		summary   func() ([]toolcrib.Delta, error)
+		asked     int
+		condensed bool
+	}{
+		{"as it is", false, 2000, briefly, 0, false},
+		{"asked for", true, 2000, briefly, 1, true},
+		{"nothing gained", true, 10, briefly, 0, false},
+		{"empty summary", true, 2000, func() ([]toolcrib.Delta, error) { return []toolcrib.Delta{unreported(toolcrib.FinishStop)}, nil }, 1, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, gate.ConfirmNever)
+			longTalk(w, 2, c.summary)
+			s := run(t, w, talk(c.compact, c.words))
+			equal(t, "content", s.Done.Content, "the end")
+			asked := 0
+			for _, req := range w.requests {
+				if strings.HasPrefix(req.System, "You condense") {
+					asked++
+				}
+			}
+			equal(t, "summaries", asked, c.asked)
+			equal(t, "condensed", strings.HasPrefix(s.Messages[1].Text(), "[Earlier messages"), c.condensed)
+			equal(t, "the task", s.Messages[2].Text(), "and now")
+			if err := w.replayed(s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What a person adds while a run is driven is read before the next request, and is in the journal.
+func TestSaidWhileDriven(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	longTalk(w, 2, briefly)
+	said := []string{"", "be quick", " \n"}
+	w.runner.Said = func(toolcrib.RunID) (text string) {
+		if len(said) > 0 {
+			text, said = said[0], said[1:]
+		}
+		return text
+	}
+	s := run(t, w)
+	equal(t, "content", s.Done.Content, "the end")
+	last := w.requests[1].Messages[len(w.requests[1].Messages)-1]
+	equal(t, "role", last.Role, toolcrib.RoleUser)
+	equal(t, "said", last.Text(), "be quick")
+	equal(t, "requests", len(w.requests), 3)
+	if err := w.replayed(s); err != nil {
+		t.Error(err)
+	}
+}

@@ -236,6 +236,14 @@ func (d *driver) run(ctx context.Context) error {
 	s := d.s
 	for {
 		step := Next(s)
+		if step.Kind == StepAsk && d.r.Said != nil {
+			if text := d.r.Said(s.Run); strings.TrimSpace(text) != "" {
+				if err := d.append(ctx, &journal.Said{Text: d.r.Mask.Clean(text), By: NameOf(s.Start.Principal)}); err != nil {
+					return err
+				}
+				continue
+			}
+		}
 		if step.Kind == StepNone || step.Kind == StepWait && (s.Stopping != nil || d.stopped(ctx) == nil) {
 			return nil
 		}

@@ -38,6 +38,7 @@ type Task struct {
 	// be no Prompt.
 	ForkedFrom  toolcrib.RunID
 	ForkedRound int
+	Compact     bool      // History is condensed before the first request, though it would fit
 	Ran         []RanCall // calls that took effect before, and are asked about before they run again
 
 	RunTools    []string // what this run may use of the agent's tools
@@ -178,7 +179,7 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		Format: journal.Format, Version: r.Version,
 		Agent: task.Agent, Models: models, Principal: task.Principal,
 		Session: task.Session, Parent: task.Parent, Depth: task.Depth,
-		ForkedFrom: task.ForkedFrom, ForkedRound: task.ForkedRound, Ran: r.keptRan(task.Ran),
+		ForkedFrom: task.ForkedFrom, ForkedRound: task.ForkedRound, Compact: task.Compact, Ran: r.keptRan(task.Ran),
 		Workspace: task.Workspace, Driver: task.Driver,
 		System: r.Mask.Clean(task.Agent.System), Input: input,
 		RunTools: task.RunTools, SkillTools: task.SkillTools, WorkerTools: task.WorkerTools,

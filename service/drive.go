@@ -217,6 +217,14 @@ func (d *drive) options() (agent.Options, error) {
 		d.waiting = map[string]toolcrib.RunID{}
 		o.Announcer = d
 	}
+	if said := d.front.Said; said != nil {
+		o.Said = func(run toolcrib.RunID) string {
+			if top, _ := d.driven(); run == top {
+				return said()
+			}
+			return ""
+		}
+	}
 	if watch := d.front.Watch; watch != nil {
 		o.Watch = func(run toolcrib.RunID, f journal.Frame) {
 			if top, _ := d.driven(); run == top { // runs that the run starts have streams of their own

@@ -27,6 +27,9 @@ type Front struct {
 	SincePause bool
 	// Driving is called before the run is driven; state is nil if it is a new one.
 	Driving func(state *agent.State)
+	// Said returns what the person adds to the run while it is driven, "" for nothing; may
+	// be nil.
+	Said func() string
 	// Approver is asked about calls that need an approval while the run continues; if nil,
 	// it parks first, and then Person is asked.
 	Approver agent.Approver

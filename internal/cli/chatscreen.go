@@ -160,7 +160,12 @@ func (f *screenFront) carry(ctx context.Context, c *chat, _ agent.Approve, given
 	if err != nil {
 		return nil, err
 	}
+	var said func() string
+	if given == nil {
+		said = func() string { return f.screen.Next(onlyText) }
+	}
 	return do(ctx, service.Front{
+		Said:  said,
 		Watch: screenWatcher{f.screen, given != nil}.Frame, Person: f, Log: log,
 		Driving: func(before *agent.State) {
 			if given != nil {
@@ -174,6 +179,13 @@ func (f *screenFront) carry(ctx context.Context, c *chat, _ agent.Approve, given
 			}
 		},
 	})
+}
+
+// onlyText reports whether a message can be added to a turn as it is: it is no command, and
+// names no file.
+func onlyText(line string) bool {
+	line = strings.TrimSpace(line)
+	return !strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "!") && !strings.Contains(line, "@")
 }
 
 // stoppable gives a context that ends as a run wants it: cancelled if the person

@@ -33,10 +33,10 @@ func (c *chat) say(ctx context.Context, text string) error {
 	if c.mode.Load() == modePlan {
 		text = planText + text
 	}
-	if err := c.run(ctx, agent.Task{Prompt: text, Files: append(files, c.files...)}); err != nil {
+	if err := c.run(ctx, agent.Task{Prompt: text, Files: append(files, c.files...), Compact: c.compact}); err != nil {
 		return err
 	}
-	c.files, c.undone = nil, nil
+	c.files, c.undone, c.compact = nil, nil, false
 	return nil
 }
 

@@ -1,6 +1,9 @@
 package tui
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Bounds of what waits to be shown.
 const (
@@ -29,6 +32,48 @@ func (s *streamItem) show(m *model) {
 	}
 }
 
+// queue holds messages of the person until they can be sent.
+type queue struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (q *queue) all() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.lines)
+}
+
+// add is false if too many wait already.
+func (q *queue) add(line string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.lines) >= maxQueued {
+		return false
+	}
+	q.lines = append(q.lines, line)
+	return true
+}
+
+// next takes the oldest message if it is fit; "" = there is none.
+func (q *queue) next(fit func(line string) bool) (line string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.lines) == 0 || !fit(q.lines[0]) {
+		return ""
+	}
+	line, q.lines = q.lines[0], q.lines[1:]
+	return line
+}
+
+// clear takes all of them.
+func (q *queue) clear() (lines []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	lines, q.lines = q.lines, nil
+	return lines
+}
+
 // feed is a queue between those who do something and the screen. Putting never
 // blocks: text that streams is joined while it waits, and dropped where it would
 // outgrow its bounds.
@@ -36,6 +81,7 @@ type feed struct {
 	mu    sync.Mutex
 	items []showable
 	bytes int
+	queue queue         // of the person, the other way round
 	ready chan struct{} // has one element while there are items
 }
 

@@ -101,9 +101,8 @@ func (m *model) interrupt(again bool) tea.Cmd {
 	case m.working:
 		m.stopped, m.after = true, false
 		m.asking = m.dropQuestion()
-		if len(m.queued) > 0 { // they were meant for what is stopped now: the person sends them, or doesn't
-			m.edit(strings.TrimLeft(strings.Join(append(m.queued, m.input.Value()), "\n"), "\n"))
-			m.queued = nil
+		if queued := m.queued.clear(); len(queued) > 0 { // they were meant for what is stopped now: the person sends them, or doesn't
+			m.edit(strings.TrimLeft(strings.Join(append(queued, m.input.Value()), "\n"), "\n"))
 		}
 		m.cancel(ErrStopped)
 	case m.input.Value() != "":
@@ -139,7 +138,7 @@ func (m *model) enter() tea.Cmd {
 	if text = strings.TrimRight(text, " \n"); strings.TrimSpace(text) == "" {
 		return nil
 	}
-	if m.working && len(m.queued) >= maxQueued {
+	if m.working && len(m.queued.all()) >= maxQueued {
 		m.hint = "too many messages wait already"
 		return nil
 	}
@@ -156,7 +155,7 @@ func (m *model) enter() tea.Cmd {
 		m.unfold(n)
 		return nil
 	}
-	m.queued = append(m.queued, text)
+	m.queued.add(text)
 	return nil
 }
 

@@ -43,7 +43,7 @@ type model struct {
 	leaving       bool   // ctrl-c was pressed at an empty prompt
 	after         bool   // leave when the turn has ended
 	status        []string
-	queued        []string
+	queued        *queue  // messages that wait
 	search        *search // nil = the history is not searched
 	md            markdown
 
@@ -79,7 +79,7 @@ type (
 
 func newModel(o Options, feed *feed) *model {
 	m := &model{
-		look: o.Look, talk: o.Talk, screen: &Screen{feed: feed}, history: o.History, now: time.Now, calm: terminal.Calm,
+		look: o.Look, talk: o.Talk, screen: &Screen{feed: feed}, queued: &feed.queue, history: o.History, now: time.Now, calm: terminal.Calm,
 		width: 80, height: 24, ctx: context.Background(), md: markdown{look: o.Look},
 		start: func(c tea.Cmd) tea.Cmd { return c }, noticed: map[string]bool{},
 	}
@@ -214,14 +214,14 @@ func (m *model) done(msg doneMsg) tea.Cmd {
 	}
 	m.endReply()
 	m.working, m.cancel, m.asking = false, nil, m.dropQuestion()
-	switch {
-	case msg.leave, m.after && len(m.queued) == 0:
+	if msg.leave {
 		m.quit = true
-	case len(m.queued) > 0:
-		next := m.queued[0]
-		m.queued = m.queued[1:]
+		return nil
+	}
+	if next := m.queued.next(func(string) bool { return true }); next != "" {
 		return m.send(next)
 	}
+	m.quit = m.quit || m.after
 	return nil
 }
 

@@ -295,14 +295,14 @@ func TestIssue5_8_Interrupt(t *testing.T) {
 	d := newDesk(t, 80, Look{})
 	cause := d.work()
 	d.keys("later", "enter", "ctrl+d")
-	if cause() != nil || d.quit || len(d.queued) != 1 {
-		t.Fatalf("while a turn continues ctrl-d ends it (%v) or leaves (%v); queued: %q", cause(), d.quit, d.queued)
+	if cause() != nil || d.quit || len(d.queued.all()) != 1 {
+		t.Fatalf("while a turn continues ctrl-d ends it (%v) or leaves (%v); queued: %q", cause(), d.quit, d.queued.all())
 	}
 	reply := make(chan Answer, 1)
 	d.ask(questionItem{Question{Ask: approval(item("a"))}, reply})
 	d.keys("ctrl+c")
-	if cause() != ErrStopped || len(d.queued) != 0 || d.asking != nil || len(reply) != 0 {
-		t.Fatalf("ctrl-c: cause %v, queued %q, asking %v", cause(), d.queued, d.asking)
+	if cause() != ErrStopped || len(d.queued.all()) != 0 || d.asking != nil || len(reply) != 0 {
+		t.Fatalf("ctrl-c: cause %v, queued %q, asking %v", cause(), d.queued.all(), d.asking)
 	}
 	d.Update(doneMsg{})
 	if d.working || d.quit {
@@ -522,8 +522,8 @@ func TestEscStops(t *testing.T) {
 	if cause() != ErrStopped {
 		t.Fatalf("esc: %v", cause())
 	}
-	if got := d.input.Value(); got != "one\ntwo\nhalf" || len(d.queued) != 0 {
-		t.Fatalf("the input is %q, and %q waits", got, d.queued)
+	if got := d.input.Value(); got != "one\ntwo\nhalf" || len(d.queued.all()) != 0 {
+		t.Fatalf("the input is %q, and %q waits", got, d.queued.all())
 	}
 }
 
@@ -544,5 +544,53 @@ func TestCompleteFile(t *testing.T) {
 	d.keys("look at @m", "tab")
 	if got := d.input.Value(); got != "look at @main" || !strings.Contains(d.hint, "@main.go  @main_test.go") {
 		t.Fatalf("the input is %q, the hint %q", got, d.hint)
+	}
+}
+
+// A message that waits is given to the turn if that can take it, in its order, and shown.
+func TestNext(t *testing.T) {
+	d := newDesk(t, 80, Look{Unicode: true})
+	d.work()
+	d.keys("be quick", "enter", "/cost", "enter", "thanks", "enter")
+	plain := func(line string) bool { return !strings.HasPrefix(line, "/") }
+	if got := d.screen.Next(plain); got != "be quick" {
+		t.Fatalf("%q", got)
+	}
+	d.drain()
+	if got := d.screen.Next(plain); got != "" {
+		t.Fatalf("%q is taken before what waits longer", got)
+	}
+	text := d.screenText()
+	if !strings.Contains(text, "❯ be quick") || strings.Contains(text, "next: be quick") || !strings.Contains(text, "next: /cost") {
+		t.Fatal(text)
+	}
+}
+
+// BenchmarkKey is a key in a long conversation, with what is drawn after it; the bound is
+// 16 ms (issue 13).
+func BenchmarkKey(b *testing.B) {
+	m := newModel(Options{Talk: &talker{}, Look: Look{Color: true, Unicode: true}, History: &History{}}, newFeed())
+	m.Update(tea.WindowSizeMsg{Width: 120, Height: 50})
+	for i := range 10_000 {
+		m.history.lines = append(m.history.lines, fmt.Sprintf("message %d of many", i))
+		m.Update(feedMsg{[]showable{itemFunc(func(m *model) { m.whole(fmt.Sprintf("Line %d of an **answer** with `code`.", i)) })}})
+		m.Update(printedMsg{})
+	}
+	for b.Loop() {
+		m.Update(tea.KeyPressMsg{Code: 'x', Text: "x"})
+		_ = m.View()
+		m.Update(tea.KeyPressMsg{Code: tea.KeyBackspace})
+		_ = m.View()
+	}
+}
+
+// TestKeySpeed holds the bound, with room for a busy machine: it is some hundred times more.
+func TestKeySpeed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: measured in the long run")
+	}
+	r := testing.Benchmark(BenchmarkKey)
+	if took := time.Duration(r.NsPerOp()) / 2; took > 16*time.Millisecond {
+		t.Errorf("a key takes %v", took)
 	}
 }

@@ -87,7 +87,8 @@ func TestIssue5_8_HostileText(t *testing.T) {
 			for n := range 12 {
 				d.unfold(n)
 			}
-			d.queued = []string{text}
+			d.queued.clear()
+			d.queued.add(text)
 			d.history.lines = []string{text}
 			d.recall = 1
 			d.keys("up")

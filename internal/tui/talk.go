@@ -74,6 +74,19 @@ func (s *Screen) Recall(arguments json.RawMessage, r journal.ResultView) {
 	s.show(func(m *model) { m.call(arguments, r) })
 }
 
+// Next takes the oldest message that the person sent while something is carried out, if it
+// is fit to be a part of that, and shows it; "" = there is none.
+func (s *Screen) Next(fit func(line string) bool) string {
+	line := s.feed.queue.next(fit)
+	if line != "" {
+		s.show(func(m *model) {
+			m.endReply()
+			m.said(line)
+		})
+	}
+	return line
+}
+
 // Status changes the line at the bottom: its parts, the most important first. What does
 // not fit is left out.
 func (s *Screen) Status(parts []string) { s.show(func(m *model) { m.status = parts }) }

@@ -132,7 +132,7 @@ func lastLine(text string) string {
 func (m *model) below() []string {
 	s := m.style()
 	var rows []string
-	for _, q := range m.queued {
+	for _, q := range m.queued.all() {
 		rows = append(rows, s.Dim(m.look.signs("  "+oneLine("next: "+q, max(m.width-4, 5)))))
 	}
 	if m.hint != "" {

@@ -154,7 +154,7 @@ func reply() *journal.Message {
 
 func runStarted(offer journal.Offer, given *toolcrib.ToolCall, temperature *float64) *journal.RunStarted {
 	return &journal.RunStarted{
-		Format: journal.Format, Version: "1.2.3", CostCap: "day", ForkedFrom: "run_0", ForkedRound: 2,
+		Format: journal.Format, Version: "1.2.3", CostCap: "day", ForkedFrom: "run_0", ForkedRound: 2, Compact: true,
 		Ran: []journal.RanCall{{Run: "run_0", ID: "call_7", Name: "write_file", Arguments: "ab", Does: []string{"cd"}}},
 		Agent: toolcrib.Agent{
 			Name: "default", Model: "small", Fallback: []string{"tiny"}, System: "Be careful.", Temperature: temperature,
