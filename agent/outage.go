@@ -273,7 +273,7 @@ func retryAfter(f *journal.ModelFailed) time.Duration {
 
 func retryNotice(f *journal.ModelFailed, delay time.Duration) toolcrib.Notice {
 	if f.OutputBegan {
-		return toolcrib.Notice{Code: NoticeRestarted, Message: fmt.Sprintf("the reply broke off (%s) and is asked for anew; ignore what was shown of it", f.Class)}
+		return toolcrib.Notice{Code: NoticeRestarted, Message: fmt.Sprintf("the reply broke off (%s) and is requested again; ignore what was shown of it", f.Class)}
 	}
 	return toolcrib.Notice{Code: NoticeRetry, Message: fmt.Sprintf("%s: %s; trying again in %s", f.Class, f.Message, delay)}
 }
@@ -301,7 +301,7 @@ func (d *driver) waitBefore(ctx context.Context, step *Step) (stop bool, err err
 // UseModel makes a model answer a run from its next request on, in place of its own
 // ones. It is refused as at the start of a run; that the run has ended is a conflict.
 func (r *Runner) UseModel(ctx context.Context, run toolcrib.RunID, m journal.ModelInfo, by string) (*State, error) {
-	return r.note(ctx, run, "has ended; no model is asked any more", func(s *State) ([]toolcrib.Body, error) {
+	return r.note(ctx, run, "has ended; it asks no model again", func(s *State) ([]toolcrib.Body, error) {
 		switch {
 		case s.Start.Given != nil:
 			return nil, usagef("run %s is one given call; it asks no model", run)

@@ -165,7 +165,7 @@ func notes(e *entry, s *Scope, asked question) []string {
 		notes = append(notes, "calls that write are refused: the run may only read (read_only_mode)")
 	}
 	if s.NobodyAsks && asked.asks {
-		notes = append(notes, "calls that need an approval are refused: nobody can be asked (needs_confirmation)")
+		notes = append(notes, "calls that need an approval are refused: this run cannot ask anybody (needs_confirmation)")
 	}
 	if note := taintNote(e, s); note != "" {
 		notes = append(notes, note)

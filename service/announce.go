@@ -57,7 +57,7 @@ func (d *drive) tell(ctx context.Context, at *agent.State) {
 	d.leave(at.Run)
 	sender, problems := s.Notifier()
 	for _, f := range sender.Send(ctx, s.message(at)) {
-		problems = append(problems, fmt.Sprintf("%s was not told of approval %s: %s", f.Where, at.Approval.ApprovalID, f.Reason))
+		problems = append(problems, fmt.Sprintf("%s was not notified of approval %s: %s", f.Where, at.Approval.ApprovalID, f.Reason))
 	}
 	for _, text := range problems {
 		text = s.Mask.Mask(text)

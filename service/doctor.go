@@ -273,7 +273,7 @@ func (s *Service) checkApprovals(context.Context) (detail, fix string, err error
 		detail += "; four eyes: nobody approves calls of a run of their own"
 	}
 	if len(set.Notify) == 0 {
-		return detail + "; nobody is told of them", "", nil
+		return detail + "; nobody is notified of them", "", nil
 	}
 	wrong := false
 	for i := range set.Notify {

@@ -195,7 +195,7 @@ func (k *Skills) missing(name string) string {
 	if near := guard.Nearest(strings.Trim(name, `"`), k.Names()); near != "" {
 		return fmt.Sprintf("there is no skill %s (did you mean %s?)", name, near)
 	}
-	return fmt.Sprintf("there is no skill %s; toolcrib skills list shows what there is", name)
+	return fmt.Sprintf("there is no skill %s; `toolcrib skills list` shows them all", name)
 }
 
 // Names returns the names of all skills that can be asked for, sorted.

@@ -154,7 +154,7 @@ func (l *loader) list(root *os.Root, dir Dir) ([]string, error) {
 			if !l.taken(dir, name) {
 				l.refuse(Problem{
 					Code: CodeInvalid, Skill: name, Path: filepath.Join(dir.Path, name),
-					Message: "no skill: it is a link; a skill is a folder of its own: copy it here",
+					Message: "no skill: it is a link; a skill must be a folder, so copy it here",
 				})
 			}
 		}

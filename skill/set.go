@@ -67,7 +67,7 @@ func (l *Library) choose(set *Set, name string, approved func(name, hash string)
 	case s == nil:
 		return &Problem{
 			Code: CodeUnknown, Skill: ShownName(name),
-			Message: fmt.Sprintf("there is no skill %s; toolcrib skills list shows what there is", ShownName(name)),
+			Message: fmt.Sprintf("there is no skill %s; `toolcrib skills list` shows them all", ShownName(name)),
 		}
 	case !s.Enabled:
 		return &Problem{
@@ -145,7 +145,7 @@ func (s *Set) UnknownVariables(vars map[string]string) []Problem {
 			if _, ok := vars[name]; !ok {
 				problems = append(problems, Problem{
 					Code: CodeVariable, Skill: one.Name, Path: one.Path,
-					Message: fmt.Sprintf("skill %s: the variable ${%s} stands for nothing and stays as it is", one.Name,
+					Message: fmt.Sprintf("skill %s: the variable ${%s} has no value and stays as it is", one.Name,
 						guard.Visible(name)),
 				})
 			}

@@ -182,7 +182,7 @@ func (d *docs) unlike(last toolcrib.Seq, each func(do func(Doc) error) error) er
 		return nil
 	})
 	if err == nil && n < len(d.all) {
-		err = systemError(last, "something that it tells of is gone: a switch, approval, session, user, group, password, token or counter")
+		err = systemError(last, "something that it records is missing: a switch, approval, session, user, group, password, token or counter")
 	}
 	return err
 }

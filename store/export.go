@@ -406,7 +406,7 @@ func (c *exportCheck) end(line []byte) error {
 		return systemError(seq, what)
 	}
 	if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {
-		return &ChainError{What: "something stands behind the end of the export"}
+		return &ChainError{What: "there is data after the end of the export"}
 	}
 	c.n.Head, c.n.Sealed = end.Head, c.keys != nil
 	whole := c.n.Begin.Since.IsZero() // else without the older ones

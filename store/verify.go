@@ -743,7 +743,7 @@ func (v *verifier) totals(ctx context.Context, all *VerifiedAll) error {
 		return nil
 	})
 	if err == nil && n < len(v.used) {
-		err = &ChainError{What: "use that events tell of is kept nowhere"}
+		err = &ChainError{What: "usage recorded in events is missing"}
 	}
 	return err
 }

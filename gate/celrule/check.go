@@ -80,7 +80,7 @@ func (c *compiler) checkLoops(r *rule, typed *ast.AST, at func(ast.Expr) place) 
 	}
 	for _, loop := range loops {
 		if loopDepth(loop) > maxLoopDepth {
-			c.reportAt(at(loop), "loops may stand at most %d deep in each other", maxLoopDepth)
+			c.reportAt(at(loop), "loops may be nested at most %d deep", maxLoopDepth)
 			return
 		}
 	}

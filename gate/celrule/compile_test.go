@@ -55,7 +55,7 @@ func TestRules_ProblemsOfConditions(t *testing.T) {
 		{`duration("1x") > duration("1h")`, `column 10: this is no duration, such as 90m or 1.5h`},
 		{`timestamp("soon") > timestamp(args.t)`, `column 11: this is no time, such as 2026-01-31T15:04:05Z`},
 		{`int("x") == 1`, `column 1: type conversion error from 'string' to 'int'`},
-		{`[1].all(a, [1].all(b, [1].all(c, [1].all(d, true))))`, `column 41: loops may stand at most 3 deep in each other`},
+		{`[1].all(a, [1].all(b, [1].all(c, [1].all(d, true))))`, `column 41: loops may be nested at most 3 deep`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.when, func(t *testing.T) {

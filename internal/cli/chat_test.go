@@ -350,7 +350,7 @@ func TestIssue5_8_ChatNarrow(t *testing.T) {
 	l := newLab(t, quickScript())
 	l.write("notes.txt", "old\n")
 	p := l.chat(40, 20, []string{"NO_COLOR=1", "LC_ALL=C"})
-	p.wait("/help tells")
+	p.wait("/help lists")
 	p.send("hello there")
 	p.wait("Hello **you**, and welcome.")
 	p.waitAfter("echo hi", "tokens")
@@ -413,7 +413,7 @@ func TestIssue5_8_ChatParked(t *testing.T) {
 - {text: "Blue it is."}
 `)
 	p := l.chat(80, 30, nil, "--session", "work")
-	p.wait("/help tells")
+	p.wait("/help lists")
 	p.send("write it")
 	p.wait("l later")
 	p.keys("l")

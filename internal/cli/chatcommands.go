@@ -30,7 +30,7 @@ type slash struct {
 // errLeave ends a conversation.
 var errLeave = errors.New("leave")
 
-// slashes are the commands, in the order in which /help tells them.
+// slashes are the commands, in the order in which /help lists them.
 func slashes() []slash {
 	return []slash{
 		{"/help", "", "this list", (*chat).help},

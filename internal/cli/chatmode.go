@@ -165,7 +165,7 @@ func (c *chat) command(ctx context.Context, line string) error {
 	switch {
 	case err != nil || r == nil || r.Status == toolcrib.ResultRefused:
 	case r.Untrusted:
-		c.front.note("its output is untrusted data, so the model is not told of it")
+		c.front.note("its output is untrusted data, so the model does not see it")
 	default:
 		text := r.Content
 		if len(text) > maxToldOutput {

@@ -137,7 +137,7 @@ func failures(b *service.Backtest, on string) (found []string) {
 	if on == failChanged {
 		add(s.Narrower, "call", "decided narrower")
 		add(s.Otherwise, "call", "decided for another reason")
-		add(s.Withdrawn, "tool", "not offered any more")
+		add(s.Withdrawn, "tool", "no longer offered")
 	}
 	if s.Judged == 0 { // what nothing was held against has not passed
 		found = append(found, "no call was judged")

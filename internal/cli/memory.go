@@ -65,7 +65,7 @@ func noteKeys(c call) ([]string, error) {
 }
 
 func noNote(err error, key string) error {
-	return hint(err, key, "`toolcrib memory list` shows what there is")
+	return hint(err, key, "`toolcrib memory list` shows them all")
 }
 
 func (a *app) memoryEditCommand(cmd *cobra.Command) {

@@ -49,6 +49,6 @@ func (a *app) rememberedRevokeCommand(cmd *cobra.Command) {
 			word += " already"
 		}
 		return m, func() { a.says(m.ID, word) }, hint(err, c.args[0],
-			"`toolcrib approvals remembered list` shows what there is")
+			"`toolcrib approvals remembered list` shows them all")
 	})
 }

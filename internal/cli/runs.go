@@ -151,7 +151,7 @@ func (a *app) ending(w io.Writer, run service.Run) {
 	case run.Status.Parked() && run.Pending != nil:
 		fmt.Fprintf(w, "\n%s waits for a decision on %s\n", a.outStyle.Yellow("■"), guard.Visible(run.Pending.ApprovalID))
 	case run.Content != "" && run.StopReason != toolcrib.StopCompleted:
-		fmt.Fprintf(w, "\n%s\n%s\n", a.outStyle.Dim("what there is of an answer:"), guard.Visible(run.Content))
+		fmt.Fprintf(w, "\n%s\n%s\n", a.outStyle.Dim("the answer so far:"), guard.Visible(run.Content))
 	}
 }
 

@@ -121,7 +121,7 @@ type sessionRemoved struct {
 
 // noSession adds to the error of a session that does not exist what to do.
 func noSession(err error, name string) error {
-	return hint(err, name, "`toolcrib sessions list` shows what there is")
+	return hint(err, name, "`toolcrib sessions list` shows them all")
 }
 
 // The export of a session: a header, then the exports of its runs.

@@ -100,7 +100,7 @@ func (a *app) tokensRevokeCommand(cmd *cobra.Command) {
 		if !changed {
 			word += " already"
 		}
-		return t, func() { a.says(t.ID, word) }, hint(err, c.args[0], "`toolcrib tokens list` shows what there is")
+		return t, func() { a.says(t.ID, word) }, hint(err, c.args[0], "`toolcrib tokens list` shows them all")
 	})
 }
 

@@ -130,7 +130,7 @@ func (a *app) runsReplayCommand(cmd *cobra.Command) {
 
 // noRun adds to an error about a run how to find one.
 func noRun(err error, name string) error {
-	return hint(err, name, "`toolcrib runs list` shows what there is")
+	return hint(err, name, "`toolcrib runs list` shows them all")
 }
 
 // verifyFlags are the flags of runs verify and audit verify. A head is where the system

@@ -179,7 +179,7 @@ func (d *decoder) checkMCPServer(c *Config, name string) {
 	program, remote := !s.Command.IsEmpty(), !s.URL.IsEmpty()
 	switch {
 	case program && remote:
-		d.at(yamltree.JoinKey(at, "url"), "cannot stand beside command: a server is a program or an address")
+		d.at(yamltree.JoinKey(at, "url"), "cannot be combined with command: a server is a program or an address")
 	case !program && !remote:
 		d.at(at, "needs command (a program) or url (an address)")
 	case program && cmp.Or(s.Type, "stdio") != "stdio":

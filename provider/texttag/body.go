@@ -208,7 +208,7 @@ func interpret(members map[string]json.RawMessage) (c call) {
 		switch k {
 		case keyArgs, keyArguments, keyParameters:
 			if key != "" {
-				c.problem = fmt.Sprintf("%q and %q stand beside each other; give the arguments once, in %q", key, k, keyArgs)
+				c.problem = fmt.Sprintf("%q and %q are both given; give the arguments once, in %q", key, k, keyArgs)
 				return c
 			}
 			key = k

@@ -93,7 +93,7 @@ func TestX8_BrokenBodies(t *testing.T) {
 		{"args is an array", `{"name":"a","args":[1]}`, "a", `"args" must be a JSON object`},
 		{"args is a text", `{"name":"a","args":"x"}`, "a", `"args" must be a JSON object`},
 		{"args is a text with two objects", `{"name":"a","args":"{} {}"}`, "a", `"args" must be a JSON object`},
-		{"two kinds of args", `{"name":"a","args":{},"arguments":{"x":1}}`, "a", "beside each other"},
+		{"two kinds of args", `{"name":"a","args":{},"arguments":{"x":1}}`, "a", "are both given"},
 		{"args beside name", `{"name":"a","url":"u"}`, "a", `belongs into "args"`},
 		{"function form", `{"type":"function","function":{"name":"a","arguments":{}}}`, "", `"name" is missing`},
 		{"two values", `{"name":"a","args":{}} {"name":"b","args":{}}`, "a", "nothing may follow"},

@@ -201,7 +201,7 @@ func TestX8_BrokenCallsAreMended(t *testing.T) {
 		`{"name": "fetch", "url": "u"}`:          `belongs into "args"`,
 		`{"name": 7, "args": {}}`:                `"name" must be`,
 		`{"name": "fetch", "name": "wipe"}`:      "duplicate key",
-		`{"name": "fetch", "args": {}, "arguments": {}}`:    "beside each other",
+		`{"name": "fetch", "args": {}, "arguments": {}}`:    "are both given",
 		`{"name": "wipe", "args": {}} {"name": "wipe"}`:     "nothing may follow",
 		`{"name": "fetch", "args": {"url": "` + "\n" + `"}`: "control character",
 	} {

@@ -39,7 +39,7 @@ The tools:`
 const (
 	mustCall      = "In your next reply you must call a tool."
 	mustCallNamed = "In your next reply you must call the tool "
-	noMoreCalls   = "No tool can be called any more. Answer now, in plain text, with what you know."
+	noMoreCalls   = "Tools can no longer be called. Answer now, in plain text, with what you know."
 )
 
 // tools is the part of the system text about the tools, kept as long as they stay

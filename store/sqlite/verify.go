@@ -248,7 +248,7 @@ func (sn snapshot) Strays(ctx context.Context) (strays []string, err error) {
 		return nil, err
 	}
 	if !same {
-		strays = append(strays, "there is a table, view or trigger that is not toolcrib's, or one of its own is gone")
+		strays = append(strays, "a table, view or trigger is not toolcrib's, or one of toolcrib's is missing")
 	}
 	for _, stray := range []struct{ what, query string }{
 		{"there are pieces of no kept result", "SELECT count(*) FROM content_pieces WHERE key >> 32 NOT IN (SELECT num FROM contents)"},

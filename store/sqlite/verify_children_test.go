@@ -89,7 +89,7 @@ func TestTamperedFamily(t *testing.T) {
 		},
 		"it stands elsewhere": {
 			run: "run_open", payloads: rewrite("run_open", `replace(payload, '"depth":1', '"depth":2')`), change: last("run_open", 2),
-			want: []string{"run_open breaks at event 1: it is a part of run run_top, and stands at depth 2 under one at depth 0"},
+			want: []string{"run_open breaks at event 1: it is a part of run run_top, at depth 2 under one at depth 0"},
 		},
 		"it is another agent's": {
 			run: "run_open", payloads: rewrite("run_open", `replace(payload, '"helper"', '"editor"')`),

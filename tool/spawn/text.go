@@ -21,7 +21,7 @@ const (
 	maxPreviewTools = 400  // bytes
 )
 
-const intro = "Give a task to another agent, which works on it with instructions of its own; its answer is the result. " +
+const intro = "Give a task to another agent, which works on it with its own instructions; its answer is the result. " +
 	"Use it for work that can be done apart from yours: a long search, a check by somebody else, parts that can be done at the same time " +
 	"(several calls in one turn). The agent sees the task and nothing else, no word of this conversation: write into it all that it needs, " +
 	"what to do, what is known, which files, and what the answer must tell. It never has a tool that you do not have."
