@@ -64,6 +64,15 @@ func room(m *journal.ModelInfo, output int64) int64 {
 	return int64(m.Context) - min(output, int64(m.Context)/4)
 }
 
+// Context is how many tokens the conversation takes of the model's context, about, and how
+// many that has; 0 = unknown.
+func (s *State) Context() (used, of int64) {
+	if s.Model < len(s.Models) {
+		of = int64(s.Models[s.Model].Context)
+	}
+	return estimateInput(s, s.Offer.Bytes), of
+}
+
 // makeRoom decides what happens before a request that would not fit into the
 // model's context; ok = it fits.
 func makeRoom(s *State, model int, r Reserve) (step Step, ok bool) {

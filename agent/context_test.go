@@ -365,3 +365,13 @@ func TestSaidWhileDriven(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A run knows at any time how full the context is.
+func TestContext_HowFull(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	longTalk(w, 3, briefly)
+	s := run(t, w, small(4000, ""))
+	if used, of := s.Context(); of != 4000 || used < 300 || used > of {
+		t.Errorf("%d tokens of %d", used, of)
+	}
+}

@@ -42,8 +42,9 @@ type chat struct {
 	compact  bool                  // what was said is condensed before the next message
 
 	spent spent
-	waits bool // the last turn of the session waits for somebody
-	exit  int  // the first exit code of a turn that was not 0
+	full  string // how full the model's context is; "" = unknown
+	waits bool   // the last turn of the session waits for somebody
+	exit  int    // the first exit code of a turn that was not 0
 }
 
 // front is where a conversation takes place.

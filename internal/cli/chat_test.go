@@ -446,3 +446,43 @@ func TestIssue5_8_ChatParked(t *testing.T) {
 	p.send("/quit")
 	p.exits(0)
 }
+
+// A mode is changed by one key and shown; it approves edits that are asked about as writes
+// only, and the line at the bottom shows how full the context is.
+func TestIssue13_ChatModes(t *testing.T) {
+	l := newLab(t, `
+- {tool_calls: [{name: write_file, arguments: {path: a.txt, content: "one\n"}}]}
+- {text: "It is written."}
+- {tool_calls: [{name: write_file, arguments: {path: b.txt, content: "two\n"}}]}
+- {text: "It is not."}
+- {tool_calls: [{name: write_file, arguments: {path: c.txt, content: "three\n"}}]}
+- {text: "You were asked."}
+`)
+	l.write("c.yaml", "providers: {demo: {type: script, file: demo.script}}\nmodels: {wide: {provider: demo, model: x, context: 50000}}\n"+
+		"agents: {default: {model: wide}}\n")
+	p := l.chat(100, 30, nil)
+	p.wait("/help lists")
+	p.keys("BTab")
+	p.wait("accept-edits")
+	p.send("write it")
+	p.wait("It is written.")
+	l.holds("a.txt", "one\n")
+	p.wait("accept-edits · wide · context ")
+	p.keys("BTab")
+	p.wait("read-only · wide")
+	p.send("and another")
+	p.wait("It is not.")
+	if _, err := os.Lstat(filepath.Join(l.dir, "b.txt")); !os.IsNotExist(err) {
+		t.Fatalf("a file was written in read-only mode (%v)", err)
+	}
+	p.keys("BTab", "BTab")
+	p.send("once more")
+	p.wait("y yes")
+	p.keys("n")
+	p.wait("You were asked.")
+	if strings.Contains(p.text(), "(mode accept-edits)") {
+		t.Error("a question was answered by a mode that is over")
+	}
+	p.send("/quit")
+	p.exits(0)
+}

@@ -124,7 +124,7 @@ func (c *chat) model(_ context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	c.p = next
+	c.p, c.full = next, ""
 	c.front.note("from now on " + name + " answers")
 	c.showStatus()
 	return nil
@@ -221,7 +221,7 @@ func (c *chat) show(context.Context, string) error {
 }
 
 func (c *chat) clear(context.Context, string) error {
-	c.p.Session, c.spent = &service.Session{}, spent{known: true}
+	c.p.Session, c.spent, c.full = &service.Session{}, spent{known: true}, ""
 	c.files, c.undone, c.waits, c.compact = nil, nil, false, false
 	c.front.note("a new session begins with your next message")
 	c.showStatus()

@@ -73,6 +73,7 @@ func (c *chat) run(ctx context.Context, task agent.Task) error {
 func (c *chat) ended(ctx context.Context, s *agent.State, err error, before toolcrib.Usage) error {
 	if s != nil && s.Start != nil {
 		c.spent.add(s, before)
+		c.full = contextText(s)
 	}
 	c.showStatus()
 	if s == nil || err != nil {
@@ -169,9 +170,21 @@ func minus(u, before toolcrib.Usage) toolcrib.Usage {
 	return u
 }
 
+// contextText says how full the model's context is; "" = its size is unknown.
+func contextText(s *agent.State) string {
+	if s.Start == nil {
+		return ""
+	}
+	used, of := s.Context()
+	if of <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("context %d %%", min(100*used/of, 100))
+}
+
 // showStatus writes the line at the bottom.
 func (c *chat) showStatus() {
-	parts := []string{c.p.Agent.Model}
+	parts := []string{c.p.Agent.Model, c.full}
 	if u := c.spent.usage; u.TotalTokens > 0 {
 		parts = append(parts, render.Number(u.TotalTokens)+" tokens")
 		if c.spent.known || u.CostUSD > 0 {
@@ -266,7 +279,7 @@ const earlier = 40
 // recall shows the end of what was said in the session, and what it waits for.
 func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
 	id := c.p.Session.Info.ID
-	c.spent = spent{known: true}
+	c.spent, c.full = spent{known: true}, ""
 	if id == "" {
 		return nil
 	}
@@ -289,6 +302,7 @@ func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
 	if err != nil || s == nil {
 		return err
 	}
+	c.full = contextText(state)
 	c.transcript(s, state)
 	return nil
 }
