@@ -275,6 +275,9 @@ func (d *Dialog) whole() string {
 			text += d.Style.Dim(guard.Visible(hint)) + "\n"
 		}
 	}
+	if !d.each && Pressed(d.Keys(), KeyAlways) != "" {
+		text += d.Style.Note("a: " + RememberText(calls, journal.Remember{Scope: journal.RememberRun}))
+	}
 	return text
 }
 

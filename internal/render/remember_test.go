@@ -1,6 +1,7 @@
 package render
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
@@ -110,5 +111,16 @@ func TestDecision(t *testing.T) {
 		if word != c.want || changed != c.edited {
 			t.Errorf("%+v: %s, %v", c, word, changed)
 		}
+	}
+}
+
+// Where all is shown, it says what "always" would mean before a key says it.
+func TestH16_ShowTellsWhatAlwaysMeans(t *testing.T) {
+	d := Dialog{Question: Question{Ask: journal.ConfirmationRequired{Kind: journal.ApprovalCall, Calls: []journal.ApprovalItem{bound("write_file", "/w/a.md")}}}, Style: Style{Width: 80}}
+	d.Open()
+	always := Pressed(d.Keys(), KeyAlways) != ""
+	shown, answer := d.Press(KeyShow)
+	if !always || answer != nil || !strings.Contains(shown, "a: not asked again in this run: write_file to a.md") {
+		t.Errorf("always: %v, shown:\n%s", always, shown)
 	}
 }
