@@ -30,7 +30,11 @@ func (c *chat) inWorkspace() (root *os.Root, hidden func(name string) bool, err 
 		return nil, nil, err
 	}
 	root, err = os.OpenRoot(c.p.Workspace)
-	return root, func(name string) bool { return rules.NeverTouched(filepath.Join(c.p.Workspace, name)) }, err
+	return root, func(name string) bool {
+		path := filepath.Join(c.p.Workspace, name)
+		leads, err := filepath.EvalSymlinks(path)
+		return rules.NeverTouched(path) || err == nil && rules.NeverTouched(leads)
+	}, err
 }
 
 // named reads the files that a message names by @FILE. Words that name no file of the
