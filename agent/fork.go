@@ -54,7 +54,7 @@ func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who to
 		History: history, Taint: taint, Canary: old.Start.Canary, Prompt: prompt, Workspace: old.Start.Workspace, Driver: old.Start.Driver,
 		ForkedFrom: run, ForkedRound: round, Ran: ran,
 		RunTools: old.Start.RunTools, SkillTools: old.Start.SkillTools, WorkerTools: old.Start.WorkerTools,
-		Skills: old.Start.Skills, Approve: approve, Above: old.Start.Above, Worker: old.Start.Worker,
+		Skills: old.Start.Skills, Listed: old.Start.Listed, Approve: approve, Above: old.Start.Above, Worker: old.Start.Worker,
 	})
 }
 

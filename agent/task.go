@@ -48,7 +48,9 @@ type Task struct {
 
 	// Skills are those that count for the run. SkillTools are what they allow, and
 	// their text is part of History: both are the caller's to fill in.
-	Skills  []journal.Skill
+	Skills []journal.Skill
+	// Listed are those that the run may read besides. They neither narrow nor grant.
+	Listed  []journal.Skill
 	Notices []toolcrib.Notice // what readers of its events should know from the start
 
 	// Given makes a run of one call and no model.
@@ -183,7 +185,7 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		Workspace: task.Workspace, Driver: task.Driver,
 		System: r.Mask.Clean(task.Agent.System), Input: input,
 		RunTools: task.RunTools, SkillTools: task.SkillTools, WorkerTools: task.WorkerTools,
-		Skills: task.Skills, Approve: string(task.Approve), Given: task.Given, Taint: task.Taint, Canary: canary,
+		Skills: task.Skills, Listed: task.Listed, Approve: string(task.Approve), Given: task.Given, Taint: task.Taint, Canary: canary,
 		Retry: *r.Retry, Above: task.Above, Share: task.Share, Worker: task.Worker,
 	}
 }
@@ -273,7 +275,7 @@ func scopeOf(start *journal.RunStarted) gate.Scope {
 	l := start.Agent.Limits
 	scope := gate.Scope{
 		Agent: start.Agent.Name, AgentTools: start.Agent.Tools, SkillTools: start.SkillTools,
-		RunTools: start.RunTools, WorkerTools: start.WorkerTools, HasSkills: len(start.Skills) > 0,
+		RunTools: start.RunTools, WorkerTools: start.WorkerTools, HasSkills: len(start.Skills)+len(start.Listed) > 0,
 		ReadOnly: start.Agent.ReadOnly, TaintWrites: start.Agent.TaintWrites, NobodyAsks: Approve(start.Approve) == ApproveDeny,
 		AllApproved: Approve(start.Approve) == ApproveAll,
 		Workspace:   start.Workspace, Depth: start.Depth, MaxDepth: l.MaxDepth,

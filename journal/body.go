@@ -75,7 +75,9 @@ type RunStarted struct {
 	WorkerTools []string           `json:"worker_tools"`     // null = no restriction
 	// Skills are those that count for the run, each with the content that it had.
 	// SkillTools comes from them, and their text stands in Input.
-	Skills  []Skill `json:"skills,omitempty"`
+	Skills []Skill `json:"skills,omitempty"`
+	// Listed are those that the run may read besides: Input has a list of them.
+	Listed  []Skill `json:"listed_skills,omitempty"`
 	Approve string  `json:"approve,omitempty"`
 	Offer   Offer   `json:"offer"`
 	// Taint names the sources of untrusted data in Input; Canary is the token that

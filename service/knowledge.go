@@ -10,6 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/project"
+	"github.com/toolcrib/toolcrib/skill"
 )
 
 // notesAgain ends the text of notes where other ones were given before.
@@ -18,7 +19,7 @@ const notesAgain = "\nThey take the place of the notes that stand above.\n"
 // IsBackground reports whether a message of the user's side is not theirs, but the text of
 // skills or notes. It decides nothing but how a transcript is shown.
 func IsBackground(m *toolcrib.Message) bool {
-	return isText(m, skillsLead) || isText(m, project.NotesLead)
+	return isText(m, skillsLead) || isText(m, skill.ListLead) || isText(m, project.NotesLead)
 }
 
 func isText(m *toolcrib.Message, lead string) bool {

@@ -93,6 +93,9 @@ func (s *Service) Skills() (*Skills, error) {
 			return nil, err
 		}
 		dir := skill.Dir{Path: path, Source: sourceOf(path, named)}
+		if slices.ContainsFunc(used, func(d skill.Dir) bool { return d.Path == path }) {
+			continue
+		}
 		if dir.Source != SkillsWorkspace {
 			used = append(used, dir)
 			continue
@@ -158,14 +161,34 @@ func (s *Skill) last() int { return slices.Index([]string{SkillUntrusted, SkillS
 func sourceOf(path string, named bool) string {
 	user := config.UserFolder(os.Getenv)
 	switch {
-	case user != "" && Inside(path, user):
+	case user != "" && Inside(path, user), path == ownSkills():
 		return SkillsUser
 	case named:
 		return SkillsConfigured
-	case slices.Contains(trust.Names(), filepath.Base(path)):
+	case workspaceOf(path) != "":
 		return SkillsWorkspace
 	}
 	return SkillsProject
+}
+
+// ownSkills is where the user keeps skills for other agents, "" if it is not known.
+func ownSkills() string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".claude", "skills")
+}
+
+// workspaceOf returns the folder whose trust a folder of skills needs, "" if it has no
+// name that [trust.SkillFolders] has.
+func workspaceOf(path string) string {
+	for _, name := range trust.SkillFolders() {
+		if dir, ok := strings.CutSuffix(path, string(filepath.Separator)+filepath.FromSlash(name)); ok {
+			return filepath.Join(dir, string(filepath.Separator))
+		}
+	}
+	return ""
 }
 
 // Find returns the skill that has a name.
@@ -211,7 +234,7 @@ func (k *Skills) Names() []string {
 // the skill is not in such a folder.
 func (k *Skills) Untrusted(name string) string {
 	if one, err := k.Find(name); err == nil && one.Reason == SkillUntrusted {
-		return filepath.Dir(filepath.Dir(one.Path))
+		return workspaceOf(filepath.Dir(one.Path))
 	}
 	return ""
 }
@@ -331,9 +354,9 @@ func (s *Service) SkillProblems() (config.Errors, error) {
 // workspace reads a folder that must be trusted: what is used is what was hashed. why
 // says why nothing of it is used; files is nil if it cannot be read.
 func (k *Skills) workspace(path string) (files map[string][]byte, why string) {
-	dir, name := filepath.Split(path)
-	dir = filepath.Clean(dir)
-	state, found, err := k.folders.Check(dir, name)
+	dir := workspaceOf(path)
+	name, _ := filepath.Rel(dir, path)
+	state, found, err := k.folders.Check(dir, filepath.ToSlash(name))
 	if err = cmp.Or(k.noFolders, err); err != nil && len(found) == 0 {
 		found = []trust.File{{}}
 	}

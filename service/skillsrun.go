@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/tool/skillread"
 )
 
 // skillState is what a process knows of the skills of its runs.
@@ -41,12 +42,13 @@ type ChosenSkills struct {
 	Tools   []string // what they allow; null = no restriction
 	Ignored []string // what of the names has no effect
 
-	set skill.Set
-	off []skill.Problem // what was named and does not count
+	set  skill.Set
+	free []*skill.Skill  // that are not named, and may be listed
+	off  []skill.Problem // what was named and does not count
 }
 
-// Any reports whether there are any.
-func (c *ChosenSkills) Any() bool { return len(c.set.Skills()) > 0 }
+// Any reports whether there are any to read.
+func (c *ChosenSkills) Any() bool { return len(c.set.Skills())+len(c.free) > 0 }
 
 // Notices say what was named and does not count.
 func (c *ChosenSkills) Notices() (notices []toolcrib.Notice) {
@@ -92,14 +94,17 @@ func (k *Skills) choose(names []string, approved func(*Skill) bool) *ChosenSkill
 		}
 		c.off = append(c.off, p)
 	}
+	for i := range k.All {
+		one := &k.All[i]
+		if one.State == SkillOn && !one.Unlisted && c.set.Skill(one.Name) == nil {
+			c.free = append(c.free, one.Skill)
+		}
+	}
 	return c
 }
 
 // ChooseSkills returns the skills of a run that names these. It records nothing.
 func (s *Service) ChooseSkills(names []string) (*ChosenSkills, error) {
-	if len(names) == 0 {
-		return &ChosenSkills{}, nil
-	}
 	k, err := s.Skills()
 	if err != nil {
 		return nil, err
@@ -112,9 +117,10 @@ func (s *Service) ChooseSkills(names []string) (*ChosenSkills, error) {
 // the first time is written down as looked at; from then on a change switches it off.
 // Skills that do not count are notices of the run; those that its person asked for
 // beside the agent's own are an error instead. tell hears what else a person should
-// know, each thing once in a process.
+// know, each thing once in a process. The other skills that can be used are listed for
+// the model: it may read them, and they neither narrow nor grant (contract §6).
 func (s *Service) giveSkills(task *agent.Task, tell func(string)) error {
-	if len(task.Agent.Skills) == 0 {
+	if len(task.Agent.Skills) == 0 && task.Given != nil {
 		return nil
 	}
 	s.preparing.Lock()
@@ -134,18 +140,56 @@ func (s *Service) giveSkills(task *agent.Task, tell func(string)) error {
 		tell(text)
 	}
 	task.Notices = append(task.Notices, c.Notices()...)
-	task.SkillTools, task.Skills = c.Tools, nil
-	for _, one := range c.set.Skills() {
-		task.Skills = append(task.Skills, journal.Skill{Name: one.Name, Hash: one.Hash})
+	task.SkillTools, task.Skills, task.Listed = c.Tools, recorded(c.set.Skills()), nil
+	list := ""
+	if task.Given != nil { // there is no conversation
+		c.free = nil
+	} else {
+		for _, text := range k.PassedOver {
+			tell(text)
+		}
+		list, c.free = listOf(task, c.free, tell)
+		task.Listed = recorded(c.free)
 	}
-	if len(task.Skills) == 0 {
+	if len(task.Skills)+len(task.Listed) == 0 {
 		return nil
 	}
-	s.skills.keep(c.set, task.Skills)
+	s.skills.keep(c.set.With(c.free), slices.Concat(task.Skills, task.Listed), c.set.Skills())
 	if task.Given == nil {
 		s.sayOnce(task, &c.set, tell)
 	}
+	if list != "" {
+		s.background(task, skill.ListLead, list, listAgain)
+	}
 	return nil
+}
+
+// recorded are skills as the record of a run names them.
+func recorded(skills []*skill.Skill) (named []journal.Skill) {
+	for _, one := range skills {
+		named = append(named, journal.Skill{Name: one.Name, Hash: one.Hash})
+	}
+	return named
+}
+
+// listOf returns the list of skills for the model of a run, and which of them are in it:
+// none where the lists of its tools leave out read_skill.
+func listOf(task *agent.Task, free []*skill.Skill, tell func(string)) (text string, listed []*skill.Skill) {
+	for _, list := range [][]string{task.Agent.Tools, task.RunTools, task.SkillTools} {
+		if list != nil && len(skill.Unknown(list, []string{skillread.Name})) == len(list) {
+			return "", nil
+		}
+	}
+	budget := skill.DefaultListBytes
+	if len(task.Models) > 0 && task.Models[0].Context > 0 {
+		budget = min(budget, task.Models[0].Context/2) // bytes: about an eighth of the context's tokens
+	}
+	text, shown := skill.List(free, budget)
+	if left := len(free) - shown; left > 0 {
+		tell(fmt.Sprintf("%d of %d skills are not listed for the model, for lack of room; name one with --skill to use it",
+			left, len(free)))
+	}
+	return text, free[:shown]
 }
 
 // firstSight reports whether a skill can be used, and writes down one that is seen for
@@ -186,14 +230,14 @@ func (s *Service) Once(tell func(string)) func(string) {
 }
 
 // keep keeps what a run is given: what changes from now on is not the run's.
-func (s *skillState) keep(set skill.Set, used []journal.Skill) {
+func (s *skillState) keep(set skill.Set, used []journal.Skill, given []*skill.Skill) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sets == nil || len(s.sets) >= maxRunSkills {
 		s.sets = map[string]skill.Set{}
 	}
 	s.sets[skillsKey(used)] = set
-	s.given = set.Skills()
+	s.given = given
 }
 
 // skillsKey tells sets of skills apart by their content.
@@ -210,6 +254,9 @@ const skillsLead = "The skills of this run follow: "
 
 // skillsAgain ends it where skills were given before with another text.
 const skillsAgain = "\nThey take the place of the skills that stand above.\n"
+
+// listAgain is skillsAgain for the list of skills.
+const listAgain = "\nThis list takes the place of the one above.\n"
 
 // sayOnce puts the text of the skills into the conversation.
 func (s *Service) sayOnce(task *agent.Task, set *skill.Set, tell func(string)) {
@@ -288,7 +335,7 @@ func (s *Service) skillsOfRun(journaled toolcrib.Journal, run toolcrib.RunID) (f
 			return runSkills{}
 		}
 		found.vars = skillVariables(start.Workspace, start.Principal.User, start.Agent.Name, e.Time.Local())
-		found.set = s.sameSkills(start.Skills)
+		found.set = s.sameSkills(slices.Concat(start.Skills, start.Listed))
 		break
 	}
 	if s.skills.runs == nil || len(s.skills.runs) >= maxRunSkills {

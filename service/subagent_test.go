@@ -93,8 +93,12 @@ func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
 			t.Errorf("%d: %+v", i, task)
 		}
 		if i%2 == 1 {
-			if task.Agent.Name != "default" || len(task.Models) != 1 || task.Models[0].Ref != "demo/x" || task.Skills != nil || task.SkillTools != nil || task.History != nil {
+			if task.Agent.Name != "default" || len(task.Models) != 1 || task.Models[0].Ref != "demo/x" || task.Skills != nil || task.SkillTools != nil {
 				t.Errorf("%d: %+v", i, task)
+			}
+			// The skill that the other agent names is listed for this one.
+			if len(task.Listed) != 1 || len(task.History) != 1 || !strings.Contains(task.History[0].Text(), "\n- house: ") {
+				t.Errorf("%d: %+v %+v", i, task.Listed, task.History)
 			}
 			continue
 		}

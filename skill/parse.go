@@ -19,7 +19,8 @@ import (
 // rest is the body. name and description are required; license, compatibility,
 // metadata, allowed-tools (or allowed_tools) and enabled are known; other keys are
 // kept as notices, but for those that read like allowed-tools or enabled and are
-// not: taking them for unknown would widen what the author meant to narrow.
+// not: taking them for unknown would widen what the author meant to narrow. The name that
+// counts is the folder's; another one in the file is a notice.
 // allowed-tools is a list, or a text that is split at commas and space outside
 // parentheses; present and empty (or null) allows nothing (N15). Its names become those
 // of this program's tools by aliases; nil = they stay.
@@ -63,8 +64,11 @@ func parse(name string, data []byte, aliases map[string]string) (*Skill, error) 
 		return nil, err
 	}
 	v, errs := yamltree.Parse([]byte(front), limits)
+	quoted := false
 	if len(errs) > 0 {
-		return nil, lineErrorf(errs[0].Line, "%s", guard.Visible(errs[0].Message))
+		if v, quoted = quotedDescription(front); !quoted {
+			return nil, lineErrorf(errs[0].Line, "%s", guard.Visible(errs[0].Message))
+		}
 	}
 	if v.Kind != yamltree.Map {
 		return nil, lineErrorf(1, "the front matter must be a mapping with name and description, not %s", v.Kind)
@@ -73,8 +77,26 @@ func parse(name string, data []byte, aliases map[string]string) (*Skill, error) 
 	if err := r.read(v); err != nil {
 		return nil, err
 	}
+	if quoted {
+		r.notice("description: it has a colon and needs quotes in YAML; it is read as if it had them")
+	}
 	r.lookAt(body)
 	return r.skill, nil
+}
+
+var plainDescription = regexp.MustCompile(`(?m)^description:[ \t]+([A-Za-z0-9][^\r\n]*)\r?\n`)
+
+// quotedDescription parses front matter as if the description, on one line and without
+// quotes, had quotes. Others read a colon in it as a part of the text, and many skills
+// have one. Nothing else is read in another way than YAML has it.
+func quotedDescription(front string) (*yamltree.Node, bool) {
+	at := plainDescription.FindStringSubmatchIndex(front)
+	if at == nil || strings.Contains(front[at[2]:at[3]], " #") || strings.HasPrefix(front[at[1]:], " ") {
+		return nil, false
+	}
+	text := "'" + strings.ReplaceAll(front[at[2]:at[3]], "'", "''") + "'"
+	v, errs := yamltree.Parse([]byte(front[:at[2]]+text+front[at[3]:]), limits)
+	return v, len(errs) == 0
 }
 
 const nameRule = "1 to 64 of a-z, 0-9 and -, no hyphen at either end and no two in a row"
@@ -143,6 +165,9 @@ func (r *reader) key(e yamltree.Entry) (err error) {
 		return r.name(e)
 	case "description":
 		s.Description, err = text(e, maxDescription, true)
+		if n := utf8.RuneCountInString(s.Description); n > usualDescription {
+			r.notice("description has %d characters; the convention allows %d", n, usualDescription)
+		}
 	case "license":
 		s.License, err = text(e, maxLicense, false)
 	case "compatibility":
@@ -151,11 +176,15 @@ func (r *reader) key(e yamltree.Entry) (err error) {
 		return r.metadata(e)
 	case "allowed-tools", "allowed_tools":
 		return r.allowed(e)
-	case "enabled":
+	case "enabled", "disable-model-invocation":
 		if e.Value.Kind != yamltree.Bool {
-			return lineErrorf(e.Value.Line, "enabled must be true or false, not %s", e.Value.Kind)
+			return lineErrorf(e.Value.Line, "%s must be true or false, not %s", e.Key, e.Value.Kind)
 		}
-		s.Enabled = e.Value.IsTrue()
+		if e.Key == "enabled" {
+			s.Enabled = e.Value.IsTrue()
+		} else {
+			s.Unlisted = e.Value.IsTrue()
+		}
 	default:
 		return r.unknown(e)
 	}
@@ -166,10 +195,8 @@ func (r *reader) name(e yamltree.Entry) error {
 	switch written := e.Value.Text; {
 	case !e.Value.IsScalar():
 		return lineErrorf(e.Value.Line, "name must be a text, not %s", e.Value.Kind)
-	case !ValidName(written):
-		return lineErrorf(e.Value.Line, "name: %s is not a valid name: %s", quote(written), nameRule)
 	case written != r.skill.Name:
-		return lineErrorf(e.Value.Line, "name: %s must be the name of the folder, %s", quote(written), quote(r.skill.Name))
+		r.notice("name: it says %s; the skill has the name of its folder", quote(written))
 	}
 	return nil
 }

@@ -76,10 +76,15 @@ func TestN15_Parse(t *testing.T) {
 		{"no description", "---\nname: pdf\n---\n", nil, "description is missing"},
 		{"empty description", "---\nname: pdf\ndescription: '  '\n---\n", nil, "description must not be empty"},
 		{"hidden description", "---\nname: pdf\ndescription: \"\\U000E0041\"\n---\n", nil, "description must not be empty"},
-		{"long description", "---\nname: pdf\ndescription: " + strings.Repeat("ä", 1025) + "\n---\n", nil, "more than the 1024"},
-		{"longest description", "---\nname: pdf\ndescription: " + strings.Repeat("ä", 1024) + "\n---\n", absent, ""},
-		{"other name", "---\nname: pd\ndescription: x\n---\n", nil, `must be the name of the folder, "pdf"`},
-		{"name with capitals", "---\nname: PDF\ndescription: x\n---\n", nil, "is not a valid name"},
+		{"long description", "---\nname: pdf\ndescription: " + strings.Repeat("ä", 4097) + "\n---\n", nil, "more than the 4096"},
+		{"longest description", "---\nname: pdf\ndescription: " + strings.Repeat("ä", 4096) + "\n---\n", absent, ""},
+		{"other name", "---\nname: pd\ndescription: x\n---\n", absent, ""},
+		{"name with capitals", "---\nname: PDF\ndescription: x\n---\n", absent, ""},
+		{"listed by others", "---\nname: pdf\ndescription: x\ndisable-model-invocation: maybe\n---\n", nil, "must be true or false"},
+		{"colon that is not text", "---\nname: pdf\ndescription: x: y\n  z: a\n---\n", nil, "SKILL.md:"},
+		{"colon and comment", "---\nname: pdf\ndescription: x: y # z\n---\n", nil, "SKILL.md:"},
+		{"colon elsewhere", "---\nname: pdf\nlicense: x: y\ndescription: x\n---\n", nil, "SKILL.md:"},
+		{"colon and worse", "---\nname: pdf\ndescription: x: y\nmetadata: &a x\n---\n", nil, "SKILL.md:"},
 		{"name list", "---\nname: [pdf]\ndescription: x\n---\n", nil, "name must be a text"},
 		{"long compatibility", front("compatibility: " + strings.Repeat("a", 501) + "\n"), nil, "more than the 500"},
 		{"metadata text", front("metadata: x\n"), nil, "metadata must be a mapping"},
@@ -145,7 +150,7 @@ func TestN15_ParseSaysTheLine(t *testing.T) {
 		"---\nname: pdf\ndescription: x\nenabled: 1\n---\n": 4,
 		"---\nname: pdf\ndescription: x\nbad: [a\n---\n":    4,
 		"---\nname: pdf\n\n# c\nname: pdf\n---\n":           5,
-		"---\nname: pdf\ndescription: use when: x\n---\n":   3,
+		"---\nname: pdf\nlicense: use when: x\n---\n":       3,
 		"no": 1,
 		"---\nname: pdf\ndescription: x\na: *alias\n---\n":    4,
 		"---\ndescription: x\n---\n":                          1,
@@ -200,4 +205,25 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Skills that were made for other agents: what the convention asks of an author, and clients
+// do not insist on, is a notice and the skill works.
+func TestN15_ParseOfOthers(t *testing.T) {
+	s, err := skill.Parse("react-views", []byte("---\r\nname: vendor-react-views\r\ndescription: Don't guess: read it. Triggers: views\r\n"+
+		"disable-model-invocation: true\r\nuser-invocable: true\r\nallowed-tools: Read\r\n---\r\nBody.\r\n"), builtin.Aliases())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Name != "react-views" || s.Description != "Don't guess: read it. Triggers: views" || !s.Unlisted || !s.Enabled {
+		t.Errorf("%+v", s)
+	}
+	for _, want := range []string{`name: it says "vendor-react-views"`, "as if it had", "user-invocable"} {
+		if !strings.Contains(strings.Join(s.Notices, "\n"), want) {
+			t.Errorf("no notice of %s: %q", want, s.Notices)
+		}
+	}
+	if len(s.AllowedTools) != 1 || s.AllowedTools[0] != "read_file" {
+		t.Errorf("%q", s.AllowedTools)
+	}
 }

@@ -93,6 +93,11 @@ func (s *Set) Skills() []*Skill {
 	return slices.Clone(s.skills)
 }
 
+// With returns the set with more skills to read. They neither narrow nor grant.
+func (s *Set) With(more []*Skill) Set {
+	return Set{skills: append(s.Skills(), more...), withheld: s.withheld}
+}
+
 // Names returns the names of the skills, in order; never nil.
 func (s *Set) Names() []string {
 	names := []string{}

@@ -18,7 +18,8 @@ const (
 	MaxDirs             = 100       // folders that hold skills
 
 	maxNameBytes     = 64
-	maxDescription   = 1024 // characters
+	maxDescription   = 4096 // characters
+	usualDescription = 1024 // characters that the convention allows
 	maxCompatibility = 500  // characters
 	maxLicense       = 1024 // characters
 	maxMetadata      = 64   // keys
@@ -41,7 +42,10 @@ type Skill struct {
 	// no tools (N15).
 	AllowedTools []string `json:"allowed_tools"`
 	Enabled      bool     `json:"-"` // enabled: false in the front matter switches a skill off
-	Body         string   `json:"-"` // the text after the front matter, unchanged
+	// Unlisted skills are for runs that name them: disable-model-invocation in the front
+	// matter keeps them out of [List].
+	Unlisted bool   `json:"unlisted,omitempty"`
+	Body     string `json:"-"` // the text after the front matter, unchanged
 	// Notices are things that a person would want to know: keys that mean nothing
 	// here, entries that are passed over, hidden characters. At most 32.
 	Notices []string `json:"notices,omitempty"`

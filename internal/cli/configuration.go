@@ -97,20 +97,20 @@ func (a *app) besides() io.Writer {
 	return a.err
 }
 
-// passedOver tells what the current folder brings and is not used.
+// passedOver tells that the current folder brings a .mcp.json, which is not used.
 func (a *app) passedOver() {
-	if !standin.Exists(".mcp.json") && !standin.Exists("skills") {
+	if !standin.Exists(".mcp.json") {
 		return
 	}
 	trusted, err := service.TrustStore()
 	if err != nil {
 		return // nothing is trusted then, and nothing is used
 	}
-	_, files, _ := trusted.Check(".", ".mcp.json", "skills")
+	_, files, _ := trusted.Check(".", ".mcp.json")
 	for _, f := range files {
-		switch {
-		case f.State == trust.Absent, f.State == trust.Trusted && f.Name == "skills":
-		case f.State == trust.Trusted:
+		switch f.State {
+		case trust.Absent:
+		case trust.Trusted:
 			a.notice("%s is passed over: this version of toolcrib does not use it", f.Name)
 		default:
 			a.notice("%s", trust.PassedOver(".", f))

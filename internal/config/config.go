@@ -134,7 +134,7 @@ type Notify struct {
 
 // Skills says where skills are found.
 type Skills struct {
-	Dirs []Value `yaml:"dirs" default:"[./skills, ~/.config/toolcrib/skills]" max:"100" format:"path" min:"1"`
+	Dirs []Value `yaml:"dirs" default:"[./skills, ./.agents/skills, ./.claude/skills, ~/.config/toolcrib/skills, ~/.claude/skills]" max:"100" format:"path" min:"1"`
 }
 
 // Database is a database that describe_tables may show.

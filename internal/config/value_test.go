@@ -155,7 +155,7 @@ func TestN5_PathsCountFromTheFile(t *testing.T) {
 		{written.Providers["s"].File, filepath.Join(base, "r.yaml")},
 		{bare.Workspace, work},
 		{bare.Skills.Dirs[0], filepath.Join(work, "skills")},
-		{bare.Skills.Dirs[1], filepath.Join(home, ".config/toolcrib/skills")},
+		{bare.Skills.Dirs[3], filepath.Join(home, ".config/toolcrib/skills")},
 		{bare.DataDir, filepath.Join(home, ".local/share/toolcrib")},
 		{bare.Keys, ""},
 		{config.Default().Workspace, work},

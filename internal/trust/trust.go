@@ -59,8 +59,11 @@ func Digest(files []File) string {
 
 // Names are what a folder may bring that steers toolcrib, or is read by its models.
 func Names() []string {
-	return append([]string{"toolcrib.yaml", ".mcp.json", "skills", "AGENTS.md", "CLAUDE.md"}, CommandFolders()...)
+	return slices.Concat([]string{"toolcrib.yaml", ".mcp.json", "AGENTS.md", "CLAUDE.md"}, SkillFolders(), CommandFolders())
 }
+
+// SkillFolders are those of Names that hold skills.
+func SkillFolders() []string { return []string{".agents/skills", ".claude/skills", "skills"} }
 
 // CommandFolders hold the commands that a folder brings for conversations.
 func CommandFolders() []string { return []string{".toolcrib/commands", ".claude/commands"} }

@@ -53,8 +53,7 @@ type readFileResult struct {
 // Spec describes read_file.
 func (t *readFile) Spec() toolcrib.Spec {
 	return spec(nameReadFile, "Read a text file of the workspace, whole or from one line on (offset, limit). "+
-		"Files larger than 10 MiB must be read in ranges of lines; binary files are refused. "+
-		"Latin-1 and UTF-16 are decoded; encoding in the result names them.",
+		"Files larger than 10 MiB must be read in ranges of lines; binary files are refused.",
 		readFileParameters, toolcrib.EffectReadOnly)
 }
 
