@@ -102,6 +102,23 @@ func TestResume_RetryIsBound(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("another folder and a new question", func(t *testing.T) {
+		w, s, ws := cutOff(t)
+		_, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{
+			ApprovalID: s.Pending.ApprovalID, Digest: s.Pending.Digest, Who: me, Decision: journal.DecisionRetry,
+		})
+		made(t, err)
+		another(ws)()
+		w.runner.Gate, err = gate.New(gate.Options{Tools: w.all, Availability: noOverrides{}, Confirm: gate.ConfirmWrites})
+		made(t, err)
+		s, err = w.runner.Resume(t.Context(), s.Run)
+		made(t, err)
+		equal(t, "status", s.Status, toolcrib.StatusWaitingForApproval)
+		equal(t, "ran", ran(w), 0)
+		if !s.Turn.Calls[0].Verdict.ForAPerson() {
+			t.Error("--approve all would answer it")
+		}
+	})
 	t.Run("denied then", func(t *testing.T) {
 		w, s, ws := cutOff(t)
 		s = w.answered(t, s, journal.DecisionRetry, another(ws))

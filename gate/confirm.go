@@ -86,6 +86,9 @@ func (j *judgement) confirmStep() *refusal {
 		j.verdict.Approval = decided.ApprovalID
 		return nil
 	}
+	if retried && !approved {
+		asks = append([]asked{j.retry()}, asks...) // what else is asked, --approve all must not answer it
+	}
 	unlisted := func(a asked) bool { return a.Reason == toolcrib.ReasonUnlistedProgram }
 	if (j.scope.NobodyAsks || j.scope.AllApproved && slices.ContainsFunc(asks, unlisted)) && !approved {
 		return j.nobodyAsks(asks)

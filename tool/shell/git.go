@@ -23,11 +23,11 @@ func gitReads() map[string]*program {
 		diff   = ` patch no-patch raw stat? numstat shortstat summary name-only name-status unified: word-diff? word-diff-regex: check
 			cached staged merge-base diff-filter: find-renames? find-copies? no-renames ignore-all-space ignore-space-change
 			ignore-space-at-eol ignore-blank-lines function-context minimal patience histogram diff-algorithm: full-index binary
-			text reverse exit-code quiet inter-hunk-context: pickaxe-all pickaxe-regex dirstat? submodule? no-prefix compact-summary `
+			text reverse exit-code quiet inter-hunk-context: pickaxe-all pickaxe-regex dirstat? no-prefix compact-summary `
 		commits = ` all branches? tags? remotes? max-count: skip: since: until: after: before: author: committer: grep: all-match
 			invert-grep regexp-ignore-case extended-regexp fixed-strings perl-regexp merges no-merges first-parent follow not
 			reverse date-order topo-order author-date-order ancestry-path left-right cherry-pick cherry-mark walk-reflogs count
-			simplify-by-decoration full-history no-walk parents children source root oneline notes? no-notes show-signature `
+			simplify-by-decoration full-history no-walk parents children source root oneline notes? no-notes `
 	)
 	subcommand := func(options string) *program {
 		return &program{options: options, number: true, operands: gitOperands}
@@ -129,7 +129,13 @@ func (j *judge) git(args []string, listed bool) error {
 			return err
 		}
 	}
-	if !listed {
+	switch {
+	case listed && strings.HasPrefix(args[0], "-"): // -c and -C name a program or another repository
+		j.unlisted = &toolcrib.Concern{
+			Reason: toolcrib.ReasonUnlistedProgram, Why: "runs git with an option before its command: " + quote(args[0]),
+			Instead: "Call git without it.",
+		}
+	case !listed:
 		j.unlisted = &toolcrib.Concern{
 			Reason: toolcrib.ReasonUnlistedProgram, Why: "runs what tools.shell.allow does not list: git " + quote(args[0]),
 			Instead: "In the configuration tools.shell.allow: [git], added to what it lists, would let it run.",
@@ -191,6 +197,10 @@ var plainGit = regexp.MustCompile(`^(?i:` + strings.Join([]string{
 	`lfs\.(repositoryformatversion|.+\.access)`, `commit\.(gpgsign|verbose)`, `tag\.(gpgsign|sort)`, `pull\.(rebase|ff)`,
 }, "|") + `)$`)
 
+// startsProgram are settings that plainGit would let pass, and that start a program or send
+// git into a submodule.
+var startsProgram = regexp.MustCompile(`(?i)^(log\.showsignature|gc\.recentobjectshook|submodule\..+\.ignore)$`)
+
 var (
 	gitSection = regexp.MustCompile(`^\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\["\\])*)")?\s*\]\s*(.*)$`)
 	gitSetting = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*)\s*(?:=.*)?$`)
@@ -211,6 +221,12 @@ func gitRuns(workspace string) string {
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "commondir")); err == nil {
 		return ".git/commondir"
+	}
+	// A submodule has a configuration of its own, which git reads on its way into it.
+	for _, name := range []string{".gitmodules", filepath.Join(".git", "modules")} {
+		if _, err := os.Lstat(filepath.Join(workspace, name)); !os.IsNotExist(err) {
+			return filepath.ToSlash(name)
+		}
 	}
 	for _, name := range []string{"config", "config.worktree"} {
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|beneath.NonBlocking, 0)
@@ -249,7 +265,7 @@ func gitProgram(text string) string {
 		case line == "" || line[0] == '#' || line[0] == ';':
 		case m == nil || strings.HasSuffix(line, `\`):
 			return "a line that is not understood"
-		case !plainGit.MatchString(section + m[1]):
+		case !plainGit.MatchString(section+m[1]) || startsProgram.MatchString(section+m[1]):
 			return section + m[1]
 		case strings.Contains(strings.ToLower(line), "ext::"):
 			return section + m[1]

@@ -112,6 +112,32 @@ func TestGit_Reads(t *testing.T) {
 	}
 }
 
+// A submodule has a configuration of its own, so that every call of git is asked about. An
+// option before the command may name a program or another repository, also where git is
+// listed.
+func TestGit_OtherRepositories(t *testing.T) {
+	r := shell.Report{Helper: true, LandlockABI: 7, Bubblewrap: "x"}
+	dir := repository(t)
+	if err := os.WriteFile(dir+"/.gitmodules", []byte("[submodule \"sub\"]\n\tpath = sub\n\tignore = none\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	made := gitTool(t, shell.ModeAsk, &r, "git")
+	if got := asks(made, callOf(t, dir, "git status", 0)); !strings.Contains(got, ".gitmodules") {
+		t.Errorf("git status beside a submodule asks %q", got)
+	}
+	dir = repository(t)
+	for _, line := range []string{"git -C sub status", "git -c alias.x=!id x", "git --no-pager -c core.pager=x log"} {
+		if got := asks(made, callOf(t, dir, line, 0)); !strings.Contains(got, "an option before its command") {
+			t.Errorf("%s asks %q", line, got)
+		}
+	}
+	for _, line := range []string{"git diff --submodule=diff", "git log --show-signature"} {
+		if got := effect(made, callOf(t, dir, line, 0)); got == toolcrib.EffectReadOnly {
+			t.Errorf("%s only reads", line)
+		}
+	}
+}
+
 // Where the repository's configuration may name a program, every call of git is asked about.
 func TestGit_ConfigurationNamesPrograms(t *testing.T) {
 	r := shell.Report{Helper: true, LandlockABI: 7, Bubblewrap: "x"}
@@ -143,6 +169,9 @@ func TestGit_ConfigurationNamesPrograms(t *testing.T) {
 		{"\ufeff[alias]\n\tst = !evil\n", true},
 		{"[remote \"x\"]\n\turl = ext::sh -c evil\n", true},
 		{"[submodule \"x\"]\n\tupdate = !evil\n", true},
+		{"[submodule \"x\"]\n\tignore = none\n", true},
+		{"[log]\n\tshowSignature = true\n", true},
+		{"[gc]\n\trecentObjectsHook = evil\n", true},
 		{"what is this\n", true},
 		{strings.Repeat("# long\n", 60_000), true},
 	} {
