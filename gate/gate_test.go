@@ -412,10 +412,11 @@ func TestZeroValuesDeny(t *testing.T) {
 	g := newGate(t, tool(reads("a")))
 	wantRefused(t, judge(t, g, toolcrib.Principal{}, gate.Scope{}, gate.Facts{}, call("1", "a", `{}`))[0], toolcrib.ReasonTooManyCalls, "")
 	wantRefused(t, judge(t, g, alice(), wide(), gate.Facts{}, call("1", "a", `{}`))[0], toolcrib.ReasonNotOffered, "")
-	if (gate.Verdict{}).Permit.Valid() || !(gate.Verdict{}).Refused() || !(gate.Verdict{Verdict: journal.Verdict{Decision: toolcrib.Allow}}).Refused() {
+	var nothing gate.Verdict
+	if nothing.Permit.Valid() || !nothing.Refused() || !(gate.Verdict{Verdict: journal.Verdict{Decision: toolcrib.Allow}}).Refused() {
 		t.Fatal("the zero verdict lets run")
 	}
-	if _, err := (gate.Permit{}).Execute(t.Context(), gate.Attachments{}); !errors.Is(err, gate.ErrNoPermit) {
+	if _, err := nothing.Permit.Execute(t.Context(), gate.Attachments{}); !errors.Is(err, gate.ErrNoPermit) {
 		t.Fatalf("the zero permit runs: %v", err)
 	}
 }

@@ -32,36 +32,36 @@ var ErrNoPermit = errors.New("gate: no permit")
 var ErrAnsweredElsewhere = errors.New("gate: the call is not executed: a person or another agent answers it")
 
 // Valid reports whether a gate made the permit.
-func (p Permit) Valid() bool { return p.tool != nil }
+func (p *Permit) Valid() bool { return p.tool != nil }
 
 // Call is the call as it was judged.
-func (p Permit) Call() toolcrib.Call { return p.call }
+func (p *Permit) Call() toolcrib.Call { return p.call }
 
 // Effect is what this call may do to the world.
-func (p Permit) Effect() toolcrib.Effect { return p.effect }
+func (p *Permit) Effect() toolcrib.Effect { return p.effect }
 
 // Targets is what this call touches.
-func (p Permit) Targets() []toolcrib.Target { return p.targets }
+func (p *Permit) Targets() []toolcrib.Target { return p.targets }
 
 // Timeout is how long the call may take; 0 = as long as the run.
-func (p Permit) Timeout() time.Duration { return p.timeout }
+func (p *Permit) Timeout() time.Duration { return p.timeout }
 
 // MaxBytes bounds the result as the model reads it, in bytes of JSON.
-func (p Permit) MaxBytes() int { return p.maxBytes }
+func (p *Permit) MaxBytes() int { return p.maxBytes }
 
 // Untrusted reports whether the tool's results are untrusted data.
-func (p Permit) Untrusted() bool { return p.untrusted }
+func (p *Permit) Untrusted() bool { return p.untrusted }
 
 // Source names where the tool comes from, for the mark on untrusted data.
-func (p Permit) Source() string { return p.source }
+func (p *Permit) Source() string { return p.source }
 
 // AnsweredBy says who answers the call instead of the tool ([toolcrib.ByPerson],
 // [toolcrib.ByAgent]); "" = the tool does.
-func (p Permit) AnsweredBy() string { return p.answered }
+func (p *Permit) AnsweredBy() string { return p.answered }
 
 // Prepare asks a write what is needed to tell later whether it happened; nil if
 // the tool cannot tell.
-func (p Permit) Prepare(ctx context.Context) (json.RawMessage, error) {
+func (p *Permit) Prepare(ctx context.Context) (json.RawMessage, error) {
 	if p.tool == nil {
 		return nil, ErrNoPermit
 	}
@@ -72,7 +72,7 @@ func (p Permit) Prepare(ctx context.Context) (json.RawMessage, error) {
 }
 
 // Reconcile asks a write that was cut off whether it happened.
-func (p Permit) Reconcile(ctx context.Context, prepared json.RawMessage) (toolcrib.Reconciled, error) {
+func (p *Permit) Reconcile(ctx context.Context, prepared json.RawMessage) (toolcrib.Reconciled, error) {
 	if p.tool == nil {
 		return toolcrib.Reconciled{}, ErrNoPermit
 	}
@@ -92,7 +92,7 @@ type Attachments struct {
 
 // Execute runs the call. It does not contain panics or enforce the timeout: that
 // is the executor's.
-func (p Permit) Execute(ctx context.Context, with Attachments) (toolcrib.Output, error) {
+func (p *Permit) Execute(ctx context.Context, with Attachments) (toolcrib.Output, error) {
 	if p.tool == nil {
 		return toolcrib.Output{}, ErrNoPermit
 	}

@@ -86,7 +86,7 @@ func (f *function[In, Out]) Call(ctx context.Context, call toolcrib.Call) (toolc
 		return toolcrib.Output{}, err
 	}
 	var in In
-	if err := wire.Decode(call, &in); err != nil {
+	if err := wire.Decode(call.Arguments, &in); err != nil {
 		return toolcrib.Output{}, err
 	}
 	out, err := f.fn(ctx, call, in)

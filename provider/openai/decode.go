@@ -47,6 +47,7 @@ type choice struct {
 }
 
 type message struct {
+	wire.Found
 	Content          content     `json:"content"`
 	ReasoningContent string      `json:"reasoning_content"`
 	Reasoning        string      `json:"reasoning"` // some servers send the same under both names

@@ -79,7 +79,7 @@ func neutral(shown string, err error) error {
 // open opens the workspace and cleans the path of the call, by its text.
 func open(call toolcrib.Call) (folder *beneath.Folder, shown string, err error) {
 	var in input
-	if err := wire.Decode(call, &in); err != nil {
+	if err := wire.Decode(call.Arguments, &in); err != nil {
 		return nil, "", err
 	}
 	if folder, err = beneath.Open(call); err != nil {

@@ -214,7 +214,7 @@ func (t *list[T]) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output
 		return toolcrib.Output{}, err
 	}
 	in := input{Limit: defaultLimit}
-	if err := wire.Decode(call, &in); err != nil {
+	if err := wire.Decode(call.Arguments, &in); err != nil {
 		return toolcrib.Output{}, err
 	}
 	if in.Limit < 1 || in.Offset < 0 {

@@ -55,7 +55,7 @@ func readWriteFile(call toolcrib.Call) (change, error) {
 		Path    string `json:"path"`
 		Content string `json:"content"`
 	}
-	if err := wire.Decode(call, &in); err != nil {
+	if err := wire.Decode(call.Arguments, &in); err != nil {
 		return change{}, err
 	}
 	return change{
@@ -82,7 +82,7 @@ func readEditFile(call toolcrib.Call) (change, error) {
 		OldText string `json:"old_text"`
 		NewText string `json:"new_text"`
 	}
-	if err := wire.Decode(call, &in); err != nil {
+	if err := wire.Decode(call.Arguments, &in); err != nil {
 		return change{}, err
 	}
 	switch in.OldText {

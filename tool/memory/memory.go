@@ -100,7 +100,7 @@ func decode(call toolcrib.Call, in input) (user string, err error) {
 	if user, err = owner(call); err != nil {
 		return "", err
 	}
-	if err := wire.Decode(call, in); err != nil {
+	if err := wire.Decode(call.Arguments, in); err != nil {
 		return "", err
 	}
 	return user, CheckKey(in.key())

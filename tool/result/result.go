@@ -89,7 +89,7 @@ func (t *readResult) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Out
 		return toolcrib.Output{}, err
 	}
 	in := input{Limit: defaultLimit}
-	if err := wire.Decode(call, &in); err != nil {
+	if err := wire.Decode(call.Arguments, &in); err != nil {
 		return toolcrib.Output{}, err
 	}
 	if in.Offset < 0 || in.Limit < 1 {

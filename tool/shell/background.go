@@ -243,7 +243,7 @@ func (c *companion) Spec() toolcrib.Spec {
 // Preview shows which command is meant.
 func (c *companion) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
 	var in asked
-	if err := wire.Decode(call, &in); err != nil {
+	if err := wire.Decode(call.Arguments, &in); err != nil {
 		return toolcrib.Preview{}, err
 	}
 	if b := c.of.find(call.Run, in.ID); b != nil {
@@ -257,7 +257,7 @@ func (c *companion) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Pre
 // is untrusted data then.
 func (c *companion) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	var in asked
-	if err := wire.Decode(call, &in); err != nil {
+	if err := wire.Decode(call.Arguments, &in); err != nil {
 		return toolcrib.Output{}, err
 	}
 	if err := ctx.Err(); err != nil {

@@ -268,7 +268,7 @@ func (s *shell) description() string {
 
 func (s *shell) arguments(call toolcrib.Call) (arguments, time.Duration, error) {
 	var in arguments
-	if err := wire.Decode(call, &in); err != nil {
+	if err := wire.Decode(call.Arguments, &in); err != nil {
 		return in, 0, err
 	}
 	timeout := float64(DefaultTimeout)

@@ -115,7 +115,7 @@ func (t *readSkill) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outp
 		return toolcrib.Output{}, err
 	}
 	in := input{Limit: defaultLimit}
-	if err := wire.Decode(call, &in); err != nil {
+	if err := wire.Decode(call.Arguments, &in); err != nil {
 		return toolcrib.Output{}, err
 	}
 	if in.Offset < 0 || in.Limit < 1 {
@@ -315,7 +315,7 @@ func backToRune(data []byte, at int) int {
 // AllowedBy reports whether patterns of the skills allow the skill of a call.
 func (t *readSkill) AllowedBy(patterns []string, call toolcrib.Call, _ []toolcrib.Target) (bool, error) {
 	var in input
-	err := wire.Decode(call, &in)
+	err := wire.Decode(call.Arguments, &in)
 	return err == nil && in.Name != nil && pattern.Text(patterns, *in.Name), err
 }
 

@@ -84,7 +84,7 @@ func (t *spawner) Spec() toolcrib.Spec {
 // Targets implements [toolcrib.Targeter]: the agent that would work.
 func (t *spawner) Targets(call toolcrib.Call) []toolcrib.Target {
 	var in input
-	if err := wire.Decode(call, &in); err != nil || in.Agent == "" {
+	if err := wire.Decode(call.Arguments, &in); err != nil || in.Agent == "" {
 		return nil
 	}
 	return []toolcrib.Target{{Kind: toolcrib.TargetAgent, Name: in.Agent}}
@@ -94,7 +94,7 @@ func (t *spawner) Targets(call toolcrib.Call) []toolcrib.Target {
 // of many agents is one that does not exist.
 func (t *spawner) Admit(call toolcrib.Call) error {
 	var in input
-	if err := wire.Decode(call, &in); err != nil {
+	if err := wire.Decode(call.Arguments, &in); err != nil {
 		return err
 	}
 	if _, ok := t.about[in.Agent]; !ok {
@@ -136,7 +136,7 @@ func (t *spawner) Call(context.Context, toolcrib.Call) (toolcrib.Output, error) 
 // AllowedBy reports whether patterns of the skills allow the agent of a call.
 func (t *spawner) AllowedBy(patterns []string, call toolcrib.Call, _ []toolcrib.Target) (bool, error) {
 	var in input
-	err := wire.Decode(call, &in)
+	err := wire.Decode(call.Arguments, &in)
 	return err == nil && pattern.Text(patterns, in.Agent), err
 }
 

@@ -108,7 +108,7 @@ func schema(names []string) json.RawMessage {
 // The task comes last and is indented, so that no line of it can pass for another.
 func (t *spawner) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
 	var in input
-	if err := wire.Decode(call, &in); err != nil {
+	if err := wire.Decode(call.Arguments, &in); err != nil {
 		return toolcrib.Preview{}, err
 	}
 	agent := quotable(in.Agent)

@@ -67,7 +67,7 @@ func harmless(name string) bool {
 // names, that is set, and neither harmless nor hidden by its name.
 func (t *getEnv) Asks(call toolcrib.Call) []toolcrib.Concern {
 	var in envInput
-	if t.raw || wire.Decode(call, &in) != nil {
+	if t.raw || wire.Decode(call.Arguments, &in) != nil {
 		return nil
 	}
 	show := func(_, value string) string { return value }
@@ -92,7 +92,7 @@ func (t *getEnv) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 		return toolcrib.Output{}, err
 	}
 	var in envInput
-	if err := wire.Decode(call, &in); err != nil {
+	if err := wire.Decode(call.Arguments, &in); err != nil {
 		return toolcrib.Output{}, err
 	}
 	if len(in.Names) > maxNames {

@@ -92,7 +92,7 @@ type filter struct {
 
 func (t *fetchLogs) filter(call toolcrib.Call) (filter, error) {
 	in := logsInput{Limit: defaultEntries}
-	if err := wire.Decode(call, &in); err != nil {
+	if err := wire.Decode(call.Arguments, &in); err != nil {
 		return filter{}, err
 	}
 	f := filter{level: slog.Level(-128), contains: strings.ToLower(in.Contains), most: min(in.Limit, maxEntries)}

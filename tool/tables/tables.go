@@ -155,7 +155,7 @@ func (t *describe) Spec() toolcrib.Spec {
 
 func read(call toolcrib.Call) (input, error) {
 	var in input
-	if err := wire.Decode(call, &in); err != nil {
+	if err := wire.Decode(call.Arguments, &in); err != nil {
 		return in, err
 	}
 	if call.Principal.User == "" {

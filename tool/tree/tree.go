@@ -109,7 +109,7 @@ type place struct {
 // there.
 func (t *getTree) open(call toolcrib.Call) (p place, in input, err error) {
 	in = input{Path: "."}
-	if err := wire.Decode(call, &in); err != nil {
+	if err := wire.Decode(call.Arguments, &in); err != nil {
 		return p, in, err
 	}
 	if in.Depth < 0 || in.Limit < 0 {
@@ -190,7 +190,7 @@ func (t *getTree) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output
 // AllowedBy reports whether patterns of the skills allow the folder of a call.
 func (t *getTree) AllowedBy(patterns []string, call toolcrib.Call, targets []toolcrib.Target) (bool, error) {
 	in := input{Path: "."}
-	err := wire.Decode(call, &in)
+	err := wire.Decode(call.Arguments, &in)
 	return err == nil && pattern.Path(patterns, in.Path, call.Workspace, targets, true), err
 }
 

@@ -129,7 +129,7 @@ func (t *verify) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 	var in struct {
 		Checks []check `json:"checks"`
 	}
-	if err := wire.Decode(call, &in); err != nil {
+	if err := wire.Decode(call.Arguments, &in); err != nil {
 		return toolcrib.Output{}, err
 	}
 	switch {

@@ -12,10 +12,9 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Decode reads the arguments of call into in. The gate has validated them
-// already; what still does not fit is reported as [toolcrib.InvalidArguments].
-func Decode(call toolcrib.Call, in any) error {
-	arguments := call.Arguments
+// Decode reads a call's arguments into in. The gate has validated them already;
+// what still does not fit is reported as [toolcrib.InvalidArguments].
+func Decode(arguments json.RawMessage, in any) error {
 	if len(arguments) == 0 {
 		arguments = []byte("{}")
 	}
