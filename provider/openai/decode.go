@@ -35,6 +35,7 @@ type frame struct {
 	Usage   usage           `json:"usage"`
 	Error   json.RawMessage `json:"error"`
 	Groq    struct {
+		wire.Found
 		Usage usage `json:"usage"`
 	} `json:"x_groq"`
 }

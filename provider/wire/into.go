@@ -178,7 +178,8 @@ func (p *plan) reset(at unsafe.Pointer) {
 		case aStruct:
 			f.of.reset(v)
 		case aList:
-			reflect.NewAt(f.typ, v).Elem().SetLen(0)
+			list := (*[]struct{})(v) // whatever its elements are
+			*list = (*list)[:0]
 		default:
 			reflect.NewAt(f.typ, v).Elem().SetZero()
 		}
