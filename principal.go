@@ -7,7 +7,8 @@ type Principal struct {
 	Admin  bool     `json:"admin,omitempty"`  // holds every right, implicitly
 	Roles  []string `json:"roles,omitempty"`  // names
 	Groups []string `json:"groups,omitempty"` // names
-	Grants []string `json:"grants"`           // tools and groups by name or glob; null = no restriction, [] = nothing; no wildcard by accident
+	// tools and groups by name or glob; null = no restriction, [] = nothing; no wildcard by accident
+	Grants []string `json:"grants"`
 	Trust  Trust    `json:"trust,omitempty"`
 	// Actor is who really sat at the keyboard where that is somebody else (--as);
 	// both names are in the audit log.

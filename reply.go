@@ -60,7 +60,10 @@ func (b *ReplyBuilder) Add(d Delta) {
 		k.part.Thinking = &Thinking{Signature: d.Signature}
 		k.closed = true
 	case d.Redacted != "":
-		b.blocks = append(b.blocks, &block{closed: true, thinking: true, part: Part{Thinking: &Thinking{Redacted: d.Redacted}}})
+		b.blocks = append(b.blocks, &block{
+			closed: true, thinking: true,
+			part: Part{Thinking: &Thinking{Redacted: d.Redacted}},
+		})
 	case d.ToolCall != nil:
 		b.addCall(d.ToolCall)
 	case d.Finish != nil:

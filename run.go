@@ -33,7 +33,8 @@ func (s Status) Ended() bool {
 
 // Parked reports whether the run waits, without a worker.
 func (s Status) Parked() bool {
-	return s == StatusWaitingForApproval || s == StatusWaitingForTool || s == StatusWaitingForInput || s == StatusWaitingForProvider
+	return s == StatusWaitingForApproval || s == StatusWaitingForTool || s == StatusWaitingForInput ||
+		s == StatusWaitingForProvider
 }
 
 // StopReason tells why a run ended (contract §5).

@@ -21,9 +21,10 @@ type Tool interface {
 // Spec describes a tool. The zero value of every field is the strictest reading:
 // off by default, a write that must not be repeated.
 type Spec struct {
-	Name        string          `json:"name"` // [A-Za-z0-9_-]{1,64}
-	Description string          `json:"description,omitempty"`
-	Parameters  json.RawMessage `json:"parameters,omitempty"` // JSON Schema 2020-12 of an object; empty = {"type":"object"}
+	Name        string `json:"name"` // [A-Za-z0-9_-]{1,64}
+	Description string `json:"description,omitempty"`
+	// JSON Schema 2020-12 of an object; empty = {"type":"object"}
+	Parameters json.RawMessage `json:"parameters,omitempty"`
 
 	Effect           Effect `json:"effect,omitempty"` // the worst that a call may do; see [Effector]
 	Group            string `json:"group,omitempty"`

@@ -240,7 +240,8 @@ const lastYear = 2261
 // CheckTake says what is wrong with the parameters of [Quota.Take].
 func CheckTake(token string, l Limits, at time.Time) error {
 	if token == "" || len(token) > maxClaimBytes ||
-		l.PerMinute < 0 || l.PerMinute > maxRate || l.Total < 0 || l.Total > maxCalls || at.Year() < 1970 || at.Year() > lastYear {
+		l.PerMinute < 0 || l.PerMinute > maxRate || l.Total < 0 || l.Total > maxCalls || at.Year() < 1970 ||
+		at.Year() > lastYear {
 		return bad("the calls of this token cannot be counted: its limits or the time are impossible")
 	}
 	return nil

@@ -291,7 +291,8 @@ func (d *driver) redactCanary(reply *toolcrib.Reply, calls []journal.ToolCall) [
 // person can answer (contract §6). nil = there is nothing that it covers.
 func (d *driver) approvedByAll(required *journal.ConfirmationRequired) *journal.ConfirmationResolved {
 	r := &journal.ConfirmationResolved{
-		ApprovalID: required.ApprovalID, Digest: required.Digest, Decision: journal.DecisionApprove, By: ByAll, User: d.s.Start.Principal.User,
+		ApprovalID: required.ApprovalID, Digest: required.Digest, Decision: journal.DecisionApprove, By: ByAll,
+		User: d.s.Start.Principal.User,
 	}
 	person := idsOf(d.s.Turn.open(), func(c *Call) bool { return c.Verdict.ForAPerson() })
 	if len(person) == 0 {

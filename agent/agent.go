@@ -38,7 +38,8 @@ type Clock interface {
 // Approver asks a person about a parked turn, while the run is driven. ok is
 // false if nobody answered: the run parks.
 type Approver interface {
-	Decide(ctx context.Context, run toolcrib.RunID, ask *journal.ConfirmationRequired) (d journal.ConfirmationResolved, ok bool, err error)
+	Decide(ctx context.Context, run toolcrib.RunID, ask *journal.ConfirmationRequired) (d journal.ConfirmationResolved,
+		ok bool, err error)
 }
 
 // Options configure a [Runner]. Model or Models is required; everything else has a
@@ -68,18 +69,27 @@ type Options struct {
 	// release is called when its driver has released it. nil = nobody else could.
 	Claim func(run toolcrib.RunID) (release func(), err error)
 
-	Retry    *journal.Retry                            // how long failing providers are retried by runs that start; nil = [journal.DefaultRetry]
-	Clock    Clock                                     // nil = the machine's
-	Mask     *guard.Masker                             // nil = no secrets to mask
-	Log      *slog.Logger                              // nil = nowhere
-	Watch    func(run toolcrib.RunID, f journal.Frame) // nil = nobody watches; called in order for each run, for a run and those nested in it, and for decisions that come together, at the same time; must not block
-	Memory   Memory                                    // nil = approvals are remembered for their run only
-	Ledger   toolcrib.Ledger                           // nil = no user has a budget
-	Approver Approver                                  // is asked about calls that need an approval (see [Task.Approve]); nil = nobody can be asked: the run parks
-	Who      toolcrib.Principal                        // who sits at the Approver, with today's rights; nobody = whom the run acts for
-	Expires  time.Duration                             // how long an approval may wait before nobody is asked about it any more; 0 = forever (approvals.expire)
-	FourEyes bool                                      // whom a run acts for may deny its calls, but not approve them (approvals.four_eyes)
-	Said     func(run toolcrib.RunID) string           // what a person adds to a run, or to one nested in it, asked before each request; "" = nothing; nil = nobody adds anything
+	// how long failing providers are retried by runs that start; nil = [journal.DefaultRetry]
+	Retry *journal.Retry
+	Clock Clock         // nil = the machine's
+	Mask  *guard.Masker // nil = no secrets to mask
+	Log   *slog.Logger  // nil = nowhere
+	// nil = nobody watches; called in order for each run, for a run and those nested in it, and for decisions that come
+	// together, at the same time; must not block
+	Watch  func(run toolcrib.RunID, f journal.Frame)
+	Memory Memory          // nil = approvals are remembered for their run only
+	Ledger toolcrib.Ledger // nil = no user has a budget
+	// is asked about calls that need an approval (see [Task.Approve]); nil = nobody can be asked: the run parks
+	Approver Approver
+	// who sits at the Approver, with today's rights; nobody = whom the run acts for
+	Who toolcrib.Principal
+	// how long an approval may wait before nobody is asked about it any more; 0 = forever (approvals.expire)
+	Expires time.Duration
+	// whom a run acts for may deny its calls, but not approve them (approvals.four_eyes)
+	FourEyes bool
+	// what a person adds to a run, or to one nested in it, asked before each request; "" = nothing; nil = nobody adds
+	// anything
+	Said func(run toolcrib.RunID) string
 
 	Announcer Announcer                  // nil = nobody is told that a run has parked
 	Worker    string                     // names this driver in the journal

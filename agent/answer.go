@@ -90,7 +90,8 @@ func (s *State) answerChecked(b *journal.AnswerChecked) error {
 }
 
 func answerAgain(problem string) string {
-	return "Your answer does not fit the JSON Schema that was asked for: " + problem + "\nAnswer again, with one JSON value that fits it and nothing else."
+	return "Your answer does not fit the JSON Schema that was asked for: " + problem +
+		"\nAnswer again, with one JSON value that fits it and nothing else."
 }
 
 // finishChecked ends a run whose answer was held against its schema.
@@ -100,7 +101,10 @@ func finishChecked(s *State) Step {
 		step.Code = CodeSchemaMismatch
 		return step
 	}
-	return Step{Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted, Content: s.Checked.Answer}
+	return Step{
+		Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted,
+		Content: s.Checked.Answer,
+	}
 }
 
 // Not every API can make a model call a tool, and not every model that is told to does.

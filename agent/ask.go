@@ -74,7 +74,8 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 		return err
 	}
 	if err := context.Cause(ctx); err != nil { // the run was told to end meanwhile: nothing is sent
-		return d.failed(ctx, sent, &toolcrib.ModelError{Class: ClassCancelled, Message: err.Error(), Unsent: true, Err: err}, &toolcrib.ReplyBuilder{}, 0)
+		return d.failed(ctx, sent, &toolcrib.ModelError{Class: ClassCancelled, Message: err.Error(), Unsent: true, Err: err},
+			&toolcrib.ReplyBuilder{}, 0)
 	}
 	return d.receive(ctx, model, req, sent)
 }
@@ -95,7 +96,10 @@ func (d *driver) denied(ctx context.Context) (stop bool, err error) {
 	case refused == "":
 		return false, nil
 	}
-	return true, d.append(ctx, &journal.Stopping{Reason: toolcrib.StopPolicyDenied, Message: d.r.Mask.Mask(refused), By: byPolicy})
+	return true, d.append(ctx, &journal.Stopping{
+		Reason: toolcrib.StopPolicyDenied, Message: d.r.Mask.Mask(refused),
+		By: byPolicy,
+	})
 }
 
 // byBudgets marks a stop that comes from the budgets of the user.
@@ -115,11 +119,15 @@ func (d *driver) reserve(ctx context.Context, step *Step) (left int64, stop bool
 	r := step.Reserve
 	left, err = d.r.Ledger.Reserve(ctx, toolcrib.Reservation{
 		Run: d.s.Run, Request: d.s.Requests + 1, User: d.s.Start.Principal.User,
-		Tokens: r.Input + r.Output, Output: r.Output, CostUSD: r.USD, Price: d.s.Models[step.Model].Price, At: d.r.Clock.Now(),
+		Tokens: r.Input + r.Output, Output: r.Output, CostUSD: r.USD, Price: d.s.Models[step.Model].Price,
+		At: d.r.Clock.Now(),
 	})
 	var over *toolcrib.BudgetError
 	if errors.As(err, &over) {
-		return 0, true, d.append(ctx, &journal.Stopping{Reason: toolcrib.StopBudgetExhausted, Message: over.Error(), By: byBudgets})
+		return 0, true, d.append(ctx, &journal.Stopping{
+			Reason: toolcrib.StopBudgetExhausted, Message: over.Error(),
+			By: byBudgets,
+		})
 	}
 	if err != nil && ctx.Err() != nil {
 		return 0, true, d.givenUp(ctx, context.Cause(ctx))
@@ -226,7 +234,9 @@ func (u unopened) Stream(context.Context, *toolcrib.Request) iter.Seq2[toolcrib.
 }
 
 // receive takes the reply, shows it as it comes, and writes it down whole.
-func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcrib.Request, sent *journal.ModelRequest) error {
+func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcrib.Request,
+	sent *journal.ModelRequest,
+) error {
 	in := &reception{d: d, began: d.r.Clock.Now(), show: newShower(d), most: maxReplyBytes}
 	err := in.stream(ctx, model, req)
 	in.show.flush()
@@ -251,7 +261,10 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 		calls[i].Iteration = sent.Iteration
 		bodies = append(bodies, &calls[i])
 	}
-	bodies = append(bodies, &journal.Usage{Request: sent.Request, Tokens: tokens, CostUSD: cost, Estimated: estimated, Sum: sum})
+	bodies = append(bodies, &journal.Usage{
+		Request: sent.Request, Tokens: tokens, CostUSD: cost, Estimated: estimated,
+		Sum: sum,
+	})
 	bodies = append(bodies, leaks...)
 	for _, n := range reply.Finish.Notices {
 		n.Message = d.r.told(n.Message)
@@ -262,7 +275,8 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 	}
 	if first := d.s.Asked == nil || d.s.Asked.Model != sent.Model; first && !d.s.Models[sent.Model].Price.Known {
 		bodies = append(bodies, &journal.Notice{Notice: toolcrib.Notice{
-			Code: NoticePriceUnknown, Message: fmt.Sprintf("no price is known for %s; its cost counts as 0", d.s.Models[sent.Model].Ref),
+			Code: NoticePriceUnknown, Message: fmt.Sprintf("no price is known for %s; its cost counts as 0",
+				d.s.Models[sent.Model].Ref),
 		}})
 	}
 	if len(calls) > 0 && d.logs(ctx) {
@@ -308,7 +322,10 @@ func (in *reception) take(delta toolcrib.Delta, err error) bool {
 		in.reply.Add(delta)
 		if in.reply.Bytes() > in.most {
 			in.ended = true
-			in.err = &toolcrib.ModelError{Class: toolcrib.ErrOther, Message: fmt.Sprintf("the reply is longer than %d MiB; it was given up", in.most>>20)}
+			in.err = &toolcrib.ModelError{
+				Class:   toolcrib.ErrOther,
+				Message: fmt.Sprintf("the reply is longer than %d MiB; it was given up", in.most>>20),
+			}
 			break
 		}
 		in.show.delta(delta)
@@ -321,7 +338,9 @@ func (in *reception) take(delta toolcrib.Delta, err error) bool {
 func (r *Runner) told(text string) string { return guard.RedactText(r.Mask.Clean(text)) }
 
 // failed writes down a request that failed.
-func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err error, b *toolcrib.ReplyBuilder, took time.Duration) error {
+func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err error, b *toolcrib.ReplyBuilder,
+	took time.Duration,
+) error {
 	m := &d.s.Models[sent.Model]
 	f := &journal.ModelFailed{
 		Request: sent.Request, Class: toolcrib.ErrOther, Provider: m.Provider,
@@ -426,10 +445,13 @@ func plausible(u toolcrib.TokenUsage) bool {
 			return false
 		}
 	}
-	return u.CachedInputTokens+u.CacheWriteTokens <= u.InputTokens && (u.CostUSD == nil || *u.CostUSD >= 0 && *u.CostUSD < 1e6)
+	return u.CachedInputTokens+u.CacheWriteTokens <= u.InputTokens &&
+		(u.CostUSD == nil || *u.CostUSD >= 0 && *u.CostUSD < 1e6)
 }
 
-func (d *driver) settle(sent *journal.ModelRequest, tokens toolcrib.TokenUsage, estimated bool) (float64, toolcrib.Usage) {
+func (d *driver) settle(sent *journal.ModelRequest, tokens toolcrib.TokenUsage, estimated bool) (float64,
+	toolcrib.Usage,
+) {
 	price := d.s.Models[sent.Model].Price
 	cost := price.Cost(tokens)
 	return cost, sumUsage(d.s.Usage, tokens, cost, estimated || !price.Known && tokens.CostUSD == nil)
@@ -493,7 +515,10 @@ func newShower(d *driver) *shower {
 	if d.r.Watch == nil {
 		return nil
 	}
-	return &shower{d: d, text: &cleanStream{mask: d.r.Mask.Stream()}, thinking: &cleanStream{mask: d.r.Mask.Stream()}, said: guard.NewCanaryStream(d.s.canary()), ids: newIDs(d.s.ids)}
+	return &shower{
+		d: d, text: &cleanStream{mask: d.r.Mask.Stream()}, thinking: &cleanStream{mask: d.r.Mask.Stream()},
+		said: guard.NewCanaryStream(d.s.canary()), ids: newIDs(d.s.ids),
+	}
 }
 
 func (w *shower) delta(delta toolcrib.Delta) {
@@ -524,9 +549,15 @@ func (w *shower) call(c *toolcrib.ToolCallDelta) {
 		shown := toolcrib.ToolCall{ID: c.ID, Name: c.Name}
 		w.ids.give(&shown)
 		giveName(&shown, w.d.r.Mask)
-		k = &shownCall{id: shown.ID, args: w.d.r.Mask.ArgumentStream(), canary: guard.NewCanaryStream(w.d.s.canary()), silent: strings.TrimSpace(c.Arguments) == ""}
+		k = &shownCall{
+			id: shown.ID, args: w.d.r.Mask.ArgumentStream(), canary: guard.NewCanaryStream(w.d.s.canary()),
+			silent: strings.TrimSpace(c.Arguments) == "",
+		}
 		w.calls[c.Index] = k
-		w.d.live(journal.FrameToolCallDelta, journal.CallDeltaView{ID: k.id, Name: shown.Name, ArgumentsDelta: k.canary.Write(k.args.Write(c.Arguments))})
+		w.d.live(journal.FrameToolCallDelta, journal.CallDeltaView{
+			ID: k.id, Name: shown.Name,
+			ArgumentsDelta: k.canary.Write(k.args.Write(c.Arguments)),
+		})
 		return
 	}
 	k.silent = k.silent && strings.TrimSpace(c.Arguments) == ""

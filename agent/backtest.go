@@ -55,8 +55,9 @@ const (
 type Unjudged string
 
 const (
-	UnjudgedTool      Unjudged = "tool_missing"      // the tool no longer exists
-	UnjudgedCount     Unjudged = "calls_used_up"     // it was refused for a number of calls, or a budget, that was used up then
+	UnjudgedTool Unjudged = "tool_missing" // the tool no longer exists
+	// it was refused for a number of calls, or a budget, that was used up then
+	UnjudgedCount     Unjudged = "calls_used_up"
 	UnjudgedRights    Unjudged = "rights_changed"    // what the user might do had changed since the run began
 	UnjudgedWorkspace Unjudged = "workspace_missing" // what it would touch can no longer be told
 	UnjudgedToken     Unjudged = "token_missing"     // the access token of the run is no longer known
@@ -254,7 +255,8 @@ func (w *rejudging) judge(ctx context.Context, e toolcrib.Event, stored *journal
 			continue
 		}
 		w.compare(c, facts.Decided[c.ID].Decision, Rejudged{
-			Run: w.s.Run, Seq: e.Seq, Time: e.Time, Iteration: stored.Iteration, Call: calls[i], Old: *old, New: verdicts[i].Verdict,
+			Run: w.s.Run, Seq: e.Seq, Time: e.Time, Iteration: stored.Iteration, Call: calls[i], Old: *old,
+			New: verdicts[i].Verdict,
 		})
 	}
 	return nil
@@ -265,10 +267,14 @@ func (w *rejudging) judge(ctx context.Context, e toolcrib.Event, stored *journal
 func heldThen(open []*Call, stored *journal.Verdicts) (held []gate.Remembered) {
 	for _, c := range open {
 		v := verdictOn(stored, c.ID)
-		if v == nil || v.Decision != toolcrib.Allow || v.Approval == "" || c.Decision != nil && c.Decision.Decision == journal.DecisionApprove {
+		if v == nil || v.Decision != toolcrib.Allow || v.Approval == "" ||
+			c.Decision != nil && c.Decision.Decision == journal.DecisionApprove {
 			continue
 		}
-		held = append(held, gate.Remembered{Tool: c.Name, Arguments: c.judgedArguments(), Effect: v.Effect, ApprovalID: v.Approval, By: v.ApprovedBy})
+		held = append(held, gate.Remembered{
+			Tool: c.Name, Arguments: c.judgedArguments(), Effect: v.Effect,
+			ApprovalID: v.Approval, By: v.ApprovedBy,
+		})
 	}
 	return held
 }
@@ -287,7 +293,8 @@ func verdictOn(stored *journal.Verdicts, callID string) *journal.Verdict {
 func (w *rejudging) compare(c *Call, word string, r Rejudged) {
 	t := w.retriedOf(c)
 	r.Change = changeOf(&r.Old, &r.New)
-	if word == journal.DecisionApprove && r.Old.Decision == toolcrib.Allow && r.New.Decision == toolcrib.Ask && slices.EqualFunc(r.New.Questions, t.asked, journal.Question.Same) {
+	if word == journal.DecisionApprove && r.Old.Decision == toolcrib.Allow && r.New.Decision == toolcrib.Ask &&
+		slices.EqualFunc(r.New.Questions, t.asked, journal.Question.Same) {
 		r.Change = Unchanged // whoever approved the call would have been shown this very question
 	}
 	if r.Old.Changed != "" && r.New.Decision == toolcrib.Allow {
@@ -374,7 +381,8 @@ func (w *rejudging) unjudged(r *Rejudged) Unjudged {
 func early(r toolcrib.Reason) bool {
 	return slices.Contains([]toolcrib.Reason{
 		toolcrib.ReasonTooManyCalls, toolcrib.ReasonNotRegistered, toolcrib.ReasonToolDisabled, toolcrib.ReasonAgentAllowlist,
-		toolcrib.ReasonRunAllowlist, toolcrib.ReasonWorkerAllowlist, toolcrib.ReasonNotOffered, toolcrib.ReasonDepthExceeded, toolcrib.ReasonInvalidArguments,
+		toolcrib.ReasonRunAllowlist, toolcrib.ReasonWorkerAllowlist, toolcrib.ReasonNotOffered, toolcrib.ReasonDepthExceeded,
+		toolcrib.ReasonInvalidArguments,
 	}, r)
 }
 

@@ -49,7 +49,10 @@ func (b *bound) cap(kind string) string {
 // started it may use, and the caps of its tree.
 func (s *State) bounds() (all [3]bound, n int) {
 	if b := s.Budget(); b.Mode == "" || b.Mode == toolcrib.BudgetEnforce {
-		all[n] = bound{Share: journal.Share{CostUSD: b.MaxCostUSD, Tokens: b.MaxTokens, Requests: b.MaxRequests}, whose: "budget.", own: true}
+		all[n] = bound{
+			Share: journal.Share{CostUSD: b.MaxCostUSD, Tokens: b.MaxTokens, Requests: b.MaxRequests},
+			whose: "budget.", own: true,
+		}
 		n++
 	}
 	if s.Start.Share != nil {
@@ -139,7 +142,8 @@ func (b *bound) leaves(spent *Used, input int64, price *toolcrib.Price) (left in
 func affordable(all []bound, r Reserve, spent Used) bool {
 	for i := range all {
 		b := &all[i]
-		if b.Requests > 0 && spent.Requests+1 >= b.Requests || b.Tokens > 0 && spent.TotalTokens+2*(r.Input+r.Output) >= b.Tokens ||
+		if b.Requests > 0 && spent.Requests+1 >= b.Requests ||
+			b.Tokens > 0 && spent.TotalTokens+2*(r.Input+r.Output) >= b.Tokens ||
 			b.CostUSD > 0 && spent.CostUSD+2*r.USD >= b.CostUSD {
 			return false
 		}
@@ -163,7 +167,8 @@ func spentCaps(s *State) string {
 		all = append(all, fmt.Sprintf("max_tokens: %d of %d", spent.TotalTokens, b.MaxTokens))
 	}
 	if b.MaxCostUSD > 0 && spent.CostUSD >= b.MaxCostUSD {
-		all = append(all, fmt.Sprintf("max_cost_usd: %s of %s", strconv.FormatFloat(spent.CostUSD, 'f', -1, 64), strconv.FormatFloat(b.MaxCostUSD, 'f', -1, 64)))
+		all = append(all, fmt.Sprintf("max_cost_usd: %s of %s", strconv.FormatFloat(spent.CostUSD, 'f', -1, 64),
+			strconv.FormatFloat(b.MaxCostUSD, 'f', -1, 64)))
 	}
 	return strings.Join(all, ", ")
 }
@@ -234,7 +239,8 @@ func (s *State) starting(c *Call) int {
 	n := 0
 	if s.Turn != nil {
 		for _, other := range s.Turn.Calls {
-			if other == c || other.Result == nil && other.Child == nil && other.byAgent() && other.Verdict.Decision == toolcrib.Allow {
+			if other == c || other.Result == nil && other.Child == nil && other.byAgent() &&
+				other.Verdict.Decision == toolcrib.Allow {
 				n++
 			}
 		}
@@ -341,7 +347,8 @@ func (s *State) Used() Used {
 func (s *State) treeBound() bound {
 	l := &s.Start.Agent.Limits
 	return bound{
-		Share: journal.Share{Requests: l.MaxTreeRequests, Runs: l.MaxTreeRuns, Bytes: l.MaxTreeBytes}, whose: "limits.", tree: true,
+		Share: journal.Share{Requests: l.MaxTreeRequests, Runs: l.MaxTreeRuns, Bytes: l.MaxTreeBytes}, whose: "limits.",
+		tree: true,
 	}
 }
 

@@ -33,7 +33,9 @@ type childFlight struct {
 
 // givesToChild makes the flight of a call that another agent answers; nil = a tool
 // does. started is what has to be written down before it.
-func (d *driver) givesToChild(c *Call, permit *gate.Permit) (f *childFlight, started *journal.ChildStarted, none string) {
+func (d *driver) givesToChild(c *Call, permit *gate.Permit) (f *childFlight, started *journal.ChildStarted,
+	none string,
+) {
 	if !c.byAgent() {
 		return nil, nil, ""
 	}
@@ -140,7 +142,10 @@ func (d *driver) unknownTools(names []string) error {
 	}
 	const most = 10
 	text := strings.Join(unknown[:min(len(unknown), most)], ", ")
-	return d.hold(&journal.Notice{Notice: toolcrib.Notice{Code: NoticeUnknownTools, Message: d.r.Mask.Mask("there are no such tools, they are dropped: " + guard.Visible(text))}})
+	return d.hold(&journal.Notice{Notice: toolcrib.Notice{
+		Code:    NoticeUnknownTools,
+		Message: d.r.Mask.Mask("there are no such tools, they are dropped: " + guard.Visible(text)),
+	}})
 }
 
 // childTask is the task of a sub-agent: what it is by itself, and what the calling run
@@ -236,7 +241,8 @@ func withLastWords(failure []byte, text string) []byte {
 }
 
 func childError(name, what string, reason toolcrib.StopReason) []byte {
-	return []byte(guard.ErrorJSON(toolcrib.Failf(toolcrib.ExecutionFailed, "agent %s %s (%s)", name, what, reason).Error(), 0))
+	return []byte(guard.ErrorJSON(toolcrib.Failf(toolcrib.ExecutionFailed, "agent %s %s (%s)", name, what,
+		reason).Error(), 0))
 }
 
 // endChild ends the run of a call that is answered without it, and returns what is to
@@ -250,11 +256,18 @@ func (d *driver) endChild(ctx context.Context, c *Call) ([]toolcrib.Body, error)
 	s, err := d.r.Load(ctx, c.Child.Run)
 	switch {
 	case errors.Is(err, toolcrib.ErrNotFound), err == nil && s.Seq == 0:
-		return []toolcrib.Body{&journal.ChildEnded{ID: c.ID, Run: c.Child.Run, Status: toolcrib.StatusCancelled, StopReason: toolcrib.StopCancelled}}, nil
+		return []toolcrib.Body{&journal.ChildEnded{
+			ID: c.ID, Run: c.Child.Run, Status: toolcrib.StatusCancelled,
+			StopReason: toolcrib.StopCancelled,
+		}}, nil
 	case err != nil && d.s.Stopping != nil && ctx.Err() == nil:
 		// A damaged journal can be driven by nobody; it must not keep this run from ending.
-		d.r.Log.ErrorContext(ctx, "the journal of a child run cannot be read", "run", d.s.Run, "child", c.Child.Run, "error", d.r.Mask.Mask(err.Error()))
-		return []toolcrib.Body{&journal.ChildEnded{ID: c.ID, Run: c.Child.Run, Status: toolcrib.StatusFailed, StopReason: toolcrib.StopWorkerLost}}, nil
+		d.r.Log.ErrorContext(ctx, "the journal of a child run cannot be read", "run", d.s.Run, "child", c.Child.Run, "error",
+			d.r.Mask.Mask(err.Error()))
+		return []toolcrib.Body{&journal.ChildEnded{
+			ID: c.ID, Run: c.Child.Run, Status: toolcrib.StatusFailed,
+			StopReason: toolcrib.StopWorkerLost,
+		}}, nil
 	case err != nil:
 		return nil, err
 	}

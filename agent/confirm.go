@@ -84,7 +84,8 @@ func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired
 		return err
 	}
 	who := d.decider()
-	decision.ApprovalID, decision.Digest, decision.By, decision.User = required.ApprovalID, required.Digest, d.r.Mask.Mask(NameOf(who)), who.User
+	decision.ApprovalID, decision.Digest, decision.By, decision.User = required.ApprovalID, required.Digest,
+		d.r.Mask.Mask(NameOf(who)), who.User
 	if err := d.r.checkRemember(d.s, &decision); err != nil {
 		return err
 	}
@@ -93,7 +94,9 @@ func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired
 	}
 	if decision.Decision == journal.DecisionMixed {
 		agreed(&decision)
-		decision.Open = slices.ContainsFunc(shown.Calls, func(item journal.ApprovalItem) bool { return decision.Calls[item.ID].Decision == "" })
+		decision.Open = slices.ContainsFunc(shown.Calls, func(item journal.ApprovalItem) bool {
+			return decision.Calls[item.ID].Decision == ""
+		})
 	}
 	d.s.bound(required.Calls, &decision)
 	lasting := d.s.lasting(&decision)
@@ -219,7 +222,8 @@ type Memory interface {
 	// "" = those of the user alone.
 	Remembered(ctx context.Context, user string, session toolcrib.SessionID) ([]gate.Remembered, error)
 	// Remember keeps approvals. Their Scope says for what: session or user.
-	Remember(ctx context.Context, user string, session toolcrib.SessionID, run toolcrib.RunID, approvals []gate.Remembered) error
+	Remember(ctx context.Context, user string, session toolcrib.SessionID, run toolcrib.RunID,
+		approvals []gate.Remembered) error
 }
 
 // remembered are all approvals that may hold for the calls of a turn. Those that
@@ -240,7 +244,8 @@ func (d *driver) everRemembered(ctx context.Context) []gate.Remembered {
 	}
 	more, err := d.r.Memory.Remembered(ctx, d.s.Start.Principal.User, d.s.Start.Session)
 	if err != nil {
-		d.r.Log.WarnContext(ctx, "remembered approvals could not be read", "run", d.s.Run, "error", d.r.Mask.Mask(err.Error()))
+		d.r.Log.WarnContext(ctx, "remembered approvals could not be read", "run", d.s.Run, "error",
+			d.r.Mask.Mask(err.Error()))
 		return of
 	}
 	if len(more) == 0 {

@@ -97,7 +97,8 @@ func makeRoom(s *State, model int, r Reserve) (step Step, ok bool) {
 
 func tooLong(s *State, model int, input int64) string {
 	m := &s.Models[model]
-	text := fmt.Sprintf("the conversation has about %d tokens, and %s takes %d with room for an answer", input, m.Ref, room(m, defaultReserve))
+	text := fmt.Sprintf("the conversation has about %d tokens, and %s takes %d with room for an answer", input, m.Ref,
+		room(m, defaultReserve))
 	if s.Start.Agent.ContextStrategy == ContextFail {
 		return text + "; agents.NAME.context.strategy is fail: condense or drop would go on"
 	}
@@ -131,11 +132,18 @@ func condense(s *State, model int, limit int64, reason string) (Step, bool) {
 	if strategy := s.Start.Agent.ContextStrategy; strategy != "" && strategy != ContextCondense || s.CondenseFailed {
 		return step, true
 	}
-	step.Reserve = Reserve{Input: tokens(int64(len(quoted(s, c)))) + 200, Output: summaryTokens(limit), MaxOutput: int(summaryTokens(limit))}
-	step.Reserve.USD = s.Models[model].Price.Cost(toolcrib.TokenUsage{InputTokens: step.Reserve.Input, OutputTokens: step.Reserve.Output})
+	step.Reserve = Reserve{
+		Input: tokens(int64(len(quoted(s, c)))) + 200, Output: summaryTokens(limit),
+		MaxOutput: int(summaryTokens(limit)),
+	}
+	step.Reserve.USD = s.Models[model].Price.Cost(toolcrib.TokenUsage{
+		InputTokens:  step.Reserve.Input,
+		OutputTokens: step.Reserve.Output,
+	})
 	all, n := s.bounds()
 	c.Ask = affordable(all[:n], step.Reserve, s.Used())
-	if own := all[0].own && affordable(all[1:n], step.Reserve, s.Used()); own && !c.Ask && !s.Declined && affordable(all[:n], step.Reserve, s.answered()) {
+	if own := all[0].own && affordable(all[1:n], step.Reserve, s.Used()); own && !c.Ask && !s.Declined &&
+		affordable(all[:n], step.Reserve, s.answered()) {
 		return parkForBudget(s, model, "budget: what is left does not cover a summary and a request after it"), true
 	}
 	if !c.Ask {
@@ -219,7 +227,8 @@ func isCondensed(m *toolcrib.Message) bool {
 // condensed replaces messages.
 func (s *State) condensed(b *journal.Condensed) error {
 	end := b.From + b.Messages
-	if s.Turn != nil || b.From < 1 || b.Messages < 1 || end > len(s.Messages) || end < len(s.Messages) && s.Messages[end].Role == toolcrib.RoleTool {
+	if s.Turn != nil || b.From < 1 || b.Messages < 1 || end > len(s.Messages) ||
+		end < len(s.Messages) && s.Messages[end].Role == toolcrib.RoleTool {
 		return fmt.Errorf("messages %d to %d of %d cannot be replaced", b.From, end-1, len(s.Messages))
 	}
 	for i := b.From; i < end; i++ {
@@ -249,7 +258,8 @@ func (s *State) condensed(b *journal.Condensed) error {
 // condensedText is what stands in place of n messages.
 func condensedText(n int, summary string, untrusted bool) string {
 	if summary == "" {
-		return fmt.Sprintf("%s%d of them, were left out here so that the conversation fits into the model's context.]", condensedMark, n)
+		return fmt.Sprintf("%s%d of them, were left out here so that the conversation fits into the model's context.]",
+			condensedMark, n)
 	}
 	if untrusted {
 		summary = guard.WrapUntrusted("condensed messages", summary)
@@ -317,7 +327,8 @@ func (s *State) holdsUntrusted(from, n int) bool {
 	for i := from; i < from+n; i++ {
 		for j := range s.Messages[i].Parts {
 			p := &s.Messages[i].Parts[j]
-			if p.ToolResult != nil && strings.HasPrefix(p.ToolResult.Content, "<untrusted_input") || strings.Contains(p.Text, "<untrusted_input") {
+			if p.ToolResult != nil && strings.HasPrefix(p.ToolResult.Content, "<untrusted_input") ||
+				strings.Contains(p.Text, "<untrusted_input") {
 				return true
 			}
 		}
@@ -369,7 +380,10 @@ func (d *driver) condense(ctx context.Context, step Step) error {
 	summary, _ := guard.RedactCanary(d.r.Mask.Clean(reply.Message.Text()), d.s.Start.Canary)
 	replaced := d.replaced(step, sent.Request, strings.TrimSpace(summary))
 	if b, ok := replaced[0].(*journal.Condensed); ok && step.Condense.Wish && b.Strategy == ContextDrop {
-		err = &toolcrib.ModelError{Class: toolcrib.ErrRefused, Message: "there is no summary, or it is longer than what was said"}
+		err = &toolcrib.ModelError{
+			Class:   toolcrib.ErrRefused,
+			Message: "there is no summary, or it is longer than what was said",
+		}
 		return d.failed(ctx, sent, err, &in.reply, d.r.Clock.Now().Sub(in.began))
 	}
 	tokens, estimated := d.count(sent, &reply)

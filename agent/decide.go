@@ -38,8 +38,8 @@ type Decision struct {
 }
 
 // Decide writes a decision down. It is used once: of two that come at the same
-// time the journal's fence lets one pass, and the other is a conflict, as is one on a run or an approval that waits for nothing, or whose digest is
-// stale. Arguments that a person changed are judged before; if the gate refuses
+// time the journal's fence lets one pass, and the other is a conflict, as is one on a run or an approval that waits
+// for nothing, or whose digest is stale. Arguments that a person changed are judged before; if the gate refuses
 // them, nothing is written, and the error is bad_request; if the decision is not this
 // person's to make, forbidden.
 //
@@ -110,7 +110,8 @@ func (r *Runner) Expire(ctx context.Context, run toolcrib.RunID, after time.Dura
 	if err != nil {
 		return false, err
 	}
-	if after <= 0 || s.Approval == nil || s.Pending == nil || s.Approval.Kind != journal.ApprovalCall || r.Clock.Now().Sub(s.Updated) < after {
+	if after <= 0 || s.Approval == nil || s.Pending == nil || s.Approval.Kind != journal.ApprovalCall ||
+		r.Clock.Now().Sub(s.Updated) < after {
 		return false, nil
 	}
 	d := &driver{r: r, s: s, index: -1}
@@ -141,7 +142,8 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 		return nil, err
 	}
 	resolved := &journal.ConfirmationResolved{
-		ApprovalID: a.ApprovalID, Digest: a.Digest, Decision: d.Decision, By: r.Mask.Mask(d.By), User: d.Who.User, Token: d.Who.Token, Reason: r.Mask.Clean(d.Reason),
+		ApprovalID: a.ApprovalID, Digest: a.Digest, Decision: d.Decision, By: r.Mask.Mask(d.By), User: d.Who.User,
+		Token: d.Who.Token, Reason: r.Mask.Clean(d.Reason),
 		Calls: map[string]journal.CallDecision{},
 	}
 	resolved.Remember = d.Remember
@@ -150,7 +152,8 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 			return nil, err
 		}
 		if d.Decision != journal.DecisionDeny {
-			return nil, usagef("approval %s asks whether a limit is raised: grant more with runs resume --add-…, or deny", a.ApprovalID)
+			return nil, usagef("approval %s asks whether a limit is raised: grant more with runs resume --add-…, or deny",
+				a.ApprovalID)
 		}
 		return resolved, nil
 	}
@@ -241,9 +244,11 @@ func (r *Runner) checkRemember(s *State, b *journal.ConfirmationResolved) error 
 	case m == nil:
 		return nil
 	case a.Kind != journal.ApprovalCall:
-		return usagef("approval %s is of kind %s, which cannot be remembered; only approvals of calls can", a.ApprovalID, a.Kind)
+		return usagef("approval %s is of kind %s, which cannot be remembered; only approvals of calls can",
+			a.ApprovalID, a.Kind)
 	case m.Scope != journal.RememberRun && m.Scope != journal.RememberSession && m.Scope != journal.RememberUser:
-		return usagef("remember: %q is unknown; use %s, %s or %s", m.Scope, journal.RememberRun, journal.RememberSession, journal.RememberUser)
+		return usagef("remember: %q is unknown; use %s, %s or %s", m.Scope, journal.RememberRun, journal.RememberSession,
+			journal.RememberUser)
 	case m.Scope != journal.RememberRun && r.Memory == nil:
 		return usagef("remember: %s is not supported here; use %s", m.Scope, journal.RememberRun)
 	case m.Scope == journal.RememberSession && s.Start.Session == "":
@@ -273,7 +278,9 @@ func orList(words []string) string {
 }
 
 // decideRest gives the decision for all to the calls that are not named.
-func (r *Runner) decideRest(ctx context.Context, s *State, open []*Call, d Decision, resolved *journal.ConfirmationResolved) error {
+func (r *Runner) decideRest(ctx context.Context, s *State, open []*Call, d Decision,
+	resolved *journal.ConfirmationResolved,
+) error {
 	for _, c := range open {
 		if _, named := resolved.Calls[c.ID]; named {
 			resolved.Decision = journal.DecisionMixed
@@ -336,16 +343,22 @@ func callIDList(calls []*Call) string {
 }
 
 // checkDecision checks the word on one call, and judges changed arguments.
-func (r *Runner) checkDecision(ctx context.Context, s *State, open []*Call, id string, d journal.CallDecision) (journal.CallDecision, error) {
+func (r *Runner) checkDecision(ctx context.Context, s *State, open []*Call, id string,
+	d journal.CallDecision,
+) (journal.CallDecision, error) {
 	allowed := map[string]bool{journal.DecisionApprove: true, journal.DecisionDeny: true}
 	switch s.Approval.Kind {
 	case journal.ApprovalInDoubt:
-		allowed = map[string]bool{journal.DecisionRetry: true, journal.DecisionHappened: true, journal.DecisionNotHappened: true}
+		allowed = map[string]bool{
+			journal.DecisionRetry: true, journal.DecisionHappened: true,
+			journal.DecisionNotHappened: true,
+		}
 	case journal.ApprovalInput:
 		allowed = map[string]bool{journal.DecisionAnswer: true, journal.DecisionDeny: true}
 	}
 	if !allowed[d.Decision] {
-		return d, usagef("decision %q does not fit an approval of kind %s; use %s", d.Decision, s.Approval.Kind, strings.Join(slices.Sorted(maps.Keys(allowed)), ", "))
+		return d, usagef("decision %q does not fit an approval of kind %s; use %s", d.Decision, s.Approval.Kind,
+			strings.Join(slices.Sorted(maps.Keys(allowed)), ", "))
 	}
 	if d.Decision == journal.DecisionAnswer {
 		return r.checkAnswer(s.Approval, d)

@@ -61,14 +61,17 @@ func (s *State) party(who toolcrib.Principal) error {
 	if name == "" {
 		name = "nobody"
 	}
-	return forbidden(nil, "%s may not decide about run %s: it takes its user, an administrator, or the role %s", name, s.Run, RoleApprover)
+	return forbidden(nil, "%s may not decide about run %s: it takes its user, an administrator, or the role %s", name,
+		s.Run, RoleApprover)
 }
 
 // mayDecide refuses a decision that is not this person's to make. Whoever lets a call
 // run, or run once more, must be let call the tool by the gate themselves (ADR-133);
 // under four eyes it must be another person than the run acts for (ADR-172). Denying,
 // answering, and telling what has happened are open to all who may decide.
-func (r *Runner) mayDecide(ctx context.Context, s *State, who toolcrib.Principal, b *journal.ConfirmationResolved) error {
+func (r *Runner) mayDecide(ctx context.Context, s *State, who toolcrib.Principal,
+	b *journal.ConfirmationResolved,
+) error {
 	who, err := r.deciderToday(ctx, s, who)
 	if err != nil {
 		return err
@@ -93,7 +96,9 @@ func (r *Runner) mayDecide(ctx context.Context, s *State, who toolcrib.Principal
 
 // mayUseAgents refuses an approval by which another agent would work that whoever
 // approves may not use themselves.
-func (r *Runner) mayUseAgents(ctx context.Context, s *State, who toolcrib.Principal, b *journal.ConfirmationResolved) error {
+func (r *Runner) mayUseAgents(ctx context.Context, s *State, who toolcrib.Principal,
+	b *journal.ConfirmationResolved,
+) error {
 	for _, item := range s.Approval.Calls {
 		word := b.Of(item.ID)
 		c, err := s.find(item.ID)

@@ -259,7 +259,8 @@ func (d *driver) run(ctx context.Context) error {
 		if s.Seq == at {
 			// Only a journal with holes can bring a run here: each step writes down
 			// what it did, and an append is all or nothing.
-			return fmt.Errorf("run %s: step %q after event %d leads nowhere: the journal is damaged; `runs verify` shows where", s.Run, step.Kind, at)
+			return fmt.Errorf("run %s: step %q after event %d leads nowhere: the journal is damaged; `runs verify` shows where",
+				s.Run, step.Kind, at)
 		}
 	}
 }
@@ -311,14 +312,18 @@ func (d *driver) stopped(ctx context.Context) *journal.Stopping {
 		return nil
 	}
 	var cancel *CancelError
-	above := cause != nil && d.s.Start != nil && d.s.Start.Parent != "" && errors.Is(cause, errWallTime) && d.wallLeft() > 0
+	above := cause != nil && d.s.Start != nil && d.s.Start.Parent != "" && errors.Is(cause, errWallTime) &&
+		d.wallLeft() > 0
 	switch {
 	case above:
 		return &journal.Stopping{Reason: toolcrib.StopWallTime, Message: "limits.wall_time of a calling run is used up"}
 	case errors.As(cause, &cancel):
 		return &journal.Stopping{Reason: toolcrib.StopCancelled, Message: cancel.Error(), By: cancel.By}
 	case cause == nil, errors.Is(cause, errWallTime):
-		return &journal.Stopping{Reason: toolcrib.StopWallTime, Message: fmt.Sprintf("limits.wall_time: %s used up", d.s.Limits().WallTime)}
+		return &journal.Stopping{
+			Reason:  toolcrib.StopWallTime,
+			Message: fmt.Sprintf("limits.wall_time: %s used up", d.s.Limits().WallTime),
+		}
 	}
 	return nil
 }
@@ -407,7 +412,8 @@ func (d *driver) logUnsuccessful(r *journal.ToolResult) {
 	if r.Reason != "" {
 		text += " (" + string(r.Reason) + ")"
 	}
-	d.r.Log.Info("tool execution failed", "run", d.s.Run, "name", r.Name, "call", r.ToolCallID, "error", text+": "+strings.ToValidUTF8(r.Content[:min(len(r.Content), most)], ""))
+	d.r.Log.Info("tool execution failed", "run", d.s.Run, "name", r.Name, "call", r.ToolCallID, "error",
+		text+": "+strings.ToValidUTF8(r.Content[:min(len(r.Content), most)], ""))
 }
 
 // append writes events down, with all that is held, and shows them.

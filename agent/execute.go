@@ -174,7 +174,10 @@ func (x *execution) step() error {
 	case n := <-x.news:
 		return x.hear(n)
 	case p := <-x.ticks:
-		x.d.live(journal.FrameToolProgress, journal.ProgressView{ID: p.id, Message: x.d.r.Mask.Clean(p.message), Fraction: p.fraction})
+		x.d.live(journal.FrameToolProgress, journal.ProgressView{
+			ID: p.id, Message: x.d.r.Mask.Clean(p.message),
+			Fraction: p.fraction,
+		})
 		return nil
 	case <-x.told:
 		x.told = nil
@@ -201,7 +204,10 @@ func (x *execution) hear(n news) error {
 		f.answer(errLeftBehind)
 		return nil
 	}
-	err := x.d.append(x.ctx, &journal.ToolStarted{ID: f.call.ID, Name: f.call.Name, Write: f.permit.Effect().Writes(), Prepared: f.prepared})
+	err := x.d.append(x.ctx, &journal.ToolStarted{
+		ID: f.call.ID, Name: f.call.Name, Write: f.permit.Effect().Writes(),
+		Prepared: f.prepared,
+	})
 	f.answer(err)
 	return err
 }

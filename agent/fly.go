@@ -49,7 +49,10 @@ func (x *execution) perform(f *flight) (toolcrib.Output, error) {
 		return contained(func() (toolcrib.Output, error) { return x.answerByAgent(f) })
 	}
 	return contained(func() (toolcrib.Output, error) {
-		return f.permit.Execute(f.ctx, gate.Attachments{Progress: f.tell, Behind: x.d.runBehind, Invoke: x.d.r.invoke(x.d.s, f)})
+		return f.permit.Execute(f.ctx, gate.Attachments{
+			Progress: f.tell, Behind: x.d.runBehind,
+			Invoke: x.d.r.invoke(x.d.s, f),
+		})
 	})
 }
 
@@ -97,7 +100,8 @@ func (x *execution) resultOf(f *flight, out toolcrib.Output, err error) *journal
 	}
 	r := x.fault(f, err)
 	if errors.Is(err, errNotStarted) {
-		r.Content = guard.ErrorJSON(fmt.Sprintf("execution failed: agent %s cannot be started (%s); continue without it", f.child.sub.Agent, r.FaultRef), f.permit.MaxBytes())
+		r.Content = guard.ErrorJSON(fmt.Sprintf("execution failed: agent %s cannot be started (%s); continue without it",
+			f.child.sub.Agent, r.FaultRef), f.permit.MaxBytes())
 	}
 	return r
 }
@@ -118,7 +122,8 @@ func (x *execution) fault(f *flight, err error) *journal.ToolResult {
 	const most = 8 << 10
 	detail := x.d.r.Mask.Clean(err.Error())
 	detail = guard.Clean(detail[:min(len(detail), most)])
-	x.d.r.Log.ErrorContext(x.ctx, "tool execution failed", "run", x.d.s.Run, "name", f.call.Name, "ref", ref, "error", detail)
+	x.d.r.Log.ErrorContext(x.ctx, "tool execution failed", "run", x.d.s.Run, "name", f.call.Name, "ref", ref,
+		"error", detail)
 	return &journal.ToolResult{
 		ToolCallID: f.call.ID, Name: f.call.Name, Status: toolcrib.ResultError, IsError: true,
 		Content: guard.FaultJSON(f.call.Name, ref), FaultRef: ref, Fault: detail,
@@ -298,7 +303,8 @@ func (d *driver) found(ctx context.Context, c *Call) toolcrib.Reconciled {
 		return permit.Reconcile(ctx, json.RawMessage(c.Started.Prepared))
 	})
 	if err != nil {
-		d.r.Log.WarnContext(ctx, "reconcile failed", "run", d.s.Run, "name", c.Name, "call", c.ID, "error", d.r.Mask.Mask(err.Error()))
+		d.r.Log.WarnContext(ctx, "reconcile failed", "run", d.s.Run, "name", c.Name, "call", c.ID, "error",
+			d.r.Mask.Mask(err.Error()))
 		return toolcrib.Reconciled{}
 	}
 	return found
@@ -308,7 +314,8 @@ func (d *driver) found(ctx context.Context, c *Call) toolcrib.Reconciled {
 // fit (contract §7).
 func (d *driver) resultFor(c *Call, permit *gate.Permit, out *toolcrib.Output) (*journal.ToolResult, guard.FitOptions) {
 	r := &journal.ToolResult{
-		ToolCallID: c.ID, Name: c.Name, Status: toolcrib.ResultOK, IsError: out.IsError, Untrusted: permit.Untrusted() || out.Untrusted,
+		ToolCallID: c.ID, Name: c.Name, Status: toolcrib.ResultOK, IsError: out.IsError, Untrusted: permit.Untrusted() ||
+			out.Untrusted,
 	}
 	if out.IsError {
 		r.Status = toolcrib.ResultError
@@ -317,5 +324,8 @@ func (d *driver) resultFor(c *Call, permit *gate.Permit, out *toolcrib.Output) (
 	if r.Untrusted {
 		r.Source = source
 	}
-	return r, guard.FitOptions{MaxBytes: permit.MaxBytes(), Wrap: r.Untrusted, Source: source, Masker: d.r.Mask, Canary: d.s.Start.Canary}
+	return r, guard.FitOptions{
+		MaxBytes: permit.MaxBytes(), Wrap: r.Untrusted, Source: source, Masker: d.r.Mask,
+		Canary: d.s.Start.Canary,
+	}
 }

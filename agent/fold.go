@@ -132,7 +132,8 @@ func (s *State) start(b *journal.RunStarted) error {
 		return fmt.Errorf("a second %s", journal.KindRunStarted)
 	}
 	if b.Format > journal.Format {
-		return fmt.Errorf("the journal has format %d, this version of toolcrib knows up to %d: use the version that wrote it", b.Format, journal.Format)
+		return fmt.Errorf("the journal has format %d, this version of toolcrib knows up to %d: use the version that wrote it",
+			b.Format, journal.Format)
 	}
 	s.Start, s.Offer, s.Status, s.held = b, b.Offer, toolcrib.StatusRunning, true
 	s.Models = slices.Clip(b.Models)
@@ -380,7 +381,8 @@ func (s *State) resolved(b *journal.ConfirmationResolved) error {
 	if s.Approval.Kind == journal.ApprovalInput && len(s.Approval.Calls) == 0 {
 		s.Declined = true // a limit is raised by Granted, and by nothing else
 	}
-	if s.Turn != nil && (s.Approval.Kind == journal.ApprovalCall || s.Approval.Kind == journal.ApprovalInput && b.By == ByNobody) {
+	if s.Turn != nil && (s.Approval.Kind == journal.ApprovalCall ||
+		s.Approval.Kind == journal.ApprovalInput && b.By == ByNobody) {
 		s.Turn.Rejudge = true
 	}
 	s.Approval, s.Pending = nil, nil

@@ -19,7 +19,9 @@ import (
 // that is finished. prompt, if any, is added as the person's next message. The principal
 // is the one who forks. Nothing of the old run changes, and nothing of its effects is
 // undone: calls equal to those that took effect are asked about.
-func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who toolcrib.Principal, prompt string, approve Approve) (*State, error) {
+func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who toolcrib.Principal, prompt string,
+	approve Approve,
+) (*State, error) {
 	old, err := r.Load(ctx, run)
 	if err != nil {
 		return nil, err
@@ -30,7 +32,8 @@ func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who to
 	last := max(old.Iterations, 1)
 	switch {
 	case round == old.Iterations+1 && old.Turn != nil:
-		return nil, usagef("round %d of run %s is not finished, so nothing can begin after it; begin with round 1 to %d", old.Iterations, run, last)
+		return nil, usagef("round %d of run %s is not finished, so nothing can begin after it; begin with round 1 to %d",
+			old.Iterations, run, last)
 	case round < 1 || round > old.Iterations+1:
 		return nil, usagef("run %s has rounds 1 to %d; a fork begins with one of them, or after one of them", run, last)
 	}
@@ -51,23 +54,28 @@ func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who to
 	}
 	return r.Run(ctx, Task{
 		Agent: forked, Models: old.Models[old.first:], Principal: who,
-		History: history, Taint: taint, Canary: old.Start.Canary, Prompt: prompt, Workspace: old.Start.Workspace, Driver: old.Start.Driver,
+		History: history, Taint: taint, Canary: old.Start.Canary, Prompt: prompt, Workspace: old.Start.Workspace,
+		Driver:     old.Start.Driver,
 		ForkedFrom: run, ForkedRound: round, Ran: ran,
 		RunTools: old.Start.RunTools, SkillTools: old.Start.SkillTools, WorkerTools: old.Start.WorkerTools,
-		Skills: old.Start.Skills, Listed: old.Start.Listed, Approve: approve, Above: old.Start.Above, Worker: old.Start.Worker,
+		Skills: old.Start.Skills, Listed: old.Start.Listed, Approve: approve, Above: old.Start.Above,
+		Worker: old.Start.Worker,
 	})
 }
 
 // upToRound is the transcript as it was when round was asked for, with what was
 // condensed by then, and the sources of untrusted data in it.
-func (r *Runner) upToRound(ctx context.Context, run toolcrib.RunID, round int) (history []toolcrib.Message, taint []string, err error) {
+func (r *Runner) upToRound(ctx context.Context, run toolcrib.RunID, round int) (history []toolcrib.Message,
+	taint []string, err error,
+) {
 	s := NewState(run)
 	for e, err := range r.Journal.Read(ctx, run, 0) {
 		if err != nil {
 			return nil, nil, err
 		}
 		// The closing request repeats the number of the last round, and comes after it.
-		if b, ok := e.Body.(*journal.ModelRequest); ok && b.Purpose == "" && (!b.Closing && b.Iteration == round || b.Closing && b.Iteration < round) {
+		if b, ok := e.Body.(*journal.ModelRequest); ok && b.Purpose == "" &&
+			(!b.Closing && b.Iteration == round || b.Closing && b.Iteration < round) {
 			break
 		}
 		if err := Fold(s, e); err != nil {
@@ -138,7 +146,8 @@ func (r *Runner) keptRan(ran []RanCall) []journal.RanCall {
 
 func (r *Runner) ranAt(ctx context.Context, s *State, depth int) ([]RanCall, error) {
 	if depth > maxBelow {
-		return nil, fmt.Errorf("run %s: more than %d runs are nested: the journal is damaged; `runs verify` shows where", s.Run, maxBelow)
+		return nil, fmt.Errorf("run %s: more than %d runs are nested: the journal is damaged; `runs verify` shows where",
+			s.Run, maxBelow)
 	}
 	all := ranBefore(s.Start.Ran)
 	for _, c := range s.Trace {
@@ -218,7 +227,8 @@ func ranNotice(ran []RanCall) *journal.Notice {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return &journal.Notice{Notice: toolcrib.Notice{
-		Code:    NoticeAlreadyRan,
-		Message: "these calls took effect before, and nothing of that is undone: " + strings.Join(names, ", ") + "; a call that does the same is asked about",
+		Code: NoticeAlreadyRan,
+		Message: "these calls took effect before, and nothing of that is undone: " + strings.Join(names,
+			", ") + "; a call that does the same is asked about",
 	}}
 }

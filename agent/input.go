@@ -72,7 +72,9 @@ func (r *Runner) Grant(ctx context.Context, run toolcrib.RunID, g journal.Grante
 
 // note writes down what somebody says of a run that has not ended, without driving it.
 // ended says what is wrong if it has.
-func (r *Runner) note(ctx context.Context, run toolcrib.RunID, ended string, said func(*State) ([]toolcrib.Body, error)) (*State, error) {
+func (r *Runner) note(ctx context.Context, run toolcrib.RunID, ended string,
+	said func(*State) ([]toolcrib.Body, error),
+) (*State, error) {
 	s, err := r.Load(ctx, run)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,10 @@ func (d *driver) judge(ctx context.Context) error {
 	scope := scopeOf(s.Start)
 	d.heard(ctx, open, &facts, &scope)
 	verdicts := d.r.Gate.Judge(ctx, s.Start.Principal, scope, facts, calls)
-	record := &journal.Verdicts{Iteration: s.Turn.Iteration, Again: s.Turn.Judged, Verdicts: make([]journal.Verdict, len(verdicts))}
+	record := &journal.Verdicts{
+		Iteration: s.Turn.Iteration, Again: s.Turn.Judged,
+		Verdicts: make([]journal.Verdict, len(verdicts)),
+	}
 	for i := range verdicts {
 		v := &verdicts[i]
 		MaskVerdict(d.r.Mask, v)
@@ -44,7 +47,8 @@ func (d *driver) judge(ctx context.Context) error {
 
 // heard adds to facts and scope what people have said of these calls.
 func (d *driver) heard(ctx context.Context, open []*Call, facts *gate.Facts, scope *gate.Scope) {
-	facts.Decided, facts.Counted, facts.Remembered = d.decided(open), idsOf(open, func(c *Call) bool { return c.Counted }), d.remembered(ctx)
+	facts.Decided, facts.Counted, facts.Remembered = d.decided(open), idsOf(open, func(c *Call) bool { return c.Counted }),
+		d.remembered(ctx)
 	scope.NobodyAsks = scope.NobodyAsks || slices.ContainsFunc(open, (*Call).leftByNobody)
 	scope.AllApproved = scope.AllApproved && !d.r.FourEyes && d.r.Approver == nil // else a person looks
 }
@@ -72,7 +76,10 @@ func (d *driver) overrule(v gate.Verdict) (*gate.Verdict, error) {
 	if old := d.verdict(v.CallID); old != nil {
 		*old = v
 	}
-	return &v, d.hold(&journal.Verdicts{Iteration: d.s.Turn.Iteration, Again: true, Verdicts: []journal.Verdict{v.Verdict}})
+	return &v, d.hold(&journal.Verdicts{
+		Iteration: d.s.Turn.Iteration, Again: true,
+		Verdicts: []journal.Verdict{v.Verdict},
+	})
 }
 
 // facts is what the journal tells the gate about the run, now.

@@ -117,13 +117,19 @@ func Next(s *State) Step {
 	case s.Open != nil:
 		return Step{Kind: StepSettle}
 	case s.Idle > maxIdle && s.Stopping == nil:
-		return Step{Kind: StepStop, Reason: toolcrib.StopWorkerLost, Message: fmt.Sprintf("taken up %d times without progress", maxIdle)}
+		return Step{
+			Kind: StepStop, Reason: toolcrib.StopWorkerLost,
+			Message: fmt.Sprintf("taken up %d times without progress", maxIdle),
+		}
 	case s.Turn != nil:
 		return nextInTurn(s)
 	case s.Stopping != nil:
 		return finishStopped(s)
 	case s.Start.Given != nil:
-		return Step{Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted, Content: s.Trace[0].Result.Content}
+		return Step{
+			Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted,
+			Content: s.Trace[0].Result.Content,
+		}
 	case s.Denied && s.Start.Agent.OnDenial == onDenialStop:
 		return fail(s, toolcrib.StopApprovalDenied, "a person denied a call, and the agent stops on a denial")
 	case s.waitsForProvider():
@@ -151,7 +157,8 @@ const (
 // atLimit reports whether the rounds that the run may take are used up, and the last of
 // them asks for another one (contract §5.8).
 func (s *State) atLimit() bool {
-	return s.Turn == nil && s.Start.Given == nil && s.Last != nil && hasCalls(s.Last) && s.Iterations >= s.Limits().MaxIterations
+	return s.Turn == nil && s.Start.Given == nil && s.Last != nil && hasCalls(s.Last) &&
+		s.Iterations >= s.Limits().MaxIterations
 }
 
 // closing reports whether the next request is the closing one, which has no tools.
@@ -287,7 +294,8 @@ func nextForLost(lost []*Call) Step {
 func ask(s *State, model, attempt int, delay time.Duration) Step {
 	step := Step{Kind: StepAsk, Model: model, Attempt: attempt, Delay: delay, Closing: s.closing()}
 	// auto is the zero value, so that the request is the same in every round.
-	if choice := s.Start.Agent.ToolChoice; choice.Mode != toolcrib.ChoiceAuto && (s.Asked == nil || s.choiceAgain || choice.Mode == toolcrib.ChoiceNone) {
+	if choice := s.Start.Agent.ToolChoice; choice.Mode != toolcrib.ChoiceAuto &&
+		(s.Asked == nil || s.choiceAgain || choice.Mode == toolcrib.ChoiceNone) {
 		step.Choice = choice
 	}
 	reserve, short, more := reserveFor(s, model, s.Used())
@@ -307,7 +315,10 @@ func ask(s *State, model, attempt int, delay time.Duration) Step {
 	}
 	step.Reserve = reserve
 	if overBudget(s) && !s.Warned {
-		step.Notices = append(step.Notices, toolcrib.Notice{Code: NoticeCostWarning, Message: "the run's budget is spent (" + spentCaps(s) + "); its mode is warn, so the run continues"})
+		step.Notices = append(step.Notices, toolcrib.Notice{
+			Code:    NoticeCostWarning,
+			Message: "the run's budget is spent (" + spentCaps(s) + "); its mode is warn, so the run continues",
+		})
 	}
 	if w := s.Start.Worker; overCap(w, s.Spent().CostUSD) && !s.WorkerWarned {
 		step.Notices = append(step.Notices, toolcrib.Notice{
@@ -318,7 +329,10 @@ func ask(s *State, model, attempt int, delay time.Duration) Step {
 }
 
 func fail(s *State, reason toolcrib.StopReason, message string) Step {
-	return Step{Kind: StepFinish, Status: toolcrib.StatusFailed, Reason: reason, Code: string(reason), Message: message, Content: s.LastText}
+	return Step{
+		Kind: StepFinish, Status: toolcrib.StatusFailed, Reason: reason, Code: string(reason), Message: message,
+		Content: s.LastText,
+	}
 }
 
 // finishAnswered ends a run whose last reply asks for nothing (contract §5.3).
@@ -344,7 +358,10 @@ func finishAnswered(s *State) Step {
 // no calls left is no limit of its answer (X6).
 func finishClosed(s *State) Step {
 	if s.Spare && !hasCalls(s.Last) && s.Iterations < s.Limits().MaxIterations {
-		return Step{Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted, Content: s.LastText, Truncated: s.Last.Finish == toolcrib.FinishLength}
+		return Step{
+			Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted, Content: s.LastText,
+			Truncated: s.Last.Finish == toolcrib.FinishLength,
+		}
 	}
 	return Step{
 		Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopMaxIterations,
@@ -354,7 +371,10 @@ func finishClosed(s *State) Step {
 
 // finishStopped ends a run that was stopped early, with what there is (N10).
 func finishStopped(s *State) Step {
-	step := Step{Kind: StepFinish, Reason: s.Stopping.Reason, Message: s.Stopping.Message, Content: s.LastText, Truncated: true}
+	step := Step{
+		Kind: StepFinish, Reason: s.Stopping.Reason, Message: s.Stopping.Message, Content: s.LastText,
+		Truncated: true,
+	}
 	switch s.Stopping.Reason {
 	case toolcrib.StopCancelled:
 		step.Status, step.Truncated = toolcrib.StatusCancelled, s.LastText != ""

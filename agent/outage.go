@@ -114,7 +114,8 @@ func repair(s *State, f *journal.ModelFailed) (step Step, ok bool) {
 	case f.NoTools && s.textFrom == f.Request:
 		step := ask(s, s.Model, 1, 0)
 		step.Notices = append(step.Notices, toolcrib.Notice{
-			Code: NoticeToolsAsText, Message: fmt.Sprintf("%s takes no tools; it is asked again by the text protocol", s.Models[s.Model].Ref),
+			Code: NoticeToolsAsText, Message: fmt.Sprintf("%s takes no tools; it is asked again by the text protocol",
+				s.Models[s.Model].Ref),
 		})
 		return step, true
 	case f.Class == toolcrib.ErrContextLength && s.shortened:
@@ -189,7 +190,10 @@ func (s *State) retryDelay(f *journal.ModelFailed, spare bool) (delay time.Durat
 
 // parkForProvider releases a run until its provider can be asked again.
 func parkForProvider(s *State, f *journal.ModelFailed) Step {
-	out := &journal.Outage{Class: f.Class, Provider: f.Provider, Model: s.Models[s.Model].Ref, Message: f.Message, Ref: f.Ref}
+	out := &journal.Outage{
+		Class: f.Class, Provider: f.Provider, Model: s.Models[s.Model].Ref, Message: f.Message,
+		Ref: f.Ref,
+	}
 	if left := s.Start.Retry.Park - s.parked; f.Class.Retryable() && left > 0 {
 		pause := min(max(firstPause<<min(s.parks, 10), retryAfter(f)), max(maxPause, retryAfter(f)), left)
 		out.RetryMS = pause.Milliseconds()
@@ -275,7 +279,8 @@ func retryNotice(f *journal.ModelFailed, delay time.Duration) toolcrib.Notice {
 	if f.OutputBegan {
 		return toolcrib.Notice{Code: NoticeRestarted, Message: fmt.Sprintf("the reply broke off (%s) and is requested again; ignore what was shown of it", f.Class)}
 	}
-	return toolcrib.Notice{Code: NoticeRetry, Message: fmt.Sprintf("%s: %s; trying again in %s", f.Class, f.Message, delay)}
+	return toolcrib.Notice{Code: NoticeRetry, Message: fmt.Sprintf("%s: %s; trying again in %s", f.Class,
+		f.Message, delay)}
 }
 
 // waitBefore waits before the request of a step is sent again, and gives the step's

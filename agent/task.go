@@ -16,9 +16,10 @@ import (
 // In every list of tools here and in [toolcrib.Agent], nil is no restriction and an
 // empty list is no tool at all; any other empty list means what nil does.
 type Task struct {
-	Agent     toolcrib.Agent
-	Models    []journal.ModelInfo // the agent's model, then its fallbacks; empty = what Agent.Model names, of [Options.Model]
-	Principal toolcrib.Principal  // whom the run acts for; without a User nobody can approve its calls
+	Agent toolcrib.Agent
+	// the agent's model, then its fallbacks; empty = what Agent.Model names, of [Options.Model]
+	Models    []journal.ModelInfo
+	Principal toolcrib.Principal // whom the run acts for; without a User nobody can approve its calls
 	Session   toolcrib.SessionID
 	History   []toolcrib.Message // the session so far; a valid transcript
 	Prompt    string
@@ -185,8 +186,9 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		Workspace: task.Workspace, Driver: task.Driver,
 		System: r.Mask.Clean(task.Agent.System), Input: input,
 		RunTools: task.RunTools, SkillTools: task.SkillTools, WorkerTools: task.WorkerTools,
-		Skills: task.Skills, Listed: task.Listed, Approve: string(task.Approve), Given: task.Given, Taint: task.Taint, Canary: canary,
-		Retry: *r.Retry, Above: task.Above, Share: task.Share, Worker: task.Worker,
+		Skills: task.Skills, Listed: task.Listed, Approve: string(task.Approve), Given: task.Given, Taint: task.Taint,
+		Canary: canary,
+		Retry:  *r.Retry, Above: task.Above, Share: task.Share, Worker: task.Worker,
 	}
 }
 
@@ -276,7 +278,8 @@ func scopeOf(start *journal.RunStarted) gate.Scope {
 	scope := gate.Scope{
 		Agent: start.Agent.Name, AgentTools: start.Agent.Tools, SkillTools: start.SkillTools,
 		RunTools: start.RunTools, WorkerTools: start.WorkerTools, HasSkills: len(start.Skills)+len(start.Listed) > 0,
-		ReadOnly: start.Agent.ReadOnly, TaintWrites: start.Agent.TaintWrites, NobodyAsks: Approve(start.Approve) == ApproveDeny,
+		ReadOnly: start.Agent.ReadOnly, TaintWrites: start.Agent.TaintWrites,
+		NobodyAsks:  Approve(start.Approve) == ApproveDeny,
 		AllApproved: Approve(start.Approve) == ApproveAll,
 		Workspace:   start.Workspace, Depth: start.Depth, MaxDepth: l.MaxDepth,
 		MaxCalls: l.MaxCallsPerTurn, MaxRepeats: l.MaxIdenticalCalls,
@@ -322,9 +325,11 @@ func (s *State) Answer() (string, error) {
 	case s.Done != nil && s.Done.Status == toolcrib.StatusCompleted && (s.Done.Content != "" || !s.Done.Truncated):
 		return s.Done.Content, nil
 	case s.Done != nil:
-		return "", toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "run %s ended without an answer: %s", s.Run, s.Done.StopReason)
+		return "", toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "run %s ended without an answer: %s", s.Run,
+			s.Done.StopReason)
 	case s.Pending != nil:
-		return "", toolcrib.Errorf(toolcrib.CodeConflict, "run %s waits for an approval or an answer (%s %s)", s.Run, s.Status, s.Pending.ApprovalID)
+		return "", toolcrib.Errorf(toolcrib.CodeConflict, "run %s waits for an approval or an answer (%s %s)", s.Run,
+			s.Status, s.Pending.ApprovalID)
 	}
 	return "", toolcrib.Errorf(toolcrib.CodeConflict, "run %s has not ended (%s)", s.Run, s.Status)
 }

@@ -28,7 +28,8 @@ func (r *Runner) waitsAt(ctx context.Context, s *State, anew bool, depth int) (*
 	case s.Pending == nil || s.Pending.Run == "" || s.Turn == nil:
 		return s, nil
 	case depth == maxBelow:
-		return nil, fmt.Errorf("run %s: more than %d runs are nested: the journal is damaged; `runs verify` shows where", s.Run, maxBelow)
+		return nil, fmt.Errorf("run %s: more than %d runs are nested: the journal is damaged; `runs verify` shows where",
+			s.Run, maxBelow)
 	}
 	var first *State
 	for _, c := range s.Turn.waiting() {
@@ -166,7 +167,8 @@ func (d *driver) putBelow(ctx context.Context, waits *State) (*State, error) {
 // the run at the top does.
 func (d *driver) asks(below *State) bool {
 	switch {
-	case d.r.Approver == nil || d.s.Start.Parent != "" || Approve(d.s.Start.Approve) != ApproveAsk || below.Approval == nil:
+	case d.r.Approver == nil || d.s.Start.Parent != "" || Approve(d.s.Start.Approve) != ApproveAsk ||
+		below.Approval == nil:
 		return false
 	case d.r.FourEyes && below.Approval.Kind == journal.ApprovalCall:
 		return d.decider().User != d.s.Start.Principal.User
@@ -190,7 +192,10 @@ func (s *State) childStarted(b *journal.ChildStarted) error {
 		return fmt.Errorf("call %s was given to a run without leave", b.ID)
 	case c.Child != nil:
 		return fmt.Errorf("call %s has a second run", b.ID)
-	case b.Run == s.Run || slices.ContainsFunc(s.Trace, func(c *Call) bool { return c.Child != nil && c.Child.Run == b.Run }):
+	case b.Run == s.Run || slices.ContainsFunc(s.Trace, func(c *Call) bool {
+		return c.Child != nil &&
+			c.Child.Run == b.Run
+	}):
 		return fmt.Errorf("call %s has a run that answers another one", b.ID)
 	}
 	c.Child = b

@@ -49,7 +49,10 @@ func (t *turns) Stream(context.Context, *toolcrib.Request) iter.Seq2[toolcrib.De
 
 func allocated(size int) (uint64, error) {
 	text := strings.Repeat("x", size)
-	read, err := tool.Func(toolcrib.Spec{Name: "read", Effect: toolcrib.EffectReadOnly, Parameters: json.RawMessage(`{"type":"object"}`)},
+	read, err := tool.Func(toolcrib.Spec{
+		Name: "read", Effect: toolcrib.EffectReadOnly,
+		Parameters: json.RawMessage(`{"type":"object"}`),
+	},
 		func(context.Context, toolcrib.Call, struct{}) (string, error) { return text, nil })
 	if err != nil {
 		return 0, err
@@ -62,7 +65,10 @@ func allocated(size int) (uint64, error) {
 	var least uint64
 	for range 10 {
 		kept := &journal.Memory{}
-		model := &turns{replies: [][]toolcrib.Delta{{{ToolCall: &toolcrib.ToolCallDelta{Name: "read"}}, end}, {{Text: "ok"}, end}}}
+		model := &turns{replies: [][]toolcrib.Delta{
+			{{ToolCall: &toolcrib.ToolCallDelta{Name: "read"}}, end},
+			{{Text: "ok"}, end},
+		}}
 		runner, err := agent.New(agent.Options{
 			Journal: kept, Contents: kept, Gate: g,
 			Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) { return model, nil },

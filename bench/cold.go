@@ -18,8 +18,9 @@ func coldStart(binary string) error {
 	}
 	defer os.RemoveAll(dir)
 	files := map[string]string{
-		"toolcrib.yaml": "data_dir: " + filepath.Join(dir, "data") + "\nproviders:\n  demo: {type: script, file: demo.yaml}\nagents:\n  default: {model: demo/demo}\n",
-		"demo.yaml":     "- tool_calls: [{name: read_file, arguments: {path: toolcrib.yaml}}]\n- text: done\n",
+		"toolcrib.yaml": "data_dir: " + filepath.Join(dir, "data") +
+			"\nproviders:\n  demo: {type: script, file: demo.yaml}\nagents:\n  default: {model: demo/demo}\n",
+		"demo.yaml": "- tool_calls: [{name: read_file, arguments: {path: toolcrib.yaml}}]\n- text: done\n",
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -43,6 +44,7 @@ func coldStart(binary string) error {
 		took = append(took, time.Since(began))
 	}
 	slices.Sort(took)
-	fmt.Printf(", %s with one that exists (median of %d, best %s)\n", took[len(took)/2].Round(time.Millisecond), len(took), took[0].Round(time.Millisecond))
+	fmt.Printf(", %s with one that exists (median of %d, best %s)\n", took[len(took)/2].Round(time.Millisecond), len(took),
+		took[0].Round(time.Millisecond))
 	return nil
 }

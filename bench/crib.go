@@ -35,12 +35,16 @@ type store interface {
 
 // newCrib makes it; called, if not nil, is told of each tool call.
 func newCrib(url string, stream bool, s store, stop func() error, called func()) (*crib, error) {
-	model, err := openai.New(openai.Options{Options: wire.Options{BaseURL: url, APIKey: "key", Proxy: "none", NoStream: !stream}})
+	model, err := openai.New(openai.Options{Options: wire.Options{
+		BaseURL: url, APIKey: "key", Proxy: "none",
+		NoStream: !stream,
+	}})
 	if err != nil {
 		return nil, err
 	}
 	look, err := tool.Func(toolcrib.Spec{
-		Name: "lookup", Description: lookupDescription, Parameters: json.RawMessage(lookupSchema), Effect: toolcrib.EffectReadOnly,
+		Name: "lookup", Description: lookupDescription, Parameters: json.RawMessage(lookupSchema),
+		Effect: toolcrib.EffectReadOnly,
 	}, func(_ context.Context, _ toolcrib.Call, a lookupArgs) (lookupResult, error) {
 		if called != nil {
 			called()
@@ -80,8 +84,11 @@ func (c *crib) run(ctx context.Context, model string, rounds int) (string, error
 	limits := toolcrib.DefaultLimits()
 	limits.MaxIterations = min(rounds+1, toolcrib.MaxIterationsCeiling)
 	s, err := c.runner.Run(ctx, agent.Task{
-		Agent:     toolcrib.Agent{Name: "default", Model: "mock/" + model, System: system, Limits: limits},
-		Models:    []journal.ModelInfo{{Ref: "mock/" + model, Provider: "mock", ID: model, Price: toolcrib.Price{Input: 0.25, Output: 2, Known: true}}},
+		Agent: toolcrib.Agent{Name: "default", Model: "mock/" + model, System: system, Limits: limits},
+		Models: []journal.ModelInfo{{
+			Ref: "mock/" + model, Provider: "mock", ID: model,
+			Price: toolcrib.Price{Input: 0.25, Output: 2, Known: true},
+		}},
 		Principal: toolcrib.Principal{User: "bench"},
 		Prompt:    prompt, Workspace: "/", Driver: "cli",
 	})

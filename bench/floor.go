@@ -54,17 +54,23 @@ type floorReply struct {
 	} `json:"usage"`
 }
 
-var floorTools = json.RawMessage(`[{"type":"function","function":{"name":"lookup","description":"` + lookupDescription + `","parameters":` + lookupSchema + `}}]`)
+var floorTools = json.RawMessage(`[{"type":"function","function":{"name":"lookup","description":"` + lookupDescription +
+	`","parameters":` + lookupSchema + `}}]`)
 
 // floorJournal writes an event down; nil = nobody does.
 type floorJournal func(kind string, v any) error
 
 // floorRun does the work by hand.
-func floorRun(ctx context.Context, client *http.Client, url, model string, stream bool, note floorJournal) (string, error) {
+func floorRun(ctx context.Context, client *http.Client, url, model string, stream bool, note floorJournal) (string,
+	error,
+) {
 	text := func(s string) *string { return &s }
 	messages := []floorMessage{{Role: "system", Content: text(system)}, {Role: "user", Content: text(prompt)}}
 	for {
-		reply, err := floorAsk(ctx, client, url, floorRequest{Model: model, Messages: messages, Tools: floorTools, Stream: stream})
+		reply, err := floorAsk(ctx, client, url, floorRequest{
+			Model: model, Messages: messages, Tools: floorTools,
+			Stream: stream,
+		})
 		if err != nil {
 			return "", err
 		}

@@ -115,7 +115,8 @@ func compare(url, dir string, stream bool, at, runs int) error {
 			base = figures[2]
 		}
 		f := median(figures[i])
-		fmt.Printf("  %-28s %10s %8.2f %8.2f %10d %10d\n", k.name, f.cpu.Round(time.Microsecond), paired(figures[i], base, cpuOf), paired(figures[i], base, wallOf), f.allocs, f.bytes)
+		fmt.Printf("  %-28s %10s %8.2f %8.2f %10d %10d\n", k.name, f.cpu.Round(time.Microsecond),
+			paired(figures[i], base, cpuOf), paired(figures[i], base, wallOf), f.allocs, f.bytes)
 	}
 	return nil
 }

@@ -52,6 +52,8 @@ func (p *perRun) Put(ctx context.Context, run toolcrib.RunID, ref string, data [
 }
 
 // Range implements toolcrib.Contents.
-func (p *perRun) Range(ctx context.Context, run toolcrib.RunID, ref string, offset, limit int64) ([]byte, int64, error) {
+func (p *perRun) Range(ctx context.Context, run toolcrib.RunID, ref string, offset, limit int64) ([]byte, int64,
+	error,
+) {
 	return p.of(run).Range(ctx, run, ref, offset, limit)
 }

@@ -131,7 +131,10 @@ func mockStreamCall(send func(map[string]any, any), turn, i int) {
 	}}}, nil)
 	for len(args) > 0 {
 		n := min(6, len(args))
-		send(map[string]any{"tool_calls": []any{map[string]any{"index": i, "function": map[string]any{"arguments": args[:n]}}}}, nil)
+		send(map[string]any{"tool_calls": []any{map[string]any{
+			"index":    i,
+			"function": map[string]any{"arguments": args[:n]},
+		}}}, nil)
 		args = args[n:]
 	}
 }

@@ -55,7 +55,8 @@ func profileOf(file string, which int, stream bool, runs int) error {
 		if os.Getenv("MEM") != "" {
 			err = memoryProfile(file + ".mem")
 		}
-		fmt.Printf("%s: CPU %s, wall %s, %d allocations, %d bytes a run\n", kinds[which].name, got.cpu, got.wall, got.allocs, got.bytes)
+		fmt.Printf("%s: CPU %s, wall %s, %d allocations, %d bytes a run\n", kinds[which].name, got.cpu, got.wall, got.allocs,
+			got.bytes)
 	}
 	return err
 }

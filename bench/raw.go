@@ -124,7 +124,8 @@ func (w *rawWire) recorded(ctx context.Context, model string) ([][]byte, error) 
 		return r, nil
 	}
 	rec := &recorder{}
-	if answer, err := floorRun(ctx, &http.Client{Transport: rec}, w.url, model, w.stream, nil); err != nil || answer != mockAnswer {
+	if answer, err := floorRun(ctx, &http.Client{Transport: rec}, w.url, model, w.stream, nil); err != nil ||
+		answer != mockAnswer {
 		return nil, errors.Join(fmt.Errorf("raw wire: the run that was to be recorded answered %q", answer), err)
 	}
 	if w.requests == nil {

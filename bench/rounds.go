@@ -52,7 +52,8 @@ func rounds(url, dir string) error {
 		}
 		f := median(all[1])
 		fmt.Printf("  %3d rounds: CPU %8s, %.2f × the hand-written loop; %d allocations, %d bytes (hand-written %d, %d)\n",
-			n, f.cpu.Round(time.Microsecond), paired(all[1], all[0], cpuOf), f.allocs, f.bytes, median(all[0]).allocs, median(all[0]).bytes)
+			n, f.cpu.Round(time.Microsecond), paired(all[1], all[0], cpuOf), f.allocs, f.bytes, median(all[0]).allocs,
+			median(all[0]).bytes)
 	}
 	return oneRound(url)
 }
@@ -82,7 +83,8 @@ func oneRound(url string) error {
 	for run := range longRuns + 1 {
 		for i, k := range kinds {
 			m.at = make([]time.Duration, 0, length+1)
-			if answer, err := k.run(context.Background(), fmt.Sprintf("rounds-%d", length), length); err != nil || answer != mockAnswer {
+			if answer, err := k.run(context.Background(), fmt.Sprintf("rounds-%d", length), length); err != nil ||
+				answer != mockAnswer {
 				return fmt.Errorf("%s: %q %w", k.name, answer, err)
 			}
 			for w, window := range windows() {
@@ -100,7 +102,8 @@ func oneRound(url string) error {
 			growth[i] = cost[i][0][longRuns/2]
 		}
 		fmt.Printf("  a round, of rounds %3d to %3d: CPU %8s, %.2f × the hand-written loop's; %.2f × its round 10 (hand-written %.2f ×)\n",
-			window[0], window[1], mid[1].Round(time.Microsecond), ratio(mid[1], mid[0]), ratio(mid[1], growth[1]), ratio(mid[0], growth[0]))
+			window[0], window[1], mid[1].Round(time.Microsecond), ratio(mid[1], mid[0]), ratio(mid[1], growth[1]),
+			ratio(mid[0], growth[0]))
 	}
 	return nil
 }

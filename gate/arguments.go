@@ -93,7 +93,10 @@ type faults struct {
 
 // put notes what was expected at a place, and what is there.
 func (f *faults) put(at []string, expected string) {
-	e := schemaError{Path: pointer(at), Expected: cut(expected, maxShownText), Got: cut(describe(f.root, at), maxShownText)}
+	e := schemaError{
+		Path: pointer(at), Expected: cut(expected, maxShownText),
+		Got: cut(describe(f.root, at), maxShownText),
+	}
 	known := slices.ContainsFunc(f.list, func(o schemaError) bool { return o.Path == e.Path && o.Expected == e.Expected })
 	if len(f.list) < maxSchemaErrors && !known {
 		f.list = append(f.list, e)

@@ -47,7 +47,9 @@ func lookUp(workspace string) whereabouts {
 
 // Bind returns what a person's word on a call is bound to, as things are now; nil if that
 // cannot be found out, and then the word holds for nothing.
-func (g *Gate) Bind(ctx context.Context, who toolcrib.Principal, scope Scope, call *toolcrib.ToolCall) *journal.Binding {
+func (g *Gate) Bind(ctx context.Context, who toolcrib.Principal, scope Scope,
+	call *toolcrib.ToolCall,
+) *journal.Binding {
 	p, _ := g.policyOf(ctx, &who, &scope) // nothing is decided here
 	j := judgement{policy: p, ctx: ctx, gate: g, asked: call, entry: p.tools.byName[call.Name]}
 	var b *journal.Binding

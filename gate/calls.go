@@ -13,7 +13,8 @@ import (
 // over the secret itself, and a value has no business there (contract §11).
 func (j *judgement) holdsSecret(mark string) *refusal {
 	r := refuse(fmt.Sprintf("%s was not run: its arguments contain %s, or the secret that this mark stands for. "+
-		"Leave the secret where it is: change the text around it with edit_file, and do not repeat it in a call.", j.name(), mark))
+		"Leave the secret where it is: change the text around it with edit_file, and do not repeat it in a call.",
+		j.name(), mark))
 	r.reason = toolcrib.ReasonToolPolicy
 	return r
 }

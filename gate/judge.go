@@ -28,7 +28,9 @@ const (
 // read once for the turn. If they cannot be read, or ctx has ended, every call is refused.
 // Nothing runs here, but tools are asked for their policy, effect, targets and preview; a panic of one refuses
 // its call.
-func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, facts Facts, turn []toolcrib.ToolCall) []Verdict {
+func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, facts Facts,
+	turn []toolcrib.ToolCall,
+) []Verdict {
 	if g == nil {
 		g = &Gate{}
 	}

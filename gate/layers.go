@@ -87,7 +87,10 @@ func forAdmin(q *Query) Answer {
 	case q.Who.User == "":
 		return Answer{Detail: "for administrators, and no user is acting"}
 	case !q.Who.Admin:
-		return Answer{Detail: "for administrators, and this user is not one", By: q.Who.User, Hint: "toolcrib --admin, for who owns the data folder"}
+		return Answer{
+			Detail: "for administrators, and this user is not one", By: q.Who.User,
+			Hint: "toolcrib --admin, for who owns the data folder",
+		}
 	}
 	return Answer{Allowed: true, Detail: "for administrators, and this user is one", By: q.Who.User}
 }

@@ -200,7 +200,8 @@ func (g *Gate) States(ctx context.Context) ([]State, error) {
 			Name: e.spec.Name, Description: e.spec.Description, Parameters: e.spec.Parameters,
 			Source: e.spec.Source, Effect: e.spec.Effect.OrStrictest(), Group: e.spec.Group,
 			RequiresAdmin: e.spec.RequiresAdmin, Enabled: a.Allowed, EnabledByDefault: e.spec.EnabledByDefault,
-			Overridden: overridden, AllDisabled: over.Off, GroupDisabled: e.spec.Group != "" && known && !on, Unusable: e.unusable,
+			Overridden: overridden, AllDisabled: over.Off, GroupDisabled: e.spec.Group != "" && known && !on,
+			Unusable: e.unusable,
 		}
 	}
 	return states, nil

@@ -113,7 +113,8 @@ func (j *judgement) ruleStep() *refusal {
 	case denied != nil:
 		return j.ruleDenied(denied)
 	case failed != nil:
-		r := refuse(fmt.Sprintf("a rule about %s could not be evaluated, so the call was refused. Continue without it.", j.name()))
+		r := refuse(fmt.Sprintf("a rule about %s could not be evaluated, so the call was refused. Continue without it.",
+			j.name()))
 		r.rule, r.position, r.detail = failed.Name, failed.Position, failed.Err.Error()
 		return r
 	case mayDeny != nil && j.scope.AllApproved:

@@ -153,7 +153,8 @@ func (w *walker) str(q *quick) bool {
 	switch {
 	case q == nil:
 		return true
-	case q.types != nil && !slices.Contains(q.types, "string"), q.texts != nil && (escaped || !slices.Contains(q.texts, string(text))):
+	case q.types != nil && !slices.Contains(q.types, "string"),
+		q.texts != nil && (escaped || !slices.Contains(q.texts, string(text))):
 		return false
 	}
 	most := utf8.RuneCount(text)

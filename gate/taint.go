@@ -28,7 +28,8 @@ func (j *judgement) taintStep() *refusal {
 	if len(j.facts.Taint) == 0 || j.facts.Begun[j.asked.ID] || !j.sink() || j.scope.TaintWrites == TaintAllow {
 		return nil
 	}
-	why := fmt.Sprintf("the run has read untrusted data (%s), and %s %s", sources(j.facts.Taint), j.entry.spec.Name, j.sinkDoes())
+	why := fmt.Sprintf("the run has read untrusted data (%s), and %s %s", sources(j.facts.Taint), j.entry.spec.Name,
+		j.sinkDoes())
 	if j.scope.TaintWrites == TaintDeny {
 		r := refuse(j.name() + " is no longer allowed: this run has read untrusted data, " +
 			"and the call could carry it out or act on it. Answer without it.")

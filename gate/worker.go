@@ -23,7 +23,8 @@ func (j *judgement) costCapStep() *refusal {
 	if !capped(w) || j.facts.SpentUSD <= w.CostCapUSD {
 		return nil
 	}
-	return refuse(fmt.Sprintf("per-turn cost cap exceeded (observed=%s, cap=%s)", dollars(j.facts.SpentUSD), dollars(w.CostCapUSD)))
+	return refuse(fmt.Sprintf("per-turn cost cap exceeded (observed=%s, cap=%s)", dollars(j.facts.SpentUSD),
+		dollars(w.CostCapUSD)))
 }
 
 // capped reports whether there is a cost cap that is enforced.
@@ -62,7 +63,8 @@ func workerNotes(s *Scope) []string {
 			dollars(s.Worker.CostCapUSD)))
 	}
 	if s.Worker != nil && s.Worker.Hops > 0 {
-		notes = append(notes, fmt.Sprintf("calls are refused once the run has tried %d (hop_budget_exhausted)", s.Worker.Hops))
+		notes = append(notes, fmt.Sprintf("calls are refused once the run has tried %d (hop_budget_exhausted)",
+			s.Worker.Hops))
 	}
 	return notes
 }
@@ -113,7 +115,10 @@ func (j *judgement) subtaskStep(arguments json.RawMessage) *refusal {
 	t, err := readSubtask(arguments)
 	switch {
 	case err != nil:
-		return invalid(schemaError{Expected: "agent and task as texts, tools as an array of texts or null", Got: "something else"})
+		return invalid(schemaError{
+			Expected: "agent and task as texts, tools as an array of texts or null",
+			Got:      "something else",
+		})
 	case strings.TrimSpace(t.Agent) == "":
 		return invalid(schemaError{Path: "/agent", Expected: "the name of an agent", Got: "nothing"})
 	case strings.TrimSpace(t.Task) == "":
@@ -129,7 +134,10 @@ func (j *judgement) targetAgent() {
 		return
 	}
 	agent := toolcrib.Target{Kind: toolcrib.TargetAgent, Name: ReadSubtask(j.call.Arguments).Agent}
-	told := slices.ContainsFunc(j.targets, func(t toolcrib.Target) bool { return t.Kind == agent.Kind && t.Name == agent.Name })
+	told := slices.ContainsFunc(j.targets, func(t toolcrib.Target) bool {
+		return t.Kind == agent.Kind &&
+			t.Name == agent.Name
+	})
 	if !told {
 		j.targets = append(j.targets, agent)
 	}

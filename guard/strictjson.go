@@ -77,7 +77,8 @@ func quoteShort(key []byte) string { return strconv.Quote(shorten(string(key))) 
 // spelling of this package but for what [EscapeJSON] escapes, so that they are shown as
 // they are digested, integers of up to 18 digits as their digits (1.0 and 1e0
 // are 1). Other numbers stay as they are written: going through a float would
-// change large IDs and amounts, and what is shown must be what runs. They have at most 256 bytes and an exponent of at most 999.
+// change large IDs and amounts, and what is shown must be what runs. They have at most 256 bytes and an exponent of at
+// most 999.
 //
 // A text that is canonical already is returned itself, not copied: do not change
 // it afterwards. The error is an [*ArgumentError].

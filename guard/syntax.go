@@ -187,7 +187,8 @@ func nextActing(raw []byte, i int) int {
 		}
 		r, size := utf8.DecodeRune(raw[i:])
 		switch {
-		case r >= 0x7F && r <= 0x9F, r == 0x061C, r == 0x200E, r == 0x200F, r >= 0x202A && r <= 0x202E, r >= 0x2066 && r <= 0x2069:
+		case r >= 0x7F && r <= 0x9F, r == 0x061C, r == 0x200E, r == 0x200F, r >= 0x202A && r <= 0x202E,
+			r >= 0x2066 && r <= 0x2069:
 			return i
 		}
 		i += size

@@ -71,7 +71,8 @@ func hidden(r rune) bool {
 	case r == 0x3000: // the full-width space of Chinese and Japanese text
 		return false
 	}
-	return unicode.In(r, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp, unicode.Zs) || !unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.P, unicode.S)
+	return unicode.In(r, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp, unicode.Zs) ||
+		!unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.P, unicode.S)
 }
 
 // joins reports whether r is a joiner or selector that the character before it

@@ -129,7 +129,8 @@ func DefaultRetry() Retry {
 
 // Above is what a run inherits of the runs above it. It only narrows.
 type Above struct {
-	SkillTools  [][]string `json:"skill_tools,omitempty"`  // the list of each run above that has one; each holds for the arguments of calls, too
+	// the list of each run above that has one; each holds for the arguments of calls, too
+	SkillTools  [][]string `json:"skill_tools,omitempty"`
 	ReadOnly    bool       `json:"read_only,omitempty"`    // a run above may only read
 	TaintWrites string     `json:"taint_writes,omitempty"` // the strictest of the runs above: ask | deny | allow
 	MaxDepth    int        `json:"max_depth,omitempty"`    // the smallest of theirs; 0 = none
@@ -250,11 +251,12 @@ type ModelFailed struct {
 	RetryAfterMS int64               `json:"retry_after_ms,omitempty"` // as the provider asked
 	Unsent       bool                `json:"unsent,omitempty"`
 	OutputBegan  bool                `json:"output_began,omitempty"` // somebody may have seen a part
-	NoTools      bool                `json:"no_tools,omitempty"`     // the model takes no tools: it is asked again by the text protocol
-	DurationMS   int64               `json:"duration_ms"`
-	Charged      toolcrib.TokenUsage `json:"charged,omitzero"` // estimated; zero if unsent or refused by the provider
-	ChargedUSD   float64             `json:"charged_usd,omitempty"`
-	Sum          toolcrib.Usage      `json:"sum"`
+	// the model takes no tools: it is asked again by the text protocol
+	NoTools    bool                `json:"no_tools,omitempty"`
+	DurationMS int64               `json:"duration_ms"`
+	Charged    toolcrib.TokenUsage `json:"charged,omitzero"` // estimated; zero if unsent or refused by the provider
+	ChargedUSD float64             `json:"charged_usd,omitempty"`
+	Sum        toolcrib.Usage      `json:"sum"`
 }
 
 // Message is a whole model reply. Its tool-call parts hold ID and name only; the
@@ -336,7 +338,8 @@ type Question struct {
 
 // Same reports whether two are the same question, in whatever words.
 func (q Question) Same(o Question) bool {
-	return q.Reason == o.Reason && q.Rule == o.Rule && q.Says == o.Says && q.Setting == o.Setting && q.Mode == o.Mode && q.Effect == o.Effect &&
+	return q.Reason == o.Reason && q.Rule == o.Rule && q.Says == o.Says && q.Setting == o.Setting && q.Mode == o.Mode &&
+		q.Effect == o.Effect &&
 		slices.Equal(q.Sources, o.Sources)
 }
 
@@ -439,7 +442,8 @@ type ConfirmationResolved struct {
 // Known reports whether Decision is one of the values above; the zero value is not.
 func (c *ConfirmationResolved) Known() bool {
 	switch c.Decision {
-	case DecisionApprove, DecisionDeny, DecisionMixed, DecisionRetry, DecisionHappened, DecisionNotHappened, DecisionAnswer:
+	case DecisionApprove, DecisionDeny, DecisionMixed, DecisionRetry, DecisionHappened, DecisionNotHappened,
+		DecisionAnswer:
 		return true
 	}
 	return false
@@ -604,7 +608,8 @@ type ChildStarted struct {
 	ID    string         `json:"id"` // of the call
 	Run   toolcrib.RunID `json:"run_id"`
 	Agent string         `json:"agent"`
-	Share *Share         `json:"share,omitempty"` // of the parent's budget, set aside until the child has ended; null = no cap
+	// of the parent's budget, set aside until the child has ended; null = no cap
+	Share *Share `json:"share,omitempty"`
 }
 
 // ChildParked says that a child run waits for a person. When all calls of the turn are

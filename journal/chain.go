@@ -22,7 +22,9 @@ func PayloadHash(payload []byte) []byte {
 //
 // with seq and time (Unix microseconds) as big-endian 64-bit numbers. prev is
 // empty for the first event.
-func ChainHash(prev []byte, run toolcrib.RunID, seq toolcrib.Seq, kind toolcrib.Kind, at time.Time, payloadHash []byte) []byte {
+func ChainHash(prev []byte, run toolcrib.RunID, seq toolcrib.Seq, kind toolcrib.Kind, at time.Time,
+	payloadHash []byte,
+) []byte {
 	var room [192]byte // for what is usual
 	b := append(room[:0], prev...)
 	b = append(b, run...)

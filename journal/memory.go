@@ -133,7 +133,9 @@ func (m *Memory) Put(ctx context.Context, run toolcrib.RunID, ref string, data [
 }
 
 // Range implements [toolcrib.Contents].
-func (m *Memory) Range(ctx context.Context, run toolcrib.RunID, ref string, offset, limit int64) ([]byte, int64, error) {
+func (m *Memory) Range(ctx context.Context, run toolcrib.RunID, ref string, offset, limit int64) ([]byte, int64,
+	error,
+) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}

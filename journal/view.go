@@ -162,7 +162,10 @@ func viewData(run toolcrib.RunID, body toolcrib.Body) any {
 		return ViewCall(&b.ToolCall)
 	case *ConfirmationRequired:
 		calls := append([]ApprovalItem{}, b.Calls...) // a list, also if there is none
-		return ConfirmationView{ApprovalID: b.ApprovalID, Digest: b.Digest, Kind: b.Kind, Calls: calls, Reason: b.Reason, Question: b.Question, Schema: b.Schema}
+		return ConfirmationView{
+			ApprovalID: b.ApprovalID, Digest: b.Digest, Kind: b.Kind, Calls: calls, Reason: b.Reason,
+			Question: b.Question, Schema: b.Schema,
+		}
 	case *ConfirmationResolved:
 		return ResolvedView{ApprovalID: b.ApprovalID, Decision: b.Decision, By: b.By}
 	case *ToolStarted:

@@ -36,7 +36,8 @@ type DifferenceError struct {
 }
 
 func (e *DifferenceError) Error() string {
-	return fmt.Sprintf("run %s, event %d (%s): %s: the journal has %s, replay gives %s", e.Run, e.Seq, e.Kind, e.What, e.Want, e.Found)
+	return fmt.Sprintf("run %s, event %d (%s): %s: the journal has %s, replay gives %s", e.Run, e.Seq, e.Kind, e.What,
+		e.Want, e.Found)
 }
 
 // Run replays a run from its journal. Of the runs that it has started it compares how
@@ -153,7 +154,10 @@ func (c *comparison) same(what string, want, found any) {
 	for from < min(len(w), len(f)) && w[from] == f[from] {
 		from++
 	}
-	c.err = &DifferenceError{Run: c.run, Seq: c.e.Seq, Kind: c.e.Body.EventKind(), What: what, Want: part(w, from), Found: part(f, from)}
+	c.err = &DifferenceError{
+		Run: c.run, Seq: c.e.Seq, Kind: c.e.Body.EventKind(), What: what, Want: part(w, from),
+		Found: part(f, from),
+	}
 }
 
 func text(v any) string {
@@ -217,7 +221,8 @@ func (c *comparison) request(s *agent.State, b *journal.ModelRequest) {
 	c.same("attempt", b.Attempt, step.Attempt)
 	c.same("closing", b.Closing, step.Closing)
 	c.same("delay", b.DelayMS, step.Delay.Milliseconds())
-	c.same("reserved tokens", [3]int64{b.ReservedInput, b.ReservedOutput, int64(b.MaxOutput)}, [3]int64{step.Reserve.Input, step.Reserve.Output, int64(step.Reserve.MaxOutput)})
+	c.same("reserved tokens", [3]int64{b.ReservedInput, b.ReservedOutput, int64(b.MaxOutput)},
+		[3]int64{step.Reserve.Input, step.Reserve.Output, int64(step.Reserve.MaxOutput)})
 	if c.err == nil {
 		c.same("request", b.Hash, agent.RequestHash(s, step, b.OfferHash))
 	}

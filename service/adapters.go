@@ -35,7 +35,10 @@ func limited(name string, p config.Provider, model toolcrib.Model) toolcrib.Mode
 	if t, _ := providers.Of(p.Type); t.InProcess && p.MaxConcurrent == 0 && p.RequestsPerMinute == 0 {
 		return model
 	}
-	return limit.New(model, limit.Options{Name: name, MaxConcurrent: p.MaxConcurrent, RequestsPerMinute: p.RequestsPerMinute})
+	return limit.New(model, limit.Options{
+		Name: name, MaxConcurrent: p.MaxConcurrent,
+		RequestsPerMinute: p.RequestsPerMinute,
+	})
 }
 
 // Adapter makes the bare adapter of a provider.
@@ -102,7 +105,8 @@ func keyAdvice(provider string, key config.Value, sent bool) string {
 	}
 	switch kind, name := key.Source(); kind {
 	case "env":
-		return fmt.Sprintf("%s was sent the key in $%s; set that variable to another one, or name another source in %s", provider, name, at)
+		return fmt.Sprintf("%s was sent the key in $%s; set that variable to another one, or name another source in %s",
+			provider, name, at)
 	case "secret":
 		return fmt.Sprintf("%s was sent the secret %s; to change it: toolcrib secret set %s", provider, name, name)
 	case "file":

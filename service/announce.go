@@ -57,7 +57,8 @@ func (d *drive) tell(ctx context.Context, at *agent.State) {
 	d.leave(at.Run)
 	sender, problems := s.Notifier()
 	for _, f := range sender.Send(ctx, s.message(at)) {
-		problems = append(problems, fmt.Sprintf("%s was not notified of approval %s: %s", f.Where, at.Approval.ApprovalID, f.Reason))
+		problems = append(problems, fmt.Sprintf("%s was not notified of approval %s: %s", f.Where, at.Approval.ApprovalID,
+			f.Reason))
 	}
 	for _, text := range problems {
 		text = s.Mask.Mask(text)
@@ -71,7 +72,8 @@ func (s *Service) message(at *agent.State) notify.Message {
 	ask := at.Approval
 	m := notify.Message{
 		ID: "msg_" + ask.ApprovalID, Type: notify.TypeApproval, Time: time.Now().UTC().Truncate(time.Millisecond),
-		ApprovalID: ask.ApprovalID, Digest: ask.Digest, Run: at.Run, Agent: at.Start.Agent.Name, User: at.Start.Principal.User,
+		ApprovalID: ask.ApprovalID, Digest: ask.Digest, Run: at.Run, Agent: at.Start.Agent.Name,
+		User: at.Start.Principal.User,
 		Kind: ask.Kind, Reason: ask.Reason, Question: ask.Question, Schema: ask.Schema, Calls: []notify.Call{},
 	}
 	if ask.Kind == journal.ApprovalCall && s.expireAfter() > 0 {
@@ -79,7 +81,10 @@ func (s *Service) message(at *agent.State) notify.Message {
 		m.ExpiresAt = &expires
 	}
 	for _, c := range ask.Calls {
-		m.Calls = append(m.Calls, notify.Call{ID: c.ID, Name: c.Name, Effect: c.Effect.OrStrictest(), Arguments: c.Arguments, Preview: c.Preview})
+		m.Calls = append(m.Calls, notify.Call{
+			ID: c.ID, Name: c.Name, Effect: c.Effect.OrStrictest(), Arguments: c.Arguments,
+			Preview: c.Preview,
+		})
 	}
 	_, commands := WayOn("toolcrib", at.Run, ask, true)
 	m.Commands = append([]string{"toolcrib approvals show " + guard.Visible(ask.ApprovalID)}, commands...)

@@ -117,8 +117,10 @@ func (s *Service) approvalsOf(ctx context.Context, rec store.RunRecord) ([]*Appr
 		switch b := e.Body.(type) {
 		case *journal.ConfirmationRequired:
 			v := &Approval{
-				ID: b.ApprovalID, Run: rec.ID, Parent: rec.Parent, Status: ApprovalDecided, Kind: b.Kind, Digest: b.Digest, Agent: rec.Agent,
-				User: rec.User, Reason: b.Reason, Question: b.Question, Schema: b.Schema, CreatedAt: e.Time, Calls: []ApprovalCall{}, Decisions: []ApprovalWord{}, LetPass: []string{}, Workspace: rec.Workspace, record: rec,
+				ID: b.ApprovalID, Run: rec.ID, Parent: rec.Parent, Status: ApprovalDecided, Kind: b.Kind, Digest: b.Digest,
+				Agent: rec.Agent,
+				User:  rec.User, Reason: b.Reason, Question: b.Question, Schema: b.Schema, CreatedAt: e.Time,
+				Calls: []ApprovalCall{}, Decisions: []ApprovalWord{}, LetPass: []string{}, Workspace: rec.Workspace, record: rec,
 			}
 			for _, c := range b.Calls {
 				why := verdicts[c.ID]
@@ -171,7 +173,10 @@ func (v *Approval) propose() {
 
 func (v *Approval) resolved(at time.Time, b *journal.ConfirmationResolved) {
 	word, edited := b.Word()
-	v.Decisions = append(v.Decisions, ApprovalWord{Decision: word, edited: edited, By: b.By, Own: b.User != "" && b.User == v.User, Reason: b.Reason, At: at, Calls: b.Calls, Remember: b.Remember})
+	v.Decisions = append(v.Decisions, ApprovalWord{
+		Decision: word, edited: edited, By: b.By,
+		Own: b.User != "" && b.User == v.User, Reason: b.Reason, At: at, Calls: b.Calls, Remember: b.Remember,
+	})
 	for i := range v.Calls {
 		if d := b.Of(v.Calls[i].ID); d.Decision != "" && v.Calls[i].Decision == "" {
 			v.Calls[i].Decision, v.Calls[i].Edited = d.Decision, d.Arguments

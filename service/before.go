@@ -53,7 +53,9 @@ type beforeImages struct {
 }
 
 // Append implements [toolcrib.Journal].
-func (b *beforeImages) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
+func (b *beforeImages) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq,
+	events ...toolcrib.Event,
+) error {
 	for _, e := range events {
 		if s, ok := e.Body.(*journal.ToolStarted); ok && s.Write && len(s.Prepared) > 0 {
 			b.keep(ctx, run, s)
@@ -185,7 +187,8 @@ func (s *Service) writesOf(ctx context.Context, run toolcrib.RunID, depth int) (
 			started[b.ID] = b
 		case *journal.ToolResult:
 			begun, w := started[b.ToolCallID], write{run: run, call: b.ToolCallID, at: e.Time}
-			if begun == nil || b.Status != toolcrib.ResultOK || json.Unmarshal(begun.Prepared, &w.FileWrite) != nil || w.Path == "" || w.After == "" {
+			if begun == nil || b.Status != toolcrib.ResultOK || json.Unmarshal(begun.Prepared, &w.FileWrite) != nil ||
+				w.Path == "" || w.After == "" {
 				continue
 			}
 			writes = append(writes, w)
@@ -212,7 +215,8 @@ var errChanged = errors.New("somebody else has changed it meanwhile")
 // one, if it is empty, and was before what the turn left.
 func (w *Written) Remove(workspace string, started *journal.ToolStarted) error {
 	var emptied FileWrite
-	if started == nil || json.Unmarshal(started.Prepared, &emptied) != nil || emptied.Path != w.Path || emptied.Before != w.After {
+	if started == nil || json.Unmarshal(started.Prepared, &emptied) != nil || emptied.Path != w.Path ||
+		emptied.Before != w.After {
 		return errChanged
 	}
 	root, err := os.OpenRoot(workspace)

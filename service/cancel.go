@@ -17,7 +17,8 @@ func (s *Service) Cancel(ctx context.Context, who toolcrib.Principal, name strin
 	case err != nil:
 		return Run{}, err
 	case rec.Status.Ended():
-		return Run{}, toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) has ended; there is nothing to cancel", rec.ID, rec.Status)
+		return Run{}, toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) has ended; there is nothing to cancel", rec.ID,
+			rec.Status)
 	case s.Drivers.Take(rec.ID) == nil:
 		defer s.Drivers.Leave(rec.ID)
 		err = s.cancelHere(ctx, rec, agent.NameOf(who))
@@ -67,7 +68,8 @@ func pause(ctx context.Context, d time.Duration) error {
 // cancelThere asks the process that drives a run to end it, and waits until it has.
 func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by string) error {
 	if err := s.Drivers.Request(rec.ID, by); err != nil {
-		return &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "run " + string(rec.ID) + " cannot be told to end: " + err.Error(), Err: err}
+		return &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "run " + string(rec.ID) + " cannot be told to end: " +
+			err.Error(), Err: err}
 	}
 	defer s.Drivers.RemoveRequest(rec.ID)
 	for end := time.Now().Add(cancelWait); ; {

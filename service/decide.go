@@ -76,7 +76,8 @@ func (s *Service) Check(ctx context.Context, who toolcrib.Principal, v *Approval
 // Decide writes a decision down, once. It names the digest of what the person was shown.
 func (s *Service) Decide(ctx context.Context, who toolcrib.Principal, v *Approval, d Decision) (Decided, error) {
 	if d.Digest == "" {
-		return Decided{}, toolcrib.Errorf(toolcrib.CodeBadRequest, "a decision needs the digest of what was shown (approval %s)", v.ID)
+		return Decided{}, toolcrib.Errorf(toolcrib.CodeBadRequest,
+			"a decision needs the digest of what was shown (approval %s)", v.ID)
 	}
 	r, decision, err := s.prepare(ctx, who, v, d)
 	if err != nil {
@@ -104,7 +105,9 @@ func (s *Service) Decide(ctx context.Context, who toolcrib.Principal, v *Approva
 }
 
 // prepare refuses what cannot be meant, and makes a decision as the loop takes it.
-func (s *Service) prepare(ctx context.Context, who toolcrib.Principal, v *Approval, d Decision) (*agent.Runner, agent.Decision, error) {
+func (s *Service) prepare(ctx context.Context, who toolcrib.Principal, v *Approval, d Decision) (*agent.Runner,
+	agent.Decision, error,
+) {
 	out := agent.Decision{ApprovalID: v.ID, Digest: d.Digest, Who: who, Reason: d.Reason, Remember: d.Remember}
 	if !decides(who, &v.record) {
 		return nil, out, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no approval %s", v.ID)
@@ -155,7 +158,8 @@ func (s *Service) current(ctx context.Context, v *Approval) error {
 		}
 		return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s has expired and counts as denied", v.ID)
 	}
-	return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s is no longer open; run %s is %s", v.ID, v.Run, v.record.Status)
+	return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s is no longer open; run %s is %s", v.ID, v.Run,
+		v.record.Status)
 }
 
 // takes refuses a decision that does not fit a pending approval.
@@ -171,7 +175,8 @@ func (v *Approval) takes(d Decision) error {
 	}
 	for _, id := range d.Calls {
 		if !slices.Contains(open, id) {
-			return toolcrib.Errorf(toolcrib.CodeBadRequest, "call %s: approval %s has no such open call; open are: %s", id, v.ID, strings.Join(open, ", "))
+			return toolcrib.Errorf(toolcrib.CodeBadRequest, "call %s: approval %s has no such open call; open are: %s", id, v.ID,
+				strings.Join(open, ", "))
 		}
 	}
 	return nil

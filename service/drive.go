@@ -365,7 +365,9 @@ func (d *drive) answer(ctx context.Context, r *agent.Runner, s *agent.State) (de
 }
 
 // decide answers what a run waits for as this process was told, or as its person says.
-func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State, problem string) (decided, asked bool, err error) {
+func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State, problem string) (decided, asked bool,
+	err error,
+) {
 	ask := s.Approval
 	word := agent.Decision{ApprovalID: ask.ApprovalID, Digest: ask.Digest, Who: d.who}
 	call := ask.Kind == journal.ApprovalCall

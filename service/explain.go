@@ -180,7 +180,10 @@ func (s *Service) judged(ctx context.Context, x *explaining, q *ExplainRequest) 
 	}
 	v := x.gate.Judge(ctx, x.who, x.scope, facts, []toolcrib.ToolCall{*q.Given})[0]
 	agent.MaskVerdict(s.Mask, &v)
-	judged := &JudgedCall{Arguments: Arguments(q.Given), Taint: facts.Taint, Verdict: v.Verdict, Programs: programsOf(v.Programs)}
+	judged := &JudgedCall{
+		Arguments: Arguments(q.Given), Taint: facts.Taint, Verdict: v.Verdict,
+		Programs: programsOf(v.Programs),
+	}
 	if v.Refused() {
 		judged.Content = json.RawMessage(v.Content)
 		judged.Verdict.Decision = DecisionRefuse // the journal leaves it empty
@@ -241,7 +244,8 @@ func rememberedText(m gate.Remembered) string {
 	}
 	switch {
 	case m.Arguments != nil:
-		return text + " with exactly these arguments: " + guard.Visible(strings.ToValidUTF8(string(m.Arguments[:min(len(m.Arguments), most)]), "…"))
+		arguments := strings.ToValidUTF8(string(m.Arguments[:min(len(m.Arguments), most)]), "…")
+		return text + " with exactly these arguments: " + guard.Visible(arguments)
 	case m.Path == "":
 		return "any call of " + text + " that does no more than this one"
 	}

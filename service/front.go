@@ -171,7 +171,8 @@ func AnswerJSON(schema json.RawMessage, text string) (json.RawMessage, error) {
 			text = "false"
 		}
 	}
-	if known.Type != "string" && json.Valid([]byte(text)) && (gate.CheckAnswer(schema, json.RawMessage(text)) == nil || gate.CheckAnswer(schema, asText) != nil) {
+	if known.Type != "string" && json.Valid([]byte(text)) &&
+		(gate.CheckAnswer(schema, json.RawMessage(text)) == nil || gate.CheckAnswer(schema, asText) != nil) {
 		return json.RawMessage(text), nil
 	}
 	if err := gate.CheckAnswer(schema, asText); err != nil {
@@ -184,7 +185,9 @@ func AnswerJSON(schema json.RawMessage, text string) (json.RawMessage, error) {
 }
 
 // WayOn is what a run waits for, and the commands that continue with it; self begins them.
-func WayOn(self string, run toolcrib.RunID, ask *journal.ConfirmationRequired, withDigest bool) (what string, commands []string) {
+func WayOn(self string, run toolcrib.RunID, ask *journal.ConfirmationRequired, withDigest bool) (what string,
+	commands []string,
+) {
 	id, digest := guard.Visible(ask.ApprovalID), ""
 	if withDigest {
 		digest = " --digest " + ask.Digest
@@ -195,10 +198,14 @@ func WayOn(self string, run toolcrib.RunID, ask *journal.ConfirmationRequired, w
 	switch {
 	case ask.Kind == journal.ApprovalInDoubt:
 		return "a word on calls in doubt", []string{
-			decide("resolve", " --retry"), decide("resolve", ` --happened '{"done":true}'`), decide("resolve", " --not-happened"),
+			decide("resolve", " --retry"), decide("resolve", ` --happened '{"done":true}'`),
+			decide("resolve", " --not-happened"),
 		}
 	case ask.Kind == journal.ApprovalInput && len(ask.Calls) == 0:
-		return "a higher limit", []string{fmt.Sprintf("%s runs resume %s %s", self, run, LimitOf(ask.Reason).Flag), decide("deny", "")}
+		return "a higher limit", []string{
+			fmt.Sprintf("%s runs resume %s %s", self, run, LimitOf(ask.Reason).Flag),
+			decide("deny", ""),
+		}
 	case ask.Kind == journal.ApprovalInput:
 		return "an answer", []string{decide("answer", ` "YOUR ANSWER"`), decide("deny", "")}
 	}

@@ -134,7 +134,10 @@ func (s *Service) execShell(p gate.Protected) (toolcrib.Tool, error) {
 		Path: path, Env: env, Home: home, Caches: caches,
 		Mode: shell.Mode(set.Mode), Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox), Network: set.Network,
 		Protected: p.Write, ProtectedNames: p.Names, Hidden: p.Touch, Except: p.Except,
-		OnProtectedChange: func(call toolcrib.Call, changed, aside []string) { s.protectedChanged(call.Principal, changed, aside) },
+		OnProtectedChange: func(call toolcrib.Call, changed, aside []string) {
+			s.protectedChanged(call.Principal, changed,
+				aside)
+		},
 	})
 	if err != nil {
 		return nil, badRequestf("tools.%v", err)

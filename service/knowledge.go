@@ -95,5 +95,6 @@ func (s *Service) trustsProject(p project.Project) bool {
 		return false
 	}
 	folders, err := trusted.Folders()
-	return err == nil && (slices.Contains(folders, p.Root) || slices.Contains(folders, filepath.Join(p.Root, filepath.FromSlash(p.Folder))))
+	return err == nil && (slices.Contains(folders, p.Root) ||
+		slices.Contains(folders, filepath.Join(p.Root, filepath.FromSlash(p.Folder))))
 }

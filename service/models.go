@@ -95,7 +95,11 @@ func (s *Service) opening(m *Models) func(context.Context, journal.ModelInfo) (t
 		if err != nil {
 			return nil, err
 		}
-		if err := m.add(info.Provider, false, func() (toolcrib.Model, error) { return s.provider(info.Provider, r.Provider) }); err != nil {
+		if err := m.add(info.Provider, false, func() (toolcrib.Model,
+			error,
+		) {
+			return s.provider(info.Provider, r.Provider)
+		}); err != nil {
 			return nil, err
 		}
 		return m.Open(ctx, info)
@@ -117,7 +121,11 @@ func (s *Service) openModels(m *Models, agent *toolcrib.Agent, tell func(string)
 			tell(fmt.Sprintf("%s is set: %s is asked at %s", variable, r.ProviderName, placeOf(address)))
 		}
 		infos[i] = s.InfoOf(r)
-		if err := m.add(r.ProviderName, i > 0, func() (toolcrib.Model, error) { return s.provider(r.ProviderName, r.Provider) }); err != nil {
+		if err := m.add(r.ProviderName, i > 0, func() (toolcrib.Model,
+			error,
+		) {
+			return s.provider(r.ProviderName, r.Provider)
+		}); err != nil {
 			return nil, err
 		}
 	}

@@ -185,8 +185,8 @@ func (p *Prepared) WithModel(name string) (*Prepared, error) {
 func (p *Prepared) SetTools(list []string) { p.Tools, p.gate = list, nil }
 
 // fill gives a task the agent with its models, what it has to know of the project, and the
-// skills as they are now: what they allow, and their text at the end of the history. What else the task is to be is in it
-// before. A run of one given call has no model.
+// skills as they are now: what they allow, and their text at the end of the history. What else the task is to be is in
+// it before. A run of one given call has no model.
 func (p *Prepared) fill(task *agent.Task, tell func(string)) error {
 	task.Agent, task.Models, task.Principal = p.Agent, p.infos, p.Who
 	if task.Given != nil {
@@ -225,7 +225,9 @@ func (p *Prepared) Offer(ctx context.Context) (gate.Offer, error) {
 }
 
 // scope is what a run of an agent would be judged under.
-func (s *Service) scope(def *toolcrib.Agent, workspace string, approve agent.Approve, tools []string) (gate.Scope, error) {
+func (s *Service) scope(def *toolcrib.Agent, workspace string, approve agent.Approve, tools []string) (gate.Scope,
+	error,
+) {
 	limits := def.Limits.WithDefaults()
 	k, err := s.ChooseSkills(def.Skills)
 	if err != nil {

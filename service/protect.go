@@ -21,7 +21,8 @@ import (
 func steering() []string {
 	return []string{
 		".git", ".githooks", ".husky", ".envrc", ".mcp.json", config.FileName, ".toolcrib", ".agents", ".claude", ".codex",
-		".cursor", ".cursorrules", ".devcontainer", ".devcontainer.json", ".gemini", ".idea", ".vscode", ".windsurf", ".windsurfrules",
+		".cursor", ".cursorrules", ".devcontainer", ".devcontainer.json", ".gemini", ".idea", ".vscode", ".windsurf",
+		".windsurfrules",
 		".zed", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", "copilot-instructions.md",
 	}
 }
@@ -31,7 +32,8 @@ func steering() []string {
 // itself lies in one, it is protected at the workspace's own root, for else nothing could
 // be written at all.
 func protectSteering(p *gate.Protected, workspace string, notes []string) {
-	around := strings.FieldsFunc(filepath.ToSlash(workspace+"/"+resolved(workspace)), func(r rune) bool { return r == '/' })
+	around := strings.FieldsFunc(filepath.ToSlash(workspace+"/"+resolved(workspace)),
+		func(r rune) bool { return r == '/' })
 	names := steering()
 	for _, note := range notes {
 		names = append(names, path.Base(filepath.ToSlash(note)))
@@ -66,9 +68,12 @@ func protectHooks(p *gate.Protected, workspace string) {
 // gitHooks are the programs that git runs (githooks(5)).
 func gitHooks() []string {
 	return []string{
-		"applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-applypatch", "post-checkout", "post-commit", "post-index-change",
-		"post-merge", "post-receive", "post-rewrite", "post-update", "pre-applypatch", "pre-auto-gc", "pre-commit", "pre-merge-commit",
-		"pre-push", "pre-rebase", "pre-receive", "prepare-commit-msg", "proc-receive", "push-to-checkout", "reference-transaction",
+		"applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-applypatch", "post-checkout", "post-commit",
+		"post-index-change",
+		"post-merge", "post-receive", "post-rewrite", "post-update", "pre-applypatch", "pre-auto-gc", "pre-commit",
+		"pre-merge-commit",
+		"pre-push", "pre-rebase", "pre-receive", "prepare-commit-msg", "proc-receive", "push-to-checkout",
+		"reference-transaction",
 		"sendemail-validate", "update",
 	}
 }
@@ -77,7 +82,10 @@ func gitHooks() []string {
 // neighbours is never written, the data folder neither read nor written.
 func (s *Service) Protection(workspace string) (gate.Protected, error) {
 	free := filepath.Join(s.DataDir, "workspaces")
-	p := gate.Protected{Touch: []string{s.DataDir}, Except: []string{free}, Write: []string{filepath.Join(workspace, "skills")}}
+	p := gate.Protected{
+		Touch: []string{s.DataDir}, Except: []string{free},
+		Write: []string{filepath.Join(workspace, "skills")},
+	}
 	protectSteering(&p, workspace, s.Config.Notes.Files)
 	protectHooks(&p, workspace)
 	keys, err := s.KeysFile()
@@ -114,7 +122,8 @@ func (s *Service) Protection(workspace string) (gate.Protected, error) {
 	}
 	if Inside(workspace, s.DataDir) && !Inside(workspace, free) {
 		return gate.Protected{}, toolcrib.Errorf(toolcrib.CodeBadRequest,
-			"the workspace %s lies in the data folder %s, which no tool may touch; choose another of the two", workspace, s.DataDir)
+			"the workspace %s lies in the data folder %s, which no tool may touch; choose another of the two", workspace,
+			s.DataDir)
 	}
 	return p, nil
 }

@@ -62,7 +62,8 @@ func (s *Service) Resume(ctx context.Context, who toolcrib.Principal, q ResumeRe
 		return nil, err
 	}
 	if state.Ended() {
-		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) has ended; there is nothing to resume", rec.ID, state.Status)
+		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) has ended; there is nothing to resume", rec.ID,
+			state.Status)
 	}
 	if who.Token != "" && state.Start.Principal.Token != who.Token {
 		// Nothing would hold it to the token's scope.
@@ -122,7 +123,9 @@ func (s *Service) keptApprove(state *agent.State) agent.Approve {
 }
 
 // addTo adds what a resume was given to a run, before it continues.
-func addTo(ctx context.Context, r *agent.Runner, run toolcrib.RunID, by string, q *ResumeRequest, chosen *journal.ModelInfo) error {
+func addTo(ctx context.Context, r *agent.Runner, run toolcrib.RunID, by string, q *ResumeRequest,
+	chosen *journal.ModelInfo,
+) error {
 	if granted := q.Add; granted != (journal.Granted{}) {
 		granted.By = by
 		if _, err := r.Grant(ctx, run, granted); err != nil {
@@ -211,7 +214,8 @@ func (s *Service) driveAgain(
 		return nil, nil, err
 	}
 	if info, err := os.Stat(start.Workspace); err != nil || !info.IsDir() {
-		return nil, nil, fmt.Errorf("the workspace of run %s, %s, no longer exists; put it back, or cancel the run", state.Run, start.Workspace)
+		return nil, nil, fmt.Errorf("the workspace of run %s, %s, no longer exists; put it back, or cancel the run",
+			state.Run, start.Workspace)
 	}
 	needed := state.Model
 	if model != "" {
@@ -234,13 +238,15 @@ func (s *Service) driveAgain(
 		return nil, nil, err
 	}
 	s.tellUnknown(g, &start.Agent, start.RunTools)
-	return &drive{s: s, front: f, who: who, approve: approve, models: opened, workspace: start.Workspace, gate: g}, chosen, nil
+	return &drive{s: s, front: f, who: who, approve: approve, models: opened, workspace: start.Workspace, gate: g},
+		chosen, nil
 }
 
 // takeUp holds the run for this process, so that no other drives it.
 func (s *Service) takeUp(rec store.RunRecord) error {
 	if rec.Driver != "" && rec.Driver != s.Driver {
-		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s belongs to a %s, which continues it by itself", rec.ID, rec.Driver)
+		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s belongs to a %s, which continues it by itself", rec.ID,
+			rec.Driver)
 	}
 	if err := s.Drivers.Take(rec.ID); err != nil {
 		return toolcrib.Errorf(toolcrib.CodeConflict,
@@ -299,12 +305,15 @@ func (s *Service) top(ctx context.Context, rec store.RunRecord) (store.RunRecord
 		}
 		rec = above
 	}
-	return rec, fmt.Errorf("run %s: more than %d runs are above it: `toolcrib runs verify --all` shows what was changed", rec.ID, maxAbove)
+	return rec, fmt.Errorf("run %s: more than %d runs are above it: `toolcrib runs verify --all` shows what was changed",
+		rec.ID, maxAbove)
 }
 
 // toResume is the run that a request names, and the one at the top of it, which is resumed.
 // Who has just decided about a run may continue it.
-func (s *Service) toResume(ctx context.Context, who toolcrib.Principal, q *ResumeRequest) (rec, top store.RunRecord, err error) {
+func (s *Service) toResume(ctx context.Context, who toolcrib.Principal, q *ResumeRequest) (rec, top store.RunRecord,
+	err error,
+) {
 	if !q.Decided {
 		rec, err = s.find(ctx, who, q.Run)
 	} else if rec, err = s.store.Run(ctx, toolcrib.RunID(q.Run)); err == nil && !decides(who, &rec) {
@@ -321,7 +330,8 @@ func (s *Service) toResume(ctx context.Context, who toolcrib.Principal, q *Resum
 			"run %s (%s) has ended; there is nothing to resume; it was a part of run %s", rec.ID, rec.Status, top.ID)
 	case top.Status.Ended():
 		err = toolcrib.Errorf(toolcrib.CodeConflict,
-			"run %s is a part of run %s, which has ended (%s); `%s runs cancel %s` ends it", rec.ID, top.ID, top.Status, s.Self, rec.ID)
+			"run %s is a part of run %s, which has ended (%s); `%s runs cancel %s` ends it", rec.ID, top.ID, top.Status,
+			s.Self, rec.ID)
 	}
 	return rec, top, err
 }

@@ -19,7 +19,8 @@ import (
 func Statuses() []toolcrib.Status {
 	return []toolcrib.Status{
 		toolcrib.StatusQueued, toolcrib.StatusRunning, toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForTool,
-		toolcrib.StatusWaitingForInput, toolcrib.StatusWaitingForProvider, toolcrib.StatusCompleted, toolcrib.StatusFailed, toolcrib.StatusCancelled,
+		toolcrib.StatusWaitingForInput, toolcrib.StatusWaitingForProvider, toolcrib.StatusCompleted, toolcrib.StatusFailed,
+		toolcrib.StatusCancelled,
 	}
 }
 
@@ -41,7 +42,8 @@ func (q *RunsQuery) statuses() (fit []toolcrib.Status, err error) {
 	for _, word := range q.Words {
 		n := len(fit)
 		for _, s := range Statuses() {
-			if string(s) == word || word == StatusInterrupted && s == toolcrib.StatusRunning || word == StatusParked && s.Parked() {
+			if string(s) == word || word == StatusInterrupted && s == toolcrib.StatusRunning ||
+				word == StatusParked && s.Parked() {
 				fit = append(fit, s)
 			}
 		}
@@ -50,7 +52,8 @@ func (q *RunsQuery) statuses() (fit []toolcrib.Status, err error) {
 			for _, s := range Statuses() {
 				valid += string(s) + ", "
 			}
-			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "unknown status %q (valid: %s%s, %s)", word, valid, StatusInterrupted, StatusParked)
+			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "unknown status %q (valid: %s%s, %s)", word, valid,
+				StatusInterrupted, StatusParked)
 		}
 	}
 	return fit, nil
@@ -262,7 +265,8 @@ func ambiguous[T any](what, part string, fit []T, id func(T) string) error {
 }
 
 // Story returns the whole journal of a run.
-func (s *Service) Story(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) iter.Seq2[toolcrib.Event, error] {
+func (s *Service) Story(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) iter.Seq2[toolcrib.Event,
+	error] {
 	rec, err := s.find(ctx, who, string(run))
 	if err != nil {
 		return func(yield func(toolcrib.Event, error) bool) { yield(toolcrib.Event{}, err) }
@@ -322,7 +326,8 @@ const followEvery = 250 * time.Millisecond
 // Events calls write for the kept events of a run after a number, as clients see them;
 // with follow until the run has ended.
 func (s *Service) Events(
-	ctx context.Context, who toolcrib.Principal, name string, after toolcrib.Seq, follow bool, write func(journal.Frame) error,
+	ctx context.Context, who toolcrib.Principal, name string, after toolcrib.Seq, follow bool,
+	write func(journal.Frame) error,
 ) error {
 	found, err := s.find(ctx, who, name)
 	if err != nil {

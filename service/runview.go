@@ -26,15 +26,17 @@ type Run struct {
 	Iterations int                 `json:"iterations"`
 	Trace      []TraceCall         `json:"trace,omitzero"` // not in lists
 	Usage      toolcrib.Usage      `json:"usage"`
-	Spent      *toolcrib.Usage     `json:"usage_with_children,omitempty"` // with all runs below it that have ended; not in lists
-	Children   []Child             `json:"children,omitempty"`            // the runs that it started; not in lists
-	Taint      []string            `json:"taint,omitempty"`               // sources of untrusted data that it has read; not in lists
-	Skills     []journal.Skill     `json:"skills,omitempty"`              // not in lists
-	Pending    *Pending            `json:"pending"`
-	Error      *store.RunError     `json:"error"`
-	CreatedAt  time.Time           `json:"created_at"`
-	EndedAt    *time.Time          `json:"ended_at"`
-	PrunedAt   *time.Time          `json:"pruned_at,omitempty"` // when its content was removed
+	// with all runs below it that have ended; not in lists
+	Spent    *toolcrib.Usage `json:"usage_with_children,omitempty"`
+	Children []Child         `json:"children,omitempty"` // the runs that it started; not in lists
+	// sources of untrusted data that it has read; not in lists
+	Taint     []string        `json:"taint,omitempty"`
+	Skills    []journal.Skill `json:"skills,omitempty"` // not in lists
+	Pending   *Pending        `json:"pending"`
+	Error     *store.RunError `json:"error"`
+	CreatedAt time.Time       `json:"created_at"`
+	EndedAt   *time.Time      `json:"ended_at"`
+	PrunedAt  *time.Time      `json:"pruned_at,omitempty"` // when its content was removed
 	// Interrupted is set if the run was cut off and nobody drives it.
 	Interrupted bool `json:"interrupted,omitempty"`
 

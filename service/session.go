@@ -122,7 +122,8 @@ func (p *Prepared) into(ctx context.Context, task *agent.Task) error {
 	}
 	state, err := agent.Load(ctx, s.store, run)
 	if errors.Is(err, store.ErrPruned) {
-		return fmt.Errorf("session %s cannot be continued: its transcript was pruned; start another one", cmp.Or(j.Name, string(j.Info.ID)))
+		return fmt.Errorf("session %s cannot be continued: its transcript was pruned; start another one",
+			cmp.Or(j.Name, string(j.Info.ID)))
 	}
 	if err != nil {
 		return err
@@ -176,7 +177,8 @@ func (p *Prepared) Again(ctx context.Context) (*agent.Task, error) {
 	}
 	last := in[len(in)-1]
 	task := &agent.Task{
-		Session: p.Session.Info.ID, Prompt: last.Text(), History: in[:len(in)-1], Taint: state.Start.Taint, Canary: state.Start.Canary,
+		Session: p.Session.Info.ID, Prompt: last.Text(), History: in[:len(in)-1], Taint: state.Start.Taint,
+		Canary: state.Start.Canary,
 	}
 	if task.Ran, err = (&agent.Runner{Options: agent.Options{Journal: s.store}}).Ran(ctx, state); err != nil {
 		return nil, err

@@ -58,16 +58,20 @@ var auditEvents = map[toolcrib.Kind][]toolcrib.Kind{
 // as those of package access.
 func AuditKinds() []toolcrib.Kind {
 	return []toolcrib.Kind{
-		AuditRunStarted, AuditAllowed, AuditAsked, AuditRefused, AuditVerdicts, AuditApprovalRequired, AuditApprovalDecided, AuditLimitsRaised, AuditStopped,
-		SystemOverrideSet, SystemOverrideReset, SystemConfigChanged, SystemTrustGiven, SystemTrustRevoked, SystemSkillApproved, SystemSkillSeen,
-		SystemRemembered, SystemForgotten, SystemContentPruned, SystemRunRemoved, SystemHeadAdopted, SystemDamageAccepted, SystemRunImported,
+		AuditRunStarted, AuditAllowed, AuditAsked, AuditRefused, AuditVerdicts, AuditApprovalRequired, AuditApprovalDecided,
+		AuditLimitsRaised, AuditStopped,
+		SystemOverrideSet, SystemOverrideReset, SystemConfigChanged, SystemTrustGiven, SystemTrustRevoked,
+		SystemSkillApproved, SystemSkillSeen,
+		SystemRemembered, SystemForgotten, SystemContentPruned, SystemRunRemoved, SystemHeadAdopted, SystemDamageAccepted,
+		SystemRunImported,
 	}
 }
 
 // AuditedEvents returns the kinds of a run's events that the audit log shows.
 func AuditedEvents() []toolcrib.Kind {
 	return []toolcrib.Kind{
-		journal.KindRunStarted, journal.KindVerdicts, journal.KindConfirmationRequired, journal.KindConfirmationResolved, journal.KindGranted, journal.KindStopping,
+		journal.KindRunStarted, journal.KindVerdicts, journal.KindConfirmationRequired, journal.KindConfirmationResolved,
+		journal.KindGranted, journal.KindStopping,
 	}
 }
 
@@ -98,7 +102,8 @@ func (f AuditFilter) Bound() int { return Filter{Limit: f.Limit}.Bound() }
 // Wants reports whether entries of a kind fit.
 func (f AuditFilter) Wants(kind toolcrib.Kind) bool {
 	// Which verdicts there were cannot be told once they are pruned.
-	pruned := kind == AuditVerdicts && slices.ContainsFunc(f.Kinds, func(k toolcrib.Kind) bool { return k == AuditAllowed || k == AuditAsked || k == AuditRefused })
+	pruned := kind == AuditVerdicts && slices.ContainsFunc(f.Kinds,
+		func(k toolcrib.Kind) bool { return k == AuditAllowed || k == AuditAsked || k == AuditRefused })
 	return len(f.Kinds) == 0 || pruned || slices.Contains(f.Kinds, kind)
 }
 
@@ -173,7 +178,8 @@ func EntriesOf(e AuditEntry, kind toolcrib.Kind, body toolcrib.Body) []AuditEntr
 		e.Token = b.Token
 	case *journal.Granted:
 		e.Kind, e.By = AuditLimitsRaised, b.By
-		e.Message = fmt.Sprintf("iterations +%d, cost +%g USD, tokens +%d, requests +%d", b.Iterations, b.CostUSD, b.Tokens, b.Requests)
+		e.Message = fmt.Sprintf("iterations +%d, cost +%g USD, tokens +%d, requests +%d", b.Iterations, b.CostUSD, b.Tokens,
+			b.Requests)
 	case *journal.Stopping:
 		e.Kind, e.By, e.Reason, e.Message = AuditStopped, b.By, string(b.Reason), b.Message
 	default:
@@ -193,7 +199,8 @@ func verdictEntries(e AuditEntry, b *journal.Verdicts) []AuditEntry {
 		case toolcrib.Ask:
 			e.Kind = AuditAsked
 		}
-		e.Tool, e.CallID, e.Reason, e.Rule, e.Position, e.Effect = v.Tool, v.CallID, string(v.Reason), v.Rule, v.Position, string(v.Effect)
+		e.Tool, e.CallID, e.Reason, e.Rule, e.Position, e.Effect = v.Tool, v.CallID, string(v.Reason), v.Rule, v.Position,
+			string(v.Effect)
 		e.ApprovalID, e.Message = v.Approval, v.Message
 		entries[i] = e
 	}

@@ -168,7 +168,8 @@ func (s *Spending) Room(budgets []UserBudget, r toolcrib.Reservation) (output in
 				spent = s.all
 			}
 			refused := &toolcrib.BudgetError{
-				Bucket: b.Key + "." + k.name, User: r.User, Limit: k.limit, Spent: k.unit.of(spent), Asked: k.unit.of(least), Resets: s.resets(k.month),
+				Bucket: b.Key + "." + k.name, User: r.User, Limit: k.limit, Spent: k.unit.of(spent), Asked: k.unit.of(least),
+				Resets: s.resets(k.month),
 			}
 			if refused.Unpriced = k.unit == dollars && !r.Price.Known; refused.Unpriced {
 				return 0, refused

@@ -9,8 +9,9 @@ import (
 
 // What can be wrong with a store. Each text says what to do. toolcrib.CodeOf gives the code.
 var (
-	ErrLocked      = coded(toolcrib.CodeOverloaded, "the database is locked: another program has held it for too long; end that program, or try again")
-	ErrFull        = coded(toolcrib.CodeCapacityExceeded, "the database cannot grow: the disk, or the limit set for the database, is full; make room and try again, nothing was stored in part")
+	ErrLocked = coded(toolcrib.CodeOverloaded, "the database is locked: another program has held it for too long; end that program, or try again")
+	ErrFull   = coded(toolcrib.CodeCapacityExceeded,
+		"the database cannot grow: the disk, or the limit set for the database, is full; make room and try again, nothing was stored in part")
 	ErrNewer       = errors.New("the database was written by a later version of toolcrib and was not touched; use that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs import` with this one")
 	ErrCorrupt     = errors.New("the file is damaged or is no database of toolcrib; move it away with its -wal and -shm files and restore a copy, or start with an empty data folder")
 	ErrOlder       = errors.New("the database was written by an earlier version of toolcrib and was not touched; use that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs import` with this one")
@@ -70,7 +71,8 @@ type SessionBusyError struct {
 }
 
 func (e *SessionBusyError) Error() string {
-	return fmt.Sprintf("session %s has run %s (%s), which has not ended; let it end, resume it or cancel it first", e.Session, e.Run, e.Status)
+	return fmt.Sprintf("session %s has run %s (%s), which has not ended; let it end, resume it or cancel it first",
+		e.Session, e.Run, e.Status)
 }
 
 // Unwrap makes the error [ErrSessionBusy] and [toolcrib.ErrConflict].
@@ -124,5 +126,6 @@ func (e *ChainError) Error() string {
 	case e.Seq == 0:
 		return fmt.Sprintf("run %s: %s; the stored data was changed from outside", e.Run, e.What)
 	}
-	return fmt.Sprintf("the chain of %s breaks at event %d: %s; the stored data was changed from outside", e.Run, e.Seq, e.What)
+	return fmt.Sprintf("the chain of %s breaks at event %d: %s; the stored data was changed from outside", e.Run,
+		e.Seq, e.What)
 }

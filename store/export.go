@@ -122,7 +122,8 @@ func (x *Exporter) Event(e ExportEvent, payload []byte) error {
 func (x *Exporter) End(keys *Keys, head Head) error {
 	digest := x.hash.Sum(nil)
 	return x.line(exportLast{&ExportEnd{
-		Lines: x.lines, Runs: x.runs, Head: head, Digest: hex.EncodeToString(digest), MAC: hex.EncodeToString(exportMAC(keys, digest)),
+		Lines: x.lines, Runs: x.runs, Head: head, Digest: hex.EncodeToString(digest),
+		MAC: hex.EncodeToString(exportMAC(keys, digest)),
 	}})
 }
 
@@ -186,7 +187,8 @@ func (x *Exporter) raw(run toolcrib.RunID, e *RawEvent, content bool) error {
 		payload = nil
 	}
 	return x.Event(ExportEvent{
-		Run: run, Seq: e.Seq, Kind: e.Kind, Time: e.Time, PayloadHash: hex.EncodeToString(e.PayloadHash), Hash: hex.EncodeToString(e.Hash),
+		Run: run, Seq: e.Seq, Kind: e.Kind, Time: e.Time, PayloadHash: hex.EncodeToString(e.PayloadHash),
+		Hash: hex.EncodeToString(e.Hash),
 	}, payload)
 }
 

@@ -123,7 +123,8 @@ func (m Remembered) Check() error {
 		return errors.New("remember: a user is needed, and a session where it is for one")
 	case !toolName(m.Tool):
 		return fmt.Errorf("remember: %q is no name of a tool", m.Tool)
-	case m.Effect != toolcrib.EffectReadOnly && m.Effect != toolcrib.EffectIdempotentWrite && m.Effect != toolcrib.EffectNonIdempotentWrite:
+	case m.Effect != toolcrib.EffectReadOnly && m.Effect != toolcrib.EffectIdempotentWrite &&
+		m.Effect != toolcrib.EffectNonIdempotentWrite:
 		return fmt.Errorf("remember: unknown effect %q", m.Effect)
 	case m.Run == "" || m.ApprovalID == "" || m.By == "":
 		return errors.New("remember: a run, its approval and who decided are needed")
@@ -132,7 +133,8 @@ func (m Remembered) Check() error {
 	case m.Path == "" && m.Folder, (m.Workspace == "") != (m.FolderID == ""):
 		return errors.New("remember: a folder goes with its path, and a workspace with what tells it")
 	case !place(m.Path) || !place(m.Workspace):
-		return fmt.Errorf("remember: the path and the workspace must be absolute, of valid UTF-8 and at most %d bytes", maxRememberedPath)
+		return fmt.Errorf("remember: the path and the workspace must be absolute, of valid UTF-8 and at most %d bytes",
+			maxRememberedPath)
 	case m.Arguments != nil && !compactObject(m.Arguments):
 		return errors.New("remember: the arguments must be a canonical JSON object")
 	}
@@ -143,7 +145,8 @@ func (m Remembered) Check() error {
 const maxRememberedPath = 4096
 
 func place(path string) bool {
-	return path == "" || filepath.IsAbs(path) && filepath.Clean(path) == path && utf8.ValidString(path) && len(path) <= maxRememberedPath
+	return path == "" || filepath.IsAbs(path) && filepath.Clean(path) == path && utf8.ValidString(path) &&
+		len(path) <= maxRememberedPath
 }
 
 // compactObject reports whether this is a JSON object without white space between.
@@ -156,7 +159,8 @@ func compactObject(raw json.RawMessage) bool {
 func (m Remembered) MakeID() string {
 	h := sha256.New()
 	for _, part := range []string{
-		m.Scope, m.User, string(m.Session), m.Tool, string(m.Arguments), m.Path, strconv.FormatBool(m.Folder), m.Workspace, m.FolderID,
+		m.Scope, m.User, string(m.Session), m.Tool, string(m.Arguments), m.Path, strconv.FormatBool(m.Folder), m.Workspace,
+		m.FolderID,
 		string(m.Effect), string(m.Run), m.ApprovalID,
 	} {
 		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part) // a hash never fails to write

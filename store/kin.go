@@ -108,7 +108,8 @@ func (k kin) disowned(run toolcrib.RunID, start *journal.RunStarted, gone absent
 	case !named && !parent.silent:
 		return fmt.Sprintf("it is a part of run %s, which did not start it", start.Parent)
 	case start.Depth != parent.start.Depth+1:
-		return fmt.Sprintf("it is a part of run %s, at depth %d under one at depth %d", start.Parent, start.Depth, parent.start.Depth)
+		return fmt.Sprintf("it is a part of run %s, at depth %d under one at depth %d", start.Parent, start.Depth,
+			parent.start.Depth)
 	}
 	return ""
 }

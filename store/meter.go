@@ -69,7 +69,10 @@ func (m *Meter) Charge(list []UseEntry, rec *RunRecord, e toolcrib.Event) []UseE
 	if m.asked && m.index >= 0 && m.index < len(m.models) {
 		model = m.models[m.index]
 	}
-	c.UseKey = UseKey{Kind: UseRequests, Day: DayOf(e.Time), User: rec.User, Agent: rec.Agent, Provider: model.provider, Model: model.id}
+	c.UseKey = UseKey{
+		Kind: UseRequests, Day: DayOf(e.Time), User: rec.User, Agent: rec.Agent, Provider: model.provider,
+		Model: model.id,
+	}
 	switch b := e.Body.(type) {
 	case *journal.Usage:
 		c.UseSum = settled(b.Tokens, b.CostUSD, b.Estimated)
@@ -119,8 +122,9 @@ func settled(t toolcrib.TokenUsage, usd float64, estimated bool) UseSum {
 	return UseSum{
 		Requests: 1, NanoUSD: nano(usd), Estimated: estimated,
 		UsageTokens: UsageTokens{
-			InputTokens: bounded(t.InputTokens), CachedInputTokens: bounded(t.CachedInputTokens), CacheWriteTokens: bounded(t.CacheWriteTokens),
-			OutputTokens: bounded(t.OutputTokens), ReasoningTokens: bounded(t.ReasoningTokens),
+			InputTokens: bounded(t.InputTokens), CachedInputTokens: bounded(t.CachedInputTokens),
+			CacheWriteTokens: bounded(t.CacheWriteTokens),
+			OutputTokens:     bounded(t.OutputTokens), ReasoningTokens: bounded(t.ReasoningTokens),
 		},
 	}
 }

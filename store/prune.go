@@ -108,8 +108,9 @@ const (
 type Retention struct {
 	Runs    time.Duration // older ones are removed, with the sessions that have none left; 0 = never
 	Content time.Duration // older ones lose their content; 0 = never
-	Max     int           // runs in one call, and the sub-runs of the last; 0 = DefaultRetentionRuns, at most MaxRetentionRuns
-	By      string        // is in the system journal; "" = RetentionBy
+	// runs in one call, and the sub-runs of the last; 0 = DefaultRetentionRuns, at most MaxRetentionRuns
+	Max int
+	By  string // is in the system journal; "" = RetentionBy
 }
 
 // RetentionBy is in the system journal for what was pruned for its age.

@@ -38,15 +38,16 @@ func CheckSessionName(name string) error {
 // share a transcript (contract §1). The transcript is that of its last run: each run
 // begins with what came before.
 type SessionInfo struct {
-	ID        toolcrib.SessionID `json:"id"`   // what RunStarted.Session holds
-	Name      string             `json:"name"` // as the user calls it; "" = it has none
-	User      string             `json:"user"`
-	Title     string             `json:"title"`      // the prompt of the oldest run that has its content, cut; "" = none has
-	CreatedAt time.Time          `json:"created_at"` // of the session
-	UpdatedAt time.Time          `json:"updated_at"` // when its last run began or ended; without a run, CreatedAt
-	Runs      int                `json:"runs"`       // that are stored, without sub-runs
-	LastRun   toolcrib.RunID     `json:"last_run,omitempty"`
-	Status    toolcrib.Status    `json:"status,omitempty"` // of the last run; the session is busy if that has not ended
+	ID   toolcrib.SessionID `json:"id"`   // what RunStarted.Session holds
+	Name string             `json:"name"` // as the user calls it; "" = it has none
+	User string             `json:"user"`
+	// the prompt of the oldest run that has its content, cut; "" = none has
+	Title     string          `json:"title"`
+	CreatedAt time.Time       `json:"created_at"` // of the session
+	UpdatedAt time.Time       `json:"updated_at"` // when its last run began or ended; without a run, CreatedAt
+	Runs      int             `json:"runs"`       // that are stored, without sub-runs
+	LastRun   toolcrib.RunID  `json:"last_run,omitempty"`
+	Status    toolcrib.Status `json:"status,omitempty"` // of the last run; the session is busy if that has not ended
 }
 
 // Busy reports whether the session has a run that has not ended, so that it takes

@@ -227,7 +227,10 @@ func (e *RawEvent) Decode(run toolcrib.RunID) (toolcrib.Event, error) {
 
 // raw is a system event like one of a run.
 func (e *SystemEvent) raw() *RawEvent {
-	return &RawEvent{Seq: e.Seq, Kind: e.Kind, Time: e.Time.UnixMicro(), Payload: e.Payload, PayloadHash: e.PayloadHash, Hash: e.Hash}
+	return &RawEvent{
+		Seq: e.Seq, Kind: e.Kind, Time: e.Time.UnixMicro(), Payload: e.Payload, PayloadHash: e.PayloadHash,
+		Hash: e.Hash,
+	}
 }
 
 // TellsOfRun reports whether a kind of system events tells what a run must be.

@@ -47,7 +47,8 @@ type UsageQuery struct {
 // Check tells what is wrong with a query; nil = nothing.
 func (q UsageQuery) Check() error {
 	switch q.By {
-	case UsageTotal, UsageByDay, UsageByUser, UsageByAgent, UsageByModel, UsageByProvider, UsageByTool, UsageBySession, UsageByRun:
+	case UsageTotal, UsageByDay, UsageByUser, UsageByAgent, UsageByModel, UsageByProvider, UsageByTool, UsageBySession,
+		UsageByRun:
 	default:
 		return fmt.Errorf("usage: cannot be summed up by %q: must be day, user, agent, model, provider, tool, session or run", q.By)
 	}
@@ -227,7 +228,8 @@ func (u Used) Entries() []UseEntry {
 		return cmp.Or(
 			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.User, b.User), cmp.Compare(a.Day, b.Day), cmp.Compare(a.Run, b.Run),
 			cmp.Compare(a.Session, b.Session), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Provider, b.Provider),
-			cmp.Compare(a.Model, b.Model), cmp.Compare(a.Tool, b.Tool), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Decision, b.Decision))
+			cmp.Compare(a.Model, b.Model), cmp.Compare(a.Tool, b.Tool), cmp.Compare(a.Rule, b.Rule),
+			cmp.Compare(a.Decision, b.Decision))
 	})
 	return list
 }

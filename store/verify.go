@@ -38,8 +38,9 @@ type verifier struct {
 
 func newVerifier(s Snapshot, keys *Keys) *verifier {
 	return &verifier{
-		s: s, keys: keys, facts: make(map[toolcrib.RunID]*facts), kin: make(kin), used: make(Used), proved: make(map[string]int64),
-		docs: docs{all: make(map[[3]string]Doc)},
+		s: s, keys: keys, facts: make(map[toolcrib.RunID]*facts), kin: make(kin), used: make(Used),
+		proved: make(map[string]int64),
+		docs:   docs{all: make(map[[3]string]Doc)},
 	}
 }
 
@@ -301,7 +302,8 @@ func (c *runCheck) event(e *RawEvent) error {
 	case a.Hash != hex.EncodeToString(e.Hash):
 		return c.broken(e.Seq, "the anchor in the system journal has another hash")
 	case e.Payload != nil && !c.v.exported && a.Status != c.rec.Status:
-		return c.broken(e.Seq, fmt.Sprintf("the anchor in the system journal has status %s, the events give %s", a.Status, c.rec.Status))
+		return c.broken(e.Seq, fmt.Sprintf("the anchor in the system journal has status %s, the events give %s", a.Status,
+			c.rec.Status))
 	}
 	return nil
 }
@@ -766,7 +768,8 @@ func (v *verifier) tokens(ctx context.Context, all *VerifiedAll) error {
 	}
 	for _, token := range slices.Sorted(maps.Keys(v.proved)) {
 		if counted[token] < v.proved[token] {
-			err := &ChainError{What: fmt.Sprintf("the access token %s has %d calls counted, and the verdicts prove %d", token, counted[token], v.proved[token])}
+			err := &ChainError{What: fmt.Sprintf("the access token %s has %d calls counted, and the verdicts prove %d", token,
+				counted[token], v.proved[token])}
 			_ = all.add(err) // it is a broken chain
 		}
 	}

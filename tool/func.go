@@ -37,7 +37,9 @@ const SourceGo = "go"
 // is "go" and EnabledByDefault true (an administrator can still switch it off,
 // and every other layer of the gate holds). Effect stays as it is: a function
 // that states none counts as a write that must not be repeated.
-func Func[In, Out any](spec toolcrib.Spec, fn func(ctx context.Context, call toolcrib.Call, in In) (Out, error)) (toolcrib.Tool, error) {
+func Func[In, Out any](spec toolcrib.Spec, fn func(ctx context.Context, call toolcrib.Call, in In) (Out,
+	error),
+) (toolcrib.Tool, error) {
 	if fn == nil {
 		return nil, fmt.Errorf("tool %q: no function given", spec.Name)
 	}
@@ -64,7 +66,9 @@ func Func[In, Out any](spec toolcrib.Spec, fn func(ctx context.Context, call too
 // MustFunc is [Func] for tools that are written down in a program: it panics
 // where Func returns an error, which is a mistake of the program and shows at its
 // first start.
-func MustFunc[In, Out any](spec toolcrib.Spec, fn func(ctx context.Context, call toolcrib.Call, in In) (Out, error)) toolcrib.Tool {
+func MustFunc[In, Out any](spec toolcrib.Spec, fn func(ctx context.Context, call toolcrib.Call, in In) (Out,
+	error),
+) toolcrib.Tool {
 	t, err := Func(spec, fn)
 	if err != nil {
 		panic(err)

@@ -130,7 +130,10 @@ func scope() gate.Scope {
 }
 
 func facts() gate.Facts {
-	f := gate.Facts{Run: "run_1", Session: "ses_1", Offered: map[string]bool{}, Repeated: func(string, []byte) int { return 0 }}
+	f := gate.Facts{
+		Run: "run_1", Session: "ses_1", Offered: map[string]bool{},
+		Repeated: func(string, []byte) int { return 0 },
+	}
 	for i := range tools {
 		f.Offered[nameOf(i)] = true
 	}
@@ -179,7 +182,10 @@ func newWorks(ctx context.Context, dir string) ([]work, func(), error) {
 	}
 	closeIt := func() { _ = db.Close() }
 	for name, on := range switches().Tools {
-		if _, err := db.SetOverride(ctx, store.Override{Kind: store.OverrideTool, Name: name, Enabled: on, By: "root"}); err != nil {
+		if _, err := db.SetOverride(ctx, store.Override{
+			Kind: store.OverrideTool, Name: name, Enabled: on,
+			By: "root",
+		}); err != nil {
 			closeIt()
 			return nil, nil, err
 		}

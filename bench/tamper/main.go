@@ -36,7 +36,8 @@ func run(verbose bool) error {
 	if err != nil {
 		return fmt.Errorf("find the module: %w", err)
 	}
-	test := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=6h", "-v", "-run=Tampered", "./store/sqlite", "-tamper=all")
+	test := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=6h", "-v", "-run=Tampered", "./store/sqlite",
+		"-tamper=all")
 	test.Dir, test.Stderr = strings.TrimSpace(string(module)), os.Stderr
 	out, err := test.Output()
 	for line := range strings.Lines(string(out)) {

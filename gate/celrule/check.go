@@ -75,7 +75,8 @@ func (c *compiler) checkLoops(r *rule, typed *ast.AST, at func(ast.Expr) place) 
 	loops := ast.MatchDescendants(ast.NavigateAST(typed), ast.KindMatcher(ast.ComprehensionKind))
 	r.loops = len(loops) > 0
 	if len(loops) > maxLoops {
-		c.reportAt(at(loops[maxLoops]), "a condition may have at most %d loops (all, exists, exists_one, map, filter)", maxLoops)
+		c.reportAt(at(loops[maxLoops]), "a condition may have at most %d loops (all, exists, exists_one, map, filter)",
+			maxLoops)
 		return
 	}
 	for _, loop := range loops {
@@ -165,7 +166,8 @@ func (c *compiler) checkWord(variable, other ast.Expr, at func(ast.Expr) place) 
 	name := variable.AsIdent()
 	list := words(name)
 	if text, ok := literal(other); ok && list != nil && !slices.Contains(list, text) {
-		c.reportAt(at(other), "%s is never %s, but one of %s%s", name, quoted(text), strings.Join(list, ", "), didYouMean(text, list))
+		c.reportAt(at(other), "%s is never %s, but one of %s%s", name, quoted(text), strings.Join(list, ", "),
+			didYouMean(text, list))
 	}
 }
 
@@ -202,7 +204,8 @@ func compared(call ast.CallExpr, then gate.RuleThen) (name string, ok bool) {
 		if then == gate.RuleAllow {
 			return "", false
 		}
-	case "startsWith", "endsWith", "contains", overloads.Matches, "orValue", "lowerAscii", "upperAscii", "trim", "split", "replace",
+	case "startsWith", "endsWith", "contains", overloads.Matches, "orValue", "lowerAscii", "upperAscii", "trim", "split",
+		"replace",
 		"substring", "indexOf", "lastIndexOf", "charAt":
 		if call.IsMemberFunction() {
 			operands = append(slices.Clone(operands), call.Target())
@@ -290,7 +293,8 @@ func (c *compiler) checkReference(r *rule, ref reference, tools []knownTool, gua
 	case len(lacking) == len(tools) && closed && named && len(tools) == len(r.tools):
 		c.reportAt(ref.at, "%s: there is no argument %s%s", some(lacking), quoted(ref.name), didYouMean(ref.name, names))
 	case len(lacking) == len(tools):
-		c.warn("when", ref.at, "%s: no argument %s is described%s", some(lacking), quoted(ref.name), didYouMean(ref.name, names))
+		c.warn("when", ref.at, "%s: no argument %s is described%s", some(lacking), quoted(ref.name),
+			didYouMean(ref.name, names))
 	case len(lacking) > 0 && !guarded:
 		c.warn("when", ref.at, "%s: no argument %s is described; %s", some(lacking), quoted(ref.name), unguarded)
 	case len(optional) > 0 && !guarded:

@@ -163,7 +163,8 @@ func (c *compiler) compileTools(r *rule) {
 	}
 	for i, text := range c.rule.Tools {
 		if ok, _ := gate.ReadPattern(text); !ok {
-			c.report(fmt.Sprintf("tools[%d]", i), "%s is neither a tool's name nor a glob over names; * and ? are the wildcards", quoted(text))
+			c.report(fmt.Sprintf("tools[%d]", i), "%s is neither a tool's name nor a glob over names; * and ? are the wildcards",
+				quoted(text))
 			continue
 		}
 		r.tools = append(r.tools, text)

@@ -53,7 +53,8 @@ func variables() map[string]*cel.Type {
 		varPrograms: cel.ListType(cel.ObjectType(programType)),
 		varUser:     cel.StringType, varAdmin: cel.BoolType,
 		varRoles: texts, varGroups: texts, varTrust: cel.StringType, varAgent: cel.StringType, varRun: cel.StringType,
-		varSession: cel.StringType, varDepth: cel.IntType, varWorkspace: cel.StringType, varTainted: cel.BoolType, varTaint: texts,
+		varSession: cel.StringType, varDepth: cel.IntType, varWorkspace: cel.StringType, varTainted: cel.BoolType,
+		varTaint: texts,
 	}
 }
 
@@ -67,7 +68,10 @@ func words(variable string) []string {
 			string(toolcrib.EffectNonIdempotentWrite),
 		}
 	case varTrust:
-		return []string{trustUnknown, string(toolcrib.TrustMember), string(toolcrib.TrustTrusted), string(toolcrib.TrustAnchor)}
+		return []string{
+			trustUnknown, string(toolcrib.TrustMember), string(toolcrib.TrustTrusted),
+			string(toolcrib.TrustAnchor),
+		}
 	}
 	return nil
 }

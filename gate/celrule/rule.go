@@ -150,7 +150,8 @@ func explain(message string) string {
 		return "syntax error: " + what
 	case strings.HasPrefix(message, "token recognition error at: '= "):
 		return "syntax error: compare with ==, not ="
-	case strings.HasPrefix(message, "token recognition error at: '"), strings.HasPrefix(message, "no viable alternative at input "):
+	case strings.HasPrefix(message, "token recognition error at: '"),
+		strings.HasPrefix(message, "no viable alternative at input "):
 		_, at, _ := strings.Cut(message, "'")
 		return "syntax error at '" + at
 	case message == "invalid duration argument":

@@ -192,7 +192,10 @@ func typedArguments(whole *ast.AST) (names []string, excused map[int64]bool) {
 		}
 	}))
 	slices.Sort(names)
-	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return slices.Contains(asked, name) }), excused
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool {
+		return slices.Contains(asked,
+			name)
+	}), excused
 }
 
 // argument tells which argument an expression is.

@@ -49,7 +49,10 @@ type app struct {
 }
 
 func newApp(in, out, err *os.File) *app {
-	a := &app{in: in, out: &output{w: out}, err: err, started: time.Now(), ollamaAt: config.OllamaAddress, noSandbox: shell.Problem}
+	a := &app{
+		in: in, out: &output{w: out}, err: err, started: time.Now(), ollamaAt: config.OllamaAddress,
+		noSandbox: shell.Problem,
+	}
 	a.inTerminal, a.outTerminal, a.errTerminal = isTerminal(in), isTerminal(out), isTerminal(err)
 	a.style = styleOf(err, a.errTerminal)
 	a.outStyle = styleOf(out, a.outTerminal)
@@ -71,7 +74,10 @@ func styleOf(f *os.File, terminal bool) render.Style {
 		}
 		return width
 	}
-	return render.Style{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Width: columns(), Columns: columns}
+	return render.Style{
+		Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Width: columns(),
+		Columns: columns,
+	}
 }
 
 // close closes what was opened, last first.

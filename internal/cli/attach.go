@@ -26,7 +26,8 @@ func attached(by string, paths []string) ([]toolcrib.OutputFile, error) {
 		}
 		media := mediaType(data)
 		if media == "" {
-			return nil, usagef("%s: %s is neither an image (PNG, JPEG, GIF, WebP) nor a PDF document nor a text", by, guard.Visible(path))
+			return nil, usagef("%s: %s is neither an image (PNG, JPEG, GIF, WebP) nor a PDF document nor a text", by,
+				guard.Visible(path))
 		}
 		files = append(files, toolcrib.OutputFile{MediaType: media, Name: filepath.Base(path), Data: data})
 	}

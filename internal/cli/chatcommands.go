@@ -42,11 +42,24 @@ func slashes() []slash {
 		{"/memory", "[KEY]", "what is kept of you from one session to the next", (*chat).memory},
 		{"/attach", "[FILE|none]", "an image, PDF or text goes with the next message", (*chat).attach},
 		{"/compact", "", "condense what was said before the next message", (*chat).compactNext},
-		{"/retry", "", "send the last message once more, without its answer", func(c *chat, ctx context.Context, _ string) error { return c.retry(ctx) }},
-		{"/undo", "", "put back the files that the last turn changed", func(c *chat, ctx context.Context, _ string) error { return c.undo(ctx) }},
+		{
+			"/retry", "", "send the last message once more, without its answer",
+			func(c *chat, ctx context.Context, _ string) error { return c.retry(ctx) },
+		},
+		{
+			"/undo", "", "put back the files that the last turn changed",
+			func(c *chat, ctx context.Context, _ string) error { return c.undo(ctx) },
+		},
 		{"/show", "[N]", "show something folded whole; ctrl-o shows the last", (*chat).show},
-		{"/decide", "", "continue with a turn that waits for you", func(c *chat, ctx context.Context, _ string) error { return c.goOn(ctx) }},
-		{"/cancel", "", "end a turn that waits", func(c *chat, ctx context.Context, _ string) error { return c.cancelLast(ctx) }},
+		{
+			"/decide", "", "continue with a turn that waits for you",
+			func(c *chat, ctx context.Context, _ string) error { return c.goOn(ctx) },
+		},
+		{"/cancel", "", "end a turn that waits", func(c *chat, ctx context.Context,
+			_ string,
+		) error {
+			return c.cancelLast(ctx)
+		}},
 		{"/clear", "", "begin a new session", (*chat).clear},
 		{"/sessions", "[NAME]", "list sessions; with a name, continue with that one", (*chat).sessions},
 		{"/resume", "[NAME]", "the same as /sessions", (*chat).sessions},
@@ -273,7 +286,8 @@ func (c *chat) sessions(ctx context.Context, name string) error {
 		if s.ID == c.p.Session.Info.ID {
 			mark = "> "
 		}
-		rows[i] = fmt.Sprintf("%s%-30s  %-11s  %-10s  %s", mark, name, shortTime(s.UpdatedAt.Local(), now.Local()), s.Status, s.Title)
+		rows[i] = fmt.Sprintf("%s%-30s  %-11s  %-10s  %s", mark, name, shortTime(s.UpdatedAt.Local(), now.Local()), s.Status,
+			s.Title)
 	}
 	c.front.print(strings.Join(rows, "\n"))
 	return nil

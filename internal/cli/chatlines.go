@@ -33,7 +33,10 @@ type lineFront struct {
 
 // chatInLines reads one message a line until there is no more.
 func (a *app) chatInLines(ctx context.Context, c *chat, history *tui.History, asJSON bool) error {
-	f := &lineFront{a: a, json: asJSON, look: tui.LookOf(os.Getenv, runtime.GOOS), prompting: a.inTerminal && a.errTerminal}
+	f := &lineFront{
+		a: a, json: asJSON, look: tui.LookOf(os.Getenv, runtime.GOOS),
+		prompting: a.inTerminal && a.errTerminal,
+	}
 	c.front = f
 	if f.prompting {
 		a.err = signed{a.err, f.look}
@@ -183,7 +186,9 @@ func (f *lineFront) print(text string) {
 func (f *lineFront) parked(ctx context.Context, s *agent.State) { f.a.parked(ctx, f.who, s) }
 
 // carry implements [front].
-func (f *lineFront) carry(ctx context.Context, c *chat, approve agent.Approve, given *toolcrib.ToolCall, do driving) (*agent.State, error) {
+func (f *lineFront) carry(ctx context.Context, c *chat, approve agent.Approve, given *toolcrib.ToolCall,
+	do driving,
+) (*agent.State, error) {
 	var show watcher = silentWatcher{}
 	switch {
 	case f.json:

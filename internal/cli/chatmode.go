@@ -90,9 +90,12 @@ type modeApprover struct {
 }
 
 // Decide implements [agent.Approver].
-func (a modeApprover) Decide(ctx context.Context, run toolcrib.RunID, ask *journal.ConfirmationRequired) (journal.ConfirmationResolved, bool, error) {
+func (a modeApprover) Decide(ctx context.Context, run toolcrib.RunID,
+	ask *journal.ConfirmationRequired,
+) (journal.ConfirmationResolved, bool, error) {
 	if a.c.mode.Load() == modeEdits && onlyEdits(ask) {
-		return journal.ConfirmationResolved{Decision: journal.DecisionApprove, Reason: editsReason, By: nameOf(a.c.p.Who)}, true, nil
+		return journal.ConfirmationResolved{Decision: journal.DecisionApprove, Reason: editsReason, By: nameOf(a.c.p.Who)},
+			true, nil
 	}
 	return a.Approver.Decide(ctx, run, ask)
 }

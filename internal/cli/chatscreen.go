@@ -153,7 +153,9 @@ func (w screenWatcher) Frame(f journal.Frame) {
 }
 
 // carry implements [front].
-func (f *screenFront) carry(ctx context.Context, c *chat, _ agent.Approve, given *toolcrib.ToolCall, do driving) (*agent.State, error) {
+func (f *screenFront) carry(ctx context.Context, c *chat, _ agent.Approve, given *toolcrib.ToolCall,
+	do driving,
+) (*agent.State, error) {
 	ctx, stop := stoppable(ctx, nameOf(c.p.Who))
 	defer stop()
 	log, err := c.a.logger(f.screen, false)

@@ -54,7 +54,8 @@ func (c *chat) free(ctx context.Context) error {
 	if !info.Busy() {
 		return nil
 	}
-	return fmt.Errorf("the last turn (%s) has not ended: it is %s. /decide continues it, /cancel ends it", info.LastRun, words(info.Status))
+	return fmt.Errorf("the last turn (%s) has not ended: it is %s. /decide continues it, /cancel ends it", info.LastRun,
+		words(info.Status))
 }
 
 // words is a status as people say it.
@@ -218,9 +219,10 @@ func (c *chat) goOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	state, err := c.carry(ctx, cmp.Or(kept, c.p.Approve), nil, func(ctx context.Context, f service.Front) (*agent.State, error) {
-		return c.a.service.Resume(ctx, c.p.Who, q, f)
-	})
+	state, err := c.carry(ctx, cmp.Or(kept, c.p.Approve), nil,
+		func(ctx context.Context, f service.Front) (*agent.State, error) {
+			return c.a.service.Resume(ctx, c.p.Who, q, f)
+		})
 	return c.ended(ctx, state, err, rec.Usage)
 }
 

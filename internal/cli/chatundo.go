@@ -55,7 +55,8 @@ func (c *chat) undoTurn(ctx context.Context, rec service.Run, files []*service.W
 			hash, err = "", nil
 		}
 		switch {
-		case w.Before == w.After, hash == w.Before && err == nil, w.Before == "" && err == nil && len(now) == 0 && hash != w.After:
+		case w.Before == w.After, hash == w.Before && err == nil,
+			w.Before == "" && err == nil && len(now) == 0 && hash != w.After:
 			continue // it is as it was before the turn, or was emptied since
 		case err != nil:
 			c.front.warn(fmt.Sprintf("%s cannot be read now, so it is left as it is", w.Path))

@@ -20,7 +20,9 @@ type driving func(ctx context.Context, f service.Front) (*agent.State, error)
 
 // show drives a run, shows what happens in a format, and says by the exit code what became
 // of it.
-func (a *app) show(ctx context.Context, format string, who toolcrib.Principal, approve agent.Approve, do driving) error {
+func (a *app) show(ctx context.Context, format string, who toolcrib.Principal, approve agent.Approve,
+	do driving,
+) error {
 	var show watcher = &jsonWatcher{out: a.out}
 	if format != outputEvents {
 		live := a.live()
@@ -75,13 +77,16 @@ func (w *jsonWatcher) Frame(f journal.Frame) {
 
 func (a *app) live() *render.Live {
 	return &render.Live{
-		Out: a.out, Err: a.err, OutTerminal: a.outTerminal, ErrTerminal: a.errTerminal, Style: a.style, Known: a.service.Known,
+		Out: a.out, Err: a.err, OutTerminal: a.outTerminal, ErrTerminal: a.errTerminal, Style: a.style,
+		Known: a.service.Known,
 	}
 }
 
 // carry drives a run to its end, its pause, or a signal. Whoever is at the terminal is asked
 // what it waits for, unless approve says otherwise.
-func (a *app) carry(ctx context.Context, show watcher, who toolcrib.Principal, approve agent.Approve, do driving) (*agent.State, error) {
+func (a *app) carry(ctx context.Context, show watcher, who toolcrib.Principal, approve agent.Approve,
+	do driving,
+) (*agent.State, error) {
 	var stderr io.Writer = a.err
 	live, shown := show.(*render.Live)
 	if shown {
@@ -150,7 +155,10 @@ func (p *asker) Answer(ctx context.Context, q service.Question) (service.Answer,
 // questionOf and answerOf turn what a run waits for into what is shown of it, and what a
 // person said into what it means.
 func questionOf(q service.Question) render.Question {
-	shown := render.Question{Ask: q.Ask, Choices: service.Choices(q.Ask.Schema), Options: service.AnswerOptions(q.Ask.Schema), Another: q.Another, Problem: q.Problem}
+	shown := render.Question{
+		Ask: q.Ask, Choices: service.Choices(q.Ask.Schema),
+		Options: service.AnswerOptions(q.Ask.Schema), Another: q.Another, Problem: q.Problem,
+	}
 	if q.Limit != nil {
 		shown.Unit = q.Limit.Unit
 	}

@@ -205,9 +205,11 @@ func (a *app) showVerdict(call *toolcrib.ToolCall, j *service.JudgedCall) {
 	case toolcrib.Allow:
 		fmt.Fprintf(a.out, "  %s %s\n", s.Green("✓"), s.Bold("would run"))
 	case toolcrib.Ask:
-		fmt.Fprintf(a.out, "  %s %s: %s\n", s.Yellow("?"), s.Bold("would be asked about ("+string(v.Reason)+")"), guard.Visible(v.Message))
+		fmt.Fprintf(a.out, "  %s %s: %s\n", s.Yellow("?"), s.Bold("would be asked about ("+string(v.Reason)+")"),
+			guard.Visible(v.Message))
 	default:
-		fmt.Fprintf(a.out, "  %s %s: %s\n", s.Red("✗"), s.Bold("would be refused ("+string(v.Reason)+")"), guard.Visible(v.Message))
+		fmt.Fprintf(a.out, "  %s %s: %s\n", s.Red("✗"), s.Bold("would be refused ("+string(v.Reason)+")"),
+			guard.Visible(v.Message))
 	}
 	rows := [][2]string{{"    rule", v.Rule}, {"    position", v.Position}, {"    detail", v.Detail}}
 	if v.Reason != toolcrib.ReasonNotRegistered {

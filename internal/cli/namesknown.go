@@ -130,7 +130,8 @@ func (a *app) tellBudgets(name string) {
 	for i, b := range c.Budgets {
 		if b.User != name && access.TakenBy(b.User, name) != nil {
 			key := fmt.Sprintf("budgets[%d].user", i)
-			a.notice("%s: %s: %q is not the user %s, so this budget does not apply to them; write the name as it is", c.Position(key), key, b.User, name)
+			a.notice("%s: %s: %q is not the user %s, so this budget does not apply to them; write the name as it is",
+				c.Position(key), key, b.User, name)
 		}
 	}
 }

@@ -68,14 +68,17 @@ func (a *app) summary(s *agent.State) {
 	}
 	var parts []string
 	if len(s.Models) > 0 {
-		parts = append(parts, model, render.Tokens(s.Usage, a.service.Estimated(context.Background(), s, known)), render.Cost(s.Usage, known))
+		parts = append(parts, model, render.Tokens(s.Usage, a.service.Estimated(context.Background(), s, known)),
+			render.Cost(s.Usage, known))
 	}
 	if s.Children.Requests > 0 {
-		parts = append(parts, "sub-agents: "+render.Tokens(s.Children, s.Children.Estimated)+", "+render.Cost(s.Children, !s.Children.Estimated))
+		parts = append(parts, "sub-agents: "+render.Tokens(s.Children, s.Children.Estimated)+", "+render.Cost(s.Children,
+			!s.Children.Estimated))
 	}
 	parts = append(parts, render.Duration(s.Driven))
 	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(strings.Join(parts, " · "))))
-	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(fmt.Sprintf("%s runs show %s (kept in %s)", a.self(), s.Run, a.service.Database()))))
+	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(fmt.Sprintf("%s runs show %s (kept in %s)", a.self(), s.Run,
+		a.service.Database()))))
 }
 
 // incomplete tells why an answer may lack something, and the way to a whole one;
@@ -95,9 +98,11 @@ func incomplete(s *agent.State) string {
 	in := "agents." + s.Start.Agent.Name + "."
 	switch s.Done.StopReason {
 	case toolcrib.StopMaxIterations:
-		return head + fmt.Sprintf("max_iterations (%d) was reached; raise it with --max-iterations N", s.Limits().MaxIterations)
+		return head + fmt.Sprintf("max_iterations (%d) was reached; raise it with --max-iterations N",
+			s.Limits().MaxIterations)
 	case toolcrib.StopCompleted:
-		return head + "the last reply reached the most that the model writes at once; raise " + in + "max_output_tokens or use another model"
+		return head + "the last reply reached the most that the model writes at once; raise " + in +
+			"max_output_tokens or use another model"
 	case toolcrib.StopWallTime:
 		return head + stopped + "; raise " + in + "limits.wall_time"
 	case toolcrib.StopBudgetExhausted:
@@ -115,7 +120,8 @@ func (a *app) parked(ctx context.Context, who toolcrib.Principal, s *agent.State
 		return
 	}
 	if s.Pending.Error != nil {
-		fmt.Fprintf(a.err, "%s run %s waits for %s\nThen: %s\n", a.style.Yellow("parked:"), s.Run, outageText(s.Pending), strings.Join(a.wayOnFromOutage(s.Run, s.Pending), "\n  or: "))
+		fmt.Fprintf(a.err, "%s run %s waits for %s\nThen: %s\n", a.style.Yellow("parked:"), s.Run, outageText(s.Pending),
+			strings.Join(a.wayOnFromOutage(s.Run, s.Pending), "\n  or: "))
 		return
 	}
 	top, others := s.Run, waitingBelow(s)-1

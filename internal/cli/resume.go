@@ -60,7 +60,9 @@ func (a *app) resume(ctx context.Context, q service.ResumeRequest, f *runFlags) 
 
 // resumeApproval is what this process does about calls that need an approval. A run that
 // was told from its start to approve or to refuse everything keeps to it.
-func (a *app) resumeApproval(ctx context.Context, who toolcrib.Principal, q service.ResumeRequest, f *runFlags) (agent.Approve, error) {
+func (a *app) resumeApproval(ctx context.Context, who toolcrib.Principal, q service.ResumeRequest,
+	f *runFlags,
+) (agent.Approve, error) {
 	kept, err := a.service.KeptApprove(ctx, who, q)
 	switch {
 	case err != nil:
@@ -68,7 +70,8 @@ func (a *app) resumeApproval(ctx context.Context, who toolcrib.Principal, q serv
 	case kept == "":
 		return a.approval(f)
 	case f.approve != "" && f.approve != string(kept):
-		return "", usagef("--approve %s: run %s was started with --approve %s, which holds until it ends", f.approve, q.Run, kept)
+		return "", usagef("--approve %s: run %s was started with --approve %s, which holds until it ends", f.approve,
+			q.Run, kept)
 	}
 	return kept, nil
 }

@@ -115,7 +115,9 @@ func (a *app) judgingFlags(cmd *cobra.Command, f *runFlags) {
 	flags.BoolVar(&f.readOnly, "read-only", false, "")
 	flags.Func("workspace", "", filled(&f.workspace))
 	// The flag was just made, so this cannot fail.
-	_ = cmd.RegisterFlagCompletionFunc("agent", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	_ = cmd.RegisterFlagCompletionFunc("agent", func(*cobra.Command, []string, string) ([]string,
+		cobra.ShellCompDirective,
+	) {
 		c, err := a.configuration()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
@@ -174,7 +176,8 @@ func (a *app) piped(args []string) (prompt string, err error) {
 // device are neither.
 func (a *app) inPiped() bool {
 	info, err := a.in.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice == 0 && (info.Mode().IsRegular() || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0)
+	return err == nil && info.Mode()&os.ModeCharDevice == 0 &&
+		(info.Mode().IsRegular() || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0)
 }
 
 // readText reads standard input. Where nothing comes, it says what it waits for: a script

@@ -139,15 +139,20 @@ func (a *app) tellRun(ctx context.Context, w io.Writer, who toolcrib.Principal, 
 func (a *app) ending(w io.Writer, run service.Run) {
 	switch {
 	case run.PrunedAt != nil:
-		fmt.Fprintf(w, "\n%s the content was pruned on %s\n", a.outStyle.Yellow("■"), run.PrunedAt.Local().Format("2006-01-02 15:04"))
+		fmt.Fprintf(w, "\n%s the content was pruned on %s\n", a.outStyle.Yellow("■"),
+			run.PrunedAt.Local().Format("2006-01-02 15:04"))
 	case run.Interrupted:
-		fmt.Fprintf(w, "\n%s the run was interrupted; what is shown was done. To resume it: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), run.ID)
+		fmt.Fprintf(w, "\n%s the run was interrupted; what is shown was done. To resume it: %s runs resume %s\n",
+			a.outStyle.Yellow("■"), a.self(), run.ID)
 	case run.Status == toolcrib.StatusQueued && !run.Driven:
-		fmt.Fprintf(w, "\n%s nothing drives the run. To resume it: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), run.ID)
+		fmt.Fprintf(w, "\n%s nothing drives the run. To resume it: %s runs resume %s\n", a.outStyle.Yellow("■"),
+			a.self(), run.ID)
 	case run.Status == toolcrib.StatusWaitingForProvider && run.Pending != nil && run.Pending.Error != nil:
-		fmt.Fprintf(w, "\n%s waits for %s\nTo go on: %s\n", a.outStyle.Yellow("■"), outageText(&run.Pending.Pending), strings.Join(a.wayOnFromOutage(run.ID, &run.Pending.Pending), "\n      or: "))
+		fmt.Fprintf(w, "\n%s waits for %s\nTo go on: %s\n", a.outStyle.Yellow("■"), outageText(&run.Pending.Pending),
+			strings.Join(a.wayOnFromOutage(run.ID, &run.Pending.Pending), "\n      or: "))
 	case run.Status.Parked() && run.Pending != nil && !run.Driven && run.Decided:
-		fmt.Fprintf(w, "\n%s what it waited for is decided. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"), a.self(), run.ID)
+		fmt.Fprintf(w, "\n%s what it waited for is decided. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"),
+			a.self(), run.ID)
 	case run.Status.Parked() && run.Pending != nil:
 		fmt.Fprintf(w, "\n%s waits for a decision on %s\n", a.outStyle.Yellow("■"), guard.Visible(run.Pending.ApprovalID))
 	case run.Content != "" && run.StopReason != toolcrib.StopCompleted:
@@ -193,7 +198,8 @@ func (a *app) runsCancelCommand(cmd *cobra.Command) {
 		}
 		text := fmt.Sprintf("run %s: %s", run.ID, run.Status)
 		if run.Top != "" {
-			part := fmt.Sprintf("it was a part of run %s, which is told so when it continues: %s runs resume %s", run.Top, a.self(), run.Top)
+			part := fmt.Sprintf("it was a part of run %s, which is told so when it continues: %s runs resume %s", run.Top,
+				a.self(), run.Top)
 			if c.json {
 				a.note(part)
 			}

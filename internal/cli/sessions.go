@@ -80,10 +80,14 @@ func (a *app) sessionsShowCommand(cmd *cobra.Command) {
 	})
 }
 
-func (a *app) tellSession(ctx context.Context, w io.Writer, who toolcrib.Principal, info store.SessionInfo, runs []service.Run, whole bool) error {
+func (a *app) tellSession(ctx context.Context, w io.Writer, who toolcrib.Principal, info store.SessionInfo,
+	runs []service.Run, whole bool,
+) error {
 	style := a.outStyle
-	fmt.Fprintf(w, "%s  %s\n", style.Bold(guard.Visible(cmp.Or(info.Name, string(info.ID)))), style.Dim(guard.Visible(string(info.ID))))
-	fmt.Fprintf(w, "%s\n", guard.Visible(fmt.Sprintf("%s of %s, since %s", render.Count(info.Runs, "run"), info.User, info.CreatedAt.Local().Format("2006-01-02 15:04"))))
+	fmt.Fprintf(w, "%s  %s\n", style.Bold(guard.Visible(cmp.Or(info.Name, string(info.ID)))),
+		style.Dim(guard.Visible(string(info.ID))))
+	fmt.Fprintf(w, "%s\n", guard.Visible(fmt.Sprintf("%s of %s, since %s", render.Count(info.Runs, "run"), info.User,
+		info.CreatedAt.Local().Format("2006-01-02 15:04"))))
 	if len(runs) < info.Runs {
 		fmt.Fprintf(w, "%s\n", style.Dim(fmt.Sprintf("the newest %d of them:", len(runs))))
 	}
@@ -142,7 +146,10 @@ func (a *app) sessionsExportCommand(cmd *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		head := exportSession{Export: exportSessionFormat, Version: version.Version(), ID: info.ID, Session: info, Runs: []toolcrib.RunID{}}
+		head := exportSession{
+			Export: exportSessionFormat, Version: version.Version(), ID: info.ID, Session: info,
+			Runs: []toolcrib.RunID{},
+		}
 		for _, rec := range runs {
 			if rec.PrunedAt != nil {
 				a.notice("the content of run %s was pruned; it is left out", rec.ID)

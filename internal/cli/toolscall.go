@@ -39,9 +39,10 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) err
 		return err
 	}
 	task := agent.Task{Given: a.service.GivenCall(name, raw)}
-	state, err := a.carry(cmd.Context(), silentWatcher{}, p.Who, p.Approve, func(ctx context.Context, f service.Front) (*agent.State, error) {
-		return p.Run(ctx, task, f)
-	})
+	state, err := a.carry(cmd.Context(), silentWatcher{}, p.Who, p.Approve,
+		func(ctx context.Context, f service.Front) (*agent.State, error) {
+			return p.Run(ctx, task, f)
+		})
 	if state == nil || err != nil {
 		return a.cutOff(state, err)
 	}

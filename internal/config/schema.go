@@ -74,7 +74,8 @@ func (m schemaMaker) object(t reflect.Type, path string) object {
 			required = append(required, f.Key)
 		}
 	}
-	out := append(typed(required == nil, "object"), member{"properties", properties}, member{"additionalProperties", false})
+	out := append(typed(required == nil, "object"), member{"properties", properties},
+		member{"additionalProperties", false})
 	if required != nil {
 		out = append(out, member{"required", required})
 	}

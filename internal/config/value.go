@@ -125,7 +125,8 @@ func (v Value) check() string {
 // PowerShell, {env:NAME}.
 var foreignRef = regexp.MustCompile(`(?:^|[\s=:/])\$(?:(?i:env|file|secret):\w+|[A-Z_][A-Z0-9_]*)(?:$|[\s/;,])|(?:^|[^$])\{(?:env|file|secret):[^{}]*\}`)
 
-// mistaken refuses plain text that is meant as a reference: it would be used as it is. Prompts, and the arguments of programs, may hold anything.
+// mistaken refuses plain text that is meant as a reference: it would be used as it is. Prompts, and the arguments of
+// programs, may hold anything.
 func (v Value) mistaken(parts []segment) string {
 	switch {
 	case v.format == "prompt", v.format == "text" && v.secret != "named":

@@ -13,11 +13,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 const (
 	maxFileLines     = 800
 	maxFunctionLines = 80
+	maxColumns       = 120     // a tab is one; a long string may end a line beyond
 	maxScanned       = 1 << 20 // bytes of a file that is looked at; larger ones are data
 )
 
@@ -95,6 +97,21 @@ func style(t *testing.T, path string, data []byte) (problems []string) {
 	if slices.Contains(nothingNames, file.Name.Name) {
 		problems = append(problems, fmt.Sprintf("%s: a package called %s says nothing", path, file.Name.Name))
 	}
+	long := map[int]bool{} // lines with a long string
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, ok := n.(*ast.BasicLit); ok && s.Kind == token.STRING && len(s.Value) > maxColumns/3 {
+			for line := range bytes.Count([]byte(s.Value), []byte("\n")) + 1 {
+				long[set.Position(s.Pos()).Line+line] = true
+			}
+		}
+		return true
+	})
+	tables := strings.HasPrefix(path, "toolcribtest/") // rows of hostile replies stay rows
+	for i, line := range strings.Split(string(data), "\n") {
+		if n := utf8.RuneCountInString(line); n > maxColumns && !long[i+1] && !tables {
+			problems = append(problems, fmt.Sprintf("%s:%d: %d columns, more than %d", path, i+1, n, maxColumns))
+		}
+	}
 	for _, declared := range file.Decls {
 		f, ok := declared.(*ast.FuncDecl)
 		if !ok {
@@ -117,6 +134,7 @@ func TestStyle_Bites(t *testing.T) {
 		"has 92 lines": "package x\n\nfunc f() {\n" + strings.Repeat("\tg()\n", 90) + "}\n",
 		"801 lines":    "package x\n" + strings.Repeat("// x\n", 800),
 		"called util":  "package util\n",
+		"132 columns":  "package x\n\nvar x = f" + strings.Repeat("(1, 2)", 20) + "[1]\n",
 	} {
 		if got := style(t, "x.go", []byte(source)); len(got) != 1 || !strings.Contains(got[0], want) {
 			t.Errorf("problems %q, want one with %q", got, want)

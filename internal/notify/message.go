@@ -124,7 +124,8 @@ func (m Message) Text() string {
 		return "toolcrib: this is a test. Approvals will be told here."
 	}
 	what := map[journal.ApprovalKind]string{
-		journal.ApprovalCall: "an approval", journal.ApprovalInDoubt: "a word on calls in doubt", journal.ApprovalInput: "an answer",
+		journal.ApprovalCall: "an approval", journal.ApprovalInDoubt: "a word on calls in doubt",
+		journal.ApprovalInput: "an answer",
 	}[m.Kind]
 	var b strings.Builder
 	fmt.Fprintf(&b, "toolcrib: a run of agent %s for %s waits for %s\n", plain(m.Agent), plain(m.User), what)

@@ -86,7 +86,8 @@ func head(name string) (string, error) {
 // Environment says where and when a run works, for its system text. It is the same for
 // all requests of a day, so that a provider's cache holds.
 func Environment(p Project, workspace string, now time.Time) string {
-	text := fmt.Sprintf("Environment: date %s; folder %s; system %s", now.Format(time.DateOnly), strconv.Quote(workspace), runtime.GOOS)
+	text := fmt.Sprintf("Environment: date %s; folder %s; system %s", now.Format(time.DateOnly), strconv.Quote(workspace),
+		runtime.GOOS)
 	if branch := p.Branch(); branch != "" {
 		text += "; git branch " + strconv.Quote(branch)
 	}

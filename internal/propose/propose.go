@@ -28,7 +28,8 @@ type Rule struct {
 
 // Line is the rule as an entry of rules in a configuration.
 func (r *Rule) Line() string {
-	return fmt.Sprintf("- {name: %s, tools: [%s], when: '%s', then: %s}", r.Name, strings.Join(r.Tools, ", "), strings.ReplaceAll(r.When, "'", "''"), r.Then)
+	return fmt.Sprintf("- {name: %s, tools: [%s], when: '%s', then: %s}", r.Name, strings.Join(r.Tools, ", "),
+		strings.ReplaceAll(r.When, "'", "''"), r.Then)
 }
 
 // What a command line and a path may be made of: nothing that a shell, a path or CEL
@@ -72,7 +73,8 @@ func whenLine(arguments json.RawMessage) string {
 	var args struct {
 		Command string `json:"command"`
 	}
-	if json.Unmarshal(arguments, &args) != nil || len(args.Command) > maxProposed || !plainLine.MatchString(args.Command) || climbs(args.Command) {
+	if json.Unmarshal(arguments, &args) != nil || len(args.Command) > maxProposed ||
+		!plainLine.MatchString(args.Command) || climbs(args.Command) {
 		return ""
 	}
 	return "args.command == " + quoted(args.Command)
@@ -108,10 +110,14 @@ func quoted(text string) string {
 // plainPath reports whether a path is relative, of plain segments, none of which is hidden
 // or leads up.
 func plainPath(name string) bool {
-	return !slices.ContainsFunc(strings.Split(name, "/"), func(segment string) bool { return !plainSegment.MatchString(segment) })
+	return !slices.ContainsFunc(strings.Split(name, "/"),
+		func(segment string) bool { return !plainSegment.MatchString(segment) })
 }
 
 // climbs reports whether a word of a line leads out of its folder.
 func climbs(line string) bool {
-	return slices.ContainsFunc(strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '/' || r == '=' || r == ':' }), func(word string) bool { return word == ".." })
+	return slices.ContainsFunc(strings.FieldsFunc(line, func(r rune) bool {
+		return r == ' ' || r == '/' || r == '=' ||
+			r == ':'
+	}), func(word string) bool { return word == ".." })
 }

@@ -28,7 +28,9 @@ func Rememberable(calls []journal.ApprovalItem) bool {
 // grave reports whether a call is asked about for more than the policy of confirming:
 // for what the run has read, say. Nothing that is remembered lifts that.
 func grave(c journal.ApprovalItem) bool {
-	return slices.ContainsFunc(c.Questions, func(q journal.Question) bool { return q.Reason != toolcrib.ReasonNeedsConfirmation })
+	return slices.ContainsFunc(c.Questions, func(q journal.Question) bool {
+		return q.Reason != toolcrib.ReasonNeedsConfirmation
+	})
 }
 
 // Storable reports whether anything of these approvals can be remembered at all: what

@@ -44,13 +44,18 @@ var errNobody = errors.New("nobody answered")
 
 // Decide asks about calls. No answer decides nothing: the run parks. Other kinds of
 // questions are put with [Approver.Answer].
-func (a *Approver) Decide(ctx context.Context, _ toolcrib.RunID, ask *journal.ConfirmationRequired) (d journal.ConfirmationResolved, ok bool, err error) {
+func (a *Approver) Decide(ctx context.Context, _ toolcrib.RunID,
+	ask *journal.ConfirmationRequired,
+) (d journal.ConfirmationResolved, ok bool, err error) {
 	if ask.Kind != journal.ApprovalCall {
 		return d, false, nil
 	}
 	w, ok := a.Answer(ctx, Question{Ask: *ask})
 	if ok {
-		d = journal.ConfirmationResolved{Decision: w.Decision, Calls: w.Calls, Reason: w.Reason, Remember: w.Remember, By: a.By}
+		d = journal.ConfirmationResolved{
+			Decision: w.Decision, Calls: w.Calls, Reason: w.Reason, Remember: w.Remember,
+			By: a.By,
+		}
 	}
 	if ok && d.Decision == "" {
 		d.Decision = journal.DecisionMixed

@@ -13,7 +13,9 @@ import (
 
 // tainted reports whether a call is asked about because of what the run has read.
 func tainted(c journal.ApprovalItem) bool {
-	return slices.ContainsFunc(c.Questions, func(q journal.Question) bool { return q.Reason == toolcrib.ReasonTaintedFlow })
+	return slices.ContainsFunc(c.Questions, func(q journal.Question) bool {
+		return q.Reason == toolcrib.ReasonTaintedFlow
+	})
 }
 
 // RememberedText says which calls an approval that is remembered is about, in its

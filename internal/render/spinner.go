@@ -64,7 +64,8 @@ func (s *spinner) draw() {
 	s.frame++
 	all := frames()
 	text := line(s.text, s.style.width()-14)
-	fmt.Fprintf(s.out, "\r\x1b[K%s %s", s.style.Cyan(string(all[s.frame%len(all)])), s.style.Dim(text+" "+Duration(took.Truncate(100*time.Millisecond))))
+	fmt.Fprintf(s.out, "\r\x1b[K%s %s", s.style.Cyan(string(all[s.frame%len(all)])),
+		s.style.Dim(text+" "+Duration(took.Truncate(100*time.Millisecond))))
 	s.shown = true
 }
 

@@ -74,7 +74,8 @@ func (t *Story) Tell(e toolcrib.Event) {
 	case *journal.ToolResult:
 		t.result(b)
 	case *journal.Condensed:
-		t.note(fmt.Sprintf("%s were replaced (%s): about %s tokens became %s", Count(b.Messages, "message"), b.Strategy, Number(b.Before), Number(b.After)))
+		t.note(fmt.Sprintf("%s were replaced (%s): about %s tokens became %s", Count(b.Messages, "message"), b.Strategy,
+			Number(b.Before), Number(b.After)))
 	case *journal.AnswerChecked:
 		if !b.Valid {
 			t.note("the answer does not fit the output_schema: " + b.Problem)
@@ -107,7 +108,8 @@ func (t *Story) Tell(e toolcrib.Event) {
 
 func (t *Story) start(at time.Time, b *journal.RunStarted) {
 	s := t.Style
-	t.calls, t.verdicts, t.edited = map[string]*journal.ToolCall{}, map[string]*journal.Verdict{}, map[string]json.RawMessage{}
+	t.calls, t.verdicts, t.edited = map[string]*journal.ToolCall{}, map[string]*journal.Verdict{},
+		map[string]json.RawMessage{}
 	t.taint, t.sinks = slices.Clone(b.Taint), b.Agent.TaintWrites
 	t.started, t.ended = map[string]*journal.ChildStarted{}, map[string]*journal.ChildEnded{}
 	t.began, t.known, t.estimated = at, true, false
@@ -278,7 +280,8 @@ func (s Style) Replaced(arguments json.RawMessage) string {
 
 // granted tells which limits a person raised.
 func (t *Story) granted(b *journal.Granted) {
-	granted := joined(", ", some(b.Iterations, "round"), some(b.Requests, "request"), someTokens(b.Tokens), someDollars(b.CostUSD))
+	granted := joined(", ", some(b.Iterations, "round"), some(b.Requests, "request"), someTokens(b.Tokens),
+		someDollars(b.CostUSD))
 	t.note(granted + " more granted by " + b.By)
 }
 

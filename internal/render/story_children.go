@@ -30,7 +30,8 @@ func (t *Story) above(b *journal.RunStarted) {
 	}
 	t.field("part of", string(b.Parent)+around(", called by agent ", t.Caller, ""))
 	if s := b.Share; s != nil {
-		t.field("may spend", joined(", ", someDollars(s.CostUSD), someTokens(s.Tokens), some(s.Requests, "request"), some(s.Runs, "run")))
+		t.field("may spend", joined(", ", someDollars(s.CostUSD), someTokens(s.Tokens), some(s.Requests, "request"),
+			some(s.Runs, "run")))
 	}
 }
 
@@ -38,7 +39,8 @@ func (t *Story) above(b *journal.RunStarted) {
 func (t *Story) childStarted(b *journal.ChildStarted) {
 	t.started[b.ID] = b
 	head := line(b.Agent, 64) + ": "
-	fmt.Fprintf(t.Out, "%s %s%s\n", t.Style.Cyan("→"), t.Style.Bold(head), cutLine(t.taskOf(b.ID), t.Style.width()-len(head)-2))
+	fmt.Fprintf(t.Out, "%s %s%s\n", t.Style.Cyan("→"), t.Style.Bold(head),
+		cutLine(t.taskOf(b.ID), t.Style.width()-len(head)-2))
 	t.under(string(b.Run))
 }
 

@@ -59,7 +59,8 @@ func Digest(files []File) string {
 
 // Names are what a folder may bring that steers toolcrib, or is read by its models.
 func Names() []string {
-	return slices.Concat([]string{"toolcrib.yaml", ".mcp.json", "AGENTS.md", "CLAUDE.md"}, SkillFolders(), CommandFolders())
+	return slices.Concat([]string{"toolcrib.yaml", ".mcp.json", "AGENTS.md", "CLAUDE.md"}, SkillFolders(),
+		CommandFolders())
 }
 
 // SkillFolders are those of Names that hold skills.

@@ -87,8 +87,8 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	return cmd
 }
 
-// interrupt is ctrl-c, and esc while something is carried out: it stops what goes on, or empties the input, or leaves when
-// it is pressed twice.
+// interrupt is ctrl-c, and esc while something is carried out: it stops what goes on, or empties the input, or leaves
+// when it is pressed twice.
 func (m *model) interrupt(again bool) tea.Cmd {
 	m.search = nil
 	switch {
@@ -101,7 +101,8 @@ func (m *model) interrupt(again bool) tea.Cmd {
 	case m.working:
 		m.stopped, m.after = true, false
 		m.asking = m.dropQuestion()
-		if queued := m.queued.clear(); len(queued) > 0 { // they were meant for what is stopped now: the person sends them, or doesn't
+		// they were meant for what is stopped now: the person sends them, or doesn't
+		if queued := m.queued.clear(); len(queued) > 0 {
 			m.edit(strings.TrimLeft(strings.Join(append(queued, m.input.Value()), "\n"), "\n"))
 		}
 		m.cancel(ErrStopped)
@@ -246,7 +247,8 @@ func (m *model) paste(text string) {
 		return
 	}
 	if len(text)+m.input.Length() > maxInput || strings.Count(text, "\n")+m.input.LineCount() > maxInputLines {
-		m.hint = fmt.Sprintf("what was pasted is too long: at most %d lines and %d kB; attach it with /attach FILE", maxInputLines, maxInput>>10)
+		m.hint = fmt.Sprintf("what was pasted is too long: at most %d lines and %d kB; attach it with /attach FILE",
+			maxInputLines, maxInput>>10)
 		return
 	}
 	m.input.InsertString(visible(text))

@@ -412,7 +412,8 @@ func (p *page) coloured(language, line string) string {
 	for rest := line; rest != ""; {
 		style, n := "", 0
 		switch c := rest[0]; {
-		case strings.HasPrefix(rest, "//"), strings.HasPrefix(rest, "-- "), c == '#' && (len(rest) == 1 || rest[1] == ' ' || rest[1] == '!'):
+		case strings.HasPrefix(rest, "//"), strings.HasPrefix(rest, "-- "),
+			c == '#' && (len(rest) == 1 || rest[1] == ' ' || rest[1] == '!'):
 			style, n = "90", len(rest)
 		case c == '"' || c == '\'' || c == '`':
 			style, n = "32", quotedLen(rest)
@@ -446,7 +447,10 @@ func quotedLen(s string) int {
 }
 
 func wordLen(s string) int {
-	end := strings.IndexFunc(s, func(r rune) bool { return r != '_' && r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	end := strings.IndexFunc(s, func(r rune) bool {
+		return r != '_' && r != '.' && !unicode.IsLetter(r) &&
+			!unicode.IsDigit(r)
+	})
 	if end < 0 {
 		return len(s)
 	}

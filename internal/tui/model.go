@@ -79,7 +79,8 @@ type (
 
 func newModel(o Options, feed *feed) *model {
 	m := &model{
-		look: o.Look, talk: o.Talk, screen: &Screen{feed: feed}, queued: &feed.queue, history: o.History, now: time.Now, calm: terminal.Calm,
+		look: o.Look, talk: o.Talk, screen: &Screen{feed: feed}, queued: &feed.queue, history: o.History, now: time.Now,
+		calm:  terminal.Calm,
 		width: 80, height: 24, ctx: context.Background(), md: markdown{look: o.Look},
 		start: func(c tea.Cmd) tea.Cmd { return c }, noticed: map[string]bool{},
 	}
@@ -238,7 +239,8 @@ func (m *model) send(line string) tea.Cmd {
 func (m *model) said(text string) {
 	s := m.style()
 	m.gap()
-	m.marked(s.Bold(s.Cyan("❯"))+" ", strings.TrimRight(text, "\n"), func(mark, row string) string { return mark + s.Bold(row) })
+	m.marked(s.Bold(s.Cyan("❯"))+" ", strings.TrimRight(text, "\n"),
+		func(mark, row string) string { return mark + s.Bold(row) })
 }
 
 func (m *model) resize(width, height int) {

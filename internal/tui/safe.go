@@ -63,5 +63,6 @@ func wrapped(text string, width int) []string {
 // asciiSigns are the signs of this package and of package render, for terminals
 // that cannot show them.
 var asciiSigns = strings.NewReplacer(
-	"●", "*", "└", "`-", "…", "...", "·", "-", "❯", ">", "✓", "ok", "✗", "x", "■", "#", "∴", "~", "•", "-", "│", "|", "─", "-", "┼", "+", "–", "-",
+	"●", "*", "└", "`-", "…", "...", "·", "-", "❯", ">", "✓", "ok", "✗", "x", "■", "#", "∴", "~", "•", "-", "│", "|", "─",
+	"-", "┼", "+", "–", "-",
 )

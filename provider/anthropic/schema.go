@@ -56,18 +56,26 @@ func narrow(schema map[string]any, depth int) bool {
 	if depth > 32 {
 		return false
 	}
-	for _, word := range [...]string{"not", "if", "then", "else", "patternProperties", "prefixItems", "contains", "dependentSchemas", "dependentRequired", "propertyNames", "unevaluatedProperties", "$dynamicRef"} {
+	for _, word := range [...]string{
+		"not", "if", "then", "else", "patternProperties", "prefixItems", "contains",
+		"dependentSchemas", "dependentRequired", "propertyNames", "unevaluatedProperties", "$dynamicRef",
+	} {
 		if _, ok := schema[word]; ok {
 			return false
 		}
 	}
-	for _, word := range [...]string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "$schema", "$id"} {
+	for _, word := range [...]string{
+		"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+		"minLength", "maxLength", "pattern", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties",
+		"$schema", "$id",
+	} {
 		delete(schema, word)
 	}
 	if f, ok := schema["format"].(string); ok && !slices.Contains(formats, f) {
 		delete(schema, "format")
 	}
-	if ref, ok := schema["$ref"].(string); ok && (depth > 24 || !strings.HasPrefix(ref, "#/$defs/") && !strings.HasPrefix(ref, "#/definitions/")) {
+	if ref, ok := schema["$ref"].(string); ok && (depth > 24 ||
+		!strings.HasPrefix(ref, "#/$defs/") && !strings.HasPrefix(ref, "#/definitions/")) {
 		return false
 	}
 	if branches, ok := schema["oneOf"]; ok && schema["anyOf"] == nil {
@@ -89,7 +97,8 @@ func narrow(schema map[string]any, depth int) bool {
 			}
 		}
 	}
-	return narrowAny(schema["items"], depth+1) && narrowAny(schema["anyOf"], depth+1) && narrowAny(schema["allOf"], depth+1)
+	return narrowAny(schema["items"], depth+1) && narrowAny(schema["anyOf"], depth+1) &&
+		narrowAny(schema["allOf"], depth+1)
 }
 
 func narrowAny(value any, depth int) bool {

@@ -25,7 +25,8 @@ func traitsOf(model string) traits {
 	}
 	var family string
 	var version []int
-	for _, word := range strings.FieldsFunc(model[i+len("claude-"):], func(r rune) bool { return r == '-' || r == '@' || r == ':' || r == '.' }) {
+	for _, word := range strings.FieldsFunc(model[i+len("claude-"):],
+		func(r rune) bool { return r == '-' || r == '@' || r == ':' || r == '.' }) {
 		if n, ok := small(word); ok && len(version) < 2 {
 			version = append(version, n)
 			continue
@@ -51,7 +52,10 @@ func traitsOf(model string) traits {
 
 func ofVersion(family string, v int) traits {
 	top := family == "fable" || family == "mythos" // above the other families
-	t := traits{known: true, thinks: v >= 307, adaptive: v >= 406, noSampling: v >= 407, structured: v >= 405, small: v < 305}
+	t := traits{
+		known: true, thinks: v >= 307, adaptive: v >= 406, noSampling: v >= 407, structured: v >= 405,
+		small: v < 305,
+	}
 	t.thinksDef = v >= 500
 	t.alwaysOn = top || v >= 505
 	t.noForce = top && v >= 501 || v >= 505

@@ -14,8 +14,9 @@ import (
 
 // Model is what is known of a model.
 type Model struct {
-	Provider    string         `json:"provider,omitempty"`    // the vendor whose list it stands in; "" = local
-	ID          string         `json:"id"`                    // as that list has it, which may be longer than what was asked for
+	Provider string `json:"provider,omitempty"` // the vendor whose list it stands in; "" = local
+	// as that list has it, which may be longer than what was asked for
+	ID          string         `json:"id"`
 	Name        string         `json:"name,omitempty"`        // for people
 	Price       toolcrib.Price `json:"price"`                 // Known is false where the list has no price
 	Context     int            `json:"context,omitempty"`     // tokens; 0 = unknown
@@ -104,7 +105,10 @@ func (c *Catalog) Lookup(providerType, baseURL, model string) (Model, bool) {
 	if !known {
 		return Model{}, false
 	}
-	lists := []*provider{c.provider(providerType, baseURL), c.named(vendor), c.named("openai"), c.named("anthropic"), c.named("gemini")}
+	lists := []*provider{
+		c.provider(providerType, baseURL), c.named(vendor), c.named("openai"), c.named("anthropic"),
+		c.named("gemini"),
+	}
 	if baseURL == "" {
 		lists = lists[:1]
 	}
@@ -171,7 +175,10 @@ func mergeModels(old, over []Model) []Model {
 
 // Write gives the catalog in the form that [Parse] reads, one line a vendor.
 func (c *Catalog) Write(w io.Writer) error {
-	head, err := json.Marshal(file{Format: formatV1, Source: c.info.Source, Version: c.info.Version, Date: c.info.Date, License: c.info.License})
+	head, err := json.Marshal(file{
+		Format: formatV1, Source: c.info.Source, Version: c.info.Version, Date: c.info.Date,
+		License: c.info.License,
+	})
 	if err != nil {
 		return fmt.Errorf("catalog: %w", err)
 	}

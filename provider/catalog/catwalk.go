@@ -88,7 +88,10 @@ func (m *catwalkModel) model(vendor string) Model {
 	}
 	if m.In > 0 || m.Out > 0 || strings.HasSuffix(m.ID, ":free") || strings.HasSuffix(m.ID, "-free") {
 		read, write := m.cached()
-		out.Price = toolcrib.Price{Input: cents(m.In), CachedInput: cents(read), CacheWrite: cents(write), Output: cents(m.Out), Known: true}
+		out.Price = toolcrib.Price{
+			Input: cents(m.In), CachedInput: cents(read), CacheWrite: cents(write),
+			Output: cents(m.Out), Known: true,
+		}
 	}
 	return out
 }

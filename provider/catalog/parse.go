@@ -57,19 +57,27 @@ type entry struct {
 }
 
 func entryOf(m Model) entry {
-	e := entry{ID: m.ID, Name: m.Name, Context: m.Context, MaxOutput: m.MaxOutput, Reasoning: m.Reasoning, Attachments: m.Attachments}
+	e := entry{
+		ID: m.ID, Name: m.Name, Context: m.Context, MaxOutput: m.MaxOutput, Reasoning: m.Reasoning,
+		Attachments: m.Attachments,
+	}
 	if m.Price.Known {
-		e.Input, e.CachedInput, e.CacheWrite, e.Output = &m.Price.Input, m.Price.CachedInput, m.Price.CacheWrite, m.Price.Output
+		e.Input, e.CachedInput, e.CacheWrite, e.Output = &m.Price.Input, m.Price.CachedInput, m.Price.CacheWrite,
+			m.Price.Output
 	}
 	return e
 }
 
 func (e entry) model(provider string) Model {
 	m := Model{
-		Provider: provider, ID: e.ID, Name: e.Name, Context: e.Context, MaxOutput: e.MaxOutput, Reasoning: e.Reasoning, Attachments: e.Attachments,
+		Provider: provider, ID: e.ID, Name: e.Name, Context: e.Context, MaxOutput: e.MaxOutput, Reasoning: e.Reasoning,
+		Attachments: e.Attachments,
 	}
 	if e.Input != nil {
-		m.Price = toolcrib.Price{Input: *e.Input, CachedInput: e.CachedInput, CacheWrite: e.CacheWrite, Output: e.Output, Known: true}
+		m.Price = toolcrib.Price{
+			Input: *e.Input, CachedInput: e.CachedInput, CacheWrite: e.CacheWrite, Output: e.Output,
+			Known: true,
+		}
 	}
 	return m
 }

@@ -157,7 +157,10 @@ func (d *decoder) say(p *part, emit wire.Emit) error {
 		if args == "" || args == "null" {
 			args = "{}" // a call without arguments (N13)
 		}
-		return d.emitCall(&toolcrib.ToolCallDelta{ID: p.Call.ID, Name: p.Call.Name, Arguments: args, Signature: sealCall(d.model, signature)}, emit)
+		return d.emitCall(&toolcrib.ToolCallDelta{
+			ID: p.Call.ID, Name: p.Call.Name, Arguments: args,
+			Signature: sealCall(d.model, signature),
+		}, emit)
 	case p.Thought:
 		if s := d.thinking.Add(p.Text); s != "" {
 			emit(toolcrib.Delta{Thinking: s})
@@ -246,7 +249,8 @@ func (d *decoder) Finish() toolcrib.Finish {
 		if d.message != "" {
 			said += ": " + wire.Line(d.message)
 		}
-		f.Notices = append(f.Notices[:len(f.Notices):len(f.Notices)], wire.Notice(NoticeStopped, "the API ended the reply: %s", wire.Line(said)))
+		f.Notices = append(f.Notices[:len(f.Notices):len(f.Notices)],
+			wire.Notice(NoticeStopped, "the API ended the reply: %s", wire.Line(said)))
 	}
 	return f
 }

@@ -18,7 +18,8 @@ func refine(err error, advice string) error {
 		return err
 	}
 	switch {
-	case e.Class == toolcrib.ErrBadRequest && (strings.Contains(e.Detail, "API_KEY_INVALID") || wire.Says(e.Message, "api key not valid", "api key expired")):
+	case e.Class == toolcrib.ErrBadRequest && (strings.Contains(e.Detail, "API_KEY_INVALID") ||
+		wire.Says(e.Message, "api key not valid", "api key expired")):
 		e.Class = toolcrib.ErrAuth
 		if e.Message += " (check api_key)"; advice != "" {
 			e.Message += "; " + advice

@@ -46,7 +46,8 @@ func (p *projector) members(dst []byte, o object, depth int) []byte {
 			p.additional(&w, f, depth)
 		case "prefixItems", "anyOf", "oneOf":
 			p.branches(&w, f, depth)
-		case "not", "if", "then", "else", "patternProperties", "contains", "dependentSchemas", "dependentRequired", "dependencies", "propertyNames", "unevaluatedProperties", "unevaluatedItems", "$dynamicRef":
+		case "not", "if", "then", "else", "patternProperties", "contains", "dependentSchemas", "dependentRequired",
+			"dependencies", "propertyNames", "unevaluatedProperties", "unevaluatedItems", "$dynamicRef":
 			p.lossy = true
 		}
 	}
@@ -109,7 +110,8 @@ func (p *projector) hint(o object) string {
 			if slices.Contains(formats, o.text(f.name)) {
 				continue
 			}
-		case "pattern", "default", "minLength", "maxLength", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems", "minProperties", "maxProperties":
+		case "pattern", "default", "minLength", "maxLength", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+			"uniqueItems", "minProperties", "maxProperties":
 		default:
 			continue
 		}

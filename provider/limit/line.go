@@ -208,14 +208,16 @@ func (l *line) remove(w *waiter) {
 func (l *line) down(wait time.Duration) error {
 	return &toolcrib.ModelError{
 		Class: toolcrib.ErrOverloaded, Provider: l.opts.Name, RetryAfter: wait, Unsent: true,
-		Message: fmt.Sprintf("not asked: it failed several times in a row; it is tried again in %s", max(wait.Round(time.Second), time.Second)),
+		Message: fmt.Sprintf("not asked: it failed several times in a row; it is tried again in %s",
+			max(wait.Round(time.Second), time.Second)),
 	}
 }
 
 func (l *line) full() error {
 	return &toolcrib.ModelError{
 		Class: toolcrib.ErrOverloaded, Provider: l.opts.Name, Unsent: true,
-		Message: fmt.Sprintf("not asked: %d requests wait for it already (max_concurrent, requests_per_minute)", l.opts.MaxWaiting),
+		Message: fmt.Sprintf("not asked: %d requests wait for it already (max_concurrent, requests_per_minute)",
+			l.opts.MaxWaiting),
 	}
 }
 
@@ -224,7 +226,8 @@ func (l *line) gaveUp(ctx context.Context) error {
 	if errors.Is(cause, errWaited) {
 		return &toolcrib.ModelError{
 			Class: toolcrib.ErrOverloaded, Provider: l.opts.Name, Unsent: true, Err: cause,
-			Message: fmt.Sprintf("not asked: it was not this request's turn within %s (max_concurrent, requests_per_minute)", l.opts.MaxWait),
+			Message: fmt.Sprintf("not asked: it was not this request's turn within %s (max_concurrent, requests_per_minute)",
+				l.opts.MaxWait),
 		}
 	}
 	return &toolcrib.ModelError{

@@ -66,7 +66,10 @@ func New(o Options) (*Model, error) {
 	if o.ReplayReasoning == "" {
 		o.ReplayReasoning = "none"
 	}
-	chat, err := openai.New(openai.Options{Options: o.Options, MaxTokensField: openai.FieldMaxTokens, ReplayReasoning: o.ReplayReasoning})
+	chat, err := openai.New(openai.Options{
+		Options: o.Options, MaxTokensField: openai.FieldMaxTokens,
+		ReplayReasoning: o.ReplayReasoning,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +158,8 @@ func (m *Model) explain(err error, withTools bool) error {
 		e.Message = "llama-server runs without --jinja and takes no tools: start it with --jinja, or set tools: text for the model"
 	case withTools && wire.Says(said, noGrammar[:]...):
 		e.Class, e.NoTools = toolcrib.ErrBadRequest, true
-		e.Message = "llama-server cannot hold calls to the schemas of these tools with this model (a newer version may): " + e.Message
+		e.Message = "llama-server cannot hold calls to the schemas of these tools with this model (a newer version may): " +
+			e.Message
 	case e.Class == toolcrib.ErrContextLength:
 		e.Message += sizes(e.Detail) + " (llama-server's --ctx-size, which its --parallel slots share, gives it more)"
 	case e.Status == http.StatusServiceUnavailable && strings.Contains(said, "loading"):

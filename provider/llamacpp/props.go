@@ -55,7 +55,8 @@ func (m *Model) Show(ctx context.Context) (Info, error) {
 	if err := json.Unmarshal(body, &doc); err != nil {
 		return Info{}, &toolcrib.ModelError{
 			Class: toolcrib.ErrOther, Provider: m.opts.Name, Err: err,
-			Message: "answered with something that llama-server does not answer: check base_url", Detail: wire.Clip(string(body), 8<<10),
+			Message: "answered with something that llama-server does not answer: check base_url",
+			Detail:  wire.Clip(string(body), 8<<10),
 		}
 	}
 	info := Info{Context: doc.Settings.Context, Path: doc.Path, Vision: doc.Modalities.Vision}

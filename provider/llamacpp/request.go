@@ -129,7 +129,8 @@ func withFields(req *toolcrib.Request) json.RawMessage {
 	case "off":
 		add("chat_template_kwargs", `{"enable_thinking":false}`)
 	default:
-		add("chat_template_kwargs", `{"enable_thinking":true,"reasoning_effort":`+string(wire.AppendString(nil, req.Reasoning))+`}`)
+		add("chat_template_kwargs", `{"enable_thinking":true,"reasoning_effort":`+string(wire.AppendString(nil,
+			req.Reasoning))+`}`)
 	}
 	if len(out) == 1 {
 		return req.Extra

@@ -30,7 +30,8 @@ var rules = sync.OnceValue(func() []rule {
 		fits(`^(?:run|execute)\s+((?:the\s+command\s+)?[a-z0-9_./-]+(?:\s+.*)?)$`, runCommand),
 		fits(`\bhow\s+many\s+(lines|words|characters)\b(.*)$`, countIn),
 		fits(`\bhow\s+many\s+(?:\.?([a-z0-9]+)\s+)?files\b`, countFiles),
-		fits(`\bfiles?\b.*?\b(?:about|mention\w*|contain\w*|import\w*|use|uses|with|have)\s+(?:the\s+word\s+)?(.+)$`, filesAbout),
+		fits(`\bfiles?\b.*?\b(?:about|mention\w*|contain\w*|import\w*|use|uses|with|have)\s+(?:the\s+word\s+)?(.+)$`,
+			filesAbout),
 		fits(`^(?:where\s+(?:is|are)|find|search(?:\s+for)?|grep(?:\s+for)?|look\s+for)\s+(?:the\s+(?:function|type)\s+)?(.+)$`, find),
 		fits(`\b(?:this|the|my)\s+(?:project|repo|repository|codebase|program)\b|^what\s+is\s+this$`, overview),
 		fits(`^(?:ls|list)$|^(?:ls|list|what(?:'s|\s+is)\s+in)\s+(?:the\s+)?(?:(?:folder|directory)\s+)?(\S+?/?)(?:\s+(?:folder|directory))?$|`+

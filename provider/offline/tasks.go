@@ -119,7 +119,10 @@ func countIn(t *turn, m []string) (string, error) {
 func countFiles(t *turn, m []string) (string, error) {
 	glob, kind := "*", ""
 	if ext := strings.ToLower(m[1]); ext != "" && ext != "the" && ext != "all" {
-		if known, ok := map[string]string{"python": "py", "markdown": "md", "javascript": "js", "typescript": "ts", "rust": "rs"}[ext]; ok {
+		if known, ok := map[string]string{
+			"python": "py", "markdown": "md", "javascript": "js", "typescript": "ts",
+			"rust": "rs",
+		}[ext]; ok {
 			ext = known
 		}
 		glob, kind = "*."+ext, m[1]+" "
@@ -249,7 +252,8 @@ func show(t *turn, m []string) (string, error) {
 	if cut {
 		more = ", and more"
 	}
-	return fmt.Sprintf("%s (%s%s):\n%s", file, plural(lines(d.Content), "line"), more, fence(head(d.Content, maxLines))), nil
+	return fmt.Sprintf("%s (%s%s):\n%s", file, plural(lines(d.Content), "line"), more,
+		fence(head(d.Content, maxLines))), nil
 }
 
 func (l listing) describe(folder string) string {
@@ -268,7 +272,8 @@ func (l listing) describe(folder string) string {
 		return "There is nothing in " + folder + "."
 	}
 	return fmt.Sprintf("In %s I found %s and %s:\n%s", folder,
-		plural(len(folders), "folder"), plural(len(files), "file"), head("- "+strings.Join(append(folders, files...), "\n- "), maxLines))
+		plural(len(folders), "folder"), plural(len(files), "file"),
+		head("- "+strings.Join(append(folders, files...), "\n- "), maxLines))
 }
 
 func (f found) paths() []string {

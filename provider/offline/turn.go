@@ -76,7 +76,8 @@ func (t *turn) answer() string {
 		if understood {
 			answers = append(answers, text)
 		} else {
-			unknown = append(unknown, fmt.Sprintf("I did not understand %q: I only know a few kinds of requests.", shorten(clause)))
+			unknown = append(unknown, fmt.Sprintf("I did not understand %q: I only know a few kinds of requests.",
+				shorten(clause)))
 		}
 	}
 	if len(answers) == 0 {

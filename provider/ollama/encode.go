@@ -80,7 +80,8 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire
 	}
 	c.notices = slices.Clip(h.Notices)
 	if stray != "" {
-		c.notices = append(c.notices, wire.Notice(wire.NoticeParameterIgnored, "tool_choice is not sent: tool %s is not in the request", stray))
+		c.notices = append(c.notices, wire.Notice(wire.NoticeParameterIgnored,
+			"tool_choice is not sent: tool %s is not in the request", stray))
 	}
 	withTools := len(offer.Tools) > 0 && len(h.Tools) > 0
 	messages, fresh := h.New(req)

@@ -16,8 +16,10 @@ const (
 
 // strictWords are the keywords of the strict subset.
 var strictWords = []string{
-	"$defs", "$ref", "additionalProperties", "anyOf", "const", "default", "definitions", "description", "enum", "format", "items",
-	"maxItems", "maximum", "minItems", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf", "pattern", "properties",
+	"$defs", "$ref", "additionalProperties", "anyOf", "const", "default", "definitions", "description", "enum", "format",
+	"items",
+	"maxItems", "maximum", "minItems", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf", "pattern",
+	"properties",
 	"required", "title", "type",
 }
 

@@ -39,7 +39,8 @@ func (d *details) addAll(list []detail) (text string) {
 func (d *details) add(one *detail) {
 	if n := len(d.list); n > 0 {
 		last := &d.list[n-1]
-		same := last.Kind == one.Kind && last.Index.Value == one.Index.Value && (one.ID == "" || last.ID == "" || last.ID == one.ID)
+		same := last.Kind == one.Kind && last.Index.Value == one.Index.Value &&
+			(one.ID == "" || last.ID == "" || last.ID == one.ID)
 		if same && one.Kind != "reasoning.encrypted" && last.Signature == "" {
 			last.Text += one.Text
 			last.Summary += one.Summary

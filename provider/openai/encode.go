@@ -71,10 +71,15 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 
 // begin starts a request: it returns the messages that are not encoded yet, and
 // whether the history begins anew.
-func (c *conversation) begin(req *toolcrib.Request, reserved ...string) (messages []toolcrib.Message, fresh bool, err error) {
+func (c *conversation) begin(req *toolcrib.Request, reserved ...string) (messages []toolcrib.Message, fresh bool,
+	err error,
+) {
 	h := &c.history
 	if err := h.ReadExtra(req, reserved...); err != nil {
-		return nil, false, &toolcrib.ModelError{Class: toolcrib.ErrBadRequest, Provider: c.model.opts.Name, Unsent: true, Message: err.Error()}
+		return nil, false, &toolcrib.ModelError{
+			Class: toolcrib.ErrBadRequest, Provider: c.model.opts.Name, Unsent: true,
+			Message: err.Error(),
+		}
 	}
 	plain := *req
 	plain.System = c.systemText(req)
@@ -92,7 +97,10 @@ func (c *conversation) begin(req *toolcrib.Request, reserved ...string) (message
 func (c *conversation) systemText(req *toolcrib.Request) string {
 	a := &c.answer
 	if !a.known || a.plain != req.System || !bytes.Equal(a.schema, req.OutputSchema) {
-		*a = answer{known: true, plain: req.System, system: req.System, schema: bytes.Clone(req.OutputSchema), plan: c.model.rules.answerOf(req.OutputSchema)}
+		*a = answer{
+			known: true, plain: req.System, system: req.System, schema: bytes.Clone(req.OutputSchema),
+			plan: c.model.rules.answerOf(req.OutputSchema),
+		}
 		if a.plan.words {
 			a.system = wire.WithSchemaInstruction(req.System, req.OutputSchema)
 		}
@@ -225,7 +233,8 @@ func (c *conversation) encodeSampling(o *wire.Object, req *toolcrib.Request) {
 func (c *conversation) effort(req *toolcrib.Request) string {
 	word, why := effort(req.Model, req.Reasoning)
 	if why != "" {
-		c.notices = append(c.notices, wire.Notice(wire.NoticeParameterIgnored, "reasoning %s is not sent to %s: %s", req.Reasoning, req.Model, why))
+		c.notices = append(c.notices, wire.Notice(wire.NoticeParameterIgnored, "reasoning %s is not sent to %s: %s",
+			req.Reasoning, req.Model, why))
 	}
 	return word
 }
@@ -245,7 +254,8 @@ func (c *conversation) encodeTemperature(o *wire.Object, req *toolcrib.Request, 
 }
 
 func (c *conversation) ignored(parameter, where string) {
-	c.notices = append(c.notices, wire.Notice(wire.NoticeParameterIgnored, "%s is not sent: %s does not take it", parameter, where))
+	c.notices = append(c.notices, wire.Notice(wire.NoticeParameterIgnored, "%s is not sent: %s does not take it",
+		parameter, where))
 }
 
 func (c *conversation) encodeToolChoice(o *wire.Object, choice toolcrib.ToolChoice, form [2]string) {

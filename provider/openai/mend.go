@@ -37,7 +37,8 @@ func (d *decoder) repairing(yield func(toolcrib.Delta, error) bool) func(toolcri
 		}
 		f := d.finish
 		f.Reason = toolcrib.FinishToolCalls
-		f.Notices = append(d.notices, wire.Notice(toolcrib.NoticeToolCallRepaired, "the server refused a call of %s; it is judged here instead", call.Name))
+		f.Notices = append(d.notices, wire.Notice(toolcrib.NoticeToolCallRepaired,
+			"the server refused a call of %s; it is judged here instead", call.Name))
 		return yield(toolcrib.Delta{Finish: &f}, nil)
 	}
 }
@@ -59,7 +60,8 @@ func callOf(err error) (call toolcrib.ToolCallDelta, ok bool) {
 	if !errors.As(err, &e) || e.Class != toolcrib.ErrBadRequest && e.Class != toolcrib.ErrOther {
 		return call, false
 	}
-	if !strings.Contains(e.Detail, "failed_generation") || json.Unmarshal([]byte(e.Detail), &doc) != nil || doc.Error.Code != "tool_use_failed" {
+	if !strings.Contains(e.Detail, "failed_generation") || json.Unmarshal([]byte(e.Detail), &doc) != nil ||
+		doc.Error.Code != "tool_use_failed" {
 		return call, false
 	}
 	text := string(doc.Error.Failed)

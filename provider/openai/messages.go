@@ -219,7 +219,8 @@ func (w *writer) appendReasoning(dst []byte, m *toolcrib.Message) []byte {
 func (w *writer) details(m *toolcrib.Message) (list []byte) {
 	for i := range m.Parts {
 		t := m.Parts[i].Thinking
-		if t == nil || !strings.HasPrefix(t.Signature, "[{") || !ownThinking(t, w.req.Model) || !json.Valid([]byte(t.Signature)) {
+		if t == nil || !strings.HasPrefix(t.Signature, "[{") || !ownThinking(t, w.req.Model) ||
+			!json.Valid([]byte(t.Signature)) {
 			continue
 		}
 		list = append(separator(list), t.Signature[1:len(t.Signature)-1]...)

@@ -105,7 +105,10 @@ func (r rules) mistralOrder(model string) bool {
 		return true
 	}
 	name := bareModel(model)
-	for _, family := range [...]string{"mistral", "mixtral", "ministral", "magistral", "codestral", "devstral", "pixtral"} {
+	for _, family := range [...]string{
+		"mistral", "mixtral", "ministral", "magistral", "codestral", "devstral",
+		"pixtral",
+	} {
 		if strings.HasPrefix(name, family) {
 			return true
 		}
@@ -198,7 +201,8 @@ func needsResponses(model string) bool {
 	if !reasons(model) {
 		return false
 	}
-	return strings.Contains(name, "codex") || isPro(model) || strings.Contains(name, "-deep-research") || strings.HasPrefix(name, "computer-use")
+	return strings.Contains(name, "codex") || isPro(model) || strings.Contains(name, "-deep-research") ||
+		strings.HasPrefix(name, "computer-use")
 }
 
 // isPro tells the pro models: o1-pro, o3-pro, gpt-5-pro and their dated names.

@@ -245,7 +245,8 @@ func (f *filter) notices() []toolcrib.Notice {
 			f.call.note("the tag stood in a code fence")
 		}
 		if len(f.call.notes) > 0 && f.call.problem == "" {
-			note(toolcrib.NoticeToolCallRepaired, "a call was read although it was not written as asked: %s", strings.Join(f.call.notes, "; "))
+			note(toolcrib.NoticeToolCallRepaired, "a call was read although it was not written as asked: %s",
+				strings.Join(f.call.notes, "; "))
 		}
 	}
 	if strings.Trim(string(f.dropped), " \t\r\n`") != "" {
@@ -253,10 +254,12 @@ func (f *filter) notices() []toolcrib.Notice {
 		if holdsCall(string(f.dropped)) {
 			what = "with another call"
 		}
-		note(toolcrib.NoticeToolCallRepaired, "what followed the first call of the reply was dropped: %d bytes, %s", f.nDropped, what)
+		note(toolcrib.NoticeToolCallRepaired, "what followed the first call of the reply was dropped: %d bytes, %s",
+			f.nDropped, what)
 	}
 	if f.removed > 0 {
-		note(NoticeMarkupRemoved, "tags of the text protocol that belong to no call were taken out of the text: %d", f.removed)
+		note(NoticeMarkupRemoved, "tags of the text protocol that belong to no call were taken out of the text: %d",
+			f.removed)
 	}
 	return all
 }

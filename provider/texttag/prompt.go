@@ -72,7 +72,8 @@ func (t *tools) update(req *toolcrib.Request) {
 	for i := range specs {
 		parameters, err := schemaText(specs[i].Parameters)
 		if err != nil {
-			t.notices = append(t.notices, wire.Notice(toolcrib.NoticeToolUnusable, "tool %s is left out: its parameters are no JSON", specs[i].Name))
+			t.notices = append(t.notices, wire.Notice(toolcrib.NoticeToolUnusable,
+				"tool %s is left out: its parameters are no JSON", specs[i].Name))
 			continue
 		}
 		b.WriteString("\n\n## " + specs[i].Name + "\n")

@@ -299,7 +299,8 @@ func joins(r rune) bool {
 
 // unshown reports whether r does not show.
 func unshown(r rune) bool {
-	return r >= 0x7F && (unicode.Is(unicode.Cf, r) || unicode.Is(unicode.M, r) || unicode.Is(unicode.Cc, r)) || r >= 0 && r < 0x20 && !unicode.IsSpace(r)
+	return r >= 0x7F && (unicode.Is(unicode.Cf, r) || unicode.Is(unicode.M, r) || unicode.Is(unicode.Cc, r)) ||
+		r >= 0 && r < 0x20 && !unicode.IsSpace(r)
 }
 
 func opensTag(r rune) bool  { return r == '<' || r == 0xFF1C || r == 0xFE64 }

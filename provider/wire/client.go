@@ -344,11 +344,13 @@ func (r *Reply) statusError() error {
 		}
 		return &toolcrib.ModelError{
 			Class: toolcrib.ErrBadRequest, Provider: r.client.opts.Name, Status: r.Status,
-			Message: fmt.Sprintf("HTTP %d: %s redirects to %s, which is not followed: set base_url to where the API is", r.Status, r.client.base.Host, Line(where)),
+			Message: fmt.Sprintf("HTTP %d: %s redirects to %s, which is not followed: set base_url to where the API is",
+				r.Status, r.client.base.Host, Line(where)),
 		}
 	}
 	refused := StatusError(r.client.opts.Name, r.Status, r.Header, body)
-	if advice := r.client.opts.KeyAdvice; advice != "" && (r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden) {
+	if advice := r.client.opts.KeyAdvice; advice != "" &&
+		(r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden) {
 		refused.Message += "; " + advice
 	}
 	return r.Mask(refused)
@@ -372,7 +374,10 @@ func (r *Reply) failure(err error, unsent bool) error {
 		return perr
 	}
 	o := r.client.opts
-	e := &toolcrib.ModelError{Provider: o.Name, Status: r.Status, Unsent: unsent, Detail: Clip(err.Error(), maxDetail), Err: err}
+	e := &toolcrib.ModelError{
+		Provider: o.Name, Status: r.Status, Unsent: unsent, Detail: Clip(err.Error(), maxDetail),
+		Err: err,
+	}
 	var (
 		dns  *net.DNSError
 		op   *net.OpError
@@ -381,18 +386,22 @@ func (r *Reply) failure(err error, unsent bool) error {
 	)
 	switch cause := context.Cause(r.ctx); {
 	case errors.Is(cause, errFirstToken):
-		e.Class, e.Message = toolcrib.ErrTimeout, fmt.Sprintf("no answer from %s within %s (first_token_timeout)", host, o.FirstTokenTimeout)
+		e.Class, e.Message = toolcrib.ErrTimeout, fmt.Sprintf("no answer from %s within %s (first_token_timeout)", host,
+			o.FirstTokenTimeout)
 	case errors.Is(cause, errIdle):
-		e.Class, e.Message = toolcrib.ErrTimeout, fmt.Sprintf("%s stopped answering for %s (idle_timeout)", host, o.IdleTimeout)
+		e.Class, e.Message = toolcrib.ErrTimeout, fmt.Sprintf("%s stopped answering for %s (idle_timeout)", host,
+			o.IdleTimeout)
 	case errors.As(err, &no):
 		e.Class, e.Message = toolcrib.ErrAuth, Line(no.Error())
 	case errors.As(err, &dns) && !dns.IsTimeout:
-		e.Class, e.Message = toolcrib.ErrNetwork, fmt.Sprintf("host %s cannot be resolved (check base_url and the network)", r.client.Host())
+		e.Class, e.Message = toolcrib.ErrNetwork, fmt.Sprintf("host %s cannot be resolved (check base_url and the network)",
+			r.client.Host())
 	case unsent && hopeless(err):
 		// Class other: what is wrong stays wrong, however long one waits.
 		e.Class, e.Message = toolcrib.ErrOther, fmt.Sprintf("no secure connection to %s: %s (check base_url, ca_file, and the clock of this machine)", host, Line(err.Error()))
 	case unsent && isTimeout(err):
-		e.Class, e.Message = toolcrib.ErrTimeout, fmt.Sprintf("no connection to %s within %s (connect_timeout)", host, o.ConnectTimeout)
+		e.Class, e.Message = toolcrib.ErrTimeout, fmt.Sprintf("no connection to %s within %s (connect_timeout)", host,
+			o.ConnectTimeout)
 	case errors.As(err, &op) && op.Op == "dial":
 		e.Class, e.Message = toolcrib.ErrNetwork, fmt.Sprintf("cannot connect to %s: %s", host, Line(op.Err.Error()))
 	case unsent:
@@ -456,7 +465,8 @@ func (c *Client) ListModels(ctx context.Context, path string) ([]string, error) 
 			Class: toolcrib.ErrOther, Provider: c.opts.Name, Status: reply.Status,
 			Message: "answered with no list of models: check base_url", Detail: Clip(string(body), maxDetail), Err: err,
 		}
-		if kind := reply.Header.Get("Content-Type"); strings.Contains(strings.ToLower(kind), "html") || bytes.HasPrefix(bytes.TrimSpace(body), []byte("<")) {
+		if kind := reply.Header.Get("Content-Type"); strings.Contains(strings.ToLower(kind), "html") ||
+			bytes.HasPrefix(bytes.TrimSpace(body), []byte("<")) {
 			e.Message = plainBody(kind, body)
 		}
 		return nil, reply.Mask(e)

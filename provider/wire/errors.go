@@ -57,7 +57,10 @@ func ParseAPIError(body []byte) (APIError, bool) {
 			return APIError{Message: text(raw), Type: text(doc["type"]), Code: text(doc["code"])}, true
 		}
 	}
-	e := APIError{Type: cmp.Or(text(inner["type"]), text(inner["status"])), Code: text(inner["code"]), Param: text(inner["param"]), Message: upstream(said(inner["message"]), inner["metadata"])}
+	e := APIError{
+		Type: cmp.Or(text(inner["type"]), text(inner["status"])), Code: text(inner["code"]),
+		Param: text(inner["param"]), Message: upstream(said(inner["message"]), inner["metadata"]),
+	}
 	if e.Message == "" {
 		e.Message = said(doc["detail"])
 	}
@@ -108,7 +111,8 @@ func Classify(status int, e APIError) toolcrib.ErrorClass {
 
 // badRequests are types of errors that come inside a stream, without a status.
 var badRequests = [...]string{
-	"invalid_request_error", "not_found_error", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "NOT_FOUND", "OUT_OF_RANGE", "UNIMPLEMENTED",
+	"invalid_request_error", "not_found_error", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "NOT_FOUND", "OUT_OF_RANGE",
+	"UNIMPLEMENTED",
 }
 
 // faultOfRequest tells the statuses that say that the request is at fault, even
@@ -233,7 +237,10 @@ func EventError(provider string, body []byte) *toolcrib.ModelError {
 	if message == "" {
 		message = "the stream ended with an error"
 	}
-	return &toolcrib.ModelError{Class: class, Provider: provider, NoTools: SaysNoTools(e.Message), Message: message, Detail: Clip(string(body), maxDetail)}
+	return &toolcrib.ModelError{
+		Class: class, Provider: provider, NoTools: SaysNoTools(e.Message), Message: message,
+		Detail: Clip(string(body), maxDetail),
+	}
 }
 
 func plainBody(contentType string, body []byte) string {

@@ -35,7 +35,9 @@ type Decoder interface {
 // Exchange sends body to path and yields the deltas of the reply, Finish last,
 // or one error. It follows [toolcrib.Model]: a reply that was cut is an error,
 // never a short reply.
-func (c *Client) Exchange(ctx context.Context, path string, body *Body, d Decoder, yield func(toolcrib.Delta, error) bool) {
+func (c *Client) Exchange(ctx context.Context, path string, body *Body, d Decoder,
+	yield func(toolcrib.Delta, error) bool,
+) {
 	reply, err := c.Post(ctx, path, body)
 	if err != nil {
 		yield(toolcrib.Delta{}, err)
@@ -236,7 +238,10 @@ const MaxCalls = 4096
 
 // TooManyCalls is the error of a reply with more calls than MaxCalls.
 func TooManyCalls(provider string) error {
-	return &toolcrib.ModelError{Class: toolcrib.ErrOther, Provider: provider, Message: "the reply asks for too many tool calls"}
+	return &toolcrib.ModelError{
+		Class: toolcrib.ErrOther, Provider: provider,
+		Message: "the reply asks for too many tool calls",
+	}
 }
 
 // NotAReply is the error of a body that is JSON, but not what the API answers: a chat

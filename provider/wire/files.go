@@ -99,12 +99,14 @@ func (a *Attachments) Open(ctx context.Context, req *toolcrib.Request, f *toolcr
 
 // Refuse tells that a file is not sent, and why.
 func (a *Attachments) Refuse(f *toolcrib.File, why string) {
-	a.Notices = append(a.Notices, Notice(toolcrib.NoticeFileNotSent, "%s is not sent: %s", strings.Trim(FileText(f), "[]"), why))
+	a.Notices = append(a.Notices, Notice(toolcrib.NoticeFileNotSent, "%s is not sent: %s",
+		strings.Trim(FileText(f), "[]"), why))
 }
 
 func (a *Attachments) open(ctx context.Context, req *toolcrib.Request, f *toolcrib.File) (*Attachment, string) {
 	kind := mediaType(f.MediaType)
-	maxBytes, maxTotal, maxFiles := or(a.Rules.MaxBytes, toolcrib.MaxFileBytes), or(a.Rules.MaxTotal, DefaultMaxFilesBytes), or(a.Rules.MaxFiles, DefaultMaxFiles)
+	maxBytes, maxTotal, maxFiles := or(a.Rules.MaxBytes, toolcrib.MaxFileBytes),
+		or(a.Rules.MaxTotal, DefaultMaxFilesBytes), or(a.Rules.MaxFiles, DefaultMaxFiles)
 	switch {
 	case req.Files == nil:
 		return nil, "this model takes no files"

@@ -88,7 +88,10 @@ func (g *grammar) fit(s any, repeated bool, depth int) any {
 
 // decides reports whether a schema says what kind of value it takes.
 func decides(schema map[string]any) bool {
-	for _, word := range [...]string{"type", "properties", "anyOf", "oneOf", "allOf", "enum", "const", "$ref", "items", "prefixItems", "additionalProperties"} {
+	for _, word := range [...]string{
+		"type", "properties", "anyOf", "oneOf", "allOf", "enum", "const", "$ref", "items",
+		"prefixItems", "additionalProperties",
+	} {
 		if _, ok := schema[word]; ok {
 			return true
 		}
@@ -112,7 +115,8 @@ func (g *grammar) drop(schema map[string]any, repeated bool) {
 		case "$ref":
 			ref, ok := value.(string)
 			keep = ok && g.resolves(ref)
-		case "not", "if", "then", "else", "patternProperties", "propertyNames", "dependentSchemas", "contains", "unevaluatedProperties":
+		case "not", "if", "then", "else", "patternProperties", "propertyNames", "dependentSchemas", "contains",
+			"unevaluatedProperties":
 			keep = false
 		}
 		if !keep {

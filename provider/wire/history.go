@@ -39,7 +39,8 @@ const firstMessages = 4 << 10
 // New returns the messages of req that are not encoded yet, and whether the
 // encoded ones were dropped because something before them has changed.
 func (h *History) New(req *toolcrib.Request) (messages []toolcrib.Message, fresh bool) {
-	if h.sent == 0 || h.epoch != req.Epoch || h.sent > len(req.Messages) || h.model != req.Model || h.system != req.System {
+	if h.sent == 0 || h.epoch != req.Epoch || h.sent > len(req.Messages) || h.model != req.Model ||
+		h.system != req.System {
 		if h.Messages == nil {
 			h.Messages = make([]byte, 0, firstMessages)
 		}

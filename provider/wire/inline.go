@@ -37,7 +37,10 @@ func (a *Attachments) Inline(ctx context.Context, req *toolcrib.Request, m *tool
 }
 
 func isText(kind string) bool {
-	return strings.HasPrefix(kind, "text/") || slices.Contains([]string{"application/json", "application/xml", "application/yaml"}, kind)
+	return strings.HasPrefix(kind, "text/") || slices.Contains([]string{
+		"application/json", "application/xml",
+		"application/yaml",
+	}, kind)
 }
 
 func (a *Attachments) inline(ctx context.Context, req *toolcrib.Request, f *toolcrib.File) string {

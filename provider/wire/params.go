@@ -76,7 +76,8 @@ func (x Extra) Without(names ...string) Extra {
 	if !slices.ContainsFunc(names, func(name string) bool { return x.Get(name) != nil }) {
 		return x
 	}
-	return Extra{Fields: slices.DeleteFunc(slices.Clone(x.Fields), func(f Field) bool { return slices.Contains(names, f.Name) })}
+	return Extra{Fields: slices.DeleteFunc(slices.Clone(x.Fields),
+		func(f Field) bool { return slices.Contains(names, f.Name) })}
 }
 
 // Object writes the members of a JSON object, without the closing brace. A

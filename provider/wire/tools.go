@@ -89,7 +89,8 @@ const maxSchemaBytes = 1 << 20
 // order of its properties stays. What it loses the gate still checks: it judges
 // by the tool's own schema.
 func ObjectSchema(raw json.RawMessage) (json.RawMessage, error) {
-	if trimmed := bytes.TrimSpace(raw); len(trimmed) == 0 || string(trimmed) == "null" || string(trimmed) == "true" || string(trimmed) == "[]" {
+	if trimmed := bytes.TrimSpace(raw); len(trimmed) == 0 || string(trimmed) == "null" || string(trimmed) == "true" ||
+		string(trimmed) == "[]" {
 		return emptySchema, nil
 	}
 	if len(raw) > maxSchemaBytes {

@@ -35,7 +35,9 @@ func refused(code toolcrib.Code, format string, args ...any) *toolcrib.Error {
 }
 
 // change makes one change; do fills it in, with its kind, if anything is to be stored.
-func (a *Access) change(ctx context.Context, by string, do func(t *tx, c *access.Change) error) (c access.Change, err error) {
+func (a *Access) change(ctx context.Context, by string, do func(t *tx, c *access.Change) error) (c access.Change,
+	err error,
+) {
 	if err := access.CheckBy(by); err != nil {
 		return c, err
 	}
@@ -336,7 +338,8 @@ const maxHashBytes = 256
 
 // SetPasswordHash implements [access.Passwords].
 func (a *Access) SetPasswordHash(ctx context.Context, name, hash, by string) (access.Change, error) {
-	if hash != "" && (len(hash) > maxHashBytes || !strings.HasPrefix(hash, "$argon2id$v=") || strings.Count(hash, "$") != 5) {
+	if hash != "" && (len(hash) > maxHashBytes || !strings.HasPrefix(hash, "$argon2id$v=") ||
+		strings.Count(hash, "$") != 5) {
 		return access.Change{}, refused(toolcrib.CodeBadRequest, "this is no hash of a password")
 	}
 	return a.change(ctx, by, func(t *tx, c *access.Change) error {

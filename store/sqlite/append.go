@@ -87,7 +87,8 @@ func (s *Store) encode(after toolcrib.Seq, events []toolcrib.Event) ([]row, *job
 		}
 		payload := b.Bytes()[from:]
 		if len(payload) > MaxEventBytes {
-			return nil, nil, fmt.Errorf("sqlite: append: %s of %d bytes, at most %d: %w", e.Body.EventKind(), len(payload), MaxEventBytes, store.ErrTooLarge)
+			return nil, nil, fmt.Errorf("sqlite: append: %s of %d bytes, at most %d: %w", e.Body.EventKind(), len(payload),
+				MaxEventBytes, store.ErrTooLarge)
 		}
 		rows[i] = row{end: b.Len(), event: toolcrib.Event{
 			Seq: after + toolcrib.Seq(i) + 1, Time: wholeMicro(e.Time), Body: e.Body, PayloadHash: journal.PayloadHash(payload),
@@ -120,7 +121,8 @@ const selectHead = "SELECT " + runColumns + ", EXISTS (SELECT 1 FROM reservation
 func (t *tx) readHead(run toolcrib.RunID) (head, error) {
 	var h head
 	reserves := false
-	err := one(t.ctx, t.w.conn, selectHead, []any{string(run)}, func(scan scanFunc) error { return scanRun(scan, &h.Row, &reserves) })
+	err := one(t.ctx, t.w.conn, selectHead, []any{string(run)},
+		func(scan scanFunc) error { return scanRun(scan, &h.Row, &reserves) })
 	if err == nil {
 		err = h.Check(t.w.keys)
 	}
@@ -205,7 +207,8 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 		return err
 	}
 	return t.appendSystem(rows[len(rows)-1].event.Time, store.SystemAnchor, store.Anchor{
-		Run: run, Seq: next.Record.LastSeq, Hash: hex.EncodeToString(next.Hash), Status: next.Record.Status, Num: next.Num, Contents: contents,
+		Run: run, Seq: next.Record.LastSeq, Hash: hex.EncodeToString(next.Hash), Status: next.Record.Status, Num: next.Num,
+		Contents: contents,
 	})
 }
 
@@ -258,10 +261,13 @@ func (t *tx) fence(run toolcrib.RunID, after toolcrib.Seq) error {
 const sealColumns = "last_hash, kept_seq, seal"
 
 var (
-	insertHead = "INSERT INTO runs (" + recordColumns + ", " + sealColumns + ", id) VALUES (?" + strings.Repeat(",?", recordWidth+3) + ")"
-	updateHead = "UPDATE runs SET (" + recordColumns + ", " + sealColumns + ") = (?" + strings.Repeat(",?", recordWidth+2) + ")" + atHead
-	updateSum  = "UPDATE runs SET (" + sumColumns + ", " + sealColumns + ") = (?" + strings.Repeat(",?", sumWidth+2) + ")" + atHead
-	updateSeq  = "UPDATE runs SET (last_seq, " + sealColumns + ") = (?,?,?,?)" + atHead
+	insertHead = "INSERT INTO runs (" + recordColumns + ", " + sealColumns + ", id) VALUES (?" + strings.Repeat(",?",
+		recordWidth+3) + ")"
+	updateHead = "UPDATE runs SET (" + recordColumns + ", " + sealColumns + ") = (?" + strings.Repeat(",?",
+		recordWidth+2) + ")" + atHead
+	updateSum = "UPDATE runs SET (" + sumColumns + ", " + sealColumns + ") = (?" + strings.Repeat(",?",
+		sumWidth+2) + ")" + atHead
+	updateSeq = "UPDATE runs SET (last_seq, " + sealColumns + ") = (?,?,?,?)" + atHead
 )
 
 const atHead = " WHERE num = ? AND last_seq = ? AND last_hash = ?"
@@ -319,7 +325,8 @@ func (t *tx) putEvents(num int64, rows []row) error {
 	args := t.w.args[:0]
 	for i := range rows {
 		e := &rows[i].event
-		args = append(args, eventKey(num, e.Seq), string(e.Body.EventKind()), e.Time.UnixMicro(), rows[i].payload, e.PayloadHash, e.Hash)
+		args = append(args, eventKey(num, e.Seq), string(e.Body.EventKind()), e.Time.UnixMicro(), rows[i].payload,
+			e.PayloadHash, e.Hash)
 	}
 	err := eventInserts.run(t, args)
 	clear(args) // so that they hold on to nothing

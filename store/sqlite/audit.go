@@ -72,20 +72,22 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 // LastChanged implements [store.Store].
 func (s *Store) LastChanged(ctx context.Context, kind toolcrib.Kind, path string) (last store.FileChanged, err error) {
 	err = s.readers.each(ctx, `SELECT payload FROM system_events
-		WHERE kind = ? AND payload ->> 'path' = ? ORDER BY seq DESC LIMIT 1`, []any{string(kind), text(path)}, func(scan scanFunc) error {
-		var raw json.RawMessage
-		if err := scan(&raw); err != nil {
-			return err
-		}
-		return json.Unmarshal(raw, &last)
-	})
+		WHERE kind = ? AND payload ->> 'path' = ? ORDER BY seq DESC LIMIT 1`, []any{string(kind), text(path)},
+		func(scan scanFunc) error {
+			var raw json.RawMessage
+			if err := scan(&raw); err != nil {
+				return err
+			}
+			return json.Unmarshal(raw, &last)
+		})
 	return last, s.failed(ctx, err)
 }
 
 // numOf returns the number of a run; 0 = it is not there, but the system journal may
 // tell of it.
 func (s *Store) numOf(ctx context.Context, run toolcrib.RunID) (num int64, err error) {
-	if err := s.readers.row(ctx, "SELECT ifnull(max(num), 0) FROM runs WHERE id = ?", []any{string(run)}, &num); err != nil {
+	if err := s.readers.row(ctx, "SELECT ifnull(max(num), 0) FROM runs WHERE id = ?", []any{string(run)},
+		&num); err != nil {
 		return 0, s.failed(ctx, err)
 	}
 	return num, nil
@@ -164,7 +166,8 @@ func (q *auditQuery) query(from auditPos) (query string, args []any) {
 			query, rank, key, compare, order, key, order, auditRows)
 	}
 	system, systemArgs := `SELECT time, 1, seq, kind, payload, '', hash, '', '', '', '', '', ''
-		FROM system_events INDEXED BY system_events_audit WHERE kind NOT IN ('anchor', 'session_made', 'session_removed')`, []any(nil)
+		FROM system_events INDEXED BY system_events_audit WHERE kind NOT IN ('anchor', 'session_made', 'session_removed')`,
+		[]any(nil)
 	if q.f.Run != "" {
 		system, systemArgs = system+" AND payload ->> 'run_id' = ?", []any{text(string(q.f.Run))}
 	}

@@ -29,7 +29,8 @@ func (s *Store) Put(ctx context.Context, run toolcrib.RunID, ref string, data []
 		return errors.New("sqlite: put: a run ID and a reference are needed")
 	}
 	if len(data) > MaxContentBytes {
-		return fmt.Errorf("content %s of run %s: %d bytes, at most %d: %w", ref, run, len(data), MaxContentBytes, store.ErrTooLarge)
+		return fmt.Errorf("content %s of run %s: %d bytes, at most %d: %w", ref, run, len(data), MaxContentBytes,
+			store.ErrTooLarge)
 	}
 	hash := sha256.Sum256(data)
 	return s.write(ctx, &job{bytes: len(data), do: func(t *tx) error {
@@ -55,7 +56,8 @@ func (t *tx) put(run toolcrib.RunID, ref string, data, hash []byte) error {
 	case ended: // its last anchor says what it has
 		return reject(fmt.Errorf("content %s: run %s has ended: %w", ref, run, toolcrib.ErrConflict))
 	}
-	res, err := t.exec("INSERT INTO contents (run_id, ref, size, hash) VALUES (?,?,?,?)", string(run), ref, len(data), hash)
+	res, err := t.exec("INSERT INTO contents (run_id, ref, size, hash) VALUES (?,?,?,?)", string(run), ref,
+		len(data), hash)
 	if err != nil {
 		return err
 	}
@@ -65,7 +67,8 @@ func (t *tx) put(run toolcrib.RunID, ref string, data, hash []byte) error {
 	}
 	for i := 0; i*pieceBytes < len(data); i++ {
 		piece := data[i*pieceBytes : min((i+1)*pieceBytes, len(data))]
-		if _, err := t.exec("INSERT INTO content_pieces (key, data) VALUES (?,?)", eventKey(num, toolcrib.Seq(i)), piece); err != nil {
+		if _, err := t.exec("INSERT INTO content_pieces (key, data) VALUES (?,?)", eventKey(num, toolcrib.Seq(i)),
+			piece); err != nil {
 			return err
 		}
 	}
@@ -74,12 +77,15 @@ func (t *tx) put(run toolcrib.RunID, ref string, data, hash []byte) error {
 
 // Range implements [toolcrib.Contents]. A negative offset is 0, a negative limit
 // gives no bytes.
-func (s *Store) Range(ctx context.Context, run toolcrib.RunID, ref string, offset, limit int64) (data []byte, size int64, err error) {
+func (s *Store) Range(ctx context.Context, run toolcrib.RunID, ref string, offset, limit int64) (data []byte,
+	size int64, err error,
+) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
 	var num int64
-	err = s.readers.row(ctx, "SELECT num, size FROM contents WHERE run_id = ? AND ref = ?", []any{string(run), ref}, &num, &size)
+	err = s.readers.row(ctx, "SELECT num, size FROM contents WHERE run_id = ? AND ref = ?", []any{string(run), ref},
+		&num, &size)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, 0, fmt.Errorf("content %s of run %s: %w", ref, run, toolcrib.ErrNotFound)
 	}
@@ -119,11 +125,12 @@ func (s *Store) pieces(ctx context.Context, num, from, to int64) (data []byte, e
 // contentsDigest is the hash of what is kept for a run.
 func contentsDigest(ctx context.Context, r reader, run toolcrib.RunID) (string, error) {
 	var d store.KeptDigest
-	err := r.each(ctx, "SELECT ref, size, hash FROM contents WHERE run_id = ? ORDER BY ref", []any{string(run)}, func(scan scanFunc) error {
-		var k store.Kept
-		err := scan(&k.Ref, &k.Size, &k.Hash)
-		d.Add(k)
-		return err
-	})
+	err := r.each(ctx, "SELECT ref, size, hash FROM contents WHERE run_id = ? ORDER BY ref", []any{string(run)},
+		func(scan scanFunc) error {
+			var k store.Kept
+			err := scan(&k.Ref, &k.Size, &k.Hash)
+			d.Add(k)
+			return err
+		})
 	return d.String(), err
 }

@@ -15,8 +15,10 @@ import (
 // that the write-ahead log needs (https://www.sqlite.org/wal.html). FUSE is told
 // by what is behind it: many of its file systems are local.
 var networkFileSystems = []string{
-	"afs", "afpfs", "ceph", "cifs", "coda", "gfs", "gfs2", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb2", "smb3", "smbfs", "webdav",
-	"fuse.ceph", "fuse.ceph-fuse", "fuse.curlftpfs", "fuse.davfs", "fuse.gcsfuse", "fuse.glusterfs", "fuse.goofys", "fuse.gvfsd-fuse",
+	"afs", "afpfs", "ceph", "cifs", "coda", "gfs", "gfs2", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb2", "smb3",
+	"smbfs", "webdav",
+	"fuse.ceph", "fuse.ceph-fuse", "fuse.curlftpfs", "fuse.davfs", "fuse.gcsfuse", "fuse.glusterfs", "fuse.goofys",
+	"fuse.gvfsd-fuse",
 	"fuse.rclone", "fuse.s3fs", "fuse.smbnetfs", "fuse.sshfs",
 }
 

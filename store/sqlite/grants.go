@@ -167,7 +167,8 @@ func (t *tx) remember(m store.Remembered) (bool, error) {
 	case err != nil || n > 0:
 		return false, err
 	case all >= maxRemembered:
-		return false, reject(fmt.Errorf("%d approvals are remembered for %s, and no more can be; revoke some: %w", all, m.User, store.ErrTooLarge))
+		return false, reject(fmt.Errorf("%d approvals are remembered for %s, and no more can be; revoke some: %w", all,
+			m.User, store.ErrTooLarge))
 	}
 	return true, t.appendSystem(m.At, store.SystemRemembered, m)
 }

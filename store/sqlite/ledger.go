@@ -85,7 +85,8 @@ func (t *tx) reserve(budgets []store.UserBudget, r toolcrib.Reservation) (output
 	}
 	t.w.reserves = true
 	_, err = t.exec("INSERT OR REPLACE INTO reservations (run_id, request, user, day, at, tokens, nano_usd, state) VALUES (?,?,?,?,?,?,?,?)",
-		text(string(r.Run)), r.Request, text(r.User), int64(store.DayOf(r.At)), r.At.UnixMicro(), asks.Tokens(), asks.NanoUSD, reservationMade)
+		text(string(r.Run)), r.Request, text(r.User), int64(store.DayOf(r.At)), r.At.UnixMicro(), asks.Tokens(), asks.NanoUSD,
+		reservationMade)
 	return output, err
 }
 
@@ -96,10 +97,11 @@ func (t *tx) addSpent(to *store.Spending, user string) error {
 			to.Add(k.Day, sum)
 		}
 	}
-	return eachUse(t.ctx, t.w.conn, "WHERE kind = ? AND user = ? AND day >= ?", []any{store.UseSpent, text(user), int64(to.Since())}, func(e store.UseEntry) error {
-		to.Add(e.Day, e.UseSum)
-		return nil
-	})
+	return eachUse(t.ctx, t.w.conn, "WHERE kind = ? AND user = ? AND day >= ?",
+		[]any{store.UseSpent, text(user), int64(to.Since())}, func(e store.UseEntry) error {
+			to.Add(e.Day, e.UseSum)
+			return nil
+		})
 }
 
 // addReserved adds what other runs of the user have reserved. What is not in the
@@ -108,7 +110,8 @@ func (t *tx) addSpent(to *store.Spending, user string) error {
 func (t *tx) addReserved(to *store.Spending, r toolcrib.Reservation) (stale []string, err error) {
 	before := r.At.Add(-store.ReservationGrace).UnixMicro()
 	err = t.each("SELECT run_id, day, at, tokens, nano_usd, state FROM reservations WHERE user = ? AND run_id <> ? AND (day >= ? AND state = ? OR state = ?)",
-		[]any{text(r.User), text(string(r.Run)), int64(to.Since()), reservationConfirmed, reservationMade}, func(scan scanFunc) error {
+		[]any{text(r.User), text(string(r.Run)), int64(to.Since()), reservationConfirmed, reservationMade},
+		func(scan scanFunc) error {
 			var run string
 			var day store.Day
 			var at int64
@@ -174,7 +177,8 @@ func (t *tx) checkClaim(run toolcrib.RunID, day store.Day) error {
 func (t *tx) putClaim(run toolcrib.RunID, c claim, day store.Day) (err error) {
 	switch c {
 	case claimConfirm:
-		_, err = t.exec("UPDATE reservations SET state = ?, day = ? WHERE run_id = ?", reservationConfirmed, int64(day), text(string(run)))
+		_, err = t.exec("UPDATE reservations SET state = ?, day = ? WHERE run_id = ?", reservationConfirmed, int64(day),
+			text(string(run)))
 	case claimSettle:
 		_, err = t.exec("DELETE FROM reservations WHERE run_id = ?", text(string(run)))
 	}

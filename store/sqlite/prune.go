@@ -100,7 +100,9 @@ func prunable(ctx context.Context, r reader, run toolcrib.RunID) (members []memb
 }
 
 // pruneRun prunes a run and those below it.
-func (s *Store) pruneRun(ctx context.Context, run toolcrib.RunID, now time.Time, o store.PruneOptions, result *store.PruneResult) error {
+func (s *Store) pruneRun(ctx context.Context, run toolcrib.RunID, now time.Time, o store.PruneOptions,
+	result *store.PruneResult,
+) error {
 	var all []*store.Pruned
 	err := s.write(ctx, &job{barrier: true, do: func(t *tx) error {
 		all = nil
@@ -146,7 +148,8 @@ func (t *tx) prune(run toolcrib.RunID, now time.Time, o store.PruneOptions) (*st
 		return nil, reject(notEnded(run, h.Record.Status))
 	}
 	p := &store.Pruned{
-		Run: run, By: o.By, Status: h.Record.Status, EndedAt: h.Record.EndedAt, Seq: h.Record.LastSeq, Hash: hex.EncodeToString(h.Hash),
+		Run: run, By: o.By, Status: h.Record.Status, EndedAt: h.Record.EndedAt, Seq: h.Record.LastSeq,
+		Hash: hex.EncodeToString(h.Hash),
 	}
 	if h.place, err = t.placed(&h); err != nil {
 		return nil, err
@@ -157,7 +160,8 @@ func (t *tx) prune(run toolcrib.RunID, now time.Time, o store.PruneOptions) (*st
 		return nil, err
 	}
 	p.Used = used.Entries()
-	err = t.row("SELECT count(payload), ifnull(sum(octet_length(payload)), 0) FROM events WHERE key BETWEEN ? AND ?", []any{from, to}, &p.Events, &p.Bytes)
+	err = t.row("SELECT count(payload), ifnull(sum(octet_length(payload)), 0) FROM events WHERE key BETWEEN ? AND ?",
+		[]any{from, to}, &p.Events, &p.Bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -183,14 +187,16 @@ func (t *tx) prune(run toolcrib.RunID, now time.Time, o store.PruneOptions) (*st
 func (t *tx) dropContents(run toolcrib.RunID, p *store.Pruned) error {
 	for {
 		var num, size int64
-		err := t.row("DELETE FROM contents WHERE num = (SELECT min(num) FROM contents WHERE run_id = ?) RETURNING num, size", []any{string(run)}, &num, &size)
+		err := t.row("DELETE FROM contents WHERE num = (SELECT min(num) FROM contents WHERE run_id = ?) RETURNING num, size",
+			[]any{string(run)}, &num, &size)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if _, err := t.exec("DELETE FROM content_pieces WHERE key BETWEEN ? AND ?", eventKey(num, 0), eventKey(num, math.MaxUint32)); err != nil {
+		if _, err := t.exec("DELETE FROM content_pieces WHERE key BETWEEN ? AND ?", eventKey(num, 0),
+			eventKey(num, math.MaxUint32)); err != nil {
 			return err
 		}
 		p.Contents, p.Bytes = p.Contents+1, p.Bytes+size
@@ -200,7 +206,8 @@ func (t *tx) dropContents(run toolcrib.RunID, p *store.Pruned) error {
 // emptyRun takes the content out of a run: out of its events, and out of its row
 // the answer and the text of its error.
 func (t *tx) emptyRun(h *head, now time.Time, p *store.Pruned) error {
-	if _, err := t.exec("UPDATE events SET payload = NULL WHERE key BETWEEN ? AND ?", eventKey(h.Num, 0), eventKey(h.Num, maxSeq)); err != nil {
+	if _, err := t.exec("UPDATE events SET payload = NULL WHERE key BETWEEN ? AND ?", eventKey(h.Num, 0),
+		eventKey(h.Num, maxSeq)); err != nil {
 		return err
 	}
 	var failure any
@@ -211,7 +218,8 @@ func (t *tx) emptyRun(h *head, now time.Time, p *store.Pruned) error {
 		}
 		failure = string(raw)
 	}
-	_, err := t.exec("UPDATE runs SET content = '', error = ?, pruned_at = ? WHERE num = ?", failure, now.UnixMicro(), h.Num)
+	_, err := t.exec("UPDATE runs SET content = '', error = ?, pruned_at = ? WHERE num = ?", failure,
+		now.UnixMicro(), h.Num)
 	if err != nil {
 		return err
 	}
@@ -229,7 +237,8 @@ func (t *tx) emptyRun(h *head, now time.Time, p *store.Pruned) error {
 
 // removeRun removes a run; its anchors stay in the system journal.
 func (t *tx) removeRun(h *head) error {
-	if _, err := t.exec("DELETE FROM events WHERE key BETWEEN ? AND ?", eventKey(h.Num, 0), eventKey(h.Num, maxSeq)); err != nil {
+	if _, err := t.exec("DELETE FROM events WHERE key BETWEEN ? AND ?", eventKey(h.Num, 0),
+		eventKey(h.Num, maxSeq)); err != nil {
 		return err
 	}
 	if _, err := t.exec("DELETE FROM runs WHERE num = ?", h.Num); err != nil {
@@ -319,8 +328,9 @@ const (
 	// ended, as all below them did, before the time ?1.
 	familyOlder = `r.ended_at < ?1 AND NOT EXISTS (SELECT 1 FROM runs p WHERE p.id = r.parent_id)
 		AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.id IN ` + below + ` AND (b.ended_at IS NULL OR b.ended_at >= ?1))`
-	familyHasContent = `(r.pruned_at IS NULL OR EXISTS (SELECT 1 FROM runs b WHERE b.id IN ` + below + ` AND b.pruned_at IS NULL))`
-	selectFamily     = `WITH RECURSIVE family(id) AS (SELECT ?1 UNION SELECT c.id FROM runs c JOIN family f ON c.parent_id = f.id AND c.parent_id <> '')
+	familyHasContent = `(r.pruned_at IS NULL OR EXISTS (SELECT 1 FROM runs b WHERE b.id IN ` + below +
+		` AND b.pruned_at IS NULL))`
+	selectFamily = `WITH RECURSIVE family(id) AS (SELECT ?1 UNION SELECT c.id FROM runs c JOIN family f ON c.parent_id = f.id AND c.parent_id <> '')
 		SELECT r.id, r.status FROM runs r WHERE r.id IN (SELECT id FROM family) ORDER BY r.num`
 )
 
@@ -350,7 +360,8 @@ func allEnded(members []member) error {
 		case i == 0:
 			return notEnded(m.run, m.status)
 		default:
-			return fmt.Errorf("run %s, a part of run %s, has not ended (%s), so neither can be pruned: %w", m.run, members[0].run, m.status, toolcrib.ErrConflict)
+			return fmt.Errorf("run %s, a part of run %s, has not ended (%s), so neither can be pruned: %w", m.run,
+				members[0].run, m.status, toolcrib.ErrConflict)
 		}
 	}
 	return nil
@@ -365,7 +376,9 @@ func notEnded(run toolcrib.RunID, status toolcrib.Status) error {
 // journal. It does a bounded piece of work, during which other writers get their turn;
 // More says that it is to be called again. If it is cut off in between, the result tells
 // what was pruned by then.
-func (s *Store) ApplyRetention(ctx context.Context, r store.Retention, now time.Time) (result store.RetentionResult, err error) {
+func (s *Store) ApplyRetention(ctx context.Context, r store.Retention, now time.Time) (result store.RetentionResult,
+	err error,
+) {
 	if err := r.Check(); err != nil {
 		return result, err
 	}
@@ -390,7 +403,8 @@ func (s *Store) ApplyRetention(ctx context.Context, r store.Retention, now time.
 		}
 		result.More = result.More || more
 		most := len(*step.done) + left
-		err = s.pruneEach(ctx, runs, now, store.PruneOptions{ContentOnly: step.contentOnly, InPlace: true, By: by}, most, step.done, &result)
+		err = s.pruneEach(ctx, runs, now, store.PruneOptions{ContentOnly: step.contentOnly, InPlace: true, By: by}, most,
+			step.done, &result)
 		if err != nil {
 			return result, err
 		}
@@ -406,7 +420,9 @@ func (s *Store) ApplyRetention(ctx context.Context, r store.Retention, now time.
 }
 
 // pruneEach prunes runs until most were.
-func (s *Store) pruneEach(ctx context.Context, runs []toolcrib.RunID, now time.Time, o store.PruneOptions, most int, done *[]toolcrib.RunID, result *store.RetentionResult) error {
+func (s *Store) pruneEach(ctx context.Context, runs []toolcrib.RunID, now time.Time, o store.PruneOptions, most int,
+	done *[]toolcrib.RunID, result *store.RetentionResult,
+) error {
 	for _, run := range runs {
 		if len(*done) >= most {
 			result.More = true

@@ -114,7 +114,10 @@ func (t *tx) takeMinute(token string, limit int64, at time.Time) error {
 	case err != nil:
 		return err
 	case then > open:
-		return reject(&access.QuotaError{Bucket: access.BucketMinute, Limit: limit, RetryAfter: time.Duration(then + access.Minute.Nanoseconds() - at.UnixNano())})
+		return reject(&access.QuotaError{
+			Bucket: access.BucketMinute, Limit: limit,
+			RetryAfter: time.Duration(then + access.Minute.Nanoseconds() - at.UnixNano()),
+		})
 	}
 	// Each call takes at most two others away, so that no call takes long.
 	_, err = t.exec(`DELETE FROM token_minute WHERE token = ?1 AND at <= ?2

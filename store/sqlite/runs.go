@@ -136,11 +136,14 @@ func condition(f store.Filter) (where string, args []any, err error) {
 }
 
 // list returns runs and their numbers. where and order are made by this package.
-func (s *Store) list(ctx context.Context, where string, args []any, order string, limit int) (runs []store.RunRecord, nums []int64, err error) {
-	err = eachRow(ctx, s.readers, " WHERE "+where+" ORDER BY "+order+" LIMIT ?", append(args, limit), func(row *store.Row) error {
-		runs, nums = append(runs, row.Record), append(nums, row.Num)
-		return row.Check(s.keys)
-	})
+func (s *Store) list(ctx context.Context, where string, args []any, order string, limit int) (runs []store.RunRecord,
+	nums []int64, err error,
+) {
+	err = eachRow(ctx, s.readers, " WHERE "+where+" ORDER BY "+order+" LIMIT ?", append(args, limit),
+		func(row *store.Row) error {
+			runs, nums = append(runs, row.Record), append(nums, row.Num)
+			return row.Check(s.keys)
+		})
 	if err != nil {
 		return nil, nil, s.failed(ctx, err)
 	}
@@ -180,7 +183,8 @@ func recordValues(args []any, rec *store.RunRecord, docs store.RecordDocs) []any
 	}
 	u := &rec.Usage
 	return append(args,
-		string(rec.Status), string(rec.StopReason), text(rec.Agent), text(rec.Model), text(rec.User), text(rec.Actor), text(rec.Token),
+		string(rec.Status), string(rec.StopReason), text(rec.Agent), text(rec.Model), text(rec.User), text(rec.Actor),
+		text(rec.Token),
 		text(string(rec.Session)), text(string(rec.Parent)), text(rec.Driver), text(rec.Workspace),
 		text(rec.Content), rec.Truncated, rec.Iterations, u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens,
 		u.OutputTokens, u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated,

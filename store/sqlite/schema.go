@@ -63,13 +63,15 @@ func checkVersion(version int, path string) error {
 	if version > schemaVersion {
 		kind = store.ErrNewer
 	}
-	return &store.Error{Kind: kind, Path: path, Err: fmt.Errorf("its schema is %d, this version knows %d", version, schemaVersion)}
+	return &store.Error{Kind: kind, Path: path, Err: fmt.Errorf("its schema is %d, this version knows %d", version,
+		schemaVersion)}
 }
 
 // readHeader returns the version, and whether the file has toolcrib's mark.
 func readHeader(ctx context.Context, r reader) (version int, ours bool, err error) {
 	var id int
-	err = r.row(ctx, "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id", nil, &version, &id)
+	err = r.row(ctx, "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id", nil,
+		&version, &id)
 	return version, id == applicationID, err
 }
 

@@ -117,7 +117,8 @@ func sealRow(s *store.Sealing, scan scanFunc) error {
 func checkTable(ctx context.Context, from reader, keys *store.Keys, r *store.Record, table int) error {
 	sum, err := sealTable(ctx, from, keys, table)
 	if err == nil && sum != r.Tables[table] {
-		err = &store.ChainError{What: fmt.Sprintf("the table %s was changed after it was sealed", store.SealedDocs[table].Name)}
+		err = &store.ChainError{What: fmt.Sprintf("the table %s was changed after it was sealed",
+			store.SealedDocs[table].Name)}
 	}
 	return err
 }
@@ -160,7 +161,10 @@ func adopt(ctx context.Context, c *conn, keys *store.Keys, o Options) error {
 	if err != nil {
 		return err
 	}
-	raw, err := store.EncodeJSON(store.HeadAdopted{Seq: found.Last.Seq, Hash: hex.EncodeToString(found.Last.Hash), By: o.AdoptBy, What: broken.What})
+	raw, err := store.EncodeJSON(store.HeadAdopted{
+		Seq: found.Last.Seq, Hash: hex.EncodeToString(found.Last.Hash),
+		By: o.AdoptBy, What: broken.What,
+	})
 	if err != nil {
 		return err
 	}
@@ -223,7 +227,8 @@ const selectSealed = `SELECT h.one IS NOT NULL, ifnull(h.seq, 0), h.hash, h.key_
 	LEFT JOIN (SELECT seq, hash, time FROM system_events ORDER BY seq DESC LIMIT 1) e`
 
 func readSealed(ctx context.Context, r reader) (s store.SealedHead, err error) {
-	err = r.row(ctx, selectSealed, nil, &s.Found, &s.Head.Seq, &s.Head.Hash, &s.KeyID, &s.Record, &s.Last.Seq, &s.Last.Hash, &s.Last.Time)
+	err = r.row(ctx, selectSealed, nil, &s.Found, &s.Head.Seq, &s.Head.Hash, &s.KeyID, &s.Record, &s.Last.Seq,
+		&s.Last.Hash, &s.Last.Time)
 	return s, err
 }
 
@@ -305,7 +310,8 @@ func (t *tx) putSystem(e *store.SystemEvent) error {
 }
 
 func putSystem(ctx context.Context, c *conn, e *store.SystemEvent) error {
-	_, err := c.exec(ctx, insertSystem, int64(e.Seq), string(e.Kind), e.Time.UnixMicro(), string(e.Payload), e.PayloadHash, e.Hash)
+	_, err := c.exec(ctx, insertSystem, int64(e.Seq), string(e.Kind), e.Time.UnixMicro(), string(e.Payload),
+		e.PayloadHash, e.Hash)
 	return err
 }
 

@@ -94,7 +94,8 @@ func (t *tx) checkSession(run toolcrib.RunID, first toolcrib.Event) error {
 // sessions is each user's own.
 func (t *tx) ownSession(id toolcrib.SessionID, user string, at time.Time) error {
 	var all, own int
-	err := t.row("SELECT count(*), ifnull(sum(user = ?), 0) FROM sessions WHERE id = ?", []any{text(user), text(string(id))}, &all, &own)
+	err := t.row("SELECT count(*), ifnull(sum(user = ?), 0) FROM sessions WHERE id = ?",
+		[]any{text(user), text(string(id))}, &all, &own)
 	switch {
 	case err != nil || own > 0:
 		return err
@@ -223,7 +224,8 @@ func (s *Store) sessions(ctx context.Context, query string, args []any) (found [
 func (s *Store) titleOf(ctx context.Context, num int64) (string, error) {
 	var kind toolcrib.Kind
 	var payload json.RawMessage
-	err := s.readers.row(ctx, "SELECT kind, payload FROM events WHERE key = ? AND payload IS NOT NULL", []any{eventKey(num, 1)}, &kind, &payload)
+	err := s.readers.row(ctx, "SELECT kind, payload FROM events WHERE key = ? AND payload IS NOT NULL",
+		[]any{eventKey(num, 1)}, &kind, &payload)
 	if errors.Is(err, sql.ErrNoRows) { // it was pruned meanwhile
 		return "", nil
 	}

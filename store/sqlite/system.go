@@ -19,7 +19,8 @@ func (s *Store) AppendSystem(ctx context.Context, events ...store.SystemEvent) e
 			return fmt.Errorf("sqlite: system event %d: a kind and a JSON payload are needed", i)
 		}
 		if len(e.Payload) > MaxEventBytes {
-			return fmt.Errorf("sqlite: system event %d: %d bytes, at most %d: %w", i, len(e.Payload), MaxEventBytes, store.ErrTooLarge)
+			return fmt.Errorf("sqlite: system event %d: %d bytes, at most %d: %w", i, len(e.Payload), MaxEventBytes,
+				store.ErrTooLarge)
 		}
 		if e.Time.IsZero() {
 			e.Time = s.now()
@@ -69,13 +70,14 @@ func (s *Store) ReadSystem(ctx context.Context, after toolcrib.Seq) iter.Seq2[st
 // systemPage reads a page of the system journal.
 func systemPage(ctx context.Context, r reader, after toolcrib.Seq) (page []store.SystemEvent, err error) {
 	size := 0
-	err = eachSystem(ctx, r, "WHERE seq > ? ORDER BY seq LIMIT ?", []any{int64(after), pageEvents}, func(e *store.SystemEvent) error {
-		page = append(page, *e)
-		if size += len(e.Payload); size >= pageBytes {
-			return errFirst
-		}
-		return nil
-	})
+	err = eachSystem(ctx, r, "WHERE seq > ? ORDER BY seq LIMIT ?", []any{int64(after), pageEvents},
+		func(e *store.SystemEvent) error {
+			page = append(page, *e)
+			if size += len(e.Payload); size >= pageBytes {
+				return errFirst
+			}
+			return nil
+		})
 	if errors.Is(err, errFirst) {
 		err = nil
 	}
@@ -83,13 +85,14 @@ func systemPage(ctx context.Context, r reader, after toolcrib.Seq) (page []store
 }
 
 func eachSystem(ctx context.Context, r reader, where string, args []any, do func(*store.SystemEvent) error) error {
-	return r.each(ctx, "SELECT seq, kind, time, payload, payload_hash, hash FROM system_events "+where, args, func(scan scanFunc) error {
-		e := new(store.SystemEvent)
-		var at int64
-		if err := scan(&e.Seq, &e.Kind, &at, &e.Payload, &e.PayloadHash, &e.Hash); err != nil {
-			return err
-		}
-		e.Time = store.Micro(at)
-		return do(e)
-	})
+	return r.each(ctx, "SELECT seq, kind, time, payload, payload_hash, hash FROM system_events "+where, args,
+		func(scan scanFunc) error {
+			e := new(store.SystemEvent)
+			var at int64
+			if err := scan(&e.Seq, &e.Kind, &at, &e.Payload, &e.PayloadHash, &e.Hash); err != nil {
+				return err
+			}
+			e.Time = store.Micro(at)
+			return do(e)
+		})
 }

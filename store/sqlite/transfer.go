@@ -71,7 +71,8 @@ func (t *tx) checkImport(in *store.Imported) error {
 		return err
 	}
 	if known > 0 {
-		return reject(toolcrib.Errorf(toolcrib.CodeConflict, "run %s is here, or was and is removed; nothing was imported", in.Run))
+		return reject(toolcrib.Errorf(toolcrib.CodeConflict, "run %s is here, or was and is removed; nothing was imported",
+			in.Run))
 	}
 	start, ok := in.Events[0].Body.(*journal.RunStarted)
 	if !ok || start.Session == "" {
@@ -80,7 +81,8 @@ func (t *tx) checkImport(in *store.Imported) error {
 	err = t.row("SELECT count(*) FROM runs WHERE session_id = ? AND user = ? AND created_at >= ?",
 		[]any{string(start.Session), text(start.Principal.User), in.Events[0].Time.UnixMicro()}, &later)
 	if err == nil && later > 0 {
-		err = reject(toolcrib.Errorf(toolcrib.CodeConflict, "session %s has later runs than %s; nothing was imported", start.Session, in.Run))
+		err = reject(toolcrib.Errorf(toolcrib.CodeConflict, "session %s has later runs than %s; nothing was imported",
+			start.Session, in.Run))
 	}
 	return err
 }

@@ -14,7 +14,8 @@ import (
 
 // usageGroups are the columns by which use is summed up.
 var usageGroups = map[store.UsageBy]string{
-	store.UsageTotal: "'', ''", store.UsageByDay: "day, ''", store.UsageByUser: "user, ''", store.UsageByAgent: "agent, ''",
+	store.UsageTotal: "'', ''", store.UsageByDay: "day, ''", store.UsageByUser: "user, ''",
+	store.UsageByAgent: "agent, ''",
 	store.UsageByModel: "provider, model", store.UsageByProvider: "provider, ''", store.UsageByTool: "tool, ''",
 	store.UsageBySession: "session_id, ''", store.UsageByRun: "run_id, ''",
 }
@@ -77,7 +78,8 @@ func scanUsage(scan scanFunc, by store.UsageBy) (r store.UsageRow, err error) {
 	var key any
 	var second string
 	var nano, marks int64
-	if err := scan(&key, &second, &r.Runs, &r.Requests, &r.InputTokens, &r.CachedInputTokens, &r.CacheWriteTokens, &r.OutputTokens, &r.ReasoningTokens,
+	if err := scan(&key, &second, &r.Runs, &r.Requests, &r.InputTokens, &r.CachedInputTokens, &r.CacheWriteTokens,
+		&r.OutputTokens, &r.ReasoningTokens,
 		&nano, &marks, &r.Calls, &r.Errors, &r.Refused, &r.DurationMS); err != nil {
 		return r, err
 	}
@@ -104,10 +106,11 @@ func scanUsage(scan scanFunc, by store.UsageBy) (r store.UsageRow, err error) {
 // Spent implements [store.Store].
 func (s *Store) Spent(ctx context.Context, user string, since store.Day) (map[store.Day]store.UseSum, error) {
 	spent := make(map[store.Day]store.UseSum)
-	err := eachUse(ctx, s.readers, "WHERE kind = ? AND user = ? AND day >= ?", []any{store.UseSpent, text(user), int64(since)}, func(e store.UseEntry) error {
-		spent[e.Day] = e.UseSum
-		return nil
-	})
+	err := eachUse(ctx, s.readers, "WHERE kind = ? AND user = ? AND day >= ?",
+		[]any{store.UseSpent, text(user), int64(since)}, func(e store.UseEntry) error {
+			spent[e.Day] = e.UseSum
+			return nil
+		})
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
@@ -118,14 +121,15 @@ func (s *Store) Spent(ctx context.Context, user string, since store.Day) (map[st
 func (s *Store) RuleCounts(ctx context.Context, since store.Day) ([]store.RuleCount, error) {
 	var counts []store.RuleCount
 	err := s.readers.each(ctx, `SELECT rule, decision, tool, sum(calls), max(last) FROM usage
-		WHERE kind = ? AND day >= ? GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`, []any{store.UseDecisions, int64(since)}, func(scan scanFunc) error {
-		var c store.RuleCount
-		var last int64
-		err := scan(&c.Rule, &c.Decision, &c.Tool, &c.Calls, &last)
-		c.LastUsed = fromMicro(last)
-		counts = append(counts, c)
-		return err
-	})
+		WHERE kind = ? AND day >= ? GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`, []any{store.UseDecisions, int64(since)},
+		func(scan scanFunc) error {
+			var c store.RuleCount
+			var last int64
+			err := scan(&c.Rule, &c.Decision, &c.Tool, &c.Calls, &last)
+			c.LastUsed = fromMicro(last)
+			counts = append(counts, c)
+			return err
+		})
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
@@ -159,8 +163,10 @@ func (t *tx) putUsed() error {
 		if v.Unpriced {
 			marks |= markUnpriced
 		}
-		args = append(args, int64(k.Kind), text(k.User), int64(k.Day), string(k.Run), text(string(k.Session)), text(k.Agent), text(k.Provider),
-			text(k.Model), k.Tool, text(k.Rule), string(k.Decision), v.Requests, v.InputTokens, v.CachedInputTokens, v.CacheWriteTokens,
+		args = append(args, int64(k.Kind), text(k.User), int64(k.Day), string(k.Run), text(string(k.Session)), text(k.Agent),
+			text(k.Provider),
+			text(k.Model), k.Tool, text(k.Rule), string(k.Decision), v.Requests, v.InputTokens, v.CachedInputTokens,
+			v.CacheWriteTokens,
 			v.OutputTokens, v.ReasoningTokens, v.NanoUSD, marks, v.Calls, v.Errors, v.Refused, v.DurationMS, v.Last)
 	}
 	err := usageInserts.run(t, args)
@@ -174,13 +180,16 @@ func eachUse(ctx context.Context, r reader, where string, args []any, do func(st
 	return r.each(ctx, "SELECT "+usageColumns+" FROM usage "+where, args, func(scan scanFunc) error {
 		var e store.UseEntry
 		var marks int64
-		err := scan(&e.Kind, &e.User, &e.Day, &e.Run, &e.Session, &e.Agent, &e.Provider, &e.Model, &e.Tool, &e.Rule, &e.Decision,
-			&e.Requests, &e.InputTokens, &e.CachedInputTokens, &e.CacheWriteTokens, &e.OutputTokens, &e.ReasoningTokens, &e.NanoUSD, &marks,
+		err := scan(&e.Kind, &e.User, &e.Day, &e.Run, &e.Session, &e.Agent, &e.Provider, &e.Model, &e.Tool, &e.Rule,
+			&e.Decision,
+			&e.Requests, &e.InputTokens, &e.CachedInputTokens, &e.CacheWriteTokens, &e.OutputTokens, &e.ReasoningTokens,
+			&e.NanoUSD, &marks,
 			&e.Calls, &e.Errors, &e.Refused, &e.DurationMS, &e.Last)
 		if err != nil {
 			return err
 		}
-		if e.Estimated, e.Unpriced = marks&markEstimated != 0, marks&markUnpriced != 0; marks&^(markEstimated|markUnpriced) != 0 {
+		if e.Estimated, e.Unpriced = marks&markEstimated != 0,
+			marks&markUnpriced != 0; marks&^(markEstimated|markUnpriced) != 0 {
 			return &store.ChainError{Run: e.Run, What: fmt.Sprintf("%s is marked as nothing ever is", e.UseKey)}
 		}
 		return do(e)

@@ -254,8 +254,11 @@ func (sn snapshot) Strays(ctx context.Context) (strays []string, err error) {
 		{"there are pieces of no kept result", "SELECT count(*) FROM content_pieces WHERE key >> 32 NOT IN (SELECT num FROM contents)"},
 		{"there is a reservation that cannot be one", `SELECT count(*) FROM reservations WHERE run_id = '' OR request < 0 OR user IS NULL OR day IS NULL
 			OR at IS NULL OR tokens < 0 OR nano_usd < 0 OR state NOT IN (0, 1, 2)`},
-		{"there is a count of a token's calls that cannot be one", `SELECT (SELECT count(*) FROM token_calls WHERE token = '' OR calls < 0 OR expires < 0)
-			+ (SELECT count(*) FROM token_minute WHERE token = '' OR n < 1 OR at IS NULL)`},
+		{
+			"there is a count of a token's calls that cannot be one",
+			`SELECT (SELECT count(*) FROM token_calls WHERE token = '' OR calls < 0 OR expires < 0)
+			+ (SELECT count(*) FROM token_minute WHERE token = '' OR n < 1 OR at IS NULL)`,
+		},
 	} {
 		n, err := sn.number(ctx, stray.query)
 		if err != nil {

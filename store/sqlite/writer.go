@@ -65,12 +65,13 @@ func reject(err error) error { return &rejection{err: err} }
 
 // writer owns the connection that writes, and the goroutine that uses it.
 type writer struct {
-	path  string
-	now   func() time.Time
-	keys  *store.Keys // seal what is stored
-	conn  *conn
-	full  bool                     // the connection's synchronous is FULL, not NORMAL
-	heads map[toolcrib.RunID]*head // where the runs of late stood; only the goroutine looks, and what is pointed to never changes
+	path string
+	now  func() time.Time
+	keys *store.Keys // seal what is stored
+	conn *conn
+	full bool // the connection's synchronous is FULL, not NORMAL
+	// where the runs of late stood; only the goroutine looks, and what is pointed to never changes
+	heads map[toolcrib.RunID]*head
 	// reserves says that there are, or were, reservations; likewise.
 	reserves bool
 	// checked reports whether the record of all runs was compared with the runs, and sealed is

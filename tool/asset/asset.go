@@ -73,7 +73,10 @@ func (t *readMeta) Spec() toolcrib.Spec {
 // neutral is the one answer for what is not there and what may not be told about,
 // so that nobody learns which of the two it is.
 func neutral(shown string, err error) error {
-	return &toolcrib.ToolError{Kind: toolcrib.NotFound, Message: shown + ": there is no such file, or it is not permitted", Err: err}
+	return &toolcrib.ToolError{
+		Kind: toolcrib.NotFound, Message: shown + ": there is no such file, or it is not permitted",
+		Err: err,
+	}
 }
 
 // open opens the workspace and cleans the path of the call, by its text.

@@ -74,15 +74,18 @@ func New(options Options) []toolcrib.Tool {
 	return []toolcrib.Tool{
 		&list[User]{
 			spec: spec("list_users", "List the users of toolcrib: name, roles, groups, trust, whether they are disabled. Names of persons and addresses are shown as "+guard.Redacted+".", true),
-			read: d.Users, removed: func(u User) bool { return u.Removed }, key: "users", show: func(u User) any { return redacted(u) },
+			read: d.Users, removed: func(u User) bool { return u.Removed }, key: "users",
+			show: func(u User) any { return redacted(u) },
 		},
 		&list[User]{
 			spec: spec("list_users_raw", "List the users of toolcrib with all that is known of them, but for passwords and tokens.", false),
-			read: d.Users, removed: func(u User) bool { return u.Removed }, key: "users", show: func(u User) any { return raw(u) },
+			read: d.Users, removed: func(u User) bool { return u.Removed }, key: "users",
+			show: func(u User) any { return raw(u) },
 		},
 		&list[UserGroup]{
 			spec: spec("list_groups", "List the groups of users: name, description, roles, number of members.", true),
-			read: d.Groups, removed: func(g UserGroup) bool { return g.Removed }, key: "groups", show: func(g UserGroup) any { return group(g) },
+			read: d.Groups, removed: func(g UserGroup) bool { return g.Removed }, key: "groups",
+			show: func(g UserGroup) any { return group(g) },
 		},
 	}
 }
@@ -155,7 +158,10 @@ func raw(u User) shownUser {
 }
 
 func group(g UserGroup) shownGroup {
-	return shownGroup{Name: cut(g.Name), Description: cut(g.Description), Roles: names(g.Roles), Members: g.Members, Disabled: g.Disabled}
+	return shownGroup{
+		Name: cut(g.Name), Description: cut(g.Description), Roles: names(g.Roles), Members: g.Members,
+		Disabled: g.Disabled,
+	}
 }
 
 func when(at time.Time) string {

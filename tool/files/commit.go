@@ -117,7 +117,8 @@ func unchanged(dir *os.Root, p place, before version) error {
 	if err := regular(now, p.shown); err != nil {
 		return err
 	}
-	if before.info == nil || !os.SameFile(now, before.info) || now.Size() != before.info.Size() || !now.ModTime().Equal(before.info.ModTime()) {
+	if before.info == nil || !os.SameFile(now, before.info) || now.Size() != before.info.Size() ||
+		!now.ModTime().Equal(before.info.ModTime()) {
 		return errMoved
 	}
 	// A rename asks the folder for leave, not the file: so the file is asked here.

@@ -124,5 +124,6 @@ func binary(head []byte, size int64, shown string) error {
 	if kind == "text/plain; charset=utf-8" {
 		kind = "text that is not UTF-8" // the sniffer knows no other encodings
 	}
-	return toolcrib.Failf(toolcrib.ExecutionFailed, "%s is a binary file (%s, %d bytes) and cannot be read as text", shown, kind, size)
+	return toolcrib.Failf(toolcrib.ExecutionFailed, "%s is a binary file (%s, %d bytes) and cannot be read as text", shown,
+		kind, size)
 }

@@ -43,7 +43,9 @@ func (s *settings) open(call toolcrib.Call) (*workspace, error) {
 
 // do reads the arguments of a call, opens its workspace, finds the path among the arguments
 // and does something with it, again if the path was changed under it.
-func (s *settings) do(ctx context.Context, call toolcrib.Call, in any, path *string, do func(*workspace, place) error) error {
+func (s *settings) do(ctx context.Context, call toolcrib.Call, in any, path *string,
+	do func(*workspace, place) error,
+) error {
 	if err := wire.Decode(call.Arguments, in); err != nil {
 		return err
 	}

@@ -125,7 +125,8 @@ func readWhole(ctx context.Context, f *os.File, info fs.FileInfo, shown string) 
 
 func tooLarge(size int64, shown string) error {
 	return toolcrib.Failf(toolcrib.ExecutionFailed,
-		"%s has %d bytes, more than the %d that are read at once; read a part of it with offset and limit (lines)", shown, size, maxReadBytes)
+		"%s has %d bytes, more than the %d that are read at once; read a part of it with offset and limit (lines)", shown,
+		size, maxReadBytes)
 }
 
 var errTooLong = errors.New("longer than allowed")
@@ -156,7 +157,9 @@ func readAll(ctx context.Context, r io.Reader, hint, limit int64) ([]byte, error
 
 // readLines returns limit lines from the line first on (0 = all), as they stand,
 // at most maxReadBytes of them. It keeps no more than that in memory.
-func readLines(ctx context.Context, f *os.File, info fs.FileInfo, shown string, first, limit int64) (readFileResult, error) {
+func readLines(ctx context.Context, f *os.File, info fs.FileInfo, shown string, first, limit int64) (readFileResult,
+	error,
+) {
 	head, encoding, err := sniff(f, info, shown)
 	if err != nil {
 		return readFileResult{}, err
@@ -197,7 +200,8 @@ func readLines(ctx context.Context, f *os.File, info fs.FileInfo, shown string, 
 		case errors.Is(err, errTooLong) && whole > 0:
 			return finish(content[:whole], line)
 		case errors.Is(err, errTooLong):
-			return readFileResult{}, toolcrib.Failf(toolcrib.ExecutionFailed, "line %d of %s is longer than %d bytes", line, shown, maxReadBytes)
+			return readFileResult{}, toolcrib.Failf(toolcrib.ExecutionFailed, "line %d of %s is longer than %d bytes", line,
+				shown, maxReadBytes)
 		case err != nil:
 			return readFileResult{}, err
 		}

@@ -137,7 +137,8 @@ func newSearch(ctx context.Context, w *workspace, in searchFilesInput) (*search,
 	case len(in.Pattern) > maxPattern:
 		return nil, toolcrib.Failf(toolcrib.InvalidArguments, "pattern is longer than %d bytes", maxPattern)
 	case len(in.Glob) > maxGlob || strings.Count(in.Glob, "{") > maxBraces:
-		return nil, toolcrib.Failf(toolcrib.InvalidArguments, "glob is longer than %d bytes or has more than %d groups {a,b}", maxGlob, maxBraces)
+		return nil, toolcrib.Failf(toolcrib.InvalidArguments, "glob is longer than %d bytes or has more than %d groups {a,b}",
+			maxGlob, maxBraces)
 	case in.Glob != "" && !doublestar.ValidatePattern(in.Glob):
 		return nil, toolcrib.Failf(toolcrib.InvalidArguments, "glob %q is not well formed", in.Glob)
 	}

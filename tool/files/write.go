@@ -114,7 +114,8 @@ func edit(before, old, text []byte, shown string) ([]byte, error) {
 		if count == 0 {
 			hint = "read the file again and copy the text exactly"
 		}
-		return nil, toolcrib.Failf(toolcrib.InvalidArguments, "old_text occurs %d times in %s, it must occur exactly once; %s", count, shown, hint)
+		return nil, toolcrib.Failf(toolcrib.InvalidArguments,
+			"old_text occurs %d times in %s, it must occur exactly once; %s", count, shown, hint)
 	}
 	return bytes.Replace(before, old, text, 1), nil
 }
@@ -360,7 +361,8 @@ func compare(shown string, before version, old, after []byte) (toolcrib.Preview,
 	if !exists {
 		from = "/dev/null"
 	}
-	diff, err := udiff.ToUnified(from, "b/"+shown, string(old), udiff.Lines(string(old), string(after)), udiff.DefaultContextLines)
+	diff, err := udiff.ToUnified(from, "b/"+shown, string(old), udiff.Lines(string(old), string(after)),
+		udiff.DefaultContextLines)
 	if err != nil {
 		return toolcrib.Preview{}, fmt.Errorf("preview of %s: %w", shown, err)
 	}

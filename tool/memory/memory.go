@@ -67,7 +67,8 @@ func CheckKey(key string) error {
 	case key == "":
 		return toolcrib.Failf(toolcrib.InvalidArguments, "the key is empty")
 	case len(key) > MaxKeyBytes:
-		return toolcrib.Failf(toolcrib.InvalidArguments, "the key has %d bytes, at most %d are allowed", len(key), MaxKeyBytes)
+		return toolcrib.Failf(toolcrib.InvalidArguments, "the key has %d bytes, at most %d are allowed", len(key),
+			MaxKeyBytes)
 	case !utf8.ValidString(key):
 		return toolcrib.Failf(toolcrib.InvalidArguments, "the key is not valid UTF-8")
 	case strings.Contains(key, ".."), strings.ContainsAny(key, `/\`), strings.ContainsFunc(key, unicode.IsControl):

@@ -150,7 +150,10 @@ func tell(in readInput, notes []Note) (toolcrib.Output, error) {
 	if in.all() {
 		most := bound(in.Limit, maxListed, maxListed)
 		for _, note := range notes[:min(len(notes), most)] {
-			result.Notes = append(result.Notes, noteInfo{note.Key, len(note.Content), note.Changed.UTC().Format("2006-01-02T15:04:05Z")})
+			result.Notes = append(result.Notes, noteInfo{
+				note.Key, len(note.Content),
+				note.Changed.UTC().Format("2006-01-02T15:04:05Z"),
+			})
 			untrusted = untrusted || note.Untrusted // its name is a stranger's word, too
 		}
 		result.Cut = len(notes) > most

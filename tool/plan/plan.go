@@ -49,7 +49,8 @@ func New() toolcrib.Tool {
 		for i, s := range in.Steps {
 			mark, text := marks[s.Status], strings.Join(strings.Fields(s.Step), " ")
 			if mark == "" || text == "" || len(text) > 4*MaxStepChars {
-				return "", toolcrib.Failf(toolcrib.InvalidArguments, "step %d needs a text, and as its status pending, in_progress or done", i+1)
+				return "", toolcrib.Failf(toolcrib.InvalidArguments,
+					"step %d needs a text, and as its status pending, in_progress or done", i+1)
 			}
 			rows[i] = mark + text
 		}

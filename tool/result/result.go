@@ -145,7 +145,8 @@ func (t *readResult) piece(ctx context.Context, run toolcrib.RunID, in input) (o
 	case err != nil:
 		return output{}, err
 	case in.Offset > size:
-		return output{}, toolcrib.Failf(toolcrib.InvalidArguments, "offset %d is beyond the end: the result has %d bytes", in.Offset, size)
+		return output{}, toolcrib.Failf(toolcrib.InvalidArguments, "offset %d is beyond the end: the result has %d bytes",
+			in.Offset, size)
 	}
 	start := min(int(in.Offset-from), len(data))
 	end := min(start+int(limit), len(data))

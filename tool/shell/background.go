@@ -229,7 +229,8 @@ func (c *companion) Spec() toolcrib.Spec {
 	if c.stop {
 		spec.Name, spec.Effect = StopProcessName, toolcrib.EffectIdempotentWrite
 		spec.Description = "Stop a command that exec_shell runs in the background, and return its last output."
-		spec.Parameters = json.RawMessage(`{"type": "object", "properties": {` + id + `}, "required": ["id"], "additionalProperties": false}`)
+		spec.Parameters = json.RawMessage(`{"type": "object", "properties": {` + id +
+			`}, "required": ["id"], "additionalProperties": false}`)
 		return spec
 	}
 	spec.Name, spec.Effect = ReadOutputName, toolcrib.EffectReadOnly

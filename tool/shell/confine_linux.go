@@ -27,7 +27,8 @@ func dropCapabilities() error {
 			return err
 		}
 	}
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil &&
+		!errors.Is(err, unix.EINVAL) {
 		return err
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -73,7 +74,9 @@ func (r *rules) restrict() error {
 	grant(read|ll.AccessFSReadDir, read, r.Data)
 	grant(ll.AccessFSReadDir, 0, r.Folders)
 	folders, files := apart(r.Write)
-	made := landlock.AccessFSSet(ll.AccessFSMakeDir | ll.AccessFSMakeReg | ll.AccessFSMakeSym | ll.AccessFSMakeFifo | ll.AccessFSMakeSock)
+	made := landlock.AccessFSSet(
+		ll.AccessFSMakeDir | ll.AccessFSMakeReg | ll.AccessFSMakeSym | ll.AccessFSMakeFifo | ll.AccessFSMakeSock,
+	)
 	write := landlock.PathAccess(read|ll.AccessFSReadDir|ll.AccessFSExecute|ll.AccessFSWriteFile|ll.AccessFSTruncate|
 		ll.AccessFSRemoveFile|ll.AccessFSRemoveDir|made, folders...).IgnoreIfMissing()
 	if r.ABI >= 2 {

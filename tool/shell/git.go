@@ -173,7 +173,8 @@ func (s *shell) ofGit(p *plan, file *syntax.File) bool {
 		case *syntax.DeclClause, *syntax.FuncDecl:
 			only = false
 		case *syntax.Redirect:
-			only = only && (n.Hdoc != nil || n.Op != syntax.RdrOut && n.Op != syntax.AppOut && n.Op != syntax.RdrClob && n.Op != syntax.RdrAll)
+			only = only && (n.Hdoc != nil || n.Op != syntax.RdrOut && n.Op != syntax.AppOut && n.Op != syntax.RdrClob &&
+				n.Op != syntax.RdrAll)
 		}
 		return true
 	})
@@ -182,7 +183,10 @@ func (s *shell) ofGit(p *plan, file *syntax.File) bool {
 
 // gitSteering are what in a repository steers git: held while git itself may write the rest.
 func gitSteering() []string {
-	return []string{"config", "config.worktree", "hooks", "info", "objects/info", "commondir", "gitdir", "modules", "worktrees"}
+	return []string{
+		"config", "config.worktree", "hooks", "info", "objects/info", "commondir", "gitdir", "modules",
+		"worktrees",
+	}
 }
 
 // plainGit are the settings of a repository that name no program.
@@ -192,7 +196,8 @@ var plainGit = regexp.MustCompile(`^(?i:` + strings.Join([]string{
 	`core\.(sharedrepository|protecthfs|protectntfs|longpaths|trustctime|checkstat|splitindex|commitgraph|multipackindex)`,
 	`remote\.(.+\.(url|pushurl|fetch|push|mirror|tagopt|prune|prunetags|promisor|partialclonefilter)|pushdefault)`,
 	`(branch|user|author|committer|color|status|log|advice|extensions|gc|index|feature|fetch|pull|push|pack|i18n|column|blame|rerere)\..+`,
-	`init\.defaultbranch`, `merge\.(ff|conflictstyle|stat|log|renames)`, `diff\.(algorithm|renames|mnemonicprefix|noprefix|colormoved|context|submodule)`,
+	`init\.defaultbranch`, `merge\.(ff|conflictstyle|stat|log|renames)`,
+	`diff\.(algorithm|renames|mnemonicprefix|noprefix|colormoved|context|submodule)`,
 	`submodule\.(.+\.(url|active|branch|path|ignore|shallow)|recurse|active)`, `rebase\.(autosquash|autostash|updaterefs)`,
 	`lfs\.(repositoryformatversion|.+\.access)`, `commit\.(gpgsign|verbose)`, `tag\.(gpgsign|sort)`, `pull\.(rebase|ff)`,
 }, "|") + `)$`)
@@ -277,7 +282,8 @@ func gitProgram(text string) string {
 // gitEnvironment keeps git to its repository, without hooks and without questions.
 func gitEnvironment(dir string) []string {
 	return []string{
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_PAGER=cat", "GIT_EDITOR=:", "GIT_SEQUENCE_EDITOR=:",
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_PAGER=cat", "GIT_EDITOR=:",
+		"GIT_SEQUENCE_EDITOR=:",
 		"GIT_CEILING_DIRECTORIES=" + filepath.Dir(dir), "GIT_CONFIG_COUNT=6",
 		"GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0=" + os.DevNull,
 		"GIT_CONFIG_KEY_1=core.fsmonitor", "GIT_CONFIG_VALUE_1=false",

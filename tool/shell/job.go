@@ -115,8 +115,9 @@ func (e exceeded) Error() string { return string(e) }
 // over the programs (Helper), also those that leave the process group are ended;
 // bubblewrap ends them for certain, by a process namespace.
 type Report struct {
-	Helper      bool   // [Main] was called, so that programs can be started in a sandbox
-	LandlockABI int    // of the kernel; 0 = none. From 3 on files cannot be truncated, from 4 on TCP, from 6 on signals are held back
+	Helper bool // [Main] was called, so that programs can be started in a sandbox
+	// of the kernel; 0 = none. From 3 on files cannot be truncated, from 4 on TCP, from 6 on signals are held back
+	LandlockABI int
 	Seccomp     bool   // system calls can be taken away
 	Bubblewrap  string // path of a bwrap that works; "" = none
 	Problem     string // why there is no sandbox; "" = there is one

@@ -210,7 +210,8 @@ const (
 // write. Protected paths are read-only; hidden ones are empty.
 func (l *launcher) bubblewrap(own string) []string {
 	args := []string{
-		l.report.Bubblewrap, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--clearenv",
+		l.report.Bubblewrap, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session",
+		"--clearenv",
 		"--dev", "/dev", "--proc", "/proc", "--bind", l.scratch, ownTmp, "--bind", l.scratch, "/dev/shm",
 	}
 	if !l.options.Network {
@@ -261,7 +262,8 @@ func (l *launcher) bubblewrap(own string) []string {
 	if l.cache != "" {
 		args = append(args, "--bind", l.cache, l.cache)
 	}
-	return append(append(args, closed...), "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", l.Dir, "--", wrapped, helperArgument)
+	return append(append(args, closed...), "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", l.Dir, "--", wrapped,
+		helperArgument)
 }
 
 // toolchains are the folders that are read and run beside those of the system.
@@ -335,9 +337,11 @@ func systemFolders() []string {
 // secret.
 func systemFiles(network bool) []string {
 	files := []string{
-		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld-musl-x86_64.path", "/etc/localtime", "/etc/timezone", "/etc/nsswitch.conf",
+		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld-musl-x86_64.path", "/etc/localtime",
+		"/etc/timezone", "/etc/nsswitch.conf",
 		"/etc/passwd", "/etc/group", "/etc/locale.alias", "/etc/alternatives", "/etc/os-release", "/etc/mime.types",
-		"/etc/services", "/etc/protocols", "/etc/terminfo", "/etc/magic", "/etc/hosts", "/etc/host.conf", "/etc/ssl/openssl.cnf", "/etc/ssl/certs",
+		"/etc/services", "/etc/protocols", "/etc/terminfo", "/etc/magic", "/etc/hosts", "/etc/host.conf",
+		"/etc/ssl/openssl.cnf", "/etc/ssl/certs",
 	}
 	if network {
 		files = append(files, "/etc/resolv.conf", "/etc/gai.conf", "/etc/pki/tls/certs",

@@ -86,7 +86,8 @@ func (j *judge) hint() string {
 	if j.prog.number {
 		text += " -NUM"
 	}
-	return text + " and long ones written out in full (--" + strings.TrimRight(long[0], marks) + ", …) that only read and print"
+	return text + " and long ones written out in full (--" + strings.TrimRight(long[0],
+		marks) + ", …) that only read and print"
 }
 
 const marks = ":?@"

@@ -166,7 +166,8 @@ const unprotected = "protected files can be written by programs that are not in 
 // workspace cannot be kept, although there is a sandbox; "" if there are none.
 func Unprotected(tool toolcrib.Tool, workspace string) string {
 	s, ok := tool.(*shell)
-	others := ok && (s.options.Mode == ModeAny || slices.ContainsFunc(s.options.Allow, func(name string) bool { return s.table[name] == nil }))
+	others := ok && (s.options.Mode == ModeAny || slices.ContainsFunc(s.options.Allow,
+		func(name string) bool { return s.table[name] == nil }))
 	if !others || !s.report().sandboxed() {
 		return ""
 	}
@@ -234,7 +235,8 @@ func (s *shell) unlisted(programs []toolcrib.Program, refused string) *toolcrib.
 	ofShell := strings.Fields(": . [ cd command eval exec exit export local read return set shift source trap umask unset wait")
 	var names []string
 	for i := range programs {
-		if name := programs[i].Name.Text; name != "" && !slices.Contains(slices.Concat(names, ofShell, s.options.Allow), name) {
+		if name := programs[i].Name.Text; name != "" && !slices.Contains(slices.Concat(names, ofShell,
+			s.options.Allow), name) {
 			names = append(names, name)
 		}
 	}
@@ -381,7 +383,10 @@ func (p *plan) find(name string) (found beneath.Place, err error) {
 	case errors.As(err, &made):
 		return found, err
 	case err != nil:
-		return found, &toolcrib.ToolError{Kind: toolcrib.PermissionDenied, Message: quote(name) + " cannot be looked at", Err: err}
+		return found, &toolcrib.ToolError{
+			Kind: toolcrib.PermissionDenied, Message: quote(name) + " cannot be looked at",
+			Err: err,
+		}
 	}
 	if p.set.hides(p.w.Abs(found.Real)) {
 		return found, refuse("protected path: %s", quote(name))
@@ -445,7 +450,8 @@ func (p *plan) maybe(word string, is bool) error {
 	found, err := p.w.resolve(word)
 	abs := ""
 	switch {
-	case err == nil && (is || found.Info != nil || strings.Contains(word, "/") || strings.HasPrefix(word, ".") || p.set.protects(word)):
+	case err == nil && (is || found.Info != nil || strings.Contains(word, "/") || strings.HasPrefix(word, ".") ||
+		p.set.protects(word)):
 		abs = p.w.Abs(found.Real)
 	case errors.Is(err, errEscapes) && filepath.IsAbs(word):
 		abs = beneath.Real(word)

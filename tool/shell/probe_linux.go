@@ -54,7 +54,8 @@ func bubblewrap() string {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		try := exec.CommandContext(ctx, path, "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev",
-			"--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--clearenv",
+			"--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session",
+			"--clearenv",
 			"--remount-ro", "/dev", "--", "/bin/true")
 		try.Env = []string{}
 		if try.Run() == nil {

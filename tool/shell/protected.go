@@ -189,7 +189,8 @@ func (g *guarded) changed() (paths []string, unsure string) {
 		}
 	}
 	for path, print := range after.of {
-		if _, known := g.before.of[path]; !known && print != "" && !slices.Contains(now.led, path) { // else it is the link that is new
+		// else it is the link that is new
+		if _, known := g.before.of[path]; !known && print != "" && !slices.Contains(now.led, path) {
 			paths = append(paths, path)
 		}
 	}
@@ -207,7 +208,8 @@ func (g *guarded) undo(changed []string) (left, aside []string) {
 		link, isLink := g.seen.links[path]
 		isNew := g.before.of[path] == "" && (g.seen.unsure == "" || slices.Contains(g.seen.absent, path))
 		switch {
-		case !g.kept, !isLink && !isNew, isNew && g.set.Sandbox != SandboxRequired && filepath.Dir(path) != g.w.Dir && !inGit(path):
+		case !g.kept, !isLink && !isNew, isNew && g.set.Sandbox != SandboxRequired && filepath.Dir(path) != g.w.Dir &&
+			!inGit(path):
 			left = append(left, path)
 			continue
 		}

@@ -115,7 +115,8 @@ func (s *shell) guarded(ctx context.Context, call toolcrib.Call, p *plan, l *lau
 			". These files steer toolcrib or programs beside it; tell the user, and do not rely on them.")
 	}
 	if len(aside) > 0 {
-		res.warn("The command made or replaced what is protected. That has been undone; what it made is now called " + p.named(aside) + ".")
+		res.warn("The command made or replaced what is protected. That has been undone; what it made is now called " +
+			p.named(aside) + ".")
 	}
 	if len(changed)+len(aside) > 0 && s.options.OnProtectedChange != nil {
 		s.options.OnProtectedChange(call, changed, aside)

@@ -155,8 +155,9 @@ func New(options Options) (toolcrib.Tool, error) {
 		probe = func() Report { return given }
 	}
 	return &shell{
-		options: options, bounds: boundsOf, report: sync.OnceValue(probe), table: programs(), installed: sync.OnceValue(options.install),
-		behind: &background{jobs: map[toolcrib.RunID][]*behind{}},
+		options: options, bounds: boundsOf, report: sync.OnceValue(probe), table: programs(),
+		installed: sync.OnceValue(options.install),
+		behind:    &background{jobs: map[toolcrib.RunID][]*behind{}},
 	}, nil
 }
 
@@ -258,7 +259,8 @@ func (s *shell) description() string {
 	}
 	if s.options.Mode == ModeAsk {
 		return "Run a command line in the workspace, the only place where it can write. A person is asked first, except about simple commands, " +
-			"joined by |, &&, || or ;, of these programs with options that only read: " + allowed + ". To write files use the tools for files. " + gives
+			"joined by |, &&, || or ;, of these programs with options that only read: " + allowed +
+			". To write files use the tools for files. " + gives
 	}
 	return "Run a command line in the workspace, without a shell. Allowed programs: " + allowed +
 		". Commands may be joined by |, &&, || and ;, and words quoted; *, ? and [a-z] match file names; 2>/dev/null, 2>&1 and <FILE work. " +

@@ -26,7 +26,8 @@ import (
 // toolchains are what a user's home folder may have of programs, and nothing private.
 func toolchains() []string {
 	return []string{
-		".asdf", ".bun/bin", ".cargo/bin", ".deno/bin", ".local/lib/python*", ".local/share/fnm", ".local/share/mise/installs",
+		".asdf", ".bun/bin", ".cargo/bin", ".deno/bin", ".local/lib/python*", ".local/share/fnm",
+		".local/share/mise/installs",
 		".local/share/uv", ".nodenv", ".nvm/alias", ".nvm/versions", ".pyenv", ".rbenv", ".rustup", ".sdkman/candidates",
 		".volta", "go/bin", "sdk",
 	}
@@ -83,7 +84,8 @@ func writtenByOthers(path string) bool {
 		}
 		mode := info.Mode()
 		byGroup := mode&0o020 != 0 && !bySystem && int(stat.Gid) != os.Getegid()
-		if mode&fs.ModeSymlink == 0 && (mode&0o002 != 0 || byGroup) && (at == filepath.Clean(path) || mode&fs.ModeSticky == 0) {
+		if mode&fs.ModeSymlink == 0 && (mode&0o002 != 0 || byGroup) &&
+			(at == filepath.Clean(path) || mode&fs.ModeSticky == 0) {
 			return true
 		}
 		if at == filepath.Dir(at) {
@@ -110,7 +112,8 @@ func findIn(folders []string, name string, known bool) (string, error) {
 	}
 	for _, folder := range folders {
 		path := filepath.Join(folder, name)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && info.Mode()&0o002 == 0 {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 &&
+			info.Mode()&0o002 == 0 {
 			return path, nil
 		}
 	}
@@ -151,7 +154,8 @@ func (o *Options) install() *installed {
 			i.env = append(i.env, of.name+"="+dir)
 		}
 	}
-	mods := cmp.Or(os.Getenv("GOMODCACHE"), filepath.Join(cmp.Or(os.Getenv("GOPATH"), filepath.Join(i.home, "go")), "pkg/mod"))
+	mods := cmp.Or(os.Getenv("GOMODCACHE"), filepath.Join(cmp.Or(os.Getenv("GOPATH"), filepath.Join(i.home, "go")),
+		"pkg/mod"))
 	if info, err := os.Stat(mods); err == nil && info.IsDir() && isAbs(mods) {
 		i.mods, i.read = mods, append(i.read, mods)
 	}
@@ -275,7 +279,8 @@ func (l *launcher) variables(home string) []string {
 	o, i := l.options, l.installed
 	cache := cmp.Or(l.cache, home+"/.cache")
 	env := slices.Concat(i.env, []string{
-		"GOTOOLCHAIN=local", "GOCACHE=" + cache + "/go-build", "npm_config_cache=" + cache + "/npm", "npm_config_update_notifier=false",
+		"GOTOOLCHAIN=local", "GOCACHE=" + cache + "/go-build", "npm_config_cache=" + cache + "/npm",
+		"npm_config_update_notifier=false",
 		"PIP_CACHE_DIR=" + cache + "/pip", "PIP_DISABLE_PIP_VERSION_CHECK=1", "CARGO_HOME=" + cache + "/cargo",
 	})
 	if o.Network {

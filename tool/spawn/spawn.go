@@ -115,7 +115,8 @@ func (t *spawner) unknown(name string) error {
 			near = append(slices.Clone(near), "…")
 		}
 	}
-	return toolcrib.Failf(toolcrib.NotFound, "there is no agent %q; %s: %s", quotable(name), which, strings.Join(near, ", "))
+	return toolcrib.Failf(toolcrib.NotFound, "there is no agent %q; %s: %s", quotable(name), which,
+		strings.Join(near, ", "))
 }
 
 // quotable is a text of the model's as an error repeats it.

@@ -116,7 +116,8 @@ func (t *spawner) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Previ
 		agent += " (" + about + ")"
 	}
 	task := strings.TrimSpace(strings.ToValidUTF8(in.Task, "�"))
-	text := fmt.Sprintf("agent: %s\ntools: %s\ntask (%d characters):", oneLine(agent), toolsText(in.Tools), utf8.RuneCountInString(in.Task))
+	text := fmt.Sprintf("agent: %s\ntools: %s\ntask (%d characters):", oneLine(agent), toolsText(in.Tools),
+		utf8.RuneCountInString(in.Task))
 	for line := range strings.SplitSeq(cut(task, maxPreviewTask), "\n") {
 		text += "\n  " + guard.Visible(strings.TrimSuffix(line, "\r"))
 	}

@@ -46,7 +46,8 @@ type envResult struct {
 // Spec describes get_env or get_env_raw.
 func (t *getEnv) Spec() toolcrib.Spec {
 	if t.raw {
-		return spec("get_env_raw", "Read the environment variables of the running toolcrib as they are, secrets too.", envParameters, true)
+		return spec("get_env_raw", "Read the environment variables of the running toolcrib as they are, secrets too.",
+			envParameters, true)
 	}
 	return spec("get_env", "Read the environment variables of the running toolcrib: their names, and the values of harmless ones such as PATH and LANG. A person is asked before any other value that you name is shown. Values that could be secrets are shown as "+guard.Redacted+".", envParameters, false)
 }
@@ -55,8 +56,10 @@ func (t *getEnv) Spec() toolcrib.Spec {
 // see the names: it says how a session is set up, and never who gets in where.
 func harmless(name string) bool {
 	switch strings.ToUpper(name) {
-	case "PATH", "PATHEXT", "HOME", "USER", "USERNAME", "LOGNAME", "SHELL", "COMSPEC", "LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM",
-		"COLUMNS", "LINES", "NO_COLOR", "TMPDIR", "TMP", "TEMP", "HOSTNAME", "COMPUTERNAME", "SHLVL", "EDITOR", "VISUAL", "PAGER", "OS",
+	case "PATH", "PATHEXT", "HOME", "USER", "USERNAME", "LOGNAME", "SHELL", "COMSPEC", "LANG", "LANGUAGE", "TZ", "TERM",
+		"COLORTERM",
+		"COLUMNS", "LINES", "NO_COLOR", "TMPDIR", "TMP", "TEMP", "HOSTNAME", "COMPUTERNAME", "SHLVL", "EDITOR", "VISUAL",
+		"PAGER", "OS",
 		"NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE", "SYSTEMROOT", "WINDIR", "USERPROFILE":
 		return true
 	}

@@ -236,7 +236,10 @@ func tidy(e LogEntry, mask func(string) string) LogEntry {
 		if secretAttribute(a.Name) && value != "" {
 			value = guard.Redacted
 		}
-		tidied.Attributes = append(tidied.Attributes, LogAttribute{cutTo(hide(a.Name, mask), maxFactBytes), cutTo(value, maxAttribute)})
+		tidied.Attributes = append(tidied.Attributes, LogAttribute{
+			cutTo(hide(a.Name, mask), maxFactBytes),
+			cutTo(value, maxAttribute),
+		})
 	}
 	return tidied
 }

@@ -94,7 +94,10 @@ func (t *runtimeInfo) Call(ctx context.Context, _ toolcrib.Call) (toolcrib.Outpu
 
 // details has what the system says; the rest is left out.
 func (t *runtimeInfo) details(ctx context.Context) *rawInfo {
-	raw := &rawInfo{PID: os.Getpid(), ParentPID: os.Getppid(), UID: os.Getuid(), GID: os.Getgid(), Temporary: cutTo(os.TempDir(), maxRawValue), Arguments: []string{}}
+	raw := &rawInfo{
+		PID: os.Getpid(), ParentPID: os.Getppid(), UID: os.Getuid(), GID: os.Getgid(),
+		Temporary: cutTo(os.TempDir(), maxRawValue), Arguments: []string{},
+	}
 	if host, err := os.Hostname(); err == nil {
 		raw.Host = cut(host)
 	}

@@ -63,7 +63,10 @@ func New(options Options) []toolcrib.Tool {
 	if options.Mask == nil {
 		options.Mask = func(s string) string { return s }
 	}
-	tools := []toolcrib.Tool{&runtimeInfo{options: options}, &runtimeInfo{options, true}, &getEnv{options: options}, &getEnv{options, true}}
+	tools := []toolcrib.Tool{
+		&runtimeInfo{options: options}, &runtimeInfo{options, true}, &getEnv{options: options},
+		&getEnv{options, true},
+	}
 	if options.Logs != nil {
 		tools = append(tools, &fetchLogs{options})
 	}

@@ -54,7 +54,8 @@ type Query struct {
 
 // Matches reports whether a table is wanted.
 func (q Query) Matches(schema, table string) bool {
-	return (q.Schema == "" || q.Schema == schema) && (q.Table == "" || q.Table == table) && q.Want != nil && q.Want(schema, table)
+	return (q.Schema == "" || q.Schema == schema) && (q.Table == "" || q.Table == table) && q.Want != nil &&
+		q.Want(schema, table)
 }
 
 // Structure is what a database consists of, sorted by schema and name.
@@ -286,7 +287,10 @@ func failure(name string, err error) error {
 
 // visible is the table without what points to tables that are not permitted.
 func (table Table) visible(may func(schema, table string) bool) Table {
-	shown := Table{Schema: table.Schema, Name: table.Name, Kind: table.Kind, More: table.More, PrimaryKey: cutAll(table.PrimaryKey)}
+	shown := Table{
+		Schema: table.Schema, Name: table.Name, Kind: table.Kind, More: table.More,
+		PrimaryKey: cutAll(table.PrimaryKey),
+	}
 	for _, c := range table.Columns {
 		if len(shown.Columns) == maxColumns {
 			shown.More = true
@@ -296,7 +300,10 @@ func (table Table) visible(may func(schema, table string) bool) Table {
 	}
 	for _, k := range table.ForeignKeys {
 		if may(k.Schema, k.Table) && len(shown.ForeignKeys) < maxColumns {
-			shown.ForeignKeys = append(shown.ForeignKeys, ForeignKey{cutAll(k.Columns), cut(k.Schema), cut(k.Table), cutAll(k.References)})
+			shown.ForeignKeys = append(shown.ForeignKeys, ForeignKey{
+				cutAll(k.Columns), cut(k.Schema), cut(k.Table),
+				cutAll(k.References),
+			})
 		}
 	}
 	shown.Schema, shown.Name = cut(shown.Schema), cut(shown.Name)

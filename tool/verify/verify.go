@@ -134,9 +134,11 @@ func (t *verify) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 	}
 	switch {
 	case len(in.Checks) == 0:
-		return toolcrib.Output{}, toolcrib.Failf(toolcrib.InvalidArguments, "VERIFY_MISSING_CHECKS: give at least one check in checks")
+		return toolcrib.Output{}, toolcrib.Failf(toolcrib.InvalidArguments,
+			"VERIFY_MISSING_CHECKS: give at least one check in checks")
 	case len(in.Checks) > maxChecks:
-		return toolcrib.Output{}, toolcrib.Failf(toolcrib.InvalidArguments, "VERIFY_TOO_MANY_CHECKS: at most %d checks in one call", maxChecks)
+		return toolcrib.Output{}, toolcrib.Failf(toolcrib.InvalidArguments,
+			"VERIFY_TOO_MANY_CHECKS: at most %d checks in one call", maxChecks)
 	}
 	out := output{ChecksRun: len(in.Checks), Results: make([]result, len(in.Checks)), AllPassed: true}
 	passed := 0

@@ -34,7 +34,8 @@ func Schemes() []string { return append([]string{"https", "http"}, Messengers().
 // left out: generic, which is what a webhook is for, and logger, which tells nobody.
 func Messengers() []string {
 	return []string{
-		"bark", "discord", "googlechat", "gotify", "ifttt", "join", "lark", "matrix", "mattermost", "notifiarr", "ntfy", "opsgenie",
+		"bark", "discord", "googlechat", "gotify", "ifttt", "join", "lark", "matrix", "mattermost", "notifiarr", "ntfy",
+		"opsgenie",
 		"pagerduty", "pushbullet", "pushover", "rocketchat", "signal", "slack", "smtp", "teams", "telegram", "wecom", "zulip",
 	}
 }

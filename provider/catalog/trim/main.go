@@ -42,7 +42,8 @@ func run(version, date, folder string) error {
 		}
 		texts = append(texts, text)
 	}
-	all, err := catalog.Parse(io.MultiReader(strings.NewReader("["), bytes.NewReader(bytes.Join(texts, []byte(","))), strings.NewReader("]")))
+	all, err := catalog.Parse(io.MultiReader(strings.NewReader("["), bytes.NewReader(bytes.Join(texts, []byte(","))),
+		strings.NewReader("]")))
 	if err != nil {
 		return err
 	}

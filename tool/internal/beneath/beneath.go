@@ -53,7 +53,8 @@ func Open(call toolcrib.Call) (*Folder, error) {
 	}
 	dir, err := filepath.EvalSymlinks(call.Workspace)
 	if err == nil && Machine(dir) {
-		return nil, toolcrib.Failf(toolcrib.PermissionDenied, "the workspace lies in /proc, /sys or /dev, which tools do not touch")
+		return nil, toolcrib.Failf(toolcrib.PermissionDenied,
+			"the workspace lies in /proc, /sys or /dev, which tools do not touch")
 	}
 	if err == nil {
 		var root *os.Root
@@ -61,7 +62,10 @@ func Open(call toolcrib.Call) (*Folder, error) {
 			return &Folder{Root: root, Given: filepath.Clean(call.Workspace), Dir: dir}, nil
 		}
 	}
-	return nil, &toolcrib.ToolError{Kind: toolcrib.ExecutionFailed, Message: "the workspace folder cannot be opened", Err: err}
+	return nil, &toolcrib.ToolError{
+		Kind: toolcrib.ExecutionFailed, Message: "the workspace folder cannot be opened",
+		Err: err,
+	}
 }
 
 // Close releases the folder.
@@ -336,7 +340,10 @@ func Failure(err error, shown string) error {
 			return &toolcrib.ToolError{Kind: known.kind, Message: fmt.Sprintf(known.text, shown), Err: err}
 		}
 	}
-	return &toolcrib.ToolError{Kind: toolcrib.ExecutionFailed, Message: shown + ": the file system reported an error", Err: err}
+	return &toolcrib.ToolError{
+		Kind: toolcrib.ExecutionFailed, Message: shown + ": the file system reported an error",
+		Err: err,
+	}
 }
 
 // Entries reads the entries of a folder, sorted by name; more reports that there are others

@@ -177,7 +177,8 @@ func keys(ctx context.Context, tx pgx.Tx, ids string, at map[string]*tables.Tabl
 		JOIN pg_attribute a ON a.attrelid = k.TABLE AND a.attnum = u.number ORDER BY u.place)`
 	own := strings.NewReplacer("KEY", "conkey", "TABLE", "conrelid").Replace(names)
 	others := strings.NewReplacer("KEY", "confkey", "TABLE", "confrelid").Replace(names)
-	query := `SELECT k.conrelid::text, k.contype::text, coalesce(n.nspname::text, ''), coalesce(c.relname::text, ''), ` + own + `, ` + others + `
+	query := `SELECT k.conrelid::text, k.contype::text, coalesce(n.nspname::text, ''), coalesce(c.relname::text, ''), ` +
+		own + `, ` + others + `
 		FROM pg_constraint k LEFT JOIN pg_class c ON c.oid = k.confrelid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE k.conrelid = ANY ($1::oid[]) AND k.contype IN ('p', 'f') AND k.conparentid = 0
 		ORDER BY k.conrelid, k.conname::text COLLATE "C"`
