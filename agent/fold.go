@@ -207,7 +207,7 @@ func (s *State) reconciled(b *journal.Reconciled) error {
 
 func (s *State) request(b *journal.ModelRequest) error {
 	if s.Turn != nil {
-		return fmt.Errorf("a request with %d calls open", len(s.Turn.open()))
+		return fmt.Errorf("a request with %d calls open", s.Turn.countIf(anyCall))
 	}
 	s.Open, s.Requests = b, b.Request
 	s.retried += time.Duration(b.DelayMS) * time.Millisecond
@@ -459,7 +459,7 @@ func (s *State) result(b *journal.ToolResult) error {
 	case toolcrib.ReasonHopBudgetExhausted, toolcrib.ReasonCostCapExceeded:
 		s.Spare = true
 	}
-	if len(s.Turn.open()) == 0 {
+	if s.Turn.countIf(anyCall) == 0 {
 		s.closeTurn()
 	}
 	s.letGo()

@@ -173,18 +173,32 @@ func (t *Turn) lost() []*Call {
 }
 
 // open returns the calls without a result.
-func (t *Turn) open() []*Call { return t.openIf(func(*Call) bool { return true }) }
+func (t *Turn) open() []*Call { return t.openIf(anyCall) }
 
-func (t *Turn) openIf(is func(*Call) bool) (calls []*Call) {
+func anyCall(*Call) bool { return true }
+
+func (t *Turn) openIf(is func(*Call) bool) []*Call {
+	n := t.countIf(is)
+	if n == 0 {
+		return nil
+	}
+	calls := make([]*Call, 0, n)
 	for _, c := range t.Calls {
 		if c.Result == nil && is(c) {
-			if calls == nil {
-				calls = make([]*Call, 0, len(t.Calls))
-			}
 			calls = append(calls, c)
 		}
 	}
 	return calls
+}
+
+// countIf counts the calls without a result for which is holds.
+func (t *Turn) countIf(is func(*Call) bool) (n int) {
+	for _, c := range t.Calls {
+		if c.Result == nil && is(c) {
+			n++
+		}
+	}
+	return n
 }
 
 // Ended reports whether the run has ended.

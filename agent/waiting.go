@@ -270,5 +270,5 @@ func (s *State) letGo() {
 
 // onlyWaits reports whether all that is open of the turn waits for a person.
 func (s *State) onlyWaits() bool {
-	return len(s.Turn.openIf(func(c *Call) bool { return c.Waits == nil && !c.question() })) == 0
+	return s.Turn.countIf(func(c *Call) bool { return c.Waits == nil && !c.question() }) == 0
 }

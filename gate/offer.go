@@ -56,7 +56,10 @@ func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (
 		o.Record.Tools = append(o.Record.Tools, journal.OfferedTool{Name: e.spec.Name, Hash: e.hash})
 		_, _ = h.Write(e.sum[:]) // the spec's hash covers the name
 	}
-	o.Record.Hash = hex.EncodeToString(h.Sum(nil))
+	var sum [sha256.Size]byte
+	var text [2 * sha256.Size]byte
+	hex.Encode(text[:], h.Sum(sum[:0]))
+	o.Record.Hash = string(text[:])
 	return o, nil
 }
 

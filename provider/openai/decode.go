@@ -41,14 +41,12 @@ type frame struct {
 }
 
 type choice struct {
-	Delta   message         `json:"delta"`
-	Message message         `json:"message"` // of a whole reply
+	Message message         `json:"delta|message"` // message in a whole reply
 	Reason  wire.Loose      `json:"finish_reason"`
 	Error   json.RawMessage `json:"error"` // OpenRouter tells it here too
 }
 
 type message struct {
-	wire.Found
 	Content          content     `json:"content"`
 	ReasoningContent string      `json:"reasoning_content"`
 	Reasoning        string      `json:"reasoning"` // some servers send the same under both names
@@ -169,10 +167,8 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 		return wire.EventError(d.provider, append(append([]byte(`{"error":`), c.Error...), '}'))
 	case d.whole && f.Choices == nil:
 		return wire.NotAReply(d.provider, "chat completion", data)
-	case d.whole:
-		return d.say(&c.Message, emit)
 	}
-	return d.say(&c.Delta, emit)
+	return d.say(&c.Message, emit)
 }
 
 // say hands on what a message says, in the order in which a model works.

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"sync"
 	"unsafe"
 )
@@ -36,7 +37,7 @@ type Found struct{ Present bool }
 type Reader interface{ ReadJSON(c *Cursor) }
 
 // Read reads a JSON text into the struct that into points to, by the names of its json
-// tags. object reports whether the text is an object: any other says nothing. Members
+// tags; "a|b" is a field of either name. object reports whether the text is an object: any other says nothing. Members
 // without a field are passed over, and so is a value of another type than its field:
 // providers differ, and what is not there is not used. Fields without a member become zero;
 // lists keep their memory, so that into can serve all frames of a stream.
@@ -119,7 +120,10 @@ func planOf(t reflect.Type) *plan {
 			case aList:
 				one.of = planOf(f.Type.Elem())
 			}
-			p.fields = append(p.fields, one)
+			for name := range strings.SplitSeq(one.name, "|") {
+				one.name = name
+				p.fields = append(p.fields, one)
+			}
 			p.lists = p.lists || one.kind == aList || one.kind == aStruct && one.of.lists
 		}
 	}
