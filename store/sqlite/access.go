@@ -26,6 +26,8 @@ func (a *Access) Version(ctx context.Context) (uint64, error) {
 	return a.s.version(ctx, store.SealedAccess)
 }
 
+func (a *Access) sealed() reader { return sealed{a.s, store.SealedAccess} }
+
 // OwnChanges counts the changes of users, groups, passwords and tokens that were made
 // with this store, and those that were tried. It reads nothing.
 func (a *Access) OwnChanges() uint64 { return a.s.accessChanges.Load() }
@@ -109,7 +111,7 @@ func (a *Access) failed(ctx context.Context, err error) error {
 
 // list reads a page of documents.
 func list[T any](ctx context.Context, a *Access, where string, args ...any) ([]T, error) {
-	page, err := docs[T](ctx, a.s.readers, where, args...)
+	page, err := docs[T](ctx, a.sealed(), where, args...)
 	if err != nil {
 		return nil, a.failed(ctx, err)
 	}
@@ -159,13 +161,13 @@ func (t *tx) knownGroups(groups []string) error {
 
 // User implements [access.Users].
 func (a *Access) User(ctx context.Context, name string) (access.User, error) {
-	u, err := found[access.User](ctx, a.s.readers, userNamed, name, "user")
+	u, err := found[access.User](ctx, a.sealed(), userNamed, name, "user")
 	return u, a.failed(ctx, err)
 }
 
 // Alike implements [access.Users].
 func (a *Access) Alike(ctx context.Context, name string) (access.User, error) {
-	same, err := alike[access.User](ctx, a.s.readers, userAlike, name)
+	same, err := alike[access.User](ctx, a.sealed(), userAlike, name)
 	if err != nil || len(same) > 0 {
 		return append(same, access.User{})[0], a.failed(ctx, err)
 	}
@@ -326,7 +328,7 @@ func (a *Access) PasswordHash(ctx context.Context, name string) (string, error) 
 		return "", err
 	}
 	var hash string
-	err := a.s.readers.row(ctx, "SELECT doc FROM docs WHERE kind = 'password' AND id = ?", []any{name}, &hash)
+	err := a.sealed().row(ctx, "SELECT doc FROM docs WHERE kind = 'password' AND id = ?", []any{name}, &hash)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", refused(toolcrib.CodeNotFound, "%s has no password", name)
 	}
@@ -381,7 +383,7 @@ func (a *Access) AddToken(ctx context.Context, i access.Issued, by string) (acce
 
 // Token implements [access.Tokens].
 func (a *Access) Token(ctx context.Context, id string) (access.Issued, error) {
-	i, err := found[access.Issued](ctx, a.s.readers, tokenOfID, id, "token")
+	i, err := found[access.Issued](ctx, a.sealed(), tokenOfID, id, "token")
 	return i, a.failed(ctx, err)
 }
 

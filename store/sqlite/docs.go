@@ -12,6 +12,12 @@ import (
 // putDoc keeps a document as an event of the system journal makes it. counts says that the
 // event is about it: that is a change of its table, which is sealed anew.
 func (t *tx) putDoc(d *store.Doc, counts bool) error {
+	table, sealed := store.Sealed(d.Kind)
+	if sealed = sealed && counts; sealed {
+		if err := t.checkTable(table); err != nil {
+			return err
+		}
+	}
 	var err error
 	if d.Text == "" {
 		_, err = t.exec("DELETE FROM docs WHERE kind = ? AND id = ? AND user = ?", d.Kind, d.ID, d.User)
@@ -20,8 +26,7 @@ func (t *tx) putDoc(d *store.Doc, counts bool) error {
 			ON CONFLICT (kind, id, user) DO UPDATE SET at = excluded.at, gone = excluded.gone, doc = excluded.doc`,
 			d.Kind, d.ID, d.User, d.Keys.Folded, d.Keys.Look, d.At, d.Gone, d.Text)
 	}
-	table, sealed := store.Sealed(d.Kind)
-	if err != nil || !sealed || !counts {
+	if err != nil || !sealed {
 		return err
 	}
 	t.seal.stale[table] = true
@@ -60,4 +65,23 @@ func (sn snapshot) Docs(ctx context.Context, do func(store.Doc) error) error {
 		}
 		return do(d)
 	})
+}
+
+// sealed reads documents of a sealed table, and compares it with its seal at the same moment.
+type sealed struct {
+	s     *Store
+	table int
+}
+
+func (r sealed) each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error {
+	return r.s.frozen(ctx, func(sn snapshot) error {
+		if err := r.s.checkTable(ctx, sn, r.table); err != nil {
+			return err
+		}
+		return sn.each(ctx, query, args, do)
+	})
+}
+
+func (r sealed) row(ctx context.Context, query string, args []any, dest ...any) error {
+	return one(ctx, r, query, args, func(scan scanFunc) error { return scan(dest...) })
 }

@@ -92,7 +92,7 @@ func (s *Store) overridesChanged() {
 }
 
 func (s *Store) readOverrides(ctx context.Context) ([]store.Override, error) {
-	list, err := docs[store.Override](ctx, s.readers, "kind = 'override' ORDER BY id")
+	list, err := docs[store.Override](ctx, sealed{s, store.SealedOverrides}, "kind = 'override' ORDER BY id")
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
@@ -232,7 +232,7 @@ func (s *Store) Remembered(ctx context.Context, user string, session toolcrib.Se
 }
 
 func (s *Store) readRemembered(ctx context.Context, where string, args ...any) ([]store.Remembered, error) {
-	list, err := docs[store.Remembered](ctx, s.readers, "kind = 'remembered' AND "+where, args...)
+	list, err := docs[store.Remembered](ctx, sealed{s, store.SealedRemembered}, "kind = 'remembered' AND "+where, args...)
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}

@@ -270,7 +270,18 @@ type headSeal struct {
 	system store.SystemHead
 	record store.Record
 	stale  [store.SealedTables]bool // tables that were changed
+	known  [store.SealedTables]bool // tables that were found as they were sealed
 	moved  bool                     // it must be sealed again
+}
+
+// checkTable compares a table with its seal before it is changed, because then all of it is
+// sealed again: what somebody else has done to it must not be.
+func (t *tx) checkTable(table int) error {
+	if t.seal.known[table] {
+		return nil
+	}
+	t.seal.known[table] = true
+	return checkTable(t.ctx, t.w.conn, t.w.keys, &t.seal.record, table)
 }
 
 // appendSystem adds an event to the system journal.

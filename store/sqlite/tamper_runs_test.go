@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -282,6 +283,54 @@ func TestSealedTables(t *testing.T) {
 			if _, err := openAt(t, path, readOnly()).VerifyAll(t.Context()); err == nil {
 				t.Error("nothing is found")
 			}
+		})
+	}
+}
+
+// What somebody changes while a store is open, and without counting it, is not acted on, and
+// no later change that is made properly seals it.
+func TestSealedTablesWhileOpen(t *testing.T) {
+	original := finished(t)
+	const admin = "UPDATE docs SET doc = json_set(doc, '$.admin', json('true')) WHERE kind = 'user' AND id = 'ann'"
+	const switched = "UPDATE docs SET doc = json_set(doc, '$.enabled', json('true')) WHERE kind = 'override'"
+	const given = "UPDATE docs SET user = 'eve', gone = 0, doc = json_set(doc, '$.user', 'eve') WHERE kind = 'remembered'"
+	const unrevoked = "UPDATE docs SET gone = 0, doc = json_remove(doc, '$.revoked_at', '$.revoked_by') WHERE kind = 'token'"
+	const password = "UPDATE docs SET doc = replace(doc, 'p=1', 'p=2') WHERE kind = 'password'"
+	barrier := func(s *sqlite.Store) error {
+		return s.AppendSystem(t.Context(), store.SystemEvent{Kind: "login", Payload: []byte(`{"user":"bob"}`)})
+	}
+	for name, c := range map[string]struct {
+		change string
+		use    func(s *sqlite.Store) error
+	}{
+		"a user is read":     {admin, func(s *sqlite.Store) error { _, err := s.Access().User(t.Context(), "ann"); return err }},
+		"one alike is read":  {admin, func(s *sqlite.Store) error { _, err := s.Access().Alike(t.Context(), "Ann"); return err }},
+		"users are listed":   {admin, func(s *sqlite.Store) error { _, err := s.Access().Users(t.Context(), "", 9); return err }},
+		"a token is read":    {unrevoked, func(s *sqlite.Store) error { _, err := s.Access().Token(t.Context(), "tok_1"); return err }},
+		"a password is read": {password, func(s *sqlite.Store) error { _, err := s.Access().PasswordHash(t.Context(), "ann"); return err }},
+		"switches are read":  {switched, func(s *sqlite.Store) error { _, err := s.Overrides(t.Context()); return err }},
+		"approvals are read": {given, func(s *sqlite.Store) error { _, err := s.Remembered(t.Context(), "eve", ""); return err }},
+		"a group is put": {admin, func(s *sqlite.Store) error {
+			_, err := s.Access().PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "new"}}, "x")
+			return err
+		}},
+		"a tool is switched": {switched, func(s *sqlite.Store) error {
+			if err := barrier(s); err != nil {
+				return nil // found already
+			}
+			_, err := s.SetOverride(t.Context(), store.Override{Kind: store.OverrideTool, Name: "z", By: "ann"})
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := copied(t, original)
+			s := openAt(t, path, sqlite.Options{})
+			if err := barrier(s); err != nil {
+				t.Fatal(err)
+			}
+			execAt(t, path, c.change)
+			wantBroken(t, c.use(s), "was changed after it was sealed")
+			wantOpenError(t, path, sqlite.Options{}, store.ErrDamaged)
 		})
 	}
 }

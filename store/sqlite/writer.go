@@ -307,7 +307,7 @@ func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 	}
 	w.content, _ = w.conn.content() // 0 on an error, and then it is looked at again
 	if t.seal != nil {
-		w.sealed = &headSeal{system: t.seal.system, record: t.seal.record}
+		w.sealed = &headSeal{system: t.seal.system, record: t.seal.record, known: t.seal.known}
 	}
 	if err := w.checkFiles(); err != nil {
 		return nil, err
