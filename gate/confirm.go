@@ -82,6 +82,9 @@ func (j *judgement) confirmStep() *refusal {
 		return nil
 	}
 	approved := (retried || decided.Decision == journal.DecisionApprove) && answers(decided.Asked, asks)
+	if approved {
+		j.verdict.Approval, j.verdict.ApprovedBy, j.verdict.Detail = "", "", "" // of what is remembered
+	}
 	if approved && (decided.Unbound || j.facts.Past) {
 		j.verdict.Approval = decided.ApprovalID
 		return nil
@@ -206,9 +209,11 @@ func (j *judgement) lifted() bool {
 	return j.takeRemembered(j.remembered())
 }
 
-// takeRemembered takes a remembered approval for a call that nobody has decided yet.
+// takeRemembered takes a remembered approval. The one that decides this very call is not taken:
+// it is bound to more.
 func (j *judgement) takeRemembered(m *Remembered) bool {
-	if m == nil || j.facts.Decided[j.asked.ID].Decision == journal.DecisionApprove {
+	decided := j.facts.Decided[j.asked.ID]
+	if m == nil || decided.Decision == journal.DecisionApprove && decided.ApprovalID == m.ApprovalID {
 		return false
 	}
 	j.verdict.Approval, j.verdict.ApprovedBy, j.verdict.Detail = m.ApprovalID, m.By, m.detail()

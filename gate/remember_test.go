@@ -53,3 +53,30 @@ func TestH16_RememberedLiftsOneThing(t *testing.T) {
 		})
 	}
 }
+
+// What is remembered keeps lifting its question once a person has answered the others: one
+// answer is enough.
+func TestH16_RememberedBesideADecision(t *testing.T) {
+	m := gate.Remembered{Tool: "x", Effect: toolcrib.EffectNonIdempotentWrite, Scope: "user", ApprovalID: "apr_9", By: "ann"}
+	g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{tool(writes("x"))}})
+	scope, facts := wide(), gate.Facts{
+		Offered: map[string]bool{"x": true}, Taint: []string{"example.com"}, Remembered: []gate.Remembered{m},
+	}
+	scope.Workspace = ""
+	judge := func() gate.Verdict {
+		return g.Judge(t.Context(), alice(), scope, facts, []toolcrib.ToolCall{call("1", "x", `{"n":1}`)})[0]
+	}
+	first := judge()
+	if first.Decision != toolcrib.Ask || len(first.Questions) != 1 || first.Reason != toolcrib.ReasonTaintedFlow {
+		t.Fatalf("%+v", first)
+	}
+	decided := approve(first)
+	facts.Decided = map[string]gate.Decided{"1": decided}
+	if v := judge(); v.Decision != toolcrib.Allow || v.Approval != decided.ApprovalID || v.ApprovedBy != "" || v.Detail != "" {
+		t.Errorf("asked twice: %+v", v)
+	}
+	facts.Remembered = nil // meanwhile it was revoked
+	if v := judge(); v.Decision != toolcrib.Ask {
+		t.Errorf("%+v", v)
+	}
+}

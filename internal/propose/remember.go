@@ -26,11 +26,26 @@ func Rememberable(calls []journal.ApprovalItem) bool {
 }
 
 // grave reports whether a call is asked about for more than the policy of confirming:
-// for what the run has read, say. Nothing that is remembered lifts that.
+// for what the run has read, say. Nothing that is remembered lifts that, except for a program
+// that is not listed: exactly that line.
 func grave(c journal.ApprovalItem) bool {
 	return slices.ContainsFunc(c.Questions, func(q journal.Question) bool {
-		return q.Reason != toolcrib.ReasonNeedsConfirmation
+		return q.Reason != toolcrib.ReasonNeedsConfirmation && (q.Reason != toolcrib.ReasonUnlistedProgram || !ofLine(c))
 	})
+}
+
+func ofLine(c journal.ApprovalItem) bool { return c.Binding != nil && c.Binding.CommandLine }
+
+// Always returns what "always" says on a terminal: for the rest of the run, and for nothing but
+// command lines with programs that are not listed, for this user in this workspace.
+func Always(calls []journal.ApprovalItem) journal.Remember {
+	unlisted := func(q journal.Question) bool { return q.Reason == toolcrib.ReasonUnlistedProgram }
+	if len(calls) == 0 || slices.ContainsFunc(calls, func(c journal.ApprovalItem) bool {
+		return !ofLine(c) || !slices.ContainsFunc(c.Questions, unlisted)
+	}) {
+		return journal.Remember{Scope: journal.RememberRun}
+	}
+	return journal.Remember{Scope: journal.RememberUser}
 }
 
 // Storable reports whether anything of these approvals can be remembered at all: what

@@ -9,6 +9,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/propose"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -169,7 +170,7 @@ func (d *Dialog) Press(key string) (shown string, a *Answer) {
 		d.each = true
 		return d.card("One by one", d.Ask.Calls[:1]), nil
 	case KeyAlways:
-		r := journal.Remember{Scope: journal.RememberRun}
+		r := propose.Always(d.Ask.Calls)
 		return d.Style.Note(RememberText(d.Ask.Calls, r)), &Answer{Decision: journal.DecisionApprove, Remember: &r}
 	case KeyShow:
 		return d.whole(), nil
@@ -276,7 +277,7 @@ func (d *Dialog) whole() string {
 		}
 	}
 	if !d.each && Pressed(d.Keys(), KeyAlways) != "" {
-		text += d.Style.Note("a: " + RememberText(calls, journal.Remember{Scope: journal.RememberRun}))
+		text += d.Style.Note("a: " + RememberText(calls, propose.Always(calls)))
 	}
 	return text
 }

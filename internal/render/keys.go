@@ -35,7 +35,11 @@ func CallKeys(calls []journal.ApprovalItem, each bool) []Key {
 		keys = []Key{{KeyYes, "yes to all"}, {KeyNo, "no to all"}, {KeyNoWhy, "no, and why"}, {KeyEach, "one by one"}}
 	}
 	if !each && propose.Rememberable(calls) {
-		keys = append(keys, Key{KeyAlways, "always in this run"})
+		word := "always in this run"
+		if propose.Always(calls).Scope != journal.RememberRun {
+			word = "always this line here"
+		}
+		keys = append(keys, Key{KeyAlways, word})
 	}
 	keys = append(keys, Key{KeyShow, "show all"})
 	if !each {

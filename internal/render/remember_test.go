@@ -16,6 +16,7 @@ func TestH16_RememberText(t *testing.T) {
 	always := journal.Question{Reason: toolcrib.ReasonNeedsConfirmation, Setting: "tools.settings.write_file.confirm", Mode: "always"}
 	rule := journal.Question{Reason: toolcrib.ReasonNeedsConfirmation, Rule: "a", Text: "rule a asks: tools.settings.write_file.confirm is always"}
 	taint := journal.Question{Reason: toolcrib.ReasonTaintedFlow, Sources: []string{"web_fetch"}}
+	unlisted := journal.Question{Reason: toolcrib.ReasonUnlistedProgram}
 	const (
 		text     = "not asked again in this run: write_file to notes/a.md"
 		byRule   = "; asked about anyway by rule a"
@@ -32,6 +33,7 @@ func TestH16_RememberText(t *testing.T) {
 		"rule and always": {[]journal.Question{rule, always}, nothing},
 		"rule":            {[]journal.Question{rule, confirm}, text + byRule},
 		"rule alone":      {[]journal.Question{rule}, noAnswer},
+		"unlisted":        {[]journal.Question{unlisted, confirm}, text},
 		"taint":           {[]journal.Question{taint, confirm}, text + byTaint},
 		"all":             {[]journal.Question{taint, rule, confirm}, text + byRule + byTaint},
 	} {
@@ -44,7 +46,7 @@ func TestH16_RememberText(t *testing.T) {
 		if propose.Storable(calls) != (c.want != nothing) {
 			t.Errorf("%s: storable is %v", name, propose.Storable(calls))
 		}
-		if offered := c.want != nothing && c.questions[0].Reason != toolcrib.ReasonTaintedFlow; propose.Rememberable(calls) != offered {
+		if offered := c.want != nothing && c.questions[0].Reason == toolcrib.ReasonNeedsConfirmation; propose.Rememberable(calls) != offered {
 			t.Errorf("%s: rememberable is %v", name, propose.Rememberable(calls))
 		}
 	}
@@ -122,5 +124,41 @@ func TestH16_ShowTellsWhatAlwaysMeans(t *testing.T) {
 	shown, answer := d.Press(KeyShow)
 	if !always || answer != nil || !strings.Contains(shown, "a: not asked again in this run: write_file to a.md") {
 		t.Errorf("always: %v, shown:\n%s", always, shown)
+	}
+}
+
+// For nothing but lines with programs that are not listed, "always" is for this line in this
+// workspace; with anything else it is for the run.
+func TestH16_AlwaysOfLines(t *testing.T) {
+	line := bound("exec_shell", "")
+	line.Effect, line.Binding.CommandLine = toolcrib.EffectNonIdempotentWrite, true
+	line.Questions = []journal.Question{
+		{Reason: toolcrib.ReasonUnlistedProgram}, {Reason: toolcrib.ReasonNeedsConfirmation, Setting: "tools.confirm", Mode: "writes"},
+	}
+	listed, tainted := line, line
+	listed.Questions = line.Questions[1:]
+	tainted.Questions = append([]journal.Question{{Reason: toolcrib.ReasonTaintedFlow}}, line.Questions...)
+	for _, c := range []struct {
+		calls []journal.ApprovalItem
+		want  string
+	}{
+		{[]journal.ApprovalItem{line}, "always this line here: not asked again for this user in the workspace /w: exec_shell with exactly these arguments: make test"},
+		{[]journal.ApprovalItem{listed}, "always in this run: not asked again in this run: exec_shell with exactly these arguments: make test"},
+		{[]journal.ApprovalItem{line, bound("write_file", "/w/a.md")}, "always in this run: not asked again in this run: " +
+			"exec_shell with exactly these arguments: make test; write_file to a.md"},
+		{[]journal.ApprovalItem{tainted}, ""},
+	} {
+		d := Dialog{Question: Question{Ask: journal.ConfirmationRequired{Kind: journal.ApprovalCall, Calls: c.calls}}, Style: Style{Width: 400}}
+		d.Open()
+		got := ""
+		for _, k := range d.Keys() {
+			if k.Name == KeyAlways {
+				shown, _ := d.Press(KeyAlways)
+				got = k.Word + ": " + strings.TrimSpace(strings.TrimPrefix(shown, "· "))
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
 	}
 }
