@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -52,7 +53,6 @@ type Condensation struct {
 	Before         int64
 	Limit          int64 // what the next request's input may be, in tokens; 0 = unknown
 	Reason         string
-	Wish           bool // it would fit
 }
 
 // room is what a model's context leaves to the input of a request that may be
@@ -77,12 +77,8 @@ func (s *State) Context() (used, of int64) {
 // model's context; ok = it fits.
 func makeRoom(s *State, model int, r Reserve) (step Step, ok bool) {
 	limit := room(&s.Models[model], r.Output)
-	if s.Start.Compact && s.Requests == 0 && (limit == 0 || r.Input <= limit) {
-		// Nothing is dropped because of a wish: without a summary the transcript stays.
-		if step, ok := condense(s, model, r.Input, ""); ok && step.Condense.Ask {
-			step.Condense.Wish = true
-			return step, false
-		}
+	if s.Start.Compact {
+		return compact(s, model, r.Input), false
 	}
 	if limit == 0 || r.Input <= limit {
 		return Step{}, true
@@ -93,6 +89,29 @@ func makeRoom(s *State, model int, r Reserve) (step Step, ok bool) {
 		}
 	}
 	return fail(s, toolcrib.StopContextLength, tooLong(s, model, r.Input)), false
+}
+
+// compact is the next step of a run that only condenses what was said before it. Nothing is
+// dropped because of a wish: without a summary the transcript stays.
+func compact(s *State, model int, input int64) Step {
+	done := Step{Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted}
+	if limit := room(&s.Models[model], defaultReserve); limit > 0 {
+		input = min(input, limit)
+	}
+	step, ok := condense(s, model, input, "")
+	switch {
+	case s.Epoch > 0 || !ok:
+		return done
+	case s.CondenseFailed:
+		return fail(s, toolcrib.StopProviderFailed,
+			"there is no summary, or it is longer than what was said; the conversation stays as it is")
+	case step.Condense != nil && !step.Condense.Ask:
+		return Step{
+			Kind: StepStop, Reason: toolcrib.StopBudgetExhausted,
+			Message: "budget: what is left does not cover a summary and a request after it",
+		}
+	}
+	return step
 }
 
 func tooLong(s *State, model int, input int64) string {
@@ -122,14 +141,16 @@ func tooLong(s *State, model int, input int64) string {
 func condense(s *State, model int, limit int64, reason string) (Step, bool) {
 	c := &Condensation{Before: estimateInput(s, s.Offer.Bytes), Limit: limit, Reason: reason}
 	// What stays however much is replaced: if that does not fit, nothing is spent.
-	if last := s.recent(0); reason == "" && c.Before-s.worth(1, min(s.task, last))-s.worth(s.task+1, last) > limit {
+	if last := s.recent(0); reason == "" && !s.Start.Compact &&
+		c.Before-s.worth(1, min(s.task, last))-s.worth(s.task+1, last) > limit {
 		return Step{}, false
 	}
 	if c.From, c.Messages = s.oldest(limit); c.Messages == 0 {
 		return Step{}, false
 	}
 	step := Step{Kind: StepCondense, Model: model, Attempt: 1, Condense: c}
-	if strategy := s.Start.Agent.ContextStrategy; strategy != "" && strategy != ContextCondense || s.CondenseFailed {
+	strategy := cmp.Or(s.Start.Agent.ContextStrategy, ContextCondense)
+	if strategy != ContextCondense && !s.Start.Compact || s.CondenseFailed {
 		return step, true
 	}
 	step.Reserve = Reserve{
@@ -173,6 +194,9 @@ func (s *State) oldest(limit int64) (from, n int) {
 		if n := s.replaceable(s.task+1, recent); n > 0 {
 			return s.task + 1, n
 		}
+	}
+	if s.Start.Compact { // then the last turn goes, too
+		return 1, s.replaceable(1, len(s.Messages))
 	}
 	return 0, 0
 }
@@ -379,7 +403,7 @@ func (d *driver) condense(ctx context.Context, step Step) error {
 	reply := in.reply.Reply()
 	summary, _ := guard.RedactCanary(d.r.Mask.Clean(reply.Message.Text()), d.s.Start.Canary)
 	replaced := d.replaced(step, sent.Request, strings.TrimSpace(summary))
-	if b, ok := replaced[0].(*journal.Condensed); ok && step.Condense.Wish && b.Strategy == ContextDrop {
+	if b, ok := replaced[0].(*journal.Condensed); ok && d.s.Start.Compact && b.Strategy == ContextDrop {
 		err = &toolcrib.ModelError{
 			Class:   toolcrib.ErrRefused,
 			Message: "there is no summary, or it is longer than what was said",
@@ -413,7 +437,7 @@ func (d *driver) replaced(step Step, request int, summary string) []toolcrib.Bod
 		b.Strategy, done = ContextDrop, "left out"
 	}
 	why := "the conversation would not fit into the model's context: "
-	if c.Wish {
+	if d.s.Start.Compact {
 		why = "as you asked: "
 	}
 	b.After = max(c.Before-d.s.tokens(gone)+d.s.tokens(int64(len(b.Text))), 0)

@@ -299,44 +299,46 @@ func TestContext_NoSummaryForNothing(t *testing.T) {
 	}
 }
 
-// What was said can be condensed before it has to be, once, and is kept where no summary comes.
+// What was said can be condensed before it has to be, by a run that does nothing else: all of it
+// but the first message, whatever the strategy says, and none of it where no summary comes.
 func TestContext_Compact(t *testing.T) {
-	talk := func(compact bool, words int) func(*agent.Task) {
-		return func(k *agent.Task) {
-			k.History = []toolcrib.Message{
-				toolcrib.TextMessage(toolcrib.RoleUser, "go"),
-				toolcrib.TextMessage(toolcrib.RoleAssistant, strings.Repeat("word ", words)),
-			}
-			k.Prompt, k.Compact = "and now", compact
-		}
-	}
+	empty := func() ([]toolcrib.Delta, error) { return []toolcrib.Delta{unreported(toolcrib.FinishStop)}, nil }
 	for _, c := range []struct {
-		name      string
-		compact   bool
-		words     int
-		summary   func() ([]toolcrib.Delta, error)
-		asked     int
-		condensed bool
+		name, strategy string
+		words, window  int
+		budget         int64
+		summary        func() ([]toolcrib.Delta, error)
+		asked          int
+		reason         toolcrib.StopReason
+		condensed      bool
 	}{
-		{"as it is", false, 2000, briefly, 0, false},
-		{"asked for", true, 2000, briefly, 1, true},
-		{"nothing gained", true, 10, briefly, 0, false},
-		{"empty summary", true, 2000, func() ([]toolcrib.Delta, error) { return []toolcrib.Delta{unreported(toolcrib.FinishStop)}, nil }, 1, false},
+		{"asked for", "", 2000, 0, 0, briefly, 1, toolcrib.StopCompleted, true},
+		{"more than fits", "", 8000, 5000, 0, briefly, 1, toolcrib.StopCompleted, true},
+		{"of an agent that drops", agent.ContextDrop, 2000, 0, 0, briefly, 1, toolcrib.StopCompleted, true},
+		{"nothing gained", "", 10, 0, 0, briefly, 0, toolcrib.StopCompleted, false},
+		{"empty summary", "", 2000, 0, 0, empty, 1, toolcrib.StopProviderFailed, false},
+		{"no budget for it", "", 2000, 0, 500, briefly, 0, toolcrib.StopBudgetExhausted, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, gate.ConfirmNever)
 			longTalk(w, 2, c.summary)
-			s := run(t, w, talk(c.compact, c.words))
-			equal(t, "content", s.Done.Content, "the end")
-			asked := 0
-			for _, req := range w.requests {
-				if strings.HasPrefix(req.System, "You condense") {
-					asked++
+			s := run(t, w, small(c.window, c.strategy), func(k *agent.Task) {
+				k.History = []toolcrib.Message{
+					toolcrib.TextMessage(toolcrib.RoleUser, "go"),
+					toolcrib.TextMessage(toolcrib.RoleAssistant, strings.Repeat("word ", c.words)),
 				}
+				k.Prompt, k.Compact, k.Agent.Budget.MaxTokens = "", true, c.budget
+			})
+			reason := toolcrib.StopReason("")
+			if s.Done != nil {
+				reason = s.Done.StopReason
+			} else if s.Failed != nil {
+				reason = s.Failed.StopReason
 			}
-			equal(t, "summaries", asked, c.asked)
-			equal(t, "condensed", strings.HasPrefix(s.Messages[1].Text(), "[Earlier messages"), c.condensed)
-			equal(t, "the task", s.Messages[2].Text(), "and now")
+			equal(t, "reason", reason, c.reason)
+			equal(t, "requests", len(w.requests), c.asked)
+			equal(t, "messages", len(s.Messages), 2)
+			equal(t, "condensed", strings.HasPrefix(s.Messages[1].Text(), "[Earlier messages, 1 of them"), c.condensed)
 			if err := w.replayed(s); err != nil {
 				t.Error(err)
 			}

@@ -146,7 +146,9 @@ func (s *State) start(b *journal.RunStarted) error {
 	for _, source := range b.Taint {
 		s.taint(source)
 	}
-	s.task = max(len(b.Input)-1, 0)
+	if s.task = max(len(b.Input)-1, 0); b.Compact {
+		s.task = len(b.Input) // there is no task
+	}
 	if b.Given != nil {
 		s.Iterations = 1
 		s.Turn = &Turn{Iteration: 1, Expected: 1}

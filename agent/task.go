@@ -39,7 +39,7 @@ type Task struct {
 	// be no Prompt.
 	ForkedFrom  toolcrib.RunID
 	ForkedRound int
-	Compact     bool      // History is condensed before the first request, though it would fit
+	Compact     bool      // only condense History, though it would fit; there is no Prompt
 	Ran         []RanCall // calls that took effect before, and are asked about before they run again
 
 	RunTools    []string // what this run may use of the agent's tools
@@ -207,7 +207,7 @@ func (r *Runner) check(task *Task) (ignored bool, err error) {
 	if err := checkFiles(task.Files); err != nil {
 		return false, err
 	}
-	if task.Prompt == "" && task.ForkedFrom == "" && len(task.Files) == 0 {
+	if task.Prompt == "" && task.ForkedFrom == "" && len(task.Files) == 0 && !task.Compact {
 		return false, usagef("the prompt is empty")
 	}
 	if err := checkSchema(task.Agent.OutputSchema); err != nil {

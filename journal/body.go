@@ -62,7 +62,7 @@ type RunStarted struct {
 	// ForkedFrom names the run whose first rounds are the beginning of this one.
 	ForkedFrom  toolcrib.RunID `json:"forked_from,omitempty"`
 	ForkedRound int            `json:"forked_round,omitempty"`
-	Compact     bool           `json:"compact,omitempty"` // the input is condensed before the first request
+	Compact     bool           `json:"compact,omitempty"` // the run only condenses its input
 	// Ran are the calls that took effect in what this run begins from, or beside it.
 	Ran       []RanCall `json:"ran,omitempty"`
 	Workspace string    `json:"workspace,omitempty"`

@@ -52,7 +52,7 @@ func (s *Service) background(task *agent.Task, lead, text, again string) {
 // the notes of the project around the workspace (contract §2, notes), as data. Notes of a
 // folder that this user has not trusted are not read.
 func (s *Service) giveProject(task *agent.Task, tell func(string)) {
-	if task.Given != nil || task.Workspace == "" {
+	if task.Given != nil || task.Compact || task.Workspace == "" {
 		return
 	}
 	p, err := project.Find(task.Workspace)

@@ -291,6 +291,8 @@ func (s *Service) prompt(ctx context.Context, run toolcrib.RunID) (string, error
 			return "", nil
 		case b.Given != nil:
 			return "tools call " + b.Given.Name, nil
+		case b.Compact:
+			return "/compact", nil
 		case len(b.Input) == 0:
 			return "", nil
 		}

@@ -172,7 +172,7 @@ func (p *Prepared) Again(ctx context.Context) (*agent.Task, error) {
 		return nil, err
 	}
 	in := state.Start.Input
-	if len(in) == 0 || in[len(in)-1].Role != toolcrib.RoleUser {
+	if len(in) == 0 || state.Start.Compact || in[len(in)-1].Role != toolcrib.RoleUser {
 		return nil, nil
 	}
 	last := in[len(in)-1]

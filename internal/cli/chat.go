@@ -39,7 +39,6 @@ type chat struct {
 	mode     atomic.Int32          // index into modes; the screen changes it at any time
 	readOnly bool                  // the agent is, or was told to be
 	told     bool                  // it was
-	compact  bool                  // what was said is condensed before the next message
 
 	spent spent
 	full  string // how full the model's context is; "" = unknown

@@ -14,6 +14,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/tui"
@@ -41,7 +42,7 @@ func slashes() []slash {
 		{"/cost", "", "tokens and cost of this session", (*chat).cost},
 		{"/memory", "[KEY]", "what is kept of you from one session to the next", (*chat).memory},
 		{"/attach", "[FILE|none]", "an image, PDF or text goes with the next message", (*chat).attach},
-		{"/compact", "", "condense what was said before the next message", (*chat).compactNext},
+		{"/compact", "", "condense what was said so far", (*chat).condense},
 		{
 			"/retry", "", "send the last message once more, without its answer",
 			func(c *chat, ctx context.Context, _ string) error { return c.retry(ctx) },
@@ -235,22 +236,23 @@ func (c *chat) show(context.Context, string) error {
 
 func (c *chat) clear(context.Context, string) error {
 	c.p.Session, c.spent, c.full = &service.Session{}, spent{known: true}, ""
-	c.files, c.undone, c.waits, c.compact = nil, nil, false, false
+	c.files, c.undone, c.waits = nil, nil, false
 	c.front.note("a new session begins with your next message")
 	c.showStatus()
 	return nil
 }
 
-// compactNext has the session condensed: the run of the next message does it, by a request of
-// its own, so that it is in the journal, and what was untrusted stays so.
-func (c *chat) compactNext(context.Context, string) error {
+// condense has the session condensed by a run of its own, so that it is in the journal, and
+// what was untrusted stays so. Its notice says what was saved.
+func (c *chat) condense(ctx context.Context, _ string) error {
 	if c.p.Session.Info.ID == "" {
 		c.front.note("nothing was said in this session yet")
 		return nil
 	}
-	c.compact = true
-	c.front.note("what was said so far is condensed before your next message")
-	return nil
+	if err := c.free(ctx); err != nil {
+		return err
+	}
+	return c.run(ctx, agent.Task{Compact: true})
 }
 
 // sessionsShown is how many sessions are listed.

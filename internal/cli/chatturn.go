@@ -33,10 +33,10 @@ func (c *chat) say(ctx context.Context, text string) error {
 	if c.mode.Load() == modePlan {
 		text = planText + text
 	}
-	if err := c.run(ctx, agent.Task{Prompt: text, Files: append(files, c.files...), Compact: c.compact}); err != nil {
+	if err := c.run(ctx, agent.Task{Prompt: text, Files: append(files, c.files...)}); err != nil {
 		return err
 	}
-	c.files, c.undone, c.compact = nil, nil, false
+	c.files, c.undone = nil, nil
 	return nil
 }
 
@@ -85,13 +85,18 @@ func (c *chat) ended(ctx context.Context, s *agent.State, err error, before tool
 	}
 	c.leaves(exitOf(s))
 	c.waits = s.Status.Parked()
+	if s.Start.Compact && s.Epoch == 0 && s.Status == toolcrib.StatusCompleted {
+		c.front.note("what was said is too short to be worth condensing")
+	}
 	if text := incomplete(s); text != "" {
 		c.front.note(text)
 	}
 	if s.Status.Parked() {
 		c.front.parked(ctx, s)
 	}
-	c.front.note(c.summary(s, before))
+	if s.Usage.Requests > before.Requests || s.Status != toolcrib.StatusCompleted {
+		c.front.note(c.summary(s, before))
+	}
 	c.a.keepNoLonger(context.WithoutCancel(ctx), c.a.config)
 	return nil
 }
