@@ -297,7 +297,7 @@ var functionName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 func (c *conversation) toolForm() *wire.ToolForm {
 	return &wire.ToolForm{
 		Open: `{"name":`, Parameters: `,"parametersJsonSchema":`, Close: `}`, Separator: `,`,
-		Schema: c.model.schemas.Object, ValidName: functionName.MatchString, Max: maxDeclarations,
+		Schema: c.model.schemas.Of, ValidName: functionName.MatchString, Max: maxDeclarations,
 		Description: func(spec *toolcrib.Spec) string {
 			if wire.Blank(spec.Description) {
 				return spec.Name // the API wants one

@@ -84,7 +84,7 @@ func (c *conversation) fitTools(req *toolcrib.Request) {
 	c.hash, c.tools = req.ToolsHash, slices.Clone(req.Tools)
 	for i := range c.tools {
 		// A schema that is no schema is told by the adapter below.
-		if schema, err := c.model.schemas.Object(c.tools[i].Parameters); err == nil {
+		if schema, err := c.model.schemas.Of(&c.tools[i]); err == nil {
 			c.tools[i].Parameters = schema
 		}
 	}

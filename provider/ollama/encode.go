@@ -75,7 +75,7 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire
 	if h.ToolsChanged(&offer) {
 		h.AddTools(offer.Tools, &wire.ToolForm{
 			Open: `{"type":"function","function":{"name":`, Parameters: `,"parameters":`, Close: `}}`, Separator: `,`,
-			Schema: c.model.schemas.Object,
+			Schema: c.model.schemas.Of,
 		})
 	}
 	c.notices = slices.Clip(h.Notices)

@@ -293,7 +293,7 @@ var (
 func (c *conversation) toolForm(responses bool) *wire.ToolForm {
 	f := &wire.ToolForm{
 		Open: `{"type":"function","function":{"name":`, Parameters: `,"parameters":`, Close: `}}`, Separator: `,`,
-		Schema: c.model.schemas.Object,
+		Schema: c.model.schemas.Of,
 	}
 	if responses {
 		f.Open, f.Close = `{"type":"function","strict":false,"name":`, `}`

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -29,7 +30,7 @@ type ToolForm struct {
 	Separator               string // between two tools
 	// Schema brings the schema of the parameters into the form that the API takes. If it
 	// returns none, the tool has no parameters.
-	Schema func(raw json.RawMessage) (json.RawMessage, error)
+	Schema func(spec *toolcrib.Spec) (json.RawMessage, error)
 	// ValidName reports whether the API takes a name; if nil, those of [Token] with at most
 	// 64 bytes.
 	ValidName func(name string) bool
@@ -43,7 +44,7 @@ type ToolForm struct {
 func (h *History) AddTools(specs []toolcrib.Spec, form *ToolForm) {
 	for i := range specs {
 		spec := &specs[i]
-		schema, err := form.Schema(spec.Parameters)
+		schema, err := form.Schema(spec)
 		validName := spec.Name == Token(spec.Name, 64)
 		if form.ValidName != nil {
 			validName = form.ValidName(spec.Name)
@@ -144,10 +145,17 @@ type schemaResult struct {
 // maxKnownSchemas bounds the bytes of remembered schemas.
 const maxKnownSchemas = 4 << 20
 
-// Object is [ObjectSchema] with a memory.
-func (s *Schemas) Object(raw json.RawMessage) (json.RawMessage, error) {
+// bound is a member of a schema that bounds a value, with the comma before or after it.
+var bound = regexp.MustCompile(`,"(?:m(?:in|ax)(?:imum|Length|Items)":\d+|additionalProperties":false)|` +
+	`"(?:m(?:in|ax)(?:imum|Length|Items)":\d+|additionalProperties":false),`)
+
+// Of is the schema of a tool as it is sent. Of a tool that toolcrib brings the bounds are
+// left out: its description says those that matter, and the gate judges by the whole schema.
+func (s *Schemas) Of(spec *toolcrib.Spec) (json.RawMessage, error) {
+	raw, lean := spec.Parameters, spec.Source == "builtin"
+	key := fmt.Sprint(lean, string(raw))
 	s.mu.Lock()
-	known, ok := s.known[string(raw)]
+	known, ok := s.known[key]
 	s.mu.Unlock()
 	if ok {
 		return known.schema, known.err
@@ -157,6 +165,9 @@ func (s *Schemas) Object(raw json.RawMessage) (json.RawMessage, error) {
 		object = s.Make
 	}
 	schema, err := object(raw)
+	if err == nil && lean {
+		schema = bound.ReplaceAll(schema, nil)
+	}
 	if err == nil && s.Fit != nil {
 		schema, err = s.Fit(schema)
 	}
@@ -168,7 +179,7 @@ func (s *Schemas) Object(raw json.RawMessage) (json.RawMessage, error) {
 	if s.known == nil || s.bytes > maxKnownSchemas {
 		s.known, s.bytes = make(map[string]schemaResult), 0
 	}
-	s.known[string(raw)] = schemaResult{schema, err}
+	s.known[key] = schemaResult{schema, err}
 	s.bytes += len(raw) + len(schema) + 64
 	return schema, err
 }

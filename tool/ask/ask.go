@@ -21,12 +21,11 @@ type asker struct{}
 // Spec implements [toolcrib.Tool].
 func (asker) Spec() toolcrib.Spec {
 	return toolcrib.Spec{
-		Name: Name,
-		Description: "Ask the person a question when you cannot continue without an answer that only they have. " +
-			"Give schema (JSON Schema of the answer) to get a typed answer.",
+		Name:        Name,
+		Description: "Ask the person what only they can answer, if you cannot do without it.",
 		Parameters: json.RawMessage(`{"type":"object","properties":{` +
-			`"question":{"type":"string","minLength":1,"maxLength":4000,"description":"the question, in one or two sentences"},` +
-			`"schema":{"type":"object","description":"JSON Schema of the answer, such as {\"type\":\"string\",\"enum\":[\"yes\",\"no\"]}; without it the answer is text"}},` +
+			`"question":{"type":"string","minLength":1,"maxLength":4000},` +
+			`"schema":{"type":"object","description":"JSON Schema of the answer; default: text"}},` +
 			`"required":["question"],"additionalProperties":false}`),
 		Effect: toolcrib.EffectReadOnly, Group: "people", Source: "builtin", EnabledByDefault: true,
 		AnsweredBy: toolcrib.ByPerson,

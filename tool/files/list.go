@@ -21,7 +21,7 @@ const (
 const listDirectoryParameters = `{
 	"type": "object",
 	"properties": {
-		"path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "Folder to list, relative to the workspace. Default: the workspace itself."}
+		"path": {"type": "string", "minLength": 1, "maxLength": 4096}
 	},
 	"additionalProperties": false
 }`
@@ -46,8 +46,7 @@ type listEntry struct {
 
 // Spec describes list_directory.
 func (t *listDirectory) Spec() toolcrib.Spec {
-	return spec(nameListDirectory, "List the files and folders in one folder of the workspace, sorted by name. "+
-		"It does not look into subfolders; search_files does.",
+	return spec(nameListDirectory, "List one folder of the workspace.",
 		listDirectoryParameters, toolcrib.EffectReadOnly)
 }
 

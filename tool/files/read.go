@@ -28,9 +28,9 @@ const (
 const readFileParameters = `{
 	"type": "object",
 	"properties": {
-		"path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "File to read, relative to the workspace."},
-		"offset": {"type": "integer", "minimum": 1, "description": "First line to return, counted from 1. Default 1."},
-		"limit": {"type": "integer", "minimum": 1, "description": "Number of lines to return. Default: to the end. With offset or limit, next_offset in the result is the line to continue with, if there are more."}
+		"path": {"type": "string", "minLength": 1, "maxLength": 4096},
+		"offset": {"type": "integer", "minimum": 1, "description": "first line, from 1"},
+		"limit": {"type": "integer", "minimum": 1, "description": "lines"}
 	},
 	"required": ["path"],
 	"additionalProperties": false
@@ -52,8 +52,7 @@ type readFileResult struct {
 
 // Spec describes read_file.
 func (t *readFile) Spec() toolcrib.Spec {
-	return spec(nameReadFile, "Read a text file of the workspace, whole or from one line on (offset, limit). "+
-		"Files larger than 10 MiB must be read in ranges of lines; binary files are refused.",
+	return spec(nameReadFile, "Read a text file of the workspace, whole or some lines of it.",
 		readFileParameters, toolcrib.EffectReadOnly)
 }
 

@@ -42,12 +42,12 @@ const (
 const searchFilesParameters = `{
 	"type": "object",
 	"properties": {
-		"pattern": {"type": "string", "minLength": 1, "maxLength": 1024, "description": "Regular expression (RE2 syntax) that a line must match. Without it, files are found by glob alone."},
-		"path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "Folder or file to search, relative to the workspace. Default: the whole workspace."},
-		"glob": {"type": "string", "minLength": 1, "maxLength": 256, "description": "Only files whose name matches, such as *.go; with a slash, the path below the searched folder, such as src/**/*.{ts,tsx}."},
-		"case_insensitive": {"type": "boolean", "description": "Ignore case in pattern. Default false."},
-		"names_only": {"type": "boolean", "description": "Return each matching file once, without its lines. Default false."},
-		"max_results": {"type": "integer", "minimum": 1, "description": "Most matches to return. Default 100, at most 1000."}
+		"pattern": {"type": "string", "minLength": 1, "maxLength": 1024, "description": "RE2"},
+		"path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "default: the workspace"},
+		"glob": {"type": "string", "minLength": 1, "maxLength": 256, "description": "such as *.go or src/**/*.ts"},
+		"case_insensitive": {"type": "boolean"},
+		"names_only": {"type": "boolean"},
+		"max_results": {"type": "integer", "minimum": 1}
 	},
 	"additionalProperties": false
 }`
@@ -78,8 +78,7 @@ type searchMatch struct {
 
 // Spec describes search_files.
 func (t *searchFiles) Spec() toolcrib.Spec {
-	return spec(nameSearchFiles, "Search the files of the workspace: lines that match a regular expression, or files by name (glob). "+
-		"Binary files and .git are passed over, symbolic links are not followed. Files come sorted by path.",
+	return spec(nameSearchFiles, "Find lines that match a regular expression, or files by name.",
 		searchFilesParameters, toolcrib.EffectReadOnly)
 }
 

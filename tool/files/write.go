@@ -23,8 +23,8 @@ const (
 const writeFileParameters = `{
 	"type": "object",
 	"properties": {
-		"path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "File to write, relative to the workspace. Missing folders are made."},
-		"content": {"type": "string", "description": "The whole new content of the file."}
+		"path": {"type": "string", "minLength": 1, "maxLength": 4096},
+		"content": {"type": "string"}
 	},
 	"required": ["path", "content"],
 	"additionalProperties": false
@@ -33,9 +33,9 @@ const writeFileParameters = `{
 const editFileParameters = `{
 	"type": "object",
 	"properties": {
-		"path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "File to edit, relative to the workspace. It must exist."},
-		"old_text": {"type": "string", "minLength": 1, "description": "Text to replace, exactly as it is in the file; it must occur exactly once, so take in enough of what surrounds it."},
-		"new_text": {"type": "string", "description": "Text to put in its place; empty to delete it."}
+		"path": {"type": "string", "minLength": 1, "maxLength": 4096},
+		"old_text": {"type": "string", "minLength": 1},
+		"new_text": {"type": "string"}
 	},
 	"required": ["path", "old_text", "new_text"],
 	"additionalProperties": false
@@ -44,9 +44,8 @@ const editFileParameters = `{
 func newWriteFile(s *settings) *writer {
 	return &writer{
 		pathPolicy: pathPolicy{set: s},
-		spec: spec(nameWriteFile, "Write a text file of the workspace, new or in place of what is there. Missing folders are made. "+
-			"To change a part of a file, use edit_file.", writeFileParameters, toolcrib.EffectIdempotentWrite),
-		read: readWriteFile,
+		spec:       spec(nameWriteFile, "Write a whole text file of the workspace, and folders that are missing. To change a part, use edit_file.", writeFileParameters, toolcrib.EffectIdempotentWrite),
+		read:       readWriteFile,
 	}
 }
 
@@ -70,7 +69,7 @@ func readWriteFile(call toolcrib.Call) (change, error) {
 func newEditFile(s *settings) *writer {
 	return &writer{
 		pathPolicy: pathPolicy{set: s},
-		spec: spec(nameEditFile, "Replace one piece of text in a file of the workspace. old_text must occur exactly once.",
+		spec: spec(nameEditFile, "Replace old_text, which must occur exactly once in the file, with new_text.",
 			editFileParameters, toolcrib.EffectIdempotentWrite),
 		read: readEditFile,
 	}

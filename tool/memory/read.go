@@ -24,9 +24,9 @@ const (
 const readParameters = `{
 	"type": "object",
 	"properties": {
-		"key": {"type": "string", "minLength": 1, "maxLength": 256, "description": "Name of the note. Default: \"memory\"; with query: all notes."},
-		"query": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "Return only the paragraphs that contain this text, whatever its case."},
-		"limit": {"type": "integer", "minimum": 1, "description": "With query: most paragraphs to return, default 20, at most 100. Without key and query: most notes to name, default and at most 256."}
+		"key": {"type": "string", "minLength": 1, "maxLength": 256},
+		"query": {"type": "string", "minLength": 1, "maxLength": 1000},
+		"limit": {"type": "integer", "minimum": 1}
 	},
 	"additionalProperties": false
 }`
@@ -72,8 +72,8 @@ type searchResult struct {
 
 // Spec describes memory_read.
 func (t *readTool) Spec() toolcrib.Spec {
-	return spec(nameRead, "Read what was kept in memory: one note by key, or the paragraphs of all notes that contain a text (query). "+
-		"Without arguments: the note \"memory\" and the names of all notes.", readParameters, toolcrib.EffectReadOnly)
+	return spec(nameRead, "Read notes of earlier runs: one by key, or paragraphs that contain query. "+
+		"Without either: the note \"memory\", and the keys of all.", readParameters, toolcrib.EffectReadOnly)
 }
 
 func (t *readTool) read(call toolcrib.Call) (user string, in readInput, err error) {

@@ -26,9 +26,9 @@ const (
 const writeParameters = `{
 	"type": "object",
 	"properties": {
-		"key": {"type": "string", "minLength": 1, "maxLength": 256, "description": "Name of the note. Default: \"memory\"."},
-		"content": {"type": "string", "description": "Text to keep. An empty one with mode overwrite removes the note."},
-		"mode": {"type": "string", "enum": ["append", "overwrite"], "description": "append (default): after a blank line at the end of the note. overwrite: in place of the note."}
+		"key": {"type": "string", "minLength": 1, "maxLength": 256, "description": "default: memory"},
+		"content": {"type": "string"},
+		"mode": {"type": "string", "enum": ["append", "overwrite"], "description": "default: append"}
 	},
 	"required": ["content"],
 	"additionalProperties": false
@@ -75,8 +75,7 @@ type change struct {
 // Spec describes memory_write. The worst that it does is to append: twice is not
 // once.
 func (t *writeTool) Spec() toolcrib.Spec {
-	return spec(nameWrite, "Keep a text in memory for later runs, under a key: appended to a note or in place of it. "+
-		"Memory is the user's own.", writeParameters, toolcrib.EffectNonIdempotentWrite)
+	return spec(nameWrite, "Keep a note for later runs.", writeParameters, toolcrib.EffectNonIdempotentWrite)
 }
 
 func read(call toolcrib.Call) (change, error) {

@@ -30,9 +30,9 @@ const (
 const parameters = `{
 	"type": "object",
 	"properties": {
-		"ref": {"type": "string", "minLength": 1, "maxLength": 200, "description": "The reference that is in the result that was cut."},
-		"offset": {"type": "integer", "minimum": 0, "description": "First byte to return, counted from 0. Default 0."},
-		"limit": {"type": "integer", "minimum": 1, "description": "Number of bytes to return. Default 16384, at most 30720."}
+		"ref": {"type": "string", "minLength": 1, "maxLength": 200},
+		"offset": {"type": "integer", "minimum": 0},
+		"limit": {"type": "integer", "minimum": 1, "description": "bytes, at most 30720"}
 	},
 	"required": ["ref"],
 	"additionalProperties": false
@@ -76,7 +76,7 @@ var refPattern = regexp.MustCompile(`^res_[A-Za-z0-9_-]{1,128}$`)
 func (t *readResult) Spec() toolcrib.Spec {
 	return toolcrib.Spec{
 		Name:        Name,
-		Description: "Read more of a tool result of this run that was cut, by the reference that is in it.",
+		Description: "Read more of a result that was cut, by the reference in it.",
 		Parameters:  json.RawMessage(parameters), Effect: toolcrib.EffectReadOnly,
 		Group: Group, Source: "builtin", EnabledByDefault: true,
 	}

@@ -224,19 +224,19 @@ type asked struct {
 
 // Spec describes the tool.
 func (c *companion) Spec() toolcrib.Spec {
-	const id = `"id": {"type": "string", "minLength": 1, "maxLength": 200, "description": "As exec_shell gave it."}`
+	const id = `"id": {"type": "string", "minLength": 1, "maxLength": 200}`
 	spec := toolcrib.Spec{Group: Group, Source: Source, EnabledByDefault: true, Timeout: (maxWait + 10) * time.Second}
 	if c.stop {
 		spec.Name, spec.Effect = StopProcessName, toolcrib.EffectIdempotentWrite
-		spec.Description = "Stop a command that exec_shell runs in the background, and return its last output."
+		spec.Description = "Stop a background command of exec_shell."
 		spec.Parameters = json.RawMessage(`{"type": "object", "properties": {` + id +
 			`}, "required": ["id"], "additionalProperties": false}`)
 		return spec
 	}
 	spec.Name, spec.Effect = ReadOutputName, toolcrib.EffectReadOnly
-	spec.Description = "Return the status and the last output of a command that exec_shell runs in the background. Such commands end with the run, and whenever it waits for a person."
+	spec.Description = "Status and last output of a background command of exec_shell."
 	spec.Parameters = json.RawMessage(`{"type": "object", "properties": {` + id +
-		fmt.Sprintf(`, "wait": {"type": "integer", "minimum": 0, "maximum": %d, "description": "Seconds to wait for its end."}`, maxWait) +
+		fmt.Sprintf(`, "wait": {"type": "integer", "minimum": 0, "maximum": %d, "description": "seconds to wait for its end"}`, maxWait) +
 		`}, "required": ["id"], "additionalProperties": false}`)
 	return spec
 }

@@ -230,9 +230,9 @@ type result struct {
 const parameters = `{
   "type": "object",
   "properties": {
-    "command": {"type": "string", "minLength": 1, "maxLength": 16384, "description": "The command line. It runs in the workspace."},
-    "timeout": {"type": "integer", "minimum": 1, "maximum": 300, "default": 30, "description": "Seconds until the command is killed."},
-    "background": {"type": "boolean", "description": "Return at once, with an id for read_output and stop_process. The command runs until it ends, at most an hour, and no longer than the run."}
+    "command": {"type": "string", "minLength": 1, "maxLength": 16384},
+    "timeout": {"type": "integer", "minimum": 1, "maximum": 300, "description": "seconds, at most 300"},
+    "background": {"type": "boolean", "description": "return at once, with an id for read_output and stop_process"}
   },
   "required": ["command"],
   "additionalProperties": false
@@ -258,9 +258,8 @@ func (s *shell) description() string {
 		allowed = "none"
 	}
 	if s.options.Mode == ModeAsk {
-		return "Run a command line in the workspace, the only place where it can write. A person is asked first, except about simple commands, " +
-			"joined by |, &&, || or ;, of these programs with options that only read: " + allowed +
-			". To write files use the tools for files. " + gives
+		return "Run a command line in the workspace, the only place where it can write. " +
+			"A person is asked first, unless well-known programs only read."
 	}
 	return "Run a command line in the workspace, without a shell. Allowed programs: " + allowed +
 		". Commands may be joined by |, &&, || and ;, and words quoted; *, ? and [a-z] match file names; 2>/dev/null, 2>&1 and <FILE work. " +

@@ -21,10 +21,8 @@ const (
 	maxPreviewTools = 400  // bytes
 )
 
-const intro = "Give a task to another agent, which works on it with its own instructions; its answer is the result. " +
-	"Use it for work that can be done apart from yours: a long search, a check by somebody else, parts that can be done at the same time " +
-	"(several calls in one turn). The agent sees the task and nothing else, no word of this conversation: write into it all that it needs, " +
-	"what to do, what is known, which files, and what the answer must tell. It never has a tool that you do not have."
+const intro = "Give a task to another agent; its answer is the result. It knows only what you write into the task, " +
+	"and has no tool that you do not have."
 
 // describe is what a model is told of the tool: what it is for, and the agents, in
 // at most maxList bytes. Names come first: where not all descriptions fit, the later
@@ -87,10 +85,10 @@ func cut(text string, limit int) string {
 }
 
 const parameters = `{"type":"object","properties":{` +
-	`"agent":{"type":"string",%s,"description":"Name of the agent."},` +
-	`"task":{"type":"string","minLength":1,"maxLength":32768,"description":"What the agent is to do, with all that it needs to know."},` +
+	`"agent":{"type":"string",%s},` +
+	`"task":{"type":"string","minLength":1,"maxLength":32768},` +
 	`"tools":{"type":"array","maxItems":200,"items":{"type":"string","minLength":1,"maxLength":128},` +
-	`"description":"Tools that the agent may use, by name or glob (read_*). Without it, all that both it and you have; [] = none."}},` +
+	`"description":"names or globs; default: all that both of you have"}},` +
 	`"required":["agent","task"],"additionalProperties":false}`
 
 // schema is the JSON Schema of the arguments. It lists the agents, unless there are

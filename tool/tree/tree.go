@@ -34,9 +34,9 @@ const (
 const parameters = `{
 	"type": "object",
 	"properties": {
-		"path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "Folder to begin with, relative to the workspace. Default: the workspace itself."},
-		"depth": {"type": "integer", "minimum": 1, "description": "Levels of folders to show. Default 3, at most 5."},
-		"limit": {"type": "integer", "minimum": 1, "description": "Most entries to show. Default 500, at most 2000."}
+		"path": {"type": "string", "minLength": 1, "maxLength": 4096},
+		"depth": {"type": "integer", "minimum": 1, "description": "default 3, at most 5"},
+		"limit": {"type": "integer", "minimum": 1}
 	},
 	"additionalProperties": false
 }`
@@ -91,8 +91,7 @@ type node struct {
 // Spec describes get_tree.
 func (t *getTree) Spec() toolcrib.Spec {
 	return toolcrib.Spec{
-		Name: Name, Description: "Show the folders and files of the workspace as a tree, sorted by name; all of one level before the next. " +
-			"Symbolic links are shown and not followed.",
+		Name: Name, Description: "Show the folders and files of the workspace as a tree.",
 		Parameters: json.RawMessage(parameters), Effect: toolcrib.EffectReadOnly,
 		Group: Group, Source: "builtin", EnabledByDefault: true,
 	}

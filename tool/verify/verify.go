@@ -83,17 +83,16 @@ const parameters = `{
 		"checks": {
 			"type": "array",
 			"maxItems": 50,
-			"description": "The checks to make, at least one.",
 			"items": {
 				"type": "object",
 				"properties": {
 					"kind": {"type": "string", "enum": ["contains", "not_contains", "regex_match", "contains_any", "contains_all", "min_length", %s"url_head"]},
-					"target_text": {"type": "string", "description": "The text to check."},
-					"value": {"type": ["string", "integer"], "description": "What to look for; for regex_match a regular expression (RE2), for min_length the least number of characters."},
-					"values": {"type": "array", "items": {"type": "string"}, "maxItems": 100, "description": "What to look for, for contains_any and contains_all."},
-					"case_insensitive": {"type": "boolean", "description": "Ignore case. Default false."},
-					%s"url": {"type": "string", "maxLength": 2048, "description": "url_head: the address to ask for."},
-					"expect_status": {"type": "integer", "minimum": 100, "maximum": 599, "description": "url_head: the HTTP status to expect. Default 200."}
+					"target_text": {"type": "string"},
+					"value": {"type": ["string", "integer"], "description": "regex_match: RE2; min_length: a number"},
+					"values": {"type": "array", "items": {"type": "string"}, "maxItems": 100},
+					"case_insensitive": {"type": "boolean"},
+					%s"url": {"type": "string", "maxLength": 2048},
+					"expect_status": {"type": "integer", "minimum": 100, "maximum": 599}
 				},
 				"required": ["kind"],
 				"additionalProperties": false
@@ -103,11 +102,11 @@ const parameters = `{
 	"additionalProperties": false
 }`
 
-const shellParameters = `"cmd": {"type": "string", "maxLength": 8192, "description": "shell: the command to run."},
-					"timeout_s": {"type": "integer", "minimum": 1, "maximum": 300, "description": "shell: seconds the command may take."},
-					"expect_exit": {"type": "integer", "description": "shell: the exit status to expect. Default 0."},
-					"expect_stdout_contains": {"type": "string", "description": "shell: text that the output must hold."},
-					"expect_stdout_regex": {"type": "string", "maxLength": 1024, "description": "shell: regular expression (RE2) that the output must match."},
+const shellParameters = `"cmd": {"type": "string", "maxLength": 8192},
+					"timeout_s": {"type": "integer", "minimum": 1, "maximum": 300},
+					"expect_exit": {"type": "integer"},
+					"expect_stdout_contains": {"type": "string"},
+					"expect_stdout_regex": {"type": "string", "maxLength": 1024},
 					`
 
 // Spec describes verify.
@@ -118,7 +117,7 @@ func (t *verify) Spec() toolcrib.Spec {
 	}
 	return toolcrib.Spec{
 		Name:        "verify",
-		Description: "Check claims before relying on them: whether a text holds, lacks or matches something or is long enough, and whether an address answers.",
+		Description: "Check claims about texts, commands and addresses before you rely on them.",
 		Parameters:  json.RawMessage(schema), Effect: toolcrib.EffectReadOnly,
 		Group: Group, Source: "builtin", EnabledByDefault: true,
 	}
