@@ -2,6 +2,7 @@ package service
 
 import (
 	"fmt"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/project"
+	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/skill"
 )
 
@@ -69,12 +71,15 @@ func (s *Service) giveProject(task *agent.Task, tell func(string)) {
 	if len(names) == 0 {
 		return
 	}
-	if !s.trustsProject(p) {
+	trusted, left := s.trustedProject(p, names)
+	if len(left) > 0 {
 		tell(fmt.Sprintf("%s: not read, because %s is not trusted yet; look at it, then run: toolcrib trust %s",
-			pathTexts(names), PathText(p.Root), PathText(p.Root)))
+			pathTexts(left), PathText(p.Root), PathText(p.Root)))
+	}
+	if trusted == nil {
 		return
 	}
-	notes, problems := p.Read(s.Config.Notes.Files, s.Config.Notes.MaxBytes)
+	notes, problems := trusted.Read(s.Config.Notes.Files, s.Config.Notes.MaxBytes)
 	for _, text := range problems {
 		tell(PathText(text))
 	}
@@ -87,14 +92,37 @@ func (s *Service) giveProject(task *agent.Task, tell func(string)) {
 	}
 }
 
-// trustsProject reports whether this user trusts the project, or the folder of it that the
-// run works in.
-func (s *Service) trustsProject(p project.Project) bool {
+// trustedProject returns what of a project this user trusts, and which of its notes are not in
+// it: all of it, or the folder that the run works in with what is below. If nothing is trusted,
+// it returns nil.
+func (s *Service) trustedProject(p project.Project, names []string) (trusted *project.Project, left []string) {
+	folder := project.Project{Root: filepath.Join(p.Root, filepath.FromSlash(p.Folder)), Folder: "."}
+	switch {
+	case s.hasSeenNotes(p):
+		return &p, nil
+	case p.Folder == "." || !s.hasSeenNotes(folder):
+		return nil, names
+	}
+	return &folder, slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return path.Dir(name) == p.Folder
+	})
+}
+
+// hasSeenNotes reports whether this user trusts the folder that a project begins with, and
+// has looked at the notes in it: init trusts only what it has written itself.
+func (s *Service) hasSeenNotes(p project.Project) bool {
 	trusted, err := TrustStore()
 	if err != nil {
 		return false
 	}
 	folders, err := trusted.Folders()
-	return err == nil && (slices.Contains(folders, p.Root) ||
-		slices.Contains(folders, filepath.Join(p.Root, filepath.FromSlash(p.Folder))))
+	if err != nil || !slices.Contains(folders, p.Root) {
+		return false
+	}
+	names := p.Names(s.Config.Notes.Files)
+	if len(names) == 0 || !slices.Contains(trust.Names(), names[0]) {
+		return true
+	}
+	state, _, err := trusted.Check(p.Root, names[0])
+	return err == nil && (state == trust.Trusted || state == trust.Changed)
 }

@@ -149,17 +149,27 @@ func (r *reader) imported(dir, name string) (string, bool) {
 	if !filepath.IsLocal(filepath.FromSlash(file)) {
 		return "", false
 	}
-	for _, part := range strings.Split(file, "/") {
-		if strings.HasPrefix(part, ".") && !slices.Contains([]string{".claude", ".agents", ".github", ".cursor"}, part) {
-			return "", false
-		}
+	if hidden(file) {
+		return "", false
 	}
 	info, err := r.root.Stat(filepath.FromSlash(file))
 	return file, err == nil && info.Mode().IsRegular()
 }
 
-// read reads one file as clean text, cut to what is left.
+func hidden(file string) bool {
+	return slices.ContainsFunc(strings.Split(file, "/"), func(part string) bool {
+		return strings.HasPrefix(part, ".") && !slices.Contains([]string{".claude", ".agents", ".github", ".cursor"}, part)
+	})
+}
+
+// read reads one file as clean text, cut to what is left. A link leads to no hidden file.
 func (r *reader) read(name string) (text string, cut bool, err error) {
+	if real, err := filepath.EvalSymlinks(filepath.Join(r.root.Name(), filepath.FromSlash(name))); err == nil {
+		if rel, err := filepath.Rel(r.root.Name(), real); err == nil && rel != filepath.FromSlash(name) &&
+			filepath.IsLocal(rel) && hidden(filepath.ToSlash(rel)) {
+			return "", false, errors.New("it is a link to a hidden file")
+		}
+	}
 	f, err := r.root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|openFlags, 0)
 	if err != nil {
 		var pe *fs.PathError
