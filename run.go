@@ -2,11 +2,29 @@ package toolcrib
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
 // RunID names a run: run_ and 26 characters that sort by time of creation.
 type RunID string
+
+// ShortID returns the beginning of an ID that people read, and that stands for it in a command
+// line: ten characters after the prefix, or more where another ID begins the same. What is no
+// ID of this form, such as the name of a session, is returned as it is.
+func ShortID[T ~string](id T, others ...T) string {
+	const prefix, length, least = 4, 30, 14
+	if len(id) != length || id[prefix-1] != '_' {
+		return string(id)
+	}
+	n := least
+	for _, other := range others {
+		for other != id && n < length && strings.HasPrefix(string(other), string(id[:n])) {
+			n++
+		}
+	}
+	return string(id[:n])
+}
 
 // SessionID names a session: ses_… or a name that a person chose (rules of C13).
 type SessionID string

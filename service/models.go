@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/provider/offline"
 	"github.com/toolcrib/toolcrib/provider/texttag"
 )
 
@@ -35,6 +36,7 @@ type Models struct {
 	mu    sync.Mutex
 	open  map[string]toolcrib.Model // by name of the provider
 	found *config.Detected          // where none is configured; nil = not looked for. Under Service.preparing
+	alone bool                      // no person can be asked while a run goes. Under Service.preparing
 }
 
 // errNotOpen is of a provider that nobody has opened.
@@ -124,7 +126,12 @@ func (s *Service) openModels(m *Models, agent *toolcrib.Agent, tell func(string)
 		if err := m.add(r.ProviderName, i > 0, func() (toolcrib.Model,
 			error,
 		) {
-			return s.provider(r.ProviderName, r.Provider)
+			model, err := s.provider(r.ProviderName, r.Provider)
+			if standIn, ok := model.(offline.Model); ok {
+				standIn.Alone, standIn.Command = m.alone, s.Self
+				model = standIn
+			}
+			return model, err
 		}); err != nil {
 			return nil, err
 		}

@@ -170,6 +170,7 @@ func (p *Prepared) OpenModels() error {
 }
 
 func (p *Prepared) open(tell func(string)) (err error) {
+	p.models.alone = p.Approve == agent.ApproveNone
 	p.infos, err = p.s.openModels(p.models, &p.Agent, p.s.Once(tell))
 	return err
 }

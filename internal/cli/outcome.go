@@ -77,8 +77,8 @@ func (a *app) summary(s *agent.State) {
 	}
 	parts = append(parts, render.Duration(s.Driven))
 	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(strings.Join(parts, " · "))))
-	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(fmt.Sprintf("%s runs show %s (kept in %s)", a.self(), s.Run,
-		a.service.Database()))))
+	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(fmt.Sprintf("%s runs show %s (kept in %s)", a.self(),
+		toolcrib.ShortID(s.Run), inHome(a.service.DataDir)))))
 }
 
 // incomplete tells why an answer may lack something, and the way to a whole one;

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -11,7 +12,7 @@ import (
 // self begins the command lines that are shown: with the flags that say where this
 // process looked, so that what is pasted looks there, too, from any folder.
 func (a *app) self() string {
-	text := "toolcrib"
+	text := program()
 	for _, f := range []struct{ name, path string }{{"--config", a.configFlag}, {"--data-dir", a.dataFlag}} {
 		if f.path == "" {
 			continue
@@ -25,6 +26,18 @@ func (a *app) self() string {
 	return text
 }
 
+// program is how this program is called: by its name, or as go run calls it in a clone.
+func program() string {
+	const source = "./cmd/toolcrib"
+	path, err := os.Executable()
+	if err == nil && strings.Contains(filepath.ToSlash(path), "/exe/") && strings.Contains(path, "go-build") {
+		if _, err := os.Stat(source + "/main.go"); err == nil {
+			return "go run " + source
+		}
+	}
+	return "toolcrib"
+}
+
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
 // shellWord quotes a text so that a POSIX shell reads it as one word.
@@ -33,4 +46,13 @@ func shellWord(text string) string {
 		return text
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// inHome writes a path as people do: what is in their home with ~.
+func inHome(path string) string {
+	home, err := os.UserHomeDir()
+	if rest, ok := strings.CutPrefix(path, home+string(filepath.Separator)); err == nil && home != "" && ok {
+		return filepath.Join("~", rest)
+	}
+	return path
 }

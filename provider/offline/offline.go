@@ -1,3 +1,10 @@
+// Package offline is the built-in model that needs no network: a few rules over the
+// last prompt, so that a newcomer sees a real run within a minute (contract §4). It is
+// no language model, and says so.
+//
+// It drives the tools that it is offered, reads their real results in the messages of
+// the request, and keeps nothing between two requests: the same messages always get
+// the same reply.
 package offline
 
 import (
@@ -14,20 +21,23 @@ import (
 const Name = "offline"
 
 // Model is the offline model. It has no state; the zero value is ready to use.
-type Model struct{}
+type Model struct {
+	Alone   bool   // no person can be asked while the run goes: the tour writes nothing
+	Command string // how toolcrib is called, in the commands that an answer names; "" = toolcrib
+}
 
 // New returns the offline model.
 func New() Model { return Model{} }
 
 // Stream answers the last user message of req, or asks for the tools that the
 // answer needs. It fails only if ctx ends.
-func (Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
+func (m Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
 	return func(yield func(toolcrib.Delta, error) bool) {
 		if err := ctx.Err(); err != nil {
 			yield(toolcrib.Delta{}, err)
 			return
 		}
-		message := reply(req)
+		message := m.reply(req)
 		for d := range deltas.Of(message) {
 			if err := ctx.Err(); err != nil {
 				yield(toolcrib.Delta{}, err)
@@ -44,18 +54,19 @@ func (Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcr
 }
 
 // reply makes the whole reply: the calls that the next task needs, or the answer.
-func reply(req *toolcrib.Request) toolcrib.Message {
+func (m Model) reply(req *toolcrib.Request) toolcrib.Message {
 	t := newTurn(req)
+	t.Model = m
 	answer := t.answer()
 	t.choose(req)
 	if len(t.wanted) == 0 {
 		return toolcrib.TextMessage(toolcrib.RoleAssistant, answer)
 	}
-	m := toolcrib.Message{Role: toolcrib.RoleAssistant}
+	calls := toolcrib.Message{Role: toolcrib.RoleAssistant}
 	for _, call := range t.wanted {
-		m.Parts = append(m.Parts, toolcrib.Part{ToolCall: &call})
+		calls.Parts = append(calls.Parts, toolcrib.Part{ToolCall: &call})
 	}
-	return m
+	return calls
 }
 
 // choose bends the calls to the tool choice of the request (H13).
@@ -152,11 +163,10 @@ func size(m toolcrib.Message) (n int) {
 
 const (
 	signature = "offline model"
-	footer    = "(Answered by toolcrib's offline model: rules, not a language model. " + howToConfigure + ")"
+	footer    = "(toolcrib's offline model: a few rules, not a language model. " + howToConfigure + ")"
 
-	howToConfigure = "For a real model set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, " +
-		"start Ollama, or name a provider in toolcrib.yaml."
-	introduction = "I am toolcrib's offline model: a few fixed rules, not a language model. " +
+	howToConfigure = "For a real one set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or start Ollama."
+	introduction   = "I am toolcrib's offline model: a few fixed rules, not a language model. " +
 		"I cannot reason or write prose; I can drive the real tools for a few kinds of requests, " +
 		"through the same loop, gate and journal that a real model gets."
 )
@@ -167,6 +177,7 @@ func help(t *turn) string {
 	b.WriteString(introduction + "\n\n")
 	some := false
 	for _, e := range []struct{ tool, prompt string }{
+		{listDirectory, "Show me around and leave a note"},
 		{listDirectory, "What files are here?"},
 		{readFile, "Show me README.md"},
 		{readFile, "How many lines has README.md?"},

@@ -23,6 +23,7 @@ var rules = sync.OnceValue(func() []rule {
 		return rule{regexp.MustCompile(`(?is)` + pattern), do}
 	}
 	return []rule{
+		fits(`^(?:show\s+me\s+around|look\s+around|give\s+me\s+a\s+tour)\b`, tour),
 		fits(`^(?:call|use)\s+(?:the\s+tool\s+)?([a-z0-9_-]{1,64})\s*(\{.*\})$`, callTool),
 		fits(`^(?:replace|change)\s+`+quoted+`\s+(?:with|by|to|into)\s+`+quoted+`\s+in\s+(.+)$`, replaceText),
 		fits(`^(?:write|save|put)\s+`+quoted+`\s+(?:to|in|into)\s+(.+)$`, writeText),

@@ -30,6 +30,7 @@ type arguments map[string]any
 // are carried out from the beginning at each request, one after another; as they always
 // make the same calls in the same order, the n-th result belongs to the n-th call.
 type turn struct {
+	Model
 	prompt     string
 	offered    map[string]toolcrib.Spec
 	results    []*toolcrib.ToolResult
