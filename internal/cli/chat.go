@@ -40,10 +40,11 @@ type chat struct {
 	readOnly bool                  // the agent is, or was told to be
 	told     bool                  // it was
 
-	spent spent
-	full  string // how full the model's context is; "" = unknown
-	waits bool   // the last turn of the session waits for somebody
-	exit  int    // the first exit code of a turn that was not 0
+	spent  spent
+	full   string               // how full the model's context is; "" = unknown
+	listed []toolcrib.SessionID // by the last /sessions
+	waits  bool                 // the last turn of the session waits for somebody
+	exit   int                  // the first exit code of a turn that was not 0
 }
 
 // front is where a conversation takes place.

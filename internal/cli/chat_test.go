@@ -279,7 +279,7 @@ func (l *lab) stops(p *pane) {
 func (l *lab) commands(p *pane) {
 	l.t.Helper()
 	for command, want := range map[string]string{
-		"/help": "/undo * put back", "/tools": "write_file * writes", "/cost": "6 turns of this session", "/sessions": "> trip", "/model": "configured: second",
+		"/help": "/undo * put back", "/tools": "write_file * writes", "/cost": "6 turns of this session", "/sessions": "> 1 * trip", "/model": "configured: second",
 	} {
 		p.send(command)
 		p.waitAfter("❯ "+command, want)

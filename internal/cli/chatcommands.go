@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,9 +36,9 @@ var errLeave = errors.New("leave")
 func slashes() []slash {
 	return []slash{
 		{"/help", "", "this list", (*chat).help},
-		{"/model", "[MODEL]", "what answers; with a name, change it", (*chat).model},
-		{"/agent", "[NAME]", "who answers; with a name, change it", (*chat).agent},
-		{"/mode", "[MODE]", "what turns may do: " + strings.Join(modes[:], ", ") + "; shift-tab changes it", (*chat).setMode},
+		{"/model", "[MODEL]", "which model answers; with a name, change it", (*chat).model},
+		{"/agent", "[NAME]", "which agent answers; with a name, change it", (*chat).agent},
+		{"/mode", "[MODE]", strings.Join(modes[:], ", ") + "; or shift-tab", (*chat).setMode},
 		{"/tools", "[a,b|all|none]", "what may be called; with a list, change it", (*chat).tools},
 		{"/cost", "", "tokens and cost of this session", (*chat).cost},
 		{"/memory", "[KEY]", "what is kept of you from one session to the next", (*chat).memory},
@@ -62,8 +63,8 @@ func slashes() []slash {
 			return c.cancelLast(ctx)
 		}},
 		{"/clear", "", "begin a new session", (*chat).clear},
-		{"/sessions", "[NAME]", "list sessions; with a name, continue with that one", (*chat).sessions},
-		{"/resume", "[NAME]", "the same as /sessions", (*chat).sessions},
+		{"/resume", "[NAME]", "list sessions; with a name or number, continue one", (*chat).sessions},
+		{"/sessions", "[NAME]", "the same as /resume", (*chat).sessions},
 		{"/quit", "", "leave; ctrl-d does too", func(*chat, context.Context, string) error { return errLeave }},
 	}
 }
@@ -92,8 +93,8 @@ func (c *chat) do(ctx context.Context, line string) error {
 		}
 		names = append(names, s.name)
 	}
-	if own, ok := c.custom()[name]; ok {
-		return c.say(ctx, withArguments(own, strings.TrimSpace(args)))
+	if own, ok := c.customs()[name]; ok {
+		return c.say(ctx, withArguments(own.text, strings.TrimSpace(args)))
 	}
 	text := fmt.Sprintf("there is no command %s", firstLine(name))
 	if near := nearest(name, names); near != "" {
@@ -107,17 +108,18 @@ func (c *chat) help(context.Context, string) error {
 	for _, s := range slashes() {
 		rows = append(rows, fmt.Sprintf("  %-24s %s", strings.TrimSpace(s.name+" "+s.args), s.does))
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.custom())) {
-		rows = append(rows, fmt.Sprintf("  %-24s a command of this project", name))
+	own := c.customs()
+	for _, name := range slices.Sorted(maps.Keys(own)) {
+		rows = append(rows, fmt.Sprintf("  %-24s (%s) %s", name, own[name].whose, firstLine(own[name].text)))
 	}
 	rows = append(rows, "",
-		"  !COMMAND                 run a command yourself; the gate judges it as any call",
+		"  !COMMAND                 run a command yourself; the gate judges it",
 		"  @FILE                    a file of the workspace goes with the message",
 		"  enter                    send; alt-enter or \\ and enter: a new line",
 		"  up, down, ctrl-r         what you sent before; search in it",
 		"  tab                      complete a command, or a file after @",
 		"  shift-tab                change the mode",
-		"  esc, ctrl-c              stop the turn; ctrl-c twice at an empty prompt: leave")
+		"  esc, ctrl-c              stop the turn; ctrl-c twice without one: leave")
 	c.front.print(strings.Join(rows, "\n"))
 	return nil
 }
@@ -259,6 +261,9 @@ func (c *chat) condense(ctx context.Context, _ string) error {
 const sessionsShown = 20
 
 func (c *chat) sessions(ctx context.Context, name string) error {
+	if n, err := strconv.Atoi(name); err == nil && 1 <= n && n <= len(c.listed) {
+		name = string(c.listed[n-1])
+	}
 	if name != "" {
 		session, err := c.a.service.EnterSession(ctx, c.p.Who, name)
 		if err != nil {
@@ -278,20 +283,21 @@ func (c *chat) sessions(ctx context.Context, name string) error {
 		c.front.note("there is no session yet")
 		return nil
 	}
-	now := time.Now()
-	rows := make([]string, len(page.Sessions))
+	now, b := time.Now(), strings.Builder{}
+	rows := [][]string{{"", "CHANGED", "STATUS", "NAME", "BEGINS WITH"}}
+	c.listed = nil
 	for i, s := range page.Sessions {
-		name, mark := s.Name, "  "
-		if name == "" {
-			name = string(s.ID)
-		}
+		number, name := fmt.Sprintf("  %2d", i+1), s.Name
 		if s.ID == c.p.Session.Info.ID {
-			mark = "> "
+			number = fmt.Sprintf("> %2d", i+1)
 		}
-		rows[i] = fmt.Sprintf("%s%-30s  %-11s  %-10s  %s", mark, name, shortTime(s.UpdatedAt.Local(), now.Local()), s.Status,
-			s.Title)
+		c.listed = append(c.listed, s.ID)
+		rows = append(rows, []string{number, shortTime(s.UpdatedAt.Local(), now.Local()), words(s.Status), name, s.Title})
 	}
-	c.front.print(strings.Join(rows, "\n"))
+	style := c.a.outStyle
+	style.Color = false
+	style.Table(&b, rows)
+	c.front.print(b.String() + "\n/resume NUMBER or NAME continues one; with a new name it begins another")
 	return nil
 }
 
@@ -308,7 +314,7 @@ func (c *chat) complete(line string) []string {
 				all = append(all, s.name+" ")
 			}
 		}
-		for _, custom := range slices.Sorted(maps.Keys(c.custom())) {
+		for _, custom := range slices.Sorted(maps.Keys(c.customs())) {
 			if strings.HasPrefix(custom, name) {
 				all = append(all, custom+" ")
 			}

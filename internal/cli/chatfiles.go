@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service"
 )
@@ -161,37 +164,66 @@ func namesLike(folder *os.File, base string) []string {
 	return names
 }
 
-// custom are the commands of the project, Markdown files in the folders of
-// [trust.CommandFolders]: their texts by their names with a slash. A folder of which anything
-// has changed since this user trusted it has none.
-func (c *chat) custom() map[string]string {
+// custom is a command that a person or a project brings: a text that is sent as a message.
+type custom struct{ whose, text string }
+
+// customs are the commands of the user, and those of the project by their names with a slash:
+// Markdown files in the folders of [trust.CommandFolders], and in those of the user, whose
+// commands come first. A folder of the project has none if anything in it has changed since
+// this user trusted it.
+func (c *chat) customs() map[string]custom {
+	commands := map[string]custom{}
+	for _, dir := range ownCommands() {
+		if folder, err := trust.ReadFolder(dir); err == nil {
+			addCustoms(commands, "yours", folder.Files)
+		}
+	}
 	trusted, err := service.TrustStore()
 	if err != nil {
-		return nil
+		return commands
 	}
-	_, folders, err := trusted.Check(c.p.Workspace, trust.CommandFolders()...)
-	if err != nil {
-		return nil
-	}
-	commands := map[string]string{}
-	for _, folder := range folders {
-		for file, data := range folder.Content {
-			name, ok := strings.CutSuffix(file, ".md")
-			if _, known := commands["/"+name]; known || !ok || !customName.MatchString(name) || folder.State != trust.Trusted {
-				continue
-			}
-			text := strings.ReplaceAll(string(data), "\r\n", "\n")
-			if head, ok := strings.CutPrefix(text, "---\n"); ok { // what the file says of itself
-				if _, rest, ok := strings.Cut(head, "\n---\n"); ok {
-					text = rest
-				}
-			}
-			if text = strings.TrimSpace(text); text != "" && len(text) <= maxCustom && utf8.ValidString(text) {
-				commands["/"+name] = guard.Visible(text)
+	if _, folders, err := trusted.Check(c.p.Workspace, trust.CommandFolders()...); err == nil {
+		for _, folder := range folders {
+			if folder.State == trust.Trusted {
+				addCustoms(commands, "project", folder.Content)
 			}
 		}
 	}
 	return commands
+}
+
+// ownCommands are the folders where the user keeps commands, for this program and for others.
+func ownCommands() (dirs []string) {
+	if own := config.UserFolder(os.Getenv); own != "" {
+		dirs = append(dirs, filepath.Join(own, "commands"))
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		dirs = append(dirs, filepath.Join(home, ".claude", "commands"))
+	}
+	return dirs
+}
+
+// addCustoms adds the commands of a folder under names that are free. Folders in it are for
+// order only: of two files with one name the one that is less deep counts.
+func addCustoms(commands map[string]custom, whose string, files map[string][]byte) {
+	names := slices.SortedFunc(maps.Keys(files), func(a, b string) int {
+		return cmp.Or(cmp.Compare(strings.Count(a, "/"), strings.Count(b, "/")), cmp.Compare(a, b))
+	})
+	for _, file := range names {
+		name, ok := strings.CutSuffix(path.Base(file), ".md")
+		if _, known := commands["/"+name]; known || !ok || !customName.MatchString(name) {
+			continue
+		}
+		text := strings.ReplaceAll(string(files[file]), "\r\n", "\n")
+		if head, ok := strings.CutPrefix(text, "---\n"); ok { // what the file says of itself
+			if _, rest, ok := strings.Cut(head, "\n---\n"); ok {
+				text = rest
+			}
+		}
+		if text = strings.TrimSpace(text); text != "" && len(text) <= maxCustom && utf8.ValidString(text) {
+			commands["/"+name] = custom{whose, guard.Visible(text)}
+		}
+	}
 }
 
 var customName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
@@ -199,11 +231,22 @@ var customName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 // maxCustom bounds the text of a command, in bytes.
 const maxCustom = 64 << 10
 
-// withArguments puts arguments into the text of a command. Nothing in it is carried out:
-// lines for a shell stay text.
+var argumentMark = regexp.MustCompile(`\$(ARGUMENTS|[1-9])`)
+
+// withArguments puts arguments into the text of a command: all for $ARGUMENTS, the words for
+// $1 to $9. Nothing in it is carried out: lines for a shell stay text.
 func withArguments(text, arguments string) string {
-	if !strings.Contains(text, "$ARGUMENTS") && arguments != "" {
+	words := strings.Fields(arguments)
+	if !argumentMark.MatchString(text) && arguments != "" {
 		text += "\n\n$ARGUMENTS"
 	}
-	return strings.TrimSpace(strings.ReplaceAll(text, "$ARGUMENTS", arguments))
+	return strings.TrimSpace(argumentMark.ReplaceAllStringFunc(text, func(mark string) string {
+		switch n := int(mark[1] - '0'); {
+		case mark == "$ARGUMENTS":
+			return arguments
+		case n <= len(words):
+			return words[n-1]
+		}
+		return ""
+	}))
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 )
@@ -170,7 +172,7 @@ func (c *chat) command(ctx context.Context, line string) error {
 	case r.Untrusted:
 		c.front.note("its output is untrusted data, so the model does not see it")
 	default:
-		text := r.Content
+		text := cmp.Or(render.ResultText(r.Content, false), "(no output)")
 		if len(text) > maxToldOutput {
 			text = strings.ToValidUTF8(text[:maxToldOutput], "") + "\n[cut]"
 		}
@@ -193,8 +195,9 @@ func (c *chat) given(ctx context.Context, tool string, arguments map[string]stri
 		c.front.note("the call waits for a decision: toolcrib approvals show last")
 	}
 	r := state.Trace[0].Result
-	if r != nil {
-		c.front.print(strings.TrimRight(r.Content, "\n"))
+	if r != nil { // behind an indent: what a command writes cannot pass for what this program says
+		text := cmp.Or(render.ResultText(r.Content, r.Untrusted), "(no output)")
+		c.front.print("    " + strings.ReplaceAll(text, "\n", "\n    "))
 	}
 	return r, nil
 }

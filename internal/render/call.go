@@ -115,6 +115,14 @@ func Indented(raw json.RawMessage) string {
 	return guard.Visible(b.String())
 }
 
+// ResultText is what a person wants to read of a result, without empty lines at its end.
+func ResultText(content string, untrusted bool) string {
+	if untrusted {
+		content = unwrapped(content)
+	}
+	return strings.TrimRight(resultText(content), "\n")
+}
+
 // resultText is what a person wants to read of a result: the text inside of the
 // usual envelopes, or the JSON.
 func resultText(content string) string {
@@ -126,11 +134,17 @@ func resultText(content string) string {
 		}
 		return content
 	}
+	named := false
 	for _, name := range []string{"error", "content", "message"} {
 		var text string
 		if raw, ok := fields[name]; ok && json.Unmarshal(raw, &text) == nil {
-			return text
+			if named = true; text != "" {
+				return text
+			}
 		}
+	}
+	if named {
+		return ""
 	}
 	if text, ok := commandText(fields); ok {
 		return text
@@ -230,11 +244,7 @@ func (s Style) Fold(r journal.ResultView, most int) string {
 	if IsPlan(r.Name, r.Status) {
 		most = 0
 	}
-	content := r.Content
-	if r.Untrusted {
-		content = unwrapped(content)
-	}
-	text := strings.TrimRight(resultText(content), "\n")
+	text := ResultText(r.Content, r.Untrusted)
 	lines := strings.Split(text, "\n")
 	if text == "" {
 		lines = nil

@@ -3,6 +3,7 @@ package tui
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -271,15 +272,20 @@ func (m *model) text(text string) {
 			continue
 		}
 		rest := strings.TrimLeft(l, " ")
-		indent := strings.Repeat(" ", min(len(l)-len(rest), max(m.width/4, 1)))
-		for i, part := range strings.Split(ansi.Wrap(rest, max(m.width-3-len(indent), 4), ""), "\n") {
-			if i > 0 {
-				part = "  " + part
-			}
-			m.print(indent + part)
+		lead := strings.Repeat(" ", min(len(l)-len(rest), max(m.width/4, 1)))
+		indent := lead + "  "
+		if at := secondColumn.FindString(l); at != "" && len(at) <= m.width/2 {
+			lead, rest, indent = at, l[len(at):], strings.Repeat(" ", ansi.StringWidth(at))
+		}
+		for _, part := range strings.Split(ansi.Wrap(rest, max(m.width-1-len(indent), 4), ""), "\n") {
+			m.print(lead + part)
+			lead = indent
 		}
 	}
 }
+
+// secondColumn ends where the second column of a line begins.
+var secondColumn = regexp.MustCompile(`^ *\S.*?  +`)
 
 // shelf keeps what was folded, so that it can be shown whole.
 type shelf struct {
