@@ -123,7 +123,7 @@ func (j *judge) git(args []string, listed bool) error {
 	if len(args) == 0 || len(args) == 1 && (args[0] == "--version" || args[0] == "--help") {
 		return nil
 	}
-	if reads := gitReads()[args[0]]; reads != nil {
+	if reads := gitReads()[args[0]]; reads != nil && !verifies(args) {
 		sub := &judge{name: args[0], prog: reads, plan: j.plan}
 		if _, err := sub.judged(args[1:]); err == nil || j.outside {
 			return err
@@ -146,6 +146,17 @@ func (j *judge) git(args []string, listed bool) error {
 		args = nil // files that are added are read
 	}
 	return j.unjudged(args)
+}
+
+var signed = regexp.MustCompile(`%[-+ ]?G`)
+
+// verifies reports whether a call of git prints what it finds of signatures: it starts gpg for
+// that.
+func verifies(args []string) bool {
+	refs := slices.Contains([]string{"for-each-ref", "branch", "tag"}, args[0])
+	return slices.ContainsFunc(args[1:], func(word string) bool {
+		return signed.MatchString(word) || refs && strings.Contains(strings.ToLower(word), "signature")
+	})
 }
 
 // ofGit reports whether a line consists of calls of git and programs that only read, so that

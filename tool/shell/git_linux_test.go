@@ -71,7 +71,8 @@ func TestGit_Reads(t *testing.T) {
 		"git checkout -- a.txt", "git config core.x y", "git diff --output=x", "git diff --outp=x", "git diff --ext-diff", "git log --output x", "git show --textconv",
 		"git grep -Oless one", "git grep --open-files-in-pager=x one", "git -c core.pager=x log", "git -C sub status", "git --exec-path=x status", "git remote add x y",
 		"git remote update", "git reflog expire --all", "git rev-parse --git-path x", "git unknown", "git diff --no-index a.txt AGENTS.md", "git help status",
-		"git archive HEAD", "git fsck", "git gc",
+		"git archive HEAD", "git fsck", "git gc", "git log --format=%G?", "git log --pretty 'tformat:%h %+GG'", "git show -s --format='%<(9)% GK' HEAD",
+		"git for-each-ref --format='%(signature:key)'", "git branch --list --sort=-signature", "git tag -l --format '%(*Signature)'",
 	} {
 		call := callOf(t, dir, line, 0)
 		if err := admit(ask, call); err == nil && (!strings.Contains(asks(ask, call), "does not list: git") || effect(ask, call) != toolcrib.EffectNonIdempotentWrite) {
@@ -200,6 +201,27 @@ func TestGit_ConfigurationNamesPrograms(t *testing.T) {
 	if why := asks(gitTool(t, shell.ModeAsk, &r), callOf(t, dir, "git status", 0)); !strings.Contains(why, ".git is not a folder") {
 		t.Errorf("a repository elsewhere: %q", why)
 	}
+}
+
+// What a partial clone lacks is not fetched by a call that only reads: it would start the
+// program of the remote's address, or ask another machine, unasked.
+func TestGit_PartialClone(t *testing.T) {
+	sandboxed(t, func(t *testing.T, report *shell.Report) {
+		dir := repository(t)
+		up := dir + "/up.git"
+		git(t, dir, "clone", "-q", "--bare", dir, up)
+		git(t, up, "config", "uploadpack.allowFilter", "true")
+		git(t, dir, "clone", "-q", "--no-checkout", "--filter=blob:none", "file://"+up, dir+"/part")
+		made := gitTool(t, shell.ModeAsk, report)
+		call := callOf(t, dir+"/part", "git show HEAD:a.txt", 60)
+		if asks(made, call) != "" || effect(made, call) != toolcrib.EffectReadOnly {
+			t.Fatalf("asks %q, %s", asks(made, call), effect(made, call))
+		}
+		got, err := runIn(t.Context(), t, made, call)
+		if err != nil || got.ExitCode == 0 || !strings.Contains(got.Stderr, "transport 'file' not allowed") {
+			t.Errorf("%+v %v", got, err)
+		}
+	})
 }
 
 // An approved call of git writes the repository, as the user, without hooks, and never what

@@ -261,6 +261,9 @@ func (l *launcher) environment(temporary string) []string {
 	if l.writes || l.git {
 		all = append(all, gitEnvironment(l.Dir)...)
 	}
+	if !l.writes {
+		all = append(all, "GIT_ALLOW_PROTOCOL=") // what a partial clone lacks is not fetched by a look at it
+	}
 	for name, value := range l.options.Env {
 		all = append(all, name+"="+value)
 	}
