@@ -170,7 +170,7 @@ func (s *shell) start(ctx context.Context, call toolcrib.Call, p *plan, most tim
 		defer cancel(nil)
 		defer context.AfterFunc(stopped, func() { cancel(errStopped) })()
 		defer time.AfterFunc(most, func() { cancel(errLasting) }).Stop()
-		res, err := s.run(timed, call, p, b.heard)
+		res, err := s.run(timed, call, p, b.heard, func() {})
 		b.end(timed, res, err)
 		<-lasting.Done() // so long it can be asked about
 	}

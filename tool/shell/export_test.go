@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 )
@@ -56,4 +57,10 @@ func Toolchain() []string {
 	}
 	return strings.Fields(git + ` CARGO_HOME CARGO_NET_OFFLINE GOCACHE GOMODCACHE GOPROXY GOSUMDB GOTOOLCHAIN npm_config_cache npm_config_offline
 		npm_config_update_notifier PIP_CACHE_DIR PIP_DISABLE_PIP_VERSION_CHECK PIP_NO_INDEX`)
+}
+
+// Pace sets how long a call without a timeout of its own lasts.
+func Pace(made toolcrib.Tool, quiet, most time.Duration) {
+	s := made.(*shell)
+	s.quiet, s.most = quiet, most
 }

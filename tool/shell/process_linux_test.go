@@ -95,6 +95,32 @@ func TestC18_TimeoutKillsTheProcesses(t *testing.T) {
 	}
 }
 
+// Without a timeout of its own a call continues while it prints or computes, up to the most that
+// it could have asked for. What it printed last is in the error.
+func TestC18_WorkContinues(t *testing.T) {
+	onWalls(t, func(t *testing.T, report *shell.Report) {
+		for _, c := range []struct{ line, want string }{
+			{"sleep 60", "timeout after 3s; without a timeout of its own (at most 300) a command ends after 30 seconds in which it neither " +
+				"prints nor computes; a server runs with background"},
+			{"echo out; echo err >&2; sleep 60", "; its last stdout:\nout\n; its last stderr:\nerr\n"},
+			{"for i in 1 2 3 4 5 6; do echo $i; sleep 1; done", ""},
+			{"perl -e '$end = time + 6; while (time < $end) {}'", ""},
+			{"while :; do echo x; sleep 1; done", "timeout after 8s; "},
+			{"(printf 'half of a line '; yes | tr -d '\\n' | head -c 5000; printf '\\nthe last'; sleep 60) 2>&1", "stdout:\nthe last"},
+		} {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
+				shell.Pace(made, 3*time.Second, 8*time.Second)
+				_, err := made.Call(t.Context(), callOf(t, folder(t), c.line, 0))
+				if c.want == "" && err != nil || c.want != "" && (kind(t, err) != toolcrib.ToolTimeout || !strings.Contains(err.Error(), c.want)) {
+					t.Errorf("%s: %v", c.line, err)
+				}
+			})
+		}
+	})
+}
+
 func TestC18_NothingIsLeftBehind(t *testing.T) {
 	for name, line := range map[string]string{
 		"background":  `sh -c 'sleep 1000.MARK & echo started'`,

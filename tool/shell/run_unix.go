@@ -36,6 +36,7 @@ type launcher struct {
 	installed      *installed
 	git            bool         // the line runs git
 	heard          func([]byte) // is told what is printed, from several goroutines
+	computes       func()       // is told that the job has used the processor
 	report         Report
 	options        *Options
 	bounds         bounds
@@ -51,9 +52,12 @@ func (l *launcher) direct() (func(stop <-chan struct{}) outcome, error) {
 	return r.run, nil
 }
 
-// run runs a plan and collects what it prints; heard is told of it meanwhile. It returns when everything has
-// ended, at most a little after ctx.
-func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func([]byte)) (ran, error) {
+// run runs a plan and collects what it prints; heard is told of it meanwhile, and computes of each
+// second of processor time, where the system counts it. It returns when everything has ended, at
+// most a little after ctx.
+func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func([]byte), computes func()) (ran,
+	error,
+) {
 	s.sweep.Do(func() {
 		sweep(time.Now())
 		s.options.sweepCaches(time.Now())
@@ -71,7 +75,7 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func
 	l := &launcher{
 		job:    job{Dir: p.w.Dir, Steps: p.steps, Watch: p.writes, Offline: !s.options.Network},
 		writes: p.writes, scratch: temporary.path, report: s.report(), options: p.set, null: null, bounds: s.bounds(p.writes),
-		installed: s.installed(), git: p.usesGit, heard: heard,
+		installed: s.installed(), git: p.usesGit, heard: heard, computes: computes,
 	}
 	if l.git {
 		l.installed.identify(temporary.path)

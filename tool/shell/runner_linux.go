@@ -35,7 +35,10 @@ func limit(pid int, watch bool) {
 }
 
 // process is what proc(5) tells of a process.
-type process struct{ parent, group int }
+type process struct {
+	parent, group int
+	ticks         uint64 // of the processor that it and those it has waited for have used
+}
 
 // processes returns the processes that still run, by their number.
 func processes() map[int]process {
@@ -60,19 +63,25 @@ func processes() map[int]process {
 			continue
 		}
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if len(fields) < 3 || fields[0][0] == 'Z' {
+		if len(fields) < 15 || fields[0][0] == 'Z' {
 			continue
 		}
 		parent, _ := strconv.Atoi(string(fields[1]))
 		group, _ := strconv.Atoi(string(fields[2]))
-		all[pid] = process{parent, group}
+		at := process{parent: parent, group: group}
+		for _, field := range fields[11:15] {
+			n, _ := strconv.ParseUint(string(field), 10, 62)
+			at.ticks += n
+		}
+		all[pid] = at
 	}
 	return all
 }
 
 // family returns the processes below root, and with group also those of the process
-// group of that number, with all below them; never root itself.
-func family(root int, group bool) []int {
+// group of that number, with all below them; never root itself. ticks is the processor time
+// of all of them and root.
+func family(root int, group bool) (pids []int, ticks uint64) {
 	all := processes()
 	children := map[int][]int{}
 	next := []int{root}
@@ -91,8 +100,12 @@ func family(root int, group bool) []int {
 			next = append(next, children[pid]...)
 		}
 	}
+	ticks = all[root].ticks
 	delete(seen, root)
-	return slices.Collect(maps.Keys(seen))
+	for pid := range seen {
+		ticks += all[pid].ticks
+	}
+	return slices.Collect(maps.Keys(seen)), ticks
 }
 
 // reapAll ends everything that descends from this process. It adopts what lost its
@@ -106,7 +119,7 @@ func reapAll() {
 		if childless() {
 			return
 		}
-		found := family(os.Getpid(), false)
+		found, _ := family(os.Getpid(), false)
 		for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 			for _, pid := range found {
 				_ = syscall.Kill(pid, signal)
@@ -133,6 +146,8 @@ func childless() bool {
 // adopt makes this process the parent of descendants that lose theirs.
 func adopt() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
+const ticksPerSecond = 100 // USER_HZ, on all machines that Go runs on
+
 const (
 	watchEvery = 50 * time.Millisecond
 	watchShare = 10 // a look may take this part of the time between two
@@ -143,6 +158,8 @@ const (
 type watcher struct {
 	launcher *launcher
 	disks    []disk
+	ticks    uint64 // of the processor at the last look
+	computed uint64 // since the launcher was told
 }
 
 // disk is what was free where a job may write when it began.
@@ -183,18 +200,31 @@ func (l *launcher) watch(ctx context.Context, over context.CancelCauseFunc) <-ch
 	return done
 }
 
-func (w *watcher) members() []int {
+func (w *watcher) members() (pids []int, ticks uint64) {
 	root := int(w.launcher.root.Load())
 	if root == 0 {
-		return nil
+		return nil, 0
 	}
 	return family(root, true)
+}
+
+// works tells the launcher of each second of processor time. The time of a process that nobody
+// in the job has waited for is lost with it.
+func (w *watcher) works(ticks uint64) {
+	if ticks > w.ticks {
+		w.computed += ticks - w.ticks
+	}
+	if w.ticks = ticks; w.computed >= ticksPerSecond {
+		w.computed = 0
+		w.launcher.computes()
+	}
 }
 
 // kill ends what there is; what it starts meanwhile is ended with the job.
 func (w *watcher) kill() {
 	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
-		for _, pid := range w.members() {
+		members, _ := w.members()
+		for _, pid := range members {
 			_ = syscall.Kill(pid, signal)
 		}
 	}
@@ -213,7 +243,8 @@ func (w *watcher) look() string {
 			return fmt.Sprintf("while it ran, more than %d files were made.", min(most.files, d.files/2))
 		}
 	}
-	members := w.members()
+	members, ticks := w.members()
+	w.works(ticks)
 	if len(members) > most.processes {
 		return "it had started too many processes."
 	}

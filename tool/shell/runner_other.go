@@ -14,7 +14,7 @@ const supported = false
 
 func notFolder(error) bool { return false }
 
-func (s *shell) run(context.Context, toolcrib.Call, *plan, func([]byte)) (ran, error) {
+func (s *shell) run(context.Context, toolcrib.Call, *plan, func([]byte), func()) (ran, error) {
 	return ran{}, toolcrib.Failf(toolcrib.PermissionDenied, "%s is not available on this system", Name)
 }
 

@@ -30,6 +30,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -73,7 +74,8 @@ func DefaultAllow() []string {
 	}
 }
 
-// Limits of a call. The timeout of a call is in seconds.
+// Limits of a call. The timeout of a call is in seconds. A call that gives none ends after
+// DefaultTimeout in which it has neither printed nor computed, and after MaxTimeout.
 const (
 	DefaultTimeout = 30
 	MaxTimeout     = 300
@@ -155,6 +157,7 @@ func New(options Options) (toolcrib.Tool, error) {
 		probe = func() Report { return given }
 	}
 	return &shell{
+		quiet: DefaultTimeout * time.Second, most: MaxTimeout * time.Second,
 		options: options, bounds: boundsOf, report: sync.OnceValue(probe), table: programs(),
 		installed: sync.OnceValue(options.install),
 		behind:    &background{jobs: map[toolcrib.RunID][]*behind{}},
@@ -197,13 +200,14 @@ func (o *Options) check() error {
 
 // shell is exec_shell.
 type shell struct {
-	behind    *background
-	sweep     sync.Once
-	bounds    func(writes bool) bounds
-	options   Options
-	report    func() Report
-	table     map[string]*program
-	installed func() *installed
+	quiet, most time.Duration // of a call without a timeout of its own
+	behind      *background
+	sweep       sync.Once
+	bounds      func(writes bool) bounds
+	options     Options
+	report      func() Report
+	table       map[string]*program
+	installed   func() *installed
 }
 
 // arguments of a call.
@@ -231,7 +235,7 @@ const parameters = `{
   "type": "object",
   "properties": {
     "command": {"type": "string", "minLength": 1, "maxLength": 16384},
-    "timeout": {"type": "integer", "minimum": 1, "maximum": 300, "description": "seconds, at most 300"},
+    "timeout": {"type": "integer", "minimum": 1, "maximum": 300, "description": "seconds, at most 300; else it ends after 30 without output or work"},
     "background": {"type": "boolean", "description": "return at once, with an id for read_output and stop_process"}
   },
   "required": ["command"],
@@ -413,16 +417,24 @@ func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, 
 	if call.Progress == nil {
 		progress.tell = func(string, float64) {}
 	}
-	timed, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
-	defer cancel()
 	started := time.Now()
-	res, err := s.run(timed, call, p, progress.heard)
+	timed, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work := &pace{quiet: timeout, most: timeout, began: started}
+	if in.Timeout == nil {
+		work.quiet, work.most = s.quiet, s.most
+	}
+	go work.keep(timed, cancel)
+	res, err := s.run(timed, call, p, func(output []byte) {
+		work.goes()
+		progress.heard(output)
+	}, work.goes)
 	// What has ended by itself has its result, however late.
 	switch {
 	case (err != nil || res.stopped) && ctx.Err() != nil:
 		return toolcrib.Output{}, ctx.Err()
 	case res.stopped && errors.Is(context.Cause(timed), errTimeout):
-		return toolcrib.Output{}, toolcrib.Failf(toolcrib.ToolTimeout, "%s", seconds(timeout))
+		return toolcrib.Output{}, work.failure(&res.result)
 	case err != nil:
 		return toolcrib.Output{}, err
 	}
@@ -432,8 +444,62 @@ func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, 
 	return out, err
 }
 
-// seconds writes a time as C15 has it: 90s, not 1m30s.
-func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s" }
+// pace ends a call after its time: after quiet in which it has done nothing, and after most.
+type pace struct {
+	quiet, most time.Duration
+	began       time.Time
+	last        atomic.Int64 // when it last did something, after began
+	ended       time.Duration
+}
+
+// goes notes that the command does something.
+func (p *pace) goes() { p.last.Store(int64(time.Since(p.began))) }
+
+func (p *pace) keep(ctx context.Context, end context.CancelCauseFunc) {
+	timer := time.NewTimer(p.quiet)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		left := min(time.Duration(p.last.Load())+p.quiet, p.most) - time.Since(p.began)
+		if left <= 0 {
+			if p.ended = p.most; p.quiet < p.most {
+				p.ended = time.Since(p.began).Round(time.Second)
+			}
+			end(errTimeout)
+			return
+		}
+		timer.Reset(left)
+	}
+}
+
+// failure is what the model reads then (C18): the time, and the end of what was printed.
+func (p *pace) failure(r *result) error {
+	text := strconv.FormatFloat(p.ended.Seconds(), 'f', -1, 64) + "s" // 90s, not 1m30s: C15
+	if p.quiet < p.most {
+		text += fmt.Sprintf("; without a timeout of its own (at most %d) a command ends after %d seconds in which it neither prints nor computes; "+
+			"a server runs with background", MaxTimeout, DefaultTimeout)
+	}
+	for _, of := range []struct{ name, text string }{{"stdout", r.Stdout}, {"stderr", r.Stderr}} {
+		if end := ending(of.text); end != "" {
+			text += "; its last " + of.name + ":\n" + end
+		}
+	}
+	return toolcrib.Failf(toolcrib.ToolTimeout, "%s", text)
+}
+
+// ending returns the last lines of an output: whole ones, so that a secret in one can be recognized.
+func ending(text string) string {
+	const most = 2 << 10
+	if len(text) <= most {
+		return text
+	}
+	_, text, _ = strings.Cut(text[len(text)-most:], "\n")
+	return text
+}
 
 // errTimeout is the cause of a context that ended with the call's own time.
 var errTimeout = errors.New("the call's timeout")
