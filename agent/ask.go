@@ -449,9 +449,9 @@ func plausible(u toolcrib.TokenUsage) bool {
 		(u.CostUSD == nil || *u.CostUSD >= 0 && *u.CostUSD < 1e6)
 }
 
-func (d *driver) settle(sent *journal.ModelRequest, tokens toolcrib.TokenUsage, estimated bool) (float64,
-	toolcrib.Usage,
-) {
+func (d *driver) settle(
+	sent *journal.ModelRequest, tokens toolcrib.TokenUsage, estimated bool,
+) (float64, toolcrib.Usage) {
 	price := d.s.Models[sent.Model].Price
 	cost := price.Cost(tokens)
 	return cost, sumUsage(d.s.Usage, tokens, cost, estimated || !price.Known && tokens.CostUSD == nil)

@@ -61,9 +61,9 @@ var floorTools = json.RawMessage(`[{"type":"function","function":{"name":"lookup
 type floorJournal func(kind string, v any) error
 
 // floorRun does the work by hand.
-func floorRun(ctx context.Context, client *http.Client, url, model string, stream bool, note floorJournal) (string,
-	error,
-) {
+func floorRun(
+	ctx context.Context, client *http.Client, url, model string, stream bool, note floorJournal,
+) (string, error) {
 	text := func(s string) *string { return &s }
 	messages := []floorMessage{{Role: "system", Content: text(system)}, {Role: "user", Content: text(prompt)}}
 	for {

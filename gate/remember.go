@@ -58,9 +58,9 @@ func RememberKinds(c *journal.ApprovalItem) []string {
 
 // Remember makes what an approval of this call says about later ones; ok is false if
 // nothing can be remembered of it, or not for what r says.
-func Remember(r journal.Remember, approval *journal.ConfirmationResolved, c *journal.ApprovalItem) (m Remembered,
-	ok bool,
-) {
+func Remember(
+	r journal.Remember, approval *journal.ConfirmationResolved, c *journal.ApprovalItem,
+) (m Remembered, ok bool) {
 	kinds := RememberKinds(c)
 	kind := r.Calls
 	if kind == "" && len(kinds) > 0 {

@@ -97,9 +97,9 @@ var ErrEnough = errors.New("enough")
 
 // Sessions returns a page of the sessions that fit and that who may see; by an access
 // token those that are all its own.
-func (s *Service) Sessions(ctx context.Context, who toolcrib.Principal, f store.SessionFilter) (store.SessionPage,
-	error,
-) {
+func (s *Service) Sessions(
+	ctx context.Context, who toolcrib.Principal, f store.SessionFilter,
+) (store.SessionPage, error) {
 	runs, ok := seen(who, store.Filter{User: f.User})
 	if !ok {
 		return store.SessionPage{}, nil

@@ -185,9 +185,9 @@ func AnswerJSON(schema json.RawMessage, text string) (json.RawMessage, error) {
 }
 
 // WayOn is what a run waits for, and the commands that continue with it; self begins them.
-func WayOn(self string, run toolcrib.RunID, ask *journal.ConfirmationRequired, withDigest bool) (what string,
-	commands []string,
-) {
+func WayOn(
+	self string, run toolcrib.RunID, ask *journal.ConfirmationRequired, withDigest bool,
+) (what string, commands []string) {
 	id, digest := guard.Visible(ask.ApprovalID), ""
 	if withDigest {
 		digest = " --digest " + ask.Digest

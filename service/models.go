@@ -97,11 +97,10 @@ func (s *Service) opening(m *Models) func(context.Context, journal.ModelInfo) (t
 		if err != nil {
 			return nil, err
 		}
-		if err := m.add(info.Provider, false, func() (toolcrib.Model,
-			error,
-		) {
-			return s.provider(info.Provider, r.Provider)
-		}); err != nil {
+		if err := m.add(info.Provider, false,
+			func() (toolcrib.Model, error) {
+				return s.provider(info.Provider, r.Provider)
+			}); err != nil {
 			return nil, err
 		}
 		return m.Open(ctx, info)
@@ -123,16 +122,15 @@ func (s *Service) openModels(m *Models, agent *toolcrib.Agent, tell func(string)
 			tell(fmt.Sprintf("%s is set: %s is asked at %s", variable, r.ProviderName, placeOf(address)))
 		}
 		infos[i] = s.InfoOf(r)
-		if err := m.add(r.ProviderName, i > 0, func() (toolcrib.Model,
-			error,
-		) {
-			model, err := s.provider(r.ProviderName, r.Provider)
-			if standIn, ok := model.(offline.Model); ok {
-				standIn.Alone, standIn.Command = m.alone, s.Self
-				model = standIn
-			}
-			return model, err
-		}); err != nil {
+		if err := m.add(r.ProviderName, i > 0,
+			func() (toolcrib.Model, error) {
+				model, err := s.provider(r.ProviderName, r.Provider)
+				if standIn, ok := model.(offline.Model); ok {
+					standIn.Alone, standIn.Command = m.alone, s.Self
+					model = standIn
+				}
+				return model, err
+			}); err != nil {
 			return nil, err
 		}
 	}

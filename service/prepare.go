@@ -226,9 +226,9 @@ func (p *Prepared) Offer(ctx context.Context) (gate.Offer, error) {
 }
 
 // scope is what a run of an agent would be judged under.
-func (s *Service) scope(def *toolcrib.Agent, workspace string, approve agent.Approve, tools []string) (gate.Scope,
-	error,
-) {
+func (s *Service) scope(
+	def *toolcrib.Agent, workspace string, approve agent.Approve, tools []string,
+) (gate.Scope, error) {
 	limits := def.Limits.WithDefaults()
 	k, err := s.ChooseSkills(def.Skills)
 	if err != nil {

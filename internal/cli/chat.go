@@ -133,9 +133,9 @@ func (a *app) inputHistory(who toolcrib.Principal) (*tui.History, error) {
 
 // carry drives one run. What it opened for itself is closed with it, and not only when the
 // conversation ends.
-func (c *chat) carry(ctx context.Context, approve agent.Approve, given *toolcrib.ToolCall, do driving) (*agent.State,
-	error,
-) {
+func (c *chat) carry(
+	ctx context.Context, approve agent.Approve, given *toolcrib.ToolCall, do driving,
+) (*agent.State, error) {
 	before := len(c.a.closers)
 	state, err := c.front.carry(ctx, c, approve, given, func(ctx context.Context, f service.Front) (*agent.State, error) {
 		if f.Person != nil {

@@ -175,9 +175,8 @@ func completeWords(cmd *cobra.Command, flag string, list ...string) {
 // completeFlag completes a flag as an argument is.
 func completeFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
 	// The flag was just made, so this cannot fail.
-	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, text string) ([]string,
-		cobra.ShellCompDirective,
-	) {
-		return complete(cmd, nil, text)
-	})
+	_ = cmd.RegisterFlagCompletionFunc(flag,
+		func(cmd *cobra.Command, _ []string, text string) ([]string, cobra.ShellCompDirective) {
+			return complete(cmd, nil, text)
+		})
 }

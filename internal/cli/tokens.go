@@ -171,16 +171,14 @@ func (a *app) tokensCreateCommand(cmd *cobra.Command) {
 		if flags.Changed("not-before") && f.NotBefore.Before(t.IssuedAt) {
 			a.notice("--not-before: that is over already; the token is good from now on")
 		}
-		a.tellUnknown("--agent", t.Scope.Agents, func(n *namesKnown,
-			name string,
-		) string {
-			return missing("agent", name, n.agents...)
-		})
-		a.tellUnknown("--tool", t.Scope.Tools, func(n *namesKnown,
-			name string,
-		) string {
-			return missing("tool", name, n.tools...)
-		})
+		a.tellUnknown("--agent", t.Scope.Agents,
+			func(n *namesKnown, name string) string {
+				return missing("agent", name, n.agents...)
+			})
+		a.tellUnknown("--tool", t.Scope.Tools,
+			func(n *namesKnown, name string) string {
+				return missing("tool", name, n.tools...)
+			})
 		return t, func() {
 			fmt.Fprintf(a.err, "%s: good %s\n", t.ID, goodFor(&t))
 			fmt.Fprintln(a.out, t.Token)

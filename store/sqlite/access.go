@@ -37,9 +37,9 @@ func refused(code toolcrib.Code, format string, args ...any) *toolcrib.Error {
 }
 
 // change makes one change; do fills it in, with its kind, if anything is to be stored.
-func (a *Access) change(ctx context.Context, by string, do func(t *tx, c *access.Change) error) (c access.Change,
-	err error,
-) {
+func (a *Access) change(
+	ctx context.Context, by string, do func(t *tx, c *access.Change) error,
+) (c access.Change, err error) {
 	if err := access.CheckBy(by); err != nil {
 		return c, err
 	}

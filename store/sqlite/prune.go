@@ -376,9 +376,9 @@ func notEnded(run toolcrib.RunID, status toolcrib.Status) error {
 // journal. It does a bounded piece of work, during which other writers get their turn;
 // More says that it is to be called again. If it is cut off in between, the result tells
 // what was pruned by then.
-func (s *Store) ApplyRetention(ctx context.Context, r store.Retention, now time.Time) (result store.RetentionResult,
-	err error,
-) {
+func (s *Store) ApplyRetention(
+	ctx context.Context, r store.Retention, now time.Time,
+) (result store.RetentionResult, err error) {
 	if err := r.Check(); err != nil {
 		return result, err
 	}

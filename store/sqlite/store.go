@@ -147,11 +147,10 @@ func (s *Store) open(ctx context.Context, o Options) error {
 
 // read has connections opened with a pragma when something is read.
 func (s *Store) read(o Options, pragma string) {
-	s.readers = newPool(o.Readers, func(ctx context.Context) (*conn,
-		error,
-	) {
-		return connect(ctx, s.path, o.BusyTimeout, pragma)
-	})
+	s.readers = newPool(o.Readers,
+		func(ctx context.Context) (*conn, error) {
+			return connect(ctx, s.path, o.BusyTimeout, pragma)
+		})
 }
 
 // checkOpened looks, quickly, whether what grants is as it was sealed: what is not is

@@ -156,9 +156,9 @@ func readAll(ctx context.Context, r io.Reader, hint, limit int64) ([]byte, error
 
 // readLines returns limit lines from the line first on (0 = all), as they stand,
 // at most maxReadBytes of them. It keeps no more than that in memory.
-func readLines(ctx context.Context, f *os.File, info fs.FileInfo, shown string, first, limit int64) (readFileResult,
-	error,
-) {
+func readLines(
+	ctx context.Context, f *os.File, info fs.FileInfo, shown string, first, limit int64,
+) (readFileResult, error) {
 	head, encoding, err := sniff(f, info, shown)
 	if err != nil {
 		return readFileResult{}, err

@@ -203,9 +203,9 @@ func (t *writeTool) Prepare(ctx context.Context, call toolcrib.Call) (json.RawMe
 
 // Reconcile compares the note with the hashes of Prepare: as after, the call
 // happened; as before, it did not; anything else is in doubt.
-func (t *writeTool) Reconcile(ctx context.Context, call toolcrib.Call, data json.RawMessage) (toolcrib.Reconciled,
-	error,
-) {
+func (t *writeTool) Reconcile(
+	ctx context.Context, call toolcrib.Call, data json.RawMessage,
+) (toolcrib.Reconciled, error) {
 	var record prepared
 	c, err := read(call)
 	if err != nil || json.Unmarshal(data, &record) != nil || record.Key != c.key || record.Result.Path == "" {
