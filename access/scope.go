@@ -86,7 +86,7 @@ func (s *Scope) Covers(t Target, args json.RawMessage) error {
 	}
 	given, err := members(args)
 	if err != nil {
-		return uncovered("the token covers some arguments only, and these are no JSON object")
+		return uncovered("the token covers some arguments only, and these are not a JSON object")
 	}
 	for name, allowed := range s.Params {
 		value, problem := member(given, name)
@@ -300,7 +300,7 @@ func checkParams(params map[string][]any) (map[string][]any, error) {
 		for _, value := range values {
 			one, ok := scalar(value)
 			if !ok {
-				return nil, bad("params_constraints: a value of %+q is no text (of at most %d bytes), number or boolean",
+				return nil, bad("params_constraints: a value of %+q is not a string (of at most %d bytes), number or boolean",
 					name, maxValueBytes)
 			}
 			if !slices.Contains(out[name], one) {

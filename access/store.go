@@ -145,9 +145,9 @@ const (
 // CheckBy says what is wrong with the name of who makes a change.
 func CheckBy(by string) error {
 	if by == "" {
-		return bad("it is not known who makes this change")
+		return bad("the user who makes this change is unknown")
 	}
-	return checkText("the name of who makes this change", by)
+	return checkText("the name of the user who makes this change", by)
 }
 
 // PageLimit returns the limit that holds for a page.

@@ -256,7 +256,7 @@ func mayIssue(r Request) (string, error) {
 	}
 	switch {
 	case r.By.User == "":
-		return "", toolcrib.Errorf(toolcrib.CodeUnauthorized, "no user is named who asks for the token")
+		return "", toolcrib.Errorf(toolcrib.CodeUnauthorized, "the user who asks for the token is missing")
 	case r.ByToken != "":
 		return "", toolcrib.Errorf(toolcrib.CodeForbidden,
 			"a token cannot issue another one; log in, or use the command line on the server")

@@ -71,11 +71,11 @@ func shape(token string) (string, error) {
 	signed, ok := strings.CutPrefix(token, TokenPrefix)
 	switch {
 	case len(token) > MaxTokenBytes:
-		return "", bad("this is no token: it has more than %d bytes", MaxTokenBytes)
+		return "", bad("this is not a token: it has more than %d bytes", MaxTokenBytes)
 	case !ok && strings.HasPrefix(token, tokenAnyVersion):
 		return "", bad("the token was made by another version of toolcrib, or was changed on its way; ask for a new one")
 	case !ok:
-		return "", bad("this is no token: it does not begin with %s", TokenPrefix)
+		return "", bad("this is not a token: it does not begin with %s", TokenPrefix)
 	}
 	strange := strings.ContainsFunc(signed, func(r rune) bool { // base64 would pass over line ends
 		return r > 'z' || !isLetterOrDigit(byte(r)) && !strings.ContainsRune(".-_", r)
@@ -83,7 +83,7 @@ func shape(token string) (string, error) {
 	// An empty signature has the form of one, and is wrong.
 	parts := strings.Split(signed, ".")
 	if strange || len(parts) != 3 || parts[0] == "" || parts[1] == "" {
-		return "", bad("this is no whole token; copy it again, from its first to its last character")
+		return "", bad("the token is incomplete; copy it again, from its first to its last character")
 	}
 	return signed, nil
 }
@@ -180,11 +180,11 @@ func inactive(ctx context.Context, users Users, name, what string) (string, erro
 	u, err := users.User(ctx, name)
 	switch {
 	case errors.Is(err, toolcrib.ErrNotFound):
-		return "the token is no longer good: " + what + ", " + clip(name) + ", was removed", nil
+		return "the token is no longer valid: " + what + ", " + clip(name) + ", was removed", nil
 	case err != nil || u.Active():
 		return "", err
 	}
-	return "the token is no longer good: " + what + ", " + clip(name) + ", is disabled", nil
+	return "the token is no longer valid: " + what + ", " + clip(name) + ", is disabled", nil
 }
 
 // Clock is a time that never goes back, so that a clock that is set back gives no

@@ -135,9 +135,9 @@ func (o *Options) complete() (err error) {
 	case o.Gate != nil && len(o.Tools) > 0:
 		return errors.New("agent: Options has both Gate and Tools; give the tools to the gate")
 	case o.Journal == nil && o.Contents != nil:
-		return errors.New("agent: Contents without the other: give Options.Journal too, or neither")
+		return errors.New("agent: Options has Contents but no Journal; give both, or neither")
 	case o.Journal != nil && o.Contents == nil:
-		return errors.New("agent: Journal and no Contents: give both, or neither")
+		return errors.New("agent: Options has Journal but no Contents; give both, or neither")
 	}
 	if o.Journal == nil {
 		kept := &journal.Memory{}
@@ -164,7 +164,7 @@ func (r *Runner) Wait(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("agent: tools still run: %w", ctx.Err())
+		return fmt.Errorf("agent: tools are still running: %w", ctx.Err())
 	}
 }
 

@@ -85,7 +85,7 @@ func (x *execution) answerByAgent(f *flight) (toolcrib.Output, error) {
 		}
 		c.parked = &journal.ChildParked{ID: c.call, Run: c.run, Status: s.Status, Pending: pending}
 	default:
-		c.fatal = fmt.Errorf("run %s is neither over nor does it wait (%s)", c.run, s.Status)
+		c.fatal = fmt.Errorf("run %s has neither ended nor parked (%s)", c.run, s.Status)
 	}
 	return toolcrib.Output{}, nil
 }
@@ -144,7 +144,7 @@ func (d *driver) unknownTools(names []string) error {
 	text := strings.Join(unknown[:min(len(unknown), most)], ", ")
 	return d.hold(&journal.Notice{Notice: toolcrib.Notice{
 		Code:    NoticeUnknownTools,
-		Message: d.r.Mask.Mask("there are no such tools, they are dropped: " + guard.Visible(text)),
+		Message: d.r.Mask.Mask("unknown tools are ignored: " + guard.Visible(text)),
 	}})
 }
 
@@ -286,7 +286,7 @@ func (d *driver) endChild(ctx context.Context, c *Call) ([]toolcrib.Body, error)
 // then never begins.
 func (r *Runner) beginChild(ctx context.Context, c *childFlight) (*driver, error) {
 	if c.over {
-		return nil, c.notStarted(errors.New("its run was ended before it began"))
+		return nil, c.notStarted(errors.New("its run was stopped before it began"))
 	}
 	task, err := r.childTask(ctx, c)
 	if err == nil {

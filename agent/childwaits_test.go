@@ -96,7 +96,7 @@ func TestChild_SiblingsLandFirst(t *testing.T) {
 			f.options = func(o *agent.Options) {
 				o.Claim = func(toolcrib.RunID) (func(), error) {
 					if driven {
-						return nil, errors.New("another process drives it")
+						return nil, errors.New("another process is running it")
 					}
 					return func() {}, nil
 				}

@@ -77,7 +77,7 @@ func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired
 		return nil
 	}
 	if !decision.Known() {
-		return toolcrib.Errorf(toolcrib.CodeInternal, "run %s: the Approver gave no decision but %q (valid: approve, deny, mixed, retry, happened, not_happened, answer)",
+		return toolcrib.Errorf(toolcrib.CodeInternal, "run %s: the Approver returned the unknown decision %q (valid: approve, deny, mixed, retry, happened, not_happened, answer)",
 			d.s.Run, decision.Decision)
 	}
 	if err := d.bindEdits(ctx, &decision); err != nil {

@@ -98,7 +98,7 @@ func (r *Runner) Check(ctx context.Context, run toolcrib.RunID, decision Decisio
 // conflict tells a person what a lost race means.
 func conflict(s *State, err error) error {
 	if raced(err) {
-		return stateErrorf(s, "was decided or changed by somebody else at the same time; look at it again")
+		return stateErrorf(s, "was decided or changed by somebody else at the same time; review it again")
 	}
 	return err
 }
@@ -129,11 +129,11 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 	case s.Ended():
 		return nil, stateErrorf(s, "has ended; there is nothing to decide")
 	case a == nil || s.Pending == nil:
-		return nil, stateErrorf(s, "waits for no decision")
+		return nil, stateErrorf(s, "is not waiting for a decision")
 	case d.ApprovalID != a.ApprovalID:
-		return nil, stateErrorf(s, "no longer waits for %s but for %s; look at that one", d.ApprovalID, a.ApprovalID)
+		return nil, stateErrorf(s, "no longer waits for %s but for %s; review that one", d.ApprovalID, a.ApprovalID)
 	case d.Digest != "" && d.Digest != a.Digest:
-		return nil, stateErrorf(s, "asks about other calls than those that were shown (the digest is stale); look at it again")
+		return nil, stateErrorf(s, "asks about other calls than those that you reviewed (the digest is stale); review it again")
 	}
 	if _, err := r.deciderToday(ctx, s, d.Who); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 			return nil, err
 		}
 		if d.Decision != journal.DecisionDeny {
-			return nil, usagef("approval %s asks whether a limit is raised: grant more with runs resume --add-…, or deny",
+			return nil, usagef("approval %s asks for a higher limit: raise it with runs resume --add-…, or deny",
 				a.ApprovalID)
 		}
 		return resolved, nil
@@ -232,7 +232,7 @@ func (r *Runner) checkBy(d *Decision) error {
 	case d.By != ByAll && d.By != ByNobody:
 		return usagef("by: %q is unknown; leave it empty, or use %s or %s", d.By, ByAll, ByNobody)
 	case d.Remember != nil:
-		return usagef("remember: %s is no word on a single call, and cannot be remembered", d.By)
+		return usagef("remember: a decision by %s cannot be remembered", d.By)
 	}
 	return nil
 }
@@ -364,7 +364,7 @@ func (r *Runner) checkDecision(ctx context.Context, s *State, open []*Call, id s
 		return r.checkAnswer(s.Approval, d)
 	}
 	if d.Result != nil && d.Decision != journal.DecisionHappened {
-		return d, usagef("a result goes with happened only")
+		return d, usagef("a result is valid only with happened")
 	}
 	if d.Decision == journal.DecisionHappened {
 		result, err := guard.Canonical(d.Result)
@@ -377,7 +377,7 @@ func (r *Runner) checkDecision(ctx context.Context, s *State, open []*Call, id s
 		return d, nil
 	}
 	if d.Decision != journal.DecisionApprove {
-		return d, usagef("changed arguments go with approve only")
+		return d, usagef("changed arguments are valid only with approve")
 	}
 	return d, r.checkEdit(ctx, s, open, id, &d)
 }

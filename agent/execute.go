@@ -545,7 +545,7 @@ func (f *flight) answer(err error) {
 	}
 }
 
-var errLeftBehind = errors.New("the run has gone on without this call")
+var errLeftBehind = errors.New("the run continued without this call")
 
 // stop ends the execution: calls that never started are answered by the next
 // step, if the run is to stop.

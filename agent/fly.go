@@ -201,7 +201,7 @@ func (d *driver) keep(ctx context.Context, r *journal.ToolResult, whole string, 
 	}
 	for _, k := range files {
 		if err := d.r.Contents.Put(ctx, d.s.Run, k.ref, k.data); err != nil {
-			return fmt.Errorf("keep the result of %s: %w", r.ToolCallID, err)
+			return fmt.Errorf("store the result of %s: %w", r.ToolCallID, err)
 		}
 	}
 	return nil
@@ -223,7 +223,7 @@ func (s *State) offers(name string) bool {
 func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.RawMessage) (toolcrib.Invoked, error) {
 	return func(ctx context.Context, name string, arguments json.RawMessage) (toolcrib.Invoked, error) {
 		if !toolcrib.ValidToolName(name) {
-			return toolcrib.Invoked{}, fmt.Errorf("no tool can have the name %q", name)
+			return toolcrib.Invoked{}, fmt.Errorf("%q is not a valid tool name", name)
 		}
 		call := &toolcrib.ToolCall{ID: "call_1", Name: name}
 		ReadArguments(call, r.Mask, arguments)

@@ -358,7 +358,7 @@ func (s *State) resolved(b *journal.ConfirmationResolved) error {
 	}
 	s.Idle = 0
 	if s.Approval.Digest != b.Digest {
-		return fmt.Errorf("approval %s: the digest is another one", b.ApprovalID)
+		return fmt.Errorf("approval %s: the digest does not match", b.ApprovalID)
 	}
 	for _, item := range s.Approval.Calls {
 		c, err := s.find(item.ID)
@@ -436,7 +436,7 @@ func (s *State) started(b *journal.ToolStarted) error {
 		return err
 	}
 	if c.Verdict == nil || c.Verdict.Decision != toolcrib.Allow {
-		return fmt.Errorf("call %s was started without leave", b.ID)
+		return fmt.Errorf("call %s was started without permission", b.ID)
 	}
 	c.Started = b
 	return nil

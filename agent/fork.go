@@ -27,15 +27,15 @@ func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who to
 		return nil, err
 	}
 	if old.Start.Given != nil {
-		return nil, usagef("run %s is one given call; there is no round to fork from", run)
+		return nil, usagef("run %s is a single tool call and has no round to fork from", run)
 	}
 	last := max(old.Iterations, 1)
 	switch {
 	case round == old.Iterations+1 && old.Turn != nil:
-		return nil, usagef("round %d of run %s is not finished, so nothing can begin after it; begin with round 1 to %d",
+		return nil, usagef("round %d of run %s is not finished, so no fork can begin after it; use round 1 to %d",
 			old.Iterations, run, last)
 	case round < 1 || round > old.Iterations+1:
-		return nil, usagef("run %s has rounds 1 to %d; a fork begins with one of them, or after one of them", run, last)
+		return nil, usagef("run %s has rounds 1 to %d; a fork begins at or after one of them", run, last)
 	}
 	history, taint, err := r.upToRound(ctx, run, round)
 	if err != nil {

@@ -61,8 +61,8 @@ func TestFront_Approver(t *testing.T) {
 		"nobody approves":             {word: "approve", failing: "Principal.User is empty"},
 		"nobody approves all":         {task: agent.Task{Approve: agent.ApproveAll}, nobody: true, failing: "Principal.User is empty"},
 		"nobody, and none to ask":     {nobody: true, waiting: "waits for an approval"},
-		"no word":                     {task: agent.Task{Principal: ada}, asked: 1, failing: "no decision"},
-		"no known word":               {task: agent.Task{Principal: ada}, word: "yes", asked: 1, failing: "no decision"},
+		"no word":                     {task: agent.Task{Principal: ada}, asked: 1, failing: "unknown decision"},
+		"no known word":               {task: agent.Task{Principal: ada}, word: "yes", asked: 1, failing: "unknown decision"},
 		"another person":              {who: toolcrib.Principal{User: "eve"}, task: agent.Task{Principal: ada}, word: "approve", asked: 1, waiting: "waits for an approval"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,11 +107,11 @@ func TestFront_Defaults(t *testing.T) {
 	model := toolcribtest.NewModel()
 	open := func(context.Context, journal.ModelInfo) (toolcrib.Model, error) { return model, nil }
 	for want, o := range map[string]agent.Options{
-		"no model":           {},
-		"Model and Models":   {Model: model, Models: open},
-		"Gate and Tools":     {Model: model, Gate: g, Tools: []toolcrib.Tool{toolcribtest.ReadOnly("a", "")}},
-		"Journal and":        {Model: model, Journal: own},
-		"without the other:": {Model: model, Contents: own},
+		"no model":         {},
+		"Model and Models": {Model: model, Models: open},
+		"Gate and Tools":   {Model: model, Gate: g, Tools: []toolcrib.Tool{toolcribtest.ReadOnly("a", "")}},
+		"Journal but no":   {Model: model, Journal: own},
+		"Contents but no":  {Model: model, Contents: own},
 	} {
 		if _, err := agent.New(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)

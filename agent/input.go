@@ -58,13 +58,13 @@ func (r *Runner) Grant(ctx context.Context, run toolcrib.RunID, g journal.Grante
 		b, all := s.Start.Agent.Budget, s.Limits().MaxIterations+g.Iterations
 		switch {
 		case g.Iterations < 0 || g.CostUSD < 0 || g.Tokens < 0 || g.Requests < 0:
-			return nil, usagef("what is added must not be negative")
+			return nil, usagef("the amounts must not be negative")
 		case all > toolcrib.MaxIterationsCeiling:
 			return nil, usagef("%d iterations in all are more than %d", all, toolcrib.MaxIterationsCeiling)
 		case g.CostUSD > 0 && b.MaxCostUSD == 0 || g.Tokens > 0 && b.MaxTokens == 0 || g.Requests > 0 && b.MaxRequests == 0:
-			return nil, usagef("the run has no such cap, so nothing can be added to it")
+			return nil, usagef("the run has no such cap to raise")
 		case g == (journal.Granted{By: g.By}):
-			return nil, usagef("nothing was added")
+			return nil, usagef("no amount is given")
 		}
 		return []toolcrib.Body{&g}, nil
 	})

@@ -255,7 +255,7 @@ func fallback(s *State) (next int, notices []toolcrib.Notice) {
 		}
 		notices = append(notices, toolcrib.Notice{
 			Code:    NoticePriceUnknown,
-			Message: fmt.Sprintf("%s has no known price, so %s cannot be kept with it; it is passed over", m.Ref, capped),
+			Message: fmt.Sprintf("%s has no known price, so %s cannot be kept with it; it is skipped", m.Ref, capped),
 		})
 	}
 	return 0, nil
@@ -309,7 +309,7 @@ func (r *Runner) UseModel(ctx context.Context, run toolcrib.RunID, m journal.Mod
 	return r.note(ctx, run, "has ended; it asks no model again", func(s *State) ([]toolcrib.Body, error) {
 		switch {
 		case s.Start.Given != nil:
-			return nil, usagef("run %s is one given call; it asks no model", run)
+			return nil, usagef("run %s is a single tool call and asks no model", run)
 		case s.costCap() != "" && !m.Price.Known:
 			return nil, unpriced(&m, s.costCap(), "")
 		}

@@ -337,7 +337,7 @@ func (r *Runner) attach(ctx context.Context, run toolcrib.RunID, files []toolcri
 	for i, f := range files {
 		file, kept := r.reference(run, fmt.Sprintf("file_%d", i+1), f)
 		if err := r.Contents.Put(ctx, run, kept.ref, kept.data); err != nil {
-			return nil, fmt.Errorf("keep the attached file %s: %w", f.Name, err)
+			return nil, fmt.Errorf("store the attached file %s: %w", f.Name, err)
 		}
 		parts = append(parts, toolcrib.Part{File: &file})
 	}

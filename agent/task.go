@@ -233,7 +233,7 @@ func unpriced(m *journal.ModelInfo, bound, or string) error {
 func (r *Runner) checkDecider(approve Approve, who toolcrib.Principal) error {
 	asks := approve == ApproveAll || approve == ApproveAsk && r.Approver != nil && r.Who.User == ""
 	if who.User == "" && asks {
-		return usagef("Task.Principal.User is empty, so an approval would be nobody's; name whom the run acts for")
+		return usagef("Task.Principal.User is empty, but an approval needs a user; name the one whom the run acts for")
 	}
 	return nil
 }
@@ -258,7 +258,7 @@ func checkChoice(task *Task, offer journal.Offer) error {
 		return nil
 	}
 	if task.Models[0].Tools == modeNone {
-		return usagef("tool_choice: model %s takes no tools", task.Agent.Model)
+		return usagef("tool_choice: model %s does not support tools", task.Agent.Model)
 	}
 	if choice.Mode == toolcrib.ChoiceRequired && len(offer.Tools) == 0 {
 		return usagef("tool_choice: required, but no tool is offered")

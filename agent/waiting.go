@@ -189,7 +189,7 @@ func (s *State) childStarted(b *journal.ChildStarted) error {
 	case err != nil:
 		return err
 	case c.Verdict == nil || c.Verdict.Decision != toolcrib.Allow || !c.byAgent():
-		return fmt.Errorf("call %s was given to a run without leave", b.ID)
+		return fmt.Errorf("call %s was given to a run without permission", b.ID)
 	case c.Child != nil:
 		return fmt.Errorf("call %s has a second run", b.ID)
 	case b.Run == s.Run || slices.ContainsFunc(s.Trace, func(c *Call) bool {

@@ -228,7 +228,7 @@ func (j *judgement) lineRemembered() bool {
 
 // nobodyAsks refuses what would be asked in a run where nobody is.
 func (j *judgement) nobodyAsks(asks []asked) *refusal {
-	text := j.name() + " needs a person's approval, and in this run nobody gives one. "
+	text := j.name() + " needs a person's approval, and nobody can give one in this run. "
 	for _, a := range asks {
 		if a.instead != "" {
 			text += shown(strings.ReplaceAll(a.Text, "\n", " ")) + ". " + a.instead + " "

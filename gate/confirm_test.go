@@ -102,7 +102,7 @@ func TestDecisions(t *testing.T) {
 		{"denied without words", g, decide(deny("bob", "")), toolcrib.Refuse, toolcrib.ReasonApprovalDenied, "x was denied by bob. Do not repeat this call."},
 		{"expired", g, decide(deny("", "expired")), toolcrib.Refuse, toolcrib.ReasonApprovalDenied, "x was denied by the person who was asked: expired. Do not repeat this call."},
 		{"denied, though it would not be asked now", never, decide(deny("bob", "no")), toolcrib.Refuse, toolcrib.ReasonApprovalDenied, "x was denied by bob: no. Do not repeat this call."},
-		{"nobody asks", g, func(s *gate.Scope, _ *gate.Facts) { s.NobodyAsks = true }, toolcrib.Refuse, toolcrib.ReasonNeedsConfirmation, "x needs a person's approval, and in this run nobody gives one. Continue without it."},
+		{"nobody asks", g, func(s *gate.Scope, _ *gate.Facts) { s.NobodyAsks = true }, toolcrib.Refuse, toolcrib.ReasonNeedsConfirmation, "x needs a person's approval, and nobody can give one in this run. Continue without it."},
 		{"nobody asks, and nothing needs to", never, func(s *gate.Scope, _ *gate.Facts) { s.NobodyAsks = true }, toolcrib.Allow, "", ""},
 		{"nobody asks, but it is approved", g, func(s *gate.Scope, f *gate.Facts) {
 			s.NobodyAsks = true
@@ -296,7 +296,7 @@ func TestUnlistedProgram(t *testing.T) {
 		set(&alone)
 		v := judge(t, g, alice(), alone, facts, call("1", "x", `{"a":1}`))[0]
 		wantRefused(t, v, toolcrib.ReasonUnlistedProgram,
-			"x needs a person's approval, and in this run nobody gives one. x runs y. List y. Continue without it.")
+			"x needs a person's approval, and nobody can give one in this run. x runs y. List y. Continue without it.")
 	}
 }
 

@@ -127,7 +127,7 @@ func TestN18_LayerRequiresAdmin(t *testing.T) {
 		{"administrator", needs(&admin), true, "is one"},
 		{"no administrator", needs(&user), false, "is not one"},
 		{"no acting user is not an administrator", needs(&nobody), false, "no user"},
-		{"nobody", needs(nil), false, "nobody"},
+		{"nobody", needs(nil), false, "no user"},
 		{"an unknown tool counts as admin-only", func(q *gate.Query) { q.Spec = nil }, false, ""},
 	})
 }
@@ -148,7 +148,7 @@ func TestLayerNotPermitted(t *testing.T) {
 			grants()(q)
 			q.Who.Admin = true
 		}, true, "administrator"},
-		{"nobody", func(q *gate.Query) { q.Who = nil }, false, "nobody"},
+		{"nobody", func(q *gate.Query) { q.Who = nil }, false, "no user"},
 		{"a group with other characters", func(q *gate.Query) {
 			q.Spec.Group = "mcp:github"
 			grants("mcp:github")(q)

@@ -81,7 +81,7 @@ func enabled(q *Query) Answer {
 func forAdmin(q *Query) Answer {
 	switch {
 	case q.Who == nil:
-		return Answer{Detail: "nobody is acting"}
+		return Answer{Detail: "this call has no user"}
 	case !q.Spec.RequiresAdmin:
 		return allowed("for everybody")
 	case q.Who.User == "":
@@ -89,7 +89,7 @@ func forAdmin(q *Query) Answer {
 	case !q.Who.Admin:
 		return Answer{
 			Detail: "for administrators, and this user is not one", By: q.Who.User,
-			Hint: "toolcrib --admin, for who owns the data folder",
+			Hint: "toolcrib --admin, if you own the data folder",
 		}
 	}
 	return Answer{Allowed: true, Detail: "for administrators, and this user is one", By: q.Who.User}
@@ -109,7 +109,7 @@ func forAdmin(q *Query) Answer {
 func permitted(q *Query) Answer {
 	switch {
 	case q.Who == nil:
-		return Answer{Detail: "nobody is acting"}
+		return Answer{Detail: "this call has no user"}
 	case q.Refused != "":
 		return Answer{Detail: q.Refused}
 	}

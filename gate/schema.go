@@ -65,7 +65,7 @@ func compileSchema(raw json.RawMessage) (json.RawMessage, *schema, error) {
 		return compileSchema(nil)
 	}
 	if t, ok := root["type"]; ok && t != "object" {
-		return nil, nil, errors.New(`parameters: type must be "object": arguments always are one`)
+		return nil, nil, errors.New(`parameters: type must be "object", as arguments always are`)
 	}
 	if err := checkShape(doc); err != nil {
 		return nil, nil, fmt.Errorf("parameters: %w", err)

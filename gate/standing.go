@@ -48,7 +48,7 @@ type Token interface {
 }
 
 // errNoPeople refuses a token that nobody can look up.
-var errNoPeople = errors.New("gate: the principal acts by an access token, and there is nobody who knows tokens")
+var errNoPeople = errors.New("gate: the principal uses an access token, but tokens cannot be looked up")
 
 // standing is what the principal may do today. A panic and a context that has
 // ended are errors too.
@@ -68,7 +68,7 @@ func (g *Gate) standing(ctx context.Context, who toolcrib.Principal) (s Standing
 	})
 	switch {
 	case err != nil:
-		return Standing{}, fmt.Errorf("it could not be found out what %s may do: %w", shown(who.User), err)
+		return Standing{}, fmt.Errorf("the rights of %s cannot be read: %w", shown(who.User), err)
 	case s.Refused != "":
 	case s.Principal.User != who.User || s.Principal.Token != who.Token:
 		s.Refused = "the answer about the user was about another one"
@@ -208,7 +208,7 @@ func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Sco
 	tools := g.toolSet()
 	over, err := g.overrides(ctx)
 	if err != nil {
-		err = fmt.Errorf("it could not be read which tools are switched off: %w", err)
+		err = fmt.Errorf("the list of disabled tools cannot be read: %w", err)
 		return newPolicy(tools, &Standing{Principal: *who}, scope, over, err), err
 	}
 	s, err := g.standing(ctx, *who)

@@ -98,7 +98,7 @@ func TestN18_StandingOfToday(t *testing.T) {
 		{"another user", people{standing: gate.Standing{Principal: toolcrib.Principal{User: "root", Admin: true}}}, admin, false, "another one"},
 		{"unknown", people{err: errors.New("the disk is gone")}, admin, false, "the disk is gone"},
 		{"the zero answer", people{}, admin, false, "another one"},
-		{"a token that nobody knows", nil, toolcrib.Principal{User: "ann", Token: "tok"}, false, "nobody who knows tokens"},
+		{"a token that nobody knows", nil, toolcrib.Principal{User: "ann", Token: "tok"}, false, "tokens cannot be looked up"},
 		{"a token without a scope", people{standing: gate.Standing{Principal: toolcrib.Principal{User: "ann", Token: "tok"}}}, toolcrib.Principal{User: "ann", Token: "tok"}, false, "not known"},
 		{"a scope without a token", people{standing: gate.Standing{Principal: admin, Token: &scopeToken{}}}, admin, false, "token does not cover"},
 	} {

@@ -112,7 +112,7 @@ func kindOf(raw []byte) string {
 	case word == "":
 		return "no JSON"
 	case kind == "":
-		return "no JSON but an unquoted word"
+		return "an unquoted word, which is not JSON"
 	}
 	end, fault := syntax(raw, anyText)
 	switch {

@@ -64,7 +64,7 @@ func TestArgumentsErrors(t *testing.T) {
 		{`null`, "expected one JSON object, found null", "", 0},
 		{`-1`, "expected one JSON object, found a number", "", 0},
 		{`true`, "expected one JSON object, found true or false", "", 0},
-		{`hello`, "expected one JSON object, found no JSON but an unquoted word", "", 0},
+		{`hello`, "expected one JSON object, found an unquoted word, which is not JSON", "", 0},
 		{"\ufeff{}", "expected one JSON object, found no JSON", "", 0},
 		{`{"a":1}{"b":2}`, "nothing may follow", "", 7},
 		{`{} x`, "nothing may follow", "", 3},
@@ -130,7 +130,7 @@ func TestArgumentsErrors(t *testing.T) {
 // as what its first letter could be.
 func TestC10_ArgumentsNamesWhatIsThere(t *testing.T) {
 	const noObject = "expected one JSON object, found "
-	const word = noObject + "no JSON but an unquoted word (byte 0)"
+	const word = noObject + "an unquoted word, which is not JSON (byte 0)"
 	for raw, want := range map[string]string{
 		"n": word, "nul": word, "nullx": word, "null_": word, "null1": word, "tru": word, "truer": word, "f": word, "notjson": word, "None": word, "NaN": word, "été": word, "nullé": word,
 		"null":                    noObject + "null (byte 0)",

@@ -28,15 +28,15 @@ import (
 var (
 	ErrWrongKey = toolcrib.Errorf(toolcrib.CodeInternal, "the secrets were encrypted with another key; "+
 		"restore the key file that belongs to them, or move the file of the secrets away and set them again")
-	ErrDamaged = toolcrib.Errorf(toolcrib.CodeInternal, "the file of the secrets is damaged, and nothing of it is used; "+
+	ErrDamaged = toolcrib.Errorf(toolcrib.CodeInternal, "the secrets file is damaged and was not used; "+
 		"restore a copy, or move it away and set the secrets again")
 	ErrNewer = toolcrib.Errorf(toolcrib.CodeInternal, "the secrets were written by a later version of toolcrib "+
 		"and were not touched; use that version")
 	ErrLocked = toolcrib.Errorf(toolcrib.CodeConflict, "another program is changing the secrets; "+
 		"try again when it has ended")
-	ErrFull = toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "there is no room to write the secrets; "+
+	ErrFull = toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "there is no space left to write the secrets; "+
 		"make room and try again, nothing was changed")
-	ErrUnusable = toolcrib.Errorf(toolcrib.CodeInternal, "the file of the secrets cannot be used; "+
+	ErrUnusable = toolcrib.Errorf(toolcrib.CodeInternal, "the secrets file cannot be used; "+
 		"check the path, the rights and the disk")
 	ErrInvalid = toolcrib.Errorf(toolcrib.CodeBadRequest, "this cannot be stored as a secret")
 )
@@ -133,7 +133,7 @@ func checkValue(value []byte) error {
 	case len(value) > MaxValueBytes:
 		return because(ErrInvalid, "the value has more than %d bytes", MaxValueBytes)
 	case !utf8.Valid(value) || bytes.IndexByte(value, 0) >= 0:
-		return because(ErrInvalid, "the value is no text (UTF-8 without NUL); encode it first, in base64 for example")
+		return because(ErrInvalid, "the value is not text (UTF-8 without NUL); encode it first, in base64 for example")
 	}
 	return nil
 }

@@ -162,7 +162,7 @@ func (s *Service) ownSession(ctx context.Context, who toolcrib.Principal, info *
 func (s *Service) joinable(ctx context.Context, who toolcrib.Principal, name string, info *store.SessionInfo) error {
 	own, err := s.ownSession(ctx, who, info)
 	if err == nil && !own && info.LastRun != "" {
-		err = toolcrib.Errorf(toolcrib.CodeConflict, "there is a session %s that this access token did not begin; choose another name", name)
+		err = toolcrib.Errorf(toolcrib.CodeConflict, "session %s was not started with this access token; choose another name", name)
 	}
 	return err
 }

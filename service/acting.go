@@ -86,7 +86,7 @@ func (s *Service) tellUnadded(ctx context.Context, name string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("there is no user %s; who is not added is not restricted; see users list", name)
+	text := fmt.Sprintf("there is no user %s; a name without a user is not restricted; see users list", name)
 	if near := guard.Nearest(name, names); near != "" {
 		text += fmt.Sprintf(" (did you mean %q?)", near)
 	}

@@ -130,7 +130,7 @@ func addressFromEnv(providerType string) (address, variable string) {
 func placeOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
-		return "an address that is no URL"
+		return "an address that is not a URL"
 	}
 	return u.Scheme + "://" + u.Host
 }

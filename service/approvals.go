@@ -218,7 +218,7 @@ func (s *Service) Approvals(ctx context.Context, who toolcrib.Principal) ([]*App
 			if ctx.Err() != nil || errors.As(err, &failed) {
 				return err
 			}
-			s.Notice(fmt.Sprintf("what run %s waits for cannot be told: %v", rec.ID, err))
+			s.Notice(fmt.Sprintf("what run %s waits for cannot be read: %v", rec.ID, err))
 			return nil // the others can
 		}
 		for _, v := range views {

@@ -81,7 +81,7 @@ func (s *Service) Audit(
 	}
 	page, err = s.store.Audit(ctx, f)
 	if errors.Is(err, store.ErrBadCursor) {
-		err = toolcrib.Errorf(toolcrib.CodeBadRequest, "invalid cursor %q; it is next of the page before", f.Cursor)
+		err = toolcrib.Errorf(toolcrib.CodeBadRequest, "invalid cursor %q; use the value of next from the previous page", f.Cursor)
 	}
 	if page.Entries == nil {
 		page.Entries = []store.AuditEntry{}

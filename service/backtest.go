@@ -327,7 +327,7 @@ func ready[V any](all map[string]V, key string, produce func() (V, error)) (V, e
 func (b *backtest) asAgent(start *journal.RunStarted, scope *gate.Scope) error {
 	name := start.Agent.Name
 	if _, ok := b.Config.Agents[name]; !ok {
-		b.tell(fmt.Sprintf("the configuration has no agent %s; its runs are judged under the agent as it was", name))
+		b.tell(fmt.Sprintf("the configuration has no agent %s; its runs are judged with the agent as it was then", name))
 		return nil
 	}
 	def, err := b.Config.Agent(name, b.Resolver())

@@ -133,7 +133,7 @@ func (s *Service) Before(ctx context.Context, who toolcrib.Principal, w *Written
 	}
 	data, size, err := s.store.Range(ctx, w.Run, beforeRef(w.Call), 0, MaxBefore)
 	if err == nil && (size != int64(len(data)) || ContentHash(data) != w.Before || !utf8.Valid(data)) {
-		err = badRequestf("is no text")
+		err = badRequestf("is not text")
 	}
 	return data, err
 }
@@ -209,7 +209,7 @@ func (s *Service) writesOf(ctx context.Context, run toolcrib.RunID, depth int) (
 }
 
 // errChanged is of a file that somebody else changes while it is put back.
-var errChanged = errors.New("somebody else has changed it meanwhile")
+var errChanged = errors.New("it was changed by something else in the meantime")
 
 // Remove removes a file that a turn made and an undo has just emptied: exactly that
 // one, if it is empty, and was before what the turn left.

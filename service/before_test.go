@@ -98,11 +98,11 @@ func TestUndo_RemovesOnlyWhatWasMade(t *testing.T) {
 	}{
 		{"made", func(path string) error { return os.WriteFile(path, nil, 0o600) }, "made", "made.txt", "yes", ""},
 		{"gone", func(string) error { return nil }, "made", "made.txt", "yes", ""},
-		{"written again since", func(path string) error { return os.WriteFile(path, []byte("x"), 0o600) }, "made", "made.txt", "", "somebody else"},
-		{"written while it was asked about", func(path string) error { return os.WriteFile(path, nil, 0o600) }, "theirs", "made.txt", "", "somebody else"},
-		{"another file", func(path string) error { return os.WriteFile(path, nil, 0o600) }, "made", "other.txt", "", "somebody else"},
-		{"a folder", func(path string) error { return os.Mkdir(path, 0o700) }, "made", "made.txt", "", "somebody else"},
-		{"a link", func(path string) error { return os.Symlink("kept.txt", path) }, "made", "made.txt", "", "somebody else"},
+		{"written again since", func(path string) error { return os.WriteFile(path, []byte("x"), 0o600) }, "made", "made.txt", "", "something else"},
+		{"written while it was asked about", func(path string) error { return os.WriteFile(path, nil, 0o600) }, "theirs", "made.txt", "", "something else"},
+		{"another file", func(path string) error { return os.WriteFile(path, nil, 0o600) }, "made", "other.txt", "", "something else"},
+		{"a folder", func(path string) error { return os.Mkdir(path, 0o700) }, "made", "made.txt", "", "something else"},
+		{"a link", func(path string) error { return os.Symlink("kept.txt", path) }, "made", "made.txt", "", "something else"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -23,7 +23,7 @@ func (s *Service) Cancel(ctx context.Context, who toolcrib.Principal, name strin
 		defer s.Drivers.Leave(rec.ID)
 		err = s.cancelHere(ctx, rec, agent.NameOf(who))
 	case rec.Parent != "":
-		err = toolcrib.Errorf(toolcrib.CodeConflict, "run %s is a part of run %s; cancel that one", rec.ID, rec.Parent)
+		err = toolcrib.Errorf(toolcrib.CodeConflict, "run %s is part of run %s; cancel that one", rec.ID, rec.Parent)
 	default:
 		err = s.cancelThere(ctx, rec, agent.NameOf(who))
 	}
@@ -68,7 +68,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // cancelThere asks the process that drives a run to end it, and waits until it has.
 func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by string) error {
 	if err := s.Drivers.Request(rec.ID, by); err != nil {
-		return &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "run " + string(rec.ID) + " cannot be told to end: " +
+		return &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "run " + string(rec.ID) + " cannot be told to stop: " +
 			err.Error(), Err: err}
 	}
 	defer s.Drivers.RemoveRequest(rec.ID)
@@ -77,7 +77,7 @@ func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by strin
 			return err
 		}
 		if time.Now().After(end) {
-			return toolcrib.Errorf(toolcrib.CodeTimeout, "run %s was told to end and has not yet; its process does not answer", rec.ID)
+			return toolcrib.Errorf(toolcrib.CodeTimeout, "run %s was told to stop and has not; its process does not respond", rec.ID)
 		}
 		now, err := s.store.Run(ctx, rec.ID)
 		if err != nil {

@@ -170,7 +170,7 @@ func (v *Approval) takes(d Decision) error {
 		return toolcrib.Errorf(toolcrib.CodeBadRequest, "approval %s does not take %s (valid: %s)",
 			v.ID, d.Word.Decision, strings.Join(Words(v.Kind, len(v.Calls)), ", "))
 	case d.Word.Arguments != nil && len(d.Calls) != 1 && len(open) != 1:
-		return toolcrib.Errorf(toolcrib.CodeBadRequest, "approval %s has %d open calls; name the one that is meant",
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "approval %s has %d open calls; name one of them",
 			v.ID, len(open))
 	}
 	for _, id := range d.Calls {

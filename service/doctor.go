@@ -180,7 +180,7 @@ func (s *Service) Workspace(dir string) (string, error) {
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return bad("the current folder is not known")
+		return bad("the current folder is unknown")
 	}
 	// Links are resolved once, here, so that every later check sees one name.
 	real, err := filepath.EvalSymlinks(abs)
@@ -283,7 +283,7 @@ func (s *Service) checkApprovals(context.Context) (detail, fix string, err error
 			detail += "\n" + err.Error()
 			continue
 		}
-		detail += fmt.Sprintf("\n%s is told, by %s", address.Where(t.Address), address.Scheme(t.Address))
+		detail += fmt.Sprintf("\n%s is notified, by %s", address.Where(t.Address), address.Scheme(t.Address))
 		if address.IsClear(t.Address) {
 			detail += "; " + inTheClear
 		}

@@ -66,7 +66,7 @@ const (
 )
 
 // ErrDriven says that another process has the run.
-var ErrDriven = errors.New("another process drives it")
+var ErrDriven = errors.New("another process is running it")
 
 // A look of somebody else at a lock holds it for a moment, so it is tried for.
 const (

@@ -119,7 +119,7 @@ func (s *Service) explainingRun(ctx context.Context, who toolcrib.Principal, nam
 	}
 	state, err := agent.Load(ctx, s.store, rec.ID)
 	if errors.Is(err, store.ErrPruned) {
-		return nil, fmt.Errorf("run %s: what it was told was pruned, so nothing can be explained by it", rec.ID)
+		return nil, fmt.Errorf("run %s: its content was pruned, so its calls cannot be explained", rec.ID)
 	}
 	if err != nil {
 		return nil, err

@@ -197,7 +197,7 @@ func WayOn(
 	}
 	switch {
 	case ask.Kind == journal.ApprovalInDoubt:
-		return "a word on calls in doubt", []string{
+		return "a decision on calls in doubt", []string{
 			decide("resolve", " --retry"), decide("resolve", ` --happened '{"done":true}'`),
 			decide("resolve", " --not-happened"),
 		}
@@ -221,7 +221,7 @@ func (s *Service) NeedsAnother(who toolcrib.Principal, user string) bool {
 // tellFourEyes says at the start that --approve all approves nothing under four eyes.
 func (s *Service) tellFourEyes(who toolcrib.Principal, user string, approve agent.Approve) {
 	if approve == agent.ApproveAll && s.NeedsAnother(who, user) {
-		s.Notice("approvals.four_eyes: --approve all is your own word and approves nothing; " +
+		s.Notice("approvals.four_eyes: --approve all is your own decision and approves nothing; " +
 			"calls that need an approval wait for another person")
 	}
 }

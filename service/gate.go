@@ -77,9 +77,9 @@ func (s *Service) GateWith(workspace string, switches gate.Availability, people 
 	}
 	if set := c.Tools.Shell; command != nil && set.Sandbox != string(shell.SandboxRequired) {
 		if problem := s.NoSandbox(); problem != "" {
-			tell("exec_shell has no sandbox (" + problem + "), so each of its calls asks; toolcrib doctor tells more")
+			tell("exec_shell has no sandbox (" + problem + "), so each of its calls asks; see toolcrib doctor")
 		} else if why := shell.Unprotected(command, workspace); why != "" {
-			tell("exec_shell: " + why + ", so each such call asks; toolcrib doctor tells more")
+			tell("exec_shell: " + why + ", so each such call asks; see toolcrib doctor")
 		}
 	}
 	for _, name := range g.UnknownSettings() {

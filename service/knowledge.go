@@ -73,7 +73,7 @@ func (s *Service) giveProject(task *agent.Task, tell func(string)) {
 	}
 	trusted, left := s.trustedProject(p, names)
 	if len(left) > 0 {
-		tell(fmt.Sprintf("%s: not read, because %s is not trusted yet; look at it, then run: toolcrib trust %s",
+		tell(fmt.Sprintf("%s: not read, because %s is not trusted yet; review it, then run: toolcrib trust %s",
 			pathTexts(left), PathText(p.Root), PathText(p.Root)))
 	}
 	if trusted == nil {

@@ -56,7 +56,7 @@ func (s *Service) confirmServer(address, model string, ask bool) error {
 		return fmt.Errorf("the Ollama at %s was not confirmed", place)
 	}
 	if err := s.confirmed(address); err != nil {
-		s.Notice(fmt.Sprintf("that %s is confirmed cannot be kept, so it is asked again: %v", place, err))
+		s.Notice(fmt.Sprintf("your answer about %s cannot be stored, so you will be asked again: %v", place, err))
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func ownsNotes(who toolcrib.Principal) error {
 		return toolcrib.Errorf(toolcrib.CodeScopeInsufficient,
 			"an access token reaches notes by memory_read and memory_write only, in its scope")
 	case who.User == "":
-		return toolcrib.Errorf(toolcrib.CodeForbidden, "notes belong to a user, and none is acting")
+		return toolcrib.Errorf(toolcrib.CodeForbidden, "notes belong to a user, and none is given")
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func (s *Service) SetNote(ctx context.Context, who toolcrib.Principal, before No
 	after := Note{Key: before.Key, Content: content, Untrusted: before.Untrusted, Changed: time.Now().UTC()}
 	err = s.notes().Put(ctx, who.User, after, before.Hash())
 	if errors.Is(err, notes.ErrChanged) {
-		err = toolcrib.Errorf(toolcrib.CodeConflict, "the note %s was changed meanwhile; nothing was written", before.Key)
+		err = toolcrib.Errorf(toolcrib.CodeConflict, "the note %s was changed in the meantime; nothing was written", before.Key)
 	}
 	return after, asBadRequest(err)
 }

@@ -45,7 +45,7 @@ func (e *OpenRunError) Error() string {
 		waits = ": it waits for a person"
 	}
 	if e.Open != e.Run {
-		return fmt.Sprintf("run %s is a part of run %s, which has not ended%s (%s) and needs it; resume or cancel that "+
+		return fmt.Sprintf("run %s is part of run %s, which has not ended%s (%s) and needs it; resume or cancel that "+
 			"one first",
 			e.Run, e.Open, waits, e.Status)
 	}

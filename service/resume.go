@@ -31,7 +31,7 @@ type ResumeRequest struct {
 type ElsewhereError struct{ Run, Top toolcrib.RunID }
 
 func (e *ElsewhereError) Error() string {
-	return fmt.Sprintf("another process drives run %s, and continues %s, too", e.Top, e.Run)
+	return fmt.Sprintf("another process is running run %s, and continues %s, too", e.Top, e.Run)
 }
 
 // Resume continues a run where its journal ends, and drives it as [Service.Start] does.
@@ -48,7 +48,7 @@ func (s *Service) Resume(ctx context.Context, who toolcrib.Principal, q ResumeRe
 	case q.Decided:
 		err = s.awaitFree(ctx, rec.ID, named.ID)
 	default:
-		s.Notice(fmt.Sprintf("run %s is a part of run %s; the run at the top goes on", named.ID, named.Parent))
+		s.Notice(fmt.Sprintf("run %s is part of run %s; the run at the top continues", named.ID, named.Parent))
 	}
 	if err == nil {
 		err = s.takeUp(rec)
@@ -250,7 +250,7 @@ func (s *Service) takeUp(rec store.RunRecord) error {
 	}
 	if err := s.Drivers.Take(rec.ID); err != nil {
 		return toolcrib.Errorf(toolcrib.CodeConflict,
-			"run %s is going on: %s drives it; `toolcrib runs events %s --follow` shows it, `toolcrib runs cancel %s` ends it",
+			"run %s is active: %s is running it; `toolcrib runs events %s --follow` shows it, `toolcrib runs cancel %s` ends it",
 			rec.ID, s.Drivers.Process(rec.ID), rec.ID, rec.ID)
 	}
 	return nil
@@ -301,7 +301,7 @@ func (s *Service) top(ctx context.Context, rec store.RunRecord) (store.RunRecord
 		}
 		above, err := s.store.Run(ctx, rec.Parent)
 		if err != nil {
-			return rec, fmt.Errorf("run %s is a part of run %s, which cannot be read: %v", rec.ID, rec.Parent, err)
+			return rec, fmt.Errorf("run %s is part of run %s, which cannot be read: %v", rec.ID, rec.Parent, err)
 		}
 		rec = above
 	}
@@ -327,10 +327,10 @@ func (s *Service) toResume(ctx context.Context, who toolcrib.Principal, q *Resum
 	case err != nil, top.ID == rec.ID:
 	case rec.Status.Ended():
 		err = toolcrib.Errorf(toolcrib.CodeConflict,
-			"run %s (%s) has ended; there is nothing to resume; it was a part of run %s", rec.ID, rec.Status, top.ID)
+			"run %s (%s) has ended; there is nothing to resume; it was part of run %s", rec.ID, rec.Status, top.ID)
 	case top.Status.Ended():
 		err = toolcrib.Errorf(toolcrib.CodeConflict,
-			"run %s is a part of run %s, which has ended (%s); `%s runs cancel %s` ends it", rec.ID, top.ID, top.Status,
+			"run %s is part of run %s, which has ended (%s); `%s runs cancel %s` ends it", rec.ID, top.ID, top.Status,
 			s.Self, rec.ID)
 	}
 	return rec, top, err

@@ -212,7 +212,7 @@ func (s *Service) recordConfiguration(ctx context.Context, who toolcrib.Principa
 			return nil // whatever is to be changed will fail by itself
 		}
 		if err != nil {
-			return fmt.Errorf("that the configuration has changed cannot be written down, so nothing is done under it: %w", err)
+			return fmt.Errorf("the configuration has changed, and this cannot be recorded, so nothing was done: %w", err)
 		}
 	}
 	s.recorded = true

@@ -54,7 +54,7 @@ func (s *Service) LastConversation(ctx context.Context, who toolcrib.Principal) 
 			return &Session{from: run.ID}, nil
 		}
 	}
-	return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no run yet that could be continued")
+	return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no run to continue yet")
 }
 
 // EnterSession finds a session to talk in: it may be busy, for whoever talks can decide
@@ -85,7 +85,7 @@ func (s *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name
 func (s *Service) sessionBusy(info *store.SessionInfo) error {
 	run := info.LastRun
 	if info.Status == toolcrib.StatusRunning && s.Drivers.Driven(run) {
-		return toolcrib.Errorf(toolcrib.CodeConflict, "session %s is in use: %s drives run %s; wait for its end, or end it: %s runs cancel %s",
+		return toolcrib.Errorf(toolcrib.CodeConflict, "session %s is in use: %s is running run %s; wait until it ends, or cancel it: %s runs cancel %s",
 			info.ID, s.Drivers.Process(run), run, s.Self, run)
 	}
 	busy := &store.SessionBusyError{Session: info.ID, Run: run, Status: info.Status}

@@ -25,7 +25,7 @@ type sincePause struct {
 func (s *Service) sincePause(ctx context.Context, watch func(journal.Frame), run toolcrib.RunID) *sincePause {
 	w := &sincePause{watch: watch, journal: s.store, run: run}
 	w.failed = func(err error) {
-		s.Notice(fmt.Sprintf("what was kept since the pause cannot be written: %v; %s runs events %s --json has it", err,
+		s.Notice(fmt.Sprintf("the events since the pause cannot be written: %v; %s runs events %s --json has it", err,
 			s.Self, run))
 	}
 	w.live = true // until a pause is found

@@ -254,7 +254,7 @@ func (s *Service) NoteEntries(k *Skills) {
 		one := &k.All[i]
 		one.Notices = slices.Clip(one.Notices)
 		for _, entry := range skill.Unknown(one.AllowedTools, names) {
-			one.Notices = append(one.Notices, fmt.Sprintf("allowed-tools: no tool is meant by %s; it is dropped", entry))
+			one.Notices = append(one.Notices, fmt.Sprintf("allowed-tools: %s names no tool and is ignored", entry))
 		}
 		for _, entry := range one.AllowedTools {
 			if problem := skill.BadPattern(entry, tools); problem != "" {
@@ -302,13 +302,13 @@ func (s *Service) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *S
 	case !one.Readable():
 		return fmt.Errorf("skill %s cannot be used, so there is nothing to approve: %s", one.Name, one.Detail)
 	case one.Source == SkillsWorkspace && one.Reason == SkillUntrusted:
-		return fmt.Errorf("skill %s: its folder counts as a whole: %s", one.Name, one.Detail)
+		return fmt.Errorf("skill %s: it is trusted with its whole folder: %s", one.Name, one.Detail)
 	case digest != one.Hash:
-		return toolcrib.Errorf(toolcrib.CodeConflict, "skill %s has the hash %s now, not %s; look at it again", one.Name,
+		return toolcrib.Errorf(toolcrib.CodeConflict, "skill %s has the hash %s now, not %s; review it again", one.Name,
 			one.Hash, digest)
 	}
 	if err := s.review(ctx, who, k, one.Skill, store.SystemSkillApproved); err != nil {
-		return fmt.Errorf("skill %s: it cannot be kept that you have looked at it: %w", one.Name, err)
+		return fmt.Errorf("skill %s: your review cannot be recorded: %w", one.Name, err)
 	}
 	*one = k.judge(one.Skill)
 	return nil
@@ -385,9 +385,9 @@ func (k *Skills) judge(one *skill.Skill) Skill {
 	case v.err != nil:
 		v.Reason, v.Detail = SkillUnapproved, v.err.Error()
 	case v.seen == trust.Changed:
-		v.Reason, v.Detail = SkillChanged, "it has changed since somebody looked at it; "+look
+		v.Reason, v.Detail = SkillChanged, "it has changed since it was reviewed; "+look
 	case v.seen != trust.Trusted && v.Source == SkillsProject:
-		v.Reason, v.Detail = SkillUnapproved, "nobody has looked at it yet; "+look
+		v.Reason, v.Detail = SkillUnapproved, "it has not been reviewed yet; "+look
 	}
 	if v.Reason != "" {
 		v.State = skillOff

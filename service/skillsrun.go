@@ -197,16 +197,16 @@ func listOf(task *agent.Task, free []*skill.Skill, tell func(string)) (text stri
 func (s *Service) firstSight(who toolcrib.Principal, k *Skills, one *Skill, tell func(string)) bool {
 	switch {
 	case one.err != nil:
-		tell(fmt.Sprintf("skill %s: it cannot be told whether somebody has looked at it: %v", one.Name, one.err))
+		tell(fmt.Sprintf("skill %s: whether it was reviewed cannot be read: %v", one.Name, one.err))
 	case one.State == SkillOn && one.Source == SkillsWorkspace:
 		k.keep(one.Skill)
 	case one.State == SkillOn && one.seen == trust.Untrusted:
 		// Skills are read for the process as a whole, which has no other context.
 		if err := s.review(context.Background(), who, k, one.Skill, store.SystemSkillSeen); err != nil {
-			tell(fmt.Sprintf("skill %s: it cannot be kept what it holds: %v", one.Name, err))
+			tell(fmt.Sprintf("skill %s: its content cannot be recorded: %v", one.Name, err))
 			return false
 		}
-		tell(fmt.Sprintf("skill %s is new here (%s); if it changes, it is off until you have looked at it: toolcrib "+
+		tell(fmt.Sprintf("skill %s is new here (%s); if it changes, it is off until you have reviewed it: toolcrib "+
 			"skills check %s",
 			one.Name, PathText(one.Path), one.Name))
 	}
@@ -305,7 +305,7 @@ func (s *Service) tellUnknown(g *gate.Gate, a *toolcrib.Agent, runTools []string
 
 // unknownTool tells that a name of a list means no tool and is dropped.
 func (s *Service) unknownTool(g *gate.Gate, where, name string) {
-	text := fmt.Sprintf("%s: there is no tool %q; it is dropped", where, name)
+	text := fmt.Sprintf("%s: there is no tool %q; it is ignored", where, name)
 	if near := guard.Nearest(name, g.Names()); near != "" {
 		text += fmt.Sprintf(" (did you mean %q?)", near)
 	}

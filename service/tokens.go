@@ -115,12 +115,12 @@ func (s *Service) CreateToken(ctx context.Context, who toolcrib.Principal, r Tok
 func (s *Service) subject(ctx context.Context, who toolcrib.Principal, r TokenRequest) (string, error) {
 	switch {
 	case r.Bearer && r.User != "":
-		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "a token is either for a user or for whoever carries it")
+		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "a token is either for a user or for any bearer")
 	case r.Bearer:
 		return access.Bearer, nil
 	case r.User == "" && standing.Local(who.User):
 		return "", toolcrib.Errorf(toolcrib.CodeBadRequest,
-			"whom is the token for? name a user, or make it for whoever carries it")
+			"a token needs a user, or must be for any bearer")
 	}
 	_, u, err := s.administered(ctx, who, cmp.Or(r.User, who.User))
 	if err != nil {

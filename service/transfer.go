@@ -180,7 +180,7 @@ func readExport(r io.Reader) (in store.Imported, err error) {
 	for n := 2; lines.Scan(); n++ {
 		var line importLine
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			return in, fmt.Errorf("line %d is not JSON of an export", n)
+			return in, fmt.Errorf("line %d is not a line of an export", n)
 		}
 		switch {
 		case line.End && (line.Events != len(in.Events) || line.Refs != len(in.Contents)):
@@ -202,7 +202,7 @@ func readExport(r io.Reader) (in store.Imported, err error) {
 		}
 		in.Events = append(in.Events, e)
 	}
-	return in, errors.Join(lines.Err(), errors.New("it ends before its end: it was cut off"))
+	return in, errors.Join(lines.Err(), errors.New("it has no end: it was cut off"))
 }
 
 // event is the event of a line, whose content must have its hash.

@@ -47,7 +47,7 @@ type Folder struct {
 // LookAt reads what a folder brings.
 func LookAt(dir string) (*Folder, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "%s is no folder", dir)
+		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "%s is not a folder", dir)
 	}
 	trusted, err := TrustStore()
 	if err != nil {
@@ -87,7 +87,7 @@ func (f *Folder) Trustable() error {
 // what a person has looked at.
 func (f *Folder) Trust(digest string) error {
 	if digest != f.Digest {
-		return toolcrib.Errorf(toolcrib.CodeConflict, "what %s brings has the digest %s now, not %s; look at it again",
+		return toolcrib.Errorf(toolcrib.CodeConflict, "what %s brings has the digest %s now, not %s; review it again",
 			f.Named, f.Digest, digest)
 	}
 	if err := f.store.TrustFiles(f.Named, f.all); err != nil {
@@ -108,7 +108,7 @@ func TrustWritten(path string, content []byte) (*Folder, error) {
 		return file.Name != filepath.Base(path) || file.Hash != trust.Hash(content)
 	})
 	if len(f.Files) == 0 {
-		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "something else was written to %s meanwhile", path)
+		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "%s was changed by something else in the meantime", path)
 	}
 	return f, f.store.TrustFiles(f.Named, f.Files)
 }
@@ -252,7 +252,7 @@ func (s *Service) protectedChanged(who toolcrib.Principal, paths, aside []string
 		return
 	}
 	names := pathTexts(paths)
-	tell("a command changed files that steer toolcrib or programs beside it: %s; look at them before you go on", names)
+	tell("a command changed files that steer toolcrib or programs beside it: %s; review them before you continue", names)
 	trusted, err := TrustStore()
 	if err != nil {
 		return // there is no record, so nothing is trusted
@@ -264,7 +264,7 @@ func (s *Service) protectedChanged(who toolcrib.Principal, paths, aside []string
 	for _, dir := range folders {
 		// The call may have been given up by now; what it did is written down.
 		s.RecordTrust(context.Background(), who, store.SystemTrustRevoked, &Folder{Dir: dir}, "a command changed "+names)
-		tell("%s is no longer trusted; once you have looked at it: toolcrib trust %s", PathText(dir), PathText(dir))
+		tell("%s is no longer trusted; once you have reviewed it: toolcrib trust %s", PathText(dir), PathText(dir))
 	}
 }
 

@@ -48,7 +48,7 @@ func (s *Service) Usage(ctx context.Context, who toolcrib.Principal, q store.Usa
 	}
 	if !admin(who) {
 		if q.User != "" && q.User != who.User || who.User == "" {
-			return u, toolcrib.Errorf(toolcrib.CodeForbidden, "what others use is for administrators, and %s is not one",
+			return u, toolcrib.Errorf(toolcrib.CodeForbidden, "only administrators see what others use, and %s is not one",
 				who.User)
 		}
 		q.User = who.User

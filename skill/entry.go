@@ -125,7 +125,7 @@ func canonicalTool(name string, aliases map[string]string) (string, error) {
 	case !ok || rest == "":
 		return name, nil
 	case rest == "mcp" || strings.HasPrefix(rest, "mcp__"):
-		return "", errors.New("a server called mcp cannot be told from the mark of one")
+		return "", errors.New("a server cannot be called mcp, which marks a server")
 	case strings.Contains(rest, "__"):
 		return rest, nil
 	}

@@ -142,7 +142,7 @@ func (r *reader) read(v *yamltree.Node) error {
 	r.has = map[string]int{}
 	for _, e := range v.Entries {
 		if !keyPattern.MatchString(e.Key) {
-			return lineErrorf(e.Value.Line, "the key %s has characters that no key has: letters a-z, digits, . _ and -",
+			return lineErrorf(e.Value.Line, "the key %s has invalid characters; use letters a-z, digits, . _ and -",
 				quote(e.Key))
 		}
 		r.has[e.Key] = e.Value.Line
@@ -302,9 +302,9 @@ func (r *reader) unknown(e yamltree.Entry) error {
 	switch plain {
 	case "allowedtools", "allowedtool", "allowtools", "toolsallowed", "tools", "disallowedtools":
 		return lineErrorf(e.Value.Line,
-			"the key %s is not known; write allowed-tools, or leave it out if it is to restrict nothing", e.Key)
+			"the key %s is not known; write allowed-tools, or leave it out to restrict nothing", e.Key)
 	case "enabled", "enable", "disabled", "disable":
-		return lineErrorf(e.Value.Line, "the key %s is not known; write enabled: true or enabled: false", e.Key)
+		return lineErrorf(e.Value.Line, "the key %s is unknown; write enabled: true or enabled: false", e.Key)
 	}
 	r.notice("the key %s means nothing to toolcrib", e.Key)
 	return nil

@@ -61,7 +61,7 @@ func TestN15_Parse(t *testing.T) {
 		{"misspelt", front("allowedTools: [Read]\n"), nil, "write allowed-tools"},
 		{"misspelt case", front("Allowed-Tools: [Read]\n"), nil, "write allowed-tools"},
 		{"misspelt tools", front("tools: Read\n"), nil, "write allowed-tools"},
-		{"key look-alike", front("аllowed-tools: []\n"), nil, "has characters that no key has"},
+		{"key look-alike", front("аllowed-tools: []\n"), nil, "has invalid characters"},
 		{"key twice", front("allowed-tools: []\nallowed-tools: ['*']\n"), nil, "duplicate key \"allowed-tools\"; it is already at line 4"},
 		{"too many entries", front("allowed-tools: " + strings.Repeat("a ", 300) + "\n"), nil, "more than the 256"},
 		{"long pattern", front("allowed-tools: 'Bash(" + strings.Repeat("a", 2000) + ") Read'\n"), []string{"read_file"}, ""},

@@ -77,7 +77,7 @@ func (l *Library) choose(set *Set, name string, approved func(name, hash string)
 	case approved == nil || !approved(name, s.Hash):
 		return &Problem{
 			Code: CodeUnapproved, Skill: name, Path: s.Path,
-			Message: fmt.Sprintf("skill %s is off: nobody has looked at what it holds now; look at it with: toolcrib "+
+			Message: fmt.Sprintf("skill %s is off: its present content has not been reviewed; review it with: toolcrib "+
 				"skills check %s", name, name),
 		}
 	}

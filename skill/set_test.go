@@ -96,7 +96,7 @@ func TestN16_Effective(t *testing.T) {
 	pinned := func(_, h string) bool { return h == hash }
 	k.put("ws/a/new.sh", "rm")
 	changed, _ := k.load("ws")
-	if set, problems := changed.Effective([]string{"a"}, pinned); len(set.Names()) != 0 || !has(problems, skill.CodeUnapproved, "a", "nobody has looked at what it holds now") {
+	if set, problems := changed.Effective([]string{"a"}, pinned); len(set.Names()) != 0 || !has(problems, skill.CodeUnapproved, "a", "its present content has not been reviewed") {
 		t.Errorf("a changed skill is used: %v, %v", set.Names(), problems)
 	}
 	var nobody *skill.Library

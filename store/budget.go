@@ -36,7 +36,7 @@ func (b UserBudget) Check() error {
 	}
 	for _, k := range b.buckets() {
 		if k.limit < 0 || math.IsNaN(k.limit) || math.IsInf(k.limit, 0) {
-			return fmt.Errorf("budget: %s must be 0 (no ceiling) or above", k.name)
+			return fmt.Errorf("budget: %s must be 0 (no limit) or more", k.name)
 		}
 	}
 	return nil
@@ -225,4 +225,4 @@ const ReservationGrace = 5 * time.Minute
 
 // ErrReservation says that a request must not be sent: what was reserved for it
 // counts no more.
-var ErrReservation = errors.New("what was reserved for this request counts no more, since it was not sent for too long or the clock was set back; resume the run")
+var ErrReservation = errors.New("the budget that was reserved for this request has expired, because it was not sent in time or the clock was set back; resume the run")

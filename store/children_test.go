@@ -56,7 +56,7 @@ func TestChildClaim(t *testing.T) {
 	}{
 		"is the one":     {"run_a", "helper", toolcrib.StatusFailed, ""},
 		"of none":        {"", "helper", toolcrib.StatusFailed, "run run_b, which it started, is a part of no run"},
-		"of another":     {"run_x", "helper", toolcrib.StatusFailed, "run run_b, which it started, is a part of run run_x"},
+		"of another":     {"run_x", "helper", toolcrib.StatusFailed, "run run_b, which it started, is part of run run_x"},
 		"another agent":  {"run_a", "editor", toolcrib.StatusFailed, "run run_b, which it started, is one of agent editor, not helper"},
 		"another status": {"run_a", "helper", toolcrib.StatusRunning, "run run_b, which it started, is running, not failed as it was told"},
 	} {

@@ -177,7 +177,7 @@ func (d *docs) unlike(last toolcrib.Seq, each func(do func(Doc) error) error) er
 			doc.Text = PasswordDigest(doc.Text)
 		}
 		if want, ok := d.all[[3]string{doc.Kind, doc.ID, doc.User}]; !ok || doc != want {
-			return systemError(last, fmt.Sprintf("the %s %s is not as it tells", doc.Kind, doc.ID))
+			return systemError(last, fmt.Sprintf("the %s %s does not match its events", doc.Kind, doc.ID))
 		}
 		return nil
 	})

@@ -13,7 +13,7 @@ var (
 	ErrFull   = coded(toolcrib.CodeCapacityExceeded,
 		"the database cannot grow: the disk, or the limit set for the database, is full; make room and try again, nothing was stored in part")
 	ErrNewer       = errors.New("the database was written by a later version of toolcrib and was not touched; use that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs import` with this one")
-	ErrCorrupt     = errors.New("the file is damaged or is no database of toolcrib; move it away with its -wal and -shm files and restore a copy, or start with an empty data folder")
+	ErrCorrupt     = errors.New("the file is damaged or is not a database of toolcrib; move it away with its -wal and -shm files and restore a copy, or start with an empty data folder")
 	ErrOlder       = errors.New("the database was written by an earlier version of toolcrib and was not touched; use that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs import` with this one")
 	ErrLost        = errors.New("the database is missing or empty, but its keys are still here; restore a copy of the database, or, to start over without its contents, move the key file away")
 	ErrReplaced    = errors.New("the database was removed or replaced while it was in use, so nothing more is done; put it back, or a copy of it, and start again")

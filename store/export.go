@@ -336,7 +336,7 @@ func (c *exportCheck) event(line []byte) error {
 			return err
 		}
 		if e.Run == "" || c.kin[e.Run] != nil {
-			return &ChainError{Run: e.Run, Seq: e.Seq, What: "its events do not stand together"}
+			return &ChainError{Run: e.Run, Seq: e.Seq, What: "its events are not stored together"}
 		}
 		c.n.Runs++
 		if c.run = c.begin(&Row{Record: RunRecord{ID: e.Run}}); c.run.err != nil {

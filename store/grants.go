@@ -122,7 +122,7 @@ func (m Remembered) Check() error {
 	case m.User == "" || (m.Scope == journal.RememberSession) != (m.Session != ""):
 		return errors.New("remember: a user is needed, and a session where it is for one")
 	case !toolName(m.Tool):
-		return fmt.Errorf("remember: %q is no name of a tool", m.Tool)
+		return fmt.Errorf("remember: %q is not the name of a tool", m.Tool)
 	case m.Effect != toolcrib.EffectReadOnly && m.Effect != toolcrib.EffectIdempotentWrite &&
 		m.Effect != toolcrib.EffectNonIdempotentWrite:
 		return fmt.Errorf("remember: unknown effect %q", m.Effect)

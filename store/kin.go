@@ -106,9 +106,9 @@ func (k kin) disowned(run toolcrib.RunID, start *journal.RunStarted, gone absent
 	case parent.start == nil:
 		return ""
 	case !named && !parent.silent:
-		return fmt.Sprintf("it is a part of run %s, which did not start it", start.Parent)
+		return fmt.Sprintf("it is part of run %s, which did not start it", start.Parent)
 	case start.Depth != parent.start.Depth+1:
-		return fmt.Sprintf("it is a part of run %s, at depth %d under one at depth %d", start.Parent, start.Depth,
+		return fmt.Sprintf("it is part of run %s, at depth %d under one at depth %d", start.Parent, start.Depth,
 			parent.start.Depth)
 	}
 	return ""
@@ -171,7 +171,7 @@ func (c *ChildClaim) Broken(claims toolcrib.RunID, parent toolcrib.RunID, agent 
 	case parent == "":
 		what = "is a part of no run"
 	case parent != claims:
-		what = fmt.Sprintf("is a part of run %s", parent)
+		what = fmt.Sprintf("is part of run %s", parent)
 	case agent != c.Agent:
 		what = fmt.Sprintf("is one of agent %s, not %s", agent, c.Agent)
 	case c.ended != nil && status != c.ended.Status:

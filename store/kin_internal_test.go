@@ -20,11 +20,11 @@ func TestKinDisowned(t *testing.T) {
 		want   string
 	}{
 		"named":           {&kinsman{start: at(1), claims: named}, gone, "run_b", ""},
-		"not named":       {&kinsman{start: at(1), claims: named}, gone, "run_c", "it is a part of run run_a, which did not start it"},
-		"names none":      {&kinsman{start: at(1)}, gone, "run_b", "it is a part of run run_a, which did not start it"},
+		"not named":       {&kinsman{start: at(1), claims: named}, gone, "run_c", "it is part of run run_a, which did not start it"},
+		"names none":      {&kinsman{start: at(1)}, gone, "run_b", "it is part of run run_a, which did not start it"},
 		"pruned":          {&kinsman{silent: true}, gone, "run_c", ""},
 		"a claim pruned":  {&kinsman{start: at(1), silent: true}, gone, "run_c", ""},
-		"stands too deep": {&kinsman{start: at(0), claims: named}, gone, "run_b", "it is a part of run run_a, at depth 2 under one at depth 0"},
+		"stands too deep": {&kinsman{start: at(0), claims: named}, gone, "run_b", "it is part of run run_a, at depth 2 under one at depth 0"},
 		"removed":         {nil, removed, "run_b", ""},
 		"gone":            {nil, gone, "run_b", "run run_a, of which it is a part, is gone, and no removal is recorded"},
 	} {

@@ -34,7 +34,7 @@ type PruneOptions struct {
 func (o PruneOptions) Check() error {
 	switch {
 	case o.By == "":
-		return errors.New("prune: who prunes must be given")
+		return errors.New("prune: the actor is missing")
 	case o.OlderThan < 0:
 		return errors.New("prune: the age of what is pruned must not be negative")
 	case len(o.Runs) == 0 && o.OlderThan == 0:
@@ -55,7 +55,7 @@ type RunAboveError struct {
 }
 
 func (e *RunAboveError) Error() string {
-	return fmt.Sprintf("run %s is a part of run %s, which has not ended (%s), so it cannot be pruned; resume or cancel run %s first", e.Run, e.Above, e.Status, e.Above)
+	return fmt.Sprintf("run %s is part of run %s, which has not ended (%s), so it cannot be pruned; resume or cancel run %s first", e.Run, e.Above, e.Status, e.Above)
 }
 
 // Unwrap makes the error [toolcrib.ErrConflict].

@@ -50,7 +50,7 @@ func (in *Imported) Check() error {
 		prev = journal.ChainHash(prev, in.Run, e.Seq, e.Body.EventKind(), e.Time, e.PayloadHash)
 		switch _, start := e.Body.(*journal.RunStarted); {
 		case e.Seq != toolcrib.Seq(i)+1 || start != (i == 0):
-			return &ChainError{Run: in.Run, Seq: e.Seq, What: "it does not stand where it should"}
+			return &ChainError{Run: in.Run, Seq: e.Seq, What: "it is not in its place"}
 		case !bytes.Equal(prev, e.Hash):
 			return &ChainError{Run: in.Run, Seq: e.Seq, What: "it does not follow from the one before"}
 		}
@@ -151,14 +151,14 @@ func ReadBackup(r io.Reader, dir string, names ...string) (b Backup, err error) 
 	t := tar.NewReader(r)
 	header, err := t.Next()
 	if err != nil || header.Name != manifestName || header.Size > maxManifest {
-		return b, badBackup(errors.Join(err, errors.New("it does not begin like one")))
+		return b, badBackup(errors.Join(err, errors.New("it does not begin like a backup")))
 	}
 	manifest, err := io.ReadAll(t)
 	if err != nil {
 		return b, badBackup(err)
 	}
 	if err := json.NewDecoder(bytes.NewReader(manifest)).Decode(&b); err != nil || b.Format < 1 {
-		return b, badBackup(errors.New("it does not begin like one"))
+		return b, badBackup(errors.New("it does not begin like a backup"))
 	}
 	if b.Format > BackupFormat {
 		return b, fmt.Errorf("the backup was written by a later version of toolcrib (%s); use that version", b.Version)

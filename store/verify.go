@@ -220,7 +220,7 @@ func (v *verifier) begin(row *Row) *runCheck {
 		c.f = new(facts)
 	}
 	if c.f.removed != nil {
-		c.err = &ChainError{Run: run, What: "it was removed, and is there"}
+		c.err = &ChainError{Run: run, What: "it was removed, but is still there"}
 	}
 	return c
 }
@@ -272,7 +272,7 @@ func (c *runCheck) event(e *RawEvent) error {
 	switch {
 	case e.Payload == nil && c.v.exported:
 		if alwaysExported(e.Kind) && (c.f.pruned == nil || e.Seq > c.f.pruned.Seq) {
-			return c.broken(e.Seq, "it has no content, and nobody pruned it")
+			return c.broken(e.Seq, "its content is missing, but was not pruned")
 		}
 		c.kin.learn(e.Seq, e.Kind, nil)
 	case e.Payload == nil:
@@ -416,7 +416,7 @@ func (c *runCheck) keptFits(ctx context.Context) error {
 		want, at = "", true
 	}
 	if at && kept.digest.String() != want {
-		return c.broken(c.rec.LastSeq, "the kept results are not those that the system journal has the hash of")
+		return c.broken(c.rec.LastSeq, "the kept results do not match their hash in the system journal")
 	}
 	return nil
 }

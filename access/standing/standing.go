@@ -151,7 +151,7 @@ func (p *People) person(ctx context.Context, k *known, who toolcrib.Principal) (
 	case err != nil:
 		return gate.Standing{}, err
 	case u.Name != who.User:
-		why := fmt.Sprintf("nobody is called %+q, and the name can be mistaken for that of %s", who.User, u.Name)
+		why := fmt.Sprintf("there is no user %+q, and the name can be mistaken for that of %s", who.User, u.Name)
 		return refused(who, why), nil
 	}
 	if why := Inactive(u); why != "" {

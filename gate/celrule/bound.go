@@ -204,7 +204,7 @@ func (b *bounds) matches(
 	}
 	source, ok := literal.Value().(types.String)
 	if !ok {
-		return nil, errors.New("matches: the pattern is no string")
+		return nil, errors.New("matches: the pattern is not a string")
 	}
 	compiled, steps, err := compilePattern(string(source), maxPatternSteps)
 	if err != nil {
@@ -226,18 +226,18 @@ func compilePattern(source string, most int) (*regexp.Regexp, int, error) {
 	}
 	parsed, err := syntax.Parse(source, syntax.Perl)
 	if err != nil {
-		return nil, 0, fmt.Errorf("no regular expression: %w", err)
+		return nil, 0, fmt.Errorf("invalid regular expression: %w", err)
 	}
 	program, err := syntax.Compile(parsed.Simplify())
 	if err != nil {
-		return nil, 0, fmt.Errorf("no regular expression: %w", err)
+		return nil, 0, fmt.Errorf("invalid regular expression: %w", err)
 	}
 	if len(program.Inst) > most {
 		return nil, 0, fmt.Errorf("a regular expression is too large: it has %d steps, more than %d", len(program.Inst), most)
 	}
 	compiled, err := regexp.Compile(source)
 	if err != nil {
-		return nil, 0, fmt.Errorf("no regular expression: %w", err)
+		return nil, 0, fmt.Errorf("invalid regular expression: %w", err)
 	}
 	return compiled, len(program.Inst), nil
 }

@@ -197,7 +197,7 @@ func arguments(raw json.RawMessage) (ref.Val, error) {
 	dec.UseNumber()
 	var members map[string]any
 	if err := dec.Decode(&members); err != nil || members == nil {
-		return nil, errors.New("the arguments are no JSON object")
+		return nil, errors.New("the arguments are not a JSON object")
 	}
 	return value(members), nil
 }

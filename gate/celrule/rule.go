@@ -145,7 +145,7 @@ func explain(message string) string {
 	case found && strings.Contains(what, "'<EOF>'"), strings.HasSuffix(message, " at '<EOF>'"):
 		return "syntax error: the condition ends too early"
 	case found && strings.HasPrefix(expecting, "<EOF>"):
-		return "syntax error: " + what + " after what is a whole condition already"
+		return "syntax error: " + what + " after the end of the condition"
 	case found:
 		return "syntax error: " + what
 	case strings.HasPrefix(message, "token recognition error at: '= "):
@@ -155,9 +155,9 @@ func explain(message string) string {
 		_, at, _ := strings.Cut(message, "'")
 		return "syntax error at '" + at
 	case message == "invalid duration argument":
-		return "this is no duration, such as 90m or 1.5h"
+		return "this is not a duration such as 90m or 1.5h"
 	case message == "invalid timestamp argument":
-		return "this is no time, such as 2026-01-31T15:04:05Z"
+		return "this is not a time such as 2026-01-31T15:04:05Z"
 	case message == "invalid argument to has() macro":
 		return "has() takes a field of something, such as has(args.path)"
 	}

@@ -165,7 +165,7 @@ func join(args ...ref.Val) ref.Val {
 		case types.IsUnknown(element):
 			return element
 		case !ok:
-			return types.NewErr("join: element %d is no string", n)
+			return types.NewErr("join: element %d is not a string", n)
 		case n > 0:
 			b.WriteString(separator)
 		}

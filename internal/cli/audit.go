@@ -183,7 +183,7 @@ func (a *app) exportAudit(ctx context.Context, path string, force bool, export f
 		return write(a.out)
 	}
 	if _, err := os.Lstat(path); !force && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is there already; --force writes over it", pathText(path))
+		return fmt.Errorf("%s already exists; --force overwrites it", pathText(path))
 	}
 	shown, bytes := &progress{a: a}, int64(0)
 	defer shown.end()

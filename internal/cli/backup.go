@@ -59,7 +59,7 @@ func (a *app) restoreCommand(cmd *cobra.Command) {
 
 func (a *app) restore(ctx context.Context, path string) (err error) {
 	if a.service != nil && a.service.IsOpen() || a.asFlag != "" || a.tokenFlag != "" {
-		return usagef("restore: takes neither --as nor --token-file; it is for who owns the data folder")
+		return usagef("restore: cannot be combined with --as or --token-file; it is for the owner of the data folder")
 	}
 	s, err := a.svc()
 	if err != nil {

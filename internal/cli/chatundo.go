@@ -59,7 +59,7 @@ func (c *chat) undoTurn(ctx context.Context, rec service.Run, files []*service.W
 			w.Before == "" && err == nil && len(now) == 0 && hash != w.After:
 			continue // it is as it was before the turn, or was emptied since
 		case err != nil:
-			c.front.warn(fmt.Sprintf("%s cannot be read now, so it is left as it is", w.Path))
+			c.front.warn(fmt.Sprintf("%s cannot be read now, so it was not changed", w.Path))
 		case rec.Workspace != c.p.Workspace:
 			c.front.warn(fmt.Sprintf("%s was written in another workspace, %s; it is left as it is", w.Path, rec.Workspace))
 		case hash != w.After:
@@ -92,7 +92,7 @@ func (c *chat) putBack(ctx context.Context, w *service.Written) (ok bool, err er
 			c.front.warn(fmt.Sprintf("%s: what it was before is not kept (it was larger than %d kB, held a secret, or was written by an older version)", w.Path, service.MaxBefore>>10))
 			return false, nil
 		case toolcrib.CodeOf(err) == toolcrib.CodeBadRequest:
-			c.front.warn(w.Path + ": what it was before is no text, and write_file writes only text; it is left as it is")
+			c.front.warn(w.Path + ": what it was before is not text, and write_file writes only text; it is left as it is")
 			return false, nil
 		case err != nil:
 			return false, err

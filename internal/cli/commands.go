@@ -400,7 +400,7 @@ func (a *app) helpCommand(cmd *cobra.Command) {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 && args[0] == administrationTopic {
 			h := a.helpPage()
-			fmt.Fprintln(h, "Commands for those who look after toolcrib for others.")
+			fmt.Fprintln(h, "Commands for administrators.")
 			h.section("Commands", h.commands(cmd.Root(), a.administrative))
 			return nil
 		}

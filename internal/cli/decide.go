@@ -152,7 +152,7 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 	}
 	if d.Digest == "" {
 		if !a.inTerminal || !a.errTerminal {
-			return usagef("--digest: is required without a terminal, so that the decision is about what was looked at; read "+
+			return usagef("--digest: is required without a terminal, so that the decision is about what was reviewed; read "+
 				"it with: %s approvals show %s", a.self(), v.ID)
 		}
 		d.Digest = v.Digest

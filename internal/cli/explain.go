@@ -83,7 +83,7 @@ func (a *app) explainAll(answers []gate.Explanation) {
 	}
 	for _, l := range answers[0].Layers {
 		if len(l.Unknown) > 0 {
-			fmt.Fprintf(a.out, "\n%s: no tool is meant by %s\n", l.Layer, guard.Visible(strings.Join(l.Unknown, ", ")))
+			fmt.Fprintf(a.out, "\n%s: no tool matches %s\n", l.Layer, guard.Visible(strings.Join(l.Unknown, ", ")))
 		}
 	}
 }
@@ -148,7 +148,7 @@ func (a *app) explainOne(x *gate.Explanation) {
 		}
 		fmt.Fprintf(a.out, "  %s %s%s\n", mark, guard.Visible(layerText(l)), note)
 		if len(l.Unknown) > 0 {
-			fmt.Fprintf(a.out, "      %s\n", s.Dim("no tool is meant by "+guard.Visible(strings.Join(l.Unknown, ", "))))
+			fmt.Fprintf(a.out, "      %s\n", s.Dim("no tool matches "+guard.Visible(strings.Join(l.Unknown, ", "))))
 		}
 	}
 	fmt.Fprintf(a.out, "  %s\n", guard.Visible(confirmText(x)))

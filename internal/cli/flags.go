@@ -81,7 +81,7 @@ func parseSince(text string, now time.Time) (t time.Time, err error) {
 		return now.Add(-before), nil
 	}
 	if at(&t)(text) != nil {
-		err = fmt.Errorf("%q is no span such as 24h or 7d, no date such as 2026-01-31, and no time (RFC 3339)", text)
+		err = fmt.Errorf("%q is not a span such as 24h or 7d, a date such as 2026-01-31, or a time (RFC 3339)", text)
 	}
 	return t, err
 }
@@ -93,7 +93,7 @@ func at(value *time.Time) func(string) error {
 			*value, err = time.ParseInLocation(time.DateOnly, text, time.Local)
 		}
 		if err != nil {
-			return fmt.Errorf("%q is no date such as 2026-01-31, and no time (RFC 3339)", text)
+			return fmt.Errorf("%q is not a date such as 2026-01-31, or a time (RFC 3339)", text)
 		}
 		return nil
 	}

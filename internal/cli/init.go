@@ -204,7 +204,7 @@ func (a *app) writeInit(ctx context.Context, f initAnswers) error {
 	}
 	folder, err := service.TrustWritten(f.Path, text)
 	if err != nil {
-		return fmt.Errorf("%s is written, but not trusted yet: %w; look at it with: %s trust", f.Path, err, a.self())
+		return fmt.Errorf("%s is written, but not trusted yet: %w; review it with: %s trust", f.Path, err, a.self())
 	}
 	a.recordTrust(ctx, store.SystemTrustGiven, folder)
 	return nil

@@ -25,7 +25,7 @@ func (a *app) cutOff(state *agent.State, err error) error {
 	why := strings.TrimPrefix(err.Error(), "run "+string(state.Run)+": ")
 	text := fmt.Sprintf("run %s was interrupted: %s", state.Run, why)
 	if slices.Contains([]int{exitTerm, exitHangup}, code) || storeFailed(err) {
-		text += "; what was done is kept and it can be taken up again: " + a.self() + " runs resume " + string(state.Run)
+		text += "; what was done is kept, and it can be resumed: " + a.self() + " runs resume " + string(state.Run)
 	}
 	return &exitError{code: code, message: text + fmt.Sprintf("\nSee: %s runs show %s", a.self(), state.Run)}
 }

@@ -79,7 +79,7 @@ func (a *app) actor(cmd *cobra.Command) error {
 		return usagef("--token-file - and the other -: both read standard input; give the token as --token-file FILE, or " +
 			"the other one without -")
 	case a.tokenFlag != "" && (top.Name() == "trust" || top.Name() == "init"):
-		return toolcrib.Errorf(toolcrib.CodeForbidden, "an access token trusts no folder")
+		return toolcrib.Errorf(toolcrib.CodeForbidden, "an access token cannot trust a folder")
 	}
 	switch top.Name() {
 	case "config", "trust", "init", "doctor", "version", "completion", "help":

@@ -35,9 +35,9 @@ func (a *app) runsPruneCommand(cmd *cobra.Command) {
 		case ways != 1:
 			return nil, nil, usagef("give runs, or --older-than, or --retention")
 		case r.WithLater && len(c.args) == 0:
-			return nil, nil, usagef("--with-later: goes with runs")
+			return nil, nil, usagef("--with-later: name the runs to remove")
 		case *retention && r.ContentOnly:
-			return nil, nil, usagef("--content: the configuration says what --retention keeps")
+			return nil, nil, usagef("--content: cannot be combined with --retention, which follows the configuration")
 		case *retention:
 			return a.pruneByPolicy(c, *yes)
 		}

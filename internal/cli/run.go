@@ -78,7 +78,7 @@ func outputFlags(cmd *cobra.Command, f *runFlags) {
 func (f *runFlags) format() (string, error) {
 	switch {
 	case f.json && f.output != "" && f.output != outputEvents:
-		return "", usagef("--json is --output stream-json; leave one of them out")
+		return "", usagef("--json: means --output stream-json and cannot be combined with another --output")
 	case f.json:
 		return outputEvents, nil
 	case f.output == "":

@@ -145,7 +145,7 @@ func (a *app) ending(w io.Writer, run service.Run) {
 		fmt.Fprintf(w, "\n%s the run was interrupted; what is shown was done. To resume it: %s runs resume %s\n",
 			a.outStyle.Yellow("■"), a.self(), run.ID)
 	case run.Status == toolcrib.StatusQueued && !run.Driven:
-		fmt.Fprintf(w, "\n%s nothing drives the run. To resume it: %s runs resume %s\n", a.outStyle.Yellow("■"),
+		fmt.Fprintf(w, "\n%s no process is running it. To resume it: %s runs resume %s\n", a.outStyle.Yellow("■"),
 			a.self(), run.ID)
 	case run.Status == toolcrib.StatusWaitingForProvider && run.Pending != nil && run.Pending.Error != nil:
 		fmt.Fprintf(w, "\n%s waits for %s\nTo go on: %s\n", a.outStyle.Yellow("■"), outageText(&run.Pending.Pending),
@@ -198,7 +198,7 @@ func (a *app) runsCancelCommand(cmd *cobra.Command) {
 		}
 		text := fmt.Sprintf("run %s: %s", run.ID, run.Status)
 		if run.Top != "" {
-			part := fmt.Sprintf("it was a part of run %s, which is told so when it continues: %s runs resume %s", run.Top,
+			part := fmt.Sprintf("it was part of run %s, which is told so when it continues: %s runs resume %s", run.Top,
 				a.self(), run.Top)
 			if c.json {
 				a.note(part)

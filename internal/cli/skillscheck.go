@@ -133,9 +133,9 @@ func (a *app) approveSkill(
 		}
 		digest = v.Hash
 	case review != nil && !c.json:
-		head := "Since somebody looked at it:"
+		head := "Since it was last reviewed: "
 		if v.Reason == service.SkillUnapproved {
-			head = "Nobody has looked at it; it holds:"
+			head = "It has not been reviewed; it contains: "
 		}
 		fmt.Fprintf(a.out, "\n%s\n%s", head, changesText(a.outStyle, service.ChangesOf(review.Before, review.Content)))
 	}
@@ -151,7 +151,7 @@ func (a *app) approveSkill(
 
 // skillsFinding is what doctor reports about skills.
 func (a *app) skillsFinding(c *config.Config) finding {
-	f := finding{Check: "skills", Fix: "toolcrib skills check tells more"}
+	f := finding{Check: "skills", Fix: "see toolcrib skills check"}
 	k, err := a.about(c).Skills()
 	if err != nil {
 		f.Detail = err.Error()

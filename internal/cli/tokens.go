@@ -22,7 +22,7 @@ import (
 func goodFor(t *service.Token) string {
 	who := "for " + t.User
 	if t.User == access.Bearer {
-		who = "for whoever carries it"
+		who = "for any bearer"
 	}
 	parts := []string{who}
 	list := func(what string, names []string) {
@@ -169,7 +169,7 @@ func (a *app) tokensCreateCommand(cmd *cobra.Command) {
 			return nil, nil, noUser(err, f.User)
 		}
 		if flags.Changed("not-before") && f.NotBefore.Before(t.IssuedAt) {
-			a.notice("--not-before: that is over already; the token is good from now on")
+			a.notice("--not-before: is in the past; the token is valid from now on")
 		}
 		a.tellUnknown("--agent", t.Scope.Agents,
 			func(n *namesKnown, name string) string {

@@ -33,9 +33,9 @@ func (a *app) trustCommand(cmd *cobra.Command) {
 		}
 		switch {
 		case f.list && (f.revoke || f.digest != "" || len(args) > 0):
-			return usagef("--list stands alone")
+			return usagef("--list: cannot be combined with other flags or DIR")
 		case f.revoke && f.digest != "":
-			return usagef("--digest: says what is trusted, and goes without --revoke")
+			return usagef("--digest: cannot be combined with --revoke")
 		case f.list:
 			return a.listTrust(f.json)
 		case f.revoke:
@@ -113,7 +113,7 @@ func (a *app) giveTrust(ctx context.Context, dir string, f *trustFlags) error {
 		return err
 	}
 	if !folder.Trusted {
-		return usagef("--digest: is required without a terminal, so that what is trusted is what was looked at; "+
+		return usagef("--digest: is required without a terminal, so that what is trusted is what was reviewed; "+
 			"for what is shown:\n%s trust %s --digest %s", a.self(), trust.ShellWord(dir), digest)
 	}
 	if f.json {

@@ -204,7 +204,7 @@ func (a *app) usersEditCommand(cmd *cobra.Command) {
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		edit, err := f.edit(cmd.Flags())
 		if err == nil && edit == (access.Edit{AllAgents: f.allAgents}) && !f.passwordStdin {
-			err = usagef("nothing to change: name what is to be another\nSee: %s --help", cmd.CommandPath())
+			err = usagef("nothing to change: give at least one flag\nSee: %s --help", cmd.CommandPath())
 		}
 		if err == nil { // before anything is said about it, or asked for
 			_, err = edit.Apply(access.User{Name: c.args[0]})
@@ -288,7 +288,7 @@ func (a *app) newPassword(name string) (text []byte, err error) {
 	} else if text, err = a.typedHidden("Password of " + name); err == nil {
 		var again []byte
 		if again, err = a.typedHidden("Once more"); err == nil && !bytes.Equal(text, again) {
-			err = usagef("these were two passwords; nothing was changed")
+			err = usagef("the passwords differ; nothing was changed")
 		}
 		clear(again)
 	}

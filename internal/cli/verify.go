@@ -60,7 +60,7 @@ func foundText(found any) string {
 		if f.Sealed {
 			return text + "sealed with the keys of this data folder"
 		}
-		return text + "the hashes hold, and nobody vouches for who wrote them: it was not compared with the keys that " +
+		return text + "the hashes match, but this does not show who wrote them: it was not compared with the keys that " +
 			"sealed it"
 	}
 	return ""
@@ -173,7 +173,7 @@ func (a *app) verify(c call, f *verifyFlags) error {
 	}
 	if f.exportHead != "-" && f.exportHead != "" && !sameFile(f.exportHead, f.head) {
 		if _, err := os.Lstat(f.exportHead); !errors.Is(err, fs.ErrNotExist) {
-			return usagef("--export-head: %s is there already, and knows something that the new head would not; compare with "+
+			return usagef("--export-head: %s already exists, and may cover more than the new head; compare with "+
 				"it first: --head %s --export-head %s", f.exportHead, f.exportHead, f.exportHead)
 		}
 	}
@@ -208,14 +208,14 @@ func sameFile(a, b string) bool { return b != "" && filepath.Clean(a) == filepat
 // adopt opens the store and accepts it as it is, once its administrator agrees.
 func (a *app) adopt(ctx context.Context, yes bool) error {
 	if a.service != nil && a.service.IsOpen() { // it was opened to find out who acts
-		return usagef("--adopt: goes without --as")
+		return usagef("--adopt: cannot be combined with --as")
 	}
 	who, err := a.administering(ctx)
 	if err == nil {
 		_, err = a.svc()
 	}
 	if err == nil {
-		err = a.sure(yes, "Accept what is stored as it is? Nobody vouches for what it said before.", "nothing was accepted")
+		err = a.sure(yes, "Accept what is stored as it is? What it was before cannot be checked.", "nothing was accepted")
 	}
 	if err == nil {
 		err = a.service.Adopt(ctx, who)
@@ -264,7 +264,7 @@ func (a *app) exportHead(c call, path string) error {
 	if err := safefile.Replace(path, ".toolcrib-", append(text, '\n')); err != nil {
 		return fmt.Errorf("--export-head: %v", err)
 	}
-	a.notice("the head (event %d) is in %s; keep it where whoever can write the data folder cannot write", h.Seq, path)
+	a.notice("the head (event %d) is in %s; keep it where nobody who can write to the data folder can change it", h.Seq, path)
 	return nil
 }
 
@@ -277,7 +277,7 @@ func (a *app) auditVerifyCommand(cmd *cobra.Command) {
 		case len(c.args) == 1:
 			return a.verifyExport(c, &f, *hashesOnly)
 		case *hashesOnly:
-			return usagef("--hashes-only: is about an export; give its file")
+			return usagef("--hashes-only: is for an export; give its file")
 		}
 		return a.verify(c, &f)
 	})

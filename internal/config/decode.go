@@ -129,7 +129,7 @@ func (c *ToolChoice) DecodeYAML(d *yamltree.Decoder, n *yamltree.Node, _ yamltre
 type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("%s is outside of the schema", url)
+	return nil, fmt.Errorf("%s is not part of the schema", url)
 }
 
 // checkSchema returns what is wrong with a JSON Schema, or "".

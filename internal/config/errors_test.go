@@ -69,7 +69,7 @@ func TestN5_ErrorsOfBadConfigurations(t *testing.T) {
 			"\ntoolcrib.yaml:1: approvals.notify[3].url: is an address without a host" +
 			"\ntoolcrib.yaml:1: approvals.notify[4].url: has a user name or password, which are not sent: a webhook proves by its signature where it comes from"},
 		{"notify secret", "approvals:\n  notify:\n    - {url: 'https://h', secret: short}\n    - {url: 'https://h', secret: 'whsec_???'}\n    - {url: 'slack://a', secret: 'long enough to sign with'}\n    - {secret: 'long enough to sign with'}\n    - 3", "toolcrib.yaml:3: approvals.notify[0].secret: is too short: a key has at least 16 bytes\n" +
-			"toolcrib.yaml:4: approvals.notify[1].secret: begins with whsec_, but what follows is no base64\n" +
+			"toolcrib.yaml:4: approvals.notify[1].secret: begins with whsec_, but what follows is not base64\n" +
 			"toolcrib.yaml:5: approvals.notify[2].secret: is for https://… only: what messengers are sent is not signed\n" +
 			"toolcrib.yaml:6: approvals.notify[3].url: is required\n" +
 			"toolcrib.yaml:7: approvals.notify[4]: must be a mapping, not a number"},

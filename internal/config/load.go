@@ -154,7 +154,7 @@ func parse(file string, data []byte) (*Config, Errors) {
 	if file != "" {
 		whole, err := filepath.Abs(file)
 		if err != nil {
-			return nil, Errors{{File: file, Message: "the current folder is not known"}}
+			return nil, Errors{{File: file, Message: "the current folder is unknown"}}
 		}
 		sum := sha256.Sum256(data)
 		base, hash = filepath.Dir(whole), "sha256:"+hex.EncodeToString(sum[:])

@@ -305,7 +305,7 @@ func absolute(name, base string) (string, error) {
 	if name == "~" || strings.HasPrefix(name, "~/") {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", errors.New("the home folder is not known; set HOME, or write a whole path")
+			return "", errors.New("the home folder is unknown; set HOME, or write an absolute path")
 		}
 		return filepath.Join(home, name[1:]), nil
 	}
@@ -314,7 +314,7 @@ func absolute(name, base string) (string, error) {
 	}
 	out, err := filepath.Abs(name)
 	if err != nil {
-		return "", errors.New("the current folder is not known")
+		return "", errors.New("the current folder is unknown")
 	}
 	return out, nil
 }

@@ -121,10 +121,10 @@ func plain(text string) string {
 // Text is the message in a few lines.
 func (m Message) Text() string {
 	if m.Type == TypeTest {
-		return "toolcrib: this is a test. Approvals will be told here."
+		return "toolcrib: this is a test. Approvals will be announced here."
 	}
 	what := map[journal.ApprovalKind]string{
-		journal.ApprovalCall: "an approval", journal.ApprovalInDoubt: "a word on calls in doubt",
+		journal.ApprovalCall: "an approval", journal.ApprovalInDoubt: "a decision on calls in doubt",
 		journal.ApprovalInput: "an answer",
 	}[m.Kind]
 	var b strings.Builder

@@ -128,7 +128,7 @@ func (a *Approver) prompt(d *Dialog) string {
 	case FieldReason:
 		return "why (the model reads it; empty = no reason)? "
 	case FieldHappened:
-		return "what is its result, for the model to read? "
+		return "what was its result? The model reads it. "
 	case FieldAnswer:
 		return "your answer (" + leaveIt + ")? "
 	case FieldLimit:

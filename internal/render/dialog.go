@@ -210,7 +210,7 @@ func (d *Dialog) Enter(text string) (shown string, a *Answer, problem string) {
 		d.reason = text
 		shown, a = d.word(journal.CallDecision{Decision: journal.DecisionDeny})
 	case d.Field == FieldEdit && !json.Valid([]byte(text)):
-		problem = "this is no JSON"
+		problem = "this is not JSON"
 	case d.Field == FieldEdit:
 		shown, a = d.word(journal.CallDecision{Decision: journal.DecisionApprove, Arguments: json.RawMessage(text)})
 	case text == "":

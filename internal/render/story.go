@@ -47,7 +47,7 @@ func (t *Story) Tell(e toolcrib.Event) {
 		t.start(e.Time, b)
 	case *journal.TakenUp:
 		if b.Epoch > 1 {
-			t.note(fmt.Sprintf("taken up again by %s", b.Worker))
+			t.note(fmt.Sprintf("resumed by %s", b.Worker))
 		}
 	case *journal.Message:
 		t.message(b)
@@ -95,7 +95,7 @@ func (t *Story) Tell(e toolcrib.Event) {
 	case *journal.Paused:
 		t.paused(b)
 	case *journal.Released:
-		t.note("let go of, to be taken up again: " + b.Cause)
+		t.note("released, to be resumed: " + b.Cause)
 	case *journal.ModelChosen:
 		t.known = t.known && b.Model.Price.Known
 		t.note("continues with " + b.Model.Ref + ", by " + b.By)

@@ -92,7 +92,7 @@ func waitsFor(p *journal.Pending) string {
 	case p.Question != "":
 		return "for an answer: " + p.Question
 	case p.Kind == string(journal.ApprovalInDoubt):
-		return "for a word on what became of " + what
+		return "for your decision on " + what
 	case p.Kind == string(journal.ApprovalInput):
 		return "for an answer to " + what
 	case p.Kind == string(journal.ApprovalCall):

@@ -154,11 +154,11 @@ func TestStoryOfSources(t *testing.T) {
 func TestWaitsFor(t *testing.T) {
 	calls := []journal.ApprovalItem{{Name: "write_file", Arguments: json.RawMessage(`{"path":"a.txt"}`)}, {Name: "pick", Arguments: json.RawMessage(`{}`)}}
 	for want, p := range map[string]journal.Pending{
-		"for an approval of write_file a.txt, pick":     {Kind: "approval", Calls: calls},
-		"for a word on what became of write_file a.txt": {Kind: "in_doubt", Calls: calls[:1]},
-		"for an answer: Which one?":                     {Kind: "input", Question: "Which one?", Calls: calls},
-		"for an answer to pick":                         {Kind: "input", Calls: calls[1:]},
-		"for the result of pick":                        {Kind: "client_tool", Calls: calls[1:]},
+		"for an approval of write_file a.txt, pick": {Kind: "approval", Calls: calls},
+		"for your decision on write_file a.txt":     {Kind: "in_doubt", Calls: calls[:1]},
+		"for an answer: Which one?":                 {Kind: "input", Question: "Which one?", Calls: calls},
+		"for an answer to pick":                     {Kind: "input", Calls: calls[1:]},
+		"for the result of pick":                    {Kind: "client_tool", Calls: calls[1:]},
 	} {
 		if got := waitsFor(&p); got != want {
 			t.Errorf("%q, want %q", got, want)

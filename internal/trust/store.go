@@ -113,7 +113,7 @@ func (s Store) read() (*record, error) {
 	data, err := safefile.Read(s.path, maxRecordBytes, func(info fs.FileInfo) error {
 		// Another user could have trusted something. Windows has no such bits.
 		if runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0 {
-			return errors.New("can be written by other users; look at it, then run: chmod 600 " + ShellWord(s.path))
+			return errors.New("can be written by other users; review it, then run: chmod 600 " + ShellWord(s.path))
 		}
 		return nil
 	})

@@ -83,7 +83,7 @@ func (e *UntrustedError) Error() string {
 	if e.State == Changed {
 		why = "has changed since you trusted it"
 	}
-	return fmt.Sprintf("%s %s, so nothing of it is used; look at it, then run: toolcrib trust %s", e.Path, why,
+	return fmt.Sprintf("%s %s, so nothing of it is used; review it, then run: toolcrib trust %s", e.Path, why,
 		ShellWord(e.Dir))
 }
 

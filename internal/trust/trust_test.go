@@ -198,7 +198,7 @@ func TestTrust_TheBytesReadAreTheBytesJudged(t *testing.T) {
 	}
 	var refused *trust.UntrustedError
 	if err := s.Require(file, content); !errors.As(err, &refused) || refused.State != trust.Changed ||
-		!strings.HasSuffix(err.Error(), "has changed since you trusted it, so nothing of it is used; look at it, then run: toolcrib trust "+dir) {
+		!strings.HasSuffix(err.Error(), "has changed since you trusted it, so nothing of it is used; review it, then run: toolcrib trust "+dir) {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -363,7 +363,7 @@ func TestTrust_SeveralProcesses(t *testing.T) {
 
 func TestTrust_MessagesHoldNoControlCharacters(t *testing.T) {
 	e := &trust.UntrustedError{Path: "toolcrib.yaml", Dir: "/a b\x1b[2J"}
-	if want := `toolcrib.yaml is not trusted yet, so nothing of it is used; look at it, then run: toolcrib trust "/a b\x1b[2J"`; e.Error() != want {
+	if want := `toolcrib.yaml is not trusted yet, so nothing of it is used; review it, then run: toolcrib trust "/a b\x1b[2J"`; e.Error() != want {
 		t.Errorf("got  %s\nwant %s", e, want)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // keysText tells which keys answer, when they do.
 func (m *model) keysText() string {
 	if !m.seen() {
-		return "a moment: what you type goes on into your message"
+		return "a moment: what you type now is added to your message"
 	}
 	return m.asking.keysText()
 }

@@ -30,7 +30,7 @@ type Talk interface {
 }
 
 // ErrStopped is why a turn ends that a person stopped.
-var ErrStopped = errors.New("stopped by the person")
+var ErrStopped = errors.New("stopped by the user")
 
 // Question is what a run waits for a person to say, and Answer what they say.
 type (

@@ -21,7 +21,7 @@ func checkNames(schema json.RawMessage) error {
 	properties, _ := doc["properties"].(map[string]any)
 	for name := range properties {
 		if !propertyName.MatchString(name) {
-			return fmt.Errorf("this API does not take the parameter name %q", name)
+			return fmt.Errorf("this API does not accept the parameter name %q", name)
 		}
 	}
 	return nil

@@ -58,7 +58,7 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (path 
 	stream := !c.model.opts.NoStream && string(h.Extra.Get("stream")) != "false"
 	path, ok := c.model.path(req.Model, stream)
 	if !ok {
-		return "", nil, c.unsent("model: " + strconv.Quote(wire.Line(req.Model)) + " is no name of a model")
+		return "", nil, c.unsent("model: " + strconv.Quote(wire.Line(req.Model)) + " is not the name of a model")
 	}
 	if h.ToolsChanged(req) {
 		h.AddTools(req.Tools, c.toolForm())

@@ -214,7 +214,7 @@ func (p *projector) properties(w *writer, f field, depth int) {
 		case seen[one.name]:
 			continue
 		case !propertyName.MatchString(one.name):
-			p.fail("this API does not take the parameter name %q", wire.Clip(one.name, 80))
+			p.fail("this API does not accept the parameter name %q", wire.Clip(one.name, 80))
 		}
 		w.buf = append(wire.AppendString(separated(w.buf, len(seen)), one.name), ':')
 		w.buf = p.schema(w.buf, one.value, depth+1)

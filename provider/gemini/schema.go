@@ -30,7 +30,7 @@ func parameters(schema json.RawMessage) (json.RawMessage, error) {
 		return nil, fmt.Errorf("its schema is longer than %d bytes", maxSchemaBytes)
 	}
 	if !json.Valid(schema) {
-		return nil, errors.New("its schema is no JSON")
+		return nil, errors.New("its schema is not JSON")
 	}
 	root, err := parse(schema)
 	if err != nil {
@@ -60,7 +60,7 @@ func (p *projector) top() (object, error) {
 		top, ok = target.(object)
 	}
 	if !ok {
-		return nil, errors.New("its schema is no JSON object")
+		return nil, errors.New("its schema is not a JSON object")
 	}
 	merged := object{{"type", json.RawMessage(`"object"`)}}
 	for _, f := range top {

@@ -87,17 +87,17 @@ func (o Options) withDefaults() Options {
 func baseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimRight(strings.TrimSpace(raw), "/"))
 	if err != nil {
-		return nil, errors.New("base_url: is no URL")
+		return nil, errors.New("base_url: is not a URL")
 	}
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, errors.New("base_url: must begin with http:// or https://")
 	case u.Host == "" || u.Opaque != "":
-		return nil, errors.New("base_url: names no host")
+		return nil, errors.New("base_url: has no host")
 	case u.User != nil:
-		return nil, errors.New("base_url: must hold no user or password; use api_key or headers")
+		return nil, errors.New("base_url: must not contain a user or password; use api_key or headers")
 	case u.Fragment != "":
-		return nil, errors.New("base_url: must hold no fragment")
+		return nil, errors.New("base_url: must not contain a fragment")
 	}
 	return u, nil
 }

@@ -26,7 +26,7 @@ func ParseExtra(raw json.RawMessage, reserved ...string) (Extra, error) {
 		return x, nil
 	}
 	if !json.Valid(raw) {
-		return x, errors.New("extra: is no JSON")
+		return x, errors.New("extra: is not JSON")
 	}
 	c := NewCursor(raw)
 	if !c.Enter('{') {
@@ -44,7 +44,7 @@ func ParseExtra(raw json.RawMessage, reserved ...string) (Extra, error) {
 		}
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, value); err != nil {
-			return Extra{}, errors.New("extra: is no JSON")
+			return Extra{}, errors.New("extra: is not JSON")
 		}
 		x.set(name, compact.Bytes())
 	}

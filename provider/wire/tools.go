@@ -52,9 +52,9 @@ func (h *History) AddTools(specs []toolcrib.Spec, form *ToolForm) {
 		switch {
 		case err != nil:
 		case !validName:
-			err = errors.New("its name is not taken by this API")
+			err = errors.New("this API does not accept its name")
 		case form.Max > 0 && len(h.ToolNames) == form.Max:
-			err = fmt.Errorf("this API takes %d tools at most", form.Max)
+			err = fmt.Errorf("this API accepts at most %d tools", form.Max)
 		}
 		if err != nil {
 			h.Notices = append(h.Notices, Notice(toolcrib.NoticeToolUnusable, "tool %s is left out: %s", spec.Name, err))
@@ -101,11 +101,11 @@ func ObjectSchema(raw json.RawMessage) (json.RawMessage, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	if err := dec.Decode(&doc); err != nil {
-		return nil, errors.New("its schema is no JSON")
+		return nil, errors.New("its schema is not JSON")
 	}
 	schema, ok := doc.(map[string]any)
 	if !ok {
-		return nil, errors.New("its schema is no JSON object")
+		return nil, errors.New("its schema is not a JSON object")
 	}
 	changed, err := topLevel(schema)
 	if err != nil {
@@ -116,7 +116,7 @@ func ObjectSchema(raw json.RawMessage) (json.RawMessage, error) {
 	}
 	var out bytes.Buffer
 	if err := json.Compact(&out, raw); err != nil {
-		return nil, errors.New("its schema is no JSON")
+		return nil, errors.New("its schema is not JSON")
 	}
 	return out.Bytes(), nil
 }

@@ -342,7 +342,7 @@ const maxHashBytes = 256
 func (a *Access) SetPasswordHash(ctx context.Context, name, hash, by string) (access.Change, error) {
 	if hash != "" && (len(hash) > maxHashBytes || !strings.HasPrefix(hash, "$argon2id$v=") ||
 		strings.Count(hash, "$") != 5) {
-		return access.Change{}, refused(toolcrib.CodeBadRequest, "this is no hash of a password")
+		return access.Change{}, refused(toolcrib.CodeBadRequest, "this is not the hash of a password")
 	}
 	return a.change(ctx, by, func(t *tx, c *access.Change) error {
 		if _, err := found[access.User](t.ctx, t.w.conn, userNamed, name, "user"); err != nil {

@@ -387,7 +387,7 @@ func TestAuditExport_ContentTakenOut(t *testing.T) {
 			for _, k := range []*store.Keys{nil, keys} {
 				_, err := store.VerifyExport(bytes.NewReader(resealed(t, changed)), k)
 				var broken *store.ChainError
-				if !errors.As(err, &broken) || broken.Run != e.Run || broken.Seq != e.Seq || !strings.Contains(broken.What, "has no content") {
+				if !errors.As(err, &broken) || broken.Run != e.Run || broken.Seq != e.Seq || !strings.Contains(broken.What, "content is missing") {
 					t.Errorf("%s, event %d of %s, keys %v: error %v", e.Kind, e.Seq, e.Run, k != nil, err)
 				}
 			}

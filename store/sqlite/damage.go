@@ -121,7 +121,7 @@ func (s *Store) checkNew(ctx context.Context) error {
 // AcceptDamage implements [store.Store].
 func (s *Store) AcceptDamage(ctx context.Context, by string) (store.VerifiedAll, error) {
 	if by == "" {
-		return store.VerifiedAll{}, errors.New("sqlite: accept damage: who accepts it must be given")
+		return store.VerifiedAll{}, errors.New("sqlite: accept damage: the actor is missing")
 	}
 	all, err := s.VerifyAll(ctx)
 	if err == nil || len(all.Problems) == 0 || all.More {

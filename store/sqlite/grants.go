@@ -176,7 +176,7 @@ func (t *tx) remember(m store.Remembered) (bool, error) {
 // Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, user, id, by string) (changed bool, err error) {
 	if by == "" {
-		return false, errors.New("forget: who revokes it must be given")
+		return false, errors.New("forget: the actor is missing")
 	}
 	at := wholeMicro(s.now())
 	err = s.write(ctx, &job{barrier: true, do: func(t *tx) error {

@@ -30,7 +30,7 @@ func (s *Store) NewSession(ctx context.Context, user, name string) (store.Sessio
 	err := s.write(ctx, &job{do: func(t *tx) error {
 		if id, err := t.sessionNamed(user, name); err != nil || id != "" {
 			if err == nil {
-				err = reject(fmt.Errorf("session %s: there is one of that name: %w", name, toolcrib.ErrConflict))
+				err = reject(fmt.Errorf("session %s: the name is in use: %w", name, toolcrib.ErrConflict))
 			}
 			return err
 		}

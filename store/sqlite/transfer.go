@@ -71,7 +71,7 @@ func (t *tx) checkImport(in *store.Imported) error {
 		return err
 	}
 	if known > 0 {
-		return reject(toolcrib.Errorf(toolcrib.CodeConflict, "run %s is here, or was and is removed; nothing was imported",
+		return reject(toolcrib.Errorf(toolcrib.CodeConflict, "run %s exists here, or was removed from here; nothing was imported",
 			in.Run))
 	}
 	start, ok := in.Events[0].Body.(*journal.RunStarted)

@@ -251,7 +251,7 @@ func (sn snapshot) Strays(ctx context.Context) (strays []string, err error) {
 		strays = append(strays, "a table, view or trigger is not toolcrib's, or one of toolcrib's is missing")
 	}
 	for _, stray := range []struct{ what, query string }{
-		{"there are pieces of no kept result", "SELECT count(*) FROM content_pieces WHERE key >> 32 NOT IN (SELECT num FROM contents)"},
+		{"there are pieces that belong to no kept result", "SELECT count(*) FROM content_pieces WHERE key >> 32 NOT IN (SELECT num FROM contents)"},
 		{"there is a reservation that cannot be one", `SELECT count(*) FROM reservations WHERE run_id = '' OR request < 0 OR user IS NULL OR day IS NULL
 			OR at IS NULL OR tokens < 0 OR nano_usd < 0 OR state NOT IN (0, 1, 2)`},
 		{

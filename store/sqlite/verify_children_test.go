@@ -55,18 +55,18 @@ func TestTamperedFamily(t *testing.T) {
 		"the parent names neither": {
 			change: "DELETE FROM events WHERE key IN (" + of("run_top", "3") + ", " + of("run_top", "4") + "); " + last("run_top", 2),
 			want: []string{
-				"run_over breaks at event 1: it is a part of run run_top, which did not start it", "run_open breaks at event 1: it is a part of run run_top, which did not start it",
+				"run_over breaks at event 1: it is part of run run_top, which did not start it", "run_open breaks at event 1: it is part of run run_top, which did not start it",
 			},
 		},
 		"the parent names another": {
 			run: "run_top", payloads: rewrite("run_top", "replace(payload, 'run_over', 'run_other')"), change: last("run_top", 4),
 			want: []string{
-				"run_top breaks at event 3: run run_other, which it started, is a part of no run", "run_over breaks at event 1: it is a part of run run_top, which did not start it",
+				"run_top breaks at event 3: run run_other, which it started, is a part of no run", "run_over breaks at event 1: it is part of run run_top, which did not start it",
 			},
 		},
 		"the parent names it twice": {
 			run: "run_top", payloads: rewrite("run_top", "replace(payload, 'run_open', 'run_over')"), change: last("run_top", 4),
-			want: []string{"run_top breaks at event 4: it started run run_over twice", "run_open breaks at event 1: it is a part of run run_top, which did not start it"},
+			want: []string{"run_top breaks at event 4: it started run run_over twice", "run_open breaks at event 1: it is part of run run_top, which did not start it"},
 		},
 		"the parent says another agent": {
 			run: "run_top", payloads: rewrite("run_top", `replace(payload, '"helper"', '"editor"')`), change: last("run_top", 4),
@@ -84,12 +84,12 @@ func TestTamperedFamily(t *testing.T) {
 			run: "run_open", payloads: rewrite("run_open", "replace(payload, 'run_top', 'run_other')"),
 			change: last("run_open", 2) + "UPDATE runs SET parent_id = 'run_other' WHERE id = 'run_open'; ",
 			want: []string{
-				"run_top breaks at event 4: run run_open, which it started, is a part of run run_other", "run_open breaks at event 1: it is a part of run run_other, which did not start it",
+				"run_top breaks at event 4: run run_open, which it started, is part of run run_other", "run_open breaks at event 1: it is part of run run_other, which did not start it",
 			},
 		},
 		"it stands elsewhere": {
 			run: "run_open", payloads: rewrite("run_open", `replace(payload, '"depth":1', '"depth":2')`), change: last("run_open", 2),
-			want: []string{"run_open breaks at event 1: it is a part of run run_top, at depth 2 under one at depth 0"},
+			want: []string{"run_open breaks at event 1: it is part of run run_top, at depth 2 under one at depth 0"},
 		},
 		"it is another agent's": {
 			run: "run_open", payloads: rewrite("run_open", `replace(payload, '"helper"', '"editor"')`),

@@ -35,5 +35,5 @@ func (asker) Spec() toolcrib.Spec {
 // Call implements [toolcrib.Tool]. It is never reached: the loop takes the answer
 // of the person instead.
 func (asker) Call(context.Context, toolcrib.Call) (toolcrib.Output, error) {
-	return toolcrib.Output{}, toolcrib.Failf(toolcrib.ExecutionFailed, "a person answers this, and nobody has")
+	return toolcrib.Output{}, toolcrib.Failf(toolcrib.ExecutionFailed, "a person answers this question, and nobody has")
 }

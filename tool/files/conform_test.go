@@ -101,7 +101,7 @@ func TestC11_AdmitRefusesEscapes(t *testing.T) {
 			"../x": "invalid path: path escapes workspace: ../x", "/etc/passwd": "invalid path: path escapes workspace: /etc/passwd",
 			"out/passwd": "invalid path: path escapes workspace: out/passwd", "up": "invalid path: path escapes workspace: up",
 			k.dir + "x": "invalid path: path escapes workspace: ", "": "invalid path: the path is empty",
-			"a\x00b": "invalid path: the path holds a NUL byte", "loop": "invalid path: too many symbolic links: loop",
+			"a\x00b": "invalid path: the path contains a NUL byte", "loop": "invalid path: too many symbolic links: loop",
 		} {
 			err := tool.(toolcrib.Admitter).Admit(k.made(name, args{"path": path}))
 			if err == nil || !strings.HasPrefix(err.Error(), want) {

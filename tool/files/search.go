@@ -119,7 +119,7 @@ type search struct {
 }
 
 // errEnough ends the walk: a bound was met, s.result.Reason tells which.
-var errEnough = errors.New("a bound of the search was met")
+var errEnough = errors.New("the search reached a limit")
 
 func newSearch(ctx context.Context, w *workspace, in searchFilesInput) (*search, error) {
 	s := &search{

@@ -116,7 +116,7 @@ func get(dir *os.Root, key string) (Note, error) {
 		return Note{}, toolcrib.ErrNotFound
 	}
 	if err == nil && note.Key != key {
-		err = fmt.Errorf("memory: the file of the note %q holds another one", key)
+		err = fmt.Errorf("memory: the file of the note %q contains another one", key)
 	}
 	return note, err
 }
@@ -132,7 +132,7 @@ func readNote(dir *os.Root, name string) (Note, error) {
 		return Note{}, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxFileSize {
-		return Note{}, fmt.Errorf("memory: %s is no note: not a regular file, or larger than %d bytes", name, maxFileSize)
+		return Note{}, fmt.Errorf("memory: %s is not a note: not a regular file, or larger than %d bytes", name, maxFileSize)
 	}
 	data, err := io.ReadAll(io.LimitReader(file, maxFileSize))
 	if err != nil {

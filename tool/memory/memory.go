@@ -72,7 +72,7 @@ func CheckKey(key string) error {
 	case !utf8.ValidString(key):
 		return toolcrib.Failf(toolcrib.InvalidArguments, "the key is not valid UTF-8")
 	case strings.Contains(key, ".."), strings.ContainsAny(key, `/\`), strings.ContainsFunc(key, unicode.IsControl):
-		return toolcrib.Failf(toolcrib.InvalidArguments, "the key must not hold \"..\", a slash, a backslash or a control character")
+		return toolcrib.Failf(toolcrib.InvalidArguments, "the key must not contain \"..\", a slash, a backslash or a control character")
 	}
 	return nil
 }
@@ -80,7 +80,7 @@ func CheckKey(key string) error {
 // owner is whose notes the call is about.
 func owner(call toolcrib.Call) (string, error) {
 	if call.Principal.User == "" {
-		return "", toolcrib.Failf(toolcrib.PermissionDenied, "nobody is acting, and notes belong to a user")
+		return "", toolcrib.Failf(toolcrib.PermissionDenied, "notes belong to a user, and this call has none")
 	}
 	return call.Principal.User, nil
 }

@@ -80,7 +80,7 @@ func (l Limits) Allow(note Note, others []Note) error {
 		return toolcrib.Failf(toolcrib.ExecutionFailed, "the note would have %d bytes, at most %d are allowed; "+
 			"make it shorter, or use another key", len(note.Content), l.NoteBytes)
 	case len(others) >= l.Notes:
-		return toolcrib.Failf(toolcrib.ExecutionFailed, "there are %d notes already, the most there may be; "+
+		return toolcrib.Failf(toolcrib.ExecutionFailed, "there are %d notes already, and there can be no more; "+
 			"remove one by overwriting it with an empty content", len(others))
 	case total > l.TotalBytes:
 		return toolcrib.Failf(toolcrib.ExecutionFailed, "all notes together would have %d bytes, "+

@@ -189,7 +189,7 @@ func (l *launcher) wait(ctx context.Context, cmd *exec.Cmd, jobs, status *os.Fil
 	_ = status.SetReadDeadline(time.Now().Add(pipeGrace))
 	out := outcome{}
 	if err := json.Unmarshal(<-told, &out); err != nil {
-		out = outcome{Exit: -1, Setup: "the sandboxed process ended without a word"}
+		out = outcome{Exit: -1, Setup: "the sandboxed process ended without a message"}
 	}
 	_ = status.Close()
 	if stopped {

@@ -75,7 +75,7 @@ func lines(file *syntax.File) ([]pipeline, error) {
 		}
 	}
 	if len(c.found) == 0 {
-		return nil, refuse("the command line holds no command")
+		return nil, refuse("the command line contains no command")
 	}
 	return c.found, nil
 }

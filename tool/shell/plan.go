@@ -136,7 +136,7 @@ func (p *plan) ownFiles() error {
 	})
 	switch {
 	case found != "":
-		return refuse("protected path: %s is another name (a hard link) of a file of toolcrib itself; remove it first",
+		return refuse("protected path: %s is a hard link to a file of toolcrib itself; remove it first",
 			p.named([]string{found}))
 	case visits < 0:
 		return refuse("a file of toolcrib itself has another name (a hard link), and the workspace has too many files to look for it; " +

@@ -286,7 +286,7 @@ func (s *shell) arguments(call toolcrib.Call) (arguments, time.Duration, error) 
 	case len(in.Command) > maxCommandBytes:
 		return in, 0, toolcrib.Failf(toolcrib.InvalidArguments, "command is longer than %d bytes", maxCommandBytes)
 	case strings.ContainsRune(in.Command, 0):
-		return in, 0, toolcrib.Failf(toolcrib.InvalidArguments, "command holds a NUL byte")
+		return in, 0, toolcrib.Failf(toolcrib.InvalidArguments, "command contains a NUL byte")
 	case !(timeout >= 1 && timeout <= MaxTimeout):
 		return in, 0, toolcrib.Failf(toolcrib.InvalidArguments, "timeout must be 1 to %d seconds", MaxTimeout)
 	}

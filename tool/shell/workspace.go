@@ -33,7 +33,7 @@ var errEscapes = beneath.ErrOutside
 // a program opens it is for the sandbox to see to.
 func (w *workspace) resolve(name string) (beneath.Place, error) {
 	if name == "" || len(name) > maxPathBytes || strings.ContainsRune(name, 0) {
-		return beneath.Place{}, toolcrib.Failf(toolcrib.PermissionDenied, "%s is no path", quote(name))
+		return beneath.Place{}, toolcrib.Failf(toolcrib.PermissionDenied, "%s is not a path", quote(name))
 	}
 	if strings.HasPrefix(name, "/") { // only a plain prefix counts: whatever is spelled otherwise is outside
 		inside, ok := beneath.Below(name, w.Given, w.Dir)

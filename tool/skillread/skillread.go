@@ -146,7 +146,7 @@ func (t *readSkill) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outp
 func unknown(name string, set *skill.Set) error {
 	names := set.Names()
 	if len(names) == 0 {
-		return toolcrib.Failf(toolcrib.NotFound, "this run has no skill %q; it has none at all", shown(name))
+		return toolcrib.Failf(toolcrib.NotFound, "this run has no skill %q; it has no skills", shown(name))
 	}
 	more := ""
 	if len(names) > maxNamed {
@@ -255,7 +255,7 @@ func file(s *skill.Skill, name string) ([]byte, error) {
 			"the skill %s has no file %s; read the skill without file to see which it has", s.Name, shown(name))
 	case errors.Is(err, skill.ErrChanged):
 		return nil, toolcrib.Failf(toolcrib.PermissionDenied,
-			"%s of the skill %s has changed since it was approved; a person must look at it: toolcrib skills check "+
+			"%s of the skill %s has changed since it was approved; a person must review it: toolcrib skills check "+
 				"%s", shown(name), s.Name, s.Name)
 	case err != nil:
 		return nil, err

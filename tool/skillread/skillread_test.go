@@ -128,7 +128,7 @@ func TestN16_ReadSkillWithoutSkills(t *testing.T) {
 			t.Errorf("%s: %s, %v", name, out.JSON, err)
 		}
 		_, err := call(t, tool, `{"name":"pdf"}`, 0)
-		if err == nil || err.Error() != `not found: this run has no skill "pdf"; it has none at all` {
+		if err == nil || err.Error() != `not found: this run has no skill "pdf"; it has no skills` {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -160,7 +160,7 @@ func TestN26_ReadSkillGivesWhatWasApproved(t *testing.T) {
 	put(t, dir, "pdf/new.md", "New.")
 	tool := made(set)
 	_, err := call(t, tool, `{"name":"pdf","file":"references/forms.md"}`, 0)
-	if want := "permission denied: references/forms.md of the skill pdf has changed since it was approved; a person must look at it: toolcrib skills check pdf"; err == nil || err.Error() != want {
+	if want := "permission denied: references/forms.md of the skill pdf has changed since it was approved; a person must review it: toolcrib skills check pdf"; err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}
 	if out, err := call(t, tool, `{"name":"pdf"}`, 0); err != nil || strings.Contains(string(out.JSON), "Changed") {

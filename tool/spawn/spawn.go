@@ -106,7 +106,7 @@ func (t *spawner) Admit(call toolcrib.Call) error {
 // unknown says that there is no such agent, and names those that may be meant.
 func (t *spawner) unknown(name string) error {
 	if len(t.names) == 0 {
-		return toolcrib.Failf(toolcrib.NotFound, "there is no agent %q; there is none at all", quotable(name))
+		return toolcrib.Failf(toolcrib.NotFound, "there is no agent %q; no agent is configured", quotable(name))
 	}
 	near, which := guard.NearNames(name, t.names, maxNear), "near it are"
 	if len(near) == 0 {
@@ -131,7 +131,7 @@ func quotable(text string) string {
 // Call implements [toolcrib.Tool]. It is never reached: the loop takes the answer of
 // the child run instead.
 func (t *spawner) Call(context.Context, toolcrib.Call) (toolcrib.Output, error) {
-	return toolcrib.Output{}, toolcrib.Failf(toolcrib.ExecutionFailed, "another agent answers this, and none has")
+	return toolcrib.Output{}, toolcrib.Failf(toolcrib.ExecutionFailed, "a sub-agent answers this call, and none has")
 }
 
 // AllowedBy reports whether patterns of the skills allow the agent of a call.

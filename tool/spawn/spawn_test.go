@@ -123,7 +123,7 @@ func TestN26_SpawnArguments(t *testing.T) {
 		{crowd, `{"agent":"translator","task":"x"}`, `tool_policy not found: there is no agent "translator"; there are: agent-0000, agent-0001, agent-0002, …`},
 		{crowd, `{"agent":"a\u001b[2J\u202e","task":"x"}`, `tool_policy not found: there is no agent "a[U+001B][2J[U+202E]"; there are: agent-0000, agent-0001, agent-0002, …`},
 		{crowd, `{"agent":"` + strings.Repeat("a", 129) + `","task":"x"}`, "invalid_arguments"},
-		{spawn.New(nil), `{"agent":"default","task":"x"}`, `tool_policy not found: there is no agent "default"; there is none at all`},
+		{spawn.New(nil), `{"agent":"default","task":"x"}`, `tool_policy not found: there is no agent "default"; no agent is configured`},
 	} {
 		v := judge(t, c.tool, gate.Scope{MaxDepth: 3}, c.arguments)
 		got := string(v.Decision)

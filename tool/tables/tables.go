@@ -160,7 +160,7 @@ func read(call toolcrib.Call) (input, error) {
 		return in, err
 	}
 	if call.Principal.User == "" {
-		return in, toolcrib.Failf(toolcrib.PermissionDenied, "nobody is acting")
+		return in, toolcrib.Failf(toolcrib.PermissionDenied, "this call has no user")
 	}
 	return in, nil
 }

@@ -115,7 +115,7 @@ func (t *getTree) open(call toolcrib.Call) (p place, in input, err error) {
 		return p, in, toolcrib.Failf(toolcrib.InvalidArguments, "depth and limit must be at least 1")
 	}
 	if call.Principal.User == "" {
-		return p, in, toolcrib.Failf(toolcrib.PermissionDenied, "nobody is acting")
+		return p, in, toolcrib.Failf(toolcrib.PermissionDenied, "this call has no user")
 	}
 	if p.folder, err = beneath.Open(call); err != nil {
 		return p, in, err

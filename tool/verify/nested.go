@@ -29,7 +29,7 @@ func (c *check) shell(ctx context.Context, call toolcrib.Call) error {
 	}
 	switch {
 	case got.ExitCode == nil:
-		return fmt.Errorf("%s told no exit status", shellTool)
+		return fmt.Errorf("%s returned no exit status", shellTool)
 	case *got.ExitCode != c.ExpectExit:
 		return fmt.Errorf("exit status %d, expected %d", *got.ExitCode, c.ExpectExit)
 	case c.ExpectStdoutContains != nil && !strings.Contains(got.Stdout, *c.ExpectStdoutContains):
@@ -62,7 +62,7 @@ func (c *check) urlHead(ctx context.Context, call toolcrib.Call) error {
 		return err
 	}
 	if got.Status == nil {
-		return fmt.Errorf("%s told no status", fetchTool)
+		return fmt.Errorf("%s returned no status", fetchTool)
 	}
 	if *got.Status != expect {
 		return fmt.Errorf("status %d, expected %d", *got.Status, expect)

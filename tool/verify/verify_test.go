@@ -132,7 +132,7 @@ func TestX2_VerifyNestedChecks(t *testing.T) {
 		{ok(`{"exit_code":0,"stdout":"a"}`), `{"kind":"shell","cmd":"x","expect_stdout_contains":"b"}`, `failed: the output does not contain "b"`},
 		{ok(`{"exit_code":0,"stdout":"a1"}`), `{"kind":"shell","cmd":"x","expect_stdout_regex":"a[0-9]"}`, "ok"},
 		{ok(`{"exit_code":0,"stdout":"a1"}`), `{"kind":"shell","cmd":"x","expect_stdout_regex":"["}`, "failed: error parsing regexp: missing closing ]: `[`"},
-		{ok(`{"_truncated_json":"{"}`), `{"kind":"shell","cmd":"x"}`, "failed: exec_shell told no exit status"},
+		{ok(`{"_truncated_json":"{"}`), `{"kind":"shell","cmd":"x"}`, "failed: exec_shell returned no exit status"},
 		{ok(`plain`), `{"kind":"shell","cmd":"x"}`, "failed: the result of exec_shell could not be read"},
 		{answer(toolcrib.Invoked{Status: toolcrib.ResultError, Content: `{"exit_code":2}`}, nil), `{"kind":"shell","cmd":"x","expect_exit":2}`, "ok"},
 		{answer(toolcrib.Invoked{Status: toolcrib.ResultRefused, Reason: toolcrib.ReasonNotRegistered}, nil), `{"kind":"shell","cmd":"x"}`, "failed: exec_shell was refused: not_registered"},

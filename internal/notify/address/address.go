@@ -109,7 +109,7 @@ func Key(secret string) ([]byte, error) {
 	if text, ok := strings.CutPrefix(secret, secretPrefix); ok {
 		var err error
 		if key, err = base64.StdEncoding.DecodeString(text); err != nil {
-			return nil, errors.New("begins with whsec_, but what follows is no base64")
+			return nil, errors.New("begins with whsec_, but what follows is not base64")
 		}
 	}
 	if len(key) < minKey {

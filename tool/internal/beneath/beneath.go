@@ -32,7 +32,7 @@ var (
 	ErrLinks = fmt.Errorf("%w, or has too many symbolic links", ErrOutside)
 	// ErrMoved says that a path was changed between the look and the open, or leads to
 	// what is not a regular file or folder.
-	ErrMoved = errors.New("the path is not what it was, or no regular file or folder")
+	ErrMoved = errors.New("the path has changed, or is neither a regular file nor a folder")
 )
 
 // Folder is the workspace of a call, opened.
@@ -82,7 +82,7 @@ func (f *Folder) Clean(name string) (string, error) {
 	case name == "":
 		return "", toolcrib.Failf(toolcrib.InvalidPath, "the path is empty")
 	case strings.ContainsRune(name, 0):
-		return "", toolcrib.Failf(toolcrib.InvalidPath, "the path holds a NUL byte")
+		return "", toolcrib.Failf(toolcrib.InvalidPath, "the path contains a NUL byte")
 	case len(name) > maxPathBytes:
 		return "", toolcrib.Failf(toolcrib.InvalidPath, "the path is longer than %d bytes", maxPathBytes)
 	}
