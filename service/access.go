@@ -126,7 +126,9 @@ func (s *Service) Session(ctx context.Context, who toolcrib.Principal, name stri
 		info, err = s.store.Session(ctx, who.User, name)
 	}
 	if errors.Is(err, toolcrib.ErrNotFound) && admin(who) {
-		info, err = s.store.Session(ctx, "", name)
+		if info, err = s.store.Session(ctx, "", name); err == nil && string(info.ID) != name {
+			err = toolcrib.ErrNotFound // what others call their sessions
+		}
 	}
 	if err == nil {
 		var mine bool

@@ -177,9 +177,13 @@ func (s *Service) carriers(ctx context.Context, runs []toolcrib.RunID) (later []
 	if err != nil {
 		return nil, err
 	}
-	sessions := map[toolcrib.SessionID]bool{}
+	type of struct { // what a program calls its sessions is each user's own
+		user    string
+		session toolcrib.SessionID
+	}
+	sessions := map[of]bool{}
 	for _, rec := range slices.Backward(newer) {
-		carried := holds[rec.ID] || rec.Session != "" && sessions[rec.Session]
+		carried := holds[rec.ID] || rec.Session != "" && sessions[of{rec.User, rec.Session}]
 		if !carried && rec.PrunedAt.IsZero() {
 			from, err := s.forkedFrom(ctx, rec.ID)
 			if err != nil {
@@ -190,7 +194,7 @@ func (s *Service) carriers(ctx context.Context, runs []toolcrib.RunID) (later []
 		if !carried {
 			continue
 		}
-		sessions[rec.Session] = true
+		sessions[of{rec.User, rec.Session}] = true
 		if !holds[rec.ID] && rec.PrunedAt.IsZero() {
 			later = append(later, rec.ID)
 		}
