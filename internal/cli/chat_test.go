@@ -289,6 +289,15 @@ func (l *lab) commands(p *pane) {
 	p.typed("sec")
 	p.keys("Tab", "Enter")
 	p.waitAfter("❯ /model second", "from now on second answers")
+	l.write(".gitignore", "x*.log\n")
+	l.write("xa.go", "")
+	l.write("xb.log", "")
+	for typed, want := range map[string]string{"see @x": "❯ see @xa.go", "see @xb": "❯ see @xb.log"} { // if no other begins so
+		p.typed(typed)
+		p.keys("Tab")
+		p.wait(want)
+		p.keys("C-u")
+	}
 	p.send("are you there?")
 	p.wait("It goes on. [31mred [U+202E]evil [U+001B][2J")
 }

@@ -364,7 +364,8 @@ func pathsLike(part string) []string {
 		return nil
 	}
 	defer f.Close() //nolint:errcheck // only read
-	paths := namesLike(f, base)
+	entries, _ := f.ReadDir(20 * maxPaths)
+	paths := namesLike(entries, base, func(string) bool { return false })
 	for i, name := range paths {
 		paths[i] = dir + name
 	}

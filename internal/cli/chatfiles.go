@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/ignore"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service"
 )
@@ -121,7 +122,7 @@ func (c *chat) completeFile(before, part string) []string {
 	}
 	defer root.Close() //nolint:errcheck // only read
 	dir, base := filepath.Split(part)
-	lines := slices.DeleteFunc(namesBelow(root, filepath.Clean("./"+dir), base), func(name string) bool {
+	lines := namesBelow(root, filepath.Clean("./"+dir), base, func(name string) bool {
 		return strings.ContainsAny(name, " \t") || hidden(dir+name)
 	})
 	for i, name := range lines {
@@ -131,23 +132,39 @@ func (c *chat) completeFile(before, part string) []string {
 	return lines
 }
 
-// namesBelow are the names in a folder of the workspace that begin like base.
-func namesBelow(root *os.Root, dir, base string) []string {
+// namesBelow are the names in a folder of the workspace that begin like base, but for those
+// that hidden reports. Names that .gitignore leaves out are offered if no others are.
+func namesBelow(root *os.Root, dir, base string, hidden func(name string) bool) []string {
 	if info, err := root.Stat(dir); err != nil || !info.IsDir() { // to open a pipe would wait
 		return nil
 	}
-	f, err := root.Open(dir)
+	folder, err := root.OpenRoot(dir)
 	if err != nil {
 		return nil
 	}
+	defer folder.Close() //nolint:errcheck // only read
+	top, err := filepath.EvalSymlinks(root.Name())
+	f, err2 := folder.Open(".")
+	if err = cmp.Or(err, err2); err != nil {
+		return nil
+	}
 	defer f.Close() //nolint:errcheck // only read
-	return namesLike(f, base)
+	entries, _ := f.ReadDir(20 * maxPaths)
+	abs := filepath.Join(top, dir)
+	list := ignore.For(root, top, filepath.ToSlash(dir)).Enter(folder, abs)
+	names := namesLike(entries, base, func(name string) bool {
+		name, isFolder := strings.CutSuffix(name, string(filepath.Separator))
+		return hidden(name) || list.Ignores(filepath.Join(abs, name), isFolder)
+	})
+	if len(names) == 0 {
+		return namesLike(entries, base, hidden)
+	}
+	return names
 }
 
-// namesLike are the names in a folder that begin like base; those of folders end with a
-// separator.
-func namesLike(folder *os.File, base string) []string {
-	entries, _ := folder.ReadDir(20 * maxPaths)
+// namesLike are the names in a folder that begin like base, but for those that left reports;
+// those of folders end with a separator.
+func namesLike(entries []fs.DirEntry, base string, left func(name string) bool) []string {
 	var names []string
 	for _, e := range entries {
 		name := e.Name()
@@ -156,6 +173,9 @@ func namesLike(folder *os.File, base string) []string {
 		}
 		if e.IsDir() {
 			name += string(filepath.Separator)
+		}
+		if left(name) {
+			continue
 		}
 		if names = append(names, name); len(names) == maxPaths {
 			break

@@ -14,8 +14,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/transform"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/ignore"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
@@ -47,7 +50,8 @@ const searchFilesParameters = `{
 		"glob": {"type": "string", "minLength": 1, "maxLength": 256, "description": "such as *.go or src/**/*.ts"},
 		"case_insensitive": {"type": "boolean"},
 		"names_only": {"type": "boolean"},
-		"max_results": {"type": "integer", "minimum": 1}
+		"max_results": {"type": "integer", "minimum": 1},
+		"ignored": {"type": "boolean", "description": "also what .gitignore hides"}
 	},
 	"additionalProperties": false
 }`
@@ -61,11 +65,13 @@ type searchFilesInput struct {
 	CaseInsensitive bool   `json:"case_insensitive"`
 	NamesOnly       bool   `json:"names_only"`
 	MaxResults      int    `json:"max_results"`
+	Ignored         bool   `json:"ignored"`
 }
 
 type searchResult struct {
 	Matches   []searchMatch `json:"matches"`
 	Searched  int           `json:"files_searched"`
+	Ignored   int           `json:"ignored,omitempty"` // files and folders that .gitignore and .ignore left out
 	Truncated bool          `json:"truncated"`
 	Reason    string        `json:"reason,omitempty"` // why it is truncated
 }
@@ -110,6 +116,7 @@ type search struct {
 	wholePath bool // the glob is about the path, not the name
 	namesOnly bool
 	max       int
+	all       bool // what is ignored, too
 	deadline  time.Time
 
 	visited int
@@ -124,7 +131,7 @@ var errEnough = errors.New("the search reached a limit")
 func newSearch(ctx context.Context, w *workspace, in searchFilesInput) (*search, error) {
 	s := &search{
 		ctx: ctx, w: w, glob: in.Glob, wholePath: strings.Contains(in.Glob, "/"), namesOnly: in.NamesOnly || in.Pattern == "",
-		max: defaultMatches, deadline: w.set.now().Add(maxSearchTime),
+		all: in.Ignored, max: defaultMatches, deadline: w.set.now().Add(maxSearchTime),
 		buffer: bufio.NewReaderSize(nil, maxLine), result: searchResult{Matches: []searchMatch{}},
 	}
 	if in.MaxResults > 0 {
@@ -178,7 +185,11 @@ func (s *search) start(p place) error {
 		return err
 	}
 	defer dir.Close() //nolint:errcheck // only read
-	return s.folder(dir, p.real, p.shown, "", 0)
+	var list *ignore.List
+	if !s.all {
+		list = ignore.For(s.w.Root, s.w.Dir, p.real)
+	}
+	return s.folder(dir, list, p.real, p.shown, "", 0)
 }
 
 func (s *search) selected(name, below string) bool {
@@ -191,15 +202,18 @@ func (s *search) selected(name, below string) bool {
 	return doublestar.MatchUnvalidated(s.glob, name)
 }
 
-// folder searches what is in dir: real is its resolved path, shown how the model
-// names it, below its path under the start.
-func (s *search) folder(dir *os.Root, real, shown, below string, depth int) error {
+// folder searches what is in dir: list says what is ignored above it, if not nil, real is its
+// resolved path, shown how the model names it, below its path under the start.
+func (s *search) folder(dir *os.Root, list *ignore.List, real, shown, below string, depth int) error {
 	if depth > maxSearchDepth {
 		return s.stop("folders are nested too deeply")
 	}
 	found, more, err := beneath.Entries(s.ctx, dir, maxDirectory)
 	if err != nil {
 		return s.passed(err)
+	}
+	if list != nil {
+		list = list.Enter(dir, s.w.Abs(real))
 	}
 	for _, entry := range found {
 		if err := s.visit(); err != nil {
@@ -212,8 +226,10 @@ func (s *search) folder(dir *os.Root, real, shown, below string, depth int) erro
 		}
 		switch {
 		case entry.IsDir() && strings.EqualFold(name, ".git"):
+		case list.Ignores(s.w.Abs(at), entry.IsDir()):
+			s.result.Ignored++
 		case entry.IsDir():
-			err = s.subfolder(dir, name, at, path.Join(shown, name), path.Join(below, name), depth+1)
+			err = s.subfolder(dir, list, name, at, path.Join(shown, name), path.Join(below, name), depth+1)
 		case entry.Type().IsRegular() && s.selected(name, path.Join(below, name)):
 			err = s.entry(dir, name, path.Join(shown, name))
 		}
@@ -227,13 +243,13 @@ func (s *search) folder(dir *os.Root, real, shown, below string, depth int) erro
 	return nil
 }
 
-func (s *search) subfolder(parent *os.Root, name, real, shown, below string, depth int) error {
+func (s *search) subfolder(parent *os.Root, list *ignore.List, name, real, shown, below string, depth int) error {
 	dir, err := beneath.Step(parent, name)
 	if err != nil {
 		return s.passed(err)
 	}
 	defer dir.Close() //nolint:errcheck // only read
-	return s.folder(dir, real, shown, below, depth)
+	return s.folder(dir, list, real, shown, below, depth)
 }
 
 func (s *search) entry(dir *os.Root, name, shown string) error {
@@ -293,16 +309,25 @@ func (s *search) file(f *os.File, shown string) error {
 	if err != nil && err != io.EOF {
 		return s.passed(err)
 	}
-	if bytes.IndexByte(head, 0) >= 0 {
+	lines, latin := s.buffer, isText(head, len(head) == sniffBytes) || latinOf(head) != ""
+	switch {
+	case isUTF16(head):
+		lines = bufio.NewReaderSize(transform.NewReader(s.buffer, fromUTF16()), maxLine)
+	case bytes.IndexByte(head, 0) >= 0:
 		return nil // binary
 	}
 	for number := 1; ; number++ {
-		line, err := s.line()
+		line, err := s.line(lines)
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
 			return err
+		}
+		if latin && !isText(line, len(line) == maxLine) && latinOf(line) != "" {
+			if line, err = charmap.Windows1252.NewDecoder().Bytes(line); err != nil {
+				return err
+			}
 		}
 		at := s.pattern.FindIndex(line)
 		if at == nil {
@@ -319,11 +344,11 @@ func (s *search) file(f *os.File, shown string) error {
 
 // line returns the next line without its break, at most maxLine bytes of it. It is
 // good until the next call.
-func (s *search) line() ([]byte, error) {
-	line, err := s.buffer.ReadSlice('\n')
+func (s *search) line(from *bufio.Reader) ([]byte, error) {
+	line, err := from.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
 		line = bytes.Clone(line)
-		_, err = nextLine(s.buffer, nil, skipped)
+		_, err = nextLine(from, nil, skipped)
 	}
 	switch {
 	case errors.Is(err, errEnough), s.ctx.Err() != nil:

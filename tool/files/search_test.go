@@ -86,3 +86,47 @@ func TestN24_SearchIsBounded(t *testing.T) {
 		t.Errorf("depth: %+v", got)
 	}
 }
+
+// TestIssue13_SearchIgnores: what .gitignore and .ignore leave out is counted, and found on
+// demand; no file hides itself from reading or listing.
+func TestIssue13_SearchIgnores(t *testing.T) {
+	k := newKit(t, files.Options{Hidden: func(abs string) bool { return strings.HasSuffix(abs, "/private") }})
+	k.put(".gitignore", "*.log\nnode_modules/\n/private\n")
+	k.put("src/.ignore", "made.go\n!keep.log\n")
+	for _, name := range []string{"a.go", "a.log", "node_modules/x/index.js", "src/made.go", "src/keep.log", "private", "src/deep/b.log"} {
+		k.put(name, "needle")
+	}
+	hit := func(names ...string) string {
+		for i, name := range names {
+			names[i] = fmt.Sprintf(`{"path":%q,"line":1,"text":"needle"}`, name)
+		}
+		return strings.Join(names, ",")
+	}
+	k.want("search_files", args{"pattern": "needle"},
+		`{"matches":[`+hit("a.go", "src/keep.log")+`],"files_searched":4,"ignored":4,"truncated":false}`)
+	k.want("search_files", args{"pattern": "needle", "path": "src"},
+		`{"matches":[`+hit("src/keep.log")+`],"files_searched":2,"ignored":2,"truncated":false}`)
+	k.want("search_files", args{"pattern": "needle", "path": "node_modules"},
+		`{"matches":[`+hit("node_modules/x/index.js")+`],"files_searched":1,"truncated":false}`)
+	k.want("search_files", args{"pattern": "needle", "path": "a.log"}, `{"matches":[`+hit("a.log")+`],"files_searched":1,"truncated":false}`)
+	k.want("search_files", args{"pattern": "needle", "ignored": true}, `{"matches":[`+
+		hit("a.go", "a.log", "node_modules/x/index.js", "src/deep/b.log", "src/keep.log", "src/made.go")+`],"files_searched":8,"truncated":false}`)
+	k.want("read_file", args{"path": "a.log"}, `{"content":"needle"}`)
+	if out, err := k.call("list_directory", args{}); err != nil || !strings.Contains(out, `"a.log"`) || !strings.Contains(out, `"node_modules"`) {
+		t.Errorf("list_directory leaves files out: %s %v", out, err)
+	}
+}
+
+// TestIssue13_SearchDecodes: a text is found in the encodings that read_file decodes.
+func TestIssue13_SearchDecodes(t *testing.T) {
+	k := newKit(t, files.Options{})
+	k.put("latin.txt", "first\ncaf\xe9 \x80\nlast")
+	k.put("little.txt", "\xff\xfea\x00\n\x00h\x00\xe9\x00\r\x00\n\x00")
+	k.put("big.txt", "\xfe\xff\x00h\x00\xe9\x30\x42")
+	k.put("late.txt", strings.Repeat("plain\n", 3000)+"caf\xe9\n")
+	k.put("kanji.txt", strings.Repeat("\x93\xfa\x96\x7b\x8c\xea", 50)+"\ncaf\xe9 abc abc abc\n") // Shift-JIS: not decoded
+	k.want("search_files", args{"pattern": "h[é]"}, `{"matches":[{"path":"big.txt","line":1,"text":"héあ"},`+
+		`{"path":"little.txt","line":2,"text":"hé"}],"files_searched":5,"truncated":false}`)
+	k.want("search_files", args{"pattern": "café"}, `{"matches":[{"path":"late.txt","line":3001,"text":"café"},`+
+		`{"path":"latin.txt","line":2,"text":"café €"}],"files_searched":5,"truncated":false}`)
+}

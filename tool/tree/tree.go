@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/ignore"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 	"github.com/toolcrib/toolcrib/tool/internal/pattern"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
@@ -36,7 +37,8 @@ const parameters = `{
 	"properties": {
 		"path": {"type": "string", "minLength": 1, "maxLength": 4096},
 		"depth": {"type": "integer", "minimum": 1, "description": "default 3, at most 5"},
-		"limit": {"type": "integer", "minimum": 1}
+		"limit": {"type": "integer", "minimum": 1},
+		"ignored": {"type": "boolean"}
 	},
 	"additionalProperties": false
 }`
@@ -60,16 +62,18 @@ func New(options Options) []toolcrib.Tool {
 type getTree struct{ options Options }
 
 type input struct {
-	Path  string `json:"path"`
-	Depth int    `json:"depth"`
-	Limit int    `json:"limit"`
+	Path    string `json:"path"`
+	Depth   int    `json:"depth"`
+	Limit   int    `json:"limit"`
+	Ignored bool   `json:"ignored"`
 }
 
 type result struct {
 	Path      string  `json:"path"`
 	Entries   []*node `json:"entries"`
 	Folders   int     `json:"folders"`
-	Files     int     `json:"files"` // and whatever else is no folder
+	Files     int     `json:"files"`             // and whatever else is no folder
+	Ignored   int     `json:"ignored,omitempty"` // files and folders that .gitignore and .ignore left out
 	Truncated bool    `json:"truncated,omitempty"`
 	Reason    string  `json:"reason,omitempty"` // why it is truncated
 }
@@ -85,7 +89,8 @@ type node struct {
 	More       bool     `json:"more,omitempty"` // there are entries that are not shown
 	Unreadable bool     `json:"unreadable,omitempty"`
 
-	real string // path in the workspace
+	real string       // path in the workspace
+	list *ignore.List // of the folders above; nil if nothing is ignored
 }
 
 // Spec describes get_tree.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -242,4 +243,40 @@ func TestN24_TreeProperty(t *testing.T) {
 			r.Fatal(err)
 		}
 	})
+}
+
+// TestIssue13_TreeIgnores: what .gitignore leaves out is counted, and shown on demand; what
+// the user must not see is not counted.
+func TestIssue13_TreeIgnores(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, ".gitignore", "*.log\nmade/\n.git\n")
+	put(t, dir, "src/.gitignore", "!keep.log\n")
+	for _, name := range []string{"a.log", "made/x", "src/keep.log", "src/b.log", ".git/config"} {
+		put(t, dir, name, "x")
+	}
+	for arguments, want := range map[string]string{
+		`{}`:                              `".gitignore" "src" ".gitignore" "keep.log"`,
+		`{"ignored": true}`:               `".gitignore" "a.log" "made" "x" "src" ".gitignore" "b.log" "keep.log"`,
+		`{"path": "src"}`:                 `".gitignore" "keep.log"`,
+		`{"path": "made"}`:                `"x"`,
+		`{"path": "src", "depth": 1}`:     `".gitignore" "keep.log"`,
+		`{"path": "src", "ignored":true}`: `".gitignore" "b.log" "keep.log"`,
+	} {
+		out, err := tree.New(tree.Options{Excluded: protected})[0].Call(t.Context(), toolcrib.Call{
+			Workspace: dir, Principal: toolcrib.Principal{User: "ann"}, Arguments: json.RawMessage(arguments),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, m := range regexp.MustCompile(`"name":("[^"]*")`).FindAllStringSubmatch(string(out.JSON), -1) {
+			names = append(names, m[1])
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %s, want %s", arguments, got, want)
+		}
+		if counted := strings.Contains(string(out.JSON), `"ignored":3`); counted != (arguments == `{}`) {
+			t.Errorf("%s: %s", arguments, out.JSON)
+		}
+	}
 }

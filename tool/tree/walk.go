@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path"
 
+	"github.com/toolcrib/toolcrib/internal/ignore"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
@@ -15,14 +16,15 @@ type walk struct {
 	folder   *beneath.Folder
 	excluded func(abs string) bool
 	depth    int
-	entries  int // that may still be shown
-	bytes    int // that they may still have, as JSON
+	all      bool // what is ignored, too
+	entries  int  // that may still be shown
+	bytes    int  // that they may still have, as JSON
 	visited  int
 	result   result
 }
 
 func newWalk(ctx context.Context, p place, in input, bound int) *walk {
-	w := &walk{ctx: ctx, folder: p.folder, depth: defaultDepth, entries: defaultLimit, bytes: maxBytes}
+	w := &walk{ctx: ctx, folder: p.folder, all: in.Ignored, depth: defaultDepth, entries: defaultLimit, bytes: maxBytes}
 	if in.Depth > 0 {
 		w.depth = min(in.Depth, maxDepth)
 	}
@@ -40,6 +42,9 @@ func newWalk(ctx context.Context, p place, in input, bound int) *walk {
 // deepest.
 func (w *walk) run(p place) (result, error) {
 	top := &node{real: p.Real}
+	if !w.all {
+		top.list = ignore.For(w.folder.Root, w.folder.Dir, p.Real)
+	}
 	level := []*node{top}
 	for deep := 0; deep < w.depth && len(level) > 0; deep++ {
 		var next []*node
@@ -94,9 +99,20 @@ func (w *walk) look(n *node) error {
 		n.More = true
 		w.stop("a folder has more entries than are looked at")
 	}
+	list := n.list
+	if list != nil {
+		list = list.Enter(dir, w.folder.Abs(n.real))
+	}
 	for _, entry := range entries {
 		real := path.Join(n.real, entry.Name())
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
 		if w.excluded(w.folder.Abs(real)) {
+			continue
+		}
+		if list.Ignores(w.folder.Abs(real), entry.IsDir()) {
+			w.result.Ignored++
 			continue
 		}
 		info, err := dir.Lstat(entry.Name())
@@ -104,6 +120,7 @@ func (w *walk) look(n *node) error {
 			continue // gone since
 		}
 		child := describe(info, real)
+		child.list = list
 		if !w.room(child) {
 			n.More = true
 			return nil

@@ -1,0 +1,323 @@
+// Package ignore reports what .gitignore and .ignore files leave out, by the rules that git
+// documents (gitignore(5)). It is for listings and searches: nothing that protects a file or
+// asks a person may depend on it, since whoever may write a workspace may write these files.
+package ignore
+
+import (
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/toolcrib/toolcrib/internal/project"
+	"github.com/toolcrib/toolcrib/internal/safefile"
+)
+
+// What is longer is not read.
+const (
+	maxFile     = 1 << 20 // bytes of a file
+	maxPatterns = 10_000  // of a file
+
+	maxAllBytes    = 16 << 20 // of all files of a List and the lists below it
+	maxAllPatterns = 100_000
+)
+
+// names are the files, the stronger first: what .ignore says of a path counts, whatever any
+// .gitignore says. Of two files of one name the one nearer to the path counts.
+var names = [2]string{".ignore", ".gitignore"}
+
+// List is what the files of a folder say, and those of the folders above it. A nil List
+// ignores nothing.
+type List struct {
+	above *List
+	dir   string // absolute, with a slash at its end
+	rules [len(names)][]rule
+	left  *bounds // shared with the lists above
+}
+
+type bounds struct{ bytes, patterns int }
+
+// For returns the list of the folders above real, a folder in dir as it is below root: those
+// from dir on, and from the root of the git repository around it. If that ignores dir
+// itself, only the files from dir on count: whoever works there wants to see it. dir is
+// absolute, with symbolic links resolved.
+func For(root *os.Root, dir, real string) *List {
+	l := &List{left: &bounds{maxAllBytes, maxAllPatterns}}
+	if p, err := project.Find(dir); err == nil && p.Git && p.Folder != "." {
+		if top, err := os.OpenRoot(p.Root); err == nil {
+			if above, ignored := l.to(top, p.Root, p.Folder); !ignored {
+				l = above
+			}
+			_ = top.Close()
+		}
+	}
+	l, _ = l.to(root, dir, real)
+	return l
+}
+
+// to enters the folders from root down to real, which is not entered, and reports whether
+// they ignore a folder on the way.
+func (l *List) to(root *os.Root, dir, real string) (below *List, ignored bool) {
+	at := "."
+	for step := range strings.SplitSeq(real, "/") {
+		if step == "." {
+			break
+		}
+		if folder, err := root.OpenRoot(at + "/."); err == nil {
+			l = l.Enter(folder, filepath.Join(dir, at))
+			_ = folder.Close()
+		}
+		at = path.Join(at, step)
+		ignored = ignored || l.Ignores(filepath.Join(dir, at), true)
+	}
+	return l, ignored
+}
+
+// Enter returns the list of a folder below the one of l, with the files in it. abs is its
+// absolute path.
+func (l *List) Enter(folder *os.Root, abs string) *List {
+	in := &List{above: l, dir: strings.TrimSuffix(filepath.ToSlash(abs), "/") + "/", left: l.left}
+	any := false
+	for i, name := range names {
+		data := read(folder, name, min(maxFile, l.left.bytes))
+		l.left.bytes -= len(data)
+		in.rules[i] = parse(data, min(maxPatterns, l.left.patterns))
+		l.left.patterns -= len(in.rules[i])
+		any = any || len(in.rules[i]) > 0
+	}
+	if !any {
+		return l
+	}
+	return in
+}
+
+// Ignores reports whether a file or folder is left out, of which no folder above is. abs is
+// its absolute path.
+func (l *List) Ignores(abs string, folder bool) bool {
+	abs = filepath.ToSlash(abs)
+	name := path.Base(abs)
+	for i := range names {
+		for at := l; at != nil; at = at.above {
+			below, ok := strings.CutPrefix(abs, at.dir)
+			for j := len(at.rules[i]) - 1; ok && j >= 0; j-- {
+				if r := &at.rules[i][j]; (folder || !r.folders) && r.matches(name, below) {
+					return !r.negated
+				}
+			}
+		}
+	}
+	return false
+}
+
+// read reads a file that is one itself; git does not follow links either. What cannot be
+// read, or is longer than most, says nothing.
+func read(folder *os.Root, name string, most int) []byte {
+	if info, err := folder.Lstat(name); err != nil || !info.Mode().IsRegular() || info.Size() > int64(most) {
+		return nil
+	}
+	f, err := folder.OpenFile(name, os.O_RDONLY|safefile.NonBlock, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close() //nolint:errcheck // only read
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	data, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
+	if err != nil || len(data) > most {
+		return nil
+	}
+	return data
+}
+
+// rule is a line of a file.
+type rule struct {
+	pattern string // of doublestar, or a text
+	text    bool
+	negated bool // begins with !
+	folders bool // ends with a slash: it is about folders only
+	path    bool // it is about the path below the file's folder, not about the name
+}
+
+func (r *rule) matches(name, below string) bool {
+	if r.path {
+		name = below
+	}
+	return r.text && name == r.pattern || !r.text && doublestar.MatchUnvalidated(r.pattern, name)
+}
+
+// parse reads at most so many rules. Lines that can match nothing are no rules.
+func parse(data []byte, most int) (rules []rule) {
+	for line := range strings.Lines(strings.TrimPrefix(string(data), "\uFEFF")) {
+		line, _, _ = strings.Cut(strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"), "\x00")
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		var r rule
+		line, r.negated = strings.CutPrefix(trimmed(line), "!")
+		line, r.folders = strings.CutSuffix(line, "/")
+		if r.path = strings.Contains(line, "/"); r.path {
+			line = strings.TrimPrefix(line, "/")
+		}
+		var ok bool
+		if r.pattern, r.text, ok = translated(line, r.path); !ok || line == "" {
+			continue
+		}
+		if len(rules) == most {
+			break
+		}
+		rules = append(rules, r)
+	}
+	return rules
+}
+
+// trimmed is a line without the spaces at its end, but for those after a backslash.
+func trimmed(line string) string {
+	end := 0
+	for i := 0; i < len(line); i++ {
+		if line[i] == '\\' {
+			i++
+			end = i + 1
+		} else if line[i] != ' ' {
+			end = i + 1
+		}
+	}
+	return line[:min(end, len(line))]
+}
+
+// translated brings a pattern of git into the form of doublestar, which knows braces and no
+// classes such as [:alpha:], and for which a/** includes a. If nothing in it stands for
+// other text, text is true, and pattern is that text. ok is false if it can match nothing.
+func translated(line string, whole bool) (pattern string, text, ok bool) {
+	var out, plain strings.Builder
+	from, text := []rune(line), true
+	for i := 0; i < len(from); i++ {
+		switch c := from[i]; c {
+		case '*':
+			begin := i
+			for i+1 < len(from) && from[i+1] == '*' {
+				i++
+			}
+			text = false
+			switch {
+			case !whole || i == begin || begin > 0 && from[begin-1] != '/' || i+1 < len(from) && from[i+1] != '/':
+				out.WriteString("*")
+			case i+1 == len(from):
+				out.WriteString("**/*")
+			default:
+				out.WriteString("**")
+			}
+		case '?':
+			out.WriteRune(c)
+			text = false
+		case '[':
+			class, n := class(from[i+1:])
+			if n == 0 {
+				return "", false, false
+			}
+			out.WriteString(class)
+			i, text = i+n, false
+		case '\\':
+			if i++; i == len(from) {
+				return "", false, false
+			}
+			fallthrough
+		default:
+			if strings.ContainsRune(`*?[]{}\`, from[i]) {
+				out.WriteByte('\\')
+			}
+			out.WriteRune(from[i])
+			plain.WriteRune(from[i])
+		}
+	}
+	if text {
+		return plain.String(), true, true
+	}
+	return out.String(), false, true
+}
+
+// classes are the ranges of the classes with a name.
+var classes = map[string]string{
+	"alnum": "09AZaz", "alpha": "AZaz", "blank": "  \t\t", "cntrl": "\x00\x1f\x7f\x7f", "digit": "09", "graph": "!~",
+	"lower": "az", "print": " ~", "punct": "!/:@[`{~", "space": "\t\r  ", "upper": "AZ", "xdigit": "09AFaf",
+}
+
+// class translates a class, of which p is what follows the bracket, and returns how long it
+// is there. n is 0 if it does not end, or can match nothing.
+func class(p []rune) (out string, n int) {
+	var b strings.Builder
+	b.WriteByte('[')
+	put := func(from, to rune) {
+		if from <= '/' && '/' <= to { // no class matches a slash
+			if from < '/' {
+				b.WriteString(`\` + string(from) + `-\.`)
+			}
+			if from = '0'; to < from {
+				return
+			}
+		}
+		b.WriteString(`\` + string(from) + `-\` + string(to))
+	}
+	i := 0
+	if len(p) > 0 && (p[0] == '!' || p[0] == '^') {
+		b.WriteString(`^\/`)
+		i++
+	}
+	last := rune(0) // may begin a range
+	for first := true; ; first = false {
+		switch {
+		case i >= len(p):
+			return "", 0
+		case p[i] == ']' && !first:
+			if b.Len() == 1 {
+				return "", 0
+			}
+			return b.String() + "]", i + 1
+		case p[i] == '-' && last != 0 && i+1 < len(p) && p[i+1] != ']':
+			if i++; p[i] == '\\' {
+				i++
+			}
+			if i >= len(p) {
+				return "", 0
+			}
+			put(last, p[i])
+			last = 0
+		case p[i] == '[' && i+1 < len(p) && p[i+1] == ':' && named(p[i+2:]) != "":
+			name := named(p[i+2:])
+			ranges := classes[name]
+			if ranges == "" {
+				return "", 0
+			}
+			for j := 0; j < len(ranges); j += 2 {
+				put(rune(ranges[j]), rune(ranges[j+1]))
+			}
+			i, last = i+len(name)+3, 0
+		default:
+			if p[i] == '\\' {
+				if i++; i >= len(p) {
+					return "", 0
+				}
+			}
+			put(p[i], p[i])
+			last = p[i]
+		}
+		i++
+	}
+}
+
+// named returns the name of a class, of which p is what follows "[:"; "" if that begins no
+// name.
+func named(p []rune) string {
+	for i, c := range p {
+		if c == ']' {
+			if i > 1 && p[i-1] == ':' {
+				return string(p[:i-1])
+			}
+			return ""
+		}
+	}
+	return ""
+}
