@@ -74,10 +74,8 @@ func styleOf(f *os.File, terminal bool) render.Style {
 		}
 		return width
 	}
-	return render.Style{
-		Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Width: columns(),
-		Columns: columns,
-	}
+	dumb := os.Getenv("TERM") == "dumb"
+	return render.Style{Color: os.Getenv("NO_COLOR") == "" && !dumb, Dumb: dumb, Width: columns(), Columns: columns}
 }
 
 // close closes what was opened, last first.

@@ -310,7 +310,8 @@ func (h helpPage) write(cmd *cobra.Command) {
 		h.section("Exit status", [][2]string{{"", exitWords}})
 	}
 	if cmd.HasSubCommands() {
-		fmt.Fprintf(h, "\n%s COMMAND --help shows examples and flags of a command.\n", cmd.CommandPath())
+		last := wrap(cmd.CommandPath()+" COMMAND --help shows examples and flags of a command.", h.width)
+		fmt.Fprintf(h, "\n%s\n", strings.Join(last, "\n"))
 	}
 }
 

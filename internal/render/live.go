@@ -57,7 +57,7 @@ func (l *Live) Start() {
 	if l.calls == nil {
 		l.calls = make(map[string]*liveCall)
 	}
-	if l.ErrTerminal && l.Style.Color {
+	if l.ErrTerminal && !l.Style.Dumb {
 		l.spin = newSpinner(l.Err, l.Style)
 	}
 }

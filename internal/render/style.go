@@ -11,6 +11,7 @@ import (
 // text of 80 columns.
 type Style struct {
 	Color bool // ANSI colours
+	Dumb  bool // a terminal that takes no escape sequences
 	Width int  // columns; 0 = 80
 	// Columns tells the columns of a terminal, which a person may change at any time; nil
 	// = Width.

@@ -1,0 +1,237 @@
+package cli_test
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// A task is something that a person does on the first day, at a shell.
+type task struct {
+	name   string
+	script string // replies of the model; "" = it is not asked
+	line   string // what is typed at the shell
+	does   []press
+	want   []string // patterns of what is shown at the end, as flat makes it
+	exit   int
+	after  string // a shell command that must succeed afterwards, outside of toolcrib
+	table  bool   // every line of the output fits the terminal
+	once   bool   // slow (a first build by go): only at 80 columns, with colour
+}
+
+// A press is what the person does when the screen shows something.
+type press struct {
+	when string // pattern, as in want
+	keys string // typed as it is; <Enter> and other names in angle brackets are keys of tmux
+}
+
+// TestWalk is the first day of a person with toolcrib: from an empty home to a fixed bug,
+// and everything around it. The tasks are done in order, in one home and one project, at a
+// shell on a real terminal. Model replies are scripted; git, go, node and the sandbox are real.
+// With -artifacts every screen is kept.
+func TestWalk(t *testing.T) {
+	for _, program := range []string{"tmux", "git", "go", "node"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("SKIP: %s is not installed: the walk through the first day is not tested", program)
+		}
+	}
+	for _, width := range []int{60, 80, 200} {
+		for _, colour := range []bool{true, false} {
+			name := fmt.Sprintf("%d", width)
+			if !colour {
+				name += "plain"
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				w := newWalker(t, width, colour)
+				for i, one := range walkTasks {
+					if !one.once || name == "80" {
+						w.do(i+1, one)
+					}
+				}
+			})
+		}
+	}
+}
+
+// walker is the person: a shell in a project folder, below an empty home.
+type walker struct {
+	*pane
+	home    string
+	width   int
+	colour  bool
+	screens string
+	cache   string // of go, for what is tried outside of toolcrib
+}
+
+func newWalker(t *testing.T, width int, colour bool) *walker {
+	t.Helper()
+	w := &walker{home: t.TempDir(), width: width, colour: colour, screens: t.ArtifactDir()}
+	for name, text := range walkFiles {
+		path := filepath.Join(w.home, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	folder, err := os.MkdirTemp("", "tmux") // the path of a socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.pane = &pane{t: t, socket: filepath.Join(folder, "s"), dir: filepath.Join(w.home, "shop")}
+	line := []string{"-u", "-S", w.socket, "-f", "/dev/null", "new-session", "-d", "-s", "chat",
+		"-x", strconv.Itoa(width), "-y", "40", "-c", w.dir, "env", "-i", "HOME=" + w.home, "PATH=" + os.Getenv("PATH"),
+		"TERM=screen-256color", "LANG=C.UTF-8", "PS1=[$?]> "}
+	if !colour {
+		line = append(line, "NO_COLOR=1")
+	}
+	if out, err := exec.Command("tmux", append(line, "sh")...).CombinedOutput(); err != nil {
+		t.Fatalf("tmux: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		_ = exec.Command("tmux", "-S", w.socket, "kill-server").Run() // it may have ended
+		_ = os.RemoveAll(folder)
+	})
+	cache, err := exec.Command("go", "env", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.cache = strings.TrimSpace(string(cache))
+	w.outside("git init -q . && git add . && git commit -q -m 'A shop'")
+	return w
+}
+
+// outside runs a shell command in the project, without toolcrib.
+func (w *walker) outside(command string) {
+	w.t.Helper()
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Dir, cmd.Env = w.dir, append(os.Environ(), "HOME="+w.home, "GOCACHE="+w.cache)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		w.t.Errorf("%s: %v: %s", command, err, out)
+	}
+}
+
+// prompted is the shell's question for the next line, with the status of the last.
+var prompted = regexp.MustCompile(`(?:^|\n)\[(\d+)\]> *$`)
+
+func (w *walker) do(number int, one task) {
+	w.t.Helper()
+	if one.script != "" {
+		path := filepath.Join(w.home, ".config", "toolcrib", "demo.script")
+		if err := os.WriteFile(path, []byte(one.script), 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	w.tmux("send-keys", "-R", "-t", "chat")
+	w.tmux("clear-history", "-t", "chat")
+	w.send(one.line)
+	for _, p := range one.does {
+		if !w.sees(one, p.when) {
+			return
+		}
+		w.press(p.keys)
+	}
+	if !w.sees(one, "") {
+		return
+	}
+	screen := w.text("-J")
+	colours := w.text("-e")
+	path := filepath.Join(w.screens, fmt.Sprintf("%02d-%s.txt", number, strings.ReplaceAll(one.name, " ", "-")))
+	if err := os.WriteFile(path, []byte(colours), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	w.judge(one, screen, colours)
+}
+
+// judge looks at the screen after a task.
+func (w *walker) judge(one task, screen, colours string) {
+	w.t.Helper()
+	for _, want := range one.want {
+		if !regexp.MustCompile(want).MatchString(flat(screen)) {
+			w.t.Errorf("%s: not shown: %s; the terminal shows:\n%s", one.name, want, screen)
+		}
+	}
+	if got := prompted.FindStringSubmatch(screen)[1]; got != strconv.Itoa(one.exit) {
+		w.t.Errorf("%s: exit status %s, want %d; the terminal shows:\n%s", one.name, got, one.exit, screen)
+	}
+	if one.after != "" {
+		w.outside(one.after)
+	}
+	if !w.colour && colouring.MatchString(colours) {
+		w.t.Errorf("%s: NO_COLOR is set, and there is colour:\n%q", one.name, colours)
+	}
+	lines := strings.Split(screen, "\n")
+	for _, line := range lines[1:] { // the first is what was typed
+		line = strings.TrimRight(line, " ")
+		if one.table && utf8.RuneCountInString(line) > w.width {
+			w.t.Errorf("%s: wider than %d columns: %s", one.name, w.width, line)
+		}
+	}
+}
+
+var (
+	colouring = regexp.MustCompile(`\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])[;m]`)
+	spaces    = regexp.MustCompile(`[\s│]+`)
+)
+
+// flat is a text in one line, however wide the terminal is that shows it.
+func flat(text string) string { return spaces.ReplaceAllString(text, " ") }
+
+// sees waits until the screen shows something, or, with no pattern, until the shell asks for
+// the next line. If it does not, the task is given up, and the next one begins.
+func (w *walker) sees(one task, pattern string) bool {
+	w.t.Helper()
+	looked := regexp.MustCompile(pattern)
+	text, ended := "", false
+	for begun := time.Now(); time.Since(begun) < 2*time.Minute; time.Sleep(50 * time.Millisecond) {
+		text = w.text("-J")
+		ended = prompted.MatchString(text)
+		if looked.MatchString(flat(text)) && (ended || pattern != "") {
+			return true
+		}
+		if ended {
+			break
+		}
+	}
+	w.t.Errorf("%s: not shown: %s; the terminal shows:\n%s", one.name, cmp.Or(pattern, "the shell"), text)
+	for range 40 {
+		if ended {
+			return false
+		}
+		w.keys("C-c")
+		time.Sleep(250 * time.Millisecond)
+		ended = prompted.MatchString(w.text("-J"))
+	}
+	w.t.Fatal("the program does not end")
+	return false
+}
+
+var keyNames = regexp.MustCompile(`<[A-Za-z-]+>`)
+
+// press types a text in which keys are named.
+func (w *walker) press(keys string) {
+	for keys != "" {
+		at := keyNames.FindStringIndex(keys)
+		switch {
+		case at == nil:
+			w.typed(keys)
+			return
+		case at[0] > 0:
+			w.typed(keys[:at[0]])
+			keys = keys[at[0]:]
+		default:
+			w.keys(strings.Trim(keys[:at[1]], "<>"))
+			keys = keys[at[1]:]
+		}
+	}
+}
