@@ -11,10 +11,9 @@ import (
 // text of 80 columns.
 type Style struct {
 	Color bool // ANSI colours
-	Dumb  bool // a terminal that takes no escape sequences
+	Dumb  bool // a terminal that takes no escape sequences; never with Color
 	Width int  // columns; 0 = 80
-	// Columns tells the columns of a terminal, which a person may change at any time; nil
-	// = Width.
+	// Columns returns the columns of a terminal, which may change at any time; nil = Width.
 	Columns func() int
 }
 
