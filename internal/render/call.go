@@ -245,6 +245,9 @@ func (s Style) Fold(r journal.ResultView, most int) string {
 		most = 0
 	}
 	text := ResultText(r.Content, r.Untrusted)
+	if r.Status == toolcrib.ResultRefused {
+		text = strings.TrimPrefix(text, string(r.Reason)+": ") // its head names it
+	}
 	lines := strings.Split(text, "\n")
 	if text == "" {
 		lines = nil

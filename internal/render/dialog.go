@@ -90,7 +90,7 @@ func (d *Dialog) Open() string {
 	case d.Problem != "":
 		return ""
 	case d.Field == NoField:
-		return d.card(head, calls)
+		return d.card(head, calls) + d.always()
 	case d.Field == FieldLimit:
 		return d.head(head)
 	}
@@ -276,10 +276,15 @@ func (d *Dialog) whole() string {
 			text += d.Style.Dim(guard.Visible(hint)) + "\n"
 		}
 	}
-	if !d.each && Pressed(d.Keys(), KeyAlways) != "" {
-		text += d.Style.Note("a: " + RememberText(calls, propose.Always(calls)))
+	return text + d.always()
+}
+
+// always says what the key for it would mean; "" = it is not offered.
+func (d *Dialog) always() string {
+	if d.each || Pressed(d.Keys(), KeyAlways) == "" {
+		return ""
 	}
-	return text
+	return d.Style.Note("a: " + RememberText(d.Ask.Calls, propose.Always(d.Ask.Calls)))
 }
 
 // editable is JSON over several lines, to be edited. What a person would not see is

@@ -49,6 +49,9 @@ func newTurn(req *toolcrib.Request) *turn {
 	for _, m := range req.Messages {
 		switch text := strings.TrimSpace(m.Text()); {
 		case m.Role == toolcrib.RoleUser && text != "":
+			if aside, rest, ok := strings.Cut(text, ")\n\n"); ok && strings.HasPrefix(aside, "(") {
+				text = rest // a note in brackets before a message is no request
+			}
 			t.prompt, t.results = text[:min(len(text), maxPrompt)], nil
 		case m.Role == toolcrib.RoleAssistant:
 			t.introduced = t.introduced || strings.Contains(text, signature)
