@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/provider/script"
+)
+
+var fenced = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
+
+// pages returns the pages of the documentation by their paths.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	names, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(names) < 20 {
+		t.Fatal(names, err)
+	}
+	all := map[string]string{}
+	for _, name := range append(names, "../../README.md", "../../CONTRIBUTING.md", "../../SECURITY.md", "../../CHANGELOG.md") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = string(text)
+	}
+	return all
+}
+
+// commandsIn returns the arguments of each toolcrib command in a shell text.
+func commandsIn(text string) (all [][]string, err error) {
+	file, err := syntax.NewParser().Parse(strings.NewReader(text), "")
+	if err != nil {
+		return nil, err
+	}
+	syntax.Walk(file, func(n syntax.Node) bool {
+		call, ok := n.(*syntax.CallExpr)
+		if !ok || len(call.Args) == 0 || call.Args[0].Lit() != "toolcrib" {
+			return true
+		}
+		words := []string{}
+		for _, w := range call.Args[1:] {
+			word, failed := expand.Literal(nil, w)
+			if failed != nil {
+				err = failed
+			}
+			words = append(words, word)
+		}
+		all = append(all, words)
+		return true
+	})
+	return all, err
+}
+
+// TestDocs_Commands reads every command line of the pages and of --help as the command
+// would: the command exists, and takes these flags and arguments.
+func TestDocs_Commands(t *testing.T) {
+	shown := map[string]string{}
+	for name, page := range pages(t) {
+		for _, block := range fenced.FindAllStringSubmatch(page, -1) {
+			if block[1] == "" || block[1] == "sh" {
+				shown[name] += block[2]
+			}
+		}
+		for line := range strings.Lines(fenced.ReplaceAllString(page, "")) {
+			if strings.HasPrefix(line, "    ") {
+				shown[name] += line
+			}
+		}
+	}
+	for _, d := range descriptions()[1:] {
+		shown[d.path+" --help"] = d.Example
+	}
+	seen := 0
+	for name, text := range shown {
+		for line := range strings.Lines(text) {
+			line = strings.TrimSpace(line)
+			if !strings.HasPrefix(line, "toolcrib ") && !strings.Contains(line, "| toolcrib ") {
+				continue
+			}
+			commands, err := commandsIn(line)
+			if err != nil {
+				t.Errorf("%s: %s: %v", name, line, err)
+			}
+			for _, args := range commands {
+				seen++
+				cmd, rest, err := newApp(os.Stdin, os.Stdout, os.Stderr).root().Find(args)
+				if err == nil {
+					err = cmd.ParseFlags(rest)
+				}
+				if err == nil {
+					err = cmd.ValidateArgs(cmd.Flags().Args())
+				}
+				if err == nil && cmd.HasSubCommands() && len(cmd.Flags().Args()) > 0 {
+					t.Errorf("%s: %s: no such command", name, line)
+				}
+				if err != nil {
+					t.Errorf("%s: %s: %v", name, line, err)
+				}
+			}
+		}
+	}
+	if seen < 250 {
+		t.Errorf("only %d command lines", seen)
+	}
+}
+
+// TestDocs_Blocks reads the configurations, scripts and JSON values of the pages.
+func TestDocs_Blocks(t *testing.T) {
+	seen := map[string]int{}
+	for name, page := range pages(t) {
+		for _, block := range fenced.FindAllStringSubmatch(page, -1) {
+			kind, text := block[1], block[2]
+			var err error
+			switch {
+			case kind == "json":
+				if !json.Valid([]byte(text)) {
+					t.Errorf("%s: not JSON:\n%s", name, text)
+				}
+			case kind != "yaml":
+				continue
+			case strings.HasPrefix(text, "- "):
+				kind = "script"
+				_, err = script.New(script.Options{Bytes: []byte(text)})
+			case strings.HasPrefix(text, "    "):
+				_, err = config.Parse("toolcrib.yaml", []byte("agents:\n  default:\n"+text))
+			default:
+				_, err = config.Parse("toolcrib.yaml", []byte(text))
+			}
+			if err != nil {
+				t.Errorf("%s: %v\n%s", name, err, text)
+			}
+			seen[kind]++
+		}
+	}
+	for kind, least := range map[string]int{"yaml": 18, "script": 2, "json": 1} {
+		if seen[kind] < least {
+			t.Errorf("%d blocks of %s, want at least %d", seen[kind], kind, least)
+		}
+	}
+}
+
+// TestDocs_Links follows every link within the documentation, to its heading too.
+func TestDocs_Links(t *testing.T) {
+	all := pages(t)
+	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)
+	drop := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	link := regexp.MustCompile(`\]\(([^)\s]*)\)`)
+	seen := 0
+	for name, page := range all {
+		for _, found := range link.FindAllStringSubmatch(page, -1) {
+			path, anchor, _ := strings.Cut(found[1], "#")
+			if strings.Contains(path, ":") {
+				continue
+			}
+			seen++
+			target := page
+			if path != "" {
+				path = filepath.Join(filepath.Dir(name), path)
+				if _, err := os.Stat(path); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				target = all[path]
+			}
+			if anchor == "" {
+				continue
+			}
+			var known []string
+			for _, h := range heading.FindAllStringSubmatch(target, -1) {
+				known = append(known, strings.ReplaceAll(strings.ToLower(drop.ReplaceAllString(h[1], "")), " ", "-"))
+			}
+			if !slices.Contains(known, anchor) {
+				t.Errorf("%s: %s has no heading #%s", name, found[1], anchor)
+			}
+		}
+	}
+	if seen < 100 {
+		t.Errorf("only %d links", seen)
+	}
+}
