@@ -10,20 +10,16 @@ import (
 type RunID string
 
 // ShortID returns the beginning of an ID that people read, and that stands for it in a command
-// line: ten characters after the prefix, or more where another ID begins the same. What is no
-// ID of this form, such as the name of a session, is returned as it is.
-func ShortID[T ~string](id T, others ...T) string {
-	const prefix, length, least = 4, 30, 14
-	if len(id) != length || id[prefix-1] != '_' {
+// line: three letters, _ and ten characters. What is no long ID of this form, such as the name
+// of a session, is returned as it is.
+func ShortID[T ~string](id T) string {
+	const prefix, short, least = 4, 14, 24
+	if len(id) < least || id[prefix-1] != '_' || strings.ContainsFunc(string(id[prefix:]), func(r rune) bool {
+		return r < '0' || r > '9' && r < 'A' || r > 'Z' && r < 'a' || r > 'z'
+	}) {
 		return string(id)
 	}
-	n := least
-	for _, other := range others {
-		for other != id && n < length && strings.HasPrefix(string(other), string(id[:n])) {
-			n++
-		}
-	}
-	return string(id[:n])
+	return string(id[:short])
 }
 
 // SessionID names a session: ses_… or a name that a person chose (rules of C13).

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -137,7 +138,34 @@ func (s *Service) Session(ctx context.Context, who toolcrib.Principal, name stri
 		}
 	}
 	if errors.Is(err, toolcrib.ErrNotFound) {
-		return store.SessionInfo{}, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no session %s", name)
+		return s.sessionByPart(ctx, who, name)
+	}
+	return info, err
+}
+
+// sessionByPart finds the session that who may see by the beginning of its ID.
+func (s *Service) sessionByPart(ctx context.Context, who toolcrib.Principal, part string) (store.SessionInfo, error) {
+	begin := store.SessionPrefix + strings.TrimPrefix(part, store.SessionPrefix)
+	var fit []store.SessionInfo
+	f := store.SessionFilter{Limit: store.MaxLimit}
+	for range partsLooked / store.MaxLimit {
+		page, err := s.Sessions(ctx, who, f)
+		if err != nil {
+			return store.SessionInfo{}, err
+		}
+		for _, info := range page.Sessions {
+			if strings.HasPrefix(string(info.ID), begin) {
+				fit = append(fit, info)
+			}
+		}
+		if f.Cursor = page.Next; f.Cursor == "" {
+			break
+		}
+	}
+	id := func(i store.SessionInfo) string { return string(i.ID) }
+	info, err := byPart("session", store.SessionPrefix, part, fit, id)
+	if err != nil && len(fit) == 0 {
+		err = toolcrib.Errorf(toolcrib.CodeNotFound, "there is no session %s", part)
 	}
 	return info, err
 }

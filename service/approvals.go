@@ -236,7 +236,7 @@ func (s *Service) Approvals(ctx context.Context, who toolcrib.Principal) ([]*App
 const decidedLooked = 200
 
 // Approval finds an approval by its ID, the beginning of it, or as last: the newest
-// pending one. One that was decided is found by its whole ID only.
+// pending one. Of those that were decided only the newest are looked at.
 func (s *Service) Approval(ctx context.Context, who toolcrib.Principal, name string) (*Approval, error) {
 	pending, err := s.Approvals(ctx, who)
 	if err != nil {
@@ -248,28 +248,19 @@ func (s *Service) Approval(ctx context.Context, who toolcrib.Principal, name str
 		}
 		return newest(pending), nil
 	}
-	full := name
-	if !strings.HasPrefix(full, "apr_") {
-		full = "apr_" + full
+	id := func(v *Approval) string { return v.ID }
+	if found, err := byPart("approval", approvalPrefix, name, pending, id); toolcrib.CodeOf(err) != toolcrib.CodeNotFound {
+		return found, err
 	}
-	var fit []*Approval
-	for _, v := range pending {
-		switch {
-		case v.ID == full:
-			return v, nil
-		case name != "" && strings.HasPrefix(v.ID, full):
-			fit = append(fit, v)
-		}
+	decided, err := s.decidedApprovals(ctx, who, approvalPrefix+strings.TrimPrefix(name, approvalPrefix))
+	if err != nil {
+		return nil, err
 	}
-	if len(fit) == 1 {
-		return fit[0], nil
-	}
-	if len(fit) > 1 {
-		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest,
-			"approval ID %s is ambiguous, give more of it; it fits %s and %s", name, fit[0].ID, fit[1].ID)
-	}
-	return s.findDecided(ctx, who, full)
+	return byPart("approval", approvalPrefix, name, decided, id)
 }
+
+// approvalPrefix begins the IDs of approvals.
+const approvalPrefix = "apr_"
 
 // newest is the one that came last; what has expired comes before all others.
 func newest(views []*Approval) *Approval {
@@ -283,7 +274,10 @@ func newest(views []*Approval) *Approval {
 	return last
 }
 
-func (s *Service) findDecided(ctx context.Context, who toolcrib.Principal, id string) (found *Approval, err error) {
+// decidedApprovals are those of the newest runs whose IDs begin so.
+func (s *Service) decidedApprovals(
+	ctx context.Context, who toolcrib.Principal, begin string,
+) (found []*Approval, err error) {
 	looked := 0
 	err = s.eachDecidable(ctx, who, store.Filter{}, func(rec store.RunRecord) error {
 		if looked++; looked > decidedLooked {
@@ -294,15 +288,14 @@ func (s *Service) findDecided(ctx context.Context, who toolcrib.Principal, id st
 			return nil // a journal that cannot be read is told by runs show
 		}
 		for _, v := range views {
-			if v.ID == id {
-				found = v
+			if strings.HasPrefix(v.ID, begin) {
+				found = append(found, v)
+			}
+			if v.ID == begin {
 				return ErrEnough
 			}
 		}
 		return nil
 	})
-	if err == nil && found == nil {
-		err = toolcrib.Errorf(toolcrib.CodeNotFound, "there is no approval %s", id)
-	}
 	return found, err
 }

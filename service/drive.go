@@ -236,7 +236,7 @@ func (d *drive) options() (agent.Options, error) {
 }
 
 func (d *drive) newID(prefix string) string {
-	id := agent.NewID(prefix)
+	id := d.s.ids.next(prefix)
 	if prefix == "run_" {
 		_ = d.s.Drivers.Take(toolcrib.RunID(id)) // nobody else can have a new one
 		d.take(toolcrib.RunID(id))

@@ -188,7 +188,7 @@ func AnswerJSON(schema json.RawMessage, text string) (json.RawMessage, error) {
 func WayOn(
 	self string, run toolcrib.RunID, ask *journal.ConfirmationRequired, withDigest bool,
 ) (what string, commands []string) {
-	id, digest := guard.Visible(ask.ApprovalID), ""
+	id, digest := guard.Visible(toolcrib.ShortID(ask.ApprovalID)), ""
 	if withDigest {
 		digest = " --digest " + ask.Digest
 	}
@@ -203,7 +203,7 @@ func WayOn(
 		}
 	case ask.Kind == journal.ApprovalInput && len(ask.Calls) == 0:
 		return "a higher limit", []string{
-			fmt.Sprintf("%s runs resume %s %s", self, run, LimitOf(ask.Reason).Flag),
+			fmt.Sprintf("%s runs resume %s %s", self, toolcrib.ShortID(run), LimitOf(ask.Reason).Flag),
 			decide("deny", ""),
 		}
 	case ask.Kind == journal.ApprovalInput:

@@ -2,8 +2,7 @@ package service
 
 import (
 	"context"
-	"errors"
-	"slices"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -83,18 +82,31 @@ func (s *Service) Forget(
 	} else if of == "" {
 		return m, false, noneRemembered(id)
 	}
-	if changed, err = s.store.Forget(ctx, of, id, agent.NameOf(who)); errors.Is(err, toolcrib.ErrNotFound) {
-		return m, false, noneRemembered(id)
-	}
-	if err != nil {
+	if m, err = s.rememberedByPart(ctx, of, id); err != nil {
 		return m, false, err
 	}
-	// Those after its own beginning: it, and the few that differ in the last character.
-	list, err := s.store.ListRemembered(ctx, store.RememberedFilter{User: of, Revoked: true, After: id[:len(id)-1]})
-	if i := slices.IndexFunc(list, func(m store.Remembered) bool { return m.ID == id }); i >= 0 {
-		m = list[i]
+	if changed, err = s.store.Forget(ctx, of, m.ID, agent.NameOf(who)); err != nil {
+		return m, false, err
 	}
+	m, err = s.rememberedByPart(ctx, of, m.ID)
 	return m, changed, err
+}
+
+// rememberedByPart finds a remembered approval by its ID, or the beginning of it.
+func (s *Service) rememberedByPart(ctx context.Context, of, part string) (store.Remembered, error) {
+	const prefix = "rem_"
+	begin := prefix + strings.TrimPrefix(part, prefix)
+	list, err := s.store.ListRemembered(ctx, store.RememberedFilter{
+		User: of, Revoked: true, After: begin[:len(begin)-1], Limit: store.MaxLimit,
+	})
+	if err != nil {
+		return store.Remembered{}, err
+	}
+	m, err := byPart("approval", prefix, part, list, func(m store.Remembered) string { return m.ID })
+	if toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
+		err = noneRemembered(part)
+	}
+	return m, err
 }
 
 func noneRemembered(id string) error {

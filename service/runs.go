@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -76,6 +75,14 @@ func (q *RunsQuery) fits(v *Run) bool {
 func (s *Service) Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery) (runs []Run, next string, err error) {
 	if q.Status, err = q.statuses(); err != nil {
 		return nil, "", err
+	}
+	if q.Parent != "" {
+		above, err := s.find(ctx, who, string(q.Parent))
+		if err == nil {
+			q.Parent = above.ID
+		} else if toolcrib.CodeOf(err) != toolcrib.CodeNotFound {
+			return nil, "", err
+		}
 	}
 	runs = []Run{}
 	f, ok := seen(who, q.Filter)
@@ -212,11 +219,9 @@ func (s *Service) State(ctx context.Context, who toolcrib.Principal, name string
 	return agent.Load(ctx, s.store, rec.ID)
 }
 
-const (
-	minPart     = 2 // characters of an ID that may stand for it
-	partsShown  = 5 // runs that an ambiguous part is said to fit
-	partsLooked = 1 << 14
-)
+// partsLooked is how many of the newest runs are looked at for one whose ID begins or ends
+// with a part.
+const partsLooked = 1 << 14
 
 // runByPart finds the one run whose ID begins or ends with part, among the newest
 // of those that who may know of.
@@ -246,22 +251,6 @@ func (s *Service) runByPart(ctx context.Context, who toolcrib.Principal, part st
 	default:
 		return store.RunRecord{}, ambiguous("run", part, fit, func(rec store.RunRecord) string { return string(rec.ID) })
 	}
-}
-
-// ambiguous is the error of a part of an ID that fits several.
-func ambiguous[T any](what, part string, fit []T, id func(T) string) error {
-	text := fmt.Sprintf("%s ID %s is ambiguous, give more of it", what, part)
-	if what == "run" {
-		text += " (its end is enough)"
-	}
-	text += "; it fits"
-	for _, one := range fit[:min(len(fit), partsShown)] {
-		text += "\n  " + id(one)
-	}
-	if more := len(fit) - partsShown; more > 0 {
-		text += fmt.Sprintf("\n  and %d more", more)
-	}
-	return badRequestf("%s", text)
 }
 
 // Story returns the whole journal of a run.

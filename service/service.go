@@ -78,6 +78,7 @@ type folder struct {
 	// covers what is opened or read for the first time on the way.
 	preparing, telling sync.Mutex // telling: notices of runs that others start come one at a time
 	skills             skillState
+	ids                ids
 
 	ring   sync.Once
 	logged *system.LogRing // without a log file

@@ -68,6 +68,12 @@ func (s *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name
 		return &Session{Name: cmp.Or(info.Name, string(info.ID)), Info: info}, err
 	}
 	info, err := s.store.Session(ctx, who.User, name)
+	if errors.Is(err, toolcrib.ErrNotFound) && strings.HasPrefix(name, store.SessionPrefix) {
+		info, err = s.sessionByPart(ctx, who, name)
+		if err == nil && info.User != who.User || toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
+			err = toolcrib.ErrNotFound
+		}
+	}
 	if errors.Is(err, toolcrib.ErrNotFound) {
 		if err := store.CheckSessionName(name); err != nil {
 			return nil, badRequestf("--session: %v", err)

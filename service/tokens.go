@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -217,27 +216,12 @@ func (s *Service) RevokeToken(
 }
 
 // findToken finds a token by its ID, or the beginning of it.
-func (s *Service) findToken(ctx context.Context, part string) (found access.Issued, err error) {
-	const prefix = "tok_"
-	begin := prefix + strings.TrimPrefix(part, prefix)
-	fit, err := s.allTokens(ctx, "")
-	fit = slices.DeleteFunc(fit, func(t access.Issued) bool { return !strings.HasPrefix(t.Claims.ID, begin) })
-	id := func(t access.Issued) string { return t.Claims.ID }
-	whole := slices.IndexFunc(fit, func(t access.Issued) bool { return id(t) == begin })
-	switch {
-	case err != nil:
-		return found, err
-	case whole >= 0:
-		return fit[whole], nil
-	case len(fit) < 2 && len(begin) < len(prefix)+minPart:
-		return found, badRequestf("%q is too short for the ID of a token; give at least %d characters after %s",
-			part, minPart, prefix)
-	case len(fit) == 1:
-		return fit[0], nil
-	case len(fit) == 0:
-		return found, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no token %s", part)
+func (s *Service) findToken(ctx context.Context, part string) (access.Issued, error) {
+	all, err := s.allTokens(ctx, "")
+	if err != nil {
+		return access.Issued{}, err
 	}
-	return found, ambiguous("token", part, fit, id)
+	return byPart("token", "tok_", part, all, func(t access.Issued) string { return t.Claims.ID })
 }
 
 // CheckToken returns what a token is good for, for administrators; the error of one that is

@@ -21,7 +21,7 @@ func (a *app) approvalsListCommand(cmd *cobra.Command) {
 			now := time.Now()
 			table(a, "APPROVAL|RUN|KIND|AGE|EXPIRES IN|AGENT|USER|CALLS", list, func(v **service.Approval) []string {
 				return []string{
-					(*v).ID, string((*v).Run), string((*v).Kind), render.Duration(now.Sub((*v).CreatedAt)), expiresText(*v, now),
+					short((*v).ID), short((*v).Run), string((*v).Kind), render.Duration(now.Sub((*v).CreatedAt)), expiresText(*v, now),
 					(*v).Agent, (*v).User, callsText(*v),
 				}
 			})
@@ -66,9 +66,9 @@ func noApproval(err error, name string) error {
 
 func (a *app) showApproval(who toolcrib.Principal, v *service.Approval) {
 	s, now := a.outStyle, time.Now()
-	fmt.Fprintf(a.out, "%s  %s\n", s.Bold(guard.Visible(v.ID)), v.Status)
+	fmt.Fprintf(a.out, "%s  %s\n", s.Bold(short(v.ID)), v.Status)
 	a.fields(
-		11, [2]string{"run", string(v.Run)},
+		11, [2]string{"run", short(v.Run)},
 		[2]string{"part of", string(v.Parent)},
 		[2]string{"agent", v.Agent},
 		[2]string{"user", v.User},
@@ -107,7 +107,7 @@ func (a *app) showApproval(who toolcrib.Principal, v *service.Approval) {
 	}
 	a.showDecisions(v)
 	if v.Status == service.ApprovalExpired {
-		fmt.Fprintf(a.out, "\nit has expired and counts as denied; to continue: %s runs resume %s\n", a.self(), v.Run)
+		fmt.Fprintf(a.out, "\nit has expired and counts as denied; to continue: %s runs resume %s\n", a.self(), short(v.Run))
 	}
 	if v.Status != service.ApprovalPending {
 		return

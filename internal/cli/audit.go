@@ -56,7 +56,7 @@ func (a *app) showAudit(page store.AuditPage) {
 	}
 	table(a, "TIME|KIND|WHO|ABOUT|RUN|DETAIL", page.Entries, func(e *store.AuditEntry) []string {
 		return []string{
-			e.Time.Local().Format(time.DateTime), string(e.Kind), auditWho(e), auditAbout(e), string(e.Run),
+			e.Time.Local().Format(time.DateTime), string(e.Kind), auditWho(e), auditAbout(e), short(e.Run),
 			auditDetail(e),
 		}
 	})
@@ -86,7 +86,7 @@ func auditAbout(e *store.AuditEntry) string {
 	case e.Tool != "":
 		return e.Tool
 	case e.Chain != store.SystemChain:
-		return cmp.Or(e.ApprovalID, e.Agent)
+		return cmp.Or(toolcrib.ShortID(e.ApprovalID), e.Agent)
 	}
 	return e.Subject
 }

@@ -64,7 +64,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 
 // complain writes an error. Each line of it may come from anywhere.
 func (a *app) complain(message string) {
-	message = guard.Visible(a.mask().Mask(strings.TrimRight(message, "\n")))
+	message = guard.Visible(shortIDs(a.mask().Mask(strings.TrimRight(message, "\n"))))
 	fmt.Fprintf(a.err, "%s %s\n", a.style.Red("toolcrib:"), message)
 }
 

@@ -82,11 +82,11 @@ func (a *app) confirm(question string) (yes bool) {
 func (a *app) notice(format string, args ...any) { a.note(fmt.Sprintf(format, args...)) }
 
 // note is notice for a text as it is.
-func (a *app) note(text string) { fmt.Fprint(a.besides(), a.style.Note(a.mask().Mask(text))) }
+func (a *app) note(text string) { fmt.Fprint(a.besides(), a.style.Note(shortIDs(a.mask().Mask(text)))) }
 
 // alert says what a person must look at before they go on.
 func (a *app) alert(text string) {
-	fmt.Fprintf(a.besides(), "%s %s\n", a.style.Red("!"), guard.Visible(a.mask().Mask(text)))
+	fmt.Fprintf(a.besides(), "%s %s\n", a.style.Red("!"), guard.Visible(shortIDs(a.mask().Mask(text))))
 }
 
 // besides is where something can be said while a run is shown.

@@ -224,7 +224,7 @@ func (a *app) decided(
 			if !service.Visible(who, v.User) {
 				fmt.Fprintf(a.out, "%s can continue the run: ", guard.Visible(v.User))
 			}
-			fmt.Fprintf(a.out, "%s runs resume %s\n", a.self(), v.Run)
+			fmt.Fprintf(a.out, "%s runs resume %s\n", a.self(), short(v.Run))
 		}
 	}
 	if !f.resume {

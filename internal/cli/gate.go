@@ -87,7 +87,7 @@ func (a *app) backtest(ctx context.Context, r service.BacktestRequest, asJSON bo
 func (a *app) showChanged(c *service.ChangedCall, first bool) {
 	out, s := a.out, a.outStyle
 	if first {
-		fmt.Fprintf(out, "%s  %s  %s\n", s.Bold(string(c.Run)), c.Time.Local().Format("2006-01-02 15:04"),
+		fmt.Fprintf(out, "%s  %s  %s\n", s.Bold(short(c.Run)), c.Time.Local().Format("2006-01-02 15:04"),
 			guard.Visible(c.User+", "+c.Agent))
 	}
 	const most = 100 // characters of its arguments

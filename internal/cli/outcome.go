@@ -78,7 +78,7 @@ func (a *app) summary(s *agent.State) {
 	parts = append(parts, render.Duration(s.Driven))
 	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(strings.Join(parts, " · "))))
 	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(fmt.Sprintf("%s runs show %s (kept in %s)", a.self(),
-		toolcrib.ShortID(s.Run), inHome(a.service.DataDir)))))
+		short(s.Run), inHome(a.service.DataDir)))))
 }
 
 // incomplete tells why an answer may lack something, and the way to a whole one;
@@ -120,7 +120,8 @@ func (a *app) parked(ctx context.Context, who toolcrib.Principal, s *agent.State
 		return
 	}
 	if s.Pending.Error != nil {
-		fmt.Fprintf(a.err, "%s run %s waits for %s\nThen: %s\n", a.style.Yellow("parked:"), s.Run, outageText(s.Pending),
+		fmt.Fprintf(a.err, "%s run %s waits for %s\nThen: %s\n", a.style.Yellow("parked:"), short(s.Run),
+			outageText(s.Pending),
 			strings.Join(a.wayOnFromOutage(s.Run, s.Pending), "\n  or: "))
 		return
 	}
@@ -130,11 +131,12 @@ func (a *app) parked(ctx context.Context, who toolcrib.Principal, s *agent.State
 	if ask == nil || s.Pending == nil {
 		return
 	}
-	id := guard.Visible(ask.ApprovalID)
+	id := short(ask.ApprovalID)
 	what, commands := service.WayOn(a.self(), s.Run, ask, !a.inTerminal || !a.errTerminal)
-	which := fmt.Sprintf("run %s", s.Run)
+	which := "run " + short(s.Run)
 	if s.Run != top {
-		which = fmt.Sprintf("run %s (agent %s, a part of run %s)", s.Run, guard.Visible(s.Start.Agent.Name), top)
+		which = fmt.Sprintf("run %s (agent %s, a part of run %s)", short(s.Run), guard.Visible(s.Start.Agent.Name),
+			short(top))
 	}
 	fmt.Fprintf(a.err, "%s %s waits for %s (%s):\n", a.style.Yellow("parked:"), which, what, id)
 	if text := s.Pending.Question; text != "" {
@@ -166,7 +168,7 @@ func (a *app) parked(ctx context.Context, who toolcrib.Principal, s *agent.State
 func outageText(p *journal.Pending) string {
 	out, where := p.Error, "its provider"
 	if p.Run != "" {
-		where = "the provider of " + string(p.Run)
+		where = "the provider of " + short(p.Run)
 	}
 	text := fmt.Sprintf("%s (%s): %s: %s", where, out.Model, out.Class, out.Message)
 	if out.Ref != "" {
@@ -178,9 +180,9 @@ func outageText(p *journal.Pending) string {
 // wayOnFromOutage are the commands that continue with a run which waits for its provider.
 func (a *app) wayOnFromOutage(run toolcrib.RunID, p *journal.Pending) []string {
 	if add := p.Error.Adds(); add != "" {
-		return []string{fmt.Sprintf("%s runs resume %s%s", a.self(), cmp.Or(p.Run, run), add)}
+		return []string{fmt.Sprintf("%s runs resume %s%s", a.self(), short(cmp.Or(p.Run, run)), add)}
 	}
-	again := fmt.Sprintf("%s runs resume %s", a.self(), run)
+	again := fmt.Sprintf("%s runs resume %s", a.self(), short(run))
 	return []string{again, again + " --model PROVIDER/MODEL"}
 }
 

@@ -8,12 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
 
 	"golang.org/x/term"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 )
 
@@ -60,6 +62,24 @@ func printJSON(w io.Writer, v any, indent bool) error {
 	}
 	_, err := w.Write(guard.EscapeJSON(b.Bytes()))
 	return err
+}
+
+// short is an ID as people read it.
+func short[T ~string](id T) string { return guard.Visible(toolcrib.ShortID(id)) }
+
+// wholeID is an ID in a text of this program.
+var wholeID = regexp.MustCompile(`\b(?:apr|run|ses)_[0-9A-Z]{26}\b`)
+
+// shortIDs shortens the IDs in a message, but for those of an indented list: from it one is
+// chosen.
+func shortIDs(message string) string {
+	lines := strings.Split(message, "\n")
+	for i, line := range lines {
+		if strings.Contains(line, "_") && !strings.HasPrefix(line, "  ") {
+			lines[i] = wholeID.ReplaceAllStringFunc(line, toolcrib.ShortID[string])
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // paged writes a text with write: on a terminal through $PAGER (less -R if that is

@@ -25,7 +25,8 @@ func (a *app) rememberedListCommand(cmd *cobra.Command) {
 					revoked = shortTime(m.RevokedAt.Local(), now) + " by " + m.RevokedBy
 				}
 				return []string{
-					m.ID, rememberedFor(m), render.RememberedText(service.RememberedCalls(*m)), m.Workspace, string(m.Effect), m.By,
+					short(m.ID), rememberedFor(m), render.RememberedText(service.RememberedCalls(*m)), m.Workspace,
+					string(m.Effect), m.By,
 					shortTime(m.At.Local(), now), revoked,
 				}
 			})
@@ -36,7 +37,7 @@ func (a *app) rememberedListCommand(cmd *cobra.Command) {
 // rememberedFor names whose calls are meant.
 func rememberedFor(m *store.Remembered) string {
 	if m.Scope == journal.RememberSession {
-		return "session " + string(m.Session) + " of " + m.User
+		return "session " + short(m.Session) + " of " + m.User
 	}
 	return "user " + m.User
 }
@@ -48,7 +49,7 @@ func (a *app) rememberedRevokeCommand(cmd *cobra.Command) {
 		if !changed {
 			word += " already"
 		}
-		return m, func() { a.says(m.ID, word) }, hint(err, c.args[0],
+		return m, func() { a.says(short(m.ID), word) }, hint(err, c.args[0],
 			"`toolcrib approvals remembered list` shows them all")
 	})
 }

@@ -84,6 +84,6 @@ func (a *app) resumeDecided(ctx context.Context, run toolcrib.RunID, f *runFlags
 	if !errors.As(err, &elsewhere) {
 		return err
 	}
-	fmt.Fprintf(a.err, "%v; `%s runs events %s --follow` shows it\n", err, a.self(), elsewhere.Top)
+	fmt.Fprintln(a.err, shortIDs(fmt.Sprintf("%v; `%s runs events %s --follow` shows it", err, a.self(), elsewhere.Top)))
 	return nil
 }

@@ -59,13 +59,13 @@ func (a *app) showRuns(list []service.Run) {
 	if a.outTerminal && a.outStyle.Width < wideList {
 		now := time.Now()
 		table(a, "RUN|STARTED|STATUS|PROMPT", list, func(v *service.Run) []string {
-			return []string{string(v.ID), shortTime(v.CreatedAt.Local(), now), statusText(*v), prompt(v)}
+			return []string{short(v.ID), shortTime(v.CreatedAt.Local(), now), statusText(*v), prompt(v)}
 		})
 		return
 	}
 	table(a, "RUN|STARTED|STATUS|AGENT|MODEL|TOKENS|PROMPT", list, func(v *service.Run) []string {
 		return []string{
-			string(v.ID), v.CreatedAt.Local().Format("2006-01-02 15:04"), statusText(*v), v.Agent, v.Model,
+			short(v.ID), v.CreatedAt.Local().Format("2006-01-02 15:04"), statusText(*v), v.Agent, v.Model,
 			render.Number(v.Usage.TotalTokens), prompt(v),
 		}
 	})
@@ -110,7 +110,7 @@ func (a *app) runsShowCommand(cmd *cobra.Command) {
 			return nil, nil, noRun(err, c.arg())
 		}
 		return nil, nil, a.paged(func(w io.Writer) error {
-			fmt.Fprintf(w, "%s  %s\n", a.outStyle.Bold(string(run.ID)), statusText(run))
+			fmt.Fprintf(w, "%s  %s\n", a.outStyle.Bold(short(run.ID)), statusText(run))
 			if err := a.tellRun(c, w, c.who, run, *whole); err != nil {
 				return err
 			}
@@ -143,18 +143,18 @@ func (a *app) ending(w io.Writer, run service.Run) {
 			run.PrunedAt.Local().Format("2006-01-02 15:04"))
 	case run.Interrupted:
 		fmt.Fprintf(w, "\n%s the run was interrupted; what is shown was done. To resume it: %s runs resume %s\n",
-			a.outStyle.Yellow("■"), a.self(), run.ID)
+			a.outStyle.Yellow("■"), a.self(), short(run.ID))
 	case run.Status == toolcrib.StatusQueued && !run.Driven:
 		fmt.Fprintf(w, "\n%s no process is running it. To resume it: %s runs resume %s\n", a.outStyle.Yellow("■"),
-			a.self(), run.ID)
+			a.self(), short(run.ID))
 	case run.Status == toolcrib.StatusWaitingForProvider && run.Pending != nil && run.Pending.Error != nil:
 		fmt.Fprintf(w, "\n%s waits for %s\nTo go on: %s\n", a.outStyle.Yellow("■"), outageText(&run.Pending.Pending),
 			strings.Join(a.wayOnFromOutage(run.ID, &run.Pending.Pending), "\n      or: "))
 	case run.Status.Parked() && run.Pending != nil && !run.Driven && run.Decided:
 		fmt.Fprintf(w, "\n%s what it waited for is decided. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"),
-			a.self(), run.ID)
+			a.self(), short(run.ID))
 	case run.Status.Parked() && run.Pending != nil:
-		fmt.Fprintf(w, "\n%s waits for a decision on %s\n", a.outStyle.Yellow("■"), guard.Visible(run.Pending.ApprovalID))
+		fmt.Fprintf(w, "\n%s waits for a decision on %s\n", a.outStyle.Yellow("■"), short(run.Pending.ApprovalID))
 	case run.Content != "" && run.StopReason != toolcrib.StopCompleted:
 		fmt.Fprintf(w, "\n%s\n%s\n", a.outStyle.Dim("the answer so far:"), guard.Visible(run.Content))
 	}
@@ -196,7 +196,7 @@ func (a *app) runsCancelCommand(cmd *cobra.Command) {
 		if err != nil {
 			return nil, nil, noRun(err, c.arg())
 		}
-		text := fmt.Sprintf("run %s: %s", run.ID, run.Status)
+		text := fmt.Sprintf("run %s: %s", short(run.ID), run.Status)
 		if run.Top != "" {
 			part := fmt.Sprintf("it was part of run %s, which is told so when it continues: %s runs resume %s", run.Top,
 				a.self(), run.Top)
@@ -205,7 +205,7 @@ func (a *app) runsCancelCommand(cmd *cobra.Command) {
 			}
 			text += "\n" + part
 		}
-		return run, func() { fmt.Fprintln(a.out, text) }, nil
+		return run, func() { fmt.Fprintln(a.out, shortIDs(text)) }, nil
 	})
 }
 

@@ -24,6 +24,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/toolcrib/toolcrib"
 	_ "modernc.org/sqlite" // the driver, to spoil databases with
 
 	"github.com/toolcrib/toolcrib/internal/cli"
@@ -357,8 +359,14 @@ func cmdRunID(ts *testscript.TestScript, _ bool, args []string) {
 	if len(runs) != 1 {
 		ts.Fatalf("there is no run")
 	}
-	ts.Setenv(args[0], runs[0].ID)
+	setID(ts, args[0], runs[0].ID)
 	ts.Setenv("ENDOF"+args[0], runs[0].ID[len(runs[0].ID)-8:])
+}
+
+// setID sets a variable to an ID, and S_ plus its name to the ID as people read it.
+func setID(ts *testscript.TestScript, name, id string) {
+	ts.Setenv(name, id)
+	ts.Setenv("S_"+name, toolcrib.ShortID(id))
 }
 
 // cmdTrusting trusts what a folder brings, as somebody without a terminal who has looked
@@ -407,6 +415,6 @@ func pendingOf(ts *testscript.TestScript, name string, show []string) {
 	if run.Pending.ID == "" {
 		ts.Fatalf("the run waits for nothing")
 	}
-	ts.Setenv(name, run.Pending.ID)
+	setID(ts, name, run.Pending.ID)
 	ts.Setenv("DIGEST", run.Pending.Digest)
 }

@@ -34,13 +34,13 @@ func (a *app) showSessions(list []store.SessionInfo) {
 	now := time.Now()
 	head, row := "SESSION|NAME|RUNS|LAST|STATUS|USER|TITLE", func(s *store.SessionInfo) []string {
 		return []string{
-			string(s.ID), s.Name, fmt.Sprint(s.Runs), shortTime(s.UpdatedAt.Local(), now), string(s.Status), s.User, s.Title,
+			short(s.ID), s.Name, fmt.Sprint(s.Runs), shortTime(s.UpdatedAt.Local(), now), string(s.Status), s.User, s.Title,
 		}
 	}
 	if a.outTerminal && a.outStyle.Width < wideList {
 		head, row = "SESSION|RUNS|LAST|NAME OR TITLE", func(s *store.SessionInfo) []string {
 			return []string{
-				string(s.ID), fmt.Sprint(s.Runs), shortTime(s.UpdatedAt.Local(), now), cmp.Or(s.Name, s.Title),
+				short(s.ID), fmt.Sprint(s.Runs), shortTime(s.UpdatedAt.Local(), now), cmp.Or(s.Name, s.Title),
 			}
 		}
 	}
@@ -84,15 +84,15 @@ func (a *app) tellSession(ctx context.Context, w io.Writer, who toolcrib.Princip
 	runs []service.Run, whole bool,
 ) error {
 	style := a.outStyle
-	fmt.Fprintf(w, "%s  %s\n", style.Bold(guard.Visible(cmp.Or(info.Name, string(info.ID)))),
-		style.Dim(guard.Visible(string(info.ID))))
+	fmt.Fprintf(w, "%s  %s\n", style.Bold(guard.Visible(cmp.Or(info.Name, short(info.ID)))),
+		style.Dim(short(info.ID)))
 	fmt.Fprintf(w, "%s\n", guard.Visible(fmt.Sprintf("%s of %s, since %s", render.Count(info.Runs, "run"), info.User,
 		info.CreatedAt.Local().Format("2006-01-02 15:04"))))
 	if len(runs) < info.Runs {
 		fmt.Fprintf(w, "%s\n", style.Dim(fmt.Sprintf("the newest %d of them:", len(runs))))
 	}
 	for _, rec := range runs {
-		fmt.Fprintf(w, "\n%s  %s\n", style.Bold(string(rec.ID)), statusText(rec))
+		fmt.Fprintf(w, "\n%s  %s\n", style.Bold(short(rec.ID)), statusText(rec))
 		if err := a.tellRun(ctx, w, who, rec, whole); err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func (a *app) sessionsRemoveCommand(cmd *cobra.Command) {
 		}
 		info, result, err := c.RemoveSession(c, c.who, c.arg(), r)
 		return sessionRemoved{info.ID, result}, func() {
-			a.says(cmp.Or(info.Name, string(info.ID)), "removed")
+			a.says(cmp.Or(info.Name, short(info.ID)), "removed")
 			a.showPruned(&result, false)
 		}, a.endFirst(noSession(err, c.arg()))
 	})

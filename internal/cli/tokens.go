@@ -85,7 +85,7 @@ func (a *app) tokensListCommand(cmd *cobra.Command) {
 			now := time.Now()
 			table(a, "TOKEN|STATE|LABEL|BY|ISSUED|GOOD", tokens, func(t *service.Token) []string {
 				return []string{
-					t.ID, strings.ReplaceAll(t.State, "_", " "), t.Label, t.IssuedBy,
+					short(t.ID), strings.ReplaceAll(t.State, "_", " "), t.Label, t.IssuedBy,
 					shortTime(t.IssuedAt.Local(), now), goodFor(t),
 				}
 			})
@@ -100,7 +100,7 @@ func (a *app) tokensRevokeCommand(cmd *cobra.Command) {
 		if !changed {
 			word += " already"
 		}
-		return t, func() { a.says(t.ID, word) }, hint(err, c.args[0], "`toolcrib tokens list` shows them all")
+		return t, func() { a.says(short(t.ID), word) }, hint(err, c.args[0], "`toolcrib tokens list` shows them all")
 	})
 }
 
@@ -130,7 +130,9 @@ func (a *app) tokensCheckCommand(cmd *cobra.Command) {
 		if c.json && errors.As(err, &no) {
 			return checkedToken{Code: no.Code, Message: no.Message}, nil, silent(exitFailed)
 		}
-		return checkedToken{Good: true, Token: &t}, func() { fmt.Fprintf(a.out, "%s  good %s\n", t.ID, goodFor(&t)) }, err
+		return checkedToken{Good: true, Token: &t}, func() {
+			fmt.Fprintf(a.out, "%s  good %s\n", short(t.ID), goodFor(&t))
+		}, err
 	})
 }
 
@@ -180,7 +182,7 @@ func (a *app) tokensCreateCommand(cmd *cobra.Command) {
 				return missing("tool", name, n.tools...)
 			})
 		return t, func() {
-			fmt.Fprintf(a.err, "%s: good %s\n", t.ID, goodFor(&t))
+			fmt.Fprintf(a.err, "%s: good %s\n", short(t.ID), goodFor(&t))
 			fmt.Fprintln(a.out, t.Token)
 		}, nil
 	})

@@ -83,7 +83,7 @@ func (a *app) tellChecked(views []checkedView, asJSON bool, out io.Writer) error
 		switch {
 		case asJSON:
 		case v.OK:
-			name := cmp.Or(string(v.Run), pathText(v.File), "everything")
+			name := cmp.Or(short(v.Run), pathText(v.File), "everything")
 			fmt.Fprintf(out, "%s %s: %s\n", a.outStyle.Green("✓"), name, v.Detail)
 		default:
 			a.complain(v.Detail)

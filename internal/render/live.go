@@ -112,10 +112,10 @@ func (l *Live) Frame(f journal.Frame) {
 	case journal.ProgressView:
 		l.running(Progress(d))
 	case journal.ChildView:
-		l.note(fmt.Sprintf("agent %s begins (%s)", d.Agent, d.Run))
+		l.note(fmt.Sprintf("agent %s begins (%s)", d.Agent, toolcrib.ShortID(d.Run)))
 	case journal.ConfirmationView:
 		if d.RunID != "" {
-			l.note(fmt.Sprintf("%s waits for a person", d.RunID))
+			l.note(fmt.Sprintf("%s waits for a person", toolcrib.ShortID(d.RunID)))
 		}
 	case journal.ResultView:
 		l.result(d)

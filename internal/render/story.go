@@ -125,7 +125,7 @@ func (t *Story) start(at time.Time, b *journal.RunStarted) {
 	t.field("agent", b.Agent.Name)
 	t.field("model", strings.Join(models, ", then "))
 	t.field("user", who)
-	t.field("session", string(b.Session))
+	t.field("session", toolcrib.ShortID(b.Session))
 	t.above(b)
 	t.field("workspace", b.Workspace)
 	t.field("started", at.Local().Format("2006-01-02 15:04:05 MST"))
@@ -218,7 +218,7 @@ func (t *Story) asked(b *journal.ConfirmationRequired) {
 	case journal.ApprovalInput:
 		what = "? asked: " + line(b.Question, 4096)
 	}
-	fmt.Fprintf(t.Out, "%s %s\n", t.Style.Yellow(what), t.Style.Dim(guard.Visible(b.ApprovalID)))
+	fmt.Fprintf(t.Out, "%s %s\n", t.Style.Yellow(what), t.Style.Dim(guard.Visible(toolcrib.ShortID(b.ApprovalID))))
 	for _, c := range b.Calls {
 		fmt.Fprintf(t.Out, "  %s %s", line(c.Name, 64), Arguments(c.Arguments, t.Style.width()-len(c.Name)-4))
 		why := string(c.Effect) + " · " + c.Reason
@@ -373,7 +373,7 @@ func (t *Story) verdict(v *journal.Verdict) {
 		effect = string(v.Effect.OrStrictest())
 	}
 	if !strings.Contains(v.Detail, v.Approval) {
-		approval = around("allowed by ", v.Approval, "")
+		approval = around("allowed by ", toolcrib.ShortID(v.Approval), "")
 	}
 	if text := joined(" · ", effect, approval, around("rule ", v.Rule, ""), v.Position, v.Detail); text != "" {
 		t.under(text)

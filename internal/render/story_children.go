@@ -28,7 +28,7 @@ func (t *Story) above(b *journal.RunStarted) {
 		t.field("started by", string(b.Parent))
 		return
 	}
-	t.field("part of", string(b.Parent)+around(", called by agent ", t.Caller, ""))
+	t.field("part of", toolcrib.ShortID(b.Parent)+around(", called by agent ", t.Caller, ""))
 	if s := b.Share; s != nil {
 		t.field("may spend", joined(", ", someDollars(s.CostUSD), someTokens(s.Tokens), some(s.Requests, "request"),
 			some(s.Runs, "run")))
@@ -41,7 +41,7 @@ func (t *Story) childStarted(b *journal.ChildStarted) {
 	head := line(b.Agent, 64) + ": "
 	fmt.Fprintf(t.Out, "%s %s%s\n", t.Style.Cyan("→"), t.Style.Bold(head),
 		cutLine(t.taskOf(b.ID), t.Style.width()-len(head)-2))
-	t.under(string(b.Run))
+	t.under(toolcrib.ShortID(b.Run))
 }
 
 // taskOf is the first line of what a call gives to another agent.
@@ -69,9 +69,9 @@ func (t *Story) taskOf(call string) string {
 // childParked tells what a run below waits for, and where that is decided.
 func (t *Story) childParked(b *journal.ChildParked) {
 	t.note(t.child(b.ID) + " waits " + waitsFor(&b.Pending))
-	where := b.Pending.ApprovalID
+	where := toolcrib.ShortID(b.Pending.ApprovalID)
 	if b.Pending.Run != "" && b.Pending.Run != b.Run {
-		where = strings.TrimSpace(where + " of " + string(b.Pending.Run))
+		where = strings.TrimSpace(where + " of " + toolcrib.ShortID(b.Pending.Run))
 	}
 	if where != "" {
 		t.under(where)
@@ -108,7 +108,7 @@ func (t *Story) paused(b *journal.Paused) {
 		text = "parked: waits " + waitsFor(&b.Pending)
 	}
 	if b.Pending.Run != "" {
-		text += ", as " + string(b.Pending.Run) + " is"
+		text += ", as " + toolcrib.ShortID(b.Pending.Run) + " is"
 	}
 	t.note(text)
 }
@@ -173,7 +173,7 @@ func (t *Story) wayTo(run toolcrib.RunID) {
 	if self == "" {
 		self = "toolcrib"
 	}
-	t.under("its story: " + self + " runs show " + string(run))
+	t.under("its story: " + self + " runs show " + toolcrib.ShortID(run))
 }
 
 // under writes a line that belongs to the one before.
