@@ -86,9 +86,9 @@ func (r *rules) restrict() error {
 		landlock.PathAccess(read|ll.AccessFSExecute|ll.AccessFSWriteFile|ll.AccessFSTruncate, files...).IgnoreIfMissing(),
 		landlock.PathAccess(read|ll.AccessFSWriteFile, devNull).IgnoreIfMissing(),
 		landlock.PathAccess(read, "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom").IgnoreIfMissing())
-	config := landlock.V11.BestEffort()
-	if r.Closed {
-		return config.Restrict(granted...)
+	config := landlock.V11
+	if !r.Closed {
+		config.HandledAccessNet = 0
 	}
-	return errors.Join(config.RestrictPaths(granted...), config.RestrictScoped())
+	return config.BestEffort().Restrict(granted...) // at once: a second layer would keep files from being moved
 }

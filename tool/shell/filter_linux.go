@@ -65,11 +65,28 @@ func (f *filter) denyFlags(call, flags uint32) {
 	f.answer(unix.SECCOMP_RET_ALLOW)
 }
 
+// internetOnly refuses sockets but those of the internet, and of the kernel's list of addresses:
+// a file of the workspace may be the socket of a program outside.
+func (f *filter) internetOnly() {
+	f.unless(unix.BPF_JEQ, unix.SYS_SOCKET, 10)
+	f.load(offsetArgs)
+	for _, domain := range []uint32{unix.AF_INET, unix.AF_INET6} {
+		f.unless(unix.BPF_JEQ, domain, 1)
+		f.answer(unix.SECCOMP_RET_ALLOW)
+	}
+	f.unless(unix.BPF_JEQ, unix.AF_NETLINK, 3)
+	f.load(offsetArgs + 8*2)
+	f.unless(unix.BPF_JEQ, unix.NETLINK_ROUTE, 1)
+	f.answer(unix.SECCOMP_RET_ALLOW)
+	f.answer(errno(unix.EACCES))
+}
+
 // callFilter is what a job may not do: change the machine or what it is made of, look
 // into other programs, make namespaces (in which it would be root again) or memory that
-// is no file and no process's; and, offline, make a socket. A pair of connected sockets can
-// still be made. A program of another machine type cannot make any call.
-func callFilter(offline bool) filter {
+// is no file and no process's; and, offline, make a socket, with loopback one that is not the
+// internet's. A pair of connected sockets can still be made. A program of another machine type
+// cannot make any call.
+func callFilter(offline, loopback bool) filter {
 	var f filter
 	f.load(offsetArch)
 	f.unless(unix.BPF_JEQ, seccompArch, 1)
@@ -81,7 +98,11 @@ func callFilter(offline bool) filter {
 	f.deny(unix.EPERM, deniedCalls()...)
 	// Programs do without these, but not without an answer.
 	f.deny(unix.ENOSYS, unix.SYS_CLONE3, unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET)
-	if offline {
+	switch {
+	case loopback:
+		f.internetOnly()
+		f.deny(unix.EACCES, unix.SYS_IO_URING_SETUP)
+	case offline:
 		f.deny(unix.EACCES, unix.SYS_SOCKET, unix.SYS_IO_URING_SETUP)
 	}
 	f.denyFlags(unix.SYS_CLONE, newSpaces)
@@ -107,8 +128,8 @@ func deniedCalls() []uint32 {
 }
 
 // filterCalls puts the filter on all threads and all that is started.
-func filterCalls(offline bool) error {
-	f := callFilter(offline)
+func filterCalls(offline, loopback bool) error {
+	f := callFilter(offline, loopback)
 	program := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
 	if err := noNewPrivileges(); err != nil {
 		return err

@@ -11,8 +11,10 @@ type job struct {
 	Env   []string `json:"env"`
 	Steps []step   `json:"steps"`
 	Rules *rules   `json:"rules,omitempty"` // nil = no Landlock
-	// Offline takes away the sockets.
-	Offline bool `json:"offline,omitempty"`
+	// Offline takes away the sockets; with Loopback, which says that the job has a network of its
+	// own with nothing else in it, those of other kinds than the internet's.
+	Offline  bool `json:"offline,omitempty"`
+	Loopback bool `json:"loopback,omitempty"`
 	// Watch is set if programs may start others: these are watched, and ended.
 	Watch bool `json:"watch,omitempty"`
 	// Held is what must be mounted as it was meant, before anything runs.

@@ -100,7 +100,7 @@ func (j *job) confine() error {
 			return err
 		}
 	}
-	return filterCalls(j.Offline)
+	return filterCalls(j.Offline, j.Loopback)
 }
 
 // launch starts the job in a sandboxed copy of this program where that is possible,
@@ -122,7 +122,9 @@ func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) outcome, error) 
 		args = l.bubblewrap(own)
 		program = args[0]
 		l.Env = l.environment(ownTmp)
+		l.Loopback = l.Offline
 		if l.Rules != nil {
+			l.Rules.Closed = false
 			l.Rules.Write = append(l.Rules.Write, ownTmp, "/dev/shm")
 		}
 	}

@@ -355,6 +355,11 @@ func TestC12_SandboxHoldsAnyLine(t *testing.T) {
 	}
 	defer func() { _ = listener.Close() }()
 	port := listener.Addr().(*net.TCPAddr).Port
+	datagrams, err := net.ListenPacket("udp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = datagrams.Close() }()
 	sandboxed(t, func(t *testing.T, report *shell.Report) {
 		p := newTrap(t)
 		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
@@ -371,7 +376,7 @@ func TestC12_SandboxHoldsAnyLine(t *testing.T) {
 			"mkdir OUT/new", "ln -s OUT/secret.txt l2; cat l2",
 			"cd OUT && cat secret.txt", "ls OUT", "find / -name secret.txt 2>/dev/null | xargs cat", "tar cf - OUT", "sh -c 'sh -c \"cat OUT/secret.txt\"'",
 			"dd of=OUT/secret.txt </dev/null", "cat /etc/shadow; cat /etc/sudoers", "cat $(echo OUT)/secret.txt", "x=OUT; cat $x/secret.txt",
-			fmt.Sprintf("bash -c 'exec 3<>/dev/tcp/127.0.0.1/%d && echo CONNECTED'", port), fmt.Sprintf("bash -c 'echo x > /dev/udp/127.0.0.1/%d && echo CONNECTED'", port),
+			fmt.Sprintf("bash -c 'exec 3<>/dev/tcp/127.0.0.1/%d && echo CONNECTED'", port), fmt.Sprintf("bash -c 'echo x > /dev/udp/127.0.0.1/%d'", port),
 			"echo x > /tmp/toolcrib-escape-test; ls /root",
 		} {
 			got, err := runIn(t.Context(), t, made, callOf(t, p.workspace, p.line(line), 20))
@@ -387,6 +392,10 @@ func TestC12_SandboxHoldsAnyLine(t *testing.T) {
 				}
 			}
 		}
+		_ = datagrams.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		if n, _, err := datagrams.ReadFrom(make([]byte, 8)); err == nil {
+			t.Errorf("%d bytes reached a listener outside", n)
+		}
 		if _, err := os.Stat("/tmp/toolcrib-escape-test"); err == nil {
 			t.Error("a file was written outside")
 			_ = os.Remove("/tmp/toolcrib-escape-test")
@@ -394,9 +403,48 @@ func TestC12_SandboxHoldsAnyLine(t *testing.T) {
 		if now := state(t, p.outside, true); now != outside {
 			t.Errorf("the outside changed:\n%s\n%s", outside, now)
 		}
-		got, err := runIn(t.Context(), t, made, callOf(t, p.workspace, "mkdir -p d/e && echo work > d/e/f && mv d/e/f g && cat g && rm -r d g", 20))
-		if err != nil || got.Stdout != "work\n" || got.ExitCode != 0 {
-			t.Errorf("ordinary work: %+v %v", got, err)
+		open := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, Network: true})
+		for _, made := range []toolcrib.Tool{made, open} {
+			got, err := runIn(t.Context(), t, made, callOf(t, p.workspace,
+				"mkdir -p d/e && echo work > d/e/f && perl -e 'rename(\"d/e/f\", \"g\") or die $!' && cat g && rm -r d g", 20))
+			if err != nil || got.Stdout != "work\n" || got.ExitCode != 0 {
+				t.Errorf("ordinary work: %+v %v", got, err)
+			}
+		}
+	})
+}
+
+// Without a network tests that listen on the loopback address work under bubblewrap, where nobody
+// else is on it; with Landlock alone there are no sockets. A socket in the workspace leads to
+// nobody.
+func TestLoopback(t *testing.T) {
+	sandboxed(t, func(t *testing.T, report *shell.Report) {
+		dir := folder(t)
+		listener, err := net.Listen("unix", dir+"/socket")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = listener.Close() }()
+		write(t, dir+"/tcp", `use IO::Socket::INET; my $l = IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1") or die "none: $!\n";
+if (!fork()) { my $c = IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $l->sockport) or die $!; print $c "hello\n"; exit }
+my $c = $l->accept; print scalar <$c>;`)
+		write(t, dir+"/others", `use Socket; for my $of ([AF_UNIX, SOCK_STREAM, 0], [17, SOCK_RAW, 0], [38, 5, 0], [40, SOCK_STREAM, 0], [16, SOCK_RAW, 9], [AF_INET, SOCK_RAW, 1])
+{ print socket(my $s, $$of[0], $$of[1], $$of[2]) ? "made" : "refused", "\n" }`)
+		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
+		for line, want := range map[string][2]string{
+			"perl tcp 2>&1":    {"hello\n", "none: Permission denied\n"},
+			"perl others 2>&1": {strings.Repeat("refused\n", 6), strings.Repeat("refused\n", 6)},
+			"perl -e 'use IO::Socket::UNIX; print IO::Socket::UNIX->new(Peer => \"socket\") ? 1 : 0'": {"0", "0"},
+			"perl -e 'use Socket; print socketpair(my $a, my $b, AF_UNIX, SOCK_STREAM, 0) ? 1 : 0'":   {"1", "1"},
+		} {
+			got, err := runIn(t.Context(), t, made, callOf(t, dir, line, 20))
+			expected := want[0]
+			if report.Bubblewrap == "" {
+				expected = want[1]
+			}
+			if err != nil || got.Stdout != expected {
+				t.Errorf("%s: %+v %v", line, got, err)
+			}
 		}
 	})
 }
