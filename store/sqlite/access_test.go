@@ -1,14 +1,19 @@
 package sqlite_test
 
 import (
+	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/access/standing"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
@@ -75,4 +80,37 @@ func TestM16_Latest(t *testing.T) {
 	if got, err := s.Access().Latest(t.Context()); err != nil || !got.Equal(at) {
 		t.Errorf("%s, %v; want %s", got, err, at)
 	}
+}
+
+// Two processes that change and read what grants at the same time find it as it was sealed,
+// each of them.
+func TestSealedTablesOfTwoProcesses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "toolcrib.db")
+	var work sync.WaitGroup
+	for p := range 2 {
+		s := openAt(t, path, sqlite.Options{})
+		for g := range 2 {
+			by := fmt.Sprintf("user%d%d", p, g)
+			work.Go(func() {
+				for i := range 8 {
+					name := fmt.Sprintf("%s-%d", by, i)
+					_, err1 := s.Access().AddUser(t.Context(), access.NewUser{User: access.User{Name: name, Grants: []string{"a"}}}, by)
+					_, err2 := s.SetOverride(t.Context(), store.Override{Kind: store.OverrideTool, Name: by, Enabled: i%2 == 0, By: by})
+					_, _, err3 := s.Remember(t.Context(), store.Remembered{
+						Scope: journal.RememberUser, User: by, Tool: name, Workspace: "/w", ApprovalID: "apr_1", By: by, Run: "run_1",
+						FolderID: "1", Effect: toolcrib.EffectIdempotentWrite,
+					})
+					_, err4 := s.Access().User(t.Context(), name)
+					list, err5 := s.Remembered(t.Context(), by, "")
+					_, err6 := s.Overrides(t.Context())
+					if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil || len(list) != i+1 {
+						t.Errorf("%s: %d remembered, error %v", name, len(list), err)
+						return
+					}
+				}
+			})
+		}
+	}
+	work.Wait()
+	verifyAll(t, openAt(t, path, sqlite.Options{}))
 }
