@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
 const (
@@ -50,7 +51,7 @@ func Find(workspace string) (Project, error) {
 		return Project{}, err
 	}
 	for dir, n := start, 0; n < maxLevels; n++ {
-		if info, err := os.Lstat(filepath.Join(dir, ".git")); err == nil && ownFile(info) {
+		if info, err := os.Lstat(filepath.Join(dir, ".git")); err == nil && safefile.Owned(info) {
 			rel, err := filepath.Rel(dir, start)
 			return Project{Root: dir, Folder: filepath.ToSlash(rel), Git: true}, err
 		}
@@ -170,7 +171,7 @@ func (r *reader) read(name string) (text string, cut bool, err error) {
 			return "", false, errors.New("it is a link to a hidden file")
 		}
 	}
-	f, err := r.root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|openFlags, 0)
+	f, err := r.root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|safefile.NonBlock, 0)
 	if err != nil {
 		var pe *fs.PathError
 		if errors.As(err, &pe) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
 // NotesLead begins the text of notes that a model reads.
@@ -70,7 +71,7 @@ const maxBranch = 250
 
 // head returns the first line of a small regular file.
 func head(name string) (string, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|openFlags, 0)
+	f, err := os.OpenFile(name, os.O_RDONLY|safefile.NonBlock, 0)
 	if err != nil {
 		return "", err
 	}

@@ -115,6 +115,9 @@ func (s Store) read() (*record, error) {
 		if runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0 {
 			return errors.New("can be written by other users; review it, then run: chmod 600 " + ShellWord(s.path))
 		}
+		if os.Geteuid() != 0 && !safefile.Owned(info) { // root may act in another user's home
+			return errors.New("belongs to another user; remove it and trust your folders again")
+		}
 		return nil
 	})
 	switch {

@@ -1,7 +1,0 @@
-package project
-
-import "io/fs"
-
-const openFlags = 0
-
-func ownFile(fs.FileInfo) bool { return true }
