@@ -457,7 +457,8 @@ func wordLen(s string) int {
 	return end
 }
 
-// broken breaks a line that is wider than the terminal, if it can at a space.
+// broken breaks a line that is wider than the terminal, if it can at a space. Of a row that
+// is exactly as wide, [ansi.Wrap] leaves that space to the next.
 func broken(line string, width int) []string {
-	return strings.Split(ansi.Wrap(line, max(width, 1), ""), "\n")
+	return strings.Split(strings.ReplaceAll(ansi.Wrap(line, max(width, 1), ""), "\n ", "\n"), "\n")
 }

@@ -219,3 +219,15 @@ func TestIssue5_8_LongBlocks(t *testing.T) {
 		t.Errorf("a line without an end: %d blocks, %d bytes wait", len(got), len(b.tail()))
 	}
 }
+
+func TestBroken_AtItsWidth(t *testing.T) {
+	for _, line := range []string{"one two three", "one, two"} {
+		for width := 3; width < 14; width++ {
+			for i, row := range broken(line, width) {
+				if i > 0 && strings.HasPrefix(row, " ") || len(row) > width {
+					t.Errorf("%q at %d: row %q", line, width, row)
+				}
+			}
+		}
+	}
+}
