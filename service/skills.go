@@ -93,6 +93,7 @@ func (s *Service) Skills() (*Skills, error) {
 			return nil, err
 		}
 		dir := skill.Dir{Path: path, Source: sourceOf(path, named)}
+		dir.Links = dir.Source == SkillsUser // elsewhere what a link leads to was not chosen by the user
 		if slices.ContainsFunc(used, func(d skill.Dir) bool { return d.Path == path }) {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -235,15 +236,15 @@ var ErrChanged = errors.New("the file has changed since the skill was loaded")
 // that the skill does not have is [fs.ErrNotExist], other content [ErrChanged].
 func (s *Skill) ReadFile(name string) ([]byte, error) {
 	at := slices.IndexFunc(s.Files, func(f File) bool { return f.Name == name })
-	if at < 0 || s.dir == "" {
+	if at < 0 || s.real == "" {
 		return nil, fs.ErrNotExist
 	}
-	root, err := os.OpenRoot(s.dir)
+	root, err := os.OpenRoot(filepath.Dir(s.real))
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close() //nolint:errcheck // only read
-	data, size, err := readRegular(root, path.Join(s.Name, name), s.Files[at].Size)
+	data, size, err := readRegular(root, path.Join(filepath.Base(s.real), name), s.Files[at].Size)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrChanged, err) // it was there, and could be read

@@ -104,3 +104,53 @@ func TestN26_ReadFileTakesNoTricks(t *testing.T) {
 		}
 	}
 }
+
+// Where links are followed, a skill may be one; what it leads to is read as any other.
+func TestIssue13_LinkedSkills(t *testing.T) {
+	k := newKit(t)
+	k.skill("else/where", "")
+	k.put("else/where/x", "data")
+	k.skill("user/own", "")
+	k.put("file", "x")
+	for name, to := range map[string]string{
+		"where": "../else/where", "again": "where", "other-name": "own", "root": "/", "up": "..", "self": ".", "loop": "loop",
+		"gone": "../nothing", "file": "../file", "system": "/proc/self/fd/0",
+	} {
+		k.link(to, "user/"+name)
+	}
+	dirs := k.dirs("user")
+	dirs[0].Links = true
+	l, problems := skill.Load(dirs, skill.Options{})
+	for _, name := range []string{"where", "again", "other-name", "own"} {
+		s := l.Skill(name)
+		if s == nil || s.Path != filepath.Join(k.top, "user", name) || s.Name != name {
+			t.Fatalf("%s: %+v, %v", name, s, problems)
+		}
+	}
+	if l.Skill("where").Hash != l.Skill("again").Hash {
+		t.Error("the hash is not that of the content")
+	}
+	if data, err := l.Skill("again").ReadFile("x"); string(data) != "data" || err != nil {
+		t.Errorf("%q, %v", data, err)
+	}
+	for name, words := range map[string]string{
+		"root": "to a folder that it lies in", "up": "to a folder that it lies in", "self": "to a folder that it lies in",
+		"loop": "to nothing, or to itself", "gone": "to nothing, or to itself", "file": "not to a folder", "system": "no skill: it is a link",
+	} {
+		if l.Skill(name) != nil || !has(problems, skill.CodeInvalid, name, words) {
+			t.Errorf("%s: %v", name, problems)
+		}
+	}
+	k.put("else/where/x", "changed")
+	if _, err := l.Skill("where").ReadFile("x"); !errors.Is(err, skill.ErrChanged) {
+		t.Errorf("%v", err)
+	}
+	if os.Geteuid() == 0 {
+		if err := os.Chown(filepath.Join(k.top, "else/where"), 12345, -1); err != nil {
+			t.Fatal(err)
+		}
+		if l, problems := skill.Load(dirs, skill.Options{}); l.Skill("where") != nil || !has(problems, skill.CodeInvalid, "where", "of another user") {
+			t.Errorf("%v", problems)
+		}
+	}
+}

@@ -19,6 +19,9 @@ import (
 type Dir struct {
 	Path   string // absolute, or relative to the current folder
 	Source string // for people: workspace, user, configured
+	// Links are followed if they lead to a folder that belongs to the user of this process
+	// or to root; else a link is no skill.
+	Links bool
 	// Files are the folder's files as they were read before, by path with slashes
 	// (trust.Folder has them): the skills are then made of these very bytes, so that
 	// what was trusted is what is used. nil = read the folder.
@@ -104,13 +107,16 @@ func (l *loader) fromDisk(dir Dir) {
 		return
 	}
 	defer root.Close() //nolint:errcheck // only read
-	names, err := l.list(root, dir)
+	names, links, err := list(root)
 	if err != nil {
 		l.problem(Problem{Code: CodeUnreadable, Path: dir.Path, Message: "cannot be read: " + plainCause(err)})
 		return
 	}
 	for _, name := range names {
 		l.one(dir, name, topNames(root, name), func() (content, error) { return readFolder(root, name) })
+	}
+	for _, name := range links {
+		l.link(dir, name)
 	}
 }
 
@@ -129,21 +135,74 @@ func topNames(root *os.Root, name string) []string {
 	return names
 }
 
-// list returns the names of the folders that may be skills, sorted.
-func (l *loader) list(root *os.Root, dir Dir) ([]string, error) {
+// link loads a skill that is a link to a folder elsewhere.
+func (l *loader) link(dir Dir, name string) {
+	real, why := leadsTo(dir, name)
+	if why != "" {
+		if !l.taken(dir, name) {
+			l.refuse(Problem{
+				Code: CodeInvalid, Skill: name, Path: filepath.Join(dir.Path, name), Message: "no skill: it is a link" + why,
+			})
+		}
+		return
+	}
+	root, err := os.OpenRoot(filepath.Dir(real))
+	if err != nil {
+		l.problem(Problem{Code: CodeUnreadable, Path: real, Message: "cannot be read: " + plainCause(err)})
+		return
+	}
+	defer root.Close() //nolint:errcheck // only read
+	l.one(dir, name, topNames(root, filepath.Base(real)), func() (content, error) {
+		return readFolder(root, filepath.Base(real))
+	})
+	if s := l.library.skills[name]; s != nil && s.Path == filepath.Join(dir.Path, name) {
+		s.real = real
+	}
+}
+
+// leadsTo returns the folder that a link leads to, or why it is not followed.
+func leadsTo(dir Dir, name string) (real, why string) {
+	if !dir.Links {
+		return "", "; a skill must be a folder, so copy it here"
+	}
+	real, err := filepath.EvalSymlinks(filepath.Join(dir.Path, name))
+	if err == nil {
+		real, err = filepath.Abs(real)
+	}
+	top, err2 := filepath.EvalSymlinks(dir.Path)
+	if err2 == nil {
+		top, err2 = filepath.Abs(top)
+	}
+	if err != nil || err2 != nil {
+		return "", " to nothing, or to itself"
+	}
+	info, err := os.Lstat(real)
+	above, err2 := filepath.Rel(real, top)
+	switch {
+	case err != nil || !info.IsDir():
+		return "", ", and not to a folder"
+	case err2 != nil || filepath.IsLocal(above):
+		return "", " to a folder that it lies in"
+	case !safefile.Owned(info):
+		return "", " to a folder of another user"
+	}
+	return real, ""
+}
+
+// list returns the names of the folders and links that may be skills, sorted.
+func list(root *os.Root) (names, links []string, err error) {
 	d, err := root.Open(".")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer d.Close() //nolint:errcheck // only read
 	entries, err := d.ReadDir(maxDirEntries + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(entries) > maxDirEntries {
-		return nil, fmt.Errorf("it holds more than %d entries", maxDirEntries)
+		return nil, nil, fmt.Errorf("it holds more than %d entries", maxDirEntries)
 	}
-	var names []string
 	for _, e := range entries {
 		name := e.Name()
 		switch {
@@ -151,16 +210,12 @@ func (l *loader) list(root *os.Root, dir Dir) ([]string, error) {
 		case e.IsDir():
 			names = append(names, name)
 		case e.Type()&fs.ModeSymlink != 0 && ValidName(name):
-			if !l.taken(dir, name) {
-				l.refuse(Problem{
-					Code: CodeInvalid, Skill: name, Path: filepath.Join(dir.Path, name),
-					Message: "no skill: it is a link; a skill must be a folder, so copy it here",
-				})
-			}
+			links = append(links, name)
 		}
 	}
 	slices.Sort(names)
-	return names, nil
+	slices.Sort(links)
+	return names, links, nil
 }
 
 // fromFiles loads the skills of a folder that was read before.
@@ -266,7 +321,7 @@ func (l *loader) tooMany(p Problem, what string) {
 func (l *loader) add(dir Dir, s *Skill, c content) {
 	s.Source, s.Path, s.Hash, s.Files = dir.Source, filepath.Join(dir.Path, s.Name), c.hash(), c.files
 	// Where it is not known, its files cannot be read later, only its text.
-	s.dir, _ = filepath.Abs(dir.Path)
+	s.real, _ = filepath.Abs(s.Path)
 	l.library.skills[s.Name] = s
 	for _, n := range s.Notices {
 		l.problem(Problem{Code: CodeNotice, Skill: s.Name, Path: s.Path, Message: n})

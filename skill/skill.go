@@ -55,7 +55,7 @@ type Skill struct {
 	Path   string `json:"path"`            // the skill's folder
 	Hash   string `json:"hash,omitempty"`  // sha256:… over the names and contents of all files
 	Files  []File `json:"files,omitempty"` // sorted by name, SKILL.md too
-	dir    string // that holds the folder
+	real   string // absolute path of the folder; "" = not known
 }
 
 // File is one file of a skill.
