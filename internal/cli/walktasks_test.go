@@ -341,9 +341,9 @@ var walkTasks = []task{
 	},
 	{name: "which conversations", line: "toolcrib sessions list", want: []string{`day`}, table: true},
 	{name: "remove one", line: "toolcrib sessions remove day", does: []press{{`\[y/N\]|\?`, "y<Enter>"}}, want: []string{`removed`}},
-	{name: "which runs", line: "toolcrib runs list --limit 8", want: []string{`complet`}},
+	{name: "which runs", line: "toolcrib runs list --limit 8", want: []string{`completed`}, table: true},
 	{name: "what happened", line: "toolcrib runs show last", want: []string{`local:`, `✓ completed`}},
-	{name: "who allowed what", line: "toolcrib audit list --kind approval_decided --limit 5", want: []string{`approval_decided`, `local:`}},
+	{name: "who allowed what", line: "toolcrib audit list --kind approval_decided --limit 5", want: []string{`approve`, `local:`}},
 	{
 		name: "why it is asked", line: `toolcrib tools explain write_file --args '{"path":"a.txt","content":"x"}'`,
 		want: []string{`would be asked about`},
