@@ -81,10 +81,12 @@ func gitReads() map[string]*program {
 		"branch":       named(subcommand(`avrl list all remotes verbose show-current sort: format: column? color? no-color contains? no-contains? merged? no-merged? points-at: `), "l", "list", "contains", "no-contains", "merged", "no-merged"),
 		"tag":          named(subcommand(`ln? list sort: format: column? contains? no-contains? merged? no-merged? points-at: `), "l", "list", "contains", "no-contains", "merged", "no-merged"),
 		"remote":       bare(subcommand(`v verbose`)),
-		"version":      bare(subcommand(`v build-options`)),
-		"stash":        {whole: gitFirst("list")},
-		"reflog":       {whole: gitFirst("", "show")},
-		"worktree":     {whole: gitFirst("list")},
+		"config": {operands: gitSettings, options: `lz list get get-all get-regexp null name-only show-origin show-scope local global
+			system worktree type: bool int`},
+		"version":  bare(subcommand(`v build-options`)),
+		"stash":    {whole: gitFirst("list")},
+		"reflog":   {whole: gitFirst("", "show")},
+		"worktree": {whole: gitFirst("list")},
 	}
 }
 
@@ -96,6 +98,15 @@ func gitFirst(words ...string) func(*judge, []string) error {
 		}
 		return nil
 	}
+}
+
+// gitSettings are the operands of git config: with more of them it writes, unless it is told to get.
+func gitSettings(j *judge, operands []string) error {
+	n, gets, lists := len(operands), j.has("get", "get-all", "get-regexp"), j.has("l", "list")
+	if gets && (n == 1 || n == 2) || lists && n == 0 || !gets && !lists && n == 1 && strings.Contains(operands[0], ".") {
+		return nil
+	}
+	return refuse("git config with %s is not among the commands that only read", quote(strings.Join(operands, " ")))
 }
 
 // gitOperands are revisions and paths. What could be a path outside is refused.
@@ -215,7 +226,8 @@ var plainGit = regexp.MustCompile(`^(?i:` + strings.Join([]string{
 
 // startsProgram are settings that plainGit would let pass, and that start a program or send
 // git into a submodule.
-var startsProgram = regexp.MustCompile(`(?i)^(log\.showsignature|gc\.recentobjectshook|submodule\..+\.ignore)$`)
+var startsProgram = regexp.MustCompile(
+	`(?i)^(log\.showsignature|gc\.recentobjectshook|submodule\..+\.ignore|diff\.submodule|status\.submodulesummary)$`)
 
 var (
 	gitSection = regexp.MustCompile(`^\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\["\\])*)")?\s*\]\s*(.*)$`)

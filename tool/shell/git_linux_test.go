@@ -57,7 +57,8 @@ func TestGit_Reads(t *testing.T) {
 		"git status", "git status -sb", "git diff", "git diff HEAD -- a.txt", "git diff --stat --cached", "git log --oneline -5", "git log -p -n 2 a.txt",
 		"git --no-pager log", "git show HEAD:a.txt", "git show --stat HEAD", "git branch", "git branch -a", "git branch --list 'm*'", "git tag -l", "git blame a.txt",
 		"git ls-files", "git rev-parse HEAD", "git remote -v", "git stash list", "git reflog", "git grep -n one", "git grep /one", "git describe --always", "git log main..HEAD",
-		"git status | cat && git diff",
+		"git status | cat && git diff", "git config user.name", "git config --get remote.origin.url", "git config -l --show-origin",
+		"git config --get-regexp 'user.*' x",
 	} {
 		for _, made := range []toolcrib.Tool{ask, list} {
 			call := callOf(t, dir, line, 0)
@@ -68,7 +69,8 @@ func TestGit_Reads(t *testing.T) {
 	}
 	for _, line := range []string{
 		"git add a.txt", "git commit -m x", "git push", "git branch new", "git branch -d main", "git tag v1", "git stash", "git stash drop", "git reset --hard",
-		"git checkout -- a.txt", "git config core.x y", "git diff --output=x", "git diff --outp=x", "git diff --ext-diff", "git log --output x", "git show --textconv",
+		"git checkout -- a.txt", "git config core.x y", "git config --unset core.x", "git config edit", "git config -e",
+		"git config --get-urlmatch http https://x", "git config -f x -l", "git config --blob HEAD:x -l", "git config --add a.b", "git config get a.b c", "git init", "git init -q sub", "git diff --output=x", "git diff --outp=x", "git diff --ext-diff", "git log --output x", "git show --textconv",
 		"git grep -Oless one", "git grep --open-files-in-pager=x one", "git -c core.pager=x log", "git -C sub status", "git --exec-path=x status", "git remote add x y",
 		"git remote update", "git reflog expire --all", "git rev-parse --git-path x", "git unknown", "git diff --no-index a.txt AGENTS.md", "git help status",
 		"git archive HEAD", "git fsck", "git gc", "git log --format=%G?", "git log --pretty 'tformat:%h %+GG'", "git show -s --format='%<(9)% GK' HEAD",
@@ -281,4 +283,144 @@ func TestGit_Writes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Whatever a repository that somebody else made names as programs, a call that runs unasked starts
+// none of them: the real git shows it.
+func TestGit_HostileRepositories(t *testing.T) {
+	config := func(lines ...string) func(t *testing.T, dir, evil string) {
+		return func(t *testing.T, dir, evil string) {
+			f, err := os.OpenFile(dir+"/.git/config", os.O_APPEND|os.O_WRONLY, 0)
+			if err == nil {
+				_, err = f.WriteString(strings.ReplaceAll(strings.Join(lines, "\n"), "EVIL", evil) + "\n")
+			}
+			if err != nil || f.Close() != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// nested puts a repository into the other one, as a submodule that no .gitmodules names, whose own
+	// configuration names programs everywhere.
+	nested := func(outer ...string) func(t *testing.T, dir, evil string) {
+		return func(t *testing.T, dir, evil string) {
+			sub := repository(t)
+			git(t, dir, "clone", "-q", sub, dir+"/sub")
+			git(t, dir, "add", "sub")
+			git(t, dir, "-c", "user.name=x", "-c", "user.email=x@y", "commit", "-q", "-m", "nested")
+			write(t, dir+"/sub/a.txt", "two\n")
+			git(t, dir+"/sub", "-c", "user.name=x", "-c", "user.email=x@y", "commit", "-q", "-a", "-m", "moved")
+			write(t, dir+"/sub/a.txt", "three\n")
+			write(t, dir+"/sub/.git/info/attributes", "* diff=x filter=x\n")
+			config("[core]", "fsmonitor = EVIL", "[diff]", "external = EVIL", "[diff \"x\"]", "textconv = EVIL", "command = EVIL",
+				"[filter \"x\"]", "clean = EVIL", "process = EVIL")(t, dir+"/sub", evil)
+			config(outer...)(t, dir, evil)
+		}
+	}
+	setups := map[string]func(t *testing.T, dir, evil string){
+		"fsmonitor":      config("[core]", "fsmonitor = EVIL"),
+		"hooks":          config("[core]", "hooksPath = hooks"),
+		"external diff":  config("[diff]", "external = EVIL"),
+		"textconv":       config("[diff \"x\"]", "textconv = EVIL", "command = EVIL"),
+		"filter":         config("[filter \"x\"]", "clean = EVIL", "process = EVIL", "smudge = EVIL", "required"),
+		"alias":          config("[alias]", "status = !EVIL", "st = !EVIL", "log = !EVIL"),
+		"pager":          config("[core]", "pager = EVIL", "[pager]", "log = EVIL", "status = EVIL"),
+		"include":        config("[include]", "path = ../evil.config"),
+		"include if":     config("[includeIf \"gitdir:**\"]", "path = ../evil.config"),
+		"quoted key":     config("[\"diff\"]", "external = EVIL"),
+		"two on a line":  config("[diff] external = EVIL"),
+		"joined lines":   config("[diff]", "exter\\", "nal = EVIL"),
+		"gpg":            config("[log]", "showSignature = true", "[gpg]", "program = EVIL"),
+		"signed commits": config("[commit]", "gpgsign = true", "[gpg \"ssh\"]", "program = EVIL"),
+		"ext remote":     config("[remote \"origin\"]", "url = \"ext:\"\":EVIL\"", "promisor = true", "[protocol]", "allow = always"),
+		"ext address":    config("[url \"ext::EVIL \"]", "insteadOf = https://", "[protocol \"ext\"]", "allow = always"),
+		"ssh command":    config("[core]", "sshCommand = EVIL"),
+		"config.worktree": func(t *testing.T, dir, evil string) {
+			config("[extensions]", "worktreeConfig = true")(t, dir, evil)
+			write(t, dir+"/.git/config.worktree", "[diff]\n\texternal = "+evil+"\n[core]\n\tfsmonitor = "+evil+"\n")
+		},
+		"nested":         nested(),
+		"nested diff":    nested("[diff]", "submodule = diff"),
+		"nested log":     nested("[diff]", "submodule = log"),
+		"nested summary": nested("[status]", "submoduleSummary = true"),
+		"nested recurse": nested("[submodule]", "recurse = true"),
+		"nested ignore":  nested("[submodule \"sub\"]", "ignore = none", "active = true"),
+		"gitdir file": func(t *testing.T, dir, evil string) {
+			config("[diff]", "external = EVIL", "[core]", "fsmonitor = EVIL")(t, dir, evil)
+			if err := os.Rename(dir+"/.git", dir+"/real"); err != nil {
+				t.Fatal(err)
+			}
+			write(t, dir+"/.git", "gitdir: real\n")
+		},
+		"work tree": func(t *testing.T, dir, evil string) {
+			config("[diff]", "external = EVIL")(t, dir, evil)
+			if err := os.Rename(dir+"/.git", dir+"/real"); err != nil {
+				t.Fatal(err)
+			}
+			for name, text := range map[string]string{"commondir": "../real\n", "HEAD": "ref: refs/heads/main\n", "gitdir": dir + "/.git\n"} {
+				write(t, dir+"/.git/"+name, text)
+			}
+		},
+		"bare": func(t *testing.T, dir, evil string) {
+			config("[diff]", "external = EVIL", "[core]", "fsmonitor = EVIL", "bare = true")(t, dir, evil)
+			for _, name := range []string{"HEAD", "config", "objects", "refs"} {
+				if err := os.Rename(dir+"/.git/"+name, dir+"/"+name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.RemoveAll(dir + "/.git"); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	lines := []string{
+		"git status", "git status -v -v", "git status --short", "git diff", "git diff HEAD", "git diff --cached", "git diff --stat HEAD~1", "git log -p -2",
+		"git log --stat", "git show", "git show HEAD:a.txt", "git blame a.txt", "git grep one", "git ls-files -m -o", "git describe --always --dirty",
+		"git branch -a -v", "git stash list", "git remote -v", "git rev-parse HEAD", "git diff-tree -p HEAD", "git st", "git config --list",
+		"git cat-file -p HEAD:a.txt", "git worktree list", "git shortlog -s HEAD", "git config core.pager",
+	}
+	report := landlockOnly() // what only reads is the same under both sandboxes
+	if report.LandlockABI == 0 {
+		t.Skip("NOT TESTED: this kernel has no Landlock")
+	}
+	bitten := map[string]string{}
+	for name, setup := range setups {
+		t.Run(name, func(t *testing.T) {
+			dir := repository(t)
+			evil := `"echo EVIL-R$((1))AN >&2 && :"` // by programs of the system: those of the workspace could not run
+			write(t, dir+"/evil.config", "[diff]\n\texternal = "+evil+"\n[core]\n\tfsmonitor = "+evil+"\n")
+			write(t, dir+"/.git/info/attributes", "* diff=x filter=x\n")
+			for _, hook := range []string{"post-index-change", "fsmonitor-watchman", "pre-commit", "reference-transaction"} {
+				write(t, dir+"/hooks/"+hook, "#!/bin/sh\necho EVIL-R1AN >&2\n")
+				_ = os.Chmod(dir+"/hooks/"+hook, 0o755)
+			}
+			setup(t, dir, evil)
+			write(t, dir+"/a.txt", "one more\n")
+			for _, line := range lines { // without toolcrib
+				cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
+				cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir + "/nowhere"}
+				if out, _ := cmd.CombinedOutput(); strings.Contains(string(out), "EVIL-R1AN") {
+					bitten[name] = line
+				}
+			}
+			made, ran := gitTool(t, shell.ModeAsk, report), 0
+			for _, line := range lines {
+				call := callOf(t, dir, line, 60)
+				if admit(made, call) != nil || asks(made, call) != "" {
+					continue
+				}
+				ran++
+				if effect(made, call) != toolcrib.EffectReadOnly {
+					t.Errorf("%s runs unasked and does not only read", line)
+				}
+				if got, err := runIn(t.Context(), t, made, call); err != nil || strings.Contains(got.Stdout+got.Stderr, "EVIL-R1AN") {
+					t.Errorf("%s: %+v %v", line, got, err)
+				}
+			}
+			t.Logf("%d of %d lines ran unasked", ran, len(lines))
+		})
+	}
+	t.Logf("git alone starts programs in %d of %d: %v", len(bitten), len(setups), bitten)
+	if len(bitten) < len(setups)/2 {
+		t.Error("the traps do not bite")
+	}
 }
