@@ -38,7 +38,7 @@ type Error struct {
 	Code       Code
 	Message    string
 	RetryAfter time.Duration // when asking again may help; 0 = unknown
-	Ref        string        // under which an operator finds the detail; "" = there is none
+	Ref        string        // under which an operator finds the detail; "" = none
 	Err        error         // the cause, for operators; may be nil
 }
 
@@ -74,8 +74,8 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
-// ErrConflict says that a journal has moved on: somebody else drives the run.
+// ErrConflict is returned if somebody else has appended to the journal.
 var ErrConflict = errors.New("journal: another writer was first")
 
-// ErrNotFound says that there is no such run, ref or name.
+// ErrNotFound is returned for an unknown run, ref or name.
 var ErrNotFound = errors.New("not found")

@@ -9,7 +9,7 @@ import (
 // Seq numbers the events of one run, from 1, strictly rising without gaps.
 type Seq uint64
 
-// Kind names what an event tells; package journal has them all.
+// Kind is the kind of an event; package journal defines all of them.
 type Kind string
 
 // Event is one entry of a run's journal.
@@ -25,7 +25,7 @@ type Event struct {
 	Hash        []byte
 }
 
-// Body is what an event tells. Bodies are plain structs, stored as plain JSON.
+// Body is the content of an event. Bodies are plain structs, stored as plain JSON.
 type Body interface {
 	EventKind() Kind
 }

@@ -2,7 +2,7 @@ package toolcrib
 
 import "encoding/json"
 
-// Role tells who speaks in a message. The system text is no message: it stands
+// Role says who speaks in a message. The system text is no message: it stands
 // in [Request.System].
 type Role string
 

@@ -116,7 +116,7 @@ type Finish struct {
 	Notices   []Notice // such as tool_unusable
 }
 
-// FinishReason tells why a model stopped.
+// FinishReason says why a model stopped.
 type FinishReason string
 
 const (

@@ -10,7 +10,7 @@ type Principal struct {
 	// tools and groups by name or glob; null = no restriction, [] = nothing; no wildcard by accident
 	Grants []string `json:"grants"`
 	Trust  Trust    `json:"trust,omitempty"`
-	// Actor is who really sat at the keyboard where that is somebody else (--as);
+	// Actor is who was really at the keyboard, if that is somebody else (--as);
 	// both names are in the audit log.
 	Actor string `json:"actor,omitempty"`
 	// Token is the ID of the access token by which the principal acts, within its own

@@ -51,7 +51,7 @@ func (s Status) Parked() bool {
 		s == StatusWaitingForProvider
 }
 
-// StopReason tells why a run ended (contract §5).
+// StopReason says why a run ended (contract §5).
 type StopReason string
 
 const (

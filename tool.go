@@ -69,7 +69,7 @@ func ValidToolName(name string) bool {
 	return true
 }
 
-// Check tells what is wrong with the spec; nil = nothing.
+// Check returns an error if the spec is invalid.
 func (s Spec) Check() error {
 	if !ValidToolName(s.Name) {
 		return fmt.Errorf("tool name %q: must match %s", s.Name, toolName)
@@ -232,7 +232,7 @@ type Effector interface {
 	EffectOf(call Call) Effect
 }
 
-// Targeter tells what a call touches: for the order of calls on one target, for
+// Targeter reports what a call touches: for the order of calls on one target, for
 // protected paths, sinks and rules.
 type Targeter interface {
 	Targets(call Call) []Target
@@ -255,7 +255,7 @@ const (
 	TargetAgent = "agent"
 )
 
-// Commander tells which programs the command line of a call starts, for rules: in
+// Commander reports which programs the command line of a call starts, for rules: in
 // the order of the line, and each with those that it is told to start itself (env,
 // sh -c). What a program does beyond that is not known.
 type Commander interface {
@@ -278,14 +278,14 @@ type Word struct {
 	Unknown bool
 }
 
-// Asker is a tool with calls that a person looks at first, whatever tools.confirm
+// Asker is a tool with calls that a person is asked about, whatever tools.confirm
 // says: Asks returns why, and nothing for any other call. Only a person's decision lifts
 // the question, not a rule's allow.
 type Asker interface {
 	Asks(call Call) []Concern
 }
 
-// Concern is why a person looks at a call first.
+// Concern is a reason to ask a person about a call.
 type Concern struct {
 	// Reason is [ReasonUnlistedProgram], which a remembered approval of the same arguments
 	// answers too, but --approve all does not; else [ReasonNeedsConfirmation], asked each time.
@@ -313,7 +313,7 @@ type Binder interface {
 	Bind(ctx context.Context, call Call) ([]FileState, error)
 }
 
-// FileState is what a file is at one moment.
+// FileState is the state of a file at some moment.
 type FileState struct {
 	Path string `json:"path"` // absolute, symbolic links resolved as far as it exists
 	// State is the same as long as the file is: [FileAbsent], or what its tool tells it
@@ -332,7 +332,7 @@ type Preparer interface {
 	Reconcile(ctx context.Context, call Call, prepared json.RawMessage) (Reconciled, error)
 }
 
-// Reconciled is what became of a call that was cut off.
+// Reconciled is the outcome of an interrupted call.
 type Reconciled struct {
 	State  ReconciledState
 	Output Output // with Happened: the result to use

@@ -1,6 +1,6 @@
 package toolcrib
 
-// Reason tells why the gate refused a call, or that it asks (contract §6). The
+// Reason says why the gate refused a call, or that it asks (contract §6). The
 // order of the constants is the order in which the gate judges; the first that
 // refuses is the one reported.
 type Reason string

@@ -175,7 +175,7 @@ func WhyRevoked(ctx context.Context, users Users, tokens Tokens, c Claims) (stri
 	return inactive(ctx, users, c.Issuer, "who issued it")
 }
 
-// inactive says that somebody may do nothing any more; what they are to the token.
+// inactive says that somebody may no longer do anything; what they are to the token.
 func inactive(ctx context.Context, users Users, name, what string) (string, error) {
 	u, err := users.User(ctx, name)
 	switch {

@@ -248,7 +248,7 @@ func (s *State) canary() string {
 	return s.Start.Canary
 }
 
-// redactCanary takes the canary out of a reply and its calls, and tells what to
+// redactCanary takes the canary out of a reply and its calls, and reports what to
 // write down about it.
 func (d *driver) redactCanary(reply *toolcrib.Reply, calls []journal.ToolCall) []toolcrib.Body {
 	canary := d.s.canary()

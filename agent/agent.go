@@ -62,7 +62,7 @@ type Options struct {
 	Contents toolcrib.Contents
 
 	// Agents makes the task of a sub-agent for whom the run acts: its agent, models,
-	// skills and what of them stands in History. What the run passes on, and narrows, is
+	// skills and what of them is in History. What the run passes on, and narrows, is
 	// added to it. It is called on many goroutines. nil = no agent can be started.
 	Agents func(ctx context.Context, who toolcrib.Principal, name, workspace string) (Task, error)
 	// Claim holds a child run for this process, so that no other drives it meanwhile;
@@ -79,11 +79,11 @@ type Options struct {
 	Watch  func(run toolcrib.RunID, f journal.Frame)
 	Memory Memory          // nil = approvals are remembered for their run only
 	Ledger toolcrib.Ledger // nil = no user has a budget
-	// is asked about calls that need an approval (see [Task.Approve]); nil = nobody can be asked: the run parks
+	// is asked about calls that need an approval (see [Task.Approve]); if nil, the run parks
 	Approver Approver
-	// who sits at the Approver, with today's rights; nobody = whom the run acts for
+	// the user behind the Approver, with today's rights; if zero, the user whom the run acts for
 	Who toolcrib.Principal
-	// how long an approval may wait before nobody is asked about it any more; 0 = forever (approvals.expire)
+	// how long an approval may wait before it is denied; 0 = forever (approvals.expire)
 	Expires time.Duration
 	// whom a run acts for may deny its calls, but not approve them (approvals.four_eyes)
 	FourEyes bool
@@ -198,7 +198,7 @@ var errWallTime = errors.New("wall time used up")
 const NoticeForbidden = "forbidden"
 
 // Announcer tells people elsewhere that a run has parked for a decision of theirs
-// (approvals.notify). It is called once for each approval, after the pause stands in
+// (approvals.notify). It is called once for each approval, after the pause is in
 // the journal: the decision may be there before Announce ends, and another process may
 // continue with the run. A process that dies in between calls it for nobody.
 //

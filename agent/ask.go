@@ -83,7 +83,7 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 // byPolicy marks a stop that comes from what the user may do today.
 const byPolicy = "policy"
 
-// denied stops a run whose user may not use its agent any more: no model is asked
+// denied stops a run whose user may no longer use its agent: no model is asked
 // for them (contract §5, policy_denied).
 func (d *driver) denied(ctx context.Context) (stop bool, err error) {
 	start := d.s.Start

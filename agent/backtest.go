@@ -10,8 +10,8 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Backtest judges the calls of stored runs anew, under another policy (design.md
-// §2: judging anew is not part of replay). What the journal says about a run stays as
+// Backtest judges the calls of stored runs again, under another policy (design.md
+// §2: judging again is not part of replay). What the journal says about a run stays as
 // it was: whom it acted for, what it had read, what people decided, how often a call
 // had the same result. Nothing runs and nothing is counted; tools are asked only what
 // a call would do. It holds no state of a run.
@@ -288,7 +288,7 @@ func verdictOn(stored *journal.Verdicts, callID string) *journal.Verdict {
 	return nil
 }
 
-// compare tells what a judgement comes to, and keeps what tells most of the call.
+// compare reports what a judgement comes to, and keeps what tells most of the call.
 // word is what a person has said about the call and still counts.
 func (w *rejudging) compare(c *Call, word string, r Rejudged) {
 	t := w.retriedOf(c)
@@ -355,7 +355,7 @@ func width(d toolcrib.Decision) int {
 	return 0
 }
 
-// unjudged tells why a judgement says nothing about the policy; "" = it does.
+// unjudged says why a judgement says nothing about the policy; "" = it does.
 func (w *rejudging) unjudged(r *Rejudged) Unjudged {
 	switch {
 	case w.terms.Unjudged != "":

@@ -131,7 +131,7 @@ func (r *Runner) child(ctx context.Context, c *childFlight, tell func(string, fl
 	return d.s, d.drive(ctx)
 }
 
-// NoticeUnknownTools tells which names of the tools that a call passes on are none.
+// NoticeUnknownTools reports which names of the tools that a call passes on are none.
 const NoticeUnknownTools = "unknown_tools"
 
 // unknownTools notes the names that mean no tool and are dropped (contract §6).
@@ -203,7 +203,7 @@ func (s *State) ending(call string) *journal.ChildEnded {
 var errChildCancelled = errors.New("the sub-agent was cancelled")
 
 // childOutput is what a call's own run has come to. An answer that may lack something
-// says so; the reasons of a failure are the run's, and stand in its journal.
+// says so; the reasons of a failure are the run's, and are in its journal.
 func childOutput(s *State) (toolcrib.Output, error) {
 	name := s.Start.Agent.Name
 	out := toolcrib.Output{Untrusted: len(s.Taint) > 0, Source: "agent " + name}

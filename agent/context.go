@@ -219,7 +219,7 @@ func (s *State) recent(tokens int64) int {
 	return start
 }
 
-// replaceable tells how many messages from there to end are worth replacing.
+// replaceable reports how many messages from there to end are worth replacing.
 func (s *State) replaceable(from, end int) int {
 	n := end - from
 	if n < 1 || s.Messages[from].Role == toolcrib.RoleTool {
@@ -279,7 +279,7 @@ func (s *State) condensed(b *journal.Condensed) error {
 	return nil
 }
 
-// condensedText is what stands in place of n messages.
+// condensedText is the text that replaces n messages.
 func condensedText(n int, summary string, untrusted bool) string {
 	if summary == "" {
 		return fmt.Sprintf("%s%d of them, were left out here so that the conversation fits into the model's context.]",

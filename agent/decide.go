@@ -203,7 +203,7 @@ func agreed(b *journal.ConfirmationResolved) {
 }
 
 // bound makes an approval about the arguments that were shown: where a person had given
-// others than the model's before, and the call was asked about anew, those are meant.
+// others than the model's before, and the call was asked about again, those are meant.
 // It is in the event, so that whoever folds it needs to know no rule.
 func (s *State) bound(shown []journal.ApprovalItem, b *journal.ConfirmationResolved) *journal.ConfirmationResolved {
 	for _, item := range shown {

@@ -165,7 +165,7 @@ func (s *State) approved(b *journal.ConfirmationResolved) []string {
 	return tools
 }
 
-// decider is who sits at the [Approver].
+// decider is the user behind the [Approver].
 func (d *driver) decider() toolcrib.Principal {
 	if d.r.Who.User != "" {
 		return d.r.Who

@@ -446,7 +446,7 @@ func (x *execution) landChild(f *flight) (done bool, err error) {
 	case f.result.Status == toolcrib.ResultCancelled && x.leftResumable():
 		return true, nil // whoever takes the run up starts it
 	}
-	return false, x.endChild(f.call) // it never began, or nobody drives it any more
+	return false, x.endChild(f.call) // it never began, or nobody runs it now
 }
 
 // endChild ends the run of a call that is answered without it, if it has one.

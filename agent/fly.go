@@ -89,7 +89,7 @@ func (x *execution) resultOf(f *flight, out toolcrib.Output, err error) *journal
 	case errors.As(err, &failure):
 		content := guard.ErrorJSON(x.d.r.Mask.Clean(failure.Error()), f.permit.MaxBytes())
 		if f.permit.Untrusted() {
-			// The error of an untrusted tool is a stranger's text like its results.
+			// The error of an untrusted tool is untrusted text, like its results.
 			r := x.fit(f, toolcrib.Output{JSON: json.RawMessage(content), IsError: true})
 			r.Status = statusOf(failure)
 			return r

@@ -163,7 +163,7 @@ func (s *State) start(b *journal.RunStarted) error {
 func (s *State) takenUp(b *journal.TakenUp) {
 	s.Epochs = b.Epoch
 	if s.Pending != nil && s.Pending.Run != "" {
-		s.Pending = nil // what it waited for stands in another journal: look there again
+		s.Pending = nil // what it waited for is in another journal: look there again
 	}
 	if s.waitsForProvider() {
 		s.askAnew()

@@ -110,7 +110,7 @@ func (r *Runner) Cancel(ctx context.Context, run toolcrib.RunID, by string) (*St
 const NoticeAlreadyRan = "already_ran"
 
 // Ran returns the calls of a run, of those below it and of those that it was forked from,
-// which took effect or may have: what begins anew in its place must not repeat them
+// which took effect or may have: what begins again in its place must not repeat them
 // unasked (contract §5). Calls that only read do not count.
 func (r *Runner) Ran(ctx context.Context, s *State) ([]RanCall, error) {
 	return r.ranAt(ctx, s, 0)

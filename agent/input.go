@@ -12,7 +12,7 @@ import (
 )
 
 // firstQuestion is the first call that a person has yet to answer, when nothing
-// else of the turn is left to do; nil = there is none.
+// else of the turn is left to do; nil = none.
 func (t *Turn) firstQuestion() *Call {
 	var first *Call
 	for _, c := range t.open() {

@@ -181,7 +181,7 @@ func nextInTurn(s *State) Step {
 		return answerAll(t, toolcrib.ResultCancelled, "", textCancelled)
 	case s.Last != nil && s.Last.Closing:
 		return answerAll(t, toolcrib.ResultRefused, toolcrib.ReasonMaxIterations, TextIterationLimit)
-	case s.Start.Given == nil && t.Iteration > s.Limits().MaxIterations: // of an answer that was asked for anew
+	case s.Start.Given == nil && t.Iteration > s.Limits().MaxIterations: // of an answer that was asked for again
 		return answerAll(t, toolcrib.ResultRefused, toolcrib.ReasonMaxIterations, TextIterationLimit)
 	case s.Pending != nil:
 		return Step{Kind: StepWait}
@@ -237,7 +237,7 @@ func nextForQuestions(t *Turn) Step {
 	return Step{Kind: StepConfirm}
 }
 
-// asksForMore reports whether a limit that is reached is put to a person.
+// asksForMore reports whether a person is asked to raise a limit that is reached.
 func asksForMore(s *State) bool {
 	return s.Limits().OnLimit == toolcrib.OnLimitAsk && !s.Declined
 }

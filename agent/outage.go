@@ -243,7 +243,7 @@ func parkForBudget(s *State, model int, short string) Step {
 	return Step{Kind: StepPark, Pending: &journal.Pending{Kind: journal.PendingProvider, Error: out}}
 }
 
-// fallback is the next model that may be asked; 0 = there is none. Under a cap of cost
+// fallback is the next model that may be asked; 0 = none. Under a cap of cost
 // that holds, the run's own, that of the run which started it or the user's, a model
 // without a price is passed over.
 func fallback(s *State) (next int, notices []toolcrib.Notice) {

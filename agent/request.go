@@ -287,7 +287,7 @@ func checkFiles(files []toolcrib.OutputFile) error {
 	return nil
 }
 
-// unfit tells why a file cannot be part of a transcript; "" = it can.
+// unfit says why a file cannot be part of a transcript; "" = it can.
 func unfit(f toolcrib.OutputFile) string {
 	if _, _, err := mime.ParseMediaType(f.MediaType); err != nil || !strings.Contains(f.MediaType, "/") {
 		return fmt.Sprintf("has no usable media type (%q)", f.MediaType)

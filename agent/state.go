@@ -134,7 +134,7 @@ type Call struct {
 	Reconciled *journal.Reconciled
 	Doubt      *journal.CallDecision // a person's word on a call in doubt
 	Retried    bool                  // a person said to run it once more
-	retryBound *journal.Binding      // what that is bound to, until it is approved anew
+	retryBound *journal.Binding      // what that is bound to, until it is approved again
 	Answer     *journal.CallDecision // a person's answer to a question
 	Result     *journal.ToolResult
 	Child      *journal.ChildStarted // of a call that another agent answers: its run
@@ -237,7 +237,7 @@ func (s *State) Reconciled(callID string) bool {
 	return err == nil && c.Reconciled != nil && c.Reconciled.State == toolcrib.Happened
 }
 
-// Repeated tells how often in a row, up to now, this call had the same result.
+// Repeated reports how often in a row, up to now, this call had the same result.
 func (s *State) Repeated(name string, arguments []byte) int {
 	if s.repeat.name != name || !bytes.Equal(s.repeat.arguments, arguments) {
 		return 0

@@ -100,7 +100,7 @@ func (r *Runner) allWaiting(ctx context.Context, s *State, depth int) (all []*St
 	return all, nil
 }
 
-// children sees to the child runs that wait: what somebody has decided goes on, what
+// children sees to the child runs that wait: what somebody has decided continues, what
 // nobody has is put to whoever is there. If all of them still wait, the run parks.
 func (d *driver) children(ctx context.Context) error {
 	var resumed []toolcrib.Body

@@ -144,7 +144,7 @@ func byLocation(a, b *jsonschema.ValidationError) int {
 	return slices.Compare(a.InstanceLocation, b.InstanceLocation)
 }
 
-// alternatives tells what anyOf or oneOf wanted: the types if only those differ,
+// alternatives reports what anyOf or oneOf wanted: the types if only those differ,
 // else what is wrong with each.
 func (f *faults) alternatives(e *jsonschema.ValidationError) {
 	var types []string
@@ -272,7 +272,7 @@ func pointer(tokens []string) string {
 	return cut(b.String(), maxShownText)
 }
 
-// A question is put to a person by a tool that a person answers
+// A question is asked by a tool that a person answers
 // ([toolcrib.ByPerson]): its arguments have a question, and may have a schema of
 // the answer.
 
@@ -315,7 +315,7 @@ func answerSchema(raw json.RawMessage) (*schema, error) {
 	return compiled, err
 }
 
-// CheckAnswer tells what is wrong with a person's answer to a question with this
+// CheckAnswer reports what is wrong with a person's answer to a question with this
 // schema; nil = nothing.
 func CheckAnswer(raw, answer json.RawMessage) error {
 	if len(raw) == 0 {
@@ -335,7 +335,7 @@ func CheckAnswer(raw, answer json.RawMessage) error {
 	return nil
 }
 
-// CheckSchema tells why no answer could be held against a JSON Schema; nil = it is
+// CheckSchema says why no answer could be held against a JSON Schema; nil = it is
 // one.
 func CheckSchema(raw json.RawMessage) error {
 	_, err := answerSchema(raw)

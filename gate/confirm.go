@@ -30,7 +30,7 @@ type question struct {
 	key    string // key path of the configuration
 }
 
-// question reports whether a call of this effect is put to a person. What
+// question reports whether a call of this effect is shown to a person. What
 // tools.settings.X.confirm says takes the place of tools.confirm; its always is
 // the one question that nothing lifts.
 func (g *Gate) question(e *entry, effect toolcrib.Effect) question {

@@ -4,7 +4,7 @@
 //
 // A [Gate] is made once from the tools and today's policy, and is safe for use by
 // many goroutines. [Gate.Offer] makes the offer of a request, [Gate.Judge] judges
-// all calls of a turn, [Gate.Explain] tells what the layers answer, with the very
+// all calls of a turn, [Gate.Explain] reports what the layers answer, with the same
 // same code. Only a [Permit] that Judge returned can run a tool. [Gate.SetTools] replaces
 // the tools while it runs; an offer, a turn and an explanation are each of one set.
 //

@@ -63,7 +63,7 @@ func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (
 	return o, nil
 }
 
-// Explanation tells why a tool is or is not offered to a run.
+// Explanation says why a tool is or is not offered to a run.
 type Explanation struct {
 	Tool        string          `json:"tool"`
 	Registered  bool            `json:"registered"`

@@ -127,7 +127,7 @@ func (g *Gate) Today(ctx context.Context, who toolcrib.Principal) (toolcrib.Prin
 	return s.Principal, err
 }
 
-// Withdrawn reports whether a call that was allowed may not run any more, because a
+// Withdrawn reports whether a call that was allowed may no longer run, because a
 // layer refuses its tool now: it was switched off, a grant or a token is gone. A turn
 // can take long, and what is not started yet need not start. The verdict is then the
 // refusal.

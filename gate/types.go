@@ -57,7 +57,7 @@ type Facts struct {
 	Taint []string
 	// Remembered are earlier approvals that hold for later calls, too.
 	Remembered []Remembered
-	// Share tells why a call that another agent answers has no part in the run's budget
+	// Share says why a call that another agent answers has no part in the run's budget
 	// any more, by the call's ID; "" = it has one. nil = there is no budget. A call whose
 	// child run was started keeps its part.
 	Share func(callID string) string
@@ -92,10 +92,10 @@ type Decided struct {
 	By         string
 	Reason     string // a person's words, or "expired"
 	// Asked are the questions that the person was asked. A call that asks another one now
-	// is asked about anew.
+	// is asked about again.
 	Asked []journal.Question
 	// Binding is what the approval is bound to: where that is otherwise now, the call is
-	// asked about anew. Unbound says that nobody was shown how things are (--approve all).
+	// asked about again. Unbound says that nobody was shown how things are (--approve all).
 	Binding *journal.Binding
 	Unbound bool
 	// Begun says that the call had begun to run: that its files are otherwise now may be

@@ -76,7 +76,7 @@ func Fit(out toolcrib.Output, opt FitOptions) Fitted {
 }
 
 // neutralize makes what was cut safe inside a fence. Where that makes it longer
-// than allowed, the whole is cut anew with so much less room.
+// than allowed, the whole is cut again with so much less room.
 func (f *Fitted) neutralize(c Content, opt FitOptions) (Content, string) {
 	text := c.String()
 	safe := harmless(text)

@@ -306,7 +306,7 @@ func (m *Masker) Arguments(raw json.RawMessage) (kept json.RawMessage, secret st
 		return raw, ""
 	}
 	kept, err := Arguments(k.maskJSON(raw))
-	if err != nil { // the whole is no object any more, or too long
+	if err != nil { // the whole is no longer an object, or too long
 		kept = json.RawMessage("{}")
 	}
 	return kept, found.name
@@ -326,7 +326,7 @@ func appendMasked[T bytestring](k *spellings, dst []byte, s T) []byte {
 // found is a stretch of a text that secrets cover, or a mark; the name is that of the
 // first of them.
 type found struct {
-	from, to int // from -1 = there is none
+	from, to int // from -1 = none
 	name     string
 }
 
@@ -461,7 +461,7 @@ func (k *spellings) inJSON(raw []byte, next func(*spellings, []byte, int) found)
 	return nothing
 }
 
-// maskJSON writes a checked JSON value anew with its secrets replaced.
+// maskJSON rewrites a checked JSON value with its secrets replaced.
 func (k *spellings) maskJSON(raw []byte) []byte {
 	out := rewriteJSON(make([]byte, 0, len(raw)), raw, func(dst, quoted []byte) []byte {
 		return appendQuoted(dst, appendMasked(k, nil, appendDecoded(nil, quoted)))

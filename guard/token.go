@@ -141,7 +141,7 @@ const maxMarkText = 256
 // FindMark returns the first mark in the canonical arguments of a call: any text of the
 // form "[secret:NAME]", whether or not a secret of this name is known. What was read
 // when it was known is in the transcript for as long as that lasts, and written back the
-// mark would replace the secret. It returns "" if there is none.
+// mark would replace the secret. It returns "" if none.
 //
 // Case, spaces and characters that nobody sees make no difference, nor do full-width
 // forms, or escapes of JSON (at any depth), shells and URLs. The result is plain.

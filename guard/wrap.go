@@ -200,7 +200,7 @@ func MarkPhrases(s string) string {
 }
 
 // NeutralizePhrases replaces phrases that read like instructions by
-// [PhraseNeutralized], and tells how many there were.
+// [PhraseNeutralized], and reports how many there were.
 func NeutralizePhrases(s string) (string, int) {
 	n := len(phrases.FindAllStringIndex(s, -1))
 	return phrases.ReplaceAllLiteralString(s, PhraseNeutralized), n
@@ -214,7 +214,7 @@ const CanaryPrefix = "CC_CANARY_"
 const CanaryRedacted = "[CANARY_REDACTED]"
 
 // RedactCanary replaces the canary wherever it stands in s, in any letter case, and
-// tells how often. An empty canary is nowhere. s itself is returned if it does not
+// reports how often. An empty canary is nowhere. s itself is returned if it does not
 // occur.
 func RedactCanary(s, canary string) (redacted string, count int) {
 	if canary == "" || len(s) < len(canary) {

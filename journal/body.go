@@ -10,7 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Format is the version of the bodies below. It stands in [RunStarted]; a journal
+// Format is the version of the bodies below. It is in [RunStarted]; a journal
 // with a higher one was written by a later toolcrib and is not driven by this one.
 const Format = 1
 
@@ -74,7 +74,7 @@ type RunStarted struct {
 	SkillTools  []string           `json:"skill_tools"`      // null = no restriction
 	WorkerTools []string           `json:"worker_tools"`     // null = no restriction
 	// Skills are those that count for the run, each with the content that it had.
-	// SkillTools comes from them, and their text stands in Input.
+	// SkillTools comes from them, and their text is in Input.
 	Skills []Skill `json:"skills,omitempty"`
 	// Listed are those that the run may read besides: Input has a list of them.
 	Listed  []Skill `json:"listed_skills,omitempty"`
@@ -222,7 +222,7 @@ type ModelRequest struct {
 	DelayMS int64 `json:"delay_ms,omitempty"`
 	Closing bool  `json:"closing,omitempty"`
 	// Purpose is condense for a request whose reply is not part of the conversation
-	// but becomes a [Condensed]; "" = the conversation goes on.
+	// but becomes a [Condensed]; "" = the conversation continues.
 	Purpose   string `json:"purpose,omitempty"`
 	OfferHash string `json:"offer_hash,omitempty"` // "" = sent without tools
 	Hash      string `json:"hash,omitempty"`       // of the provider-neutral request
@@ -521,7 +521,7 @@ type ToolStarted struct {
 }
 
 // Reconciled says what became of a write that had started when its driver was
-// lost (design.md §2). A write that is in doubt is put to a person.
+// lost (design.md §2). A write that is in doubt is shown to a person.
 type Reconciled struct {
 	ID    string                   `json:"id"`
 	State toolcrib.ReconciledState `json:"state"` // "" = in doubt
@@ -621,7 +621,7 @@ type ChildParked struct {
 	Pending Pending         `json:"pending"` // its run_id is the child's, or that of a run below it
 }
 
-// ChildResumed says that a child run that had waited goes on.
+// ChildResumed says that a child run that had waited continues.
 type ChildResumed struct {
 	ID  string         `json:"id"`
 	Run toolcrib.RunID `json:"run_id"`

@@ -117,7 +117,7 @@ func keyAdvice(provider string, key config.Value, sent bool) string {
 }
 
 // addressFromEnv returns the address that the environment names for a type of provider,
-// as the vendors' own programs read it, and the variable; "" if there is none.
+// as the vendors' own programs read it, and the variable; "" if none.
 func addressFromEnv(providerType string) (address, variable string) {
 	t, _ := providers.Of(providerType)
 	if address = t.Address(os.Getenv); address == "" {

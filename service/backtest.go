@@ -108,7 +108,7 @@ type backtest struct {
 	BacktestRequest
 	out      Backtest
 	switches *switchesThen
-	gates    map[string]*gate.Gate    // by workspace; nil = no run could have it any more
+	gates    map[string]*gate.Gate    // by workspace; nil = no run can have it now
 	tokens   map[string]gate.Token    // by ID; nil = it is no longer known
 	kits     map[string]*ChosenSkills // by the names of skills
 	offers   map[ChangedOffer]*ChangedOffer
@@ -116,7 +116,7 @@ type backtest struct {
 	failed   error // what ended the walk and is not about one run
 }
 
-// Backtest judges the calls of stored runs anew, for administrators. Nothing runs, and
+// Backtest judges the calls of stored runs again, for administrators. Nothing runs, and
 // nothing is kept.
 func (s *Service) Backtest(ctx context.Context, who toolcrib.Principal, r BacktestRequest) (Backtest, error) {
 	b := &backtest{

@@ -43,7 +43,7 @@ type FileWrite struct {
 
 // beforeImages is a journal that keeps what a file was before a tool writes it:
 // when the start of the write is written down, which is before it happens. What
-// cannot be kept is not; the write goes on, and cannot be undone.
+// cannot be kept is not; the write continues, and cannot be undone.
 type beforeImages struct {
 	toolcrib.Journal
 	contents  toolcrib.Contents

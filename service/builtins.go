@@ -46,7 +46,7 @@ func callableAgents(c *config.Config) []spawn.Agent {
 	return agents
 }
 
-// logFile is the file of the log; "" = there is none.
+// logFile is the file of the log; "" = none.
 func (s *Service) logFile() string {
 	file, err := s.Config.Log.File.Resolve(s.Resolver())
 	if err != nil {

@@ -133,7 +133,7 @@ func (d *drive) take(run toolcrib.RunID) {
 }
 
 // leave frees a run that has parked: any process may continue it, and what is asked of its
-// driver is not for this one any more.
+// driver is no longer for this one.
 func (d *drive) leave(run toolcrib.RunID) {
 	d.mu.Lock()
 	d.left = d.left || run == d.top
@@ -413,7 +413,7 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State, pro
 }
 
 // coveredByAll makes the decision of --approve all: it approves every open call but those
-// that only a person can answer (contract §6); false = there is none.
+// that only a person can answer (contract §6); false = none.
 func coveredByAll(s *agent.State, word *agent.Decision) bool {
 	person := map[string]bool{}
 	if s.Turn != nil {

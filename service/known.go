@@ -120,7 +120,7 @@ func (s *Service) InfoOf(r config.ResolvedModel) journal.ModelInfo {
 func (s *Service) Lookup(p config.Provider, model string) (catalog.Model, bool) {
 	base, err := p.BaseURL.Resolve(s.Resolver())
 	if err != nil {
-		return catalog.Model{}, false // opening the provider tells why
+		return catalog.Model{}, false // opening the provider says why
 	}
 	if base == "" {
 		base, _ = addressFromEnv(p.Type)

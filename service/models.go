@@ -195,7 +195,7 @@ func UnusableProviders(c *config.Config) []string {
 	return out
 }
 
-// resolveModel finds a model by its name; an error also tells which types of providers
+// resolveModel finds a model by its name; an error also reports which types of providers
 // this version can use.
 func (s *Service) resolveModel(ref string) (config.ResolvedModel, error) {
 	r, err := s.Config.ResolveModel(ref)

@@ -55,7 +55,7 @@ type Prepared struct {
 	s      *Service
 	models *Models // never nil; may be those of several agents
 	infos  []journal.ModelInfo
-	gate   *gate.Gate // made at the first use; reads what changes at each offer and each call anew
+	gate   *gate.Gate // made at the first use; reads what changes at each offer and each call again
 }
 
 // Prepare finds an agent of the configuration, and what its runs stand on. It starts

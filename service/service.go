@@ -40,7 +40,7 @@ type Options struct {
 	// Driver names the processes that drive runs under Drivers (RunRecord.Driver), and
 	// Self begins the command lines that hints show; "" = toolcrib.
 	Driver, Self string
-	// Log makes the operator's log; nil = there is none.
+	// Log makes the operator's log; nil = none.
 	Log func() (*slog.Logger, error)
 	// Notice hears what a person should know and what ends nothing, and Alert what they
 	// must look at before they go on; nil = nobody, and as Notice.

@@ -345,7 +345,7 @@ func (l *Library) Skill(name string) *Skill {
 	return l.skills[name]
 }
 
-// Broken says why the skill of a name cannot be used; false = there is none of
+// Broken says why the skill of a name cannot be used; false = none of
 // that name, or it can.
 func (l *Library) Broken(name string) (Problem, bool) {
 	if l == nil {

@@ -88,7 +88,7 @@ type AuditFilter struct {
 	Cursor      string // AuditPage.Next of the page before, with the same filter; "" = from the beginning
 }
 
-// Check tells what is wrong with a filter; nil = nothing.
+// Check returns an error if the filter is invalid.
 func (f AuditFilter) Check() error {
 	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
 		return errors.New("audit: until must come after since")

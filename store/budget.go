@@ -29,7 +29,7 @@ type UserBudget struct {
 	CostUSDPerMonth                  float64
 }
 
-// Check tells what is wrong with a budget; nil = nothing.
+// Check returns an error if the budget is invalid.
 func (b UserBudget) Check() error {
 	if b.User == "" {
 		return errors.New("budget: the user must be a name, or * for each user")

@@ -21,7 +21,7 @@ type Doc struct {
 	Keys access.Keys // of the name of a user or group
 	At   int64       // of the event that made it so, in Unix microseconds
 	Gone bool        // it was removed or revoked, and is kept
-	Text string      // JSON; "" = there is no such thing any more
+	Text string      // JSON; "" = it no longer exists
 }
 
 // The kinds of documents. The text of a password is its hash; in the system journal only the
@@ -56,7 +56,7 @@ func Sealed(kind string) (table int, ok bool) {
 	return table, table >= 0
 }
 
-// PasswordDigest is the SHA-256, in hex, of the hash of a password; "" = there is none.
+// PasswordDigest is the SHA-256, in hex, of the hash of a password; "" = none.
 func PasswordDigest(hash string) string {
 	if hash == "" {
 		return ""

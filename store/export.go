@@ -57,7 +57,7 @@ type ExportEvent struct {
 	Kind toolcrib.Kind  `json:"kind"`
 	Time int64          `json:"time"` // Unix microseconds
 	// Payload is the JSON of the event as it was hashed, as a string, so that no tool
-	// writes it anew; nil = it is not in the export, or was pruned. Bytes is the same,
+	// writes it again; nil = it is not in the export, or was pruned. Bytes is the same,
 	// in base64, where it is not valid UTF-8.
 	Payload     *string `json:"payload,omitempty"`
 	Bytes       string  `json:"payload_base64,omitempty"`
@@ -211,7 +211,7 @@ type VerifiedExport struct {
 // anchors of, and that the file is whole. Where content is there, runs and those that
 // they have started must name each other. What does not hold is a [*ChainError].
 //
-// Somebody who writes a whole file anew, with right hashes, is found with the keys of
+// Somebody who rewrites a whole file, with right hashes, is found with the keys of
 // the data folder only, or by a head that was kept elsewhere. keys nil = hashes alone.
 func VerifyExport(r io.Reader, keys *Keys) (VerifiedExport, error) {
 	return VerifyExportAgainst(r, keys, Head{})

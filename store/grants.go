@@ -34,7 +34,7 @@ type Override struct {
 	At      time.Time    `json:"at"` // when; set by the store
 }
 
-// Check tells what is wrong with the key of an override; nil = nothing.
+// Check returns an error if the key of an override is invalid.
 func (o Override) Check() error {
 	if o.Kind != OverrideTool && o.Kind != OverrideGroup {
 		return fmt.Errorf("override: unknown kind %q: must be %s or %s", o.Kind, OverrideTool, OverrideGroup)
@@ -114,7 +114,7 @@ type Remembered struct {
 // maxRememberedBytes bounds the arguments of a remembered approval.
 const maxRememberedBytes = 64 << 10
 
-// Check tells what is wrong with an approval that is to be remembered; nil = nothing.
+// Check returns an error if the approval that is to be remembered is invalid.
 func (m Remembered) Check() error {
 	switch {
 	case m.Scope != journal.RememberSession && m.Scope != journal.RememberUser:

@@ -44,7 +44,7 @@ func NewKeys() *Keys {
 }
 
 // ParseKeys reads a key file: a line that names the format, then one line for
-// each key, which is its name and hexadecimal digits. No error tells what was read.
+// each key, which is its name and hexadecimal digits. No error reports what was read.
 func ParseKeys(text []byte) (*Keys, error) {
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 	switch first := string(bytes.TrimSpace(lines[0])); {

@@ -152,7 +152,7 @@ func ClaimChildren(claims []ChildClaim, e toolcrib.Event) []ChildClaim {
 	return claims
 }
 
-// Gone tells how a claim does not hold of a run that is not there, and whose removal
+// Gone reports how a claim does not hold of a run that is not there, and whose removal
 // nobody recorded; "" = it does. anchored says that the system journal knows the run.
 func (c *ChildClaim) Gone(anchored bool) string {
 	if !c.lived && !anchored {
@@ -161,7 +161,7 @@ func (c *ChildClaim) Gone(anchored bool) string {
 	return fmt.Sprintf("run %s, which it started, is gone, and no removal is recorded", c.Run)
 }
 
-// Broken tells how a claim of a run does not hold of the run that is there under that
+// Broken reports how a claim of a run does not hold of the run that is there under that
 // ID; "" = it does.
 func (c *ChildClaim) Broken(claims toolcrib.RunID, parent toolcrib.RunID, agent string, status toolcrib.Status) string {
 	what := ""

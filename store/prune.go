@@ -23,14 +23,14 @@ type PruneOptions struct {
 	// ContentOnly keeps each run with its row, its events without their content,
 	// and its chain. Else runs are removed, and only their anchors stay.
 	ContentOnly bool
-	// InPlace leaves the file as large as it is and does not write it anew: quick,
+	// InPlace leaves the file as large as it is and does not rewrite it: quick,
 	// also for a large one, but copies of what is removed may stay in it.
 	InPlace bool
 	// By is who prunes; it is in the system journal.
 	By string
 }
 
-// Check tells what is wrong with the options; nil = nothing.
+// Check returns an error if the options are invalid.
 func (o PruneOptions) Check() error {
 	switch {
 	case o.By == "":
@@ -116,7 +116,7 @@ type Retention struct {
 // RetentionBy is in the system journal for what was pruned for its age.
 const RetentionBy = "retention"
 
-// Check tells what is wrong with it; nil = nothing.
+// Check returns an error if it is invalid.
 func (r Retention) Check() error {
 	if r.Runs < 0 || r.Content < 0 {
 		return errors.New("retention: an age must not be negative")
@@ -134,7 +134,7 @@ func (r Retention) Bound() int {
 
 // RetentionResult is what was pruned. What is removed is overwritten in the
 // database file; copies of it may stay in gaps of pages until the file is written
-// anew (Compact, or pruning without InPlace).
+// again (Compact, or pruning without InPlace).
 type RetentionResult struct {
 	Removed  []toolcrib.RunID     `json:"removed"`
 	Emptied  []toolcrib.RunID     `json:"emptied"` // without content now

@@ -121,7 +121,7 @@ func newSealing(key []byte) *Sealing {
 	return &Sealing{mac: hmac.New(sha256.New, key), b: make([]byte, 0, 512)}
 }
 
-// Reset begins it anew. What SealTable has added is gone.
+// Reset begins it again. What SealTable has added is gone.
 func (s *Sealing) Reset() *Sealing {
 	s.mac.Reset()
 	s.b = s.b[:0]

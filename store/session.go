@@ -19,7 +19,7 @@ const MaxSessionName = 256
 // ErrSessionName is what is wrong with the name of a session (C13).
 var ErrSessionName = coded(toolcrib.CodeBadRequest, "a session's name must have 1 to 256 bytes, and no /, \\, .. or control characters")
 
-// CheckSessionName tells what is wrong with a name that a person gives to a
+// CheckSessionName reports what is wrong with a name that a person gives to a
 // session (C13): ErrSessionName, or nothing. A name that looks like an ID is
 // none.
 func CheckSessionName(name string) error {

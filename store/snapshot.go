@@ -27,7 +27,7 @@ type Snapshot interface {
 	System(ctx context.Context, do func(*SystemEvent) error) error
 	// Told calls do with the events of the system journal for which TellsOfRun holds, of one run.
 	Told(ctx context.Context, run toolcrib.RunID, do func(*SystemEvent) error) error
-	// Run returns the row of a run; nil = there is none.
+	// Run returns the row of a run; nil = none.
 	Run(ctx context.Context, run toolcrib.RunID) (*Row, error)
 	// Runs returns the next rows after a number, in order; none = there are no more.
 	Runs(ctx context.Context, after int64) ([]*Row, error)
@@ -46,7 +46,7 @@ type Snapshot interface {
 	Used(ctx context.Context, do func(UseEntry) error) error
 	// TokenCalls calls do with how many calls of each access token are counted.
 	TokenCalls(ctx context.Context, do func(token string, calls int64) error) error
-	// Strays tells what else is there that was never written.
+	// Strays reports what else is there that was never written.
 	Strays(ctx context.Context) ([]string, error)
 }
 
@@ -200,7 +200,7 @@ type RawEvent struct {
 	Hash        []byte
 }
 
-// Check tells what is wrong with an event of a run that follows prev; "" = nothing.
+// Check reports what is wrong with an event of a run that follows prev; "" = nothing.
 func (e *RawEvent) Check(run toolcrib.RunID, prev []byte, want toolcrib.Seq) string {
 	switch {
 	case e.Seq != want:
@@ -233,7 +233,7 @@ func (e *SystemEvent) raw() *RawEvent {
 	}
 }
 
-// TellsOfRun reports whether a kind of system events tells what a run must be.
+// TellsOfRun reports whether a kind of system events says what a run must be.
 func TellsOfRun(kind toolcrib.Kind) bool {
 	return kind == SystemAnchor || kind == SystemContentPruned || kind == SystemRunRemoved
 }

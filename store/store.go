@@ -40,7 +40,7 @@ type Store interface {
 
 // Runs are the records of runs.
 type Runs interface {
-	// Run returns the record of the run with exactly this ID; toolcrib.ErrNotFound if there is none.
+	// Run returns the record of the run with exactly this ID, or toolcrib.ErrNotFound.
 	Run(ctx context.Context, id toolcrib.RunID) (RunRecord, error)
 	// FindRun returns the run whose ID is prefix, or the only one whose ID begins with it; "run_"
 	// may be left out. If several do, the error is an [*AmbiguousError].
@@ -62,7 +62,7 @@ type Sessions interface {
 	Sessions(ctx context.Context, f SessionFilter) (SessionPage, error)
 	// SessionRuns returns the runs of a session, oldest first, without sub-runs.
 	SessionRuns(ctx context.Context, user string, session toolcrib.SessionID) ([]RunRecord, error)
-	// LastRun returns the newest of them; toolcrib.ErrNotFound if there is none.
+	// LastRun returns the newest of them, or toolcrib.ErrNotFound.
 	LastRun(ctx context.Context, user string, session toolcrib.SessionID) (RunRecord, error)
 	// RemoveSession removes a session that has no run; toolcrib.ErrConflict if it has some. by
 	// is recorded in the system journal.
@@ -125,7 +125,7 @@ type SystemJournal interface {
 	// ReadSystem yields the events after the one numbered after.
 	ReadSystem(ctx context.Context, after toolcrib.Seq) iter.Seq2[SystemEvent, error]
 	// LastChanged returns what the last event of a kind says of a file, by its number and not its time;
-	// zero = there is none.
+	// zero = none.
 	LastChanged(ctx context.Context, kind toolcrib.Kind, path string) (FileChanged, error)
 	// Audit returns a page of the audit log.
 	Audit(ctx context.Context, f AuditFilter) (AuditPage, error)
@@ -177,6 +177,6 @@ type People interface {
 	// Version rises with every change, whichever process makes it; OwnChanges with those of this store.
 	Version(ctx context.Context) (uint64, error)
 	OwnChanges() uint64
-	// Latest returns the time of the last entry of the system journal; zero if there is none.
+	// Latest returns the time of the last entry of the system journal; zero if none.
 	Latest(ctx context.Context) (time.Time, error)
 }

@@ -44,7 +44,7 @@ type UsageQuery struct {
 	Limit        int    // of rows; 0 = DefaultUsageRows, at most MaxUsageRows
 }
 
-// Check tells what is wrong with a query; nil = nothing.
+// Check returns an error if the query is invalid.
 func (q UsageQuery) Check() error {
 	switch q.By {
 	case UsageTotal, UsageByDay, UsageByUser, UsageByAgent, UsageByModel, UsageByProvider, UsageByTool, UsageBySession,

@@ -124,7 +124,7 @@ func (m *kinsman) learnRaw(run toolcrib.RunID, e *RawEvent) {
 	if e.Payload != nil {
 		decoded, err := e.Decode(run)
 		if err != nil {
-			return // its own chain tells what is wrong with it
+			return // its own chain reports what is wrong with it
 		}
 		body = decoded.Body
 	}
@@ -432,7 +432,7 @@ func goneError(run toolcrib.RunID) *ChainError {
 // VerifySystem goes through the chain of the system journal, compares its end with its
 // sealed head, what is kept beside the journals with what it tells of that, and where all
 // runs stand with the record. With a head that was kept elsewhere it finds too that the
-// store was put back to a copy older than that; nil = there is none. What does not hold is
+// store was put back to a copy older than that; nil = none. What does not hold is
 // a [*ChainError].
 func VerifySystem(ctx context.Context, s Snapshot, keys *Keys, against *Head) (Verified, error) {
 	v := newVerifier(s, keys)

@@ -1,4 +1,4 @@
-// Package tool makes tools of Go functions. The built-in tools stand in the
+// Package tool makes tools of Go functions. The built-in tools are in the
 // folders below it, one family each; package builtin lists them.
 package tool
 

@@ -150,7 +150,7 @@ func (c *compiler) mistyped(name string, candidates []*cel.Type, excused map[int
 
 // typeErrors checks the condition with an argument of one type.
 func (c *compiler) typeErrors(name string, candidate *cel.Type) []*cel.Error {
-	parsed, issues := c.env.Parse(c.rule.When) // anew: the check changes it
+	parsed, issues := c.env.Parse(c.rule.When) // again: the check changes it
 	if list := issues.Errors(); len(list) > 0 {
 		return list
 	}
@@ -198,7 +198,7 @@ func typedArguments(whole *ast.AST) (names []string, excused map[int64]bool) {
 	}), excused
 }
 
-// argument tells which argument an expression is.
+// argument reports which argument an expression is.
 func argument(e ast.Expr) (name string, optional, ok bool) {
 	switch e.Kind() {
 	case ast.SelectKind:

@@ -12,7 +12,7 @@ import (
 // blank. The last turn stays open, so that what follows can join it.
 type script struct {
 	model string
-	// open reads a file; nil = it is not sent. refuse tells why one is not opened.
+	// open reads a file; nil = it is not sent. refuse says why one is not opened.
 	open   func(f *toolcrib.File) *wire.Attachment
 	refuse func(f *toolcrib.File, why string)
 	role   toolcrib.Role // of the open turn; "" = none

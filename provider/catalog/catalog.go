@@ -30,7 +30,7 @@ type Model struct {
 	Assumed bool `json:"-"`
 }
 
-// Info tells where the data come from.
+// Info reports where the data come from.
 type Info struct {
 	Source  string `json:"source"`            // a Go module, or what Parse was told
 	Version string `json:"version,omitempty"` // of the source
@@ -53,7 +53,7 @@ type provider struct {
 	models      func() []Model
 }
 
-// Info tells where the data come from. After [Catalog.Merge] it is that of the
+// Info reports where the data come from. After [Catalog.Merge] it is that of the
 // catalog which was laid over.
 func (c *Catalog) Info() Info {
 	info := c.info

@@ -66,7 +66,7 @@ func parseCatwalk(text []byte) (*Catalog, error) {
 	return c, nil
 }
 
-// problem tells what would be lost on the way to a [Model]; "" = nothing.
+// problem reports what would be lost on the way to a [Model]; "" = nothing.
 func (m *catwalkModel) problem() string {
 	for _, usd := range []float64{m.In, m.Out, m.InCached, m.OutCached} {
 		if math.IsNaN(usd) || usd < 0 || usd > maxPrice {

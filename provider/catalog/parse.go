@@ -160,7 +160,7 @@ func (p *fileProvider) decode() ([]Model, error) {
 	return models, nil
 }
 
-// check tells what is wrong with a catalog; nil = nothing.
+// check reports what is wrong with a catalog; nil = nothing.
 func (c *Catalog) check() error {
 	if len(c.providers) == 0 || len(c.providers) > MaxProviders {
 		return fmt.Errorf("catalog: %d providers; there must be 1 to %d", len(c.providers), MaxProviders)
@@ -207,7 +207,7 @@ func checkModels(p provider) error {
 	return nil
 }
 
-// problem tells what is wrong with a model; "" = nothing.
+// problem reports what is wrong with a model; "" = nothing.
 func (m *Model) problem() string {
 	switch {
 	case !goodText(m.ID):

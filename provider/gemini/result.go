@@ -84,7 +84,7 @@ func appendResponse(dst []byte, r *toolcrib.ToolResult) []byte {
 // hundred levels, its own included.
 const maxResponseDepth = 50
 
-// readable tells how a JSON text begins, '{' or '[', if the API can read it as a
+// readable reports how a JSON text begins, '{' or '[', if the API can read it as a
 // google.protobuf.Struct: valid UTF-8 and JSON, no name twice, no half of a
 // surrogate pair, numbers that a float64 holds, and no member $ref, which the API
 // takes for a reference of its own. 0 = it must be sent as a text. hasError tells

@@ -102,7 +102,7 @@ func (m *Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[too
 			yield(toolcrib.Delta{}, err)
 			return
 		}
-		out := outcome{kind: givenUp} // a panic, or nobody listens any more
+		out := outcome{kind: givenUp} // a panic, or nobody is listening
 		defer func() { m.line.leave(trial, out) }()
 		finished := false
 		for d, err := range m.inner.Stream(ctx, req) {

@@ -52,7 +52,7 @@ func (d *details) add(one *detail) {
 	d.list = append(d.list, *one)
 }
 
-// take encodes the list, once; "" = there is none.
+// take encodes the list, once; "" = none.
 func (d *details) take() string {
 	if len(d.list) == 0 {
 		return ""

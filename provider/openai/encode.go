@@ -70,7 +70,7 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 }
 
 // begin starts a request: it returns the messages that are not encoded yet, and
-// whether the history begins anew.
+// whether the history begins again.
 func (c *conversation) begin(req *toolcrib.Request, reserved ...string) (messages []toolcrib.Message, fresh bool,
 	err error,
 ) {

@@ -268,7 +268,7 @@ func brokenBody(text string) call {
 	return c
 }
 
-// nameOf tells which tool a broken body means; "" = it cannot be told.
+// nameOf reports which tool a broken body means; "" = it cannot be told.
 func nameOf(text string) string {
 	from := strings.IndexByte(text, '{')
 	if from < 0 || member.MatchString(text[:from]) {

@@ -55,7 +55,7 @@ type tools struct {
 	before, after string
 }
 
-// update makes the text anew if the tools have changed. The same tools always give
+// update makes the text again if the tools have changed. The same tools always give
 // the same bytes.
 func (t *tools) update(req *toolcrib.Request) {
 	if t.known && req.ToolsHash != "" && req.ToolsHash == t.hash {

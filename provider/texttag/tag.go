@@ -15,7 +15,7 @@ const (
 	untrustedTag = "untrusted_input"
 )
 
-// tagKind tells what a piece of markup means to the protocol.
+// tagKind reports what a piece of markup means to the protocol.
 type tagKind int
 
 const (
@@ -34,7 +34,7 @@ const (
 	isTag             // the first size bytes are markup
 )
 
-// ending tells what follows the scanned text.
+// ending reports what follows the scanned text.
 type ending int
 
 const (

@@ -131,7 +131,7 @@ type reply struct {
 	native  bool // the inner API brought calls of its own
 }
 
-// take takes a delta; false means that nobody listens any more.
+// take takes a delta; false means that nobody is listening.
 func (r *reply) take(d toolcrib.Delta) bool {
 	switch {
 	case d.Text != "":

@@ -51,5 +51,5 @@ func (o *outgoing) reader() io.ReadCloser { return io.NopCloser(bytes.NewReader(
 
 func (o *outgoing) gotBody() (io.ReadCloser, error) { return o.reader(), nil }
 
-// free reports whether nothing reads the bytes any more, and nothing will.
+// free reports whether nothing reads the bytes now, and nothing will.
 func (o *outgoing) free() bool { return o.connections.Load() == 1 && o.written.Load() == 1 }

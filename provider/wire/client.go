@@ -367,7 +367,7 @@ func (r *Reply) Mask(e *toolcrib.ModelError) *toolcrib.ModelError {
 	return e
 }
 
-// failure tells what a transport error was about. The caller's own cancel comes
+// failure reports what a transport error was about. The caller's own cancel comes
 // back as it is.
 func (r *Reply) failure(err error, unsent bool) error {
 	if perr := r.parent.Err(); perr != nil {

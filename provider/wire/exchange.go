@@ -13,7 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Emit hands on one delta; false means that nobody listens any more.
+// Emit hands on one delta; false means that nobody is listening.
 type Emit func(toolcrib.Delta) bool
 
 // Decoder reads the replies of one API. It serves one reply.

@@ -24,7 +24,7 @@ const (
 	DefaultMaxFilesBytes = 20 << 20 // of all files, before base64
 )
 
-// FileRules tell which files an API takes in a request.
+// FileRules report which files an API takes in a request.
 type FileRules struct {
 	Types    []string // media types, such as image/png
 	MaxBytes int      // of one file; 0 = toolcrib.MaxFileBytes
@@ -188,7 +188,7 @@ func contentType(said string, data []byte) (kind string, ok bool) {
 	return said, !strings.HasPrefix(said, "text/") || utf8.Valid(data)
 }
 
-// checkEdge tells what is wrong with the size of an image in pixels; "" = nothing,
+// checkEdge reports what is wrong with the size of an image in pixels; "" = nothing,
 // or it cannot be told.
 func (a *Attachments) checkEdge(kind string, data []byte) string {
 	r := &a.Rules

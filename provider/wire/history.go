@@ -52,7 +52,7 @@ func (h *History) New(req *toolcrib.Request) (messages []toolcrib.Message, fresh
 	return messages, fresh
 }
 
-// ToolsChanged reports whether the tools must be encoded again, and starts anew if
+// ToolsChanged reports whether the tools must be encoded again, and starts again if
 // so.
 func (h *History) ToolsChanged(req *toolcrib.Request) bool {
 	key := req.ToolsHash

@@ -27,7 +27,7 @@ const ProxyNone = "none"
 // Options say where a model API is and how to reach it. The zero value of every
 // field but BaseURL is good: finite timeouts and bounds.
 type Options struct {
-	// Name is the provider's name of the configuration; it stands in errors. ""
+	// Name is the provider's name of the configuration; it appears in errors. ""
 	// = the adapter's own name.
 	Name string
 	// BaseURL is where the API begins, such as https://api.openai.com/v1. "" =

@@ -61,7 +61,7 @@ func (x *Extra) set(name string, value []byte) {
 	x.Fields = append(x.Fields, Field{Name: name, Value: value})
 }
 
-// Get returns the value of a field, nil if there is none.
+// Get returns the value of a field, nil if none.
 func (x Extra) Get(name string) json.RawMessage {
 	for i := range x.Fields {
 		if x.Fields[i].Name == name {

@@ -349,7 +349,7 @@ func (a *Access) SetPasswordHash(ctx context.Context, name, hash, by string) (ac
 			return err
 		}
 		c.Name, c.Kind = name, access.PasswordSet
-		// The event has the digest, so that another hash in its place is found; "" = there is none.
+		// The event has the digest, so that another hash in its place is found; "" = none.
 		err := t.appendSystem(c.At, c.Kind, struct {
 			*access.Change
 			Digest string `json:"digest"`

@@ -213,7 +213,7 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 }
 
 // project is where a run stands after rows, which get their hashes; anchored says
-// that this is left in the system journal. What they say was used stands in
+// that this is left in the system journal. What they say was used is in
 // t.w.charges.
 func (t *tx) project(h *head, rows []row) (next *head, anchored bool, err error) {
 	next, t.w.charges = new(head), t.w.charges[:0]

@@ -15,7 +15,7 @@ import (
 
 // Damage that was found is written down beside the database, a line for each place, because
 // a damaged database may not take it. As long as a line stands there that nobody has
-// accepted, no new run is started, by any process. Where nothing is found any more, the
+// accepted, no new run is started, by any process. Where nothing more is found, the
 // file is removed.
 
 const (
@@ -24,7 +24,7 @@ const (
 	acceptedTag = "accepted "
 )
 
-// damaged are the lines of the file of damage, without its end; nil = there is none.
+// damaged are the lines of the file of damage, without its end; nil = none.
 func damaged(path string) []string {
 	text, err := os.ReadFile(path + damageEnd)
 	if err != nil || len(text) == 0 {
@@ -70,7 +70,7 @@ func noteDamage(path string, err error) {
 	}
 	f, err := os.OpenFile(path+damageEnd, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return // the error itself is reported all the same
+		return // the error itself is reported anyway
 	}
 	_, _ = f.WriteString(line + "\n")
 	_ = f.Close()

@@ -10,7 +10,7 @@ import (
 )
 
 // putDoc keeps a document as an event of the system journal makes it. counts says that the
-// event is about it: that is a change of its table, which is sealed anew.
+// event is about it: that is a change of its table, which is sealed again.
 func (t *tx) putDoc(d *store.Doc, counts bool) error {
 	table, sealed := store.Sealed(d.Kind)
 	if sealed = sealed && counts; sealed {

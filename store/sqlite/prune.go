@@ -20,7 +20,7 @@ import (
 // and does not exist is toolcrib.ErrNotFound, one that has not ended, or has started one
 // that has not, toolcrib.ErrConflict, one that is a part of one that has not a
 // store.RunAboveError; then nothing is pruned. Removing content that is
-// gone already does nothing. If it is cut off in between, the result tells what was
+// gone already does nothing. If it is cut off in between, the result reports what was
 // pruned by then.
 //
 // What is removed is overwritten, then the whole file is rewritten, which takes
@@ -247,7 +247,7 @@ func (t *tx) removeRun(h *head) error {
 	return t.move(h.place, store.Seal{})
 }
 
-// Compact writes the database file anew, without what is unused in it, and empties
+// Compact rewrites the database file, without what is unused in it, and empties
 // the -wal file, which holds pages as they were. Overwriting what is removed is not
 // enough to be rid of it: when SQLite moves rows from page to page, it leaves copies
 // in the gaps of pages. done is false if another process, or a disk without room for
@@ -276,7 +276,7 @@ func compacting(path string) bool {
 // unused.
 const compactFrom = 4 << 20
 
-// giveBack empties the -wal file, and writes the database anew if that gives much room back.
+// giveBack empties the -wal file, and rewrites the database if that gives much room back.
 func (s *Store) giveBack(ctx context.Context) error {
 	var pages, free, size int64
 	err := s.readers.row(ctx, "SELECT page_count, freelist_count, page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size", nil, &pages, &free, &size)
@@ -352,7 +352,7 @@ func membersOf(ctx context.Context, r reader, run toolcrib.RunID) (members []mem
 	return members, err
 }
 
-// allEnded tells which run of a family has not ended.
+// allEnded reports which run of a run tree has not ended.
 func allEnded(members []member) error {
 	for i, m := range members {
 		switch {

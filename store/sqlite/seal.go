@@ -133,7 +133,7 @@ func sealNew(ctx context.Context, c *conn, keys *store.Keys) error {
 	return err
 }
 
-// renew computes the seals of tables anew.
+// renew computes the seals of tables again.
 func (s *headSeal) renew(ctx context.Context, r reader, keys *store.Keys, stale [store.SealedTables]bool) (err error) {
 	for table, is := range stale {
 		if !is {
@@ -146,7 +146,7 @@ func (s *headSeal) renew(ctx context.Context, r reader, keys *store.Keys, stale 
 	return nil
 }
 
-// adopt seals everything anew as it is, if the seal does not hold, and says so in the
+// adopt seals everything again as it is, if the seal does not hold, and says so in the
 // system journal. Chains that break still do.
 func adopt(ctx context.Context, c *conn, keys *store.Keys, o Options) error {
 	if err := c.run(ctx, "BEGIN IMMEDIATE"); err != nil {

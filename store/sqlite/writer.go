@@ -38,7 +38,7 @@ type Stats struct {
 }
 
 // job is one write. do may run more than once, each time in a new transaction,
-// so it must change nothing outside but what it sets anew each time.
+// so it must change nothing outside but what it sets again each time.
 type job struct {
 	barrier bool
 	bytes   int

@@ -33,7 +33,7 @@ const parameters = `{
 
 // Options for [New].
 type Options struct {
-	// Hidden tells which files are not told about, by absolute path with symbolic
+	// Hidden reports which files are not told about, by absolute path with symbolic
 	// links resolved; nil = none.
 	Hidden func(abs string) bool
 }

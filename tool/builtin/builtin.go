@@ -30,7 +30,7 @@ import (
 // something to read from: read_result, read_skill, fetch_logs, memory, users and
 // databases.
 type Options struct {
-	// Protected and Hidden tell which files are never written, and which are neither
+	// Protected and Hidden report which files are never written, and which are neither
 	// read nor written; see [files.Options].
 	Protected func(abs string) bool
 	Hidden    func(abs string) bool
@@ -104,7 +104,7 @@ func New(options Options) []toolcrib.Tool {
 	return append(tools, tables.New(tables.Options{Databases: databases(options.Databases)})...)
 }
 
-// excluded tells what get_tree leaves out: all that is protected in either way
+// excluded reports what get_tree leaves out: all that is protected in either way
 // (contract §11), for everybody.
 func (o Options) excluded() func(toolcrib.Principal, string) bool {
 	return func(_ toolcrib.Principal, abs string) bool {

@@ -193,7 +193,7 @@ func writeTemporary(ctx context.Context, dir *os.Root, name string, old fs.FileI
 // changed last: reading it would take too long for a question.
 const maxBoundBytes = 64 << 20
 
-// Bind tells what the file of the call is now. It refuses nothing: what cannot be
+// Bind reports what the file of the call is now. It refuses nothing: what cannot be
 // written fails when it is tried.
 func (t *writer) Bind(ctx context.Context, call toolcrib.Call) ([]toolcrib.FileState, error) {
 	name, err := t.path(call)

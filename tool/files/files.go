@@ -40,9 +40,9 @@ const SourceBuiltin = "builtin"
 // The gate asks the same questions first, about [toolcrib.Targeter]'s answers;
 // the tools ask again at the last moment, about what is really open.
 type Options struct {
-	// Protected tells which paths may be read and never written; nil = none.
+	// Protected reports which paths may be read and never written; nil = none.
 	Protected func(abs string) bool
-	// Hidden tells which paths may be neither read, listed nor written; nil = none.
+	// Hidden reports which paths may be neither read, listed nor written; nil = none.
 	Hidden func(abs string) bool
 	// Own are files and folders of toolcrib itself, OwnExcept what is none below them:
 	// a file there is hidden under its other names (hard links) as well. Absolute.

@@ -125,7 +125,7 @@ type search struct {
 	result  searchResult
 }
 
-// errEnough ends the walk: a bound was met, s.result.Reason tells which.
+// errEnough ends the walk: a bound was met, s.result.Reason reports which.
 var errEnough = errors.New("the search reached a limit")
 
 func newSearch(ctx context.Context, w *workspace, in searchFilesInput) (*search, error) {

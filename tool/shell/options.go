@@ -31,7 +31,7 @@ type judge struct {
 	add []string
 }
 
-// argument tells how an option takes an argument.
+// argument reports how an option takes an argument.
 type argument byte
 
 const (

@@ -2,7 +2,7 @@
 
 package shell
 
-// Probe tells what there is to keep programs in: nothing on this system. Judging holds all
+// Probe reports what there is to keep programs in: nothing on this system. Judging holds all
 // the same.
 func Probe() Report { return Report{Problem: Problem()} }
 

@@ -224,7 +224,7 @@ func (i *installed) root(dir string) string {
 // cacheAge is how long a build cache is kept that nobody uses.
 const cacheAge = 30 * 24 * time.Hour
 
-// cache is the folder of a user's build caches for a workspace; "" = there is none.
+// cache is the folder of a user's build caches for a workspace; "" = none.
 func (o *Options) cache(user, workspace string) (string, error) {
 	if o.Caches == "" {
 		return "", nil

@@ -20,7 +20,7 @@ func mayConnect(who toolcrib.Principal, database string) bool {
 	return administrator(who) || len(patterns(who, database)) > 0
 }
 
-// permitted tells which tables of a database the user may see.
+// permitted reports which tables of a database the user may see.
 func permitted(who toolcrib.Principal, database string) func(schema, table string) bool {
 	if administrator(who) {
 		return func(string, string) bool { return true }

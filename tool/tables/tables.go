@@ -36,7 +36,7 @@ const (
 // Database is one that the configuration names (sql: {name: {url}}).
 type Database struct {
 	Name string
-	// Read reads its structure. It connects anew, reads only, and lets go. Its errors
+	// Read reads its structure. It connects again, reads only, and lets go. Its errors
 	// are for operators, and hold neither password nor URL.
 	Read func(ctx context.Context, q Query) (Structure, error)
 }

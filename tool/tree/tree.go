@@ -45,7 +45,7 @@ const parameters = `{
 
 // Options for [New].
 type Options struct {
-	// Excluded tells which files and folders the acting user does not see, by absolute
+	// Excluded reports which files and folders the acting user does not see, by absolute
 	// path with symbolic links resolved; nil = none. It is called often and by many
 	// calls at once.
 	Excluded func(who toolcrib.Principal, abs string) bool

@@ -1,4 +1,4 @@
-// Command trim makes the embedded catalog anew from a release of catwalk: of all
+// Command trim rebuilds the embedded catalog from a release of catwalk: of all
 // files in its folder of providers, what toolcrib needs.
 //
 //	go mod download -json charm.land/catwalk@VERSION   # tells the folder
