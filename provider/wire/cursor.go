@@ -206,18 +206,15 @@ func (c *Cursor) Raw() []byte {
 }
 
 // Int decodes a number; null and numbers that are no whole ones are cut, what is
-// no number is 0.
+// no number, or beyond 1<<53, is 0: sums of tokens must not overflow.
 func (c *Cursor) Int() int64 {
 	if b := c.Peek(); b != '-' && (b < '0' || b > '9') {
 		c.Skip()
 		return 0
 	}
-	raw := c.Raw()
-	if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
-		return n
-	}
-	f, err := strconv.ParseFloat(string(raw), 64)
-	if err != nil || f >= 1<<62 || f <= -(1<<62) {
+	const most = 1 << 53
+	f, err := strconv.ParseFloat(string(c.Raw()), 64) // exact that far
+	if err != nil || f > most || f < -most {
 		return 0
 	}
 	return int64(f)

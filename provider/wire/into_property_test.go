@@ -77,7 +77,7 @@ func drawJSON(t *rapid.T, typ reflect.Type, b *strings.Builder) {
 	default:
 		b.WriteString(rapid.SampledFrom([]string{
 			`"text"`, `""`, `"caf\u00e9 \ud83d\ude00"`, `"\ud800"`, `"a\\\"b"`, `null`, `true`, `false`, `0`, `7`, `-12`, `3.75`,
-			`1e3`, `1e400`, `9007199254740993`, `{}`, `[]`, `{"m0":"inner"}`, `[{"m0":1},"m0",[]]`, ` [ 1 ,2 ] `,
+			`1e3`, `1e400`, `9007199254740993`, `9007199254740992`, `-9223372036854775808`, `{}`, `[]`, `{"m0":"inner"}`, `[{"m0":1},"m0",[]]`, ` [ 1 ,2 ] `,
 		}).Draw(t, "value"))
 	}
 }
@@ -221,10 +221,7 @@ func fill(v reflect.Value, data []byte) {
 
 // whole is a number cut to a whole one; 0 = it is none, or too large.
 func whole(text string, is bool) int64 {
-	if n, err := strconv.ParseInt(text, 10, 64); is && err == nil {
-		return n
-	}
-	if f, err := strconv.ParseFloat(text, 64); is && err == nil && f < 1<<62 && f > -(1<<62) {
+	if f, err := strconv.ParseFloat(text, 64); is && err == nil && f <= 1<<53 && f >= -(1<<53) {
 		return int64(f)
 	}
 	return 0
