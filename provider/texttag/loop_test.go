@@ -195,7 +195,7 @@ func TestX8_BrokenCallsAreMended(t *testing.T) {
 		`"fetch"`:                                "found a string",
 		`42`:                                     "found a number",
 		``:                                       "the tag is empty",
-		`get u please`:                           "found no JSON",
+		`get u please`:                           "found an unquoted word",
 		`{}`:                                     `"name" is missing`,
 		`{"name": "fetch", "args": ["u"]}`:       `"args" must be a JSON object`,
 		`{"name": "fetch", "url": "u"}`:          `belongs into "args"`,
