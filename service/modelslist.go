@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/provider/catalog"
 )
@@ -63,6 +64,18 @@ func (s *Service) modelOf(r config.ResolvedModel, from string) Model {
 		}
 	}
 	return v
+}
+
+// ModelNames returns names of models that a run may ask for, without asking a provider: those
+// of the configuration, and the usual ones of the vendors whose keys are set.
+func (s *Service) ModelNames() []string {
+	names := modelRefs(s.Config, s.Config.ModelNames()...)
+	for _, t := range providers.ByKey() {
+		if key, ok := os.LookupEnv(t.KeyVariable); ok && key != "" {
+			names = append(names, t.Name+"/"+t.DefaultModel)
+		}
+	}
+	return append(names, config.TypeOffline+"/"+config.TypeOffline)
 }
 
 // Models returns the configured models, those that only agents name, the one that

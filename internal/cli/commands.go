@@ -210,6 +210,7 @@ func (a *app) tree() *cobra.Command {
 		}
 		describe(cmd.Flags(), d.flags, all[0].flags)
 		describe(cmd.PersistentFlags(), d.flags, all[0].flags)
+		a.complete(cmd, d.path, d.args)
 		if tree[d.path] = cmd; parent != "" {
 			tree[parent].AddCommand(cmd)
 		}

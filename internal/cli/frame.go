@@ -136,23 +136,6 @@ func (a *app) sure(yes bool, question, no string) error {
 	return nil
 }
 
-// completing completes the first argument of a command. A shell that cannot reads
-// nothing.
-func (a *app) completing(names func(c call) ([]string, error)) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		c, err, found := call{Context: cmd.Context()}, error(nil), []string(nil)
-		if len(args) == 0 {
-			if c.Service, c.who, err = a.reading(c); err == nil {
-				found, err = names(c)
-			}
-		}
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		return found, cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
 // listed are the names of what a list has.
 func listed[T any](list []T, name func(T) string, err error) ([]string, error) {
 	names := make([]string, len(list))

@@ -114,15 +114,6 @@ func (a *app) judgingFlags(cmd *cobra.Command, f *runFlags) {
 	a.approveFlag(cmd, f)
 	flags.BoolVar(&f.readOnly, "read-only", false, "")
 	flags.Func("workspace", "", filled(&f.workspace))
-	// The flag was just made, so this cannot fail.
-	_ = cmd.RegisterFlagCompletionFunc("agent",
-		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			c, err := a.configuration()
-			if err != nil {
-				return nil, cobra.ShellCompDirectiveError
-			}
-			return c.AgentNames(), cobra.ShellCompDirectiveNoFileComp
-		})
 }
 
 // approveFlag says what happens to calls that must be confirmed.

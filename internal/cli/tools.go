@@ -17,13 +17,23 @@ func (a *app) toolsListCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		list, err := c.Tools(c, c.who)
 		return list, func() {
+			// Below the first line of a description are details, as spawn's list of agents.
+			about := func(v *service.Tool) string {
+				first, _, _ := strings.Cut(v.Description, "\n")
+				return first
+			}
+			if a.outTerminal && a.outStyle.Width < wideList {
+				table(a, "NAME|STATE|DESCRIPTION", list, func(v *service.Tool) []string {
+					return []string{v.Name, stateText(v.State), about(v)}
+				})
+				return
+			}
 			table(a, "NAME|STATE|FOR|EFFECT|SOURCE|DESCRIPTION", list, func(v *service.Tool) []string {
 				who := "all"
 				if v.RequiresAdmin {
 					who = "admin"
 				}
-				about, _, _ := strings.Cut(v.Description, "\n") // below are details, as spawn's list of agents
-				return []string{v.Name, stateText(v.State), who, string(v.Effect), v.Source, about}
+				return []string{v.Name, stateText(v.State), who, string(v.Effect), v.Source, about(v)}
 			})
 		}, err
 	})

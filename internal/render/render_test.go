@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -344,7 +345,7 @@ func TestTableFits(t *testing.T) {
 			{id, "ann", strings.Repeat("rule ", 10), strings.Repeat("args.command ", 20)},
 		}
 	}
-	for _, width := range []int{0, 200, 80, 60, 20} {
+	for _, width := range []int{0, 200, 80, 60} {
 		var b strings.Builder
 		Style{Width: width}.Table(&b, rows())
 		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
@@ -358,6 +359,33 @@ func TestTableFits(t *testing.T) {
 		}
 		if cut := strings.Contains(lines[1], "…"); cut != (width > 0 && width < 360) {
 			t.Errorf("%d: cut %v: %q", width, cut, lines[1])
+		}
+	}
+}
+
+// Rows that do not fit by giving way become paragraphs, in which nothing is left out.
+func TestTableOfManyColumns(t *testing.T) {
+	head := []string{"APPROVAL", "RUN", "KIND", "AGE", "EXPIRES IN", "AGENT", "USER", "CALLS"}
+	row := []string{"apr_06H0C0HDY1", "run_06H0C0HDXR", "approval", "567ms", "71h59m", "default", "", "write_file out.txt"}
+	for _, width := range []int{20, 40, 60} {
+		var b strings.Builder
+		Style{Width: width}.Table(&b, [][]string{slices.Clone(head), slices.Clone(row)})
+		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+		for _, line := range lines {
+			if n := ansi.StringWidth(line); n > width {
+				t.Errorf("%d: a line of %d columns: %q", width, n, line)
+			}
+		}
+		text := strings.Join(strings.Fields(b.String()), " ")
+		for _, want := range []string{
+			row[0], "run: " + row[1], "expires in: 71h59m", "calls: write_file out.txt",
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%d: lacks %q:\n%s", width, want, b.String())
+			}
+		}
+		if strings.Contains(text, "user:") {
+			t.Errorf("%d: an empty cell is shown:\n%s", width, b.String())
 		}
 	}
 }

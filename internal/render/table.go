@@ -18,7 +18,8 @@ const (
 
 // Table writes rows in columns, the first row as a heading. Cells are made
 // visible. Where the width of the style is known, the widest columns give way until
-// the lines fit, but for the first: it names what the row is about.
+// the lines fit, but for the first: it names what the row is about. Where that is not
+// enough, each row becomes a paragraph that names its columns.
 func (s Style) Table(w io.Writer, rows [][]string) {
 	if len(rows) == 0 {
 		return
@@ -35,6 +36,18 @@ func (s Style) Table(w io.Writer, rows [][]string) {
 		for _, width := range widths {
 			over += width
 		}
+		if narrowest := columnGap * (len(widths) - 1); over > 0 {
+			for c, width := range widths {
+				if c > 0 {
+					width = min(width, leastColumn)
+				}
+				narrowest += width
+			}
+			if narrowest > s.width() {
+				s.paragraphs(w, rows)
+				return
+			}
+		}
 		Narrow(widths, over, 1, leastColumn)
 	}
 	for r, row := range rows {
@@ -49,6 +62,23 @@ func (s Style) Table(w io.Writer, rows [][]string) {
 			text = s.Bold(text)
 		}
 		fmt.Fprintln(w, text)
+	}
+}
+
+// paragraphs writes rows that are too wide for a line each: the first cell on a line of its
+// own, below it the others with the names of their columns.
+func (s Style) paragraphs(w io.Writer, rows [][]string) {
+	for _, row := range rows[1:] {
+		var cells []string
+		for c, cell := range row[1:] {
+			if cell != "" {
+				cells = append(cells, strings.ToLower(rows[0][c+1])+": "+cell)
+			}
+		}
+		fmt.Fprintln(w, s.Bold(cut(row[0], s.columns(), true)))
+		if len(cells) > 0 {
+			fmt.Fprintln(w, "  "+strings.Join(s.hanging(strings.Join(cells, " · ")), "\n  "))
+		}
 	}
 }
 
