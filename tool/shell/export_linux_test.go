@@ -2,5 +2,10 @@
 
 package shell
 
+import "github.com/toolcrib/toolcrib"
+
 // DeniedCalls are the system calls that no job may make.
 func DeniedCalls() []uint32 { return deniedCalls() }
+
+// BoundCaches removes build caches until they have at most so many bytes.
+func BoundCaches(made toolcrib.Tool, most int64) { made.(*shell).options.boundCaches(most) }

@@ -60,7 +60,8 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func
 ) {
 	s.sweep.Do(func() {
 		sweep(time.Now())
-		s.options.sweepCaches(time.Now())
+		s.options.sweepCaches(time.Now().Add(-cacheAge))
+		go s.options.boundCaches(maxCaches)
 	})
 	temporary, err := newScratch()
 	if err != nil {
@@ -83,9 +84,11 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func
 	if !p.writes {
 		return s.collect(ctx, l)
 	}
-	if l.cache, err = s.options.cache(call.Principal.User, p.w.Dir); err != nil {
+	var release func()
+	if l.cache, release, err = s.options.cache(call.Principal.User, p.w.Dir); err != nil {
 		return ran{}, fault("no folder for build caches", err)
 	}
+	defer release()
 	l.linkCargo()
 	return s.guarded(ctx, call, p, l)
 }

@@ -215,3 +215,54 @@ func cacheNames(t *testing.T, dir string) (names []string) {
 	}
 	return names
 }
+
+// All build caches together are bounded: those that were not used for longest go, but none that a
+// command is using.
+func TestCaches_AreBounded(t *testing.T) {
+	sandboxed(t, func(t *testing.T, report *shell.Report) {
+		caches := folder(t)
+		h := newHouse(t, shell.Options{Mode: shell.ModeAny, Report: report, Caches: caches})
+		names, spaces := map[string]string{}, []string{"oldest", "middle", "newest"}
+		fill := "mkdir -p $GOCACHE/deep && head -c 1000000 /dev/zero > $GOCACHE/deep/x && chmod 500 $GOCACHE/deep && basename $(dirname $GOCACHE)"
+		for i, space := range spaces {
+			got, err := runIn(t.Context(), t, h.made, callOf(t, folder(t), fill, 0))
+			if err != nil || got.ExitCode != 0 {
+				t.Fatalf("%+v %v", got, err)
+			}
+			names[space] = filepath.Join(caches, strings.TrimSpace(got.Stdout))
+			used := time.Now().Add(time.Duration(i-10) * time.Hour)
+			if err := os.Chtimes(names[space], used, used); err != nil {
+				t.Fatal(err)
+			}
+		}
+		left := func() (all []string) {
+			for _, space := range spaces {
+				if _, err := os.Stat(names[space]); err == nil {
+					all = append(all, space)
+				}
+			}
+			return all
+		}
+		shell.BoundCaches(h.made, 5<<20)
+		if got := left(); len(got) != 3 {
+			t.Errorf("below the bound %q are left", got)
+		}
+		shell.BoundCaches(h.made, 2500_000)
+		if got := strings.Join(left(), " "); got != "middle newest" {
+			t.Errorf("of three that are too much %q are left", got)
+		}
+		dir := folder(t)
+		if view, err := h.start(t, dir, fill+"; sleep 1000"); err != nil || view["status"] != "running" {
+			t.Fatalf("%v %v", view, err)
+		}
+		shell.BoundCaches(h.made, 0)
+		if got := cacheNames(t, caches); len(got) != 1 || len(left()) > 0 {
+			t.Errorf("of those that are too much %q are left", got)
+		}
+		h.close()
+		shell.BoundCaches(h.made, 0)
+		if got := cacheNames(t, caches); len(got) > 0 {
+			t.Errorf("not in use, and left: %q", got)
+		}
+	})
+}

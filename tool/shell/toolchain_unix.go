@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -221,34 +222,104 @@ func (i *installed) root(dir string) string {
 	return dir
 }
 
-// cacheAge is how long a build cache is kept that nobody uses.
-const cacheAge = 30 * 24 * time.Hour
+// cacheAge is how long a build cache is kept that nobody uses, maxCaches how much all of them may
+// have: beyond it, those go that were not used for longest.
+const (
+	cacheAge  = 30 * 24 * time.Hour
+	maxCaches = 8 << 30 // bytes
+)
 
-// cache is the folder of a user's build caches for a workspace; "" = none.
-func (o *Options) cache(user, workspace string) (string, error) {
+// cache is the folder of a user's build caches for a workspace, which stays until release;
+// "" = none.
+func (o *Options) cache(user, workspace string) (dir string, release func(), err error) {
 	if o.Caches == "" {
-		return "", nil
+		return "", func() {}, nil
 	}
 	sum := sha256.Sum256([]byte(user + "\x00" + workspace))
-	dir := filepath.Join(o.Caches, hex.EncodeToString(sum[:12]))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
+	dir = filepath.Join(o.Caches, hex.EncodeToString(sum[:12]))
+	for {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return "", nil, err
+		}
+		lock, err := os.Open(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was just removed
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		_ = syscall.Flock(int(lock.Fd()), syscall.LOCK_SH) // without locks it may go while it is used
+		mine, err := lock.Stat()
+		if now, nowErr := os.Stat(dir); err == nil && nowErr == nil && os.SameFile(mine, now) {
+			now := time.Now()
+			return filepath.Clean(dir), func() { _ = lock.Close() }, os.Chtimes(dir, now, now)
+		}
+		_ = lock.Close()
+		if err != nil {
+			return "", nil, err
+		}
 	}
-	now := time.Now()
-	return filepath.Clean(dir), os.Chtimes(dir, now, now)
 }
 
-// sweepCaches removes the build caches that nobody has used for long.
-func (o *Options) sweepCaches(now time.Time) {
-	if o.Caches == "" {
-		return
+// sweepCaches removes the build caches that nobody has used since then.
+func (o *Options) sweepCaches(since time.Time) {
+	for _, c := range o.cached() {
+		if c.ModTime().Before(since) {
+			o.drop(c.Name())
+		}
 	}
+}
+
+// boundCaches removes the build caches that were not used for longest, until all of them together
+// have at most so many bytes.
+func (o *Options) boundCaches(most int64) {
+	all := o.cached()
+	slices.SortFunc(all, func(a, b fs.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
+	for _, c := range all {
+		_ = filepath.WalkDir(filepath.Join(o.Caches, c.Name()), func(_ string, entry fs.DirEntry, err error) error {
+			if err != nil {
+				return nil //nolint:nilerr // it has just gone
+			}
+			if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+				most -= info.Size()
+			}
+			if most < 0 {
+				return fs.SkipAll
+			}
+			return nil
+		})
+		if most < 0 {
+			o.drop(c.Name())
+		}
+	}
+}
+
+// cached returns the folders of build caches.
+func (o *Options) cached() (all []fs.FileInfo) {
 	entries, _ := os.ReadDir(o.Caches)
 	for _, entry := range entries {
-		info, err := entry.Info()
-		if err == nil && entry.IsDir() && beneath.Mine(info) && now.Sub(info.ModTime()) > cacheAge {
-			removeAll(filepath.Join(o.Caches, entry.Name()))
+		if info, err := entry.Info(); err == nil && info.IsDir() && beneath.Mine(info) {
+			all = append(all, info)
 		}
+	}
+	return all
+}
+
+// drop removes a build cache that is not in use.
+func (o *Options) drop(name string) {
+	path := filepath.Join(o.Caches, name)
+	lock, err := os.Open(path)
+	if err != nil {
+		return
+	}
+	defer func() { _ = lock.Close() }()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		return
+	}
+	gone := path + ".gone"
+	removeAll(gone) // of a process that was killed
+	if os.Rename(path, gone) == nil {
+		removeAll(gone)
 	}
 }
 
