@@ -1,0 +1,201 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Tool makes a tool of a definition. A call fails if the server defines the tool
+// in another way by then.
+func (c *Client) Tool(d Definition) toolcrib.Tool {
+	t := &tool{client: c, def: d}
+	if c.server.Confirm {
+		return asking{t}
+	}
+	return t
+}
+
+type tool struct {
+	client *Client
+	def    Definition
+}
+
+// asking is a tool whose calls a person always sees first.
+type asking struct{ *tool }
+
+func (t asking) Asks(toolcrib.Call) []toolcrib.Concern {
+	return []toolcrib.Concern{{
+		Reason: toolcrib.ReasonNeedsConfirmation,
+		Why:    fmt.Sprintf("is a tool of the MCP server %s, of which each call is asked about", t.client.server.Name),
+	}}
+}
+
+// Spec returns what the gate knows of the tool. The server's own word counts only where
+// an administrator trusts it.
+func (t *tool) Spec() toolcrib.Spec {
+	s := &t.client.server
+	spec := toolcrib.Spec{
+		Name: t.def.Name, Description: t.def.Description, Parameters: t.def.Schema,
+		Effect: toolcrib.EffectNonIdempotentWrite, Group: s.source(), Source: s.source(), EnabledByDefault: true,
+		Untrusted: !s.Trusted, Sink: true, Timeout: s.Timeout,
+	}
+	if s.Trusted && t.def.ReadOnly {
+		spec.Effect, spec.Sink = toolcrib.EffectReadOnly, !t.def.Closed
+	}
+	return spec
+}
+
+// Call sends the call to the server, and waits for its answer or the end of ctx, which the
+// server is told.
+func (t *tool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	c := t.client
+	session, err := c.current(ctx)
+	if ctx.Err() != nil {
+		return toolcrib.Output{}, context.Cause(ctx)
+	}
+	if err != nil {
+		return toolcrib.Output{}, t.fails("does not run", err)
+	}
+	if !c.still(t.def) {
+		return toolcrib.Output{}, t.fails("defines this tool in another way now, so it must be reviewed first", nil)
+	}
+	select {
+	case c.calls <- struct{}{}:
+	default:
+		c.restart(session)
+		return toolcrib.Output{}, t.fails("does not answer its calls, and is started again", nil)
+	}
+	token := "call-" + strconv.FormatInt(c.tokens.Add(1), 10)
+	c.progress.Store(token, tell(call.Progress))
+	defer c.progress.Delete(token)
+	params := &sdk.CallToolParams{Name: t.def.Tool, Arguments: call.Arguments}
+	params.SetProgressToken(token)
+	result, err := within(ctx, func() (*sdk.CallToolResult, error) {
+		defer func() { <-c.calls }()
+		return session.CallTool(ctx, params)
+	})
+	switch rpc := (*jsonrpc.Error)(nil); {
+	case ctx.Err() != nil:
+		return toolcrib.Output{}, context.Cause(ctx)
+	case err == nil && result.NeedsInput():
+		return toolcrib.Output{}, t.fails("asks for an input, which this version cannot give", nil)
+	case err == nil:
+		return t.output(result), nil
+	case errors.As(err, &rpc):
+		// The text is the server's own, so it is a result, marked as such, and no error of ours.
+		return toolcrib.Output{Text: rpc.Message, IsError: true, Source: c.server.source()}, nil
+	}
+	return toolcrib.Output{}, t.fails("has gone before it answered; whether the call took effect is not known", err)
+}
+
+// fails is an error about the server. Its own words go to the operator only.
+func (t *tool) fails(what string, err error) error {
+	failure := toolcrib.Failf(toolcrib.ExecutionFailed, "the MCP server %s %s", t.client.server.Name, what)
+	failure.Err = err
+	return failure
+}
+
+// still reports whether the server defines a tool as it did.
+func (c *Client) still(d Definition) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.defs {
+		if c.defs[i].Name == d.Name {
+			return bytes.Equal(c.defs[i].Text, d.Text)
+		}
+	}
+	return false
+}
+
+// restart ends a session that does not answer; run starts the next.
+func (c *Client) restart(session *sdk.ClientSession) {
+	c.mu.Lock()
+	end := c.end
+	if c.session != session {
+		end = nil
+	}
+	c.mu.Unlock()
+	if end != nil {
+		end()
+		go session.Close()
+	}
+}
+
+// tell passes progress on.
+func tell(progress func(string, float64)) func(*sdk.ProgressNotificationParams) {
+	return func(p *sdk.ProgressNotificationParams) {
+		if progress == nil {
+			return
+		}
+		fraction := -1.0
+		if p.Total > 0 && p.Progress >= 0 {
+			fraction = min(p.Progress/p.Total, 1)
+		}
+		progress(p.Message, fraction)
+	}
+}
+
+// output makes a result of what the server answered.
+func (t *tool) output(r *sdk.CallToolResult) toolcrib.Output {
+	out := toolcrib.Output{IsError: r.IsError, Source: t.client.server.source()}
+	var texts []string
+	for _, content := range r.Content {
+		switch c := content.(type) {
+		case *sdk.TextContent:
+			texts = append(texts, c.Text)
+		case *sdk.ImageContent:
+			texts = attach(&out, texts, c.MIMEType, "", c.Data)
+		case *sdk.AudioContent:
+			texts = append(texts, fmt.Sprintf("[audio of %d bytes is left out]", len(c.Data)))
+		case *sdk.ResourceLink:
+			texts = append(texts, fmt.Sprintf("[resource %s: %s]", c.Name, c.URI))
+		case *sdk.EmbeddedResource:
+			if c.Resource == nil {
+				continue
+			}
+			if c.Resource.Blob == nil {
+				texts = append(texts, fmt.Sprintf("[resource %s]\n%s", c.Resource.URI, c.Resource.Text))
+				continue
+			}
+			texts = attach(&out, texts, c.Resource.MIMEType, c.Resource.URI, c.Resource.Blob)
+		}
+	}
+	text := strings.Join(texts, "\n")
+	if r.StructuredContent == nil {
+		out.Text = text
+		return out
+	}
+	structured, err := json.Marshal(r.StructuredContent)
+	switch {
+	case err != nil:
+		out.Text = text
+	case text == "" || json.Valid([]byte(text)): // servers repeat the value as a text, for older clients
+		out.JSON = structured
+	default:
+		out.JSON, err = json.Marshal(map[string]any{"text": text, "structured": json.RawMessage(structured)})
+		if err != nil {
+			out.JSON, out.Text = nil, text
+		}
+	}
+	return out
+}
+
+// attach adds an image or document to the result, or a line that says that it is left out.
+func attach(out *toolcrib.Output, texts []string, mediaType, name string, data []byte) []string {
+	if !strings.HasPrefix(mediaType, "image/") && mediaType != "application/pdf" || len(data) > toolcrib.MaxFileBytes ||
+		len(out.Files) >= toolcrib.MaxOutputFiles {
+		return append(texts, fmt.Sprintf("[%q of %d bytes is left out]", mediaType, len(data)))
+	}
+	out.Files = append(out.Files, toolcrib.OutputFile{MediaType: mediaType, Name: name, Data: data})
+	return texts
+}

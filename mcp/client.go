@@ -1,0 +1,414 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Options are what all servers have in common.
+type Options struct {
+	Version string // of toolcrib
+	// Changed hears that State or Definitions may have changed; if nil, nobody does. It must
+	// return soon.
+	Changed func()
+	// Log hears what a server writes to standard error, line by line, and what it writes to
+	// standard output that is no message; if nil, nobody does.
+	Log func(server, line string)
+}
+
+// State is how a server is.
+type State struct {
+	Running  bool
+	Error    string // why it does not run; "" = it runs or starts
+	Server   string // what it says it is: a name and a version
+	Protocol string
+	Problems []string // tools that were left out, with the reasons
+	Starts   int      // how often it was started
+}
+
+// Client keeps one server running, as long as it is not closed.
+type Client struct {
+	server  Server
+	prefix  string
+	options Options
+	cancel  context.CancelFunc
+	ended   chan struct{}
+
+	calls    chan struct{} // one for each call that the server has not answered
+	tokens   atomic.Int64
+	progress sync.Map // of calls, by their token: func(*sdk.ProgressNotificationParams)
+
+	mu      sync.Mutex
+	state   State
+	defs    []Definition
+	session *sdk.ClientSession
+	end     func()        // ends the session
+	first   chan struct{} // closed after the first attempt to start
+	up      chan struct{} // closed while there is a session
+}
+
+// Start starts a server in the background.
+func Start(server Server, o Options) (*Client, error) {
+	prefix, err := CleanName(server.Name)
+	if err != nil {
+		return nil, err
+	}
+	if o.Changed == nil {
+		o.Changed = func() {}
+	}
+	if o.Log == nil {
+		o.Log = func(string, string) {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &Client{
+		server: server, prefix: prefix, options: o, cancel: cancel, ended: make(chan struct{}),
+		calls: make(chan struct{}, maxCalls), first: make(chan struct{}), up: make(chan struct{}),
+	}
+	go c.run(ctx)
+	return c, nil
+}
+
+// Server returns the server as it was given.
+func (c *Client) Server() Server { return c.server }
+
+// Wait waits until the first attempt to start the server has ended, in one way or the other.
+// It reports whether that was before ctx ended.
+func (c *Client) Wait(ctx context.Context) bool {
+	select {
+	case <-c.first:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// State returns how the server is.
+func (c *Client) State() State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.state
+	s.Problems = slices.Clone(s.Problems)
+	return s
+}
+
+// Definitions are the tools that the server listed last, sorted by name. A server that
+// has gone keeps them: it is started again.
+func (c *Client) Definitions() []Definition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.defs)
+}
+
+// Close ends the server, with whatever it has started.
+func (c *Client) Close() {
+	c.cancel()
+	<-c.ended
+}
+
+// run starts the server again whenever it has gone.
+func (c *Client) run(ctx context.Context) {
+	defer close(c.ended)
+	old := false // it does not answer the newest way to begin
+	for wait := time.Duration(0); ; {
+		began := time.Now()
+		err := c.serve(ctx, old)
+		if ctx.Err() != nil {
+			return
+		}
+		old = old != errors.Is(err, context.DeadlineExceeded)
+		c.down(err)
+		if time.Since(began) > backAfter {
+			wait = 0
+		}
+		wait = min(max(2*wait, minBackoff), maxBackoff)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// down notes that the server does not run.
+func (c *Client) down(err error) {
+	c.mu.Lock()
+	if c.session != nil {
+		c.up = make(chan struct{})
+	}
+	c.session, c.end = nil, nil
+	c.state.Running, c.state.Error = false, oneLine(err)
+	c.started()
+	c.mu.Unlock()
+	c.options.Changed()
+}
+
+// started notes that the first attempt has ended; c.mu is held.
+func (c *Client) started() {
+	select {
+	case <-c.first:
+	default:
+		close(c.first)
+	}
+}
+
+// serve starts the server and returns when it has gone.
+func (c *Client) serve(ctx context.Context, old bool) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.mu.Lock()
+	c.state.Starts++
+	c.mu.Unlock()
+
+	starting, stop := context.WithTimeout(ctx, cmp.Or(c.server.Start, startTimeout))
+	defer stop()
+	changed := make(chan struct{}, 1)
+	link, err := c.connect(starting)
+	if err != nil {
+		return err
+	}
+	defer link.Close()
+	// Whatever the SDK waits for, it does no longer once the other end is gone.
+	defer context.AfterFunc(starting, func() {
+		if errors.Is(context.Cause(starting), context.DeadlineExceeded) || ctx.Err() != nil {
+			link.Close()
+		}
+	})()
+	session, err := c.open(starting, link, changed, old)
+	if err != nil {
+		return link.why(cmp.Or(context.Cause(starting), err))
+	}
+	defer func() { go session.Close() }() // it may wait for the server; the link is closed at once
+	for {
+		if err := c.list(ctx, session); err != nil {
+			return link.why(err)
+		}
+		c.publish(session, link)
+		stop() // it has started
+		gone := make(chan error, 1)
+		go func() { gone <- session.Wait() }()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case err := <-gone:
+			return link.why(err)
+		case <-changed:
+		}
+		select { // a server that changes its list all the time is listed now and then
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(relistEvery):
+		}
+		select {
+		case <-changed:
+		default:
+		}
+	}
+}
+
+// open speaks with the server for the first time.
+func (c *Client) open(ctx context.Context, link *link, changed chan struct{}, old bool) (*sdk.ClientSession, error) {
+	self := &sdk.Implementation{Name: "toolcrib", Version: cmp.Or(c.options.Version, "0")}
+	client := sdk.NewClient(self, &sdk.ClientOptions{
+		Logger:       slog.New(slog.DiscardHandler),
+		Capabilities: &sdk.ClientCapabilities{},
+		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		},
+		ProgressNotificationHandler: func(_ context.Context, q *sdk.ProgressNotificationClientRequest) {
+			token, _ := q.Params.ProgressToken.(string)
+			if tell, ok := c.progress.Load(token); ok {
+				tell.(func(*sdk.ProgressNotificationParams))(q.Params)
+			}
+		},
+	})
+	options := &sdk.ClientSessionOptions{}
+	if old {
+		options.ProtocolVersion = oldProtocol
+	}
+	type opened struct {
+		session *sdk.ClientSession
+		err     error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		session, err := client.Connect(ctx, link.transport, options)
+		done <- opened{session, err}
+	}()
+	select {
+	case o := <-done:
+		return o.session, o.err
+	case <-ctx.Done():
+		link.Close()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// list asks the server for its tools.
+func (c *Client) list(ctx context.Context, session *sdk.ClientSession) error {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	var all []*sdk.Tool
+	var more string
+	about := session.InitializeResult()
+	if about != nil && about.Capabilities != nil && about.Capabilities.Tools != nil {
+		params := &sdk.ListToolsParams{}
+		for range maxPages {
+			page, err := within(ctx, func() (*sdk.ListToolsResult, error) { return session.ListTools(ctx, params) })
+			if err != nil {
+				return fmt.Errorf("its tools cannot be listed: %w", err)
+			}
+			all = append(all, page.Tools...)
+			if page.NextCursor == "" || len(all) > maxTools {
+				break
+			}
+			params = &sdk.ListToolsParams{Cursor: page.NextCursor}
+		}
+	}
+	if len(all) > maxTools {
+		more = fmt.Sprintf("it lists more than %d tools; the others are left out", maxTools)
+		all = all[:maxTools]
+	}
+	defs, problems := c.server.definitions(c.prefix, all)
+	if more != "" {
+		problems = append(problems, more)
+	}
+	c.mu.Lock()
+	c.defs, c.state.Problems = defs, problems
+	c.mu.Unlock()
+	return nil
+}
+
+// within returns what do returns, or when ctx ends: a server that reads nothing can hold up
+// who writes to it.
+func within[T any](ctx context.Context, do func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := do()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, context.Cause(ctx)
+	}
+}
+
+// publish notes that the server runs, with the tools that it has listed.
+func (c *Client) publish(session *sdk.ClientSession, link *link) {
+	c.mu.Lock()
+	if c.session == nil {
+		close(c.up)
+	}
+	c.session, c.end = session, link.Close
+	c.state.Running, c.state.Error = true, ""
+	if about := session.InitializeResult(); about != nil {
+		c.state.Protocol = about.ProtocolVersion
+		if about.ServerInfo != nil {
+			c.state.Server = oneLine(errors.New(about.ServerInfo.Name + " " + about.ServerInfo.Version))
+		}
+	}
+	c.started()
+	c.mu.Unlock()
+	c.options.Changed()
+}
+
+// current returns the session of now; it waits a little for a server that is being started.
+func (c *Client) current(ctx context.Context) (*sdk.ClientSession, error) {
+	ctx, cancel := context.WithTimeout(ctx, callPatience)
+	defer cancel()
+	c.mu.Lock()
+	up := c.up
+	c.mu.Unlock()
+	select {
+	case <-up:
+	case <-c.ended:
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil {
+		return nil, errors.New(cmp.Or(c.state.Error, "it has not started yet"))
+	}
+	return c.session, nil
+}
+
+// link is the way to a server that runs.
+type link struct {
+	transport sdk.Transport
+	close     func()
+	// explain says more about why the server has gone; if nil, nothing does.
+	explain func() string
+	once    sync.Once
+}
+
+// Close ends the server, if it is a program.
+func (l *link) Close() { l.once.Do(l.close) }
+
+// why says why a server has gone.
+func (l *link) why(err error) error {
+	if err == nil {
+		err = io.EOF
+	}
+	text := "it has ended the connection"
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		text = "it does not answer"
+	case !errors.Is(err, io.EOF) && !errors.Is(err, sdk.ErrConnectionClosed):
+		text = err.Error()
+	}
+	if l.explain != nil {
+		l.Close()
+		if more := l.explain(); more != "" {
+			text += ": " + more
+		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s%w", strings.TrimSuffix(text, context.DeadlineExceeded.Error()), quiet{err})
+	}
+	return errors.New(text)
+}
+
+// quiet is an error that adds no text.
+type quiet struct{ error }
+
+func (quiet) Error() string   { return "" }
+func (q quiet) Unwrap() error { return q.error }
+
+// oneLine is an error's text, short enough for a line.
+func oneLine(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := strings.Join(strings.Fields(strings.ToValidUTF8(err.Error(), "?")), " ")
+	if len(text) > maxProblemLength {
+		text = strings.ToValidUTF8(text[:maxProblemLength], "") + "…"
+	}
+	return text
+}
+
+func (c *Client) connect(ctx context.Context) (*link, error) {
+	if c.server.Command != "" {
+		return c.startProcess()
+	}
+	return c.dial(ctx)
+}

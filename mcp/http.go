@@ -1,0 +1,88 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// dial prepares the way to a server behind an address. Nothing is sent yet.
+func (c *Client) dial(context.Context) (*link, error) {
+	to, err := url.Parse(c.server.URL)
+	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
+		return nil, errors.New("its url must be that of a server: https://HOST/PATH")
+	}
+	inner := http.DefaultTransport.(*http.Transport).Clone()
+	inner.ResponseHeaderTimeout = 0 // a call may take long; its own timeout ends it
+	inner.MaxResponseHeaderBytes = 64 << 10
+	inner.IdleConnTimeout = 30 * time.Second
+	client := &http.Client{
+		Transport: &origin{to: to, headers: c.server.Headers, inner: inner},
+		CheckRedirect: func(q *http.Request, via []*http.Request) error {
+			if len(via) > 5 || !sameOrigin(q.URL, to) {
+				return fmt.Errorf("it sends us on to another server: %s://%s", q.URL.Scheme, q.URL.Host)
+			}
+			return nil
+		},
+	}
+	l := &link{close: inner.CloseIdleConnections}
+	if c.server.SSE {
+		l.transport = &sdk.SSEClientTransport{Endpoint: c.server.URL, HTTPClient: client, MaxEventSize: maxMessage}
+	} else {
+		l.transport = &sdk.StreamableClientTransport{
+			Endpoint: c.server.URL, HTTPClient: client, MaxEventSize: maxMessage, MaxRetries: 2,
+		}
+	}
+	return l, nil
+}
+
+func sameOrigin(a, b *url.URL) bool { return a.Scheme == b.Scheme && a.Host == b.Host }
+
+// origin sends requests to one server only, with the headers that are for it, and bounds
+// its answers.
+type origin struct {
+	to      *url.URL
+	headers map[string]string
+	inner   http.RoundTripper
+}
+
+func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
+	if !sameOrigin(q.URL, o.to) {
+		return nil, fmt.Errorf("it names an address of another server: %s://%s", q.URL.Scheme, q.URL.Host)
+	}
+	if len(o.headers) > 0 {
+		q = q.Clone(q.Context())
+		for name, value := range o.headers {
+			q.Header.Set(name, value)
+		}
+	}
+	r, err := o.inner.RoundTrip(q)
+	if err == nil && !strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream") {
+		r.Body = &bounded{ReadCloser: r.Body, left: maxMessage}
+	}
+	return r, err
+}
+
+// bounded fails where more is read of an answer than a message may have.
+type bounded struct {
+	io.ReadCloser
+	left int
+}
+
+var errTooLong = fmt.Errorf("it sends messages of more than %d MiB", maxMessage>>20)
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errTooLong
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}

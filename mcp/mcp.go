@@ -1,0 +1,192 @@
+// Package mcp makes the tools of MCP servers tools of toolcrib. It knows the protocol, by
+// the official SDK, and decides nothing: what of a server is offered, and to whom, is for
+// the service and the gate.
+//
+// A server is untrusted. Whatever it does (it crashes, hangs, floods, answers nonsense)
+// costs its own calls an error, and nothing else.
+package mcp
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// The bounds of what is read of one server.
+const (
+	MaxServers       = 200
+	maxTools         = 1000
+	maxPages         = 1000
+	maxDefinitions   = 4 << 20 // bytes of all definitions
+	maxDefinition    = 256 << 10
+	maxMessage       = 16 << 20
+	maxCalls         = 64 // calls at a time, with those that nobody waits for any longer
+	startTimeout     = 30 * time.Second
+	listTimeout      = 30 * time.Second
+	minBackoff       = 200 * time.Millisecond
+	maxBackoff       = time.Minute
+	backAfter        = time.Minute // a server that ran for so long is restarted soon
+	relistEvery      = 200 * time.Millisecond
+	callPatience     = 3 * time.Second // how long a call waits for a server that starts
+	closePatience    = time.Second     // how long a program may take to end by itself
+	separator        = "__"
+	sourcePrefix     = "mcp:"
+	oldProtocol      = "2025-11-25" // the last that begins with initialize
+	maxProblems      = 20
+	maxProblemLength = 300
+)
+
+// Server is an MCP server as its user configured it: a program or an address. Each value
+// is filled in.
+type Server struct {
+	Name string
+
+	Command string
+	Args    []string
+	Env     map[string]string // beside the few variables that every server gets
+	Dir     string            // "" = the current folder
+
+	URL     string
+	Headers map[string]string // sent to the origin of URL only
+	SSE     bool              // the transport of 2024-11-05
+
+	// Trusted lets the server's own word loosen: a tool that says it only reads is a read,
+	// and results are not untrusted data. Only an administrator sets it.
+	Trusted bool
+	Confirm bool          // each call is shown to a person first
+	Tools   []string      // globs of the tools that are used; nil = all
+	Timeout time.Duration // of a call; 0 = the run's
+	Start   time.Duration // how long it may take to start; 0 = 30 s
+}
+
+// CleanName returns a name as tools have it in theirs: characters that a tool's name
+// cannot have are replaced by _. It returns an error if no tool of a server of that name
+// could be told from one of another server.
+func CleanName(server string) (string, error) {
+	name := clean(server)
+	switch {
+	case !toolcrib.ValidToolName(name), len(name) > 40:
+		return "", fmt.Errorf("MCP server %.60q: the name must have 1 to 40 characters", server)
+	case strings.Contains(name, separator), strings.HasPrefix(name, "_"), strings.HasSuffix(name, "_"):
+		return "", fmt.Errorf("MCP server %.60q: the name must not hold %s, nor begin or end with _, so that its tools "+
+			"cannot be taken for those of another server", server, separator)
+	}
+	return name, nil
+}
+
+func clean(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 128 && toolcrib.ValidToolName("x"+string(r)) {
+			return r
+		}
+		return '_'
+	}, name)
+}
+
+// Definition is a tool as its server describes it.
+type Definition struct {
+	Name string // SERVER__TOOL
+	Tool string // as the server calls it
+
+	Title       string
+	Description string
+	Schema      json.RawMessage // of the arguments
+	ReadOnly    bool            // the server says that the tool only reads
+	Closed      bool            // the server says that the tool reaches nothing outside
+	Text        []byte          // all that is pinned of it, as JSON for people and for comparing
+}
+
+// define reads a definition of a server.
+func define(server string, t *sdk.Tool) (Definition, error) {
+	d := Definition{Name: server + separator + clean(t.Name), Tool: t.Name, Description: t.Description}
+	if !toolcrib.ValidToolName(d.Name) {
+		return d, fmt.Errorf("the tool %.60q is left out: with the server's name, its name must have "+
+			"at most 64 characters", t.Name)
+	}
+	pinned := struct {
+		Name         string               `json:"name"`
+		Title        string               `json:"title,omitempty"`
+		Description  string               `json:"description"`
+		InputSchema  any                  `json:"inputSchema"`
+		OutputSchema any                  `json:"outputSchema,omitempty"`
+		Annotations  *sdk.ToolAnnotations `json:"annotations,omitempty"`
+	}{t.Name, t.Title, t.Description, t.InputSchema, t.OutputSchema, t.Annotations}
+	var err error
+	if d.Schema, err = json.Marshal(t.InputSchema); err == nil {
+		d.Text, err = json.MarshalIndent(pinned, "", "  ")
+	}
+	switch {
+	case err != nil:
+		return d, fmt.Errorf("the tool %.60q is left out: its definition is no JSON", t.Name)
+	case len(d.Text) > maxDefinition:
+		return d, fmt.Errorf("the tool %.60q is left out: its definition has more than %d KiB", t.Name, maxDefinition>>10)
+	}
+	d.Title = t.Title
+	if a := t.Annotations; a != nil {
+		d.Title = cmp.Or(d.Title, a.Title)
+		d.ReadOnly = a.ReadOnlyHint
+		d.Closed = a.OpenWorldHint != nil && !*a.OpenWorldHint
+	}
+	return d, nil
+}
+
+// definitions names the tools of a list, and leaves out what cannot be used, with the
+// reasons. Names that differ only in letter case, or in characters that a name cannot have,
+// belong to the tool whose own name it is, else to the first.
+func (s *Server) definitions(server string, list []*sdk.Tool) (defs []Definition, problems []string) {
+	problem := func(err error) {
+		if text := err.Error(); len(problems) < maxProblems {
+			problems = append(problems, text[:min(len(text), maxProblemLength)])
+		}
+	}
+	list = slices.DeleteFunc(slices.Clone(list), func(t *sdk.Tool) bool { return t == nil || !s.uses(t.Name) })
+	slices.SortStableFunc(list, func(a, b *sdk.Tool) int {
+		other := func(t *sdk.Tool) int {
+			if clean(t.Name) != t.Name {
+				return 1
+			}
+			return 0
+		}
+		return other(a) - other(b)
+	})
+	taken, bytes := map[string]string{}, 0
+	for _, t := range list {
+		d, err := define(server, t)
+		if err != nil {
+			problem(err)
+			continue
+		}
+		key := strings.ToLower(d.Name)
+		if first, ok := taken[key]; ok {
+			problem(fmt.Errorf("the tool %.60q is left out: its name is too much like that of %.60q", t.Name, first))
+			continue
+		}
+		if bytes += len(d.Text); bytes > maxDefinitions {
+			problem(fmt.Errorf("the tool %.60q and those after it are left out: all definitions together have more "+
+				"than %d MiB", t.Name, maxDefinitions>>20))
+			break
+		}
+		taken[key] = t.Name
+		defs = append(defs, d)
+	}
+	slices.SortFunc(defs, func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
+	return defs, problems
+}
+
+// uses reports whether the configuration lets a tool of the server be used.
+func (s *Server) uses(tool string) bool {
+	return s.Tools == nil || slices.ContainsFunc(s.Tools, func(glob string) bool {
+		ok, _ := path.Match(glob, tool)
+		return ok
+	})
+}
+
+func (s *Server) source() string { return sourcePrefix + s.Name }

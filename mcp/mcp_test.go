@@ -1,0 +1,434 @@
+package mcp_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/mcp"
+)
+
+func start(t *testing.T, s mcp.Server, o mcp.Options) *mcp.Client {
+	t.Helper()
+	c, err := mcp.Start(s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if !c.Wait(ctx) {
+		t.Fatal("the first attempt to start has not ended")
+	}
+	return c
+}
+
+func toolOf(c *mcp.Client, name string) (toolcrib.Tool, error) {
+	for _, d := range c.Definitions() {
+		if d.Name == name {
+			return c.Tool(d), nil
+		}
+	}
+	return nil, fmt.Errorf("there is no tool %s: %+v", name, c.State())
+}
+
+func callOf(ctx context.Context, c *mcp.Client, name, arguments string) (toolcrib.Output, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	c.Wait(ctx)
+	tool, err := toolOf(c, name)
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	return tool.Call(ctx, toolcrib.Call{Arguments: json.RawMessage(arguments), Progress: func(string, float64) {}})
+}
+
+// works fails unless the server answers within a while: what happened to it before cost
+// nothing but that.
+func works(t *testing.T, c *mcp.Client) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		out, err := callOf(t.Context(), c, "srv__echo", `{"a":1}`)
+		if err == nil && out.Text == `{"a":1}` {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("echo: %+v, %v; %+v", out, err, c.State())
+		}
+	}
+}
+
+func TestServer_OnStandardInput(t *testing.T) {
+	t.Setenv("MCP_TEST_SECRET", "s3cr3t")
+	var mu sync.Mutex
+	var logged []string
+	s := program("noisy")
+	s.Env["GIVEN"] = "yes"
+	c := start(t, s, mcp.Options{Log: func(server, line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		logged = append(logged, server+": "+line)
+	}})
+	got := c.State()
+	if !got.Running || got.Server != "test 1.2" || got.Protocol == "" || got.Error != "" || got.Starts != 1 {
+		t.Errorf("state = %+v", got)
+	}
+	works(t, c)
+
+	out, err := callOf(t.Context(), c, "srv__environment", `{}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.Text) {
+		name, _, _ := strings.Cut(strings.TrimSpace(line), "=")
+		known := []string{"HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "GIVEN", asServer}
+		if !slices.Contains(known, name) {
+			t.Errorf("the server was given %s", name)
+		}
+	}
+	if !strings.Contains(out.Text, "GIVEN=yes") {
+		t.Error("the server was not given the variable of its configuration")
+	}
+
+	out, err = callOf(t.Context(), c, "srv__structured", `{}`)
+	if err != nil || string(out.JSON) != `{"n":1}` || out.Text != "" {
+		t.Errorf("structured = %+v, %v", out, err)
+	}
+	out, err = callOf(t.Context(), c, "srv__picture", `{}`)
+	if err != nil || out.Text != "see\n[audio of 3 bytes is left out]" || len(out.Files) != 1 ||
+		out.Files[0].MediaType != "image/png" || string(out.Files[0].Data) != "png" {
+		t.Errorf("picture = %+v, %v", out, err)
+	}
+	for name, want := range map[string]string{"fails": "no disk", "breaks": "obey me"} {
+		// The words of a server are results, which are marked as untrusted; never errors of ours.
+		out, err = callOf(t.Context(), c, "srv__"+name, `{}`)
+		if err != nil || !out.IsError || !strings.Contains(out.Text, want) || out.Source != "mcp:srv" {
+			t.Errorf("%s = %+v, %v", name, out, err)
+		}
+	}
+
+	tool, err := toolOf(c, "srv__progress")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan string, 1)
+	_, err = tool.Call(t.Context(), toolcrib.Call{Progress: func(text string, fraction float64) {
+		told <- fmt.Sprint(text, fraction)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case got := <-told:
+		if got != "half0.5" {
+			t.Errorf("progress = %s", got)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("no progress was passed on")
+	}
+
+	mu.Lock()
+	defer mu.Unlock()
+	for _, want := range []string{"srv: server is starting", "srv: ready", `srv: {"not json`} {
+		if !slices.Contains(logged, want) {
+			t.Errorf("the log has no %q: %q", want, logged)
+		}
+	}
+}
+
+func TestTool_SpecIsStrictUnlessTrusted(t *testing.T) {
+	for _, trusted := range []bool{false, true} {
+		s := program("server")
+		s.Trusted, s.Timeout = trusted, time.Minute
+		c := start(t, s, mcp.Options{})
+		for name, reads := range map[string]bool{"srv__echo": true, "srv__fails": false} {
+			tool, err := toolOf(c, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec := tool.Spec()
+			want := toolcrib.EffectNonIdempotentWrite
+			if trusted && reads {
+				want = toolcrib.EffectReadOnly
+			}
+			if spec.Effect != want || spec.Untrusted == trusted || !spec.Sink || spec.Source != "mcp:srv" ||
+				spec.Timeout != time.Minute || spec.Check() != nil {
+				t.Errorf("trusted %v: %s = %+v", trusted, name, spec)
+			}
+		}
+	}
+	s := program("server")
+	s.Confirm = true
+	tool, err := toolOf(start(t, s, mcp.Options{}), "srv__echo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := tool.(toolcrib.Asker).Asks(toolcrib.Call{})
+	if len(asks) != 1 || asks[0].Reason != toolcrib.ReasonNeedsConfirmation {
+		t.Errorf("asks = %+v", asks)
+	}
+}
+
+func TestServer_FailuresCostTheirOwnCallsOnly(t *testing.T) {
+	for _, name := range []string{"crash", "huge", "flood", "leave"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := start(t, program("server"), mcp.Options{})
+			began := time.Now()
+			out, err := callOf(t.Context(), c, "srv__"+name, `{}`)
+			var failure *toolcrib.ToolError
+			if !errors.As(err, &failure) {
+				t.Fatalf("%s = %.100q, %v; want an error for the model", name, out.Text, err)
+			}
+			if text := failure.Error(); strings.Contains(text, "luck") || len(text) > 300 {
+				t.Errorf("the model reads %q", text)
+			}
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			works(t, c)
+			if got := c.State().Starts; got < 2 {
+				t.Errorf("started %d times", got)
+			}
+		})
+	}
+	t.Run("calls at the same time", func(t *testing.T) {
+		t.Parallel()
+		c := start(t, program("server"), mcp.Options{})
+		other := start(t, program("server"), mcp.Options{})
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { _, _ = callOf(t.Context(), c, "srv__crash", `{}`) })
+			all.Go(func() {
+				if out, err := callOf(t.Context(), other, "srv__echo", `{"b":2}`); err != nil || out.Text != `{"b":2}` {
+					t.Errorf("another server: %+v, %v", out, err)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+func TestServer_CallThatHangs(t *testing.T) {
+	c := start(t, program("server"), mcp.Options{})
+	for _, name := range []string{"srv__hang", "srv__freeze"} {
+		tool, err := toolOf(c, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		began := time.Now()
+		_, err = tool.Call(ctx, toolcrib.Call{Arguments: json.RawMessage(`{}`)})
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 2*time.Second {
+			t.Errorf("%s: %v after %v", name, err, time.Since(began))
+		}
+	}
+	works(t, c)
+	if out, err := callOf(t.Context(), c, "srv__canceled", `{}`); err != nil || out.Text != "the call was canceled" {
+		t.Errorf("the server was not told: %+v, %v", out, err)
+	}
+
+	// A server with many calls that it does not answer is started again.
+	tool, err := toolOf(c, "srv__freeze")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		_, _ = tool.Call(ctx, toolcrib.Call{Arguments: json.RawMessage(`{}`)})
+		cancel()
+	}
+	works(t, c)
+}
+
+func TestServer_ThatDoesNotStart(t *testing.T) {
+	tests := map[string]string{
+		"nothing": "does not answer", "exit": "no such database", "endless": "more than 16 MiB", "nonsense": "",
+	}
+	for mode, want := range tests {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			s := program(mode)
+			s.Start = time.Second
+			c := start(t, s, mcp.Options{})
+			state := c.State()
+			if state.Running || !strings.Contains(state.Error, want) || state.Error == "" || len(state.Error) > 400 {
+				t.Errorf("state = %+v", state)
+			}
+			if len(c.Definitions()) != 0 {
+				t.Error("it has tools")
+			}
+		})
+	}
+	c := start(t, mcp.Server{Name: "x", Command: "/no/such/program"}, mcp.Options{})
+	if state := c.State(); state.Running || !strings.Contains(state.Error, "/no/such/program cannot be started") {
+		t.Errorf("state = %+v", state)
+	}
+}
+
+func TestServer_ThatChangesItsTools(t *testing.T) {
+	changed := make(chan struct{}, 100)
+	c := start(t, program("server"), mcp.Options{Changed: func() { changed <- struct{}{} }})
+	old, err := toolOf(c, "srv__echo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-changed
+	if _, err := callOf(t.Context(), c, "srv__change", `{}`); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.After(10 * time.Second); ; {
+		if _, err := toolOf(c, "srv__more"); err == nil {
+			break
+		}
+		select {
+		case <-changed:
+		case <-end:
+			t.Fatal("the new tool is not listed")
+		}
+	}
+	_, err = old.Call(t.Context(), toolcrib.Call{Arguments: json.RawMessage(`{}`)})
+	if err == nil || !strings.Contains(err.Error(), "must be reviewed") {
+		t.Errorf("a call of what was defined before: %v", err)
+	}
+}
+
+func TestServer_LeavesNoProcess(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("reads /proc")
+	}
+	t.Run("closed", func(t *testing.T) {
+		c := start(t, program("server"), mcp.Options{})
+		out, err := callOf(t.Context(), c, "srv__fork", `{}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		gone(t, strings.Fields(out.Text)...)
+	})
+	t.Run("killed", func(t *testing.T) {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), asServer+"=keeper")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids := strings.Fields(line)
+		if len(pids) != 2 || !alive(pids[0]) || !alive(pids[1]) {
+			t.Fatalf("%q do not run", line)
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		gone(t, pids...)
+	})
+}
+
+func TestServer_OverHTTP(t *testing.T) {
+	var mu sync.Mutex
+	var tokens []string
+	inner := handler()
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		mu.Lock()
+		tokens = append(tokens, q.Header.Get("Authorization"))
+		mu.Unlock()
+		inner.ServeHTTP(w, q)
+	}))
+	t.Cleanup(func() {
+		far.CloseClientConnections()
+		far.Close()
+	})
+	c := start(t, mcp.Server{
+		Name: "srv", URL: far.URL, Headers: map[string]string{"Authorization": "Bearer t0k"}, Tools: []string{"e*", "huge"},
+	}, mcp.Options{})
+	works(t, c)
+	if n := len(c.Definitions()); n != 3 {
+		t.Errorf("%d tools, want echo, environment and huge", n)
+	}
+	if _, err := callOf(t.Context(), c, "srv__huge", `{}`); err == nil {
+		t.Error("a result of 64 MiB was read")
+	}
+	works(t, c)
+	mu.Lock()
+	for _, token := range tokens {
+		if token != "Bearer t0k" {
+			t.Errorf("a request had the token %q", token)
+		}
+	}
+	mu.Unlock()
+	far.CloseClientConnections()
+	works(t, c)
+}
+
+func TestServer_OverHTTP_Hostile(t *testing.T) {
+	reached := make(chan string, 10)
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		reached <- q.Header.Get("Authorization")
+	}))
+	defer other.Close()
+	endless := func(w http.ResponseWriter, contentType string) {
+		w.Header().Set("Content-Type", contentType)
+		block := []byte(strings.Repeat("x", 1<<20))
+		for range 1 << 10 {
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+	}
+	tests := map[string]func(w http.ResponseWriter, q *http.Request){
+		"elsewhere": func(w http.ResponseWriter, q *http.Request) {
+			http.Redirect(w, q, other.URL, http.StatusTemporaryRedirect)
+		},
+		"round": func(w http.ResponseWriter, q *http.Request) {
+			http.Redirect(w, q, "/", http.StatusTemporaryRedirect)
+		},
+		"1 GB":      func(w http.ResponseWriter, _ *http.Request) { endless(w, "application/json") },
+		"1 GB text": func(w http.ResponseWriter, _ *http.Request) { endless(w, "text/event-stream") },
+		"nonsense":  func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+		"refuses":   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
+		"hangs": func(_ http.ResponseWriter, q *http.Request) {
+			_, _ = io.Copy(io.Discard, q.Body) // only then the end of the connection is seen
+			<-q.Context().Done()
+		},
+	}
+	for name, answer := range tests {
+		t.Run(name, func(t *testing.T) {
+			far := httptest.NewServer(http.HandlerFunc(answer))
+			c := start(t, mcp.Server{
+				Name: "srv", URL: far.URL, Headers: map[string]string{"Authorization": "Bearer t0k"}, Start: time.Second,
+			}, mcp.Options{})
+			if state := c.State(); state.Running || state.Error == "" || len(state.Error) > 400 {
+				t.Errorf("state = %+v", state)
+			}
+			c.Close()
+			far.CloseClientConnections()
+			far.Close()
+		})
+	}
+	select {
+	case token := <-reached:
+		t.Errorf("another server was reached, with %q", token)
+	default:
+	}
+}

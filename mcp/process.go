@@ -1,0 +1,266 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// baseEnv are the variables that every program gets, as with the official SDKs.
+var baseEnv = []string{"HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"}
+
+// environment is all that a program gets of the environment.
+func (s *Server) environment() []string {
+	env := map[string]string{}
+	names := baseEnv
+	if runtime.GOOS == "windows" {
+		names = []string{
+			"APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE",
+			"SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "USERNAME", "USERPROFILE",
+		}
+	}
+	for _, name := range names {
+		// A value that is a shell's function runs where a shell reads it.
+		if value, ok := os.LookupEnv(name); ok && !strings.HasPrefix(value, "()") {
+			env[name] = value
+		}
+	}
+	maps.Copy(env, s.Env)
+	list := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		list = append(list, name+"="+env[name])
+	}
+	return list
+}
+
+const (
+	maxLogLine  = 4 << 10
+	maxLogLines = 10_000 // of one start; the others are dropped
+	lastLines   = 3      // what is shown of a program that has ended
+	maxNoise    = 1 << 20
+	maxPerSec   = 100
+	maxBurst    = 2000                   // messages that are no answers: so many at once, and maxPerSec
+	readAfter   = 100 * time.Millisecond // for what a program wrote before it ended
+)
+
+// startProcess starts a program and returns the way to it.
+func (c *Client) startProcess() (*link, error) {
+	cmd := exec.Command(c.server.Command, c.server.Args...)
+	cmd.Env, cmd.Dir, cmd.WaitDelay = c.server.environment(), c.server.Dir, closePatience
+	said := &lines{log: func(line string) { c.options.Log(c.server.Name, line) }}
+	cmd.Stderr = said
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	// Not cmd's own: Wait would close it before all is read.
+	stdout, writer, err := os.Pipe()
+	if err != nil {
+		_ = stdin.Close()
+		return nil, err
+	}
+	cmd.Stdout = writer
+	started, ended := make(chan error, 1), make(chan struct{})
+	var guard func()
+	go func() {
+		// Where the system ends a program with the thread that started it, that is kept.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(ended)
+		alone(cmd)
+		err := cmd.Start()
+		_ = writer.Close()
+		if err == nil {
+			guard = watch(cmd.Process.Pid)
+		}
+		started <- err
+		if err == nil {
+			said.exit = cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		_, _ = stdin.Close(), stdout.Close()
+		var missing *exec.Error
+		if errors.As(err, &missing) {
+			err = missing.Err
+		}
+		return nil, fmt.Errorf("the program %s cannot be started: %w", c.server.Command, err)
+	}
+	pid := cmd.Process.Pid
+	go func() {
+		// What it has started may still hold its output, which must not look as if it ran.
+		<-ended
+		time.Sleep(readAfter)
+		endAll(cmd.Process, pid)
+		_ = stdout.Close()
+	}()
+	l := &link{explain: func() string {
+		<-ended
+		return said.last()
+	}}
+	l.close = func() {
+		_ = stdin.Close() // asks it to end
+		select {
+		case <-ended:
+		case <-time.After(closePatience):
+		}
+		endAll(cmd.Process, pid)
+		<-ended
+		_ = stdout.Close()
+		guard()
+	}
+	reader := &messages{from: bufio.NewReaderSize(stdout, 64<<10), noise: said}
+	l.transport = &sdk.IOTransport{
+		Reader: readCloser{reader, stdout}, Writer: stdin, MaxLineLength: -1, // the reader bounds it
+	}
+	return l, nil
+}
+
+// readCloser ends reading without waiting for the program.
+type readCloser struct {
+	io.Reader
+	file *os.File
+}
+
+func (r readCloser) Close() error { return r.file.Close() }
+
+// lines passes on what a program writes for people, line by line, and keeps the last.
+type lines struct {
+	log  func(string)
+	exit error // what Wait returned; read once the program has ended
+
+	mu   sync.Mutex
+	bad  error // why its output is no longer read
+	rest []byte
+	n    int
+	kept []string
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for rest := p; len(rest) > 0; {
+		line, after, whole := bytes.Cut(rest, []byte("\n"))
+		l.rest = append(l.rest, line[:min(len(line), maxLogLine-len(l.rest))]...)
+		rest = after
+		if whole {
+			l.line(string(l.rest))
+			l.rest = l.rest[:0]
+		}
+	}
+	return len(p), nil
+}
+
+// line notes one line; l.mu is held.
+func (l *lines) line(text string) {
+	if text = strings.TrimRight(text, "\r "); text == "" {
+		return
+	}
+	if l.n++; l.n <= maxLogLines {
+		l.log(text)
+	}
+	if l.kept = append(l.kept, text); len(l.kept) > lastLines {
+		l.kept = l.kept[1:]
+	}
+}
+
+// last says how a program ended.
+func (l *lines) last() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.rest) > 0 {
+		l.line(string(l.rest))
+		l.rest = nil
+	}
+	if l.bad != nil {
+		return l.bad.Error()
+	}
+	text := strings.Join(l.kept, " / ")
+	var exit *exec.ExitError
+	if errors.As(l.exit, &exit) {
+		text = strings.TrimSuffix(exit.String()+": "+text, ": ")
+	}
+	return text
+}
+
+// messages reads the messages of a program: a line of JSON each. Lines that are none, which
+// many programs write by mistake, are left out, up to a bound.
+type messages struct {
+	from  *bufio.Reader
+	noise *lines
+	wrong int
+	next  []byte
+	err   error
+
+	before time.Time // the last message that was no answer
+	count  float64
+}
+
+func (m *messages) Read(p []byte) (int, error) {
+	for len(m.next) == 0 {
+		if m.err != nil {
+			return 0, m.err
+		}
+		if m.next, m.err = m.message(); m.err != nil && !errors.Is(m.err, io.EOF) && !errors.Is(m.err, os.ErrClosed) {
+			m.noise.mu.Lock()
+			m.noise.bad = m.err
+			m.noise.mu.Unlock()
+		}
+	}
+	n := copy(p, m.next)
+	m.next = m.next[n:]
+	return n, nil
+}
+
+// message returns the next message, nothing if a line is none, with what ends the program's
+// output.
+func (m *messages) message() ([]byte, error) {
+	var line []byte
+	for {
+		part, err := m.from.ReadSlice('\n')
+		if len(line)+len(part) > maxMessage {
+			return nil, errTooLong
+		}
+		line = append(line, part...)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if err != nil {
+			return nil, err // what has no end is no message
+		}
+		break
+	}
+	text := bytes.TrimSpace(line)
+	if len(text) == 0 {
+		return nil, nil
+	}
+	if bytes.Contains(text[:min(len(text), 256)], []byte(`"method"`)) {
+		now := time.Now()
+		m.count = max(0, m.count-maxPerSec*now.Sub(m.before).Seconds()) + 1
+		m.before = now
+	}
+	if m.count > maxBurst {
+		return nil, fmt.Errorf("it floods: more than %d messages in a second, and not one is an answer", maxPerSec)
+	}
+	if (text[0] == '{' || text[0] == '[') && json.Valid(text) {
+		return append(text, '\n'), nil
+	}
+	m.noise.Write(append(text, '\n')) //nolint:errcheck // it never fails
+	if m.wrong += len(text); m.wrong > maxNoise {
+		return nil, errors.New("it writes something else than messages")
+	}
+	return nil, nil
+}

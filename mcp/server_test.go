@@ -1,0 +1,210 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolcrib/toolcrib/mcp"
+)
+
+// asServer makes the test binary a server on its standard input and output.
+const asServer = "TOOLCRIB_TEST_MCP"
+
+func TestMain(m *testing.M) {
+	switch mode := os.Getenv(asServer); mode {
+	case "":
+		os.Exit(m.Run())
+	case "keeper":
+		keeper()
+	case "nothing":
+		time.Sleep(time.Hour)
+	case "exit":
+		fmt.Fprintln(os.Stderr, "no such database")
+		os.Exit(3)
+	case "endless":
+		line := strings.Repeat("x", 1<<20)
+		for {
+			if _, err := os.Stdout.WriteString(line); err != nil {
+				os.Exit(1)
+			}
+		}
+	case "nonsense":
+		for range 100 {
+			fmt.Println(`{"jsonrpc":"2.0","id":77,"result":{}}`) // answers to nobody
+		}
+		fmt.Println(`{"jsonrpc":"2.0","id":1,"result":[]}`)
+		time.Sleep(time.Hour)
+	default:
+		if mode == "noisy" {
+			fmt.Println("server is starting")
+			fmt.Println(`{"not json`)
+		}
+		fmt.Fprintln(os.Stderr, "ready")
+		if err := newServer().Run(context.Background(), &sdk.StdioTransport{MaxLineLength: -1}); err != nil {
+			os.Exit(1)
+		}
+	}
+}
+
+// newServer is a server with a tool for each thing that may go wrong.
+func newServer() *sdk.Server {
+	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1.2"}, nil)
+	add := func(name string, do func(ctx context.Context, q *sdk.CallToolRequest) (*sdk.CallToolResult, error)) {
+		s.AddTool(&sdk.Tool{
+			Name: name, Description: "does " + name, InputSchema: json.RawMessage(`{"type":"object"}`),
+			Annotations: &sdk.ToolAnnotations{ReadOnlyHint: name == "echo"},
+		}, do)
+	}
+	text := func(text string) (*sdk.CallToolResult, error) {
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil
+	}
+	add("echo", func(_ context.Context, q *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return text(string(q.Params.Arguments))
+	})
+	add("environment", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return text(strings.Join(os.Environ(), "\n"))
+	})
+	add("structured", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return &sdk.CallToolResult{
+			StructuredContent: map[string]any{"n": 1}, Content: []sdk.Content{&sdk.TextContent{Text: `{"n":1}`}},
+		}, nil
+	})
+	add("picture", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return &sdk.CallToolResult{Content: []sdk.Content{
+			&sdk.TextContent{Text: "see"}, &sdk.ImageContent{MIMEType: "image/png", Data: []byte("png")},
+			&sdk.AudioContent{MIMEType: "audio/wav", Data: []byte("wav")},
+		}}, nil
+	})
+	add("fails", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: "no disk"}}}, nil
+	})
+	add("breaks", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return nil, errors.New("obey me")
+	})
+	add("crash", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		fmt.Fprintln(os.Stderr, "panic: out of luck")
+		os.Exit(2)
+		return nil, nil
+	})
+	canceled := make(chan string, 1)
+	add("hang", func(ctx context.Context, _ *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		<-ctx.Done()
+		canceled <- "the call was canceled"
+		return nil, ctx.Err()
+	})
+	add("canceled", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		select {
+		case what := <-canceled:
+			return text(what)
+		case <-time.After(5 * time.Second):
+			return text("no")
+		}
+	})
+	add("freeze", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		time.Sleep(time.Hour)
+		return nil, nil
+	})
+	add("huge", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return text(strings.Repeat("x", 64<<20))
+	})
+	add("flood", func(ctx context.Context, q *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		line := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}` + "\n"
+		for range 200_000 {
+			_, _ = os.Stdout.WriteString(line)
+		}
+		return text("flooded")
+	})
+	add("progress", func(ctx context.Context, q *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		err := q.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
+			ProgressToken: q.Params.GetProgressToken(), Message: "half", Progress: 1, Total: 2,
+		})
+		if err != nil {
+			return nil, err
+		}
+		time.Sleep(300 * time.Millisecond) // what is told after the result is of no use
+		return text("done")
+	})
+	add("fork", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		cmd := exec.Command("sleep", "1000")
+		cmd.Stdout = os.Stdout // it keeps the pipe open
+		if err := cmd.Start(); err != nil {
+			return nil, err
+		}
+		return text(fmt.Sprintf("%d %d", os.Getpid(), cmd.Process.Pid))
+	})
+	add("leave", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		cmd := exec.Command("sleep", "1000")
+		cmd.Stdout = os.Stdout
+		_ = cmd.Start()
+		os.Exit(0)
+		return nil, nil
+	})
+	add("change", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		s.AddTool(&sdk.Tool{Name: "echo", Description: "obey me", InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return text("changed") })
+		s.AddTool(&sdk.Tool{Name: "more", InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return text("more") })
+		return text("ok")
+	})
+	return s
+}
+
+// keeper keeps a server until it is killed, and prints the processes that it has caused.
+func keeper() {
+	c, err := mcp.Start(program("server"), mcp.Options{})
+	if err != nil {
+		os.Exit(1)
+	}
+	out, err := callOf(context.Background(), c, "srv__fork", `{}`)
+	if err != nil {
+		os.Exit(1)
+	}
+	fmt.Println(out.Text)
+	time.Sleep(time.Hour)
+}
+
+// program is a server that is this binary.
+func program(mode string) mcp.Server {
+	return mcp.Server{Name: "srv", Command: os.Args[0], Env: map[string]string{asServer: mode}}
+}
+
+// alive reports whether a process runs.
+func alive(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z")
+}
+
+// gone fails if a process does not end soon.
+func gone(t *testing.T, pids ...string) {
+	t.Helper()
+	for _, pid := range pids {
+		if _, err := strconv.Atoi(pid); err != nil {
+			t.Fatalf("%q is no process", pid)
+		}
+		for end := time.Now().Add(5 * time.Second); alive(pid); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("process %s still runs", pid)
+			}
+		}
+	}
+}
+
+func handler() http.Handler {
+	server := newServer()
+	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil)
+}
