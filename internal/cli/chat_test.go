@@ -495,3 +495,61 @@ func TestIssue13_ChatModes(t *testing.T) {
 	p.send("/quit")
 	p.exits(0)
 }
+
+// The day of a conversation at three widths, with and without colours: a command whose output is
+// seen, a plan, a choice by its number, a command of the user's own, the session condensed and
+// found again by its number, at a terminal that changes its size.
+func TestIssue13_ChatDay(t *testing.T) {
+	for width, env := range map[int][]string{60: nil, 80: {"NO_COLOR=1"}, 200: nil} {
+		t.Run(strconv.Itoa(width), func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, `
+- {tool_calls: [{name: update_plan, arguments: {steps: [{step: look, status: done}, {step: run it, status: in_progress}]}}]}
+- {tool_calls: [{name: exec_shell, arguments: {command: "touch made; echo two; false"}}]}
+- {tool_calls: [{name: ask_user, arguments: {question: "Which colour?", schema: {enum: [red, blue]}}}]}
+- {text: "`+strings.Repeat("It is done. ", 120)+`"}
+- {text: "short"}
+`)
+			l.write("c.yaml", "providers: {demo: {type: script, file: demo.script}}\nagents: {default: {model: demo/x}}\n")
+			own := filepath.Join(l.dir, ".claude", "commands")
+			if err := os.MkdirAll(own, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			l.write(filepath.Join(".claude", "commands", "work.md"), "Work on $1 now.\n")
+			p := l.chat(width, 24, env)
+			p.wait("/help lists")
+			p.typed("/wo")
+			p.keys("Tab")
+			p.typed("this")
+			p.keys("Enter")
+			p.wait("● update_plan")
+			p.wait("run it")
+			p.wait("a: not asked again")
+			p.wait("y yes")
+			p.keys("y")
+			p.wait("└ exit status 1")
+			p.waitAfter("└ exit status 1", "two")
+			p.waitAfter("2  blue", "the answer, or its number")
+			p.tmux("resize-window", "-t", "chat", "-x", strconv.Itoa(width-7), "-y", "20")
+			p.send("2")
+			p.wait("It is done. It is done.")
+			p.waitAfter("It is done.", "tokens")
+			p.send("/compact")
+			p.wait("as you asked")
+			p.waitAfter("as you asked", "tokens")
+			p.send("!echo by hand")
+			p.waitAfter("❯ !echo by hand", "    by hand")
+			p.send("/clear")
+			p.wait("a new session begins")
+			p.send("/resume")
+			p.waitAfter("❯ /resume", "1 * completed")
+			p.send("/resume 1")
+			p.waitAfter("❯ /resume 1", "Work on this now.")
+			if text := p.text("-e"); (env != nil) == regexp.MustCompile(`\x1b\[(?:[0-9]+;)*3[0-7]m`).MatchString(text) {
+				t.Errorf("colours where none are wanted, or the other way round:\n%s", text)
+			}
+			p.keys("C-d")
+			p.exits(0)
+		})
+	}
+}

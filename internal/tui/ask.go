@@ -62,6 +62,7 @@ func (m *model) step(field render.Field, shown string, answer *Answer) {
 func (m *model) edit(text string) {
 	m.input.SetValue(text)
 	m.input.MoveToEnd()
+	m.input, _ = m.input.Update(nil) // shows where the cursor is
 }
 
 // dropQuestion takes a question away; the input is the person's own again.

@@ -252,6 +252,7 @@ func (m *model) paste(text string) {
 		return
 	}
 	m.input.InsertString(visible(text))
+	m.input, _ = m.input.Update(nil) // shows where the cursor is
 }
 
 // search looks through what was sent before.

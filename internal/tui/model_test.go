@@ -594,3 +594,51 @@ func TestKeySpeed(t *testing.T) {
 		t.Errorf("a key takes %v", took)
 	}
 }
+
+// Of a long text the input shows the end, where the cursor is: pasted, and taken from the history.
+func TestIssue13_LongInput(t *testing.T) {
+	long := strings.TrimSpace(strings.Repeat("漢字 and é\n", 300)) + " theend"
+	for _, width := range []int{20, 60, 200} {
+		d := newDesk(t, width, Look{Unicode: true})
+		d.Update(tea.PasteMsg{Content: long})
+		if text := d.View().Content; !strings.Contains(text, "theend") {
+			t.Errorf("%d columns: the end of what was pasted is not shown:\n%s", width, text)
+		}
+		d.edit("")
+		d.history.lines, d.recall = []string{long}, 1
+		d.keys("up")
+		if text := d.View().Content; !strings.Contains(text, "theend") {
+			t.Errorf("%d columns: the end of what was sent before is not shown:\n%s", width, text)
+		}
+	}
+}
+
+// Of a command its exit status and the beginning of its output are shown, in rows that fit.
+func TestIssue13_CommandOutput(t *testing.T) {
+	for _, width := range []int{20, 60, 80, 200} {
+		for _, look := range []Look{{}, {Unicode: true, Color: true}} {
+			d := newDesk(t, width, look)
+			d.frames(
+				journal.Frame{Event: "tool_call", Data: journal.CallView{ID: "1", Name: "exec_shell", Arguments: json.RawMessage(`{"command":"go test ./..."}`)}},
+				journal.Frame{Event: "tool_result", Data: journal.ResultView{
+					ToolCallID: "1", Name: "exec_shell", Status: toolcrib.ResultOK, DurationMS: 1200,
+					Content: `{"exit_code":1,"stdout":"--- FAIL: TestSum (0.00s)\n    sum_test.go:7: 漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字\nthree\nfour\nfive\n· approved\n","stderr":""}`,
+				}},
+			)
+			text := ansi.Strip(strings.Join(d.prints, "\n"))
+			for _, want := range []string{"exit status 1", "--- F", "/show 1"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%d columns: no %q in\n%s", width, want, text)
+				}
+			}
+			if strings.Contains(text, "five") {
+				t.Errorf("%d columns: all of the output is shown:\n%s", width, text)
+			}
+			for row := range strings.SplitSeq(text, "\n") {
+				if ansi.StringWidth(row) > width-1 {
+					t.Errorf("%d columns: %d in %q", width, ansi.StringWidth(row), row)
+				}
+			}
+		}
+	}
+}

@@ -189,6 +189,16 @@ func (m *model) call(arguments json.RawMessage, r journal.ResultView) {
 		return
 	}
 	show := fmt.Sprintf(" · /show %d", n)
+	if r.Name == commandTool && r.Status == toolcrib.ResultOK { // ok says nothing of what became of it
+		rows := lines(s.Fold(r, shownOutput))
+		if last := &rows[len(rows)-1]; ansi.StringWidth(*last)+len(show) <= s.Width {
+			*last += s.Dim(show)
+		} else {
+			rows = append(rows, s.Dim("   "+show))
+		}
+		m.print(rows...)
+		return
+	}
 	if r.Status == toolcrib.ResultOK {
 		m.print("  " + s.Dim("└ "+oneLine(sizes(r), max(m.width-6-len(show), 8))+show))
 		return
@@ -197,6 +207,12 @@ func (m *model) call(arguments json.RawMessage, r journal.ResultView) {
 	first := lines(wide.Fold(journal.ResultView{Status: r.Status, Reason: r.Reason, Content: r.Content}, 1))[0]
 	m.print(ansi.Truncate(first, max(s.Width-len(show), 8), "…") + s.Dim(show))
 }
+
+// Of what a command wrote a few rows are shown: whether the tests pass is what people look for.
+const (
+	commandTool = "exec_shell"
+	shownOutput = 4
+)
 
 // sizes tells of a result how much it is and how long it took.
 func sizes(r journal.ResultView) string {
