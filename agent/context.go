@@ -225,7 +225,7 @@ func (s *State) replaceable(from, end int) int {
 	if n < 1 || s.Messages[from].Role == toolcrib.RoleTool {
 		return 0
 	}
-	if n == 1 && isCondensed(&s.Messages[from]) || s.worth(from, end) < leastGain {
+	if n == 1 && IsCondensed(&s.Messages[from]) || s.worth(from, end) < leastGain {
 		return 0
 	}
 	return n
@@ -244,7 +244,8 @@ func (s *State) worth(from, end int) int64 {
 	return s.tokens(bytes)
 }
 
-func isCondensed(m *toolcrib.Message) bool {
+// IsCondensed reports whether a message stands for others, which were condensed.
+func IsCondensed(m *toolcrib.Message) bool {
 	return m.Role == toolcrib.RoleUser && len(m.Parts) == 1 && strings.HasPrefix(m.Parts[0].Text, condensedMark)
 }
 

@@ -504,7 +504,7 @@ func TestIssue13_ChatDay(t *testing.T) {
 		t.Run(strconv.Itoa(width), func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, `
-- {tool_calls: [{name: update_plan, arguments: {steps: [{step: look, status: done}, {step: run it, status: in_progress}]}}]}
+- {text: "I look and run it.", tool_calls: [{name: update_plan, arguments: {steps: [{step: look, status: done}, {step: run it, status: in_progress}]}}]}
 - {tool_calls: [{name: exec_shell, arguments: {command: "touch made; echo two; false"}}]}
 - {tool_calls: [{name: ask_user, arguments: {question: "Which colour?", schema: {enum: [red, blue]}}}]}
 - {text: "`+strings.Repeat("It is done. ", 120)+`"}
@@ -538,7 +538,7 @@ func TestIssue13_ChatDay(t *testing.T) {
 			p.wait("as you asked")
 			p.waitAfter("as you asked", "tokens")
 			p.send("!echo by hand")
-			p.waitAfter("❯ !echo by hand", "    by hand")
+			p.waitAfter("❯ !echo by hand", "└ by hand")
 			p.send("/clear")
 			p.wait("a new session begins")
 			p.send("/resume")
@@ -549,7 +549,7 @@ func TestIssue13_ChatDay(t *testing.T) {
 				t.Errorf("colours where none are wanted, or the other way round:\n%s", text)
 			}
 			p.keys("C-d")
-			p.exits(0)
+			p.waitAfter("❯ /resume 1", "exit status 0")
 		})
 	}
 }

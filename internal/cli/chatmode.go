@@ -195,7 +195,8 @@ func (c *chat) given(ctx context.Context, tool string, arguments map[string]stri
 		c.front.note("the call waits for a decision: toolcrib approvals show last")
 	}
 	r := state.Trace[0].Result
-	if r != nil { // behind an indent: what a command writes cannot pass for what this program says
+	if _, shown := c.front.(*screenFront); r != nil && !shown {
+		// Behind an indent: what a command writes cannot pass for what this program says.
 		text := cmp.Or(render.ResultText(r.Content, r.Untrusted), "(no output)")
 		c.front.print("    " + strings.ReplaceAll(text, "\n", "\n    "))
 	}

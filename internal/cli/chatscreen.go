@@ -138,6 +138,7 @@ func (f *screenFront) parked(ctx context.Context, s *agent.State) {
 type screenWatcher struct {
 	screen *tui.Screen
 	given  bool
+	whole  bool // the person made the call
 }
 
 func (screenWatcher) Start() {}
@@ -148,6 +149,9 @@ func (screenWatcher) Stop()  {}
 func (w screenWatcher) Frame(f journal.Frame) {
 	if w.given && f.Event != string(journal.KindConfirmationResolved) && f.Event != string(journal.KindToolResult) {
 		return
+	}
+	if r, ok := f.Data.(journal.ResultView); ok && w.whole {
+		f.Data = tui.Whole{ResultView: r}
 	}
 	w.screen.Frame(f)
 }
@@ -168,7 +172,7 @@ func (f *screenFront) carry(ctx context.Context, c *chat, _ agent.Approve, given
 	}
 	return do(ctx, service.Front{
 		Said:  said,
-		Watch: screenWatcher{f.screen, given != nil}.Frame, Person: f, Log: log,
+		Watch: screenWatcher{f.screen, given != nil, given != nil && given.Name != undoTool}.Frame, Person: f, Log: log,
 		Driving: func(before *agent.State) {
 			if given != nil {
 				f.screen.Frame(journal.Frame{Event: string(journal.KindToolCall), Data: journal.ViewCall(given)})

@@ -336,10 +336,13 @@ func (c *chat) transcript(s *tui.Screen, state *agent.State) {
 		text := strings.TrimSpace(m.Text())
 		switch m.Role {
 		case toolcrib.RoleUser:
-			if service.IsBackground(&m) {
-				continue
+			switch {
+			case service.IsBackground(&m):
+			case agent.IsCondensed(&m):
+				s.Note(text)
+			default:
+				s.Said(text)
 			}
-			s.Said(text)
 		case toolcrib.RoleAssistant:
 			if text != "" {
 				s.Answer(text)

@@ -103,7 +103,7 @@ func (c *chat) putBack(ctx context.Context, w *service.Written) (ok bool, err er
 	if err != nil {
 		return false, err
 	}
-	state, err := c.givenCall(ctx, "write_file", raw)
+	state, err := c.givenCall(ctx, undoTool, raw)
 	if err != nil || state == nil {
 		return false, err
 	}
@@ -127,6 +127,9 @@ func (c *chat) putBack(ctx context.Context, w *service.Written) (ok bool, err er
 	}
 	return true, nil
 }
+
+// undoTool is what puts a file back.
+const undoTool = "write_file"
 
 // givenCall carries out one call without a model, as tools call does; nil = it was
 // cut off, which was told.

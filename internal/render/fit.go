@@ -121,8 +121,10 @@ func (s Style) Quoted(text string) string {
 func (s Style) quoted(text string, tone func(row string) string) string {
 	const indent = "  "
 	var b strings.Builder
+	width := s.columns() - len(indent) - 2
 	for l := range strings.SplitSeq(blanks(guard.Visible(text), blanksInRow), "\n") {
-		for row := range strings.SplitSeq(ansi.Hardwrap(l, s.columns()-len(indent)-2, true), "\n") {
+		// At words; what Wrap leaves too wide is broken anyway.
+		for row := range strings.SplitSeq(ansi.Hardwrap(ansi.Wrap(l, width, ""), width, true), "\n") {
 			b.WriteString(strings.TrimRight(indent+s.Dim(gutter)+tone(row), " ") + "\n")
 		}
 	}

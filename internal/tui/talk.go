@@ -71,7 +71,7 @@ func (s *Screen) Answer(text string) { s.show(func(m *model) { m.whole(text) }) 
 
 // Recall shows a call of a turn before, with its result.
 func (s *Screen) Recall(arguments json.RawMessage, r journal.ResultView) {
-	s.show(func(m *model) { m.call(arguments, r) })
+	s.show(func(m *model) { m.call(arguments, r, false) })
 }
 
 // Next takes the oldest message that the person sent while something is carried out, if it

@@ -57,7 +57,9 @@ func (m *model) frame(data any) {
 	case journal.ProgressView:
 		t.progress = render.Progress(d)
 	case journal.ResultView:
-		m.result(d)
+		m.result(d, false)
+	case Whole:
+		m.result(d.ResultView, true)
 	case journal.ResolvedView:
 		m.note(render.Resolved(d))
 	case toolcrib.Notice:
@@ -165,8 +167,11 @@ func (m *model) endThought() {
 	m.print(s.Dim("∴ " + oneLine(text, max(m.width-5-len(tail), 8)) + tail))
 }
 
+// Whole is the result of a call that a person made themselves: they see all of it.
+type Whole struct{ journal.ResultView }
+
 // result prints a call with what became of it, in two lines.
-func (m *model) result(r journal.ResultView) {
+func (m *model) result(r journal.ResultView, whole bool) {
 	t := &m.turn
 	t.running = slices.DeleteFunc(t.running, func(id string) bool { return id == r.ToolCallID })
 	t.progress = ""
@@ -175,16 +180,16 @@ func (m *model) result(r journal.ResultView) {
 		r.Name = c.Name
 	}
 	delete(t.calls, r.ToolCallID)
-	m.call(c.Arguments, r)
+	m.call(c.Arguments, r, whole)
 }
 
-// call prints a call, folded.
-func (m *model) call(arguments json.RawMessage, r journal.ResultView) {
+// call prints a call, folded unless whole.
+func (m *model) call(arguments json.RawMessage, r journal.ResultView, whole bool) {
 	n := m.shelf.put(shelved{title: r.Name, arguments: arguments, result: &r})
 	s := m.style()
 	m.gap()
 	m.print(lines(s.Call(r.Name, arguments, r.Status))...)
-	if render.IsPlan(r.Name, r.Status) {
+	if whole || render.IsPlan(r.Name, r.Status) {
 		m.print(lines(s.Fold(r, 0))...)
 		return
 	}
