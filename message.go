@@ -42,7 +42,7 @@ type ToolCall struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 	// Arguments is always a valid canonical JSON object; {} if the model sent
-	// none or sent something that is no JSON object (then Broken is set).
+	// none or sent something that is not a JSON object (then Broken is set).
 	Arguments json.RawMessage `json:"arguments"`
 	// Broken is what the model sent where that could not be read as one JSON
 	// object, cut to a few KiB. A broken call is never run.

@@ -285,7 +285,7 @@ func checkTranscript(messages []toolcrib.Message) error {
 					return fmt.Errorf("message %d: result %d does not answer call %q", i, k, c.ID)
 				}
 				if !json.Valid(c.Arguments) {
-					return fmt.Errorf("message %d: arguments of %s are no JSON", i, c.ID)
+					return fmt.Errorf("message %d: arguments of %s are not JSON", i, c.ID)
 				}
 			}
 			i++

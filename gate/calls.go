@@ -62,7 +62,7 @@ func (j *judgement) argumentsStep() *refusal {
 	return nil
 }
 
-// broken refuses arguments that are no JSON object.
+// broken refuses arguments that are not a JSON object.
 func broken(problem string) *refusal {
 	if problem == "" {
 		problem = "expected one JSON object"

@@ -410,7 +410,7 @@ func firstForm[T bytestring](k *spellings, s T, i, end int) found {
 // MaskJSON masks the strings of a JSON value, keys too, however their characters
 // are escaped. The result is valid JSON without a secret: a number that holds one
 // becomes a string, its mark; if one stretches over several strings, the whole value
-// becomes a JSON string of its masked text. So does what is no JSON. Raw itself is
+// becomes a JSON string of its masked text. So does what is not JSON. Raw itself is
 // returned if it is empty or no secret occurs, compact JSON otherwise.
 func (m *Masker) MaskJSON(raw json.RawMessage) json.RawMessage {
 	if m.Empty() || len(raw) == 0 {

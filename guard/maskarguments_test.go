@@ -151,7 +151,7 @@ func TestArgumentStreamProperty(t *testing.T) {
 	})
 }
 
-// What is no JSON passes, but for secrets, and however it is cut it comes out the same.
+// What is not JSON passes, but for secrets, and however it is cut it comes out the same.
 func TestArgumentStreamOfOtherText(t *testing.T) {
 	m := newMasker("abcdefghijkl")
 	for in, want := range map[string]string{

@@ -103,7 +103,7 @@ type ArgumentStream struct {
 	all    MaskStream // what is shown: a secret may stretch over several strings
 	held   string     // an escape or a number that is not whole
 	inside bool       // of a string
-	broken bool       // it is no JSON, and the rest is taken as it is
+	broken bool       // it is not JSON, and the rest is taken as it is
 }
 
 // ArgumentStream returns a new stream.

@@ -170,7 +170,7 @@ func appendShown(dst []byte, r rune) []byte { return fmt.Appendf(dst, "[U+%04X]"
 // text, whether a character stands as itself or as an escape; lone surrogates
 // become U+FFFD. The result is valid, compact JSON with every string in the one
 // spelling of this package; keys keep their order, numbers their digits. Keys that
-// become equal both stay. Bytes that are no JSON, or nested deeper than 1000
+// become equal both stay. Bytes that are not JSON, or nested deeper than 1000
 // levels, become a JSON string of the cleaned text. A value that needs no change
 // is returned itself, not copied.
 func CleanJSON(raw json.RawMessage) json.RawMessage {

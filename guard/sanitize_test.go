@@ -142,7 +142,7 @@ func TestC14_CleanJSON(t *testing.T) {
 			t.Errorf("CleanJSON(%q) = %s, want %s", in, got, want)
 		}
 		if !validJSON(got) {
-			t.Errorf("CleanJSON(%q) = %q is no JSON", in, got)
+			t.Errorf("CleanJSON(%q) = %q is not JSON", in, got)
 		}
 	}
 	deep := strings.Repeat("[", 2000) + strings.Repeat("]", 2000)

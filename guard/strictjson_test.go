@@ -255,7 +255,7 @@ func TestCanonicalProperty(t *testing.T) {
 	})
 }
 
-// What is accepted is JSON, and what is no JSON is not accepted.
+// What is accepted is JSON, and what is not JSON is not accepted.
 func TestCanonicalRejectsDamage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		raw := []byte(spell(t, drawObject(t, 2, 4)))

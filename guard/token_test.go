@@ -69,7 +69,7 @@ func TestM16_TokensAreMaskedByTheirForm(t *testing.T) {
 		t.Errorf("MaskJSON of an escaped token = %s", got)
 	}
 	if got := string(none.MaskJSON([]byte(`{"a`))); got != `{"a` {
-		t.Errorf("what is no JSON and holds no secret became %s", got)
+		t.Errorf("what is not JSON and holds no secret became %s", got)
 	}
 	if got := RedactText("see " + token + "."); got != "see "+Redacted+"." {
 		t.Errorf("RedactText = %q", got)

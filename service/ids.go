@@ -55,8 +55,8 @@ func byPart[T any](what, prefix, part string, list []T, id func(T) string) (foun
 	}
 	switch {
 	case len(fit) < 2 && len(begin) < len(prefix)+minPart:
-		return found, badRequestf("%q is too short for a %s ID; give at least %d characters after %s",
-			part, what, minPart, prefix)
+		return found, badRequestf("the %s ID %q is too short; give at least %d characters after %s",
+			what, part, minPart, prefix)
 	case len(fit) == 1:
 		return fit[0], nil
 	case len(fit) == 0:

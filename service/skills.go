@@ -199,7 +199,7 @@ func (k *Skills) Find(name string) (*Skill, error) {
 			return &k.All[i], nil
 		}
 	}
-	return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "not found: %s", k.missing(skill.ShownName(name)))
+	return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "%s", k.missing(skill.ShownName(name)))
 }
 
 // missing says why there is no skill of a name, which is as [skill.ShownName] has it.

@@ -215,9 +215,9 @@ func (d *decoder) checkServer(c *Config) {
 
 // unknown is an error text: no such name, the nearest one, and the known ones.
 func unknown(what, name string, names []string) string {
-	have := "there is none"
+	have := "none is configured"
 	if len(names) > 0 {
-		have = "there is " + list(names)
+		have = "valid: " + list(names)
 	}
 	return fmt.Sprintf("unknown %s %s%s (%s)", what, yamltree.Quote(name), yamltree.DidYouMean(name, names), have)
 }

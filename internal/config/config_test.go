@@ -152,7 +152,7 @@ agents:
 	if third := agents["third"]; third.Model != "a" || len(third.Fallback) != 1 || third.Fallback[0] != "offline/x" {
 		t.Errorf("third = %+v", third)
 	}
-	if _, err := c.Agent("codr", config.Resolver{}); err == nil || err.Error() != `unknown agent "codr"; did you mean "coder"? (there is coder, default, other, third)` {
+	if _, err := c.Agent("codr", config.Resolver{}); err == nil || err.Error() != `unknown agent "codr"; did you mean "coder"? (valid: coder, default, other, third)` {
 		t.Errorf("err = %v", err)
 	}
 }

@@ -59,10 +59,10 @@ func TestN5_ErrorsOfBadConfigurations(t *testing.T) {
 		{"script without file", "providers: {x: {type: script}}", "toolcrib.yaml:1: providers.x.file: is required for type script: the file with the replies"},
 		{"provider name", "providers: {a/b: {type: openai}}", `toolcrib.yaml:1: providers["a/b"]: "a/b" is not a valid name here: it must match ^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`},
 		{"bad address", "providers: {openai: {base_url: localhost}}", "toolcrib.yaml:1: providers.openai.base_url: must begin with http:// or https://"},
-		{"unknown provider", "models: {m: {provider: opena, model: x}}", `toolcrib.yaml:1: models.m.provider: unknown provider "opena"; did you mean "openai"? (there is openai, anthropic, gemini, ollama, llamacpp, offline)`},
+		{"unknown provider", "models: {m: {provider: opena, model: x}}", `toolcrib.yaml:1: models.m.provider: unknown provider "opena"; did you mean "openai"? (valid: openai, anthropic, gemini, ollama, llamacpp, offline)`},
 		{"model without all", "models:\n  m: {}", "toolcrib.yaml:2: models.m.provider: is required\ntoolcrib.yaml:2: models.m.model: is required"},
-		{"unknown model", "models: {small: {provider: openai, model: x}}\nagents: {default: {model: smal}}", `toolcrib.yaml:2: agents.default.model: unknown model "smal"; did you mean "small"? (there is small); or name it PROVIDER/MODEL`},
-		{"unknown fallback", "agents: {default: {fallback: [offline, nobody/x]}}", `toolcrib.yaml:1: agents.default.fallback[1]: unknown provider "nobody" (there is openai, anthropic, gemini, ollama, llamacpp, offline)`},
+		{"unknown model", "models: {small: {provider: openai, model: x}}\nagents: {default: {model: smal}}", `toolcrib.yaml:2: agents.default.model: unknown model "smal"; did you mean "small"? (valid: small); or name it PROVIDER/MODEL`},
+		{"unknown fallback", "agents: {default: {fallback: [offline, nobody/x]}}", `toolcrib.yaml:1: agents.default.fallback[1]: unknown provider "nobody" (valid: openai, anthropic, gemini, ollama, llamacpp, offline)`},
 		{"one error, not two", "models: {m: {provider: openai}}\nagents: {default: {model: m}}", "toolcrib.yaml:1: models.m.model: is required"},
 		{"notify scheme", "approvals: {notify: [hook, 'generic://h', 'logger://', 'https://', 'https://u:p@h/', 'HTTPS://h.example/x', 'slack://a/b/c']}", "toolcrib.yaml:1: approvals.notify[0].url: must begin with a scheme, such as https:// or slack://\n" +
 			"toolcrib.yaml:1: approvals.notify[1].url: " + unknownScheme + "\ntoolcrib.yaml:1: approvals.notify[2].url: " + unknownScheme +

@@ -20,10 +20,10 @@ models:
 	for ref, want := range map[string]string{
 		"small": "mine/org/m openai low 1 1000", "mine/org/m": "mine/org/m openai  1 1000", "mine/x": "mine/x openai  0 0", "openai/gpt-5-mini": "openai/gpt-5-mini openai  0 0",
 		"anthropic/x": "anthropic/x anthropic  0 0", "ollama/gemma3": "ollama/gemma3 ollama  0 0", "offline": "offline/offline offline  0 0",
-		"script/x": `!unknown provider "script" (there is mine, openai, anthropic, gemini, ollama, llamacpp, offline)`,
-		"smal":     `!unknown model "smal"; did you mean "small"? (there is small); or name it PROVIDER/MODEL`,
-		"/x":       `!unknown model "/x" (there is small); or name it PROVIDER/MODEL`,
-		"mine/":    `!unknown model "mine/" (there is small); or name it PROVIDER/MODEL`,
+		"script/x": `!unknown provider "script" (valid: mine, openai, anthropic, gemini, ollama, llamacpp, offline)`,
+		"smal":     `!unknown model "smal"; did you mean "small"? (valid: small); or name it PROVIDER/MODEL`,
+		"/x":       `!unknown model "/x" (valid: small); or name it PROVIDER/MODEL`,
+		"mine/":    `!unknown model "mine/" (valid: small); or name it PROVIDER/MODEL`,
 	} {
 		m, err := c.ResolveModel(ref)
 		got := strings.Join([]string{m.Name(), m.Provider.Type, m.Reasoning, itoa(m.Price.Input), itoa(float64(m.Context))}, " ")

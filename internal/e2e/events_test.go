@@ -69,7 +69,7 @@ type event struct {
 
 func text(raw json.RawMessage) string {
 	var s string
-	_ = json.Unmarshal(raw, &s) // "" if it is no text
+	_ = json.Unmarshal(raw, &s) // "" if it is not text
 	return s
 }
 

@@ -106,7 +106,7 @@ func JSONOrText(text string) json.RawMessage {
 	return raw
 }
 
-// Indented returns JSON over several lines, visible; what is no JSON as it is.
+// Indented returns JSON over several lines, visible; what is not JSON as it is.
 func Indented(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {

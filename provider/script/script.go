@@ -16,7 +16,7 @@
 //
 // Every key may be left out. arguments is an object, sent as JSON with its keys in
 // the order in which they are written, or a string, sent as it is, also where it
-// is no JSON. delay passes before the first delta. error ends the reply after its
+// is not JSON. delay passes before the first delta. error ends the reply after its
 // text, thinking and tool calls, if it has any: with one of the classes auth,
 // rate_limit, overloaded, context_length, bad_request, timeout, network, refused
 // and other. finish is stop, tool_calls, length, filtered or other; without it

@@ -253,7 +253,7 @@ func (c *call) readArguments(key, raw string) {
 	c.problem = fmt.Sprintf("%q must be a JSON object", key)
 }
 
-// brokenBody is the call of a body that is no JSON object.
+// brokenBody is the call of a body that is not a JSON object.
 func brokenBody(text string) call {
 	c := call{name: nameOf(text), arguments: text}
 	_, err := guard.Arguments([]byte(text))

@@ -73,7 +73,7 @@ func (t *tools) update(req *toolcrib.Request) {
 		parameters, err := schemaText(specs[i].Parameters)
 		if err != nil {
 			t.notices = append(t.notices, wire.Notice(toolcrib.NoticeToolUnusable,
-				"tool %s is left out: its parameters are no JSON", specs[i].Name))
+				"tool %s is left out: its parameters are not JSON", specs[i].Name))
 			continue
 		}
 		b.WriteString("\n\n## " + specs[i].Name + "\n")

@@ -37,7 +37,7 @@ func TestInline(t *testing.T) {
 	}
 }
 
-// What an API takes as a file stays one, and so does what is no text.
+// What an API takes as a file stays one, and so does what is not text.
 func TestInline_Kept(t *testing.T) {
 	req := &toolcrib.Request{Files: func(context.Context, string) ([]byte, error) { return []byte("a,b\n"), nil }}
 	m := &toolcrib.Message{Parts: []toolcrib.Part{

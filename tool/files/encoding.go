@@ -21,7 +21,7 @@ const (
 	encodingWindows = "windows-1252" // Latin-1 with printable characters from 0x80 to 0x9F
 )
 
-// sniff reads the head of a file and refuses it if it is no text. encoding is UTF-16 or "":
+// sniff reads the head of a file and refuses it if it is not text. encoding is UTF-16 or "":
 // what else the file is in is known once its text was read.
 func sniff(r io.Reader, info fs.FileInfo, shown string) (head []byte, encoding string, err error) {
 	head = make([]byte, sniffBytes)
@@ -75,7 +75,7 @@ func latinOf(data []byte) string {
 }
 
 // decoded returns data as UTF-8, and the encoding that it was in if that was another. ok is
-// false if data is no text.
+// false if data is not text.
 func decoded(data []byte) (text, encoding string, ok bool) {
 	if isUTF16(data) {
 		var err error

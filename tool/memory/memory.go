@@ -85,7 +85,7 @@ func owner(call toolcrib.Call) (string, error) {
 	return call.Principal.User, nil
 }
 
-// shown names a note to the model. It is no path that a file tool could open.
+// shown names a note to the model. It is not a path that a file tool could open.
 func shown(key string) string {
 	if key == DefaultKey {
 		return "memory"

@@ -161,7 +161,7 @@ func allOrNone(t *testing.T, j toolcrib.Journal) {
 	mustAppend(t, j, "run_a", 1, notices(1)...)
 
 	if err := j.Append(t.Context(), "run_b", 0, Events(badBody{})...); err == nil {
-		t.Error("a body that is no JSON was stored")
+		t.Error("a body that is not JSON was stored")
 	}
 	wantNotFound(t, j, "run_b")
 }

@@ -239,7 +239,7 @@ func text(v any) string {
 	return s
 }
 
-// blank reports whether v is no text, or one of white space only.
+// blank reports whether v is not text, or one of white space only.
 func blank(v any) bool { return strings.TrimSpace(text(v)) == "" }
 
 func jsonObject(raw []byte) bool {

@@ -83,7 +83,7 @@ func (s *Server) frames(step Step, body []byte) (frames [][]byte, contentType st
 	var ask struct {
 		Stream bool `json:"stream"`
 	}
-	_ = json.Unmarshal(body, &ask) // a body that is no JSON was refused before
+	_ = json.Unmarshal(body, &ask) // a body that is not JSON was refused before
 	if !ask.Stream {
 		return [][]byte{s.dialect.JSON(step.Reply)}, jsonType
 	}

@@ -18,7 +18,7 @@ func ollamaObject(r toolcrib.Reply, message map[string]any) map[string]any {
 }
 
 // ollamaCall is a call as current versions send it, with an ID. Arguments that
-// are no JSON come as a string.
+// are not JSON come as a string.
 func ollamaCall(c *toolcrib.ToolCall, index int) map[string]any {
 	var args any = arguments(c)
 	if json.Valid([]byte(arguments(c))) {

@@ -249,7 +249,7 @@ func systemJournal(t *testing.T, open func() store.Store) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if err := s.AppendSystem(t.Context(), store.SystemEvent{Kind: "login", Payload: json.RawMessage("{")}); err == nil {
-		t.Error("what is no JSON was appended")
+		t.Error("what is not JSON was appended")
 	}
 	page, err := s.Audit(t.Context(), store.AuditFilter{Kinds: []toolcrib.Kind{"login"}, Limit: 2})
 	if err != nil || len(page.Entries) != 2 || page.Entries[0].Seq != 3 || page.Next == "" {

@@ -41,7 +41,7 @@ func testSpec(t *testing.T, make func() toolcrib.Tool) {
 	}
 	compile(t, spec)
 	if _, err := json.Marshal(spec); err != nil {
-		t.Errorf("the spec is no JSON: %v", err)
+		t.Errorf("the spec is not JSON: %v", err)
 	}
 }
 
@@ -54,7 +54,7 @@ func compile(t *testing.T, spec toolcrib.Spec) *jsonschema.Schema {
 	}
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(parameters))
 	if err != nil {
-		t.Fatalf("the schema is no JSON: %v", err)
+		t.Fatalf("the schema is not JSON: %v", err)
 	}
 	object, ok := document.(map[string]any)
 	if !ok || object["type"] != "object" {
@@ -81,7 +81,7 @@ func testArguments(t *testing.T, tool toolcrib.Tool, cases Cases) {
 	for _, c := range cases.Calls {
 		arguments, err := jsonschema.UnmarshalJSON(strings.NewReader(c.Arguments))
 		if err != nil {
-			t.Errorf("%s: arguments are no JSON: %v", c.Name, err)
+			t.Errorf("%s: arguments are not JSON: %v", c.Name, err)
 			continue
 		}
 		switch err := schema.Validate(arguments); {

@@ -143,7 +143,7 @@ func check(t *testing.T, tool toolcrib.Tool, call toolcrib.Call, c Case, out too
 		t.Fatalf("failed: %v", err)
 	}
 	if len(out.JSON) > 0 && !json.Valid(out.JSON) {
-		t.Errorf("output is no JSON: %.200s", out.JSON)
+		t.Errorf("output is not JSON: %.200s", out.JSON)
 	}
 	if len(out.JSON) > 0 && out.Text != "" {
 		t.Error("output has both a text and a JSON value")
