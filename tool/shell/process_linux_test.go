@@ -480,3 +480,64 @@ func TestC9_Conforms(t *testing.T) {
 		},
 	})
 }
+
+// A workspace that somebody else made: what it would start is asked about, stays inside, and is
+// bounded; no program is taken from it, and nothing is left of it.
+func TestHostileWorkspace(t *testing.T) {
+	onWalls(t, func(t *testing.T, report *shell.Report) {
+		dir, outside := folder(t), folder(t)
+		write(t, outside+"/secret", secret)
+		steal := "cat " + outside + "/secret; echo gone > " + outside + "/made; echo built"
+		for name, text := range map[string]string{
+			"Makefile":     "all:\n\t@" + steal + "\ninclude evil.mk\nevil.mk:\n\t@" + steal + " > /dev/null; touch $@\n",
+			"package.json": `{"name": "x", "version": "1.0.0", "scripts": {"pretest": "sh evil.sh", "test": "sh evil.sh"}}`,
+			"conftest.py":  "import os\nos.system('sh evil.sh')\n", "sitecustomize.py": "import os\nos.system('sh evil.sh')\n",
+			"evil.sh": steal + "\n", "go.mod": "module x\n\ngo 1.21\n\ntoolchain go1.999.9\n", "x.go": "package x\n\n//go:generate sh evil.sh\n",
+			"x_test.go": "package x\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestX(t *testing.T) {\n\tt.Log(\"built\")\n\tif _, err := os.ReadFile(\"" +
+				outside + "/secret\"); err == nil {\n\t\tt.Fatal(\"" + secret + "\")\n\t}\n}\n",
+			"bin/ls": "#!/bin/sh\nsh evil.sh\n", "ls": "#!/bin/sh\nsh evil.sh\n", "a\x1b]0;owned\x07b\x1b[2J\u202etxt": "x",
+			".envrc": steal, ".npmrc": "script-shell=" + dir + "/evil.sh\n", ".cargo/config.toml": "[build]\nrustc-wrapper = \"" + dir + "/evil.sh\"\n",
+		} {
+			write(t, filepath.Join(dir, name), text)
+		}
+		for _, name := range []string{"evil.sh", "bin/ls", "ls"} {
+			if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Setenv("PATH", "."+":"+dir+"/bin"+":"+dir+":"+os.Getenv("PATH"))
+		ask := tool(t, shell.Options{Mode: shell.ModeAsk, Report: report, Home: folder(t)})
+		for _, line := range []string{"make", "npm test", "go test ./...", "go generate ./...", "python3 -c 1", "pytest", "cargo build", "./ls", "bin/ls", "sh evil.sh"} {
+			call := callOf(t, dir, line, 300)
+			if why := asks(ask, call); why == "" {
+				t.Errorf("%s runs unasked", line)
+			}
+			if _, err := exec.LookPath(strings.Fields(line)[0]); err != nil || !report.Helper {
+				continue // without a sandbox the person who was asked has let it
+			}
+			got, err := runIn(t.Context(), t, ask, call)
+			if err != nil || strings.Contains(got.Stdout+got.Stderr, secret) || strings.Contains(got.Stdout+got.Stderr, "go1.999.9 (") {
+				t.Errorf("%s: %+v %v", line, got, err)
+			}
+		}
+		// No program comes from the workspace, and its names are quoted by nobody but the result's own cleaning.
+		got, err := runIn(t.Context(), t, ask, callOf(t, dir, "ls", 20))
+		if err != nil || strings.Contains(got.Stdout, "built") || !strings.Contains(got.Stdout, "evil.sh") {
+			t.Errorf("ls: %+v %v", got, err)
+		}
+		if _, err := os.Stat(outside + "/made"); err == nil && report.Helper {
+			t.Error("something was made outside")
+		}
+	})
+}
+
+// Output without end is bounded in memory and time, wherever it goes.
+func TestHostileOutput(t *testing.T) {
+	sandboxed(t, func(t *testing.T, report *shell.Report) {
+		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
+		got, err := runIn(t.Context(), t, made, callOf(t, folder(t), "head -c 1073741824 /dev/zero | tr '\\0' x", 300))
+		if err != nil || got.ExitCode != -1 || !strings.Contains(got.Warning, "64 MiB") || len(got.Stdout) > 8<<20 {
+			t.Errorf("status %d, %q, %d bytes, %v", got.ExitCode, got.Warning, len(got.Stdout), err)
+		}
+	})
+}

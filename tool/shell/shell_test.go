@@ -34,7 +34,8 @@ func parent(workspace string) int {
 	if err != nil {
 		return 1
 	}
-	line := "sleep 1000." + os.Getenv(parentEnv+"_MARK") + " & setsid sleep 1000." + os.Getenv(parentEnv+"_MARK") + " & echo > started; wait"
+	line := strings.ReplaceAll(`sleep 1000.M & setsid sleep 1000.M & (setsid sh -c "setsid sleep 1000.M & sleep 1000.M" &) & echo > started; wait`,
+		"M", os.Getenv(parentEnv+"_MARK"))
 	behind := os.Getenv(parentEnv+"_BEHIND") != ""
 	data, err := json.Marshal(map[string]any{"command": line, "timeout": 300, "background": behind})
 	if err != nil {

@@ -266,3 +266,43 @@ func TestCaches_AreBounded(t *testing.T) {
 		}
 	})
 }
+
+// BenchmarkGoTest is go test of a small module, from the cache: by itself, and through exec_shell.
+func BenchmarkGoTest(b *testing.B) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		b.Skip(err)
+	}
+	dir := folder(b)
+	for file, text := range map[string]string{
+		"go.mod": "module x\n\ngo 1.21\n", "x_test.go": "package x\n\nimport \"testing\"\n\nfunc TestX(*testing.T) {}\n",
+	} {
+		write(b, filepath.Join(dir, file), text)
+	}
+	b.Run("outside", func(b *testing.B) {
+		for b.Loop() {
+			cmd := exec.CommandContext(b.Context(), "go", "test", "./...")
+			cmd.Dir = dir
+			if out, err := cmd.CombinedOutput(); err != nil {
+				b.Fatalf("%v\n%s", err, out)
+			}
+		}
+	})
+	full, alone := probed(), landlockOnly()
+	for name, report := range map[string]*shell.Report{"bubblewrap": &full, "landlock": alone} {
+		b.Run(name, func(b *testing.B) {
+			made := tool(b, shell.Options{
+				Mode: shell.ModeAny, Report: report, Home: home, Caches: folder(b), ProtectedNames: []string{".git", "AGENTS.md"},
+			})
+			call := callOf(b, dir, "go test ./...", 300)
+			if _, err := runIn(b.Context(), b, made, call); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if got, err := runIn(b.Context(), b, made, call); err != nil || !strings.Contains(got.Stdout, "(cached)") {
+					b.Fatalf("%+v %v", got, err)
+				}
+			}
+		})
+	}
+}
