@@ -16,6 +16,9 @@ const (
 type Message struct {
 	Role  Role   `json:"role"`
 	Parts []Part `json:"parts"`
+	// Background names what a text of the user's side is that nobody said, such as notes;
+	// "" = somebody said it. Models do not see it.
+	Background string `json:"background,omitempty"`
 }
 
 // Part is one piece of a message. Exactly one field is set; a part with none set

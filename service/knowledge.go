@@ -12,31 +12,27 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/project"
 	"github.com/toolcrib/toolcrib/internal/trust"
-	"github.com/toolcrib/toolcrib/skill"
 )
 
 // notesAgain ends the text of notes where other ones were given before.
 const notesAgain = "\nThey take the place of the notes that stand above.\n"
 
-// IsBackground reports whether a message of the user's side is not theirs, but the text of
-// skills or notes. It decides nothing but how a transcript is shown.
-func IsBackground(m *toolcrib.Message) bool {
-	return isText(m, skillsLead) || isText(m, skill.ListLead) || isText(m, project.NotesLead)
-}
+// What a message is that the user has not written ([toolcrib.Message.Background]).
+const (
+	backgroundNotes     = "notes"
+	backgroundSkills    = "skills"
+	backgroundSkillList = "skill_list"
+)
 
-func isText(m *toolcrib.Message, lead string) bool {
-	return m.Role == toolcrib.RoleUser && strings.HasPrefix(m.Text(), lead)
-}
-
-// background puts a text that begins with lead into the conversation: as data, in a message
-// of the user's side before the prompt, never into the system text (N26). A session that
-// has the same text already does not get it twice; where it has another one, again says
+// background puts a text of a kind into the conversation: as data, in a message of the
+// user's side before the prompt, never into the system text (N26). A session that has the
+// same text already does not get it twice; where it has another one of that kind, again says
 // that this one counts now.
-func (s *Service) background(task *agent.Task, lead, text, again string) {
+func (s *Service) background(task *agent.Task, kind, text, again string) {
 	text = s.Mask.Mask(text)
 	before := ""
 	for i := range task.History {
-		if isText(&task.History[i], lead) {
+		if task.History[i].Background == kind {
 			before = task.History[i].Text()
 		}
 	}
@@ -47,7 +43,9 @@ func (s *Service) background(task *agent.Task, lead, text, again string) {
 		text += again
 	}
 	history := slices.Clone(task.History) // others may hold it
-	task.History = append(history, toolcrib.TextMessage(toolcrib.RoleUser, text))
+	said := toolcrib.TextMessage(toolcrib.RoleUser, text)
+	said.Background = kind
+	task.History = append(history, said)
 }
 
 // giveProject tells the model of a run where it works, in the system text, and gives it
@@ -88,7 +86,7 @@ func (s *Service) giveProject(task *agent.Task, tell func(string)) {
 			PathText(notes[cut].Path), s.Config.Notes.MaxBytes))
 	}
 	if len(notes) > 0 {
-		s.background(task, project.NotesLead, project.NotesText(notes), notesAgain)
+		s.background(task, backgroundNotes, project.NotesText(notes), notesAgain)
 	}
 }
 

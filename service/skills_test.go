@@ -51,8 +51,21 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 	if len(task.Skills) != 1 || strings.Join(task.SkillTools, " ") != "read_file read_skill" || len(told) != 1 {
 		t.Fatalf("%+v %q %q", task.Skills, task.SkillTools, told)
 	}
-	if len(task.History) != 1 || !IsBackground(&task.History[0]) || !strings.Contains(task.History[0].Text(), "Be kind to ann.") {
+	if len(task.History) != 1 || task.History[0].Background != backgroundSkills || !strings.Contains(task.History[0].Text(), "Be kind to ann.") {
 		t.Fatalf("%+v", task.History)
+	}
+
+	// A prompt that begins like a text of skills is the user's, and replaced by nothing.
+	said := task
+	said.History = []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, task.History[0].Text())}
+	for range 2 { // the second time it is there already
+		if err := a.giveSkills(&said, tell); err != nil {
+			t.Fatal(err)
+		}
+		if len(said.History) != 2 || said.History[0].Background != "" || said.History[1].Background != backgroundSkills ||
+			said.History[1].Text() != task.History[0].Text() {
+			t.Fatalf("%+v", said.History)
+		}
 	}
 
 	runs := &journal.Memory{}

@@ -159,7 +159,7 @@ func (s *Service) giveSkills(task *agent.Task, tell func(string)) error {
 		s.sayOnce(task, &c.set, tell)
 	}
 	if list != "" {
-		s.background(task, skill.ListLead, list, listAgain)
+		s.background(task, backgroundSkillList, list, listAgain)
 	}
 	return nil
 }
@@ -249,9 +249,6 @@ func skillsKey(used []journal.Skill) string {
 	return key.String()
 }
 
-// skillsLead begins the text of skills in a transcript.
-const skillsLead = "The skills of this run follow: "
-
 // skillsAgain ends it where skills were given before with another text.
 const skillsAgain = "\nThey take the place of the skills that stand above.\n"
 
@@ -276,7 +273,7 @@ func (s *Service) sayOnce(task *agent.Task, set *skill.Set, tell func(string)) {
 	if text == "" {
 		return
 	}
-	s.background(task, skillsLead, text, skillsAgain)
+	s.background(task, backgroundSkills, text, skillsAgain)
 }
 
 func skillVariables(workspace, user, agentName string, at time.Time) map[string]string {

@@ -337,7 +337,7 @@ func (c *chat) transcript(s *tui.Screen, state *agent.State) {
 		switch m.Role {
 		case toolcrib.RoleUser:
 			switch {
-			case service.IsBackground(&m):
+			case m.Background != "":
 			case agent.IsCondensed(&m):
 				s.Note(text)
 			default:
