@@ -31,6 +31,8 @@ type conn struct {
 	prepared map[string]*statement
 	values   []driver.NamedValue // of the statement that is being executed
 	one      [1]driver.Value     // that is being read
+	// checked is the content of the file with which each sealed table was found as it was sealed.
+	checked [store.SealedTables]uint32
 }
 
 type statement struct {

@@ -187,10 +187,14 @@ func (s *Store) checkTable(ctx context.Context, sn snapshot, table int) error {
 		return nil
 	}
 	r, err := openRecord(ctx, sn, s.keys)
-	if err != nil {
+	content, _ := sn.content() // 0 on an error; of what was just read
+	if err != nil || content != 0 && sn.checked[table] == content {
 		return err
 	}
-	return checkTable(ctx, sn, s.keys, &r, table)
+	if err = checkTable(ctx, sn, s.keys, &r, table); err == nil {
+		sn.checked[table] = content
+	}
+	return err
 }
 
 // openAlone opens a database whose folder cannot be written, such as one on a read-only

@@ -328,6 +328,11 @@ func TestSealedTablesWhileOpen(t *testing.T) {
 			if err := barrier(s); err != nil {
 				t.Fatal(err)
 			}
+			_, err1 := s.Access().Users(t.Context(), "", 9) // what was looked at is looked at again
+			_, err2 := s.ListRemembered(t.Context(), store.RememberedFilter{})
+			if err := errors.Join(err1, err2); err != nil {
+				t.Fatal(err)
+			}
 			execAt(t, path, c.change)
 			wantBroken(t, c.use(s), "was changed after it was sealed")
 			wantOpenError(t, path, sqlite.Options{}, store.ErrDamaged)
