@@ -354,3 +354,15 @@ func FuzzOffline(f *testing.F) {
 		}
 	})
 }
+
+// What a conversation tells beside a message, in brackets before it, is no request.
+func TestOffline_NotesInBrackets(t *testing.T) {
+	c := converse(t)
+	answer := c.say(t, "(Plan mode: only read now.)\n\n(I ran `ls`:\nREADME.md)\n\nlist the files")
+	if strings.Contains(answer, "did not understand") || len(c.calls) != 1 {
+		t.Errorf("%q: %s", c.calls, answer)
+	}
+	if answer := converse(t).say(t, "(hello"); answer == "" {
+		t.Error("there is no answer to an open bracket")
+	}
+}

@@ -49,8 +49,12 @@ func newTurn(req *toolcrib.Request) *turn {
 	for _, m := range req.Messages {
 		switch text := strings.TrimSpace(m.Text()); {
 		case m.Role == toolcrib.RoleUser && text != "":
-			if aside, rest, ok := strings.Cut(text, ")\n\n"); ok && strings.HasPrefix(aside, "(") {
-				text = rest // a note in brackets before a message is no request
+			for strings.HasPrefix(text, "(") { // a note in brackets before a message is no request
+				_, rest, ok := strings.Cut(text, ")\n\n")
+				if !ok {
+					break
+				}
+				text = rest
 			}
 			t.prompt, t.results = text[:min(len(text), maxPrompt)], nil
 		case m.Role == toolcrib.RoleAssistant:
