@@ -86,7 +86,8 @@ func (s *Service) message(at *agent.State) notify.Message {
 			Preview: c.Preview,
 		})
 	}
-	_, commands := WayOn("toolcrib", at.Run, ask, true)
-	m.Commands = append([]string{"toolcrib approvals show " + guard.Visible(ask.ApprovalID)}, commands...)
+	_, commands := WayOn(s.Self, at.Run, ask, true)
+	show := s.Self + " approvals show " + guard.Visible(toolcrib.ShortID(ask.ApprovalID))
+	m.Commands = append([]string{show}, commands...)
 	return m
 }

@@ -16,17 +16,20 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// The kinds of entries of the audit log that changes of secrets leave: the name and who,
-// never the value.
+// The kinds of entries of the audit log that changes of secrets, and of notes by a person,
+// leave: the name and who, never the value.
 const (
 	KindSecretSet     toolcrib.Kind = "secret_set"
 	KindSecretRemoved toolcrib.Kind = "secret_removed"
+	KindNoteChanged   toolcrib.Kind = "note_changed"
+	KindNoteRemoved   toolcrib.Kind = "note_removed"
 )
 
 // AuditKinds returns the kinds of entries of the audit log.
 func AuditKinds() []string {
 	all := append(
-		store.AuditKinds(), KindSecretSet, KindSecretRemoved, access.UserAdded, access.UserChanged, access.UserRemoved,
+		store.AuditKinds(), KindSecretSet, KindSecretRemoved, KindNoteChanged, KindNoteRemoved,
+		access.UserAdded, access.UserChanged, access.UserRemoved,
 		access.GroupPut, access.GroupRemoved, access.PasswordSet, access.TokenIssued, access.TokenRevoked,
 	)
 	kinds := make([]string, len(all))

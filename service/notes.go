@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	notes "github.com/toolcrib/toolcrib/tool/memory"
 )
 
@@ -62,7 +63,7 @@ func (s *Service) Note(ctx context.Context, who toolcrib.Principal, key string) 
 
 // SetNote writes a note of who in place of before, the note that was looked at (without
 // content = there was none); no content removes it. It is a conflict if the note has
-// changed since. The mark of untrusted data stays.
+// changed since. The mark of untrusted data stays, and the audit log says who did it.
 func (s *Service) SetNote(ctx context.Context, who toolcrib.Principal, before Note, content string) (Note, error) {
 	err := ownsNotes(who)
 	if err == nil {
@@ -71,12 +72,22 @@ func (s *Service) SetNote(ctx context.Context, who toolcrib.Principal, before No
 	if err != nil {
 		return Note{}, err
 	}
+	if err := s.OpenFor(ctx, who); err != nil { // for the audit log
+		return Note{}, err
+	}
 	after := Note{Key: before.Key, Content: content, Untrusted: before.Untrusted, Changed: time.Now().UTC()}
 	err = s.notes().Put(ctx, who.User, after, before.Hash())
 	if errors.Is(err, notes.ErrChanged) {
 		err = toolcrib.Errorf(toolcrib.CodeConflict, "the note %s was changed in the meantime; nothing was written", before.Key)
 	}
-	return after, asBadRequest(err)
+	if err != nil {
+		return after, asBadRequest(err)
+	}
+	kind := KindNoteChanged
+	if content == "" {
+		kind = KindNoteRemoved
+	}
+	return after, s.record(ctx, kind, map[string]string{"name": before.Key, "user": who.User, "by": agent.NameOf(who)})
 }
 
 // asBadRequest is an error of a tool about its arguments as one about a request.

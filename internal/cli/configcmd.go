@@ -33,7 +33,27 @@ func (a *app) configCheckCommand(cmd *cobra.Command) {
 	a.answering(cmd, nil, func(call) (any, func(), error) { return a.checkConfig() })
 }
 
+// serverKeys are the keys at the top of a configuration that only a server uses.
+var serverKeys = []string{"database", "listen", "bus", "telemetry", "keys", "team", "channels", "server"}
+
+// withoutServer leaves out of a shown configuration the keys that only a server uses and
+// that no file sets.
+func withoutServer(c *config.Config, text string) string {
+	var b strings.Builder
+	kept := true
+	for line := range strings.Lines(text) {
+		if key, _, top := strings.Cut(line, ":"); top && !strings.HasPrefix(line, " ") {
+			kept = !slices.Contains(serverKeys, key) || c.IsSet(key)
+		}
+		if kept {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
 func (a *app) configShowCommand(cmd *cobra.Command) {
+	all := cmd.Flags().Bool("all", false, "")
 	a.answering(cmd, nil, func(call) (any, func(), error) {
 		c, source, err := a.configurationAnyway()
 		if err != nil {
@@ -42,6 +62,10 @@ func (a *app) configShowCommand(cmd *cobra.Command) {
 		a.notTrustedYet(source)
 		return config.ShowJSON(*c), func() {
 			text := string(config.Show(c))
+			if !*all {
+				text = withoutServer(c, text)
+				defer a.notice("keys that only a server uses have their defaults: %s config show --all", a.self())
+			}
 			if a.outTerminal {
 				text = guard.Visible(text)
 			}

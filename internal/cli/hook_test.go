@@ -84,13 +84,14 @@ func (k *hooks) deciding(ts *testscript.TestScript, resume bool, args []string) 
 		}
 		for _, line := range told.Commands {
 			words := strings.Fields(line)
-			if len(words) <= len(args) || !slices.Equal(words[1:len(args)+1], args) {
+			at := slices.Index(words, args[0]) // behind the flags that were given
+			if at < 1 || len(words) < at+len(args) || !slices.Equal(words[at:at+len(args)], args) {
 				continue
 			}
 			if !resume {
 				words = slices.DeleteFunc(words, func(w string) bool { return w == "--resume" })
 			}
-			cmd := exec.Command(program, append([]string{"--config", "c.yaml"}, words[1:]...)...)
+			cmd := exec.Command(program, words[1:]...)
 			cmd.Dir, cmd.Env = dir, env
 			said, err := cmd.CombinedOutput()
 			ended <- hookDecided{exitCode(err), string(said)}

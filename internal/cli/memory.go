@@ -47,7 +47,7 @@ func dataText(n *service.Note) string {
 }
 
 func (a *app) memoryShowCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completing(noteKeys)
+	cmd.ValidArgsFunction = a.completingKnown(noteKeys)
 	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
 		n, err := c.Note(c, c.who, c.arg())
 		return n, func() {
@@ -69,7 +69,7 @@ func noNote(err error, key string) error {
 }
 
 func (a *app) memoryEditCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completing(noteKeys)
+	cmd.ValidArgsFunction = a.completingKnown(noteKeys)
 	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
 		before, err := c.Note(c, c.who, c.arg())
 		if toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
@@ -138,7 +138,7 @@ func (a *app) edited(ctx context.Context, text string) ([]byte, error) {
 func (a *app) memoryForgetCommand(cmd *cobra.Command) {
 	all := cmd.Flags().Bool("all", false, "")
 	yes := cmd.Flags().Bool("yes", false, "")
-	cmd.Args, cmd.ValidArgsFunction = cobra.ArbitraryArgs, a.completing(noteKeys)
+	cmd.Args, cmd.ValidArgsFunction = cobra.ArbitraryArgs, a.completingKnown(noteKeys)
 	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
 		if *all == (len(c.args) > 0) {
 			return nil, nil, usagef("give keys of notes, or --all")
