@@ -198,7 +198,7 @@ var walkTasks = []task{
 `,
 		does: []press{{`y yes`, "l<Enter>"}}, want: []string{`toolcrib approvals`}, after: "! test -e PLAN.md",
 	},
-	{name: "what waits for me", line: "toolcrib approvals list", want: []string{`apr_`}},
+	{name: "what waits for me", line: "toolcrib approvals list", want: []string{`apr_`}, table: true},
 	{
 		name: "decide it now", line: "toolcrib approvals approve last --resume", does: []press{{`y yes|\[y/N\]|approve.*\?`, "y<Enter>"}},
 		want: []string{`PLAN\.md is there`}, after: "test -s PLAN.md",
@@ -234,12 +234,12 @@ var walkTasks = []task{
 		want: []string{`It ran\.`},
 	},
 	{name: "not asked again", line: `toolcrib run "Run make."`, want: []string{`It ran\.`}},
-	{name: "what is remembered", line: "toolcrib approvals remembered list", want: []string{`rem_`}},
+	{name: "what is remembered", line: "toolcrib approvals remembered list", want: []string{`rem_`}, table: true},
 	{
 		name: "another model", line: `toolcrib run -m large "Hello"`, script: "- text: Hello from the large one.\n",
 		want: []string{`Hello from the large one`, `large · `},
 	},
-	{name: "which models", line: "toolcrib models list | head", want: []string{`small`, `large`}},
+	{name: "which models", line: "toolcrib models list", want: []string{`small`, `large`}, table: true},
 	{name: "a model that is not there", line: `toolcrib run -m gtp-5 "Hello"`, exit: 2, want: []string{`gtp-5`}},
 	{name: "what it costs", line: "toolcrib usage --by model", want: []string{`demo/large|large`, `total`}, table: true},
 	{
@@ -343,12 +343,12 @@ var walkTasks = []task{
 	{name: "remove one", line: "toolcrib sessions remove day", does: []press{{`\[y/N\]|\?`, "y<Enter>"}}, want: []string{`removed`}},
 	{name: "which runs", line: "toolcrib runs list --limit 8", want: []string{`completed`}, table: true},
 	{name: "what happened", line: "toolcrib runs show last", want: []string{`local:`, `✓ completed`}},
-	{name: "who allowed what", line: "toolcrib audit list --kind approval_decided --limit 5", want: []string{`approve`, `local:`}},
+	{name: "who allowed what", line: "toolcrib audit list --kind approval_decided --limit 5", want: []string{`approve`, `local:`}, table: true},
 	{
 		name: "why it is asked", line: `toolcrib tools explain write_file --args '{"path":"a.txt","content":"x"}'`,
 		want: []string{`would be asked about`},
 	},
-	{name: "which tools", line: "toolcrib tools list", want: []string{`read_file`, `exec_shell`}},
+	{name: "which tools", line: "toolcrib tools list", want: []string{`read_file`, `exec_shell`}, table: true},
 	{name: "nothing was changed", line: "toolcrib runs verify --all", want: []string{`✓ everything: \d+ runs`}},
 	{name: "take it elsewhere", line: "toolcrib runs export last > run.jsonl && toolcrib --data-dir ~/other runs import run.jsonl", want: []string{`imported|run_`}},
 	{name: "save everything", line: "toolcrib backup ~/all.backup", after: "test -s ~/all.backup"},
