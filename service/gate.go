@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 
 // Gate makes the gate for calls in a workspace: the tools there are, and today's policy.
 func (s *Service) Gate(workspace string) (*gate.Gate, error) {
+	s.startMCP(s.Notice)
 	people := s.Standing()
 	people.Renew()
 	return s.GateWith(workspace, &availability{store: s.store}, people)
@@ -43,7 +45,16 @@ func (s *Service) GateWith(workspace string, switches gate.Availability, people 
 	if err != nil {
 		return nil, err
 	}
-	tools := s.builtIn(protected, paths, command)
+	builtIn := s.builtIn(protected, paths, command)
+	foreign, confirm := s.mcpTools()
+	tools := append(slices.Clip(builtIn), foreign...)
+	settings := ToolSettings(c)
+	for name, mode := range confirm {
+		if set := settings[name]; set.Confirm == "" {
+			set.Confirm = gate.ConfirmMode(mode)
+			settings[name] = set
+		}
+	}
 	if !c.Tools.Enabled {
 		switches = gate.Overrides{Off: true}
 	}
@@ -52,7 +63,7 @@ func (s *Service) GateWith(workspace string, switches gate.Availability, people 
 		Availability: switches,
 		People:       people,
 		Confirm:      gate.ConfirmMode(c.Tools.Confirm),
-		Settings:     ToolSettings(c),
+		Settings:     settings,
 		Protected:    protected,
 		Positions:    positions(c),
 
@@ -69,6 +80,7 @@ func (s *Service) GateWith(workspace string, switches gate.Availability, people 
 	if err != nil {
 		return nil, err
 	}
+	s.follow(g, builtIn)
 	tell := s.Once(s.Notice)
 	for _, w := range set.Warnings() {
 		if strings.HasPrefix(w.Field, "tools") { // the rule does not hold for what it names

@@ -87,6 +87,7 @@ type folder struct {
 	catalog     *catalog.Catalog
 
 	line notify.Line // of messages on their way to people
+	mcp  mcpState
 }
 
 // DatabaseName is the database's file in the data folder.
@@ -183,6 +184,7 @@ func (s *Service) Database() string { return filepath.Join(s.DataDir, DatabaseNa
 // Close frees all runs, and closes the store.
 func (s *Service) Close() error {
 	err := s.Drivers.Close()
+	s.mcp.close()
 	if s.store == nil {
 		return err
 	}

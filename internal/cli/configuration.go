@@ -97,7 +97,7 @@ func (a *app) besides() io.Writer {
 	return a.err
 }
 
-// passedOver tells that the current folder brings a .mcp.json, which is not used.
+// passedOver says that the current folder brings a .mcp.json that is not trusted, so not used.
 func (a *app) passedOver() {
 	if !standin.Exists(".mcp.json") {
 		return
@@ -109,9 +109,7 @@ func (a *app) passedOver() {
 	_, files, _ := trusted.Check(".", ".mcp.json")
 	for _, f := range files {
 		switch f.State {
-		case trust.Absent:
-		case trust.Trusted:
-			a.notice("%s is passed over: this version of toolcrib does not use it", f.Name)
+		case trust.Absent, trust.Trusted:
 		default:
 			a.notice("%s", trust.PassedOver(".", f))
 		}

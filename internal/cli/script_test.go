@@ -39,7 +39,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	testscript.Main(m, map[string]func(){
-		"toolcrib": func() { os.Exit(cli.Main(os.Args[1:])) },
+		"toolcrib":  func() { os.Exit(cli.Main(os.Args[1:])) },
+		"mcpserver": mcpServer,
 	})
 }
 
@@ -75,6 +76,7 @@ func TestScripts(t *testing.T) {
 			"ptyahead":   cmdPTYAhead,
 			"trusting":   cmdTrusting,
 			"looking":    cmdLooking,
+			"accepting":  cmdAccepting,
 			"waitgone":   cmdWaitGone,
 			"replayall":  cmdReplayAll,
 			"approval":   cmdApproval,

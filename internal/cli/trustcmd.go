@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/internal/trust"
@@ -180,6 +181,11 @@ func reviewText(s render.Style, head string, files []trust.File, whole bool) (te
 		}
 		cut = cut || f.Before != nil
 		b.WriteString(changesText(s, service.ChangesOf(f.Before, f.Content)))
+		if f.Name == ".mcp.json" {
+			for _, line := range service.MCPUses(f.Content[f.Name]) {
+				fmt.Fprintf(&b, "  %s\n", guard.Visible(line))
+			}
+		}
 	}
 	return b.String(), cut
 }

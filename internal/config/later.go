@@ -52,7 +52,6 @@ func (c *Config) Unsupported() []Unsupported {
 	add(changed(c.Tools.Web, def.Tools.Web), "tools.web", "web_fetch and web_search are", missing, runs)
 	add(changed(c.Team, def.Team), "team", "confer, coordinate and assess are", unused, 0)
 	add(len(c.Channels) > 0, "channels", "channels are", "the tool message is missing, and no message starts a run", runs)
-	add(len(c.MCPServers) > 0, "mcpServers", "MCP servers are", "their tools are missing", runs)
 	add(changed(c.Server, def.Server), "server", "a server is", unused, 0)
 	return out
 }

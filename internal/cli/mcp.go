@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+func (a *app) mcpListCommand(cmd *cobra.Command) {
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+		list, err := c.MCPServers(c, c.who)
+		return list, func() {
+			table(a, "NAME|STATE|TOOLS|TO REVIEW|WHERE|FROM|DETAIL", list, func(v *service.MCPServer) []string {
+				return []string{
+					v.Name, v.State, fmt.Sprint(v.Tools), fmt.Sprint(v.Unlooked), v.Where, v.From,
+					cmp.Or(v.Detail, strings.Join(v.Problems, "; ")),
+				}
+			})
+		}, err
+	})
+}
+
+func (a *app) mcpToolsCommand(cmd *cobra.Command) {
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+		r, err := c.ReviewMCP(c, c.who, c.arg())
+		if err != nil {
+			return nil, nil, err
+		}
+		return r.Tools, func() {
+			table(a, "NAME|STATE|DESCRIPTION", r.Tools, func(t *service.MCPTool) []string {
+				about, _, _ := strings.Cut(t.Description, "\n")
+				return []string{t.Name, t.State, about}
+			})
+		}, nil
+	})
+}
+
+func (a *app) mcpReviewCommand(cmd *cobra.Command) {
+	digest := cmd.Flags().String("digest", "", "")
+	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+		names := c.args
+		if len(names) == 0 {
+			if *digest != "" {
+				return nil, nil, usagef("--digest is about one server; give its name")
+			}
+			list, err := c.MCPServers(c, c.who)
+			if err != nil {
+				return nil, nil, err
+			}
+			for _, v := range list {
+				if v.Unlooked > 0 {
+					names = append(names, v.Name)
+				}
+			}
+		}
+		reviews := []*service.MCPReview{}
+		for _, name := range names {
+			r, err := c.ReviewMCP(c, c.who, name)
+			if err == nil {
+				err = a.reviewMCP(c, r, *digest)
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+			reviews = append(reviews, r)
+		}
+		return reviews, func() {
+			if len(reviews) == 0 {
+				fmt.Fprintln(a.out, "nothing to review")
+			}
+			for _, r := range reviews {
+				if r.Server.Unlooked == 0 {
+					a.says(r.Server.Name, fmt.Sprintf("%d tools are reviewed, %s", r.Server.Tools, r.Digest))
+				}
+			}
+		}, nil
+	})
+}
+
+// reviewMCP shows what a server offers, and accepts it if its person says so.
+func (a *app) reviewMCP(c call, r *service.MCPReview, digest string) error {
+	name := r.Server.Name
+	head := fmt.Sprintf("MCP server %s (%s) offers:\n", guard.Visible(name), guard.Visible(r.Server.Where))
+	switch {
+	case digest != "":
+		return c.AcceptMCP(c, c.who, r, digest)
+	case r.Server.Unlooked == 0 || c.json:
+		return nil
+	case a.inTerminal && a.errTerminal:
+		if _, err := service.Administrator(c.who); err != nil {
+			return err
+		}
+		question := fmt.Sprintf("Offer the tools of %s as they are now?", guard.Visible(name))
+		if !a.agreesTo(question, head, []trust.File{r.File}) {
+			return fmt.Errorf("the tools of %s were not accepted", name)
+		}
+		return c.AcceptMCP(c, c.who, r, r.Digest)
+	}
+	text, _ := reviewText(a.outStyle, head, []trust.File{r.File}, false)
+	fmt.Fprint(a.out, text)
+	return usagef("--digest: is required without a terminal, so that what is accepted is what was looked at; for what is "+
+		"shown:\n%s mcp review %s --digest %s", a.self(), trust.ShellWord(name), r.Digest)
+}

@@ -1,0 +1,47 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// cmdAccepting accepts the tools of an MCP server as they are: accepting NAME.
+func cmdAccepting(ts *testscript.TestScript, _ bool, args []string) {
+	var views []struct {
+		Digest string `json:"digest"`
+	}
+	review := []string{"mcp", "review", args[0]}
+	_ = ts.Exec("toolcrib", append(review, "--json")...)
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &views))
+	ts.Check(ts.Exec("toolcrib", append(review, "--digest", views[0].Digest)...))
+}
+
+// mcpServer is an MCP server for scripts, on its standard input and output: mcpserver
+// VERSION. Its tool look is defined in another way by each version.
+func mcpServer() {
+	version := os.Args[len(os.Args)-1]
+	if version == "broken" {
+		fmt.Fprintln(os.Stderr, "no such database")
+		os.Exit(1)
+	}
+	s := sdk.NewServer(&sdk.Implementation{Name: "scripted", Version: version}, nil)
+	add := func(name, description string, reads bool) {
+		s.AddTool(&sdk.Tool{
+			Name: name, Description: description, InputSchema: json.RawMessage(`{"type":"object"}`),
+			Annotations: &sdk.ToolAnnotations{ReadOnlyHint: reads},
+		}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			text := name + " of version " + version + " with token " + os.Getenv("TOKEN")
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil
+		})
+	}
+	add("look", "looks, version "+version+"\u202e", true)
+	add("put", "puts", false)
+	if err := s.Run(context.Background(), &sdk.StdioTransport{}); err != nil {
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,473 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"weak"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/internal/version"
+	"github.com/toolcrib/toolcrib/mcp"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// mcpPatience is how long a run waits for the MCP servers that it may use.
+const mcpPatience = 15 * time.Second
+
+// mcpState are the MCP servers of a data folder that this process runs, and the gates that
+// have their tools.
+type mcpState struct {
+	mu      sync.Mutex
+	servers []*mcpServer // sorted by name
+	gates   []mcpGate
+	closed  bool
+}
+
+// mcpServer is a configured MCP server.
+type mcpServer struct {
+	mcp.Server
+	from    string // the configuration or .mcp.json
+	pins    string // the folder that its pins are kept under
+	confirm string // as the configuration has it
+	problem string // why it cannot be started
+	client  *mcp.Client
+}
+
+// mcpGate is a gate that is in use, with its tools that are no server's.
+type mcpGate struct {
+	gate  weak.Pointer[gate.Gate]
+	tools []toolcrib.Tool
+}
+
+// MCPServer is an MCP server as listings show it.
+type MCPServer struct {
+	Name     string   `json:"name"`
+	State    string   `json:"state"` // running | failed | disabled
+	Detail   string   `json:"detail,omitempty"`
+	From     string   `json:"from"`  // where it is configured
+	Where    string   `json:"where"` // its program, or the host of its address
+	Server   string   `json:"server,omitempty"`
+	Protocol string   `json:"protocol,omitempty"`
+	Trusted  bool     `json:"trusted"`
+	Tools    int      `json:"tools"`    // that can be used
+	Unlooked int      `json:"unlooked"` // that are new or have changed since they were reviewed
+	Problems []string `json:"problems"`
+}
+
+// MCPTool is a tool of an MCP server.
+type MCPTool struct {
+	Name        string          `json:"name"`
+	State       string          `json:"state"` // reviewed | new | changed
+	Description string          `json:"description"`
+	Definition  json.RawMessage `json:"definition"`
+}
+
+// The states of [MCPServer] and [MCPTool].
+const (
+	MCPRunning  = "running"
+	MCPFailed   = "failed"
+	MCPReviewed = "reviewed"
+	MCPNew      = "new"
+	MCPChanged  = "changed"
+)
+
+// configuredMCP reads the servers of the configuration.
+func (s *Service) configuredMCP() []*mcpServer {
+	var list []*mcpServer
+	for _, name := range slices.Sorted(maps.Keys(s.Config.MCPServers)) {
+		c := s.Config.MCPServers[name]
+		if c.Disabled {
+			continue
+		}
+		m := &mcpServer{
+			Server: mcp.Server{
+				Name: name, Trusted: c.Trusted, Confirm: c.Confirm == string(gate.ConfirmAlways), Tools: c.Tools,
+				SSE: c.Type == "sse",
+			},
+			from: s.Config.Position(config.JoinKey("mcpServers", name)), pins: s.DataDir, confirm: c.Confirm,
+		}
+		if c.Timeout != nil {
+			m.Timeout = c.Timeout.Std()
+		}
+		if err := s.fillMCP(&m.Server, &c); err != nil {
+			m.problem = err.Error()
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// fillMCP fills in the references of a server.
+func (s *Service) fillMCP(to *mcp.Server, c *config.MCPServer) (err error) {
+	r := s.Resolver()
+	fill := func(v config.Value) (text string) {
+		if err == nil {
+			text, err = v.Resolve(r)
+		}
+		return text
+	}
+	each := func(values map[string]config.Value) map[string]string {
+		out := make(map[string]string, len(values))
+		for name, v := range values {
+			out[name] = fill(v)
+		}
+		return out
+	}
+	to.Command, to.URL, to.Dir = fill(c.Command), fill(c.URL), fill(c.Cwd)
+	for _, arg := range c.Args {
+		to.Args = append(to.Args, fill(arg))
+	}
+	to.Env, to.Headers = each(c.Env), each(c.Headers)
+	return err
+}
+
+// wantedMCP returns the servers of the configuration, and of the .mcp.json of the current
+// folder if that is trusted. Of servers whose tools could be confused, the first counts;
+// those of the configuration come first.
+func (s *Service) wantedMCP() []*mcpServer {
+	list := append(s.configuredMCP(), s.projectMCP()...)
+	taken := map[string]*mcpServer{}
+	for i, m := range list {
+		name, err := mcp.CleanName(m.Name)
+		key := strings.ToLower(name)
+		switch first := taken[key]; {
+		case m.problem != "":
+		case err != nil:
+			m.problem = err.Error()
+		case i >= mcp.MaxServers:
+			m.problem = fmt.Sprintf("there are more than %d servers", mcp.MaxServers)
+		case first != nil:
+			m.problem = fmt.Sprintf("its name is too much like that of %s (%s), which counts", first.Name, first.from)
+		default:
+			taken[key] = m
+		}
+	}
+	return list
+}
+
+// startMCP starts the MCP servers in the background, those that are not yet running, and
+// waits for a bounded time until each has started or failed. What is not there then is
+// said in a notice, and used as soon as it is.
+func (s *Service) startMCP(tell func(string)) {
+	wanted := s.wantedMCP()
+	s.mcp.mu.Lock()
+	if s.mcp.closed || len(wanted)+len(s.mcp.servers) == 0 {
+		s.mcp.mu.Unlock()
+		return
+	}
+	var old []*mcp.Client
+	for _, running := range s.mcp.servers {
+		i := slices.IndexFunc(wanted, func(m *mcpServer) bool {
+			return m.client == nil && m.problem == "" && reflect.DeepEqual(m.Server, running.Server) && m.pins == running.pins
+		})
+		switch {
+		case running.client == nil:
+		case i < 0:
+			old = append(old, running.client)
+		default:
+			wanted[i].client = running.client
+		}
+	}
+	for _, m := range wanted {
+		if m.client != nil || m.problem != "" {
+			continue
+		}
+		client, err := mcp.Start(m.Server, mcp.Options{
+			Version: version.Version(), Changed: func() { go s.swapMCP() }, Log: s.logMCP,
+		})
+		if err != nil {
+			m.problem = err.Error()
+			continue
+		}
+		m.client = client
+	}
+	s.mcp.servers = wanted
+	s.mcp.mu.Unlock()
+	closeMCP(old)
+
+	ctx, cancel := context.WithTimeout(context.Background(), mcpPatience)
+	defer cancel()
+	for _, m := range wanted {
+		if m.client != nil {
+			m.client.Wait(ctx)
+		}
+	}
+	s.tellMCP(wanted, tell)
+}
+
+func closeMCP(clients []*mcp.Client) {
+	var all sync.WaitGroup
+	for _, c := range clients {
+		all.Go(c.Close)
+	}
+	all.Wait()
+}
+
+// close ends all servers.
+func (m *mcpState) close() {
+	m.mu.Lock()
+	m.closed = true
+	var clients []*mcp.Client
+	for _, one := range m.servers {
+		if one.client != nil {
+			clients = append(clients, one.client)
+		}
+	}
+	m.mu.Unlock()
+	closeMCP(clients)
+}
+
+// logMCP writes what a server says on standard error to the log.
+func (s *Service) logMCP(server, line string) {
+	if s.Log == nil {
+		return
+	}
+	if log, err := s.Log(); err == nil {
+		log.Info("MCP server", "server", server, "stderr", s.Mask.Mask(line))
+	}
+}
+
+// tellMCP says which servers and tools are missing, and what to do about it.
+func (s *Service) tellMCP(list []*mcpServer, to func(string)) {
+	tell := s.Once(func(text string) {
+		s.telling.Lock()
+		defer s.telling.Unlock()
+		to(text)
+	})
+	for _, m := range list {
+		v := s.viewMCP(m)
+		if v.State == MCPFailed {
+			tell(fmt.Sprintf("MCP server %s does not run, so its tools are missing: %s", m.Name, v.Detail))
+		}
+		if v.Unlooked > 0 {
+			tell(fmt.Sprintf("MCP server %s: %d of its tools are new or have changed since they were reviewed, so they are "+
+				"not offered; to review them: %s mcp review %s", m.Name, v.Unlooked, s.Self, trust.ShellWord(m.Name)))
+		}
+		for _, p := range v.Problems {
+			tell(fmt.Sprintf("MCP server %s: %s", m.Name, p))
+		}
+	}
+}
+
+func (s *Service) viewMCP(m *mcpServer) MCPServer {
+	v := MCPServer{
+		Name: m.Name, State: MCPFailed, Detail: m.problem, From: m.from, Where: m.Command, Trusted: m.Trusted,
+		Problems: []string{},
+	}
+	if m.Command == "" {
+		v.Where = placeOf(m.URL)
+	}
+	if m.client == nil {
+		return v
+	}
+	state := m.client.State()
+	v.Detail, v.Server, v.Protocol = s.Mask.Mask(state.Error), state.Server, state.Protocol
+	v.Problems = append(v.Problems, state.Problems...)
+	switch {
+	case state.Running:
+		v.State = MCPRunning
+	case v.Detail == "":
+		v.Detail = "it has not started yet"
+	}
+	for _, t := range m.tools() {
+		if t.State == MCPReviewed {
+			v.Tools++
+		} else {
+			v.Unlooked++
+		}
+	}
+	return v
+}
+
+// pinned returns the definitions of a server that were reviewed, by the names of the tools.
+// With an error in the record there are none.
+func (m *mcpServer) pinned() map[string][]byte {
+	record, err := TrustStore()
+	if err != nil {
+		return nil
+	}
+	kept, ok := record.Skills().LastTrusted(m.pins, m.pin())
+	if !ok || kept.Hash != pinHash(kept.Files) {
+		return nil
+	}
+	return kept.Files
+}
+
+// pin is the name that the definitions of a server are kept under.
+func (m *mcpServer) pin() string { return "mcp:" + m.Name }
+
+// pinHash is a hash over definitions, by the names of their tools.
+func pinHash(definitions map[string][]byte) string {
+	text, err := json.Marshal(definitions)
+	if err != nil {
+		return ""
+	}
+	return trust.Hash(text)
+}
+
+// tools are the tools that the server lists, and whether they were reviewed.
+func (m *mcpServer) tools() []MCPTool {
+	pinned := m.pinned()
+	defs := m.client.Definitions()
+	out := make([]MCPTool, len(defs))
+	for i, d := range defs {
+		state := MCPChanged
+		switch before, known := pinned[d.Name]; {
+		case !known:
+			state = MCPNew
+		case bytes.Equal(before, d.Text):
+			state = MCPReviewed
+		}
+		out[i] = MCPTool{Name: d.Name, State: state, Description: d.Description, Definition: d.Text}
+	}
+	return out
+}
+
+// mcpTools are the tools of all servers that were reviewed as they are now.
+func (s *Service) mcpTools() (tools []toolcrib.Tool, confirm map[string]string) {
+	s.mcp.mu.Lock()
+	list := s.mcp.servers
+	s.mcp.mu.Unlock()
+	confirm = map[string]string{}
+	for _, m := range list {
+		if m.client == nil {
+			continue
+		}
+		pinned := m.pinned()
+		for _, d := range m.client.Definitions() {
+			if before, known := pinned[d.Name]; known && bytes.Equal(before, d.Text) {
+				tools = append(tools, m.client.Tool(d))
+				confirm[d.Name] = m.confirm
+			}
+		}
+	}
+	return tools, confirm
+}
+
+// follow gives a gate the tools of MCP servers whenever they change, as long as it is used.
+func (s *Service) follow(g *gate.Gate, tools []toolcrib.Tool) {
+	s.mcp.mu.Lock()
+	defer s.mcp.mu.Unlock()
+	s.mcp.gates = slices.DeleteFunc(s.mcp.gates, func(l mcpGate) bool { return l.gate.Value() == nil })
+	s.mcp.gates = append(s.mcp.gates, mcpGate{weak.Make(g), tools})
+}
+
+// swapMCP gives the gates in use the tools of now. Where that fails they keep what they have:
+// a tool that is defined in another way now refuses its calls by itself.
+func (s *Service) swapMCP() {
+	tools, _ := s.mcpTools()
+	s.mcp.mu.Lock()
+	gates, servers := slices.Clone(s.mcp.gates), s.mcp.servers
+	s.mcp.mu.Unlock()
+	for _, l := range gates {
+		if g := l.gate.Value(); g != nil {
+			if err := g.SetTools(append(slices.Clip(l.tools), tools...)); err != nil {
+				s.Notice(err.Error())
+			}
+		}
+	}
+	started := slices.DeleteFunc(slices.Clone(servers), func(m *mcpServer) bool {
+		return m.client == nil || !m.client.State().Running
+	})
+	if len(gates) > 0 {
+		s.tellMCP(started, s.Notice)
+	}
+}
+
+// MCPServers returns the MCP servers, started.
+func (s *Service) MCPServers(_ context.Context, who toolcrib.Principal) ([]MCPServer, error) {
+	if err := somebody(who); err != nil {
+		return nil, err
+	}
+	s.startMCP(func(string) {}) // the answer says what is wrong
+	out := make([]MCPServer, len(s.mcp.servers))
+	for i, m := range s.mcp.servers {
+		out[i] = s.viewMCP(m)
+	}
+	return out, nil
+}
+
+// MCPReview is what a server offers, as a person looks at it.
+type MCPReview struct {
+	Server MCPServer  `json:"server"`
+	Digest string     `json:"digest"` // of all definitions
+	Tools  []MCPTool  `json:"tools"`
+	File   trust.File `json:"-"` // the definitions by tool, with those that were reviewed last
+
+	of *mcpServer
+}
+
+// ReviewMCP returns what an MCP server offers now.
+func (s *Service) ReviewMCP(ctx context.Context, who toolcrib.Principal, name string) (*MCPReview, error) {
+	list, err := s.MCPServers(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range s.mcp.servers {
+		if m.Name != name {
+			continue
+		}
+		if m.client == nil || list[i].State == MCPFailed {
+			return nil, fmt.Errorf("MCP server %s does not run: %s", name, list[i].Detail)
+		}
+		r := &MCPReview{Server: list[i], Tools: m.tools(), of: m}
+		content := map[string][]byte{}
+		for _, t := range r.Tools {
+			content[t.Name] = t.Definition
+		}
+		r.Digest = pinHash(content)
+		r.File = trust.File{Path: m.from, Name: m.pin(), Hash: r.Digest, Content: content, Before: m.pinned()}
+		if r.File.Before != nil {
+			r.File.State = trust.Changed
+		}
+		if list[i].Unlooked == 0 {
+			r.File.State = trust.Trusted
+		}
+		return r, nil
+	}
+	return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no MCP server %q", name)
+}
+
+// AcceptMCP notes that an administrator has looked at the tools of a server, so that they
+// are offered as they were then. digest is that of what was looked at.
+func (s *Service) AcceptMCP(ctx context.Context, who toolcrib.Principal, r *MCPReview, digest string) error {
+	if _, err := Administrator(who); err != nil {
+		return err
+	}
+	if digest != r.Digest {
+		return toolcrib.Errorf(toolcrib.CodeConflict, "the tools of MCP server %s have the digest %s now, not %s; "+
+			"look at them again", r.Server.Name, r.Digest, digest)
+	}
+	record, err := TrustStore()
+	if err != nil {
+		return err
+	}
+	if err := s.OpenFor(ctx, who); err != nil {
+		return err
+	}
+	changed := store.FileChanged{Path: r.of.pins, Name: r.of.pin(), Hash: digest}
+	if err := s.RecordChanged(ctx, who, store.SystemTrustGiven, changed); err != nil {
+		return err
+	}
+	if err := record.Skills().TrustFiles(r.of.pins, []trust.File{r.File}); err != nil {
+		return err
+	}
+	r.Tools = r.of.tools()
+	if slices.ContainsFunc(r.Tools, func(t MCPTool) bool { return t.State != MCPReviewed }) {
+		return fmt.Errorf("MCP server %s: not all of its tools could be kept as reviewed; look at them again", r.Server.Name)
+	}
+	r.Server = s.viewMCP(r.of)
+	s.swapMCP()
+	return nil
+}

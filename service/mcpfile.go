@@ -1,0 +1,167 @@
+package service
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/safefile"
+	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/mcp"
+)
+
+// projectMCPFile is the file in which a project names its MCP servers, as Claude Code has it.
+const projectMCPFile = ".mcp.json"
+
+// mcpFile is a .mcp.json. Other keys are those of other programs. What only an
+// administrator may say (trusted, a confirm that asks less) is not read from it.
+type mcpFile struct {
+	Servers map[string]mcpEntry `json:"mcpServers"`
+}
+
+type mcpEntry struct {
+	Type     string            `json:"type"`
+	Command  string            `json:"command"`
+	Args     []string          `json:"args"`
+	Env      map[string]string `json:"env"`
+	Cwd      string            `json:"cwd"`
+	URL      string            `json:"url"`
+	Headers  map[string]string `json:"headers"`
+	Disabled bool              `json:"disabled"`
+	Confirm  string            `json:"confirm"`
+	Tools    []string          `json:"tools"`
+}
+
+// parseMCPFile reads a .mcp.json strictly: no key twice, none in another letter case, so
+// that what was looked at is what counts.
+func parseMCPFile(content []byte) (f mcpFile, err error) {
+	err = json.Unmarshal(content, &f)
+	return f, err
+}
+
+// mcpVariable is a reference to a variable of the environment: ${NAME}, ${NAME:-default}.
+var mcpVariable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
+
+// texts are all values of an entry that may have variables.
+func (e *mcpEntry) texts() []string {
+	out := append([]string{e.Command, e.Cwd, e.URL}, e.Args...)
+	return slices.Concat(out, slices.Collect(maps.Values(e.Env)), slices.Collect(maps.Values(e.Headers)))
+}
+
+// projectMCP returns the servers of the .mcp.json of the current folder, if there is one
+// and its user trusts it as it is.
+func (s *Service) projectMCP() []*mcpServer {
+	content, err := safefile.Read(projectMCPFile, trust.MaxFileBytes)
+	if err != nil {
+		return nil // one that cannot be read is not trusted either, and the front end says so
+	}
+	path, err := filepath.Abs(projectMCPFile)
+	if err != nil {
+		return nil
+	}
+	if own := config.UserFolder(os.Getenv); own == "" || filepath.Dir(path) != own {
+		record, err := TrustStore()
+		if err != nil {
+			return nil
+		}
+		if state, err := record.State(path, trust.Hash(content)); err != nil || state != trust.Trusted {
+			return nil
+		}
+	}
+	f, err := parseMCPFile(content)
+	if err != nil {
+		s.Once(s.Notice)(fmt.Sprintf("%s is passed over: %v", projectMCPFile, err))
+		return nil
+	}
+	var list []*mcpServer
+	for _, name := range slices.Sorted(maps.Keys(f.Servers)) {
+		if e := f.Servers[name]; !e.Disabled {
+			list = append(list, s.entryMCP(name, path, &e))
+		}
+	}
+	return list
+}
+
+// entryMCP makes a server of an entry.
+func (s *Service) entryMCP(name, path string, e *mcpEntry) *mcpServer {
+	m := &mcpServer{from: path, pins: filepath.Dir(path)}
+	fill := func(text string) string {
+		return mcpVariable.ReplaceAllStringFunc(text, func(ref string) string {
+			part := mcpVariable.FindStringSubmatch(ref)
+			value, ok := os.LookupEnv(part[1])
+			switch {
+			case ok && (value != "" || part[2] == ""):
+				s.Mask.Learn(guard.Secret{Name: part[1], Value: value})
+				return value
+			case part[2] != "":
+				return part[3]
+			}
+			m.problem = fmt.Sprintf("it needs the environment variable %s, which is not set", part[1])
+			return ""
+		})
+	}
+	each := func(values map[string]string) map[string]string {
+		out := make(map[string]string, len(values))
+		for key, value := range values {
+			out[key] = fill(value)
+		}
+		return out
+	}
+	m.Server = mcp.Server{
+		Name: name, Command: fill(e.Command), Env: each(e.Env), Dir: fill(e.Cwd), URL: fill(e.URL),
+		Headers: each(e.Headers), SSE: e.Type == "sse", Tools: e.Tools, Confirm: e.Confirm != "" && e.Confirm != "writes",
+	}
+	for _, arg := range e.Args {
+		m.Args = append(m.Args, fill(arg))
+	}
+	if m.Dir = cmp.Or(m.Dir, m.pins); !filepath.IsAbs(m.Dir) {
+		m.Dir = filepath.Join(m.pins, m.Dir)
+	}
+	if m.problem == "" && (m.Command == "") == (m.URL == "") {
+		m.problem = "it needs either command (a program) or url (an address)"
+	}
+	return m
+}
+
+// MCPUses says for the question of trust what a .mcp.json would start and where it would
+// connect to, and which variables of the environment go there.
+func MCPUses(content []byte) []string {
+	f, err := parseMCPFile(content)
+	if err != nil {
+		return []string{"it cannot be read, so nothing of it would be used: " + err.Error()}
+	}
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(f.Servers)) {
+		e := f.Servers[name]
+		what := "starts " + strings.Join(append([]string{e.Command}, e.Args...), " ")
+		if e.Command == "" {
+			host := e.URL
+			if u, err := url.Parse(mcpVariable.ReplaceAllString(e.URL, "$3")); err == nil && u.Host != "" {
+				host = u.Host
+			}
+			what = "connects to " + host
+		}
+		var variables []string
+		for _, text := range e.texts() {
+			for _, m := range mcpVariable.FindAllStringSubmatch(text, -1) {
+				variables = append(variables, "$"+m[1])
+			}
+		}
+		slices.Sort(variables)
+		if variables = slices.Compact(variables); len(variables) > 0 {
+			what += ", which gets " + strings.Join(variables, ", ")
+		}
+		out = append(out, name+" "+what)
+	}
+	return out
+}
