@@ -214,6 +214,13 @@ func closeMCP(clients []*mcp.Client) {
 	all.Wait()
 }
 
+// all are the servers of now.
+func (m *mcpState) all() []*mcpServer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.servers
+}
+
 // close ends all servers.
 func (m *mcpState) close() {
 	m.mu.Lock()
@@ -336,11 +343,8 @@ func (m *mcpServer) tools() []MCPTool {
 
 // mcpTools are the tools of all servers that were reviewed as they are now.
 func (s *Service) mcpTools() (tools []toolcrib.Tool, confirm map[string]string) {
-	s.mcp.mu.Lock()
-	list := s.mcp.servers
-	s.mcp.mu.Unlock()
 	confirm = map[string]string{}
-	for _, m := range list {
+	for _, m := range s.mcp.all() {
 		if m.client == nil {
 			continue
 		}
@@ -391,8 +395,9 @@ func (s *Service) MCPServers(_ context.Context, who toolcrib.Principal) ([]MCPSe
 		return nil, err
 	}
 	s.startMCP(func(string) {}) // the answer says what is wrong
-	out := make([]MCPServer, len(s.mcp.servers))
-	for i, m := range s.mcp.servers {
+	list := s.mcp.all()
+	out := make([]MCPServer, len(list))
+	for i, m := range list {
 		out[i] = s.viewMCP(m)
 	}
 	return out, nil
@@ -410,18 +415,18 @@ type MCPReview struct {
 
 // ReviewMCP returns what an MCP server offers now.
 func (s *Service) ReviewMCP(ctx context.Context, who toolcrib.Principal, name string) (*MCPReview, error) {
-	list, err := s.MCPServers(ctx, who)
-	if err != nil {
+	if _, err := s.MCPServers(ctx, who); err != nil {
 		return nil, err
 	}
-	for i, m := range s.mcp.servers {
+	for _, m := range s.mcp.all() {
 		if m.Name != name {
 			continue
 		}
-		if m.client == nil || list[i].State == MCPFailed {
-			return nil, fmt.Errorf("MCP server %s does not run: %s", name, list[i].Detail)
+		v := s.viewMCP(m)
+		if v.State == MCPFailed {
+			return nil, fmt.Errorf("MCP server %s does not run: %s", name, v.Detail)
 		}
-		r := &MCPReview{Server: list[i], Tools: m.tools(), of: m}
+		r := &MCPReview{Server: v, Tools: m.tools(), of: m}
 		content := map[string][]byte{}
 		for _, t := range r.Tools {
 			content[t.Name] = t.Definition
@@ -431,7 +436,7 @@ func (s *Service) ReviewMCP(ctx context.Context, who toolcrib.Principal, name st
 		if r.File.Before != nil {
 			r.File.State = trust.Changed
 		}
-		if list[i].Unlooked == 0 {
+		if v.Unlooked == 0 {
 			r.File.State = trust.Trusted
 		}
 		return r, nil
