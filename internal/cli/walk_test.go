@@ -49,6 +49,9 @@ func TestWalk(t *testing.T) {
 			if !colour {
 				name += "plain"
 			}
+			if testing.Short() && name != "80" && name != "60plain" {
+				continue // scripts/sweep walks at every width
+			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				w := newWalker(t, width, colour)
