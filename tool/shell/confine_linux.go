@@ -62,7 +62,7 @@ func apart(paths []string) (folders, files []string) {
 // an error.
 func (r *rules) restrict() error {
 	if r.ABI < 1 {
-		return errors.New("Landlock is not available")
+		return errors.New("this kernel has no Landlock")
 	}
 	var granted []landlock.Rule
 	grant := func(folder, file landlock.AccessFSSet, paths []string) {
