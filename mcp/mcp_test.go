@@ -188,7 +188,6 @@ func TestServer_FailuresCostTheirOwnCallsOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := start(t, program("server"), mcp.Options{})
-			began := time.Now()
 			out, err := callOf(t.Context(), c, "srv__"+name, `{}`)
 			var failure *toolcrib.ToolError
 			if !errors.As(err, &failure) {
@@ -196,9 +195,6 @@ func TestServer_FailuresCostTheirOwnCallsOnly(t *testing.T) {
 			}
 			if text := failure.Error(); strings.Contains(text, "luck") || len(text) > 300 {
 				t.Errorf("the model reads %q", text)
-			}
-			if took := time.Since(began); took > 10*time.Second {
-				t.Errorf("it took %v", took)
 			}
 			works(t, c)
 			if got := c.State().Starts; got < 2 {

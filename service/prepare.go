@@ -166,11 +166,13 @@ func (p *Prepared) OpenModels() error {
 		found := p.s.Detect(true)
 		p.models.found = &found
 	}
+	p.s.preparing.Lock()
+	p.models.alone = p.Approve == agent.ApproveNone
+	p.s.preparing.Unlock()
 	return p.open(p.s.Notice)
 }
 
 func (p *Prepared) open(tell func(string)) (err error) {
-	p.models.alone = p.Approve == agent.ApproveNone
 	p.infos, err = p.s.openModels(p.models, &p.Agent, p.s.Once(tell))
 	return err
 }

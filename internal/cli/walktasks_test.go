@@ -259,11 +259,11 @@ var walkTasks = []task{
 	{
 		name: "a server in the background", line: `toolcrib run "Does the server start?"`, script: `
 - tool_calls: [{name: exec_shell, id: web, arguments: {command: "node web/server.js", background: true}}]
-- tool_calls: [{name: exec_shell, arguments: {command: "echo wait"}}, {name: read_output, arguments: {id: proc_web, wait: 1}}]
+- tool_calls: [{name: exec_shell, arguments: {command: "echo wait"}}, {name: read_output, arguments: {id: proc_web, wait: 5}}]
 - text: "It listens."
 `,
 		does: []press{{`node web/server\.js .*y yes`, "y<Enter>"}},
-		want: []string{`listening`, `It listens`},
+		want: []string{`It listens`}, after: `toolcrib runs show last --whole | grep -q listening`,
 	},
 	{
 		name: "a process does not outlive a pause", line: `toolcrib run "Start it and write."`, exit: 3, script: `
