@@ -49,7 +49,7 @@ func TestWalk(t *testing.T) {
 			if !colour {
 				name += "plain"
 			}
-			if testing.Short() && name != "80" && name != "60plain" {
+			if testing.Short() && name != "80" {
 				continue // scripts/sweep walks at every width
 			}
 			t.Run(name, func(t *testing.T) {
