@@ -82,7 +82,7 @@ func ReadArguments(c *toolcrib.ToolCall, mask *guard.Masker, raw []byte) {
 }
 
 // giveName replaces a name that no tool can have: sent back in the history, it
-// could make a provider reject every further request. A secret is none either.
+// could make a provider reject every further request. A secret is not one either.
 func giveName(c *toolcrib.ToolCall, mask *guard.Masker) {
 	if toolcrib.ValidToolName(c.Name) && !mask.Holds(c.Name) {
 		return

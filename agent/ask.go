@@ -437,7 +437,7 @@ func (d *driver) count(sent *journal.ModelRequest, reply *toolcrib.Reply) (u too
 }
 
 // plausible reports whether reported tokens can be true: a budget must not be
-// evaded by a number that is none.
+// evaded by a value that is not a number.
 func plausible(u toolcrib.TokenUsage) bool {
 	const most = 1 << 30
 	for _, n := range []int64{u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens, u.OutputTokens, u.ReasoningTokens} {

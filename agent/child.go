@@ -131,7 +131,7 @@ func (r *Runner) child(ctx context.Context, c *childFlight, tell func(string, fl
 	return d.s, d.drive(ctx)
 }
 
-// NoticeUnknownTools reports which names of the tools that a call passes on are none.
+// NoticeUnknownTools names the tools that a call passes on although they do not exist.
 const NoticeUnknownTools = "unknown_tools"
 
 // unknownTools notes the names that mean no tool and are dropped (contract §6).

@@ -32,7 +32,7 @@ var (
 	userInfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*:(?:\\?/){2})([^\s/?#"'<>\\]+)@`)
 	// NAME=value, NAME: value and "NAME": "value", also as JSON inside JSON, where
 	// the name ends like those that mean a secret in logs; narrower than secretName,
-	// for in text KEY and AUTH are parts of everyday words. A Mark is none.
+	// for in text KEY and AUTH are parts of everyday words. A Mark is not one.
 	assignment = regexp.MustCompile(`\[secret:[A-Za-z0-9._-]+\]|(?i)((?:passw(?:or)?d|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|dsn|database_url)\\*["']?[ \t]*[=:][ \t]*(?:\\+["'])?)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;&"'<>{}\[\]\\]+)`)
 	authScheme = regexp.MustCompile(`(?i)\b((?:Bearer|Basic|Digest|Token)[ \t]+)[A-Za-z0-9._~+/=-]{8,}`)
 	authHeader = regexp.MustCompile(`(?i)((?:authorization|cookie|x-api-key)["']?[ \t]*[=:][ \t]*["']?)([^\r\n"']+)`)

@@ -196,7 +196,7 @@ func (l *lines) last() string {
 	return text
 }
 
-// messages reads the messages of a program: a line of JSON each. Lines that are none, which
+// messages reads the messages of a program: a line of JSON each. Other lines, which
 // many programs write by mistake, are left out, up to a bound.
 type messages struct {
 	from  *bufio.Reader
@@ -225,8 +225,8 @@ func (m *messages) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// message returns the next message, nothing if a line is none, with what ends the program's
-// output.
+// message returns the next message, or nothing if a line is not one; with an error if the
+// output has ended.
 func (m *messages) message() ([]byte, error) {
 	var line []byte
 	for {

@@ -99,5 +99,5 @@ func ollamaModels(set wire.Options) (names []string, why string, err error) {
 	return names, text + ", --model ollama/NAME takes another", nil
 }
 
-// canChat reports, by its name, whether a model is none that only embeds.
+// canChat reports, by its name, whether a model can chat; one that only embeds cannot.
 func canChat(name string) bool { return !strings.Contains(strings.ToLower(name), "embed") }

@@ -148,7 +148,7 @@ func Parse(file string, data []byte) (*Config, error) {
 	return c, nil
 }
 
-// parse reads a configuration, as far as it can be read. file "" is none.
+// parse reads a configuration, as far as it can be read. file "" means that there is no file.
 func parse(file string, data []byte) (*Config, Errors) {
 	base, hash := "", ""
 	if file != "" {

@@ -19,7 +19,7 @@ type asking struct {
 }
 
 // seen reports whether the person can have seen the question: it stands there whole, and
-// nobody has typed for a moment. A key that comes before is none for it.
+// nobody has typed for a moment. A key that comes before does not count.
 func (m *model) seen() bool {
 	standing := !m.printing && len(m.prints) == 0
 	return m.calm == 0 || standing && m.now().Sub(m.asking.touched) >= m.calm

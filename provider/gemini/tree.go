@@ -26,7 +26,7 @@ func (o object) get(name string) any {
 	return nil
 }
 
-// text is a member that is a string, "" if it is none.
+// text is a member that is a string, "" if it is not.
 func (o object) text(name string) string {
 	raw, _ := o.get(name).(json.RawMessage)
 	var s string
