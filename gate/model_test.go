@@ -485,13 +485,14 @@ func (m *modelCall) questions() questions {
 		mode = own
 	}
 	asks := mode != gate.ConfirmNever && (mode == gate.ConfirmAlways || m.effect().Writes())
-	approved := m.w.facts.Decided[m.call.ID].Decision == journal.DecisionApprove
-	if asks && (own == gate.ConfirmAlways || !m.allows && (approved || !m.remembered())) {
+	if asks && (own == gate.ConfirmAlways || !m.allows && !m.remembered()) {
 		q = append(q, fmt.Sprint("confirm ", own, mode, m.effect()))
 	}
 	return q
 }
 
+// remembered reports whether the call was approved once and for all, by another approval than
+// the one that decides it now.
 func (m *modelCall) remembered() bool {
 	worse := []toolcrib.Effect{toolcrib.EffectReadOnly, toolcrib.EffectIdempotentWrite, toolcrib.EffectNonIdempotentWrite, ""}
 	return slices.ContainsFunc(m.w.facts.Remembered, func(r gate.Remembered) bool {
