@@ -315,7 +315,7 @@ func TestH16_Property_ResumeAsksAnew(t *testing.T) {
 		again := c.gateOf(t, today).Judge(context.Background(), today.who, today.scope, today.known(), today.turn)
 		for i, x := range today.model() {
 			v := again[i]
-			// A call that is asked about anew takes no room of a token, so one after it has some.
+			// A call that is asked about again takes no room of a token, so one after it has some.
 			room := v.Decision == toolcrib.Ask && slices.Equal(x.against, []toolcrib.Reason{toolcrib.ReasonBudgetExhausted}) &&
 				slices.ContainsFunc(again[:i], func(v gate.Verdict) bool { return v.Decision == toolcrib.Ask })
 			if len(x.against) > 0 && v.Decision != toolcrib.Refuse && !room {

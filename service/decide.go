@@ -169,6 +169,9 @@ func (v *Approval) takes(d Decision) error {
 	case !v.Fits(d.Word.Decision):
 		return toolcrib.Errorf(toolcrib.CodeBadRequest, "approval %s does not take %s (valid: %s)",
 			v.ID, d.Word.Decision, strings.Join(Words(v.Kind, len(v.Calls)), ", "))
+	case len(v.Calls) > 0 && len(open) == 0: // by somebody else, since it was looked for
+		return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s was decided just now; run %s is %s", v.ID, v.Run,
+			v.record.Status)
 	case d.Word.Arguments != nil && len(d.Calls) != 1 && len(open) != 1:
 		return toolcrib.Errorf(toolcrib.CodeBadRequest, "approval %s has %d open calls; name one of them",
 			v.ID, len(open))
