@@ -219,7 +219,7 @@ func fill(v reflect.Value, data []byte) {
 	}
 }
 
-// whole is a number cut to a whole one; 0 = it is none, or too large.
+// whole returns a number without its fraction; 0 if it is not a number, or too large.
 func whole(text string, is bool) int64 {
 	if f, err := strconv.ParseFloat(text, 64); is && err == nil && f <= 1<<53 && f >= -(1<<53) {
 		return int64(f)
