@@ -42,7 +42,9 @@ type Client struct {
 	server  Server
 	prefix  string
 	options Options
+	ctx     context.Context
 	cancel  context.CancelFunc
+	begin   sync.Once
 	ended   chan struct{}
 
 	calls    chan struct{} // one for each call that the server has not answered
@@ -58,8 +60,8 @@ type Client struct {
 	up      chan struct{} // closed while there is a session
 }
 
-// Start starts a server in the background.
-func Start(server Server, o Options) (*Client, error) {
+// New returns a client of a server, which is not started yet.
+func New(server Server, o Options) (*Client, error) {
 	prefix, err := CleanName(server.Name)
 	if err != nil {
 		return nil, err
@@ -72,11 +74,19 @@ func Start(server Server, o Options) (*Client, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Client{
-		server: server, prefix: prefix, options: o, cancel: cancel, ended: make(chan struct{}),
+		server: server, prefix: prefix, options: o, ctx: ctx, cancel: cancel, ended: make(chan struct{}),
 		calls: make(chan struct{}, maxCalls), first: make(chan struct{}), up: make(chan struct{}),
 	}
-	go c.run(ctx)
 	return c, nil
+}
+
+// Start starts the server in the background, if that was not done before.
+func (c *Client) Start() { c.begin.Do(func() { go c.run(c.ctx) }) }
+
+// Has reports whether a tool of that name would be one of the server's.
+func (c *Client) Has(tool string) bool {
+	prefix, _, ok := strings.Cut(tool, separator)
+	return ok && strings.EqualFold(prefix, c.prefix)
 }
 
 // Server returns the server as it was given.
@@ -102,8 +112,8 @@ func (c *Client) State() State {
 	return s
 }
 
-// Definitions are the tools that the server listed last, sorted by name. A server that
-// has gone keeps them: it is started again.
+// Definitions are the tools that the server listed last, sorted by name; nil if it has not
+// listed any yet. A server that has gone keeps them: it is started again.
 func (c *Client) Definitions() []Definition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,6 +123,7 @@ func (c *Client) Definitions() []Definition {
 // Close ends the server, with whatever it has started.
 func (c *Client) Close() {
 	c.cancel()
+	c.begin.Do(func() { close(c.ended) })
 	<-c.ended
 }
 

@@ -7,6 +7,7 @@
 package mcp
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -138,6 +139,23 @@ func define(server string, t *sdk.Tool) (Definition, error) {
 	return d, nil
 }
 
+// ReadDefinition returns the definition of a tool that is used, from its Text.
+func (s *Server) ReadDefinition(text []byte) (Definition, error) {
+	var t sdk.Tool
+	prefix, err := CleanName(s.Name)
+	if err == nil {
+		err = json.Unmarshal(text, &t)
+	}
+	if err != nil {
+		return Definition{}, err
+	}
+	d, err := define(prefix, &t)
+	if err == nil && (!bytes.Equal(d.Text, text) || !s.uses(t.Name)) {
+		err = fmt.Errorf("the tool %.60q is not used", t.Name)
+	}
+	return d, err
+}
+
 // definitions names the tools of a list, and leaves out what cannot be used, with the
 // reasons. Names that differ only in letter case, or in characters that a name cannot have,
 // belong to the tool whose own name it is, else to the first.
@@ -157,7 +175,8 @@ func (s *Server) definitions(server string, list []*sdk.Tool) (defs []Definition
 		}
 		return other(a) - other(b)
 	})
-	taken, bytes := map[string]string{}, 0
+	defs = make([]Definition, 0, len(list))
+	taken, size := map[string]string{}, 0
 	for _, t := range list {
 		d, err := define(server, t)
 		if err != nil {
@@ -169,7 +188,7 @@ func (s *Server) definitions(server string, list []*sdk.Tool) (defs []Definition
 			problem(fmt.Errorf("the tool %.60q is left out: its name is too much like that of %.60q", t.Name, first))
 			continue
 		}
-		if bytes += len(d.Text); bytes > maxDefinitions {
+		if size += len(d.Text); size > maxDefinitions {
 			problem(fmt.Errorf("the tool %.60q and those after it are left out: all definitions together have more "+
 				"than %d MiB", t.Name, maxDefinitions>>20))
 			break

@@ -24,10 +24,11 @@ import (
 
 func start(t *testing.T, s mcp.Server, o mcp.Options) *mcp.Client {
 	t.Helper()
-	c, err := mcp.Start(s, o)
+	c, err := mcp.New(s, o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.Start()
 	t.Cleanup(c.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -162,10 +162,11 @@ func newServer() *sdk.Server {
 
 // keeper keeps a server until it is killed, and prints the processes that it has caused.
 func keeper() {
-	c, err := mcp.Start(program("server"), mcp.Options{})
+	c, err := mcp.New(program("server"), mcp.Options{})
 	if err != nil {
 		os.Exit(1)
 	}
+	c.Start()
 	out, err := callOf(context.Background(), c, "srv__fork", `{}`)
 	if err != nil {
 		os.Exit(1)

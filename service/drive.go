@@ -51,6 +51,7 @@ func (p *Prepared) Run(ctx context.Context, task agent.Task, f Front) (*agent.St
 	if err != nil {
 		return nil, err
 	}
+	p.needMCP(ctx, &task)
 	d := &drive{s: p.s, front: f, who: p.Who, approve: p.Approve, models: p.models, workspace: p.Workspace, gate: g}
 	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) { return r.Run(ctx, task) })
 }

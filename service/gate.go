@@ -19,9 +19,9 @@ import (
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
-// Gate makes the gate for calls in a workspace: the tools there are, and today's policy.
+// Gate makes the gate for calls in a workspace: the tools there are, and today's policy. It starts
+// no MCP server: see [Service.needMCP].
 func (s *Service) Gate(workspace string) (*gate.Gate, error) {
-	s.startMCP(s.Notice)
 	people := s.Standing()
 	people.Renew()
 	return s.GateWith(workspace, &availability{store: s.store}, people)
@@ -46,7 +46,7 @@ func (s *Service) GateWith(workspace string, switches gate.Availability, people 
 		return nil, err
 	}
 	builtIn := s.builtIn(protected, paths, command)
-	foreign, confirm := s.mcpTools()
+	foreign, confirm := mcpTools(s.knowMCP())
 	tools := append(slices.Clip(builtIn), foreign...)
 	settings := ToolSettings(c)
 	for name, mode := range confirm {

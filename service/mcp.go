@@ -32,6 +32,8 @@ type mcpState struct {
 	servers []*mcpServer // sorted by name
 	gates   []mcpGate
 	closed  bool
+	soon    bool           // a swap is to come
+	swaps   sync.WaitGroup // of them
 }
 
 // mcpServer is a configured MCP server.
@@ -42,6 +44,13 @@ type mcpServer struct {
 	confirm string // as the configuration has it
 	problem string // why it cannot be started
 	client  *mcp.Client
+	made    *sync.Map // its tools, by their names: mcpTool
+}
+
+// mcpTool is a tool that was made of a definition.
+type mcpTool struct {
+	text []byte
+	tool toolcrib.Tool
 }
 
 // mcpGate is a gate that is in use, with its tools that are no server's.
@@ -53,7 +62,7 @@ type mcpGate struct {
 // MCPServer is an MCP server as listings show it.
 type MCPServer struct {
 	Name     string   `json:"name"`
-	State    string   `json:"state"` // running | failed | disabled
+	State    string   `json:"state"` // running | failed | stopped
 	Detail   string   `json:"detail,omitempty"`
 	From     string   `json:"from"`  // where it is configured
 	Where    string   `json:"where"` // its program, or the host of its address
@@ -77,6 +86,7 @@ type MCPTool struct {
 const (
 	MCPRunning  = "running"
 	MCPFailed   = "failed"
+	MCPStopped  = "stopped" // nothing has needed it yet
 	MCPReviewed = "reviewed"
 	MCPNew      = "new"
 	MCPChanged  = "changed"
@@ -156,54 +166,88 @@ func (s *Service) wantedMCP() []*mcpServer {
 	return list
 }
 
-// startMCP starts the MCP servers in the background, those that are not yet running, and
-// waits for a bounded time until each has started or failed. What is not there then is
-// said in a notice, and used as soon as it is.
-func (s *Service) startMCP(tell func(string)) {
+// knowMCP reads which servers are wanted now, and returns them. Those that run already keep
+// running; those that are no longer wanted are ended. Nothing is started.
+func (s *Service) knowMCP() []*mcpServer {
 	wanted := s.wantedMCP()
 	s.mcp.mu.Lock()
 	if s.mcp.closed || len(wanted)+len(s.mcp.servers) == 0 {
-		s.mcp.mu.Unlock()
-		return
+		defer s.mcp.mu.Unlock()
+		return s.mcp.servers
 	}
 	var old []*mcp.Client
-	for _, running := range s.mcp.servers {
+	for _, known := range s.mcp.servers {
 		i := slices.IndexFunc(wanted, func(m *mcpServer) bool {
-			return m.client == nil && m.problem == "" && reflect.DeepEqual(m.Server, running.Server) && m.pins == running.pins
+			return m.client == nil && m.problem == "" && reflect.DeepEqual(m.Server, known.Server) && m.pins == known.pins
 		})
 		switch {
-		case running.client == nil:
+		case known.client == nil:
 		case i < 0:
-			old = append(old, running.client)
+			old = append(old, known.client)
 		default:
-			wanted[i].client = running.client
+			wanted[i].client, wanted[i].made = known.client, known.made
 		}
 	}
 	for _, m := range wanted {
 		if m.client != nil || m.problem != "" {
 			continue
 		}
-		client, err := mcp.Start(m.Server, mcp.Options{
-			Version: version.Version(), Changed: func() { go s.swapMCP() }, Log: s.logMCP,
-		})
+		client, err := mcp.New(m.Server, mcp.Options{Version: version.Version(), Changed: s.changedMCP, Log: s.logMCP})
 		if err != nil {
 			m.problem = err.Error()
 			continue
 		}
-		m.client = client
+		m.client, m.made = client, &sync.Map{}
 	}
 	s.mcp.servers = wanted
 	s.mcp.mu.Unlock()
 	closeMCP(old)
+	return wanted
+}
 
-	ctx, cancel := context.WithTimeout(context.Background(), mcpPatience)
+// startMCP starts those of the servers that are not running yet, side by side, and waits for
+// a bounded time until each has started or failed.
+func (s *Service) startMCP(ctx context.Context, servers []*mcpServer) {
+	ctx, cancel := context.WithTimeout(ctx, mcpPatience)
 	defer cancel()
-	for _, m := range wanted {
+	for _, m := range servers {
+		if m.client != nil {
+			m.client.Start()
+		}
+	}
+	for _, m := range servers {
 		if m.client != nil {
 			m.client.Wait(ctx)
 		}
 	}
-	s.tellMCP(wanted, tell)
+}
+
+// needMCP starts the servers that a run may use, by the tools of its offer, waits for them,
+// and gives the gates in use their tools. Of those that are not there then, the notices say so;
+// their tools are used as soon as they come.
+func (s *Service) needMCP(ctx context.Context, tools []string) (notices []toolcrib.Notice) {
+	var needed []*mcpServer
+	for _, m := range s.mcp.all() {
+		if m.client != nil && slices.ContainsFunc(tools, m.client.Has) {
+			needed = append(needed, m)
+		}
+	}
+	if len(needed) == 0 {
+		return nil
+	}
+	s.startMCP(ctx, needed)
+	s.swapMCP()
+	for _, m := range needed {
+		if v := s.viewMCP(m); v.State != MCPRunning {
+			notices = append(notices, toolcrib.Notice{Code: "mcp_server_missing", Message: v.missing()})
+		}
+	}
+	return notices
+}
+
+// missing says that a server does not run.
+func (v *MCPServer) missing() string {
+	return fmt.Sprintf("MCP server %s does not run, so its tools are missing: %s", v.Name, v.Detail)
 }
 
 func closeMCP(clients []*mcp.Client) {
@@ -233,6 +277,27 @@ func (m *mcpState) close() {
 	}
 	m.mu.Unlock()
 	closeMCP(clients)
+	m.swaps.Wait()
+}
+
+// swapDelay is how long a swap waits for more changes.
+const swapDelay = 10 * time.Millisecond
+
+// changedMCP has the gates in use get the tools of now, soon.
+func (s *Service) changedMCP() {
+	s.mcp.mu.Lock()
+	defer s.mcp.mu.Unlock()
+	if s.mcp.soon || s.mcp.closed || len(s.mcp.gates) == 0 {
+		return
+	}
+	s.mcp.soon = true
+	s.mcp.swaps.Go(func() {
+		time.Sleep(swapDelay)
+		s.mcp.mu.Lock()
+		s.mcp.soon = false
+		s.mcp.mu.Unlock()
+		s.swapMCP()
+	})
 }
 
 // logMCP writes what a server says on standard error to the log.
@@ -245,7 +310,8 @@ func (s *Service) logMCP(server, line string) {
 	}
 }
 
-// tellMCP says which servers and tools are missing, and what to do about it.
+// tellMCP says which servers cannot be started and which tools are missing, and what to do
+// about it. Of a server that has failed, the runs that need it say so.
 func (s *Service) tellMCP(list []*mcpServer, to func(string)) {
 	tell := s.Once(func(text string) {
 		s.telling.Lock()
@@ -254,12 +320,15 @@ func (s *Service) tellMCP(list []*mcpServer, to func(string)) {
 	})
 	for _, m := range list {
 		v := s.viewMCP(m)
-		if v.State == MCPFailed {
-			tell(fmt.Sprintf("MCP server %s does not run, so its tools are missing: %s", m.Name, v.Detail))
-		}
-		if v.Unlooked > 0 {
+		review := fmt.Sprintf("to review them: %s mcp review %s", s.Self, trust.ShellWord(m.Name))
+		switch {
+		case m.client == nil:
+			tell(v.missing())
+		case v.Unlooked > 0:
 			tell(fmt.Sprintf("MCP server %s: %d of its tools are new or have changed since they were reviewed, so they are "+
-				"not offered; to review them: %s mcp review %s", m.Name, v.Unlooked, s.Self, trust.ShellWord(m.Name)))
+				"not offered; %s", m.Name, v.Unlooked, review))
+		case v.State == MCPStopped && m.pinned() == nil:
+			tell(fmt.Sprintf("MCP server %s: its tools were not reviewed yet, so they are not offered; %s", m.Name, review))
 		}
 		for _, p := range v.Problems {
 			tell(fmt.Sprintf("MCP server %s: %s", m.Name, p))
@@ -284,6 +353,8 @@ func (s *Service) viewMCP(m *mcpServer) MCPServer {
 	switch {
 	case state.Running:
 		v.State = MCPRunning
+	case state.Starts == 0:
+		v.State = MCPStopped
 	case v.Detail == "":
 		v.Detail = "it has not started yet"
 	}
@@ -341,22 +412,50 @@ func (m *mcpServer) tools() []MCPTool {
 	return out
 }
 
-// mcpTools are the tools of all servers that were reviewed as they are now.
-func (s *Service) mcpTools() (tools []toolcrib.Tool, confirm map[string]string) {
+// mcpTools are the tools of the servers that were reviewed as they are now. Of a server that
+// nothing has needed yet they are as they were then.
+func mcpTools(servers []*mcpServer) (tools []toolcrib.Tool, confirm map[string]string) {
 	confirm = map[string]string{}
-	for _, m := range s.mcp.all() {
+	for _, m := range servers {
 		if m.client == nil {
 			continue
 		}
 		pinned := m.pinned()
-		for _, d := range m.client.Definitions() {
-			if before, known := pinned[d.Name]; known && bytes.Equal(before, d.Text) {
-				tools = append(tools, m.client.Tool(d))
+		if len(pinned) == 0 {
+			continue
+		}
+		defs := m.client.Definitions()
+		if defs == nil && m.client.State().Starts == 0 {
+			defs = m.reviewed(pinned)
+		}
+		for _, d := range defs {
+			if bytes.Equal(pinned[d.Name], d.Text) {
+				tools = append(tools, m.tool(d))
 				confirm[d.Name] = m.confirm
 			}
 		}
 	}
 	return tools, confirm
+}
+
+// reviewed are the definitions of a server as they were reviewed.
+func (m *mcpServer) reviewed(pinned map[string][]byte) (defs []mcp.Definition) {
+	for _, name := range slices.Sorted(maps.Keys(pinned)) {
+		if d, err := m.ReadDefinition(pinned[name]); err == nil && d.Name == name {
+			defs = append(defs, d)
+		}
+	}
+	return defs
+}
+
+// tool returns the tool of a definition; always the same, so that a gate knows it again.
+func (m *mcpServer) tool(d mcp.Definition) toolcrib.Tool {
+	if made, ok := m.made.Load(d.Name); ok && bytes.Equal(made.(mcpTool).text, d.Text) {
+		return made.(mcpTool).tool
+	}
+	t := m.client.Tool(d)
+	m.made.Store(d.Name, mcpTool{d.Text, t})
+	return t
 }
 
 // follow gives a gate the tools of MCP servers whenever they change, as long as it is used.
@@ -370,7 +469,7 @@ func (s *Service) follow(g *gate.Gate, tools []toolcrib.Tool) {
 // swapMCP gives the gates in use the tools of now. Where that fails they keep what they have:
 // a tool that is defined in another way now refuses its calls by itself.
 func (s *Service) swapMCP() {
-	tools, _ := s.mcpTools()
+	tools, _ := mcpTools(s.mcp.all())
 	s.mcp.mu.Lock()
 	gates, servers := slices.Clone(s.mcp.gates), s.mcp.servers
 	s.mcp.mu.Unlock()
@@ -390,12 +489,12 @@ func (s *Service) swapMCP() {
 }
 
 // MCPServers returns the MCP servers, started.
-func (s *Service) MCPServers(_ context.Context, who toolcrib.Principal) ([]MCPServer, error) {
+func (s *Service) MCPServers(ctx context.Context, who toolcrib.Principal) ([]MCPServer, error) {
 	if err := somebody(who); err != nil {
 		return nil, err
 	}
-	s.startMCP(func(string) {}) // the answer says what is wrong
-	list := s.mcp.all()
+	list := s.knowMCP()
+	s.startMCP(ctx, list)
 	out := make([]MCPServer, len(list))
 	for i, m := range list {
 		out[i] = s.viewMCP(m)
@@ -423,7 +522,7 @@ func (s *Service) ReviewMCP(ctx context.Context, who toolcrib.Principal, name st
 			continue
 		}
 		v := s.viewMCP(m)
-		if v.State == MCPFailed {
+		if v.State != MCPRunning {
 			return nil, fmt.Errorf("MCP server %s does not run: %s", name, v.Detail)
 		}
 		r := &MCPReview{Server: v, Tools: m.tools(), of: m}

@@ -214,6 +214,27 @@ func (p *Prepared) theGate() (*gate.Gate, error) {
 	return g, nil
 }
 
+// needMCP starts the MCP servers that the task may use, and waits for them.
+func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
+	list := p.s.mcp.all()
+	if len(list) == 0 {
+		return
+	}
+	p.s.tellMCP(list, p.s.Notice)
+	var tools []string
+	if task.Given != nil {
+		tools = []string{task.Given.Name}
+	} else if offer, err := p.Offer(ctx); err == nil { // an error shows when the run begins
+		tools = offer.Record.Names()
+	}
+	for _, n := range p.s.needMCP(ctx, tools) {
+		task.Notices = append(task.Notices, n)
+		if task.Given != nil {
+			p.s.Notice(n.Message) // of a run of one call nobody sees the events
+		}
+	}
+}
+
 // Offer is what the gate would offer the next run.
 func (p *Prepared) Offer(ctx context.Context) (gate.Offer, error) {
 	g, err := p.theGate()

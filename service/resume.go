@@ -237,6 +237,9 @@ func (s *Service) driveAgain(
 	if err != nil {
 		return nil, nil, err
 	}
+	for _, n := range s.needMCP(context.Background(), start.Offer.Names()) {
+		s.Notice(n.Message)
+	}
 	s.tellUnknown(g, &start.Agent, start.RunTools)
 	return &drive{s: s, front: f, who: who, approve: approve, models: opened, workspace: start.Workspace, gate: g},
 		chosen, nil

@@ -39,6 +39,7 @@ func (s *Service) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, er
 	for _, r := range rows {
 		uses[r.Key] = r
 	}
+	s.tellMCP(s.mcp.all(), s.Notice)
 	tools := make([]Tool, len(states))
 	for i, t := range states {
 		tools[i] = Tool{State: t, Calls: uses[t.Name].Calls, Errors: uses[t.Name].Errors}

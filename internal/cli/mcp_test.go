@@ -25,7 +25,13 @@ func cmdAccepting(ts *testscript.TestScript, _ bool, args []string) {
 // VERSION. Its tool look is defined in another way by each version.
 func mcpServer() {
 	version := os.Args[len(os.Args)-1]
-	if version == "broken" {
+	if file := os.Getenv("STARTED"); file != "" {
+		if f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
+			fmt.Fprintln(f, os.Getenv("NAME"))
+			_ = f.Close()
+		}
+	}
+	if version == "broken" || os.Getenv("BROKEN") != "" && os.Getenv("BROKEN") == os.Getenv("NAME") {
 		fmt.Fprintln(os.Stderr, "no such database")
 		os.Exit(1)
 	}
