@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -89,7 +91,69 @@ func (s *Service) Audit(
 	if page.Entries == nil {
 		page.Entries = []store.AuditEntry{}
 	}
+	s.nameCalls(ctx, page.Entries)
 	return page, err
+}
+
+// Bounds of what a list of the audit log has of a call, in bytes of JSON: of one argument,
+// and of all of them.
+const (
+	auditArgument  = 512
+	auditArguments = 4 << 10
+)
+
+// shortArguments cuts long arguments one by one, so that those beside them stay.
+func shortArguments(arguments json.RawMessage) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if len(arguments) > auditArgument && json.Unmarshal(arguments, &fields) == nil {
+		for name, value := range fields {
+			short, _ := guard.Truncate(guard.Content{JSON: value}, auditArgument, "")
+			if fields[name] = short.JSON; !short.IsJSON() {
+				fields[name], _ = json.Marshal(short.Text) // a text has a JSON form always
+			}
+		}
+		if cut, err := json.Marshal(fields); err == nil {
+			arguments = cut
+		}
+	}
+	short, _ := guard.Truncate(guard.Content{JSON: arguments}, auditArguments, "")
+	return short.JSON
+}
+
+// nameCalls adds to entries the calls that they are about, from the journals of their runs.
+// What cannot be read, or was pruned, is left out: runs verify reports it.
+func (s *Service) nameCalls(ctx context.Context, entries []store.AuditEntry) {
+	runs := map[toolcrib.RunID]map[string][]store.AuditCall{} // by the IDs of calls and of approvals
+	for i := range entries {
+		e := &entries[i]
+		if e.Chain == store.SystemChain || e.CallID == "" && e.ApprovalID == "" {
+			continue
+		}
+		known, ok := runs[e.Chain]
+		if !ok {
+			known = s.callsOf(ctx, e.Chain)
+			runs[e.Chain] = known
+		}
+		e.Calls = known[cmp.Or(e.CallID, e.ApprovalID)]
+	}
+}
+
+func (s *Service) callsOf(ctx context.Context, run toolcrib.RunID) map[string][]store.AuditCall {
+	known := map[string][]store.AuditCall{}
+	for e, err := range s.store.Read(ctx, run, 0) {
+		if err != nil {
+			break
+		}
+		switch b := e.Body.(type) {
+		case *journal.ToolCall:
+			known[b.ID] = []store.AuditCall{{ID: b.ID, Name: b.Name, Arguments: shortArguments(b.Arguments)}}
+		case *journal.ConfirmationRequired:
+			for _, c := range b.Calls {
+				known[b.ApprovalID] = append(known[b.ApprovalID], known[c.ID]...)
+			}
+		}
+	}
+	return known
 }
 
 func wholeRunID(name string) bool {

@@ -22,7 +22,9 @@ type Finding struct {
 	Check  string `json:"check"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
-	Fix    string `json:"fix,omitempty"` // what to do where it is not ok
+	Fix    string `json:"fix,omitempty"` // what to do where it is not ok, or is a choice
+	// Choice is set if a person may leave it so: it is ok.
+	Choice bool `json:"choice,omitempty"`
 }
 
 // check is one thing to look at: run returns what was found, and an error if it is not as

@@ -150,9 +150,18 @@ type AuditEntry struct {
 	Message    string `json:"message,omitempty"`
 	Again      bool   `json:"again,omitempty"`  // judged again, after a decision or at resume
 	Pruned     bool   `json:"pruned,omitempty"` // the content is gone; the chain holds all the same
+	// Calls are what it is about, for lists: an export has the events themselves.
+	Calls []AuditCall `json:"calls,omitempty"`
 
 	Subject string          `json:"subject,omitempty"` // of a system event: which user, tool, token, … it is about
 	Payload json.RawMessage `json:"payload,omitempty"` // of a system event
+}
+
+// AuditCall is a call that an entry is about, with the arguments that the model gave.
+type AuditCall struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"` // cut by their type where they are long
 }
 
 // EntriesOf makes the entries of an event of a run. e has what is known of the run and
@@ -176,6 +185,11 @@ func EntriesOf(e AuditEntry, kind toolcrib.Kind, body toolcrib.Body) []AuditEntr
 	case *journal.ConfirmationResolved:
 		e.Kind, e.ApprovalID, e.Decision, e.By, e.Message = AuditApprovalDecided, b.ApprovalID, b.Decision, b.By, b.Reason
 		e.Token = b.Token
+		if len(b.Calls) == 1 {
+			for id := range b.Calls {
+				e.CallID = id
+			}
+		}
 	case *journal.Granted:
 		e.Kind, e.By = AuditLimitsRaised, b.By
 		e.Message = fmt.Sprintf("iterations +%d, cost +%g USD, tokens +%d, requests +%d", b.Iterations, b.CostUSD, b.Tokens,

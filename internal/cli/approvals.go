@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -39,7 +40,8 @@ func expiresText(v *service.Approval, now time.Time) string {
 	return render.Duration(v.ExpiresAt.Sub(now))
 }
 
-const callColumns = 60
+// callColumns bounds what a list has of a call.
+const callColumns = 120
 
 func callsText(v *service.Approval) string {
 	if v.Question != "" {
@@ -47,9 +49,13 @@ func callsText(v *service.Approval) string {
 	}
 	parts := make([]string, 0, len(v.Calls))
 	for _, c := range v.Request().Calls {
-		parts = append(parts, c.Name+" "+render.Arguments(c.Arguments, callColumns))
+		parts = append(parts, callText(c.Name, c.Arguments))
 	}
 	return strings.Join(parts, "; ")
+}
+
+func callText(name string, arguments json.RawMessage) string {
+	return name + " " + render.Arguments(arguments, callColumns)
 }
 
 func (a *app) approvalsShowCommand(cmd *cobra.Command) {
@@ -93,10 +99,10 @@ func (a *app) showApproval(who toolcrib.Principal, v *service.Approval) {
 				s.Quoted(render.Indented(c.Edited)))
 		}
 		if text := strings.Trim(string(c.Effect.OrStrictest())+" · "+c.Reason, " ·"); text != "" {
-			fmt.Fprintf(a.out, "%s\n", s.Dim(guard.Visible(text)))
+			fmt.Fprint(a.out, s.Note(text))
 		}
 		if c.Position != "" {
-			fmt.Fprintf(a.out, "%s\n", s.Dim(guard.Visible("asked by "+c.Position)))
+			fmt.Fprint(a.out, s.Note("asked by "+c.Position))
 		}
 		if len(c.Edited) == 0 { // it shows what the model's arguments would have changed
 			fmt.Fprint(a.out, s.Preview(c.Preview, true))

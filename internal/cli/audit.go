@@ -83,6 +83,12 @@ func auditWho(e *store.AuditEntry) string {
 // auditAbout is what an entry is about.
 func auditAbout(e *store.AuditEntry) string {
 	switch {
+	case len(e.Calls) > 0:
+		parts := make([]string, len(e.Calls))
+		for i, c := range e.Calls {
+			parts[i] = callText(c.Name, c.Arguments)
+		}
+		return strings.Join(parts, "; ")
 	case e.Tool != "":
 		return e.Tool
 	case e.Chain != store.SystemChain:
@@ -97,6 +103,9 @@ func auditDetail(e *store.AuditEntry) string {
 		return "the content was pruned"
 	}
 	var parts []string
+	if len(e.Calls) > 0 && e.ApprovalID != "" {
+		parts = append(parts, toolcrib.ShortID(e.ApprovalID))
+	}
 	for _, part := range []string{e.Decision, e.Reason, e.Position, e.Message} {
 		if part != "" {
 			parts = append(parts, part)

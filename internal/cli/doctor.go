@@ -21,10 +21,11 @@ func (a *app) doctorCommand(cmd *cobra.Command) {
 		findings, broken := a.examine(c)
 		var failed error
 		for i, f := range findings {
-			if f.OK {
-				findings[i].Fix = ""
-			} else {
+			switch {
+			case !f.OK:
 				failed = silent(exitFailed)
+			case !f.Choice:
+				findings[i].Fix = ""
 			}
 		}
 		value := map[string]any{"ok": failed == nil, "checks": findings}
@@ -39,12 +40,15 @@ func (a *app) tell(findings []finding) {
 	s := a.outStyle
 	for _, f := range findings {
 		mark := s.Green("✓")
-		if !f.OK {
+		switch {
+		case !f.OK:
 			mark = s.Red("✗")
+		case f.Choice:
+			mark = s.Yellow("?")
 		}
-		fmt.Fprintf(a.out, "%s %s %s\n", mark, s.Bold(fmt.Sprintf("%-14s", guard.Visible(f.Check))), guard.Visible(f.Detail))
-		if !f.OK && f.Fix != "" {
-			fmt.Fprintf(a.out, "  %14s %s\n", "", guard.Visible("→ "+f.Fix))
+		fmt.Fprint(a.out, s.Hanging(mark+" "+s.Bold(fmt.Sprintf("%-14s", guard.Visible(f.Check))), f.Detail))
+		if f.Fix != "" {
+			fmt.Fprint(a.out, s.Hanging(fmt.Sprintf("%18s", "→"), f.Fix))
 		}
 	}
 }
@@ -142,7 +146,7 @@ func (a *app) trustFinding(source config.Source) (f finding, usable bool) {
 			if file.Name == config.FileName {
 				usable = false
 			}
-			f.OK, f.Fix = false, "read what the folder brings before you trust it"
+			f.Choice, f.Fix = true, "read what the folder brings before you trust it"
 			parts = append(parts, trust.PassedOver(".", file))
 		}
 	}
@@ -150,6 +154,7 @@ func (a *app) trustFinding(source config.Source) (f finding, usable bool) {
 		f.Detail = strings.Join(parts, "\n")
 	}
 	if !usable {
+		f.OK, f.Choice = false, false
 		f.Detail += "\nuntil then run refuses to start here, unless another file is named with --config"
 	}
 	return f, usable

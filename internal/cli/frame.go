@@ -119,11 +119,17 @@ func table[T any](a *app, head string, list []T, row func(*T) []string) {
 	a.outStyle.Table(a.out, rows)
 }
 
-// fields writes one line for each field that has a value.
+// fields writes one line for each field that has a value. A single word is not broken: it
+// may be copied.
 func (a *app) fields(width int, rows ...[2]string) {
 	for _, row := range rows {
-		if row[1] != "" {
-			fmt.Fprintf(a.out, "%s %s\n", a.outStyle.Dim(fmt.Sprintf("%-*s", width, row[0])), guard.Visible(row[1]))
+		head := a.outStyle.Dim(fmt.Sprintf("%-*s", width, row[0]))
+		switch {
+		case row[1] == "":
+		case strings.Contains(row[1], " "):
+			fmt.Fprint(a.out, a.outStyle.Hanging(head, row[1]))
+		default:
+			fmt.Fprintf(a.out, "%s %s\n", head, guard.Visible(row[1]))
 		}
 	}
 }

@@ -79,7 +79,7 @@ var walkTasks = []task{
 	},
 	{
 		name: "doctor", line: "toolcrib doctor",
-		want: []string{`sandbox`, `demo`},
+		want: []string{`sandbox`, `demo`}, table: true,
 	},
 	{
 		name: "ask about the project", line: `toolcrib run "What is this project?"`, script: `
@@ -198,7 +198,7 @@ var walkTasks = []task{
 `,
 		does: []press{{`y yes`, "l<Enter>"}}, want: []string{`toolcrib approvals`}, after: "! test -e PLAN.md",
 	},
-	{name: "what waits for me", line: "toolcrib approvals list", want: []string{`apr_`}, table: true},
+	{name: "what waits for me", line: "toolcrib approvals list", want: []string{`apr_`, `write_file PLAN\.md`}, table: true},
 	{
 		name: "decide it now", line: "toolcrib approvals approve last --resume", does: []press{{`y yes|\[y/N\]|approve.*\?`, "y<Enter>"}},
 		want: []string{`PLAN\.md is there`}, after: "test -s PLAN.md",
@@ -234,7 +234,7 @@ var walkTasks = []task{
 		want: []string{`It ran\.`},
 	},
 	{name: "not asked again", line: `toolcrib run "Run make."`, want: []string{`It ran\.`}},
-	{name: "what is remembered", line: "toolcrib approvals remembered list", want: []string{`rem_`}, table: true},
+	{name: "what is remembered", line: "toolcrib approvals remembered list", want: []string{`rem_`, `node web/price\.js`}, table: true},
 	{
 		name: "another model", line: `toolcrib run -m large "Hello"`, script: "- text: Hello from the large one.\n",
 		want: []string{`Hello from the large one`, `large · `},
@@ -343,7 +343,7 @@ var walkTasks = []task{
 	{name: "remove one", line: "toolcrib sessions remove day", does: []press{{`\[y/N\]|\?`, "y<Enter>"}}, want: []string{`removed`}},
 	{name: "which runs", line: "toolcrib runs list --limit 8", want: []string{`completed`}, table: true},
 	{name: "what happened", line: "toolcrib runs show last", want: []string{`local:`, `✓ completed`}},
-	{name: "who allowed what", line: "toolcrib audit list --kind approval_decided --limit 5", want: []string{`approve`, `local:`}, table: true},
+	{name: "who allowed what", line: "toolcrib audit list --kind approval_decided --limit 50", want: []string{`approve`, `local:`, `write_file PLAN\.md`}, table: true},
 	{
 		name: "why it is asked", line: `toolcrib tools explain write_file --args '{"path":"a.txt","content":"x"}'`,
 		want: []string{`would be asked about`},

@@ -152,6 +152,17 @@ func (s Style) Note(text string) string {
 	return b.String()
 }
 
+// Hanging is a visible head and a text beside it, broken at words: its other rows begin where
+// its first one does.
+func (s Style) Hanging(head, text string) string {
+	indent := ansi.StringWidth(head) + 1
+	if indent > s.columns()/2 {
+		indent = 2
+	}
+	rows := strings.Split(ansi.Wrap(guard.Visible(text), s.columns()-indent, ""), "\n")
+	return head + " " + strings.Join(rows, "\n"+strings.Repeat(" ", indent)) + "\n"
+}
+
 // Question is a question of this program. What it names may be somebody else's word: no
 // row but the first begins at the margin.
 func (s Style) Question(text string) string { return strings.Join(s.hanging(text), "\n  ") }

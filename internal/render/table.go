@@ -13,7 +13,7 @@ import (
 // Bounds of a column that has to give way.
 const (
 	columnGap   = 2
-	leastColumn = 8
+	leastColumn = 12
 )
 
 // Table writes rows in columns, the first row as a heading. Cells are made
