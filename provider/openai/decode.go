@@ -22,7 +22,7 @@ type decoder struct {
 	over     bool // [DONE] was sent
 	whole    bool // the reply comes in one piece
 	details  details
-	frame    frame // the one at hand
+	frame    *frame // the one at hand
 	text     wire.Runes
 	thinking wire.Runes
 }
@@ -47,37 +47,13 @@ type choice struct {
 }
 
 type message struct {
-	Content          content     `json:"content"`
-	ReasoningContent string      `json:"reasoning_content"`
-	Reasoning        string      `json:"reasoning"` // some servers send the same under both names
-	Details          []detail    `json:"reasoning_details"`
-	Refusal          string      `json:"refusal"`
-	Calls            []callPiece `json:"tool_calls"`
-	Call             function    `json:"function_call"`
-}
-
-// content is a string, null, or a list of parts as Mistral sends it.
-type content struct{ text, thinking string }
-
-// ReadJSON implements [wire.Reader].
-func (t *content) ReadJSON(c *wire.Cursor) {
-	switch c.Peek() {
-	case '"':
-		t.text = c.String()
-	case '[':
-		c.Enter('[')
-		for c.Next() {
-			var part struct {
-				Text     string  `json:"text"`
-				Thinking content `json:"thinking"`
-			}
-			c.Into(&part)
-			t.text += part.Text
-			t.thinking += part.Thinking.text
-		}
-	default:
-		c.Skip()
-	}
+	Content          wire.Content `json:"content"`
+	ReasoningContent string       `json:"reasoning_content"`
+	Reasoning        string       `json:"reasoning"` // some servers send the same under both names
+	Details          []detail     `json:"reasoning_details"`
+	Refusal          string       `json:"refusal"`
+	Calls            []callPiece  `json:"tool_calls"`
+	Call             function     `json:"function_call"`
 }
 
 // usage is what both APIs report, under names of their own.
@@ -134,13 +110,14 @@ func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err err
 
 func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 	d.whole = true
+	d.frame.Choices = nil // a reply without any is none
 	return d.read(body, emit)
 }
 
 func (d *decoder) Complete() bool { return d.over || d.reason != "" }
 
 func (d *decoder) read(data []byte, emit wire.Emit) error {
-	f := &d.frame
+	f := d.frame
 	object, err := wire.Read(data, f)
 	if err != nil || !object {
 		return err
@@ -180,13 +157,13 @@ func (d *decoder) say(m *message, emit wire.Emit) error {
 		return wire.TooManyCalls(d.provider)
 	}
 	detailed := d.details.addAll(m.Details)
-	if thinking := cmp.Or(m.Content.thinking+cmp.Or(m.ReasoningContent, m.Reasoning), detailed); thinking != "" {
+	if thinking := cmp.Or(m.Content.Thinking+cmp.Or(m.ReasoningContent, m.Reasoning), detailed); thinking != "" {
 		if s := d.thinking.Add(thinking); s != "" && !emit(toolcrib.Delta{Thinking: s}) {
 			return nil
 		}
 	}
 	// A refusal is what the model says; that it is one is in the reason.
-	said := m.Content.text + m.Refusal
+	said := m.Content.Text + m.Refusal
 	d.refused = d.refused || m.Refusal != ""
 	// The details end the block of their text: what is masked there takes them away.
 	if said != "" || len(m.Calls) > 0 || d.reason != "" {

@@ -29,6 +29,7 @@ type conversation struct {
 	api     string // of the request before
 	stream  bool
 	notices []toolcrib.Notice // of the request at hand
+	frame   frame             // of the replies, one after another
 
 	afterResults bool   // the last message is a result of a tool
 	late         []byte // encoded parts: files of the results before
@@ -64,7 +65,7 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 			c.model.client.Exchange(ctx, path, body, d, yield)
 			return
 		}
-		d := &decoder{provider: c.model.opts.Name, notices: c.notices}
+		d := &decoder{provider: c.model.opts.Name, notices: c.notices, frame: &c.frame}
 		c.model.client.Exchange(ctx, path, body, d, d.repairing(yield))
 	}
 }

@@ -1,9 +1,12 @@
 package openai_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -322,4 +325,30 @@ func noticeText(r toolcrib.Reply) (text string) {
 		text += n.Message + "\n"
 	}
 	return text
+}
+
+// A conversation reads its replies one after another into the same memory: one without
+// choices is none, whatever came before.
+func TestReplyWithoutChoices_AfterOthers(t *testing.T) {
+	bodies := []string{`{"choices":[{"message":{"content":"yes"},"finish_reason":"stop"}]}`, `{"id":"x"}`, `{"choices":[]}`}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, bodies[0])
+		bodies = bodies[1:]
+	}))
+	t.Cleanup(s.Close)
+	m, err := openai.New(openai.Options{Options: wire.Options{BaseURL: s.URL, NoStream: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := m.Conversation()
+	for _, want := range []string{"", "chat completion", "cut"} {
+		var got error
+		for _, err := range c.Stream(t.Context(), modeltest.Request("q")) {
+			got = cmp.Or(err, got)
+		}
+		if text := fmt.Sprint(got); (got == nil) != (want == "") || !strings.Contains(text, want) {
+			t.Errorf("%v, want %q", got, want)
+		}
+	}
 }

@@ -38,14 +38,19 @@ func (c *Cursor) Err() error { return c.err }
 func (c *Cursor) fail() {
 	if c.err == nil {
 		c.err = errJSON
+		c.data = c.data[:c.pos] // nothing more is read
 	}
 }
 
 // Peek returns the first byte of the next value, 0 at the end or after an error.
 func (c *Cursor) Peek() byte {
-	if c.err != nil {
-		return 0
+	if c.pos < len(c.data) && c.data[c.pos] > ' ' {
+		return c.data[c.pos]
 	}
+	return c.peekAfterSpace()
+}
+
+func (c *Cursor) peekAfterSpace() byte {
 	for c.pos < len(c.data) {
 		switch b := c.data[c.pos]; b {
 		case ' ', '\t', '\n', '\r':
@@ -93,7 +98,7 @@ func (c *Cursor) Key() ([]byte, bool) {
 		c.fail()
 		return nil, false
 	}
-	name := c.Bytes()
+	name := c.unquoted()
 	if c.Peek() != ':' {
 		c.fail()
 		return nil, false
@@ -129,15 +134,25 @@ func (c *Cursor) more(end byte) bool {
 	return false
 }
 
-// rawString returns the string at the cursor as it is written, and whether it holds
-// escapes.
+// shortString is how long a string is at most that is read byte by byte, which is
+// quicker for names.
+const shortString = 32
+
+// rawString returns the string that begins at the cursor as it is written, and whether it
+// holds escapes.
 func (c *Cursor) rawString() (quoted []byte, escaped bool) {
-	if c.Peek() != '"' {
-		c.fail()
-		return nil, false
-	}
 	start := c.pos + 1
 	i := start
+	for ; i < min(len(c.data), start+shortString); i++ {
+		if b := c.data[i]; b == '"' {
+			quoted = c.data[c.pos : i+1]
+			c.pos = i + 1
+			return quoted, false
+		} else if b == '\\' {
+			break
+		}
+	}
+	i = start
 	for {
 		n := bytes.IndexByte(c.data[i:], '"')
 		if n < 0 {
@@ -161,10 +176,19 @@ func (c *Cursor) rawString() (quoted []byte, escaped bool) {
 // Bytes decodes a string. The result may point into the text; it is only good
 // until that changes. null gives nil; any other value is an error.
 func (c *Cursor) Bytes() []byte {
-	if c.Peek() == 'n' {
+	switch c.Peek() {
+	case '"':
+		return c.unquoted()
+	case 'n':
 		c.Skip()
-		return nil
+	default:
+		c.fail()
 	}
+	return nil
+}
+
+// unquoted decodes the string that begins at the cursor.
+func (c *Cursor) unquoted() []byte {
 	quoted, escaped := c.rawString()
 	switch {
 	case c.err != nil:

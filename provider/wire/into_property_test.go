@@ -20,6 +20,7 @@ import (
 var readable = []reflect.Type{
 	reflect.TypeFor[string](), reflect.TypeFor[wire.Word](), reflect.TypeFor[wire.Loose](), reflect.TypeFor[bool](),
 	reflect.TypeFor[int](), reflect.TypeFor[int64](), reflect.TypeFor[*float64](), reflect.TypeFor[wire.Number](),
+	reflect.TypeFor[wire.Content](),
 	reflect.TypeFor[json.RawMessage](),
 }
 
@@ -60,7 +61,7 @@ func drawJSON(t *rapid.T, typ reflect.Type, b *strings.Builder) {
 			drawJSON(t, typ.Elem(), b)
 		}
 		b.WriteString("]")
-	case !odd && typ.Kind() == reflect.Struct && typ != reflect.TypeFor[wire.Number]():
+	case !odd && typ.Kind() == reflect.Struct && !slices.Contains(readable, typ):
 		b.WriteString("{")
 		for i := range rapid.IntRange(0, 5).Draw(t, "members") {
 			if i > 0 {
@@ -77,7 +78,7 @@ func drawJSON(t *rapid.T, typ reflect.Type, b *strings.Builder) {
 	default:
 		b.WriteString(rapid.SampledFrom([]string{
 			`"text"`, `""`, `"caf\u00e9 \ud83d\ude00"`, `"\ud800"`, `"a\\\"b"`, `null`, `true`, `false`, `0`, `7`, `-12`, `3.75`,
-			`1e3`, `1e400`, `9007199254740993`, `9007199254740992`, `-9223372036854775808`, `{}`, `[]`, `{"m0":"inner"}`, `[{"m0":1},"m0",[]]`, ` [ 1 ,2 ] `,
+			`1e3`, `1e400`, `9007199254740993`, `9007199254740992`, `-9223372036854775808`, `{}`, `[]`, `{"m0":"inner"}`, `[{"m0":1},"m0",[]]`, `[{"text":"a","thinking":"b"},{"text":3,"thinking":[{"text":"c"}]},4]`, ` [ 1 ,2 ] `,
 		}).Draw(t, "value"))
 	}
 }
@@ -176,6 +177,10 @@ func fill(v reflect.Value, data []byte) {
 		if isNumber && numberErr == nil {
 			v.Set(reflect.ValueOf(&number))
 		}
+	case wire.Content:
+		if kind == '"' || kind == '[' {
+			v.Set(reflect.ValueOf(contentOf(data)))
+		}
 	case wire.Number:
 		v.Set(reflect.ValueOf(wire.Number{Value: whole(text, isNumber), Given: isNumber}))
 	default:
@@ -217,6 +222,29 @@ func fill(v reflect.Value, data []byte) {
 			}
 		}
 	}
+}
+
+// contentOf reads a text, or the texts and thoughts of a list of parts.
+func contentOf(data []byte) (c wire.Content) {
+	var list []json.RawMessage
+	var text string
+	switch json.Unmarshal(data, &list) {
+	case nil:
+		for _, raw := range list {
+			var part struct{ Text, Thinking json.RawMessage }
+			if json.Unmarshal(raw, &part) == nil {
+				_ = json.Unmarshal(part.Text, &text)
+				c.Text += text
+				c.Thinking += contentOf(part.Thinking).Text
+			}
+			text = ""
+		}
+	default:
+		if json.Unmarshal(data, &text) == nil {
+			c.Text = text
+		}
+	}
+	return c
 }
 
 // whole returns a number without its fraction; 0 if it is not a number, or too large.
