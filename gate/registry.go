@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -24,7 +25,8 @@ type entry struct {
 	sum      [sha256.Size]byte
 	hash     string // hex of sum
 	schema   *schema
-	unusable string // why the tool cannot be used; "" = it can
+	raw      json.RawMessage // what schema was made of
+	unusable string          // why the tool cannot be used; "" = it can
 	settings ToolSettings
 
 	// The optional interfaces; nil = the tool has it not.
@@ -49,7 +51,7 @@ type toolSet struct {
 // and then changes nothing. A turn that is being judged is judged to its end with
 // the tools that it began with.
 func (g *Gate) SetTools(tools []toolcrib.Tool) error {
-	byName, err := register(tools, g.settings)
+	byName, err := register(tools, g.settings, g.toolSet().byName)
 	if err != nil {
 		return err
 	}
@@ -78,11 +80,13 @@ func (s *toolSet) names() []string {
 }
 
 // register indexes the tools by name.
-func register(tools []toolcrib.Tool, settings map[string]ToolSettings) (map[string]*entry, error) {
+func register(tools []toolcrib.Tool, settings map[string]ToolSettings, before map[string]*entry) (map[string]*entry,
+	error,
+) {
 	byName := make(map[string]*entry, len(tools))
 	folded := make(map[string]*entry, len(tools))
 	for i, tool := range tools {
-		e, err := newEntry(tool)
+		e, err := newEntry(tool, before)
 		if err != nil {
 			return nil, fmt.Errorf("gate: tool %d: %w", i+1, err)
 		}
@@ -112,7 +116,7 @@ func sourceOf(s toolcrib.Spec) string {
 }
 
 // newEntry reads a tool's spec and compiles its schema.
-func newEntry(tool toolcrib.Tool) (*entry, error) {
+func newEntry(tool toolcrib.Tool, before map[string]*entry) (*entry, error) {
 	spec, err := readSpec(tool)
 	if err != nil {
 		return nil, err
@@ -125,7 +129,7 @@ func newEntry(tool toolcrib.Tool) (*entry, error) {
 	e.asker, _ = tool.(toolcrib.Asker)
 	e.previewer, _ = tool.(toolcrib.Previewer)
 	e.binder, _ = tool.(toolcrib.Binder)
-	if err := e.compile(); err != nil {
+	if err := e.compile(before[spec.Name]); err != nil {
 		if !foreign(spec.Source) || spec.Name == "" {
 			return nil, fmt.Errorf("%s (%s): %w", spec.Name, sourceOf(spec), err)
 		}
@@ -146,18 +150,22 @@ func readSpec(tool toolcrib.Tool) (spec toolcrib.Spec, err error) {
 	return spec, err
 }
 
-func (e *entry) compile() error {
+func (e *entry) compile(before *entry) error {
 	if err := e.spec.Check(); err != nil {
 		return err
 	}
 	if foreign(e.spec.Source) && len(e.spec.Description) > maxDescriptionBytes {
 		return fmt.Errorf("the description is longer than %d bytes", maxDescriptionBytes)
 	}
-	parameters, compiled, err := compileSchema(e.spec.Parameters)
-	if err != nil {
-		return err
+	if e.raw = bytes.Clone(e.spec.Parameters); before != nil && before.schema != nil && bytes.Equal(before.raw, e.raw) {
+		e.spec.Parameters, e.schema = before.spec.Parameters, before.schema
+	} else {
+		parameters, compiled, err := compileSchema(e.raw)
+		if err != nil {
+			return err
+		}
+		e.spec.Parameters, e.schema = parameters, compiled
 	}
-	e.spec.Parameters, e.schema = parameters, compiled
 	e.sum = sha256.Sum256(encode(e.spec))
 	e.hash = hex.EncodeToString(e.sum[:])
 	return nil

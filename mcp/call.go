@@ -20,7 +20,7 @@ import (
 func (c *Client) Tool(d Definition) toolcrib.Tool {
 	t := &tool{client: c, def: d}
 	if c.server.Confirm {
-		return asking{t}
+		return &asking{t}
 	}
 	return t
 }
@@ -33,7 +33,7 @@ type tool struct {
 // asking is a tool whose calls a person always sees first.
 type asking struct{ *tool }
 
-func (t asking) Asks(toolcrib.Call) []toolcrib.Concern {
+func (t *asking) Asks(toolcrib.Call) []toolcrib.Concern {
 	return []toolcrib.Concern{{
 		Reason: toolcrib.ReasonNeedsConfirmation,
 		Why:    fmt.Sprintf("is a tool of the MCP server %s, of which each call is asked about", t.client.server.Name),

@@ -44,7 +44,15 @@ type mcpServer struct {
 	confirm string // as the configuration has it
 	problem string // why it cannot be started
 	client  *mcp.Client
-	made    *sync.Map // its tools, by their names: mcpTool
+	kept    *mcpKept
+}
+
+// mcpKept is what is kept of a server, so that it is not made again for each look.
+type mcpKept struct {
+	mu     sync.Mutex
+	read   time.Time          // when pinned was read
+	pinned map[string][]byte  //
+	tools  map[string]mcpTool // by their names
 }
 
 // mcpTool is a tool that was made of a definition.
@@ -185,7 +193,7 @@ func (s *Service) knowMCP() []*mcpServer {
 		case i < 0:
 			old = append(old, known.client)
 		default:
-			wanted[i].client, wanted[i].made = known.client, known.made
+			wanted[i].client, wanted[i].kept = known.client, known.kept
 		}
 	}
 	for _, m := range wanted {
@@ -197,7 +205,7 @@ func (s *Service) knowMCP() []*mcpServer {
 			m.problem = err.Error()
 			continue
 		}
-		m.client, m.made = client, &sync.Map{}
+		m.client, m.kept = client, &mcpKept{tools: map[string]mcpTool{}}
 	}
 	s.mcp.servers = wanted
 	s.mcp.mu.Unlock()
@@ -368,9 +376,22 @@ func (s *Service) viewMCP(m *mcpServer) MCPServer {
 	return v
 }
 
-// pinned returns the definitions of a server that were reviewed, by the names of the tools.
-// With an error in the record there are none.
+// pinned returns the definitions of a server that were reviewed, by the names of the tools;
+// nil if it was never reviewed, or if the record cannot be read. A review by another process
+// counts within [overrideAge].
 func (m *mcpServer) pinned() map[string][]byte {
+	if m.kept == nil {
+		return nil
+	}
+	m.kept.mu.Lock()
+	defer m.kept.mu.Unlock()
+	if time.Since(m.kept.read) > overrideAge {
+		m.kept.pinned, m.kept.read = m.readPins(), time.Now()
+	}
+	return m.kept.pinned
+}
+
+func (m *mcpServer) readPins() map[string][]byte {
 	record, err := TrustStore()
 	if err != nil {
 		return nil
@@ -450,12 +471,14 @@ func (m *mcpServer) reviewed(pinned map[string][]byte) (defs []mcp.Definition) {
 
 // tool returns the tool of a definition; always the same, so that a gate knows it again.
 func (m *mcpServer) tool(d mcp.Definition) toolcrib.Tool {
-	if made, ok := m.made.Load(d.Name); ok && bytes.Equal(made.(mcpTool).text, d.Text) {
-		return made.(mcpTool).tool
+	m.kept.mu.Lock()
+	defer m.kept.mu.Unlock()
+	made, ok := m.kept.tools[d.Name]
+	if !ok || !bytes.Equal(made.text, d.Text) {
+		made = mcpTool{d.Text, m.client.Tool(d)}
+		m.kept.tools[d.Name] = made
 	}
-	t := m.client.Tool(d)
-	m.made.Store(d.Name, mcpTool{d.Text, t})
-	return t
+	return made.tool
 }
 
 // follow gives a gate the tools of MCP servers whenever they change, as long as it is used.
@@ -567,6 +590,9 @@ func (s *Service) AcceptMCP(ctx context.Context, who toolcrib.Principal, r *MCPR
 	if err := record.Skills().TrustFiles(r.of.pins, []trust.File{r.File}); err != nil {
 		return err
 	}
+	r.of.kept.mu.Lock()
+	r.of.kept.read = time.Time{}
+	r.of.kept.mu.Unlock()
 	r.Tools = r.of.tools()
 	if slices.ContainsFunc(r.Tools, func(t MCPTool) bool { return t.State != MCPReviewed }) {
 		return fmt.Errorf("MCP server %s: not all of its tools could be kept as reviewed; look at them again", r.Server.Name)
