@@ -1,7 +1,9 @@
 package service
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,9 +15,11 @@ import (
 
 // Decision is a person's word on an approval.
 type Decision struct {
-	Word   journal.CallDecision
-	Calls  []string // what it is about, by the IDs of calls; empty = all that are open
-	Digest string   // of what the person was shown
+	Word  journal.CallDecision
+	Calls []string // what it is about, by the IDs of calls; empty = all that are open
+	// Each are words on calls by their IDs, instead of Word and Calls; the others stay open.
+	Each   map[string]journal.CallDecision
+	Digest string // of what the person was shown
 	Reason string
 	// Remember makes an approval hold for later calls like these, too; nil = for these only.
 	Remember *journal.Remember
@@ -88,8 +92,8 @@ func (s *Service) Decide(ctx context.Context, who toolcrib.Principal, v *Approva
 		return Decided{}, err
 	}
 	out := Decided{
-		ID: v.ID, Run: v.Run, Decision: d.Word.Decision, By: agent.NameOf(who), Reason: d.Reason,
-		Calls: []string{}, Open: []string{}, Status: state.Status, Remember: decision.Remember,
+		ID: v.ID, Run: v.Run, Decision: cmp.Or(d.Word.Decision, journal.DecisionMixed), By: agent.NameOf(who),
+		Reason: d.Reason, Calls: []string{}, Open: []string{}, Status: state.Status, Remember: decision.Remember,
 	}
 	if state.Approval != nil {
 		for _, c := range OpenCalls(state) {
@@ -126,9 +130,12 @@ func (s *Service) prepare(ctx context.Context, who toolcrib.Principal, v *Approv
 		// Each of the calls is asked about each time. The decision itself stands.
 		out.Remember = nil
 	}
-	if len(d.Calls) == 0 && d.Word.Arguments == nil {
+	switch {
+	case len(d.Each) > 0:
+		out.Calls = d.Each
+	case len(d.Calls) == 0 && d.Word.Arguments == nil:
 		out.Decision, out.Result = d.Word.Decision, d.Word.Result
-	} else {
+	default:
 		out.Calls = make(map[string]journal.CallDecision, len(ids))
 		for _, id := range ids {
 			out.Calls[id] = d.Word
@@ -164,11 +171,17 @@ func (s *Service) current(ctx context.Context, v *Approval) error {
 
 // takes refuses a decision that does not fit a pending approval.
 func (v *Approval) takes(d Decision) error {
-	open := v.Open()
+	open, named, words := v.Open(), d.Calls, []journal.CallDecision{d.Word}
+	if len(d.Each) > 0 {
+		named, words = slices.Sorted(maps.Keys(d.Each)), slices.Collect(maps.Values(d.Each))
+	}
+	for _, w := range words {
+		if !v.Fits(w.Decision) {
+			return toolcrib.Errorf(toolcrib.CodeBadRequest, "approval %s does not take %s (valid: %s)",
+				v.ID, w.Decision, strings.Join(Words(v.Kind, len(v.Calls)), ", "))
+		}
+	}
 	switch {
-	case !v.Fits(d.Word.Decision):
-		return toolcrib.Errorf(toolcrib.CodeBadRequest, "approval %s does not take %s (valid: %s)",
-			v.ID, d.Word.Decision, strings.Join(Words(v.Kind, len(v.Calls)), ", "))
 	case len(v.Calls) > 0 && len(open) == 0: // by somebody else, since it was looked for
 		return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s was decided just now; run %s is %s", v.ID, v.Run,
 			v.record.Status)
@@ -176,7 +189,7 @@ func (v *Approval) takes(d Decision) error {
 		return toolcrib.Errorf(toolcrib.CodeBadRequest, "approval %s has %d open calls; name one of them",
 			v.ID, len(open))
 	}
-	for _, id := range d.Calls {
+	for _, id := range named {
 		if !slices.Contains(open, id) {
 			return toolcrib.Errorf(toolcrib.CodeBadRequest, "call %s: approval %s has no such open call; open are: %s", id, v.ID,
 				strings.Join(open, ", "))

@@ -117,6 +117,10 @@ func (s *Service) explainingRun(ctx context.Context, who toolcrib.Principal, nam
 	if err != nil {
 		return nil, err
 	}
+	return s.explainingStored(ctx, rec)
+}
+
+func (s *Service) explainingStored(ctx context.Context, rec store.RunRecord) (*explaining, error) {
 	state, err := agent.Load(ctx, s.store, rec.ID)
 	if errors.Is(err, store.ErrPruned) {
 		return nil, fmt.Errorf("run %s: its content was pruned, so its calls cannot be explained", rec.ID)
@@ -189,6 +193,25 @@ func (s *Service) judged(ctx context.Context, x *explaining, q *ExplainRequest) 
 		judged.Verdict.Decision = DecisionRefuse // the journal leaves it empty
 	}
 	return judged, nil
+}
+
+// Edited returns a call of an approval as it would be asked about with other arguments, which
+// [Service.Check] has let pass.
+func (s *Service) Edited(
+	ctx context.Context, v *Approval, c journal.ApprovalItem, arguments []byte,
+) (journal.ApprovalItem, error) {
+	x, err := s.explainingStored(ctx, v.record)
+	if err != nil {
+		return c, err
+	}
+	given := s.GivenCall(c.Name, arguments)
+	judged, err := s.judged(ctx, x, &ExplainRequest{StartRequest: StartRequest{Given: given}})
+	if err != nil {
+		return c, err
+	}
+	verdict := &judged.Verdict
+	c.Arguments, c.Effect, c.Preview, c.Reason = given.Arguments, verdict.Effect, verdict.Preview, verdict.Message
+	return c, nil
 }
 
 // DecisionRefuse is the word for a verdict that does not allow and does not ask.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -156,54 +157,91 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 				"it with: %s approvals show %s", a.self(), v.ID)
 		}
 		d.Digest = v.Digest
-		if !a.agrees(v, word, f) {
-			return fmt.Errorf("nothing was decided")
+		asks := a.agrees
+		if word.Decision == journal.DecisionApprove {
+			asks = a.asks
+		}
+		if ok, err := asks(ctx, v, &d); err != nil || !ok {
+			return cmp.Or(err, errors.New("nothing was decided"))
 		}
 	}
 	view, err := s.Decide(ctx, who, v, d)
 	if err != nil {
 		return a.withWay(err, v, word)
 	}
-	return a.decided(ctx, v, view, who, f)
+	return a.decided(ctx, v, view, who, &d, f)
 }
 
-// agrees shows the calls and asks.
-func (a *app) agrees(v *service.Approval, word journal.CallDecision, f *decideFlags) bool {
+// asks puts an approval as a run does on a terminal, and takes down what the person says. Other
+// arguments are shown with what they would change.
+func (a *app) asks(ctx context.Context, v *service.Approval, d *service.Decision) (ok bool, err error) {
+	ask := *v.Request()
+	ask.Calls = callsNamed(ask.Calls, d.Calls)
+	if d.Word.Arguments != nil {
+		if ask.Calls[0], err = a.service.Edited(ctx, v, ask.Calls[0], d.Word.Arguments); err != nil {
+			return false, err
+		}
+	}
+	if d.Remember != nil {
+		a.note("y: " + render.RememberText(ask.Calls, *d.Remember))
+	}
+	a.asking(func(ctx context.Context, answers *terminal.Input) {
+		approver := &render.Approver{In: answers, Out: a.err, Style: a.style, Hint: hintText}
+		var said render.Answer
+		if said, ok = approver.Answer(ctx, render.Question{Ask: ask}); !ok {
+			return
+		}
+		d.Reason = cmp.Or(said.Reason, d.Reason)
+		switch {
+		case len(said.Calls) > 0:
+			d.Each, d.Word = said.Calls, journal.CallDecision{}
+		case said.Decision != journal.DecisionApprove:
+			d.Word, d.Remember = journal.CallDecision{Decision: said.Decision}, nil
+		case said.Remember != nil:
+			d.Remember = said.Remember
+		}
+	})
+	return ok, nil
+}
+
+// callsNamed are the calls with these IDs; of no IDs, all.
+func callsNamed(calls []journal.ApprovalItem, ids []string) []journal.ApprovalItem {
+	return slices.DeleteFunc(slices.Clone(calls), func(c journal.ApprovalItem) bool {
+		return len(ids) > 0 && !slices.Contains(ids, c.ID)
+	})
+}
+
+// agrees shows what a decision is about, and asks whether it is meant.
+func (a *app) agrees(_ context.Context, v *service.Approval, d *service.Decision) (bool, error) {
 	s := a.style
 	if v.Question != "" {
 		fmt.Fprint(a.err, s.Quoted(v.Question))
 	}
-	n := 0
-	for _, c := range v.Request().Calls {
-		if len(f.calls) > 0 && !slices.Contains(f.calls, c.ID) {
-			continue
-		}
-		n++
-		if word.Arguments != nil {
-			c.Arguments, c.Preview = word.Arguments, nil
-		}
+	calls := callsNamed(v.Request().Calls, d.Calls)
+	for i := range calls {
 		if v.Kind != journal.ApprovalInput {
-			fmt.Fprint(a.err, s.Item(&c, true))
+			fmt.Fprint(a.err, s.Item(&calls[i], true))
 		}
 	}
 	question := map[string]string{
-		journal.DecisionApprove: "Approve", journal.DecisionDeny: "Deny", journal.DecisionRetry: "Run once more",
+		journal.DecisionDeny: "Deny", journal.DecisionRetry: "Run once more",
 		journal.DecisionHappened: "Count as happened", journal.DecisionNotHappened: "Count as not happened",
-		journal.DecisionAnswer: "Answer with " + string(word.Result),
-	}[word.Decision]
+		journal.DecisionAnswer: "Answer with " + string(d.Word.Result),
+	}[d.Word.Decision]
 	what := "this call"
-	if v.Kind == journal.ApprovalInput {
-		what, n = "this question", 0
+	switch {
+	case v.Kind == journal.ApprovalInput:
+		what = "this question"
+	case len(calls) > 1:
+		what = fmt.Sprintf("these %d calls", len(calls))
 	}
-	if n > 1 {
-		what = fmt.Sprintf("these %d calls", n)
-	}
-	return a.confirm(question + ": " + what + "?")
+	return a.confirm(question + ": " + what + "?"), nil
 }
 
 // decided says what was decided and how to continue, or continues.
 func (a *app) decided(
-	ctx context.Context, v *service.Approval, view service.Decided, who toolcrib.Principal, f *decideFlags,
+	ctx context.Context, v *service.Approval, view service.Decided, who toolcrib.Principal, d *service.Decision,
+	f *decideFlags,
 ) error {
 	switch {
 	case f.json && f.resume:
@@ -211,12 +249,16 @@ func (a *app) decided(
 		return printJSON(a.out, view, true)
 	default:
 		text := v.ID + ": " + strings.ReplaceAll(view.Decision, "_", " ")
-		if len(view.Calls) > 0 {
-			text += " (" + strings.Join(view.Calls, ", ") + ")"
+		each := make([]string, len(view.Calls))
+		for i, id := range view.Calls {
+			each[i] = strings.TrimSpace(id + " " + d.Each[id].Decision)
+		}
+		if len(each) > 0 {
+			text += " (" + strings.Join(each, ", ") + ")"
 		}
 		fmt.Fprintln(a.out, guard.Visible(text))
-		if m := f.remembered(); m != nil {
-			fmt.Fprintln(a.out, render.RememberText(v.Items(view.Calls), *m))
+		if d.Remember != nil {
+			fmt.Fprintln(a.out, render.RememberText(v.Items(view.Calls), *d.Remember))
 		}
 		if len(view.Open) > 0 {
 			fmt.Fprintf(a.out, "still open: %s\n", guard.Visible(strings.Join(view.Open, ", ")))
