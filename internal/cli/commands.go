@@ -129,6 +129,8 @@ func (a *app) everyday() map[string]func(cmd *cobra.Command) {
 		"mcp list":                    a.mcpListCommand,
 		"mcp tools":                   a.mcpToolsCommand,
 		"mcp review":                  a.mcpReviewCommand,
+		"mcp add":                     a.mcpAddCommand,
+		"mcp remove":                  a.mcpRemoveCommand,
 		"skills list":                 a.skillsListCommand,
 		"skills show":                 a.skillsShowCommand,
 		"skills check":                a.skillsCheckCommand,
