@@ -137,6 +137,9 @@ type Call struct {
 	// ends, and the run waits for work. It returns false if that has happened; nil while
 	// the call is only judged, and where nothing outlasts a call.
 	Behind func(work func(ctx context.Context)) bool
+	// Offered returns the tools of the offer of the run, for a [Finder] to search: they are
+	// the gate's own, and nothing in them may be changed. nil for every other tool.
+	Offered func() []Spec
 	// Invoke calls another tool through the same gate, as a child run. nil while
 	// the call is only judged.
 	Invoke func(ctx context.Context, name string, arguments json.RawMessage) (Invoked, error)
@@ -161,6 +164,9 @@ type Output struct {
 	Source    string
 	// Cut is set by a tool that left some of its output out itself.
 	Cut bool
+	// Found names tools that the model is shown from now on, if they are in the offer;
+	// only of a [Finder].
+	Found []string
 	// Files are images and documents that belong to the output: at most
 	// [MaxOutputFiles], each of at most [MaxFileBytes]; more is left out, and the
 	// text says so.
@@ -276,6 +282,13 @@ type Word struct {
 	// $(…), a pattern): it may become any number of words. Text is then a pattern as it
 	// is written, or empty.
 	Unknown bool
+}
+
+// Finder is a tool through which a model finds others, in the [Call.Offered] of its
+// calls. It is offered only where an offer is too large to be shown whole, with About as
+// its description: what it says about the tools that are not shown from the start.
+type Finder interface {
+	About(hidden []Spec) string
 }
 
 // Asker is a tool with calls that a person is asked about, whatever tools.confirm

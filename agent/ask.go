@@ -162,24 +162,6 @@ func (d *driver) givenUp(ctx context.Context, err error) error {
 	return err
 }
 
-// offer asks the gate what this request may show, and writes down a change.
-func (d *driver) offer(ctx context.Context, step Step) (specs []toolcrib.Spec, hash string, err error) {
-	if step.Closing || d.s.Models[step.Model].Tools == modeNone {
-		return nil, "", nil
-	}
-	offer, err := d.r.Gate.Offer(ctx, d.s.Start.Principal, scopeOf(d.s.Start))
-	if err != nil {
-		return nil, "", fmt.Errorf("the offer of tools: %w", err)
-	}
-	record := offerRecord(offer)
-	if record.Hash != d.s.Offer.Hash {
-		if err := d.hold(&journal.Offered{Offer: record}); err != nil {
-			return nil, "", err
-		}
-	}
-	return offer.Specs, record.Hash, nil
-}
-
 // open opens the model of this index for the run.
 func (d *driver) open(ctx context.Context, index int) (toolcrib.Model, error) {
 	info := d.modelInfo(index)

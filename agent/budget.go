@@ -68,7 +68,7 @@ func (s *State) bounds() (all [3]bound, n int) {
 // if none. more says that a person may raise that cap.
 func reserveFor(s *State, model int, spent Used) (r Reserve, short string, more bool) {
 	a, m := &s.Start.Agent, &s.Models[model]
-	r.Input = estimateInput(s, s.Offer.Bytes)
+	r.Input = estimateInput(s, s.toolBytes())
 	// The most that the model can write at all; what nobody set is not sent.
 	most := int64(largeOutput)
 	if m.MaxOutput > 0 {
@@ -253,7 +253,7 @@ func (b *bound) part(spent *Used, s *State, among int) (part *journal.Share, non
 	if b.Share == (journal.Share{}) {
 		return nil, ""
 	}
-	keepRequests, keepTokens, price := 1, estimateInput(s, s.Offer.Bytes), toolcrib.Price{}
+	keepRequests, keepTokens, price := 1, estimateInput(s, s.toolBytes()), toolcrib.Price{}
 	if s.Start.Given != nil {
 		keepRequests, keepTokens = 0, 0 // it asks no model
 	} else {

@@ -70,7 +70,7 @@ func (s *State) Context() (used, of int64) {
 	if s.Model < len(s.Models) {
 		of = int64(s.Models[s.Model].Context)
 	}
-	return estimateInput(s, s.Offer.Bytes), of
+	return estimateInput(s, s.toolBytes()), of
 }
 
 // makeRoom decides what happens before a request that would not fit into the
@@ -130,7 +130,7 @@ func tooLong(s *State, model int, input int64) string {
 	default:
 		text += ", or smaller results (limits.max_result_bytes)"
 	}
-	if tools := s.tokens(s.Offer.Bytes); tools > input/3 {
+	if tools := s.tokens(s.toolBytes()); tools > input/3 {
 		text += fmt.Sprintf(", or offer fewer tools (agents.NAME.tools): they take about %d tokens", tools)
 	}
 	return text
@@ -139,7 +139,7 @@ func tooLong(s *State, model int, input int64) string {
 // condense is the step that makes the transcript shorter; ok is false if nothing
 // can be replaced.
 func condense(s *State, model int, limit int64, reason string) (Step, bool) {
-	c := &Condensation{Before: estimateInput(s, s.Offer.Bytes), Limit: limit, Reason: reason}
+	c := &Condensation{Before: estimateInput(s, s.toolBytes()), Limit: limit, Reason: reason}
 	// What stays however much is replaced: if that does not fit, nothing is spent.
 	if last := s.recent(0); reason == "" && !s.Start.Compact &&
 		c.Before-s.worth(1, min(s.task, last))-s.worth(s.task+1, last) > limit {

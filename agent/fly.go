@@ -163,6 +163,7 @@ func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
 	if r.Untrusted {
 		r.Sources = f.sources
 	}
+	r.Found = out.Found
 	return r
 }
 

@@ -71,7 +71,7 @@ func (s *State) apply(body toolcrib.Body) error {
 		aside := s.Open != nil && s.Open.Purpose != ""
 		if b.Tokens.Reported && b.Tokens.InputTokens > 0 && !aside {
 			s.size.reported = b.Tokens.InputTokens
-			s.size.rest = int64(len(s.Start.System)) + s.Offer.Bytes
+			s.size.rest = int64(len(s.Start.System)) + s.toolBytes()
 		}
 	case *journal.Verdicts:
 		return s.verdicts(b)
@@ -140,6 +140,7 @@ func (s *State) start(b *journal.RunStarted) error {
 	for _, m := range b.Input {
 		for _, c := range m.ToolCalls() {
 			s.ids[c.ID] = true
+			s.finds(c.Name)
 		}
 		s.add(m)
 	}
@@ -321,6 +322,7 @@ func (s *State) addCall(c toolcrib.ToolCall) {
 	call := &Call{ToolCall: c, Iteration: s.Turn.Iteration}
 	s.Turn.Calls = append(s.Turn.Calls, call)
 	s.Trace = append(s.Trace, call)
+	s.finds(c.Name)
 	s.ids[c.ID] = true
 }
 
@@ -451,6 +453,9 @@ func (s *State) result(b *journal.ToolResult) error {
 		return fmt.Errorf("call %s has a second result", b.ToolCallID)
 	}
 	c.Result, s.Idle = b, 0
+	for _, name := range b.Found {
+		s.finds(name)
+	}
 	if b.Untrusted {
 		s.taint(b.Source)
 		for _, source := range b.Sources {

@@ -214,13 +214,6 @@ func (c *Call) judgedArguments() json.RawMessage {
 	return c.Arguments
 }
 
-// offerRecord is the offer as the journal keeps it.
-func offerRecord(o gate.Offer) journal.Offer {
-	record := o.Record
-	record.Bytes = offerBytes(o.Specs)
-	return record
-}
-
 // begunCalls are the calls of the turn whose own run has begun.
 func (s *State) begunCalls() map[string]bool {
 	if s.Turn == nil {

@@ -135,7 +135,7 @@ func shorten(s *State) (step Step, ok bool) {
 		return Step{}, false
 	}
 	// What the API takes is less than was sent, whatever was known of it.
-	limit := estimateInput(s, s.Offer.Bytes) * 7 / 10
+	limit := estimateInput(s, s.toolBytes()) * 7 / 10
 	if known := room(&s.Models[s.Model], defaultReserve); known > 0 {
 		limit = min(limit, known)
 	}

@@ -169,7 +169,11 @@ const fileTokens = 1500
 // estimateInput estimates the input tokens of the next request.
 func estimateInput(s *State, toolBytes int64) int64 {
 	if s.size.reported > 0 {
-		return s.size.reported + tokens(s.size.bytes-s.size.reportedBytes)
+		more := s.size.bytes - s.size.reportedBytes
+		if s.Offer.Finder != "" { // tools that were found since
+			more += max(0, toolBytes+int64(len(s.Start.System))-s.size.rest)
+		}
+		return s.size.reported + tokens(more)
 	}
 	return s.tokens(s.size.bytes + int64(len(s.Start.System)) + toolBytes)
 }
@@ -233,15 +237,6 @@ func fileBytes(f *toolcrib.File) int64 {
 // estimateReply estimates the output tokens of a reply whose provider reports none.
 func estimateReply(r *toolcrib.Reply) int64 {
 	return tokens(int64(len(appendMessage(nil, &r.Message))))
-}
-
-// offerBytes is the size of the offered specs as a model is shown them.
-func offerBytes(specs []toolcrib.Spec) int64 {
-	var n int64
-	for i := range specs {
-		n += int64(len(specs[i].Name) + len(specs[i].Description) + len(specs[i].Parameters) + 40)
-	}
-	return n
 }
 
 // canonicalEmpty is what a call without arguments gets (N13).

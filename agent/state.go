@@ -94,6 +94,8 @@ type State struct {
 	askedShort bool  // and asked again after that
 	textFrom   int   // the request by which a model turned out to take no tools
 
+	found []string // tools that were found or called, in their order; only where the offer has a finder
+
 	choiceAgain bool // the next request demands once more the call that did not come
 
 	files     bool // the transcript has files
@@ -224,10 +226,7 @@ func (s *State) OfferedNow() map[string]bool {
 			return nil
 		}
 	}
-	if s.offered == nil || s.offeredAs != s.Offer.Hash {
-		s.offered, s.offeredAs = gate.OfferedSet(s.Offer), s.Offer.Hash
-	}
-	return s.offered
+	return s.offerSet()
 }
 
 // Reconciled reports whether an open call is a write of which its tool has said that

@@ -113,7 +113,7 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the offer of tools: %w", err)
 	}
-	start.Offer = offerRecord(offer)
+	start.Offer = offer.Record
 	if err := checkChoice(&task, start.Offer); err != nil {
 		return nil, err
 	}
@@ -284,6 +284,7 @@ func scopeOf(start *journal.RunStarted) gate.Scope {
 		Workspace:   start.Workspace, Depth: start.Depth, MaxDepth: l.MaxDepth,
 		MaxCalls: l.MaxCallsPerTurn, MaxRepeats: l.MaxIdenticalCalls,
 		Timeout: l.ToolTimeout, TimeoutSet: l.ToolTimeoutSet, MaxBytes: l.MaxResultBytes, Worker: start.Worker,
+		FindAbove: start.Agent.FindAbove,
 	}
 	if a := start.Above; a != nil {
 		scope.AboveSkills = a.SkillTools

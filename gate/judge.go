@@ -159,6 +159,9 @@ func (j *judgement) allow() {
 	v.TimeoutMS = timeout.Milliseconds()
 	v.AnsweredBy = e.spec.AnsweredBy
 	j.call.MaxBytes = v.MaxBytes
+	if e.finder != nil {
+		j.call.Offered = j.offeredSpecs
+	}
 	v.Permit = Permit{
 		tool: e.tool, call: j.call, effect: j.effect, targets: j.targets, timeout: timeout,
 		maxBytes: v.MaxBytes, untrusted: v.Untrusted, source: e.spec.Source, answered: e.spec.AnsweredBy,

@@ -29,7 +29,8 @@ type Query struct {
 	Overrides *Overrides
 	Unknown   string
 
-	ready *readyLists // the long lists of Who and Scope
+	finder bool        // the tool finds others, and only those of the offer
+	ready  *readyLists // the long lists of Who and Scope
 }
 
 // Answer is a layer's answer. The zero value refuses.
@@ -154,9 +155,9 @@ func newPolicy(tools *toolSet, who *Standing, scope *Scope, over Overrides, err 
 // query is what the layers are asked about a tool, until the next one is asked about.
 func (p *policy) query(name string, e *entry) *Query {
 	q := &p.asked
-	q.Name, q.Spec, q.Unusable = name, nil, ""
+	q.Name, q.Spec, q.Unusable, q.finder = name, nil, "", false
 	if e != nil {
-		q.Spec, q.Unusable = &e.spec, e.unusable
+		q.Spec, q.Unusable, q.finder = &e.spec, e.unusable, e.finder != nil
 	}
 	return q
 }

@@ -121,6 +121,8 @@ func permitted(q *Query) Answer {
 		return allowed("an administrator holds every grant")
 	case q.Who.Grants == nil:
 		return allowed("no grants are set for this user")
+	case q.finder && len(q.Who.Grants) > 0:
+		return allowed("it finds only what is granted")
 	}
 	if i, why := grantFor(q); i >= 0 {
 		return Answer{Allowed: true, Detail: why, By: q.Who.Grants[i]}
@@ -185,6 +187,7 @@ func newAllowlist(
 	none := allowed(whose + " restricts nothing")
 	has := Answer{Allowed: true, Detail: whose + " has it", Key: key}
 	empty := Answer{Detail: whose + " is empty: no tools", Key: key, Hint: hint}
+	finds := Answer{Allowed: true, Detail: "it finds only what " + whose + " has", Key: key}
 	worker := reason == toolcrib.ReasonWorkerAllowlist
 	lacks := Answer{Detail: whose + " does not have it", Key: key, Hint: hint}
 	return &allowlist{layer{reason, func(q *Query) Answer {
@@ -201,6 +204,8 @@ func newAllowlist(
 		switch {
 		case patterns != nil && len(patterns) == 0:
 			return empty
+		case patterns != nil && q.finder:
+			return finds
 		case patterns != nil && i < 0:
 			return lacks
 		case worker && !allowedAbove(q):
@@ -274,7 +279,7 @@ func (j *judgement) aboveStep() *refusal {
 // the name of the tool, that they are not allowed. The layer of the reason has seen to
 // the name; where an entry has no pattern for the tool, the name was enough.
 func (j *judgement) entriesAllow(entries []string, reason toolcrib.Reason, not string) *refusal {
-	if entries == nil {
+	if entries == nil || j.entry.finder != nil {
 		return nil
 	}
 	patterned := false

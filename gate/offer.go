@@ -33,7 +33,8 @@ func OfferedSet(o journal.Offer) map[string]bool {
 
 // Offer makes the offer of a run: every tool that no layer refuses, sorted by
 // name. It can be empty (N8). It fails if the overrides cannot be read or ctx has
-// ended; then nothing is offered.
+// ended; then nothing is offered. Where it is larger than [Scope.FindAbove], a
+// [toolcrib.Finder] is in it, and the record says which tools are shown from the start.
 func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (Offer, error) {
 	if g == nil {
 		g = &Gate{}
@@ -42,10 +43,20 @@ func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (
 	if err != nil {
 		return Offer{}, fmt.Errorf("gate: no offer: %w", err)
 	}
+	return g.offerOf(p), nil
+}
+
+func (g *Gate) offerOf(p *policy) Offer {
 	o := Offer{Record: journal.Offer{Tools: []journal.OfferedTool{}}}
 	h := sha256.New()
+	var finder *entry
+	own := 0 // bytes of the tools that are not from elsewhere
 	for _, e := range p.tools.sorted {
 		if i, _ := firstOf(g.layers, p.query(e.spec.Name, e)); i < len(g.layers) {
+			continue
+		}
+		if e.finder != nil {
+			finder = e
 			continue
 		}
 		if o.Specs == nil {
@@ -54,13 +65,21 @@ func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (
 		}
 		o.Specs = append(o.Specs, e.spec)
 		o.Record.Tools = append(o.Record.Tools, journal.OfferedTool{Name: e.spec.Name, Hash: e.hash})
+		o.Record.Bytes += int64(specBytes(&e.spec))
+		if !foreign(e.spec.Source) {
+			own += specBytes(&e.spec)
+		}
 		_, _ = h.Write(e.sum[:]) // the spec's hash covers the name
+	}
+	if above := p.scope.FindAbove; finder != nil && above > 0 && o.Record.Bytes > int64(above) {
+		o.narrow(finder, own <= above)
+		return o
 	}
 	var sum [sha256.Size]byte
 	var text [2 * sha256.Size]byte
 	hex.Encode(text[:], h.Sum(sum[:0]))
 	o.Record.Hash = string(text[:])
-	return o, nil
+	return o
 }
 
 // Explanation says why a tool is or is not offered to a run.
@@ -102,9 +121,11 @@ func (g *Gate) Explain(ctx context.Context, who toolcrib.Principal, scope Scope,
 	if len(names) == 0 {
 		names = p.tools.names()
 	}
+	offer := g.offerOf(p).Record
 	out := make([]Explanation, len(names))
 	for i, name := range names {
 		out[i] = g.explain(p, name, unknown)
+		g.explainFinding(&out[i], p, &offer)
 	}
 	return out
 }

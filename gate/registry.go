@@ -37,6 +37,7 @@ type entry struct {
 	asker     toolcrib.Asker
 	previewer toolcrib.Previewer
 	binder    toolcrib.Binder
+	finder    toolcrib.Finder
 }
 
 // toolSet is a set of tools as a gate judges with it. It never changes: each offer, turn
@@ -129,6 +130,9 @@ func newEntry(tool toolcrib.Tool, before map[string]*entry) (*entry, error) {
 	e.asker, _ = tool.(toolcrib.Asker)
 	e.previewer, _ = tool.(toolcrib.Previewer)
 	e.binder, _ = tool.(toolcrib.Binder)
+	if !foreign(spec.Source) { // it is offered whatever the lists say
+		e.finder, _ = tool.(toolcrib.Finder)
+	}
 	if err := e.compile(before[spec.Name]); err != nil {
 		if !foreign(spec.Source) || spec.Name == "" {
 			return nil, fmt.Errorf("%s (%s): %w", spec.Name, sourceOf(spec), err)

@@ -35,6 +35,7 @@ type Scope struct {
 	Timeout     time.Duration
 	TimeoutSet  bool // the configuration sets Timeout: it also bounds a tool whose calls may ask for their own
 	MaxBytes    int
+	FindAbove   int // bytes; a larger offer has a [toolcrib.Finder]; 0 = never
 }
 
 // Facts is what the fold of the journal knows when a turn is judged.

@@ -181,12 +181,19 @@ type Offer struct {
 	Hash  string        `json:"hash"` // changes if and only if Tools changes
 	Tools []OfferedTool `json:"tools"`
 	Bytes int64         `json:"bytes,omitempty"` // of the specs as a model is shown them
+	// Finder is the tool by which a model finds the tools that it is not shown from the
+	// start; "" = all of them are shown.
+	Finder string `json:"finder,omitempty"`
 }
 
 // OfferedTool names a tool and the version of its spec (hex SHA-256 of its JSON).
 type OfferedTool struct {
 	Name string `json:"name"`
 	Hash string `json:"hash"`
+	// Bytes and Shown are set where there is a Finder: the size of the spec, and whether
+	// it is shown from the start.
+	Bytes int  `json:"bytes,omitempty"`
+	Shown bool `json:"shown,omitempty"`
 }
 
 // Names returns the names of the offered tools; never nil.
@@ -543,6 +550,7 @@ type ToolResult struct {
 	Files      []toolcrib.File       `json:"files,omitempty"`   // that came with it; their Ref names run and key
 	Ref        string                `json:"ref,omitempty"`     // of the whole result, in the content store
 	Bytes      int64                 `json:"bytes,omitempty"`   // of the whole result
+	Found      []string              `json:"found,omitempty"`   // tools that the model is shown from now on, if they are offered
 	FaultRef   string                `json:"fault_ref,omitempty"`
 	Fault      string                `json:"fault,omitempty"` // for operators, under FaultRef; masked
 }

@@ -207,7 +207,8 @@ func (c *comparison) request(s *agent.State, b *journal.ModelRequest) {
 		c.same("attempt", b.Attempt, step.Attempt)
 		c.same("delay", b.DelayMS, step.Delay.Milliseconds())
 		if c.err == nil {
-			c.same("request", b.Hash, agent.RequestHash(s, step, ""))
+			c.same("tools", b.OfferHash, agent.ShownHash(s, step))
+		c.same("request", b.Hash, agent.RequestHash(s, step, ""))
 		}
 		return
 	}

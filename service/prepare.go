@@ -264,6 +264,7 @@ func (s *Service) scope(
 		NobodyAsks: approve == agent.ApproveDeny, AllApproved: approve == agent.ApproveAll && !s.Config.Approvals.FourEyes,
 		MaxCalls: limits.MaxCallsPerTurn, MaxRepeats: limits.MaxIdenticalCalls,
 		Timeout: limits.ToolTimeout, TimeoutSet: limits.ToolTimeoutSet, MaxBytes: limits.MaxResultBytes,
+		FindAbove: def.FindAbove,
 	}, nil
 }
 

@@ -45,8 +45,6 @@ func (c *Config) Unsupported() []Unsupported {
 	for _, name := range c.AgentNames() {
 		at, agent := yamltree.JoinKey("agents", name), c.Agents[name]
 		add(agent.MaxConcurrent > 0, at+".max_concurrent", "a server is", "runs of the command line are not counted", 0)
-		add(agent.FindTools != def.Agents[DefaultAgent].FindTools, at+".find_tools", "find_tools is",
-			"every offer is given whole", 0)
 	}
 	add(len(c.Tools.Bound) > 0, "tools.bound", "capabilities of a bus are", missing, runs)
 	add(changed(c.Tools.Web, def.Tools.Web), "tools.web", "web_fetch and web_search are", missing, runs)

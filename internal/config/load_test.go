@@ -138,7 +138,7 @@ func TestN5_UnsupportedKeysAreNamed(t *testing.T) {
 	for _, u := range c.Unsupported() {
 		got = append(got, u.Key)
 	}
-	want = "listen telemetry agents.default.max_concurrent agents.default.find_tools tools.bound team channels server"
+	want = "listen telemetry agents.default.max_concurrent tools.bound team channels server"
 	if strings.Join(got, " ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
 	}

@@ -169,7 +169,7 @@ func (c *Config) Agent(name string, r Resolver) (toolcrib.Agent, error) {
 			MaxCostUSD: a.Budget.MaxCostUSD, MaxTokens: a.Budget.MaxTokens,
 			MaxRequests: a.Budget.MaxRequests, Mode: a.Budget.Mode,
 		},
-		ContextStrategy: a.Context.Strategy, KeepRecent: a.Context.KeepRecent,
+		ContextStrategy: a.Context.Strategy, KeepRecent: a.Context.KeepRecent, FindAbove: a.FindTools.AboveBytes,
 	}
 	out.Limits.ToolTimeoutSet = c.IsSet("agents." + name + ".limits.tool_timeout")
 	if a.MaxOutputTokens != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool/asset"
 	"github.com/toolcrib/toolcrib/tool/directory"
 	"github.com/toolcrib/toolcrib/tool/files"
+	"github.com/toolcrib/toolcrib/tool/find"
 	"github.com/toolcrib/toolcrib/tool/memory"
 	"github.com/toolcrib/toolcrib/tool/plan"
 	"github.com/toolcrib/toolcrib/tool/result"
@@ -85,7 +86,7 @@ func New(options Options) []toolcrib.Tool {
 		Details: options.Details, Environ: options.Environ, Logs: options.Logs, Mask: options.Mask,
 	})...)
 	tools = append(tools, verify.New(verify.Options{Shell: options.Shell})...)
-	tools = append(tools, ask.New(), plan.New())
+	tools = append(tools, ask.New(), plan.New(), find.New())
 	if len(options.Agents) > 0 {
 		tools = append(tools, spawn.New(options.Agents))
 	}

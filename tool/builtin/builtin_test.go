@@ -32,7 +32,7 @@ func (noContents) Range(context.Context, toolcrib.RunID, string, int64, int64) (
 // The table of contract §11, as far as it is built.
 func TestN1_BuiltinTable(t *testing.T) {
 	want := []string{
-		"ask_user people read_only", "describe_tables sql read_only", "edit_file files idempotent_write", "fetch_logs system read_only admin",
+		"ask_user people read_only", "describe_tables sql read_only", "edit_file files idempotent_write", "fetch_logs system read_only admin", "find_tools tools read_only",
 		"get_env system read_only admin", "get_env_raw system read_only admin off", "get_runtime_info system read_only admin", "get_runtime_info_raw system read_only admin off",
 		"get_tree files read_only", "list_directory files read_only", "list_groups directory read_only admin", "list_users directory read_only admin",
 		"list_users_raw directory read_only admin off", "memory_read memory read_only", "memory_write memory non_idempotent_write",

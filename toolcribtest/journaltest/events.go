@@ -43,7 +43,7 @@ func Bodies() []toolcrib.Body {
 		ID: "call_1", Name: "write_file", Arguments: json.RawMessage(`{"path":"a.txt"}`), Broken: "{", Problem: "ends early",
 		Cut: true, ProviderID: "toolu_9", Duplicate: true, Signature: "c2ln", Secret: "acme",
 	}
-	offer := journal.Offer{Hash: "f0", Bytes: 2048, Tools: []journal.OfferedTool{{Name: "read_file", Hash: "aa"}, {Name: "write_file", Hash: "bb"}}}
+	offer := journal.Offer{Hash: "f0", Bytes: 2048, Finder: "find_tools", Tools: []journal.OfferedTool{{Name: "read_file", Hash: "aa", Bytes: 300, Shown: true}, {Name: "write_file", Hash: "bb"}}}
 	return append([]toolcrib.Body{
 		runStarted(offer, &call, &temperature),
 		&journal.TakenUp{Worker: "host-1", Epoch: 2, Children: 1},
@@ -89,7 +89,7 @@ func Bodies() []toolcrib.Body {
 		&journal.ToolResult{
 			ToolCallID: "call_1", Name: "write_file", Status: toolcrib.ResultError, IsError: true, Content: `{"error":"<full>"}`,
 			Reason: toolcrib.ReasonToolPolicy, DurationMS: 3, Truncated: true, Untrusted: true, Source: "web", Sources: []string{"mcp:notes"}, Ref: "res_1",
-			Bytes: 1 << 40, FaultRef: "err_2", Fault: "disk", Files: []toolcrib.File{{Ref: "run_a/res_1_1", MediaType: "image/png"}},
+			Bytes: 1 << 40, Found: []string{"x"}, FaultRef: "err_2", Fault: "disk", Files: []toolcrib.File{{Ref: "run_a/res_1_1", MediaType: "image/png"}},
 		},
 	}, append(ends(usage), children(item, usage)...)...)
 }
@@ -162,7 +162,7 @@ func runStarted(offer journal.Offer, given *toolcrib.ToolCall, temperature *floa
 			ToolChoice:   toolcrib.ToolChoice{Mode: toolcrib.ChoiceName, Name: "read_file"},
 			OutputSchema: json.RawMessage(`{"type":"object"}`), OnDenial: "stop", Limits: toolcrib.DefaultLimits(),
 			Budget:      toolcrib.Budget{MaxCostUSD: 1.5, MaxTokens: 1000, MaxRequests: 3, Mode: toolcrib.BudgetWarn},
-			TaintWrites: "deny", ReadOnly: true, ContextStrategy: "condense", KeepRecent: 0.3,
+			TaintWrites: "deny", ReadOnly: true, ContextStrategy: "condense", KeepRecent: 0.3, FindAbove: 32768,
 		},
 		Models: []journal.ModelInfo{{
 			Ref: "small", Provider: "openai", ID: "gpt-5-mini", Price: toolcrib.Price{Input: 0.25, CachedInput: 0.025, CacheWrite: 0.3, Output: 2, Known: true},

@@ -1,0 +1,89 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// offer asks the gate what this request may show, and writes down a change.
+func (d *driver) offer(ctx context.Context, step Step) (specs []toolcrib.Spec, hash string, err error) {
+	s := d.s
+	if step.Closing || s.Models[step.Model].Tools == modeNone {
+		return nil, "", nil
+	}
+	offer, err := d.r.Gate.Offer(ctx, s.Start.Principal, scopeOf(s.Start))
+	if err != nil {
+		return nil, "", fmt.Errorf("the offer of tools: %w", err)
+	}
+	if offer.Record.Hash != s.Offer.Hash {
+		if err := d.hold(&journal.Offered{Offer: offer.Record}); err != nil {
+			return nil, "", err
+		}
+	}
+	shown := s.toolsShown()
+	if shown == nil {
+		return offer.Specs, offer.Record.Hash, nil
+	}
+	specs = make([]toolcrib.Spec, len(shown))
+	for i, at := range shown {
+		specs[i] = offer.Specs[at]
+	}
+	return specs, gate.HashShown(s.Offer, shown), nil
+}
+
+// toolsShown are the tools of the offer that the next request shows; nil = all.
+func (s *State) toolsShown() []int {
+	found := s.found
+	if s.Offer.Finder == "" {
+		return nil
+	}
+	if name := s.Start.Agent.ToolChoice.Name; name != "" {
+		found = append([]string{name}, slices.DeleteFunc(slices.Clone(found), func(f string) bool { return f == name })...)
+	}
+	return gate.Shown(s.Offer, found)
+}
+
+// ShownHash is the hash of the tools that the next request of a step shows; "" = none. It
+// follows from the journal alone.
+func ShownHash(s *State, step Step) string {
+	if step.Closing || step.Condense != nil || s.Models[step.Model].Tools == modeNone {
+		return ""
+	}
+	return gate.HashShown(s.Offer, s.toolsShown())
+}
+
+// toolBytes is the size of the tools that the next request shows.
+func (s *State) toolBytes() int64 {
+	shown := s.toolsShown()
+	if shown == nil {
+		return s.Offer.Bytes
+	}
+	var n int64
+	for _, i := range shown {
+		n += int64(s.Offer.Tools[i].Bytes)
+	}
+	return n
+}
+
+// finds notes that a tool of the offer was found or called: it is shown from now on.
+func (s *State) finds(name string) {
+	if s.Offer.Finder != "" && s.offerSet()[name] && !slices.Contains(s.found, name) {
+		s.found = append(s.found, name)
+	}
+}
+
+// offerSet has the names of the offer.
+func (s *State) offerSet() map[string]bool {
+	if s.offered == nil || s.offeredAs != s.Offer.Hash {
+		s.offered, s.offeredAs = gate.OfferedSet(s.Offer), s.Offer.Hash
+	}
+	return s.offered
+}
+
+// Found reports whether a tool of the offer was found or called in the run.
+func (s *State) Found(name string) bool { return slices.Contains(s.found, name) }

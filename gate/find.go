@@ -1,0 +1,122 @@
+package gate
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// An offer that is too large to be shown to a model whole is given through a tool by which the
+// model finds the others ([toolcrib.Finder]). What it finds is shown; the offer stays what it is, and
+// bounds what the run may call.
+
+// specBytes is the size of a spec as a model is shown it, about.
+func specBytes(s *toolcrib.Spec) int { return len(s.Name) + len(s.Description) + len(s.Parameters) + 40 }
+
+// narrow puts the finder into an offer that is too large to be shown whole. From the start a
+// model is shown that one and, if own is set, the tools that are not from elsewhere.
+func (o *Offer) narrow(finder *entry, own bool) {
+	var hidden []toolcrib.Spec
+	for i := range o.Specs {
+		t, s := &o.Record.Tools[i], &o.Specs[i]
+		t.Bytes, t.Shown = specBytes(s), own && !foreign(s.Source)
+		if !t.Shown {
+			hidden = append(hidden, *s)
+		}
+	}
+	spec := finder.spec
+	_ = contain(func() error { // else its own description stays
+		spec.Description = finder.finder.About(hidden)
+		return nil
+	})
+	sum := sha256.Sum256(encode(spec))
+	tool := journal.OfferedTool{Name: spec.Name, Hash: hex.EncodeToString(sum[:]), Bytes: specBytes(&spec), Shown: true}
+	at, _ := findTool(o.Record.Tools, spec.Name)
+	o.Specs = slices.Insert(o.Specs, at, spec)
+	o.Record.Tools = slices.Insert(o.Record.Tools, at, tool)
+	o.Record.Finder, o.Record.Bytes = spec.Name, o.Record.Bytes+int64(tool.Bytes)
+	all := make([]int, len(o.Record.Tools))
+	for i := range all {
+		all[i] = i
+	}
+	o.Record.Hash = HashShown(o.Record, all)
+}
+
+func findTool(tools []journal.OfferedTool, name string) (int, bool) {
+	return slices.BinarySearchFunc(tools, name, func(t journal.OfferedTool, name string) int {
+		return strings.Compare(t.Name, name)
+	})
+}
+
+// Shown returns which tools of a recorded offer a model is shown, as indices: those from the
+// start, then the found ones in their order, so that a request begins like the one before it. nil = all.
+func Shown(o journal.Offer, found []string) []int {
+	if o.Finder == "" {
+		return nil
+	}
+	shown := make([]int, 0, len(found)+16)
+	for i := range o.Tools {
+		if o.Tools[i].Shown {
+			shown = append(shown, i)
+		}
+	}
+	for _, name := range found {
+		if i, ok := findTool(o.Tools, name); ok && !o.Tools[i].Shown {
+			shown = append(shown, i)
+		}
+	}
+	return shown
+}
+
+// HashShown is the hash of the tools that a model is shown; nil = all.
+func HashShown(o journal.Offer, shown []int) string {
+	if shown == nil {
+		return o.Hash
+	}
+	h := sha256.New()
+	for _, i := range shown {
+		_, _ = h.Write([]byte(o.Tools[i].Hash)) // a hash never fails
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// offered returns the specs of the run's offer, for a call of the finder.
+func (j *judgement) offeredSpecs() []toolcrib.Spec {
+	var specs []toolcrib.Spec
+	for _, e := range j.tools.sorted {
+		if j.facts.Offered[e.spec.Name] && e.finder == nil {
+			specs = append(specs, e.spec)
+		}
+	}
+	return specs
+}
+
+// explainFinding adds to an explanation what the size of the offer means for the tool.
+func (g *Gate) explainFinding(x *Explanation, p *policy, offer *journal.Offer) {
+	e := p.tools.byName[x.Tool]
+	switch {
+	case e == nil || !x.Offered || p.scope.FindAbove <= 0 && e.finder == nil:
+	case e.finder != nil:
+		a := LayerAnswer{
+			Layer: toolcrib.ReasonNotOffered, Allowed: offer.Finder != "",
+			Detail: fmt.Sprintf("the tools of the offer have %d bytes; above %d a model finds them by this one",
+				offer.Bytes, p.scope.FindAbove),
+			Position: g.scopePosition(p.scope, "agents.AGENT.find_tools.above_bytes"),
+		}
+		if p.scope.FindAbove <= 0 {
+			a.Detail = "a model is shown every tool of the offer"
+		}
+		if x.Layers = append(x.Layers, a); !a.Allowed {
+			x.Offered, x.Reason = false, a.Layer
+		}
+	case offer.Finder != "":
+		if i, ok := findTool(offer.Tools, x.Tool); ok && !offer.Tools[i].Shown {
+			x.Notes = append(x.Notes, "a model is shown the tool once it has found it by "+offer.Finder+", or has called it")
+		}
+	}
+}
