@@ -86,7 +86,7 @@ type Agent struct {
 	ReadOnly        bool            `json:"read_only,omitempty"`
 	ContextStrategy string          `json:"context_strategy,omitempty"` // condense | drop | fail
 	KeepRecent      float64         `json:"keep_recent,omitempty"`      // share of the context that is never condensed
-	FindAbove       int             `json:"find_above_bytes,omitempty"` // a larger offer is given through a [Finder]; 0 = never
+	FindAbove       int             `json:"find_above_bytes,omitempty"` // a larger offer has a [Finder]; 0 = never
 
 	// What the run itself was told, whatever its agent says (--read-only, --skill):
 	// ReadOnly and Skills have it too.

@@ -286,9 +286,10 @@ type Word struct {
 
 // Finder is a tool through which a model finds others, in the [Call.Offered] of its
 // calls. It is offered only where an offer is too large to be shown whole, with About as
-// its description: what it says about the tools that are not shown from the start.
+// its description: it is given the groups, each once, of the tools that are not shown from the
+// start.
 type Finder interface {
-	About(hidden []Spec) string
+	About(groups []string) string
 }
 
 // Asker is a tool with calls that a person is asked about, whatever tools.confirm

@@ -118,3 +118,26 @@ func BenchmarkExplain1000(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkOfferFound is the offer of a request, with 20 tools and with 1,000 of 50 servers that
+// are found by find_tools (contract §11).
+func BenchmarkOfferFound(b *testing.B) {
+	for _, n := range []int{20, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			tools := []toolcrib.Tool{finds(reads("find_tools"))}
+			for i := range n {
+				tools = append(tools, tool(from("mcp:server", withSchema(reads(fmt.Sprintf("server%02d__tool_%03d", i%50, i)), strict))))
+			}
+			g := gateOf(b, gate.Options{Tools: tools, Availability: gate.Overrides{}})
+			s := wide()
+			s.FindAbove = 32 << 10
+			b.ReportAllocs()
+			for b.Loop() {
+				o, err := g.Offer(b.Context(), alice(), s)
+				if shown := gate.Shown(o.Record, []string{"server07__tool_007"}); err != nil || len(shown) > 2 {
+					b.Fatal(len(shown), err)
+				}
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -16,22 +17,25 @@ import (
 // bounds what the run may call.
 
 // specBytes is the size of a spec as a model is shown it, about.
-func specBytes(s *toolcrib.Spec) int { return len(s.Name) + len(s.Description) + len(s.Parameters) + 40 }
+func specBytes(s *toolcrib.Spec) int {
+	return len(s.Name) + len(s.Description) + len(s.Parameters) + 40
+}
 
 // narrow puts the finder into an offer that is too large to be shown whole. From the start a
 // model is shown that one and, if own is set, the tools that are not from elsewhere.
 func (o *Offer) narrow(finder *entry, own bool) {
-	var hidden []toolcrib.Spec
+	var groups []string // of the tools that are not shown
 	for i := range o.Specs {
 		t, s := &o.Record.Tools[i], &o.Specs[i]
 		t.Bytes, t.Shown = specBytes(s), own && !foreign(s.Source)
-		if !t.Shown {
-			hidden = append(hidden, *s)
+		if group := cmp.Or(s.Group, s.Source); !t.Shown && (len(groups) == 0 || groups[len(groups)-1] != group) {
+			groups = append(groups, group)
 		}
 	}
+	slices.Sort(groups)
 	spec := finder.spec
 	_ = contain(func() error { // else its own description stays
-		spec.Description = finder.finder.About(hidden)
+		spec.Description = finder.finder.About(slices.Compact(groups))
 		return nil
 	})
 	sum := sha256.Sum256(encode(spec))
@@ -78,11 +82,12 @@ func HashShown(o journal.Offer, shown []int) string {
 	if shown == nil {
 		return o.Hash
 	}
-	h := sha256.New()
+	all := make([]byte, 0, 2*sha256.Size*len(shown))
 	for _, i := range shown {
-		_, _ = h.Write([]byte(o.Tools[i].Hash)) // a hash never fails
+		all = append(all, o.Tools[i].Hash...)
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	sum := sha256.Sum256(all)
+	return hex.EncodeToString(sum[:])
 }
 
 // offered returns the specs of the run's offer, for a call of the finder.
@@ -116,7 +121,7 @@ func (g *Gate) explainFinding(x *Explanation, p *policy, offer *journal.Offer) {
 		}
 	case offer.Finder != "":
 		if i, ok := findTool(offer.Tools, x.Tool); ok && !offer.Tools[i].Shown {
-			x.Notes = append(x.Notes, "a model is shown the tool once it has found it by "+offer.Finder+", or has called it")
+			x.Finder = offer.Finder
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -211,3 +212,10 @@ type fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
+
+// finder is a tool by which others are found.
+type finder struct{ toolcrib.Tool }
+
+func (finder) About(groups []string) string { return fmt.Sprintf("finds tools of %q", groups) }
+
+func finds(s toolcrib.Spec) toolcrib.Tool { return finder{tool(s)} }

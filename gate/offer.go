@@ -96,6 +96,9 @@ type Explanation struct {
 	Confirm     ConfirmAnswer   `json:"confirm"`
 	// Rules are those that may apply to calls of the tool, in their order.
 	Rules []RuleInfo `json:"rules,omitempty"`
+	// Finder is the tool by which a model finds this one, before it is shown it; "" = it is
+	// shown it anyway.
+	Finder string `json:"finder,omitempty"`
 	// Notes tell what else holds for calls of this tool in this run.
 	Notes []string `json:"notes,omitempty"`
 }

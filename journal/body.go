@@ -550,7 +550,7 @@ type ToolResult struct {
 	Files      []toolcrib.File       `json:"files,omitempty"`   // that came with it; their Ref names run and key
 	Ref        string                `json:"ref,omitempty"`     // of the whole result, in the content store
 	Bytes      int64                 `json:"bytes,omitempty"`   // of the whole result
-	Found      []string              `json:"found,omitempty"`   // tools that the model is shown from now on, if they are offered
+	Found      []string              `json:"found,omitempty"`   // tools that are shown from now on, if they are offered
 	FaultRef   string                `json:"fault_ref,omitempty"`
 	Fault      string                `json:"fault,omitempty"` // for operators, under FaultRef; masked
 }

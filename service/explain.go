@@ -55,7 +55,8 @@ type explaining struct {
 	gate  *gate.Gate
 	who   toolcrib.Principal
 	scope gate.Scope
-	facts gate.Facts // of a stored run, as its journal ends
+	facts gate.Facts             // of a stored run, as its journal ends
+	found func(tool string) bool // in a stored run; nil = there is no run
 	run   toolcrib.RunID
 }
 
@@ -128,7 +129,7 @@ func (s *Service) explainingStored(ctx context.Context, rec store.RunRecord) (*e
 	if err != nil {
 		return nil, err
 	}
-	x := &explaining{who: state.Start.Principal, scope: state.Scope(), facts: state.Facts(), run: rec.ID}
+	x := &explaining{who: state.Start.Principal, scope: state.Scope(), facts: state.Facts(), run: rec.ID, found: state.Found}
 	if x.gate, _, err = s.lookingGate(x.scope.Workspace); err != nil {
 		return nil, err
 	}
@@ -154,6 +155,13 @@ func (s *Service) note(x *explaining, answers []gate.Explanation) {
 		a := &answers[i]
 		if taint := x.facts.Taint; x.run != "" && len(taint) > 0 {
 			a.Notes = append(a.Notes, fmt.Sprintf("run %s has read untrusted data: %s", x.run, strings.Join(taint, ", ")))
+		}
+		switch {
+		case a.Finder == "":
+		case x.found != nil && x.found(a.Tool):
+			a.Notes = append(a.Notes, fmt.Sprintf("run %s has found it by %s, or has called it", x.run, a.Finder))
+		default:
+			a.Notes = append(a.Notes, "a model is shown it once it has found it by "+a.Finder+", or has called it")
 		}
 		for _, m := range x.facts.Remembered {
 			if m.Tool != a.Tool {

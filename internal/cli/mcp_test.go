@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -47,6 +48,12 @@ func mcpServer() {
 	}
 	add("look", "looks, version "+version+"\u202e", true)
 	add("put", "puts", false)
+	if version == "many" {
+		add("tides", "high and low tides of harbours", true)
+		for i := range 60 {
+			add(fmt.Sprintf("tool_%02d", i), fmt.Sprintf("Does the work of number %d.%s", i, strings.Repeat(" It works.", 80)), true)
+		}
+	}
 	if err := s.Run(context.Background(), &sdk.StdioTransport{}); err != nil {
 		os.Exit(1)
 	}

@@ -26,7 +26,7 @@ const (
 	maxHitsBytes = 32 << 10 // of their schemas, but for the first
 	maxTextBytes = 4 << 10  // that are read of a description, and of the parameters
 	maxAbout     = 240      // bytes of a description in the result
-	maxKinds     = 40       // names of servers and groups in the description
+	maxGroups    = 40       // that the description names
 )
 
 type finder struct{ toolcrib.Tool }
@@ -52,30 +52,25 @@ func New() toolcrib.Tool {
 }
 
 // About implements [toolcrib.Finder].
-func (f finder) About(hidden []toolcrib.Spec) string {
+func (f finder) About(groups []string) string {
 	text := f.Spec().Description
-	if list := kinds(hidden); list != "" {
-		text += " There are tools of: " + list + "."
+	if len(groups) > 0 {
+		text += " There are tools of: " + list(groups) + "."
 	}
 	return text
 }
 
-// kinds are the servers and groups that tools belong to, sorted and bounded.
-func kinds(specs []toolcrib.Spec) string {
-	var names []string
-	for i := range specs {
-		name := cmp.Or(specs[i].Group, specs[i].Source)
+// list names groups, mcp:github as github.
+func list(groups []string) string {
+	names := make([]string, len(groups))
+	for i, name := range groups {
 		if _, server, ok := strings.Cut(name, ":"); ok {
 			name = server
 		}
-		if len(names) == 0 || names[len(names)-1] != name {
-			names = append(names, name)
-		}
+		names[i] = name
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	if more := len(names) - maxKinds; more > 0 {
-		names = append(names[:maxKinds], fmt.Sprintf("%d more", more))
+	if more := len(names) - maxGroups; more > 0 {
+		names = append(names[:maxGroups], fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(names, ", ")
 }
@@ -86,8 +81,7 @@ func answer(ctx context.Context, specs []toolcrib.Spec, query string) (toolcrib.
 		return toolcrib.Output{}, err
 	}
 	if len(hits) == 0 {
-		return toolcrib.Output{Text: fmt.Sprintf("None of %d tools matches. Try other words. There are tools of: %s.",
-			len(specs), kinds(specs))}, nil
+		return toolcrib.Output{Text: fmt.Sprintf("None of %d tools matches. Try other words.", len(specs))}, nil
 	}
 	var out toolcrib.Output
 	var b strings.Builder
@@ -124,7 +118,8 @@ func about(text string) string {
 const (
 	inName, inText, inParameters = 3, 1, 0.5
 	wholeName                    = 100
-	atStart                      = 0.5 // of a word that begins like one that is asked for, or the other way round
+	leastShare                   = 0.25 // of the best score: less is a match of words that say little
+	atStart                      = 0.5  // of a word that begins like one that is asked for, or the other way round
 )
 
 // search returns the tools that match a query, the best first: BM25 over the words of their names,
@@ -133,7 +128,9 @@ func search(ctx context.Context, specs []toolcrib.Spec, query string) ([]*toolcr
 	asked := words(query)
 	slices.Sort(asked)
 	asked = slices.Compact(asked)
-	whole := strings.FieldsFunc(strings.ToLower(query), func(r rune) bool { return strings.ContainsRune(" ,;:\t\n\"'`", r) })
+	whole := strings.FieldsFunc(strings.ToLower(query), func(r rune) bool {
+		return strings.ContainsRune(" ,;:\t\n\"'`", r)
+	})
 	found := make([][]float64, len(specs)) // how much each tool has of each word
 	tools := make([]float64, len(asked))   // that have a word
 	for i := range specs {
@@ -152,11 +149,13 @@ func search(ctx context.Context, specs []toolcrib.Spec, query string) ([]*toolcr
 		score float64
 	}
 	var hits []hit
+	best := 0.0
 	for i := range specs {
 		h := hit{spec: &specs[i]}
 		for k, w := range found[i] {
 			h.score += math.Log(1+(float64(len(specs))-tools[k]+0.5)/(tools[k]+0.5)) * w * 2.2 / (w + 1.2)
 		}
+		best = max(best, h.score)
 		if slices.Contains(whole, strings.ToLower(specs[i].Name)) {
 			h.score += wholeName
 		}
@@ -165,9 +164,11 @@ func search(ctx context.Context, specs []toolcrib.Spec, query string) ([]*toolcr
 		}
 	}
 	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Compare(b.score, a.score) })
-	out := make([]*toolcrib.Spec, len(hits))
-	for i, h := range hits {
-		out[i] = h.spec
+	var out []*toolcrib.Spec
+	for _, h := range hits {
+		if h.score >= best*leastShare {
+			out = append(out, h.spec)
+		}
 	}
 	return out, nil
 }
