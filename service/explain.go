@@ -129,7 +129,9 @@ func (s *Service) explainingStored(ctx context.Context, rec store.RunRecord) (*e
 	if err != nil {
 		return nil, err
 	}
-	x := &explaining{who: state.Start.Principal, scope: state.Scope(), facts: state.Facts(), run: rec.ID, found: state.Found}
+	x := &explaining{
+		who: state.Start.Principal, scope: state.Scope(), facts: state.Facts(), run: rec.ID, found: state.Found,
+	}
 	if x.gate, _, err = s.lookingGate(x.scope.Workspace); err != nil {
 		return nil, err
 	}
