@@ -208,7 +208,7 @@ func (c *comparison) request(s *agent.State, b *journal.ModelRequest) {
 		c.same("delay", b.DelayMS, step.Delay.Milliseconds())
 		if c.err == nil {
 			c.same("tools", b.OfferHash, agent.ShownHash(s, step))
-		c.same("request", b.Hash, agent.RequestHash(s, step, ""))
+			c.same("request", b.Hash, agent.RequestHash(s, step, ""))
 		}
 		return
 	}
