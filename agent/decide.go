@@ -26,7 +26,10 @@ type Decision struct {
 	Who toolcrib.Principal
 	// By is [ByAll] or [ByNobody] where nobody gave a word on these very calls; "" = it
 	// is the word of Who.
-	By     string
+	By string
+	// Client names the program that gave the word in the name of Who, such as an MCP client;
+	// "" = Who gave it. It settles nothing that only a person may.
+	Client string
 	Reason string
 	// Decision is for all calls that Calls does not name: approve or deny, or for
 	// calls in doubt retry, happened or not_happened. "" leaves them open.
@@ -141,6 +144,9 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 	if err := r.checkBy(&d); err != nil {
 		return nil, err
 	}
+	if d.Client != "" && r.ForAPerson(s) {
+		return nil, forbidden(nil, "approval %s takes the word of a person, not of %s", a.ApprovalID, d.By)
+	}
 	resolved := &journal.ConfirmationResolved{
 		ApprovalID: a.ApprovalID, Digest: a.Digest, Decision: d.Decision, By: r.Mask.Mask(d.By), User: d.Who.User,
 		Token: d.Who.Token, Reason: r.Mask.Clean(d.Reason),
@@ -227,6 +233,10 @@ func (s *State) bound(shown []journal.ApprovalItem, b *journal.ConfirmationResol
 // checkBy fills in whose word it is: nobody gives another name than their own.
 func (r *Runner) checkBy(d *Decision) error {
 	switch {
+	case d.Client != "" && (d.By != "" || d.Remember != nil):
+		return usagef("a decision by a program is for these calls only, and in the name of its user")
+	case d.Client != "":
+		d.By = fmt.Sprintf("%s (for %s)", d.Client, NameOf(d.Who))
 	case d.By == "":
 		d.By = NameOf(d.Who)
 	case d.By != ByAll && d.By != ByNobody:
@@ -235,6 +245,19 @@ func (r *Runner) checkBy(d *Decision) error {
 		return usagef("remember: a decision by %s cannot be remembered", d.By)
 	}
 	return nil
+}
+
+// ForAPerson reports whether what a parked run asks is for a person only (contract §6): what
+// became of calls, how much more may be spent, what --approve all does not cover, and all
+// approvals under four eyes.
+func (r *Runner) ForAPerson(s *State) bool {
+	switch a := s.Approval; {
+	case a == nil || a.Kind == journal.ApprovalInDoubt || len(a.Calls) == 0 || s.Turn == nil:
+		return true
+	case a.Kind == journal.ApprovalInput:
+		return false
+	}
+	return r.FourEyes || slices.ContainsFunc(undecided(s), func(c *Call) bool { return c.Verdict.ForAPerson() })
 }
 
 // checkRemember refuses what cannot be remembered.

@@ -193,12 +193,18 @@ func (p *Prepared) Again(ctx context.Context) (*agent.Task, error) {
 		if part.File == nil {
 			continue
 		}
-		run, ref, _ := strings.Cut(part.File.Ref, "/")
-		data, _, err := s.store.Range(ctx, toolcrib.RunID(run), ref, 0, toolcrib.MaxFileBytes)
+		file, err := s.file(ctx, part.File)
 		if err != nil {
 			return nil, err
 		}
-		task.Files = append(task.Files, toolcrib.OutputFile{MediaType: part.File.MediaType, Name: part.File.Name, Data: data})
+		task.Files = append(task.Files, file)
 	}
 	return task, nil
+}
+
+// file reads a file that is kept beside a journal.
+func (s *Service) file(ctx context.Context, f *toolcrib.File) (toolcrib.OutputFile, error) {
+	run, ref, _ := strings.Cut(f.Ref, "/")
+	data, _, err := s.store.Range(ctx, toolcrib.RunID(run), ref, 0, toolcrib.MaxFileBytes)
+	return toolcrib.OutputFile{MediaType: f.MediaType, Name: f.Name, Data: data}, err
 }

@@ -131,6 +131,7 @@ func (a *app) everyday() map[string]func(cmd *cobra.Command) {
 		"mcp review":                  a.mcpReviewCommand,
 		"mcp add":                     a.mcpAddCommand,
 		"mcp remove":                  a.mcpRemoveCommand,
+		"mcp serve":                   a.mcpServeCommand,
 		"skills list":                 a.skillsListCommand,
 		"skills show":                 a.skillsShowCommand,
 		"skills check":                a.skillsCheckCommand,

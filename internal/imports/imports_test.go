@@ -43,7 +43,7 @@ func adapter(name string) string {
 		return ""
 	}
 	for _, one := range []string{"mcp", "bus/natsbus", "gate/celrule"} {
-		if within(name, one) {
+		if within(name, one) && !within(name, "mcp/serve") { // which is a front end
 			return one
 		}
 	}
@@ -286,7 +286,7 @@ func TestRules_Bite(t *testing.T) {
 	for _, name := range []string{
 		".", "guard", "journal", "gate", "agent", "replay", "gate/celrule", "provider/openai", "provider/llamacpp", "provider/script", "provider/wire",
 		"tool/files", "tool/builtin", "tool/internal/wire", "store/sqlite", "service", "internal/cli", "internal/deltas", "internal/config", "cmd/toolcrib",
-		"toolcribtest", "server",
+		"toolcribtest", "server", "mcp", "mcp/serve",
 	} {
 		all[name] = pkg{ImportPath: strings.TrimSuffix(module+"/"+name, "/.")}
 	}
@@ -334,6 +334,9 @@ func TestRules_Bite(t *testing.T) {
 		{serviceKnowsNoScreen, "service", "internal/render", false},
 		{serviceKnowsNoScreen, "service", "github.com/spf13/cobra", false},
 		{serviceKnowsNoScreen, "service", "agent", true},
+		{onlyWiringWires, "mcp/serve", "mcp", false},
+		{nobodyImportsWiring, "mcp/serve", "service", true},
+		{nobodyImportsWiring, "mcp/serve", "internal/cli", false},
 		{testsStayOutside, "agent", "toolcribtest", false},
 	}
 	for _, tt := range tests {

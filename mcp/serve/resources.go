@@ -1,0 +1,59 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// What clients can read begins with these.
+const (
+	runURI      = "toolcrib://runs/"
+	approvalURI = "toolcrib://approvals/"
+)
+
+// addResources adds runs and approvals as resources.
+func (s *Server) addResources() {
+	const form = "application/json"
+	v := s.Serving
+	one := func(kind, uri, about string, read func(ctx context.Context, id string) (any, error)) {
+		s.sdk.AddResourceTemplate(&sdk.ResourceTemplate{
+			Name: kind, URITemplate: uri + "{id}", Description: about, MIMEType: form,
+		}, s.reading(uri, read))
+	}
+	list := func(kind, uri, about string, read func(ctx context.Context, _ string) (any, error)) {
+		uri = strings.TrimSuffix(uri, "/")
+		s.sdk.AddResource(&sdk.Resource{Name: kind, URI: uri, Description: about, MIMEType: form}, s.reading(uri, read))
+	}
+	one("run", runURI, "A run, with its calls and their results",
+		func(ctx context.Context, id string) (any, error) { return v.Run(ctx, id) })
+	one("approval", approvalURI, "An approval, with the calls that it is about",
+		func(ctx context.Context, id string) (any, error) { return v.Approval(ctx, id) })
+	list("runs", runURI, "The newest runs", func(ctx context.Context, _ string) (any, error) { return v.Runs(ctx) })
+	list("approvals", approvalURI, "What waits for a person's decision",
+		func(ctx context.Context, _ string) (any, error) { return v.Approvals(ctx) })
+}
+
+// reading reads a resource as JSON.
+func (s *Server) reading(
+	uri string, read func(ctx context.Context, id string) (any, error),
+) func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+	return func(ctx context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+		value, err := read(ctx, strings.TrimPrefix(req.Params.URI, uri))
+		if toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
+			return nil, sdk.ResourceNotFoundError(req.Params.URI)
+		}
+		var text []byte
+		if err == nil {
+			text, err = json.MarshalIndent(value, "", "  ")
+		}
+		if err != nil {
+			return nil, s.rpcError(err)
+		}
+		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: req.Params.URI, Text: string(text)}}}, nil
+	}
+}
