@@ -129,7 +129,7 @@ func (s *Server) serve(ctx context.Context, t sdk.Transport) error {
 
 var errGone = errors.New("the client has gone")
 
-// left notes that the client has gone: it is asked nothing any more.
+// left notes that the client has gone: no question reaches it.
 func (s *Server) left() { s.leave.Do(func() { close(s.gone) }) }
 
 // input is the client's input, the end of which comes when the calls before it were answered.
